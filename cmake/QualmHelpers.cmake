@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+# Flags and helper functions. Every target of ours goes through qualm_library or qualm_executable,
+# so that no file is compiled without -ffp-contract=off: both compilers otherwise fuse a*b+c inside
+# FMA-targeted functions, and two roundings silently become one.
+
+find_program(QUALM_CCACHE ccache)
+if(QUALM_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${QUALM_CCACHE})
+  set(CMAKE_C_COMPILER_LAUNCHER ${QUALM_CCACHE})
+endif()
+
+add_library(qualm_flags INTERFACE)
+target_compile_options(qualm_flags INTERFACE -ffp-contract=off -Wall -Wextra -Wshadow
+                       $<$<BOOL:${QUALM_WERROR}>:-Werror>)
+target_include_directories(qualm_flags INTERFACE ${PROJECT_SOURCE_DIR})
+if(QUALM_SANITIZE)
+  # Global, so that GoogleTest's own objects and ours agree.
+  add_compile_options(-fsanitize=${QUALM_SANITIZE} -fno-omit-frame-pointer
+                      -fno-sanitize-recover=all)
+  add_link_options(-fsanitize=${QUALM_SANITIZE})
+endif()
+if(QUALM_COVERAGE)
+  target_compile_options(qualm_flags INTERFACE --coverage -O0 -g)
+  target_link_options(qualm_flags INTERFACE --coverage)
+endif()
+
+# qualm_library(NAME SOURCES a.cc ... DEPS lib ...): static library qualm_NAME, alias qualm::NAME.
+function(qualm_library name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
+  add_library(qualm_${name} STATIC ${ARG_SOURCES})
+  add_library(qualm::${name} ALIAS qualm_${name})
+  target_link_libraries(qualm_${name} PUBLIC ${ARG_DEPS} PRIVATE qualm_flags)
+  target_include_directories(qualm_${name} PUBLIC
+    $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}> $<INSTALL_INTERFACE:include/qualm>)
+endfunction()
+
+# qualm_executable(NAME SOURCES a.cc ... DEPS lib ...)
+function(qualm_executable name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
+  add_executable(${name} ${ARG_SOURCES})
+  target_link_libraries(${name} PRIVATE ${ARG_DEPS} qualm_flags)
+endfunction()
+
+# qualm_test(NAME [TIER smoke|short|long] SOURCES a_test.cc ... DEPS lib ... [TIMEOUT seconds]):
+# a GoogleTest binary; each TEST is one ctest, labelled with its tier. Tests may read the corpus
+# through QUALM_SOURCE_DIR and find sibling executables through QUALM_BINARY_DIR.
+function(qualm_test name)
+  if(NOT QUALM_BUILD_TESTS)
+    return()
+  endif()
+  cmake_parse_arguments(ARG "" "TIER;TIMEOUT" "SOURCES;DEPS" ${ARGN})
+  if(NOT ARG_TIER)
+    set(ARG_TIER smoke)
+  endif()
+  if(NOT ARG_TIMEOUT)
+    set(ARG_TIMEOUT 300)
+  endif()
+  qualm_executable(${name} SOURCES ${ARG_SOURCES} DEPS ${ARG_DEPS} GTest::gtest GTest::gtest_main)
+  target_compile_definitions(${name} PRIVATE
+    QUALM_SOURCE_DIR="${PROJECT_SOURCE_DIR}" QUALM_BINARY_DIR="${CMAKE_BINARY_DIR}")
+  gtest_discover_tests(${name} DISCOVERY_TIMEOUT 120
+    PROPERTIES LABELS ${ARG_TIER} TIMEOUT ${ARG_TIMEOUT})
+endfunction()

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// A case: one complete, printable problem. Everything a subject needs, nothing it may guess.
+// docs/case-format.md is the file form; core/io/case_json.h reads and writes it.
+#ifndef QUALM_CORE_CASE_H_
+#define QUALM_CORE_CASE_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/tensor.h"
+#include "core/types.h"
+
+namespace qualm {
+
+// real = scale * (code - zero_point). One entry each per tensor, or one per channel.
+// Scales are finite and > 0 (denormals are valid); zero points are any int32.
+struct QParams {
+  std::vector<float> scale = {1.0f};
+  std::vector<int32_t> zero_point = {0};
+
+  float scale_at(int64_t channel) const {
+    return scale[scale.size() == 1 ? 0 : static_cast<size_t>(channel)];
+  }
+  int32_t zero_point_at(int64_t channel) const {
+    return zero_point[zero_point.size() == 1 ? 0 : static_cast<size_t>(channel)];
+  }
+  friend bool operator==(const QParams&, const QParams&) = default;
+};
+
+// How an accumulator becomes a code. Only kExact is known so far.
+enum class Requant : uint8_t { kExact };
+
+// What somebody else's software printed for this case.
+struct Observed {
+  std::string by;  // free text: library, version, instruction set
+  Tensor y;        // of out_dtype, the shape of the output
+  friend bool operator==(const Observed&, const Observed&) = default;
+};
+
+// Shapes, row-major, by op ("channel" is always the last axis of the output):
+//   quantize    x f32 [M,N]              -> codes [M,N];  out.{scale,zero_point} 1 or N entries
+//   dequantize  x codes [M,N]            -> f32   [M,N];  x_q  1 or N entries
+//   requantize  x s32 [M,N]              -> codes [M,N];  multiplier 1 or N entries, or, when
+//               multiplier is empty, the exact quotient x_q.scale * w_q.scale[n] / out.scale
+//   linear      x codes [M,K], w codes [N,K] -> out_dtype [M,N];  w_q 1 or N entries
+// per_channel says which of the two forms the list is in where N = 1 cannot tell (some backends
+// compute the two differently).
+struct Case {
+  Op op = Op::kLinear;
+  int64_t M = 0;
+  int64_t N = 0;
+  int64_t K = 0;  // linear only, else 0
+
+  Tensor x;
+  Tensor w;  // linear only, else empty
+  QParams x_q;
+  QParams w_q;
+  QParams out_q;
+  bool per_channel = false;
+  std::vector<float> multiplier;  // requantize only
+
+  // At most one of the two; N entries. bias is in real units, bias_i32 in units x_scale*w_scale[n].
+  std::optional<std::vector<float>> bias;
+  std::optional<std::vector<int32_t>> bias_i32;
+
+  DType out_dtype = DType::kU8;
+  int32_t out_min = 0;  // clamp of integer outputs, inside RangeOf(out_dtype)
+  int32_t out_max = 255;
+  bool relu = false;  // lower bound max(out_min, zero point); 0 for s32 and f32 outputs
+  Requant requant = Requant::kExact;
+
+  // Not part of the problem; carried along.
+  std::string property;            // the claim this case is about, "" if none
+  std::string note;                // one sentence for people
+  std::optional<Tensor> expected;  // the exact output
+  std::optional<Observed> observed;
+
+  std::vector<int64_t> output_shape() const { return {M, N}; }
+  friend bool operator==(const Case&, const Case&) = default;
+};
+
+// Smallest code that leaves the clamp: out_min, or the larger of it and the code of real 0 (0 for
+// s32 outputs) under relu. Where the zero point lies above out_max the result does too, and every
+// output is out_max.
+int64_t LowerBound(const Case& c);
+
+// The problem alone: the same case without property, note, expected and observed.
+Case ProblemOf(const Case& c);
+
+// Checks every rule of the domain (docs/quantization.md): shapes, list lengths, finite positive
+// scales, finite bias, clamp inside the type. Returns "" or "FIELD: what is wrong, what was
+// expected".
+std::string Validate(const Case& c);
+
+// One line for people and logs: "linear M=1 N=1 K=2 u8*s8->u8 per-tensor relu".
+std::string Describe(const Case& c);
+
+}  // namespace qualm
+
+#endif  // QUALM_CORE_CASE_H_

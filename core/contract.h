@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a subject promises, and the departures from exact that are known and declared.
+#ifndef QUALM_CORE_CONTRACT_H_
+#define QUALM_CORE_CONTRACT_H_
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace qualm {
+
+// "exact", or "model:NAME": bit-equal to that named convention of oracles/models.
+struct Contract {
+  std::string model;  // "" means exact
+
+  bool exact() const { return model.empty(); }
+  std::string text() const { return exact() ? "exact" : "model:" + model; }
+  friend bool operator==(const Contract&, const Contract&) = default;
+};
+
+// Parses the two forms above; throws InputError for anything else.
+Contract ParseContract(std::string_view text);
+
+// A known departure from the exact meaning: `audit` expects to see it, and fails when it vanishes
+// as well as when one appears that is not declared. One row each in adapters/contracts.cc.
+struct ExpectedDivergence {
+  std::string subject;   // as named on the command line, e.g. "onednn@avx2"
+  std::string op;        // "linear"
+  std::string property;  // the claim, without the op: "matches_exact"
+  std::string kind;      // Name(FindingKind): "pair-saturation"
+  std::string reason;    // one sentence and where it is documented upstream
+};
+
+}  // namespace qualm
+
+#endif  // QUALM_CORE_CONTRACT_H_

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// Case files (*.case.json): strict reader for hostile text, writer whose output reads back equal.
+// The format is docs/case-format.md and core/io/case.schema.json.
+#ifndef QUALM_CORE_IO_CASE_JSON_H_
+#define QUALM_CORE_IO_CASE_JSON_H_
+
+#include <string>
+#include <string_view>
+
+#include "core/case.h"
+
+namespace qualm {
+
+inline constexpr int kCaseFormatVersion = 1;
+// Elements per tensor a reader accepts (256 Mi elements); nothing is allocated from a claim.
+inline constexpr int64_t kMaxElements = int64_t{1} << 28;
+
+// `name` is what error lines begin with. Throws InputError "NAME: FIELD: what, expected what".
+Case ParseCase(std::string_view text, std::string_view name);
+Case ReadCaseFile(const std::string& path);
+
+// Pretty JSON with trailing newline; floats as hex. ParseCase(CaseToJson(c)) == c.
+std::string CaseToJson(const Case& c);
+// The same on one line (pipe messages).
+std::string CaseToJsonLine(const Case& c);
+// Writes to a temporary beside it, syncs, renames. Throws InputError if that fails.
+void WriteCaseFile(const Case& c, const std::string& path);
+
+}  // namespace qualm
+
+#endif  // QUALM_CORE_IO_CASE_JSON_H_

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// What every verb reports with --json ("schema": "qualm.result/1", core/io/result.schema.json) and
+// --junit. Key order is fixed, so same run, same bytes (the only volatile key is "seconds").
+#ifndef QUALM_CORE_IO_RESULT_JSON_H_
+#define QUALM_CORE_IO_RESULT_JSON_H_
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/verdict.h"
+
+namespace qualm {
+
+struct ResultDocument {
+  std::string command;  // complete, repeatable
+  std::optional<uint64_t> seed;
+  std::vector<std::pair<std::string, std::string>> subjects;  // name, contract text
+  std::map<std::string, int64_t>
+      totals;  // cases passed failed expected skipped vacuous not_applicable
+  std::vector<Finding> findings;
+  // Verb-specific blocks (already JSON text), e.g. {"sweep", "{...}"}, {"hazards", "[...]"}.
+  std::vector<std::pair<std::string, std::string>> extra;
+  double seconds = 0;
+};
+std::string ResultToJson(const ResultDocument& document);
+
+struct JUnitTest {
+  std::string suite;   // subject
+  std::string name;    // property
+  std::string status;  // Name(Judgement)
+  std::string message;
+};
+std::string ToJUnit(const std::vector<JUnitTest>& tests);
+
+// JSON string literal with quotes; invalid UTF-8 is replaced.
+std::string JsonQuote(std::string_view text);
+
+}  // namespace qualm
+
+#endif  // QUALM_CORE_IO_RESULT_JSON_H_

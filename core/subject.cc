@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/subject.h"
+
+#include <algorithm>
+#include <array>
+#include <numeric>
+#include <utility>
+
+#include "core/status.h"
+
+namespace qualm {
+namespace {
+
+size_t EditDistance(std::string_view a, std::string_view b) {
+  std::vector<size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), size_t{0});
+  for (size_t i = 0; i < a.size(); ++i) {
+    size_t diagonal = row[0];
+    row[0] = i + 1;
+    for (size_t j = 0; j < b.size(); ++j) {
+      const size_t substitute = diagonal + (a[i] == b[j] ? 0 : 1);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({row[j] + 1, row[j + 1] + 1, substitute});
+    }
+  }
+  return row.back();
+}
+
+std::string_view KindOf(std::string_view name) { return name.substr(0, name.find_first_of(":@")); }
+
+[[noreturn]] void Unknown(const std::string& name, std::span<const SubjectKind> kinds) {
+  std::string nearest;
+  size_t best = SIZE_MAX;
+  for (const SubjectKind& kind : kinds) {
+    std::vector<std::string> candidates = kind.names();
+    candidates.push_back(kind.kind);
+    for (std::string& candidate : candidates) {
+      const size_t distance = EditDistance(name, candidate);
+      if (distance < best) {
+        best = distance;
+        nearest = std::move(candidate);
+      }
+    }
+  }
+  throw InputError("--subject: unknown subject '" + name + "', nearest is '" + nearest +
+                   "' (see qualm list subjects)");
+}
+
+}  // namespace
+
+std::string_view Name(RunStatus status) {
+  constexpr std::array<std::string_view, 8> kNames{
+      "ok",   "skipped",         "refused",        "crashed",
+      "hung", "touched-outside", "modified-input", "garbage"};
+  return kNames[static_cast<size_t>(status)];
+}
+
+SubjectRegistry& SubjectRegistry::Get() {
+  static SubjectRegistry registry;
+  return registry;
+}
+
+void SubjectRegistry::Add(SubjectKind kind) {
+  for (const SubjectKind& known : kinds_) {
+    if (known.kind == kind.kind) return;  // registering twice is harmless
+  }
+  kinds_.push_back(std::move(kind));
+}
+
+std::vector<std::string> SubjectRegistry::Expand(const std::string& name) const {
+  for (const SubjectKind& kind : kinds_) {
+    if (kind.kind != KindOf(name)) continue;
+    std::vector<std::string> expanded =
+        kind.expand ? kind.expand(name) : std::vector<std::string>{};
+    if (!expanded.empty()) return expanded;
+    return {name};
+  }
+  Unknown(name, kinds_);
+}
+
+std::unique_ptr<Subject> SubjectRegistry::Make(const std::string& name) const {
+  for (const SubjectKind& kind : kinds_) {
+    if (kind.kind != KindOf(name)) continue;
+    if (!kind.why_absent.empty()) throw Unavailable("subject '" + name + "': " + kind.why_absent);
+    if (std::unique_ptr<Subject> subject = kind.make(name)) return subject;
+    break;
+  }
+  Unknown(name, kinds_);
+}
+
+}  // namespace qualm

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+// A subject: anything that can run a case. Our own kernels, an arithmetic model, somebody's
+// library.
+#ifndef QUALM_CORE_SUBJECT_H_
+#define QUALM_CORE_SUBJECT_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/case.h"
+#include "core/contract.h"
+
+namespace qualm {
+
+// Floating-point control word around the call.
+enum class Rounding : uint8_t { kNearest, kDown, kUp, kTowardZero };
+
+// Where the harness puts the data and what state it sets around the call. None of it may change
+// the result: that is what the memory and environment properties check. Every subject runs with
+// each buffer (x, w, bias, output) in its own mapping between inaccessible pages.
+struct RunContext {
+  // Bytes by which every buffer is moved off 64-byte alignment (0..63); element-aligned.
+  int align_offset = 0;
+  // true: buffers end exactly at an inaccessible page; false: they begin just after one.
+  bool end_at_guard = true;
+  // Fill of outputs, slack, stride gaps and scratch before the call.
+  uint8_t poison = 0xA5;
+  // Elements added to the row stride of x and of the output (the gaps must stay untouched).
+  int64_t x_row_gap = 0;
+  int64_t y_row_gap = 0;
+  Rounding rounding = Rounding::kNearest;
+  bool flush_denormals = false;  // FTZ and DAZ
+  // Ask for the raw accumulators too (linear; before zero-point correction and bias).
+  bool want_acc = false;
+  friend bool operator==(const RunContext&, const RunContext&) = default;
+};
+
+enum class RunStatus : uint8_t {
+  kOk,
+  kSkipped,         // cannot do this case: `detail` says why
+  kRefused,         // returned an error for a valid case it declared itself able to do
+  kCrashed,         // signal or exit: `detail` names it
+  kHung,            // ran past the time limit
+  kTouchedOutside,  // wrote (or read, where a guard page saw it) outside its buffers
+  kModifiedInput,
+  kGarbage,  // answer of the wrong size, or no answer in the protocol
+};
+std::string_view Name(RunStatus status);
+
+struct Outcome {
+  RunStatus status = RunStatus::kOk;
+  std::string detail;         // one sentence unless kOk
+  Tensor y;                   // valid if kOk
+  std::optional<Tensor> acc;  // s32 [M,N], where asked for and the subject can show it
+  bool ok() const { return status == RunStatus::kOk; }
+};
+
+class Subject {
+ public:
+  virtual ~Subject() = default;
+
+  // As on the command line: "native@avx2", "model:fbgemm@avx2", "onednn@avx2",
+  // "faulty:pair-saturation".
+  virtual std::string_view name() const = 0;
+  // What it promises unless --contract overrides.
+  const Contract& contract() const { return contract_; }
+  void set_contract(Contract contract) { contract_ = std::move(contract); }
+
+  // "" if this subject can run the case, else the reason (unsupported op, type, zero point ...).
+  virtual std::string CannotRun(const Case& c) const = 0;
+
+  // Runs the case once. Never throws for anything the thing under test does.
+  virtual Outcome Run(const Case& c, const RunContext& context) = 0;
+
+  // The other instruction sets of the same kernels, for targets_agree; empty if there are none.
+  virtual std::vector<std::string> Siblings() const { return {}; }
+
+  // Instruction set really executed ("AVX3_DL", "avx2", "scalar"): for hazard coverage.
+  virtual std::string InstructionSet() const { return "unknown"; }
+
+  // Version of the thing under test, "" if it is ours.
+  virtual std::string Version() const { return ""; }
+
+ private:
+  Contract contract_;
+};
+
+// The list of subject kinds. Filled by RegisterAllSubjects() (adapters/registry.h) in each
+// executable's main; nothing registers itself.
+struct SubjectKind {
+  std::string kind;        // "native", "model", "onednn", "faulty", "plugin"
+  std::string help;        // one line
+  std::string why_absent;  // "" if usable here, else why not and how to get it
+  // All complete names, for `qualm list subjects` and nearest-name hints.
+  std::function<std::vector<std::string>()> names;
+  // Makes the subject called `name` ("KIND[:NAME][@VARIANT[+SWITCH]...]"); nullptr if the part
+  // after the kind is unknown; throws Unavailable if it cannot be had here.
+  std::function<std::unique_ptr<Subject>(const std::string& name)> make;
+  // Names that "KIND@all" or "model:*" stand for.
+  std::function<std::vector<std::string>(const std::string& pattern)> expand;
+};
+
+class SubjectRegistry {
+ public:
+  static SubjectRegistry& Get();
+
+  void Add(SubjectKind kind);
+  void AddExpectedDivergence(ExpectedDivergence row) { expected_.push_back(std::move(row)); }
+
+  std::span<const SubjectKind> kinds() const { return kinds_; }
+  std::span<const ExpectedDivergence> expected() const { return expected_; }
+
+  // "native@all" -> {"native@AVX3_DL", ...}; an ordinary name -> itself.
+  // Throws InputError (with the nearest name) if unknown.
+  std::vector<std::string> Expand(const std::string& name) const;
+  // Throws InputError if unknown, Unavailable if absent here. A new instance per call: one thread
+  // each.
+  std::unique_ptr<Subject> Make(const std::string& name) const;
+
+ private:
+  std::vector<SubjectKind> kinds_;
+  std::vector<ExpectedDivergence> expected_;
+};
+
+}  // namespace qualm
+
+#endif  // QUALM_CORE_SUBJECT_H_

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/tensor.h"
+
+#include <bit>
+#include <utility>
+
+namespace qualm {
+
+int64_t ElementCount(std::span<const int64_t> shape, int64_t limit) {
+  int64_t count = 1;
+  for (int64_t dim : shape) {
+    if (dim == 0) return 0;
+  }
+  for (int64_t dim : shape) {
+    if (dim < 0 || count > limit / dim) return -1;
+    count *= dim;
+  }
+  return count;
+}
+
+Tensor::Tensor(DType dtype, std::vector<int64_t> shape)
+    : dtype_(dtype), shape_(std::move(shape)), size_(ElementCount(shape_, int64_t{1} << 40)) {
+  QUALM_CHECK_LE(0, size_);
+  bytes_.resize(static_cast<size_t>(size_) * SizeOf(dtype));
+}
+
+int32_t Tensor::IntAt(int64_t i) const {
+  const auto at = static_cast<size_t>(i);
+  switch (dtype_) {
+    case DType::kU8: return as<uint8_t>()[at];
+    case DType::kS8: return as<int8_t>()[at];
+    case DType::kS32: return as<int32_t>()[at];
+    case DType::kF32: break;
+  }
+  QUALM_CHECK(!"IntAt of a float tensor");
+  return 0;
+}
+
+void Tensor::SetInt(int64_t i, int32_t value) {
+  const auto at = static_cast<size_t>(i);
+  const CodeRange range = RangeOf(dtype_);
+  QUALM_CHECK_LE(range.min, value);
+  QUALM_CHECK_LE(value, range.max);
+  switch (dtype_) {
+    case DType::kU8: as<uint8_t>()[at] = static_cast<uint8_t>(value); return;
+    case DType::kS8: as<int8_t>()[at] = static_cast<int8_t>(value); return;
+    case DType::kS32: as<int32_t>()[at] = value; return;
+    case DType::kF32: break;
+  }
+  QUALM_CHECK(!"SetInt of a float tensor");
+}
+
+uint32_t Tensor::BitsAt(int64_t i) const {
+  if (dtype_ == DType::kF32) return std::bit_cast<uint32_t>(FloatAt(i));
+  return static_cast<uint32_t>(IntAt(i));
+}
+
+}  // namespace qualm

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// A dense row-major tensor that owns its bytes. Small on purpose: no views, no broadcasting.
+#ifndef QUALM_CORE_TENSOR_H_
+#define QUALM_CORE_TENSOR_H_
+
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <vector>
+
+#include "core/status.h"
+#include "core/types.h"
+
+namespace qualm {
+
+// C++ type <-> DType.
+template <class T>
+struct DTypeOf;
+template <>
+struct DTypeOf<uint8_t> {
+  static constexpr DType value = DType::kU8;
+};
+template <>
+struct DTypeOf<int8_t> {
+  static constexpr DType value = DType::kS8;
+};
+template <>
+struct DTypeOf<int32_t> {
+  static constexpr DType value = DType::kS32;
+};
+template <>
+struct DTypeOf<float> {
+  static constexpr DType value = DType::kF32;
+};
+
+class Tensor {
+ public:
+  Tensor() = default;
+  // Zero-filled. Dimensions must be >= 0 and their product times the element size fit in memory:
+  // readers check claims before they come here.
+  Tensor(DType dtype, std::vector<int64_t> shape);
+
+  template <class T>
+  static Tensor Of(std::vector<int64_t> shape, std::span<const T> values) {
+    Tensor tensor(DTypeOf<T>::value, std::move(shape));
+    QUALM_CHECK_EQ(static_cast<size_t>(tensor.size()), values.size());
+    if (!values.empty()) std::memcpy(tensor.bytes_.data(), values.data(), values.size_bytes());
+    return tensor;
+  }
+
+  DType dtype() const { return dtype_; }
+  const std::vector<int64_t>& shape() const { return shape_; }
+  int64_t size() const { return size_; }  // elements
+  bool empty() const { return size_ == 0; }
+
+  std::span<const uint8_t> bytes() const { return bytes_; }
+  std::span<uint8_t> bytes() { return bytes_; }
+
+  // Typed view of the elements; T must be the element type.
+  template <class T>
+  std::span<const T> as() const {
+    QUALM_CHECK(DTypeOf<T>::value == dtype_);
+    return {reinterpret_cast<const T*>(bytes_.data()), static_cast<size_t>(size_)};
+  }
+  template <class T>
+  std::span<T> as() {
+    QUALM_CHECK(DTypeOf<T>::value == dtype_);
+    return {reinterpret_cast<T*>(bytes_.data()), static_cast<size_t>(size_)};
+  }
+
+  // Integer element i of a u8, s8 or s32 tensor.
+  int32_t IntAt(int64_t i) const;
+  // Stores an integer that fits the element type (checked).
+  void SetInt(int64_t i, int32_t value);
+  float FloatAt(int64_t i) const { return as<float>()[static_cast<size_t>(i)]; }
+  // The 32 bits of element i: a float's pattern, an integer's two's complement value.
+  uint32_t BitsAt(int64_t i) const;
+
+  // Same type, shape and bits (so -0 and +0 differ, and NaN equals itself).
+  friend bool operator==(const Tensor&, const Tensor&) = default;
+
+ private:
+  DType dtype_ = DType::kU8;
+  std::vector<int64_t> shape_ = {0};
+  int64_t size_ = 0;
+  std::vector<uint8_t> bytes_;  // operator new aligns to 16 >= any element
+};
+
+// Product of dimensions, or -1 where it passes `limit` (so that no size is computed unchecked).
+int64_t ElementCount(std::span<const int64_t> shape, int64_t limit);
+
+}  // namespace qualm
+
+#endif  // QUALM_CORE_TENSOR_H_

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/types.h"
+
+#include <array>
+#include <utility>
+
+namespace qualm {
+namespace {
+
+constexpr std::array<std::pair<DType, std::string_view>, 4> kDTypes{
+    {{DType::kU8, "u8"}, {DType::kS8, "s8"}, {DType::kS32, "s32"}, {DType::kF32, "f32"}}};
+
+constexpr std::array<Op, 4> kOps{Op::kQuantize, Op::kDequantize, Op::kRequantize, Op::kLinear};
+constexpr std::array<std::string_view, 4> kOpNames{"quantize", "dequantize", "requantize",
+                                                   "linear"};
+
+}  // namespace
+
+std::string_view Name(DType dtype) { return kDTypes[static_cast<size_t>(dtype)].second; }
+
+std::optional<DType> ParseDType(std::string_view name) {
+  for (const auto& [dtype, spelling] : kDTypes) {
+    if (spelling == name) return dtype;
+  }
+  return std::nullopt;
+}
+
+std::span<const Op> AllOps() { return kOps; }
+
+std::string_view Name(Op op) { return kOpNames[static_cast<size_t>(op)]; }
+
+std::optional<Op> ParseOp(std::string_view name) {
+  for (Op op : kOps) {
+    if (Name(op) == name) return op;
+  }
+  return std::nullopt;
+}
+
+}  // namespace qualm

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/verdict.h"
+
+#include <array>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+
+#include "core/float_text.h"
+
+namespace qualm {
+namespace {
+
+// Maps float bits to integers in value order, so that a difference counts representable values.
+int64_t OrderedBits(float value) {
+  const auto bits = std::bit_cast<int32_t>(value);
+  return bits < 0 ? int64_t{INT32_MIN} - bits : int64_t{bits};
+}
+
+double DistanceLsb(const Tensor& expected, const Tensor& actual, int64_t i) {
+  if (expected.dtype() == DType::kF32) {
+    return std::abs(
+        static_cast<double>(OrderedBits(expected.FloatAt(i)) - OrderedBits(actual.FloatAt(i))));
+  }
+  return std::abs(static_cast<double>(int64_t{expected.IntAt(i)} - actual.IntAt(i)));
+}
+
+}  // namespace
+
+std::string_view Name(Judgement judgement) {
+  constexpr std::array<std::string_view, 6> kNames{"passed",  "failed",  "expected",
+                                                   "skipped", "vacuous", "not_applicable"};
+  return kNames[static_cast<size_t>(judgement)];
+}
+
+std::string_view Name(FindingKind kind) {
+  constexpr std::array<std::string_view, 14> kNames{
+      "pair-saturation", "int32-overflow", "rounding",   "tie",    "tail",
+      "padding",         "clamp",          "zero-point", "index",  "memory",
+      "nondeterminism",  "crash",          "hang",       "unknown"};
+  return kNames[static_cast<size_t>(kind)];
+}
+
+std::string ElementText(const Tensor& tensor, int64_t i) {
+  return tensor.dtype() == DType::kF32 ? FloatText(tensor.FloatAt(i))
+                                       : std::to_string(tensor.IntAt(i));
+}
+
+std::optional<Divergence> FirstDivergence(const Tensor& expected, const Tensor& actual) {
+  QUALM_CHECK(expected.dtype() == actual.dtype());
+  QUALM_CHECK(expected.shape() == actual.shape());
+  for (int64_t i = 0; i < expected.size(); ++i) {
+    if (expected.BitsAt(i) == actual.BitsAt(i)) continue;
+    return Divergence{i, ElementText(expected, i), ElementText(actual, i),
+                      DistanceLsb(expected, actual, i)};
+  }
+  return std::nullopt;
+}
+
+std::string Finding::fingerprint() const {
+  std::string text = op + "-" + property + "-" + subject + "-" + std::string(Name(kind));
+  for (char& ch : text) {
+    const bool plain = (ch >= 'a' && ch <= 'z') || (ch >= 'A' && ch <= 'Z') ||
+                       (ch >= '0' && ch <= '9') || ch == '-' || ch == '.' || ch == '_' ||
+                       ch == '@' || ch == '+' || ch == ':';
+    if (!plain) ch = '_';
+  }
+  return text;
+}
+
+}  // namespace qualm

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a property says about a case, and what a failure becomes.
+#ifndef QUALM_CORE_VERDICT_H_
+#define QUALM_CORE_VERDICT_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "core/case.h"
+
+namespace qualm {
+
+enum class Judgement : uint8_t {
+  kPassed,
+  kFailed,
+  kExpected,       // failed, and the subject's contract row declares it
+  kSkipped,        // the subject cannot do this case (reason says why)
+  kVacuous,        // nothing here could have failed (reason says why)
+  kNotApplicable,  // not a theorem under the subject's contract, or not for this op
+};
+std::string_view Name(Judgement judgement);  // "passed", ..., "not_applicable"
+
+// Where attribution puts the cause. Part of a finding's fingerprint.
+enum class FindingKind : uint8_t {
+  kPairSaturation,
+  kInt32Overflow,
+  kRounding,
+  kTie,
+  kTail,
+  kPadding,
+  kClamp,
+  kZeroPoint,
+  kIndex,
+  kMemory,
+  kNondeterminism,
+  kCrash,
+  kHang,
+  kUnknown,
+};
+std::string_view Name(FindingKind kind);  // "pair-saturation", "int32-overflow", ...
+
+// The first element (row-major) at which two outputs differ. Values are printed exactly: integers
+// in decimal, floats as hex.
+struct Divergence {
+  int64_t index = 0;
+  std::string expected;
+  std::string actual;
+  double distance_lsb = 0;  // |actual - expected| in output codes; ulps for f32 outputs
+  friend bool operator==(const Divergence&, const Divergence&) = default;
+};
+
+struct Verdict {
+  Judgement judgement = Judgement::kPassed;
+  std::string reason;  // one sentence; empty only when passed
+  std::optional<Divergence> divergence;
+  // Set by properties that know the cause without attribution (memory, crash, hang, ...).
+  std::optional<FindingKind> kind;
+
+  static Verdict Passed() { return {}; }
+  static Verdict Failed(std::string reason, std::optional<Divergence> divergence = std::nullopt) {
+    return {Judgement::kFailed, std::move(reason), std::move(divergence), std::nullopt};
+  }
+  static Verdict Skipped(std::string reason) {
+    return {Judgement::kSkipped, std::move(reason), std::nullopt, std::nullopt};
+  }
+  static Verdict Vacuous(std::string reason) {
+    return {Judgement::kVacuous, std::move(reason), std::nullopt, std::nullopt};
+  }
+  static Verdict NotApplicable(std::string reason) {
+    return {Judgement::kNotApplicable, std::move(reason), std::nullopt, std::nullopt};
+  }
+  bool failed() const { return judgement == Judgement::kFailed; }
+};
+
+// First difference of two outputs of the same type and shape; nullopt if they are bit-equal.
+std::optional<Divergence> FirstDivergence(const Tensor& expected, const Tensor& actual);
+// Element i as Divergence prints it.
+std::string ElementText(const Tensor& tensor, int64_t i);
+
+// A failure worth telling: what failed, on what, why, and where the evidence lies.
+struct Finding {
+  std::string op;
+  std::string property;  // with op: "linear.sweep_is_monotone"
+  std::string subject;
+  FindingKind kind = FindingKind::kUnknown;
+  bool expected_by_contract = false;
+  std::string case_file;  // "" until written
+  std::optional<Divergence> first_divergence;
+  std::string explanation;
+  Case test_case;
+
+  // (op, property, subject, kind): the identity of a finding while minimizing and deduplicating.
+  std::string fingerprint() const;
+};
+
+}  // namespace qualm
+
+#endif  // QUALM_CORE_VERDICT_H_

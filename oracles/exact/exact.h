@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// The exact meaning of every operation: the real result, rounded once half to even, then clamped
+// (docs/quantization.md). Two independent forms; each is tested against the other.
+#ifndef QUALM_ORACLES_EXACT_EXACT_H_
+#define QUALM_ORACLES_EXACT_EXACT_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/case.h"
+#include "core/tensor.h"
+#include "oracles/trace.h"
+
+namespace qualm::exact {
+
+// Fast form: int64 sums, 128- and where needed 256-bit integer comparisons. Any valid case.
+Tensor Evaluate(const Case& c);
+
+// Naive form: rationals over big integers, mirroring the definition term by term. Any valid case.
+Tensor EvaluateRational(const Case& c);
+
+// Raw sums of linear, exact: sum_k x*w without zero points or bias (int64, [M*N]).
+std::vector<int64_t> RawSums(const Case& c);
+// Exact sum_k (x-zx)(w-zw_n) + bias_i32 [M*N]; zero points may be any int32, hence 128 bits.
+std::vector<__int128> CorrectedSums(const Case& c);
+
+// Derivation of output element `index` (row-major), with every term that matters.
+Trace Derive(const Case& c, int64_t index);
+
+// The exact real value of output `index` before rounding, zero point and clamp, as "p/q".
+std::string RealValueText(const Case& c, int64_t index);
+
+// Twice the distance from that value to the nearest rounding tie, in lsb: 0 on a tie, 1 on an
+// integer; nullopt for s32 and f32 outputs and NaN/inf inputs.
+std::optional<double> TieDistance(const Case& c, int64_t index);
+
+}  // namespace qualm::exact
+
+#endif  // QUALM_ORACLES_EXACT_EXACT_H_

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// How far a case is from the places where kernels go wrong: int16 pair saturation, int32 overflow,
+// rounding ties, clamp edges. Feeds the fuzzer, hazard coverage, explain, certify and kink
+// prediction.
+#ifndef QUALM_ORACLES_HEADROOM_HEADROOM_H_
+#define QUALM_ORACLES_HEADROOM_HEADROOM_H_
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "core/case.h"
+
+namespace qualm::headroom {
+
+// A pair of products that vpmaddubsw adds in a saturating int16: (2t, 2t+1) along k, zero padded.
+struct Pair {
+  int64_t m = 0;
+  int64_t n = 0;
+  int64_t k = 0;  // even index; partner k+1 (absent, x1 = w1 = 0, for the last of an odd K)
+  int32_t x0 = 0, w0 = 0, x1 = 0, w1 = 0;
+  int32_t sum = 0;        // exact x0*w0 + x1*w1
+  int32_t saturated = 0;  // clamped to int16
+  int32_t lost() const { return sum - saturated; }
+};
+
+// Distance of a pair sum to leaving int16; negative iff it saturates (by that many units).
+int32_t PairHeadroom(int32_t sum);
+
+// x operand as such a kernel sees it: u8 as it is; s8 activations are shifted to u8 by +128.
+// Weights must be s8 (nullopt-style: callers check HasPairs).
+bool HasPairs(const Case& c);  // linear with s8 weights and K >= 1
+
+// All saturating pairs of output (m, n).
+std::vector<Pair> SaturatingPairs(const Case& c, int64_t m, int64_t n);
+
+// Summary over the whole case.
+struct Headroom {
+  int32_t pair_min = INT32_MAX;  // smallest PairHeadroom; INT32_MAX if there are no pairs
+  std::optional<Pair> pair_worst;
+  int64_t pairs_saturating = 0;
+  int64_t acc_min = INT64_MAX;  // smallest distance of a corrected sum to leaving int32
+  double tie_min = 1.0;         // smallest exact::TieDistance over the outputs
+  int64_t ties = 0;             // outputs that are exact ties
+  int64_t clamped_low = 0;      // outputs whose unclamped value lies below the lower bound
+  int64_t clamped_high = 0;
+  int64_t outputs = 0;
+};
+Headroom Measure(const Case& c);
+
+// A kink: the code after which output channel n of a constant-input sweep changes slope on a
+// pair-saturating kernel, because pair (k, k+1) with S = w_k + w_{k+1} leaves int16.
+struct Kink {
+  int64_t n = 0;
+  int64_t k = 0;
+  int32_t weight_sum = 0;       // S
+  int32_t last_exact_code = 0;  // x*: floor(32767/S) for S > 0, floor(32768/|S|) for S < 0
+};
+// Predicted kinks of channel n inside the u8 range, by last_exact_code then k.
+std::vector<Kink> PredictKinks(const Case& c, int64_t n);
+
+// Can any activation in [x_lo, x_hi] (u8 codes) saturate a pair of this weight row?
+// The criterion of `qualm certify`, implemented independently of kernels/.
+struct CertifyResult {
+  bool safe = true;
+  std::optional<Pair> witness;  // worst activation choice for the worst pair if not safe
+};
+CertifyResult CertifyRow(std::span<const int8_t> weights, int32_t x_lo, int32_t x_hi);
+
+}  // namespace qualm::headroom
+
+#endif  // QUALM_ORACLES_HEADROOM_HEADROOM_H_

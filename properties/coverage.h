@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// Hazard coverage: which share of the judged cases reached the places where kernels go wrong, per
+// operation and per instruction set that was really executed. Makes a suite that tests nothing
+// visible.
+#ifndef QUALM_PROPERTIES_COVERAGE_H_
+#define QUALM_PROPERTIES_COVERAGE_H_
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/case.h"
+
+namespace qualm {
+
+enum class Hazard : uint8_t {
+  kPairSaturates,
+  kInt32Overflows,
+  kExactTie,
+  kNearTie,
+  kClampLow,
+  kClampHigh,
+  kMinCodeRun,
+  kKTail,
+  kNTail,
+  kMTail,
+  kZeroPointPair,
+  kEmpty,
+  kSpecialFloat,
+  kPerChannel,
+};
+std::string_view Name(Hazard hazard);
+
+// The hazards one case reaches. Computed once per case, whatever the number of subjects.
+std::vector<Hazard> HazardsOf(const Case& c);
+
+class HazardCoverage {
+ public:
+  void Add(Op op, std::string_view instruction_set, std::span<const Hazard> hazards);
+  void Merge(const HazardCoverage& other);
+  struct Row {
+    int64_t cases = 0;
+    std::map<Hazard, int64_t> reached;
+  };
+  const std::map<std::pair<Op, std::string>, Row>& rows() const { return rows_; }
+
+ private:
+  std::map<std::pair<Op, std::string>, Row> rows_;
+};
+
+}  // namespace qualm
+
+#endif  // QUALM_PROPERTIES_COVERAGE_H_

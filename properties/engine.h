@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// The check loop: draw a case, judge every applicable property on every subject, count, collect.
+// Returns data; printing is the caller's. Same options, same result, whatever the number of jobs.
+#ifndef QUALM_PROPERTIES_ENGINE_H_
+#define QUALM_PROPERTIES_ENGINE_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/case.h"
+#include "core/verdict.h"
+#include "properties/coverage.h"
+
+namespace qualm {
+
+struct Totals {
+  int64_t cases = 0;  // drawn cases; the rest count verdicts
+  std::map<Judgement, int64_t> verdicts;
+  void Add(Judgement judgement) { ++verdicts[judgement]; }
+  void Merge(const Totals& other);
+  int64_t of(Judgement judgement) const;
+};
+
+struct CheckOptions {
+  std::vector<std::string> subjects;  // expanded names
+  std::vector<Op> ops;                // empty: all
+  std::string property_glob = "*";
+  uint64_t seed = 1;
+  int64_t cases = 1000;  // per op
+  double seconds = 0;    // > 0: run until the time is up instead (cases ignored)
+  int jobs = 1;
+  int shard_index = 0, shard_count = 1;
+  std::string contract;  // "" = each subject's own
+  // Findings kept per fingerprint-before-attribution (op, property, subject); the rest only
+  // counted.
+  int64_t findings_per_property = 3;
+  std::function<void(int64_t cases_done, int64_t cases_all)> progress;  // any thread, may be null
+};
+
+// Why verdicts were not passes: (judgement, full property name, subject, reason) -> count.
+struct ReasonKey {
+  Judgement judgement;
+  std::string property;
+  std::string subject;
+  std::string reason;
+  auto operator<=>(const ReasonKey&) const = default;
+};
+
+struct CheckResult {
+  Totals totals;
+  std::map<std::string, Totals> by_property;  // full name
+  std::map<std::string, Totals> by_subject;
+  std::map<ReasonKey, int64_t> reasons;  // skipped, vacuous, not applicable
+  HazardCoverage coverage;
+  std::vector<Finding> findings;  // in case order; not yet attributed or minimized
+};
+
+// Draws cases and judges them. Throws InputError/Unavailable before the first case.
+CheckResult Check(const CheckOptions& options);
+
+// Judges one given case on given subjects with the same counting (replay, fuzz, RapidCheck).
+void CheckCase(const Case& c, const std::vector<Subject*>& subjects, const std::string& glob,
+               CheckResult& result, int64_t findings_per_property = 3);
+
+}  // namespace qualm
+
+#endif  // QUALM_PROPERTIES_ENGINE_H_

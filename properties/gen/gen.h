@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// Cases that go to the hazard region on purpose: saturation, ties, tails and clamps by
+// construction, not by luck. A case is a function of (op, seed) alone.
+#ifndef QUALM_PROPERTIES_GEN_GEN_H_
+#define QUALM_PROPERTIES_GEN_GEN_H_
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "core/case.h"
+#include "core/rng.h"
+
+namespace qualm::gen {
+
+// What a case is drawn towards; independent of shape, qparams and post-op, which are drawn too.
+enum class Theme : uint8_t {
+  kUniform,
+  kBoundaryBytes,
+  kAllExtreme,
+  kSignAligned,
+  kConstantRows,
+  kNearPairThreshold,
+  kLongK,
+  kTies,
+  kNearTies,
+  kClampEdges,
+  kZeroPoints,
+  kScaleExtremes,
+  kSpecialFloats,
+  kTails,
+  kEmpty,
+};
+std::span<const Theme> AllThemes();
+std::string_view Name(Theme theme);
+
+// Valid cases only (Validate(c) == "").
+Case Draw(Op op, uint64_t seed);
+Case Draw(Op op, Theme theme, uint64_t seed);
+
+}  // namespace qualm::gen
+
+#endif  // QUALM_PROPERTIES_GEN_GEN_H_

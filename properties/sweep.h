@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// Constant-input sweeps: every row of x is one code, all other things fixed. The curve of each
+// output must be monotone in the direction of sum(w - zw) and lie on a stabbing line; a kernel that
+// saturates pairs bends at kinks that can be predicted from the weights alone.
+#ifndef QUALM_PROPERTIES_SWEEP_H_
+#define QUALM_PROPERTIES_SWEEP_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/case.h"
+#include "core/subject.h"
+#include "oracles/headroom/headroom.h"
+
+namespace qualm::sweep {
+
+// The case whose row i is constantly codes[i]; weights, qparams, bias of `base`.
+Case Expand(const Case& base, const std::vector<int32_t>& codes);
+// from, from+step, ... up to and including `to` where it is hit.
+std::vector<int32_t> Codes(const Case& base, int32_t from, int32_t to, int32_t step);
+
+// Exact rational feasibility: are there a, b with y-1/2 <= a*x+b <= y+1/2 wherever lo < y < hi,
+// only a*x+b <= lo+1/2 where y = lo, and only >= hi-1/2 where y = hi? Integer arithmetic only.
+bool HasStabbingLine(const std::vector<int32_t>& x, const std::vector<int32_t>& y, int32_t lo,
+                     int32_t hi);
+// +1, -1 or 0: sign of sum_k (w - zw_n).
+int Direction(const Case& base, int64_t n);
+
+enum class KinkState : uint8_t {
+  kVisible,  // the output departs from the exact curve because of it
+  kLatent,   // predicted, but rounding or the clamp hides it at every swept code
+};
+struct KinkReport {
+  headroom::Kink kink;
+  KinkState state = KinkState::kLatent;
+};
+
+struct Curve {
+  int64_t n = 0;
+  std::vector<int32_t> y;  // one per code
+  std::vector<int32_t> exact;
+  bool monotone = true;
+  bool linear = true;  // a stabbing line exists
+  int direction = 0;
+  std::optional<int32_t> last_exact_code;  // before the first code whose y differs from exact
+  std::vector<KinkReport> kinks;  // for subjects that are or may be pair-saturating: all predicted
+  // Codes at which y departs from exact although no predicted kink explains it.
+  std::vector<int32_t> unexplained;
+};
+
+struct Result {
+  std::string subject;
+  std::vector<int32_t> codes;
+  std::vector<Curve> curves;  // one per output channel
+  std::string skipped;        // reason, if the subject cannot run it
+};
+
+// Runs the sweep on one subject.
+Result Run(const Case& base, Subject& subject, const std::vector<int32_t>& codes);
+
+}  // namespace qualm::sweep
+
+#endif  // QUALM_PROPERTIES_SWEEP_H_

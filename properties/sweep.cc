@@ -48,9 +48,9 @@ std::vector<int32_t> Predict(const Case& expanded, const std::vector<__int128>& 
 
 void ReportKinks(const Case& base, const Case& expanded, const std::vector<__int128>& sums,
                  const std::vector<int32_t>& codes, Curve& curve) {
-  const std::vector<headroom::Kink> kinks =
-      headroom::HasPairs(base) ? headroom::PredictKinks(base, curve.n)
-                               : std::vector<headroom::Kink>{};
+  const std::vector<headroom::Kink> kinks = headroom::HasPairs(base)
+                                                ? headroom::PredictKinks(base, curve.n)
+                                                : std::vector<headroom::Kink>{};
   std::vector<int32_t> predicted = curve.exact;
   if (!kinks.empty()) predicted = Predict(expanded, sums, curve.n, codes, base, kinks);
   for (size_t i = 0; i < kinks.size(); ++i) {

@@ -167,9 +167,9 @@ void AddCheck(CLI::App& app, Run* run) {
   verb->add_option("--cases,-n", options->check.cases, "cases per operation")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 40));
   verb->add_option("--time", options->check.seconds, "run this long instead, e.g. 60s, 10m")
-      ->transform(CLI::AsNumberWithUnit(
-          std::map<std::string, double>{{"s", 1}, {"m", 60}, {"h", 3600}},
-          CLI::AsNumberWithUnit::CASE_SENSITIVE));
+      ->transform(
+          CLI::AsNumberWithUnit(std::map<std::string, double>{{"s", 1}, {"m", 60}, {"h", 3600}},
+                                CLI::AsNumberWithUnit::CASE_SENSITIVE));
   verb->add_option("--seed", options->check.seed, "seed of the run");
   verb->add_option("--jobs,-j", options->check.jobs, "threads; the result does not depend on it")
       ->check(CLI::Range(1, 256));

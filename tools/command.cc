@@ -35,14 +35,12 @@ std::string ShellWord(const std::string& word) {
 
 }  // namespace
 
-void SetCommandLine(int argc, char** argv) {
-  CommandLine().assign(argv + 1, argv + argc);
-}
+void SetCommandLine(int argc, char** argv) { CommandLine().assign(argv + 1, argv + argc); }
 
 std::string CanonicalCommand() {
   // Where results go and how many threads find them does not belong to what is repeated.
-  static const std::set<std::string> kVolatile{"--json", "--junit", "--jobs", "-j", "--out",
-                                               "--plot", "-o"};
+  static const std::set<std::string> kVolatile{"--json", "--junit", "--jobs", "-j",
+                                               "--out",  "--plot",  "-o"};
   std::string command = "qualm";
   const std::vector<std::string>& words = CommandLine();
   for (size_t i = 0; i < words.size(); ++i) {
@@ -180,9 +178,9 @@ std::vector<Finding> Triage(std::vector<Finding> raw, const std::string& out,
 
 void SetTotals(ResultDocument& document, const Totals& totals) {
   document.totals["cases"] = totals.cases;
-  for (Judgement judgement : {Judgement::kPassed, Judgement::kFailed, Judgement::kExpected,
-                              Judgement::kSkipped, Judgement::kVacuous,
-                              Judgement::kNotApplicable}) {
+  for (Judgement judgement :
+       {Judgement::kPassed, Judgement::kFailed, Judgement::kExpected, Judgement::kSkipped,
+        Judgement::kVacuous, Judgement::kNotApplicable}) {
     document.totals[std::string(Name(judgement))] = totals.of(judgement);
   }
 }
@@ -222,9 +220,9 @@ std::string TotalsLine(const Totals& totals) {
 }
 
 std::string FindingText(const Finding& finding) {
-  std::string text = fmt::format("{}: {} {} on {} [{}]\n",
-                                 finding.expected_by_contract ? "expected" : "FINDING",
-                                 finding.property, "fails", finding.subject, Name(finding.kind));
+  std::string text =
+      fmt::format("{}: {} {} on {} [{}]\n", finding.expected_by_contract ? "expected" : "FINDING",
+                  finding.property, "fails", finding.subject, Name(finding.kind));
   if (finding.first_divergence) {
     const Divergence& d = *finding.first_divergence;
     text += fmt::format("  at index {}: expected {}, actual {} ({} lsb)\n", d.index, d.expected,

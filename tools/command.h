@@ -26,7 +26,7 @@ enum ExitStatus : int { kClean = 0, kFindings = 1, kBadInput = 2, kUnavailable =
 // Options that most verbs take.
 struct CommonOptions {
   std::vector<std::string> subjects;
-  std::string json;      // file, "-" for stdout, "" for none
+  std::string json;  // file, "-" for stdout, "" for none
   std::string junit;
   std::string contract;  // overrides each subject's own
   std::string command;   // canonical: repeats the run; without --json, --junit, --jobs, --out

@@ -22,8 +22,8 @@ int RunExplain(Options options) {
   const Stopwatch stopwatch;
   const Case c = ReadCaseFile(options.path);
   if (options.at >= c.M * c.N) {
-    throw InputError("--at: index " + std::to_string(options.at) + " is outside the output, expected 0.." +
-                     std::to_string(c.M * c.N - 1));
+    throw InputError("--at: index " + std::to_string(options.at) +
+                     " is outside the output, expected 0.." + std::to_string(c.M * c.N - 1));
   }
   const auto subjects = MakeSubjects(SubjectNames(options.subjects, {}), options.contract);
   options.command = CanonicalCommand();

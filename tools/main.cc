@@ -31,16 +31,17 @@ std::string VersionText() {
         version = std::string("unavailable: ") + error.what();
       }
     }
-    text += fmt::format("  {:<12} {} {}\n", kind.kind, names.size() == 1 ? "" :
-                        fmt::format("{} variants", names.size()), version);
+    text += fmt::format("  {:<12} {} {}\n", kind.kind,
+                        names.size() == 1 ? "" : fmt::format("{} variants", names.size()), version);
   }
   return text;
 }
 
 int Main(int argc, char** argv) {
   SetCommandLine(argc, argv);
-  CLI::App app{"qualm: exact oracles, properties and engines for quantized (int8) kernels.\n"
-               "Exit status: 0 clean, 1 findings, 2 bad usage or input, 3 subject unavailable."};
+  CLI::App app{
+      "qualm: exact oracles, properties and engines for quantized (int8) kernels.\n"
+      "Exit status: 0 clean, 1 findings, 2 bad usage or input, 3 subject unavailable."};
   app.name("qualm");
   app.require_subcommand(1);
   app.fallthrough(false);

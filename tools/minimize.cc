@@ -82,9 +82,9 @@ int RunMinimize(Options options) {
     text += triage::Explain(result.minimized, Pointers(subjects));
     if (options.output.empty()) text += CaseToJson(result.minimized);
     document.findings.push_back(std::move(finding));
-    document.extra.emplace_back(
-        "minimize", fmt::format("{{\"calls\":{},\"case\":{}}}", result.calls,
-                                CaseToJsonLine(result.minimized)));
+    document.extra.emplace_back("minimize",
+                                fmt::format("{{\"calls\":{},\"case\":{}}}", result.calls,
+                                            CaseToJsonLine(result.minimized)));
   }
   if (!options.quiet_stdout()) fmt::print("{}", text);
   document.seconds = stopwatch.seconds();

@@ -87,8 +87,9 @@ void ReplayCase(const std::string& file, const Options& options,
     // The file says what is exact; the oracle must agree, or one of the two is wrong.
     const auto divergence = FirstDivergence(exact::Evaluate(c), *c.expected);
     const Verdict verdict =
-        divergence ? Verdict::Failed("the expected output in the file is not the exact one", divergence)
-                   : Verdict::Passed();
+        divergence
+            ? Verdict::Failed("the expected output in the file is not the exact one", divergence)
+            : Verdict::Passed();
     Report(replay, "oracle", file, verdict);
     if (verdict.failed()) {
       replay.findings.push_back(
@@ -213,7 +214,8 @@ void AddReplay(CLI::App& app, Run* run) {
   verb->footer("Example: qualm replay corpus/golden corpus/regressions");
   verb->add_option("PATH", options->paths, "*.case.json, *.jsonl, or folders of them")->required();
   AddSubjectOption(*verb, *options, false);
-  verb->add_option("--property,-p", options->property, "judge this claim instead of the case's own");
+  verb->add_option("--property,-p", options->property,
+                   "judge this claim instead of the case's own");
   AddOutputOptions(*verb, *options);
   verb->add_option("--junit", options->junit, "write a JUnit report");
   AddContractOption(*verb, *options);

@@ -28,10 +28,11 @@ std::string ListJson(const std::vector<int32_t>& list) {
 std::string CurveJson(const sweep::Curve& curve) {
   std::string kinks;
   for (const sweep::KinkReport& report : curve.kinks) {
-    kinks += fmt::format("{}{{\"k\":[{},{}],\"weight_sum\":{},\"last_exact_code\":{},\"state\":\"{}\"}}",
-                         kinks.empty() ? "" : ",", report.kink.k, report.kink.k + 1,
-                         report.kink.weight_sum, report.kink.last_exact_code,
-                         report.state == sweep::KinkState::kVisible ? "visible" : "latent");
+    kinks +=
+        fmt::format("{}{{\"k\":[{},{}],\"weight_sum\":{},\"last_exact_code\":{},\"state\":\"{}\"}}",
+                    kinks.empty() ? "" : ",", report.kink.k, report.kink.k + 1,
+                    report.kink.weight_sum, report.kink.last_exact_code,
+                    report.state == sweep::KinkState::kVisible ? "visible" : "latent");
   }
   return fmt::format(
       "{{\"output\":{},\"monotone\":{},\"linear\":{},\"direction\":{},\"last_exact_code\":{},"
@@ -41,7 +42,8 @@ std::string CurveJson(const sweep::Curve& curve) {
       ListJson(curve.unexplained), ListJson(curve.y));
 }
 
-std::string SweepJson(const std::vector<int32_t>& codes, const std::vector<sweep::Result>& results) {
+std::string SweepJson(const std::vector<int32_t>& codes,
+                      const std::vector<sweep::Result>& results) {
   std::string json = fmt::format("{{\"codes\":{},\"subjects\":[", ListJson(codes));
   for (size_t i = 0; i < results.size(); ++i) {
     json += fmt::format("{}{{\"subject\":{},\"skipped\":{},\"outputs\":[", i == 0 ? "" : ",",
@@ -75,7 +77,8 @@ bool OnlyLatent(const sweep::Curve& curve) {
 }
 
 std::string ResultText(const sweep::Result& result, bool kinked) {
-  if (!result.skipped.empty()) return fmt::format("{}: skipped, {}\n", result.subject, result.skipped);
+  if (!result.skipped.empty())
+    return fmt::format("{}: skipped, {}\n", result.subject, result.skipped);
   std::string text = result.subject + ": ";
   const std::string bent = Outputs(result, [](const auto& c) { return !c.monotone; });
   const std::string kinks = Outputs(result, [](const auto& c) { return !c.linear; });
@@ -87,14 +90,15 @@ std::string ResultText(const sweep::Result& result, bool kinked) {
   if (!kinked) return text;
   for (const sweep::Curve& curve : result.curves) {
     for (const sweep::KinkReport& report : curve.kinks) {
-      text += fmt::format("  output {}: pair k=({},{}), w sum {}, exact up to code {}: {}\n", curve.n,
-                          report.kink.k, report.kink.k + 1, report.kink.weight_sum,
+      text += fmt::format("  output {}: pair k=({},{}), w sum {}, exact up to code {}: {}\n",
+                          curve.n, report.kink.k, report.kink.k + 1, report.kink.weight_sum,
                           report.kink.last_exact_code,
                           report.state == sweep::KinkState::kVisible ? "visible" : "latent");
     }
     if (!curve.unexplained.empty()) {
-      text += fmt::format("  output {}: {} codes depart from exact and no predicted kink explains it\n",
-                          curve.n, curve.unexplained.size());
+      text +=
+          fmt::format("  output {}: {} codes depart from exact and no predicted kink explains it\n",
+                      curve.n, curve.unexplained.size());
     }
   }
   const std::string latent = Outputs(result, OnlyLatent);
@@ -125,8 +129,8 @@ void Judge(const Case& base, const sweep::Result& result, Totals& totals,
       for (size_t i = 0; i < result.codes.size(); ++i) {
         if (curve.y[i] == curve.exact[i]) continue;
         finding.first_divergence =
-            Divergence{static_cast<int64_t>(i) * base.N + curve.n, fmt::format("{}", curve.exact[i]),
-                       fmt::format("{}", curve.y[i]),
+            Divergence{static_cast<int64_t>(i) * base.N + curve.n,
+                       fmt::format("{}", curve.exact[i]), fmt::format("{}", curve.y[i]),
                        static_cast<double>(std::abs(curve.y[i] - curve.exact[i]))};
         break;
       }
@@ -175,10 +179,11 @@ int RunSweep(Options options) {
 
 void AddSweep(CLI::App& app, Run* run) {
   auto options = std::make_shared<Options>();
-  CLI::App* verb =
-      app.add_subcommand("sweep", "constant-input curves: monotone? linear? which pair bends them?");
-  verb->footer("Example: qualm sweep corpus/forum/000-linear-sweep.case.json --subject native@all "
-               "--subject model:fbgemm@avx2 --plot sweep.svg");
+  CLI::App* verb = app.add_subcommand(
+      "sweep", "constant-input curves: monotone? linear? which pair bends them?");
+  verb->footer(
+      "Example: qualm sweep corpus/forum/000-linear-sweep.case.json --subject native@all "
+      "--subject model:fbgemm@avx2 --plot sweep.svg");
   verb->add_option("CASE", options->path, "a linear case; its rows are replaced")->required();
   AddSubjectOption(*verb, *options, true);
   AddOutputOptions(*verb, *options);

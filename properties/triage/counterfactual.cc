@@ -6,6 +6,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <utility>
 
 #include "oracles/exact/exact.h"
 #include "oracles/headroom/headroom.h"

@@ -193,20 +193,21 @@ TEST(LinearExact, LongSumsOfExtremes) {
   }
 }
 
-// The widest sum a layer can make is exactly a limit of int32, or one past it.
+// The extreme sum of a layer is exactly a limit of int32, or one past it. One channel at a time: a
+// neighbour that needs 64 bits would hide a wrong choice.
 TEST(LinearExact, SumsAtTheLimitsOfInt32) {
-  for (const int past : {0, 1}) {
+  for (const int64_t past : {0, 1}) {
     Problem p;
-    p.m = 2;
     p.k = 3;
-    p.n = 2;
     p.y_type = ElementType::kF32;
-    p.x = {255, 255, 255, 0, 0, 0};
-    p.w = {127, 127, 127, -128, -128, -128};
-    p.bias_i32 = {INT32_MAX - 3 * 255 * 127 + past, INT32_MIN + 3 * 255 * 128 - past};
-    const std::vector<__int128> sums = CorrectedSums(p);
-    ASSERT_EQ(static_cast<int64_t>(sums[0]), int64_t{INT32_MAX} + past);
-    ASSERT_EQ(static_cast<int64_t>(sums[1]), int64_t{INT32_MIN} - past);
+    p.x = {255, 255, 255};
+    p.w = {127, 127, 127};
+    p.bias_i32 = {static_cast<int32_t>(INT32_MAX - 3 * 255 * 127 + past)};
+    ASSERT_EQ(static_cast<int64_t>(CorrectedSums(p)[0]), INT32_MAX + past);
+    ExpectExactEverywhere(p);
+    p.w = {-128, -128, -128};
+    p.bias_i32 = {static_cast<int32_t>(INT32_MIN + 3 * 255 * 128 - past)};
+    ASSERT_EQ(static_cast<int64_t>(CorrectedSums(p)[0]), INT32_MIN - past);
     ExpectExactEverywhere(p);
   }
 }

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cfenv>
 #include <cstring>
 #include <memory>
 #include <mutex>
@@ -183,13 +184,29 @@ uint32_t ControlFor(uint32_t saved, const RunContext& context) {
 #error "ScopedEnvironment knows x86-64 and aarch64"
 #endif
 
+int LibraryRounding(Rounding rounding) {
+  switch (rounding) {
+    case Rounding::kNearest: break;
+    case Rounding::kDown: return FE_DOWNWARD;
+    case Rounding::kUp: return FE_UPWARD;
+    case Rounding::kTowardZero: return FE_TOWARDZERO;
+  }
+  return FE_TONEAREST;
+}
+
 }  // namespace
 
-ScopedEnvironment::ScopedEnvironment(const RunContext& context) : saved_control_(ReadControl()) {
+ScopedEnvironment::ScopedEnvironment(const RunContext& context)
+    : saved_rounding_(std::fegetround()), saved_control_(ReadControl()) {
+  // The C library's view too: a caller's fesetround would set both.
+  std::fesetround(LibraryRounding(context.rounding));
   WriteControl(ControlFor(saved_control_, context));
 }
 
-ScopedEnvironment::~ScopedEnvironment() { WriteControl(saved_control_); }
+ScopedEnvironment::~ScopedEnvironment() {
+  std::fesetround(saved_rounding_);
+  WriteControl(saved_control_);
+}
 
 namespace {
 

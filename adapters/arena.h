@@ -67,7 +67,8 @@ class ScopedEnvironment {
   ScopedEnvironment& operator=(const ScopedEnvironment&) = delete;
 
  private:
-  uint32_t saved_control_ = 0;  // MXCSR or FPCR
+  int saved_rounding_;      // as <cfenv> has it: on x86 the x87 control word
+  uint32_t saved_control_;  // MXCSR or FPCR
 };
 
 // What CallTrapped says when a mapped but inaccessible page was touched: our guard pages.

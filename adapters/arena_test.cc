@@ -131,6 +131,7 @@ TEST(ScopedEnvironment, SetsAndRestores) {
   {
     const ScopedEnvironment environment({.rounding = Rounding::kUp, .flush_denormals = true});
     EXPECT_EQ(one + tiny, 0x1.000002p0f);
+    EXPECT_EQ(std::fegetround(), FE_UPWARD);
     EXPECT_EQ(denormal * 0.5f, 0.0f);
   }
   {

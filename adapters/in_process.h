@@ -36,7 +36,7 @@ struct Placed {
 class InProcessSubject : public Subject {
  public:
   // `c` is valid (Validate). A fault at a guard page is kTouchedOutside, another one kCrashed.
-  Outcome Run(const Case& c, const RunContext& context) final;
+  Outcome Run(const Case& c, const RunContext& context) override;
 
  protected:
   // Computes placed.y under the asked-for floating-point environment. Returns "" or why a case that

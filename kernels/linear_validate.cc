@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/linear_validate.h"
 
-#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <string>
+#include <string_view>
+
+#include "kernels/validate.h"
 
 namespace qualm::kernels {
 namespace {
 
-bool IsByte(ElementType type) { return type == ElementType::kU8 || type == ElementType::kS8; }
+using internal::CheckCode;
+using internal::CheckCount;
+using internal::CheckMatrix;
+using internal::CheckRange;
+using internal::CheckScale;
+using internal::CheckScales;
+using internal::CheckType;
 
-int64_t SizeOf(ElementType type) { return IsByte(type) ? 1 : 4; }
-
-std::string NameOf(ElementType type) {
-  switch (type) {
-    case ElementType::kU8: return "u8";
-    case ElementType::kS8: return "s8";
-    case ElementType::kS32: return "s32";
-    case ElementType::kF32: return "f32";
-  }
-  return "unknown type " + std::to_string(static_cast<int>(type));
+int64_t SizeOf(ElementType type) {
+  return type == ElementType::kU8 || type == ElementType::kS8 ? 1 : 4;
 }
 
 // The bytes [begin, end) from a matrix's first to its last element.
@@ -58,158 +58,107 @@ bool Overlap(const ConstMatrix& x, const MutableMatrix& y) {
   return shift < x_row || shift + y_row > stride;
 }
 
-// What must hold before an address of the matrix may be computed at all.
-template <class Matrix>
-std::string MatrixError(const std::string& name, const Matrix& m) {
-  if (m.rows < 0) return name + ".rows is " + std::to_string(m.rows) + ", expected >= 0";
-  if (m.columns < 0) return name + ".columns is " + std::to_string(m.columns) + ", expected >= 0";
-  // A smaller stride makes rows overlap: an output would be written twice.
-  if (m.row_stride < m.columns) {
-    return name + ".row_stride is " + std::to_string(m.row_stride) + ", expected >= columns (" +
-           std::to_string(m.columns) + ")";
-  }
-  if (m.rows == 0 || m.columns == 0) return "";
-  if (m.data == nullptr) return name + ".data is null, expected elements";
-  const uintptr_t address = reinterpret_cast<uintptr_t>(m.data);
-  if (address % static_cast<uintptr_t>(SizeOf(m.type)) != 0) {
-    return name + ".data is not aligned, expected a multiple of " + std::to_string(SizeOf(m.type)) +
-           " bytes";
-  }
-  // Otherwise the address of the last element wraps.
-  int64_t bytes = 0;
-  if (__builtin_mul_overflow(m.rows - 1, m.row_stride, &bytes) ||
-      __builtin_add_overflow(bytes, m.columns, &bytes) ||
-      __builtin_mul_overflow(bytes, SizeOf(m.type), &bytes) || bytes > PTRDIFF_MAX ||
-      static_cast<uintptr_t>(bytes) > UINTPTR_MAX - address) {
-    return name + " spans more bytes than memory has, expected rows * row_stride to be addressable";
-  }
-  return "";
+Status CheckInputType(ElementType type) {
+  if (type == ElementType::kU8 || type == ElementType::kS8) return {};
+  return {"input_type is neither u8 nor s8, expected one of them"};
 }
 
-std::string ScaleError(const std::string& name, float scale) {
-  if (std::isfinite(scale) && scale > 0) return "";
-  return name + " is " + std::to_string(scale) + ", expected finite and > 0";
+template <class T>
+Status CheckBiasCount(std::string_view name, std::span<const T> bias, int64_t channels) {
+  if (bias.empty() || bias.size() == static_cast<uint64_t>(channels)) return {};
+  return {std::string(name) + " has " + std::to_string(bias.size()) +
+          " elements, expected none or one per output channel (" + std::to_string(channels) + ")"};
 }
 
-std::string CountError(const std::string& name, size_t size, int64_t channels,
-                       const std::string& alternative) {
-  return name + " has " + std::to_string(size) + " elements, expected " + alternative +
-         " or one per output channel (" + std::to_string(channels) + ")";
-}
-
-std::string ParamsError(const LinearParams& params) {
-  if (!IsByte(params.weights.type)) {
-    return "weights.type is " + NameOf(params.weights.type) + ", expected u8 or s8";
-  }
-  if (std::string error = MatrixError("weights", params.weights); !error.empty()) return error;
-  if (!IsByte(params.input_type)) {
-    return "input_type is " + NameOf(params.input_type) + ", expected u8 or s8";
-  }
-  const int64_t channels = params.weights.rows;
-  const size_t n = static_cast<size_t>(channels);
-
-  if (std::string error = ScaleError("x_scale", params.x_scale); !error.empty()) return error;
-  if (params.w_scale.size() != 1 && params.w_scale.size() != n) {
-    return CountError("w_scale", params.w_scale.size(), channels, "1");
-  }
-  for (size_t i = 0; i < params.w_scale.size(); ++i) {
-    std::string error = ScaleError("w_scale[" + std::to_string(i) + "]", params.w_scale[i]);
-    if (!error.empty()) return error;
-  }
-  if (params.w_zero_point.size() != 1 && params.w_zero_point.size() != n) {
-    return CountError("w_zero_point", params.w_zero_point.size(), channels, "1");
-  }
-
-  if (!params.bias.empty() && params.bias.size() != n) {
-    return CountError("bias", params.bias.size(), channels, "none");
-  }
-  for (size_t i = 0; i < params.bias.size(); ++i) {
-    if (!std::isfinite(params.bias[i])) {
-      return "bias[" + std::to_string(i) + "] is " + std::to_string(params.bias[i]) +
-             ", expected finite";
+Status CheckFinite(std::string_view name, std::span<const float> values) {
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (!std::isfinite(values[i])) {
+      return {std::string(name) + "[" + std::to_string(i) + "] is " + std::to_string(values[i]) +
+              ", expected a finite number"};
     }
   }
-  if (!params.bias_i32.empty() && params.bias_i32.size() != n) {
-    return CountError("bias_i32", params.bias_i32.size(), channels, "none");
-  }
-  // They are two ways to give one thing; adding both would hide a mistake of the caller.
-  if (!params.bias.empty() && !params.bias_i32.empty()) {
-    return "bias and bias_i32 are both given, expected at most one";
-  }
-
-  switch (params.output_type) {
-    case ElementType::kU8:
-    case ElementType::kS8:
-      if (std::string error = ScaleError("y_scale", params.y_scale); !error.empty()) return error;
-      break;
-    case ElementType::kS32:
-      // The raw sum has no real unit a float bias could be converted to.
-      if (!params.bias.empty()) return "bias is given with s32 outputs, expected bias_i32 or none";
-      break;
-    case ElementType::kF32:
-      // float32 outputs have no codes to clamp to; a clamp given here would be silently ignored.
-      if (params.range.min != INT32_MIN || params.range.max != INT32_MAX) {
-        return "range.min or range.max is set with f32 outputs, expected no clamp";
-      }
-      break;
-    default:
-      return "output_type is " + NameOf(params.output_type) + ", expected u8, s8, s32 or f32";
-  }
-  int32_t type_min = INT32_MIN;
-  int32_t type_max = INT32_MAX;
-  if (params.output_type == ElementType::kU8) type_min = 0, type_max = 255;
-  if (params.output_type == ElementType::kS8) type_min = -128, type_max = 127;
-  if (std::max(params.range.min, type_min) > std::min(params.range.max, type_max)) {
-    return "range is [" + std::to_string(params.range.min) + ", " +
-           std::to_string(params.range.max) + "], expected a code of the output type in it";
-  }
-  return "";
+  return {};
 }
 
-std::string RunError(const LinearShape& layer, const ConstMatrix& x, const MutableMatrix& y,
+Status CheckOutput(const LinearParams& params) {
+  switch (params.output_type) {
+    case ElementType::kU8:
+    case ElementType::kS8: return CheckScale("y_scale", params.y_scale);
+    case ElementType::kS32:
+      // The raw sum has no real unit that a float bias could be converted to.
+      if (params.bias.empty()) return {};
+      return {"bias is given with s32 outputs, expected bias_i32 or none"};
+    case ElementType::kF32:
+      // float32 outputs have no codes to clamp to: the clamp would be silently ignored.
+      if (params.range.min == INT32_MIN && params.range.max == INT32_MAX) return {};
+      return {"range.min or range.max is set with f32 outputs, expected no clamp"};
+  }
+  return {"output_type is unknown, expected u8, s8, s32 or f32"};
+}
+
+// Elements of 4 bytes are accessed as such.
+Status CheckAlignment(std::string_view name, const MutableMatrix& m) {
+  const uintptr_t address = reinterpret_cast<uintptr_t>(m.data);
+  if (address % static_cast<uintptr_t>(SizeOf(m.type)) == 0) return {};
+  return {std::string(name) + ".data is misaligned, expected a multiple of " +
+          std::to_string(SizeOf(m.type)) + " bytes"};
+}
+
+Status CheckSize(std::string_view name, int64_t value, int64_t expected, std::string_view what) {
+  if (value == expected) return {};
+  return {std::string(name) + " is " + std::to_string(value) + ", expected " + std::string(what) +
+          ", " + std::to_string(expected)};
+}
+
+// Outputs are written while later activations are still to be read.
+Status CheckDisjoint(const ConstMatrix& x, const MutableMatrix& y,
                      std::span<const uint8_t> scratch) {
-  if (x.type != layer.input_type) {
-    return "x.type is " + NameOf(x.type) + ", expected " + NameOf(layer.input_type) +
-           " as at packing";
-  }
-  if (y.type != layer.output_type) {
-    return "y.type is " + NameOf(y.type) + ", expected " + NameOf(layer.output_type) +
-           " as at packing";
-  }
-  if (std::string error = MatrixError("x", x); !error.empty()) return error;
-  if (std::string error = MatrixError("y", y); !error.empty()) return error;
-  if (x.columns != layer.depth) {
-    return "x.columns is " + std::to_string(x.columns) + ", expected K of the weights (" +
-           std::to_string(layer.depth) + ")";
-  }
-  if (y.columns != layer.channels) {
-    return "y.columns is " + std::to_string(y.columns) + ", expected N of the weights (" +
-           std::to_string(layer.channels) + ")";
-  }
-  if (y.rows != x.rows) {
-    return "y.rows is " + std::to_string(y.rows) + ", expected x.rows (" + std::to_string(x.rows) +
-           ")";
-  }
-  // Outputs are written while later activations are still to be read.
-  if (Overlap(x, y)) return "y overlaps x, expected separate memory";
+  if (Overlap(x, y)) return {"y overlaps x, expected separate memory"};
   const uintptr_t begin = reinterpret_cast<uintptr_t>(scratch.data());
-  const Extent scratch_extent = {begin, begin + scratch.size()};
-  if (scratch_extent.Intersects(ExtentOf(x))) {
-    return "scratch overlaps x, expected separate memory";
-  }
-  if (scratch_extent.Intersects(ExtentOf(y))) {
-    return "scratch overlaps y, expected separate memory";
-  }
-  return "";
+  const Extent extent = {begin, begin + scratch.size()};
+  if (extent.Intersects(ExtentOf(x))) return {"scratch overlaps x, expected separate memory"};
+  if (extent.Intersects(ExtentOf(y))) return {"scratch overlaps y, expected separate memory"};
+  return {};
 }
 
 }  // namespace
 
-Status ValidateLinearParams(const LinearParams& params) { return {ParamsError(params)}; }
+// The first failed check decides, in the order of the members.
+#define QUALM_RETURN_IF_ERROR(check) \
+  if (Status s = (check); !s.ok()) return s
+
+Status ValidateLinearParams(const LinearParams& params) {
+  const int64_t channels = params.weights.rows;
+  QUALM_RETURN_IF_ERROR(CheckCode("weights", params.weights.type));
+  QUALM_RETURN_IF_ERROR(CheckMatrix("weights", params.weights));
+  QUALM_RETURN_IF_ERROR(CheckInputType(params.input_type));
+  QUALM_RETURN_IF_ERROR(CheckScale("x_scale", params.x_scale));
+  QUALM_RETURN_IF_ERROR(CheckScales("w_scale", params.w_scale, channels));
+  QUALM_RETURN_IF_ERROR(CheckCount("w_zero_point", params.w_zero_point.size(), channels));
+  QUALM_RETURN_IF_ERROR(CheckBiasCount("bias", params.bias, channels));
+  QUALM_RETURN_IF_ERROR(CheckFinite("bias", params.bias));
+  QUALM_RETURN_IF_ERROR(CheckBiasCount("bias_i32", params.bias_i32, channels));
+  // They are two ways to give one thing; adding both would hide a mistake of the caller.
+  if (!params.bias.empty() && !params.bias_i32.empty()) {
+    return {"bias and bias_i32 are both given, expected at most one"};
+  }
+  QUALM_RETURN_IF_ERROR(CheckOutput(params));
+  return CheckRange("range", params.range, params.output_type);
+}
 
 Status ValidateLinearRun(const LinearShape& layer, const ConstMatrix& x, const MutableMatrix& y,
                          std::span<const uint8_t> scratch) {
-  return {RunError(layer, x, y, scratch)};
+  QUALM_RETURN_IF_ERROR(CheckType("x", x.type, layer.input_type));
+  QUALM_RETURN_IF_ERROR(CheckMatrix("x", x));
+  QUALM_RETURN_IF_ERROR(CheckSize("x.columns", x.columns, layer.depth, "K of the weights"));
+  QUALM_RETURN_IF_ERROR(CheckType("y", y.type, layer.output_type));
+  QUALM_RETURN_IF_ERROR(CheckMatrix("y", y));
+  QUALM_RETURN_IF_ERROR(CheckAlignment("y", y));
+  QUALM_RETURN_IF_ERROR(CheckSize("y.columns", y.columns, layer.channels, "N of the weights"));
+  QUALM_RETURN_IF_ERROR(CheckSize("y.rows", y.rows, x.rows, "x.rows"));
+  return CheckDisjoint(x, y, scratch);
 }
+
+#undef QUALM_RETURN_IF_ERROR
 
 }  // namespace qualm::kernels

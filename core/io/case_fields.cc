@@ -204,7 +204,9 @@ class Scanner {
     if (tag != std::string_view::npos) what.remove_prefix(tag + 2);
     constexpr size_t kShown = 200;
     std::string text = OneLine(what.substr(0, kShown));
-    Fail(Field(), text + (what.size() > kShown ? "..." : "") + ", expected JSON");
+    if (what.size() > kShown) text += "...";
+    const bool says_what = text.find("; expected") != std::string::npos;
+    Fail(Field(), text + (says_what ? "" : ", expected JSON"));
   }
 
  private:

@@ -368,13 +368,15 @@ class Builder {
   Case c_;
 };
 
+[[noreturn]] void TooLong(std::string_view name) {
+  FailCase(name, "file",
+           "is longer than " + std::to_string(kMaxCaseBytes) + " bytes, expected a shorter case");
+}
+
 }  // namespace
 
 Case ParseCase(std::string_view text, std::string_view name) {
-  if (text.size() > kMaxCaseBytes) {
-    FailCase(name, "file",
-             "is longer than " + std::to_string(kMaxCaseBytes) + " bytes, expected a shorter case");
-  }
+  if (text.size() > kMaxCaseBytes) TooLong(name);
   const CaseFields fields = ScanCase(text, name);
   return Builder(fields, name).Build();
 }
@@ -384,13 +386,16 @@ Case ReadCaseFile(const std::string& path) {
   if (std::filesystem::is_directory(path, ignored)) {
     FailCase(path, "file", "is a directory, expected a case file");
   }
+  // A file that says it is too long is not read at all; a pipe says nothing.
+  const uintmax_t size = std::filesystem::file_size(path, ignored);
+  if (!ignored && size > kMaxCaseBytes) TooLong(path);
   const std::unique_ptr<FILE, int (*)(FILE*)> file(std::fopen(path.c_str(), "rb"), &std::fclose);
   if (!file) {
     FailCase(path, "file",
              std::string("cannot be opened (") + std::strerror(errno) +
                  "), expected a readable case file");
   }
-  // Read piece by piece: a pipe has no size, and a size may change under us.
+  // Piece by piece: a size may also change under us.
   std::string text;
   std::vector<char> piece(size_t{1} << 16);
   while (const size_t count = std::fread(piece.data(), 1, piece.size(), file.get())) {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <fstream>
@@ -24,7 +25,7 @@ using ::testing::Test;
 
 std::string Module(const std::string& name) { return QUALM_BINARY_DIR "/lib/" + name + ".so"; }
 
-// x [2,3] u8, w [2,3] s8, y [2,2] s32; exact result {-1, 11, 8, 20} with zero points 1 and 0.
+// x [2,3] u8, w [2,3] s8, y [2,2] s32; exact result {-1, 11, 17, 29} with zero points 1 and 0.
 Case SmallCase() {
   Case c;
   c.op = Op::kLinear;
@@ -96,8 +97,8 @@ INSTANTIATE_TEST_SUITE_P(
         Misbehaviour{"close-and-stay", RunStatus::kCrashed, "closed its connection"},
         Misbehaviour{"refuse", RunStatus::kRefused, "said no [31m"},
         Misbehaviour{"unsupported", RunStatus::kSkipped, "said no [31m"}),
-    [](const testing::TestParamInfo<Misbehaviour>& info) {
-      std::string name = info.param.how;
+    [](const testing::TestParamInfo<Misbehaviour>& instance) {
+      std::string name = instance.param.how;
       std::replace(name.begin(), name.end(), '-', '_');
       return name;
     });

@@ -3,6 +3,7 @@
 // case.
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/wait.h>
 
 #include <algorithm>
 #include <chrono>
@@ -156,6 +157,18 @@ TEST(Plugin, DeclaredSlackMayBeReadOnly) {
   EXPECT_TRUE(outcome.ok()) << outcome.detail;
 }
 
+TEST(Plugin, DeclaredAlignmentIsKept) {
+  for (const bool end_at_guard : {false, true}) {
+    RunContext context;
+    context.end_at_guard = end_at_guard;
+    context.align_offset = 3;
+    Worker needs_it(Broken("need-alignment"));
+    EXPECT_TRUE(needs_it.Run(SmallCase(), context).ok());
+    Worker does_not_say_so(Broken("need-alignment-silently"));
+    EXPECT_EQ(Name(does_not_say_so.Run(SmallCase(), context).status), "refused");
+  }
+}
+
 // The property of equal bits under another poison finds it; here: the poison arrives unchanged.
 TEST(Plugin, OutputLeftUnwrittenShowsThePoison) {
   Worker worker(Broken("leave-output"));
@@ -214,6 +227,8 @@ TEST(Plugin, WorkerKilledBetweenTwoRunsIsReportedNotFatal) {
   Worker worker(Broken("nothing"));
   ASSERT_TRUE(worker.Run(SmallCase(), {}).ok());
   kill(worker.pid(), SIGKILL);
+  siginfo_t gone{};  // wait for its end, and so for that of its socket, without reaping it
+  ASSERT_EQ(waitid(P_PID, static_cast<id_t>(worker.pid()), &gone, WEXITED | WNOWAIT), 0);
   const Outcome outcome = worker.Run(SmallCase(), {});
   EXPECT_EQ(Name(outcome.status), "crashed");
   EXPECT_NE(outcome.detail.find("SIGKILL"), std::string::npos) << outcome.detail;

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <set>
 
 #include "core/io/case_json.h"
@@ -209,6 +210,11 @@ void WriteResults(const CommonOptions& options, const ResultDocument& document,
     }
   }
   if (!failure.empty()) throw InputError(failure);
+}
+
+CLI::Validator DurationUnits() {
+  return CLI::AsNumberWithUnit(std::map<std::string, double>{{"s", 1}, {"m", 60}, {"h", 3600}},
+                               CLI::AsNumberWithUnit::CASE_SENSITIVE);
 }
 
 std::string TotalsLine(const Totals& totals) {

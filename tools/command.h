@@ -14,10 +14,12 @@
 #include "core/io/result_json.h"
 #include "core/subject.h"
 #include "properties/engine.h"
+#include "properties/sweep.h"
 
 namespace CLI {
 class App;
-}
+class Validator;
+}  // namespace CLI
 
 namespace qualm::tools {
 
@@ -67,6 +69,12 @@ void WriteFile(const std::string& path, const std::string& text);
 // "3 findings; 1000 cases, 20000 passed, ..." for people.
 std::string TotalsLine(const Totals& totals);
 std::string FindingText(const Finding& finding);
+
+// One subject's sweep in a few lines: where it bends, which pairs bend it.
+std::string SweepSummary(const sweep::Result& result);
+
+// "60s", "10m", "8h", or plain seconds.
+CLI::Validator DurationUnits();
 
 class Stopwatch {
  public:

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/plot.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <spawn.h>
 #include <stdlib.h>
@@ -47,14 +48,15 @@ void RunGnuplot(const fs::path& folder) {
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_addchdir_np(&actions, folder.c_str());
-  posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "log.txt", 0x241 /* wronly creat trunc */,
+  posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "log.txt", O_WRONLY | O_CREAT | O_TRUNC,
                                    0600);
   std::string program = "gnuplot", script = "plot.gp";
   char* arguments[] = {program.data(), script.data(), nullptr};
   pid_t child = 0;
   const int error = posix_spawnp(&child, "gnuplot", &actions, nullptr, arguments, environ);
   posix_spawn_file_actions_destroy(&actions);
-  if (error != 0) throw Unavailable("gnuplot: not installed (package gnuplot-nox), needed for plots");
+  if (error != 0)
+    throw Unavailable("gnuplot: not installed (package gnuplot-nox), needed for plots");
   int status = 0;
   while (waitpid(child, &status, 0) < 0) {
   }
@@ -151,8 +153,7 @@ std::string SweepSvg(const Case& base, const std::vector<sweep::Result>& results
     script += fmt::format("set title 'output {}'\nunset arrow\nunset label\n", n);
     double height = 0.97;
     for (const sweep::KinkReport& report : Kinks(lines, n)) {
-      const int32_t code =
-          report.kink.last_exact_code - (base.x.dtype() == DType::kS8 ? 128 : 0);
+      const int32_t code = report.kink.last_exact_code - (base.x.dtype() == DType::kS8 ? 128 : 0);
       const bool visible = report.state == sweep::KinkState::kVisible;
       script += fmt::format(
           "set arrow from {0},graph 0 to {0},graph 1 nohead dt 2 lc rgb '{1}'\n"
@@ -163,8 +164,8 @@ std::string SweepSvg(const Case& base, const std::vector<sweep::Result>& results
       height = height < 0.5 ? 0.97 : height - 0.08;
     }
     const size_t first = 2 + n * per_output;
-    script += fmt::format("plot 'data.txt' using 1:{} with lines lw 5 lc rgb '#cccccc' title 'exact'",
-                          first);
+    script += fmt::format(
+        "plot 'data.txt' using 1:{} with lines lw 5 lc rgb '#cccccc' title 'exact'", first);
     for (size_t i = 0; i < lines.size(); ++i) {
       script += fmt::format(", '' using 1:{} with lines lw {} dt {} lc rgb '{}' title {}",
                             first + 1 + i, i % 2 == 0 ? 2 : 1.5, 1 + i % 4,

@@ -111,7 +111,8 @@ std::string BuildReport(const std::string& folder) {
   std::error_code error;
   if (fs::is_directory(root / "sections", error)) {
     for (const auto& entry : fs::directory_iterator(root / "sections")) {
-      if (entry.path().extension() == ".txt") stems.insert(entry.path().parent_path() / entry.path().stem());
+      if (entry.path().extension() == ".txt")
+        stems.insert(entry.path().parent_path() / entry.path().stem());
     }
   }
   if (fs::is_directory(root / "findings", error)) {
@@ -120,7 +121,8 @@ std::string BuildReport(const std::string& folder) {
     }
   }
   if (stems.empty() && findings.empty()) {
-    throw InputError(folder + ": holds neither sections/ nor findings/, expected an output folder of "
+    throw InputError(folder +
+                     ": holds neither sections/ nor findings/, expected an output folder of "
                      "qualm audit or check");
   }
   std::string html = fmt::format(

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 
 #include "core/io/case_json.h"
 #include "core/status.h"
@@ -76,7 +77,9 @@ bool OnlyLatent(const sweep::Curve& curve) {
   return true;
 }
 
-std::string ResultText(const sweep::Result& result, bool kinked) {
+}  // namespace
+
+std::string SweepSummary(const sweep::Result& result) {
   if (!result.skipped.empty())
     return fmt::format("{}: skipped, {}\n", result.subject, result.skipped);
   std::string text = result.subject + ": ";
@@ -87,7 +90,10 @@ std::string ResultText(const sweep::Result& result, bool kinked) {
   } else {
     text += fmt::format("not monotone on outputs {}, not linear on {}\n", bent, kinks);
   }
-  if (!kinked) return text;
+  const bool departs =
+      std::any_of(result.curves.begin(), result.curves.end(),
+                  [](const sweep::Curve& c) { return !c.linear || !c.monotone || c.y != c.exact; });
+  if (!departs) return text;
   for (const sweep::Curve& curve : result.curves) {
     for (const sweep::KinkReport& report : curve.kinks) {
       text += fmt::format("  output {}: pair k=({},{}), w sum {}, exact up to code {}: {}\n",
@@ -105,6 +111,8 @@ std::string ResultText(const sweep::Result& result, bool kinked) {
   if (latent != "{}") text += fmt::format("  latent kinks only on outputs {}\n", latent);
   return text;
 }
+
+namespace {
 
 void Judge(const Case& base, const sweep::Result& result, Totals& totals,
            std::vector<Finding>& findings) {
@@ -159,10 +167,7 @@ int RunSweep(Options options) {
   for (const auto& subject : MakeSubjects(SubjectNames(options.subjects, {}), options.contract)) {
     document.subjects.emplace_back(subject->name(), subject->contract().text());
     results.push_back(sweep::Run(base, *subject, codes));
-    const bool departs = std::any_of(
-        results.back().curves.begin(), results.back().curves.end(),
-        [](const sweep::Curve& c) { return !c.linear || !c.monotone || c.y != c.exact; });
-    if (!options.quiet_stdout()) fmt::print("{}", ResultText(results.back(), departs));
+    if (!options.quiet_stdout()) fmt::print("{}", SweepSummary(results.back()));
     Judge(base, results.back(), totals, document.findings);
   }
   for (const Finding& finding : document.findings) broken |= !finding.expected_by_contract;

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "adapters/registry.h"
+
+#include <utility>
+
+#include "adapters/contracts.h"
+#include "adapters/faulty/faults.h"
+#include "adapters/models.h"
+#include "adapters/native.h"
+#include "core/subject.h"
+#if QUALM_HAVE_PLUGINS
+#include "adapters/plugin_subjects.h"
+#endif
+
+namespace qualm {
+
+void RegisterAllSubjects() {
+  static const bool once = [] {
+    SubjectRegistry& registry = SubjectRegistry::Get();
+    registry.Add(NativeSubjects());
+    registry.Add(ModelSubjects());
+#if QUALM_HAVE_PLUGINS
+    RegisterOnednnSubjects();
+    RegisterPluginSubjects();
+#endif
+    registry.Add(FaultySubjects());
+    for (ExpectedDivergence& row : DeclaredDivergences()) {
+      registry.AddExpectedDivergence(std::move(row));
+    }
+    return true;
+  }();
+  (void)once;
+}
+
+}  // namespace qualm

@@ -38,7 +38,9 @@ Verdict IsMonotone(const Case& c, Subject& subject) {
     order.clear();
     for (int64_t i = group; i < size; i += groups) order.push_back(i);
     std::vector<int64_t> places = order;
-    std::ranges::stable_sort(order, [&](int64_t a, int64_t b) { return Less(unsorted, a, b); });
+    std::ranges::sort(order, [&](int64_t a, int64_t b) {
+      return Less(unsorted, a, b) || (!Less(unsorted, b, a) && a < b);
+    });
     for (size_t i = 0; i < order.size(); ++i) {
       std::memcpy(&to[static_cast<size_t>(places[i]) * 4], &from[static_cast<size_t>(order[i]) * 4],
                   4);

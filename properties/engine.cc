@@ -58,7 +58,7 @@ struct CaseCursor {
 };
 
 struct NumberedFinding {
-  int64_t number;
+  std::pair<int64_t, size_t> number;  // of the case, and within its verdicts
   Finding finding;
 };
 
@@ -87,7 +87,7 @@ void RunShare(const CheckOptions& options, CaseCursor& cursor, std::vector<Subje
       CheckCase(c, subjects, options.property_glob, share.result, options.findings_per_property,
                 options.attribute);
       for (size_t f = before; f < share.result.findings.size(); ++f) {
-        share.findings.push_back({number, share.result.findings[f]});
+        share.findings.push_back({{number, f}, share.result.findings[f]});
       }
     }
     const int64_t done = ++cursor.done;
@@ -238,8 +238,7 @@ CheckResult Check(const CheckOptions& options) {
     MergeCounts(share.result, result);
     std::ranges::move(share.findings, std::back_inserter(findings));
   }
-  // Findings of one case stay in the order of its verdicts: they come from one thread.
-  std::ranges::stable_sort(findings, {}, &NumberedFinding::number);
+  std::ranges::sort(findings, {}, &NumberedFinding::number);
   for (NumberedFinding& numbered : findings) {
     Keep(std::move(numbered.finding), options.findings_per_property, result.findings);
   }

@@ -132,34 +132,35 @@ Case Lookalike(const Case& c) {
   return other;
 }
 
+// D, B, then D, A, B: D has another shape, A the shape of B. Something kept from the problem before
+// (packed weights, a scratch size) then serves B's second answer with what was made for A.
 Verdict AnswerIndependentOfHistory(const Case& c, Subject& subject) {
   RunContext context;  // not the default one, which a MemoSubject answers from memory
   context.poison = 0x3C;
+  const Case other = gen::Draw(c.op, derive::Hash(c));
+  const Case lookalike = Lookalike(c);
+  std::string why_none;
+  const auto ask_between = [&](const Case& between) -> std::optional<Verdict> {
+    const Answer answer = Ask(subject, between, context);
+    if (!answer.verdict) return std::nullopt;
+    if (answer.skipped()) {
+      why_none = answer.verdict->reason;
+      return std::nullopt;
+    }
+    Verdict failed = *answer.verdict;
+    failed.reason = "on another problem (" + Describe(between) + "): " + failed.reason;
+    return failed;
+  };
+  if (auto failed = ask_between(other)) return *failed;
   const Answer base = Ask(subject, c, context);
   if (base.verdict) return *base.verdict;
   if (base.y.empty()) return Verdict::Vacuous("the output is empty");
-  int asked_between = 0;
-  std::string why_none;
-  for (const Case& between : {Lookalike(c), gen::Draw(c.op, derive::Hash(c))}) {
-    const Answer other = Ask(subject, between, context);
-    if (other.skipped()) {
-      why_none = other.verdict->reason;
-      continue;
-    }
-    if (other.verdict) {
-      Verdict failed = *other.verdict;
-      failed.reason = "on another problem in between: " + failed.reason;
-      return failed;
-    }
-    ++asked_between;
-    if (auto verdict =
-            SameBits(c, subject, base.y, context,
-                     "the answer depends on the problem before (" + Describe(between) + ")")) {
-      return AsMemory(*verdict, FindingKind::kNondeterminism);
-    }
-  }
-  return asked_between == 0 ? Verdict::Vacuous("no other problem could be asked: " + why_none)
-                            : Verdict::Passed();
+  if (auto failed = ask_between(other)) return *failed;
+  why_none.clear();
+  if (auto failed = ask_between(lookalike)) return *failed;
+  if (!why_none.empty()) return Verdict::Vacuous("no problem of the same shape: " + why_none);
+  auto verdict = SameBits(c, subject, base.y, context, "the answer depends on the problem before");
+  return verdict ? AsMemory(*verdict, FindingKind::kNondeterminism) : Verdict::Passed();
 }
 
 }  // namespace

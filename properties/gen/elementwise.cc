@@ -64,7 +64,7 @@ Case DrawQuantize(Rng& rng, Theme theme) {
   c.out_q.scale.assign(Entries(c), 1.0f);
   c.out_q.zero_point.assign(Entries(c), 0);
   for (float& scale : c.out_q.scale) scale = ThemeScale(rng, theme);
-  for (int32_t& zero : c.out_q.zero_point) zero = DrawZeroPoint(rng, c.out_dtype, theme);
+  DrawZeroPoints(rng, c.out_dtype, theme, c.out_q.zero_point);
   DrawClamp(rng, theme, c);
   // "The zero point" of a fused relu is one number.
   if (c.per_channel) c.relu = false;
@@ -87,7 +87,7 @@ Case DrawDequantize(Rng& rng, Theme theme) {
   c.x_q.scale.assign(Entries(c), 1.0f);
   c.x_q.zero_point.assign(Entries(c), 0);
   for (float& scale : c.x_q.scale) scale = ThemeScale(rng, theme);
-  for (int32_t& zero : c.x_q.zero_point) zero = DrawZeroPoint(rng, dtype, theme);
+  DrawZeroPoints(rng, dtype, theme, c.x_q.zero_point);
   c.out_dtype = DType::kF32;
   c.out_min = INT32_MIN;
   c.out_max = INT32_MAX;
@@ -105,7 +105,7 @@ Case DrawRequantize(Rng& rng, Theme theme) {
   DrawShape(rng, theme, 400, c);
   DrawPerChannel(rng, c);
   c.out_dtype = rng.Chance(3, 5) ? DType::kU8 : DType::kS8;
-  c.out_q.zero_point = {DrawZeroPoint(rng, c.out_dtype, theme)};
+  DrawZeroPoints(rng, c.out_dtype, theme, c.out_q.zero_point);
   DrawClamp(rng, theme, c);
 
   // Real multipliers, for placing accumulators; exact enough where it matters (powers of two).

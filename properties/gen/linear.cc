@@ -183,12 +183,12 @@ void FillValues(Rng& rng, Theme theme, Case& c) {
 }
 
 void DrawInputZeroPoints(Rng& rng, Theme theme, Case& c) {
-  c.x_q.zero_point = {DrawZeroPoint(rng, c.x.dtype(), theme)};
+  DrawZeroPoints(rng, c.x.dtype(), theme, c.x_q.zero_point);
   const size_t entries = c.per_channel ? static_cast<size_t>(c.N) : 1;
   c.w_q.zero_point.assign(entries, 0);
   const bool symmetric = rng.Chance(theme == Theme::kZeroPoints ? 1 : 2, 4);
   if (symmetric) return;
-  for (int32_t& zero : c.w_q.zero_point) zero = DrawZeroPoint(rng, c.w.dtype(), theme);
+  DrawZeroPoints(rng, c.w.dtype(), theme, c.w_q.zero_point);
 }
 
 // sum (x - zx)(w - zw), as double: exact below 2^53, and only used to place things.
@@ -360,7 +360,7 @@ Case DrawLinear(Rng& rng, Theme theme) {
   for (double sum : sums) largest = std::max(largest, std::abs(sum));
   DrawScales(rng, theme, largest, c);
   if (IsCode(c.out_dtype)) {
-    c.out_q.zero_point = {DrawZeroPoint(rng, c.out_dtype, theme)};
+    DrawZeroPoints(rng, c.out_dtype, theme, c.out_q.zero_point);
   }
   if (c.out_dtype == DType::kF32) {
     c.out_min = INT32_MIN;

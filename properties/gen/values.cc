@@ -86,27 +86,33 @@ float CornerMultiplier(Rng& rng) {
   return ToScale(std::ldexp(static_cast<double>(mantissa), exponent - 23));
 }
 
-int32_t DrawZeroPoint(Rng& rng, DType dtype, Theme theme) {
+void DrawZeroPoints(Rng& rng, DType dtype, Theme theme, std::vector<int32_t>& zero_points) {
   const CodeRange range = RangeOf(dtype);
   const bool wild = theme == Theme::kZeroPoints ? rng.Chance(1, 6) : rng.Chance(1, 40);
-  if (wild) {
-    switch (rng.Below(5)) {
-      case 0: return range.min - 1;
-      case 1: return range.max + 1;
-      case 2: return static_cast<int32_t>(rng.Between(-1000, 1000));
-      case 3: return rng.Chance(1, 2) ? INT32_MIN : INT32_MAX;
-      default: return static_cast<int32_t>(rng.Between(INT32_MIN, INT32_MAX));
+  for (int32_t& zero : zero_points) {
+    if (wild && rng.Chance(2, 3)) {
+      switch (rng.Below(5)) {
+        case 0: zero = range.min - 1; break;
+        case 1: zero = range.max + 1; break;
+        case 2: zero = static_cast<int32_t>(rng.Between(-1000, 1000)); break;
+        case 3: zero = rng.Chance(1, 2) ? INT32_MIN : INT32_MAX; break;
+        default: zero = static_cast<int32_t>(rng.Between(INT32_MIN, INT32_MAX)); break;
+      }
+      continue;
     }
-  }
-  if (theme != Theme::kZeroPoints && rng.Chance(1, 3)) return 0;
-  switch (rng.Below(8)) {
-    case 0: return range.min;
-    case 1: return range.max;
-    case 2: return 0;
-    case 3: return 1;
-    case 4: return range.min < 0 ? -1 : 127;
-    case 5: return range.min < 0 ? 1 : 128;
-    default: return UniformCode(rng, dtype);
+    if (theme != Theme::kZeroPoints && rng.Chance(1, 3)) {
+      zero = 0;
+      continue;
+    }
+    switch (rng.Below(8)) {
+      case 0: zero = range.min; break;
+      case 1: zero = range.max; break;
+      case 2: zero = 0; break;
+      case 3: zero = 1; break;
+      case 4: zero = range.min < 0 ? -1 : 127; break;
+      case 5: zero = range.min < 0 ? 1 : 128; break;
+      default: zero = UniformCode(rng, dtype); break;
+    }
   }
 }
 

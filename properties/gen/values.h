@@ -7,6 +7,8 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
+#include <vector>
 
 #include "core/case.h"
 #include "core/rng.h"
@@ -35,8 +37,9 @@ float ExtremeScale(Rng& rng);
 // Multiplier corners: mantissas 2^23, 2^23+1, 2^24-1, random; exponents -31..+31.
 float CornerMultiplier(Rng& rng);
 
-// From {min, -1, 0, 1, max, random code}; sometimes outside the codes.
-int32_t DrawZeroPoint(Rng& rng, DType dtype, Theme theme);
+// From {min, -1, 0, 1, max, random code}; in few cases also outside the codes. One choice for all
+// entries of a list, since one entry outside is enough to keep most libraries from the case.
+void DrawZeroPoints(Rng& rng, DType dtype, Theme theme, std::vector<int32_t>& zero_points);
 
 // One code, biased towards the ends, 0 and +-1.
 int32_t BoundaryCode(Rng& rng, DType dtype);

@@ -56,9 +56,10 @@ std::string CheckDType(std::string_view field, bool allowed, std::string_view ex
 
 }  // namespace
 
-int64_t LowerBound(const Case& c) {
-  if (!c.relu) return c.out_min;
-  const int64_t zero = c.out_dtype == DType::kS32 ? 0 : c.out_q.zero_point_at(0);
+int64_t LowerBound(const Case& c, int64_t channel) {
+  // Without a channel (per-channel parameters, N = 0) there is no zero point to look at.
+  if (!c.relu || c.out_q.zero_point.empty()) return c.out_min;
+  const int64_t zero = c.out_dtype == DType::kS32 ? 0 : c.out_q.zero_point_at(channel);
   return std::max<int64_t>(c.out_min, zero);
 }
 

@@ -83,8 +83,8 @@ struct Case {
 
 // Smallest code that leaves the clamp: out_min, or the larger of it and the code of real 0 (0 for
 // s32 outputs) under relu. Where the zero point lies above out_max the result does too, and every
-// output is out_max.
-int64_t LowerBound(const Case& c);
+// output is out_max. `channel` matters only to a quantize with one zero point per channel.
+int64_t LowerBound(const Case& c, int64_t channel = 0);
 
 // The problem alone: the same case without property, note, expected and observed.
 Case ProblemOf(const Case& c);

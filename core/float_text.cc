@@ -59,6 +59,63 @@ std::optional<T> FromChars(const Split& split) {
   return split.negative ? -value : value;
 }
 
+int HexDigit(char ch) {
+  if (ch >= '0' && ch <= '9') return ch - '0';
+  if (ch >= 'a' && ch <= 'f') return ch - 'a' + 10;
+  if (ch >= 'A' && ch <= 'F') return ch - 'A' + 10;
+  return -1;
+}
+
+// Exact or nothing. from_chars would round digits past the 53rd bit away without a word.
+std::optional<float> ExactHexFloat(const Split& split) {
+  constexpr int64_t kFar = 1 << 20;  // far past any float32 exponent
+  uint64_t mantissa = 0;
+  int64_t exponent = 0;
+  bool fraction = false, digits = false;
+  size_t at = 0;
+  for (; at < split.digits.size(); ++at) {
+    const char ch = split.digits[at];
+    if (ch == '.' && !fraction) {
+      fraction = true;
+      continue;
+    }
+    const int digit = HexDigit(ch);
+    if (digit < 0) break;
+    digits = true;
+    if (mantissa >> 60 == 0) {
+      mantissa = mantissa * 16 + static_cast<uint64_t>(digit);
+      if (fraction) exponent -= 4;
+    } else {
+      if (digit != 0) return std::nullopt;  // more than 24 bits apart
+      if (!fraction) exponent += 4;
+    }
+  }
+  if (!digits) return std::nullopt;
+  if (at < split.digits.size()) {
+    if (split.digits[at] != 'p' && split.digits[at] != 'P') return std::nullopt;
+    std::string_view text = split.digits.substr(at + 1);
+    if (text.starts_with('+')) text.remove_prefix(1);
+    if (text.starts_with('+') || text.empty()) return std::nullopt;
+    int32_t power = 0;
+    const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), power);
+    if (stop != text.data() + text.size() || error == std::errc::invalid_argument) {
+      return std::nullopt;
+    }
+    if (mantissa != 0 && (error != std::errc() || power > kFar || power < -kFar)) {
+      return std::nullopt;
+    }
+    exponent += power;
+  }
+  if (mantissa == 0) return split.negative ? -0.0f : 0.0f;
+  const int zeros = std::countr_zero(mantissa);
+  mantissa >>= zeros;
+  exponent += zeros;
+  const int bits = std::bit_width(mantissa);
+  if (bits > 24 || exponent < -149 || exponent + bits > 128) return std::nullopt;
+  const float value = std::ldexp(static_cast<float>(mantissa), static_cast<int>(exponent));
+  return split.negative ? -value : value;
+}
+
 }  // namespace
 
 std::string FloatText(float value) {
@@ -86,12 +143,7 @@ std::optional<float> ParseFloatText(std::string_view text) {
   }
   const std::optional<Split> split = SplitNumber(text);
   if (!split) return std::nullopt;
-  if (!split->hex) return FromChars<float>(*split);
-  // Exact hex only: what was written down is what is read. Every float32 is a float64.
-  const std::optional<double> wide = FromChars<double>(*split);
-  if (!wide) return std::nullopt;
-  const auto value = static_cast<float>(*wide);
-  return static_cast<double>(value) == *wide ? std::optional<float>(value) : std::nullopt;
+  return split->hex ? ExactHexFloat(*split) : FromChars<float>(*split);
 }
 
 std::optional<double> ParseDoubleText(std::string_view text) {

@@ -1,30 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/subject.h"
 
-#include <algorithm>
 #include <array>
-#include <numeric>
 #include <utility>
 
+#include "core/nearest.h"
 #include "core/status.h"
 
 namespace qualm {
 namespace {
-
-size_t EditDistance(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), size_t{0});
-  for (size_t i = 0; i < a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i + 1;
-    for (size_t j = 0; j < b.size(); ++j) {
-      const size_t substitute = diagonal + (a[i] == b[j] ? 0 : 1);
-      diagonal = row[j + 1];
-      row[j + 1] = std::min({row[j] + 1, row[j + 1] + 1, substitute});
-    }
-  }
-  return row.back();
-}
 
 std::string_view KindOf(std::string_view name) { return name.substr(0, name.find_first_of(":@")); }
 

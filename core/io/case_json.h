@@ -14,12 +14,16 @@ namespace qualm {
 inline constexpr int kCaseFormatVersion = 1;
 // Elements per tensor a reader accepts (256 Mi elements); nothing is allocated from a claim.
 inline constexpr int64_t kMaxElements = int64_t{1} << 28;
+// Bytes of text a reader accepts.
+inline constexpr size_t kMaxCaseBytes = size_t{1} << 30;
 
 // `name` is what error lines begin with. Throws InputError "NAME: FIELD: what, expected what".
 Case ParseCase(std::string_view text, std::string_view name);
 Case ReadCaseFile(const std::string& path);
 
-// Pretty JSON with trailing newline; floats as hex. ParseCase(CaseToJson(c)) == c.
+// Pretty JSON with trailing newline; floats as hex. ParseCase(CaseToJson(c)) == c for every valid
+// case whose parameters without meaning for its op (x_q of a quantize ...) are default and whose
+// texts are UTF-8.
 std::string CaseToJson(const Case& c);
 // The same on one line (pipe messages).
 std::string CaseToJsonLine(const Case& c);

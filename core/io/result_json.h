@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/io/json_text.h"  // JsonQuote, for the blocks of `extra`
 #include "core/verdict.h"
 
 namespace qualm {
@@ -35,9 +36,6 @@ struct JUnitTest {
   std::string message;
 };
 std::string ToJUnit(const std::vector<JUnitTest>& tests);
-
-// JSON string literal with quotes; invalid UTF-8 is replaced.
-std::string JsonQuote(std::string_view text);
 
 }  // namespace qualm
 

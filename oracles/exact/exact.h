@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -26,14 +27,23 @@ std::vector<int64_t> RawSums(const Case& c);
 // Exact sum_k (x-zx)(w-zw_n) + bias_i32 [M*N]; zero points may be any int32, hence 128 bits.
 std::vector<__int128> CorrectedSums(const Case& c);
 
-// Derivation of output element `index` (row-major), with every term that matters.
+// The rest of linear from given corrected sums ([M*N], as CorrectedSums gives them): float bias,
+// scale, one rounding, zero point, clamp. Counterfactuals put other sums in and keep the rest exact.
+Tensor EvaluateFromSums(const Case& c, std::span<const __int128> sums);
+
+// Derivation of output element `index` (row-major), with every term that matters. Stages, where
+// they apply: accumulate, offset, bias, scale, round, zero_point, clamp. A float bias of codes is
+// added in units of x_scale*w_scale, before scaling; an f32 output takes it after.
 Trace Derive(const Case& c, int64_t index);
 
 // The exact real value of output `index` before rounding, zero point and clamp, as "p/q".
+// "nan", "inf" or "-inf" where quantize has such an input.
 std::string RealValueText(const Case& c, int64_t index);
 
 // Twice the distance from that value to the nearest rounding tie, in lsb: 0 on a tie, 1 on an
-// integer; nullopt for s32 and f32 outputs and NaN/inf inputs.
+// integer; nullopt for s32 and f32 outputs, NaN/inf inputs, and values from 2^33 on in magnitude,
+// which no zero point brings back to a code, however they round. A double next to the exact number;
+// exactly 0 on ties only.
 std::optional<double> TieDistance(const Case& c, int64_t index);
 
 }  // namespace qualm::exact

@@ -28,14 +28,16 @@ struct Pair {
 // Distance of a pair sum to leaving int16; negative iff it saturates (by that many units).
 int32_t PairHeadroom(int32_t sum);
 
-// x operand as such a kernel sees it: u8 as it is; s8 activations are shifted to u8 by +128.
-// Weights must be s8 (nullopt-style: callers check HasPairs).
+// x operand as such a kernel sees it: u8 as it is; s8 activations are shifted to u8 by +128 (so the
+// x0, x1 of a Pair and the codes of a Kink are u8 codes; for s8 tensors subtract 128).
 bool HasPairs(const Case& c);  // linear with s8 weights and K >= 1
 
-// All saturating pairs of output (m, n).
+// All saturating pairs of output (m, n), by k; empty where HasPairs is false.
 std::vector<Pair> SaturatingPairs(const Case& c, int64_t m, int64_t n);
 
-// Summary over the whole case.
+// Summary over the whole case. Pairs: where HasPairs. Sums: linear. Ties and clamped_high: u8, s8
+// and (clamp only) s32 outputs; of f32 outputs only those that relu sets to 0 count, as
+// clamped_low.
 struct Headroom {
   int32_t pair_min = INT32_MAX;  // smallest PairHeadroom; INT32_MAX if there are no pairs
   std::optional<Pair> pair_worst;
@@ -60,7 +62,8 @@ struct Kink {
 // Predicted kinks of channel n inside the u8 range, by last_exact_code then k.
 std::vector<Kink> PredictKinks(const Case& c, int64_t n);
 
-// Can any activation in [x_lo, x_hi] (u8 codes) saturate a pair of this weight row?
+// Can any activation in [x_lo, x_hi] (u8 codes, 0 <= x_lo <= x_hi <= 255) saturate a pair of this
+// weight row?
 // The criterion of `qualm certify`, implemented independently of kernels/.
 struct CertifyResult {
   bool safe = true;

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/case.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <functional>
+#include <limits>
+#include <string>
+
+namespace qualm {
+namespace {
+
+Case Linear() {
+  Case c;
+  c.op = Op::kLinear;
+  c.M = 2, c.N = 3, c.K = 4;
+  c.x = Tensor(DType::kU8, {2, 4});
+  c.w = Tensor(DType::kS8, {3, 4});
+  return c;
+}
+
+Case Quantize() {
+  Case c;
+  c.op = Op::kQuantize;
+  c.M = 2, c.N = 3;
+  c.x = Tensor(DType::kF32, {2, 3});
+  return c;
+}
+
+Case Dequantize() {
+  Case c;
+  c.op = Op::kDequantize;
+  c.M = 2, c.N = 3;
+  c.x = Tensor(DType::kS8, {2, 3});
+  c.out_dtype = DType::kF32;
+  c.out_min = INT32_MIN, c.out_max = INT32_MAX;
+  return c;
+}
+
+Case Requantize() {
+  Case c;
+  c.op = Op::kRequantize;
+  c.M = 2, c.N = 3;
+  c.x = Tensor(DType::kS32, {2, 3});
+  c.multiplier = {0.5f};
+  return c;
+}
+
+TEST(Validate, AcceptsTheWholeDomain) {
+  EXPECT_EQ(Validate(Linear()), "");
+  EXPECT_EQ(Validate(Quantize()), "");
+  EXPECT_EQ(Validate(Dequantize()), "");
+  EXPECT_EQ(Validate(Requantize()), "");
+
+  Case c = Linear();
+  c.x_q = {{std::numeric_limits<float>::denorm_min()}, {INT32_MIN}};
+  c.w_q = {{1.0f, 2.0f, std::numeric_limits<float>::max()}, {1, -1, INT32_MAX}};
+  c.per_channel = true;
+  c.bias = {{0.0f, -1e38f, 1e-45f}};
+  c.out_min = c.out_max = 9;
+  c.relu = true;
+  c.expected = Tensor(DType::kU8, {2, 3});
+  EXPECT_EQ(Validate(c), "");
+
+  Case empty = Linear();
+  empty.M = empty.N = empty.K = 0;
+  empty.x = Tensor(DType::kU8, {0, 0});
+  empty.w = Tensor(DType::kS8, {0, 0});
+  EXPECT_EQ(Validate(empty), "");
+
+  Case quotient = Requantize();
+  quotient.multiplier.clear();
+  quotient.per_channel = true;
+  quotient.w_q = {{1.0f, 2.0f, 3.0f}, {0, 0, 0}};
+  EXPECT_EQ(Validate(quotient), "");
+}
+
+TEST(Validate, NamesTheFieldOfEachMistake) {
+  const float kInf = std::numeric_limits<float>::infinity();
+  const float kNan = std::numeric_limits<float>::quiet_NaN();
+  struct Mistake {
+    std::string field;
+    Case base;
+    std::function<void(Case&)> make;
+  };
+  const std::vector<Mistake> mistakes = {
+      {"M", Linear(), [](Case& c) { c.M = -1; }},
+      {"N", Linear(), [](Case& c) { c.N = -1; }},
+      {"K", Linear(), [](Case& c) { c.K = -1; }},
+      {"K", Quantize(), [](Case& c) { c.K = 1; }},
+      {"w", Quantize(), [](Case& c) { c.w = Tensor(DType::kS8, {1}); }},
+      {"bias", Quantize(), [](Case& c) { c.bias = {{1.0f, 1.0f, 1.0f}}; }},
+      {"bias", Requantize(), [](Case& c) { c.bias_i32 = {{1, 1, 1}}; }},
+      {"multiplier", Linear(), [](Case& c) { c.multiplier = {1.0f}; }},
+      {"multiplier", Requantize(), [=](Case& c) { c.multiplier = {kNan}; }},
+      {"multiplier", Requantize(), [](Case& c) { c.multiplier = {1.0f, 1.0f, 1.0f}; }},
+      {"multiplier", Requantize(), [](Case& c) { c.per_channel = true; }},
+      {"x", Linear(), [](Case& c) { c.x = Tensor(DType::kU8, {4, 2}); }},
+      {"w", Linear(), [](Case& c) { c.w = Tensor(DType::kS8, {12}); }},
+      {"x_dtype", Linear(), [](Case& c) { c.x = Tensor(DType::kS32, {2, 4}); }},
+      {"w_dtype", Linear(), [](Case& c) { c.w = Tensor(DType::kF32, {3, 4}); }},
+      {"x_dtype", Quantize(), [](Case& c) { c.x = Tensor(DType::kU8, {2, 3}); }},
+      {"out_dtype", Quantize(), [](Case& c) { c.out_dtype = DType::kS32; }},
+      {"out_dtype", Dequantize(), [](Case& c) { c.out_dtype = DType::kU8; }},
+      {"relu", Dequantize(), [](Case& c) { c.relu = true; }},
+      {"x_scale", Linear(), [](Case& c) { c.x_q.scale = {0.0f}; }},
+      {"x_scale", Linear(), [](Case& c) { c.x_q.scale = {-1.0f}; }},
+      {"x_scale", Linear(), [](Case& c) { c.x_q.scale = {}; }},
+      {"x_zp", Linear(), [](Case& c) { c.x_q.zero_point = {1, 2}; }},
+      {"w_scale", Linear(), [=](Case& c) { c.w_q.scale = {kInf}; }},
+      {"w_scale", Linear(), [](Case& c) { c.per_channel = true; }},
+      {"w_zp", Linear(),
+       [](Case& c) {
+         c.per_channel = true;
+         c.w_q.scale = {1.0f, 1.0f, 1.0f};
+       }},
+      {"out_scale", Linear(), [=](Case& c) { c.out_q.scale = {kNan}; }},
+      {"out_scale", Requantize(), [](Case& c) { c.out_q.scale = {-0.0f}; }},
+      {"x_scale", Dequantize(), [](Case& c) { c.x_q.scale = {1.0f, 1.0f, 1.0f}; }},
+      {"bias_i32", Linear(),
+       [](Case& c) {
+         c.bias = {{1.0f, 1.0f, 1.0f}};
+         c.bias_i32 = {{1, 1, 1}};
+       }},
+      {"bias_i32", Linear(), [](Case& c) { c.bias_i32 = {{1}}; }},
+      {"bias", Linear(), [](Case& c) { c.bias = {{1.0f}}; }},
+      {"bias", Linear(), [=](Case& c) { c.bias = {{1.0f, kInf, 1.0f}}; }},
+      {"bias", Linear(),
+       [](Case& c) {
+         c.bias = {{1.0f, 1.0f, 1.0f}};
+         c.out_dtype = DType::kS32;
+       }},
+      {"out_min", Linear(), [](Case& c) { c.out_min = -1; }},
+      {"out_max", Linear(), [](Case& c) { c.out_max = 256; }},
+      {"out_min", Linear(), [](Case& c) { c.out_min = 10, c.out_max = 9; }},
+      {"out_min", Dequantize(), [](Case& c) { c.out_min = 0; }},
+      {"expected", Linear(), [](Case& c) { c.expected = Tensor(DType::kU8, {3, 2}); }},
+      {"expected", Linear(), [](Case& c) { c.expected = Tensor(DType::kS8, {2, 3}); }},
+      {"observed", Linear(), [](Case& c) { c.observed = Observed{"", Tensor(DType::kU8, {6})}; }},
+  };
+  for (const Mistake& mistake : mistakes) {
+    Case c = mistake.base;
+    ASSERT_EQ(Validate(c), "");
+    mistake.make(c);
+    const std::string error = Validate(c);
+    EXPECT_TRUE(error.starts_with(mistake.field + ": "))
+        << "got '" << error << "', wanted " << mistake.field << " for " << Describe(c);
+  }
+}
+
+TEST(Case, LowerBoundFollowsRelu) {
+  Case c = Linear();
+  c.out_min = 3;
+  c.out_q.zero_point = {7};
+  EXPECT_EQ(LowerBound(c), 3);
+  c.relu = true;
+  EXPECT_EQ(LowerBound(c), 7);
+  c.out_q.zero_point = {300};
+  EXPECT_EQ(LowerBound(c), 300);
+  c.out_q.zero_point = {-9};
+  EXPECT_EQ(LowerBound(c), 3);
+  c.out_dtype = DType::kS32;
+  c.out_min = -5;
+  c.out_q.zero_point = {7};
+  EXPECT_EQ(LowerBound(c), 0);
+}
+
+TEST(Case, ProblemLeavesRemarksBehind) {
+  Case c = Linear();
+  c.property = "p", c.note = "n";
+  c.expected = Tensor(DType::kU8, {2, 3});
+  c.observed = Observed{"me", Tensor(DType::kU8, {2, 3})};
+  EXPECT_TRUE(ProblemOf(c) == Linear());
+}
+
+TEST(Case, DescribesItself) {
+  Case c = Linear();
+  c.relu = true;
+  c.bias = {{0.0f, 0.0f, 0.0f}};
+  EXPECT_EQ(Describe(c), "linear M=2 N=3 K=4 u8*s8->u8 per-tensor bias relu");
+  EXPECT_EQ(Describe(Quantize()), "quantize M=2 N=3 f32->u8 per-tensor");
+}
+
+}  // namespace
+}  // namespace qualm

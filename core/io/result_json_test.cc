@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/io/result_json.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <string>
+
+namespace qualm {
+namespace {
+
+ResultDocument Example() {
+  ResultDocument document;
+  document.command = "qualm check --subject \"a b\"";
+  document.seed = UINT64_MAX;
+  document.subjects = {{"native@avx2", "exact"}};
+  document.totals = {{"failed", 1}, {"cases", 7}};
+  Finding finding;
+  finding.op = "linear";
+  finding.property = "linear.matches_exact";
+  finding.subject = "faulty:pair-saturation";
+  finding.kind = FindingKind::kPairSaturation;
+  finding.case_file = "out/a.case.json";
+  finding.first_divergence = Divergence{3, "255", "0x1.8p+0", 2.5};
+  finding.explanation = "line\nbreak";
+  document.findings = {finding, Finding{}};
+  document.extra = {{"sweep", "{\"x\": [1]}"}};
+  document.seconds = 0.1;
+  return document;
+}
+
+// The bytes are the interface: key order is part of it.
+TEST(ResultJson, KeyOrderIsFixed) {
+  EXPECT_EQ(ResultToJson(Example()), R"({
+  "schema": "qualm.result/1",
+  "command": "qualm check --subject \"a b\"",
+  "seed": 18446744073709551615,
+  "subjects": [
+    {"name": "native@avx2", "contract": "exact"}
+  ],
+  "totals": {"cases": 7, "passed": 0, "failed": 1, "expected": 0, "skipped": 0, "vacuous": 0, "not_applicable": 0},
+  "findings": [
+    {"fingerprint": "linear-linear.matches_exact-faulty:pair-saturation-pair-saturation", "op": "linear", "property": "linear.matches_exact", "subject": "faulty:pair-saturation", "kind": "pair-saturation", "expected_by_contract": false, "case_file": "out/a.case.json", "first_divergence": {"index": 3, "expected": 255, "actual": "0x1.8p+0", "distance_lsb": 2.5}, "explanation": "line\nbreak"},
+    {"fingerprint": "---unknown", "op": "", "property": "", "subject": "", "kind": "unknown", "expected_by_contract": false, "case_file": null, "first_divergence": null, "explanation": ""}
+  ],
+  "sweep": {"x": [1]},
+  "seconds": 0.1
+}
+)");
+}
+
+TEST(ResultJson, EmptyAndInfinite) {
+  ResultDocument document;
+  document.seconds = std::numeric_limits<double>::infinity();
+  EXPECT_EQ(ResultToJson(document), R"({
+  "schema": "qualm.result/1",
+  "command": "",
+  "seed": null,
+  "subjects": [],
+  "totals": {"cases": 0, "passed": 0, "failed": 0, "expected": 0, "skipped": 0, "vacuous": 0, "not_applicable": 0},
+  "findings": [],
+  "seconds": null
+}
+)");
+}
+
+TEST(JUnit, CountsAndEscapes) {
+  const std::string xml = ToJUnit({{"native", "linear.a", "passed", ""},
+                                   {"native", "linear.b", "failed", "1 < 2 & \"3\"\n\x01\xFF"},
+                                   {"native", "linear.c", "vacuous", "no pair"},
+                                   {"onednn@avx2", "linear.b", "expected", "declared"},
+                                   {"onednn@avx2", "linear.c", "not_applicable", ""}});
+  EXPECT_EQ(xml, R"(<?xml version="1.0" encoding="UTF-8"?>
+<testsuites>
+  <testsuite name="native" tests="3" failures="1" skipped="1">
+    <testcase classname="native" name="linear.a"/>
+    <testcase classname="native" name="linear.b"><failure message="1 &lt; 2 &amp; &quot;3&quot;&#10;)"
+                 "\xEF\xBF\xBD\xEF\xBF\xBD"
+                 R"("/></testcase>
+    <testcase classname="native" name="linear.c"><skipped message="vacuous: no pair"/></testcase>
+  </testsuite>
+  <testsuite name="onednn@avx2" tests="2" failures="0" skipped="1">
+    <testcase classname="onednn@avx2" name="linear.b"><system-out>expected: declared</system-out></testcase>
+    <testcase classname="onednn@avx2" name="linear.c"><skipped message="not_applicable"/></testcase>
+  </testsuite>
+</testsuites>
+)");
+}
+
+}  // namespace
+}  // namespace qualm

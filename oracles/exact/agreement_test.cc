@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+// The two exact forms, which share no arithmetic, against each other over the whole domain.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <set>
+
+#include "core/float_text.h"
+#include "oracles/exact/definition.h"
+#include "oracles/exact/exact.h"
+#include "oracles/exact/random_case.h"
+
+namespace qualm::exact {
+namespace {
+
+std::string Print(const Case& c, int64_t index) {
+  std::string text = Describe(c) + " clamp [" + std::to_string(c.out_min) + "," +
+                     std::to_string(c.out_max) + "] real " + RealValueText(c, index) + "\n";
+  for (const TraceStep& step : Derive(c, index)) {
+    text += std::string(Name(step.stage)) + ": " + step.text + "\n";
+  }
+  return text;
+}
+
+// What a batch of cases reached, so that a generator that stopped drawing anything interesting
+// fails the test instead of passing it.
+struct Reached {
+  int outputs = 0;
+  int ties = 0;
+  int near_ties = 0;
+  int inside = 0;  // codes strictly inside the clamp
+  int far = 0;
+  int denormal = 0;
+  int infinite = 0;
+};
+
+Reached Compare(Op op, int cases, uint64_t seed) {
+  RandomCase draw(seed);
+  Reached reached;
+  for (int i = 0; i < cases; ++i) {
+    const Case c = draw.Draw(op);
+    EXPECT_EQ("", Validate(c)) << Describe(c);
+    const Tensor fast = Evaluate(c);
+    const Tensor naive = EvaluateRational(c);
+    EXPECT_EQ(fast.shape(), c.output_shape());
+    EXPECT_EQ(fast.dtype(), c.out_dtype);
+    for (int64_t at = 0; at < naive.size(); ++at) {
+      EXPECT_EQ(naive.BitsAt(at), fast.BitsAt(at)) << "case " << i << " at " << at << "\n"
+                                                   << Print(c, at);
+      if (testing::Test::HasFailure()) return reached;
+      ++reached.outputs;
+      if (c.out_dtype == DType::kF32) {
+        const float y = naive.FloatAt(at);
+        reached.denormal += y != 0 && std::fpclassify(y) == FP_SUBNORMAL ? 1 : 0;
+        reached.infinite += std::isinf(y) ? 1 : 0;
+        continue;
+      }
+      const int32_t y = naive.IntAt(at);
+      reached.inside += y > LowerBound(c, at % c.N) && y < c.out_max ? 1 : 0;
+      const std::optional<double> tie = TieDistance(c, at);
+      reached.ties += tie == 0.0 ? 1 : 0;
+      reached.near_ties += tie && *tie > 0 && *tie < 1e-5 ? 1 : 0;
+      reached.far += IsCode(c.out_dtype) && !tie ? 1 : 0;
+    }
+  }
+  return reached;
+}
+
+TEST(Agreement, Quantize) {
+  const Reached reached = Compare(Op::kQuantize, 6000, 1);
+  EXPECT_GT(reached.ties, 500);
+  EXPECT_GT(reached.near_ties, 100);
+  EXPECT_GT(reached.inside, 2000);
+  EXPECT_GT(reached.far, 200);
+}
+
+TEST(Agreement, Dequantize) {
+  const Reached reached = Compare(Op::kDequantize, 6000, 2);
+  EXPECT_GT(reached.outputs, 10000);
+  EXPECT_GT(reached.denormal, 100);
+  EXPECT_GT(reached.infinite, 100);
+}
+
+TEST(Agreement, Requantize) {
+  const Reached reached = Compare(Op::kRequantize, 10000, 3);
+  EXPECT_GT(reached.ties, 500);
+  EXPECT_GT(reached.inside, 2000);
+  EXPECT_GT(reached.far, 200);
+}
+
+TEST(Agreement, Linear) {
+  const Reached reached = Compare(Op::kLinear, 30000, 4);
+  EXPECT_GT(reached.ties, 300);
+  EXPECT_GT(reached.near_ties, 20);
+  EXPECT_GT(reached.inside, 2000);
+  EXPECT_GT(reached.far, 500);
+  EXPECT_GT(reached.denormal, 20);
+  EXPECT_GT(reached.infinite, 100);
+}
+
+// TieDistance against its definition in rationals.
+TEST(Agreement, TieDistance) {
+  RandomCase draw(5);
+  int compared = 0;
+  int none = 0;
+  for (int i = 0; i < 4000; ++i) {
+    const Case c = draw.Draw(AllOps()[static_cast<size_t>(i) % AllOps().size()]);
+    for (int64_t at = 0; at < c.M * c.N; ++at) {
+      const std::optional<double> distance = TieDistance(c, at);
+      const std::optional<Rational> value =
+          IsCode(c.out_dtype) ? RealValue(c, at / c.N, at % c.N) : std::nullopt;
+      if (!value || abs(RoundHalfEven(*value)) >= Integer(1) << 33) {
+        EXPECT_FALSE(distance.has_value()) << Print(c, at);
+        ++none;
+        continue;
+      }
+      ASSERT_TRUE(distance.has_value()) << Print(c, at);
+      const Rational off = *value - Rational(RoundHalfEven(*value));
+      const Rational expected = 1 - 2 * abs(off);
+      EXPECT_EQ(*distance == 0.0, expected == 0) << Print(c, at);
+      const auto close = static_cast<double>(expected);
+      EXPECT_NEAR(*distance, close, 1e-15 + 1e-9 * close) << Print(c, at);
+      if (expected != 0) {
+        EXPECT_GT(*distance, 0.0) << Print(c, at);
+      }
+      ++compared;
+    }
+  }
+  EXPECT_GT(compared, 5000);
+  EXPECT_GT(none, 5000);
+}
+
+// CorrectedSums takes the zero points out of the raw sum; the definition never puts them in.
+TEST(Agreement, Sums) {
+  RandomCase draw(6);
+  int beyond_64_bits = 0;
+  for (int i = 0; i < 2000; ++i) {
+    const Case c = draw.Draw(Op::kLinear);
+    const std::vector<int64_t> raw = RawSums(c);
+    const std::vector<__int128> sums = CorrectedSums(c);
+    ASSERT_EQ(raw.size(), static_cast<size_t>(c.M * c.N));
+    ASSERT_EQ(sums.size(), raw.size());
+    for (int64_t at = 0; at < c.M * c.N; ++at) {
+      const int64_t m = at / c.N;
+      const int64_t n = at % c.N;
+      int64_t plain = 0;
+      __int128 sum = c.bias_i32 ? (*c.bias_i32)[static_cast<size_t>(n)] : 0;
+      for (int64_t k = 0; k < c.K; ++k) {
+        const int64_t x = c.x.IntAt(m * c.K + k);
+        const int64_t w = c.w.IntAt(n * c.K + k);
+        plain += x * w;
+        sum += static_cast<__int128>(x - c.x_q.zero_point_at(0)) * (w - c.w_q.zero_point_at(n));
+      }
+      EXPECT_EQ(plain, raw[static_cast<size_t>(at)]);
+      EXPECT_TRUE(sum == sums[static_cast<size_t>(at)]) << Describe(c);
+      if (sum > INT64_MAX || sum < INT64_MIN) ++beyond_64_bits;
+    }
+  }
+  EXPECT_GT(beyond_64_bits, 20);
+}
+
+// Past 32768 terms the inner int32 block is emptied into int64; past 65793 int32 would overflow.
+TEST(Agreement, LongSum) {
+  Case c;
+  c.M = 1;
+  c.N = 1;
+  c.K = 70001;
+  c.x = Tensor(DType::kU8, {1, c.K});
+  c.w = Tensor(DType::kU8, {1, c.K});
+  for (int64_t k = 0; k < c.K; ++k) {
+    c.x.SetInt(k, 255);
+    c.w.SetInt(k, 255);
+  }
+  EXPECT_EQ(RawSums(c)[0], 70001LL * 65025);
+  EXPECT_TRUE(CorrectedSums(c)[0] == __int128{70001} * 65025);
+  c.out_q.scale[0] = 0x1p25f;  // 135.65...
+  EXPECT_EQ(Evaluate(c).IntAt(0), 136);
+  EXPECT_EQ(EvaluateRational(c).IntAt(0), 136);
+  c.out_dtype = DType::kS32;
+  c.out_min = INT32_MIN;
+  c.out_max = INT32_MAX;
+  EXPECT_EQ(Evaluate(c).IntAt(0), INT32_MAX);  // clamped, never wrapped
+}
+
+}  // namespace
+}  // namespace qualm::exact

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// Exact rounding of a quotient of dyadic numbers: 128-bit integers where they suffice, a 768-bit
+// fixed-point sum where exponents lie far apart. No floating-point operation decides anything, so
+// rounding mode and FTZ/DAZ do not matter. Internal to oracles/exact; shares nothing with
+// rational.h.
+#ifndef QUALM_ORACLES_EXACT_DYADIC_H_
+#define QUALM_ORACLES_EXACT_DYADIC_H_
+
+#include <cstdint>
+#include <optional>
+
+namespace qualm::exact {
+
+// mantissa * 2^exponent, mantissa odd, or 0 * 2^0.
+struct Dyadic {
+  int32_t mantissa = 0;
+  int exponent = 0;
+};
+
+// A finite float32, from its bits.
+Dyadic Decode(float value);
+
+// What one output channel does to an integer s:
+//   (s * gain * 2^gain_exponent + offset * 2^offset_exponent) / (divisor * 2^divisor_exponent)
+// gain, offset and divisor are products of at most two, one and one float32 mantissas.
+struct Line {
+  int64_t gain = 1;  // >= 0, < 2^48
+  int gain_exponent = 0;
+  int32_t offset = 0;
+  int offset_exponent = 0;
+  int32_t divisor = 1;  // > 0, < 2^24
+  int divisor_exponent = 0;
+};
+
+// s -> s * a.
+Line Scale(float a);
+// s -> s * a * b.
+Line Scale(float a, float b);
+// The line plus `offset`, which is in units of the numerator.
+Line Plus(Line line, float offset);
+// The line divided by `divisor` > 0.
+Line Over(Line line, float divisor);
+
+// From this magnitude on no int32 zero point brings a value back into the range of a code.
+inline constexpr int64_t kFar = int64_t{1} << 33;
+
+struct Rounded {
+  int64_t integer = 0;  // half to even; +-kFar for all values that round to there or beyond
+  // Twice the distance to the nearest n + 1/2: 0 exactly on a tie only. None for far values.
+  std::optional<double> tie_distance;
+};
+
+// |s| < 2^110.
+Rounded Round(const Line& line, __int128 s);
+
+// The float32 nearest to line(s), half to even; the divisor must be 1. Gradual underflow, overflow
+// to +-inf; exact zero is +0, a negative value that rounds to zero -0.
+float RoundToFloat(const Line& line, __int128 s);
+
+}  // namespace qualm::exact
+
+#endif  // QUALM_ORACLES_EXACT_DYADIC_H_

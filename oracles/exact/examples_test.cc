@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+// Cases worked out by hand from the definition, run through both forms.
+#include <gtest/gtest.h>
+
+#include <cfloat>
+#include <limits>
+#include <vector>
+
+#include "core/float_text.h"
+#include "oracles/exact/exact.h"
+
+namespace qualm::exact {
+namespace {
+
+constexpr float kInf = std::numeric_limits<float>::infinity();
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+
+template <class T>
+std::vector<T> Values(const Tensor& tensor) {
+  const auto values = tensor.as<T>();
+  return {values.begin(), values.end()};
+}
+
+// Bits of both forms, one of them returned after they have been compared.
+Tensor Exact(const Case& c) {
+  EXPECT_EQ(Validate(c), "");
+  Tensor fast = Evaluate(c);
+  EXPECT_TRUE(fast == EvaluateRational(c));
+  return fast;
+}
+
+void SetOutput(Case* c, DType dtype) {
+  c->out_dtype = dtype;
+  c->out_min = RangeOf(dtype).min;
+  c->out_max = RangeOf(dtype).max;
+}
+
+Case LinearCase(std::vector<uint8_t> x, std::vector<int8_t> w) {
+  Case c;
+  c.M = 1;
+  c.K = static_cast<int64_t>(x.size());
+  c.N = static_cast<int64_t>(w.size() / x.size());
+  c.x = Tensor::Of<uint8_t>({c.M, c.K}, x);
+  c.w = Tensor::Of<int8_t>({c.N, c.K}, w);
+  return c;
+}
+
+Case QuantizeCase(const std::vector<float>& x, float scale, int32_t zero_point) {
+  Case c;
+  c.op = Op::kQuantize;
+  c.M = 1;
+  c.N = static_cast<int64_t>(x.size());
+  c.x = Tensor::Of<float>({c.M, c.N}, x);
+  c.out_q = {{scale}, {zero_point}};
+  return c;
+}
+
+// The forum case "NumPy gives 135, PyTorch gives 59": (0-202)(25-26) + (255-202)(127-26) = 5555,
+// times 0.01077341 * 0.003769935 / 0.003812587 is 59.18; the poster had left x's zero point out.
+TEST(Examples, ForumZeroPoints) {
+  Case c = LinearCase({0, 255}, {25, 127, -128, -112});
+  c.x_q = {{0x1.6105f2p-7f}, {202}};
+  c.w_q = {{0x1.ee1e1cp-9f}, {26}};
+  c.out_q = {{0x1.f3b91ap-9f}, {0}};
+  EXPECT_EQ(RawSums(c), (std::vector<int64_t>{32385, -28560}));
+  EXPECT_TRUE(CorrectedSums(c)[0] == 5555);
+  EXPECT_TRUE(CorrectedSums(c)[1] == 23794);
+  EXPECT_EQ(Values<uint8_t>(Exact(c)), (std::vector<uint8_t>{59, 253}));
+}
+
+TEST(Examples, QuantizeTiesAndEnds) {
+  EXPECT_EQ(Values<uint8_t>(Exact(QuantizeCase(
+                {0.5f, 1.5f, 2.5f, -0.5f, -1.5f, 0.0f, -0.0f, 300.0f, -300.0f}, 1.0f, 10))),
+            (std::vector<uint8_t>{10, 12, 12, 10, 8, 10, 10, 255, 0}));
+  EXPECT_EQ(Values<uint8_t>(Exact(QuantizeCase({kNan, kInf, -kInf}, 1.0f, 10))),
+            (std::vector<uint8_t>{10, 255, 0}));
+  // A zero point outside the codes is clamped like any value.
+  EXPECT_EQ(Values<uint8_t>(Exact(QuantizeCase({kNan, kInf, -kInf, -745.0f}, 1.0f, 1000))),
+            (std::vector<uint8_t>{255, 255, 0, 255}));
+  EXPECT_EQ(Values<uint8_t>(Exact(QuantizeCase({kNan, 2147483648.0f}, 1.0f, INT32_MIN))),
+            (std::vector<uint8_t>{0, 0}));
+  EXPECT_EQ(Values<uint8_t>(Exact(QuantizeCase({2147483904.0f}, 1.0f, INT32_MIN + 1))),
+            (std::vector<uint8_t>{255}));
+  // x * (1/s) rounds to exactly 127.5 and on to 128; x/s lies just below.
+  EXPECT_EQ(Values<uint8_t>(Exact(QuantizeCase({0.273939937f}, 0.00214854861f, 0))),
+            (std::vector<uint8_t>{127}));
+  EXPECT_EQ(Values<uint8_t>(Exact(QuantizeCase({FLT_MAX, 0x1p-149f}, 0x1p-149f, 3))),
+            (std::vector<uint8_t>{255, 4}));
+}
+
+TEST(Examples, QuantizeReluPerChannel) {
+  Case c = QuantizeCase({-5.0f, -5.0f, 3.0f}, 1.0f, 0);
+  c.out_q = {{1.0f, 1.0f, 1.0f}, {100, 7, -3}};
+  c.per_channel = true;
+  c.relu = true;
+  EXPECT_EQ(Values<uint8_t>(Exact(c)), (std::vector<uint8_t>{100, 7, 0}));
+  c.x = Tensor(DType::kF32, {1, 0});
+  c.N = 0;
+  c.out_q = {{}, {}};
+  EXPECT_TRUE(Exact(c).empty());
+}
+
+TEST(Examples, Dequantize) {
+  Case c;
+  c.op = Op::kDequantize;
+  c.M = 2;
+  c.N = 2;
+  const std::vector<int8_t> q = {-128, 5, 3, 5};
+  c.x = Tensor::Of<int8_t>({2, 2}, q);
+  c.x_q = {{FLT_MAX, 0x1p-149f}, {3, -2}};
+  c.per_channel = true;
+  SetOutput(&c, DType::kF32);
+  EXPECT_EQ(Values<float>(Exact(c)), (std::vector<float>{-kInf, 0x1.cp-147f, 0.0f, 0x1.cp-147f}));
+  EXPECT_EQ(Exact(c).BitsAt(2), 0u);  // exact zero is +0
+  // 5 - INT32_MIN = 2^31 + 5 needs 32 bits and is rounded with the scale, once.
+  c.x_q = {{1.0f, 1.0f}, {INT32_MIN, INT32_MIN}};
+  EXPECT_EQ(Exact(c).FloatAt(1), 0x1p31f);
+  EXPECT_EQ(Exact(c).FloatAt(0), 2147483520.0f);
+}
+
+TEST(Examples, Requantize) {
+  Case c;
+  c.op = Op::kRequantize;
+  c.M = 1;
+  c.N = 4;
+  // 2^24 + 1 is not a float32: 0.5 + 2^-25 must not become a tie.
+  const std::vector<int32_t> acc = {16777217, 16777216, -16777217, INT32_MIN};
+  c.x = Tensor::Of<int32_t>({1, 4}, acc);
+  c.multiplier = {0x1p-25f};
+  SetOutput(&c, DType::kS8);
+  EXPECT_EQ(Values<int8_t>(Exact(c)), (std::vector<int8_t>{1, 0, -1, -64}));
+  EXPECT_EQ(TieDistance(c, 1), 0.0);
+  EXPECT_EQ(TieDistance(c, 0), 0x1p-24);
+  EXPECT_EQ(TieDistance(c, 3), 1.0);
+  EXPECT_EQ(RealValueText(c, 0), "16777217/33554432");
+  // The same number as an exact quotient, 1 * 3 / (3 * 2^25).
+  c.multiplier.clear();
+  c.w_q.scale = {3.0f};
+  c.out_q.scale = {0x1.8p26f};
+  EXPECT_EQ(Values<int8_t>(Exact(c)), (std::vector<int8_t>{1, 0, -1, -64}));
+}
+
+TEST(Examples, LinearEmptySum) {
+  Case c = LinearCase({1}, {1});
+  c.K = 0;
+  c.x = Tensor(DType::kU8, {1, 0});
+  c.w = Tensor(DType::kS8, {1, 0});
+  c.out_q = {{0.5f}, {7}};
+  EXPECT_EQ(Exact(c).IntAt(0), 7);
+  c.bias = {1.5f};
+  EXPECT_EQ(Exact(c).IntAt(0), 10);
+  c.M = 0;
+  c.x = Tensor(DType::kU8, {0, 0});
+  EXPECT_EQ(Exact(c).shape(), (std::vector<int64_t>{0, 1}));
+}
+
+TEST(Examples, LinearBias) {
+  Case c = LinearCase({3}, {5});  // 15 * 0.5 * 0.5 = 3.75
+  c.x_q.scale = {0.5f};
+  c.w_q.scale = {0.5f};
+  c.out_q.scale = {2.0f};
+  EXPECT_EQ(Exact(c).IntAt(0), 2);  // 1.875
+  c.bias_i32 = {{-3}};
+  EXPECT_EQ(Exact(c).IntAt(0), 2);  // 12 * 0.125 = 1.5, to even
+  EXPECT_EQ(TieDistance(c, 0), 0.0);
+  c.bias_i32 = {{-4}};
+  EXPECT_EQ(Exact(c).IntAt(0), 1);
+  c.bias_i32.reset();
+  c.bias = {{1.25f}};
+  EXPECT_EQ(Exact(c).IntAt(0), 2);  // 2.5, to even
+  c.bias = {{0x1.400002p0f}};
+  EXPECT_EQ(Exact(c).IntAt(0), 3);
+  EXPECT_EQ(RealValueText(c, 0), "41943041/16777216");
+}
+
+TEST(Examples, LinearS32IsClampedNeverWrapped) {
+  Case c = LinearCase({255, 255}, {127, 127, -128, -128});
+  SetOutput(&c, DType::kS32);
+  c.bias_i32 = {{INT32_MAX, INT32_MIN}};
+  EXPECT_EQ(Values<int32_t>(Exact(c)), (std::vector<int32_t>{INT32_MAX, INT32_MIN}));
+  c.relu = true;
+  EXPECT_EQ(Values<int32_t>(Exact(c)), (std::vector<int32_t>{INT32_MAX, 0}));
+  c.relu = false;
+  c.bias_i32.reset();
+  c.out_max = 1000;
+  EXPECT_EQ(Values<int32_t>(Exact(c)), (std::vector<int32_t>{1000, -65280}));
+  c.x_q.zero_point = {INT32_MIN};  // 2 * (255 + 2^31) * -128
+  EXPECT_TRUE(CorrectedSums(c)[1] == __int128{-256} * (255 + (int64_t{1} << 31)));
+  EXPECT_EQ(Exact(c).IntAt(1), INT32_MIN);
+  EXPECT_EQ(TieDistance(c, 0), std::nullopt);
+}
+
+TEST(Examples, LinearF32) {
+  Case c = LinearCase({1, 2}, {1, 1, -1, -1});
+  SetOutput(&c, DType::kF32);
+  c.x_q.scale = {0.5f};
+  c.bias = {{-1.5f, 1.5f}};
+  EXPECT_EQ(Exact(c).BitsAt(0), 0u);  // exact zero is +0
+  EXPECT_EQ(Exact(c).BitsAt(1), 0u);
+  c.bias.reset();
+  EXPECT_EQ(Values<float>(Exact(c)), (std::vector<float>{1.5f, -1.5f}));
+  c.relu = true;
+  EXPECT_EQ(Values<float>(Exact(c)), (std::vector<float>{1.5f, 0.0f}));
+  EXPECT_EQ(Exact(c).BitsAt(1), 0u);
+  c.relu = false;
+  c.x_q.scale = {0x1p-149f};
+  c.w_q.scale = {0x1p-149f};
+  EXPECT_EQ(Exact(c).BitsAt(0), 0u);
+  EXPECT_EQ(Exact(c).BitsAt(1), 0x80000000u);  // underflow keeps its sign, as in IEEE 754
+  c.relu = true;
+  EXPECT_EQ(Exact(c).BitsAt(1), 0u);
+}
+
+TEST(Examples, ReluAboveTheClamp) {
+  Case c = LinearCase({1}, {1});
+  c.relu = true;
+  c.out_max = 50;
+  c.out_q.zero_point = {60};
+  EXPECT_EQ(Exact(c).IntAt(0), 50);
+  c.out_q.zero_point = {INT32_MAX};
+  EXPECT_EQ(Exact(c).IntAt(0), 50);
+}
+
+}  // namespace
+}  // namespace qualm::exact

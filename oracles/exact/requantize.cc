@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// y = clamp(RNE(acc * m_n) + z); m_n is a float32, or the quotient sx * sw_n / sy of three.
+#include "oracles/exact/definition.h"
+
+namespace qualm::exact {
+namespace {
+
+Rational Multiplier(const Case& c, int64_t n) {
+  if (!c.multiplier.empty()) {
+    return ToRational(c.multiplier[c.multiplier.size() == 1 ? 0 : static_cast<size_t>(n)]);
+  }
+  return ToRational(c.x_q.scale_at(0)) * ToRational(c.w_q.scale_at(n)) /
+         ToRational(c.out_q.scale_at(0));
+}
+
+}  // namespace
+
+Rational RequantizeValue(const Case& c, int64_t m, int64_t n) {
+  return Rational(Integer(c.x.IntAt(m * c.N + n))) * Multiplier(c, n);
+}
+
+Tensor Requantize(const Case& c) {
+  Tensor y(c.out_dtype, c.output_shape());
+  const Integer zero_point = c.out_q.zero_point_at(0);
+  for (int64_t m = 0; m < c.M; ++m) {
+    for (int64_t n = 0; n < c.N; ++n) {
+      const Integer rounded = RoundHalfEven(RequantizeValue(c, m, n));
+      y.SetInt(m * c.N + n, Clamp(rounded + zero_point, LowerBound(c), c.out_max));
+    }
+  }
+  return y;
+}
+
+}  // namespace qualm::exact

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "oracles/headroom/headroom.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "oracles/exact/evaluate.h"
+
+namespace qualm::headroom {
+namespace {
+
+// The operands as a pair-adding kernel lays them out, even and odd positions apart, so that the
+// loop over pairs vectorizes. Rows are (K+1)/2 long; an odd K is padded with 0.
+class Operands {
+ public:
+  explicit Operands(const Case& c) : pairs_((c.K + 1) / 2) {
+    const bool shift = c.x.dtype() == DType::kS8;
+    Fill(c.x, c.M, c.K, shift ? 128 : 0, &x_);
+    Fill(c.w, c.N, c.K, 0, &w_);
+  }
+
+  int64_t pairs() const { return pairs_; }
+
+  int32_t Sum(int64_t m, int64_t n, int64_t t) const {
+    return x_[0][At(m, t)] * w_[0][At(n, t)] + x_[1][At(m, t)] * w_[1][At(n, t)];
+  }
+
+  Pair PairAt(int64_t m, int64_t n, int64_t t) const {
+    Pair pair;
+    pair.m = m;
+    pair.n = n;
+    pair.k = 2 * t;
+    pair.x0 = x_[0][At(m, t)];
+    pair.w0 = w_[0][At(n, t)];
+    pair.x1 = x_[1][At(m, t)];
+    pair.w1 = w_[1][At(n, t)];
+    pair.sum = Sum(m, n, t);
+    pair.saturated = std::clamp(pair.sum, -32768, 32767);
+    return pair;
+  }
+
+  struct Range {
+    int32_t low = INT32_MAX;
+    int32_t high = INT32_MIN;
+    int32_t saturating = 0;
+  };
+  Range RangeOfSums(int64_t m, int64_t n) const {
+    const int16_t* x0 = x_[0].data() + At(m, 0);
+    const int16_t* x1 = x_[1].data() + At(m, 0);
+    const int16_t* w0 = w_[0].data() + At(n, 0);
+    const int16_t* w1 = w_[1].data() + At(n, 0);
+    Range range;
+    for (int64_t t = 0; t < pairs_; ++t) {
+      const int32_t sum = x0[t] * w0[t] + x1[t] * w1[t];
+      range.low = std::min(range.low, sum);
+      range.high = std::max(range.high, sum);
+      range.saturating += sum > 32767 || sum < -32768 ? 1 : 0;
+    }
+    return range;
+  }
+
+ private:
+  using Halves = std::vector<int16_t>[2];
+
+  size_t At(int64_t row, int64_t t) const { return static_cast<size_t>(row * pairs_ + t); }
+
+  void Fill(const Tensor& tensor, int64_t rows, int64_t k, int shift, Halves* halves) {
+    for (auto& half : *halves) half.assign(static_cast<size_t>(rows * pairs_), 0);
+    for (int64_t row = 0; row < rows; ++row) {
+      for (int64_t i = 0; i < k; ++i) {
+        (*halves)[i % 2][At(row, i / 2)] = static_cast<int16_t>(tensor.IntAt(row * k + i) + shift);
+      }
+    }
+  }
+
+  int64_t pairs_;
+  Halves x_;
+  Halves w_;
+};
+
+void MeasurePairs(const Case& c, Headroom* result) {
+  const Operands operands(c);
+  int64_t worst_m = -1;
+  int64_t worst_n = -1;
+  for (int64_t m = 0; m < c.M; ++m) {
+    for (int64_t n = 0; n < c.N; ++n) {
+      const Operands::Range range = operands.RangeOfSums(m, n);
+      result->pairs_saturating += range.saturating;
+      const int32_t headroom = std::min(PairHeadroom(range.low), PairHeadroom(range.high));
+      if (headroom < result->pair_min) {
+        result->pair_min = headroom;
+        worst_m = m;
+        worst_n = n;
+      }
+    }
+  }
+  if (worst_m < 0) return;
+  int64_t t = 0;
+  while (PairHeadroom(operands.Sum(worst_m, worst_n, t)) != result->pair_min) ++t;
+  result->pair_worst = operands.PairAt(worst_m, worst_n, t);
+}
+
+}  // namespace
+
+int32_t PairHeadroom(int32_t sum) { return std::min(32767 - sum, sum + 32768); }
+
+bool HasPairs(const Case& c) {
+  return c.op == Op::kLinear && c.w.dtype() == DType::kS8 && c.K >= 1;
+}
+
+std::vector<Pair> SaturatingPairs(const Case& c, int64_t m, int64_t n) {
+  std::vector<Pair> saturating;
+  if (!HasPairs(c)) return saturating;
+  const Operands operands(exact::OneOutput(c, m * c.N + n));
+  for (int64_t t = 0; t < operands.pairs(); ++t) {
+    if (PairHeadroom(operands.Sum(0, 0, t)) >= 0) continue;
+    Pair pair = operands.PairAt(0, 0, t);
+    pair.m = m;
+    pair.n = n;
+    saturating.push_back(pair);
+  }
+  return saturating;
+}
+
+Headroom Measure(const Case& c) {
+  Headroom result;
+  result.outputs = c.M * c.N;
+  if (HasPairs(c)) MeasurePairs(c, &result);
+  const exact::Outputs outputs(c);
+  for (const __int128 sum : outputs.sums()) {
+    const __int128 distance = std::min<__int128>(INT32_MAX - sum, sum - INT32_MIN);
+    // |sum| < 2^110: only a sum of astronomic zero points does not fit.
+    result.acc_min =
+        static_cast<int64_t>(std::clamp<__int128>(distance, INT64_MIN, result.acc_min));
+  }
+  for (int64_t m = 0; m < c.M; ++m) {
+    for (int64_t n = 0; n < c.N; ++n) {
+      if (c.out_dtype == DType::kF32) {
+        if (c.relu && std::signbit(outputs.UnclampedFloatAt(m, n))) ++result.clamped_low;
+        continue;
+      }
+      const exact::Outputs::Code code = outputs.CodeAt(m, n);
+      if (code.value < code.lo) {
+        ++result.clamped_low;
+      } else if (code.value > c.out_max) {
+        ++result.clamped_high;
+      }
+      if (!code.tie_distance) continue;
+      result.tie_min = std::min(result.tie_min, *code.tie_distance);
+      if (*code.tie_distance == 0.0) ++result.ties;
+    }
+  }
+  return result;
+}
+
+}  // namespace qualm::headroom

@@ -95,6 +95,11 @@ int32_t Run(const qualm_problem* p) {
       throw std::bad_alloc();
     }
   }
+  if (Is("need-alignment") || Is("need-alignment-silently")) {
+    for (const void* data : {p->x->data, p->w->data, p->y->data}) {
+      if (reinterpret_cast<uintptr_t>(data) % 64 != 0) return QUALM_FAILED;
+    }
+  }
   if (Is("print")) std::puts("noise on stdout that is no message");
   if (Is("refuse")) return QUALM_FAILED;
   if (Is("unsupported")) return QUALM_UNSUPPORTED;
@@ -110,7 +115,7 @@ const qualm_capability* Capability(int32_t op) {
   linear.out_dtypes = QUALM_TYPE_BIT(QUALM_S32);
   linear.features = Is("dense-only") ? 0 : QUALM_CAN_STRIDES;
   linear.read_slack_bytes = Is("read-slack") || Is("write-slack") ? 16 : 0;
-  linear.alignment_bytes = Is("capability-alignment") ? 3 : 0;
+  linear.alignment_bytes = Is("capability-alignment") ? 3 : Is("need-alignment") ? 64 : 0;
   return &linear;
 }
 

@@ -3,7 +3,9 @@
 // case.
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/wait.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <fstream>
@@ -24,7 +26,7 @@ using ::testing::Test;
 
 std::string Module(const std::string& name) { return QUALM_BINARY_DIR "/lib/" + name + ".so"; }
 
-// x [2,3] u8, w [2,3] s8, y [2,2] s32; exact result {-1, 11, 8, 20} with zero points 1 and 0.
+// x [2,3] u8, w [2,3] s8, y [2,2] s32; exact result {-1, 11, 17, 29} with zero points 1 and 0.
 Case SmallCase() {
   Case c;
   c.op = Op::kLinear;
@@ -96,8 +98,8 @@ INSTANTIATE_TEST_SUITE_P(
         Misbehaviour{"close-and-stay", RunStatus::kCrashed, "closed its connection"},
         Misbehaviour{"refuse", RunStatus::kRefused, "said no [31m"},
         Misbehaviour{"unsupported", RunStatus::kSkipped, "said no [31m"}),
-    [](const testing::TestParamInfo<Misbehaviour>& info) {
-      std::string name = info.param.how;
+    [](const testing::TestParamInfo<Misbehaviour>& instance) {
+      std::string name = instance.param.how;
       std::replace(name.begin(), name.end(), '-', '_');
       return name;
     });
@@ -153,6 +155,18 @@ TEST(Plugin, DeclaredSlackMayBeReadOnly) {
   Worker worker(Broken("read-slack"));
   const Outcome outcome = worker.Run(SmallCase(), {});
   EXPECT_TRUE(outcome.ok()) << outcome.detail;
+}
+
+TEST(Plugin, DeclaredAlignmentIsKept) {
+  for (const bool end_at_guard : {false, true}) {
+    RunContext context;
+    context.end_at_guard = end_at_guard;
+    context.align_offset = 3;
+    Worker needs_it(Broken("need-alignment"));
+    EXPECT_TRUE(needs_it.Run(SmallCase(), context).ok());
+    Worker does_not_say_so(Broken("need-alignment-silently"));
+    EXPECT_EQ(Name(does_not_say_so.Run(SmallCase(), context).status), "refused");
+  }
 }
 
 // The property of equal bits under another poison finds it; here: the poison arrives unchanged.
@@ -213,6 +227,8 @@ TEST(Plugin, WorkerKilledBetweenTwoRunsIsReportedNotFatal) {
   Worker worker(Broken("nothing"));
   ASSERT_TRUE(worker.Run(SmallCase(), {}).ok());
   kill(worker.pid(), SIGKILL);
+  siginfo_t gone{};  // wait for its end, and so for that of its socket, without reaping it
+  ASSERT_EQ(waitid(P_PID, static_cast<id_t>(worker.pid()), &gone, WEXITED | WNOWAIT), 0);
   const Outcome outcome = worker.Run(SmallCase(), {});
   EXPECT_EQ(Name(outcome.status), "crashed");
   EXPECT_NE(outcome.detail.find("SIGKILL"), std::string::npos) << outcome.detail;

@@ -7,10 +7,8 @@
 #include "adapters/faulty/faults.h"
 #include "adapters/models.h"
 #include "adapters/native.h"
-#include "core/subject.h"
-#if QUALM_HAVE_PLUGINS
 #include "adapters/plugin_subjects.h"
-#endif
+#include "core/subject.h"
 
 namespace qualm {
 
@@ -19,10 +17,8 @@ void RegisterAllSubjects() {
     SubjectRegistry& registry = SubjectRegistry::Get();
     registry.Add(NativeSubjects());
     registry.Add(ModelSubjects());
-#if QUALM_HAVE_PLUGINS
     RegisterOnednnSubjects();
     RegisterPluginSubjects();
-#endif
     registry.Add(FaultySubjects());
     for (ExpectedDivergence& row : DeclaredDivergences()) {
       registry.AddExpectedDivergence(std::move(row));

@@ -29,7 +29,7 @@ std::string QuantizeError(const Change& change) {
   Arguments a;
   change(a);
   const std::string error = Quantize(a.x, a.scale, a.zero_point, a.range, a.y).error;
-  if (!error.empty()) EXPECT_EQ(a.codes, std::vector<uint8_t>(6, 0xA5)) << error;
+  EXPECT_TRUE(error.empty() || a.codes == std::vector<uint8_t>(6, 0xA5)) << error;
   return error;
 }
 template <class Change>
@@ -37,7 +37,7 @@ std::string RequantizeError(const Change& change) {
   Arguments a;
   change(a);
   const std::string error = Requantize(a.a, a.multiplier, 0, a.range, a.y).error;
-  if (!error.empty()) EXPECT_EQ(a.codes, std::vector<uint8_t>(6, 0xA5)) << error;
+  EXPECT_TRUE(error.empty() || a.codes == std::vector<uint8_t>(6, 0xA5)) << error;
   return error;
 }
 

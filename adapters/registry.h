@@ -3,12 +3,30 @@
 #ifndef QUALM_ADAPTERS_REGISTRY_H_
 #define QUALM_ADAPTERS_REGISTRY_H_
 
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "core/types.h"
+
 namespace qualm {
 
 // Fills SubjectRegistry (core/subject.h) with every kind this build has, and the declared
 // divergences. Called once from main; nothing registers itself, because the linker drops
 // self-registering objects from archives.
 void RegisterAllSubjects();
+
+// A planted fault: the canary that every feeder's suite must catch.
+struct FaultInfo {
+  std::string_view id;           // subject "faulty:ID"
+  std::string_view fault_class;  // family, as in the fault reports it was taken from: "tail"
+  std::string_view modelled_on;  // the upstream bug: "PyTorch issue 44939"
+  std::string_view description;  // one line: what it does wrong
+  std::vector<Op> ops;           // where it was planted; other ops are skipped
+};
+
+// In the order of `qualm list faults`.
+std::span<const FaultInfo> ListFaults();
 
 }  // namespace qualm
 

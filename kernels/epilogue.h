@@ -22,8 +22,10 @@ struct EpilogueParams {
   OutputRange range;
 };
 
-// Plans once per layer, applies per row. `sums` are sum_k (x-zx)(w-zw_n) + bias_i32[n], exact, of
-// channels [first, first + count); y points at the output of channel `first`.
+// Plans once per layer, applies per row. Make and Apply must run in a ScopedFpEnvironment; Apply
+// allocates nothing and may run on several threads at once. `sums` are sum_k (x-zx)(w-zw_n) +
+// bias_i32[n], exact, of channels [first, first + count); y points at the output of channel
+// `first`.
 class Epilogue {
  public:
   Epilogue();

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "core/case.h"
+#include "core/subject.h"
 #include "core/verdict.h"
 #include "properties/coverage.h"
 
@@ -39,6 +40,10 @@ struct CheckOptions {
   // counted.
   int64_t findings_per_property = 3;
   std::function<void(int64_t cases_done, int64_t cases_all)> progress;  // any thread, may be null
+  // Kind of a failure. Where it is given and a declared divergence (core/contract.h) has subject,
+  // op and property of a failure, the failure counts as expected iff the kinds agree too. Any
+  // thread.
+  std::function<FindingKind(const Case&, const Verdict&, Subject&)> attribute;
 };
 
 // Why verdicts were not passes: (judgement, full property name, subject, reason) -> count.
@@ -59,12 +64,17 @@ struct CheckResult {
   std::vector<Finding> findings;  // in case order; not yet attributed or minimized
 };
 
+// Seed of case i of an op: gen::Draw(op, CaseSeed(seed, op, i)) is the case.
+uint64_t CaseSeed(uint64_t seed, Op op, int64_t i);
+
 // Draws cases and judges them. Throws InputError/Unavailable before the first case.
 CheckResult Check(const CheckOptions& options);
 
 // Judges one given case on given subjects with the same counting (replay, fuzz, RapidCheck).
-void CheckCase(const Case& c, const std::vector<Subject*>& subjects, const std::string& glob,
-               CheckResult& result, int64_t findings_per_property = 3);
+void CheckCase(
+    const Case& c, const std::vector<Subject*>& subjects, const std::string& glob,
+    CheckResult& result, int64_t findings_per_property = 3,
+    const std::function<FindingKind(const Case&, const Verdict&, Subject&)>& attribute = nullptr);
 
 }  // namespace qualm
 

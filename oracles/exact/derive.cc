@@ -110,13 +110,18 @@ class Teller {
       return;
     }
     const Rational unit = ToRational(c_.x_q.scale_at(0)) * ToRational(c_.w_q.scale_at(0));
-    const Rational value = LinearValue(c_, 0, 0);
     if (c_.out_dtype == DType::kF32) {
+      Rational value = Rational(sum) * unit;
       Step(Stage::kScale,
            "multiply by x_scale*w_scale: " + sum.str() + " * " + Short(c_.x_q.scale_at(0)) + " * " +
                Short(c_.w_q.scale_at(0)),
-           Rational(sum) * unit);
-      if (c_.bias) Step(Stage::kBias, "add the bias " + Short((*c_.bias)[0]), value);
+           value);
+      if (c_.bias) {
+        const float bias = (*c_.bias)[0];
+        const std::string text = "add the bias: " + Readable(value) + " + " + Short(bias);
+        value += ToRational(bias);
+        Step(Stage::kBias, text, value);
+      }
       RoundToReal(value);
       return;
     }
@@ -130,6 +135,7 @@ class Teller {
                ": " + sum.str() + " + " + Readable(units),
            accumulator);
     }
+    const Rational value = accumulator * unit / ToRational(c_.out_q.scale_at(0));
     Step(Stage::kScale,
          "multiply by x_scale*w_scale/out_scale: " + Readable(accumulator) + " * " + Quotient(),
          value);

@@ -83,6 +83,23 @@ TEST(Dyadic, Cancellation) {
   EXPECT_EQ(Nearest(Over(line, 0x1p-149f), s), kFar);
 }
 
+// 2^80 * odd / 2^81 with a 48-bit gain: a tie that 128 bits do not hold.
+TEST(Dyadic, TiesOfLongProducts) {
+  const float divisor = 0x1.fffffep81f;
+  const __int128 s = __int128{1} << 80;
+  for (const int sign : {1, -1}) {
+    const Rounded up = Round(Over(Scale(0x1.fffffep0f, 16777215.0f), divisor), sign * s);
+    EXPECT_EQ(up.integer, sign * 8388608);
+    EXPECT_EQ(up.tie_distance, 0.0);
+    const Rounded down = Round(Over(Scale(0x1.fffffep0f, 16777213.0f), divisor), sign * s);
+    EXPECT_EQ(down.integer, sign * 8388606);
+    EXPECT_EQ(down.tie_distance, 0.0);
+  }
+  const Line line = Over(Scale(0x1.fffffep0f, 16777215.0f), divisor);
+  EXPECT_EQ(Nearest(line, s - 1), 8388607);
+  EXPECT_GT(*Round(line, s - 1).tie_distance, 0.0);
+}
+
 TEST(Dyadic, FarValues) {
   const Line one;
   EXPECT_EQ(Nearest(one, kFar - 1), kFar - 1);

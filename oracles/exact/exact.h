@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,10 @@ Tensor EvaluateRational(const Case& c);
 std::vector<int64_t> RawSums(const Case& c);
 // Exact sum_k (x-zx)(w-zw_n) + bias_i32 [M*N]; zero points may be any int32, hence 128 bits.
 std::vector<__int128> CorrectedSums(const Case& c);
+
+// The rest of linear from given corrected sums ([M*N], as CorrectedSums gives them): float bias,
+// scale, one rounding, zero point, clamp. Counterfactuals put other sums in and keep the rest exact.
+Tensor EvaluateFromSums(const Case& c, std::span<const __int128> sums);
 
 // Derivation of output element `index` (row-major), with every term that matters. Stages, where
 // they apply: accumulate, offset, bias, scale, round, zero_point, clamp. A float bias of codes is

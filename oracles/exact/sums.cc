@@ -12,8 +12,9 @@
 namespace qualm::exact {
 namespace {
 
-// 255 * 255 * kBlock < 2^31, so that the inner loop runs in int32 and vectorizes.
+// So many terms fit int32 that the inner loop vectorizes.
 constexpr int64_t kBlock = 32768;
+static_assert(kBlock * 255 * 255 <= INT32_MAX);
 
 template <class X, class W>
 int64_t Dot(const X* x, const W* w, int64_t k) {

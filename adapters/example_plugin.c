@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A complete plugin in plain C: linear with u8 or s8 activations, s8 weights, raw int32 results.
+ *
+ *     cc -O2 -shared -fPIC -I adapters -o example_plugin.so adapters/example_plugin.c
+ *     qualm check --op linear --subject plugin:./example_plugin.so
+ *
+ * Sums are kept in 64 bits and clamped once, so that its contract is "exact".
+ */
+#include "qualm_plugin.h"
+
+static int32_t clamp_to_s32(int64_t value) {
+  if (value < INT32_MIN) return INT32_MIN;
+  if (value > INT32_MAX) return INT32_MAX;
+  return (int32_t)value;
+}
+
+static int32_t code_at(const qualm_tensor* t, int64_t row, int64_t column) {
+  const int64_t at = row * t->strides[0] + column;
+  return t->dtype == QUALM_U8 ? ((const uint8_t*)t->data)[at] : ((const int8_t*)t->data)[at];
+}
+
+static int32_t run(const qualm_problem* p) {
+  const int64_t depth = p->x->dims[1];
+  for (int64_t m = 0; m < p->y->dims[0]; ++m) {
+    for (int64_t n = 0; n < p->y->dims[1]; ++n) {
+      const int32_t x_zero_point = p->x_q.zero_point[0];
+      const int32_t w_zero_point = p->w_q.zero_point[p->w_q.count == 1 ? 0 : n];
+      int64_t sum = p->bias_i32 != NULL ? p->bias_i32[n] : 0;
+      for (int64_t k = 0; k < depth; ++k) {
+        sum += (int64_t)(code_at(p->x, m, k) - x_zero_point) * (code_at(p->w, n, k) - w_zero_point);
+      }
+      if (p->relu && sum < 0) sum = 0;
+      ((int32_t*)p->y->data)[m * p->y->strides[0] + n] = clamp_to_s32(sum);
+    }
+  }
+  return QUALM_OK;
+}
+
+static const qualm_capability linear = {
+    .size = sizeof(qualm_capability),
+    .x_dtypes = QUALM_TYPE_BIT(QUALM_U8) | QUALM_TYPE_BIT(QUALM_S8),
+    .w_dtypes = QUALM_TYPE_BIT(QUALM_S8),
+    .out_dtypes = QUALM_TYPE_BIT(QUALM_S32),
+    .features = QUALM_CAN_BIAS_I32 | QUALM_CAN_RELU | QUALM_CAN_PER_CHANNEL | QUALM_CAN_STRIDES |
+                QUALM_CAN_EMPTY | QUALM_CAN_EMPTY_K,
+    .x_zero_point_min = -65536, /* 64 bits hold every sum with these */
+    .x_zero_point_max = 65536,
+    .w_zero_point_min = -65536,
+    .w_zero_point_max = 65536};
+
+static const qualm_capability* capability(int32_t op) {
+  return op == QUALM_LINEAR ? &linear : NULL;
+}
+
+static const char* last_error(void) { return ""; }
+
+static const qualm_plugin plugin = {.size = sizeof(qualm_plugin),
+                                    .abi_version = QUALM_ABI_VERSION,
+                                    .name = "example",
+                                    .version = "1",
+                                    .contract = "exact",
+                                    .capability = capability,
+                                    .run = run,
+                                    .last_error = last_error};
+
+const qualm_plugin* qualm_plugin_entry(void) { return &plugin; }

@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "adapters/faulty/faults.h"
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "adapters/faulty/reference.h"
+#include "adapters/in_process.h"
+#include "adapters/registry.h"
+
+namespace qualm {
+namespace {
+
+using faulty::Fault;
+
+struct Planted {
+  Fault fault;
+  FaultInfo info;
+};
+
+const std::vector<Planted>& Table() {
+  const std::vector<Op> all{Op::kQuantize, Op::kDequantize, Op::kRequantize, Op::kLinear};
+  const std::vector<Op> codes{Op::kQuantize, Op::kRequantize, Op::kLinear};
+  const std::vector<Op> elementwise{Op::kQuantize, Op::kDequantize, Op::kRequantize};
+  const std::vector<Op> accumulators{Op::kRequantize, Op::kLinear};
+  const std::vector<Op> quantize{Op::kQuantize};
+  const std::vector<Op> dequantize{Op::kDequantize};
+  const std::vector<Op> linear{Op::kLinear};
+  static const std::vector<Planted> table{
+      {Fault::kPairSaturation,
+       {"pair-saturation", "saturation", "PyTorch issue 44939, FBGEMM issue 125, oneDNN issue 476",
+        "u8*s8 products of neighbouring k are added in a saturating int16", linear}},
+      {Fault::kS8PairWraps,
+       {"s8-pair-wraps", "saturation", "ONNX Runtime issue 31573, gemmlowp issue 174",
+        "s8*s8 products of neighbouring k are added in an int16 that wraps: only four -128 do it",
+        linear}},
+      {Fault::kInt32Wraps,
+       {"int32-wraps", "accumulator", "CMSIS-NN c8cfa298, KleidiAI 1cb4545",
+        "the corrected sum is kept in an int32 that wraps", linear}},
+      {Fault::kU8AsS8,
+       {"u8-as-s8", "sign", "oneDNN 14b7d601e3, oneDNN issue 892",
+        "activations are sign-extended: codes from 128 on lose 256", linear}},
+      {Fault::kKTail,
+       {"k-tail", "k-tail", "gemmlowp dd4f60f", "a remainder of one k is dropped (K % 4 == 1)",
+        linear}},
+      {Fault::kKZero,
+       {"k-zero", "k-tail", "gemmlowp dd4f60f",
+        "the loop over k runs at least once, also for K = 0", linear}},
+      {Fault::kKOverRead,
+       {"k-over-read", "memory", "ruy 388ffd2, QNNPACK e1b8000",
+        "blocks of four k are loaded whole; what lies past the row does not change the result",
+        linear}},
+      {Fault::kZeroPointTermFloat,
+       {"zp-term-float", "accumulator", "oneDNN ab09db98e9",
+        "x_zp times the column sum is computed in float32", linear}},
+      {Fault::kPaddedKZeroPoints,
+       {"padded-k-zero-points", "zero-point", "XNNPACK be5a1fe612, oneDNN f8bfa17025",
+        "K*x_zp*w_zp uses K rounded up to the block of four", linear}},
+      {Fault::kNegatedZeroPointInt8,
+       {"negated-zp-int8", "zero-point", "CMSIS-NN ca55ad23, oneDNN 96da53e79a",
+        "-x_zp is kept in an int8: -128 becomes its own negative", linear}},
+      {Fault::kWeightZeroPointInt8,
+       {"weight-zp-int8", "sign", "oneDNN 96da53e79a",
+        "the zero point of u8 weights is kept in an int8", linear}},
+      {Fault::kRowSumOfRow0,
+       {"row-sum-of-row-0", "lanes", "ONNX Runtime issue 29853, XNNPACK e7e001f2a8",
+        "every row is corrected with the sum of the first row", linear}},
+      {Fault::kStaleColumnSums,
+       {"stale-column-sums", "state", "XNNPACK 866f7b3916: set-up not refreshed for a known shape",
+        "the weights' sums are kept from the call before where the shape is the same", linear}},
+      {Fault::kBiasWraps,
+       {"bias-wraps", "accumulator", "ONNX Runtime issue 21000",
+        "a float bias of 2^31 units of x_scale*w_scale or more is converted to int32 unclamped",
+        linear}},
+      {Fault::kScaleInFloat,
+       {"scale-in-float", "multiplier", "TVM d7d8fdbc9c, TensorFlow issue 23800",
+        "x_scale*w_scale is rounded to float32 first", linear}},
+      {Fault::kZeroPointBeforeRounding,
+       {"zp-before-rounding", "rounding", "PyTorch pull request 37188, FBGEMM 473ab92ae",
+        "the zero point is added before rounding: an odd one turns ties the other way",
+        accumulators}},
+      {Fault::kTiesAway,
+       {"ties-away", "rounding", "ONNX Runtime issue 18576, ruy 8525a43",
+        "ties are rounded away from zero", accumulators}},
+      {Fault::kReciprocal,
+       {"reciprocal", "rounding", "QNNPACK's and ATen's x * (1/s)",
+        "x/s is computed as x * (1/s) in float32", quantize}},
+      {Fault::kTailRoundsAway,
+       {"tail-rounds-away", "rounding", "FBGEMM 473ab92ae, PyTorch issue 13960",
+        "the last N % 8 columns round ties away from zero, the others to even", quantize}},
+      {Fault::kAlignmentHead,
+       {"alignment-head", "rounding", "PyTorch issue 107030",
+        "columns before the first 32-byte boundary round ties away from zero", quantize}},
+      {Fault::kCallerRounding,
+       {"caller-rounding", "environment", "code that calls nearbyint and sets no rounding mode",
+        "rounds in whatever mode the caller has set", quantize}},
+      {Fault::kClampAfterConversion,
+       {"clamp-after-conversion", "conversion", "PyTorch issue 133557, oneDNN b3c91034c9",
+        "x/s of 2^31 and more, +inf too, becomes INT32_MIN before the clamp", quantize}},
+      {Fault::kNanOrder,
+       {"nan-order", "conversion", "oneDNN 105ecd983f",
+        "min and max have their operands swapped: NaN becomes the lower bound", quantize}},
+      {Fault::kDifferenceInt8,
+       {"difference-int8", "zero-point", "CMSIS-NN ca55ad23",
+        "q - zp of s8 codes saturates at int8", dequantize}},
+      {Fault::kTruncatingNarrow,
+       {"truncating-narrow", "clamp", "RISC-V DemoteTo under GCC 15: Highway 3b9166ff",
+        "the result is cut to 8 bits instead of saturated", accumulators}},
+      {Fault::kReluClampZero,
+       {"relu-clamp-zero", "clamp", "ncnn b760e22da, ExecuTorch pull request 18462",
+        "the fused relu clamps at code 0 instead of the output zero point", codes}},
+      {Fault::kScaleIndex,
+       {"scale-index", "channel", "ncnn e7602a206, oneDNN d4e2b6ec75",
+        "the weight scale of channel n is taken from n % 8", linear}},
+      {Fault::kOverlappedTail,
+       {"overlapped-tail", "memory", "FBGEMM 21ea7ed47",
+        "the tail is a vector that ends at the last column, also in rows shorter than it",
+        elementwise}},
+      {Fault::kHalfTail,
+       {"half-tail", "n-tail", "CMSIS-NN 46e2b43b",
+        "of a tail of more than four columns only four are stored", accumulators}},
+      {Fault::kStoreOrder,
+       {"store-order", "n-tail", "XNNPACK 5673c10203",
+        "N % 4 == 3: the vector is shifted before the last row is stored", linear}},
+      {Fault::kStrideIgnored,
+       {"stride-ignored", "memory", "PyTorch issue 75009, QNNPACK 8a3311b",
+        "rows of x are taken to be dense", linear}},
+      {Fault::kOutputNotCleared,
+       {"output-not-cleared", "state", "ruy 51b518e: accumulator not cleared",
+        "an s32 output is added to what lay in the buffer", linear}},
+      {Fault::kInputShiftedInPlace,
+       {"input-shifted-in-place", "state",
+        "XNNPACK f45b3ea023, oneDNN ad31a370c4: s8 turned into u8",
+        "s8 activations are turned into u8 where they lie, and left so", linear}},
+  };
+  return table;
+}
+
+const Planted* Find(std::string_view id) {
+  const auto& table = Table();
+  const auto at = std::find_if(table.begin(), table.end(),
+                               [id](const Planted& planted) { return planted.info.id == id; });
+  return at == table.end() ? nullptr : &*at;
+}
+
+class FaultySubject final : public InProcessSubject {
+ public:
+  // `planted` is null for the implementation without a fault.
+  FaultySubject(std::string name, const Planted* planted)
+      : name_(std::move(name)),
+        planted_(planted),
+        reference_(planted == nullptr ? Fault::kNone : planted->fault) {}
+
+  std::string_view name() const override { return name_; }
+
+  std::string CannotRun(const Case& c) const override {
+    if (planted_ != nullptr && std::ranges::count(planted_->info.ops, c.op) == 0) {
+      return "the fault is not in " + std::string(Name(c.op));
+    }
+    return faulty::CannotCompute(c);
+  }
+
+  std::string InstructionSet() const override { return "scalar"; }
+
+ protected:
+  std::string Execute(const Placed& placed, const RunContext& context) override {
+    RunContext environment = context;
+    environment.flush_denormals = false;
+    if (planted_ == nullptr || planted_->fault != Fault::kCallerRounding) {
+      environment.rounding = Rounding::kNearest;
+    }
+    const ScopedEnvironment normal(environment);
+    reference_.Run(placed);
+    return "";
+  }
+
+ private:
+  std::string name_;
+  const Planted* planted_;
+  faulty::Reference reference_;
+};
+
+constexpr std::string_view kPrefix = "faulty:";
+constexpr std::string_view kNoFault = "faulty:none";
+
+std::vector<std::string> Names() {
+  std::vector<std::string> names;
+  for (const FaultInfo& info : ListFaults()) names.push_back(std::string(kPrefix) += info.id);
+  return names;
+}
+
+std::unique_ptr<Subject> Make(const std::string& name) {
+  if (!name.starts_with(kPrefix)) return nullptr;
+  const Planted* const planted = Find(std::string_view(name).substr(kPrefix.size()));
+  if (planted == nullptr && name != kNoFault) return nullptr;
+  return std::make_unique<FaultySubject>(name, planted);
+}
+
+std::vector<std::string> Expand(const std::string& pattern) {
+  return pattern == "faulty:*" || pattern == "faulty@all" ? Names() : std::vector<std::string>{};
+}
+
+}  // namespace
+
+std::span<const FaultInfo> ListFaults() {
+  static const std::vector<FaultInfo> list = [] {
+    std::vector<FaultInfo> infos;
+    for (const Planted& planted : Table()) infos.push_back(planted.info);
+    return infos;
+  }();
+  return list;
+}
+
+SubjectKind FaultySubjects() {
+  return {"faulty",
+          "planted faults, one per name; faulty:none is the same code without one, faulty:* all",
+          "",
+          Names,
+          Make,
+          Expand};
+}
+
+}  // namespace qualm

@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every planted fault has a witness: a smallest case on which the unharmed implementation gives
+// the values worked out by hand, and the harmed one does not.
+#include "adapters/faulty/faults.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "adapters/registry.h"
+#include "core/subject.h"
+
+namespace qualm {
+namespace {
+
+constexpr float kInf = std::numeric_limits<float>::infinity();
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+
+std::unique_ptr<Subject> Make(const std::string& id) {
+  std::unique_ptr<Subject> subject = FaultySubjects().make("faulty:" + id);
+  EXPECT_NE(subject, nullptr) << id;
+  return subject;
+}
+
+Case WithOutput(Case c, DType dtype) {
+  c.out_dtype = dtype;
+  c.out_min = RangeOf(dtype).min;
+  c.out_max = RangeOf(dtype).max;
+  return c;
+}
+
+Case Quantize(std::vector<float> x, float scale = 1, int32_t zero_point = 0) {
+  Case c;
+  c.op = Op::kQuantize;
+  c.M = 1;
+  c.N = static_cast<int64_t>(x.size());
+  c.x = Tensor::Of<float>({1, c.N}, x);
+  c.out_q = {{scale}, {zero_point}};
+  return c;
+}
+
+Case Dequantize(std::vector<int8_t> q, float scale, int32_t zero_point) {
+  Case c;
+  c.op = Op::kDequantize;
+  c.M = 1;
+  c.N = static_cast<int64_t>(q.size());
+  c.x = Tensor::Of<int8_t>({1, c.N}, q);
+  c.x_q = {{scale}, {zero_point}};
+  return WithOutput(std::move(c), DType::kF32);
+}
+
+Case Requantize(std::vector<int32_t> acc, float multiplier, int32_t zero_point = 0) {
+  Case c;
+  c.op = Op::kRequantize;
+  c.M = 1;
+  c.N = static_cast<int64_t>(acc.size());
+  c.x = Tensor::Of<int32_t>({1, c.N}, acc);
+  c.multiplier = {multiplier};
+  c.out_q.zero_point = {zero_point};
+  return c;
+}
+
+template <class X, class W>
+Case Linear(int64_t M, int64_t N, int64_t K, std::vector<X> x, std::vector<W> w,
+            int32_t x_zero_point = 0, int32_t w_zero_point = 0) {
+  Case c;
+  c.M = M;
+  c.N = N;
+  c.K = K;
+  c.x = Tensor::Of<X>({M, K}, x);
+  c.w = Tensor::Of<W>({N, K}, w);
+  c.x_q.zero_point = {x_zero_point};
+  c.w_q.zero_point = {w_zero_point};
+  return WithOutput(std::move(c), DType::kS32);
+}
+
+using U8 = std::vector<uint8_t>;
+using S8 = std::vector<int8_t>;
+
+struct Witness {
+  Case c;
+  std::vector<double> exact;
+  RunContext context = {};
+  RunStatus status = RunStatus::kOk;  // of the harmed one; kOk: its values differ
+  std::optional<Case> before = {};    // run first, by both
+};
+
+std::map<std::string, Witness> Witnesses() {
+  std::map<std::string, Witness> of;
+  of["pair-saturation"] = {Linear(1, 1, 2, U8{255, 255}, S8{127, 2}), {32895}};
+  of["s8-pair-wraps"] = {Linear(1, 1, 2, S8{-128, -128}, S8{-128, -128}), {32768}};
+  of["int32-wraps"] = {Linear(1, 1, 1, U8{255}, S8{127}, INT32_MIN), {INT32_MAX}};
+  of["u8-as-s8"] = {Linear(1, 1, 1, U8{128}, S8{1}), {128}};
+  of["k-tail"] = {Linear(1, 1, 1, U8{1}, S8{1}), {1}};
+  of["k-zero"] = {Linear(1, 1, 0, U8{}, S8{}), {0}, {}, RunStatus::kTouchedOutside};
+  of["k-over-read"] = {
+      Linear(1, 1, 1, U8{1}, S8{1}), {1}, {.end_at_guard = true}, RunStatus::kTouchedOutside};
+  of["zp-term-float"] = {Linear(1, 1, 1, U8{0}, S8{1}, (1 << 24) + 1), {-16777217}};
+  of["padded-k-zero-points"] = {Linear(1, 1, 1, U8{1}, S8{1}, 1, 1), {0}};
+  of["negated-zp-int8"] = {Linear(1, 1, 1, S8{0}, S8{1}, -128), {128}};
+  of["weight-zp-int8"] = {Linear(1, 1, 1, U8{1}, U8{128}, 0, 128), {0}};
+  of["row-sum-of-row-0"] = {Linear(2, 1, 1, U8{0, 1}, S8{1}, 0, 1), {0, 0}};
+  of["stale-column-sums"] = {Linear(1, 1, 1, U8{1}, S8{1}, 1), {0}};
+  of["stale-column-sums"].before = Linear(1, 1, 1, U8{1}, S8{2}, 1);
+
+  Case bias = WithOutput(Linear(1, 1, 1, U8{0}, S8{0}), DType::kF32);
+  bias.x_q.scale = {0x1p-16f};
+  bias.w_q.scale = {0x1p-16f};
+  bias.bias = std::vector<float>{1.0f};
+  of["bias-wraps"] = {bias, {1}};
+
+  // (1 + 2^-23)^2 / (2 + 2^-21) is above a half by 2^-47, and a half after rounding the product.
+  Case product = WithOutput(Linear(1, 1, 1, U8{1}, S8{1}), DType::kU8);
+  product.x_q.scale = {0x1.000002p0f};
+  product.w_q.scale = {0x1.000002p0f};
+  product.out_q.scale = {0x1.000004p1f};
+  of["scale-in-float"] = {product, {1}};
+
+  of["zp-before-rounding"] = {Requantize({1}, 0.5f, 1), {1}};
+  of["ties-away"] = {Requantize({1}, 0.5f), {0}};
+  of["reciprocal"] = {Quantize({45.5f}, 7), {6}};
+  of["tail-rounds-away"] = {Quantize({0.5f}), {0}};
+  of["alignment-head"] = {Quantize({0.5f}), {0}, {.align_offset = 4, .end_at_guard = false}};
+  of["caller-rounding"] = {Quantize({1.25f}), {1}, {.rounding = Rounding::kUp}};
+  of["clamp-after-conversion"] = {Quantize({kInf, 0x1p31f}), {255, 255}};
+  of["nan-order"] = {Quantize({kNan}, 1, 10), {10}};
+  of["difference-int8"] = {Dequantize({127}, 1, -128), {255}};
+  of["truncating-narrow"] = {Requantize({256}, 1), {255}};
+  of["relu-clamp-zero"] = {Requantize({-1}, 1, 1), {1}};
+  of["relu-clamp-zero"].c.relu = true;
+
+  Case channels = WithOutput(Linear(1, 9, 1, U8{1}, S8(9, 1)), DType::kF32);
+  channels.per_channel = true;
+  channels.w_q.scale = {1, 1, 1, 1, 1, 1, 1, 1, 2};
+  channels.w_q.zero_point.assign(9, 0);
+  of["scale-index"] = {channels, {1, 1, 1, 1, 1, 1, 1, 1, 2}};
+
+  of["overlapped-tail"] = {Quantize({1}), {1}, {}, RunStatus::kTouchedOutside};
+  of["half-tail"] = {Requantize({7, 7, 7, 7, 7}, 1), {7, 7, 7, 7, 7}};
+  of["store-order"] = {Linear(2, 3, 1, U8{1, 1}, S8{1, 2, 3}), {1, 2, 3, 1, 2, 3}};
+  of["stride-ignored"] = {Linear(2, 1, 1, U8{1, 2}, S8{1}), {1, 2}, {.x_row_gap = 1}};
+  of["output-not-cleared"] = {Linear(1, 1, 1, U8{1}, S8{1}), {1}};
+  of["input-shifted-in-place"] = {
+      Linear(1, 1, 1, S8{1}, S8{1}), {1}, {}, RunStatus::kModifiedInput};
+  return of;
+}
+
+double ValueAt(const Tensor& tensor, int64_t i) {
+  return tensor.dtype() == DType::kF32 ? double{tensor.FloatAt(i)} : double(tensor.IntAt(i));
+}
+
+Outcome RunWitness(const std::string& id, const Witness& witness) {
+  const std::unique_ptr<Subject> subject = Make(id);
+  if (witness.before) {
+    EXPECT_TRUE(subject->Run(*witness.before, witness.context).ok());
+  }
+  return subject->Run(witness.c, witness.context);
+}
+
+TEST(Faults, EachHasAWitness) {
+  const std::map<std::string, Witness> witnesses = Witnesses();
+  EXPECT_EQ(witnesses.size(), ListFaults().size());
+  for (const FaultInfo& info : ListFaults()) {
+    SCOPED_TRACE(info.id);
+    const auto at = witnesses.find(std::string(info.id));
+    ASSERT_NE(at, witnesses.end());
+    const Witness& witness = at->second;
+    ASSERT_EQ(Validate(witness.c), "");
+
+    const Outcome right = RunWitness("none", witness);
+    ASSERT_EQ(right.status, RunStatus::kOk) << right.detail;
+    ASSERT_EQ(static_cast<size_t>(right.y.size()), witness.exact.size());
+    for (int64_t i = 0; i < right.y.size(); ++i) {
+      EXPECT_EQ(ValueAt(right.y, i), witness.exact[static_cast<size_t>(i)]) << i;
+    }
+    const Outcome wrong = RunWitness(std::string(info.id), witness);
+    EXPECT_EQ(wrong.status, witness.status) << wrong.detail;
+    if (wrong.ok()) EXPECT_NE(wrong.y, right.y);
+  }
+}
+
+// Dull cases: whole vectors, whole blocks, one row, no ties, nothing near an end. A fault that
+// shows even here would be no test of a feeder.
+TEST(Faults, AreSilentOnDullCases) {
+  Case linear = WithOutput(Linear(1, 8, 4, U8{1, 2, 3, 4}, S8(32, 1), 1), DType::kU8);
+  linear.out_q.zero_point = {4};
+  linear.bias = std::vector<float>(8, 1.0f);
+  const std::vector<Case> dull{Quantize({1, 2, 3, 4, 5, 6, 7, 8.25f}, 1, 3),
+                               Dequantize({1, 2, 3, 4, 5, 6, 7, 8}, 0.5f, 2),
+                               Requantize({1, 2, 3, 4, 5, 6, 7, 9}, 0.125f * 3, 2), linear};
+  for (const FaultInfo& info : ListFaults()) {
+    SCOPED_TRACE(info.id);
+    const std::unique_ptr<Subject> subject = Make(std::string(info.id));
+    int ran = 0;
+    for (const Case& c : dull) {
+      ASSERT_EQ(Validate(c), "");
+      const Outcome outcome = subject->Run(c, {});
+      if (outcome.status == RunStatus::kSkipped) continue;
+      ++ran;
+      ASSERT_EQ(outcome.status, RunStatus::kOk) << outcome.detail;
+      EXPECT_EQ(outcome.y, Make("none")->Run(c, {}).y) << Describe(c);
+    }
+    EXPECT_EQ(ran, static_cast<int>(info.ops.size()));
+  }
+}
+
+TEST(Faults, ActInEveryOpTheyAreListedFor) {
+  Case relu = WithOutput(Linear(1, 1, 1, U8{1}, S8{-1}), DType::kU8);
+  relu.relu = true;
+  relu.out_q.zero_point = {2};
+  Case quantize_relu = Quantize({-1}, 1, 2);
+  quantize_relu.relu = true;
+  Case tie = WithOutput(Linear(1, 1, 1, U8{1}, S8{1}), DType::kU8);
+  tie.out_q = {{2.0f}, {1}};
+  const Case large = WithOutput(Linear(1, 1, 2, U8{255, 255}, S8{127, 127}), DType::kU8);
+  const Case tail = Linear(1, 5, 1, U8{1}, S8(5, 1));
+  const std::vector<std::pair<std::string, Case>> cases{
+      {"relu-clamp-zero", relu},
+      {"relu-clamp-zero", quantize_relu},
+      {"zp-before-rounding", tie},
+      {"ties-away", tie},
+      {"truncating-narrow", large},
+      {"half-tail", tail},
+      {"overlapped-tail", Dequantize({1}, 1, 0)},
+      {"overlapped-tail", Requantize({1}, 1)},
+  };
+  for (const auto& [id, c] : cases) {
+    ASSERT_EQ(Validate(c), "");
+    const Outcome wrong = Make(id)->Run(c, {});
+    EXPECT_TRUE(!wrong.ok() || wrong.y != Make("none")->Run(c, {}).y) << id << " " << Describe(c);
+  }
+}
+
+TEST(Faults, ShowTheSaturationInTheRawAccumulator) {
+  const Case c = Linear(1, 1, 2, U8{255, 255}, S8{127, 2}, 255, 1);
+  const Outcome outcome = Make("pair-saturation")->Run(c, {.want_acc = true});
+  ASSERT_TRUE(outcome.acc);
+  EXPECT_EQ(outcome.acc->IntAt(0), 32767);
+  EXPECT_EQ(outcome.y.IntAt(0), -128);  // 0 exactly: both x are the zero point
+  EXPECT_EQ(Make("none")->Run(c, {}).y.IntAt(0), 0);
+}
+
+TEST(Faults, SkipWhatTheArithmeticCannotHold) {
+  Case c = WithOutput(Linear(1, 1, 1, U8{1}, S8{1}), DType::kU8);
+  c.bias = std::vector<float>{0x1p127f};
+  EXPECT_EQ(Make("none")->CannotRun(c),
+            "bias and x_scale*w_scale too far apart for 128-bit arithmetic");
+  EXPECT_EQ(Make("none")->Run(c, {}).status, RunStatus::kSkipped);
+  EXPECT_EQ(Make("reciprocal")->CannotRun(c), "the fault is not in linear");
+}
+
+TEST(Faults, AreListedOnceEachAndInWords) {
+  std::vector<std::string_view> ids;
+  for (const FaultInfo& info : ListFaults()) {
+    ids.push_back(info.id);
+    EXPECT_FALSE(info.fault_class.empty());
+    EXPECT_FALSE(info.modelled_on.empty());
+    EXPECT_FALSE(info.description.empty());
+    EXPECT_FALSE(info.ops.empty());
+  }
+  std::ranges::sort(ids);
+  EXPECT_EQ(std::ranges::adjacent_find(ids), ids.end());
+  EXPECT_EQ(FaultySubjects().make("faulty:no-such-fault"), nullptr);
+  EXPECT_EQ(FaultySubjects().make("faulty"), nullptr);
+  EXPECT_EQ(FaultySubjects().expand("faulty:*").size(), ids.size());
+}
+
+}  // namespace
+}  // namespace qualm

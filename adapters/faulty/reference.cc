@@ -1,0 +1,345 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "adapters/faulty/reference.h"
+
+#include <algorithm>
+#include <cfenv>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+namespace qualm::faulty {
+namespace {
+
+constexpr int64_t kLanes = 8;   // columns per vector, channels per panel
+constexpr int64_t kBlockK = 4;  // k per step, as in vpdpbusd
+
+template <class T>
+const T* Row(const void* base, int64_t row, int64_t stride) {
+  return static_cast<const T*>(base) + row * stride;
+}
+
+int32_t CodeAt(const uint8_t* codes, DType dtype, int64_t i) {
+  return dtype == DType::kS8 ? static_cast<int8_t>(codes[i]) : codes[i];
+}
+
+void StoreInt(DType dtype, int64_t value, uint8_t* to) {
+  if (dtype == DType::kS32) {
+    const auto narrow = static_cast<int32_t>(value);
+    std::memcpy(to, &narrow, sizeof(narrow));
+  } else {
+    *to = static_cast<uint8_t>(value);
+  }
+}
+
+template <class T>
+T ListAt(std::span<const T> list, int64_t channel) {
+  // A planted fault may reach for columns before the first; its data accesses are the point, not
+  // this one.
+  return list[list.size() == 1 ? 0 : static_cast<size_t>(std::max<int64_t>(channel, 0))];
+}
+
+uint8_t* OutputRow(const Placed& p, int64_t row) {
+  return static_cast<uint8_t*>(p.y) +
+         row * p.y_stride * static_cast<int64_t>(SizeOf(p.problem->out_dtype));
+}
+
+RoundTo CallersRounding() {
+  switch (std::fegetround()) {
+    case FE_DOWNWARD: return RoundTo::kDown;
+    case FE_UPWARD: return RoundTo::kUp;
+    case FE_TOWARDZERO: return RoundTo::kTowardZero;
+    default: return RoundTo::kNearestEven;
+  }
+}
+
+// Largest |code - zero_point| of a type.
+__int128 Reach(DType dtype, const std::vector<int32_t>& zero_points) {
+  const CodeRange range = RangeOf(dtype);
+  int64_t reach = 0;
+  for (const int64_t zero_point : zero_points) {
+    reach = std::max({reach, std::abs(range.min - zero_point), std::abs(range.max - zero_point)});
+  }
+  return reach;
+}
+
+}  // namespace
+
+std::string CannotCompute(const Case& c) {
+  if (c.op != Op::kLinear) return "";  // at most 32 + 48 bits
+  if (c.out_dtype == DType::kS32) return "";
+  // Eight times the largest sum: some faults enlarge it.
+  const __int128 largest =
+      8 * c.K * Reach(c.x.dtype(), c.x_q.zero_point) * Reach(c.w.dtype(), c.w_q.zero_point) +
+      (int64_t{8} << 31);
+  const Dyadic x_scale = FromFloat(c.x_q.scale[0]);
+  for (int64_t n = 0; n < c.N; ++n) {
+    const Dyadic scale = Product(x_scale, FromFloat(c.w_q.scale_at(n)));
+    if (BitLength(largest) + BitLength(scale.mantissa) >= kMantissaBits) {
+      return "sums too large for 128-bit arithmetic";
+    }
+    Dyadic sum;
+    if (c.bias && !Sum(Product(FromInt(largest), scale),
+                       FromFloat((*c.bias)[static_cast<size_t>(n)]), &sum)) {
+      return "bias and x_scale*w_scale too far apart for 128-bit arithmetic";
+    }
+  }
+  return "";
+}
+
+template <class One>
+void Reference::ForColumns(int64_t columns, const One& one) const {
+  int64_t j = 0;
+  for (; j + kLanes <= columns; j += kLanes) {
+    for (int64_t lane = 0; lane < kLanes; ++lane) one(j + lane);
+  }
+  if (j == columns) return;
+  // The last vector overlaps the one before: equal values are stored twice.
+  if (columns >= kLanes || Has(Fault::kOverlappedTail)) j = columns - kLanes;
+  for (; j < columns; ++j) one(j);
+}
+
+int64_t Reference::Finish(const Case& c, int64_t rounded, int32_t zero_point) const {
+  int64_t low = c.out_min;
+  if (c.relu) {
+    low = std::max<int64_t>(low, Has(Fault::kReluClampZero) ? 0 : zero_point);
+  }
+  int64_t code = rounded + zero_point;
+  if (Has(Fault::kTruncatingNarrow) && IsCode(c.out_dtype)) {
+    code = c.out_dtype == DType::kU8 ? static_cast<int64_t>(static_cast<uint8_t>(code))
+                                     : static_cast<int64_t>(static_cast<int8_t>(code));
+  }
+  return std::min<int64_t>(std::max(code, low), c.out_max);
+}
+
+int64_t Reference::QuantizeOne(float x, float scale, int32_t zero_point, RoundTo rule,
+                               const Case& c) const {
+  if (std::isnan(x)) return Finish(c, Has(Fault::kNanOrder) ? -kHuge : 0, zero_point);
+  int64_t rounded = 0;
+  if (std::isinf(x)) {
+    rounded = x < 0 ? -kHuge : kHuge;
+  } else if (Has(Fault::kReciprocal)) {
+    const float product = x * (1.0f / scale);
+    const auto huge = static_cast<float>(kHuge);
+    rounded = std::isnan(product)
+                  ? 0
+                  : static_cast<int64_t>(std::nearbyint(std::clamp(product, -huge, huge)));
+  } else {
+    rounded = RoundQuotient(FromFloat(x), FromFloat(scale), rule);
+  }
+  if (Has(Fault::kClampAfterConversion) && rounded > std::numeric_limits<int32_t>::max()) {
+    rounded = std::numeric_limits<int32_t>::min();  // cvtps2dq's "integer indefinite"
+  }
+  return Finish(c, rounded, zero_point);
+}
+
+void Reference::Quantize(const Placed& p) {
+  const Case& c = *p.problem;
+  for (int64_t m = 0; m < c.M; ++m) {
+    const float* const x = Row<float>(p.x, m, p.x_stride);
+    uint8_t* const y = OutputRow(p, m);
+    const int64_t tail = c.N - c.N % kLanes;
+    const int64_t head = static_cast<int64_t>(-reinterpret_cast<uintptr_t>(x) % 32 / sizeof(float));
+    ForColumns(c.N, [&](int64_t j) {
+      RoundTo rule = RoundTo::kNearestEven;
+      if (Has(Fault::kTailRoundsAway) && j >= tail) rule = RoundTo::kNearestAway;
+      if (Has(Fault::kAlignmentHead) && j < head) rule = RoundTo::kNearestAway;
+      if (Has(Fault::kCallerRounding)) rule = CallersRounding();
+      y[j] = static_cast<uint8_t>(
+          QuantizeOne(x[j], ListAt(p.scale, j), ListAt(p.zero_point, j), rule, c));
+    });
+  }
+}
+
+void Reference::Dequantize(const Placed& p) {
+  const Case& c = *p.problem;
+  for (int64_t m = 0; m < c.M; ++m) {
+    const uint8_t* const q = Row<uint8_t>(p.x, m, p.x_stride);
+    auto* const y = reinterpret_cast<float*>(OutputRow(p, m));
+    ForColumns(c.N, [&](int64_t j) {
+      int64_t difference = int64_t{CodeAt(q, c.x.dtype(), j)} - int64_t{ListAt(p.zero_point, j)};
+      if (Has(Fault::kDifferenceInt8) && c.x.dtype() == DType::kS8) {
+        difference = std::clamp<int64_t>(difference, -128, 127);
+      }
+      y[j] = RoundToFloat(Product(FromInt(difference), FromFloat(ListAt(p.scale, j))));
+    });
+  }
+}
+
+void Reference::Requantize(const Placed& p) {
+  const Case& c = *p.problem;
+  const int32_t zero_point = p.zero_point[0];
+  const bool odd = Has(Fault::kZeroPointBeforeRounding) && zero_point % 2 != 0;
+  for (int64_t m = 0; m < c.M; ++m) {
+    const int32_t* const acc = Row<int32_t>(p.x, m, p.x_stride);
+    uint8_t* const y = OutputRow(p, m);
+    ForColumns(c.N, [&](int64_t j) {
+      const int64_t lane_of_tail = j - (c.N - c.N % kLanes);
+      if (Has(Fault::kHalfTail) && lane_of_tail >= kLanes / 2) return;
+      Dyadic value = Product(FromInt(acc[j]), FromFloat(ListAt(p.scale, j)));
+      Dyadic per{1, 0};
+      if (c.multiplier.empty()) {
+        value = Product(value, FromFloat(c.x_q.scale[0]));
+        per = FromFloat(c.out_q.scale[0]);
+      }
+      y[j] = static_cast<uint8_t>(
+          Finish(c, RoundQuotient(value, per, RequantizeRule(), odd), zero_point));
+    });
+  }
+}
+
+// Sum of x*w over k, without zero points.
+int64_t Reference::RawSum(const Placed& p, const uint8_t* x, const uint8_t* w) const {
+  const Case& c = *p.problem;
+  const bool u8s8 = c.x.dtype() == DType::kU8 && c.w.dtype() == DType::kS8;
+  const bool s8s8 = c.x.dtype() == DType::kS8 && c.w.dtype() == DType::kS8;
+  const auto term = [&](int64_t k) {
+    const DType as = Has(Fault::kU8AsS8) ? DType::kS8 : c.x.dtype();
+    return CodeAt(x, as, k) * CodeAt(w, c.w.dtype(), k);
+  };
+  const auto pair = [&](int64_t k) {
+    const int32_t sum = term(k) + (k + 1 < c.K ? term(k + 1) : 0);
+    if (Has(Fault::kPairSaturation) && u8s8) return std::clamp(sum, -32768, 32767);
+    if (Has(Fault::kS8PairWraps) && s8s8) return static_cast<int32_t>(static_cast<int16_t>(sum));
+    return sum;
+  };
+  int64_t sum = 0;
+  const int64_t rest = c.K % kBlockK;
+  const int64_t full = c.K - rest;
+  for (int64_t k = 0; k < full; k += kBlockK) sum += int64_t{pair(k)} + pair(k + 2);
+  if (rest > (Has(Fault::kKTail) ? 1 : 0)) {
+    for (int64_t k = full; k < c.K; k += 2) sum += pair(k);
+  }
+  if (Has(Fault::kKZero) && c.K == 0) sum += term(0);  // do { } while
+  if (Has(Fault::kKOverRead) && rest != 0) {
+    for (int64_t k = c.K; k < full + kBlockK; ++k) {  // a whole block is loaded, the rest masked
+      (void)*const_cast<const volatile uint8_t*>(x + k);
+      (void)*const_cast<const volatile uint8_t*>(w + k);
+    }
+  }
+  return sum;
+}
+
+// sum_k (x - zx)(w - zw_n) + bias_i32, from the raw sum and the sums of x and w.
+__int128 Reference::CorrectedSum(const Placed& p, int64_t m, int64_t n) {
+  const Case& c = *p.problem;
+  const int64_t x_stride = Has(Fault::kStrideIgnored) ? c.K : p.x_stride;
+  const uint8_t* const x = Row<uint8_t>(p.x, m, x_stride);
+  const uint8_t* const w = Row<uint8_t>(p.w, n, c.K);
+  __int128 sum = RawSum(p, x, w);
+
+  const uint8_t* const x_of_sum = Has(Fault::kRowSumOfRow0) ? Row<uint8_t>(p.x, 0, x_stride) : x;
+  __int128 row_sum = 0;
+  for (int64_t k = 0; k < c.K; ++k) row_sum += CodeAt(x_of_sum, c.x.dtype(), k);
+  const __int128 column_sum = column_sums_[static_cast<size_t>(n)];
+
+  __int128 zx = c.x_q.zero_point[0];
+  if (Has(Fault::kNegatedZeroPointInt8) && c.x.dtype() == DType::kS8 && zx == -128) zx = 128;
+  __int128 zw = ListAt(p.zero_point, n);
+  if (Has(Fault::kWeightZeroPointInt8) && c.w.dtype() == DType::kU8 && zw >= 128 && zw <= 255) {
+    zw -= 256;
+  }
+  if (Has(Fault::kZeroPointTermFloat)) {
+    sum -= static_cast<__int128>(static_cast<float>(zx) * static_cast<float>(column_sum));
+  } else {
+    sum -= zx * column_sum;
+  }
+  sum -= zw * row_sum;
+  const int64_t terms =
+      Has(Fault::kPaddedKZeroPoints) ? (c.K + kBlockK - 1) / kBlockK * kBlockK : c.K;
+  sum += terms * zx * zw;
+  if (!p.bias_i32.empty()) sum += p.bias_i32[static_cast<size_t>(n)];
+  return Has(Fault::kInt32Wraps) ? static_cast<int32_t>(static_cast<uint32_t>(sum)) : sum;
+}
+
+void Reference::StoreLinear(const Placed& p, __int128 sum, int64_t n, uint8_t* to) const {
+  const Case& c = *p.problem;
+  if (c.out_dtype == DType::kS32) {
+    if (Has(Fault::kOutputNotCleared)) {
+      int32_t old;
+      std::memcpy(&old, to, sizeof(old));
+      sum += old;
+    }
+    constexpr __int128 kMost = int64_t{1} << 40;
+    StoreInt(c.out_dtype, Finish(c, static_cast<int64_t>(std::clamp(sum, -kMost, kMost)), 0), to);
+    return;
+  }
+  const float w_scale = ListAt(p.scale, Has(Fault::kScaleIndex) ? n % kLanes : n);
+  const float x_scale = c.x_q.scale[0];
+  Dyadic scale = Product(FromFloat(x_scale), FromFloat(w_scale));
+  if (Has(Fault::kScaleInFloat) && std::isfinite(x_scale * w_scale)) {
+    scale = FromFloat(x_scale * w_scale);
+  }
+  Dyadic real = Product(FromInt(sum), scale);
+  if (!p.bias.empty()) {
+    const Dyadic bias = FromFloat(p.bias[static_cast<size_t>(n)]);
+    const int64_t units = RoundQuotient(bias, scale, RoundTo::kNearestEven);
+    const auto narrow = static_cast<int32_t>(static_cast<uint32_t>(units));
+    if (Has(Fault::kBiasWraps) && units != narrow) {
+      real = Product(FromInt(sum + narrow), scale);
+    } else {
+      QUALM_CHECK(Sum(real, bias, &real));  // CannotCompute has made sure
+    }
+  }
+  if (c.out_dtype == DType::kF32) {
+    float value = RoundToFloat(real);
+    if (c.relu && !(value > 0)) value = 0.0f;
+    std::memcpy(to, &value, sizeof(value));
+    return;
+  }
+  const int32_t zero_point = c.out_q.zero_point[0];
+  const bool odd = Has(Fault::kZeroPointBeforeRounding) && zero_point % 2 != 0;
+  const int64_t rounded = RoundQuotient(real, FromFloat(c.out_q.scale[0]), RequantizeRule(), odd);
+  StoreInt(c.out_dtype, Finish(c, rounded, zero_point), to);
+}
+
+void Reference::Linear(const Placed& p) {
+  const Case& c = *p.problem;
+  const bool packed_before = column_sums_.size() == static_cast<size_t>(c.N) &&
+                             column_sums_of_k_ == c.K && Has(Fault::kStaleColumnSums);
+  if (!packed_before) {
+    column_sums_.assign(static_cast<size_t>(c.N), 0);
+    column_sums_of_k_ = c.K;
+    for (int64_t n = 0; n < c.N; ++n) {
+      const uint8_t* const w = Row<uint8_t>(p.w, n, c.K);
+      for (int64_t k = 0; k < c.K; ++k) {
+        column_sums_[static_cast<size_t>(n)] += CodeAt(w, c.w.dtype(), k);
+      }
+    }
+  }
+  const auto size = static_cast<int64_t>(SizeOf(c.out_dtype));
+  for (int64_t m = 0; m < c.M; ++m) {
+    uint8_t* const y = OutputRow(p, m);
+    for (int64_t n = 0; n < c.N; ++n) {
+      if (Has(Fault::kHalfTail) && n - (c.N - c.N % kLanes) >= kLanes / 2) continue;
+      // Three columns left over: two are stored, the vector is shifted by two, one is stored. With
+      // the shift before the first store, lanes 2 and 3 land in columns 0 and 1; 3 is padding.
+      const int64_t column_of_tail = n - (c.N - c.N % 4);
+      const bool shifted = Has(Fault::kStoreOrder) && c.M >= 2 && m == c.M - 1 && c.N % 4 == 3 &&
+                           (column_of_tail == 0 || column_of_tail == 1);
+      if (shifted && column_of_tail == 1) {
+        std::memset(y + n * size, 0, static_cast<size_t>(size));
+        continue;
+      }
+      const int64_t from = shifted ? n + 2 : n;
+      StoreLinear(p, CorrectedSum(p, m, from), from, y + n * size);
+    }
+  }
+  if (Has(Fault::kInputShiftedInPlace) && c.x.dtype() == DType::kS8) {
+    // s8 as u8 with a zero point moved by 128, and never moved back.
+    for (int64_t m = 0; m < c.M; ++m) {
+      auto* const x = const_cast<uint8_t*>(Row<uint8_t>(p.x, m, p.x_stride));
+      for (int64_t k = 0; k < c.K; ++k) x[k] ^= 0x80;
+    }
+  }
+}
+
+void Reference::Run(const Placed& placed) {
+  switch (placed.problem->op) {
+    case Op::kQuantize: return Quantize(placed);
+    case Op::kDequantize: return Dequantize(placed);
+    case Op::kRequantize: return Requantize(placed);
+    case Op::kLinear: return Linear(placed);
+  }
+}
+
+}  // namespace qualm::faulty

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// A plain, exact implementation of every operation with one fault planted in it, or none. Shaped
+// like a real kernel - blocks of four k, vectors of eight columns, raw sums corrected for zero
+// points afterwards - so that every fault has the place it has in real code.
+#ifndef QUALM_ADAPTERS_FAULTY_REFERENCE_H_
+#define QUALM_ADAPTERS_FAULTY_REFERENCE_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "adapters/faulty/dyadic.h"
+#include "adapters/in_process.h"
+#include "core/case.h"
+
+namespace qualm::faulty {
+
+// One planted change each. What it does stands in the table of faults.cc, where it acts here.
+enum class Fault : uint8_t {
+  kNone,
+  // Dot products.
+  kPairSaturation,
+  kS8PairWraps,
+  kInt32Wraps,
+  kU8AsS8,
+  kKTail,
+  kKZero,
+  kKOverRead,
+  // Zero points and bias.
+  kZeroPointTermFloat,
+  kPaddedKZeroPoints,
+  kNegatedZeroPointInt8,
+  kWeightZeroPointInt8,
+  kRowSumOfRow0,
+  kStaleColumnSums,
+  kBiasWraps,
+  // Scale, rounding, conversion, clamp.
+  kScaleInFloat,
+  kZeroPointBeforeRounding,
+  kTiesAway,
+  kReciprocal,
+  kTailRoundsAway,
+  kAlignmentHead,
+  kCallerRounding,
+  kClampAfterConversion,
+  kNanOrder,
+  kDifferenceInt8,
+  kTruncatingNarrow,
+  kReluClampZero,
+  // Where results go and what else is touched.
+  kScaleIndex,
+  kOverlappedTail,
+  kHalfTail,
+  kStoreOrder,
+  kStrideIgnored,
+  kOutputNotCleared,
+  kInputShiftedInPlace,
+};
+
+// "" if 128-bit arithmetic is wide enough for every output the case could have, else why not.
+std::string CannotCompute(const Case& c);
+
+// Results are exact for every case that CannotCompute accepts, but for the fault. Independent of
+// the caller's floating-point environment (but for one fault).
+class Reference {
+ public:
+  explicit Reference(Fault fault) : fault_(fault) {}
+
+  void Run(const Placed& placed);
+
+ private:
+  bool Has(Fault fault) const { return fault_ == fault; }
+
+  void Quantize(const Placed& p);
+  void Dequantize(const Placed& p);
+  void Requantize(const Placed& p);
+  void Linear(const Placed& p);
+
+  int64_t QuantizeOne(float x, float scale, int32_t zero_point, RoundTo rule, const Case& c) const;
+  int64_t RawSum(const Placed& p, const uint8_t* x, const uint8_t* w) const;
+  __int128 CorrectedSum(const Placed& p, int64_t m, int64_t n);
+  void StoreLinear(const Placed& p, __int128 sum, int64_t n, uint8_t* to) const;
+  // Real code -> clamped code: adds the zero point (rounded is +-kHuge at most), clamps.
+  int64_t Finish(const Case& c, int64_t rounded, int32_t zero_point) const;
+  RoundTo RequantizeRule() const {
+    return Has(Fault::kTiesAway) ? RoundTo::kNearestAway : RoundTo::kNearestEven;
+  }
+  // Calls `one(j)` for the columns of a row, a vector at a time, the tail as an overlapped vector.
+  template <class One>
+  void ForColumns(int64_t columns, const One& one) const;
+
+  Fault fault_;
+  // What a kernel that packs weights would keep between calls.
+  std::vector<int64_t> column_sums_;
+  int64_t column_sums_of_k_ = -1;
+};
+
+}  // namespace qualm::faulty
+
+#endif  // QUALM_ADAPTERS_FAULTY_REFERENCE_H_

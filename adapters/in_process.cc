@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "adapters/in_process.h"
+
+#include <cstring>
+#include <exception>
+#include <limits>
+#include <utility>
+
+namespace qualm {
+namespace {
+
+template <class T>
+std::span<const T> PlaceList(std::span<const T> list, const RunContext& context,
+                             GuardedBuffer& buffer) {
+  uint8_t* const at = buffer.Prepare(list.size_bytes(), 0, sizeof(T), context);
+  if (!list.empty()) std::memcpy(at, list.data(), list.size_bytes());
+  return {reinterpret_cast<const T*>(at), list.size()};
+}
+
+bool Holds(const void* at, std::span<const uint8_t> bytes) {
+  return bytes.empty() || std::memcmp(at, bytes.data(), bytes.size()) == 0;
+}
+
+template <class T>
+std::span<const uint8_t> Bytes(const std::vector<T>& list) {
+  return {reinterpret_cast<const uint8_t*>(list.data()), list.size() * sizeof(T)};
+}
+
+const std::vector<float>& ScaleList(const Case& c) {
+  switch (c.op) {
+    case Op::kQuantize: return c.out_q.scale;
+    case Op::kDequantize: return c.x_q.scale;
+    case Op::kRequantize: return c.multiplier.empty() ? c.w_q.scale : c.multiplier;
+    case Op::kLinear: break;
+  }
+  return c.w_q.scale;
+}
+
+const std::vector<int32_t>& ZeroPointList(const Case& c) {
+  switch (c.op) {
+    case Op::kQuantize:
+    case Op::kRequantize: return c.out_q.zero_point;
+    case Op::kDequantize: return c.x_q.zero_point;
+    case Op::kLinear: break;
+  }
+  return c.w_q.zero_point;
+}
+
+std::span<const uint8_t> BiasBytes(const Case& c) {
+  if (c.bias) return Bytes(*c.bias);
+  if (c.bias_i32) return Bytes(*c.bias_i32);
+  return {};
+}
+
+}  // namespace
+
+Placed InProcessSubject::Place(const Case& c, const RunContext& context) {
+  Placed placed;
+  placed.problem = &c;
+  const DType x_type = c.x.dtype();
+  const int64_t x_columns = c.op == Op::kLinear ? c.K : c.N;
+  uint8_t* const x = x_.Prepare(ScatteredBytes(x_type, c.M, x_columns, context.x_row_gap), 0,
+                                SizeOf(x_type), context);
+  Scatter(c.x, context.x_row_gap, x);
+  placed.x = x;
+  placed.x_stride = x_columns + context.x_row_gap;
+  placed.w = PlaceList(c.w.bytes(), context, w_).data();
+  placed.scale = PlaceList(std::span(ScaleList(c)), context, scale_);
+  placed.zero_point = PlaceList(std::span(ZeroPointList(c)), context, zero_point_);
+  if (c.bias_i32) {
+    placed.bias_i32 = PlaceList(std::span(*c.bias_i32), context, bias_);
+  } else if (c.bias) {
+    placed.bias = PlaceList(std::span(*c.bias), context, bias_);
+  } else {
+    bias_.Prepare(0, 0, 1, context);
+  }
+  placed.y = y_.Prepare(ScatteredBytes(c.out_dtype, c.M, c.N, context.y_row_gap), 0,
+                        SizeOf(c.out_dtype), context);
+  placed.y_stride = c.N + context.y_row_gap;
+  return placed;
+}
+
+Outcome InProcessSubject::RunOnce(const Case& c, const RunContext& context) {
+  const Placed placed = Place(c, context);
+
+  struct Call {
+    InProcessSubject* subject;
+    const Placed* placed;
+    const RunContext* context;
+    std::string refused;
+    std::string threw;
+  } call{this, &placed, &context, "", ""};
+  std::string trap;
+  {
+    const ScopedEnvironment environment(context);
+    trap = CallTrapped(
+        [](void* argument) {
+          auto* const it = static_cast<Call*>(argument);
+          try {
+            it->refused = it->subject->Execute(*it->placed, *it->context);
+          } catch (const std::exception& exception) {
+            it->threw = std::string("exception: ") + exception.what();
+          }
+        },
+        &call);
+  }
+  const auto failed = [](RunStatus status, std::string detail) {
+    return Outcome{status, std::move(detail), {}, std::nullopt};
+  };
+  if (trap == kGuardPageTrap) return failed(RunStatus::kTouchedOutside, trap);
+  if (!trap.empty()) return failed(RunStatus::kCrashed, trap);
+  if (!call.threw.empty()) return failed(RunStatus::kCrashed, call.threw);
+
+  const std::pair<const GuardedBuffer*, const char*> buffers[] = {
+      {&x_, "x"}, {&w_, "w"},       {&scale_, "the scales"}, {&zero_point_, "the zero points"},
+      {&y_, "y"}, {&bias_, "bias"},
+  };
+  for (const auto& [buffer, name] : buffers) {
+    if (!buffer->OutsideIntact()) {
+      return failed(RunStatus::kTouchedOutside, std::string("wrote outside ") + name);
+    }
+  }
+  if (std::string touched = TouchedOutside(); !touched.empty()) {
+    return failed(RunStatus::kTouchedOutside, "wrote outside " + touched);
+  }
+  const auto* const x = static_cast<const uint8_t*>(placed.x);
+  const auto* const y = static_cast<const uint8_t*>(placed.y);
+  const int64_t x_columns = placed.x_stride - context.x_row_gap;
+  if (!GapsIntact(c.x.dtype(), c.M, x_columns, context.x_row_gap, context.poison, x)) {
+    return failed(RunStatus::kTouchedOutside, "wrote between the rows of x");
+  }
+  if (!GapsIntact(c.out_dtype, c.M, c.N, context.y_row_gap, context.poison, y)) {
+    return failed(RunStatus::kTouchedOutside, "wrote between the rows of y");
+  }
+  const char* modified = nullptr;
+  if (Gather(c.x.dtype(), c.M, x_columns, context.x_row_gap, x) != c.x) modified = "x";
+  if (!Holds(w_.data(), c.w.bytes())) modified = "w";
+  if (!Holds(scale_.data(), Bytes(ScaleList(c)))) modified = "the scales";
+  if (!Holds(zero_point_.data(), Bytes(ZeroPointList(c)))) modified = "the zero points";
+  if (!Holds(bias_.data(), BiasBytes(c))) modified = "bias";
+  if (modified != nullptr) {
+    return failed(RunStatus::kModifiedInput, std::string("modified ") + modified);
+  }
+  // Last: a call that refused must not have touched anything either.
+  if (!call.refused.empty()) return failed(RunStatus::kRefused, call.refused);
+  return {RunStatus::kOk, "", Gather(c.out_dtype, c.M, c.N, context.y_row_gap, y), std::nullopt};
+}
+
+// The same kernel with everything after the accumulator neutral: no zero points, no bias, s32 out.
+// Nothing where a sum reaches the ends of int32: the clamp may have hidden the accumulator.
+std::optional<Tensor> InProcessSubject::RawAccumulators(const Case& c, const RunContext& context) {
+  Case raw = ProblemOf(c);
+  raw.x_q = QParams{};
+  raw.w_q = QParams{};
+  raw.out_q = QParams{};
+  raw.per_channel = false;
+  raw.bias.reset();
+  raw.bias_i32.reset();
+  raw.out_dtype = DType::kS32;
+  raw.out_min = std::numeric_limits<int32_t>::min();
+  raw.out_max = std::numeric_limits<int32_t>::max();
+  raw.relu = false;
+  if (!CannotRun(raw).empty()) return std::nullopt;
+  Outcome outcome = RunOnce(raw, context);
+  if (!outcome.ok()) return std::nullopt;
+  for (const int32_t sum : outcome.y.as<int32_t>()) {
+    if (sum == raw.out_min || sum == raw.out_max) return std::nullopt;
+  }
+  return std::move(outcome.y);
+}
+
+Outcome InProcessSubject::Run(const Case& c, const RunContext& context) {
+  if (std::string reason = CannotRun(c); !reason.empty()) {
+    return {RunStatus::kSkipped, std::move(reason), {}, std::nullopt};
+  }
+  Outcome outcome = RunOnce(c, context);
+  if (outcome.ok() && context.want_acc && c.op == Op::kLinear) {
+    outcome.acc = RawAccumulators(c, context);
+  }
+  return outcome;
+}
+
+}  // namespace qualm

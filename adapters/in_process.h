@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the subjects that run inside this process share: placing a case's tensors in guarded
+// buffers, the state around the call, and what is checked after it.
+#ifndef QUALM_ADAPTERS_IN_PROCESS_H_
+#define QUALM_ADAPTERS_IN_PROCESS_H_
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "adapters/arena.h"
+#include "core/case.h"
+#include "core/subject.h"
+
+namespace qualm {
+
+// A case whose data lies in guarded buffers. Take scalars and types from `problem`, data only from
+// here. Strides in elements.
+struct Placed {
+  const Case* problem = nullptr;
+  const void* x = nullptr;
+  int64_t x_stride = 0;
+  const void* w = nullptr;  // dense [N,K]
+  // The list that may be per channel: of the output (quantize), of x (dequantize), of w (linear).
+  // requantize: the multipliers, or w's scales where the case gives none; the output's zero point.
+  std::span<const float> scale;
+  std::span<const int32_t> zero_point;
+  std::span<const float> bias;
+  std::span<const int32_t> bias_i32;
+  void* y = nullptr;
+  int64_t y_stride = 0;
+};
+
+// A subject whose code is ours and runs on the calling thread, behind CallTrapped.
+class InProcessSubject : public Subject {
+ public:
+  // `c` is valid (Validate). A fault at a guard page is kTouchedOutside, another one kCrashed.
+  Outcome Run(const Case& c, const RunContext& context) override;
+
+ protected:
+  // Computes placed.y under the asked-for floating-point environment. Returns "" or why a case that
+  // CannotRun let pass was refused. May be left by a signal: hold no resource that cannot leak.
+  virtual std::string Execute(const Placed& placed, const RunContext& context) = 0;
+  // "" or which buffer of the subject's own was written outside, after Execute.
+  virtual std::string TouchedOutside() const { return ""; }
+
+ private:
+  Outcome RunOnce(const Case& c, const RunContext& context);
+  std::optional<Tensor> RawAccumulators(const Case& c, const RunContext& context);
+  Placed Place(const Case& c, const RunContext& context);
+
+  GuardedBuffer x_;
+  GuardedBuffer w_;
+  GuardedBuffer scale_;
+  GuardedBuffer zero_point_;
+  GuardedBuffer bias_;
+  GuardedBuffer y_;
+};
+
+}  // namespace qualm
+
+#endif  // QUALM_ADAPTERS_IN_PROCESS_H_

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "adapters/models.h"
+
+#include <exception>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "adapters/arena.h"
+#include "oracles/models/model.h"
+
+namespace qualm {
+namespace {
+
+constexpr std::string_view kPrefix = "model:";
+
+class ModelSubject final : public Subject {
+ public:
+  ModelSubject(std::string name, const Model& model) : name_(std::move(name)), model_(model) {
+    set_contract({model.name});
+  }
+
+  std::string_view name() const override { return name_; }
+  std::string CannotRun(const Case& c) const override { return model_.cannot_run(c); }
+  std::string InstructionSet() const override { return "scalar"; }
+
+  // A specification has no buffers to place and no caller's rounding mode: `context` matters only
+  // in want_acc.
+  Outcome Run(const Case& c, const RunContext& context) override {
+    if (std::string reason = CannotRun(c); !reason.empty()) {
+      return {RunStatus::kSkipped, std::move(reason), {}, std::nullopt};
+    }
+    const ScopedEnvironment normal(RunContext{});
+    try {
+      ModelOutput output = model_.run(c);
+      if (!context.want_acc) output.acc.reset();
+      return {RunStatus::kOk, "", std::move(output.y), std::move(output.acc)};
+    } catch (const std::exception& exception) {
+      return {RunStatus::kCrashed, std::string("exception: ") + exception.what(), {}, std::nullopt};
+    }
+  }
+
+ private:
+  std::string name_;
+  const Model& model_;
+};
+
+std::vector<std::string> NamesWithPrefix(std::string_view prefix) {
+  std::vector<std::string> names;
+  for (const Model& model : AllModels()) {
+    std::string name = std::string(kPrefix) + model.name;
+    if (name.starts_with(prefix)) names.push_back(std::move(name));
+  }
+  return names;
+}
+
+std::unique_ptr<Subject> Make(const std::string& name) {
+  if (!name.starts_with(kPrefix)) return nullptr;
+  const Model* const model = FindModel(std::string_view(name).substr(kPrefix.size()));
+  return model == nullptr ? nullptr : std::make_unique<ModelSubject>(name, *model);
+}
+
+std::vector<std::string> Expand(const std::string& pattern) {
+  if (pattern == "model@all") return NamesWithPrefix(kPrefix);
+  if (!pattern.starts_with(kPrefix) || !pattern.ends_with('*')) return {};
+  return NamesWithPrefix(std::string_view(pattern).substr(0, pattern.size() - 1));
+}
+
+}  // namespace
+
+SubjectKind ModelSubjects() {
+  return {"model", "bit-exact arithmetic of a named backend, model:* all of them",
+          "",      [] { return NamesWithPrefix(kPrefix); },
+          Make,    Expand};
+}
+
+}  // namespace qualm

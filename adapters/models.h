@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// Subject kind "model": the named conventions of oracles/models, run as if they were libraries.
+#ifndef QUALM_ADAPTERS_MODELS_H_
+#define QUALM_ADAPTERS_MODELS_H_
+
+#include "core/subject.h"
+
+namespace qualm {
+
+// "model:NAME"; "model:*" and "model:PREFIX*" stand for all that match. The contract is the model
+// itself.
+SubjectKind ModelSubjects();
+
+}  // namespace qualm
+
+#endif  // QUALM_ADAPTERS_MODELS_H_

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "adapters/native.h"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "adapters/arena.h"
+#include "adapters/in_process.h"
+#include "core/status.h"
+#include "kernels/elementwise.h"
+#include "kernels/linear.h"
+#include "kernels/targets.h"
+#include "kernels/types.h"
+
+namespace qualm {
+namespace {
+
+using kernels::ConstMatrix;
+using kernels::ElementType;
+using kernels::MutableMatrix;
+using kernels::OutputRange;
+
+ElementType TypeOf(DType dtype) {
+  switch (dtype) {
+    case DType::kU8: return ElementType::kU8;
+    case DType::kS8: return ElementType::kS8;
+    case DType::kS32: return ElementType::kS32;
+    case DType::kF32: break;
+  }
+  return ElementType::kF32;
+}
+
+std::string Lower(std::string_view text) {
+  std::string lower(text);
+  std::ranges::transform(lower, lower.begin(), [](unsigned char c) { return std::tolower(c); });
+  return lower;
+}
+
+std::string NameOf(std::string_view target) { return "native@" + Lower(target); }
+
+class NativeSubject final : public InProcessSubject {
+ public:
+  NativeSubject(std::string name, std::string target)
+      : name_(std::move(name)), target_(std::move(target)) {}
+
+  std::string_view name() const override { return name_; }
+  std::string CannotRun(const Case&) const override { return ""; }
+  std::string InstructionSet() const override { return target_; }
+
+  std::vector<std::string> Siblings() const override {
+    std::vector<std::string> others;
+    for (const std::string& target : kernels::SupportedTargets()) {
+      if (target != target_) others.push_back(NameOf(target));
+    }
+    return others;
+  }
+
+  Outcome Run(const Case& c, const RunContext& context) override {
+    // Outside the trap: no destructor inside it is sure to run.
+    const kernels::ScopedTarget target(target_);
+    return InProcessSubject::Run(c, context);
+  }
+
+ protected:
+  std::string Execute(const Placed& placed, const RunContext& context) override {
+    const Case& c = *placed.problem;
+    const ConstMatrix x{placed.x, TypeOf(c.x.dtype()), c.M, c.op == Op::kLinear ? c.K : c.N,
+                        placed.x_stride};
+    const MutableMatrix y{placed.y, TypeOf(c.out_dtype), c.M, c.N, placed.y_stride};
+    const OutputRange range{c.out_min, c.out_max, c.relu};
+    scratch_.Prepare(0, 0, 1, context);
+    multipliers_.Prepare(0, 0, 1, context);
+    switch (c.op) {
+      case Op::kQuantize:
+        return kernels::Quantize(x, placed.scale, placed.zero_point, range, y).error;
+      case Op::kDequantize: return kernels::Dequantize(x, placed.scale, placed.zero_point, y).error;
+      case Op::kRequantize:
+        return kernels::Requantize(x, PlaceMultipliers(placed, context), placed.zero_point[0],
+                                   range, y)
+            .error;
+      case Op::kLinear: break;
+    }
+    kernels::PackedLinear packed;
+    const kernels::Status status =
+        kernels::PackedLinear::Pack({.weights = {placed.w, TypeOf(c.w.dtype()), c.N, c.K, c.K},
+                                     .input_type = TypeOf(c.x.dtype()),
+                                     .x_scale = c.x_q.scale[0],
+                                     .x_zero_point = c.x_q.zero_point[0],
+                                     .w_scale = placed.scale,
+                                     .w_zero_point = placed.zero_point,
+                                     .bias = placed.bias,
+                                     .bias_i32 = placed.bias_i32,
+                                     .output_type = TypeOf(c.out_dtype),
+                                     .y_scale = c.out_q.scale[0],
+                                     .y_zero_point = c.out_q.zero_point[0],
+                                     .range = range},
+                                    &packed);
+    if (!status.ok()) return status.error;
+    const size_t scratch_bytes = packed.ScratchBytes(c.M);
+    uint8_t* const scratch = scratch_.Prepare(scratch_bytes, 0, 1, context);
+    return packed.Run(x, y, {scratch, scratch_bytes}).error;
+  }
+
+  std::string TouchedOutside() const override {
+    if (!scratch_.OutsideIntact()) return "the scratch memory";
+    return multipliers_.OutsideIntact() ? "" : "the multipliers";
+  }
+
+ private:
+  std::span<const kernels::Multiplier> PlaceMultipliers(const Placed& placed,
+                                                        const RunContext& context) {
+    const Case& c = *placed.problem;
+    std::vector<kernels::Multiplier> list;
+    for (const float scale : placed.scale) {
+      list.push_back(c.multiplier.empty()
+                         ? kernels::Multiplier{c.x_q.scale[0], scale, c.out_q.scale[0]}
+                         : kernels::Multiplier{.numerator_a = scale});
+    }
+    const std::span<const kernels::Multiplier> span(list);
+    uint8_t* const at = multipliers_.Prepare(span.size_bytes(), 0, alignof(float), context);
+    if (!span.empty()) std::memcpy(at, span.data(), span.size_bytes());
+    return {reinterpret_cast<const kernels::Multiplier*>(at), span.size()};
+  }
+
+  std::string name_;
+  std::string target_;
+  GuardedBuffer scratch_;
+  GuardedBuffer multipliers_;
+};
+
+// Highway's names, to tell an instruction set that is not to be had from a misspelt one.
+constexpr std::array<std::string_view, 22> kHighwayTargets{
+    "avx10_2", "avx3_spr",  "avx3_zen4", "avx3_dl",
+    "avx3",    "avx2",      "sse4",      "ssse3",
+    "sse2",    "sve2_128",  "sve_256",   "sve2",
+    "sve",     "neon_bf16", "neon",      "neon_without_aes",
+    "ppc10",   "ppc9",      "ppc8",      "rvv",
+    "emu128",  "scalar"};
+
+std::vector<std::string> TargetNames() {
+  std::vector<std::string> names;
+  for (const std::string& target : kernels::SupportedTargets()) names.push_back(NameOf(target));
+  return names;
+}
+
+std::vector<std::string> Names() {
+  std::vector<std::string> names = TargetNames();
+  names.insert(names.begin(), "native");
+  return names;
+}
+
+std::unique_ptr<Subject> Make(const std::string& name) {
+  if (name == "native") {
+    return std::make_unique<NativeSubject>(name, kernels::SupportedTargets().front());
+  }
+  constexpr std::string_view kPrefix = "native@";
+  if (!name.starts_with(kPrefix)) return nullptr;
+  const std::string wanted = Lower(std::string_view(name).substr(kPrefix.size()));
+  std::string available;
+  for (const std::string& target : kernels::SupportedTargets()) {
+    if (Lower(target) == wanted) return std::make_unique<NativeSubject>(NameOf(target), target);
+    available += (available.empty() ? "" : ", ") + Lower(target);
+  }
+  if (std::ranges::count(kHighwayTargets, wanted) == 0) return nullptr;
+  throw Unavailable("subject '" + name + "': this processor or build has no " + wanted +
+                    ", it has " + available);
+}
+
+std::vector<std::string> Expand(const std::string& pattern) {
+  return Lower(pattern) == "native@all" ? TargetNames() : std::vector<std::string>{};
+}
+
+}  // namespace
+
+SubjectKind NativeSubjects() {
+  return {"native", "the kernels of this project; @TARGET forces an instruction set, @all is each",
+          "",       Names,
+          Make,     Expand};
+}
+
+}  // namespace qualm

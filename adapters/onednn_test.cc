@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+// oneDNN under a forced instruction set: the saturating pair sum is there on AVX2 and SSE4.1 and is
+// not with VNNI, and its outputs are those of PyTorch's arithmetic.
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "adapters/plugin_subjects.h"
+#include "core/status.h"
+
+namespace qualm {
+namespace {
+
+class Onednn : public testing::Test {
+ protected:
+  void SetUp() override {
+    RegisterOnednnSubjects();
+    if (FindPlugin("qualm_onednn.so").empty())
+      GTEST_SKIP() << "this build has no oneDNN: install libdnnl-dev (2.x)";
+  }
+
+  // nullptr, with the reason printed, where this CPU lacks the instruction set.
+  static std::unique_ptr<Subject> Make(const std::string& name) {
+    try {
+      return SubjectRegistry::Get().Make(name);
+    } catch (const Unavailable& error) {
+      GTEST_LOG_(WARNING) << "not checked here: " << error.what();
+      return nullptr;
+    }
+  }
+};
+
+Case Constant(int64_t depth, uint8_t x, int8_t w) {
+  Case c;
+  c.op = Op::kLinear;
+  c.M = 1;
+  c.N = 3;
+  c.K = depth;
+  c.x = Tensor::Of<uint8_t>({1, depth}, std::vector<uint8_t>(static_cast<size_t>(depth), x));
+  c.w = Tensor::Of<int8_t>({3, depth}, std::vector<int8_t>(static_cast<size_t>(3 * depth), w));
+  c.out_dtype = DType::kS32;
+  c.out_min = INT32_MIN;
+  c.out_max = INT32_MAX;
+  return c;
+}
+
+void ExpectAll(Subject& subject, const Case& c, int32_t want) {
+  RunContext context;
+  context.want_acc = true;
+  const Outcome outcome = subject.Run(c, context);
+  ASSERT_TRUE(outcome.ok()) << subject.name() << ": " << outcome.detail;
+  ASSERT_TRUE(outcome.acc.has_value());
+  for (int64_t n = 0; n < c.N; ++n) {
+    EXPECT_EQ(outcome.y.IntAt(n), want) << subject.name();
+    EXPECT_EQ(outcome.acc->IntAt(n), want) << subject.name();
+  }
+}
+
+// 255*127 twice is 64770 > 32767: 32 pairs give 32*32767 instead of 64*32385.
+TEST_F(Onednn, PairsSaturateWithoutVnniAndOnlyThere) {
+  int checked = 0;
+  for (const char* name : {"onednn", "onednn@sse41", "onednn@avx2", "onednn@avx512core"}) {
+    const std::unique_ptr<Subject> subject = Make(name);
+    if (subject == nullptr) continue;
+    const bool vnni = subject->InstructionSet() == "vnni";
+    EXPECT_EQ(subject->contract().text(), "model:onednn2@" + subject->InstructionSet());
+    EXPECT_EQ(subject->Version().substr(0, 9), "oneDNN 2.");
+    ExpectAll(*subject, Constant(64, 255, 127), vnni ? 2072640 : 1048544);
+    ExpectAll(*subject, Constant(64, 255, -128), vnni ? -2088960 : 32 * -32768);
+    ExpectAll(*subject, Constant(1, 255, 127), 32385);            // a pair of one cannot
+    ExpectAll(*subject, Constant(64, 127, 127), 64 * 127 * 127);  // reduce_range cannot either
+    ++checked;
+  }
+  EXPECT_GE(checked, 2) << "neither the default nor any forced instruction set works";
+}
+
+// Bias, scales and zero points as PyTorch 1.13 passes them, with values that float32 holds exactly:
+// (acc + bias) * 2^-3 + 10, half to even after the zero point has been added, then the clamp.
+TEST_F(Onednn, OutputsRoundAfterTheZeroPoint) {
+  const std::unique_ptr<Subject> subject = Make("onednn");
+  ASSERT_NE(subject, nullptr);
+  Case c;
+  c.op = Op::kLinear;
+  c.M = 2;
+  c.N = 2;
+  c.K = 2;
+  c.x = Tensor::Of<uint8_t>({2, 2}, std::vector<uint8_t>{3, 7, 250, 3});
+  c.w = Tensor::Of<int8_t>({2, 2}, std::vector<int8_t>{4, 1, -4, 3});
+  c.x_q = {.scale = {0.5f}, .zero_point = {3}};
+  c.w_q = {.scale = {0.25f, 0.25f}, .zero_point = {0, 0}};
+  c.per_channel = true;
+  c.bias = std::vector<float>{1.0f, 0.0f};
+  c.out_q = {.scale = {1.0f}, .zero_point = {11}};
+  // Accumulators: row 0 {4, 12}, row 1 {988, -988}; bias in their units {8, 0}; times 1/8:
+  // {1.5, 1.5}, {124.5, -123.5}. Plus 11: 12.5 -> 12 (rounding first would give 13), 135.5 -> 136
+  // (135), -112.5 -> 0.
+  for (const int64_t gap : {0, 3}) {
+    RunContext context;
+    context.x_row_gap = gap;
+    context.y_row_gap = gap;
+    const Outcome outcome = subject->Run(c, context);
+    ASSERT_TRUE(outcome.ok()) << outcome.detail;
+    EXPECT_EQ(outcome.y, Tensor::Of<uint8_t>({2, 2}, std::vector<uint8_t>{12, 12, 136, 0}));
+  }
+  c.relu = true;
+  EXPECT_EQ(subject->Run(c, {}).y,
+            Tensor::Of<uint8_t>({2, 2}, std::vector<uint8_t>{12, 12, 136, 11}));
+  c.relu = false;
+  c.out_dtype = DType::kS8;
+  c.out_min = -128;
+  c.out_max = 127;
+  EXPECT_EQ(subject->Run(c, {}).y,
+            Tensor::Of<int8_t>({2, 2}, std::vector<int8_t>{12, 12, 127, -112}));
+  c.out_dtype = DType::kF32;
+  c.out_min = INT32_MIN;
+  c.out_max = INT32_MAX;
+  EXPECT_EQ(subject->Run(c, {}).y,
+            Tensor::Of<float>({2, 2}, std::vector<float>{1.5f, 1.5f, 124.5f, -123.5f}));
+}
+
+TEST_F(Onednn, EveryShapeKeepsToItsBuffers) {
+  for (const char* name : {"onednn", "onednn@avx2"}) {
+    const std::unique_ptr<Subject> subject = Make(name);
+    if (subject == nullptr) continue;
+    for (const int64_t m : {1, 2, 5, 17}) {
+      for (const int64_t k : {1, 3, 4, 15, 16, 31, 33, 65}) {
+        for (const bool end_at_guard : {true, false}) {
+          Case c = Constant(k, 3, -2);
+          c.M = m;
+          c.x = Tensor::Of<uint8_t>({m, k}, std::vector<uint8_t>(static_cast<size_t>(m * k), 3));
+          RunContext context;
+          context.end_at_guard = end_at_guard;
+          context.align_offset = 1;
+          const Outcome outcome = subject->Run(c, context);
+          ASSERT_TRUE(outcome.ok()) << name << " M=" << m << " K=" << k << ": " << outcome.detail;
+          EXPECT_EQ(outcome.y.IntAt(outcome.y.size() - 1), -6 * k);
+        }
+      }
+    }
+  }
+}
+
+TEST_F(Onednn, WhatItCannotDoIsSkippedWithTheReason) {
+  const std::unique_ptr<Subject> subject = Make("onednn");
+  ASSERT_NE(subject, nullptr);
+  Case c = Constant(4, 1, 1);
+  EXPECT_EQ(subject->CannotRun(c), "");
+  c.w_q.zero_point = {3};
+  EXPECT_EQ(subject->CannotRun(c), "oneDNN does not offer w: zero point 3 is outside 0");
+  c = Constant(4, 1, 1);
+  c.bias_i32 = std::vector<int32_t>{1, 2, 3};
+  EXPECT_EQ(subject->CannotRun(c), "oneDNN does not offer int32 bias");
+  EXPECT_EQ(subject->CannotRun(Constant(0, 1, 1)), "oneDNN does not offer K = 0");
+  EXPECT_THROW(SubjectRegistry::Get().Make("onednn@neon"), InputError);
+}
+
+}  // namespace
+}  // namespace qualm

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+// plugin:PATH.so: anybody's kernels behind the C interface of adapters/qualm_plugin.h.
+#include <unistd.h>
+
+#include <cstdlib>
+#include <memory>
+#include <utility>
+
+#include "adapters/plugin_subjects.h"
+#include "adapters/qualm_plugin.h"
+#include "core/contract.h"
+#include "core/status.h"
+
+namespace qualm {
+namespace {
+
+constexpr std::string_view kPrefix = "plugin:";
+
+bool Has(uint32_t types, DType dtype) { return (types & QUALM_TYPE_BIT(static_cast<int>(dtype))); }
+
+std::string Between(int32_t min, int32_t max) {
+  if (min == max) return std::to_string(min);
+  return std::to_string(min) + " to " + std::to_string(max);
+}
+
+std::string CheckZeroPoints(std::string_view field, const QParams& q, int32_t min, int32_t max) {
+  for (const int32_t zero_point : q.zero_point) {
+    if (zero_point < min || zero_point > max) {
+      return std::string(field) + ": zero point " + std::to_string(zero_point) + " is outside " +
+             Between(min, max);
+    }
+  }
+  return "";
+}
+
+std::string CheckDim(std::string_view name, int64_t dim, int64_t max, int64_t multiple) {
+  if (max > 0 && dim > max) {
+    return std::string(name) + " = " + std::to_string(dim) + " is more than " + std::to_string(max);
+  }
+  if (multiple > 1 && dim % multiple != 0) {
+    return std::string(name) + " = " + std::to_string(dim) + " is no multiple of " +
+           std::to_string(multiple);
+  }
+  return "";
+}
+
+// Bytes of everything that a run sends and receives.
+uint64_t ProblemBytes(const Case& c) {
+  const auto outputs = static_cast<uint64_t>(c.M) * static_cast<uint64_t>(c.N);
+  const uint64_t lists = c.multiplier.size() + c.w_q.scale.size() + c.w_q.zero_point.size() +
+                         c.out_q.scale.size() + c.out_q.zero_point.size() +
+                         2 * static_cast<uint64_t>(c.N);
+  return c.x.bytes().size() + c.w.bytes().size() + 8 * outputs + 4 * lists + 4096;
+}
+
+}  // namespace
+
+std::string OutsideLimits(const PluginLimits& limits, const Case& c) {
+  const bool linear = c.op == Op::kLinear;
+  const auto lacks = [&](uint32_t feature) { return (limits.features & feature) == 0; };
+  if (!Has(limits.x_dtypes, c.x.dtype())) return "x of type " + std::string(Name(c.x.dtype()));
+  if (linear && !Has(limits.w_dtypes, c.w.dtype()))
+    return "w of type " + std::string(Name(c.w.dtype()));
+  if (!Has(limits.out_dtypes, c.out_dtype))
+    return "output of type " + std::string(Name(c.out_dtype));
+  if (c.bias && lacks(QUALM_CAN_BIAS_F32)) return "float bias";
+  if (c.bias_i32 && lacks(QUALM_CAN_BIAS_I32)) return "int32 bias";
+  if (c.relu && lacks(QUALM_CAN_RELU)) return "fused relu";
+  if (c.per_channel && lacks(QUALM_CAN_PER_CHANNEL)) return "parameters per channel";
+  if ((c.M == 0 || c.N == 0) && lacks(QUALM_CAN_EMPTY)) return "empty output";
+  if (linear && c.K == 0 && lacks(QUALM_CAN_EMPTY_K)) return "K = 0";
+  if (const CodeRange range = RangeOf(c.out_dtype);
+      (c.out_min != range.min || c.out_max != range.max) && lacks(QUALM_CAN_CLAMP)) {
+    return "clamp other than the range of the output type";
+  }
+
+  std::string why = CheckDim("M", c.M, limits.m_max, 1);
+  if (why.empty()) why = CheckDim("N", c.N, limits.n_max, limits.n_multiple);
+  if (why.empty() && linear) why = CheckDim("K", c.K, limits.k_max, limits.k_multiple);
+  if (why.empty() && (linear || c.op == Op::kDequantize))
+    why = CheckZeroPoints("x", c.x_q, limits.x_zero_point_min, limits.x_zero_point_max);
+  if (why.empty() && linear)
+    why = CheckZeroPoints("w", c.w_q, limits.w_zero_point_min, limits.w_zero_point_max);
+  if (why.empty() && IsCode(c.out_dtype))
+    why = CheckZeroPoints("out", c.out_q, limits.out_zero_point_min, limits.out_zero_point_max);
+  return why;
+}
+
+std::string FindPlugin(const std::string& file) {
+  const auto readable = [](const std::string& path) { return access(path.c_str(), R_OK) == 0; };
+  // dlopen searches the system's folders for a name without a '/'.
+  if (file.find('/') != std::string::npos) return readable(file) ? file : "";
+  if (readable("./" + file)) return "./" + file;
+  if (const char* folder = std::getenv("QUALM_PLUGIN_DIR")) {
+    if (const std::string path = std::string(folder) + "/" + file; readable(path)) return path;
+  }
+  for (const std::string_view folder : {"", "../lib/", "../lib/qualm/"}) {
+    const std::string path = ExecutableFolder() + std::string(folder) + file;
+    if (readable(path)) return path;
+  }
+  return "";
+}
+
+PluginSubject::PluginSubject(std::string name, WorkerOptions options)
+    : name_(std::move(name)), worker_(std::move(options)) {
+  try {
+    set_contract(ParseContract(info().contract));
+  } catch (const InputError& error) {
+    throw Unavailable("subject '" + name_ + "': its contract: " + error.what());
+  }
+}
+
+std::string PluginSubject::CannotRun(const Case& c) const {
+  const std::optional<PluginLimits>& limits = info().limits[static_cast<size_t>(c.op)];
+  if (!limits) return info().name + " does not offer " + std::string(Name(c.op));
+  if (ProblemBytes(c) > kMessageBytesMax)
+    return "larger than the worker takes (" + std::to_string(kMessageBytesMax >> 20) + " MiB)";
+  const std::string why = OutsideLimits(*limits, c);
+  return why.empty() ? "" : info().name + " does not offer " + why;
+}
+
+Outcome PluginSubject::Run(const Case& c, const RunContext& context) {
+  if (std::string why = CannotRun(c); !why.empty()) {
+    Outcome skipped;
+    skipped.status = RunStatus::kSkipped;
+    skipped.detail = std::move(why);
+    return skipped;
+  }
+  return worker_.Run(c, context);
+}
+
+std::string PluginSubject::InstructionSet() const {
+  return info().instruction_set.empty() ? "unknown" : info().instruction_set;
+}
+
+std::string PluginSubject::Version() const {
+  return info().version.empty() ? info().name : info().name + " " + info().version;
+}
+
+void RegisterPluginSubjects() {
+  SubjectKind kind;
+  kind.kind = "plugin";
+  kind.help = "plugin:PATH.so  a shared object with the C interface of adapters/qualm_plugin.h";
+  kind.names = [] { return std::vector<std::string>{"plugin:PATH.so"}; };
+  kind.make = [](const std::string& name) -> std::unique_ptr<Subject> {
+    if (!name.starts_with(kPrefix) || name.size() == kPrefix.size()) return nullptr;
+    const std::string file = name.substr(kPrefix.size());
+    WorkerOptions options;
+    options.plugin = FindPlugin(file);
+    if (options.plugin.empty()) throw Unavailable("subject '" + name + "': no such file");
+    return std::make_unique<PluginSubject>(name, std::move(options));
+  };
+  SubjectRegistry::Get().Add(std::move(kind));
+}
+
+}  // namespace qualm

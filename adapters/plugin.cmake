@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+# Foreign code: the parent's side (qualm::plugins), the worker it runs in, and the plugins we ship.
+qualm_library(worker_message SOURCES worker_message.cc DEPS qualm::core)
+qualm_library(plugins
+  SOURCES onednn.cc plugin.cc worker.cc
+  DEPS qualm::core qualm::worker_message)
+
+qualm_executable(qualm-worker
+  SOURCES ${PROJECT_SOURCE_DIR}/tools/worker_main.cc plugin_host.cc
+  DEPS qualm::arena qualm::worker_message ${CMAKE_DL_LIBS})
+# Whoever links the parent's side needs a worker to start.
+add_dependencies(qualm_plugins qualm-worker)
+
+# qualm_plugin_module(NAME SOURCES ...): NAME.so in the library folder, loaded by the worker only.
+function(qualm_plugin_module name)
+  cmake_parse_arguments(ARG "" "" "SOURCES" ${ARGN})
+  add_library(${name} MODULE ${ARG_SOURCES})
+  set_target_properties(${name} PROPERTIES
+    PREFIX "" C_STANDARD 99 C_VISIBILITY_PRESET hidden CXX_VISIBILITY_PRESET hidden)
+  target_link_libraries(${name} PRIVATE qualm_flags)
+endfunction()
+
+# Not find_package(dnnl): Debian's package file demands OpenCL headers that nothing here uses.
+find_path(QUALM_DNNL_INCLUDE oneapi/dnnl/dnnl.hpp)
+find_library(QUALM_DNNL_LIBRARY dnnl)
+if(QUALM_DNNL_INCLUDE AND QUALM_DNNL_LIBRARY)
+  file(STRINGS ${QUALM_DNNL_INCLUDE}/oneapi/dnnl/dnnl_version.h dnnl_major
+       REGEX "^#define DNNL_VERSION_MAJOR +[0-9]+")
+  string(REGEX MATCH "[0-9]+$" dnnl_major "${dnnl_major}")
+  if(dnnl_major EQUAL 2)
+    qualm_plugin_module(qualm_onednn SOURCES onednn_plugin.cc)
+    target_include_directories(qualm_onednn SYSTEM PRIVATE ${QUALM_DNNL_INCLUDE})
+    target_link_libraries(qualm_onednn PRIVATE ${QUALM_DNNL_LIBRARY})
+    add_dependencies(qualm_plugins qualm_onednn)
+  else()
+    message(STATUS "oneDNN ${dnnl_major}.x found: the subject onednn needs 2.x, it will be absent")
+  endif()
+else()
+  message(STATUS "oneDNN not found (libdnnl-dev): the subject onednn will be absent")
+endif()
+
+if(QUALM_BUILD_TESTS)
+  qualm_plugin_module(qualm_example SOURCES example_plugin.c)
+  qualm_plugin_module(qualm_broken SOURCES broken_plugin.cc)
+  qualm_plugin_module(qualm_no_entry SOURCES broken_plugin.cc)
+  # The same, under a name that nobody looks for.
+  target_compile_definitions(qualm_no_entry PRIVATE qualm_plugin_entry=another_entry)
+  qualm_test(plugin_test
+    SOURCES plugin_test.cc onednn_test.cc worker_message_test.cc
+    DEPS qualm::plugins)
+  add_dependencies(plugin_test qualm_example qualm_broken qualm_no_entry)
+endif()

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// Subjects that live in a worker: any plugin by its path, and oneDNN, which is a plugin of ours.
+#ifndef QUALM_ADAPTERS_PLUGIN_SUBJECTS_H_
+#define QUALM_ADAPTERS_PLUGIN_SUBJECTS_H_
+
+#include <string>
+#include <string_view>
+
+#include "adapters/worker.h"
+#include "core/case.h"
+#include "core/subject.h"
+
+namespace qualm {
+
+// Adds the kind "plugin" (plugin:PATH.so).
+void RegisterPluginSubjects();
+// Adds the kind "onednn" (onednn, onednn@sse41, onednn@avx2, onednn@avx512core). It is absent, with
+// the reason, where the build had no oneDNN.
+void RegisterOnednnSubjects();
+
+class PluginSubject : public Subject {
+ public:
+  // Starts a worker. Throws Unavailable.
+  PluginSubject(std::string name, WorkerOptions options);
+
+  std::string_view name() const override { return name_; }
+  std::string CannotRun(const Case& c) const override;
+  Outcome Run(const Case& c, const RunContext& context) override;
+  std::string InstructionSet() const override;
+  std::string Version() const override;
+
+  const PluginInfo& info() const { return worker_.info(); }
+
+ private:
+  std::string name_;
+  Worker worker_;
+};
+
+// Why the limits of a plugin rule out a case, "" if they do not.
+std::string OutsideLimits(const PluginLimits& limits, const Case& c);
+
+// Path of a shared object: `file` itself if it has a '/' or is found in the current folder, else
+// looked for in $QUALM_PLUGIN_DIR, beside the executable, in ../lib and ../lib/qualm from there.
+// "" if it is nowhere.
+std::string FindPlugin(const std::string& file);
+
+}  // namespace qualm
+
+#endif  // QUALM_ADAPTERS_PLUGIN_SUBJECTS_H_

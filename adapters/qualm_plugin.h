@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The C interface through which qualm tests somebody else's kernels. A plugin is a shared object
+ * that exports one function, qualm_plugin_entry(). qualm loads it in a process of its own
+ * (qualm-worker), so it may crash, hang or scribble: that is reported as a finding, nothing else
+ * is lost. adapters/example_plugin.c is a complete plugin; build one with
+ *
+ *     cc -O2 -shared -fPIC -I ADAPTERS_FOLDER -o my_kernels.so my_kernels.c
+ *
+ * and test it with `qualm check --subject plugin:./my_kernels.so`. docs/plugin.md has the rest.
+ *
+ * Versions. Each struct begins with its own size as its writer knew it. New fields are only ever
+ * appended, new operations get new numbers and new flags new bits; neither changes
+ * QUALM_ABI_VERSION. Read a field of a struct that you were given only if it lies inside `size`
+ * (those of this version always do); set `size` to sizeof in those you fill. The version is raised
+ * only when something here changes its meaning, and a plugin of another version is turned away.
+ */
+#ifndef QUALM_ADAPTERS_QUALM_PLUGIN_H_
+#define QUALM_ADAPTERS_QUALM_PLUGIN_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define QUALM_ABI_VERSION 1u
+
+/* Element types. Codes are u8 or s8; real = scale * (code - zero_point). */
+enum { QUALM_U8 = 0, QUALM_S8 = 1, QUALM_S32 = 2, QUALM_F32 = 3 };
+/* Sets of element types, for qualm_capability. */
+#define QUALM_TYPE_BIT(dtype) (UINT32_C(1) << (dtype))
+
+/* Operations; meaning in docs/quantization.md, shapes as dims of the tensors:
+ *   quantize    x f32 [M,N]                    -> y codes [M,N]
+ *   dequantize  x codes [M,N]                  -> y f32 [M,N]
+ *   requantize  x s32 [M,N]                    -> y codes [M,N]
+ *   linear      x codes [M,K], w codes [N,K]   -> y codes, s32 or f32 [M,N]
+ * A plugin is only ever asked for operations for which capability() answered. */
+enum { QUALM_QUANTIZE = 0, QUALM_DEQUANTIZE = 1, QUALM_REQUANTIZE = 2, QUALM_LINEAR = 3 };
+
+/* What run() answers. */
+enum {
+  QUALM_OK = 0,
+  QUALM_UNSUPPORTED = 1, /* cannot do this problem, although capability() left it open: skipped */
+  QUALM_FAILED = 2       /* an error: reported as a refusal */
+};
+
+#define QUALM_MAX_RANK 6
+
+/* A strided tensor, outermost dimension first. Strides are in elements; that of the last dimension
+ * is 1. Only y and acc may be written. */
+typedef struct qualm_tensor {
+  size_t size;
+  int32_t dtype;
+  int32_t rank;
+  int64_t dims[QUALM_MAX_RANK];
+  int64_t strides[QUALM_MAX_RANK];
+  void* data;
+} qualm_tensor;
+
+/* Quantization parameters: `count` is 1 (per tensor) or the number of output channels. */
+typedef struct qualm_qparams {
+  size_t size;
+  int64_t count;
+  const float* scale; /* finite, > 0, denormals included */
+  const int32_t* zero_point;
+} qualm_qparams;
+
+/* One problem. Every pointer is valid until run() returns. */
+typedef struct qualm_problem {
+  size_t size;
+  int32_t op;
+  int32_t relu; /* 1: results are at least the code of real 0 (0 for s32 and f32 outputs) */
+  const qualm_tensor* x;
+  const qualm_tensor* w; /* linear; else NULL */
+  const qualm_tensor* y; /* to be written completely; holds a pattern before the call */
+  /* s32 [M,N], to be written completely, or NULL if nobody asks: the sums of x*w of linear as the
+   * kernel accumulates them, before zero-point correction and bias. */
+  const qualm_tensor* acc;
+  qualm_qparams x_q;   /* dequantize, requantize (scale), linear */
+  qualm_qparams w_q;   /* requantize (scale), linear */
+  qualm_qparams out_q; /* quantize, requantize, linear with code outputs (scale, zero point) */
+  /* requantize: y = clamp(round(x * multiplier[n]) + zero point); multiplier_count 1 or N, or 0:
+   * then the multiplier is the quotient x_q.scale * w_q.scale[n] / out_q.scale. */
+  const float* multiplier;
+  int64_t multiplier_count;
+  const float* bias;       /* N entries in real units, or NULL */
+  const int32_t* bias_i32; /* N entries in units x scale * w scale[n], or NULL */
+  int32_t out_min;         /* clamp of integer outputs, inside the type */
+  int32_t out_max;
+} qualm_problem;
+
+/* What a plugin can do beyond the plain case: bits of qualm_capability.features. */
+#define QUALM_CAN_BIAS_F32 UINT32_C(1)
+#define QUALM_CAN_BIAS_I32 UINT32_C(2)
+#define QUALM_CAN_RELU UINT32_C(4)
+#define QUALM_CAN_CLAMP UINT32_C(8)        /* out_min, out_max other than the ends of the type */
+#define QUALM_CAN_PER_CHANNEL UINT32_C(16) /* parameters per output channel */
+#define QUALM_CAN_STRIDES UINT32_C(32)     /* rows of x and y that do not follow each other */
+#define QUALM_CAN_EMPTY UINT32_C(64)       /* M = 0 or N = 0: write nothing */
+#define QUALM_CAN_EMPTY_K UINT32_C(128)    /* K = 0: the sum is 0 */
+#define QUALM_CAN_ACC UINT32_C(256)        /* can fill acc */
+
+/* Limits of one operation. Zero-initialise it and fill what differs. */
+typedef struct qualm_capability {
+  size_t size;
+  uint32_t x_dtypes; /* QUALM_TYPE_BIT(...) | ... */
+  uint32_t w_dtypes;
+  uint32_t out_dtypes;
+  uint32_t features; /* QUALM_CAN_... */
+  int64_t m_max;     /* largest dimensions; 0: no limit */
+  int64_t n_max;
+  int64_t k_max;
+  int64_t n_multiple; /* N, K must be multiples; 0 or 1: any */
+  int64_t k_multiple;
+  /* Zero points it takes, both ends included; both 0: symmetric only. Use INT32_MIN, INT32_MAX for
+   * "any". Ignored where the operation has no such parameter. */
+  int32_t x_zero_point_min, x_zero_point_max;
+  int32_t w_zero_point_min, w_zero_point_max;
+  int32_t out_zero_point_min, out_zero_point_max;
+  /* Bytes it may read (never write) past the end of any buffer. */
+  int32_t read_slack_bytes;
+  /* Alignment it needs of each buffer, a power of two up to 4096; 0: that of the element. */
+  int32_t alignment_bytes;
+} qualm_capability;
+
+/* What the shared object exports. Strings are UTF-8, at most 200 bytes, and live for ever. */
+typedef struct qualm_plugin {
+  size_t size;
+  uint32_t abi_version; /* QUALM_ABI_VERSION */
+  uint32_t reserved;    /* 0 */
+  const char* name;     /* "mylib" */
+  const char* version;  /* "2.6.3", or "" */
+  /* "exact": every output is the exact real result rounded once, half to even, then clamped.
+   * "model:NAME": bit-equal to that convention (qualm list subjects). NULL means exact. */
+  const char* contract;
+  /* Instruction set really used here ("avx2"), or NULL. */
+  const char* instruction_set;
+  /* Limits for one operation, NULL if it is not offered. Called for each operation qualm knows,
+   * so an unknown number must give NULL. */
+  const qualm_capability* (*capability)(int32_t op);
+  /* Runs one problem. Always called from the same thread. */
+  int32_t (*run)(const qualm_problem* problem);
+  /* One sentence about the last run() that did not answer QUALM_OK; NULL or "" if none. */
+  const char* (*last_error)(void);
+} qualm_plugin;
+
+#if defined(__GNUC__) || defined(__clang__)
+#define QUALM_PLUGIN_EXPORT __attribute__((visibility("default")))
+#else
+#define QUALM_PLUGIN_EXPORT
+#endif
+
+/* The one exported function. Called once, before anything else. */
+QUALM_PLUGIN_EXPORT const qualm_plugin* qualm_plugin_entry(void);
+
+#ifdef __cplusplus
+} /* extern "C" */
+#endif
+
+#endif /* QUALM_ADAPTERS_QUALM_PLUGIN_H_ */

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "adapters/registry.h"
+
+#include <utility>
+
+#include "adapters/contracts.h"
+#include "adapters/faulty/faults.h"
+#include "adapters/models.h"
+#include "adapters/native.h"
+#include "adapters/plugin_subjects.h"
+#include "core/subject.h"
+
+namespace qualm {
+
+void RegisterAllSubjects() {
+  static const bool once = [] {
+    SubjectRegistry& registry = SubjectRegistry::Get();
+    registry.Add(NativeSubjects());
+    registry.Add(ModelSubjects());
+    RegisterOnednnSubjects();
+    RegisterPluginSubjects();
+    registry.Add(FaultySubjects());
+    for (ExpectedDivergence& row : DeclaredDivergences()) {
+      registry.AddExpectedDivergence(std::move(row));
+    }
+    return true;
+  }();
+  (void)once;
+}
+
+}  // namespace qualm

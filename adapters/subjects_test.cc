@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: Apache-2.0
+// The registry and the subjects made by it: names, hints, contracts, and two implementations that
+// share no line (the native kernels and faulty:none) agreeing on everything.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <memory>
+#include <random>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "adapters/registry.h"
+#include "core/contract.h"
+#include "core/status.h"
+#include "core/subject.h"
+#include "core/verdict.h"
+
+namespace qualm {
+namespace {
+
+SubjectRegistry& Registry() {
+  RegisterAllSubjects();
+  return SubjectRegistry::Get();
+}
+
+const SubjectKind* Kind(const std::string& name) {
+  for (const SubjectKind& kind : Registry().kinds()) {
+    if (kind.kind == name) return &kind;
+  }
+  return nullptr;
+}
+
+template <class Error>
+std::string ErrorOf(const std::string& name) {
+  try {
+    Registry().Make(name);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(Registry, RegistersOnce) {
+  RegisterAllSubjects();
+  const size_t kinds = Registry().kinds().size();
+  const size_t rows = Registry().expected().size();
+  RegisterAllSubjects();
+  EXPECT_EQ(Registry().kinds().size(), kinds);
+  EXPECT_EQ(Registry().expected().size(), rows);
+}
+
+TEST(Registry, MakesEveryNameItLists) {
+  for (const char* kind : {"native", "model", "faulty"}) {
+    ASSERT_NE(Kind(kind), nullptr) << kind;
+    const std::vector<std::string> names = Kind(kind)->names();
+    EXPECT_FALSE(names.empty()) << kind;
+    for (const std::string& name : names) {
+      const std::unique_ptr<Subject> subject = Registry().Make(name);
+      EXPECT_EQ(subject->name(), name);
+      EXPECT_EQ(Registry().Expand(name), std::vector<std::string>{name});
+    }
+  }
+}
+
+TEST(Registry, NamesTheNearestForAMisspeltOne) {
+  EXPECT_NE(ErrorOf<InputError>("faulty:pair-saturatoin").find("'faulty:pair-saturation'"),
+            std::string::npos);
+  EXPECT_NE(ErrorOf<InputError>("natve").find("'native'"), std::string::npos);
+  EXPECT_NE(ErrorOf<InputError>("native@avx22").find("nearest"), std::string::npos);
+  EXPECT_NE(ErrorOf<InputError>("model:no-such-model").find("nearest"), std::string::npos);
+}
+
+TEST(Native, TellsAnAbsentInstructionSetFromAMisspeltOne) {
+  // No machine has both.
+  const std::string absent = std::ranges::count(Kind("native")->names(), "native@neon") != 0
+                                 ? "native@avx2"
+                                 : "native@neon";
+  EXPECT_NE(ErrorOf<Unavailable>(absent).find("it has "), std::string::npos);
+}
+
+TEST(Native, SpellsInstructionSetsInLowerCase) {
+  const std::vector<std::string> all = Registry().Expand("native@all");
+  ASSERT_FALSE(all.empty());
+  for (const std::string& name : all) {
+    std::string upper = name;
+    std::transform(name.begin() + 7, name.end(), upper.begin() + 7,
+                   [](unsigned char c) { return std::toupper(c); });
+    const std::unique_ptr<Subject> subject = Registry().Make(upper);
+    EXPECT_EQ(subject->name(), name);
+    EXPECT_EQ(upper, "native@" + subject->InstructionSet());
+    // The others, and not itself.
+    std::vector<std::string> family = subject->Siblings();
+    EXPECT_EQ(std::ranges::count(family, name), 0);
+    family.push_back(name);
+    EXPECT_EQ(std::set<std::string>(family.begin(), family.end()),
+              std::set<std::string>(all.begin(), all.end()));
+  }
+  EXPECT_EQ(Registry().Make("native")->InstructionSet(),
+            Registry().Make(all.front())->InstructionSet());
+}
+
+TEST(Contracts, OfOurSubjects) {
+  EXPECT_TRUE(Registry().Make("native")->contract().exact());
+  EXPECT_TRUE(Registry().Make("faulty:k-tail")->contract().exact());
+  for (const std::string& name : Registry().Expand("model:*")) {
+    EXPECT_EQ(Registry().Make(name)->contract().text(), name);
+  }
+}
+
+TEST(Contracts, DeclaredRowsNameThingsThatExist) {
+  std::set<std::string> seen;
+  EXPECT_FALSE(Registry().expected().empty());
+  for (const ExpectedDivergence& row : Registry().expected()) {
+    SCOPED_TRACE(row.subject + " " + row.property + " " + row.kind);
+    EXPECT_TRUE(seen.insert(row.subject + row.op + row.property + row.kind).second);
+    EXPECT_TRUE(ParseOp(row.op));
+    bool known_kind = false;
+    for (int kind = 0; kind <= static_cast<int>(FindingKind::kUnknown); ++kind) {
+      known_kind |= Name(static_cast<FindingKind>(kind)) == row.kind;
+    }
+    EXPECT_TRUE(known_kind);
+    EXPECT_FALSE(row.reason.empty());
+    const SubjectKind* const kind = Kind(row.subject.substr(0, row.subject.find_first_of(":@")));
+    if (kind == nullptr) continue;  // a build without plugins has no onednn
+    EXPECT_EQ(std::ranges::count(kind->names(), row.subject), 1);
+  }
+}
+
+TEST(Models, RunAndShowTheirAccumulators) {
+  Case c;
+  c.M = 1;
+  c.N = 1;
+  c.K = 2;
+  c.x = Tensor::Of<uint8_t>({1, 2}, std::vector<uint8_t>{255, 255});
+  c.w = Tensor::Of<int8_t>({1, 2}, std::vector<int8_t>{127, 2});
+  c.out_q.scale = {256.0f};
+  const std::unique_ptr<Subject> saturating = Registry().Make("model:fbgemm@avx2");
+  const Outcome outcome = saturating->Run(c, {.rounding = Rounding::kUp, .want_acc = true});
+  ASSERT_EQ(outcome.status, RunStatus::kOk) << outcome.detail;
+  ASSERT_TRUE(outcome.acc);
+  EXPECT_EQ(outcome.acc->IntAt(0), 32767);
+  EXPECT_EQ(outcome.y.IntAt(0), 128);
+  EXPECT_FALSE(saturating->Run(c, {}).acc);
+}
+
+// Cases that reach the corners: every type, zero points in and far outside the codes, scales whose
+// quotients make ties, channels, biases, relu, tight clamps, empty dimensions.
+class Draw {
+ public:
+  explicit Draw(uint64_t seed) : random_(seed) {}
+
+  Case Next() {
+    Case c;
+    c.op = AllOps()[Below(AllOps().size())];
+    c.M = static_cast<int64_t>(Below(5));
+    c.N = static_cast<int64_t>(Below(20));
+    c.K = c.op == Op::kLinear ? static_cast<int64_t>(Below(40)) : 0;
+    c.per_channel = Chance(2);
+    const size_t list = c.per_channel ? static_cast<size_t>(c.N) : 1;
+    const DType code = Chance(2) ? DType::kU8 : DType::kS8;
+    DType out = Chance(2) ? DType::kU8 : DType::kS8;
+    const QParams one = Qparams(1, code);
+    switch (c.op) {
+      case Op::kQuantize:
+        c.x = Tensor(DType::kF32, {c.M, c.N});
+        for (float& x : c.x.as<float>()) x = Real();
+        c.out_q = Qparams(list, out);
+        break;
+      case Op::kDequantize:
+        c.x = Codes(code, {c.M, c.N});
+        c.x_q = Qparams(list, code);
+        out = DType::kF32;
+        break;
+      case Op::kRequantize:
+        c.x = Tensor(DType::kS32, {c.M, c.N});
+        for (int32_t& x : c.x.as<int32_t>()) x = static_cast<int32_t>(random_() >> Below(64));
+        c.out_q = Qparams(1, out);
+        if (Chance(2) || list == 0) {
+          c.multiplier = Qparams(list, out).scale;
+        } else {
+          c.x_q = one;
+          c.w_q = Qparams(list, out);
+        }
+        break;
+      case Op::kLinear:
+        c.x = Codes(code, {c.M, c.K});
+        c.w = Codes(Chance(2) ? DType::kS8 : DType::kU8, {c.N, c.K});
+        c.x_q = one;
+        c.w_q = Qparams(list, c.w.dtype());
+        c.out_q = Qparams(1, out);
+        if (Chance(4)) out = DType::kF32;
+        if (Chance(4)) out = DType::kS32;
+        if (Chance(3)) {
+          c.bias_i32.emplace();
+          for (int64_t n = 0; n < c.N; ++n) {
+            c.bias_i32->push_back(static_cast<int32_t>(random_() >> (32 + Below(32))));
+          }
+        } else if (Chance(2) && out != DType::kS32) {
+          c.bias.emplace();
+          for (int64_t n = 0; n < c.N; ++n) {
+            // Whole and half units: ties, or far from them.
+            const float unit = c.x_q.scale[0] * c.w_q.scale_at(n);
+            const float units = 0.5f * unit * static_cast<float>(Below(99));
+            c.bias->push_back(Chance(2) && std::isfinite(units) ? units : Scale());
+          }
+        }
+        break;
+    }
+    c.out_dtype = out;
+    c.relu = c.op != Op::kDequantize && Chance(3);
+    const CodeRange range = RangeOf(out);
+    c.out_min = range.min;
+    c.out_max = range.max;
+    if (IsCode(out) && Chance(4)) {
+      c.out_min = range.min + static_cast<int32_t>(Below(256));
+      c.out_max =
+          c.out_min + static_cast<int32_t>(Below(static_cast<size_t>(range.max - c.out_min + 1)));
+    }
+    return c;
+  }
+
+  RunContext Context() {
+    return {.align_offset = static_cast<int>(Below(64)),
+            .end_at_guard = Chance(2),
+            .poison = static_cast<uint8_t>(random_()),
+            .x_row_gap = static_cast<int64_t>(Below(4)),
+            .y_row_gap = static_cast<int64_t>(Below(4)),
+            .rounding = static_cast<Rounding>(Below(4)),
+            .flush_denormals = Chance(2),
+            .want_acc = Chance(4)};
+  }
+
+ private:
+  size_t Below(size_t bound) { return static_cast<size_t>(random_() % bound); }
+  bool Chance(size_t in) { return Below(in) == 0; }
+
+  float Scale() {
+    if (Chance(8)) return std::bit_cast<float>(static_cast<uint32_t>(1 + Below(0x7F7FFFFF)));
+    const float mantissa = Chance(2) ? 1.0f : 1.0f + static_cast<float>(Below(1 << 23)) * 0x1p-23f;
+    return std::ldexp(mantissa, static_cast<int>(Below(12)) - 8);
+  }
+  float Real() {
+    if (Chance(8)) return std::bit_cast<float>(static_cast<uint32_t>(random_()));
+    return (static_cast<float>(Below(2048)) - 1024) * 0.25f * Scale();
+  }
+  QParams Qparams(size_t count, DType dtype) {
+    QParams q{{}, {}};
+    const CodeRange range = RangeOf(dtype);
+    for (size_t i = 0; i < count; ++i) {
+      q.scale.push_back(Scale());
+      q.zero_point.push_back(Chance(8) ? static_cast<int32_t>(random_())
+                                       : range.min + static_cast<int32_t>(Below(256)));
+    }
+    return q;
+  }
+  Tensor Codes(DType dtype, std::vector<int64_t> shape) {
+    Tensor tensor(dtype, std::move(shape));
+    const bool extreme = Chance(3);
+    for (uint8_t& code : tensor.bytes()) {
+      code = static_cast<uint8_t>(random_());
+      if (extreme) code = (code & 1) != 0 ? 0x80 : ((code & 2) != 0 ? 0x7F : 0xFF);
+    }
+    return tensor;
+  }
+
+  std::mt19937_64 random_;
+};
+
+TEST(Native, AgreesWithTheUnharmedReferenceOnEveryInstructionSet) {
+  const std::unique_ptr<Subject> reference = Registry().Make("faulty:none");
+  std::vector<std::unique_ptr<Subject>> natives;
+  for (const std::string& name : Registry().Expand("native@all")) {
+    natives.push_back(Registry().Make(name));
+  }
+  Draw draw(20240607);
+  int compared = 0;
+  int accumulators = 0;
+  for (int i = 0; i < 20000; ++i) {
+    const Case c = draw.Next();
+    ASSERT_EQ(Validate(c), "");
+    const Outcome want = reference->Run(c, draw.Context());
+    if (want.status == RunStatus::kSkipped) continue;
+    ASSERT_EQ(want.status, RunStatus::kOk) << want.detail;
+    for (const std::unique_ptr<Subject>& native : natives) {
+      const RunContext context = draw.Context();
+      const Outcome got = native->Run(c, context);
+      ASSERT_EQ(got.status, RunStatus::kOk)
+          << got.detail << " " << native->name() << " " << Describe(c);
+      const auto divergence = FirstDivergence(want.y, got.y);
+      ASSERT_FALSE(divergence) << native->name() << " " << Describe(c) << " at "
+                               << divergence->index << ": " << divergence->expected << " vs "
+                               << divergence->actual << " (case " << i << ")";
+      EXPECT_TRUE(!got.acc || context.want_acc);
+      if (got.acc && !got.acc->empty()) {
+        ++accumulators;
+        int64_t sum = 0;
+        for (int64_t k = 0; k < c.K; ++k) sum += int64_t{c.x.IntAt(k)} * c.w.IntAt(k);
+        ASSERT_EQ(got.acc->IntAt(0), sum) << native->name();
+      }
+    }
+    ++compared;
+  }
+  EXPECT_GT(compared, 17000);
+  EXPECT_GT(accumulators, 3000);
+}
+
+}  // namespace
+}  // namespace qualm

@@ -1,0 +1,403 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every output of the linear layer against its definition, on every instruction set.
+#include "kernels/linear.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "kernels/linear_testing.h"
+#include "kernels/targets.h"
+
+namespace qualm::kernels {
+namespace {
+
+using testing::Choices;
+using testing::CorrectedSums;
+using testing::ExpectedOutputs;
+using testing::ExpectExactEverywhere;
+using testing::HighestCode;
+using testing::LowestCode;
+using testing::PackProblem;
+using testing::Problem;
+using testing::RunProblem;
+
+constexpr ElementType kCodes[] = {ElementType::kU8, ElementType::kS8};
+constexpr ElementType kOutputs[] = {ElementType::kU8, ElementType::kS8, ElementType::kS32,
+                                    ElementType::kF32};
+
+// What the codes look like. Random codes alone never reach int16 saturation or the spill.
+enum class Data { kRandom, kHighLow, kLowLow, kExtremes, kZeroHeavy };
+
+void Fill(Choices& choices, Data data, ElementType type, bool weights,
+          std::vector<int32_t>& codes) {
+  const int32_t low = LowestCode(type);
+  const int32_t high = HighestCode(type);
+  for (int32_t& code : codes) {
+    switch (data) {
+      case Data::kRandom: code = static_cast<int32_t>(choices.Between(low, high)); break;
+      case Data::kHighLow: code = weights ? low : high; break;
+      case Data::kLowLow: code = low; break;
+      case Data::kExtremes: code = choices.OneOf({low, low + 1, high - 1, high}); break;
+      case Data::kZeroHeavy:
+        code = choices.OneIn(8) ? static_cast<int32_t>(choices.Between(low, high)) : 0;
+        break;
+    }
+  }
+}
+
+void FillBoth(Choices& choices, Data data, Problem& p) {
+  p.x.resize(static_cast<size_t>(p.m * p.k));
+  p.w.resize(static_cast<size_t>(p.n * p.k));
+  Fill(choices, data, p.x_type, false, p.x);
+  Fill(choices, data, p.w_type, true, p.w);
+}
+
+// A scale with a full 24-bit mantissa, or a short one.
+float AnyScale(Choices& choices, bool full_mantissa) {
+  const int64_t mantissa =
+      full_mantissa ? choices.Between(1 << 23, (1 << 24) - 1) : choices.Between(1, 15);
+  return std::ldexp(static_cast<float>(mantissa),
+                    static_cast<int>(choices.Between(-10, 0)) - (full_mantissa ? 24 : 0));
+}
+
+// Scales and bias such that the outputs use their range: most of them inside, some clamped.
+void ChooseRealParameters(Choices& choices, bool per_channel, bool full_mantissas, Problem& p) {
+  p.x_scale = AnyScale(choices, full_mantissas);
+  p.w_scale.resize(per_channel ? static_cast<size_t>(p.n) : 1);
+  for (float& scale : p.w_scale) scale = AnyScale(choices, full_mantissas);
+  double largest = 1;
+  for (const __int128 sum : CorrectedSums(p)) {
+    largest = std::max(largest, std::fabs(static_cast<double>(sum)));
+  }
+  const double unit = double{p.x_scale} * double{p.w_scale[0]};
+  if (p.y_type != ElementType::kS32 && p.bias_i32.empty() && choices.OneIn(2)) {
+    for (int64_t j = 0; j < p.n; ++j) {
+      const double fraction = static_cast<double>(choices.Between(-1000, 1000)) / 1000;
+      p.bias.push_back(static_cast<float>(fraction * largest * unit));
+    }
+  }
+  const double codes = static_cast<double>(choices.OneOf({1, 100, 300}));
+  p.y_scale = static_cast<float>(largest * unit / codes);
+  if (!full_mantissas) p.y_scale = std::exp2(std::round(std::log2(p.y_scale)));
+  p.y_zero = choices.OneOf({0, 7, 128, 255, -128, 1000, -1000});
+  p.range.relu = choices.OneIn(4);
+  if (choices.OneIn(4) && p.y_type != ElementType::kF32) {
+    p.range.min = LowestCode(p.y_type) / 2 + 3;
+    p.range.max = HighestCode(p.y_type) / 2 + 5;
+  }
+}
+
+Problem AnySmallProblem(Choices& choices) {
+  Problem p;
+  p.m = choices.Between(1, 9);
+  p.n = choices.OneOf({1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65});
+  p.k = choices.OneIn(2) ? choices.Between(0, 20)
+                         : choices.OneOf({63, 64, 65, 66, 255, 256, 257, 258});
+  p.x_type = kCodes[choices.Between(0, 1)];
+  p.w_type = kCodes[choices.Between(0, 1)];
+  p.y_type = kOutputs[choices.Between(0, 3)];
+  p.x_gap = choices.OneOf({0, 1, 5});
+  p.w_gap = choices.OneOf({0, 1, 5});
+  p.y_gap = choices.OneOf({0, 1, 5});
+  FillBoth(choices,
+           choices.OneOf({Data::kRandom, Data::kRandom, Data::kHighLow, Data::kLowLow,
+                          Data::kExtremes, Data::kZeroHeavy}),
+           p);
+  // Zero points: codes, just outside, far outside.
+  const int64_t reach = choices.OneOf<int64_t>({0, 127, 300, 100'000, INT32_MAX});
+  const auto any_zero = [&](ElementType type) {
+    if (choices.OneIn(2)) {
+      return static_cast<int32_t>(choices.Between(LowestCode(type), HighestCode(type)));
+    }
+    return static_cast<int32_t>(choices.Between(-reach - (reach == INT32_MAX), reach));
+  };
+  p.x_zero = any_zero(p.x_type);
+  const bool per_channel = choices.OneIn(2);
+  p.w_zero.resize(per_channel ? static_cast<size_t>(p.n) : 1);
+  for (int32_t& zero : p.w_zero) zero = any_zero(p.w_type);
+  if (choices.OneIn(3)) {
+    const int64_t largest = choices.OneOf<int64_t>({1000, INT32_MAX});
+    for (int64_t j = 0; j < p.n; ++j) {
+      p.bias_i32.push_back(static_cast<int32_t>(choices.Between(-largest, largest)));
+    }
+  }
+  // Full mantissas times sums beyond 2^40 would need more than the reference's 128 bits.
+  ChooseRealParameters(choices, per_channel, reach <= 300 && choices.OneIn(2), p);
+  return p;
+}
+
+TEST(LinearExact, RandomSmallProblems) {
+  Choices choices(1);
+  for (int i = 0; i < 1500; ++i) {
+    ExpectExactEverywhere(AnySmallProblem(choices));
+    if (::testing::Test::HasFatalFailure()) return;
+  }
+}
+
+// All K tails and all row tile residues, with every combination of types.
+TEST(LinearExact, EveryTailAndTypeCombination) {
+  Choices choices(2);
+  for (const ElementType x_type : kCodes) {
+    for (const ElementType w_type : kCodes) {
+      for (const ElementType y_type : kOutputs) {
+        for (int64_t k = 0; k <= 20; ++k) {
+          Problem p;
+          p.m = 1 + k % 9;
+          p.n = 1 + k * 7 % 37;
+          p.k = k;
+          p.x_type = x_type;
+          p.w_type = w_type;
+          p.y_type = y_type;
+          FillBoth(choices, Data::kRandom, p);
+          p.x_zero = 3;
+          p.w_zero = {-5};
+          ChooseRealParameters(choices, false, true, p);
+          ExpectExactEverywhere(p);
+          if (::testing::Test::HasFatalFailure()) return;
+        }
+      }
+    }
+  }
+}
+
+// Raw sums pass 2^31 from 65,794 terms of 255 * -128 on. The int32 bias brings one back into range
+// and pushes another further out.
+TEST(LinearExact, LongSumsOfExtremes) {
+  Choices choices(3);
+  for (const int64_t k :
+       {33'025, 33'026, 65'788, 65'791, 65'792, 65'793, 65'794, 65'795, 65'796, 131'579, 131'590}) {
+    for (const ElementType x_type : kCodes) {
+      for (const ElementType w_type : kCodes) {
+        for (const Data data : {Data::kHighLow, Data::kLowLow, Data::kExtremes}) {
+          Problem p;
+          p.m = 1;
+          p.n = 3;
+          p.k = k;
+          p.x_type = x_type;
+          p.w_type = w_type;
+          p.y_type = ElementType::kF32;
+          FillBoth(choices, data, p);
+          if (data != Data::kExtremes) p.bias_i32 = {INT32_MAX, 0, INT32_MIN};
+          ExpectExactEverywhere(p);
+          p.y_type = ElementType::kS32;
+          ExpectExactEverywhere(p);
+          if (::testing::Test::HasFatalFailure()) return;
+        }
+      }
+    }
+  }
+}
+
+// The extreme sum of a layer is exactly a limit of int32, or one past it. One channel at a time: a
+// neighbour that needs 64 bits would hide a wrong choice.
+TEST(LinearExact, SumsAtTheLimitsOfInt32) {
+  for (const int64_t past : {0, 1}) {
+    Problem p;
+    p.k = 3;
+    p.y_type = ElementType::kF32;
+    p.x = {255, 255, 255};
+    p.w = {127, 127, 127};
+    p.bias_i32 = {static_cast<int32_t>(INT32_MAX - 3 * 255 * 127 + past)};
+    ASSERT_EQ(static_cast<int64_t>(CorrectedSums(p)[0]), INT32_MAX + past);
+    ExpectExactEverywhere(p);
+    p.w = {-128, -128, -128};
+    p.bias_i32 = {static_cast<int32_t>(INT32_MIN + 3 * 255 * 128 - past)};
+    ASSERT_EQ(static_cast<int64_t>(CorrectedSums(p)[0]), INT32_MIN - past);
+    ExpectExactEverywhere(p);
+  }
+}
+
+// The same with zero points that need 64 and 128 bits, and more than one row tile.
+TEST(LinearExact, LongSumsWithExtremeZeroPoints) {
+  Choices choices(4);
+  for (const int32_t x_zero : {INT32_MIN, -1, 255, INT32_MAX}) {
+    for (const ElementType type : kCodes) {
+      Problem p;
+      p.m = 5;
+      p.n = 4;
+      p.k = 65'797;
+      p.x_type = type;
+      p.w_type = type == ElementType::kU8 ? ElementType::kS8 : ElementType::kU8;
+      p.y_type = ElementType::kF32;
+      FillBoth(choices, Data::kExtremes, p);
+      p.x_zero = x_zero;
+      p.w_zero = {INT32_MIN, 0, 128, INT32_MAX};
+      ExpectExactEverywhere(p);
+      if (::testing::Test::HasFatalFailure()) return;
+    }
+  }
+}
+
+TEST(LinearExact, ZeroPointsAtEveryExtreme) {
+  Choices choices(5);
+  constexpr int32_t kZeros[] = {INT32_MIN, INT32_MIN + 1, -129, -128, 0,
+                                127,       128,           255,  256,  INT32_MAX};
+  for (const int32_t x_zero : kZeros) {
+    for (const int32_t w_zero : kZeros) {
+      for (const ElementType x_type : kCodes) {
+        for (const ElementType w_type : kCodes) {
+          for (const ElementType y_type : {ElementType::kS32, ElementType::kF32}) {
+            Problem p;
+            p.m = 2;
+            p.n = 5;
+            p.k = choices.OneOf({1, 2, 7, 8});
+            p.x_type = x_type;
+            p.w_type = w_type;
+            p.y_type = y_type;
+            FillBoth(choices, Data::kExtremes, p);
+            p.x_zero = x_zero;
+            p.w_zero = {w_zero};
+            p.bias_i32 = {INT32_MIN, -1, 0, 1, INT32_MAX};
+            ExpectExactEverywhere(p);
+            if (::testing::Test::HasFatalFailure()) return;
+          }
+        }
+      }
+    }
+  }
+}
+
+// One channel needs 128 bits, its neighbours 32: no panel may borrow the other's width.
+TEST(LinearExact, ChannelsOfVeryDifferentSize) {
+  Choices choices(6);
+  for (const ElementType y_type : kOutputs) {
+    for (const int64_t odd_one : {0, 1, 40, 129}) {
+      Problem p;
+      p.m = 6;
+      p.n = 130;
+      p.k = 37;
+      p.y_type = y_type;
+      FillBoth(choices, Data::kRandom, p);
+      p.x_zero = 1 << 30;
+      p.w_zero.resize(130);
+      for (int64_t j = 0; j < p.n; ++j) p.w_zero[static_cast<size_t>(j)] = static_cast<int32_t>(j);
+      p.w_zero[static_cast<size_t>(odd_one)] = INT32_MIN;
+      p.y_scale = std::ldexp(1.0f, 40);
+      ExpectExactEverywhere(p);
+      p.x_zero = 77;
+      p.y_scale = std::ldexp(1.0f, 12);
+      ExpectExactEverywhere(p);
+      if (::testing::Test::HasFatalFailure()) return;
+    }
+  }
+}
+
+bool UsesSaturatingPath(const std::string& target) {
+  return target == "AVX3" || target == "AVX2" || target == "SSE4" || target == "SSSE3";
+}
+
+// The case this project is about: pairs at and just past the int16 limit.
+TEST(LinearSaturation, PairsAroundTheInt16Limit) {
+  const std::pair<int, int> kPairs[] = {{64, 64},   {64, 65},     {127, 1},   {127, 2},
+                                        {127, 127}, {-128, 0},    {-128, -1}, {-64, -64},
+                                        {-64, -65}, {-128, -128}, {127, -128}};
+  for (const auto& [w0, w1] : kPairs) {
+    for (const int64_t k : {2, 3, 4, 6, 7, 8}) {
+      for (int64_t at = 0; at + 1 < k; at += 2) {
+        for (const ElementType x_type : kCodes) {
+          Problem p;
+          p.m = 5;
+          p.n = 3;
+          p.k = k;
+          p.x_type = x_type;
+          p.y_type = ElementType::kS32;
+          p.x.assign(static_cast<size_t>(p.m * k), HighestCode(x_type));
+          p.w.assign(static_cast<size_t>(p.n * k), 0);
+          p.w[static_cast<size_t>(k + at)] = w0;  // channel 1
+          p.w[static_cast<size_t>(k + at + 1)] = w1;
+          ExpectExactEverywhere(p);
+          if (::testing::Test::HasFatalFailure()) return;
+        }
+      }
+    }
+  }
+}
+
+TEST(LinearSaturation, OnlyCertifiedPanelsTakeTheSaturatingPath) {
+  for (const std::string& target : SupportedTargets()) {
+    const ScopedTarget scoped(target);
+    Problem p;
+    p.n = 1000;
+    p.k = 6;
+    p.w.assign(static_cast<size_t>(p.n * p.k), 64);
+    PackedLinear packed;
+    ASSERT_TRUE(PackProblem(p, &packed).ok());
+    const PackedLinear::PackingStats safe = packed.stats();
+    EXPECT_GE(safe.panels, 4) << target;
+    EXPECT_EQ(safe.panels_certified, UsesSaturatingPath(target) ? safe.panels : 0) << target;
+
+    p.w[static_cast<size_t>(p.k * 500 + 5)] = 65;  // 64 + 65 in the last pair of channel 500
+    ASSERT_TRUE(PackProblem(p, &packed).ok());
+    EXPECT_EQ(packed.stats().panels, safe.panels) << target;
+    EXPECT_EQ(packed.stats().panels_certified, std::max<int64_t>(safe.panels_certified - 1, 0))
+        << target;
+  }
+}
+
+TEST(LinearSaturation, UnsignedWeightsAreCertifiedAfterTheShift) {
+  for (const std::string& target : SupportedTargets()) {
+    const ScopedTarget scoped(target);
+    Problem p;
+    p.k = 2;
+    p.w_type = ElementType::kU8;
+    PackedLinear packed;
+    p.w = {192, 192};  // 64 and 64 after the shift
+    ASSERT_TRUE(PackProblem(p, &packed).ok());
+    EXPECT_EQ(packed.stats().panels_certified, UsesSaturatingPath(target)) << target;
+    p.w = {0, 0};  // -128 and -128
+    ASSERT_TRUE(PackProblem(p, &packed).ok());
+    EXPECT_EQ(packed.stats().panels_certified, 0) << target;
+  }
+}
+
+TEST(LinearRows, EveryRowIsIndependentOfTheOthers) {
+  Choices choices(7);
+  Problem p;
+  p.m = 131;  // two full row blocks and a remainder
+  p.n = 19;
+  p.k = 23;
+  p.x_type = ElementType::kS8;
+  FillBoth(choices, Data::kRandom, p);
+  p.x_zero = -4;
+  p.w_zero = {3};
+  p.y_scale = 700.0f;
+  p.y_zero = 128;
+  const std::vector<int32_t> expected = ExpectedOutputs(p);
+  for (const std::string& target : SupportedTargets()) {
+    const ScopedTarget scoped(target);
+    EXPECT_EQ(RunProblem(p), expected) << target;
+    for (int64_t row = 0; row < p.m; row += 13) {
+      Problem one = p;
+      one.m = 1;
+      one.x.assign(p.x.begin() + row * p.k, p.x.begin() + (row + 1) * p.k);
+      const std::vector<int32_t> expected_row(expected.begin() + row * p.n,
+                                              expected.begin() + (row + 1) * p.n);
+      EXPECT_EQ(RunProblem(one), expected_row) << target << " row " << row;
+    }
+  }
+}
+
+TEST(LinearRows, EmptyProblems) {
+  for (const std::string& target : SupportedTargets()) {
+    const ScopedTarget scoped(target);
+    for (const auto& [m, n, k] : {std::tuple{0, 3, 5}, {4, 0, 5}, {0, 0, 0}, {4, 3, 0}}) {
+      Problem p;
+      p.m = m;
+      p.n = n;
+      p.k = k;
+      p.x.assign(static_cast<size_t>(m * k), 1);
+      p.w.assign(static_cast<size_t>(n * k), 1);
+      p.y_zero = 9;
+      // K = 0: the sum is 0 and the output its zero point.
+      EXPECT_EQ(RunProblem(p), std::vector<int32_t>(static_cast<size_t>(m * n), 9)) << target;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace qualm::kernels

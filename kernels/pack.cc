@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/pack.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <new>
+#include <span>
+
+#include "kernels/certify.h"
+
+namespace qualm::kernels {
+namespace {
+
+// The extremes of one channel's corrected sum over all activations: each term (a - za)(b - zb) is
+// linear in a, so it is extreme at a = 0 or a = 255.
+struct SumRange {
+  __int128 min = 0;
+  __int128 max = 0;
+
+  bool Fits(__int128 lowest, __int128 highest) const { return min >= lowest && max <= highest; }
+};
+
+SumRange RangeOfSum(std::span<const int8_t> b, int64_t sum_b, int64_t za, int64_t zb,
+                    int64_t bias) {
+  // Sum of the positive and (as a magnitude) of the negative b - zb.
+  const __int128 total = sum_b - static_cast<__int128>(b.size()) * zb;
+  __int128 positive;
+  if (zb < -128) {
+    positive = total;
+  } else if (zb > 127) {
+    positive = 0;
+  } else {
+    int64_t sum = 0;
+    for (const int8_t v : b) sum += std::max<int>(v - static_cast<int>(zb), 0);
+    positive = sum;
+  }
+  const __int128 negative = positive - total;
+  return {.min = positive * (0 - za) - negative * (255 - za) + bias,
+          .max = positive * (255 - za) - negative * (0 - za) + bias};
+}
+
+SumWidth WidthFor(const SumRange& range) {
+  if (range.Fits(INT32_MIN, INT32_MAX)) return SumWidth::k32;
+  if (range.Fits(INT64_MIN, INT64_MAX)) return SumWidth::k64;
+  return SumWidth::k128;
+}
+
+}  // namespace
+
+PackedWeights PackWeights(const LinearParams& params) {
+  PackedWeights packed;
+  packed.traits = CurrentAccumulateTraits();
+  packed.channels = params.weights.rows;
+  packed.depth = params.weights.columns;
+  const int64_t width = packed.traits.panel_width;
+  const int64_t quads = packed.depth / 4 + (packed.depth % 4 != 0);
+  const int64_t panels = packed.channels / width + (packed.channels % width != 0);
+
+  const __int128 bytes = static_cast<__int128>(panels) * width * quads * 4;
+  if (bytes > PTRDIFF_MAX) throw std::bad_alloc();
+  packed.panels.resize(static_cast<size_t>(panels));
+  packed.zero.resize(static_cast<size_t>(panels * width));
+  packed.offset.resize(packed.zero.size());
+  packed.zero_low.resize(packed.zero.size());
+  packed.offset_low.resize(packed.zero.size());
+  packed.zeros.resize(static_cast<size_t>(width));
+  packed.weights = hwy::AllocateAligned<int8_t>(std::max<size_t>(static_cast<size_t>(bytes), 1));
+  if (packed.weights == nullptr) throw std::bad_alloc();
+  std::memset(packed.weights.get(), 0, static_cast<size_t>(bytes));
+
+  const int64_t za =
+      int64_t{params.x_zero_point} + (params.input_type == ElementType::kS8 ? 128 : 0);
+  const bool unsigned_weights = params.weights.type == ElementType::kU8;
+  std::vector<int8_t> row(static_cast<size_t>(4 * quads));  // one channel's b, zero-padded
+  const std::span<const int8_t> b(row.data(), static_cast<size_t>(packed.depth));
+
+  for (int64_t p = 0; p < panels; ++p) {
+    PackedPanel& panel = packed.panels[static_cast<size_t>(p)];
+    panel.certified = packed.traits.has_saturating_path;
+    int8_t* panel_weights = packed.weights.get() + p * packed.PanelBytes();
+    const int64_t first = p * width;
+    for (int64_t n = first; n < std::min(first + width, packed.channels); ++n) {
+      if (packed.depth > 0) {
+        std::memcpy(
+            row.data(),
+            static_cast<const uint8_t*>(params.weights.data) + n * params.weights.row_stride,
+            b.size());
+      }
+      int64_t sum_b = 0;
+      for (size_t k = 0; k < b.size(); ++k) {
+        if (unsigned_weights) row[k] = static_cast<int8_t>(row[k] ^ -128);
+        sum_b += row[k];
+      }
+      for (int64_t q = 0; q < quads; ++q) {
+        std::memcpy(panel_weights + (q * width + n - first) * 4, row.data() + 4 * q, 4);
+      }
+      panel.certified = panel.certified && CertifyRow(row);
+
+      const size_t i = static_cast<size_t>(n);
+      const int64_t zb = int64_t{params.w_zero_point[params.w_zero_point.size() == 1 ? 0 : i]} -
+                         (unsigned_weights ? 128 : 0);
+      const int64_t bias = params.bias_i32.empty() ? 0 : params.bias_i32[i];
+      packed.zero[i] = zb;
+      packed.offset[i] =
+          bias - static_cast<__int128>(za) * sum_b + static_cast<__int128>(za) * zb * packed.depth;
+      packed.zero_low[i] = static_cast<int32_t>(zb);
+      packed.offset_low[i] = static_cast<int32_t>(packed.offset[i]);
+      panel.needs_row_sums = panel.needs_row_sums || zb != 0;
+      panel.sum_width = std::max(panel.sum_width, WidthFor(RangeOfSum(b, sum_b, za, zb, bias)));
+    }
+  }
+  return packed;
+}
+
+}  // namespace qualm::kernels

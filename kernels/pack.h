@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// Weights of a linear layer rearranged for accumulate.h, with everything that does not depend on
+// the activations worked out once. Internal to kernels/.
+//
+// u8 and s8 are brought to one form, u8 activations a and s8 weights b, by moving the code and its
+// zero point together:
+//
+//   s8 x:  a = x + 128,  za = zx + 128        u8 w:  b = w - 128,  zb = zw - 128
+//
+// and the sum the layer needs is then taken apart so that only the first term is expensive:
+//
+//   sum_k (x - zx)(w - zw) + bias  =  sum_k a b  -  zb sum_k a  +  offset
+//   offset = bias - za sum_k b + K za zb
+#ifndef QUALM_KERNELS_PACK_H_
+#define QUALM_KERNELS_PACK_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "hwy/aligned_allocator.h"
+#include "kernels/accumulate.h"
+#include "kernels/linear.h"
+
+namespace qualm::kernels {
+
+// The narrowest integer that holds the corrected sum of every channel of a panel for every
+// activation. All sums are rings modulo 2^n, so intermediate overflow is harmless; only the result
+// must fit.
+enum class SumWidth : uint8_t { k32, k64, k128 };
+
+struct PackedPanel {
+  SumWidth sum_width = SumWidth::k32;
+  bool certified = false;       // takes the saturating path
+  bool needs_row_sums = false;  // some channel has zb != 0
+};
+
+struct PackedWeights {
+  AccumulateTraits traits;
+  int64_t channels = 0;  // N
+  int64_t depth = 0;     // K
+  std::vector<PackedPanel> panels;
+  // [panel][ceil(K/4)][panel_width][4], zero where k >= K or channel >= N.
+  hwy::AlignedFreeUniquePtr<int8_t[]> weights;
+  // Per channel, padded with zeros to whole panels.
+  std::vector<int64_t> zero;  // zb
+  std::vector<__int128> offset;
+  std::vector<int32_t> zero_low;  // modulo 2^32, for accumulate.h
+  std::vector<int32_t> offset_low;
+  std::vector<int32_t> zeros;  // [panel_width], all zero: where sums without corrections start
+
+  int64_t PanelBytes() const { return (depth + 3) / 4 * 4 * traits.panel_width; }
+};
+
+// For the current thread's target. `params` is valid (linear_validate.h). Throws std::bad_alloc or
+// std::length_error if the weights do not fit in memory.
+PackedWeights PackWeights(const LinearParams& params);
+
+}  // namespace qualm::kernels
+
+#endif  // QUALM_KERNELS_PACK_H_

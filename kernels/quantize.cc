@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+// y = clamp(RNE(x / s) + z).
+//
+// x/s is no tie n + 1/2 unless 2x = (2n+1)s; otherwise |x/s - (n+1/2)| = |2x - (2n+1)s| / (2s) is
+// at least 2^-26: next to the tie 2x is close to (2n+1)s >= s, so both are multiples of ulp(s)/2,
+// and so is their difference, and ulp(s) >= 2^-24 s. So any approximation of x/s with an error
+// below 2^-26 lies on the right side of the tie; only the ties themselves need care. In double,
+//   t = RN(1/s) * x + 1.5*2^22            spacing 2^-30 for |x/s| < 2^21
+// is within 2^-52 |x/s| of the quotient before the addition (one more 2^-53 |x/s| where the product
+// is not fused), and the addition rounds to the grid of 2^-30. For |x/s| <= 2^16 the error stays
+// below 2^-35: a tie, itself on the grid, is hit exactly, and everything else stays at least
+// 2^-26 - 2^-30 away from it. Adding 1.5*2^52 - 1.5*2^22 then rounds to an integer, ties to even:
+// the code. Beyond 2^16 all steps are still monotone, infinities included, so the clamp to at most
+// +-2^15 gives the right bound. Nothing underflows: |x| * RN(1/s) >= 2^-149 * 2^-128.
+//
+// Where a zero point puts the bounds beyond 2^15: double(x)/double(s), rounded up and down by its
+// error, and an exact comparison where the two ends disagree, element by element.
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "kernels/elementwise.h"
+#include "kernels/exact_sum.h"
+#include "kernels/fp_environment.h"
+#include "kernels/validate.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/quantize.cc"
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
+#include "hwy/highway.h"
+#include "kernels/dispatch.h"
+
+#ifndef QUALM_KERNELS_QUANTIZE_PLAN_
+#define QUALM_KERNELS_QUANTIZE_PLAN_
+namespace qualm::kernels::internal {
+namespace {
+
+constexpr double kGrid = 0x1.8p22;     // spacing 2^-30
+constexpr double kInteger = 0x1.8p52;  // spacing 1
+
+// One value, or one per column.
+struct QuantizePlan {
+  std::vector<double> inverse;  // RN(1/s)
+  std::vector<double> lo;       // kInteger + bounds of RNE(x/s)
+  std::vector<double> hi;
+  std::vector<double> zero_point;
+  bool per_column = false;
+};
+
+}  // namespace
+}  // namespace qualm::kernels::internal
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace qualm::kernels::internal {
+namespace HWY_NAMESPACE {
+namespace {
+namespace hn = hwy::HWY_NAMESPACE;
+
+using DD = hn::ScalableTag<double>;
+using DX = hn::Rebind<float, DD>;
+using DY = hn::Rebind<uint8_t, DD>;
+using VD = hn::Vec<DD>;
+
+template <bool kPerColumn>
+HWY_INLINE VD Parameter(const std::vector<double>& values, size_t i, size_t n) {
+  const DD dd;
+  if constexpr (kPerColumn) {
+    const double* p = values.data() + i;
+    return n == hn::Lanes(dd) ? hn::LoadU(dd, p) : hn::LoadN(dd, p, n);
+  } else {
+    return hn::Set(dd, values[0]);
+  }
+}
+
+template <bool kPerColumn>
+void Row(const QuantizePlan& plan, const float* x, size_t count, uint8_t* y) {
+  const DD dd;
+  const DX dx;
+  const DY dy;
+  const hn::RebindToUnsigned<DD> du;
+  const VD grid = hn::Set(dd, kGrid);
+  const VD to_integer = hn::Set(dd, kInteger - kGrid);
+  const auto quantize = [&](hn::Vec<DX> v, size_t i, size_t n) HWY_ATTR {
+    const auto number = hn::IfThenElseZero(hn::Eq(v, v), v);  // NaN: the zero point
+    const VD inverse = Parameter<kPerColumn>(plan.inverse, i, n);
+    const VD on_grid = hn::MulAdd(hn::PromoteTo(dd, number), inverse, grid);
+    const VD rounded = hn::Add(on_grid, to_integer);
+    const VD clamped = hn::Min(hn::Max(rounded, Parameter<kPerColumn>(plan.lo, i, n)),
+                               Parameter<kPerColumn>(plan.hi, i, n));
+    const VD code = hn::Add(clamped, Parameter<kPerColumn>(plan.zero_point, i, n));
+    return hn::TruncateTo(dy, hn::BitCast(du, code));
+  };
+  const size_t lanes = hn::Lanes(dd);
+  size_t i = 0;
+  for (; i + lanes <= count; i += lanes) {
+    hn::StoreU(quantize(hn::LoadU(dx, x + i), i, lanes), dy, y + i);
+  }
+  if (i < count) {
+    const size_t n = count - i;
+    hn::StoreN(quantize(hn::LoadN(dx, x + i, n), i, n), dy, y + i, n);
+  }
+}
+
+}  // namespace
+
+void QuantizeRow(const QuantizePlan& plan, const float* x, size_t count, uint8_t* y) {
+  plan.per_column ? Row<true>(plan, x, count, y) : Row<false>(plan, x, count, y);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace qualm::kernels::internal
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace qualm::kernels {
+namespace internal {
+namespace {
+
+HWY_EXPORT(QuantizeRow);
+
+constexpr int64_t kWidestFastBound = 1 << 15;
+
+// Any zero point.
+int32_t QuantizeExactly(float x, float scale, int32_t zero_point, Bounds bounds) {
+  const double lowest = static_cast<double>(int64_t{bounds.lo} - zero_point);
+  const double highest = static_cast<double>(int64_t{bounds.hi} - zero_point);
+  const auto round = [&](double v) {
+    return static_cast<int64_t>(std::min(std::max(std::nearbyint(v), lowest), highest));
+  };
+  if (std::isnan(x)) x = 0;
+  const double quotient = static_cast<double>(x) / static_cast<double>(scale);
+  const double error = std::isinf(x) ? 0.0 : std::fabs(quotient) * 0x1p-50;
+  int64_t lo = round(quotient - error);
+  const int64_t hi = round(quotient + error);
+  // The bounds fit 33 bits, so lo and hi differ by 1 at most.
+  if (lo != hi) {
+    ExactSum difference;  // x - (lo + 1/2) s
+    difference.AddHalves(2, x);
+    difference.AddHalves(-(2 * lo + 1), scale);
+    const int sign = difference.Sign();
+    if (sign > 0 || (sign == 0 && lo % 2 != 0)) lo = hi;
+  }
+  return static_cast<int32_t>(lo + zero_point);
+}
+
+// Not inlined: the arithmetic must stay behind the change of the control word.
+HWY_NOINLINE void Run(const ConstMatrix& x, std::span<const float> scale,
+                      std::span<const int32_t> zero_point, const OutputRange& range,
+                      const MutableMatrix& y) {
+  int64_t rows = x.rows;
+  int64_t columns = x.columns;
+  QuantizePlan plan;
+  plan.per_column = scale.size() != 1 || zero_point.size() != 1;
+  const size_t parameters = plan.per_column ? static_cast<size_t>(columns) : 1;
+  const auto scale_of = [&](size_t j) { return scale[scale.size() == 1 ? 0 : j]; };
+  const auto zero_point_of = [&](size_t j) { return zero_point[zero_point.size() == 1 ? 0 : j]; };
+  bool fast = true;
+  for (size_t j = 0; j < parameters; ++j) {
+    const int32_t z = zero_point_of(j);
+    const Bounds bounds = OutputBounds(y.type, range, z);
+    const int64_t lo = int64_t{bounds.lo} - z;
+    const int64_t hi = int64_t{bounds.hi} - z;
+    fast = fast && lo >= -kWidestFastBound && hi <= kWidestFastBound;
+    plan.inverse.push_back(1.0 / static_cast<double>(scale_of(j)));
+    plan.lo.push_back(kInteger + static_cast<double>(lo));
+    plan.hi.push_back(kInteger + static_cast<double>(hi));
+    plan.zero_point.push_back(z);
+  }
+  if (!plan.per_column && x.row_stride == columns && y.row_stride == columns) {
+    columns *= rows;
+    rows = 1;
+  }
+  for (int64_t i = 0; i < rows; ++i) {
+    const auto* in = static_cast<const float*>(x.data) + i * x.row_stride;
+    auto* out = static_cast<uint8_t*>(y.data) + i * y.row_stride;
+    if (fast) {
+      QUALM_DISPATCH(QuantizeRow)(plan, in, static_cast<size_t>(columns), out);
+      continue;
+    }
+    for (int64_t j = 0; j < columns; ++j) {
+      const size_t k = plan.per_column ? static_cast<size_t>(j) : 0;
+      const int32_t z = zero_point_of(k);
+      out[j] = static_cast<uint8_t>(
+          QuantizeExactly(in[j], scale_of(k), z, OutputBounds(y.type, range, z)));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace internal
+
+Status Quantize(const ConstMatrix& x, std::span<const float> scale,
+                std::span<const int32_t> zero_point, const OutputRange& range,
+                const MutableMatrix& y) {
+  if (Status s = internal::ValidateQuantize(x, scale, zero_point, range, y); !s.ok()) return s;
+  if (x.rows == 0 || x.columns == 0) return {};
+  const ScopedFpEnvironment environment;
+  internal::Run(x, scale, zero_point, range, y);
+  return {};
+}
+
+}  // namespace qualm::kernels
+#endif  // HWY_ONCE

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+// Targets, dispatch, and what every kernel relies on in all of them: no contraction of a*b+c, and
+// a normalised floating-point environment.
+#include "kernels/targets.h"
+
+#include <gtest/gtest.h>
+
+#include <cfenv>
+#include <thread>
+
+#include "kernels/elementwise.h"
+#include "kernels/fp_environment.h"
+#include "kernels/test_support.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/targets_test.cc"
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
+#include "hwy/highway.h"
+#include "kernels/dispatch.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace qualm::kernels {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+int64_t CompiledFor() { return HWY_TARGET; }
+
+// Plain C++ and Highway, both unfused unless the compiler contracts them.
+float ScalarMultiplyAdd(float a, float b, float c) { return a * b + c; }
+float VectorMultiplyAdd(float a, float b, float c) {
+  const hn::ScalableTag<float> d;
+  return hn::GetLane(hn::Add(hn::Mul(hn::Set(d, a), hn::Set(d, b)), hn::Set(d, c)));
+}
+// MulAdd is fused exactly where HWY_NATIVE_FMA says so: the kernels rely on both directions.
+float VectorFused(float a, float b, float c) {
+  const hn::ScalableTag<float> d;
+  return hn::GetLane(hn::MulAdd(hn::Set(d, a), hn::Set(d, b), hn::Set(d, c)));
+}
+bool HasFma() { return HWY_NATIVE_FMA != 0; }
+
+}  // namespace HWY_NAMESPACE
+}  // namespace qualm::kernels
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace qualm::kernels {
+namespace {
+
+HWY_EXPORT(CompiledFor);
+HWY_EXPORT(ScalarMultiplyAdd);
+HWY_EXPORT(VectorMultiplyAdd);
+HWY_EXPORT(VectorFused);
+HWY_EXPORT(HasFma);
+
+TEST(Targets, BestFirstAndTheBaselineIsAlwaysThere) {
+  const std::vector<std::string>& names = SupportedTargets();
+  ASSERT_FALSE(names.empty());
+  EXPECT_TRUE(names.back() == "EMU128" || names.back() == "SCALAR") << names.back();
+  EXPECT_EQ(names.front(), hwy::TargetName(internal::TargetBit()));
+#if defined(__x86_64__)
+  for (const char* name : {"SSE2", "SSSE3", "SSE4", "AVX2", "AVX3", "AVX3_DL"}) {
+    std::string feature = name;
+    const bool expected = feature == "SSE2" ||
+                          (feature == "SSSE3" && __builtin_cpu_supports("ssse3")) ||
+                          (feature == "SSE4" && __builtin_cpu_supports("sse4.2")) ||
+                          (feature == "AVX2" && __builtin_cpu_supports("avx2")) ||
+                          (feature == "AVX3" && __builtin_cpu_supports("avx512bw")) ||
+                          (feature == "AVX3_DL" && __builtin_cpu_supports("avx512vnni"));
+    EXPECT_EQ(std::count(names.begin(), names.end(), feature), expected ? 1 : 0) << feature;
+  }
+#endif
+}
+
+TEST(Targets, DispatchFollowsTheScopedTarget) {
+  const int64_t best = QUALM_DISPATCH(CompiledFor)();
+  test::ForEachTarget([](const std::string& name) {
+    EXPECT_EQ(hwy::TargetName(QUALM_DISPATCH(CompiledFor)()), name);
+    EXPECT_EQ(hwy::TargetName(internal::TargetBit()), name);
+    const ScopedTarget nested("");
+    EXPECT_EQ(hwy::TargetName(QUALM_DISPATCH(CompiledFor)()), SupportedTargets().front());
+  });
+  EXPECT_EQ(QUALM_DISPATCH(CompiledFor)(), best);
+}
+
+TEST(Targets, ThreadsChooseIndependently) {
+  const std::vector<std::string>& names = SupportedTargets();
+  std::vector<std::thread> threads;
+  std::vector<int> wrong(names.size());
+  for (size_t i = 0; i < names.size(); ++i) {
+    threads.emplace_back([&, i] {
+      for (int k = 0; k < 1000; ++k) {
+        const ScopedTarget target(names[i]);
+        wrong[i] += hwy::TargetName(QUALM_DISPATCH(CompiledFor)()) != names[i];
+      }
+    });
+  }
+  for (std::thread& t : threads) t.join();
+  EXPECT_EQ(wrong, std::vector<int>(names.size()));
+}
+
+TEST(TargetsDeathTest, AnUnsupportedTargetAborts) {
+  EXPECT_DEATH(ScopedTarget("AVX9000"), "AVX9000");
+}
+
+TEST(Contraction, ProductsAreRoundedBeforeTheyAreAdded) {
+  // (1 + 2^-12)^2 = 1 + 2^-11 + 2^-24 rounds to 1 + 2^-11: minus that, 0 unless fused.
+  const volatile float a = 1.0f + 0x1p-12f;
+  const volatile float c = -(1.0f + 0x1p-11f);
+  test::ForEachTarget([&](const std::string&) {
+    EXPECT_EQ(QUALM_DISPATCH(ScalarMultiplyAdd)(a, a, c), 0.0f);
+    EXPECT_EQ(QUALM_DISPATCH(VectorMultiplyAdd)(a, a, c), 0.0f);
+    EXPECT_EQ(QUALM_DISPATCH(VectorFused)(a, a, c), QUALM_DISPATCH(HasFma)() ? 0x1p-24f : 0.0f);
+  });
+}
+
+#if defined(__SSE2__)
+TEST(FpEnvironment, NormalisesAndRestores) {
+  const unsigned caller = _mm_getcsr();
+  // Upward, flush-to-zero, denormals-are-zero, all exceptions unmasked, none raised.
+  const unsigned hostile = 0x4000 | 0x8000 | 0x0040;
+  _mm_setcsr(hostile);
+  unsigned inside = 0;
+  {
+    const ScopedFpEnvironment environment;
+    inside = _mm_getcsr();
+  }
+  const unsigned after = _mm_getcsr();
+  _mm_setcsr(caller);
+  EXPECT_EQ(inside, 0x1F80u);
+  EXPECT_EQ(after, hostile);
+}
+
+TEST(FpEnvironment, DoesNotChangeWhatKernelsReturnNorDoTheyChangeIt) {
+  // Ties, denormal scales and results, overflow, NaN: what rounding modes and flushing change, and
+  // what would trap.
+  std::vector<float> x;
+  std::vector<int32_t> acc;
+  for (int i = -40; i <= 40; ++i) {
+    x.push_back((static_cast<float>(i) + 0.5f) * 0x1p-148f);
+    acc.push_back(i * 3);
+  }
+  x.push_back(NAN);
+  acc.push_back(INT32_MIN);
+  x.push_back(-INFINITY);
+  acc.push_back(INT32_MAX);
+  const auto n = static_cast<int64_t>(x.size());
+  const float tiny = 0x1p-148f;
+  const float large = 0x1.fffffep127f;
+  const int32_t zero_point = 7;
+  const Multiplier tie{1.0f, 1.0f, 6.0f};
+  const OutputRange range;
+  struct Results {
+    std::vector<uint8_t> quantized, requantized;
+    std::vector<float> tiny, large;
+    unsigned control;
+  };
+  const auto run = [&](unsigned control) {
+    const auto size = static_cast<size_t>(n);
+    Results r{std::vector<uint8_t>(size), std::vector<uint8_t>(size), std::vector<float>(size),
+              std::vector<float>(size), 0};
+    const unsigned caller = _mm_getcsr();
+    _mm_setcsr(control);
+    bool ok = Quantize({x.data(), ElementType::kF32, 1, n, n}, {&tiny, 1}, {&zero_point, 1}, range,
+                       {r.quantized.data(), ElementType::kU8, 1, n, n})
+                  .ok();
+    ok = Requantize({acc.data(), ElementType::kS32, 1, n, n}, {&tie, 1}, zero_point, range,
+                    {r.requantized.data(), ElementType::kS8, 1, n, n})
+             .ok() &&
+         ok;
+    for (auto [scale, y] : {std::pair{&tiny, &r.tiny}, std::pair{&large, &r.large}}) {
+      ok = Dequantize({r.quantized.data(), ElementType::kU8, 1, n, n}, {scale, 1}, {&zero_point, 1},
+                      {y->data(), ElementType::kF32, 1, n, n})
+               .ok() &&
+           ok;
+    }
+    r.control = _mm_getcsr();
+    _mm_setcsr(caller);
+    EXPECT_TRUE(ok);
+    return r;
+  };
+  test::ForEachTarget([&](const std::string&) {
+    const Results expected = run(0x1F80);
+    EXPECT_EQ(expected.tiny[0], -7 * tiny);  // code 0: denormal, not flushed
+    for (const unsigned control : {0x1F80u, 0x3F80u, 0x5F80u, 0x7F80u,  // the four rounding modes
+                                   0x9FC0u, 0xFFC0u,                    // flushing
+                                   0x0000u, 0x6000u}) {                 // exceptions unmasked
+      SCOPED_TRACE(control);
+      const Results actual = run(control);
+      EXPECT_EQ(actual.quantized, expected.quantized);
+      EXPECT_EQ(actual.requantized, expected.requantized);
+      EXPECT_EQ(actual.tiny, expected.tiny);
+      EXPECT_EQ(actual.large, expected.large);
+      EXPECT_EQ(actual.control, control);
+    }
+  });
+}
+#endif
+
+}  // namespace
+}  // namespace qualm::kernels
+#endif  // HWY_ONCE

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/validate.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <string>
+
+namespace qualm::kernels::internal {
+namespace {
+
+const char* TypeName(ElementType type) {
+  switch (type) {
+    case ElementType::kU8: return "u8";
+    case ElementType::kS8: return "s8";
+    case ElementType::kS32: return "s32";
+    case ElementType::kF32: return "f32";
+  }
+  return "an unknown type";
+}
+
+Status Error(std::string_view name, const std::string& rest) { return {std::string(name) + rest}; }
+
+std::string Text(float value) {
+  char buffer[32];
+  std::snprintf(buffer, sizeof(buffer), "%g", static_cast<double>(value));
+  return buffer;
+}
+
+template <class Matrix>
+Status CheckAnyMatrix(std::string_view name, const Matrix& m) {
+  if (m.rows < 0) {
+    return Error(name, ".rows is " + std::to_string(m.rows) + ", expected at least 0");
+  }
+  if (m.columns < 0) {
+    return Error(name, ".columns is " + std::to_string(m.columns) + ", expected at least 0");
+  }
+  if (m.rows == 0 || m.columns == 0) return {};
+  if (m.row_stride < m.columns) {
+    return Error(name, ".row_stride is " + std::to_string(m.row_stride) +
+                           ", expected at least columns = " + std::to_string(m.columns));
+  }
+  // Byte offsets are computed in int64; elements have at most 4 bytes.
+  if (m.row_stride > INT64_MAX / 8 / m.rows) {
+    return Error(name, ".rows * row_stride = " + std::to_string(m.rows) + " * " +
+                           std::to_string(m.row_stride) + " exceeds the address space");
+  }
+  if (m.data == nullptr) return Error(name, ".data is null, expected rows * columns elements");
+  return {};
+}
+
+}  // namespace
+
+Bounds OutputBounds(ElementType type, const OutputRange& range, int32_t zero_point) {
+  Bounds bounds = TypeBounds(type);
+  bounds.lo = std::max(bounds.lo, range.min);
+  bounds.hi = std::min(bounds.hi, range.max);
+  if (range.relu) bounds.lo = std::min(std::max(bounds.lo, zero_point), bounds.hi);
+  return bounds;
+}
+
+Status CheckMatrix(std::string_view name, const ConstMatrix& matrix) {
+  return CheckAnyMatrix(name, matrix);
+}
+Status CheckMatrix(std::string_view name, const MutableMatrix& matrix) {
+  return CheckAnyMatrix(name, matrix);
+}
+
+Status CheckSameShape(const ConstMatrix& x, const MutableMatrix& y) {
+  if (x.rows == y.rows && x.columns == y.columns) return {};
+  return Error("y", " is " + std::to_string(y.rows) + " x " + std::to_string(y.columns) +
+                        ", expected the shape of the input, " + std::to_string(x.rows) + " x " +
+                        std::to_string(x.columns));
+}
+
+Status CheckCode(std::string_view name, ElementType type) {
+  if (type == ElementType::kU8 || type == ElementType::kS8) return {};
+  return Error(name, ".type is " + std::string(TypeName(type)) + ", expected u8 or s8");
+}
+
+Status CheckType(std::string_view name, ElementType type, ElementType expected) {
+  if (type == expected) return {};
+  return Error(name,
+               ".type is " + std::string(TypeName(type)) + ", expected " + TypeName(expected));
+}
+
+Status CheckScale(std::string_view name, float value) {
+  if (std::isfinite(value) && value > 0) return {};
+  return Error(name, " is " + Text(value) + ", expected a finite number > 0");
+}
+
+Status CheckScales(std::string_view name, std::span<const float> values, int64_t columns) {
+  if (Status s = CheckCount(name, values.size(), columns); !s.ok()) return s;
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (std::isfinite(values[i]) && values[i] > 0) continue;
+    return CheckScale(std::string(name) + "[" + std::to_string(i) + "]", values[i]);
+  }
+  return {};
+}
+
+Status CheckCount(std::string_view name, size_t count, int64_t columns) {
+  if (count == 1 || count == static_cast<uint64_t>(columns)) return {};
+  return Error(name, " has " + std::to_string(count) + " elements, expected 1 or " +
+                         std::to_string(columns) + ", one per column");
+}
+
+Status CheckRange(std::string_view name, const OutputRange& range, ElementType type) {
+  const Bounds bounds = TypeBounds(type);
+  if (std::max(range.min, bounds.lo) <= std::min(range.max, bounds.hi)) return {};
+  return Error(name, " is [" + std::to_string(range.min) + ", " + std::to_string(range.max) +
+                         "], expected min <= max and an overlap with " + TypeName(type));
+}
+
+// The first failed check decides, in the order of the arguments.
+#define QUALM_RETURN_IF_ERROR(check) \
+  if (Status s = (check); !s.ok()) return s
+
+Status ValidateQuantize(const ConstMatrix& x, std::span<const float> scale,
+                        std::span<const int32_t> zero_point, const OutputRange& range,
+                        const MutableMatrix& y) {
+  QUALM_RETURN_IF_ERROR(CheckType("x", x.type, ElementType::kF32));
+  QUALM_RETURN_IF_ERROR(CheckMatrix("x", x));
+  QUALM_RETURN_IF_ERROR(CheckScales("scale", scale, x.columns));
+  QUALM_RETURN_IF_ERROR(CheckCount("zero_point", zero_point.size(), x.columns));
+  QUALM_RETURN_IF_ERROR(CheckCode("y", y.type));
+  QUALM_RETURN_IF_ERROR(CheckRange("range", range, y.type));
+  QUALM_RETURN_IF_ERROR(CheckMatrix("y", y));
+  return CheckSameShape(x, y);
+}
+
+Status ValidateDequantize(const ConstMatrix& q, std::span<const float> scale,
+                          std::span<const int32_t> zero_point, const MutableMatrix& y) {
+  QUALM_RETURN_IF_ERROR(CheckCode("q", q.type));
+  QUALM_RETURN_IF_ERROR(CheckMatrix("q", q));
+  QUALM_RETURN_IF_ERROR(CheckScales("scale", scale, q.columns));
+  QUALM_RETURN_IF_ERROR(CheckCount("zero_point", zero_point.size(), q.columns));
+  QUALM_RETURN_IF_ERROR(CheckType("y", y.type, ElementType::kF32));
+  QUALM_RETURN_IF_ERROR(CheckMatrix("y", y));
+  return CheckSameShape(q, y);
+}
+
+Status ValidateRequantize(const ConstMatrix& acc, std::span<const Multiplier> multiplier,
+                          const OutputRange& range, const MutableMatrix& y) {
+  QUALM_RETURN_IF_ERROR(CheckType("acc", acc.type, ElementType::kS32));
+  QUALM_RETURN_IF_ERROR(CheckMatrix("acc", acc));
+  QUALM_RETURN_IF_ERROR(CheckCount("multiplier", multiplier.size(), acc.columns));
+  for (size_t i = 0; i < multiplier.size(); ++i) {
+    const Multiplier& m = multiplier[i];
+    for (const auto& [field, value] :
+         {std::pair{"numerator_a", m.numerator_a}, std::pair{"numerator_b", m.numerator_b},
+          std::pair{"denominator", m.denominator}}) {
+      if (std::isfinite(value) && value > 0) continue;
+      return CheckScale("multiplier[" + std::to_string(i) + "]." + field, value);
+    }
+  }
+  QUALM_RETURN_IF_ERROR(CheckCode("y", y.type));
+  QUALM_RETURN_IF_ERROR(CheckRange("range", range, y.type));
+  QUALM_RETURN_IF_ERROR(CheckMatrix("y", y));
+  return CheckSameShape(acc, y);
+}
+
+}  // namespace qualm::kernels::internal

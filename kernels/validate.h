@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// Preconditions of the public kernels, each with its reason. Internal to kernels/.
+#ifndef QUALM_KERNELS_VALIDATE_H_
+#define QUALM_KERNELS_VALIDATE_H_
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "kernels/elementwise.h"
+#include "kernels/types.h"
+
+namespace qualm::kernels::internal {
+
+// Smallest and largest value of an integer element type (of int32 for kF32).
+struct Bounds {
+  int32_t lo = 0;
+  int32_t hi = 0;
+};
+constexpr Bounds TypeBounds(ElementType type) {
+  switch (type) {
+    case ElementType::kU8: return {0, 255};
+    case ElementType::kS8: return {-128, 127};
+    case ElementType::kS32:
+    case ElementType::kF32: break;
+  }
+  return {INT32_MIN, INT32_MAX};
+}
+
+// `range` within the type, fused activation included: the output is min(max(v, lo), hi). Where the
+// activation's lower bound exceeds the upper one, every output is the upper one. `range` is valid.
+Bounds OutputBounds(ElementType type, const OutputRange& range, int32_t zero_point);
+
+// Building blocks, also for the rules of linear. `name` is the argument the message names.
+Status CheckMatrix(std::string_view name, const ConstMatrix& matrix);
+Status CheckMatrix(std::string_view name, const MutableMatrix& matrix);
+Status CheckSameShape(const ConstMatrix& x, const MutableMatrix& y);
+Status CheckCode(std::string_view name, ElementType type);  // u8 or s8
+Status CheckType(std::string_view name, ElementType type, ElementType expected);
+// Finite and > 0; denormals are valid.
+Status CheckScale(std::string_view name, float value);
+Status CheckScales(std::string_view name, std::span<const float> values, int64_t columns);
+// One value, or one per column.
+Status CheckCount(std::string_view name, size_t count, int64_t columns);
+Status CheckRange(std::string_view name, const OutputRange& range, ElementType type);
+
+// The rules of one operation each.
+Status ValidateQuantize(const ConstMatrix& x, std::span<const float> scale,
+                        std::span<const int32_t> zero_point, const OutputRange& range,
+                        const MutableMatrix& y);
+Status ValidateDequantize(const ConstMatrix& q, std::span<const float> scale,
+                          std::span<const int32_t> zero_point, const MutableMatrix& y);
+Status ValidateRequantize(const ConstMatrix& acc, std::span<const Multiplier> multiplier,
+                          const OutputRange& range, const MutableMatrix& y);
+
+}  // namespace qualm::kernels::internal
+
+#endif  // QUALM_KERNELS_VALIDATE_H_

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// ATen's scalar quantize and dequantize, which the qnnpack engine shares, and its choice of
+// quantization parameters.
+#ifndef QUALM_ORACLES_MODELS_ATEN_H_
+#define QUALM_ORACLES_MODELS_ATEN_H_
+
+#include <string>
+#include <vector>
+
+#include "oracles/models/convention.h"
+#include "oracles/models/fbgemm.h"
+
+namespace qualm::models {
+
+// quantize_val and dequantize_val of a build without FBGEMM (affine_quantizer_base.cpp).
+std::string AtenCannotRun(const Case& c);
+Channel AtenChannel(const Case& c, int64_t n);
+std::vector<Step> AtenSteps(const Case& c);
+
+// quant_utils::ChooseQuantizationParams as torch._choose_qparams_per_tensor calls it (0..255, or
+// 0..127 under reduce_range). The scale stays float64. Finite min <= max.
+ChosenQParams AtenChooseQParams(float min, float max, bool reduce_range);
+
+}  // namespace qualm::models
+
+#endif  // QUALM_ORACLES_MODELS_ATEN_H_

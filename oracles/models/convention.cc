@@ -1,0 +1,409 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "oracles/models/convention.h"
+
+#include <memory>
+#include <utility>
+
+#include "core/float_text.h"
+
+namespace qualm::models {
+namespace {
+
+using Kind = Accumulation::Kind;
+
+std::string Text(int64_t value) { return std::to_string(value); }
+std::string ValueText(const Value& v) { return v.real ? FloatText(v.number) : Text(v.integer); }
+
+void Note(Trace* trace, Stage stage, std::string text, std::string value, bool lossy) {
+  if (trace == nullptr) return;
+  TraceStep entry;
+  entry.stage = stage;
+  entry.text = std::move(text);
+  entry.value = std::move(value);
+  entry.lossy = lossy;
+  trace->push_back(std::move(entry));
+}
+
+std::string Substitute(std::string_view text, const Channel& c) {
+  const std::pair<std::string_view, std::string> names[] = {
+      {"{multiplier}", FloatText(c.multiplier)},
+      {"{accumulator_scale}", FloatText(c.accumulator_scale)},
+      {"{reciprocal}", FloatText(c.reciprocal)},
+      {"{scale}", FloatText(c.scale)},
+      {"{bias}", FloatText(c.bias)},
+      {"{bias_i32}", Text(c.bias_i32)},
+      {"{zero_point}", Text(c.zero_point)},
+      {"{low}", Text(c.low)},
+      {"{high}", Text(c.high)},
+      {"{fixed}", Text(c.fixed.value)},
+      {"{shift}", Text(c.fixed.shift)},
+  };
+  std::string result(text);
+  for (const auto& [name, value] : names) {
+    for (size_t at = result.find(name); at != std::string::npos; at = result.find(name)) {
+      result.replace(at, name.size(), value);
+    }
+  }
+  return result;
+}
+
+// All elements of an integer tensor.
+std::vector<int32_t> Integers(const Tensor& tensor) {
+  std::vector<int32_t> values(static_cast<size_t>(tensor.size()));
+  for (size_t i = 0; i < values.size(); ++i) values[i] = tensor.IntAt(static_cast<int64_t>(i));
+  return values;
+}
+
+std::span<const int32_t> Row(const std::vector<int32_t>& values, int64_t row, int64_t length) {
+  return std::span<const int32_t>(values).subspan(static_cast<size_t>(row * length),
+                                                  static_cast<size_t>(length));
+}
+
+// The pairs of [begin, end), an odd last k paired with 0*0.
+int64_t SumOfPairs(std::span<const int32_t> x, std::span<const int32_t> w, size_t begin, size_t end,
+                   int32_t x_plus, int32_t w_plus, Trace* trace) {
+  int64_t sum = 0;
+  for (size_t k = begin; k < end; k += 2) {
+    const bool whole = k + 1 < end;
+    const int32_t x0 = x[k] + x_plus;
+    const int32_t w0 = w[k] + w_plus;
+    const int32_t x1 = whole ? x[k + 1] + x_plus : 0;
+    const int32_t w1 = whole ? w[k + 1] + w_plus : 0;
+    const int32_t pair = SaturatingPair(x0, w0, x1, w1);
+    sum += pair;
+    if (trace == nullptr) continue;
+    const int64_t full = int64_t{x0} * w0 + int64_t{x1} * w1;
+    if (pair != full) {
+      Note(trace, Stage::kAccumulate,
+           "pair k=(" + Text(static_cast<int64_t>(k)) + "," + Text(static_cast<int64_t>(k + 1)) +
+               "): " + Text(x0) + "*" + Text(w0) + " + " + Text(x1) + "*" + Text(w1) + " = " +
+               Text(int64_t{x0} * w0) + " + " + Text(int64_t{x1} * w1) + " = " + Text(full) +
+               " -> " + Text(pair) + ", lost " + Text(full - pair),
+           Text(pair), true);
+    }
+  }
+  return sum;
+}
+
+// acc16: saturating int16 sums of saturating pairs, spilled to int32 every 256 k's.
+int64_t SumInto16(std::span<const int32_t> x, std::span<const int32_t> w, Trace* trace) {
+  constexpr size_t kBlock = 256;
+  int64_t sum = 0;
+  for (size_t begin = 0; begin < x.size(); begin += kBlock) {
+    const size_t end = std::min(x.size(), begin + kBlock);
+    int32_t lane = 0;
+    for (size_t k = begin; k < end; k += 2) {
+      const auto pair =
+          static_cast<int32_t>(SumOfPairs(x, w, k, std::min(k + 2, end), 0, 0, trace));
+      const int32_t next = Sat16(int64_t{lane} + pair);
+      if (next != lane + pair) {
+        Note(trace, Stage::kAccumulate,
+             "int16 sum at k=" + Text(static_cast<int64_t>(k)) + ": " + Text(lane) + " + " +
+                 Text(pair) + " = " + Text(lane + pair) + " -> " + Text(next) + ", lost " +
+                 Text(lane + pair - next),
+             Text(next), true);
+      }
+      lane = next;
+    }
+    sum += lane;
+  }
+  return sum;
+}
+
+int64_t SumOf(std::span<const int32_t> values) {
+  int64_t sum = 0;
+  for (const int32_t value : values) sum += value;
+  return sum;
+}
+
+}  // namespace
+
+int32_t Accumulate(Accumulation accumulation, std::span<const int32_t> x,
+                   std::span<const int32_t> w, Trace* trace) {
+  QUALM_CHECK_EQ(x.size(), w.size());
+  int64_t sum = 0;
+  std::string how = "sum of " + Text(static_cast<int64_t>(x.size())) + " products";
+  // int64 holds it: readers bound K at 2^28 elements and one product at 2^16.
+  switch (accumulation.kind) {
+    case Kind::kExact:
+      for (size_t k = 0; k < x.size(); ++k) sum += int64_t{x[k]} * w[k];
+      break;
+    case Kind::kPairsInto16:
+      sum = SumInto16(x, w, trace);
+      how += " in saturating int16, spilled every 256";
+      break;
+    case Kind::kPairs:
+    case Kind::kPairsXPlus128:
+    case Kind::kPairsWPlus128: {
+      const int32_t x_plus = accumulation.kind == Kind::kPairsXPlus128 ? 128 : 0;
+      const int32_t w_plus = accumulation.kind == Kind::kPairsWPlus128 ? 128 : 0;
+      const size_t split = static_cast<size_t>(accumulation.first_block);
+      sum = SumOfPairs(x, w, 0, split, x_plus, w_plus, trace) +
+            SumOfPairs(x, w, split, x.size(), x_plus, w_plus, trace);
+      if (x_plus != 0) sum -= 128 * SumOf(w);
+      if (w_plus != 0) sum -= 128 * SumOf(x);
+      how += " in saturating int16 pairs";
+      if (x_plus != 0) how += ", x shifted to u8 by 128 and 128*sum(w) taken off";
+      if (w_plus != 0) how += ", w shifted to u8 by 128 and 128*sum(x) taken off";
+      break;
+    }
+  }
+  const int32_t acc = Wrap32(sum);
+  Note(trace, Stage::kAccumulate,
+       how + " = " + Text(sum) + (acc != sum ? ", wrapped to int32" : ""), Text(acc), acc != sum);
+  return acc;
+}
+
+int32_t TakeOutZeroPoints(int32_t acc, int32_t x_zp, int32_t w_zp, std::span<const int32_t> x,
+                          std::span<const int32_t> w) {
+  // uint64 arithmetic modulo 2^64 keeps the low 32 bits right whatever the zero points are.
+  const auto u = [](int64_t value) { return static_cast<uint64_t>(value); };
+  const uint64_t result = u(acc) - u(x_zp) * u(SumOf(w)) - u(w_zp) * u(SumOf(x)) +
+                          u(static_cast<int64_t>(x.size())) * u(x_zp) * u(w_zp);
+  return Wrap32(static_cast<int64_t>(result));
+}
+
+void Apply(std::span<const Step> steps, const Channel& channel, Value& value, Trace* trace) {
+  for (const Step& step : steps) {
+    const std::string before = trace != nullptr ? ValueText(value) : "";
+    value.lossy = false;
+    step.apply(value, channel);
+    if (trace == nullptr) continue;
+    Note(trace, step.stage,
+         Substitute(step.text, channel) + ": " + before + " -> " + ValueText(value),
+         ValueText(value), value.lossy);
+  }
+}
+
+float MultiplyInto(Value& value, float a, float b) {
+  const float product = a * b;
+  // The float64 product of two float32 numbers is exact.
+  if (static_cast<double>(product) != static_cast<double>(a) * static_cast<double>(b)) {
+    value.lossy = true;
+  }
+  value.SetReal(product);
+  return product;
+}
+
+float AddInto(Value& value, float a, float b) {
+  const float sum = a + b;
+  const float b_part = sum - a;  // Knuth's two-sum: the rounding error of a + b
+  const float error = (a - (sum - b_part)) + (b - b_part);
+  if (error != 0.0f) value.lossy = true;
+  value.SetReal(sum);
+  return sum;
+}
+
+namespace step {
+
+void AddBiasI32(Value& v, const Channel& c) {
+  const int64_t sum = v.integer + c.bias_i32;
+  v.SetInt(Wrap32(sum));
+  v.lossy = v.integer != sum || c.bias_rounded;
+}
+void ToFloat(Value& v, const Channel&) {
+  const int64_t integer = v.integer;
+  v.SetReal(static_cast<float>(integer));
+  v.lossy = static_cast<double>(v.number) != static_cast<double>(integer);
+}
+void TimesMultiplier(Value& v, const Channel& c) { MultiplyInto(v, v.number, c.multiplier); }
+void TimesReciprocal(Value& v, const Channel& c) { MultiplyInto(v, v.number, c.reciprocal); }
+void AddZeroPointFloat(Value& v, const Channel& c) {
+  AddInto(v, v.number, static_cast<float>(c.zero_point));
+}
+void RoundX86(Value& v, const Channel&) {
+  const float before = v.number;
+  v.SetInt(ConvertX86(before));
+  v.lossy = static_cast<double>(v.integer) != static_cast<double>(RoundNearestEven(before));
+}
+void AddZeroPointSat16(Value& v, const Channel& c) {
+  // The zero point is broadcast as int16, so its high half is dropped.
+  const int32_t zero_point = static_cast<int16_t>(static_cast<uint16_t>(c.zero_point));
+  const int64_t full = v.integer + c.zero_point;
+  v.SetInt(Sat16(int64_t{Sat16(v.integer)} + zero_point));
+  // Saturation is seen only where the clamp would not have hidden it.
+  v.lossy =
+      std::clamp<int64_t>(full, c.low, c.high) != std::clamp<int64_t>(v.integer, c.low, c.high);
+}
+void AddZeroPointWrap32(Value& v, const Channel& c) {
+  const int64_t full = v.integer + c.zero_point;
+  v.SetInt(Wrap32(full));
+  v.lossy = v.integer != full;
+}
+void Clamp(Value& v, const Channel& c) {
+  // Lower bound last, as pmaxub after pminub: it wins where the two cross.
+  v.SetInt(std::max<int64_t>(std::min<int64_t>(v.integer, c.high), c.low));
+}
+void TimesCodeMinusZeroPoint(Value& v, const Channel& c) {
+  const int64_t full = v.integer - c.zero_point;
+  const int32_t difference = Wrap32(full);
+  const auto number = static_cast<float>(difference);
+  MultiplyInto(v, c.scale, number);
+  if (difference != full || static_cast<double>(number) != static_cast<double>(difference)) {
+    v.lossy = true;
+  }
+}
+
+}  // namespace step
+
+std::string FirstReason(std::initializer_list<std::string> reasons) {
+  for (const std::string& reason : reasons) {
+    if (!reason.empty()) return reason;
+  }
+  return "";
+}
+
+std::string Require(bool holds, std::string_view reason) {
+  return holds ? std::string() : std::string(reason);
+}
+
+std::string ZeroPointsAreCodes(const Case& c) {
+  const auto inside = [](const QParams& q, DType dtype) {
+    const CodeRange range = RangeOf(dtype);
+    return std::all_of(q.zero_point.begin(), q.zero_point.end(),
+                       [&](int32_t z) { return z >= range.min && z <= range.max; });
+  };
+  if (IsCode(c.out_dtype) && !inside(c.out_q, c.out_dtype)) {
+    return "output zero point must be a code of the output type";
+  }
+  if (IsCode(c.x.dtype()) && !inside(c.x_q, c.x.dtype())) {
+    return "x zero point must be a code of the x type";
+  }
+  if (c.op == Op::kLinear && !inside(c.w_q, c.w.dtype())) {
+    return "weight zero point must be a code of the weight type";
+  }
+  return "";
+}
+
+std::string WholeRange(const Case& c) {
+  return Require(RangeOf(c.out_dtype) == CodeRange{c.out_min, c.out_max},
+                 "the clamp must be the whole range of the output type");
+}
+
+std::string OpsAre(const Case& c, std::initializer_list<Op> ops) {
+  if (std::find(ops.begin(), ops.end(), c.op) != ops.end()) return "";
+  return "this convention has no " + std::string(Name(c.op));
+}
+
+void SetClamp(Channel& channel, const Case& c) {
+  channel.low = static_cast<int32_t>(std::min<int64_t>(LowerBound(c), INT32_MAX));
+  channel.high = c.out_max;
+}
+
+bool HasExplicitMultiplier(const Case& c) { return !c.multiplier.empty(); }
+
+namespace {
+
+void Store(Tensor& y, int64_t i, const Value& value) {
+  if (y.dtype() == DType::kF32) {
+    QUALM_CHECK(value.real);
+    y.as<float>()[static_cast<size_t>(i)] = value.number;
+  } else {
+    QUALM_CHECK(!value.real);
+    y.SetInt(i, static_cast<int32_t>(value.integer));
+  }
+}
+
+Value Input(const Case& c, int64_t i) {
+  Value value;
+  if (c.x.dtype() == DType::kF32) {
+    value.SetReal(c.x.FloatAt(i));
+  } else {
+    value.SetInt(c.x.IntAt(i));
+  }
+  return value;
+}
+
+Channel ChannelOf(const Convention& convention, const Case& c, int64_t index) {
+  Channel channel = convention.channel(c, index % c.N);
+  channel.index = index;
+  channel.count = c.M * c.N;
+  return channel;
+}
+
+ModelOutput Run(const Convention& convention, const Case& c) {
+  ModelOutput output;
+  output.y = Tensor(c.out_dtype, c.output_shape());
+  const bool linear = c.op == Op::kLinear;
+  if (linear) output.acc = Tensor(DType::kS32, c.output_shape());
+  if (output.y.empty()) return output;
+  std::vector<Channel> channels;
+  channels.reserve(static_cast<size_t>(c.N));
+  for (int64_t n = 0; n < c.N; ++n) channels.push_back(ChannelOf(convention, c, n));
+  const std::vector<Step> steps = convention.steps(c);
+  std::vector<int32_t> x, w;
+  Accumulation accumulation;
+  if (linear) {
+    x = Integers(c.x);
+    w = Integers(c.w);
+    accumulation = convention.accumulation(c);
+  }
+  for (int64_t i = 0; i < c.M * c.N; ++i) {
+    Channel& channel = channels[static_cast<size_t>(i % c.N)];
+    channel.index = i;
+    Value value;
+    if (linear) {
+      const auto x_row = Row(x, i / c.N, c.K);
+      const auto w_row = Row(w, i % c.N, c.K);
+      const int32_t acc = Accumulate(accumulation, x_row, w_row, nullptr);
+      output.acc->SetInt(i, acc);
+      value.SetInt(TakeOutZeroPoints(acc, c.x_q.zero_point_at(0), c.w_q.zero_point_at(i % c.N),
+                                     x_row, w_row));
+    } else {
+      value = Input(c, i);
+    }
+    Apply(steps, channel, value, nullptr);
+    Store(output.y, i, value);
+  }
+  return output;
+}
+
+Trace TraceOf(const Convention& convention, const Case& c, int64_t index) {
+  QUALM_CHECK(index >= 0);
+  QUALM_CHECK_LT(index, c.M * c.N);
+  Trace trace;
+  Value value;
+  if (c.op == Op::kLinear) {
+    const std::vector<int32_t> x = Integers(c.x);
+    const std::vector<int32_t> w = Integers(c.w);
+    const auto x_row = Row(x, index / c.N, c.K);
+    const auto w_row = Row(w, index % c.N, c.K);
+    const int32_t acc = Accumulate(convention.accumulation(c), x_row, w_row, &trace);
+    const int32_t x_zp = c.x_q.zero_point_at(0);
+    const int32_t w_zp = c.w_q.zero_point_at(index % c.N);
+    value.SetInt(TakeOutZeroPoints(acc, x_zp, w_zp, x_row, w_row));
+    const __int128 exact = static_cast<__int128>(acc) - static_cast<__int128>(x_zp) * SumOf(w_row) -
+                           static_cast<__int128>(w_zp) * SumOf(x_row) +
+                           static_cast<__int128>(x_zp) * w_zp * c.K;
+    const bool wrapped = exact != value.integer;
+    Note(&trace, Stage::kOffset,
+         "zero points " + Text(x_zp) + " and " + Text(w_zp) + ": " + Text(acc) + " - " +
+             Text(x_zp) + "*" + Text(SumOf(w_row)) + " - " + Text(w_zp) + "*" + Text(SumOf(x_row)) +
+             " + " + Text(c.K) + "*" + Text(x_zp) + "*" + Text(w_zp) + " -> " +
+             Text(value.integer) + (wrapped ? ", wrapped to int32" : ""),
+         Text(value.integer), wrapped);
+  } else {
+    value = Input(c, index);
+  }
+  Apply(convention.steps(c), ChannelOf(convention, c, index), value, &trace);
+  return trace;
+}
+
+}  // namespace
+
+Model MakeModel(Convention convention) {
+  Model model;
+  model.name = convention.name;
+  model.description = convention.description;
+  model.source = convention.source;
+  model.pair_saturates = convention.pair_saturates;
+  model.satisfies = convention.satisfies;
+  std::sort(model.satisfies.begin(), model.satisfies.end());
+  model.cannot_run = convention.cannot_run;
+  const auto shared = std::make_shared<const Convention>(std::move(convention));
+  model.run = [shared](const Case& c) { return Run(*shared, c); };
+  model.trace = [shared](const Case& c, int64_t index) { return TraceOf(*shared, c, index); };
+  return model;
+}
+
+}  // namespace qualm::models

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+// A convention as a list of named steps. Running a case and tracing one output walk the same list,
+// so a trace cannot disagree with the output it explains, and another rounding is another line in a
+// family's table.
+#ifndef QUALM_ORACLES_MODELS_CONVENTION_H_
+#define QUALM_ORACLES_MODELS_CONVENTION_H_
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/case.h"
+#include "oracles/models/model.h"
+#include "oracles/models/primitives.h"
+#include "oracles/trace.h"
+
+namespace qualm::models {
+
+// How the products x*w of one output are added.
+struct Accumulation {
+  enum class Kind : uint8_t {
+    kExact,          // int32, wraps
+    kPairs,          // adjacent pairs saturate to int16, pair sums are added in int32
+    kPairsInto16,    // pairs saturate, and are added in saturating int16 for 256 k's at a time
+    kPairsXPlus128,  // s8 x: pairs of (x+128)*w, then - 128*sum w
+    kPairsWPlus128,  // s8 x: pairs of (w+128)*x, then - 128*sum x
+  };
+  Kind kind = Kind::kExact;
+  // Pairs never span this k (0: none): the first of two blocks ends here, padded to even.
+  int64_t first_block = 0;
+};
+
+// Constants of one output channel, computed once per case.
+struct Channel {
+  float multiplier = 1;         // codes out per accumulator unit
+  float accumulator_scale = 1;  // real units per accumulator unit
+  float reciprocal = 1;         // 1/scale, as the family rounds it
+  float bias = 0;               // as the family's bias step wants it
+  int32_t bias_i32 = 0;
+  bool bias_rounded = false;  // bias_i32 is a float bias that was not an integer
+  float scale = 1;            // quantize, dequantize
+  int32_t zero_point = 0;     // of the codes that are made (quantize, linear) or read (dequantize)
+  int32_t low = 0;            // clamp, relu included
+  int32_t high = 0;
+  FixedMultiplier fixed;
+  int64_t index = 0;  // of the element, for kernels whose tail differs
+  int64_t count = 0;
+};
+
+// What flows through the steps: an integer, later a float32, or the other way round.
+struct Value {
+  bool real = false;
+  int64_t integer = 0;
+  float number = 0;
+  bool lossy = false;  // the last step departed from the exact value
+
+  void SetInt(int64_t value) {
+    real = false;
+    integer = value;
+  }
+  void SetReal(float value) {
+    real = true;
+    number = value;
+  }
+};
+
+// `text` may name constants: {multiplier} {scale} {reciprocal} {bias} {zero_point} {low} {high}
+// {fixed} {shift}.
+struct Step {
+  Stage stage;
+  std::string_view text;
+  void (*apply)(Value&, const Channel&);
+};
+
+struct Convention {
+  std::string name;
+  std::string description;
+  std::string source;
+  bool pair_saturates = false;
+  std::vector<std::string> satisfies;
+  std::function<std::string(const Case&)> cannot_run;
+  // Linear only.
+  std::function<Accumulation(const Case&)> accumulation;
+  std::function<Channel(const Case&, int64_t channel)> channel;
+  // Everything after the zero-point offsets (linear) or from the input on (the other ops).
+  std::function<std::vector<Step>(const Case&)> steps;
+};
+
+Model MakeModel(Convention convention);
+
+// The sum of products of row x and row w (same length) under an accumulation; appends what happened
+// to `trace` if given.
+int32_t Accumulate(Accumulation accumulation, std::span<const int32_t> x,
+                   std::span<const int32_t> w, Trace* trace);
+// acc with both zero points taken out, modulo 2^32.
+int32_t TakeOutZeroPoints(int32_t acc, int32_t x_zp, int32_t w_zp, std::span<const int32_t> x,
+                          std::span<const int32_t> w);
+
+// Walks the steps.
+void Apply(std::span<const Step> steps, const Channel& channel, Value& value, Trace* trace);
+
+// Float operations that note whether they were exact.
+float MultiplyInto(Value& value, float a, float b);
+float AddInto(Value& value, float a, float b);
+
+// Steps that several families share.
+namespace step {
+void AddBiasI32(Value& v, const Channel& c);       // wraps
+void ToFloat(Value& v, const Channel& c);          // cvtdq2ps
+void TimesMultiplier(Value& v, const Channel& c);  // one rounding
+void TimesReciprocal(Value& v, const Channel& c);
+void AddZeroPointFloat(Value& v, const Channel& c);
+void RoundX86(Value& v, const Channel& c);            // cvtps2dq
+void AddZeroPointSat16(Value& v, const Channel& c);   // packssdw, paddsw
+void AddZeroPointWrap32(Value& v, const Channel& c);  // paddd
+void Clamp(Value& v, const Channel& c);
+void TimesCodeMinusZeroPoint(Value& v, const Channel& c);  // dequantize: fl(scale*(float)(q-zp))
+}  // namespace step
+
+// Helpers for cannot_run: "" or the reason.
+std::string FirstReason(std::initializer_list<std::string> reasons);
+std::string Require(bool holds, std::string_view reason);
+// Zero points of x, w (linear) and of the output inside their code types.
+std::string ZeroPointsAreCodes(const Case& c);
+// The clamp is the whole range of the output type.
+std::string WholeRange(const Case& c);
+// The op is one of these.
+std::string OpsAre(const Case& c, std::initializer_list<Op> ops);
+
+// Clamp bounds of a code output, relu included.
+void SetClamp(Channel& channel, const Case& c);
+// Product scale in requantize without an explicit multiplier: like a linear of those scales.
+bool HasExplicitMultiplier(const Case& c);
+
+// Families.
+std::vector<Model> FbgemmModels();
+std::vector<Model> OneDnn2Models();
+std::vector<Model> OneDnn3Models();
+std::vector<Model> QnnpackModels();
+std::vector<Model> AtenModels();
+std::vector<Model> XnnpackModels();
+std::vector<Model> TfliteModels();
+std::vector<Model> OnnxRuntimeModels();
+
+}  // namespace qualm::models
+
+#endif  // QUALM_ORACLES_MODELS_CONVENTION_H_

@@ -1,0 +1,704 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "oracles/models/golden_judge.h"
+
+#include <cmath>
+#include <map>
+#include <set>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "core/float_text.h"
+#include "oracles/models/aten.h"
+#include "oracles/models/fbgemm.h"
+#include "oracles/models/model.h"
+#include "oracles/models/primitives.h"
+
+namespace qualm {
+namespace {
+
+constexpr int64_t kMaxElements = int64_t{1} << 28;
+
+[[noreturn]] void Wrong(const GoldenRecord& record, std::string_view field,
+                        const std::string& what) {
+  throw InputError(record.where + ": " + std::string(field) + ": " + what);
+}
+
+// Reading -----------------------------------------------------------------------------------------
+
+int64_t Dimension(const GoldenRecord& record, const std::string& field) {
+  const int64_t value = record.Int(field);
+  if (value < 0 || value > kMaxElements) Wrong(record, field, "expected 0..2^28");
+  return value;
+}
+
+int32_t Int32(const GoldenRecord& record, const std::string& field, int64_t low = INT32_MIN,
+              int64_t high = INT32_MAX) {
+  const int64_t value = record.Int(field);
+  if (value < low || value > high) {
+    Wrong(record, field,
+          "is " + std::to_string(value) + ", expected " + std::to_string(low) + ".." +
+              std::to_string(high));
+  }
+  return static_cast<int32_t>(value);
+}
+
+bool Flag(const GoldenRecord& record, const std::string& field) {
+  return record.Has(field) && Int32(record, field, 0, 1) == 1;
+}
+
+// The integers of a field, each inside the type, as many as the shape says. Nothing of the claimed
+// size is allocated before the list itself has been seen to be that long.
+Tensor Codes(const GoldenRecord& record, const std::string& field, DType dtype,
+             const std::vector<int64_t>& shape) {
+  const std::vector<int64_t> values = record.Ints(field);
+  if (ElementCount(shape, kMaxElements) != static_cast<int64_t>(values.size())) {
+    std::string text;
+    for (const int64_t d : shape) text += (text.empty() ? "" : "x") + std::to_string(d);
+    Wrong(record, field, "has " + std::to_string(values.size()) + " entries, expected " + text);
+  }
+  const CodeRange range = RangeOf(dtype);
+  Tensor tensor(dtype, shape);
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (values[i] < range.min || values[i] > range.max) {
+      Wrong(record, field,
+            "entry " + std::to_string(i) + " is " + std::to_string(values[i]) + ", outside " +
+                std::string(Name(dtype)));
+    }
+    tensor.SetInt(static_cast<int64_t>(i), static_cast<int32_t>(values[i]));
+  }
+  return tensor;
+}
+
+Tensor Reals(const GoldenRecord& record, const std::string& field,
+             const std::vector<int64_t>& shape) {
+  const std::vector<float> values = record.Floats(field);
+  if (ElementCount(shape, kMaxElements) != static_cast<int64_t>(values.size())) {
+    Wrong(record, field,
+          "has " + std::to_string(values.size()) + " entries, not as many as expected");
+  }
+  return Tensor::Of<float>(shape, values);
+}
+
+Tensor Transposed(const Tensor& tensor) {
+  const int64_t rows = tensor.shape()[0];
+  const int64_t columns = tensor.shape()[1];
+  Tensor result(tensor.dtype(), {columns, rows});
+  for (int64_t i = 0; i < rows; ++i) {
+    for (int64_t j = 0; j < columns; ++j) {
+      result.SetInt(j * rows + i, tensor.IntAt(i * columns + j));
+    }
+  }
+  return result;
+}
+
+DType CodeType(const GoldenRecord& record, const std::string& field) {
+  std::string name = record.Text(field);
+  if (name == "qu8" || name == "qs8" || name == "qc8") name = name == "qu8" ? "u8" : "s8";
+  const std::optional<DType> dtype = ParseDType(name);
+  if (!dtype || !IsCode(*dtype)) Wrong(record, field, "expected u8 or s8");
+  return *dtype;
+}
+
+std::vector<int32_t> ZeroPoints(const GoldenRecord& record, const std::string& field) {
+  std::vector<int32_t> result;
+  for (const int64_t value : record.Ints(field)) {
+    if (value < INT32_MIN || value > INT32_MAX) Wrong(record, field, "outside int32");
+    result.push_back(static_cast<int32_t>(value));
+  }
+  return result;
+}
+
+void SetWholeRange(Case& c) {
+  const CodeRange range = RangeOf(c.out_dtype);
+  c.out_min = range.min;
+  c.out_max = range.max;
+}
+
+void CheckCase(const GoldenRecord& record, const Case& c) {
+  const std::string error = Validate(c);
+  if (!error.empty()) throw InputError(record.where + ": " + error);
+}
+
+// Weights as recorded: N*K rows, or the K*N of a matmul.
+Tensor Weights(const GoldenRecord& record, DType dtype, int64_t N, int64_t K) {
+  if (!record.Has("w_layout")) return Codes(record, "w", dtype, {N, K});
+  if (record.Text("w_layout") != "KxN") Wrong(record, "w_layout", "expected KxN");
+  return Transposed(Codes(record, "w", dtype, {K, N}));
+}
+
+// Shapes, tensors and parameters that all linear records share.
+Case LinearCase(const GoldenRecord& record, DType x_dtype, DType w_dtype, DType out_dtype) {
+  Case c;
+  c.op = Op::kLinear;
+  c.M = Dimension(record, "M");
+  c.N = Dimension(record, "N");
+  c.K = Dimension(record, "K");
+  c.x = Codes(record, "x", x_dtype, {c.M, c.K});
+  c.w = Weights(record, w_dtype, c.N, c.K);
+  c.out_dtype = out_dtype;
+  c.relu = Flag(record, "relu");
+  if (record.Has("gran")) {
+    const std::string granularity = record.Text("gran");
+    if (granularity != "tensor" && granularity != "channel") {
+      Wrong(record, "gran", "expected tensor or channel");
+    }
+    c.per_channel = granularity == "channel";
+  }
+  SetWholeRange(c);
+  return c;
+}
+
+void ReadScales(const GoldenRecord& record, Case& c) {
+  c.x_q = {{record.Float("x_scale")}, {Int32(record, "x_zp")}};
+  c.w_q.scale = record.Floats("w_scale");
+  c.w_q.zero_point = record.Has("w_zp") ? ZeroPoints(record, "w_zp") : std::vector<int32_t>{0};
+  c.out_q = {{record.Float("out_scale")}, {Int32(record, "out_zp")}};
+}
+
+void ReadBiasI32(const GoldenRecord& record, Case& c) {
+  if (record.Has("bias_i32")) c.bias_i32 = ZeroPoints(record, "bias_i32");
+}
+
+Case AtenStyleLinear(const GoldenRecord& record) {
+  Case c = LinearCase(record, DType::kU8, DType::kS8, DType::kU8);
+  ReadScales(record, c);
+  if (record.Has("bias")) c.bias = record.Floats("bias");
+  CheckCase(record, c);
+  return c;
+}
+
+Case I32BiasLinear(const GoldenRecord& record) {
+  Case c = LinearCase(record, DType::kU8, DType::kS8, DType::kU8);
+  ReadScales(record, c);
+  ReadBiasI32(record, c);
+  CheckCase(record, c);
+  return c;
+}
+
+Case RealLinear(const GoldenRecord& record) {
+  Case c = LinearCase(record, DType::kU8, DType::kS8, DType::kF32);
+  ReadScales(record, c);
+  if (record.Has("bias")) c.bias = record.Floats("bias");
+  CheckCase(record, c);
+  return c;
+}
+
+// oneDNN's own matmul: output_scales are the multipliers.
+Case DirectMatmul(const GoldenRecord& record) {
+  Case c = LinearCase(record, CodeType(record, "src_dtype"), DType::kS8, DType::kU8);
+  c.w_q.scale = record.Floats("output_scales");
+  c.per_channel = c.w_q.scale.size() != 1;
+  c.w_q.zero_point.assign(c.w_q.scale.size(), 0);
+  c.x_q.zero_point = {Int32(record, "src_zp")};
+  c.out_q.zero_point = {Int32(record, "dst_zp")};
+  CheckCase(record, c);
+  return c;
+}
+
+Case OrtMatmul(const GoldenRecord& record) {
+  const DType x_dtype = CodeType(record, "x_dtype");
+  Case c = LinearCase(record, x_dtype, CodeType(record, "w_dtype"), x_dtype);
+  ReadScales(record, c);
+  CheckCase(record, c);
+  return c;
+}
+
+Case XnnpackLinear(const GoldenRecord& record) {
+  const DType dtype = CodeType(record, "dtype");
+  Case c = LinearCase(record, dtype, dtype, dtype);
+  ReadScales(record, c);
+  c.per_channel = c.w_q.scale.size() != 1;
+  if (c.per_channel && c.w_q.zero_point.size() == 1) {
+    c.w_q.zero_point.assign(c.w_q.scale.size(), c.w_q.zero_point[0]);
+  }
+  ReadBiasI32(record, c);
+  c.out_min = Int32(record, "out_min");
+  c.out_max = Int32(record, "out_max");
+  CheckCase(record, c);
+  return c;
+}
+
+Case TfliteLinear(const GoldenRecord& record) {
+  Case c = LinearCase(record, DType::kS8, DType::kS8, DType::kS8);
+  ReadScales(record, c);
+  ReadBiasI32(record, c);
+  c.out_min = Int32(record, "act_min");
+  if (record.Has("act_max")) c.out_max = Int32(record, "act_max");
+  CheckCase(record, c);
+  return c;
+}
+
+Case QuantizeCase(const GoldenRecord& record, DType dtype) {
+  Case c;
+  c.op = Op::kQuantize;
+  const std::vector<float> x = record.Floats("x");
+  c.M = 1;
+  c.N = static_cast<int64_t>(x.size());
+  c.x = Tensor::Of<float>({1, c.N}, x);
+  c.out_dtype = dtype;
+  c.out_q = {{record.Float("scale")}, {Int32(record, "zp")}};
+  SetWholeRange(c);
+  CheckCase(record, c);
+  return c;
+}
+
+Case DequantizeCase(const GoldenRecord& record, const Case& quantize, const Tensor& codes) {
+  Case c;
+  c.op = Op::kDequantize;
+  c.M = quantize.M;
+  c.N = quantize.N;
+  c.x = codes;
+  c.x_q = quantize.out_q;
+  c.out_dtype = DType::kF32;
+  SetWholeRange(c);
+  CheckCase(record, c);
+  return c;
+}
+
+Case RequantizeCase(const GoldenRecord& record) {
+  Case c;
+  c.op = Op::kRequantize;
+  c.M = 1;
+  c.N = static_cast<int64_t>(record.Ints("x").size());
+  c.x = Codes(record, "x", DType::kS32, {1, c.N});
+  c.multiplier = {record.Float("mult")};
+  c.out_q.zero_point = {Int32(record, "zp")};
+  SetWholeRange(c);
+  CheckCase(record, c);
+  return c;
+}
+
+DType QuantizedType(const GoldenRecord& record) {
+  return record.op == "tflite_quantize" ? DType::kS8 : CodeType(record, "dtype");
+}
+
+// Which model ------------------------------------------------------------------------------------
+
+std::string_view After(std::string_view text, std::string_view prefix) {
+  return text.starts_with(prefix) ? text.substr(prefix.size()) : std::string_view();
+}
+
+std::string OneDnnName(std::string_view isa) {
+  static const std::map<std::string_view, std::string> names = {
+      {"sse41", "sse41"},  {"SSE41", "sse41"},           {"avx2", "avx2"},
+      {"AVX2", "avx2"},    {"avx512core", "avx512core"}, {"AVX512_CORE", "avx512core"},
+      {"default", "vnni"}, {"AVX512_CORE_VNNI", "vnni"}};
+  const auto at = names.find(isa);
+  return at == names.end() ? "" : at->second;
+}
+
+// "" if no model is known for these records.
+std::string ModelName(const GoldenRecord& record) {
+  const std::string_view backend = record.backend;
+  std::string_view isa = record.isa;
+  if (backend.starts_with("fbgemm@")) {
+    if (isa.empty()) return "fbgemm@avx2";  // element-wise: the vector path
+    if (isa.ends_with("_ymm")) isa.remove_suffix(4);
+    const std::string_view name = isa == "avx512_vnni" ? "vnni" : isa;
+    std::string model = "fbgemm@" + std::string(name);
+    if (record.Has("acc_kind") && record.Text("acc_kind") == "acc16") model += "+acc16";
+    if (backend.ends_with("-nofma")) model += "+nofma";
+    return model;
+  }
+  if (backend.starts_with("onednn-2")) return "onednn2@" + OneDnnName(isa);
+  if (backend.starts_with("onnxruntime-"))
+    return "onnxruntime@" + std::string(isa.substr(0, isa.find('-')));
+  if (backend.starts_with("xnnpack@")) {
+    if (isa.starts_with("x86")) return "xnnpack@fp32";
+    return isa.starts_with("aarch64") ? "xnnpack@rndnu" : "";
+  }
+  if (backend.starts_with("tflite-double") || backend.starts_with("tflite-reference"))
+    return "tflite@double";
+  if (backend.starts_with("tflite-single")) return "tflite@single";
+  if (isa == "qnnpack-x86" || isa == "pt26-qnnpack") return "qnnpack";
+  if (const auto rest = After(isa, "pt26-onednn-"); !rest.empty())
+    return "onednn3@" + OneDnnName(rest);
+  if (const auto rest = After(isa, "onednn-"); !rest.empty()) return "onednn2@" + OneDnnName(rest);
+  if (auto rest = After(isa, "aten-"); !rest.empty()) {
+    if (rest.ends_with("-pt26")) rest.remove_suffix(5);
+    return "aten@" + std::string(rest);
+  }
+  return "";
+}
+
+// Judging ----------------------------------------------------------------------------------------
+
+class Judge {
+ public:
+  explicit Judge(const GoldenRecord& record) : record_(record) {}
+
+  GoldenVerdict Run();
+
+ private:
+  using Handler = void (Judge::*)();
+  static const std::map<std::string_view, Handler>& Handlers();
+
+  bool done() const { return result_.verdict.judgement != Judgement::kPassed; }
+  void Skip(std::string reason) {
+    if (!done()) result_.verdict = Verdict::Skipped(std::move(reason));
+  }
+  // The recorded field, and what we compute. Each field named here counts as judged.
+  void Compare(const std::string& field, const Tensor& recorded, const Tensor& computed);
+  void CompareText(const std::string& field, const std::string& recorded,
+                   const std::string& computed);
+  // Runs the named model; nullopt (and a skip) if there is none or it does not define the case.
+  std::optional<ModelOutput> Model(const std::string& name, const Case& c);
+
+  void JudgeLinear(const Case& c) {
+    const Tensor y = Codes(record_, "y", c.out_dtype, {c.M, c.N});
+    const std::optional<ModelOutput> output = Model(ModelName(record_), c);
+    if (!output) return;
+    for (const char* field : {"acc", "acc_no_zp"}) {
+      if (!record_.Has(field)) continue;
+      Compare(field, Codes(record_, field, DType::kS32, {c.M, c.N}), *output->acc);
+    }
+    Compare("y", y, output->y);
+  }
+
+  void Linear() { JudgeLinear(AtenStyleLinear(record_)); }
+  void FullyConnected() { JudgeLinear(XnnpackLinear(record_)); }
+  void QLinearMatmul() { JudgeLinear(OrtMatmul(record_)); }
+  void TfliteFullyConnected();
+  void FloatAndI32Bias();
+  void Matmul();
+  void Quantize();
+  void RequantizeFloat();
+  void RequantizeFixedPoint();
+  void ChooseQParams();
+  void AtenChooseQParams();
+  void Srdhm();
+  void Rdbp();
+  void Mbqm();
+
+  const GoldenRecord& record_;
+  GoldenVerdict result_;
+  std::set<std::string> judged_;
+};
+
+void Judge::Compare(const std::string& field, const Tensor& recorded, const Tensor& computed) {
+  judged_.insert(field);
+  result_.outputs += recorded.size();
+  if (done()) return;
+  if (const auto divergence = FirstDivergence(recorded, computed)) {
+    result_.verdict = Verdict::Failed(
+        record_.where + ": " + field + "[" + std::to_string(divergence->index) + "]: recorded " +
+            divergence->expected + ", " + result_.model + " gives " + divergence->actual,
+        divergence);
+  }
+}
+
+void Judge::CompareText(const std::string& field, const std::string& recorded,
+                        const std::string& computed) {
+  judged_.insert(field);
+  ++result_.outputs;
+  if (done() || recorded == computed) return;
+  result_.verdict = Verdict::Failed(record_.where + ": " + field + ": recorded " + recorded + ", " +
+                                        result_.model + " gives " + computed,
+                                    Divergence{0, recorded, computed, 0});
+}
+
+std::optional<ModelOutput> Judge::Model(const std::string& name, const Case& c) {
+  const qualm::Model* model = FindModel(name);
+  if (model == nullptr) {
+    Skip("no model for backend " + record_.backend + ", isa " + record_.isa);
+    return std::nullopt;
+  }
+  result_.model = name;
+  if (const std::string reason = model->cannot_run(c); !reason.empty()) {
+    Skip(name + ": " + reason);
+    return std::nullopt;
+  }
+  return model->run(c);
+}
+
+void Judge::TfliteFullyConnected() {
+  const Case c = TfliteLinear(record_);
+  JudgeLinear(c);
+  const double multiplier = static_cast<double>(c.x_q.scale[0]) *
+                            static_cast<double>(c.w_q.scale[0]) /
+                            static_cast<double>(c.out_q.scale[0]);
+  const auto fixed = models::QuantizeMultiplier(multiplier, result_.model == "tflite@single");
+  for (const auto& [field, value] :
+       {std::pair{"multiplier", fixed.value}, {"shift", fixed.shift}}) {
+    if (record_.Has(field)) {
+      CompareText(field, std::to_string(record_.Int(field)), std::to_string(value));
+    }
+  }
+}
+
+void Judge::FloatAndI32Bias() {
+  const std::string name = ModelName(record_);
+  if (record_.Has("y_float")) {
+    const Case c = RealLinear(record_);
+    const Tensor y = Reals(record_, "y_float", {c.M, c.N});
+    if (const auto output = Model(name, c)) Compare("y_float", y, output->y);
+  }
+  if (record_.Has("y_u8_i32bias")) {
+    const Case c = I32BiasLinear(record_);
+    const Tensor y = Codes(record_, "y_u8_i32bias", DType::kU8, {c.M, c.N});
+    if (const auto output = Model(name, c)) Compare("y_u8_i32bias", y, output->y);
+  }
+}
+
+// The recorded accumulators are those of a matmul without zero points; the codes are those of one
+// with them, whose accumulation may differ, scaled by output_scales themselves.
+void Judge::Matmul() {
+  const Case c = DirectMatmul(record_);
+  const std::vector<int64_t> shape = {c.M, c.N};
+  const std::string name = ModelName(record_);
+  if (record_.Has("acc_no_zp")) {
+    const Tensor acc = Codes(record_, "acc_no_zp", DType::kS32, shape);
+    Case plain = c;
+    plain.x_q.zero_point = {0};
+    if (const auto output = Model(name, plain)) Compare("acc_no_zp", acc, *output->acc);
+  }
+  if (record_.Has("y_u8")) {
+    const Tensor y = Codes(record_, "y_u8", DType::kU8, shape);
+    const auto output = Model(name, c);
+    if (!output) return;
+    Case requantize;
+    requantize.op = Op::kRequantize;
+    requantize.M = c.M;
+    requantize.N = c.N;
+    requantize.x = Tensor(DType::kS32, shape);
+    for (int64_t n = 0; n < c.N; ++n) {
+      int64_t weights = 0;
+      for (int64_t k = 0; k < c.K; ++k) weights += c.w.IntAt(n * c.K + k);
+      const auto offset =
+          static_cast<uint64_t>(weights) * static_cast<uint64_t>(int64_t{c.x_q.zero_point[0]});
+      for (int64_t m = 0; m < c.M; ++m) {
+        const int64_t i = m * c.N + n;
+        const auto acc = static_cast<uint64_t>(int64_t{output->acc->IntAt(i)});
+        requantize.x.SetInt(i, models::Wrap32(static_cast<int64_t>(acc - offset)));
+      }
+    }
+    requantize.multiplier = c.w_q.scale;
+    requantize.per_channel = c.per_channel;
+    requantize.out_q.zero_point = c.out_q.zero_point;
+    CheckCase(record_, requantize);
+    if (const auto codes = Model(name, requantize)) Compare("y_u8", y, codes->y);
+  }
+}
+
+void Judge::Quantize() {
+  const Case c = QuantizeCase(record_, QuantizedType(record_));
+  const std::vector<int64_t> shape = {c.M, c.N};
+  const std::pair<const char*, std::string> variants[] = {
+      {"y", ModelName(record_)}, {"y_avx2", "fbgemm@avx2"}, {"y_scalar", "fbgemm@scalar"}};
+  for (const auto& [field, name] : variants) {
+    if (!record_.Has(field)) continue;
+    const Tensor y = Codes(record_, field, c.out_dtype, shape);
+    if (const auto output = Model(name, c)) Compare(field, y, output->y);
+  }
+  if (record_.Has("deq") && record_.Has("y")) {
+    const Tensor deq = Reals(record_, "deq", shape);
+    const Case back = DequantizeCase(record_, c, Codes(record_, "y", c.out_dtype, shape));
+    if (const auto output = Model(ModelName(record_), back)) Compare("deq", deq, output->y);
+  }
+}
+
+void Judge::RequantizeFloat() {
+  const Case c = RequantizeCase(record_);
+  for (const auto& [field, name] :
+       {std::pair{"y_avx2", "fbgemm@avx2"}, {"y_scalar", "fbgemm@scalar"}}) {
+    if (!record_.Has(field)) continue;
+    const Tensor y = Codes(record_, field, DType::kU8, {c.M, c.N});
+    if (const auto output = Model(name, c)) Compare(field, y, output->y);
+  }
+}
+
+void Judge::RequantizeFixedPoint() {
+  const auto count = static_cast<int64_t>(record_.Ints("x").size());
+  const Tensor x = Codes(record_, "x", DType::kS32, {count});
+  const int32_t multiplier = Int32(record_, "multiplier");
+  const int32_t right_shift = Int32(record_, "right_shift", 1, 62);
+  const int32_t zero_point = Int32(record_, "zp");
+  for (const auto& [field, vector] : {std::pair{"y_avx2", true}, {"y_scalar", false}}) {
+    if (!record_.Has(field)) continue;
+    const Tensor y = Codes(record_, field, DType::kU8, {count});
+    result_.model = vector ? "fbgemm@avx2" : "fbgemm@scalar";
+    Tensor computed(DType::kU8, {count});
+    for (int64_t i = 0; i < count; ++i) {
+      const bool body = vector && i < count / 8 * 8;  // eight at a time, the rest scalar
+      computed.SetInt(i, models::FbgemmRequantizeFixedPoint(x.IntAt(i), multiplier, right_shift,
+                                                            zero_point, body));
+    }
+    Compare(field, y, computed);
+  }
+}
+
+void Judge::ChooseQParams() {
+  result_.model = "fbgemm@avx2";
+  const float min = record_.Float("min");
+  const float max = record_.Float("max");
+  if (!std::isfinite(min) || !std::isfinite(max)) Wrong(record_, "min", "the range must be finite");
+  if (min > max) Wrong(record_, "min", "is greater than max");
+  const int32_t qmin = Int32(record_, "qmin", -(1 << 16), 1 << 16);
+  const int32_t qmax = Int32(record_, "qmax", -(1 << 16), 1 << 16);
+  if (qmin >= qmax) Wrong(record_, "qmin", "must be less than qmax");
+  const auto chosen = models::FbgemmChooseQParams(
+      min, max, qmin, qmax, Flag(record_, "preserve_sparsity"), Flag(record_, "force_pow2"));
+  CompareText("scale", FloatText(record_.Float("scale")),
+              FloatText(static_cast<float>(chosen.scale)));
+  CompareText("zp", std::to_string(record_.Int("zp")), std::to_string(chosen.zero_point));
+}
+
+std::string DoubleText(double value) {
+  char buffer[40];
+  std::snprintf(buffer, sizeof buffer, "%a", value);
+  return buffer;
+}
+
+void Judge::AtenChooseQParams() {
+  result_.model = "aten@default";
+  const std::vector<float> x = record_.Floats("x");
+  if (x.empty()) Wrong(record_, "x", "must not be empty");
+  float min = x[0];
+  float max = x[0];
+  for (const float value : x) {
+    if (!std::isfinite(value)) Wrong(record_, "x", "must be finite");
+    min = std::min(min, value);
+    max = std::max(max, value);
+  }
+  const auto chosen = models::AtenChooseQParams(min, max, Flag(record_, "reduce_range"));
+  CompareText("scale_double", DoubleText(record_.Double("scale_double")), DoubleText(chosen.scale));
+  CompareText("zp", std::to_string(record_.Int("zp")), std::to_string(chosen.zero_point));
+}
+
+void Judge::Srdhm() {
+  result_.model = "gemmlowp";
+  const auto count = static_cast<int64_t>(record_.Ints("a").size());
+  const Tensor a = Codes(record_, "a", DType::kS32, {count});
+  const Tensor b = Codes(record_, "b", DType::kS32, {count});
+  const Tensor y = Codes(record_, "y", DType::kS32, {count});
+  Tensor computed(DType::kS32, {count});
+  for (int64_t i = 0; i < count; ++i) {
+    computed.SetInt(i, models::SaturatingRoundingDoublingHighMul(a.IntAt(i), b.IntAt(i)));
+  }
+  Compare("y", y, computed);
+}
+
+void Judge::Rdbp() {
+  result_.model = "gemmlowp";
+  const auto count = static_cast<int64_t>(record_.Ints("x").size());
+  const int32_t exponent = Int32(record_, "exponent", 0, 31);
+  const Tensor x = Codes(record_, "x", DType::kS32, {count});
+  const Tensor y = Codes(record_, "y", DType::kS32, {count});
+  Tensor computed(DType::kS32, {count});
+  for (int64_t i = 0; i < count; ++i) {
+    computed.SetInt(i, models::RoundingDivideByPot(x.IntAt(i), exponent));
+  }
+  Compare("y", y, computed);
+}
+
+void Judge::Mbqm() {
+  result_.model = ModelName(record_);
+  const bool single = result_.model == "tflite@single";
+  if (!single && result_.model != "tflite@double") return Skip("no model for " + record_.backend);
+  const auto count = static_cast<int64_t>(record_.Ints("x").size());
+  const Tensor x = Codes(record_, "x", DType::kS32, {count});
+  const Tensor y = Codes(record_, "y", DType::kS32, {count});
+  const double multiplier = record_.Double("double_multiplier");
+  if (!std::isfinite(multiplier)) Wrong(record_, "double_multiplier", "must be finite");
+  const models::FixedMultiplier fixed{Int32(record_, "quantized_multiplier"),
+                                      Int32(record_, "shift", -31, single ? 30 : 31)};
+  const models::FixedMultiplier chosen = models::QuantizeMultiplier(multiplier, single);
+  CompareText("quantized_multiplier", std::to_string(fixed.value), std::to_string(chosen.value));
+  CompareText("shift", std::to_string(fixed.shift), std::to_string(chosen.shift));
+  Tensor computed(DType::kS32, {count});
+  for (int64_t i = 0; i < count; ++i) {
+    computed.SetInt(i, single ? models::MultiplyOneRounding(x.IntAt(i), fixed)
+                              : models::MultiplyTwoRoundings(x.IntAt(i), fixed));
+  }
+  Compare("y", y, computed);
+}
+
+const std::map<std::string_view, Judge::Handler>& Judge::Handlers() {
+  static const std::map<std::string_view, Handler> handlers = {
+      {"linear", &Judge::Linear},
+      {"linear_float_and_i32bias", &Judge::FloatAndI32Bias},
+      {"matmul", &Judge::Matmul},
+      {"qlinear_matmul", &Judge::QLinearMatmul},
+      {"fully_connected", &Judge::FullyConnected},
+      {"tflite_fully_connected", &Judge::TfliteFullyConnected},
+      {"quantize", &Judge::Quantize},
+      {"tflite_quantize", &Judge::Quantize},
+      {"requantize_float", &Judge::RequantizeFloat},
+      {"requantize_fixedpoint", &Judge::RequantizeFixedPoint},
+      {"choose_qparams", &Judge::ChooseQParams},
+      {"aten_choose_qparams", &Judge::AtenChooseQParams},
+      {"gemmlowp_srdhm", &Judge::Srdhm},
+      {"gemmlowp_rounding_divide_by_pot", &Judge::Rdbp},
+      {"multiply_by_quantized_multiplier", &Judge::Mbqm},
+  };
+  return handlers;
+}
+
+GoldenVerdict Judge::Run() {
+  const auto at = Handlers().find(record_.op);
+  if (at == Handlers().end()) {
+    result_.verdict = Verdict::Skipped("op " + record_.op + " is not known yet");
+    return std::move(result_);
+  }
+  (this->*at->second)();
+  if (done()) return std::move(result_);
+  for (const auto& [field, value] : record_.fields) {
+    const bool output = (field.starts_with("y") || field.starts_with("acc") || field == "deq") &&
+                        field != "acc_kind" && record_.Has(field);
+    if (output && !judged_.contains(field)) {
+      result_.verdict =
+          Verdict::Failed(record_.where + ": " + field + ": an output that nothing here computes");
+      return std::move(result_);
+    }
+  }
+  if (judged_.empty()) {
+    result_.verdict = Verdict::Failed(record_.where + ": has no output to judge");
+  }
+  return std::move(result_);
+}
+
+struct CaseReader {
+  Case (*read)(const GoldenRecord&);
+  const char* output;  // the recorded field that is this case's output
+};
+
+const std::map<std::string_view, CaseReader>& CaseReaders() {
+  static const std::map<std::string_view, CaseReader> readers = {
+      {"linear", {AtenStyleLinear, "y"}},
+      {"linear_float_and_i32bias", {I32BiasLinear, "y_u8_i32bias"}},
+      {"matmul", {DirectMatmul, "y_u8"}},
+      {"qlinear_matmul", {OrtMatmul, "y"}},
+      {"fully_connected", {XnnpackLinear, "y"}},
+      {"tflite_fully_connected", {TfliteLinear, "y"}},
+      {"quantize", {[](const GoldenRecord& r) { return QuantizeCase(r, QuantizedType(r)); }, "y"}},
+      {"tflite_quantize",
+       {[](const GoldenRecord& r) { return QuantizeCase(r, QuantizedType(r)); }, "y"}},
+      {"requantize_float", {RequantizeCase, "y_avx2"}},
+  };
+  return readers;
+}
+
+}  // namespace
+
+GoldenVerdict JudgeGolden(const GoldenRecord& record) { return Judge(record).Run(); }
+
+bool GoldenHasCase(const GoldenRecord& record) { return CaseReaders().contains(record.op); }
+
+Case GoldenCase(const GoldenRecord& record) {
+  const auto at = CaseReaders().find(record.op);
+  if (at == CaseReaders().end()) Wrong(record, "op", record.op + " is not an operation known here");
+  Case c = at->second.read(record);
+  c.note = "recorded as " + record.id;
+  std::string output = at->second.output;
+  if (!record.Has(output) && record.Has("y_avx2")) output = "y_avx2";
+  if (record.Has(output)) {
+    Observed observed;
+    observed.by = record.backend + (record.isa.empty() ? "" : " " + record.isa);
+    observed.y = Codes(record, output, c.out_dtype, c.output_shape());
+    c.observed = std::move(observed);
+  }
+  return c;
+}
+
+}  // namespace qualm

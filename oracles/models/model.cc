@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "oracles/models/model.h"
+
+#include <algorithm>
+
+#include "oracles/models/convention.h"
+
+namespace qualm {
+namespace {
+
+std::vector<Model> Collect() {
+  std::vector<Model> all;
+  for (auto family : {models::FbgemmModels, models::OneDnn2Models, models::OneDnn3Models,
+                      models::QnnpackModels, models::AtenModels, models::XnnpackModels,
+                      models::TfliteModels, models::OnnxRuntimeModels}) {
+    for (Model& model : family()) all.push_back(std::move(model));
+  }
+  std::sort(all.begin(), all.end(), [](const Model& a, const Model& b) { return a.name < b.name; });
+  return all;
+}
+
+}  // namespace
+
+std::span<const Model> AllModels() {
+  static const std::vector<Model> models = Collect();
+  return models;
+}
+
+const Model* FindModel(std::string_view name) {
+  const std::span<const Model> models = AllModels();
+  const auto at = std::find_if(models.begin(), models.end(),
+                               [&](const Model& model) { return model.name == name; });
+  return at == models.end() ? nullptr : &*at;
+}
+
+}  // namespace qualm

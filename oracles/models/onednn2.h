@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// What oneDNN 2.6 and 3.7 share: accumulators and the end of the epilogue.
+#ifndef QUALM_ORACLES_MODELS_ONEDNN2_H_
+#define QUALM_ORACLES_MODELS_ONEDNN2_H_
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "oracles/models/convention.h"
+
+namespace qualm::models {
+
+struct OneDnnIsa {
+  std::string_view name;
+  // K up to `one_block` is one block; up to below 2*`block` two blocks of ceil(K/2); then blocks of
+  // `block`, which is even.
+  int64_t one_block = 0;
+  int64_t block = 0;
+  bool gemv = false;  // a kernel of its own for one output column
+  bool vnni = false;
+};
+
+// sse41, avx2, avx512core, vnni; nullptr for other names.
+const OneDnnIsa* FindOneDnnIsa(std::string_view name);
+
+// How u8*s8 or s8*s8 products are added by a matmul of M*N outputs over K with activation zero
+// point x_zp.
+Accumulation OneDnnAccumulation(const OneDnnIsa& isa, DType x_dtype, int64_t M, int64_t N,
+                                int64_t K, int32_t x_zp);
+
+std::string OneDnnCannotRun(const Case& c);
+std::vector<std::string> OneDnnClaims(const OneDnnIsa& isa);
+
+// Zero point in float32, saturation in float32, conversion: what follows scaling and relu.
+void AppendOneDnnEnd(std::vector<Step>& steps);
+// Clamp bounds: the whole output type; relu is a step of its own.
+void SetOneDnnRange(Channel& channel, const Case& c);
+
+}  // namespace qualm::models
+
+#endif  // QUALM_ORACLES_MODELS_ONEDNN2_H_

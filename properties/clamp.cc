@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+// Clamp and fused activation.
+#include <algorithm>
+#include <string>
+
+#include "oracles/exact/exact.h"
+#include "properties/derive.h"
+#include "properties/list.h"
+
+namespace qualm {
+namespace {
+
+using derive::Answer;
+using derive::Ask;
+
+Verdict AsClamp(Verdict verdict) {
+  verdict.kind = FindingKind::kClamp;
+  return verdict;
+}
+
+// For each output: -1, +1 if its exact rounded value lies at least 1 lsb below, above the clamp,
+// else 0. Moving the zero point by one towards the clamp must then leave the output at that end.
+std::vector<int> PastAnEnd(const Case& c) {
+  std::vector<int> past(static_cast<size_t>(c.M * c.N), 0);
+  if (c.out_dtype == DType::kS32) {
+    const std::vector<__int128> sums = exact::CorrectedSums(c);
+    for (size_t i = 0; i < past.size(); ++i) {
+      past[i] = sums[i] > c.out_max ? 1 : sums[i] < derive::LowEnd(c, 0) ? -1 : 0;
+    }
+    return past;
+  }
+  const auto mark = [&](int towards) {
+    Case moved = ProblemOf(c);
+    for (int32_t& zero : moved.out_q.zero_point) {
+      const auto shifted = derive::ShiftedInt(zero, -towards);
+      if (!shifted) return;  // nothing is known about this end
+      zero = *shifted;
+    }
+    moved.relu = false;
+    if (towards < 0 && c.out_q.zero_point.size() == 1) {
+      moved.out_min = static_cast<int32_t>(derive::LowEnd(c, 0));
+    }
+    const Tensor y = derive::ExactOf(moved);
+    for (size_t i = 0; i < past.size(); ++i) {
+      const auto index = static_cast<int64_t>(i);
+      // A relu bound per channel is not a clamp of the moved case: only the plain end is known.
+      const int64_t low =
+          c.out_q.zero_point.size() == 1 || !c.relu ? derive::LowEnd(c, 0) : INT64_MIN;
+      if (towards > 0 && y.IntAt(index) == c.out_max) past[i] = 1;
+      if (towards < 0 && y.IntAt(index) == low) past[i] = -1;
+    }
+  };
+  mark(1);
+  mark(-1);
+  return past;
+}
+
+Verdict FloatRelu(const Case& c, Subject& subject, const Tensor& y) {
+  for (int64_t i = 0; i < y.size(); ++i) {
+    if (!(y.FloatAt(i) >= 0.0f)) {
+      return AsClamp(derive::FailedAt(c, i, "at least 0", ElementText(y, i), 0, "relu"));
+    }
+  }
+  if (!subject.contract().exact()) return Verdict::Passed();
+  Case plain = ProblemOf(c);
+  plain.relu = false;
+  const Answer unfused = Ask(subject, plain);
+  if (unfused.verdict && !unfused.skipped()) return *unfused.verdict;
+  if (unfused.skipped()) return Verdict::Passed();
+  Tensor expected = unfused.y;
+  bool cuts = false;
+  for (float& value : expected.as<float>()) {
+    cuts = cuts || value < 0.0f;
+    value = value > 0.0f ? value : 0.0f;
+  }
+  if (auto failed = derive::Difference(c, expected, y, "fused relu is not max(unfused, 0)")) {
+    return AsClamp(*failed);
+  }
+  return cuts ? Verdict::Passed() : Verdict::Vacuous("relu cuts nothing off");
+}
+
+Verdict Clamp(const Case& c, Subject& subject) {
+  if (c.out_dtype == DType::kF32 && !c.relu) {
+    return Verdict::Vacuous("an f32 output without relu has no clamp");
+  }
+  const Answer answer = Ask(subject, c);
+  if (answer.verdict) return *answer.verdict;
+  const Tensor& y = answer.y;
+  if (y.empty()) return Verdict::Vacuous("the output is empty");
+  if (c.out_dtype == DType::kF32) return FloatRelu(c, subject, y);
+
+  for (int64_t i = 0; i < y.size(); ++i) {
+    const int64_t low = derive::LowEnd(c, derive::ChannelOf(c, i));
+    if (y.IntAt(i) >= low && y.IntAt(i) <= c.out_max) continue;
+    const std::string range = "in [" + std::to_string(low) + "," + std::to_string(c.out_max) + "]";
+    return AsClamp(derive::FailedAt(c, i, range, ElementText(y, i), 0, "outside the clamp"));
+  }
+  const std::vector<int> past = PastAnEnd(c);
+  const bool vacuous = std::ranges::all_of(past, [](int side) { return side == 0; });
+  const Verdict good =
+      vacuous ? Verdict::Vacuous("no exact value lies 1 lsb past an end") : Verdict::Passed();
+  if (!subject.contract().exact()) return good;
+
+  for (int64_t i = 0; i < y.size(); ++i) {
+    const int side = past[static_cast<size_t>(i)];
+    if (side == 0) continue;
+    const int64_t end = side > 0 ? c.out_max : derive::LowEnd(c, derive::ChannelOf(c, i));
+    if (y.IntAt(i) == end) continue;
+    return AsClamp(derive::FailedAt(c, i, std::to_string(end), ElementText(y, i),
+                                    static_cast<double>(std::abs(end - y.IntAt(i))),
+                                    "the exact value lies past the end of the clamp"));
+  }
+  if (!c.relu || c.per_channel) return good;
+  const int32_t zero = c.out_dtype == DType::kS32 ? 0 : c.out_q.zero_point_at(0);
+  if (zero > c.out_max) return good;
+  Case plain = ProblemOf(c);
+  plain.relu = false;
+  const Answer unfused = Ask(subject, plain);
+  if (unfused.verdict) return unfused.skipped() ? good : *unfused.verdict;
+  Tensor expected = unfused.y;
+  for (int64_t i = 0; i < expected.size(); ++i) {
+    expected.SetInt(i, std::max(expected.IntAt(i), std::max(zero, c.out_min)));
+  }
+  auto failed = derive::Difference(c, expected, y, "fused relu is not max(unfused, zero point)");
+  return failed ? AsClamp(*failed) : good;
+}
+
+}  // namespace
+
+std::vector<Property> ClampProperties() {
+  return {{"clamp",
+           "Outputs stay in [out_min, out_max]; where the exact rounded value lies at least 1 lsb "
+           "past an end the output is that end; fused relu is max(unfused, zero point) where the "
+           "zero point is at most out_max.",
+           {Op::kQuantize, Op::kRequantize, Op::kLinear},
+           true,
+           "CLP; M26, M27",
+           Clamp}};
+}
+
+}  // namespace qualm

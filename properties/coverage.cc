@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "properties/coverage.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+#include "oracles/headroom/headroom.h"
+
+namespace qualm {
+namespace {
+
+constexpr std::array<std::string_view, 14> kNames{
+    "pair-saturates",  "int32-overflows", "exact-tie",     "near-tie",   "clamp-low",
+    "clamp-high",      "min-code-run",    "k-tail",        "n-tail",     "m-tail",
+    "zero-point-pair", "empty",           "special-float", "per-channel"};
+
+// Two neighbours of a row that are both the smallest code: -128 * -128 twice in one lane.
+bool HasMinCodeRun(const Tensor& tensor, int64_t columns) {
+  if (!IsCode(tensor.dtype())) return false;
+  const int32_t low = RangeOf(tensor.dtype()).min;
+  for (int64_t i = 0; i + 1 < tensor.size(); ++i) {
+    if (i % columns + 1 < columns && tensor.IntAt(i) == low && tensor.IntAt(i + 1) == low) {
+      return true;
+    }
+  }
+  return false;
+}
+
+bool IsSpecial(float value) {
+  return !std::isfinite(value) || (value == 0.0f ? std::signbit(value) : !std::isnormal(value));
+}
+
+bool HasSpecialFloat(const Case& c) {
+  if (c.x.dtype() == DType::kF32 && std::ranges::any_of(c.x.as<float>(), IsSpecial)) return true;
+  for (const auto* scales : {&c.x_q.scale, &c.w_q.scale, &c.out_q.scale, &c.multiplier}) {
+    if (std::ranges::any_of(*scales, IsSpecial)) return true;
+  }
+  return c.bias && std::ranges::any_of(*c.bias, IsSpecial);
+}
+
+}  // namespace
+
+std::string_view Name(Hazard hazard) { return kNames[static_cast<size_t>(hazard)]; }
+
+std::vector<Hazard> HazardsOf(const Case& c) {
+  std::vector<Hazard> hazards;
+  const auto add = [&](Hazard hazard, bool reached) {
+    if (reached) hazards.push_back(hazard);
+  };
+  const bool linear = c.op == Op::kLinear;
+  const bool empty = c.M == 0 || c.N == 0 || (linear && c.K == 0);
+  if (!empty) {
+    const headroom::Headroom headroom = headroom::Measure(c);
+    add(Hazard::kPairSaturates, headroom.pairs_saturating > 0);
+    add(Hazard::kInt32Overflows, linear && headroom.acc_min < 0);
+    add(Hazard::kExactTie, headroom.ties > 0);
+    add(Hazard::kNearTie, headroom.ties == 0 && headroom.tie_min <= 0x1p-10);
+    add(Hazard::kClampLow, headroom.clamped_low > 0);
+    add(Hazard::kClampHigh, headroom.clamped_high > 0);
+    add(Hazard::kMinCodeRun,
+        HasMinCodeRun(c.x, linear ? c.K : c.N) && (!linear || HasMinCodeRun(c.w, c.K)));
+  }
+  // Behind at least one full block of the narrowest vector, as a tail needs a body to follow.
+  add(Hazard::kKTail, c.K > 4 && c.K % 4 != 0);
+  add(Hazard::kNTail, c.N > 8 && c.N % 8 != 0);
+  add(Hazard::kMTail, c.M > 4 && c.M % 4 != 0);
+  add(Hazard::kZeroPointPair,
+      linear && c.x_q.zero_point_at(0) != 0 &&
+          std::ranges::any_of(c.w_q.zero_point, [](int32_t zero) { return zero != 0; }));
+  add(Hazard::kEmpty, empty);
+  add(Hazard::kSpecialFloat, HasSpecialFloat(c));
+  add(Hazard::kPerChannel, c.per_channel && c.N > 1);
+  return hazards;
+}
+
+void HazardCoverage::Add(Op op, std::string_view instruction_set, std::span<const Hazard> hazards) {
+  Row& row = rows_[{op, std::string(instruction_set)}];
+  ++row.cases;
+  for (Hazard hazard : hazards) ++row.reached[hazard];
+}
+
+void HazardCoverage::Merge(const HazardCoverage& other) {
+  for (const auto& [key, from] : other.rows_) {
+    Row& row = rows_[key];
+    row.cases += from.cases;
+    for (const auto& [hazard, count] : from.reached) row.reached[hazard] += count;
+  }
+}
+
+}  // namespace qualm

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// Cases made from cases, and questions asked of subjects: what the metamorphic and memory
+// properties are written with.
+#ifndef QUALM_PROPERTIES_DERIVE_H_
+#define QUALM_PROPERTIES_DERIVE_H_
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "core/case.h"
+#include "core/subject.h"
+#include "core/verdict.h"
+
+namespace qualm::derive {
+
+// Row i of the result is row rows[i] of the case.
+Case Rows(const Case& c, std::span<const int64_t> rows);
+// Output channel i of the result is channel columns[i], with its weights, bias and qparams.
+Case Columns(const Case& c, std::span<const int64_t> columns);
+// linear: summand i of the result is summand terms[i]; -1 stands for x = x_code, w = w_code.
+Case Terms(const Case& c, std::span<const int64_t> terms, int32_t x_code = 0, int32_t w_code = 0);
+// The case in the other of the two forms that QParams lists have, with the parameters of channel 0
+// everywhere. Needs N >= 1.
+Case WithFirstChannelParams(const Case& c, bool per_channel);
+
+// The tensor with `shift` added to every code and the given type; nullopt where a code leaves it.
+std::optional<Tensor> Shifted(const Tensor& tensor, DType dtype, int32_t shift);
+// value + shift if that is an int32.
+std::optional<int32_t> ShiftedInt(int32_t value, int64_t shift);
+
+// A number that depends on the whole problem: choices of a property that must be the same every
+// time, and different from case to case.
+uint64_t Hash(const Case& c);
+
+// Channel of output element i.
+inline int64_t ChannelOf(const Case& c, int64_t i) { return c.N == 0 ? 0 : i % c.N; }
+// LowerBound for the channel (quantize may have one zero point per channel), never above out_max.
+int64_t LowEnd(const Case& c, int64_t channel);
+
+// exact::Evaluate, remembering this thread's last few: many subjects and properties ask the same.
+Tensor ExactOf(const Case& c);
+
+// The answer of a subject, or the verdict that stands in its place: skipped if it cannot run the
+// case, failed if it crashed, hung, strayed, refused, or answered in the wrong shape.
+struct Answer {
+  Tensor y;
+  std::optional<Verdict> verdict;
+  bool skipped() const { return verdict && verdict->judgement == Judgement::kSkipped; }
+};
+Answer Ask(Subject& subject, const Case& c, const RunContext& context = {});
+
+// Failed with the first difference if the two differ: "WHAT: expected E at [m,n], got A".
+std::optional<Verdict> Difference(const Case& c, const Tensor& expected, const Tensor& actual,
+                                  const std::string& what);
+// Failed at element i.
+Verdict FailedAt(const Case& c, int64_t i, const std::string& expected, const std::string& actual,
+                 double distance_lsb, const std::string& what);
+
+}  // namespace qualm::derive
+
+#endif  // QUALM_PROPERTIES_DERIVE_H_

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// Differential properties: against the exact meaning, against the promised convention, and against
+// the other instruction sets of the same kernels.
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "oracles/models/model.h"
+#include "properties/derive.h"
+#include "properties/list.h"
+
+namespace qualm {
+namespace {
+
+using derive::Answer;
+using derive::Ask;
+
+const std::vector<Op> kAll{Op::kQuantize, Op::kDequantize, Op::kRequantize, Op::kLinear};
+
+Verdict MatchesExact(const Case& c, Subject& subject) {
+  const Answer answer = Ask(subject, c);
+  if (answer.verdict) return *answer.verdict;
+  if (answer.y.empty()) return Verdict::Vacuous("the output is empty");
+  auto failed = derive::Difference(c, derive::ExactOf(c), answer.y, "departs from the exact value");
+  return failed ? *failed : Verdict::Passed();
+}
+
+Verdict MatchesModel(const Case& c, Subject& subject) {
+  if (subject.contract().exact()) return Verdict::NotApplicable("the contract names no model");
+  const std::string& name = subject.contract().model;
+  const Model* model = FindModel(name);
+  if (model == nullptr) return Verdict::Skipped("there is no model " + name);
+  if (std::string reason = model->cannot_run(c); !reason.empty()) {
+    return Verdict::Skipped("model " + name + " does not define it: " + reason);
+  }
+  const Answer answer = Ask(subject, c);
+  if (answer.verdict) return *answer.verdict;
+  if (answer.y.empty()) return Verdict::Vacuous("the output is empty");
+  auto failed = derive::Difference(c, model->run(c).y, answer.y, "departs from model " + name);
+  return failed ? *failed : Verdict::Passed();
+}
+
+// Siblings live as long as the thread: making a subject is dear, and each case meets all of them.
+struct Sibling {
+  std::unique_ptr<Subject> subject;
+  std::unique_ptr<MemoSubject> memo;
+  std::string why_not;
+};
+Sibling& SiblingNamed(const std::string& name) {
+  static thread_local std::map<std::string, Sibling> siblings;
+  Sibling& sibling = siblings[name];
+  if (!sibling.memo && sibling.why_not.empty()) {
+    try {
+      sibling.subject = SubjectRegistry::Get().Make(name);
+      sibling.memo = std::make_unique<MemoSubject>(*sibling.subject);
+    } catch (const Unavailable& error) {
+      sibling.why_not = error.what();
+    }
+  }
+  return sibling;
+}
+
+Verdict TargetsAgree(const Case& c, Subject& subject) {
+  const Answer answer = Ask(subject, c);
+  if (answer.verdict) return *answer.verdict;
+  if (answer.y.empty()) return Verdict::Vacuous("the output is empty");
+  int compared = 0;
+  std::string why_none = "the subject has no other targets";
+  for (const std::string& name : subject.Siblings()) {
+    if (name == subject.name()) continue;
+    Sibling& sibling = SiblingNamed(name);
+    if (!sibling.memo) {
+      why_none = sibling.why_not;
+      continue;
+    }
+    const Answer other = Ask(*sibling.memo, c);
+    if (other.verdict) {  // its own failure is told where it is the subject
+      why_none = other.verdict->reason;
+      continue;
+    }
+    if (auto failed = derive::Difference(c, other.y, answer.y, "differs from " + name)) {
+      return *failed;
+    }
+    ++compared;
+  }
+  return compared == 0 ? Verdict::Vacuous(why_none) : Verdict::Passed();
+}
+
+}  // namespace
+
+std::vector<Property> DifferentialProperties() {
+  return {
+      {"matches_exact",
+       "Every output is the exact real result rounded once, half to even, then clamped.", kAll,
+       false, "all numeric faults", MatchesExact},
+      {"matches_model",
+       "Every output is bit-equal to the convention that the subject's contract names.", kAll, true,
+       "any departure from a promised convention", MatchesModel},
+      {"targets_agree", "Every instruction set of the same kernels gives the same bits.", kAll,
+       false, "ISAT, LAN, DSP", TargetsAgree},
+  };
+}
+
+}  // namespace qualm

@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "properties/engine.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "core/rng.h"
+#include "core/status.h"
+#include "oracles/models/model.h"
+#include "properties/gen/gen.h"
+#include "properties/property.h"
+
+namespace qualm {
+namespace {
+
+using Attribute = std::function<FindingKind(const Case&, const Verdict&, Subject&)>;
+
+bool SameClaim(const Finding& a, const Finding& b) {
+  return a.op == b.op && a.property == b.property && a.subject == b.subject &&
+         a.expected_by_contract == b.expected_by_contract;
+}
+
+// Keeps the first `limit` findings of each claim, expected ones apart from new ones.
+void Keep(Finding finding, int64_t limit, std::vector<Finding>& findings) {
+  const auto same = std::ranges::count_if(
+      findings, [&](const Finding& known) { return SameClaim(known, finding); });
+  if (same < limit) findings.push_back(std::move(finding));
+}
+
+// The judgement after the contract table had its say; sets the kind where it is learned.
+Judgement Declared(const Case& c, const Property& property, Subject& subject, Verdict& verdict,
+                   const Attribute& attribute) {
+  if (!verdict.failed() || !attribute) return verdict.judgement;
+  for (const ExpectedDivergence& row : SubjectRegistry::Get().expected()) {
+    if (row.subject != subject.name() || row.op != Name(c.op) || row.property != property.claim) {
+      continue;
+    }
+    if (!verdict.kind) verdict.kind = attribute(c, verdict, subject);
+    if (row.kind == Name(*verdict.kind)) return Judgement::kExpected;
+  }
+  return Judgement::kFailed;
+}
+
+struct CaseCursor {
+  // Global number g stands for case g / ops of op g % ops, so that a time budget serves all ops.
+  std::vector<Op> ops;
+  int64_t total = 0;  // -1: until the deadline
+  std::atomic<int64_t> next{0};
+  std::atomic<int64_t> done{0};
+  std::atomic<bool> stop{false};
+  std::chrono::steady_clock::time_point deadline;
+};
+
+struct NumberedFinding {
+  std::pair<int64_t, size_t> number;  // of the case, and within its verdicts
+  Finding finding;
+};
+
+// One thread's share. Counts commute; findings are numbered, and since each thread takes its cases
+// in rising order, the first few of all threads contain the first few of the whole run.
+struct Share {
+  CheckResult result;
+  std::vector<NumberedFinding> findings;
+  std::exception_ptr error;
+};
+
+void RunShare(const CheckOptions& options, CaseCursor& cursor, std::vector<Subject*> subjects,
+              Share& share) {
+  const auto op_count = static_cast<int64_t>(cursor.ops.size());
+  while (!cursor.stop) {
+    const int64_t number = cursor.next++;
+    if (cursor.total >= 0 ? number >= cursor.total
+                          : std::chrono::steady_clock::now() >= cursor.deadline) {
+      return;
+    }
+    const int64_t i = number / op_count;
+    if (i % options.shard_count == options.shard_index) {
+      const Op op = cursor.ops[static_cast<size_t>(number % op_count)];
+      const Case c = gen::Draw(op, CaseSeed(options.seed, op, i));
+      const size_t before = share.result.findings.size();
+      CheckCase(c, subjects, options.property_glob, share.result, options.findings_per_property,
+                options.attribute);
+      for (size_t f = before; f < share.result.findings.size(); ++f) {
+        share.findings.push_back({{number, f}, share.result.findings[f]});
+      }
+    }
+    const int64_t done = ++cursor.done;
+    if (options.progress) options.progress(done, cursor.total);
+  }
+}
+
+void MergeCounts(const CheckResult& from, CheckResult& into) {
+  into.totals.Merge(from.totals);
+  for (const auto& [name, totals] : from.by_property) into.by_property[name].Merge(totals);
+  for (const auto& [name, totals] : from.by_subject) into.by_subject[name].Merge(totals);
+  for (const auto& [key, count] : from.reasons) into.reasons[key] += count;
+  into.coverage.Merge(from.coverage);
+}
+
+std::vector<Op> OpsOf(const CheckOptions& options) {
+  if (!options.ops.empty()) return options.ops;
+  const std::span<const Op> all = AllOps();
+  return {all.begin(), all.end()};
+}
+
+void ValidateOptions(const CheckOptions& options) {
+  if (options.shard_count < 1 || options.shard_index < 0 ||
+      options.shard_index >= options.shard_count) {
+    throw InputError("--shard: " + std::to_string(options.shard_index) + "/" +
+                     std::to_string(options.shard_count) +
+                     " is none, expected I/N with 0 <= I < N");
+  }
+  if (options.jobs < 1) throw InputError("--jobs: must be at least 1");
+  if (options.cases < 0) throw InputError("--cases: must be at least 0");
+  bool matched = false;
+  for (const Property& property : AllProperties()) {
+    for (Op op : property.ops)
+      matched = matched || MatchesGlob(options.property_glob, op, property);
+  }
+  if (!matched) {
+    throw InputError("--property: no property matches '" + options.property_glob +
+                     "' (see qualm list properties)");
+  }
+}
+
+}  // namespace
+
+uint64_t CaseSeed(uint64_t seed, Op op, int64_t i) {
+  return MixSeed(MixSeed(seed, static_cast<uint64_t>(op)), static_cast<uint64_t>(i));
+}
+
+void Totals::Merge(const Totals& other) {
+  cases += other.cases;
+  for (const auto& [judgement, count] : other.verdicts) verdicts[judgement] += count;
+}
+
+int64_t Totals::of(Judgement judgement) const {
+  const auto at = verdicts.find(judgement);
+  return at == verdicts.end() ? 0 : at->second;
+}
+
+void CheckCase(const Case& c, const std::vector<Subject*>& subjects, const std::string& glob,
+               CheckResult& result, int64_t findings_per_property, const Attribute& attribute) {
+  ++result.totals.cases;
+  std::optional<std::vector<Hazard>> hazards;
+  for (Subject* subject : subjects) {
+    const std::string subject_name(subject->name());
+    MemoSubject memo(*subject);
+    bool judged = false;
+    for (const Property& property : AllProperties()) {
+      const bool about = std::ranges::find(property.ops, c.op) != property.ops.end();
+      if (!about || !MatchesGlob(glob, c.op, property)) continue;
+      Verdict verdict = Judge(property, c, memo);
+      const Judgement judgement = Declared(c, property, memo, verdict, attribute);
+      const std::string name = FullName(c.op, property);
+      result.totals.Add(judgement);
+      result.by_property[name].Add(judgement);
+      result.by_subject[subject_name].Add(judgement);
+      if (judgement == Judgement::kPassed || judgement == Judgement::kFailed ||
+          judgement == Judgement::kExpected) {
+        judged = true;
+      } else {
+        ++result.reasons[{judgement, name, subject_name, verdict.reason}];
+      }
+      if (!verdict.failed()) continue;
+      Finding finding;
+      finding.op = Name(c.op);
+      finding.property = property.claim;
+      finding.subject = subject_name;
+      finding.kind = verdict.kind.value_or(FindingKind::kUnknown);
+      finding.expected_by_contract = judgement == Judgement::kExpected;
+      finding.first_divergence = verdict.divergence;
+      finding.explanation = verdict.reason;
+      finding.test_case = c;
+      Keep(std::move(finding), findings_per_property, result.findings);
+    }
+    if (!judged) continue;
+    if (!hazards) hazards = HazardsOf(c);
+    result.coverage.Add(c.op, subject->InstructionSet(), *hazards);
+  }
+}
+
+CheckResult Check(const CheckOptions& options) {
+  ValidateOptions(options);
+  std::optional<Contract> contract;
+  if (!options.contract.empty()) {
+    contract = ParseContract(options.contract);
+    if (!contract->exact() && FindModel(contract->model) == nullptr) {
+      throw InputError("--contract: there is no model '" + contract->model + "'");
+    }
+  }
+  // All subjects before the first case, and on this thread: what is missing is known at once, and a
+  // worker process that dies with the thread that started it lives as long as the run.
+  const auto jobs = static_cast<size_t>(options.jobs);
+  std::vector<std::vector<std::unique_ptr<Subject>>> subjects(jobs);
+  for (auto& own : subjects) {
+    for (const std::string& name : options.subjects) {
+      own.push_back(SubjectRegistry::Get().Make(name));
+      if (contract) own.back()->set_contract(*contract);
+    }
+  }
+
+  CaseCursor cursor;
+  cursor.ops = OpsOf(options);
+  const auto ops = static_cast<int64_t>(cursor.ops.size());
+  cursor.total = options.seconds > 0 ? -1 : options.cases * ops;
+  cursor.deadline = std::chrono::steady_clock::now() +
+                    std::chrono::duration_cast<std::chrono::steady_clock::duration>(
+                        std::chrono::duration<double>(options.seconds));
+
+  std::vector<Share> shares(jobs);
+  const auto work = [&](size_t job) {
+    std::vector<Subject*> own;
+    for (const auto& subject : subjects[job]) own.push_back(subject.get());
+    try {
+      RunShare(options, cursor, std::move(own), shares[job]);
+    } catch (...) {
+      shares[job].error = std::current_exception();
+      cursor.stop = true;
+    }
+  };
+  {
+    std::vector<std::jthread> threads;
+    for (size_t job = 1; job < jobs; ++job) threads.emplace_back(work, job);
+    work(0);
+  }
+
+  CheckResult result;
+  std::vector<NumberedFinding> findings;
+  for (Share& share : shares) {
+    if (share.error) std::rethrow_exception(share.error);
+    MergeCounts(share.result, result);
+    std::ranges::move(share.findings, std::back_inserter(findings));
+  }
+  std::ranges::sort(findings, {}, &NumberedFinding::number);
+  for (NumberedFinding& numbered : findings) {
+    Keep(std::move(numbered.finding), options.findings_per_property, result.findings);
+  }
+  return result;
+}
+
+}  // namespace qualm

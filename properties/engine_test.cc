@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "properties/engine.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <stdexcept>
+
+#include "core/status.h"
+#include "properties/gen/gen.h"
+#include "properties/property.h"
+#include "properties/test_subject.h"
+
+namespace qualm {
+namespace {
+
+Outcome OffByOneInTails(const Case& c, const RunContext&) {
+  Tensor y = exact::Evaluate(c);
+  if (IsCode(c.out_dtype) && c.N % 4 == 1 && !y.empty()) {
+    const int64_t last = y.size() - 1;
+    y.SetInt(last, y.IntAt(last) < c.out_max ? y.IntAt(last) + 1 : c.out_min);
+  }
+  return TestSubject::Good(y);
+}
+
+class EngineTest : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    SubjectRegistry::Get().Add({"toy",
+                                "test",
+                                "",
+                                [] { return std::vector<std::string>{"toy:good", "toy:bad"}; },
+                                [](const std::string& name) -> std::unique_ptr<Subject> {
+                                  if (name == "toy:good")
+                                    return std::make_unique<TestSubject>(TestSubject::Exact, name);
+                                  if (name == "toy:bad")
+                                    return std::make_unique<TestSubject>(OffByOneInTails, name);
+                                  if (name == "toy:absent")
+                                    throw Unavailable("toy:absent: not here");
+                                  if (name == "toy:throws") {
+                                    return std::make_unique<TestSubject>(
+                                        [](const Case&, const RunContext&) -> Outcome {
+                                          throw std::runtime_error("our own mistake");
+                                        },
+                                        name);
+                                  }
+                                  return nullptr;
+                                },
+                                {}});
+    SubjectRegistry::Get().AddExpectedDivergence(
+        {"toy:bad", "quantize", "matches_exact", "tail", "a test"});
+  }
+
+  static CheckOptions Options() {
+    CheckOptions options;
+    options.subjects = {"toy:good", "toy:bad"};
+    options.cases = 40;
+    options.seed = 11;
+    return options;
+  }
+};
+
+void ExpectSame(const CheckResult& a, const CheckResult& b) {
+  EXPECT_EQ(a.totals.cases, b.totals.cases);
+  EXPECT_EQ(a.totals.verdicts, b.totals.verdicts);
+  ASSERT_EQ(a.by_property.size(), b.by_property.size());
+  for (const auto& [name, totals] : a.by_property) {
+    EXPECT_EQ(totals.verdicts, b.by_property.at(name).verdicts) << name;
+  }
+  EXPECT_EQ(a.reasons, b.reasons);
+  ASSERT_EQ(a.findings.size(), b.findings.size());
+  for (size_t i = 0; i < a.findings.size(); ++i) {
+    EXPECT_EQ(a.findings[i].fingerprint(), b.findings[i].fingerprint());
+    EXPECT_EQ(a.findings[i].test_case, b.findings[i].test_case);
+    EXPECT_EQ(a.findings[i].explanation, b.findings[i].explanation);
+  }
+  ASSERT_EQ(a.coverage.rows().size(), b.coverage.rows().size());
+  for (const auto& [key, row] : a.coverage.rows()) {
+    EXPECT_EQ(row.cases, b.coverage.rows().at(key).cases);
+    EXPECT_EQ(row.reached, b.coverage.rows().at(key).reached);
+  }
+}
+
+TEST_F(EngineTest, FindsAndCounts) {
+  const CheckResult result = Check(Options());
+  EXPECT_EQ(result.totals.cases, 40 * 4);
+  EXPECT_EQ(result.by_subject.at("toy:good").of(Judgement::kFailed), 0);
+  EXPECT_GT(result.by_subject.at("toy:bad").of(Judgement::kFailed), 0);
+  int64_t verdicts = 0;
+  for (const auto& [name, totals] : result.by_property) {
+    for (const auto& [judgement, count] : totals.verdicts) verdicts += count;
+  }
+  int64_t expected = 0;
+  for (const Property& property : AllProperties()) {
+    expected += static_cast<int64_t>(property.ops.size()) * 40 * 2;
+  }
+  EXPECT_EQ(verdicts, expected);
+  // Every verdict that is no pass has its reason counted.
+  int64_t reasons = 0;
+  for (const auto& [key, count] : result.reasons) reasons += count;
+  EXPECT_EQ(reasons, result.totals.of(Judgement::kSkipped) + result.totals.of(Judgement::kVacuous) +
+                         result.totals.of(Judgement::kNotApplicable));
+}
+
+TEST_F(EngineTest, KeepsTheFirstFindingsOfEachClaim) {
+  CheckOptions options = Options();
+  options.findings_per_property = 2;
+  const CheckResult result = Check(options);
+  std::map<std::string, int> kept;
+  for (const Finding& finding : result.findings) ++kept[finding.fingerprint()];
+  EXPECT_FALSE(kept.empty());
+  for (const auto& [fingerprint, count] : kept) EXPECT_LE(count, 2) << fingerprint;
+  EXPECT_GT(result.totals.of(Judgement::kFailed), static_cast<int64_t>(result.findings.size()));
+}
+
+TEST_F(EngineTest, GivesTheSameResultForAnyNumberOfJobs) {
+  CheckOptions options = Options();
+  const CheckResult one = Check(options);
+  for (int jobs : {2, 5}) {
+    options.jobs = jobs;
+    ExpectSame(one, Check(options));
+  }
+}
+
+TEST_F(EngineTest, ShardsAddUpToTheWhole) {
+  CheckOptions options = Options();
+  const CheckResult whole = Check(options);
+  Totals sum;
+  options.shard_count = 3;
+  for (options.shard_index = 0; options.shard_index < 3; ++options.shard_index) {
+    const CheckResult shard = Check(options);
+    EXPECT_LT(shard.totals.cases, whole.totals.cases);
+    sum.Merge(shard.totals);
+  }
+  EXPECT_EQ(sum.cases, whole.totals.cases);
+  EXPECT_EQ(sum.verdicts, whole.totals.verdicts);
+}
+
+TEST_F(EngineTest, FindingsNameTheCaseThatTheirSeedDraws) {
+  const CheckResult result = Check(Options());
+  ASSERT_FALSE(result.findings.empty());
+  const Finding& finding = result.findings.front();
+  const Op op = *ParseOp(finding.op);
+  bool drawn = false;
+  for (int64_t i = 0; i < 40; ++i) {
+    drawn = drawn || gen::Draw(op, CaseSeed(11, op, i)) == finding.test_case;
+  }
+  EXPECT_TRUE(drawn);
+}
+
+TEST_F(EngineTest, DeclaredDivergencesAreExpectedWhereTheKindAgrees) {
+  CheckOptions options = Options();
+  options.subjects = {"toy:bad"};
+  options.ops = {Op::kQuantize};
+  options.property_glob = "matches_exact";
+  EXPECT_EQ(Check(options).totals.of(Judgement::kExpected), 0);  // nobody told the kind
+  options.attribute = [](const Case&, const Verdict&, Subject&) { return FindingKind::kTail; };
+  const CheckResult expected = Check(options);
+  EXPECT_GT(expected.totals.of(Judgement::kExpected), 0);
+  EXPECT_EQ(expected.totals.of(Judgement::kFailed), 0);
+  ASSERT_FALSE(expected.findings.empty());
+  EXPECT_TRUE(expected.findings[0].expected_by_contract);
+  options.attribute = [](const Case&, const Verdict&, Subject&) { return FindingKind::kTie; };
+  EXPECT_EQ(Check(options).totals.of(Judgement::kExpected), 0);
+}
+
+TEST_F(EngineTest, CoverageCountsOnlyJudgedCases) {
+  CheckResult result;
+  const Case c = gen::Draw(Op::kLinear, gen::Theme::kUniform, 1);
+  TestSubject able;
+  TestSubject unable;
+  unable.cannot_run = [](const Case&) { return "never"; };
+  CheckCase(c, {&able, &unable}, "*", result);
+  ASSERT_EQ(result.coverage.rows().size(), 1u);
+  EXPECT_EQ(result.coverage.rows().begin()->second.cases, 1);
+  EXPECT_EQ(result.coverage.rows().begin()->first.second, "test");
+}
+
+TEST_F(EngineTest, RunsUntilTheTimeIsUp) {
+  CheckOptions options = Options();
+  options.subjects = {"toy:good"};
+  options.seconds = 0.2;
+  options.jobs = 2;
+  options.property_glob = "matches_exact";
+  std::atomic<int64_t> reported = 0;
+  options.progress = [&](int64_t, int64_t all) { reported += all == -1; };
+  const CheckResult result = Check(options);
+  EXPECT_GT(result.totals.cases, 4);
+  EXPECT_EQ(reported, result.totals.cases);
+}
+
+TEST_F(EngineTest, RefusesBadOptionsBeforeTheFirstCase) {
+  const auto refused = [](auto change) {
+    CheckOptions options = Options();
+    change(options);
+    options.progress = [](int64_t, int64_t) { ADD_FAILURE() << "a case was drawn"; };
+    EXPECT_THROW(Check(options), InputError);
+  };
+  refused([](CheckOptions& o) { o.subjects = {"toy:goood"}; });
+  refused([](CheckOptions& o) { o.property_glob = "no_such_*"; });
+  refused([](CheckOptions& o) { o.shard_index = 3, o.shard_count = 3; });
+  refused([](CheckOptions& o) { o.jobs = 0; });
+  refused([](CheckOptions& o) { o.contract = "model:no-such-model"; });
+  refused([](CheckOptions& o) { o.contract = "roughly"; });
+  CheckOptions absent = Options();
+  absent.subjects = {"toy:absent"};
+  EXPECT_THROW(Check(absent), Unavailable);
+}
+
+TEST_F(EngineTest, PropagatesExceptionsOfItsThreads) {
+  CheckOptions options = Options();
+  options.subjects = {"toy:throws"};
+  for (int jobs : {1, 3}) {
+    options.jobs = jobs;
+    EXPECT_THROW(Check(options), std::runtime_error);
+  }
+}
+
+}  // namespace
+}  // namespace qualm

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+// Cases of quantize, dequantize and requantize.
+#include <algorithm>
+#include <cfloat>
+#include <cmath>
+
+#include "properties/gen/values.h"
+
+namespace qualm::gen::internal {
+namespace {
+
+// Channels of a list that has one entry, or N.
+size_t Entries(const Case& c) { return c.per_channel ? static_cast<size_t>(c.N) : 1; }
+
+void DrawPerChannel(Rng& rng, Case& c) { c.per_channel = rng.Chance(2, 5); }
+
+float ThemeScale(Rng& rng, Theme theme) {
+  if (theme == Theme::kScaleExtremes || rng.Chance(1, 30)) return ExtremeScale(rng);
+  // Powers of two make ties exact in every channel of arithmetic.
+  if (theme == Theme::kTies && rng.Chance(1, 2)) {
+    return ToScale(std::ldexp(1.0, static_cast<int>(rng.Between(-10, 3))));
+  }
+  return DrawScale(rng, -14, 4);
+}
+
+// A float at the place the theme is about, for scale s and the codes of the case.
+float QuantizeInput(Rng& rng, Theme theme, double s, int32_t z, const Case& c) {
+  const CodeRange range = RangeOf(c.out_dtype);
+  const auto neighbour = [&](float x) {
+    const int64_t step = rng.Between(-1, 1);
+    return step == 0 ? x : std::nextafter(x, step > 0 ? INFINITY : -INFINITY);
+  };
+  const auto code = static_cast<double>(rng.Between(range.min - 2, range.max + 2)) - z;
+  switch (theme) {
+    case Theme::kTies: return static_cast<float>((code + 0.5) * s);
+    case Theme::kNearTies: return neighbour(static_cast<float>((code + 0.5) * s));
+    case Theme::kClampEdges: {
+      const double edge = rng.Chance(1, 2) ? c.out_min : c.out_max;
+      const double halves = static_cast<double>(rng.Between(-4, 4)) * 0.5;
+      return neighbour(static_cast<float>((edge - z + halves) * s));
+    }
+    case Theme::kSpecialFloats:
+      switch (rng.Below(4)) {
+        case 0: return static_cast<float>(s * 0x1p31);
+        case 1: return static_cast<float>(s * (0x1p31 - z));
+        case 2: return static_cast<float>(-s * 0x1p31);
+        default: return SpecialFloat(rng);
+      }
+    default: break;
+  }
+  if (rng.Chance(1, 30)) return SpecialFloat(rng);
+  if (rng.Chance(1, 10)) return static_cast<float>((code + 0.5) * s);
+  return static_cast<float>((code + rng.Unit() - 0.5) * s);
+}
+
+}  // namespace
+
+Case DrawQuantize(Rng& rng, Theme theme) {
+  Case c;
+  c.op = Op::kQuantize;
+  DrawShape(rng, theme, 400, c);
+  DrawPerChannel(rng, c);
+  c.out_dtype = rng.Chance(3, 5) ? DType::kU8 : DType::kS8;
+  c.out_q.scale.assign(Entries(c), 1.0f);
+  c.out_q.zero_point.assign(Entries(c), 0);
+  for (float& scale : c.out_q.scale) scale = ThemeScale(rng, theme);
+  DrawZeroPoints(rng, c.out_dtype, theme, c.out_q.zero_point);
+  DrawClamp(rng, theme, c);
+  // "The zero point" of a fused relu is one number.
+  if (c.per_channel) c.relu = false;
+  c.x = Tensor(DType::kF32, {c.M, c.N});
+  const auto x = c.x.as<float>();
+  for (int64_t i = 0; i < c.x.size(); ++i) {
+    const int64_t n = i % c.N;
+    x[static_cast<size_t>(i)] =
+        QuantizeInput(rng, theme, c.out_q.scale_at(n), c.out_q.zero_point_at(n), c);
+  }
+  return c;
+}
+
+Case DrawDequantize(Rng& rng, Theme theme) {
+  Case c;
+  c.op = Op::kDequantize;
+  DrawShape(rng, theme, 600, c);
+  DrawPerChannel(rng, c);
+  const DType dtype = rng.Chance(1, 2) ? DType::kU8 : DType::kS8;
+  c.x_q.scale.assign(Entries(c), 1.0f);
+  c.x_q.zero_point.assign(Entries(c), 0);
+  for (float& scale : c.x_q.scale) scale = ThemeScale(rng, theme);
+  DrawZeroPoints(rng, dtype, theme, c.x_q.zero_point);
+  c.out_dtype = DType::kF32;
+  c.out_min = INT32_MIN;
+  c.out_max = INT32_MAX;
+  c.x = Tensor(dtype, {c.M, c.N});
+  const bool boundary = theme == Theme::kBoundaryBytes || theme == Theme::kZeroPoints;
+  for (int64_t i = 0; i < c.x.size(); ++i) {
+    c.x.SetInt(i, boundary ? BoundaryCode(rng, dtype) : UniformCode(rng, dtype));
+  }
+  return c;
+}
+
+Case DrawRequantize(Rng& rng, Theme theme) {
+  Case c;
+  c.op = Op::kRequantize;
+  DrawShape(rng, theme, 400, c);
+  DrawPerChannel(rng, c);
+  c.out_dtype = rng.Chance(3, 5) ? DType::kU8 : DType::kS8;
+  DrawZeroPoints(rng, c.out_dtype, theme, c.out_q.zero_point);
+  DrawClamp(rng, theme, c);
+
+  // Real multipliers, for placing accumulators; exact enough where it matters (powers of two).
+  std::vector<double> m(Entries(c));
+  const bool quotient = rng.Chance(2, 5) && c.N > 0;
+  const bool ties = theme == Theme::kTies;
+  if (quotient) {
+    c.x_q.scale = {ties ? ToScale(std::ldexp(1.0, static_cast<int>(rng.Between(-8, 0))))
+                        : ThemeScale(rng, theme)};
+    // One of three output scales is the input's own: a multiplier of w alone.
+    c.out_q.scale = {rng.Chance(1, 3) ? c.x_q.scale[0]
+                     : ties ? ToScale(std::ldexp(1.0, static_cast<int>(rng.Between(-2, 6))))
+                            : ThemeScale(rng, theme)};
+    c.w_q.scale.assign(m.size(), 1.0f);
+    c.w_q.zero_point.assign(m.size(), 0);
+    for (size_t i = 0; i < m.size(); ++i) {
+      const double odd = ties ? static_cast<double>(2 * rng.Between(0, 3) + 1) : 1.0;
+      c.w_q.scale[i] = ties ? ToScale(std::ldexp(odd, static_cast<int>(rng.Between(-12, -1))))
+                            : ThemeScale(rng, theme);
+      m[i] = static_cast<double>(c.x_q.scale[0]) * c.w_q.scale[i] / c.out_q.scale[0];
+    }
+  } else {
+    c.multiplier.resize(m.size());
+    for (size_t i = 0; i < m.size(); ++i) {
+      const double odd = ties ? static_cast<double>(2 * rng.Between(0, 3) + 1) : 1.0;
+      if (ties) {
+        c.multiplier[i] = ToScale(std::ldexp(odd, static_cast<int>(rng.Between(-20, -1))));
+      } else if (theme == Theme::kScaleExtremes) {
+        c.multiplier[i] = ExtremeScale(rng);
+      } else if (rng.Chance(1, 3)) {
+        c.multiplier[i] = CornerMultiplier(rng);
+      } else {
+        c.multiplier[i] = DrawScale(rng, -20, 1);
+      }
+      m[i] = c.multiplier[i];
+    }
+  }
+
+  const CodeRange range = RangeOf(c.out_dtype);
+  const double z = c.out_q.zero_point[0];
+  c.x = Tensor(DType::kS32, {c.M, c.N});
+  for (int64_t i = 0; i < c.x.size(); ++i) {
+    const double mult = m[c.per_channel ? static_cast<size_t>(i % c.N) : 0];
+    const auto code = static_cast<double>(rng.Between(range.min - 2, range.max + 2));
+    int32_t acc = 0;
+    if (theme == Theme::kBoundaryBytes || rng.Chance(1, 16)) {
+      acc = CornerAccumulator(rng);
+    } else if (theme == Theme::kTies || theme == Theme::kNearTies) {
+      // The accumulator nearest the middle between two codes, and its neighbours.
+      const double target = std::floor((code - z + 0.5) / mult + 0.5);
+      acc = ToInt32(theme == Theme::kTies ? target
+                                          : target + static_cast<double>(rng.Between(-1, 1)));
+    } else if (theme == Theme::kClampEdges) {
+      const double edge = rng.Chance(1, 2) ? c.out_min : c.out_max;
+      const double halves = static_cast<double>(rng.Between(-4, 4)) * 0.5;
+      acc = ToInt32((edge - z + halves) / mult);
+    } else if (rng.Chance(1, 3)) {
+      acc = ToInt32((code - z + rng.Unit()) / mult);
+    } else {
+      const auto bits = static_cast<int>(rng.Between(1, 31));
+      acc = static_cast<int32_t>(rng.Between(-(int64_t{1} << bits), (int64_t{1} << bits) - 1));
+    }
+    c.x.SetInt(i, acc);
+  }
+  return c;
+}
+
+}  // namespace qualm::gen::internal

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "properties/gen/gen.h"
+
+#include <array>
+
+#include "core/status.h"
+#include "properties/gen/values.h"
+
+namespace qualm::gen {
+namespace {
+
+using internal::Weighted;
+
+constexpr std::array<Theme, 15> kThemes{
+    Theme::kUniform,       Theme::kBoundaryBytes, Theme::kAllExtreme,
+    Theme::kSignAligned,   Theme::kConstantRows,  Theme::kNearPairThreshold,
+    Theme::kLongK,         Theme::kTies,          Theme::kNearTies,
+    Theme::kClampEdges,    Theme::kZeroPoints,    Theme::kScaleExtremes,
+    Theme::kSpecialFloats, Theme::kTails,         Theme::kEmpty};
+constexpr std::array<std::string_view, 15> kNames{
+    "uniform",        "boundary-bytes", "all-extreme",
+    "sign-aligned",   "constant-rows",  "near-pair-threshold",
+    "long-k",         "ties",           "near-ties",
+    "clamp-edges",    "zero-points",    "scale-extremes",
+    "special-floats", "tails",          "empty"};
+
+// Only themes that mean something for the op; others fall back to uniform values.
+constexpr std::array<Weighted, 15> kLinear{{{Theme::kUniform, 10},
+                                            {Theme::kBoundaryBytes, 10},
+                                            {Theme::kAllExtreme, 7},
+                                            {Theme::kSignAligned, 7},
+                                            {Theme::kConstantRows, 5},
+                                            {Theme::kNearPairThreshold, 9},
+                                            {Theme::kLongK, 2},
+                                            {Theme::kTies, 11},
+                                            {Theme::kNearTies, 8},
+                                            {Theme::kClampEdges, 8},
+                                            {Theme::kZeroPoints, 8},
+                                            {Theme::kScaleExtremes, 4},
+                                            {Theme::kSpecialFloats, 2},
+                                            {Theme::kTails, 7},
+                                            {Theme::kEmpty, 2}}};
+constexpr std::array<Weighted, 9> kQuantize{{{Theme::kUniform, 14},
+                                             {Theme::kTies, 20},
+                                             {Theme::kNearTies, 12},
+                                             {Theme::kClampEdges, 14},
+                                             {Theme::kZeroPoints, 8},
+                                             {Theme::kScaleExtremes, 10},
+                                             {Theme::kSpecialFloats, 12},
+                                             {Theme::kTails, 8},
+                                             {Theme::kEmpty, 2}}};
+constexpr std::array<Weighted, 6> kDequantize{{{Theme::kUniform, 20},
+                                               {Theme::kBoundaryBytes, 25},
+                                               {Theme::kZeroPoints, 22},
+                                               {Theme::kScaleExtremes, 15},
+                                               {Theme::kTails, 15},
+                                               {Theme::kEmpty, 3}}};
+constexpr std::array<Weighted, 9> kRequantize{{{Theme::kUniform, 14},
+                                               {Theme::kBoundaryBytes, 16},
+                                               {Theme::kTies, 20},
+                                               {Theme::kNearTies, 16},
+                                               {Theme::kClampEdges, 10},
+                                               {Theme::kZeroPoints, 8},
+                                               {Theme::kScaleExtremes, 8},
+                                               {Theme::kTails, 6},
+                                               {Theme::kEmpty, 2}}};
+
+std::span<const Weighted> ThemesOf(Op op) {
+  switch (op) {
+    case Op::kQuantize: return kQuantize;
+    case Op::kDequantize: return kDequantize;
+    case Op::kRequantize: return kRequantize;
+    case Op::kLinear: break;
+  }
+  return kLinear;
+}
+
+Case DrawFrom(Rng& rng, Op op, Theme theme) {
+  switch (op) {
+    case Op::kQuantize: return internal::DrawQuantize(rng, theme);
+    case Op::kDequantize: return internal::DrawDequantize(rng, theme);
+    case Op::kRequantize: return internal::DrawRequantize(rng, theme);
+    case Op::kLinear: break;
+  }
+  return internal::DrawLinear(rng, theme);
+}
+
+}  // namespace
+
+std::span<const Theme> AllThemes() { return kThemes; }
+
+std::string_view Name(Theme theme) { return kNames[static_cast<size_t>(theme)]; }
+
+Case Draw(Op op, uint64_t seed) {
+  Rng rng(MixSeed(seed, static_cast<uint64_t>(op)));
+  const Theme theme = internal::PickTheme(rng, ThemesOf(op));
+  return DrawFrom(rng, op, theme);
+}
+
+Case Draw(Op op, Theme theme, uint64_t seed) {
+  Rng rng(MixSeed(MixSeed(seed, static_cast<uint64_t>(op)), 1000 + static_cast<uint64_t>(theme)));
+  return DrawFrom(rng, op, theme);
+}
+
+}  // namespace qualm::gen

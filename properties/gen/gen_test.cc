@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "properties/gen/gen.h"
+
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <map>
+#include <set>
+#include <string>
+
+#include "oracles/exact/exact.h"
+#include "oracles/headroom/headroom.h"
+#include "properties/coverage.h"
+
+namespace qualm::gen {
+namespace {
+
+constexpr uint64_t kCases = 1000;
+
+// Every field of the problem, in order.
+uint64_t Mix(uint64_t hash, const Case& c) {
+  const auto mix = [&](uint64_t value) { hash = MixSeed(hash, value); };
+  const auto mix_float = [&](float value) { mix(std::bit_cast<uint32_t>(value)); };
+  const auto mix_int = [&](int64_t value) { mix(static_cast<uint64_t>(value)); };
+  for (int64_t dim : {c.M, c.N, c.K}) mix_int(dim);
+  for (const Tensor* tensor : {&c.x, &c.w}) {
+    mix(static_cast<uint64_t>(tensor->dtype()));
+    for (int64_t i = 0; i < tensor->size(); ++i) mix(tensor->BitsAt(i));
+  }
+  for (const QParams* q : {&c.x_q, &c.w_q, &c.out_q}) {
+    for (float scale : q->scale) mix_float(scale);
+    for (int32_t zero : q->zero_point) mix_int(zero);
+  }
+  for (float m : c.multiplier) mix_float(m);
+  if (c.bias) {
+    for (float bias : *c.bias) mix_float(bias);
+  }
+  if (c.bias_i32) {
+    for (int32_t bias : *c.bias_i32) mix_int(bias);
+  }
+  mix(static_cast<uint64_t>(c.out_dtype));
+  mix_int(c.out_min);
+  mix_int(c.out_max);
+  mix((c.relu ? 1u : 0u) | (c.per_channel ? 2u : 0u));
+  return hash;
+}
+
+TEST(Gen, DrawsValidCasesOfItsOp) {
+  for (Op op : AllOps()) {
+    for (uint64_t seed = 0; seed < 3 * kCases; ++seed) {
+      const Case c = Draw(op, seed);
+      ASSERT_EQ(c.op, op);
+      ASSERT_EQ(Validate(c), "") << Describe(c) << " seed " << seed;
+    }
+    for (Theme theme : AllThemes()) {
+      for (uint64_t seed = 0; seed < 100; ++seed) {
+        const Case c = Draw(op, theme, seed);
+        ASSERT_EQ(c.op, op);
+        ASSERT_EQ(Validate(c), "") << Describe(c) << " theme " << Name(theme) << " seed " << seed;
+      }
+    }
+  }
+}
+
+// A seed in a report must give the same case elsewhere: any compiler, library, number of jobs.
+// A deliberate change of the generators changes these numbers; nothing else may.
+TEST(Gen, SeedsGiveTheSameCasesEverywhere) {
+  const std::map<Op, uint64_t> expected{{Op::kQuantize, 0x35eb2bb58d133bce},
+                                        {Op::kDequantize, 0xe0bb9810aebdcb28},
+                                        {Op::kRequantize, 0x89ed3808a8c3a3de},
+                                        {Op::kLinear, 0x8a864ff337265bfa}};
+  for (Op op : AllOps()) {
+    uint64_t hash = 0;
+    for (uint64_t seed = 0; seed < kCases; ++seed) hash = Mix(hash, Draw(op, seed));
+    for (Theme theme : AllThemes()) hash = Mix(hash, Draw(op, theme, 7));
+    EXPECT_EQ(hash, expected.at(op)) << Name(op) << " 0x" << std::hex << hash;
+  }
+}
+
+TEST(Gen, SeedsGiveDifferentCases) {
+  for (Op op : AllOps()) {
+    std::set<uint64_t> hashes;
+    for (uint64_t seed = 0; seed < kCases; ++seed) hashes.insert(Mix(0, Draw(op, seed)));
+    // Empty cases carry little and may coincide.
+    EXPECT_GT(hashes.size(), kCases * 97 / 100) << Name(op);
+  }
+}
+
+class HazardRates : public testing::Test {
+ protected:
+  // Percentage of cases of `op` that reach a hazard.
+  static std::map<Hazard, double> Measure(Op op) {
+    std::map<Hazard, double> rates;
+    for (uint64_t seed = 0; seed < kCases; ++seed) {
+      for (Hazard hazard : HazardsOf(Draw(op, seed))) rates[hazard] += 100.0 / kCases;
+    }
+    for (const auto& [hazard, rate] : rates) {
+      RecordProperty(std::string(Name(op)) + "." + std::string(Name(hazard)), std::to_string(rate));
+    }
+    return rates;
+  }
+};
+
+TEST_F(HazardRates, Linear) {
+  auto rates = Measure(Op::kLinear);
+  EXPECT_GE(rates[Hazard::kPairSaturates], 15);
+  EXPECT_GE(rates[Hazard::kInt32Overflows], 0.3);
+  EXPECT_GE(rates[Hazard::kExactTie], 5);
+  EXPECT_GE(rates[Hazard::kNearTie], 3);
+  EXPECT_GE(rates[Hazard::kClampLow], 25);
+  EXPECT_GE(rates[Hazard::kClampHigh], 25);
+  EXPECT_GE(rates[Hazard::kMinCodeRun], 3);
+  EXPECT_GE(rates[Hazard::kKTail], 30);
+  EXPECT_GE(rates[Hazard::kNTail], 25);
+  EXPECT_GE(rates[Hazard::kMTail], 5);
+  EXPECT_GE(rates[Hazard::kZeroPointPair], 15);
+  EXPECT_GE(rates[Hazard::kEmpty], 2);
+  EXPECT_GE(rates[Hazard::kSpecialFloat], 1);
+  EXPECT_GE(rates[Hazard::kPerChannel], 25);
+}
+
+TEST_F(HazardRates, Elementwise) {
+  for (Op op : {Op::kQuantize, Op::kRequantize}) {
+    auto rates = Measure(op);
+    EXPECT_GE(rates[Hazard::kExactTie], 10) << Name(op);
+    EXPECT_GE(rates[Hazard::kNearTie], 5) << Name(op);
+    EXPECT_GE(rates[Hazard::kClampLow], 30) << Name(op);
+    EXPECT_GE(rates[Hazard::kClampHigh], 30) << Name(op);
+    EXPECT_GE(rates[Hazard::kEmpty], 1) << Name(op);
+  }
+  auto rates = Measure(Op::kQuantize);
+  EXPECT_GE(rates[Hazard::kSpecialFloat], 15);
+  rates = Measure(Op::kDequantize);
+  EXPECT_GE(rates[Hazard::kMinCodeRun], 10);
+  EXPECT_GE(rates[Hazard::kSpecialFloat], 5);
+}
+
+// What a case costs decides how many of them a second sees.
+TEST(Gen, LinearCasesAreSmall) {
+  int64_t products = 0;
+  int64_t library_like = 0;
+  for (uint64_t seed = 0; seed < kCases; ++seed) {
+    const Case c = Draw(Op::kLinear, seed);
+    products += c.M * c.N * c.K;
+    EXPECT_LE(c.M * c.N * c.K, 80000) << Describe(c);
+    library_like += c.x.dtype() == DType::kU8 && c.w.dtype() == DType::kS8 && IsCode(c.out_dtype) &&
+                    !c.bias_i32 && c.K > 0;
+  }
+  EXPECT_LE(products / static_cast<int64_t>(kCases), 4000);
+  EXPECT_GE(library_like, 200);  // a library that has u8*s8 with a float bias can judge these
+}
+
+// The three ways in which a sum leaves float32 or int32, and both signs of a tie.
+TEST(Gen, ReachesTheCornersOfAccumulators) {
+  int64_t beyond_float = 0, beyond_30 = 0, beyond_int32 = 0, pairs_on_edge = 0;
+  for (uint64_t seed = 0; seed < 5 * kCases; ++seed) {
+    const Case c = Draw(Op::kLinear, seed);
+    bool f = false, p = false, o = false;
+    for (__int128 sum : exact::CorrectedSums(c)) {
+      const __int128 magnitude = sum < 0 ? -sum : sum;
+      f = f || magnitude > 1 << 24;
+      p = p || magnitude > 1 << 30;
+      o = o || sum > INT32_MAX || sum < INT32_MIN;
+    }
+    beyond_float += f;
+    beyond_30 += p;
+    beyond_int32 += o;
+    if (headroom::HasPairs(c) && c.M > 0 && c.N > 0) {
+      const int32_t nearest = headroom::Measure(c).pair_min;
+      pairs_on_edge += nearest >= -8 && nearest <= 8;
+    }
+  }
+  EXPECT_GE(beyond_float, 100);
+  EXPECT_GE(beyond_30, 50);
+  EXPECT_GE(beyond_int32, 20);
+  EXPECT_GE(pairs_on_edge, 50);
+}
+
+}  // namespace
+}  // namespace qualm::gen

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// Building blocks of the generators. Only IEEE basic operations, ldexp and nextafter: no other libm
+// function gives the same bits everywhere. And never two draws in one expression or argument list:
+// their order would be the compiler's choice.
+#ifndef QUALM_PROPERTIES_GEN_VALUES_H_
+#define QUALM_PROPERTIES_GEN_VALUES_H_
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "core/case.h"
+#include "core/rng.h"
+#include "properties/gen/gen.h"
+
+namespace qualm::gen::internal {
+
+// An entry of `items` with probability weight / sum of weights.
+struct Weighted {
+  Theme theme;
+  int weight;
+};
+Theme PickTheme(Rng& rng, std::span<const Weighted> items);
+
+// A dimension: 1..8, around q*L +-1 for vector widths L of 4 to 64, or uniform; rarely 0.
+int64_t DrawDim(Rng& rng, int64_t cap);
+// Elementwise shape: few rows, or few columns, at most `budget` elements.
+void DrawShape(Rng& rng, Theme theme, int64_t budget, Case& c);
+
+// value as float32, moved inside [smallest denormal, FLT_MAX]: a valid scale.
+float ToScale(double value);
+// Random mantissa, exponent uniform in [low, high].
+float DrawScale(Rng& rng, int low, int high);
+// Denormals, 2^-126, 2^+-64, FLT_MAX, 1 and neighbours.
+float ExtremeScale(Rng& rng);
+// Multiplier corners: mantissas 2^23, 2^23+1, 2^24-1, random; exponents -31..+31.
+float CornerMultiplier(Rng& rng);
+
+// From {min, -1, 0, 1, max, random code}; in few cases also outside the codes. One choice for all
+// entries of a list, since one entry outside is enough to keep most libraries from the case.
+void DrawZeroPoints(Rng& rng, DType dtype, Theme theme, std::vector<int32_t>& zero_points);
+
+// One code, biased towards the ends, 0 and +-1.
+int32_t BoundaryCode(Rng& rng, DType dtype);
+int32_t UniformCode(Rng& rng, DType dtype);
+int32_t ExtremeCode(Rng& rng, DType dtype);
+// 0, +-1, +-2^k, +-2^k +-1, INT32_MIN, INT32_MAX.
+int32_t CornerAccumulator(Rng& rng);
+// floor(value) as int32, moved inside the type.
+int32_t ToInt32(double value);
+
+// Zeros, denormals, infinities, NaNs, FLT_MAX.
+float SpecialFloat(Rng& rng);
+
+// Clamp and relu of an integer output whose dtype and zero point are set.
+void DrawClamp(Rng& rng, Theme theme, Case& c);
+
+Case DrawLinear(Rng& rng, Theme theme);
+Case DrawQuantize(Rng& rng, Theme theme);
+Case DrawDequantize(Rng& rng, Theme theme);
+Case DrawRequantize(Rng& rng, Theme theme);
+
+}  // namespace qualm::gen::internal
+
+#endif  // QUALM_PROPERTIES_GEN_VALUES_H_

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// The rows of the property list, one function per file of properties; AllProperties() (property.cc)
+// puts them together in this order.
+#ifndef QUALM_PROPERTIES_LIST_H_
+#define QUALM_PROPERTIES_LIST_H_
+
+#include <vector>
+
+#include "properties/property.h"
+
+namespace qualm {
+
+std::vector<Property> DifferentialProperties();
+std::vector<Property> SweepProperties();
+std::vector<Property> ClampProperties();
+std::vector<Property> RoundTripProperties();
+std::vector<Property> AlgebraProperties();
+std::vector<Property> MetamorphicProperties();
+std::vector<Property> MemoryProperties();
+std::vector<Property> EnvironmentProperties();
+
+}  // namespace qualm
+
+#endif  // QUALM_PROPERTIES_LIST_H_

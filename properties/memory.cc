@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where the data lies, what lay there before, and what was asked before: none of it may matter.
+#include <array>
+#include <bit>
+#include <string>
+
+#include "core/rng.h"
+#include "properties/derive.h"
+#include "properties/gen/gen.h"
+#include "properties/list.h"
+
+namespace qualm {
+namespace {
+
+using derive::Answer;
+using derive::Ask;
+
+const std::vector<Op> kAll{Op::kQuantize, Op::kDequantize, Op::kRequantize, Op::kLinear};
+
+// Asks again in `context`, expecting the same bits.
+std::optional<Verdict> SameBits(const Case& c, Subject& subject, const Tensor& expected,
+                                const RunContext& context, const std::string& what) {
+  const Answer again = Ask(subject, c, context);
+  if (again.verdict) return again.verdict;
+  return derive::Difference(c, expected, again.y, what);
+}
+
+Verdict AsMemory(Verdict verdict, FindingKind kind = FindingKind::kMemory) {
+  if (verdict.failed() && !verdict.kind) verdict.kind = kind;
+  return verdict;
+}
+
+// Row gaps that differ from case to case and between x and output.
+RunContext Strided(const Case& c, bool end_at_guard) {
+  const uint64_t hash = derive::Hash(c);
+  RunContext context;
+  context.end_at_guard = end_at_guard;
+  context.x_row_gap = 1 + static_cast<int64_t>(hash % 7);
+  context.y_row_gap = 1 + static_cast<int64_t>(hash / 7 % 5);
+  return context;
+}
+
+// All placements in which a stray access or a modified input would be seen.
+Verdict EveryPlacement(const Case& c, Subject& subject) {
+  RunContext at_start;
+  at_start.end_at_guard = false;
+  for (const RunContext& context : {RunContext{}, at_start, Strided(c, true), Strided(c, false)}) {
+    const Answer answer = Ask(subject, c, context);
+    if (answer.verdict) return *answer.verdict;
+  }
+  return Verdict::Passed();
+}
+
+Verdict NoStrayAccess(const Case& c, Subject& subject) { return EveryPlacement(c, subject); }
+
+Verdict InputsUnmodified(const Case& c, Subject& subject) {
+  if (c.x.empty() && c.w.empty()) return Verdict::Vacuous("there is no input to modify");
+  for (const RunContext& context : {RunContext{}, Strided(c, true)}) {
+    const Answer answer = Ask(subject, c, context);
+    if (answer.verdict) return *answer.verdict;
+  }
+  return Verdict::Passed();
+}
+
+Verdict AlignmentAndStride(const Case& c, Subject& subject) {
+  const Answer base = Ask(subject, c);
+  if (base.verdict) return *base.verdict;
+  if (base.y.empty()) return Verdict::Vacuous("the output is empty");
+  const uint64_t hash = derive::Hash(c);
+  RunContext moved;
+  moved.align_offset = 1 + static_cast<int>(hash % 63);
+  moved.end_at_guard = false;
+  RunContext both = Strided(c, hash % 2 == 0);
+  both.align_offset = 4 * (1 + static_cast<int>(hash / 64 % 15));
+  for (const RunContext& context : {moved, Strided(c, true), both}) {
+    const std::string where = "at offset " + std::to_string(context.align_offset) + " with gaps " +
+                              std::to_string(context.x_row_gap) + " and " +
+                              std::to_string(context.y_row_gap);
+    if (auto verdict = SameBits(c, subject, base.y, context, "the result changes " + where)) {
+      return AsMemory(*verdict);
+    }
+  }
+  return Verdict::Passed();
+}
+
+Verdict SameBitsTwice(const Case& c, Subject& subject) {
+  // Not the default context: a MemoSubject would remember the first answer.
+  RunContext context;
+  context.poison = 0x5A;
+  const Answer first = Ask(subject, c, context);
+  if (first.verdict) return *first.verdict;
+  if (first.y.empty()) return Verdict::Vacuous("the output is empty");
+  auto verdict = SameBits(c, subject, first.y, context, "the second run differs from the first");
+  return verdict ? AsMemory(*verdict, FindingKind::kNondeterminism) : Verdict::Passed();
+}
+
+Verdict PoisonIsIrrelevant(const Case& c, Subject& subject) {
+  const Answer base = Ask(subject, c);
+  if (base.verdict) return *base.verdict;
+  if (base.y.empty()) return Verdict::Vacuous("the output is empty");
+  for (uint8_t poison : {uint8_t{0x00}, uint8_t{0xFF}, uint8_t{0x7F}}) {
+    RunContext context;
+    context.poison = poison;
+    if (auto verdict = SameBits(
+            c, subject, base.y, context,
+            "the result depends on what memory held before (" + std::to_string(poison) + ")")) {
+      return AsMemory(*verdict);
+    }
+  }
+  return Verdict::Passed();
+}
+
+// Same shapes and types, every input different: what a cache keyed by shape would mix up.
+Case Lookalike(const Case& c) {
+  Case other = ProblemOf(c);
+  const auto change = [](Tensor& tensor) {
+    for (int64_t i = 0; i < tensor.size(); ++i) {
+      if (tensor.dtype() == DType::kF32) {
+        float& value = tensor.as<float>()[static_cast<size_t>(i)];
+        value = std::bit_cast<float>(std::bit_cast<uint32_t>(value) ^ 0x80400000u);
+      } else {
+        const CodeRange range = RangeOf(tensor.dtype());
+        tensor.SetInt(i, static_cast<int32_t>(int64_t{range.min} + range.max - tensor.IntAt(i)));
+      }
+    }
+  };
+  change(other.x);
+  change(other.w);
+  if (other.bias_i32) {
+    for (int32_t& bias : *other.bias_i32) bias ^= 0x55;
+  }
+  return other;
+}
+
+// D, B, then D, A, B: D has another shape, A the shape of B. Something kept from the problem before
+// (packed weights, a scratch size) then serves B's second answer with what was made for A.
+Verdict AnswerIndependentOfHistory(const Case& c, Subject& subject) {
+  RunContext context;  // not the default one, which a MemoSubject answers from memory
+  context.poison = 0x3C;
+  const Case other = gen::Draw(c.op, derive::Hash(c));
+  const Case lookalike = Lookalike(c);
+  std::string why_none;
+  const auto ask_between = [&](const Case& between) -> std::optional<Verdict> {
+    const Answer answer = Ask(subject, between, context);
+    if (!answer.verdict) return std::nullopt;
+    if (answer.skipped()) {
+      why_none = answer.verdict->reason;
+      return std::nullopt;
+    }
+    Verdict failed = *answer.verdict;
+    failed.reason = "on another problem (" + Describe(between) + "): " + failed.reason;
+    return failed;
+  };
+  if (auto failed = ask_between(other)) return *failed;
+  const Answer base = Ask(subject, c, context);
+  if (base.verdict) return *base.verdict;
+  if (base.y.empty()) return Verdict::Vacuous("the output is empty");
+  if (auto failed = ask_between(other)) return *failed;
+  why_none.clear();
+  if (auto failed = ask_between(lookalike)) return *failed;
+  if (!why_none.empty()) return Verdict::Vacuous("no problem of the same shape: " + why_none);
+  auto verdict = SameBits(c, subject, base.y, context, "the answer depends on the problem before");
+  return verdict ? AsMemory(*verdict, FindingKind::kNondeterminism) : Verdict::Passed();
+}
+
+}  // namespace
+
+std::vector<Property> MemoryProperties() {
+  return {
+      {"no_stray_access",
+       "Nothing outside the buffers is read or written, wherever they lie and with gaps between "
+       "rows.",
+       kAll, true, "OOB; M42, M43, M56", NoStrayAccess},
+      {"inputs_unmodified", "Inputs hold the same bytes after the call as before.", kAll, true,
+       "STA", InputsUnmodified},
+      {"alignment_and_stride",
+       "Any alignment of the buffers and any row stride gives the same bits.", kAll, true,
+       "NTL, OOB", AlignmentAndStride},
+      {"same_bits_twice", "Running the same case twice gives the same bits.", kAll, true, "STA",
+       SameBitsTwice},
+      {"poison_is_irrelevant",
+       "What output, slack and scratch memory held before the call does not matter.", kAll, true,
+       "NTL, STA; M44", PoisonIsIrrelevant},
+      {"answer_independent_of_history",
+       "The answer to B does not depend on having answered A in between.", kAll, true, "STA",
+       AnswerIndependentOfHistory},
+  };
+}
+
+}  // namespace qualm

@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: Apache-2.0
+// Changes to a case that must not change its answer, or change it in a known way. No oracle: the
+// subject is compared with itself.
+#include <cmath>
+#include <numeric>
+#include <string>
+
+#include "core/rng.h"
+#include "properties/derive.h"
+#include "properties/list.h"
+
+namespace qualm {
+namespace {
+
+using derive::Answer;
+using derive::Ask;
+
+const std::vector<Op> kAll{Op::kQuantize, Op::kDequantize, Op::kRequantize, Op::kLinear};
+
+std::vector<int64_t> Iota(int64_t count) {
+  std::vector<int64_t> values(static_cast<size_t>(count));
+  std::iota(values.begin(), values.end(), int64_t{0});
+  return values;
+}
+
+// Both answers must be the same bits.
+Verdict SameAnswer(const Case& c, const Case& derived, Subject& subject, const std::string& what) {
+  const Answer expected = Ask(subject, c);
+  if (expected.verdict) return *expected.verdict;
+  const Answer actual = Ask(subject, derived);
+  if (actual.verdict) return *actual.verdict;
+  auto failed = derive::Difference(derived, expected.y, actual.y, what);
+  return failed ? *failed : Verdict::Passed();
+}
+
+Verdict KPermutation(const Case& c, Subject& subject) {
+  if (c.K < 2 || c.M == 0 || c.N == 0) return Verdict::Vacuous("nothing to permute");
+  std::vector<int64_t> terms = Iota(c.K);
+  Rng rng(derive::Hash(c));
+  for (size_t i = terms.size() - 1; i > 0; --i) std::swap(terms[i], terms[rng.Below(i + 1)]);
+  const Case permuted = derive::Terms(c, terms);
+  if (permuted.x == c.x && permuted.w == c.w) {
+    return Verdict::Vacuous("the permutation changes nothing");
+  }
+  return SameAnswer(c, permuted, subject, "permuting K changes the output");
+}
+
+Verdict ZeroTermAppend(const Case& c, Subject& subject) {
+  if (c.M == 0 || c.N == 0) return Verdict::Vacuous("the output is empty");
+  const CodeRange x_range = RangeOf(c.x.dtype());
+  const CodeRange w_range = RangeOf(c.w.dtype());
+  const int32_t zx = c.x_q.zero_point_at(0);
+  const int32_t zw = c.w_q.zero_point_at(0);
+  const bool x_is_code = zx >= x_range.min && zx <= x_range.max;
+  bool w_is_code = zw >= w_range.min && zw <= w_range.max;
+  for (int64_t n = 1; n < c.N; ++n) w_is_code = w_is_code && c.w_q.zero_point_at(n) == zw;
+  if (!x_is_code && !w_is_code) return Verdict::Vacuous("no zero point is a code");
+  // One before, so that all pairs move by one, and one behind. The other factor is as large as can
+  // be; which factor is the zero alternates where both can be.
+  std::vector<int64_t> terms = Iota(c.K);
+  terms.insert(terms.begin(), -1);
+  terms.push_back(-1);
+  const bool zero_in_x = x_is_code && (!w_is_code || derive::Hash(c) % 2 == 0);
+  const Case appended =
+      zero_in_x ? derive::Terms(c, terms, zx, derive::Hash(c) % 4 < 2 ? w_range.max : w_range.min)
+                : derive::Terms(c, terms, x_range.max, zw);
+  return SameAnswer(c, appended, subject, "terms that are real 0 change the output");
+}
+
+// One way to move codes and zero point together; the answer moves by y_shift codes.
+struct Shift {
+  Case derived;
+  int32_t y_shift = 0;
+  std::string what;
+};
+
+// Shift of a tensor of codes with its zero points, as far as it goes in the fuller direction, and
+// by 128 into the other type.
+void AddInputShifts(const Case& c, Tensor Case::* tensor, QParams Case::* q,
+                    const std::string& name, std::vector<Shift>& shifts) {
+  const Tensor& codes = c.*tensor;
+  if (codes.empty()) return;
+  const CodeRange range = RangeOf(codes.dtype());
+  int32_t lowest = range.max;
+  int32_t highest = range.min;
+  for (int64_t i = 0; i < codes.size(); ++i) {
+    lowest = std::min(lowest, codes.IntAt(i));
+    highest = std::max(highest, codes.IntAt(i));
+  }
+  const int32_t up = range.max - highest;
+  const int32_t down = range.min - lowest;
+  const int32_t within = up >= -down ? up : down;
+  const bool is_u8 = codes.dtype() == DType::kU8;
+  const auto add = [&](DType dtype, int32_t by) {
+    if (by == 0) return;
+    Shift shift{ProblemOf(c), 0,
+                "shifting " + name + " and its zero point by " + std::to_string(by)};
+    auto moved = derive::Shifted(codes, dtype, by);
+    if (!moved) return;
+    shift.derived.*tensor = std::move(*moved);
+    for (int32_t& zero : (shift.derived.*q).zero_point) {
+      const auto moved_zero = derive::ShiftedInt(zero, by);
+      if (!moved_zero) return;
+      zero = *moved_zero;
+    }
+    shifts.push_back(std::move(shift));
+  };
+  add(codes.dtype(), within);
+  add(is_u8 ? DType::kS8 : DType::kU8, is_u8 ? -128 : 128);
+}
+
+void AddOutputShift(const Case& c, std::vector<Shift>& shifts) {
+  const bool is_u8 = c.out_dtype == DType::kU8;
+  Shift shift{ProblemOf(c), is_u8 ? -128 : 128, "shifting the output type and zero point by 128"};
+  shift.derived.out_dtype = is_u8 ? DType::kS8 : DType::kU8;
+  shift.derived.out_min += shift.y_shift;
+  shift.derived.out_max += shift.y_shift;
+  for (int32_t& zero : shift.derived.out_q.zero_point) {
+    const auto moved_zero = derive::ShiftedInt(zero, shift.y_shift);
+    if (!moved_zero) return;
+    zero = *moved_zero;
+  }
+  shifts.push_back(std::move(shift));
+}
+
+Verdict ZeroPointShift(const Case& c, Subject& subject) {
+  if (c.M == 0 || c.N == 0) return Verdict::Vacuous("the output is empty");
+  std::vector<Shift> shifts;
+  if (IsCode(c.x.dtype())) AddInputShifts(c, &Case::x, &Case::x_q, "x", shifts);
+  if (c.op == Op::kLinear) AddInputShifts(c, &Case::w, &Case::w_q, "w", shifts);
+  if (IsCode(c.out_dtype)) AddOutputShift(c, shifts);
+  if (shifts.empty()) return Verdict::Vacuous("no shift keeps all codes in their type");
+  const Answer base = Ask(subject, c);
+  if (base.verdict) return *base.verdict;
+  std::string why_none;
+  int judged = 0;
+  for (const Shift& shift : shifts) {
+    const Answer actual = Ask(subject, shift.derived);
+    if (actual.skipped()) {
+      why_none = actual.verdict->reason;
+      continue;
+    }
+    if (actual.verdict) return *actual.verdict;
+    ++judged;
+    Tensor expected = base.y;
+    if (shift.y_shift != 0) {
+      auto moved = derive::Shifted(base.y, shift.derived.out_dtype, shift.y_shift);
+      if (!moved) return Verdict::Failed("an output lies outside its type");
+      expected = std::move(*moved);
+    }
+    if (auto failed = derive::Difference(shift.derived, expected, actual.y,
+                                         shift.what + " changes the result")) {
+      return *failed;
+    }
+  }
+  return judged == 0 ? Verdict::Skipped(why_none) : Verdict::Passed();
+}
+
+bool Double(float& value) {
+  value *= 2.0f;
+  return std::isfinite(value);
+}
+
+Verdict Gauge(const Case& c, Subject& subject) {
+  if (c.M == 0 || c.N == 0) return Verdict::Vacuous("the output is empty");
+  Case doubled = ProblemOf(c);
+  bool finite = true;
+  const auto twice = [&](float& value) { finite = Double(value) && finite; };
+  switch (c.op) {
+    case Op::kQuantize:
+      // Infinities and NaN stay what they are; a finite x must stay finite.
+      for (float& x : doubled.x.as<float>()) {
+        if (std::isfinite(x)) twice(x);
+      }
+      break;
+    case Op::kRequantize:
+      if (!c.multiplier.empty()) return Verdict::Vacuous("the multiplier is given, not a quotient");
+      twice(doubled.x_q.scale[0]);
+      break;
+    default: twice(doubled.x_q.scale[0]); break;
+  }
+  if (c.out_dtype == DType::kF32) {
+    // No output scale to double: halve the weights' instead, where that loses no bit.
+    for (float& scale : doubled.w_q.scale) {
+      const float half = scale * 0.5f;
+      if (half * 2.0f != scale || half == 0.0f) return Verdict::Vacuous("a scale cannot be halved");
+      scale = half;
+    }
+  } else {
+    for (float& scale : doubled.out_q.scale) twice(scale);
+    if (doubled.bias) {
+      for (float& bias : *doubled.bias) twice(bias);
+    }
+  }
+  if (!finite) return Verdict::Vacuous("a doubled value overflows");
+  return SameAnswer(c, doubled, subject, "a common factor 2 of the scales changes the output");
+}
+
+// The last slice (the tail) and one that depends on the case.
+std::vector<int64_t> TwoOf(const Case& c, int64_t count) {
+  const auto other = static_cast<int64_t>(derive::Hash(c) % static_cast<uint64_t>(count));
+  std::vector<int64_t> chosen{count - 1};
+  if (other != count - 1) chosen.push_back(other);
+  return chosen;
+}
+
+Verdict RowIndependence(const Case& c, Subject& subject) {
+  if (c.M < 2 || c.N == 0) return Verdict::Vacuous("fewer than 2 rows");
+  const Answer whole = Ask(subject, c);
+  if (whole.verdict) return *whole.verdict;
+  for (int64_t row : TwoOf(c, c.M)) {
+    const Answer alone = Ask(subject, derive::Rows(c, std::span(&row, 1)));
+    if (alone.verdict) return *alone.verdict;
+    for (int64_t n = 0; n < c.N; ++n) {
+      const int64_t i = row * c.N + n;
+      if (alone.y.BitsAt(n) == whole.y.BitsAt(i)) continue;
+      return derive::FailedAt(c, i, ElementText(alone.y, n), ElementText(whole.y, i), 0,
+                              "a row differs from the same row alone");
+    }
+  }
+  return Verdict::Passed();
+}
+
+Verdict ColumnIndependence(const Case& c, Subject& subject) {
+  if (c.N < 2 || c.M == 0) return Verdict::Vacuous("fewer than 2 columns");
+  const Answer whole = Ask(subject, c);
+  if (whole.verdict) return *whole.verdict;
+  for (int64_t column : TwoOf(c, c.N)) {
+    const Answer alone = Ask(subject, derive::Columns(c, std::span(&column, 1)));
+    if (alone.verdict) return *alone.verdict;
+    for (int64_t m = 0; m < c.M; ++m) {
+      const int64_t i = m * c.N + column;
+      if (alone.y.BitsAt(m) == whole.y.BitsAt(i)) continue;
+      return derive::FailedAt(c, i, ElementText(alone.y, m), ElementText(whole.y, i), 0,
+                              "a column differs from the same column alone");
+    }
+  }
+  return Verdict::Passed();
+}
+
+Verdict PerChannelEqualsPerTensor(const Case& c, Subject& subject) {
+  if (c.M == 0 || c.N == 0) return Verdict::Vacuous("the output is empty");
+  return SameAnswer(derive::WithFirstChannelParams(c, false),
+                    derive::WithFirstChannelParams(c, true), subject,
+                    "equal parameters per channel differ from the same per tensor");
+}
+
+}  // namespace
+
+std::vector<Property> MetamorphicProperties() {
+  return {
+      {"k_permutation",
+       "Permuting the K terms of x and w together changes nothing.",
+       {Op::kLinear},
+       false,
+       "ISAT, KTL; M01, M40",
+       KPermutation},
+      {"zero_term_append",
+       "Terms with x = zx, or with w = zw, before and behind the others change nothing, where that "
+       "zero point is a code.",
+       {Op::kLinear},
+       false,
+       "ZPC, KTL; M31, M40",
+       ZeroTermAppend},
+      {"zero_point_shift",
+       "Adding c to all codes of x, or of w, and to their zero point changes nothing, all in "
+       "range, "
+       "also into the other 8-bit type by 128; shifting the output type, clamp and zero point by "
+       "128 shifts the codes by 128.",
+       kAll, false, "ZPC, SGN; M32, M33, M37, M39", ZeroPointShift},
+      {"gauge",
+       "Doubling the scales of input and output (and a float bias; x itself for quantize) changes "
+       "nothing where all stay finite; for f32 outputs halving the weights' scales instead.",
+       {Op::kQuantize, Op::kRequantize, Op::kLinear},
+       false,
+       "FXP, QPR; M21, M22",
+       Gauge},
+      {"row_independence", "A row computed alone has the same bits as among others.", kAll, false,
+       "LAN, NTL, STA; M43-M45", RowIndependence},
+      {"column_independence", "A column computed alone has the same bits as among others.", kAll,
+       false, "CHN, LAN, NTL; M17, M44-M48", ColumnIndependence},
+      {"per_channel_equals_per_tensor",
+       "Equal parameters in every channel give the same bits as the parameters per tensor.", kAll,
+       false, "CHN", PerChannelEqualsPerTensor},
+  };
+}
+
+}  // namespace qualm

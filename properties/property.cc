@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "properties/property.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "oracles/models/model.h"
+#include "properties/list.h"
+
+namespace qualm {
+namespace {
+
+// '*' any run, '?' any character.
+bool Glob(std::string_view pattern, std::string_view text) {
+  size_t p = 0;
+  size_t t = 0;
+  size_t star = std::string_view::npos;
+  size_t retry = 0;
+  while (t < text.size()) {
+    if (p < pattern.size() && (pattern[p] == '?' || pattern[p] == text[t])) {
+      ++p, ++t;
+    } else if (p < pattern.size() && pattern[p] == '*') {
+      star = p++;
+      retry = t;
+    } else if (star != std::string_view::npos) {
+      p = star + 1;
+      t = ++retry;
+    } else {
+      return false;
+    }
+  }
+  return pattern.find_first_not_of('*', p) == std::string_view::npos;
+}
+
+bool Has(const std::vector<Op>& ops, Op op) { return std::ranges::find(ops, op) != ops.end(); }
+
+}  // namespace
+
+std::span<const Property> AllProperties() {
+  static const std::vector<Property> properties = [] {
+    std::vector<Property> all;
+    for (auto group :
+         {DifferentialProperties, SweepProperties, ClampProperties, RoundTripProperties,
+          AlgebraProperties, MetamorphicProperties, MemoryProperties, EnvironmentProperties}) {
+      for (Property& property : group()) all.push_back(std::move(property));
+    }
+    return all;
+  }();
+  return properties;
+}
+
+const Property* FindProperty(std::string_view name) {
+  std::string_view claim = name;
+  std::optional<Op> op;
+  if (const size_t dot = name.find('.'); dot != std::string_view::npos) {
+    op = ParseOp(name.substr(0, dot));
+    if (!op) return nullptr;
+    claim = name.substr(dot + 1);
+  }
+  for (const Property& property : AllProperties()) {
+    if (property.claim == claim && (!op || Has(property.ops, *op))) return &property;
+  }
+  return nullptr;
+}
+
+std::string FullName(Op op, const Property& property) {
+  return std::string(Name(op)) + "." + std::string(property.claim);
+}
+
+bool MatchesGlob(std::string_view glob, Op op, const Property& property) {
+  return Glob(glob, property.claim) || Glob(glob, FullName(op, property));
+}
+
+Verdict Judge(const Property& property, const Case& c, Subject& subject) {
+  if (!Has(property.ops, c.op)) {
+    return Verdict::NotApplicable("says nothing about " + std::string(Name(c.op)));
+  }
+  const Contract& contract = subject.contract();
+  if (!contract.exact() && !property.any_contract) {
+    const Model* model = FindModel(contract.model);
+    const bool declared = model != nullptr && std::ranges::find(model->satisfies, property.claim) !=
+                                                  model->satisfies.end();
+    if (!declared) return Verdict::NotApplicable("no theorem under contract " + contract.text());
+  }
+  if (std::string reason = subject.CannotRun(c); !reason.empty()) {
+    return Verdict::Skipped(std::move(reason));
+  }
+  return property.check(c, subject);
+}
+
+std::optional<Verdict> BadOutcome(const Outcome& outcome) {
+  if (outcome.ok()) return std::nullopt;
+  if (outcome.status == RunStatus::kSkipped) return Verdict::Skipped(outcome.detail);
+  Verdict verdict = Verdict::Failed(std::string(Name(outcome.status)) + ": " + outcome.detail);
+  switch (outcome.status) {
+    case RunStatus::kCrashed: verdict.kind = FindingKind::kCrash; break;
+    case RunStatus::kHung: verdict.kind = FindingKind::kHang; break;
+    case RunStatus::kTouchedOutside:
+    case RunStatus::kModifiedInput: verdict.kind = FindingKind::kMemory; break;
+    default: verdict.kind = FindingKind::kUnknown; break;
+  }
+  return verdict;
+}
+
+Outcome MemoSubject::Run(const Case& c, const RunContext& context) {
+  constexpr size_t kRemembered = 8;
+  const bool memorable = context == RunContext{};
+  if (memorable) {
+    for (const Entry& entry : recent_) {
+      if (entry.problem == c) return entry.outcome;
+    }
+  }
+  ++runs_;
+  Outcome outcome = inner_.Run(c, context);
+  if (memorable) {
+    // The first entry is the case that every property starts from: it stays.
+    if (recent_.size() == kRemembered) recent_.erase(recent_.begin() + 1);
+    recent_.push_back({c, outcome});
+  }
+  return outcome;
+}
+
+}  // namespace qualm

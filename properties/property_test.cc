@@ -1,0 +1,529 @@
+// SPDX-License-Identifier: Apache-2.0
+// Each property passes on the exact oracle and fails on a fault planted for it: a property that
+// cannot fail proves nothing.
+#include "properties/property.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <memory>
+#include <set>
+
+#include "oracles/headroom/headroom.h"
+#include "oracles/models/model.h"
+#include "properties/derive.h"
+#include "properties/gen/gen.h"
+#include "properties/test_subject.h"
+
+namespace qualm {
+namespace {
+
+using RunFunction = TestSubject::RunFunction;
+
+// --- Faults -------------------------------------------------------------------------------------
+
+// The case is changed before it is computed.
+template <class Change>
+RunFunction Instead(Change change) {
+  return [change](const Case& c, const RunContext&) {
+    Case changed = ProblemOf(c);
+    change(changed);
+    return TestSubject::Good(exact::Evaluate(changed));
+  };
+}
+// The exact output is changed afterwards.
+template <class Change>
+RunFunction Afterwards(Change change) {
+  return [change](const Case& c, const RunContext& context) {
+    Tensor y = exact::Evaluate(c);
+    change(c, context, y);
+    return TestSubject::Good(std::move(y));
+  };
+}
+
+void Nudge(const Case& c, Tensor& y, int64_t i) {
+  if (y.dtype() == DType::kF32) {
+    float& value = y.as<float>()[static_cast<size_t>(i)];
+    value = std::isfinite(value) ? std::nextafter(value, INFINITY) : 0.0f;
+  } else {
+    y.SetInt(i, y.IntAt(i) > c.out_min ? y.IntAt(i) - 1 : std::min(c.out_max, c.out_min + 1));
+  }
+}
+
+// vpmaddubsw: products of two neighbours are added in a saturating int16.
+Outcome PairSaturation(const Case& c, const RunContext&) {
+  if (!headroom::HasPairs(c) || c.bias) return TestSubject::Good(exact::Evaluate(c));
+  Tensor y(c.out_dtype, c.output_shape());
+  for (int64_t m = 0; m < c.M; ++m) {
+    Case row = derive::Rows(c, std::span(&m, 1));
+    if (!row.bias_i32) row.bias_i32.emplace(static_cast<size_t>(c.N), 0);
+    for (int64_t n = 0; n < c.N; ++n) {
+      int64_t bias = (*row.bias_i32)[static_cast<size_t>(n)];
+      for (const headroom::Pair& pair : headroom::SaturatingPairs(c, m, n)) bias -= pair.lost();
+      (*row.bias_i32)[static_cast<size_t>(n)] =
+          static_cast<int32_t>(std::clamp<int64_t>(bias, INT32_MIN, INT32_MAX));
+    }
+    const Tensor line = exact::Evaluate(row);
+    std::ranges::copy(line.bytes(), y.bytes().begin() + m * c.N * int64_t(SizeOf(c.out_dtype)));
+  }
+  return TestSubject::Good(std::move(y));
+}
+
+Outcome Broken(RunStatus status, const std::string& detail) {
+  Outcome outcome;
+  outcome.status = status;
+  outcome.detail = detail;
+  return outcome;
+}
+
+// Packed weights reused whenever the next problem has the same shape.
+struct StaleWeights {
+  std::shared_ptr<Tensor> packed = std::make_shared<Tensor>();
+  Outcome operator()(const Case& c, const RunContext&) const {
+    if (packed->shape() != c.w.shape() || packed->dtype() != c.w.dtype()) *packed = c.w;
+    Case stale = ProblemOf(c);
+    stale.w = *packed;
+    return TestSubject::Good(exact::Evaluate(stale));
+  }
+};
+
+struct Plant {
+  const char* claim;
+  Op op;
+  const char* fault;
+  std::function<RunFunction()> make;
+};
+
+std::vector<Plant> Plants() {
+  std::vector<Plant> plants;
+  const auto add = [&](const char* claim, Op op, const char* fault,
+                       std::function<RunFunction()> make) {
+    plants.push_back({claim, op, fault, std::move(make)});
+  };
+  for (Op op : AllOps()) {
+    add("matches_exact", op, "one output is off by one", [] {
+      return Afterwards([](const Case& c, const RunContext&, Tensor& y) {
+        if (c.M * c.N % 8 == 7) Nudge(c, y, y.size() - 1);
+      });
+    });
+    add("no_stray_access", op, "reads before the buffer", [] {
+      return [](const Case& c, const RunContext& context) {
+        return context.end_at_guard ? TestSubject::Exact(c, context)
+                                    : Broken(RunStatus::kTouchedOutside, "read before x");
+      };
+    });
+    add("inputs_unmodified", op, "writes into the gaps of x", [] {
+      return [](const Case& c, const RunContext& context) {
+        return context.x_row_gap == 0 ? TestSubject::Exact(c, context)
+                                      : Broken(RunStatus::kModifiedInput, "x changed");
+      };
+    });
+    add("alignment_and_stride", op, "an aligned load", [] {
+      return Afterwards([](const Case& c, const RunContext& context, Tensor& y) {
+        if (context.align_offset % 16 != 0 && !y.empty()) Nudge(c, y, 0);
+      });
+    });
+    add("alignment_and_stride", op, "row stride taken for row length", [] {
+      return Afterwards([](const Case& c, const RunContext& context, Tensor& y) {
+        if (context.y_row_gap != 0 && c.M > 1 && c.N > 0) Nudge(c, y, c.N);
+      });
+    });
+    add("same_bits_twice", op, "an uninitialised value", [] {
+      auto calls = std::make_shared<int>(0);
+      return Afterwards([calls](const Case& c, const RunContext&, Tensor& y) {
+        if (++*calls % 2 == 0 && !y.empty()) Nudge(c, y, 0);
+      });
+    });
+    add("poison_is_irrelevant", op, "the last output is not written", [] {
+      return Afterwards([](const Case& c, const RunContext& context, Tensor& y) {
+        if (c.N % 8 == 7 && context.poison == 0x7F) Nudge(c, y, y.size() - 1);
+      });
+    });
+    add("environment", op, "rounds in the caller's mode", [] {
+      return Afterwards([](const Case& c, const RunContext& context, Tensor& y) {
+        if (context.rounding == Rounding::kDown && !y.empty()) Nudge(c, y, y.size() - 1);
+      });
+    });
+    add("environment", op, "flushes with the caller's denormals", [] {
+      return Afterwards([](const Case& c, const RunContext& context, Tensor& y) {
+        if (context.flush_denormals && !y.empty()) Nudge(c, y, 0);
+      });
+    });
+    add("row_independence", op, "the last row is stored one off", [] {
+      return Afterwards([](const Case& c, const RunContext&, Tensor& y) {
+        if (c.M < 2 || c.N < 2) return;
+        const int64_t i = (c.M - 1) * c.N;
+        if (y.dtype() == DType::kF32) {
+          std::swap(y.as<float>()[size_t(i)], y.as<float>()[size_t(i) + 1]);
+        } else {
+          const int32_t first = y.IntAt(i);
+          y.SetInt(i, y.IntAt(i + 1));
+          y.SetInt(i + 1, first);
+        }
+      });
+    });
+    add("column_independence", op, "the tail rounds differently", [] {
+      return Afterwards([](const Case& c, const RunContext&, Tensor& y) {
+        if (c.N > 4 && c.N % 4 == 1 && c.M > 0) Nudge(c, y, c.N - 1);
+      });
+    });
+    add("per_channel_equals_per_tensor", op, "another path when per channel", [] {
+      return Afterwards([](const Case& c, const RunContext&, Tensor& y) {
+        if (c.per_channel && !y.empty()) Nudge(c, y, y.size() - 1);
+      });
+    });
+  }
+  for (Op op : {Op::kQuantize, Op::kRequantize}) {
+    add("is_monotone", op, "wraps past 2^20 steps", [] {
+      return Afterwards([](const Case& c, const RunContext&, Tensor& y) {
+        for (int64_t i = 0; i < y.size(); ++i) {
+          const double x = c.op == Op::kQuantize ? c.x.FloatAt(i) : c.x.IntAt(i);
+          const double step =
+              c.op == Op::kQuantize ? c.out_q.scale_at(derive::ChannelOf(c, i)) : 1.0;
+          if (x > step * 0x1p20) y.SetInt(i, c.out_min);
+        }
+      });
+    });
+    add("negation", op, "rounds negative values down", [] {
+      return Afterwards([](const Case& c, const RunContext&, Tensor& y) {
+        for (int64_t i = 0; i < y.size(); ++i) {
+          const int64_t zero = c.out_q.zero_point_at(derive::ChannelOf(c, i));
+          if (y.IntAt(i) < zero && y.IntAt(i) - 1 > c.out_min) y.SetInt(i, y.IntAt(i) - 1);
+        }
+      });
+    });
+  }
+  for (Op op : {Op::kQuantize, Op::kRequantize, Op::kLinear}) {
+    add("clamp", op, "the clamp is the type's range", [] {
+      return Instead([](Case& c) {
+        if (c.out_dtype == DType::kF32) return;
+        c.out_min = RangeOf(c.out_dtype).min;
+        c.out_max = RangeOf(c.out_dtype).max;
+      });
+    });
+    add("clamp", op, "the upper end is never reached", [] {
+      return Afterwards([](const Case& c, const RunContext&, Tensor& y) {
+        if (y.dtype() == DType::kF32) return;
+        for (int64_t i = 0; i < y.size(); ++i) {
+          if (y.IntAt(i) == c.out_max && c.out_max > c.out_min) y.SetInt(i, c.out_max - 1);
+        }
+      });
+    });
+    add("clamp", op, "relu cuts at code 0 instead of the zero point", [] {
+      return Instead([](Case& c) {
+        if (!c.relu || c.out_dtype == DType::kF32) return;
+        c.relu = false;
+        c.out_min = std::clamp(0, c.out_min, c.out_max);
+      });
+    });
+    add("zero_point_shift", op, "the output zero point is kept in int8", [] {
+      return Instead([](Case& c) {
+        for (int32_t& zero : c.out_q.zero_point) zero = std::clamp(zero, -128, 127);
+      });
+    });
+    add("gauge", op, "the output scale is bounded", [] {
+      return Instead([](Case& c) {
+        for (float& scale : c.out_q.scale) scale = std::min(scale, 0.01f);
+      });
+    });
+  }
+  add("clamp", Op::kLinear, "f32 relu forgets the last output", [] {
+    return [](const Case& c, const RunContext&) {
+      Tensor y = exact::Evaluate(c);
+      if (c.out_dtype != DType::kF32 || !c.relu || y.empty()) return TestSubject::Good(y);
+      Case plain = c;
+      plain.relu = false;
+      y.as<float>().back() = exact::Evaluate(plain).as<float>().back();
+      return TestSubject::Good(y);
+    };
+  });
+  add("round_trip", Op::kQuantize, "rounds down", [] {
+    return Instead([](Case& c) {
+      if (c.op != Op::kQuantize) return;
+      for (int64_t i = 0; i < c.x.size(); ++i) {
+        float& x = c.x.as<float>()[static_cast<size_t>(i)];
+        x -= 0.49f * c.out_q.scale_at(derive::ChannelOf(c, i));
+      }
+    });
+  });
+  add("round_trip", Op::kDequantize, "q - z saturates in int8", [] {
+    return Instead([](Case& c) {
+      if (c.op != Op::kDequantize) return;
+      for (int64_t i = 0; i < c.x.size(); ++i) {
+        const int64_t zero = c.x_q.zero_point_at(derive::ChannelOf(c, i));
+        if (c.x.dtype() == DType::kS8 && c.x.IntAt(i) - zero < -128 && zero - 128 >= -128) {
+          c.x.SetInt(i, static_cast<int32_t>(zero - 128));
+        }
+      }
+    });
+  });
+  add("zero_maps_to_zero_point", Op::kQuantize, "-0 counts as negative", [] {
+    return Afterwards([](const Case& c, const RunContext&, Tensor& y) {
+      for (int64_t i = 0; i < y.size(); ++i) {
+        const float x = c.x.FloatAt(i);
+        if (x == 0.0f && std::signbit(x) && y.IntAt(i) > c.out_min) y.SetInt(i, y.IntAt(i) - 1);
+      }
+    });
+  });
+  add("zero_point_shift", Op::kDequantize, "the zero point is kept in int8", [] {
+    return Instead([](Case& c) {
+      for (int32_t& zero : c.x_q.zero_point) zero = std::clamp(zero, -128, 127);
+    });
+  });
+  add("zero_point_shift", Op::kLinear, "the weights' zero point is kept in int8", [] {
+    return Instead([](Case& c) {
+      for (int32_t& zero : c.w_q.zero_point) zero = std::clamp(zero, -128, 127);
+    });
+  });
+  for (const char* claim :
+       {"sweep_is_monotone", "sweep_is_linear", "k_permutation", "split_k", "zero_term_append"}) {
+    add(claim, Op::kLinear, "pair-sum saturation", [] { return PairSaturation; });
+  }
+  for (const char* claim : {"split_k", "zero_term_append"}) {
+    add(claim, Op::kLinear, "the last term of K % 4 = 1 is dropped", [] {
+      return Instead([](Case& c) {
+        if (c.K % 4 != 1) return;
+        std::vector<int64_t> terms(static_cast<size_t>(c.K) - 1);
+        for (size_t k = 0; k < terms.size(); ++k) terms[k] = static_cast<int64_t>(k);
+        c = derive::Terms(c, terms);
+      });
+    });
+  }
+  add("answer_independent_of_history", Op::kLinear, "stale packed weights",
+      [] { return StaleWeights(); });
+  return plants;
+}
+
+// --- Tests --------------------------------------------------------------------------------------
+
+constexpr uint64_t kCases = 150;
+
+TEST(Properties, HaveUniqueClaimsAndSentences) {
+  std::set<std::string_view> claims;
+  for (const Property& property : AllProperties()) {
+    EXPECT_TRUE(claims.insert(property.claim).second) << property.claim;
+    EXPECT_FALSE(property.ops.empty()) << property.claim;
+    EXPECT_TRUE(property.sentence.ends_with(".")) << property.claim;
+    EXPECT_FALSE(property.kills.empty()) << property.claim;
+    EXPECT_EQ(FindProperty(property.claim), &property);
+    EXPECT_EQ(FindProperty(FullName(property.ops[0], property)), &property);
+  }
+  EXPECT_EQ(FindProperty("no_such_claim"), nullptr);
+  EXPECT_EQ(FindProperty("dequantize.clamp"), nullptr);  // known claim, wrong op
+}
+
+TEST(Properties, GlobsMatchClaimsAndFullNames) {
+  const Property& property = *FindProperty("sweep_is_monotone");
+  EXPECT_TRUE(MatchesGlob("*", Op::kLinear, property));
+  EXPECT_TRUE(MatchesGlob("sweep_*", Op::kLinear, property));
+  EXPECT_TRUE(MatchesGlob("linear.*", Op::kLinear, property));
+  EXPECT_TRUE(MatchesGlob("linear.sweep_is_monoton?", Op::kLinear, property));
+  EXPECT_FALSE(MatchesGlob("quantize.*", Op::kLinear, property));
+  EXPECT_FALSE(MatchesGlob("sweep", Op::kLinear, property));
+}
+
+// No false alarm, and no property that is always vacuous.
+TEST(Properties, HoldForTheExactOracle) {
+  for (Op op : AllOps()) {
+    std::map<std::string, std::map<Judgement, int>> counts;
+    for (uint64_t seed = 0; seed < 2 * kCases; ++seed) {
+      const Case c = gen::Draw(op, seed);
+      TestSubject subject;
+      MemoSubject memo(subject);
+      for (const Property& property : AllProperties()) {
+        const Verdict verdict = Judge(property, c, memo);
+        ASSERT_FALSE(verdict.failed()) << FullName(op, property) << " seed " << seed << " "
+                                       << Describe(c) << ": " << verdict.reason;
+        if (verdict.judgement != Judgement::kPassed) EXPECT_FALSE(verdict.reason.empty());
+        ++counts[std::string(property.claim)][verdict.judgement];
+      }
+    }
+    for (const Property& property : AllProperties()) {
+      auto& count = counts[std::string(property.claim)];
+      const bool about = std::ranges::find(property.ops, op) != property.ops.end();
+      if (!about) {
+        EXPECT_EQ(count[Judgement::kNotApplicable], 2 * kCases) << FullName(op, property);
+      } else if (property.claim != "matches_model" && property.claim != "targets_agree") {
+        EXPECT_GE(count[Judgement::kPassed], int(2 * kCases / 8)) << FullName(op, property);
+      }
+    }
+  }
+}
+
+TEST(Properties, FailOnTheFaultsPlantedForThem) {
+  std::set<std::string> planted;
+  for (const Plant& plant : Plants()) {
+    const Property& property = *FindProperty(plant.claim);
+    planted.insert(plant.claim);
+    int failed = 0;
+    for (uint64_t seed = 0; seed < 2 * kCases && failed == 0; ++seed) {
+      TestSubject subject(plant.make());
+      MemoSubject memo(subject);
+      const Verdict verdict = Judge(property, gen::Draw(plant.op, seed), memo);
+      failed += verdict.failed();
+      if (verdict.failed()) EXPECT_FALSE(verdict.reason.empty());
+    }
+    EXPECT_GT(failed, 0) << FullName(plant.op, property) << ": " << plant.fault;
+  }
+  // These two have tests of their own below.
+  planted.insert("matches_model");
+  planted.insert("targets_agree");
+  for (const Property& property : AllProperties()) {
+    EXPECT_TRUE(planted.contains(std::string(property.claim))) << property.claim;
+  }
+}
+
+TEST(TargetsAgree, ComparesWithSiblings) {
+  SubjectRegistry::Get().Add({"twin",
+                              "test",
+                              "",
+                              [] { return std::vector<std::string>{"twin@good", "twin@bad"}; },
+                              [](const std::string& name) -> std::unique_ptr<Subject> {
+                                if (name == "twin@good")
+                                  return std::make_unique<TestSubject>(TestSubject::Exact, name);
+                                if (name == "twin@absent") throw Unavailable("not on this machine");
+                                return std::make_unique<TestSubject>(
+                                    Afterwards([](const Case& c, const RunContext&, Tensor& y) {
+                                      if (!y.empty()) Nudge(c, y, 0);
+                                    }),
+                                    name);
+                              },
+                              {}});
+  const Property& property = *FindProperty("targets_agree");
+  const Case c = gen::Draw(Op::kLinear, gen::Theme::kUniform, 1);
+  ASSERT_GT(c.M * c.N, 0);
+  TestSubject subject;
+  EXPECT_EQ(Judge(property, c, subject).judgement, Judgement::kVacuous);
+  subject.siblings = {"test", "twin@absent"};
+  EXPECT_EQ(Judge(property, c, subject).judgement, Judgement::kVacuous);
+  subject.siblings = {"twin@good"};
+  EXPECT_EQ(Judge(property, c, subject).judgement, Judgement::kPassed);
+  subject.siblings = {"twin@good", "twin@bad"};
+  const Verdict verdict = Judge(property, c, subject);
+  EXPECT_TRUE(verdict.failed());
+  EXPECT_NE(verdict.reason.find("twin@bad"), std::string::npos) << verdict.reason;
+}
+
+TEST(Contracts, DecideWhatApplies) {
+  const Case c = gen::Draw(Op::kLinear, gen::Theme::kUniform, 1);
+  TestSubject subject;
+  EXPECT_EQ(Judge(*FindProperty("matches_model"), c, subject).judgement, Judgement::kNotApplicable);
+  ASSERT_FALSE(AllModels().empty());
+  for (const Model& model : AllModels()) {
+    subject.set_contract({model.name});
+    for (const Property& property : AllProperties()) {
+      const bool declared =
+          std::ranges::find(model.satisfies, property.claim) != model.satisfies.end();
+      const bool about = std::ranges::find(property.ops, c.op) != property.ops.end();
+      const bool applies = Judge(property, c, subject).judgement != Judgement::kNotApplicable;
+      EXPECT_EQ(applies, about && (property.any_contract || declared))
+          << model.name << " " << property.claim;
+    }
+  }
+}
+
+TEST(Contracts, MatchesModelJudgesEveryModel) {
+  const Property& property = *FindProperty("matches_model");
+  for (const Model& model : AllModels()) {
+    TestSubject same(
+        [&](const Case& c, const RunContext&) { return TestSubject::Good(model.run(c).y); });
+    TestSubject off([&](const Case& c, const RunContext&) {
+      Tensor y = model.run(c).y;
+      if (!y.empty()) Nudge(c, y, 0);
+      return TestSubject::Good(y);
+    });
+    for (TestSubject* subject : {&same, &off}) subject->set_contract({model.name});
+    int passed = 0;
+    for (Op op : AllOps()) {
+      for (uint64_t seed = 0; seed < kCases; ++seed) {
+        const Case c = gen::Draw(op, seed);
+        if (!model.cannot_run(c).empty()) {
+          EXPECT_EQ(Judge(property, c, same).judgement, Judgement::kSkipped);
+          continue;
+        }
+        const Verdict verdict = Judge(property, c, same);
+        EXPECT_FALSE(verdict.failed()) << model.name << ": " << verdict.reason;
+        if (verdict.judgement != Judgement::kPassed) continue;
+        ++passed;
+        if (c.out_min < c.out_max) EXPECT_TRUE(Judge(property, c, off).failed()) << model.name;
+      }
+    }
+    EXPECT_GT(passed, 0) << model.name;
+  }
+}
+
+TEST(Judge, SkipsWhatTheSubjectCannotDo) {
+  const Case c = gen::Draw(Op::kLinear, gen::Theme::kUniform, 1);
+  TestSubject subject;
+  subject.cannot_run = [](const Case&) { return "K must be a multiple of 4"; };
+  const Verdict verdict = Judge(*FindProperty("matches_exact"), c, subject);
+  EXPECT_EQ(verdict.judgement, Judgement::kSkipped);
+  EXPECT_EQ(verdict.reason, "K must be a multiple of 4");
+  EXPECT_EQ(subject.runs, 0);
+}
+
+TEST(Judge, SkipsWhenOnlyTheDerivedCaseCannotBeDone) {
+  const Case c = gen::Draw(Op::kLinear, gen::Theme::kUniform, 1);
+  TestSubject subject;
+  subject.cannot_run = [&](const Case& asked) { return asked.K == c.K ? "" : "another K"; };
+  const Verdict verdict = Judge(*FindProperty("zero_term_append"), c, subject);
+  EXPECT_EQ(verdict.judgement, Judgement::kSkipped);
+}
+
+TEST(Judge, TurnsBadRunsIntoFindingsOfTheirKind) {
+  const std::vector<std::pair<RunStatus, FindingKind>> kinds{
+      {RunStatus::kCrashed, FindingKind::kCrash},
+      {RunStatus::kHung, FindingKind::kHang},
+      {RunStatus::kTouchedOutside, FindingKind::kMemory},
+      {RunStatus::kModifiedInput, FindingKind::kMemory},
+      {RunStatus::kRefused, FindingKind::kUnknown},
+      {RunStatus::kGarbage, FindingKind::kUnknown}};
+  for (Op op : AllOps()) {
+    // A case in which every property of the op has something to ask.
+    const Case c = gen::Draw(op, gen::Theme::kUniform, 5);
+    for (const auto& [status, kind] : kinds) {
+      TestSubject subject([&](const Case&, const RunContext&) { return Broken(status, "why"); });
+      const Verdict verdict = Judge(*FindProperty("matches_exact"), c, subject);
+      EXPECT_TRUE(verdict.failed());
+      EXPECT_EQ(verdict.kind, kind) << Name(status);
+      for (const Property& property : AllProperties()) {
+        const Judgement judgement = Judge(property, c, subject).judgement;
+        EXPECT_NE(judgement, Judgement::kPassed) << FullName(op, property) << " " << Name(status);
+      }
+    }
+  }
+}
+
+TEST(Judge, AnAnswerOfTheWrongShapeIsAFailure) {
+  const Case c = gen::Draw(Op::kLinear, gen::Theme::kUniform, 1);
+  TestSubject subject([](const Case& asked, const RunContext&) {
+    return TestSubject::Good(Tensor(asked.out_dtype, {asked.M, asked.N + 1}));
+  });
+  for (const Property& property : AllProperties()) {
+    EXPECT_NE(Judge(property, c, subject).judgement, Judgement::kPassed) << property.claim;
+  }
+}
+
+TEST(MemoSubject, RunsTheCommonBaseOnce) {
+  const Case c = gen::Draw(Op::kLinear, gen::Theme::kUniform, 1);
+  TestSubject subject;
+  MemoSubject memo(subject);
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(Judge(*FindProperty("matches_exact"), c, memo).judgement, Judgement::kPassed);
+  }
+  EXPECT_EQ(memo.runs(), 1);
+  EXPECT_EQ(subject.runs, 1);
+  RunContext other;
+  other.poison = 1;
+  memo.Run(c, other);
+  memo.Run(c, other);
+  EXPECT_EQ(memo.runs(), 3);  // what a property asks to be run is run
+  for (uint64_t seed = 0; seed < 20; ++seed) memo.Run(gen::Draw(Op::kQuantize, seed), {});
+  memo.Run(c, {});
+  EXPECT_EQ(memo.runs(), 23);  // and the base is never forgotten
+}
+
+}  // namespace
+}  // namespace qualm

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+// quantize and dequantize undo each other as far as rounding allows.
+#include <bit>
+#include <cmath>
+#include <string>
+
+#include "properties/derive.h"
+#include "properties/list.h"
+
+namespace qualm {
+namespace {
+
+using derive::Answer;
+using derive::Ask;
+
+// A finite float32 as mantissa * 2^exponent.
+struct Dyadic {
+  int64_t mantissa = 0;
+  int exponent = 0;
+};
+Dyadic Split(float value) {
+  const auto bits = std::bit_cast<uint32_t>(value);
+  const int field = static_cast<int>(bits >> 23 & 0xff);
+  const int64_t fraction = bits & 0x7fffff;
+  const int64_t magnitude = field == 0 ? fraction : fraction | 0x800000;
+  return {(bits >> 31) != 0 ? -magnitude : magnitude, (field == 0 ? 1 : field) - 150};
+}
+
+enum class Trip : uint8_t { kOutside, kGood, kBad };
+
+// Is |s (y - z) - x| <= s/2, for x within half a step of [s (low - z), s (high - z)]? Exact: both
+// sides are multiples of a power of two that fits 128 bits whenever the answer is not plain.
+Trip WithinHalfStep(float x, float scale, int64_t y, int64_t z, int64_t low, int64_t high) {
+  const Dyadic a = Split(x);
+  const Dyadic s = Split(scale);
+  if (a.mantissa != 0 && a.exponent > s.exponent + 60) return Trip::kOutside;  // |x| > 2^36 s
+  if (a.mantissa == 0 || s.exponent > a.exponent + 60) {                       // |x| < 2^-36 s
+    if (low > z || high < z) return Trip::kOutside;
+    return y == z ? Trip::kGood : Trip::kBad;
+  }
+  const int common = std::min(a.exponent, s.exponent);
+  const __int128 twice_x = static_cast<__int128>(a.mantissa) * 2 << (a.exponent - common);
+  const __int128 step = static_cast<__int128>(s.mantissa) << (s.exponent - common);
+  if (twice_x < (2 * (low - z) - 1) * step || twice_x > (2 * (high - z) + 1) * step) {
+    return Trip::kOutside;
+  }
+  const __int128 off = 2 * (y - z) * step - twice_x;
+  return off <= step && -off <= step ? Trip::kGood : Trip::kBad;
+}
+
+// The case that turns codes of (q, per_channel) into floats, and back.
+Case Dequantizing(const Case& c, const Tensor& codes, const QParams& q) {
+  Case back;
+  back.op = Op::kDequantize;
+  back.M = c.M;
+  back.N = c.N;
+  back.x = codes;
+  back.x_q = q;
+  back.per_channel = c.per_channel;
+  back.out_dtype = DType::kF32;
+  back.out_min = INT32_MIN;
+  back.out_max = INT32_MAX;
+  return back;
+}
+Case Quantizing(const Case& c, const Tensor& values, const QParams& q, DType dtype) {
+  Case forth;
+  forth.op = Op::kQuantize;
+  forth.M = c.M;
+  forth.N = c.N;
+  forth.x = values;
+  forth.out_q = q;
+  forth.per_channel = c.per_channel;
+  forth.out_dtype = dtype;
+  forth.out_min = RangeOf(dtype).min;
+  forth.out_max = RangeOf(dtype).max;
+  return forth;
+}
+
+// quantize(dequantize(q)) == q, through the subject both ways. Codes further from the zero point
+// than float32 can count are left out, as are values that overflow.
+Verdict ThereAndBack(const Case& c, Subject& subject, const Tensor& codes, const QParams& q) {
+  constexpr int64_t kCountable = int64_t{1} << 22;
+  const Answer values = Ask(subject, Dequantizing(c, codes, q));
+  if (values.verdict) return *values.verdict;
+  const Answer again = Ask(subject, Quantizing(c, values.y, q, codes.dtype()));
+  if (again.verdict) return *again.verdict;
+  int64_t judged = 0;
+  for (int64_t i = 0; i < codes.size(); ++i) {
+    const int64_t off = int64_t{codes.IntAt(i)} - q.zero_point_at(derive::ChannelOf(c, i));
+    if (!std::isfinite(values.y.FloatAt(i)) || std::abs(off) > kCountable) continue;
+    ++judged;
+    if (again.y.IntAt(i) == codes.IntAt(i)) continue;
+    return derive::FailedAt(c, i, ElementText(codes, i), ElementText(again.y, i),
+                            std::abs(double(again.y.IntAt(i)) - codes.IntAt(i)),
+                            "quantize(dequantize(q)) is not q");
+  }
+  return judged == 0 ? Verdict::Vacuous("no code comes back through a finite float")
+                     : Verdict::Passed();
+}
+
+Verdict RoundTrip(const Case& c, Subject& subject) {
+  if (c.op == Op::kDequantize) return ThereAndBack(c, subject, c.x, c.x_q);
+  const Answer answer = Ask(subject, c);
+  if (answer.verdict) return *answer.verdict;
+  int64_t judged = 0;
+  for (int64_t i = 0; i < c.x.size(); ++i) {
+    const float x = c.x.FloatAt(i);
+    if (!std::isfinite(x)) continue;
+    const int64_t n = derive::ChannelOf(c, i);
+    const Trip trip = WithinHalfStep(x, c.out_q.scale_at(n), answer.y.IntAt(i),
+                                     c.out_q.zero_point_at(n), derive::LowEnd(c, n), c.out_max);
+    if (trip == Trip::kOutside) continue;
+    ++judged;
+    if (trip == Trip::kGood) continue;
+    return derive::FailedAt(c, i, "a code within half a step of x", ElementText(answer.y, i), 0,
+                            "quantize is more than half a step off");
+  }
+  // What the subject cannot dequantize is no reason to skip what was judged.
+  const Verdict back = ThereAndBack(c, subject, answer.y, c.out_q);
+  if (back.failed() || back.judgement == Judgement::kPassed) return back;
+  return judged == 0 ? Verdict::Vacuous("no x lies within half a step of the range")
+                     : Verdict::Passed();
+}
+
+Verdict ZeroMapsToZeroPoint(const Case& c, Subject& subject) {
+  Case zeros = ProblemOf(c);
+  for (int64_t i = 0; i < zeros.x.size(); ++i) {
+    zeros.x.as<float>()[static_cast<size_t>(i)] = i % 2 == 0 ? 0.0f : -0.0f;
+  }
+  const Answer answer = Ask(subject, zeros);
+  if (answer.verdict) return *answer.verdict;
+  int64_t judged = 0;
+  for (int64_t i = 0; i < answer.y.size(); ++i) {
+    const int64_t n = derive::ChannelOf(c, i);
+    const int64_t zero = c.out_q.zero_point_at(n);
+    if (zero < derive::LowEnd(c, n) || zero > c.out_max) continue;
+    ++judged;
+    if (answer.y.IntAt(i) == zero) continue;
+    return derive::FailedAt(c, i, std::to_string(zero), ElementText(answer.y, i),
+                            static_cast<double>(std::abs(zero - answer.y.IntAt(i))),
+                            "quantize(0) is not the zero point");
+  }
+  return judged == 0 ? Verdict::Vacuous("no zero point is a code inside the clamp")
+                     : Verdict::Passed();
+}
+
+}  // namespace
+
+std::vector<Property> RoundTripProperties() {
+  return {
+      {"round_trip",
+       "For finite x within half a step of the range, |s (quantize(x) - z) - x| <= s/2; and "
+       "quantize(dequantize(q)) == q where the dequantized value is finite and |q - z| <= 2^22.",
+       {Op::kQuantize, Op::kDequantize},
+       false,
+       "RND, CVT, ZPC; M16, M33",
+       RoundTrip},
+      {"zero_maps_to_zero_point",
+       "quantize(+0) and quantize(-0) are the zero point where it is a code inside the clamp.",
+       {Op::kQuantize},
+       false,
+       "ZPC",
+       ZeroMapsToZeroPoint},
+  };
+}
+
+}  // namespace qualm

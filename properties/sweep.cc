@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "properties/sweep.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/status.h"
+#include "oracles/exact/exact.h"
+
+namespace qualm::sweep {
+namespace {
+
+// Bounds on twice the real value of a*x+b at one code; a missing bound is no constraint.
+struct Segment {
+  int64_t x = 0;
+  std::optional<int64_t> low2;
+  std::optional<int64_t> high2;
+};
+
+// Code as a u8*s8 pair kernel sees it.
+int32_t KernelCode(const Case& base, int32_t code) {
+  return base.x.dtype() == DType::kS8 ? code + 128 : code;
+}
+
+int64_t LossAt(const headroom::Kink& kink, int32_t kernel_code) {
+  const int64_t sum = int64_t{kink.weight_sum} * kernel_code;
+  return sum - std::clamp<int64_t>(sum, INT16_MIN, INT16_MAX);
+}
+
+// Outputs of channel `n` when the pairs of the kinks in `active` saturate and all else is exact.
+std::vector<int32_t> Predict(const Case& expanded, const std::vector<__int128>& sums, int64_t n,
+                             const std::vector<int32_t>& codes, const Case& base,
+                             const std::vector<headroom::Kink>& active) {
+  std::vector<__int128> moved = sums;
+  for (size_t row = 0; row < codes.size(); ++row) {
+    for (const headroom::Kink& kink : active) {
+      moved[row * static_cast<size_t>(base.N) + static_cast<size_t>(n)] -=
+          LossAt(kink, KernelCode(base, codes[row]));
+    }
+  }
+  const Tensor y = exact::EvaluateFromSums(expanded, moved);
+  std::vector<int32_t> column(codes.size());
+  for (size_t row = 0; row < codes.size(); ++row) {
+    column[row] = y.IntAt(static_cast<int64_t>(row) * base.N + n);
+  }
+  return column;
+}
+
+void ReportKinks(const Case& base, const Case& expanded, const std::vector<__int128>& sums,
+                 const std::vector<int32_t>& codes, Curve& curve) {
+  const std::vector<headroom::Kink> kinks = headroom::HasPairs(base)
+                                                ? headroom::PredictKinks(base, curve.n)
+                                                : std::vector<headroom::Kink>{};
+  std::vector<int32_t> predicted = curve.exact;
+  if (!kinks.empty()) predicted = Predict(expanded, sums, curve.n, codes, base, kinks);
+  for (size_t i = 0; i < kinks.size(); ++i) {
+    std::vector<headroom::Kink> others = kinks;
+    others.erase(others.begin() + static_cast<std::ptrdiff_t>(i));
+    const bool shows = predicted != Predict(expanded, sums, curve.n, codes, base, others);
+    curve.kinks.push_back({kinks[i], shows ? KinkState::kVisible : KinkState::kLatent});
+  }
+  for (size_t row = 0; row < codes.size(); ++row) {
+    if (curve.y[row] == curve.exact[row]) continue;
+    const bool begun = std::any_of(kinks.begin(), kinks.end(), [&](const headroom::Kink& kink) {
+      return LossAt(kink, KernelCode(base, codes[row])) != 0;
+    });
+    // A convention may round differently by one code; a kink moves the curve as predicted.
+    const bool close = std::abs(curve.y[row] - predicted[row]) <= 1;
+    if (!begun || !close) curve.unexplained.push_back(codes[row]);
+  }
+}
+
+bool IsMonotone(const std::vector<int32_t>& y, int direction) {
+  for (size_t i = 1; i < y.size(); ++i) {
+    const int32_t step = y[i] - y[i - 1];
+    if ((direction > 0 && step < 0) || (direction < 0 && step > 0) || (direction == 0 && step != 0))
+      return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+Case Expand(const Case& base, const std::vector<int32_t>& codes) {
+  QUALM_CHECK(base.op == Op::kLinear);
+  Case expanded = ProblemOf(base);
+  expanded.M = static_cast<int64_t>(codes.size());
+  expanded.x = Tensor(base.x.dtype(), {expanded.M, base.K});
+  for (int64_t row = 0; row < expanded.M; ++row) {
+    for (int64_t k = 0; k < base.K; ++k) {
+      expanded.x.SetInt(row * base.K + k, codes[static_cast<size_t>(row)]);
+    }
+  }
+  return expanded;
+}
+
+std::vector<int32_t> Codes(const Case& base, int32_t from, int32_t to, int32_t step) {
+  const CodeRange range = RangeOf(base.x.dtype());
+  if (from < range.min || to > range.max || from > to || step < 1) {
+    throw InputError("--from/--to/--step: expected " + std::to_string(range.min) +
+                     " <= from <= to <= " + std::to_string(range.max) + " and step >= 1");
+  }
+  std::vector<int32_t> codes;
+  for (int64_t code = from; code <= to; code += step) codes.push_back(static_cast<int32_t>(code));
+  return codes;
+}
+
+// Eliminating b leaves, for every pair (i, j), low_i - high_j <= a (x_i - x_j). Start at some slope
+// and move to the bound that the most violated pair demands: bounds only tighten in one direction,
+// so a demand in the other direction proves that there is no slope. Slopes are exact fractions.
+bool HasStabbingLine(const std::vector<int32_t>& x, const std::vector<int32_t>& y, int32_t lo,
+                     int32_t hi) {
+  QUALM_CHECK_EQ(x.size(), y.size());
+  std::vector<Segment> segments;
+  for (size_t i = 0; i < x.size(); ++i) {
+    Segment segment{x[i], std::nullopt, std::nullopt};
+    if (y[i] > lo) segment.low2 = 2 * int64_t{y[i]} - 1;
+    if (y[i] < hi) segment.high2 = 2 * int64_t{y[i]} + 1;
+    segments.push_back(segment);
+  }
+  __int128 p = 0, q = 1;  // twice the slope, p / q with q > 0
+  int moved = 0;          // sign of the moves so far
+  while (true) {
+    const Segment* highest = nullptr;  // maximises low - slope*x
+    const Segment* lowest = nullptr;   // minimises high - slope*x
+    __int128 highest_value = 0, lowest_value = 0;
+    for (const Segment& segment : segments) {
+      if (segment.low2) {
+        const __int128 value = *segment.low2 * q - p * segment.x;
+        if (highest == nullptr || value > highest_value) {
+          highest = &segment;
+          highest_value = value;
+        }
+      }
+      if (segment.high2) {
+        const __int128 value = *segment.high2 * q - p * segment.x;
+        if (lowest == nullptr || value < lowest_value) {
+          lowest = &segment;
+          lowest_value = value;
+        }
+      }
+    }
+    if (highest == nullptr || lowest == nullptr || highest_value <= lowest_value) return true;
+    const int64_t run = highest->x - lowest->x;
+    const int64_t rise = *highest->low2 - *lowest->high2;
+    if (run == 0) return false;
+    const int direction = run > 0 ? 1 : -1;  // the pair wants a larger or a smaller slope
+    if (moved != 0 && direction != moved) return false;
+    moved = direction;
+    p = run > 0 ? rise : -rise;
+    q = run > 0 ? run : -run;
+  }
+}
+
+int Direction(const Case& base, int64_t n) {
+  __int128 sum = 0;
+  for (int64_t k = 0; k < base.K; ++k) {
+    sum += int64_t{base.w.IntAt(n * base.K + k)} - base.w_q.zero_point_at(n);
+  }
+  return sum > 0 ? 1 : sum < 0 ? -1 : 0;
+}
+
+Result Run(const Case& base, Subject& subject, const std::vector<int32_t>& codes) {
+  Result result;
+  result.subject = subject.name();
+  result.codes = codes;
+  if (base.out_dtype == DType::kF32) throw InputError("out_dtype: a sweep needs an integer output");
+  const Case expanded = Expand(base, codes);
+  result.skipped = subject.CannotRun(expanded);
+  if (!result.skipped.empty()) return result;
+  const Outcome outcome = subject.Run(expanded, RunContext{});
+  if (!outcome.ok()) {
+    result.skipped = std::string(Name(outcome.status)) + ": " + outcome.detail;
+    return result;
+  }
+  const std::vector<__int128> sums = exact::CorrectedSums(expanded);
+  const Tensor exact_y = exact::EvaluateFromSums(expanded, sums);
+  for (int64_t n = 0; n < base.N; ++n) {
+    Curve curve;
+    curve.n = n;
+    for (size_t row = 0; row < codes.size(); ++row) {
+      const int64_t at = static_cast<int64_t>(row) * base.N + n;
+      curve.y.push_back(outcome.y.IntAt(at));
+      curve.exact.push_back(exact_y.IntAt(at));
+      if (curve.y.back() != curve.exact.back() && !curve.last_exact_code && row > 0) {
+        curve.last_exact_code = codes[row - 1];
+      }
+    }
+    curve.direction = Direction(base, n);
+    curve.monotone = IsMonotone(curve.y, curve.direction);
+    const auto lower = static_cast<int32_t>(std::min<int64_t>(LowerBound(base), base.out_max));
+    curve.linear = HasStabbingLine(codes, curve.y, lower, base.out_max);
+    ReportKinks(base, expanded, sums, codes, curve);
+    result.curves.push_back(std::move(curve));
+  }
+  return result;
+}
+
+}  // namespace qualm::sweep

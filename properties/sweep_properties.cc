@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sweep properties: x is one code everywhere, all other things fixed; the code runs over its type.
+// They need no reference: an exact kernel's curve is a rounded straight line.
+#include <algorithm>
+#include <set>
+#include <string>
+
+#include "properties/derive.h"
+#include "properties/list.h"
+#include "properties/sweep.h"
+
+namespace qualm {
+namespace {
+
+using derive::Answer;
+using derive::Ask;
+
+struct Swept {
+  Case base;  // with as many channels as are worth their time
+  std::vector<int32_t> codes;
+  Tensor y;             // [codes, N]
+  bool vacuous = true;  // no channel's exact curve takes 3 values
+  std::optional<Verdict> verdict;
+
+  std::vector<int32_t> CurveOf(int64_t n) const {
+    std::vector<int32_t> curve;
+    for (size_t i = 0; i < codes.size(); ++i) {
+      curve.push_back(y.IntAt(static_cast<int64_t>(i) * base.N + n));
+    }
+    return curve;
+  }
+};
+
+Swept SweepAll(const Case& c, Subject& subject) {
+  Swept swept;
+  if (c.out_dtype == DType::kF32) {
+    swept.verdict = Verdict::Vacuous("an f32 output has no codes to compare");
+    return swept;
+  }
+  if (c.N == 0 || c.K == 0) {
+    swept.verdict = Verdict::Vacuous("the output is empty or does not depend on x");
+    return swept;
+  }
+  // 256 rows of every channel would make the widest cases the slowest by far.
+  const int64_t channels = std::clamp<int64_t>(1024 / c.K, 1, c.N);
+  std::vector<int64_t> columns(static_cast<size_t>(channels));
+  for (int64_t n = 0; n < channels; ++n) columns[static_cast<size_t>(n)] = n;
+  swept.base = derive::Columns(c, columns);
+  const CodeRange range = RangeOf(c.x.dtype());
+  swept.codes = sweep::Codes(swept.base, range.min, range.max, 1);
+  const Case expanded = sweep::Expand(swept.base, swept.codes);
+  Answer answer = Ask(subject, expanded);
+  if (answer.verdict) {
+    swept.verdict = std::move(answer.verdict);
+    return swept;
+  }
+  swept.y = std::move(answer.y);
+  const Tensor exact = derive::ExactOf(expanded);
+  for (int64_t n = 0; n < channels && swept.vacuous; ++n) {
+    std::set<int32_t> values;
+    for (int64_t i = n; i < exact.size() && values.size() < 3; i += channels) {
+      values.insert(exact.IntAt(i));
+    }
+    swept.vacuous = values.size() < 3;
+  }
+  return swept;
+}
+
+// A failure at code `at` of channel n, told on the case itself: the sweep is its derived form.
+Verdict Bent(const Swept& swept, int64_t n, size_t at, const std::string& expected,
+             const std::string& what) {
+  const int64_t index = static_cast<int64_t>(at) * swept.base.N + n;
+  return Verdict::Failed(what + " at x = " + std::to_string(swept.codes[at]) + ", channel " +
+                             std::to_string(n) + ": got " + ElementText(swept.y, index) +
+                             ", expected " + expected,
+                         std::nullopt);
+}
+
+Verdict Conclude(const Swept& swept) {
+  return swept.vacuous ? Verdict::Vacuous("no exact sweep takes 3 values") : Verdict::Passed();
+}
+
+Verdict SweepIsMonotone(const Case& c, Subject& subject) {
+  const Swept swept = SweepAll(c, subject);
+  if (swept.verdict) return *swept.verdict;
+  for (int64_t n = 0; n < swept.base.N; ++n) {
+    const int direction = sweep::Direction(swept.base, n);
+    const std::vector<int32_t> y = swept.CurveOf(n);
+    for (size_t i = 1; i < y.size(); ++i) {
+      const bool right = direction > 0   ? y[i] >= y[i - 1]
+                         : direction < 0 ? y[i] <= y[i - 1]
+                                         : y[i] == y[i - 1];
+      if (right) continue;
+      const std::string relation = direction > 0 ? "at least " : direction < 0 ? "at most " : "";
+      return Bent(swept, n, i, relation + std::to_string(y[i - 1]), "the sweep turns back");
+    }
+  }
+  return Conclude(swept);
+}
+
+Verdict SweepIsLinear(const Case& c, Subject& subject) {
+  const Swept swept = SweepAll(c, subject);
+  if (swept.verdict) return *swept.verdict;
+  const auto low = static_cast<int32_t>(derive::LowEnd(swept.base, 0));
+  const int32_t high = swept.base.out_max;
+  for (int64_t n = 0; n < swept.base.N; ++n) {
+    const std::vector<int32_t> y = swept.CurveOf(n);
+    if (c.out_dtype == DType::kS32) {
+      const auto inside = [&](size_t i) { return y[i] > low && y[i] < high; };
+      for (size_t i = 2; i < y.size(); ++i) {
+        if (!inside(i) || !inside(i - 1) || !inside(i - 2)) continue;
+        const int64_t straight = 2 * int64_t{y[i - 1]} - y[i - 2];
+        if (y[i] == straight) continue;
+        return Bent(swept, n, i, std::to_string(straight), "the accumulator changes slope");
+      }
+    } else if (low < high && !sweep::HasStabbingLine(swept.codes, y, low, high)) {
+      return Verdict::Failed("no straight line rounds to the sweep of channel " +
+                             std::to_string(n));
+    }
+  }
+  return Conclude(swept);
+}
+
+}  // namespace
+
+std::vector<Property> SweepProperties() {
+  return {
+      {"sweep_is_monotone",
+       "With x constant, each output is monotone in its code, in the direction of sum(w - zw), and "
+       "constant where that is 0.",
+       {Op::kLinear},
+       false,
+       "ISAT, ACC, CLP, SGN",
+       SweepIsMonotone},
+      {"sweep_is_linear",
+       "With x constant, some straight line lies within half a code of every output strictly "
+       "inside the clamp and beyond it at the ends; raw accumulators have second difference 0.",
+       {Op::kLinear},
+       false,
+       "ISAT, ACC",
+       SweepIsLinear},
+  };
+}
+
+}  // namespace qualm

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "properties/sweep.h"
+
+#include <gtest/gtest.h>
+
+#include <optional>
+#include <set>
+
+#include "adapters/registry.h"
+#include "core/io/case_json.h"
+#include "core/rng.h"
+#include "core/status.h"
+
+namespace qualm::sweep {
+namespace {
+
+// All pairs, no cleverness: for i != j, low_i - high_j <= a (x_i - x_j); exact fractions of 64
+// bits.
+bool HasStabbingLineByElimination(const std::vector<int32_t>& x, const std::vector<int32_t>& y,
+                                  int32_t lo, int32_t hi) {
+  struct Fraction {
+    int64_t p, q;  // q > 0
+  };
+  const auto less = [](const Fraction& a, const Fraction& b) { return a.p * b.q < b.p * a.q; };
+  std::optional<Fraction> at_least, at_most;
+  for (size_t i = 0; i < x.size(); ++i) {
+    for (size_t j = 0; j < x.size(); ++j) {
+      if (y[i] <= lo || y[j] >= hi) continue;  // no lower bound at i, or no upper bound at j
+      const int64_t rise = (2 * int64_t{y[i]} - 1) - (2 * int64_t{y[j]} + 1);
+      const int64_t run = int64_t{x[i]} - x[j];
+      if (run == 0) {
+        if (rise > 0) return false;
+      } else if (run > 0) {
+        const Fraction bound{rise, run};
+        if (!at_least || less(*at_least, bound)) at_least = bound;
+      } else {
+        const Fraction bound{-rise, -run};
+        if (!at_most || less(bound, *at_most)) at_most = bound;
+      }
+    }
+  }
+  return !at_least || !at_most || !less(*at_most, *at_least);
+}
+
+TEST(StabbingLine, AgreesWithEliminationOfAllPairs) {
+  Rng rng(1);
+  int64_t yes = 0, no = 0;
+  for (int trial = 0; trial < 20000; ++trial) {
+    const auto count = static_cast<size_t>(rng.Between(1, 12));
+    const int32_t lo = static_cast<int32_t>(rng.Between(-6, 0));
+    const int32_t hi = static_cast<int32_t>(rng.Between(1, 8));
+    std::vector<int32_t> x, y;
+    const int64_t slope = rng.Between(-8, 8), offset = rng.Between(-20, 20);
+    for (size_t i = 0; i < count; ++i) {
+      x.push_back(static_cast<int32_t>(3 * i));
+      // Near a line, so that both answers are common.
+      const int64_t value =
+          (slope * x.back() + offset) / 8 + (rng.Chance(1, 6) ? rng.Between(-1, 1) : 0);
+      y.push_back(static_cast<int32_t>(std::clamp<int64_t>(value, lo, hi)));
+    }
+    const bool expected = HasStabbingLineByElimination(x, y, lo, hi);
+    (expected ? yes : no) += 1;
+    ASSERT_EQ(HasStabbingLine(x, y, lo, hi), expected) << "trial " << trial;
+  }
+  EXPECT_GT(yes, 2000);
+  EXPECT_GT(no, 500);
+}
+
+TEST(StabbingLine, AClampedEndConstrainsOneSideOnly) {
+  EXPECT_TRUE(HasStabbingLine({0, 1, 2, 3}, {0, 0, 0, 5}, 0, 255));
+  EXPECT_FALSE(HasStabbingLine({0, 1, 2, 3}, {1, 1, 1, 5}, 0, 255));
+  EXPECT_TRUE(HasStabbingLine({0, 1, 2, 3}, {7, 7, 7, 7}, 7, 7));
+}
+
+TEST(StabbingLine, ASlopeThatDropsByOneIsSeenOnceItAddsUp) {
+  // Slope 2 up to x = 100, 1 after: the plateau that pair saturation makes.
+  std::vector<int32_t> x, y;
+  for (int32_t code = 0; code < 110; ++code) {
+    x.push_back(code);
+    y.push_back(code <= 100 ? 2 * code : 200 + (code - 100));
+  }
+  EXPECT_FALSE(HasStabbingLine(x, y, -1000, 1000));
+}
+
+class ForumSweep : public testing::Test {
+ protected:
+  static void SetUpTestSuite() { RegisterAllSubjects(); }
+
+  Result RunOn(const std::string& name) {
+    const std::unique_ptr<Subject> subject = SubjectRegistry::Get().Make(name);
+    return Run(base_, *subject, Codes(base_, 0, 255, 1));
+  }
+  template <class Predicate>
+  std::set<int64_t> Which(const Result& result, const Predicate& predicate) {
+    std::set<int64_t> outputs;
+    for (const Curve& curve : result.curves) {
+      if (predicate(curve)) outputs.insert(curve.n);
+    }
+    return outputs;
+  }
+  static bool Bent(const Curve& c) { return !c.monotone; }
+  static bool Kinked(const Curve& c) { return !c.linear; }
+
+  Case base_ = ReadCaseFile(QUALM_SOURCE_DIR "/corpus/forum/000-linear-sweep.case.json");
+};
+
+TEST_F(ForumSweep, TheModelOfFbgemmIsTheRecordedSweep) {
+  const Result result = RunOn("model:fbgemm@avx2");
+  ASSERT_EQ(result.curves.size(), 10u);
+  ASSERT_TRUE(base_.observed);
+  for (int64_t i = 0; i < base_.observed->y.size(); ++i) {
+    const Curve& curve = result.curves[static_cast<size_t>(i % 10)];
+    ASSERT_EQ(curve.y[static_cast<size_t>(i / 10)], base_.observed->y.IntAt(i)) << i;
+  }
+}
+
+TEST_F(ForumSweep, FbgemmBendsExactlyWhereTheThreadSaw) {
+  const Result result = RunOn("model:fbgemm@avx2");
+  EXPECT_EQ(Which(result, Bent), (std::set<int64_t>{0, 3, 7, 8}));
+  EXPECT_EQ(Which(result, Kinked), (std::set<int64_t>{0, 1, 3, 5, 6, 7, 8}));
+  const auto latent_only = [](const Curve& curve) {
+    for (const KinkReport& report : curve.kinks) {
+      if (report.state == KinkState::kVisible) return false;
+    }
+    return !curve.kinks.empty();
+  };
+  EXPECT_EQ(Which(result, latent_only), (std::set<int64_t>{2, 4, 9}));
+  EXPECT_TRUE(Which(result, [](const Curve& c) { return !c.unexplained.empty(); }).empty());
+
+  std::set<int32_t> last_exact;
+  for (const KinkReport& report : result.curves[0].kinks) {
+    last_exact.insert(report.kink.last_exact_code);
+  }
+  EXPECT_EQ(last_exact, (std::set<int32_t>{181, 186}));
+}
+
+TEST_F(ForumSweep, ExactSubjectsAreStraight) {
+  for (const std::string& name : SubjectRegistry::Get().Expand("native@all")) {
+    const Result result = RunOn(name);
+    EXPECT_TRUE(Which(result, Bent).empty()) << name;
+    EXPECT_TRUE(Which(result, Kinked).empty()) << name;
+    EXPECT_TRUE(Which(result, [](const Curve& c) { return c.y != c.exact; }).empty()) << name;
+  }
+  const Result qnnpack = RunOn("model:qnnpack");
+  EXPECT_TRUE(Which(qnnpack, Kinked).empty());
+}
+
+TEST_F(ForumSweep, AKinkThatNothingPredictsIsReported) {
+  // The same curve without the weights that would explain it: every departure is unexplained.
+  class Foreign : public Subject {
+   public:
+    explicit Foreign(Subject& inner) : inner_(inner) {}
+    std::string_view name() const override { return "foreign"; }
+    std::string CannotRun(const Case&) const override { return ""; }
+    Outcome Run(const Case& c, const RunContext& context) override {
+      Outcome outcome = inner_.Run(c, context);
+      for (int64_t i = 9; i < outcome.y.size(); i += 10) {
+        if (i / 10 > 20) continue;  // output 9, codes 0..20: long before any pair saturates
+        outcome.y.SetInt(i, outcome.y.IntAt(i) == 255 ? 251 : outcome.y.IntAt(i) + 4);
+      }
+      return outcome;
+    }
+
+   private:
+    Subject& inner_;
+  };
+  const std::unique_ptr<Subject> inner = SubjectRegistry::Get().Make("model:fbgemm@vnni");
+  Foreign foreign(*inner);
+  const Result result = Run(base_, foreign, Codes(base_, 0, 255, 1));
+  EXPECT_EQ(result.curves[9].unexplained.size(), 21u);
+  EXPECT_TRUE(result.curves[8].unexplained.empty());
+}
+
+TEST(SweepCodes, RefusesWhatTheTypeDoesNotHold) {
+  Case c;
+  c.x = Tensor(DType::kU8, {1, 0});
+  EXPECT_EQ(Codes(c, 0, 10, 5), (std::vector<int32_t>{0, 5, 10}));
+  EXPECT_THROW(Codes(c, -1, 10, 1), InputError);
+  EXPECT_THROW(Codes(c, 0, 256, 1), InputError);
+  EXPECT_THROW(Codes(c, 9, 3, 1), InputError);
+  EXPECT_THROW(Codes(c, 0, 10, 0), InputError);
+}
+
+}  // namespace
+}  // namespace qualm::sweep

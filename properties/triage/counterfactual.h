@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// The exact computation with stages swapped for well-known wrong ones. Attribution replays a
+// failing case through these and looks for the smallest set of swaps that gives what the subject
+// answered.
+#ifndef QUALM_PROPERTIES_TRIAGE_COUNTERFACTUAL_H_
+#define QUALM_PROPERTIES_TRIAGE_COUNTERFACTUAL_H_
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "core/case.h"
+#include "core/verdict.h"
+
+namespace qualm::triage {
+
+// Swaps of the same stage exclude each other.
+enum class SwapStage : uint8_t {
+  kOperands,
+  kTail,
+  kAccumulate,
+  kOffset,
+  kBias,
+  kIndex,
+  kRound,
+  kClamp
+};
+
+enum class Swap : uint8_t {
+  // kOperands
+  kInputOtherSign,  // u8 read as s8 or the reverse
+  kWeightOtherSign,
+  // kTail
+  kLastTermDropped,  // K % 4 == 1 loses its last term
+  kTailDropped,      // K % 4 terms dropped
+  // kAccumulate
+  kPairSaturation,
+  kAcc16,  // pairs saturate and are added in saturating int16, blocks of 256
+  kWrap32,
+  // kOffset
+  kInputZeroPointIgnored,
+  kWeightZeroPointIgnored,
+  kPaddedCrossTerm,  // K rounded up to a multiple of 4 in K*zx*zw
+  kZeroPointAsInt8,  // zero points wrapped to int8
+  // kBias
+  kBiasIgnored,
+  kBiasRoundedToInt32,
+  // kIndex
+  kFirstChannelForAll,
+  kChannelModulo8,
+  kChannelModulo16,
+  // kRound
+  kFloatMultiplier,          // fl(fl(sx*sw)/sy) times fl(acc), half even
+  kFloatReciprocal,          // the same with fl(1/sy)
+  kFloatZeroPointFirst,      // zero point added in float before rounding
+  kZeroPointBeforeRounding,  // exact sum, but the tie parity is that of value + zero point
+  kHalfAway,
+  kHalfUp,
+  kTruncate,
+  kFloatReciprocalInput,  // quantize: x * fl(1/s)
+  kFloatDivision,         // quantize: fl(x/s)
+  // kClamp
+  kReluAtZero,
+  kReluIgnored,
+  kClampIgnored,
+  kWraps,               // low byte kept instead of saturating
+  kHugeBecomesMinimum,  // conversion overflow gives INT32_MIN
+  kDifferenceAsInt8,    // dequantize: q - z saturates at int8
+};
+
+struct SwapInfo {
+  Swap swap;
+  SwapStage stage;
+  FindingKind kind;
+  std::string_view name;      // short
+  std::string_view sentence;  // what the subject does if this is it
+};
+std::span<const SwapInfo> AllSwaps();
+
+// The output with these swaps (at most one per stage); nullopt where one of them means nothing for
+// this case (no pairs, no bias, one channel).
+std::optional<Tensor> Counterfactual(const Case& c, std::span<const Swap> swaps);
+
+}  // namespace qualm::triage
+
+#endif  // QUALM_PROPERTIES_TRIAGE_COUNTERFACTUAL_H_

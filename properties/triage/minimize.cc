@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+// Greedy descent in the order of Complexity: a candidate is taken if it is simpler, still fails the
+// same property, and fails it for the same reason. Never slips to another finding.
+#include <set>
+#include <string>
+#include <utility>
+
+#include "oracles/exact/exact.h"
+#include "properties/triage/passes.h"
+#include "properties/triage/triage.h"
+
+namespace qualm::triage {
+namespace {
+
+// Subject runs are what minimization pays for; this counts them and refuses more than allowed.
+class CountingSubject : public Subject {
+ public:
+  CountingSubject(Subject& inner, int64_t limit) : inner_(inner), limit_(limit) {
+    set_contract(inner.contract());
+  }
+  std::string_view name() const override { return inner_.name(); }
+  std::string CannotRun(const Case& c) const override { return inner_.CannotRun(c); }
+  Outcome Run(const Case& c, const RunContext& context) override {
+    if (calls_ >= limit_) return {RunStatus::kSkipped, "the call budget is spent", {}, {}};
+    ++calls_;
+    return inner_.Run(c, context);
+  }
+  std::vector<std::string> Siblings() const override { return inner_.Siblings(); }
+  int64_t calls() const { return calls_; }
+  bool spent() const { return calls_ >= limit_; }
+
+ private:
+  Subject& inner_;
+  int64_t limit_;
+  int64_t calls_ = 0;
+};
+
+class Descent {
+ public:
+  Descent(Case start, Subject& subject, const Property& property, const MinimizeOptions& options)
+      : counting_(subject, options.max_calls),
+        memo_(counting_),
+        property_(property),
+        keep_kind_(options.keep_kind),
+        best_(std::move(start)) {}
+
+  bool Begin() {
+    verdict_ = Judge(property_, best_, memo_);
+    if (!verdict_.failed()) return false;
+    attribution_ = Attribute(best_, verdict_, memo_);
+    return true;
+  }
+
+  void Run() {
+    bool improved = true;
+    while (improved && !counting_.spent()) {
+      improved = false;
+      for (const Pass& pass : AllPasses()) {
+        while (Step(pass)) improved = true;
+      }
+    }
+  }
+
+  const Case& best() const { return best_; }
+  const Verdict& verdict() const { return verdict_; }
+  const Attribution& attribution() const { return attribution_; }
+  int64_t calls() const { return counting_.calls(); }
+  Subject& subject() { return memo_; }
+
+  // Does `candidate` fail the same property for the same reason?
+  bool Fails(const Case& candidate, Verdict* verdict, Attribution* attribution) {
+    if (counting_.spent() || !memo_.CannotRun(candidate).empty()) return false;
+    *verdict = Judge(property_, candidate, memo_);
+    if (!verdict->failed()) return false;
+    *attribution = Attribute(candidate, *verdict, memo_);
+    return !keep_kind_ || attribution->kind == attribution_.kind;
+  }
+
+ private:
+  // Offers the pass's candidates; true if one was taken.
+  bool Step(const Pass& pass) {
+    bool taken = false;
+    const std::vector<int64_t> here = Complexity(best_);
+    const Case from = best_;
+    pass.run(from, [&](const Case& candidate) {
+      if (counting_.spent()) return true;
+      if (Complexity(candidate) >= here || !Validate(candidate).empty()) return false;
+      if (!tried_.insert(Key(candidate)).second) return false;
+      Verdict verdict;
+      Attribution attribution;
+      if (!Fails(candidate, &verdict, &attribution)) return false;
+      best_ = candidate;
+      verdict_ = std::move(verdict);
+      attribution_ = std::move(attribution);
+      taken = true;
+      return true;
+    });
+    return taken;
+  }
+
+  // Bytes that tell cases apart; only used to avoid asking the same question twice.
+  static std::string Key(const Case& c) {
+    std::string key = Describe(c);
+    const auto add = [&](const auto& list) {
+      key.append(reinterpret_cast<const char*>(list.data()), list.size() * sizeof(list[0]));
+      key.push_back('|');
+    };
+    for (const Tensor* tensor : {&c.x, &c.w}) {
+      key.append(tensor->bytes().begin(), tensor->bytes().end());
+      key.push_back('|');
+    }
+    for (const QParams* q : {&c.x_q, &c.w_q, &c.out_q}) {
+      add(q->scale);
+      add(q->zero_point);
+    }
+    add(c.multiplier);
+    if (c.bias) add(*c.bias);
+    if (c.bias_i32) add(*c.bias_i32);
+    key += std::to_string(c.out_min) + "," + std::to_string(c.out_max);
+    return key;
+  }
+
+  CountingSubject counting_;
+  MemoSubject memo_;
+  const Property& property_;
+  bool keep_kind_;
+  Case best_;
+  Verdict verdict_;
+  Attribution attribution_;
+  std::set<std::string> tried_;
+};
+
+// What the original had and the finding does not need, and what can be changed freely in the
+// minimized case without curing it.
+std::vector<std::string> Irrelevant(const Case& original, Descent& descent) {
+  const Case& best = descent.best();
+  std::vector<std::string> list;
+  if ((original.bias || original.bias_i32) && !best.bias && !best.bias_i32) list.push_back("bias");
+  if (original.relu && !best.relu) list.push_back("relu");
+  if (original.per_channel && !best.per_channel) list.push_back("per-channel scales");
+  const auto nonzero = [](const QParams& q) {
+    for (int32_t z : q.zero_point) {
+      if (z != 0) return true;
+    }
+    return false;
+  };
+  if (nonzero(original.x_q) && !nonzero(best.x_q)) list.push_back("input zero point");
+  if (nonzero(original.w_q) && !nonzero(best.w_q)) list.push_back("weight zero point");
+  if (nonzero(original.out_q) && !nonzero(best.out_q)) list.push_back("output zero point");
+  if (original.M > best.M) list.push_back("other rows");
+  if (original.N > best.N) list.push_back("other channels");
+  if (original.K > best.K) list.push_back("other terms of the sum");
+  return list;
+}
+
+}  // namespace
+
+MinimizeResult Minimize(const Case& c, Subject& subject, const Property& property,
+                        const MinimizeOptions& options) {
+  Descent descent(ProblemOf(c), subject, property, options);
+  MinimizeResult result;
+  if (!descent.Begin()) {
+    result.minimized = c;
+    result.verdict = descent.verdict();
+    result.calls = descent.calls();
+    result.reproduced = false;
+    return result;
+  }
+  descent.Run();
+  result.minimized = descent.best();
+  result.verdict = descent.verdict();
+  result.attribution = descent.attribution();
+  result.calls = descent.calls();
+  result.irrelevant = Irrelevant(c, descent);
+
+  result.minimized.property = FullName(c.op, property);
+  result.minimized.expected = exact::Evaluate(result.minimized);
+  if (subject.CannotRun(result.minimized).empty()) {
+    // One more run than the budget, so that the reproducer always says what was seen.
+    const Outcome outcome = subject.Run(ProblemOf(result.minimized), RunContext{});
+    if (outcome.ok()) {
+      result.minimized.observed = Observed{std::string(subject.name()), outcome.y};
+      if (!subject.Version().empty()) result.minimized.observed->by += " " + subject.Version();
+    }
+  }
+  result.minimized.note = result.attribution.diagnosis;
+  return result;
+}
+
+}  // namespace qualm::triage

@@ -1,0 +1,365 @@
+// SPDX-License-Identifier: Apache-2.0
+// qualm audit: the documented cases on every subject, judged against exact; every subject on drawn
+// cases, judged against its own contract; one report. A departure from exact that
+// adapters/contracts.cc declares is expected; a new one, or a declared one that vanished, is a
+// finding.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <set>
+
+#include "core/io/case_json.h"
+#include "core/status.h"
+#include "oracles/exact/exact.h"
+#include "properties/property.h"
+#include "properties/sweep.h"
+#include "properties/triage/triage.h"
+#include "tools/command.h"
+#include "tools/plot.h"
+#include "tools/report.h"
+
+namespace qualm::tools {
+namespace {
+
+namespace fs = std::filesystem;
+
+const std::vector<std::string> kDefaultSubjects{
+    "native@all", "model:fbgemm@avx2", "model:fbgemm@vnni", "model:qnnpack",
+    "onednn",     "onednn@avx2",       "onednn@sse41"};
+constexpr std::array<std::string_view, 3> kExactClaims{"matches_exact", "sweep_is_monotone",
+                                                       "sweep_is_linear"};
+
+struct Options : CommonOptions {
+  std::string out = "build/report";
+  std::string corpus = QUALM_CORPUS_DIR;
+  double budget = 60;
+  uint64_t seed = 1;
+  int jobs = 2;
+};
+
+struct DocumentedCase {
+  std::string file;
+  Case c;
+};
+
+std::vector<DocumentedCase> DocumentedCases(const std::string& corpus) {
+  std::set<std::string> files;
+  for (const char* folder : {"forum", "regressions"}) {
+    std::error_code error;
+    for (const auto& entry : fs::directory_iterator(fs::path(corpus) / folder, error)) {
+      if (entry.path().string().ends_with(".case.json")) files.insert(entry.path().string());
+    }
+  }
+  if (files.empty()) throw InputError("--corpus: " + corpus + ": holds no forum/*.case.json");
+  std::vector<DocumentedCase> cases;
+  for (const std::string& file : files) cases.push_back({file, ReadCaseFile(file)});
+  return cases;
+}
+
+// One audit: state that its steps add to.
+class Audit {
+ public:
+  explicit Audit(const Options& options)
+      : options_(options), sections_(fs::path(options.out) / "sections") {
+    std::error_code error;
+    // A report describes one run; what an earlier one left here would mix with it.
+    fs::remove_all(sections_, error);
+    fs::remove_all(fs::path(options.out) / "findings", error);
+    fs::create_directories(sections_, error);
+    if (error)
+      throw InputError("--out: cannot make " + sections_.string() + ": " + error.message());
+    names_ = SubjectNames(options.subjects, kDefaultSubjects);
+    subjects_ = MakeSubjects(names_, "");
+    cases_ = DocumentedCases(options.corpus);
+  }
+
+  void DocumentedCasesAgainstExact();
+  void DeclaredDivergences();
+  void Sweep();
+  void Explanations();
+  void DrawnCasesAgainstContracts();
+  void Summary();
+
+  bool clean() const {
+    return std::all_of(findings_.begin(), findings_.end(),
+                       [](const Finding& f) { return f.expected_by_contract; });
+  }
+  const Totals& totals() const { return totals_; }
+  const std::vector<Finding>& findings() const { return findings_; }
+  const std::vector<std::unique_ptr<Subject>>& subjects() const { return subjects_; }
+
+ private:
+  void Write(const std::string& stem, const std::string& extension, const std::string& text) {
+    WriteFile((sections_ / (stem + extension)).string(), text);
+  }
+  std::string FileName(const std::string& path) const { return fs::path(path).filename().string(); }
+
+  const Options& options_;
+  fs::path sections_;
+  std::vector<std::string> names_;
+  std::vector<std::unique_ptr<Subject>> subjects_;
+  std::vector<DocumentedCase> cases_;
+  Totals totals_;
+  std::vector<Finding> findings_;
+  std::string summary_;
+};
+
+// A row may name the subject or the convention that it promises.
+bool RowCovers(const ExpectedDivergence& row, const Finding& finding, const Subject& subject) {
+  const std::string claim = finding.property.substr(finding.property.find('.') + 1);
+  return (row.subject == finding.subject || row.subject == subject.contract().text()) &&
+         row.op == finding.op && row.property == claim && row.kind == Name(finding.kind);
+}
+
+void Audit::DocumentedCasesAgainstExact() {
+  std::string table = "case\tsubject\tclaim\tverdict\tcause\n";
+  for (const DocumentedCase& documented : cases_) {
+    ++totals_.cases;
+    for (const auto& subject : subjects_) {
+      const Contract own = subject->contract();
+      subject->set_contract({});  // is this number right?
+      MemoSubject memo(*subject);
+      for (std::string_view claim : kExactClaims) {
+        const Property* property = FindProperty(claim);
+        const Op op = documented.c.op;
+        if (std::find(property->ops.begin(), property->ops.end(), op) == property->ops.end())
+          continue;
+        const Verdict verdict = Judge(*property, documented.c, memo);
+        std::string shown(Name(verdict.judgement)), cause = verdict.reason;
+        if (verdict.failed()) {
+          Finding finding;
+          finding.op = Name(op);
+          finding.property = FullName(op, *property);
+          finding.subject = subject->name();
+          finding.test_case = documented.c;
+          finding.case_file = documented.file;
+          triage::Complete(finding, memo, verdict);
+          subject->set_contract(own);
+          for (const ExpectedDivergence& row : SubjectRegistry::Get().expected()) {
+            finding.expected_by_contract |= RowCovers(row, finding, *subject);
+          }
+          subject->set_contract({});
+          shown = finding.expected_by_contract ? "expected" : "failed";
+          cause = fmt::format("{}: {}", Name(finding.kind), finding.explanation);
+          findings_.push_back(std::move(finding));
+          totals_.Add(findings_.back().expected_by_contract ? Judgement::kExpected
+                                                            : Judgement::kFailed);
+        } else {
+          totals_.Add(verdict.judgement);
+        }
+        table += fmt::format("{}\t{}\t{}\t{}\t{}\n", FileName(documented.file), subject->name(),
+                             claim, shown, cause);
+      }
+      subject->set_contract(own);
+    }
+  }
+  Write("60-documented", ".txt",
+        "Documented cases, judged against the exact result\nEvery subject on every case of "
+        "corpus/forum and corpus/regressions.");
+  Write("60-documented", ".tsv", table);
+}
+
+void Audit::DeclaredDivergences() {
+  std::string table = "subject\top\tclaim\tcause\tstate\treason\n";
+  for (const ExpectedDivergence& row : SubjectRegistry::Get().expected()) {
+    const Subject* named = nullptr;
+    for (const auto& subject : subjects_) {
+      if (subject->name() == row.subject) named = subject.get();
+    }
+    std::string state = "not judged (not among the subjects)";
+    if (named != nullptr) {
+      const bool seen =
+          std::any_of(findings_.begin(), findings_.end(), [&](const Finding& finding) {
+            return finding.subject == row.subject && RowCovers(row, finding, *named);
+          });
+      state = seen ? "seen, as declared" : "VANISHED";
+      if (!seen) {
+        Finding finding;
+        finding.op = row.op;
+        finding.property = row.op + "." + row.property;
+        finding.subject = row.subject;
+        finding.explanation = "declared in adapters/contracts.cc (" + row.kind +
+                              ") but not seen on any documented case: " + row.reason;
+        findings_.push_back(std::move(finding));
+        totals_.Add(Judgement::kFailed);
+      }
+    }
+    table += fmt::format("{}\t{}\t{}\t{}\t{}\t{}\n", row.subject, row.op, row.property, row.kind,
+                         state, row.reason);
+  }
+  Write("50-declared", ".txt",
+        "Declared divergences\nDepartures from exact that are known. One that vanishes is a "
+        "finding too.");
+  Write("50-declared", ".tsv", table);
+}
+
+void Audit::Sweep() {
+  for (const DocumentedCase& documented : cases_) {
+    if (!documented.file.ends_with("-sweep.case.json")) continue;
+    const CodeRange range = RangeOf(documented.c.x.dtype());
+    const std::vector<int32_t> codes = sweep::Codes(documented.c, range.min, range.max, 1);
+    std::vector<sweep::Result> results;
+    for (const auto& subject : subjects_)
+      results.push_back(sweep::Run(documented.c, *subject, codes));
+    std::string text = "The sweep: every input element set to the same code\n" + documented.c.note +
+                       "\nGrey: exact. Each red mark: the last code up to which a "
+                       "pair of products still fits int16; grey marks are latent.\n\n";
+    for (const sweep::Result& result : results) text += SweepSummary(result);
+    Write("20-sweep", ".txt", text);
+    try {
+      Write("20-sweep", ".svg", SweepSvg(documented.c, results));
+    } catch (const Unavailable& error) {
+      fmt::print(stderr, "qualm: {}\n", error.what());
+    }
+  }
+}
+
+void Audit::Explanations() {
+  // The bug in its smallest form, for each subject that has it.
+  std::string text = "A two-element reproducer, found and minimized in this run\n";
+  bool any = false;
+  std::set<std::string> done;
+  for (const Finding& finding : findings_) {
+    if (finding.kind != FindingKind::kPairSaturation ||
+        !finding.property.ends_with("matches_exact") || !done.insert(finding.subject).second)
+      continue;
+    const auto subject = SubjectRegistry::Get().Make(finding.subject);
+    subject->set_contract({});
+    const triage::MinimizeResult small = triage::Minimize(
+        finding.test_case, *subject, *FindProperty("matches_exact"), {.max_calls = 2000});
+    if (!small.reproduced) continue;
+    any = true;
+    text += fmt::format("\n{}: from {} to {}, {} subject calls\n{}", finding.subject,
+                        Describe(finding.test_case), Describe(small.minimized), small.calls,
+                        triage::Explain(small.minimized, {subject.get()}));
+    const fs::path folder = fs::path(options_.out) / "findings" / finding.fingerprint();
+    std::error_code error;
+    fs::create_directories(folder, error);
+    WriteCaseFile(finding.test_case, (folder / "case.json").string());
+    WriteCaseFile(small.minimized, (folder / "minimized.case.json").string());
+    WriteFile((folder / "explanation.txt").string(),
+              FindingText(finding) + triage::Explain(small.minimized, {subject.get()}));
+  }
+  if (any) Write("30-reproducer", ".txt", text);
+
+  std::string why = "The documented cases, explained\n";
+  for (const DocumentedCase& documented : cases_) {
+    why += fmt::format("\n{}\n{}\n{}", FileName(documented.file), documented.c.note,
+                       triage::Explain(documented.c, {}));
+  }
+  Write("40-explained", ".txt", why);
+}
+
+void Audit::DrawnCasesAgainstContracts() {
+  CheckOptions check;
+  check.subjects = names_;
+  check.seed = options_.seed;
+  check.seconds = options_.budget;
+  check.jobs = options_.jobs;
+  CheckResult result = Check(check);
+  std::vector<Finding> found = Triage(std::move(result.findings), options_.out, "");
+  for (Finding& finding : found) findings_.push_back(std::move(finding));
+  totals_.Merge(result.totals);
+
+  std::string table =
+      "subject\tversion\tcontract\tpassed\tfailed\tskipped\tvacuous\tnot applicable\n";
+  for (const auto& subject : subjects_) {
+    const Totals& t = result.by_subject[std::string(subject->name())];
+    table += fmt::format(
+        "{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}\n", subject->name(),
+        subject->Version().empty() ? subject->InstructionSet() : subject->Version(),
+        subject->contract().text(), t.of(Judgement::kPassed), t.of(Judgement::kFailed),
+        t.of(Judgement::kSkipped), t.of(Judgement::kVacuous), t.of(Judgement::kNotApplicable));
+  }
+  Write(
+      "70-contracts", ".txt",
+      fmt::format("Drawn cases, judged against each subject's own contract\n{} cases from seed {}.",
+                  result.totals.cases, options_.seed));
+  Write("70-contracts", ".tsv", table);
+
+  std::string hazards = "op\tinstruction set\tcases judged\thazard\tshare\n";
+  for (const auto& [key, row] : result.coverage.rows()) {
+    for (const auto& [hazard, count] : row.reached) {
+      hazards += fmt::format("{}\t{}\t{}\t{}\t{:.2f} %\n", Name(key.first), key.second, row.cases,
+                             Name(hazard),
+                             100.0 * static_cast<double>(count) / static_cast<double>(row.cases));
+    }
+  }
+  Write(
+      "80-hazards", ".txt",
+      "Hazard coverage\nShare of the judged cases that reached the places where kernels go wrong.");
+  Write("80-hazards", ".tsv", hazards);
+}
+
+void Audit::Summary() {
+  int64_t expected = 0, fresh = 0;
+  std::string text;
+  for (const Finding& finding : findings_) {
+    if (!finding.expected_by_contract) ++fresh;
+    if (finding.expected_by_contract) ++expected;
+  }
+  text = fmt::format("Summary\n{} new findings, {} expected by contract\n{}\n\n", fresh, expected,
+                     TotalsLine(totals_));
+  for (bool wanted : {true, false}) {
+    for (const Finding& finding : findings_) {
+      if (finding.expected_by_contract == wanted) text += FindingText(finding);
+    }
+  }
+  Write("10-summary", ".txt", text);
+}
+
+int RunAudit(Options options) {
+  const Stopwatch stopwatch;
+  options.command = CanonicalCommand();
+  fmt::print(stderr, "qualm: seed {}; to repeat: {}\n", options.seed, options.command);
+  Audit audit(options);
+  audit.DocumentedCasesAgainstExact();
+  audit.DeclaredDivergences();
+  audit.Sweep();
+  audit.Explanations();
+  fmt::print(stderr, "qualm: documented cases done, {:.0f} s; drawing cases for {:.0f} s\n",
+             stopwatch.seconds(), options.budget);
+  audit.DrawnCasesAgainstContracts();
+  audit.Summary();
+  const std::string page = BuildReport(options.out);
+
+  ResultDocument document;
+  document.command = options.command;
+  document.seed = options.seed;
+  for (const auto& subject : audit.subjects()) {
+    document.subjects.emplace_back(subject->name(), subject->contract().text());
+  }
+  SetTotals(document, audit.totals());
+  document.findings = audit.findings();
+  document.seconds = stopwatch.seconds();
+  WriteFile((fs::path(options.out) / "result.json").string(), ResultToJson(document));
+  WriteResults(options, document, {});
+  if (!options.quiet_stdout()) {
+    for (const Finding& finding : audit.findings()) fmt::print("{}", FindingText(finding));
+    fmt::print("{}\nreport: {}\n", TotalsLine(audit.totals()), page);
+  }
+  return audit.clean() ? kClean : kFindings;
+}
+
+}  // namespace
+
+void AddAudit(CLI::App& app, Run* run) {
+  auto options = std::make_shared<Options>();
+  CLI::App* verb = app.add_subcommand(
+      "audit", "the documented cases, every subject under its contract, and one report");
+  verb->footer("Example: qualm audit --budget 60s --out build/report");
+  AddSubjectOption(*verb, *options, false);
+  AddOutputOptions(*verb, *options);
+  verb->add_option("--budget", options->budget, "time for drawn cases, e.g. 60s, 10m")
+      ->transform(DurationUnits());
+  verb->add_option("--seed", options->seed, "seed of the drawn cases");
+  verb->add_option("--jobs,-j", options->jobs, "threads")->check(CLI::Range(1, 256));
+  verb->add_option("--out", options->out, "folder of the report");
+  verb->add_option("--corpus", options->corpus, "folder that holds forum/ and regressions/");
+  verb->callback([options, run] { *run = [options] { return RunAudit(*options); }; });
+}
+
+}  // namespace qualm::tools

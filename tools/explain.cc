@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// qualm explain: why two numbers differ.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+
+#include "core/io/case_json.h"
+#include "core/status.h"
+#include "oracles/exact/exact.h"
+#include "properties/triage/triage.h"
+#include "tools/command.h"
+
+namespace qualm::tools {
+namespace {
+
+struct Options : CommonOptions {
+  std::string path;
+  int64_t at = -1;
+};
+
+int RunExplain(Options options) {
+  const Stopwatch stopwatch;
+  const Case c = ReadCaseFile(options.path);
+  if (options.at >= c.M * c.N) {
+    throw InputError("--at: index " + std::to_string(options.at) +
+                     " is outside the output, expected 0.." + std::to_string(c.M * c.N - 1));
+  }
+  const auto subjects = MakeSubjects(SubjectNames(options.subjects, {}), options.contract);
+  options.command = CanonicalCommand();
+  fmt::print(stderr, "qualm: to repeat: {}\n", options.command);
+  const std::string text = triage::Explain(c, Pointers(subjects), {.index = options.at});
+  // Explaining an answer that is not exact is a finding; so is an observed one.
+  bool departs = false;
+  Totals totals;
+  totals.cases = 1;
+  const Tensor exact_y = exact::Evaluate(c);
+  ResultDocument document;
+  const auto judge = [&](const std::string& who, const Tensor& y) {
+    const std::optional<Divergence> divergence = FirstDivergence(exact_y, y);
+    totals.Add(divergence ? Judgement::kFailed : Judgement::kPassed);
+    if (!divergence) return;
+    departs = true;
+    Finding finding;
+    finding.op = Name(c.op);
+    finding.property = finding.op + ".matches_exact";
+    finding.subject = who;
+    const triage::Attribution attribution = triage::Attribute(c, y);
+    finding.kind = attribution.kind;
+    finding.explanation = attribution.diagnosis;
+    finding.first_divergence = divergence;
+    finding.case_file = options.path;
+    document.findings.push_back(std::move(finding));
+  };
+  if (c.observed) judge("observed", c.observed->y);
+  for (const auto& subject : subjects) {
+    document.subjects.emplace_back(subject->name(), subject->contract().text());
+    if (!subject->CannotRun(c).empty()) {
+      totals.Add(Judgement::kSkipped);
+      continue;
+    }
+    const Outcome outcome = subject->Run(c, RunContext{});
+    if (outcome.ok()) {
+      judge(std::string(subject->name()), outcome.y);
+    } else {
+      totals.Add(Judgement::kFailed);
+      departs = true;
+    }
+  }
+  if (!options.quiet_stdout()) fmt::print("{}", text);
+  document.command = options.command;
+  SetTotals(document, totals);
+  document.extra.emplace_back("explanation", JsonQuote(text));
+  document.seconds = stopwatch.seconds();
+  WriteResults(options, document, {});
+  return departs ? kFindings : kClean;
+}
+
+}  // namespace
+
+void AddExplain(CLI::App& app, Run* run) {
+  auto options = std::make_shared<Options>();
+  CLI::App* verb = app.add_subcommand(
+      "explain", "derive one output exactly, then each subject's, to the first divergence");
+  verb->footer("Example: qualm explain corpus/forum/002-linear-by-hand.case.json");
+  verb->add_option("CASE", options->path, "a case file")->required();
+  AddSubjectOption(*verb, *options, false);
+  verb->add_option("--at", options->at, "output index, row-major (default: the first that departs)")
+      ->check(CLI::NonNegativeNumber);
+  AddOutputOptions(*verb, *options);
+  AddContractOption(*verb, *options);
+  verb->callback([options, run] { *run = [options] { return RunExplain(*options); }; });
+}
+
+}  // namespace qualm::tools

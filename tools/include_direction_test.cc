@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+// The house rule of docs/architecture.md as a test: which folder may include which. A line in the
+// wrong room is found here, not in review.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace {
+
+namespace fs = std::filesystem;
+
+const std::map<std::string, std::set<std::string>> kMayInclude{
+    {"core", {"core"}},
+    {"kernels", {"kernels"}},
+    {"oracles", {"oracles", "core"}},
+    {"adapters", {"adapters", "core"}},
+    {"properties", {"properties", "oracles", "core"}},
+    {"fuzz", {"fuzz", "properties", "oracles", "core"}},
+    {"tools", {"tools", "fuzz", "properties", "oracles", "core"}},
+};
+
+// Single lines that the table above would forbid, and why they are right.
+bool IsAllowedException(const std::string& file, const std::string& included) {
+  if (included == "adapters/registry.h") return true;  // how an executable gets its subjects
+  if (file == "adapters/native.cc") return included.starts_with("kernels/");
+  if (file == "adapters/models.cc") return included.starts_with("oracles/models/");
+  // The worker's main is one line: it calls into the half of the adapters that runs foreign code.
+  if (file == "tools/worker_main.cc") return included.starts_with("adapters/");
+  return false;
+}
+
+// Angle-bracket includes that make a file depend on a library; the rest is the standard library.
+std::string ThirdParty(const std::string& header) {
+  static const std::map<std::string, std::string> kPrefixes{
+      {"boost/", "boost"},      {"hwy/", "highway"}, {"nlohmann/", "json"}, {"fmt/", "fmt"},
+      {"CLI/", "CLI11"},        {"dnnl", "oneDNN"},  {"oneapi/", "oneDNN"}, {"xnnpack", "XNNPACK"},
+      {"gemmlowp", "gemmlowp"}, {"mpfr", "MPFR"}};
+  for (const auto& [prefix, name] : kPrefixes) {
+    if (header.starts_with(prefix)) return name;
+  }
+  return "";
+}
+
+struct Include {
+  std::string file;  // relative to the root
+  int line = 0;
+  std::string header;
+  bool quoted = false;
+};
+
+std::vector<Include> AllIncludes() {
+  const fs::path root(QUALM_SOURCE_DIR);
+  std::vector<Include> includes;
+  for (const auto& [folder, unused] : kMayInclude) {
+    for (const auto& entry : fs::recursive_directory_iterator(root / folder)) {
+      const std::string extension = entry.path().extension().string();
+      if (extension != ".h" && extension != ".cc" && extension != ".c") continue;
+      std::ifstream file(entry.path());
+      std::string line;
+      for (int number = 1; std::getline(file, line); ++number) {
+        if (!line.starts_with("#include ") || line.size() < 12) continue;
+        const char close = line[9] == '"' ? '"' : '>';
+        const size_t end = line.find(close, 10);
+        if (end == std::string::npos) continue;  // a macro, as Highway's foreach_target uses
+        includes.push_back({fs::relative(entry.path(), root).string(), number,
+                            line.substr(10, end - 10), line[9] == '"'});
+      }
+    }
+  }
+  return includes;
+}
+
+std::string FolderOf(const std::string& path) { return path.substr(0, path.find('/')); }
+
+TEST(IncludeDirection, NothingPointsBack) {
+  const std::vector<Include> includes = AllIncludes();
+  ASSERT_GT(includes.size(), 200u) << "the scan found too little to mean anything";
+  for (const Include& include : includes) {
+    const std::string target = FolderOf(include.header);
+    if (!include.quoted || !kMayInclude.contains(target)) continue;
+    if (kMayInclude.at(FolderOf(include.file)).contains(target)) continue;
+    EXPECT_TRUE(IsAllowedException(include.file, include.header))
+        << include.file << ":" << include.line << " includes " << include.header;
+  }
+}
+
+TEST(IncludeDirection, QuotedIncludesNameTheFolder) {
+  const fs::path root(QUALM_SOURCE_DIR);
+  for (const Include& include : AllIncludes()) {
+    if (!include.quoted || include.header.starts_with("hwy/")) continue;
+    EXPECT_TRUE(fs::exists(root / include.header))
+        << include.file << ":" << include.line << ": \"" << include.header
+        << "\" is no path from the root";
+  }
+}
+
+TEST(IncludeDirection, CoreAndKernelsDependOnLittle) {
+  for (const Include& include : AllIncludes()) {
+    const std::string library = ThirdParty(include.header);
+    const std::string folder = FolderOf(include.file);
+    if (library.empty() || include.file.ends_with("_test.cc")) continue;
+    if (folder == "core") {
+      EXPECT_EQ(library, "json") << include.file << ":" << include.line;
+    } else if (folder == "kernels") {
+      EXPECT_EQ(library, "highway") << include.file << ":" << include.line;
+    }
+  }
+}
+
+TEST(IncludeDirection, AnAdapterFileKnowsOneLibrary) {
+  std::map<std::string, std::set<std::string>> libraries;
+  for (const Include& include : AllIncludes()) {
+    const std::string library = ThirdParty(include.header);
+    if (FolderOf(include.file) == "adapters" && !library.empty()) {
+      libraries[include.file].insert(library);
+    }
+  }
+  for (const auto& [file, used] : libraries) EXPECT_LE(used.size(), 1u) << file;
+}
+
+TEST(IncludeDirection, NobodyIncludesBench) {
+  for (const Include& include : AllIncludes()) {
+    EXPECT_NE(FolderOf(include.header), "bench") << include.file << ":" << include.line;
+  }
+}
+
+// Plain text rules that keep the tree usable everywhere.
+TEST(Tidy, EverySourceBeginsWithItsLicence) {
+  const fs::path root(QUALM_SOURCE_DIR);
+  for (const auto& [folder, unused] : kMayInclude) {
+    for (const auto& entry : fs::recursive_directory_iterator(root / folder)) {
+      const std::string extension = entry.path().extension().string();
+      if (extension != ".h" && extension != ".cc" && extension != ".c") continue;
+      std::ifstream file(entry.path());
+      std::string line;
+      std::getline(file, line);
+      EXPECT_NE(line.find("SPDX-License-Identifier: Apache-2.0"), std::string::npos)
+          << entry.path();
+    }
+  }
+}
+
+}  // namespace

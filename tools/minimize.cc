@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+// qualm minimize: the smallest case that still fails, with the reason beside it.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+
+#include "core/io/case_json.h"
+#include "core/status.h"
+#include "properties/property.h"
+#include "properties/triage/triage.h"
+#include "tools/command.h"
+
+namespace qualm::tools {
+namespace {
+
+struct Options : CommonOptions {
+  std::string path;
+  std::string property;
+  std::string output;
+  int64_t max_calls = 2000;
+};
+
+const Property& ChooseProperty(const Options& options, const Case& c) {
+  std::string name = options.property.empty() ? c.property : options.property;
+  if (name.empty()) name = "matches_exact";
+  const Property* property = FindProperty(name);
+  if (property == nullptr) {
+    throw InputError((options.property.empty() ? options.path + ": property" : "--property") +
+                     ": unknown property '" + name + "' (see qualm list properties)");
+  }
+  return *property;
+}
+
+int RunMinimize(Options options) {
+  const Stopwatch stopwatch;
+  const Case c = ReadCaseFile(options.path);
+  const Property& property = ChooseProperty(options, c);
+  const std::vector<std::string> names = SubjectNames(options.subjects, {});
+  if (names.size() != 1) {
+    throw InputError("--subject: '" + options.subjects.front() + "' names " +
+                     std::to_string(names.size()) + " subjects, expected one");
+  }
+  // The question is whether the number is right, so exact judges unless told otherwise.
+  const std::string contract = options.contract.empty() ? "exact" : options.contract;
+  const auto subjects = MakeSubjects(names, contract);
+  options.command = CanonicalCommand();
+  fmt::print(stderr, "qualm: to repeat: {}\n", options.command);
+  const triage::MinimizeResult result =
+      triage::Minimize(c, *subjects.front(), property, {.max_calls = options.max_calls});
+
+  Totals totals;
+  totals.cases = 1;
+  totals.Add(result.verdict.judgement);
+  ResultDocument document;
+  document.command = options.command;
+  document.subjects.emplace_back(names.front(), contract);
+  SetTotals(document, totals);
+  std::string text;
+  if (!result.reproduced) {
+    text = fmt::format("{} does not fail on {}: {} {}\n", FullName(c.op, property), names.front(),
+                       Name(result.verdict.judgement), result.verdict.reason);
+  } else {
+    Finding finding;
+    finding.op = Name(c.op);
+    finding.property = FullName(c.op, property);
+    finding.subject = names.front();
+    finding.kind = result.attribution.kind;
+    finding.first_divergence = result.verdict.divergence;
+    finding.explanation = result.attribution.diagnosis;
+    finding.test_case = result.minimized;
+    finding.expected_by_contract = IsDeclared(finding);
+    if (!options.output.empty()) {
+      WriteCaseFile(result.minimized, options.output);
+      finding.case_file = options.output;
+    }
+    text = FindingText(finding);
+    text += fmt::format("minimized: {} -> {}, {} subject calls\n", Describe(c),
+                        Describe(result.minimized), result.calls);
+    if (!result.irrelevant.empty()) {
+      text += fmt::format("irrelevant: {}\n", fmt::join(result.irrelevant, ", "));
+    }
+    text += triage::Explain(result.minimized, Pointers(subjects));
+    if (options.output.empty()) text += CaseToJson(result.minimized);
+    document.findings.push_back(std::move(finding));
+    document.extra.emplace_back("minimize",
+                                fmt::format("{{\"calls\":{},\"case\":{}}}", result.calls,
+                                            CaseToJsonLine(result.minimized)));
+  }
+  if (!options.quiet_stdout()) fmt::print("{}", text);
+  document.seconds = stopwatch.seconds();
+  WriteResults(options, document, {});
+  return result.reproduced ? kFindings : kClean;
+}
+
+}  // namespace
+
+void AddMinimize(CLI::App& app, Run* run) {
+  auto options = std::make_shared<Options>();
+  CLI::App* verb = app.add_subcommand("minimize", "reduce a failing case to a small one");
+  verb->footer("Example: qualm minimize found.case.json --subject onednn@avx2 -o small.case.json");
+  verb->add_option("CASE", options->path, "a case that fails")->required();
+  AddSubjectOption(*verb, *options, true);
+  verb->add_option("--property,-p", options->property,
+                   "the claim that fails (default: the case's own, else matches_exact)");
+  verb->add_option("-o,--output", options->output, "write the minimized case to FILE");
+  verb->add_option("--max-calls", options->max_calls, "subject runs to spend at most")
+      ->check(CLI::Range(1, 1 << 30));
+  AddOutputOptions(*verb, *options);
+  AddContractOption(*verb, *options);
+  verb->callback([options, run] { *run = [options] { return RunMinimize(*options); }; });
+}
+
+}  // namespace qualm::tools

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/plot.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include "core/status.h"
+#include "tools/command.h"
+
+extern char** environ;
+
+namespace qualm::tools {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A folder of our own that goes away again.
+class TemporaryFolder {
+ public:
+  TemporaryFolder() {
+    std::string pattern = (fs::temp_directory_path() / "qualm-plot-XXXXXX").string();
+    if (mkdtemp(pattern.data()) == nullptr) throw Unavailable("gnuplot: no temporary folder");
+    path_ = pattern;
+  }
+  ~TemporaryFolder() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  const fs::path& path() const { return path_; }
+
+ private:
+  fs::path path_;
+};
+
+void RunGnuplot(const fs::path& folder) {
+  // The script names its files relatively; a path with blanks or quotes never reaches gnuplot.
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_addchdir_np(&actions, folder.c_str());
+  posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "log.txt", O_WRONLY | O_CREAT | O_TRUNC,
+                                   0600);
+  std::string program = "gnuplot", script = "plot.gp";
+  char* arguments[] = {program.data(), script.data(), nullptr};
+  pid_t child = 0;
+  const int error = posix_spawnp(&child, "gnuplot", &actions, nullptr, arguments, environ);
+  posix_spawn_file_actions_destroy(&actions);
+  if (error != 0)
+    throw Unavailable("gnuplot: not installed (package gnuplot-nox), needed for plots");
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0) {
+  }
+  if (status != 0) {
+    std::ifstream log(folder / "log.txt");
+    std::string line;
+    std::getline(log, line);
+    throw Unavailable("gnuplot: failed: " + line);
+  }
+}
+
+// gnuplot takes '...' strings; underscores would become subscripts.
+std::string Quoted(std::string text) {
+  std::replace(text.begin(), text.end(), '\'', ' ');
+  return "'" + text + "'";
+}
+
+// Subjects with the same curves share a line: "native@avx3_dl and 6 more".
+struct Line {
+  std::vector<std::string> names;
+  const sweep::Result* result = nullptr;
+  std::string title() const {
+    if (names.size() == 1) return names.front();
+    if (names.size() == 2) return names[0] + ", " + names[1];
+    return fmt::format("{} and {} more", names.front(), names.size() - 1);
+  }
+};
+
+std::string_view KindOf(std::string_view name) { return name.substr(0, name.find_first_of("@:")); }
+
+std::vector<Line> Lines(const std::vector<sweep::Result>& results) {
+  std::vector<Line> lines;
+  for (const sweep::Result& result : results) {
+    if (result.curves.empty()) continue;
+    const auto same = std::find_if(lines.begin(), lines.end(), [&](const Line& line) {
+      if (KindOf(line.names.front()) != KindOf(result.subject)) return false;
+      for (size_t n = 0; n < result.curves.size(); ++n) {
+        if (line.result->curves[n].y != result.curves[n].y) return false;
+      }
+      return true;
+    });
+    if (same != lines.end()) {
+      same->names.push_back(result.subject);
+    } else {
+      lines.push_back({{result.subject}, &result});
+    }
+  }
+  return lines;
+}
+
+// Kinks that at least one subject shows.
+std::vector<sweep::KinkReport> Kinks(const std::vector<Line>& lines, size_t n) {
+  for (const Line& line : lines) {
+    const sweep::Curve& curve = line.result->curves[n];
+    if (curve.y != curve.exact && !curve.kinks.empty()) return curve.kinks;
+  }
+  return {};
+}
+
+}  // namespace
+
+std::string SweepSvg(const Case& base, const std::vector<sweep::Result>& results) {
+  const std::vector<Line> lines = Lines(results);
+  if (lines.empty()) throw InputError("--plot: no subject could run the sweep");
+  const TemporaryFolder folder;
+  const std::vector<int32_t>& codes = lines.front().result->codes;
+  const size_t outputs = lines.front().result->curves.size();
+  const size_t columns = outputs > 1 ? 2 : 1;
+  const size_t rows = (outputs + columns - 1) / columns;
+
+  std::string data = "# code";
+  for (size_t n = 0; n < outputs; ++n) data += fmt::format(" exact{}", n);
+  data += "\n";
+  for (size_t i = 0; i < codes.size(); ++i) {
+    data += fmt::format("{}", codes[i]);
+    for (size_t n = 0; n < outputs; ++n) {
+      data += fmt::format(" {}", lines.front().result->curves[n].exact[i]);
+      for (const Line& line : lines) data += fmt::format(" {}", line.result->curves[n].y[i]);
+    }
+    data += "\n";
+  }
+  WriteFile((folder.path() / "data.txt").string(), data);
+
+  std::string script = fmt::format(
+      "set terminal svg size 1200,{} dynamic font 'sans,12' noenhanced background 'white'\n"
+      "set output 'plot.svg'\nset multiplot layout {},{}\n"
+      "set grid lc rgb '#dddddd'\nset key top left samplen 2 spacing 1.1\n"
+      "set xlabel 'input code (every element)'\nset ylabel 'output code'\n",
+      320 * rows, rows, columns);
+  constexpr const char* kColours[] = {"#1b7837", "#d73027", "#4575b4", "#fdae61",
+                                      "#762a83", "#a6761d", "#666666", "#e7298a"};
+  const size_t per_output = lines.size() + 1;
+  for (size_t n = 0; n < outputs; ++n) {
+    script += fmt::format("set title 'output {}'\nunset arrow\nunset label\n", n);
+    double height = 0.97;
+    for (const sweep::KinkReport& report : Kinks(lines, n)) {
+      const int32_t code = report.kink.last_exact_code - (base.x.dtype() == DType::kS8 ? 128 : 0);
+      const bool visible = report.state == sweep::KinkState::kVisible;
+      script += fmt::format(
+          "set arrow from {0},graph 0 to {0},graph 1 nohead dt 2 lc rgb '{1}'\n"
+          "set label 'k=({2},{3}) after {0}{5}' at {0},graph {4:.2f} right offset -0.4,0 font "
+          "'sans,9' tc rgb '{1}'\n",
+          code, visible ? "#d73027" : "#999999", report.kink.k, report.kink.k + 1, height,
+          visible ? "" : " (latent)");
+      height = height < 0.5 ? 0.97 : height - 0.08;
+    }
+    const size_t first = 2 + n * per_output;
+    script += fmt::format(
+        "plot 'data.txt' using 1:{} with lines lw 5 lc rgb '#cccccc' title 'exact'", first);
+    for (size_t i = 0; i < lines.size(); ++i) {
+      script += fmt::format(", '' using 1:{} with lines lw {} dt {} lc rgb '{}' title {}",
+                            first + 1 + i, i % 2 == 0 ? 2 : 1.5, 1 + i % 4,
+                            kColours[i % std::size(kColours)], Quoted(lines[i].title()));
+    }
+    script += "\n";
+  }
+  script += "unset multiplot\n";
+  WriteFile((folder.path() / "plot.gp").string(), script);
+  RunGnuplot(folder.path());
+
+  std::ifstream svg(folder.path() / "plot.svg", std::ios::binary);
+  std::string text{std::istreambuf_iterator<char>(svg), std::istreambuf_iterator<char>()};
+  if (text.empty()) throw Unavailable("gnuplot: drew nothing");
+  return text;
+}
+
+}  // namespace qualm::tools

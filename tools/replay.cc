@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+// qualm replay: case files, golden .jsonl files, and folders of them.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <filesystem>
+#include <map>
+
+#include "core/io/case_json.h"
+#include "core/io/golden.h"
+#include "core/status.h"
+#include "oracles/exact/exact.h"
+#include "oracles/models/golden_judge.h"
+#include "properties/engine.h"
+#include "properties/property.h"
+#include "properties/triage/triage.h"
+#include "tools/command.h"
+
+namespace qualm::tools {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Options : CommonOptions {
+  std::vector<std::string> paths;
+  std::string property;
+};
+
+// What replaying adds up to.
+struct Replay {
+  Totals totals;
+  std::vector<Finding> findings;
+  std::vector<JUnitTest> tests;
+  std::map<std::string, std::map<std::string, int64_t>> golden;  // model or "-" -> judgement -> n
+  std::map<std::string, int64_t> skipped;                        // reason -> n
+};
+
+// Files below `path`, sorted, so that the order does not depend on the file system.
+std::vector<std::string> FilesOf(const std::string& path) {
+  std::error_code error;
+  if (!fs::exists(path, error)) throw InputError(path + ": no such file or folder");
+  if (!fs::is_directory(path, error)) return {path};
+  std::vector<std::string> files;
+  for (const fs::directory_entry& entry : fs::recursive_directory_iterator(path, error)) {
+    const std::string name = entry.path().string();
+    if (name.ends_with(".case.json") || name.ends_with(".jsonl")) files.push_back(name);
+  }
+  if (error) throw InputError(path + ": " + error.message());
+  if (files.empty()) {
+    throw InputError(path + ": holds no *.case.json and no *.jsonl, expected at least one");
+  }
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+void Report(Replay& replay, const std::string& suite, const std::string& name,
+            const Verdict& verdict) {
+  replay.totals.Add(verdict.judgement);
+  replay.tests.push_back({suite, name, std::string(Name(verdict.judgement)), verdict.reason});
+  if (verdict.judgement == Judgement::kSkipped) ++replay.skipped[verdict.reason];
+}
+
+Finding ToFinding(const Case& c, const std::string& property, const std::string& subject,
+                  const std::string& file, const Verdict& verdict) {
+  Finding finding;
+  finding.op = Name(c.op);
+  finding.property = property;
+  finding.subject = subject;
+  finding.case_file = file;
+  finding.first_divergence = verdict.divergence;
+  finding.explanation = verdict.reason;
+  finding.test_case = c;
+  return finding;
+}
+
+void ReplayCase(const std::string& file, const Options& options,
+                const std::vector<Subject*>& subjects, Replay& replay) {
+  const Case c = ReadCaseFile(file);
+  ++replay.totals.cases;
+  const std::string wanted = options.property.empty() ? c.property : options.property;
+  if (!wanted.empty() && FindProperty(wanted) == nullptr) {
+    throw InputError(file + ": property: unknown property '" + wanted +
+                     "' (see qualm list properties)");
+  }
+  if (c.expected) {
+    // The file says what is exact; the oracle must agree, or one of the two is wrong.
+    const auto divergence = FirstDivergence(exact::Evaluate(c), *c.expected);
+    const Verdict verdict =
+        divergence
+            ? Verdict::Failed("the expected output in the file is not the exact one", divergence)
+            : Verdict::Passed();
+    Report(replay, "oracle", file, verdict);
+    if (verdict.failed()) {
+      replay.findings.push_back(
+          ToFinding(c, std::string(Name(c.op)) + ".matches_exact", "expected", file, verdict));
+    }
+  }
+  for (Subject* subject : subjects) {
+    MemoSubject memo(*subject);
+    for (const Property& property : AllProperties()) {
+      if (std::find(property.ops.begin(), property.ops.end(), c.op) == property.ops.end()) continue;
+      if (!wanted.empty() && &property != FindProperty(wanted)) continue;
+      const Verdict verdict = qualm::Judge(property, c, memo);
+      Report(replay, std::string(subject->name()), FullName(c.op, property) + " " + file, verdict);
+      if (!verdict.failed()) continue;
+      Finding finding =
+          ToFinding(c, FullName(c.op, property), std::string(subject->name()), file, verdict);
+      triage::Complete(finding, *subject, verdict);
+      finding.expected_by_contract = false;
+      replay.findings.push_back(std::move(finding));
+    }
+  }
+}
+
+void ReplayGolden(const std::string& file, const std::vector<Subject*>& subjects, Replay& replay) {
+  ForEachGoldenRecord(file, [&](const GoldenRecord& record) {
+    ++replay.totals.cases;
+    const GoldenVerdict judged = JudgeGolden(record);
+    Report(replay, judged.model.empty() ? "no model" : "model:" + judged.model, record.where,
+           judged.verdict);
+    ++replay.golden[judged.model.empty() ? "-" : judged.model]
+                   [std::string(Name(judged.verdict.judgement))];
+    if (judged.verdict.failed()) {
+      Finding finding;
+      finding.op = record.op;
+      finding.property = record.op + ".matches_model";
+      finding.subject = "model:" + judged.model;
+      finding.case_file = record.where;
+      finding.first_divergence = judged.verdict.divergence;
+      finding.explanation = judged.verdict.reason;
+      replay.findings.push_back(std::move(finding));
+    }
+    if (subjects.empty() || !GoldenHasCase(record)) return;
+    const Case c = GoldenCase(record);
+    for (Subject* subject : subjects) {
+      const bool exact_contract = subject->contract().exact();
+      const Property* property = FindProperty(exact_contract ? "matches_exact" : "matches_model");
+      const Verdict verdict = qualm::Judge(*property, c, *subject);
+      Report(replay, std::string(subject->name()), record.where, verdict);
+      if (!verdict.failed()) continue;
+      Finding finding = ToFinding(c, FullName(c.op, *property), std::string(subject->name()),
+                                  record.where, verdict);
+      triage::Complete(finding, *subject, verdict);
+      replay.findings.push_back(std::move(finding));
+    }
+  });
+}
+
+int RunReplay(Options options) {
+  const Stopwatch stopwatch;
+  std::vector<std::string> files;
+  for (const std::string& path : options.paths) {
+    for (std::string& file : FilesOf(path)) files.push_back(std::move(file));
+  }
+  if (!options.property.empty() && FindProperty(options.property) == nullptr) {
+    throw InputError("--property: unknown property '" + options.property + "'");
+  }
+  const auto named = MakeSubjects(SubjectNames(options.subjects, {}), options.contract);
+  // Cases need somebody to run them; golden records are judged by their models alone.
+  const auto standard = options.subjects.empty()
+                            ? MakeSubjects(SubjectNames({}, {"native@all"}), options.contract)
+                            : std::vector<std::unique_ptr<Subject>>{};
+  options.command = CanonicalCommand();
+  fmt::print(stderr, "qualm: {} files; to repeat: {}\n", files.size(), options.command);
+
+  Replay replay;
+  std::string bad_input;
+  for (const std::string& file : files) {
+    try {
+      if (file.ends_with(".jsonl")) {
+        ReplayGolden(file, Pointers(named), replay);
+      } else {
+        ReplayCase(file, options, Pointers(options.subjects.empty() ? standard : named), replay);
+      }
+    } catch (const InputError& error) {
+      // What has been found is reported before the bad file is.
+      if (files.size() == 1) throw;
+      if (bad_input.empty()) bad_input = error.what();
+    }
+  }
+
+  ResultDocument document;
+  document.command = options.command;
+  for (const auto& subject : options.subjects.empty() ? standard : named) {
+    document.subjects.emplace_back(subject->name(), subject->contract().text());
+  }
+  SetTotals(document, replay.totals);
+  document.findings = replay.findings;
+  document.seconds = stopwatch.seconds();
+  WriteResults(options, document, replay.tests);
+  if (!options.quiet_stdout()) {
+    for (const Finding& finding : replay.findings) fmt::print("{}", FindingText(finding));
+    for (const auto& [model, counts] : replay.golden) {
+      if (model == "-") continue;
+      fmt::print("  model:{}:", model);
+      for (const auto& [judgement, count] : counts) fmt::print(" {} {}", count, judgement);
+      fmt::print("\n");
+    }
+    for (const auto& [reason, count] : replay.skipped) {
+      fmt::print("  {} skipped: {}\n", count, reason);
+    }
+    fmt::print("{}\n", TotalsLine(replay.totals));
+  }
+  if (!bad_input.empty()) throw InputError(bad_input);
+  return replay.findings.empty() ? kClean : kFindings;
+}
+
+}  // namespace
+
+void AddReplay(CLI::App& app, Run* run) {
+  auto options = std::make_shared<Options>();
+  CLI::App* verb = app.add_subcommand("replay", "run case files and golden recordings again");
+  verb->footer("Example: qualm replay corpus/golden corpus/regressions");
+  verb->add_option("PATH", options->paths, "*.case.json, *.jsonl, or folders of them")->required();
+  AddSubjectOption(*verb, *options, false);
+  verb->add_option("--property,-p", options->property,
+                   "judge this claim instead of the case's own");
+  AddOutputOptions(*verb, *options);
+  verb->add_option("--junit", options->junit, "write a JUnit report");
+  AddContractOption(*verb, *options);
+  verb->callback([options, run] { *run = [options] { return RunReplay(*options); }; });
+}
+
+}  // namespace qualm::tools

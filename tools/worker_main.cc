@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+// qualm-worker: the process in which foreign code runs. See adapters/plugin_host.h.
+
+namespace qualm {
+// Declared here: of adapters/, tools may include registry.h only, and the worker must not link
+// every adapter.
+int WorkerMain(int argc, char** argv);
+}  // namespace qualm
+
+// What a plugin leaks, or does when it is unloaded, is not what is under test.
+extern "C" const char* __lsan_default_options();
+extern "C" const char* __lsan_default_options() { return "detect_leaks=0"; }
+
+int main(int argc, char** argv) { return qualm::WorkerMain(argc, argv); }

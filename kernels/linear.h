@@ -38,11 +38,14 @@ class PackedLinear {
   // Validates and packs. On error *packed is unchanged.
   static Status Pack(const LinearParams& params, PackedLinear* packed);
 
-  // x [M,K], y [M,N]. Allocates nothing when `scratch` holds ScratchBytes(M).
+  // x [M,K], y [M,N], on the target the weights were packed for. x, y and scratch must not overlap;
+  // rows of x and y with equal strides may be interleaved. Allocates nothing when `scratch` holds
+  // ScratchBytes(M), at any alignment.
   Status Run(const ConstMatrix& x, const MutableMatrix& y, std::span<uint8_t> scratch = {}) const;
   size_t ScratchBytes(int64_t rows) const;
 
-  // Panels on the fast saturating path, certified safe for every activation; of all panels.
+  // Panels on the fast saturating path, certified safe for every activation; of all panels. None
+  // on targets without such a path: with vpdpbusd, or without vpmaddubsw.
   struct PackingStats {
     int64_t panels = 0;
     int64_t panels_certified = 0;

@@ -71,6 +71,12 @@ TEST(LinearPackValidation, Weights) {
   });
   ExpectRefused("input_type", [](Layer& l) { l.params.input_type = ElementType::kS32; });
   ExpectRefused("input_type", [](Layer& l) { l.params.input_type = ElementType::kF32; });
+  // K = 0 needs no weights, so that nothing contradicts this number of channels.
+  ExpectRefused("memory", [](Layer& l) {
+    l.params.weights = {nullptr, ElementType::kS8, INT64_MAX, 0, 0};
+    l.params.w_scale = std::span(l.w_scale).first(1);
+    l.params.w_zero_point = std::span(l.w_zero).first(1);
+  });
   Layer layer;
   EXPECT_FALSE(PackedLinear::Pack(layer.params, nullptr).ok());
 }

@@ -57,8 +57,12 @@ PackedWeights PackWeights(const LinearParams& params) {
   const int64_t quads = packed.depth / 4 + (packed.depth % 4 != 0);
   const int64_t panels = packed.channels / width + (packed.channels % width != 0);
 
-  const __int128 bytes = static_cast<__int128>(panels) * width * quads * 4;
-  if (bytes > PTRDIFF_MAX) throw std::bad_alloc();
+  // Before any size is used: rows without columns may claim any number of channels.
+  const __int128 padded_channels = static_cast<__int128>(panels) * width;
+  const __int128 bytes = padded_channels * quads * 4;
+  if (bytes > PTRDIFF_MAX || padded_channels > PTRDIFF_MAX / int64_t{sizeof(__int128)}) {
+    throw std::bad_alloc();
+  }
   packed.panels.resize(static_cast<size_t>(panels));
   packed.zero.resize(static_cast<size_t>(panels * width));
   packed.offset.resize(packed.zero.size());

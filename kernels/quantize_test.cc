@@ -133,6 +133,38 @@ TEST(Quantize, AllTiesGoToEven) {
   }
 }
 
+TEST(Quantize, DecidesTheNearestMissesOfTies) {
+  // S and X are odd 24-bit integers with X * 2^e = (2n+1) S +- 1: the quotient X * 2^(e-1) / S
+  // misses the tie n + 1/2 by 1/(2S), as little as two float32 can.
+  Random random(41);
+  for (int e = 2; e <= 32; ++e) {
+    for (int i = 0; i < 40; ++i) {
+      const int64_t s = random.Between(1 << 22, (1 << 23) - 1) * 2 + 1;
+      const int64_t inverse = test::InverseModulo((int64_t{1} << e) % s, s);
+      const int64_t sign = i % 2 == 0 ? 1 : -1;
+      const int64_t numerator = sign > 0 ? inverse : s - inverse;
+      const int64_t n = ((numerator << e) - sign) / s / 2;
+      const auto zero_point = static_cast<int32_t>(100 - n);
+      const float x = std::ldexp(static_cast<float>(numerator), e - 1);
+      const auto scale = static_cast<float>(s);
+      const int expected = sign > 0 ? 101 : 100;
+      const float pair[2] = {x, -x};
+      ForEachTarget([&](const std::string&) {
+        uint8_t y[2];
+        ASSERT_TRUE(Quantize({pair, ElementType::kF32, 1, 1, 1}, {&scale, 1}, {&zero_point, 1}, {},
+                             {y, ElementType::kU8, 1, 1, 1})
+                        .ok());
+        ASSERT_EQ(y[0], expected) << "n " << n << " s " << s;
+        const auto mirrored = static_cast<int32_t>(100 + n);
+        ASSERT_TRUE(Quantize({pair + 1, ElementType::kF32, 1, 1, 1}, {&scale, 1}, {&mirrored, 1},
+                             {}, {y + 1, ElementType::kU8, 1, 1, 1})
+                        .ok());
+        ASSERT_EQ(y[1], 200 - expected) << "n " << n << " s " << s;
+      });
+    }
+  }
+}
+
 TEST(Quantize, TouchesOnlyTheGivenElements) {
   Random random(3);
   for (size_t columns = 0; columns <= 70; ++columns) {

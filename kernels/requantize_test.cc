@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include <numeric>
+
 #include "kernels/elementwise.h"
 #include "kernels/rescale.h"
 #include "kernels/test_support.h"
@@ -59,6 +61,7 @@ std::vector<Multiplier> Multipliers() {
       {3.7f},
       {1.3e-3f},
       {1.7e-7f},
+      {200.5f * 0x1p-24f},
       {256.5f * 0x1p-24f},
       {256.49997f * 0x1p-24f},
       {255.4f},
@@ -184,6 +187,48 @@ TEST(Requantize, AllTiesGoToEven) {
       }
     });
   }
+}
+
+TEST(Requantize, DecidesTheNearestMissesOfTies) {
+  // acc * A = (2n+1) C 2^(k-1) +- 1: with the multiplier A / (C 2^k) the product misses the tie
+  // n + 1/2 by the smallest possible amount, relative to it 2^-55 in the extreme.
+  Random random(43);
+  int tried = 0;
+  for (int i = 0; i < 4000; ++i) {
+    const int64_t a = random.Between(1 << 2, (1 << random.Between(3, 23)) - 1) * 2 + 1;
+    // Plain float32 multipliers, then quotients.
+    const int64_t c = i % 2 == 0 ? 1 : random.Between(1, (1 << random.Between(1, 23)) - 1) * 2 + 1;
+    if (std::gcd(a, c) != 1) continue;
+    int k = 2;
+    while ((c << k) < (int64_t{1} << 31)) ++k;  // c 2^(k-1) < 2^31
+    if (i % 3 == 0) k = std::max(2, k - 6);
+    const int64_t modulus = c << (k - 1);
+    const int64_t inverse = test::InverseModulo(a % modulus, modulus);
+    const int64_t sign = i % 4 < 2 ? 1 : -1;
+    const int64_t value = sign > 0 ? inverse : modulus - inverse;
+    const __int128 odd = (static_cast<__int128>(value) * a - sign) / modulus;
+    if (odd % 2 == 0 || odd > INT32_MAX) continue;  // the miss of an integer, not of a tie
+    const auto n = static_cast<int32_t>(odd / 2);
+    const auto acc = static_cast<int32_t>(value);
+    const Multiplier m =
+        c == 1 ? Multiplier{std::ldexp(static_cast<float>(a), -k)}
+               : Multiplier{static_cast<float>(a), std::ldexp(1.0f, -k), static_cast<float>(c)};
+    ++tried;
+    const int expected = sign > 0 ? 101 : 100;
+    const int32_t negative = -acc;
+    ForEachTarget([&](const std::string&) {
+      uint8_t y = 0;
+      ASSERT_TRUE(Requantize({&acc, ElementType::kS32, 1, 1, 1}, {&m, 1}, 100 - n, {},
+                             {&y, ElementType::kU8, 1, 1, 1})
+                      .ok());
+      ASSERT_EQ(y, expected) << "acc " << acc << " a " << a << " c " << c << " k " << k;
+      ASSERT_TRUE(Requantize({&negative, ElementType::kS32, 1, 1, 1}, {&m, 1}, 100 + n, {},
+                             {&y, ElementType::kU8, 1, 1, 1})
+                      .ok());
+      ASSERT_EQ(y, 200 - expected) << "acc " << negative << " a " << a << " c " << c << " k " << k;
+    });
+  }
+  EXPECT_GT(tried, 500);
 }
 
 TEST(Requantize, TouchesOnlyTheGivenElements) {

@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-#include <cfenv>
+#include <barrier>
 #include <thread>
 
 #include "kernels/elementwise.h"
@@ -86,12 +86,14 @@ TEST(Targets, ThreadsChooseIndependently) {
   const std::vector<std::string>& names = SupportedTargets();
   std::vector<std::thread> threads;
   std::vector<int> wrong(names.size());
+  // All have chosen before any looks.
+  std::barrier chosen(static_cast<std::ptrdiff_t>(names.size()));
   for (size_t i = 0; i < names.size(); ++i) {
     threads.emplace_back([&, i] {
-      for (int k = 0; k < 1000; ++k) {
-        const ScopedTarget target(names[i]);
-        wrong[i] += hwy::TargetName(QUALM_DISPATCH(CompiledFor)()) != names[i];
-      }
+      const ScopedTarget target(names[i]);
+      chosen.arrive_and_wait();
+      wrong[i] = hwy::TargetName(QUALM_DISPATCH(CompiledFor)()) != names[i];
+      chosen.arrive_and_wait();
     });
   }
   for (std::thread& t : threads) t.join();

@@ -190,6 +190,21 @@ inline float ReferenceFloat(const std::vector<Term>& terms) {
   return sign < 0 ? -magnitude : magnitude;
 }
 
+// a^-1 modulo m; a and m coprime.
+inline int64_t InverseModulo(int64_t a, int64_t m) {
+  // Invariant: coefficient * a == rest (mod m), for both pairs.
+  int64_t rest = a % m, coefficient = 1;
+  int64_t previous_rest = m, previous_coefficient = 0;
+  while (rest != 1) {
+    const int64_t quotient = previous_rest / rest;
+    previous_rest -= quotient * rest;
+    previous_coefficient -= quotient * coefficient;
+    std::swap(rest, previous_rest);
+    std::swap(coefficient, previous_coefficient);
+  }
+  return (coefficient % m + m) % m;
+}
+
 // A valid scale for each hard region: powers of two, short and long mantissas, denormals, extremes.
 inline std::vector<float> HardScales() {
   std::vector<float> scales = {1.0f,

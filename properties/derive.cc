@@ -147,7 +147,9 @@ uint64_t Hash(const Case& c) {
     for (uint8_t byte : tensor->bytes()) hash = (hash ^ byte) * 0x100000001b3u;
     mix(static_cast<uint64_t>(tensor->size()));
   }
-  mix(static_cast<uint64_t>(static_cast<uint32_t>(c.x_q.zero_point_at(0))));
+  for (const QParams* q : {&c.x_q, &c.out_q}) {
+    for (int32_t zero : q->zero_point) mix(static_cast<uint32_t>(zero));
+  }
   mix(c.relu ? 1 : 0);
   return hash;
 }

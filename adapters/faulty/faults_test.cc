@@ -182,7 +182,9 @@ TEST(Faults, EachHasAWitness) {
     }
     const Outcome wrong = RunWitness(std::string(info.id), witness);
     EXPECT_EQ(wrong.status, witness.status) << wrong.detail;
-    if (wrong.ok()) EXPECT_NE(wrong.y, right.y);
+    if (wrong.ok()) {
+      EXPECT_NE(wrong.y, right.y);
+    }
   }
 }
 

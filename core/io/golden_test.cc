@@ -1,2 +1,123 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "core/io/golden.h"
+
 #include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdio>
+#include <fstream>
+
+#include "core/status.h"
+
+namespace qualm {
+namespace {
+
+constexpr char kHead[] = R"({"id":"a","op":"linear","backend":"b")";
+
+GoldenRecord Parse(const std::string& rest) {
+  return ParseGoldenLine(kHead + (rest.empty() ? "" : "," + rest) + "}", "f.jsonl", 7);
+}
+
+std::string ErrorOf(const std::function<void()>& act) {
+  try {
+    act();
+  } catch (const InputError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(GoldenTest, ReadsTypedFields) {
+  const GoldenRecord r = Parse(
+      R"("isa":null,"n":-3,"list":[1,-2,3],"f":"0x1.8000000000000p-3","g":0.1,"h":2,)"
+      R"("fs":["inf","nan:7fc00001",1],"lists":[["0x1p+0"],[]],"d":"0x1.fbdb515151515p-7","e":[])");
+  EXPECT_EQ(r.id, "a");
+  EXPECT_EQ(r.isa, "");
+  EXPECT_EQ(r.line, 7);
+  EXPECT_EQ(r.where, "f.jsonl:7: a");
+  EXPECT_FALSE(r.Has("isa"));
+  EXPECT_FALSE(r.Has("nothing"));
+  EXPECT_EQ(r.Int("n"), -3);
+  EXPECT_EQ(r.IntOr("nothing"), std::nullopt);
+  EXPECT_EQ(r.Ints("list"), (std::vector<int64_t>{1, -2, 3}));
+  EXPECT_EQ(r.Ints("n"), (std::vector<int64_t>{-3}));
+  EXPECT_TRUE(r.Ints("e").empty());
+  EXPECT_EQ(r.Float("f"), 0.1875f);
+  EXPECT_EQ(r.Float("g"), 0.1f);
+  EXPECT_EQ(r.Float("h"), 2.0f);
+  const std::vector<float> floats = r.Floats("fs");
+  ASSERT_EQ(floats.size(), 3u);
+  EXPECT_TRUE(std::isinf(floats[0]) && std::isnan(floats[1]));
+  EXPECT_EQ(floats[2], 1.0f);
+  EXPECT_EQ(r.FloatLists("lists"), (std::vector<std::vector<float>>{{1.0f}, {}}));
+  EXPECT_EQ(r.Double("d"), 0x1.fbdb515151515p-7);
+}
+
+TEST(GoldenTest, MixedListsKeepEveryEntry) {
+  EXPECT_EQ(Parse(R"("l":[1,2,"0x1p+1",3])").Floats("l"), (std::vector<float>{1, 2, 2, 3}));
+}
+
+TEST(GoldenTest, RejectsWhatIsMalformed) {
+  const std::pair<const char*, const char*> table[] = {
+      {"", "f:3: not JSON"},
+      {"[1]", "f:3: expected an object"},
+      {"3", "f:3: expected an object"},
+      {"{", "f:3: not JSON"},
+      {"{} x", "f:3: not JSON"},
+      {"{}", "f:3: id: missing"},
+      {R"({"id":3,"op":"x","backend":"b"})", "f:3: id: expected a string"},
+      {R"({"id":"a","op":null,"backend":"b"})", "f:3: a: op: missing"},
+      {R"({"id":"a","id":"b","op":"x","backend":"b"})", "f:3: field id: given twice"},
+      {R"({"id":"a","op":"x","backend":"b","isa":5})", "f:3: a: isa: expected a string"},
+      {R"({"id":"a","op":"x","backend":"b","z":{"y":1}})", "f:3: field z: an object"},
+      {R"({"id":"a","op":"x","backend":"b","z":[{"y":1}]})", "f:3: field z: an object"},
+      {R"({"id":"a","op":"x","backend":"b","z":NaN})", "f:3: not JSON"},
+      {R"({"id":"a","op":"x","backend":"b","z":"\ud800"})", "f:3: not JSON"},
+      {"{\"id\":\"\xff\",\"op\":\"x\",\"backend\":\"b\"}", "f:3: not JSON"},
+      {R"({"id":"a","op":"x","backend":"b","z":[[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]})",
+       "f:3: field z: nested too deep"},
+  };
+  for (const auto& [text, expected] : table) {
+    const std::string error = ErrorOf([&] { ParseGoldenLine(text, "f", 3); });
+    EXPECT_TRUE(error.starts_with(expected)) << text << "\n  " << error;
+    EXPECT_EQ(error.find('\n'), std::string::npos);
+  }
+}
+
+TEST(GoldenTest, RejectsFieldsOfTheWrongType) {
+  const GoldenRecord r = Parse(
+      R"("f":1.5,"s":"x","b":true,"l":[1,"a"],"big":18446744073709551616,"u":9223372036854775808,)"
+      R"("h":"0x1.0000001p+0","o":1e39,"ll":[1,[2]],"null":null)");
+  const std::string f = "f.jsonl:7: a: ";
+  EXPECT_EQ(ErrorOf([&] { r.Int("f"); }), f + "f: expected an integer");
+  EXPECT_EQ(ErrorOf([&] { r.Int("b"); }), f + "b: expected an integer");
+  EXPECT_EQ(ErrorOf([&] { r.Int("big"); }), f + "big: expected an integer");
+  EXPECT_EQ(ErrorOf([&] { r.Int("u"); }), f + "u: expected an integer");
+  EXPECT_EQ(ErrorOf([&] { r.Int("x"); }), f + "x: missing, but this record needs it");
+  EXPECT_EQ(ErrorOf([&] { r.Int("null"); }), f + "null: missing, but this record needs it");
+  EXPECT_EQ(ErrorOf([&] { r.IntOr("s"); }), f + "s: expected an integer");
+  EXPECT_EQ(ErrorOf([&] { r.Ints("l"); }), f + "l: expected a list of integers");
+  EXPECT_EQ(ErrorOf([&] { r.Text("f"); }), f + "f: expected a string");
+  EXPECT_NE(ErrorOf([&] { r.Float("s"); }), "");
+  EXPECT_NE(ErrorOf([&] { r.Float("h"); }), "") << "not a float32";
+  EXPECT_NE(ErrorOf([&] { r.Float("o"); }), "") << "overflows";
+  EXPECT_NE(ErrorOf([&] { r.Double("s"); }), "");
+  EXPECT_NE(ErrorOf([&] { r.Floats("ll"); }), "");
+  EXPECT_NE(ErrorOf([&] { r.FloatLists("ll"); }), "");
+}
+
+TEST(GoldenTest, FilesSkipEmptyLinesAndNameTheBadOne) {
+  const std::string path = testing::TempDir() + "golden_test.jsonl";
+  std::ofstream(path) << kHead << "}\n\n  \r\n" << kHead << "}\n{oops\n";
+  int64_t seen = 0;
+  const std::string error =
+      ErrorOf([&] { ForEachGoldenRecord(path, [&](const GoldenRecord& r) { seen += r.line; }); });
+  EXPECT_EQ(seen, 1 + 4);
+  EXPECT_TRUE(error.starts_with(path + ":5: not JSON")) << error;
+  std::remove(path.c_str());
+  EXPECT_EQ(ErrorOf([&] { ForEachGoldenRecord(path, [](const GoldenRecord&) {}); }),
+            path + ": cannot be opened");
+}
+
+}  // namespace
+}  // namespace qualm

@@ -330,6 +330,8 @@ ChosenQParams FbgemmChooseQParams(float min, float max, int32_t qmin, int32_t qm
   if (min < 0 && max > 0 && preserve_sparsity) {
     zero_point = static_cast<double>(qmin + qmax) / 2;
   }
+  // A range beyond float32 leaves NaN, which x86 converts to INT32_MIN.
+  if (std::isnan(zero_point)) return {scale, INT32_MIN};
   const double clamped = std::clamp<double>(zero_point, qmin, qmax);
   return {scale, static_cast<int32_t>(RoundNearestEven(clamped))};
 }

@@ -52,7 +52,6 @@ std::string CannotRun(const Case& c, bool single) {
       OpsAre(c, {Op::kQuantize, Op::kRequantize, Op::kLinear}),
       Require(!c.per_channel, "per tensor only"),
       Require(!c.bias, "the bias must be int32"),
-      ZeroPointsAreCodes(c),
       Require(LowerBound(c) <= c.out_max, "relu above the upper clamp"),
   });
   if (!shared.empty()) return shared;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "core/status.h"
 #include "oracles/exact/exact.h"
@@ -44,8 +45,10 @@ Tensor TakeRow(const Tensor& tensor, int64_t row, int64_t length) {
 
 }  // namespace
 
-Outputs::Outputs(const Case& c) : c_(c) {
-  if (c.op == Op::kLinear) sums_ = CorrectedSums(c);
+Outputs::Outputs(const Case& c)
+    : Outputs(c, c.op == Op::kLinear ? CorrectedSums(c) : std::vector<__int128>{}) {}
+
+Outputs::Outputs(const Case& c, std::vector<__int128> sums) : c_(c), sums_(std::move(sums)) {
   const bool codes = IsCode(c.out_dtype);
   for (int64_t n = 0; n < c.N; ++n) {
     if (c.out_dtype != DType::kS32) lines_.push_back(LineOf(c, n));
@@ -136,8 +139,9 @@ Case OneOutput(const Case& c, int64_t index) {
   return one;
 }
 
-Tensor Evaluate(const Case& c) {
-  const Outputs outputs(c);
+namespace {
+
+Tensor Clamped(const Case& c, const Outputs& outputs) {
   Tensor y(c.out_dtype, c.output_shape());
   for (int64_t m = 0; m < c.M; ++m) {
     for (int64_t n = 0; n < c.N; ++n) {
@@ -152,6 +156,16 @@ Tensor Evaluate(const Case& c) {
     }
   }
   return y;
+}
+
+}  // namespace
+
+Tensor Evaluate(const Case& c) { return Clamped(c, Outputs(c)); }
+
+Tensor EvaluateFromSums(const Case& c, std::span<const __int128> sums) {
+  QUALM_CHECK(c.op == Op::kLinear);
+  QUALM_CHECK_EQ(sums.size(), static_cast<size_t>(c.M * c.N));
+  return Clamped(c, Outputs(c, {sums.begin(), sums.end()}));
 }
 
 std::optional<double> TieDistance(const Case& c, int64_t index) {

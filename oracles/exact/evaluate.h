@@ -16,6 +16,8 @@ namespace qualm::exact {
 class Outputs {
  public:
   explicit Outputs(const Case& c);
+  // linear, with these corrected sums instead of the case's own.
+  Outputs(const Case& c, std::vector<__int128> sums);
 
   // An integer output before the clamp to [lo, out_max].
   struct Code {

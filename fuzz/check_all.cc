@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fuzz/check_all.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <string_view>
+#include <utility>
+
+#include "core/io/case_json.h"
+#include "core/status.h"
+#include "properties/property.h"
+#include "properties/triage/triage.h"
+
+namespace qualm::fuzz {
+namespace {
+
+std::string Setting(const char* name, std::string otherwise) {
+  const char* value = std::getenv(name);
+  return value != nullptr && *value != '\0' ? value : otherwise;
+}
+
+// Rows of expected divergences are for foreign code that is known to differ; a campaign against it
+// goes on past them.
+bool Declared(const Finding& finding) {
+  return std::ranges::any_of(SubjectRegistry::Get().expected(), [&](const ExpectedDivergence& row) {
+    return row.subject == finding.subject && row.op == finding.op &&
+           row.property == finding.property && row.kind == Name(finding.kind);
+  });
+}
+
+std::unique_ptr<Checker>& TheChecker() {
+  static std::unique_ptr<Checker> checker;
+  return checker;
+}
+
+}  // namespace
+
+CheckerOptions OptionsFromEnvironment() {
+  CheckerOptions options;
+  options.subject = Setting("QUALM_FUZZ_SUBJECT", options.subject);
+  options.contract = Setting("QUALM_FUZZ_CONTRACT", options.contract);
+  options.properties = Setting("QUALM_FUZZ_PROPERTIES", options.properties);
+  options.artifacts = Setting("QUALM_FUZZ_ARTIFACTS", options.artifacts);
+  return options;
+}
+
+Checker::Checker(CheckerOptions options) : options_(std::move(options)) {
+  for (const std::string& name : SubjectRegistry::Get().Expand(options_.subject)) {
+    subjects_.push_back(SubjectRegistry::Get().Make(name));
+    if (!options_.contract.empty())
+      subjects_.back()->set_contract(ParseContract(options_.contract));
+  }
+  bool matched = false;
+  for (const Property& property : AllProperties()) {
+    for (const Op op : property.ops) matched |= MatchesGlob(options_.properties, op, property);
+  }
+  if (!matched) {
+    throw InputError("QUALM_FUZZ_PROPERTIES: no property matches '" + options_.properties +
+                     "', expected a glob such as linear.*");
+  }
+  if (!std::filesystem::is_directory(options_.artifacts)) {
+    throw InputError("QUALM_FUZZ_ARTIFACTS: '" + options_.artifacts +
+                     "' is no folder, expected one that exists");
+  }
+}
+
+std::string Checker::SubjectNames() const {
+  std::string names;
+  for (const auto& subject : subjects_) {
+    names += (names.empty() ? "" : " ") + std::string(subject->name());
+  }
+  return names;
+}
+
+std::string Checker::Write(const Finding& finding) const {
+  const std::string path =
+      (std::filesystem::path(options_.artifacts) / (finding.fingerprint() + ".case.json")).string();
+  WriteCaseFile(finding.test_case, path);
+  return path;
+}
+
+std::optional<Finding> Checker::Check(const Case& c) {
+  for (const auto& subject : subjects_) {
+    MemoSubject memo(*subject);
+    for (const Property& property : AllProperties()) {
+      const bool about = std::ranges::find(property.ops, c.op) != property.ops.end();
+      if (!about || !MatchesGlob(options_.properties, c.op, property)) continue;
+      const Verdict verdict = Judge(property, c, memo);
+      if (!verdict.failed()) continue;
+
+      Finding finding;
+      finding.op = Name(c.op);
+      finding.property = property.claim;
+      finding.subject = subject->name();
+      finding.kind = verdict.kind.value_or(FindingKind::kUnknown);
+      finding.test_case = c;
+      finding.test_case.property = property.claim;
+      finding.test_case.note = verdict.reason;
+      const std::string raw = Write(finding);
+      triage::Complete(finding, *subject, verdict);
+      if (Declared(finding)) {
+        std::filesystem::remove(raw);
+        continue;
+      }
+      finding.case_file = Write(finding);
+      if (finding.case_file != raw) std::filesystem::remove(raw);
+      return finding;
+    }
+  }
+  return std::nullopt;
+}
+
+void OpenChecker() {
+  int status = 0;
+  try {
+    TheChecker() = std::make_unique<Checker>(OptionsFromEnvironment());
+    std::fprintf(stderr, "qualm: fuzzing %s\n", TheChecker()->SubjectNames().c_str());
+    return;
+  } catch (const InputError& error) {
+    std::fprintf(stderr, "qualm: %s\n", error.what());
+    status = 2;
+  } catch (const Unavailable& error) {
+    std::fprintf(stderr, "qualm: %s\n", error.what());
+    status = 3;
+  }
+  std::exit(status);
+}
+
+void CheckAll(const Case& c) {
+  QUALM_CHECK(TheChecker() != nullptr);
+  const std::optional<Finding> finding = TheChecker()->Check(c);
+  if (!finding) return;
+  std::fprintf(stderr, "qualm: finding %s: %s (%s)\n", finding->fingerprint().c_str(),
+               finding->explanation.c_str(), finding->case_file.c_str());
+  __builtin_trap();
+}
+
+}  // namespace qualm::fuzz

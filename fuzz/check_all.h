@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// What every fuzz target does with a case: judge it by every applicable property, and on a failure
+// write it down first and trap afterwards.
+#ifndef QUALM_FUZZ_CHECK_ALL_H_
+#define QUALM_FUZZ_CHECK_ALL_H_
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/case.h"
+#include "core/subject.h"
+#include "core/verdict.h"
+
+namespace qualm::fuzz {
+
+struct CheckerOptions {
+  std::string subject = "native@all";  // any name that SubjectRegistry expands
+  std::string contract;                // "" = each subject's own
+  std::string properties = "*";        // glob
+  std::string artifacts = ".";         // where findings are written
+};
+
+// From QUALM_FUZZ_SUBJECT, QUALM_FUZZ_CONTRACT, QUALM_FUZZ_PROPERTIES and QUALM_FUZZ_ARTIFACTS:
+// a fuzzing engine takes no options of ours.
+CheckerOptions OptionsFromEnvironment();
+
+// One thread.
+class Checker {
+ public:
+  // Subjects must have been registered. Throws InputError or Unavailable.
+  explicit Checker(CheckerOptions options);
+
+  // Judges the case. The first failure that no contract row declares is written to the artifacts
+  // folder as FINGERPRINT.case.json (once raw, before anything else can go wrong; then attributed)
+  // and returned with that name in case_file.
+  std::optional<Finding> Check(const Case& c);
+
+  // Names of the subjects, separated by blanks.
+  std::string SubjectNames() const;
+
+ private:
+  std::string Write(const Finding& finding) const;
+
+  CheckerOptions options_;
+  std::vector<std::unique_ptr<Subject>> subjects_;
+};
+
+// Makes the process's checker from the environment; prints one line and exits with status 2 or 3
+// where that fails. Called once, before the first input.
+void OpenChecker();
+
+// Judges the case with that checker. On a failure: one line on stderr, then a trap, which is how
+// engines learn of it.
+void CheckAll(const Case& c);
+
+}  // namespace qualm::fuzz
+
+#endif  // QUALM_FUZZ_CHECK_ALL_H_

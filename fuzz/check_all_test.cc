@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fuzz/check_all.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <string>
+
+#include "adapters/registry.h"
+#include "core/io/case_json.h"
+#include "core/status.h"
+
+namespace qualm::fuzz {
+namespace {
+
+class CheckAllTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    RegisterAllSubjects();
+    folder_ = std::filesystem::path(testing::TempDir()) /
+              ("qualm-check-all-" + std::to_string(::getpid()));
+    std::filesystem::create_directories(folder_);
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  int FileCount() const {
+    return static_cast<int>(std::distance(std::filesystem::directory_iterator(folder_), {}));
+  }
+  CheckerOptions Options(const std::string& subject) const {
+    return {.subject = subject, .contract = "", .properties = "*", .artifacts = folder_};
+  }
+
+  std::filesystem::path folder_;
+};
+
+// 255*127 + 255*127 = 64770 leaves int16.
+Case SaturatingPair() {
+  Case c;
+  c.op = Op::kLinear;
+  c.M = c.N = 1;
+  c.K = 2;
+  c.x = Tensor(DType::kU8, {1, 2});
+  c.w = Tensor(DType::kS8, {1, 2});
+  for (int k = 0; k < 2; ++k) c.x.SetInt(k, 255), c.w.SetInt(k, 127);
+  c.out_q.scale = {256.0f};
+  return c;
+}
+
+TEST_F(CheckAllTest, AFailureIsWrittenUnderItsFingerprint) {
+  Checker checker(Options("faulty:pair-saturation"));
+  const Case c = SaturatingPair();
+  const auto finding = checker.Check(c);
+  ASSERT_TRUE(finding.has_value());
+  EXPECT_EQ(finding->kind, FindingKind::kPairSaturation);
+  EXPECT_EQ(finding->case_file, (folder_ / (finding->fingerprint() + ".case.json")).string());
+  EXPECT_EQ(FileCount(), 1) << "the raw finding was left behind";
+  const Case written = ReadCaseFile(finding->case_file);
+  EXPECT_TRUE(ProblemOf(written) == c);
+  EXPECT_EQ(written.property, finding->property);
+  EXPECT_FALSE(written.note.empty());
+}
+
+TEST_F(CheckAllTest, ACorrectKernelHasNoFinding) {
+  Checker checker(Options("native@all"));
+  EXPECT_FALSE(checker.Check(SaturatingPair()).has_value());
+  EXPECT_EQ(FileCount(), 0);
+  EXPECT_NE(checker.SubjectNames().find("native@"), std::string::npos);
+}
+
+TEST_F(CheckAllTest, OnlyTheNamedPropertiesJudge) {
+  CheckerOptions options = Options("faulty:pair-saturation");
+  options.properties = "dequantize.*";
+  EXPECT_FALSE(Checker(options).Check(SaturatingPair()).has_value());
+}
+
+TEST_F(CheckAllTest, BadSettingsAreNamed) {
+  EXPECT_THROW(Checker(Options("natvie")), InputError);
+  CheckerOptions properties = Options("native");
+  properties.properties = "no_such_property";
+  EXPECT_THROW(Checker{properties}, InputError);
+  CheckerOptions artifacts = Options("native");
+  artifacts.artifacts = folder_ / "missing";
+  EXPECT_THROW(Checker{artifacts}, InputError);
+  CheckerOptions contract = Options("native");
+  contract.contract = "about right";
+  EXPECT_THROW(Checker{contract}, InputError);
+}
+
+}  // namespace
+}  // namespace qualm::fuzz

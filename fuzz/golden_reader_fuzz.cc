@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reads any bytes as a line of golden records: an InputError on one line, or a record whose fields
+// are there as some type or refuse with an InputError. Traps at anything else.
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "core/io/golden.h"
+#include "core/status.h"
+
+using namespace qualm;
+
+namespace {
+
+template <class Read>
+void ReadsOrRefuses(Read read) {
+  try {
+    read();
+  } catch (const InputError& error) {
+    QUALM_CHECK(std::string_view(error.what()).find('\n') == std::string_view::npos);
+  }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  ReadsOrRefuses([&] {
+    const GoldenRecord record =
+        ParseGoldenLine({reinterpret_cast<const char*>(data), size}, "fuzz", 1);
+    for (const auto& [name, value] : record.fields) {
+      if (!record.Has(name)) continue;
+      ReadsOrRefuses([&] { record.Int(name); });
+      ReadsOrRefuses([&] { record.Text(name); });
+      ReadsOrRefuses([&] { record.Float(name); });
+      ReadsOrRefuses([&] { record.Double(name); });
+      ReadsOrRefuses([&] { record.Ints(name); });
+      ReadsOrRefuses([&] { record.Floats(name); });
+      ReadsOrRefuses([&] { record.FloatLists(name); });
+    }
+  });
+  return 0;
+}

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// Mutation and crossover of cases. A mutation changes one thing that a kernel could get wrong;
+// flips of single bytes would mostly change scales into nonsense and shift everything behind them.
+#ifndef QUALM_FUZZ_MUTATOR_H_
+#define QUALM_FUZZ_MUTATOR_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "core/case.h"
+#include "core/rng.h"
+
+namespace qualm::fuzz {
+
+// A valid case of the same op, inside the limits of case_codec.h if `c` is; one thing differs
+// (where the draw makes a difference).
+Case MutateCase(const Case& c, Rng& rng);
+
+// A valid case that takes some things (parameters, data) from each of two cases of the same op.
+Case CrossCases(const Case& a, const Case& b, Rng& rng);
+
+// The bodies of LLVMFuzzerCustomMutator and LLVMFuzzerCustomCrossOver. One mutation in 16 is the
+// engine's own, on the bytes, where there is an engine. QUALM_FUZZ_MUTATOR=bytes makes all of them
+// so (to measure what ours are worth).
+size_t MutateBytes(Op op, uint8_t* data, size_t size, size_t size_max, unsigned seed);
+size_t CrossBytes(Op op, const uint8_t* a, size_t a_size, const uint8_t* b, size_t b_size,
+                  uint8_t* out, size_t out_size_max, unsigned seed);
+
+}  // namespace qualm::fuzz
+
+#endif  // QUALM_FUZZ_MUTATOR_H_

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fuzz/mutator.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+#include <vector>
+
+#include "core/io/case_json.h"
+#include "fuzz/case_codec.h"
+#include "oracles/headroom/headroom.h"
+
+namespace qualm::fuzz {
+namespace {
+
+class Mutator : public testing::TestWithParam<Op> {};
+
+TEST_P(Mutator, CasesStayValidAndWithinTheLimits) {
+  Rng rng(1);
+  Case c = DecodeCase(GetParam(), {});
+  int changed = 0;
+  for (int i = 0; i < 50000; ++i) {
+    const Case mutated = MutateCase(c, rng);
+    ASSERT_EQ(mutated.op, c.op);
+    ASSERT_EQ(Validate(mutated), "") << CaseToJson(c) << CaseToJson(mutated);
+    ASSERT_TRUE(EncodeCase(mutated).has_value()) << CaseToJson(mutated);
+    changed += mutated == c ? 0 : 1;
+    c = mutated;
+  }
+  EXPECT_GT(changed, 45000);
+}
+
+TEST_P(Mutator, CrossedCasesStayValid) {
+  Rng rng(2);
+  Case a = DecodeCase(GetParam(), {});
+  Case b = a;
+  int mixed = 0;
+  for (int i = 0; i < 20000; ++i) {
+    for (int j = 0; j < 3; ++j) a = MutateCase(a, rng), b = MutateCase(b, rng);
+    const Case child = CrossCases(a, b, rng);
+    ASSERT_EQ(Validate(child), "") << CaseToJson(a) << CaseToJson(b) << CaseToJson(child);
+    ASSERT_TRUE(EncodeCase(child).has_value()) << CaseToJson(child);
+    mixed += child == a || child == b ? 0 : 1;
+  }
+  EXPECT_GT(mixed, 10000);
+}
+
+TEST_P(Mutator, SameSeedSameBytes) {
+  std::vector<uint8_t> a(4096), b(4096);
+  const size_t a_size = MutateBytes(GetParam(), a.data(), 0, a.size(), 7);
+  const size_t b_size = MutateBytes(GetParam(), b.data(), 0, b.size(), 7);
+  EXPECT_EQ(a_size, b_size);
+  EXPECT_EQ(a, b);
+  // No room: what does not fit is cut, never written.
+  std::vector<uint8_t> small(20, 0xEE);
+  EXPECT_EQ(MutateBytes(GetParam(), small.data(), 0, 10, 7), 10u);
+  for (size_t i = 10; i < small.size(); ++i) EXPECT_EQ(small[i], 0xEE);
+}
+
+INSTANTIATE_TEST_SUITE_P(Ops, Mutator, testing::ValuesIn(AllOps().begin(), AllOps().end()),
+                         [](const auto& op) { return std::string(Name(op.param)); });
+
+// A walk of mutations reaches what the fuzzer is there for.
+TEST(MutatorReach, SaturationTiesAndEveryForm) {
+  Rng rng(3);
+  Case c = DecodeCase(Op::kLinear, {});
+  std::set<std::string> described;
+  int saturating = 0, ties = 0;
+  for (int i = 0; i < 50000; ++i) {
+    c = MutateCase(c, rng);
+    const headroom::Headroom measures = headroom::Measure(c);
+    saturating += measures.pairs_saturating > 0 ? 1 : 0;
+    ties += measures.ties > 0 ? 1 : 0;
+    described.insert(std::string(Name(c.x.dtype())) + std::string(Name(c.w.dtype())) +
+                     std::string(Name(c.out_dtype)) + (c.per_channel ? "c" : "t") +
+                     (c.relu ? "r" : "") + (c.bias ? "b" : "") + (c.bias_i32 ? "i" : ""));
+  }
+  EXPECT_GT(saturating, 2500);
+  EXPECT_GT(ties, 100);
+  // 2*2 types of x and w, 2 forms, relu or not, times output types with their biases (3+3+2+3).
+  EXPECT_EQ(described.size(), 16u * 11u);
+}
+
+}  // namespace
+}  // namespace qualm::fuzz

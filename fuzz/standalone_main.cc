@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs a fuzz target without a fuzzing engine: under gcc, a debugger, valgrind, in the test suite.
+//
+//   NAME_replay PATH...                      every file, and every file in every folder
+//   NAME_replay --runs N [--seed S] PATH...  N random mutations of these (or of nothing)
+//   NAME_replay --encode CASE.json OUT       a case as input of the op targets
+//   NAME_replay --decode OP IN               the case that bytes stand for, as JSON
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <csignal>
+#include <cstdint>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "core/io/case_json.h"
+#include "core/rng.h"
+#include "core/status.h"
+#include "core/types.h"
+#include "fuzz/case_codec.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
+extern "C" __attribute__((weak)) int LLVMFuzzerInitialize(int* argc, char*** argv);
+extern "C" __attribute__((weak)) size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size,
+                                                                size_t size_max, unsigned seed);
+
+namespace {
+
+using namespace qualm;
+using Bytes = std::vector<uint8_t>;
+
+constexpr size_t kInputMax = 4096;
+
+Bytes ReadBytes(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  Bytes bytes(std::istreambuf_iterator<char>(file), {});
+  if (!file && !file.eof()) throw InputError(path + ": file: cannot be read, expected an input");
+  return bytes;
+}
+
+// Sorted, so that a run is the same everywhere.
+std::vector<std::string> FilesOf(const std::vector<std::string>& paths) {
+  std::vector<std::string> files;
+  for (const std::string& path : paths) {
+    if (!std::filesystem::exists(path)) {
+      throw InputError(path + ": file: does not exist, expected an input or a folder of them");
+    }
+    if (!std::filesystem::is_directory(path)) {
+      files.push_back(path);
+      continue;
+    }
+    std::vector<std::string> inside;
+    for (const auto& entry : std::filesystem::directory_iterator(path)) {
+      if (entry.is_regular_file()) inside.push_back(entry.path().string());
+    }
+    std::ranges::sort(inside);
+    files.insert(files.end(), inside.begin(), inside.end());
+  }
+  return files;
+}
+
+// The input in hand, for the signal handler: whatever kills us, the bytes are on disk.
+Bytes input;
+std::array<char, 64> crash_path{};
+
+void SaveInput(int signal_number) {
+  const int fd = ::open(crash_path.data(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
+  if (fd >= 0) {
+    const ssize_t written = ::write(fd, input.data(), input.size());
+    ::close(fd);
+    constexpr std::string_view kSaved = "\nqualm: the input is saved as ";
+    if (written == static_cast<ssize_t>(input.size()) &&
+        ::write(2, kSaved.data(), kSaved.size()) > 0 &&
+        ::write(2, crash_path.data(), std::string_view(crash_path.data()).size()) > 0) {
+      [[maybe_unused]] const ssize_t end = ::write(2, "\n", 1);
+    }
+  }
+  std::signal(signal_number, SIG_DFL);
+  std::raise(signal_number);
+}
+
+// Bytes where the target has no mutator of its own (the readers).
+void MutateAnyBytes(Bytes& bytes, Rng& rng) {
+  switch (rng.Below(4)) {
+    case 0:
+      bytes.insert(bytes.begin() + static_cast<int64_t>(rng.Below(bytes.size() + 1)),
+                   static_cast<uint8_t>(rng.Next()));
+      break;
+    case 1:
+      if (!bytes.empty()) {
+        bytes.erase(bytes.begin() + static_cast<int64_t>(rng.Below(bytes.size())));
+      }
+      break;
+    default:
+      if (!bytes.empty()) bytes[rng.Below(bytes.size())] = static_cast<uint8_t>(rng.Next());
+      break;
+  }
+  bytes.resize(std::min(bytes.size(), kInputMax));
+}
+
+Bytes Mutated(const Bytes& bytes, Rng& rng) {
+  Bytes mutated = bytes;
+  if (&LLVMFuzzerCustomMutator == nullptr) {
+    for (uint64_t i = rng.Below(4); i < 4; ++i) MutateAnyBytes(mutated, rng);
+    return mutated;
+  }
+  const size_t size = mutated.size();
+  mutated.resize(std::max(kInputMax, size));
+  mutated.resize(LLVMFuzzerCustomMutator(mutated.data(), size, mutated.size(),
+                                         static_cast<unsigned>(rng.Next())));
+  return mutated;
+}
+
+void Replay(const std::vector<std::string>& files) {
+  for (const std::string& file : files) {
+    std::fprintf(stderr, "%s\n", file.c_str());  // before it runs
+    input = ReadBytes(file);
+    LLVMFuzzerTestOneInput(input.data(), input.size());
+  }
+  std::fprintf(stderr, "%zu inputs\n", files.size());
+}
+
+// A random walk from the given inputs: each step goes on from one of them or from its last result.
+void Run(const std::vector<std::string>& files, int64_t runs, uint64_t seed) {
+  std::vector<Bytes> starts;
+  for (const std::string& file : files) starts.push_back(ReadBytes(file));
+  if (starts.empty()) starts.emplace_back();
+  for (const int signal_number : {SIGSEGV, SIGABRT, SIGILL, SIGTRAP, SIGFPE, SIGBUS}) {
+    std::signal(signal_number, SaveInput);
+  }
+  std::fprintf(stderr, "seed %llu\n", static_cast<unsigned long long>(seed));
+  Rng rng(seed);
+  for (int64_t run = 0; run < runs; ++run) {
+    const bool restart = run == 0 || rng.Chance(1, 16);
+    input = Mutated(restart ? starts[rng.Below(starts.size())] : input, rng);
+    std::snprintf(crash_path.data(), crash_path.size(), "crash-%llu-%lld",
+                  static_cast<unsigned long long>(seed), static_cast<long long>(run));
+    LLVMFuzzerTestOneInput(input.data(), input.size());
+  }
+  std::fprintf(stderr, "%lld runs\n", static_cast<long long>(runs));
+}
+
+void Encode(const std::string& from, const std::string& to) {
+  const std::optional<Bytes> bytes = fuzz::EncodeCase(ReadCaseFile(from));
+  if (!bytes) {
+    throw InputError(from + ": M, N, K: the case has no bytes, expected at most " +
+                     std::to_string(fuzz::kMaxM) + ", " + std::to_string(fuzz::kMaxN) + ", " +
+                     std::to_string(fuzz::kMaxK));
+  }
+  std::ofstream file(to, std::ios::binary);
+  file.write(reinterpret_cast<const char*>(bytes->data()),
+             static_cast<std::streamsize>(bytes->size()));
+  if (!file.flush()) throw InputError(to + ": file: cannot be written, expected a writable path");
+}
+
+void Decode(const std::string& op_name, const std::string& from) {
+  const std::optional<Op> op = ParseOp(op_name);
+  if (!op) throw InputError("--decode: '" + op_name + "' is no operation, expected linear, ...");
+  std::fputs(CaseToJson(fuzz::DecodeCase(*op, ReadBytes(from))).c_str(), stdout);
+}
+
+template <class T>
+T Number(const std::string& option, const std::string& text) {
+  T value{};
+  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || stop != text.data() + text.size() || text.empty()) {
+    throw InputError(option + ": '" + text + "' is no number, expected an integer");
+  }
+  return value;
+}
+
+void Main(std::vector<std::string> arguments) {
+  if (arguments.size() == 3 && arguments[0] == "--encode")
+    return Encode(arguments[1], arguments[2]);
+  if (arguments.size() == 3 && arguments[0] == "--decode")
+    return Decode(arguments[1], arguments[2]);
+  std::optional<int64_t> runs;
+  uint64_t seed = 1;
+  std::vector<std::string> paths;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const std::string& argument = arguments[i];
+    if (!argument.starts_with("--")) {
+      paths.push_back(argument);
+    } else if (i + 1 < arguments.size() && argument == "--runs") {
+      runs = Number<int64_t>(argument, arguments[++i]);
+    } else if (i + 1 < arguments.size() && argument == "--seed") {
+      seed = Number<uint64_t>(argument, arguments[++i]);
+    } else {
+      throw InputError(argument +
+                       ": unknown or incomplete, expected --runs N, --seed S, "
+                       "--encode CASE.json OUT or --decode OP IN");
+    }
+  }
+  if (paths.empty() && !runs) throw InputError("PATH: is missing, expected inputs to replay");
+  const std::vector<std::string> files = FilesOf(paths);
+  if (&LLVMFuzzerInitialize != nullptr) LLVMFuzzerInitialize(nullptr, nullptr);
+  if (runs) {
+    Run(files, *runs, seed);
+  } else {
+    Replay(files);
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    Main({argv + 1, argv + argc});
+  } catch (const InputError& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return 2;
+  }
+  return 0;
+}

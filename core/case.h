@@ -39,22 +39,49 @@ struct Observed {
   friend bool operator==(const Observed&, const Observed&) = default;
 };
 
+// The window of convolutions and pools over NHWC images. Sizes in elements, all >= 0 unless said.
+struct Window {
+  int64_t batch = 0;
+  int64_t in_h = 0, in_w = 0;
+  int64_t in_c = 0;
+  int64_t kernel_h = 1, kernel_w = 1;  // >= 1
+  int64_t stride_h = 1, stride_w = 1;  // >= 1
+  int64_t pad_top = 0, pad_bottom = 0, pad_left = 0, pad_right = 0;
+  int64_t dilation_h = 1, dilation_w = 1;  // >= 1
+  int64_t groups = 1;                      // convolutions; divides in_c and the output channels
+  bool ceil_mode = false;                  // pools: as PyTorch, see docs/quantization.md
+  bool count_include_pad = false;          // avg_pool: padding counts in the divisor
+
+  // Output size; 0 where the dilated kernel does not fit the padded input.
+  int64_t out_h() const;
+  int64_t out_w() const;
+  friend bool operator==(const Window&, const Window&) = default;
+};
+
 // Shapes, row-major, by op ("channel" is always the last axis of the output):
 //   quantize    x f32 [M,N]              -> codes [M,N];  out.{scale,zero_point} 1 or N entries
 //   dequantize  x codes [M,N]            -> f32   [M,N];  x_q  1 or N entries
 //   requantize  x s32 [M,N]              -> codes [M,N];  multiplier 1 or N entries, or, when
 //               multiplier is empty, the exact quotient x_q.scale * w_q.scale[n] / out.scale
+//   rescale     x codes [M,N]            -> codes [M,N]
+//   add, mul    x codes [M,N] (operand a), w codes [M,N] (operand b), of one type -> codes [M,N]
 //   linear      x codes [M,K], w codes [N,K] -> out_dtype [M,N];  w_q 1 or N entries
+//   conv2d      x codes [batch,H,W,C], w codes [N,R,S,C/groups] -> out_dtype [batch,OH,OW,N];
+//               w_q 1 or N entries; M = batch*OH*OW and K = R*S*C/groups are derived
+//   depthwise   conv2d with groups = C
+//   max_pool, avg_pool, global_avg_pool
+//               x codes [batch,H,W,C] -> codes [batch,OH,OW,C]; M derived, N = C, K = R*S
 // per_channel says which of the two forms the list is in where N = 1 cannot tell (some backends
 // compute the two differently).
 struct Case {
   Op op = Op::kLinear;
   int64_t M = 0;
   int64_t N = 0;
-  int64_t K = 0;  // linear only, else 0
+  int64_t K = 0;  // terms of one sum: linear, convolutions, pools; else 0
 
   Tensor x;
-  Tensor w;  // linear only, else empty
+  Tensor w;       // weights, or the second operand of add and mul; else empty
+  Window window;  // convolutions and pools; else default
   QParams x_q;
   QParams w_q;
   QParams out_q;
@@ -77,9 +104,31 @@ struct Case {
   std::optional<Tensor> expected;  // the exact output
   std::optional<Observed> observed;
 
-  std::vector<int64_t> output_shape() const { return {M, N}; }
+  std::vector<int64_t> output_shape() const;
   friend bool operator==(const Case&, const Case&) = default;
 };
+
+// Convolutions; these and linear end in a sum over K terms of x*w.
+constexpr bool IsConv(Op op) { return op == Op::kConv2d || op == Op::kDepthwise; }
+constexpr bool IsPool(Op op) {
+  return op == Op::kMaxPool || op == Op::kAvgPool || op == Op::kGlobalAvgPool;
+}
+constexpr bool HasWindow(Op op) { return IsConv(op) || IsPool(op); }
+constexpr bool HasSums(Op op) { return op == Op::kLinear || IsConv(op); }
+constexpr bool HasTwoOperands(Op op) { return op == Op::kAdd || op == Op::kMul; }
+
+// Derives M, N and K of a case with a window from it and from N (pools: N = in_c).
+void DeriveSizes(Case* c);
+
+// The input elements under one output of a convolution or pool, tap by tap in (r, s) order:
+// `x_row` is the index of channel 0 of the pixel in x, or -1 where the tap lies in the padding
+// (or, for pools with ceil_mode, beyond it).
+struct Tap {
+  int64_t r = 0, s = 0;
+  int64_t x_row = -1;
+};
+// Taps of output pixel `m` (row-major over batch, out_h, out_w).
+std::vector<Tap> TapsOf(const Window& window, int64_t m);
 
 // Smallest code that leaves the clamp: out_min, or the larger of it and the code of real 0 (0 for
 // s32 outputs) under relu. Where the zero point lies above out_max the result does too, and every

@@ -10,9 +10,14 @@ namespace {
 constexpr std::array<std::pair<DType, std::string_view>, 4> kDTypes{
     {{DType::kU8, "u8"}, {DType::kS8, "s8"}, {DType::kS32, "s32"}, {DType::kF32, "f32"}}};
 
-constexpr std::array<Op, 4> kOps{Op::kQuantize, Op::kDequantize, Op::kRequantize, Op::kLinear};
-constexpr std::array<std::string_view, 4> kOpNames{"quantize", "dequantize", "requantize",
-                                                   "linear"};
+// By value of Op.
+constexpr std::array<std::string_view, 12> kOpNames{
+    "quantize", "dequantize", "requantize", "linear",   "conv2d",          "depthwise",
+    "add",      "mul",        "max_pool",   "avg_pool", "global_avg_pool", "rescale"};
+constexpr std::array<Op, 12> kOps{Op::kQuantize, Op::kDequantize, Op::kRequantize,
+                                  Op::kRescale,  Op::kAdd,        Op::kMul,
+                                  Op::kLinear,   Op::kConv2d,     Op::kDepthwise,
+                                  Op::kMaxPool,  Op::kAvgPool,    Op::kGlobalAvgPool};
 
 }  // namespace
 

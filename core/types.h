@@ -40,7 +40,21 @@ constexpr CodeRange RangeOf(DType dtype) {
 }
 
 // What is computed. The meaning of each is docs/quantization.md.
-enum class Op : uint8_t { kQuantize, kDequantize, kRequantize, kLinear };
+// The values are part of every drawn case's seed: new operations go to the end.
+enum class Op : uint8_t {
+  kQuantize,
+  kDequantize,
+  kRequantize,
+  kLinear,
+  kConv2d,
+  kDepthwise,
+  kAdd,
+  kMul,
+  kMaxPool,
+  kAvgPool,
+  kGlobalAvgPool,
+  kRescale,
+};
 
 // All operations, in the order in which `qualm list ops` prints them.
 std::span<const Op> AllOps();

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// The window of convolutions and pools over NHWC images.
+#ifndef QUALM_KERNELS_WINDOW_H_
+#define QUALM_KERNELS_WINDOW_H_
+
+#include <cstdint>
+
+namespace qualm::kernels {
+
+// One window slides over each image. Sizes in pixels; kernel, strides and dilations >= 1, the rest
+// >= 0. Output pixel (y, x) sees the input pixels
+//   (y*stride_h - pad_top + r*dilation_h, x*stride_w - pad_left + s*dilation_w),
+//   0 <= r < kernel_h, 0 <= s < kernel_w;
+// those outside the image are padding. The output size is the caller's (it depends on rounding
+// modes the kernels need not know); pad_bottom and pad_right matter only where padding counts.
+struct WindowGeometry {
+  int64_t in_h = 0, in_w = 0;
+  int64_t kernel_h = 1, kernel_w = 1;
+  int64_t stride_h = 1, stride_w = 1;
+  int64_t pad_top = 0, pad_bottom = 0, pad_left = 0, pad_right = 0;
+  int64_t dilation_h = 1, dilation_w = 1;
+};
+
+}  // namespace qualm::kernels
+
+#endif  // QUALM_KERNELS_WINDOW_H_

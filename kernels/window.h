@@ -5,6 +5,8 @@
 
 #include <cstdint>
 
+#include "kernels/types.h"
+
 namespace qualm::kernels {
 
 // One window slides over each image. Sizes in pixels; kernel, strides and dilations >= 1, the rest
@@ -21,6 +23,23 @@ struct WindowGeometry {
   int64_t dilation_h = 1, dilation_w = 1;
 };
 
+namespace internal {
+
+// Signs and sizes: every field at most 2^30, so that no position overflows.
+Status CheckWindow(const WindowGeometry& window);
+
+// One axis of one output position: taps [begin, end) lie inside the image, tap t at image
+// coordinate start + t * dilation. begin == end where none does.
+struct AxisWindow {
+  int64_t start = 0;
+  int64_t begin = 0;
+  int64_t end = 0;
+  int64_t counted = 0;  // taps inside the image or its padding, none beyond
+};
+AxisWindow WindowAlongH(const WindowGeometry& window, int64_t out_y);
+AxisWindow WindowAlongW(const WindowGeometry& window, int64_t out_x);
+
+}  // namespace internal
 }  // namespace qualm::kernels
 
 #endif  // QUALM_KERNELS_WINDOW_H_

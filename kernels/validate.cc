@@ -154,11 +154,113 @@ Status ValidateRequantize(const ConstMatrix& acc, std::span<const Multiplier> mu
       if (IsScale(value)) continue;
       return CheckScale("multiplier[" + std::to_string(i) + "]." + field, value);
     }
+    if (m.divisor < 1 || m.divisor > int64_t{1} << 53) {
+      return Error("multiplier[", std::to_string(i) + "].divisor is " + std::to_string(m.divisor) +
+                                      ", expected 1..2^53");
+    }
   }
   QUALM_RETURN_IF_ERROR(CheckCode("y", y.type));
   QUALM_RETURN_IF_ERROR(CheckRange("range", range, y.type));
   QUALM_RETURN_IF_ERROR(CheckMatrix("y", y));
   return CheckSameShape(acc, y);
+}
+
+Status ValidateRescaleCodes(const ConstMatrix& x, const Quantization& x_q, const Quantization& y_q,
+                            const OutputRange& range, const MutableMatrix& y) {
+  QUALM_RETURN_IF_ERROR(CheckCode("x", x.type));
+  QUALM_RETURN_IF_ERROR(CheckMatrix("x", x));
+  QUALM_RETURN_IF_ERROR(CheckScale("x_q.scale", x_q.scale));
+  QUALM_RETURN_IF_ERROR(CheckScale("y_q.scale", y_q.scale));
+  QUALM_RETURN_IF_ERROR(CheckCode("y", y.type));
+  QUALM_RETURN_IF_ERROR(CheckRange("range", range, y.type));
+  QUALM_RETURN_IF_ERROR(CheckMatrix("y", y));
+  return CheckSameShape(x, y);
+}
+
+Status ValidateBinary(const ConstMatrix& a, const Quantization& a_q, const ConstMatrix& b,
+                      const Quantization& b_q, const Quantization& y_q, const OutputRange& range,
+                      const MutableMatrix& y) {
+  QUALM_RETURN_IF_ERROR(CheckCode("a", a.type));
+  QUALM_RETURN_IF_ERROR(CheckMatrix("a", a));
+  QUALM_RETURN_IF_ERROR(CheckScale("a_q.scale", a_q.scale));
+  QUALM_RETURN_IF_ERROR(CheckType("b", b.type, a.type));
+  QUALM_RETURN_IF_ERROR(CheckMatrix("b", b));
+  QUALM_RETURN_IF_ERROR(CheckScale("b_q.scale", b_q.scale));
+  QUALM_RETURN_IF_ERROR(CheckScale("y_q.scale", y_q.scale));
+  QUALM_RETURN_IF_ERROR(CheckCode("y", y.type));
+  QUALM_RETURN_IF_ERROR(CheckRange("range", range, y.type));
+  QUALM_RETURN_IF_ERROR(CheckMatrix("y", y));
+  QUALM_RETURN_IF_ERROR(CheckSameShape(a, y));
+  return CheckSameShape(b, y);
+}
+
+namespace {
+
+Status CheckPixels(std::string_view name, int64_t rows, int64_t batch, int64_t height,
+                   int64_t width) {
+  // Each factor is at most 2^30.
+  const __int128 pixels = static_cast<__int128>(batch) * height * width;
+  if (rows == pixels) return {};
+  return Error(name, ".rows is " + std::to_string(rows) +
+                         ", expected batch * height * width = " + std::to_string(batch) + " * " +
+                         std::to_string(height) + " * " + std::to_string(width));
+}
+
+Status CheckSize(std::string_view name, int64_t value) {
+  constexpr int64_t kMost = int64_t{1} << 30;
+  if (value >= 0 && value <= kMost) return {};
+  return Error(name, " is " + std::to_string(value) + ", expected 0.." + std::to_string(kMost));
+}
+
+// Every output has something that counts under its window.
+Status CheckNoneEmpty(const PoolShape& shape, bool count_padding) {
+  const auto counts = [&](const AxisWindow& w) {
+    return count_padding ? w.counted > 0 : w.begin < w.end;
+  };
+  bool ok = true;
+  for (int64_t y = 0; y < shape.out_h; ++y) ok = ok && counts(WindowAlongH(shape.window, y));
+  for (int64_t x = 0; x < shape.out_w; ++x) ok = ok && counts(WindowAlongW(shape.window, x));
+  if (ok) return {};
+  return Error("shape", std::string(" has a window without a pixel of the image") +
+                            (count_padding ? " or its padding" : "") +
+                            ", expected at least one in each");
+}
+
+Status CheckPool(const ConstMatrix& x, const PoolShape& shape, bool count_padding,
+                 const OutputRange& range, const MutableMatrix& y) {
+  QUALM_RETURN_IF_ERROR(CheckCode("x", x.type));
+  QUALM_RETURN_IF_ERROR(CheckMatrix("x", x));
+  QUALM_RETURN_IF_ERROR(CheckWindow(shape.window));
+  QUALM_RETURN_IF_ERROR(CheckSize("shape.batch", shape.batch));
+  QUALM_RETURN_IF_ERROR(CheckSize("shape.out_h", shape.out_h));
+  QUALM_RETURN_IF_ERROR(CheckSize("shape.out_w", shape.out_w));
+  QUALM_RETURN_IF_ERROR(
+      CheckPixels("x", x.rows, shape.batch, shape.window.in_h, shape.window.in_w));
+  QUALM_RETURN_IF_ERROR(CheckCode("y", y.type));
+  QUALM_RETURN_IF_ERROR(CheckRange("range", range, y.type));
+  QUALM_RETURN_IF_ERROR(CheckMatrix("y", y));
+  QUALM_RETURN_IF_ERROR(CheckPixels("y", y.rows, shape.batch, shape.out_h, shape.out_w));
+  if (x.columns != y.columns) {
+    return Error("y", ".columns is " + std::to_string(y.columns) +
+                          ", expected the channels of x, " + std::to_string(x.columns));
+  }
+  return y.rows == 0 ? Status{} : CheckNoneEmpty(shape, count_padding);
+}
+
+}  // namespace
+
+Status ValidateMaxPool(const ConstMatrix& x, const PoolShape& shape, const OutputRange& range,
+                       const MutableMatrix& y) {
+  QUALM_RETURN_IF_ERROR(CheckPool(x, shape, false, range, y));
+  return CheckType("y", y.type, x.type);
+}
+
+Status ValidateAvgPool(const ConstMatrix& x, const PoolShape& shape, bool count_padding,
+                       const Quantization& x_q, const Quantization& y_q, const OutputRange& range,
+                       const MutableMatrix& y) {
+  QUALM_RETURN_IF_ERROR(CheckPool(x, shape, count_padding, range, y));
+  QUALM_RETURN_IF_ERROR(CheckScale("x_q.scale", x_q.scale));
+  return CheckScale("y_q.scale", y_q.scale);
 }
 
 }  // namespace qualm::kernels::internal

@@ -35,12 +35,12 @@ void ProductsOfCodes(const uint8_t* a, const uint8_t* b, size_t count, uint8_t f
   for (; i + lanes <= count; i += lanes) {
     const auto da = difference(hn::LoadU(dc, a + i), a_zero);
     const auto db = difference(hn::LoadU(dc, b + i), b_zero);
-    hn::Store(hn::Mul(da, db), di, products + i);
+    hn::StoreU(hn::Mul(da, db), di, products + i);
   }
   if (i < count) {
     const auto da = difference(hn::LoadN(dc, a + i, count - i), a_zero);
     const auto db = difference(hn::LoadN(dc, b + i, count - i), b_zero);
-    hn::Store(hn::Mul(da, db), di, products + i);
+    hn::StoreU(hn::Mul(da, db), di, products + i);
   }
 }
 
@@ -80,7 +80,7 @@ HWY_NOINLINE void RunMul(const ConstMatrix& a, const Quantization& a_q, const Co
       return;
     }
     constexpr size_t kChunk = 1024;  // a multiple of every vector's lanes
-    HWY_ALIGN int32_t products[kChunk];
+    int32_t products[kChunk];
     for (size_t i = 0; i < count; i += kChunk) {
       const size_t n = std::min(kChunk, count - i);
       QUALM_DISPATCH(ProductsOfCodes)

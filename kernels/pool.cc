@@ -133,8 +133,9 @@ void ForEachWindow(const ConstMatrix& x, const PoolShape& shape, const MutableMa
   auto* out = static_cast<uint8_t*>(y.data);
   Taps taps;
   taps.flip = x.type == ElementType::kS8 ? 0x80 : 0;
-  taps.row_step = g.dilation_h * g.in_w * x.row_stride;
-  taps.column_step = g.dilation_w * x.row_stride;
+  // Unused where a window has one tap in the image along an axis, and then they might overflow.
+  taps.row_step = g.dilation_h < g.in_h ? g.dilation_h * g.in_w * x.row_stride : 0;
+  taps.column_step = g.dilation_w < g.in_w ? g.dilation_w * x.row_stride : 0;
   for (int64_t image = 0; image < shape.batch; ++image) {
     const auto* in = static_cast<const uint8_t*>(x.data) + image * g.in_h * g.in_w * x.row_stride;
     for (int64_t oy = 0; oy < shape.out_h; ++oy) {

@@ -259,6 +259,12 @@ Status ValidateAvgPool(const ConstMatrix& x, const PoolShape& shape, bool count_
                        const Quantization& x_q, const Quantization& y_q, const OutputRange& range,
                        const MutableMatrix& y) {
   QUALM_RETURN_IF_ERROR(CheckPool(x, shape, count_padding, range, y));
+  // The count is a divisor (elementwise.h).
+  if (shape.window.kernel_h * shape.window.kernel_w > int64_t{1} << 53) {
+    return Error("shape", ".window has " + std::to_string(shape.window.kernel_h) + " x " +
+                              std::to_string(shape.window.kernel_w) +
+                              " taps, expected at most 2^53");
+  }
   QUALM_RETURN_IF_ERROR(CheckScale("x_q.scale", x_q.scale));
   return CheckScale("y_q.scale", y_q.scale);
 }

@@ -37,7 +37,6 @@ class Placer {
   // Output pixel `pixel` of batch * OH * OW, row-major.
   Placement At(int64_t pixel) const;
 
-  int64_t pixels() const { return x_.batch * out_h_ * out_w_; }
   bool IsWhole(const Placement& place) const {
     return place.rows.size() == window_.kernel_h && place.columns.size() == window_.kernel_w;
   }

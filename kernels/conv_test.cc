@@ -380,7 +380,7 @@ TEST(ConvExact, PaddingMayLeaveSumsThatWholeWindowsNeverHave) {
       p.layer.y_type = ElementType::kF32;
       Choices choices(31);
       FillBoth(choices, Data::kZeroHeavy, p);
-      // x - zx is about -1e6 throughout: tap 0 adds 2e6 * sign or more, tap 1 takes away as much.
+      // x - zx is about -1e6 throughout: what tap 0 takes away, tap 1 gives back.
       p.layer.x_zero = 1'000'000;
       for (int64_t n = 0; n < 2; ++n) {
         for (int64_t k = 0; k < p.layer.k; ++k) {
@@ -388,12 +388,12 @@ TEST(ConvExact, PaddingMayLeaveSumsThatWholeWindowsNeverHave) {
           p.layer.w[static_cast<size_t>(n * p.layer.k + k)] = (first_tap ? 1 : -1) * sign;
         }
       }
-      const int32_t bias = sign > 0 ? INT32_MAX - 1'000'000 : INT32_MIN + 1'000'000;
+      const int32_t bias = sign > 0 ? INT32_MAX - 500'000 : INT32_MIN + 500'000;
       p.layer.bias_i32 = {bias, bias};
       const std::vector<__int128> sums = CorrectedSums(p);
       bool any_outside = false;
       for (const __int128 sum : sums) any_outside |= sum > INT32_MAX || sum < INT32_MIN;
-      EXPECT_EQ(any_outside, groups == 1) << "the example does not show what it should";
+      EXPECT_TRUE(any_outside) << "the example does not show what it should";
       ExpectExactEverywhere(p);
       p.layer.y_type = ElementType::kS32;
       ExpectExactEverywhere(p);

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cfenv>
 #include <cfloat>
 #include <cmath>
 #include <cstdlib>
@@ -271,6 +272,15 @@ std::vector<int32_t> ExpectedOutputs(const Problem& p) {
     outputs.push_back(ExpectedOutput(p, sums[i], static_cast<int64_t>(i) % p.n));
   }
   return outputs;
+}
+
+int FloatRoundingMode() {
+  const volatile float one = 1.0f;
+  const volatile float little = 0x1.8p-24f;  // 3/4 of an ulp of 1
+  const bool up = one + little > one;
+  const bool down = -one - little < -one;
+  if (up && down) return FE_TONEAREST;
+  return up ? FE_UPWARD : down ? FE_DOWNWARD : FE_TOWARDZERO;
 }
 
 LinearParams ParamsOf(const Problem& p, const uint8_t* w) {

@@ -89,6 +89,10 @@ void Spread(const std::vector<int32_t>& codes, int64_t rows, int64_t columns, in
 std::vector<int32_t> Collect(ElementType type, int64_t columns, int64_t gap, uint8_t poison,
                              const GuardedBytes& y);
 
+// FE_*, seen from what float arithmetic does. x86 has two control words, and fegetround tells of
+// the one that floats do not obey.
+int FloatRoundingMode();
+
 // Small deterministic source of choices.
 class Choices {
  public:

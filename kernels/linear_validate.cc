@@ -96,7 +96,14 @@ Status CheckOutput(const LinearParams& params) {
   return {"output_type is unknown, expected u8, s8, s32 or f32"};
 }
 
-// Elements of 4 bytes are accessed as such.
+Status CheckSize(std::string_view name, int64_t value, int64_t expected, std::string_view what) {
+  if (value == expected) return {};
+  return {std::string(name) + " is " + std::to_string(value) + ", expected " + std::string(what) +
+          ", " + std::to_string(expected)};
+}
+
+}  // namespace
+
 Status CheckAlignment(std::string_view name, const MutableMatrix& m) {
   const uintptr_t address = reinterpret_cast<uintptr_t>(m.data);
   if (address % static_cast<uintptr_t>(SizeOf(m.type)) == 0) return {};
@@ -104,13 +111,6 @@ Status CheckAlignment(std::string_view name, const MutableMatrix& m) {
           std::to_string(SizeOf(m.type)) + " bytes"};
 }
 
-Status CheckSize(std::string_view name, int64_t value, int64_t expected, std::string_view what) {
-  if (value == expected) return {};
-  return {std::string(name) + " is " + std::to_string(value) + ", expected " + std::string(what) +
-          ", " + std::to_string(expected)};
-}
-
-// Outputs are written while later activations are still to be read.
 Status CheckDisjoint(const ConstMatrix& x, const MutableMatrix& y,
                      std::span<const uint8_t> scratch) {
   if (Overlap(x, y)) return {"y overlaps x, expected separate memory"};
@@ -120,8 +120,6 @@ Status CheckDisjoint(const ConstMatrix& x, const MutableMatrix& y,
   if (extent.Intersects(ExtentOf(y))) return {"scratch overlaps y, expected separate memory"};
   return {};
 }
-
-}  // namespace
 
 // The first failed check decides, in the order of the members.
 #define QUALM_RETURN_IF_ERROR(check) \

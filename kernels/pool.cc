@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "kernels/fp_environment.h"
+#include "kernels/pool_validate.h"
 #include "kernels/rescale.h"
 #include "kernels/validate.h"
 
@@ -125,19 +126,21 @@ HWY_EXPORT(SumOfTaps);
 
 // visit(taps, counted positions, output) for each output pixel, row-major.
 template <class Visit>
-void ForEachWindow(const ConstMatrix& x, const PoolShape& shape, const MutableMatrix& y,
+void ForEachWindow(const ConstImages& x, const PoolShape& shape, const MutableMatrix& y,
                    const Visit& visit) {
-  const WindowGeometry& g = shape.window;
+  WindowGeometry g = shape.window;
+  g.in_h = x.height;
+  g.in_w = x.width;
   std::vector<AxisWindow> across(static_cast<size_t>(shape.out_w));
   for (size_t i = 0; i < across.size(); ++i) across[i] = WindowAlongW(g, static_cast<int64_t>(i));
   auto* out = static_cast<uint8_t*>(y.data);
   Taps taps;
   taps.flip = x.type == ElementType::kS8 ? 0x80 : 0;
   // Unused where a window has one tap in the image along an axis, and then they might overflow.
-  taps.row_step = g.dilation_h < g.in_h ? g.dilation_h * g.in_w * x.row_stride : 0;
-  taps.column_step = g.dilation_w < g.in_w ? g.dilation_w * x.row_stride : 0;
-  for (int64_t image = 0; image < shape.batch; ++image) {
-    const auto* in = static_cast<const uint8_t*>(x.data) + image * g.in_h * g.in_w * x.row_stride;
+  taps.row_step = g.dilation_h < g.in_h ? g.dilation_h * x.row_stride : 0;
+  taps.column_step = g.dilation_w < g.in_w ? g.dilation_w * x.pixel_stride : 0;
+  for (int64_t image = 0; image < x.batch; ++image) {
+    const auto* in = static_cast<const uint8_t*>(x.data) + image * x.image_stride;
     for (int64_t oy = 0; oy < shape.out_h; ++oy) {
       const AxisWindow down = WindowAlongH(g, oy);
       for (const AxisWindow& w : across) {
@@ -148,7 +151,7 @@ void ForEachWindow(const ConstMatrix& x, const PoolShape& shape, const MutableMa
         } else {
           const int64_t top = down.start + down.begin * g.dilation_h;
           const int64_t left = w.start + w.begin * g.dilation_w;
-          taps.first = in + (top * g.in_w + left) * x.row_stride;
+          taps.first = in + top * x.row_stride + left * x.pixel_stride;
         }
         visit(taps, down.counted * w.counted, out);
         out += y.row_stride;
@@ -224,11 +227,11 @@ class Means {
 };
 
 // Not inlined: the arithmetic must stay behind the change of the control word.
-HWY_NOINLINE void RunAvgPool(const ConstMatrix& x, const PoolShape& shape, bool count_padding,
+HWY_NOINLINE void RunAvgPool(const ConstImages& x, const PoolShape& shape, bool count_padding,
                              const Quantization& x_q, const Quantization& y_q,
                              const OutputRange& range, const MutableMatrix& y) {
   Means means(x_q, y_q, OutputBounds(y.type, range, y_q.zero_point), x.type == ElementType::kS8,
-              static_cast<size_t>(x.columns));
+              static_cast<size_t>(x.channels));
   ForEachWindow(x, shape, y, [&](const Taps& taps, int64_t counted, uint8_t* out) {
     const auto inside = static_cast<int64_t>(taps.rows * taps.columns);
     means.Write(taps, count_padding ? counted : inside, out);
@@ -238,7 +241,7 @@ HWY_NOINLINE void RunAvgPool(const ConstMatrix& x, const PoolShape& shape, bool 
 }  // namespace
 }  // namespace internal
 
-Status MaxPool(const ConstMatrix& x, const PoolShape& shape, int32_t zero_point,
+Status MaxPool(const ConstImages& x, const PoolShape& shape, int32_t zero_point,
                const OutputRange& range, const MutableMatrix& y) {
   if (Status s = internal::ValidateMaxPool(x, shape, range, y); !s.ok()) return s;
   if (y.rows == 0 || y.columns == 0) return {};
@@ -247,12 +250,12 @@ Status MaxPool(const ConstMatrix& x, const PoolShape& shape, int32_t zero_point,
       x, shape, y, [&](const internal::Taps& taps, int64_t /*counted*/, uint8_t* out) {
         const auto shifted = [&](int32_t code) { return static_cast<uint8_t>(code ^ taps.flip); };
         QUALM_DISPATCH(internal::MaxOfTaps)
-        (taps, static_cast<size_t>(x.columns), shifted(bounds.lo), shifted(bounds.hi), out);
+        (taps, static_cast<size_t>(x.channels), shifted(bounds.lo), shifted(bounds.hi), out);
       });
   return {};
 }
 
-Status AvgPool(const ConstMatrix& x, const PoolShape& shape, bool count_padding,
+Status AvgPool(const ConstImages& x, const PoolShape& shape, bool count_padding,
                const Quantization& x_q, const Quantization& y_q, const OutputRange& range,
                const MutableMatrix& y) {
   const ScopedFpEnvironment environment;
@@ -264,17 +267,13 @@ Status AvgPool(const ConstMatrix& x, const PoolShape& shape, bool count_padding,
   return {};
 }
 
-Status GlobalAvgPool(const ConstMatrix& x, int64_t batch, int64_t in_h, int64_t in_w,
-                     const Quantization& x_q, const Quantization& y_q, const OutputRange& range,
-                     const MutableMatrix& y) {
+Status GlobalAvgPool(const ConstImages& x, const Quantization& x_q, const Quantization& y_q,
+                     const OutputRange& range, const MutableMatrix& y) {
   PoolShape shape;
-  shape.batch = batch;
-  shape.window.in_h = in_h;
-  shape.window.in_w = in_w;
-  shape.window.kernel_h = std::max<int64_t>(in_h, 1);
-  shape.window.kernel_w = std::max<int64_t>(in_w, 1);
-  shape.out_h = in_h > 0 ? 1 : 0;
-  shape.out_w = in_w > 0 ? 1 : 0;
+  shape.window.kernel_h = std::max<int64_t>(x.height, 1);
+  shape.window.kernel_w = std::max<int64_t>(x.width, 1);
+  shape.out_h = x.height > 0 ? 1 : 0;
+  shape.out_w = x.width > 0 ? 1 : 0;
   return AvgPool(x, shape, false, x_q, y_q, range, y);
 }
 

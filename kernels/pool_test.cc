@@ -19,19 +19,28 @@ enum class Kind { kMax, kAvg, kAvgPadded };
 
 struct Problem {
   Kind kind = Kind::kMax;
-  PoolShape shape;
+  PoolShape shape;  // with in_h and in_w
+  int64_t batch = 1;
   int64_t channels = 1;
-  int64_t x_stride = 1, y_stride = 1;
+  int64_t x_stride = 1, y_stride = 1;      // of pixels
+  int64_t x_row_gap = 0, x_image_gap = 0;  // elements
   ElementType x_type = ElementType::kU8, y_type = ElementType::kU8;
   Quantization x_q, y_q;
   OutputRange range;
 
-  size_t x_size() const {
-    return Size(shape.batch * shape.window.in_h * shape.window.in_w, x_stride);
+  int64_t x_row_stride() const { return shape.window.in_w * x_stride + x_row_gap; }
+  int64_t x_image_stride() const { return shape.window.in_h * x_row_stride() + x_image_gap; }
+  int64_t x_index(int64_t image, int64_t y, int64_t x, int64_t c) const {
+    return image * x_image_stride() + y * x_row_stride() + x * x_stride + c;
   }
-  size_t y_size() const { return Size(shape.batch * shape.out_h * shape.out_w, y_stride); }
-  size_t Size(int64_t pixels, int64_t stride) const {
-    return pixels == 0 ? 0 : static_cast<size_t>((pixels - 1) * stride + channels);
+  size_t x_size() const {
+    if (batch * shape.window.in_h * shape.window.in_w == 0) return 0;
+    return static_cast<size_t>(
+        x_index(batch - 1, shape.window.in_h - 1, shape.window.in_w - 1, channels));
+  }
+  int64_t pixels() const { return batch * shape.out_h * shape.out_w; }
+  size_t y_size() const {
+    return pixels() == 0 ? 0 : static_cast<size_t>((pixels() - 1) * y_stride + channels);
   }
 };
 
@@ -50,8 +59,8 @@ int32_t Reference(const Problem& p, const std::vector<uint8_t>& x, int64_t image
       const int64_t ix = ox * g.stride_w - g.pad_left + s * g.dilation_w;
       counted += iy < g.in_h + g.pad_bottom && ix < g.in_w + g.pad_right;
       if (iy < 0 || iy >= g.in_h || ix < 0 || ix >= g.in_w) continue;
-      const int64_t pixel = (image * g.in_h + iy) * g.in_w + ix;
-      const int32_t code = Code(x[static_cast<size_t>(pixel * p.x_stride + channel)], p.x_type);
+      const int32_t code =
+          Code(x[static_cast<size_t>(p.x_index(image, iy, ix, channel))], p.x_type);
       largest = std::max<int64_t>(largest, code);
       sum += static_cast<__int128>(code) - p.x_q.zero_point;
       ++inside;
@@ -70,9 +79,9 @@ int32_t Reference(const Problem& p, const std::vector<uint8_t>& x, int64_t image
 
 Status Call(const Problem& p, const uint8_t* x, uint8_t* y) {
   const WindowGeometry& g = p.shape.window;
-  const ConstMatrix in{x, p.x_type, p.shape.batch * g.in_h * g.in_w, p.channels, p.x_stride};
-  const MutableMatrix out{y, p.y_type, p.shape.batch * p.shape.out_h * p.shape.out_w, p.channels,
-                          p.y_stride};
+  const ConstImages in{x,          p.x_type,           p.batch,          g.in_h,    g.in_w,
+                       p.channels, p.x_image_stride(), p.x_row_stride(), p.x_stride};
+  const MutableMatrix out{y, p.y_type, p.pixels(), p.channels, p.y_stride};
   if (p.kind == Kind::kMax) return MaxPool(in, p.shape, p.y_q.zero_point, p.range, out);
   return AvgPool(in, p.shape, p.kind == Kind::kAvgPadded, p.x_q, p.y_q, p.range, out);
 }
@@ -84,7 +93,7 @@ std::string Text(const Problem& p) {
       buffer, sizeof(buffer),
       "kind %d in %dx%dx%dx%d kernel %dx%d stride %dx%d pad %d,%d,%d,%d dilation %dx%d "
       "out %dx%d scales %a, %a zero points %d, %d",
-      static_cast<int>(p.kind), static_cast<int>(p.shape.batch), static_cast<int>(g.in_h),
+      static_cast<int>(p.kind), static_cast<int>(p.batch), static_cast<int>(g.in_h),
       static_cast<int>(g.in_w), static_cast<int>(p.channels), static_cast<int>(g.kernel_h),
       static_cast<int>(g.kernel_w), static_cast<int>(g.stride_h), static_cast<int>(g.stride_w),
       static_cast<int>(g.pad_top), static_cast<int>(g.pad_bottom), static_cast<int>(g.pad_left),
@@ -105,7 +114,7 @@ void Check(const Problem& p, Random& random, bool at_start) {
   GuardedBuffer<uint8_t> x(p.x_size(), at_start), y(p.y_size(), at_start);
   x.Assign(values);
   std::vector<int32_t> expected(p.y_size(), -1000);
-  for (int64_t m = 0; m < p.shape.batch * p.shape.out_h * p.shape.out_w; ++m) {
+  for (int64_t m = 0; m < p.pixels(); ++m) {
     for (int64_t c = 0; c < p.channels; ++c) {
       expected[static_cast<size_t>(m * p.y_stride + c)] =
           Reference(p, values, m / (p.shape.out_h * p.shape.out_w),
@@ -160,7 +169,9 @@ TEST(Pool, RandomGeometries) {
          .pad_right = draw(0, 2),
          .dilation_h = trial % 4 == 0 ? draw(1, 3) : 1,
          .dilation_w = trial % 4 == 0 ? draw(1, 3) : 1};
-    p.shape.batch = draw(1, 2);
+    p.batch = draw(1, 2);
+    p.x_row_gap = draw(0, 2);
+    p.x_image_gap = draw(0, 2);
     p.shape.out_h =
         DrawOut(random, p, g.in_h, g.kernel_h, g.stride_h, g.pad_top, g.pad_bottom, g.dilation_h);
     p.shape.out_w =
@@ -205,7 +216,6 @@ TEST(Pool, HardScalesAndZeroPoints) {
                           .kernel_w = 3,
                           .pad_top = pad,
                           .pad_bottom = pad},
-               .batch = 1,
                .out_h = 2,
                .out_w = 3};
     p.channels = p.x_stride = p.y_stride = 7;
@@ -236,8 +246,8 @@ TEST(Pool, LongWindowsOfEqualCodes) {
         const ElementType type = is_signed ? ElementType::kS8 : ElementType::kU8;
         ForEachTarget([&](const std::string&) {
           uint8_t y = 0xA5;
-          ASSERT_EQ(GlobalAvgPool({x.data(), type, pixels, 1, 1}, 1, height, width, {0.1f, 7},
-                                  {0.1f, 7}, {}, {&y, type, 1, 1, 1})
+          ASSERT_EQ(GlobalAvgPool({x.data(), type, 1, height, width, 1, pixels, width, 1},
+                                  {0.1f, 7}, {0.1f, 7}, {}, {&y, type, 1, 1, 1})
                         .error,
                     "");
           ASSERT_EQ(Code(y, type), value) << height << " x " << width;
@@ -248,14 +258,13 @@ TEST(Pool, LongWindowsOfEqualCodes) {
 }
 
 TEST(Pool, TheDivisorCountsWhatItShould) {
-  // One row of three pixels, window of three, padding of one at each end, stride two, and room for
+  // One row of three pixels, window of four, padding of one at each end, stride two, and room for
   // a last window that hangs over the padding by one.
   const std::vector<uint8_t> x = {60, 60, 60};
   Problem p;
   p.kind = Kind::kAvg;
   p.shape = {
       .window = {.in_h = 1, .in_w = 3, .kernel_w = 4, .stride_w = 2, .pad_left = 1, .pad_right = 1},
-      .batch = 1,
       .out_h = 1,
       .out_w = 2};
   std::vector<uint8_t> y(2);
@@ -269,7 +278,7 @@ TEST(Pool, TheDivisorCountsWhatItShould) {
 TEST(Pool, InvalidArgumentsAreErrors) {
   std::vector<uint8_t> codes(32, 1), out(32, 0xA5);
   struct Arguments {
-    ConstMatrix x;
+    ConstImages x;
     PoolShape shape;
     Quantization x_q, y_q;
     OutputRange range;
@@ -277,8 +286,8 @@ TEST(Pool, InvalidArgumentsAreErrors) {
     bool count_padding = false;
   };
   const auto arguments = [&] {
-    return Arguments{{codes.data(), ElementType::kU8, 16, 2, 2},
-                     {{.in_h = 4, .in_w = 4, .kernel_h = 2, .kernel_w = 2}, 1, 3, 3},
+    return Arguments{{codes.data(), ElementType::kU8, 1, 4, 4, 2, 32, 8, 2},
+                     {{.kernel_h = 2, .kernel_w = 2}, 3, 3},
                      {},
                      {},
                      {},
@@ -306,14 +315,16 @@ TEST(Pool, InvalidArgumentsAreErrors) {
             "window.pad_left is -1, expected 0..1073741824");
   EXPECT_EQ(both([](Arguments& a) { a.shape.window.dilation_h = int64_t{1} << 31; }),
             "window.dilation_h is 2147483648, expected 1..1073741824");
-  EXPECT_EQ(both([](Arguments& a) { a.shape.batch = 2; }),
-            "x.rows is 16, expected batch * height * width = 2 * 4 * 4");
+  EXPECT_EQ(both([](Arguments& a) { a.x.pixel_stride = 1; }),
+            "x.pixel_stride is 1, expected at least 2");
+  EXPECT_EQ(both([](Arguments& a) { a.x.height = -1; }), "x.height is -1, expected at least 0");
+  EXPECT_EQ(both([](Arguments& a) { a.y.data = const_cast<void*>(a.x.data); }),
+            "y overlaps x, expected separate memory");
   EXPECT_EQ(both([](Arguments& a) { a.shape.out_h = -1; }),
             "shape.out_h is -1, expected 0..1073741824");
   EXPECT_EQ(both([](Arguments& a) { a.shape.out_h = 2; }),
-            "y.rows is 9, expected batch * height * width = 1 * 2 * 3");
-  EXPECT_EQ(both([](Arguments& a) { a.y.columns = 1; }),
-            "y.columns is 1, expected the channels of x, 2");
+            "y.rows is 9, expected batch * out_h * out_w = 1 * 2 * 3");
+  EXPECT_EQ(both([](Arguments& a) { a.y.columns = 1; }), "y.columns is 1, expected x.channels = 2");
   EXPECT_EQ(both([](Arguments& a) { a.range = {.min = 1, .max = 0}; }),
             "range is [1, 0], expected min <= max and an overlap with u8");
   EXPECT_EQ(both([](Arguments& a) { a.shape.window.pad_top = 2; }),
@@ -344,18 +355,10 @@ TEST(Pool, InvalidArgumentsAreErrors) {
   EXPECT_EQ(MaxPool(a.x, a.shape, 0, a.range, a.y).error, "y.type is s8, expected u8");
   EXPECT_EQ(out, std::vector<uint8_t>(32, 0xA5));
   // No images, no channels, images without pixels: nothing to do.
-  EXPECT_EQ(GlobalAvgPool({nullptr, ElementType::kU8, 0, 3, 3}, 2, 0, 5, {}, {}, {},
-                          {nullptr, ElementType::kU8, 0, 3, 3})
-                .error,
-            "");
-  EXPECT_EQ(GlobalAvgPool({nullptr, ElementType::kU8, 0, 3, 3}, 0, 4, 4, {}, {}, {},
-                          {nullptr, ElementType::kU8, 0, 3, 3})
-                .error,
-            "");
-  EXPECT_EQ(MaxPool({nullptr, ElementType::kU8, 16, 0, 0}, a.shape, 0, {},
-                    {nullptr, ElementType::kU8, 9, 0, 0})
-                .error,
-            "");
+  const ElementType u8 = ElementType::kU8;
+  EXPECT_EQ(GlobalAvgPool({nullptr, u8, 2, 0, 5, 3}, {}, {}, {}, {nullptr, u8, 0, 3, 3}).error, "");
+  EXPECT_EQ(GlobalAvgPool({nullptr, u8, 0, 4, 4, 3}, {}, {}, {}, {nullptr, u8, 0, 3, 3}).error, "");
+  EXPECT_EQ(MaxPool({nullptr, u8, 1, 4, 4, 0}, a.shape, 0, {}, {nullptr, u8, 9, 0, 0}).error, "");
 }
 
 }  // namespace

@@ -200,6 +200,22 @@ TEST(Requantize, AllTiesGoToEven) {
   }
 }
 
+TEST(Requantize, TiesOfMeansGoToEven) {
+  // The divisor and the denominator together have 53 bits, their product with n + 1/2 more.
+  const int32_t count = (1 << 29) - 1;
+  for (int n = -120; n < 120; ++n) {
+    const Multiplier m{0xFFFFFF, std::fabs(static_cast<float>(n) + 0.5f), 0xFFFFFF, count};
+    const int32_t acc = n < 0 ? -count : count;
+    ForEachTarget([&](const std::string&) {
+      int8_t y = 0;
+      ASSERT_TRUE(Requantize({&acc, ElementType::kS32, 1, 1, 1}, {&m, 1}, 0, {},
+                             {&y, ElementType::kS8, 1, 1, 1})
+                      .ok());
+      ASSERT_EQ(y, n % 2 == 0 ? n : n + 1);
+    });
+  }
+}
+
 TEST(Requantize, DecidesTheNearestMissesOfTies) {
   // acc * A = (2n+1) C 2^(k-1) +- 1: with the multiplier A / (C 2^k) the product misses the tie
   // n + 1/2 by the smallest possible amount, relative to it 2^-55 in the extreme.

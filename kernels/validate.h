@@ -9,7 +9,6 @@
 #include <string_view>
 
 #include "kernels/elementwise.h"
-#include "kernels/pool.h"
 #include "kernels/types.h"
 
 namespace qualm::kernels::internal {
@@ -65,11 +64,6 @@ Status ValidateRescaleCodes(const ConstMatrix& x, const Quantization& x_q, const
 Status ValidateBinary(const ConstMatrix& a, const Quantization& a_q, const ConstMatrix& b,
                       const Quantization& b_q, const Quantization& y_q, const OutputRange& range,
                       const MutableMatrix& y);
-Status ValidateMaxPool(const ConstMatrix& x, const PoolShape& shape, const OutputRange& range,
-                       const MutableMatrix& y);
-Status ValidateAvgPool(const ConstMatrix& x, const PoolShape& shape, bool count_padding,
-                       const Quantization& x_q, const Quantization& y_q, const OutputRange& range,
-                       const MutableMatrix& y);
 
 }  // namespace qualm::kernels::internal
 

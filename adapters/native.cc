@@ -44,7 +44,16 @@ std::string Lower(std::string_view text) {
   return lower;
 }
 
-std::string NameOf(std::string_view target) { return "native@" + Lower(target); }
+// Compilers differ in which of Highway's two fallbacks they make; it is one subject, so that runs
+// of different builds compare.
+constexpr std::string_view kPortable = "portable";
+
+std::string VariantOf(std::string_view target) {
+  const std::string lower = Lower(target);
+  return lower == "emu128" || lower == "scalar" ? std::string(kPortable) : lower;
+}
+
+std::string NameOf(std::string_view target) { return "native@" + VariantOf(target); }
 
 class NativeSubject final : public InProcessSubject {
  public:
@@ -53,7 +62,10 @@ class NativeSubject final : public InProcessSubject {
 
   std::string_view name() const override { return name_; }
   std::string CannotRun(const Case&) const override { return ""; }
-  std::string InstructionSet() const override { return target_; }
+  std::string InstructionSet() const override {
+    const std::string variant = VariantOf(target_);
+    return variant == kPortable ? "PORTABLE" : target_;
+  }
 
   std::vector<std::string> Siblings() const override {
     std::vector<std::string> others;
@@ -166,8 +178,9 @@ std::unique_ptr<Subject> Make(const std::string& name) {
   const std::string wanted = Lower(std::string_view(name).substr(kPrefix.size()));
   std::string available;
   for (const std::string& target : kernels::SupportedTargets()) {
-    if (Lower(target) == wanted) return std::make_unique<NativeSubject>(NameOf(target), target);
-    available += (available.empty() ? "" : ", ") + Lower(target);
+    if (Lower(target) == wanted || VariantOf(target) == wanted)
+      return std::make_unique<NativeSubject>(NameOf(target), target);
+    available += (available.empty() ? "" : ", ") + VariantOf(target);
   }
   if (std::ranges::count(kHighwayTargets, wanted) == 0) return nullptr;
   throw Unavailable("subject '" + name + "': this processor or build has no " + wanted +

@@ -311,6 +311,47 @@ class Draw {
   std::mt19937_64 random_;
 };
 
+// Denormal scales are valid, also for a caller whose processor takes denormals for zero: the
+// preconditions have to be checked after the environment is set, not before.
+TEST(Native, AcceptsDenormalScalesUnderFlushToZero) {
+  constexpr float kTiny = 0x1p-140f;
+  Case quantize;
+  quantize.op = Op::kQuantize;
+  quantize.M = quantize.N = 1;
+  quantize.x = Tensor::Of<float>({1, 1}, std::vector<float>{3 * kTiny});
+  quantize.out_q.scale = {kTiny};
+  Case requantize;
+  requantize.op = Op::kRequantize;
+  requantize.M = requantize.N = 1;
+  requantize.x = Tensor::Of<int32_t>({1, 1}, std::vector<int32_t>{3});
+  requantize.x_q.scale = requantize.out_q.scale = {kTiny};
+  Case linear;
+  linear.M = linear.N = linear.K = 1;
+  linear.x = Tensor::Of<uint8_t>({1, 1}, std::vector<uint8_t>{3});
+  linear.w = Tensor::Of<int8_t>({1, 1}, std::vector<int8_t>{1});
+  linear.x_q.scale = linear.out_q.scale = {kTiny};
+  Case dequantize;
+  dequantize.op = Op::kDequantize;
+  dequantize.M = dequantize.N = 1;
+  dequantize.x = linear.x;
+  dequantize.x_q.scale = {kTiny};
+  dequantize.out_dtype = DType::kF32;
+  dequantize.out_min = INT32_MIN;
+  dequantize.out_max = INT32_MAX;
+  for (const Case& c : {quantize, dequantize, requantize, linear}) {
+    ASSERT_EQ(Validate(c), "");
+    for (const std::string& name : Registry().Expand("native@all")) {
+      const Outcome outcome = Registry().Make(name)->Run(c, {.flush_denormals = true});
+      ASSERT_EQ(outcome.status, RunStatus::kOk) << outcome.detail << " " << Describe(c);
+      if (c.op == Op::kDequantize) {
+        EXPECT_EQ(outcome.y.FloatAt(0), 3 * kTiny);
+      } else {
+        EXPECT_EQ(outcome.y.IntAt(0), 3);
+      }
+    }
+  }
+}
+
 TEST(Native, AgreesWithTheUnharmedReferenceOnEveryInstructionSet) {
   const std::unique_ptr<Subject> reference = Registry().Make("faulty:none");
   std::vector<std::unique_ptr<Subject>> natives;

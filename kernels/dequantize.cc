@@ -138,9 +138,9 @@ HWY_NOINLINE void Run(const ConstMatrix& q, std::span<const float> scale,
 
 Status Dequantize(const ConstMatrix& q, std::span<const float> scale,
                   std::span<const int32_t> zero_point, const MutableMatrix& y) {
+  const ScopedFpEnvironment environment;
   if (Status s = internal::ValidateDequantize(q, scale, zero_point, y); !s.ok()) return s;
   if (q.rows == 0 || q.columns == 0) return {};
-  const ScopedFpEnvironment environment;
   internal::Run(q, scale, zero_point, y);
   return {};
 }

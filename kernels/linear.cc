@@ -265,8 +265,8 @@ PackedLinear& PackedLinear::operator=(PackedLinear&&) noexcept = default;
 
 Status PackedLinear::Pack(const LinearParams& params, PackedLinear* packed) {
   if (packed == nullptr) return {"packed is null, expected where to put the weights"};
-  if (Status status = ValidateLinearParams(params); !status.ok()) return status;
   const ScopedFpEnvironment fp_environment;
+  if (Status status = ValidateLinearParams(params); !status.ok()) return status;
   try {
     auto impl = std::make_unique<Impl>();
     impl->weights = PackWeights(params);

@@ -193,9 +193,9 @@ HWY_NOINLINE void Run(const ConstMatrix& x, std::span<const float> scale,
 Status Quantize(const ConstMatrix& x, std::span<const float> scale,
                 std::span<const int32_t> zero_point, const OutputRange& range,
                 const MutableMatrix& y) {
+  const ScopedFpEnvironment environment;
   if (Status s = internal::ValidateQuantize(x, scale, zero_point, range, y); !s.ok()) return s;
   if (x.rows == 0 || x.columns == 0) return {};
-  const ScopedFpEnvironment environment;
   internal::Run(x, scale, zero_point, range, y);
   return {};
 }

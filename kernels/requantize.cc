@@ -31,9 +31,9 @@ HWY_NOINLINE void Run(const ConstMatrix& acc, std::span<const Multiplier> multip
 
 Status Requantize(const ConstMatrix& acc, std::span<const Multiplier> multiplier,
                   int32_t zero_point, const OutputRange& range, const MutableMatrix& y) {
+  const ScopedFpEnvironment environment;
   if (Status s = internal::ValidateRequantize(acc, multiplier, range, y); !s.ok()) return s;
   if (acc.rows == 0 || acc.columns == 0) return {};
-  const ScopedFpEnvironment environment;
   Run(acc, multiplier, zero_point, range, y);
   return {};
 }

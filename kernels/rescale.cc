@@ -18,7 +18,11 @@
 //   <= 2^-51*(|u| + |w|), the rounding of a sum wider than 53 bits included. With e =
 //   2^-49*(|u| + |w|), v lies in [t-e, t+e], the roundings of e, t-e and t+e themselves included.
 //   If both ends round to the same code, v does too. Else the code is found between the two by
-//   exact comparisons (ExactSum). Nothing underflows: u is 0 or at least 2^-426, and all
+//   exact comparisons: in vectors where there is a fused operation, no bias, and the bounds fit 27
+//   bits. Then n and n + 1 are the candidates, h = n + 1/2, h*c has at most 53 bits and is exact,
+//   S*a = p + r exactly with p = RN(S*a) and r = fma(S, a, -p), p - h*c is exact because the two
+//   are close (Sterbenz), and the sign of RN((p - h*c) + r) is the sign of (v - h)*c. Elsewhere by
+//   ExactSum, one element at a time. Nothing underflows: u is 0 or at least 2^-426, and all
 //   magnitudes are below 2^535.
 // Floats: the same interval for S*a + b, both ends converted to float32; the conversion from double
 //   is monotone and rounds once, denormals included.
@@ -158,6 +162,22 @@ void CodesInterval(const Rescale& rescale, const int32_t* sums, size_t first, si
       StoreSome(ToCodes(below, zero_point), DDCode(), y + i, n);
       return;
     }
+#if HWY_NATIVE_FMA
+    if (!has_bias && plan.narrow) {
+      const hn::RebindToUnsigned<DD> du;
+      const VD a = Parameter(dd, plan.numerator, plan.per_channel, first + i, n);
+      const VD c = Parameter(dd, plan.denominator, plan.per_channel, first + i, n);
+      const VD p = hn::Mul(sum, a);
+      const VD tie = hn::Mul(hn::Add(hn::Sub(below, magic), hn::Set(dd, 0.5)), c);
+      const VD side = hn::Add(hn::Sub(p, tie), hn::MulSub(sum, a, p));
+      const auto odd = hn::Ne(hn::And(hn::BitCast(du, below), hn::Set(du, 1)), hn::Zero(du));
+      const auto past = hn::Or(hn::Gt(side, hn::Zero(dd)),
+                               hn::And(hn::RebindMask(dd, odd), hn::Eq(side, hn::Zero(dd))));
+      // Where the ends agree, both are the code, and p - tie may be inexact.
+      StoreSome(ToCodes(hn::IfThenElse(past, above, below), zero_point), DDCode(), y + i, n);
+      return;
+    }
+#endif
     for (size_t k = 0; k < n; ++k) {
       y[i + k] = static_cast<uint8_t>(
           rescale.CodeFromSum(sums[i + k], plan.per_channel ? first + i + k : 0));
@@ -260,6 +280,7 @@ Rescale::Rescale(std::span<const Multiplier> scales, std::span<const float> bias
   plan_.lo = static_cast<double>(int64_t{bounds.lo} - zero_point);
   plan_.hi = static_cast<double>(int64_t{bounds.hi} - zero_point);
   plan_.zero_point = zero_point;
+  plan_.narrow = plan_.lo >= -0x1p26 && plan_.hi <= 0x1p26;
   plan_.per_channel = scales_.size() != 1;
 
   bool exact = bias_.empty();
@@ -271,6 +292,7 @@ Rescale::Rescale(std::span<const Multiplier> scales, std::span<const float> bias
     const double denominator = scales_[i].denominator;
     const double multiplier = numerator / denominator;
     plan_.numerator.push_back(numerator);
+    plan_.denominator.push_back(denominator);
     plan_.multiplier.push_back(multiplier);
     if (!bias_.empty()) {
       plan_.bias.push_back(bias_[i]);

@@ -44,14 +44,16 @@ class Rescale {
   struct Plan {
     std::vector<float> multiplier32;  // kFloat32 only
     std::vector<double> numerator;    // numerator_a * numerator_b: 48 bits, exact
-    std::vector<double> multiplier;   // numerator / denominator, rounded
-    std::vector<double> offset;       // bias / denominator, rounded; empty without bias
-    std::vector<double> bias;         // exact; empty without bias
-    double lo = 0;                    // bounds minus zero_point: of RNE(value)
+    std::vector<double> denominator;
+    std::vector<double> multiplier;  // numerator / denominator, rounded
+    std::vector<double> offset;      // bias / denominator, rounded; empty without bias
+    std::vector<double> bias;        // exact; empty without bias
+    double lo = 0;                   // bounds minus zero_point: of RNE(value)
     double hi = 0;
     double zero_point = 0;
     RescalePath path = RescalePath::kInterval;
     bool short_multiplier = false;  // multiplier exact with <= 22 significant bits
+    bool narrow = false;            // |lo|, |hi| <= 2^26
     bool per_channel = false;
   };
   const Plan& plan() const { return plan_; }

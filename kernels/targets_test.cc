@@ -196,6 +196,27 @@ TEST(FpEnvironment, DoesNotChangeWhatKernelsReturnNorDoTheyChangeIt) {
     }
   });
 }
+
+TEST(FpEnvironment, ErrorsAreTheSameWithFlushingAndTraps) {
+  const float x = 1;
+  uint8_t y = 0;
+  const int32_t zero_point = 0;
+  const auto error = [&](uint32_t scale_bits, unsigned control) {
+    const float scale = std::bit_cast<float>(scale_bits);
+    const unsigned caller = _mm_getcsr();
+    _mm_setcsr(control);
+    const std::string message = Quantize({&x, ElementType::kF32, 1, 1, 1}, {&scale, 1},
+                                         {&zero_point, 1}, {}, {&y, ElementType::kU8, 1, 1, 1})
+                                    .error;
+    _mm_setcsr(caller);
+    return message;
+  };
+  for (const unsigned control : {0x1F80u, 0x9FC0u, 0x8040u}) {
+    EXPECT_EQ(error(0x00000001, control), "");  // denormal
+    EXPECT_EQ(error(0x80000001, control), "scale[0] is -1.4013e-45, expected a finite number > 0");
+    EXPECT_EQ(error(0x7F800001, control), "scale[0] is nan, expected a finite number > 0");
+  }
+}
 #endif
 
 }  // namespace

@@ -2,9 +2,10 @@
 #include "kernels/validate.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstdio>
 #include <string>
+
+#include "kernels/fp_environment.h"
 
 namespace qualm::kernels::internal {
 namespace {
@@ -22,6 +23,7 @@ const char* TypeName(ElementType type) {
 Status Error(std::string_view name, const std::string& rest) { return {std::string(name) + rest}; }
 
 std::string Text(float value) {
+  const ScopedFpEnvironment environment;  // the conversion to double may trap or flush
   char buffer[32];
   std::snprintf(buffer, sizeof(buffer), "%g", static_cast<double>(value));
   return buffer;
@@ -46,6 +48,11 @@ Status CheckAnyMatrix(std::string_view name, const Matrix& m) {
                            std::to_string(m.row_stride) + " exceeds the address space");
   }
   if (m.data == nullptr) return Error(name, ".data is null, expected rows * columns elements");
+  // The remainder of a row is read and written as elements: undefined where they are misaligned.
+  if (reinterpret_cast<uintptr_t>(m.data) % static_cast<uintptr_t>(SizeOf(m.type)) != 0) {
+    return Error(name, ".data is misaligned, expected a multiple of " +
+                           std::to_string(SizeOf(m.type)) + " bytes");
+  }
   return {};
 }
 
@@ -85,14 +92,14 @@ Status CheckType(std::string_view name, ElementType type, ElementType expected) 
 }
 
 Status CheckScale(std::string_view name, float value) {
-  if (std::isfinite(value) && value > 0) return {};
+  if (IsScale(value)) return {};
   return Error(name, " is " + Text(value) + ", expected a finite number > 0");
 }
 
 Status CheckScales(std::string_view name, std::span<const float> values, int64_t columns) {
   if (Status s = CheckCount(name, values.size(), columns); !s.ok()) return s;
   for (size_t i = 0; i < values.size(); ++i) {
-    if (std::isfinite(values[i]) && values[i] > 0) continue;
+    if (IsScale(values[i])) continue;
     return CheckScale(std::string(name) + "[" + std::to_string(i) + "]", values[i]);
   }
   return {};
@@ -149,7 +156,7 @@ Status ValidateRequantize(const ConstMatrix& acc, std::span<const Multiplier> mu
     for (const auto& [field, value] :
          {std::pair{"numerator_a", m.numerator_a}, std::pair{"numerator_b", m.numerator_b},
           std::pair{"denominator", m.denominator}}) {
-      if (std::isfinite(value) && value > 0) continue;
+      if (IsScale(value)) continue;
       return CheckScale("multiplier[" + std::to_string(i) + "]." + field, value);
     }
   }

@@ -3,6 +3,7 @@
 #ifndef QUALM_KERNELS_VALIDATE_H_
 #define QUALM_KERNELS_VALIDATE_H_
 
+#include <bit>
 #include <cstdint>
 #include <span>
 #include <string_view>
@@ -27,9 +28,21 @@ constexpr Bounds TypeBounds(ElementType type) {
   return {INT32_MIN, INT32_MAX};
 }
 
+// Bytes of one element.
+constexpr int64_t SizeOf(ElementType type) {
+  return type == ElementType::kU8 || type == ElementType::kS8 ? 1 : 4;
+}
+
 // `range` within the type, fused activation included: the output is min(max(v, lo), hi). Where the
 // activation's lower bound exceeds the upper one, every output is the upper one. `range` is valid.
 Bounds OutputBounds(ElementType type, const OutputRange& range, int32_t zero_point);
+
+// Finite and > 0. By its bits, because validation runs in the caller's floating-point environment,
+// where denormals may compare equal to zero and a signalling NaN may trap.
+constexpr bool IsScale(float value) {
+  const uint32_t bits = std::bit_cast<uint32_t>(value);
+  return bits >= 1 && bits <= 0x7F7FFFFF;
+}
 
 // Building blocks, also for the rules of linear. `name` is the argument the message names.
 Status CheckMatrix(std::string_view name, const ConstMatrix& matrix);
@@ -37,7 +50,6 @@ Status CheckMatrix(std::string_view name, const MutableMatrix& matrix);
 Status CheckSameShape(const ConstMatrix& x, const MutableMatrix& y);
 Status CheckCode(std::string_view name, ElementType type);  // u8 or s8
 Status CheckType(std::string_view name, ElementType type, ElementType expected);
-// Finite and > 0; denormals are valid.
 Status CheckScale(std::string_view name, float value);
 Status CheckScales(std::string_view name, std::span<const float> values, int64_t columns);
 // One value, or one per column.

@@ -36,18 +36,13 @@ std::vector<int> PastAnEnd(const Case& c) {
       if (!shifted) return;  // nothing is known about this end
       zero = *shifted;
     }
-    moved.relu = false;
-    if (towards < 0 && c.out_q.zero_point.size() == 1) {
-      moved.out_min = static_cast<int32_t>(derive::LowEnd(c, 0));
-    }
+    moved.relu = false;  // its bound would move along
     const Tensor y = derive::ExactOf(moved);
     for (size_t i = 0; i < past.size(); ++i) {
       const auto index = static_cast<int64_t>(i);
-      // A relu bound per channel is not a clamp of the moved case: only the plain end is known.
-      const int64_t low =
-          c.out_q.zero_point.size() == 1 || !c.relu ? derive::LowEnd(c, 0) : INT64_MIN;
+      const int64_t low = derive::LowEnd(c, derive::ChannelOf(c, index));
       if (towards > 0 && y.IntAt(index) == c.out_max) past[i] = 1;
-      if (towards < 0 && y.IntAt(index) == low) past[i] = -1;
+      if (towards < 0 && y.IntAt(index) <= low) past[i] = -1;
     }
   };
   mark(1);
@@ -110,16 +105,15 @@ Verdict Clamp(const Case& c, Subject& subject) {
                                     static_cast<double>(std::abs(end - y.IntAt(i))),
                                     "the exact value lies past the end of the clamp"));
   }
-  if (!c.relu || c.per_channel) return good;
-  const int32_t zero = c.out_dtype == DType::kS32 ? 0 : c.out_q.zero_point_at(0);
-  if (zero > c.out_max) return good;
+  if (!c.relu) return good;
   Case plain = ProblemOf(c);
   plain.relu = false;
   const Answer unfused = Ask(subject, plain);
   if (unfused.verdict) return unfused.skipped() ? good : *unfused.verdict;
   Tensor expected = unfused.y;
   for (int64_t i = 0; i < expected.size(); ++i) {
-    expected.SetInt(i, std::max(expected.IntAt(i), std::max(zero, c.out_min)));
+    const auto low = static_cast<int32_t>(derive::LowEnd(c, derive::ChannelOf(c, i)));
+    expected.SetInt(i, std::max(expected.IntAt(i), low));
   }
   auto failed = derive::Difference(c, expected, y, "fused relu is not max(unfused, zero point)");
   return failed ? AsClamp(*failed) : good;
@@ -130,8 +124,8 @@ Verdict Clamp(const Case& c, Subject& subject) {
 std::vector<Property> ClampProperties() {
   return {{"clamp",
            "Outputs stay in [out_min, out_max]; where the exact rounded value lies at least 1 lsb "
-           "past an end the output is that end; fused relu is max(unfused, zero point) where the "
-           "zero point is at most out_max.",
+           "past an end the output is that end; fused relu is max(unfused, zero point), at most "
+           "out_max.",
            {Op::kQuantize, Op::kRequantize, Op::kLinear},
            true,
            "CLP; M26, M27",

@@ -142,11 +142,10 @@ TEST_P(Native, Holds) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Properties, Native, testing::ValuesIn(Claims()),
-                         [](const testing::TestParamInfo<Claim>& info) {
-                           return std::string(Name(info.param.op)) + "_" +
-                                  std::string(info.param.property->claim);
-                         });
+std::string TestName(const testing::TestParamInfo<Claim>& info) {
+  return std::string(Name(info.param.op)) + "_" + std::string(info.param.property->claim);
+}
+INSTANTIATE_TEST_SUITE_P(Properties, Native, testing::ValuesIn(Claims()), TestName);
 
 TEST(Params, AreChecked) {
   EXPECT_EQ(WrongParams(kDefaultParams), "");

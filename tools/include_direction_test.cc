@@ -94,6 +94,8 @@ TEST(IncludeDirection, QuotedIncludesNameTheFolder) {
   const fs::path root(QUALM_SOURCE_DIR);
   for (const Include& include : AllIncludes()) {
     if (!include.quoted || include.header.starts_with("hwy/")) continue;
+    // A user's program, built outside the tree with -I pointing at the one header it needs.
+    if (include.file == "adapters/example_plugin.c") continue;
     EXPECT_TRUE(fs::exists(root / include.header))
         << include.file << ":" << include.line << ": \"" << include.header
         << "\" is no path from the root";

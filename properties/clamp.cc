@@ -18,6 +18,17 @@ Verdict AsClamp(Verdict verdict) {
   return verdict;
 }
 
+// The lower end that every convention keeps. Libraries narrow a zero point that is no code before
+// they use it as the bound of a relu (FBGEMM to 8 bits), each in its own way: then only out_min is
+// common to all.
+int64_t LowEndUnder(const Contract& contract, const Case& c, int64_t channel) {
+  const CodeRange codes = RangeOf(c.out_dtype);
+  const int32_t zero = c.out_q.zero_point_at(channel);
+  const bool is_code = zero >= codes.min && zero <= codes.max;
+  return contract.exact() || is_code || !IsCode(c.out_dtype) ? derive::LowEnd(c, channel)
+                                                             : c.out_min;
+}
+
 // For each output: -1, +1 if its exact rounded value lies at least 1 lsb below, above the clamp,
 // else 0. Moving the zero point by one towards the clamp must then leave the output at that end.
 std::vector<int> PastAnEnd(const Case& c) {
@@ -85,7 +96,7 @@ Verdict Clamp(const Case& c, Subject& subject) {
   if (c.out_dtype == DType::kF32) return FloatRelu(c, subject, y);
 
   for (int64_t i = 0; i < y.size(); ++i) {
-    const int64_t low = derive::LowEnd(c, derive::ChannelOf(c, i));
+    const int64_t low = LowEndUnder(subject.contract(), c, derive::ChannelOf(c, i));
     if (y.IntAt(i) >= low && y.IntAt(i) <= c.out_max) continue;
     const std::string range = "in [" + std::to_string(low) + "," + std::to_string(c.out_max) + "]";
     return AsClamp(derive::FailedAt(c, i, range, ElementText(y, i), 0, "outside the clamp"));

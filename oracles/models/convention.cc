@@ -216,6 +216,16 @@ void RoundX86(Value& v, const Channel&) {
   v.SetInt(ConvertX86(before));
   v.lossy = static_cast<double>(v.integer) != static_cast<double>(RoundNearestEven(before));
 }
+void RoundArm(Value& v, const Channel&) {
+  const float before = v.number;
+  v.SetInt(ConvertArm(before));
+  v.lossy = static_cast<double>(v.integer) != static_cast<double>(RoundNearestEven(before));
+}
+void MinHigh(Value& v, const Channel& c) {
+  const bool nan = std::isnan(v.number);
+  v.SetReal(MinPs(v.number, static_cast<float>(int64_t{c.high} - c.zero_point)));
+  v.lossy = nan;
+}
 void AddZeroPointSat16(Value& v, const Channel& c) {
   // The zero point is broadcast as int16, so its high half is dropped.
   const int32_t zero_point = static_cast<int16_t>(static_cast<uint16_t>(c.zero_point));

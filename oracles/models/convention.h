@@ -114,6 +114,8 @@ void TimesMultiplier(Value& v, const Channel& c);  // one rounding
 void TimesReciprocal(Value& v, const Channel& c);
 void AddZeroPointFloat(Value& v, const Channel& c);
 void RoundX86(Value& v, const Channel& c);            // cvtps2dq
+void RoundArm(Value& v, const Channel& c);            // vcvtn: saturates, NaN becomes 0
+void MinHigh(Value& v, const Channel& c);             // minps with high - zero_point
 void AddZeroPointSat16(Value& v, const Channel& c);   // packssdw, paddsw
 void AddZeroPointWrap32(Value& v, const Channel& c);  // paddd
 void Clamp(Value& v, const Channel& c);

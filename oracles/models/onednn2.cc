@@ -104,7 +104,7 @@ Model Make(const OneDnnIsa& isa) {
         OpsAre(c, {Op::kLinear, Op::kRequantize}),
         Require(c.op != Op::kRequantize || HasExplicitMultiplier(c),
                 "requantize needs an explicit multiplier"),
-        Require(c.op != Op::kLinear || OneZeroPoint(c.w_q), "all weights have the same zero point"),
+        Require(c.op != Op::kLinear || OneZeroPoint(c.w_q), "weight zero points must be equal"),
         OneDnnCannotRun(c),
     });
   };

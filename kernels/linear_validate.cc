@@ -99,6 +99,8 @@ Status CheckSize(std::string_view name, int64_t value, int64_t expected, std::st
           ", " + std::to_string(expected)};
 }
 
+}  // namespace
+
 // Outputs are written while later activations are still to be read.
 Status CheckDisjoint(const ConstMatrix& x, const MutableMatrix& y,
                      std::span<const uint8_t> scratch) {
@@ -109,8 +111,6 @@ Status CheckDisjoint(const ConstMatrix& x, const MutableMatrix& y,
   if (extent.Intersects(ExtentOf(y))) return {"scratch overlaps y, expected separate memory"};
   return {};
 }
-
-}  // namespace
 
 // The first failed check decides, in the order of the members.
 #define QUALM_RETURN_IF_ERROR(check) \

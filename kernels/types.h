@@ -42,6 +42,16 @@ struct OutputRange {
   bool relu = false;
 };
 
+// The caller's threads. Only how long a call takes depends on it, never a bit of the result.
+struct ThreadPool {
+  virtual ~ThreadPool() = default;
+  // The largest number of tasks that can run at the same time. Scratch grows with it.
+  virtual int64_t Threads() const = 0;
+  // Calls fn(arg, i) once for every i in [0, tasks), in any order and on any threads, and returns
+  // when all calls have. fn does not throw.
+  virtual void Run(int64_t tasks, void (*fn)(void* arg, int64_t task), void* arg) = 0;
+};
+
 }  // namespace qualm::kernels
 
 #endif  // QUALM_KERNELS_TYPES_H_

@@ -80,7 +80,6 @@ Status ValidateConvRun(const ConvShape& layer, const ConstImages& x, const Mutab
   QUALM_RETURN_IF_ERROR(CheckWindow(window));
   QUALM_RETURN_IF_ERROR(CheckType("y", y.type, layer.output_type));
   QUALM_RETURN_IF_ERROR(CheckMatrix("y", y));
-  QUALM_RETURN_IF_ERROR(CheckAlignment("y", y));
   if (y.columns != layer.channels) {
     return IsButExpected("y.columns", y.columns,
                          "N of the weights, " + std::to_string(layer.channels));

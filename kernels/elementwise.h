@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // quantize, dequantize, requantize, rescale: exactly rounded on every instruction set.
+//
+// All take any finite scales > 0, denormals included, and any int32 zero points, and leave the gaps
+// between rows alone. Quantize, Requantize and RescaleCodes may work in place: y.data == x.data,
+// with rows of y, in bytes, that do not overtake those of x.
 #ifndef QUALM_KERNELS_ELEMENTWISE_H_
 #define QUALM_KERNELS_ELEMENTWISE_H_
 
@@ -40,7 +44,7 @@ struct Quantization {
 };
 
 // y = clamp(RNE(x_scale * (x - x_zero_point) / y_scale) + y_zero_point): codes of one quantization,
-// u8 or s8, to codes of another. y may be x itself (same data, same row stride).
+// u8 or s8, to codes of another.
 Status RescaleCodes(const ConstMatrix& x, const Quantization& x_q, const Quantization& y_q,
                     const OutputRange& range, const MutableMatrix& y);
 

@@ -28,8 +28,6 @@ Status ValidateLinearRun(const LinearShape& layer, const ConstMatrix& x, const M
 // read. `x` and `y` are valid; their rows may be interleaved where the strides are equal.
 Status CheckDisjoint(const ConstMatrix& x, const MutableMatrix& y,
                      std::span<const uint8_t> scratch);
-// Elements of 4 bytes are accessed as such.
-Status CheckAlignment(std::string_view name, const MutableMatrix& m);
 
 }  // namespace qualm::kernels
 

@@ -13,6 +13,7 @@
 #include <memory>
 #include <mutex>
 #include <new>
+#include <utility>
 
 #if defined(__x86_64__)
 #include <xmmintrin.h>
@@ -94,15 +95,22 @@ bool GuardedBuffer::OutsideIntact() const {
                                  AllEqual(data_ + bytes_, body() + body_bytes(), poison_));
 }
 
+Rows RowsOf(const std::vector<int64_t>& shape) {
+  if (shape.empty()) return {};
+  Rows rows{1, shape.back()};
+  for (size_t i = 0; i + 1 < shape.size(); ++i) rows.count *= shape[i];
+  return rows;
+}
+
 size_t ScatteredBytes(DType dtype, int64_t rows, int64_t columns, int64_t gap) {
   if (rows == 0) return 0;
   return static_cast<size_t>((rows - 1) * (columns + gap) + columns) * SizeOf(dtype);
 }
 
 void Scatter(const Tensor& tensor, int64_t gap, uint8_t* to) {
-  QUALM_CHECK_EQ(tensor.shape().size(), size_t{2});
-  const auto rows = static_cast<size_t>(tensor.shape()[0]);
-  const size_t row_bytes = static_cast<size_t>(tensor.shape()[1]) * SizeOf(tensor.dtype());
+  const auto [count, columns] = RowsOf(tensor.shape());
+  const auto rows = static_cast<size_t>(count);
+  const size_t row_bytes = static_cast<size_t>(columns) * SizeOf(tensor.dtype());
   const size_t stride = row_bytes + static_cast<size_t>(gap) * SizeOf(tensor.dtype());
   if (row_bytes == 0) return;
   for (size_t i = 0; i < rows; ++i) {
@@ -110,8 +118,10 @@ void Scatter(const Tensor& tensor, int64_t gap, uint8_t* to) {
   }
 }
 
-Tensor Gather(DType dtype, int64_t rows, int64_t columns, int64_t gap, const uint8_t* from) {
-  Tensor tensor(dtype, {rows, columns});
+Tensor Gather(DType dtype, std::vector<int64_t> shape, int64_t gap, const uint8_t* from) {
+  if (shape.empty()) return {};
+  const auto [rows, columns] = RowsOf(shape);
+  Tensor tensor(dtype, std::move(shape));
   const size_t row_bytes = static_cast<size_t>(columns) * SizeOf(dtype);
   const size_t stride = row_bytes + static_cast<size_t>(gap) * SizeOf(dtype);
   if (row_bytes == 0) return tensor;

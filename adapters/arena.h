@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "core/subject.h"
 #include "core/tensor.h"
@@ -48,12 +49,19 @@ class GuardedBuffer {
   uint8_t poison_ = 0;
 };
 
-// Copies a [rows, columns] tensor with `gap` untouched elements between rows, and back. None
-// follow the last row: it ends at the guard page.
+// A tensor as rows of its last dimension: the rows of a matrix, the pixels of images.
+struct Rows {
+  int64_t count = 0;
+  int64_t columns = 0;
+};
+Rows RowsOf(const std::vector<int64_t>& shape);
+
+// Copies a tensor with `gap` untouched elements between its rows, and back. None follow the last
+// row: it ends at the guard page.
 void Scatter(const Tensor& tensor, int64_t gap, uint8_t* to);
 // Bytes Scatter needs.
 size_t ScatteredBytes(DType dtype, int64_t rows, int64_t columns, int64_t gap);
-Tensor Gather(DType dtype, int64_t rows, int64_t columns, int64_t gap, const uint8_t* from);
+Tensor Gather(DType dtype, std::vector<int64_t> shape, int64_t gap, const uint8_t* from);
 // True if all gaps still hold the poison.
 bool GapsIntact(DType dtype, int64_t rows, int64_t columns, int64_t gap, uint8_t poison,
                 const uint8_t* at);

@@ -109,17 +109,17 @@ TEST(Rows, GoOutAndComeBackWithTheirGapsUntouched) {
   ASSERT_EQ(ScatteredBytes(DType::kS32, 2, 3, 2), size_t{(5 + 3) * 4});
   uint8_t* const data = buffer.Prepare(ScatteredBytes(DType::kS32, 2, 3, 2), 0, 4, context);
   Scatter(tensor, 2, data);
-  EXPECT_EQ(Gather(DType::kS32, 2, 3, 2, data), tensor);
+  EXPECT_EQ(Gather(DType::kS32, {2, 3}, 2, data), tensor);
   EXPECT_TRUE(GapsIntact(DType::kS32, 2, 3, 2, 0x77, data));
   data[4 * 4 + 3] = 0;  // last byte of the gap after row 0
   EXPECT_FALSE(GapsIntact(DType::kS32, 2, 3, 2, 0x77, data));
-  EXPECT_EQ(Gather(DType::kS32, 2, 3, 2, data), tensor);
+  EXPECT_EQ(Gather(DType::kS32, {2, 3}, 2, data), tensor);
 }
 
 TEST(Rows, MayBeEmpty) {
   EXPECT_EQ(ScatteredBytes(DType::kU8, 0, 5, 3), 0u);
   EXPECT_EQ(ScatteredBytes(DType::kU8, 3, 0, 2), 4u);
-  EXPECT_EQ(Gather(DType::kU8, 0, 5, 3, nullptr), Tensor(DType::kU8, {0, 5}));
+  EXPECT_EQ(Gather(DType::kU8, {0, 5}, 3, nullptr), Tensor(DType::kU8, {0, 5}));
   Scatter(Tensor(DType::kU8, {0, 5}), 3, nullptr);
 }
 

@@ -27,23 +27,21 @@ std::span<const uint8_t> Bytes(const std::vector<T>& list) {
 }
 
 const std::vector<float>& ScaleList(const Case& c) {
-  switch (c.op) {
-    case Op::kQuantize: return c.out_q.scale;
-    case Op::kDequantize: return c.x_q.scale;
-    case Op::kRequantize: return c.multiplier.empty() ? c.w_q.scale : c.multiplier;
-    case Op::kLinear: break;
-  }
+  if (c.op == Op::kQuantize) return c.out_q.scale;
+  if (c.op == Op::kDequantize) return c.x_q.scale;
+  if (c.op == Op::kRequantize && !c.multiplier.empty()) return c.multiplier;
   return c.w_q.scale;
 }
 
 const std::vector<int32_t>& ZeroPointList(const Case& c) {
-  switch (c.op) {
-    case Op::kQuantize:
-    case Op::kRequantize: return c.out_q.zero_point;
-    case Op::kDequantize: return c.x_q.zero_point;
-    case Op::kLinear: break;
-  }
+  if (c.op == Op::kQuantize || c.op == Op::kRequantize) return c.out_q.zero_point;
+  if (c.op == Op::kDequantize) return c.x_q.zero_point;
   return c.w_q.zero_point;
+}
+
+// Between the rows of w: add and mul walk both operands alike, weights are dense.
+int64_t WeightGap(const Case& c, const RunContext& context) {
+  return HasTwoOperands(c.op) ? context.x_row_gap : 0;
 }
 
 std::span<const uint8_t> BiasBytes(const Case& c) {
@@ -58,13 +56,20 @@ Placed InProcessSubject::Place(const Case& c, const RunContext& context) {
   Placed placed;
   placed.problem = &c;
   const DType x_type = c.x.dtype();
-  const int64_t x_columns = c.op == Op::kLinear ? c.K : c.N;
-  uint8_t* const x = x_.Prepare(ScatteredBytes(x_type, c.M, x_columns, context.x_row_gap), 0,
-                                SizeOf(x_type), context);
+  const Rows x_rows = RowsOf(c.x.shape());
+  uint8_t* const x =
+      x_.Prepare(ScatteredBytes(x_type, x_rows.count, x_rows.columns, context.x_row_gap), 0,
+                 SizeOf(x_type), context);
   Scatter(c.x, context.x_row_gap, x);
   placed.x = x;
-  placed.x_stride = x_columns + context.x_row_gap;
-  placed.w = PlaceList(c.w.bytes(), context, w_).data();
+  placed.x_stride = x_rows.columns + context.x_row_gap;
+  const Rows w_rows = RowsOf(c.w.shape());
+  const int64_t w_gap = WeightGap(c, context);
+  uint8_t* const w = w_.Prepare(ScatteredBytes(c.w.dtype(), w_rows.count, w_rows.columns, w_gap), 0,
+                                SizeOf(c.w.dtype()), context);
+  Scatter(c.w, w_gap, w);
+  placed.w = w;
+  placed.w_stride = w_rows.columns + w_gap;
   placed.scale = PlaceList(std::span(ScaleList(c)), context, scale_);
   placed.zero_point = PlaceList(std::span(ZeroPointList(c)), context, zero_point_);
   if (c.bias_i32) {
@@ -73,6 +78,12 @@ Placed InProcessSubject::Place(const Case& c, const RunContext& context) {
     placed.bias = PlaceList(std::span(*c.bias), context, bias_);
   } else {
     bias_.Prepare(0, 0, 1, context);
+  }
+  if (context.in_place) {
+    y_.Prepare(0, 0, 1, context);
+    placed.y = x;
+    placed.y_stride = placed.x_stride;
+    return placed;
   }
   placed.y = y_.Prepare(ScatteredBytes(c.out_dtype, c.M, c.N, context.y_row_gap), 0,
                         SizeOf(c.out_dtype), context);
@@ -89,7 +100,8 @@ Outcome InProcessSubject::RunOnce(const Case& c, const RunContext& context) {
     const RunContext* context;
     std::string refused;
     std::string threw;
-  } call{this, &placed, &context, "", ""};
+    std::string trapped;
+  } call{this, &placed, &context, "", "", ""};
   std::string trap;
   {
     const ScopedEnvironment environment(context);
@@ -98,12 +110,15 @@ Outcome InProcessSubject::RunOnce(const Case& c, const RunContext& context) {
           auto* const it = static_cast<Call*>(argument);
           try {
             it->refused = it->subject->Execute(*it->placed, *it->context);
+          } catch (const TrapError& error) {
+            it->trapped = error.what();
           } catch (const std::exception& exception) {
             it->threw = std::string("exception: ") + exception.what();
           }
         },
         &call);
   }
+  if (trap.empty()) trap = call.trapped;
   const auto failed = [](RunStatus status, std::string detail) {
     return Outcome{status, std::move(detail), {}, std::nullopt};
   };
@@ -125,16 +140,25 @@ Outcome InProcessSubject::RunOnce(const Case& c, const RunContext& context) {
   }
   const auto* const x = static_cast<const uint8_t*>(placed.x);
   const auto* const y = static_cast<const uint8_t*>(placed.y);
-  const int64_t x_columns = placed.x_stride - context.x_row_gap;
-  if (!GapsIntact(c.x.dtype(), c.M, x_columns, context.x_row_gap, context.poison, x)) {
+  const Rows x_rows = RowsOf(c.x.shape());
+  if (!GapsIntact(c.x.dtype(), x_rows.count, x_rows.columns, context.x_row_gap, context.poison,
+                  x)) {
     return failed(RunStatus::kTouchedOutside, "wrote between the rows of x");
   }
-  if (!GapsIntact(c.out_dtype, c.M, c.N, context.y_row_gap, context.poison, y)) {
+  const int64_t w_gap = WeightGap(c, context);
+  const int64_t y_gap = context.in_place ? context.x_row_gap : context.y_row_gap;
+  const Rows w_rows = RowsOf(c.w.shape());
+  if (!GapsIntact(c.w.dtype(), w_rows.count, w_rows.columns, w_gap, context.poison, w_.data())) {
+    return failed(RunStatus::kTouchedOutside, "wrote between the rows of w");
+  }
+  if (!GapsIntact(c.out_dtype, c.M, c.N, y_gap, context.poison, y)) {
     return failed(RunStatus::kTouchedOutside, "wrote between the rows of y");
   }
   const char* modified = nullptr;
-  if (Gather(c.x.dtype(), c.M, x_columns, context.x_row_gap, x) != c.x) modified = "x";
-  if (!Holds(w_.data(), c.w.bytes())) modified = "w";
+  if (!context.in_place && Gather(c.x.dtype(), c.x.shape(), context.x_row_gap, x) != c.x) {
+    modified = "x";
+  }
+  if (Gather(c.w.dtype(), c.w.shape(), w_gap, w_.data()) != c.w) modified = "w";
   if (!Holds(scale_.data(), Bytes(ScaleList(c)))) modified = "the scales";
   if (!Holds(zero_point_.data(), Bytes(ZeroPointList(c)))) modified = "the zero points";
   if (!Holds(bias_.data(), BiasBytes(c))) modified = "bias";
@@ -143,7 +167,7 @@ Outcome InProcessSubject::RunOnce(const Case& c, const RunContext& context) {
   }
   // Last: a call that refused must not have touched anything either.
   if (!call.refused.empty()) return failed(RunStatus::kRefused, call.refused);
-  return {RunStatus::kOk, "", Gather(c.out_dtype, c.M, c.N, context.y_row_gap, y), std::nullopt};
+  return {RunStatus::kOk, "", Gather(c.out_dtype, c.output_shape(), y_gap, y), std::nullopt};
 }
 
 // The same kernel with everything after the accumulator neutral: no zero points, no bias, s32 out.
@@ -173,8 +197,15 @@ Outcome InProcessSubject::Run(const Case& c, const RunContext& context) {
   if (std::string reason = CannotRun(c); !reason.empty()) {
     return {RunStatus::kSkipped, std::move(reason), {}, std::nullopt};
   }
+  const auto skipped = [](std::string why) {
+    return Outcome{RunStatus::kSkipped, std::move(why), {}, std::nullopt};
+  };
+  if (context.in_place && !CanRunInPlace(c.op)) {
+    return skipped(std::string(Name(c.op)) + " does not run in place");
+  }
+  if (context.threads > 1 && !HasThreads(c.op)) return skipped("runs on one thread");
   Outcome outcome = RunOnce(c, context);
-  if (outcome.ok() && context.want_acc && c.op == Op::kLinear) {
+  if (outcome.ok() && context.want_acc && HasSums(c.op)) {
     outcome.acc = RawAccumulators(c, context);
   }
   return outcome;

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <stdexcept>
 #include <string>
 
 #include "adapters/arena.h"
@@ -20,16 +21,22 @@ namespace qualm {
 struct Placed {
   const Case* problem = nullptr;
   const void* x = nullptr;
-  int64_t x_stride = 0;
-  const void* w = nullptr;  // dense [N,K]
-  // The list that may be per channel: of the output (quantize), of x (dequantize), of w (linear).
+  int64_t x_stride = 0;     // from row to row, or from pixel to pixel
+  const void* w = nullptr;  // dense; in add and mul with w_stride
+  int64_t w_stride = 0;
+  // The list that may be per channel: of the output (quantize), of x (dequantize), else of w.
   // requantize: the multipliers, or w's scales where the case gives none; the output's zero point.
   std::span<const float> scale;
   std::span<const int32_t> zero_point;
   std::span<const float> bias;
   std::span<const int32_t> bias_i32;
-  void* y = nullptr;
+  void* y = nullptr;  // x itself if context.in_place
   int64_t y_stride = 0;
+};
+
+// Ends a run like a signal inside CallTrapped: for code that has trapped one on another thread.
+struct TrapError : std::runtime_error {
+  using std::runtime_error::runtime_error;
 };
 
 // A subject whose code is ours and runs on the calling thread, behind CallTrapped.
@@ -44,6 +51,8 @@ class InProcessSubject : public Subject {
   virtual std::string Execute(const Placed& placed, const RunContext& context) = 0;
   // "" or which buffer of the subject's own was written outside, after Execute.
   virtual std::string TouchedOutside() const { return ""; }
+  // Whether more than one thread makes a difference to the operation.
+  virtual bool HasThreads(Op /*op*/) const { return false; }
 
  private:
   Outcome RunOnce(const Case& c, const RunContext& context);

@@ -14,11 +14,17 @@
 
 #include "adapters/arena.h"
 #include "adapters/in_process.h"
+#include "adapters/threads.h"
 #include "core/status.h"
+#include "kernels/binary.h"
+#include "kernels/conv.h"
 #include "kernels/elementwise.h"
+#include "kernels/images.h"
 #include "kernels/linear.h"
+#include "kernels/pool.h"
 #include "kernels/targets.h"
 #include "kernels/types.h"
+#include "kernels/window.h"
 
 namespace qualm {
 namespace {
@@ -55,6 +61,53 @@ std::string VariantOf(std::string_view target) {
 
 std::string NameOf(std::string_view target) { return "native@" + VariantOf(target); }
 
+kernels::WindowGeometry WindowOf(const Window& v) {
+  return {.in_h = v.in_h,
+          .in_w = v.in_w,
+          .kernel_h = v.kernel_h,
+          .kernel_w = v.kernel_w,
+          .stride_h = v.stride_h,
+          .stride_w = v.stride_w,
+          .pad_top = v.pad_top,
+          .pad_bottom = v.pad_bottom,
+          .pad_left = v.pad_left,
+          .pad_right = v.pad_right,
+          .dilation_h = v.dilation_h,
+          .dilation_w = v.dilation_w};
+}
+
+kernels::PoolShape PoolShapeOf(const Case& c) {
+  return {WindowOf(c.window), c.window.out_h(), c.window.out_w()};
+}
+
+// Pixels have a gap between them, rows and images none of their own.
+kernels::ConstImages ImagesOf(const Placed& placed) {
+  const Case& c = *placed.problem;
+  const Window& v = c.window;
+  return {.data = placed.x,
+          .type = TypeOf(c.x.dtype()),
+          .batch = v.batch,
+          .height = v.in_h,
+          .width = v.in_w,
+          .channels = v.in_c,
+          .image_stride = v.in_h * v.in_w * placed.x_stride,
+          .row_stride = v.in_w * placed.x_stride,
+          .pixel_stride = placed.x_stride};
+}
+
+// The caller's threads, as the kernels want them.
+class Pool final : public kernels::ThreadPool {
+ public:
+  explicit Pool(int threads) : threads_(threads) {}
+  int64_t Threads() const override { return threads_; }
+  void Run(int64_t tasks, void (*fn)(void* arg, int64_t task), void* arg) override {
+    RunOnThreads(threads_, tasks, fn, arg);
+  }
+
+ private:
+  int threads_;
+};
+
 class NativeSubject final : public InProcessSubject {
  public:
   NativeSubject(std::string name, std::string target)
@@ -82,12 +135,19 @@ class NativeSubject final : public InProcessSubject {
   }
 
  protected:
+  bool HasThreads(Op op) const override { return HasSums(op); }
+
   std::string Execute(const Placed& placed, const RunContext& context) override {
     const Case& c = *placed.problem;
-    const ConstMatrix x{placed.x, TypeOf(c.x.dtype()), c.M, c.op == Op::kLinear ? c.K : c.N,
+    const Rows x_rows = RowsOf(c.x.shape());
+    const ConstMatrix x{placed.x, TypeOf(c.x.dtype()), x_rows.count, x_rows.columns,
                         placed.x_stride};
+    const ConstMatrix w{placed.w, TypeOf(c.w.dtype()), c.M, c.N, placed.w_stride};
     const MutableMatrix y{placed.y, TypeOf(c.out_dtype), c.M, c.N, placed.y_stride};
     const OutputRange range{c.out_min, c.out_max, c.relu};
+    const auto of = [](const QParams& q) {
+      return kernels::Quantization{q.scale_at(0), q.zero_point_at(0)};
+    };
     scratch_.Prepare(0, 0, 1, context);
     multipliers_.Prepare(0, 0, 1, context);
     switch (c.op) {
@@ -98,27 +158,23 @@ class NativeSubject final : public InProcessSubject {
         return kernels::Requantize(x, PlaceMultipliers(placed, context), placed.zero_point[0],
                                    range, y)
             .error;
-      case Op::kLinear: break;
+      case Op::kRescale: return kernels::RescaleCodes(x, of(c.x_q), of(c.out_q), range, y).error;
+      case Op::kAdd: return kernels::Add(x, of(c.x_q), w, of(c.w_q), of(c.out_q), range, y).error;
+      case Op::kMul: return kernels::Mul(x, of(c.x_q), w, of(c.w_q), of(c.out_q), range, y).error;
+      case Op::kMaxPool:
+        return kernels::MaxPool(ImagesOf(placed), PoolShapeOf(c), c.out_q.zero_point[0], range, y)
+            .error;
+      case Op::kAvgPool:
+        return kernels::AvgPool(ImagesOf(placed), PoolShapeOf(c), c.window.count_include_pad,
+                                of(c.x_q), of(c.out_q), range, y)
+            .error;
+      case Op::kGlobalAvgPool:
+        return kernels::GlobalAvgPool(ImagesOf(placed), of(c.x_q), of(c.out_q), range, y).error;
+      case Op::kLinear: return Linear(placed, context, x, y);
+      case Op::kConv2d:
+      case Op::kDepthwise: break;
     }
-    kernels::PackedLinear packed;
-    const kernels::Status status =
-        kernels::PackedLinear::Pack({.weights = {placed.w, TypeOf(c.w.dtype()), c.N, c.K, c.K},
-                                     .input_type = TypeOf(c.x.dtype()),
-                                     .x_scale = c.x_q.scale[0],
-                                     .x_zero_point = c.x_q.zero_point[0],
-                                     .w_scale = placed.scale,
-                                     .w_zero_point = placed.zero_point,
-                                     .bias = placed.bias,
-                                     .bias_i32 = placed.bias_i32,
-                                     .output_type = TypeOf(c.out_dtype),
-                                     .y_scale = c.out_q.scale[0],
-                                     .y_zero_point = c.out_q.zero_point[0],
-                                     .range = range},
-                                    &packed);
-    if (!status.ok()) return status.error;
-    const size_t scratch_bytes = packed.ScratchBytes(c.M);
-    uint8_t* const scratch = scratch_.Prepare(scratch_bytes, 0, 1, context);
-    return packed.Run(x, y, {scratch, scratch_bytes}).error;
+    return Conv(placed, context, y);
   }
 
   std::string TouchedOutside() const override {
@@ -127,6 +183,50 @@ class NativeSubject final : public InProcessSubject {
   }
 
  private:
+  // Weights as rows of K, for linear and convolutions.
+  static kernels::LinearParams ParamsOf(const Placed& placed) {
+    const Case& c = *placed.problem;
+    return {.weights = {placed.w, TypeOf(c.w.dtype()), c.N, c.K, c.K},
+            .input_type = TypeOf(c.x.dtype()),
+            .x_scale = c.x_q.scale[0],
+            .x_zero_point = c.x_q.zero_point[0],
+            .w_scale = placed.scale,
+            .w_zero_point = placed.zero_point,
+            .bias = placed.bias,
+            .bias_i32 = placed.bias_i32,
+            .output_type = TypeOf(c.out_dtype),
+            .y_scale = c.out_q.scale[0],
+            .y_zero_point = c.out_q.zero_point[0],
+            .range = {c.out_min, c.out_max, c.relu}};
+  }
+
+  std::string Linear(const Placed& placed, const RunContext& context, const ConstMatrix& x,
+                     const MutableMatrix& y) {
+    kernels::PackedLinear packed;
+    const kernels::Status status = kernels::PackedLinear::Pack(ParamsOf(placed), &packed);
+    if (!status.ok()) return status.error;
+    Pool pool(context.threads);
+    const size_t bytes = packed.ScratchBytes(x.rows, &pool);
+    uint8_t* const scratch = scratch_.Prepare(bytes, 0, 1, context);
+    return packed.Run(x, y, {scratch, bytes}, &pool).error;
+  }
+
+  std::string Conv(const Placed& placed, const RunContext& context, const MutableMatrix& y) {
+    const Case& c = *placed.problem;
+    kernels::PackedConv packed;
+    const kernels::Status status = kernels::PackedConv::Pack({.layer = ParamsOf(placed),
+                                                              .in_channels = c.window.in_c,
+                                                              .groups = c.window.groups,
+                                                              .window = WindowOf(c.window)},
+                                                             &packed);
+    if (!status.ok()) return status.error;
+    const kernels::ConstImages x = ImagesOf(placed);
+    Pool pool(context.threads);
+    const size_t bytes = packed.ScratchBytes(x.batch, x.height, x.width, &pool);
+    uint8_t* const scratch = scratch_.Prepare(bytes, 0, 1, context);
+    return packed.Run(x, y, {scratch, bytes}, &pool).error;
+  }
+
   std::span<const kernels::Multiplier> PlaceMultipliers(const Placed& placed,
                                                         const RunContext& context) {
     const Case& c = *placed.problem;
@@ -137,7 +237,8 @@ class NativeSubject final : public InProcessSubject {
                          : kernels::Multiplier{.numerator_a = scale});
     }
     const std::span<const kernels::Multiplier> span(list);
-    uint8_t* const at = multipliers_.Prepare(span.size_bytes(), 0, alignof(float), context);
+    uint8_t* const at =
+        multipliers_.Prepare(span.size_bytes(), 0, alignof(kernels::Multiplier), context);
     if (!span.empty()) std::memcpy(at, span.data(), span.size_bytes());
     return {reinterpret_cast<const kernels::Multiplier*>(at), span.size()};
   }

@@ -116,6 +116,8 @@ constexpr bool IsPool(Op op) {
 constexpr bool HasWindow(Op op) { return IsConv(op) || IsPool(op); }
 constexpr bool HasSums(Op op) { return op == Op::kLinear || IsConv(op); }
 constexpr bool HasTwoOperands(Op op) { return op == Op::kAdd || op == Op::kMul; }
+// Elementwise, with elements of one size in x and the output.
+constexpr bool CanRunInPlace(Op op) { return op == Op::kRescale || HasTwoOperands(op); }
 
 // Derives M, N and K of a case with a window from it and from N (pools: N = in_c).
 void DeriveSizes(Case* c);

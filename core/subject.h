@@ -31,12 +31,19 @@ struct RunContext {
   bool end_at_guard = true;
   // Fill of outputs, slack, stride gaps and scratch before the call.
   uint8_t poison = 0xA5;
-  // Elements added to the row stride of x and of the output (the gaps must stay untouched).
+  // Elements added to the row stride of x (and of w in add and mul) and of the output; the gaps
+  // must stay untouched. Images (NHWC) are rows of channels: the gap lies between any two pixels.
   int64_t x_row_gap = 0;
   int64_t y_row_gap = 0;
+  // The output is written over x, with x's row stride; y_row_gap then does not matter. Only for
+  // operations that CanRunInPlace; skipped by subjects that cannot do it.
+  bool in_place = false;
+  // Threads a subject with threads of its own may use, >= 1; others skip more than one.
+  int threads = 1;
   Rounding rounding = Rounding::kNearest;
   bool flush_denormals = false;  // FTZ and DAZ
-  // Ask for the raw accumulators too (linear; before zero-point correction and bias).
+  // Ask for the raw accumulators too (linear and convolutions; before zero-point correction and
+  // bias; taps in the padding add nothing).
   bool want_acc = false;
   friend bool operator==(const RunContext&, const RunContext&) = default;
 };
@@ -57,7 +64,7 @@ struct Outcome {
   RunStatus status = RunStatus::kOk;
   std::string detail;         // one sentence unless kOk
   Tensor y;                   // valid if kOk
-  std::optional<Tensor> acc;  // s32 [M,N], where asked for and the subject can show it
+  std::optional<Tensor> acc;  // s32, like y, where asked for and the subject can show it
   bool ok() const { return status == RunStatus::kOk; }
 };
 

@@ -30,10 +30,16 @@ const std::vector<Planted>& Table() {
   const std::vector<Op> quantize{Op::kQuantize};
   const std::vector<Op> dequantize{Op::kDequantize};
   const std::vector<Op> linear{Op::kLinear};
+  const std::vector<Op> pairs{Op::kLinear, Op::kConv2d};
+  const std::vector<Op> convolutions{Op::kConv2d, Op::kDepthwise};
+  const std::vector<Op> conv2d{Op::kConv2d};
+  const std::vector<Op> depthwise{Op::kDepthwise};
+  const std::vector<Op> averages{Op::kAvgPool, Op::kGlobalAvgPool};
+  const std::vector<Op> two_operands{Op::kAdd, Op::kMul};
   static const std::vector<Planted> table{
       {Fault::kPairSaturation,
        {"pair-saturation", "saturation", "PyTorch issue 44939, FBGEMM issue 125, oneDNN issue 476",
-        "u8*s8 products of neighbouring k are added in a saturating int16", linear}},
+        "u8*s8 products of neighbouring k are added in a saturating int16", pairs}},
       {Fault::kS8PairWraps,
        {"s8-pair-wraps", "saturation", "ONNX Runtime issue 31573, gemmlowp issue 174",
         "s8*s8 products of neighbouring k are added in an int16 that wraps: only four -128 do it",
@@ -116,6 +122,9 @@ const std::vector<Planted>& Table() {
       {Fault::kScaleIndex,
        {"scale-index", "channel", "ncnn e7602a206, oneDNN d4e2b6ec75",
         "the weight scale of channel n is taken from n % 8", linear}},
+      {Fault::kGroupScaleIndex,
+       {"group-scale-index", "channel", "ncnn e050d596b, ncnn 31cf7f3c5",
+        "the weight scale of a grouped convolution is indexed within the group", convolutions}},
       {Fault::kOverlappedTail,
        {"overlapped-tail", "memory", "FBGEMM 21ea7ed47",
         "the tail is a vector that ends at the last column, also in rows shorter than it",
@@ -136,6 +145,50 @@ const std::vector<Planted>& Table() {
        {"input-shifted-in-place", "state",
         "XNNPACK f45b3ea023, oneDNN ad31a370c4: s8 turned into u8",
         "s8 activations are turned into u8 where they lie, and left so", linear}},
+      {Fault::kOverlappedTailInPlace,
+       {"overlapped-tail-in-place",
+        "state",
+        "FBGEMM 21ea7ed47",
+        "the tail is a vector that ends at the last column: in place it reads outputs as inputs",
+        {Op::kRescale}}},
+      {Fault::kTapsInt16,
+       {"taps-int16", "saturation", "ncnn d7bd41583",
+        "s8*s8 products of three taps are added in an int16 that wraps", depthwise}},
+      {Fault::kPaddingIsCodeZero,
+       {"padding-is-code-zero", "padding", "XNNPACK 8c96521d55, TVM pull request 4807",
+        "padding is filled with code 0 instead of the zero point", convolutions}},
+      {Fault::kRowBound,
+       {"row-bound", "geometry", "CMSIS-NN 804ae776",
+        "the last row of the window is bounded as if it began at row 0: rows below the image are "
+        "read",
+        depthwise}},
+      {Fault::kKernelWidthBound,
+       {"kernel-width-bound", "geometry", "oneDNN 06e305eb5d",
+        "columns of the kernel are bounded by its height", conv2d}},
+      {Fault::kMaxPoolStart,
+       {"max-pool-start",
+        "clamp",
+        "ONNX Runtime issue 3442: s8 clipped to [-127, 127]",
+        "the maximum of s8 codes starts at -127",
+        {Op::kMaxPool}}},
+      {Fault::kAverageSumsU16,
+       {"average-sums-u16", "accumulator", "TensorFlow issue 23598",
+        "u8 codes are summed in a uint16 that wraps", averages}},
+      {Fault::kDivisorUnclipped,
+       {"divisor-unclipped",
+        "padding",
+        "PyTorch pull request 28260",
+        "the divisor counts positions past the bottom and the right edge",
+        {Op::kAvgPool}}},
+      {Fault::kProductInt16,
+       {"product-int16",
+        "accumulator",
+        "CMSIS-NN c8cfa298: narrow products",
+        "the product of the two differences is kept in an int16 that wraps",
+        {Op::kMul}}},
+      {Fault::kLeftShiftDropped,
+       {"left-shift-dropped", "multiplier", "CMSIS-NN 083c8177, PyTorch issue 33466",
+        "a multiplier of 1 or more loses the power of two that made it so", two_operands}},
   };
   return table;
 }

@@ -81,6 +81,54 @@ Case Linear(int64_t M, int64_t N, int64_t K, std::vector<X> x, std::vector<W> w,
   return WithOutput(std::move(c), DType::kS32);
 }
 
+// One image, whole windows; tests change what they need and call Derived.
+Case Derived(Case c) {
+  DeriveSizes(&c);
+  return c;
+}
+
+template <class X>
+Case Pool(Op op, Window window, std::vector<X> x) {
+  Case c;
+  c.op = op;
+  window.batch = 1;
+  if (op == Op::kGlobalAvgPool) {
+    window.kernel_h = window.in_h;
+    window.kernel_w = window.in_w;
+  }
+  c.window = window;
+  c.x = Tensor::Of<X>({1, window.in_h, window.in_w, window.in_c}, x);
+  return Derived(WithOutput(std::move(c), c.x.dtype()));
+}
+
+template <class X, class W>
+Case Conv(Op op, Window window, std::vector<X> x, int64_t channels, std::vector<W> w,
+          int32_t x_zero_point = 0) {
+  Case c;
+  c.op = op;
+  window.batch = 1;
+  c.window = window;
+  c.N = channels;
+  c.x = Tensor::Of<X>({1, window.in_h, window.in_w, window.in_c}, x);
+  c.w = Tensor::Of<W>({channels, window.kernel_h, window.kernel_w, window.in_c / window.groups}, w);
+  c.x_q.zero_point = {x_zero_point};
+  return Derived(WithOutput(std::move(c), DType::kS32));
+}
+
+template <class X>
+Case Elementwise(Op op, std::vector<X> x, std::vector<X> w = {}, int32_t x_zero_point = 0,
+                 int32_t w_zero_point = 0) {
+  Case c;
+  c.op = op;
+  c.M = 1;
+  c.N = static_cast<int64_t>(x.size());
+  c.x = Tensor::Of<X>({1, c.N}, x);
+  if (HasTwoOperands(op)) c.w = Tensor::Of<X>({1, c.N}, w);
+  c.x_q.zero_point = {x_zero_point};
+  c.w_q.zero_point = {w_zero_point};
+  return WithOutput(std::move(c), c.x.dtype());
+}
+
 using U8 = std::vector<uint8_t>;
 using S8 = std::vector<int8_t>;
 
@@ -146,6 +194,43 @@ std::map<std::string, Witness> Witnesses() {
   of["half-tail"] = {Requantize({7, 7, 7, 7, 7}, 1), {7, 7, 7, 7, 7}};
   of["store-order"] = {Linear(2, 3, 1, U8{1, 1}, S8{1, 2, 3}), {1, 2, 3, 1, 2, 3}};
   of["stride-ignored"] = {Linear(2, 1, 1, U8{1, 2}, S8{1}), {1, 2}, {.x_row_gap = 1}};
+  Case groups =
+      Conv(Op::kConv2d, {.in_h = 1, .in_w = 1, .in_c = 2, .groups = 2}, U8{1, 1}, 2, S8{1, 1});
+  groups.per_channel = true;
+  groups.w_q = {{1, 2}, {0, 0}};
+  of["group-scale-index"] = {WithOutput(groups, DType::kF32), {1, 2}};
+
+  Case in_place = Elementwise(Op::kRescale, U8{1, 1, 1, 1, 1, 1, 1, 1, 1});
+  in_place.x_q.scale = {2};
+  of["overlapped-tail-in-place"] = {in_place, {2, 2, 2, 2, 2, 2, 2, 2, 2}, {.in_place = true}};
+  of["taps-int16"] = {Conv(Op::kDepthwise, {.in_h = 1, .in_w = 3, .in_c = 1, .kernel_w = 3},
+                           S8{127, 127, 127}, 1, S8{127, 127, 127}),
+                      {48387}};
+  of["padding-is-code-zero"] = {
+      Conv(Op::kConv2d, {.in_h = 1, .in_w = 1, .in_c = 1, .kernel_w = 2, .pad_left = 1}, U8{5}, 1,
+           S8{1, 1}, 3),
+      {2}};
+  of["row-bound"] = {
+      Conv(Op::kDepthwise, {.in_h = 1, .in_w = 1, .in_c = 1, .kernel_h = 2, .pad_bottom = 1}, U8{5},
+           1, S8{1, 1}),
+      {5},
+      {},
+      RunStatus::kTouchedOutside};
+  of["kernel-width-bound"] = {
+      Conv(Op::kConv2d, {.in_h = 1, .in_w = 2, .in_c = 1, .kernel_w = 2}, U8{1, 2}, 1, S8{1, 1}),
+      {3}};
+  of["max-pool-start"] = {
+      Pool(Op::kMaxPool, {.in_h = 1, .in_w = 2, .in_c = 1, .kernel_w = 2}, S8{-128, -128}), {-128}};
+  of["average-sums-u16"] = {
+      Pool(Op::kGlobalAvgPool, {.in_h = 1, .in_w = 258, .in_c = 1}, U8(258, 255)), {255}};
+  of["divisor-unclipped"] = {
+      Pool(Op::kAvgPool, {.in_h = 1, .in_w = 1, .in_c = 1, .kernel_w = 2, .pad_right = 1}, U8{8}),
+      {8}};
+  Case product_of_codes = Elementwise(Op::kMul, S8{127}, S8{127}, -128, -128);
+  product_of_codes.out_q.scale = {1000};  // 255 * 255 / 1000
+  of["product-int16"] = {product_of_codes, {65}};
+  of["left-shift-dropped"] = {Elementwise(Op::kMul, U8{3}, U8{5}), {15}};
+
   of["output-not-cleared"] = {Linear(1, 1, 1, U8{1}, S8{1}), {1}};
   of["input-shifted-in-place"] = {
       Linear(1, 1, 1, S8{1}, S8{1}), {1}, {}, RunStatus::kModifiedInput};
@@ -194,9 +279,26 @@ TEST(Faults, AreSilentOnDullCases) {
   Case linear = WithOutput(Linear(1, 8, 4, U8{1, 2, 3, 4}, S8(32, 1), 1), DType::kU8);
   linear.out_q.zero_point = {4};
   linear.bias = std::vector<float>(8, 1.0f);
+  Case rescale = Elementwise(Op::kRescale, U8{1, 2, 3, 4, 5, 6, 7, 9}, {}, 1);
+  rescale.x_q.scale = {0.375f};
+  Case add = Elementwise(Op::kAdd, U8{1, 2, 3}, U8{4, 5, 6}, 1, 2);
+  add.x_q.scale = {0.375f};
+  add.w_q.scale = {0.25f};
+  Case mul = Elementwise(Op::kMul, U8{1, 2, 3}, U8{4, 5, 6}, 1, 2);
+  mul.x_q.scale = {0.375f};
+  const Window plain{.in_h = 2, .in_w = 2, .in_c = 1, .kernel_h = 2, .kernel_w = 2};
   const std::vector<Case> dull{Quantize({1, 2, 3, 4, 5, 6, 7, 8.25f}, 1, 3),
                                Dequantize({1, 2, 3, 4, 5, 6, 7, 8}, 0.5f, 2),
-                               Requantize({1, 2, 3, 4, 5, 6, 7, 9}, 0.125f * 3, 2), linear};
+                               Requantize({1, 2, 3, 4, 5, 6, 7, 9}, 0.125f * 3, 2),
+                               linear,
+                               rescale,
+                               add,
+                               mul,
+                               Pool(Op::kMaxPool, plain, U8{1, 2, 3, 4}),
+                               Pool(Op::kAvgPool, plain, U8{1, 2, 3, 5}),
+                               Pool(Op::kGlobalAvgPool, plain, U8{1, 2, 3, 5}),
+                               Conv(Op::kConv2d, plain, U8{1, 2, 3, 4}, 1, S8{1, 2, 3, 4}, 1),
+                               Conv(Op::kDepthwise, plain, U8{1, 2, 3, 4}, 1, S8{1, 2, 3, 4}, 1)};
   for (const FaultInfo& info : ListFaults()) {
     SCOPED_TRACE(info.id);
     const std::unique_ptr<Subject> subject = Make(std::string(info.id));
@@ -223,6 +325,11 @@ TEST(Faults, ActInEveryOpTheyAreListedFor) {
   tie.out_q = {{2.0f}, {1}};
   const Case large = WithOutput(Linear(1, 1, 2, U8{255, 255}, S8{127, 127}), DType::kU8);
   const Case tail = Linear(1, 5, 1, U8{1}, S8(5, 1));
+  Case depthwise =
+      Conv(Op::kDepthwise, {.in_h = 1, .in_w = 1, .in_c = 2, .groups = 2}, U8{1, 1}, 2, S8{1, 1});
+  depthwise.per_channel = true;
+  depthwise.w_q = {{1, 2}, {0, 0}};
+  depthwise = WithOutput(depthwise, DType::kF32);
   const std::vector<std::pair<std::string, Case>> cases{
       {"relu-clamp-zero", relu},
       {"relu-clamp-zero", quantize_relu},
@@ -232,6 +339,15 @@ TEST(Faults, ActInEveryOpTheyAreListedFor) {
       {"half-tail", tail},
       {"overlapped-tail", Dequantize({1}, 1, 0)},
       {"overlapped-tail", Requantize({1}, 1)},
+      {"pair-saturation", Conv(Op::kConv2d, {.in_h = 1, .in_w = 2, .in_c = 1, .kernel_w = 2},
+                               U8{255, 255}, 1, S8{127, 2})},
+      {"padding-is-code-zero",
+       Conv(Op::kDepthwise, {.in_h = 1, .in_w = 1, .in_c = 1, .kernel_w = 2, .pad_right = 1}, U8{5},
+            1, S8{1, 1}, 3)},
+      {"group-scale-index", depthwise},
+      {"average-sums-u16",
+       Pool(Op::kAvgPool, {.in_h = 1, .in_w = 258, .in_c = 1, .kernel_w = 258}, U8(258, 255))},
+      {"left-shift-dropped", Elementwise(Op::kAdd, U8{3}, U8{5})},
   };
   for (const auto& [id, c] : cases) {
     ASSERT_EQ(Validate(c), "");
@@ -256,6 +372,11 @@ TEST(Faults, SkipWhatTheArithmeticCannotHold) {
             "bias and x_scale*w_scale too far apart for 128-bit arithmetic");
   EXPECT_EQ(Make("none")->Run(c, {}).status, RunStatus::kSkipped);
   EXPECT_EQ(Make("reciprocal")->CannotRun(c), "the fault is not in linear");
+  Case add = Elementwise(Op::kAdd, U8{1}, U8{1});
+  EXPECT_EQ(Make("none")->CannotRun(add), "");
+  add.w_q.scale = {0x1p-127f};
+  EXPECT_EQ(Make("none")->CannotRun(add),
+            "the scales of the operands are too far apart for 128-bit arithmetic");
 }
 
 TEST(Faults, AreListedOnceEachAndInWords) {

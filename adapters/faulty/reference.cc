@@ -6,42 +6,14 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <utility>
+
+#include "adapters/faulty/codes.h"
 
 namespace qualm::faulty {
 namespace {
 
-constexpr int64_t kLanes = 8;   // columns per vector, channels per panel
 constexpr int64_t kBlockK = 4;  // k per step, as in vpdpbusd
-
-template <class T>
-const T* Row(const void* base, int64_t row, int64_t stride) {
-  return static_cast<const T*>(base) + row * stride;
-}
-
-int32_t CodeAt(const uint8_t* codes, DType dtype, int64_t i) {
-  return dtype == DType::kS8 ? static_cast<int8_t>(codes[i]) : codes[i];
-}
-
-void StoreInt(DType dtype, int64_t value, uint8_t* to) {
-  if (dtype == DType::kS32) {
-    const auto narrow = static_cast<int32_t>(value);
-    std::memcpy(to, &narrow, sizeof(narrow));
-  } else {
-    *to = static_cast<uint8_t>(value);
-  }
-}
-
-template <class T>
-T ListAt(std::span<const T> list, int64_t channel) {
-  // A planted fault may reach for columns before the first; its data accesses are the point, not
-  // this one.
-  return list[list.size() == 1 ? 0 : static_cast<size_t>(std::max<int64_t>(channel, 0))];
-}
-
-uint8_t* OutputRow(const Placed& p, int64_t row) {
-  return static_cast<uint8_t*>(p.y) +
-         row * p.y_stride * static_cast<int64_t>(SizeOf(p.problem->out_dtype));
-}
 
 RoundTo CallersRounding() {
   switch (std::fegetround()) {
@@ -62,10 +34,24 @@ __int128 Reach(DType dtype, const std::vector<int32_t>& zero_points) {
   return reach;
 }
 
+// Both products, aligned, in one mantissa.
+std::string CannotAdd(const Case& c) {
+  const auto span = [](const QParams& q, DType dtype) {
+    const Dyadic scale = FromFloat(q.scale[0]);
+    const int bits = BitLength(scale.mantissa) + BitLength(Reach(dtype, q.zero_point));
+    return std::pair{scale.exponent, scale.exponent + bits};
+  };
+  const auto [a_low, a_high] = span(c.x_q, c.x.dtype());
+  const auto [b_low, b_high] = span(c.w_q, c.w.dtype());
+  if (std::max(a_high, b_high) + 1 - std::min(a_low, b_low) <= kMantissaBits) return "";
+  return "the scales of the operands are too far apart for 128-bit arithmetic";
+}
+
 }  // namespace
 
 std::string CannotCompute(const Case& c) {
-  if (c.op != Op::kLinear) return "";  // at most 32 + 48 bits
+  if (c.op == Op::kAdd) return CannotAdd(c);
+  if (!HasSums(c.op)) return "";  // at most 66 + 48 bits
   if (c.out_dtype == DType::kS32) return "";
   // Eight times the largest sum: some faults enlarge it.
   const __int128 largest =
@@ -263,7 +249,10 @@ void Reference::StoreLinear(const Placed& p, __int128 sum, int64_t n, uint8_t* t
     StoreInt(c.out_dtype, Finish(c, static_cast<int64_t>(std::clamp(sum, -kMost, kMost)), 0), to);
     return;
   }
-  const float w_scale = ListAt(p.scale, Has(Fault::kScaleIndex) ? n % kLanes : n);
+  int64_t channel = n;
+  if (Has(Fault::kScaleIndex)) channel = n % kLanes;
+  if (Has(Fault::kGroupScaleIndex)) channel = n % (c.N / c.window.groups);
+  const float w_scale = ListAt(p.scale, channel);
   const float x_scale = c.x_q.scale[0];
   Dyadic scale = Product(FromFloat(x_scale), FromFloat(w_scale));
   if (Has(Fault::kScaleInFloat) && std::isfinite(x_scale * w_scale)) {
@@ -339,6 +328,14 @@ void Reference::Run(const Placed& placed) {
     case Op::kDequantize: return Dequantize(placed);
     case Op::kRequantize: return Requantize(placed);
     case Op::kLinear: return Linear(placed);
+    case Op::kConv2d:
+    case Op::kDepthwise: return Conv(placed);
+    case Op::kAdd:
+    case Op::kMul: return TwoOperands(placed);
+    case Op::kMaxPool:
+    case Op::kAvgPool:
+    case Op::kGlobalAvgPool: return Pool(placed);
+    case Op::kRescale: return Rescale(placed);
   }
 }
 

@@ -49,16 +49,35 @@ enum class Fault : uint8_t {
   kReluClampZero,
   // Where results go and what else is touched.
   kScaleIndex,
+  kGroupScaleIndex,
   kOverlappedTail,
   kHalfTail,
   kStoreOrder,
   kStrideIgnored,
   kOutputNotCleared,
   kInputShiftedInPlace,
+  kOverlappedTailInPlace,
+  // Windows.
+  kTapsInt16,
+  kPaddingIsCodeZero,
+  kRowBound,
+  kKernelWidthBound,
+  kMaxPoolStart,
+  kAverageSumsU16,
+  kDivisorUnclipped,
+  // Two operands.
+  kProductInt16,
+  kLeftShiftDropped,
 };
 
 // "" if 128-bit arithmetic is wide enough for every output the case could have, else why not.
 std::string CannotCompute(const Case& c);
+
+// Where an output pixel lies and what its window covers: row-major over batch, out_h, out_w.
+struct OutputPixel {
+  int64_t image = 0;
+  int64_t top = 0, left = 0;  // of the window in the image, may be negative
+};
 
 // Results are exact for every case that CannotCompute accepts, but for the fault. Independent of
 // the caller's floating-point environment (but for one fault).
@@ -75,6 +94,17 @@ class Reference {
   void Dequantize(const Placed& p);
   void Requantize(const Placed& p);
   void Linear(const Placed& p);
+  void Rescale(const Placed& p);
+  void TwoOperands(const Placed& p);
+  void Pool(const Placed& p);
+  void Conv(const Placed& p);
+
+  uint8_t RescaleOne(const Case& c, int32_t code) const;
+  uint8_t TwoOperandsOne(const Case& c, int32_t a, int32_t b) const;
+  uint8_t PoolOne(const Placed& p, const OutputPixel& at, int64_t channel) const;
+  // x under the window, [R,S,C/groups] of one group; the padding as its zero point.
+  std::vector<int64_t> Patch(const Placed& p, const OutputPixel& at, int64_t group) const;
+  __int128 ConvSum(const Placed& p, const std::vector<int64_t>& patch, int64_t n) const;
 
   int64_t QuantizeOne(float x, float scale, int32_t zero_point, RoundTo rule, const Case& c) const;
   int64_t RawSum(const Placed& p, const uint8_t* x, const uint8_t* w) const;

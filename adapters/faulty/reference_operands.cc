@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// rescale, add and mul of the reference, and their faults.
+#include <array>
+#include <cmath>
+
+#include "adapters/faulty/codes.h"
+#include "adapters/faulty/reference.h"
+#include "core/status.h"
+
+namespace qualm::faulty {
+namespace {
+
+// A multiplier from 1 on is a fraction below 1 and a shift to the left; without that shift the
+// value is smaller by a power of two.
+Dyadic WithoutLeftShift(Dyadic value, double multiplier) {
+  int shift = 0;
+  (void)std::frexp(multiplier, &shift);
+  if (shift > 0) value.exponent -= shift;
+  return value;
+}
+
+}  // namespace
+
+uint8_t Reference::RescaleOne(const Case& c, int32_t code) const {
+  const Dyadic real =
+      Product(FromInt(int64_t{code} - c.x_q.zero_point[0]), FromFloat(c.x_q.scale[0]));
+  const int64_t rounded = RoundQuotient(real, FromFloat(c.out_q.scale[0]), RoundTo::kNearestEven);
+  return static_cast<uint8_t>(Finish(c, rounded, c.out_q.zero_point[0]));
+}
+
+void Reference::Rescale(const Placed& p) {
+  const Case& c = *p.problem;
+  for (int64_t m = 0; m < c.M; ++m) {
+    const uint8_t* const x = Row<uint8_t>(p.x, m, p.x_stride);
+    uint8_t* const y = OutputRow(p, m);
+    const auto vector = [&](int64_t j) {
+      std::array<uint8_t, kLanes> codes;
+      for (int64_t lane = 0; lane < kLanes; ++lane) {
+        codes[static_cast<size_t>(lane)] = RescaleOne(c, CodeAt(x, c.x.dtype(), j + lane));
+      }
+      std::memcpy(y + j, codes.data(), codes.size());
+    };
+    int64_t j = 0;
+    for (; j + kLanes <= c.N; j += kLanes) vector(j);
+    // A last vector that overlaps the one before would read what has been written in place.
+    if (Has(Fault::kOverlappedTailInPlace) && j != 0 && j < c.N) {
+      vector(c.N - kLanes);
+      continue;
+    }
+    for (; j < c.N; ++j) y[j] = RescaleOne(c, CodeAt(x, c.x.dtype(), j));
+  }
+}
+
+uint8_t Reference::TwoOperandsOne(const Case& c, int32_t a, int32_t b) const {
+  const int64_t da = int64_t{a} - c.x_q.zero_point[0];
+  const int64_t db = int64_t{b} - c.w_q.zero_point[0];
+  const float a_scale = c.x_q.scale[0];
+  const float b_scale = c.w_q.scale[0];
+  const double y_scale = c.out_q.scale[0];
+  const bool drop = Has(Fault::kLeftShiftDropped);
+  Dyadic real;
+  if (c.op == Op::kAdd) {
+    Dyadic left = Product(FromInt(da), FromFloat(a_scale));
+    Dyadic right = Product(FromInt(db), FromFloat(b_scale));
+    if (drop) {
+      left = WithoutLeftShift(left, a_scale / y_scale);
+      right = WithoutLeftShift(right, b_scale / y_scale);
+    }
+    // CannotCompute has made sure, but for shifts that are missing.
+    if (!Sum(left, right, &real)) QUALM_CHECK(drop);
+  } else {
+    __int128 product = static_cast<__int128>(da) * db;
+    if (Has(Fault::kProductInt16)) product = static_cast<int16_t>(product);
+    real = Product(FromInt(product), Product(FromFloat(a_scale), FromFloat(b_scale)));
+    if (drop) real = WithoutLeftShift(real, static_cast<double>(a_scale) * b_scale / y_scale);
+  }
+  const int64_t rounded = RoundQuotient(real, FromFloat(c.out_q.scale[0]), RoundTo::kNearestEven);
+  return static_cast<uint8_t>(Finish(c, rounded, c.out_q.zero_point[0]));
+}
+
+void Reference::TwoOperands(const Placed& p) {
+  const Case& c = *p.problem;
+  for (int64_t m = 0; m < c.M; ++m) {
+    const uint8_t* const a = Row<uint8_t>(p.x, m, p.x_stride);
+    const uint8_t* const b = Row<uint8_t>(p.w, m, p.w_stride);
+    uint8_t* const y = OutputRow(p, m);
+    for (int64_t j = 0; j < c.N; ++j) {
+      y[j] = TwoOperandsOne(c, CodeAt(a, c.x.dtype(), j), CodeAt(b, c.w.dtype(), j));
+    }
+  }
+}
+
+}  // namespace qualm::faulty

@@ -77,7 +77,7 @@ int32_t Run(const qualm_problem* p) {
   if (Is("huge-message")) {
     // A header of the protocol that claims 2^62 bytes.
     const struct {
-      uint32_t magic = 0x314D4C51, kind = 4;
+      uint32_t magic = 0x324D4C51, kind = 4;
       uint64_t sequence = 1, bytes = uint64_t{1} << 62;
     } header;
     WriteToSocket(&header, sizeof header);

@@ -56,10 +56,11 @@ uint64_t ProblemBytes(const Case& c) {
 }  // namespace
 
 std::string OutsideLimits(const PluginLimits& limits, const Case& c) {
-  const bool linear = c.op == Op::kLinear;
+  const bool has_w = HasSums(c.op) || HasTwoOperands(c.op);
+  const Window& v = c.window;
   const auto lacks = [&](uint32_t feature) { return (limits.features & feature) == 0; };
   if (!Has(limits.x_dtypes, c.x.dtype())) return "x of type " + std::string(Name(c.x.dtype()));
-  if (linear && !Has(limits.w_dtypes, c.w.dtype()))
+  if (has_w && !Has(limits.w_dtypes, c.w.dtype()))
     return "w of type " + std::string(Name(c.w.dtype()));
   if (!Has(limits.out_dtypes, c.out_dtype))
     return "output of type " + std::string(Name(c.out_dtype));
@@ -68,7 +69,15 @@ std::string OutsideLimits(const PluginLimits& limits, const Case& c) {
   if (c.relu && lacks(QUALM_CAN_RELU)) return "fused relu";
   if (c.per_channel && lacks(QUALM_CAN_PER_CHANNEL)) return "parameters per channel";
   if ((c.M == 0 || c.N == 0) && lacks(QUALM_CAN_EMPTY)) return "empty output";
-  if (linear && c.K == 0 && lacks(QUALM_CAN_EMPTY_K)) return "K = 0";
+  if (HasSums(c.op) && c.K == 0 && lacks(QUALM_CAN_EMPTY_K)) return "K = 0";
+  if ((v.dilation_h != 1 || v.dilation_w != 1) && lacks(QUALM_CAN_DILATION)) return "dilation";
+  if (c.op == Op::kConv2d && v.groups != 1 && lacks(QUALM_CAN_GROUPS)) return "groups";
+  if ((v.pad_top != v.pad_bottom || v.pad_left != v.pad_right) &&
+      lacks(QUALM_CAN_ASYMMETRIC_PADDING)) {
+    return "padding that differs between two sides";
+  }
+  if (v.ceil_mode && lacks(QUALM_CAN_CEIL_MODE)) return "ceil mode";
+  if (v.count_include_pad && lacks(QUALM_CAN_COUNT_PADDING)) return "padding that counts";
   if (const CodeRange range = RangeOf(c.out_dtype);
       (c.out_min != range.min || c.out_max != range.max) && lacks(QUALM_CAN_CLAMP)) {
     return "clamp other than the range of the output type";
@@ -76,10 +85,11 @@ std::string OutsideLimits(const PluginLimits& limits, const Case& c) {
 
   std::string why = CheckDim("M", c.M, limits.m_max, 1);
   if (why.empty()) why = CheckDim("N", c.N, limits.n_max, limits.n_multiple);
-  if (why.empty() && linear) why = CheckDim("K", c.K, limits.k_max, limits.k_multiple);
-  if (why.empty() && (linear || c.op == Op::kDequantize))
+  if (why.empty() && c.op != Op::kGlobalAvgPool)
+    why = CheckDim("K", c.K, limits.k_max, limits.k_multiple);
+  if (why.empty() && c.op != Op::kQuantize && c.op != Op::kRequantize)
     why = CheckZeroPoints("x", c.x_q, limits.x_zero_point_min, limits.x_zero_point_max);
-  if (why.empty() && linear)
+  if (why.empty() && has_w)
     why = CheckZeroPoints("w", c.w_q, limits.w_zero_point_min, limits.w_zero_point_max);
   if (why.empty() && IsCode(c.out_dtype))
     why = CheckZeroPoints("out", c.out_q, limits.out_zero_point_min, limits.out_zero_point_max);

@@ -32,7 +32,14 @@ static_assert(QUALM_U8 == static_cast<int>(DType::kU8) &&
 static_assert(QUALM_QUANTIZE == static_cast<int>(Op::kQuantize) &&
               QUALM_DEQUANTIZE == static_cast<int>(Op::kDequantize) &&
               QUALM_REQUANTIZE == static_cast<int>(Op::kRequantize) &&
-              QUALM_LINEAR == static_cast<int>(Op::kLinear));
+              QUALM_LINEAR == static_cast<int>(Op::kLinear) &&
+              QUALM_CONV2D == static_cast<int>(Op::kConv2d) &&
+              QUALM_DEPTHWISE == static_cast<int>(Op::kDepthwise) &&
+              QUALM_ADD == static_cast<int>(Op::kAdd) && QUALM_MUL == static_cast<int>(Op::kMul) &&
+              QUALM_MAX_POOL == static_cast<int>(Op::kMaxPool) &&
+              QUALM_AVG_POOL == static_cast<int>(Op::kAvgPool) &&
+              QUALM_GLOBAL_AVG_POOL == static_cast<int>(Op::kGlobalAvgPool) &&
+              QUALM_RESCALE == static_cast<int>(Op::kRescale));
 
 // Sizes above this are not a newer header but garbage.
 constexpr size_t kStructBytesMax = 4096;
@@ -142,13 +149,42 @@ PluginLimits ReadLimits(Op op, const qualm_capability& c) {
           .alignment_bytes = c.alignment_bytes};
 }
 
-qualm_tensor Dense(DType dtype, int64_t rows, int64_t columns, int64_t gap, void* data) {
-  return {.size = sizeof(qualm_tensor),
-          .dtype = static_cast<int32_t>(dtype),
-          .rank = 2,
-          .dims = {rows, columns},
-          .strides = {columns + gap, 1},
-          .data = data};
+// `gap` elements between the rows of the last dimension.
+qualm_tensor Strided(DType dtype, const std::vector<int64_t>& shape, int64_t gap, void* data) {
+  qualm_tensor tensor{};
+  tensor.size = sizeof tensor;
+  tensor.dtype = static_cast<int32_t>(dtype);
+  tensor.rank = static_cast<int32_t>(shape.size());
+  tensor.data = data;
+  int64_t stride = 1;
+  for (size_t i = shape.size(); i-- > 0;) {
+    tensor.dims[i] = shape[i];
+    tensor.strides[i] = stride;
+    stride = i + 1 == shape.size() ? shape[i] + gap : stride * shape[i];
+  }
+  return tensor;
+}
+
+size_t StridedBytes(DType dtype, const std::vector<int64_t>& shape, int64_t gap) {
+  const Rows rows = RowsOf(shape);
+  return ScatteredBytes(dtype, rows.count, rows.columns, gap);
+}
+
+qualm_window WindowOf(const Window& v) {
+  return {.size = sizeof(qualm_window),
+          .kernel_h = v.kernel_h,
+          .kernel_w = v.kernel_w,
+          .stride_h = v.stride_h,
+          .stride_w = v.stride_w,
+          .pad_top = v.pad_top,
+          .pad_bottom = v.pad_bottom,
+          .pad_left = v.pad_left,
+          .pad_right = v.pad_right,
+          .dilation_h = v.dilation_h,
+          .dilation_w = v.dilation_w,
+          .groups = v.groups,
+          .ceil_mode = v.ceil_mode ? 1 : 0,
+          .count_include_pad = v.count_include_pad ? 1 : 0};
 }
 
 Outcome Bad(RunStatus status, std::string detail) {
@@ -235,35 +271,55 @@ qualm_qparams PluginHost::LayQParams(Slot scale_slot, const QParams& q, const Pl
           .zero_point = LayList(zero_point_slot, q.zero_point, limits, context)};
 }
 
+std::string PluginHost::NotAsked(const PluginLimits& limits, const Case& c,
+                                 const RunContext& context) {
+  const auto lacks = [&](uint32_t feature) { return (limits.features & feature) == 0; };
+  if ((context.x_row_gap != 0 || context.y_row_gap != 0) && lacks(QUALM_CAN_STRIDES)) {
+    return "takes dense rows only (no QUALM_CAN_STRIDES)";
+  }
+  if (context.in_place && !CanRunInPlace(c.op)) {
+    return std::string(Name(c.op)) + " does not run in place";
+  }
+  if (context.in_place && lacks(QUALM_CAN_IN_PLACE)) {
+    return "does not run in place (no QUALM_CAN_IN_PLACE)";
+  }
+  if (context.threads > 1) return "is not told how many threads to use";
+  return "";
+}
+
 Outcome PluginHost::Run(const Case& c, const RunContext& context) {
   const std::optional<PluginLimits>& offered = info_.limits[static_cast<size_t>(c.op)];
   if (!offered) return Bad(RunStatus::kSkipped, "operation not offered");
   const PluginLimits& limits = *offered;
-  if ((context.x_row_gap != 0 || context.y_row_gap != 0) &&
-      (limits.features & QUALM_CAN_STRIDES) == 0) {
-    return Bad(RunStatus::kSkipped, "takes dense rows only (no QUALM_CAN_STRIDES)");
+  if (std::string why = NotAsked(limits, c, context); !why.empty()) {
+    return Bad(RunStatus::kSkipped, std::move(why));
   }
 
   known_count = 0;
   used_ = {};
-  const int64_t x_columns = c.op == Op::kLinear ? c.K : c.N;
-  uint8_t* const x_data = Lay(kX, ScatteredBytes(c.x.dtype(), c.M, x_columns, context.x_row_gap),
+  uint8_t* const x_data = Lay(kX, StridedBytes(c.x.dtype(), c.x.shape(), context.x_row_gap),
                               SizeOf(c.x.dtype()), limits, context);
   Scatter(c.x, context.x_row_gap, x_data);
-  const qualm_tensor x = Dense(c.x.dtype(), c.M, x_columns, context.x_row_gap, x_data);
+  const qualm_tensor x = Strided(c.x.dtype(), c.x.shape(), context.x_row_gap, x_data);
+  const bool has_w = HasSums(c.op) || HasTwoOperands(c.op);
   qualm_tensor w{};
-  if (c.op == Op::kLinear) {
-    uint8_t* const w_data = Lay(kW, c.w.bytes().size(), SizeOf(c.w.dtype()), limits, context);
-    Scatter(c.w, 0, w_data);
-    w = Dense(c.w.dtype(), c.N, c.K, 0, w_data);
+  if (has_w) {
+    // The second operand is laid out like the first; weights are dense.
+    const int64_t gap = HasTwoOperands(c.op) ? context.x_row_gap : 0;
+    uint8_t* const w_data =
+        Lay(kW, StridedBytes(c.w.dtype(), c.w.shape(), gap), SizeOf(c.w.dtype()), limits, context);
+    Scatter(c.w, gap, w_data);
+    w = Strided(c.w.dtype(), c.w.shape(), gap, w_data);
   }
+  const qualm_window window = WindowOf(c.window);
 
   qualm_problem problem{};
   problem.size = sizeof problem;
   problem.op = static_cast<int32_t>(c.op);
   problem.relu = c.relu ? 1 : 0;
   problem.x = &x;
-  problem.w = c.op == Op::kLinear ? &w : nullptr;
+  problem.w = has_w ? &w : nullptr;
+  problem.window = HasWindow(c.op) ? &window : nullptr;
   problem.x_q = LayQParams(kXScale, c.x_q, limits, context);
   problem.w_q = LayQParams(kWScale, c.w_q, limits, context);
   problem.out_q = LayQParams(kOutScale, c.out_q, limits, context);
@@ -276,14 +332,18 @@ Outcome PluginHost::Run(const Case& c, const RunContext& context) {
   problem.out_min = c.out_min;
   problem.out_max = c.out_max;
 
-  const size_t y_bytes = ScatteredBytes(c.out_dtype, c.M, c.N, context.y_row_gap);
-  const qualm_tensor y = Dense(c.out_dtype, c.M, c.N, context.y_row_gap,
-                               Lay(kY, y_bytes, SizeOf(c.out_dtype), limits, context));
+  const std::vector<int64_t> y_shape = c.output_shape();
+  const Slot y_slot = context.in_place ? kX : kY;
+  const int64_t y_gap = context.in_place ? context.x_row_gap : context.y_row_gap;
+  if (!context.in_place) {
+    Lay(kY, StridedBytes(c.out_dtype, y_shape, y_gap), SizeOf(c.out_dtype), limits, context);
+  }
+  const qualm_tensor y = Strided(c.out_dtype, y_shape, y_gap, buffers_[y_slot].data());
   problem.y = &y;
   qualm_tensor acc{};
-  if (context.want_acc && c.op == Op::kLinear && (limits.features & QUALM_CAN_ACC) != 0) {
-    const size_t acc_bytes = ScatteredBytes(DType::kS32, c.M, c.N, 0);
-    acc = Dense(DType::kS32, c.M, c.N, 0, Lay(kAcc, acc_bytes, 4, limits, context));
+  if (context.want_acc && HasSums(c.op) && (limits.features & QUALM_CAN_ACC) != 0) {
+    const size_t acc_bytes = StridedBytes(DType::kS32, y_shape, 0);
+    acc = Strided(DType::kS32, y_shape, 0, Lay(kAcc, acc_bytes, 4, limits, context));
     problem.acc = &acc;
   }
   for (size_t slot = 0; slot < kInputs; ++slot) {
@@ -297,9 +357,9 @@ Outcome PluginHost::Run(const Case& c, const RunContext& context) {
   // Damage is the graver news, and what was computed next to it is worth nothing.
   if (!inspected.ok()) return inspected;
   if (!called.ok()) return called;
-  called.y = Gather(c.out_dtype, c.M, c.N, context.y_row_gap, buffers_[kY].data());
+  called.y = Gather(c.out_dtype, y_shape, y_gap, buffers_[y_slot].data());
   if (problem.acc != nullptr) {
-    called.acc = Gather(DType::kS32, c.M, c.N, 0, buffers_[kAcc].data());
+    called.acc = Gather(DType::kS32, y_shape, 0, buffers_[kAcc].data());
   }
   return called;
 }
@@ -333,10 +393,12 @@ Outcome PluginHost::Inspect(const Case& c, const RunContext& context) {
                                                  ": the pattern around the buffer has changed");
     }
   }
-  if (!GapsIntact(c.out_dtype, c.M, c.N, context.y_row_gap, context.poison, buffers_[kY].data())) {
+  const int64_t y_gap = context.in_place ? context.x_row_gap : context.y_row_gap;
+  const uint8_t* const y = buffers_[context.in_place ? kX : kY].data();
+  if (!GapsIntact(c.out_dtype, c.M, c.N, y_gap, context.poison, y)) {
     return Bad(RunStatus::kTouchedOutside, "wrote into the gap between two rows of y");
   }
-  for (size_t slot = 0; slot < kInputs; ++slot) {
+  for (size_t slot = context.in_place ? kX + 1 : kX; slot < kInputs; ++slot) {
     if (!used_[slot]) continue;
     const uint8_t* now = buffers_[slot].data();
     const std::vector<uint8_t>& before = before_[slot];

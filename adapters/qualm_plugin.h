@@ -37,8 +37,27 @@ enum { QUALM_U8 = 0, QUALM_S8 = 1, QUALM_S32 = 2, QUALM_F32 = 3 };
  *   dequantize  x codes [M,N]                  -> y f32 [M,N]
  *   requantize  x s32 [M,N]                    -> y codes [M,N]
  *   linear      x codes [M,K], w codes [N,K]   -> y codes, s32 or f32 [M,N]
+ *   rescale     x codes [M,N]                  -> y codes [M,N]
+ *   add, mul    x, w codes [M,N], of one type  -> y codes [M,N]
+ *   conv2d      x codes [B,H,W,C], w codes [N,R,S,C/groups] -> y codes, s32 or f32 [B,OH,OW,N]
+ *   depthwise   conv2d with groups = C
+ *   max_pool, avg_pool, global_avg_pool
+ *               x codes [B,H,W,C]              -> y codes [B,OH,OW,C]
  * A plugin is only ever asked for operations for which capability() answered. */
-enum { QUALM_QUANTIZE = 0, QUALM_DEQUANTIZE = 1, QUALM_REQUANTIZE = 2, QUALM_LINEAR = 3 };
+enum {
+  QUALM_QUANTIZE = 0,
+  QUALM_DEQUANTIZE = 1,
+  QUALM_REQUANTIZE = 2,
+  QUALM_LINEAR = 3,
+  QUALM_CONV2D = 4,
+  QUALM_DEPTHWISE = 5,
+  QUALM_ADD = 6,
+  QUALM_MUL = 7,
+  QUALM_MAX_POOL = 8,
+  QUALM_AVG_POOL = 9,
+  QUALM_GLOBAL_AVG_POOL = 10,
+  QUALM_RESCALE = 11
+};
 
 /* What run() answers. */
 enum {
@@ -68,20 +87,36 @@ typedef struct qualm_qparams {
   const int32_t* zero_point;
 } qualm_qparams;
 
+/* The window of convolutions and pools, in pixels; for global_avg_pool the whole image. The sizes
+ * of images, channels and the output are those of the tensors. */
+typedef struct qualm_window {
+  size_t size;
+  int64_t kernel_h, kernel_w;
+  int64_t stride_h, stride_w;
+  int64_t pad_top, pad_bottom, pad_left, pad_right;
+  int64_t dilation_h, dilation_w; /* of pools: max_pool only */
+  int64_t groups;                 /* convolutions */
+  int32_t ceil_mode;              /* pools: the last window may reach beyond the padding */
+  int32_t count_include_pad;      /* avg_pool: padding counts in the divisor */
+} qualm_window;
+
 /* One problem. Every pointer is valid until run() returns. */
 typedef struct qualm_problem {
   size_t size;
   int32_t op;
   int32_t relu; /* 1: results are at least the code of real 0 (0 for s32 and f32 outputs) */
   const qualm_tensor* x;
-  const qualm_tensor* w; /* linear; else NULL */
-  const qualm_tensor* y; /* to be written completely; holds a pattern before the call */
-  /* s32 [M,N], to be written completely, or NULL if nobody asks: the sums of x*w of linear as the
-   * kernel accumulates them, before zero-point correction and bias. */
+  const qualm_tensor* w; /* weights, or the second operand of add and mul; else NULL */
+  /* To be written completely; holds a pattern before the call. In place (QUALM_CAN_IN_PLACE) its
+   * data and strides are those of x. */
+  const qualm_tensor* y;
+  /* s32, shaped like y, to be written completely, or NULL if nobody asks: the sums of x*w of linear
+   * and convolutions as the kernel accumulates them, before zero-point correction and bias; what
+   * lies in the padding adds nothing. */
   const qualm_tensor* acc;
-  qualm_qparams x_q;   /* dequantize, requantize (scale), linear */
-  qualm_qparams w_q;   /* requantize (scale), linear */
-  qualm_qparams out_q; /* quantize, requantize, linear with code outputs (scale, zero point) */
+  qualm_qparams x_q;   /* all but quantize; requantize: the scale */
+  qualm_qparams w_q;   /* requantize (scale), and where there is a w */
+  qualm_qparams out_q; /* where the output has codes; max_pool: the same as x_q */
   /* requantize: y = clamp(round(x * multiplier[n]) + zero point); multiplier_count 1 or N, or 0:
    * then the multiplier is the quotient x_q.scale * w_q.scale[n] / out_q.scale. */
   const float* multiplier;
@@ -90,6 +125,7 @@ typedef struct qualm_problem {
   const int32_t* bias_i32; /* N entries in units x scale * w scale[n], or NULL */
   int32_t out_min;         /* clamp of integer outputs, inside the type */
   int32_t out_max;
+  const qualm_window* window; /* convolutions and pools; else NULL */
 } qualm_problem;
 
 /* What a plugin can do beyond the plain case: bits of qualm_capability.features. */
@@ -98,10 +134,17 @@ typedef struct qualm_problem {
 #define QUALM_CAN_RELU UINT32_C(4)
 #define QUALM_CAN_CLAMP UINT32_C(8)        /* out_min, out_max other than the ends of the type */
 #define QUALM_CAN_PER_CHANNEL UINT32_C(16) /* parameters per output channel */
-#define QUALM_CAN_STRIDES UINT32_C(32)     /* rows of x and y that do not follow each other */
-#define QUALM_CAN_EMPTY UINT32_C(64)       /* M = 0 or N = 0: write nothing */
-#define QUALM_CAN_EMPTY_K UINT32_C(128)    /* K = 0: the sum is 0 */
-#define QUALM_CAN_ACC UINT32_C(256)        /* can fill acc */
+/* Rows of x, y and a second operand that do not follow each other; images: pixels. */
+#define QUALM_CAN_STRIDES UINT32_C(32)
+#define QUALM_CAN_EMPTY UINT32_C(64)     /* M = 0 or N = 0: write nothing */
+#define QUALM_CAN_EMPTY_K UINT32_C(128)  /* K = 0: the sum is 0 */
+#define QUALM_CAN_ACC UINT32_C(256)      /* can fill acc */
+#define QUALM_CAN_IN_PLACE UINT32_C(512) /* rescale, add, mul: y lies over x */
+#define QUALM_CAN_DILATION UINT32_C(1024)
+#define QUALM_CAN_GROUPS UINT32_C(2048)             /* conv2d with groups other than 1 */
+#define QUALM_CAN_ASYMMETRIC_PADDING UINT32_C(4096) /* top != bottom or left != right */
+#define QUALM_CAN_CEIL_MODE UINT32_C(8192)
+#define QUALM_CAN_COUNT_PADDING UINT32_C(16384) /* count_include_pad */
 
 /* Limits of one operation. Zero-initialise it and fill what differs. */
 typedef struct qualm_capability {
@@ -110,7 +153,9 @@ typedef struct qualm_capability {
   uint32_t w_dtypes;
   uint32_t out_dtypes;
   uint32_t features; /* QUALM_CAN_... */
-  int64_t m_max;     /* largest dimensions; 0: no limit */
+  /* Largest dimensions; 0: no limit. Of windows: M = B*OH*OW output pixels, N output channels, K
+   * terms of one sum (R*S*C/groups; pools: R*S). */
+  int64_t m_max;
   int64_t n_max;
   int64_t k_max;
   int64_t n_multiple; /* N, K must be multiples; 0 or 1: any */

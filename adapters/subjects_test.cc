@@ -200,7 +200,9 @@ class Draw {
     c.M = static_cast<int64_t>(Below(5));
     c.N = static_cast<int64_t>(Below(20));
     c.K = c.op == Op::kLinear ? static_cast<int64_t>(Below(40)) : 0;
-    c.per_channel = Chance(2);
+    if (HasWindow(c.op)) DrawWindow(&c);
+    const bool has_channels = c.op <= Op::kLinear || IsConv(c.op);
+    c.per_channel = has_channels && Chance(2);
     const size_t list = c.per_channel ? static_cast<size_t>(c.N) : 1;
     const DType code = Chance(2) ? DType::kU8 : DType::kS8;
     DType out = Chance(2) ? DType::kU8 : DType::kS8;
@@ -227,9 +229,37 @@ class Draw {
           c.w_q = Qparams(list, out);
         }
         break;
+      case Op::kRescale:
+      case Op::kAdd:
+      case Op::kMul:
+        c.x = Codes(code, {c.M, c.N});
+        if (HasTwoOperands(c.op)) {
+          c.w = Codes(code, {c.M, c.N});
+          c.w_q = Qparams(1, code);
+        }
+        c.x_q = one;
+        c.out_q = Qparams(1, out);
+        break;
+      case Op::kMaxPool:
+      case Op::kAvgPool:
+      case Op::kGlobalAvgPool:
+        c.x = Codes(code, {c.window.batch, c.window.in_h, c.window.in_w, c.window.in_c});
+        c.x_q = one;
+        c.out_q = c.op == Op::kMaxPool ? one : Qparams(1, out);
+        if (c.op == Op::kMaxPool) out = code;
+        break;
       case Op::kLinear:
-        c.x = Codes(code, {c.M, c.K});
-        c.w = Codes(Chance(2) ? DType::kS8 : DType::kU8, {c.N, c.K});
+      case Op::kConv2d:
+      case Op::kDepthwise:
+        if (IsConv(c.op)) {
+          const Window& v = c.window;
+          c.x = Codes(code, {v.batch, v.in_h, v.in_w, v.in_c});
+          c.w = Codes(Chance(2) ? DType::kS8 : DType::kU8,
+                      {c.N, v.kernel_h, v.kernel_w, v.in_c / v.groups});
+        } else {
+          c.x = Codes(code, {c.M, c.K});
+          c.w = Codes(Chance(2) ? DType::kS8 : DType::kU8, {c.N, c.K});
+        }
         c.x_q = one;
         c.w_q = Qparams(list, c.w.dtype());
         c.out_q = Qparams(1, out);
@@ -264,12 +294,14 @@ class Draw {
     return c;
   }
 
-  RunContext Context() {
+  RunContext Context(Op op) {
     return {.align_offset = static_cast<int>(Below(64)),
             .end_at_guard = Chance(2),
             .poison = static_cast<uint8_t>(random_()),
             .x_row_gap = static_cast<int64_t>(Below(4)),
             .y_row_gap = static_cast<int64_t>(Below(4)),
+            .in_place = CanRunInPlace(op) && Chance(3),
+            .threads = HasSums(op) && Chance(40) ? 3 : 1,
             .rounding = static_cast<Rounding>(Below(4)),
             .flush_denormals = Chance(2),
             .want_acc = Chance(4)};
@@ -278,6 +310,59 @@ class Draw {
  private:
   size_t Below(size_t bound) { return static_cast<size_t>(random_() % bound); }
   bool Chance(size_t in) { return Below(in) == 0; }
+
+  // Small, all parameters different; every window of a pool meets the image unless padding counts.
+  void DrawWindow(Case* c) {
+    const auto between = [&](size_t lo, size_t hi) {
+      return static_cast<int64_t>(lo + Below(hi - lo + 1));
+    };
+    do {
+      Window v;
+      v.batch = between(0, 2);
+      v.in_h = between(Chance(9) ? 0 : 1, 5);
+      v.in_w = between(Chance(9) ? 0 : 1, 5);
+      v.in_c = between(0, 5);
+      if (c->op == Op::kGlobalAvgPool) {
+        v.kernel_h = std::max<int64_t>(v.in_h, 1);
+        v.kernel_w = std::max<int64_t>(v.in_w, 1);
+      } else {
+        v.kernel_h = between(1, 3);
+        v.kernel_w = between(1, 3);
+        v.stride_h = between(1, 2);
+        v.stride_w = between(1, 2);
+        v.pad_top = between(0, 2);
+        v.pad_bottom = between(0, 2);
+        v.pad_left = between(0, 2);
+        v.pad_right = between(0, 2);
+      }
+      if (IsConv(c->op) || c->op == Op::kMaxPool) {
+        v.dilation_h = between(1, 2);
+        v.dilation_w = between(1, 2);
+      }
+      if (IsConv(c->op)) {
+        if (c->op == Op::kDepthwise) {
+          v.in_c = between(1, 20);
+          v.groups = v.in_c;
+        } else if (v.in_c == 4 && Chance(2)) {
+          v.groups = 2;
+        }
+        c->N = v.groups * between(c->op == Op::kDepthwise ? 1 : 0, c->op == Op::kDepthwise ? 2 : 9);
+      } else {
+        v.in_c = between(0, 20);
+        v.ceil_mode = c->op != Op::kGlobalAvgPool && Chance(3);
+        v.count_include_pad = c->op == Op::kAvgPool && Chance(2);
+      }
+      c->window = v;
+      DeriveSizes(c);
+    } while (IsPool(c->op) && !c->window.count_include_pad && HasEmptyWindow(*c));
+  }
+  static bool HasEmptyWindow(const Case& c) {
+    for (int64_t m = 0; m < c.M; ++m) {
+      const std::vector<Tap> taps = TapsOf(c.window, m);
+      if (std::ranges::none_of(taps, [](const Tap& tap) { return tap.x_row >= 0; })) return true;
+    }
+    return false;
+  }
 
   float Scale() {
     if (Chance(8)) return std::bit_cast<float>(static_cast<uint32_t>(1 + Below(0x7F7FFFFF)));
@@ -364,11 +449,13 @@ TEST(Native, AgreesWithTheUnharmedReferenceOnEveryInstructionSet) {
   for (int i = 0; i < 20000; ++i) {
     const Case c = draw.Next();
     ASSERT_EQ(Validate(c), "");
-    const Outcome want = reference->Run(c, draw.Context());
+    RunContext first = draw.Context(c.op);
+    first.threads = 1;  // it has no others
+    const Outcome want = reference->Run(c, first);
     if (want.status == RunStatus::kSkipped) continue;
     ASSERT_EQ(want.status, RunStatus::kOk) << want.detail;
     for (const std::unique_ptr<Subject>& native : natives) {
-      const RunContext context = draw.Context();
+      const RunContext context = draw.Context(c.op);
       const Outcome got = native->Run(c, context);
       ASSERT_EQ(got.status, RunStatus::kOk)
           << got.detail << " " << native->name() << " " << Describe(c);
@@ -378,8 +465,10 @@ TEST(Native, AgreesWithTheUnharmedReferenceOnEveryInstructionSet) {
                                << divergence->actual << " (case " << i << ")";
       EXPECT_TRUE(!got.acc || context.want_acc);
       if (got.acc && !got.acc->empty()) {
+        ASSERT_EQ(got.acc->shape(), c.output_shape());
         ++accumulators;
         int64_t sum = 0;
+        if (IsConv(c.op)) continue;
         for (int64_t k = 0; k < c.K; ++k) sum += int64_t{c.x.IntAt(k)} * c.w.IntAt(k);
         ASSERT_EQ(got.acc->IntAt(0), sum) << native->name();
       }

@@ -107,6 +107,7 @@ class Reader {
     rest_ = rest_.subspan(bytes);
     return tensor;
   }
+  void Fail() { ok_ = false; }
   bool ok() const { return ok_; }
   bool Finished() const { return ok_ && rest_.empty(); }
 
@@ -125,6 +126,43 @@ template <class T>
 std::optional<std::vector<T>> GetOptional(Reader& reader) {
   if (!reader.Flag()) return std::nullopt;
   return reader.List<T>();
+}
+
+void Put(Writer& writer, const Window& v) {
+  for (const int64_t field :
+       {v.batch, v.in_h, v.in_w, v.in_c, v.kernel_h, v.kernel_w, v.stride_h, v.stride_w, v.pad_top,
+        v.pad_bottom, v.pad_left, v.pad_right, v.dilation_h, v.dilation_w, v.groups}) {
+    writer.Put(field);
+  }
+  writer.Put(v.ceil_mode);
+  writer.Put(v.count_include_pad);
+}
+
+Window GetWindow(Reader& reader) {
+  Window v;
+  for (int64_t* field : {&v.batch, &v.in_h, &v.in_w, &v.in_c, &v.kernel_h, &v.kernel_w, &v.stride_h,
+                         &v.stride_w, &v.pad_top, &v.pad_bottom, &v.pad_left, &v.pad_right,
+                         &v.dilation_h, &v.dilation_w, &v.groups}) {
+    *field = reader.Get<int64_t>();
+  }
+  v.ceil_mode = reader.Flag();
+  v.count_include_pad = reader.Flag();
+  // The shape of the output divides by these; GetTensor looks at the others.
+  if (v.stride_h < 1 || v.stride_w < 1 || v.groups < 1) reader.Fail();
+  return v;
+}
+
+std::vector<int64_t> InputShape(const Case& c) {
+  if (HasWindow(c.op)) return {c.window.batch, c.window.in_h, c.window.in_w, c.window.in_c};
+  return {c.M, c.op == Op::kLinear ? c.K : c.N};
+}
+
+std::vector<int64_t> WeightShape(const Case& c) {
+  if (c.op == Op::kLinear) return {c.N, c.K};
+  if (HasTwoOperands(c.op)) return {c.M, c.N};
+  if (!IsConv(c.op)) return {0};
+  const Window& v = c.window;
+  return {c.N, v.kernel_h, v.kernel_w, v.in_c / v.groups};
 }
 
 using Clock = std::chrono::steady_clock;
@@ -195,6 +233,7 @@ void EncodeRun(const Case& c, const RunContext& context, std::vector<uint8_t>& p
   Writer writer(payload);
   writer.Put(c.op);
   for (const int64_t dim : {c.M, c.N, c.K}) writer.Put(dim);
+  Put(writer, c.window);
   writer.Put(c.x);
   writer.Put(c.w);
   for (const QParams* q : {&c.x_q, &c.w_q, &c.out_q}) writer.Put(*q);
@@ -213,6 +252,8 @@ void EncodeRun(const Case& c, const RunContext& context, std::vector<uint8_t>& p
   writer.Put(context.poison);
   writer.Put(context.x_row_gap);
   writer.Put(context.y_row_gap);
+  writer.Put(context.in_place);
+  writer.Put<int32_t>(context.threads);
   writer.Put(context.rounding);
   writer.Put(context.flush_denormals);
   writer.Put(context.want_acc);
@@ -222,10 +263,12 @@ std::optional<RunRequest> DecodeRun(std::span<const uint8_t> payload) {
   Reader reader(payload);
   RunRequest request;
   Case& c = request.c;
-  c.op = reader.Enum(Op::kLinear);
+  c.op = reader.Enum(AllOps().back());
   for (int64_t* dim : {&c.M, &c.N, &c.K}) *dim = reader.Get<int64_t>();
-  c.x = reader.GetTensor({c.M, c.op == Op::kLinear ? c.K : c.N});
-  c.w = c.op == Op::kLinear ? reader.GetTensor({c.N, c.K}) : reader.GetTensor({0});
+  c.window = GetWindow(reader);
+  if (!reader.ok()) return std::nullopt;
+  c.x = reader.GetTensor(InputShape(c));
+  c.w = reader.GetTensor(WeightShape(c));
   for (QParams* q : {&c.x_q, &c.w_q, &c.out_q}) *q = reader.GetQParams();
   c.per_channel = reader.Flag();
   c.multiplier = reader.List<float>();
@@ -243,6 +286,8 @@ std::optional<RunRequest> DecodeRun(std::span<const uint8_t> payload) {
   context.poison = reader.Get<uint8_t>();
   context.x_row_gap = reader.Get<int64_t>();
   context.y_row_gap = reader.Get<int64_t>();
+  context.in_place = reader.Flag();
+  context.threads = reader.Get<int32_t>();
   context.rounding = reader.Enum(Rounding::kTowardZero);
   context.flush_denormals = reader.Flag();
   context.want_acc = reader.Flag();
@@ -267,7 +312,7 @@ std::optional<Outcome> DecodeOutcome(std::span<const uint8_t> payload, const Cas
   outcome.detail = reader.Text();
   if (reader.ok() && outcome.ok()) {
     outcome.y = reader.GetTensor(c.output_shape());
-    if (reader.Flag()) outcome.acc = reader.GetTensor({c.M, c.N});
+    if (reader.Flag()) outcome.acc = reader.GetTensor(c.output_shape());
     if (outcome.y.dtype() != c.out_dtype) return std::nullopt;
     if (outcome.acc && outcome.acc->dtype() != DType::kS32) return std::nullopt;
   }

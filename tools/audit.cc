@@ -169,7 +169,10 @@ void Audit::DeclaredDivergences() {
     for (const auto& subject : subjects_) {
       if (subject->name() == row.subject) named = subject.get();
     }
-    std::string state = "not judged (not among the subjects)";
+    // Only these are judged on the documented cases; the others show on drawn ones, or not.
+    if (std::find(kExactClaims.begin(), kExactClaims.end(), row.property) == kExactClaims.end())
+      named = nullptr;
+    std::string state = "not judged (on documented cases)";
     if (named != nullptr) {
       const bool seen =
           std::any_of(findings_.begin(), findings_.end(), [&](const Finding& finding) {
@@ -259,6 +262,9 @@ void Audit::DrawnCasesAgainstContracts() {
   check.seed = options_.seed;
   check.seconds = options_.budget;
   check.jobs = options_.jobs;
+  check.attribute = [](const Case& c, const Verdict& verdict, Subject& subject) {
+    return triage::Attribute(c, verdict, subject).kind;
+  };
   CheckResult result = Check(check);
   std::vector<Finding> found = Triage(std::move(result.findings), options_.out, "");
   for (Finding& finding : found) findings_.push_back(std::move(finding));

@@ -8,6 +8,7 @@
 #include "core/status.h"
 #include "properties/engine.h"
 #include "properties/property.h"
+#include "properties/triage/triage.h"
 #include "tools/command.h"
 
 namespace qualm::tools {
@@ -117,6 +118,9 @@ int RunCheck(Options options) {
   options.check.subjects = SubjectNames(options.subjects, {"native@all"});
   options.command = CanonicalCommand();
   fmt::print(stderr, "qualm: seed {}; to repeat: {}\n", options.check.seed, options.command);
+  options.check.attribute = [](const Case& c, const Verdict& verdict, Subject& subject) {
+    return triage::Attribute(c, verdict, subject).kind;
+  };
   options.check.progress = [last = 0.0, &stopwatch](int64_t done, int64_t all) mutable {
     const double now = stopwatch.seconds();
     if (now < last + 5 && done != all) return;

@@ -9,6 +9,7 @@
 #include <memory>
 #include <span>
 
+#include "kernels/images.h"
 #include "kernels/linear.h"
 #include "kernels/types.h"
 #include "kernels/window.h"
@@ -31,15 +32,6 @@ struct ConvParams {
   // groups = C the convolution is depthwise, and N / C its channel multiplier.
   int64_t groups = 1;
   WindowGeometry window;  // in_h and in_w do not matter: the images have them
-};
-
-// NHWC: element (b, y, x, c) at data[b * image_stride + y * row_stride + x * pixel_stride + c].
-// Strides in elements; pixels, rows and images do not overlap.
-struct ConstImages {
-  const void* data = nullptr;
-  ElementType type = ElementType::kU8;
-  int64_t batch = 0, height = 0, width = 0, channels = 0;
-  int64_t image_stride = 0, row_stride = 0, pixel_stride = 0;
 };
 
 // Weights packed once for the instruction set chosen at packing time, reused for images of any

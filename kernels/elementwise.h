@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// quantize, dequantize, requantize: exactly rounded on every instruction set.
+// quantize, dequantize, requantize, rescale: exactly rounded on every instruction set.
 //
 // All take any finite scales > 0, denormals included, and any int32 zero points, and leave the gaps
-// between rows alone. Quantize and Requantize may work in place: y.data == x.data, with
-// y.row_stride at most 4 * x.row_stride (the rows of y, in bytes, must not overtake those of x).
+// between rows alone. Quantize, Requantize and RescaleCodes may work in place: y.data == x.data,
+// with rows of y, in bytes, that do not overtake those of x.
 #ifndef QUALM_KERNELS_ELEMENTWISE_H_
 #define QUALM_KERNELS_ELEMENTWISE_H_
 
@@ -24,16 +24,29 @@ Status Quantize(const ConstMatrix& x, std::span<const float> scale,
 Status Dequantize(const ConstMatrix& q, std::span<const float> scale,
                   std::span<const int32_t> zero_point, const MutableMatrix& y);
 
-// The real multiplier numerator_a * numerator_b / denominator, exactly. A plain float32 m is {m}.
+// The real multiplier numerator_a * numerator_b / (denominator * divisor), exactly. A plain float32
+// m is {m}. `divisor` is the number of elements of a mean: 1..2^53.
 struct Multiplier {
   float numerator_a = 1.0f;
   float numerator_b = 1.0f;
   float denominator = 1.0f;
+  int64_t divisor = 1;
 };
 
 // y = clamp(RNE(acc * m) + zero_point). acc s32, y u8 or s8. One multiplier, or one per column.
 Status Requantize(const ConstMatrix& acc, std::span<const Multiplier> multiplier,
                   int32_t zero_point, const OutputRange& range, const MutableMatrix& y);
+
+// How codes stand for real numbers: scale * (code - zero_point). 0 < scale < inf, any zero point.
+struct Quantization {
+  float scale = 1.0f;
+  int32_t zero_point = 0;
+};
+
+// y = clamp(RNE(x_scale * (x - x_zero_point) / y_scale) + y_zero_point): codes of one quantization,
+// u8 or s8, to codes of another.
+Status RescaleCodes(const ConstMatrix& x, const Quantization& x_q, const Quantization& y_q,
+                    const OutputRange& range, const MutableMatrix& y);
 
 }  // namespace qualm::kernels
 

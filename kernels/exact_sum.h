@@ -65,10 +65,10 @@ class ExactSum {
     Add(product * static_cast<uint64_t>(sum), exponent);
   }
 
-  // Adds multiple * value / 2. |multiple| < 2^40.
-  void AddHalves(int64_t multiple, float value) {
+  // Adds multiple * value / 2. |multiple| < 2^103.
+  void AddHalves(__int128 multiple, float value) {
     const Dyadic d = ToDyadic(value);
-    Add(static_cast<__int128>(multiple) * d.mantissa, d.exponent - 1);
+    Add(multiple * d.mantissa, d.exponent - 1);
   }
 
   // -1, 0 or 1.
@@ -127,6 +127,21 @@ class ExactSum {
 
   uint64_t limbs_[kLimbs] = {};  // two's complement, least significant first
 };
+
+// RNE(v) where that lies in [lo, hi]: `side(n)` is the sign of v - (n + 1/2).
+template <class Side>
+int64_t RoundBetween(int64_t lo, int64_t hi, const Side& side) {
+  while (lo < hi) {
+    const int64_t middle = lo + (hi - lo) / 2;
+    const int sign = side(middle);
+    if (sign > 0 || (sign == 0 && middle % 2 != 0)) {
+      lo = middle + 1;
+    } else {
+      hi = middle;
+    }
+  }
+  return lo;
+}
 
 }  // namespace qualm::kernels::internal
 

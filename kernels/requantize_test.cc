@@ -41,7 +41,9 @@ const std::vector<Output>& Outputs() {
 int32_t Reference(int32_t acc, const Multiplier& m, const Output& o) {
   const Term scaled{acc * (Exactly(m.numerator_a) * Exactly(m.numerator_b)).mantissa,
                     (Exactly(m.numerator_a) * Exactly(m.numerator_b)).exponent};
-  return test::ReferenceCode({scaled}, Exactly(m.denominator), o.zero_point, o.lo, o.hi);
+  const Term denominator = Exactly(m.denominator);
+  return test::ReferenceCode({scaled}, {denominator.mantissa * m.divisor, denominator.exponent},
+                             o.zero_point, o.lo, o.hi);
 }
 
 int32_t Code(uint8_t byte, ElementType type) {
@@ -91,6 +93,13 @@ std::vector<Multiplier> Multipliers() {
       {0x1p-149f, 0x1p-149f, 0x1.fffffep127f},
       {0x1.fffffep127f, 0x1p-149f, 0x1.2p-22f},
       {16777213, 16777215, 0x1.fffffap47f},
+      // Means: with ties, without, of more elements than the denominator times it can tell.
+      {1, 1, 1, 6},
+      {1, 1, 1, 49},
+      {0.02f, 1, 0.03f, 9},
+      {3, 1, 0x1.000002p0f, 0x1FFFFFFF},
+      {0x1p20f, 1, 0x1.fffffep0f, (int64_t{1} << 40) + 1},
+      {0x1p40f, 0x1.234568p0f, 3, (int64_t{1} << 53) - 1},
   };
   Random random(17);
   for (int i = 0; i < 12; ++i) {
@@ -105,7 +114,8 @@ std::vector<int32_t> Accumulators(const Multiplier& m, const Output& o, uint64_t
   std::vector<int32_t> acc = {0,         1,        -1,       INT32_MIN, INT32_MIN + 1,
                               INT32_MAX, 16777216, 16777217, -16777217, 33554435};
   Random random(seed);
-  const double multiplier = double{m.numerator_a} * m.numerator_b / m.denominator;
+  const double multiplier =
+      double{m.numerator_a} * m.numerator_b / m.denominator / static_cast<double>(m.divisor);
   for (int i = 0; i < 20; ++i) {
     const int64_t lo = int64_t{o.lo} - o.zero_point;
     const int64_t hi = int64_t{o.hi} - o.zero_point;
@@ -137,7 +147,8 @@ TEST(Requantize, IsExactForHardMultipliersAndZeroPoints) {
         for (size_t i = 0; i < acc.size(); ++i) {
           ASSERT_EQ(Code(y[i], o.type), expected[i])
               << "acc " << acc[i] << " zero point " << o.zero_point << " multiplier "
-              << std::hexfloat << m.numerator_a << " * " << m.numerator_b << " / " << m.denominator;
+              << std::hexfloat << m.numerator_a << " * " << m.numerator_b << " / " << m.denominator
+              << " / " << m.divisor;
         }
       });
     }
@@ -185,6 +196,22 @@ TEST(Requantize, AllTiesGoToEven) {
         const int even = i % 2 == 0 ? i : i + 1;
         ASSERT_EQ(y[static_cast<size_t>(i + 129)], std::min(std::max(even, -128), 127)) << i;
       }
+    });
+  }
+}
+
+TEST(Requantize, TiesOfMeansGoToEven) {
+  // The divisor and the denominator together have 53 bits, their product with n + 1/2 more.
+  const int32_t count = (1 << 29) - 1;
+  for (int n = -120; n < 120; ++n) {
+    const Multiplier m{0xFFFFFF, std::fabs(static_cast<float>(n) + 0.5f), 0xFFFFFF, count};
+    const int32_t acc = n < 0 ? -count : count;
+    ForEachTarget([&](const std::string&) {
+      int8_t y = 0;
+      ASSERT_TRUE(Requantize({&acc, ElementType::kS32, 1, 1, 1}, {&m, 1}, 0, {},
+                             {&y, ElementType::kS8, 1, 1, 1})
+                      .ok());
+      ASSERT_EQ(y, n % 2 == 0 ? n : n + 1);
     });
   }
 }

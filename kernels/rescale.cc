@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // How one rounding is decided exactly.
 //
-// Write v = (S*a + b)/c for the real value, S the integer sum, a and c exact doubles, and
-// [lo, hi] for the bounds of RNE(v), the code before the zero point is added. All paths end in
+// Write v = (S*a + b)/c for the real value, S the integer sum, a an exact double, c the denominator
+// times the divisor (an exact double where a path says so, else rounded to one), and [lo, hi] for
+// the bounds of RNE(v), the code before the zero point is added. All paths end in
 //   t = a double next to 1.5*2^52, where the spacing is 1, so that adding rounds to an integer,
 //   clamp t to [1.5*2^52 + lo, 1.5*2^52 + hi], add the zero point: the low byte is the code.
 // The bounds fit 33 bits, so the clamp and the zero point are exact. Rounding and clamping are
@@ -14,15 +15,15 @@
 // kFloat32: the same with floats and 1.5*2^23, where lo >= -256, hi <= 256, m is a float and
 //   m >= 256.5*2^-24. S becomes a float first, which rounds where |S| > 2^24; there |S*m| >= 256.5,
 //   which the clamp makes irrelevant, before and after that rounding. Needs a fused operation.
-// kInterval: u = S*RN(a/c), w = RN(b/c), t = u + w has an error below 2^-53*(3|u| + |w| + |t|)
-//   <= 2^-51*(|u| + |w|), the rounding of a sum wider than 53 bits included. With e =
+// kInterval: u = S*RN(a/c), w = RN(b/c), t = u + w has an error below 2^-53*(4|u| + 2|w| + |t|)
+//   <= 2^-50*(|u| + |w|), the roundings of c and of a sum wider than 53 bits included. With e =
 //   2^-49*(|u| + |w|), v lies in [t-e, t+e], the roundings of e, t-e and t+e themselves included.
 //   If both ends round to the same code, v does too. Else the code is found between the two by
-//   exact comparisons: in vectors where there is a fused operation, no bias, and the bounds fit 27
-//   bits. Then n and n + 1 are the candidates, h = n + 1/2, h*c has at most 53 bits and is exact,
+//   exact comparisons: in vectors where there is a fused operation, no bias, and exact_ties.
+//   Then n and n + 1 are the candidates, h = n + 1/2, h*c has at most 53 bits and is exact,
 //   S*a = p + r exactly with p = RN(S*a) and r = fma(S, a, -p), p - h*c is exact because the two
 //   are close (Sterbenz), and the sign of RN((p - h*c) + r) is the sign of (v - h)*c. Elsewhere by
-//   ExactSum, one element at a time. Nothing underflows: u is 0 or at least 2^-426, and all
+//   ExactSum, one element at a time. Nothing underflows: u is 0 or at least 2^-479, and all
 //   magnitudes are below 2^535.
 // Floats: the same interval for S*a + b, both ends converted to float32; the conversion from double
 //   is monotone and rounds once, denormals included.
@@ -163,7 +164,7 @@ void CodesInterval(const Rescale& rescale, const int32_t* sums, size_t first, si
       return;
     }
 #if HWY_NATIVE_FMA
-    if (!has_bias && plan.narrow) {
+    if (!has_bias && plan.exact_ties) {
       const hn::RebindToUnsigned<DD> du;
       const VD a = Parameter(dd, plan.numerator, plan.per_channel, first + i, n);
       const VD c = Parameter(dd, plan.denominator, plan.per_channel, first + i, n);
@@ -280,16 +281,20 @@ Rescale::Rescale(std::span<const Multiplier> scales, std::span<const float> bias
   plan_.lo = static_cast<double>(int64_t{bounds.lo} - zero_point);
   plan_.hi = static_cast<double>(int64_t{bounds.hi} - zero_point);
   plan_.zero_point = zero_point;
-  plan_.narrow = plan_.lo >= -0x1p26 && plan_.hi <= 0x1p26;
   plan_.per_channel = scales_.size() != 1;
 
   bool exact = bias_.empty();
   bool is_float = plan_.lo >= -256 && plan_.hi <= 256;
+  plan_.exact_ties = true;
+  // Of 2n + 1, the largest odd multiple of c/2 that decides anything.
+  const int tie_bits =
+      std::bit_width(static_cast<uint64_t>(2 * std::max(std::fabs(plan_.lo), plan_.hi) + 1));
   int bits = 0;
   for (size_t i = 0; i < scales_.size(); ++i) {
     const double numerator =
         static_cast<double>(scales_[i].numerator_a) * static_cast<double>(scales_[i].numerator_b);
-    const double denominator = scales_[i].denominator;
+    const double divisor = static_cast<double>(scales_[i].divisor);
+    const double denominator = static_cast<double>(scales_[i].denominator) * divisor;
     const double multiplier = numerator / denominator;
     plan_.numerator.push_back(numerator);
     plan_.denominator.push_back(denominator);
@@ -298,8 +303,12 @@ Rescale::Rescale(std::span<const Multiplier> scales, std::span<const float> bias
       plan_.bias.push_back(bias_[i]);
       plan_.offset.push_back(bias_[i] / denominator);
     }
+    const bool exact_denominator =
+        std::fma(static_cast<double>(scales_[i].denominator), divisor, -denominator) == 0;
+    plan_.exact_ties =
+        plan_.exact_ties && exact_denominator && tie_bits + SignificantBits(denominator) <= 53;
     // The residual of a correctly rounded quotient is representable: 0 means exact.
-    exact = exact && std::fma(multiplier, denominator, -numerator) == 0;
+    exact = exact && exact_denominator && std::fma(multiplier, denominator, -numerator) == 0;
     bits = std::max(bits, SignificantBits(multiplier));
     is_float = is_float && multiplier >= 256.5 * 0x1p-24 && multiplier <= 0x1.fffffep127;
   }
@@ -330,24 +339,15 @@ int32_t Rescale::CodeFromSum(__int128 sum, size_t channel) const {
     const double rounded = (v + kInteger64) - kInteger64;
     return static_cast<int64_t>(std::min(std::max(rounded, plan_.lo), plan_.hi));
   };
-  int64_t lo = round(e.lo);
-  int64_t hi = round(e.hi);
-  while (lo < hi) {
-    // Is v at least on the far side of the tie between middle and middle + 1?
-    const int64_t middle = lo + (hi - lo) / 2;
+  const int64_t code = RoundBetween(round(e.lo), round(e.hi), [&](int64_t n) {
     const Multiplier& scale = scales_[channel];
-    ExactSum difference;  // v*c - (middle + 1/2)*c
+    ExactSum difference;  // v*c - (n + 1/2)*c
     difference.AddProduct(sum, scale.numerator_a, scale.numerator_b);
     if (!bias_.empty()) difference.AddHalves(2, bias_[channel]);
-    difference.AddHalves(-(2 * middle + 1), scale.denominator);
-    const int sign = difference.Sign();
-    if (sign > 0 || (sign == 0 && middle % 2 != 0)) {
-      lo = middle + 1;
-    } else {
-      hi = middle;
-    }
-  }
-  return static_cast<int32_t>(lo + static_cast<int64_t>(plan_.zero_point));
+    difference.AddHalves(-(2 * static_cast<__int128>(n) + 1) * scale.divisor, scale.denominator);
+    return difference.Sign();
+  });
+  return static_cast<int32_t>(code + static_cast<int64_t>(plan_.zero_point));
 }
 
 float Rescale::FloatFromSum(__int128 sum, size_t channel, bool relu) const {

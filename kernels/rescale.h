@@ -22,8 +22,8 @@ enum class RescalePath : uint8_t {
   kInterval,  // double with an error bound; elements next to a tie go to ExactSum
 };
 
-// value = (sum * numerator_a * numerator_b + bias) / denominator. Immutable after construction and
-// independent of the instruction set. Arguments are valid (validate.h).
+// value = (sum * numerator_a * numerator_b + bias) / (denominator * divisor). Immutable after
+// construction and independent of the instruction set. Arguments are valid (validate.h).
 class Rescale {
  public:
   // One scale, or one per channel. `bias` is empty or has one finite value per channel, and then
@@ -44,16 +44,16 @@ class Rescale {
   struct Plan {
     std::vector<float> multiplier32;  // kFloat32 only
     std::vector<double> numerator;    // numerator_a * numerator_b: 48 bits, exact
-    std::vector<double> denominator;
-    std::vector<double> multiplier;  // numerator / denominator, rounded
-    std::vector<double> offset;      // bias / denominator, rounded; empty without bias
-    std::vector<double> bias;        // exact; empty without bias
-    double lo = 0;                   // bounds minus zero_point: of RNE(value)
+    std::vector<double> denominator;  // times the divisor, rounded
+    std::vector<double> multiplier;   // numerator / denominator, rounded
+    std::vector<double> offset;       // bias / denominator, rounded; empty without bias
+    std::vector<double> bias;         // exact; empty without bias
+    double lo = 0;                    // bounds minus zero_point: of RNE(value)
     double hi = 0;
     double zero_point = 0;
     RescalePath path = RescalePath::kInterval;
     bool short_multiplier = false;  // multiplier exact with <= 22 significant bits
-    bool narrow = false;            // |lo|, |hi| <= 2^26
+    bool exact_ties = false;        // denominator, and (n + 1/2)*denominator for lo <= n < hi
     bool per_channel = false;
   };
   const Plan& plan() const { return plan_; }

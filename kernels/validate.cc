@@ -159,11 +159,44 @@ Status ValidateRequantize(const ConstMatrix& acc, std::span<const Multiplier> mu
       if (IsScale(value)) continue;
       return CheckScale("multiplier[" + std::to_string(i) + "]." + field, value);
     }
+    if (m.divisor < 1 || m.divisor > int64_t{1} << 53) {
+      return Error("multiplier[", std::to_string(i) + "].divisor is " + std::to_string(m.divisor) +
+                                      ", expected 1..2^53");
+    }
   }
   QUALM_RETURN_IF_ERROR(CheckCode("y", y.type));
   QUALM_RETURN_IF_ERROR(CheckRange("range", range, y.type));
   QUALM_RETURN_IF_ERROR(CheckMatrix("y", y));
   return CheckSameShape(acc, y);
+}
+
+Status ValidateRescaleCodes(const ConstMatrix& x, const Quantization& x_q, const Quantization& y_q,
+                            const OutputRange& range, const MutableMatrix& y) {
+  QUALM_RETURN_IF_ERROR(CheckCode("x", x.type));
+  QUALM_RETURN_IF_ERROR(CheckMatrix("x", x));
+  QUALM_RETURN_IF_ERROR(CheckScale("x_q.scale", x_q.scale));
+  QUALM_RETURN_IF_ERROR(CheckScale("y_q.scale", y_q.scale));
+  QUALM_RETURN_IF_ERROR(CheckCode("y", y.type));
+  QUALM_RETURN_IF_ERROR(CheckRange("range", range, y.type));
+  QUALM_RETURN_IF_ERROR(CheckMatrix("y", y));
+  return CheckSameShape(x, y);
+}
+
+Status ValidateBinary(const ConstMatrix& a, const Quantization& a_q, const ConstMatrix& b,
+                      const Quantization& b_q, const Quantization& y_q, const OutputRange& range,
+                      const MutableMatrix& y) {
+  QUALM_RETURN_IF_ERROR(CheckCode("a", a.type));
+  QUALM_RETURN_IF_ERROR(CheckMatrix("a", a));
+  QUALM_RETURN_IF_ERROR(CheckScale("a_q.scale", a_q.scale));
+  QUALM_RETURN_IF_ERROR(CheckType("b", b.type, a.type));
+  QUALM_RETURN_IF_ERROR(CheckMatrix("b", b));
+  QUALM_RETURN_IF_ERROR(CheckScale("b_q.scale", b_q.scale));
+  QUALM_RETURN_IF_ERROR(CheckScale("y_q.scale", y_q.scale));
+  QUALM_RETURN_IF_ERROR(CheckCode("y", y.type));
+  QUALM_RETURN_IF_ERROR(CheckRange("range", range, y.type));
+  QUALM_RETURN_IF_ERROR(CheckMatrix("y", y));
+  QUALM_RETURN_IF_ERROR(CheckSameShape(a, y));
+  return CheckSameShape(b, y);
 }
 
 }  // namespace qualm::kernels::internal

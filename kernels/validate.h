@@ -64,6 +64,11 @@ Status ValidateDequantize(const ConstMatrix& q, std::span<const float> scale,
                           std::span<const int32_t> zero_point, const MutableMatrix& y);
 Status ValidateRequantize(const ConstMatrix& acc, std::span<const Multiplier> multiplier,
                           const OutputRange& range, const MutableMatrix& y);
+Status ValidateRescaleCodes(const ConstMatrix& x, const Quantization& x_q, const Quantization& y_q,
+                            const OutputRange& range, const MutableMatrix& y);
+Status ValidateBinary(const ConstMatrix& a, const Quantization& a_q, const ConstMatrix& b,
+                      const Quantization& b_q, const Quantization& y_q, const OutputRange& range,
+                      const MutableMatrix& y);
 
 }  // namespace qualm::kernels::internal
 

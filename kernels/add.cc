@@ -1,0 +1,321 @@
+// SPDX-License-Identifier: Apache-2.0
+// y = clamp(RNE(v) + zy), v = (sa*da + sb*db) / sy, da = a - za, db = b - zb: how the rounding is
+// decided. [lo, hi] are the bounds of RNE(v), the code before the zero point is added.
+//
+// 1. float32. ma = RN(sa/sy), mb likewise, t = da*ma + db*mb, fused or not: the error is below
+//    2^-24*(2|da*ma| + 2|db*mb| + |t|)*(1 + 2^-20) < E = 2^-22*(max|da|*ma + max|db|*mb), a
+//    constant of the call. n = RNE(t), by adding and subtracting 1.5*2^23, is RNE(v) if |t - n| <=
+//    1/2 - E; where |t| > 2^22, n may be wrong but lies outside [lo, hi] on the right side, as v
+//    does. Where sa/sy and sb/sy are floats and every partial sum is one too, t is v and E is 0,
+//    and n is right without a test: t + 1.5*2^23 is rounded once, half to even.
+// 2. Vectors with an element next to a tie: the same in double with the error bound of each
+// element,
+//    as in rescale.cc: v lies in [t - e, t + e], e = 2^-49*(|da*ma| + |db*mb|), and if both ends
+//    round to the same code that is the one.
+// 3. Where they round to n and n + 1: p = sa*da, q = sb*db and h = (n + 1/2)*sy are exact doubles
+//    (|da|, |db| < 2^29, |n| < 2^27), s + f = p + q and d + g = s - h exactly (Knuth's two-sum), so
+//    the sign of d + f + g is that of v - (n + 1/2). If f or g is 0, RN(d + f + g) has that sign.
+//    g is 0 unless p and q cancel almost wholly (Sterbenz).
+// 4. What is left, and zero points and bounds too large for the above: ExactSum.
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/binary.h"
+#include "kernels/binary_rows.h"
+#include "kernels/exact_sum.h"
+#include "kernels/fp_environment.h"
+#include "kernels/validate.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/add.cc"
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
+#include "hwy/highway.h"
+#include "kernels/dispatch.h"
+
+#ifndef QUALM_KERNELS_ADD_PLAN_
+#define QUALM_KERNELS_ADD_PLAN_
+namespace qualm::kernels::internal {
+namespace {
+
+constexpr double kInteger64 = 6755399441055744.0;  // 1.5 * 2^52
+constexpr float kInteger32 = 12582912.0f;          // 1.5 * 2^23
+
+// Everything the loops need. Codes are read as unsigned: s8 codes and their zero points are shifted
+// by 128.
+struct AddPlan {
+  uint8_t flip = 0;                // 0x80 for s8 operands
+  int64_t a_zero = 0, b_zero = 0;  // shifted
+  float a_scale = 1, b_scale = 1, y_scale = 1;
+  double a_multiplier = 1, b_multiplier = 1;  // sa/sy and sb/sy, rounded
+  float a_multiplier32 = 1, b_multiplier32 = 1;
+  int64_t lo = 0, hi = 0;
+  int64_t y_zero = 0;
+  bool use_float32 = false;
+  float margin32 = 0;        // 1/2 - E; > 1/2 where t is exact
+  bool exact_terms = false;  // step 3 is possible
+};
+
+// The code of one pair of (shifted) codes, by steps 2 and 4.
+uint8_t AddOne(const AddPlan& plan, uint8_t a, uint8_t b) {
+  const int64_t da = a - plan.a_zero;
+  const int64_t db = b - plan.b_zero;
+  const double u = static_cast<double>(da) * plan.a_multiplier;
+  const double w = static_cast<double>(db) * plan.b_multiplier;
+  const double error = (std::fabs(u) + std::fabs(w)) * 0x1p-49;
+  const auto round = [&](double v) {
+    const double rounded = (v + kInteger64) - kInteger64;
+    return static_cast<int64_t>(
+        std::min(std::max(rounded, static_cast<double>(plan.lo)), static_cast<double>(plan.hi)));
+  };
+  const int64_t n = RoundBetween(round(u + w - error), round(u + w + error), [&](int64_t m) {
+    ExactSum difference;  // (v - (m + 1/2)) * sy
+    difference.AddHalves(2 * da, plan.a_scale);
+    difference.AddHalves(2 * db, plan.b_scale);
+    difference.AddHalves(-(2 * m + 1), plan.y_scale);
+    return difference.Sign();
+  });
+  return static_cast<uint8_t>(n + plan.y_zero);
+}
+
+}  // namespace
+}  // namespace qualm::kernels::internal
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace qualm::kernels::internal {
+namespace HWY_NAMESPACE {
+namespace {
+namespace hn = hwy::HWY_NAMESPACE;
+
+using DF = hn::ScalableTag<float>;
+using DFInt = hn::RebindToSigned<DF>;
+using DFCode = hn::Rebind<uint8_t, DF>;
+using DD = hn::ScalableTag<double>;
+using DDInt = hn::Rebind<int32_t, DD>;
+using DDCode = hn::Rebind<uint8_t, DD>;
+using VD = hn::Vec<DD>;
+
+template <class D>
+HWY_INLINE hn::Vec<D> LoadSome(D d, const uint8_t* p, size_t n) {
+  return n == hn::Lanes(d) ? hn::LoadU(d, p) : hn::LoadN(d, p, n);
+}
+template <class D>
+HWY_INLINE void StoreSome(hn::Vec<D> v, D d, uint8_t* p, size_t n) {
+  if (n == hn::Lanes(d)) {
+    hn::StoreU(v, d, p);
+  } else {
+    hn::StoreN(v, d, p, n);
+  }
+}
+
+// Steps 2 to 4 for n <= Lanes(DD) elements.
+HWY_INLINE void AddDoubles(const AddPlan& plan, const uint8_t* a, const uint8_t* b, size_t n,
+                           uint8_t* y) {
+  const DD dd;
+  const DDInt di;
+  const DDCode dc;
+  const hn::RebindToUnsigned<DD> du;
+  const auto flip = hn::Set(dc, plan.flip);
+  const VD magic = hn::Set(dd, kInteger64);
+  const VD lo = hn::Set(dd, kInteger64 + static_cast<double>(plan.lo));
+  const VD hi = hn::Set(dd, kInteger64 + static_cast<double>(plan.hi));
+  const auto difference = [&](const uint8_t* codes, int64_t zero) HWY_ATTR {
+    const auto code = hn::Xor(LoadSome(dc, codes, n), flip);
+    return hn::Sub(hn::PromoteTo(dd, hn::PromoteTo(di, code)),
+                   hn::Set(dd, static_cast<double>(zero)));
+  };
+  const VD da = difference(a, plan.a_zero);
+  const VD db = difference(b, plan.b_zero);
+  const VD u = hn::Mul(da, hn::Set(dd, plan.a_multiplier));
+  const VD w = hn::Mul(db, hn::Set(dd, plan.b_multiplier));
+  const VD t = hn::Add(u, w);
+  const VD error = hn::Mul(hn::Add(hn::Abs(u), hn::Abs(w)), hn::Set(dd, 0x1p-49));
+  const VD below = hn::Min(hn::Max(hn::Add(hn::Sub(t, error), magic), lo), hi);
+  const VD above = hn::Min(hn::Max(hn::Add(hn::Add(t, error), magic), lo), hi);
+  const auto decided = hn::Eq(below, above);
+  VD result = below;
+  if (HWY_UNLIKELY(!hn::AllTrue(dd, decided))) {
+    const VD p = hn::Mul(da, hn::Set(dd, plan.a_scale));
+    const VD q = hn::Mul(db, hn::Set(dd, plan.b_scale));
+    const VD h = hn::Mul(hn::Add(hn::Sub(below, magic), hn::Set(dd, 0.5)),
+                         hn::Set(dd, static_cast<double>(plan.y_scale)));
+    // x + y = sum + rest, exactly.
+    const auto two_sum = [](VD x, VD z, VD& rest) HWY_ATTR {
+      const VD sum = hn::Add(x, z);
+      const VD z_part = hn::Sub(sum, x);
+      rest = hn::Add(hn::Sub(x, hn::Sub(sum, z_part)), hn::Sub(z, z_part));
+      return sum;
+    };
+    VD f, g;
+    const VD s = two_sum(p, q, f);
+    const VD d = two_sum(s, hn::Neg(h), g);
+    const VD zero = hn::Zero(dd);
+    const auto neighbours = hn::Eq(hn::Sub(above, below), hn::Set(dd, 1.0));
+    const auto exact = hn::Or(hn::Eq(f, zero), hn::Eq(g, zero));
+    if (!plan.exact_terms || !hn::AllTrue(dd, hn::Or(decided, hn::And(neighbours, exact)))) {
+      for (size_t k = 0; k < n; ++k) {
+        y[k] = AddOne(plan, a[k] ^ plan.flip, b[k] ^ plan.flip);
+      }
+      return;
+    }
+    const VD side = hn::Add(d, hn::Add(f, g));
+    const auto odd = hn::Ne(hn::And(hn::BitCast(du, below), hn::Set(du, 1)), hn::Zero(du));
+    const auto past =
+        hn::Or(hn::Gt(side, zero), hn::And(hn::RebindMask(dd, odd), hn::Eq(side, zero)));
+    result = hn::IfThenElse(past, above, below);  // the same where decided
+  }
+  const VD code = hn::Add(result, hn::Set(dd, static_cast<double>(plan.y_zero)));
+  StoreSome(hn::TruncateTo(dc, hn::BitCast(du, code)), dc, y, n);
+}
+
+// Step 1, and the others for vectors that need them.
+void AddRow(const AddPlan& plan, const uint8_t* a, const uint8_t* b, size_t count, uint8_t* y) {
+  const size_t double_lanes = hn::Lanes(DD());
+  if (!plan.use_float32) {
+    for (size_t i = 0; i < count; i += double_lanes) {
+      AddDoubles(plan, a + i, b + i, HWY_MIN(double_lanes, count - i), y + i);
+    }
+    return;
+  }
+  const DF df;
+  const DFInt di;
+  const DFCode dc;
+  const hn::RebindToUnsigned<DF> du;
+  const auto flip = hn::Set(dc, plan.flip);
+  const auto a_zero = hn::Set(df, static_cast<float>(plan.a_zero));
+  const auto b_zero = hn::Set(df, static_cast<float>(plan.b_zero));
+  const auto ma = hn::Set(df, plan.a_multiplier32);
+  const auto mb = hn::Set(df, plan.b_multiplier32);
+  const auto magic = hn::Set(df, kInteger32);
+  const auto margin = hn::Set(df, plan.margin32);
+  const auto lo = hn::Set(df, kInteger32 + static_cast<float>(plan.lo));
+  const auto hi = hn::Set(df, kInteger32 + static_cast<float>(plan.hi));
+  const auto y_zero = hn::Set(df, static_cast<float>(plan.y_zero));
+  const size_t lanes = hn::Lanes(df);
+  const auto one_vector = [&](size_t i, size_t n) HWY_ATTR {
+    const auto a_code = hn::PromoteTo(di, hn::Xor(LoadSome(dc, a + i, n), flip));
+    const auto b_code = hn::PromoteTo(di, hn::Xor(LoadSome(dc, b + i, n), flip));
+    const auto da = hn::Sub(hn::ConvertTo(df, a_code), a_zero);
+    const auto db = hn::Sub(hn::ConvertTo(df, b_code), b_zero);
+    const auto t = hn::MulAdd(da, ma, hn::Mul(db, mb));
+    const auto rounded = hn::Add(t, magic);
+    const auto distance = hn::Abs(hn::Sub(t, hn::Sub(rounded, magic)));
+    if (HWY_UNLIKELY(!hn::AllFalse(df, hn::Gt(distance, margin)))) {
+      for (size_t k = 0; k < n; k += double_lanes) {
+        AddDoubles(plan, a + i + k, b + i + k, HWY_MIN(double_lanes, n - k), y + i + k);
+      }
+      return;
+    }
+    const auto code = hn::Add(hn::Min(hn::Max(rounded, lo), hi), y_zero);
+    StoreSome(hn::TruncateTo(dc, hn::BitCast(du, code)), dc, y + i, n);
+  };
+  size_t i = 0;
+  for (; i + lanes <= count; i += lanes) one_vector(i, lanes);
+  if (i < count) one_vector(i, count - i);
+}
+
+}  // namespace
+
+void AddCodes(const AddPlan& plan, const uint8_t* a, const uint8_t* b, size_t count, uint8_t* y) {
+  AddRow(plan, a, b, count, y);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace qualm::kernels::internal
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace qualm::kernels {
+namespace internal {
+namespace {
+
+HWY_EXPORT(AddCodes);
+
+// Whether da*ma, db*mb and their sum are floats exactly, for all codes: the multipliers are, and
+// the sums are multiples of one power of two, below 2^24 times it.
+bool IsExactInFloat(const AddPlan& plan, double a_most, double b_most) {
+  const auto is_quotient = [&](float scale, float multiplier) {
+    return static_cast<double>(multiplier) * static_cast<double>(plan.y_scale) ==
+           static_cast<double>(scale);
+  };
+  if (!is_quotient(plan.a_scale, plan.a_multiplier32) ||
+      !is_quotient(plan.b_scale, plan.b_multiplier32)) {
+    return false;
+  }
+  const Dyadic ma = ToDyadic(plan.a_multiplier32);
+  const Dyadic mb = ToDyadic(plan.b_multiplier32);
+  const int a_unit = ma.exponent + std::countr_zero(static_cast<uint64_t>(ma.mantissa));
+  const int b_unit = mb.exponent + std::countr_zero(static_cast<uint64_t>(mb.mantissa));
+  const double unit = std::ldexp(1.0, std::min(a_unit, b_unit));
+  return a_most * plan.a_multiplier32 + b_most * plan.b_multiplier32 <= 0x1p24 * unit;
+}
+
+AddPlan MakePlan(const Quantization& a_q, const Quantization& b_q, const Quantization& y_q,
+                 bool is_signed, Bounds bounds) {
+  AddPlan plan;
+  plan.flip = is_signed ? 0x80 : 0;
+  plan.a_zero = int64_t{a_q.zero_point} + plan.flip;
+  plan.b_zero = int64_t{b_q.zero_point} + plan.flip;
+  plan.a_scale = a_q.scale;
+  plan.b_scale = b_q.scale;
+  plan.y_scale = y_q.scale;
+  plan.a_multiplier = static_cast<double>(a_q.scale) / y_q.scale;
+  plan.b_multiplier = static_cast<double>(b_q.scale) / y_q.scale;
+  plan.y_zero = y_q.zero_point;
+  plan.lo = int64_t{bounds.lo} - y_q.zero_point;
+  plan.hi = int64_t{bounds.hi} - y_q.zero_point;
+
+  const auto most = [](int64_t zero) {
+    return static_cast<double>(std::max(std::abs(zero), std::abs(255 - zero)));
+  };
+  const double a_most = most(plan.a_zero);
+  const double b_most = most(plan.b_zero);
+  const auto inside = [&](int64_t limit) { return plan.lo >= -limit && plan.hi <= limit; };
+  plan.exact_terms = a_most < 0x1p29 && b_most < 0x1p29 && inside(1 << 26);
+
+  // Multipliers whose products with codes neither overflow nor underflow; exact differences.
+  const auto moderate = [](double m) { return m >= 0x1p-60 && m <= 0x1p60; };
+  if (a_most >= 0x1p20 || b_most >= 0x1p20 || !inside(1 << 20) || !moderate(plan.a_multiplier) ||
+      !moderate(plan.b_multiplier)) {
+    return plan;
+  }
+  plan.a_multiplier32 = static_cast<float>(plan.a_multiplier);
+  plan.b_multiplier32 = static_cast<float>(plan.b_multiplier);
+  const double error = 0x1p-22 * (a_most * plan.a_multiplier + b_most * plan.b_multiplier);
+  if (IsExactInFloat(plan, a_most, b_most)) {
+    plan.use_float32 = true;
+    plan.margin32 = HUGE_VALF;
+  } else if (error <= 0.0625) {
+    plan.use_float32 = true;
+    // Rounded down: it is compared with an exact difference.
+    plan.margin32 = std::nextafter(static_cast<float>(0.5 - error), 0.0f);
+  }
+  return plan;
+}
+
+// Not inlined: the arithmetic must stay behind the change of the control word.
+HWY_NOINLINE void RunAdd(const ConstMatrix& a, const Quantization& a_q, const ConstMatrix& b,
+                         const Quantization& b_q, const Quantization& y_q, const OutputRange& range,
+                         const MutableMatrix& y) {
+  const AddPlan plan = MakePlan(a_q, b_q, y_q, a.type == ElementType::kS8,
+                                OutputBounds(y.type, range, y_q.zero_point));
+  ForEachRowOfTwo(a, b, y, [&](const uint8_t* pa, const uint8_t* pb, size_t count, uint8_t* py) {
+    QUALM_DISPATCH(AddCodes)(plan, pa, pb, count, py);
+  });
+}
+
+}  // namespace
+}  // namespace internal
+
+Status Add(const ConstMatrix& a, const Quantization& a_q, const ConstMatrix& b,
+           const Quantization& b_q, const Quantization& y_q, const OutputRange& range,
+           const MutableMatrix& y) {
+  const ScopedFpEnvironment environment;
+  if (Status s = internal::ValidateBinary(a, a_q, b, b_q, y_q, range, y); !s.ok()) return s;
+  if (a.rows == 0 || a.columns == 0) return {};
+  internal::RunAdd(a, a_q, b, b_q, y_q, range, y);
+  return {};
+}
+
+}  // namespace qualm::kernels
+#endif  // HWY_ONCE

@@ -1,0 +1,365 @@
+// SPDX-License-Identifier: Apache-2.0
+// Pools against a reference that walks the window tap by tap, on every instruction set.
+#include "kernels/pool.h"
+
+#include <gtest/gtest.h>
+
+#include "kernels/test_support.h"
+
+namespace qualm::kernels {
+namespace {
+
+using test::Exactly;
+using test::ForEachTarget;
+using test::GuardedBuffer;
+using test::Random;
+using test::Term;
+
+enum class Kind { kMax, kAvg, kAvgPadded };
+
+struct Problem {
+  Kind kind = Kind::kMax;
+  PoolShape shape;  // with in_h and in_w
+  int64_t batch = 1;
+  int64_t channels = 1;
+  int64_t x_stride = 1, y_stride = 1;      // of pixels
+  int64_t x_row_gap = 0, x_image_gap = 0;  // elements
+  ElementType x_type = ElementType::kU8, y_type = ElementType::kU8;
+  Quantization x_q, y_q;
+  OutputRange range;
+
+  int64_t x_row_stride() const { return shape.window.in_w * x_stride + x_row_gap; }
+  int64_t x_image_stride() const { return shape.window.in_h * x_row_stride() + x_image_gap; }
+  int64_t x_index(int64_t image, int64_t y, int64_t x, int64_t c) const {
+    return image * x_image_stride() + y * x_row_stride() + x * x_stride + c;
+  }
+  size_t x_size() const {
+    if (batch * shape.window.in_h * shape.window.in_w == 0) return 0;
+    return static_cast<size_t>(
+        x_index(batch - 1, shape.window.in_h - 1, shape.window.in_w - 1, channels));
+  }
+  int64_t pixels() const { return batch * shape.out_h * shape.out_w; }
+  size_t y_size() const {
+    return pixels() == 0 ? 0 : static_cast<size_t>((pixels() - 1) * y_stride + channels);
+  }
+};
+
+int32_t Code(uint8_t byte, ElementType type) {
+  return type == ElementType::kS8 ? static_cast<int8_t>(byte) : byte;
+}
+
+int32_t Reference(const Problem& p, const std::vector<uint8_t>& x, int64_t image, int64_t oy,
+                  int64_t ox, int64_t channel) {
+  const WindowGeometry& g = p.shape.window;
+  int64_t largest = INT32_MIN, inside = 0, counted = 0;
+  __int128 sum = 0;
+  for (int64_t r = 0; r < g.kernel_h; ++r) {
+    for (int64_t s = 0; s < g.kernel_w; ++s) {
+      const int64_t iy = oy * g.stride_h - g.pad_top + r * g.dilation_h;
+      const int64_t ix = ox * g.stride_w - g.pad_left + s * g.dilation_w;
+      counted += iy < g.in_h + g.pad_bottom && ix < g.in_w + g.pad_right;
+      if (iy < 0 || iy >= g.in_h || ix < 0 || ix >= g.in_w) continue;
+      const int32_t code =
+          Code(x[static_cast<size_t>(p.x_index(image, iy, ix, channel))], p.x_type);
+      largest = std::max<int64_t>(largest, code);
+      sum += static_cast<__int128>(code) - p.x_q.zero_point;
+      ++inside;
+    }
+  }
+  int32_t lo = std::max(p.y_type == ElementType::kU8 ? 0 : -128, p.range.min);
+  const int32_t hi = std::min(p.y_type == ElementType::kU8 ? 255 : 127, p.range.max);
+  if (p.range.relu) lo = std::min(std::max(lo, p.y_q.zero_point), hi);
+  if (p.kind == Kind::kMax)
+    return static_cast<int32_t>(std::min<int64_t>(std::max<int64_t>(largest, lo), hi));
+  const Term sx = Exactly(p.x_q.scale), sy = Exactly(p.y_q.scale);
+  const int64_t count = p.kind == Kind::kAvg ? inside : counted;
+  return test::ReferenceCode({{sx.mantissa * sum, sx.exponent}}, {sy.mantissa * count, sy.exponent},
+                             p.y_q.zero_point, lo, hi);
+}
+
+Status Call(const Problem& p, const uint8_t* x, uint8_t* y) {
+  const WindowGeometry& g = p.shape.window;
+  const ConstImages in{x,          p.x_type,           p.batch,          g.in_h,    g.in_w,
+                       p.channels, p.x_image_stride(), p.x_row_stride(), p.x_stride};
+  const MutableMatrix out{y, p.y_type, p.pixels(), p.channels, p.y_stride};
+  if (p.kind == Kind::kMax) return MaxPool(in, p.shape, p.y_q.zero_point, p.range, out);
+  return AvgPool(in, p.shape, p.kind == Kind::kAvgPadded, p.x_q, p.y_q, p.range, out);
+}
+
+std::string Text(const Problem& p) {
+  const WindowGeometry& g = p.shape.window;
+  char buffer[400];
+  std::snprintf(
+      buffer, sizeof(buffer),
+      "kind %d in %dx%dx%dx%d kernel %dx%d stride %dx%d pad %d,%d,%d,%d dilation %dx%d "
+      "out %dx%d scales %a, %a zero points %d, %d",
+      static_cast<int>(p.kind), static_cast<int>(p.batch), static_cast<int>(g.in_h),
+      static_cast<int>(g.in_w), static_cast<int>(p.channels), static_cast<int>(g.kernel_h),
+      static_cast<int>(g.kernel_w), static_cast<int>(g.stride_h), static_cast<int>(g.stride_w),
+      static_cast<int>(g.pad_top), static_cast<int>(g.pad_bottom), static_cast<int>(g.pad_left),
+      static_cast<int>(g.pad_right), static_cast<int>(g.dilation_h), static_cast<int>(g.dilation_w),
+      static_cast<int>(p.shape.out_h), static_cast<int>(p.shape.out_w),
+      static_cast<double>(p.x_q.scale), static_cast<double>(p.y_q.scale), p.x_q.zero_point,
+      p.y_q.zero_point);
+  return buffer;
+}
+
+// Guard pages on one side, all pixels against the reference, gaps untouched.
+void Check(const Problem& p, Random& random, bool at_start) {
+  std::vector<uint8_t> values(p.x_size());
+  const int theme = static_cast<int>(random.Between(0, 3));
+  for (uint8_t& v : values) {
+    v = theme == 0 ? 255 : theme == 1 ? 128 : static_cast<uint8_t>(random.Next());
+  }
+  GuardedBuffer<uint8_t> x(p.x_size(), at_start), y(p.y_size(), at_start);
+  x.Assign(values);
+  std::vector<int32_t> expected(p.y_size(), -1000);
+  for (int64_t m = 0; m < p.pixels(); ++m) {
+    for (int64_t c = 0; c < p.channels; ++c) {
+      expected[static_cast<size_t>(m * p.y_stride + c)] =
+          Reference(p, values, m / (p.shape.out_h * p.shape.out_w),
+                    m / p.shape.out_w % p.shape.out_h, m % p.shape.out_w, c);
+    }
+  }
+  ForEachTarget([&](const std::string&) {
+    std::fill_n(y.data(), p.y_size(), uint8_t{0xA5});
+    ASSERT_EQ(Call(p, x.data(), y.data()).error, "") << Text(p);
+    for (size_t i = 0; i < p.y_size(); ++i) {
+      const int32_t actual = expected[i] == -1000 ? y[i] : Code(y[i], p.y_type);
+      ASSERT_EQ(actual, expected[i] == -1000 ? 0xA5 : expected[i]) << Text(p) << " element " << i;
+    }
+    for (size_t i = 0; i < p.x_size(); ++i) ASSERT_EQ(x[i], values[i]);
+  });
+}
+
+// Number of outputs, mostly at least one, none with nothing to average under its window.
+int64_t DrawOut(Random& random, const Problem& p, int64_t in, int64_t kernel, int64_t stride,
+                int64_t before, int64_t after, int64_t dilation) {
+  int64_t most = 0;
+  for (int64_t o = 0; o < 40; ++o) {
+    bool any = false;
+    for (int64_t t = 0; t < kernel; ++t) {
+      const int64_t at = o * stride - before + t * dilation;
+      any = any || (p.kind == Kind::kAvgPadded ? at < in + after : at >= 0 && at < in);
+    }
+    if (!any) break;
+    most = o + 1;
+  }
+  return random.Between(random.Between(0, 9) == 0 ? 0 : std::min<int64_t>(most, 1),
+                        std::min<int64_t>(most, 6));
+}
+
+TEST(Pool, RandomGeometries) {
+  Random random(31);
+  int with_output = 0;
+  for (int trial = 0; trial < 1500; ++trial) {
+    Problem p;
+    p.kind = static_cast<Kind>(trial % 3);
+    WindowGeometry& g = p.shape.window;
+    const auto draw = [&](int64_t lo, int64_t hi) { return random.Between(lo, hi); };
+    g = {.in_h = draw(1, 7),
+         .in_w = draw(1, 7),
+         .kernel_h = draw(1, 4),
+         .kernel_w = draw(1, 4),
+         .stride_h = draw(1, 3),
+         .stride_w = draw(1, 3),
+         .pad_top = draw(0, 2),
+         .pad_bottom = draw(0, 2),
+         .pad_left = draw(0, 2),
+         .pad_right = draw(0, 2),
+         .dilation_h = trial % 4 == 0 ? draw(1, 3) : 1,
+         .dilation_w = trial % 4 == 0 ? draw(1, 3) : 1};
+    p.batch = draw(1, 2);
+    p.x_row_gap = draw(0, 2);
+    p.x_image_gap = draw(0, 2);
+    p.shape.out_h =
+        DrawOut(random, p, g.in_h, g.kernel_h, g.stride_h, g.pad_top, g.pad_bottom, g.dilation_h);
+    p.shape.out_w =
+        DrawOut(random, p, g.in_w, g.kernel_w, g.stride_w, g.pad_left, g.pad_right, g.dilation_w);
+    p.channels = trial % 5 == 0 ? draw(1, 150) : draw(1, 20);
+    p.x_stride = p.channels + draw(0, 3);
+    p.y_stride = p.channels + draw(0, 3);
+    p.x_type = draw(0, 1) == 0 ? ElementType::kU8 : ElementType::kS8;
+    p.y_type = p.kind == Kind::kMax || draw(0, 1) == 0 ? p.x_type
+               : p.x_type == ElementType::kU8          ? ElementType::kS8
+                                                       : ElementType::kU8;
+    p.x_q = {random.Scale(-6, -5), static_cast<int32_t>(draw(-20, 140))};
+    p.y_q = {draw(0, 1) == 0 ? p.x_q.scale : random.Scale(-6, -5),
+             static_cast<int32_t>(draw(0, 100))};
+    if (trial % 3 == 0) {
+      p.range = {.min = static_cast<int32_t>(draw(-128, 30)),
+                 .max = static_cast<int32_t>(draw(30, 255)),
+                 .relu = draw(0, 1) == 0};
+    }
+    with_output += p.y_size() != 0;
+    Check(p, random, trial % 2 == 0);
+    if (HasFatalFailure()) return;
+  }
+  EXPECT_GT(with_output, 700);
+}
+
+TEST(Pool, HardScalesAndZeroPoints) {
+  Random random(12);
+  const std::vector<float> scales = test::HardScales();
+  const std::vector<int32_t> zeros = {0, 128, -300, 1 << 22, 1 << 28, INT32_MIN, INT32_MAX};
+  for (int trial = 0; trial < 300; ++trial) {
+    const auto pick = [&](const auto& list) {
+      return list[static_cast<size_t>(random.Between(0, static_cast<int64_t>(list.size()) - 1))];
+    };
+    Problem p;
+    p.kind = trial % 2 == 0 ? Kind::kAvg : Kind::kAvgPadded;
+    const int64_t kernel = random.Between(1, 9);
+    const int64_t pad = kernel > 1 ? 1 : 0;
+    p.shape = {.window = {.in_h = 9,
+                          .in_w = 9,
+                          .kernel_h = kernel,
+                          .kernel_w = 3,
+                          .pad_top = pad,
+                          .pad_bottom = pad},
+               .out_h = 2,
+               .out_w = 3};
+    p.channels = p.x_stride = p.y_stride = 7;
+    p.x_type = trial % 3 == 0 ? ElementType::kU8 : ElementType::kS8;
+    p.y_type = trial % 5 == 0 ? ElementType::kU8 : ElementType::kS8;
+    p.x_q = {pick(scales), pick(zeros)};
+    p.y_q = {trial % 2 == 0 ? p.x_q.scale : pick(scales), trial % 4 == 0 ? pick(zeros) : 3};
+    Check(p, random, false);
+    if (HasFatalFailure()) return;
+  }
+}
+
+TEST(Pool, LongWindowsOfEqualCodes) {
+  // Longer than a 16-bit sum of codes can be, up to one longer than a 32-bit sum can be.
+  for (const auto& [height, width] : {std::pair<int64_t, int64_t>{1, 256},
+                                      {1, 257},
+                                      {1, 258},
+                                      {2, 257},
+                                      {33, 33},
+                                      {1, 9000000},
+                                      {3000, 3000}}) {
+    for (const bool is_signed : {false, true}) {
+      for (const int value : {-128, 127, 255}) {
+        if (is_signed == (value == 255)) continue;
+        if (!is_signed && value < 0) continue;
+        const int64_t pixels = height * width;
+        const std::vector<uint8_t> x(static_cast<size_t>(pixels), static_cast<uint8_t>(value));
+        const ElementType type = is_signed ? ElementType::kS8 : ElementType::kU8;
+        ForEachTarget([&](const std::string&) {
+          uint8_t y = 0xA5;
+          ASSERT_EQ(GlobalAvgPool({x.data(), type, 1, height, width, 1, pixels, width, 1},
+                                  {0.1f, 7}, {0.1f, 7}, {}, {&y, type, 1, 1, 1})
+                        .error,
+                    "");
+          ASSERT_EQ(Code(y, type), value) << height << " x " << width;
+        });
+      }
+    }
+  }
+}
+
+TEST(Pool, TheDivisorCountsWhatItShould) {
+  // One row of three pixels, window of four, padding of one at each end, stride two, and room for
+  // a last window that hangs over the padding by one.
+  const std::vector<uint8_t> x = {60, 60, 60};
+  Problem p;
+  p.kind = Kind::kAvg;
+  p.shape = {
+      .window = {.in_h = 1, .in_w = 3, .kernel_w = 4, .stride_w = 2, .pad_left = 1, .pad_right = 1},
+      .out_h = 1,
+      .out_w = 2};
+  std::vector<uint8_t> y(2);
+  ASSERT_TRUE(Call(p, x.data(), y.data()).ok());
+  EXPECT_EQ(y, (std::vector<uint8_t>{60, 60}));
+  p.kind = Kind::kAvgPadded;
+  ASSERT_TRUE(Call(p, x.data(), y.data()).ok());
+  EXPECT_EQ(y, (std::vector<uint8_t>{45, 40}));  // 180 / 4; 120 / 3: the overhang does not count
+}
+
+TEST(Pool, InvalidArgumentsAreErrors) {
+  std::vector<uint8_t> codes(32, 1), out(32, 0xA5);
+  struct Arguments {
+    ConstImages x;
+    PoolShape shape;
+    Quantization x_q, y_q;
+    OutputRange range;
+    MutableMatrix y;
+    bool count_padding = false;
+  };
+  const auto arguments = [&] {
+    return Arguments{{codes.data(), ElementType::kU8, 1, 4, 4, 2, 32, 8, 2},
+                     {{.kernel_h = 2, .kernel_w = 2}, 3, 3},
+                     {},
+                     {},
+                     {},
+                     {out.data(), ElementType::kU8, 9, 2, 2}};
+  };
+  const auto average = [&](const auto& change) {
+    Arguments a = arguments();
+    change(a);
+    return AvgPool(a.x, a.shape, a.count_padding, a.x_q, a.y_q, a.range, a.y).error;
+  };
+  const auto both = [&](const auto& change) {
+    Arguments a = arguments();
+    change(a);
+    const std::string error = MaxPool(a.x, a.shape, 0, a.range, a.y).error;
+    EXPECT_EQ(average(change), error);
+    return error;
+  };
+  EXPECT_EQ(both([](Arguments& a) { a.x.type = ElementType::kF32; }),
+            "x.type is f32, expected u8 or s8");
+  EXPECT_EQ(both([](Arguments& a) { a.shape.window.kernel_h = 0; }),
+            "window.kernel_h is 0, expected 1..1073741824");
+  EXPECT_EQ(both([](Arguments& a) { a.shape.window.stride_w = 0; }),
+            "window.stride_w is 0, expected 1..1073741824");
+  EXPECT_EQ(both([](Arguments& a) { a.shape.window.pad_left = -1; }),
+            "window.pad_left is -1, expected 0..1073741824");
+  EXPECT_EQ(both([](Arguments& a) { a.shape.window.dilation_h = int64_t{1} << 31; }),
+            "window.dilation_h is 2147483648, expected 1..1073741824");
+  EXPECT_EQ(both([](Arguments& a) { a.x.pixel_stride = 1; }),
+            "x.pixel_stride is 1, expected at least 2");
+  EXPECT_EQ(both([](Arguments& a) { a.x.height = -1; }), "x.height is -1, expected at least 0");
+  EXPECT_EQ(both([](Arguments& a) { a.y.data = const_cast<void*>(a.x.data); }),
+            "y overlaps x, expected separate memory");
+  EXPECT_EQ(both([](Arguments& a) { a.shape.out_h = -1; }),
+            "shape.out_h is -1, expected 0..1073741824");
+  EXPECT_EQ(both([](Arguments& a) { a.shape.out_h = 2; }),
+            "y.rows is 9, expected batch * out_h * out_w = 1 * 2 * 3");
+  EXPECT_EQ(both([](Arguments& a) { a.y.columns = 1; }), "y.columns is 1, expected x.channels = 2");
+  EXPECT_EQ(both([](Arguments& a) { a.range = {.min = 1, .max = 0}; }),
+            "range is [1, 0], expected min <= max and an overlap with u8");
+  EXPECT_EQ(both([](Arguments& a) { a.shape.window.pad_top = 2; }),
+            "shape has a window without a pixel of the image, expected at least one in each");
+  EXPECT_EQ(average([](Arguments& a) {
+              a.shape.window.pad_top = 2;
+              a.count_padding = true;
+            }),
+            "");
+  out.assign(32, 0xA5);
+  EXPECT_EQ(average([](Arguments& a) {
+              a.shape.out_h = 9;
+              a.shape.out_w = 1;
+              a.count_padding = true;
+            }),
+            "shape has a window without a pixel of the image or its padding, expected at least one "
+            "in each");
+  EXPECT_EQ(average([](Arguments& a) {
+              a.shape.window.kernel_h = a.shape.window.kernel_w = int64_t{1} << 27;
+            }),
+            "shape.window has 134217728 x 134217728 taps, expected at most 2^53");
+  EXPECT_EQ(average([](Arguments& a) { a.x_q.scale = 0; }),
+            "x_q.scale is 0, expected a finite number > 0");
+  EXPECT_EQ(average([](Arguments& a) { a.y_q.scale = NAN; }),
+            "y_q.scale is nan, expected a finite number > 0");
+  Arguments a = arguments();
+  a.y.type = ElementType::kS8;
+  EXPECT_EQ(MaxPool(a.x, a.shape, 0, a.range, a.y).error, "y.type is s8, expected u8");
+  EXPECT_EQ(out, std::vector<uint8_t>(32, 0xA5));
+  // No images, no channels, images without pixels: nothing to do.
+  const ElementType u8 = ElementType::kU8;
+  EXPECT_EQ(GlobalAvgPool({nullptr, u8, 2, 0, 5, 3}, {}, {}, {}, {nullptr, u8, 0, 3, 3}).error, "");
+  EXPECT_EQ(GlobalAvgPool({nullptr, u8, 0, 4, 4, 3}, {}, {}, {}, {nullptr, u8, 0, 3, 3}).error, "");
+  EXPECT_EQ(MaxPool({nullptr, u8, 1, 4, 4, 0}, a.shape, 0, {}, {nullptr, u8, 9, 0, 0}).error, "");
+}
+
+}  // namespace
+}  // namespace qualm::kernels

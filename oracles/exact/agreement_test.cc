@@ -7,6 +7,7 @@
 
 #include "core/float_text.h"
 #include "oracles/exact/definition.h"
+#include "oracles/exact/evaluate.h"
 #include "oracles/exact/exact.h"
 #include "oracles/exact/random_case.h"
 
@@ -98,12 +99,72 @@ TEST(Agreement, Linear) {
   EXPECT_GT(reached.infinite, 100);
 }
 
+TEST(Agreement, Conv2d) {
+  const Reached reached = Compare(Op::kConv2d, 6000, 7);
+  EXPECT_GT(reached.ties, 300);
+  EXPECT_GT(reached.inside, 2000);
+  EXPECT_GT(reached.far, 500);
+  EXPECT_GT(reached.denormal, 20);
+  EXPECT_GT(reached.infinite, 100);
+}
+
+TEST(Agreement, Depthwise) {
+  const Reached reached = Compare(Op::kDepthwise, 6000, 8);
+  EXPECT_GT(reached.ties, 300);
+  EXPECT_GT(reached.inside, 2000);
+  EXPECT_GT(reached.far, 500);
+  EXPECT_GT(reached.denormal, 20);
+  EXPECT_GT(reached.infinite, 100);
+}
+
+TEST(Agreement, Add) {
+  const Reached reached = Compare(Op::kAdd, 10000, 9);
+  EXPECT_GT(reached.ties, 500);
+  EXPECT_GT(reached.near_ties, 20);
+  EXPECT_GT(reached.inside, 2000);
+  EXPECT_GT(reached.far, 200);
+}
+
+TEST(Agreement, Mul) {
+  const Reached reached = Compare(Op::kMul, 10000, 10);
+  EXPECT_GT(reached.ties, 500);
+  EXPECT_GT(reached.inside, 2000);
+  EXPECT_GT(reached.far, 200);
+}
+
+TEST(Agreement, Rescale) {
+  const Reached reached = Compare(Op::kRescale, 10000, 11);
+  EXPECT_GT(reached.ties, 500);
+  EXPECT_GT(reached.inside, 2000);
+  EXPECT_GT(reached.far, 200);
+}
+
+TEST(Agreement, AvgPool) {
+  const Reached reached = Compare(Op::kAvgPool, 6000, 12);
+  EXPECT_GT(reached.ties, 500);
+  EXPECT_GT(reached.inside, 2000);
+  EXPECT_GT(reached.far, 200);
+}
+
+TEST(Agreement, GlobalAvgPool) {
+  const Reached reached = Compare(Op::kGlobalAvgPool, 6000, 13);
+  EXPECT_GT(reached.ties, 100);
+  EXPECT_GT(reached.inside, 1000);
+  EXPECT_GT(reached.far, 200);
+}
+
+TEST(Agreement, MaxPool) {
+  const Reached reached = Compare(Op::kMaxPool, 6000, 14);
+  EXPECT_GT(reached.inside, 2000);
+  EXPECT_EQ(reached.ties, 0);
+}
+
 // TieDistance against its definition in rationals.
 TEST(Agreement, TieDistance) {
   RandomCase draw(5);
   int compared = 0;
   int none = 0;
-  for (int i = 0; i < 4000; ++i) {
+  for (int i = 0; i < 6000; ++i) {
     const Case c = draw.Draw(AllOps()[static_cast<size_t>(i) % AllOps().size()]);
     for (int64_t at = 0; at < c.M * c.N; ++at) {
       const std::optional<double> distance = TieDistance(c, at);
@@ -134,29 +195,45 @@ TEST(Agreement, TieDistance) {
 TEST(Agreement, Sums) {
   RandomCase draw(6);
   int beyond_64_bits = 0;
-  for (int i = 0; i < 2000; ++i) {
-    const Case c = draw.Draw(Op::kLinear);
+  for (int i = 0; i < 3000; ++i) {
+    Case c = draw.Draw(i % 2 == 0 ? Op::kLinear : i % 4 == 1 ? Op::kConv2d : Op::kDepthwise);
+    c.out_dtype = DType::kS32;  // the real value of which is the sum
+    c.bias.reset();
+    Case plain = c;
+    plain.x_q.zero_point = {0};
+    for (int32_t& zero_point : plain.w_q.zero_point) zero_point = 0;
+    plain.bias_i32.reset();
     const std::vector<int64_t> raw = RawSums(c);
     const std::vector<__int128> sums = CorrectedSums(c);
     ASSERT_EQ(raw.size(), static_cast<size_t>(c.M * c.N));
     ASSERT_EQ(sums.size(), raw.size());
     for (int64_t at = 0; at < c.M * c.N; ++at) {
-      const int64_t m = at / c.N;
-      const int64_t n = at % c.N;
-      int64_t plain = 0;
-      __int128 sum = c.bias_i32 ? (*c.bias_i32)[static_cast<size_t>(n)] : 0;
-      for (int64_t k = 0; k < c.K; ++k) {
-        const int64_t x = c.x.IntAt(m * c.K + k);
-        const int64_t w = c.w.IntAt(n * c.K + k);
-        plain += x * w;
-        sum += static_cast<__int128>(x - c.x_q.zero_point_at(0)) * (w - c.w_q.zero_point_at(n));
-      }
-      EXPECT_EQ(plain, raw[static_cast<size_t>(at)]);
-      EXPECT_TRUE(sum == sums[static_cast<size_t>(at)]) << Describe(c);
+      const __int128 sum = sums[static_cast<size_t>(at)];
+      EXPECT_EQ(Rational(raw[static_cast<size_t>(at)]), RealValue(plain, at / c.N, at % c.N));
+      EXPECT_EQ(Rational(Integer(sum)), RealValue(c, at / c.N, at % c.N)) << Describe(c);
       if (sum > INT64_MAX || sum < INT64_MIN) ++beyond_64_bits;
     }
   }
   EXPECT_GT(beyond_64_bits, 20);
+}
+
+// One output alone is a valid case of the same operation and has the same value.
+TEST(Agreement, OneOutput) {
+  RandomCase draw(15);
+  int padded = 0;
+  for (int i = 0; i < 6000; ++i) {
+    const Case c = draw.Draw(AllOps()[static_cast<size_t>(i) % AllOps().size()]);
+    const Tensor y = Evaluate(c);
+    for (int64_t at = 0; at < y.size(); ++at) {
+      const Case one = OneOutput(c, at);
+      ASSERT_EQ(Validate(one), "") << Describe(c) << " gives " << Describe(one);
+      ASSERT_EQ(one.M * one.N, 1);
+      ASSERT_EQ(RealValue(one, 0, 0), RealValue(c, at / c.N, at % c.N)) << Describe(c);
+      ASSERT_EQ(Evaluate(one).BitsAt(0), y.BitsAt(at)) << Describe(c);
+      if (HasWindow(c.op)) padded += one.window.pad_left + one.window.pad_bottom != 0 ? 1 : 0;
+    }
+  }
+  EXPECT_GT(padded, 2000);
 }
 
 // Past 32768 terms the inner int32 block is emptied into int64; past 65793 int32 would overflow.

@@ -19,20 +19,45 @@ std::optional<Rational> RealValue(const Case& c, int64_t m, int64_t n) {
     case Op::kDequantize: return DequantizeValue(c, m, n);
     case Op::kRequantize: return RequantizeValue(c, m, n);
     case Op::kLinear: return LinearValue(c, m, n);
+    case Op::kConv2d:
+    case Op::kDepthwise: return ConvValue(c, m, n);
+    case Op::kAdd: return AddValue(c, m, n);
+    case Op::kMul: return MulValue(c, m, n);
+    case Op::kMaxPool: return MaxPoolValue(c, m, n);
+    case Op::kAvgPool:
+    case Op::kGlobalAvgPool: return AvgPoolValue(c, m, n);
+    case Op::kRescale: return RescaleValue(c, m, n);
   }
   QUALM_CHECK(!"unknown operation");
   return std::nullopt;
 }
 
+// u8, s8: clamp(RNE(value) + z)
+// s32:    clamp(value), an integer
+// f32:    value rounded once to float32, then max(0, .) under relu
 Tensor EvaluateRational(const Case& c) {
-  switch (c.op) {
-    case Op::kQuantize: return Quantize(c);
-    case Op::kDequantize: return Dequantize(c);
-    case Op::kRequantize: return Requantize(c);
-    case Op::kLinear: return Linear(c);
+  if (c.op == Op::kQuantize) return Quantize(c);
+  Tensor y(c.out_dtype, c.output_shape());
+  for (int64_t m = 0; m < c.M; ++m) {
+    for (int64_t n = 0; n < c.N; ++n) {
+      const Rational value = *RealValue(c, m, n);
+      const int64_t index = m * c.N + n;
+      switch (c.out_dtype) {
+        case DType::kU8:
+        case DType::kS8: {
+          const Integer zero_point = c.out_q.zero_point_at(0);
+          y.SetInt(index, Clamp(RoundHalfEven(value) + zero_point, LowerBound(c), c.out_max));
+          break;
+        }
+        case DType::kS32: y.SetInt(index, Clamp(numerator(value), LowerBound(c), c.out_max)); break;
+        case DType::kF32:
+          y.as<float>()[static_cast<size_t>(index)] =
+              c.relu && value < 0 ? 0.0f : RoundToFloat32(value);
+          break;
+      }
+    }
   }
-  QUALM_CHECK(!"unknown operation");
-  return Tensor();
+  return y;
 }
 
 }  // namespace qualm::exact

@@ -13,18 +13,25 @@
 
 namespace qualm::exact {
 
-// The real value of output (m, n) before rounding, zero point and clamp.
+// The real value of output (m, n) before rounding, zero point and clamp; m counts the pixels of an
+// output with a window in row-major order.
 std::optional<Rational> QuantizeValue(const Case& c, int64_t m, int64_t n);  // none: x NaN or inf
 Rational DequantizeValue(const Case& c, int64_t m, int64_t n);
 Rational RequantizeValue(const Case& c, int64_t m, int64_t n);
 Rational LinearValue(const Case& c, int64_t m, int64_t n);
+Rational ConvValue(const Case& c, int64_t m, int64_t n);  // conv2d, depthwise
+Rational AddValue(const Case& c, int64_t m, int64_t n);
+Rational MulValue(const Case& c, int64_t m, int64_t n);
+Rational RescaleValue(const Case& c, int64_t m, int64_t n);
+Rational MaxPoolValue(const Case& c, int64_t m, int64_t n);
+Rational AvgPoolValue(const Case& c, int64_t m, int64_t n);  // avg_pool, global_avg_pool
 std::optional<Rational> RealValue(const Case& c, int64_t m, int64_t n);  // by op
 
-// All outputs.
+// What linear and convolutions make of their sum: float bias and scales of channel n.
+Rational ScaledSum(const Case& c, int64_t n, const Integer& sum);
+
+// All outputs. Only quantize has inputs without a real value.
 Tensor Quantize(const Case& c);
-Tensor Dequantize(const Case& c);
-Tensor Requantize(const Case& c);
-Tensor Linear(const Case& c);
 
 // min(max(value, lo), hi): where relu puts lo above hi the result is hi.
 int32_t Clamp(const Integer& value, int64_t lo, int64_t hi);

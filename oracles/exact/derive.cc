@@ -4,6 +4,7 @@
 #include <cmath>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "core/float_text.h"
 #include "core/status.h"
@@ -27,7 +28,15 @@ class Teller {
       case Op::kQuantize: Quantize(); break;
       case Op::kDequantize: Dequantize(); break;
       case Op::kRequantize: Requantize(); break;
-      case Op::kLinear: Linear(); break;
+      case Op::kLinear:
+      case Op::kConv2d:
+      case Op::kDepthwise: Sums(); break;
+      case Op::kAdd:
+      case Op::kMul: TwoOperands(); break;
+      case Op::kRescale: Rescale(); break;
+      case Op::kMaxPool: MaxPool(); break;
+      case Op::kAvgPool:
+      case Op::kGlobalAvgPool: AvgPool(); break;
     }
     return std::move(trace_);
   }
@@ -71,11 +80,7 @@ class Teller {
   }
 
   void Dequantize() {
-    const int32_t q = c_.x.IntAt(0);
-    const int32_t z = c_.x_q.zero_point_at(0);
-    const Rational difference{Integer(Integer(q) - z)};
-    Step(Stage::kOffset,
-         "subtract the zero point: " + std::to_string(q) + " - " + std::to_string(z), difference);
+    const Rational difference = Difference("", c_.x, c_.x_q);
     const Rational value = DequantizeValue(c_, 0, 0);
     Step(Stage::kScale,
          "multiply by scale: " + ToText(difference) + " * " + Short(c_.x_q.scale_at(0)), value);
@@ -95,9 +100,113 @@ class Teller {
     RoundToCode(value);
   }
 
-  void Linear() {
-    Integer sum = Accumulate();
-    sum = Offset(sum);
+  void TwoOperands() {
+    const Rational a = Difference("operand a, ", c_.x, c_.x_q);
+    const Rational b = Difference("operand b, ", c_.w, c_.w_q);
+    const std::string sa = Short(c_.x_q.scale_at(0));
+    const std::string sb = Short(c_.w_q.scale_at(0));
+    const std::string sy = Short(c_.out_q.scale_at(0));
+    const Rational value = *RealValue(c_, 0, 0);
+    if (c_.op == Op::kAdd) {
+      Step(Stage::kScale,
+           "(a_scale*a + b_scale*b) / out_scale: (" + sa + " * " + Parenthesized(a) + " + " + sb +
+               " * " + Parenthesized(b) + ") / " + sy,
+           value);
+    } else {
+      Step(Stage::kScale,
+           "a_scale*b_scale/out_scale * a*b: " + sa + " * " + sb + " / " + sy + " * " +
+               Parenthesized(a) + " * " + Parenthesized(b),
+           value);
+    }
+    RoundToCode(value);
+  }
+
+  void Rescale() {
+    const Rational difference = Difference("", c_.x, c_.x_q);
+    const Rational value = RescaleValue(c_, 0, 0);
+    Step(Stage::kScale,
+         "multiply by x_scale/out_scale: " + Readable(difference) + " * " +
+             Short(c_.x_q.scale_at(0)) + " / " + Short(c_.out_q.scale_at(0)),
+         value);
+    RoundToCode(value);
+  }
+
+  Rational Difference(const std::string& of, const Tensor& codes, const QParams& q) {
+    const int32_t code = codes.IntAt(0);
+    const Rational difference{Integer(Integer(code) - q.zero_point_at(0))};
+    Step(Stage::kOffset,
+         of + "subtract the zero point: " + std::to_string(code) + " - " +
+             Parenthesized(q.zero_point_at(0)),
+         difference);
+    return difference;
+  }
+
+  void MaxPool() {
+    Integer largest = INT32_MIN;
+    std::string codes;
+    const int64_t count = ForEachInWindow([&](int64_t i, int64_t of, int32_t code) {
+      largest = std::max<Integer>(largest, code);
+      Append(&codes, i, of, ", ", std::to_string(code));
+    });
+    Step(Stage::kAccumulate,
+         "the largest of the " + std::to_string(count) + " codes in the window: " + codes,
+         Rational(largest));
+    ClampCode(largest);
+  }
+
+  void AvgPool() {
+    Integer sum = 0;
+    std::string codes;
+    const int64_t inside = ForEachInWindow([&](int64_t i, int64_t of, int32_t code) {
+      sum += code;
+      Append(&codes, i, of, " + ", std::to_string(code));
+    });
+    const std::string terms = std::to_string(inside);
+    Step(Stage::kAccumulate,
+         inside == 0 ? "the window lies in the padding, the sum is 0"
+                     : "sum of the " + terms + " codes in the window: " + codes + " = " + sum.str(),
+         sum.str());
+    const Integer zx = c_.x_q.zero_point_at(0);
+    const Integer difference = sum - inside * zx;
+    Step(Stage::kOffset,
+         "take out the zero point: " + sum.str() + " - " + terms + "*" + Parenthesized(zx),
+         Rational(difference));
+    // The single window of OneOutput does not reach beyond the padding.
+    const int64_t count = c_.window.count_include_pad ? c_.K : inside;
+    const Rational value = AvgPoolValue(c_, 0, 0);
+    Step(Stage::kScale,
+         "multiply by x_scale/(count*out_scale): " + difference.str() + " * " +
+             Short(c_.x_q.scale_at(0)) + " / (" + std::to_string(count) + " * " +
+             Short(c_.out_q.scale_at(0)) + ")" + (count != inside ? ", padding counted" : ""),
+         value);
+    RoundToCode(value);
+  }
+
+  // Calls visit(i, number of codes, code) for the codes of the window; returns their number.
+  template <class Visit>
+  int64_t ForEachInWindow(const Visit& visit) {
+    std::vector<Tap> taps = TapsOf(c_.window, 0);
+    std::erase_if(taps, [](const Tap& tap) { return tap.x_row < 0; });
+    const auto count = static_cast<int64_t>(taps.size());
+    for (int64_t i = 0; i < count; ++i) {
+      visit(i, count, c_.x.IntAt(taps[static_cast<size_t>(i)].x_row));
+    }
+    return count;
+  }
+
+  // Long lists are told by their ends: the middle of a thousand terms helps nobody.
+  static void Append(std::string* list, int64_t i, int64_t count, const std::string& between,
+                     const std::string& term) {
+    constexpr int64_t kEnds = 4;
+    if (i < kEnds || i >= count - kEnds) {
+      *list += (i != 0 ? between : "") + term;
+    } else if (i == kEnds) {
+      *list += between + "... (" + std::to_string(count - 2 * kEnds) + " more)";
+    }
+  }
+
+  void Sums() {
+    Integer sum = AccumulateAndOffset();
     if (c_.bias_i32) {
       const int32_t bias = (*c_.bias_i32)[0];
       const std::string text = "add the int32 bias: " + sum.str() + " + " + std::to_string(bias);
@@ -142,48 +251,73 @@ class Teller {
     RoundToCode(value);
   }
 
-  Integer Accumulate() {
-    // Long sums are told by their ends: the middle of a thousand terms helps nobody.
-    constexpr int64_t kEnds = 4;
-    Integer sum = 0;
-    std::string terms;
-    for (int64_t k = 0; k < c_.K; ++k) {
-      const int32_t x = c_.x.IntAt(k);
-      const int32_t w = c_.w.IntAt(k);
-      sum += int64_t{x} * w;
-      if (k < kEnds || k >= c_.K - kEnds) {
-        terms += (k != 0 ? " + " : "") + std::to_string(x) + "*" + std::to_string(w);
-      } else if (k == kEnds) {
-        terms += " + ... (" + std::to_string(c_.K - 2 * kEnds) + " more)";
+  // The terms of the sum: those of linear, or of the taps of a convolution inside the image.
+  struct Terms {
+    std::vector<std::pair<int32_t, int32_t>> xw;
+    int64_t in_padding = 0;  // taps
+  };
+  Terms CollectTerms() const {
+    Terms terms;
+    const auto add = [&](int64_t x, int64_t w, int64_t count) {
+      for (int64_t i = 0; i < count; ++i) {
+        terms.xw.emplace_back(c_.x.IntAt(x + i), c_.w.IntAt(w + i));
+      }
+    };
+    if (c_.op == Op::kLinear) {
+      add(0, 0, c_.K);
+      return terms;
+    }
+    const Window& v = c_.window;
+    for (const Tap& tap : TapsOf(v, 0)) {
+      if (tap.x_row < 0) {
+        ++terms.in_padding;
+      } else {
+        add(tap.x_row, (tap.r * v.kernel_w + tap.s) * v.in_c, v.in_c);
       }
     }
-    Step(Stage::kAccumulate,
-         c_.K == 0 ? "no terms, the sum is 0" : "sum of x*w over k: " + terms + " = " + sum.str(),
-         sum.str());
-    return sum;
+    return terms;
   }
 
-  Integer Offset(const Integer& raw) {
-    const Integer zx = c_.x_q.zero_point_at(0);
-    const Integer zw = c_.w_q.zero_point_at(0);
+  Integer AccumulateAndOffset() {
+    const Terms terms = CollectTerms();
+    const auto count = static_cast<int64_t>(terms.xw.size());
+    Integer raw = 0;
     Integer x_sum = 0;
     Integer w_sum = 0;
-    for (int64_t k = 0; k < c_.K; ++k) {
-      x_sum += c_.x.IntAt(k);
-      w_sum += c_.w.IntAt(k);
+    std::string list;
+    for (int64_t k = 0; k < count; ++k) {
+      const auto [x, w] = terms.xw[static_cast<size_t>(k)];
+      raw += int64_t{x} * w;
+      x_sum += x;
+      w_sum += w;
+      Append(&list, k, count, " + ", std::to_string(x) + "*" + std::to_string(w));
     }
-    const Integer sum = raw - zx * w_sum - zw * x_sum + c_.K * zx * zw;
-    std::string text = "take out the zero points: " + raw.str() + " - " + zx.str() + "*" +
-                       Parenthesized(w_sum) + " (x_zp * sum of w) - " + Parenthesized(zw) + "*" +
-                       Parenthesized(x_sum) + " (w_zp * sum of x) + " + std::to_string(c_.K) + "*" +
-                       Parenthesized(zx) + "*" + Parenthesized(zw) + " (K * x_zp * w_zp)";
+    std::string text = count == 0 ? "no terms, the sum is 0"
+                                  : "sum of x*w over " +
+                                        std::string(c_.op == Op::kLinear ? "k" : "(r,s,c)") + ": " +
+                                        list + " = " + raw.str();
+    if (terms.in_padding != 0) {
+      text += "; " + std::to_string(terms.in_padding) +
+              (terms.in_padding == 1 ? " tap lies" : " taps lie") +
+              " in the padding and add real 0";
+    }
+    Step(Stage::kAccumulate, text, raw.str());
+
+    const Integer zx = c_.x_q.zero_point_at(0);
+    const Integer zw = c_.w_q.zero_point_at(0);
+    const Integer sum = raw - zx * w_sum - zw * x_sum + count * zx * zw;
+    text = "take out the zero points: " + raw.str() + " - " + zx.str() + "*" +
+           Parenthesized(w_sum) + " (x_zp * sum of w) - " + Parenthesized(zw) + "*" +
+           Parenthesized(x_sum) + " (w_zp * sum of x) + " + std::to_string(count) + "*" +
+           Parenthesized(zx) + "*" + Parenthesized(zw) + " (" +
+           (terms.in_padding == 0 ? "K" : "terms") + " * x_zp * w_zp)";
     if (zx == 0 && zw == 0) text = "both zero points are 0, nothing to take out";
     Step(Stage::kOffset, text, Rational(sum));
     return sum;
   }
 
-  static std::string Parenthesized(const Integer& value) {
-    return value < 0 ? "(" + value.str() + ")" : value.str();
+  static std::string Parenthesized(const Rational& value) {
+    return value < 0 ? "(" + ToText(value) + ")" : ToText(value);
   }
 
   std::string Quotient() const {

@@ -92,6 +92,93 @@ TEST(Derive, NamesTheStagesOfEachOutputType) {
   EXPECT_EQ(stages(c), "accumulate offset bias clamp ");
 }
 
+TEST(Derive, Convolution) {
+  Case c;
+  c.op = Op::kConv2d;
+  c.N = 1;
+  c.window.batch = 1;
+  c.window.in_h = 1;
+  c.window.in_w = 2;
+  c.window.in_c = 1;
+  c.window.kernel_h = 2;
+  c.window.kernel_w = 2;
+  c.window.pad_top = 1;
+  DeriveSizes(&c);
+  c.x = Tensor::Of<uint8_t>({1, 1, 2, 1}, std::vector<uint8_t>{7, 9});
+  c.w = Tensor::Of<int8_t>({1, 2, 2, 1}, std::vector<int8_t>{1, 2, 3, -4});
+  c.x_q.zero_point = {5};
+  c.w_q.zero_point = {1};
+  ASSERT_EQ(Validate(c), "");
+  const Trace trace = Derive(c, 0);
+  EXPECT_EQ(trace[0].text,
+            "sum of x*w over (r,s,c): 7*3 + 9*-4 = -15; 2 taps lie in the padding and add real 0");
+  EXPECT_EQ(trace[1].text,
+            "take out the zero points: -15 - 5*(-1) (x_zp * sum of w) - 1*16 (w_zp * sum of x) + "
+            "2*5*1 (terms * x_zp * w_zp) = -16");  // (7-5)(3-1) + (9-5)(-4-1)
+  EXPECT_EQ(trace.back().value, "0");
+}
+
+TEST(Derive, TwoOperandsAndRescale) {
+  Case c;
+  c.op = Op::kAdd;
+  c.M = 1;
+  c.N = 1;
+  c.x = Tensor::Of<uint8_t>({1, 1}, std::vector<uint8_t>{7});
+  c.w = Tensor::Of<uint8_t>({1, 1}, std::vector<uint8_t>{1});
+  c.x_q = {{0.5f}, {0}};
+  c.w_q = {{2.0f}, {4}};
+  c.out_q = {{0.25f}, {20}};
+  Trace trace = Derive(c, 0);
+  ASSERT_EQ(trace.size(), 6u);
+  EXPECT_EQ(trace[0].text, "operand a, subtract the zero point: 7 - 0 = 7");
+  EXPECT_EQ(trace[1].text, "operand b, subtract the zero point: 1 - 4 = -3");
+  EXPECT_EQ(trace[2].text,
+            "(a_scale*a + b_scale*b) / out_scale: (0.5 * 7 + 2 * (-3)) / 0.25 = -10");
+  EXPECT_EQ(trace[5].value, "10");
+  c.op = Op::kMul;
+  trace = Derive(c, 0);
+  EXPECT_EQ(trace[2].text, "a_scale*b_scale/out_scale * a*b: 0.5 * 2 / 0.25 * 7 * (-3) = -84");
+  EXPECT_EQ(trace[5].text, "clamp -64 to [0, 255]: 0");
+  c.op = Op::kRescale;
+  c.w = Tensor();
+  trace = Derive(c, 0);
+  EXPECT_EQ(trace[0].text, "subtract the zero point: 7 - 0 = 7");
+  EXPECT_EQ(trace[1].text, "multiply by x_scale/out_scale: 7 * 0.5 / 0.25 = 14");
+  EXPECT_EQ(trace.back().value, "34");
+}
+
+TEST(Derive, Pools) {
+  Case c;
+  c.op = Op::kAvgPool;
+  c.window.batch = 1;
+  c.window.in_h = 1;
+  c.window.in_w = 3;
+  c.window.in_c = 1;
+  c.window.kernel_w = 3;
+  c.window.pad_left = 1;
+  c.window.count_include_pad = true;
+  DeriveSizes(&c);
+  c.x = Tensor::Of<uint8_t>({1, 1, 3, 1}, std::vector<uint8_t>{7, 9, 4});
+  c.x_q.zero_point = {-1};
+  c.out_q.zero_point = {2};
+  ASSERT_EQ(Validate(c), "");
+  Trace trace = Derive(c, 0);
+  EXPECT_EQ(trace[0].text, "sum of the 2 codes in the window: 7 + 9 = 16");
+  EXPECT_EQ(trace[1].text, "take out the zero point: 16 - 2*(-1) = 18");
+  EXPECT_EQ(trace[2].text,
+            "multiply by x_scale/(count*out_scale): 18 * 1 / (3 * 1), padding "
+            "counted = 6");
+  EXPECT_EQ(trace.back().value, "8");
+  c.op = Op::kMaxPool;
+  c.window.count_include_pad = false;
+  c.out_q = c.x_q;
+  trace = Derive(c, 1);
+  ASSERT_EQ(trace.size(), 2u);
+  EXPECT_EQ(trace[0].text, "the largest of the 3 codes in the window: 7, 9, 4 = 9");
+  EXPECT_EQ(trace[1].text, "clamp 9 to [0, 255]: inside");
+  EXPECT_EQ(RealValueText(c, 1), "10");
+}
+
 TEST(Derive, NanAndInfinity) {
   Case c;
   c.op = Op::kQuantize;
@@ -114,7 +201,7 @@ TEST(Derive, NanAndInfinity) {
 TEST(Derive, EndsInTheOutput) {
   RandomCase draw(12);
   int derived = 0;
-  for (int i = 0; i < 2000; ++i) {
+  for (int i = 0; i < 3000; ++i) {
     const Case c = draw.Draw(AllOps()[static_cast<size_t>(i) % AllOps().size()]);
     const Tensor y = Evaluate(c);
     for (int64_t at = 0; at < y.size(); ++at) {

@@ -144,7 +144,8 @@ Rounded RoundNarrow(const Numerator& numerator, const Line& line) {
   auto q = static_cast<UWide>(line.divisor);
   const int shift = numerator.exponent - line.divisor_exponent;
   if (shift >= 0) {
-    // At least 2^(bits of p - 1 + shift - bits of q); below that the shift stays inside 64 bits.
+    // At least 2^(bits of p - 1 + shift - bits of q); below that p << shift has at most 34 + 56
+    // bits.
     if (BitLength(p) - 1 + shift - BitLength(q) >= 34) return Far(negative);
     p <<= shift;
   } else {
@@ -257,16 +258,17 @@ Line Scale(float a, float b) {
   return line;
 }
 
-Line Plus(Line line, float offset) {
+Line Plus(Line line, float offset, int64_t times) {
   const Dyadic dyadic = Decode(offset);
-  line.offset = dyadic.mantissa;
+  line.offset = dyadic.mantissa * times;
   line.offset_exponent = dyadic.exponent;
   return line;
 }
 
-Line Over(Line line, float divisor) {
+Line Over(Line line, float divisor, int64_t times) {
+  QUALM_CHECK(times > 0 && times < int64_t{1} << 32);
   const Dyadic dyadic = Decode(divisor);
-  line.divisor = dyadic.mantissa;
+  line.divisor = dyadic.mantissa * times;
   line.divisor_exponent = dyadic.exponent;
   return line;
 }

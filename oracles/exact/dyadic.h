@@ -22,13 +22,14 @@ Dyadic Decode(float value);
 
 // What one output channel does to an integer s:
 //   (s * gain * 2^gain_exponent + offset * 2^offset_exponent) / (divisor * 2^divisor_exponent)
-// gain, offset and divisor are products of at most two, one and one float32 mantissas.
+// gain is a product of at most two float32 mantissas, offset one times a code less its zero point,
+// divisor one times a count.
 struct Line {
   int64_t gain = 1;  // >= 0, < 2^48
   int gain_exponent = 0;
-  int32_t offset = 0;
+  int64_t offset = 0;  // |offset| < 2^58
   int offset_exponent = 0;
-  int32_t divisor = 1;  // > 0, < 2^24
+  int64_t divisor = 1;  // > 0, < 2^56
   int divisor_exponent = 0;
 };
 
@@ -36,10 +37,10 @@ struct Line {
 Line Scale(float a);
 // s -> s * a * b.
 Line Scale(float a, float b);
-// The line plus `offset`, which is in units of the numerator.
-Line Plus(Line line, float offset);
-// The line divided by `divisor` > 0.
-Line Over(Line line, float divisor);
+// The line plus `offset * times`, which is in units of the numerator; |times| < 2^34.
+Line Plus(Line line, float offset, int64_t times = 1);
+// The line divided by `divisor * times` > 0; 0 < times < 2^32.
+Line Over(Line line, float divisor, int64_t times = 1);
 
 // From this magnitude on no int32 zero point brings a value back into the range of a code.
 inline constexpr int64_t kFar = int64_t{1} << 33;

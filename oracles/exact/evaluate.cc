@@ -20,33 +20,62 @@ Line LineOf(const Case& c, int64_t n) {
     case Op::kRequantize:
       if (!c.multiplier.empty()) return Scale(c.multiplier[c.multiplier.size() == 1 ? 0 : channel]);
       return Over(Scale(c.x_q.scale_at(0), c.w_q.scale_at(n)), c.out_q.scale_at(0));
-    case Op::kLinear: {
+    case Op::kLinear:
+    case Op::kConv2d:
+    case Op::kDepthwise: {
       Line line = Scale(c.x_q.scale_at(0), c.w_q.scale_at(n));
       if (c.bias) line = Plus(line, (*c.bias)[channel]);
       return c.out_dtype == DType::kF32 ? line : Over(line, c.out_q.scale_at(0));
     }
+    case Op::kMul: return Over(Scale(c.x_q.scale_at(0), c.w_q.scale_at(0)), c.out_q.scale_at(0));
+    case Op::kAdd:  // the offset is that of each b
+    case Op::kRescale: return Over(Scale(c.x_q.scale_at(0)), c.out_q.scale_at(0));
+    case Op::kAvgPool:
+    case Op::kGlobalAvgPool:  // the divisor grows by the count of each window
+      return Over(Scale(c.x_q.scale_at(0)), c.out_q.scale_at(0));
+    case Op::kMaxPool: return Line();
   }
   QUALM_CHECK(!"unknown operation");
   return {};
 }
 
-template <class T>
-void TakeChannel(std::vector<T>* list, int64_t n) {
-  if (list->size() > 1) *list = {(*list)[static_cast<size_t>(n)]};
-}
-
-Tensor TakeRow(const Tensor& tensor, int64_t row, int64_t length) {
-  Tensor taken(tensor.dtype(), {1, length});
-  const size_t bytes = static_cast<size_t>(length) * SizeOf(tensor.dtype());
-  const auto source = tensor.bytes().subspan(static_cast<size_t>(row) * bytes, bytes);
-  std::copy(source.begin(), source.end(), taken.bytes().begin());
-  return taken;
+// Sums, or maxima, of x - zx over the window of each output; counts of average pools.
+void Pool(const Case& c, std::vector<__int128>* results, std::vector<int64_t>* counts) {
+  const Window& v = c.window;
+  const bool max = c.op == Op::kMaxPool;
+  const auto channels = static_cast<size_t>(c.N);
+  const int64_t zx = c.x_q.zero_point_at(0);
+  std::vector<int64_t> row(channels);
+  for (int64_t m = 0; m < c.M; ++m) {
+    std::fill(row.begin(), row.end(), max ? INT64_MIN : 0);
+    int64_t inside = 0;
+    for (const Tap& tap : TapsOf(v, m)) {
+      if (tap.x_row < 0) continue;
+      ++inside;
+      for (size_t n = 0; n < channels; ++n) {
+        const int64_t value = c.x.IntAt(tap.x_row + static_cast<int64_t>(n)) - zx;
+        row[n] = max ? std::max(row[n], value) : row[n] + value;
+      }
+    }
+    results->insert(results->end(), row.begin(), row.end());
+    if (max) continue;
+    if (v.count_include_pad) {
+      // Windows start inside the padded image, and end with it.
+      const int64_t top = m / v.out_w() % v.out_h() * v.stride_h;
+      const int64_t left = m % v.out_w() * v.stride_w;
+      inside = std::min(v.kernel_h, v.pad_top + v.in_h + v.pad_bottom - top) *
+               std::min(v.kernel_w, v.pad_left + v.in_w + v.pad_right - left);
+    }
+    counts->push_back(inside);
+  }
 }
 
 }  // namespace
 
 Outputs::Outputs(const Case& c)
-    : Outputs(c, c.op == Op::kLinear ? CorrectedSums(c) : std::vector<__int128>{}) {}
+    : Outputs(c, HasSums(c.op) ? CorrectedSums(c) : std::vector<__int128>{}) {
+  if (IsPool(c.op)) Pool(c, &sums_, &counts_);
+}
 
 Outputs::Outputs(const Case& c, std::vector<__int128> sums) : c_(c), sums_(std::move(sums)) {
   const bool codes = IsCode(c.out_dtype);
@@ -59,9 +88,30 @@ Outputs::Outputs(const Case& c, std::vector<__int128> sums) : c_(c), sums_(std::
 
 __int128 Outputs::IntegerAt(int64_t m, int64_t n) const {
   const int64_t index = m * c_.N + n;
-  if (c_.op == Op::kLinear) return sums_[static_cast<size_t>(index)];
+  if (!sums_.empty()) return sums_[static_cast<size_t>(index)];
   const int64_t x = c_.x.IntAt(index);
-  return c_.op == Op::kDequantize ? x - c_.x_q.zero_point_at(n) : x;
+  switch (c_.op) {
+    case Op::kRequantize: return x;
+    case Op::kDequantize: return x - c_.x_q.zero_point_at(n);
+    default: break;
+  }
+  const int64_t a = x - c_.x_q.zero_point_at(0);
+  return c_.op == Op::kMul ? __int128{a} * SecondAt(index) : __int128{a};
+}
+
+Line Outputs::LineAt(int64_t m, int64_t n) const {
+  const Line& line = lines_[static_cast<size_t>(n)];
+  switch (c_.op) {
+    case Op::kAdd: return Plus(line, c_.w_q.scale_at(0), SecondAt(m * c_.N + n));
+    case Op::kAvgPool:
+    case Op::kGlobalAvgPool:
+      return Over(line, c_.out_q.scale_at(0), counts_[static_cast<size_t>(m)]);
+    default: return line;
+  }
+}
+
+int64_t Outputs::SecondAt(int64_t index) const {
+  return int64_t{c_.w.IntAt(index)} - c_.w_q.zero_point_at(0);
 }
 
 Outputs::Code Outputs::CodeAt(int64_t m, int64_t n) const {
@@ -84,7 +134,7 @@ Outputs::Code Outputs::CodeAt(int64_t m, int64_t n) const {
       rounded = Round(line, dyadic.mantissa);
     }
   } else {
-    rounded = Round(lines_[channel], IntegerAt(m, n));
+    rounded = Round(LineAt(m, n), IntegerAt(m, n));
   }
   code.value = rounded.integer + zero_[channel];
   code.tie_distance = rounded.tie_distance;
@@ -99,44 +149,6 @@ float Outputs::FloatAt(int64_t m, int64_t n) const {
   const float value = UnclampedFloatAt(m, n);
   // By the sign bit: a comparison would let a negative denormal through under DAZ.
   return c_.relu && std::signbit(value) ? 0.0f : value;
-}
-
-Case OneOutput(const Case& c, int64_t index) {
-  QUALM_CHECK_LE(0, index);
-  QUALM_CHECK_LT(index, c.M * c.N);
-  const int64_t n = index % c.N;
-  Case one;
-  one.op = c.op;
-  one.M = 1;
-  one.N = 1;
-  one.K = c.K;
-  if (c.op == Op::kLinear) {
-    one.x = TakeRow(c.x, index / c.N, c.K);
-    one.w = TakeRow(c.w, n, c.K);
-  } else {
-    one.x = TakeRow(c.x, index, 1);
-  }
-  one.x_q = c.x_q;
-  one.w_q = c.w_q;
-  one.out_q = c.out_q;
-  one.per_channel = c.per_channel;
-  one.multiplier = c.multiplier;
-  one.bias = c.bias;
-  one.bias_i32 = c.bias_i32;
-  // Lists of one entry belong to all channels, longer ones have one entry per channel.
-  for (QParams* q : {&one.x_q, &one.w_q, &one.out_q}) {
-    TakeChannel(&q->scale, n);
-    TakeChannel(&q->zero_point, n);
-  }
-  TakeChannel(&one.multiplier, n);
-  if (one.bias) TakeChannel(&*one.bias, n);
-  if (one.bias_i32) TakeChannel(&*one.bias_i32, n);
-  one.out_dtype = c.out_dtype;
-  one.out_min = c.out_min;
-  one.out_max = c.out_max;
-  one.relu = c.relu;
-  one.requant = c.requant;
-  return one;
 }
 
 namespace {
@@ -163,7 +175,7 @@ Tensor Clamped(const Case& c, const Outputs& outputs) {
 Tensor Evaluate(const Case& c) { return Clamped(c, Outputs(c)); }
 
 Tensor EvaluateFromSums(const Case& c, std::span<const __int128> sums) {
-  QUALM_CHECK(c.op == Op::kLinear);
+  QUALM_CHECK(HasSums(c.op));
   QUALM_CHECK_EQ(sums.size(), static_cast<size_t>(c.M * c.N));
   return Clamped(c, Outputs(c, {sums.begin(), sums.end()}));
 }

@@ -16,7 +16,7 @@ namespace qualm::exact {
 class Outputs {
  public:
   explicit Outputs(const Case& c);
-  // linear, with these corrected sums instead of the case's own.
+  // linear and convolutions, with these corrected sums instead of the case's own.
   Outputs(const Case& c, std::vector<__int128> sums);
 
   // An integer output before the clamp to [lo, out_max].
@@ -29,20 +29,27 @@ class Outputs {
   float FloatAt(int64_t m, int64_t n) const;           // f32 outputs
   float UnclampedFloatAt(int64_t m, int64_t n) const;  // the same before relu
 
-  // linear: sum_k (x-zx)(w-zw_n) + bias_i32_n, [M*N]; empty for other operations.
+  // linear and convolutions: exact::CorrectedSums. Pools: sum, for max_pool maximum, of x - zx over
+  // the window. Empty for other operations.
   const std::vector<__int128>& sums() const { return sums_; }
 
  private:
   __int128 IntegerAt(int64_t m, int64_t n) const;
+  // What turns the integer of output (m, n) into its real value.
+  Line LineAt(int64_t m, int64_t n) const;
+  int64_t SecondAt(int64_t index) const;  // add, mul: b - zb
 
   const Case& c_;
   std::vector<__int128> sums_;
-  std::vector<Line> lines_;    // per channel; empty for s32 outputs
-  std::vector<int64_t> lo_;    // per channel
-  std::vector<int64_t> zero_;  // per channel: zero point of the output codes
+  std::vector<int64_t> counts_;  // average pools: the divisor of each output pixel
+  std::vector<Line> lines_;      // per channel; empty for s32 outputs
+  std::vector<int64_t> lo_;      // per channel
+  std::vector<int64_t> zero_;    // per channel: zero point of the output codes
 };
 
-// Output `index` alone, as a case with M = N = 1 and the parameters of its channel.
+// Output `index` alone, as a case with M = N = 1 and the parameters of its channel. A window is cut
+// down to the part of the image that it meets; taps of a convolution in the padding stay, positions
+// of a pool beyond the padding go.
 Case OneOutput(const Case& c, int64_t index);
 
 }  // namespace qualm::exact

@@ -22,22 +22,27 @@ Tensor Evaluate(const Case& c);
 // Naive form: rationals over big integers, mirroring the definition term by term. Any valid case.
 Tensor EvaluateRational(const Case& c);
 
-// Raw sums of linear, exact: sum_k x*w without zero points or bias (int64, [M*N]).
+// Raw sums of linear and convolutions, exact: sum_k x*w without zero points or bias (int64, [M*N]).
+// Taps in the padding add nothing.
 std::vector<int64_t> RawSums(const Case& c);
-// Exact sum_k (x-zx)(w-zw_n) + bias_i32 [M*N]; zero points may be any int32, hence 128 bits.
+// Exact sum_k (x-zx)(w-zw_n) + bias_i32 [M*N]; zero points may be any int32, hence 128 bits. Taps
+// in the padding add real 0, whatever the zero points.
 std::vector<__int128> CorrectedSums(const Case& c);
 
-// The rest of linear from given corrected sums ([M*N], as CorrectedSums gives them): float bias,
-// scale, one rounding, zero point, clamp. Counterfactuals put other sums in and keep the rest exact.
+// The rest of linear and convolutions from given corrected sums ([M*N], as CorrectedSums gives
+// them): float bias, scale, one rounding, zero point, clamp. Counterfactuals put other sums in and
+// keep the rest exact.
 Tensor EvaluateFromSums(const Case& c, std::span<const __int128> sums);
 
 // Derivation of output element `index` (row-major), with every term that matters. Stages, where
-// they apply: accumulate, offset, bias, scale, round, zero_point, clamp. A float bias of codes is
-// added in units of x_scale*w_scale, before scaling; an f32 output takes it after.
+// they apply: accumulate, offset, bias, scale, round, zero_point, clamp; add and mul have an offset
+// for each operand. A float bias of codes is added in units of x_scale*w_scale, before scaling; an
+// f32 output takes it after. The last value is the output; max_pool goes from accumulate to clamp.
 Trace Derive(const Case& c, int64_t index);
 
 // The exact real value of output `index` before rounding, zero point and clamp, as "p/q".
-// "nan", "inf" or "-inf" where quantize has such an input.
+// "nan", "inf" or "-inf" where quantize has such an input. Of max_pool: (x - z) of the largest
+// code.
 std::string RealValueText(const Case& c, int64_t index);
 
 // Twice the distance from that value to the nearest rounding tie, in lsb: 0 on a tie, 1 on an

@@ -221,5 +221,211 @@ TEST(Examples, ReluAboveTheClamp) {
   EXPECT_EQ(Exact(c).IntAt(0), 50);
 }
 
+// Convolution over a 2x3 image with one channel, worked out by hand.
+Case ConvCase() {
+  Case c;
+  c.op = Op::kConv2d;
+  c.N = 1;
+  c.window.batch = 1;
+  c.window.in_h = 2;
+  c.window.in_w = 3;
+  c.window.in_c = 1;
+  c.window.kernel_h = 2;
+  c.window.kernel_w = 2;
+  DeriveSizes(&c);
+  c.x = Tensor::Of<uint8_t>({1, 2, 3, 1}, std::vector<uint8_t>{1, 2, 3, 4, 5, 6});
+  c.w = Tensor::Of<int8_t>({1, 2, 2, 1}, std::vector<int8_t>{1, 10, 20, 100});
+  SetOutput(&c, DType::kS32);
+  return c;
+}
+
+TEST(Examples, ConvIsACorrelation) {
+  const Case c = ConvCase();  // the kernel is not flipped
+  EXPECT_EQ(Exact(c).shape(), (std::vector<int64_t>{1, 1, 2, 1}));
+  EXPECT_EQ(Values<int32_t>(Exact(c)), (std::vector<int32_t>{601, 732}));
+}
+
+TEST(Examples, ConvPadsEachSideAlone) {
+  Case c = ConvCase();
+  c.window.pad_top = 1;
+  DeriveSizes(&c);
+  EXPECT_EQ(Values<int32_t>(Exact(c)), (std::vector<int32_t>{220, 340, 601, 732}));
+  c.window.pad_top = 0;
+  c.window.pad_right = 1;
+  DeriveSizes(&c);
+  EXPECT_EQ(Values<int32_t>(Exact(c)), (std::vector<int32_t>{601, 732, 123}));
+  // Padding is real 0 also where no code is: (6 - 1000) * 20 + (3 - 1000) * 1.
+  c.x_q.zero_point = {1000};
+  EXPECT_EQ(Exact(c).IntAt(2), -994 * 20 - 997);
+  // And with a weight zero point: (6 - 1000) * 19.
+  c.w_q.zero_point = {1};
+  EXPECT_EQ(Exact(c).IntAt(2), -994 * 19);
+}
+
+TEST(Examples, ConvStrideAndDilation) {
+  Case c = ConvCase();
+  c.window.dilation_w = 2;
+  DeriveSizes(&c);
+  EXPECT_EQ(Values<int32_t>(Exact(c)), (std::vector<int32_t>{1 + 30 + 80 + 600}));
+  c.window.pad_left = 1;
+  c.window.stride_w = 2;
+  DeriveSizes(&c);
+  EXPECT_EQ(Values<int32_t>(Exact(c)), (std::vector<int32_t>{20 + 500}));
+  c.window.dilation_h = 5;  // the kernel does not fit
+  DeriveSizes(&c);
+  EXPECT_TRUE(Exact(c).empty());
+}
+
+// Channels 0,1 of two feed outputs 0,1 of four; each output sees its own group alone.
+TEST(Examples, DepthwiseWithMultiplier) {
+  Case c;
+  c.op = Op::kDepthwise;
+  c.N = 4;
+  c.window.batch = 2;
+  c.window.in_h = c.window.in_w = 1;
+  c.window.in_c = 2;
+  c.window.groups = 2;
+  DeriveSizes(&c);
+  c.x = Tensor::Of<uint8_t>({2, 1, 1, 2}, std::vector<uint8_t>{1, 2, 3, 4});
+  c.w = Tensor::Of<int8_t>({4, 1, 1, 1}, std::vector<int8_t>{1, 10, 20, 100});
+  SetOutput(&c, DType::kS32);
+  c.bias_i32 = {{0, 0, 0, 1}};
+  EXPECT_EQ(Values<int32_t>(Exact(c)), (std::vector<int32_t>{1, 10, 40, 201, 3, 30, 80, 401}));
+}
+
+Case TwoOperands(Op op, const std::vector<uint8_t>& a, const std::vector<uint8_t>& b) {
+  Case c;
+  c.op = op;
+  c.M = 1;
+  c.N = static_cast<int64_t>(a.size());
+  c.x = Tensor::Of<uint8_t>({1, c.N}, a);
+  c.w = Tensor::Of<uint8_t>({1, c.N}, b);
+  return c;
+}
+
+TEST(Examples, AddRoundsOnce) {
+  Case c = TwoOperands(Op::kAdd, {1, 1, 3, 255}, {0, 1, 0, 255});
+  c.x_q.scale = {0.5f};
+  c.w_q.scale = {0x1p-149f};
+  // 0.5 is a tie, and the smallest float tips it.
+  EXPECT_EQ(Values<uint8_t>(Exact(c)), (std::vector<uint8_t>{0, 1, 2, 128}));
+  EXPECT_EQ(TieDistance(c, 0), 0.0);
+  EXPECT_EQ(TieDistance(c, 1), 0x1p-148);
+  c.x_q = {{1.0f}, {255}};
+  c.w_q = {{1.0f}, {INT32_MIN}};
+  c.out_q = {{0x1p24f}, {0}};
+  EXPECT_EQ(Exact(c).IntAt(0), 128);  // (1 - 255 + 2^31) / 2^24 = 127.99...
+  // Large operands of opposite sign leave what one rounding leaves.
+  c.x_q = {{FLT_MAX}, {0}};
+  c.w_q = {{FLT_MAX}, {4}};
+  c.out_q = {{FLT_MAX}, {10}};
+  EXPECT_EQ(Values<uint8_t>(Exact(c)), (std::vector<uint8_t>{7, 8, 9, 255}));
+  EXPECT_EQ(RealValueText(c, 0), "-3");
+}
+
+TEST(Examples, MulOfDifferences) {
+  Case c = TwoOperands(Op::kMul, {0, 3, 5, 255}, {0, 3, 8, 255});
+  c.x_q = {{0.5f}, {2}};
+  c.w_q = {{1.0f}, {4}};
+  c.out_q = {{2.0f}, {100}};
+  // (0-2)(0-4)/4 = 2, (1)(-1)/4, 3*4/4 = 3, 253*251/4
+  EXPECT_EQ(Values<uint8_t>(Exact(c)), (std::vector<uint8_t>{102, 100, 103, 255}));
+  EXPECT_EQ(RealValueText(c, 1), "-1/4");
+  c.x_q.zero_point = {INT32_MIN};
+  c.w_q.zero_point = {INT32_MIN};
+  c.out_q.scale = {0x1p55f};
+  EXPECT_EQ(Exact(c).IntAt(0), 164);  // 2^62 / 2 / 2^55 = 64
+  c.relu = true;
+  c.out_q.zero_point = {200};
+  c.w_q.zero_point = {INT32_MAX};
+  EXPECT_EQ(Exact(c).IntAt(0), 200);
+}
+
+TEST(Examples, Rescale) {
+  Case c = TwoOperands(Op::kRescale, {0, 1, 128, 255}, {0, 0, 0, 0});
+  c.w = Tensor();
+  c.x_q = {{1.0f}, {128}};
+  c.out_q = {{2.0f}, {0}};
+  SetOutput(&c, DType::kS8);
+  EXPECT_EQ(Values<int8_t>(Exact(c)), (std::vector<int8_t>{-64, -64, 0, 64}));  // -63.5, 63.5
+}
+
+// One row of five pixels under windows of three, stride two; ceil_mode adds a fourth window.
+Case PoolCase(Op op) {
+  Case c;
+  c.op = op;
+  c.window.batch = 1;
+  c.window.in_h = 1;
+  c.window.in_w = 5;
+  c.window.in_c = 1;
+  c.window.kernel_w = 3;
+  c.window.stride_w = 3;
+  c.window.pad_left = 1;
+  c.window.pad_right = 1;
+  DeriveSizes(&c);
+  c.x = Tensor::Of<uint8_t>({1, 1, 5, 1}, std::vector<uint8_t>{10, 20, 30, 40, 55});
+  return c;
+}
+
+TEST(Examples, AvgPoolCounts) {
+  Case c = PoolCase(Op::kAvgPool);  // [. 10 20] [30 40 55] and one position over
+  EXPECT_EQ(Values<uint8_t>(Exact(c)), (std::vector<uint8_t>{15, 42}));
+  c.window.count_include_pad = true;
+  EXPECT_EQ(Values<uint8_t>(Exact(c)), (std::vector<uint8_t>{10, 42}));
+  // With stride 2 and ceil_mode the last window is [40 55 .], of four with kernel 4 [40 55 . over]:
+  // positions beyond the padding never count.
+  c.window.stride_w = 2;
+  c.window.kernel_w = 4;
+  c.window.ceil_mode = true;
+  DeriveSizes(&c);
+  EXPECT_EQ(Values<uint8_t>(Exact(c)), (std::vector<uint8_t>{15, 36, 32}));  // 60/4 145/4 95/3
+  c.window.count_include_pad = false;
+  EXPECT_EQ(Values<uint8_t>(Exact(c)), (std::vector<uint8_t>{20, 36, 48}));  // 60/3 145/4 95/2
+  // What is averaged is real: padding that counts is 0, not a code.
+  c.window.count_include_pad = true;
+  c.x_q.zero_point = {100};
+  c.out_q.zero_point = {100};
+  EXPECT_EQ(Values<uint8_t>(Exact(c)), (std::vector<uint8_t>{40, 36, 65}));  // 100 - 240/4, -105/3
+}
+
+TEST(Examples, PoolWindowInThePadding) {
+  Case c = PoolCase(Op::kAvgPool);
+  c.window.count_include_pad = true;
+  c.window.pad_left = 4;
+  c.out_q.zero_point = {9};
+  DeriveSizes(&c);  // [. . .] [. 10 20] [30 40 55]
+  EXPECT_EQ(Values<uint8_t>(Exact(c)), (std::vector<uint8_t>{9, 19, 51}));
+  c.window.count_include_pad = false;
+  EXPECT_EQ(Validate(c), "pad: a window lies wholly in the padding");
+}
+
+TEST(Examples, MaxPool) {
+  Case c = PoolCase(Op::kMaxPool);
+  EXPECT_EQ(Values<uint8_t>(Exact(c)), (std::vector<uint8_t>{20, 55}));
+  // Padding never wins, not even over the smallest code there is.
+  c.x = Tensor::Of<int8_t>({1, 1, 5, 1}, std::vector<int8_t>{-128, -128, -3, -90, -128});
+  SetOutput(&c, DType::kS8);
+  EXPECT_EQ(Values<int8_t>(Exact(c)), (std::vector<int8_t>{-128, -3}));
+  c.out_max = -10;
+  c.x_q.zero_point = c.out_q.zero_point = {-100};
+  c.relu = true;
+  EXPECT_EQ(Values<int8_t>(Exact(c)), (std::vector<int8_t>{-100, -10}));
+  EXPECT_EQ(TieDistance(c, 0), 1.0);
+}
+
+TEST(Examples, GlobalAvgPool) {
+  Case c;
+  c.op = Op::kGlobalAvgPool;
+  c.window.batch = 2;
+  c.window.in_h = c.window.in_w = 2;
+  c.window.in_c = 2;
+  c.window.kernel_h = c.window.kernel_w = 2;
+  DeriveSizes(&c);
+  c.x = Tensor::Of<uint8_t>({2, 2, 2, 2}, std::vector<uint8_t>{1, 0, 2, 0, 3, 0, 4, 0,  //
+                                                               0, 9, 0, 9, 0, 9, 1, 7});
+  EXPECT_EQ(Exact(c).shape(), (std::vector<int64_t>{2, 1, 1, 2}));
+  EXPECT_EQ(Values<uint8_t>(Exact(c)), (std::vector<uint8_t>{2, 0, 0, 8}));  // 2.5, 0.25, 8.5
+}
+
 }  // namespace
 }  // namespace qualm::exact

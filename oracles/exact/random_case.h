@@ -4,16 +4,19 @@
 #ifndef QUALM_ORACLES_EXACT_RANDOM_CASE_H_
 #define QUALM_ORACLES_EXACT_RANDOM_CASE_H_
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cfloat>
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "core/case.h"
 #include "core/rng.h"
+#include "oracles/exact/exact.h"
 
 namespace qualm::exact {
 
@@ -33,6 +36,14 @@ class RandomCase {
       case Op::kDequantize: Dequantize(&c); break;
       case Op::kRequantize: Requantize(&c); break;
       case Op::kLinear: Linear(&c); break;
+      case Op::kConv2d:
+      case Op::kDepthwise: Conv(&c); break;
+      case Op::kAdd:
+      case Op::kMul:
+      case Op::kRescale: Elementwise(&c); break;
+      case Op::kMaxPool:
+      case Op::kAvgPool:
+      case Op::kGlobalAvgPool: Pool(&c); break;
     }
     return c;
   }
@@ -82,8 +93,8 @@ class RandomCase {
 
   DType CodeType() { return rng_.Chance(1, 2) ? DType::kU8 : DType::kS8; }
 
-  Tensor CodesOf(DType dtype, int64_t rows, int64_t columns) {
-    Tensor tensor(dtype, {rows, columns});
+  Tensor CodesOf(DType dtype, std::vector<int64_t> shape) {
+    Tensor tensor(dtype, std::move(shape));
     const CodeRange range = RangeOf(dtype);
     const bool ends = rng_.Chance(1, 4);
     for (int64_t i = 0; i < tensor.size(); ++i) {
@@ -125,7 +136,7 @@ class RandomCase {
 
   void Dequantize(Case* c) {
     c->x_q = Params(c->per_channel, c->N, -5);
-    c->x = CodesOf(CodeType(), c->M, c->N);
+    c->x = CodesOf(CodeType(), {c->M, c->N});
     Output(c, DType::kF32);
     c->relu = false;
   }
@@ -153,8 +164,94 @@ class RandomCase {
   void Linear(Case* c) {
     static constexpr std::array<int64_t, 8> kLengths = {0, 1, 2, 3, 4, 7, 16, 33};
     c->K = rng_.Pick(kLengths);
-    c->x = CodesOf(CodeType(), c->M, c->K);
-    c->w = CodesOf(rng_.Chance(2, 3) ? DType::kS8 : DType::kU8, c->N, c->K);
+    c->x = CodesOf(CodeType(), {c->M, c->K});
+    c->w = CodesOf(rng_.Chance(2, 3) ? DType::kS8 : DType::kU8, {c->N, c->K});
+    FinishSums(c);
+  }
+
+  void Conv(Case* c) {
+    Window& v = c->window;
+    v = AnyWindow();
+    const bool depthwise = c->op == Op::kDepthwise;
+    v.groups = depthwise || rng_.Chance(1, 3) ? rng_.Between(1, 4) : 1;
+    v.in_c = v.groups;
+    if (!depthwise) v.in_c *= rng_.Chance(1, 30) ? 0 : rng_.Between(1, 4);
+    c->N = rng_.Chance(1, 30) ? 0 : v.groups * rng_.Between(1, 2);
+    DeriveSizes(c);
+    c->x = CodesOf(CodeType(), {v.batch, v.in_h, v.in_w, v.in_c});
+    c->w = CodesOf(rng_.Chance(2, 3) ? DType::kS8 : DType::kU8,
+                   {c->N, v.kernel_h, v.kernel_w, v.in_c / v.groups});
+    FinishSums(c);
+  }
+
+  // Windows of all kinds: inside the image, across its border, beside it, and some that do not fit.
+  Window AnyWindow() {
+    Window v;
+    v.batch = rng_.Chance(1, 30) ? 0 : rng_.Between(1, 2);
+    v.in_h = rng_.Chance(1, 40) ? 0 : rng_.Between(1, 5);
+    v.in_w = rng_.Chance(1, 40) ? 0 : rng_.Between(1, 5);
+    v.kernel_h = rng_.Between(1, 3);
+    v.kernel_w = rng_.Between(1, 3);
+    v.stride_h = rng_.Between(1, 3);
+    v.stride_w = rng_.Between(1, 3);
+    if (rng_.Chance(1, 3)) {
+      v.dilation_h = rng_.Between(1, 3);
+      v.dilation_w = rng_.Between(1, 3);
+    }
+    if (rng_.Chance(2, 3)) {
+      for (int64_t* pad : {&v.pad_top, &v.pad_bottom, &v.pad_left, &v.pad_right}) {
+        *pad = rng_.Between(0, rng_.Chance(1, 5) ? 4 : 2);
+      }
+    }
+    return v;
+  }
+
+  void Elementwise(Case* c) {
+    c->per_channel = false;
+    c->x = CodesOf(CodeType(), {c->M, c->N});
+    c->x_q = Params(false, c->N, -5);
+    if (HasTwoOperands(c->op)) {
+      c->w = CodesOf(c->x.dtype(), {c->M, c->N});
+      c->w_q = Params(false, c->N, -5);
+    }
+    c->out_q = Params(false, c->N, c->op == Op::kMul ? -3 : -4);
+    Output(c, CodeType());
+  }
+
+  void Pool(Case* c) {
+    c->per_channel = false;
+    Window& v = c->window;
+    do {
+      v = AnyWindow();
+      v.in_c = c->N;
+      v.ceil_mode = rng_.Chance(1, 3);
+      v.count_include_pad = c->op == Op::kAvgPool && rng_.Chance(1, 2);
+      if (c->op != Op::kMaxPool) v.dilation_h = v.dilation_w = 1;
+      if (c->op == Op::kGlobalAvgPool) {
+        v.kernel_h = std::max<int64_t>(v.in_h, 1);
+        v.kernel_w = std::max<int64_t>(v.in_w, 1);
+        v.pad_top = v.pad_bottom = v.pad_left = v.pad_right = 0;
+      }
+      DeriveSizes(c);
+    } while (LeavesImage(*c));
+    c->x = CodesOf(CodeType(), {v.batch, v.in_h, v.in_w, v.in_c});
+    c->x_q = Params(false, c->N, -5);
+    c->out_q = c->op == Op::kMaxPool ? c->x_q : Params(false, c->N, -5);
+    Output(c, c->op == Op::kMaxPool ? c->x.dtype() : CodeType());
+  }
+
+  // A pool has no answer where a window meets no input element, unless padding counts.
+  static bool LeavesImage(const Case& c) {
+    for (int64_t m = 0; m < c.M && !c.window.count_include_pad; ++m) {
+      bool any = false;
+      for (const Tap& tap : TapsOf(c.window, m)) any = any || tap.x_row >= 0;
+      if (!any) return true;
+    }
+    return false;
+  }
+
+  // Everything but sizes and tensors of a sum.
+  void FinishSums(Case* c) {
     c->x_q = Params(false, c->N, -5);
     c->w_q = Params(c->per_channel, c->N, -7);
     c->out_q = Params(false, c->N, -3);
@@ -185,15 +282,10 @@ class RandomCase {
         return std::isfinite(any) ? any : -FLT_MAX;
       }
       case 1: return rng_.Chance(1, 2) ? 0x1p-149f : -0x1p-149f;
-      case 2: {  // nearly cancels a sum that the row may well have
+      case 2: {  // nearly cancels the sum of the first row
+        if (c.M == 0) return 1.0f;
         const double unit = double{c.x_q.scale_at(0)} * double{c.w_q.scale_at(n)};
-        const double zx = c.x_q.zero_point_at(0);
-        const double zw = c.w_q.zero_point_at(n);
-        double sum = 0;
-        for (int64_t k = 0; k < c.K && c.M > 0; ++k) {
-          sum += (c.x.IntAt(k) - zx) * (c.w.IntAt(n * c.K + k) - zw);
-        }
-        const double bias = -sum * unit;
+        const double bias = -static_cast<double>(CorrectedSums(c)[static_cast<size_t>(n)]) * unit;
         return std::abs(bias) <= FLT_MAX ? static_cast<float>(bias) : 1.0f;
       }
       case 3: return static_cast<float>(rng_.Between(-64, 64)) * 0.5f;

@@ -19,16 +19,4 @@ Rational RequantizeValue(const Case& c, int64_t m, int64_t n) {
   return Rational(Integer(c.x.IntAt(m * c.N + n))) * Multiplier(c, n);
 }
 
-Tensor Requantize(const Case& c) {
-  Tensor y(c.out_dtype, c.output_shape());
-  const Integer zero_point = c.out_q.zero_point_at(0);
-  for (int64_t m = 0; m < c.M; ++m) {
-    for (int64_t n = 0; n < c.N; ++n) {
-      const Integer rounded = RoundHalfEven(RequantizeValue(c, m, n));
-      y.SetInt(m * c.N + n, Clamp(rounded + zero_point, LowerBound(c), c.out_max));
-    }
-  }
-  return y;
-}
-
 }  // namespace qualm::exact

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Integer sums of linear for the fast form: one int64 dot product per output, zero points taken out
-// with row and column sums afterwards (the definition multiplies the differences instead).
+// Integer sums of linear and of convolutions for the fast form: one int64 dot product per output,
+// zero points taken out with row and column sums afterwards (the definition multiplies the
+// differences instead).
 #include <algorithm>
 #include <cstdint>
-#include <span>
+#include <numeric>
 #include <vector>
 
-#include "core/status.h"
 #include "oracles/exact/exact.h"
+#include "oracles/exact/reduction.h"
 
 namespace qualm::exact {
 namespace {
@@ -16,8 +17,7 @@ namespace {
 constexpr int64_t kBlock = 32768;
 static_assert(kBlock * 255 * 255 <= INT32_MAX);
 
-template <class X, class W>
-int64_t Dot(const X* x, const W* w, int64_t k) {
+int64_t Dot(const int16_t* x, const int16_t* w, int64_t k) {
   int64_t total = 0;
   for (int64_t start = 0; start < k; start += kBlock) {
     const int64_t end = std::min(k, start + kBlock);
@@ -28,60 +28,83 @@ int64_t Dot(const X* x, const W* w, int64_t k) {
   return total;
 }
 
-template <class X, class W>
-std::vector<int64_t> Dots(const Case& c) {
-  const X* x = c.x.as<X>().data();
-  const W* w = c.w.as<W>().data();
+// Sums of `rows` consecutive stretches of `length` codes.
+std::vector<int64_t> StretchSums(const std::vector<int16_t>& codes, int64_t rows, int64_t length) {
+  std::vector<int64_t> sums(static_cast<size_t>(rows));
+  const int16_t* row = codes.data();
+  for (int64_t& sum : sums) {
+    sum = std::accumulate(row, row + length, int64_t{0});
+    row += length;
+  }
+  return sums;
+}
+
+// Taps in the padding have x = 0 here, so that they add nothing to sums of x and of x*w.
+std::vector<int64_t> RawSums(const Case& c, const Reduction& lists) {
   std::vector<int64_t> sums(static_cast<size_t>(c.M * c.N));
   for (int64_t m = 0; m < c.M; ++m) {
     for (int64_t n = 0; n < c.N; ++n) {
-      sums[static_cast<size_t>(m * c.N + n)] = Dot(x + m * c.K, w + n * c.K, c.K);
+      sums[static_cast<size_t>(m * c.N + n)] =
+          Dot(lists.x.data() + lists.x_row(m, n) * c.K, lists.w.data() + n * c.K, c.K);
     }
   }
   return sums;
 }
 
-template <class T>
-std::vector<int64_t> RowSums(const Tensor& tensor, int64_t rows, int64_t k) {
-  std::vector<int64_t> sums(static_cast<size_t>(rows));
-  const T* row = tensor.as<T>().data();
-  for (int64_t& sum : sums) {
-    for (int64_t i = 0; i < k; ++i) sum += row[i];
-    row += k;
+// How many terms of an output are real, and the sum of their weights by channel.
+class RealTerms {
+ public:
+  RealTerms(const Case& c, const Reduction& lists) : c_(c), lists_(lists) {
+    w_sums_ = StretchSums(lists.w, c.N, c.K);
+    if (lists.taps != 0) tap_sums_ = StretchSums(lists.w, c.N * lists.taps, c.K / lists.taps);
   }
-  return sums;
-}
 
-std::vector<int64_t> RowSums(const Tensor& tensor, int64_t rows, int64_t k) {
-  return tensor.dtype() == DType::kU8 ? RowSums<uint8_t>(tensor, rows, k)
-                                      : RowSums<int8_t>(tensor, rows, k);
-}
+  // Of output row m; the sums are valid until the next call.
+  struct Row {
+    int64_t count = 0;
+    const std::vector<int64_t>& w_sums;
+  };
+  Row At(int64_t m) {
+    const uint8_t* inside = lists_.inside.data() + m * lists_.taps;
+    const int64_t taps = std::accumulate(inside, inside + lists_.taps, int64_t{0});
+    if (taps == lists_.taps) return {c_.K, w_sums_};  // linear, and windows inside the image
+    inside_sums_.assign(static_cast<size_t>(c_.N), 0);
+    const int64_t* sum = tap_sums_.data();
+    for (int64_t& total : inside_sums_) {
+      for (int64_t t = 0; t < lists_.taps; ++t) total += inside[t] != 0 ? sum[t] : 0;
+      sum += lists_.taps;
+    }
+    return {taps * (c_.K / lists_.taps), inside_sums_};
+  }
+
+ private:
+  const Case& c_;
+  const Reduction& lists_;
+  std::vector<int64_t> w_sums_;
+  std::vector<int64_t> tap_sums_;
+  std::vector<int64_t> inside_sums_;
+};
 
 }  // namespace
 
-std::vector<int64_t> RawSums(const Case& c) {
-  QUALM_CHECK(c.op == Op::kLinear);
-  const bool unsigned_w = c.w.dtype() == DType::kU8;
-  if (c.x.dtype() == DType::kU8) {
-    return unsigned_w ? Dots<uint8_t, uint8_t>(c) : Dots<uint8_t, int8_t>(c);
-  }
-  return unsigned_w ? Dots<int8_t, uint8_t>(c) : Dots<int8_t, int8_t>(c);
-}
+std::vector<int64_t> RawSums(const Case& c) { return RawSums(c, ReductionOf(c, 0)); }
 
 std::vector<__int128> CorrectedSums(const Case& c) {
-  const std::vector<int64_t> raw = RawSums(c);
-  const std::vector<int64_t> x_sums = RowSums(c.x, c.M, c.K);
-  const std::vector<int64_t> w_sums = RowSums(c.w, c.N, c.K);
+  const Reduction lists = ReductionOf(c, 0);
+  const std::vector<int64_t> raw = RawSums(c, lists);
+  const std::vector<int64_t> x_sums = StretchSums(lists.x, c.M * lists.groups, c.K);
+  RealTerms terms(c, lists);
   const __int128 zx = c.x_q.zero_point_at(0);
   std::vector<__int128> sums(raw.size());
   for (int64_t m = 0; m < c.M; ++m) {
+    const RealTerms::Row row = terms.At(m);
     for (int64_t n = 0; n < c.N; ++n) {
       const auto i = static_cast<size_t>(m * c.N + n);
-      const auto row = static_cast<size_t>(m);
       const auto channel = static_cast<size_t>(n);
       const __int128 zw = c.w_q.zero_point_at(n);
-      // sum (x-zx)(w-zw) = sum xw - zx sum w - zw sum x + K zx zw
-      sums[i] = raw[i] - zx * w_sums[channel] - zw * x_sums[row] + c.K * zx * zw;
+      // sum (x-zx)(w-zw) = sum xw - zx sum w - zw sum x + count zx zw
+      sums[i] = raw[i] - zx * row.w_sums[channel] -
+                zw * x_sums[static_cast<size_t>(lists.x_row(m, n))] + row.count * zx * zw;
       if (c.bias_i32) sums[i] += (*c.bias_i32)[channel];
     }
   }

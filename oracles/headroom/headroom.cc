@@ -3,26 +3,37 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
+#include <vector>
 
 #include "oracles/exact/evaluate.h"
+#include "oracles/exact/reduction.h"
 
 namespace qualm::headroom {
 namespace {
+
+// What a kernel that reads a padded image finds there: the code of real 0 or, where no code stands
+// for it, the one that the kernel sees as 0.
+int16_t PaddingCode(const Case& c) {
+  const int32_t zero_point = c.x_q.zero_point_at(0);
+  const CodeRange range = RangeOf(c.x.dtype());
+  const bool is_code = zero_point >= range.min && zero_point <= range.max;
+  return static_cast<int16_t>(is_code ? zero_point : range.min);
+}
 
 // The operands as a pair-adding kernel lays them out, even and odd positions apart, so that the
 // loop over pairs vectorizes. Rows are (K+1)/2 long; an odd K is padded with 0.
 class Operands {
  public:
-  explicit Operands(const Case& c) : pairs_((c.K + 1) / 2) {
-    const bool shift = c.x.dtype() == DType::kS8;
-    Fill(c.x, c.M, c.K, shift ? 128 : 0, &x_);
-    Fill(c.w, c.N, c.K, 0, &w_);
-  }
+  explicit Operands(const Case& c)
+      : Operands(exact::ReductionOf(c, PaddingCode(c)), c.x.dtype() == DType::kS8 ? 128 : 0) {}
 
   int64_t pairs() const { return pairs_; }
 
   int32_t Sum(int64_t m, int64_t n, int64_t t) const {
-    return x_[0][At(m, t)] * w_[0][At(n, t)] + x_[1][At(m, t)] * w_[1][At(n, t)];
+    const size_t x = XAt(m, n, t);
+    const size_t w = WAt(n, t);
+    return x_[0][x] * w_[0][w] + x_[1][x] * w_[1][w];
   }
 
   Pair PairAt(int64_t m, int64_t n, int64_t t) const {
@@ -30,10 +41,10 @@ class Operands {
     pair.m = m;
     pair.n = n;
     pair.k = 2 * t;
-    pair.x0 = x_[0][At(m, t)];
-    pair.w0 = w_[0][At(n, t)];
-    pair.x1 = x_[1][At(m, t)];
-    pair.w1 = w_[1][At(n, t)];
+    pair.x0 = x_[0][XAt(m, n, t)];
+    pair.w0 = w_[0][WAt(n, t)];
+    pair.x1 = x_[1][XAt(m, n, t)];
+    pair.w1 = w_[1][WAt(n, t)];
     pair.sum = Sum(m, n, t);
     pair.saturated = std::clamp(pair.sum, -32768, 32767);
     return pair;
@@ -45,10 +56,10 @@ class Operands {
     int32_t saturating = 0;
   };
   Range RangeOfSums(int64_t m, int64_t n) const {
-    const int16_t* x0 = x_[0].data() + At(m, 0);
-    const int16_t* x1 = x_[1].data() + At(m, 0);
-    const int16_t* w0 = w_[0].data() + At(n, 0);
-    const int16_t* w1 = w_[1].data() + At(n, 0);
+    const int16_t* x0 = x_[0].data() + XAt(m, n, 0);
+    const int16_t* x1 = x_[1].data() + XAt(m, n, 0);
+    const int16_t* w0 = w_[0].data() + WAt(n, 0);
+    const int16_t* w1 = w_[1].data() + WAt(n, 0);
     Range range;
     for (int64_t t = 0; t < pairs_; ++t) {
       const int32_t sum = x0[t] * w0[t] + x1[t] * w1[t];
@@ -62,18 +73,34 @@ class Operands {
  private:
   using Halves = std::vector<int16_t>[2];
 
-  size_t At(int64_t row, int64_t t) const { return static_cast<size_t>(row * pairs_ + t); }
+  Operands(exact::Reduction lists, int shift) : pairs_((lists.k + 1) / 2) {
+    Fill(lists.x, lists.k, shift, &x_);
+    Fill(lists.w, lists.k, 0, &w_);
+    lists.x = {};  // only the layout is asked for from here on
+    lists.w = {};
+    layout_ = std::move(lists);
+  }
 
-  void Fill(const Tensor& tensor, int64_t rows, int64_t k, int shift, Halves* halves) {
-    for (auto& half : *halves) half.assign(static_cast<size_t>(rows * pairs_), 0);
-    for (int64_t row = 0; row < rows; ++row) {
-      for (int64_t i = 0; i < k; ++i) {
-        (*halves)[i % 2][At(row, i / 2)] = static_cast<int16_t>(tensor.IntAt(row * k + i) + shift);
+  size_t XAt(int64_t m, int64_t n, int64_t t) const {
+    return static_cast<size_t>(layout_.x_row(m, n) * pairs_ + t);
+  }
+  size_t WAt(int64_t n, int64_t t) const { return static_cast<size_t>(n * pairs_ + t); }
+
+  // Rows of k > 0 codes.
+  void Fill(const std::vector<int16_t>& codes, int64_t k, int shift, Halves* halves) {
+    const auto length = static_cast<size_t>(k);
+    const size_t rows = codes.size() / length;
+    for (auto& half : *halves) half.assign(rows * static_cast<size_t>(pairs_), 0);
+    for (size_t row = 0; row < rows; ++row) {
+      for (size_t i = 0; i < length; ++i) {
+        (*halves)[i % 2][row * static_cast<size_t>(pairs_) + i / 2] =
+            static_cast<int16_t>(codes[row * length + i] + shift);
       }
     }
   }
 
   int64_t pairs_;
+  exact::Reduction layout_;
   Halves x_;
   Halves w_;
 };
@@ -104,9 +131,7 @@ void MeasurePairs(const Case& c, Headroom* result) {
 
 int32_t PairHeadroom(int32_t sum) { return std::min(32767 - sum, sum + 32768); }
 
-bool HasPairs(const Case& c) {
-  return c.op == Op::kLinear && c.w.dtype() == DType::kS8 && c.K >= 1;
-}
+bool HasPairs(const Case& c) { return HasSums(c.op) && c.w.dtype() == DType::kS8 && c.K >= 1; }
 
 std::vector<Pair> SaturatingPairs(const Case& c, int64_t m, int64_t n) {
   std::vector<Pair> saturating;
@@ -127,11 +152,13 @@ Headroom Measure(const Case& c) {
   result.outputs = c.M * c.N;
   if (HasPairs(c)) MeasurePairs(c, &result);
   const exact::Outputs outputs(c);
-  for (const __int128 sum : outputs.sums()) {
-    const __int128 distance = std::min<__int128>(INT32_MAX - sum, sum - INT32_MIN);
-    // |sum| < 2^110: only a sum of astronomic zero points does not fit.
-    result.acc_min =
-        static_cast<int64_t>(std::clamp<__int128>(distance, INT64_MIN, result.acc_min));
+  if (HasSums(c.op)) {
+    for (const __int128 sum : outputs.sums()) {
+      const __int128 distance = std::min<__int128>(INT32_MAX - sum, sum - INT32_MIN);
+      // |sum| < 2^110: only a sum of astronomic zero points does not fit.
+      result.acc_min =
+          static_cast<int64_t>(std::clamp<__int128>(distance, INT64_MIN, result.acc_min));
+    }
   }
   for (int64_t m = 0; m < c.M; ++m) {
     for (int64_t n = 0; n < c.N; ++n) {

@@ -15,8 +15,11 @@
 namespace qualm::headroom {
 
 // A pair of products that vpmaddubsw adds in a saturating int16: (2t, 2t+1) along k, zero padded.
+// Along k lie the terms of linear, or those of a convolution in the order (r, s, c), c fastest and
+// inside the group, as im2col and depthwise kernels lay them out (FBGEMM). Kernels that pair
+// channels inside each tap (oneDNN) meet the same pairs where C/groups is even.
 struct Pair {
-  int64_t m = 0;
+  int64_t m = 0;  // row, or output pixel in row-major order
   int64_t n = 0;
   int64_t k = 0;  // even index; partner k+1 (absent, x1 = w1 = 0, for the last of an odd K)
   int32_t x0 = 0, w0 = 0, x1 = 0, w1 = 0;
@@ -29,15 +32,16 @@ struct Pair {
 int32_t PairHeadroom(int32_t sum);
 
 // x operand as such a kernel sees it: u8 as it is; s8 activations are shifted to u8 by +128 (so the
-// x0, x1 of a Pair and the codes of a Kink are u8 codes; for s8 tensors subtract 128).
-bool HasPairs(const Case& c);  // linear with s8 weights and K >= 1
+// x0, x1 of a Pair and the codes of a Kink are u8 codes; for s8 tensors subtract 128). In the
+// padding such a kernel reads the code of real 0, x_zp; where that is no code, its own code 0.
+bool HasPairs(const Case& c);  // linear and convolutions with s8 weights and K >= 1
 
 // All saturating pairs of output (m, n), by k; empty where HasPairs is false.
 std::vector<Pair> SaturatingPairs(const Case& c, int64_t m, int64_t n);
 
-// Summary over the whole case. Pairs: where HasPairs. Sums: linear. Ties and clamped_high: u8, s8
-// and (clamp only) s32 outputs; of f32 outputs only those that relu sets to 0 count, as
-// clamped_low.
+// Summary over the whole case. Pairs: where HasPairs. Sums: linear and convolutions. Ties and
+// clamped_high: u8, s8 and (clamp only) s32 outputs; of f32 outputs only those that relu sets to 0
+// count, as clamped_low.
 struct Headroom {
   int32_t pair_min = INT32_MAX;  // smallest PairHeadroom; INT32_MAX if there are no pairs
   std::optional<Pair> pair_worst;
@@ -59,7 +63,9 @@ struct Kink {
   int32_t weight_sum = 0;       // S
   int32_t last_exact_code = 0;  // x*: floor(32767/S) for S > 0, floor(32768/|S|) for S < 0
 };
-// Predicted kinks of channel n inside the u8 range, by last_exact_code then k.
+// Predicted kinks of channel n inside the u8 range, by last_exact_code then k. In a convolution
+// they hold for the outputs whose window lies inside the image: codes in the padding do not move
+// with the sweep.
 std::vector<Kink> PredictKinks(const Case& c, int64_t n);
 
 // Can any activation in [x_lo, x_hi] (u8 codes, 0 <= x_lo <= x_hi <= 255) saturate a pair of this

@@ -91,6 +91,50 @@ TEST(Kinks, SlopesOfRows) {
   EXPECT_GT(bends, 100);
 }
 
+// Constant images under a convolution: the pairs that saturate at code x are those whose kink lies
+// before it, wherever the window lies inside the image.
+TEST(Kinks, Convolutions) {
+  Rng rng(3);
+  int64_t saturating = 0;
+  for (int i = 0; i < 40; ++i) {
+    Case c;
+    c.op = i % 2 == 0 ? Op::kConv2d : Op::kDepthwise;
+    Window& v = c.window;
+    v.batch = 1;
+    v.in_h = v.in_w = 4;
+    v.kernel_h = rng.Between(1, 3);
+    v.kernel_w = rng.Between(1, 3);
+    v.stride_w = 2;
+    v.groups = 2;
+    v.in_c = i % 2 == 0 ? 6 : 2;
+    c.N = 4;
+    DeriveSizes(&c);
+    c.w = Tensor(DType::kS8, {c.N, v.kernel_h, v.kernel_w, v.in_c / v.groups});
+    for (int64_t at = 0; at < c.w.size(); ++at) {
+      c.w.SetInt(at, static_cast<int32_t>(rng.Between(-128, 127)));
+    }
+    const bool is_signed = i % 4 < 2;
+    c.x = Tensor(is_signed ? DType::kS8 : DType::kU8, {1, 4, 4, v.in_c});
+    for (int32_t code = 120; code <= 255; code += 5) {
+      for (int64_t at = 0; at < c.x.size(); ++at) c.x.SetInt(at, code - (is_signed ? 128 : 0));
+      for (int64_t m = 0; m < c.M; ++m) {
+        for (int64_t n = 0; n < c.N; ++n) {
+          std::vector<int64_t> passed;
+          for (const Kink& kink : PredictKinks(c, n)) {
+            if (kink.last_exact_code < code) passed.push_back(kink.k);
+          }
+          std::sort(passed.begin(), passed.end());
+          std::vector<int64_t> found;
+          for (const Pair& pair : SaturatingPairs(c, m, n)) found.push_back(pair.k);
+          ASSERT_EQ(passed, found) << Describe(c);
+          saturating += static_cast<int64_t>(found.size());
+        }
+      }
+    }
+  }
+  EXPECT_GT(saturating, 1000);
+}
+
 TEST(Kinks, NoneWithoutPairs) {
   Case c = Weights({127, 127}, 1);
   EXPECT_EQ(PredictKinks(c, 0).size(), 1u);

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "oracles/exact/reduction.h"
+
+#include <algorithm>
+
+#include "core/status.h"
+
+namespace qualm::exact {
+namespace {
+
+std::vector<int16_t> Widen(const Tensor& tensor) {
+  if (tensor.dtype() == DType::kU8) {
+    const auto codes = tensor.as<uint8_t>();
+    return {codes.begin(), codes.end()};
+  }
+  const auto codes = tensor.as<int8_t>();
+  return {codes.begin(), codes.end()};
+}
+
+}  // namespace
+
+Reduction ReductionOf(const Case& c, int16_t padding) {
+  QUALM_CHECK(HasSums(c.op));
+  Reduction lists;
+  lists.k = c.K;
+  lists.w = Widen(c.w);
+  if (c.op == Op::kLinear) {
+    lists.x = Widen(c.x);
+    lists.channels_per_group = std::max<int64_t>(c.N, 1);
+    return lists;
+  }
+  const Window& v = c.window;
+  const int64_t depth = v.in_c / v.groups;
+  const std::vector<int16_t> image = Widen(c.x);
+  lists.groups = v.groups;
+  lists.channels_per_group = std::max<int64_t>(c.N / v.groups, 1);
+  lists.taps = v.kernel_h * v.kernel_w;
+  lists.x.assign(static_cast<size_t>(c.M * v.groups * c.K), padding);
+  lists.inside.reserve(static_cast<size_t>(c.M * lists.taps));
+  for (int64_t m = 0; m < c.M; ++m) {
+    int16_t* rows = lists.x.data() + m * v.groups * c.K;
+    for (const Tap& tap : TapsOf(v, m)) {
+      lists.inside.push_back(tap.x_row >= 0 ? 1 : 0);
+      if (tap.x_row < 0) continue;
+      const int64_t at = (tap.r * v.kernel_w + tap.s) * depth;
+      for (int64_t g = 0; g < v.groups; ++g) {
+        std::copy_n(image.data() + tap.x_row + g * depth, depth, rows + g * c.K + at);
+      }
+    }
+  }
+  return lists;
+}
+
+}  // namespace qualm::exact

@@ -52,7 +52,7 @@ void DrawShape(Rng& rng, Theme theme, Case& c) {
   }
 }
 
-// Where a window would see nothing but padding: less of it, in the end none.
+// Where a window would see nothing but padding: image in its place, in the end everywhere.
 void PullIn(Case& c) {
   Window& v = c.window;
   const auto valid = [&] {
@@ -61,12 +61,19 @@ void PullIn(Case& c) {
     return Validate(c).empty();
   };
   if (valid()) return;
-  for (int64_t* pad : {&v.pad_top, &v.pad_bottom, &v.pad_left, &v.pad_right}) {
-    *pad = std::min<int64_t>(*pad, 1);
+  const auto replace = [](int64_t& pad, int64_t most, int64_t& image) {
+    image += std::max<int64_t>(0, pad - most);
+    pad = std::min(pad, most);
+  };
+  for (const bool none : {false, true}) {
+    const int64_t most_h = none ? 0 : v.kernel_h / 2, most_w = none ? 0 : v.kernel_w / 2;
+    replace(v.pad_top, most_h, v.in_h);
+    replace(v.pad_bottom, most_h, v.in_h);
+    replace(v.pad_left, most_w, v.in_w);
+    replace(v.pad_right, most_w, v.in_w);
+    if (valid()) return;
   }
-  if (valid()) return;
-  v.pad_top = v.pad_bottom = v.pad_left = v.pad_right = 0;
-  QUALM_CHECK(valid());
+  QUALM_CHECK(false);  // without padding every window starts in the image
 }
 
 void FillValues(Rng& rng, Theme theme, Case& c) {

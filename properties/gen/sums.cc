@@ -11,6 +11,12 @@ namespace {
 
 void DrawInputZeroPoints(Rng& rng, Theme theme, Case& c) {
   DrawZeroPoints(rng, c.x.dtype(), theme, c.x_q.zero_point);
+  if (IsConv(c.op) && rng.Chance(1, 20)) {
+    // Just outside the codes: no padded image then stands for the padding.
+    const CodeRange range = RangeOf(c.x.dtype());
+    const auto off = static_cast<int32_t>(rng.Between(1, 9));
+    c.x_q.zero_point = {rng.Chance(1, 2) ? range.min - off : range.max + off};
+  }
   const size_t entries = c.per_channel ? static_cast<size_t>(c.N) : 1;
   c.w_q.zero_point.assign(entries, 0);
   const bool symmetric = rng.Chance(theme == Theme::kZeroPoints ? 1 : 2, 4);

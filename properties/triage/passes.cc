@@ -11,7 +11,10 @@
 #include <vector>
 
 #include "oracles/headroom/headroom.h"
+#include "properties/derive.h"
+#include "properties/triage/shrink.h"
 #include "properties/triage/triage.h"
+#include "properties/triage/window_passes.h"
 
 namespace qualm::triage {
 namespace {
@@ -50,6 +53,7 @@ Tensor SelectColumns(const Tensor& tensor, int64_t rows, int64_t columns,
 }
 
 Case KeepRows(const Case& c, const std::vector<int64_t>& keep) {
+  if (HasTwoOperands(c.op)) return derive::Rows(c, keep);
   Case smaller = ProblemOf(c);
   smaller.x = SelectRows(c.x, c.op == Op::kLinear ? c.K : c.N, keep);
   smaller.M = static_cast<int64_t>(keep.size());
@@ -62,6 +66,7 @@ void SelectChannels(QParams& q, const std::vector<int64_t>& keep) {
 }
 
 Case KeepChannels(const Case& c, const std::vector<int64_t>& keep) {
+  if (HasTwoOperands(c.op)) return derive::Columns(c, keep);
   Case smaller = ProblemOf(c);
   if (c.op == Op::kLinear) {
     smaller.w = SelectRows(c.w, c.K, keep);
@@ -87,38 +92,6 @@ Case KeepTerms(const Case& c, const std::vector<int64_t>& keep) {
   smaller.w = SelectColumns(c.w, c.N, c.K, keep);
   smaller.K = static_cast<int64_t>(keep.size());
   return smaller;
-}
-
-std::vector<int64_t> Range(int64_t from, int64_t to) {
-  std::vector<int64_t> list;
-  for (int64_t i = from; i < to; ++i) list.push_back(i);
-  return list;
-}
-
-// Everything except [from, to).
-std::vector<int64_t> Without(int64_t count, int64_t from, int64_t to) {
-  std::vector<int64_t> list = Range(0, from);
-  for (int64_t i = to; i < count; ++i) list.push_back(i);
-  return list;
-}
-
-// Keeps one half, one quarter, ... down to single items, then drops blocks of those sizes.
-template <class Keep>
-bool Shrink(int64_t count, int64_t smallest, const Keep& keep) {
-  for (int64_t block = (count + 1) / 2; block >= smallest; block = (block + 1) / 2) {
-    for (int64_t from = 0; from < count; from += block) {
-      if (keep(Range(from, std::min(count, from + block)))) return true;
-    }
-    if (block == 1) break;
-    if (count / block > 16) break;  // drop blocks first; singles come when little is left
-  }
-  for (int64_t block = (count + 1) / 2; block >= 1; block = (block + 1) / 2) {
-    for (int64_t from = 0; from < count; from += block) {
-      if (block < count && keep(Without(count, from, std::min(count, from + block)))) return true;
-    }
-    if (block == 1) break;
-  }
-  return false;
 }
 
 void Parameters(const Case& c, const Visit& visit) {
@@ -160,6 +133,7 @@ void Parameters(const Case& c, const Visit& visit) {
 }
 
 void Outputs(const Case& c, const Visit& visit) {
+  if (HasWindow(c.op)) return WindowOutputs(c, visit);
   const auto rows = [&](const std::vector<int64_t>& keep) { return visit(KeepRows(c, keep)); };
   const auto channels = [&](const std::vector<int64_t>& keep) {
     return visit(KeepChannels(c, keep));
@@ -169,6 +143,7 @@ void Outputs(const Case& c, const Visit& visit) {
 }
 
 void Terms(const Case& c, const Visit& visit) {
+  if (HasWindow(c.op)) return WindowTerms(c, visit);
   if (c.op != Op::kLinear || c.K == 0) return;
   // Boldest: only one saturating pair survives.
   if (headroom::HasPairs(c) && c.K > 2) {
@@ -338,7 +313,8 @@ void Biases(const Case& c, const Visit& visit) {
   }
 }
 
-constexpr std::array<Pass, 8> kPasses{{{"parameters", Parameters},
+constexpr std::array<Pass, 9> kPasses{{{"parameters", Parameters},
+                                       {"window", WindowParameters},
                                        {"outputs", Outputs},
                                        {"terms", Terms},
                                        {"zero codes", ZeroCodes},

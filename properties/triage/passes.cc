@@ -201,6 +201,11 @@ void ZeroPointsToZero(const Case& c, const Visit& visit) {
   };
   const auto zero = [](int32_t) { return 0; };
   if (offer(kAll, zero)) return;
+  if (c.op == Op::kMaxPool) {  // its input and output have the same parameters
+    if (!offer(kAll, [](int32_t z) { return z / 2; }))
+      offer(kAll, [](int32_t z) { return z - (z > 0 ? 1 : z < 0 ? -1 : 0); });
+    return;
+  }
   for (size_t i = 0; i < kAll.size(); ++i) {
     if (offer(std::span(&kAll[i], 1), zero)) return;
   }

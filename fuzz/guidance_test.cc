@@ -19,7 +19,9 @@
 namespace qualm::fuzz {
 namespace {
 
-constexpr int64_t kRuns = 2'000'000;
+// Budget of the campaign, and of each run of the ablation.
+constexpr int64_t kCampaignRuns = 2'000'000;
+constexpr int64_t kAblationRuns = 600'000;
 
 class Guidance : public testing::Test {
  protected:
@@ -30,13 +32,14 @@ class Guidance : public testing::Test {
   }
   void TearDown() override { std::filesystem::remove_all(folder_); }
 
-  // Executions until the canary was caught; nullopt if it was not within kRuns.
-  std::optional<int64_t> RunsUntilFound(int seed, const std::string& environment) const {
+  // Executions until the canary was caught; nullopt if it was not within `runs`.
+  std::optional<int64_t> RunsUntilFound(int seed, int64_t runs, const std::string& environment,
+                                        const std::string& arguments = "") const {
     const std::string command =
         "cd '" + folder_.string() + "' && env " + environment +
         " QUALM_FUZZ_SUBJECT=faulty:pair-saturation QUALM_FUZZ_PROPERTIES=linear.matches_exact"
         " '" QUALM_BINARY_DIR "/bin/linear_fuzz' -print_final_stats=1 -seed=" +
-        std::to_string(seed) + " -runs=" + std::to_string(kRuns) + " 2>&1";
+        std::to_string(seed) + " -runs=" + std::to_string(runs) + " " + arguments + " 2>&1";
     FILE* pipe = ::popen(command.c_str(), "r");
     EXPECT_NE(pipe, nullptr);
     if (pipe == nullptr) return std::nullopt;
@@ -62,7 +65,9 @@ class Guidance : public testing::Test {
   int64_t MedianRuns(const std::string& environment) const {
     std::vector<int64_t> runs;
     for (int seed = 1; seed <= 5; ++seed) {
-      runs.push_back(RunsUntilFound(seed, environment).value_or(kRuns));
+      // 8 bytes of data: one pair, or two, must be found, not met among hundreds.
+      runs.push_back(RunsUntilFound(seed, kAblationRuns, environment, "-max_len=45 -entropic=0")
+                         .value_or(kAblationRuns));
       std::printf("%s seed %d: %lld executions\n", environment.c_str(), seed,
                   static_cast<long long>(runs.back()));
     }
@@ -75,9 +80,8 @@ class Guidance : public testing::Test {
 
 TEST_F(Guidance, EverySeedFindsPairSaturation) {
   for (int seed = 1; seed <= 5; ++seed) {
-    const auto runs = RunsUntilFound(seed, "QUALM_FUZZ_FEEDBACK=on");
+    const auto runs = RunsUntilFound(seed, kCampaignRuns, "QUALM_FUZZ_FEEDBACK=on");
     ASSERT_TRUE(runs.has_value()) << "seed " << seed;
-    EXPECT_LT(*runs, kRuns);
     EXPECT_TRUE(std::filesystem::exists(
         folder_ / "linear-matches_exact-faulty:pair-saturation-pair-saturation.case.json"));
   }
@@ -86,8 +90,7 @@ TEST_F(Guidance, EverySeedFindsPairSaturation) {
 TEST_F(Guidance, DistancesLeadThereWithoutOurMutations) {
   const int64_t guided = MedianRuns("QUALM_FUZZ_MUTATOR=bytes QUALM_FUZZ_FEEDBACK=on");
   const int64_t unguided = MedianRuns("QUALM_FUZZ_MUTATOR=bytes QUALM_FUZZ_FEEDBACK=off");
-  EXPECT_LT(guided, kRuns);
-  EXPECT_LT(2 * guided, unguided);
+  EXPECT_LT(4 * guided, unguided);
 }
 
 }  // namespace

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <memory>
 #include <new>
 #include <stdexcept>
@@ -17,236 +16,26 @@
 #include "kernels/fp_environment.h"
 #include "kernels/linear_validate.h"
 #include "kernels/pack.h"
+#include "kernels/parallel.h"
+#include "kernels/row_block.h"
 
 namespace qualm::kernels {
 
 namespace {
 
-// Rows that share one pass over the weights: a panel stays in the nearest cache for all of them.
-constexpr int64_t kRowBlock = 64;
+// The scratch of one task, and how the rows are cut.
+struct Plan {
+  Plan(const PackedWeights& weights, int64_t rows, const ThreadPool* pool)
+      : layout({&weights, 1}, std::clamp<int64_t>(rows, 0, kRowBlock), &scratch),
+        blocks(rows <= 0 || weights.channels == 0 ? 0 : (rows - 1) / kRowBlock + 1),
+        tasks(internal::TaskCount(pool, blocks)) {}
 
-// A raw u8*s8 sum fits int32 up to 65,793 terms (65,793 * 255 * -128 = -2,147,483,520). Sums that
-// need more than 32 bits are moved to int64 this often, in quads: with the last K % 4 terms, which
-// come on top, at most 65,791.
-constexpr int64_t kQuadsPerSpill = 65'788 / 4;
+  size_t bytes() const { return scratch.bytes() * static_cast<size_t>(tasks); }
 
-// Where the buffers of one row block lie in the caller's scratch memory.
-class ScratchLayout {
- public:
-  ScratchLayout(const PackedWeights& packed, int64_t rows) {
-    const int64_t block = std::clamp<int64_t>(rows, 0, kRowBlock);
-    if (block == 0 || packed.panels.empty()) return;
-    const int64_t width = packed.traits.panel_width;
-    bool wide = false;
-    bool widest = false;
-    for (const PackedPanel& panel : packed.panels) {
-      wide = wide || panel.sum_width != SumWidth::k32;
-      widest = widest || panel.sum_width == SumWidth::k128;
-    }
-    sums128 = Add(widest ? width * int64_t{sizeof(__int128)} : 0);
-    sums64 = Add(wide ? block * width * int64_t{sizeof(int64_t)} : 0);
-    row_sums = Add(block * int64_t{sizeof(int64_t)});
-    sums32 = Add(block * width * int64_t{sizeof(int32_t)});
-    tails = Add(block * 4);
-    bytes += kAlignment - 1;  // the caller's memory has any alignment
-  }
-
-  static constexpr size_t kAlignment = alignof(std::max_align_t);
-  size_t sums128 = 0;   // [panel_width]
-  size_t sums64 = 0;    // [block][panel_width]
-  size_t row_sums = 0;  // [block]
-  size_t sums32 = 0;    // [block][panel_width]
-  size_t tails = 0;     // [block][4]
-  size_t bytes = 0;
-
- private:
-  size_t Add(int64_t size) {
-    const size_t offset = bytes;
-    bytes += (static_cast<size_t>(size) + kAlignment - 1) / kAlignment * kAlignment;
-    return offset;
-  }
-};
-
-uint8_t* Align(uint8_t* p) {
-  const uintptr_t misaligned = reinterpret_cast<uintptr_t>(p) % ScratchLayout::kAlignment;
-  return misaligned == 0 ? p : p + (ScratchLayout::kAlignment - misaligned);
-}
-
-int64_t SumOfActivations(const uint8_t* x, int64_t depth, bool is_signed) {
-  const uint8_t flip = is_signed ? 0x80 : 0;  // s8 -> u8, adds 128 to each
-  int64_t sum = 0;
-  while (depth > 0) {
-    const int64_t count = std::min<int64_t>(depth, 1 << 20);
-    uint32_t part = 0;  // of narrow type, so that the compiler vectorises the loop
-    for (int64_t k = 0; k < count; ++k) part += static_cast<uint8_t>(x[k] ^ flip);
-    sum += part;
-    x += count;
-    depth -= count;
-  }
-  return sum;
-}
-
-// Computes blocks of rows of one layer.
-class Runner {
- public:
-  Runner(const PackedWeights& packed, const Epilogue& epilogue, const ConstMatrix& x,
-         const MutableMatrix& y, uint8_t* scratch, const ScratchLayout& layout)
-      : packed_(packed),
-        epilogue_(epilogue),
-        x_(x),
-        y_(y),
-        sums128_(reinterpret_cast<__int128*>(scratch + layout.sums128)),
-        sums64_(reinterpret_cast<int64_t*>(scratch + layout.sums64)),
-        row_sums_(reinterpret_cast<int64_t*>(scratch + layout.row_sums)),
-        sums32_(reinterpret_cast<int32_t*>(scratch + layout.sums32)),
-        tails_(scratch + layout.tails) {
-    for (const PackedPanel& panel : packed.panels) {
-      any_row_sums_ = any_row_sums_ || panel.needs_row_sums;
-    }
-  }
-
-  void RunBlock(int64_t first_row, int64_t rows) {
-    ReadRows(first_row, rows);
-    for (size_t p = 0; p < packed_.panels.size(); ++p) {
-      const int64_t first = static_cast<int64_t>(p) * packed_.traits.panel_width;
-      switch (packed_.panels[p].sum_width) {
-        case SumWidth::k32:
-          NarrowSums(p, first_row, rows);
-          Finish(sums32_, first, first_row, rows);
-          break;
-        case SumWidth::k64:
-          RawSums(p, first_row, rows);
-          CorrectSums64(first, rows);
-          Finish(sums64_, first, first_row, rows);
-          break;
-        case SumWidth::k128:
-          RawSums(p, first_row, rows);
-          for (int64_t r = 0; r < rows; ++r) {
-            CorrectSums128(first, r);
-            Finish(sums128_, first, first_row + r, 1);
-          }
-          break;
-      }
-    }
-  }
-
- private:
-  const uint8_t* Row(int64_t row) const {
-    return static_cast<const uint8_t*>(x_.data) + row * x_.row_stride;
-  }
-
-  // What all panels share: the last K % 4 activations of each row, because reading them as a quad
-  // would read past the row's end, and the sums of the rows.
-  void ReadRows(int64_t first_row, int64_t rows) {
-    const int64_t whole = packed_.depth / 4 * 4;
-    const size_t rest = static_cast<size_t>(packed_.depth - whole);
-    for (int64_t r = 0; r < rows; ++r) {
-      if (rest > 0) {
-        std::memset(tails_ + 4 * r, 0, 4);
-        std::memcpy(tails_ + 4 * r, Row(first_row + r) + whole, rest);
-      }
-      if (any_row_sums_ && packed_.depth > 0) {
-        row_sums_[r] = SumOfActivations(Row(first_row + r), packed_.depth, IsSigned());
-      } else {
-        row_sums_[r] = 0;
-      }
-    }
-  }
-
-  bool IsSigned() const { return x_.type == ElementType::kS8; }
-
-  // Quads [first_quad, first_quad + quads) of the panel, without corrections.
-  AccumulateArgs Args(size_t p, int64_t first_row, int64_t rows, int64_t first_quad,
-                      int64_t quads) const {
-    const int64_t whole_quads = packed_.depth / 4;
-    const bool at_end = first_quad + quads == whole_quads;
-    AccumulateArgs args;
-    args.x_stride = x_.row_stride;
-    args.x_is_signed = IsSigned();
-    args.rows = rows;
-    args.quads = quads;
-    // K < 4 leaves no quad to read, and x may be null where K is 0.
-    args.x = quads > 0 ? Row(first_row) + 4 * first_quad : tails_;
-    if (quads == 0) args.x_stride = 4;
-    args.tail = at_end && packed_.depth % 4 != 0 ? tails_ : nullptr;
-    args.weights = packed_.weights.get() + static_cast<int64_t>(p) * packed_.PanelBytes() +
-                   first_quad * packed_.traits.panel_width * 4;
-    args.certified = packed_.panels[p].certified;
-    args.sums = sums32_;
-    return args;
-  }
-
-  // Corrected sums that are known to fit int32: everything modulo 2^32, in one pass.
-  void NarrowSums(size_t p, int64_t first_row, int64_t rows) {
-    const int64_t first = static_cast<int64_t>(p) * packed_.traits.panel_width;
-    AccumulateArgs args = Args(p, first_row, rows, 0, packed_.depth / 4);
-    args.initial = packed_.offset_low.data() + first;
-    if (packed_.panels[p].needs_row_sums) {
-      args.weight_zero = packed_.zero_low.data() + first;
-      args.row_sums = row_sums_;
-    }
-    AccumulatePanel(args);
-  }
-
-  // sums64_[r][c] = sum_k a b, in spells short enough for int32.
-  void RawSums(size_t p, int64_t first_row, int64_t rows) {
-    const int64_t count = rows * packed_.traits.panel_width;
-    std::fill_n(sums64_, count, 0);
-    int64_t first_quad = 0;
-    do {
-      const int64_t quads = std::min(packed_.depth / 4 - first_quad, kQuadsPerSpill);
-      AccumulateArgs args = Args(p, first_row, rows, first_quad, quads);
-      args.initial = packed_.zeros.data();
-      AccumulatePanel(args);
-      for (int64_t i = 0; i < count; ++i) sums64_[i] += sums32_[i];
-      first_quad += quads;
-    } while (first_quad < packed_.depth / 4);
-  }
-
-  // Modulo 2^64 (hence unsigned); the result is known to fit.
-  void CorrectSums64(int64_t first, int64_t rows) {
-    const int64_t width = packed_.traits.panel_width;
-    for (int64_t r = 0; r < rows; ++r) {
-      for (int64_t c = 0; c < width; ++c) {
-        const size_t n = static_cast<size_t>(first + c);
-        sums64_[r * width + c] = static_cast<int64_t>(
-            static_cast<uint64_t>(sums64_[r * width + c]) +
-            static_cast<uint64_t>(packed_.offset[n]) -
-            static_cast<uint64_t>(packed_.zero[n]) * static_cast<uint64_t>(row_sums_[r]));
-      }
-    }
-  }
-
-  void CorrectSums128(int64_t first, int64_t r) {
-    const int64_t width = packed_.traits.panel_width;
-    for (int64_t c = 0; c < width; ++c) {
-      const size_t n = static_cast<size_t>(first + c);
-      sums128_[c] = sums64_[r * width + c] + packed_.offset[n] -
-                    static_cast<__int128>(packed_.zero[n]) * row_sums_[r];
-    }
-  }
-
-  template <class Sum>
-  void Finish(const Sum* sums, int64_t first, int64_t first_row, int64_t rows) const {
-    const int64_t count = std::min(packed_.traits.panel_width, packed_.channels - first);
-    const int64_t size = y_.type == ElementType::kU8 || y_.type == ElementType::kS8 ? 1 : 4;
-    for (int64_t r = 0; r < rows; ++r) {
-      epilogue_.Apply(
-          sums + r * packed_.traits.panel_width, first, count,
-          static_cast<uint8_t*>(y_.data) + ((first_row + r) * y_.row_stride + first) * size);
-    }
-  }
-
-  const PackedWeights& packed_;
-  const Epilogue& epilogue_;
-  const ConstMatrix& x_;
-  const MutableMatrix& y_;
-  __int128* sums128_;
-  int64_t* sums64_;
-  int64_t* row_sums_;
-  int32_t* sums32_;
-  uint8_t* tails_;
-  bool any_row_sums_ = false;
+  ScratchLayout scratch;
+  RowBlockLayout layout;
+  int64_t blocks;
+  int64_t tasks;
 };
 
 }  // namespace
@@ -289,8 +78,8 @@ Status PackedLinear::Pack(const LinearParams& params, PackedLinear* packed) {
   return {};
 }
 
-Status PackedLinear::Run(const ConstMatrix& x, const MutableMatrix& y,
-                         std::span<uint8_t> scratch) const {
+Status PackedLinear::Run(const ConstMatrix& x, const MutableMatrix& y, std::span<uint8_t> scratch,
+                         ThreadPool* pool) const {
   if (impl_ == nullptr) return {"the layer has no weights, expected Pack to be called first"};
   const PackedWeights& weights = impl_->weights;
   const LinearShape shape = {.channels = weights.channels,
@@ -306,25 +95,35 @@ Status PackedLinear::Run(const ConstMatrix& x, const MutableMatrix& y,
   }
   if (x.rows == 0 || weights.channels == 0) return {};
 
-  const ScratchLayout layout(weights, x.rows);
+  const Plan plan(weights, x.rows, pool);
   std::unique_ptr<uint8_t[]> own_scratch;
   uint8_t* base = scratch.data();
-  if (scratch.size() < layout.bytes) {
-    own_scratch.reset(new (std::nothrow) uint8_t[layout.bytes]);
+  if (scratch.size() < plan.bytes()) {
+    own_scratch.reset(new (std::nothrow) uint8_t[plan.bytes()]);
     if (own_scratch == nullptr) return {"no memory for scratch, expected to allocate it"};
     base = own_scratch.get();
   }
 
-  const ScopedFpEnvironment fp_environment;
-  Runner runner(weights, impl_->epilogue, x, y, Align(base), layout);
-  for (int64_t row = 0; row < x.rows; row += kRowBlock) {
-    runner.RunBlock(row, std::min(kRowBlock, x.rows - row));
-  }
+  const auto run = [&](int64_t task, int64_t block) {
+    const int64_t row = block * kRowBlock;
+    const int64_t y_size = y.type == ElementType::kU8 || y.type == ElementType::kS8 ? 1 : 4;
+    RunRowBlock(weights, impl_->epilogue,
+                {.x = static_cast<const uint8_t*>(x.data) + row * x.row_stride,
+                 .x_stride = x.row_stride,
+                 .x_is_signed = x.type == ElementType::kS8,
+                 .rows = std::min(kRowBlock, x.rows - row),
+                 .y = static_cast<uint8_t*>(y.data) + row * y.row_stride * y_size,
+                 .y_stride = y.row_stride,
+                 .y_type = y.type},
+                plan.layout,
+                ScratchLayout::Align(base + static_cast<size_t>(task) * plan.scratch.bytes()));
+  };
+  internal::ForEachBlock(pool, plan.tasks, plan.blocks, run);
   return {};
 }
 
-size_t PackedLinear::ScratchBytes(int64_t rows) const {
-  return impl_ == nullptr ? 0 : ScratchLayout(impl_->weights, rows).bytes;
+size_t PackedLinear::ScratchBytes(int64_t rows, const ThreadPool* pool) const {
+  return impl_ == nullptr ? 0 : Plan(impl_->weights, rows, pool).bytes();
 }
 
 PackedLinear::PackingStats PackedLinear::stats() const {

@@ -40,9 +40,10 @@ class PackedLinear {
 
   // x [M,K], y [M,N], on the target the weights were packed for. x, y and scratch must not overlap;
   // rows of x and y with equal strides may be interleaved. Allocates nothing when `scratch` holds
-  // ScratchBytes(M), at any alignment.
-  Status Run(const ConstMatrix& x, const MutableMatrix& y, std::span<uint8_t> scratch = {}) const;
-  size_t ScratchBytes(int64_t rows) const;
+  // ScratchBytes(M, pool), at any alignment. Blocks of rows are spread over the threads of `pool`.
+  Status Run(const ConstMatrix& x, const MutableMatrix& y, std::span<uint8_t> scratch = {},
+             ThreadPool* pool = nullptr) const;
+  size_t ScratchBytes(int64_t rows, const ThreadPool* pool = nullptr) const;
 
   // Panels on the fast saturating path, certified safe for every activation; of all panels. None
   // on targets without such a path: with vpdpbusd, or without vpmaddubsw.

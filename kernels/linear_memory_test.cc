@@ -5,43 +5,19 @@
 #include <gtest/gtest.h>
 
 #include <cfenv>
-#include <cstdlib>
 #include <cstring>
-#include <new>
 #include <utility>
 #include <vector>
 
+#include "kernels/counted_new.h"
 #include "kernels/linear.h"
 #include "kernels/linear_testing.h"
 #include "kernels/targets.h"
 
-namespace {
-// Allocations of this thread.
-thread_local int64_t allocations = 0;
-}  // namespace
-
-void* operator new(size_t size) {
-  ++allocations;
-  void* p = std::malloc(size == 0 ? 1 : size);
-  if (p == nullptr) throw std::bad_alloc();
-  return p;
-}
-void* operator new[](size_t size) { return operator new(size); }
-void* operator new(size_t size, const std::nothrow_t&) noexcept {
-  ++allocations;
-  return std::malloc(size == 0 ? 1 : size);
-}
-void* operator new[](size_t size, const std::nothrow_t& tag) noexcept {
-  return operator new(size, tag);
-}
-void operator delete(void* p) noexcept { std::free(p); }
-void operator delete[](void* p) noexcept { std::free(p); }
-void operator delete(void* p, size_t) noexcept { std::free(p); }
-void operator delete[](void* p, size_t) noexcept { std::free(p); }
-
 namespace qualm::kernels {
 namespace {
 
+using testing::allocations;
 using testing::Choices;
 using testing::ExpectedOutputs;
 using testing::GuardedBytes;
@@ -219,7 +195,7 @@ TEST(LinearMemory, RoundingModeOfTheCallerDoesNotMatter) {
     for (const int mode : {FE_UPWARD, FE_DOWNWARD, FE_TOWARDZERO}) {
       ASSERT_EQ(std::fesetround(mode), 0);
       const std::vector<int32_t> actual = RunProblem(p);
-      const int after = std::fegetround();
+      const int after = testing::FloatRoundingMode();
       std::fesetround(FE_TONEAREST);
       EXPECT_EQ(after, mode);
       EXPECT_EQ(actual, expected) << target << " rounding mode " << mode;

@@ -17,9 +17,12 @@ namespace qualm::kernels {
 namespace {
 
 using testing::Choices;
+using testing::ChooseRealParameters;
 using testing::CorrectedSums;
+using testing::Data;
 using testing::ExpectedOutputs;
 using testing::ExpectExactEverywhere;
+using testing::Fill;
 using testing::HighestCode;
 using testing::LowestCode;
 using testing::PackProblem;
@@ -30,66 +33,11 @@ constexpr ElementType kCodes[] = {ElementType::kU8, ElementType::kS8};
 constexpr ElementType kOutputs[] = {ElementType::kU8, ElementType::kS8, ElementType::kS32,
                                     ElementType::kF32};
 
-// What the codes look like. Random codes alone never reach int16 saturation or the spill.
-enum class Data { kRandom, kHighLow, kLowLow, kExtremes, kZeroHeavy };
-
-void Fill(Choices& choices, Data data, ElementType type, bool weights,
-          std::vector<int32_t>& codes) {
-  const int32_t low = LowestCode(type);
-  const int32_t high = HighestCode(type);
-  for (int32_t& code : codes) {
-    switch (data) {
-      case Data::kRandom: code = static_cast<int32_t>(choices.Between(low, high)); break;
-      case Data::kHighLow: code = weights ? low : high; break;
-      case Data::kLowLow: code = low; break;
-      case Data::kExtremes: code = choices.OneOf({low, low + 1, high - 1, high}); break;
-      case Data::kZeroHeavy:
-        code = choices.OneIn(8) ? static_cast<int32_t>(choices.Between(low, high)) : 0;
-        break;
-    }
-  }
-}
-
 void FillBoth(Choices& choices, Data data, Problem& p) {
   p.x.resize(static_cast<size_t>(p.m * p.k));
   p.w.resize(static_cast<size_t>(p.n * p.k));
   Fill(choices, data, p.x_type, false, p.x);
   Fill(choices, data, p.w_type, true, p.w);
-}
-
-// A scale with a full 24-bit mantissa, or a short one.
-float AnyScale(Choices& choices, bool full_mantissa) {
-  const int64_t mantissa =
-      full_mantissa ? choices.Between(1 << 23, (1 << 24) - 1) : choices.Between(1, 15);
-  return std::ldexp(static_cast<float>(mantissa),
-                    static_cast<int>(choices.Between(-10, 0)) - (full_mantissa ? 24 : 0));
-}
-
-// Scales and bias such that the outputs use their range: most of them inside, some clamped.
-void ChooseRealParameters(Choices& choices, bool per_channel, bool full_mantissas, Problem& p) {
-  p.x_scale = AnyScale(choices, full_mantissas);
-  p.w_scale.resize(per_channel ? static_cast<size_t>(p.n) : 1);
-  for (float& scale : p.w_scale) scale = AnyScale(choices, full_mantissas);
-  double largest = 1;
-  for (const __int128 sum : CorrectedSums(p)) {
-    largest = std::max(largest, std::fabs(static_cast<double>(sum)));
-  }
-  const double unit = double{p.x_scale} * double{p.w_scale[0]};
-  if (p.y_type != ElementType::kS32 && p.bias_i32.empty() && choices.OneIn(2)) {
-    for (int64_t j = 0; j < p.n; ++j) {
-      const double fraction = static_cast<double>(choices.Between(-1000, 1000)) / 1000;
-      p.bias.push_back(static_cast<float>(fraction * largest * unit));
-    }
-  }
-  const double codes = static_cast<double>(choices.OneOf({1, 100, 300}));
-  p.y_scale = static_cast<float>(largest * unit / codes);
-  if (!full_mantissas) p.y_scale = std::exp2(std::round(std::log2(p.y_scale)));
-  p.y_zero = choices.OneOf({0, 7, 128, 255, -128, 1000, -1000});
-  p.range.relu = choices.OneIn(4);
-  if (choices.OneIn(4) && p.y_type != ElementType::kF32) {
-    p.range.min = LowestCode(p.y_type) / 2 + 3;
-    p.range.max = HighestCode(p.y_type) / 2 + 5;
-  }
 }
 
 Problem AnySmallProblem(Choices& choices) {
@@ -127,7 +75,7 @@ Problem AnySmallProblem(Choices& choices) {
     }
   }
   // Full mantissas times sums beyond 2^40 would need more than the reference's 128 bits.
-  ChooseRealParameters(choices, per_channel, reach <= 300 && choices.OneIn(2), p);
+  ChooseRealParameters(choices, CorrectedSums(p), per_channel, reach <= 300 && choices.OneIn(2), p);
   return p;
 }
 
@@ -156,7 +104,7 @@ TEST(LinearExact, EveryTailAndTypeCombination) {
           FillBoth(choices, Data::kRandom, p);
           p.x_zero = 3;
           p.w_zero = {-5};
-          ChooseRealParameters(choices, false, true, p);
+          ChooseRealParameters(choices, CorrectedSums(p), false, true, p);
           ExpectExactEverywhere(p);
           if (::testing::Test::HasFatalFailure()) return;
         }

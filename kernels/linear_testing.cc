@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cfenv>
 #include <cfloat>
 #include <cmath>
 #include <cstdlib>
@@ -19,13 +20,6 @@ namespace qualm::kernels::testing {
 namespace {
 
 bool IsByte(ElementType type) { return type == ElementType::kU8 || type == ElementType::kS8; }
-
-size_t SizeOf(ElementType type) { return IsByte(type) ? 1 : 4; }
-
-size_t Elements(int64_t rows, int64_t columns, int64_t gap) {
-  if (rows == 0 || columns == 0) return 0;
-  return static_cast<size_t>((rows - 1) * (columns + gap) + columns);
-}
 
 __int128 Multiply(__int128 a, __int128 b) {
   __int128 result = 0;
@@ -91,14 +85,6 @@ int32_t ExpectedFloat(const Problem& p, __int128 sum, int64_t channel) {
   return std::bit_cast<int32_t>(p.range.relu && result < 0 ? 0.0f : result);
 }
 
-void Store(ElementType type, int32_t code, uint8_t* to) {
-  if (IsByte(type)) {
-    *to = static_cast<uint8_t>(code);
-  } else {
-    std::memcpy(to, &code, sizeof(code));
-  }
-}
-
 int32_t Load(ElementType type, const uint8_t* from) {
   if (type == ElementType::kU8) return *from;
   if (type == ElementType::kS8) return static_cast<int8_t>(*from);
@@ -107,16 +93,50 @@ int32_t Load(ElementType type, const uint8_t* from) {
   return code;
 }
 
-void Spread(const std::vector<int32_t>& codes, ElementType type, int64_t rows, int64_t columns,
-            int64_t gap, uint8_t* to) {
+// A scale with a full 24-bit mantissa, or a short one.
+float AnyScale(Choices& choices, bool full_mantissa) {
+  const int64_t mantissa =
+      full_mantissa ? choices.Between(1 << 23, (1 << 24) - 1) : choices.Between(1, 15);
+  return std::ldexp(static_cast<float>(mantissa),
+                    static_cast<int>(choices.Between(-10, 0)) - (full_mantissa ? 24 : 0));
+}
+
+}  // namespace
+
+size_t SizeOf(ElementType type) { return IsByte(type) ? 1 : 4; }
+
+size_t Elements(int64_t rows, int64_t columns, int64_t gap) {
+  if (rows == 0 || columns == 0) return 0;
+  return static_cast<size_t>((rows - 1) * (columns + gap) + columns);
+}
+
+void Spread(const std::vector<int32_t>& codes, int64_t rows, int64_t columns, int64_t gap,
+            uint8_t* to) {
   for (int64_t i = 0; i < rows; ++i) {
     for (int64_t j = 0; j < columns; ++j) {
-      Store(type, codes[static_cast<size_t>(i * columns + j)], to + i * (columns + gap) + j);
+      to[i * (columns + gap) + j] =
+          static_cast<uint8_t>(codes[static_cast<size_t>(i * columns + j)]);
     }
   }
 }
 
-}  // namespace
+std::vector<int32_t> Collect(ElementType type, int64_t columns, int64_t gap, uint8_t poison,
+                             const GuardedBytes& y) {
+  const size_t element = SizeOf(type);
+  const size_t stride = static_cast<size_t>(columns + gap);
+  std::vector<int32_t> outputs;
+  size_t spoilt = 0;
+  for (size_t i = 0; i < y.size() / element; ++i) {
+    const uint8_t* at = y.data() + i * element;
+    if (i % stride < static_cast<size_t>(columns)) {
+      outputs.push_back(Load(type, at));
+    } else {
+      spoilt += std::any_of(at, at + element, [&](uint8_t byte) { return byte != poison; });
+    }
+  }
+  EXPECT_EQ(spoilt, 0u) << "elements between output rows were written";
+  return outputs;
+}
 
 GuardedBytes::GuardedBytes(size_t size, uint8_t fill) : size_(size) {
   const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
@@ -145,6 +165,50 @@ int32_t LowestCode(ElementType type) {
 
 int32_t HighestCode(ElementType type) {
   return type == ElementType::kU8 ? 255 : type == ElementType::kS8 ? 127 : INT32_MAX;
+}
+
+void Fill(Choices& choices, Data data, ElementType type, bool weights,
+          std::vector<int32_t>& codes) {
+  const int32_t low = LowestCode(type);
+  const int32_t high = HighestCode(type);
+  for (int32_t& code : codes) {
+    switch (data) {
+      case Data::kRandom: code = static_cast<int32_t>(choices.Between(low, high)); break;
+      case Data::kHighLow: code = weights ? low : high; break;
+      case Data::kLowLow: code = low; break;
+      case Data::kExtremes: code = choices.OneOf({low, low + 1, high - 1, high}); break;
+      case Data::kZeroHeavy:
+        code = choices.OneIn(8) ? static_cast<int32_t>(choices.Between(low, high)) : 0;
+        break;
+    }
+  }
+}
+
+void ChooseRealParameters(Choices& choices, const std::vector<__int128>& sums, bool per_channel,
+                          bool full_mantissas, Problem& p) {
+  p.x_scale = AnyScale(choices, full_mantissas);
+  p.w_scale.resize(per_channel ? static_cast<size_t>(p.n) : 1);
+  for (float& scale : p.w_scale) scale = AnyScale(choices, full_mantissas);
+  double largest = 1;
+  for (const __int128 sum : sums) {
+    largest = std::max(largest, std::fabs(static_cast<double>(sum)));
+  }
+  const double unit = double{p.x_scale} * double{p.w_scale[0]};
+  if (p.y_type != ElementType::kS32 && p.bias_i32.empty() && choices.OneIn(2)) {
+    for (int64_t j = 0; j < p.n; ++j) {
+      const double fraction = static_cast<double>(choices.Between(-1000, 1000)) / 1000;
+      p.bias.push_back(static_cast<float>(fraction * largest * unit));
+    }
+  }
+  const double codes = static_cast<double>(choices.OneOf({1, 100, 300}));
+  p.y_scale = static_cast<float>(largest * unit / codes);
+  if (!full_mantissas) p.y_scale = std::exp2(std::round(std::log2(p.y_scale)));
+  p.y_zero = choices.OneOf({0, 7, 128, 255, -128, 1000, -1000});
+  p.range.relu = choices.OneIn(4);
+  if (choices.OneIn(4) && p.y_type != ElementType::kF32) {
+    p.range.min = LowestCode(p.y_type) / 2 + 3;
+    p.range.max = HighestCode(p.y_type) / 2 + 5;
+  }
 }
 
 std::string Problem::Describe() const {
@@ -210,23 +274,35 @@ std::vector<int32_t> ExpectedOutputs(const Problem& p) {
   return outputs;
 }
 
+int FloatRoundingMode() {
+  const volatile float one = 1.0f;
+  const volatile float little = 0x1.8p-24f;  // 3/4 of an ulp of 1
+  const bool up = one + little > one;
+  const bool down = -one - little < -one;
+  if (up && down) return FE_TONEAREST;
+  return up ? FE_UPWARD : down ? FE_DOWNWARD : FE_TOWARDZERO;
+}
+
+LinearParams ParamsOf(const Problem& p, const uint8_t* w) {
+  return {.weights = {w, p.w_type, p.n, p.k, p.k + p.w_gap},
+          .input_type = p.x_type,
+          .x_scale = p.x_scale,
+          .x_zero_point = p.x_zero,
+          .w_scale = p.w_scale,
+          .w_zero_point = p.w_zero,
+          .bias = p.bias,
+          .bias_i32 = p.bias_i32,
+          .output_type = p.y_type,
+          .y_scale = p.y_scale,
+          .y_zero_point = p.y_zero,
+          .range = p.range};
+}
+
 Status PackProblem(const Problem& p, PackedLinear* packed) {
   GuardedBytes w(Elements(p.n, p.k, p.w_gap), 0x5A);
-  Spread(p.w, p.w_type, p.n, p.k, p.w_gap, w.data());
+  Spread(p.w, p.n, p.k, p.w_gap, w.data());
   w.MakeReadOnly();
-  return PackedLinear::Pack({.weights = {w.data(), p.w_type, p.n, p.k, p.k + p.w_gap},
-                             .input_type = p.x_type,
-                             .x_scale = p.x_scale,
-                             .x_zero_point = p.x_zero,
-                             .w_scale = p.w_scale,
-                             .w_zero_point = p.w_zero,
-                             .bias = p.bias,
-                             .bias_i32 = p.bias_i32,
-                             .output_type = p.y_type,
-                             .y_scale = p.y_scale,
-                             .y_zero_point = p.y_zero,
-                             .range = p.range},
-                            packed);
+  return PackedLinear::Pack(ParamsOf(p, w.data()), packed);
 }
 
 std::vector<int32_t> RunProblem(const Problem& p, uint8_t poison) {
@@ -235,27 +311,13 @@ std::vector<int32_t> RunProblem(const Problem& p, uint8_t poison) {
   EXPECT_TRUE(packing.ok()) << packing.error;
 
   GuardedBytes x(Elements(p.m, p.k, p.x_gap), 0x5A);
-  Spread(p.x, p.x_type, p.m, p.k, p.x_gap, x.data());
+  Spread(p.x, p.m, p.k, p.x_gap, x.data());
   x.MakeReadOnly();
-  const size_t element = SizeOf(p.y_type);
-  const size_t stride = static_cast<size_t>(p.n + p.y_gap);
-  const GuardedBytes y(Elements(p.m, p.n, p.y_gap) * element, poison);
+  const GuardedBytes y(Elements(p.m, p.n, p.y_gap) * SizeOf(p.y_type), poison);
   const Status status = packed.Run({x.data(), p.x_type, p.m, p.k, p.k + p.x_gap},
                                    {y.data(), p.y_type, p.m, p.n, p.n + p.y_gap});
   EXPECT_TRUE(status.ok()) << status.error;
-
-  std::vector<int32_t> outputs;
-  size_t spoilt = 0;
-  for (size_t i = 0; i < y.size() / element; ++i) {
-    const uint8_t* at = y.data() + i * element;
-    if (i % stride < static_cast<size_t>(p.n)) {
-      outputs.push_back(Load(p.y_type, at));
-    } else {
-      spoilt += std::any_of(at, at + element, [&](uint8_t byte) { return byte != poison; });
-    }
-  }
-  EXPECT_EQ(spoilt, 0u) << "elements between output rows were written";
-  return outputs;
+  return Collect(p.y_type, p.n, p.y_gap, poison, y);
 }
 
 void ExpectExactEverywhere(const Problem& p) {

@@ -65,6 +65,9 @@ int32_t ExpectedOutput(const Problem& p, __int128 sum, int64_t channel);
 // All of them, [m,n].
 std::vector<int32_t> ExpectedOutputs(const Problem& p);
 
+// Everything but the activations, with the weights at `w` in rows of k + w_gap.
+LinearParams ParamsOf(const Problem& p, const uint8_t* w);
+
 // Weights of the problem, packed for this thread's target, from memory that ends at a guard page.
 Status PackProblem(const Problem& p, PackedLinear* packed);
 
@@ -74,6 +77,21 @@ std::vector<int32_t> RunProblem(const Problem& p, uint8_t poison = 0xA5);
 
 // Runs the problem on every supported target and expects the definition's answer.
 void ExpectExactEverywhere(const Problem& p);
+
+// Bytes of a matrix whose rows have `gap` elements between them.
+size_t SizeOf(ElementType type);
+size_t Elements(int64_t rows, int64_t columns, int64_t gap);
+
+// Dense codes to such a matrix of bytes, and the outputs of such a matrix, filled with `poison`
+// before, as dense codes or float bits. Expects the gaps to be untouched.
+void Spread(const std::vector<int32_t>& codes, int64_t rows, int64_t columns, int64_t gap,
+            uint8_t* to);
+std::vector<int32_t> Collect(ElementType type, int64_t columns, int64_t gap, uint8_t poison,
+                             const GuardedBytes& y);
+
+// FE_*, seen from what float arithmetic does. x86 has two control words, and fegetround tells of
+// the one that floats do not obey.
+int FloatRoundingMode();
 
 // Small deterministic source of choices.
 class Choices {
@@ -95,6 +113,16 @@ class Choices {
 
 int32_t LowestCode(ElementType type);
 int32_t HighestCode(ElementType type);
+
+// What the codes look like. Random codes alone never reach int16 saturation or the spill.
+enum class Data { kRandom, kHighLow, kLowLow, kExtremes, kZeroHeavy };
+
+void Fill(Choices& choices, Data data, ElementType type, bool weights, std::vector<int32_t>& codes);
+
+// Scales and bias for these `sums` of `p`, such that the outputs use their range: most of them
+// inside, some clamped.
+void ChooseRealParameters(Choices& choices, const std::vector<__int128>& sums, bool per_channel,
+                          bool full_mantissas, Problem& p);
 
 }  // namespace qualm::kernels::testing
 

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string_view>
 
 #include "kernels/linear.h"
 #include "kernels/types.h"
@@ -22,6 +23,11 @@ struct LinearShape {
 };
 Status ValidateLinearRun(const LinearShape& layer, const ConstMatrix& x, const MutableMatrix& y,
                          std::span<const uint8_t> scratch);
+
+// The part that convolutions share. Outputs are written while later activations are still to be
+// read. `x` and `y` are valid; their rows may be interleaved where the strides are equal.
+Status CheckDisjoint(const ConstMatrix& x, const MutableMatrix& y,
+                     std::span<const uint8_t> scratch);
 
 }  // namespace qualm::kernels
 

@@ -12,19 +12,28 @@
 namespace qualm::kernels {
 namespace {
 
-// The extremes of one channel's corrected sum over all activations: each term (a - za)(b - zb) is
-// linear in a, so it is extreme at a = 0 or a = 255.
-struct SumRange {
-  __int128 min = 0;
-  __int128 max = 0;
+int64_t SumOf(std::span<const int8_t> b) {
+  int64_t sum = 0;
+  for (const int8_t v : b) sum += v;
+  return sum;
+}
 
-  bool Fits(__int128 lowest, __int128 highest) const { return min >= lowest && max <= highest; }
-};
+}  // namespace
 
-SumRange RangeOfSum(std::span<const int8_t> b, int64_t sum_b, int64_t za, int64_t zb,
-                    int64_t bias) {
+int64_t ZeroPointOfA(const LinearParams& params) {
+  return int64_t{params.x_zero_point} + (params.input_type == ElementType::kS8 ? 128 : 0);
+}
+
+int64_t ZeroPointOfB(const LinearParams& params, int64_t channel) {
+  const size_t i = params.w_zero_point.size() == 1 ? 0 : static_cast<size_t>(channel);
+  return int64_t{params.w_zero_point[i]} - (params.weights.type == ElementType::kU8 ? 128 : 0);
+}
+
+// Each term (a - za)(b - zb) is linear in a, so it is extreme at a = 0 or a = 255; a term that may
+// be left out may also be 0.
+SumWidth SumWidthOf(std::span<const int8_t> b, int64_t za, int64_t zb, int64_t bias, bool padded) {
   // Sum of the positive and (as a magnitude) of the negative b - zb.
-  const __int128 total = sum_b - static_cast<__int128>(b.size()) * zb;
+  const __int128 total = SumOf(b) - static_cast<__int128>(b.size()) * zb;
   __int128 positive;
   if (zb < -128) {
     positive = total;
@@ -36,19 +45,16 @@ SumRange RangeOfSum(std::span<const int8_t> b, int64_t sum_b, int64_t za, int64_
     positive = sum;
   }
   const __int128 negative = positive - total;
-  return {.min = positive * (0 - za) - negative * (255 - za) + bias,
-          .max = positive * (255 - za) - negative * (0 - za) + bias};
-}
-
-SumWidth WidthFor(const SumRange& range) {
-  if (range.Fits(INT32_MIN, INT32_MAX)) return SumWidth::k32;
-  if (range.Fits(INT64_MIN, INT64_MAX)) return SumWidth::k64;
+  const int64_t low = padded ? std::min<int64_t>(0 - za, 0) : 0 - za;
+  const int64_t high = padded ? std::max<int64_t>(255 - za, 0) : 255 - za;
+  const __int128 min = positive * low - negative * high + bias;
+  const __int128 max = positive * high - negative * low + bias;
+  if (min >= INT32_MIN && max <= INT32_MAX) return SumWidth::k32;
+  if (min >= INT64_MIN && max <= INT64_MAX) return SumWidth::k64;
   return SumWidth::k128;
 }
 
-}  // namespace
-
-PackedWeights PackWeights(const LinearParams& params) {
+PackedWeights PackWeights(const LinearParams& params, bool padded) {
   PackedWeights packed;
   packed.traits = CurrentAccumulateTraits();
   packed.channels = params.weights.rows;
@@ -73,8 +79,7 @@ PackedWeights PackWeights(const LinearParams& params) {
   if (packed.weights == nullptr) throw std::bad_alloc();
   std::memset(packed.weights.get(), 0, static_cast<size_t>(bytes));
 
-  const int64_t za =
-      int64_t{params.x_zero_point} + (params.input_type == ElementType::kS8 ? 128 : 0);
+  const int64_t za = ZeroPointOfA(params);
   const bool unsigned_weights = params.weights.type == ElementType::kU8;
   std::vector<int8_t> row(static_cast<size_t>(4 * quads));  // one channel's b, zero-padded
   const std::span<const int8_t> b(row.data(), static_cast<size_t>(packed.depth));
@@ -91,19 +96,17 @@ PackedWeights PackWeights(const LinearParams& params) {
             static_cast<const uint8_t*>(params.weights.data) + n * params.weights.row_stride,
             b.size());
       }
-      int64_t sum_b = 0;
-      for (size_t k = 0; k < b.size(); ++k) {
-        if (unsigned_weights) row[k] = static_cast<int8_t>(row[k] ^ -128);
-        sum_b += row[k];
+      for (size_t k = 0; unsigned_weights && k < b.size(); ++k) {
+        row[k] = static_cast<int8_t>(row[k] ^ -128);
       }
+      const int64_t sum_b = SumOf(b);
       for (int64_t q = 0; q < quads; ++q) {
         std::memcpy(panel_weights + (q * width + n - first) * 4, row.data() + 4 * q, 4);
       }
       panel.certified = panel.certified && CertifyRow(row);
 
       const size_t i = static_cast<size_t>(n);
-      const int64_t zb = int64_t{params.w_zero_point[params.w_zero_point.size() == 1 ? 0 : i]} -
-                         (unsigned_weights ? 128 : 0);
+      const int64_t zb = ZeroPointOfB(params, n);
       const int64_t bias = params.bias_i32.empty() ? 0 : params.bias_i32[i];
       packed.zero[i] = zb;
       packed.offset[i] =
@@ -111,7 +114,7 @@ PackedWeights PackWeights(const LinearParams& params) {
       packed.zero_low[i] = static_cast<int32_t>(zb);
       packed.offset_low[i] = static_cast<int32_t>(packed.offset[i]);
       panel.needs_row_sums = panel.needs_row_sums || zb != 0;
-      panel.sum_width = std::max(panel.sum_width, WidthFor(RangeOfSum(b, sum_b, za, zb, bias)));
+      panel.sum_width = std::max(panel.sum_width, SumWidthOf(b, za, zb, bias, padded));
     }
   }
   return packed;

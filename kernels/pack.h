@@ -15,6 +15,7 @@
 #define QUALM_KERNELS_PACK_H_
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "hwy/aligned_allocator.h"
@@ -51,9 +52,17 @@ struct PackedWeights {
   int64_t PanelBytes() const { return (depth + 3) / 4 * 4 * traits.panel_width; }
 };
 
-// For the current thread's target. `params` is valid (linear_validate.h). Throws std::bad_alloc or
-// std::length_error if the weights do not fit in memory.
-PackedWeights PackWeights(const LinearParams& params);
+// What the zero points become. `params` is valid.
+int64_t ZeroPointOfA(const LinearParams& params);                   // za
+int64_t ZeroPointOfB(const LinearParams& params, int64_t channel);  // zb
+
+// The narrowest type for sum_k (a - za)(b - zb) + bias, whatever a; with `padded`, also where any
+// of the terms are left out.
+SumWidth SumWidthOf(std::span<const int8_t> b, int64_t za, int64_t zb, int64_t bias, bool padded);
+
+// For the current thread's target. `params` is valid (linear_validate.h); `padded` as above. Throws
+// std::bad_alloc or std::length_error if the weights do not fit in memory.
+PackedWeights PackWeights(const LinearParams& params, bool padded = false);
 
 }  // namespace qualm::kernels
 

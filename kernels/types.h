@@ -19,6 +19,7 @@ struct [[nodiscard]] Status {
 };
 
 // Rows of a matrix: element (i, j) at data[i * row_stride + j]; stride in elements, >= columns.
+// data is a multiple of the element's size, and is not looked at where there are no elements.
 struct ConstMatrix {
   const void* data = nullptr;
   ElementType type = ElementType::kU8;
@@ -39,6 +40,16 @@ struct OutputRange {
   int32_t min = INT32_MIN;  // intersected with the type's range
   int32_t max = INT32_MAX;
   bool relu = false;
+};
+
+// The caller's threads. Only how long a call takes depends on it, never a bit of the result.
+struct ThreadPool {
+  virtual ~ThreadPool() = default;
+  // The largest number of tasks that can run at the same time. Scratch grows with it.
+  virtual int64_t Threads() const = 0;
+  // Calls fn(arg, i) once for every i in [0, tasks), in any order and on any threads, and returns
+  // when all calls have. fn does not throw.
+  virtual void Run(int64_t tasks, void (*fn)(void* arg, int64_t task), void* arg) = 0;
 };
 
 }  // namespace qualm::kernels

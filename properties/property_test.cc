@@ -359,6 +359,25 @@ std::vector<Plant> Plants() {
       });
     });
   }
+  for (Op op : {Op::kQuantize, Op::kRequantize, Op::kLinear}) {
+    add("clamp", op, "relu has another rounding when per channel", [] {
+      return Afterwards([](const Case& c, const RunContext&, Tensor& y) {
+        if (y.dtype() == DType::kF32 || !c.relu || !c.per_channel || c.N < 2) return;
+        for (int64_t i = 0; i < y.size(); ++i) {
+          // Strictly inside the clamp, where no end of it tells.
+          const int64_t low = derive::LowEnd(c, derive::ChannelOf(c, i));
+          if (y.IntAt(i) > low && y.IntAt(i) + 1 < c.out_max) y.SetInt(i, y.IntAt(i) + 1);
+        }
+      });
+    });
+  }
+  add("clamp", Op::kQuantize, "relu cuts every channel at the first one's zero point", [] {
+    return Instead([](Case& c) {
+      if (!c.relu || c.out_q.zero_point.size() < 2) return;
+      c.out_min = static_cast<int32_t>(derive::LowEnd(c, 0));
+      c.relu = false;
+    });
+  });
   add("clamp", Op::kLinear, "f32 relu forgets the last output", [] {
     return [](const Case& c, const RunContext&) {
       Tensor y = exact::Evaluate(c);

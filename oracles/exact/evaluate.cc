@@ -60,7 +60,7 @@ void Pool(const Case& c, std::vector<__int128>* results, std::vector<int64_t>* c
     results->insert(results->end(), row.begin(), row.end());
     if (max) continue;
     if (v.count_include_pad) {
-      // Windows start inside the padded image, and end with it.
+      // Windows start inside the padded image; what hangs over its end does not count.
       const int64_t top = m / v.out_w() % v.out_h() * v.stride_h;
       const int64_t left = m % v.out_w() * v.stride_w;
       inside = std::min(v.kernel_h, v.pad_top + v.in_h + v.pad_bottom - top) *

@@ -1,31 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <array>
+#include <memory>
+#include <optional>
+#include <utility>
 
 #include "core/subject.h"
 #include "oracles/exact/exact.h"
 #include "properties/sweep.h"
 #include "properties/triage/counterfactual.h"
+#include "properties/triage/recorder.h"
 #include "properties/triage/triage.h"
 
 namespace qualm::triage {
 namespace {
-
-// Elements of a counterfactual that agree with the subject where the exact result does not.
-struct Match {
-  int64_t explained = 0;
-  bool complete = false;
-};
-
-Match Compare(const Tensor& exact_y, const Tensor& actual, const Tensor& counterfactual) {
-  Match match;
-  match.complete = counterfactual == actual;
-  for (int64_t i = 0; i < actual.size(); ++i) {
-    if (actual.BitsAt(i) == exact_y.BitsAt(i)) continue;
-    if (counterfactual.BitsAt(i) == actual.BitsAt(i)) ++match.explained;
-  }
-  return match;
-}
 
 std::string Sentence(std::span<const SwapInfo* const> swaps) {
   std::string text = "the subject ";
@@ -43,6 +30,123 @@ std::string Names(std::span<const SwapInfo* const> swaps) {
   return text;
 }
 
+const SwapInfo& InfoOf(Swap swap) { return *std::ranges::find(AllSwaps(), swap, &SwapInfo::swap); }
+
+int64_t Work(const Case& c) { return c.M * c.N * std::max<int64_t>(1, c.K); }
+
+Tensor RowsOf(const Tensor& tensor, const std::vector<int64_t>& rows) {
+  const int64_t columns = tensor.shape()[1];
+  const auto size = static_cast<int64_t>(SizeOf(tensor.dtype()));
+  Tensor selected(tensor.dtype(), {static_cast<int64_t>(rows.size()), columns});
+  auto to = selected.bytes().begin();
+  for (int64_t row : rows) {
+    to = std::copy_n(tensor.bytes().begin() + row * columns * size, columns * size, to);
+  }
+  return selected;
+}
+
+// One answer and what it is compared with. Most combinations of swaps are ruled out on two rows.
+class Evidence {
+ public:
+  Evidence(const Case& c, const Tensor& actual, const Tensor& exact_y)
+      : c_(c), actual_(actual), exact_y_(exact_y) {
+    for (int64_t i = 0; i < actual.size(); ++i) {
+      if (actual.BitsAt(i) == exact_y.BitsAt(i)) continue;
+      if (departures_++ == 0) first_ = i;
+    }
+    if (c.M <= 2 || departures_ == 0) return;
+    const int64_t row = first_ / c.N;
+    const std::vector<int64_t> rows =
+        row == 0 ? std::vector<int64_t>{0, c.M - 1} : std::vector<int64_t>{0, row};
+    two_rows_ = ProblemOf(c);
+    two_rows_->x = RowsOf(c.x, rows);
+    two_rows_->M = 2;
+    actual_rows_ = RowsOf(actual, rows);
+  }
+
+  int64_t departures() const { return departures_; }
+
+  bool Reproduced(std::span<const Swap> swaps) const {
+    if (two_rows_) {
+      const std::optional<Tensor> y = Counterfactual(*two_rows_, swaps);
+      if (y && *y != actual_rows_) return false;
+    }
+    const std::optional<Tensor> y = Counterfactual(c_, swaps);
+    return y && *y == actual_;
+  }
+
+  // Of the outputs that are not exact, those that the swap gives; nullopt if it changes nothing.
+  std::optional<int64_t> Explained(Swap swap) const {
+    const std::optional<Tensor> y = Counterfactual(c_, std::span(&swap, 1));
+    if (!y || *y == exact_y_) return std::nullopt;
+    int64_t explained = 0;
+    for (int64_t i = 0; i < actual_.size(); ++i) {
+      if (actual_.BitsAt(i) == exact_y_.BitsAt(i)) continue;
+      if (y->BitsAt(i) == actual_.BitsAt(i)) ++explained;
+    }
+    return explained;
+  }
+
+  std::string Text(std::span<const SwapInfo* const> swaps) const {
+    return "exact arithmetic with " + Names(swaps) + " reproduces " +
+           (actual_.size() == 1 ? "the output"
+                                : "all " + std::to_string(actual_.size()) + " outputs (" +
+                                      std::to_string(departures_) + " of them not exact)");
+  }
+
+ private:
+  const Case& c_;
+  const Tensor& actual_;
+  const Tensor& exact_y_;
+  int64_t departures_ = 0;
+  int64_t first_ = 0;
+  std::optional<Case> two_rows_;
+  Tensor actual_rows_;
+};
+
+Attribution Shown(const Evidence& evidence, std::vector<const SwapInfo*> infos) {
+  Attribution attribution;
+  attribution.kind = infos.front()->kind;
+  attribution.diagnosis = Sentence(infos);
+  attribution.evidence.push_back(evidence.Text(infos));
+  attribution.complete = true;
+  for (const SwapInfo* info : infos) attribution.swaps.push_back(info->swap);
+  return attribution;
+}
+
+// The likeliest single swap that gives the output; the others that do are said.
+std::optional<Attribution> OneSwap(const Evidence& evidence) {
+  std::vector<const SwapInfo*> all;
+  for (const SwapInfo& info : AllSwaps()) {
+    if (evidence.Reproduced(std::span(&info.swap, 1))) all.push_back(&info);
+  }
+  if (all.empty()) return std::nullopt;
+  Attribution attribution = Shown(evidence, {all.front()});
+  std::string others;
+  for (const SwapInfo* info : std::span(all).subspan(1)) {
+    others += (others.empty() ? "also reproduced by: " : ", ") + std::string(info->name);
+  }
+  if (!others.empty()) attribution.evidence.push_back(others);
+  return attribution;
+}
+
+std::optional<Attribution> TwoSwaps(const Case& c, const Evidence& evidence) {
+  // All pairs of a small case; of a large one only swaps that change something on their own.
+  constexpr int64_t kSmall = 4096;
+  std::vector<const SwapInfo*> usable;
+  for (const SwapInfo& info : AllSwaps()) {
+    if (Work(c) <= kSmall || evidence.Explained(info.swap)) usable.push_back(&info);
+  }
+  for (size_t i = 0; i < usable.size(); ++i) {
+    for (size_t j = i + 1; j < usable.size(); ++j) {
+      if (usable[i]->stage == usable[j]->stage) continue;
+      const Swap both[] = {usable[i]->swap, usable[j]->swap};
+      if (evidence.Reproduced(both)) return Shown(evidence, {usable[i], usable[j]});
+    }
+  }
+  return std::nullopt;
+}
+
 // All departures in the last (count mod width) columns, width a usual vector length.
 int64_t TailWidth(const Case& c, const Tensor& exact_y, const Tensor& actual) {
   int64_t first = c.N;
@@ -55,84 +159,192 @@ int64_t TailWidth(const Case& c, const Tensor& exact_y, const Tensor& actual) {
   return 0;
 }
 
-}  // namespace
-
-Attribution Attribute(const Case& c, const Tensor& actual) {
-  Attribution attribution;
-  const Tensor exact_y = exact::Evaluate(c);
-  if (actual == exact_y) {
-    attribution.diagnosis = "the output is exact";
-    return attribution;
-  }
-  int64_t departures = 0;
+// Every departing output is 0 or what belongs in another column of its row, one at least the
+// latter.
+bool Misplaced(const Case& c, const Tensor& exact_y, const Tensor& actual) {
+  bool moved = false;
   for (int64_t i = 0; i < actual.size(); ++i) {
-    departures += actual.BitsAt(i) != exact_y.BitsAt(i) ? 1 : 0;
-  }
-
-  struct Partial {
-    int64_t explained = 0;
-    std::vector<const SwapInfo*> swaps;
-  } best;
-  const auto replay = [&](const std::vector<const SwapInfo*>& swaps) {
-    std::vector<Swap> list;
-    for (const SwapInfo* info : swaps) list.push_back(info->swap);
-    const std::optional<Tensor> y = Counterfactual(c, list);
-    if (!y) return false;
-    const Match match = Compare(exact_y, actual, *y);
-    if (match.explained > best.explained) best = {match.explained, swaps};
-    if (!match.complete) return false;
-    attribution.kind = swaps.front()->kind;
-    attribution.diagnosis = Sentence(swaps);
-    attribution.evidence.push_back("exact arithmetic with " + Names(swaps) + " reproduces all " +
-                                   std::to_string(actual.size()) + " outputs (" +
-                                   std::to_string(departures) + " of them not exact)");
-    return true;
-  };
-  for (const SwapInfo& info : AllSwaps()) {
-    if (replay({&info})) return attribution;
-  }
-  // Accumulation and operands first: they decide the kind where two swaps are needed.
-  for (const SwapInfo& first : AllSwaps()) {
-    for (const SwapInfo& second : AllSwaps()) {
-      if (&second <= &first || second.stage == first.stage) continue;
-      if (replay({&first, &second})) return attribution;
+    const uint32_t bits = actual.BitsAt(i);
+    if (bits == exact_y.BitsAt(i)) continue;
+    bool elsewhere = false;
+    for (int64_t j = i - i % c.N; j < i - i % c.N + c.N && bits != 0; ++j) {
+      elsewhere |= exact_y.BitsAt(j) == bits;
     }
+    if (!elsewhere && bits != 0) return false;
+    moved |= elsewhere;
   }
+  return moved;
+}
+
+// What fits best where no swaps give the whole output.
+Attribution Guess(const Case& c, const Tensor& exact_y, const Tensor& actual,
+                  const Evidence& evidence) {
+  Attribution attribution;
   if (const int64_t width = TailWidth(c, exact_y, actual); width != 0) {
     attribution.kind = FindingKind::kTail;
     attribution.diagnosis = "only the last N % " + std::to_string(width) + " outputs are wrong";
     return attribution;
   }
-  if (best.explained > 0 && 2 * best.explained >= departures) {
-    attribution.kind = best.swaps.front()->kind;
-    attribution.diagnosis = Sentence(best.swaps) + ", and something else";
-    attribution.evidence.push_back("exact arithmetic with " + Names(best.swaps) + " reproduces " +
-                                   std::to_string(best.explained) + " of the " +
-                                   std::to_string(departures) + " outputs that are not exact");
+  if (Misplaced(c, exact_y, actual)) {
+    attribution.kind = FindingKind::kIndex;
+    attribution.diagnosis = "outputs hold what belongs in another column";
     return attribution;
   }
-  attribution.diagnosis = "no swap of one or two stages reproduces the output";
+  const SwapInfo* best = nullptr;
+  int64_t most = 0;
+  for (const SwapInfo& info : AllSwaps()) {
+    const int64_t explained = evidence.Explained(info.swap).value_or(0);
+    if (explained > most) {
+      most = explained;
+      best = &info;
+    }
+  }
+  if (best == nullptr || 2 * most < evidence.departures()) {
+    attribution.diagnosis = "no swap of one or two stages reproduces the output";
+    return attribution;
+  }
+  attribution.kind = best->kind;
+  attribution.diagnosis = Sentence({{best}}) + ", and something else";
+  attribution.evidence.push_back(
+      "exact arithmetic with " + std::string(best->name) + " reproduces " + std::to_string(most) +
+      " of the " + std::to_string(evidence.departures()) + " outputs that are not exact");
   return attribution;
 }
 
+bool SameEnvironment(const RunContext& a, const RunContext& b) {
+  return a.rounding == b.rounding && a.flush_denormals == b.flush_denormals;
+}
+
+// The same problem answered differently where only the caller's floating-point state differs.
+std::optional<Attribution> FollowsEnvironment(const std::vector<Recorded>& recorded) {
+  for (const Recorded& other : recorded) {
+    if (SameEnvironment(other.context, {})) continue;
+    for (const Recorded& base : recorded) {
+      if (base.context != RunContext{} || base.problem != other.problem || base.y == other.y) {
+        continue;
+      }
+      Attribution attribution;
+      attribution.kind = FindingKind::kRounding;
+      attribution.diagnosis = other.context.rounding != Rounding::kNearest
+                                  ? "the subject rounds as its caller's rounding mode says"
+                                  : "the subject flushes denormals where its caller does";
+      attribution.complete = true;
+      return attribution;
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<Tensor> Ask(Subject& subject, const Case& c, uint8_t poison) {
+  RunContext context;
+  context.poison = poison;  // not the default one: a MemoSubject runs it for real
+  const Outcome outcome = subject.Run(c, context);
+  if (!outcome.ok()) return std::nullopt;
+  return outcome.y;
+}
+
+std::optional<Tensor> AskFresh(const Subject& subject, const Case& c) {
+  try {
+    const auto fresh = SubjectRegistry::Get().Make(std::string(subject.name()));
+    return Ask(*fresh, c, 0x3C);
+  } catch (const std::exception&) {
+    return std::nullopt;  // not from the registry
+  }
+}
+
+// Does the answer depend on anything but the problem?
+std::optional<Attribution> DependsOnState(const Recorded& answer, Subject& subject,
+                                          bool ask_fresh) {
+  Attribution attribution;
+  attribution.complete = true;
+  const std::optional<Tensor> first = Ask(subject, answer.problem, 0x3C);
+  const std::optional<Tensor> again = Ask(subject, answer.problem, 0x3C);
+  const std::optional<Tensor> other = Ask(subject, answer.problem, 0xC3);
+  if (!first || !again || !other) return std::nullopt;
+  if (*first != *again) {
+    attribution.kind = FindingKind::kNondeterminism;
+    attribution.diagnosis = "the same question, asked twice, is answered differently";
+    return attribution;
+  }
+  if (*first != *other) {
+    attribution.kind = FindingKind::kMemory;
+    attribution.diagnosis = "the answer depends on what its memory held before";
+    return attribution;
+  }
+  std::optional<Tensor> fresh;
+  if (*first == answer.y && ask_fresh) fresh = AskFresh(subject, answer.problem);
+  if (*first != answer.y || (fresh && *fresh != answer.y)) {
+    attribution.kind = FindingKind::kNondeterminism;
+    attribution.diagnosis = "the answer depends on what was asked before";
+    return attribution;
+  }
+  return std::nullopt;
+}
+
+Attribution FromAnswers(const Verdict& verdict, const std::vector<Recorded>& recorded,
+                        Subject& subject, const AttributionOptions& options) {
+  // A property that says "clamp" saw where it went wrong, not why; the others know.
+  const bool place_only = verdict.kind == FindingKind::kClamp;
+  if (verdict.kind && !place_only) return {*verdict.kind, verdict.reason, {}, true, {}};
+  if (auto environment = FollowsEnvironment(recorded)) return *environment;
+  std::optional<Attribution> guess;
+  const Recorded* departing = nullptr;
+  for (const Recorded& answer : recorded) {
+    if (answer.y == exact::Evaluate(answer.problem)) continue;
+    if (departing == nullptr) departing = &answer;
+    Attribution attribution = Attribute(answer.problem, answer.y, options.hint);
+    if (attribution.complete) return attribution;
+    if (!guess || guess->kind == FindingKind::kUnknown) guess = std::move(attribution);
+  }
+  if (departing == nullptr) {
+    return {verdict.kind.value_or(FindingKind::kUnknown), "every answer is exact", {}, false, {}};
+  }
+  if (auto state = DependsOnState(*departing, subject, options.ask_fresh)) return *state;
+  if (guess->kind == FindingKind::kUnknown && place_only) guess->kind = *verdict.kind;
+  return *guess;
+}
+
+}  // namespace
+
+Attribution Attribute(const Case& c, const Tensor& actual, std::span<const Swap> hint) {
+  const Tensor exact_y = exact::Evaluate(c);
+  if (actual == exact_y) {
+    Attribution attribution;
+    attribution.diagnosis = "the output is exact";
+    return attribution;
+  }
+  const Evidence evidence(c, actual, exact_y);
+  if (!hint.empty() && evidence.Reproduced(hint)) {
+    std::vector<const SwapInfo*> infos;
+    for (Swap swap : hint) infos.push_back(&InfoOf(swap));
+    return Shown(evidence, std::move(infos));
+  }
+  if (auto one = OneSwap(evidence)) return *one;
+  if (auto two = TwoSwaps(c, evidence)) return *two;
+  return Guess(c, exact_y, actual, evidence);
+}
+
 Attribution Attribute(const Case& c, const Verdict& verdict, Subject& subject) {
-  if (verdict.kind) return {*verdict.kind, verdict.reason, {}};
-  // A property may fail on a case derived from this one; the sweep is the derived case that
-  // matters.
+  Recorder recorder(subject);
   std::vector<Case> candidates{ProblemOf(c)};
   if (c.op == Op::kLinear && c.out_dtype != DType::kF32 && c.N > 0) {
     const CodeRange range = RangeOf(c.x.dtype());
     candidates.push_back(sweep::Expand(c, sweep::Codes(c, range.min, range.max, 1)));
   }
-  Attribution attribution;
   for (const Case& candidate : candidates) {
-    if (!subject.CannotRun(candidate).empty()) continue;
-    const Outcome outcome = subject.Run(candidate, RunContext{});
-    if (!outcome.ok()) continue;
-    attribution = Attribute(candidate, outcome.y);
-    if (attribution.kind != FindingKind::kUnknown) return attribution;
+    if (subject.CannotRun(candidate).empty()) recorder.Run(candidate, RunContext{});
   }
-  return attribution;
+  return FromAnswers(verdict, recorder.recorded(), subject, {});
+}
+
+Judged JudgeAndAttribute(const Property& property, const Case& c, Subject& subject,
+                         const AttributionOptions& options) {
+  Recorder recorder(subject);
+  Judged judged;
+  judged.verdict = Judge(property, c, recorder);
+  if (!judged.verdict.failed()) return judged;
+  judged.attribution = FromAnswers(judged.verdict, recorder.recorded(), subject, options);
+  return judged;
 }
 
 }  // namespace qualm::triage

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cmath>
 #include <cstring>
 #include <utility>
@@ -13,69 +12,6 @@
 
 namespace qualm::triage {
 namespace {
-
-constexpr std::array<SwapInfo, 31> kSwaps{{
-    {Swap::kPairSaturation, SwapStage::kAccumulate, FindingKind::kPairSaturation, "pair saturation",
-     "adds u8*s8 products in pairs in a saturating int16 (vpmaddubsw)"},
-    {Swap::kAcc16, SwapStage::kAccumulate, FindingKind::kPairSaturation, "16-bit accumulation",
-     "accumulates saturated pairs in a saturating int16 (acc16)"},
-    {Swap::kWrap32, SwapStage::kAccumulate, FindingKind::kInt32Overflow, "int32 wrap",
-     "lets the sum wrap in int32"},
-    {Swap::kLastTermDropped, SwapStage::kTail, FindingKind::kTail, "last term dropped",
-     "drops the last term where K % 4 = 1"},
-    {Swap::kTailDropped, SwapStage::kTail, FindingKind::kTail, "K tail dropped",
-     "drops the last K % 4 terms"},
-    {Swap::kReluAtZero, SwapStage::kClamp, FindingKind::kClamp, "relu at code 0",
-     "clamps the fused relu at code 0 instead of the output zero point"},
-    {Swap::kReluIgnored, SwapStage::kClamp, FindingKind::kClamp, "relu ignored",
-     "ignores the relu"},
-    {Swap::kClampIgnored, SwapStage::kClamp, FindingKind::kClamp, "clamp ignored",
-     "clamps to the type instead of [out_min, out_max]"},
-    {Swap::kWraps, SwapStage::kClamp, FindingKind::kClamp, "truncating narrow",
-     "keeps the low byte instead of saturating"},
-    {Swap::kHugeBecomesMinimum, SwapStage::kClamp, FindingKind::kClamp, "conversion overflow",
-     "turns values beyond int32 into INT32_MIN before the clamp (cvtps2dq)"},
-    {Swap::kDifferenceAsInt8, SwapStage::kClamp, FindingKind::kZeroPoint, "int8 difference",
-     "saturates code - zero_point at int8"},
-    {Swap::kInputZeroPointIgnored, SwapStage::kOffset, FindingKind::kZeroPoint,
-     "input zero point ignored", "ignores the input zero point"},
-    {Swap::kWeightZeroPointIgnored, SwapStage::kOffset, FindingKind::kZeroPoint,
-     "weight zero point ignored", "ignores the weight zero point"},
-    {Swap::kPaddedCrossTerm, SwapStage::kOffset, FindingKind::kZeroPoint, "padded K in K*zx*zw",
-     "uses K rounded up to a multiple of 4 in the zero-point term"},
-    {Swap::kZeroPointAsInt8, SwapStage::kOffset, FindingKind::kZeroPoint, "zero point as int8",
-     "keeps zero points in int8"},
-    {Swap::kFloatMultiplier, SwapStage::kRound, FindingKind::kRounding, "float32 multiplier",
-     "multiplies by the float32 quotient fl(fl(sx*sw)/sy) before rounding"},
-    {Swap::kFloatReciprocal, SwapStage::kRound, FindingKind::kRounding, "float32 reciprocal",
-     "multiplies by fl(fl(sx*sw) * fl(1/sy)) before rounding"},
-    {Swap::kFloatZeroPointFirst, SwapStage::kRound, FindingKind::kTie,
-     "zero point before rounding (float32)", "adds the zero point in float32 before it rounds"},
-    {Swap::kZeroPointBeforeRounding, SwapStage::kRound, FindingKind::kTie,
-     "zero point before rounding", "adds the zero point before it rounds half to even"},
-    {Swap::kHalfAway, SwapStage::kRound, FindingKind::kTie, "half away from zero",
-     "rounds ties away from zero"},
-    {Swap::kHalfUp, SwapStage::kRound, FindingKind::kTie, "half up", "rounds ties up"},
-    {Swap::kTruncate, SwapStage::kRound, FindingKind::kRounding, "truncation",
-     "truncates towards zero"},
-    {Swap::kFloatReciprocalInput, SwapStage::kRound, FindingKind::kRounding, "x * fl(1/s)",
-     "multiplies by the float32 reciprocal of the scale"},
-    {Swap::kFloatDivision, SwapStage::kRound, FindingKind::kRounding, "fl(x / s)",
-     "rounds the quotient to float32 before it rounds to a code"},
-    {Swap::kBiasIgnored, SwapStage::kBias, FindingKind::kIndex, "bias ignored", "ignores the bias"},
-    {Swap::kBiasRoundedToInt32, SwapStage::kBias, FindingKind::kRounding, "int32 bias",
-     "rounds the float bias to an int32 in units sx*sw first"},
-    {Swap::kFirstChannelForAll, SwapStage::kIndex, FindingKind::kIndex, "channel 0 for all",
-     "uses the parameters of channel 0 for every channel"},
-    {Swap::kChannelModulo8, SwapStage::kIndex, FindingKind::kIndex, "channel modulo 8",
-     "indexes channel parameters modulo 8"},
-    {Swap::kChannelModulo16, SwapStage::kIndex, FindingKind::kIndex, "channel modulo 16",
-     "indexes channel parameters modulo 16"},
-    {Swap::kInputOtherSign, SwapStage::kOperands, FindingKind::kIndex, "input sign",
-     "reads the input codes with the other signedness"},
-    {Swap::kWeightOtherSign, SwapStage::kOperands, FindingKind::kIndex, "weight sign",
-     "reads the weight codes with the other signedness"},
-}};
 
 bool Has(std::span<const Swap> swaps, Swap swap) {
   return std::find(swaps.begin(), swaps.end(), swap) != swaps.end();
@@ -102,76 +38,122 @@ void Reindex(std::vector<T>& list, int64_t modulo) {
   for (size_t i = 0; i < list.size(); ++i) list[i] = old[i % static_cast<size_t>(modulo)];
 }
 
-// Swaps that are nothing but another case. False if one of them changes nothing here.
-bool EditCase(Case& c, std::span<const Swap> swaps) {
-  const Case before = c;
-  for (Swap swap : swaps) {
-    switch (swap) {
-      case Swap::kInputOtherSign:
-        if (!IsCode(c.x.dtype())) return false;
-        c.x = OtherSign(c.x);
-        break;
-      case Swap::kWeightOtherSign:
-        if (c.w.empty()) return false;
-        c.w = OtherSign(c.w);
-        break;
-      case Swap::kLastTermDropped:
-      case Swap::kTailDropped: {
-        if (c.op != Op::kLinear || c.K % 4 == 0) return false;
-        if (swap == Swap::kLastTermDropped && c.K % 4 != 1) return false;
-        const int64_t keep = c.K - c.K % 4;
-        c.x = FirstColumns(c.x, c.M, c.K, keep);
-        c.w = FirstColumns(c.w, c.N, c.K, keep);
-        c.K = keep;
-        break;
-      }
-      case Swap::kInputZeroPointIgnored: c.x_q.zero_point.assign(c.x_q.zero_point.size(), 0); break;
-      case Swap::kWeightZeroPointIgnored:
-        c.w_q.zero_point.assign(c.w_q.zero_point.size(), 0);
-        break;
-      case Swap::kZeroPointAsInt8:
-        for (QParams* q : {&c.x_q, &c.w_q}) {
-          for (int32_t& z : q->zero_point) z = static_cast<int8_t>(z);
-        }
-        break;
-      case Swap::kBiasIgnored:
-        c.bias.reset();
-        c.bias_i32.reset();
-        break;
-      case Swap::kFirstChannelForAll:
-      case Swap::kChannelModulo8:
-      case Swap::kChannelModulo16: {
-        const int64_t modulo = swap == Swap::kFirstChannelForAll ? 1
-                               : swap == Swap::kChannelModulo8   ? 8
-                                                                 : 16;
-        for (QParams* q : {&c.x_q, &c.w_q, &c.out_q}) Reindex(q->scale, modulo);
-        Reindex(c.multiplier, modulo);
-        break;
-      }
-      case Swap::kReluAtZero:
-        if (!c.relu) return false;
-        c.relu = false;
-        c.out_min = std::max(c.out_min, 0);
-        if (c.out_min > c.out_max) return false;
-        break;
-      case Swap::kReluIgnored: c.relu = false; break;
-      case Swap::kClampIgnored:
-        c.out_min = RangeOf(c.out_dtype).min;
-        c.out_max = RangeOf(c.out_dtype).max;
-        break;
-      default: continue;
-    }
-    if (c == before) return false;
+// K without its remainder, or nullopt where such a swap means nothing.
+std::optional<int64_t> WithoutTail(const Case& c, bool only_one) {
+  if (c.op != Op::kLinear || c.K % 4 == 0 || (only_one && c.K % 4 != 1)) return std::nullopt;
+  return c.K - c.K % 4;
+}
+
+void CutTerms(Case& c, int64_t keep) {
+  c.x = FirstColumns(c.x, c.M, c.K, keep);
+  c.w = FirstColumns(c.w, c.N, c.K, keep);
+  c.K = keep;
+}
+
+// Whether that changes anything.
+template <class T>
+bool Replace(T& where, T value) {
+  const bool changes = where != value;
+  where = std::move(value);
+  return changes;
+}
+
+bool ZeroPointsToZero(QParams& q) {
+  return Replace(q.zero_point, std::vector<int32_t>(q.zero_point.size(), 0));
+}
+
+bool WrapZeroPoints(QParams& q) {
+  std::vector<int32_t> wrapped = q.zero_point;
+  for (int32_t& z : wrapped) z = static_cast<int8_t>(z);
+  return Replace(q.zero_point, std::move(wrapped));
+}
+
+bool FloatScaleProduct(Case& c) {
+  if (c.w_q.scale.empty() || !c.multiplier.empty() || c.out_dtype == DType::kS32) return false;
+  const float x_scale = c.x_q.scale_at(0);
+  for (float& scale : c.w_q.scale) {
+    scale *= x_scale;
+    if (!std::isfinite(scale) || scale <= 0) return false;
   }
+  c.x_q.scale = {1.0f};
   return true;
 }
 
-// Raw sums as such an accumulator leaves them.
-std::optional<std::vector<int64_t>> RawSums(const Case& c, std::span<const Swap> swaps) {
-  const bool acc16 = Has(swaps, Swap::kAcc16);
-  if (!acc16 && !Has(swaps, Swap::kPairSaturation)) return exact::RawSums(c);
+// The part of a swap that is nothing but another case. False if it means nothing or changes nothing
+// here.
+bool EditCase(Case& c, Swap swap) {
+  switch (swap) {
+    case Swap::kInputOtherSign:
+      if (!IsCode(c.x.dtype())) return false;
+      c.x = OtherSign(c.x);
+      return true;
+    case Swap::kWeightOtherSign:
+      if (c.w.empty()) return false;
+      c.w = OtherSign(c.w);
+      return true;
+    case Swap::kLastTermDropped:
+    case Swap::kTailDropped: {
+      const auto keep = WithoutTail(c, swap == Swap::kLastTermDropped);
+      if (keep) CutTerms(c, *keep);
+      return keep.has_value();
+    }
+    case Swap::kInputZeroPointIgnored: return ZeroPointsToZero(c.x_q);
+    case Swap::kWeightZeroPointIgnored: return ZeroPointsToZero(c.w_q);
+    case Swap::kInputZeroPointAsInt8: return WrapZeroPoints(c.x_q);
+    case Swap::kWeightZeroPointAsInt8: return WrapZeroPoints(c.w_q);
+    case Swap::kZeroPointsAsInt8: {
+      const bool input = WrapZeroPoints(c.x_q), weight = WrapZeroPoints(c.w_q);
+      return input && weight;
+    }
+    case Swap::kNegatedZeroPointAsInt8: {
+      int32_t& z = c.x_q.zero_point[0];
+      return Replace(z, -int32_t{static_cast<int8_t>(-int64_t{z})});
+    }
+    case Swap::kBiasIgnored:
+      if (!c.bias && !c.bias_i32) return false;
+      c.bias.reset();
+      c.bias_i32.reset();
+      return true;
+    case Swap::kFirstChannelForAll:
+    case Swap::kChannelModulo8:
+    case Swap::kChannelModulo16: {
+      const Case before = c;
+      const int64_t modulo = swap == Swap::kFirstChannelForAll ? 1
+                             : swap == Swap::kChannelModulo8   ? 8
+                                                               : 16;
+      for (QParams* q : {&c.x_q, &c.w_q, &c.out_q}) Reindex(q->scale, modulo);
+      Reindex(c.multiplier, modulo);
+      return c != before;
+    }
+    case Swap::kScaleProductInFloat: return FloatScaleProduct(c);
+    case Swap::kReluAtZero:
+      if (!c.relu) return false;
+      c.relu = false;
+      c.out_min = std::max(c.out_min, 0);
+      return c.out_min <= c.out_max;
+    case Swap::kReluIgnored: return Replace(c.relu, false);
+    case Swap::kClampIgnored: {
+      const CodeRange range = RangeOf(c.out_dtype);
+      const bool clamped = c.out_min != range.min || c.out_max != range.max;
+      c.out_min = range.min;
+      c.out_max = range.max;
+      return clamped;
+    }
+    default: return true;
+  }
+}
+
+int32_t PairSum(int32_t sum, bool wraps) {
+  return wraps ? static_cast<int16_t>(static_cast<uint16_t>(sum))
+               : std::clamp(sum, INT16_MIN, INT16_MAX);
+}
+
+// Raw sums as an accumulator leaves them that adds products in int16 pairs.
+std::optional<std::vector<int64_t>> PairedSums(const Case& c, std::span<const Swap> swaps) {
+  const bool acc16 = Has(swaps, Swap::kAcc16), wraps = Has(swaps, Swap::kPairWraps);
   if (!headroom::HasPairs(c)) return std::nullopt;
-  const int32_t shift = c.x.dtype() == DType::kS8 ? 128 : 0;
+  // vpmaddubsw wants one operand unsigned; what wraps multiplies s8 by s8.
+  const int32_t shift = c.x.dtype() == DType::kS8 && !wraps ? 128 : 0;
   std::vector<int64_t> sums;
   for (int64_t m = 0; m < c.M; ++m) {
     for (int64_t n = 0; n < c.N; ++n) {
@@ -184,7 +166,7 @@ std::optional<std::vector<int64_t>> RawSums(const Case& c, std::span<const Swap>
           weights += w;
           pair += (c.x.IntAt(m * c.K + i) + shift) * w;
         }
-        pair = std::clamp(pair, INT16_MIN, INT16_MAX);
+        pair = PairSum(pair, wraps);
         if (!acc16) {
           sum += pair;
           continue;
@@ -198,27 +180,77 @@ std::optional<std::vector<int64_t>> RawSums(const Case& c, std::span<const Swap>
   return sums;
 }
 
-std::optional<std::vector<__int128>> Sums(const Case& c, std::span<const Swap> swaps) {
+// Sums of products in the arithmetic of `swaps`; what zero points multiply is not touched.
+std::optional<std::vector<int64_t>> RawSums(const Case& c, std::span<const Swap> swaps) {
+  const bool cut = Has(swaps, Swap::kLastProductDropped) || Has(swaps, Swap::kProductTailDropped);
+  const bool sign = Has(swaps, Swap::kInputOtherSignInProducts);
+  const bool paired =
+      Has(swaps, Swap::kPairSaturation) || Has(swaps, Swap::kAcc16) || Has(swaps, Swap::kPairWraps);
+  if (!cut && !sign) return paired ? PairedSums(c, swaps) : exact::RawSums(c);
+  Case products = c;
+  if (sign) products.x = OtherSign(c.x);
+  if (cut) {
+    const auto keep = WithoutTail(c, Has(swaps, Swap::kLastProductDropped));
+    if (!keep) return std::nullopt;
+    CutTerms(products, *keep);
+  }
+  return paired ? PairedSums(products, swaps) : exact::RawSums(products);
+}
+
+// A float bias in units of x_scale*w_scale that an int32 cannot hold, as such a conversion leaves
+// it; nullopt where it fits.
+std::optional<int32_t> OverflownBias(const Case& c, int64_t n, std::span<const Swap> swaps) {
+  const double unit = static_cast<double>(c.x_q.scale_at(0)) * c.w_q.scale_at(n);
+  const double units = std::nearbyint((*c.bias)[static_cast<size_t>(n)] / unit);
+  if (std::abs(units) < 0x1p31) return std::nullopt;
+  if (Has(swaps, Swap::kBiasBecomesMinimum) || !(std::abs(units) < 0x1p63)) return INT32_MIN;
+  return static_cast<int32_t>(static_cast<uint32_t>(static_cast<int64_t>(units)));
+}
+
+// Corrected sums in the arithmetic of `swaps`. A bias that overflows moves from `c` into the sums.
+std::optional<std::vector<__int128>> Sums(Case& c, std::span<const Swap> swaps) {
   const std::optional<std::vector<int64_t>> raw = RawSums(c, swaps);
   if (!raw) return std::nullopt;
   const int64_t cross_terms = Has(swaps, Swap::kPaddedCrossTerm) ? (c.K + 3) / 4 * 4 : c.K;
   if (Has(swaps, Swap::kPaddedCrossTerm) && cross_terms == c.K) return std::nullopt;
-  std::vector<__int128> sums;
-  const __int128 zx = c.x_q.zero_point_at(0);
+  std::vector<int64_t> rows, columns;
   for (int64_t m = 0; m < c.M; ++m) {
-    __int128 row = 0;
-    for (int64_t k = 0; k < c.K; ++k) row += c.x.IntAt(m * c.K + k);
+    rows.push_back(0);
+    for (int64_t k = 0; k < c.K; ++k) rows.back() += c.x.IntAt(m * c.K + k);
+  }
+  for (int64_t n = 0; n < c.N; ++n) {
+    columns.push_back(0);
+    for (int64_t k = 0; k < c.K; ++k) columns.back() += c.w.IntAt(n * c.K + k);
+  }
+  if (Has(swaps, Swap::kRowSumOfRow0)) rows.assign(rows.size(), rows.empty() ? 0 : rows[0]);
+
+  std::vector<__int128> sums;
+  for (int64_t m = 0; m < c.M; ++m) {
     for (int64_t n = 0; n < c.N; ++n) {
-      __int128 column = 0;
-      for (int64_t k = 0; k < c.K; ++k) column += c.w.IntAt(n * c.K + k);
-      const __int128 zw = c.w_q.zero_point_at(n);
-      __int128 sum =
-          (*raw)[static_cast<size_t>(m * c.N + n)] - zx * column - zw * row + cross_terms * zx * zw;
+      const __int128 column = columns[static_cast<size_t>(n)];
+      __int128 zx = c.x_q.zero_point_at(0), zw = c.w_q.zero_point_at(n);
+      if (Has(swaps, Swap::kWeightZeroPointFromInput)) zx += std::exchange(zw, 0);
+      const __int128 input_term =
+          Has(swaps, Swap::kZeroPointTermInFloat)
+              ? static_cast<__int128>(static_cast<float>(zx) * static_cast<float>(column))
+              : zx * column;
+      __int128 sum = (*raw)[static_cast<size_t>(m * c.N + n)] - input_term -
+                     zw * rows[static_cast<size_t>(m)] + cross_terms * zx * zw;
       if (c.bias_i32) sum += (*c.bias_i32)[static_cast<size_t>(n)];
       if (Has(swaps, Swap::kWrap32)) sum = static_cast<int32_t>(static_cast<uint32_t>(sum));
       sums.push_back(sum);
     }
   }
+  if (!Has(swaps, Swap::kBiasWraps) && !Has(swaps, Swap::kBiasBecomesMinimum)) return sums;
+  bool overflows = false;
+  for (int64_t n = 0; c.bias && n < c.N; ++n) {
+    const std::optional<int32_t> bias = OverflownBias(c, n, swaps);
+    if (!bias) continue;
+    overflows = true;
+    (*c.bias)[static_cast<size_t>(n)] = 0;
+    for (int64_t m = 0; m < c.M; ++m) sums[static_cast<size_t>(m * c.N + n)] += *bias;
+  }
+  if (!overflows) return std::nullopt;
   return sums;
 }
 
@@ -242,16 +274,14 @@ double Rounded(double exact_value, float float_value, int32_t zero_point,
   return RoundHalfEven(exact_value) + zero_point;
 }
 
-int32_t Narrow(const Case& c, double value, std::span<const Swap> swaps) {
-  if (std::isnan(value)) value = 0;
+int32_t Narrow(const Case& c, int64_t channel, double value, std::span<const Swap> swaps) {
   if (Has(swaps, Swap::kHugeBecomesMinimum) && !(std::abs(value) < 0x1p31)) value = -0x1p31;
   if (Has(swaps, Swap::kWraps)) {
     const auto low =
         static_cast<uint64_t>(static_cast<int64_t>(std::clamp(value, -0x1p62, 0x1p62)));
-    return c.out_dtype == DType::kS8 ? int32_t{static_cast<int8_t>(low)}
-                                     : int32_t{static_cast<uint8_t>(low)};
+    value = c.out_dtype == DType::kS8 ? static_cast<int8_t>(low) : static_cast<uint8_t>(low);
   }
-  const double lower = static_cast<double>(LowerBound(c));
+  const auto lower = static_cast<double>(LowerBound(c, channel));
   return static_cast<int32_t>(std::min(std::max(value, lower), static_cast<double>(c.out_max)));
 }
 
@@ -292,8 +322,8 @@ Tensor FinishCodes(const Case& c, std::span<const __int128> sums, std::span<cons
         }
       }
       const float float_value = float_sum * multiplier.rounded;
-      y.SetInt(
-          at, Narrow(c, Rounded(exact_value, float_value, c.out_q.zero_point_at(0), swaps), swaps));
+      const double value = Rounded(exact_value, float_value, c.out_q.zero_point_at(0), swaps);
+      y.SetInt(at, Narrow(c, n, std::isnan(value) ? c.out_q.zero_point_at(0) : value, swaps));
     }
   }
   return y;
@@ -305,9 +335,11 @@ Tensor QuantizeWith(const Case& c, std::span<const Swap> swaps) {
     const int64_t n = i % c.N;
     const float x = c.x.FloatAt(i), s = c.out_q.scale_at(n);
     const float rounded = Has(swaps, Swap::kFloatReciprocalInput) ? x * (1.0f / s) : x / s;
-    const double value =
-        Rounded(static_cast<double>(x) / s, rounded, c.out_q.zero_point_at(n), swaps);
-    y.SetInt(i, Narrow(c, std::isnan(x) ? c.out_q.zero_point_at(n) : value, swaps));
+    double value = Rounded(static_cast<double>(x) / s, rounded, c.out_q.zero_point_at(n), swaps);
+    if (std::isnan(x)) {
+      value = Has(swaps, Swap::kNanBecomesMinimum) ? -0x1p62 : c.out_q.zero_point_at(n);
+    }
+    y.SetInt(i, Narrow(c, n, value, swaps));
   }
   return y;
 }
@@ -323,38 +355,58 @@ Tensor DequantizeSaturating(const Case& c) {
   return y;
 }
 
-bool ChangesEpilogue(std::span<const Swap> swaps) {
-  return std::any_of(swaps.begin(), swaps.end(), [](Swap swap) {
-    return (swap >= Swap::kFloatMultiplier && swap <= Swap::kFloatDivision) ||
-           swap == Swap::kWraps || swap == Swap::kHugeBecomesMinimum ||
-           swap == Swap::kBiasRoundedToInt32;
-  });
+// Done in doubles, on codes; everything else stays exact.
+bool ChangesEpilogue(Swap swap) {
+  return (swap >= Swap::kFloatMultiplier && swap <= Swap::kTruncate) || swap == Swap::kWraps ||
+         swap == Swap::kHugeBecomesMinimum || swap == Swap::kNanBecomesMinimum ||
+         swap == Swap::kBiasRoundedToInt32;
 }
 
-bool OnlyForQuantize(Swap swap) {
-  return swap == Swap::kFloatReciprocalInput || swap == Swap::kFloatDivision;
+bool ChangesSums(Swap swap) {
+  constexpr std::array kThose{Swap::kInputOtherSignInProducts,
+                              Swap::kLastProductDropped,
+                              Swap::kProductTailDropped,
+                              Swap::kPairSaturation,
+                              Swap::kAcc16,
+                              Swap::kPairWraps,
+                              Swap::kWrap32,
+                              Swap::kWeightZeroPointFromInput,
+                              Swap::kPaddedCrossTerm,
+                              Swap::kRowSumOfRow0,
+                              Swap::kZeroPointTermInFloat,
+                              Swap::kBiasWraps,
+                              Swap::kBiasBecomesMinimum};
+  return Has(kThose, swap);
 }
 
-bool OnlyForSums(Swap swap) {
-  return swap == Swap::kFloatMultiplier || swap == Swap::kFloatReciprocal;
+bool MeansSomething(const Case& c, Swap swap) {
+  if (ChangesSums(swap) && c.op != Op::kLinear) return false;
+  if (ChangesEpilogue(swap) && !IsCode(c.out_dtype)) return false;
+  switch (swap) {
+    case Swap::kInputOtherSignInProducts: return IsCode(c.x.dtype());
+    case Swap::kRowSumOfRow0: return c.M > 1;
+    case Swap::kFloatReciprocalInput:
+    case Swap::kFloatDivision:
+    case Swap::kNanBecomesMinimum: return c.op == Op::kQuantize;
+    case Swap::kFloatMultiplier:
+    case Swap::kFloatReciprocal: return c.op != Op::kQuantize;
+    case Swap::kBiasWraps:
+    case Swap::kBiasBecomesMinimum: return c.bias.has_value() && c.out_dtype != DType::kS32;
+    case Swap::kBiasRoundedToInt32: return c.bias.has_value();
+    case Swap::kDifferenceAsInt8: return c.op == Op::kDequantize;
+    case Swap::kScaleProductInFloat: return c.op == Op::kLinear || c.op == Op::kRequantize;
+    default: return true;
+  }
 }
 
 }  // namespace
 
-std::span<const SwapInfo> AllSwaps() { return kSwaps; }
-
 std::optional<Tensor> Counterfactual(const Case& c, std::span<const Swap> swaps) {
   Case edited = ProblemOf(c);
-  if (!EditCase(edited, swaps)) return std::nullopt;
-  const bool codes = IsCode(c.out_dtype);
-  const bool epilogue = ChangesEpilogue(swaps);
-  if (epilogue && !codes) return std::nullopt;
   for (Swap swap : swaps) {
-    if (OnlyForQuantize(swap) && c.op != Op::kQuantize) return std::nullopt;
-    if (OnlyForSums(swap) && c.op == Op::kQuantize) return std::nullopt;
-    if (swap == Swap::kBiasRoundedToInt32 && !c.bias) return std::nullopt;
-    if (swap == Swap::kDifferenceAsInt8 && c.op != Op::kDequantize) return std::nullopt;
+    if (!MeansSomething(c, swap) || !EditCase(edited, swap)) return std::nullopt;
   }
+  const bool epilogue = std::ranges::any_of(swaps, ChangesEpilogue);
   switch (c.op) {
     case Op::kQuantize: return epilogue ? QuantizeWith(edited, swaps) : exact::Evaluate(edited);
     case Op::kDequantize:

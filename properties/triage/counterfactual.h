@@ -30,21 +30,33 @@ enum class SwapStage : uint8_t {
 
 enum class Swap : uint8_t {
   // kOperands
-  kInputOtherSign,  // u8 read as s8 or the reverse
+  kInputOtherSign,            // u8 read as s8 or the reverse
+  kInputOtherSignInProducts,  // only in the products, not in the sums that zero points multiply
   kWeightOtherSign,
   // kTail
-  kLastTermDropped,  // K % 4 == 1 loses its last term
-  kTailDropped,      // K % 4 terms dropped
+  kLastProductDropped,  // K % 4 == 1 loses its last product, the zero-point sums keep the term
+  kProductTailDropped,  // the same for all K % 4
+  kLastTermDropped,     // K % 4 == 1 loses its last term altogether
+  kTailDropped,         // K % 4 terms dropped
   // kAccumulate
   kPairSaturation,
   kAcc16,  // pairs saturate and are added in saturating int16, blocks of 256
+  kPairWraps,
   kWrap32,
   // kOffset
   kInputZeroPointIgnored,
   kWeightZeroPointIgnored,
-  kPaddedCrossTerm,  // K rounded up to a multiple of 4 in K*zx*zw
-  kZeroPointAsInt8,  // zero points wrapped to int8
+  kWeightZeroPointFromInput,  // (x - zx - zw) * w
+  kPaddedCrossTerm,           // K rounded up to a multiple of 4 in K*zx*zw
+  kInputZeroPointAsInt8,      // wrapped
+  kWeightZeroPointAsInt8,
+  kZeroPointsAsInt8,  // both
+  kNegatedZeroPointAsInt8,
+  kRowSumOfRow0,
+  kZeroPointTermInFloat,
   // kBias
+  kBiasWraps,
+  kBiasBecomesMinimum,
   kBiasIgnored,
   kBiasRoundedToInt32,
   // kIndex
@@ -52,21 +64,23 @@ enum class Swap : uint8_t {
   kChannelModulo8,
   kChannelModulo16,
   // kRound
+  kScaleProductInFloat,      // fl(sx*sw), the rest exact
   kFloatMultiplier,          // fl(fl(sx*sw)/sy) times fl(acc), half even
   kFloatReciprocal,          // the same with fl(1/sy)
   kFloatZeroPointFirst,      // zero point added in float before rounding
   kZeroPointBeforeRounding,  // exact sum, but the tie parity is that of value + zero point
+  kFloatReciprocalInput,     // quantize: x * fl(1/s)
+  kFloatDivision,            // quantize: fl(x/s)
   kHalfAway,
   kHalfUp,
   kTruncate,
-  kFloatReciprocalInput,  // quantize: x * fl(1/s)
-  kFloatDivision,         // quantize: fl(x/s)
   // kClamp
   kReluAtZero,
   kReluIgnored,
   kClampIgnored,
   kWraps,               // low byte kept instead of saturating
   kHugeBecomesMinimum,  // conversion overflow gives INT32_MIN
+  kNanBecomesMinimum,   // quantize: NaN gives the lower bound
   kDifferenceAsInt8,    // dequantize: q - z saturates at int8
 };
 
@@ -77,6 +91,7 @@ struct SwapInfo {
   std::string_view name;      // short
   std::string_view sentence;  // what the subject does if this is it
 };
+// The likelier cause first: where several swaps give the same output, the first one is named.
 std::span<const SwapInfo> AllSwaps();
 
 // The output with these swaps (at most one per stage); nullopt where one of them means nothing for

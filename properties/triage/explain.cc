@@ -160,12 +160,22 @@ std::string Explain(const Case& c, const std::vector<Subject*>& subjects,
 }
 
 void Complete(Finding& finding, Subject& subject, const Verdict& verdict) {
-  const Attribution attribution = Attribute(finding.test_case, verdict, subject);
+  const Property* property = FindProperty(finding.property);
+  Complete(finding, verdict,
+           property == nullptr
+               ? Attribute(finding.test_case, verdict, subject)
+               : JudgeAndAttribute(*property, finding.test_case, subject).attribution);
+}
+
+void Complete(Finding& finding, const Verdict& verdict, const Attribution& attribution) {
   finding.kind = attribution.kind;
   finding.first_divergence = verdict.divergence;
   finding.explanation = verdict.reason;
-  if (!attribution.diagnosis.empty()) finding.explanation += "; " + attribution.diagnosis;
-  for (const std::string& line : attribution.evidence) finding.explanation += "; " + line;
+  const auto add = [&](const std::string& text) {
+    if (!text.empty() && text != verdict.reason) finding.explanation += "; " + text;
+  };
+  add(attribution.diagnosis);
+  for (const std::string& line : attribution.evidence) add(line);
 }
 
 }  // namespace qualm::triage

@@ -35,6 +35,11 @@ class CountingSubject : public Subject {
   int64_t calls_ = 0;
 };
 
+// Is the kind one that a smaller case must keep? One swap, or a rerun, showed it.
+bool Binds(const Attribution& attribution) {
+  return attribution.complete && attribution.swaps.size() <= 1;
+}
+
 class Descent {
  public:
   Descent(Case start, Subject& subject, const Property& property, const MinimizeOptions& options)
@@ -45,10 +50,10 @@ class Descent {
         best_(std::move(start)) {}
 
   bool Begin() {
-    verdict_ = Judge(property_, best_, memo_);
-    if (!verdict_.failed()) return false;
-    attribution_ = Attribute(best_, verdict_, memo_);
-    return true;
+    Judged judged = JudgeAndAttribute(property_, best_, memo_);
+    verdict_ = std::move(judged.verdict);
+    attribution_ = std::move(judged.attribution);
+    return verdict_.failed();
   }
 
   void Run() {
@@ -65,15 +70,24 @@ class Descent {
   const Verdict& verdict() const { return verdict_; }
   const Attribution& attribution() const { return attribution_; }
   int64_t calls() const { return counting_.calls(); }
-  Subject& subject() { return memo_; }
 
   // Does `candidate` fail the same property for the same reason?
-  bool Fails(const Case& candidate, Verdict* verdict, Attribution* attribution) {
+  bool Fails(const Case& candidate, Judged* judged) {
     if (counting_.spent() || !memo_.CannotRun(candidate).empty()) return false;
-    *verdict = Judge(property_, candidate, memo_);
-    if (!verdict->failed()) return false;
-    *attribution = Attribute(candidate, *verdict, memo_);
-    return !keep_kind_ || attribution->kind == attribution_.kind;
+    // Searching for a cause costs more than a run where two stages are swapped or the sums are
+    // long.
+    constexpr int64_t kLong = 4096;
+    const bool slow =
+        attribution_.swaps.size() > 1 || candidate.M * candidate.N * candidate.K > kLong;
+    AttributionOptions options;
+    if (slow) options.hint = attribution_.swaps;
+    options.ask_fresh = attribution_.kind == FindingKind::kNondeterminism;
+    *judged = JudgeAndAttribute(property_, candidate, memo_, options);
+    if (!judged->verdict.failed()) return false;
+    if (!keep_kind_) return true;
+    const Attribution& found = judged->attribution;
+    if (Binds(attribution_)) return found.complete && found.kind == attribution_.kind;
+    return found.complete || (!attribution_.complete && found.kind == attribution_.kind);
   }
 
  private:
@@ -86,12 +100,11 @@ class Descent {
       if (counting_.spent()) return true;
       if (Complexity(candidate) >= here || !Validate(candidate).empty()) return false;
       if (!tried_.insert(Key(candidate)).second) return false;
-      Verdict verdict;
-      Attribution attribution;
-      if (!Fails(candidate, &verdict, &attribution)) return false;
+      Judged judged;
+      if (!Fails(candidate, &judged)) return false;
       best_ = candidate;
-      verdict_ = std::move(verdict);
-      attribution_ = std::move(attribution);
+      verdict_ = std::move(judged.verdict);
+      attribution_ = std::move(judged.attribution);
       taken = true;
       return true;
     });
@@ -171,12 +184,17 @@ MinimizeResult Minimize(const Case& c, Subject& subject, const Property& propert
   result.verdict = descent.verdict();
   result.attribution = descent.attribution();
   result.calls = descent.calls();
+  if (!result.attribution.swaps.empty()) {
+    // Every swap that fits the small case, not only the one that led here.
+    Attribution all = JudgeAndAttribute(property, result.minimized, subject).attribution;
+    if (all.complete) result.attribution = std::move(all);
+  }
   result.irrelevant = Irrelevant(c, descent);
 
   result.minimized.property = FullName(c.op, property);
   result.minimized.expected = exact::Evaluate(result.minimized);
   if (subject.CannotRun(result.minimized).empty()) {
-    // One more run than the budget, so that the reproducer always says what was seen.
+    // Beyond the budget, so that the reproducer always says what was seen.
     const Outcome outcome = subject.Run(ProblemOf(result.minimized), RunContext{});
     if (outcome.ok()) {
       result.minimized.observed = Observed{std::string(subject.name()), outcome.y};

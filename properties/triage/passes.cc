@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstring>
 #include <optional>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -190,6 +191,47 @@ void ZeroCodes(const Case& c, const Visit& visit) {
   }
 }
 
+// Every nonzero x the same code and every nonzero w the same, small ones first; with all zero
+// points 0: ten different codes are hard to read and rarely matter.
+void UniformCodes(const Case& c, const Visit& visit) {
+  if (!IsCode(c.x.dtype()) || c.x.empty()) return;
+  constexpr std::array kMagnitudes{1, 2, 16, 100, 127, 128, 129, 130, 255};
+  const auto set = [](Tensor& tensor, int32_t code) {
+    for (int64_t i = 0; i < tensor.size(); ++i) {
+      if (!IsZero(tensor, i)) tensor.SetInt(i, code);
+    }
+  };
+  const auto codes = [&](const Tensor& tensor) {
+    std::vector<int32_t> list;
+    for (int32_t magnitude : kMagnitudes) {
+      for (int32_t code : {magnitude, -magnitude}) {
+        const CodeRange range = RangeOf(tensor.dtype());
+        if (code >= range.min && code <= range.max) list.push_back(code);
+      }
+    }
+    return list;
+  };
+  const bool two = HasSums(c.op) || HasTwoOperands(c.op);
+  std::vector<std::pair<int32_t, int32_t>> pairs;
+  for (int32_t x : codes(c.x)) {
+    for (int32_t w : two ? codes(c.w) : std::vector<int32_t>{0}) pairs.emplace_back(x, w);
+  }
+  std::ranges::sort(pairs, {}, [](const std::pair<int32_t, int32_t>& p) {
+    return std::tuple(std::abs(p.first) + std::abs(p.second), p.second < 0, p.first < 0, p.first);
+  });
+  for (bool zero_points : {true, false}) {
+    for (const auto& [x, w] : pairs) {
+      Case simpler = ProblemOf(c);
+      set(simpler.x, x);
+      if (two) set(simpler.w, w);
+      for (QParams* q : {&simpler.x_q, &simpler.w_q, &simpler.out_q}) {
+        if (zero_points) q->zero_point.assign(q->zero_point.size(), 0);
+      }
+      if (simpler != ProblemOf(c) && visit(simpler)) return;
+    }
+  }
+}
+
 void ZeroPointsToZero(const Case& c, const Visit& visit) {
   constexpr std::array<QParams Case::*, 3> kAll{&Case::x_q, &Case::w_q, &Case::out_q};
   const auto offer = [&](std::span<QParams Case::* const> fields, const auto& edit) {
@@ -318,15 +360,16 @@ void Biases(const Case& c, const Visit& visit) {
   }
 }
 
-constexpr std::array<Pass, 9> kPasses{{{"parameters", Parameters},
-                                       {"window", WindowParameters},
-                                       {"outputs", Outputs},
-                                       {"terms", Terms},
-                                       {"zero codes", ZeroCodes},
-                                       {"zero points", ZeroPointsToZero},
-                                       {"codes", Codes},
-                                       {"scales", Scales},
-                                       {"biases", Biases}}};
+constexpr std::array<Pass, 10> kPasses{{{"parameters", Parameters},
+                                        {"window", WindowParameters},
+                                        {"outputs", Outputs},
+                                        {"terms", Terms},
+                                        {"zero codes", ZeroCodes},
+                                        {"uniform codes", UniformCodes},
+                                        {"zero points", ZeroPointsToZero},
+                                        {"codes", Codes},
+                                        {"scales", Scales},
+                                        {"biases", Biases}}};
 
 }  // namespace
 

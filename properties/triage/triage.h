@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,8 @@
 
 namespace qualm::triage {
 
+enum class Swap : uint8_t;  // counterfactual.h
+
 // Attribution by counterfactual: the smallest set of swapped stages (pair saturation, wrap, other
 // rounding, zero point before rounding, clamp bound, dropped K tail, ...) that turns the exact
 // computation into what the subject answered on this case.
@@ -22,17 +25,40 @@ struct Attribution {
   FindingKind kind = FindingKind::kUnknown;
   std::string diagnosis;              // one sentence
   std::vector<std::string> evidence;  // what was replayed and whether it reproduced the output
+  // The cause is shown: the swaps give every output, or a rerun showed it. Otherwise the diagnosis
+  // is what fits best, and the kind a guess that a smaller case may correct.
+  bool complete = false;
+  std::vector<Swap> swaps;
 };
-Attribution Attribute(const Case& c, const Tensor& actual);
-// The same starting from a verdict: memory, crash and hang need no replay.
+// `hint`: swaps to try before all others (those of a similar case); they are taken if they fit.
+Attribution Attribute(const Case& c, const Tensor& actual, std::span<const Swap> hint = {});
+// The same starting from a verdict on `c`, whose answer and sweep are looked at. Crash, hang and
+// memory need no replay.
 Attribution Attribute(const Case& c, const Verdict& verdict, Subject& subject);
+
+// Judges, and attributes a failure to what the subject answered while it was judged: a property may
+// fail on a case derived from `c`, or in another environment.
+struct Judged {
+  Verdict verdict;
+  Attribution attribution;  // of a failure
+};
+struct AttributionOptions {
+  std::span<const Swap> hint = {};
+  // Where no swap fits, ask a new instance of the subject too: it has not seen other cases. Costs
+  // the start of a worker where the subject is foreign.
+  bool ask_fresh = true;
+};
+Judged JudgeAndAttribute(const Property& property, const Case& c, Subject& subject,
+                         const AttributionOptions& options = {});
 
 // Total order "simpler than" (docs/architecture.md): lexicographic; smaller is simpler.
 std::vector<int64_t> Complexity(const Case& c);
 
 struct MinimizeOptions {
   int64_t max_calls = 2000;  // subject runs
-  bool keep_kind = true;     // never slip to a finding of another kind
+  // Never slip to a finding of another kind. A kind that is unknown or only guessed binds nothing:
+  // the first smaller case whose cause is shown sets it.
+  bool keep_kind = true;
 };
 struct MinimizeResult {
   Case minimized;   // carries property, expected, observed and a note
@@ -57,8 +83,10 @@ struct ExplainOptions {
 std::string Explain(const Case& c, const std::vector<Subject*>& subjects,
                     const ExplainOptions& options = {});
 
-// Fills kind, explanation and first_divergence of a raw finding.
+// Fills kind, explanation and first_divergence of a raw finding; judges once more.
 void Complete(Finding& finding, Subject& subject, const Verdict& verdict);
+// The same from an attribution that is already known.
+void Complete(Finding& finding, const Verdict& verdict, const Attribution& attribution);
 
 }  // namespace qualm::triage
 

@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: Apache-2.0
+// Convolutions are brought to two forms. Where a group has several input channels, the activations
+// under a block of output pixels are gathered into rows, unless they lie in memory as such, and go
+// through the linear layer's loops once per group. Depthwise ones have their own (depthwise.h).
+#include "kernels/conv.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <memory>
+#include <new>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "hwy/targets.h"
+#include "kernels/accumulate.h"
+#include "kernels/conv_validate.h"
+#include "kernels/depthwise.h"
+#include "kernels/epilogue.h"
+#include "kernels/fp_environment.h"
+#include "kernels/pack.h"
+#include "kernels/padding.h"
+#include "kernels/parallel.h"
+#include "kernels/patches.h"
+#include "kernels/row_block.h"
+
+namespace qualm::kernels {
+namespace {
+
+// Gathered patches of one block should stay in the second nearest cache.
+constexpr int64_t kPatchBytes = 128 * 1024;
+
+bool IsPadded(const WindowGeometry& w) {
+  return w.pad_top > 0 || w.pad_bottom > 0 || w.pad_left > 0 || w.pad_right > 0;
+}
+
+// One group as a layer of its own.
+LinearParams GroupOf(const ConvParams& params, int64_t groups, int64_t group) {
+  LinearParams layer = params.layer;
+  const int64_t channels = layer.weights.rows / groups;
+  const size_t first = static_cast<size_t>(group * channels);
+  const size_t count = static_cast<size_t>(channels);
+  layer.weights.rows = channels;
+  if (layer.weights.columns > 0) {
+    layer.weights.data = static_cast<const uint8_t*>(layer.weights.data) +
+                         group * channels * layer.weights.row_stride;
+  }
+  if (layer.w_zero_point.size() > 1) layer.w_zero_point = layer.w_zero_point.subspan(first, count);
+  if (!layer.bias_i32.empty()) layer.bias_i32 = layer.bias_i32.subspan(first, count);
+  return layer;
+}
+
+// The padding of each row of a block; see padding.h.
+class PaddingOfRows final : public RowCorrection {
+ public:
+  PaddingOfRows(const PaddingTable& table, const Placement* places)
+      : table_(table), places_(places) {}
+  __int128 At(int64_t row, int64_t channel) const override {
+    return table_.Correction(channel, places_[row].rows, places_[row].columns);
+  }
+
+ private:
+  const PaddingTable& table_;
+  const Placement* places_;
+};
+
+}  // namespace
+
+struct PackedConv::Impl {
+  // How output pixels are cut into blocks, and the scratch of one task.
+  struct Plan {
+    Plan(const Impl& layer, int64_t pixels, const ThreadPool* pool);
+
+    size_t bytes() const { return scratch.bytes() * static_cast<size_t>(tasks); }
+
+    ScratchLayout scratch;
+    int64_t rows = 0;   // output pixels of a block, at most
+    int64_t tasks = 0;  // 0: there are no outputs
+    size_t patches = 0;
+    std::optional<RowBlockLayout> row_block;
+    std::optional<DepthwiseLayout> depthwise_block;
+  };
+
+  explicit Impl(const ConvParams& params);
+
+  int64_t depth() const { return shape.channels == 0 ? 0 : group_weights[0].depth; }
+  // Every output pixel is one input pixel: nothing to gather.
+  bool IsPointwise() const {
+    const WindowGeometry& w = shape.window;
+    return w.kernel_h == 1 && w.kernel_w == 1 && !IsPadded(w);
+  }
+
+  // Output pixels [first, first + rows). `x_stride` is that of pixels where IsPointwise().
+  void RunBlock(const Placer& placer, int64_t first, int64_t rows, int64_t x_stride,
+                const MutableMatrix& y, const Plan& plan, uint8_t* scratch) const;
+
+  ConvShape shape;
+  int64_t target = 0;
+  Epilogue epilogue;
+  std::optional<PackedDepthwise> depthwise;
+  std::vector<PackedWeights> group_weights;  // without depthwise
+  // Per group; empty unless there is padding and real 0 is not a code.
+  std::vector<PaddingTable> padding_tables;
+  uint8_t padding = 0;  // the byte in the padding of gathered patches
+};
+
+PackedConv::Impl::Impl(const ConvParams& params)
+    : shape{.channels = params.layer.weights.rows,
+            .in_channels = params.in_channels,
+            .window = params.window,
+            .input_type = params.layer.input_type,
+            .output_type = params.layer.output_type},
+      target(CurrentAccumulateTraits().target),
+      epilogue(Epilogue::Make({.channels = params.layer.weights.rows,
+                               .x_scale = params.layer.x_scale,
+                               .w_scale = params.layer.w_scale,
+                               .y_scale = params.layer.y_scale,
+                               .y_zero_point = params.layer.y_zero_point,
+                               .bias = params.layer.bias,
+                               .output_type = params.layer.output_type,
+                               .range = params.layer.range})) {
+  if (shape.channels == 0) return;
+  // With a single input channel there would be nothing to fill vectors with.
+  if (params.groups == params.in_channels && params.groups > 1) {
+    depthwise = PackDepthwise(params);
+    return;
+  }
+  // Without input channels all groups are alike, and there may be any number of them.
+  const int64_t groups = params.in_channels == 0 ? 1 : params.groups;
+  const bool padded = IsPadded(params.window);
+  const int64_t za = ZeroPointOfA(params.layer);
+  const bool zero_is_code = za >= 0 && za <= 255;
+  const int64_t a = zero_is_code ? za : 0;
+  padding = static_cast<uint8_t>(shape.input_type == ElementType::kS8 ? a - 128 : a);
+  for (int64_t g = 0; g < groups; ++g) {
+    const LinearParams group = GroupOf(params, groups, g);
+    group_weights.push_back(PackWeights(group, padded));
+    if (padded && !zero_is_code && params.in_channels > 0) {
+      padding_tables.emplace_back(group, params.window, group_weights.back());
+    }
+  }
+}
+
+PackedConv::Impl::Plan::Plan(const Impl& layer, int64_t pixels, const ThreadPool* pool) {
+  if (pixels <= 0 || layer.shape.channels == 0) return;
+  rows = std::min(kRowBlock, pixels);
+  if (layer.depthwise) {
+    depthwise_block.emplace(*layer.depthwise, &scratch);
+  } else {
+    const int64_t depth = layer.depth();
+    const bool gathers = depth > 0 && !layer.IsPointwise();
+    if (gathers && rows > kPatchBytes / depth) {
+      rows = std::max<int64_t>(kPatchBytes / depth, 1);
+      if (rows >= 4) rows -= rows % 4;  // they are computed in fours
+    }
+    row_block.emplace(layer.group_weights, rows, &scratch);
+    patches = scratch.Add(gathers ? rows * depth : 0);
+  }
+  tasks = internal::TaskCount(pool, (pixels - 1) / rows + 1);
+}
+
+void PackedConv::Impl::RunBlock(const Placer& placer, int64_t first, int64_t rows, int64_t x_stride,
+                                const MutableMatrix& y, const Plan& plan, uint8_t* scratch) const {
+  const bool is_signed = shape.input_type == ElementType::kS8;
+  const int64_t y_size = y.type == ElementType::kU8 || y.type == ElementType::kS8 ? 1 : 4;
+  auto* const outputs = static_cast<uint8_t*>(y.data);
+  if (depthwise) {
+    RunDepthwise(*depthwise, epilogue, placer, is_signed, first, rows,
+                 {.y = outputs, .y_stride = y.row_stride * y_size, .y_size = y_size},
+                 *plan.depthwise_block, scratch);
+    return;
+  }
+  const bool gathers = depth() > 0 && !IsPointwise();
+  Placement places[kRowBlock];
+  for (int64_t r = 0; r < (gathers ? rows : 1); ++r) places[r] = placer.At(first + r);
+
+  const int64_t groups = static_cast<int64_t>(group_weights.size());
+  const int64_t group_inputs = shape.in_channels / groups;
+  const int64_t group_outputs = shape.channels / groups;
+  RowBlock block = {.x = places[0].x,
+                    .x_stride = x_stride,
+                    .x_is_signed = is_signed,
+                    .rows = rows,
+                    .y = outputs + first * y.row_stride * y_size,
+                    .y_stride = y.row_stride,
+                    .y_type = y.type};
+  for (int64_t g = 0; g < groups; ++g) {
+    if (gathers) {
+      uint8_t* const patches = scratch + plan.patches;
+      for (int64_t r = 0; r < rows; ++r) {
+        placer.Gather(places[r], g * group_inputs, group_inputs, padding, patches + r * depth());
+      }
+      block.x = patches;
+      block.x_stride = depth();
+    } else if (depth() > 0) {
+      block.x = places[0].x + g * group_inputs;
+    }
+    block.first_channel = g * group_outputs;
+    const size_t group = static_cast<size_t>(g);
+    if (padding_tables.empty()) {
+      RunRowBlock(group_weights[group], epilogue, block, *plan.row_block, scratch);
+    } else {
+      const PaddingOfRows correction(padding_tables[group], places);
+      block.correction = &correction;
+      RunRowBlock(group_weights[group], epilogue, block, *plan.row_block, scratch);
+    }
+  }
+}
+
+PackedConv::PackedConv() = default;
+PackedConv::~PackedConv() = default;
+PackedConv::PackedConv(PackedConv&&) noexcept = default;
+PackedConv& PackedConv::operator=(PackedConv&&) noexcept = default;
+
+Status PackedConv::Pack(const ConvParams& params, PackedConv* packed) {
+  if (packed == nullptr) return {"packed is null, expected where to put the weights"};
+  const ScopedFpEnvironment fp_environment;
+  if (Status status = ValidateConvParams(params); !status.ok()) return status;
+  try {
+    packed->impl_ = std::make_unique<Impl>(params);
+  } catch (const std::bad_alloc&) {
+    return {"weights do not fit in memory when packed"};
+  } catch (const std::length_error&) {
+    return {"weights do not fit in memory when packed"};
+  }
+  return {};
+}
+
+Status PackedConv::Run(const ConstImages& x, const MutableMatrix& y, std::span<uint8_t> scratch,
+                       ThreadPool* pool) const {
+  if (impl_ == nullptr) return {"the layer has no weights, expected Pack to be called first"};
+  const ScopedFpEnvironment fp_environment;
+  if (Status status = ValidateConvRun(impl_->shape, x, y, scratch); !status.ok()) return status;
+  // Panels are as wide as the vectors of the target they were packed for.
+  const int64_t target = CurrentAccumulateTraits().target;
+  if (target != impl_->target) {
+    return {std::string("the weights are packed for ") + hwy::TargetName(impl_->target) +
+            ", expected the target that runs, " + hwy::TargetName(target)};
+  }
+  const Impl::Plan plan(*impl_, y.rows, pool);
+  if (plan.tasks == 0) return {};
+
+  std::unique_ptr<uint8_t[]> own_scratch;
+  uint8_t* base = scratch.data();
+  if (scratch.size() < plan.bytes()) {
+    own_scratch.reset(new (std::nothrow) uint8_t[plan.bytes()]);
+    if (own_scratch == nullptr) return {"no memory for scratch, expected to allocate it"};
+    base = own_scratch.get();
+  }
+
+  const Placer placer(impl_->shape.window, x);
+  // Blocks read in place must not reach beyond where one stride holds.
+  const Placer::Run run = impl_->IsPointwise() ? placer.LongestRun() : Placer::Run{y.rows, 0};
+  const int64_t blocks_per_run = (run.pixels - 1) / plan.rows + 1;
+  const auto run_block = [&](int64_t task, int64_t block) {
+    const int64_t offset = block % blocks_per_run * plan.rows;
+    impl_->RunBlock(placer, block / blocks_per_run * run.pixels + offset,
+                    std::min(plan.rows, run.pixels - offset), run.stride, y, plan,
+                    ScratchLayout::Align(base + static_cast<size_t>(task) * plan.scratch.bytes()));
+  };
+  internal::ForEachBlock(pool, plan.tasks, y.rows / run.pixels * blocks_per_run, run_block);
+  return {};
+}
+
+size_t PackedConv::ScratchBytes(int64_t batch, int64_t height, int64_t width,
+                                const ThreadPool* pool) const {
+  if (impl_ == nullptr || batch <= 0) return 0;
+  WindowGeometry window = impl_->shape.window;
+  window.in_h = height;
+  window.in_w = width;
+  if (!internal::CheckWindow(window).ok()) return 0;  // Run refuses such images
+  const __int128 pixels =
+      static_cast<__int128>(ConvOutputHeight(window)) * ConvOutputWidth(window) * batch;
+  const int64_t most = static_cast<int64_t>(std::min<__int128>(pixels, INT64_MAX));
+  return Impl::Plan(*impl_, most, pool).bytes();
+}
+
+}  // namespace qualm::kernels

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/conv_validate.h"
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+#include "kernels/linear_validate.h"
+#include "kernels/validate.h"
+
+namespace qualm::kernels {
+namespace {
+
+using internal::CheckMatrix;
+using internal::CheckType;
+using internal::CheckWindow;
+
+Status IsButExpected(std::string_view name, int64_t value, const std::string& expected) {
+  return {std::string(name) + " is " + std::to_string(value) + ", expected " + expected};
+}
+
+Status CheckAtLeast(std::string_view name, int64_t value, int64_t least) {
+  if (value >= least) return {};
+  return IsButExpected(name, value, "at least " + std::to_string(least));
+}
+
+// Every group has the same number of input channels and of output channels.
+Status CheckGroups(const ConvParams& params) {
+  if (params.in_channels % params.groups != 0) {
+    return IsButExpected("groups", params.groups,
+                         "a divisor of in_channels, " + std::to_string(params.in_channels));
+  }
+  if (params.layer.weights.rows % params.groups != 0) {
+    return IsButExpected(
+        "groups", params.groups,
+        "a divisor of the output channels, " + std::to_string(params.layer.weights.rows));
+  }
+  return {};
+}
+
+// No overflow: kernel sizes are at most 2^30 (CheckWindow).
+Status CheckDepth(const ConvParams& params) {
+  const __int128 depth = static_cast<__int128>(params.window.kernel_h) * params.window.kernel_w *
+                         (params.in_channels / params.groups);
+  if (params.layer.weights.columns == depth) return {};
+  return IsButExpected("weights.columns", params.layer.weights.columns,
+                       "kernel_h * kernel_w * in_channels / groups");
+}
+
+// Pixels, rows and images lie one after the other and do not reach past the address space.
+Status CheckImages(const ConstImages& x) {
+  for (const auto& [name, value] : {std::pair{"x.batch", x.batch},
+                                    {"x.height", x.height},
+                                    {"x.width", x.width},
+                                    {"x.channels", x.channels}}) {
+    if (Status s = CheckAtLeast(name, value, 0); !s.ok()) return s;
+  }
+  if (x.batch == 0 || x.height == 0 || x.width == 0 || x.channels == 0) return {};
+  __int128 extent = x.channels;  // elements from the first to the last
+  const struct {
+    const char* name;
+    int64_t stride;
+    int64_t count;
+  } axes[] = {{"x.pixel_stride", x.pixel_stride, x.width},
+              {"x.row_stride", x.row_stride, x.height},
+              {"x.image_stride", x.image_stride, x.batch}};
+  for (const auto& axis : axes) {
+    if (Status s = CheckAtLeast(axis.name, axis.stride, static_cast<int64_t>(extent)); !s.ok()) {
+      return s;
+    }
+    extent += static_cast<__int128>(axis.count - 1) * axis.stride;
+    if (extent > INT64_MAX / 8) {
+      return IsButExpected(axis.name, axis.stride, "images within the address space");
+    }
+  }
+  if (x.data == nullptr)
+    return {"x.data is null, expected batch * height * width * channels codes"};
+  return {};
+}
+
+// As one matrix of pixels if they have one stride, else as one row that reaches from the first
+// to the last: then nothing can be interleaved with them.
+ConstMatrix AsMatrix(const ConstImages& x) {
+  const bool empty = x.batch == 0 || x.height == 0 || x.width == 0 || x.channels == 0;
+  if (empty) return {x.data, x.type, 0, x.channels, x.channels};
+  const bool rows_follow = x.height == 1 || x.row_stride == x.width * x.pixel_stride;
+  const bool images_follow = x.batch == 1 || x.image_stride == x.height * x.row_stride;
+  if (rows_follow && images_follow) {
+    return {x.data, x.type, x.batch * x.height * x.width, x.channels, x.pixel_stride};
+  }
+  const int64_t extent = (x.batch - 1) * x.image_stride + (x.height - 1) * x.row_stride +
+                         (x.width - 1) * x.pixel_stride + x.channels;
+  return {x.data, x.type, 1, extent, extent};
+}
+
+}  // namespace
+
+// The first failed check decides, in the order of the members.
+#define QUALM_RETURN_IF_ERROR(check) \
+  if (Status s = (check); !s.ok()) return s
+
+Status ValidateConvParams(const ConvParams& params) {
+  QUALM_RETURN_IF_ERROR(ValidateLinearParams(params.layer));
+  QUALM_RETURN_IF_ERROR(CheckAtLeast("in_channels", params.in_channels, 0));
+  QUALM_RETURN_IF_ERROR(CheckAtLeast("groups", params.groups, 1));
+  QUALM_RETURN_IF_ERROR(CheckGroups(params));
+  WindowGeometry window = params.window;
+  window.in_h = window.in_w = 0;  // come with the images
+  QUALM_RETURN_IF_ERROR(CheckWindow(window));
+  return CheckDepth(params);
+}
+
+Status ValidateConvRun(const ConvShape& layer, const ConstImages& x, const MutableMatrix& y,
+                       std::span<const uint8_t> scratch) {
+  QUALM_RETURN_IF_ERROR(CheckType("x", x.type, layer.input_type));
+  QUALM_RETURN_IF_ERROR(CheckImages(x));
+  if (x.channels != layer.in_channels) {
+    return IsButExpected("x.channels", x.channels,
+                         "in_channels of the layer, " + std::to_string(layer.in_channels));
+  }
+  WindowGeometry window = layer.window;
+  window.in_h = x.height;
+  window.in_w = x.width;
+  QUALM_RETURN_IF_ERROR(CheckWindow(window));
+  QUALM_RETURN_IF_ERROR(CheckType("y", y.type, layer.output_type));
+  QUALM_RETURN_IF_ERROR(CheckMatrix("y", y));
+  if (y.columns != layer.channels) {
+    return IsButExpected("y.columns", y.columns,
+                         "N of the weights, " + std::to_string(layer.channels));
+  }
+  const int64_t out_h = ConvOutputHeight(window);
+  const int64_t out_w = ConvOutputWidth(window);
+  if (y.rows != static_cast<__int128>(out_h) * out_w * x.batch) {
+    return IsButExpected("y.rows", y.rows,
+                         "batch * OH * OW = " + std::to_string(x.batch) + " * " +
+                             std::to_string(out_h) + " * " + std::to_string(out_w));
+  }
+  return CheckDisjoint(AsMatrix(x), y, scratch);
+}
+
+#undef QUALM_RETURN_IF_ERROR
+
+}  // namespace qualm::kernels

@@ -143,7 +143,9 @@ TEST(Threads, LinearHasTheSameBitsOnAnyNumber) {
         return Collect(type, p.n, 0, 0xA5, y);
       };
       const std::vector<int32_t> expected = run(nullptr, false);
-      if (type == ElementType::kU8) ASSERT_EQ(expected, ExpectedOutputs(p)) << target;
+      if (type == ElementType::kU8) {
+        ASSERT_EQ(expected, ExpectedOutputs(p)) << target;
+      }
       for (const int64_t count : {1, 2, 3, 7}) {
         TestPool pool(count);
         for (const bool own_scratch : {false, true}) {

@@ -6,6 +6,7 @@
 #include <numeric>
 #include <string>
 
+#include "core/rng.h"
 #include "properties/derive.h"
 #include "properties/list.h"
 
@@ -19,7 +20,33 @@ bool Less(const Tensor& x, int64_t a, int64_t b) {
   return x.dtype() == DType::kF32 ? x.FloatAt(a) < x.FloatAt(b) : x.IntAt(a) < x.IntAt(b);
 }
 
+// Raises about half of the codes of x. No output may go down: unlike sorting it moves each window,
+// and each pair of operands, on its own.
+Verdict RaisedIsNotLower(const Case& c, Subject& subject) {
+  Case raised = ProblemOf(c);
+  Rng rng(derive::Hash(c));
+  const int64_t most = RangeOf(c.x.dtype()).max;
+  for (int64_t i = 0; i < c.x.size(); ++i) {
+    const int64_t by = rng.Chance(1, 2) ? 0 : rng.Chance(1, 2) ? 1 : rng.Between(1, 255);
+    raised.x.SetInt(i, static_cast<int32_t>(std::min(most, c.x.IntAt(i) + by)));
+  }
+  if (raised.x == c.x) return Verdict::Vacuous("no code can be raised");
+  const Answer before = Ask(subject, c);
+  if (before.verdict) return *before.verdict;
+  if (before.y.empty()) return Verdict::Vacuous("the output is empty");
+  const Answer after = Ask(subject, raised);
+  if (after.verdict) return *after.verdict;
+  for (int64_t i = 0; i < before.y.size(); ++i) {
+    if (after.y.IntAt(i) >= before.y.IntAt(i)) continue;
+    return derive::FailedAt(c, i, "at least " + std::to_string(before.y.IntAt(i)),
+                            ElementText(after.y, i), double(before.y.IntAt(i)) - after.y.IntAt(i),
+                            "raised inputs lower an output");
+  }
+  return Verdict::Passed();
+}
+
 Verdict IsMonotone(const Case& c, Subject& subject) {
+  if (IsPool(c.op) || c.op == Op::kAdd) return RaisedIsNotLower(c, subject);
   Case sorted = ProblemOf(c);
   if (sorted.x.dtype() == DType::kF32) {
     for (float& x : sorted.x.as<float>()) {
@@ -32,6 +59,7 @@ Verdict IsMonotone(const Case& c, Subject& subject) {
   const Tensor unsorted = sorted.x;
   const auto from = unsorted.bytes();
   const auto to = sorted.x.bytes();
+  const size_t bytes = SizeOf(c.x.dtype());
   int64_t pairs = 0;
   std::vector<int64_t> order;
   for (int64_t group = 0; group < groups; ++group) {
@@ -42,8 +70,8 @@ Verdict IsMonotone(const Case& c, Subject& subject) {
       return Less(unsorted, a, b) || (!Less(unsorted, b, a) && a < b);
     });
     for (size_t i = 0; i < order.size(); ++i) {
-      std::memcpy(&to[static_cast<size_t>(places[i]) * 4], &from[static_cast<size_t>(order[i]) * 4],
-                  4);
+      std::memcpy(&to[static_cast<size_t>(places[i]) * bytes],
+                  &from[static_cast<size_t>(order[i]) * bytes], bytes);
       if (i > 0 && Less(unsorted, order[i - 1], order[i])) ++pairs;
     }
   }
@@ -60,22 +88,53 @@ Verdict IsMonotone(const Case& c, Subject& subject) {
   return Verdict::Passed();
 }
 
+// The case with x mirrored about real 0. Codes whose mirror image is none are made the zero point
+// first, in `c` too; false where that is no code.
+bool Mirror(Case& c, Case& mirrored) {
+  const CodeRange range = RangeOf(c.x.dtype());
+  const int64_t zero = c.x_q.zero_point_at(0);
+  const auto is_code = [&](int64_t code) { return code >= range.min && code <= range.max; };
+  if (!is_code(zero)) return false;
+  mirrored = c;
+  for (int64_t i = 0; i < c.x.size(); ++i) {
+    const int64_t image = 2 * zero - c.x.IntAt(i);
+    if (!is_code(image)) c.x.SetInt(i, static_cast<int32_t>(zero));
+    mirrored.x.SetInt(i, static_cast<int32_t>(is_code(image) ? image : zero));
+  }
+  return true;
+}
+
 Verdict Negation(const Case& c, Subject& subject) {
-  Case negated = ProblemOf(c);
+  Case straight = ProblemOf(c);
+  Case negated = straight;
+  if (IsCode(c.x.dtype())) {
+    if (!Mirror(straight, negated)) return Verdict::Vacuous("real 0 is not a code of x");
+    if (c.op == Op::kAdd) {
+      Case other = straight;  // b the same way: both operands change sign
+      std::swap(other.x, other.w);
+      std::swap(other.x_q, other.w_q);
+      Case other_negated;
+      if (!Mirror(other, other_negated)) return Verdict::Vacuous("real 0 is not a code of b");
+      straight.w = other.x;
+      negated.w = other_negated.x;
+    }
+    if (straight.x == negated.x && straight.w == negated.w)
+      return Verdict::Vacuous("every input is real 0");
+  }
   for (int64_t i = 0; i < c.x.size(); ++i) {
     if (c.x.dtype() == DType::kF32) {
       negated.x.as<float>()[static_cast<size_t>(i)] = -c.x.FloatAt(i);
-    } else {
+    } else if (c.x.dtype() == DType::kS32) {
       const int32_t acc = c.x.IntAt(i);
       negated.x.SetInt(i, acc == INT32_MIN ? 0 : -acc);
     }
   }
-  const Answer plus = Ask(subject, c);
+  const Answer plus = Ask(subject, straight);
   if (plus.verdict) return *plus.verdict;
   const Answer minus = Ask(subject, negated);
   if (minus.verdict) return *minus.verdict;
   int64_t judged = 0;
-  for (int64_t i = 0; i < c.x.size(); ++i) {
+  for (int64_t i = 0; i < plus.y.size(); ++i) {
     if (c.x.dtype() == DType::kS32 && c.x.IntAt(i) == INT32_MIN) continue;
     const int64_t n = derive::ChannelOf(c, i);
     const auto inside = [&](int32_t y) { return y > derive::LowEnd(c, n) && y < c.out_max; };
@@ -105,19 +164,46 @@ Case AccumulatorsOf(const Case& c) {
   return raw;
 }
 
+// Two cases whose sums add up to those of `whole`. Convolutions with one channel per group have no
+// channels to split: there some weights of each half are the zero point. `what` is told.
+struct Halves {
+  Case first, second;
+  std::string what;
+};
+std::optional<Halves> SplitOf(const Case& whole) {
+  const int64_t terms = whole.op == Op::kLinear ? whole.K : whole.window.in_c / whole.window.groups;
+  const uint64_t hash = derive::Hash(whole);
+  if (terms >= 2) {
+    // An odd cut also tears the pairs that pairwise kernels add first.
+    const auto cut = static_cast<size_t>(hash % static_cast<uint64_t>(terms / 2)) * 2 + 1;
+    std::vector<int64_t> list(static_cast<size_t>(terms));
+    std::iota(list.begin(), list.end(), int64_t{0});
+    const std::span<const int64_t> all(list);
+    const auto part = [&](std::span<const int64_t> some) {
+      return whole.op == Op::kLinear ? derive::Terms(whole, some)
+                                     : derive::InputChannels(whole, some);
+    };
+    return Halves{part(all.first(cut)), part(all.subspan(cut)),
+                  "k < " + std::to_string(cut) + " and the rest"};
+  }
+  const CodeRange range = RangeOf(whole.w.dtype());
+  Halves halves{whole, whole, "two parts of the taps"};
+  Rng rng(hash);
+  for (int64_t i = 0; i < whole.w.size(); ++i) {
+    const int32_t zero = whole.w_q.zero_point_at(i / whole.K);
+    if (zero < range.min || zero > range.max) return std::nullopt;
+    (rng.Chance(1, 2) ? halves.first : halves.second).w.SetInt(i, zero);
+  }
+  return halves;
+}
+
 Verdict SplitK(const Case& c, Subject& subject) {
   if (c.K < 2) return Verdict::Vacuous("fewer than 2 summands");
   const Case whole = AccumulatorsOf(c);
-  // An odd cut also tears the pairs that pairwise kernels add first.
-  const auto halves = static_cast<uint64_t>(c.K / 2);
-  const auto cut = static_cast<int64_t>(derive::Hash(c) % halves) * 2 + 1;
-  std::vector<int64_t> terms(static_cast<size_t>(c.K));
-  std::iota(terms.begin(), terms.end(), int64_t{0});
-  const std::span<const int64_t> all(terms);
-  const auto at = static_cast<size_t>(cut);
+  const std::optional<Halves> halves = SplitOf(whole);
+  if (!halves) return Verdict::Vacuous("a zero point of the weights is no code");
   Tensor sums[3];
-  const Case cases[3] = {whole, derive::Terms(whole, all.first(at)),
-                         derive::Terms(whole, all.subspan(at))};
+  const Case cases[3] = {whole, halves->first, halves->second};
   for (int i = 0; i < 3; ++i) {
     Answer answer = Ask(subject, cases[i]);
     if (answer.verdict) return *answer.verdict;
@@ -132,10 +218,9 @@ Verdict SplitK(const Case& c, Subject& subject) {
     ++judged;
     const int64_t sum = int64_t{sums[1].IntAt(i)} + sums[2].IntAt(i);
     if (sum == sums[0].IntAt(i)) continue;
-    return derive::FailedAt(
-        c, i, std::to_string(sum), ElementText(sums[0], i),
-        static_cast<double>(std::abs(sum - sums[0].IntAt(i))),
-        "accumulators of k < " + std::to_string(cut) + " and the rest do not add up to the whole");
+    return derive::FailedAt(c, i, std::to_string(sum), ElementText(sums[0], i),
+                            static_cast<double>(std::abs(sum - sums[0].IntAt(i))),
+                            "accumulators of " + halves->what + " do not add up to the whole");
   }
   return judged == 0 ? Verdict::Vacuous("no accumulator strictly inside int32") : Verdict::Passed();
 }
@@ -145,20 +230,24 @@ Verdict SplitK(const Case& c, Subject& subject) {
 std::vector<Property> AlgebraProperties() {
   return {
       {"is_monotone",
-       "Sorted inputs (per channel where parameters are) give sorted outputs; NaN left out.",
-       {Op::kQuantize, Op::kRequantize},
+       "Sorted inputs (per channel where parameters are) give sorted outputs; NaN left out. Pools "
+       "and add: raising codes of x lowers no output.",
+       {Op::kQuantize, Op::kRequantize, Op::kRescale, Op::kAdd, Op::kMaxPool, Op::kAvgPool,
+        Op::kGlobalAvgPool},
        false,
        "CVT, FXP, CLP; M23",
        IsMonotone},
       {"negation",
-       "y(-a) - z == -(y(a) - z) where both lie strictly inside the clamp and a is not INT32_MIN.",
-       {Op::kQuantize, Op::kRequantize},
+       "y(-a) - z == -(y(a) - z) where both lie strictly inside the clamp and -a is representable; "
+       "of add both operands change sign, of mul one.",
+       {Op::kQuantize, Op::kRequantize, Op::kRescale, Op::kAdd, Op::kMul, Op::kAvgPool,
+        Op::kGlobalAvgPool},
        false,
        "RND, SGN; M12, M15",
        Negation},
       {"split_k",
        "Accumulators of two parts of K add up to those of the whole, strictly inside int32.",
-       {Op::kLinear},
+       {Op::kLinear, Op::kConv2d, Op::kDepthwise},
        false,
        "ISAT, ACC, KTL, ZPC; M01, M31, M40",
        SplitK},

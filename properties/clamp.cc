@@ -40,6 +40,18 @@ std::vector<int> PastAnEnd(const Case& c) {
     }
     return past;
   }
+  if (c.op == Op::kMaxPool) {  // rounds nothing: the codes themselves tell
+    Case open = ProblemOf(c);
+    open.relu = false;
+    open.out_min = RangeOf(c.out_dtype).min;
+    open.out_max = RangeOf(c.out_dtype).max;
+    const Tensor y = derive::ExactOf(open);
+    for (size_t i = 0; i < past.size(); ++i) {
+      const int32_t code = y.IntAt(static_cast<int64_t>(i));
+      past[i] = code > c.out_max ? 1 : code < derive::LowEnd(c, 0) ? -1 : 0;
+    }
+    return past;
+  }
   const auto mark = [&](int towards) {
     Case moved = ProblemOf(c);
     for (int32_t& zero : moved.out_q.zero_point) {
@@ -137,7 +149,8 @@ std::vector<Property> ClampProperties() {
            "Outputs stay in [out_min, out_max]; where the exact rounded value lies at least 1 lsb "
            "past an end the output is that end; fused relu is max(unfused, zero point), at most "
            "out_max.",
-           {Op::kQuantize, Op::kRequantize, Op::kLinear},
+           {Op::kQuantize, Op::kRequantize, Op::kRescale, Op::kAdd, Op::kMul, Op::kLinear,
+            Op::kConv2d, Op::kDepthwise, Op::kMaxPool, Op::kAvgPool, Op::kGlobalAvgPool},
            true,
            "CLP; M26, M27",
            Clamp}};

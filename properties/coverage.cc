@@ -10,10 +10,11 @@
 namespace qualm {
 namespace {
 
-constexpr std::array<std::string_view, 14> kNames{
-    "pair-saturates",  "int32-overflows", "exact-tie",     "near-tie",   "clamp-low",
-    "clamp-high",      "min-code-run",    "k-tail",        "n-tail",     "m-tail",
-    "zero-point-pair", "empty",           "special-float", "per-channel"};
+constexpr std::array<std::string_view, 20> kNames{
+    "pair-saturates",   "int32-overflows", "exact-tie",     "near-tie",    "clamp-low",
+    "clamp-high",       "min-code-run",    "k-tail",        "n-tail",      "m-tail",
+    "zero-point-pair",  "empty",           "special-float", "per-channel", "padding",
+    "padding-off-code", "groups",          "all-distinct",  "long-window", "multiplier-above-one"};
 
 // Two neighbours of a row that are both the smallest code: -128 * -128 twice in one lane.
 bool HasMinCodeRun(const Tensor& tensor, int64_t columns) {
@@ -39,6 +40,43 @@ bool HasSpecialFloat(const Case& c) {
   return c.bias && std::ranges::any_of(*c.bias, IsSpecial);
 }
 
+// Elements that lie next to each other and are summed or compared together: of an image its lines.
+int64_t RowOf(const Case& c) {
+  if (HasWindow(c.op)) return c.window.in_w * c.window.in_c;
+  return c.op == Op::kLinear ? c.K : c.N;
+}
+
+// The case is not empty.
+template <class Add>
+void AddWindowHazards(const Case& c, const Add& add) {
+  const Window& v = c.window;
+  bool padded = false;
+  for (int64_t m = 0; m < v.out_h() * v.out_w() && !padded; ++m) {
+    const std::vector<Tap> taps = TapsOf(v, m);
+    padded = std::ranges::any_of(taps, [](const Tap& tap) { return tap.x_row < 0; });
+  }
+  const int32_t zero = c.x_q.zero_point_at(0);
+  const CodeRange range = RangeOf(c.x.dtype());
+  add(Hazard::kPadding, padded && zero != 0);
+  add(Hazard::kPaddingOffCode, padded && (zero < range.min || zero > range.max));
+  add(Hazard::kGroups, v.groups > 1 && v.groups < v.in_c);
+  add(Hazard::kAllDistinct, v.kernel_h != v.kernel_w && v.stride_h != v.stride_w &&
+                                v.pad_top != v.pad_bottom && v.pad_left != v.pad_right);
+  add(Hazard::kLongWindow, IsPool(c.op) && c.K > UINT16_MAX / 255);
+}
+
+bool MultiplierAboveOne(const Case& c) {
+  const double x = c.x_q.scale_at(0);
+  switch (c.op) {
+    case Op::kAdd: return std::max(x, double{c.w_q.scale_at(0)}) > c.out_q.scale_at(0);
+    case Op::kMul: return x * c.w_q.scale_at(0) > c.out_q.scale_at(0);
+    case Op::kRescale: return x > c.out_q.scale_at(0);
+    case Op::kAvgPool:
+    case Op::kGlobalAvgPool: return x > double{c.out_q.scale_at(0)} * static_cast<double>(c.K);
+    default: return false;
+  }
+}
+
 }  // namespace
 
 std::string_view Name(Hazard hazard) { return kNames[static_cast<size_t>(hazard)]; }
@@ -48,29 +86,30 @@ std::vector<Hazard> HazardsOf(const Case& c) {
   const auto add = [&](Hazard hazard, bool reached) {
     if (reached) hazards.push_back(hazard);
   };
-  const bool linear = c.op == Op::kLinear;
-  const bool empty = c.M == 0 || c.N == 0 || (linear && c.K == 0);
+  const bool sums = HasSums(c.op);
+  const bool empty = c.M == 0 || c.N == 0 || (sums && c.K == 0);
   if (!empty) {
     const headroom::Headroom headroom = headroom::Measure(c);
     add(Hazard::kPairSaturates, headroom.pairs_saturating > 0);
-    add(Hazard::kInt32Overflows, linear && headroom.acc_min < 0);
+    add(Hazard::kInt32Overflows, sums && headroom.acc_min < 0);
     add(Hazard::kExactTie, headroom.ties > 0);
     add(Hazard::kNearTie, headroom.ties == 0 && headroom.tie_min <= 0x1p-10);
     add(Hazard::kClampLow, headroom.clamped_low > 0);
     add(Hazard::kClampHigh, headroom.clamped_high > 0);
-    add(Hazard::kMinCodeRun,
-        HasMinCodeRun(c.x, linear ? c.K : c.N) && (!linear || HasMinCodeRun(c.w, c.K)));
+    add(Hazard::kMinCodeRun, HasMinCodeRun(c.x, RowOf(c)) && (!sums || HasMinCodeRun(c.w, c.K)));
+    if (HasWindow(c.op)) AddWindowHazards(c, add);
   }
   // Behind at least one full block of the narrowest vector, as a tail needs a body to follow.
   add(Hazard::kKTail, c.K > 4 && c.K % 4 != 0);
   add(Hazard::kNTail, c.N > 8 && c.N % 8 != 0);
   add(Hazard::kMTail, c.M > 4 && c.M % 4 != 0);
   add(Hazard::kZeroPointPair,
-      linear && c.x_q.zero_point_at(0) != 0 &&
+      (sums || HasTwoOperands(c.op)) && c.x_q.zero_point_at(0) != 0 &&
           std::ranges::any_of(c.w_q.zero_point, [](int32_t zero) { return zero != 0; }));
   add(Hazard::kEmpty, empty);
   add(Hazard::kSpecialFloat, HasSpecialFloat(c));
   add(Hazard::kPerChannel, c.per_channel && c.N > 1);
+  add(Hazard::kMultiplierAboveOne, !empty && MultiplierAboveOne(c));
   return hazards;
 }
 

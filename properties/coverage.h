@@ -33,6 +33,12 @@ enum class Hazard : uint8_t {
   kEmpty,
   kSpecialFloat,
   kPerChannel,
+  kPadding,             // a window sees padding where the zero point is not 0
+  kPaddingOffCode,      // or not even a code, so that no padded image stands for it
+  kGroups,              // more than one, fewer than depthwise has
+  kAllDistinct,         // kernel, stride and pads differ between the axes
+  kLongWindow,          // pools: sums of a window can leave 16 bits
+  kMultiplierAboveOne,  // add, mul, rescale, averages: an input step is more than an output step
 };
 std::string_view Name(Hazard hazard);
 

@@ -8,6 +8,7 @@
 
 #include "core/rng.h"
 #include "oracles/exact/exact.h"
+#include "properties/derive_window.h"
 #include "properties/property.h"
 
 namespace qualm::derive {
@@ -47,22 +48,25 @@ constexpr auto kSame = [](int64_t i) { return i; };
 }  // namespace
 
 Case Rows(const Case& c, std::span<const int64_t> rows) {
+  QUALM_CHECK(!HasWindow(c.op));
   Case derived = ProblemOf(c);
   derived.M = static_cast<int64_t>(rows.size());
   const int64_t columns = c.op == Op::kLinear ? c.K : c.N;
-  derived.x = Gather(
-      c.x, derived.M, columns, [&](int64_t i) { return rows[static_cast<size_t>(i)]; }, kSame);
+  const auto at = [&](int64_t i) { return rows[static_cast<size_t>(i)]; };
+  derived.x = Gather(c.x, derived.M, columns, at, kSame);
+  if (HasTwoOperands(c.op)) derived.w = Gather(c.w, derived.M, columns, at, kSame);
   return derived;
 }
 
 Case Columns(const Case& c, std::span<const int64_t> columns) {
-  Case derived = ProblemOf(c);
+  Case derived = HasWindow(c.op) ? internal::WindowColumns(c, columns) : ProblemOf(c);
   derived.N = static_cast<int64_t>(columns.size());
   const auto at = [&](int64_t i) { return columns[static_cast<size_t>(i)]; };
   if (c.op == Op::kLinear) {
     derived.w = Gather(c.w, derived.N, c.K, at, kSame);
-  } else {
+  } else if (!HasWindow(c.op)) {
     derived.x = Gather(c.x, c.M, derived.N, kSame, at);
+    if (HasTwoOperands(c.op)) derived.w = Gather(c.w, c.M, derived.N, kSame, at);
   }
   // Which list is per channel depends on the op; the others have one entry.
   const auto pick = [&](QParams& q, bool has_channels) {
@@ -71,7 +75,7 @@ Case Columns(const Case& c, std::span<const int64_t> columns) {
   };
   pick(derived.x_q, c.op == Op::kDequantize);
   pick(derived.out_q, c.op == Op::kQuantize);
-  pick(derived.w_q, c.op == Op::kLinear || (c.op == Op::kRequantize && c.multiplier.empty()));
+  pick(derived.w_q, HasSums(c.op) || (c.op == Op::kRequantize && c.multiplier.empty()));
   PickList(derived.multiplier, c.per_channel, columns);
   if (derived.bias) derived.bias = Picked(*c.bias, columns);
   if (derived.bias_i32) derived.bias_i32 = Picked(*c.bias_i32, columns);
@@ -117,7 +121,10 @@ Case WithFirstChannelParams(const Case& c, bool per_channel) {
         derived.multiplier.assign(entries, multiplier);
       }
       break;
-    case Op::kLinear: spread(derived.w_q); break;
+    case Op::kLinear:
+    case Op::kConv2d:
+    case Op::kDepthwise: spread(derived.w_q); break;
+    default: QUALM_CHECK(false);  // no other op has parameters per channel
   }
   return derived;
 }
@@ -151,6 +158,13 @@ uint64_t Hash(const Case& c) {
     for (int32_t zero : q->zero_point) mix(static_cast<uint32_t>(zero));
   }
   mix(c.relu ? 1 : 0);
+  if (!HasWindow(c.op)) return hash;
+  const Window& v = c.window;
+  for (int64_t number :
+       {v.batch, v.in_h, v.in_w, v.kernel_h, v.kernel_w, v.stride_h, v.stride_w, v.pad_top,
+        v.pad_bottom, v.pad_left, v.pad_right, v.dilation_h, v.dilation_w, v.groups}) {
+    mix(static_cast<uint64_t>(number));
+  }
   return hash;
 }
 
@@ -195,6 +209,18 @@ Answer Ask(Subject& subject, const Case& c, const RunContext& context) {
   }
   answer.y = std::move(outcome.y);
   return answer;
+}
+
+Verdict SameAnswer(const Case& c, const Case& derived, Subject& subject, const std::string& what) {
+  const Answer expected = Ask(subject, c);
+  if (expected.verdict) return *expected.verdict;
+  return Expect(derived, expected.y, subject, what);
+}
+
+Verdict Expect(const Case& c, const Tensor& expected, Subject& subject, const std::string& what) {
+  const Answer actual = Ask(subject, c);
+  if (actual.verdict) return *actual.verdict;
+  return Difference(c, expected, actual.y, what).value_or(Verdict::Passed());
 }
 
 Verdict FailedAt(const Case& c, int64_t i, const std::string& expected, const std::string& actual,

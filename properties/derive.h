@@ -8,6 +8,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "core/case.h"
 #include "core/subject.h"
@@ -15,12 +16,32 @@
 
 namespace qualm::derive {
 
-// Row i of the result is row rows[i] of the case.
+// Row i of the result is row rows[i] of the case. Not for operations with a window: see Images.
 Case Rows(const Case& c, std::span<const int64_t> rows);
-// Output channel i of the result is channel columns[i], with its weights, bias and qparams.
+// Output channel i of the result is channel columns[i], with its weights, bias and qparams. Of a
+// convolution with groups: as many channels of each group that occurs, group after group; the input
+// channels of the other groups are dropped.
 Case Columns(const Case& c, std::span<const int64_t> columns);
+// The most leading channels, but at most `most` >= 1, that Columns accepts.
+std::vector<int64_t> LeadingColumns(const Case& c, int64_t most);
 // linear: summand i of the result is summand terms[i]; -1 stands for x = x_code, w = w_code.
 Case Terms(const Case& c, std::span<const int64_t> terms, int32_t x_code = 0, int32_t w_code = 0);
+
+// Operations with a window. Image i of the result is image images[i] of the batch.
+Case Images(const Case& c, std::span<const int64_t> images);
+// Convolutions: input channel i of every group is channel channels[i] of that group; -1 stands for
+// x = x_code, w = w_code.
+Case InputChannels(const Case& c, std::span<const int64_t> channels, int32_t x_code = 0,
+                   int32_t w_code = 0);
+// The case whose only output pixel is pixel m: of the image, what its window sees.
+Case Pixel(const Case& c, int64_t m);
+// The image with its padding made of `code`, and no other padding.
+Case ExplicitPadding(const Case& c, int32_t code);
+// The kernel of the result has the taps (rows[i], columns[j]) of the case; where either is -1 the
+// weights of output channel n are w_codes[n]. All else stays as it is.
+Case Taps(const Case& c, std::span<const int64_t> rows, std::span<const int64_t> columns,
+          std::span<const int32_t> w_codes = {});
+
 // The case in the other of the two forms that QParams lists have, with the parameters of channel 0
 // everywhere. Needs N >= 1.
 Case WithFirstChannelParams(const Case& c, bool per_channel);
@@ -50,6 +71,11 @@ struct Answer {
   bool skipped() const { return verdict && verdict->judgement == Judgement::kSkipped; }
 };
 Answer Ask(Subject& subject, const Case& c, const RunContext& context = {});
+
+// Passed if the subject gives the same bits for both; failed with "WHAT: ..." if not.
+Verdict SameAnswer(const Case& c, const Case& derived, Subject& subject, const std::string& what);
+// Passed if the subject answers `expected`.
+Verdict Expect(const Case& c, const Tensor& expected, Subject& subject, const std::string& what);
 
 // Failed with the first difference if the two differ: "WHAT: expected E at [m,n], got A".
 std::optional<Verdict> Difference(const Case& c, const Tensor& expected, const Tensor& actual,

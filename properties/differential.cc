@@ -16,8 +16,6 @@ namespace {
 using derive::Answer;
 using derive::Ask;
 
-const std::vector<Op> kAll{Op::kQuantize, Op::kDequantize, Op::kRequantize, Op::kLinear};
-
 Verdict MatchesExact(const Case& c, Subject& subject) {
   const Answer answer = Ask(subject, c);
   if (answer.verdict) return *answer.verdict;
@@ -92,12 +90,12 @@ Verdict TargetsAgree(const Case& c, Subject& subject) {
 std::vector<Property> DifferentialProperties() {
   return {
       {"matches_exact",
-       "Every output is the exact real result rounded once, half to even, then clamped.", kAll,
+       "Every output is the exact real result rounded once, half to even, then clamped.", EveryOp(),
        false, "all numeric faults", MatchesExact},
       {"matches_model",
-       "Every output is bit-equal to the convention that the subject's contract names.", kAll, true,
-       "any departure from a promised convention", MatchesModel},
-      {"targets_agree", "Every instruction set of the same kernels gives the same bits.", kAll,
+       "Every output is bit-equal to the convention that the subject's contract names.", EveryOp(),
+       true, "any departure from a promised convention", MatchesModel},
+      {"targets_agree", "Every instruction set of the same kernels gives the same bits.", EveryOp(),
        false, "ISAT, LAN, DSP", TargetsAgree},
   };
 }

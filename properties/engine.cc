@@ -38,9 +38,7 @@ Judgement Declared(const Case& c, const Property& property, Subject& subject, Ve
                    const Attribute& attribute) {
   if (!verdict.failed() || !attribute) return verdict.judgement;
   for (const ExpectedDivergence& row : SubjectRegistry::Get().expected()) {
-    if (row.subject != subject.name() || row.op != Name(c.op) || row.property != property.claim) {
-      continue;
-    }
+    if (!Concerns(row, subject.name(), subject.contract(), Name(c.op), property.claim)) continue;
     if (!verdict.kind) verdict.kind = attribute(c, verdict, subject);
     if (row.kind == Name(*verdict.kind)) return Judgement::kExpected;
   }

@@ -10,12 +10,17 @@
 
 namespace qualm {
 
+// For the claims that hold for every operation.
+inline std::vector<Op> EveryOp() { return {AllOps().begin(), AllOps().end()}; }
+
 std::vector<Property> DifferentialProperties();
 std::vector<Property> SweepProperties();
 std::vector<Property> ClampProperties();
 std::vector<Property> RoundTripProperties();
 std::vector<Property> AlgebraProperties();
 std::vector<Property> MetamorphicProperties();
+std::vector<Property> WindowProperties();
+std::vector<Property> OperandProperties();
 std::vector<Property> MemoryProperties();
 std::vector<Property> EnvironmentProperties();
 

@@ -15,8 +15,6 @@ namespace {
 using derive::Answer;
 using derive::Ask;
 
-const std::vector<Op> kAll{Op::kQuantize, Op::kDequantize, Op::kRequantize, Op::kLinear};
-
 // Asks again in `context`, expecting the same bits.
 std::optional<Verdict> SameBits(const Case& c, Subject& subject, const Tensor& expected,
                                 const RunContext& context, const std::string& what) {
@@ -170,19 +168,19 @@ std::vector<Property> MemoryProperties() {
       {"no_stray_access",
        "Nothing outside the buffers is read or written, wherever they lie and with gaps between "
        "rows.",
-       kAll, true, "OOB; M42, M43, M56", NoStrayAccess},
-      {"inputs_unmodified", "Inputs hold the same bytes after the call as before.", kAll, true,
+       EveryOp(), true, "OOB; M42, M43, M56", NoStrayAccess},
+      {"inputs_unmodified", "Inputs hold the same bytes after the call as before.", EveryOp(), true,
        "STA", InputsUnmodified},
       {"alignment_and_stride",
-       "Any alignment of the buffers and any row stride gives the same bits.", kAll, true,
+       "Any alignment of the buffers and any row stride gives the same bits.", EveryOp(), true,
        "NTL, OOB", AlignmentAndStride},
-      {"same_bits_twice", "Running the same case twice gives the same bits.", kAll, true, "STA",
-       SameBitsTwice},
+      {"same_bits_twice", "Running the same case twice gives the same bits.", EveryOp(), true,
+       "STA", SameBitsTwice},
       {"poison_is_irrelevant",
-       "What output, slack and scratch memory held before the call does not matter.", kAll, true,
-       "NTL, STA; M44", PoisonIsIrrelevant},
+       "What output, slack and scratch memory held before the call does not matter.", EveryOp(),
+       true, "NTL, STA; M44", PoisonIsIrrelevant},
       {"answer_independent_of_history",
-       "The answer to B does not depend on having answered A in between.", kAll, true, "STA",
+       "The answer to B does not depend on having answered A in between.", EveryOp(), true, "STA",
        AnswerIndependentOfHistory},
   };
 }

@@ -14,8 +14,7 @@ namespace {
 
 using derive::Answer;
 using derive::Ask;
-
-const std::vector<Op> kAll{Op::kQuantize, Op::kDequantize, Op::kRequantize, Op::kLinear};
+using derive::SameAnswer;
 
 std::vector<int64_t> Iota(int64_t count) {
   std::vector<int64_t> values(static_cast<size_t>(count));
@@ -23,26 +22,37 @@ std::vector<int64_t> Iota(int64_t count) {
   return values;
 }
 
-// Both answers must be the same bits.
-Verdict SameAnswer(const Case& c, const Case& derived, Subject& subject, const std::string& what) {
-  const Answer expected = Ask(subject, c);
-  if (expected.verdict) return *expected.verdict;
-  const Answer actual = Ask(subject, derived);
-  if (actual.verdict) return *actual.verdict;
-  auto failed = derive::Difference(derived, expected.y, actual.y, what);
-  return failed ? *failed : Verdict::Passed();
+// Summands that can move on their own: all of linear's, the input channels of a group for
+// convolutions, the pixels of an image for global_avg_pool.
+int64_t MovableTerms(const Case& c) {
+  if (c.op == Op::kLinear || c.op == Op::kGlobalAvgPool) return c.K;
+  return c.window.in_c / c.window.groups;
+}
+
+Case WithTerms(const Case& c, const std::vector<int64_t>& terms, int32_t x_code = 0,
+               int32_t w_code = 0) {
+  if (c.op == Op::kLinear) return derive::Terms(c, terms, x_code, w_code);
+  if (IsConv(c.op)) return derive::InputChannels(c, terms, x_code, w_code);
+  Case derived = ProblemOf(c);
+  const int64_t depth = c.window.in_c;
+  for (int64_t i = 0; i < c.x.size(); ++i) {
+    const int64_t pixel = i / depth;
+    const int64_t from = pixel / c.K * c.K + terms[static_cast<size_t>(pixel % c.K)];
+    derived.x.SetInt(i, c.x.IntAt(from * depth + i % depth));
+  }
+  return derived;
 }
 
 Verdict KPermutation(const Case& c, Subject& subject) {
-  if (c.K < 2 || c.M == 0 || c.N == 0) return Verdict::Vacuous("nothing to permute");
-  std::vector<int64_t> terms = Iota(c.K);
+  if (MovableTerms(c) < 2 || c.M == 0 || c.N == 0) return Verdict::Vacuous("nothing to permute");
+  std::vector<int64_t> terms = Iota(MovableTerms(c));
   Rng rng(derive::Hash(c));
   for (size_t i = terms.size() - 1; i > 0; --i) std::swap(terms[i], terms[rng.Below(i + 1)]);
-  const Case permuted = derive::Terms(c, terms);
+  const Case permuted = WithTerms(c, terms);
   if (permuted.x == c.x && permuted.w == c.w) {
     return Verdict::Vacuous("the permutation changes nothing");
   }
-  return SameAnswer(c, permuted, subject, "permuting K changes the output");
+  return SameAnswer(c, permuted, subject, "permuting the terms changes the output");
 }
 
 Verdict ZeroTermAppend(const Case& c, Subject& subject) {
@@ -57,13 +67,13 @@ Verdict ZeroTermAppend(const Case& c, Subject& subject) {
   if (!x_is_code && !w_is_code) return Verdict::Vacuous("no zero point is a code");
   // One before, so that all pairs move by one, and one behind. The other factor is as large as can
   // be; which factor is the zero alternates where both can be.
-  std::vector<int64_t> terms = Iota(c.K);
+  std::vector<int64_t> terms = Iota(MovableTerms(c));
   terms.insert(terms.begin(), -1);
   terms.push_back(-1);
   const bool zero_in_x = x_is_code && (!w_is_code || derive::Hash(c) % 2 == 0);
   const Case appended =
-      zero_in_x ? derive::Terms(c, terms, zx, derive::Hash(c) % 4 < 2 ? w_range.max : w_range.min)
-                : derive::Terms(c, terms, x_range.max, zw);
+      zero_in_x ? WithTerms(c, terms, zx, derive::Hash(c) % 4 < 2 ? w_range.max : w_range.min)
+                : WithTerms(c, terms, x_range.max, zw);
   return SameAnswer(c, appended, subject, "terms that are real 0 change the output");
 }
 
@@ -74,9 +84,24 @@ struct Shift {
   std::string what;
 };
 
-// Shift of a tensor of codes with its zero points, as far as it goes in the fuller direction, and
-// by 128 into the other type.
-void AddInputShifts(const Case& c, Tensor Case::* tensor, QParams Case::* q,
+// Moves codes of `tensor` and the zero points of `q` in `c`; false where one leaves its type.
+bool Move(Case& c, Tensor Case::* tensor, QParams Case::* q, DType dtype, int32_t by) {
+  auto moved = derive::Shifted(c.*tensor, dtype, by);
+  if (!moved) return false;
+  c.*tensor = std::move(*moved);
+  for (int32_t& zero : (c.*q).zero_point) {
+    const auto moved_zero = derive::ShiftedInt(zero, by);
+    if (!moved_zero) return false;
+    zero = *moved_zero;
+  }
+  return true;
+}
+
+DType OtherCodes(DType dtype) { return dtype == DType::kU8 ? DType::kS8 : DType::kU8; }
+int32_t ToOther(DType dtype) { return dtype == DType::kU8 ? -128 : 128; }
+
+// Within the type, as far as it goes in the fuller direction.
+void AddShiftWithin(const Case& c, Tensor Case::* tensor, QParams Case::* q,
                     const std::string& name, std::vector<Shift>& shifts) {
   const Tensor& codes = c.*tensor;
   if (codes.empty()) return;
@@ -89,46 +114,69 @@ void AddInputShifts(const Case& c, Tensor Case::* tensor, QParams Case::* q,
   }
   const int32_t up = range.max - highest;
   const int32_t down = range.min - lowest;
-  const int32_t within = up >= -down ? up : down;
-  const bool is_u8 = codes.dtype() == DType::kU8;
-  const auto add = [&](DType dtype, int32_t by) {
-    if (by == 0) return;
-    Shift shift{ProblemOf(c), 0,
-                "shifting " + name + " and its zero point by " + std::to_string(by)};
-    auto moved = derive::Shifted(codes, dtype, by);
-    if (!moved) return;
-    shift.derived.*tensor = std::move(*moved);
-    for (int32_t& zero : (shift.derived.*q).zero_point) {
-      const auto moved_zero = derive::ShiftedInt(zero, by);
-      if (!moved_zero) return;
-      zero = *moved_zero;
-    }
-    shifts.push_back(std::move(shift));
-  };
-  add(codes.dtype(), within);
-  add(is_u8 ? DType::kS8 : DType::kU8, is_u8 ? -128 : 128);
+  const int32_t by = up >= -down ? up : down;
+  if (by == 0) return;
+  Shift shift{ProblemOf(c), 0, "shifting " + name + " and its zero point by " + std::to_string(by)};
+  if (Move(shift.derived, tensor, q, codes.dtype(), by)) shifts.push_back(std::move(shift));
 }
 
-void AddOutputShift(const Case& c, std::vector<Shift>& shifts) {
-  const bool is_u8 = c.out_dtype == DType::kU8;
-  Shift shift{ProblemOf(c), is_u8 ? -128 : 128, "shifting the output type and zero point by 128"};
-  shift.derived.out_dtype = is_u8 ? DType::kS8 : DType::kU8;
-  shift.derived.out_min += shift.y_shift;
-  shift.derived.out_max += shift.y_shift;
-  for (int32_t& zero : shift.derived.out_q.zero_point) {
+// By 128 into the other type.
+void AddShiftOfType(const Case& c, Tensor Case::* tensor, QParams Case::* q,
+                    const std::string& name, std::vector<Shift>& shifts) {
+  const DType dtype = (c.*tensor).dtype();
+  if ((c.*tensor).empty()) return;
+  Shift shift{ProblemOf(c), 0,
+              "shifting " + name + " and its zero point by " + std::to_string(ToOther(dtype))};
+  if (Move(shift.derived, tensor, q, OtherCodes(dtype), ToOther(dtype)))
+    shifts.push_back(std::move(shift));
+}
+
+bool MoveOutput(Shift& shift) {
+  Case& c = shift.derived;
+  shift.y_shift = ToOther(c.out_dtype);
+  c.out_dtype = OtherCodes(c.out_dtype);
+  c.out_min += shift.y_shift;
+  c.out_max += shift.y_shift;
+  for (int32_t& zero : c.out_q.zero_point) {
     const auto moved_zero = derive::ShiftedInt(zero, shift.y_shift);
-    if (!moved_zero) return;
+    if (!moved_zero) return false;
     zero = *moved_zero;
   }
-  shifts.push_back(std::move(shift));
+  return true;
+}
+
+void AddShifts(const Case& c, std::vector<Shift>& shifts) {
+  if (c.op == Op::kMaxPool) {  // one type and one zero point for input and output
+    Shift shift{ProblemOf(c), 0, "shifting both types and zero points by 128"};
+    if (Move(shift.derived, &Case::x, &Case::x_q, OtherCodes(c.x.dtype()), ToOther(c.x.dtype())) &&
+        MoveOutput(shift))
+      shifts.push_back(std::move(shift));
+    return;
+  }
+  const bool two = HasTwoOperands(c.op);
+  if (IsCode(c.x.dtype())) {
+    AddShiftWithin(c, &Case::x, &Case::x_q, "x", shifts);
+    if (!two) AddShiftOfType(c, &Case::x, &Case::x_q, "x", shifts);
+  }
+  if (HasSums(c.op) || two) AddShiftWithin(c, &Case::w, &Case::w_q, "w", shifts);
+  if (HasSums(c.op)) AddShiftOfType(c, &Case::w, &Case::w_q, "w", shifts);
+  if (two && !c.x.empty()) {  // operands have one type
+    const DType dtype = c.x.dtype();
+    Shift shift{ProblemOf(c), 0, "shifting both operands and their zero points by 128"};
+    if (Move(shift.derived, &Case::x, &Case::x_q, OtherCodes(dtype), ToOther(dtype)) &&
+        Move(shift.derived, &Case::w, &Case::w_q, OtherCodes(dtype), ToOther(dtype)))
+      shifts.push_back(std::move(shift));
+  }
+  if (IsCode(c.out_dtype)) {
+    Shift shift{ProblemOf(c), 0, "shifting the output type and zero point by 128"};
+    if (MoveOutput(shift)) shifts.push_back(std::move(shift));
+  }
 }
 
 Verdict ZeroPointShift(const Case& c, Subject& subject) {
   if (c.M == 0 || c.N == 0) return Verdict::Vacuous("the output is empty");
   std::vector<Shift> shifts;
-  if (IsCode(c.x.dtype())) AddInputShifts(c, &Case::x, &Case::x_q, "x", shifts);
-  if (c.op == Op::kLinear) AddInputShifts(c, &Case::w, &Case::w_q, "w", shifts);
-  if (IsCode(c.out_dtype)) AddOutputShift(c, shifts);
+  AddShifts(c, shifts);
   if (shifts.empty()) return Verdict::Vacuous("no shift keeps all codes in their type");
   const Answer base = Ask(subject, c);
   if (base.verdict) return *base.verdict;
@@ -177,6 +225,10 @@ Verdict Gauge(const Case& c, Subject& subject) {
       if (!c.multiplier.empty()) return Verdict::Vacuous("the multiplier is given, not a quotient");
       twice(doubled.x_q.scale[0]);
       break;
+    case Op::kAdd:
+      twice(doubled.x_q.scale[0]);
+      twice(doubled.w_q.scale[0]);
+      break;
     default: twice(doubled.x_q.scale[0]); break;
   }
   if (c.out_dtype == DType::kF32) {
@@ -221,6 +273,24 @@ Verdict RowIndependence(const Case& c, Subject& subject) {
   return Verdict::Passed();
 }
 
+Verdict BatchIndependence(const Case& c, Subject& subject) {
+  const int64_t batch = c.window.batch;
+  if (batch < 2 || c.M == 0 || c.N == 0) return Verdict::Vacuous("fewer than 2 images");
+  const Answer whole = Ask(subject, c);
+  if (whole.verdict) return *whole.verdict;
+  for (int64_t image : TwoOf(c, batch)) {
+    const Answer alone = Ask(subject, derive::Images(c, std::span(&image, 1)));
+    if (alone.verdict) return *alone.verdict;
+    for (int64_t i = 0; i < alone.y.size(); ++i) {
+      const int64_t at = image * alone.y.size() + i;
+      if (alone.y.BitsAt(i) == whole.y.BitsAt(at)) continue;
+      return derive::FailedAt(c, at, ElementText(alone.y, i), ElementText(whole.y, at), 0,
+                              "an image differs from the same image alone");
+    }
+  }
+  return Verdict::Passed();
+}
+
 Verdict ColumnIndependence(const Case& c, Subject& subject) {
   if (c.N < 2 || c.M == 0) return Verdict::Vacuous("fewer than 2 columns");
   const Answer whole = Ask(subject, c);
@@ -250,38 +320,57 @@ Verdict PerChannelEqualsPerTensor(const Case& c, Subject& subject) {
 std::vector<Property> MetamorphicProperties() {
   return {
       {"k_permutation",
-       "Permuting the K terms of x and w together changes nothing.",
-       {Op::kLinear},
+       "Permuting the K terms of x and w together (convolutions: the input channels of each group; "
+       "global_avg_pool: the pixels of each image) changes nothing.",
+       {Op::kLinear, Op::kConv2d, Op::kGlobalAvgPool},
        false,
        "ISAT, KTL; M01, M40",
        KPermutation},
       {"zero_term_append",
        "Terms with x = zx, or with w = zw, before and behind the others change nothing, where that "
-       "zero point is a code.",
-       {Op::kLinear},
+       "zero point is a code; for convolutions: such input channels in every group.",
+       {Op::kLinear, Op::kConv2d},
        false,
        "ZPC, KTL; M31, M40",
        ZeroTermAppend},
       {"zero_point_shift",
        "Adding c to all codes of x, or of w, and to their zero point changes nothing, all in "
        "range, "
-       "also into the other 8-bit type by 128; shifting the output type, clamp and zero point by "
-       "128 shifts the codes by 128.",
-       kAll, false, "ZPC, SGN; M32, M33, M37, M39", ZeroPointShift},
+       "also into the other 8-bit type by 128 (add and mul: both together); shifting the output "
+       "type, clamp and zero point by "
+       "128 shifts the codes by 128; max_pool: all of it together.",
+       EveryOp(), false, "ZPC, SGN; M32, M33, M37, M39", ZeroPointShift},
       {"gauge",
-       "Doubling the scales of input and output (and a float bias; x itself for quantize) changes "
+       "Doubling the scales of input (of add: of both) and output (and a float bias; x itself for "
+       "quantize) changes "
        "nothing where all stay finite; for f32 outputs halving the weights' scales instead.",
-       {Op::kQuantize, Op::kRequantize, Op::kLinear},
+       {Op::kQuantize, Op::kRequantize, Op::kLinear, Op::kConv2d, Op::kDepthwise, Op::kAdd,
+        Op::kMul, Op::kAvgPool, Op::kGlobalAvgPool, Op::kRescale},
        false,
        "FXP, QPR; M21, M22",
        Gauge},
-      {"row_independence", "A row computed alone has the same bits as among others.", kAll, false,
-       "LAN, NTL, STA; M43-M45", RowIndependence},
-      {"column_independence", "A column computed alone has the same bits as among others.", kAll,
+      {"row_independence",
+       "A row computed alone has the same bits as among others.",
+       {Op::kQuantize, Op::kDequantize, Op::kRequantize, Op::kRescale, Op::kAdd, Op::kMul,
+        Op::kLinear},
+       false,
+       "LAN, NTL, STA; M43-M45",
+       RowIndependence},
+      {"batch_independence",
+       "An image computed alone has the same bits as among others.",
+       {Op::kConv2d, Op::kDepthwise, Op::kMaxPool, Op::kAvgPool, Op::kGlobalAvgPool},
+       false,
+       "GEO, STA, ZPC",
+       BatchIndependence},
+      {"column_independence",
+       "A column (an output channel) computed alone has the same bits as among others.", EveryOp(),
        false, "CHN, LAN, NTL; M17, M44-M48", ColumnIndependence},
       {"per_channel_equals_per_tensor",
-       "Equal parameters in every channel give the same bits as the parameters per tensor.", kAll,
-       false, "CHN", PerChannelEqualsPerTensor},
+       "Equal parameters in every channel give the same bits as the parameters per tensor.",
+       {Op::kQuantize, Op::kDequantize, Op::kRequantize, Op::kLinear, Op::kConv2d, Op::kDepthwise},
+       false,
+       "CHN",
+       PerChannelEqualsPerTensor},
   };
 }
 

@@ -41,7 +41,8 @@ std::span<const Property> AllProperties() {
     std::vector<Property> all;
     for (auto group :
          {DifferentialProperties, SweepProperties, ClampProperties, RoundTripProperties,
-          AlgebraProperties, MetamorphicProperties, MemoryProperties, EnvironmentProperties}) {
+          AlgebraProperties, MetamorphicProperties, WindowProperties, OperandProperties,
+          MemoryProperties, EnvironmentProperties}) {
       for (Property& property : group()) all.push_back(std::move(property));
     }
     return all;

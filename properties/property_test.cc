@@ -54,21 +54,14 @@ void Nudge(const Case& c, Tensor& y, int64_t i) {
 
 // vpmaddubsw: products of two neighbours are added in a saturating int16.
 Outcome PairSaturation(const Case& c, const RunContext&) {
-  if (!headroom::HasPairs(c) || c.bias) return TestSubject::Good(exact::Evaluate(c));
-  Tensor y(c.out_dtype, c.output_shape());
-  for (int64_t m = 0; m < c.M; ++m) {
-    Case row = derive::Rows(c, std::span(&m, 1));
-    if (!row.bias_i32) row.bias_i32.emplace(static_cast<size_t>(c.N), 0);
-    for (int64_t n = 0; n < c.N; ++n) {
-      int64_t bias = (*row.bias_i32)[static_cast<size_t>(n)];
-      for (const headroom::Pair& pair : headroom::SaturatingPairs(c, m, n)) bias -= pair.lost();
-      (*row.bias_i32)[static_cast<size_t>(n)] =
-          static_cast<int32_t>(std::clamp<int64_t>(bias, INT32_MIN, INT32_MAX));
+  if (!headroom::HasPairs(c)) return TestSubject::Good(exact::Evaluate(c));
+  std::vector<__int128> sums = exact::CorrectedSums(c);
+  for (int64_t i = 0; i < c.M * c.N; ++i) {
+    for (const headroom::Pair& pair : headroom::SaturatingPairs(c, i / c.N, i % c.N)) {
+      sums[static_cast<size_t>(i)] -= pair.lost();
     }
-    const Tensor line = exact::Evaluate(row);
-    std::ranges::copy(line.bytes(), y.bytes().begin() + m * c.N * int64_t(SizeOf(c.out_dtype)));
   }
-  return TestSubject::Good(std::move(y));
+  return TestSubject::Good(exact::EvaluateFromSums(c, sums));
 }
 
 Outcome Broken(RunStatus status, const std::string& detail) {
@@ -89,12 +82,138 @@ struct StaleWeights {
   }
 };
 
+const std::vector<Op>& OpsOf(const char* claim) { return FindProperty(claim)->ops; }
+
 struct Plant {
   const char* claim;
   Op op;
   const char* fault;
   std::function<RunFunction()> make;
 };
+
+// The last output is off by one wherever `when` says so: a path of its own for such cases.
+template <class When>
+std::function<RunFunction()> OffByOneWhen(When when) {
+  return [when] {
+    return Afterwards([when](const Case& c, const RunContext&, Tensor& y) {
+      if (when(c) && !y.empty()) Nudge(c, y, y.size() - 1);
+    });
+  };
+}
+
+void PlantInWindows(std::vector<Plant>& plants) {
+  const auto add = [&](const char* claim, const char* fault, std::function<RunFunction()> make) {
+    for (Op op : OpsOf(claim)) plants.push_back({claim, op, fault, make});
+  };
+  const auto swapped_pads = [] {
+    return Instead([](Case& c) {
+      std::swap(c.window.pad_top, c.window.pad_bottom);
+      if (c.op == Op::kLinear) {  // its own way to mix up positions
+        for (int64_t i = 0; i < c.w.size() && c.K > 1; ++i) {
+          const int64_t k = i % c.K;
+          if (k < c.K / 2) {
+            const int32_t code = c.w.IntAt(i);
+            c.w.SetInt(i, c.w.IntAt(i + c.K - 1 - 2 * k));
+            c.w.SetInt(i + c.K - 1 - 2 * k, code);
+          }
+        }
+      }
+    });
+  };
+  add("identity_weights", "taps in the wrong place", swapped_pads);
+  add("padding_is_explicit", "padding is code 0", [] {
+    return Instead([](Case& c) {
+      if (!c.window.ceil_mode && (c.op != Op::kAvgPool || c.window.count_include_pad))
+        c = derive::ExplicitPadding(c, 0);
+    });
+  });
+  plants.push_back({"padding_is_explicit", Op::kConv2d, "top and bottom mixed up", swapped_pads});
+  add("groups_are_separate", "the scale of channel n mod N/groups", [] {
+    return Instead([](Case& c) {
+      if (!c.per_channel) return;
+      for (int64_t n = c.N - 1; n >= 0; --n) {
+        c.w_q.scale[size_t(n)] = c.w_q.scale_at(n % (c.N / c.window.groups));
+      }
+    });
+  });
+  add("depthwise_is_grouped", "only the depthwise kernel saturates pairs", [] {
+    return [](const Case& c, const RunContext& context) {
+      return c.op == Op::kDepthwise ? PairSaturation(c, context) : TestSubject::Exact(c, context);
+    };
+  });
+  add("one_by_one_is_linear", "the 1x1 path ignores the zero point when strided",
+      OffByOneWhen([](const Case& c) {
+        return IsConv(c.op) && c.window.kernel_h * c.window.kernel_w == 1 && c.window.stride_h > 1;
+      }));
+  add("dilation_is_zero_stuffed", "the dilated path rounds down",
+      OffByOneWhen([](const Case& c) { return c.window.dilation_w > 1; }));
+  add("stride_is_subsample", "the strided path rounds down",
+      OffByOneWhen([](const Case& c) { return c.window.stride_w > 1; }));
+  add("batch_independence", "the last image is a row short",
+      OffByOneWhen([](const Case& c) { return c.window.batch > 1; }));
+  plants.push_back({"constants_pool_to_themselves", Op::kMaxPool, "starts at the second code", [] {
+                      return Afterwards([](const Case& c, const RunContext&, Tensor& y) {
+                        const int32_t second = RangeOf(c.out_dtype).min + 1;
+                        for (int64_t i = 0; i < y.size(); ++i) {
+                          y.SetInt(i, std::max(y.IntAt(i), std::min(second, c.out_max)));
+                        }
+                      });
+                    }});
+  plants.push_back({"zero_point_shift", Op::kMaxPool, "starts at -127", [] {
+                      return Afterwards([](const Case& c, const RunContext&, Tensor& y) {
+                        for (int64_t i = 0; i < y.size(); ++i) {
+                          y.SetInt(i, std::max(y.IntAt(i), std::min(-127, c.out_max)));
+                        }
+                      });
+                    }});
+  plants.push_back({"constants_pool_to_themselves", Op::kAvgPool, "the divisor counts padding",
+                    [] { return Instead([](Case& c) { c.window.count_include_pad = true; }); }});
+  plants.push_back({"constants_pool_to_themselves", Op::kGlobalAvgPool, "16-bit sums",
+                    OffByOneWhen([](const Case& c) { return c.K > 257; })});
+  add("counts_only_padding_that_is", "the divisor counts what ceil mode adds",
+      OffByOneWhen([](const Case& c) { return c.window.count_include_pad && c.window.ceil_mode; }));
+  add("global_is_whole_window", "the global kernel rounds down",
+      OffByOneWhen([](const Case& c) { return c.op == Op::kGlobalAvgPool && c.N % 4 != 0; }));
+  plants.push_back({"k_permutation", Op::kGlobalAvgPool, "the first pixel is read twice", [] {
+                      return Instead([](Case& c) {
+                        const int64_t depth = c.window.in_c;
+                        if (c.K < 2) return;
+                        for (int64_t i = 0; i < depth && 2 * depth <= c.x.size(); ++i) {
+                          c.x.SetInt(depth + i, c.x.IntAt(i));
+                        }
+                      });
+                    }});
+}
+
+void PlantInOperands(std::vector<Plant>& plants) {
+  const auto add = [&](const char* claim, const char* fault, std::function<RunFunction()> make) {
+    for (Op op : OpsOf(claim)) plants.push_back({claim, op, fault, make});
+  };
+  for (Op op : OpsOf("is_monotone")) {
+    plants.push_back({"is_monotone", op, "the upper end wraps to the lower", [] {
+                        return Afterwards([](const Case& c, const RunContext&, Tensor& y) {
+                          for (int64_t i = 0; i < y.size(); ++i) {
+                            if (y.IntAt(i) == c.out_max) y.SetInt(i, c.out_min);
+                          }
+                        });
+                      }});
+  }
+  add("commutes", "b's zero point is kept in int8", [] {
+    return Instead([](Case& c) {
+      for (int32_t& zero : c.w_q.zero_point) zero = std::clamp(zero, -128, 127);
+    });
+  });
+  add("neutral_operand_is_rescale", "multipliers above 1 lose their left shift", [] {
+    return Instead([](Case& c) {
+      if (HasTwoOperands(c.op)) c.x_q.scale[0] = std::min(c.x_q.scale[0], c.out_q.scale[0]);
+    });
+  });
+  add("equal_qparams_is_identity", "the zero point is kept in int8", [] {
+    return Instead([](Case& c) {
+      for (int32_t& zero : c.out_q.zero_point) zero = std::clamp(zero, -128, 127);
+    });
+  });
+}
 
 std::vector<Plant> Plants() {
   std::vector<Plant> plants;
@@ -151,6 +270,13 @@ std::vector<Plant> Plants() {
         if (context.flush_denormals && !y.empty()) Nudge(c, y, 0);
       });
     });
+    add("column_independence", op, "the tail rounds differently", [] {
+      return Afterwards([](const Case& c, const RunContext&, Tensor& y) {
+        if (c.N > 4 && c.N % 4 == 1 && c.M > 0) Nudge(c, y, c.N - 1);
+      });
+    });
+  }
+  for (Op op : OpsOf("row_independence")) {
     add("row_independence", op, "the last row is stored one off", [] {
       return Afterwards([](const Case& c, const RunContext&, Tensor& y) {
         if (c.M < 2 || c.N < 2) return;
@@ -164,11 +290,8 @@ std::vector<Plant> Plants() {
         }
       });
     });
-    add("column_independence", op, "the tail rounds differently", [] {
-      return Afterwards([](const Case& c, const RunContext&, Tensor& y) {
-        if (c.N > 4 && c.N % 4 == 1 && c.M > 0) Nudge(c, y, c.N - 1);
-      });
-    });
+  }
+  for (Op op : OpsOf("per_channel_equals_per_tensor")) {
     add("per_channel_equals_per_tensor", op, "another path when per channel", [] {
       return Afterwards([](const Case& c, const RunContext&, Tensor& y) {
         if (c.per_channel && !y.empty()) Nudge(c, y, y.size() - 1);
@@ -186,6 +309,8 @@ std::vector<Plant> Plants() {
         }
       });
     });
+  }
+  for (Op op : OpsOf("negation")) {
     add("negation", op, "rounds negative values down", [] {
       return Afterwards([](const Case& c, const RunContext&, Tensor& y) {
         for (int64_t i = 0; i < y.size(); ++i) {
@@ -195,7 +320,7 @@ std::vector<Plant> Plants() {
       });
     });
   }
-  for (Op op : {Op::kQuantize, Op::kRequantize, Op::kLinear}) {
+  for (Op op : OpsOf("clamp")) {
     add("clamp", op, "the clamp is the type's range", [] {
       return Instead([](Case& c) {
         if (c.out_dtype == DType::kF32) return;
@@ -218,11 +343,16 @@ std::vector<Plant> Plants() {
         c.out_min = std::clamp(0, c.out_min, c.out_max);
       });
     });
+  }
+  for (Op op : OpsOf("zero_point_shift")) {
+    if (op == Op::kDequantize || op == Op::kMaxPool) continue;
     add("zero_point_shift", op, "the output zero point is kept in int8", [] {
       return Instead([](Case& c) {
         for (int32_t& zero : c.out_q.zero_point) zero = std::clamp(zero, -128, 127);
       });
     });
+  }
+  for (Op op : OpsOf("gauge")) {
     add("gauge", op, "the output scale is bounded", [] {
       return Instead([](Case& c) {
         for (float& scale : c.out_q.scale) scale = std::min(scale, 0.01f);
@@ -298,7 +428,9 @@ std::vector<Plant> Plants() {
   });
   for (const char* claim :
        {"sweep_is_monotone", "sweep_is_linear", "k_permutation", "split_k", "zero_term_append"}) {
-    add(claim, Op::kLinear, "pair-sum saturation", [] { return PairSaturation; });
+    for (Op op : OpsOf(claim)) {
+      if (HasSums(op)) add(claim, op, "pair-sum saturation", [] { return PairSaturation; });
+    }
   }
   for (const char* claim : {"split_k", "zero_term_append"}) {
     add(claim, Op::kLinear, "the last term of K % 4 = 1 is dropped", [] {
@@ -310,8 +442,11 @@ std::vector<Plant> Plants() {
       });
     });
   }
-  add("answer_independent_of_history", Op::kLinear, "stale packed weights",
-      [] { return StaleWeights(); });
+  for (Op op : {Op::kLinear, Op::kConv2d, Op::kDepthwise}) {
+    add("answer_independent_of_history", op, "stale packed weights", [] { return StaleWeights(); });
+  }
+  PlantInWindows(plants);
+  PlantInOperands(plants);
   return plants;
 }
 

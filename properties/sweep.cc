@@ -6,6 +6,7 @@
 
 #include "core/status.h"
 #include "oracles/exact/exact.h"
+#include "properties/derive.h"
 
 namespace qualm::sweep {
 namespace {
@@ -81,15 +82,39 @@ bool IsMonotone(const std::vector<int32_t>& y, int direction) {
 
 }  // namespace
 
-Case Expand(const Case& base, const std::vector<int32_t>& codes) {
-  QUALM_CHECK(base.op == Op::kLinear);
-  Case expanded = ProblemOf(base);
-  expanded.M = static_cast<int64_t>(codes.size());
-  expanded.x = Tensor(base.x.dtype(), {expanded.M, base.K});
-  for (int64_t row = 0; row < expanded.M; ++row) {
-    for (int64_t k = 0; k < base.K; ++k) {
-      expanded.x.SetInt(row * base.K + k, codes[static_cast<size_t>(row)]);
+Case OneRow(const Case& c) {
+  if (!IsConv(c.op) || c.M == 0) return ProblemOf(c);
+  int64_t best = 0;
+  int64_t most = -1;
+  for (int64_t m = 0; m < c.M / c.window.batch; ++m) {
+    const std::vector<Tap> taps = TapsOf(c.window, m);
+    const auto inside = static_cast<int64_t>(
+        std::count_if(taps.begin(), taps.end(), [](const Tap& tap) { return tap.x_row >= 0; }));
+    if (inside > most) {
+      most = inside;
+      best = m;
     }
+  }
+  return derive::Pixel(c, best);
+}
+
+Case Expand(const Case& base, const std::vector<int32_t>& codes) {
+  QUALM_CHECK(HasSums(base.op));
+  Case expanded = ProblemOf(base);
+  const auto count = static_cast<int64_t>(codes.size());
+  if (IsConv(base.op)) {
+    Window& v = expanded.window;
+    QUALM_CHECK_EQ(v.out_h() * v.out_w(), 1);
+    v.batch = count;
+    expanded.x = Tensor(base.x.dtype(), {count, v.in_h, v.in_w, v.in_c});
+    DeriveSizes(&expanded);
+  } else {
+    expanded.M = count;
+    expanded.x = Tensor(base.x.dtype(), {count, base.K});
+  }
+  const int64_t row = count == 0 ? 0 : expanded.x.size() / count;
+  for (int64_t i = 0; i < expanded.x.size(); ++i) {
+    expanded.x.SetInt(i, codes[static_cast<size_t>(i / row)]);
   }
   return expanded;
 }
@@ -153,14 +178,24 @@ bool HasStabbingLine(const std::vector<int32_t>& x, const std::vector<int32_t>& 
 }
 
 int Direction(const Case& base, int64_t n) {
+  std::vector<Tap> taps{{0, 0, 0}};
+  if (IsConv(base.op)) taps = TapsOf(base.window, 0);
+  const int64_t depth = base.K / static_cast<int64_t>(taps.size());
   __int128 sum = 0;
-  for (int64_t k = 0; k < base.K; ++k) {
-    sum += int64_t{base.w.IntAt(n * base.K + k)} - base.w_q.zero_point_at(n);
+  for (size_t tap = 0; tap < taps.size(); ++tap) {
+    if (taps[tap].x_row < 0) continue;
+    const int64_t from = n * base.K + static_cast<int64_t>(tap) * depth;
+    for (int64_t k = from; k < from + depth; ++k) {
+      sum += int64_t{base.w.IntAt(k)} - base.w_q.zero_point_at(n);
+    }
   }
   return sum > 0 ? 1 : sum < 0 ? -1 : 0;
 }
 
-Result Run(const Case& base, Subject& subject, const std::vector<int32_t>& codes) {
+Result Run(const Case& c, Subject& subject, const std::vector<int32_t>& codes) {
+  if (!HasSums(c.op)) throw InputError("op: a sweep needs linear or a convolution");
+  if (IsConv(c.op) && c.M == 0) throw InputError("M: a sweep needs an output pixel");
+  const Case base = OneRow(c);
   Result result;
   result.subject = subject.name();
   result.codes = codes;

@@ -16,7 +16,12 @@
 
 namespace qualm::sweep {
 
-// The case whose row i is constantly codes[i]; weights, qparams, bias of `base`.
+// What a sweep is made of: of a convolution the output pixel with the most of the image under its
+// window, whose curves look like those of linear; linear itself unchanged.
+Case OneRow(const Case& c);
+// The case whose row i (for convolutions: image i) is constantly codes[i]; weights, qparams and
+// bias of `base`, which must have one output pixel per image. With real 0 in the padding an output
+// stays an affine function of the code.
 Case Expand(const Case& base, const std::vector<int32_t>& codes);
 // from, from+step, ... up to and including `to` where it is hit.
 std::vector<int32_t> Codes(const Case& base, int32_t from, int32_t to, int32_t step);
@@ -25,7 +30,7 @@ std::vector<int32_t> Codes(const Case& base, int32_t from, int32_t to, int32_t s
 // only a*x+b <= lo+1/2 where y = lo, and only >= hi-1/2 where y = hi? Integer arithmetic only.
 bool HasStabbingLine(const std::vector<int32_t>& x, const std::vector<int32_t>& y, int32_t lo,
                      int32_t hi);
-// +1, -1 or 0: sign of sum_k (w - zw_n).
+// +1, -1 or 0: sign of sum_k (w - zw_n) over the taps that lie in the image.
 int Direction(const Case& base, int64_t n);
 
 enum class KinkState : uint8_t {
@@ -57,8 +62,8 @@ struct Result {
   std::string skipped;        // reason, if the subject cannot run it
 };
 
-// Runs the sweep on one subject.
-Result Run(const Case& base, Subject& subject, const std::vector<int32_t>& codes);
+// Runs the sweep of OneRow(c) on one subject.
+Result Run(const Case& c, Subject& subject, const std::vector<int32_t>& codes);
 
 }  // namespace qualm::sweep
 

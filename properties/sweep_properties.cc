@@ -37,15 +37,23 @@ Swept SweepAll(const Case& c, Subject& subject) {
     swept.verdict = Verdict::Vacuous("an f32 output has no codes to compare");
     return swept;
   }
-  if (c.N == 0 || c.K == 0) {
+  if (c.N == 0 || c.K == 0 || (IsConv(c.op) && c.M == 0)) {
     swept.verdict = Verdict::Vacuous("the output is empty or does not depend on x");
     return swept;
   }
   // 256 rows of every channel would make the widest cases the slowest by far.
-  const int64_t channels = std::clamp<int64_t>(1024 / c.K, 1, c.N);
-  std::vector<int64_t> columns(static_cast<size_t>(channels));
-  for (int64_t n = 0; n < channels; ++n) columns[static_cast<size_t>(n)] = n;
+  const std::vector<int64_t> columns =
+      derive::LeadingColumns(c, std::clamp<int64_t>(1024 / c.K, 1, c.N));
+  const auto channels = static_cast<int64_t>(columns.size());
   swept.base = derive::Columns(c, columns);
+  if (IsConv(c.op)) {
+    // Now the pixel that sees most of the image, now any: corners see the padding.
+    const uint64_t hash = derive::Hash(c);
+    swept.base = hash % 2 == 0
+                     ? sweep::OneRow(swept.base)
+                     : derive::Pixel(swept.base,
+                                     static_cast<int64_t>(hash / 2 % static_cast<uint64_t>(c.M)));
+  }
   const CodeRange range = RangeOf(c.x.dtype());
   swept.codes = sweep::Codes(swept.base, range.min, range.max, 1);
   const Case expanded = sweep::Expand(swept.base, swept.codes);
@@ -126,16 +134,16 @@ Verdict SweepIsLinear(const Case& c, Subject& subject) {
 std::vector<Property> SweepProperties() {
   return {
       {"sweep_is_monotone",
-       "With x constant, each output is monotone in its code, in the direction of sum(w - zw), and "
-       "constant where that is 0.",
-       {Op::kLinear},
+       "With x constant, each output is monotone in its code, in the direction of sum(w - zw) over "
+       "the taps in the image, and constant where that is 0.",
+       {Op::kLinear, Op::kConv2d, Op::kDepthwise},
        false,
        "ISAT, ACC, CLP, SGN",
        SweepIsMonotone},
       {"sweep_is_linear",
        "With x constant, some straight line lies within half a code of every output strictly "
        "inside the clamp and beyond it at the ends; raw accumulators have second difference 0.",
-       {Op::kLinear},
+       {Op::kLinear, Op::kConv2d, Op::kDepthwise},
        false,
        "ISAT, ACC",
        SweepIsLinear},

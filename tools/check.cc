@@ -8,6 +8,7 @@
 #include "core/status.h"
 #include "properties/engine.h"
 #include "properties/property.h"
+#include "properties/triage/triage.h"
 #include "tools/command.h"
 
 namespace qualm::tools {
@@ -95,7 +96,7 @@ std::vector<JUnitTest> JUnitTests(const CheckResult& result, const std::vector<F
     JUnitTest test{"qualm", name, std::string(Name(Judgement::kPassed)), ""};
     if (totals.of(Judgement::kPassed) == 0) test.status = Name(Judgement::kSkipped);
     for (const Finding& finding : findings) {
-      if (finding.property != name) continue;
+      if (finding.full_property() != name) continue;
       test.status = Name(finding.expected_by_contract ? Judgement::kPassed : Judgement::kFailed);
       test.message += FindingText(finding);
     }
@@ -117,6 +118,9 @@ int RunCheck(Options options) {
   options.check.subjects = SubjectNames(options.subjects, {"native@all"});
   options.command = CanonicalCommand();
   fmt::print(stderr, "qualm: seed {}; to repeat: {}\n", options.check.seed, options.command);
+  options.check.attribute = [](const Case& c, const Verdict& verdict, Subject& subject) {
+    return triage::Attribute(c, verdict, subject).kind;
+  };
   options.check.progress = [last = 0.0, &stopwatch](int64_t done, int64_t all) mutable {
     const double now = stopwatch.seconds();
     if (now < last + 5 && done != all) return;

@@ -113,14 +113,12 @@ std::vector<Subject*> Pointers(const std::vector<std::unique_ptr<Subject>>& subj
   return pointers;
 }
 
-bool IsDeclared(const Finding& finding) {
-  const std::string claim = finding.property.substr(finding.property.find('.') + 1);
-  for (const ExpectedDivergence& row : SubjectRegistry::Get().expected()) {
-    if (row.subject == finding.subject && row.op == finding.op && row.property == claim &&
-        row.kind == Name(finding.kind))
-      return true;
-  }
-  return false;
+bool IsDeclared(const Finding& finding, const Contract& contract) {
+  const auto rows = SubjectRegistry::Get().expected();
+  return std::any_of(rows.begin(), rows.end(), [&](const ExpectedDivergence& row) {
+    return Concerns(row, finding.subject, contract, finding.op, finding.property) &&
+           row.kind == Name(finding.kind);
+  });
 }
 
 void WriteFile(const std::string& path, const std::string& text) {
@@ -155,7 +153,7 @@ std::vector<Finding> Triage(std::vector<Finding> raw, const std::string& out,
       std::filesystem::create_directories(folder, error);
       if (error) throw InputError("--out: cannot make " + folder.string() + ": " + error.message());
       Case written = finding.test_case;
-      written.property = finding.property;
+      written.property = finding.full_property();
       WriteCaseFile(written, (folder / "case.json").string());
       finding.case_file = (folder / "case.json").string();
       std::string explanation = FindingText(finding);
@@ -226,9 +224,9 @@ std::string TotalsLine(const Totals& totals) {
 }
 
 std::string FindingText(const Finding& finding) {
-  std::string text =
-      fmt::format("{}: {} {} on {} [{}]\n", finding.expected_by_contract ? "expected" : "FINDING",
-                  finding.property, "fails", finding.subject, Name(finding.kind));
+  std::string text = fmt::format("{}: {} fails on {} [{}]\n",
+                                 finding.expected_by_contract ? "expected" : "FINDING",
+                                 finding.full_property(), finding.subject, Name(finding.kind));
   if (finding.first_divergence) {
     const Divergence& d = *finding.first_divergence;
     text += fmt::format("  at index {}: expected {}, actual {} ({} lsb)\n", d.index, d.expected,

@@ -50,8 +50,8 @@ std::vector<std::unique_ptr<Subject>> MakeSubjects(const std::vector<std::string
                                                    const std::string& contract);
 std::vector<Subject*> Pointers(const std::vector<std::unique_ptr<Subject>>& subjects);
 
-// Marks findings that a row of adapters/contracts.cc declares.
-bool IsDeclared(const Finding& finding);
+// Does a row of adapters/contracts.cc declare this finding of `subject`?
+bool IsDeclared(const Finding& finding, const Contract& contract);
 
 // Attributes, deduplicates by fingerprint, minimizes one of each and writes it all below `out`:
 // OUT/findings/<fingerprint>/{case.json, minimized.case.json, explanation.txt}. Each finding is on

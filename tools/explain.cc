@@ -42,7 +42,7 @@ int RunExplain(Options options) {
     departs = true;
     Finding finding;
     finding.op = Name(c.op);
-    finding.property = finding.op + ".matches_exact";
+    finding.property = "matches_exact";
     finding.subject = who;
     const triage::Attribution attribution = triage::Attribute(c, y);
     finding.kind = attribution.kind;

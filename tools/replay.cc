@@ -92,8 +92,7 @@ void ReplayCase(const std::string& file, const Options& options,
             : Verdict::Passed();
     Report(replay, "oracle", file, verdict);
     if (verdict.failed()) {
-      replay.findings.push_back(
-          ToFinding(c, std::string(Name(c.op)) + ".matches_exact", "expected", file, verdict));
+      replay.findings.push_back(ToFinding(c, "matches_exact", "expected", file, verdict));
     }
   }
   for (Subject* subject : subjects) {
@@ -105,7 +104,7 @@ void ReplayCase(const std::string& file, const Options& options,
       Report(replay, std::string(subject->name()), FullName(c.op, property) + " " + file, verdict);
       if (!verdict.failed()) continue;
       Finding finding =
-          ToFinding(c, FullName(c.op, property), std::string(subject->name()), file, verdict);
+          ToFinding(c, std::string(property.claim), std::string(subject->name()), file, verdict);
       triage::Complete(finding, *subject, verdict);
       finding.expected_by_contract = false;
       replay.findings.push_back(std::move(finding));
@@ -124,7 +123,7 @@ void ReplayGolden(const std::string& file, const std::vector<Subject*>& subjects
     if (judged.verdict.failed()) {
       Finding finding;
       finding.op = record.op;
-      finding.property = record.op + ".matches_model";
+      finding.property = "matches_model";
       finding.subject = "model:" + judged.model;
       finding.case_file = record.where;
       finding.first_divergence = judged.verdict.divergence;
@@ -139,7 +138,7 @@ void ReplayGolden(const std::string& file, const std::vector<Subject*>& subjects
       const Verdict verdict = qualm::Judge(*property, c, *subject);
       Report(replay, std::string(subject->name()), record.where, verdict);
       if (!verdict.failed()) continue;
-      Finding finding = ToFinding(c, FullName(c.op, *property), std::string(subject->name()),
+      Finding finding = ToFinding(c, std::string(property->claim), std::string(subject->name()),
                                   record.where, verdict);
       triage::Complete(finding, *subject, verdict);
       replay.findings.push_back(std::move(finding));

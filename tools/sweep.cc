@@ -126,7 +126,7 @@ void Judge(const Case& base, const sweep::Result& result, Totals& totals,
       if (ok) return;
       Finding finding;
       finding.op = Name(base.op);
-      finding.property = finding.op + "." + std::string(claim);
+      finding.property = claim;
       finding.subject = result.subject;
       finding.explanation = why;
       finding.kind = FindingKind::kUnknown;

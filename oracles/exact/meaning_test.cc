@@ -234,8 +234,9 @@ TEST(Meaning, NeutralOperandsRescale) {
   for (int i = 0; i < 4000; ++i) {
     Case c = draw.Draw(i % 2 == 0 ? Op::kAdd : Op::kMul);
     const bool add = c.op == Op::kAdd;
+    if (c.w_q.zero_point_at(0) == INT32_MAX) continue;
     const int32_t neutral = c.w_q.zero_point_at(0) + (add ? 0 : 1);
-    if (c.w_q.zero_point_at(0) == INT32_MAX || !IsCodeOf(c.w.dtype(), neutral)) continue;
+    if (!IsCodeOf(c.w.dtype(), neutral)) continue;
     for (int64_t at = 0; at < c.w.size(); ++at) c.w.SetInt(at, neutral);
     if (!add) c.w_q.scale = {1.0f};
     Case rescale = c;

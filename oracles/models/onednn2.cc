@@ -179,7 +179,9 @@ std::vector<std::string> OneDnnClaims(const OneDnnIsa& isa) {
   std::vector<std::string> claims = {"per_channel_equals_per_tensor"};
   if (isa.brgemm || !isa.avx512)
     claims.insert(claims.end(), {"row_independence", "column_independence"});
-  if (isa.vnni) claims.insert(claims.end(), {"k_permutation", "zero_term_append"});
+  if (isa.vnni) claims.push_back("k_permutation");
+  // Not where rows may be summed as signed bytes.
+  if (isa.brgemm) claims.push_back("zero_term_append");
   return claims;
 }
 

@@ -65,11 +65,62 @@ constexpr std::array<Weighted, 9> kRequantize{{{Theme::kUniform, 14},
                                                {Theme::kTails, 6},
                                                {Theme::kEmpty, 2}}};
 
+constexpr std::array<Weighted, 14> kConv{{{Theme::kUniform, 12},
+                                          {Theme::kBoundaryBytes, 9},
+                                          {Theme::kAllExtreme, 7},
+                                          {Theme::kSignAligned, 8},
+                                          {Theme::kConstantRows, 4},
+                                          {Theme::kNearPairThreshold, 10},
+                                          {Theme::kLongK, 2},
+                                          {Theme::kTies, 12},
+                                          {Theme::kNearTies, 8},
+                                          {Theme::kClampEdges, 8},
+                                          {Theme::kZeroPoints, 9},
+                                          {Theme::kScaleExtremes, 4},
+                                          {Theme::kTails, 5},
+                                          {Theme::kEmpty, 2}}};
+constexpr std::array<Weighted, 8> kMaxPool{{{Theme::kUniform, 24},
+                                            {Theme::kBoundaryBytes, 20},
+                                            {Theme::kAllExtreme, 22},
+                                            {Theme::kClampEdges, 10},
+                                            {Theme::kZeroPoints, 8},
+                                            {Theme::kLongK, 2},
+                                            {Theme::kTails, 11},
+                                            {Theme::kEmpty, 3}}};
+constexpr std::array<Weighted, 10> kAvgPool{{{Theme::kUniform, 16},
+                                             {Theme::kBoundaryBytes, 12},
+                                             {Theme::kAllExtreme, 14},
+                                             {Theme::kTies, 18},
+                                             {Theme::kClampEdges, 9},
+                                             {Theme::kZeroPoints, 12},
+                                             {Theme::kScaleExtremes, 4},
+                                             {Theme::kLongK, 6},
+                                             {Theme::kTails, 7},
+                                             {Theme::kEmpty, 2}}};
+constexpr std::array<Weighted, 10> kOperands{{{Theme::kUniform, 15},
+                                              {Theme::kBoundaryBytes, 12},
+                                              {Theme::kAllExtreme, 12},
+                                              {Theme::kTies, 18},
+                                              {Theme::kNearTies, 10},
+                                              {Theme::kClampEdges, 8},
+                                              {Theme::kZeroPoints, 12},
+                                              {Theme::kScaleExtremes, 5},
+                                              {Theme::kTails, 6},
+                                              {Theme::kEmpty, 2}}};
+
 std::span<const Weighted> ThemesOf(Op op) {
   switch (op) {
     case Op::kQuantize: return kQuantize;
     case Op::kDequantize: return kDequantize;
     case Op::kRequantize: return kRequantize;
+    case Op::kConv2d:
+    case Op::kDepthwise: return kConv;
+    case Op::kMaxPool: return kMaxPool;
+    case Op::kAvgPool:
+    case Op::kGlobalAvgPool: return kAvgPool;
+    case Op::kAdd:
+    case Op::kMul:
+    case Op::kRescale: return kOperands;
     case Op::kLinear: break;
   }
   return kLinear;
@@ -80,6 +131,14 @@ Case DrawFrom(Rng& rng, Op op, Theme theme) {
     case Op::kQuantize: return internal::DrawQuantize(rng, theme);
     case Op::kDequantize: return internal::DrawDequantize(rng, theme);
     case Op::kRequantize: return internal::DrawRequantize(rng, theme);
+    case Op::kConv2d:
+    case Op::kDepthwise: return internal::DrawConv(rng, theme, op);
+    case Op::kMaxPool:
+    case Op::kAvgPool:
+    case Op::kGlobalAvgPool: return internal::DrawPool(rng, theme, op);
+    case Op::kAdd:
+    case Op::kMul:
+    case Op::kRescale: return internal::DrawOperands(rng, theme, op);
     case Op::kLinear: break;
   }
   return internal::DrawLinear(rng, theme);

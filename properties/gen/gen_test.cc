@@ -42,6 +42,14 @@ uint64_t Mix(uint64_t hash, const Case& c) {
   mix_int(c.out_min);
   mix_int(c.out_max);
   mix((c.relu ? 1u : 0u) | (c.per_channel ? 2u : 0u));
+  if (!HasWindow(c.op)) return hash;
+  const Window& v = c.window;
+  for (int64_t number :
+       {v.batch, v.in_h, v.in_w, v.in_c, v.kernel_h, v.kernel_w, v.stride_h, v.stride_w, v.pad_top,
+        v.pad_bottom, v.pad_left, v.pad_right, v.dilation_h, v.dilation_w, v.groups}) {
+    mix_int(number);
+  }
+  mix((v.ceil_mode ? 1u : 0u) | (v.count_include_pad ? 2u : 0u));
   return hash;
 }
 
@@ -65,10 +73,13 @@ TEST(Gen, DrawsValidCasesOfItsOp) {
 // A seed in a report must give the same case elsewhere: any compiler, library, number of jobs.
 // A deliberate change of the generators changes these numbers; nothing else may.
 TEST(Gen, SeedsGiveTheSameCasesEverywhere) {
-  const std::map<Op, uint64_t> expected{{Op::kQuantize, 0xc3ed18dc79d9696a},
-                                        {Op::kDequantize, 0xe0bb9810aebdcb28},
-                                        {Op::kRequantize, 0x89ed3808a8c3a3de},
-                                        {Op::kLinear, 0x8a864ff337265bfa}};
+  const std::map<Op, uint64_t> expected{
+      {Op::kQuantize, 0xc3ed18dc79d9696a},      {Op::kDequantize, 0xe0bb9810aebdcb28},
+      {Op::kRequantize, 0x89ed3808a8c3a3de},    {Op::kLinear, 0x8a864ff337265bfa},
+      {Op::kConv2d, 0xbd792be627af6f36},        {Op::kDepthwise, 0x61ae29b7747a34f7},
+      {Op::kAdd, 0x3aec157c08b995a1},           {Op::kMul, 0xfda8418c071572c3},
+      {Op::kMaxPool, 0x38dafd1698b7d560},       {Op::kAvgPool, 0xe619aa19c55576e3},
+      {Op::kGlobalAvgPool, 0x906c5c6b83780e57}, {Op::kRescale, 0x44a08c4e9915e4d}};
   for (Op op : AllOps()) {
     uint64_t hash = 0;
     for (uint64_t seed = 0; seed < kCases; ++seed) hash = Mix(hash, Draw(op, seed));
@@ -133,6 +144,103 @@ TEST_F(HazardRates, Elementwise) {
   rates = Measure(Op::kDequantize);
   EXPECT_GE(rates[Hazard::kMinCodeRun], 10);
   EXPECT_GE(rates[Hazard::kSpecialFloat], 5);
+}
+
+TEST_F(HazardRates, Convolutions) {
+  for (Op op : {Op::kConv2d, Op::kDepthwise}) {
+    auto rates = Measure(op);
+    EXPECT_GE(rates[Hazard::kPairSaturates], 25) << Name(op);
+    EXPECT_GE(rates[Hazard::kInt32Overflows], 1) << Name(op);
+    EXPECT_GE(rates[Hazard::kExactTie], 3) << Name(op);
+    EXPECT_GE(rates[Hazard::kNearTie], 5) << Name(op);
+    EXPECT_GE(rates[Hazard::kClampLow], 30) << Name(op);
+    EXPECT_GE(rates[Hazard::kClampHigh], 30) << Name(op);
+    EXPECT_GE(rates[Hazard::kMinCodeRun], 8) << Name(op);
+    EXPECT_GE(rates[Hazard::kKTail], 25) << Name(op);
+    EXPECT_GE(rates[Hazard::kNTail], 25) << Name(op);
+    EXPECT_GE(rates[Hazard::kMTail], 20) << Name(op);
+    EXPECT_GE(rates[Hazard::kZeroPointPair], 15) << Name(op);
+    EXPECT_GE(rates[Hazard::kEmpty], 1) << Name(op);
+    EXPECT_GE(rates[Hazard::kPerChannel], 25) << Name(op);
+    EXPECT_GE(rates[Hazard::kPadding], 30) << Name(op);
+    EXPECT_GE(rates[Hazard::kPaddingOffCode], 2) << Name(op);
+    EXPECT_GE(rates[Hazard::kAllDistinct], 12) << Name(op);
+  }
+  EXPECT_GE(Measure(Op::kConv2d)[Hazard::kGroups], 25);
+}
+
+TEST_F(HazardRates, Pools) {
+  for (Op op : {Op::kMaxPool, Op::kAvgPool, Op::kGlobalAvgPool}) {
+    auto rates = Measure(op);
+    EXPECT_GE(rates[Hazard::kClampLow], 15) << Name(op);
+    EXPECT_GE(rates[Hazard::kClampHigh], 12) << Name(op);
+    EXPECT_GE(rates[Hazard::kMinCodeRun], 25) << Name(op);
+    EXPECT_GE(rates[Hazard::kKTail], 20) << Name(op);
+    EXPECT_GE(rates[Hazard::kNTail], 25) << Name(op);
+    EXPECT_GE(rates[Hazard::kEmpty], 1) << Name(op);
+    EXPECT_LE(rates[Hazard::kEmpty], 8) << Name(op);
+    EXPECT_GE(rates[Hazard::kLongWindow], 1) << Name(op);
+    if (op == Op::kGlobalAvgPool) continue;
+    EXPECT_GE(rates[Hazard::kPadding], 20) << Name(op);
+    EXPECT_GE(rates[Hazard::kAllDistinct], 6) << Name(op);
+  }
+  for (Op op : {Op::kAvgPool, Op::kGlobalAvgPool}) {
+    auto rates = Measure(op);
+    EXPECT_GE(rates[Hazard::kExactTie], 12) << Name(op);
+    EXPECT_GE(rates[Hazard::kLongWindow], 4) << Name(op);
+    EXPECT_GE(rates[Hazard::kMultiplierAboveOne], 6) << Name(op);
+  }
+}
+
+TEST_F(HazardRates, Operands) {
+  for (Op op : {Op::kAdd, Op::kMul, Op::kRescale}) {
+    auto rates = Measure(op);
+    EXPECT_GE(rates[Hazard::kExactTie], 9) << Name(op);
+    EXPECT_GE(rates[Hazard::kNearTie], 4) << Name(op);
+    EXPECT_GE(rates[Hazard::kClampLow], 30) << Name(op);
+    EXPECT_GE(rates[Hazard::kClampHigh], 30) << Name(op);
+    EXPECT_GE(rates[Hazard::kMinCodeRun], 20) << Name(op);
+    EXPECT_GE(rates[Hazard::kNTail], 25) << Name(op);
+    EXPECT_GE(rates[Hazard::kEmpty], 1) << Name(op);
+    EXPECT_GE(rates[Hazard::kMultiplierAboveOne], 15) << Name(op);
+    if (op != Op::kRescale) {
+      EXPECT_GE(rates[Hazard::kZeroPointPair], 25) << Name(op);
+    }
+  }
+}
+
+TEST(Gen, WindowsAreSmallAndOfEveryKind) {
+  int64_t far_padding = 0, stride_skips = 0, dilated_past = 0, multiplied = 0, overhang = 0,
+          all_min = 0;
+  for (Op op : AllOps()) {
+    if (!HasWindow(op)) continue;
+    int64_t products = 0;
+    for (uint64_t seed = 0; seed < kCases; ++seed) {
+      const Case c = Draw(op, seed);
+      const Window& v = c.window;
+      const int64_t cost = c.M * c.N * (IsConv(op) ? c.K : v.kernel_h * v.kernel_w);
+      products += cost;
+      EXPECT_LE(cost, 80000) << Describe(c);
+      far_padding += IsConv(op) && (v.pad_top >= v.kernel_h + v.dilation_h || v.pad_left > v.in_w);
+      stride_skips += v.stride_h > v.kernel_h || v.stride_w > v.kernel_w;
+      dilated_past += v.dilation_h >= v.in_h && v.kernel_h > 1;
+      multiplied += op == Op::kDepthwise && c.N > v.in_c;
+      Window floor = v;
+      floor.ceil_mode = false;
+      overhang += floor.out_h() * floor.out_w() != v.out_h() * v.out_w();
+      const int32_t low = RangeOf(c.x.dtype()).min;
+      bool only_low = c.M * c.N != 0 && op == Op::kMaxPool;
+      for (int64_t i = 0; only_low && i < c.x.size(); ++i) only_low = c.x.IntAt(i) == low;
+      all_min += only_low;
+    }
+    EXPECT_LE(products / static_cast<int64_t>(kCases), 12000) << Name(op);
+  }
+  EXPECT_GE(far_padding, 50);
+  EXPECT_GE(stride_skips, 200);
+  EXPECT_GE(dilated_past, 50);
+  EXPECT_GE(multiplied, 150);
+  EXPECT_GE(overhang, 60);
+  EXPECT_GE(all_min, 30);
 }
 
 // What a case costs decides how many of them a second sees.

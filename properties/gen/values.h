@@ -60,6 +60,9 @@ Case DrawLinear(Rng& rng, Theme theme);
 Case DrawQuantize(Rng& rng, Theme theme);
 Case DrawDequantize(Rng& rng, Theme theme);
 Case DrawRequantize(Rng& rng, Theme theme);
+Case DrawConv(Rng& rng, Theme theme, Op op);
+Case DrawPool(Rng& rng, Theme theme, Op op);
+Case DrawOperands(Rng& rng, Theme theme, Op op);  // add, mul, rescale
 
 }  // namespace qualm::gen::internal
 

@@ -53,13 +53,27 @@ Codes CountCodes(const Tensor& tensor) {
   return codes;
 }
 
+// Parameters of the window that are not as simple as can be.
+int64_t WindowParameters(const Window& v) {
+  int64_t count = (v.ceil_mode ? 1 : 0) + (v.count_include_pad ? 1 : 0) + (v.groups != 1 ? 1 : 0);
+  for (int64_t pad : {v.pad_top, v.pad_bottom, v.pad_left, v.pad_right}) count += pad != 0 ? 1 : 0;
+  for (int64_t step : {v.stride_h, v.stride_w, v.dilation_h, v.dilation_w})
+    count += step != 1 ? 1 : 0;
+  return count;
+}
+
+int64_t WindowNumbers(const Window& v) {
+  return v.groups + v.pad_top + v.pad_bottom + v.pad_left + v.pad_right + v.stride_h + v.stride_w +
+         v.dilation_h + v.dilation_w;
+}
+
 }  // namespace
 
 std::vector<int64_t> Complexity(const Case& c) {
   const CodeRange range = RangeOf(c.out_dtype);
   const int64_t parameters = (c.relu ? 1 : 0) + (c.bias ? 1 : 0) + (c.bias_i32 ? 1 : 0) +
                              (c.per_channel ? 1 : 0) + (c.out_min != range.min ? 1 : 0) +
-                             (c.out_max != range.max ? 1 : 0);
+                             (c.out_max != range.max ? 1 : 0) + WindowParameters(c.window);
   const Codes x = CountCodes(c.x);
   const Codes w = CountCodes(c.w);
   int64_t bias = 0;
@@ -75,6 +89,8 @@ std::vector<int64_t> Complexity(const Case& c) {
           c.M * c.N,
           c.M,
           c.K,
+          HasWindow(c.op) ? c.x.size() : 0,
+          WindowNumbers(c.window),
           x.nonzero + w.nonzero,
           ZeroPoints(c.x_q) + ZeroPoints(c.w_q) + ZeroPoints(c.out_q),
           x.magnitude + w.magnitude,

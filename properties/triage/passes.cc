@@ -12,7 +12,10 @@
 #include <vector>
 
 #include "oracles/headroom/headroom.h"
+#include "properties/derive.h"
+#include "properties/triage/shrink.h"
 #include "properties/triage/triage.h"
+#include "properties/triage/window_passes.h"
 
 namespace qualm::triage {
 namespace {
@@ -51,6 +54,7 @@ Tensor SelectColumns(const Tensor& tensor, int64_t rows, int64_t columns,
 }
 
 Case KeepRows(const Case& c, const std::vector<int64_t>& keep) {
+  if (HasTwoOperands(c.op)) return derive::Rows(c, keep);
   Case smaller = ProblemOf(c);
   smaller.x = SelectRows(c.x, c.op == Op::kLinear ? c.K : c.N, keep);
   smaller.M = static_cast<int64_t>(keep.size());
@@ -63,6 +67,7 @@ void SelectChannels(QParams& q, const std::vector<int64_t>& keep) {
 }
 
 Case KeepChannels(const Case& c, const std::vector<int64_t>& keep) {
+  if (HasTwoOperands(c.op)) return derive::Columns(c, keep);
   Case smaller = ProblemOf(c);
   if (c.op == Op::kLinear) {
     smaller.w = SelectRows(c.w, c.K, keep);
@@ -88,38 +93,6 @@ Case KeepTerms(const Case& c, const std::vector<int64_t>& keep) {
   smaller.w = SelectColumns(c.w, c.N, c.K, keep);
   smaller.K = static_cast<int64_t>(keep.size());
   return smaller;
-}
-
-std::vector<int64_t> Range(int64_t from, int64_t to) {
-  std::vector<int64_t> list;
-  for (int64_t i = from; i < to; ++i) list.push_back(i);
-  return list;
-}
-
-// Everything except [from, to).
-std::vector<int64_t> Without(int64_t count, int64_t from, int64_t to) {
-  std::vector<int64_t> list = Range(0, from);
-  for (int64_t i = to; i < count; ++i) list.push_back(i);
-  return list;
-}
-
-// Keeps one half, one quarter, ... down to single items, then drops blocks of those sizes.
-template <class Keep>
-bool Shrink(int64_t count, int64_t smallest, const Keep& keep) {
-  for (int64_t block = (count + 1) / 2; block >= smallest; block = (block + 1) / 2) {
-    for (int64_t from = 0; from < count; from += block) {
-      if (keep(Range(from, std::min(count, from + block)))) return true;
-    }
-    if (block == 1) break;
-    if (count / block > 16) break;  // drop blocks first; singles come when little is left
-  }
-  for (int64_t block = (count + 1) / 2; block >= 1; block = (block + 1) / 2) {
-    for (int64_t from = 0; from < count; from += block) {
-      if (block < count && keep(Without(count, from, std::min(count, from + block)))) return true;
-    }
-    if (block == 1) break;
-  }
-  return false;
 }
 
 void Parameters(const Case& c, const Visit& visit) {
@@ -161,6 +134,7 @@ void Parameters(const Case& c, const Visit& visit) {
 }
 
 void Outputs(const Case& c, const Visit& visit) {
+  if (HasWindow(c.op)) return WindowOutputs(c, visit);
   const auto rows = [&](const std::vector<int64_t>& keep) { return visit(KeepRows(c, keep)); };
   const auto channels = [&](const std::vector<int64_t>& keep) {
     return visit(KeepChannels(c, keep));
@@ -170,6 +144,7 @@ void Outputs(const Case& c, const Visit& visit) {
 }
 
 void Terms(const Case& c, const Visit& visit) {
+  if (HasWindow(c.op)) return WindowTerms(c, visit);
   if (c.op != Op::kLinear || c.K == 0) return;
   // Boldest: only one saturating pair survives.
   if (headroom::HasPairs(c) && c.K > 2) {
@@ -236,10 +211,10 @@ void UniformCodes(const Case& c, const Visit& visit) {
     }
     return list;
   };
-  const bool linear = c.op == Op::kLinear;
+  const bool two = HasSums(c.op) || HasTwoOperands(c.op);
   std::vector<std::pair<int32_t, int32_t>> pairs;
   for (int32_t x : codes(c.x)) {
-    for (int32_t w : linear ? codes(c.w) : std::vector<int32_t>{0}) pairs.emplace_back(x, w);
+    for (int32_t w : two ? codes(c.w) : std::vector<int32_t>{0}) pairs.emplace_back(x, w);
   }
   std::ranges::sort(pairs, {}, [](const std::pair<int32_t, int32_t>& p) {
     return std::tuple(std::abs(p.first) + std::abs(p.second), p.second < 0, p.first < 0, p.first);
@@ -248,7 +223,7 @@ void UniformCodes(const Case& c, const Visit& visit) {
     for (const auto& [x, w] : pairs) {
       Case simpler = ProblemOf(c);
       set(simpler.x, x);
-      if (linear) set(simpler.w, w);
+      if (two) set(simpler.w, w);
       for (QParams* q : {&simpler.x_q, &simpler.w_q, &simpler.out_q}) {
         if (zero_points) q->zero_point.assign(q->zero_point.size(), 0);
       }
@@ -268,6 +243,11 @@ void ZeroPointsToZero(const Case& c, const Visit& visit) {
   };
   const auto zero = [](int32_t) { return 0; };
   if (offer(kAll, zero)) return;
+  if (c.op == Op::kMaxPool) {  // its input and output have the same parameters
+    if (!offer(kAll, [](int32_t z) { return z / 2; }))
+      offer(kAll, [](int32_t z) { return z - (z > 0 ? 1 : z < 0 ? -1 : 0); });
+    return;
+  }
   for (size_t i = 0; i < kAll.size(); ++i) {
     if (offer(std::span(&kAll[i], 1), zero)) return;
   }
@@ -380,15 +360,16 @@ void Biases(const Case& c, const Visit& visit) {
   }
 }
 
-constexpr std::array<Pass, 9> kPasses{{{"parameters", Parameters},
-                                       {"outputs", Outputs},
-                                       {"terms", Terms},
-                                       {"zero codes", ZeroCodes},
-                                       {"uniform codes", UniformCodes},
-                                       {"zero points", ZeroPointsToZero},
-                                       {"codes", Codes},
-                                       {"scales", Scales},
-                                       {"biases", Biases}}};
+constexpr std::array<Pass, 10> kPasses{{{"parameters", Parameters},
+                                        {"window", WindowParameters},
+                                        {"outputs", Outputs},
+                                        {"terms", Terms},
+                                        {"zero codes", ZeroCodes},
+                                        {"uniform codes", UniformCodes},
+                                        {"zero points", ZeroPointsToZero},
+                                        {"codes", Codes},
+                                        {"scales", Scales},
+                                        {"biases", Biases}}};
 
 }  // namespace
 

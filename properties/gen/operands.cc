@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+// Cases of add, mul and rescale. What breaks them is scales that know of each other.
+#include <algorithm>
+#include <cmath>
+
+#include "properties/gen/values.h"
+
+namespace qualm::gen::internal {
+namespace {
+
+void FillCodes(Rng& rng, Theme theme, Tensor& codes) {
+  const DType dtype = codes.dtype();
+  uint64_t style = rng.Below(4);
+  if (theme == Theme::kUniform) style = 0;
+  if (theme == Theme::kBoundaryBytes || theme == Theme::kZeroPoints) style = 1;
+  if (theme == Theme::kAllExtreme) style = 2;
+  const CodeRange range = RangeOf(dtype);
+  const auto first = rng.Between(0, 255);
+  for (int64_t i = 0; i < codes.size(); ++i) {
+    int32_t code = 0;
+    switch (style) {
+      case 0: code = UniformCode(rng, dtype); break;
+      case 1: code = BoundaryCode(rng, dtype); break;
+      case 2: code = ExtremeCode(rng, dtype); break;
+      default: code = range.min + static_cast<int32_t>((first + i) % 256); break;  // every code
+    }
+    codes.SetInt(i, code);
+  }
+}
+
+// A float with few mantissa bits: products and halves of such are floats.
+double ShortScale(Rng& rng) {
+  const auto mantissa = static_cast<double>(rng.Between(1, 511));
+  return std::ldexp(mantissa, static_cast<int>(rng.Between(-16, -9)));
+}
+
+struct Scales {
+  double a = 1, b = 1, out = 1;
+};
+
+// Ties at odd codes: a/out and b/out (their product, for mul) are odd multiples of powers of 1/2.
+Scales TyingScales(Rng& rng, Op op) {
+  Scales scales;
+  scales.out = ShortScale(rng);
+  const auto odd_a = static_cast<double>(2 * rng.Between(0, 3) + 1);
+  const auto odd_b = static_cast<double>(2 * rng.Between(0, 3) + 1);
+  const auto down = static_cast<int>(rng.Between(1, 5));
+  scales.a = std::ldexp(scales.out * odd_a, -down);
+  if (op == Op::kMul) {
+    scales.b = std::ldexp(odd_b, -static_cast<int>(rng.Between(0, 4)));
+  } else {
+    scales.b = std::ldexp(scales.out * odd_b, -static_cast<int>(rng.Between(0, down)));
+  }
+  return scales;
+}
+
+Scales RelatedScales(Rng& rng, Op op) {
+  Scales scales;
+  scales.a = DrawScale(rng, -10, -1);
+  const double most = op == Op::kMul ? 127.0 : 2.0;  // times a: what the output has to hold
+  switch (rng.Below(6)) {
+    case 0:  // one for all
+      scales.b = scales.out = scales.a;
+      break;
+    case 1:  // a multiplier of exactly 1
+      scales.a = std::ldexp(1.0, static_cast<int>(rng.Between(-8, 0)));
+      scales.b = DrawScale(rng, -10, -1);
+      scales.out = op == Op::kMul ? scales.a * scales.b : scales.a;
+      break;
+    case 2:  // shared by the operands
+      scales.b = scales.a;
+      scales.out = scales.a * (0.25 + 2.0 * rng.Unit()) * (op == Op::kMul ? scales.b : 1.0);
+      break;
+    case 3:  // multipliers above 1
+      scales.b = std::ldexp(scales.a, static_cast<int>(rng.Between(-3, 3)));
+      scales.out = std::ldexp(op == Op::kMul ? scales.a * scales.b : scales.a,
+                              -static_cast<int>(rng.Between(1, 10)));
+      scales.out *= 1.0 + rng.Unit();
+      break;
+    case 4:  // one operand far below the other
+      scales.b = std::ldexp(scales.a, -static_cast<int>(rng.Between(8, 40)));
+      scales.out = op == Op::kMul ? scales.a * scales.b * most : scales.a;
+      break;
+    default:  // calibrated
+      scales.b = DrawScale(rng, -10, -1);
+      scales.out = op == Op::kMul ? scales.a * scales.b * most : scales.a + scales.b;
+      scales.out *= 0.5 + rng.Unit();
+      break;
+  }
+  return scales;
+}
+
+void DrawScales(Rng& rng, Theme theme, Case& c) {
+  Scales scales;
+  if (theme == Theme::kScaleExtremes) {
+    scales.a = ExtremeScale(rng);
+    scales.b = ExtremeScale(rng);
+    scales.out = rng.Chance(1, 2) ? ExtremeScale(rng) : scales.a;
+  } else if (theme == Theme::kTies || theme == Theme::kNearTies || rng.Chance(1, 12)) {
+    scales = TyingScales(rng, c.op);
+  } else {
+    scales = RelatedScales(rng, c.op);
+  }
+  c.x_q.scale = {ToScale(scales.a)};
+  if (c.op != Op::kRescale) c.w_q.scale = {ToScale(scales.b)};
+  c.out_q.scale = {ToScale(scales.out)};
+  if (theme != Theme::kNearTies) return;
+  float& nudged = c.x_q.scale[0];
+  nudged = ToScale(std::nextafter(nudged, rng.Chance(1, 2) ? 0.0f : INFINITY));
+}
+
+}  // namespace
+
+Case DrawOperands(Rng& rng, Theme theme, Op op) {
+  Case c;
+  c.op = op;
+  DrawShape(rng, theme, 400, c);
+  const DType dtype = rng.Chance(1, 2) ? DType::kU8 : DType::kS8;
+  c.out_dtype = dtype;
+  if (rng.Chance(1, 5)) c.out_dtype = dtype == DType::kU8 ? DType::kS8 : DType::kU8;
+  c.x = Tensor(dtype, {c.M, c.N});
+  FillCodes(rng, theme, c.x);
+  DrawZeroPoints(rng, dtype, theme, c.x_q.zero_point);
+  if (op != Op::kRescale) {
+    c.w = Tensor(dtype, {c.M, c.N});
+    FillCodes(rng, theme, c.w);
+    if (rng.Chance(1, 4)) {
+      c.w_q.zero_point = c.x_q.zero_point;
+    } else {
+      DrawZeroPoints(rng, dtype, theme, c.w_q.zero_point);
+    }
+  }
+  DrawScales(rng, theme, c);
+  DrawZeroPoints(rng, c.out_dtype, theme, c.out_q.zero_point);
+  DrawClamp(rng, theme, c);
+  return c;
+}
+
+}  // namespace qualm::gen::internal

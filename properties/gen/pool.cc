@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+// Cases of max_pool, avg_pool and global_avg_pool.
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "properties/gen/geometry.h"
+#include "properties/gen/values.h"
+
+namespace qualm::gen::internal {
+namespace {
+
+// Windows from 258 elements on, whose sums of 255 leave 16 bits.
+void DrawLongWindow(Rng& rng, Window& v) {
+  v = Window{};
+  v.batch = 1;
+  const int64_t across = rng.Between(1, 24);
+  v.kernel_w = across;
+  v.kernel_h = (257 + rng.Between(0, 3)) / across + 1;
+  if (rng.Chance(1, 4)) v.kernel_h *= 2;
+  v.in_h = v.kernel_h;
+  v.in_w = v.kernel_w + rng.Between(0, 1);
+}
+
+void DrawShape(Rng& rng, Theme theme, Case& c) {
+  Window& v = c.window;
+  if (theme == Theme::kLongK) {
+    DrawLongWindow(rng, v);
+    v.in_c = rng.Between(1, 3);
+  } else {
+    DrawGeometry(rng, theme, c.op == Op::kMaxPool, v);
+    const int64_t cap = theme == Theme::kTails ? 131 : 40;
+    const int64_t outputs = std::max<int64_t>(1, v.batch * v.out_h() * v.out_w());
+    const int64_t most = std::min(6000 / std::max<int64_t>(1, v.batch * v.in_h * v.in_w),
+                                  12000 / (outputs * v.kernel_h * v.kernel_w));
+    v.in_c = std::min(DrawDim(rng, cap), std::max<int64_t>(1, most));
+    if (theme == Theme::kEmpty && rng.Chance(1, 3)) v.in_c = 0;
+  }
+  if (c.op == Op::kGlobalAvgPool) {
+    // Stride means nothing to a single window, and stays 1.
+    const Window image = v;
+    v = Window{};
+    v.batch = image.batch;
+    v.in_c = image.in_c;
+    v.in_h = image.in_h;
+    v.in_w = image.in_w;
+    v.kernel_h = std::max<int64_t>(1, v.in_h);
+    v.kernel_w = std::max<int64_t>(1, v.in_w);
+  } else {
+    v.ceil_mode = rng.Chance(1, 3);
+    v.count_include_pad = c.op == Op::kAvgPool && rng.Chance(1, 2);
+  }
+}
+
+// Where a window would see nothing but padding: image in its place, in the end everywhere.
+void PullIn(Case& c) {
+  Window& v = c.window;
+  const auto valid = [&] {
+    DeriveSizes(&c);
+    c.x = Tensor(c.x.dtype(), {v.batch, v.in_h, v.in_w, v.in_c});
+    return Validate(c).empty();
+  };
+  if (valid()) return;
+  const auto replace = [](int64_t& pad, int64_t most, int64_t& image) {
+    image += std::max<int64_t>(0, pad - most);
+    pad = std::min(pad, most);
+  };
+  for (const bool none : {false, true}) {
+    const int64_t most_h = none ? 0 : v.kernel_h / 2, most_w = none ? 0 : v.kernel_w / 2;
+    replace(v.pad_top, most_h, v.in_h);
+    replace(v.pad_bottom, most_h, v.in_h);
+    replace(v.pad_left, most_w, v.in_w);
+    replace(v.pad_right, most_w, v.in_w);
+    if (valid()) return;
+  }
+  QUALM_CHECK(false);  // without padding every window starts in the image
+}
+
+void FillValues(Rng& rng, Theme theme, Case& c) {
+  const DType dtype = c.x.dtype();
+  const CodeRange range = RangeOf(dtype);
+  uint64_t style = rng.Below(6);
+  if (theme == Theme::kUniform) style = 0;
+  if (theme == Theme::kBoundaryBytes) style = 1;
+  if (theme == Theme::kAllExtreme) style = rng.Between(2, 4);
+  if (theme == Theme::kLongK) style = rng.Chance(3, 4) ? 2 : 0;
+  const int32_t end = ExtremeCode(rng, dtype);
+  for (int64_t i = 0; i < c.x.size(); ++i) {
+    int32_t code = end;
+    switch (style) {
+      case 0: code = UniformCode(rng, dtype); break;
+      case 1: code = BoundaryCode(rng, dtype); break;
+      case 2: break;  // one end of the type everywhere
+      case 3:         // nearly
+        if (rng.Chance(1, 16)) code = UniformCode(rng, dtype);
+        break;
+      case 4: code = ExtremeCode(rng, dtype); break;
+      default:  // the lower half: sums below the zero point
+        code = static_cast<int32_t>(rng.Between(range.min, range.min + 127));
+        break;
+    }
+    c.x.SetInt(i, code);
+  }
+}
+
+void DrawScales(Rng& rng, Theme theme, Case& c) {
+  if (theme == Theme::kScaleExtremes) {
+    c.x_q.scale = {ExtremeScale(rng)};
+    c.out_q.scale = {rng.Chance(1, 2) ? ExtremeScale(rng) : c.x_q.scale[0]};
+    return;
+  }
+  const float scale = theme == Theme::kTies
+                          ? ToScale(std::ldexp(1.0, static_cast<int>(rng.Between(-8, 0))))
+                          : DrawScale(rng, -10, -1);
+  c.x_q.scale = {scale};
+  const uint64_t style = rng.Below(theme == Theme::kTies ? 2 : 5);
+  double out = scale;  // as most pools have it
+  if (style == 1) out = std::ldexp(out, static_cast<int>(rng.Between(-2, 2)));
+  if (style == 2) out *= 0.25 + 2.0 * rng.Unit();
+  if (style == 3) out = std::ldexp(out, -static_cast<int>(rng.Between(1, 12)));
+  if (style == 4) out = std::ldexp(out, static_cast<int>(rng.Between(1, 8)));
+  c.out_q.scale = {ToScale(out)};
+}
+
+}  // namespace
+
+Case DrawPool(Rng& rng, Theme theme, Op op) {
+  Case c;
+  c.op = op;
+  const DType dtype = rng.Chance(1, 2) ? DType::kU8 : DType::kS8;
+  c.x = Tensor(dtype, {0});
+  c.out_dtype = dtype;
+  c.out_min = RangeOf(dtype).min;
+  c.out_max = RangeOf(dtype).max;
+  DrawShape(rng, theme, c);
+  PullIn(c);
+  FillValues(rng, theme, c);
+  DrawZeroPoints(rng, dtype, theme, c.x_q.zero_point);
+  DrawScales(rng, theme, c);
+  if (op == Op::kMaxPool) {
+    c.out_q = c.x_q;
+  } else {
+    if (rng.Chance(1, 4)) c.out_dtype = dtype == DType::kU8 ? DType::kS8 : DType::kU8;
+    c.out_q.zero_point = c.x_q.zero_point;
+    if (rng.Chance(2, 3)) DrawZeroPoints(rng, c.out_dtype, theme, c.out_q.zero_point);
+  }
+  DrawClamp(rng, theme, c);
+  return c;
+}
+
+}  // namespace qualm::gen::internal

@@ -1,0 +1,324 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "properties/gen/sums.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <vector>
+
+namespace qualm::gen::internal {
+namespace {
+
+void DrawInputZeroPoints(Rng& rng, Theme theme, Case& c) {
+  DrawZeroPoints(rng, c.x.dtype(), theme, c.x_q.zero_point);
+  if (IsConv(c.op) && rng.Chance(1, 20)) {
+    // Just outside the codes: no padded image then stands for the padding.
+    const CodeRange range = RangeOf(c.x.dtype());
+    const auto off = static_cast<int32_t>(rng.Between(1, 9));
+    c.x_q.zero_point = {rng.Chance(1, 2) ? range.min - off : range.max + off};
+  }
+  const size_t entries = c.per_channel ? static_cast<size_t>(c.N) : 1;
+  c.w_q.zero_point.assign(entries, 0);
+  const bool symmetric = rng.Chance(theme == Theme::kZeroPoints ? 1 : 2, 4);
+  if (symmetric) return;
+  DrawZeroPoints(rng, c.w.dtype(), theme, c.w_q.zero_point);
+}
+
+// The sums of a case, in units of the scales. As double: exact below 2^53, and only used to place
+// things.
+struct Sums {
+  double largest = 0;       // in magnitude
+  std::vector<double> row;  // of one row: the first of linear, the middle pixel of a convolution
+};
+
+// Takes note of the sum of channel n, which is of the chosen row or not.
+void Place(double sum, bool chosen, int64_t n, Sums& sums) {
+  sums.largest = std::max(sums.largest, std::abs(sum));
+  if (chosen) sums.row[static_cast<size_t>(n)] = sum;
+}
+
+Sums LinearSums(const Case& c) {
+  Sums sums;
+  sums.row.resize(static_cast<size_t>(c.N));
+  for (int64_t m = 0; m < c.M; ++m) {
+    int64_t x_sum = 0;
+    for (int64_t k = 0; k < c.K; ++k) x_sum += c.x.IntAt(m * c.K + k);
+    for (int64_t n = 0; n < c.N; ++n) {
+      int64_t product = 0;
+      int64_t w_sum = 0;
+      for (int64_t k = 0; k < c.K; ++k) {
+        const int64_t w = c.w.IntAt(n * c.K + k);
+        product += c.x.IntAt(m * c.K + k) * w;
+        w_sum += w;
+      }
+      const __int128 zx = c.x_q.zero_point_at(0);
+      const __int128 zw = c.w_q.zero_point_at(n);
+      const __int128 sum = product - zx * w_sum - zw * x_sum + zx * zw * c.K;
+      Place(static_cast<double>(sum), m == 0, n, sums);
+    }
+  }
+  return sums;
+}
+
+Sums ConvSums(const Case& c) {
+  Sums sums;
+  sums.row.resize(static_cast<size_t>(c.N));
+  const Window& v = c.window;
+  const int64_t depth = v.in_c / v.groups;
+  for (int64_t m = 0; m < c.M; ++m) {
+    const std::vector<Tap> taps = TapsOf(v, m);
+    for (int64_t n = 0; n < c.N; ++n) {
+      const int64_t group = n / (c.N / v.groups);
+      __int128 sum = 0;
+      for (size_t tap = 0; tap < taps.size(); ++tap) {
+        if (taps[tap].x_row < 0) continue;
+        const int64_t x = taps[tap].x_row + group * depth;
+        const int64_t w = n * c.K + static_cast<int64_t>(tap) * depth;
+        for (int64_t i = 0; i < depth; ++i) {
+          sum += __int128{int64_t{c.x.IntAt(x + i)} - c.x_q.zero_point_at(0)} *
+                 (int64_t{c.w.IntAt(w + i)} - c.w_q.zero_point_at(n));
+        }
+      }
+      Place(static_cast<double>(sum), m == c.M / 2, n, sums);
+    }
+  }
+  return sums;
+}
+
+void DrawScales(Rng& rng, Theme theme, double largest, Case& c) {
+  const size_t entries = c.per_channel ? static_cast<size_t>(c.N) : 1;
+  c.w_q.scale.assign(entries, 1.0f);
+  if (theme == Theme::kScaleExtremes) {
+    c.x_q.scale = {ExtremeScale(rng)};
+    for (float& scale : c.w_q.scale) scale = ExtremeScale(rng);
+    c.out_q.scale = {ExtremeScale(rng)};
+    if (rng.Chance(1, 2)) {  // extremes that cancel, or nearly
+      c.out_q.scale = {ToScale(static_cast<double>(c.x_q.scale[0]) * 64.0)};
+      for (float& scale : c.w_q.scale) scale = DrawScale(rng, -4, 2);
+    }
+    return;
+  }
+  if (theme == Theme::kTies) {
+    c.x_q.scale = {ToScale(std::ldexp(1.0, static_cast<int>(rng.Between(-9, 0))))};
+    for (float& scale : c.w_q.scale) {
+      const auto odd = static_cast<double>(2 * rng.Between(0, 2) + 1);
+      scale = ToScale(std::ldexp(odd, static_cast<int>(rng.Between(-10, -4))));
+    }
+  } else {
+    c.x_q.scale = {DrawScale(rng, -10, -3)};
+    for (float& scale : c.w_q.scale) scale = DrawScale(rng, -12, -3);
+    if (c.per_channel && c.N > 1 && rng.Chance(1, 6)) {
+      c.w_q.scale[rng.Below(entries)] =
+          ToScale(std::ldexp(1.0, static_cast<int>(rng.Between(-60, -20))));
+    }
+  }
+  // Output scale: calibrated to the sums, too small (heavy clamping) or too large (everything near
+  // the zero point); now and then shared with the input.
+  double w_largest = 0;
+  for (float scale : c.w_q.scale) w_largest = std::max(w_largest, double{scale});
+  double target = std::max(1.0, largest) * c.x_q.scale[0] * std::max(w_largest, 0x1p-60) / 127.0;
+  switch (rng.Below(3)) {
+    case 0: target *= 0.5 + rng.Unit(); break;
+    case 1: target = std::ldexp(target, -static_cast<int>(rng.Between(1, 12))); break;
+    default: target = std::ldexp(target, static_cast<int>(rng.Between(1, 12))); break;
+  }
+  c.out_q.scale = {ToScale(target)};
+  if (theme == Theme::kTies) {
+    int exponent = 0;
+    std::frexp(target, &exponent);
+    c.out_q.scale = {ToScale(std::ldexp(1.0, std::clamp(exponent, -60, 60)))};
+  } else if (rng.Chance(1, 12)) {
+    c.out_q.scale = c.x_q.scale;
+    if (rng.Chance(1, 2)) {
+      for (float& scale : c.w_q.scale) scale = 1.0f;
+    }
+  }
+}
+
+// Where output (0, n) shall lie, in codes from real 0, halves included.
+double TargetCode(Rng& rng, Theme theme, const Case& c) {
+  const double z = c.out_q.zero_point[0];
+  if (theme == Theme::kClampEdges) {
+    const double edge = rng.Chance(1, 2) ? c.out_min : c.out_max;
+    return edge - z + static_cast<double>(rng.Between(-4, 4)) * 0.5;
+  }
+  const CodeRange range = RangeOf(c.out_dtype);
+  return static_cast<double>(rng.Between(range.min - 1, range.max)) - z + 0.5;
+}
+
+void DrawBias(Rng& rng, Theme theme, const Sums& sums, Case& c) {
+  const auto channels = static_cast<size_t>(c.N);
+  const bool solve =
+      c.M > 0 && c.K > 0 &&
+      (((theme == Theme::kTies || theme == Theme::kNearTies || theme == Theme::kClampEdges) &&
+        rng.Chance(4, 5)) ||
+       (theme == Theme::kLongK && rng.Chance(1, 2)));
+  if (solve && c.out_dtype == DType::kS32) {
+    // Sums at the corners of float32 and int32.
+    constexpr std::array<double, 6> kCorners{0x1p24, -0x1p24, 0x1p31, -0x1p31, 0x1p30, 0x1p31 - 1};
+    c.bias_i32.emplace(channels);
+    for (size_t n = 0; n < channels; ++n) {
+      const double corner = rng.Pick(kCorners) + static_cast<double>(rng.Between(-2, 2));
+      (*c.bias_i32)[n] = ToInt32(corner - sums.row[n]);
+    }
+    return;
+  }
+  if (solve && IsCode(c.out_dtype)) {
+    const bool as_float = rng.Chance(1, 4);
+    if (as_float) {
+      c.bias.emplace(channels);
+    } else {
+      c.bias_i32.emplace(channels);
+    }
+    for (size_t n = 0; n < channels; ++n) {
+      const auto channel = static_cast<int64_t>(n);
+      const double unit = static_cast<double>(c.x_q.scale[0]) * c.w_q.scale_at(channel);
+      const double target = TargetCode(rng, theme, c);
+      const auto step = static_cast<double>(theme == Theme::kNearTies ? rng.Between(-1, 1) : 0);
+      if (as_float) {
+        const double bias = target * c.out_q.scale[0] - sums.row[n] * unit;
+        (*c.bias)[n] = static_cast<float>(std::clamp(bias, -1e30, 1e30));
+      } else {
+        const double acc = std::floor(target * c.out_q.scale[0] / unit + 0.5);
+        (*c.bias_i32)[n] = ToInt32(acc + step - sums.row[n]);
+      }
+    }
+    return;
+  }
+  const uint64_t style = rng.Below(10);
+  if (style < 4) return;
+  if (style < 7 && c.out_dtype != DType::kS32) {
+    c.bias.emplace(channels);
+    const bool special = theme == Theme::kSpecialFloats;
+    for (float& bias : *c.bias) {
+      const double codes = 256.0 * (rng.Unit() - 0.5);
+      bias = static_cast<float>(std::clamp(codes * c.out_q.scale[0], -1e38, 1e38));
+      if (special || rng.Chance(1, 40)) {
+        const float value = SpecialFloat(rng);
+        bias = std::isfinite(value) ? value : -0.0f;
+      }
+    }
+    return;
+  }
+  c.bias_i32.emplace(channels);
+  for (int32_t& bias : *c.bias_i32) {
+    const auto bits = static_cast<int>(rng.Between(1, 20));
+    bias = rng.Chance(1, 25)
+               ? CornerAccumulator(rng)
+               : static_cast<int32_t>(rng.Between(-(int64_t{1} << bits), int64_t{1} << bits));
+  }
+}
+
+}  // namespace
+
+Fill PickFill(Rng& rng, Theme theme) {
+  switch (theme) {
+    case Theme::kUniform: return Fill::kUniform;
+    case Theme::kBoundaryBytes: return Fill::kBoundary;
+    case Theme::kAllExtreme: return Fill::kExtreme;
+    case Theme::kSignAligned: return Fill::kSignAligned;
+    case Theme::kConstantRows: return Fill::kConstant;
+    case Theme::kNearPairThreshold: return Fill::kThreshold;
+    case Theme::kLongK: return rng.Chance(3, 5) ? Fill::kConstant : Fill::kBoundary;
+    default: break;
+  }
+  constexpr std::array<Fill, 10> kMix{
+      Fill::kUniform,  Fill::kUniform,  Fill::kUniform, Fill::kUniform,     Fill::kBoundary,
+      Fill::kBoundary, Fill::kBoundary, Fill::kExtreme, Fill::kSignAligned, Fill::kConstant};
+  return rng.Pick(kMix);
+}
+
+void FillElements(Rng& rng, Fill fill, Case& c) {
+  const DType xd = c.x.dtype();
+  const DType wd = c.w.dtype();
+  switch (fill) {
+    case Fill::kUniform: {
+      // Now and then values around zero only: small sums, and weights of magnitude 1.
+      const bool small = rng.Chance(1, 6);
+      for (int64_t i = 0; i < c.x.size(); ++i) c.x.SetInt(i, UniformCode(rng, xd));
+      for (int64_t i = 0; i < c.w.size(); ++i) {
+        c.w.SetInt(i, !small             ? UniformCode(rng, wd)
+                      : wd == DType::kU8 ? static_cast<int32_t>(rng.Between(127, 129))
+                                         : static_cast<int32_t>(rng.Between(-1, 1)));
+      }
+      break;
+    }
+    case Fill::kBoundary: {
+      std::array<int32_t, 4> alphabet{};
+      for (int32_t& code : alphabet) code = UniformCode(rng, xd);
+      const bool few = rng.Chance(1, 3);
+      for (int64_t i = 0; i < c.x.size(); ++i) {
+        c.x.SetInt(i, few ? rng.Pick(alphabet) : BoundaryCode(rng, xd));
+      }
+      for (int64_t i = 0; i < c.w.size(); ++i) c.w.SetInt(i, BoundaryCode(rng, wd));
+      break;
+    }
+    case Fill::kExtreme: {
+      // A whole tensor in one corner, or each element in either.
+      const bool one_x = rng.Chance(1, 2);
+      const bool one_w = rng.Chance(1, 2);
+      const int32_t x0 = ExtremeCode(rng, xd);
+      const int32_t w0 = ExtremeCode(rng, wd);
+      for (int64_t i = 0; i < c.x.size(); ++i) c.x.SetInt(i, one_x ? x0 : ExtremeCode(rng, xd));
+      for (int64_t i = 0; i < c.w.size(); ++i) c.w.SetInt(i, one_w ? w0 : ExtremeCode(rng, wd));
+      break;
+    }
+    default: QUALM_CHECK(false);  // the others look at shapes
+  }
+}
+
+void FillMagnitudes(Rng& rng, Case& c) {
+  const int32_t shift = c.x.dtype() == DType::kS8 ? 128 : 0;
+  const CodeRange w_range = RangeOf(c.w.dtype());
+  constexpr std::array<int32_t, 5> kMagnitudes{63, 64, 65, 127, 128};
+  const int32_t magnitude = rng.Pick(kMagnitudes);
+  for (int64_t i = 0; i < c.x.size(); ++i) {
+    c.x.SetInt(i, rng.Chance(3, 4) ? 255 - shift : BoundaryCode(rng, c.x.dtype()));
+  }
+  const bool one_sign = rng.Chance(1, 2);
+  const bool negative = rng.Chance(1, 2);
+  for (int64_t i = 0; i < c.w.size(); ++i) {
+    const bool minus = one_sign ? negative : rng.Chance(1, 2);
+    c.w.SetInt(i, std::clamp(minus ? -magnitude : magnitude, w_range.min, w_range.max));
+  }
+}
+
+void ZeroAChannel(Rng& rng, Case& c) {
+  // One channel of zeros: its scale and bias are all that is left of it.
+  if (c.N > 1 && c.w.dtype() == DType::kS8 && rng.Chance(1, 12)) {
+    const int64_t n = rng.Between(0, c.N - 1);
+    for (int64_t k = 0; k < c.K; ++k) c.w.SetInt(n * c.K + k, 0);
+  }
+}
+
+void DrawTypes(Rng& rng, Case& c) {
+  // Mostly the combination that every library has.
+  c.x = Tensor(rng.Chance(3, 4) ? DType::kU8 : DType::kS8, {0, 0});
+  c.w = Tensor(rng.Chance(6, 7) ? DType::kS8 : DType::kU8, {0, 0});
+  c.per_channel = rng.Chance(2, 5);
+  const uint64_t out = rng.Below(100);
+  c.out_dtype = out < 48   ? DType::kU8
+                : out < 72 ? DType::kS8
+                : out < 88 ? DType::kS32
+                           : DType::kF32;
+}
+
+void DrawAroundSums(Rng& rng, Theme theme, Case& c) {
+  DrawInputZeroPoints(rng, theme, c);
+  const Sums sums = IsConv(c.op) ? ConvSums(c) : LinearSums(c);
+  DrawScales(rng, theme, sums.largest, c);
+  if (IsCode(c.out_dtype)) {
+    DrawZeroPoints(rng, c.out_dtype, theme, c.out_q.zero_point);
+  }
+  if (c.out_dtype == DType::kF32) {
+    c.out_min = INT32_MIN;
+    c.out_max = INT32_MAX;
+    c.relu = rng.Chance(1, 4);
+  } else {
+    DrawClamp(rng, theme, c);
+  }
+  DrawBias(rng, theme, sums, c);
+  if (!IsCode(c.out_dtype)) c.out_q = QParams{};  // these outputs have none
+}
+
+}  // namespace qualm::gen::internal

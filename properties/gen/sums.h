@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the generators of linear and of convolutions share: operations that end in sums over K.
+#ifndef QUALM_PROPERTIES_GEN_SUMS_H_
+#define QUALM_PROPERTIES_GEN_SUMS_H_
+
+#include <cstdint>
+
+#include "properties/gen/values.h"
+
+namespace qualm::gen::internal {
+
+// How x and w are filled; a theme may insist on one.
+enum class Fill : uint8_t { kUniform, kBoundary, kExtreme, kSignAligned, kConstant, kThreshold };
+
+Fill PickFill(Rng& rng, Theme theme);
+
+// Both tensors, element by element; for the first three fills, which do not look at shapes.
+void FillElements(Rng& rng, Fill fill, Case& c);
+// Weights whose largest magnitude is the threshold of a mitigation (63, 64, 65) or of the type, of
+// one sign or both, under large activations.
+void FillMagnitudes(Rng& rng, Case& c);
+// Now and then makes one channel of s8 weights all zeros: scale and bias are all that is left of
+// it.
+void ZeroAChannel(Rng& rng, Case& c);
+
+// Types of x, w (both still empty) and the output, and the granularity.
+void DrawTypes(Rng& rng, Case& c);
+// Everything that follows values and shape: zero points, scales, clamp, bias.
+void DrawAroundSums(Rng& rng, Theme theme, Case& c);
+
+}  // namespace qualm::gen::internal
+
+#endif  // QUALM_PROPERTIES_GEN_SUMS_H_

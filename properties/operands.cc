@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// add, mul and rescale in terms of each other. No oracle: the subject is compared with itself.
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "properties/derive.h"
+#include "properties/list.h"
+
+namespace qualm {
+namespace {
+
+Verdict Commutes(const Case& c, Subject& subject) {
+  if (c.x.empty()) return Verdict::Vacuous("the output is empty");
+  Case swapped = ProblemOf(c);
+  std::swap(swapped.x, swapped.w);
+  std::swap(swapped.x_q, swapped.w_q);
+  if (swapped == ProblemOf(c)) return Verdict::Vacuous("both operands are the same");
+  return derive::SameAnswer(c, swapped, subject, "swapping the operands changes the output");
+}
+
+// b is real 0 for add, real 1 for mul.
+Verdict NeutralOperandIsRescale(const Case& c, Subject& subject) {
+  if (c.x.empty()) return Verdict::Vacuous("the output is empty");
+  Case neutral = ProblemOf(c);
+  const CodeRange range = RangeOf(c.w.dtype());
+  const bool mul = c.op == Op::kMul;
+  int32_t& zero = neutral.w_q.zero_point[0];
+  zero = std::clamp(zero, range.min, range.max - (mul ? 1 : 0));
+  if (mul) neutral.w_q.scale = {1.0f};
+  for (int64_t i = 0; i < neutral.w.size(); ++i) neutral.w.SetInt(i, zero + (mul ? 1 : 0));
+  Case rescale = ProblemOf(c);
+  rescale.op = Op::kRescale;
+  rescale.w = Tensor();
+  rescale.w_q = QParams{};
+  return derive::SameAnswer(
+      rescale, neutral, subject,
+      mul ? "multiplying by 1 is not rescaling" : "adding 0 is not rescaling");
+}
+
+Verdict EqualQParamsIsIdentity(const Case& c, Subject& subject) {
+  if (c.x.empty()) return Verdict::Vacuous("the output is empty");
+  Case same = ProblemOf(c);
+  same.out_q = c.x_q;
+  same.out_dtype = c.x.dtype();
+  if (c.out_dtype != same.out_dtype) {
+    same.out_min = RangeOf(same.out_dtype).min;
+    same.out_max = RangeOf(same.out_dtype).max;
+  }
+  Tensor expected = c.x;
+  const auto low = static_cast<int32_t>(derive::LowEnd(same, 0));
+  for (int64_t i = 0; i < expected.size(); ++i) {
+    expected.SetInt(i, std::clamp(expected.IntAt(i), low, same.out_max));
+  }
+  return derive::Expect(same, expected, subject, "rescaling to the same qparams changes codes");
+}
+
+}  // namespace
+
+std::vector<Property> OperandProperties() {
+  return {
+      {"commutes",
+       "Swapping the operands with their scales and zero points changes nothing.",
+       {Op::kAdd, Op::kMul},
+       false,
+       "ACT, FXP; M09, M10",
+       Commutes},
+      {"neutral_operand_is_rescale",
+       "Adding real 0, or multiplying by real 1, is rescale of the other operand.",
+       {Op::kAdd, Op::kMul},
+       false,
+       "FXP, ZPC; M21",
+       NeutralOperandIsRescale},
+      {"equal_qparams_is_identity",
+       "rescale with equal types, scales and zero points gives its input, clamped.",
+       {Op::kRescale},
+       false,
+       "FXP, QPR, CLP; M54",
+       EqualQParamsIsIdentity},
+  };
+}
+
+}  // namespace qualm

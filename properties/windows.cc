@@ -1,0 +1,324 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a window over an image means, said by other windows: explicit padding, separate groups,
+// zero-stuffed kernels, subsampled strides. No oracle: the subject is compared with itself.
+#include <algorithm>
+#include <string>
+
+#include "core/rng.h"
+#include "properties/derive.h"
+#include "properties/list.h"
+
+namespace qualm {
+namespace {
+
+using derive::Answer;
+using derive::Ask;
+using derive::SameAnswer;
+
+constexpr const char* kEmptyOutput = "the output is empty";
+
+bool IsCodeOf(DType dtype, int64_t value) {
+  const CodeRange range = RangeOf(dtype);
+  return value >= range.min && value <= range.max;
+}
+
+bool HasPadding(const Window& v) {
+  return v.pad_top + v.pad_bottom + v.pad_left + v.pad_right != 0;
+}
+
+std::vector<int64_t> Iota(int64_t count) {
+  std::vector<int64_t> values;
+  for (int64_t i = 0; i < count; ++i) values.push_back(i);
+  return values;
+}
+
+// One weight per output channel is 1, all others are 0, scales as of the input: what comes out is
+// the code under that tap, or real 0 from the padding.
+Verdict IdentityWeights(const Case& c, Subject& subject) {
+  if (c.M == 0 || c.N == 0 || c.K == 0) return Verdict::Vacuous(kEmptyOutput);
+  Case one = ProblemOf(c);
+  one.bias.reset();
+  one.bias_i32.reset();
+  if (c.out_dtype == DType::kF32) {
+    one.out_dtype = DType::kS32;
+    one.out_q = QParams{};
+  }
+  one.out_q.scale = {c.x_q.scale[0]};
+  std::ranges::fill(one.w_q.scale, 1.0f);
+  for (int32_t& zero : one.w_q.zero_point) {
+    if (!IsCodeOf(c.w.dtype(), zero) || !IsCodeOf(c.w.dtype(), int64_t{zero} + 1)) zero = 0;
+  }
+  const uint64_t hash = derive::Hash(c);
+  const auto chosen = [&](int64_t n) {
+    return static_cast<int64_t>((hash + 7 * static_cast<uint64_t>(n)) % static_cast<uint64_t>(c.K));
+  };
+  for (int64_t n = 0; n < c.N; ++n) {
+    const int32_t zero = one.w_q.zero_point_at(n);
+    for (int64_t k = 0; k < c.K; ++k) one.w.SetInt(n * c.K + k, zero + (k == chosen(n) ? 1 : 0));
+  }
+  const int64_t zx = c.x_q.zero_point_at(0);
+  const int64_t zy = one.out_dtype == DType::kS32 ? 0 : one.out_q.zero_point_at(0);
+  const int64_t low = derive::LowEnd(one, 0);
+  Tensor expected(one.out_dtype, one.output_shape());
+  const int64_t depth = IsConv(c.op) ? c.window.in_c / c.window.groups : c.K;
+  for (int64_t m = 0; m < c.M; ++m) {
+    std::vector<Tap> taps{{0, 0, m * c.K}};
+    if (IsConv(c.op)) taps = TapsOf(c.window, m);
+    for (int64_t n = 0; n < c.N; ++n) {
+      const Tap& tap = taps[static_cast<size_t>(chosen(n) / depth)];
+      const int64_t group = IsConv(c.op) ? n / (c.N / c.window.groups) : 0;
+      const int64_t at = tap.x_row + group * depth + chosen(n) % depth;
+      const int64_t real = tap.x_row < 0 ? 0 : c.x.IntAt(at) - zx;
+      expected.SetInt(m * c.N + n,
+                      static_cast<int32_t>(std::clamp<int64_t>(real + zy, low, one.out_max)));
+    }
+  }
+  return derive::Expect(one, expected, subject, "a kernel with a single 1 does not copy");
+}
+
+// One tap of the first group, all outputs of that group: a matrix product.
+Verdict OneByOneIsLinear(const Case& c, Subject& subject) {
+  if (c.M == 0 || c.N == 0 || c.K == 0) return Verdict::Vacuous(kEmptyOutput);
+  const uint64_t hash = derive::Hash(c);
+  const Case group = derive::Columns(c, Iota(c.N / c.window.groups));
+  const int64_t row = static_cast<int64_t>(hash % static_cast<uint64_t>(c.window.kernel_h));
+  const int64_t column = static_cast<int64_t>(hash / 8 % static_cast<uint64_t>(c.window.kernel_w));
+  Case conv = derive::Taps(group, std::span(&row, 1), std::span(&column, 1));
+  Window& v = conv.window;
+  v.pad_top = v.pad_bottom = v.pad_left = v.pad_right = 0;
+  DeriveSizes(&conv);
+  Case linear = conv;
+  linear.op = Op::kLinear;
+  linear.window = Window{};
+  linear.x = Tensor(c.x.dtype(), {conv.M, conv.K});
+  linear.w = Tensor(c.w.dtype(), {conv.N, conv.K});
+  std::ranges::copy(conv.w.bytes(), linear.w.bytes().begin());
+  for (int64_t m = 0; m < conv.M; ++m) {
+    const int64_t from = TapsOf(v, m)[0].x_row;
+    for (int64_t k = 0; k < conv.K; ++k) linear.x.SetInt(m * conv.K + k, conv.x.IntAt(from + k));
+  }
+  const Answer expected = Ask(subject, linear);
+  if (expected.verdict) return *expected.verdict;
+  Tensor shaped(conv.out_dtype, conv.output_shape());
+  std::ranges::copy(expected.y.bytes(), shaped.bytes().begin());
+  return derive::Expect(conv, shaped, subject, "a 1x1 convolution is not the linear of its pixels");
+}
+
+Verdict PaddingIsExplicit(const Case& c, Subject& subject) {
+  if (c.M == 0 || c.N == 0) return Verdict::Vacuous(kEmptyOutput);
+  if (!HasPadding(c.window)) return Verdict::Vacuous("there is no padding");
+  if (c.window.ceil_mode) return Verdict::Vacuous("ceil mode looks at where the padding ends");
+  if (c.op == Op::kAvgPool && !c.window.count_include_pad)
+    return Verdict::Vacuous("padding does not count");
+  int64_t code = c.x_q.zero_point_at(0);
+  if (c.op == Op::kMaxPool) code = RangeOf(c.x.dtype()).min;  // never wins either
+  if (!IsCodeOf(c.x.dtype(), code)) return Verdict::Vacuous("real 0 is not a code of x");
+  return SameAnswer(c, derive::ExplicitPadding(c, static_cast<int32_t>(code)), subject,
+                    "padding an image by hand changes the output");
+}
+
+Verdict GroupsAreSeparate(const Case& c, Subject& subject) {
+  const int64_t groups = c.window.groups;
+  if (groups < 2) return Verdict::Vacuous("there is one group");
+  if (c.M == 0 || c.N == 0) return Verdict::Vacuous(kEmptyOutput);
+  const Answer whole = Ask(subject, c);
+  if (whole.verdict) return *whole.verdict;
+  const int64_t per_group = c.N / groups;
+  const auto other = static_cast<int64_t>(derive::Hash(c) % static_cast<uint64_t>(groups - 1));
+  for (int64_t group : {groups - 1, other}) {
+    std::vector<int64_t> columns = Iota(per_group);
+    for (int64_t& column : columns) column += group * per_group;
+    const Answer alone = Ask(subject, derive::Columns(c, columns));
+    if (alone.verdict) return *alone.verdict;
+    for (int64_t i = 0; i < alone.y.size(); ++i) {
+      const int64_t at = i / per_group * c.N + columns[static_cast<size_t>(i % per_group)];
+      if (alone.y.BitsAt(i) == whole.y.BitsAt(at)) continue;
+      return derive::FailedAt(c, at, ElementText(alone.y, i), ElementText(whole.y, at), 0,
+                              "a group differs from its own convolution");
+    }
+  }
+  return Verdict::Passed();
+}
+
+Verdict DepthwiseIsGrouped(const Case& c, Subject& subject) {
+  if (c.M == 0 || c.N == 0) return Verdict::Vacuous(kEmptyOutput);
+  Case grouped = ProblemOf(c);
+  grouped.op = Op::kConv2d;
+  return SameAnswer(c, grouped, subject, "conv2d with as many groups as channels differs");
+}
+
+Verdict DilationIsZeroStuffed(const Case& c, Subject& subject) {
+  const Window& v = c.window;
+  if (c.M == 0 || c.N == 0) return Verdict::Vacuous(kEmptyOutput);
+  if ((v.dilation_h == 1 || v.kernel_h == 1) && (v.dilation_w == 1 || v.kernel_w == 1))
+    return Verdict::Vacuous("nothing is dilated");
+  std::vector<int32_t> zeros;
+  for (int64_t n = 0; n < c.N; ++n) zeros.push_back(c.w_q.zero_point_at(n));
+  if (!std::ranges::all_of(zeros, [&](int32_t zero) { return IsCodeOf(c.w.dtype(), zero); }))
+    return Verdict::Vacuous("real 0 is not a code of w");
+  const auto stuffed = [](int64_t kernel, int64_t dilation) {
+    std::vector<int64_t> taps(static_cast<size_t>((kernel - 1) * dilation + 1), -1);
+    for (int64_t i = 0; i < kernel; ++i) taps[static_cast<size_t>(i * dilation)] = i;
+    return taps;
+  };
+  Case dense =
+      derive::Taps(c, stuffed(v.kernel_h, v.dilation_h), stuffed(v.kernel_w, v.dilation_w), zeros);
+  dense.window.dilation_h = dense.window.dilation_w = 1;
+  DeriveSizes(&dense);
+  return SameAnswer(c, dense, subject, "a kernel stuffed with zeros differs from the dilated one");
+}
+
+Verdict StrideIsSubsample(const Case& c, Subject& subject) {
+  const Window& v = c.window;
+  if (c.M == 0 || c.N == 0) return Verdict::Vacuous(kEmptyOutput);
+  Case dense = ProblemOf(c);
+  dense.window.stride_h = dense.window.stride_w = 1;
+  dense.window.ceil_mode = false;
+  DeriveSizes(&dense);
+  const int64_t dense_h = dense.window.out_h(), dense_w = dense.window.out_w();
+  if (dense.M == c.M || dense.M == 0) return Verdict::Vacuous("the stride skips nothing");
+  if (!Validate(dense).empty()) return Verdict::Vacuous("a window in between sees only padding");
+  const Answer base = Ask(subject, c);
+  if (base.verdict) return *base.verdict;
+  const Answer every = Ask(subject, dense);
+  if (every.verdict) return *every.verdict;
+  for (int64_t i = 0; i < base.y.size(); ++i) {
+    const int64_t m = i / c.N;
+    const int64_t y = m / v.out_w() % v.out_h() * v.stride_h;
+    const int64_t x = m % v.out_w() * v.stride_w;
+    if (y >= dense_h || x >= dense_w) continue;  // windows that only ceil mode has
+    const int64_t image = m / (v.out_w() * v.out_h());
+    const int64_t from = ((image * dense_h + y) * dense_w + x) * c.N + i % c.N;
+    if (every.y.BitsAt(from) == base.y.BitsAt(i)) continue;
+    return derive::FailedAt(c, i, ElementText(every.y, from), ElementText(base.y, i), 0,
+                            "a stride does not pick from what stride 1 gives");
+  }
+  return Verdict::Passed();
+}
+
+// Every image and channel constant, each at its own code, the ends of the type among them.
+Verdict ConstantsPoolToThemselves(const Case& c, Subject& subject) {
+  if (c.M == 0 || c.N == 0) return Verdict::Vacuous(kEmptyOutput);
+  Case flat = ProblemOf(c);
+  flat.window.count_include_pad = false;
+  flat.out_dtype = c.x.dtype();
+  flat.out_q = c.x_q;
+  const CodeRange range = RangeOf(c.x.dtype());
+  if (c.out_dtype != flat.out_dtype) {
+    flat.out_min = range.min;
+    flat.out_max = range.max;
+  }
+  if (!Validate(flat).empty()) return Verdict::Vacuous("a window sees only padding");
+  const int64_t planes = c.window.batch * c.N;
+  const int64_t image = c.window.in_h * c.window.in_w;
+  std::vector<int32_t> codes;
+  Rng rng(derive::Hash(c));
+  for (int64_t i = 0; i < planes; ++i) {
+    const uint64_t which = rng.Below(4);
+    codes.push_back(which == 0   ? range.min
+                    : which == 1 ? range.max
+                                 : static_cast<int32_t>(rng.Between(range.min, range.max)));
+  }
+  const auto plane = [&](int64_t i, int64_t pixels) {
+    return codes[static_cast<size_t>(i / (pixels * c.N) * c.N + i % c.N)];
+  };
+  for (int64_t i = 0; i < flat.x.size(); ++i) flat.x.SetInt(i, plane(i, image));
+  Tensor expected(flat.out_dtype, flat.output_shape());
+  const auto low = static_cast<int32_t>(derive::LowEnd(flat, 0));
+  for (int64_t i = 0; i < expected.size(); ++i) {
+    expected.SetInt(i, std::clamp(plane(i, c.M / c.window.batch), low, flat.out_max));
+  }
+  return derive::Expect(flat, expected, subject, "a constant image does not pool to its constant");
+}
+
+Verdict CountsOnlyPaddingThatIs(const Case& c, Subject& subject) {
+  Case bare = ProblemOf(c);
+  Window& v = bare.window;
+  v.pad_top = v.pad_bottom = v.pad_left = v.pad_right = 0;
+  v.count_include_pad = false;
+  DeriveSizes(&bare);
+  if (bare.M == 0 || bare.N == 0) return Verdict::Vacuous(kEmptyOutput);
+  Case counting = bare;
+  counting.window.count_include_pad = true;
+  return SameAnswer(bare, counting, subject,
+                    "count_include_pad matters although there is no padding");
+}
+
+Verdict GlobalIsWholeWindow(const Case& c, Subject& subject) {
+  if (c.M == 0 || c.N == 0) return Verdict::Vacuous(kEmptyOutput);
+  Case pool = ProblemOf(c);
+  pool.op = Op::kAvgPool;
+  return SameAnswer(c, pool, subject, "avg_pool over the whole image differs");
+}
+
+}  // namespace
+
+std::vector<Property> WindowProperties() {
+  return {
+      {"identity_weights",
+       "With one weight of each output 1, all others 0, and the input's scale for the output, each "
+       "output is the code under that weight (real 0 in the padding), moved to the output's zero "
+       "point and clamped.",
+       {Op::kLinear, Op::kConv2d, Op::kDepthwise},
+       false,
+       "GEO, PAD, LAN, CHN; M46, M48, M51, M52",
+       IdentityWeights},
+      {"one_by_one_is_linear",
+       "A 1x1 convolution without padding is linear on the pixels it visits.",
+       {Op::kConv2d},
+       false,
+       "GEO, ZPC",
+       OneByOneIsLinear},
+      {"padding_is_explicit",
+       "Padding by hand and not padding gives the same: with zx where it is a code, for max_pool "
+       "with the smallest code; for avg_pool where padding counts; not with ceil_mode.",
+       {Op::kConv2d, Op::kDepthwise, Op::kMaxPool, Op::kAvgPool},
+       false,
+       "PAD, GEO; M34, M50",
+       PaddingIsExplicit},
+      {"groups_are_separate",
+       "Each group is a convolution of its own.",
+       {Op::kConv2d, Op::kDepthwise},
+       false,
+       "CHN, GEO; M49",
+       GroupsAreSeparate},
+      {"depthwise_is_grouped",
+       "depthwise is conv2d with as many groups as input channels.",
+       {Op::kDepthwise},
+       false,
+       "ISAT, GEO; M03",
+       DepthwiseIsGrouped},
+      {"dilation_is_zero_stuffed",
+       "A dilated kernel is the kernel with real 0 between its taps, where zw is a code.",
+       {Op::kConv2d, Op::kDepthwise},
+       false,
+       "GEO",
+       DilationIsZeroStuffed},
+      {"stride_is_subsample",
+       "A stride picks outputs of stride 1, where stride 1 is valid.",
+       {Op::kConv2d, Op::kDepthwise, Op::kMaxPool, Op::kAvgPool},
+       false,
+       "GEO, PAD; M36",
+       StrideIsSubsample},
+      {"constants_pool_to_themselves",
+       "A constant channel gives its code, clamped, with equal qparams and padding not counted.",
+       {Op::kMaxPool, Op::kAvgPool, Op::kGlobalAvgPool},
+       false,
+       "ISAT, CLP, RND; M06, M29, M36",
+       ConstantsPoolToThemselves},
+      {"counts_only_padding_that_is",
+       "Without padding count_include_pad changes nothing, with ceil_mode too.",
+       {Op::kAvgPool},
+       false,
+       "PAD; M36",
+       CountsOnlyPaddingThatIs},
+      {"global_is_whole_window",
+       "global_avg_pool is avg_pool with a window as large as the image.",
+       {Op::kGlobalAvgPool},
+       false,
+       "PAD, GEO; M06",
+       GlobalIsWholeWindow},
+  };
+}
+
+}  // namespace qualm

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A plugin that does everything wrong, one thing at a time: the environment variable QUALM_BROKEN
 // names it. plugin_test.cc holds qualm to surviving each and calling it by its name. Linear, any
-// codes, s32 outputs: each is 7 where nothing is wrong.
+// codes, s32 outputs: each is 7 where nothing is wrong. Add, dense rows or not: y = x + w, bytes.
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -41,7 +41,20 @@ void WriteToSocket(const void* from, size_t bytes) {
   if (write(3, from, bytes) != static_cast<ssize_t>(bytes)) std::abort();
 }
 
+int32_t AddBytes(const qualm_problem* p) {
+  if (Is("modify-w")) static_cast<uint8_t*>(p->w->data)[0] ^= 1;
+  for (int64_t m = 0; m < p->y->dims[0]; ++m) {
+    for (int64_t n = 0; n < p->y->dims[1]; ++n) {
+      static_cast<uint8_t*>(p->y->data)[m * p->y->strides[0] + n] =
+          static_cast<uint8_t>(static_cast<uint8_t*>(p->x->data)[m * p->x->strides[0] + n] +
+                               static_cast<uint8_t*>(p->w->data)[m * p->w->strides[0] + n]);
+    }
+  }
+  return QUALM_OK;
+}
+
 int32_t Run(const qualm_problem* p) {
+  if (p->op == QUALM_ADD) return AddBytes(p);
   const int64_t rows = p->y->dims[0];
   const int64_t columns = p->y->dims[1];
   auto* y = static_cast<int32_t*>(p->y->data);
@@ -107,6 +120,13 @@ int32_t Run(const qualm_problem* p) {
 }
 
 const qualm_capability* Capability(int32_t op) {
+  if (op == QUALM_ADD) {
+    static qualm_capability add{};
+    add.size = sizeof add;
+    add.x_dtypes = add.w_dtypes = add.out_dtypes = QUALM_TYPE_BIT(QUALM_U8);
+    add.features = QUALM_CAN_STRIDES | (Is("in-place") ? QUALM_CAN_IN_PLACE : 0);
+    return &add;
+  }
   if (op != QUALM_LINEAR) return nullptr;
   static qualm_capability linear{};
   linear.size = Is("capability-size") ? 8 : sizeof linear;

@@ -235,5 +235,133 @@ TEST(InProcess, SetsTheEnvironmentAroundTheCallOnly) {
   EXPECT_EQ(std::fegetround(), before);
 }
 
+// y = x of pixel m, whatever the window.
+std::string CopyPixels(const Placed& p, const RunContext&) {
+  const Case& c = *p.problem;
+  for (int64_t m = 0; m < c.M; ++m) {
+    for (int64_t n = 0; n < c.N; ++n) {
+      static_cast<uint8_t*>(p.y)[m * p.y_stride + n] =
+          static_cast<const uint8_t*>(p.x)[m * p.x_stride + n];
+    }
+  }
+  return "";
+}
+
+TEST(InProcess, ImagesAreRowsOfPixels) {
+  Case c;
+  c.op = Op::kMaxPool;
+  c.window = {.batch = 1, .in_h = 2, .in_w = 2, .in_c = 3};
+  DeriveSizes(&c);
+  c.x = Tensor(DType::kU8, {1, 2, 2, 3});
+  for (int i = 0; i < 12; ++i) c.x.SetInt(i, i + 1);
+  ASSERT_EQ(Validate(c), "");
+  LambdaSubject subject([](const Placed& p, const RunContext& context) {
+    EXPECT_EQ(p.x_stride, 3 + context.x_row_gap);
+    EXPECT_EQ(p.y_stride, 3 + context.y_row_gap);
+    return CopyPixels(p, context);
+  });
+  for (const RunContext& context : Contexts()) {
+    const Outcome outcome = subject.Run(c, context);
+    ASSERT_EQ(outcome.status, RunStatus::kOk) << outcome.detail;
+    EXPECT_EQ(outcome.y, c.x);
+  }
+  LambdaSubject gap([](const Placed& p, const RunContext& context) {
+    static_cast<uint8_t*>(p.y)[3] ^= 1;
+    return CopyPixels(p, context);
+  });
+  EXPECT_EQ(gap.Run(c, {.y_row_gap = 1}).status, RunStatus::kTouchedOutside);
+}
+
+Case Operands(Op op) {
+  Case c;
+  c.op = op;
+  c.M = 2;
+  c.N = 2;
+  c.x = Tensor::Of<uint8_t>({2, 2}, std::vector<uint8_t>{1, 2, 3, 4});
+  if (HasTwoOperands(op)) c.w = Tensor::Of<uint8_t>({2, 2}, std::vector<uint8_t>{10, 20, 30, 40});
+  EXPECT_EQ(Validate(c), "");
+  return c;
+}
+
+std::string AddBytes(const Placed& p, const RunContext&) {
+  const Case& c = *p.problem;
+  for (int64_t m = 0; m < c.M; ++m) {
+    for (int64_t n = 0; n < c.N; ++n) {
+      const int x = static_cast<const uint8_t*>(p.x)[m * p.x_stride + n];
+      const int w = c.w.empty() ? 0 : static_cast<const uint8_t*>(p.w)[m * p.w_stride + n];
+      static_cast<uint8_t*>(p.y)[m * p.y_stride + n] = static_cast<uint8_t>(x + w);
+    }
+  }
+  return "";
+}
+
+TEST(InProcess, TheSecondOperandIsLaidOutLikeTheFirst) {
+  LambdaSubject subject([](const Placed& p, const RunContext& context) {
+    EXPECT_EQ(p.x_stride, 2 + context.x_row_gap);
+    EXPECT_EQ(p.w_stride, 2 + context.x_row_gap);
+    return AddBytes(p, context);
+  });
+  for (const RunContext& context : Contexts()) {
+    const Outcome outcome = subject.Run(Operands(Op::kAdd), context);
+    ASSERT_EQ(outcome.status, RunStatus::kOk) << outcome.detail;
+    EXPECT_EQ(outcome.y, Tensor::Of<uint8_t>({2, 2}, std::vector<uint8_t>{11, 22, 33, 44}));
+  }
+  const auto harmed = [](int64_t at) {
+    LambdaSubject harm([at](const Placed& p, const RunContext& context) {
+      const_cast<uint8_t*>(static_cast<const uint8_t*>(p.w))[at] ^= 1;
+      return AddBytes(p, context);
+    });
+    return harm.Run(Operands(Op::kMul), {.x_row_gap = 1});
+  };
+  EXPECT_EQ(harmed(3).detail, "modified w");
+  EXPECT_EQ(harmed(2).detail, "wrote between the rows of w");
+}
+
+TEST(InProcess, InPlaceTheOutputLiesOverX) {
+  for (const Op op : {Op::kAdd, Op::kMul, Op::kRescale}) {
+    LambdaSubject subject([](const Placed& p, const RunContext& context) {
+      EXPECT_EQ(p.x, p.y);
+      EXPECT_EQ(p.x_stride, p.y_stride);
+      return AddBytes(p, context);
+    });
+    for (RunContext context : Contexts()) {
+      context.in_place = true;
+      const Outcome outcome = subject.Run(Operands(op), context);
+      ASSERT_EQ(outcome.status, RunStatus::kOk) << outcome.detail;
+      EXPECT_EQ(outcome.y.IntAt(3), HasTwoOperands(op) ? 44 : 4);
+    }
+  }
+  // What lies beside it is watched as before.
+  LambdaSubject gap([](const Placed& p, const RunContext& context) {
+    static_cast<uint8_t*>(p.y)[2] ^= 1;
+    return AddBytes(p, context);
+  });
+  EXPECT_EQ(gap.Run(Operands(Op::kAdd), {.x_row_gap = 1, .in_place = true}).status,
+            RunStatus::kTouchedOutside);
+  LambdaSubject linear(Raw);
+  const Outcome skipped = linear.Run(Linear(), {.in_place = true});
+  EXPECT_EQ(skipped.status, RunStatus::kSkipped);
+  EXPECT_EQ(skipped.detail, "linear does not run in place");
+}
+
+TEST(InProcess, ThreadsAreSkippedByWhatHasNone) {
+  LambdaSubject subject(Raw);
+  const Outcome outcome = subject.Run(Linear(), {.threads = 2});
+  EXPECT_EQ(outcome.status, RunStatus::kSkipped);
+  EXPECT_EQ(outcome.detail, "runs on one thread");
+}
+
+TEST(InProcess, ATrapOnAnotherThreadCountsAsOneHere) {
+  LambdaSubject outside([](const Placed&, const RunContext&) -> std::string {
+    throw TrapError(std::string(kGuardPageTrap));
+  });
+  EXPECT_EQ(outside.Run(Linear(), {}).status, RunStatus::kTouchedOutside);
+  LambdaSubject crash(
+      [](const Placed&, const RunContext&) -> std::string { throw TrapError("SIGILL: it did"); });
+  const Outcome outcome = crash.Run(Linear(), {});
+  EXPECT_EQ(outcome.status, RunStatus::kCrashed);
+  EXPECT_EQ(outcome.detail, "SIGILL: it did");
+}
+
 }  // namespace
 }  // namespace qualm

@@ -190,6 +190,49 @@ TEST(Plugin, RowGapsAreSkippedWhereThePluginTakesDenseRowsOnly) {
   EXPECT_NE(outcome.detail.find("dense rows"), std::string::npos) << outcome.detail;
 }
 
+Case AddCase() {
+  Case c;
+  c.op = Op::kAdd;
+  c.M = 2;
+  c.N = 2;
+  c.x = Tensor::Of<uint8_t>({2, 2}, std::vector<uint8_t>{1, 2, 3, 4});
+  c.w = Tensor::Of<uint8_t>({2, 2}, std::vector<uint8_t>{10, 20, 30, 40});
+  return c;
+}
+
+TEST(Plugin, TheSecondOperandArrivesAndIsWatched) {
+  const Tensor sum = Tensor::Of<uint8_t>({2, 2}, std::vector<uint8_t>{11, 22, 33, 44});
+  for (const int64_t gap : {0, 3}) {
+    Worker worker(Broken("nothing"));
+    const Outcome outcome = worker.Run(AddCase(), {.x_row_gap = gap, .y_row_gap = 2 * gap});
+    ASSERT_TRUE(outcome.ok()) << outcome.detail;
+    EXPECT_EQ(outcome.y, sum);
+  }
+  Worker harm(Broken("modify-w"));
+  const Outcome outcome = harm.Run(AddCase(), {});
+  EXPECT_EQ(Name(outcome.status), "modified-input");
+  EXPECT_EQ(outcome.detail, "changed its input w at byte 0");
+}
+
+TEST(Plugin, InPlaceOnlyWhereItIsOffered) {
+  Worker worker(Broken("in-place"));
+  for (const int64_t gap : {0, 3}) {
+    const Outcome outcome = worker.Run(AddCase(), {.x_row_gap = gap, .in_place = true});
+    ASSERT_TRUE(outcome.ok()) << outcome.detail;
+    EXPECT_EQ(outcome.y, Tensor::Of<uint8_t>({2, 2}, std::vector<uint8_t>{11, 22, 33, 44}));
+  }
+  const auto skipped = [](const char* how, const Case& c, const RunContext& context) {
+    Worker other(Broken(how));
+    const Outcome outcome = other.Run(c, context);
+    EXPECT_EQ(Name(outcome.status), "skipped");
+    return outcome.detail;
+  };
+  EXPECT_EQ(skipped("nothing", AddCase(), {.in_place = true}),
+            "does not run in place (no QUALM_CAN_IN_PLACE)");
+  EXPECT_EQ(skipped("in-place", SmallCase(), {.in_place = true}), "linear does not run in place");
+  EXPECT_EQ(skipped("nothing", SmallCase(), {.threads = 2}), "is not told how many threads to use");
+}
+
 TEST(Plugin, MemoryIsLimited) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "no address space limit under sanitizers";
@@ -300,6 +343,48 @@ TEST_F(ExamplePlugin, ComputesTheExactResult) {
   }
 }
 
+Case PoolCase() {
+  Case c;
+  c.op = Op::kMaxPool;
+  c.window = {.batch = 2,
+              .in_h = 2,
+              .in_w = 3,
+              .in_c = 2,
+              .kernel_h = 1,
+              .kernel_w = 2,
+              .stride_h = 1,
+              .stride_w = 3,
+              .pad_top = 0,
+              .pad_bottom = 0,
+              .pad_left = 1,
+              .pad_right = 1,
+              .dilation_h = 1,
+              .dilation_w = 2};
+  DeriveSizes(&c);
+  c.x = Tensor(DType::kS8, {2, 2, 3, 2});
+  for (int i = 0; i < 24; ++i) c.x.SetInt(i, i % 2 == 0 ? i : -i);
+  c.out_dtype = DType::kS8;
+  c.out_min = -128;
+  c.out_max = 20;
+  return c;
+}
+
+TEST_F(ExamplePlugin, SeesImagesAndTheirWindow) {
+  const Case c = PoolCase();
+  ASSERT_EQ(Validate(c), "");
+  // One output per row: the second pixel; the other tap is padding on the left.
+  const std::vector<int8_t> expected{2, -3, 8, -9, 14, -15, 20, -21};
+  for (const int64_t gap : {0, 3}) {
+    const Outcome outcome = subject_->Run(c, {.x_row_gap = gap, .y_row_gap = gap});
+    ASSERT_TRUE(outcome.ok()) << outcome.detail;
+    EXPECT_EQ(outcome.y, Tensor::Of<int8_t>({2, 2, 1, 2}, expected));
+  }
+  Case ceil = c;
+  ceil.window.ceil_mode = true;
+  DeriveSizes(&ceil);
+  EXPECT_EQ(subject_->CannotRun(ceil), "example does not offer ceil mode");
+}
+
 TEST_F(ExamplePlugin, EmptyProblemsRun) {
   Case c = SmallCase();
   c.K = 0;
@@ -375,6 +460,30 @@ TEST_F(ExamplePlugin, LimitsOfEveryKindAreHeeded) {
   c = SmallCase();
   c.per_channel = true;
   EXPECT_EQ(OutsideLimits(limits, c), "parameters per channel");
+
+  limits.out_dtypes = limits.x_dtypes = limits.w_dtypes = QUALM_TYPE_BIT(QUALM_S8);
+  limits.features = QUALM_CAN_CLAMP;
+  EXPECT_EQ(OutsideLimits(limits, PoolCase()), "dilation");
+  c = PoolCase();
+  c.window.dilation_w = 1;
+  EXPECT_EQ(OutsideLimits(limits, c), "");
+  c.window.pad_right = 0;
+  EXPECT_EQ(OutsideLimits(limits, c), "padding that differs between two sides");
+  c.window.pad_right = 1;
+  c.op = Op::kAvgPool;
+  c.window.count_include_pad = true;
+  EXPECT_EQ(OutsideLimits(limits, c), "padding that counts");
+  c = PoolCase();
+  c.op = Op::kConv2d;
+  c.window.dilation_w = 1;
+  c.window.groups = 2;
+  c.w = Tensor(DType::kS8, {2, 1, 2, 1});
+  EXPECT_EQ(OutsideLimits(limits, c), "groups");
+  c.op = Op::kDepthwise;
+  EXPECT_EQ(OutsideLimits(limits, c), "");
+  c = AddCase();
+  limits.x_dtypes = limits.out_dtypes = QUALM_TYPE_BIT(QUALM_U8);
+  EXPECT_EQ(OutsideLimits(limits, c), "w of type u8");
 }
 
 TEST_F(ExamplePlugin, RegistryKnowsTheKindAndMissesNothingSilently) {

@@ -31,6 +31,8 @@ RunRequest Request() {
   request.context.poison = 0x11;
   request.context.x_row_gap = 2;
   request.context.y_row_gap = 4;
+  request.context.in_place = true;
+  request.context.threads = 7;
   request.context.rounding = Rounding::kUp;
   request.context.flush_denormals = true;
   request.context.want_acc = true;
@@ -48,6 +50,62 @@ TEST(WorkerMessage, RunComesBackWhole) {
   ASSERT_TRUE(decoded.has_value());
   EXPECT_EQ(decoded->c, Request().c);
   EXPECT_EQ(decoded->context, Request().context);
+}
+
+TEST(WorkerMessage, WindowsAndSecondOperandsComeBackWhole) {
+  Case conv;
+  conv.op = Op::kConv2d;
+  conv.window = {.batch = 1,
+                 .in_h = 2,
+                 .in_w = 3,
+                 .in_c = 4,
+                 .kernel_h = 2,
+                 .kernel_w = 1,
+                 .stride_h = 3,
+                 .stride_w = 5,
+                 .pad_top = 6,
+                 .pad_bottom = 7,
+                 .pad_left = 8,
+                 .pad_right = 9,
+                 .dilation_h = 10,
+                 .dilation_w = 11,
+                 .groups = 2};
+  conv.N = 2;
+  conv.x = Tensor(DType::kU8, {1, 2, 3, 4});
+  conv.x.SetInt(23, 200);
+  conv.w = Tensor(DType::kS8, {2, 2, 1, 2});
+  conv.w.SetInt(7, -9);
+  DeriveSizes(&conv);
+  Case pool = conv;
+  pool.op = Op::kAvgPool;
+  pool.window.groups = 1;
+  pool.window.ceil_mode = true;
+  pool.window.count_include_pad = true;
+  pool.w = Tensor(DType::kU8, {0});
+  Case mul;
+  mul.op = Op::kMul;
+  mul.M = 1;
+  mul.N = 2;
+  mul.x = Tensor::Of<uint8_t>({1, 2}, std::vector<uint8_t>{1, 2});
+  mul.w = Tensor::Of<uint8_t>({1, 2}, std::vector<uint8_t>{3, 4});
+  for (const Case& c : {conv, pool, mul}) {
+    std::vector<uint8_t> payload;
+    EncodeRun(c, {}, payload);
+    const std::optional<RunRequest> decoded = DecodeRun(payload);
+    ASSERT_TRUE(decoded.has_value()) << Describe(c);
+    EXPECT_EQ(decoded->c, c);
+    Outcome outcome;
+    outcome.y = Tensor(c.out_dtype, c.output_shape());
+    outcome.acc = Tensor(DType::kS32, c.output_shape());
+    EncodeOutcome(outcome, payload);
+    const std::optional<Outcome> answer = DecodeOutcome(payload, c);
+    ASSERT_TRUE(answer.has_value()) << Describe(c);
+    EXPECT_EQ(answer->y, outcome.y);
+  }
+  conv.window.groups = 0;
+  std::vector<uint8_t> payload;
+  EncodeRun(conv, {}, payload);
+  EXPECT_FALSE(DecodeRun(payload).has_value());
 }
 
 TEST(WorkerMessage, EveryTruncationAndAnythingBehindIsRefused) {

@@ -61,9 +61,8 @@ void MaxOfTaps(const Taps& taps, size_t channels, uint8_t lo, uint8_t hi, uint8_
   const auto most = hn::Set(d, hi);
   ForEachVector(d, channels, [&](size_t c, size_t n) HWY_ATTR {
     auto max = least;
-    const uint8_t* row = taps.first + c;
-    for (size_t r = 0; r < taps.rows; ++r, row += taps.row_step) {
-      const uint8_t* p = row;
+    for (size_t r = 0; r < taps.rows; ++r) {
+      const uint8_t* p = taps.first + static_cast<int64_t>(r) * taps.row_step + c;
       for (size_t s = 0; s < taps.columns; ++s, p += taps.column_step) {
         const auto codes = n == hn::Lanes(d) ? hn::LoadU(d, p) : hn::LoadN(d, p, n);
         max = hn::Max(max, hn::Xor(codes, flip));
@@ -89,9 +88,8 @@ void SumOfTaps(const Taps& taps, size_t channels, uint32_t correction, uint32_t*
     auto sum = initial;
     auto narrow = hn::Zero(d16);
     size_t room = 257;  // 257 * 255 fits 16 bits
-    const uint8_t* row = taps.first + c;
-    for (size_t r = 0; r < taps.rows; ++r, row += taps.row_step) {
-      const uint8_t* p = row;
+    for (size_t r = 0; r < taps.rows; ++r) {
+      const uint8_t* p = taps.first + static_cast<int64_t>(r) * taps.row_step + c;
       for (size_t s = 0; s < taps.columns; ++s, p += taps.column_step) {
         if (HWY_UNLIKELY(room == 0)) {
           sum = hn::Add(sum, hn::PromoteTo(d32, narrow));

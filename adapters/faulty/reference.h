@@ -102,9 +102,9 @@ class Reference {
   uint8_t RescaleOne(const Case& c, int32_t code) const;
   uint8_t TwoOperandsOne(const Case& c, int32_t a, int32_t b) const;
   uint8_t PoolOne(const Placed& p, const OutputPixel& at, int64_t channel) const;
-  // x under the window, [R,S,C/groups] of one group; the padding as its zero point.
-  std::vector<int64_t> Patch(const Placed& p, const OutputPixel& at, int64_t group) const;
-  __int128 ConvSum(const Placed& p, const std::vector<int64_t>& patch, int64_t n) const;
+  // patch_ = x under the window, [R,S,C/groups] of one group; the padding as its zero point.
+  void FillPatch(const Placed& p, const OutputPixel& at, int64_t group);
+  __int128 ConvSum(const Placed& p, int64_t n) const;
 
   int64_t QuantizeOne(float x, float scale, int32_t zero_point, RoundTo rule, const Case& c) const;
   int64_t RawSum(const Placed& p, const uint8_t* x, const uint8_t* w) const;
@@ -123,6 +123,7 @@ class Reference {
   // What a kernel that packs weights would keep between calls.
   std::vector<int64_t> column_sums_;
   int64_t column_sums_of_k_ = -1;
+  std::vector<int64_t> patch_;  // a member: reading x may end in a signal, and locals would leak
 };
 
 }  // namespace qualm::faulty

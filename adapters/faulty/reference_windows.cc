@@ -35,12 +35,12 @@ bool Inside(const Window& v, int64_t y, int64_t x) {
 
 }  // namespace
 
-std::vector<int64_t> Reference::Patch(const Placed& p, const OutputPixel& at, int64_t group) const {
+void Reference::FillPatch(const Placed& p, const OutputPixel& at, int64_t group) {
   const Case& c = *p.problem;
   const Window& v = c.window;
   const int64_t channels = v.in_c / v.groups;
   const int64_t padding = Has(Fault::kPaddingIsCodeZero) ? 0 : c.x_q.zero_point[0];
-  std::vector<int64_t> patch;
+  patch_.clear();
   for (int64_t r = 0; r < v.kernel_h; ++r) {
     for (int64_t s = 0; s < v.kernel_w; ++s) {
       const int64_t y = at.top + r * v.dilation_h;
@@ -49,16 +49,15 @@ std::vector<int64_t> Reference::Patch(const Placed& p, const OutputPixel& at, in
       if (Has(Fault::kRowBound) && y >= 0 && x >= 0 && x < v.in_w) inside = true;
       if (Has(Fault::kKernelWidthBound) && s >= v.kernel_h) inside = false;
       for (int64_t k = 0; k < channels; ++k) {
-        patch.push_back(inside ? CodeAt(Pixel(p, at.image, y, x), c.x.dtype(), group * channels + k)
-                               : padding);
+        patch_.push_back(
+            inside ? CodeAt(Pixel(p, at.image, y, x), c.x.dtype(), group * channels + k) : padding);
       }
     }
   }
-  return patch;
 }
 
 // sum (x - zx)(w - zw_n) + bias_i32: the raw sum, as a kernel accumulates it, then corrected.
-__int128 Reference::ConvSum(const Placed& p, const std::vector<int64_t>& patch, int64_t n) const {
+__int128 Reference::ConvSum(const Placed& p, int64_t n) const {
   const Case& c = *p.problem;
   const uint8_t* const w = Row<uint8_t>(p.w, n, c.K);
   const bool u8s8 = c.x.dtype() == DType::kU8 && c.w.dtype() == DType::kS8;
@@ -73,7 +72,7 @@ __int128 Reference::ConvSum(const Placed& p, const std::vector<int64_t>& patch, 
   for (int64_t k = 0; k < c.K; k += step) {
     int64_t group = 0;
     for (int64_t i = k; i < std::min(k + step, c.K); ++i) {
-      const int64_t x = patch[static_cast<size_t>(i)];
+      const int64_t x = patch_[static_cast<size_t>(i)];
       const int64_t weight = CodeAt(w, c.w.dtype(), i);
       group += x * weight;
       row_sum += x;
@@ -96,7 +95,8 @@ void Reference::Conv(const Placed& p) {
   const auto size = static_cast<int64_t>(SizeOf(c.out_dtype));
   ForOutputPixels(p, [&](const OutputPixel& at, uint8_t* y) {
     for (int64_t n = 0; n < c.N; ++n) {
-      StoreLinear(p, ConvSum(p, Patch(p, at, n / of_group), n), n, y + n * size);
+      if (n % of_group == 0) FillPatch(p, at, n / of_group);
+      StoreLinear(p, ConvSum(p, n), n, y + n * size);
     }
   });
 }

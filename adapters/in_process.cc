@@ -31,7 +31,7 @@ const std::vector<float>& ScaleList(const Case& c) {
     case Op::kQuantize: return c.out_q.scale;
     case Op::kDequantize: return c.x_q.scale;
     case Op::kRequantize: return c.multiplier.empty() ? c.w_q.scale : c.multiplier;
-    case Op::kLinear: break;
+    default: break;
   }
   return c.w_q.scale;
 }
@@ -41,7 +41,7 @@ const std::vector<int32_t>& ZeroPointList(const Case& c) {
     case Op::kQuantize:
     case Op::kRequantize: return c.out_q.zero_point;
     case Op::kDequantize: return c.x_q.zero_point;
-    case Op::kLinear: break;
+    default: break;
   }
   return c.w_q.zero_point;
 }

@@ -61,7 +61,9 @@ class NativeSubject final : public InProcessSubject {
       : name_(std::move(name)), target_(std::move(target)) {}
 
   std::string_view name() const override { return name_; }
-  std::string CannotRun(const Case&) const override { return ""; }
+  std::string CannotRun(const Case& c) const override {
+    return IsListed(c.op) ? "" : "this adapter does not place " + std::string(Name(c.op));
+  }
   std::string InstructionSet() const override {
     const std::string variant = VariantOf(target_);
     return variant == kPortable ? "PORTABLE" : target_;
@@ -98,7 +100,7 @@ class NativeSubject final : public InProcessSubject {
         return kernels::Requantize(x, PlaceMultipliers(placed, context), placed.zero_point[0],
                                    range, y)
             .error;
-      case Op::kLinear: break;
+      default: break;  // linear: CannotRun leaves no other
     }
     kernels::PackedLinear packed;
     const kernels::Status status =

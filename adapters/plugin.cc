@@ -111,6 +111,7 @@ PluginSubject::PluginSubject(std::string name, WorkerOptions options)
 }
 
 std::string PluginSubject::CannotRun(const Case& c) const {
+  if (!IsListed(c.op)) return "the protocol has no " + std::string(Name(c.op));
   const std::optional<PluginLimits>& limits = info().limits[static_cast<size_t>(c.op)];
   if (!limits) return info().name + " does not offer " + std::string(Name(c.op));
   if (ProblemBytes(c) > kMessageBytesMax)

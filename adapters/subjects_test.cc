@@ -250,6 +250,7 @@ class Draw {
           }
         }
         break;
+      default: ADD_FAILURE() << "no such cases of " << Name(c.op);
     }
     c.out_dtype = out;
     c.relu = c.op != Op::kDequantize && Chance(3);

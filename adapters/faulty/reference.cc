@@ -65,6 +65,7 @@ __int128 Reach(DType dtype, const std::vector<int32_t>& zero_points) {
 }  // namespace
 
 std::string CannotCompute(const Case& c) {
+  if (!IsListed(c.op)) return "this implementation has no " + std::string(Name(c.op));
   if (c.op != Op::kLinear) return "";  // at most 32 + 48 bits
   if (c.out_dtype == DType::kS32) return "";
   // Eight times the largest sum: some faults enlarge it.
@@ -339,6 +340,7 @@ void Reference::Run(const Placed& placed) {
     case Op::kDequantize: return Dequantize(placed);
     case Op::kRequantize: return Requantize(placed);
     case Op::kLinear: return Linear(placed);
+    default: QUALM_CHECK(false);  // CannotCompute leaves no other
   }
 }
 

@@ -423,8 +423,8 @@ std::optional<Tensor> Counterfactual(const Case& c, std::span<const Swap> swaps)
       if (!sums) return std::nullopt;
       return epilogue ? FinishCodes(edited, *sums, swaps) : exact::EvaluateFromSums(edited, *sums);
     }
+    default: return std::nullopt;  // no swap is defined for the others
   }
-  return std::nullopt;
 }
 
 }  // namespace qualm::triage

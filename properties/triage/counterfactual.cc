@@ -256,26 +256,33 @@ std::optional<std::vector<__int128>> Sums(Case& c, std::span<const Swap> swaps) 
 
 double RoundHalfEven(double value) { return std::nearbyint(value); }
 
-// Value of one output before rounding, in the arithmetic that the rounding swap names, and the
-// rounding rule itself. Doubles are enough: the result only counts if it equals the subject's bits.
+// Code of one output before the clamp: rounded as the swaps say and moved by the zero point.
+// Doubles are enough: the result only counts if it equals the subject's bits.
 double Rounded(double exact_value, float float_value, int32_t zero_point,
                std::span<const Swap> swaps) {
-  if (Has(swaps, Swap::kFloatMultiplier) || Has(swaps, Swap::kFloatReciprocal) ||
-      Has(swaps, Swap::kFloatReciprocalInput) || Has(swaps, Swap::kFloatDivision))
-    return RoundHalfEven(static_cast<double>(float_value)) + zero_point;
+  const auto converted = [&](double value) {
+    const bool overflows = Has(swaps, Swap::kHugeBecomesMinimum) && !(std::abs(value) < 0x1p31);
+    return overflows ? -0x1p31 : value;
+  };
   if (Has(swaps, Swap::kFloatZeroPointFirst)) {
     const float moved = float_value + static_cast<float>(zero_point);
-    return RoundHalfEven(static_cast<double>(moved));
+    return converted(RoundHalfEven(static_cast<double>(moved)));
   }
-  if (Has(swaps, Swap::kZeroPointBeforeRounding)) return RoundHalfEven(exact_value + zero_point);
-  if (Has(swaps, Swap::kHalfAway)) return std::round(exact_value) + zero_point;
-  if (Has(swaps, Swap::kHalfUp)) return std::floor(exact_value + 0.5) + zero_point;
-  if (Has(swaps, Swap::kTruncate)) return std::trunc(exact_value) + zero_point;
-  return RoundHalfEven(exact_value) + zero_point;
+  if (Has(swaps, Swap::kZeroPointBeforeRounding)) {
+    return converted(RoundHalfEven(exact_value + zero_point));
+  }
+  double rounded = RoundHalfEven(exact_value);
+  if (Has(swaps, Swap::kFloatMultiplier) || Has(swaps, Swap::kFloatReciprocal) ||
+      Has(swaps, Swap::kFloatReciprocalInput) || Has(swaps, Swap::kFloatDivision)) {
+    rounded = RoundHalfEven(static_cast<double>(float_value));
+  }
+  if (Has(swaps, Swap::kHalfAway)) rounded = std::round(exact_value);
+  if (Has(swaps, Swap::kHalfUp)) rounded = std::floor(exact_value + 0.5);
+  if (Has(swaps, Swap::kTruncate)) rounded = std::trunc(exact_value);
+  return converted(rounded) + zero_point;
 }
 
 int32_t Narrow(const Case& c, int64_t channel, double value, std::span<const Swap> swaps) {
-  if (Has(swaps, Swap::kHugeBecomesMinimum) && !(std::abs(value) < 0x1p31)) value = -0x1p31;
   if (Has(swaps, Swap::kWraps)) {
     const auto low =
         static_cast<uint64_t>(static_cast<int64_t>(std::clamp(value, -0x1p62, 0x1p62)));

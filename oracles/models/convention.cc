@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "oracles/models/convention.h"
 
+#include <algorithm>
+#include <cmath>
 #include <memory>
 #include <utility>
 

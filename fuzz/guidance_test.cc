@@ -54,7 +54,7 @@ class Guidance : public testing::Test {
         << output.substr(output.size() - std::min<size_t>(output.size(), 2000));
     if (!found) return std::nullopt;
     // The trap must be ours, for the reason planted.
-    EXPECT_NE(output.find("qualm: finding linear-matches_exact-faulty:pair-saturation"),
+    EXPECT_NE(output.find("qualm: finding linear.matches_exact-faulty:pair-saturation"),
               std::string::npos);
     const std::string key = "stat::number_of_executed_units:";
     const size_t at = output.find(key);

@@ -83,7 +83,7 @@ TEST_F(Guidance, EverySeedFindsPairSaturation) {
     const auto runs = RunsUntilFound(seed, kCampaignRuns, "QUALM_FUZZ_FEEDBACK=on");
     ASSERT_TRUE(runs.has_value()) << "seed " << seed;
     EXPECT_TRUE(std::filesystem::exists(
-        folder_ / "linear-matches_exact-faulty:pair-saturation-pair-saturation.case.json"));
+        folder_ / "linear.matches_exact-faulty:pair-saturation-pair-saturation.case.json"));
   }
 }
 

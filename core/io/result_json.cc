@@ -32,7 +32,7 @@ std::string ElementToken(const std::string& text) {
 std::string FindingToJson(const Finding& finding) {
   std::string json = "{\"fingerprint\": " + JsonQuote(finding.fingerprint());
   json += ", \"op\": " + JsonQuote(finding.op);
-  json += ", \"property\": " + JsonQuote(finding.property);
+  json += ", \"property\": " + JsonQuote(finding.full_property());
   json += ", \"subject\": " + JsonQuote(finding.subject);
   json += ", \"kind\": " + JsonQuote(Name(finding.kind));
   json += ", \"expected_by_contract\": ";

@@ -355,7 +355,7 @@ void AddAudit(CLI::App& app, Run* run) {
   AddSubjectOption(*verb, *options, false);
   AddOutputOptions(*verb, *options);
   AddDuration(*verb, "--budget", options->budget, "time for drawn cases, e.g. 60s, 10m");
-  verb->add_option("--seed", options->seed, "seed of the drawn cases");
+  AddSeed(*verb, options->seed);
   verb->add_option("--jobs,-j", options->jobs, "threads")->check(CLI::Range(1, 256));
   verb->add_option("--out", options->out, "folder of the report");
   verb->add_option("--corpus", options->corpus, "folder that holds forum/ and regressions/");

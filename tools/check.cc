@@ -117,7 +117,7 @@ std::string ReasonLines(const CheckResult& result) {
       text += fmt::format("{} {} {}", i == 0 ? "" : ";", list[i].first, list[i].second);
     }
     if (list.size() > kMost) {
-      text += fmt::format("; {} more reasons (--json has all)", list.size() - kMost);
+      text += fmt::format("; {} more (--json has all)", list.size() - kMost);
     }
     text += "\n";
   }
@@ -139,10 +139,10 @@ std::string IdleLines(const CheckResult& result) {
     const auto most =
         std::max_element(reasons.begin(), reasons.end(),
                          [](const auto& a, const auto& b) { return a.second < b.second; });
-    text += fmt::format(
-        "nothing was judged on {}: {}{}\n", subject,
-        most == reasons.end() ? "no property applies" : most->first,
-        reasons.size() > 1 ? fmt::format(" ({} more reasons)", reasons.size() - 1) : "");
+    text +=
+        fmt::format("nothing was judged on {}: {}{}\n", subject,
+                    most == reasons.end() ? "no property applies" : most->first,
+                    reasons.size() > 1 ? fmt::format(" (and {} more)", reasons.size() - 1) : "");
   }
   return text;
 }
@@ -271,7 +271,7 @@ void AddCheck(CLI::App& app, Run* run) {
   verb->add_option("--cases,-n", options->check.cases, "cases per operation")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 40));
   AddDuration(*verb, "--time", options->check.seconds, "run this long instead, e.g. 60s, 10m");
-  verb->add_option("--seed", options->check.seed, "seed of the run");
+  AddSeed(*verb, options->check.seed);
   verb->add_option("--jobs,-j", options->check.jobs, "threads; the result does not depend on it")
       ->check(CLI::Range(1, 256));
   verb->add_option("--shard", options->shard, "I/N: every N-th case, starting at I");

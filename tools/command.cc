@@ -320,7 +320,19 @@ void AddDuration(CLI::App& app, const std::string& name, double& seconds, const 
       ->transform(
           CLI::AsNumberWithUnit(std::map<std::string, double>{{"s", 1}, {"m", 60}, {"h", 3600}},
                                 CLI::AsNumberWithUnit::CASE_SENSITIVE))
-      ->check(CLI::PositiveNumber);
+      ->check([](const std::string& value) {
+        return std::strtod(value.c_str(), nullptr) > 0 ? std::string()
+                                                       : "is not more than 0, expected e.g. 60s";
+      });
+}
+
+void AddSeed(CLI::App& app, uint64_t& seed) {
+  app.add_option("--seed", seed, "seed of the drawn cases")->check([](const std::string& value) {
+    // "-1" would be read as 2^64 - 1.
+    const bool digits =
+        !value.empty() && value.find_first_not_of("0123456789") == std::string::npos;
+    return digits ? std::string() : "'" + value + "' is no seed, expected an integer from 0 on";
+  });
 }
 
 std::string TotalsLine(const Totals& totals) {

@@ -86,6 +86,8 @@ std::string SweepSummary(const sweep::Result& result);
 // "60s", "10m", "8h", or plain seconds; more than 0.
 void AddDuration(CLI::App& app, const std::string& name, double& seconds, const std::string& help);
 
+void AddSeed(CLI::App& app, uint64_t& seed);
+
 class Stopwatch {
  public:
   double seconds() const {

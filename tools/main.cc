@@ -4,10 +4,14 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <exception>
+#include <string_view>
+#include <vector>
 
 #include "adapters/registry.h"
+#include "core/nearest.h"
 #include "core/status.h"
 #include "tools/command.h"
 
@@ -70,6 +74,15 @@ int Main(int argc, char** argv) {
   AddExplain(app, &run);
   AddList(app, &run);
   AddReport(app, &run);
+  if (argc > 1 && argv[1][0] != '-') {
+    std::vector<std::string> names;
+    for (const CLI::App* verb : app.get_subcommands({})) names.push_back(verb->get_name());
+    const std::vector<std::string_view> verbs(names.begin(), names.end());
+    if (std::find(verbs.begin(), verbs.end(), argv[1]) == verbs.end()) {
+      throw InputError("unknown verb '" + std::string(argv[1]) + "', nearest is '" +
+                       std::string(NearestName(argv[1], verbs)) + "' (see qualm --help)");
+    }
+  }
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

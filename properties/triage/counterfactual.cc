@@ -336,6 +336,19 @@ Tensor FinishCodes(const Case& c, std::span<const __int128> sums, std::span<cons
   return y;
 }
 
+// A float32 output whose every step is rounded.
+Tensor FinishFloats(const Case& c, std::span<const __int128> sums) {
+  Tensor y(c.out_dtype, c.output_shape());
+  for (int64_t i = 0; i < y.size(); ++i) {
+    const int64_t n = i % c.N;
+    const float scale = c.x_q.scale_at(0) * c.w_q.scale_at(n);
+    float value = static_cast<float>(sums[static_cast<size_t>(i)]) * scale;
+    if (c.bias) value += (*c.bias)[static_cast<size_t>(n)];
+    y.as<float>()[static_cast<size_t>(i)] = c.relu && !(value > 0) ? 0.0f : value;
+  }
+  return y;
+}
+
 Tensor QuantizeWith(const Case& c, std::span<const Swap> swaps) {
   Tensor y(c.out_dtype, c.output_shape());
   for (int64_t i = 0; i < c.x.size(); ++i) {
@@ -388,7 +401,9 @@ bool ChangesSums(Swap swap) {
 
 bool MeansSomething(const Case& c, Swap swap) {
   if (ChangesSums(swap) && c.op != Op::kLinear) return false;
-  if (ChangesEpilogue(swap) && !IsCode(c.out_dtype)) return false;
+  if (ChangesEpilogue(swap) && !IsCode(c.out_dtype)) {
+    return swap == Swap::kFloatMultiplier && c.op == Op::kLinear && c.out_dtype == DType::kF32;
+  }
   switch (swap) {
     case Swap::kInputOtherSignInProducts: return IsCode(c.x.dtype());
     case Swap::kRowSumOfRow0: return c.M > 1;
@@ -428,7 +443,8 @@ std::optional<Tensor> Counterfactual(const Case& c, std::span<const Swap> swaps)
     case Op::kLinear: {
       const std::optional<std::vector<__int128>> sums = Sums(edited, swaps);
       if (!sums) return std::nullopt;
-      return epilogue ? FinishCodes(edited, *sums, swaps) : exact::EvaluateFromSums(edited, *sums);
+      if (!epilogue) return exact::EvaluateFromSums(edited, *sums);
+      return IsCode(c.out_dtype) ? FinishCodes(edited, *sums, swaps) : FinishFloats(edited, *sums);
     }
   }
   return std::nullopt;

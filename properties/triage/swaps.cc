@@ -68,7 +68,7 @@ constexpr auto kSwaps = std::to_array<SwapInfo>({
     {Swap::kFloatDivision, SwapStage::kRound, FindingKind::kRounding, "fl(x / s)",
      "rounds the quotient to float32 before it rounds to a code"},
     {Swap::kFloatMultiplier, SwapStage::kRound, FindingKind::kRounding, "float32 multiplier",
-     "multiplies by the float32 quotient fl(fl(sx*sw)/sy) before rounding"},
+     "rounds the sum and the multiplier fl(fl(sx*sw)/sy) to float32 before the result"},
     {Swap::kFloatReciprocal, SwapStage::kRound, FindingKind::kRounding, "float32 reciprocal",
      "multiplies by fl(fl(sx*sw) * fl(1/sy)) before rounding"},
     {Swap::kFloatZeroPointFirst, SwapStage::kRound, FindingKind::kTie,

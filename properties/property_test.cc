@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <set>
+#include <utility>
 
 #include "oracles/headroom/headroom.h"
 #include "oracles/models/model.h"
@@ -27,7 +28,7 @@ using RunFunction = TestSubject::RunFunction;
 // The case is changed before it is computed.
 template <class Change>
 RunFunction Instead(Change change) {
-  return [change](const Case& c, const RunContext&) {
+  return [change = std::move(change)](const Case& c, const RunContext&) {
     Case changed = ProblemOf(c);
     change(changed);
     return TestSubject::Good(exact::Evaluate(changed));
@@ -36,7 +37,7 @@ RunFunction Instead(Change change) {
 // The exact output is changed afterwards.
 template <class Change>
 RunFunction Afterwards(Change change) {
-  return [change](const Case& c, const RunContext& context) {
+  return [change = std::move(change)](const Case& c, const RunContext& context) {
     Tensor y = exact::Evaluate(c);
     change(c, context, y);
     return TestSubject::Good(std::move(y));

@@ -2,6 +2,7 @@
 #include "oracles/models/convention.h"
 
 #include <algorithm>
+#include <cmath>
 #include <memory>
 #include <utility>
 

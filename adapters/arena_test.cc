@@ -201,7 +201,7 @@ TEST(CallTrapped, RestoresTheHandlerThatWasThere) {
   const struct sigaction before = Current(SIGSEGV);
   StoreTrapped(nullptr);
   const struct sigaction after = Current(SIGSEGV);
-  // The C library may add SA_RESTORER to what it hands back; the flags that somebody set are the rest.
+  // The C library may add SA_RESTORER to what it hands back; all other flags are somebody's.
   constexpr int kRestorer = 0x04000000;
   EXPECT_EQ(before.sa_flags & ~kRestorer, after.sa_flags & ~kRestorer);
   EXPECT_EQ(before.sa_handler, after.sa_handler);

@@ -64,7 +64,7 @@ class NativeSubject final : public InProcessSubject {
   std::string CannotRun(const Case&) const override { return ""; }
   std::string InstructionSet() const override {
     const std::string variant = VariantOf(target_);
-    return variant == kPortable ? variant : target_;
+    return variant == kPortable ? "PORTABLE" : target_;
   }
 
   std::vector<std::string> Siblings() const override {

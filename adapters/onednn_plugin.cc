@@ -13,6 +13,7 @@
 #include <oneapi/dnnl/dnnl.hpp>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "adapters/qualm_plugin.h"
@@ -36,19 +37,21 @@ struct Isa {
   std::string contract;
 };
 
-// Name of the arithmetic in use. Every instruction set with vpdpbusd (AVX512_CORE_VNNI and above,
-// AVX2_VNNI) adds exactly; AVX and AVX2 share kernels' arithmetic with SSE4.1.
+// The instruction set in use, and the convention that holds for it. AVX cuts K where SSE4.1 does,
+// and everything from AVX512_CORE_VNNI on shares the brgemm kernels.
 const Isa& EffectiveIsa() {
   static const Isa* isa = [] {
-    std::string name = "vnni";
+    const auto make = [](std::string name, const std::string& convention) {
+      return new Isa{std::move(name), "model:onednn2@" + convention};
+    };
     switch (dnnl::get_effective_cpu_isa()) {
-      case dnnl::cpu_isa::sse41: name = "sse41"; break;
-      case dnnl::cpu_isa::avx:
-      case dnnl::cpu_isa::avx2: name = "avx2"; break;
-      case dnnl::cpu_isa::avx512_core: name = "avx512core"; break;
-      default: break;
+      case dnnl::cpu_isa::sse41: return make("sse41", "sse41");
+      case dnnl::cpu_isa::avx: return make("avx", "sse41");
+      case dnnl::cpu_isa::avx2: return make("avx2", "avx2");
+      case dnnl::cpu_isa::avx2_vnni: return make("avx2vnni", "avx2vnni");
+      case dnnl::cpu_isa::avx512_core: return make("avx512core", "avx512core");
+      default: return make("vnni", "vnni");
     }
-    return new Isa{name, "model:onednn2@" + name};
   }();
   return *isa;
 }
@@ -112,6 +115,7 @@ struct Recipe {
   std::vector<float> output_scales;  // empty: none
   bool bias = false;
   int32_t source_zero_point = 0;
+  int32_t weights_zero_point = 0;
   int32_t destination_zero_point = 0;
   bool relu = false;
 };
@@ -135,8 +139,9 @@ std::string KeyOf(const Recipe& recipe) {
     Append(key, desc->data.format_desc.blocking.strides, 2 * sizeof desc->data.dims[0]);
   }
   Append(key, recipe.output_scales.data(), recipe.output_scales.size() * sizeof(float));
-  const int32_t numbers[] = {recipe.source_zero_point, recipe.destination_zero_point,
-                             recipe.bias ? 1 : 0, recipe.relu ? 1 : 0};
+  const int32_t numbers[] = {recipe.source_zero_point, recipe.weights_zero_point,
+                             recipe.destination_zero_point, recipe.bias ? 1 : 0,
+                             recipe.relu ? 1 : 0};
   Append(key, numbers, sizeof numbers);
   return key;
 }
@@ -152,6 +157,8 @@ Primitive Build(const Recipe& recipe) {
   }
   if (recipe.source_zero_point != 0)
     attributes.set_zero_points(DNNL_ARG_SRC, 0, {recipe.source_zero_point});
+  if (recipe.weights_zero_point != 0)
+    attributes.set_zero_points(DNNL_ARG_WEIGHTS, 0, {recipe.weights_zero_point});
   if (recipe.destination_zero_point != 0)
     attributes.set_zero_points(DNNL_ARG_DST, 0, {recipe.destination_zero_point});
   if (recipe.relu) {
@@ -198,13 +205,71 @@ void Execute(const Recipe& recipe, const qualm_problem& problem, std::vector<flo
   Stream().wait();
 }
 
+bool HoldsCode(int32_t dtype, int32_t code) {
+  return dtype == QUALM_U8 ? code >= 0 && code <= UINT8_MAX : code >= INT8_MIN && code <= INT8_MAX;
+}
+
+int32_t CodeAt(const qualm_tensor& tensor, int64_t row, int64_t k) {
+  const int64_t at = row * tensor.strides[0] + k;
+  return tensor.dtype == QUALM_U8 ? static_cast<const uint8_t*>(tensor.data)[at]
+                                  : static_cast<const int8_t*>(tensor.data)[at];
+}
+
+std::vector<uint32_t> RowSums(const qualm_tensor& tensor) {
+  std::vector<uint32_t> sums(static_cast<size_t>(tensor.dims[0]));
+  for (int64_t row = 0; row < tensor.dims[0]; ++row) {
+    for (int64_t k = 0; k < tensor.dims[1]; ++k)
+      sums[static_cast<size_t>(row)] += static_cast<uint32_t>(CodeAt(tensor, row, k));
+  }
+  return sums;
+}
+
+// The sums of x*w as the kernel behind `recipe` adds them. Which kernel that is depends on the zero
+// points where oneDNN leaves them to the gemm, so there they stay and are put back afterwards. With
+// VNNI there is but one, and it rounds what it corrects to float32.
+void FillAccumulators(const Recipe& recipe, const qualm_problem& problem) {
+  Recipe raw;
+  raw.source = recipe.source;
+  raw.weights = recipe.weights;
+  raw.destination = DescOf(*problem.acc);
+  const bool in_gemm = HoldsCode(problem.x->dtype, recipe.source_zero_point) &&
+                       HoldsCode(problem.w->dtype, recipe.weights_zero_point);
+  if (in_gemm && EffectiveIsa().name != "vnni") {
+    raw.source_zero_point = recipe.source_zero_point;
+    raw.weights_zero_point = recipe.weights_zero_point;
+  }
+  std::vector<float> no_bias;
+  Execute(raw, problem, no_bias, problem.acc->data);
+  if (raw.source_zero_point == 0 && raw.weights_zero_point == 0) return;
+
+  const auto x_zp = static_cast<uint32_t>(raw.source_zero_point);
+  const auto w_zp = static_cast<uint32_t>(raw.weights_zero_point);
+  const std::vector<uint32_t> x_sums = RowSums(*problem.x);
+  const std::vector<uint32_t> w_sums = RowSums(*problem.w);
+  for (int64_t m = 0; m < problem.acc->dims[0]; ++m) {
+    for (int64_t n = 0; n < problem.acc->dims[1]; ++n) {
+      int32_t& acc = static_cast<int32_t*>(problem.acc->data)[m * problem.acc->strides[0] + n];
+      acc =
+          static_cast<int32_t>(static_cast<uint32_t>(acc) + x_zp * w_sums[static_cast<size_t>(n)] +
+                               w_zp * x_sums[static_cast<size_t>(m)] -
+                               x_zp * w_zp * static_cast<uint32_t>(problem.x->dims[1]));
+    }
+  }
+}
+
 int32_t RunLinear(const qualm_problem& problem) {
+  for (int64_t n = 1; n < problem.w_q.count; ++n) {
+    if (problem.w_q.zero_point[n] == problem.w_q.zero_point[0]) continue;
+    LastError() = "oneDNN has one zero point for all weights, not one per channel";
+    return QUALM_UNSUPPORTED;
+  }
   const bool to_codes = problem.y->dtype == QUALM_U8 || problem.y->dtype == QUALM_S8;
   Recipe recipe;
   recipe.source = DescOf(*problem.x);
   recipe.weights = DescOf(*problem.w);
   recipe.destination = DescOf(*problem.y);
   recipe.source_zero_point = problem.x_q.zero_point[0];
+  recipe.weights_zero_point = problem.w_q.zero_point[0];
   recipe.relu = problem.relu != 0;
   Scales scales;
   if (problem.y->dtype != QUALM_S32) {
@@ -215,13 +280,7 @@ int32_t RunLinear(const qualm_problem& problem) {
   }
   Execute(recipe, problem, scales.bias, problem.y->data);
 
-  if (problem.acc != nullptr) {
-    Recipe raw;
-    raw.source = recipe.source;
-    raw.weights = recipe.weights;
-    raw.destination = DescOf(*problem.acc);
-    Execute(raw, problem, scales.bias, problem.acc->data);
-  }
+  if (problem.acc != nullptr) FillAccumulators(recipe, problem);
   return QUALM_OK;
 }
 
@@ -252,6 +311,8 @@ const qualm_capability* Capability(int32_t op) {
     // Any int32 but DNNL_RUNTIME_S32_VAL (INT32_MIN), which means "given at run time".
     c.x_zero_point_min = INT32_MIN + 1;
     c.x_zero_point_max = INT32_MAX;
+    c.w_zero_point_min = INT32_MIN + 1;
+    c.w_zero_point_max = INT32_MAX;
     c.out_zero_point_min = INT32_MIN + 1;
     c.out_zero_point_max = INT32_MAX;
     return c;

@@ -61,10 +61,11 @@ void ExpectAll(Subject& subject, const Case& c, int32_t want) {
 // 255*127 twice is 64770 > 32767: 32 pairs give 32*32767 instead of 64*32385.
 TEST_F(Onednn, PairsSaturateWithoutVnniAndOnlyThere) {
   int checked = 0;
-  for (const char* name : {"onednn", "onednn@sse41", "onednn@avx2", "onednn@avx512core"}) {
+  for (const char* name :
+       {"onednn", "onednn@sse41", "onednn@avx2", "onednn@avx2vnni", "onednn@avx512core"}) {
     const std::unique_ptr<Subject> subject = Make(name);
     if (subject == nullptr) continue;
-    const bool vnni = subject->InstructionSet() == "vnni";
+    const bool vnni = subject->InstructionSet().ends_with("vnni");
     EXPECT_EQ(subject->contract().text(), "model:onednn2@" + subject->InstructionSet());
     EXPECT_EQ(subject->Version().substr(0, 9), "oneDNN 2.");
     ExpectAll(*subject, Constant(64, 255, 127), vnni ? 2072640 : 1048544);
@@ -120,6 +121,55 @@ TEST_F(Onednn, OutputsRoundAfterTheZeroPoint) {
             Tensor::Of<float>({2, 2}, std::vector<float>{1.5f, 1.5f, 124.5f, -123.5f}));
 }
 
+// The weight zero point is taken out of sums that saturate on raw codes: 2*255*127 = 64770 or
+// 32767, minus zw*sum x = -1*510 and zx*sum w = 3*254, plus K*zx*zw = 2*3*-1.
+TEST_F(Onednn, WeightZeroPointsAreTakenOutOfRawPairs) {
+  for (const char* name :
+       {"onednn", "onednn@sse41", "onednn@avx2", "onednn@avx2vnni", "onednn@avx512core"}) {
+    const std::unique_ptr<Subject> subject = Make(name);
+    if (subject == nullptr) continue;
+    const bool vnni = subject->InstructionSet().ends_with("vnni");
+    Case c = Constant(2, 255, 127);
+    c.x_q.zero_point = {3};
+    c.w_q.zero_point = {-1};
+    RunContext context;
+    context.want_acc = true;
+    const Outcome outcome = subject->Run(c, context);
+    ASSERT_TRUE(outcome.ok()) << name << ": " << outcome.detail;
+    ASSERT_TRUE(outcome.acc.has_value());
+    const int32_t raw = vnni ? 64770 : 32767;
+    EXPECT_EQ(outcome.acc->IntAt(0), raw) << name;
+    EXPECT_EQ(outcome.y.IntAt(0), raw + 510 - 762 - 6) << name;
+  }
+}
+
+// Sums of x that the matmul makes itself, because a zero point is no code: it reads u8 as char.
+TEST_F(Onednn, RowsAreSummedAsSignedBytesWhereAZeroPointIsNoCode) {
+  for (const char* name : {"onednn@sse41", "onednn@avx2"}) {
+    const std::unique_ptr<Subject> subject = Make(name);
+    if (subject == nullptr) continue;
+    Case c = Constant(1, 200, 1);
+    c.w_q.zero_point = {128};
+    const Outcome outcome = subject->Run(c, {});
+    ASSERT_TRUE(outcome.ok()) << name << ": " << outcome.detail;
+    EXPECT_EQ(outcome.y.IntAt(0), 200 - 128 * (200 - 256)) << name;  // 200 - 128*200 is right
+  }
+}
+
+// s8 activations with a zero point: the reference gemm saturates to 2^31 - 1 and then converts
+// through float32, which makes it INT32_MIN.
+TEST_F(Onednn, TheReferenceGemmOverflowsToTheOtherEnd) {
+  const std::unique_ptr<Subject> subject = Make("onednn@avx2");
+  if (subject == nullptr) GTEST_SKIP() << "this CPU has no AVX2";
+  Case c = Constant(33026, 0, -128);
+  c.x = Tensor::Of<int8_t>({1, c.K}, std::vector<int8_t>(static_cast<size_t>(c.K), -128));
+  c.x_q.zero_point = {127};
+  c.w_q.zero_point = {127};
+  const Outcome outcome = subject->Run(c, {});
+  ASSERT_TRUE(outcome.ok()) << outcome.detail;
+  EXPECT_EQ(outcome.y.IntAt(0), INT32_MIN);  // 33026 * 255 * 255 is 2^31 + 32002
+}
+
 TEST_F(Onednn, EveryShapeKeepsToItsBuffers) {
   for (const char* name : {"onednn", "onednn@avx2"}) {
     const std::unique_ptr<Subject> subject = Make(name);
@@ -147,8 +197,17 @@ TEST_F(Onednn, WhatItCannotDoIsSkippedWithTheReason) {
   ASSERT_NE(subject, nullptr);
   Case c = Constant(4, 1, 1);
   EXPECT_EQ(subject->CannotRun(c), "");
-  c.w_q.zero_point = {3};
-  EXPECT_EQ(subject->CannotRun(c), "oneDNN does not offer w: zero point 3 is outside 0");
+  c.w_q.zero_point = {INT32_MIN};  // "given at run time" to oneDNN
+  EXPECT_EQ(subject->CannotRun(c),
+            "oneDNN does not offer w: zero point -2147483648 is outside -2147483647 to 2147483647");
+  c.per_channel = true;
+  c.w_q = {.scale = {1, 1, 1}, .zero_point = {3, 3, 4}};
+  EXPECT_EQ(subject->CannotRun(c), "");
+  const Outcome outcome = subject->Run(c, {});
+  EXPECT_EQ(outcome.status, RunStatus::kSkipped);
+  EXPECT_EQ(outcome.detail, "oneDNN has one zero point for all weights, not one per channel");
+  c.w_q.zero_point = {3, 3, 3};
+  EXPECT_EQ(subject->Run(c, {}).y.IntAt(2), 4 * (1 - 3));
   c = Constant(4, 1, 1);
   c.bias_i32 = std::vector<int32_t>{1, 2, 3};
   EXPECT_EQ(subject->CannotRun(c), "oneDNN does not offer int32 bias");

@@ -14,7 +14,7 @@ namespace qualm {
 
 // Adds the kind "plugin" (plugin:PATH.so).
 void RegisterPluginSubjects();
-// Adds the kind "onednn" (onednn, onednn@sse41, onednn@avx2, onednn@avx512core). It is absent, with
+// Adds the kind "onednn" (onednn, onednn@sse41, onednn@avx2, ...). It is absent, with
 // the reason, where the build had no oneDNN.
 void RegisterOnednnSubjects();
 

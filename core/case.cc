@@ -73,7 +73,7 @@ Case ProblemOf(const Case& c) {
 }
 
 std::string Validate(const Case& c) {
-  const auto first = [](auto... errors) {
+  const auto first = [](const auto&... errors) {
     std::string result;
     ((result = result.empty() ? std::string(errors) : result), ...);
     return result;

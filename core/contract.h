@@ -31,6 +31,14 @@ struct ExpectedDivergence {
   std::string reason;    // one sentence and where it is documented upstream
 };
 
+// Does the row speak of this claim of a subject? It names the subject itself, or the convention
+// that the subject promises.
+inline bool Concerns(const ExpectedDivergence& row, std::string_view subject,
+                     const Contract& contract, std::string_view op, std::string_view claim) {
+  return (row.subject == subject || row.subject == contract.text()) && row.op == op &&
+         row.property == claim;
+}
+
 }  // namespace qualm
 
 #endif  // QUALM_CORE_CONTRACT_H_

@@ -42,10 +42,10 @@ std::optional<Split> SplitNumber(std::string_view text) {
 template <class T>
 std::optional<T> FromChars(const Split& split) {
   T value{};
-  const char* end = split.digits.data() + split.digits.size();
-  const auto [stop, error] =
-      std::from_chars(split.digits.data(), end, value,
-                      split.hex ? std::chars_format::hex : std::chars_format::general);
+  const char* const begin = split.digits.data();
+  const char* const end = begin + split.digits.size();
+  const auto [stop, error] = std::from_chars(
+      begin, end, value, split.hex ? std::chars_format::hex : std::chars_format::general);
   if (stop != end) return std::nullopt;
   if (error == std::errc::result_out_of_range) {
     // Underflow is a legal rounding to zero or a denormal; overflow is not a value.

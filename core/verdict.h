@@ -82,7 +82,7 @@ std::string ElementText(const Tensor& tensor, int64_t i);
 // A failure worth telling: what failed, on what, why, and where the evidence lies.
 struct Finding {
   std::string op;
-  std::string property;  // with op: "linear.sweep_is_monotone"
+  std::string property;  // the claim: "sweep_is_monotone"
   std::string subject;
   FindingKind kind = FindingKind::kUnknown;
   bool expected_by_contract = false;
@@ -93,6 +93,8 @@ struct Finding {
 
   // (op, property, subject, kind): the identity of a finding while minimizing and deduplicating.
   std::string fingerprint() const;
+  // "linear.sweep_is_monotone", as people and --property name it.
+  std::string full_property() const { return op + "." + property; }
 };
 
 }  // namespace qualm

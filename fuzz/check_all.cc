@@ -23,10 +23,10 @@ std::string Setting(const char* name, std::string otherwise) {
 
 // Rows of expected divergences are for foreign code that is known to differ; a campaign against it
 // goes on past them.
-bool Declared(const Finding& finding) {
+bool Declared(const Finding& finding, const Contract& contract) {
   return std::ranges::any_of(SubjectRegistry::Get().expected(), [&](const ExpectedDivergence& row) {
-    return row.subject == finding.subject && row.op == finding.op &&
-           row.property == finding.property && row.kind == Name(finding.kind);
+    return Concerns(row, finding.subject, contract, finding.op, finding.property) &&
+           row.kind == Name(finding.kind);
   });
 }
 
@@ -100,7 +100,7 @@ std::optional<Finding> Checker::Check(const Case& c) {
       finding.test_case.note = verdict.reason;
       const std::string raw = Write(finding);
       triage::Complete(finding, *subject, verdict);
-      if (Declared(finding)) {
+      if (Declared(finding, subject->contract())) {
         std::filesystem::remove(raw);
         continue;
       }

@@ -52,7 +52,11 @@ void LightCounters(const headroom::Headroom& measures, std::span<volatile uint8_
   const auto light = [&](Measure measure, size_t bucket) {
     counters[measure * kGroup + std::min(bucket, kGroup - 1)] = 1;
   };
-  if (measures.pair_min != INT32_MAX) light(kPair, Signed(measures.pair_min));
+  // Saturation shows only where an output lies inside the clamp: two ladders, not one.
+  const bool inside = measures.clamped_low + measures.clamped_high < measures.outputs;
+  if (measures.pair_min != INT32_MAX) {
+    light(kPair, Signed(measures.pair_min) + (inside ? kGroup / 2 : 0));
+  }
   if (measures.acc_min != INT64_MAX) light(kAccumulator, Signed(measures.acc_min));
   if (measures.outputs == 0) return;
   // A tie lies at distance 0; half an lsb is the farthest. 2^-40 tells near ties apart well enough.

@@ -74,7 +74,7 @@ TEST(Feedback, EachMeasureHasItsOwnCounters) {
   expect_one_change([](auto& m) { m.acc_min = INT64_MIN; });
   expect_one_change([](auto& m) { m.tie_min = 0; });
   expect_one_change([](auto& m) { m.ties = 1; });
-  expect_one_change([](auto& m) { m.clamped_low = 4; });
+  expect_one_change([](auto& m) { m.clamped_low = 2; });
   expect_one_change([](auto& m) { m.clamped_high = 1; });
 }
 

@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // quantize, dequantize, requantize: exactly rounded on every instruction set.
+//
+// All take any finite scales > 0, denormals included, and any int32 zero points, and leave the gaps
+// between rows alone. Quantize and Requantize may work in place: y.data == x.data, with
+// y.row_stride at most 4 * x.row_stride (the rows of y, in bytes, must not overtake those of x).
 #ifndef QUALM_KERNELS_ELEMENTWISE_H_
 #define QUALM_KERNELS_ELEMENTWISE_H_
 

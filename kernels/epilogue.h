@@ -26,6 +26,8 @@ struct EpilogueParams {
 // allocates nothing and may run on several threads at once. `sums` are sum_k (x-zx)(w-zw_n) +
 // bias_i32[n], exact, of channels [first, first + count); y points at the output of channel
 // `first`.
+// f32 outputs are (sum * x_scale * w_scale) + bias rounded once; an exact zero is +0, a negative
+// value that underflows -0, and with relu all that is not positive +0.
 class Epilogue {
  public:
   Epilogue();

@@ -84,7 +84,7 @@ EpilogueParams Params(const Layer& layer) {
 // Sums whose results lie next to ties and bounds of this layer's codes and float32 outputs.
 std::vector<__int128> Sums(const Layer& layer, size_t channel, int32_t zero_point, int bits,
                            Random& random) {
-  const __int128 largest = (static_cast<__int128>(1) << (bits - 1)) - 1;
+  const auto largest = static_cast<__int128>((static_cast<unsigned __int128>(1) << (bits - 1)) - 1);
   std::vector<__int128> sums = {0, 1, -1, largest, -largest - 1, 16777217, 50331649};
   const double sw = layer.w_scale[layer.w_scale.size() == 1 ? 0 : channel];
   const double b = layer.bias.empty() ? 0 : layer.bias[channel];

@@ -18,10 +18,7 @@ using internal::CheckRange;
 using internal::CheckScale;
 using internal::CheckScales;
 using internal::CheckType;
-
-int64_t SizeOf(ElementType type) {
-  return type == ElementType::kU8 || type == ElementType::kS8 ? 1 : 4;
-}
+using internal::SizeOf;
 
 // The bytes [begin, end) from a matrix's first to its last element.
 struct Extent {
@@ -96,14 +93,6 @@ Status CheckOutput(const LinearParams& params) {
   return {"output_type is unknown, expected u8, s8, s32 or f32"};
 }
 
-// Elements of 4 bytes are accessed as such.
-Status CheckAlignment(std::string_view name, const MutableMatrix& m) {
-  const uintptr_t address = reinterpret_cast<uintptr_t>(m.data);
-  if (address % static_cast<uintptr_t>(SizeOf(m.type)) == 0) return {};
-  return {std::string(name) + ".data is misaligned, expected a multiple of " +
-          std::to_string(SizeOf(m.type)) + " bytes"};
-}
-
 Status CheckSize(std::string_view name, int64_t value, int64_t expected, std::string_view what) {
   if (value == expected) return {};
   return {std::string(name) + " is " + std::to_string(value) + ", expected " + std::string(what) +
@@ -153,7 +142,6 @@ Status ValidateLinearRun(const LinearShape& layer, const ConstMatrix& x, const M
   QUALM_RETURN_IF_ERROR(CheckSize("x.columns", x.columns, layer.depth, "K of the weights"));
   QUALM_RETURN_IF_ERROR(CheckType("y", y.type, layer.output_type));
   QUALM_RETURN_IF_ERROR(CheckMatrix("y", y));
-  QUALM_RETURN_IF_ERROR(CheckAlignment("y", y));
   QUALM_RETURN_IF_ERROR(CheckSize("y.columns", y.columns, layer.channels, "N of the weights"));
   QUALM_RETURN_IF_ERROR(CheckSize("y.rows", y.rows, x.rows, "x.rows"));
   return CheckDisjoint(x, y, scratch);

@@ -19,6 +19,7 @@ struct [[nodiscard]] Status {
 };
 
 // Rows of a matrix: element (i, j) at data[i * row_stride + j]; stride in elements, >= columns.
+// data is a multiple of the element's size, and is not looked at where there are no elements.
 struct ConstMatrix {
   const void* data = nullptr;
   ElementType type = ElementType::kU8;

@@ -48,6 +48,11 @@ Status CheckAnyMatrix(std::string_view name, const Matrix& m) {
                            std::to_string(m.row_stride) + " exceeds the address space");
   }
   if (m.data == nullptr) return Error(name, ".data is null, expected rows * columns elements");
+  // The remainder of a row is read and written as elements: undefined where they are misaligned.
+  if (reinterpret_cast<uintptr_t>(m.data) % static_cast<uintptr_t>(SizeOf(m.type)) != 0) {
+    return Error(name, ".data is misaligned, expected a multiple of " +
+                           std::to_string(SizeOf(m.type)) + " bytes");
+  }
   return {};
 }
 

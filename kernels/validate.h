@@ -28,6 +28,11 @@ constexpr Bounds TypeBounds(ElementType type) {
   return {INT32_MIN, INT32_MAX};
 }
 
+// Bytes of one element.
+constexpr int64_t SizeOf(ElementType type) {
+  return type == ElementType::kU8 || type == ElementType::kS8 ? 1 : 4;
+}
+
 // `range` within the type, fused activation included: the output is min(max(v, lo), hi). Where the
 // activation's lower bound exceeds the upper one, every output is the upper one. `range` is valid.
 Bounds OutputBounds(ElementType type, const OutputRange& range, int32_t zero_point);

@@ -79,6 +79,35 @@ TEST(Validate, Quantize) {
             "y is 1 x 3, expected the shape of the input, 2 x 3");
 }
 
+// A valid pointer that is not a multiple of an element of 4 bytes: read or written through it, some
+// targets' scalar remainders are undefined behaviour. Codes have no alignment.
+TEST(Validate, MisalignedElementsOfFourBytes) {
+  alignas(4) unsigned char storage[64] = {};
+  for (const size_t offset : {1, 2, 3}) {
+    unsigned char* const odd = storage + offset;
+    const std::string expected = ".data is misaligned, expected a multiple of 4 bytes";
+    EXPECT_EQ(QuantizeError([&](Arguments& a) { a.x.data = odd; }), "x" + expected);
+    EXPECT_EQ(RequantizeError([&](Arguments& a) { a.a.data = odd; }), "acc" + expected);
+    const ConstMatrix q{odd, ElementType::kU8, 2, 3, 3};
+    const Arguments a;
+    EXPECT_EQ(Dequantize(q, a.scale, a.zero_point, {odd + 12, ElementType::kF32, 2, 3, 3}).error,
+              "y" + expected);
+    // Empty ones are not looked at.
+    const ConstMatrix empty{odd, ElementType::kF32, 0, 3, 3};
+    EXPECT_EQ(Quantize(empty, a.scale, a.zero_point, {}, {odd, ElementType::kU8, 0, 3, 3}).error,
+              "");
+  }
+  for (const size_t offset : {0, 1, 2, 3}) {
+    Arguments a;
+    a.y.data = storage + offset;
+    EXPECT_EQ(Quantize(a.x, a.scale, a.zero_point, a.range, a.y).error, "") << offset;
+    EXPECT_EQ(Requantize(a.a, a.multiplier, 0, a.range, a.y).error, "") << offset;
+    const ConstMatrix q{storage + offset, ElementType::kS8, 2, 3, 3};
+    const MutableMatrix y{storage + 32, ElementType::kF32, 2, 3, 3};
+    EXPECT_EQ(Dequantize(q, a.scale, a.zero_point, y).error, "") << offset;
+  }
+}
+
 TEST(Validate, EmptyMatricesSucceedAndWriteNothing) {
   for (const auto& [rows, columns] : {std::pair{0, 3}, std::pair{2, 0}, std::pair{0, 0}}) {
     Arguments a;

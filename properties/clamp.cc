@@ -18,6 +18,17 @@ Verdict AsClamp(Verdict verdict) {
   return verdict;
 }
 
+// The lower end that every convention keeps. Libraries narrow a zero point that is no code before
+// they use it as the bound of a relu (FBGEMM to 8 bits), each in its own way: then only out_min is
+// common to all.
+int64_t LowEndUnder(const Contract& contract, const Case& c, int64_t channel) {
+  const CodeRange codes = RangeOf(c.out_dtype);
+  const int32_t zero = c.out_q.zero_point_at(channel);
+  const bool is_code = zero >= codes.min && zero <= codes.max;
+  return contract.exact() || is_code || !IsCode(c.out_dtype) ? derive::LowEnd(c, channel)
+                                                             : c.out_min;
+}
+
 // For each output: -1, +1 if its exact rounded value lies at least 1 lsb below, above the clamp,
 // else 0. Moving the zero point by one towards the clamp must then leave the output at that end.
 std::vector<int> PastAnEnd(const Case& c) {
@@ -36,18 +47,13 @@ std::vector<int> PastAnEnd(const Case& c) {
       if (!shifted) return;  // nothing is known about this end
       zero = *shifted;
     }
-    moved.relu = false;
-    if (towards < 0 && c.out_q.zero_point.size() == 1) {
-      moved.out_min = static_cast<int32_t>(derive::LowEnd(c, 0));
-    }
+    moved.relu = false;  // its bound would move along
     const Tensor y = derive::ExactOf(moved);
     for (size_t i = 0; i < past.size(); ++i) {
       const auto index = static_cast<int64_t>(i);
-      // A relu bound per channel is not a clamp of the moved case: only the plain end is known.
-      const int64_t low =
-          c.out_q.zero_point.size() == 1 || !c.relu ? derive::LowEnd(c, 0) : INT64_MIN;
+      const int64_t low = derive::LowEnd(c, derive::ChannelOf(c, index));
       if (towards > 0 && y.IntAt(index) == c.out_max) past[i] = 1;
-      if (towards < 0 && y.IntAt(index) == low) past[i] = -1;
+      if (towards < 0 && y.IntAt(index) <= low) past[i] = -1;
     }
   };
   mark(1);
@@ -90,7 +96,7 @@ Verdict Clamp(const Case& c, Subject& subject) {
   if (c.out_dtype == DType::kF32) return FloatRelu(c, subject, y);
 
   for (int64_t i = 0; i < y.size(); ++i) {
-    const int64_t low = derive::LowEnd(c, derive::ChannelOf(c, i));
+    const int64_t low = LowEndUnder(subject.contract(), c, derive::ChannelOf(c, i));
     if (y.IntAt(i) >= low && y.IntAt(i) <= c.out_max) continue;
     const std::string range = "in [" + std::to_string(low) + "," + std::to_string(c.out_max) + "]";
     return AsClamp(derive::FailedAt(c, i, range, ElementText(y, i), 0, "outside the clamp"));
@@ -110,16 +116,15 @@ Verdict Clamp(const Case& c, Subject& subject) {
                                     static_cast<double>(std::abs(end - y.IntAt(i))),
                                     "the exact value lies past the end of the clamp"));
   }
-  if (!c.relu || c.per_channel) return good;
-  const int32_t zero = c.out_dtype == DType::kS32 ? 0 : c.out_q.zero_point_at(0);
-  if (zero > c.out_max) return good;
+  if (!c.relu) return good;
   Case plain = ProblemOf(c);
   plain.relu = false;
   const Answer unfused = Ask(subject, plain);
   if (unfused.verdict) return unfused.skipped() ? good : *unfused.verdict;
   Tensor expected = unfused.y;
   for (int64_t i = 0; i < expected.size(); ++i) {
-    expected.SetInt(i, std::max(expected.IntAt(i), std::max(zero, c.out_min)));
+    const auto low = static_cast<int32_t>(derive::LowEnd(c, derive::ChannelOf(c, i)));
+    expected.SetInt(i, std::max(expected.IntAt(i), low));
   }
   auto failed = derive::Difference(c, expected, y, "fused relu is not max(unfused, zero point)");
   return failed ? AsClamp(*failed) : good;
@@ -130,8 +135,8 @@ Verdict Clamp(const Case& c, Subject& subject) {
 std::vector<Property> ClampProperties() {
   return {{"clamp",
            "Outputs stay in [out_min, out_max]; where the exact rounded value lies at least 1 lsb "
-           "past an end the output is that end; fused relu is max(unfused, zero point) where the "
-           "zero point is at most out_max.",
+           "past an end the output is that end; fused relu is max(unfused, zero point), at most "
+           "out_max.",
            {Op::kQuantize, Op::kRequantize, Op::kLinear},
            true,
            "CLP; M26, M27",

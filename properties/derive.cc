@@ -155,11 +155,7 @@ uint64_t Hash(const Case& c) {
 }
 
 int64_t LowEnd(const Case& c, int64_t channel) {
-  int64_t low = c.out_min;
-  if (c.relu) {
-    low = std::max<int64_t>(low, c.out_dtype == DType::kS32 ? 0 : c.out_q.zero_point_at(channel));
-  }
-  return std::min<int64_t>(low, c.out_max);
+  return std::min<int64_t>(LowerBound(c, channel), c.out_max);
 }
 
 Tensor ExactOf(const Case& c) {

@@ -38,9 +38,7 @@ Judgement Declared(const Case& c, const Property& property, Subject& subject, Ve
                    const Attribute& attribute) {
   if (!verdict.failed() || !attribute) return verdict.judgement;
   for (const ExpectedDivergence& row : SubjectRegistry::Get().expected()) {
-    if (row.subject != subject.name() || row.op != Name(c.op) || row.property != property.claim) {
-      continue;
-    }
+    if (!Concerns(row, subject.name(), subject.contract(), Name(c.op), property.claim)) continue;
     if (!verdict.kind) verdict.kind = attribute(c, verdict, subject);
     if (row.kind == Name(*verdict.kind)) return Judgement::kExpected;
   }
@@ -70,8 +68,8 @@ struct Share {
   std::exception_ptr error;
 };
 
-void RunShare(const CheckOptions& options, CaseCursor& cursor, std::vector<Subject*> subjects,
-              Share& share) {
+void RunShare(const CheckOptions& options, CaseCursor& cursor,
+              const std::vector<Subject*>& subjects, Share& share) {
   const auto op_count = static_cast<int64_t>(cursor.ops.size());
   while (!cursor.stop) {
     const int64_t number = cursor.next++;
@@ -219,7 +217,7 @@ CheckResult Check(const CheckOptions& options) {
     std::vector<Subject*> own;
     for (const auto& subject : subjects[job]) own.push_back(subject.get());
     try {
-      RunShare(options, cursor, std::move(own), shares[job]);
+      RunShare(options, cursor, own, shares[job]);
     } catch (...) {
       shares[job].error = std::current_exception();
       cursor.stop = true;

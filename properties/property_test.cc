@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <set>
+#include <utility>
 
 #include "oracles/headroom/headroom.h"
 #include "oracles/models/model.h"
@@ -27,7 +28,7 @@ using RunFunction = TestSubject::RunFunction;
 // The case is changed before it is computed.
 template <class Change>
 RunFunction Instead(Change change) {
-  return [change](const Case& c, const RunContext&) {
+  return [change = std::move(change)](const Case& c, const RunContext&) {
     Case changed = ProblemOf(c);
     change(changed);
     return TestSubject::Good(exact::Evaluate(changed));
@@ -36,7 +37,7 @@ RunFunction Instead(Change change) {
 // The exact output is changed afterwards.
 template <class Change>
 RunFunction Afterwards(Change change) {
-  return [change](const Case& c, const RunContext& context) {
+  return [change = std::move(change)](const Case& c, const RunContext& context) {
     Tensor y = exact::Evaluate(c);
     change(c, context, y);
     return TestSubject::Good(std::move(y));
@@ -229,6 +230,25 @@ std::vector<Plant> Plants() {
       });
     });
   }
+  for (Op op : {Op::kQuantize, Op::kRequantize, Op::kLinear}) {
+    add("clamp", op, "relu has another rounding when per channel", [] {
+      return Afterwards([](const Case& c, const RunContext&, Tensor& y) {
+        if (y.dtype() == DType::kF32 || !c.relu || !c.per_channel || c.N < 2) return;
+        for (int64_t i = 0; i < y.size(); ++i) {
+          // Strictly inside the clamp, where no end of it tells.
+          const int64_t low = derive::LowEnd(c, derive::ChannelOf(c, i));
+          if (y.IntAt(i) > low && y.IntAt(i) + 1 < c.out_max) y.SetInt(i, y.IntAt(i) + 1);
+        }
+      });
+    });
+  }
+  add("clamp", Op::kQuantize, "relu cuts every channel at the first one's zero point", [] {
+    return Instead([](Case& c) {
+      if (!c.relu || c.out_q.zero_point.size() < 2) return;
+      c.out_min = static_cast<int32_t>(derive::LowEnd(c, 0));
+      c.relu = false;
+    });
+  });
   add("clamp", Op::kLinear, "f32 relu forgets the last output", [] {
     return [](const Case& c, const RunContext&) {
       Tensor y = exact::Evaluate(c);

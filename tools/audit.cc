@@ -108,13 +108,6 @@ class Audit {
   Deferred deferred_;
 };
 
-// A row may name the subject or the convention that it promises.
-bool RowCovers(const ExpectedDivergence& row, const Finding& finding, const Subject& subject) {
-  const std::string claim = finding.property.substr(finding.property.find('.') + 1);
-  return (row.subject == finding.subject || row.subject == subject.contract().text()) &&
-         row.op == finding.op && row.property == claim && row.kind == Name(finding.kind);
-}
-
 void Audit::DocumentedCasesAgainstExact() {
   std::string table = "case\tsubject\tclaim\tverdict\tcause\n";
   for (const DocumentedCase& documented : cases_) {
@@ -133,16 +126,12 @@ void Audit::DocumentedCasesAgainstExact() {
         if (verdict.failed()) {
           Finding finding;
           finding.op = Name(op);
-          finding.property = FullName(op, *property);
+          finding.property = property->claim;
           finding.subject = subject->name();
           finding.test_case = documented.c;
           finding.case_file = documented.file;
           triage::Complete(finding, memo, verdict);
-          subject->set_contract(own);
-          for (const ExpectedDivergence& row : SubjectRegistry::Get().expected()) {
-            finding.expected_by_contract |= RowCovers(row, finding, *subject);
-          }
-          subject->set_contract({});
+          finding.expected_by_contract = IsDeclared(finding, own);
           shown = finding.expected_by_contract ? "expected" : "failed";
           cause = fmt::format("{}: {}", Name(finding.kind), finding.explanation);
           findings_.push_back(std::move(finding));
@@ -170,17 +159,22 @@ void Audit::DeclaredDivergences() {
     for (const auto& subject : subjects_) {
       if (subject->name() == row.subject) named = subject.get();
     }
-    std::string state = "not judged (not among the subjects)";
+    // Only these are judged on the documented cases; the others show on drawn ones, or not.
+    if (std::find(kExactClaims.begin(), kExactClaims.end(), row.property) == kExactClaims.end())
+      named = nullptr;
+    std::string state = "not judged (on documented cases)";
     if (named != nullptr) {
       const bool seen =
           std::any_of(findings_.begin(), findings_.end(), [&](const Finding& finding) {
-            return finding.subject == row.subject && RowCovers(row, finding, *named);
+            return Concerns(row, finding.subject, named->contract(), finding.op,
+                            finding.property) &&
+                   finding.subject == row.subject && row.kind == Name(finding.kind);
           });
       state = seen ? "seen, as declared" : "VANISHED";
       if (!seen) {
         Finding finding;
         finding.op = row.op;
-        finding.property = row.op + "." + row.property;
+        finding.property = row.property;
         finding.subject = row.subject;
         finding.explanation = "declared in adapters/contracts.cc (" + row.kind +
                               ") but not seen on any documented case: " + row.reason;
@@ -224,8 +218,8 @@ void Audit::Explanations() {
   bool any = false;
   std::set<std::string> done;
   for (const Finding& finding : findings_) {
-    if (finding.kind != FindingKind::kPairSaturation ||
-        !finding.property.ends_with("matches_exact") || !done.insert(finding.subject).second)
+    if (finding.kind != FindingKind::kPairSaturation || finding.property != "matches_exact" ||
+        !done.insert(finding.subject).second)
       continue;
     const auto subject = SubjectRegistry::Get().Make(finding.subject);
     subject->set_contract({});
@@ -260,6 +254,9 @@ void Audit::DrawnCasesAgainstContracts() {
   check.seed = options_.seed;
   check.seconds = options_.budget;
   check.jobs = options_.jobs;
+  check.attribute = [](const Case& c, const Verdict& verdict, Subject& subject) {
+    return triage::Attribute(c, verdict, subject).kind;
+  };
   CheckResult result = Check(check);
   std::vector<Finding> found = Triage(std::move(result.findings), options_.out, "", deferred_);
   for (Finding& finding : found) findings_.push_back(std::move(finding));

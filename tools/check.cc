@@ -188,7 +188,7 @@ std::vector<JUnitTest> JUnitTests(const CheckResult& result, const std::vector<F
     JUnitTest test{"qualm", name, std::string(Name(Judgement::kPassed)), ""};
     if (totals.of(Judgement::kPassed) == 0) test.status = Name(Judgement::kSkipped);
     for (const Finding& finding : findings) {
-      if (finding.property != name) continue;
+      if (finding.full_property() != name) continue;
       test.status = Name(finding.expected_by_contract ? Judgement::kPassed : Judgement::kFailed);
       test.message += FindingText(finding);
     }

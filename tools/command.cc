@@ -147,14 +147,12 @@ std::vector<Subject*> Pointers(const std::vector<std::unique_ptr<Subject>>& subj
   return pointers;
 }
 
-bool IsDeclared(const Finding& finding) {
-  const std::string claim = finding.property.substr(finding.property.find('.') + 1);
-  for (const ExpectedDivergence& row : SubjectRegistry::Get().expected()) {
-    if (row.subject == finding.subject && row.op == finding.op && row.property == claim &&
-        row.kind == Name(finding.kind))
-      return true;
-  }
-  return false;
+bool IsDeclared(const Finding& finding, const Contract& contract) {
+  const auto rows = SubjectRegistry::Get().expected();
+  return std::any_of(rows.begin(), rows.end(), [&](const ExpectedDivergence& row) {
+    return Concerns(row, finding.subject, contract, finding.op, finding.property) &&
+           row.kind == Name(finding.kind);
+  });
 }
 
 void WriteFile(const std::string& path, const std::string& text) {
@@ -192,7 +190,6 @@ class Triaged {
       : finding_(std::move(finding)),
         property_(*FindProperty(finding_.property)),
         subject_(SubjectRegistry::Get().Make(finding_.subject)) {
-    finding_.property = FullName(finding_.test_case.op, property_);
     if (!contract.empty()) subject_->set_contract(ParseContract(contract));
     const triage::Judged judged =
         triage::JudgeAndAttribute(property_, finding_.test_case, *subject_);
@@ -228,7 +225,7 @@ class Triaged {
     const std::filesystem::path folder(
         MakeFolder(std::filesystem::path(out) / "findings" / finding_.fingerprint()));
     Case written = finding_.test_case;
-    written.property = finding_.property;
+    written.property = finding_.full_property();
     WriteCaseFile(written, (folder / "case.json").string());
     finding_.case_file = (folder / "case.json").string();
     std::string explanation = FindingText(finding_);
@@ -349,7 +346,7 @@ std::string TotalsLine(const Totals& totals) {
 std::string FindingText(const Finding& finding) {
   std::string text = fmt::format("{}: {} fails on {} [{}]\n",
                                  finding.expected_by_contract ? "expected" : "FINDING",
-                                 finding.property, finding.subject, Name(finding.kind));
+                                 finding.full_property(), finding.subject, Name(finding.kind));
   if (finding.first_divergence) {
     const Divergence& d = *finding.first_divergence;
     text += fmt::format("  at index {}: expected {}, actual {} ({} lsb)\n", d.index, d.expected,

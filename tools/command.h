@@ -49,8 +49,8 @@ std::vector<std::unique_ptr<Subject>> MakeSubjects(const std::vector<std::string
                                                    const std::string& contract);
 std::vector<Subject*> Pointers(const std::vector<std::unique_ptr<Subject>>& subjects);
 
-// Marks findings that a row of adapters/contracts.cc declares.
-bool IsDeclared(const Finding& finding);
+// Does a row of adapters/contracts.cc declare this finding of `subject`?
+bool IsDeclared(const Finding& finding, const Contract& contract);
 
 // What may go wrong while results are written. What was found is told first, then this is thrown.
 class Deferred {

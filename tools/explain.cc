@@ -51,7 +51,7 @@ int RunExplain(Options options) {
     departs = true;
     Finding finding;
     finding.op = Name(c.op);
-    finding.property = finding.op + (contract.exact() ? ".matches_exact" : ".matches_model");
+    finding.property = contract.exact() ? "matches_exact" : "matches_model";
     finding.subject = who;
     const triage::Attribution attribution = triage::Attribute(c, y);
     finding.kind = attribution.kind;
@@ -78,7 +78,7 @@ int RunExplain(Options options) {
     departs = true;
     Finding finding;
     finding.op = Name(c.op);
-    finding.property = finding.op + ".matches_exact";
+    finding.property = "matches_exact";
     finding.subject = subject->name();
     finding.kind = bad->kind.value_or(FindingKind::kUnknown);
     finding.explanation = bad->reason;

@@ -48,6 +48,7 @@ int RunMinimize(Options options) {
   // The question is whether the number is right, so exact judges unless told otherwise.
   const std::string contract = options.contract.empty() ? "exact" : options.contract;
   const auto subjects = MakeSubjects(names, contract);
+  const Contract own = SubjectRegistry::Get().Make(names.front())->contract();
   options.command = CanonicalCommand();
   PrintRepeat("");
   const triage::MinimizeResult result =
@@ -68,13 +69,13 @@ int RunMinimize(Options options) {
   } else {
     Finding finding;
     finding.op = Name(c.op);
-    finding.property = FullName(c.op, property);
+    finding.property = property.claim;
     finding.subject = names.front();
     finding.kind = result.attribution.kind;
     finding.first_divergence = result.verdict.divergence;
     finding.explanation = result.attribution.diagnosis;
     finding.test_case = result.minimized;
-    finding.expected_by_contract = IsDeclared(finding);
+    finding.expected_by_contract = IsDeclared(finding, own);
     if (!options.output.empty()) {
       deferred.Try([&] {
         WriteCaseFile(result.minimized, options.output);

@@ -107,11 +107,16 @@ std::vector<Line> Lines(const std::vector<sweep::Result>& results) {
   return lines;
 }
 
-// Kinks that at least one subject shows.
+// A subject that bends anywhere adds in saturating pairs: its predicted kinks are worth drawing on
+// every output, the latent ones too.
+bool Bends(const Line& line) {
+  return std::any_of(line.result->curves.begin(), line.result->curves.end(),
+                     [](const sweep::Curve& curve) { return !curve.linear; });
+}
+
 std::vector<sweep::KinkReport> Kinks(const std::vector<Line>& lines, size_t n) {
   for (const Line& line : lines) {
-    const sweep::Curve& curve = line.result->curves[n];
-    if (curve.y != curve.exact && !curve.kinks.empty()) return curve.kinks;
+    if (Bends(line)) return line.result->curves[n].kinks;
   }
   return {};
 }
@@ -143,9 +148,10 @@ std::string SweepSvg(const Case& base, const std::vector<sweep::Result>& results
   std::string script = fmt::format(
       "set terminal svg size 1200,{} dynamic font 'sans,12' noenhanced background 'white'\n"
       "set output 'plot.svg'\nset multiplot layout {},{}\n"
-      "set grid lc rgb '#dddddd'\nset key top left samplen 2 spacing 1.1\n"
+      "set grid lc rgb '#dddddd'\nset key outside bottom center horizontal samplen 2\n"
       "set xlabel 'input code (every element)'\nset ylabel 'output code'\n",
-      320 * rows, rows, columns);
+      340 * rows, rows, columns);
+  script += fmt::format("set xrange [{}:{}]\n", codes.front(), codes.back() + 1);
   constexpr const char* kColours[] = {"#1b7837", "#d73027", "#4575b4", "#fdae61",
                                       "#762a83", "#a6761d", "#666666", "#e7298a"};
   const size_t per_output = lines.size() + 1;

@@ -80,9 +80,9 @@ void JudgeOne(const Case& c, const Property& property, Subject& subject, const s
   Verdict verdict = qualm::Judge(property, c, subject);
   if (verdict.failed()) {
     Finding finding =
-        ToFinding(c, FullName(c.op, property), std::string(subject.name()), file, verdict);
+        ToFinding(c, std::string(property.claim), std::string(subject.name()), file, verdict);
     triage::Complete(finding, subject, verdict);
-    finding.expected_by_contract = IsDeclared(finding);
+    finding.expected_by_contract = IsDeclared(finding, subject.contract());
     if (finding.expected_by_contract) verdict.judgement = Judgement::kExpected;
     replay.findings.push_back(std::move(finding));
   }
@@ -111,8 +111,7 @@ void ReplayCase(const std::string& file, const Case& c, const Options& options,
             : Verdict::Passed();
     Report(replay, "oracle", file, verdict);
     if (verdict.failed()) {
-      replay.findings.push_back(
-          ToFinding(c, std::string(Name(c.op)) + ".matches_exact", "expected", file, verdict));
+      replay.findings.push_back(ToFinding(c, "matches_exact", "expected", file, verdict));
     }
   }
   for (Subject* subject : subjects) {
@@ -136,7 +135,7 @@ void ReplayGolden(const std::string& file, const std::vector<Subject*>& subjects
     if (judged.verdict.failed()) {
       Finding finding;
       finding.op = record.op;
-      finding.property = record.op + ".matches_model";
+      finding.property = "matches_model";
       finding.subject = "model:" + judged.model;
       finding.case_file = record.where;
       finding.first_divergence = judged.verdict.divergence;

@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 constexpr const char* kStyle = R"(
 :root { color-scheme: light dark; }
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 76rem; margin: 2rem auto; padding: 0 1rem; }
-pre { background: #8881; padding: .8rem; overflow-x: auto; font-size: .85rem; }
+pre { background: #8881; padding: .8rem; overflow-x: auto; white-space: pre-wrap; font-size: .85rem; }
 table { border-collapse: collapse; font-size: .9rem; }
 th, td { border: 1px solid #8886; padding: .25rem .6rem; text-align: left; vertical-align: top; }
 svg { max-width: 100%; height: auto; background: #fff; }

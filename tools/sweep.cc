@@ -153,7 +153,7 @@ void JudgeClaim(const Case& base, const sweep::Result& result, const char* claim
   if (broken.empty()) return;
   Finding finding;
   finding.op = Name(base.op);
-  finding.property = finding.op + "." + claim;
+  finding.property = claim;
   finding.subject = result.subject;
   finding.kind = KindOf(result, broken);
   finding.explanation = fmt::format("does not hold on outputs {{{}}}", fmt::join(broken, ", "));
@@ -185,7 +185,7 @@ void Judge(const Case& base, const Subject& subject, const sweep::Result& result
   totals.Add(Judgement::kFailed);
   Finding finding;
   finding.op = Name(base.op);
-  finding.property = finding.op + ".sweep_is_linear";
+  finding.property = "sweep_is_linear";
   finding.subject = result.subject;
   finding.kind = result.skipped.starts_with(Name(RunStatus::kCrashed)) ? FindingKind::kCrash
                  : result.skipped.starts_with(Name(RunStatus::kHung))  ? FindingKind::kHang

@@ -395,12 +395,14 @@ Case ReadCaseFile(const std::string& path) {
              std::string("cannot be opened (") + std::strerror(errno) +
                  "), expected a readable case file");
   }
-  // Piece by piece: a size may also change under us.
+  // Piece by piece: a size may also change under us. A short piece is the last one, and ParseCase
+  // says what is too long.
   std::string text;
   std::vector<char> piece(size_t{1} << 16);
-  while (const size_t count = std::fread(piece.data(), 1, piece.size(), file.get())) {
+  size_t count = piece.size();
+  while (count == piece.size() && text.size() <= kMaxCaseBytes) {
+    count = std::fread(piece.data(), 1, piece.size(), file.get());
     text.append(piece.data(), count);
-    if (text.size() > kMaxCaseBytes) break;  // ParseCase says so
   }
   if (std::ferror(file.get()) != 0) {
     FailCase(path, "file", "cannot be read to its end, expected a readable case file");

@@ -130,6 +130,7 @@ TEST(CaseJson, EveryPrefixAndEveryDamagedByteIsRefusedOrReads) {
   }
   Rng rng(7);
   int read = 0;
+  int refused = 0;
   for (int i = 0; i < 20000; ++i) {
     std::string damaged = text;
     damaged[rng.Below(damaged.size())] = static_cast<char>(rng.Next());
@@ -139,10 +140,11 @@ TEST(CaseJson, EveryPrefixAndEveryDamagedByteIsRefusedOrReads) {
       ASSERT_TRUE(ParseCase(CaseToJson(c), "f") == c);
       ++read;
     } catch (const InputError&) {
+      ++refused;
     }
   }
   EXPECT_GT(read, 0);
-  EXPECT_LT(read, 20000);
+  EXPECT_GT(refused, 0);
 }
 
 TEST(CaseJson, FileNamesStayOnOneLine) {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/float_text.h"
+#include "core/io/json_text.h"
 #include "core/status.h"
 
 namespace qualm {
@@ -148,7 +149,7 @@ class Builder : public nlohmann::json_sax<nlohmann::json> {
 
 [[noreturn]] void Wrong(const GoldenRecord& record, const std::string& field,
                         const std::string& what) {
-  throw InputError(record.where + ": " + field + ": " + what);
+  throw InputError(record.where + ": " + Printable(field) + ": " + what);
 }
 
 const Value& Find(const GoldenRecord& record, const std::string& field) {
@@ -252,6 +253,9 @@ GoldenRecord ParseGoldenLine(std::string_view text, std::string_view file, int64
   record.line = line;
   record.where = std::string(file) + ":" + std::to_string(line);
   if (text.size() > kMaxLineBytes) throw InputError(record.where + ": longer than 256 MiB");
+  if (const std::string error = CheckJsonBytes(text); !error.empty()) {
+    throw InputError(record.where + ": " + error);
+  }
   Builder builder;
   const bool read = nlohmann::json::sax_parse(text.begin(), text.end(), &builder);
   if (!builder.error.empty()) throw InputError(record.where + ": " + builder.error);

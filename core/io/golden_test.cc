@@ -73,7 +73,8 @@ TEST(GoldenTest, RejectsWhatIsMalformed) {
       {R"({"id":"a","op":"x","backend":"b","z":[{"y":1}]})", "f:3: field z: an object"},
       {R"({"id":"a","op":"x","backend":"b","z":NaN})", "f:3: not JSON"},
       {R"({"id":"a","op":"x","backend":"b","z":"\ud800"})", "f:3: not JSON"},
-      {"{\"id\":\"\xff\",\"op\":\"x\",\"backend\":\"b\"}", "f:3: not JSON"},
+      {"{\"id\":\"\xff\",\"op\":\"x\",\"backend\":\"b\"}", "f:3: byte 7: is invalid UTF-8"},
+      {"\xEF\xBB\xBF{}", "f:3: byte 0: is a byte-order mark"},
       {R"({"id":"a","op":"x","backend":"b","z":[[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]})",
        "f:3: field z: nested too deep"},
   };
@@ -82,6 +83,15 @@ TEST(GoldenTest, RejectsWhatIsMalformed) {
     EXPECT_TRUE(error.starts_with(expected)) << text << "\n  " << error;
     EXPECT_EQ(error.find('\n'), std::string::npos);
   }
+  // A NUL byte would end the text for the JSON parser, and hide what follows.
+  const std::string good = R"({"id":"a","op":"x","backend":"b"})";
+  const std::string hidden = good + std::string(1, '\0') + "rest";
+  EXPECT_EQ(ErrorOf([&] { ParseGoldenLine(good, "f", 3); }), "");
+  EXPECT_TRUE(
+      ErrorOf([&] { ParseGoldenLine(hidden, "f", 3); }).starts_with("f:3: byte 33: is NUL"));
+  // Found by the fuzz target: names of fields are input too.
+  EXPECT_EQ(Parse(R"("a\nb":"text")").Text("a\nb"), "text");
+  EXPECT_EQ(ErrorOf([&] { Parse(R"("a\nb":1)").Text("a\nb"); }).find('\n'), std::string::npos);
 }
 
 TEST(GoldenTest, RejectsFieldsOfTheWrongType) {

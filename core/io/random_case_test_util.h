@@ -3,6 +3,7 @@
 #ifndef QUALM_CORE_IO_RANDOM_CASE_TEST_UTIL_H_
 #define QUALM_CORE_IO_RANDOM_CASE_TEST_UTIL_H_
 
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstdint>

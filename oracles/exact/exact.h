@@ -28,7 +28,7 @@ std::vector<int64_t> RawSums(const Case& c);
 std::vector<__int128> CorrectedSums(const Case& c);
 
 // The rest of linear from given corrected sums ([M*N], as CorrectedSums gives them): float bias,
-// scale, one rounding, zero point, clamp. Counterfactuals put other sums in and keep the rest exact.
+// scale, one rounding, zero point, clamp. Counterfactuals put in other sums; the rest stays exact.
 Tensor EvaluateFromSums(const Case& c, std::span<const __int128> sums);
 
 // Derivation of output element `index` (row-major), with every term that matters. Stages, where

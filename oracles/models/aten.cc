@@ -16,11 +16,6 @@ void CastTo64(Value& v, const Channel&) {
   v.lossy = !(std::fabs(before) < 0x1p63f);
 }
 
-void RoundArm(Value& v, const Channel&) {
-  const float before = v.number;
-  v.SetInt(ConvertArm(before));
-  v.lossy = static_cast<double>(v.integer) != static_cast<double>(RoundNearestEven(before));
-}
 // Eight at a time in saturating int16; the rest through an int32 sum whose overflow, taken for one
 // upwards, gives the largest code.
 void AddZeroPointArm(Value& v, const Channel& c) {
@@ -43,7 +38,7 @@ const Step kQuantize[] = {
 };
 const Step kQuantizeArm[] = {
     kTimesReciprocal,
-    {Stage::kRound, "vcvtn, ties to even", RoundArm},
+    {Stage::kRound, "vcvtn, ties to even", step::RoundArm},
     {Stage::kZeroPoint, "+ zero point {zero_point}", AddZeroPointArm},
     kClamp,
 };

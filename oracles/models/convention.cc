@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "oracles/models/convention.h"
 
+#include <algorithm>
+#include <cmath>
 #include <memory>
 #include <utility>
 
@@ -155,10 +157,20 @@ int32_t Accumulate(Accumulation accumulation, std::span<const int32_t> x,
 }
 
 int32_t TakeOutZeroPoints(int32_t acc, int32_t x_zp, int32_t w_zp, std::span<const int32_t> x,
-                          std::span<const int32_t> w) {
+                          std::span<const int32_t> w, Accumulation::Offsets offsets) {
+  if (offsets == Accumulation::Offsets::kFloat) {
+    const auto product = [](int64_t a, int64_t b) { return static_cast<__int128>(a) * b; };
+    const __int128 full = acc - product(x_zp, SumOf(w)) - product(w_zp, SumOf(x)) +
+                          product(x_zp, w_zp) * static_cast<int64_t>(x.size());
+    return ConvertX86(static_cast<float>(std::clamp<__int128>(full, INT32_MIN, INT32_MAX)));
+  }
+  int64_t x_sum = SumOf(x);
+  if (offsets == Accumulation::Offsets::kRowsSigned) {
+    x_sum -= 256 * std::count_if(x.begin(), x.end(), [](int32_t code) { return code >= 128; });
+  }
   // uint64 arithmetic modulo 2^64 keeps the low 32 bits right whatever the zero points are.
   const auto u = [](int64_t value) { return static_cast<uint64_t>(value); };
-  const uint64_t result = u(acc) - u(x_zp) * u(SumOf(w)) - u(w_zp) * u(SumOf(x)) +
+  const uint64_t result = u(acc) - u(x_zp) * u(SumOf(w)) - u(w_zp) * u(x_sum) +
                           u(static_cast<int64_t>(x.size())) * u(x_zp) * u(w_zp);
   return Wrap32(static_cast<int64_t>(result));
 }
@@ -215,6 +227,16 @@ void RoundX86(Value& v, const Channel&) {
   const float before = v.number;
   v.SetInt(ConvertX86(before));
   v.lossy = static_cast<double>(v.integer) != static_cast<double>(RoundNearestEven(before));
+}
+void RoundArm(Value& v, const Channel&) {
+  const float before = v.number;
+  v.SetInt(ConvertArm(before));
+  v.lossy = static_cast<double>(v.integer) != static_cast<double>(RoundNearestEven(before));
+}
+void MinHigh(Value& v, const Channel& c) {
+  const bool nan = std::isnan(v.number);
+  v.SetReal(MinPs(v.number, static_cast<float>(int64_t{c.high} - c.zero_point)));
+  v.lossy = nan;
 }
 void AddZeroPointSat16(Value& v, const Channel& c) {
   // The zero point is broadcast as int16, so its high half is dropped.
@@ -348,7 +370,7 @@ ModelOutput Run(const Convention& convention, const Case& c) {
       const int32_t acc = Accumulate(accumulation, x_row, w_row, nullptr);
       output.acc->SetInt(i, acc);
       value.SetInt(TakeOutZeroPoints(acc, c.x_q.zero_point_at(0), c.w_q.zero_point_at(i % c.N),
-                                     x_row, w_row));
+                                     x_row, w_row, accumulation.offsets));
     } else {
       value = Input(c, i);
     }
@@ -368,20 +390,25 @@ Trace TraceOf(const Convention& convention, const Case& c, int64_t index) {
     const std::vector<int32_t> w = Integers(c.w);
     const auto x_row = Row(x, index / c.N, c.K);
     const auto w_row = Row(w, index % c.N, c.K);
-    const int32_t acc = Accumulate(convention.accumulation(c), x_row, w_row, &trace);
+    const Accumulation accumulation = convention.accumulation(c);
+    const int32_t acc = Accumulate(accumulation, x_row, w_row, &trace);
     const int32_t x_zp = c.x_q.zero_point_at(0);
     const int32_t w_zp = c.w_q.zero_point_at(index % c.N);
-    value.SetInt(TakeOutZeroPoints(acc, x_zp, w_zp, x_row, w_row));
+    value.SetInt(TakeOutZeroPoints(acc, x_zp, w_zp, x_row, w_row, accumulation.offsets));
     const __int128 exact = static_cast<__int128>(acc) - static_cast<__int128>(x_zp) * SumOf(w_row) -
                            static_cast<__int128>(w_zp) * SumOf(x_row) +
                            static_cast<__int128>(x_zp) * w_zp * c.K;
-    const bool wrapped = exact != value.integer;
+    const bool lossy = exact != value.integer;
+    constexpr std::string_view kHow[] = {", wrapped to int32",
+                                         ", saturated to int32 and rounded to float32",
+                                         ", with the codes of x summed as signed bytes"};
+    const std::string how(kHow[static_cast<size_t>(accumulation.offsets)]);
     Note(&trace, Stage::kOffset,
          "zero points " + Text(x_zp) + " and " + Text(w_zp) + ": " + Text(acc) + " - " +
              Text(x_zp) + "*" + Text(SumOf(w_row)) + " - " + Text(w_zp) + "*" + Text(SumOf(x_row)) +
              " + " + Text(c.K) + "*" + Text(x_zp) + "*" + Text(w_zp) + " -> " +
-             Text(value.integer) + (wrapped ? ", wrapped to int32" : ""),
-         Text(value.integer), wrapped);
+             Text(value.integer) + (lossy ? how : ""),
+         Text(value.integer), lossy);
   } else {
     value = Input(c, index);
   }

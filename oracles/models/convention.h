@@ -28,9 +28,16 @@ struct Accumulation {
     kPairsXPlus128,  // s8 x: pairs of (x+128)*w, then - 128*sum w
     kPairsWPlus128,  // s8 x: pairs of (w+128)*x, then - 128*sum x
   };
+  // How the zero points are then taken out.
+  enum class Offsets : uint8_t {
+    kWrap,        // in int32 modulo 2^32
+    kFloat,       // in float64, the difference saturated to int32 and rounded to float32
+    kRowsSigned,  // modulo 2^32, codes of x from 128 on counted as x - 256 in sum x
+  };
   Kind kind = Kind::kExact;
   // Pairs never span this k (0: none): the first of two blocks ends here, padded to even.
   int64_t first_block = 0;
+  Offsets offsets = Offsets::kWrap;
 };
 
 // Constants of one output channel, computed once per case.
@@ -95,9 +102,10 @@ Model MakeModel(Convention convention);
 // to `trace` if given.
 int32_t Accumulate(Accumulation accumulation, std::span<const int32_t> x,
                    std::span<const int32_t> w, Trace* trace);
-// acc with both zero points taken out, modulo 2^32.
+// acc with both zero points taken out.
 int32_t TakeOutZeroPoints(int32_t acc, int32_t x_zp, int32_t w_zp, std::span<const int32_t> x,
-                          std::span<const int32_t> w);
+                          std::span<const int32_t> w,
+                          Accumulation::Offsets offsets = Accumulation::Offsets::kWrap);
 
 // Walks the steps.
 void Apply(std::span<const Step> steps, const Channel& channel, Value& value, Trace* trace);
@@ -114,6 +122,8 @@ void TimesMultiplier(Value& v, const Channel& c);  // one rounding
 void TimesReciprocal(Value& v, const Channel& c);
 void AddZeroPointFloat(Value& v, const Channel& c);
 void RoundX86(Value& v, const Channel& c);            // cvtps2dq
+void RoundArm(Value& v, const Channel& c);            // vcvtn: saturates, NaN becomes 0
+void MinHigh(Value& v, const Channel& c);             // minps with high - zero_point
 void AddZeroPointSat16(Value& v, const Channel& c);   // packssdw, paddsw
 void AddZeroPointWrap32(Value& v, const Channel& c);  // paddd
 void Clamp(Value& v, const Channel& c);

@@ -169,10 +169,10 @@ TEST(GoldenJudgeTest, WhatHasNoModelIsSkippedWithAReason) {
   EXPECT_EQ(reason({{"backend", R"("somebody@1")"}}), "no model for backend somebody@1, isa avx2");
   EXPECT_EQ(reason({{"isa", R"("riscv")"}}), "no model for backend fbgemm@71d6f8b, isa riscv");
   EXPECT_EQ(reason({{"backend", R"("pytorch-1.13.1")"},
-                    {"isa", R"("onednn-avx2")"},
+                    {"isa", R"("pt26-onednn-avx2")"},
                     {"acc", ""},
                     {"w_zp", "[4]"}}),
-            "onednn2@avx2: weight zero point must be 0");
+            "onednn3@avx2: weight zero point must be 0");
 }
 
 TEST(GoldenJudgeTest, LyingRecordsAreRefusedWithFileLineAndField) {

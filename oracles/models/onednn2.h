@@ -17,18 +17,18 @@ struct OneDnnIsa {
   // `block`, which is even.
   int64_t one_block = 0;
   int64_t block = 0;
-  bool gemv = false;  // a kernel of its own for one output column
-  bool vnni = false;
+  bool avx512 = false;  // s8 activations stay in the jit gemm; one output column has a gemv
+  bool vnni = false;    // sums are exact
+  bool brgemm = false;  // not the gemm at all
 };
 
-// sse41, avx2, avx512core, vnni; nullptr for other names.
+// sse41, avx2, avx2vnni, avx512core, vnni; nullptr for other names.
 const OneDnnIsa* FindOneDnnIsa(std::string_view name);
 
-// How u8*s8 or s8*s8 products are added by a matmul of M*N outputs over K with activation zero
-// point x_zp.
-Accumulation OneDnnAccumulation(const OneDnnIsa& isa, DType x_dtype, int64_t M, int64_t N,
-                                int64_t K, int32_t x_zp);
+// How a matmul adds its products and takes out the zero points, as dispatched for this case.
+Accumulation OneDnnAccumulation(const OneDnnIsa& isa, const Case& c);
 
+// What holds for both versions; neither for outputs nor for weight zero points.
 std::string OneDnnCannotRun(const Case& c);
 std::vector<std::string> OneDnnClaims(const OneDnnIsa& isa);
 

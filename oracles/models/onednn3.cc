@@ -2,6 +2,7 @@
 // oneDNN 3.7.2 as PyTorch 2.6 calls it: the accumulators of 2.6, another epilogue. Scales arrive as
 // reciprocals and are inverted once more, the bias is added in real units, and the output scale is
 // a second multiplication.
+#include <algorithm>
 #include <cmath>
 
 #include "oracles/models/onednn2.h"
@@ -41,12 +42,13 @@ Model Make(const OneDnnIsa& isa) {
     return FirstReason({
         OpsAre(c, {Op::kLinear}),
         Require(c.x.dtype() == DType::kU8, "activations must be u8"),
+        Require(std::ranges::all_of(c.w_q.zero_point, [](int32_t z) { return z == 0; }),
+                "weight zero point must be 0"),
         OneDnnCannotRun(c),
+        Require(IsCode(c.out_dtype), "output must be u8 or s8"),
     });
   };
-  convention.accumulation = [&isa](const Case& c) {
-    return OneDnnAccumulation(isa, c.x.dtype(), c.M, c.N, c.K, c.x_q.zero_point_at(0));
-  };
+  convention.accumulation = [&isa](const Case& c) { return OneDnnAccumulation(isa, c); };
   convention.channel = ChannelOf;
   convention.steps = [](const Case& c) {
     std::vector<Step> steps = {{Stage::kScale, "to float32", step::ToFloat},

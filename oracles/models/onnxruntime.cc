@@ -16,9 +16,6 @@ void MaxLow(Value& v, const Channel& c) {
   v.SetReal(MaxPs(v.number, static_cast<float>(int64_t{c.low} - c.zero_point)));
   v.lossy = nan;
 }
-void MinHigh(Value& v, const Channel& c) {
-  v.SetReal(MinPs(v.number, static_cast<float>(int64_t{c.high} - c.zero_point)));
-}
 void Divide(Value& v, const Channel& c) {
   const float before = v.number;
   v.SetReal(before / c.scale);
@@ -28,7 +25,7 @@ void Divide(Value& v, const Channel& c) {
 
 const Step kEnd[] = {
     {Stage::kClamp, "maxps with {low} - {zero_point}", MaxLow},
-    {Stage::kClamp, "minps with {high} - {zero_point}", MinHigh},
+    {Stage::kClamp, "minps with {high} - {zero_point}", step::MinHigh},
     {Stage::kRound, "cvtps2dq, ties to even", step::RoundX86},
     {Stage::kZeroPoint, "+ zero point {zero_point}", step::AddZeroPointWrap32},
 };

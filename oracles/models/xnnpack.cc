@@ -11,11 +11,6 @@
 namespace qualm::models {
 namespace {
 
-void MinHigh(Value& v, const Channel& c) {
-  const bool nan = std::isnan(v.number);
-  v.SetReal(MinPs(v.number, static_cast<float>(int64_t{c.high} - c.zero_point)));
-  v.lossy = nan;
-}
 void PackAndMaxLow(Value& v, const Channel& c) {
   // packs to the code type, then max with the lower bound; the upper one was applied in float32.
   v.SetInt(std::max<int64_t>(std::min<int64_t>(v.integer, c.high), c.low));
@@ -50,20 +45,13 @@ void RndnuShiftRight(Value& v, const Channel& c) {
   v.SetInt((v.integer + (int64_t{1} << (right - 1))) >> right);
 }
 
-// AArch64 conversion of f32 to codes: vcvtn saturates and turns NaN into 0.
-void RoundArm(Value& v, const Channel&) {
-  const float before = v.number;
-  v.SetInt(ConvertArm(before));
-  v.lossy = static_cast<double>(v.integer) != static_cast<double>(RoundNearestEven(before));
-}
-
 constexpr Step kToFloat{Stage::kScale, "to float32", step::ToFloat};
 constexpr Step kBias{Stage::kBias, "+ int32 bias {bias_i32}", step::AddBiasI32};
 constexpr Step kZeroPoint{Stage::kZeroPoint, "to int16, + zero point {zero_point}, saturating",
                           step::AddZeroPointSat16};
 constexpr Step kReciprocal{Stage::kScale, "times fl(1/scale) {reciprocal}", step::TimesReciprocal};
 const Step kFp32End[] = {
-    {Stage::kClamp, "minps with {high} - {zero_point}", MinHigh},
+    {Stage::kClamp, "minps with {high} - {zero_point}", step::MinHigh},
     {Stage::kRound, "cvtps2dq, ties to even", step::RoundX86},
     kZeroPoint,
     {Stage::kClamp, "pack to {high}, max with {low}", PackAndMaxLow},
@@ -77,7 +65,7 @@ const Step kRndnu[] = {
 };
 const Step kQuantizeArm[] = {
     kReciprocal,
-    {Stage::kRound, "vcvtn, ties to even", RoundArm},
+    {Stage::kRound, "vcvtn, ties to even", step::RoundArm},
     kZeroPoint,
     {Stage::kClamp, "clamp to {low}..{high}", step::Clamp},
 };

@@ -66,8 +66,6 @@ Case DrawQuantize(Rng& rng, Theme theme) {
   for (float& scale : c.out_q.scale) scale = ThemeScale(rng, theme);
   DrawZeroPoints(rng, c.out_dtype, theme, c.out_q.zero_point);
   DrawClamp(rng, theme, c);
-  // "The zero point" of a fused relu is one number.
-  if (c.per_channel) c.relu = false;
   c.x = Tensor(DType::kF32, {c.M, c.N});
   const auto x = c.x.as<float>();
   for (int64_t i = 0; i < c.x.size(); ++i) {

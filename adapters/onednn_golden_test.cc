@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+// The matmul records of corpus/golden/onednn_direct.jsonl once more on the library of this build:
+// the recordings and the plugin are two ways to call oneDNN 2.6, so they must agree.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "adapters/plugin_subjects.h"
+#include "core/io/golden.h"
+#include "core/status.h"
+
+namespace qualm {
+namespace {
+
+std::string SubjectName(std::string_view isa) {
+  if (isa == "SSE41") return "onednn@sse41";
+  if (isa == "AVX2") return "onednn@avx2";
+  if (isa == "AVX512_CORE") return "onednn@avx512core";
+  return isa == "AVX512_CORE_VNNI" ? "onednn" : "";
+}
+
+// Weights that are recorded K x N as the case holds them, N x K.
+Case RawCase(const GoldenRecord& record) {
+  Case c;
+  c.M = record.Int("M");
+  c.N = record.Int("N");
+  c.K = record.Int("K");
+  c.x = Tensor(record.Text("src_dtype") == "u8" ? DType::kU8 : DType::kS8, {c.M, c.K});
+  c.w = Tensor(DType::kS8, {c.N, c.K});
+  const std::vector<int64_t> x = record.Ints("x");
+  const std::vector<int64_t> w = record.Ints("w");
+  for (int64_t i = 0; i < c.x.size(); ++i)
+    c.x.SetInt(i, static_cast<int32_t>(x.at(static_cast<size_t>(i))));
+  for (int64_t k = 0; k < c.K; ++k) {
+    for (int64_t n = 0; n < c.N; ++n)
+      c.w.SetInt(n * c.K + k, static_cast<int32_t>(w.at(static_cast<size_t>(k * c.N + n))));
+  }
+  c.out_dtype = DType::kS32;
+  c.out_min = INT32_MIN;
+  c.out_max = INT32_MAX;
+  return c;
+}
+
+// A weight scale from which the plugin, which inverts twice, makes just this output scale; 0 if
+// there is none.
+float ScaleFor(float output_scale) {
+  const auto inverse = [](float scale) {
+    return static_cast<float>(1.0 / static_cast<double>(scale));
+  };
+  for (const float scale :
+       {output_scale, std::nextafter(output_scale, 0.0f), std::nextafter(output_scale, 1e30f)}) {
+    if (1.0f / inverse(scale) == output_scale) return scale;
+  }
+  return 0;
+}
+
+void ExpectRecorded(Subject& subject, const Case& c, const GoldenRecord& record,
+                    const std::string& field) {
+  const Outcome outcome = subject.Run(c, {});
+  ASSERT_TRUE(outcome.ok()) << record.where << ": " << outcome.detail;
+  const std::vector<int64_t> want = record.Ints(field);
+  ASSERT_EQ(static_cast<int64_t>(want.size()), outcome.y.size()) << record.where;
+  for (int64_t i = 0; i < outcome.y.size(); ++i) {
+    ASSERT_EQ(outcome.y.IntAt(i), want[static_cast<size_t>(i)])
+        << record.where << " " << field << "[" << i << "] on " << subject.name();
+  }
+}
+
+TEST(OnednnGolden, TheLibraryRepeatsItsRecordings) {
+  RegisterOnednnSubjects();
+  if (FindPlugin("qualm_onednn.so").empty())
+    GTEST_SKIP() << "this build has no oneDNN: install libdnnl-dev (2.x)";
+  std::map<std::string, std::unique_ptr<Subject>> subjects;
+  const auto subject_for = [&](const std::string& isa) -> Subject* {
+    if (!subjects.contains(isa)) {
+      subjects[isa] = nullptr;
+      try {
+        std::unique_ptr<Subject> made = SubjectRegistry::Get().Make(SubjectName(isa));
+        const bool vnni = made->InstructionSet() == "vnni";
+        if (isa != "AVX512_CORE_VNNI" || vnni) subjects[isa] = std::move(made);
+      } catch (const Unavailable& error) {
+        GTEST_LOG_(WARNING) << "not checked here: " << error.what();
+      }
+    }
+    return subjects[isa].get();
+  };
+
+  int sums = 0;
+  int codes = 0;
+  ForEachGoldenRecord(QUALM_CORPUS_DIR "/golden/onednn_direct.jsonl", [&](const GoldenRecord& r) {
+    if (r.op != "matmul" || testing::Test::HasFatalFailure()) return;
+    ASSERT_NE(SubjectName(r.isa), "") << r.where;
+    Subject* const subject = subject_for(r.isa);
+    if (subject == nullptr) return;
+    Case c = RawCase(r);
+    ASSERT_NO_FATAL_FAILURE(ExpectRecorded(*subject, c, r, "acc_no_zp"));
+    ++sums;
+
+    c.w_q.scale.clear();
+    for (const float scale : r.Floats("output_scales")) c.w_q.scale.push_back(ScaleFor(scale));
+    for (const float scale : c.w_q.scale) {
+      if (scale == 0) return;
+    }
+    c.per_channel = c.w_q.scale.size() != 1;
+    c.w_q.zero_point.assign(c.w_q.scale.size(), 0);
+    c.x_q.zero_point = {static_cast<int32_t>(r.Int("src_zp"))};
+    c.out_q.zero_point = {static_cast<int32_t>(r.Int("dst_zp"))};
+    c.out_dtype = DType::kU8;
+    c.out_min = 0;
+    c.out_max = 255;
+    ASSERT_NO_FATAL_FAILURE(ExpectRecorded(*subject, c, r, "y_u8"));
+    ++codes;
+  });
+  EXPECT_GE(sums, 70) << "neither SSE4.1 nor AVX2 was checked";
+  EXPECT_GE(codes, sums / 3);
+  std::cout << sums << " sums and " << codes << " outputs repeated\n";
+}
+
+}  // namespace
+}  // namespace qualm

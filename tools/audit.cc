@@ -312,8 +312,8 @@ void Audit::Summary() {
 int RunAudit(Options options) {
   const Stopwatch stopwatch;
   options.command = CanonicalCommand(options.seed);
-  PrintRepeat(fmt::format("seed {}; ", options.seed), options.seed);
   Audit audit(options);
+  PrintRepeat(fmt::format("seed {}; ", options.seed), options.seed);
   audit.DocumentedCasesAgainstExact();
   audit.DeclaredDivergences();
   audit.Sweep();

@@ -197,6 +197,15 @@ std::vector<JUnitTest> JUnitTests(const CheckResult& result, const std::vector<F
   return tests;
 }
 
+void RequireProperty(const std::string& glob) {
+  for (const Property& property : AllProperties()) {
+    for (Op op : property.ops) {
+      if (MatchesGlob(glob, op, property)) return;
+    }
+  }
+  throw InputError("--property: no property matches '" + glob + "' (see qualm list properties)");
+}
+
 int RunCheck(Options options) {
   const Stopwatch stopwatch;
   for (const std::string& name : options.ops) {
@@ -208,6 +217,8 @@ int RunCheck(Options options) {
   if (!options.contract.empty()) ParseContract(options.contract);
   options.check.contract = options.contract;
   options.check.subjects = SubjectNames(options.subjects, {"native@all"});
+  const auto subjects = MakeSubjects(options.check.subjects, options.contract);
+  RequireProperty(options.check.property_glob);
   options.command = CanonicalCommand(options.check.seed);
   PrintRepeat(fmt::format("seed {}; ", options.check.seed), options.check.seed);
   const auto progress = std::make_shared<Progress>();
@@ -241,7 +252,7 @@ int RunCheck(Options options) {
   ResultDocument document;
   document.command = options.command;
   document.seed = options.check.seed;
-  for (const auto& subject : MakeSubjects(options.check.subjects, options.contract)) {
+  for (const auto& subject : subjects) {
     document.subjects.emplace_back(subject->name(), subject->contract().text());
   }
   SetTotals(document, result.totals);

@@ -119,7 +119,7 @@ int RunList(const Options& options) {
   ResultDocument document;
   document.command = CanonicalCommand();
   SetTotals(document, Totals{});
-  document.extra.emplace_back(options.what, "[" + json + "]");
+  document.extra.emplace_back("list", "[" + json + "]");
   WriteResults(options, document, {});
   return kClean;
 }

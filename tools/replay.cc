@@ -89,15 +89,19 @@ void JudgeOne(const Case& c, const Property& property, Subject& subject, const s
   Report(replay, std::string(subject.name()), name, verdict);
 }
 
-void ReplayCase(const std::string& file, const Options& options,
-                const std::vector<Subject*>& subjects, Replay& replay) {
-  const Case c = ReadCaseFile(file);
-  ++replay.totals.cases;
-  const std::string wanted = options.property.empty() ? c.property : options.property;
-  if (!wanted.empty() && FindProperty(wanted) == nullptr) {
-    throw InputError(file + ": property: unknown property '" + wanted +
+Case ReadCase(const std::string& file) {
+  Case c = ReadCaseFile(file);
+  if (!c.property.empty() && FindProperty(c.property) == nullptr) {
+    throw InputError(file + ": property: unknown property '" + c.property +
                      "' (see qualm list properties)");
   }
+  return c;
+}
+
+void ReplayCase(const std::string& file, const Case& c, const Options& options,
+                const std::vector<Subject*>& subjects, Replay& replay) {
+  ++replay.totals.cases;
+  const std::string wanted = options.property.empty() ? c.property : options.property;
   if (c.expected) {
     // The file says what is exact; the oracle must agree, or one of the two is wrong.
     const auto divergence = FirstDivergence(exact::Evaluate(c), *c.expected);
@@ -163,18 +167,26 @@ int RunReplay(Options options) {
   const auto standard = options.subjects.empty()
                             ? MakeSubjects(SubjectNames({}, {"native@all"}), options.contract)
                             : std::vector<std::unique_ptr<Subject>>{};
+  // A single bad file stops the run before it starts; among many, what the others say comes first.
+  Deferred deferred;
+  std::map<std::string, Case> cases;
+  for (const std::string& file : files) {
+    if (file.ends_with(".jsonl")) continue;
+    deferred.Try([&] { cases.emplace(file, ReadCase(file)); });
+  }
+  if (files.size() == 1) deferred.Throw();
   options.command = CanonicalCommand();
   PrintRepeat(fmt::format("{} files; ", files.size()));
 
   Replay replay;
-  Deferred deferred;
   for (const std::string& file : files) {
-    // What has been found is reported before a bad file is.
+    const auto at = cases.find(file);
     deferred.Try([&] {
-      if (file.ends_with(".jsonl")) {
+      if (at != cases.end()) {
+        ReplayCase(file, at->second, options, Pointers(options.subjects.empty() ? standard : named),
+                   replay);
+      } else if (file.ends_with(".jsonl")) {
         ReplayGolden(file, Pointers(named), replay);
-      } else {
-        ReplayCase(file, options, Pointers(options.subjects.empty() ? standard : named), replay);
       }
     });
   }

@@ -151,7 +151,7 @@ void RegisterPluginSubjects() {
   SubjectKind kind;
   kind.kind = "plugin";
   kind.help = "plugin:PATH.so  a shared object with the C interface of adapters/qualm_plugin.h";
-  kind.names = [] { return std::vector<std::string>{"plugin:PATH.so"}; };
+  kind.names = [] { return std::vector<std::string>{}; };  // any path: none to list
   kind.make = [](const std::string& name) -> std::unique_ptr<Subject> {
     if (!name.starts_with(kPrefix) || name.size() == kPrefix.size()) return nullptr;
     const std::string file = name.substr(kPrefix.size());

@@ -63,7 +63,7 @@ struct PluginLimits {
   int32_t alignment_bytes = 0;
 };
 
-inline constexpr size_t kOpCount = 12;  // as many as AllOps()
+inline constexpr size_t kOpCount = 12;  // as many as DefinedOps()
 
 // What a plugin says of itself.
 struct PluginInfo {

@@ -88,7 +88,10 @@ TEST(WorkerMessage, WindowsAndSecondOperandsComeBackWhole) {
   mul.N = 2;
   mul.x = Tensor::Of<uint8_t>({1, 2}, std::vector<uint8_t>{1, 2});
   mul.w = Tensor::Of<uint8_t>({1, 2}, std::vector<uint8_t>{3, 4});
-  for (const Case& c : {conv, pool, mul}) {
+  Case rescale = mul;  // the operation with the largest number
+  rescale.op = Op::kRescale;
+  rescale.w = Tensor(DType::kU8, {0});
+  for (const Case& c : {conv, pool, mul, rescale}) {
     std::vector<uint8_t> payload;
     EncodeRun(c, {}, payload);
     const std::optional<RunRequest> decoded = DecodeRun(payload);

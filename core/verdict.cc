@@ -58,10 +58,7 @@ std::optional<Divergence> FirstDivergence(const Tensor& expected, const Tensor& 
 }
 
 std::string Finding::fingerprint() const {
-  // The property may be given with or without its op: "linear.matches_exact", "matches_exact".
-  const bool with_op = property.starts_with(op + ".");
-  std::string text = with_op ? property : op + "." + property;
-  text += "-" + subject + "-" + std::string(Name(kind));
+  std::string text = full_property() + "-" + subject + "-" + std::string(Name(kind));
   for (char& ch : text) {
     const bool plain = (ch >= 'a' && ch <= 'z') || (ch >= 'A' && ch <= 'Z') ||
                        (ch >= '0' && ch <= '9') || ch == '-' || ch == '.' || ch == '_' ||

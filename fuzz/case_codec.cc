@@ -105,10 +105,8 @@ QParams& ChannelQParams(Case& c) {
   switch (c.op) {
     case Op::kQuantize: return c.out_q;
     case Op::kDequantize: return c.x_q;
-    case Op::kRequantize:
-    case Op::kLinear: break;
+    default: return c.w_q;
   }
-  return c.w_q;
 }
 
 DType OutType(Op op, unsigned choice) {
@@ -116,9 +114,8 @@ DType OutType(Op op, unsigned choice) {
     case Op::kDequantize: return DType::kF32;
     case Op::kQuantize:
     case Op::kRequantize: return kOutTypes[choice % 2];
-    case Op::kLinear: break;
+    default: return kOutTypes[choice % 4];
   }
-  return kOutTypes[choice % 4];
 }
 
 bool ByMultiplier(const Case& c) {

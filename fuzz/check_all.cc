@@ -54,7 +54,9 @@ Checker::Checker(CheckerOptions options) : options_(std::move(options)) {
   }
   bool matched = false;
   for (const Property& property : AllProperties()) {
-    for (const Op op : property.ops) matched |= MatchesGlob(options_.properties, op, property);
+    for (const Op op : property.ops) {
+      matched |= IsListed(op) && MatchesGlob(options_.properties, op, property);
+    }
   }
   if (!matched) {
     throw InputError("QUALM_FUZZ_PROPERTIES: no property matches '" + options_.properties +

@@ -10,9 +10,9 @@ namespace qualm::kernels {
 
 // What packing must know about the instruction set that will run.
 struct AccumulateTraits {
-  int64_t target = 0;        // Highway's HWY_TARGET bit
-  int64_t panel_width = 0;   // channels per panel
-  bool has_saturating_path;  // worth certifying for: see accumulate.cc
+  int64_t target = 0;                // Highway's HWY_TARGET bit
+  int64_t panel_width = 0;           // channels per panel
+  bool has_saturating_path = false;  // worth certifying for: see accumulate.cc
 };
 
 // For the current thread's target.

@@ -68,8 +68,8 @@ struct Share {
   std::exception_ptr error;
 };
 
-void RunShare(const CheckOptions& options, CaseCursor& cursor, std::vector<Subject*> subjects,
-              Share& share) {
+void RunShare(const CheckOptions& options, CaseCursor& cursor,
+              const std::vector<Subject*>& subjects, Share& share) {
   const auto op_count = static_cast<int64_t>(cursor.ops.size());
   while (!cursor.stop) {
     const int64_t number = cursor.next++;
@@ -119,7 +119,7 @@ void ValidateOptions(const CheckOptions& options) {
   bool matched = false;
   for (const Property& property : AllProperties()) {
     for (Op op : property.ops)
-      matched = matched || MatchesGlob(options.property_glob, op, property);
+      matched = matched || (IsListed(op) && MatchesGlob(options.property_glob, op, property));
   }
   if (!matched) {
     throw InputError("--property: no property matches '" + options.property_glob +
@@ -217,7 +217,7 @@ CheckResult Check(const CheckOptions& options) {
     std::vector<Subject*> own;
     for (const auto& subject : subjects[job]) own.push_back(subject.get());
     try {
-      RunShare(options, cursor, std::move(own), shares[job]);
+      RunShare(options, cursor, own, shares[job]);
     } catch (...) {
       shares[job].error = std::current_exception();
       cursor.stop = true;

@@ -11,7 +11,7 @@
 namespace qualm {
 
 // For the claims that hold for every operation.
-inline std::vector<Op> EveryOp() { return {AllOps().begin(), AllOps().end()}; }
+inline std::vector<Op> EveryOp() { return {DefinedOps().begin(), DefinedOps().end()}; }
 
 std::vector<Property> DifferentialProperties();
 std::vector<Property> SweepProperties();

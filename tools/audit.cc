@@ -89,6 +89,7 @@ class Audit {
   }
   const Totals& totals() const { return totals_; }
   const std::vector<Finding>& findings() const { return findings_; }
+  const Deferred& deferred() const { return deferred_; }
   const std::vector<std::unique_ptr<Subject>>& subjects() const { return subjects_; }
 
  private:
@@ -104,7 +105,7 @@ class Audit {
   std::vector<DocumentedCase> cases_;
   Totals totals_;
   std::vector<Finding> findings_;
-  std::string summary_;
+  Deferred deferred_;
 };
 
 void Audit::DocumentedCasesAgainstExact() {
@@ -257,7 +258,7 @@ void Audit::DrawnCasesAgainstContracts() {
     return triage::Attribute(c, verdict, subject).kind;
   };
   CheckResult result = Check(check);
-  std::vector<Finding> found = Triage(std::move(result.findings), options_.out, "");
+  std::vector<Finding> found = Triage(std::move(result.findings), options_.out, "", deferred_);
   for (Finding& finding : found) findings_.push_back(std::move(finding));
   totals_.Merge(result.totals);
 
@@ -310,9 +311,9 @@ void Audit::Summary() {
 
 int RunAudit(Options options) {
   const Stopwatch stopwatch;
-  options.command = CanonicalCommand();
-  fmt::print(stderr, "qualm: seed {}; to repeat: {}\n", options.seed, options.command);
+  options.command = CanonicalCommand(options.seed);
   Audit audit(options);
+  PrintRepeat(fmt::format("seed {}; ", options.seed), options.seed);
   audit.DocumentedCasesAgainstExact();
   audit.DeclaredDivergences();
   audit.Sweep();
@@ -332,12 +333,15 @@ int RunAudit(Options options) {
   SetTotals(document, audit.totals());
   document.findings = audit.findings();
   document.seconds = stopwatch.seconds();
-  WriteFile((fs::path(options.out) / "result.json").string(), ResultToJson(document));
-  WriteResults(options, document, {});
   if (!options.quiet_stdout()) {
     for (const Finding& finding : audit.findings()) fmt::print("{}", FindingText(finding));
     fmt::print("{}\nreport: {}\n", TotalsLine(audit.totals()), page);
   }
+  Deferred deferred = audit.deferred();
+  deferred.Try(
+      [&] { WriteFile((fs::path(options.out) / "result.json").string(), ResultToJson(document)); });
+  deferred.Try([&] { WriteResults(options, document, {}); });
+  deferred.Throw();
   return audit.clean() ? kClean : kFindings;
 }
 
@@ -350,9 +354,8 @@ void AddAudit(CLI::App& app, Run* run) {
   verb->footer("Example: qualm audit --budget 60s --out build/report");
   AddSubjectOption(*verb, *options, false);
   AddOutputOptions(*verb, *options);
-  verb->add_option("--budget", options->budget, "time for drawn cases, e.g. 60s, 10m")
-      ->transform(DurationUnits());
-  verb->add_option("--seed", options->seed, "seed of the drawn cases");
+  AddDuration(*verb, "--budget", options->budget, "time for drawn cases, e.g. 60s, 10m");
+  AddSeed(*verb, options->seed);
   verb->add_option("--jobs,-j", options->jobs, "threads")->check(CLI::Range(1, 256));
   verb->add_option("--out", options->out, "folder of the report");
   verb->add_option("--corpus", options->corpus, "folder that holds forum/ and regressions/");

@@ -3,7 +3,11 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
+#include <memory>
+#include <mutex>
+#include <tuple>
 
 #include "core/status.h"
 #include "properties/engine.h"
@@ -32,13 +36,33 @@ void ParseShard(const std::string& text, CheckOptions& check) {
   check.shard_count = count;
 }
 
+// Instruction sets that judged the same cases share a line; the document has them one by one.
 std::string HazardLines(const HazardCoverage& coverage) {
-  std::string text;
+  struct Group {
+    Op op;
+    const HazardCoverage::Row* row;
+    std::vector<std::string> sets;
+  };
+  std::vector<Group> groups;
   for (const auto& [key, row] : coverage.rows()) {
-    text += fmt::format("  {} on {}, {} cases judged:", Name(key.first), key.second, row.cases);
-    for (const auto& [hazard, count] : row.reached) {
-      text += fmt::format(" {} {:.1f}%", Name(hazard),
-                          100.0 * static_cast<double>(count) / static_cast<double>(row.cases));
+    const auto same = std::find_if(groups.begin(), groups.end(), [&](const Group& group) {
+      return group.op == key.first && group.row->cases == row.cases &&
+             group.row->reached == row.reached;
+    });
+    if (same != groups.end()) {
+      same->sets.push_back(key.second);
+    } else {
+      groups.push_back({key.first, &row, {key.second}});
+    }
+  }
+  std::string text;
+  for (const Group& group : groups) {
+    text += fmt::format("  {}, {} cases judged on {}:", Name(group.op), group.row->cases,
+                        fmt::join(group.sets, " "));
+    for (const auto& [hazard, count] : group.row->reached) {
+      text +=
+          fmt::format(" {} {:.1f}%", Name(hazard),
+                      100.0 * static_cast<double>(count) / static_cast<double>(group.row->cases));
     }
     text += "\n";
   }
@@ -76,19 +100,87 @@ std::string PropertiesJson(const CheckResult& result) {
   return json + "}";
 }
 
+// What was not judged and why, most frequent first: the reasons of a judgement on one line.
 std::string ReasonLines(const CheckResult& result) {
-  // One line per reason, over all properties and subjects: what was not judged, and why.
-  std::map<std::pair<std::string, std::string>, int64_t> merged;
-  for (const auto& [key, count] : result.reasons) {
-    if (key.judgement == Judgement::kNotApplicable) continue;
-    merged[{std::string(Name(key.judgement)), key.reason}] += count;
-  }
+  constexpr size_t kMost = 5;
+  std::map<Judgement, std::map<std::string, int64_t>> reasons;
+  for (const auto& [key, count] : result.reasons) reasons[key.judgement][key.reason] += count;
   std::string text;
-  for (const auto& [key, count] : merged) {
-    text += fmt::format("  {} {}: {}\n", count, key.first, key.second);
+  for (const auto& [judgement, counts] : reasons) {
+    std::vector<std::pair<int64_t, std::string>> list;
+    for (const auto& [reason, count] : counts) list.emplace_back(count, reason);
+    std::sort(list.begin(), list.end(), [](const auto& a, const auto& b) {
+      return a.first != b.first ? a.first > b.first : a.second < b.second;
+    });
+    text += fmt::format("  {} {}:", result.totals.of(judgement), Name(judgement));
+    for (size_t i = 0; i < std::min(list.size(), kMost); ++i) {
+      text += fmt::format("{} {} {}", i == 0 ? "" : ";", list[i].first, list[i].second);
+    }
+    if (list.size() > kMost) {
+      text += fmt::format("; {} more (--json has all)", list.size() - kMost);
+    }
+    text += "\n";
   }
   return text;
 }
+
+// Subjects that judged nothing at all: a run that looks clean and tested nothing.
+std::string IdleLines(const CheckResult& result) {
+  std::string text;
+  for (const auto& [subject, totals] : result.by_subject) {
+    if (totals.of(Judgement::kPassed) + totals.of(Judgement::kFailed) +
+            totals.of(Judgement::kExpected) !=
+        0)
+      continue;
+    std::map<std::string, int64_t> reasons;
+    for (const auto& [key, count] : result.reasons) {
+      if (key.subject == subject) reasons[key.reason] += count;
+    }
+    const auto most =
+        std::max_element(reasons.begin(), reasons.end(),
+                         [](const auto& a, const auto& b) { return a.second < b.second; });
+    text +=
+        fmt::format("nothing was judged on {}: {}{}\n", subject,
+                    most == reasons.end() ? "no property applies" : most->first,
+                    reasons.size() > 1 ? fmt::format(" (and {} more)", reasons.size() - 1) : "");
+  }
+  return text;
+}
+
+std::string NotJudgedJson(const CheckResult& result) {
+  std::map<std::tuple<std::string, Judgement, std::string>, int64_t> merged;
+  for (const auto& [key, count] : result.reasons) {
+    merged[{key.subject, key.judgement, key.reason}] += count;
+  }
+  std::string json = "[";
+  for (const auto& [key, count] : merged) {
+    json += fmt::format("{}{{\"subject\":{},\"judgement\":\"{}\",\"reason\":{},\"count\":{}}}",
+                        json.size() > 1 ? "," : "", JsonQuote(std::get<0>(key)),
+                        Name(std::get<1>(key)), JsonQuote(std::get<2>(key)), count);
+  }
+  return json + "]";
+}
+
+// A line on stderr every few seconds, from whatever thread comes by.
+class Progress {
+ public:
+  void operator()(int64_t done, int64_t all) {
+    const std::scoped_lock lock(mutex_);
+    const double now = stopwatch_.seconds();
+    if (now < next_) return;
+    next_ = now + 5;
+    if (all < 0) {
+      fmt::print(stderr, "qualm: {} cases, {:.0f} s\n", done, now);
+    } else {
+      fmt::print(stderr, "qualm: {} of {} cases, {:.0f} s\n", done, all, now);
+    }
+  }
+
+ private:
+  std::mutex mutex_;
+  Stopwatch stopwatch_;
+  double next_ = 5;
+};
 
 std::vector<JUnitTest> JUnitTests(const CheckResult& result, const std::vector<Finding>& findings) {
   std::vector<JUnitTest> tests;
@@ -105,6 +197,15 @@ std::vector<JUnitTest> JUnitTests(const CheckResult& result, const std::vector<F
   return tests;
 }
 
+void RequireProperty(const std::string& glob) {
+  for (const Property& property : AllProperties()) {
+    for (Op op : property.ops) {
+      if (MatchesGlob(glob, op, property)) return;
+    }
+  }
+  throw InputError("--property: no property matches '" + glob + "' (see qualm list properties)");
+}
+
 int RunCheck(Options options) {
   const Stopwatch stopwatch;
   for (const std::string& name : options.ops) {
@@ -116,42 +217,52 @@ int RunCheck(Options options) {
   if (!options.contract.empty()) ParseContract(options.contract);
   options.check.contract = options.contract;
   options.check.subjects = SubjectNames(options.subjects, {"native@all"});
-  options.command = CanonicalCommand();
-  fmt::print(stderr, "qualm: seed {}; to repeat: {}\n", options.check.seed, options.command);
+  const auto subjects = MakeSubjects(options.check.subjects, options.contract);
+  RequireProperty(options.check.property_glob);
+  options.command = CanonicalCommand(options.check.seed);
+  PrintRepeat(fmt::format("seed {}; ", options.check.seed), options.check.seed);
+  const auto progress = std::make_shared<Progress>();
+  options.check.progress = [progress](int64_t done, int64_t all) { (*progress)(done, all); };
   options.check.attribute = [](const Case& c, const Verdict& verdict, Subject& subject) {
     return triage::Attribute(c, verdict, subject).kind;
   };
-  options.check.progress = [last = 0.0, &stopwatch](int64_t done, int64_t all) mutable {
-    const double now = stopwatch.seconds();
-    if (now < last + 5 && done != all) return;
-    last = now;
-    fmt::print(stderr, "qualm: {} of {} cases, {:.0f} s\n", done, all, now);
-  };
 
   CheckResult result = Check(options.check);
-  std::vector<Finding> findings = Triage(std::move(result.findings), options.out, options.contract);
-  bool new_finding = false;
-  for (Finding& finding : findings) new_finding |= !finding.expected_by_contract;
+  if (options.check.seconds > 0) {
+    const auto ops = static_cast<int64_t>(options.check.ops.empty() ? AllOps().size()
+                                                                    : options.check.ops.size());
+    fmt::print(stderr,
+               "qualm: how far a time takes a run depends on the machine; --cases {} "
+               "instead of --time repeats every case of this one\n",
+               (result.totals.cases * options.check.shard_count + ops - 1) / ops + 1);
+  }
+  Deferred deferred;
+  std::vector<Finding> findings =
+      Triage(std::move(result.findings), options.out, options.contract, deferred);
+  const bool new_finding =
+      std::any_of(findings.begin(), findings.end(),
+                  [](const Finding& finding) { return !finding.expected_by_contract; });
 
+  if (!options.quiet_stdout()) {
+    for (const Finding& finding : findings) fmt::print("{}", FindingText(finding));
+    fmt::print("{}\n{}", TotalsLine(result.totals), IdleLines(result));
+    fmt::print("hazard coverage\n{}", HazardLines(result.coverage));
+    fmt::print("not judged\n{}", ReasonLines(result));
+  }
   ResultDocument document;
   document.command = options.command;
   document.seed = options.check.seed;
-  for (const auto& subject : MakeSubjects(options.check.subjects, options.contract)) {
+  for (const auto& subject : subjects) {
     document.subjects.emplace_back(subject->name(), subject->contract().text());
   }
   SetTotals(document, result.totals);
   document.findings = findings;
   document.extra.emplace_back("hazards", HazardJson(result.coverage));
   document.extra.emplace_back("properties", PropertiesJson(result));
+  document.extra.emplace_back("not_judged", NotJudgedJson(result));
   document.seconds = stopwatch.seconds();
-  WriteResults(options, document, JUnitTests(result, findings));
-
-  if (!options.quiet_stdout()) {
-    for (const Finding& finding : findings) fmt::print("{}", FindingText(finding));
-    fmt::print("{}\n", TotalsLine(result.totals));
-    fmt::print("hazard coverage\n{}", HazardLines(result.coverage));
-    fmt::print("not judged\n{}", ReasonLines(result));
-  }
+  deferred.Try([&] { WriteResults(options, document, JUnitTests(result, findings)); });
+  deferred.Throw();
   return new_finding ? kFindings : kClean;
 }
 
@@ -170,11 +281,8 @@ void AddCheck(CLI::App& app, Run* run) {
       ->allow_extra_args(false);
   verb->add_option("--cases,-n", options->check.cases, "cases per operation")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 40));
-  verb->add_option("--time", options->check.seconds, "run this long instead, e.g. 60s, 10m")
-      ->transform(
-          CLI::AsNumberWithUnit(std::map<std::string, double>{{"s", 1}, {"m", 60}, {"h", 3600}},
-                                CLI::AsNumberWithUnit::CASE_SENSITIVE));
-  verb->add_option("--seed", options->check.seed, "seed of the run");
+  AddDuration(*verb, "--time", options->check.seconds, "run this long instead, e.g. 60s, 10m");
+  AddSeed(*verb, options->check.seed);
   verb->add_option("--jobs,-j", options->check.jobs, "threads; the result does not depend on it")
       ->check(CLI::Range(1, 256));
   verb->add_option("--shard", options->shard, "I/N: every N-th case, starting at I");

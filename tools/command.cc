@@ -13,6 +13,7 @@
 
 #include "core/io/case_json.h"
 #include "core/status.h"
+#include "oracles/models/model.h"
 #include "properties/property.h"
 #include "properties/triage/triage.h"
 
@@ -36,23 +37,48 @@ std::string ShellWord(const std::string& word) {
 
 }  // namespace
 
-void SetCommandLine(int argc, char** argv) { CommandLine().assign(argv + 1, argv + argc); }
+void SetCommandLine(int argc, char** argv) { CommandLine().assign(argv, argv + argc); }
 
-std::string CanonicalCommand() {
-  // Where results go and how many threads find them does not belong to what is repeated.
-  static const std::set<std::string> kVolatile{"--json", "--junit", "--jobs", "-j",
-                                               "--out",  "--plot",  "-o"};
-  std::string command = "qualm";
+namespace {
+
+// "--jobs", "--jobs=2", "-j2": an option whose value does not belong to what is repeated. *next
+// says whether the value is the next word.
+bool IsVolatile(const std::string& word, bool* next) {
+  static const std::set<std::string> kLong{"--json", "--junit", "--jobs",
+                                           "--out",  "--plot",  "--output"};
+  static const std::set<std::string> kShort{"-j", "-o"};
+  const std::string name = word.substr(0, word.find('='));
+  *next = name == word;
+  if (kLong.contains(name)) return true;
+  if (!kShort.contains(word.substr(0, 2))) return false;
+  *next = word.size() == 2;
+  return true;
+}
+
+std::string Repeat(const std::string& program, std::optional<uint64_t> seed) {
+  std::string command = program;
   const std::vector<std::string>& words = CommandLine();
-  for (size_t i = 0; i < words.size(); ++i) {
-    const std::string option = words[i].substr(0, words[i].find('='));
-    if (kVolatile.contains(option)) {
-      if (option == words[i]) ++i;  // its value is the next word
+  bool has_seed = false;
+  for (size_t i = 1; i < words.size(); ++i) {
+    bool next = false;
+    if (IsVolatile(words[i], &next)) {
+      if (next) ++i;
       continue;
     }
+    has_seed |= words[i].substr(0, words[i].find('=')) == "--seed";
     command += " " + ShellWord(words[i]);
   }
+  if (seed && !has_seed) command += " --seed " + std::to_string(*seed);
   return command;
+}
+
+}  // namespace
+
+std::string CanonicalCommand(std::optional<uint64_t> seed) { return Repeat("qualm", seed); }
+
+void PrintRepeat(const std::string& what, std::optional<uint64_t> seed) {
+  fmt::print(stderr, "qualm: {}to repeat: {}\n", what,
+             Repeat(ShellWord(CommandLine().front()), seed));
 }
 
 void AddSubjectOption(CLI::App& app, CommonOptions& options, bool required) {
@@ -99,10 +125,18 @@ std::vector<std::string> SubjectNames(const std::vector<std::string>& named,
 
 std::vector<std::unique_ptr<Subject>> MakeSubjects(const std::vector<std::string>& names,
                                                    const std::string& contract) {
+  std::optional<Contract> wanted;
+  if (!contract.empty()) {
+    wanted = ParseContract(contract);
+    if (!wanted->exact() && FindModel(wanted->model) == nullptr) {
+      throw InputError("--contract: there is no model '" + wanted->model +
+                       "' (see qualm list subjects)");
+    }
+  }
   std::vector<std::unique_ptr<Subject>> subjects;
   for (const std::string& name : names) {
     subjects.push_back(SubjectRegistry::Get().Make(name));
-    if (!contract.empty()) subjects.back()->set_contract(ParseContract(contract));
+    if (wanted) subjects.back()->set_contract(*wanted);
   }
   return subjects;
 }
@@ -128,49 +162,119 @@ void WriteFile(const std::string& path, const std::string& text) {
   if (!file) throw InputError(path + ": cannot be written");
 }
 
-std::vector<Finding> Triage(std::vector<Finding> raw, const std::string& out,
-                            const std::string& contract) {
-  std::vector<Finding> kept;
-  std::set<std::string> seen;
-  for (Finding& finding : raw) {
-    const Property* property = FindProperty(finding.property);
-    QUALM_CHECK(property != nullptr);
-    const std::unique_ptr<Subject> subject = SubjectRegistry::Get().Make(finding.subject);
-    if (!contract.empty()) subject->set_contract(ParseContract(contract));
-    const Verdict verdict = Judge(*property, finding.test_case, *subject);
-    if (verdict.failed()) {
-      triage::Complete(finding, *subject, verdict);
+void Deferred::Try(const std::function<void()>& work) {
+  try {
+    work();
+  } catch (const InputError& error) {
+    if (error_.empty()) error_ = error.what();
+  }
+}
+
+void Deferred::Throw() const {
+  if (!error_.empty()) throw InputError(error_);
+}
+
+namespace {
+
+std::string MakeFolder(const std::filesystem::path& folder) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) throw InputError("--out: cannot make " + folder.string() + ": " + error.message());
+  return folder.string();
+}
+
+// One finding on its way from the check loop to the disk.
+class Triaged {
+ public:
+  Triaged(Finding finding, const std::string& contract)
+      : finding_(std::move(finding)),
+        property_(*FindProperty(finding_.property)),
+        subject_(SubjectRegistry::Get().Make(finding_.subject)) {
+    if (!contract.empty()) subject_->set_contract(ParseContract(contract));
+    const triage::Judged judged =
+        triage::JudgeAndAttribute(property_, finding_.test_case, *subject_);
+    fails_ = judged.verdict.failed();
+    sure_ = fails_ && judged.attribution.complete && judged.attribution.swaps.size() <= 1;
+    if (fails_) {
+      triage::Complete(finding_, judged.verdict, judged.attribution);
     } else {
       // It failed once and does not fail again: that is the finding.
-      finding.kind = FindingKind::kNondeterminism;
-      finding.explanation += "; did not fail when it was run again";
+      finding_.kind = FindingKind::kNondeterminism;
+      finding_.explanation += "; did not fail when it was run again";
+      sure_ = true;
     }
-    if (!seen.insert(finding.fingerprint()).second) continue;
-    if (!out.empty()) {
-      const std::filesystem::path folder =
-          std::filesystem::path(out) / "findings" / finding.fingerprint();
-      std::error_code error;
-      std::filesystem::create_directories(folder, error);
-      if (error) throw InputError("--out: cannot make " + folder.string() + ": " + error.message());
-      Case written = finding.test_case;
-      written.property = finding.full_property();
-      WriteCaseFile(written, (folder / "case.json").string());
-      finding.case_file = (folder / "case.json").string();
-      std::string explanation = FindingText(finding);
-      if (verdict.failed()) {
-        const triage::MinimizeResult small =
-            triage::Minimize(finding.test_case, *subject, *property);
-        if (small.reproduced) {
-          const std::string path = (folder / "minimized.case.json").string();
-          WriteCaseFile(small.minimized, path);
-          finding.case_file = path;
-          explanation += fmt::format("\nminimized in {} subject calls\n", small.calls);
-          explanation += triage::Explain(small.minimized, {subject.get()});
-        }
+  }
+
+  const Finding& finding() const { return finding_; }
+  // The kind is more than a guess.
+  bool sure() const { return sure_; }
+
+  // A small case may show what the large one hides.
+  void Minimize() {
+    if (!fails_) return;
+    small_ = triage::Minimize(finding_.test_case, *subject_, property_);
+    if (!small_->reproduced) {
+      small_.reset();
+    } else if (!sure_ && small_->attribution.complete) {
+      finding_.kind = small_->attribution.kind;
+      finding_.explanation += "; minimized: " + small_->attribution.diagnosis;
+    }
+  }
+
+  void Write(const std::string& out) {
+    const std::filesystem::path folder(
+        MakeFolder(std::filesystem::path(out) / "findings" / finding_.fingerprint()));
+    Case written = finding_.test_case;
+    written.property = finding_.full_property();
+    WriteCaseFile(written, (folder / "case.json").string());
+    finding_.case_file = (folder / "case.json").string();
+    std::string explanation = FindingText(finding_);
+    if (small_) {
+      WriteCaseFile(small_->minimized, (folder / "minimized.case.json").string());
+      finding_.case_file = (folder / "minimized.case.json").string();
+      explanation += fmt::format("\nminimized in {} subject calls\n", small_->calls);
+      if (!small_->irrelevant.empty()) {
+        explanation += fmt::format("irrelevant: {}\n", fmt::join(small_->irrelevant, ", "));
       }
-      WriteFile((folder / "explanation.txt").string(), explanation);
+      explanation += triage::Explain(small_->minimized, {subject_.get()});
     }
-    kept.push_back(std::move(finding));
+    WriteFile((folder / "explanation.txt").string(), explanation);
+  }
+
+ private:
+  Finding finding_;
+  const Property& property_;
+  std::unique_ptr<Subject> subject_;
+  bool fails_ = false;
+  bool sure_ = false;
+  std::optional<triage::MinimizeResult> small_;
+};
+
+}  // namespace
+
+std::vector<Finding> Triage(std::vector<Finding> raw, const std::string& out,
+                            const std::string& contract, Deferred& deferred) {
+  std::vector<Finding> kept;
+  // One that is not declared outweighs one of the same fingerprint that is.
+  const auto known = [&](const Finding& finding) {
+    for (Finding& other : kept) {
+      if (other.fingerprint() != finding.fingerprint()) continue;
+      other.expected_by_contract &= finding.expected_by_contract;
+      return true;
+    }
+    return false;
+  };
+  for (Finding& finding : raw) {
+    Triaged triaged(std::move(finding), contract);
+    if (triaged.sure() && known(triaged.finding())) continue;
+    if (!out.empty()) {
+      triaged.Minimize();
+      if (known(triaged.finding())) continue;
+      deferred.Try([&] { triaged.Write(out); });
+    } else if (known(triaged.finding())) {
+      continue;
+    }
+    kept.push_back(triaged.finding());
   }
   return kept;
 }
@@ -186,33 +290,49 @@ void SetTotals(ResultDocument& document, const Totals& totals) {
 
 void WriteResults(const CommonOptions& options, const ResultDocument& document,
                   const std::vector<JUnitTest>& tests) {
-  std::string failure;
-  if (!options.json.empty()) {
-    const std::string json = ResultToJson(document);
-    if (options.json == "-") {
-      std::fwrite(json.data(), 1, json.size(), stdout);
-      std::fflush(stdout);
-    } else {
+  Deferred deferred;
+  const auto write = [&](const char* option, const std::string& path, const std::string& text) {
+    deferred.Try([&] {
       try {
-        WriteFile(options.json, json);
+        WriteFile(path, text);
       } catch (const InputError& error) {
-        failure = std::string("--json: ") + error.what();
+        throw InputError(std::string(option) + ": " + error.what());
       }
-    }
+    });
+  };
+  if (options.json == "-") {
+    const std::string json = ResultToJson(document);
+    deferred.Try([&] {
+      if (std::fwrite(json.data(), 1, json.size(), stdout) != json.size() ||
+          std::fflush(stdout) != 0) {
+        throw InputError("--json: stdout cannot be written");
+      }
+    });
+  } else if (!options.json.empty()) {
+    write("--json", options.json, ResultToJson(document));
   }
-  if (!options.junit.empty()) {
-    try {
-      WriteFile(options.junit, ToJUnit(tests));
-    } catch (const InputError& error) {
-      failure = std::string("--junit: ") + error.what();
-    }
-  }
-  if (!failure.empty()) throw InputError(failure);
+  if (!options.junit.empty()) write("--junit", options.junit, ToJUnit(tests));
+  deferred.Throw();
 }
 
-CLI::Validator DurationUnits() {
-  return CLI::AsNumberWithUnit(std::map<std::string, double>{{"s", 1}, {"m", 60}, {"h", 3600}},
-                               CLI::AsNumberWithUnit::CASE_SENSITIVE);
+void AddDuration(CLI::App& app, const std::string& name, double& seconds, const std::string& help) {
+  app.add_option(name, seconds, help)
+      ->transform(
+          CLI::AsNumberWithUnit(std::map<std::string, double>{{"s", 1}, {"m", 60}, {"h", 3600}},
+                                CLI::AsNumberWithUnit::CASE_SENSITIVE))
+      ->check([](const std::string& value) {
+        return std::strtod(value.c_str(), nullptr) > 0 ? std::string()
+                                                       : "is not more than 0, expected e.g. 60s";
+      });
+}
+
+void AddSeed(CLI::App& app, uint64_t& seed) {
+  app.add_option("--seed", seed, "seed of the drawn cases")->check([](const std::string& value) {
+    // "-1" would be read as 2^64 - 1.
+    const bool digits =
+        !value.empty() && value.find_first_not_of("0123456789") == std::string::npos;
+    return digits ? std::string() : "'" + value + "' is no seed, expected an integer from 0 on";
+  });
 }
 
 std::string TotalsLine(const Totals& totals) {

@@ -18,7 +18,6 @@
 
 namespace CLI {
 class App;
-class Validator;
 }  // namespace CLI
 
 namespace qualm::tools {
@@ -53,15 +52,26 @@ std::vector<Subject*> Pointers(const std::vector<std::unique_ptr<Subject>>& subj
 // Does a row of adapters/contracts.cc declare this finding of `subject`?
 bool IsDeclared(const Finding& finding, const Contract& contract);
 
+// What may go wrong while results are written. What was found is told first, then this is thrown.
+class Deferred {
+ public:
+  void Try(const std::function<void()>& work);  // keeps the first InputError
+  void Throw() const;                           // throws it, if there is one
+
+ private:
+  std::string error_;
+};
+
 // Attributes, deduplicates by fingerprint, minimizes one of each and writes it all below `out`:
 // OUT/findings/<fingerprint>/{case.json, minimized.case.json, explanation.txt}. Each finding is on
-// disk before work on the next begins. `out` empty: nothing is written or minimized.
+// disk before work on the next begins. `out` empty: nothing is written or minimized. A folder that
+// cannot be written does not lose the finding.
 std::vector<Finding> Triage(std::vector<Finding> raw, const std::string& out,
-                            const std::string& contract);
+                            const std::string& contract, Deferred& deferred);
 
 // Fills totals of a document from counted verdicts.
 void SetTotals(ResultDocument& document, const Totals& totals);
-// Writes --json and --junit. Never loses what was found: throws only after trying both.
+// Writes --json and --junit; tries both before it throws.
 void WriteResults(const CommonOptions& options, const ResultDocument& document,
                   const std::vector<JUnitTest>& tests);
 void WriteFile(const std::string& path, const std::string& text);
@@ -73,8 +83,10 @@ std::string FindingText(const Finding& finding);
 // One subject's sweep in a few lines: where it bends, which pairs bend it.
 std::string SweepSummary(const sweep::Result& result);
 
-// "60s", "10m", "8h", or plain seconds.
-CLI::Validator DurationUnits();
+// "60s", "10m", "8h", or plain seconds; more than 0.
+void AddDuration(CLI::App& app, const std::string& name, double& seconds, const std::string& help);
+
+void AddSeed(CLI::App& app, uint64_t& seed);
 
 class Stopwatch {
  public:
@@ -97,9 +109,13 @@ void AddList(CLI::App& app, Run* run);
 void AddAudit(CLI::App& app, Run* run);
 void AddReport(CLI::App& app, Run* run);
 
-// The command line as it was given, for CommonOptions::command.
+// The command line as it was given.
 void SetCommandLine(int argc, char** argv);
-std::string CanonicalCommand();
+// What repeats this run: without the options that say where results go and how many threads find
+// them. Adds --seed where a verb draws cases and none was given.
+std::string CanonicalCommand(std::optional<uint64_t> seed = std::nullopt);
+// Says so on stderr before the run starts, in the words that were used to start this program.
+void PrintRepeat(const std::string& what, std::optional<uint64_t> seed = std::nullopt);
 
 }  // namespace qualm::tools
 

@@ -7,6 +7,8 @@
 #include "core/io/case_json.h"
 #include "core/status.h"
 #include "oracles/exact/exact.h"
+#include "oracles/models/model.h"
+#include "properties/property.h"
 #include "properties/triage/triage.h"
 #include "tools/command.h"
 
@@ -21,28 +23,35 @@ struct Options : CommonOptions {
 int RunExplain(Options options) {
   const Stopwatch stopwatch;
   const Case c = ReadCaseFile(options.path);
-  if (options.at >= c.M * c.N) {
+  if (options.at >= 0 && options.at >= c.M * c.N) {
     throw InputError("--at: index " + std::to_string(options.at) +
-                     " is outside the output, expected 0.." + std::to_string(c.M * c.N - 1));
+                     " is outside the output, expected less than " + std::to_string(c.M * c.N));
   }
   const auto subjects = MakeSubjects(SubjectNames(options.subjects, {}), options.contract);
   options.command = CanonicalCommand();
-  fmt::print(stderr, "qualm: to repeat: {}\n", options.command);
+  PrintRepeat("");
   const std::string text = triage::Explain(c, Pointers(subjects), {.index = options.at});
   // Explaining an answer that is not exact is a finding; so is an observed one.
   bool departs = false;
   Totals totals;
   totals.cases = 1;
-  const Tensor exact_y = exact::Evaluate(c);
+  // Is this number right? Unless --contract asks whether it is what a convention gives.
+  const Contract contract = options.contract.empty() ? Contract{} : ParseContract(options.contract);
+  const Model* model = FindModel(contract.model);
+  if (!contract.exact()) {
+    const std::string reason = model == nullptr ? "there is no such model" : model->cannot_run(c);
+    if (!reason.empty()) throw InputError("--contract: " + contract.text() + ": " + reason);
+  }
+  const Tensor reference = model == nullptr ? exact::Evaluate(c) : model->run(c).y;
   ResultDocument document;
   const auto judge = [&](const std::string& who, const Tensor& y) {
-    const std::optional<Divergence> divergence = FirstDivergence(exact_y, y);
+    const std::optional<Divergence> divergence = FirstDivergence(reference, y);
     totals.Add(divergence ? Judgement::kFailed : Judgement::kPassed);
     if (!divergence) return;
     departs = true;
     Finding finding;
     finding.op = Name(c.op);
-    finding.property = "matches_exact";
+    finding.property = contract.exact() ? "matches_exact" : "matches_model";
     finding.subject = who;
     const triage::Attribution attribution = triage::Attribute(c, y);
     finding.kind = attribution.kind;
@@ -61,10 +70,20 @@ int RunExplain(Options options) {
     const Outcome outcome = subject->Run(c, RunContext{});
     if (outcome.ok()) {
       judge(std::string(subject->name()), outcome.y);
-    } else {
-      totals.Add(Judgement::kFailed);
-      departs = true;
+      continue;
     }
+    const std::optional<Verdict> bad = BadOutcome(outcome);
+    totals.Add(bad->judgement);
+    if (!bad->failed()) continue;
+    departs = true;
+    Finding finding;
+    finding.op = Name(c.op);
+    finding.property = "matches_exact";
+    finding.subject = subject->name();
+    finding.kind = bad->kind.value_or(FindingKind::kUnknown);
+    finding.explanation = bad->reason;
+    finding.case_file = options.path;
+    document.findings.push_back(std::move(finding));
   }
   if (!options.quiet_stdout()) fmt::print("{}", text);
   document.command = options.command;

@@ -20,23 +20,51 @@ struct Options : CommonOptions {
 // One thing of a list: its name and what there is to say.
 using Row = std::pair<std::string, std::string>;
 
+// "native" is one of the names that follow it: the best of them here.
+std::string AliasOf(const SubjectKind& kind, const Subject& subject) {
+  if (subject.name() != kind.kind) return "";
+  for (const std::string& name : kind.names()) {
+    if (name == kind.kind) continue;
+    try {
+      const auto other = SubjectRegistry::Get().Make(name);
+      if (other->InstructionSet() == subject.InstructionSet()) return name;
+    } catch (const std::exception&) {
+      continue;  // not to be had here
+    }
+  }
+  return "";
+}
+
+std::string AboutSubject(const SubjectKind& kind, const std::string& name) {
+  try {
+    const auto subject = SubjectRegistry::Get().Make(name);
+    std::string about = "contract " + subject->contract().text();
+    if (const std::string alias = AliasOf(kind, *subject); !alias.empty()) {
+      about += ", the same as " + alias;
+    }
+    if (!subject->Version().empty()) about += ", " + subject->Version();
+    return about;
+  } catch (const std::exception& error) {
+    return std::string("absent: ") + error.what();
+  }
+}
+
 std::vector<Row> SubjectRows() {
   std::vector<Row> rows;
   for (const SubjectKind& kind : SubjectRegistry::Get().kinds()) {
+    const std::vector<std::string> names = kind.names();
     if (!kind.why_absent.empty()) {
       rows.emplace_back(kind.kind, "absent: " + kind.why_absent);
-      continue;
-    }
-    const std::vector<std::string> names = kind.names();
-    if (names.empty()) rows.emplace_back(kind.kind, kind.help);
-    for (const std::string& name : names) {
-      std::string contract;
-      try {
-        contract = SubjectRegistry::Get().Make(name)->contract().text();
-      } catch (const std::exception& error) {
-        contract = std::string("absent: ") + error.what();
+    } else if (names.empty()) {
+      // "plugin:PATH.so  what it is": a pattern, not a subject.
+      const size_t gap = kind.help.find("  ");
+      if (gap == std::string::npos) {
+        rows.emplace_back(kind.kind, kind.help);
+      } else {
+        rows.emplace_back(kind.help.substr(0, gap), kind.help.substr(gap + 2));
       }
-      rows.emplace_back(name, contract);
+    } else {
+      for (const std::string& name : names) rows.emplace_back(name, AboutSubject(kind, name));
     }
   }
   return rows;
@@ -46,6 +74,7 @@ std::vector<Row> PropertyRows() {
   std::vector<Row> rows;
   for (const Property& property : AllProperties()) {
     for (Op op : property.ops) {
+      if (!IsListed(op)) continue;
       rows.emplace_back(FullName(op, property), std::string(property.sentence));
     }
   }
@@ -90,7 +119,7 @@ int RunList(const Options& options) {
   ResultDocument document;
   document.command = CanonicalCommand();
   SetTotals(document, Totals{});
-  document.extra.emplace_back(options.what, "[" + json + "]");
+  document.extra.emplace_back("list", "[" + json + "]");
   WriteResults(options, document, {});
   return kClean;
 }

@@ -4,36 +4,52 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <exception>
+#include <string_view>
+#include <vector>
 
 #include "adapters/registry.h"
+#include "core/nearest.h"
 #include "core/status.h"
 #include "tools/command.h"
 
 namespace qualm::tools {
 namespace {
 
+std::string VersionOf(const std::string& name) {
+  try {
+    const auto subject = SubjectRegistry::Get().Make(name);
+    return subject->Version().empty() ? subject->InstructionSet() : subject->Version();
+  } catch (const std::exception& error) {
+    return std::string("unavailable: ") + error.what();
+  }
+}
+
+// What this build can judge and can be judged by: our targets, the libraries found.
 std::string VersionText() {
   std::string text = "qualm " QUALM_VERSION "\n";
   for (const SubjectKind& kind : SubjectRegistry::Get().kinds()) {
-    if (!kind.why_absent.empty()) {
-      text += fmt::format("  {:<12} absent: {}\n", kind.kind, kind.why_absent);
-      continue;
-    }
     const std::vector<std::string> names = kind.names();
-    std::string version;
-    if (!names.empty() && kind.kind != "faulty" && kind.kind != "model") {
-      try {
-        const auto subject = SubjectRegistry::Get().Make(names.front());
-        version = subject->Version().empty() ? subject->InstructionSet() : subject->Version();
-      } catch (const std::exception& error) {
-        version = std::string("unavailable: ") + error.what();
+    std::string about;
+    if (!kind.why_absent.empty()) {
+      about = "absent: " + kind.why_absent;
+    } else if (names.empty()) {
+      about = kind.help;
+    } else if (kind.kind == "native") {
+      about = "targets";
+      for (const std::string& name : names) {
+        if (name.find('@') != std::string::npos) about += " " + VersionOf(name);
       }
+    } else if (names.front() == kind.kind) {
+      about = VersionOf(names.front());
+    } else {
+      about = fmt::format("{} of them, see qualm list subjects", names.size());
     }
-    text += fmt::format("  {:<12} {} {}\n", kind.kind,
-                        names.size() == 1 ? "" : fmt::format("{} variants", names.size()), version);
+    text += fmt::format("  {:<8} {}\n", kind.kind, about);
   }
+  text.pop_back();  // CLI11 ends the line
   return text;
 }
 
@@ -58,6 +74,15 @@ int Main(int argc, char** argv) {
   AddExplain(app, &run);
   AddList(app, &run);
   AddReport(app, &run);
+  if (argc > 1 && argv[1][0] != '-') {
+    std::vector<std::string> names;
+    for (const CLI::App* verb : app.get_subcommands({})) names.push_back(verb->get_name());
+    const std::vector<std::string_view> verbs(names.begin(), names.end());
+    if (std::find(verbs.begin(), verbs.end(), argv[1]) == verbs.end()) {
+      throw InputError("unknown verb '" + std::string(argv[1]) + "', nearest is '" +
+                       std::string(NearestName(argv[1], verbs)) + "' (see qualm --help)");
+    }
+  }
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -66,7 +91,9 @@ int Main(int argc, char** argv) {
     return kBadInput;
   }
   RegisterAllSubjects();
-  return run();
+  const int status = run();
+  if (std::fflush(stdout) != 0) throw InputError("stdout cannot be written");
+  return status;
 }
 
 }  // namespace

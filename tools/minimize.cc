@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 
 #include "core/io/case_json.h"
 #include "core/status.h"
@@ -28,6 +29,10 @@ const Property& ChooseProperty(const Options& options, const Case& c) {
     throw InputError((options.property.empty() ? options.path + ": property" : "--property") +
                      ": unknown property '" + name + "' (see qualm list properties)");
   }
+  if (std::find(property->ops.begin(), property->ops.end(), c.op) == property->ops.end()) {
+    throw InputError((options.property.empty() ? options.path + ": property" : "--property") +
+                     ": " + name + " says nothing about " + std::string(Name(c.op)));
+  }
   return *property;
 }
 
@@ -45,7 +50,7 @@ int RunMinimize(Options options) {
   const auto subjects = MakeSubjects(names, contract);
   const Contract own = SubjectRegistry::Get().Make(names.front())->contract();
   options.command = CanonicalCommand();
-  fmt::print(stderr, "qualm: to repeat: {}\n", options.command);
+  PrintRepeat("");
   const triage::MinimizeResult result =
       triage::Minimize(c, *subjects.front(), property, {.max_calls = options.max_calls});
 
@@ -57,6 +62,7 @@ int RunMinimize(Options options) {
   document.subjects.emplace_back(names.front(), contract);
   SetTotals(document, totals);
   std::string text;
+  Deferred deferred;
   if (!result.reproduced) {
     text = fmt::format("{} does not fail on {}: {} {}\n", FullName(c.op, property), names.front(),
                        Name(result.verdict.judgement), result.verdict.reason);
@@ -71,8 +77,10 @@ int RunMinimize(Options options) {
     finding.test_case = result.minimized;
     finding.expected_by_contract = IsDeclared(finding, own);
     if (!options.output.empty()) {
-      WriteCaseFile(result.minimized, options.output);
-      finding.case_file = options.output;
+      deferred.Try([&] {
+        WriteCaseFile(result.minimized, options.output);
+        finding.case_file = options.output;
+      });
     }
     text = FindingText(finding);
     text += fmt::format("minimized: {} -> {}, {} subject calls\n", Describe(c),
@@ -81,7 +89,7 @@ int RunMinimize(Options options) {
       text += fmt::format("irrelevant: {}\n", fmt::join(result.irrelevant, ", "));
     }
     text += triage::Explain(result.minimized, Pointers(subjects));
-    if (options.output.empty()) text += CaseToJson(result.minimized);
+    if (finding.case_file.empty()) text += CaseToJson(result.minimized);
     document.findings.push_back(std::move(finding));
     document.extra.emplace_back("minimize",
                                 fmt::format("{{\"calls\":{},\"case\":{}}}", result.calls,
@@ -89,7 +97,8 @@ int RunMinimize(Options options) {
   }
   if (!options.quiet_stdout()) fmt::print("{}", text);
   document.seconds = stopwatch.seconds();
-  WriteResults(options, document, {});
+  deferred.Try([&] { WriteResults(options, document, {}); });
+  deferred.Throw();
   return result.reproduced ? kFindings : kClean;
 }
 

@@ -6,6 +6,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cmath>
 
 #include "core/io/case_json.h"
 #include "core/status.h"
@@ -43,13 +44,28 @@ std::string CurveJson(const sweep::Curve& curve) {
       ListJson(curve.unexplained), ListJson(curve.y));
 }
 
-std::string SweepJson(const std::vector<int32_t>& codes,
+// Is this what somebody else printed for the same sweep? Only where the case is the sweep itself.
+bool EqualsObserved(const Case& base, const sweep::Result& result) {
+  const Case expanded = sweep::Expand(base, result.codes);
+  if (!base.observed || !(ProblemOf(base) == ProblemOf(expanded))) return false;
+  for (const sweep::Curve& curve : result.curves) {
+    for (size_t i = 0; i < curve.y.size(); ++i) {
+      if (base.observed->y.IntAt(static_cast<int64_t>(i) * base.N + curve.n) != curve.y[i])
+        return false;
+    }
+  }
+  return !result.curves.empty();
+}
+
+std::string SweepJson(const Case& base, const std::vector<int32_t>& codes,
                       const std::vector<sweep::Result>& results) {
   std::string json = fmt::format("{{\"codes\":{},\"subjects\":[", ListJson(codes));
   for (size_t i = 0; i < results.size(); ++i) {
-    json += fmt::format("{}{{\"subject\":{},\"skipped\":{},\"outputs\":[", i == 0 ? "" : ",",
-                        JsonQuote(results[i].subject),
-                        results[i].skipped.empty() ? "null" : JsonQuote(results[i].skipped));
+    json +=
+        fmt::format("{}{{\"subject\":{},\"skipped\":{},\"equals_observed\":{},\"outputs\":[",
+                    i == 0 ? "" : ",", JsonQuote(results[i].subject),
+                    results[i].skipped.empty() ? "null" : JsonQuote(results[i].skipped),
+                    base.observed ? fmt::format("{}", EqualsObserved(base, results[i])) : "null");
     for (size_t n = 0; n < results[i].curves.size(); ++n) {
       json += (n == 0 ? "" : ",") + CurveJson(results[i].curves[n]);
     }
@@ -114,70 +130,122 @@ std::string SweepSummary(const sweep::Result& result) {
 
 namespace {
 
-void Judge(const Case& base, const sweep::Result& result, Totals& totals,
+// Every departure explained by pairs that saturate?
+FindingKind KindOf(const sweep::Result& result, const std::vector<int64_t>& outputs) {
+  for (int64_t n : outputs) {
+    const sweep::Curve& curve = result.curves[static_cast<size_t>(n)];
+    const bool visible = std::any_of(
+        curve.kinks.begin(), curve.kinks.end(),
+        [](const sweep::KinkReport& k) { return k.state == sweep::KinkState::kVisible; });
+    if (!visible || !curve.unexplained.empty()) return FindingKind::kUnknown;
+  }
+  return FindingKind::kPairSaturation;
+}
+
+// One finding for all outputs that break a claim, counted output by output.
+void JudgeClaim(const Case& base, const sweep::Result& result, const char* claim,
+                bool sweep::Curve::* holds, Totals& totals, std::vector<Finding>& findings) {
+  std::vector<int64_t> broken;
+  for (const sweep::Curve& curve : result.curves) {
+    totals.Add(curve.*holds ? Judgement::kPassed : Judgement::kFailed);
+    if (!(curve.*holds)) broken.push_back(curve.n);
+  }
+  if (broken.empty()) return;
+  Finding finding;
+  finding.op = Name(base.op);
+  finding.property = claim;
+  finding.subject = result.subject;
+  finding.kind = KindOf(result, broken);
+  finding.explanation = fmt::format("does not hold on outputs {{{}}}", fmt::join(broken, ", "));
+  finding.test_case = base;
+  const sweep::Curve& first = result.curves[static_cast<size_t>(broken.front())];
+  for (size_t i = 0; i < result.codes.size(); ++i) {
+    if (first.y[i] == first.exact[i]) continue;
+    finding.first_divergence =
+        Divergence{static_cast<int64_t>(i) * base.N + first.n, fmt::format("{}", first.exact[i]),
+                   fmt::format("{}", first.y[i]),
+                   std::abs(static_cast<double>(first.y[i]) - static_cast<double>(first.exact[i]))};
+    break;
+  }
+  findings.push_back(std::move(finding));
+}
+
+void Judge(const Case& base, const Subject& subject, const sweep::Result& result, Totals& totals,
            std::vector<Finding>& findings) {
-  if (!result.skipped.empty()) {
+  if (result.skipped.empty()) {
+    JudgeClaim(base, result, "sweep_is_monotone", &sweep::Curve::monotone, totals, findings);
+    JudgeClaim(base, result, "sweep_is_linear", &sweep::Curve::linear, totals, findings);
+    return;
+  }
+  if (!subject.CannotRun(sweep::Expand(base, result.codes)).empty()) {
     totals.Add(Judgement::kSkipped);
     return;
   }
-  for (const sweep::Curve& curve : result.curves) {
-    const auto judge = [&](std::string_view claim, bool ok, const std::string& why) {
-      totals.Add(ok ? Judgement::kPassed : Judgement::kFailed);
-      if (ok) return;
-      Finding finding;
-      finding.op = Name(base.op);
-      finding.property = claim;
-      finding.subject = result.subject;
-      finding.explanation = why;
-      finding.kind = FindingKind::kUnknown;
-      for (const sweep::KinkReport& report : curve.kinks) {
-        if (report.state == sweep::KinkState::kVisible) finding.kind = FindingKind::kPairSaturation;
-      }
-      finding.test_case = base;
-      for (size_t i = 0; i < result.codes.size(); ++i) {
-        if (curve.y[i] == curve.exact[i]) continue;
-        finding.first_divergence =
-            Divergence{static_cast<int64_t>(i) * base.N + curve.n,
-                       fmt::format("{}", curve.exact[i]), fmt::format("{}", curve.y[i]),
-                       static_cast<double>(std::abs(curve.y[i] - curve.exact[i]))};
-        break;
-      }
-      findings.push_back(std::move(finding));
-    };
-    judge("sweep_is_monotone", curve.monotone, fmt::format("output {} is not monotone", curve.n));
-    judge("sweep_is_linear", curve.linear, fmt::format("output {} has no stabbing line", curve.n));
-  }
+  // It said that it could, and crashed, hung or answered nonsense.
+  totals.Add(Judgement::kFailed);
+  Finding finding;
+  finding.op = Name(base.op);
+  finding.property = "sweep_is_linear";
+  finding.subject = result.subject;
+  finding.kind = result.skipped.starts_with(Name(RunStatus::kCrashed)) ? FindingKind::kCrash
+                 : result.skipped.starts_with(Name(RunStatus::kHung))  ? FindingKind::kHang
+                                                                       : FindingKind::kMemory;
+  finding.explanation = result.skipped;
+  findings.push_back(std::move(finding));
 }
 
 int RunSweep(Options options) {
   const Stopwatch stopwatch;
   const Case base = ReadCaseFile(options.path);
-  if (base.op != Op::kLinear) throw InputError(options.path + ": op: a sweep needs a linear case");
+  if (base.op != Op::kLinear) {
+    throw InputError(options.path + ": op: is " + std::string(Name(base.op)) +
+                     ", expected linear for a sweep");
+  }
+  if (base.out_dtype == DType::kF32) {
+    throw InputError(options.path + ": out_dtype: is f32, expected codes or s32 for a sweep");
+  }
   const CodeRange range = RangeOf(base.x.dtype());
   const std::vector<int32_t> codes = sweep::Codes(base, options.from.value_or(range.min),
                                                   options.to.value_or(range.max), options.step);
   options.command = CanonicalCommand();
-  fmt::print(stderr, "qualm: to repeat: {}\n", options.command);
+  const auto subjects = MakeSubjects(SubjectNames(options.subjects, {}), options.contract);
+  PrintRepeat("");
 
   Totals totals;
   totals.cases = 1;
   ResultDocument document;
   std::vector<sweep::Result> results;
-  bool broken = false;
-  for (const auto& subject : MakeSubjects(SubjectNames(options.subjects, {}), options.contract)) {
+  for (const auto& subject : subjects) {
     document.subjects.emplace_back(subject->name(), subject->contract().text());
     results.push_back(sweep::Run(base, *subject, codes));
-    if (!options.quiet_stdout()) fmt::print("{}", SweepSummary(results.back()));
-    Judge(base, results.back(), totals, document.findings);
+    if (!options.quiet_stdout()) {
+      fmt::print("{}", SweepSummary(results.back()));
+      if (EqualsObserved(base, results.back())) {
+        fmt::print("  equal to the observed output at every point ({})\n", base.observed->by);
+      }
+    }
+    Judge(base, *subject, results.back(), totals, document.findings);
   }
-  for (const Finding& finding : document.findings) broken |= !finding.expected_by_contract;
+  for (Finding& finding : document.findings) finding.case_file = options.path;
   document.command = options.command;
   SetTotals(document, totals);
-  document.extra.emplace_back("sweep", SweepJson(codes, results));
-  if (!options.plot.empty()) WriteFile(options.plot, SweepSvg(base, results));
+  document.extra.emplace_back("sweep", SweepJson(base, codes, results));
+  Deferred deferred;
+  if (!options.plot.empty()) {
+    deferred.Try([&] {
+      try {
+        WriteFile(options.plot, SweepSvg(base, results));
+      } catch (const InputError& error) {
+        throw InputError(std::string("--plot: ") + error.what());
+      } catch (const Unavailable& error) {
+        throw InputError(std::string("--plot: ") + error.what());
+      }
+    });
+  }
   document.seconds = stopwatch.seconds();
-  WriteResults(options, document, {});
-  return broken ? kFindings : kClean;
+  deferred.Try([&] { WriteResults(options, document, {}); });
+  deferred.Throw();
+  return document.findings.empty() ? kClean : kFindings;
 }
 
 }  // namespace

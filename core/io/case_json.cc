@@ -44,8 +44,8 @@ constexpr uint64_t KeysOf(Op op) {
     case Op::kLinear:
       return kCommonKeys | Bits({kK, kWDType, kXScale, kXZp, kWScale, kWZp, kOutScale, kOutZp,
                                  kBias, kBiasI32, kRelu, kOutMin, kOutMax, kRequant, kWShape, kW});
+    default: return 0;  // not listed: no keys
   }
-  return 0;
 }
 
 std::string Span(CodeRange range) {
@@ -155,6 +155,7 @@ class Builder {
         w_dtype_ = ReadDType(kWDType, {"s8", "u8"});
         c_.out_dtype = ReadDType(kOutDType, {"u8", "s8", "s32", "f32"});
         break;
+      default: QUALM_CHECK(IsListed(c_.op));  // ParseOp leaves no other
     }
   }
 
@@ -293,6 +294,7 @@ class Builder {
         if (IsCode(c_.out_dtype) || Has(kOutScale)) ReadScale(kOutScale, c_.out_q.scale);
         if (IsCode(c_.out_dtype) || Has(kOutZp)) ReadZeroPoint(kOutZp, c_.out_q.zero_point);
         break;
+      default: QUALM_CHECK(IsListed(c_.op));
     }
   }
 
@@ -395,12 +397,14 @@ Case ReadCaseFile(const std::string& path) {
              std::string("cannot be opened (") + std::strerror(errno) +
                  "), expected a readable case file");
   }
-  // Piece by piece: a size may also change under us.
+  // Piece by piece: a size may also change under us. A short piece is the last one, and ParseCase
+  // says what is too long.
   std::string text;
   std::vector<char> piece(size_t{1} << 16);
-  while (const size_t count = std::fread(piece.data(), 1, piece.size(), file.get())) {
+  size_t count = piece.size();
+  while (count == piece.size() && text.size() <= kMaxCaseBytes) {
+    count = std::fread(piece.data(), 1, piece.size(), file.get());
     text.append(piece.data(), count);
-    if (text.size() > kMaxCaseBytes) break;  // ParseCase says so
   }
   if (std::ferror(file.get()) != 0) {
     FailCase(path, "file", "cannot be read to its end, expected a readable case file");

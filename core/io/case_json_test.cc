@@ -13,17 +13,18 @@
 #include <string_view>
 #include <vector>
 
+#include "core/io/hostile_case_test_util.h"
 #include "core/io/random_case_test_util.h"
 #include "core/status.h"
 
 namespace qualm {
 namespace {
 
-constexpr std::string_view kLinear = R"({
-  // a comment
-  "qualm_case": 1, "op": "linear", "M": 1, "N": 2, "K": 2, /* another */
-  "x_scale": 0.1, "x_zp": 3, "w_scale": [0.25], "w_zp": [0], "out_scale": "0x1p-1", "out_zp": 7,
-  "x": [1, 2], "w": [3, -4, 5, -128]})";
+using test::And;
+using test::Hostile;
+using test::HostileTable;
+using test::kLinear;
+using test::With;
 
 std::string Error(std::string_view text, std::string_view name = "f.case.json") {
   try {
@@ -32,20 +33,6 @@ std::string Error(std::string_view text, std::string_view name = "f.case.json") 
     return error.what();
   }
   return "";
-}
-
-// The text of kLinear with `from` replaced; the test fails if `from` is not there.
-std::string With(std::string_view from, std::string_view to) {
-  std::string text(kLinear);
-  const size_t at = text.find(from);
-  EXPECT_NE(at, std::string::npos) << from;
-  if (at != std::string::npos) text.replace(at, from.size(), to);
-  return text;
-}
-
-// kLinear plus more keys.
-std::string And(std::string_view more) {
-  return With("-128]}", "-128], " + std::string(more) + "}");
 }
 
 TEST(CaseJson, ReadsWhatIsWritten) {
@@ -118,183 +105,6 @@ TEST(CaseJson, RoundTrip) {
   }
 }
 
-struct Hostile {
-  std::string text;
-  std::string field;  // how the message begins, after the file
-  std::string says;   // and what it contains
-};
-
-std::vector<Hostile> HostileTable() {
-  const auto quantize = [](std::string_view parameters, std::string_view more) {
-    return R"({"qualm_case": 1, "op": "quantize", "M": 1, "N": 1, )" + std::string(parameters) +
-           ", " + std::string(more) + "}";
-  };
-  const std::string q = R"("out_scale": 1, "out_zp": 0)";
-  std::string deep;
-  for (int i = 0; i < 200000; ++i) deep += "[";
-  std::string deep_objects;
-  for (int i = 0; i < 17; ++i) deep_objects += R"({"observed": )";
-  const std::string requantize =
-      R"({"qualm_case": 1, "op": "requantize", "M": 1, "N": 1, "x": [5])";
-  return {
-      // Not JSON, or not all of it.
-      {"", "top level", "parse error"},
-      {"   // only a comment", "top level", "parse error"},
-      {"{", "top level", "parse error"},
-      {std::string(kLinear.substr(0, 200)), "x", "parse error"},
-      {std::string(kLinear.substr(0, kLinear.size() - 3)), "w[4]", "parse error"},
-      {std::string(kLinear) + "{}", "top level", "parse error"},
-      {std::string(kLinear) + " x", "top level", "parse error"},
-      {std::string(kLinear) + std::string(1, '\0') + "rest", "byte 224", "NUL"},
-      {"\xEF\xBB\xBF" + std::string(kLinear), "byte 0", "byte-order mark"},
-      {With("a comment", "a \xC3\x28 comment"), "byte 9", "invalid UTF-8"},
-      {And("\"note\": \"\xED\xA0\x80\""), "byte 234", "invalid UTF-8"},
-      {And("\"note\": \"\xF5\x80\x80\x80\""), "byte 234", "invalid UTF-8"},
-      {And("\"note\": \"\xC0\xAF\""), "byte 234", "invalid UTF-8"},
-      {And("\"note\": \"line\nbreak\""), "note", "parse error"},
-      {With("/* another */", "/* another"), "K", "parse error"},
-      {With("[1, 2]", "[1, 2,]"), "x[2]", "parse error"},
-      {With("[1, 2]", "[1, NaN]"), "x[1]", "parse error"},
-      {With("[1, 2]", "[01, 2]"), "x[1]", "parse error"},
-      {With("[1, 2]", "[+1, 2]"), "x[0]", "parse error"},
-      {With("\"M\"", "'M'"), "op", "parse error"},
-      // JSON, but not an object of known keys.
-      {"[1]", "top level", "is a list, expected an object"},
-      {"null", "top level", "is null"},
-      {"\"linear\"", "top level", "is the string"},
-      {"7", "top level", "is a number"},
-      {deep, "top level", "is a list"},
-      {With("[1, 2]", deep), "x[0]", "is a list, expected a number"},
-      {deep_objects, "observed: \"observed\"", "nearest is"},
-      {And(R"("observed": {"by": {"by": {}}, "y": []})"), "observed.by", "is an object"},
-      {"{}", "qualm_case", "is missing"},
-      {And(R"("out_zero_point": 3)"), "\"out_zero_point\"", "nearest is \"out_zp\""},
-      {With("\"M\"", "\"m\""), "\"m\"", "nearest is \"M\""},
-      {And(R"("strides": [1, 1])"), "\"strides\"", "not a key"},
-      {And("\"a\\nb\": 1"), "\"a\\nb\"", "not a key"},
-      {And(R"("observed": {"By": "me"})"), "observed: \"By\"", "nearest is \"by\""},
-      {With("\"M\": 1,", "\"M\": 1, \"M\": 2,"), "M", "given twice"},
-      {And(R"("x": [1, 2])"), "x", "given twice"},
-      {And(R"("observed": {"by": "a", "by": "b", "y": [0, 0]})"), "observed.by", "given twice"},
-      // The version and the op.
-      {With("\"qualm_case\": 1", "\"qualm_case\": 2"), "qualm_case", "expected 1"},
-      {With("\"qualm_case\": 1", "\"qualm_case\": 1.0"), "qualm_case", "expected 1"},
-      {With("\"qualm_case\": 1, ", ""), "qualm_case", "is missing"},
-      {With("\"op\": \"linear\", ", ""), "op", "is missing"},
-      {With("\"linear\"", "\"conv9d\""), "op", "expected one of quantize"},
-      {With("\"linear\"", "3"), "op", "is a number, expected a string"},
-      // Wrong JSON types.
-      {With("\"M\": 1", "\"M\": \"1\""), "M", "is the string \"1\", expected an integer"},
-      {With("\"M\": 1", "\"M\": [1]"), "M", "is a list, expected an integer"},
-      {With("\"M\": 1", "\"M\": 1.5"), "M", "is 1.5"},
-      {With("\"M\": 1", "\"M\": true"), "M", "is a boolean"},
-      {With("\"x\": [1, 2]", "\"x\": 1"), "x", "is a number, expected a list"},
-      {With("\"x\": [1, 2]", "\"x\": null"), "x", "is null, expected a list"},
-      {With("[1, 2]", "[1, null]"), "x[1]", "is null, expected a number"},
-      {With("[1, 2]", "[1, \"2\"]"), "x[1]", "is the string \"2\", expected a number"},
-      {With("[1, 2]", "[1, {}]"), "x[1]", "is an object"},
-      {With("[1, 2]", "[[1, 2]]"), "x[0]", "is a list"},
-      {And(R"("relu": "yes")"), "relu", "expected true, false, 0 or 1"},
-      {And(R"("relu": 2)"), "relu", "is 2"},
-      {And(R"("observed": [1])"), "observed", "expected an object"},
-      {And(R"("note": 5)"), "note", "expected a string"},
-      {And(R"("out_min": [0])"), "out_min", "expected an integer"},
-      // Missing.
-      {With("\"x_zp\": 3, ", ""), "x_zp", "is missing, expected it for op linear"},
-      {With("\"out_scale\": \"0x1p-1\", ", ""), "out_scale", "is missing"},
-      {With("\"x\": [1, 2], ", ""), "x", "is missing"},
-      {With(", \"K\": 2", ""), "K", "is missing"},
-      {And(R"("observed": {"y": [0, 0]})"), "observed.by", "is missing"},
-      {And(R"("observed": {"by": "me"})"), "observed.y", "is missing"},
-      {requantize + R"(, "out_zp": 0})", "multiplier", "is missing"},
-      {requantize + R"(, "out_zp": 0, "x_scale": 1, "out_scale": 1})", "w_scale", "is missing"},
-      // Not of this op.
-      {quantize(q, R"("x": [1], "K": 1)"), "K", "does not belong to op quantize"},
-      {quantize(q, R"("x": [1], "w": [])"), "w", "does not belong to op quantize"},
-      {quantize(q, R"("x": [1], "bias": null)"), "bias", "does not belong"},
-      {And(R"("multiplier": 0.5)"), "multiplier", "does not belong to op linear"},
-      {requantize + R"(, "out_zp": 0, "multiplier": 1, "x_scale": 1})", "x_scale", "two forms"},
-      {R"({"qualm_case": 1, "op": "dequantize", "M": 1, "N": 1, "x_scale": 1, "x_zp": 0, "x": [1],
-           "relu": true})",
-       "relu", "does not belong to op dequantize"},
-      // Sizes: claims are checked before anything is allocated.
-      {With("\"M\": 1", "\"M\": -1"), "M", "is -1"},
-      {With("\"M\": 1", "\"M\": 4294967296"), "M", "is 4294967296"},
-      {With("\"M\": 1", "\"M\": 18446744073709551615"), "M", "is 18446744073709551615"},
-      {With("\"M\": 1", "\"M\": 12345678901234567890123"), "M", "is 12345678901234567890123"},
-      {With("\"M\": 1", "\"M\": 268435456"), "x", "would have shape [268435456,2]"},
-      {With("\"M\": 1", "\"M\": 134217728"), "x", "has 2 values, expected 268435456"},
-      {With("[1, 2]", "[1]"), "x", "has 1 values, expected 2 for shape [1,2]"},
-      {With("[1, 2]", "[1, 2, 3]"), "x", "has 3 values"},
-      {With("\"N\": 2", "\"N\": 3"), "w", "has 4 values, expected 6"},
-      {R"({"qualm_case": 1, "op": "linear", "M": 0, "N": 0, "K": 268435456, "x_scale": 1, "x_zp": 0,
-           "w_scale": 1, "w_zp": 0, "out_scale": 1, "out_zp": 0, "x": [], "w": []})",
-       "K", "without data"},
-      {R"({"qualm_case": 1, "op": "linear", "M": 65536, "N": 4096, "K": 0, "x_scale": 1, "x_zp": 0,
-           "w_scale": 1, "w_zp": 0, "out_scale": 1, "out_zp": 0, "x": [], "w": []})",
-       "M", "without data"},
-      {R"({"qualm_case": 1, "op": "linear", "M": 65536, "N": 65536, "K": 0, "x_scale": 1, "x_zp": 0,
-           "w_scale": 1, "w_zp": 0, "out_scale": 1, "out_zp": 0, "x": [], "w": []})",
-       "M", "times N is too large"},
-      {And(R"("x_shape": [2, 1])"), "x_shape", "expected [1,2]"},
-      {And(R"("w_shape": [4])"), "w_shape", "expected [2,2]"},
-      {And(R"("w_shape": [2, -2])"), "w_shape[1]", "is -2"},
-      {And(R"("expected": [1])"), "expected", "has 1 values, expected 2"},
-      {And(R"("observed": {"by": "", "y": [1, 2, 3]})"), "observed.y", "has 3 values"},
-      // Codes.
-      {With("[1, 2]", "[1, 300]"), "x[1]", "is 300, expected u8 values (an integer in 0..255)"},
-      {With("[1, 2]", "[-1, 2]"), "x[0]", "is -1"},
-      {With("[1, 2]", "[1, 2.5]"), "x[1]", "is 2.5"},
-      {With("[1, 2]", "[1, \"0x1p+1\"]"), "x[1]", "is \"0x1p+1\""},
-      {With("[1, 2]", "[1, 98765432109876543210]"), "x[1]", "is 98765432109876543210"},
-      {With("-128]", "-129]"), "w[3]", "is -129"},
-      {And(R"("expected": [1, 256])"), "expected[1]", "is 256"},
-      {requantize + R"(, "x": [2147483648])", "x", "given twice"},
-      {R"({"qualm_case": 1, "op": "requantize", "M": 1, "N": 1, "x": [2147483648], "out_zp": 0,
-           "multiplier": 1})",
-       "x[0]", "is 2147483648"},
-      // Types that the op does not have.
-      {And(R"("x_dtype": "s32")"), "x_dtype", "is \"s32\", expected u8 or s8"},
-      {And(R"("w_dtype": "u16")"), "w_dtype", "is \"u16\", expected s8 or u8"},
-      {And(R"("out_dtype": "int8")"), "out_dtype", "expected u8 or s8 or s32 or f32"},
-      {quantize(q, R"("x": [1], "x_dtype": "u8")"), "x_dtype", "expected f32"},
-      {And(R"("gran": "row")"), "gran", "expected tensor or channel"},
-      {And(R"("requant": "float32")"), "requant", "expected exact"},
-      // Scales and other reals.
-      {With("0.1", "0"), "x_scale", "must be finite and greater than 0"},
-      {With("0.1", "-0.5"), "x_scale", "must be finite and greater than 0"},
-      {With("0.1", "\"inf\""), "x_scale", "must be finite and greater than 0"},
-      {With("0.1", "\"nan:7fc00000\""), "x_scale", "must be finite and greater than 0"},
-      {With("0.1", "1e-50"), "x_scale", "must be finite and greater than 0"},
-      {With("0.1", "1e39"), "x_scale", "beyond float32"},
-      {With("0.1", "1e999"), "x_scale", "number overflow"},
-      {With("0.1", "\"0.1\""), "x_scale", "is the string \"0.1\""},
-      {With("0.1", "\"0x1.0000001p0\""), "x_scale", "not exactly a float32"},
-      {With("0.1", "\"nan:7f800000\""), "x_scale", "not exactly a float32"},
-      {With("0.1", "\"0x1p-160\""), "x_scale", "not exactly a float32"},
-      {With("0.1", "null"), "x_scale", "is null"},
-      {With("[0.25]", "[0.25, 0.5]"), "w_scale", "has 2 entries, expected 1"},
-      {With("[0.25]", "[]"), "w_scale", "has 0 entries"},
-      {And(R"("gran": "channel")"), "w_scale", "has 1 entries, expected 2 (one per channel)"},
-      {And(R"("bias": [1])"), "bias", "one entry per output channel"},
-      {And(R"("bias": [1, "inf"])"), "bias", "entry 1 must be finite"},
-      {And(R"("bias": [1, 2], "bias_i32": [1, 2])"), "bias_i32", "one of the two"},
-      {And(R"("bias": [1, 2], "out_dtype": "s32")"), "bias", "bias_i32"},
-      {And(R"("bias_i32": [1, 2147483648])"), "bias_i32[1]", "is 2147483648"},
-      {requantize + R"(, "out_zp": 0, "multiplier": []})", "multiplier", "has 0 entries"},
-      {requantize + R"(, "out_zp": 0, "multiplier": [1, -1]})", "multiplier", "entry 1"},
-      // Zero points and clamps.
-      {With("\"x_zp\": 3", "\"x_zp\": 2147483648"), "x_zp", "is 2147483648"},
-      {With("\"x_zp\": 3", "\"x_zp\": -2147483649"), "x_zp", "is -2147483649"},
-      {With("\"x_zp\": 3", "\"x_zp\": 0.5"), "x_zp", "is 0.5"},
-      {With("\"x_zp\": 3", "\"x_zp\": [3, 4]"), "x_zp", "has 2 entries, expected 1"},
-      {And(R"("out_min": -1)"), "out_min", "is -1"},
-      {And(R"("out_max": 256)"), "out_max", "is 256"},
-      {And(R"("out_min": 9, "out_max": 8)"), "out_min", "greater than out_max"},
-      {And(R"("out_min": 0, "out_dtype": "f32")"), "out_min", "an f32 output has no clamp"},
-  };
-}
-
 TEST(CaseJson, HostileTextsNameFileAndField) {
   const std::vector<Hostile> table = HostileTable();
   std::set<std::string> distinct;
@@ -320,6 +130,7 @@ TEST(CaseJson, EveryPrefixAndEveryDamagedByteIsRefusedOrReads) {
   }
   Rng rng(7);
   int read = 0;
+  int refused = 0;
   for (int i = 0; i < 20000; ++i) {
     std::string damaged = text;
     damaged[rng.Below(damaged.size())] = static_cast<char>(rng.Next());
@@ -329,10 +140,11 @@ TEST(CaseJson, EveryPrefixAndEveryDamagedByteIsRefusedOrReads) {
       ASSERT_TRUE(ParseCase(CaseToJson(c), "f") == c);
       ++read;
     } catch (const InputError&) {
+      ++refused;
     }
   }
   EXPECT_GT(read, 0);
-  EXPECT_LT(read, 20000);
+  EXPECT_GT(refused, 0);
 }
 
 TEST(CaseJson, FileNamesStayOnOneLine) {

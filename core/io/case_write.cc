@@ -14,6 +14,7 @@
 #include "core/io/case_fields.h"
 #include "core/io/case_json.h"
 #include "core/io/json_text.h"
+#include "core/status.h"
 
 namespace qualm {
 namespace {
@@ -27,6 +28,7 @@ class Writer {
   explicit Writer(bool pretty) : pretty_(pretty) {}
 
   std::string Write(const Case& c) {
+    QUALM_CHECK(IsListed(c.op));  // no other has a spelling in case files
     const bool linear = c.op == Op::kLinear;
     Put(CaseKey::kVersion, Token(kCaseFormatVersion));
     Put(CaseKey::kOp, JsonQuote(Name(c.op)));

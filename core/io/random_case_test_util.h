@@ -13,6 +13,7 @@
 
 #include "core/case.h"
 #include "core/rng.h"
+#include "core/status.h"
 
 namespace qualm::test {
 
@@ -96,6 +97,7 @@ inline Case RandomCase(Op op, Rng& rng) {
         for (int64_t n = 0; n < c.N; ++n) c.bias_i32->push_back(static_cast<int32_t>(rng.Next()));
       }
       break;
+    default: QUALM_CHECK(IsListed(op));  // no other has a case file
   }
   const CodeRange range = RangeOf(c.out_dtype);
   c.out_min = range.min;

@@ -32,7 +32,7 @@ std::string ElementToken(const std::string& text) {
 std::string FindingToJson(const Finding& finding) {
   std::string json = "{\"fingerprint\": " + JsonQuote(finding.fingerprint());
   json += ", \"op\": " + JsonQuote(finding.op);
-  json += ", \"property\": " + JsonQuote(finding.property);
+  json += ", \"property\": " + JsonQuote(finding.full_property());
   json += ", \"subject\": " + JsonQuote(finding.subject);
   json += ", \"kind\": " + JsonQuote(Name(finding.kind));
   json += ", \"expected_by_contract\": ";
@@ -69,6 +69,7 @@ std::string ResultToJson(const ResultDocument& document) {
   json += ",\n  \"seed\": " + (document.seed ? std::to_string(*document.seed) : "null");
 
   std::vector<std::string> subjects;
+  subjects.reserve(document.subjects.size());
   for (const auto& [name, contract] : document.subjects) {
     subjects.push_back("{\"name\": " + JsonQuote(name) + ", \"contract\": " + JsonQuote(contract) +
                        "}");
@@ -85,6 +86,7 @@ std::string ResultToJson(const ResultDocument& document) {
   json += "}";
 
   std::vector<std::string> findings;
+  findings.reserve(document.findings.size());
   for (const Finding& finding : document.findings) findings.push_back(FindingToJson(finding));
   json += ",\n  \"findings\": " + Lines(findings);
 

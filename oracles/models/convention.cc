@@ -2,6 +2,7 @@
 #include "oracles/models/convention.h"
 
 #include <algorithm>
+#include <cmath>
 #include <memory>
 #include <utility>
 
@@ -425,7 +426,11 @@ Model MakeModel(Convention convention) {
   model.pair_saturates = convention.pair_saturates;
   model.satisfies = convention.satisfies;
   std::sort(model.satisfies.begin(), model.satisfies.end());
-  model.cannot_run = convention.cannot_run;
+  model.cannot_run = [reason = convention.cannot_run](const Case& c) {
+    // Here and not in each family: none has steps for any other operation yet.
+    std::string other = OpsAre(c, {Op::kQuantize, Op::kDequantize, Op::kRequantize, Op::kLinear});
+    return other.empty() ? reason(c) : other;
+  };
   const auto shared = std::make_shared<const Convention>(std::move(convention));
   model.run = [shared](const Case& c) { return Run(*shared, c); };
   model.trace = [shared](const Case& c, int64_t index) { return TraceOf(*shared, c, index); };

@@ -184,6 +184,7 @@ Channel ChannelOf(const Case& c, int64_t n) {
       }
       if (c.bias_i32) channel.bias_i32 = (*c.bias_i32)[static_cast<size_t>(n)];
       break;
+    default: break;  // cannot_run leaves no other
   }
   return channel;
 }
@@ -236,7 +237,7 @@ Model Make(const std::string& isa, Kind kind, bool acc16, bool fma) {
       case Op::kQuantize: return List(kQuantizeVector);
       case Op::kDequantize: return List(kDequantize);
       case Op::kRequantize: return std::vector<Step>{kToFloat, kScale, kRound, kZeroPoint, kClamp};
-      case Op::kLinear: break;
+      default: break;  // linear: cannot_run leaves no other
     }
     return c.out_dtype == DType::kF32 ? LinearToReal(c, variant) : LinearToCodes(c, variant);
   };

@@ -41,7 +41,7 @@ void DrawShape(Rng& rng, Theme theme, int64_t budget, Case& c) {
   if (theme == Theme::kEmpty) {
     (rng.Chance(1, 2) ? c.M : c.N) = 0;
   }
-  if (c.M * c.N > budget) c.M = std::max<int64_t>(1, budget / c.N);
+  if (c.N > 0 && c.M > budget / c.N) c.M = std::max<int64_t>(1, budget / c.N);
 }
 
 float ToScale(double value) {

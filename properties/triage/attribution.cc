@@ -125,6 +125,7 @@ std::optional<Attribution> OneSwap(const Evidence& evidence) {
   std::string others;
   for (const SwapInfo* info : std::span(all).subspan(1)) {
     others += (others.empty() ? "also reproduced by: " : ", ") + std::string(info->name);
+    attribution.ambiguous |= info->kind != attribution.kind;
   }
   if (!others.empty()) attribution.evidence.push_back(others);
   return attribution;
@@ -147,14 +148,16 @@ std::optional<Attribution> TwoSwaps(const Case& c, const Evidence& evidence) {
   return std::nullopt;
 }
 
-// All departures in the last (count mod width) columns, width a usual vector length.
-int64_t TailWidth(const Case& c, const Tensor& exact_y, const Tensor& actual) {
+// All departures in the last (count mod width) columns, width a usual vector length; `after` says
+// whether whole vectors must come before them.
+int64_t TailWidth(const Case& c, const Tensor& exact_y, const Tensor& actual, bool after = true) {
   int64_t first = c.N;
   for (int64_t i = 0; i < actual.size(); ++i) {
     if (actual.BitsAt(i) != exact_y.BitsAt(i)) first = std::min(first, i % c.N);
   }
   for (int64_t width : {64, 32, 16, 8, 4}) {
-    if (c.N > width && c.N % width != 0 && first >= c.N - c.N % width) return width;
+    if (after && c.N <= width) continue;
+    if (c.N % width != 0 && first >= c.N - c.N % width) return width;
   }
   return 0;
 }
@@ -235,9 +238,12 @@ std::optional<Attribution> FollowsEnvironment(const std::vector<Recorded>& recor
   return std::nullopt;
 }
 
+// Not the default one, so that a MemoSubject runs it for real.
+constexpr uint8_t kPoison = 0x3C, kOtherPoison = 0xC3;
+
 std::optional<Tensor> Ask(Subject& subject, const Case& c, uint8_t poison) {
   RunContext context;
-  context.poison = poison;  // not the default one: a MemoSubject runs it for real
+  context.poison = poison;
   const Outcome outcome = subject.Run(c, context);
   if (!outcome.ok()) return std::nullopt;
   return outcome.y;
@@ -246,35 +252,54 @@ std::optional<Tensor> Ask(Subject& subject, const Case& c, uint8_t poison) {
 std::optional<Tensor> AskFresh(const Subject& subject, const Case& c) {
   try {
     const auto fresh = SubjectRegistry::Get().Make(std::string(subject.name()));
-    return Ask(*fresh, c, 0x3C);
+    return Ask(*fresh, c, kPoison);
   } catch (const std::exception&) {
     return std::nullopt;  // not from the registry
   }
 }
 
-// Does the answer depend on anything but the problem?
-std::optional<Attribution> DependsOnState(const Recorded& answer, Subject& subject,
-                                          bool ask_fresh) {
+// An answer that depends on what the memory held before: all of it, or outputs never written?
+Attribution DependsOnMemory(const Case& c, const Tensor& first, const Tensor& other) {
   Attribution attribution;
+  attribution.kind = FindingKind::kMemory;
+  attribution.diagnosis = "the answer depends on what its memory held before";
   attribution.complete = true;
-  const std::optional<Tensor> first = Ask(subject, answer.problem, 0x3C);
-  const std::optional<Tensor> again = Ask(subject, answer.problem, 0x3C);
-  const std::optional<Tensor> other = Ask(subject, answer.problem, 0xC3);
+  const size_t size = SizeOf(c.out_dtype);
+  for (int64_t i = 0; i < first.size(); ++i) {
+    if (first.BitsAt(i) == other.BitsAt(i)) continue;
+    for (size_t byte = static_cast<size_t>(i) * size; byte < static_cast<size_t>(i + 1) * size;
+         ++byte) {
+      if (first.bytes()[byte] != kPoison || other.bytes()[byte] != kOtherPoison) return attribution;
+    }
+  }
+  attribution.diagnosis = "the subject leaves outputs unwritten";
+  if (const int64_t width = TailWidth(c, first, other, false); width != 0) {
+    attribution.kind = FindingKind::kTail;
+    attribution.diagnosis += ", all of them among the last N % " + std::to_string(width);
+  }
+  return attribution;
+}
+
+// Does the answer depend on anything but the problem?
+std::optional<Attribution> DependsOnState(const Recorded& answer, Subject& subject) {
+  const std::optional<Tensor> first = Ask(subject, answer.problem, kPoison);
+  const std::optional<Tensor> again = Ask(subject, answer.problem, kPoison);
+  const std::optional<Tensor> other = Ask(subject, answer.problem, kOtherPoison);
   if (!first || !again || !other) return std::nullopt;
+  if (*first == *again && *first != *other) {
+    return DependsOnMemory(answer.problem, *first, *other);
+  }
+  Attribution attribution;
+  attribution.kind = FindingKind::kNondeterminism;
+  attribution.complete = true;
   if (*first != *again) {
-    attribution.kind = FindingKind::kNondeterminism;
     attribution.diagnosis = "the same question, asked twice, is answered differently";
     return attribution;
   }
-  if (*first != *other) {
-    attribution.kind = FindingKind::kMemory;
-    attribution.diagnosis = "the answer depends on what its memory held before";
-    return attribution;
-  }
-  std::optional<Tensor> fresh;
-  if (*first == answer.y && ask_fresh) fresh = AskFresh(subject, answer.problem);
-  if (*first != answer.y || (fresh && *fresh != answer.y)) {
-    attribution.kind = FindingKind::kNondeterminism;
+  const std::optional<Tensor> fresh = AskFresh(subject, answer.problem);
+  // In another place than the default one nothing but the default context is comparable.
+  const bool comparable = answer.context.align_offset == 0 && answer.context.x_row_gap == 0;
+  if ((fresh && *fresh != *first) || (comparable && *first != answer.y)) {
     attribution.diagnosis = "the answer depends on what was asked before";
     return attribution;
   }
@@ -285,21 +310,29 @@ Attribution FromAnswers(const Verdict& verdict, const std::vector<Recorded>& rec
                         Subject& subject, const AttributionOptions& options) {
   // A property that says "clamp" saw where it went wrong, not why; the others know.
   const bool place_only = verdict.kind == FindingKind::kClamp;
-  if (verdict.kind && !place_only) return {*verdict.kind, verdict.reason, {}, true, {}};
+  if (verdict.kind && !place_only) return {*verdict.kind, verdict.reason, {}, true, false, {}};
   if (auto environment = FollowsEnvironment(recorded)) return *environment;
-  std::optional<Attribution> guess;
-  const Recorded* departing = nullptr;
+  std::vector<const Recorded*> departing;
   for (const Recorded& answer : recorded) {
-    if (answer.y == exact::Evaluate(answer.problem)) continue;
-    if (departing == nullptr) departing = &answer;
-    Attribution attribution = Attribute(answer.problem, answer.y, options.hint);
+    if (answer.y != exact::Evaluate(answer.problem)) departing.push_back(&answer);
+  }
+  if (departing.empty()) {
+    return {verdict.kind.value_or(FindingKind::kUnknown),
+            "every answer is exact",
+            {},
+            false,
+            false,
+            {}};
+  }
+  if (options.probe_state) {
+    if (auto state = DependsOnState(*departing.front(), subject)) return *state;
+  }
+  std::optional<Attribution> guess;
+  for (const Recorded* answer : departing) {
+    Attribution attribution = Attribute(answer->problem, answer->y, options.hint);
     if (attribution.complete) return attribution;
     if (!guess || guess->kind == FindingKind::kUnknown) guess = std::move(attribution);
   }
-  if (departing == nullptr) {
-    return {verdict.kind.value_or(FindingKind::kUnknown), "every answer is exact", {}, false, {}};
-  }
-  if (auto state = DependsOnState(*departing, subject, options.ask_fresh)) return *state;
   if (guess->kind == FindingKind::kUnknown && place_only) guess->kind = *verdict.kind;
   return *guess;
 }
@@ -334,7 +367,7 @@ Attribution Attribute(const Case& c, const Verdict& verdict, Subject& subject) {
   for (const Case& candidate : candidates) {
     if (subject.CannotRun(candidate).empty()) recorder.Run(candidate, RunContext{});
   }
-  return FromAnswers(verdict, recorder.recorded(), subject, {});
+  return FromAnswers(verdict, recorder.recorded(), subject, {.hint = {}, .probe_state = false});
 }
 
 Judged JudgeAndAttribute(const Property& property, const Case& c, Subject& subject,

@@ -93,8 +93,8 @@ std::vector<int64_t> Complexity(const Case& c) {
           WindowNumbers(c.window),
           x.nonzero + w.nonzero,
           ZeroPoints(c.x_q) + ZeroPoints(c.w_q) + ZeroPoints(c.out_q),
-          x.magnitude + w.magnitude,
           scales,
+          x.magnitude + w.magnitude,
           bias};
 }
 

@@ -256,26 +256,33 @@ std::optional<std::vector<__int128>> Sums(Case& c, std::span<const Swap> swaps) 
 
 double RoundHalfEven(double value) { return std::nearbyint(value); }
 
-// Value of one output before rounding, in the arithmetic that the rounding swap names, and the
-// rounding rule itself. Doubles are enough: the result only counts if it equals the subject's bits.
+// Code of one output before the clamp: rounded as the swaps say and moved by the zero point.
+// Doubles are enough: the result only counts if it equals the subject's bits.
 double Rounded(double exact_value, float float_value, int32_t zero_point,
                std::span<const Swap> swaps) {
-  if (Has(swaps, Swap::kFloatMultiplier) || Has(swaps, Swap::kFloatReciprocal) ||
-      Has(swaps, Swap::kFloatReciprocalInput) || Has(swaps, Swap::kFloatDivision))
-    return RoundHalfEven(static_cast<double>(float_value)) + zero_point;
+  const auto converted = [&](double value) {
+    const bool overflows = Has(swaps, Swap::kHugeBecomesMinimum) && !(std::abs(value) < 0x1p31);
+    return overflows ? -0x1p31 : value;
+  };
   if (Has(swaps, Swap::kFloatZeroPointFirst)) {
     const float moved = float_value + static_cast<float>(zero_point);
-    return RoundHalfEven(static_cast<double>(moved));
+    return converted(RoundHalfEven(static_cast<double>(moved)));
   }
-  if (Has(swaps, Swap::kZeroPointBeforeRounding)) return RoundHalfEven(exact_value + zero_point);
-  if (Has(swaps, Swap::kHalfAway)) return std::round(exact_value) + zero_point;
-  if (Has(swaps, Swap::kHalfUp)) return std::floor(exact_value + 0.5) + zero_point;
-  if (Has(swaps, Swap::kTruncate)) return std::trunc(exact_value) + zero_point;
-  return RoundHalfEven(exact_value) + zero_point;
+  if (Has(swaps, Swap::kZeroPointBeforeRounding)) {
+    return converted(RoundHalfEven(exact_value + zero_point));
+  }
+  double rounded = RoundHalfEven(exact_value);
+  if (Has(swaps, Swap::kFloatMultiplier) || Has(swaps, Swap::kFloatReciprocal) ||
+      Has(swaps, Swap::kFloatReciprocalInput) || Has(swaps, Swap::kFloatDivision)) {
+    rounded = RoundHalfEven(static_cast<double>(float_value));
+  }
+  if (Has(swaps, Swap::kHalfAway)) rounded = std::round(exact_value);
+  if (Has(swaps, Swap::kHalfUp)) rounded = std::floor(exact_value + 0.5);
+  if (Has(swaps, Swap::kTruncate)) rounded = std::trunc(exact_value);
+  return converted(rounded) + zero_point;
 }
 
 int32_t Narrow(const Case& c, int64_t channel, double value, std::span<const Swap> swaps) {
-  if (Has(swaps, Swap::kHugeBecomesMinimum) && !(std::abs(value) < 0x1p31)) value = -0x1p31;
   if (Has(swaps, Swap::kWraps)) {
     const auto low =
         static_cast<uint64_t>(static_cast<int64_t>(std::clamp(value, -0x1p62, 0x1p62)));
@@ -325,6 +332,19 @@ Tensor FinishCodes(const Case& c, std::span<const __int128> sums, std::span<cons
       const double value = Rounded(exact_value, float_value, c.out_q.zero_point_at(0), swaps);
       y.SetInt(at, Narrow(c, n, std::isnan(value) ? c.out_q.zero_point_at(0) : value, swaps));
     }
+  }
+  return y;
+}
+
+// A float32 output whose every step is rounded.
+Tensor FinishFloats(const Case& c, std::span<const __int128> sums) {
+  Tensor y(c.out_dtype, c.output_shape());
+  for (int64_t i = 0; i < y.size(); ++i) {
+    const int64_t n = i % c.N;
+    const float scale = c.x_q.scale_at(0) * c.w_q.scale_at(n);
+    float value = static_cast<float>(sums[static_cast<size_t>(i)]) * scale;
+    if (c.bias) value += (*c.bias)[static_cast<size_t>(n)];
+    y.as<float>()[static_cast<size_t>(i)] = c.relu && !(value > 0) ? 0.0f : value;
   }
   return y;
 }
@@ -381,7 +401,9 @@ bool ChangesSums(Swap swap) {
 
 bool MeansSomething(const Case& c, Swap swap) {
   if (ChangesSums(swap) && c.op != Op::kLinear) return false;
-  if (ChangesEpilogue(swap) && !IsCode(c.out_dtype)) return false;
+  if (ChangesEpilogue(swap) && !IsCode(c.out_dtype)) {
+    return swap == Swap::kFloatMultiplier && c.op == Op::kLinear && c.out_dtype == DType::kF32;
+  }
   switch (swap) {
     case Swap::kInputOtherSignInProducts: return IsCode(c.x.dtype());
     case Swap::kRowSumOfRow0: return c.M > 1;
@@ -421,10 +443,11 @@ std::optional<Tensor> Counterfactual(const Case& c, std::span<const Swap> swaps)
     case Op::kLinear: {
       const std::optional<std::vector<__int128>> sums = Sums(edited, swaps);
       if (!sums) return std::nullopt;
-      return epilogue ? FinishCodes(edited, *sums, swaps) : exact::EvaluateFromSums(edited, *sums);
+      if (!epilogue) return exact::EvaluateFromSums(edited, *sums);
+      return IsCode(c.out_dtype) ? FinishCodes(edited, *sums, swaps) : FinishFloats(edited, *sums);
     }
+    default: return std::nullopt;  // no swap is defined for the others
   }
-  return std::nullopt;
 }
 
 }  // namespace qualm::triage

@@ -21,28 +21,6 @@ std::string StepLine(const TraceStep& step) {
   return fmt::format("    {:<11} {}{}\n", Name(step.stage), step.lossy ? "* " : "  ", step.text);
 }
 
-const TraceStep* FindStage(const Trace& trace, Stage stage) {
-  for (const TraceStep& step : trace) {
-    if (step.stage == stage) return &step;
-  }
-  return nullptr;
-}
-
-// Up to and including the first step that lost something or whose value is not the exact one.
-std::string ToFirstDivergence(const Trace& exact_trace, const Trace& trace, size_t* shown) {
-  std::string text;
-  *shown = 0;
-  for (const TraceStep& step : trace) {
-    text += StepLine(step);
-    ++*shown;
-    if (step.lossy) break;
-    const TraceStep* same = FindStage(exact_trace, step.stage);
-    const bool integers = step.stage == Stage::kAccumulate || step.stage == Stage::kOffset;
-    if (same != nullptr && integers && same->value != step.value) break;
-  }
-  return text;
-}
-
 std::string PairLines(const Case& c, int64_t index) {
   std::string text;
   const std::vector<headroom::Pair> pairs =
@@ -56,47 +34,61 @@ std::string PairLines(const Case& c, int64_t index) {
   return text;
 }
 
-// Models whose whole output is bit-equal to y.
-std::vector<std::string> BitEqualModels(const Case& c, const Tensor& y) {
+// Models whose whole output is bit-equal to y. A variant of a listed one ("fbgemm@avx2+nofma"
+// beside "fbgemm@avx2") is only counted.
+std::string BitEqualModels(const Case& c, const Tensor& y) {
   std::vector<std::string> names;
+  int variants = 0;
   for (const Model& model : AllModels()) {
-    if (!model.cannot_run(c).empty()) continue;
-    if (model.run(c).y == y) names.push_back(model.name);
+    if (!model.cannot_run(c).empty() || model.run(c).y != y) continue;
+    const std::string base = model.name.substr(0, model.name.find('+'));
+    if (base != model.name && std::ranges::find(names, base) != names.end()) {
+      ++variants;
+    } else {
+      names.push_back(model.name);
+    }
   }
-  return names;
-}
-
-std::string Joined(const std::vector<std::string>& list) {
-  std::string text;
-  for (const std::string& item : list) text += (text.empty() ? "" : ", ") + item;
+  std::string text = fmt::format("{}", fmt::join(names, ", "));
+  if (variants != 0) text += fmt::format(" ({} variants too)", variants);
   return text;
 }
 
-std::string ExplainOutput(const Case& c, const std::string& who, const Tensor& y, int64_t index,
-                          const Tensor& exact_y, const Trace& exact_trace, const Model* model) {
-  std::string text;
-  const std::string expected = ElementText(exact_y, index), actual = ElementText(y, index);
-  if (expected == actual) {
-    text += fmt::format("  {}: {} (exact here", who, actual);
-    const std::optional<Divergence> elsewhere = FirstDivergence(exact_y, y);
-    text += elsewhere ? fmt::format("; departs first at index {})\n", elsewhere->index) : ")\n";
-    return text;
+// One output, and everybody who gave it.
+struct Answer {
+  std::string who;
+  Tensor y;
+  const Model* model = nullptr;  // the first of them that is a model
+  bool observed = false;
+};
+
+std::string ExplainAnswer(const Case& c, const Answer& answer, int64_t index,
+                          const Tensor& exact_y) {
+  const std::string expected = ElementText(exact_y, index), actual = ElementText(answer.y, index);
+  const std::optional<Divergence> departs = FirstDivergence(exact_y, answer.y);
+  std::string text = fmt::format("  {}: {}", answer.who, actual);
+  if (!departs) return text + (exact_y.size() == 1 ? ", exact\n" : ", all outputs exact\n");
+  text += expected == actual
+              ? fmt::format(", exact here; departs first at index {}\n", departs->index)
+              : fmt::format(", exact is {}\n", expected);
+  bool pairs_shown = false;
+  if (answer.model != nullptr && expected != actual) {
+    for (const TraceStep& step : answer.model->trace(c, index)) {
+      text += StepLine(step);
+      pairs_shown |= step.stage == Stage::kAccumulate && step.lossy;
+    }
   }
-  text += fmt::format("  {}: {}, exact is {}\n", who, actual, expected);
-  if (model != nullptr) {
-    const Trace trace = model->trace(c, index);
-    size_t shown = 0;
-    text += ToFirstDivergence(exact_trace, trace, &shown);
-    for (size_t i = shown; i < trace.size(); ++i) text += StepLine(trace[i]);
-    return text;
-  }
-  const Attribution attribution = Attribute(c, y);
-  text +=
-      "    cause: " + attribution.diagnosis + " (" + std::string(Name(attribution.kind)) + ")\n";
+  const Attribution attribution = Attribute(c, answer.y);
+  text += fmt::format("    cause: {} [{}]\n", attribution.diagnosis, Name(attribution.kind));
   for (const std::string& line : attribution.evidence) text += "    evidence: " + line + "\n";
-  if (attribution.kind == FindingKind::kPairSaturation) text += PairLines(c, index);
-  const std::vector<std::string> models = BitEqualModels(c, y);
-  if (!models.empty()) text += "    bit-equal to: " + Joined(models) + "\n";
+  if (attribution.kind == FindingKind::kPairSaturation && !pairs_shown) {
+    text += PairLines(c, index);
+  }
+  const std::string models = BitEqualModels(c, answer.y);
+  if (!models.empty()) {
+    text += "    bit-equal to: " + models + "\n";
+  } else if (answer.observed) {
+    text += "    bit-equal to no known convention\n";
+  }
   return text;
 }
 
@@ -113,14 +105,21 @@ std::string Explain(const Case& c, const std::vector<Subject*>& subjects,
   std::string text = Describe(c) + "\n";
   if (exact_y.empty()) return text + "  the output is empty\n";
 
-  struct Answer {
-    std::string who;
-    Tensor y;
-    const Model* model;
-  };
   std::vector<Answer> answers;
+  const auto add = [&](Answer answer) {
+    for (Answer& known : answers) {
+      if (known.y != answer.y) continue;
+      known.who += ", " + answer.who;
+      if (known.model == nullptr) known.model = answer.model;
+      known.observed |= answer.observed;
+      return;
+    }
+    answers.push_back(std::move(answer));
+  };
   std::string skipped;
-  if (c.observed) answers.push_back({"observed (" + c.observed->by + ")", c.observed->y, nullptr});
+  if (c.observed) {
+    add({"observed (" + c.observed->by + ")", c.observed->y, nullptr, true});
+  }
   for (Subject* subject : subjects) {
     const std::string who(subject->name());
     const std::string reason = subject->CannotRun(c);
@@ -128,12 +127,12 @@ std::string Explain(const Case& c, const std::vector<Subject*>& subjects,
       skipped += fmt::format("  {}: skipped, {}\n", who, reason);
       continue;
     }
-    const Outcome outcome = subject->Run(c, RunContext{});
+    Outcome outcome = subject->Run(c, RunContext{});
     if (!outcome.ok()) {
       skipped += fmt::format("  {}: {}, {}\n", who, Name(outcome.status), outcome.detail);
       continue;
     }
-    answers.push_back({who, outcome.y, FindModel(ModelName(who))});
+    add({who, std::move(outcome.y), FindModel(ModelName(who)), false});
   }
 
   int64_t index = options.index;
@@ -143,20 +142,10 @@ std::string Explain(const Case& c, const std::vector<Subject*>& subjects,
   }
   index = std::max<int64_t>(index, 0);
 
-  const Trace exact_trace = exact::Derive(c, index);
   text += fmt::format("{}, exact: {}\n", Where(c, index), ElementText(exact_y, index));
-  for (const TraceStep& step : exact_trace) text += StepLine(step);
-  for (const Answer& answer : answers) {
-    text += ExplainOutput(c, answer.who, answer.y, index, exact_y, exact_trace, answer.model);
-  }
-  text += skipped;
-  if (c.observed) {
-    const std::vector<std::string> models = BitEqualModels(c, c.observed->y);
-    if (c.observed->y == exact_y) text += "  the observed output is the exact one\n";
-    text += models.empty() ? "  no known convention produces the observed output\n"
-                           : "  the observed output is bit-equal to: " + Joined(models) + "\n";
-  }
-  return text;
+  for (const TraceStep& step : exact::Derive(c, index)) text += StepLine(step);
+  for (const Answer& answer : answers) text += ExplainAnswer(c, answer, index, exact_y);
+  return text + skipped;
 }
 
 void Complete(Finding& finding, Subject& subject, const Verdict& verdict) {

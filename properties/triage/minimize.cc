@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Greedy descent in the order of Complexity: a candidate is taken if it is simpler, still fails the
 // same property, and fails it for the same reason. Never slips to another finding.
+#include <algorithm>
+#include <memory>
 #include <set>
 #include <string>
 #include <utility>
@@ -42,11 +44,14 @@ bool Binds(const Attribution& attribution) {
 
 class Descent {
  public:
-  Descent(Case start, Subject& subject, const Property& property, const MinimizeOptions& options)
+  // `unambiguous`: a case that another kind explains as well is not simpler.
+  Descent(Case start, Subject& subject, const Property& property, const MinimizeOptions& options,
+          bool unambiguous)
       : counting_(subject, options.max_calls),
         memo_(counting_),
         property_(property),
         keep_kind_(options.keep_kind),
+        unambiguous_(unambiguous),
         best_(std::move(start)) {}
 
   bool Begin() {
@@ -81,25 +86,34 @@ class Descent {
         attribution_.swaps.size() > 1 || candidate.M * candidate.N * candidate.K > kLong;
     AttributionOptions options;
     if (slow) options.hint = attribution_.swaps;
-    options.ask_fresh = attribution_.kind == FindingKind::kNondeterminism;
+    options.probe_state = attribution_.complete && attribution_.swaps.empty();
     *judged = JudgeAndAttribute(property_, candidate, memo_, options);
     if (!judged->verdict.failed()) return false;
     if (!keep_kind_) return true;
     const Attribution& found = judged->attribution;
-    if (Binds(attribution_)) return found.complete && found.kind == attribution_.kind;
+    if (Binds(attribution_)) {
+      return found.complete && found.kind == attribution_.kind &&
+             (!unambiguous_ || attribution_.ambiguous || !found.ambiguous);
+    }
     return found.complete || (!attribution_.complete && found.kind == attribution_.kind);
   }
 
  private:
   // Offers the pass's candidates; true if one was taken.
   bool Step(const Pass& pass) {
+    // Candidates that cost no run are not free: a long constant row offers tens of thousands.
+    constexpr int64_t kMostRefused = 30'000'000;  // elements
+    int64_t refused = 0;
     bool taken = false;
     const std::vector<int64_t> here = Complexity(best_);
     const Case from = best_;
     pass.run(from, [&](const Case& candidate) {
-      if (counting_.spent()) return true;
-      if (Complexity(candidate) >= here || !Validate(candidate).empty()) return false;
-      if (!tried_.insert(Key(candidate)).second) return false;
+      if (counting_.spent() || refused > kMostRefused) return true;
+      if (Complexity(candidate) >= here || !Validate(candidate).empty() ||
+          !tried_.insert(Key(candidate)).second) {
+        refused += from.x.size() + from.w.size();
+        return false;
+      }
       Judged judged;
       if (!Fails(candidate, &judged)) return false;
       best_ = candidate;
@@ -137,6 +151,7 @@ class Descent {
   MemoSubject memo_;
   const Property& property_;
   bool keep_kind_;
+  bool unambiguous_;
   Case best_;
   Verdict verdict_;
   Attribution attribution_;
@@ -145,8 +160,7 @@ class Descent {
 
 // What the original had and the finding does not need, and what can be changed freely in the
 // minimized case without curing it.
-std::vector<std::string> Irrelevant(const Case& original, Descent& descent) {
-  const Case& best = descent.best();
+std::vector<std::string> Irrelevant(const Case& original, const Case& best) {
   std::vector<std::string> list;
   if ((original.bias || original.bias_i32) && !best.bias && !best.bias_i32) list.push_back("bias");
   if (original.relu && !best.relu) list.push_back("relu");
@@ -166,30 +180,48 @@ std::vector<std::string> Irrelevant(const Case& original, Descent& descent) {
   return list;
 }
 
+// Parameters, outputs, rows, K: what decides whether a reproducer is small at first sight.
+bool NoLargerShape(const Case& a, const Case& b) {
+  const std::vector<int64_t> x = Complexity(a), y = Complexity(b);
+  return std::equal(x.begin(), x.begin() + 4, y.begin());
+}
+
 }  // namespace
 
 MinimizeResult Minimize(const Case& c, Subject& subject, const Property& property,
                         const MinimizeOptions& options) {
-  Descent descent(ProblemOf(c), subject, property, options);
+  auto descent = std::make_unique<Descent>(ProblemOf(c), subject, property, options, false);
   MinimizeResult result;
-  if (!descent.Begin()) {
+  if (!descent->Begin()) {
     result.minimized = c;
-    result.verdict = descent.verdict();
-    result.calls = descent.calls();
+    result.verdict = descent->verdict();
+    result.calls = descent->calls();
     result.reproduced = false;
     return result;
   }
-  descent.Run();
-  result.minimized = descent.best();
-  result.verdict = descent.verdict();
-  result.attribution = descent.attribution();
-  result.calls = descent.calls();
+  const bool ambiguous_from_the_start = descent->attribution().ambiguous;
+  descent->Run();
+  result.calls = descent->calls();
+  if (descent->attribution().ambiguous && !ambiguous_from_the_start) {
+    // One lsb off can be anything. A case as small that leaves no doubt is the better one.
+    MinimizeOptions rest = options;
+    rest.max_calls = options.max_calls - result.calls;
+    auto clear = std::make_unique<Descent>(ProblemOf(c), subject, property, rest, true);
+    if (rest.max_calls > 0 && clear->Begin()) clear->Run();
+    result.calls += clear->calls();
+    if (clear->verdict().failed() && NoLargerShape(clear->best(), descent->best())) {
+      descent = std::move(clear);
+    }
+  }
+  result.minimized = descent->best();
+  result.verdict = descent->verdict();
+  result.attribution = descent->attribution();
   if (!result.attribution.swaps.empty()) {
     // Every swap that fits the small case, not only the one that led here.
     Attribution all = JudgeAndAttribute(property, result.minimized, subject).attribution;
     if (all.complete) result.attribution = std::move(all);
   }
-  result.irrelevant = Irrelevant(c, descent);
+  result.irrelevant = Irrelevant(c, result.minimized);
 
   result.minimized.property = FullName(c.op, property);
   result.minimized.expected = exact::Evaluate(result.minimized);

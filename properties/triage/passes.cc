@@ -143,9 +143,35 @@ void Outputs(const Case& c, const Visit& visit) {
   if (c.M > 1) Shrink(c.M, 1, rows);
 }
 
+bool IsZero(const Tensor& tensor, int64_t i) { return tensor.BitsAt(i) == 0; }
+
+void SetNonzero(Tensor& tensor, int32_t code, bool zeros_too = false) {
+  for (int64_t i = 0; i < tensor.size(); ++i) {
+    if (zeros_too || !IsZero(tensor, i)) tensor.SetInt(i, code);
+  }
+}
+
+Case WithoutZeroPoints(Case c) {
+  for (QParams* q : {&c.x_q, &c.w_q, &c.out_q}) {
+    q->zero_point.assign(q->zero_point.size(), 0);
+  }
+  return c;
+}
+
 void Terms(const Case& c, const Visit& visit) {
   if (HasWindow(c.op)) return WindowTerms(c, visit);
   if (c.op != Op::kLinear || c.K == 0) return;
+  if (c.bias_i32) {
+    // The end of int32 and one term more.
+    for (int32_t sign : {1, -1}) {
+      Case simpler = KeepTerms(c, {0});
+      SetNonzero(simpler.x, 1, true);
+      if (sign < 0 && c.w.dtype() == DType::kU8) break;
+      SetNonzero(simpler.w, sign, true);
+      simpler.bias_i32->assign(c.bias_i32->size(), sign > 0 ? INT32_MAX : INT32_MIN);
+      if (visit(WithoutZeroPoints(std::move(simpler)))) return;
+    }
+  }
   // Boldest: only one saturating pair survives.
   if (headroom::HasPairs(c) && c.K > 2) {
     for (int64_t n = 0; n < c.N; ++n) {
@@ -164,8 +190,6 @@ void Terms(const Case& c, const Visit& visit) {
   }
   Shrink(c.K, 1, [&](const std::vector<int64_t>& keep) { return visit(KeepTerms(c, keep)); });
 }
-
-bool IsZero(const Tensor& tensor, int64_t i) { return tensor.BitsAt(i) == 0; }
 
 void SetZero(Tensor& tensor, int64_t i) {
   const size_t size = SizeOf(tensor.dtype());
@@ -191,16 +215,9 @@ void ZeroCodes(const Case& c, const Visit& visit) {
   }
 }
 
-// Every nonzero x the same code and every nonzero w the same, small ones first; with all zero
-// points 0: ten different codes are hard to read and rarely matter.
-void UniformCodes(const Case& c, const Visit& visit) {
-  if (!IsCode(c.x.dtype()) || c.x.empty()) return;
-  constexpr std::array kMagnitudes{1, 2, 16, 100, 127, 128, 129, 130, 255};
-  const auto set = [](Tensor& tensor, int32_t code) {
-    for (int64_t i = 0; i < tensor.size(); ++i) {
-      if (!IsZero(tensor, i)) tensor.SetInt(i, code);
-    }
-  };
+// Round pairs of codes (x, w), small ones first.
+std::vector<std::pair<int32_t, int32_t>> RoundCodes(const Case& c) {
+  constexpr std::array kMagnitudes{1, 2, 16, 100, 127, 128, 129, 130, 132, 140, 255};
   const auto codes = [&](const Tensor& tensor) {
     std::vector<int32_t> list;
     for (int32_t magnitude : kMagnitudes) {
@@ -219,14 +236,20 @@ void UniformCodes(const Case& c, const Visit& visit) {
   std::ranges::sort(pairs, {}, [](const std::pair<int32_t, int32_t>& p) {
     return std::tuple(std::abs(p.first) + std::abs(p.second), p.second < 0, p.first < 0, p.first);
   });
+  return pairs;
+}
+
+// Every nonzero x the same code and every nonzero w the same: ten different codes are hard to read
+// and rarely matter. First with all zero points 0.
+void UniformCodes(const Case& c, const Visit& visit) {
+  if (!IsCode(c.x.dtype()) || c.x.empty()) return;
+  const std::vector<std::pair<int32_t, int32_t>> pairs = RoundCodes(c);
   for (bool zero_points : {true, false}) {
     for (const auto& [x, w] : pairs) {
       Case simpler = ProblemOf(c);
-      set(simpler.x, x);
-      if (two) set(simpler.w, w);
-      for (QParams* q : {&simpler.x_q, &simpler.w_q, &simpler.out_q}) {
-        if (zero_points) q->zero_point.assign(q->zero_point.size(), 0);
-      }
+      SetNonzero(simpler.x, x);
+      if (HasSums(c.op) || HasTwoOperands(c.op)) SetNonzero(simpler.w, w);
+      if (zero_points) simpler = WithoutZeroPoints(std::move(simpler));
       if (simpler != ProblemOf(c) && visit(simpler)) return;
     }
   }
@@ -247,6 +270,12 @@ void ZeroPointsToZero(const Case& c, const Visit& visit) {
     if (!offer(kAll, [](int32_t z) { return z / 2; }))
       offer(kAll, [](int32_t z) { return z - (z > 0 ? 1 : z < 0 ? -1 : 0); });
     return;
+  }
+  const size_t channels = std::min<size_t>(c.w_q.zero_point.size(), 64);
+  for (size_t n = 0; channels > 1 && n < channels; ++n) {
+    Case simpler = ProblemOf(c);
+    simpler.w_q.zero_point[n] = 0;
+    if (c.w_q.zero_point[n] != 0 && visit(simpler)) return;
   }
   for (size_t i = 0; i < kAll.size(); ++i) {
     if (offer(std::span(&kAll[i], 1), zero)) return;
@@ -319,25 +348,52 @@ void Scales(const Case& c, const Visit& visit) {
   if (offer(1, 1, NearestPowerOfTwo(ratio))) return;
   if (offer(1, 1, NearestPowerOfTwo(ratio) * 2)) return;
   if (offer(1, 1, NearestPowerOfTwo(ratio) / 2)) return;
+  if (c.op == Op::kLinear && std::exp2(std::round(std::log2(out))) != static_cast<double>(out)) {
+    // Codes that fit the scale, where no power of two fits the codes.
+    for (float power : {NearestPowerOfTwo(ratio), NearestPowerOfTwo(ratio) * 2}) {
+      for (const auto& [x_code, w_code] : RoundCodes(c)) {
+        Case simpler = ProblemOf(c);
+        SetNonzero(simpler.x, x_code);
+        SetNonzero(simpler.w, w_code);
+        simpler.x_q.scale.assign(c.x_q.scale.size(), 1.0f);
+        simpler.w_q.scale.assign(c.w_q.scale.size(), 1.0f);
+        simpler.out_q.scale.assign(c.out_q.scale.size(), power);
+        if (visit(simpler)) return;
+      }
+    }
+  }
   if (ratio > 0x1p-120 && ratio < 0x1p120) {
     for (int bits : {1, 2, 4, 8, 12, 23}) {
       if (offer(1, 1, ShortMantissa(static_cast<float>(ratio), bits))) return;
     }
   }
-  for (int bits : {0, 1, 2, 4, 8, 12}) {
-    if (offer(ShortMantissa(x, bits), w, out)) return;
-    if (offer(x, ShortMantissa(w, bits), out)) return;
-    if (offer(x, w, ShortMantissa(out, bits))) return;
-  }
-  if (!c.multiplier.empty()) {
-    for (int bits : {0, 1, 2, 4, 8, 12}) {
+  const size_t channels = std::min<size_t>(c.w_q.scale.size(), 64);
+  for (size_t n = 0; channels > 1 && n < channels; ++n) {
+    for (float scale : {1.0f, 2.0f, ShortMantissa(c.w_q.scale[n], 0)}) {
       Case simpler = ProblemOf(c);
-      for (float& m : simpler.multiplier) m = ShortMantissa(m, bits);
-      if (simpler != ProblemOf(c) && visit(simpler)) return;
+      simpler.w_q.scale[n] = scale;
+      if (scale != c.w_q.scale[n] && visit(simpler)) return;
     }
+  }
+  const auto one = [&](QParams Case::* q, float scale) {
     Case simpler = ProblemOf(c);
-    for (float& m : simpler.multiplier) m = 1.0f;
-    if (simpler != ProblemOf(c)) visit(simpler);
+    (simpler.*q).scale.assign((c.*q).scale.size(), scale);
+    return simpler != ProblemOf(c) && visit(simpler);
+  };
+  if (one(&Case::x_q, 1) || one(&Case::out_q, 1)) return;
+  for (int bits : {0, 1, 2, 4, 8, 12}) {
+    if (one(&Case::x_q, ShortMantissa(x, bits))) return;
+    if (channels == 1 && one(&Case::w_q, ShortMantissa(w, bits))) return;
+    if (one(&Case::out_q, ShortMantissa(out, bits))) return;
+  }
+  const auto multiplied = [&](const auto& edit) {
+    Case simpler = ProblemOf(c);
+    for (float& m : simpler.multiplier) m = edit(m);
+    return simpler != ProblemOf(c) && visit(simpler);
+  };
+  if (multiplied([](float) { return 1.0f; })) return;
+  for (int bits : {0, 1, 2, 4, 8, 12}) {
+    if (multiplied([bits](float m) { return ShortMantissa(m, bits); })) return;
   }
 }
 
@@ -367,8 +423,8 @@ constexpr std::array<Pass, 10> kPasses{{{"parameters", Parameters},
                                         {"zero codes", ZeroCodes},
                                         {"uniform codes", UniformCodes},
                                         {"zero points", ZeroPointsToZero},
-                                        {"codes", Codes},
                                         {"scales", Scales},
+                                        {"codes", Codes},
                                         {"biases", Biases}}};
 
 }  // namespace

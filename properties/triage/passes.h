@@ -20,7 +20,7 @@ struct Pass {
   void (*run)(const Case& c, const Visit& visit);
 };
 
-// In the order of Complexity: parameters, outputs, K, nonzero codes, zero points, codes, scales.
+// In the order of Complexity: parameters, outputs, K, nonzero codes, zero points, scales, codes.
 std::span<const Pass> AllPasses();
 
 }  // namespace qualm::triage

@@ -28,6 +28,7 @@ struct Attribution {
   // The cause is shown: the swaps give every output, or a rerun showed it. Otherwise the diagnosis
   // is what fits best, and the kind a guess that a smaller case may correct.
   bool complete = false;
+  bool ambiguous = false;  // another kind of swap gives the same output
   std::vector<Swap> swaps;
 };
 // `hint`: swaps to try before all others (those of a similar case); they are taken if they fit.
@@ -44,9 +45,10 @@ struct Judged {
 };
 struct AttributionOptions {
   std::span<const Swap> hint = {};
-  // Where no swap fits, ask a new instance of the subject too: it has not seen other cases. Costs
-  // the start of a worker where the subject is foreign.
-  bool ask_fresh = true;
+  // First ask again, with other memory contents, and a new instance of the subject: an answer that
+  // depends on such things has no cause in arithmetic, whatever fits it. Four runs and, where the
+  // subject is foreign, the start of a worker.
+  bool probe_state = true;
 };
 Judged JudgeAndAttribute(const Property& property, const Case& c, Subject& subject,
                          const AttributionOptions& options = {});

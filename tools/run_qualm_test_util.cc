@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/run_qualm_test_util.h"
+
+#include <fcntl.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <sstream>
+
+extern char** environ;
+
+namespace qualm::tools {
+namespace {
+
+std::string ReadAll(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+std::vector<char*> Words(std::vector<std::string>& words) {
+  std::vector<char*> pointers;
+  for (std::string& word : words) pointers.push_back(word.data());
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+}  // namespace
+
+void QualmTest::SetUp() {
+  std::string pattern = (std::filesystem::temp_directory_path() / "qualm-test-XXXXXX").string();
+  ASSERT_NE(mkdtemp(pattern.data()), nullptr);
+  folder_ = pattern;
+}
+
+void QualmTest::TearDown() {
+  std::error_code ignored;
+  std::filesystem::remove_all(folder_, ignored);
+}
+
+Ran QualmTest::Qualm(const std::vector<std::string>& arguments,
+                     const std::vector<std::string>& environment) {
+  std::vector<std::string> words{QUALM_BINARY_DIR "/bin/qualm"};
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  return Run(words, environment);
+}
+
+Ran QualmTest::Shell(const std::string& command) { return Run({"/bin/sh", "-c", command}, {}); }
+
+Ran QualmTest::Run(const std::vector<std::string>& words,
+                   const std::vector<std::string>& environment) {
+  // Outside the folder: what the command leaves there is under test too.
+  const std::string out = folder_.string() + ".out", err = folder_.string() + ".err";
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_addchdir_np(&actions, folder_.c_str());
+  posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+  const int flags = O_WRONLY | O_CREAT | O_TRUNC;
+  posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, out.c_str(), flags, 0600);
+  posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, err.c_str(), flags, 0600);
+
+  std::vector<std::string> arguments = words, variables = environment;
+  for (char** variable = environ; *variable != nullptr; ++variable) variables.push_back(*variable);
+  pid_t child = 0;
+  const int error = posix_spawn(&child, words.front().c_str(), &actions, nullptr,
+                                Words(arguments).data(), Words(variables).data());
+  posix_spawn_file_actions_destroy(&actions);
+  EXPECT_EQ(error, 0) << words.front();
+  if (error != 0) return {};
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0) {
+  }
+  Ran ran;
+  ran.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  ran.out = ReadAll(out);
+  ran.err = ReadAll(err);
+  std::filesystem::remove(out);
+  std::filesystem::remove(err);
+  return ran;
+}
+
+std::string QualmTest::Write(const std::string& name, const std::string& text) {
+  const std::string path = (folder_ / name).string();
+  std::ofstream(path, std::ios::binary) << text;
+  return path;
+}
+
+std::string QualmTest::Read(const std::string& name) const { return ReadAll(folder_ / name); }
+
+std::vector<std::string> Lines(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  return lines;
+}
+
+std::string Corpus(const std::string& name) { return QUALM_SOURCE_DIR "/corpus/" + name; }
+
+}  // namespace qualm::tools

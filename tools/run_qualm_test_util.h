@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs the real command in a folder of its own. For tests only.
+#ifndef QUALM_TOOLS_RUN_QUALM_TEST_UTIL_H_
+#define QUALM_TOOLS_RUN_QUALM_TEST_UTIL_H_
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace qualm::tools {
+
+struct Ran {
+  int status = -1;  // exit status; 128 + signal
+  std::string out;
+  std::string err;
+};
+
+// Every test runs in an empty folder that goes away again.
+class QualmTest : public testing::Test {
+ protected:
+  void SetUp() override;
+  void TearDown() override;
+
+  // `environment`: "NAME=value" added to ours.
+  Ran Qualm(const std::vector<std::string>& arguments,
+            const std::vector<std::string>& environment = {});
+  Ran Shell(const std::string& command);
+
+  std::filesystem::path folder() const { return folder_; }
+  // A file of that text in the folder; returns its path.
+  std::string Write(const std::string& name, const std::string& text);
+  std::string Read(const std::string& name) const;
+
+ private:
+  Ran Run(const std::vector<std::string>& words, const std::vector<std::string>& environment);
+  std::filesystem::path folder_;
+};
+
+std::vector<std::string> Lines(const std::string& text);
+// A file of the corpus.
+std::string Corpus(const std::string& name);
+
+}  // namespace qualm::tools
+
+#endif  // QUALM_TOOLS_RUN_QUALM_TEST_UTIL_H_

@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the verbs must find: the bug of the forum threads, its smallest form and its reason, the
+// canaries, the recordings.
+#include <algorithm>
+#include <filesystem>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "core/io/case_json.h"
+#include "core/io/json_schema_test_util.h"
+#include "tools/run_qualm_test_util.h"
+
+namespace qualm::tools {
+namespace {
+
+namespace fs = std::filesystem;
+using test::Json;
+using Set = std::set<int64_t>;
+
+class Verbs : public QualmTest {
+ protected:
+  const std::string sweep_ = Corpus("forum/000-linear-sweep.case.json");
+};
+
+// Outputs of one swept subject for which `holds` is false.
+Set Broken(const Json& subject, const char* holds) {
+  Set outputs;
+  for (const Json& output : subject["outputs"]) {
+    if (!output[holds]) outputs.insert(output["output"].get<int64_t>());
+  }
+  return outputs;
+}
+
+// Outputs that have predicted kinks and show none of them.
+Set OnlyLatent(const Json& subject) {
+  Set outputs;
+  for (const Json& output : subject["outputs"]) {
+    bool latent = !output["kinks"].empty();
+    for (const Json& kink : output["kinks"]) latent &= kink["state"] == "latent";
+    if (latent) outputs.insert(output["output"].get<int64_t>());
+  }
+  return outputs;
+}
+
+// Thread 000: a quantized Linear fed constant rows is not monotonic on FBGEMM AVX2.
+void ExpectTheBend(const Json& subject) {
+  EXPECT_EQ(Broken(subject, "monotone"), (Set{0, 3, 7, 8})) << subject["subject"];
+  EXPECT_EQ(Broken(subject, "linear"), (Set{0, 1, 3, 5, 6, 7, 8})) << subject["subject"];
+  EXPECT_EQ(OnlyLatent(subject), (Set{2, 4, 9})) << subject["subject"];
+  for (const Json& output : subject["outputs"]) EXPECT_EQ(output["unexplained"], Json::array());
+  const Json& kinks = subject["outputs"][0]["kinks"];
+  ASSERT_EQ(kinks.size(), 2u);
+  EXPECT_EQ(kinks[0]["last_exact_code"], 181);
+  EXPECT_EQ(kinks[1]["last_exact_code"], 186);
+  EXPECT_EQ(kinks[0]["state"], "visible");
+  EXPECT_EQ(kinks[1]["state"], "visible");
+}
+
+TEST_F(Verbs, SweepShowsTheBendAndWhereItComesFrom) {
+  const Ran ran =
+      Qualm({"sweep", sweep_, "--subject", "native@all", "--subject", "model:fbgemm@avx2",
+             "--subject", "model:qnnpack", "--json", "-", "--plot", "sweep.svg"});
+  EXPECT_EQ(ran.status, 1) << ran.err;
+  const Json document = Json::parse(ran.out);
+  const Case base = ReadCaseFile(sweep_);
+  int native = 0;
+  for (const Json& subject : document["sweep"]["subjects"]) {
+    const std::string name = subject["subject"];
+    ASSERT_EQ(subject["skipped"], nullptr) << name;
+    if (name == "model:fbgemm@avx2") {
+      ExpectTheBend(subject);
+      EXPECT_EQ(subject["equals_observed"], true);
+      for (const Json& output : subject["outputs"]) {
+        for (int64_t row = 0; row < base.M; ++row) {
+          const int64_t at = row * base.N + output["output"].get<int64_t>();
+          ASSERT_EQ(output["y"][static_cast<size_t>(row)], base.observed->y.IntAt(at)) << at;
+        }
+      }
+      continue;
+    }
+    native += name.starts_with("native@") ? 1 : 0;
+    ASSERT_EQ(subject["outputs"].size(), 10u) << name;
+    EXPECT_EQ(Broken(subject, "monotone"), Set{}) << name;
+    EXPECT_EQ(Broken(subject, "linear"), Set{}) << name;
+    EXPECT_EQ(subject["equals_observed"], false) << name;
+  }
+  EXPECT_GE(native, 2);
+  for (const Json& finding : document["findings"]) {
+    EXPECT_EQ(finding["subject"], "model:fbgemm@avx2");
+    EXPECT_EQ(finding["kind"], "pair-saturation");
+  }
+  EXPECT_EQ(document["findings"].size(), 2u);
+  EXPECT_NE(Read("sweep.svg").find("</svg>"), std::string::npos);
+}
+
+// The same with the library itself, where this build has it and it takes weight zero points.
+TEST_F(Verbs, SweepOfOneDnnBendsWithoutVnni) {
+  const Ran ran =
+      Qualm({"sweep", sweep_, "--subject", "onednn", "--subject", "onednn@avx2", "--json", "-"});
+  if (ran.status == 3) GTEST_SKIP() << ran.err;
+  const Json subjects = Json::parse(ran.out)["sweep"]["subjects"];
+  if (!subjects[0]["skipped"].is_null()) GTEST_SKIP() << subjects[0]["skipped"];
+  EXPECT_EQ(ran.status, 1);
+  EXPECT_EQ(Broken(subjects[0], "monotone"), Set{});
+  EXPECT_EQ(Broken(subjects[0], "linear"), Set{});
+  ExpectTheBend(subjects[1]);
+}
+
+TEST_F(Verbs, SweepRangeIsKept) {
+  const Ran ran = Qualm({"sweep", sweep_, "-s", "native", "--from", "10", "--to", "20", "--step",
+                         "4", "--json", "-"});
+  EXPECT_EQ(ran.status, 0);
+  const Json document = Json::parse(ran.out);
+  EXPECT_EQ(document["sweep"]["codes"], (Json{10, 14, 18}));
+  EXPECT_EQ(document["sweep"]["subjects"][0]["outputs"][0]["y"].size(), 3u);
+}
+
+TEST_F(Verbs, MinimizeEndsAtTwoTerms) {
+  const Ran ran =
+      Qualm({"minimize", sweep_, "--subject", "model:fbgemm@avx2", "-o", "small.case.json"});
+  EXPECT_EQ(ran.status, 1) << ran.err;
+  const Case small = ReadCaseFile((folder() / "small.case.json").string());
+  EXPECT_EQ(small.M * small.N, 1);
+  EXPECT_EQ(small.K, 2);
+  EXPECT_EQ(small.x_q, QParams{});
+  EXPECT_EQ(small.w_q, QParams{});
+  EXPECT_EQ(small.out_q.zero_point, std::vector<int32_t>{0});
+  EXPECT_EQ(small.property, "linear.matches_exact");
+  ASSERT_TRUE(small.expected && small.observed);
+  EXPECT_NE(*small.expected, small.observed->y);
+  EXPECT_EQ(small.observed->by, "model:fbgemm@avx2");
+  EXPECT_NE(ran.out.find("irrelevant: input zero point, "), std::string::npos) << ran.out;
+  // It is the committed one.
+  EXPECT_EQ(small, ReadCaseFile(Corpus("regressions/linear-pair-sum-saturates.case.json")));
+}
+
+TEST_F(Verbs, ExplainNamesPairValueAndLoss) {
+  const Ran ran = Qualm({"explain", Corpus("regressions/linear-pair-sum-saturates.case.json"),
+                         "--subject", "model:fbgemm@avx2", "--subject", "native"});
+  EXPECT_EQ(ran.status, 1);
+  EXPECT_NE(ran.out.find("-> 32767, lost "), std::string::npos) << ran.out;
+  EXPECT_NE(ran.out.find("[pair-saturation]"), std::string::npos) << ran.out;
+  EXPECT_NE(ran.out.find("\n  native: 129, exact\n"), std::string::npos) << ran.out;
+  // Thread 002: which arithmetic gives what was observed.
+  const Ran thread = Qualm({"explain", Corpus("forum/002-linear-by-hand.case.json")});
+  EXPECT_NE(thread.out.find("subtracts the weight zero point from the input"), std::string::npos)
+      << thread.out;
+  const Ran library = Qualm({"explain", Corpus("forum/002-linear-2x2.case.json")});
+  EXPECT_EQ(library.status, 0) << library.out;
+}
+
+class Canary : public Verbs, public testing::WithParamInterface<const char*> {};
+
+// With default settings; each minimized finding replays on its own and passes on ours.
+TEST_P(Canary, IsFoundAndItsMinimumReplays) {
+  const std::string subject = std::string("faulty:") + GetParam();
+  const Ran ran = Qualm({"check", "--subject", subject});
+  EXPECT_EQ(ran.status, 1) << ran.out << ran.err;
+  int replayed = 0;
+  for (const auto& entry : fs::directory_iterator(folder() / "qualm-findings/findings")) {
+    EXPECT_TRUE(fs::exists(entry.path() / "case.json"));
+    EXPECT_TRUE(fs::exists(entry.path() / "explanation.txt"));
+    const std::string small = (entry.path() / "minimized.case.json").string();
+    ASSERT_TRUE(fs::exists(small));
+    ++replayed;
+    EXPECT_EQ(Qualm({"replay", small, "--subject", subject}).status, 1) << small;
+    EXPECT_EQ(Qualm({"replay", small}).status, 0) << small;
+  }
+  EXPECT_GE(replayed, 3);
+}
+
+INSTANTIATE_TEST_SUITE_P(Faults, Canary,
+                         testing::Values("pair-saturation", "relu-clamp-zero", "k-tail"),
+                         [](const auto& param) {
+                           std::string name = param.param;
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
+
+TEST_F(Verbs, GoldenRecordingsAreReproduced) {
+  const Ran ran = Qualm({"replay", Corpus("golden"), "--json", "-"});
+  EXPECT_EQ(ran.status, 0) << ran.err;
+  const Json totals = Json::parse(ran.out)["totals"];
+  EXPECT_EQ(totals["failed"], 0);
+  EXPECT_GT(totals["passed"], 2000);
+}
+
+TEST_F(Verbs, RegressionsPassOnEveryTarget) {
+  const Ran ran = Qualm({"replay", Corpus("regressions"), "--json", "-"});
+  EXPECT_EQ(ran.status, 0) << ran.out;
+  const Json document = Json::parse(ran.out);
+  int64_t cases = 0;
+  for (const auto& entry : fs::directory_iterator(Corpus("regressions"))) {
+    if (!entry.path().string().ends_with(".case.json")) continue;
+    ++cases;
+    // On the subject that it was found on it still fails.
+    const Case c = ReadCaseFile(entry.path().string());
+    ASSERT_TRUE(c.expected && c.observed) << entry.path();
+    EXPECT_FALSE(c.note.empty() || c.property.empty()) << entry.path();
+    const Ran found = Qualm(
+        {"replay", entry.path().string(), "--subject", c.observed->by, "--contract", "exact"});
+    EXPECT_NE(found.out.find(": " + c.property + " fails on " + c.observed->by), std::string::npos)
+        << entry.path() << "\n"
+        << found.out;
+  }
+  EXPECT_GE(cases, 4);
+  EXPECT_EQ(document["totals"]["cases"], cases);
+  // The oracle's own verdict and one of each target.
+  EXPECT_EQ(document["totals"]["passed"],
+            cases * (1 + static_cast<int64_t>(document["subjects"].size())));
+  EXPECT_GE(document["subjects"].size(), 2u);
+}
+
+}  // namespace
+}  // namespace qualm::tools

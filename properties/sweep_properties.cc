@@ -24,6 +24,7 @@ struct Swept {
 
   std::vector<int32_t> CurveOf(int64_t n) const {
     std::vector<int32_t> curve;
+    curve.reserve(codes.size());
     for (size_t i = 0; i < codes.size(); ++i) {
       curve.push_back(y.IntAt(static_cast<int64_t>(i) * base.N + n));
     }

@@ -88,7 +88,7 @@ class ForumSweep : public testing::Test {
 
   Result RunOn(const std::string& name) {
     const std::unique_ptr<Subject> subject = SubjectRegistry::Get().Make(name);
-    return Run(base_, *subject, Codes(base_, 0, 255, 1));
+    return sweep::Run(base_, *subject, Codes(base_, 0, 255, 1));
   }
   template <class Predicate>
   std::set<int64_t> Which(const Result& result, const Predicate& predicate) {
@@ -166,7 +166,7 @@ TEST_F(ForumSweep, AKinkThatNothingPredictsIsReported) {
   };
   const std::unique_ptr<Subject> inner = SubjectRegistry::Get().Make("model:fbgemm@vnni");
   Foreign foreign(*inner);
-  const Result result = Run(base_, foreign, Codes(base_, 0, 255, 1));
+  const Result result = sweep::Run(base_, foreign, Codes(base_, 0, 255, 1));
   EXPECT_EQ(result.curves[9].unexplained.size(), 21u);
   EXPECT_TRUE(result.curves[8].unexplained.empty());
 }

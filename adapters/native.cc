@@ -172,9 +172,13 @@ class NativeSubject final : public InProcessSubject {
         return kernels::GlobalAvgPool(ImagesOf(placed), of(c.x_q), of(c.out_q), range, y).error;
       case Op::kLinear: return Linear(placed, context, x, y);
       case Op::kConv2d:
-      case Op::kDepthwise: break;
+      case Op::kDepthwise: return Conv(placed, context, y);
+      case Op::kConcat:
+      case Op::kTable:
+      case Op::kSoftmax:
+      case Op::kChooseQParams: break;
     }
-    return Conv(placed, context, y);
+    return std::string(Name(c.op)) + " is not among the native kernels";
   }
 
   std::string TouchedOutside() const override {

@@ -280,6 +280,10 @@ class Draw {
           }
         }
         break;
+      case Op::kConcat:
+      case Op::kTable:
+      case Op::kSoftmax:
+      case Op::kChooseQParams: break;
     }
     c.out_dtype = out;
     c.relu = c.op != Op::kDequantize && Chance(3);

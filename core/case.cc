@@ -2,12 +2,27 @@
 #include "core/case.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <string_view>
 #include <utility>
 
 namespace qualm {
 namespace {
+
+// By value of the enumeration.
+constexpr std::array<std::string_view, 4> kRequants{"exact", "float32", "fixed_q31", "fixed_rndnu"};
+constexpr std::array<std::string_view, 5> kFunctions{"relu", "leaky_relu", "hardswish", "sigmoid",
+                                                     "tanh"};
+constexpr std::array<std::string_view, 3> kObservers{"min_max", "moving_average", "histogram"};
+
+template <typename Enum, size_t kCount>
+std::optional<Enum> Parse(const std::array<std::string_view, kCount>& names,
+                          std::string_view name) {
+  const auto it = std::ranges::find(names, name);
+  if (it == names.end()) return std::nullopt;
+  return static_cast<Enum>(it - names.begin());
+}
 
 std::string Wrong(std::string_view field, std::string_view what) {
   return std::string(field) + ": " + std::string(what);
@@ -61,6 +76,18 @@ int64_t Extent(int64_t in, int64_t kernel, int64_t stride, int64_t pad_before, i
   return count;
 }
 
+// Whether each of the `out` windows along one axis has a tap inside [0, in).
+bool EveryWindowMeetsInput(int64_t out, int64_t in, int64_t kernel, int64_t stride, int64_t pad,
+                           int64_t dilation) {
+  for (int64_t i = 0; i < out; ++i) {
+    const int64_t first = i * stride - pad;
+    // The first tap at or after 0.
+    const int64_t skipped = first >= 0 ? 0 : (-first + dilation - 1) / dilation;
+    if (skipped >= kernel || first + skipped * dilation >= in) return false;
+  }
+  return true;
+}
+
 std::string CheckWindow(const Case& c) {
   // So that no derived size overflows: dimensions of tensors are bounded by their readers too.
   constexpr int64_t kMost = int64_t{1} << 20;
@@ -104,15 +131,12 @@ std::string CheckWindow(const Case& c) {
       (v.kernel_h != std::max<int64_t>(v.in_h, 1) || v.kernel_w != std::max<int64_t>(v.in_w, 1) ||
        v.pad_top + v.pad_bottom + v.pad_left + v.pad_right != 0))
     return Wrong("R", "the window of global_avg_pool is the whole image");
-  if (IsPool(c.op)) {
-    // A window without a single input element has no maximum and divides by zero.
-    for (int64_t m = 0; m < v.out_h() * v.out_w() && v.batch > 0; ++m) {
-      const std::vector<Tap> taps = TapsOf(v, m);
-      const bool any =
-          std::any_of(taps.begin(), taps.end(), [](const Tap& t) { return t.x_row >= 0; });
-      if (!any && !v.count_include_pad) return Wrong("pad", "a window lies wholly in the padding");
-    }
-  }
+  // A window without a single input element has no maximum and divides by zero. Windows are
+  // products of two intervals, so each axis decides alone.
+  if (IsPool(c.op) && !v.count_include_pad && c.M > 0 &&
+      !(EveryWindowMeetsInput(v.out_h(), v.in_h, v.kernel_h, v.stride_h, v.pad_top, v.dilation_h) &&
+        EveryWindowMeetsInput(v.out_w(), v.in_w, v.kernel_w, v.stride_w, v.pad_left, v.dilation_w)))
+    return Wrong("pad", "a window lies wholly in the padding");
   return "";
 }
 
@@ -120,7 +144,43 @@ std::string CheckDType(std::string_view field, bool allowed, std::string_view ex
   return allowed ? "" : Wrong(field, "type not possible here, expected " + std::string(expected));
 }
 
+std::string CheckObserver(const Case& c) {
+  const Observer& o = c.observer;
+  if (c.x.dtype() != DType::kF32) return Wrong("x_dtype", "type not possible here, expected f32");
+  if (c.out_dtype != DType::kF32) return Wrong("out_dtype", "type not possible here, expected f32");
+  if (c.x.shape().size() != 3 || c.x.shape()[1] != c.M || c.x.shape()[2] != c.N)
+    return Wrong("x", "does not have the shape [batches,M,N]");
+  if (c.x.shape()[0] < 1 || c.M < 1 || c.N < 1)
+    return Wrong("x", "is empty, expected something to observe");
+  if (!IsCode(o.dtype)) return Wrong("dtype", "type not possible here, expected u8 or s8");
+  const CodeRange range = RangeOf(o.dtype);
+  if (o.quant_min < range.min || o.quant_max > range.max || o.quant_min >= o.quant_max)
+    return Wrong("quant_min", "expected quant_min < quant_max, both inside the type");
+  // PyTorch (MinMaxObserver._validate_qmin_qmax): 0 must be a code.
+  if (o.quant_min > 0 || o.quant_max < 0)
+    return Wrong("quant_min", "expected quant_min <= 0 <= quant_max");
+  if (!(o.averaging_constant >= 0 && o.averaging_constant <= 1))
+    return Wrong("averaging_constant", "expected 0..1");
+  if (c.per_channel && o.kind == Observer::Kind::kHistogram)
+    return Wrong("gran", "the histogram observer is per tensor");
+  if (c.relu) return Wrong("relu", "choose_qparams has none");
+  return "";
+}
+
 }  // namespace
+
+std::string_view Name(Requant requant) { return kRequants[static_cast<size_t>(requant)]; }
+std::optional<Requant> ParseRequant(std::string_view name) {
+  return Parse<Requant>(kRequants, name);
+}
+std::string_view Name(Function function) { return kFunctions[static_cast<size_t>(function)]; }
+std::optional<Function> ParseFunction(std::string_view name) {
+  return Parse<Function>(kFunctions, name);
+}
+std::string_view Name(Observer::Kind kind) { return kObservers[static_cast<size_t>(kind)]; }
+std::optional<Observer::Kind> ParseObserverKind(std::string_view name) {
+  return Parse<Observer::Kind>(kObservers, name);
+}
 
 int64_t Window::out_h() const {
   return Extent(in_h, kernel_h, stride_h, pad_top, pad_bottom, dilation_h, ceil_mode);
@@ -130,6 +190,7 @@ int64_t Window::out_w() const {
 }
 
 std::vector<int64_t> Case::output_shape() const {
+  if (op == Op::kChooseQParams) return {2, per_channel ? M : 1};
   if (!HasWindow(op)) return {M, N};
   return {window.batch, window.out_h(), window.out_w(), N};
 }
@@ -186,12 +247,22 @@ std::string Validate(const Case& c) {
 
   std::string error;
   if (!HasSums(c.op) && !IsPool(c.op) && c.K != 0) return Wrong("K", "only sums have it");
-  if (!HasSums(c.op) && !HasTwoOperands(c.op) && !c.w.empty())
-    return Wrong("w", "only linear, convolutions, add and mul have it");
+  if (!HasSums(c.op) && !HasTwoOperands(c.op) && c.op != Op::kConcat && !c.w.empty())
+    return Wrong("w", "only linear, convolutions, add, mul and concat have it");
   if (!HasSums(c.op) && (c.bias || c.bias_i32))
     return Wrong("bias", "only linear and convolutions have it");
   if (c.op != Op::kRequantize && !c.multiplier.empty())
     return Wrong("multiplier", "only requantize has it");
+  if (c.op != Op::kTable && (c.function != Function::kRelu || c.negative_slope != 0.01f))
+    return Wrong("function", "only table has it");
+  if (c.op != Op::kChooseQParams && c.observer != Observer{})
+    return Wrong("observer", "only choose_qparams has it");
+  if (c.requant != Requant::kExact) {
+    if (!HasSums(c.op) && c.op != Op::kRequantize)
+      return Wrong("requant", "only requantize, linear and convolutions have it");
+    if (!IsCode(c.out_dtype)) return Wrong("requant", "only outputs u8 and s8 are requantized");
+    if (c.bias) return Wrong("requant", "takes bias_i32, not a float bias, unless exact");
+  }
   if (HasWindow(c.op)) {
     if (std::string wrong = CheckWindow(c); !wrong.empty()) return wrong;
   } else if (c.window != Window{}) {
@@ -239,6 +310,44 @@ std::string Validate(const Case& c) {
       error = first(CheckDType("w_dtype", c.w.dtype() == c.x.dtype(), "the type of x"),
                     CheckTensor("w", c.w, {c.M, c.N}), CheckQParams("w", c.w_q, false, c.N));
       break;
+    case Op::kConcat:
+      error = first(CheckDType("x_dtype", IsCode(c.x.dtype()), "u8 or s8"),
+                    CheckDType("w_dtype", c.w.dtype() == c.x.dtype(), "the type of x"),
+                    CheckDType("out_dtype", IsCode(c.out_dtype), "u8 or s8"),
+                    CheckQParams("x", c.x_q, false, c.N), CheckQParams("w", c.w_q, false, c.N),
+                    CheckQParams("out", c.out_q, false, c.N));
+      if (error.empty() && c.per_channel) error = Wrong("gran", "only per tensor here");
+      if (!error.empty()) break;
+      if (c.x.shape().size() != 2 || c.x.shape()[1] > c.N) {
+        error = Wrong("x", "does not have the shape [M,A] with A <= N");
+      } else {
+        error = first(CheckTensor("x", c.x, {c.M, c.x.shape()[1]}),
+                      CheckTensor("w", c.w, {c.M, c.N - c.x.shape()[1]}));
+      }
+      break;
+    case Op::kTable:
+    case Op::kSoftmax:
+      error = first(CheckDType("x_dtype", IsCode(c.x.dtype()), "u8 or s8"),
+                    CheckTensor("x", c.x, {c.M, c.N}),
+                    CheckDType("out_dtype", IsCode(c.out_dtype), "u8 or s8"),
+                    CheckQParams("x", c.x_q, false, c.N), CheckQParams("out", c.out_q, false, c.N));
+      if (error.empty() && c.per_channel) error = Wrong("gran", "only per tensor here");
+      if (error.empty() && c.relu) error = Wrong("relu", "neither table nor softmax has one");
+      if (!error.empty()) break;
+      if (c.op == Op::kTable) {
+        if (!std::isfinite(c.negative_slope) || c.negative_slope < 0)
+          error = Wrong("negative_slope", "must be finite and >= 0");
+        else if (c.function != Function::kLeakyRelu && c.negative_slope != 0.01f)
+          error = Wrong("negative_slope", "only leaky_relu has it");
+      } else if (c.out_q.scale[0] != 0x1p-8f) {
+        error = Wrong("out_scale", "of softmax is 0x1p-8");
+      } else if (c.out_q.zero_point[0] != RangeOf(c.out_dtype).min) {
+        error = Wrong("out_zp", "of softmax is the lowest code of the output type");
+      } else if (c.x.dtype() != c.out_dtype) {
+        error = Wrong("out_dtype", "of softmax is the type of its input");
+      }
+      break;
+    case Op::kChooseQParams: error = CheckObserver(c); break;
     case Op::kMaxPool:
     case Op::kAvgPool:
     case Op::kGlobalAvgPool:

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/tensor.h"
@@ -29,8 +30,34 @@ struct QParams {
   friend bool operator==(const QParams&, const QParams&) = default;
 };
 
-// How an accumulator becomes a code. Only kExact is known so far.
-enum class Requant : uint8_t { kExact };
+// How an accumulator becomes a code (docs/quantization.md): the exact meaning, or the arithmetic
+// of a backend that the network was calibrated for.
+//   kFloat32     rne(float(acc + bias) * float32 multiplier) + zero point, as FBGEMM and QNNPACK
+//   kFixedQ31    rounding doubling high multiply, then rounding shift: gemmlowp, TFLite
+//   kFixedRndnu  one rounding shift, half up, of the 64-bit product: XNNPACK
+enum class Requant : uint8_t { kExact, kFloat32, kFixedQ31, kFixedRndnu };
+std::string_view Name(Requant requant);
+std::optional<Requant> ParseRequant(std::string_view name);
+
+// What a table operation applies to the real value of a code.
+enum class Function : uint8_t { kRelu, kLeakyRelu, kHardSwish, kSigmoid, kTanh };
+std::string_view Name(Function function);
+std::optional<Function> ParseFunction(std::string_view name);
+
+// choose_qparams: how scales and zero points follow from batches of float32 values. The meaning is
+// PyTorch's observers, float32 step by step.
+struct Observer {
+  enum class Kind : uint8_t { kMinMax, kMovingAverage, kHistogram };
+  Kind kind = Kind::kMinMax;
+  bool symmetric = false;
+  bool reduce_range = false;
+  DType dtype = DType::kU8;                // of the codes to be quantized to; also s8
+  int32_t quant_min = 0, quant_max = 255;  // before reduce_range; inside dtype
+  float averaging_constant = 0.01f;        // kMovingAverage
+  friend bool operator==(const Observer&, const Observer&) = default;
+};
+std::string_view Name(Observer::Kind kind);
+std::optional<Observer::Kind> ParseObserverKind(std::string_view name);
 
 // What somebody else's software printed for this case.
 struct Observed {
@@ -71,6 +98,13 @@ struct Window {
 //   depthwise   conv2d with groups = C
 //   max_pool, avg_pool, global_avg_pool
 //               x codes [batch,H,W,C] -> codes [batch,OH,OW,C]; M derived, N = C, K = R*S
+//   concat      x codes [M,A], w codes [M,N-A] of one type -> codes [M,N], each rescaled alone
+//   table       x codes [M,N]            -> codes [M,N]
+//   softmax     x codes [M,N], over each row -> codes [M,N] of scale 2^-8 and the lowest code as
+//               zero point
+//   choose_qparams
+//               x f32 [batches,M,N], one batch after another; per_channel: one row of the output
+//               per m, else all M*N together -> f32 [2,M or 1]: scales, then zero points
 // per_channel says which of the two forms the list is in where N = 1 cannot tell (some backends
 // compute the two differently).
 struct Case {
@@ -86,7 +120,10 @@ struct Case {
   QParams w_q;
   QParams out_q;
   bool per_channel = false;
-  std::vector<float> multiplier;  // requantize only
+  std::vector<float> multiplier;        // requantize only
+  Function function = Function::kRelu;  // table only
+  float negative_slope = 0.01f;         // table with kLeakyRelu only; finite, >= 0
+  Observer observer;                    // choose_qparams only
 
   // At most one of the two; N entries. bias is in real units, bias_i32 in units x_scale*w_scale[n].
   std::optional<std::vector<float>> bias;
@@ -117,7 +154,9 @@ constexpr bool HasWindow(Op op) { return IsConv(op) || IsPool(op); }
 constexpr bool HasSums(Op op) { return op == Op::kLinear || IsConv(op); }
 constexpr bool HasTwoOperands(Op op) { return op == Op::kAdd || op == Op::kMul; }
 // Elementwise, with elements of one size in x and the output.
-constexpr bool CanRunInPlace(Op op) { return op == Op::kRescale || HasTwoOperands(op); }
+constexpr bool CanRunInPlace(Op op) {
+  return op == Op::kRescale || op == Op::kTable || HasTwoOperands(op);
+}
 
 // Derives M, N and K of a case with a window from it and from N (pools: N = in_c).
 void DeriveSizes(Case* c);

@@ -12,9 +12,10 @@ constexpr std::array<std::pair<DType, std::string_view>, 4> kDTypes{
     {{DType::kU8, "u8"}, {DType::kS8, "s8"}, {DType::kS32, "s32"}, {DType::kF32, "f32"}}};
 
 // By value of Op.
-constexpr std::array<std::string_view, 12> kOpNames{
-    "quantize", "dequantize", "requantize", "linear",   "conv2d",          "depthwise",
-    "add",      "mul",        "max_pool",   "avg_pool", "global_avg_pool", "rescale"};
+constexpr std::array<std::string_view, 16> kOpNames{
+    "quantize", "dequantize", "requantize", "linear",        "conv2d",          "depthwise",
+    "add",      "mul",        "max_pool",   "avg_pool",      "global_avg_pool", "rescale",
+    "concat",   "table",      "softmax",    "choose_qparams"};
 // An operation is listed once every layer has it; until then no case of it can be named, read,
 // drawn by `check` or fuzzed.
 constexpr std::array<Op, 4> kListedOps{Op::kQuantize, Op::kDequantize, Op::kRequantize,

@@ -54,6 +54,10 @@ enum class Op : uint8_t {
   kAvgPool,
   kGlobalAvgPool,
   kRescale,
+  kConcat,
+  kTable,
+  kSoftmax,
+  kChooseQParams,
 };
 
 // The listed operations, in the order in which `qualm list ops` prints them: those that every layer

@@ -336,6 +336,10 @@ void Reference::Run(const Placed& placed) {
     case Op::kAvgPool:
     case Op::kGlobalAvgPool: return Pool(placed);
     case Op::kRescale: return Rescale(placed);
+    case Op::kConcat:
+    case Op::kTable:
+    case Op::kSoftmax:
+    case Op::kChooseQParams: break;
   }
 }
 

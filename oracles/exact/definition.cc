@@ -27,6 +27,10 @@ std::optional<Rational> RealValue(const Case& c, int64_t m, int64_t n) {
     case Op::kAvgPool:
     case Op::kGlobalAvgPool: return AvgPoolValue(c, m, n);
     case Op::kRescale: return RescaleValue(c, m, n);
+    case Op::kConcat:
+    case Op::kTable:
+    case Op::kSoftmax:
+    case Op::kChooseQParams: break;
   }
   QUALM_CHECK(!"unknown operation");
   return std::nullopt;

@@ -37,6 +37,10 @@ class Teller {
       case Op::kMaxPool: MaxPool(); break;
       case Op::kAvgPool:
       case Op::kGlobalAvgPool: AvgPool(); break;
+      case Op::kConcat:
+      case Op::kTable:
+      case Op::kSoftmax:
+      case Op::kChooseQParams: break;
     }
     return std::move(trace_);
   }

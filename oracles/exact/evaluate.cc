@@ -34,6 +34,10 @@ Line LineOf(const Case& c, int64_t n) {
     case Op::kGlobalAvgPool:  // the divisor grows by the count of each window
       return Over(Scale(c.x_q.scale_at(0)), c.out_q.scale_at(0));
     case Op::kMaxPool: return Line();
+    case Op::kConcat:
+    case Op::kTable:
+    case Op::kSoftmax:
+    case Op::kChooseQParams: break;
   }
   QUALM_CHECK(!"unknown operation");
   return {};

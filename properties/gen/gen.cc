@@ -121,6 +121,11 @@ std::span<const Weighted> ThemesOf(Op op) {
     case Op::kAdd:
     case Op::kMul:
     case Op::kRescale: return kOperands;
+    case Op::kConcat:
+    case Op::kTable:
+    case Op::kSoftmax:
+    case Op::kChooseQParams:
+
     case Op::kLinear: break;
   }
   return kLinear;
@@ -139,6 +144,11 @@ Case DrawFrom(Rng& rng, Op op, Theme theme) {
     case Op::kAdd:
     case Op::kMul:
     case Op::kRescale: return internal::DrawOperands(rng, theme, op);
+    case Op::kConcat:
+    case Op::kTable:
+    case Op::kSoftmax:
+    case Op::kChooseQParams:
+
     case Op::kLinear: break;
   }
   return internal::DrawLinear(rng, theme);

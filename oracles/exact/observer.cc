@@ -246,44 +246,36 @@ class Histogram {
   Counts counts_{};
 };
 
-struct Chosen {
-  float scale = 1.0f;
-  int32_t zero_point = 0;
-};
-
-Chosen FromRange(const Observer& o, ObservedRange range) {
+// From what was observed and the part of it to quantize.
+ObserverResult FromRange(const Observer& o, ObservedRange observed, ObservedRange part) {
   const CodeRange codes = observer::Codes(o);
-  const float min = std::min(range.min, 0.0f);
-  const float max = std::max(range.max, 0.0f);
+  const float min = std::min(part.min, 0.0f);
+  const float max = std::max(part.max, 0.0f);
   const auto steps = static_cast<float>(codes.max - codes.min);
+  ObserverResult result{observed, part, 1.0f, 0};
   if (o.symmetric) {
-    const float scale = std::max(std::max(-min, max) / (steps / 2.0f), observer::kEps);
-    return {scale, observer::SymmetricZeroPoint(o)};
+    result.scale = std::max(std::max(-min, max) / (steps / 2.0f), observer::kEps);
+    result.zero_point = observer::SymmetricZeroPoint(o);
+  } else {
+    result.scale = std::max((max - min) / steps, observer::kEps);
+    const auto offset = static_cast<int32_t>(std::nearbyint(min / result.scale));
+    result.zero_point = std::clamp(codes.min - offset, codes.min, codes.max);
   }
-  const float scale = std::max((max - min) / steps, observer::kEps);
-  const auto offset = static_cast<int32_t>(std::nearbyint(min / scale));
-  return {scale, std::clamp(codes.min - offset, codes.min, codes.max)};
+  return result;
 }
 
-struct Column {
-  ObservedRange range;
-  ObservedRange searched;
-  Chosen chosen;
-};
+using Batches = std::span<const std::span<const float>>;
 
 // Not inlined: the arithmetic must stay behind the change of the control word.
-[[gnu::noinline]] Column Observe(const Case& c, int64_t m) {
-  const Observer& o = c.observer;
-  const int64_t batches = c.x.shape()[0];
+[[gnu::noinline]] ObserverResult ObserveNearest(const Observer& o, Batches batches) {
   if (o.kind == Observer::Kind::kHistogram) {
     Histogram histogram;
-    for (int64_t b = 0; b < batches; ++b) histogram.Add(observer::Values(c, b, m));
-    const ObservedRange searched = histogram.Search();
-    return {histogram.range(), searched, FromRange(o, searched)};
+    for (const std::span<const float> batch : batches) histogram.Add(batch);
+    return FromRange(o, histogram.range(), histogram.Search());
   }
-  ObservedRange range = MinMax(observer::Values(c, 0, m));
-  for (int64_t b = 1; b < batches; ++b) {
-    const ObservedRange now = MinMax(observer::Values(c, b, m));
+  ObservedRange range = MinMax(batches[0]);
+  for (const std::span<const float> batch : batches.subspan(1)) {
+    const ObservedRange now = MinMax(batch);
     if (o.kind == Observer::Kind::kMinMax) {
       range = {std::min(range.min, now.min), std::max(range.max, now.max)};
     } else {
@@ -291,31 +283,37 @@ struct Column {
       range.max += o.averaging_constant * (now.max - range.max);
     }
   }
-  return {range, range, FromRange(o, range)};
+  return FromRange(o, range, range);
+}
+
+ObserverResult ObserveColumn(const Case& c, int64_t m) {
+  std::vector<std::span<const float>> batches;
+  for (int64_t b = 0; b < c.x.shape()[0]; ++b) batches.push_back(observer::Values(c, b, m));
+  return Observe(c.observer, batches);
 }
 
 }  // namespace
 
-std::vector<ObservedRange> ObservedRanges(const Case& c) {
+ObserverResult Observe(const Observer& observer, Batches batches) {
   const NearestEnvironment environment;
+  return ObserveNearest(observer, batches);
+}
+
+std::vector<ObservedRange> ObservedRanges(const Case& c) {
   std::vector<ObservedRange> ranges;
-  for (int64_t m = 0; m < c.output_shape()[1]; ++m) ranges.push_back(Observe(c, m).range);
+  for (int64_t m = 0; m < c.output_shape()[1]; ++m) ranges.push_back(ObserveColumn(c, m).range);
   return ranges;
 }
 
-ObservedRange SearchedRange(const Case& c) {
-  const NearestEnvironment environment;
-  return Observe(c, 0).searched;
-}
+ObservedRange SearchedRange(const Case& c) { return ObserveColumn(c, 0).searched; }
 
 Tensor ChooseQParams(const Case& c) {
-  const NearestEnvironment environment;
   Tensor y(DType::kF32, c.output_shape());
   const int64_t columns = y.shape()[1];
   for (int64_t m = 0; m < columns; ++m) {
-    const Chosen chosen = Observe(c, m).chosen;
-    y.as<float>()[static_cast<size_t>(m)] = chosen.scale;
-    y.as<float>()[static_cast<size_t>(columns + m)] = static_cast<float>(chosen.zero_point);
+    const ObserverResult result = ObserveColumn(c, m);
+    y.as<float>()[static_cast<size_t>(m)] = result.scale;
+    y.as<float>()[static_cast<size_t>(columns + m)] = static_cast<float>(result.zero_point);
   }
   return y;
 }

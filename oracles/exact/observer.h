@@ -51,6 +51,17 @@ std::vector<ObservedRange> ObservedRanges(const Case& c);
 // What the search of a histogram leaves of it.
 ObservedRange SearchedRange(const Case& c);
 
+// One observer, shown batches of any sizes: what a case cannot hold, and recordings have. Of these
+// a case accepts the values and parameters, but that batches have one size; and symmetric u8 with
+// reduce_range, which PyTorch's histogram observer alone lets pass.
+struct ObserverResult {
+  ObservedRange range;     // before the search of a histogram
+  ObservedRange searched;  // after it
+  float scale = 1.0f;
+  int32_t zero_point = 0;
+};
+ObserverResult Observe(const Observer& observer, std::span<const std::span<const float>> batches);
+
 // exact::Derive of a scale or zero point.
 Trace DeriveQParams(const Case& c, int64_t index);
 

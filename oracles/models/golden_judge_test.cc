@@ -65,14 +65,35 @@ TEST(GoldenJudgeTest, EveryRecordOfAKnownOpIsReproduced) {
   for (const auto& [reason, count] : skips)
     std::cout << "skipped " << count << ": " << reason << "\n";
   // No model loses its recordings unnoticed.
-  for (const char* model :
-       {"aten@aarch64",        "aten@avx2",           "aten@avx512",       "aten@default",
-        "fbgemm@avx2",         "fbgemm@avx2+acc16",   "fbgemm@avx2+nofma", "fbgemm@avx512",
-        "fbgemm@avx512+acc16", "fbgemm@avx512+nofma", "fbgemm@scalar",     "fbgemm@vnni",
-        "fbgemm@vnni+acc16",   "fbgemm@vnni+nofma",   "gemmlowp",          "onednn2@avx2",
-        "onednn2@avx512core",  "onednn2@sse41",       "onednn2@vnni",      "onednn3@avx2",
-        "onnxruntime@avx2",    "onnxruntime@sse41",   "onnxruntime@vnni",  "qnnpack",
-        "tflite@double",       "tflite@single",       "xnnpack@fp32",      "xnnpack@rndnu"}) {
+  for (const char* model : {"aten@aarch64",
+                            "aten@avx2",
+                            "aten@avx512",
+                            "aten@default",
+                            "fbgemm@avx2",
+                            "fbgemm@avx2+acc16",
+                            "fbgemm@avx2+nofma",
+                            "fbgemm@avx512",
+                            "fbgemm@avx512+acc16",
+                            "fbgemm@avx512+nofma",
+                            "fbgemm@scalar",
+                            "fbgemm@vnni",
+                            "fbgemm@vnni+acc16",
+                            "fbgemm@vnni+nofma",
+                            "gemmlowp",
+                            "onednn2@avx2",
+                            "observers",
+                            "onednn2@avx512core",
+                            "onednn2@sse41",
+                            "onednn2@vnni",
+                            "onednn3@avx2",
+                            "onnxruntime@avx2",
+                            "onnxruntime@sse41",
+                            "onnxruntime@vnni",
+                            "qnnpack",
+                            "tflite@double",
+                            "tflite@single",
+                            "xnnpack@fp32",
+                            "xnnpack@rndnu"}) {
     EXPECT_GT(outputs_by_model[model], 0) << model;
   }
   // The only reason to skip is an operation that has no meaning here yet.

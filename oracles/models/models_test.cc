@@ -84,7 +84,7 @@ TEST(ModelsTest, ListIsSortedAndComplete) {
                            "aten@default",      "aten@avx2",          "aten@avx512",
                            "aten@aarch64",      "xnnpack@fp32",       "xnnpack@rndnu",
                            "tflite@double",     "tflite@single",      "onnxruntime@sse41",
-                           "onnxruntime@avx2",  "onnxruntime@vnni"}) {
+                           "onnxruntime@avx2",  "onnxruntime@vnni",   "observers"}) {
     EXPECT_TRUE(names.contains(name)) << name;
   }
   EXPECT_EQ(FindModel("fbgemm"), nullptr);

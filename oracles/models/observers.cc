@@ -149,10 +149,10 @@ std::vector<Model> ObserverModels() {
   };
   model.run = [](const Case& c) { return ModelOutput{exact::Evaluate(c), std::nullopt}; };
   model.trace = [](const Case& c, int64_t index) { return exact::Derive(c, index); };
-  model.satisfies = {
-      "matches_exact",    "targets_agree",      "value_permutation", "zero_append",
-      "negation",         "doubling",           "rows_are_tensors",  "zero_is_representable",
-      "range_is_covered", "reduce_range_halves"};
+  model.satisfies = {"matches_exact",      "targets_agree",         "value_permutation",
+                     "zero_append",        "symmetric_negation",    "doubling",
+                     "rows_are_tensors",   "zero_is_representable", "range_is_covered",
+                     "reduce_range_halves"};
   return {std::move(model)};
 }
 

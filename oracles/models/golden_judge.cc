@@ -531,7 +531,7 @@ void Judge::RequantizeFixedPoint() {
 }
 
 void Judge::ChooseQParams() {
-  result_.model = "fbgemm@avx2";
+  result_.model = "observers@fbgemm";
   const float min = record_.Float("min");
   const float max = record_.Float("max");
   if (!std::isfinite(min) || !std::isfinite(max)) Wrong(record_, "min", "the range must be finite");
@@ -553,7 +553,7 @@ std::string DoubleText(double value) {
 }
 
 void Judge::AtenChooseQParams() {
-  result_.model = "aten@default";
+  result_.model = "observers@aten";
   const std::vector<float> x = record_.Floats("x");
   if (x.empty()) Wrong(record_, "x", "must not be empty");
   float min = x[0];
@@ -571,7 +571,7 @@ void Judge::AtenChooseQParams() {
 // Scales, zero points and, where recorded, the range they follow from, and what ATen quantizes x
 // to.
 void Judge::Observe() {
-  result_.model = "observers";
+  result_.model = "observers@torch";
   const std::vector<exact::ObserverResult> results = models::ObserveRecord(record_);
   const auto count = static_cast<int64_t>(results.size());
   Tensor scale(DType::kF32, {count});

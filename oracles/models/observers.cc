@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Source: PyTorch 1.13.1 torch/ao/quantization/observer.py. The meaning of choose_qparams is these
-// observers, so the model is the definition itself (oracles/exact/observer.h).
+// The meaning of choose_qparams is PyTorch's observers, so their model is the definition itself
+// (oracles/exact/observer.h); what ATen and FBGEMM choose is another.
 #include "oracles/models/observers.h"
 
 #include <algorithm>
@@ -8,9 +8,11 @@
 #include <string>
 #include <utility>
 
+#include "core/float_text.h"
 #include "core/status.h"
 #include "oracles/exact/exact.h"
 #include "oracles/models/aten.h"
+#include "oracles/models/fbgemm.h"
 #include "oracles/models/primitives.h"
 
 namespace qualm::models {
@@ -136,24 +138,91 @@ Tensor RunAten(Op op, const Tensor& x, DType out_dtype,
   return y;
 }
 
+std::string NotObserving(const Case& c) {
+  return c.op == Op::kChooseQParams ? "" : "chooses scales and zero points only";
+}
+
+// What is chosen from the ends of all values.
+std::string NotMinMax(const Case& c) {
+  if (std::string reason = NotObserving(c); !reason.empty()) return reason;
+  if (c.observer.kind != Observer::Kind::kMinMax) return "min_max only";
+  return c.per_channel ? "per tensor only" : "";
+}
+
+struct Ends {
+  float min, max;
+};
+
+template <class Choose>
+Model Choosing(std::string name, std::string description, std::string source, Choose choose) {
+  const auto run = [choose](const Case& c) {
+    const auto [min, max] = std::ranges::minmax(c.x.as<float>());
+    const ChosenQParams chosen = choose(c, Ends{min, max});
+    Tensor y(DType::kF32, c.output_shape());
+    y.as<float>()[0] = static_cast<float>(chosen.scale);
+    y.as<float>()[1] = static_cast<float>(chosen.zero_point);
+    return y;
+  };
+  Model model;
+  model.name = std::move(name);
+  model.description = std::move(description);
+  model.source = std::move(source);
+  model.run = [run](const Case& c) { return ModelOutput{run(c), std::nullopt}; };
+  model.trace = [run](const Case& c, int64_t index) {
+    const auto [min, max] = std::ranges::minmax(c.x.as<float>());
+    const Tensor y = run(c);
+    Trace trace;
+    trace.push_back({Stage::kAccumulate,
+                     "the values span [" + FloatText(min) + ", " + FloatText(max) + "]",
+                     FloatText(max), false});
+    for (int64_t i = 0; i <= index; ++i) {
+      const std::string value = FloatText(y.FloatAt(i));
+      trace.push_back({i == 0 ? Stage::kScale : Stage::kZeroPoint,
+                       (i == 0 ? "the scale is " : "the zero point is ") + value, value, false});
+    }
+    return trace;
+  };
+  model.satisfies = {"value_permutation"};
+  return model;
+}
+
 }  // namespace
 
 std::vector<Model> ObserverModels() {
-  Model model;
-  model.name = "observers";
-  model.description = "PyTorch's min-max, moving average and histogram observers";
-  model.source = "PyTorch 1.13.1 torch/ao/quantization/observer.py";
-  model.cannot_run = [](const Case& c) {
-    return c.op == Op::kChooseQParams ? std::string()
-                                      : "there is no " + std::string(Name(c.op)) + " here";
-  };
-  model.run = [](const Case& c) { return ModelOutput{exact::Evaluate(c), std::nullopt}; };
-  model.trace = [](const Case& c, int64_t index) { return exact::Derive(c, index); };
-  model.satisfies = {"matches_exact",      "targets_agree",         "value_permutation",
+  Model torch;
+  torch.name = "observers@torch";
+  torch.description = "PyTorch's min-max, moving average and histogram observers";
+  torch.source = "PyTorch 1.13.1 torch/ao/quantization/observer.py";
+  torch.cannot_run = NotObserving;
+  torch.run = [](const Case& c) { return ModelOutput{exact::Evaluate(c), std::nullopt}; };
+  torch.trace = [](const Case& c, int64_t index) { return exact::Derive(c, index); };
+  torch.satisfies = {"matches_exact",      "targets_agree",         "value_permutation",
                      "zero_append",        "symmetric_negation",    "doubling",
                      "rows_are_tensors",   "zero_is_representable", "range_is_covered",
                      "reduce_range_halves"};
-  return {std::move(model)};
+
+  Model aten =
+      Choosing("observers@aten", "ATen's choice for dynamic quantization, scale rounded to float32",
+               "PyTorch 1.13.1 aten/src/ATen/native/quantized/cpu/QuantUtils.h",
+               [](const Case& c, Ends ends) {
+                 return AtenChooseQParams(ends.min, ends.max, c.observer.reduce_range);
+               });
+  aten.cannot_run = [](const Case& c) {
+    if (std::string reason = NotMinMax(c); !reason.empty()) return reason;
+    if (c.observer.symmetric) return std::string("affine only");
+    const bool whole = c.observer.quant_min == 0 && c.observer.quant_max == 255;
+    return whole ? std::string() : std::string("codes 0..255 only");
+  };
+
+  // Symmetric: preserve_sparsity, which is its name for it.
+  Model fbgemm = Choosing("observers@fbgemm", "FBGEMM's ChooseQuantizationParams",
+                          "FBGEMM src/QuantUtils.cc @ 71d6f8b", [](const Case& c, Ends ends) {
+                            const CodeRange codes = exact::observer::Codes(c.observer);
+                            return FbgemmChooseQParams(ends.min, ends.max, codes.min, codes.max,
+                                                       c.observer.symmetric, false);
+                          });
+  fbgemm.cannot_run = NotMinMax;
+  return {std::move(torch), std::move(aten), std::move(fbgemm)};
 }
 
 std::vector<exact::ObserverResult> ObserveRecord(const GoldenRecord& record) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// PyTorch's observers as a model, and recordings of them.
+// Who chooses scales and zero points, as models: PyTorch's observers, ATen, FBGEMM. And recordings
+// of the observers.
 #ifndef QUALM_ORACLES_MODELS_OBSERVERS_H_
 #define QUALM_ORACLES_MODELS_OBSERVERS_H_
 

@@ -232,10 +232,8 @@ class Builder {
     const int64_t pixels = ElementCount(std::vector{v.batch, v.out_h(), v.out_w()}, kMaxElements);
     const int64_t values = ElementCount(std::vector{pixels, c_.N}, kMaxElements);
     // Pixels without channels, which no data backs, are bounded as such.
-    if (pixels < 0 || values < 0 || (c_.N == 0 && pixels > kMaxUnbacked)) {
-      Fail(kN, "times OH times OW times the channels is too large, expected at most " +
-                   std::to_string(c_.N == 0 ? kMaxUnbacked : kMaxElements) + " outputs");
-    }
+    if (pixels < 0 || values < 0) FailOutputs(kMaxElements, "");
+    if (c_.N == 0 && pixels > kMaxUnbacked) FailOutputs(kMaxUnbacked, " for no channels");
     // Neither does data back the window of a pool, nor the weights of no output.
     const bool backed = conv ? c_.N != 0 : global && v.in_c * v.batch != 0;
     DeriveSizes(&c_);
@@ -337,10 +335,7 @@ class Builder {
       c_.w = ReadTensor(keys.w, w_dtype_, WShape());
     }
     const int64_t outputs = ElementCount(c_.output_shape(), kMaxElements);
-    if (outputs < 0) {
-      Fail(kM,
-           "times N is too large, expected at most " + std::to_string(kMaxElements) + " outputs");
-    }
+    if (outputs < 0) FailOutputs(kMaxElements, "");
     // Dimensions that no data backs are mere claims.
     if (c_.x.empty() && c_.w.empty()) {
       for (const CaseKey key : {kM, kN, kK, kNA, kNB, kBatches}) {
@@ -349,11 +344,17 @@ class Builder {
                         std::to_string(kMaxUnbacked));
         }
       }
-      if (outputs > kMaxUnbacked) {
-        Fail(kM, "times N is too large for a case without data, expected at most " +
-                     std::to_string(kMaxUnbacked));
-      }
+      if (outputs > kMaxUnbacked) FailOutputs(kMaxUnbacked, " for a case without data");
     }
+  }
+
+  [[noreturn]] void FailOutputs(int64_t most, std::string_view where) const {
+    const bool window = HasWindow(c_.op);
+    Fail(window ? kN : kM, (window                 ? "times OH times OW times the channels"
+                            : c_.op == Op::kConcat ? "times NA + NB"
+                                                   : "times N") +
+                               std::string(" is too large") + std::string(where) +
+                               ", expected at most " + std::to_string(most) + " outputs");
   }
 
   void ReadScale(CaseKey key, std::vector<float>& scale) const {

@@ -568,7 +568,7 @@ Case ReadCaseFile(const std::string& path) {
   std::string text;
   std::vector<char> piece(size_t{1} << 16);
   size_t count = piece.size();
-  while (count == piece.size() && text.size() <= kMaxCaseBytes) {
+  while (count == piece.size() && text.size() <= kMaxCaseBytes && std::ferror(file.get()) == 0) {
     count = std::fread(piece.data(), 1, piece.size(), file.get());
     text.append(piece.data(), count);
   }

@@ -101,7 +101,7 @@ Model Make(const OneDnnIsa& isa) {
   convention.satisfies = OneDnnClaims(isa);
   convention.cannot_run = [](const Case& c) {
     return FirstReason({
-        OpsAre(c, {Op::kLinear, Op::kRequantize}),
+        OpsAre(c, {Op::kLinear, Op::kConv2d, Op::kDepthwise, Op::kRequantize}),
         Require(c.op != Op::kRequantize || HasExplicitMultiplier(c),
                 "requantize needs an explicit multiplier"),
         Require(c.op != Op::kLinear || OneZeroPoint(c.w_q), "weight zero points must be equal"),
@@ -138,7 +138,32 @@ const OneDnnIsa* FindOneDnnIsa(std::string_view name) {
   return nullptr;
 }
 
+Accumulation ConvAccumulation(const OneDnnIsa& isa, const Case& c) {
+  Accumulation result;
+  if (isa.vnni || IsPlainDepthwise(c)) return result;
+  const int64_t in = c.window.in_c / c.window.groups, out = c.N / c.window.groups;
+  const bool blocked = c.window.groups == 1 || (in % 4 == 0 && out % 4 == 0);
+  if (!blocked) {
+    if (!isa.avx512) {
+      result.kernel = "reference";
+      return result;
+    }
+    result.kernel = "gemm";
+    result.kind = Kind::kPairs;
+    result.padding = Accumulation::Padding::kZeroCode;
+    return result;
+  }
+  if (c.x.dtype() == DType::kS8) {
+    result.kind = Kind::kHalvedWeights;
+    return result;
+  }
+  result.kind = Kind::kPairs;
+  result.pairs_within_tap = true;
+  return result;
+}
+
 Accumulation OneDnnAccumulation(const OneDnnIsa& isa, const Case& c) {
+  if (IsConv(c.op)) return ConvAccumulation(isa, c);
   if (isa.brgemm) return {};
   const bool is_signed = c.x.dtype() == DType::kS8;
   const int32_t x_zp = c.x_q.zero_point_at(0);
@@ -164,11 +189,12 @@ Accumulation OneDnnAccumulation(const OneDnnIsa& isa, const Case& c) {
 }
 
 std::string OneDnnCannotRun(const Case& c) {
-  if (c.op == Op::kLinear) {
+  if (HasSums(c.op)) {
     const std::string reason = FirstReason({
         Require(IsCode(c.x.dtype()), "activations must be u8 or s8"),
         Require(c.w.dtype() == DType::kS8, "weights must be s8"),
         Require(!c.bias_i32, "the bias must be float"),
+        Require(!IsConv(c.op) || WeightZeroPointsAre(c, 0), "weight zero point must be 0"),
     });
     if (!reason.empty()) return reason;
   }

@@ -25,7 +25,8 @@ struct OneDnnIsa {
 // sse41, avx2, avx2vnni, avx512core, vnni; nullptr for other names.
 const OneDnnIsa* FindOneDnnIsa(std::string_view name);
 
-// How a matmul adds its products and takes out the zero points, as dispatched for this case.
+// How a matmul or convolution adds its products and takes out the zero points, as dispatched for
+// this case.
 Accumulation OneDnnAccumulation(const OneDnnIsa& isa, const Case& c);
 
 // What holds for both versions; neither for outputs nor for weight zero points.

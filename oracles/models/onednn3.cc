@@ -40,10 +40,9 @@ Model Make(const OneDnnIsa& isa) {
   convention.satisfies = OneDnnClaims(isa);
   convention.cannot_run = [](const Case& c) {
     return FirstReason({
-        OpsAre(c, {Op::kLinear}),
+        OpsAre(c, {Op::kLinear, Op::kConv2d, Op::kDepthwise}),
         Require(c.x.dtype() == DType::kU8, "activations must be u8"),
-        Require(std::ranges::all_of(c.w_q.zero_point, [](int32_t z) { return z == 0; }),
-                "weight zero point must be 0"),
+        Require(WeightZeroPointsAre(c, 0), "weight zero point must be 0"),
         OneDnnCannotRun(c),
         Require(IsCode(c.out_dtype), "output must be u8 or s8"),
     });

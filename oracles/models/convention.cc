@@ -97,6 +97,11 @@ int64_t SumOfPairs(std::span<const int32_t> x, std::span<const int32_t> w, size_
   return sum;
 }
 
+// A weight times 0.5, to the nearest integer, ties to even.
+int32_t Halved(int32_t w) {
+  return static_cast<int32_t>(RoundNearestEven(static_cast<float>(w) / 2));
+}
+
 // acc16: saturating int16 sums of saturating pairs, spilled to int32 every 256 k's.
 int64_t SumInto16(std::span<const int32_t> x, std::span<const int32_t> w, Trace* trace) {
   constexpr size_t kBlock = 256;
@@ -146,7 +151,7 @@ int32_t Accumulate(Accumulation accumulation, std::span<const int32_t> x,
       int64_t odd = 0;
       for (size_t k = 0; k < x.size(); ++k) {
         odd += w[k] & 1;
-        sum += int64_t{x[k]} * static_cast<int64_t>(RoundNearestEven(static_cast<float>(w[k]) / 2));
+        sum += int64_t{x[k]} * Halved(w[k]);
       }
       sum *= 2;
       how += ", each weight halved, rounded to even, and doubled after the sum";
@@ -443,7 +448,8 @@ class Terms {
         added_w_.push_back(w);
         if (!inside && accumulation_.padding == Padding::kZeroCode) continue;
         summed_x_.push_back(x);
-        summed_w_.push_back(w);
+        // Zero points leave with the weights that were multiplied.
+        summed_w_.push_back(accumulation_.kind == Kind::kHalvedWeights ? 2 * Halved(w) : w);
       }
       if (accumulation_.pairs_within_tap && depth % 2 != 0) {
         added_x_.push_back(0);

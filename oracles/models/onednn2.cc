@@ -85,6 +85,7 @@ Channel ChannelOf(const Case& c, int64_t n) {
 // Whether an s32 output goes through float32: it does if anything is left to do after the sums, and
 // for brgemm zero points and the 128 of s8 activations are.
 bool ThroughFloat(const OneDnnIsa& isa, const Case& c) {
+  if (IsConv(c.op) && !isa.brgemm) return true;
   const bool corrected =
       c.x.dtype() == DType::kS8 || c.x_q.zero_point_at(0) != 0 || c.w_q.zero_point_at(0) != 0;
   return c.relu || (isa.brgemm && corrected);
@@ -138,27 +139,33 @@ const OneDnnIsa* FindOneDnnIsa(std::string_view name) {
   return nullptr;
 }
 
+// The gemm's first block of K; 0 if pairs are as in one block.
+int64_t FirstBlock(const OneDnnIsa& isa, int64_t K) {
+  return K > isa.one_block && K < 2 * isa.block ? (K + 1) / 2 : 0;
+}
+
 Accumulation ConvAccumulation(const OneDnnIsa& isa, const Case& c) {
   Accumulation result;
-  if (isa.vnni || IsPlainDepthwise(c)) return result;
-  const int64_t in = c.window.in_c / c.window.groups, out = c.N / c.window.groups;
-  const bool blocked = c.window.groups == 1 || (in % 4 == 0 && out % 4 == 0);
-  if (!blocked) {
-    if (!isa.avx512) {
-      result.kernel = "reference";
-      return result;
-    }
-    result.kernel = "gemm";
-    result.kind = Kind::kPairs;
-    result.padding = Accumulation::Padding::kZeroCode;
-    return result;
-  }
-  if (c.x.dtype() == DType::kS8) {
+  const bool is_signed = c.x.dtype() == DType::kS8;
+  const int64_t groups = c.window.groups;
+  const bool depthwise = groups > 1 && IsPlainDepthwise(c);
+  const bool blocked = groups == 1 || (c.window.in_c / groups % 4 == 0 && c.N / groups % 4 == 0);
+  if (isa.vnni) return result;
+  result.kernel = depthwise    ? "depthwise kernel"
+                  : blocked    ? "direct kernel"
+                  : isa.avx512 ? "gemm"
+                               : "reference";
+  if (!depthwise && !blocked && !isa.avx512) return result;
+  if (is_signed) {
     result.kind = Kind::kHalvedWeights;
-    return result;
+  } else if (!depthwise) {
+    result.kind = Kind::kPairs;
+    result.pairs_within_tap = blocked;
+    if (!blocked) {
+      result.padding = Accumulation::Padding::kZeroCode;
+      result.first_block = FirstBlock(isa, c.K);
+    }
   }
-  result.kind = Kind::kPairs;
-  result.pairs_within_tap = true;
   return result;
 }
 
@@ -182,9 +189,8 @@ Accumulation OneDnnAccumulation(const OneDnnIsa& isa, const Case& c) {
     result.kind = is_signed ? Kind::kPairsWPlus128 : Kind::kPairs;
     return result;
   }
-  const bool two_blocks = c.K > isa.one_block && c.K < 2 * isa.block;
   result.kind = is_signed ? Kind::kPairsXPlus128 : Kind::kPairs;
-  result.first_block = two_blocks ? (c.K + 1) / 2 : 0;
+  result.first_block = FirstBlock(isa, c.K);
   return result;
 }
 

@@ -30,7 +30,7 @@ const OneDnnIsa* FindOneDnnIsa(std::string_view name);
 Accumulation OneDnnAccumulation(const OneDnnIsa& isa, const Case& c);
 
 // What holds for both versions; neither for outputs nor for weight zero points.
-std::string OneDnnCannotRun(const Case& c);
+std::string OneDnnCannotRun(const OneDnnIsa& isa, const Case& c);
 std::vector<std::string> OneDnnClaims(const OneDnnIsa& isa);
 
 // Zero point in float32, saturation in float32, conversion: what follows scaling and relu.

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // XNNPACK at ae108ef: fully connected and convolution qs8, qu8 and (fp32 only) qc8, add, and
-// f32 -> code conversion. Taps in the padding are real 0. add (src/params-init.c, *_add_minmax_*)
-// is fixed point with one exponent for both operands, ties toward +infinity, everywhere.
+// f32 -> code conversion, add and mul. Taps in the padding are real 0. add (src/params-init.c,
+// *_add_minmax_*) is fixed point with one exponent for both operands, ties toward +infinity,
+// everywhere; mul (qs8-vmul, qu8-vmul) requantizes the exact product as the architecture does.
 // Products are exact on every instruction set; the requantization is chosen per architecture:
 //   fp32    x86 (src/params-init.c, *_fp32_avx512): float multiplier, ties to even, upper clamp in
 //           float32 before the conversion
@@ -106,13 +107,26 @@ Channel AddChannel(const Case& c) {
   return channel;
 }
 
-std::string CannotAdd(const Case& c) {
+void Product(Value& v, const Channel& c) {
+  v.SetInt((v.integer - c.a_zero_point) * (int64_t{v.other} - c.b_zero_point));
+}
+
+std::string CannotRunOperands(const Case& c) {
   const auto inside = [&](const QParams& q) {
     const float ratio = q.scale[0] / c.out_q.scale[0];
     return ratio >= 0x1p-10f && ratio < 0x1p8f;
   };
-  return FirstReason({
+  const std::string shared = FirstReason({
       Require(c.x.dtype() == c.out_dtype, "operands and output must have one type"),
+      Require(LowerBound(c) < c.out_max, "the clamp must leave two codes"),
+  });
+  if (!shared.empty()) return shared;
+  if (c.op == Op::kMul) {
+    const float multiplier = c.x_q.scale[0] * c.w_q.scale[0] / c.out_q.scale[0];
+    return Require(multiplier >= 0x1p-16f && multiplier < 0x1p8f,
+                   "the multiplier must lie in [2^-16, 2^8)");
+  }
+  return FirstReason({
       Require(inside(c.x_q) && inside(c.w_q),
               "the scale of an operand over that of the output must lie in [2^-10, 2^8)"),
   });
@@ -129,6 +143,10 @@ Channel ChannelOf(const Case& c, int64_t n) {
     return channel;
   }
   channel.zero_point = c.out_q.zero_point_at(0);
+  if (c.op == Op::kMul) {
+    channel.a_zero_point = c.x_q.zero_point[0];
+    channel.b_zero_point = c.w_q.zero_point[0];
+  }
   if (HasExplicitMultiplier(c)) {
     channel.multiplier = c.multiplier[c.multiplier.size() == 1 ? 0 : static_cast<size_t>(n)];
     return channel;
@@ -140,15 +158,15 @@ Channel ChannelOf(const Case& c, int64_t n) {
 
 std::string CannotRun(const Case& c, bool rndnu) {
   const std::string shared = FirstReason({
-      OpsAre(c,
-             {Op::kQuantize, Op::kRequantize, Op::kLinear, Op::kConv2d, Op::kDepthwise, Op::kAdd}),
+      OpsAre(c, {Op::kQuantize, Op::kRequantize, Op::kLinear, Op::kConv2d, Op::kDepthwise, Op::kAdd,
+                 Op::kMul}),
       ZeroPointsAreCodes(c),
       Require(LowerBound(c) <= c.out_max, "relu above the upper clamp"),
       Require(!c.bias, "the bias must be int32"),
       Require(!c.per_channel || (!rndnu && HasSums(c.op)), "per tensor only"),
   });
   if (!shared.empty()) return shared;
-  if (c.op == Op::kAdd) return CannotAdd(c);
+  if (HasTwoOperands(c.op)) return CannotRunOperands(c);
   if (c.op == Op::kQuantize) {
     return Require(std::isnormal(c.out_q.scale_at(0)), "the scale must be a normal number");
   }
@@ -202,6 +220,9 @@ Model Make(bool rndnu) {
     if (c.op == Op::kAdd) {
       Append(steps, kAdd);
       return steps;
+    }
+    if (c.op == Op::kMul) {
+      steps.push_back({Stage::kAccumulate, "(a - {a_zp}) * ({b} - {b_zp})", Product});
     }
     if (c.bias_i32) steps.push_back(kBias);
     if (rndnu) {

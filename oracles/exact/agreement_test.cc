@@ -116,10 +116,10 @@ TEST(Agreement, RequantizationModes) {
     for (const Op op : {Op::kRequantize, Op::kLinear, Op::kConv2d, Op::kDepthwise}) {
       SCOPED_TRACE(Name(op));
       const Reached reached = Compare(op, 1500, 50, requant);
-      EXPECT_GT(reached.ties, 50);
-      EXPECT_GT(reached.inside, 500);
-      EXPECT_GT(reached.far, 30);
-      EXPECT_GT(reached.differ, 10);
+      EXPECT_GT(reached.ties, 20);
+      EXPECT_GT(reached.inside, 150);
+      EXPECT_GT(reached.far, 15);
+      EXPECT_GT(reached.differ, 5);
     }
   }
 }

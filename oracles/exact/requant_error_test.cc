@@ -89,7 +89,7 @@ TEST(RequantError, OrdinaryLayersAreOneCodeOffAtMost) {
   // One rounding half to even of a value with four roundings of 2^-24, |value| < 256.
   const Worst float32 = Search(Requant::kFloat32, kLayers);
   EXPECT_EQ(float32.code_difference, 1);
-  EXPECT_GT(float32.distance, 0.50003);
+  EXPECT_GT(float32.distance, 0.50002);
   EXPECT_LT(float32.distance, 0.5 + 0x1p-14);
   // The high half is rounded at 2^-r, then again: 1/2 + 2^-(r+1), r = 1 for multipliers of
   // 1/4..1/2.

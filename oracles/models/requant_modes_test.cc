@@ -30,9 +30,9 @@ constexpr Pair kPairs[] = {
     {Requant::kFixedRndnu, "xnnpack@rndnu", DType::kU8, DType::kU8, DType::kU8, false},
 };
 
-float Scale(Rng& rng, int low, int high) {
+float Scale(Rng& rng, bool power_of_two, int low, int high) {
   const auto mantissa = static_cast<float>(rng.Between(1 << 23, (1 << 24) - 1));
-  return std::ldexp(rng.Chance(1, 4) ? 0x1p23f : mantissa,
+  return std::ldexp(power_of_two ? 0x1p23f : mantissa,
                     static_cast<int>(rng.Between(low, high)) - 23);
 }
 
@@ -46,11 +46,12 @@ void DrawParameters(Rng& rng, const Pair& pair, Case* c) {
   c->per_channel = pair.per_channel && c->N > 0 && rng.Chance(1, 2);
   const int exponent =
       static_cast<int>(rng.Chance(1, 3) ? rng.Between(-34, 8) : rng.Between(-14, 0));
-  c->x_q.scale = {Scale(rng, -8, -2)};
+  const bool ties = rng.Chance(1, 2);
+  c->x_q.scale = {Scale(rng, ties, -8, -2)};
   c->w_q.scale.assign(c->per_channel ? static_cast<size_t>(c->N) : 1, 1.0f);
-  for (float& scale : c->w_q.scale) scale = Scale(rng, -10, -8);
+  for (float& scale : c->w_q.scale) scale = Scale(rng, ties, -10, -8);
   c->w_q.zero_point.assign(c->w_q.scale.size(), 0);
-  c->out_q.scale = {Scale(rng, -14 - exponent, -13 - exponent)};
+  c->out_q.scale = {Scale(rng, ties, -14 - exponent, -13 - exponent)};
 }
 
 void Expect(const Pair& pair, const Case& plain, int* compared, int* differ) {
@@ -139,6 +140,15 @@ TEST(RequantModes, LinearIsTheModels) {
         c.bias_i32.emplace(3);
         for (int32_t& b : *c.bias_i32) {
           b = static_cast<int32_t>(rng.Next()) >> rng.Between(rng.Chance(1, 8) ? 1 : 12, 31);
+        }
+      } else {  // row 0 next to ties
+        const std::vector<__int128> sums = exact::CorrectedSums(c);
+        c.bias_i32.emplace();
+        for (int64_t n = 0; n < c.N; ++n) {
+          const double real = double{c.x_q.scale[0]} * c.w_q.scale_at(n) / double{c.out_q.scale[0]};
+          const double tie = std::floor((static_cast<double>(rng.Between(-99, 99)) + 0.5) / real);
+          const double bias = tie - static_cast<double>(sums[static_cast<size_t>(n)]);
+          c.bias_i32->push_back(static_cast<int32_t>(std::clamp(bias, -2e9, 2e9)));
         }
       }
       c.relu = rng.Chance(1, 4);

@@ -302,11 +302,21 @@ struct Fused {
     for (int8_t& v : w) v = static_cast<int8_t>(random.Between(-128, 127));
     for (float& s : w_scale) s = random.Scale(-9, -6);
     for (int32_t& b : bias) b = static_cast<int32_t>(random.Between(-3000, 3000));
-    for (const float s : w_scale) multipliers.push_back({0.02f, s, 0.7f});
+    // So that each mode differs from exact somewhere: halves, and a product beyond int32.
+    w_scale[0] = 4;
+    bias[0] = 1 << 30;
+    for (size_t n = 1; n < 12; ++n) {
+      w_scale[n] = 0.5f;
+      bias[n] = static_cast<int32_t>(n);
+      for (size_t k = 0; k < w.size() / kN; ++k) {
+        w[n * (w.size() / kN) + k] = static_cast<int8_t>(random.Between(-1, 1));
+      }
+    }
+    for (const float s : w_scale) multipliers.push_back({0.75f, s, 0.75f});
   }
   LinearParams Params(int64_t depth, bool codes, Requantization mode) const {
     LinearParams p{.weights = {w.data(), ElementType::kS8, kN, depth, depth},
-                   .x_scale = 0.02f,
+                   .x_scale = 0.75f,
                    .x_zero_point = 121,
                    .w_scale = w_scale,
                    .w_zero_point = {&zero, 1},
@@ -315,7 +325,7 @@ struct Fused {
                    .range = {}};
     p.output_type = codes ? ElementType::kU8 : ElementType::kS32;
     if (codes) {
-      p.y_scale = 0.7f;
+      p.y_scale = 0.75f;
       p.y_zero_point = 99;
       p.requantization = mode;
     }
@@ -344,10 +354,12 @@ TEST(BackendRequantize, LinearIsTheAccumulatorRequantized) {
       };
       run(false, mode, {sums.data(), ElementType::kS32, 8, f.kN, f.kN});
       run(true, mode, {y.data(), ElementType::kU8, 8, f.kN, f.kN});
+      run(true, Requantization::kExact, {exact.data(), ElementType::kU8, 8, f.kN, f.kN});
       ASSERT_TRUE(Requantize({sums.data(), ElementType::kS32, 8, f.kN, f.kN}, f.multipliers, 99, {},
                              {expected.data(), ElementType::kU8, 8, f.kN, f.kN}, mode)
                       .ok());
       EXPECT_EQ(y, expected);
+      EXPECT_NE(y, exact);
     });
   }
 }
@@ -368,11 +380,11 @@ TEST(BackendRequantize, ConvolutionsAreTheAccumulatorRequantized) {
                             .row_stride = 32,
                             .pixel_stride = 8};
         std::vector<int32_t> sums(9 * f.kN);
-        std::vector<uint8_t> expected(sums.size()), y(sums.size());
-        const auto run = [&](bool codes, const MutableMatrix& to) {
+        std::vector<uint8_t> expected(sums.size()), y(sums.size()), exact(sums.size());
+        const auto run = [&](bool codes, Requantization as, const MutableMatrix& to) {
           PackedConv packed;
           const int64_t depth = 4 * 8 / groups;
-          ASSERT_EQ(PackedConv::Pack({.layer = f.Params(depth, codes, mode),
+          ASSERT_EQ(PackedConv::Pack({.layer = f.Params(depth, codes, as),
                                       .in_channels = 8,
                                       .groups = groups,
                                       .window = {.in_h = 4,
@@ -392,12 +404,14 @@ TEST(BackendRequantize, ConvolutionsAreTheAccumulatorRequantized) {
                     "");
           ASSERT_EQ(packed.Run(x, to).error, "");
         };
-        run(false, {sums.data(), ElementType::kS32, 9, f.kN, f.kN});
-        run(true, {y.data(), ElementType::kU8, 9, f.kN, f.kN});
+        run(false, mode, {sums.data(), ElementType::kS32, 9, f.kN, f.kN});
+        run(true, mode, {y.data(), ElementType::kU8, 9, f.kN, f.kN});
+        run(true, Requantization::kExact, {exact.data(), ElementType::kU8, 9, f.kN, f.kN});
         ASSERT_TRUE(Requantize({sums.data(), ElementType::kS32, 9, f.kN, f.kN}, f.multipliers, 99,
                                {}, {expected.data(), ElementType::kU8, 9, f.kN, f.kN}, mode)
                         .ok());
         EXPECT_EQ(y, expected);
+        EXPECT_NE(y, exact);
       });
     }
   }

@@ -75,8 +75,9 @@ class Definition {
     } else {
       const float product = RoundToFloat32(ToRational(real) * ToRational(multiplier));
       Step(Stage::kScale,
-           "multiply in float32 by fl(fl(x_scale*w_scale)/out_scale): " + Text(real) + " * " +
-               Text(multiplier),
+           std::string("multiply in float32") +
+               (c_.multiplier.empty() ? " by fl(fl(x_scale*w_scale)/out_scale): " : ": ") +
+               Text(real) + " * " + Text(multiplier),
            product);
       if (std::isfinite(product)) {
         const Integer nearest = RoundHalfEven(ToRational(product));

@@ -292,8 +292,8 @@ class Draw {
     c.out_max = range.max;
     if (IsCode(out) && Chance(4)) {
       c.out_min = range.min + static_cast<int32_t>(Below(256));
-      c.out_max =
-          c.out_min + static_cast<int32_t>(Below(static_cast<size_t>(range.max - c.out_min + 1)));
+      c.out_max = c.out_min + static_cast<int32_t>(Below(static_cast<size_t>(range.max) -
+                                                         static_cast<size_t>(c.out_min) + 1));
     }
     return c;
   }

@@ -105,7 +105,9 @@ TEST(WorkerMessage, WindowsAndSecondOperandsComeBackWhole) {
                        .averaging_constant = 0.5f};
   observer.out_dtype = DType::kF32;
   observer.w = Tensor(DType::kU8, {0});
-  for (const Case& c : {conv, pool, mul, rescale, observer}) {
+  Case mode = conv;
+  mode.requant = Requant::kFixedRndnu;  // the one with the largest number
+  for (const Case& c : {conv, pool, mul, rescale, observer, mode}) {
     std::vector<uint8_t> payload;
     EncodeRun(c, {}, payload);
     const std::optional<RunRequest> decoded = DecodeRun(payload);

@@ -84,7 +84,9 @@ TEST_P(CaseCodec, CorpusInputsAreEncodedCases) {
   EXPECT_GE(inputs, 2);
 }
 
-INSTANTIATE_TEST_SUITE_P(Ops, CaseCodec, testing::ValuesIn(AllOps().begin(), AllOps().end()),
+INSTANTIATE_TEST_SUITE_P(Ops, CaseCodec,
+                         testing::Values(Op::kQuantize, Op::kDequantize, Op::kRequantize,
+                                         Op::kLinear),
                          [](const auto& op) { return std::string(Name(op.param)); });
 
 TEST(CaseCodecLimits, CasesBeyondAreRefused) {

@@ -83,7 +83,8 @@ TEST(Feedback, EveryCaseFits) {
   for (int i = 0; i < 5000; ++i) {
     std::vector<uint8_t> bytes(rng.Below(400));
     for (uint8_t& byte : bytes) byte = static_cast<uint8_t>(rng.Next());
-    for (const Op op : AllOps()) {
+    // The operations whose cases have a place in the codec's layout.
+    for (const Op op : {Op::kQuantize, Op::kDequantize, Op::kRequantize, Op::kLinear}) {
       const Case c = DecodeCase(op, bytes);
       const std::vector<size_t> lit = LitBy(c);
       EXPECT_LE(lit.size(), 6u);

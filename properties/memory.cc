@@ -108,6 +108,21 @@ Verdict PoisonIsIrrelevant(const Case& c, Subject& subject) {
   return Verdict::Passed();
 }
 
+// The output over operand a: what is read after its place has been written shows.
+Verdict InPlaceIsTheSame(const Case& c, Subject& subject) {
+  if (c.x.dtype() != c.out_dtype) return Verdict::Vacuous("operand and output differ in type");
+  const Answer base = Ask(subject, c);
+  if (base.verdict) return *base.verdict;
+  if (base.y.empty()) return Verdict::Vacuous("the output is empty");
+  for (RunContext context : {RunContext{}, Strided(c, true)}) {
+    context.in_place = true;
+    if (auto verdict = SameBits(c, subject, base.y, context, "the result changes in place")) {
+      return AsMemory(*verdict);
+    }
+  }
+  return Verdict::Passed();
+}
+
 // Same shapes and types, every input different: what a cache keyed by shape would mix up.
 Case Lookalike(const Case& c) {
   Case other = ProblemOf(c);
@@ -176,6 +191,12 @@ std::vector<Property> MemoryProperties() {
       {"alignment_and_stride",
        "Any alignment of the buffers and any row stride gives the same bits.", EveryOp(), true,
        "NTL, OOB", AlignmentAndStride},
+      {"in_place_is_the_same",
+       "An output that replaces the first operand holds the same bits.",
+       {Op::kRescale, Op::kAdd, Op::kMul},
+       true,
+       "NTL",
+       InPlaceIsTheSame},
       {"same_bits_twice", "Running the same case twice gives the same bits.", EveryOp(), true,
        "STA", SameBitsTwice},
       {"poison_is_irrelevant",

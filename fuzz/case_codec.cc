@@ -139,25 +139,27 @@ struct WindowByte {
   int64_t lowest;
   int64_t highest;
 };
-constexpr auto kWindowBytes = std::to_array<WindowByte>({{&Window::kernel_h, 1, kMaxKernel},
-                                                         {&Window::kernel_w, 1, kMaxKernel},
-                                                         {&Window::stride_h, 1, kMaxStep},
-                                                         {&Window::stride_w, 1, kMaxStep},
-                                                         {&Window::pad_top, 0, kMaxPad},
-                                                         {&Window::pad_bottom, 0, kMaxPad},
-                                                         {&Window::pad_left, 0, kMaxPad},
-                                                         {&Window::pad_right, 0, kMaxPad},
-                                                         {&Window::dilation_h, 1, kMaxStep},
-                                                         {&Window::dilation_w, 1, kMaxStep},
-                                                         {&Window::groups, 1, kMaxChannels}});
+std::array<WindowByte, 11> WindowBytes(Op op) {
+  return {{{&Window::kernel_h, 1, MaxKernel(op)},
+           {&Window::kernel_w, 1, MaxKernel(op)},
+           {&Window::stride_h, 1, kMaxStep},
+           {&Window::stride_w, 1, kMaxStep},
+           {&Window::pad_top, 0, kMaxPad},
+           {&Window::pad_bottom, 0, kMaxPad},
+           {&Window::pad_left, 0, kMaxPad},
+           {&Window::pad_right, 0, kMaxPad},
+           {&Window::dilation_h, 1, kMaxStep},
+           {&Window::dilation_w, 1, kMaxStep},
+           {&Window::groups, 1, kMaxChannels}}};
+}
 
 // Window, N and what follows from them.
 void ReadWindow(Reader& reader, const Limits& dims, Case& c) {
   Window& v = c.window;
   v.batch = dims.m;
-  v.in_h = reader.Dim(kMaxImage);
-  v.in_w = reader.Dim(kMaxImage);
-  for (const WindowByte& byte : kWindowBytes) {
+  v.in_h = reader.Dim(MaxImage(c.op));
+  v.in_w = reader.Dim(MaxImage(c.op));
+  for (const WindowByte& byte : WindowBytes(c.op)) {
     v.*byte.field = byte.lowest + reader.Byte() % (byte.highest - byte.lowest + 1);
   }
   if (c.op == Op::kConv2d) v.groups = (v.groups - 1) % kMaxGroups + 1;
@@ -168,9 +170,9 @@ void ReadWindow(Reader& reader, const Limits& dims, Case& c) {
 }
 
 void WriteWindow(Writer& writer, const Case& c) {
-  writer.Dim(c.window.in_h, kMaxImage);
-  writer.Dim(c.window.in_w, kMaxImage);
-  for (const WindowByte& byte : kWindowBytes) {
+  writer.Dim(c.window.in_h, MaxImage(c.op));
+  writer.Dim(c.window.in_w, MaxImage(c.op));
+  for (const WindowByte& byte : WindowBytes(c.op)) {
     const int64_t value = c.window.*byte.field;
     // The kernel of global_avg_pool follows from the image and may be larger.
     writer.Byte(static_cast<uint8_t>(value > byte.highest ? 0 : value - byte.lowest));

@@ -43,13 +43,13 @@ void KeepWindowsOnInput(Window* v) {
   }
 }
 
-void ClampWindow(Window* v) {
+void ClampWindow(Op op, Window* v) {
   const auto clamp = [](int64_t* value, int64_t low, int64_t high) {
     *value = std::clamp(*value, low, high);
   };
   clamp(&v->batch, 0, LimitsOf(Op::kConv2d).m);
-  for (int64_t* size : {&v->in_h, &v->in_w}) clamp(size, 0, kMaxImage);
-  for (int64_t* size : {&v->kernel_h, &v->kernel_w}) clamp(size, 1, kMaxKernel);
+  for (int64_t* size : {&v->in_h, &v->in_w}) clamp(size, 0, MaxImage(op));
+  for (int64_t* size : {&v->kernel_h, &v->kernel_w}) clamp(size, 1, MaxKernel(op));
   for (int64_t* step : {&v->stride_h, &v->stride_w, &v->dilation_h, &v->dilation_w})
     clamp(step, 1, kMaxStep);
   for (int64_t* pad : {&v->pad_top, &v->pad_bottom, &v->pad_left, &v->pad_right})
@@ -89,6 +89,8 @@ void Lessen(Case* c) {
   constexpr int64_t kFew = 4;
   if (v.batch > 1) {
     v.batch = 1;
+  } else if (IsPool(c->op) && c->K > kMaxKernel * kMaxKernel && v.in_c > kFew) {
+    v.in_c = kFew;  // for large windows channels are what there are too many of
   } else if (c->M > kFew && std::max(v.in_h, v.in_w) > 1) {
     --(v.in_h > v.in_w ? v.in_h : v.in_w);
   } else if (c->op == Op::kConv2d && outputs > kFew) {
@@ -208,6 +210,10 @@ Limits LimitsOf(Op op) {
   return {};
 }
 
+int64_t MaxImage(Op op) { return op == Op::kAvgPool || op == Op::kGlobalAvgPool ? 18 : 8; }
+
+int64_t MaxKernel(Op op) { return op == Op::kAvgPool ? MaxImage(op) : kMaxKernel; }
+
 int64_t WorkOf(const Case& c) {
   int64_t work = c.M * c.N * std::max<int64_t>(c.K, 1);
   for (const std::vector<int64_t>& shape : {ShapeOfX(c), ShapeOfW(c)}) {
@@ -224,7 +230,7 @@ void FitWindow(Case* c) {
     return;
   }
   const auto fit = [c] {
-    ClampWindow(&c->window);
+    ClampWindow(c->op, &c->window);
     IsConv(c->op) ? FitConvChannels(c) : FitPool(c);
     DeriveSizes(c);
   };

@@ -28,8 +28,11 @@ struct Limits {
 Limits LimitsOf(Op op);
 
 // Of windows, each axis alone; the work of a case (WorkOf) bounds them together.
-inline constexpr int64_t kMaxImage = 8;
+// Averages take images, and avg_pool kernels, of more than 257 codes: a uint16 does not hold their
+// sum.
 inline constexpr int64_t kMaxKernel = 4;
+int64_t MaxImage(Op op);
+int64_t MaxKernel(Op op);
 inline constexpr int64_t kMaxStep = 3;  // stride and dilation
 inline constexpr int64_t kMaxPad = 5;
 inline constexpr int64_t kMaxGroups = 4;     // depthwise: kMaxChannels

@@ -119,10 +119,10 @@ void ChangeElement(Case& c, Rng& rng) {
 void FillRow(Case& c, Rng& rng) {
   Tensor& tensor = AnyOperand(c, rng);
   if (tensor.empty()) return;
-  // Of images and kernels: the channels of one pixel, or the whole of an axis more.
+  // A row, or the whole of an axis more: the pixels of an image, everything.
   const std::vector<int64_t>& shape = tensor.shape();
   int64_t columns = shape.back();
-  for (size_t axis = shape.size() - 1; axis-- > 1 && rng.Chance(1, 2);) columns *= shape[axis];
+  for (size_t axis = shape.size() - 1; axis-- > 0 && rng.Chance(1, 2);) columns *= shape[axis];
   const int64_t row = AnyIndex(rng, tensor.size() / columns);
   const int64_t source = row * columns + AnyIndex(rng, columns);
   const bool constant = rng.Chance(1, 2);
@@ -184,8 +184,13 @@ void ChangeWindow(Case& c, Rng& rng) {
   };
   switch (rng.Below(8)) {
     case 0:
-    case 1: both(v.in_h, v.in_w, rng.Chance(1, 16) ? 0 : 1, kMaxImage); break;
-    case 2: both(v.kernel_h, v.kernel_w, 1, kMaxKernel); break;
+    case 1: both(v.in_h, v.in_w, rng.Chance(1, 16) ? 0 : 1, MaxImage(c.op)); break;
+    case 2:
+      both(v.kernel_h, v.kernel_w, 1, rng.Chance(1, 4) ? MaxKernel(c.op) : kMaxKernel);
+      // The whole image is what a large kernel is for.
+      if (rng.Chance(1, 8)) v.kernel_h = std::max<int64_t>(v.in_h, 1);
+      if (rng.Chance(1, 8)) v.kernel_w = std::max<int64_t>(v.in_w, 1);
+      break;
     case 3: both(v.stride_h, v.stride_w, 1, kMaxStep); break;
     case 4: both(v.pad_top, v.pad_bottom, 0, kMaxPad); break;
     case 5: both(v.pad_left, v.pad_right, 0, kMaxPad); break;

@@ -7,6 +7,8 @@
 #include <string_view>
 #include <utility>
 
+#include "core/status.h"
+
 namespace qualm {
 namespace {
 
@@ -205,6 +207,7 @@ void DeriveSizes(Case* c) {
 
 std::vector<Tap> TapsOf(const Window& v, int64_t m) {
   const int64_t out_h = v.out_h(), out_w = v.out_w();
+  QUALM_CHECK(out_h > 0 && out_w > 0);  // no output, no taps
   const int64_t image = m / (out_h * out_w);
   const int64_t top = m / out_w % out_h * v.stride_h - v.pad_top;
   const int64_t left = m % out_w * v.stride_w - v.pad_left;

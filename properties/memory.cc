@@ -81,6 +81,20 @@ Verdict AlignmentAndStride(const Case& c, Subject& subject) {
   return Verdict::Passed();
 }
 
+Verdict InPlace(const Case& c, Subject& subject) {
+  const Answer base = Ask(subject, c);
+  if (base.verdict) return *base.verdict;
+  if (base.y.empty()) return Verdict::Vacuous("the output is empty");
+  RunContext dense, strided = Strided(c, false);
+  dense.in_place = strided.in_place = true;
+  for (const RunContext& context : {dense, strided}) {
+    if (auto verdict = SameBits(c, subject, base.y, context, "the result changes in place")) {
+      return AsMemory(*verdict);
+    }
+  }
+  return Verdict::Passed();
+}
+
 Verdict SameBitsTwice(const Case& c, Subject& subject) {
   // Not the default context: a MemoSubject would remember the first answer.
   RunContext context;
@@ -174,6 +188,12 @@ std::vector<Property> MemoryProperties() {
       {"alignment_and_stride",
        "Any alignment of the buffers and any row stride gives the same bits.", EveryOp(), true,
        "NTL, OOB", AlignmentAndStride},
+      {"in_place",
+       "Writing the output over x gives the same bits.",
+       {Op::kRescale, Op::kAdd, Op::kMul, Op::kTable},
+       true,
+       "STA; M56",
+       InPlace},
       {"same_bits_twice", "Running the same case twice gives the same bits.", EveryOp(), true,
        "STA", SameBitsTwice},
       {"poison_is_irrelevant",

@@ -250,6 +250,13 @@ std::vector<Plant> Plants() {
         if (context.y_row_gap != 0 && c.M > 1 && c.N > 0) Nudge(c, y, c.N);
       });
     });
+    if (CanRunInPlace(op)) {
+      add("in_place", op, "the last element is read after it was written", [] {
+        return Afterwards([](const Case& c, const RunContext& context, Tensor& y) {
+          if (context.in_place && c.N % 8 != 0 && !y.empty()) Nudge(c, y, y.size() - 1);
+        });
+      });
+    }
     add("same_bits_twice", op, "an uninitialised value", [] {
       auto calls = std::make_shared<int>(0);
       return Afterwards([calls](const Case& c, const RunContext&, Tensor& y) {

@@ -98,7 +98,8 @@ Case Pool(Op op, Window window, std::vector<X> x) {
   }
   c.window = window;
   c.x = Tensor::Of<X>({1, window.in_h, window.in_w, window.in_c}, x);
-  return Derived(WithOutput(std::move(c), c.x.dtype()));
+  const DType dtype = c.x.dtype();
+  return Derived(WithOutput(std::move(c), dtype));
 }
 
 template <class X, class W>
@@ -126,7 +127,8 @@ Case Elementwise(Op op, std::vector<X> x, std::vector<X> w = {}, int32_t x_zero_
   if (HasTwoOperands(op)) c.w = Tensor::Of<X>({1, c.N}, w);
   c.x_q.zero_point = {x_zero_point};
   c.w_q.zero_point = {w_zero_point};
-  return WithOutput(std::move(c), c.x.dtype());
+  const DType dtype = c.x.dtype();
+  return WithOutput(std::move(c), dtype);
 }
 
 using U8 = std::vector<uint8_t>;

@@ -38,12 +38,12 @@ TEST(CaseSchema, DeclaresExactlyTheKeysOfTheReader) {
 }
 
 TEST(CaseSchema, WrittenCasesAreValid) {
-  const Json schema = ReadSchema("case.schema.json");
+  JsonSchema schema(ReadSchema("case.schema.json"));
   Rng rng(99);
   for (const Op op : AllOps()) {
     for (int i = 0; i < 200; ++i) {
       const std::string text = CaseToJson(test::RandomCase(op, rng));
-      ASSERT_EQ(JsonSchema(schema).Check(Json::parse(text)), "") << text;
+      ASSERT_EQ(schema.Check(Json::parse(text)), "") << text;
     }
   }
 }
@@ -51,21 +51,21 @@ TEST(CaseSchema, WrittenCasesAreValid) {
 // What the schema takes for a field of an op, the reader does too, and the other way round: damage
 // one key of a written case and compare.
 TEST(CaseSchema, AgreesWithTheReaderAboutDamage) {
-  const Json schema = ReadSchema("case.schema.json");
+  JsonSchema schema(ReadSchema("case.schema.json"));
   const std::vector<Json> junk = {
       nullptr, true, 2, -1, 2.5, "text", "0x1p+0", Json::array(), Json::object(), 3000000000};
   // The schema does not compare fields, so the reader may refuse more; never less.
   Rng rng(5);
   int both_refuse = 0;
   for (const Op op : AllOps()) {
-    for (int i = 0; i < 20; ++i) {
+    for (int i = 0; i < 6; ++i) {
       const Case c = test::RandomCase(op, rng);
       const Json written = Json::parse(CaseToJson(c));
       for (size_t key = 0; key < static_cast<size_t>(CaseKey::kObservedBy); ++key) {
         for (const Json& value : junk) {
           Json damaged = written;
           damaged[std::string(FieldName(static_cast<CaseKey>(key)))] = value;
-          const std::string verdict = JsonSchema(schema).Check(damaged);
+          const std::string verdict = schema.Check(damaged);
           if (verdict.empty()) continue;
           EXPECT_THROW(ParseCase(damaged.dump(), "f"), InputError) << verdict << "\n"
                                                                    << damaged.dump();

@@ -446,7 +446,8 @@ std::optional<Tensor> Counterfactual(const Case& c, std::span<const Swap> swaps)
       if (!epilogue) return exact::EvaluateFromSums(edited, *sums);
       return IsCode(c.out_dtype) ? FinishCodes(edited, *sums, swaps) : FinishFloats(edited, *sums);
     }
-    default: return std::nullopt;  // no swap is defined for the others
+    default:  // no swap is defined for the others
+      return swaps.empty() ? std::optional(exact::Evaluate(edited)) : std::nullopt;
   }
 }
 

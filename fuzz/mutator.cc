@@ -182,6 +182,11 @@ void ChangeWindow(Case& c, Rng& rng) {
     if (which == 0) b = a;
     if (which == 1) b = rng.Between(lowest, highest);
   };
+  // The largest window there is, of which sums are the largest.
+  if (c.op == Op::kAvgPool && rng.Chance(1, 16)) {
+    v.in_h = v.in_w = v.kernel_h = v.kernel_w = MaxKernel(c.op);
+    return;
+  }
   switch (rng.Below(8)) {
     case 0:
     case 1: both(v.in_h, v.in_w, rng.Chance(1, 16) ? 0 : 1, MaxImage(c.op)); break;

@@ -91,6 +91,8 @@ TEST(WorkerMessage, WindowsAndSecondOperandsComeBackWhole) {
   Case rescale = mul;
   rescale.op = Op::kRescale;
   rescale.w = Tensor(DType::kU8, {0});
+  Case mode = conv;
+  mode.requant = Requant::kFixedRndnu;  // the one with the largest number
   Case observer;  // the operation with the largest number
   observer.op = Op::kChooseQParams;
   observer.M = 1;
@@ -105,9 +107,7 @@ TEST(WorkerMessage, WindowsAndSecondOperandsComeBackWhole) {
                        .averaging_constant = 0.5f};
   observer.out_dtype = DType::kF32;
   observer.w = Tensor(DType::kU8, {0});
-  Case mode = conv;
-  mode.requant = Requant::kFixedRndnu;  // the one with the largest number
-  for (const Case& c : {conv, pool, mul, rescale, observer, mode}) {
+  for (const Case& c : {conv, pool, mul, rescale, mode, observer}) {
     std::vector<uint8_t> payload;
     EncodeRun(c, {}, payload);
     const std::optional<RunRequest> decoded = DecodeRun(payload);

@@ -225,7 +225,7 @@ Verdict Expect(const Case& c, const Tensor& expected, Subject& subject, const st
 
 Verdict FailedAt(const Case& c, int64_t i, const std::string& expected, const std::string& actual,
                  double distance_lsb, const std::string& what) {
-  const int64_t columns = std::max<int64_t>(1, c.N);
+  const int64_t columns = std::max<int64_t>(1, c.output_shape().back());
   const std::string place =
       "[" + std::to_string(i / columns) + "," + std::to_string(i % columns) + "]";
   return Verdict::Failed(

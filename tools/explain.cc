@@ -23,9 +23,10 @@ struct Options : CommonOptions {
 int RunExplain(Options options) {
   const Stopwatch stopwatch;
   const Case c = ReadCaseFile(options.path);
-  if (options.at >= 0 && options.at >= c.M * c.N) {
+  const int64_t outputs = Tensor(c.out_dtype, c.output_shape()).size();
+  if (options.at >= outputs) {
     throw InputError("--at: index " + std::to_string(options.at) +
-                     " is outside the output, expected less than " + std::to_string(c.M * c.N));
+                     " is outside the output, expected less than " + std::to_string(outputs));
   }
   const auto subjects = MakeSubjects(SubjectNames(options.subjects, {}), options.contract);
   options.command = CanonicalCommand();

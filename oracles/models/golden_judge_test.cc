@@ -166,7 +166,7 @@ TEST(GoldenJudgeTest, WhatHasNoModelIsSkippedWithAReason) {
     EXPECT_EQ(verdict.verdict.judgement, Judgement::kSkipped);
     return verdict.verdict.reason;
   };
-  EXPECT_EQ(reason({{"op", R"("conv2d")"}}), "op conv2d is not known yet");
+  EXPECT_EQ(reason({{"op", R"("fold")"}}), "op fold is not known yet");
   EXPECT_EQ(reason({{"backend", R"("somebody@1")"}}), "no model for backend somebody@1, isa avx2");
   EXPECT_EQ(reason({{"isa", R"("riscv")"}}), "no model for backend fbgemm@71d6f8b, isa riscv");
   EXPECT_EQ(reason({{"backend", R"("pytorch-1.13.1")"},
@@ -282,7 +282,7 @@ TEST(GoldenJudgeTest, CasesCarryWhatWasRecorded) {
   ASSERT_TRUE(c.observed.has_value());
   EXPECT_EQ(c.observed->by, "fbgemm@71d6f8b avx2");
   EXPECT_EQ(c.observed->y.IntAt(0), 32);
-  const GoldenRecord other = ParseGoldenLine(Line({{"op", R"("conv2d")"}}), "f", 1);
+  const GoldenRecord other = ParseGoldenLine(Line({{"op", R"("fold")"}}), "f", 1);
   EXPECT_FALSE(GoldenHasCase(other));
   EXPECT_THROW(GoldenCase(other), InputError);
 }

@@ -14,7 +14,8 @@ namespace qualm::triage {
 namespace {
 
 std::string Where(const Case& c, int64_t index) {
-  return fmt::format("output [{}, {}] (index {})", index / c.N, index % c.N, index);
+  const int64_t columns = c.output_shape().back();
+  return fmt::format("output [{}, {}] (index {})", index / columns, index % columns, index);
 }
 
 std::string StepLine(const TraceStep& step) {

@@ -43,7 +43,7 @@ uint64_t Mix(uint64_t hash, const Case& c) {
   mix(static_cast<uint64_t>(c.out_dtype));
   mix_int(c.out_min);
   mix_int(c.out_max);
-  mix((c.relu ? 1u : 0u) | (c.per_channel ? 2u : 0u));
+  mix((c.relu ? 1u : 0u) | (c.per_channel ? 2u : 0u) | static_cast<unsigned>(c.requant) << 2);
   if (c.op == Op::kChooseQParams) {
     const Observer& o = c.observer;
     mix_int(c.x.shape()[0]);
@@ -87,8 +87,8 @@ TEST(Gen, DrawsValidCasesOfItsOp) {
 TEST(Gen, SeedsGiveTheSameCasesEverywhere) {
   const std::map<Op, uint64_t> expected{
       {Op::kQuantize, 0xc3ed18dc79d9696a},      {Op::kDequantize, 0xe0bb9810aebdcb28},
-      {Op::kRequantize, 0x89ed3808a8c3a3de},    {Op::kLinear, 0x8a864ff337265bfa},
-      {Op::kConv2d, 0xbd792be627af6f36},        {Op::kDepthwise, 0x61ae29b7747a34f7},
+      {Op::kRequantize, 0xea86870bd6b6019a},    {Op::kLinear, 0xfcbad9c2530fc8fd},
+      {Op::kConv2d, 0x106a9f5973ec7f15},        {Op::kDepthwise, 0x25f41ee1a124f512},
       {Op::kAdd, 0x3aec157c08b995a1},           {Op::kMul, 0xfda8418c071572c3},
       {Op::kMaxPool, 0x38dafd1698b7d560},       {Op::kAvgPool, 0xe619aa19c55576e3},
       {Op::kGlobalAvgPool, 0x906c5c6b83780e57}, {Op::kRescale, 0x44a08c4e9915e4d},
@@ -219,6 +219,23 @@ TEST_F(HazardRates, Operands) {
     if (op != Op::kRescale) {
       EXPECT_GE(rates[Hazard::kZeroPointPair], 25) << Name(op);
     }
+  }
+}
+
+TEST(Gen, DrawsEveryRequantizationMode) {
+  for (Op op : DefinedOps()) {
+    std::map<Requant, uint64_t> count;
+    for (uint64_t seed = 0; seed < kCases; ++seed) ++count[Draw(op, seed).requant];
+    const bool has_modes = HasSums(op) || op == Op::kRequantize;
+    for (Requant requant : {Requant::kFloat32, Requant::kFixedQ31, Requant::kFixedRndnu}) {
+      if (has_modes) {
+        EXPECT_GT(count[requant], kCases / 100) << Name(op) << " " << Name(requant);
+      } else {
+        EXPECT_EQ(count[requant], 0u) << Name(op);
+      }
+    }
+    // Most cases stay exact: they are the ones that every other subject can run.
+    EXPECT_GT(count[Requant::kExact], kCases * 3 / 4) << Name(op);
   }
 }
 

@@ -104,7 +104,7 @@ TEST(MutatorReach, TiesClampsAndWindowsOfEveryOp) {
         break;
       }
     }
-    EXPECT_GT(inside, 2500) << Name(op);
+    EXPECT_GT(inside, 1500) << Name(op);
     if (op != Op::kDequantize && op != Op::kMaxPool) EXPECT_GT(ties, 100) << Name(op);
     if (HasSums(op)) EXPECT_GT(saturating, 200) << Name(op);
     if (HasWindow(op) && op != Op::kGlobalAvgPool) EXPECT_GT(padded, 2000) << Name(op);

@@ -110,7 +110,7 @@ INSTANTIATE_TEST_SUITE_P(
         FaultCase{"faulty:pair-saturation", Op::kLinear, FindingKind::kPairSaturation, 2},
         FaultCase{"faulty:relu-clamp-zero", Op::kLinear, FindingKind::kClamp, 1},
         FaultCase{"faulty:k-tail", Op::kLinear, FindingKind::kTail, 1},
-        FaultCase{"faulty:pair-saturation", Op::kConv2d, kPairs, 2},
+        FaultCase{"faulty:pair-saturation", Op::kConv2d, kPairs, 3},
         FaultCase{"faulty:padding-is-code-zero", Op::kConv2d, FindingKind::kPadding, 2},
         FaultCase{"faulty:padding-is-code-zero", Op::kDepthwise, FindingKind::kPadding, 2},
         FaultCase{"faulty:kernel-width-bound", Op::kConv2d, FindingKind::kIndex, 2},

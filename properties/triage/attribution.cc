@@ -55,7 +55,9 @@ class Evidence {
       if (actual.BitsAt(i) == exact_y.BitsAt(i)) continue;
       if (departures_++ == 0) first_ = i;
     }
-    if (c.M <= 2 || departures_ == 0 || HasWindow(c.op)) return;
+    // Neither pixels nor the rows of choose_qparams are rows of x.
+    const bool rows_of_x = !HasWindow(c.op) && c.op != Op::kChooseQParams;
+    if (c.M <= 2 || departures_ == 0 || !rows_of_x) return;
     const int64_t row = first_ / c.N;
     const std::vector<int64_t> rows =
         row == 0 ? std::vector<int64_t>{0, c.M - 1} : std::vector<int64_t>{0, row};

@@ -299,6 +299,7 @@ Case DecodeCase(Op op, std::span<const uint8_t> bytes) {
 
   ReadElements(reader, c.x);
   ReadElements(reader, c.w);
+  if (op == Op::kChooseQParams) FitCase(&c);  // not all values can be observed
   if (c.per_channel && op != Op::kChooseQParams) {
     QParams q{{}, {}};
     for (int64_t n = 0; n < c.N; ++n) {

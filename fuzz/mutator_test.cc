@@ -88,6 +88,7 @@ TEST(MutatorReach, SaturationTiesAndEveryForm) {
 TEST(MutatorReach, TiesClampsAndWindowsOfEveryOp) {
   Rng rng(4);
   for (const Op op : DefinedOps()) {
+    if (op == Op::kChooseQParams) continue;  // has no codes to measure
     Case c = DecodeCase(op, {});
     int ties = 0, inside = 0, saturating = 0, padded = 0, wide = 0;
     for (int i = 0; i < 20000; ++i) {
@@ -105,7 +106,8 @@ TEST(MutatorReach, TiesClampsAndWindowsOfEveryOp) {
       }
     }
     EXPECT_GT(inside, 1500) << Name(op);
-    if (op != Op::kDequantize && op != Op::kMaxPool) {
+    // Dequantize and max_pool have none; those of functions are no sums to aim at.
+    if (op != Op::kDequantize && op != Op::kMaxPool && op != Op::kTable && op != Op::kSoftmax) {
       EXPECT_GT(ties, 100) << Name(op);
     }
     if (HasSums(op)) {

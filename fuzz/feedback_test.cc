@@ -96,10 +96,15 @@ TEST(Feedback, EveryCaseFits) {
 // The same numbers in another form of problem are news; where every output is clamped, none is.
 TEST(Feedback, FormsThatMeetAreNews) {
   Case plain = Pair(1, 1);
+  plain.op = Op::kConv2d;
+  plain.window.batch = plain.window.in_h = plain.window.in_w = 1;
+  plain.window.in_c = 2;
+  plain.x = Tensor(DType::kU8, {1, 1, 1, 2});
+  plain.w = Tensor(DType::kS8, {1, 1, 1, 2});
   Case relu = plain, signed_input = plain, both = plain;
   relu.relu = both.relu = true;
   for (Case* c : {&signed_input, &both}) {
-    c->x = Tensor(DType::kS8, {1, 2});
+    c->x = Tensor(DType::kS8, {1, 1, 1, 2});
     for (int k = 0; k < 2; ++k) c->x.SetInt(k, 1);
   }
   std::set<size_t> known;

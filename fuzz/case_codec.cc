@@ -22,6 +22,8 @@ constexpr uint8_t kOtherW = 1u << 7;
 constexpr uint8_t kClamp = 1u << 0;
 constexpr uint8_t kQuotient = 1u << 1;
 constexpr int kRequantShift = 2;
+// Both bits, so that most bytes are exact cases: fewer subjects run the others.
+constexpr uint8_t kOtherRequant = 3u << 6;
 constexpr uint8_t kCeilMode = 1u << 4;
 constexpr uint8_t kCountIncludePad = 1u << 5;
 constexpr uint8_t kSymmetric = 1u << 0;
@@ -275,7 +277,9 @@ Case DecodeCase(Op op, std::span<const uint8_t> bytes) {
   c.K = dims.k;
   c.per_channel = (flags & kPerChannel) != 0;
   c.relu = (flags & kRelu) != 0;
-  c.requant = static_cast<Requant>((form >> kRequantShift) & 3);
+  if ((form & kOtherRequant) == kOtherRequant) {
+    c.requant = static_cast<Requant>((form >> kRequantShift) & 3);
+  }
   c.window.ceil_mode = (form & kCeilMode) != 0;
   c.window.count_include_pad = (form & kCountIncludePad) != 0;
   const DType x_dtype = InputType(op, (flags & kOtherX) != 0);
@@ -299,6 +303,7 @@ Case DecodeCase(Op op, std::span<const uint8_t> bytes) {
 
   ReadElements(reader, c.x);
   ReadElements(reader, c.w);
+  if (op == Op::kChooseQParams) FitCase(&c);  // not all values can be observed
   if (c.per_channel && op != Op::kChooseQParams) {
     QParams q{{}, {}};
     for (int64_t n = 0; n < c.N; ++n) {
@@ -342,7 +347,9 @@ std::optional<std::vector<uint8_t>> EncodeCase(const Case& c) {
   const bool clamp = c.out_min != range.min || c.out_max != range.max;
   unsigned form = clamp ? kClamp : 0u;
   if (c.op == Op::kRequantize && !ByMultiplier(c)) form |= kQuotient;
-  form |= static_cast<unsigned>(c.requant) << kRequantShift;
+  if (c.requant != Requant::kExact) {
+    form |= kOtherRequant | static_cast<unsigned>(c.requant) << kRequantShift;
+  }
   if (c.window.ceil_mode) form |= kCeilMode;
   if (c.window.count_include_pad) form |= kCountIncludePad;
   writer.Byte(static_cast<uint8_t>(form));

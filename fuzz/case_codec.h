@@ -8,7 +8,8 @@
 //                    batch and the output and input channels of one group; see LimitsOf
 //   flags            bit 0 per channel, 1 relu, 2-3 bias (1 float, 2 int32), 4-5 output type,
 //                    6 other type of x, 7 other type of w
-//   form             bit 0 clamp given, bit 1 requantize by a quotient of scales, 2-3 Requant,
+//   form             bit 0 clamp given, bit 1 requantize by a quotient of scales, 2-3 Requant where
+//                    bits 6 and 7 are set,
 //                    4 ceil_mode, 5 count_include_pad
 //   out_min out_max  int32 each
 //   x w out          scale (float32 bits) and zero point (int32) each; w's scale is the multiplier

@@ -104,7 +104,9 @@ void ReportDistances(const Case& c) {
   if (!FeedbackIsOn()) return;
   const headroom::Headroom measures = headroom::Measure(c);
   LightCounters(measures, distance_counters);
-  // Nothing shows where every output is clamped.
+  // Forms matter where there are many: elsewhere they only dilute the inputs that are near a
+  // hazard. Nothing shows where every output is clamped.
+  if (!HasWindow(c.op)) return;
   if (measures.clamped_low + measures.clamped_high >= measures.outputs) return;
   const std::vector<bool> form = FormOf(c);
   size_t pair = 0;

@@ -2,7 +2,9 @@
 #include "fuzz/fit.h"
 
 #include <algorithm>
+#include <cfloat>
 #include <cmath>
+#include <span>
 
 #include "core/status.h"
 
@@ -172,6 +174,30 @@ void FitPostOp(Case* c) {
   if (c->out_dtype == DType::kF32) c->out_min = range.min, c->out_max = range.max;
 }
 
+// What PyTorch can observe (docs/quantization.md): finite values, no sums that overflow, and for
+// histograms bins that are neither too narrow nor too many.
+void FitObservedValues(Case* c) {
+  Observer& o = c->observer;
+  float most = FLT_MAX;
+  if (o.kind == Observer::Kind::kMovingAverage) most = 0x1p126f;
+  if (o.kind == Observer::Kind::kHistogram) most = 0x1p24f;
+  const std::span<float> values = c->x.as<float>();
+  for (float& value : values) value = std::isnan(value) ? 0.0f : std::clamp(value, -most, most);
+  if (o.kind != Observer::Kind::kHistogram) return;
+  const auto span_of = [](std::span<const float> some) {
+    const auto [least, greatest] = std::ranges::minmax(some);
+    return static_cast<double>(greatest) - least;
+  };
+  const auto batches = static_cast<size_t>(c->x.shape()[0]);
+  const size_t count = values.size() / batches;
+  double first = 0;
+  for (size_t b = 0; b < batches && first == 0; ++b) {
+    first = span_of(values.subspan(b * count, count));
+  }
+  if (first > 0 && (first < 0x1p-60 || span_of(values) > 0x1p10 * first))
+    o.kind = Observer::Kind::kMinMax;
+}
+
 void FitFunctionAndObserver(Case* c) {
   if (c->op != Op::kTable) c->function = Function::kRelu;
   if (c->function != Function::kLeakyRelu) c->negative_slope = Case{}.negative_slope;
@@ -181,8 +207,11 @@ void FitFunctionAndObserver(Case* c) {
   o.quant_min = std::clamp(o.quant_min, range.min, 0);
   o.quant_max = std::clamp(o.quant_max, 0, range.max);
   if (o.quant_min == o.quant_max) o.quant_max = range.max;
+  if ((o.symmetric && o.dtype == DType::kU8) || o.quant_min >> 1 == o.quant_max >> 1)
+    o.reduce_range = false;
   // NaN too becomes a number.
   o.averaging_constant = o.averaging_constant >= 0 ? std::min(o.averaging_constant, 1.0f) : 0.0f;
+  if (c->op == Op::kChooseQParams) FitObservedValues(c);
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 
 #include "core/subject.h"
 #include "oracles/exact/exact.h"
+#include "properties/derive.h"
 #include "properties/sweep.h"
 #include "properties/triage/counterfactual.h"
 #include "properties/triage/recorder.h"
@@ -54,14 +55,13 @@ class Evidence {
       if (actual.BitsAt(i) == exact_y.BitsAt(i)) continue;
       if (departures_++ == 0) first_ = i;
     }
-    // The rows of choose_qparams are not those of its output.
-    if (c.M <= 2 || departures_ == 0 || c.op == Op::kChooseQParams) return;
+    // Neither pixels nor the rows of choose_qparams are rows of x.
+    const bool rows_of_x = !HasWindow(c.op) && c.op != Op::kChooseQParams;
+    if (c.M <= 2 || departures_ == 0 || !rows_of_x) return;
     const int64_t row = first_ / c.N;
     const std::vector<int64_t> rows =
         row == 0 ? std::vector<int64_t>{0, c.M - 1} : std::vector<int64_t>{0, row};
-    two_rows_ = ProblemOf(c);
-    two_rows_->x = RowsOf(c.x, rows);
-    two_rows_->M = 2;
+    two_rows_ = derive::Rows(c, rows);
     actual_rows_ = RowsOf(actual, rows);
   }
 
@@ -361,9 +361,10 @@ Attribution Attribute(const Case& c, const Tensor& actual, std::span<const Swap>
 Attribution Attribute(const Case& c, const Verdict& verdict, Subject& subject) {
   Recorder recorder(subject);
   std::vector<Case> candidates{ProblemOf(c)};
-  if (c.op == Op::kLinear && c.out_dtype != DType::kF32 && c.N > 0) {
+  if (HasSums(c.op) && c.out_dtype != DType::kF32 && c.N > 0 && (c.M > 0 || !IsConv(c.op))) {
     const CodeRange range = RangeOf(c.x.dtype());
-    candidates.push_back(sweep::Expand(c, sweep::Codes(c, range.min, range.max, 1)));
+    const Case base = sweep::OneRow(c);
+    candidates.push_back(sweep::Expand(base, sweep::Codes(base, range.min, range.max, 1)));
   }
   for (const Case& candidate : candidates) {
     if (subject.CannotRun(candidate).empty()) recorder.Run(candidate, RunContext{});

@@ -5,17 +5,15 @@
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <numeric>
 #include <utility>
 
 #include "oracles/exact/exact.h"
 #include "oracles/headroom/headroom.h"
+#include "properties/triage/swapped_epilogue.h"
 
 namespace qualm::triage {
 namespace {
-
-bool Has(std::span<const Swap> swaps, Swap swap) {
-  return std::find(swaps.begin(), swaps.end(), swap) != swaps.end();
-}
 
 Tensor OtherSign(const Tensor& tensor) {
   Tensor other(tensor.dtype() == DType::kU8 ? DType::kS8 : DType::kU8, tensor.shape());
@@ -79,6 +77,36 @@ bool FloatScaleProduct(Case& c) {
   return true;
 }
 
+// Another window over the same images. False where the output has another shape by it.
+bool EditWindow(Case& c, Swap swap) {
+  if (!HasWindow(c.op)) return false;
+  const Window before = c.window;
+  const std::vector<int64_t> shape = c.output_shape();
+  Window& v = c.window;
+  switch (swap) {
+    case Swap::kStridesSwapped: std::swap(v.stride_h, v.stride_w); break;
+    case Swap::kDilationsSwapped: std::swap(v.dilation_h, v.dilation_w); break;
+    case Swap::kDilationIgnored: {
+      // The output keeps the shape that the dilation gave it: fewer rows of padding are met.
+      const int64_t rows = (v.dilation_h - 1) * (v.kernel_h - 1);
+      const int64_t columns = (v.dilation_w - 1) * (v.kernel_w - 1);
+      v.dilation_h = v.dilation_w = 1;
+      v.pad_bottom = std::max<int64_t>(0, v.pad_bottom - rows);
+      v.pad_right = std::max<int64_t>(0, v.pad_right - columns);
+      break;
+    }
+    case Swap::kPaddingOtherSide:
+      std::swap(v.pad_top, v.pad_bottom);
+      std::swap(v.pad_left, v.pad_right);
+      break;
+    default:
+      std::swap(v.pad_top, v.pad_left);
+      std::swap(v.pad_bottom, v.pad_right);
+      break;
+  }
+  return v != before && c.output_shape() == shape && Validate(c).empty();
+}
+
 // The part of a swap that is nothing but another case. False if it means nothing or changes nothing
 // here.
 bool EditCase(Case& c, Swap swap) {
@@ -91,6 +119,19 @@ bool EditCase(Case& c, Swap swap) {
       if (c.w.empty()) return false;
       c.w = OtherSign(c.w);
       return true;
+    case Swap::kOperandsOtherSign:
+      if (!HasTwoOperands(c.op)) return false;
+      c.x = OtherSign(c.x);
+      c.w = OtherSign(c.w);
+      return true;
+    case Swap::kOperandsSwapped:
+      std::swap(c.x_q, c.w_q);
+      return HasTwoOperands(c.op) && c.x_q != c.w_q;
+    case Swap::kStridesSwapped:
+    case Swap::kDilationsSwapped:
+    case Swap::kDilationIgnored:
+    case Swap::kPaddingOtherSide:
+    case Swap::kPaddingOtherAxis: return EditWindow(c, swap);
     case Swap::kLastTermDropped:
     case Swap::kTailDropped: {
       const auto keep = WithoutTail(c, swap == Swap::kLastTermDropped);
@@ -116,11 +157,14 @@ bool EditCase(Case& c, Swap swap) {
       return true;
     case Swap::kFirstChannelForAll:
     case Swap::kChannelModulo8:
-    case Swap::kChannelModulo16: {
+    case Swap::kChannelModulo16:
+    case Swap::kChannelWithinGroup: {
       const Case before = c;
-      const int64_t modulo = swap == Swap::kFirstChannelForAll ? 1
-                             : swap == Swap::kChannelModulo8   ? 8
-                                                               : 16;
+      if (c.N == 0) return false;
+      const int64_t modulo = swap == Swap::kFirstChannelForAll   ? 1
+                             : swap == Swap::kChannelModulo8     ? 8
+                             : swap == Swap::kChannelWithinGroup ? c.N / c.window.groups
+                                                                 : 16;
       for (QParams* q : {&c.x_q, &c.w_q, &c.out_q}) Reindex(q->scale, modulo);
       Reindex(c.multiplier, modulo);
       return c != before;
@@ -143,58 +187,116 @@ bool EditCase(Case& c, Swap swap) {
   }
 }
 
-int32_t PairSum(int32_t sum, bool wraps) {
+int32_t PairSum(int64_t sum, bool wraps) {
   return wraps ? static_cast<int16_t>(static_cast<uint16_t>(sum))
-               : std::clamp(sum, INT16_MIN, INT16_MAX);
+               : static_cast<int32_t>(std::clamp<int64_t>(sum, INT16_MIN, INT16_MAX));
 }
 
-// Raw sums as an accumulator leaves them that adds products in int16 pairs.
-std::optional<std::vector<int64_t>> PairedSums(const Case& c, std::span<const Swap> swaps) {
-  const bool acc16 = Has(swaps, Swap::kAcc16), wraps = Has(swaps, Swap::kPairWraps);
-  if (!headroom::HasPairs(c)) return std::nullopt;
-  // vpmaddubsw wants one operand unsigned; what wraps multiplies s8 by s8.
-  const int32_t shift = c.x.dtype() == DType::kS8 && !wraps ? 128 : 0;
-  std::vector<int64_t> sums;
+// The products of linear, or of a convolution as a matrix (im2col), in the order of the weights:
+// output (m, n) sums k products of row m*groups + group of n, and of row n of w. Padding is made of
+// codes that are real 0.
+struct Products {
+  int64_t groups = 1, k = 0;
+  std::vector<int32_t> x;  // [M*groups, k]
+  std::vector<int32_t> w;  // [N, k]
+
+  std::span<const int32_t> row(int64_t at) const {
+    return std::span(x).subspan(static_cast<size_t>(at * k), static_cast<size_t>(k));
+  }
+  std::span<const int32_t> weights(int64_t n) const {
+    return std::span(w).subspan(static_cast<size_t>(n * k), static_cast<size_t>(k));
+  }
+};
+
+int64_t RowOf(const Case& c, int64_t m, int64_t n, std::span<const Swap> swaps) {
+  const int64_t groups = c.window.groups;
+  const int64_t group = Has(swaps, Swap::kGroupModulo) ? n % groups : n / (c.N / groups);
+  return m * groups + group;
+}
+
+Products ProductsOf(const Case& c, std::span<const Swap> swaps) {
+  const Window& v = c.window;
+  Products products{v.groups, c.K, {}, {}};
+  for (int64_t i = 0; i < c.w.size(); ++i) products.w.push_back(c.w.IntAt(i));
+  if (c.op == Op::kLinear) {
+    for (int64_t i = 0; i < c.x.size(); ++i) products.x.push_back(c.x.IntAt(i));
+    return products;
+  }
+  const int32_t padding = Has(swaps, Swap::kPaddingIsCodeZero) ? 0 : c.x_q.zero_point_at(0);
+  const int64_t channels = v.in_c / v.groups;
   for (int64_t m = 0; m < c.M; ++m) {
-    for (int64_t n = 0; n < c.N; ++n) {
-      int64_t sum = 0, weights = 0;
-      int32_t lane = 0;
-      for (int64_t k = 0; k < c.K; k += 2) {
-        int32_t pair = 0;
-        for (int64_t i = k; i < std::min(k + 2, c.K); ++i) {
-          const int32_t w = c.w.IntAt(n * c.K + i);
-          weights += w;
-          pair += (c.x.IntAt(m * c.K + i) + shift) * w;
+    const std::vector<Tap> taps = TapsOf(v, m);
+    for (int64_t group = 0; group < v.groups; ++group) {
+      for (const Tap& tap : taps) {
+        const bool beyond = Has(swaps, Swap::kKernelWidthAsHeight) && tap.s >= v.kernel_h;
+        for (int64_t i = 0; i < channels; ++i) {
+          products.x.push_back(
+              tap.x_row < 0 || beyond ? padding : c.x.IntAt(tap.x_row + group * channels + i));
         }
-        pair = PairSum(pair, wraps);
-        if (!acc16) {
-          sum += pair;
-          continue;
-        }
-        lane = std::clamp(lane + pair, INT16_MIN, INT16_MAX);
-        if (k % 256 == 254) sum += std::exchange(lane, 0);
       }
-      sums.push_back(sum + lane - int64_t{shift} * weights);
     }
   }
-  return sums;
+  return products;
+}
+
+// Raw sum as an accumulator leaves it that adds products in int16 pairs, or threes.
+int64_t PairedSum(DType x_dtype, std::span<const int32_t> x, std::span<const int32_t> w,
+                  std::span<const Swap> swaps) {
+  const bool acc16 = Has(swaps, Swap::kAcc16);
+  const bool taps = Has(swaps, Swap::kTapsWrap16);
+  const bool wraps = Has(swaps, Swap::kPairWraps) || taps;
+  const size_t step = taps ? 3 : 2;
+  // vpmaddubsw wants one operand unsigned; what wraps multiplies s8 by s8.
+  const int32_t shift = x_dtype == DType::kS8 && !wraps ? 128 : 0;
+  int64_t sum = 0, weights = 0;
+  int32_t lane = 0;
+  for (size_t k = 0; k < x.size(); k += step) {
+    int64_t pair = 0;
+    for (size_t i = k; i < std::min(k + step, x.size()); ++i) {
+      weights += w[i];
+      pair += (int64_t{x[i]} + shift) * w[i];
+    }
+    const int32_t narrow = PairSum(pair, wraps);
+    if (!acc16) {
+      sum += narrow;
+      continue;
+    }
+    lane = std::clamp(lane + narrow, INT16_MIN, INT16_MAX);
+    if (k % 256 == 254) sum += std::exchange(lane, 0);
+  }
+  return sum + lane - int64_t{shift} * weights;
 }
 
 // Sums of products in the arithmetic of `swaps`; what zero points multiply is not touched.
 std::optional<std::vector<int64_t>> RawSums(const Case& c, std::span<const Swap> swaps) {
-  const bool cut = Has(swaps, Swap::kLastProductDropped) || Has(swaps, Swap::kProductTailDropped);
-  const bool sign = Has(swaps, Swap::kInputOtherSignInProducts);
-  const bool paired =
-      Has(swaps, Swap::kPairSaturation) || Has(swaps, Swap::kAcc16) || Has(swaps, Swap::kPairWraps);
-  if (!cut && !sign) return paired ? PairedSums(c, swaps) : exact::RawSums(c);
-  Case products = c;
-  if (sign) products.x = OtherSign(c.x);
-  if (cut) {
-    const auto keep = WithoutTail(c, Has(swaps, Swap::kLastProductDropped));
-    if (!keep) return std::nullopt;
-    CutTerms(products, *keep);
+  const bool paired = Has(swaps, Swap::kPairSaturation) || Has(swaps, Swap::kAcc16) ||
+                      Has(swaps, Swap::kPairWraps) || Has(swaps, Swap::kTapsWrap16);
+  if (paired && !headroom::HasPairs(c)) return std::nullopt;
+  int64_t keep = c.K;
+  if (Has(swaps, Swap::kLastProductDropped) || Has(swaps, Swap::kProductTailDropped)) {
+    const auto without = WithoutTail(c, Has(swaps, Swap::kLastProductDropped));
+    if (!without) return std::nullopt;
+    keep = *without;
   }
-  return paired ? PairedSums(products, swaps) : exact::RawSums(products);
+  Case read = c;
+  if (Has(swaps, Swap::kInputOtherSignInProducts)) read.x = OtherSign(c.x);
+  const Products products = ProductsOf(read, swaps);
+  std::vector<int64_t> sums;
+  sums.reserve(static_cast<size_t>(c.M * c.N));
+  for (int64_t m = 0; m < c.M; ++m) {
+    for (int64_t n = 0; n < c.N; ++n) {
+      const auto x = products.row(RowOf(c, m, n, swaps)).first(static_cast<size_t>(keep));
+      const auto w = products.weights(n).first(static_cast<size_t>(keep));
+      if (paired) {
+        sums.push_back(PairedSum(read.x.dtype(), x, w, swaps));
+        continue;
+      }
+      int64_t sum = 0;
+      for (size_t k = 0; k < x.size(); ++k) sum += int64_t{x[k]} * w[k];
+      sums.push_back(sum);
+    }
+  }
+  return sums;
 }
 
 // A float bias in units of x_scale*w_scale that an int32 cannot hold, as such a conversion leaves
@@ -213,14 +315,15 @@ std::optional<std::vector<__int128>> Sums(Case& c, std::span<const Swap> swaps) 
   if (!raw) return std::nullopt;
   const int64_t cross_terms = Has(swaps, Swap::kPaddedCrossTerm) ? (c.K + 3) / 4 * 4 : c.K;
   if (Has(swaps, Swap::kPaddedCrossTerm) && cross_terms == c.K) return std::nullopt;
+  const Products products = ProductsOf(c, swaps);
   std::vector<int64_t> rows, columns;
-  for (int64_t m = 0; m < c.M; ++m) {
-    rows.push_back(0);
-    for (int64_t k = 0; k < c.K; ++k) rows.back() += c.x.IntAt(m * c.K + k);
+  for (int64_t row = 0; row < c.M * products.groups; ++row) {
+    const auto x = products.row(row);
+    rows.push_back(std::accumulate(x.begin(), x.end(), int64_t{0}));
   }
   for (int64_t n = 0; n < c.N; ++n) {
-    columns.push_back(0);
-    for (int64_t k = 0; k < c.K; ++k) columns.back() += c.w.IntAt(n * c.K + k);
+    const auto w = products.weights(n);
+    columns.push_back(std::accumulate(w.begin(), w.end(), int64_t{0}));
   }
   if (Has(swaps, Swap::kRowSumOfRow0)) rows.assign(rows.size(), rows.empty() ? 0 : rows[0]);
 
@@ -235,7 +338,7 @@ std::optional<std::vector<__int128>> Sums(Case& c, std::span<const Swap> swaps) 
               ? static_cast<__int128>(static_cast<float>(zx) * static_cast<float>(column))
               : zx * column;
       __int128 sum = (*raw)[static_cast<size_t>(m * c.N + n)] - input_term -
-                     zw * rows[static_cast<size_t>(m)] + cross_terms * zx * zw;
+                     zw * rows[static_cast<size_t>(RowOf(c, m, n, swaps))] + cross_terms * zx * zw;
       if (c.bias_i32) sum += (*c.bias_i32)[static_cast<size_t>(n)];
       if (Has(swaps, Swap::kWrap32)) sum = static_cast<int32_t>(static_cast<uint32_t>(sum));
       sums.push_back(sum);
@@ -252,44 +355,6 @@ std::optional<std::vector<__int128>> Sums(Case& c, std::span<const Swap> swaps) 
   }
   if (!overflows) return std::nullopt;
   return sums;
-}
-
-double RoundHalfEven(double value) { return std::nearbyint(value); }
-
-// Code of one output before the clamp: rounded as the swaps say and moved by the zero point.
-// Doubles are enough: the result only counts if it equals the subject's bits.
-double Rounded(double exact_value, float float_value, int32_t zero_point,
-               std::span<const Swap> swaps) {
-  const auto converted = [&](double value) {
-    const bool overflows = Has(swaps, Swap::kHugeBecomesMinimum) && !(std::abs(value) < 0x1p31);
-    return overflows ? -0x1p31 : value;
-  };
-  if (Has(swaps, Swap::kFloatZeroPointFirst)) {
-    const float moved = float_value + static_cast<float>(zero_point);
-    return converted(RoundHalfEven(static_cast<double>(moved)));
-  }
-  if (Has(swaps, Swap::kZeroPointBeforeRounding)) {
-    return converted(RoundHalfEven(exact_value + zero_point));
-  }
-  double rounded = RoundHalfEven(exact_value);
-  if (Has(swaps, Swap::kFloatMultiplier) || Has(swaps, Swap::kFloatReciprocal) ||
-      Has(swaps, Swap::kFloatReciprocalInput) || Has(swaps, Swap::kFloatDivision)) {
-    rounded = RoundHalfEven(static_cast<double>(float_value));
-  }
-  if (Has(swaps, Swap::kHalfAway)) rounded = std::round(exact_value);
-  if (Has(swaps, Swap::kHalfUp)) rounded = std::floor(exact_value + 0.5);
-  if (Has(swaps, Swap::kTruncate)) rounded = std::trunc(exact_value);
-  return converted(rounded) + zero_point;
-}
-
-int32_t Narrow(const Case& c, int64_t channel, double value, std::span<const Swap> swaps) {
-  if (Has(swaps, Swap::kWraps)) {
-    const auto low =
-        static_cast<uint64_t>(static_cast<int64_t>(std::clamp(value, -0x1p62, 0x1p62)));
-    value = c.out_dtype == DType::kS8 ? static_cast<int8_t>(low) : static_cast<uint8_t>(low);
-  }
-  const auto lower = static_cast<double>(LowerBound(c, channel));
-  return static_cast<int32_t>(std::min(std::max(value, lower), static_cast<double>(c.out_max)));
 }
 
 // Multiplier of channel n: as a real number (to double) and in the float32 order of a swap.
@@ -375,13 +440,6 @@ Tensor DequantizeSaturating(const Case& c) {
   return y;
 }
 
-// Done in doubles, on codes; everything else stays exact.
-bool ChangesEpilogue(Swap swap) {
-  return (swap >= Swap::kFloatMultiplier && swap <= Swap::kTruncate) || swap == Swap::kWraps ||
-         swap == Swap::kHugeBecomesMinimum || swap == Swap::kNanBecomesMinimum ||
-         swap == Swap::kBiasRoundedToInt32;
-}
-
 bool ChangesSums(Swap swap) {
   constexpr std::array kThose{Swap::kInputOtherSignInProducts,
                               Swap::kLastProductDropped,
@@ -389,6 +447,9 @@ bool ChangesSums(Swap swap) {
                               Swap::kPairSaturation,
                               Swap::kAcc16,
                               Swap::kPairWraps,
+                              Swap::kTapsWrap16,
+                              Swap::kKernelWidthAsHeight,
+                              Swap::kGroupModulo,
                               Swap::kWrap32,
                               Swap::kWeightZeroPointFromInput,
                               Swap::kPaddedCrossTerm,
@@ -400,9 +461,13 @@ bool ChangesSums(Swap swap) {
 }
 
 bool MeansSomething(const Case& c, Swap swap) {
-  if (ChangesSums(swap) && c.op != Op::kLinear) return false;
+  const bool elements = HasTwoOperands(c.op) || c.op == Op::kRescale || IsPool(c.op);
+  if (elements && !MeansSomethingForElements(c, swap)) return false;
+  if (swap == Swap::kPaddingIsCodeZero && !elements) return IsConv(c.op);
+  if (ChangesElements(swap) && !elements) return false;
+  if (ChangesSums(swap) && !HasSums(c.op) && !(swap == Swap::kWrap32 && elements)) return false;
   if (ChangesEpilogue(swap) && !IsCode(c.out_dtype)) {
-    return swap == Swap::kFloatMultiplier && c.op == Op::kLinear && c.out_dtype == DType::kF32;
+    return swap == Swap::kFloatMultiplier && HasSums(c.op) && c.out_dtype == DType::kF32;
   }
   // These describe departures from the exact epilogue; a mode has its own.
   if (c.requant != Requant::kExact && (ChangesEpilogue(swap) || swap == Swap::kScaleProductInFloat))
@@ -419,7 +484,10 @@ bool MeansSomething(const Case& c, Swap swap) {
     case Swap::kBiasBecomesMinimum: return c.bias.has_value() && c.out_dtype != DType::kS32;
     case Swap::kBiasRoundedToInt32: return c.bias.has_value();
     case Swap::kDifferenceAsInt8: return c.op == Op::kDequantize;
-    case Swap::kScaleProductInFloat: return c.op == Op::kLinear || c.op == Op::kRequantize;
+    case Swap::kScaleProductInFloat: return HasSums(c.op) || c.op == Op::kRequantize;
+    case Swap::kKernelWidthAsHeight: return IsConv(c.op) && c.window.kernel_w > c.window.kernel_h;
+    case Swap::kGroupModulo:
+    case Swap::kChannelWithinGroup: return c.window.groups > 1;
     default: return true;
   }
 }
@@ -443,12 +511,20 @@ std::optional<Tensor> Counterfactual(const Case& c, std::span<const Swap> swaps)
       for (int64_t i = 0; i < c.x.size(); ++i) sums.push_back(c.x.IntAt(i));
       return FinishCodes(edited, sums, swaps);
     }
-    case Op::kLinear: {
+    case Op::kLinear:
+    case Op::kConv2d:
+    case Op::kDepthwise: {
       const std::optional<std::vector<__int128>> sums = Sums(edited, swaps);
       if (!sums) return std::nullopt;
       if (!epilogue) return exact::EvaluateFromSums(edited, *sums);
       return IsCode(c.out_dtype) ? FinishCodes(edited, *sums, swaps) : FinishFloats(edited, *sums);
     }
+    case Op::kRescale:
+    case Op::kAdd:
+    case Op::kMul:
+    case Op::kMaxPool:
+    case Op::kAvgPool:
+    case Op::kGlobalAvgPool: return ElementCounterfactual(edited, swaps);
     default:  // no swap is defined for the others
       return swaps.empty() ? std::optional(exact::Evaluate(edited)) : std::nullopt;
   }

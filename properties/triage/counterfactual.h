@@ -19,6 +19,8 @@ namespace qualm::triage {
 // Swaps of the same stage exclude each other.
 enum class SwapStage : uint8_t {
   kOperands,
+  kGeometry,
+  kPadding,
   kTail,
   kAccumulate,
   kOffset,
@@ -33,6 +35,23 @@ enum class Swap : uint8_t {
   kInputOtherSign,            // u8 read as s8 or the reverse
   kInputOtherSignInProducts,  // only in the products, not in the sums that zero points multiply
   kWeightOtherSign,
+  kOperandsOtherSign,  // both of add or mul
+  kOperandsSwapped,    // each of them with the scale and zero point of the other
+  // kGeometry; only where the output keeps its shape
+  kStridesSwapped,
+  kDilationsSwapped,
+  kDilationIgnored,
+  kKernelWidthAsHeight,  // taps of columns from the kernel's height on read padding
+  kGroupModulo,          // output channel n is of group n mod groups
+  // kPadding
+  kPaddingIsCodeZero,
+  kPaddingIsZeroPoint,  // max_pool: takes part in the maximum
+  kPaddingOtherSide,    // top and bottom, left and right mixed up
+  kPaddingOtherAxis,    // rows and columns mixed up
+  kDivisorCountsPadding,
+  kDivisorIgnoresPadding,
+  kDivisorIsKernel,
+  kDivisorUnclipped,  // positions past the bottom and the right edge count
   // kTail
   kLastProductDropped,  // K % 4 == 1 loses its last product, the zero-point sums keep the term
   kProductTailDropped,  // the same for all K % 4
@@ -42,6 +61,10 @@ enum class Swap : uint8_t {
   kPairSaturation,
   kAcc16,  // pairs saturate and are added in saturating int16, blocks of 256
   kPairWraps,
+  kTapsWrap16,      // three products
+  kProductWraps16,  // mul
+  kSumWraps16,      // averages
+  kMaximumFromMinus127,
   kWrap32,
   // kOffset
   kInputZeroPointIgnored,
@@ -63,6 +86,7 @@ enum class Swap : uint8_t {
   kFirstChannelForAll,
   kChannelModulo8,
   kChannelModulo16,
+  kChannelWithinGroup,
   // kRound
   kScaleProductInFloat,      // fl(sx*sw), the rest exact
   kFloatMultiplier,          // fl(fl(sx*sw)/sy) times fl(acc), half even
@@ -74,6 +98,7 @@ enum class Swap : uint8_t {
   kHalfAway,
   kHalfUp,
   kTruncate,
+  kLeftShiftDropped,  // rescale, add, mul: multipliers of 1 and more
   // kClamp
   kReluAtZero,
   kReluIgnored,

@@ -14,12 +14,51 @@ namespace qualm::triage {
 namespace {
 
 std::string Where(const Case& c, int64_t index) {
+  if (HasWindow(c.op)) {
+    const int64_t m = index / c.N, w = c.window.out_w(), h = c.window.out_h();
+    return fmt::format("output [image {}, row {}, column {}, channel {}] (index {})", m / w / h,
+                       m / w % h, m % w, index % c.N, index);
+  }
   const int64_t columns = c.output_shape().back();
   return fmt::format("output [{}, {}] (index {})", index / columns, index % columns, index);
 }
 
 std::string StepLine(const TraceStep& step) {
   return fmt::format("    {:<11} {}{}\n", Name(step.stage), step.lossy ? "* " : "  ", step.text);
+}
+
+// What of the image lies under the window of an output, tap by tap. Of large kernels the first.
+std::string WindowLines(const Case& c, int64_t index) {
+  if (!HasWindow(c.op)) return "";
+  constexpr size_t kMost = 32;
+  const Window& v = c.window;
+  const std::vector<Tap> taps = TapsOf(v, index / c.N);
+  std::vector<std::string> inside, padding;
+  for (const Tap& tap : taps) {
+    if (tap.x_row < 0) {
+      padding.push_back(fmt::format("({},{})", tap.r, tap.s));
+      continue;
+    }
+    const int64_t pixel = tap.x_row / v.in_c;
+    inside.push_back(
+        fmt::format("({},{}) at [{},{}]", tap.r, tap.s, pixel / v.in_w % v.in_h, pixel % v.in_w));
+  }
+  const auto list = [kMost](const std::vector<std::string>& all) {
+    const std::vector<std::string> some(
+        all.begin(), all.begin() + static_cast<int64_t>(std::min(all.size(), kMost)));
+    return fmt::format("{}{}", fmt::join(some, " "),
+                       all.size() > kMost ? fmt::format(" ... ({} more)", all.size() - kMost) : "");
+  };
+  std::string text =
+      fmt::format("    {:<11}   {} of {} taps (r,s) lie in the image: {}\n", "window",
+                  inside.size(), taps.size(), inside.empty() ? "-" : list(inside));
+  if (!padding.empty()) text += fmt::format("    {:<11}   in the padding: {}\n", "", list(padding));
+  if (IsConv(c.op)) {
+    const int64_t channels = v.in_c / v.groups, group = index % c.N / (c.N / v.groups);
+    text += fmt::format("    {:<11}   input channels {}..{}\n", "", group * channels,
+                        (group + 1) * channels - 1);
+  }
+  return text;
 }
 
 std::string PairLines(const Case& c, int64_t index) {
@@ -142,6 +181,7 @@ std::string Explain(const Case& c, const std::vector<Subject*>& subjects,
   index = std::max<int64_t>(index, 0);
 
   text += fmt::format("{}, exact: {}\n", Where(c, index), ElementText(exact_y, index));
+  text += WindowLines(c, index);
   for (const TraceStep& step : exact::Derive(c, index)) text += StepLine(step);
   for (const Answer& answer : answers) text += ExplainAnswer(c, answer, index, exact_y);
   return text + skipped;

@@ -184,6 +184,7 @@ std::optional<Tensor> InProcessSubject::RawAccumulators(const Case& c, const Run
   raw.out_min = std::numeric_limits<int32_t>::min();
   raw.out_max = std::numeric_limits<int32_t>::max();
   raw.relu = false;
+  raw.requant = Requant::kExact;
   if (!CannotRun(raw).empty()) return std::nullopt;
   Outcome outcome = RunOnce(raw, context);
   if (!outcome.ok()) return std::nullopt;

@@ -44,6 +44,16 @@ ElementType TypeOf(DType dtype) {
   return ElementType::kF32;
 }
 
+kernels::Requantization RequantizationOf(Requant requant) {
+  switch (requant) {
+    case Requant::kExact: break;
+    case Requant::kFloat32: return kernels::Requantization::kFloat32;
+    case Requant::kFixedQ31: return kernels::Requantization::kFixedQ31;
+    case Requant::kFixedRndnu: return kernels::Requantization::kFixedRndnu;
+  }
+  return kernels::Requantization::kExact;
+}
+
 std::string Lower(std::string_view text) {
   std::string lower(text);
   std::ranges::transform(lower, lower.begin(), [](unsigned char c) { return std::tolower(c); });
@@ -156,7 +166,7 @@ class NativeSubject final : public InProcessSubject {
       case Op::kDequantize: return kernels::Dequantize(x, placed.scale, placed.zero_point, y).error;
       case Op::kRequantize:
         return kernels::Requantize(x, PlaceMultipliers(placed, context), placed.zero_point[0],
-                                   range, y)
+                                   range, y, RequantizationOf(c.requant))
             .error;
       case Op::kRescale: return kernels::RescaleCodes(x, of(c.x_q), of(c.out_q), range, y).error;
       case Op::kAdd: return kernels::Add(x, of(c.x_q), w, of(c.w_q), of(c.out_q), range, y).error;
@@ -201,7 +211,8 @@ class NativeSubject final : public InProcessSubject {
             .output_type = TypeOf(c.out_dtype),
             .y_scale = c.out_q.scale[0],
             .y_zero_point = c.out_q.zero_point[0],
-            .range = {c.out_min, c.out_max, c.relu}};
+            .range = {c.out_min, c.out_max, c.relu},
+            .requantization = RequantizationOf(c.requant)};
   }
 
   std::string Linear(const Placed& placed, const RunContext& context, const ConstMatrix& x,

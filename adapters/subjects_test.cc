@@ -292,8 +292,8 @@ class Draw {
     c.out_max = range.max;
     if (IsCode(out) && Chance(4)) {
       c.out_min = range.min + static_cast<int32_t>(Below(256));
-      c.out_max =
-          c.out_min + static_cast<int32_t>(Below(static_cast<size_t>(range.max - c.out_min + 1)));
+      c.out_max = c.out_min + static_cast<int32_t>(Below(static_cast<size_t>(range.max) -
+                                                         static_cast<size_t>(c.out_min) + 1));
     }
     return c;
   }
@@ -399,6 +399,34 @@ class Draw {
 
   std::mt19937_64 random_;
 };
+
+// A model, a plugin and a planted fault have one arithmetic: what another mode means is not theirs.
+TEST(Registry, OnlyNativeHasRequantizationModes) {
+  Case c;
+  c.op = Op::kRequantize;
+  c.M = c.N = 1;
+  c.x = Tensor::Of<int32_t>({1, 1}, std::vector<int32_t>{5});
+  c.multiplier = {0.5f};
+  int refused = 0;
+  for (const char* kind : {"native", "model", "faulty"}) {
+    for (const std::string& name : Kind(kind)->names()) {
+      const std::unique_ptr<Subject> subject = Registry().Make(name);
+      c.requant = Requant::kExact;
+      if (!subject->CannotRun(c).empty()) continue;
+      c.requant = Requant::kFixedQ31;
+      const Outcome outcome = subject->Run(c, {});
+      if (std::string_view(kind) == "native") {
+        ASSERT_TRUE(outcome.ok()) << outcome.detail;
+        EXPECT_EQ(outcome.y.IntAt(0), 3) << name;
+        continue;
+      }
+      EXPECT_EQ(outcome.status, RunStatus::kSkipped) << name;
+      EXPECT_NE(outcome.detail.find("requantization"), std::string::npos) << outcome.detail;
+      ++refused;
+    }
+  }
+  EXPECT_GT(refused, 5);
+}
 
 // Denormal scales are valid, also for a caller whose processor takes denormals for zero: the
 // preconditions have to be checked after the environment is set, not before.

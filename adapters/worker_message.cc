@@ -278,7 +278,7 @@ std::optional<RunRequest> DecodeRun(std::span<const uint8_t> payload) {
   c.out_min = reader.Get<int32_t>();
   c.out_max = reader.Get<int32_t>();
   c.relu = reader.Flag();
-  c.requant = reader.Enum(Requant::kExact);
+  c.requant = reader.Enum(Requant::kFixedRndnu);
 
   RunContext& context = request.context;
   context.align_offset = reader.Get<int32_t>();

@@ -91,7 +91,9 @@ TEST(WorkerMessage, WindowsAndSecondOperandsComeBackWhole) {
   Case rescale = mul;  // the operation with the largest number
   rescale.op = Op::kRescale;
   rescale.w = Tensor(DType::kU8, {0});
-  for (const Case& c : {conv, pool, mul, rescale}) {
+  Case mode = conv;
+  mode.requant = Requant::kFixedRndnu;  // the one with the largest number
+  for (const Case& c : {conv, pool, mul, rescale, mode}) {
     std::vector<uint8_t> payload;
     EncodeRun(c, {}, payload);
     const std::optional<RunRequest> decoded = DecodeRun(payload);

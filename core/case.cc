@@ -443,6 +443,7 @@ std::string Describe(const Case& c) {
   if (c.bias) text += " bias";
   if (c.bias_i32) text += " bias_i32";
   if (c.relu) text += " relu";
+  if (c.requant != Requant::kExact) text += " " + std::string(Name(c.requant));
   return text;
 }
 

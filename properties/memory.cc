@@ -81,6 +81,20 @@ Verdict AlignmentAndStride(const Case& c, Subject& subject) {
   return Verdict::Passed();
 }
 
+Verdict InPlace(const Case& c, Subject& subject) {
+  const Answer base = Ask(subject, c);
+  if (base.verdict) return *base.verdict;
+  if (base.y.empty()) return Verdict::Vacuous("the output is empty");
+  RunContext dense, strided = Strided(c, false);
+  dense.in_place = strided.in_place = true;
+  for (const RunContext& context : {dense, strided}) {
+    if (auto verdict = SameBits(c, subject, base.y, context, "the result changes in place")) {
+      return AsMemory(*verdict);
+    }
+  }
+  return Verdict::Passed();
+}
+
 Verdict SameBitsTwice(const Case& c, Subject& subject) {
   // Not the default context: a MemoSubject would remember the first answer.
   RunContext context;
@@ -102,21 +116,6 @@ Verdict PoisonIsIrrelevant(const Case& c, Subject& subject) {
     if (auto verdict = SameBits(
             c, subject, base.y, context,
             "the result depends on what memory held before (" + std::to_string(poison) + ")")) {
-      return AsMemory(*verdict);
-    }
-  }
-  return Verdict::Passed();
-}
-
-// The output over operand a: what is read after its place has been written shows.
-Verdict InPlaceIsTheSame(const Case& c, Subject& subject) {
-  if (c.x.dtype() != c.out_dtype) return Verdict::Vacuous("operand and output differ in type");
-  const Answer base = Ask(subject, c);
-  if (base.verdict) return *base.verdict;
-  if (base.y.empty()) return Verdict::Vacuous("the output is empty");
-  for (RunContext context : {RunContext{}, Strided(c, true)}) {
-    context.in_place = true;
-    if (auto verdict = SameBits(c, subject, base.y, context, "the result changes in place")) {
       return AsMemory(*verdict);
     }
   }
@@ -189,12 +188,12 @@ std::vector<Property> MemoryProperties() {
       {"alignment_and_stride",
        "Any alignment of the buffers and any row stride gives the same bits.", EveryOp(), true,
        "NTL, OOB", AlignmentAndStride},
-      {"in_place_is_the_same",
-       "An output that replaces the first operand holds the same bits.",
-       {Op::kRescale, Op::kAdd, Op::kMul},
+      {"in_place",
+       "Writing the output over x gives the same bits.",
+       {Op::kRescale, Op::kAdd, Op::kMul, Op::kTable},
        true,
-       "NTL",
-       InPlaceIsTheSame},
+       "STA; M56",
+       InPlace},
       {"same_bits_twice", "Running the same case twice gives the same bits.", EveryOp(), true,
        "STA", SameBitsTwice},
       {"poison_is_irrelevant",

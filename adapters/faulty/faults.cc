@@ -214,6 +214,9 @@ class FaultySubject final : public InProcessSubject {
     if (planted_ != nullptr && std::ranges::count(planted_->info.ops, c.op) == 0) {
       return "the fault is not in " + std::string(Name(c.op));
     }
+    if (c.requant != Requant::kExact) {
+      return "planted faults have no requantization " + std::string(Name(c.requant));
+    }
     return faulty::CannotCompute(c);
   }
 

@@ -94,6 +94,7 @@ class Teller {
   void Requantize() {
     const int32_t acc = c_.x.IntAt(0);
     Step(Stage::kAccumulate, "the accumulator is given", Rational(acc));
+    if (c_.requant != Requant::kExact) return RoundAs(acc);
     const Rational value = RequantizeValue(c_, 0, 0);
     const std::string product = std::to_string(acc) + " * ";
     if (c_.multiplier.empty()) {
@@ -222,6 +223,7 @@ class Teller {
       Step(Stage::kClamp, ClampText(sum), std::to_string(code));
       return;
     }
+    if (c_.requant != Requant::kExact) return RoundAs(sum);
     const Rational unit = ToRational(c_.x_q.scale_at(0)) * ToRational(c_.w_q.scale_at(0));
     if (c_.out_dtype == DType::kF32) {
       Rational value = Rational(sum) * unit;
@@ -339,6 +341,13 @@ class Teller {
     Step(Stage::kZeroPoint, "add the zero point: " + rounded.str() + " + " + std::to_string(z),
          Rational(shifted));
     ClampCode(shifted);
+  }
+
+  // In the arithmetic that the case asks for.
+  void RoundAs(const Integer& accumulator) {
+    Requantized as = RequantizeAs(c_, 0, accumulator);
+    for (TraceStep& step : as.steps) trace_.push_back(std::move(step));
+    ClampCode(as.code);
   }
 
   void RoundToReal(const Rational& value) {

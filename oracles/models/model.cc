@@ -26,6 +26,13 @@ std::span<const Model> AllModels() {
   return models;
 }
 
+bool Satisfies(const Model& model, Op op, std::string_view claim) {
+  const std::string full = std::string(Name(op)) + "." + std::string(claim);
+  return std::ranges::any_of(model.satisfies, [&](const std::string& satisfied) {
+    return satisfied == claim || satisfied == full;
+  });
+}
+
 const Model* FindModel(std::string_view name) {
   const std::span<const Model> models = AllModels();
   const auto at = std::find_if(models.begin(), models.end(),

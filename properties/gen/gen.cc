@@ -131,7 +131,7 @@ std::span<const Weighted> ThemesOf(Op op) {
   return kLinear;
 }
 
-Case DrawFrom(Rng& rng, Op op, Theme theme) {
+Case DrawProblem(Rng& rng, Op op, Theme theme) {
   switch (op) {
     case Op::kQuantize: return internal::DrawQuantize(rng, theme);
     case Op::kDequantize: return internal::DrawDequantize(rng, theme);
@@ -152,6 +152,17 @@ Case DrawFrom(Rng& rng, Op op, Theme theme) {
     case Op::kLinear: break;
   }
   return internal::DrawLinear(rng, theme);
+}
+
+// The mode is drawn last: all else of a case is what it would be without modes.
+Case DrawFrom(Rng& rng, Op op, Theme theme) {
+  Case c = DrawProblem(rng, op, theme);
+  const bool has_modes = HasSums(op) || op == Op::kRequantize;
+  if (has_modes && IsCode(c.out_dtype) && !c.bias && rng.Chance(1, 6)) {
+    constexpr std::array kModes{Requant::kFloat32, Requant::kFixedQ31, Requant::kFixedRndnu};
+    c.requant = rng.Pick(kModes);
+  }
+  return c;
 }
 
 }  // namespace

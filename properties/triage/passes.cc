@@ -111,6 +111,7 @@ void Parameters(const Case& c, const Visit& visit) {
         s.relu = false;
       }))
     return;
+  if (c.requant != Requant::kExact && offer([](Case& s) { s.requant = Requant::kExact; })) return;
   if ((c.bias || c.bias_i32) && offer(drop_bias)) return;
   if (c.relu && offer([](Case& s) { s.relu = false; })) return;
   if (clamped && offer(drop_clamp)) return;

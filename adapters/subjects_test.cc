@@ -7,6 +7,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <memory>
 #include <random>
 #include <set>
@@ -282,11 +283,14 @@ class Draw {
         break;
       case Op::kConcat:
       case Op::kTable:
-      case Op::kSoftmax:
-      case Op::kChooseQParams: break;
+      case Op::kSoftmax: break;
+      case Op::kChooseQParams:
+        DrawObserver(&c);
+        out = DType::kF32;
+        break;
     }
     c.out_dtype = out;
-    c.relu = c.op != Op::kDequantize && Chance(3);
+    c.relu = c.op != Op::kDequantize && c.op != Op::kChooseQParams && Chance(3);
     const CodeRange range = RangeOf(out);
     c.out_min = range.min;
     c.out_max = range.max;
@@ -359,6 +363,26 @@ class Draw {
       c->window = v;
       DeriveSizes(c);
     } while (IsPool(c->op) && !c->window.count_include_pad && HasEmptyWindow(*c));
+  }
+  // All kinds but the histogram, which the reference has not.
+  void DrawObserver(Case* c) {
+    Observer& o = c->observer;
+    o.kind = Chance(2) ? Observer::Kind::kMinMax : Observer::Kind::kMovingAverage;
+    o.dtype = Chance(2) ? DType::kU8 : DType::kS8;
+    o.symmetric = Chance(2);
+    o.reduce_range = Chance(2) && !(o.symmetric && o.dtype == DType::kU8);
+    o.quant_min = RangeOf(o.dtype).min;
+    o.quant_max = Chance(3) ? 2 + static_cast<int32_t>(Below(100)) : RangeOf(o.dtype).max;
+    c->per_channel = Chance(2);
+    c->M = 1 + static_cast<int64_t>(Below(4));
+    c->N = 1 + static_cast<int64_t>(Below(20));
+    c->x = Tensor(DType::kF32, {1 + static_cast<int64_t>(Below(4)), c->M, c->N});
+    const bool small = o.kind == Observer::Kind::kMovingAverage;
+    for (float& x : c->x.as<float>()) {
+      do {
+        x = Real();
+      } while (!(std::abs(x) <= (small ? 0x1p126f : std::numeric_limits<float>::max())));
+    }
   }
   static bool HasEmptyWindow(const Case& c) {
     for (int64_t m = 0; m < c.M; ++m) {

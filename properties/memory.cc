@@ -125,11 +125,13 @@ Verdict PoisonIsIrrelevant(const Case& c, Subject& subject) {
 // Same shapes and types, every input different: what a cache keyed by shape would mix up.
 Case Lookalike(const Case& c) {
   Case other = ProblemOf(c);
-  const auto change = [](Tensor& tensor) {
+  // Negated, values that an observer takes stay such values; others change more.
+  const uint32_t flip = c.op == Op::kChooseQParams ? 0x80000000u : 0x80400000u;
+  const auto change = [flip](Tensor& tensor) {
     for (int64_t i = 0; i < tensor.size(); ++i) {
       if (tensor.dtype() == DType::kF32) {
         float& value = tensor.as<float>()[static_cast<size_t>(i)];
-        value = std::bit_cast<float>(std::bit_cast<uint32_t>(value) ^ 0x80400000u);
+        value = std::bit_cast<float>(std::bit_cast<uint32_t>(value) ^ flip);
       } else {
         const CodeRange range = RangeOf(tensor.dtype());
         tensor.SetInt(i, static_cast<int32_t>(int64_t{range.min} + range.max - tensor.IntAt(i)));

@@ -355,7 +355,7 @@ std::vector<Property> MetamorphicProperties() {
        "also into the other 8-bit type by 128 (add and mul: both together); shifting the output "
        "type, clamp and zero point by "
        "128 shifts the codes by 128; max_pool: all of it together.",
-       EveryOp(), false, "ZPC, SGN; M32, M33, M37, M39", ZeroPointShift},
+       EveryOpOnElements(), false, "ZPC, SGN; M32, M33, M37, M39", ZeroPointShift},
       {"gauge",
        "Doubling the scales of input (of add: of both) and output (and a float bias; x itself for "
        "quantize) changes "
@@ -379,8 +379,8 @@ std::vector<Property> MetamorphicProperties() {
        "GEO, STA, ZPC",
        BatchIndependence},
       {"column_independence",
-       "A column (an output channel) computed alone has the same bits as among others.", EveryOp(),
-       false, "CHN, LAN, NTL; M17, M44-M48", ColumnIndependence},
+       "A column (an output channel) computed alone has the same bits as among others.",
+       EveryOpOnElements(), false, "CHN, LAN, NTL; M17, M44-M48", ColumnIndependence},
       {"per_channel_equals_per_tensor",
        "Equal parameters in every channel give the same bits as the parameters per tensor.",
        {Op::kQuantize, Op::kDequantize, Op::kRequantize, Op::kLinear, Op::kConv2d, Op::kDepthwise},

@@ -3,6 +3,7 @@
 
 #include "core/status.h"
 #include "oracles/exact/exact.h"
+#include "oracles/exact/observer.h"
 
 namespace qualm::exact {
 
@@ -50,6 +51,7 @@ Integer AccumulatorOf(const Case& c, int64_t m, int64_t n) {
 // f32:    value rounded once to float32, then max(0, .) under relu
 Tensor EvaluateRational(const Case& c) {
   if (c.op == Op::kQuantize) return Quantize(c);
+  if (c.op == Op::kChooseQParams) return ChooseQParamsRational(c);
   Tensor y(c.out_dtype, c.output_shape());
   for (int64_t m = 0; m < c.M; ++m) {
     for (int64_t n = 0; n < c.N; ++n) {

@@ -11,6 +11,7 @@
 #include "oracles/exact/definition.h"
 #include "oracles/exact/evaluate.h"
 #include "oracles/exact/exact.h"
+#include "oracles/exact/observer.h"
 
 namespace qualm::exact {
 namespace {
@@ -384,11 +385,16 @@ class Teller {
 }  // namespace
 
 Trace Derive(const Case& c, int64_t index) {
+  if (c.op == Op::kChooseQParams) return DeriveQParams(c, index);
   const Case one = OneOutput(c, index);
   return Teller(one).Tell();
 }
 
 std::string RealValueText(const Case& c, int64_t index) {
+  if (c.op == Op::kChooseQParams) {  // no other than what the steps end in
+    const float y = Evaluate(c).FloatAt(index);
+    return std::isinf(y) ? FloatText(y) : ToText(ToRational(y));
+  }
   const Case one = OneOutput(c, index);
   if (const std::optional<Rational> value = RealValue(one, 0, 0)) return ToText(*value);
   const float x = one.x.FloatAt(0);

@@ -7,6 +7,7 @@
 
 #include "core/status.h"
 #include "oracles/exact/exact.h"
+#include "oracles/exact/observer.h"
 
 namespace qualm::exact {
 namespace {
@@ -178,7 +179,10 @@ Tensor Clamped(const Case& c, const Outputs& outputs) {
 
 }  // namespace
 
-Tensor Evaluate(const Case& c) { return Clamped(c, Outputs(c)); }
+Tensor Evaluate(const Case& c) {
+  if (c.op == Op::kChooseQParams) return ChooseQParams(c);
+  return Clamped(c, Outputs(c));
+}
 
 Tensor EvaluateFromSums(const Case& c, std::span<const __int128> sums) {
   QUALM_CHECK(HasSums(c.op));

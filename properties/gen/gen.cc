@@ -108,6 +108,15 @@ constexpr std::array<Weighted, 10> kOperands{{{Theme::kUniform, 15},
                                               {Theme::kTails, 6},
                                               {Theme::kEmpty, 2}}};
 
+constexpr std::array<Weighted, 8> kObserver{{{Theme::kUniform, 20},
+                                             {Theme::kConstantRows, 10},
+                                             {Theme::kScaleExtremes, 16},
+                                             {Theme::kSpecialFloats, 10},
+                                             {Theme::kTies, 12},
+                                             {Theme::kZeroPoints, 10},
+                                             {Theme::kLongK, 6},
+                                             {Theme::kTails, 12}}};
+
 std::span<const Weighted> ThemesOf(Op op) {
   switch (op) {
     case Op::kQuantize: return kQuantize;
@@ -121,11 +130,10 @@ std::span<const Weighted> ThemesOf(Op op) {
     case Op::kAdd:
     case Op::kMul:
     case Op::kRescale: return kOperands;
+    case Op::kChooseQParams: return kObserver;
     case Op::kConcat:
     case Op::kTable:
     case Op::kSoftmax:
-    case Op::kChooseQParams:
-
     case Op::kLinear: break;
   }
   return kLinear;
@@ -144,11 +152,10 @@ Case DrawProblem(Rng& rng, Op op, Theme theme) {
     case Op::kAdd:
     case Op::kMul:
     case Op::kRescale: return internal::DrawOperands(rng, theme, op);
+    case Op::kChooseQParams: return internal::DrawObserver(rng, theme);
     case Op::kConcat:
     case Op::kTable:
     case Op::kSoftmax:
-    case Op::kChooseQParams:
-
     case Op::kLinear: break;
   }
   return internal::DrawLinear(rng, theme);

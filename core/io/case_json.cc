@@ -214,9 +214,14 @@ class Builder {
     const std::vector<int32_t> stride = ReadTuple(kStride, 2, 1);
     const std::vector<int32_t> pad = ReadTuple(kPad, 4, 0);
     const std::vector<int32_t> dilation = ReadTuple(kDilation, 2, 1);
-    v.stride_h = stride[0], v.stride_w = stride[1];
-    v.pad_top = pad[0], v.pad_bottom = pad[1], v.pad_left = pad[2], v.pad_right = pad[3];
-    v.dilation_h = dilation[0], v.dilation_w = dilation[1];
+    v.stride_h = stride[0];
+    v.stride_w = stride[1];
+    v.pad_top = pad[0];
+    v.pad_bottom = pad[1];
+    v.pad_left = pad[2];
+    v.pad_right = pad[3];
+    v.dilation_h = dilation[0];
+    v.dilation_w = dilation[1];
     v.ceil_mode = ReadFlag(kCeilMode);
     v.count_include_pad = ReadFlag(kCountIncludePad);
     if (c_.op == Op::kDepthwise) {

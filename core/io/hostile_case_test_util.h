@@ -7,7 +7,10 @@
 
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
+
+#include "core/types.h"
 
 namespace qualm::test {
 
@@ -55,14 +58,14 @@ inline std::vector<Hostile> HostileTable() {
     return R"({"qualm_case": 1, "op": "quantize", "M": 1, "N": 1, )" + std::string(parameters) +
            ", " + std::string(more) + "}";
   };
-  const std::string q = R"("out_scale": 1, "out_zp": 0)";
+  const std::string out_q = R"("out_scale": 1, "out_zp": 0)";
   std::string deep;
   for (int i = 0; i < 200000; ++i) deep += "[";
   std::string deep_objects;
   for (int i = 0; i < 17; ++i) deep_objects += R"({"observed": )";
   const std::string requantize =
       R"({"qualm_case": 1, "op": "requantize", "M": 1, "N": 1, "x": [5])";
-  return {
+  std::vector<Hostile> table = {
       // Not JSON, or not all of it.
       {"", "top level", "parse error"},
       {"   // only a comment", "top level", "parse error"},
@@ -135,9 +138,9 @@ inline std::vector<Hostile> HostileTable() {
       {requantize + R"(, "out_zp": 0})", "multiplier", "is missing"},
       {requantize + R"(, "out_zp": 0, "x_scale": 1, "out_scale": 1})", "w_scale", "is missing"},
       // Not of this op.
-      {quantize(q, R"("x": [1], "K": 1)"), "K", "does not belong to op quantize"},
-      {quantize(q, R"("x": [1], "w": [])"), "w", "does not belong to op quantize"},
-      {quantize(q, R"("x": [1], "bias": null)"), "bias", "does not belong"},
+      {quantize(out_q, R"("x": [1], "K": 1)"), "K", "does not belong to op quantize"},
+      {quantize(out_q, R"("x": [1], "w": [])"), "w", "does not belong to op quantize"},
+      {quantize(out_q, R"("x": [1], "bias": null)"), "bias", "does not belong"},
       {And(R"("multiplier": 0.5)"), "multiplier", "does not belong to op linear"},
       {requantize + R"(, "out_zp": 0, "multiplier": 1, "x_scale": 1})", "x_scale", "two forms"},
       {R"({"qualm_case": 1, "op": "dequantize", "M": 1, "N": 1, "x_scale": 1, "x_zp": 0, "x": [1],
@@ -183,7 +186,7 @@ inline std::vector<Hostile> HostileTable() {
       {And(R"("x_dtype": "s32")"), "x_dtype", "is \"s32\", expected u8 or s8"},
       {And(R"("w_dtype": "u16")"), "w_dtype", "is \"u16\", expected s8 or u8"},
       {And(R"("out_dtype": "int8")"), "out_dtype", "expected u8 or s8 or s32 or f32"},
-      {quantize(q, R"("x": [1], "x_dtype": "u8")"), "x_dtype", "expected f32"},
+      {quantize(out_q, R"("x": [1], "x_dtype": "u8")"), "x_dtype", "expected f32"},
       {And(R"("gran": "row")"), "gran", "expected tensor or channel"},
       {And(R"("requant": "float64")"), "requant", "expected exact or float32 or fixed_q31"},
       {And(R"("requant": "float32", "out_dtype": "s32")"), "requant", "only outputs u8 and s8"},
@@ -310,6 +313,57 @@ inline std::vector<Hostile> HostileTable() {
       {With(R"("a":)", R"("requant": "exact", "a":)", kAdd), "requant", "does not belong"},
       {And(R"("a": [1])"), "a", "does not belong to op linear"},
   };
+  // Of operations that are known but cannot be named yet.
+  const auto add = [&table](Op op, std::string_view keys, std::string field, std::string says) {
+    if (!IsListed(op)) return;
+    table.push_back({R"({"qualm_case": 1, "op": ")" + std::string(Name(op)) + R"(", )" +
+                         std::string(keys) + "}",
+                     std::move(field), std::move(says)});
+  };
+  const std::string_view q = R"("x_scale": 1, "x_zp": 0, "out_scale": 1, "out_zp": 0, )";
+  const auto table_keys = [&](std::string_view more) {
+    return std::string(more) + R"(, "M": 1, "N": 1, )" + std::string(q) + R"("x": [1])";
+  };
+  add(Op::kTable, table_keys(R"("relu": false)"), "relu", "does not belong to op table");
+  add(Op::kTable, table_keys(R"("note": "")"), "function", "is missing, expected it for op table");
+  add(Op::kTable, table_keys(R"("function": "sine")"), "function", "expected relu or leaky_relu");
+  add(Op::kTable, table_keys(R"("function": "tanh", "negative_slope": 0.5)"), "negative_slope",
+      "leaky_relu only");
+  add(Op::kTable, table_keys(R"("function": "leaky_relu", "negative_slope": -0.5)"),
+      "negative_slope", "finite and >= 0");
+  add(Op::kTable, table_keys(R"("function": "leaky_relu", "negative_slope": [1])"),
+      "negative_slope", "is a list");
+  add(Op::kSoftmax, R"("M": 1, "N": 1, "x_scale": 1, "x_zp": 0, "out_scale": 1, "x": [1])",
+      "out_scale", "does not belong to op softmax");
+  add(Op::kSoftmax, R"("M": 1, "N": 1, "x_scale": 1, "x_zp": 0, "out_dtype": "s8", "x": [1])",
+      "out_dtype", "expected u8");
+  const std::string_view pair =
+      R"("a_scale": 1, "a_zp": 0, "b_scale": 1, "b_zp": 0, "out_scale": 1, "out_zp": 0, )";
+  const auto concat = [&](std::string_view more) { return std::string(pair) + std::string(more); };
+  add(Op::kConcat, concat(R"("M": 1, "N": 2, "a": [1], "b": [2])"), "N", "does not belong");
+  add(Op::kConcat, concat(R"("M": 1, "NA": 1, "a": [1], "b": [2])"), "NB", "is missing");
+  add(Op::kConcat, concat(R"("M": 1, "NA": 1, "NB": 2, "a": [1], "b": [2])"), "b",
+      "has 1 values, expected 2 for shape [1,2]");
+  add(Op::kConcat, concat(R"("M": 0, "NA": 268435456, "NB": 0, "a": [], "b": [])"), "NA",
+      "without data");
+  const auto observer = [](std::string_view more) {
+    return R"("batches": 1, "M": 1, "N": 2, "x": [0.5, 1], )" + std::string(more);
+  };
+  add(Op::kChooseQParams, observer(R"("symmetric": true)"), "observer", "is missing");
+  add(Op::kChooseQParams, observer(R"("observer": "mean")"), "observer", "expected min_max or");
+  add(Op::kChooseQParams, observer(R"("observer": "min_max", "dtype": "s32")"), "dtype",
+      "expected u8 or s8");
+  add(Op::kChooseQParams, observer(R"("observer": "min_max", "quant_max": 256)"), "quant_max",
+      "is 256, expected u8 values");
+  add(Op::kChooseQParams, observer(R"("observer": "min_max", "quant_min": 1)"), "quant_min",
+      "quant_min <= 0");
+  add(Op::kChooseQParams, observer(R"("observer": "histogram", "gran": "channel")"), "gran",
+      "per tensor");
+  add(Op::kChooseQParams, observer(R"("observer": "moving_average", "averaging_constant": 1.5)"),
+      "averaging_constant", "expected 0..1");
+  add(Op::kChooseQParams, R"("batches": 0, "M": 1, "N": 2, "x": [], "observer": "min_max")", "x",
+      "is empty");
+  return table;
 }
 
 }  // namespace qualm::test

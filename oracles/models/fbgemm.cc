@@ -221,9 +221,9 @@ Accumulation AccumulationOf(const Case& c, Kind kind) {
 std::string CannotRunSums(const Case& c, bool acc16) {
   return FirstReason({
       Require(!IsConv(c.op) || !acc16, "convolutions add in int32"),
-      Require(!IsConv(c.op) || c.out_dtype == DType::kU8, "a convolution makes u8"),
       Require(c.x.dtype() == DType::kU8, "activations must be u8"),
       Require(c.w.dtype() == DType::kS8, "weights must be s8"),
+      Require(!IsConv(c.op) || c.out_dtype == DType::kU8, "a convolution makes u8"),
       Require(c.out_dtype == DType::kU8 || c.out_dtype == DType::kF32, "output must be u8 or f32"),
       WholeRange(c),
       Require(c.out_dtype == DType::kU8 || !c.bias_i32, "an f32 output takes a float bias"),

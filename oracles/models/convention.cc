@@ -570,7 +570,12 @@ Model MakeModel(Convention convention) {
     // Here and not in each family: none has steps for any other operation.
     std::string other = OpsAre(c, {Op::kQuantize, Op::kDequantize, Op::kRequantize, Op::kLinear,
                                    Op::kConv2d, Op::kDepthwise, Op::kAdd, Op::kMul});
-    return other.empty() ? reason(c) : other;
+    if (!other.empty()) return other;
+    // A model has one arithmetic; a case that asks for another, or for its own, is no test of it.
+    if (c.requant != Requant::kExact)
+      return "a model has no requantization mode, the case asks for " +
+             std::string(Name(c.requant));
+    return reason(c);
   };
   const auto shared = std::make_shared<const Convention>(std::move(convention));
   model.run = [shared](const Case& c) { return Run(*shared, c); };

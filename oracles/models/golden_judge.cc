@@ -12,6 +12,7 @@
 #include "oracles/models/aten.h"
 #include "oracles/models/fbgemm.h"
 #include "oracles/models/model.h"
+#include "oracles/models/observers.h"
 #include "oracles/models/primitives.h"
 
 namespace qualm {
@@ -462,6 +463,7 @@ class Judge {
   void RequantizeFixedPoint();
   void ChooseQParams();
   void AtenChooseQParams();
+  void Observe();
   void Srdhm();
   void Rdbp();
   void Mbqm();
@@ -651,7 +653,7 @@ void Judge::RequantizeFixedPoint() {
 }
 
 void Judge::ChooseQParams() {
-  result_.model = "fbgemm@avx2";
+  result_.model = "observers@fbgemm";
   const float min = record_.Float("min");
   const float max = record_.Float("max");
   if (!std::isfinite(min) || !std::isfinite(max)) Wrong(record_, "min", "the range must be finite");
@@ -673,7 +675,7 @@ std::string DoubleText(double value) {
 }
 
 void Judge::AtenChooseQParams() {
-  result_.model = "aten@default";
+  result_.model = "observers@aten";
   const std::vector<float> x = record_.Floats("x");
   if (x.empty()) Wrong(record_, "x", "must not be empty");
   float min = x[0];
@@ -686,6 +688,38 @@ void Judge::AtenChooseQParams() {
   const auto chosen = models::AtenChooseQParams(min, max, Flag(record_, "reduce_range"));
   CompareText("scale_double", DoubleText(record_.Double("scale_double")), DoubleText(chosen.scale));
   CompareText("zp", std::to_string(record_.Int("zp")), std::to_string(chosen.zero_point));
+}
+
+// Scales, zero points and, where recorded, the range they follow from, and what ATen quantizes x
+// to.
+void Judge::Observe() {
+  result_.model = "observers@torch";
+  const std::vector<exact::ObserverResult> results = models::ObserveRecord(record_);
+  const auto count = static_cast<int64_t>(results.size());
+  Tensor scale(DType::kF32, {count});
+  Tensor zero_point(DType::kS32, {count});
+  for (size_t i = 0; i < results.size(); ++i) {
+    scale.as<float>()[i] = results[i].scale;
+    zero_point.as<int32_t>()[i] = results[i].zero_point;
+  }
+  Compare("scale", Reals(record_, "scale", {count}), scale);
+  Compare("zp", Codes(record_, "zp", DType::kS32, {count}), zero_point);
+  for (const auto& [field, value] :
+       {std::pair{"min_val", results[0].range.min}, {"max_val", results[0].range.max}}) {
+    if (record_.Has(field)) {
+      CompareText(field, FloatText(record_.Float(field)), FloatText(value));
+    }
+  }
+  for (const char* field : {"q", "y", "y_thread"}) {
+    if (!record_.Has(field)) continue;
+    const Tensor codes = models::QuantizeRecord(record_, results);
+    Compare(field, Codes(record_, field, codes.dtype(), codes.shape()), codes);
+  }
+  if (record_.Has("deq_thread")) {
+    const Tensor codes = models::QuantizeRecord(record_, results);
+    Compare("deq_thread", Reals(record_, "deq_thread", codes.shape()),
+            models::DequantizeRecord(codes, results));
+  }
 }
 
 void Judge::Srdhm() {
@@ -756,6 +790,9 @@ const std::map<std::string_view, Judge::Handler>& Judge::Handlers() {
       {"requantize_fixedpoint", &Judge::RequantizeFixedPoint},
       {"choose_qparams", &Judge::ChooseQParams},
       {"aten_choose_qparams", &Judge::AtenChooseQParams},
+      {"observer", &Judge::Observe},
+      {"observer_per_channel", &Judge::Observe},
+      {"observer_quantize", &Judge::Observe},
       {"gemmlowp_srdhm", &Judge::Srdhm},
       {"gemmlowp_rounding_divide_by_pot", &Judge::Rdbp},
       {"multiply_by_quantized_multiplier", &Judge::Mbqm},

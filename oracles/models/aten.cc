@@ -144,8 +144,8 @@ Model Make(const std::string& isa, int64_t block, bool arm = false) {
   if (!arm) convention.satisfies.emplace_back("per_channel_equals_per_tensor");
   const auto claim = [&](std::initializer_list<Op> ops) {
     for (const Op op : ops) {
-      for (const char* claim : {"row_independence", "column_independence", "zero_point_shift"})
-        convention.satisfies.push_back(std::string(Name(op)) + "." + claim);
+      for (const char* what : {"row_independence", "column_independence", "zero_point_shift"})
+        convention.satisfies.push_back(std::string(Name(op)) + "." + what);
     }
   };
   claim({Op::kDequantize, Op::kMul});

@@ -138,11 +138,19 @@ Model Make(const std::string& isa, int64_t block, bool arm = false) {
                                : "ATen quantize, dequantize, add and mul, capability " + isa;
   convention.source = "PyTorch 1.13.1 quantized/cpu/kernels/QuantizedOpKernels.cpp" +
                       std::string(arm ? "" : ", quantized/affine_quantizer_base.cpp");
-  // On ARM the eight-wide body and the tail part ways for very negative x and zero points < 0.
-  if (!arm) {
-    convention.satisfies = {"row_independence", "column_independence", "zero_point_shift",
-                            "per_channel_equals_per_tensor"};
-  }
+  // On ARM the eight-wide body and the tail of quantize part ways for very negative x and zero
+  // points < 0; on x86 those of add do.
+  convention.satisfies = {"commutes"};
+  if (!arm) convention.satisfies.emplace_back("per_channel_equals_per_tensor");
+  const auto claim = [&](std::initializer_list<Op> ops) {
+    for (const Op op : ops) {
+      for (const char* what : {"row_independence", "column_independence", "zero_point_shift"})
+        convention.satisfies.push_back(std::string(Name(op)) + "." + what);
+    }
+  };
+  claim({Op::kDequantize, Op::kMul});
+  if (!arm) claim({Op::kQuantize});
+  if (block == 0) claim({Op::kAdd});
   convention.cannot_run = [arm](const Case& c) {
     return FirstReason({OpsAre(c, {Op::kQuantize, Op::kDequantize, Op::kAdd, Op::kMul}),
                         AtenCannotRun(c), Require(!arm || !c.per_channel, "per tensor only")});

@@ -348,6 +348,13 @@ bool IsPlainDepthwise(const Case& c) {
   return IsConv(c.op) && c.window.groups == c.window.in_c && c.window.groups == c.N;
 }
 
+void AddExactConvClaims(std::vector<std::string>& satisfies) {
+  satisfies.insert(satisfies.end(),
+                   {"batch_independence", "depthwise_is_grouped", "dilation_is_zero_stuffed",
+                    "groups_are_separate", "one_by_one_is_linear", "padding_is_explicit",
+                    "stride_is_subsample"});
+}
+
 void SetClamp(Channel& channel, const Case& c) {
   channel.low = static_cast<int32_t>(std::min<int64_t>(LowerBound(c), INT32_MAX));
   channel.high = c.out_max;

@@ -166,6 +166,9 @@ bool WeightZeroPointsAre(const Case& c, int32_t zero_point);
 // One input and one output channel per group.
 bool IsPlainDepthwise(const Case& c);
 
+// The claims about windows of convolutions whose sums are exact, whatever the kernel.
+void AddExactConvClaims(std::vector<std::string>& satisfies);
+
 // Clamp bounds of a code output, relu included.
 void SetClamp(Channel& channel, const Case& c);
 // Product scale in requantize without an explicit multiplier: like a linear of those scales.

@@ -221,9 +221,9 @@ Accumulation AccumulationOf(const Case& c, Kind kind) {
 std::string CannotRunSums(const Case& c, bool acc16) {
   return FirstReason({
       Require(!IsConv(c.op) || !acc16, "convolutions add in int32"),
-      Require(!IsConv(c.op) || c.out_dtype == DType::kU8, "a convolution makes u8"),
       Require(c.x.dtype() == DType::kU8, "activations must be u8"),
       Require(c.w.dtype() == DType::kS8, "weights must be s8"),
+      Require(!IsConv(c.op) || c.out_dtype == DType::kU8, "a convolution makes u8"),
       Require(c.out_dtype == DType::kU8 || c.out_dtype == DType::kF32, "output must be u8 or f32"),
       WholeRange(c),
       Require(c.out_dtype == DType::kU8 || !c.bias_i32, "an f32 output takes a float bias"),
@@ -251,10 +251,20 @@ Model Make(const std::string& isa, Kind kind, bool acc16, bool fma) {
   convention.source = "FBGEMM src/QuantUtilsAvx2.cc, src/GenerateKernelU8S8S32ACC" +
                       std::string(acc16 ? "16" : "32") + ".cc @ 71d6f8b";
   convention.pair_saturates = variant.kind != Kind::kExact;
-  convention.satisfies = {"row_independence", "column_independence"};
+  // Everywhere but under VNNI all convolution kernels add alike. There the depthwise kernel, which
+  // saturates, is chosen by groups, padding and stride.
+  convention.satisfies = {"row_independence", "batch_independence", "depthwise_is_grouped",
+                          "one_by_one_is_linear"};
   if (variant.kind == Kind::kExact) {
-    convention.satisfies.emplace_back("k_permutation");
-    convention.satisfies.emplace_back("zero_term_append");
+    convention.satisfies.insert(
+        convention.satisfies.end(),
+        {"k_permutation", "linear.zero_term_append", "linear.column_independence",
+         "quantize.column_independence", "dequantize.column_independence",
+         "requantize.column_independence"});
+  } else {
+    convention.satisfies.insert(convention.satisfies.end(),
+                                {"column_independence", "groups_are_separate",
+                                 "padding_is_explicit", "stride_is_subsample"});
   }
   convention.cannot_run = [acc16](const Case& c) {
     if (HasSums(c.op)) return CannotRunSums(c, acc16);

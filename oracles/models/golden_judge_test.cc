@@ -66,17 +66,18 @@ TEST(GoldenJudgeTest, EveryRecordOfAKnownOpIsReproduced) {
     std::cout << "skipped " << count << ": " << reason << "\n";
   // No model loses its recordings unnoticed.
   for (const char* model :
-       {"aten@aarch64",        "aten@avx2",           "aten@avx512",       "aten@default",
-        "fbgemm@avx2",         "fbgemm@avx2+acc16",   "fbgemm@avx2+nofma", "fbgemm@avx512",
-        "fbgemm@avx512+acc16", "fbgemm@avx512+nofma", "fbgemm@scalar",     "fbgemm@vnni",
-        "fbgemm@vnni+acc16",   "fbgemm@vnni+nofma",   "gemmlowp",          "onednn2@avx2",
-        "observers@torch",     "observers@aten",      "observers@fbgemm",  "onednn2@avx512core",
-        "onednn2@sse41",       "onednn2@vnni",        "onednn3@avx2",      "onnxruntime@avx2",
-        "onnxruntime@sse41",   "onnxruntime@vnni",    "qnnpack",           "tflite@double",
-        "tflite@single",       "xnnpack@fp32",        "xnnpack@rndnu"}) {
+       {"aten@aarch64",      "aten@avx2",     "aten@avx512",         "aten@default",
+        "aten@avx512+pt26",  "onednn3@vnni",  "fbgemm@avx2",         "fbgemm@avx2+acc16",
+        "fbgemm@avx2+nofma", "fbgemm@avx512", "fbgemm@avx512+acc16", "fbgemm@avx512+nofma",
+        "fbgemm@scalar",     "fbgemm@vnni",   "fbgemm@vnni+acc16",   "fbgemm@vnni+nofma",
+        "gemmlowp",          "onednn2@avx2",  "onednn2@avx512core",  "onednn2@sse41",
+        "onednn2@vnni",      "onednn3@avx2",  "onnxruntime@avx2",    "onnxruntime@sse41",
+        "onnxruntime@vnni",  "qnnpack",       "tflite@double",       "tflite@single",
+        "xnnpack@fp32",      "xnnpack@rndnu", "observers@torch",     "observers@aten",
+        "observers@fbgemm"}) {
     EXPECT_GT(outputs_by_model[model], 0) << model;
   }
-  // The only reason to skip is an operation that has no meaning here yet.
+  // The only reason to skip is a function that has no meaning here yet.
   for (const auto& [reason, count] : skips) {
     EXPECT_TRUE(reason.ends_with("is not known yet")) << reason;
   }
@@ -109,28 +110,10 @@ TEST(GoldenJudgeTest, TracesEndInTheRecordedOutput) {
   EXPECT_GT(traced["xnnpack@rndnu"], 0);
 }
 
-// A good record, with fields replaced ("" removes one).
-std::string Line(const std::map<std::string, std::string>& changes) {
-  std::map<std::string, std::string> fields = {{"id", R"("r")"},
-                                               {"op", R"("linear")"},
-                                               {"backend", R"("fbgemm@71d6f8b")"},
-                                               {"isa", R"("avx2")"},
-                                               {"gran", R"("tensor")"},
-                                               {"relu", "0"},
-                                               {"M", "1"},
-                                               {"N", "1"},
-                                               {"K", "2"},
-                                               {"x_scale", R"("0x1p+0")"},
-                                               {"x_zp", "0"},
-                                               {"w_scale", R"(["0x1p+0"])"},
-                                               {"w_zp", "[0]"},
-                                               {"out_scale", R"("0x1p+10")"},
-                                               {"out_zp", "0"},
-                                               {"bias", "null"},
-                                               {"x", "[255,255]"},
-                                               {"w", "[127,127]"},
-                                               {"acc", "[32767]"},
-                                               {"y", "[32]"}};
+using Fields = std::map<std::string, std::string>;
+
+// `fields` with some replaced ("" removes one), as a line.
+std::string LineOf(Fields fields, const Fields& changes) {
   for (const auto& [name, value] : changes) fields[name] = value;
   std::string line = "{";
   for (const auto& [name, value] : fields) {
@@ -138,6 +121,85 @@ std::string Line(const std::map<std::string, std::string>& changes) {
     line += (line.size() > 1 ? "," : "") + ("\"" + name + "\":" + value);
   }
   return line + "}";
+}
+
+// A good record.
+std::string Line(const Fields& changes) {
+  const Fields fields = {{"id", R"("r")"},
+                         {"op", R"("linear")"},
+                         {"backend", R"("fbgemm@71d6f8b")"},
+                         {"isa", R"("avx2")"},
+                         {"gran", R"("tensor")"},
+                         {"relu", "0"},
+                         {"M", "1"},
+                         {"N", "1"},
+                         {"K", "2"},
+                         {"x_scale", R"("0x1p+0")"},
+                         {"x_zp", "0"},
+                         {"w_scale", R"(["0x1p+0"])"},
+                         {"w_zp", "[0]"},
+                         {"out_scale", R"("0x1p+10")"},
+                         {"out_zp", "0"},
+                         {"bias", "null"},
+                         {"x", "[255,255]"},
+                         {"w", "[127,127]"},
+                         {"acc", "[32767]"},
+                         {"y", "[32]"}};
+  return LineOf(fields, changes);
+}
+
+// Good records of other operations: 1x3 pixels of one channel under a 1x3 kernel with padding 1,
+// and two sums.
+std::string ConvLine(const Fields& changes) {
+  const Fields fields = {{"id", R"("r")"},
+                         {"op", R"("conv2d")"},
+                         {"backend", R"("fbgemm@71d6f8b")"},
+                         {"isa", R"("avx2")"},
+                         {"layout", R"("x:NHWC w:KRSC y:NHWC")"},
+                         {"gran", R"("tensor")"},
+                         {"relu", "0"},
+                         {"N", "1"},
+                         {"H", "1"},
+                         {"W", "3"},
+                         {"IC", "1"},
+                         {"OC", "1"},
+                         {"G", "1"},
+                         {"R", "3"},
+                         {"S", "3"},
+                         {"stride", "1"},
+                         {"pad", "1"},
+                         {"dil", "1"},
+                         {"OH", "1"},
+                         {"OW", "3"},
+                         {"x_scale", R"("0x1p+0")"},
+                         {"x_zp", "0"},
+                         {"w_scale", R"(["0x1p+0"])"},
+                         {"w_zp", "[0]"},
+                         {"out_scale", R"("0x1p+10")"},
+                         {"out_zp", "0"},
+                         {"bias", "null"},
+                         {"x", "[255,255,255]"},
+                         {"w", "[0,0,0,0,127,127,0,0,0]"},
+                         {"y", "[32,32,32]"}};
+  return LineOf(fields, changes);
+}
+std::string AddLine(const Fields& changes) {
+  const Fields fields = {{"id", R"("r")"},
+                         {"op", R"("add")"},
+                         {"backend", R"("pytorch-1.13.1")"},
+                         {"isa", R"("aten-avx2")"},
+                         {"relu", "0"},
+                         {"n", "2"},
+                         {"a_scale", R"("0x1p+0")"},
+                         {"a_zp", "1"},
+                         {"b_scale", R"("0x1p+0")"},
+                         {"b_zp", "2"},
+                         {"out_scale", R"("0x1p+1")"},
+                         {"out_zp", "3"},
+                         {"a", "[11,21]"},
+                         {"b", "[12,23]"},
+                         {"y", "[13,23]"}};
+  return LineOf(fields, changes);
 }
 
 GoldenVerdict JudgeLine(const std::map<std::string, std::string>& changes) {
@@ -166,7 +228,7 @@ TEST(GoldenJudgeTest, WhatHasNoModelIsSkippedWithAReason) {
     EXPECT_EQ(verdict.verdict.judgement, Judgement::kSkipped);
     return verdict.verdict.reason;
   };
-  EXPECT_EQ(reason({{"op", R"("fold")"}}), "op fold is not known yet");
+  EXPECT_EQ(reason({{"op", R"("transpose")"}}), "op transpose is not known yet");
   EXPECT_EQ(reason({{"backend", R"("somebody@1")"}}), "no model for backend somebody@1, isa avx2");
   EXPECT_EQ(reason({{"isa", R"("riscv")"}}), "no model for backend fbgemm@71d6f8b, isa riscv");
   EXPECT_EQ(reason({{"backend", R"("pytorch-1.13.1")"},
@@ -243,6 +305,77 @@ TEST(GoldenJudgeTest, LyingRecordsAreRefusedWithFileLineAndField) {
   }
 }
 
+TEST(GoldenJudgeTest, ConvolutionsAndSumsAreJudged) {
+  const auto judge = [](const std::string& line) {
+    return JudgeGolden(ParseGoldenLine(line, "f", 1));
+  };
+  // Taps 4 and 5 are one pair, in which two of the three pixels have both.
+  for (const auto& [line, model] :
+       {std::pair{ConvLine({}), "fbgemm@avx2"}, {AddLine({}), "aten@avx2"}}) {
+    const GoldenVerdict good = judge(line);
+    EXPECT_EQ(good.verdict.judgement, Judgement::kPassed) << good.verdict.reason;
+    EXPECT_EQ(good.model, model);
+  }
+  EXPECT_TRUE(judge(ConvLine({{"y", "[32,33,32]"}})).verdict.failed());
+  const Fields exact = {{"isa", R"("avx512_vnni")"}, {"y", "[63,63,32]"}};
+  EXPECT_EQ(judge(ConvLine(exact)).verdict.judgement, Judgement::kPassed);
+  EXPECT_TRUE(judge(AddLine({{"y", "[13,24]"}})).verdict.failed());
+  EXPECT_TRUE(judge(AddLine({{"y_thread", "[14,23]"}})).verdict.failed());
+  EXPECT_EQ(judge(AddLine({{"isa", R"("aten-riscv")"}})).verdict.judgement, Judgement::kSkipped);
+  EXPECT_EQ(judge(AddLine({{"isa", R"("aten-avx512-pt26")"}})).model, "aten@avx512+pt26");
+  const std::string depthwise =
+      R"({"id":"r","op":"depthwise3d_7x7x7_const","backend":"fbgemm@71d6f8b","isa":"any-x86",)"
+      R"("x_const":0,"w_zp":0,"out_scale":"0x1p+0","y_center":0,"y_channel0":[)";
+  std::string zeros = "0";
+  for (int i = 1; i < 343; ++i) zeros += ",0";
+  EXPECT_EQ(judge(depthwise + zeros + "]}").verdict.judgement, Judgement::kPassed);
+  zeros.back() = '1';
+  EXPECT_TRUE(judge(depthwise + zeros + "]}").verdict.failed());
+  EXPECT_THROW(judge(depthwise + "0]}"), InputError);
+}
+
+TEST(GoldenJudgeTest, LyingConvolutionsAndSumsAreRefused) {
+  const std::pair<std::string, const char*> table[] = {
+      {ConvLine({{"layout", R"("x:NCHW w:KCRS y:NCHW")"}}), "f:1: r: layout: expected x:NHWC"},
+      {ConvLine({{"W", "4"}}), "f:1: r: x: has 3 entries, expected 1x1x4x1"},
+      {ConvLine({{"H", "268435456"}, {"W", "268435456"}}), "f:1: r: x: has 3 entries"},
+      {ConvLine({{"W", "-1"}}), "f:1: r: W: expected 0..2^28"},
+      {ConvLine({{"R", "0"}}), "f:1: r: R: is 0, expected 1..1048576"},
+      {ConvLine({{"S", "2"}}), "f:1: r: w: has 9 entries, expected 1x3x2x1"},
+      {ConvLine({{"stride", "0"}}), "f:1: r: stride: is 0, expected 1..1048576"},
+      {ConvLine({{"stride", "9223372036854775807"}}), "f:1: r: stride: is 9223372036854775807"},
+      {ConvLine({{"dil", "0"}}), "f:1: r: dil: is 0, expected 1..1048576"},
+      {ConvLine({{"pad", "-1"}}), "f:1: r: pad: is -1, expected 0..1048576"},
+      {ConvLine({{"pad", "1048577"}}), "f:1: r: pad: is 1048577"},
+      {ConvLine({{"pad", "1048576"}}), "f:1: r: OH: does not follow"},
+      {ConvLine({{"G", "0"}}), "f:1: r: G: is 0"},
+      {ConvLine({{"G", "2"}}), "f:1: r: G: does not divide"},
+      {ConvLine({{"OH", "2"}}), "f:1: r: OH: does not follow from the window"},
+      {ConvLine({{"OW", ""}}), "f:1: r: OW: missing"},
+      {ConvLine({{"gran", R"("channel")"}, {"w_zp", "[]"}}), "f:1: r: w_zp: has 0 entries"},
+      {ConvLine({{"y", "[63,63]"}}), "f:1: r: y: has 2 entries, expected 1x1x3x1"},
+      {ConvLine({{"op", R"("qlinear_conv")"}, {"w_dtype", R"("f32")"}}),
+       "f:1: r: w_dtype: expected u8 or s8"},
+      {AddLine({{"n", "3"}}), "f:1: r: a: has 2 entries, expected 1x3"},
+      {AddLine({{"b", "[1]"}}), "f:1: r: b: has 1 entries, expected 1x2"},
+      {AddLine({{"a", "[1,256]"}}), "f:1: r: a: entry 1 is 256, outside u8"},
+      {AddLine({{"op", R"("tflite_add")"}, {"a", "[1,128]"}}),
+       "f:1: r: a: entry 1 is 128, outside s8"},
+      {AddLine({{"b_scale", R"("0x0p+0")"}}), "f:1: r: w_scale: entry 0 must be finite"},
+      {AddLine({{"a_zp", "2147483648"}}), "f:1: r: a_zp: is 2147483648"},
+  };
+  for (const auto& [line, expected] : table) {
+    std::string error;
+    try {
+      const GoldenVerdict verdict = JudgeGolden(ParseGoldenLine(line, "f", 1));
+      error = "no error: " + std::string(Name(verdict.verdict.judgement));
+    } catch (const InputError& caught) {
+      error = caught.what();
+    }
+    EXPECT_TRUE(error.starts_with(expected)) << line << "\n  " << error;
+  }
+}
+
 TEST(GoldenJudgeTest, LyingRecordsOfObserversAreRefused) {
   const std::string start =
       R"({"id":"r","backend":"pytorch-1.13.1","op":"observer","observer":"MinMaxObserver",)";
@@ -282,7 +415,7 @@ TEST(GoldenJudgeTest, CasesCarryWhatWasRecorded) {
   ASSERT_TRUE(c.observed.has_value());
   EXPECT_EQ(c.observed->by, "fbgemm@71d6f8b avx2");
   EXPECT_EQ(c.observed->y.IntAt(0), 32);
-  const GoldenRecord other = ParseGoldenLine(Line({{"op", R"("fold")"}}), "f", 1);
+  const GoldenRecord other = ParseGoldenLine(Line({{"op", R"("transpose")"}}), "f", 1);
   EXPECT_FALSE(GoldenHasCase(other));
   EXPECT_THROW(GoldenCase(other), InputError);
 }

@@ -214,12 +214,21 @@ std::string OneDnnCannotRun(const OneDnnIsa& isa, const Case& c) {
 }
 
 std::vector<std::string> OneDnnClaims(const OneDnnIsa& isa) {
-  std::vector<std::string> claims = {"per_channel_equals_per_tensor"};
-  if (isa.brgemm || !isa.avx512)
-    claims.insert(claims.end(), {"row_independence", "column_independence"});
-  if (isa.vnni) claims.push_back("k_permutation");
+  std::vector<std::string> claims = {"per_channel_equals_per_tensor", "batch_independence",
+                                     "depthwise_is_grouped", "stride_is_subsample"};
+  const auto claim = [&](std::initializer_list<const char*> more) {
+    claims.insert(claims.end(), more.begin(), more.end());
+  };
+  if (isa.brgemm || !isa.avx512) claim({"row_independence", "dilation_is_zero_stuffed"});
+  if (isa.vnni) {
+    claim({"column_independence", "k_permutation", "groups_are_separate", "padding_is_explicit",
+           "conv2d.zero_term_append"});
+  } else if (!isa.avx512) {
+    // A group alone goes to another kernel.
+    claim({"linear.column_independence", "requantize.column_independence"});
+  }
   // Not where rows may be summed as signed bytes.
-  if (isa.brgemm) claims.push_back("zero_term_append");
+  if (isa.brgemm) claim({"linear.zero_term_append", "one_by_one_is_linear"});
   return claims;
 }
 

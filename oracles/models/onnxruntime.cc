@@ -129,12 +129,23 @@ Model Make(const std::string& isa, bool pairs, bool fma) {
                            ", clamp before rounding";
   convention.source = "ONNX Runtime 1.21 onnxruntime/core/mlas/lib";
   convention.pair_saturates = pairs;
-  convention.satisfies = {"row_independence", "column_independence",
-                          "per_channel_equals_per_tensor", "zero_maps_to_zero_point"};
-  if (!pairs) {
-    convention.satisfies.emplace_back("k_permutation");
-    convention.satisfies.emplace_back("zero_term_append");
-    convention.satisfies.emplace_back("zero_point_shift");
+  convention.satisfies = {"row_independence", "per_channel_equals_per_tensor",
+                          "zero_maps_to_zero_point", "mul.commutes"};
+  const auto claim = [&](std::initializer_list<const char*> claims) {
+    convention.satisfies.insert(convention.satisfies.end(), claims.begin(), claims.end());
+  };
+  if (pairs) {
+    // A column alone may go to the depthwise kernel, which is exact.
+    claim({"linear.column_independence", "quantize.column_independence", "add.column_independence",
+           "mul.column_independence", "batch_independence", "depthwise_is_grouped",
+           "groups_are_separate", "one_by_one_is_linear", "padding_is_explicit",
+           "stride_is_subsample"});
+  } else {
+    // Not of add and mul, which take zero points as real numbers.
+    claim({"column_independence", "k_permutation", "zero_term_append", "identity_weights",
+           "linear.zero_point_shift", "conv2d.zero_point_shift", "depthwise.zero_point_shift",
+           "quantize.zero_point_shift"});
+    AddExactConvClaims(convention.satisfies);
   }
   convention.cannot_run = CannotRun;
   convention.accumulation = [pairs](const Case& c) {

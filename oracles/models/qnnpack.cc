@@ -135,9 +135,19 @@ std::vector<Model> QnnpackModels() {
   convention.description = "PyTorch's QNNPACK on x86: exact sums, float multiplier, int32 bias";
   convention.source =
       "PyTorch 1.13.1 aten/src/ATen/native/quantized/cpu/qnnpack/src/q8gemm/4x4c2-sse2.c";
-  convention.satisfies = {"k_permutation",       "zero_term_append",
-                          "zero_point_shift",    "row_independence",
-                          "column_independence", "per_channel_equals_per_tensor"};
+  convention.satisfies = {"k_permutation",
+                          "zero_term_append",
+                          "row_independence",
+                          "column_independence",
+                          "per_channel_equals_per_tensor",
+                          "identity_weights",
+                          "commutes",
+                          "add.is_monotone"};
+  for (const Op op : {Op::kQuantize, Op::kDequantize, Op::kLinear, Op::kConv2d, Op::kDepthwise,
+                      Op::kAdd, Op::kMul}) {
+    convention.satisfies.push_back(std::string(Name(op)) + ".zero_point_shift");
+  }
+  AddExactConvClaims(convention.satisfies);
   convention.cannot_run = CannotRun;
   convention.accumulation = [](const Case&) { return Accumulation{}; };
   convention.channel = ChannelOf;

@@ -111,7 +111,7 @@ std::string CannotRun(const Case& c, bool single) {
   }
   // Larger shifts are undefined in C++ there; add takes only multipliers below 1.
   const int32_t most = c.op == Op::kAdd ? 0 : single ? 30 : 31;
-  for (int64_t n = 0; n < (c.per_channel ? c.N : 1); ++n) {
+  for (int64_t n = 0; n < (c.per_channel ? c.N : std::min<int64_t>(c.N, 1)); ++n) {
     if (ChannelOf(c, n, single).fixed.shift > most) return "the multiplier is too large";
   }
   return "";
@@ -124,8 +124,15 @@ Model Make(bool single) {
       std::string("TFLite reference int8: exact sums, fixed point with ") +
       (single ? "one rounding, ties toward +inf" : "two roundings, ties away from zero");
   convention.source = "tflite-micro kernels/internal/common.cc, reference/ @ 90b983c";
-  convention.satisfies = {"k_permutation", "zero_term_append", "row_independence",
-                          "column_independence"};
+  convention.satisfies = {"k_permutation",
+                          "zero_term_append",
+                          "row_independence",
+                          "column_independence",
+                          "commutes",
+                          "add.is_monotone",
+                          "conv2d.per_channel_equals_per_tensor",
+                          "depthwise.per_channel_equals_per_tensor"};
+  AddExactConvClaims(convention.satisfies);
   convention.cannot_run = [single](const Case& c) { return CannotRun(c, single); };
   convention.accumulation = [](const Case&) { return Accumulation{}; };
   convention.channel = [single](const Case& c, int64_t n) { return ChannelOf(c, n, single); };

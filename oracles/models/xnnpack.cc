@@ -200,9 +200,16 @@ Model Make(bool rndnu) {
   convention.description = rndnu ? "XNNPACK on AArch64: exact sums, fixed point, ties toward +inf"
                                  : "XNNPACK on x86: exact sums, float multiplier, ties to even";
   convention.source = "XNNPACK src/params-init.c @ ae108ef";
-  convention.satisfies = {"k_permutation", "zero_term_append", "row_independence",
-                          "column_independence"};
-  if (!rndnu) convention.satisfies.emplace_back("per_channel_equals_per_tensor");
+  convention.satisfies = {"k_permutation",       "zero_term_append", "row_independence",
+                          "column_independence", "identity_weights", "commutes",
+                          "add.is_monotone"};
+  AddExactConvClaims(convention.satisfies);
+  if (!rndnu) {
+    convention.satisfies.insert(
+        convention.satisfies.end(),
+        {"linear.per_channel_equals_per_tensor", "conv2d.per_channel_equals_per_tensor",
+         "depthwise.per_channel_equals_per_tensor"});
+  }
   convention.cannot_run = [rndnu](const Case& c) { return CannotRun(c, rndnu); };
   convention.accumulation = [](const Case&) { return Accumulation{}; };
   convention.channel = ChannelOf;

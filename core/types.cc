@@ -20,10 +20,10 @@ constexpr std::array<std::string_view, 16> kOpNames{
 // drawn by `check` or fuzzed.
 constexpr std::array<Op, 4> kListedOps{Op::kQuantize, Op::kDequantize, Op::kRequantize,
                                        Op::kLinear};
-constexpr std::array<Op, 12> kDefinedOps{Op::kQuantize, Op::kDequantize, Op::kRequantize,
-                                         Op::kRescale,  Op::kAdd,        Op::kMul,
-                                         Op::kLinear,   Op::kConv2d,     Op::kDepthwise,
-                                         Op::kMaxPool,  Op::kAvgPool,    Op::kGlobalAvgPool};
+constexpr std::array<Op, 15> kDefinedOps{
+    Op::kQuantize, Op::kDequantize,    Op::kRequantize, Op::kRescale,   Op::kAdd,
+    Op::kMul,      Op::kLinear,        Op::kConv2d,     Op::kDepthwise, Op::kMaxPool,
+    Op::kAvgPool,  Op::kGlobalAvgPool, Op::kConcat,     Op::kTable,     Op::kSoftmax};
 
 }  // namespace
 

@@ -280,13 +280,32 @@ class Draw {
           }
         }
         break;
-      case Op::kConcat:
+      case Op::kConcat: {
+        const auto a = static_cast<int64_t>(Below(static_cast<size_t>(c.N) + 1));
+        c.x = Codes(code, {c.M, a});
+        c.w = Codes(code, {c.M, c.N - a});
+        c.x_q = one;
+        c.w_q = Qparams(1, code);
+        c.out_q = Qparams(1, out);
+        break;
+      }
       case Op::kTable:
+        c.x = Codes(code, {c.M, c.N});
+        c.function = static_cast<Function>(Below(5));
+        if (c.function == Function::kLeakyRelu) c.negative_slope = Chance(2) ? 0.25f : Scale();
+        c.x_q = one;
+        c.out_q = Qparams(1, out);
+        break;
       case Op::kSoftmax:
+        c.x = Codes(code, {c.M, c.N});
+        c.x_q = one;
+        c.out_q = {{0x1p-8f}, {RangeOf(code).min}};
+        out = code;
+        break;
       case Op::kChooseQParams: break;
     }
     c.out_dtype = out;
-    c.relu = c.op != Op::kDequantize && Chance(3);
+    c.relu = c.op != Op::kDequantize && c.op != Op::kTable && c.op != Op::kSoftmax && Chance(3);
     const CodeRange range = RangeOf(out);
     c.out_min = range.min;
     c.out_max = range.max;

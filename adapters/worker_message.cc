@@ -152,12 +152,17 @@ Window GetWindow(Reader& reader) {
   return v;
 }
 
-std::vector<int64_t> InputShape(const Case& c) {
+// concat: the columns of its first input; else 0.
+int64_t FirstColumns(const Case& c) { return c.op == Op::kConcat ? c.x.shape()[1] : 0; }
+
+std::vector<int64_t> InputShape(const Case& c, int64_t first_columns) {
   if (HasWindow(c.op)) return {c.window.batch, c.window.in_h, c.window.in_w, c.window.in_c};
+  if (c.op == Op::kConcat) return {c.M, first_columns};
   return {c.M, c.op == Op::kLinear ? c.K : c.N};
 }
 
-std::vector<int64_t> WeightShape(const Case& c) {
+std::vector<int64_t> WeightShape(const Case& c, int64_t first_columns) {
+  if (c.op == Op::kConcat) return {c.M, c.N - first_columns};
   if (c.op == Op::kLinear) return {c.N, c.K};
   if (HasTwoOperands(c.op)) return {c.M, c.N};
   if (!IsConv(c.op)) return {0};
@@ -234,6 +239,7 @@ void EncodeRun(const Case& c, const RunContext& context, std::vector<uint8_t>& p
   writer.Put(c.op);
   for (const int64_t dim : {c.M, c.N, c.K}) writer.Put(dim);
   Put(writer, c.window);
+  writer.Put(FirstColumns(c));
   writer.Put(c.x);
   writer.Put(c.w);
   for (const QParams* q : {&c.x_q, &c.w_q, &c.out_q}) writer.Put(*q);
@@ -246,6 +252,8 @@ void EncodeRun(const Case& c, const RunContext& context, std::vector<uint8_t>& p
   writer.Put(c.out_max);
   writer.Put(c.relu);
   writer.Put(c.requant);
+  writer.Put(c.function);
+  writer.Put(c.negative_slope);
 
   writer.Put<int32_t>(context.align_offset);
   writer.Put(context.end_at_guard);
@@ -263,12 +271,14 @@ std::optional<RunRequest> DecodeRun(std::span<const uint8_t> payload) {
   Reader reader(payload);
   RunRequest request;
   Case& c = request.c;
-  c.op = reader.Enum(Op::kRescale);
+  c.op = reader.Enum(Op::kSoftmax);
   for (int64_t* dim : {&c.M, &c.N, &c.K}) *dim = reader.Get<int64_t>();
   c.window = GetWindow(reader);
+  const auto first_columns = reader.Get<int64_t>();
+  if (first_columns < 0 || (c.op == Op::kConcat && first_columns > c.N)) reader.Fail();
   if (!reader.ok()) return std::nullopt;
-  c.x = reader.GetTensor(InputShape(c));
-  c.w = reader.GetTensor(WeightShape(c));
+  c.x = reader.GetTensor(InputShape(c, first_columns));
+  c.w = reader.GetTensor(WeightShape(c, first_columns));
   for (QParams* q : {&c.x_q, &c.w_q, &c.out_q}) *q = reader.GetQParams();
   c.per_channel = reader.Flag();
   c.multiplier = reader.List<float>();
@@ -279,6 +289,8 @@ std::optional<RunRequest> DecodeRun(std::span<const uint8_t> payload) {
   c.out_max = reader.Get<int32_t>();
   c.relu = reader.Flag();
   c.requant = reader.Enum(Requant::kExact);
+  c.function = reader.Enum(Function::kTanh);
+  c.negative_slope = reader.Get<float>();
 
   RunContext& context = request.context;
   context.align_offset = reader.Get<int32_t>();

@@ -88,10 +88,20 @@ TEST(WorkerMessage, WindowsAndSecondOperandsComeBackWhole) {
   mul.N = 2;
   mul.x = Tensor::Of<uint8_t>({1, 2}, std::vector<uint8_t>{1, 2});
   mul.w = Tensor::Of<uint8_t>({1, 2}, std::vector<uint8_t>{3, 4});
-  Case rescale = mul;  // the operation with the largest number
-  rescale.op = Op::kRescale;
-  rescale.w = Tensor(DType::kU8, {0});
-  for (const Case& c : {conv, pool, mul, rescale}) {
+  Case table = mul;
+  table.op = Op::kTable;
+  table.w = Tensor(DType::kU8, {0});
+  table.function = Function::kLeakyRelu;
+  table.negative_slope = 0.5f;
+  Case concat = mul;
+  concat.op = Op::kConcat;
+  concat.N = 3;
+  concat.w = Tensor::Of<uint8_t>({1, 1}, std::vector<uint8_t>{3});
+  Case softmax = table;  // the operation with the largest number
+  softmax.op = Op::kSoftmax;
+  softmax.function = Function::kRelu;
+  softmax.negative_slope = 0.01f;
+  for (const Case& c : {conv, pool, mul, table, concat, softmax}) {
     std::vector<uint8_t> payload;
     EncodeRun(c, {}, payload);
     const std::optional<RunRequest> decoded = DecodeRun(payload);
@@ -108,6 +118,9 @@ TEST(WorkerMessage, WindowsAndSecondOperandsComeBackWhole) {
   conv.window.groups = 0;
   std::vector<uint8_t> payload;
   EncodeRun(conv, {}, payload);
+  EXPECT_FALSE(DecodeRun(payload).has_value());
+  concat.N = 1;  // fewer columns than its first input
+  EncodeRun(concat, {}, payload);
   EXPECT_FALSE(DecodeRun(payload).has_value());
 }
 

@@ -24,10 +24,10 @@ struct TableParams {
   TableFunction function = TableFunction::kRelu;
   float negative_slope = 0.01f;  // kLeakyRelu; finite, >= 0
   ElementType x_type = ElementType::kU8;
-  Quantization x_q;
+  Quantization x_q = {};
   ElementType y_type = ElementType::kU8;
-  Quantization y_q;
-  OutputRange range;
+  Quantization y_q = {};
+  OutputRange range = {};
 };
 
 // y = clamp(RNE(f(x_scale * (x - x_zero_point)) / y_scale) + y_zero_point).

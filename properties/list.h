@@ -13,6 +13,12 @@ namespace qualm {
 // For the claims that hold for every operation.
 inline std::vector<Op> EveryOp() { return {DefinedOps().begin(), DefinedOps().end()}; }
 
+inline std::vector<Op> EveryOpBut(Op op) {
+  std::vector<Op> ops = EveryOp();
+  std::erase(ops, op);
+  return ops;
+}
+
 std::vector<Property> DifferentialProperties();
 std::vector<Property> SweepProperties();
 std::vector<Property> ClampProperties();
@@ -21,6 +27,7 @@ std::vector<Property> AlgebraProperties();
 std::vector<Property> MetamorphicProperties();
 std::vector<Property> WindowProperties();
 std::vector<Property> OperandProperties();
+std::vector<Property> TableProperties();
 std::vector<Property> MemoryProperties();
 std::vector<Property> EnvironmentProperties();
 

@@ -68,9 +68,17 @@ enum class Fault : uint8_t {
   // Two operands.
   kProductInt16,
   kLeftShiftDropped,
+  // Tables and rows.
+  kConcatFirstParameters,
+  kTableTiesAway,
+  kTableIndexOffset,
+  kSoftmaxNoHalf,
+  kSoftmaxMaxNotSubtracted,
+  kSoftmaxDistanceInt8,
 };
 
-// "" if 128-bit arithmetic is wide enough for every output the case could have, else why not.
+// "" if 128-bit arithmetic (of real functions: long double) is wide enough for every output the
+// case could have, else why not.
 std::string CannotCompute(const Case& c);
 
 // Where an output pixel lies and what its window covers: row-major over batch, out_h, out_w.
@@ -96,10 +104,13 @@ class Reference {
   void Linear(const Placed& p);
   void Rescale(const Placed& p);
   void TwoOperands(const Placed& p);
+  void Concat(const Placed& p);
+  void Table(const Placed& p);
+  void Softmax(const Placed& p);
   void Pool(const Placed& p);
   void Conv(const Placed& p);
 
-  uint8_t RescaleOne(const Case& c, int32_t code) const;
+  uint8_t RescaleOne(const Case& c, const QParams& q, int32_t code) const;
   uint8_t TwoOperandsOne(const Case& c, int32_t a, int32_t b) const;
   uint8_t PoolOne(const Placed& p, const OutputPixel& at, int64_t channel) const;
   // patch_ = x under the window, [R,S,C/groups] of one group; the padding as its zero point.

@@ -216,6 +216,38 @@ void PlantInOperands(std::vector<Plant>& plants) {
   });
 }
 
+void PlantInTables(std::vector<Plant>& plants) {
+  plants.push_back({"parts_are_rescaled", Op::kConcat, "the first input's parameters for both",
+                    [] { return Instead([](Case& c) { c.w_q = c.x_q; }); }});
+  plants.push_back({"relu_is_rescale", Op::kTable, "one entry of the table is off by one",
+                    OffByOneWhen([](const Case& c) { return c.op == Op::kTable; })});
+  plants.push_back({"row_permutation", Op::kSoftmax, "the first code is not looked at", [] {
+                      return Instead([](Case& c) {
+                        for (int64_t m = 0; c.N > 1 && m < c.M; ++m) {
+                          c.x.SetInt(m * c.N, c.x.IntAt(m * c.N + 1));
+                        }
+                      });
+                    }});
+  plants.push_back({"added_constant", Op::kSoftmax, "codes saturate below the highest one", [] {
+                      return Instead([](Case& c) {
+                        const int32_t most = RangeOf(c.x.dtype()).max - 8;
+                        for (int64_t i = 0; i < c.x.size(); ++i) {
+                          c.x.SetInt(i, std::min(c.x.IntAt(i), most));
+                        }
+                      });
+                    }});
+  plants.push_back(
+      {"input_zero_point_is_irrelevant", Op::kSoftmax, "codes below real 0 are cut", [] {
+         return Instead([](Case& c) {
+           const CodeRange range = RangeOf(c.x.dtype());
+           const int32_t zero = std::clamp(c.x_q.zero_point[0], range.min, range.max);
+           for (int64_t i = 0; i < c.x.size(); ++i) {
+             c.x.SetInt(i, std::max(c.x.IntAt(i), zero));
+           }
+         });
+       }});
+}
+
 std::vector<Plant> Plants() {
   std::vector<Plant> plants;
   const auto add = [&](const char* claim, Op op, const char* fault,
@@ -448,6 +480,7 @@ std::vector<Plant> Plants() {
   }
   PlantInWindows(plants);
   PlantInOperands(plants);
+  PlantInTables(plants);
   return plants;
 }
 

@@ -178,13 +178,14 @@ Rounded Outputs::TableAt(int64_t difference) const {
   return RoundRealFunction(c_.function, s, difference, out);
 }
 
-// floor((256 * t + floor(sum / 2)) / sum): half up.
+// min(255, floor((256 * t + floor(sum / 2)) / sum)): half up.
 Rounded Outputs::SoftmaxAt(int64_t m, int64_t n) const {
   const auto t = static_cast<int64_t>(IntegerAt(m, n));
   const int64_t sum = counts_[static_cast<size_t>(m)];
   const int64_t share = (256 * t + sum / 2) / sum;
   const int64_t rest = 256 * t - share * sum;  // |rest| <= sum / 2
-  return {share, static_cast<double>(sum - 2 * std::abs(rest)) / static_cast<double>(sum)};
+  return {std::min<int64_t>(share, 255),
+          static_cast<double>(sum - 2 * std::abs(rest)) / static_cast<double>(sum)};
 }
 
 Outputs::Code Outputs::CodeAt(int64_t m, int64_t n) const {

@@ -252,7 +252,6 @@ class RandomCase {
 
   void Softmax(Case* c) {
     c->per_channel = false;
-    if (c->N != 0 && rng_.Chance(1, 8)) c->N = rng_.Between(500, 530);
     c->x = CodesOf(CodeType(), {c->M, c->N});
     c->x_q = Params(false, c->N, -5);
     Output(c, c->x.dtype());

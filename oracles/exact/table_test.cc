@@ -133,6 +133,8 @@ TEST(SoftmaxMeaning, Examples) {
   ExpectBoth(SoftmaxOf(DType::kU8, {1, 1, 1}, 1), {85, 85, 85});
   ExpectBoth(SoftmaxOf(DType::kU8, std::vector<int32_t>(512, 200), 1),
              std::vector<int32_t>(512, 1));
+  EXPECT_EQ(TieDistance(SoftmaxOf(DType::kU8, std::vector<int32_t>(512, 200), 1), 3), 0.0);
+  EXPECT_NEAR(*TieDistance(SoftmaxOf(DType::kU8, {1, 1, 1}, 1), 1), 1.0 / 3, 1e-6);
   // e^0, e^-1, e^-2 by their sum: 0.6652, 0.2447, 0.0900. Row by row.
   ExpectBoth(SoftmaxOf(DType::kU8, {2, 1, 0, 0, 0, 255}, 1, 2), {170, 63, 23, 0, 0, 255});
   ExpectBoth(SoftmaxOf(DType::kS8, {-128, 127}, 1), {-128, 127});

@@ -61,7 +61,7 @@ Verdict ReluIsRescale(const Case& c, Subject& subject) {
     Verdict verdict = derive::SameAnswer(
         rescale, table, subject,
         relu ? "relu is not rescale with relu" : "leaky_relu of slope 1 is not rescale");
-    if (!verdict.passed()) return verdict;
+    if (verdict.judgement != Judgement::kPassed) return verdict;
   }
   return Verdict::Passed();
 }

@@ -22,7 +22,7 @@
 
 #include "core/status.h"
 
-extern char** environ;  // POSIX: declared by no header
+extern char** environ;  // NOLINT(readability-redundant-declaration): POSIX declares it nowhere
 
 namespace qualm {
 namespace {

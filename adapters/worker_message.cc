@@ -152,17 +152,44 @@ Window GetWindow(Reader& reader) {
   return v;
 }
 
-// concat: the columns of its first input; else 0.
-int64_t FirstColumns(const Case& c) { return c.op == Op::kConcat ? c.x.shape()[1] : 0; }
+void Put(Writer& writer, const Observer& o) {
+  writer.Put(o.kind);
+  writer.Put(o.symmetric);
+  writer.Put(o.reduce_range);
+  writer.Put(o.dtype);
+  writer.Put(o.quant_min);
+  writer.Put(o.quant_max);
+  writer.Put(o.averaging_constant);
+}
 
-std::vector<int64_t> InputShape(const Case& c, int64_t first_columns) {
+Observer GetObserver(Reader& reader) {
+  Observer o;
+  o.kind = reader.Enum(Observer::Kind::kHistogram);
+  o.symmetric = reader.Flag();
+  o.reduce_range = reader.Flag();
+  o.dtype = reader.Enum(DType::kF32);
+  o.quant_min = reader.Get<int32_t>();
+  o.quant_max = reader.Get<int32_t>();
+  o.averaging_constant = reader.Get<float>();
+  return o;
+}
+
+// What no other field tells of the shape of x: the columns of a concat's first input, the batches
+// of choose_qparams.
+int64_t HiddenSize(const Case& c) {
+  if (c.op == Op::kConcat) return c.x.shape()[1];
+  return c.op == Op::kChooseQParams ? c.x.shape()[0] : 0;
+}
+
+std::vector<int64_t> InputShape(const Case& c, int64_t hidden) {
+  if (c.op == Op::kChooseQParams) return {hidden, c.M, c.N};
   if (HasWindow(c.op)) return {c.window.batch, c.window.in_h, c.window.in_w, c.window.in_c};
-  if (c.op == Op::kConcat) return {c.M, first_columns};
+  if (c.op == Op::kConcat) return {c.M, hidden};
   return {c.M, c.op == Op::kLinear ? c.K : c.N};
 }
 
-std::vector<int64_t> WeightShape(const Case& c, int64_t first_columns) {
-  if (c.op == Op::kConcat) return {c.M, c.N - first_columns};
+std::vector<int64_t> WeightShape(const Case& c, int64_t hidden) {
+  if (c.op == Op::kConcat) return {c.M, c.N - hidden};
   if (c.op == Op::kLinear) return {c.N, c.K};
   if (HasTwoOperands(c.op)) return {c.M, c.N};
   if (!IsConv(c.op)) return {0};
@@ -239,7 +266,8 @@ void EncodeRun(const Case& c, const RunContext& context, std::vector<uint8_t>& p
   writer.Put(c.op);
   for (const int64_t dim : {c.M, c.N, c.K}) writer.Put(dim);
   Put(writer, c.window);
-  writer.Put(FirstColumns(c));
+  Put(writer, c.observer);
+  writer.Put(HiddenSize(c));
   writer.Put(c.x);
   writer.Put(c.w);
   for (const QParams* q : {&c.x_q, &c.w_q, &c.out_q}) writer.Put(*q);
@@ -271,14 +299,15 @@ std::optional<RunRequest> DecodeRun(std::span<const uint8_t> payload) {
   Reader reader(payload);
   RunRequest request;
   Case& c = request.c;
-  c.op = reader.Enum(Op::kSoftmax);
+  c.op = reader.Enum(Op::kChooseQParams);
   for (int64_t* dim : {&c.M, &c.N, &c.K}) *dim = reader.Get<int64_t>();
   c.window = GetWindow(reader);
-  const auto first_columns = reader.Get<int64_t>();
-  if (first_columns < 0 || (c.op == Op::kConcat && first_columns > c.N)) reader.Fail();
+  c.observer = GetObserver(reader);
+  const auto hidden = reader.Get<int64_t>();
+  if (c.op == Op::kConcat && (hidden < 0 || hidden > c.N)) reader.Fail();
   if (!reader.ok()) return std::nullopt;
-  c.x = reader.GetTensor(InputShape(c, first_columns));
-  c.w = reader.GetTensor(WeightShape(c, first_columns));
+  c.x = reader.GetTensor(InputShape(c, hidden));
+  c.w = reader.GetTensor(WeightShape(c, hidden));
   for (QParams* q : {&c.x_q, &c.w_q, &c.out_q}) *q = reader.GetQParams();
   c.per_channel = reader.Flag();
   c.multiplier = reader.List<float>();
@@ -288,7 +317,7 @@ std::optional<RunRequest> DecodeRun(std::span<const uint8_t> payload) {
   c.out_min = reader.Get<int32_t>();
   c.out_max = reader.Get<int32_t>();
   c.relu = reader.Flag();
-  c.requant = reader.Enum(Requant::kExact);
+  c.requant = reader.Enum(Requant::kFixedRndnu);
   c.function = reader.Enum(Function::kTanh);
   c.negative_slope = reader.Get<float>();
 

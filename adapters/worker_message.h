@@ -63,7 +63,7 @@ struct PluginLimits {
   int32_t alignment_bytes = 0;
 };
 
-inline constexpr size_t kOpCount = 15;  // as many as DefinedOps()
+inline constexpr size_t kOpCount = static_cast<size_t>(Op::kChooseQParams) + 1;
 
 // What a plugin says of itself.
 struct PluginInfo {

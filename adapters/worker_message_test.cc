@@ -97,11 +97,30 @@ TEST(WorkerMessage, WindowsAndSecondOperandsComeBackWhole) {
   concat.op = Op::kConcat;
   concat.N = 3;
   concat.w = Tensor::Of<uint8_t>({1, 1}, std::vector<uint8_t>{3});
-  Case softmax = table;  // the operation with the largest number
+  Case softmax = table;
   softmax.op = Op::kSoftmax;
   softmax.function = Function::kRelu;
   softmax.negative_slope = 0.01f;
-  for (const Case& c : {conv, pool, mul, table, concat, softmax}) {
+  Case rescale = mul;
+  rescale.op = Op::kRescale;
+  rescale.w = Tensor(DType::kU8, {0});
+  Case mode = conv;
+  mode.requant = Requant::kFixedRndnu;  // the one with the largest number
+  Case observer;                        // the operation with the largest number
+  observer.op = Op::kChooseQParams;
+  observer.M = 1;
+  observer.N = 2;
+  observer.x = Tensor::Of<float>({2, 1, 2}, std::vector<float>{1, 2, 3, -4});
+  observer.observer = {.kind = Observer::Kind::kMovingAverage,
+                       .symmetric = true,
+                       .reduce_range = true,
+                       .dtype = DType::kS8,
+                       .quant_min = -100,
+                       .quant_max = 99,
+                       .averaging_constant = 0.5f};
+  observer.out_dtype = DType::kF32;
+  observer.w = Tensor(DType::kU8, {0});
+  for (const Case& c : {conv, pool, mul, rescale, mode, table, concat, softmax, observer}) {
     std::vector<uint8_t> payload;
     EncodeRun(c, {}, payload);
     const std::optional<RunRequest> decoded = DecodeRun(payload);

@@ -18,12 +18,15 @@ constexpr std::array<std::string_view, 16> kOpNames{
     "concat",   "table",      "softmax",    "choose_qparams"};
 // An operation is listed once every layer has it; until then no case of it can be named, read,
 // drawn by `check` or fuzzed.
-constexpr std::array<Op, 4> kListedOps{Op::kQuantize, Op::kDequantize, Op::kRequantize,
-                                       Op::kLinear};
-constexpr std::array<Op, 15> kDefinedOps{
-    Op::kQuantize, Op::kDequantize,    Op::kRequantize, Op::kRescale,   Op::kAdd,
-    Op::kMul,      Op::kLinear,        Op::kConv2d,     Op::kDepthwise, Op::kMaxPool,
-    Op::kAvgPool,  Op::kGlobalAvgPool, Op::kConcat,     Op::kTable,     Op::kSoftmax};
+constexpr std::array<Op, 12> kListedOps{Op::kQuantize, Op::kDequantize, Op::kRequantize,
+                                        Op::kRescale,  Op::kAdd,        Op::kMul,
+                                        Op::kLinear,   Op::kConv2d,     Op::kDepthwise,
+                                        Op::kMaxPool,  Op::kAvgPool,    Op::kGlobalAvgPool};
+constexpr std::array<Op, 16> kDefinedOps{
+    Op::kQuantize,  Op::kDequantize, Op::kRequantize, Op::kRescale,
+    Op::kAdd,       Op::kMul,        Op::kLinear,     Op::kConv2d,
+    Op::kDepthwise, Op::kMaxPool,    Op::kAvgPool,    Op::kGlobalAvgPool,
+    Op::kConcat,    Op::kTable,      Op::kSoftmax,    Op::kChooseQParams};
 
 }  // namespace
 

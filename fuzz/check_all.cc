@@ -16,7 +16,7 @@
 namespace qualm::fuzz {
 namespace {
 
-std::string Setting(const char* name, std::string otherwise) {
+std::string Setting(const char* name, const std::string& otherwise) {
   const char* value = std::getenv(name);
   return value != nullptr && *value != '\0' ? value : otherwise;
 }

@@ -12,6 +12,7 @@ namespace qualm::kernels::testing {
 inline thread_local int64_t allocations = 0;  // of this thread
 }  // namespace qualm::kernels::testing
 
+// NOLINTBEGIN(misc-definitions-in-headers): replacements cannot be inline
 void* operator new(size_t size) {
   ++qualm::kernels::testing::allocations;
   void* p = std::malloc(size == 0 ? 1 : size);
@@ -30,5 +31,6 @@ void operator delete(void* p) noexcept { std::free(p); }
 void operator delete[](void* p) noexcept { std::free(p); }
 void operator delete(void* p, size_t) noexcept { std::free(p); }
 void operator delete[](void* p, size_t) noexcept { std::free(p); }
+// NOLINTEND(misc-definitions-in-headers)
 
 #endif  // QUALM_KERNELS_COUNTED_NEW_H_

@@ -134,6 +134,7 @@ void Check(const EpilogueParams& params, const Layer& layer, int bits, const Exp
         epilogue.Apply(in.data(), static_cast<int64_t>(first), static_cast<int64_t>(count),
                        out.data());
         for (size_t i = 0; i < count; ++i) {
+          // NOLINTNEXTLINE(bugprone-suspicious-memory-comparison): bits are what is promised
           ASSERT_EQ(std::memcmp(&out[i], &want[r][first + i], sizeof(Out)), 0)
               << layer.what << ", channel " << first + i << ", sum " << static_cast<double>(in[i])
               << ": " << +out[i] << ", expected " << +want[r][first + i];

@@ -338,8 +338,8 @@ TEST(LinearRows, EmptyProblems) {
       p.m = m;
       p.n = n;
       p.k = k;
-      p.x.assign(static_cast<size_t>(m * k), 1);
-      p.w.assign(static_cast<size_t>(n * k), 1);
+      p.x.assign(static_cast<size_t>(m) * static_cast<size_t>(k), 1);
+      p.w.assign(static_cast<size_t>(n) * static_cast<size_t>(k), 1);
       p.y_zero = 9;
       // K = 0: the sum is 0 and the output its zero point.
       EXPECT_EQ(RunProblem(p), std::vector<int32_t>(static_cast<size_t>(m * n), 9)) << target;

@@ -13,9 +13,16 @@ namespace qualm {
 // For the claims that hold for every operation.
 inline std::vector<Op> EveryOp() { return {DefinedOps().begin(), DefinedOps().end()}; }
 
-inline std::vector<Op> EveryOpBut(Op op) {
+// For those about rows and columns of codes or reals, which the output of choose_qparams is not.
+inline std::vector<Op> EveryOpOnElements() {
   std::vector<Op> ops = EveryOp();
-  std::erase(ops, op);
+  std::erase(ops, Op::kChooseQParams);
+  return ops;
+}
+// Of those, the ones whose columns do not depend on each other: softmax has rows.
+inline std::vector<Op> EveryOpOnColumns() {
+  std::vector<Op> ops = EveryOpOnElements();
+  std::erase(ops, Op::kSoftmax);
   return ops;
 }
 
@@ -28,6 +35,7 @@ std::vector<Property> MetamorphicProperties();
 std::vector<Property> WindowProperties();
 std::vector<Property> OperandProperties();
 std::vector<Property> TableProperties();
+std::vector<Property> ObserverProperties();
 std::vector<Property> MemoryProperties();
 std::vector<Property> EnvironmentProperties();
 

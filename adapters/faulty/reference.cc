@@ -54,6 +54,8 @@ std::string CannotCompute(const Case& c) {
   if (c.op == Op::kAdd) return CannotAdd(c);
   if (c.op == Op::kTable) return CannotTabulate(c);
   if (c.op == Op::kSoftmax) return CannotSoftmax(c);
+  if (c.op == Op::kChooseQParams && c.observer.kind == Observer::Kind::kHistogram)
+    return "there is no histogram observer here";
   if (!HasSums(c.op)) return "";  // at most 66 + 48 bits
   if (c.out_dtype == DType::kS32) return "";
   // Eight times the largest sum: some faults enlarge it.
@@ -342,7 +344,7 @@ void Reference::Run(const Placed& placed) {
     case Op::kConcat: return Concat(placed);
     case Op::kTable: return Table(placed);
     case Op::kSoftmax: return Softmax(placed);
-    case Op::kChooseQParams: break;
+    case Op::kChooseQParams: return ChooseQParams(placed);
   }
 }
 

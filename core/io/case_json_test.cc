@@ -57,6 +57,52 @@ TEST(CaseJson, ReadsWhatIsWritten) {
   EXPECT_EQ(Validate(c), "");
 }
 
+TEST(CaseJson, ReadsWindows) {
+  const Case c = ParseCase(test::kConv, "f");
+  Window v;
+  v.batch = 1;
+  v.in_h = 2, v.in_w = 3, v.in_c = 2;
+  v.kernel_h = 2, v.kernel_w = 1;
+  v.stride_h = 1, v.stride_w = 2;
+  v.pad_top = 1, v.pad_right = 2;
+  v.groups = 2;
+  EXPECT_TRUE(c.window == v);
+  EXPECT_EQ(c.N, 2);
+  EXPECT_EQ(c.M, 2 * 3);
+  EXPECT_EQ(c.K, 2);
+  EXPECT_EQ(c.w.shape(), (std::vector<int64_t>{2, 2, 1, 1}));
+  EXPECT_EQ(c.output_shape(), (std::vector<int64_t>{1, 2, 3, 2}));
+  const Case depthwise =
+      ParseCase(With(R"("groups": 2,)", "", With("conv2d", "depthwise", test::kConv)), "f");
+  EXPECT_TRUE(depthwise.window == v) << "absent groups of depthwise are its channels";
+
+  const Case pool = ParseCase(test::kPool, "f");
+  EXPECT_EQ(pool.N, 1);
+  EXPECT_EQ(pool.M, 9);
+  EXPECT_EQ(pool.K, 4);
+  EXPECT_TRUE(pool.window.ceil_mode);
+  EXPECT_FALSE(pool.window.count_include_pad);
+
+  const Case max = ParseCase(R"({"qualm_case": 1, "op": "max_pool", "N": 1, "H": 1, "W": 1, "C": 1,
+      "R": 1, "S": 1, "x_dtype": "s8", "x_scale": 0.5, "x_zp": 3, "x": [-9]})",
+                             "f");
+  EXPECT_TRUE(max.out_q == max.x_q);
+  EXPECT_EQ(max.out_dtype, DType::kS8);
+  EXPECT_EQ(max.out_min, -128);
+}
+
+TEST(CaseJson, ReadsTwoOperands) {
+  const Case c =
+      ParseCase(With(R"("op": "add")", R"("op": "add", "x_dtype": "s8")", test::kAdd), "f");
+  EXPECT_EQ(c.x.dtype(), DType::kS8);
+  EXPECT_EQ(c.w.dtype(), DType::kS8);
+  EXPECT_EQ(c.x.IntAt(1), 2);
+  EXPECT_EQ(c.w.IntAt(1), 4);
+  EXPECT_EQ(c.x_q.scale[0], 0.5f);
+  EXPECT_EQ(c.w_q.scale[0], 0.25f);
+  EXPECT_EQ(c.w_q.zero_point[0], 4);
+}
+
 TEST(CaseJson, DefaultsFollowTheOutputType) {
   const Case c = ParseCase(And(R"("out_dtype": "s8", "relu": 1, "bias": null)"), "f");
   EXPECT_EQ(c.out_min, -128);
@@ -124,27 +170,29 @@ TEST(CaseJson, HostileTextsNameFileAndField) {
 }
 
 TEST(CaseJson, EveryPrefixAndEveryDamagedByteIsRefusedOrReads) {
-  const std::string text(kLinear);
-  for (size_t length = 0; length < text.size(); ++length) {
-    EXPECT_NE(Error(std::string_view(text).substr(0, length)), "") << length;
-  }
-  Rng rng(7);
-  int read = 0;
-  int refused = 0;
-  for (int i = 0; i < 20000; ++i) {
-    std::string damaged = text;
-    damaged[rng.Below(damaged.size())] = static_cast<char>(rng.Next());
-    try {
-      const Case c = ParseCase(damaged, "f");
-      ASSERT_EQ(Validate(c), "");
-      ASSERT_TRUE(ParseCase(CaseToJson(c), "f") == c);
-      ++read;
-    } catch (const InputError&) {
-      ++refused;
+  for (const std::string_view whole : {kLinear, test::kConv, test::kPool, test::kAdd}) {
+    const std::string text(whole);
+    for (size_t length = 0; length < text.size(); ++length) {
+      EXPECT_NE(Error(std::string_view(text).substr(0, length)), "") << length;
     }
+    Rng rng(7);
+    int read = 0;
+    int refused = 0;
+    for (int i = 0; i < 8000; ++i) {
+      std::string damaged = text;
+      damaged[rng.Below(damaged.size())] = static_cast<char>(rng.Next());
+      try {
+        const Case c = ParseCase(damaged, "f");
+        ASSERT_EQ(Validate(c), "");
+        ASSERT_TRUE(ParseCase(CaseToJson(c), "f") == c);
+        ++read;
+      } catch (const InputError&) {
+        ++refused;
+      }
+    }
+    EXPECT_GT(read, 0);
+    EXPECT_GT(refused, 0);
   }
-  EXPECT_GT(read, 0);
-  EXPECT_GT(refused, 0);
 }
 
 TEST(CaseJson, FileNamesStayOnOneLine) {

@@ -13,6 +13,7 @@
 #include "core/float_text.h"
 #include "core/io/case_fields.h"
 #include "core/io/case_json.h"
+#include "core/io/case_keys.h"
 #include "core/io/json_text.h"
 #include "core/status.h"
 
@@ -28,23 +29,23 @@ class Writer {
   explicit Writer(bool pretty) : pretty_(pretty) {}
 
   std::string Write(const Case& c) {
-    QUALM_CHECK(IsListed(c.op));  // no other has a spelling in case files
-    const bool linear = c.op == Op::kLinear;
+    const OperandKeys keys = OperandKeysOf(c.op);
+    const bool has_w = HasKey(c.op, keys.w);
     Put(CaseKey::kVersion, Token(kCaseFormatVersion));
     Put(CaseKey::kOp, JsonQuote(Name(c.op)));
     if (!c.property.empty()) Put(CaseKey::kProperty, JsonQuote(c.property));
     if (!c.note.empty()) Put(CaseKey::kNote, JsonQuote(c.note));
-    Put(CaseKey::kM, Token(c.M));
-    Put(CaseKey::kN, Token(c.N));
-    if (linear) Put(CaseKey::kK, Token(c.K));
+    if (c.op == Op::kTable) WriteFunction(c);
+    if (c.op == Op::kChooseQParams) WriteObserver(c.observer);
+    WriteSizes(c);
     Put(CaseKey::kGran, c.per_channel ? "\"channel\"" : "\"tensor\"");
     Put(CaseKey::kXDType, JsonQuote(Name(c.x.dtype())));
-    if (linear) Put(CaseKey::kWDType, JsonQuote(Name(c.w.dtype())));
+    if (HasSums(c.op)) Put(CaseKey::kWDType, JsonQuote(Name(c.w.dtype())));
     Put(CaseKey::kOutDType, JsonQuote(Name(c.out_dtype)));
     WriteQParams(c);
     WritePostOp(c);
-    Put(CaseKey::kX, Matrix(c.x));
-    if (linear) Put(CaseKey::kW, Matrix(c.w));
+    Put(keys.x, Matrix(c.x));
+    if (has_w) Put(keys.w, Matrix(c.w));
     if (c.expected) Put(CaseKey::kExpected, Matrix(*c.expected));
     if (c.observed) {
       Put(CaseKey::kObserved,
@@ -54,10 +55,11 @@ class Writer {
   }
 
  private:
-  void Put(CaseKey key, const std::string& value) {
+  void Put(CaseKey key, std::string_view value) {
     if (!body_.empty()) body_ += pretty_ ? "," : ", ";
     if (pretty_) body_ += "\n  ";
-    body_ += JsonQuote(FieldName(key)) + ": " + value;
+    body_ += JsonQuote(FieldName(key)) + ": ";
+    body_ += value;
   }
 
   // One number per tensor, a list per channel.
@@ -73,9 +75,11 @@ class Writer {
     return text + "]";
   }
 
-  // Row by row; each row on its own line where there are several.
+  // Row by row; each row on its own line where there are several. A row of an image has all its
+  // channels.
   std::string Matrix(const Tensor& tensor) const {
-    const int64_t columns = tensor.shape().back();
+    const std::vector<int64_t>& shape = tensor.shape();
+    const int64_t columns = shape.size() == 4 ? shape[2] * shape[3] : shape.back();
     const bool lines = pretty_ && tensor.size() > columns;
     std::string text = "[";
     for (int64_t i = 0; i < tensor.size(); ++i) {
@@ -86,22 +90,78 @@ class Writer {
     return text + (lines ? "\n  ]" : "]");
   }
 
+  static std::string_view Flag(bool value) { return value ? "true" : "false"; }
+
+  void WriteFunction(const Case& c) {
+    Put(CaseKey::kFunction, JsonQuote(Name(c.function)));
+    if (c.function == Function::kLeakyRelu) {
+      Put(CaseKey::kNegativeSlope, Token(c.negative_slope));
+    }
+  }
+
+  void WriteObserver(const Observer& o) {
+    Put(CaseKey::kObserver, JsonQuote(Name(o.kind)));
+    Put(CaseKey::kSymmetric, Flag(o.symmetric));
+    Put(CaseKey::kReduceRange, Flag(o.reduce_range));
+    Put(CaseKey::kDType, JsonQuote(Name(o.dtype)));
+    Put(CaseKey::kQuantMin, Token(o.quant_min));
+    Put(CaseKey::kQuantMax, Token(o.quant_max));
+    Put(CaseKey::kAveragingConstant, Token(o.averaging_constant));
+  }
+
+  // What the op has of it.
+  void PutSize(const Case& c, CaseKey key, int64_t value) {
+    if (HasKey(c.op, key)) Put(key, Token(value));
+  }
+
+  void WriteSizes(const Case& c) {
+    if (!HasWindow(c.op)) {
+      if (c.op == Op::kChooseQParams) Put(CaseKey::kBatches, Token(c.x.shape()[0]));
+      Put(CaseKey::kM, Token(c.M));
+      PutSize(c, CaseKey::kN, c.N);
+      if (c.op == Op::kConcat) {
+        Put(CaseKey::kNA, Token(c.x.shape()[1]));
+        Put(CaseKey::kNB, Token(c.w.shape()[1]));
+      }
+      PutSize(c, CaseKey::kK, c.K);
+      return;
+    }
+    const Window& v = c.window;
+    Put(CaseKey::kN, Token(v.batch));
+    Put(CaseKey::kH, Token(v.in_h));
+    Put(CaseKey::kWidth, Token(v.in_w));
+    PutSize(c, CaseKey::kC, v.in_c);
+    PutSize(c, CaseKey::kIC, v.in_c);
+    PutSize(c, CaseKey::kOC, c.N);
+    PutSize(c, CaseKey::kR, v.kernel_h);
+    PutSize(c, CaseKey::kS, v.kernel_w);
+    const auto tuple = [&](CaseKey key, const std::vector<int64_t>& values) {
+      if (HasKey(c.op, key)) Put(key, List(values));
+    };
+    tuple(CaseKey::kStride, {v.stride_h, v.stride_w});
+    tuple(CaseKey::kPad, {v.pad_top, v.pad_bottom, v.pad_left, v.pad_right});
+    tuple(CaseKey::kDilation, {v.dilation_h, v.dilation_w});
+    PutSize(c, CaseKey::kGroups, v.groups);
+    if (HasKey(c.op, CaseKey::kCeilMode)) Put(CaseKey::kCeilMode, Flag(v.ceil_mode));
+    if (HasKey(c.op, CaseKey::kCountIncludePad)) {
+      Put(CaseKey::kCountIncludePad, Flag(v.count_include_pad));
+    }
+  }
+
   void WriteQParams(const Case& c) {
-    const bool quotient = c.op == Op::kRequantize && !UsesMultiplier(c);
-    const bool linear = c.op == Op::kLinear;
-    if (linear || quotient || c.op == Op::kDequantize) {
+    const OperandKeys keys = OperandKeysOf(c.op);
+    const bool multiplier = c.op == Op::kRequantize && UsesMultiplier(c);
+    if (HasKey(c.op, keys.x_scale) && !multiplier) {
       const bool per_channel = c.op == Op::kDequantize && c.per_channel;
-      PutParams(CaseKey::kXScale, c.x_q.scale, per_channel);
-      PutParams(CaseKey::kXZp, c.x_q.zero_point, per_channel);
+      PutParams(keys.x_scale, c.x_q.scale, per_channel);
+      PutParams(keys.x_zp, c.x_q.zero_point, per_channel);
     }
-    if (linear || quotient) {
-      PutParams(CaseKey::kWScale, c.w_q.scale, c.per_channel);
-      PutParams(CaseKey::kWZp, c.w_q.zero_point, c.per_channel);
+    if (HasKey(c.op, keys.w_scale) && !multiplier) {
+      PutParams(keys.w_scale, c.w_q.scale, c.per_channel);
+      PutParams(keys.w_zp, c.w_q.zero_point, c.per_channel);
     }
-    if (c.op == Op::kRequantize && !quotient) {
-      PutParams(CaseKey::kMultiplier, c.multiplier, c.per_channel);
-    }
-    if (c.op != Op::kDequantize) {
+    if (multiplier) PutParams(CaseKey::kMultiplier, c.multiplier, c.per_channel);
+    if (HasKey(c.op, CaseKey::kOutScale)) {
       const bool per_channel = c.op == Op::kQuantize && c.per_channel;
       PutParams(CaseKey::kOutScale, c.out_q.scale, per_channel);
       PutParams(CaseKey::kOutZp, c.out_q.zero_point, per_channel);
@@ -117,13 +177,12 @@ class Writer {
   void WritePostOp(const Case& c) {
     if (c.bias) Put(CaseKey::kBias, List(*c.bias));
     if (c.bias_i32) Put(CaseKey::kBiasI32, List(*c.bias_i32));
-    if (c.op == Op::kDequantize) return;
-    Put(CaseKey::kRelu, c.relu ? "true" : "false");
-    if (c.out_dtype != DType::kF32) {
+    if (HasKey(c.op, CaseKey::kRelu)) Put(CaseKey::kRelu, Flag(c.relu));
+    if (HasKey(c.op, CaseKey::kOutMin) && c.out_dtype != DType::kF32) {
       Put(CaseKey::kOutMin, Token(c.out_min));
       Put(CaseKey::kOutMax, Token(c.out_max));
     }
-    if (c.op != Op::kQuantize) Put(CaseKey::kRequant, "\"exact\"");
+    if (HasKey(c.op, CaseKey::kRequant)) Put(CaseKey::kRequant, JsonQuote(Name(c.requant)));
   }
 
   bool pretty_;

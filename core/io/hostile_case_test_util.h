@@ -17,9 +17,9 @@ inline constexpr std::string_view kLinear = R"({
   "x_scale": 0.1, "x_zp": 3, "w_scale": [0.25], "w_zp": [0], "out_scale": "0x1p-1", "out_zp": 7,
   "x": [1, 2], "w": [3, -4, 5, -128]})";
 
-// The text of kLinear with `from` replaced; the test fails if `from` is not there.
-inline std::string With(std::string_view from, std::string_view to) {
-  std::string text(kLinear);
+// The text of `in` with `from` replaced; the test fails if `from` is not there.
+inline std::string With(std::string_view from, std::string_view to, std::string_view in = kLinear) {
+  std::string text(in);
   const size_t at = text.find(from);
   EXPECT_NE(at, std::string::npos) << from;
   if (at != std::string::npos) text.replace(at, from.size(), to);
@@ -30,6 +30,19 @@ inline std::string With(std::string_view from, std::string_view to) {
 inline std::string And(std::string_view more) {
   return With("-128]}", "-128], " + std::string(more) + "}");
 }
+
+inline constexpr std::string_view kConv =
+    R"({"qualm_case": 1, "op": "conv2d", "N": 1, "H": 2, "W": 3,
+  "IC": 2, "OC": 2, "R": 2, "S": 1, "stride": [1, 2], "pad": [1, 0, 0, 2], "groups": 2,
+  "x_scale": 0.5, "x_zp": 3, "w_scale": 0.25, "w_zp": 0, "out_scale": 1, "out_zp": 7,
+  "x": [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12], "w": [1, -2, 3, -4]})";
+inline constexpr std::string_view kPool =
+    R"({"qualm_case": 1, "op": "avg_pool", "N": 1, "H": 2, "W": 2,
+  "C": 1, "R": 2, "S": 2, "pad": [1, 1, 1, 1], "ceil_mode": true, "x_scale": 0.5, "x_zp": 3,
+  "out_scale": 1, "out_zp": 7, "x": [1, 2, 3, 4]})";
+inline constexpr std::string_view kAdd = R"({"qualm_case": 1, "op": "add", "M": 1, "N": 2,
+  "a_scale": 0.5, "a_zp": 3, "b_scale": 0.25, "b_zp": 4, "out_scale": 1, "out_zp": 7,
+  "a": [1, 2], "b": [3, 4]})";
 
 struct Hostile {
   std::string text;
@@ -172,7 +185,10 @@ inline std::vector<Hostile> HostileTable() {
       {And(R"("out_dtype": "int8")"), "out_dtype", "expected u8 or s8 or s32 or f32"},
       {quantize(q, R"("x": [1], "x_dtype": "u8")"), "x_dtype", "expected f32"},
       {And(R"("gran": "row")"), "gran", "expected tensor or channel"},
-      {And(R"("requant": "float32")"), "requant", "expected exact"},
+      {And(R"("requant": "float64")"), "requant", "expected exact or float32 or fixed_q31"},
+      {And(R"("requant": "float32", "out_dtype": "s32")"), "requant", "only outputs u8 and s8"},
+      {And(R"("requant": "fixed_q31", "bias": [1, 2])"), "requant", "takes bias_i32"},
+      {With("\"w\":", "\"requant\": 1, \"w\":", kConv), "requant", "is a number"},
       // Scales and other reals.
       {With("0.1", "0"), "x_scale", "must be finite and greater than 0"},
       {With("0.1", "-0.5"), "x_scale", "must be finite and greater than 0"},
@@ -205,6 +221,94 @@ inline std::vector<Hostile> HostileTable() {
       {And(R"("out_max": 256)"), "out_max", "is 256"},
       {And(R"("out_min": 9, "out_max": 8)"), "out_min", "greater than out_max"},
       {And(R"("out_min": 0, "out_dtype": "f32")"), "out_min", "an f32 output has no clamp"},
+      // Windows.
+      {With(R"("N": 1)", R"("N": 1048577)", kConv), "N", "expected an integer in 0..1048576"},
+      {With(R"("H": 2)", R"("H": -1)", kConv), "H", "is -1"},
+      {With(R"("W": 3)", R"("W": 2.5)", kConv), "W", "is 2.5"},
+      {With(R"("W": 3,)", R"("W": 3, "M": 4,)", kConv), "M", "does not belong to op conv2d"},
+      {With(R"("IC": 2, )", "", kConv), "IC", "is missing, expected it for op conv2d"},
+      {With(R"("IC": 2)", R"("C": 2)", kConv), "C", "does not belong to op conv2d"},
+      {With(R"("OC": 2)", R"("OC": 3)", kConv), "groups", "is 2, expected a divisor"},
+      {With(R"("groups": 2)", R"("groups": 0)", kConv), "groups", "is 0"},
+      {With(R"("groups": 2)", R"("groups": [2])", kConv), "groups", "is a list"},
+      {With("conv2d", "depthwise", With(R"("groups": 2)", R"("groups": 1)", kConv)), "groups",
+       "expected an integer in 2..2"},
+      {With("conv2d", "depthwise", With(R"("IC": 2)", R"("IC": 0)", kConv)), "IC",
+       "at least one channel"},
+      {With(R"("R": 2)", R"("R": 0)", kConv), "R", "is 0, expected an integer in 1..1048576"},
+      {With(R"("S": 1)", R"("S": 1048577)", kConv), "S", "is 1048577"},
+      {With(R"("R": 2)", R"("R": 1048576)", kConv), "w",
+       "has 4 values, expected 2097152 for shape [2,1048576,1,1]"},
+      {With("[1, 2]", "2", kConv), "stride", "is a number, expected a list of 2 integers"},
+      {With("[1, 2]", "[1]", kConv), "stride", "has 1 entries, expected 2"},
+      {With("[1, 2]", "[1, 0]", kConv), "stride[1]", "is 0"},
+      {With("[1, 2]", "[1, 1.5]", kConv), "stride[1]", "is 1.5"},
+      {With("[1, 2]", R"(["0x1p+0", 1])", kConv), "stride[0]", "is \"0x1p+0\""},
+      {With("[1, 0, 0, 2]", "[1, 1]", kConv), "pad", "has 2 entries, expected 4"},
+      {With("[1, 0, 0, 2]", "[1, -1, 0, 0]", kConv), "pad[1]", "is -1"},
+      {With("[1, 0, 0, 2]", "[1048577, 0, 0, 0]", kConv), "pad[0]", "is 1048577"},
+      {With(R"("pad")", R"("dilation": [0, 1], "pad")", kConv), "dilation[0]", "is 0"},
+      {With(R"("pad")", R"("padding")", kConv), "\"padding\"", "nearest is"},
+      {With(R"("pad")", R"("ceil_mode": true, "pad")", kConv), "ceil_mode", "does not belong"},
+      // Products of the numbers of a window are claims too; the third overflows 64 bits.
+      {With("[1, 0, 0, 2]", "[1048576, 1048576, 1048576, 1048576]", kConv), "N",
+       "is too large, expected at most 268435456 outputs"},
+      {R"({"qualm_case": 1, "op": "conv2d", "N": 1048576, "H": 1048576, "W": 1048576, "IC": 0,
+           "OC": 0, "R": 1, "S": 1, "x_scale": 1, "x_zp": 0, "w_scale": 1, "w_zp": 0,
+           "out_scale": 1, "out_zp": 0, "x": [], "w": []})",
+       "N", "is too large"},
+      {R"({"qualm_case": 1, "op": "conv2d", "N": 1048576, "H": 1048576, "W": 1048576, "IC": 0,
+           "OC": 1, "R": 1, "S": 1, "pad": [1048576, 1048576, 1048576, 1048576], "x_scale": 1,
+           "x_zp": 0, "w_scale": 1, "w_zp": 0, "out_scale": 1, "out_zp": 0, "x": [], "w": []})",
+       "N", "times OH times OW"},
+      {R"({"qualm_case": 1, "op": "conv2d", "N": 1, "H": 1, "W": 1, "IC": 1, "OC": 0, "R": 1048576,
+           "S": 1048576, "pad": [1048576, 0, 1048576, 0], "x_scale": 1, "x_zp": 0, "w_scale": 1,
+           "w_zp": 0, "out_scale": 1, "out_zp": 0, "x": [0], "w": []})",
+       "R", "expected at most 1048576 terms"},
+      {R"({"qualm_case": 1, "op": "max_pool", "N": 1, "H": 1, "W": 1, "C": 1, "R": 1048576,
+           "S": 1048576, "pad": [1048575, 0, 1048575, 0], "x_scale": 1, "x_zp": 0, "x": [0]})",
+       "R", "expected at most 1048576 terms"},
+      {R"({"qualm_case": 1, "op": "global_avg_pool", "N": 0, "H": 1048576, "W": 1048576, "C": 1,
+           "x_scale": 1, "x_zp": 0, "out_scale": 1, "out_zp": 0, "x": []})",
+       "H", "expected at most 1048576 terms"},
+      {R"({"qualm_case": 1, "op": "conv2d", "N": 16384, "H": 128, "W": 128, "IC": 0, "OC": 1,
+           "R": 1, "S": 1, "x_scale": 1, "x_zp": 0, "w_scale": 1, "w_zp": 0, "out_scale": 1,
+           "out_zp": 0, "x": [], "w": []})",
+       "N", "without data"},
+      {With("[1, 2, 3, 4, 5,", "[1, 2, 3, 4,", kConv), "x", "for shape [1,2,3,2]"},
+      {With(R"("x":)", R"("x_shape": [1, 2, 3, 1], "x":)", kConv), "x_shape", "expected [1,2,3,2]"},
+      {With(R"("w":)", R"("w_shape": [2, 2], "w":)", kConv), "w_shape", "expected [2,2,1,1]"},
+      {With(R"("w":)", R"("expected": [1, 2], "w":)", kConv), "expected", "expected 12"},
+      {With("[1, 1, 1, 1]", "[2, 0, 0, 0]", kPool), "pad", "wholly in the padding"},
+      {With("true", "2", kPool), "ceil_mode", "is 2, expected true, false, 0 or 1"},
+      {With("true", R"("yes")", kPool), "ceil_mode", "expected true, false, 0 or 1"},
+      {With(R"("ceil_mode")", R"("dilation": [1, 1], "ceil_mode")", kPool), "dilation",
+       "does not belong to op avg_pool"},
+      {With(R"("ceil_mode")", R"("w": [], "ceil_mode")", kPool), "w", "does not belong"},
+      {With(R"("ceil_mode")", R"("gran": "channel", "ceil_mode")", kPool), "gran",
+       "only per tensor here"},
+      {With(R"("out_scale": 1, )", "", kPool), "out_scale", "is missing"},
+      {With(R"("x":)", R"("out_dtype": "f32", "x":)", kPool), "out_dtype", "expected u8 or s8"},
+      {With("avg_pool", "max_pool", kPool), "out_scale", "does not belong to op max_pool"},
+      {R"({"qualm_case": 1, "op": "max_pool", "N": 1, "H": 1, "W": 1, "C": 1, "R": 1, "S": 1,
+           "x_scale": 1, "x_zp": 0, "x": [0], "out_dtype": "s8"})",
+       "out_dtype", "is \"s8\", expected u8"},
+      {R"({"qualm_case": 1, "op": "global_avg_pool", "N": 1, "H": 1, "W": 1, "C": 1, "R": 1,
+           "x_scale": 1, "x_zp": 0, "out_scale": 1, "out_zp": 0, "x": [0]})",
+       "R", "does not belong to op global_avg_pool"},
+      // Two operands.
+      {With(R"("a":)", R"("x":)", kAdd), "x", "does not belong to op add"},
+      {With(R"(, "b": [3, 4])", "", kAdd), "b", "is missing, expected it for op add"},
+      {With("[3, 4]", "[3]", kAdd), "b", "has 1 values, expected 2 for shape [1,2]"},
+      {With("[3, 4]", "[3, 256]", kAdd), "b[1]", "is 256"},
+      {With(R"("a_scale": 0.5)", R"("a_scale": 0)", kAdd), "a_scale", "greater than 0"},
+      {With(R"("b_scale": 0.25)", R"("b_scale": [1, 1])", kAdd), "b_scale", "has 2 entries"},
+      {With(R"("b_zp": 4)", R"("b_zp": [])", kAdd), "b_zp", "has 0 entries, expected 1"},
+      {With(R"("b_zp": 4, )", "", kAdd), "b_zp", "is missing"},
+      {With(R"("a":)", R"("w_dtype": "u8", "a":)", kAdd), "w_dtype", "does not belong"},
+      {With(R"("a":)", R"("x_shape": [1, 2], "a":)", kAdd), "x_shape", "does not belong"},
+      {With(R"("a":)", R"("requant": "exact", "a":)", kAdd), "requant", "does not belong"},
+      {And(R"("a": [1])"), "a", "does not belong to op linear"},
   };
 }
 

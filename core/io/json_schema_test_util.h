@@ -7,6 +7,7 @@
 
 #include <cmath>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <regex>
 #include <set>
@@ -92,10 +93,10 @@ class JsonSchema {
     if (keyword == "minItems") return !value.is_array() || value.size() >= rule ? "" : broken;
     if (keyword == "maxItems") return !value.is_array() || value.size() <= rule ? "" : broken;
     if (keyword == "pattern") {
-      return !value.is_string() || std::regex_search(value.get<std::string>(),
-                                                     std::regex(rule.get<std::string>()))
-                 ? ""
-                 : broken;
+      if (!value.is_string()) return "";
+      const std::string text = rule.get<std::string>();
+      if (!patterns_.contains(text)) patterns_.emplace(text, text);
+      return std::regex_search(value.get<std::string>(), patterns_.at(text)) ? "" : broken;
     }
     if (keyword == "items") {
       if (!value.is_array()) return "";
@@ -119,6 +120,13 @@ class JsonSchema {
       }
       return "";
     }
+    if (keyword == "propertyNames") {
+      if (!value.is_object()) return "";
+      for (const auto& [key, unused] : value.items()) {
+        if (!Check(rule, Json(key), at).empty()) return broken + ": " + key;
+      }
+      return "";
+    }
     if (keyword == "additionalProperties") {
       EXPECT_EQ(rule, false);
       for (const auto& [key, unused] : value.items()) {
@@ -131,6 +139,7 @@ class JsonSchema {
   }
 
   Json root_;
+  std::map<std::string, std::regex> patterns_;
 };
 
 }  // namespace qualm::test

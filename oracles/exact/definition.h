@@ -12,6 +12,7 @@
 #include "core/tensor.h"
 #include "oracles/exact/rational.h"
 #include "oracles/exact/real.h"
+#include "oracles/trace.h"
 
 namespace qualm::exact {
 
@@ -53,6 +54,21 @@ struct SoftmaxRow {
   Integer Share(int64_t n) const;
 };
 SoftmaxRow SoftmaxRowOf(const Case& c, int64_t m);
+
+// sum_k (x-zx)(w-zw_n) + bias_i32_n.
+Integer LinearSum(const Case& c, int64_t m, int64_t n);
+Integer ConvSum(const Case& c, int64_t m, int64_t n);
+
+// x_scale*w_scale/out_scale of channel n, or the given multiplier of requantize.
+Rational RealMultiplier(const Case& c, int64_t n);
+
+// An accumulator in the arithmetic of a requantization mode other than exact: the code before the
+// clamp, zero point added, and how it came about.
+struct Requantized {
+  Integer code;
+  Trace steps;
+};
+Requantized RequantizeAs(const Case& c, int64_t n, const Integer& accumulator);
 
 // All outputs, of the operations that do not round a rational value half to even.
 Tensor Quantize(const Case& c);

@@ -130,6 +130,14 @@ constexpr std::array<Weighted, 11> kSoftmax{{{Theme::kUniform, 20},
                                              {Theme::kScaleExtremes, 3},
                                              {Theme::kTails, 10},
                                              {Theme::kEmpty, 2}}};
+constexpr std::array<Weighted, 8> kObserver{{{Theme::kUniform, 20},
+                                             {Theme::kConstantRows, 10},
+                                             {Theme::kScaleExtremes, 16},
+                                             {Theme::kSpecialFloats, 10},
+                                             {Theme::kTies, 12},
+                                             {Theme::kZeroPoints, 10},
+                                             {Theme::kLongK, 6},
+                                             {Theme::kTails, 12}}};
 
 std::span<const Weighted> ThemesOf(Op op) {
   switch (op) {
@@ -147,14 +155,13 @@ std::span<const Weighted> ThemesOf(Op op) {
     case Op::kConcat: return kOperands;
     case Op::kTable: return kTable;
     case Op::kSoftmax: return kSoftmax;
-    case Op::kChooseQParams:
-
+    case Op::kChooseQParams: return kObserver;
     case Op::kLinear: break;
   }
   return kLinear;
 }
 
-Case DrawFrom(Rng& rng, Op op, Theme theme) {
+Case DrawProblem(Rng& rng, Op op, Theme theme) {
   switch (op) {
     case Op::kQuantize: return internal::DrawQuantize(rng, theme);
     case Op::kDequantize: return internal::DrawDequantize(rng, theme);
@@ -170,11 +177,21 @@ Case DrawFrom(Rng& rng, Op op, Theme theme) {
     case Op::kConcat: return internal::DrawConcat(rng, theme);
     case Op::kTable: return internal::DrawTable(rng, theme);
     case Op::kSoftmax: return internal::DrawSoftmax(rng, theme);
-    case Op::kChooseQParams:
-
+    case Op::kChooseQParams: return internal::DrawObserver(rng, theme);
     case Op::kLinear: break;
   }
   return internal::DrawLinear(rng, theme);
+}
+
+// The mode is drawn last: all else of a case is what it would be without modes.
+Case DrawFrom(Rng& rng, Op op, Theme theme) {
+  Case c = DrawProblem(rng, op, theme);
+  const bool has_modes = HasSums(op) || op == Op::kRequantize;
+  if (has_modes && IsCode(c.out_dtype) && !c.bias && rng.Chance(1, 6)) {
+    constexpr std::array kModes{Requant::kFloat32, Requant::kFixedQ31, Requant::kFixedRndnu};
+    c.requant = rng.Pick(kModes);
+  }
+  return c;
 }
 
 }  // namespace

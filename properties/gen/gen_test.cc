@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
+#include <cmath>
 #include <map>
 #include <set>
 #include <string>
@@ -46,6 +48,16 @@ uint64_t Mix(uint64_t hash, const Case& c) {
     mix(static_cast<uint64_t>(c.function));
     mix_float(c.negative_slope);
   }
+  if (c.op == Op::kChooseQParams) {
+    const Observer& o = c.observer;
+    mix_int(c.x.shape()[0]);
+    for (const int64_t field : {static_cast<int64_t>(o.kind), static_cast<int64_t>(o.dtype),
+                                int64_t{o.quant_min}, int64_t{o.quant_max}}) {
+      mix_int(field);
+    }
+    mix((o.symmetric ? 1u : 0u) | (o.reduce_range ? 2u : 0u));
+    mix_float(o.averaging_constant);
+  }
   if (!HasWindow(c.op)) return hash;
   const Window& v = c.window;
   for (int64_t number :
@@ -85,7 +97,7 @@ TEST(Gen, SeedsGiveTheSameCasesEverywhere) {
       {Op::kMaxPool, 0x38dafd1698b7d560},       {Op::kAvgPool, 0xe619aa19c55576e3},
       {Op::kGlobalAvgPool, 0x906c5c6b83780e57}, {Op::kRescale, 0x44a08c4e9915e4d},
       {Op::kConcat, 0xa3e42faf9f20fd2c},        {Op::kTable, 0x9f7688e42b22c849},
-      {Op::kSoftmax, 0xe7f20e6b8d5f0448}};
+      {Op::kSoftmax, 0xe7f20e6b8d5f0448},       {Op::kChooseQParams, 0xd6a178e50ba9e793}};
   for (Op op : DefinedOps()) {
     uint64_t hash = 0;
     for (uint64_t seed = 0; seed < kCases; ++seed) hash = Mix(hash, Draw(op, seed));
@@ -263,6 +275,34 @@ TEST(Gen, TablesAndRowsOfEveryKind) {
   EXPECT_GE(long_rows, 60);
   EXPECT_GE(wide_rows, 200);
   EXPECT_LE(elements / static_cast<int64_t>(kCases), 400);
+}
+
+TEST(Gen, ObserversMeetTheirCorners) {
+  std::map<Observer::Kind, int> kinds;
+  int at_floor = 0, one_sided = 0, several_batches = 0, custom = 0, denormal = 0, reduced = 0;
+  for (uint64_t seed = 0; seed < kCases; ++seed) {
+    const Case c = Draw(Op::kChooseQParams, seed);
+    EXPECT_LE(c.x.size(), 24 * 400) << Describe(c);
+    ++kinds[c.observer.kind];
+    const Tensor y = exact::Evaluate(c);
+    at_floor += y.FloatAt(0) == 0x1p-23f;
+    const auto [low, high] = std::ranges::minmax(c.x.as<float>());
+    one_sided += low > 0 || high < 0;
+    several_batches += c.x.shape()[0] > 1;
+    custom += CodeRange{c.observer.quant_min, c.observer.quant_max} != RangeOf(c.observer.dtype);
+    denormal += std::ranges::any_of(c.x.as<float>(),
+                                    [](float x) { return std::fpclassify(x) == FP_SUBNORMAL; });
+    reduced += c.observer.reduce_range;
+  }
+  EXPECT_GE(kinds[Observer::Kind::kMinMax], 300);
+  EXPECT_GE(kinds[Observer::Kind::kMovingAverage], 300);
+  EXPECT_GE(kinds[Observer::Kind::kHistogram], 120);
+  EXPECT_GE(at_floor, 60);
+  EXPECT_GE(one_sided, 150);
+  EXPECT_GE(several_batches, 500);
+  EXPECT_GE(custom, 80);
+  EXPECT_GE(denormal, 50);
+  EXPECT_GE(reduced, 200);
 }
 
 TEST(Gen, WindowsAreSmallAndOfEveryKind) {

@@ -66,6 +66,7 @@ Case DrawDequantize(Rng& rng, Theme theme);
 Case DrawRequantize(Rng& rng, Theme theme);
 Case DrawConv(Rng& rng, Theme theme, Op op);
 Case DrawPool(Rng& rng, Theme theme, Op op);
+Case DrawObserver(Rng& rng, Theme theme);         // choose_qparams
 Case DrawOperands(Rng& rng, Theme theme, Op op);  // add, mul, rescale
 Case DrawConcat(Rng& rng, Theme theme);
 Case DrawTable(Rng& rng, Theme theme);

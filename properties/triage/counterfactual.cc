@@ -404,6 +404,9 @@ bool MeansSomething(const Case& c, Swap swap) {
   if (ChangesEpilogue(swap) && !IsCode(c.out_dtype)) {
     return swap == Swap::kFloatMultiplier && c.op == Op::kLinear && c.out_dtype == DType::kF32;
   }
+  // These describe departures from the exact epilogue; a mode has its own.
+  if (c.requant != Requant::kExact && (ChangesEpilogue(swap) || swap == Swap::kScaleProductInFloat))
+    return false;
   switch (swap) {
     case Swap::kInputOtherSignInProducts: return IsCode(c.x.dtype());
     case Swap::kRowSumOfRow0: return c.M > 1;
@@ -446,7 +449,8 @@ std::optional<Tensor> Counterfactual(const Case& c, std::span<const Swap> swaps)
       if (!epilogue) return exact::EvaluateFromSums(edited, *sums);
       return IsCode(c.out_dtype) ? FinishCodes(edited, *sums, swaps) : FinishFloats(edited, *sums);
     }
-    default: return std::nullopt;  // no swap is defined for the others
+    default:  // no swap is defined for the others
+      return swaps.empty() ? std::optional(exact::Evaluate(edited)) : std::nullopt;
   }
 }
 

@@ -18,12 +18,15 @@
 #include "adapters/threads.h"
 #include "core/status.h"
 #include "kernels/binary.h"
+#include "kernels/concat.h"
 #include "kernels/conv.h"
 #include "kernels/elementwise.h"
 #include "kernels/images.h"
 #include "kernels/linear.h"
 #include "kernels/observer.h"
 #include "kernels/pool.h"
+#include "kernels/softmax.h"
+#include "kernels/table.h"
 #include "kernels/targets.h"
 #include "kernels/types.h"
 #include "kernels/window.h"
@@ -107,6 +110,32 @@ kernels::ConstImages ImagesOf(const Placed& placed) {
           .pixel_stride = placed.x_stride};
 }
 
+kernels::TableFunction FunctionOf(Function function) {
+  switch (function) {
+    case Function::kRelu: return kernels::TableFunction::kRelu;
+    case Function::kLeakyRelu: return kernels::TableFunction::kLeakyRelu;
+    case Function::kHardSwish: return kernels::TableFunction::kHardSwish;
+    case Function::kSigmoid: return kernels::TableFunction::kSigmoid;
+    case Function::kTanh: break;
+  }
+  return kernels::TableFunction::kTanh;
+}
+
+kernels::Quantization QuantizationOf(const QParams& q) {
+  return {q.scale_at(0), q.zero_point_at(0)};
+}
+
+kernels::Status BuildTable(const Case& c, kernels::PackedTable* table) {
+  return kernels::PackedTable::Build({.function = FunctionOf(c.function),
+                                      .negative_slope = c.negative_slope,
+                                      .x_type = TypeOf(c.x.dtype()),
+                                      .x_q = QuantizationOf(c.x_q),
+                                      .y_type = TypeOf(c.out_dtype),
+                                      .y_q = QuantizationOf(c.out_q),
+                                      .range = {c.out_min, c.out_max, c.relu}},
+                                     table);
+}
+
 // The caller's threads, as the kernels want them.
 class Pool final : public kernels::ThreadPool {
  public:
@@ -126,7 +155,18 @@ class NativeSubject final : public InProcessSubject {
       : name_(std::move(name)), target_(std::move(target)) {}
 
   std::string_view name() const override { return name_; }
-  std::string CannotRun(const Case&) const override { return ""; }
+  // Tables of real functions are refused where double does not decide an entry.
+  std::string CannotRun(const Case& c) const override {
+    if (c.op == Op::kTable) {
+      kernels::PackedTable table;
+      return BuildTable(c, &table).error;
+    }
+    if (c.op == Op::kSoftmax) {
+      kernels::PackedSoftmax softmax;
+      return kernels::PackedSoftmax::Build(c.x_q.scale_at(0), c.N, &softmax).error;
+    }
+    return "";
+  }
   std::string InstructionSet() const override {
     const std::string variant = VariantOf(target_);
     return variant == kPortable ? "PORTABLE" : target_;
@@ -154,12 +194,11 @@ class NativeSubject final : public InProcessSubject {
     const Rows x_rows = RowsOf(c.x.shape());
     const ConstMatrix x{placed.x, TypeOf(c.x.dtype()), x_rows.count, x_rows.columns,
                         placed.x_stride};
-    const ConstMatrix w{placed.w, TypeOf(c.w.dtype()), c.M, c.N, placed.w_stride};
+    const ConstMatrix w{placed.w, TypeOf(c.w.dtype()), c.M, RowsOf(c.w.shape()).columns,
+                        placed.w_stride};
     const MutableMatrix y{placed.y, TypeOf(c.out_dtype), c.M, c.N, placed.y_stride};
     const OutputRange range{c.out_min, c.out_max, c.relu};
-    const auto of = [](const QParams& q) {
-      return kernels::Quantization{q.scale_at(0), q.zero_point_at(0)};
-    };
+    const auto of = QuantizationOf;
     scratch_.Prepare(0, 0, 1, context);
     multipliers_.Prepare(0, 0, 1, context);
     switch (c.op) {
@@ -185,9 +224,21 @@ class NativeSubject final : public InProcessSubject {
       case Op::kLinear: return Linear(placed, context, x, y);
       case Op::kConv2d:
       case Op::kDepthwise: return Conv(placed, context, y);
-      case Op::kConcat:
-      case Op::kTable:
-      case Op::kSoftmax: break;
+      case Op::kConcat: {
+        const std::array<kernels::ConcatInput, 2> inputs{{{x, of(c.x_q)}, {w, of(c.w_q)}}};
+        return kernels::Concat(inputs, of(c.out_q), range, y).error;
+      }
+      case Op::kTable: {
+        kernels::PackedTable table;
+        const kernels::Status status = BuildTable(c, &table);
+        return status.ok() ? table.Run(x, y).error : status.error;
+      }
+      case Op::kSoftmax: {
+        kernels::PackedSoftmax softmax;
+        const kernels::Status status =
+            kernels::PackedSoftmax::Build(c.x_q.scale_at(0), c.N, &softmax);
+        return status.ok() ? softmax.Run(x, range, y).error : status.error;
+      }
       case Op::kChooseQParams: return ChooseQParams(placed, context);
     }
     return std::string(Name(c.op)) + " is not among the native kernels";

@@ -56,7 +56,7 @@ uint64_t ProblemBytes(const Case& c) {
 }  // namespace
 
 std::string OutsideLimits(const PluginLimits& limits, const Case& c) {
-  const bool has_w = HasSums(c.op) || HasTwoOperands(c.op);
+  const bool has_w = HasSums(c.op) || HasTwoOperands(c.op) || c.op == Op::kConcat;
   const Window& v = c.window;
   const auto lacks = [&](uint32_t feature) { return (limits.features & feature) == 0; };
   if (!Has(limits.x_dtypes, c.x.dtype())) return "x of type " + std::string(Name(c.x.dtype()));

@@ -39,7 +39,15 @@ static_assert(QUALM_QUANTIZE == static_cast<int>(Op::kQuantize) &&
               QUALM_MAX_POOL == static_cast<int>(Op::kMaxPool) &&
               QUALM_AVG_POOL == static_cast<int>(Op::kAvgPool) &&
               QUALM_GLOBAL_AVG_POOL == static_cast<int>(Op::kGlobalAvgPool) &&
-              QUALM_RESCALE == static_cast<int>(Op::kRescale));
+              QUALM_RESCALE == static_cast<int>(Op::kRescale) &&
+              QUALM_CONCAT == static_cast<int>(Op::kConcat) &&
+              QUALM_TABLE == static_cast<int>(Op::kTable) &&
+              QUALM_SOFTMAX == static_cast<int>(Op::kSoftmax));
+static_assert(QUALM_RELU == static_cast<int>(Function::kRelu) &&
+              QUALM_LEAKY_RELU == static_cast<int>(Function::kLeakyRelu) &&
+              QUALM_HARD_SWISH == static_cast<int>(Function::kHardSwish) &&
+              QUALM_SIGMOID == static_cast<int>(Function::kSigmoid) &&
+              QUALM_TANH == static_cast<int>(Function::kTanh));
 
 // Sizes above this are not a newer header but garbage.
 constexpr size_t kStructBytesMax = 4096;
@@ -301,11 +309,12 @@ Outcome PluginHost::Run(const Case& c, const RunContext& context) {
                               SizeOf(c.x.dtype()), limits, context);
   Scatter(c.x, context.x_row_gap, x_data);
   const qualm_tensor x = Strided(c.x.dtype(), c.x.shape(), context.x_row_gap, x_data);
-  const bool has_w = HasSums(c.op) || HasTwoOperands(c.op);
+  const bool two = HasTwoOperands(c.op) || c.op == Op::kConcat;
+  const bool has_w = HasSums(c.op) || two;
   qualm_tensor w{};
   if (has_w) {
     // The second operand is laid out like the first; weights are dense.
-    const int64_t gap = HasTwoOperands(c.op) ? context.x_row_gap : 0;
+    const int64_t gap = two ? context.x_row_gap : 0;
     uint8_t* const w_data =
         Lay(kW, StridedBytes(c.w.dtype(), c.w.shape(), gap), SizeOf(c.w.dtype()), limits, context);
     Scatter(c.w, gap, w_data);
@@ -320,6 +329,8 @@ Outcome PluginHost::Run(const Case& c, const RunContext& context) {
   problem.x = &x;
   problem.w = has_w ? &w : nullptr;
   problem.window = HasWindow(c.op) ? &window : nullptr;
+  problem.function = static_cast<int32_t>(c.function);
+  problem.negative_slope = c.negative_slope;
   problem.x_q = LayQParams(kXScale, c.x_q, limits, context);
   problem.w_q = LayQParams(kWScale, c.w_q, limits, context);
   problem.out_q = LayQParams(kOutScale, c.out_q, limits, context);

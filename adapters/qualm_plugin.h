@@ -43,6 +43,9 @@ enum { QUALM_U8 = 0, QUALM_S8 = 1, QUALM_S32 = 2, QUALM_F32 = 3 };
  *   depthwise   conv2d with groups = C
  *   max_pool, avg_pool, global_avg_pool
  *               x codes [B,H,W,C]              -> y codes [B,OH,OW,C]
+ *   concat      x codes [M,A], w codes [M,N-A], of one type -> y codes [M,N]
+ *   table       x codes [M,N]                  -> y codes [M,N]
+ *   softmax     x codes [M,N]                  -> y codes [M,N], of one type
  * A plugin is only ever asked for operations for which capability() answered. */
 enum {
   QUALM_QUANTIZE = 0,
@@ -56,7 +59,19 @@ enum {
   QUALM_MAX_POOL = 8,
   QUALM_AVG_POOL = 9,
   QUALM_GLOBAL_AVG_POOL = 10,
-  QUALM_RESCALE = 11
+  QUALM_RESCALE = 11,
+  QUALM_CONCAT = 12,
+  QUALM_TABLE = 13,
+  QUALM_SOFTMAX = 14
+};
+
+/* What a table operation applies to the real value of a code. */
+enum {
+  QUALM_RELU = 0,
+  QUALM_LEAKY_RELU = 1,
+  QUALM_HARD_SWISH = 2,
+  QUALM_SIGMOID = 3,
+  QUALM_TANH = 4
 };
 
 /* What run() answers. */
@@ -106,7 +121,7 @@ typedef struct qualm_problem {
   int32_t op;
   int32_t relu; /* 1: results are at least the code of real 0 (0 for s32 and f32 outputs) */
   const qualm_tensor* x;
-  const qualm_tensor* w; /* weights, or the second operand of add and mul; else NULL */
+  const qualm_tensor* w; /* weights, or the second operand of add, mul and concat; else NULL */
   /* To be written completely; holds a pattern before the call. In place (QUALM_CAN_IN_PLACE) its
    * data and strides are those of x. */
   const qualm_tensor* y;
@@ -126,6 +141,8 @@ typedef struct qualm_problem {
   int32_t out_min;         /* clamp of integer outputs, inside the type */
   int32_t out_max;
   const qualm_window* window; /* convolutions and pools; else NULL */
+  int32_t function;           /* table */
+  float negative_slope;       /* table with QUALM_LEAKY_RELU: finite, >= 0 */
 } qualm_problem;
 
 /* What a plugin can do beyond the plain case: bits of qualm_capability.features. */
@@ -139,7 +156,7 @@ typedef struct qualm_problem {
 #define QUALM_CAN_EMPTY UINT32_C(64)     /* M = 0 or N = 0: write nothing */
 #define QUALM_CAN_EMPTY_K UINT32_C(128)  /* K = 0: the sum is 0 */
 #define QUALM_CAN_ACC UINT32_C(256)      /* can fill acc */
-#define QUALM_CAN_IN_PLACE UINT32_C(512) /* rescale, add, mul: y lies over x */
+#define QUALM_CAN_IN_PLACE UINT32_C(512) /* rescale, add, mul, table: y lies over x */
 #define QUALM_CAN_DILATION UINT32_C(1024)
 #define QUALM_CAN_GROUPS UINT32_C(2048)             /* conv2d with groups other than 1 */
 #define QUALM_CAN_ASYMMETRIC_PADDING UINT32_C(4096) /* top != bottom or left != right */

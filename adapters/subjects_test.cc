@@ -281,16 +281,36 @@ class Draw {
           }
         }
         break;
-      case Op::kConcat:
+      case Op::kConcat: {
+        const auto a = static_cast<int64_t>(Below(static_cast<size_t>(c.N) + 1));
+        c.x = Codes(code, {c.M, a});
+        c.w = Codes(code, {c.M, c.N - a});
+        c.x_q = one;
+        c.w_q = Qparams(1, code);
+        c.out_q = Qparams(1, out);
+        break;
+      }
       case Op::kTable:
-      case Op::kSoftmax: break;
+        c.x = Codes(code, {c.M, c.N});
+        c.function = static_cast<Function>(Below(5));
+        if (c.function == Function::kLeakyRelu) c.negative_slope = Chance(2) ? 0.25f : Scale();
+        c.x_q = one;
+        c.out_q = Qparams(1, out);
+        break;
+      case Op::kSoftmax:
+        c.x = Codes(code, {c.M, c.N});
+        c.x_q = one;
+        c.out_q = {{0x1p-8f}, {RangeOf(code).min}};
+        out = code;
+        break;
       case Op::kChooseQParams:
         DrawObserver(&c);
         out = DType::kF32;
         break;
     }
     c.out_dtype = out;
-    c.relu = c.op != Op::kDequantize && c.op != Op::kChooseQParams && Chance(3);
+    c.relu = c.op != Op::kDequantize && c.op != Op::kChooseQParams && c.op != Op::kTable &&
+             c.op != Op::kSoftmax && Chance(3);
     const CodeRange range = RangeOf(out);
     c.out_min = range.min;
     c.out_max = range.max;
@@ -502,6 +522,7 @@ TEST(Native, AgreesWithTheUnharmedReferenceOnEveryInstructionSet) {
   Draw draw(20240607);
   int compared = 0;
   int accumulators = 0;
+  size_t undecided = 0;
   for (int i = 0; i < 20000; ++i) {
     const Case c = draw.Next();
     ASSERT_EQ(Validate(c), "");
@@ -513,6 +534,10 @@ TEST(Native, AgreesWithTheUnharmedReferenceOnEveryInstructionSet) {
     for (const std::unique_ptr<Subject>& native : natives) {
       const RunContext context = draw.Context(c.op);
       const Outcome got = native->Run(c, context);
+      if (got.status == RunStatus::kSkipped && (c.op == Op::kTable || c.op == Op::kSoftmax)) {
+        ++undecided;  // a real function of some code, maybe one that the case does not have
+        continue;
+      }
       ASSERT_EQ(got.status, RunStatus::kOk)
           << got.detail << " " << native->name() << " " << Describe(c);
       const auto divergence = FirstDivergence(want.y, got.y);
@@ -533,6 +558,7 @@ TEST(Native, AgreesWithTheUnharmedReferenceOnEveryInstructionSet) {
   }
   EXPECT_GT(compared, 17000);
   EXPECT_GT(accumulators, 3000);
+  EXPECT_LE(undecided, 100 * natives.size());
 }
 
 }  // namespace

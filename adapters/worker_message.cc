@@ -174,16 +174,22 @@ Observer GetObserver(Reader& reader) {
   return o;
 }
 
-// Batches of choose_qparams, which no other field tells.
-int64_t BatchesOf(const Case& c) { return c.op == Op::kChooseQParams ? c.x.shape()[0] : 0; }
+// What no other field tells of the shape of x: the columns of a concat's first input, the batches
+// of choose_qparams.
+int64_t HiddenSize(const Case& c) {
+  if (c.op == Op::kConcat) return c.x.shape()[1];
+  return c.op == Op::kChooseQParams ? c.x.shape()[0] : 0;
+}
 
-std::vector<int64_t> InputShape(const Case& c, int64_t batches) {
-  if (c.op == Op::kChooseQParams) return {batches, c.M, c.N};
+std::vector<int64_t> InputShape(const Case& c, int64_t hidden) {
+  if (c.op == Op::kChooseQParams) return {hidden, c.M, c.N};
   if (HasWindow(c.op)) return {c.window.batch, c.window.in_h, c.window.in_w, c.window.in_c};
+  if (c.op == Op::kConcat) return {c.M, hidden};
   return {c.M, c.op == Op::kLinear ? c.K : c.N};
 }
 
-std::vector<int64_t> WeightShape(const Case& c) {
+std::vector<int64_t> WeightShape(const Case& c, int64_t hidden) {
+  if (c.op == Op::kConcat) return {c.M, c.N - hidden};
   if (c.op == Op::kLinear) return {c.N, c.K};
   if (HasTwoOperands(c.op)) return {c.M, c.N};
   if (!IsConv(c.op)) return {0};
@@ -261,7 +267,7 @@ void EncodeRun(const Case& c, const RunContext& context, std::vector<uint8_t>& p
   for (const int64_t dim : {c.M, c.N, c.K}) writer.Put(dim);
   Put(writer, c.window);
   Put(writer, c.observer);
-  writer.Put(BatchesOf(c));
+  writer.Put(HiddenSize(c));
   writer.Put(c.x);
   writer.Put(c.w);
   for (const QParams* q : {&c.x_q, &c.w_q, &c.out_q}) writer.Put(*q);
@@ -274,6 +280,8 @@ void EncodeRun(const Case& c, const RunContext& context, std::vector<uint8_t>& p
   writer.Put(c.out_max);
   writer.Put(c.relu);
   writer.Put(c.requant);
+  writer.Put(c.function);
+  writer.Put(c.negative_slope);
 
   writer.Put<int32_t>(context.align_offset);
   writer.Put(context.end_at_guard);
@@ -295,10 +303,11 @@ std::optional<RunRequest> DecodeRun(std::span<const uint8_t> payload) {
   for (int64_t* dim : {&c.M, &c.N, &c.K}) *dim = reader.Get<int64_t>();
   c.window = GetWindow(reader);
   c.observer = GetObserver(reader);
-  const auto batches = reader.Get<int64_t>();
+  const auto hidden = reader.Get<int64_t>();
+  if (c.op == Op::kConcat && (hidden < 0 || hidden > c.N)) reader.Fail();
   if (!reader.ok()) return std::nullopt;
-  c.x = reader.GetTensor(InputShape(c, batches));
-  c.w = reader.GetTensor(WeightShape(c));
+  c.x = reader.GetTensor(InputShape(c, hidden));
+  c.w = reader.GetTensor(WeightShape(c, hidden));
   for (QParams* q : {&c.x_q, &c.w_q, &c.out_q}) *q = reader.GetQParams();
   c.per_channel = reader.Flag();
   c.multiplier = reader.List<float>();
@@ -309,6 +318,8 @@ std::optional<RunRequest> DecodeRun(std::span<const uint8_t> payload) {
   c.out_max = reader.Get<int32_t>();
   c.relu = reader.Flag();
   c.requant = reader.Enum(Requant::kFixedRndnu);
+  c.function = reader.Enum(Function::kTanh);
+  c.negative_slope = reader.Get<float>();
 
   RunContext& context = request.context;
   context.align_offset = reader.Get<int32_t>();

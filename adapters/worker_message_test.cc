@@ -88,12 +88,25 @@ TEST(WorkerMessage, WindowsAndSecondOperandsComeBackWhole) {
   mul.N = 2;
   mul.x = Tensor::Of<uint8_t>({1, 2}, std::vector<uint8_t>{1, 2});
   mul.w = Tensor::Of<uint8_t>({1, 2}, std::vector<uint8_t>{3, 4});
+  Case table = mul;
+  table.op = Op::kTable;
+  table.w = Tensor(DType::kU8, {0});
+  table.function = Function::kLeakyRelu;
+  table.negative_slope = 0.5f;
+  Case concat = mul;
+  concat.op = Op::kConcat;
+  concat.N = 3;
+  concat.w = Tensor::Of<uint8_t>({1, 1}, std::vector<uint8_t>{3});
+  Case softmax = table;
+  softmax.op = Op::kSoftmax;
+  softmax.function = Function::kRelu;
+  softmax.negative_slope = 0.01f;
   Case rescale = mul;
   rescale.op = Op::kRescale;
   rescale.w = Tensor(DType::kU8, {0});
   Case mode = conv;
   mode.requant = Requant::kFixedRndnu;  // the one with the largest number
-  Case observer;  // the operation with the largest number
+  Case observer;                        // the operation with the largest number
   observer.op = Op::kChooseQParams;
   observer.M = 1;
   observer.N = 2;
@@ -107,7 +120,7 @@ TEST(WorkerMessage, WindowsAndSecondOperandsComeBackWhole) {
                        .averaging_constant = 0.5f};
   observer.out_dtype = DType::kF32;
   observer.w = Tensor(DType::kU8, {0});
-  for (const Case& c : {conv, pool, mul, rescale, mode, observer}) {
+  for (const Case& c : {conv, pool, mul, rescale, mode, table, concat, softmax, observer}) {
     std::vector<uint8_t> payload;
     EncodeRun(c, {}, payload);
     const std::optional<RunRequest> decoded = DecodeRun(payload);
@@ -124,6 +137,9 @@ TEST(WorkerMessage, WindowsAndSecondOperandsComeBackWhole) {
   conv.window.groups = 0;
   std::vector<uint8_t> payload;
   EncodeRun(conv, {}, payload);
+  EXPECT_FALSE(DecodeRun(payload).has_value());
+  concat.N = 1;  // fewer columns than its first input
+  EncodeRun(concat, {}, payload);
   EXPECT_FALSE(DecodeRun(payload).has_value());
 }
 

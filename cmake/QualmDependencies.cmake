@@ -46,6 +46,14 @@ find_package(Boost 1.74 REQUIRED)
 find_package(CLI11 REQUIRED)
 find_package(Threads REQUIRED)
 
+# MPFR (and GMP, of which it is made): for the definitions in oracles/ only.
+find_path(QUALM_MPFR_INCLUDE mpfr.h REQUIRED)
+find_library(QUALM_MPFR mpfr REQUIRED)
+find_library(QUALM_GMP gmp REQUIRED)
+add_library(qualm_mpfr INTERFACE)
+target_include_directories(qualm_mpfr SYSTEM INTERFACE ${QUALM_MPFR_INCLUDE})
+target_link_libraries(qualm_mpfr INTERFACE ${QUALM_MPFR} ${QUALM_GMP})
+
 if(QUALM_BUILD_TESTS)
   find_package(GTest REQUIRED)
   include(GoogleTest)

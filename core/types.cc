@@ -18,14 +18,12 @@ constexpr std::array<std::string_view, 16> kOpNames{
     "concat",   "table",      "softmax",    "choose_qparams"};
 // An operation is listed once every layer has it; until then no case of it can be named, read,
 // drawn by `check` or fuzzed.
-constexpr std::array kListedOps{Op::kQuantize, Op::kDequantize, Op::kRequantize,
-                                Op::kRescale,  Op::kAdd,        Op::kMul,
-                                Op::kLinear,   Op::kConv2d,     Op::kDepthwise,
-                                Op::kMaxPool,  Op::kAvgPool,    Op::kGlobalAvgPool};
-constexpr std::array kDefinedOps{
-    Op::kQuantize, Op::kDequantize,    Op::kRequantize,   Op::kRescale,   Op::kAdd,
-    Op::kMul,      Op::kLinear,        Op::kConv2d,       Op::kDepthwise, Op::kMaxPool,
-    Op::kAvgPool,  Op::kGlobalAvgPool, Op::kChooseQParams};
+constexpr std::array<Op, 16> kListedOps{
+    Op::kQuantize,  Op::kDequantize, Op::kRequantize, Op::kRescale,
+    Op::kAdd,       Op::kMul,        Op::kLinear,     Op::kConv2d,
+    Op::kDepthwise, Op::kMaxPool,    Op::kAvgPool,    Op::kGlobalAvgPool,
+    Op::kConcat,    Op::kTable,      Op::kSoftmax,    Op::kChooseQParams};
+constexpr std::array<Op, 16> kDefinedOps = kListedOps;
 
 }  // namespace
 

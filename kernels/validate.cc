@@ -2,6 +2,7 @@
 #include "kernels/validate.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstdio>
 #include <string>
 
@@ -210,6 +211,88 @@ Status ValidateBinary(const ConstMatrix& a, const Quantization& a_q, const Const
   QUALM_RETURN_IF_ERROR(CheckMatrix("y", y));
   QUALM_RETURN_IF_ERROR(CheckSameShape(a, y));
   return CheckSameShape(b, y);
+}
+
+Status ValidateConcat(std::span<const ConcatInput> inputs, const Quantization& y_q,
+                      const OutputRange& range, const MutableMatrix& y) {
+  QUALM_RETURN_IF_ERROR(CheckScale("y_q.scale", y_q.scale));
+  QUALM_RETURN_IF_ERROR(CheckCode("y", y.type));
+  QUALM_RETURN_IF_ERROR(CheckRange("range", range, y.type));
+  QUALM_RETURN_IF_ERROR(CheckMatrix("y", y));
+  int64_t left = y.columns;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const std::string name = "inputs[" + std::to_string(i) + "]";
+    const ConstMatrix& x = inputs[i].x;
+    QUALM_RETURN_IF_ERROR(CheckCode(name + ".x", x.type));
+    QUALM_RETURN_IF_ERROR(CheckMatrix(name + ".x", x));
+    QUALM_RETURN_IF_ERROR(CheckScale(name + ".q.scale", inputs[i].q.scale));
+    if (x.rows != y.rows) {
+      return Error(name, ".x has " + std::to_string(x.rows) + " rows, expected those of y, " +
+                             std::to_string(y.rows));
+    }
+    // Subtracted, so that no sum of columns overflows.
+    if (x.columns > left) {
+      return Error(name, ".x has " + std::to_string(x.columns) + " columns, expected at most " +
+                             std::to_string(left) + ", the rest of y");
+    }
+    left -= x.columns;
+  }
+  if (left == 0) return {};
+  return Error("y", ".columns is " + std::to_string(y.columns) +
+                        ", expected the columns of all inputs, " +
+                        std::to_string(y.columns - left));
+}
+
+Status ValidateTable(const TableParams& params) {
+  if (params.function > TableFunction::kTanh) {
+    return Error("function", " is " + std::to_string(static_cast<int>(params.function)) +
+                                 ", expected one of TableFunction");
+  }
+  // The slope of functions without one is not looked at. 0 makes relu of it; a negative one would
+  // be no longer monotone.
+  const auto slope = std::bit_cast<uint32_t>(params.negative_slope);
+  if (params.function == TableFunction::kLeakyRelu && slope != 0 &&
+      !IsScale(params.negative_slope)) {
+    return Error("negative_slope",
+                 " is " + Text(params.negative_slope) + ", expected a finite number >= 0");
+  }
+  QUALM_RETURN_IF_ERROR(CheckCode("x", params.x_type));
+  QUALM_RETURN_IF_ERROR(CheckScale("x_q.scale", params.x_q.scale));
+  QUALM_RETURN_IF_ERROR(CheckCode("y", params.y_type));
+  QUALM_RETURN_IF_ERROR(CheckScale("y_q.scale", params.y_q.scale));
+  return CheckRange("range", params.range, params.y_type);
+}
+
+Status ValidateTableRun(ElementType x_type, ElementType y_type, const ConstMatrix& x,
+                        const MutableMatrix& y) {
+  QUALM_RETURN_IF_ERROR(CheckType("x", x.type, x_type));
+  QUALM_RETURN_IF_ERROR(CheckMatrix("x", x));
+  QUALM_RETURN_IF_ERROR(CheckType("y", y.type, y_type));
+  QUALM_RETURN_IF_ERROR(CheckMatrix("y", y));
+  return CheckSameShape(x, y);
+}
+
+Status ValidateSoftmax(float x_scale, int64_t columns) {
+  QUALM_RETURN_IF_ERROR(CheckScale("x_scale", x_scale));
+  // (2^32 - 1) / columns is the largest numerator: from 2^33 on it is 0, and so may be the sum.
+  if (columns >= 0 && columns <= UINT32_MAX) return {};
+  return Error("columns", " is " + std::to_string(columns) + ", expected 0..2^32 - 1");
+}
+
+Status ValidateSoftmaxRun(int64_t columns, const ConstMatrix& x, const OutputRange& range,
+                          const MutableMatrix& y) {
+  QUALM_RETURN_IF_ERROR(CheckCode("x", x.type));
+  QUALM_RETURN_IF_ERROR(CheckMatrix("x", x));
+  // The numerators depend on the number of codes that share 2^32.
+  if (x.columns != columns) {
+    return Error("x", ".columns is " + std::to_string(x.columns) + ", expected " +
+                          std::to_string(columns) + ", as built for");
+  }
+  QUALM_RETURN_IF_ERROR(CheckType("y", y.type, x.type));
+  QUALM_RETURN_IF_ERROR(CheckRange("range", range, y.type));
+  if (range.relu) return Error("range", ".relu is set, expected none: no output is negative");
+  QUALM_RETURN_IF_ERROR(CheckMatrix("y", y));
+  return CheckSameShape(x, y);
 }
 
 }  // namespace qualm::kernels::internal

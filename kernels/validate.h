@@ -8,7 +8,9 @@
 #include <span>
 #include <string_view>
 
+#include "kernels/concat.h"
 #include "kernels/elementwise.h"
+#include "kernels/table.h"
 #include "kernels/types.h"
 
 namespace qualm::kernels::internal {
@@ -71,6 +73,14 @@ Status ValidateRescaleCodes(const ConstMatrix& x, const Quantization& x_q, const
 Status ValidateBinary(const ConstMatrix& a, const Quantization& a_q, const ConstMatrix& b,
                       const Quantization& b_q, const Quantization& y_q, const OutputRange& range,
                       const MutableMatrix& y);
+Status ValidateConcat(std::span<const ConcatInput> inputs, const Quantization& y_q,
+                      const OutputRange& range, const MutableMatrix& y);
+Status ValidateTable(const TableParams& params);
+Status ValidateTableRun(ElementType x_type, ElementType y_type, const ConstMatrix& x,
+                        const MutableMatrix& y);
+Status ValidateSoftmax(float x_scale, int64_t columns);
+Status ValidateSoftmaxRun(int64_t columns, const ConstMatrix& x, const OutputRange& range,
+                          const MutableMatrix& y);
 
 }  // namespace qualm::kernels::internal
 

@@ -47,7 +47,9 @@ Verdict RaisedIsNotLower(const Case& c, Subject& subject) {
 }
 
 Verdict IsMonotone(const Case& c, Subject& subject) {
-  if (IsPool(c.op) || c.op == Op::kAdd) return RaisedIsNotLower(c, subject);
+  if (IsPool(c.op) || c.op == Op::kAdd || c.op == Op::kConcat) return RaisedIsNotLower(c, subject);
+  if (c.op == Op::kTable && c.function == Function::kHardSwish)
+    return Verdict::Vacuous("hardswish is not monotone");
   if (exact::RequantMayOverflow(c)) return Verdict::NotApplicable(derive::kRequantOverflows);
   Case sorted = ProblemOf(c);
   if (sorted.x.dtype() == DType::kF32) {
@@ -237,10 +239,11 @@ Verdict SplitK(const Case& c, Subject& subject) {
 std::vector<Property> AlgebraProperties() {
   return {
       {"is_monotone",
-       "Sorted inputs (per channel where parameters are) give sorted outputs; NaN left out. Pools "
-       "and add: raising codes of x lowers no output. Not where float32 or fixed_q31 overflow.",
+       "Sorted inputs (per channel where parameters are) give sorted outputs; NaN and tables of "
+       "hardswish left out. Pools, add and concat: raising codes of x lowers no output. Not where "
+       "float32 or fixed_q31 overflow.",
        {Op::kQuantize, Op::kRequantize, Op::kRescale, Op::kAdd, Op::kMaxPool, Op::kAvgPool,
-        Op::kGlobalAvgPool},
+        Op::kGlobalAvgPool, Op::kConcat, Op::kTable},
        false,
        "CVT, FXP, CLP; M23",
        IsMonotone},

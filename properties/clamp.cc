@@ -152,7 +152,8 @@ std::vector<Property> ClampProperties() {
            "past an end the output is that end; fused relu is max(unfused, zero point), at most "
            "out_max.",
            {Op::kQuantize, Op::kRequantize, Op::kRescale, Op::kAdd, Op::kMul, Op::kLinear,
-            Op::kConv2d, Op::kDepthwise, Op::kMaxPool, Op::kAvgPool, Op::kGlobalAvgPool},
+            Op::kConv2d, Op::kDepthwise, Op::kMaxPool, Op::kAvgPool, Op::kGlobalAvgPool,
+            Op::kConcat, Op::kTable, Op::kSoftmax},
            true,
            "CLP; M26, M27",
            Clamp}};

@@ -43,6 +43,7 @@ bool HasSpecialFloat(const Case& c) {
 // Elements that lie next to each other and are summed or compared together: of an image its lines.
 int64_t RowOf(const Case& c) {
   if (HasWindow(c.op)) return c.window.in_w * c.window.in_c;
+  if (c.op == Op::kConcat) return std::max<int64_t>(c.x.shape()[1], 1);
   return c.op == Op::kLinear ? c.K : c.N;
 }
 
@@ -70,6 +71,8 @@ bool MultiplierAboveOne(const Case& c) {
   switch (c.op) {
     case Op::kAdd: return std::max(x, double{c.w_q.scale_at(0)}) > c.out_q.scale_at(0);
     case Op::kMul: return x * c.w_q.scale_at(0) > c.out_q.scale_at(0);
+    case Op::kConcat: return std::max(x, double{c.w_q.scale_at(0)}) > c.out_q.scale_at(0);
+    case Op::kTable:
     case Op::kRescale: return x > c.out_q.scale_at(0);
     case Op::kAvgPool:
     case Op::kGlobalAvgPool: return x > double{c.out_q.scale_at(0)} * static_cast<double>(c.K);
@@ -104,7 +107,7 @@ std::vector<Hazard> HazardsOf(const Case& c) {
   add(Hazard::kNTail, c.N > 8 && c.N % 8 != 0);
   add(Hazard::kMTail, c.M > 4 && c.M % 4 != 0);
   add(Hazard::kZeroPointPair,
-      (sums || HasTwoOperands(c.op)) && c.x_q.zero_point_at(0) != 0 &&
+      (sums || HasTwoOperands(c.op) || c.op == Op::kConcat) && c.x_q.zero_point_at(0) != 0 &&
           std::ranges::any_of(c.w_q.zero_point, [](int32_t zero) { return zero != 0; }));
   add(Hazard::kEmpty, empty);
   add(Hazard::kSpecialFloat, HasSpecialFloat(c));

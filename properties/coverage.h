@@ -38,7 +38,8 @@ enum class Hazard : uint8_t {
   kGroups,              // more than one, fewer than depthwise has
   kAllDistinct,         // kernel, stride and pads differ between the axes
   kLongWindow,          // pools: sums of a window can leave 16 bits
-  kMultiplierAboveOne,  // add, mul, rescale, averages: an input step is more than an output step
+  kMultiplierAboveOne,  // add, mul, rescale, concat, table, averages: an input step is more than an
+                        // output step
 };
 std::string_view Name(Hazard hazard);
 

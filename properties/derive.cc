@@ -51,10 +51,11 @@ Case Rows(const Case& c, std::span<const int64_t> rows) {
   QUALM_CHECK(!HasWindow(c.op));
   Case derived = ProblemOf(c);
   derived.M = static_cast<int64_t>(rows.size());
-  const int64_t columns = c.op == Op::kLinear ? c.K : c.N;
+  const int64_t columns = c.op == Op::kLinear ? c.K : c.op == Op::kConcat ? c.x.shape()[1] : c.N;
   const auto at = [&](int64_t i) { return rows[static_cast<size_t>(i)]; };
   derived.x = Gather(c.x, derived.M, columns, at, kSame);
   if (HasTwoOperands(c.op)) derived.w = Gather(c.w, derived.M, columns, at, kSame);
+  if (c.op == Op::kConcat) derived.w = Gather(c.w, derived.M, c.w.shape()[1], at, kSame);
   return derived;
 }
 
@@ -64,6 +65,18 @@ Case Columns(const Case& c, std::span<const int64_t> columns) {
   const auto at = [&](int64_t i) { return columns[static_cast<size_t>(i)]; };
   if (c.op == Op::kLinear) {
     derived.w = Gather(c.w, derived.N, c.K, at, kSame);
+  } else if (c.op == Op::kConcat) {
+    const int64_t first = c.x.shape()[1];
+    std::vector<int64_t> of_x, of_w;
+    for (int64_t column : columns) {
+      (column < first ? of_x : of_w).push_back(column < first ? column : column - first);
+    }
+    const auto pick_from = [&](const Tensor& from, const std::vector<int64_t>& list) {
+      return Gather(from, c.M, static_cast<int64_t>(list.size()), kSame,
+                    [&](int64_t i) { return list[static_cast<size_t>(i)]; });
+    };
+    derived.x = pick_from(c.x, of_x);
+    derived.w = pick_from(c.w, of_w);
   } else if (!HasWindow(c.op)) {
     derived.x = Gather(c.x, c.M, derived.N, kSame, at);
     if (HasTwoOperands(c.op)) derived.w = Gather(c.w, c.M, derived.N, kSame, at);

@@ -18,7 +18,8 @@ namespace qualm::derive {
 
 // Row i of the result is row rows[i] of the case. Not for operations with a window: see Images.
 Case Rows(const Case& c, std::span<const int64_t> rows);
-// Output channel i of the result is channel columns[i], with its weights, bias and qparams. Of a
+// Output channel i of the result is channel columns[i], with its weights, bias and qparams. Of
+// concat: those of the first input, then those of the second. Of softmax: another row. Of a
 // convolution with groups: as many channels of each group that occurs, group after group; the input
 // channels of the other groups are dropped.
 Case Columns(const Case& c, std::span<const int64_t> columns);

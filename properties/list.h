@@ -19,6 +19,12 @@ inline std::vector<Op> EveryOpOnElements() {
   std::erase(ops, Op::kChooseQParams);
   return ops;
 }
+// Of those, the ones whose columns do not depend on each other: softmax has rows.
+inline std::vector<Op> EveryOpOnColumns() {
+  std::vector<Op> ops = EveryOpOnElements();
+  std::erase(ops, Op::kSoftmax);
+  return ops;
+}
 
 std::vector<Property> DifferentialProperties();
 std::vector<Property> SweepProperties();
@@ -28,6 +34,7 @@ std::vector<Property> AlgebraProperties();
 std::vector<Property> MetamorphicProperties();
 std::vector<Property> WindowProperties();
 std::vector<Property> OperandProperties();
+std::vector<Property> TableProperties();
 std::vector<Property> ObserverProperties();
 std::vector<Property> MemoryProperties();
 std::vector<Property> EnvironmentProperties();

@@ -148,21 +148,23 @@ bool MoveOutput(Shift& shift) {
 }
 
 void AddShifts(const Case& c, std::vector<Shift>& shifts) {
-  if (c.op == Op::kMaxPool) {  // one type and one zero point for input and output
+  if (c.op == Op::kSoftmax) AddShiftWithin(c, &Case::x, &Case::x_q, "x", shifts);
+  // One type for input and output, whose zero points move together or have one place each.
+  if (c.op == Op::kMaxPool || c.op == Op::kSoftmax) {
     Shift shift{ProblemOf(c), 0, "shifting both types and zero points by 128"};
     if (Move(shift.derived, &Case::x, &Case::x_q, OtherCodes(c.x.dtype()), ToOther(c.x.dtype())) &&
         MoveOutput(shift))
       shifts.push_back(std::move(shift));
     return;
   }
-  const bool two = HasTwoOperands(c.op);
+  const bool two = HasTwoOperands(c.op) || c.op == Op::kConcat;
   if (IsCode(c.x.dtype())) {
     AddShiftWithin(c, &Case::x, &Case::x_q, "x", shifts);
     if (!two) AddShiftOfType(c, &Case::x, &Case::x_q, "x", shifts);
   }
   if (HasSums(c.op) || two) AddShiftWithin(c, &Case::w, &Case::w_q, "w", shifts);
   if (HasSums(c.op)) AddShiftOfType(c, &Case::w, &Case::w_q, "w", shifts);
-  if (two && !c.x.empty()) {  // operands have one type
+  if (two && !(c.x.empty() && c.w.empty())) {  // operands have one type
     const DType dtype = c.x.dtype();
     Shift shift{ProblemOf(c), 0, "shifting both operands and their zero points by 128"};
     if (Move(shift.derived, &Case::x, &Case::x_q, OtherCodes(dtype), ToOther(dtype)) &&
@@ -242,8 +244,14 @@ Verdict Gauge(const Case& c, Subject& subject) {
       twice(doubled.x_q.scale[0]);
       break;
     case Op::kAdd:
+    case Op::kConcat:
       twice(doubled.x_q.scale[0]);
       twice(doubled.w_q.scale[0]);
+      break;
+    case Op::kTable:
+      if (c.function != Function::kRelu && c.function != Function::kLeakyRelu)
+        return Verdict::Vacuous("the function has a scale of its own");
+      twice(doubled.x_q.scale[0]);
       break;
     default: twice(doubled.x_q.scale[0]); break;
   }
@@ -352,23 +360,23 @@ std::vector<Property> MetamorphicProperties() {
       {"zero_point_shift",
        "Adding c to all codes of x, or of w, and to their zero point changes nothing, all in "
        "range, "
-       "also into the other 8-bit type by 128 (add and mul: both together); shifting the output "
-       "type, clamp and zero point by "
-       "128 shifts the codes by 128; max_pool: all of it together.",
+       "also into the other 8-bit type by 128 (add, mul and concat: both together); shifting the "
+       "output type, clamp and zero point by "
+       "128 shifts the codes by 128; max_pool and softmax: all of it together.",
        EveryOpOnElements(), false, "ZPC, SGN; M32, M33, M37, M39", ZeroPointShift},
       {"gauge",
-       "Doubling the scales of input (of add: of both) and output (and a float bias; x itself for "
-       "quantize) changes "
-       "nothing where all stay finite; for f32 outputs halving the weights' scales instead.",
+       "Doubling the scales of input (of add and concat: of both) and output (and a float bias; x "
+       "itself for quantize) changes nothing where all stay finite; for f32 outputs halving the "
+       "weights' scales instead. Tables: of relu and leaky_relu.",
        {Op::kQuantize, Op::kRequantize, Op::kLinear, Op::kConv2d, Op::kDepthwise, Op::kAdd,
-        Op::kMul, Op::kAvgPool, Op::kGlobalAvgPool, Op::kRescale},
+        Op::kMul, Op::kAvgPool, Op::kGlobalAvgPool, Op::kRescale, Op::kConcat, Op::kTable},
        false,
        "FXP, QPR; M21, M22",
        Gauge},
       {"row_independence",
        "A row computed alone has the same bits as among others.",
        {Op::kQuantize, Op::kDequantize, Op::kRequantize, Op::kRescale, Op::kAdd, Op::kMul,
-        Op::kLinear},
+        Op::kLinear, Op::kConcat, Op::kTable, Op::kSoftmax},
        false,
        "LAN, NTL, STA; M43-M45",
        RowIndependence},
@@ -380,7 +388,7 @@ std::vector<Property> MetamorphicProperties() {
        BatchIndependence},
       {"column_independence",
        "A column (an output channel) computed alone has the same bits as among others.",
-       EveryOpOnElements(), false, "CHN, LAN, NTL; M17, M44-M48", ColumnIndependence},
+       EveryOpOnColumns(), false, "CHN, LAN, NTL; M17, M44-M48", ColumnIndependence},
       {"per_channel_equals_per_tensor",
        "Equal parameters in every channel give the same bits as the parameters per tensor.",
        {Op::kQuantize, Op::kDequantize, Op::kRequantize, Op::kLinear, Op::kConv2d, Op::kDepthwise},

@@ -42,7 +42,7 @@ std::span<const Property> AllProperties() {
     for (auto group :
          {DifferentialProperties, SweepProperties, ClampProperties, RoundTripProperties,
           AlgebraProperties, MetamorphicProperties, WindowProperties, OperandProperties,
-          ObserverProperties, MemoryProperties, EnvironmentProperties}) {
+          TableProperties, ObserverProperties, MemoryProperties, EnvironmentProperties}) {
       for (Property& property : group()) all.push_back(std::move(property));
     }
     return all;

@@ -216,6 +216,40 @@ void PlantInOperands(std::vector<Plant>& plants) {
   });
 }
 
+void PlantInTables(std::vector<Plant>& plants) {
+  plants.push_back({"parts_are_rescaled", Op::kConcat, "the first input's parameters for both",
+                    [] { return Instead([](Case& c) { c.w_q = c.x_q; }); }});
+  plants.push_back({"relu_is_rescale", Op::kTable, "one entry of the table is off by one",
+                    OffByOneWhen([](const Case& c) { return c.op == Op::kTable; })});
+  plants.push_back({"zero_point_shift", Op::kSoftmax, "a path of its own for s8",
+                    OffByOneWhen([](const Case& c) { return c.x.dtype() == DType::kS8; })});
+  plants.push_back({"row_permutation", Op::kSoftmax, "the first code is not looked at", [] {
+                      return Instead([](Case& c) {
+                        for (int64_t m = 0; c.N > 1 && m < c.M; ++m) {
+                          c.x.SetInt(m * c.N, c.x.IntAt(m * c.N + 1));
+                        }
+                      });
+                    }});
+  plants.push_back({"added_constant", Op::kSoftmax, "codes saturate below the highest one", [] {
+                      return Instead([](Case& c) {
+                        const int32_t most = RangeOf(c.x.dtype()).max - 8;
+                        for (int64_t i = 0; i < c.x.size(); ++i) {
+                          c.x.SetInt(i, std::min(c.x.IntAt(i), most));
+                        }
+                      });
+                    }});
+  plants.push_back(
+      {"input_zero_point_is_irrelevant", Op::kSoftmax, "codes below real 0 are cut", [] {
+         return Instead([](Case& c) {
+           const CodeRange range = RangeOf(c.x.dtype());
+           const int32_t zero = std::clamp(c.x_q.zero_point[0], range.min, range.max);
+           for (int64_t i = 0; i < c.x.size(); ++i) {
+             c.x.SetInt(i, std::max(c.x.IntAt(i), zero));
+           }
+         });
+       }});
+}
+
 void PlantInObservers(std::vector<Plant>& plants) {
   const auto add = [&](const char* claim, const char* fault, std::function<RunFunction()> make) {
     plants.push_back({claim, Op::kChooseQParams, fault, make});
@@ -389,6 +423,7 @@ std::vector<Plant> Plants() {
         }
       });
     });
+    if (op == Op::kTable || op == Op::kSoftmax) continue;  // which have no fused relu
     add("clamp", op, "relu cuts at code 0 instead of the zero point", [] {
       return Instead([](Case& c) {
         if (!c.relu || c.out_dtype == DType::kF32) return;
@@ -398,7 +433,7 @@ std::vector<Plant> Plants() {
     });
   }
   for (Op op : OpsOf("zero_point_shift")) {
-    if (op == Op::kDequantize || op == Op::kMaxPool) continue;
+    if (op == Op::kDequantize || op == Op::kMaxPool || op == Op::kSoftmax) continue;
     add("zero_point_shift", op, "the output zero point is kept in int8", [] {
       return Instead([](Case& c) {
         for (int32_t& zero : c.out_q.zero_point) zero = std::clamp(zero, -128, 127);
@@ -501,6 +536,7 @@ std::vector<Plant> Plants() {
   PlantInWindows(plants);
   PlantInObservers(plants);
   PlantInOperands(plants);
+  PlantInTables(plants);
   return plants;
 }
 

@@ -81,6 +81,29 @@ Case Linear(int64_t M, int64_t N, int64_t K, std::vector<X> x, std::vector<W> w,
   return WithOutput(std::move(c), DType::kS32);
 }
 
+// Two inputs of which the second one has its own scale.
+Case Concat(std::vector<uint8_t> x, std::vector<uint8_t> w, float w_scale) {
+  Case c;
+  c.op = Op::kConcat;
+  c.M = 1;
+  c.N = static_cast<int64_t>(x.size() + w.size());
+  c.x = Tensor::Of<uint8_t>({1, static_cast<int64_t>(x.size())}, x);
+  c.w = Tensor::Of<uint8_t>({1, static_cast<int64_t>(w.size())}, w);
+  c.w_q.scale = {w_scale};
+  return WithOutput(std::move(c), DType::kU8);
+}
+
+Case Softmax(std::vector<uint8_t> x, float scale) {
+  Case c;
+  c.op = Op::kSoftmax;
+  c.M = 1;
+  c.N = static_cast<int64_t>(x.size());
+  c.x = Tensor::Of<uint8_t>({1, c.N}, x);
+  c.x_q.scale = {scale};
+  c.out_q.scale = {0x1p-8f};
+  return WithOutput(std::move(c), DType::kU8);
+}
+
 // One image, whole windows; tests change what they need and call Derived.
 Case Derived(Case c) {
   DeriveSizes(&c);
@@ -241,6 +264,14 @@ std::map<std::string, Witness> Witnesses() {
   Case product_of_codes = Elementwise(Op::kMul, S8{127}, S8{127}, -128, -128);
   product_of_codes.out_q.scale = {1000};  // 255 * 255 / 1000
   of["product-int16"] = {product_of_codes, {65}};
+  of["concat-first-params"] = {Concat(U8{3}, U8{3}, 2), {3, 6}};
+  Case tie_of_table = Elementwise(Op::kTable, U8{1});
+  tie_of_table.out_q.scale = {2};
+  of["table-ties-away"] = {tie_of_table, {0}};
+  of["table-index-offset"] = {Elementwise(Op::kTable, S8{5}), {5}};
+  of["softmax-no-half"] = {Softmax(U8(7, 9), 1), std::vector<double>(7, 37)};  // 36.57
+  of["softmax-max-not-subtracted"] = {Softmax(U8{1, 1}, 1), {128, 128}};
+  of["softmax-distance-int8"] = {Softmax(U8{0, 255}, 0x1p-6f), {5, 251}};  // 4.68, 251.3
   of["left-shift-dropped"] = {Elementwise(Op::kMul, U8{3}, U8{5}), {15}};
 
   of["reduce-range-ignored"] = {Observing({0, 127}, 1, {.reduce_range = true}), {1, 0}};
@@ -315,6 +346,9 @@ TEST(Faults, AreSilentOnDullCases) {
                                rescale,
                                add,
                                mul,
+                               Concat(U8{1, 2}, U8{3, 4}, 1),
+                               Elementwise(Op::kTable, U8{1, 2, 3}, {}, 2),
+                               Softmax(U8{255, 200}, 1),
                                Pool(Op::kMaxPool, plain, U8{1, 2, 3, 4}),
                                Pool(Op::kAvgPool, plain, U8{1, 2, 3, 5}),
                                Pool(Op::kGlobalAvgPool, plain, U8{1, 2, 3, 5}),

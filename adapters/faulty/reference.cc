@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "adapters/faulty/codes.h"
+#include "adapters/faulty/reference_tables.h"
 
 namespace qualm::faulty {
 namespace {
@@ -51,6 +52,8 @@ std::string CannotAdd(const Case& c) {
 
 std::string CannotCompute(const Case& c) {
   if (c.op == Op::kAdd) return CannotAdd(c);
+  if (c.op == Op::kTable) return CannotTabulate(c);
+  if (c.op == Op::kSoftmax) return CannotSoftmax(c);
   if (c.op == Op::kChooseQParams && c.observer.kind == Observer::Kind::kHistogram)
     return "there is no histogram observer here";
   if (!HasSums(c.op)) return "";  // at most 66 + 48 bits
@@ -338,9 +341,9 @@ void Reference::Run(const Placed& placed) {
     case Op::kAvgPool:
     case Op::kGlobalAvgPool: return Pool(placed);
     case Op::kRescale: return Rescale(placed);
-    case Op::kConcat:
-    case Op::kTable:
-    case Op::kSoftmax: break;
+    case Op::kConcat: return Concat(placed);
+    case Op::kTable: return Table(placed);
+    case Op::kSoftmax: return Softmax(placed);
     case Op::kChooseQParams: return ChooseQParams(placed);
   }
 }

@@ -68,6 +68,13 @@ enum class Fault : uint8_t {
   // Two operands.
   kProductInt16,
   kLeftShiftDropped,
+  // Tables and rows.
+  kConcatFirstParameters,
+  kTableTiesAway,
+  kTableIndexOffset,
+  kSoftmaxNoHalf,
+  kSoftmaxMaxNotSubtracted,
+  kSoftmaxDistanceInt8,
   // Observers.
   kReduceRangeIgnored,
   kNoScaleFloor,
@@ -75,8 +82,8 @@ enum class Fault : uint8_t {
   kAveragingInDouble,
 };
 
-// "" if 128-bit arithmetic is wide enough for every output the case could have, else why not. There
-// is no histogram here.
+// "" if 128-bit arithmetic (of real functions: long double) is wide enough for every output the
+// case could have, else why not. There is no histogram here.
 std::string CannotCompute(const Case& c);
 
 // Where an output pixel lies and what its window covers: row-major over batch, out_h, out_w.
@@ -102,11 +109,14 @@ class Reference {
   void Linear(const Placed& p);
   void Rescale(const Placed& p);
   void TwoOperands(const Placed& p);
+  void Concat(const Placed& p);
+  void Table(const Placed& p);
+  void Softmax(const Placed& p);
   void Pool(const Placed& p);
   void Conv(const Placed& p);
   void ChooseQParams(const Placed& p);
 
-  uint8_t RescaleOne(const Case& c, int32_t code) const;
+  uint8_t RescaleOne(const Case& c, const QParams& q, int32_t code) const;
   uint8_t TwoOperandsOne(const Case& c, int32_t a, int32_t b) const;
   uint8_t PoolOne(const Placed& p, const OutputPixel& at, int64_t channel) const;
   // patch_ = x under the window, [R,S,C/groups] of one group; the padding as its zero point.

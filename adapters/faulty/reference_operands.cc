@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// rescale, add and mul of the reference, and their faults.
+// rescale, concat, add and mul of the reference, and their faults.
 #include <array>
 #include <cmath>
 
@@ -21,9 +21,8 @@ Dyadic WithoutLeftShift(Dyadic value, double multiplier) {
 
 }  // namespace
 
-uint8_t Reference::RescaleOne(const Case& c, int32_t code) const {
-  const Dyadic real =
-      Product(FromInt(int64_t{code} - c.x_q.zero_point[0]), FromFloat(c.x_q.scale[0]));
+uint8_t Reference::RescaleOne(const Case& c, const QParams& q, int32_t code) const {
+  const Dyadic real = Product(FromInt(int64_t{code} - q.zero_point[0]), FromFloat(q.scale[0]));
   const int64_t rounded = RoundQuotient(real, FromFloat(c.out_q.scale[0]), RoundTo::kNearestEven);
   return static_cast<uint8_t>(Finish(c, rounded, c.out_q.zero_point[0]));
 }
@@ -36,7 +35,7 @@ void Reference::Rescale(const Placed& p) {
     const auto vector = [&](int64_t j) {
       std::array<uint8_t, kLanes> codes;
       for (int64_t lane = 0; lane < kLanes; ++lane) {
-        codes[static_cast<size_t>(lane)] = RescaleOne(c, CodeAt(x, c.x.dtype(), j + lane));
+        codes[static_cast<size_t>(lane)] = RescaleOne(c, c.x_q, CodeAt(x, c.x.dtype(), j + lane));
       }
       std::memcpy(y + j, codes.data(), codes.size());
     };
@@ -47,7 +46,22 @@ void Reference::Rescale(const Placed& p) {
       vector(c.N - kLanes);
       continue;
     }
-    for (; j < c.N; ++j) y[j] = RescaleOne(c, CodeAt(x, c.x.dtype(), j));
+    for (; j < c.N; ++j) y[j] = RescaleOne(c, c.x_q, CodeAt(x, c.x.dtype(), j));
+  }
+}
+
+void Reference::Concat(const Placed& p) {
+  const Case& c = *p.problem;
+  const int64_t first = c.x.shape()[1];
+  const QParams& second_q = Has(Fault::kConcatFirstParameters) ? c.x_q : c.w_q;
+  for (int64_t m = 0; m < c.M; ++m) {
+    const uint8_t* const a = Row<uint8_t>(p.x, m, p.x_stride);
+    const uint8_t* const b = Row<uint8_t>(p.w, m, p.w_stride);
+    uint8_t* const y = OutputRow(p, m);
+    for (int64_t j = 0; j < first; ++j) y[j] = RescaleOne(c, c.x_q, CodeAt(a, c.x.dtype(), j));
+    for (int64_t j = first; j < c.N; ++j) {
+      y[j] = RescaleOne(c, second_q, CodeAt(b, c.w.dtype(), j - first));
+    }
   }
 }
 

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "core/float_text.h"
+#include "core/rng.h"
 #include "oracles/exact/definition.h"
 #include "oracles/exact/evaluate.h"
 #include "oracles/exact/exact.h"
@@ -164,6 +165,42 @@ TEST(Agreement, Rescale) {
   EXPECT_GT(reached.far, 200);
 }
 
+TEST(Agreement, Concat) {
+  const Reached reached = Compare(Op::kConcat, 10000, 16);
+  EXPECT_GT(reached.ties, 500);
+  EXPECT_GT(reached.inside, 2000);
+  EXPECT_GT(reached.far, 200);
+}
+
+TEST(Agreement, Table) {
+  const Reached reached = Compare(Op::kTable, 10000, 17);
+  EXPECT_GT(reached.ties, 150);
+  EXPECT_GT(reached.near_ties, 50);
+  EXPECT_GT(reached.inside, 2000);
+  EXPECT_GT(reached.far, 200);
+}
+
+TEST(Agreement, Softmax) {
+  const Reached reached = Compare(Op::kSoftmax, 3000, 18);
+  EXPECT_GT(reached.inside, 2000);
+  EXPECT_EQ(reached.far, 0);
+  // Rows so long that their numerators share 2^32.
+  RandomCase draw(19);
+  Rng rng(20);
+  for (int i = 0; i < 200; ++i) {
+    Case c = draw.Draw(Op::kSoftmax);
+    c.M = 1;
+    c.N = rng.Between(505, 530);
+    c.x = Tensor(c.x.dtype(), {1, c.N});
+    const int64_t width = rng.Between(0, 255);
+    for (int64_t at = 0; at < c.N; ++at) {
+      c.x.SetInt(at, RangeOf(c.x.dtype()).min + static_cast<int32_t>(rng.Between(0, width)));
+    }
+    ASSERT_EQ(Validate(c), "");
+    ASSERT_EQ(Evaluate(c), EvaluateRational(c)) << Describe(c);
+  }
+}
+
 TEST(Agreement, AvgPool) {
   const Reached reached = Compare(Op::kAvgPool, 6000, 12);
   EXPECT_GT(reached.ties, 500);
@@ -189,6 +226,15 @@ TEST(Agreement, ChooseQParams) {
   EXPECT_GT(reached.outputs, 6000);
 }
 
+// The real value; where it is not rational, one that differs from it in the 500th bit.
+std::optional<Rational> ValueOf(const Case& c, int64_t at) {
+  if (!IsCode(c.out_dtype)) return std::nullopt;
+  const std::optional<Rational> value = RealValue(c, at / c.N, at % c.N);
+  if (value || c.op != Op::kTable) return value;
+  const Rational v = TableArgument(c, at / c.N, at % c.N);
+  return Enclose(*RealFunctionOf(c), v, 500).lo / ToRational(c.out_q.scale_at(0));
+}
+
 // TieDistance against its definition in rationals.
 TEST(Agreement, TieDistance) {
   RandomCase draw(5);
@@ -198,8 +244,7 @@ TEST(Agreement, TieDistance) {
     const Case c = draw.Draw(DefinedOps()[static_cast<size_t>(i) % DefinedOps().size()]);
     for (int64_t at = 0; at < c.M * c.N; ++at) {
       const std::optional<double> distance = TieDistance(c, at);
-      const std::optional<Rational> value =
-          IsCode(c.out_dtype) ? RealValue(c, at / c.N, at % c.N) : std::nullopt;
+      const std::optional<Rational> value = ValueOf(c, at);
       if (!value || abs(RoundHalfEven(*value)) >= Integer(1) << 33) {
         EXPECT_FALSE(distance.has_value()) << Print(c, at);
         ++none;
@@ -258,7 +303,11 @@ TEST(Agreement, OneOutput) {
     for (int64_t at = 0; at < y.size(); ++at) {
       const Case one = OneOutput(c, at);
       ASSERT_EQ(Validate(one), "") << Describe(c) << " gives " << Describe(one);
-      ASSERT_EQ(one.M * one.N, 1);
+      if (c.op == Op::kSoftmax) {
+        ASSERT_EQ(one.M, 1);
+      } else {
+        ASSERT_EQ(one.M * one.N, 1);
+      }
       ASSERT_EQ(RealValue(one, 0, 0), RealValue(c, at / c.N, at % c.N)) << Describe(c);
       ASSERT_EQ(Evaluate(one).BitsAt(0), y.BitsAt(at)) << Describe(c);
       if (HasWindow(c.op)) padded += one.window.pad_left + one.window.pad_bottom != 0 ? 1 : 0;

@@ -28,9 +28,9 @@ std::optional<Rational> RealValue(const Case& c, int64_t m, int64_t n) {
     case Op::kAvgPool:
     case Op::kGlobalAvgPool: return AvgPoolValue(c, m, n);
     case Op::kRescale: return RescaleValue(c, m, n);
-    case Op::kConcat:
-    case Op::kTable:
-    case Op::kSoftmax:
+    case Op::kConcat: return ConcatValue(c, m, n);
+    case Op::kTable: return TableValue(c, m, n);
+    case Op::kSoftmax: return SoftmaxValue(c, m, n);
     case Op::kChooseQParams: break;
   }
   QUALM_CHECK(!"unknown operation");
@@ -51,6 +51,8 @@ Integer AccumulatorOf(const Case& c, int64_t m, int64_t n) {
 // f32:    value rounded once to float32, then max(0, .) under relu
 Tensor EvaluateRational(const Case& c) {
   if (c.op == Op::kQuantize) return Quantize(c);
+  if (c.op == Op::kTable) return Table(c);
+  if (c.op == Op::kSoftmax) return Softmax(c);
   if (c.op == Op::kChooseQParams) return ChooseQParamsRational(c);
   Tensor y(c.out_dtype, c.output_shape());
   for (int64_t m = 0; m < c.M; ++m) {

@@ -19,7 +19,7 @@ namespace {
 // A float32 as people read it; the exact value of a step stands in TraceStep::value.
 std::string Short(float value) { return ApproximateText(ToRational(value)); }
 
-// Derivation of the only output of a case with M = N = 1.
+// Derivation of the only output of a case with M = N = 1, or of the first one of a softmax.
 class Teller {
  public:
   explicit Teller(const Case& c) : c_(c) {}
@@ -38,9 +38,9 @@ class Teller {
       case Op::kMaxPool: MaxPool(); break;
       case Op::kAvgPool:
       case Op::kGlobalAvgPool: AvgPool(); break;
-      case Op::kConcat:
-      case Op::kTable:
-      case Op::kSoftmax:
+      case Op::kConcat: Concat(); break;
+      case Op::kTable: Table(); break;
+      case Op::kSoftmax: Softmax(); break;
       case Op::kChooseQParams: break;
     }
     return std::move(trace_);
@@ -127,14 +127,77 @@ class Teller {
     RoundToCode(value);
   }
 
-  void Rescale() {
-    const Rational difference = Difference("", c_.x, c_.x_q);
-    const Rational value = RescaleValue(c_, 0, 0);
+  void Rescale() { RescaleOperand("", "x_scale", c_.x, c_.x_q); }
+
+  void Concat() {
+    if (c_.w.empty()) {
+      RescaleOperand("first input, ", "x_scale", c_.x, c_.x_q);
+    } else {
+      RescaleOperand("second input, ", "w_scale", c_.w, c_.w_q);
+    }
+  }
+
+  void RescaleOperand(const std::string& of, const std::string& scale, const Tensor& codes,
+                      const QParams& q) {
+    const Rational difference = Difference(of, codes, q);
+    const Rational value = *RealValue(c_, 0, 0);
     Step(Stage::kScale,
-         "multiply by x_scale/out_scale: " + Readable(difference) + " * " +
-             Short(c_.x_q.scale_at(0)) + " / " + Short(c_.out_q.scale_at(0)),
+         "multiply by " + scale + "/out_scale: " + Readable(difference) + " * " +
+             Short(q.scale_at(0)) + " / " + Short(c_.out_q.scale_at(0)),
          value);
     RoundToCode(value);
+  }
+
+  void Table() {
+    const Rational difference = Difference("", c_.x, c_.x_q);
+    const Rational v = TableArgument(c_, 0, 0);
+    Step(Stage::kScale,
+         "multiply by x_scale: " + Readable(difference) + " * " + Short(c_.x_q.scale_at(0)), v);
+    const std::string name(Name(c_.function));
+    std::string apply = "apply " + name;
+    if (c_.function == Function::kLeakyRelu)
+      apply += " of negative slope " + Short(c_.negative_slope);
+    const std::string divide = "divide by out_scale: ";
+    const std::string over = " / " + Short(c_.out_q.scale_at(0));
+    if (const std::optional<Rational> f = FunctionValue(c_, v)) {
+      Step(Stage::kScale, apply, *f);
+      const Rational value = *TableValue(c_, 0, 0);
+      Step(Stage::kScale, divide + Readable(*f) + over, value);
+      RoundToCode(value);
+      return;
+    }
+    const Enclosure f = Enclose(*RealFunctionOf(c_), v, 64);
+    const std::string text = ApproximateText(f.lo);
+    Step(Stage::kScale, apply + " = " + text + "...", name + "(" + ToText(v) + ")");
+    const std::string value = ApproximateText(f.lo / ToRational(c_.out_q.scale_at(0)));
+    Step(Stage::kScale, divide + text + "..." + over + " = " + value + "...", RealValueText(c_, 0));
+    const Integer rounded = RoundTableValue(c_, 0, 0);
+    Step(Stage::kRound, "round to the nearest integer: " + value + "...", Rational(rounded));
+    AddZeroPoint(rounded);
+  }
+
+  void Softmax() {
+    const SoftmaxRow row = SoftmaxRowOf(c_, 0);
+    const int32_t code = c_.x.IntAt(0);
+    const int32_t below = row.largest - code;
+    Step(Stage::kOffset,
+         "distance from the largest of the row's " + std::to_string(c_.N) +
+             " codes: " + std::to_string(row.largest) + " - " + Parenthesized(code),
+         Rational(below));
+    Step(Stage::kScale,
+         "t = q*exp(-distance*x_scale), rounded to the nearest integer, where q = min((2^32-1)/N, "
+         "2^23-1) = " +
+             Readable(row.q),
+         Rational(row.t[0]));
+    Step(Stage::kAccumulate, "sum of t over the row", Rational(row.sum));
+    const Integer share = row.Share(0);
+    Step(Stage::kRound,
+         "floor((256*t + floor(sum/2)) / sum): (256*" + row.t[0].str() + " + " +
+             Integer(row.sum / 2).str() + ") / " + row.sum.str(),
+         Rational(share));
+    const Integer most = 255;
+    if (share > most) Step(Stage::kClamp, "at most 255", Rational(most));
+    AddZeroPoint(std::min(share, most));
   }
 
   Rational Difference(const std::string& of, const Tensor& codes, const QParams& q) {
@@ -337,6 +400,10 @@ class Teller {
     std::string text = "round to the nearest integer: " + Readable(value);
     if (denominator(value) == 2) text += ", exactly half way, goes to the even one";
     Step(Stage::kRound, text, Rational(rounded));
+    AddZeroPoint(rounded);
+  }
+
+  void AddZeroPoint(const Integer& rounded) {
     const int32_t z = c_.out_q.zero_point_at(0);
     const Integer shifted = rounded + z;
     Step(Stage::kZeroPoint, "add the zero point: " + rounded.str() + " + " + std::to_string(z),
@@ -397,6 +464,10 @@ std::string RealValueText(const Case& c, int64_t index) {
   }
   const Case one = OneOutput(c, index);
   if (const std::optional<Rational> value = RealValue(one, 0, 0)) return ToText(*value);
+  if (c.op == Op::kTable) {
+    return std::string(Name(c.function)) + "(" + ToText(TableArgument(one, 0, 0)) + ") / (" +
+           ToText(ToRational(c.out_q.scale_at(0))) + ")";
+  }
   const float x = one.x.FloatAt(0);
   return std::isnan(x) ? "nan" : FloatText(x);
 }

@@ -2,11 +2,13 @@
 #include "oracles/exact/evaluate.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <utility>
 
 #include "core/status.h"
 #include "oracles/exact/exact.h"
+#include "oracles/exact/fixed_point.h"
 #include "oracles/exact/observer.h"
 
 namespace qualm::exact {
@@ -34,10 +36,13 @@ Line LineOf(const Case& c, int64_t n) {
     case Op::kAvgPool:
     case Op::kGlobalAvgPool:  // the divisor grows by the count of each window
       return Over(Scale(c.x_q.scale_at(0)), c.out_q.scale_at(0));
-    case Op::kMaxPool: return Line();
-    case Op::kConcat:
-    case Op::kTable:
-    case Op::kSoftmax:
+    case Op::kConcat: {
+      const QParams& q = n < c.x.shape()[1] ? c.x_q : c.w_q;
+      return Over(Scale(q.scale_at(0)), c.out_q.scale_at(0));
+    }
+    case Op::kMaxPool:
+    case Op::kTable:  // by code: TableAt
+    case Op::kSoftmax: return Line();
     case Op::kChooseQParams: break;
   }
   QUALM_CHECK(!"unknown operation");
@@ -75,11 +80,40 @@ void Pool(const Case& c, std::vector<__int128>* results, std::vector<int64_t>* c
   }
 }
 
+// t of each element, and their sums over each row.
+void SoftmaxRows(const Case& c, std::vector<__int128>* numerators, std::vector<int64_t>* sums) {
+  std::array<std::optional<uint32_t>, 256> table;
+  for (int64_t m = 0; m < c.M; ++m) {
+    const int64_t row = m * c.N;
+    int32_t largest = INT32_MIN;
+    for (int64_t n = 0; n < c.N; ++n) largest = std::max(largest, c.x.IntAt(row + n));
+    int64_t sum = 0;  // N * (q + 1/2) < 2^32 + N / 2
+    for (int64_t n = 0; n < c.N; ++n) {
+      const int32_t below = largest - c.x.IntAt(row + n);
+      std::optional<uint32_t>& t = table[static_cast<size_t>(below)];
+      if (!t) t = SoftmaxNumerator(c.x_q.scale_at(0), below, c.N);
+      numerators->push_back(*t);
+      sum += *t;
+    }
+    sums->push_back(sum);
+  }
+}
+
+// s * difference >= bound > 0, exactly. |difference| < 2^33.
+bool AtLeast(const Dyadic& s, int64_t difference, int64_t bound) {
+  if (difference <= 0) return false;
+  const __int128 product = static_cast<__int128>(s.mantissa) * difference;  // < 2^57
+  if (s.exponent >= 0) return s.exponent > 8 || (product << s.exponent) >= bound;
+  if (s.exponent < -60) return false;  // product * 2^exponent < 1/8
+  return product >= static_cast<__int128>(bound) << -s.exponent;
+}
+
 }  // namespace
 
 Outputs::Outputs(const Case& c)
     : Outputs(c, HasSums(c.op) ? CorrectedSums(c) : std::vector<__int128>{}) {
   if (IsPool(c.op)) Pool(c, &sums_, &counts_);
+  if (c.op == Op::kSoftmax) SoftmaxRows(c, &sums_, &counts_);
 }
 
 Outputs::Outputs(const Case& c, std::vector<__int128> sums) : c_(c), sums_(std::move(sums)) {
@@ -95,6 +129,11 @@ Outputs::Outputs(const Case& c, std::vector<__int128> sums) : c_(c), sums_(std::
 __int128 Outputs::IntegerAt(int64_t m, int64_t n) const {
   const int64_t index = m * c_.N + n;
   if (!sums_.empty()) return sums_[static_cast<size_t>(index)];
+  if (c_.op == Op::kConcat) {
+    const int64_t a = c_.x.shape()[1];
+    return n < a ? int64_t{c_.x.IntAt(m * a + n)} - c_.x_q.zero_point_at(0)
+                 : int64_t{c_.w.IntAt(m * (c_.N - a) + n - a)} - c_.w_q.zero_point_at(0);
+  }
   const int64_t x = c_.x.IntAt(index);
   switch (c_.op) {
     case Op::kRequantize: return x;
@@ -120,6 +159,37 @@ int64_t Outputs::SecondAt(int64_t index) const {
   return int64_t{c_.w.IntAt(index)} - c_.w_q.zero_point_at(0);
 }
 
+Rounded Outputs::TableAt(int64_t difference) const {
+  const float s = c_.x_q.scale_at(0);
+  const float out = c_.out_q.scale_at(0);
+  switch (c_.function) {
+    case Function::kRelu: return Round(Over(Scale(s), out), std::max<int64_t>(difference, 0));
+    case Function::kLeakyRelu:
+      return Round(Over(difference < 0 ? Scale(s, c_.negative_slope) : Scale(s), out), difference);
+    case Function::kHardSwish: {
+      const Dyadic scale = Decode(s);
+      if (AtLeast(scale, -difference, 3)) return Round(Line(), 0);
+      if (AtLeast(scale, difference, 3)) return Round(Over(Scale(s), out), difference);
+      // ((s*d)^2 + 3*s*d) / (6 * sy)
+      const Line line = Over(Plus(Scale(s, s), s, 3 * difference), out, 6);
+      return Round(line, static_cast<__int128>(difference) * difference);
+    }
+    case Function::kSigmoid:
+    case Function::kTanh: break;
+  }
+  return RoundRealFunction(c_.function, s, difference, out);
+}
+
+// min(255, floor((256 * t + floor(sum / 2)) / sum)): half up.
+Rounded Outputs::SoftmaxAt(int64_t m, int64_t n) const {
+  const auto t = static_cast<int64_t>(IntegerAt(m, n));
+  const int64_t sum = counts_[static_cast<size_t>(m)];
+  const int64_t share = (256 * t + sum / 2) / sum;
+  const int64_t rest = 256 * t - share * sum;  // |rest| <= sum / 2
+  return {std::min<int64_t>(share, 255),
+          static_cast<double>(sum - 2 * std::abs(rest)) / static_cast<double>(sum)};
+}
+
 Outputs::Code Outputs::CodeAt(int64_t m, int64_t n) const {
   const auto channel = static_cast<size_t>(n);
   Code code;
@@ -139,6 +209,13 @@ Outputs::Code Outputs::CodeAt(int64_t m, int64_t n) const {
       line.gain_exponent = dyadic.exponent;
       rounded = Round(line, dyadic.mantissa);
     }
+  } else if (c_.op == Op::kTable) {
+    const auto difference = static_cast<int64_t>(IntegerAt(m, n));
+    const auto [at, is_new] = table_.try_emplace(difference);
+    if (is_new) at->second = TableAt(difference);
+    rounded = at->second;
+  } else if (c_.op == Op::kSoftmax) {
+    rounded = SoftmaxAt(m, n);
   } else {
     rounded = Round(LineAt(m, n), IntegerAt(m, n));
   }

@@ -4,6 +4,7 @@
 #define QUALM_ORACLES_EXACT_EVALUATE_H_
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <vector>
 
@@ -31,7 +32,7 @@ class Outputs {
   float UnclampedFloatAt(int64_t m, int64_t n) const;  // the same before relu
 
   // linear and convolutions: exact::CorrectedSums. Pools: sum, for max_pool maximum, of x - zx over
-  // the window. Empty for other operations.
+  // the window. softmax: t. Empty for other operations.
   const std::vector<__int128>& sums() const { return sums_; }
 
  private:
@@ -39,19 +40,23 @@ class Outputs {
   // What turns the integer of output (m, n) into its real value.
   Line LineAt(int64_t m, int64_t n) const;
   int64_t SecondAt(int64_t index) const;  // add, mul: b - zb
+  Rounded TableAt(int64_t difference) const;
+  Rounded SoftmaxAt(int64_t m, int64_t n) const;
 
   const Case& c_;
   std::vector<__int128> sums_;
-  std::vector<int64_t> counts_;          // average pools: the divisor of each output pixel
+  std::vector<int64_t> counts_;          // average pools: divisor of each pixel; softmax: sum of t
   std::vector<Line> lines_;              // per channel; empty for s32 outputs
   std::vector<BackendRequant> backend_;  // per channel; empty unless requant is not exact
   std::vector<int64_t> lo_;              // per channel
   std::vector<int64_t> zero_;            // per channel: zero point of the output codes
+  mutable std::map<int64_t, Rounded> table_;  // table: by x - zx, as far as asked for
 };
 
 // Output `index` alone, as a case with M = N = 1 and the parameters of its channel. A window is cut
 // down to the part of the image that it meets; taps of a convolution in the padding stay, positions
-// of a pool beyond the padding go.
+// of a pool beyond the padding go. Of softmax: its whole row, with N as it was, the element of that
+// output swapped to the front; its output is the first.
 Case OneOutput(const Case& c, int64_t index);
 
 }  // namespace qualm::exact

@@ -19,10 +19,12 @@ namespace qualm::exact {
 // A requantization mode other than exact (Case::requant) is part of the meaning: all functions here
 // that speak of outputs follow it, those that speak of real values do not.
 
-// Fast form: int64 sums, 128- and where needed 256-bit integer comparisons. Any valid case.
+// Fast form: int64 sums, 128- and where needed 256-bit integer comparisons; real functions in fixed
+// point of growing width. Any valid case.
 Tensor Evaluate(const Case& c);
 
-// Naive form: rationals over big integers, mirroring the definition term by term. Any valid case.
+// Naive form: rationals over big integers, mirroring the definition term by term; real functions
+// enclosed by MPFR. Any valid case.
 Tensor EvaluateRational(const Case& c);
 
 // Raw sums of linear and convolutions, exact: sum_k x*w without zero points or bias (int64, [M*N]).
@@ -46,11 +48,14 @@ bool RequantMayOverflow(const Case& c);
 // they apply: accumulate, offset, bias, scale, round, zero_point, clamp; add and mul have an offset
 // for each operand. A float bias of codes is added in units of x_scale*w_scale, before scaling; an
 // f32 output takes it after. The last value is the output; max_pool goes from accumulate to clamp.
+// table: three steps of scale (argument, function, quotient). softmax: offset, scale (t),
+// accumulate (its sum), round, and clamp where 255 cuts.
 Trace Derive(const Case& c, int64_t index);
 
 // The exact real value of output `index` before rounding, zero point and clamp, as "p/q".
 // "nan", "inf" or "-inf" where quantize has such an input. Of max_pool: (x - z) of the largest
-// code.
+// code. Of table, where it is not rational: "sigmoid(p/q) / (p/q)". Of softmax: 256*t / sum t,
+// which is rounded half up.
 std::string RealValueText(const Case& c, int64_t index);
 
 // Twice the distance from that value to the nearest rounding tie, in lsb: 0 on a tie, 1 on an

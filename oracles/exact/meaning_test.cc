@@ -342,10 +342,11 @@ TEST(Meaning, ShiftedCodesMeanTheSame) {
   for (int i = 0; i < 9000; ++i) {
     const Op op = DefinedOps()[static_cast<size_t>(i) % DefinedOps().size()];
     const Case c = draw.Draw(op);
-    // The operands of add and mul share a type, max_pool works on codes, and dequantize may have a
-    // zero point per channel.
-    if (c.x.dtype() != DType::kU8 || HasTwoOperands(op) || op == Op::kMaxPool ||
-        op == Op::kDequantize || c.x_q.zero_point_at(0) < INT32_MIN + 128)
+    // The operands of add, mul and concat share a type, max_pool works on codes, softmax keeps its
+    // type, and dequantize may have a zero point per channel.
+    if (c.x.dtype() != DType::kU8 || HasTwoOperands(op) || op == Op::kConcat ||
+        op == Op::kMaxPool || op == Op::kSoftmax || op == Op::kDequantize ||
+        c.x_q.zero_point_at(0) < INT32_MIN + 128)
       continue;
     Case shifted = c;
     shifted.x = Tensor(DType::kS8, c.x.shape());

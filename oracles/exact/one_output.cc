@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cstring>
+#include <utility>
 #include <vector>
 
 #include "core/status.h"
@@ -117,6 +118,16 @@ Case OneOutput(const Case& c, int64_t index) {
     one.w = TakeRow(c.w, n, {1, c.K});
   } else if (HasWindow(c.op)) {
     TakeWindow(c, index / c.N, n, &one);
+  } else if (c.op == Op::kSoftmax) {
+    one.N = c.N;
+    one.x = TakeRow(c.x, index / c.N, {1, c.N});
+    std::swap(one.x.bytes()[0], one.x.bytes()[static_cast<size_t>(n)]);
+  } else if (c.op == Op::kConcat) {
+    const int64_t a = c.x.shape()[1];
+    const int64_t m = index / c.N;
+    const bool first = n < a;
+    one.x = first ? TakeRow(c.x, m * a + n, {1, 1}) : Tensor(c.x.dtype(), {1, 0});
+    one.w = first ? Tensor(c.w.dtype(), {1, 0}) : TakeRow(c.w, m * (c.N - a) + n - a, {1, 1});
   } else {
     one.x = TakeRow(c.x, index, {1, 1});
     if (HasTwoOperands(c.op)) one.w = TakeRow(c.w, index, {1, 1});
@@ -141,6 +152,8 @@ Case OneOutput(const Case& c, int64_t index) {
   one.out_max = c.out_max;
   one.relu = c.relu;
   one.requant = c.requant;
+  one.function = c.function;
+  one.negative_slope = c.negative_slope;
   return one;
 }
 

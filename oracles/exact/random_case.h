@@ -44,9 +44,9 @@ class RandomCase {
       case Op::kMaxPool:
       case Op::kAvgPool:
       case Op::kGlobalAvgPool: Pool(&c); break;
-      case Op::kConcat:
-      case Op::kTable:
-      case Op::kSoftmax: break;
+      case Op::kConcat: Concat(&c); break;
+      case Op::kTable: Table(&c); break;
+      case Op::kSoftmax: Softmax(&c); break;
       case Op::kChooseQParams: ChooseQParams(&c); break;
     }
     return c;
@@ -220,6 +220,43 @@ class RandomCase {
     }
     c->out_q = Params(false, c->N, c->op == Op::kMul ? -3 : -4);
     Output(c, CodeType());
+  }
+
+  void Concat(Case* c) {
+    c->per_channel = false;
+    const int64_t a = rng_.Between(0, c->N);
+    c->x = CodesOf(CodeType(), {c->M, a});
+    c->w = CodesOf(c->x.dtype(), {c->M, c->N - a});
+    c->x_q = Params(false, c->N, -5);
+    c->w_q = Params(false, c->N, -5);
+    c->out_q = Params(false, c->N, -4);
+    Output(c, CodeType());
+  }
+
+  void Table(Case* c) {
+    static constexpr std::array<Function, 5> kFunctions = {Function::kRelu, Function::kLeakyRelu,
+                                                           Function::kHardSwish, Function::kSigmoid,
+                                                           Function::kTanh};
+    static constexpr std::array<float, 6> kSlopes = {0.0f,      0.25f,   1.0f,
+                                                     0x1p-149f, FLT_MAX, 0x1.99999ap-4f};
+    c->per_channel = false;
+    c->function = rng_.Pick(kFunctions);
+    if (c->function == Function::kLeakyRelu && rng_.Chance(2, 3))
+      c->negative_slope = rng_.Pick(kSlopes);
+    c->x = CodesOf(CodeType(), {c->M, c->N});
+    c->x_q = Params(false, c->N, -5);
+    c->out_q = Params(false, c->N, -7);
+    Output(c, CodeType());
+    c->relu = false;
+  }
+
+  void Softmax(Case* c) {
+    c->per_channel = false;
+    c->x = CodesOf(CodeType(), {c->M, c->N});
+    c->x_q = Params(false, c->N, -5);
+    Output(c, c->x.dtype());
+    c->relu = false;
+    c->out_q = {{0x1p-8f}, {RangeOf(c->out_dtype).min}};
   }
 
   void Pool(Case* c) {

@@ -25,6 +25,14 @@ Rational ToRational(float value) {
   return Rational(Integer(mantissa)) * PowerOfTwo(exponent - 24);
 }
 
+Integer Floor(const Rational& value) {
+  const Integer p = numerator(value);
+  const Integer q = denominator(value);
+  Integer floor = p / q;  // truncated
+  if (floor * q > p) floor -= 1;
+  return floor;
+}
+
 Integer RoundHalfEven(const Rational& value) {
   const Integer p = numerator(value);
   const Integer q = denominator(value);

@@ -18,6 +18,9 @@ Rational ToRational(float value);
 // 2^exponent.
 Rational PowerOfTwo(int exponent);
 
+// Largest integer not above the value.
+Integer Floor(const Rational& value);
+
 // Nearest integer, ties to the even one.
 Integer RoundHalfEven(const Rational& value);
 

@@ -108,6 +108,28 @@ constexpr std::array<Weighted, 10> kOperands{{{Theme::kUniform, 15},
                                               {Theme::kTails, 6},
                                               {Theme::kEmpty, 2}}};
 
+constexpr std::array<Weighted, 11> kTable{{{Theme::kUniform, 16},
+                                           {Theme::kBoundaryBytes, 12},
+                                           {Theme::kAllExtreme, 8},
+                                           {Theme::kConstantRows, 12},
+                                           {Theme::kTies, 20},
+                                           {Theme::kNearTies, 10},
+                                           {Theme::kClampEdges, 8},
+                                           {Theme::kZeroPoints, 10},
+                                           {Theme::kScaleExtremes, 3},
+                                           {Theme::kTails, 8},
+                                           {Theme::kEmpty, 2}}};
+constexpr std::array<Weighted, 11> kSoftmax{{{Theme::kUniform, 20},
+                                             {Theme::kBoundaryBytes, 12},
+                                             {Theme::kAllExtreme, 10},
+                                             {Theme::kConstantRows, 10},
+                                             {Theme::kLongK, 6},
+                                             {Theme::kTies, 6},
+                                             {Theme::kClampEdges, 8},
+                                             {Theme::kZeroPoints, 8},
+                                             {Theme::kScaleExtremes, 3},
+                                             {Theme::kTails, 10},
+                                             {Theme::kEmpty, 2}}};
 constexpr std::array<Weighted, 8> kObserver{{{Theme::kUniform, 20},
                                              {Theme::kConstantRows, 10},
                                              {Theme::kScaleExtremes, 16},
@@ -129,11 +151,11 @@ std::span<const Weighted> ThemesOf(Op op) {
     case Op::kGlobalAvgPool: return kAvgPool;
     case Op::kAdd:
     case Op::kMul:
-    case Op::kRescale: return kOperands;
+    case Op::kRescale:
+    case Op::kConcat: return kOperands;
+    case Op::kTable: return kTable;
+    case Op::kSoftmax: return kSoftmax;
     case Op::kChooseQParams: return kObserver;
-    case Op::kConcat:
-    case Op::kTable:
-    case Op::kSoftmax:
     case Op::kLinear: break;
   }
   return kLinear;
@@ -152,10 +174,10 @@ Case DrawProblem(Rng& rng, Op op, Theme theme) {
     case Op::kAdd:
     case Op::kMul:
     case Op::kRescale: return internal::DrawOperands(rng, theme, op);
+    case Op::kConcat: return internal::DrawConcat(rng, theme);
+    case Op::kTable: return internal::DrawTable(rng, theme);
+    case Op::kSoftmax: return internal::DrawSoftmax(rng, theme);
     case Op::kChooseQParams: return internal::DrawObserver(rng, theme);
-    case Op::kConcat:
-    case Op::kTable:
-    case Op::kSoftmax:
     case Op::kLinear: break;
   }
   return internal::DrawLinear(rng, theme);

@@ -44,6 +44,10 @@ uint64_t Mix(uint64_t hash, const Case& c) {
   mix_int(c.out_min);
   mix_int(c.out_max);
   mix((c.relu ? 1u : 0u) | (c.per_channel ? 2u : 0u) | static_cast<unsigned>(c.requant) << 2);
+  if (c.op == Op::kTable) {
+    mix(static_cast<uint64_t>(c.function));
+    mix_float(c.negative_slope);
+  }
   if (c.op == Op::kChooseQParams) {
     const Observer& o = c.observer;
     mix_int(c.x.shape()[0]);
@@ -92,7 +96,8 @@ TEST(Gen, SeedsGiveTheSameCasesEverywhere) {
       {Op::kAdd, 0x3aec157c08b995a1},           {Op::kMul, 0xfda8418c071572c3},
       {Op::kMaxPool, 0x38dafd1698b7d560},       {Op::kAvgPool, 0xe619aa19c55576e3},
       {Op::kGlobalAvgPool, 0x906c5c6b83780e57}, {Op::kRescale, 0x44a08c4e9915e4d},
-      {Op::kChooseQParams, 0xd6a178e50ba9e793}};
+      {Op::kConcat, 0xa3e42faf9f20fd2c},        {Op::kTable, 0x9f7688e42b22c849},
+      {Op::kSoftmax, 0xe7f20e6b8d5f0448},       {Op::kChooseQParams, 0xd6a178e50ba9e793}};
   for (Op op : DefinedOps()) {
     uint64_t hash = 0;
     for (uint64_t seed = 0; seed < kCases; ++seed) hash = Mix(hash, Draw(op, seed));
@@ -237,6 +242,56 @@ TEST(Gen, DrawsEveryRequantizationMode) {
     // Most cases stay exact: they are the ones that every other subject can run.
     EXPECT_GT(count[Requant::kExact], kCases * 3 / 4) << Name(op);
   }
+}
+
+TEST_F(HazardRates, Tables) {
+  for (Op op : {Op::kConcat, Op::kTable}) {
+    auto rates = Measure(op);
+    EXPECT_GE(rates[Hazard::kExactTie], 9) << Name(op);
+    EXPECT_GE(rates[Hazard::kNearTie], 2) << Name(op);
+    EXPECT_GE(rates[Hazard::kClampLow], 15) << Name(op);
+    EXPECT_GE(rates[Hazard::kClampHigh], 20) << Name(op);
+    EXPECT_GE(rates[Hazard::kMinCodeRun], 15) << Name(op);
+    EXPECT_GE(rates[Hazard::kNTail], 25) << Name(op);
+    EXPECT_GE(rates[Hazard::kEmpty], 1) << Name(op);
+    EXPECT_GE(rates[Hazard::kMultiplierAboveOne], 15) << Name(op);
+  }
+  EXPECT_GE(Measure(Op::kConcat)[Hazard::kZeroPointPair], 25);
+  auto rates = Measure(Op::kSoftmax);
+  EXPECT_GE(rates[Hazard::kExactTie], 3);
+  EXPECT_GE(rates[Hazard::kNearTie], 1);
+  EXPECT_GE(rates[Hazard::kClampLow], 8);
+  EXPECT_GE(rates[Hazard::kClampHigh], 8);
+  EXPECT_GE(rates[Hazard::kNTail], 25);
+  EXPECT_GE(rates[Hazard::kEmpty], 1);
+}
+
+// What these operations have and no others.
+TEST(Gen, TablesAndRowsOfEveryKind) {
+  std::map<Function, int64_t> functions;
+  int64_t first_empty = 0, second_empty = 0, long_rows = 0, wide_rows = 0, elements = 0;
+  for (uint64_t seed = 0; seed < kCases; ++seed) {
+    ++functions[Draw(Op::kTable, seed).function];
+    const Case concat = Draw(Op::kConcat, seed);
+    first_empty += concat.x.empty() && !concat.w.empty();
+    second_empty += !concat.x.empty() && concat.w.empty();
+    const Case softmax = Draw(Op::kSoftmax, seed);
+    elements += softmax.x.size();
+    long_rows += softmax.N > 512;
+    int32_t low = 300, high = -300;
+    for (int64_t n = 0; n < softmax.N && softmax.M > 0; ++n) {
+      low = std::min(low, softmax.x.IntAt(n));
+      high = std::max(high, softmax.x.IntAt(n));
+    }
+    wide_rows += high - low > 127;
+  }
+  for (const auto& [function, count] : functions) EXPECT_GE(count, 100) << Name(function);
+  EXPECT_EQ(functions.size(), 5u);
+  EXPECT_GE(first_empty, 50);
+  EXPECT_GE(second_empty, 50);
+  EXPECT_GE(long_rows, 60);
+  EXPECT_GE(wide_rows, 200);
+  EXPECT_LE(elements / static_cast<int64_t>(kCases), 400);
 }
 
 TEST(Gen, ObserversMeetTheirCorners) {

@@ -6,7 +6,6 @@
 #include "properties/gen/values.h"
 
 namespace qualm::gen::internal {
-namespace {
 
 void FillCodes(Rng& rng, Theme theme, Tensor& codes) {
   const DType dtype = codes.dtype();
@@ -28,11 +27,12 @@ void FillCodes(Rng& rng, Theme theme, Tensor& codes) {
   }
 }
 
-// A float with few mantissa bits: products and halves of such are floats.
 double ShortScale(Rng& rng) {
   const auto mantissa = static_cast<double>(rng.Between(1, 511));
   return std::ldexp(mantissa, static_cast<int>(rng.Between(-16, -9)));
 }
+
+namespace {
 
 struct Scales {
   double a = 1, b = 1, out = 1;

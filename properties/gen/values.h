@@ -45,6 +45,10 @@ void DrawZeroPoints(Rng& rng, DType dtype, Theme theme, std::vector<int32_t>& ze
 int32_t BoundaryCode(Rng& rng, DType dtype);
 int32_t UniformCode(Rng& rng, DType dtype);
 int32_t ExtremeCode(Rng& rng, DType dtype);
+// All codes of an operand: uniform, boundary or extreme ones, or every code in order.
+void FillCodes(Rng& rng, Theme theme, Tensor& codes);
+// A float with few mantissa bits: products and halves of such are floats.
+double ShortScale(Rng& rng);
 // 0, +-1, +-2^k, +-2^k +-1, INT32_MIN, INT32_MAX.
 int32_t CornerAccumulator(Rng& rng);
 // floor(value) as int32, moved inside the type.
@@ -64,6 +68,9 @@ Case DrawConv(Rng& rng, Theme theme, Op op);
 Case DrawPool(Rng& rng, Theme theme, Op op);
 Case DrawObserver(Rng& rng, Theme theme);         // choose_qparams
 Case DrawOperands(Rng& rng, Theme theme, Op op);  // add, mul, rescale
+Case DrawConcat(Rng& rng, Theme theme);
+Case DrawTable(Rng& rng, Theme theme);
+Case DrawSoftmax(Rng& rng, Theme theme);
 
 }  // namespace qualm::gen::internal
 

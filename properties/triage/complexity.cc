@@ -72,11 +72,12 @@ int64_t WindowNumbers(const Window& v) {
 
 std::vector<int64_t> Complexity(const Case& c) {
   const CodeRange range = RangeOf(c.out_dtype);
-  const int64_t parameters = (c.relu ? 1 : 0) + (c.bias ? 1 : 0) + (c.bias_i32 ? 1 : 0) +
-                             (c.per_channel ? 1 : 0) + (c.out_min != range.min ? 1 : 0) +
-                             (c.out_max != range.max ? 1 : 0) +
-                             (c.requant != Requant::kExact ? 1 : 0) + WindowParameters(c.window) +
-                             ObserverComplexity(c);
+  const int64_t parameters =
+      (c.relu ? 1 : 0) + (c.bias ? 1 : 0) + (c.bias_i32 ? 1 : 0) + (c.per_channel ? 1 : 0) +
+      (c.out_min != range.min ? 1 : 0) + (c.out_max != range.max ? 1 : 0) +
+      (c.requant != Requant::kExact ? 1 : 0) + WindowParameters(c.window) +
+      static_cast<int64_t>(c.function) + (c.negative_slope != Case().negative_slope ? 1 : 0) +
+      ObserverComplexity(c);
   const Codes x = CountCodes(c.x);
   const Codes w = CountCodes(c.w);
   int64_t bias = 0;

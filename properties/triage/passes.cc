@@ -55,7 +55,7 @@ Tensor SelectColumns(const Tensor& tensor, int64_t rows, int64_t columns,
 }
 
 Case KeepRows(const Case& c, const std::vector<int64_t>& keep) {
-  if (HasTwoOperands(c.op)) return derive::Rows(c, keep);
+  if (HasTwoOperands(c.op) || c.op == Op::kConcat) return derive::Rows(c, keep);
   Case smaller = ProblemOf(c);
   smaller.x = SelectRows(c.x, c.op == Op::kLinear ? c.K : c.N, keep);
   smaller.M = static_cast<int64_t>(keep.size());
@@ -68,7 +68,7 @@ void SelectChannels(QParams& q, const std::vector<int64_t>& keep) {
 }
 
 Case KeepChannels(const Case& c, const std::vector<int64_t>& keep) {
-  if (HasTwoOperands(c.op)) return derive::Columns(c, keep);
+  if (HasTwoOperands(c.op) || c.op == Op::kConcat) return derive::Columns(c, keep);
   Case smaller = ProblemOf(c);
   if (c.op == Op::kLinear) {
     smaller.w = SelectRows(c.w, c.K, keep);
@@ -118,6 +118,14 @@ void Parameters(const Case& c, const Visit& visit) {
   if (clamped && offer(drop_clamp)) return;
   if (c.out_min != range.min && offer([&](Case& s) { s.out_min = range.min; })) return;
   if (c.out_max != range.max && offer([&](Case& s) { s.out_max = range.max; })) return;
+  if (c.function != Function::kRelu && offer([](Case& s) {
+        s.function = Function::kRelu;
+        s.negative_slope = Case().negative_slope;
+      }))
+    return;
+  if (c.negative_slope != Case().negative_slope &&
+      offer([](Case& s) { s.negative_slope = Case().negative_slope; }))
+    return;
   if (!c.per_channel) return;
   for (int64_t n = 0; n < std::min<int64_t>(c.N, 4); ++n) {
     const auto first = [n](auto& list) {
@@ -231,7 +239,7 @@ std::vector<std::pair<int32_t, int32_t>> RoundCodes(const Case& c) {
     }
     return list;
   };
-  const bool two = HasSums(c.op) || HasTwoOperands(c.op);
+  const bool two = HasSums(c.op) || !c.w.empty();
   std::vector<std::pair<int32_t, int32_t>> pairs;
   for (int32_t x : codes(c.x)) {
     for (int32_t w : two ? codes(c.w) : std::vector<int32_t>{0}) pairs.emplace_back(x, w);
@@ -251,7 +259,7 @@ void UniformCodes(const Case& c, const Visit& visit) {
     for (const auto& [x, w] : pairs) {
       Case simpler = ProblemOf(c);
       SetNonzero(simpler.x, x);
-      if (HasSums(c.op) || HasTwoOperands(c.op)) SetNonzero(simpler.w, w);
+      if (HasSums(c.op) || !c.w.empty()) SetNonzero(simpler.w, w);
       if (zero_points) simpler = WithoutZeroPoints(std::move(simpler));
       if (simpler != ProblemOf(c) && visit(simpler)) return;
     }

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/table.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <optional>
+
+#include "hwy/base.h"
+#include "kernels/exact_sum.h"
+#include "kernels/fp_environment.h"
+#include "kernels/rescale.h"
+#include "kernels/transcendental.h"
+#include "kernels/validate.h"
+
+namespace qualm::kernels {
+namespace internal {
+namespace {
+
+// The entries of one table, as codes. `difference` is x - x_zero_point.
+class Entries {
+ public:
+  explicit Entries(const TableParams& params)
+      : params_(params),
+        bounds_(OutputBounds(params.y_type, params.range, params.y_q.zero_point)),
+        scale_({params.x_q.scale, 1.0f, params.y_q.scale}),
+        rescale_(With(scale_)) {}
+
+  // None: the error bound does not decide the rounding.
+  std::optional<int32_t> At(int64_t difference) const {
+    switch (params_.function) {
+      case TableFunction::kRelu: return rescale_.CodeFromSum(std::max<int64_t>(difference, 0), 0);
+      case TableFunction::kLeakyRelu: return LeakyRelu(difference);
+      case TableFunction::kHardSwish: return HardSwish(difference);
+      case TableFunction::kSigmoid:
+      case TableFunction::kTanh: break;
+    }
+    return Real(difference);
+  }
+
+ private:
+  Rescale With(const Multiplier& multiplier) const {
+    return Rescale({&multiplier, 1}, {}, params_.y_q.zero_point, bounds_);
+  }
+
+  int32_t LeakyRelu(int64_t difference) const {
+    if (difference >= 0) return rescale_.CodeFromSum(difference, 0);
+    if (!IsScale(params_.negative_slope)) return rescale_.CodeFromSum(0, 0);
+    return With({params_.x_q.scale, params_.negative_slope, params_.y_q.scale})
+        .CodeFromSum(difference, 0);
+  }
+
+  // Sign of x_scale * difference - bound.
+  int Compare(int64_t difference, int bound) const {
+    ExactSum sum;
+    sum.AddProduct(difference, params_.x_q.scale, 1.0f);
+    sum.Add(-bound, 0);
+    return sum.Sign();
+  }
+
+  // Between -3 and 3 ((s*d)^2 + 3*s*d) / (6*sy), against the halves between the bounds.
+  int32_t HardSwish(int64_t difference) const {
+    if (Compare(difference, -3) <= 0) return rescale_.CodeFromSum(0, 0);
+    if (Compare(difference, 3) >= 0) return rescale_.CodeFromSum(difference, 0);
+    const float s = params_.x_q.scale;
+    const int64_t zero_point = params_.y_q.zero_point;
+    const int64_t rounded =
+        RoundBetween(bounds_.lo - zero_point, bounds_.hi - zero_point, [&](int64_t n) {
+          ExactSum sum;
+          sum.AddProduct(static_cast<__int128>(difference) * difference, s, s);
+          sum.AddProduct(3 * difference, s, 1.0f);
+          sum.AddHalves(-6 * (2 * static_cast<__int128>(n) + 1), params_.y_q.scale);
+          return sum.Sign();
+        });
+    return static_cast<int32_t>(rounded + zero_point);
+  }
+
+  std::optional<int32_t> Real(int64_t difference) const {
+    const bool tanh = params_.function == TableFunction::kTanh;
+    if (difference == 0) {  // 0 or 1/2: rational, and maybe a tie
+      return With({0.5f, 1.0f, params_.y_q.scale}).CodeFromSum(tanh ? 0 : 1, 0);
+    }
+    const double t = static_cast<double>(std::abs(difference)) * params_.x_q.scale;
+    const Interval value = tanh ? Tanh(t, difference < 0) : Sigmoid(t, difference < 0);
+    const double y_scale = params_.y_q.scale;
+    // The quotient adds one rounding. 1 is not reached, so that a tie there goes down.
+    const int64_t lo = Round(Outwards(value.lo / y_scale, -1));
+    const int64_t hi =
+        Round(std::fabs(value.hi) == 1 ? value.hi / y_scale : Outwards(value.hi / y_scale, 1));
+    if (lo != hi) return std::nullopt;
+    return static_cast<int32_t>(lo + params_.y_q.zero_point);
+  }
+
+  static double Outwards(double value, int direction) {
+    return value + std::fabs(value) * 0x1p-51 * direction;
+  }
+
+  // RNE inside the bounds.
+  int64_t Round(double value) const {
+    constexpr double kInteger = 0x1.8p52;
+    const double lo = static_cast<double>(int64_t{bounds_.lo} - params_.y_q.zero_point);
+    const double hi = static_cast<double>(int64_t{bounds_.hi} - params_.y_q.zero_point);
+    const double clamped = std::min(std::max(value, lo - 1), hi + 1);
+    const double rounded = (clamped + kInteger) - kInteger;
+    return static_cast<int64_t>(std::min(std::max(rounded, lo), hi));
+  }
+
+  const TableParams& params_;
+  Bounds bounds_;
+  Multiplier scale_;
+  Rescale rescale_;
+};
+
+// Not inlined: the arithmetic must stay behind the change of the control word.
+HWY_NOINLINE Status Fill(const TableParams& params, CodeTable* table) {
+  const Entries entries(params);
+  const int32_t first = TypeBounds(params.x_type).lo;
+  for (int32_t code = first; code < first + 256; ++code) {
+    const std::optional<int32_t> y = entries.At(int64_t{code} - params.x_q.zero_point);
+    if (!y) {
+      return {"the value of code " + std::to_string(code) +
+              " is so close to a rounding boundary that double cannot tell on which side"};
+    }
+    table->bytes[static_cast<uint8_t>(code)] = static_cast<uint8_t>(*y);
+  }
+  return {};
+}
+
+}  // namespace
+}  // namespace internal
+
+Status PackedTable::Build(const TableParams& params, PackedTable* table) {
+  const ScopedFpEnvironment environment;
+  if (Status s = internal::ValidateTable(params); !s.ok()) return s;
+  PackedTable built;
+  built.x_type_ = params.x_type;
+  built.y_type_ = params.y_type;
+  if (Status s = internal::Fill(params, &built.table_); !s.ok()) return s;
+  *table = built;
+  return {};
+}
+
+Status PackedTable::Run(const ConstMatrix& x, const MutableMatrix& y) const {
+  if (Status s = internal::ValidateTableRun(x_type_, y_type_, x, y); !s.ok()) return s;
+  if (x.rows == 0 || x.columns == 0) return {};
+  internal::ForEachRowOfCodes(x, y, [&](const uint8_t* in, size_t count, uint8_t* out) {
+    internal::LookUp(table_, in, count, out);
+  });
+  return {};
+}
+
+}  // namespace qualm::kernels

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// Real functions of rational numbers, enclosed by MPFR with directed rounding. For the definitions
+// and the derivation; the fast form (fixed_point.h) shares nothing with it. Internal to
+// oracles/exact.
+#ifndef QUALM_ORACLES_EXACT_REAL_H_
+#define QUALM_ORACLES_EXACT_REAL_H_
+
+#include "oracles/exact/rational.h"
+
+namespace qualm::exact {
+
+enum class RealFunction { kExp, kSigmoid, kTanh };
+
+// lo < f(x) < hi, or lo = f(x) = hi where that is rational: at 0 only, because e^x is
+// transcendental for every other algebraic x (Lindemann). x is an integer times a power of two.
+// `precision` is the number of bits MPFR works with.
+struct Enclosure {
+  Rational lo, hi;
+};
+Enclosure Enclose(RealFunction function, const Rational& x, int precision);
+
+// RNE(f(x) * factor), factor > 0 rational: the precision grows until no tie lies in the enclosure.
+// That ends, because a transcendental number times a rational one is no tie.
+Integer RoundReal(RealFunction function, const Rational& x, const Rational& factor);
+
+}  // namespace qualm::exact
+
+#endif  // QUALM_ORACLES_EXACT_REAL_H_

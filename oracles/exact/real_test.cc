@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+// Real functions: MPFR's enclosures and those in fixed point, each against known digits and against
+// the other.
+#include "oracles/exact/real.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "core/rng.h"
+#include "oracles/exact/fixed_point.h"
+
+namespace qualm::exact {
+namespace {
+
+// A decimal fraction as a rational.
+Rational Digits(const char* text) {
+  std::string digits(text);
+  const size_t point = digits.find('.');
+  const auto decimals = static_cast<unsigned>(digits.size() - point - 1);
+  digits.erase(point, 1);
+  const size_t first = digits.find_first_not_of('0');
+  return Rational(Integer(digits.substr(first)), boost::multiprecision::pow(Integer(10), decimals));
+}
+
+void ExpectEncloses(const Enclosure& enclosure, const char* digits, const char* unit) {
+  EXPECT_LT(enclosure.lo, Rational(Digits(digits) + Digits(unit))) << digits;
+  EXPECT_GT(enclosure.hi, Digits(digits)) << digits;
+  EXPECT_LT(enclosure.lo, enclosure.hi);
+  EXPECT_LT(Rational(enclosure.hi - enclosure.lo), PowerOfTwo(-60));
+}
+
+// The first 40 decimals, from tables.
+TEST(Real, KnownDigits) {
+  const char* const unit = "0.0000000000000000000000000000000000000001";
+  ExpectEncloses(Enclose(RealFunction::kExp, -1, 64), "0.3678794411714423215955237701614608674458",
+                 unit);
+  ExpectEncloses(Enclose(RealFunction::kExp, 1, 64), "2.7182818284590452353602874713526624977572",
+                 unit);
+  ExpectEncloses(Enclose(RealFunction::kTanh, 1, 64), "0.7615941559557648881194582826047935904127",
+                 unit);
+  ExpectEncloses(Enclose(RealFunction::kSigmoid, 1, 64),
+                 "0.7310585786300048792511592418218362743651", unit);
+  EXPECT_EQ(Enclose(RealFunction::kSigmoid, 0, 64).lo, Rational(1, 2));
+  EXPECT_EQ(Enclose(RealFunction::kSigmoid, 0, 64).hi, Rational(1, 2));
+  EXPECT_EQ(Enclose(RealFunction::kTanh, 0, 64).hi, 0);
+  EXPECT_EQ(Enclose(RealFunction::kExp, 0, 64).lo, 1);
+}
+
+TEST(Real, FarAwayIsNearlyTheLimit) {
+  for (const int x : {1999, 2000, 2001, 1 << 20}) {
+    const Enclosure sigmoid = Enclose(RealFunction::kSigmoid, x, 4096);
+    EXPECT_LE(sigmoid.hi, 1);
+    EXPECT_GE(sigmoid.lo, 1 - PowerOfTwo(-2047));
+    const Enclosure minus = Enclose(RealFunction::kTanh, -x, 4096);
+    EXPECT_GE(minus.lo, -1);
+    EXPECT_LE(minus.hi, PowerOfTwo(-2047) - 1);
+    const Enclosure exp = Enclose(RealFunction::kExp, -x, 4096);
+    EXPECT_GE(exp.lo, 0);
+    EXPECT_GT(exp.hi, 0);
+    EXPECT_LE(exp.hi, PowerOfTwo(-2047));
+  }
+}
+
+// One bound of MPFR always lies below the other form's upper bound, and the other way round; and
+// both are narrow.
+TEST(Real, FixedPointAgreesWithMpfr) {
+  Rng rng(3);
+  for (int trial = 0; trial < 4000; ++trial) {
+    const auto magnitude = static_cast<uint64_t>(rng.Between(1, (int64_t{1} << 40) - 1));
+    const auto exponent = static_cast<int>(rng.Between(-200, -30));
+    const int bits = trial % 3 == 0 ? 128 : trial % 3 == 1 ? 64 : 300;
+    const FixedBounds fixed = ExpOfMinus(magnitude, exponent, bits);
+    const Rational x = -Rational(Integer(magnitude)) * PowerOfTwo(exponent);
+    const Enclosure mpfr = Enclose(RealFunction::kExp, x, bits);
+    const Rational lo = Rational(fixed.lo) * PowerOfTwo(-bits);
+    const Rational hi = Rational(fixed.hi) * PowerOfTwo(-bits);
+    ASSERT_LE(lo, mpfr.hi) << magnitude << " * 2^" << exponent;
+    ASSERT_GE(hi, mpfr.lo) << magnitude << " * 2^" << exponent;
+    ASSERT_LE(Rational(hi - lo), PowerOfTwo(3 - bits)) << magnitude << " * 2^" << exponent;
+  }
+}
+
+// Where the bounds of any one precision would have to be tight: values next to a tie.
+TEST(Real, RoundsNextToTies) {
+  // sigmoid(+-2^-149) = 1/2 +- 2^-151: a tie but for that.
+  EXPECT_EQ(RoundReal(RealFunction::kSigmoid, PowerOfTwo(-149), 1), 1);
+  EXPECT_EQ(RoundReal(RealFunction::kSigmoid, -PowerOfTwo(-149), 1), 0);
+  EXPECT_EQ(RoundReal(RealFunction::kSigmoid, 0, 1), 0);  // the tie, to even
+  EXPECT_EQ(RoundReal(RealFunction::kSigmoid, 0, 3), 2);
+  // tanh(2^-149) lies 2^-448 below 2^-149.
+  EXPECT_EQ(RoundReal(RealFunction::kTanh, PowerOfTwo(-149), 3 * PowerOfTwo(148)), 1);
+  EXPECT_EQ(RoundReal(RealFunction::kTanh, -PowerOfTwo(-149), 3 * PowerOfTwo(148)), -1);
+  EXPECT_EQ(RoundReal(RealFunction::kSigmoid, PowerOfTwo(127), Rational(1, 2)), 0);  // below 1/2
+  EXPECT_EQ(RoundReal(RealFunction::kExp, -PowerOfTwo(-149), Rational(3, 2)), 1);
+
+  EXPECT_EQ(RoundRealFunction(Function::kSigmoid, 0x1p-149f, 1, 1.0f).integer, 1);
+  EXPECT_EQ(RoundRealFunction(Function::kSigmoid, 0x1p-149f, -1, 1.0f).integer, 0);
+  EXPECT_EQ(RoundRealFunction(Function::kSigmoid, 1.0f, 0, 1.0f).integer, 0);
+  EXPECT_EQ(RoundRealFunction(Function::kSigmoid, 1.0f, 0, 1.0f).tie_distance, 0.0);
+  EXPECT_EQ(RoundRealFunction(Function::kSigmoid, 0x1p127f, 1, 2.0f).integer, 0);
+  EXPECT_GT(RoundRealFunction(Function::kSigmoid, 0x1p127f, 1, 2.0f).tie_distance, 0.0);
+  EXPECT_EQ(RoundRealFunction(Function::kTanh, 0x1.8p-147f, 1, 0x1p-147f).integer, 1);
+  EXPECT_EQ(RoundRealFunction(Function::kTanh, 0x1.8p-147f, -1, 0x1p-147f).integer, -1);
+  EXPECT_EQ(RoundRealFunction(Function::kTanh, 0x1p127f, INT32_MAX, 0x1p-149f).integer, kFar);
+}
+
+// The largest numerator is rational and may be a tie: (2^32 - 1) / 514 = 8355967.5.
+TEST(Real, SoftmaxNumerators) {
+  EXPECT_EQ(SoftmaxNumerator(1.0f, 0, 1), 8388607u);
+  EXPECT_EQ(SoftmaxNumerator(1.0f, 0, 512), 8388607u);
+  EXPECT_EQ(SoftmaxNumerator(1.0f, 0, 513), 8372256u);  // ...255.94
+  EXPECT_EQ(SoftmaxNumerator(1.0f, 0, 514), 8355968u);
+  EXPECT_EQ(SoftmaxNumerator(0x1p-149f, 1, 514), 8355967u);  // just below the tie
+  EXPECT_EQ(SoftmaxNumerator(1.0f, 1, 1), 3085996u);         // 8388607/e = 3085996.06...
+  EXPECT_EQ(SoftmaxNumerator(1.0f, 17, 1), 0u);              // 0.347...
+  EXPECT_EQ(SoftmaxNumerator(0x1p127f, 255, 1), 0u);
+  Rng rng(9);
+  for (const int64_t n : {int64_t{1}, int64_t{512}, int64_t{513}, int64_t{514}, int64_t{100000}}) {
+    const Rational q =
+        std::min(Rational((Integer(1) << 32) - 1, Integer(n)), Rational((Integer(1) << 23) - 1));
+    for (const float s : {0x1p-149f, 0x1p-30f, 1.0f / 255, 0.0625f, 0.1f, 3.0f, 0x1.fffffep127f,
+                          std::ldexp(static_cast<float>(rng.Between(1, 1 << 24)), -28)}) {
+      for (int32_t below = 0; below <= 255; ++below) {
+        const Rational x = -ToRational(s) * Rational(below);
+        ASSERT_EQ(SoftmaxNumerator(s, below, n), RoundReal(RealFunction::kExp, x, q))
+            << std::hexfloat << s << " " << below << " " << n;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace qualm::exact

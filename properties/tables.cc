@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+// concat, table and softmax in terms of other operations and of themselves. No oracle: the subject
+// is compared with itself.
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/rng.h"
+#include "properties/derive.h"
+#include "properties/list.h"
+
+namespace qualm {
+namespace {
+
+using derive::Answer;
+using derive::Ask;
+
+// Each input of a concat, rescaled.
+Verdict PartsAreRescaled(const Case& c, Subject& subject) {
+  if (c.M == 0 || c.N == 0) return Verdict::Vacuous("the output is empty");
+  const Answer whole = Ask(subject, c);
+  if (whole.verdict) return *whole.verdict;
+  const int64_t first = c.x.shape()[1];
+  for (const bool second : {false, true}) {
+    Case part = ProblemOf(c);
+    part.op = Op::kRescale;
+    if (second) {
+      part.x = c.w;
+      part.x_q = c.w_q;
+    }
+    part.w = Tensor();
+    part.w_q = QParams{};
+    part.N = part.x.shape()[1];
+    if (part.N == 0) continue;
+    const Answer alone = Ask(subject, part);
+    if (alone.verdict) return *alone.verdict;
+    for (int64_t i = 0; i < alone.y.size(); ++i) {
+      const int64_t at = i / part.N * c.N + i % part.N + (second ? first : 0);
+      if (alone.y.BitsAt(i) == whole.y.BitsAt(at)) continue;
+      return derive::FailedAt(c, at, ElementText(alone.y, i), ElementText(whole.y, at), 0,
+                              second ? "the second input is not rescaled alone"
+                                     : "the first input is not rescaled alone");
+    }
+  }
+  return Verdict::Passed();
+}
+
+// relu, and leaky_relu of slope 1, of the same codes.
+Verdict ReluIsRescale(const Case& c, Subject& subject) {
+  if (c.x.empty()) return Verdict::Vacuous("the output is empty");
+  for (const bool relu : {true, false}) {
+    Case table = ProblemOf(c);
+    table.function = relu ? Function::kRelu : Function::kLeakyRelu;
+    table.negative_slope = relu ? Case().negative_slope : 1.0f;
+    Case rescale = ProblemOf(c);
+    rescale.op = Op::kRescale;
+    rescale.function = Case().function;
+    rescale.negative_slope = Case().negative_slope;
+    rescale.relu = relu;
+    Verdict verdict = derive::SameAnswer(
+        rescale, table, subject,
+        relu ? "relu is not rescale with relu" : "leaky_relu of slope 1 is not rescale");
+    if (verdict.judgement != Judgement::kPassed) return verdict;
+  }
+  return Verdict::Passed();
+}
+
+Verdict RowPermutation(const Case& c, Subject& subject) {
+  if (c.N < 2 || c.M == 0) return Verdict::Vacuous("nothing to permute");
+  std::vector<int64_t> from(static_cast<size_t>(c.N));
+  for (size_t i = 0; i < from.size(); ++i) from[i] = static_cast<int64_t>(i);
+  Rng rng(derive::Hash(c));
+  for (size_t i = from.size() - 1; i > 0; --i) std::swap(from[i], from[rng.Below(i + 1)]);
+  const Case permuted = derive::Columns(c, from);
+  if (permuted.x == c.x) return Verdict::Vacuous("the permutation changes nothing");
+  const Answer base = Ask(subject, c);
+  if (base.verdict) return *base.verdict;
+  Tensor expected = base.y;
+  for (int64_t i = 0; i < expected.size(); ++i) {
+    expected.SetInt(i, base.y.IntAt(i / c.N * c.N + from[static_cast<size_t>(i % c.N)]));
+  }
+  return derive::Expect(permuted, expected, subject, "permuting a row does not permute its output");
+}
+
+// Codes that all move alike, the zero point standing still: unlike zero_point_shift, real values
+// change.
+Verdict AddedConstant(const Case& c, Subject& subject) {
+  if (c.x.empty()) return Verdict::Vacuous("the output is empty");
+  const CodeRange range = RangeOf(c.x.dtype());
+  int32_t lowest = range.max;
+  int32_t highest = range.min;
+  for (int64_t i = 0; i < c.x.size(); ++i) {
+    lowest = std::min(lowest, c.x.IntAt(i));
+    highest = std::max(highest, c.x.IntAt(i));
+  }
+  const int32_t up = range.max - highest;
+  const int32_t down = range.min - lowest;
+  if (up == 0 && down == 0) return Verdict::Vacuous("the codes fill their type");
+  Case moved = ProblemOf(c);
+  moved.x = *derive::Shifted(c.x, c.x.dtype(), up >= -down ? up : down);
+  return derive::SameAnswer(c, moved, subject, "a constant added to all codes changes the output");
+}
+
+Verdict InputZeroPointIsIrrelevant(const Case& c, Subject& subject) {
+  if (c.x.empty()) return Verdict::Vacuous("the output is empty");
+  Case other = ProblemOf(c);
+  const CodeRange range = RangeOf(c.x.dtype());
+  // Any other code.
+  const auto code = static_cast<int32_t>(derive::Hash(c) % 256) + range.min;
+  other.x_q.zero_point = {code == c.x_q.zero_point_at(0) ? range.min + range.max - code : code};
+  return derive::SameAnswer(c, other, subject, "the zero point of x changes the output");
+}
+
+}  // namespace
+
+std::vector<Property> TableProperties() {
+  return {
+      {"parts_are_rescaled",
+       "Each input's columns of a concat are rescale of that input alone.",
+       {Op::kConcat},
+       false,
+       "CHN, QPR, FXP",
+       PartsAreRescaled},
+      {"relu_is_rescale",
+       "A table of relu is rescale with fused relu, one of leaky_relu with slope 1 is rescale.",
+       {Op::kTable},
+       false,
+       "ACT, RND, SGN, CLP",
+       ReluIsRescale},
+      {"row_permutation",
+       "Permuting the codes of each row permutes its output.",
+       {Op::kSoftmax},
+       false,
+       "NTL, LAN, ACT",
+       RowPermutation},
+      {"added_constant",
+       "Adding a constant to all codes changes nothing, where they stay in their type.",
+       {Op::kSoftmax},
+       false,
+       "ACT, SGN; M53",
+       AddedConstant},
+      {"input_zero_point_is_irrelevant",
+       "The zero point of x changes nothing.",
+       {Op::kSoftmax},
+       false,
+       "ZPC",
+       InputZeroPointIsIrrelevant},
+  };
+}
+
+}  // namespace qualm

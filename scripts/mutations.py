@@ -304,7 +304,7 @@ MUTATIONS = [
     of("targets.cc")(
         "targets-index", "current = static_cast<int64_t>(i);", "current = 0;",
         "a forced instruction set is ignored; all would agree with each other",
-        test=("kernels_test", "Targets.*")),
+        test=("kernels_test", "Targets.DispatchFollowsTheScopedTarget")),
     of("linear_validate.cc")(
         "validate-overlap", "return shift < x_row || shift + y_row > stride;",
         "return shift < x_row;", "outputs that wrap onto the next row of the input are taken",

@@ -85,9 +85,11 @@ Placed InProcessSubject::Place(const Case& c, const RunContext& context) {
     placed.y_stride = placed.x_stride;
     return placed;
   }
-  placed.y = y_.Prepare(ScatteredBytes(c.out_dtype, c.M, c.N, context.y_row_gap), 0,
-                        SizeOf(c.out_dtype), context);
-  placed.y_stride = c.N + context.y_row_gap;
+  const Rows y_rows = RowsOf(c.output_shape());
+  placed.y =
+      y_.Prepare(ScatteredBytes(c.out_dtype, y_rows.count, y_rows.columns, context.y_row_gap), 0,
+                 SizeOf(c.out_dtype), context);
+  placed.y_stride = y_rows.columns + context.y_row_gap;
   return placed;
 }
 
@@ -151,7 +153,8 @@ Outcome InProcessSubject::RunOnce(const Case& c, const RunContext& context) {
   if (!GapsIntact(c.w.dtype(), w_rows.count, w_rows.columns, w_gap, context.poison, w_.data())) {
     return failed(RunStatus::kTouchedOutside, "wrote between the rows of w");
   }
-  if (!GapsIntact(c.out_dtype, c.M, c.N, y_gap, context.poison, y)) {
+  const Rows y_rows = RowsOf(c.output_shape());
+  if (!GapsIntact(c.out_dtype, y_rows.count, y_rows.columns, y_gap, context.poison, y)) {
     return failed(RunStatus::kTouchedOutside, "wrote between the rows of y");
   }
   const char* modified = nullptr;
@@ -184,6 +187,7 @@ std::optional<Tensor> InProcessSubject::RawAccumulators(const Case& c, const Run
   raw.out_min = std::numeric_limits<int32_t>::min();
   raw.out_max = std::numeric_limits<int32_t>::max();
   raw.relu = false;
+  raw.requant = Requant::kExact;
   if (!CannotRun(raw).empty()) return std::nullopt;
   Outcome outcome = RunOnce(raw, context);
   if (!outcome.ok()) return std::nullopt;

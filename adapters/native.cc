@@ -6,6 +6,7 @@
 #include <cctype>
 #include <cstring>
 #include <memory>
+#include <new>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -21,6 +22,7 @@
 #include "kernels/elementwise.h"
 #include "kernels/images.h"
 #include "kernels/linear.h"
+#include "kernels/observer.h"
 #include "kernels/pool.h"
 #include "kernels/targets.h"
 #include "kernels/types.h"
@@ -42,6 +44,16 @@ ElementType TypeOf(DType dtype) {
     case DType::kF32: break;
   }
   return ElementType::kF32;
+}
+
+kernels::Requantization RequantizationOf(Requant requant) {
+  switch (requant) {
+    case Requant::kExact: break;
+    case Requant::kFloat32: return kernels::Requantization::kFloat32;
+    case Requant::kFixedQ31: return kernels::Requantization::kFixedQ31;
+    case Requant::kFixedRndnu: return kernels::Requantization::kFixedRndnu;
+  }
+  return kernels::Requantization::kExact;
 }
 
 std::string Lower(std::string_view text) {
@@ -156,7 +168,7 @@ class NativeSubject final : public InProcessSubject {
       case Op::kDequantize: return kernels::Dequantize(x, placed.scale, placed.zero_point, y).error;
       case Op::kRequantize:
         return kernels::Requantize(x, PlaceMultipliers(placed, context), placed.zero_point[0],
-                                   range, y)
+                                   range, y, RequantizationOf(c.requant))
             .error;
       case Op::kRescale: return kernels::RescaleCodes(x, of(c.x_q), of(c.out_q), range, y).error;
       case Op::kAdd: return kernels::Add(x, of(c.x_q), w, of(c.w_q), of(c.out_q), range, y).error;
@@ -175,8 +187,8 @@ class NativeSubject final : public InProcessSubject {
       case Op::kDepthwise: return Conv(placed, context, y);
       case Op::kConcat:
       case Op::kTable:
-      case Op::kSoftmax:
-      case Op::kChooseQParams: break;
+      case Op::kSoftmax: break;
+      case Op::kChooseQParams: return ChooseQParams(placed, context);
     }
     return std::string(Name(c.op)) + " is not among the native kernels";
   }
@@ -201,7 +213,8 @@ class NativeSubject final : public InProcessSubject {
             .output_type = TypeOf(c.out_dtype),
             .y_scale = c.out_q.scale[0],
             .y_zero_point = c.out_q.zero_point[0],
-            .range = {c.out_min, c.out_max, c.relu}};
+            .range = {c.out_min, c.out_max, c.relu},
+            .requantization = RequantizationOf(c.requant)};
   }
 
   std::string Linear(const Placed& placed, const RunContext& context, const ConstMatrix& x,
@@ -229,6 +242,48 @@ class NativeSubject final : public InProcessSubject {
     const size_t bytes = packed.ScratchBytes(x.batch, x.height, x.width, &pool);
     uint8_t* const scratch = scratch_.Prepare(bytes, 0, 1, context);
     return packed.Run(x, y, {scratch, bytes}, &pool).error;
+  }
+
+  // Batch after batch into states in scratch memory, and from there scales and zero points.
+  std::string ChooseQParams(const Placed& placed, const RunContext& context) {
+    const Case& c = *placed.problem;
+    const Observer& o = c.observer;
+    const bool histogram = o.kind == Observer::Kind::kHistogram;
+    const auto columns = static_cast<size_t>(c.output_shape()[1]);
+    const size_t state_bytes =
+        histogram ? sizeof(kernels::HistogramState) : columns * sizeof(kernels::MinMaxState);
+    uint8_t* const scratch =
+        scratch_.Prepare(state_bytes + columns * sizeof(int32_t), 0, sizeof(int32_t), context);
+    auto* const states = reinterpret_cast<kernels::MinMaxState*>(scratch);
+    auto* const counts = reinterpret_cast<kernels::HistogramState*>(scratch);
+    if (histogram) {
+      new (counts) kernels::HistogramState();
+    } else {
+      std::uninitialized_value_construct_n(states, columns);
+    }
+    for (int64_t b = 0; b < c.x.shape()[0]; ++b) {
+      const auto* const from = static_cast<const float*>(placed.x) + b * c.M * placed.x_stride;
+      const ConstMatrix batch{from, ElementType::kF32, c.M, c.N, placed.x_stride};
+      const kernels::Status status =
+          histogram ? kernels::ObserveHistogram(batch, counts)
+          : o.kind == Observer::Kind::kMinMax
+              ? kernels::ObserveMinMax(batch, {states, columns})
+              : kernels::ObserveMovingAverage(batch, o.averaging_constant, {states, columns});
+      if (!status.ok()) return status.error;
+    }
+    const kernels::ObserverParams params{.symmetric = o.symmetric,
+                                         .reduce_range = o.reduce_range,
+                                         .type = TypeOf(o.dtype),
+                                         .quant_min = o.quant_min,
+                                         .quant_max = o.quant_max};
+    auto* const scale = static_cast<float*>(placed.y);
+    auto* const zero_point = reinterpret_cast<int32_t*>(scratch + state_bytes);
+    const kernels::Status status =
+        histogram ? kernels::ChooseQParams(params, *counts, scale, zero_point)
+                  : kernels::ChooseQParams(params, std::span(states, columns), {scale, columns},
+                                           {zero_point, columns});
+    std::copy_n(zero_point, columns, scale + placed.y_stride);
+    return status.error;
   }
 
   std::span<const kernels::Multiplier> PlaceMultipliers(const Placed& placed,

@@ -125,6 +125,9 @@ std::string PluginSubject::CannotRun(const Case& c) const {
   if (!limits) return info().name + " does not offer " + std::string(Name(c.op));
   if (ProblemBytes(c) > kMessageBytesMax)
     return "larger than the worker takes (" + std::to_string(kMessageBytesMax >> 20) + " MiB)";
+  // Not in the interface: a library requantizes in the one way it has.
+  if (c.requant != Requant::kExact)
+    return "plugins have no requantization " + std::string(Name(c.requant));
   const std::string why = OutsideLimits(*limits, c);
   return why.empty() ? "" : info().name + " does not offer " + why;
 }

@@ -7,6 +7,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <memory>
 #include <random>
 #include <set>
@@ -282,18 +283,21 @@ class Draw {
         break;
       case Op::kConcat:
       case Op::kTable:
-      case Op::kSoftmax:
-      case Op::kChooseQParams: break;
+      case Op::kSoftmax: break;
+      case Op::kChooseQParams:
+        DrawObserver(&c);
+        out = DType::kF32;
+        break;
     }
     c.out_dtype = out;
-    c.relu = c.op != Op::kDequantize && Chance(3);
+    c.relu = c.op != Op::kDequantize && c.op != Op::kChooseQParams && Chance(3);
     const CodeRange range = RangeOf(out);
     c.out_min = range.min;
     c.out_max = range.max;
     if (IsCode(out) && Chance(4)) {
       c.out_min = range.min + static_cast<int32_t>(Below(256));
-      c.out_max =
-          c.out_min + static_cast<int32_t>(Below(static_cast<size_t>(range.max - c.out_min + 1)));
+      c.out_max = c.out_min + static_cast<int32_t>(Below(static_cast<size_t>(range.max) -
+                                                         static_cast<size_t>(c.out_min) + 1));
     }
     return c;
   }
@@ -360,6 +364,26 @@ class Draw {
       DeriveSizes(c);
     } while (IsPool(c->op) && !c->window.count_include_pad && HasEmptyWindow(*c));
   }
+  // All kinds but the histogram, which the reference has not.
+  void DrawObserver(Case* c) {
+    Observer& o = c->observer;
+    o.kind = Chance(2) ? Observer::Kind::kMinMax : Observer::Kind::kMovingAverage;
+    o.dtype = Chance(2) ? DType::kU8 : DType::kS8;
+    o.symmetric = Chance(2);
+    o.reduce_range = Chance(2) && !(o.symmetric && o.dtype == DType::kU8);
+    o.quant_min = RangeOf(o.dtype).min;
+    o.quant_max = Chance(3) ? 2 + static_cast<int32_t>(Below(100)) : RangeOf(o.dtype).max;
+    c->per_channel = Chance(2);
+    c->M = 1 + static_cast<int64_t>(Below(4));
+    c->N = 1 + static_cast<int64_t>(Below(20));
+    c->x = Tensor(DType::kF32, {1 + static_cast<int64_t>(Below(4)), c->M, c->N});
+    const bool small = o.kind == Observer::Kind::kMovingAverage;
+    for (float& x : c->x.as<float>()) {
+      do {
+        x = Real();
+      } while (!(std::abs(x) <= (small ? 0x1p126f : std::numeric_limits<float>::max())));
+    }
+  }
   static bool HasEmptyWindow(const Case& c) {
     for (int64_t m = 0; m < c.M; ++m) {
       const std::vector<Tap> taps = TapsOf(c.window, m);
@@ -399,6 +423,34 @@ class Draw {
 
   std::mt19937_64 random_;
 };
+
+// A model, a plugin and a planted fault have one arithmetic: what another mode means is not theirs.
+TEST(Registry, OnlyNativeHasRequantizationModes) {
+  Case c;
+  c.op = Op::kRequantize;
+  c.M = c.N = 1;
+  c.x = Tensor::Of<int32_t>({1, 1}, std::vector<int32_t>{5});
+  c.multiplier = {0.5f};
+  int refused = 0;
+  for (const char* kind : {"native", "model", "faulty"}) {
+    for (const std::string& name : Kind(kind)->names()) {
+      const std::unique_ptr<Subject> subject = Registry().Make(name);
+      c.requant = Requant::kExact;
+      if (!subject->CannotRun(c).empty()) continue;
+      c.requant = Requant::kFixedQ31;
+      const Outcome outcome = subject->Run(c, {});
+      if (std::string_view(kind) == "native") {
+        ASSERT_TRUE(outcome.ok()) << outcome.detail;
+        EXPECT_EQ(outcome.y.IntAt(0), 3) << name;
+        continue;
+      }
+      EXPECT_EQ(outcome.status, RunStatus::kSkipped) << name;
+      EXPECT_NE(outcome.detail.find("requantization"), std::string::npos) << outcome.detail;
+      ++refused;
+    }
+  }
+  EXPECT_GT(refused, 5);
+}
 
 // Denormal scales are valid, also for a caller whose processor takes denormals for zero: the
 // preconditions have to be checked after the environment is set, not before.

@@ -152,7 +152,33 @@ Window GetWindow(Reader& reader) {
   return v;
 }
 
-std::vector<int64_t> InputShape(const Case& c) {
+void Put(Writer& writer, const Observer& o) {
+  writer.Put(o.kind);
+  writer.Put(o.symmetric);
+  writer.Put(o.reduce_range);
+  writer.Put(o.dtype);
+  writer.Put(o.quant_min);
+  writer.Put(o.quant_max);
+  writer.Put(o.averaging_constant);
+}
+
+Observer GetObserver(Reader& reader) {
+  Observer o;
+  o.kind = reader.Enum(Observer::Kind::kHistogram);
+  o.symmetric = reader.Flag();
+  o.reduce_range = reader.Flag();
+  o.dtype = reader.Enum(DType::kF32);
+  o.quant_min = reader.Get<int32_t>();
+  o.quant_max = reader.Get<int32_t>();
+  o.averaging_constant = reader.Get<float>();
+  return o;
+}
+
+// Batches of choose_qparams, which no other field tells.
+int64_t BatchesOf(const Case& c) { return c.op == Op::kChooseQParams ? c.x.shape()[0] : 0; }
+
+std::vector<int64_t> InputShape(const Case& c, int64_t batches) {
+  if (c.op == Op::kChooseQParams) return {batches, c.M, c.N};
   if (HasWindow(c.op)) return {c.window.batch, c.window.in_h, c.window.in_w, c.window.in_c};
   return {c.M, c.op == Op::kLinear ? c.K : c.N};
 }
@@ -234,6 +260,8 @@ void EncodeRun(const Case& c, const RunContext& context, std::vector<uint8_t>& p
   writer.Put(c.op);
   for (const int64_t dim : {c.M, c.N, c.K}) writer.Put(dim);
   Put(writer, c.window);
+  Put(writer, c.observer);
+  writer.Put(BatchesOf(c));
   writer.Put(c.x);
   writer.Put(c.w);
   for (const QParams* q : {&c.x_q, &c.w_q, &c.out_q}) writer.Put(*q);
@@ -263,11 +291,13 @@ std::optional<RunRequest> DecodeRun(std::span<const uint8_t> payload) {
   Reader reader(payload);
   RunRequest request;
   Case& c = request.c;
-  c.op = reader.Enum(Op::kRescale);
+  c.op = reader.Enum(Op::kChooseQParams);
   for (int64_t* dim : {&c.M, &c.N, &c.K}) *dim = reader.Get<int64_t>();
   c.window = GetWindow(reader);
+  c.observer = GetObserver(reader);
+  const auto batches = reader.Get<int64_t>();
   if (!reader.ok()) return std::nullopt;
-  c.x = reader.GetTensor(InputShape(c));
+  c.x = reader.GetTensor(InputShape(c, batches));
   c.w = reader.GetTensor(WeightShape(c));
   for (QParams* q : {&c.x_q, &c.w_q, &c.out_q}) *q = reader.GetQParams();
   c.per_channel = reader.Flag();
@@ -278,7 +308,7 @@ std::optional<RunRequest> DecodeRun(std::span<const uint8_t> payload) {
   c.out_min = reader.Get<int32_t>();
   c.out_max = reader.Get<int32_t>();
   c.relu = reader.Flag();
-  c.requant = reader.Enum(Requant::kExact);
+  c.requant = reader.Enum(Requant::kFixedRndnu);
 
   RunContext& context = request.context;
   context.align_offset = reader.Get<int32_t>();

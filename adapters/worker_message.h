@@ -35,7 +35,7 @@ enum class MessageKind : uint32_t {
 };
 
 struct MessageHeader {
-  uint32_t magic = 0x324D4C51;  // "QLM2": raised with the layout of any message
+  uint32_t magic = 0x334D4C51;  // "QLM3": raised with the layout of any message
   MessageKind kind = MessageKind::kHello;
   uint64_t sequence = 0;  // an answer carries its request's
   uint64_t bytes = 0;     // that follow
@@ -63,7 +63,7 @@ struct PluginLimits {
   int32_t alignment_bytes = 0;
 };
 
-inline constexpr size_t kOpCount = 12;  // as many as DefinedOps()
+inline constexpr size_t kOpCount = static_cast<size_t>(Op::kChooseQParams) + 1;
 
 // What a plugin says of itself.
 struct PluginInfo {

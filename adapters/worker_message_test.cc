@@ -88,10 +88,26 @@ TEST(WorkerMessage, WindowsAndSecondOperandsComeBackWhole) {
   mul.N = 2;
   mul.x = Tensor::Of<uint8_t>({1, 2}, std::vector<uint8_t>{1, 2});
   mul.w = Tensor::Of<uint8_t>({1, 2}, std::vector<uint8_t>{3, 4});
-  Case rescale = mul;  // the operation with the largest number
+  Case rescale = mul;
   rescale.op = Op::kRescale;
   rescale.w = Tensor(DType::kU8, {0});
-  for (const Case& c : {conv, pool, mul, rescale}) {
+  Case mode = conv;
+  mode.requant = Requant::kFixedRndnu;  // the one with the largest number
+  Case observer;  // the operation with the largest number
+  observer.op = Op::kChooseQParams;
+  observer.M = 1;
+  observer.N = 2;
+  observer.x = Tensor::Of<float>({2, 1, 2}, std::vector<float>{1, 2, 3, -4});
+  observer.observer = {.kind = Observer::Kind::kMovingAverage,
+                       .symmetric = true,
+                       .reduce_range = true,
+                       .dtype = DType::kS8,
+                       .quant_min = -100,
+                       .quant_max = 99,
+                       .averaging_constant = 0.5f};
+  observer.out_dtype = DType::kF32;
+  observer.w = Tensor(DType::kU8, {0});
+  for (const Case& c : {conv, pool, mul, rescale, mode, observer}) {
     std::vector<uint8_t> payload;
     EncodeRun(c, {}, payload);
     const std::optional<RunRequest> decoded = DecodeRun(payload);

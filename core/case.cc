@@ -163,9 +163,41 @@ std::string CheckObserver(const Case& c) {
     return Wrong("quant_min", "expected quant_min <= 0 <= quant_max");
   if (!(o.averaging_constant >= 0 && o.averaging_constant <= 1))
     return Wrong("averaging_constant", "expected 0..1");
+  if (o.reduce_range && o.quant_min >> 1 == o.quant_max >> 1)
+    return Wrong("reduce_range", "leaves a single code");
+  // PyTorch: "Cannot reduce range for symmetric quantization for quint8".
+  if (o.reduce_range && o.symmetric && o.dtype == DType::kU8)
+    return Wrong("reduce_range", "does not go with symmetric u8");
   if (c.per_channel && o.kind == Observer::Kind::kHistogram)
     return Wrong("gran", "the histogram observer is per tensor");
   if (c.relu) return Wrong("relu", "choose_qparams has none");
+  const auto batches = static_cast<size_t>(c.x.shape()[0]);
+  const size_t count = c.x.as<float>().size() / batches;
+  double first_span = 0;  // of the first batch with two different values
+  double least = INFINITY, most = -INFINITY;
+  for (size_t b = 0; b < batches; ++b) {
+    double low = INFINITY, high = -INFINITY;
+    for (const float value : c.x.as<float>().subspan(b * count, count)) {
+      // PyTorch asserts min <= max, which NaN fails; an infinity gives no scale.
+      if (!std::isfinite(value)) return Wrong("x", "has a value that is not finite");
+      low = std::min<double>(low, value);
+      high = std::max<double>(high, value);
+    }
+    least = std::min(least, low);
+    most = std::max(most, high);
+    if (first_span == 0) first_span = high - low;
+  }
+  // The difference of two batches would overflow, and then min > max.
+  if (o.kind == Observer::Kind::kMovingAverage && std::max(-least, most) > 0x1p126)
+    return Wrong("x", "moving averages are of values up to 2^126");
+  if (o.kind != Observer::Kind::kHistogram) return "";
+  // Larger values have no room for a bin on either side; float32 counts end at 2^24. Bins narrower
+  // than 2^-71 or more than 2^28 parts of a combined histogram: PyTorch divides by zero, or runs
+  // out of memory.
+  if (std::max(-least, most) > 0x1p24 || count > size_t{1} << 24)
+    return Wrong("x", "a histogram is of up to 2^24 values of up to 2^24");
+  if (first_span > 0 && (first_span < 0x1p-60 || most - least > 0x1p10 * first_span))
+    return Wrong("x", "the first batch of a histogram must span 2^-60, and 2^-10 of all values");
   return "";
 }
 
@@ -443,6 +475,7 @@ std::string Describe(const Case& c) {
   if (c.bias) text += " bias";
   if (c.bias_i32) text += " bias_i32";
   if (c.relu) text += " relu";
+  if (c.requant != Requant::kExact) text += " " + std::string(Name(c.requant));
   return text;
 }
 

@@ -166,6 +166,31 @@ TEST(Case, LowerBoundFollowsRelu) {
   EXPECT_EQ(LowerBound(c), 0);
 }
 
+TEST(Validate, RequantizationModesNeedAnAccumulatorAndCodes) {
+  for (const Requant requant : {Requant::kFloat32, Requant::kFixedQ31, Requant::kFixedRndnu}) {
+    for (Case c : {Linear(), Requantize()}) {
+      c.requant = requant;
+      EXPECT_EQ(Validate(c), "");
+    }
+    Case c = Quantize();
+    c.requant = requant;
+    EXPECT_EQ(Validate(c), "requant: only requantize, linear and convolutions have it");
+    c = Linear();
+    c.requant = requant;
+    c.bias_i32 = {{1, 2, 3}};
+    EXPECT_EQ(Validate(c), "");
+    c.bias_i32.reset();
+    c.bias = {{1, 2, 3}};
+    EXPECT_EQ(Validate(c), "requant: takes bias_i32, not a float bias, unless exact");
+    c.bias.reset();
+    c.out_dtype = DType::kS32;
+    c.out_min = INT32_MIN, c.out_max = INT32_MAX;
+    EXPECT_EQ(Validate(c), "requant: only outputs u8 and s8 are requantized");
+    EXPECT_EQ(ParseRequant(Name(requant)), requant);
+  }
+  EXPECT_EQ(ParseRequant("fp32"), std::nullopt);
+}
+
 TEST(Case, ProblemLeavesRemarksBehind) {
   Case c = Linear();
   c.property = "p", c.note = "n";
@@ -179,6 +204,9 @@ TEST(Case, DescribesItself) {
   c.relu = true;
   c.bias = {{0.0f, 0.0f, 0.0f}};
   EXPECT_EQ(Describe(c), "linear M=2 N=3 K=4 u8*s8->u8 per-tensor bias relu");
+  c.bias.reset();
+  c.requant = Requant::kFixedRndnu;
+  EXPECT_EQ(Describe(c), "linear M=2 N=3 K=4 u8*s8->u8 per-tensor relu fixed_rndnu");
   EXPECT_EQ(Describe(Quantize()), "quantize M=2 N=3 f32->u8 per-tensor");
 }
 

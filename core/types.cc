@@ -22,10 +22,10 @@ constexpr std::array<Op, 12> kListedOps{Op::kQuantize, Op::kDequantize, Op::kReq
                                         Op::kRescale,  Op::kAdd,        Op::kMul,
                                         Op::kLinear,   Op::kConv2d,     Op::kDepthwise,
                                         Op::kMaxPool,  Op::kAvgPool,    Op::kGlobalAvgPool};
-constexpr std::array<Op, 12> kDefinedOps{Op::kQuantize, Op::kDequantize, Op::kRequantize,
-                                         Op::kRescale,  Op::kAdd,        Op::kMul,
-                                         Op::kLinear,   Op::kConv2d,     Op::kDepthwise,
-                                         Op::kMaxPool,  Op::kAvgPool,    Op::kGlobalAvgPool};
+constexpr std::array<Op, 13> kDefinedOps{
+    Op::kQuantize, Op::kDequantize,    Op::kRequantize,   Op::kRescale,   Op::kAdd,
+    Op::kMul,      Op::kLinear,        Op::kConv2d,       Op::kDepthwise, Op::kMaxPool,
+    Op::kAvgPool,  Op::kGlobalAvgPool, Op::kChooseQParams};
 
 }  // namespace
 

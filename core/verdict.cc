@@ -17,14 +17,6 @@ int64_t OrderedBits(float value) {
   return bits < 0 ? int64_t{INT32_MIN} - bits : int64_t{bits};
 }
 
-double DistanceLsb(const Tensor& expected, const Tensor& actual, int64_t i) {
-  if (expected.dtype() == DType::kF32) {
-    return std::abs(
-        static_cast<double>(OrderedBits(expected.FloatAt(i)) - OrderedBits(actual.FloatAt(i))));
-  }
-  return std::abs(static_cast<double>(int64_t{expected.IntAt(i)} - actual.IntAt(i)));
-}
-
 }  // namespace
 
 std::string_view Name(Judgement judgement) {
@@ -39,6 +31,14 @@ std::string_view Name(FindingKind kind) {
       "padding",         "clamp",          "zero-point", "index",  "memory",
       "nondeterminism",  "crash",          "hang",       "unknown"};
   return kNames[static_cast<size_t>(kind)];
+}
+
+double DistanceLsb(const Tensor& expected, const Tensor& actual, int64_t i) {
+  if (expected.dtype() == DType::kF32) {
+    return std::abs(
+        static_cast<double>(OrderedBits(expected.FloatAt(i)) - OrderedBits(actual.FloatAt(i))));
+  }
+  return std::abs(static_cast<double>(int64_t{expected.IntAt(i)} - actual.IntAt(i)));
 }
 
 std::string ElementText(const Tensor& tensor, int64_t i) {

@@ -76,6 +76,9 @@ struct Verdict {
 
 // First difference of two outputs of the same type and shape; nullopt if they are bit-equal.
 std::optional<Divergence> FirstDivergence(const Tensor& expected, const Tensor& actual);
+// |actual - expected| of element i: in output codes, for f32 in representable values (both zeros
+// are one).
+double DistanceLsb(const Tensor& expected, const Tensor& actual, int64_t i);
 // Element i as Divergence prints it.
 std::string ElementText(const Tensor& tensor, int64_t i);
 

@@ -6,20 +6,17 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <map>
+#include <string>
 #include <vector>
 
-#include "core/io/case_json.h"
 #include "core/io/random_case_test_util.h"
 #include "core/rng.h"
+#include "fuzz/fit.h"
+#include "fuzz/test_util.h"
 
 namespace qualm::fuzz {
 namespace {
-
-std::vector<uint8_t> AnyBytes(Rng& rng, size_t size) {
-  std::vector<uint8_t> bytes(size);
-  for (uint8_t& byte : bytes) byte = static_cast<uint8_t>(rng.Next());
-  return bytes;
-}
 
 class CaseCodec : public testing::TestWithParam<Op> {};
 
@@ -28,13 +25,11 @@ TEST_P(CaseCodec, AnyBytesAreAValidCase) {
   for (int i = 0; i < 20000; ++i) {
     const std::vector<uint8_t> bytes = AnyBytes(rng, rng.Below(i % 10 == 0 ? 3000 : 60));
     const Case c = DecodeCase(GetParam(), bytes);
-    ASSERT_EQ(Validate(c), "");
-    ASSERT_LE(c.M, kMaxM);
-    ASSERT_LE(c.N, kMaxN);
-    ASSERT_LE(c.K, kMaxK);
+    ASSERT_EQ(Validate(c), "") << Text(c);
+    ASSERT_TRUE(IsSmall(c)) << Text(c);
     const auto encoded = EncodeCase(c);
-    ASSERT_TRUE(encoded.has_value()) << CaseToJson(c);
-    ASSERT_TRUE(DecodeCase(GetParam(), *encoded) == c) << CaseToJson(c);
+    ASSERT_TRUE(encoded.has_value()) << Text(c);
+    ASSERT_TRUE(DecodeCase(GetParam(), *encoded) == c) << Text(c);
   }
 }
 
@@ -43,17 +38,23 @@ TEST_P(CaseCodec, NoBytesAreASmallCase) {
   EXPECT_EQ(Validate(c), "");
   EXPECT_EQ(c.M, 1);
   EXPECT_EQ(c.N, 1);
-  EXPECT_EQ(c.K, GetParam() == Op::kLinear ? 1 : 0);
+  EXPECT_EQ(c.K, HasSums(GetParam()) || IsPool(GetParam()) ? 1 : 0);
+  EXPECT_EQ(c.x.size(), 1);
 }
 
 TEST_P(CaseCodec, CasesWithinTheLimitsComeBack) {
+  if (!IsListed(GetParam())) GTEST_SKIP() << "no random case of it is drawn yet";
   Rng rng(2);
+  int within = 0;
   for (int i = 0; i < 5000; ++i) {
     const Case c = test::RandomCase(GetParam(), rng);
+    if (!IsSmall(c)) continue;
+    ++within;
     const auto encoded = EncodeCase(c);
-    ASSERT_TRUE(encoded.has_value()) << CaseToJson(c);
-    ASSERT_TRUE(DecodeCase(GetParam(), *encoded) == ProblemOf(c)) << CaseToJson(c);
+    ASSERT_TRUE(encoded.has_value()) << Text(c);
+    ASSERT_TRUE(DecodeCase(GetParam(), *encoded) == ProblemOf(c)) << Text(c);
   }
+  EXPECT_GT(within, 500);
 }
 
 // Parameters may change without moving the data: x begins at the same byte.
@@ -84,10 +85,66 @@ TEST_P(CaseCodec, CorpusInputsAreEncodedCases) {
   EXPECT_GE(inputs, 2);
 }
 
-INSTANTIATE_TEST_SUITE_P(Ops, CaseCodec,
-                         testing::Values(Op::kQuantize, Op::kDequantize, Op::kRequantize,
-                                         Op::kLinear),
+INSTANTIATE_TEST_SUITE_P(Ops, CaseCodec, testing::ValuesIn(EveryOp()),
                          [](const auto& op) { return std::string(Name(op.param)); });
+
+// Any bytes reach the shapes that kernels treat apart; few cases are empty.
+TEST(CaseCodecReach, WindowsAndTailsOfEveryKind) {
+  Rng rng(4);
+  for (const Op op : EveryOp()) {
+    if (!HasWindow(op)) continue;
+    std::map<std::string, int> seen;
+    constexpr int kCases = 20000;
+    for (int i = 0; i < kCases; ++i) {
+      const Case c = DecodeCase(op, AnyBytes(rng, 70));
+      const Window& v = c.window;
+      const int64_t channels = IsConv(op) ? c.K : c.N;
+      ++seen[c.M * c.N == 0 ? "empty" : "full"];
+      seen["beyond 16"] += channels > 16 && channels % 16 != 0;
+      seen["beyond 32"] += channels > 32 && channels % 32 != 0;
+      seen["beyond 64"] += channels > 64 && channels % 64 != 0;
+      seen["padded"] += c.M > 0 && v.pad_top + v.pad_bottom + v.pad_left + v.pad_right > 0;
+      seen["strides"] += c.M > 1 && v.stride_h != v.stride_w;
+      seen["dilated"] += c.M > 0 && v.kernel_h > 1 && v.dilation_h > 1;
+      seen["groups"] += c.M > 0 && v.groups > 1 && c.N > v.groups;
+      seen["ceil"] += c.M > 1 && v.ceil_mode;
+      seen["pad counted"] += c.M > 1 && v.count_include_pad;
+    }
+    const auto reached = [&](const char* what, bool possible) {
+      if (possible) EXPECT_GT(seen[what], kCases / 100) << Name(op) << " " << what;
+    };
+    EXPECT_LT(seen["empty"], kCases / 2) << Name(op);
+    for (const char* what : {"beyond 16", "beyond 32"}) reached(what, op != Op::kDepthwise);
+    reached("beyond 64", op == Op::kConv2d || IsPool(op));
+    reached("padded", op != Op::kGlobalAvgPool);
+    reached("strides", op != Op::kGlobalAvgPool);
+    reached("dilated", IsConv(op) || op == Op::kMaxPool);
+    reached("groups", IsConv(op));
+    reached("ceil", op == Op::kMaxPool || op == Op::kAvgPool);
+    reached("pad counted", op == Op::kAvgPool);
+  }
+}
+
+// However large what is fitted: what comes out has bytes; what has bytes stays.
+TEST(CaseCodecLimits, FittingEndsAtCasesThatHaveBytes) {
+  Rng rng(6);
+  for (const Op op : EveryOp()) {
+    for (int i = 0; i < 3000; ++i) {
+      Case c = DecodeCase(op, AnyBytes(rng, 100));
+      Window& v = c.window;
+      c.M = rng.Between(0, 40), c.N = rng.Between(0, 200), c.K = rng.Between(0, 300);
+      v.in_c = rng.Between(0, 200), v.in_h = rng.Between(0, 30), v.in_w = rng.Between(0, 30);
+      v.groups = rng.Between(1, 90), v.pad_top = rng.Between(0, 20), v.batch = rng.Between(0, 9);
+      v.kernel_w = rng.Between(1, 9), v.ceil_mode = true, v.count_include_pad = true;
+      FitCase(&c);
+      ASSERT_EQ(Validate(c), "") << Text(c);
+      ASSERT_TRUE(EncodeCase(c).has_value()) << Text(c);
+      Case again = c;
+      FitCase(&again);
+      ASSERT_TRUE(again == c) << Text(c);
+    }
+  }
+}
 
 TEST(CaseCodecLimits, CasesBeyondAreRefused) {
   Case c = DecodeCase(Op::kLinear, {});

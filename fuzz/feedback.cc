@@ -7,13 +7,14 @@
 #include <cmath>
 #include <cstdlib>
 #include <string_view>
+#include <vector>
 
 namespace qualm::fuzz {
 namespace {
 
 // One group of counters per measure; within it one counter per half octave of distance.
 constexpr size_t kGroup = 160;
-enum Measure : size_t { kPair, kAccumulator, kTie, kTies, kLow, kHigh, kMeasures };
+enum Measure : size_t { kPair, kAccumulator, kTie, kTies, kLow, kHigh, kForm, kMeasures };
 
 // Without `used` and volatile the stores are dead to the optimiser, and the fuzzer runs unguided
 // without saying so. The section is the one libFuzzer looks for; elsewhere it is plain data.
@@ -36,6 +37,35 @@ size_t Signed(int64_t distance) {
   if (distance >= 0) return kBeyond + HalfOctaves(static_cast<uint64_t>(distance));
   const size_t beyond = HalfOctaves(uint64_t{0} - static_cast<uint64_t>(distance));
   return kBeyond - 1 - std::min(beyond / 2, kBeyond - 1);
+}
+
+// What kernels treat apart: each has code of its own, and errors where two of them meet.
+std::vector<bool> FormOf(const Case& c) {
+  const Window& v = c.window;
+  const int64_t channels = HasSums(c.op) ? c.K : c.N;
+  bool padded = false;
+  for (int64_t m = 0; HasWindow(c.op) && m < c.M && !padded; ++m) {
+    padded = std::ranges::any_of(TapsOf(v, m), [](const Tap& tap) { return tap.x_row < 0; });
+  }
+  const auto lowest = [](const std::vector<int32_t>& zero_points) {
+    return zero_points.empty() || zero_points[0] == 0;
+  };
+  return {c.per_channel && c.N > 1,
+          v.groups > 1,
+          v.kernel_h > v.kernel_w,
+          v.kernel_w > v.kernel_h,
+          v.stride_h > 1 || v.stride_w > 1,
+          v.dilation_h > 1 || v.dilation_w > 1,
+          padded,
+          v.ceil_mode,
+          v.count_include_pad,
+          channels > 8 && channels % 8 != 0,
+          channels > 64,
+          c.M > 1,
+          c.x.dtype() == DType::kS8,
+          c.w.dtype() == DType::kS8,
+          !lowest(c.x_q.zero_point),
+          c.relu};
 }
 
 bool FeedbackIsOn() {
@@ -71,7 +101,18 @@ std::span<volatile uint8_t> DistanceCounters() { return distance_counters; }
 void ClearDistances() { std::fill_n(distance_counters, std::size(distance_counters), uint8_t{0}); }
 
 void ReportDistances(const Case& c) {
-  if (FeedbackIsOn()) LightCounters(headroom::Measure(c), distance_counters);
+  if (!FeedbackIsOn()) return;
+  const headroom::Headroom measures = headroom::Measure(c);
+  LightCounters(measures, distance_counters);
+  // Nothing shows where every output is clamped.
+  if (measures.clamped_low + measures.clamped_high >= measures.outputs) return;
+  const std::vector<bool> form = FormOf(c);
+  size_t pair = 0;
+  for (size_t i = 0; i < form.size(); ++i) {
+    for (size_t j = 0; j <= i; ++j, ++pair) {
+      if (form[i] && form[j]) distance_counters[kForm * kGroup + std::min(pair, kGroup - 1)] = 1;
+    }
+  }
 }
 
 }  // namespace qualm::fuzz

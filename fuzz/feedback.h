@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Feedback that coverage cannot give: how close a case comes to saturation, overflow, a tie and the
-// clamp. It works for subjects that are not instrumented, because the case alone decides it.
+// clamp, and which forms of problem (groups, padding, tails, ...) meet in it. It works for subjects
+// that are not instrumented, because the case alone decides it.
 #ifndef QUALM_FUZZ_FEEDBACK_H_
 #define QUALM_FUZZ_FEEDBACK_H_
 

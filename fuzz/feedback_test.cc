@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
 #include <vector>
 
 #include "core/rng.h"
@@ -83,14 +84,35 @@ TEST(Feedback, EveryCaseFits) {
   for (int i = 0; i < 5000; ++i) {
     std::vector<uint8_t> bytes(rng.Below(400));
     for (uint8_t& byte : bytes) byte = static_cast<uint8_t>(rng.Next());
-    // The operations whose cases have a place in the codec's layout.
-    for (const Op op : {Op::kQuantize, Op::kDequantize, Op::kRequantize, Op::kLinear}) {
+    for (const Op op : DefinedOps()) {
       const Case c = DecodeCase(op, bytes);
       const std::vector<size_t> lit = LitBy(c);
-      EXPECT_LE(lit.size(), 6u);
       EXPECT_EQ(lit.empty(), c.M * c.N == 0) << Describe(c);
     }
   }
+}
+
+// The same numbers in another form of problem are news; where every output is clamped, none is.
+TEST(Feedback, FormsThatMeetAreNews) {
+  Case plain = Pair(1, 1);
+  Case relu = plain, signed_input = plain, both = plain;
+  relu.relu = both.relu = true;
+  for (Case* c : {&signed_input, &both}) {
+    c->x = Tensor(DType::kS8, {1, 2});
+    for (int k = 0; k < 2; ++k) c->x.SetInt(k, 1);
+  }
+  std::set<size_t> known;
+  for (const Case& c : {plain, relu, signed_input}) {
+    const std::vector<size_t> lit = LitBy(c);
+    known.insert(lit.begin(), lit.end());
+  }
+  bool news = false;
+  for (const size_t counter : LitBy(both)) news |= !known.contains(counter);
+  EXPECT_TRUE(news) << "relu and s8 have met";
+  Case clamped = both;
+  clamped.out_q.zero_point = {1000};
+  const std::vector<size_t> lit = LitBy(clamped);
+  EXPECT_LE(lit.size(), 6u) << "nothing of it shows";
 }
 
 }  // namespace

@@ -27,7 +27,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   ReadsOrRefuses([&] {
     const GoldenRecord record =
         ParseGoldenLine({reinterpret_cast<const char*>(data), size}, "fuzz", 1);
-    for (const auto& [name, value] : record.fields) {
+    for (const auto& field : record.fields) {
+      const std::string& name = field.first;
       if (!record.Has(name)) continue;
       ReadsOrRefuses([&] { record.Int(name); });
       ReadsOrRefuses([&] { record.Text(name); });

@@ -11,7 +11,9 @@
 #include <utility>
 #include <vector>
 
+#include "fuzz/aim.h"
 #include "fuzz/case_codec.h"
+#include "fuzz/fit.h"
 
 // libFuzzer's own byte mutations; absent in other drivers.
 extern "C" __attribute__((weak)) size_t LLVMFuzzerMutate(uint8_t* data, size_t size,
@@ -75,67 +77,33 @@ void SetReal(Tensor& tensor, int64_t i, float value) {
   tensor.as<float>()[static_cast<size_t>(i)] = value;
 }
 
-// Same elements where both shapes have them, 0 elsewhere.
-Tensor Reshaped(const Tensor& from, DType dtype, int64_t rows, int64_t columns) {
-  Tensor to(dtype, {rows, columns});
-  const int64_t from_columns = from.shape()[1];
-  const CodeRange range = RangeOf(dtype);
-  for (int64_t i = 0; i < std::min(rows, from.shape()[0]); ++i) {
-    for (int64_t j = 0; j < std::min(columns, from_columns); ++j) {
-      if (dtype == DType::kF32) {
-        SetReal(to, i * columns + j, from.FloatAt(i * from_columns + j));
-      } else {
-        to.SetInt(i * columns + j, Bounded(from.IntAt(i * from_columns + j), range));
-      }
-    }
-  }
-  return to;
-}
+// x, or w where the operation has one.
+Tensor& AnyOperand(Case& c, Rng& rng) { return !c.w.empty() && rng.Chance(1, 2) ? c.w : c.x; }
 
-// The operand whose parameters may come one per channel.
-QParams& ChannelQParams(Case& c) {
-  if (c.op == Op::kQuantize) return c.out_q;
-  return c.op == Op::kDequantize ? c.x_q : c.w_q;
-}
-
-// Brings every list to the length that M, N and per_channel ask for.
-void FitLists(Case& c) {
-  const auto length = static_cast<size_t>(c.per_channel ? c.N : 1);
-  const auto fit = [](auto& list, size_t count, auto filler) {
-    list.resize(count, list.empty() ? filler : list.back());
-  };
-  if (c.op == Op::kRequantize && (!c.multiplier.empty() || (c.per_channel && c.N == 0))) {
-    fit(c.multiplier, length, 1.0f);
-    c.x_q = c.w_q = QParams{};  // mean nothing beside a multiplier
-  } else {
-    QParams& q = ChannelQParams(c);
-    fit(q.scale, length, 1.0f);
-    fit(q.zero_point, length, 0);
-  }
-  if (c.bias) fit(*c.bias, static_cast<size_t>(c.N), 0.0f);
-  if (c.bias_i32) fit(*c.bias_i32, static_cast<size_t>(c.N), 0);
-}
-
-void Resize(Case& c, int64_t rows, int64_t columns, int64_t depth) {
-  c.M = rows, c.N = columns, c.K = depth;
-  const bool linear = c.op == Op::kLinear;
-  c.x = Reshaped(c.x, c.x.dtype(), rows, linear ? depth : columns);
-  if (linear) c.w = Reshaped(c.w, c.w.dtype(), columns, depth);
-  FitLists(c);
-}
+DType OtherCodes(DType dtype) { return dtype == DType::kU8 ? DType::kS8 : DType::kU8; }
 
 void SetOutType(Case& c, DType dtype) {
   c.out_dtype = dtype;
   const CodeRange range = RangeOf(dtype);
   c.out_min = range.min;
   c.out_max = range.max;
-  if (dtype == DType::kS32) c.bias.reset();
 }
 
-// ---- The mutations. Each returns without a change where the case has no room for it.
+// Just beside the widths of vectors, beside what it was, or anything.
+int64_t AnyDim(Rng& rng, int64_t dim, int64_t lowest, int64_t highest) {
+  switch (rng.Below(4)) {
+    case 0: return std::clamp(dim + rng.Between(-2, 2), lowest, highest);
+    case 1: return rng.Between(lowest, highest);
+    case 2: return std::clamp((int64_t{1} << rng.Below(7)) + rng.Between(-1, 1), lowest, highest);
+    default: return dim;
+  }
+}
+
+// ---- The mutations. Each returns without a change where the case has no room for it; FitCase
+// makes the rest follow.
 
 void ChangeElement(Case& c, Rng& rng) {
-  Tensor& tensor = c.op == Op::kLinear && rng.Chance(1, 2) ? c.w : c.x;
+  Tensor& tensor = AnyOperand(c, rng);
   if (tensor.empty()) return;
   const int64_t i = AnyIndex(rng, tensor.size());
   if (tensor.dtype() == DType::kF32) {
@@ -149,10 +117,13 @@ void ChangeElement(Case& c, Rng& rng) {
 }
 
 void FillRow(Case& c, Rng& rng) {
-  Tensor& tensor = c.op == Op::kLinear && rng.Chance(1, 2) ? c.w : c.x;
+  Tensor& tensor = AnyOperand(c, rng);
   if (tensor.empty()) return;
-  const int64_t columns = tensor.shape()[1];
-  const int64_t row = AnyIndex(rng, tensor.shape()[0]);
+  // A row, or the whole of an axis more: the pixels of an image, everything.
+  const std::vector<int64_t>& shape = tensor.shape();
+  int64_t columns = shape.back();
+  for (size_t axis = shape.size() - 1; axis-- > 0 && rng.Chance(1, 2);) columns *= shape[axis];
+  const int64_t row = AnyIndex(rng, tensor.size() / columns);
   const int64_t source = row * columns + AnyIndex(rng, columns);
   const bool constant = rng.Chance(1, 2);
   for (int64_t i = row * columns; i < (row + 1) * columns; ++i) {
@@ -166,7 +137,7 @@ void FillRow(Case& c, Rng& rng) {
 }
 
 void SwapElements(Case& c, Rng& rng) {
-  Tensor& tensor = c.op == Op::kLinear && rng.Chance(1, 2) ? c.w : c.x;
+  Tensor& tensor = AnyOperand(c, rng);
   if (tensor.empty()) return;
   const size_t width = SizeOf(tensor.dtype());
   uint8_t* bytes = tensor.bytes().data();
@@ -175,53 +146,88 @@ void SwapElements(Case& c, Rng& rng) {
   if (a != b) std::swap_ranges(a, a + width, b);
 }
 
-// One pair of products to its extremes, with equal signs: what int16 cannot hold.
-void ExtremePair(Case& c, Rng& rng) {
-  if (c.op != Op::kLinear || c.x.empty() || c.w.empty()) return;
-  const int64_t m = AnyIndex(rng, c.M);
-  const int64_t n = AnyIndex(rng, c.N);
-  const int64_t k = AnyIndex(rng, c.K) & ~int64_t{1};
-  const CodeRange x_range = RangeOf(c.x.dtype());
-  const CodeRange w_range = RangeOf(c.w.dtype());
-  const bool high = rng.Chance(1, 2);
-  for (int64_t i = k; i < std::min(k + 2, c.K); ++i) {
-    c.x.SetInt(m * c.K + i, Bounded(x_range.max - rng.Between(0, 1), x_range));
-    c.w.SetInt(n * c.K + i, high ? w_range.max : w_range.min);
+void ChangeDims(Case& c, Rng& rng) {
+  const Limits limits = LimitsOf(c.op);
+  if (HasWindow(c.op)) {
+    Window& v = c.window;
+    const int64_t outputs = IsConv(c.op) ? c.N / v.groups : c.N;
+    const int64_t inputs = IsConv(c.op) ? v.in_c / v.groups : 0;
+    const int64_t most = c.op == Op::kDepthwise ? kMaxChannels : kMaxGroups;
+    if (IsConv(c.op) && rng.Chance(1, 2)) v.groups = AnyDim(rng, v.groups, 1, most);
+    v.batch = AnyDim(rng, v.batch, 0, limits.m);
+    c.N = AnyDim(rng, outputs, 0, limits.n) * v.groups;
+    v.in_c = IsPool(c.op) ? c.N : v.groups * AnyDim(rng, inputs, 0, limits.k);
+    return;
+  }
+  c.M = AnyDim(rng, c.M, 0, limits.m);
+  c.N = AnyDim(rng, c.N, 0, limits.n);
+  if (c.op == Op::kLinear) c.K = AnyDim(rng, c.K, 0, limits.k);
+  // No field holds these: the shape of x says them.
+  if (c.op == Op::kConcat) {
+    const int64_t columns = AnyDim(rng, c.x.shape()[1], 0, c.N);
+    c.x = Reshaped(c.x, c.x.dtype(), {c.M, columns});
+  } else if (c.op == Op::kChooseQParams) {
+    const int64_t batches = AnyDim(rng, c.x.shape()[0], 1, limits.k);
+    c.x = Reshaped(c.x, c.x.dtype(), {batches, c.M, c.N});
   }
 }
 
-void ChangeDims(Case& c, Rng& rng) {
-  const auto draw = [&](int64_t dim, int64_t limit) {
-    switch (rng.Below(4)) {
-      case 0: return std::clamp<int64_t>(dim + rng.Between(-2, 2), 0, limit);
-      case 1: return AnyIndex(rng, limit + 1);
-      case 2:  // just beside the widths of vectors
-        return std::clamp<int64_t>((int64_t{1} << rng.Below(7)) + rng.Between(-1, 1), 0, limit);
-      default: return dim;
-    }
+// Image, kernel, strides, padding, dilations: one of them, or both of an axis.
+void ChangeWindow(Case& c, Rng& rng) {
+  if (!HasWindow(c.op)) return;
+  Window& v = c.window;
+  const auto both = [&](int64_t& a, int64_t& b, int64_t lowest, int64_t highest) {
+    const uint64_t which = rng.Below(3);
+    if (which != 1) a = rng.Between(lowest, highest);
+    if (which == 0) b = a;
+    if (which == 1) b = rng.Between(lowest, highest);
   };
-  Resize(c, draw(c.M, kMaxM), draw(c.N, kMaxN), c.op == Op::kLinear ? draw(c.K, kMaxK) : 0);
+  // The largest window there is, of which sums are the largest.
+  if (c.op == Op::kAvgPool && rng.Chance(1, 16)) {
+    v.in_h = v.in_w = v.kernel_h = v.kernel_w = MaxKernel(c.op);
+    return;
+  }
+  switch (rng.Below(8)) {
+    case 0:
+    case 1: both(v.in_h, v.in_w, rng.Chance(1, 16) ? 0 : 1, MaxImage(c.op)); break;
+    case 2:
+      both(v.kernel_h, v.kernel_w, 1, rng.Chance(1, 4) ? MaxKernel(c.op) : kMaxKernel);
+      // The whole image is what a large kernel is for.
+      if (rng.Chance(1, 8)) v.kernel_h = std::max<int64_t>(v.in_h, 1);
+      if (rng.Chance(1, 8)) v.kernel_w = std::max<int64_t>(v.in_w, 1);
+      break;
+    case 3: both(v.stride_h, v.stride_w, 1, kMaxStep); break;
+    case 4: both(v.pad_top, v.pad_bottom, 0, kMaxPad); break;
+    case 5: both(v.pad_left, v.pad_right, 0, kMaxPad); break;
+    case 6: both(v.dilation_h, v.dilation_w, 1, kMaxStep); break;
+    default:
+      if (rng.Chance(1, 2))
+        v.ceil_mode = IsPool(c.op) && !v.ceil_mode;
+      else
+        v.count_include_pad = !v.count_include_pad;
+      break;
+  }
 }
 
 void ChangeScale(Case& c, Rng& rng) {
   std::vector<std::vector<float>*> lists;
   if (!c.multiplier.empty()) lists.push_back(&c.multiplier);
-  const bool quotient = c.op == Op::kRequantize && c.multiplier.empty();
-  if (c.op == Op::kDequantize || c.op == Op::kLinear || quotient) lists.push_back(&c.x_q.scale);
-  if (c.op == Op::kLinear || quotient) lists.push_back(&c.w_q.scale);
-  if (c.op == Op::kQuantize || c.op == Op::kLinear || quotient) lists.push_back(&c.out_q.scale);
+  // Those that mean nothing are put back, and another mutation is tried.
+  for (QParams* q : {&c.x_q, &c.w_q, &c.out_q}) {
+    if (!q->scale.empty()) lists.push_back(&q->scale);
+  }
+  if (lists.empty()) return;
   std::vector<float>& list = *lists[rng.Below(lists.size())];
-  if (list.empty() || (quotient && c.per_channel && c.N == 0)) return;
   float& scale = list[rng.Below(list.size())];
   scale = AnyScale(rng, scale);
 }
 
 void ChangeZeroPoint(Case& c, Rng& rng) {
   std::vector<std::pair<std::vector<int32_t>*, DType>> lists;
-  if (c.op == Op::kDequantize || c.op == Op::kLinear) {
-    lists.emplace_back(&c.x_q.zero_point, c.x.dtype());
+  if (IsCode(c.x.dtype())) lists.emplace_back(&c.x_q.zero_point, c.x.dtype());
+  if (IsCode(c.x.dtype()) && !c.w_q.zero_point.empty()) {
+    lists.emplace_back(&c.w_q.zero_point, c.w.dtype());
   }
-  if (c.op == Op::kLinear) lists.emplace_back(&c.w_q.zero_point, c.w.dtype());
   if (IsCode(c.out_dtype)) lists.emplace_back(&c.out_q.zero_point, c.out_dtype);
   if (lists.empty()) return;
   const auto [list, dtype] = lists[rng.Below(lists.size())];
@@ -245,44 +251,62 @@ void ChangeFactorForm(Case& c) {
     c.w_q.scale = std::exchange(c.multiplier, {});
     c.w_q.zero_point.assign(c.w_q.scale.size(), 0);
   }
-  FitLists(c);
+}
+
+// None, of float, of int32.
+void ChangeBiasForm(Case& c, Rng& rng) {
+  c.bias.reset();
+  c.bias_i32.reset();
+  const uint64_t kind = rng.Below(3);
+  if (kind == 1) c.bias.emplace();
+  if (kind == 2) c.bias_i32.emplace();
+}
+
+void ChangeObserver(Observer& o, Rng& rng) {
+  switch (rng.Below(5)) {
+    case 0: o.kind = static_cast<Observer::Kind>(rng.Below(3)); break;
+    case 1: o.symmetric = !o.symmetric; break;
+    case 2: o.reduce_range = !o.reduce_range; break;
+    case 3:
+      o.dtype = OtherCodes(o.dtype);
+      o.quant_min = RangeOf(o.dtype).min;
+      o.quant_max = RangeOf(o.dtype).max;
+      break;
+    default:
+      o.quant_min = AnyInteger(rng, RangeOf(o.dtype));
+      o.quant_max = AnyInteger(rng, RangeOf(o.dtype));
+      o.averaging_constant = static_cast<float>(rng.Unit());
+      break;
+  }
 }
 
 void ChangeForm(Case& c, Rng& rng) {
   constexpr std::array<DType, 4> kOutTypes{DType::kU8, DType::kS8, DType::kS32, DType::kF32};
-  const bool linear = c.op == Op::kLinear;
-  switch (rng.Below(6)) {
-    case 0:
-      c.per_channel = !c.per_channel;
-      FitLists(c);
+  switch (rng.Below(7)) {
+    case 0: c.per_channel = !c.per_channel; break;
+    case 1: c.relu = !c.relu; break;
+    case 2: {
+      const DType out = kOutTypes[rng.Below(HasSums(c.op) ? 4 : 2)];
+      if (c.op != Op::kDequantize && c.op != Op::kChooseQParams) SetOutType(c, out);
       break;
-    case 1: c.relu = c.op != Op::kDequantize && !c.relu; break;
-    case 2:
-      if (c.op != Op::kDequantize) SetOutType(c, kOutTypes[rng.Below(linear ? 4 : 2)]);
-      break;
+    }
     case 3:
-      if (linear || c.op == Op::kDequantize) {
-        const DType other = c.x.dtype() == DType::kU8 ? DType::kS8 : DType::kU8;
-        c.x = Reshaped(c.x, other, c.x.shape()[0], c.x.shape()[1]);
-      }
+      if (!IsCode(c.x.dtype())) break;
+      c.x = Reshaped(c.x, OtherCodes(c.x.dtype()), c.x.shape());
+      if (c.op == Op::kMaxPool || c.op == Op::kSoftmax) SetOutType(c, c.x.dtype());
       break;
     case 4:
-      if (linear) {
-        const DType other = c.w.dtype() == DType::kU8 ? DType::kS8 : DType::kU8;
-        c.w = Reshaped(c.w, other, c.w.shape()[0], c.w.shape()[1]);
-      }
+      if (HasSums(c.op)) c.w = Reshaped(c.w, OtherCodes(c.w.dtype()), c.w.shape());
       break;
+    case 5: c.requant = static_cast<Requant>(rng.Below(4)); break;
     default:
       if (c.op == Op::kRequantize) ChangeFactorForm(c);
-      if (!linear) break;
-      c.bias.reset();
-      c.bias_i32.reset();
-      if (const uint64_t kind = rng.Below(3); kind == 1 && c.out_dtype != DType::kS32) {
-        c.bias.emplace();
-      } else if (kind == 2) {
-        c.bias_i32.emplace();
+      if (HasSums(c.op)) ChangeBiasForm(c, rng);
+      if (c.op == Op::kChooseQParams) ChangeObserver(c.observer, rng);
+      if (c.op == Op::kTable) {
+        c.function = static_cast<Function>(rng.Below(5));
+        c.negative_slope = rng.Chance(1, 2) ? c.negative_slope : AnyScale(rng, c.negative_slope);
       }
-      FitLists(c);
       break;
   }
 }
@@ -307,87 +331,11 @@ void ChangeClamp(Case& c, Rng& rng) {
   c.out_max = std::max(a, b);
 }
 
-// Sets the factor between sum and code so that one output lies at (or a hair beside) j or j + 1/2
-// codes from its zero point: inside the clamp, where errors show, and near the ties. double is
-// enough to get close, ChangeScale's single steps do the rest.
-void AimAtCode(Case& c, Rng& rng) {
-  if (c.M == 0 || c.N == 0 || !IsCode(c.out_dtype)) return;
-  const int64_t m = AnyIndex(rng, c.M);
-  const int64_t n = AnyIndex(rng, c.N);
-  const double codes = static_cast<double>(rng.Between(1, 511)) * 0.5;
-  if (c.op == Op::kQuantize) {
-    const float target = static_cast<float>(codes * c.out_q.scale_at(n));
-    SetReal(c.x, m * c.N + n, rng.Chance(1, 2) ? target : -target);
-    return;
-  }
-  double real = 0;
-  if (c.op == Op::kLinear) {
-    for (int64_t k = 0; k < c.K; ++k) {
-      real += (static_cast<double>(c.x.IntAt(m * c.K + k)) - c.x_q.zero_point[0]) *
-              (static_cast<double>(c.w.IntAt(n * c.K + k)) - c.w_q.zero_point_at(n));
-    }
-    real *= static_cast<double>(c.x_q.scale[0]) * c.w_q.scale_at(n);
-  } else if (!c.multiplier.empty()) {
-    const double factor = c.multiplier[c.per_channel ? static_cast<size_t>(n) : 0];
-    const double acc = std::nearbyint(codes / factor);
-    if (std::fabs(acc) > 2e9) return;
-    c.x.SetInt(m * c.N + n, static_cast<int32_t>(rng.Chance(1, 2) ? acc : -acc));
-    return;
-  } else {
-    real = static_cast<double>(c.x.IntAt(m * c.N + n)) * c.x_q.scale[0] * c.w_q.scale_at(n);
-  }
-  const float scale = static_cast<float>(std::fabs(real) / codes);
-  if (std::isfinite(scale) && scale > 0) c.out_q.scale[0] = scale;
-}
-
-// Puts one output exactly on a tie: scales become powers of two, the sum an odd multiple of half a
-// code.
-void AimAtTie(Case& c, Rng& rng) {
-  if (c.M == 0 || c.N == 0 || !IsCode(c.out_dtype)) return;
-  const int64_t m = AnyIndex(rng, c.M);
-  const int64_t n = AnyIndex(rng, c.N);
-  const auto at = static_cast<size_t>(c.per_channel ? n : 0);
-  const int shift = static_cast<int>(rng.Between(1, 10));
-  const float code = std::ldexp(1.0f, shift);  // what one output code is worth
-  const int64_t target =
-      rng.Between(-256, 255) * (int64_t{1} << shift) + (int64_t{1} << (shift - 1));
-  switch (c.op) {
-    case Op::kQuantize:
-      c.out_q.scale[at] = code;
-      SetReal(c.x, m * c.N + n, static_cast<float>(target));
-      break;
-    case Op::kRequantize:
-      c.x.SetInt(m * c.N + n, static_cast<int32_t>(target));
-      if (c.multiplier.empty()) {
-        c.x_q.scale[0] = c.w_q.scale[at] = 1.0f;
-        c.out_q.scale[0] = code;
-      } else {
-        c.multiplier[at] = 1.0f / code;
-      }
-      break;
-    case Op::kLinear: {
-      __int128 bias = target;
-      for (int64_t k = 0; k < c.K; ++k) {
-        bias -= (__int128{c.x.IntAt(m * c.K + k)} - c.x_q.zero_point[0]) *
-                (c.w.IntAt(n * c.K + k) - __int128{c.w_q.zero_point_at(n)});
-      }
-      if (bias < INT32_MIN || bias > INT32_MAX) return;
-      c.x_q.scale[0] = c.w_q.scale[at] = 1.0f;
-      c.out_q.scale[0] = code;
-      c.bias.reset();
-      if (!c.bias_i32) c.bias_i32.emplace(static_cast<size_t>(c.N), 0);
-      (*c.bias_i32)[static_cast<size_t>(n)] = static_cast<int32_t>(bias);
-      break;
-    }
-    default: break;  // dequantize rounds nothing
-  }
-}
-
 using Mutation = void (*)(Case&, Rng&);
-constexpr std::array<Mutation, 14> kMutations{
-    ChangeElement, ChangeElement, ChangeElement, ExtremePair, FillRow,
-    SwapElements,  ChangeDims,    ChangeScale,   AimAtCode,   ChangeZeroPoint,
-    ChangeForm,    ChangeBias,    ChangeClamp,   AimAtTie};
+constexpr std::array<Mutation, 15> kMutations{
+    ChangeElement, ChangeElement, ChangeElement, ExtremePair,     FillRow,
+    SwapElements,  ChangeDims,    ChangeWindow,  ChangeScale,     AimAtCode,
+    ChangeForm,    ChangeBias,    ChangeClamp,   ChangeZeroPoint, AimAtTie};
 
 bool BytesOnly() {
   static const bool bytes = [] {
@@ -410,14 +358,17 @@ size_t Store(const Case& c, uint8_t* out, size_t out_size_max) {
 
 Case MutateCase(const Case& c, Rng& rng) {
   Case mutated = c;
-  for (int tries = 0; tries < 16 && mutated == c; ++tries) rng.Pick(kMutations)(mutated, rng);
+  for (int tries = 0; tries < 16 && mutated == c; ++tries) {
+    rng.Pick(kMutations)(mutated, rng);
+    FitCase(&mutated);
+  }
   return mutated;
 }
 
 Case CrossCases(const Case& a, const Case& b, Rng& rng) {
   QUALM_CHECK(a.op == b.op);
   Case child = a;
-  // Whole groups of fields that stay valid together; FitLists makes the lengths agree.
+  // Whole groups of fields; FitCase makes the others follow.
   if (rng.Chance(1, 2)) {
     child.x_q = b.x_q, child.w_q = b.w_q, child.multiplier = b.multiplier;
     child.per_channel = b.per_channel;
@@ -427,14 +378,14 @@ Case CrossCases(const Case& a, const Case& b, Rng& rng) {
   if (rng.Chance(1, 2)) {
     child.out_dtype = b.out_dtype;
     child.out_min = b.out_min, child.out_max = b.out_max, child.relu = b.relu;
-    child.bias = b.bias, child.bias_i32 = b.bias_i32;
+    child.bias = b.bias, child.bias_i32 = b.bias_i32, child.requant = b.requant;
+    child.function = b.function, child.negative_slope = b.negative_slope;
+    child.observer = b.observer;
   }
-  if (child.out_dtype == DType::kS32) child.bias.reset();
-  if (rng.Chance(1, 2)) child.x = Reshaped(b.x, b.x.dtype(), a.x.shape()[0], a.x.shape()[1]);
-  if (rng.Chance(1, 2) && child.op == Op::kLinear) {
-    child.w = Reshaped(b.w, b.w.dtype(), a.w.shape()[0], a.w.shape()[1]);
-  }
-  FitLists(child);
+  if (HasWindow(child.op) && rng.Chance(1, 2)) child.window = b.window, child.N = b.N;
+  if (rng.Chance(1, 2)) child.x = b.x;
+  if (rng.Chance(1, 2)) child.w = b.w;
+  FitCase(&child);
   return child;
 }
 

@@ -151,11 +151,11 @@ void Run(const std::vector<std::string>& files, int64_t runs, uint64_t seed) {
 }
 
 void Encode(const std::string& from, const std::string& to) {
-  const std::optional<Bytes> bytes = fuzz::EncodeCase(ReadCaseFile(from));
+  const Case c = ReadCaseFile(from);
+  const std::optional<Bytes> bytes = fuzz::EncodeCase(c);
   if (!bytes) {
-    throw InputError(from + ": M, N, K: the case has no bytes, expected at most " +
-                     std::to_string(fuzz::kMaxM) + ", " + std::to_string(fuzz::kMaxN) + ", " +
-                     std::to_string(fuzz::kMaxK));
+    throw InputError(from + ": M, N, K: the case has no bytes, expected one within the limits of " +
+                     std::string(Name(c.op)) + " (fuzz/fit.h)");
   }
   std::ofstream file(to, std::ios::binary);
   file.write(reinterpret_cast<const char*>(bytes->data()),

@@ -120,7 +120,8 @@ PackedConv::Impl::Impl(const ConvParams& params)
                                .y_zero_point = params.layer.y_zero_point,
                                .bias = params.layer.bias,
                                .output_type = params.layer.output_type,
-                               .range = params.layer.range})) {
+                               .range = params.layer.range,
+                               .requantization = params.layer.requantization})) {
   if (shape.channels == 0) return;
   // With a single input channel there would be nothing to fill vectors with.
   if (params.groups == params.in_channels && params.groups > 1) {

@@ -34,8 +34,10 @@ struct Multiplier {
 };
 
 // y = clamp(RNE(acc * m) + zero_point). acc s32, y u8 or s8. One multiplier, or one per column.
+// A `requantization` other than kExact takes multipliers of divisor 1.
 Status Requantize(const ConstMatrix& acc, std::span<const Multiplier> multiplier,
-                  int32_t zero_point, const OutputRange& range, const MutableMatrix& y);
+                  int32_t zero_point, const OutputRange& range, const MutableMatrix& y,
+                  Requantization requantization = Requantization::kExact);
 
 // How codes stand for real numbers: scale * (code - zero_point). 0 < scale < inf, any zero point.
 struct Quantization {

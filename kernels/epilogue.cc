@@ -2,8 +2,10 @@
 #include "kernels/epilogue.h"
 
 #include <algorithm>
+#include <optional>
 #include <vector>
 
+#include "kernels/backend_requantize.h"
 #include "kernels/rescale.h"
 #include "kernels/validate.h"
 
@@ -14,11 +16,8 @@ bool IsCode(ElementType type) { return type == ElementType::kU8 || type == Eleme
 
 size_t OutputBytes(ElementType type) { return IsCode(type) ? 1 : 4; }
 
-internal::Rescale MakeRescale(const EpilogueParams& params, internal::Bounds bounds) {
-  if (params.output_type == ElementType::kS32) {  // sums have no scale
-    const Multiplier one;
-    return {{&one, 1}, {}, 0, bounds};
-  }
+std::vector<Multiplier> Scales(const EpilogueParams& params) {
+  if (params.output_type == ElementType::kS32) return {Multiplier()};  // sums have no scale
   const bool code = IsCode(params.output_type);
   // A bias is per channel, and then so are the scales.
   const size_t count =
@@ -28,7 +27,13 @@ internal::Rescale MakeRescale(const EpilogueParams& params, internal::Bounds bou
     scales[i] = {params.x_scale, params.w_scale[params.w_scale.size() == 1 ? 0 : i],
                  code ? params.y_scale : 1.0f};
   }
-  return {scales, params.bias, code ? params.y_zero_point : 0, bounds};
+  return scales;
+}
+
+internal::Rescale MakeRescale(const EpilogueParams& params, internal::Bounds bounds) {
+  const bool has_bias = params.output_type != ElementType::kS32;
+  return {Scales(params), has_bias ? params.bias : std::span<const float>(),
+          IsCode(params.output_type) ? params.y_zero_point : 0, bounds};
 }
 
 }  // namespace
@@ -39,11 +44,17 @@ struct Epilogue::Impl {
         relu(params.range.relu),
         bounds(internal::OutputBounds(params.output_type, params.range,
                                       IsCode(params.output_type) ? params.y_zero_point : 0)),
-        rescale(MakeRescale(params, bounds)) {}
+        rescale(MakeRescale(params, bounds)) {
+    if (params.requantization != Requantization::kExact) {
+      backend.emplace(params.requantization, Scales(params), params.y_zero_point, bounds);
+    }
+  }
 
   // y points at the output of channel `first`.
   void Apply(const int32_t* sums, size_t first, size_t count, void* y) const {
-    if (IsCode(type)) {
+    if (backend) {
+      backend->CodesFromSums(sums, first, count, static_cast<uint8_t*>(y));
+    } else if (IsCode(type)) {
       rescale.CodesFromSums(sums, first, count, static_cast<uint8_t*>(y));
     } else if (type == ElementType::kF32) {
       rescale.FloatsFromSums(sums, first, count, relu, static_cast<float*>(y));
@@ -78,8 +89,9 @@ struct Epilogue::Impl {
       const size_t size = std::min(kBlock, count - begin);
       bool fits = true;
       for (size_t i = 0; i < size; ++i) {
-        narrow[i] = static_cast<int32_t>(sums[begin + i]);
-        fits = fits && narrow[i] == sums[begin + i];
+        const Wide clamped = std::clamp<Wide>(sums[begin + i], INT32_MIN, INT32_MAX);
+        narrow[i] = static_cast<int32_t>(clamped);
+        fits = fits && (clamped == sums[begin + i] || backend);
       }
       if (fits) {
         Apply(narrow, first + begin, size, out + begin * OutputBytes(type));
@@ -95,6 +107,7 @@ struct Epilogue::Impl {
   bool relu;
   internal::Bounds bounds;  // of code and s32 outputs, activation included
   internal::Rescale rescale;
+  std::optional<internal::BackendRequantize> backend;  // code outputs, if not exact
 };
 
 Epilogue::Epilogue() = default;

@@ -20,12 +20,14 @@ struct EpilogueParams {
   std::span<const float> bias;     // empty or channels; real units
   ElementType output_type = ElementType::kU8;
   OutputRange range;
+  Requantization requantization = Requantization::kExact;
 };
 
 // Plans once per layer, applies per row. Make and Apply must run in a ScopedFpEnvironment; Apply
 // allocates nothing and may run on several threads at once. `sums` are sum_k (x-zx)(w-zw_n) +
 // bias_i32[n], exact, of channels [first, first + count); y points at the output of channel
 // `first`.
+// A requantization other than kExact takes them clamped to int32.
 // f32 outputs are (sum * x_scale * w_scale) + bias rounded once; an exact zero is +0, a negative
 // value that underflows -0, and with relu all that is not positive +0.
 class Epilogue {

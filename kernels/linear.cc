@@ -66,7 +66,8 @@ Status PackedLinear::Pack(const LinearParams& params, PackedLinear* packed) {
                                      .y_zero_point = params.y_zero_point,
                                      .bias = params.bias,
                                      .output_type = params.output_type,
-                                     .range = params.range});
+                                     .range = params.range,
+                                     .requantization = params.requantization});
     impl->input_type = params.input_type;
     impl->output_type = params.output_type;
     packed->impl_ = std::move(impl);

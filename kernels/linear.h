@@ -25,6 +25,8 @@ struct LinearParams {
   float y_scale = 1.0f;                        // u8, s8 only
   int32_t y_zero_point = 0;
   OutputRange range;
+  // Other than kExact: outputs u8 and s8 only, without `bias`.
+  Requantization requantization = Requantization::kExact;
 };
 
 // Weights packed once for the instruction set chosen at packing time, reused for any M.

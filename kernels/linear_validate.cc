@@ -93,6 +93,19 @@ Status CheckOutput(const LinearParams& params) {
   return {"output_type is unknown, expected u8, s8, s32 or f32"};
 }
 
+Status CheckRequantization(const LinearParams& params) {
+  if (Status s = internal::CheckRequantization(params.requantization); !s.ok()) return s;
+  if (params.requantization == Requantization::kExact) return {};
+  if (params.output_type != ElementType::kU8 && params.output_type != ElementType::kS8) {
+    return {"requantization is set with outputs that are no codes, expected u8 or s8 outputs"};
+  }
+  // Libraries convert a float bias to int32 in ways of their own, before this step.
+  if (!params.bias.empty()) {
+    return {"bias is given with a requantization other than exact, expected bias_i32 or none"};
+  }
+  return {};
+}
+
 Status CheckSize(std::string_view name, int64_t value, int64_t expected, std::string_view what) {
   if (value == expected) return {};
   return {std::string(name) + " is " + std::to_string(value) + ", expected " + std::string(what) +
@@ -132,6 +145,7 @@ Status ValidateLinearParams(const LinearParams& params) {
     return {"bias and bias_i32 are both given, expected at most one"};
   }
   QUALM_RETURN_IF_ERROR(CheckOutput(params));
+  QUALM_RETURN_IF_ERROR(CheckRequantization(params));
   return CheckRange("range", params.range, params.output_type);
 }
 

@@ -42,6 +42,17 @@ struct OutputRange {
   bool relu = false;
 };
 
+// How an integer sum becomes a code. kExact is the contract of this library; the others reproduce
+// the arithmetic of another, bit for bit, for networks that were calibrated with it. They take the
+// sum clamped to int32, and agree on all instruction sets too. kernels/backend_requantize.cc has
+// the formulas, docs/quantization.md the distance to kExact.
+enum class Requantization : uint8_t {
+  kExact,
+  kFloat32,   // FBGEMM, QNNPACK on x86: float32 product, half to even, 2^31 and more give INT32_MIN
+  kFixedQ31,  // gemmlowp, TFLite: 31-bit multiplier, two roundings, half away from zero
+  kFixedRndnu,  // XNNPACK on NEON: 24-bit multiplier, truncated product, half up
+};
+
 // The caller's threads. Only how long a call takes depends on it, never a bit of the result.
 struct ThreadPool {
   virtual ~ThreadPool() = default;

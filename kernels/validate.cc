@@ -111,6 +111,12 @@ Status CheckCount(std::string_view name, size_t count, int64_t columns) {
                          std::to_string(columns) + ", one per column");
 }
 
+Status CheckRequantization(Requantization requantization) {
+  if (requantization <= Requantization::kFixedRndnu) return {};
+  return Error("requantization", " is " + std::to_string(static_cast<int>(requantization)) +
+                                     ", expected one of the enumeration");
+}
+
 Status CheckRange(std::string_view name, const OutputRange& range, ElementType type) {
   const Bounds bounds = TypeBounds(type);
   if (std::max(range.min, bounds.lo) <= std::min(range.max, bounds.hi)) return {};
@@ -147,7 +153,9 @@ Status ValidateDequantize(const ConstMatrix& q, std::span<const float> scale,
 }
 
 Status ValidateRequantize(const ConstMatrix& acc, std::span<const Multiplier> multiplier,
-                          const OutputRange& range, const MutableMatrix& y) {
+                          const OutputRange& range, const MutableMatrix& y,
+                          Requantization requantization) {
+  QUALM_RETURN_IF_ERROR(CheckRequantization(requantization));
   QUALM_RETURN_IF_ERROR(CheckType("acc", acc.type, ElementType::kS32));
   QUALM_RETURN_IF_ERROR(CheckMatrix("acc", acc));
   QUALM_RETURN_IF_ERROR(CheckCount("multiplier", multiplier.size(), acc.columns));
@@ -162,6 +170,11 @@ Status ValidateRequantize(const ConstMatrix& acc, std::span<const Multiplier> mu
     if (m.divisor < 1 || m.divisor > int64_t{1} << 53) {
       return Error("multiplier[", std::to_string(i) + "].divisor is " + std::to_string(m.divisor) +
                                       ", expected 1..2^53");
+    }
+    // No library has means there, so there is no arithmetic to reproduce.
+    if (m.divisor != 1 && requantization != Requantization::kExact) {
+      return Error("multiplier[", std::to_string(i) + "].divisor is " + std::to_string(m.divisor) +
+                                      ", expected 1 with a requantization other than exact");
     }
   }
   QUALM_RETURN_IF_ERROR(CheckCode("y", y.type));

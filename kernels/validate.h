@@ -54,6 +54,7 @@ Status CheckScale(std::string_view name, float value);
 Status CheckScales(std::string_view name, std::span<const float> values, int64_t columns);
 // One value, or one per column.
 Status CheckCount(std::string_view name, size_t count, int64_t columns);
+Status CheckRequantization(Requantization requantization);  // one of the enumeration
 Status CheckRange(std::string_view name, const OutputRange& range, ElementType type);
 
 // The rules of one operation each.
@@ -63,7 +64,8 @@ Status ValidateQuantize(const ConstMatrix& x, std::span<const float> scale,
 Status ValidateDequantize(const ConstMatrix& q, std::span<const float> scale,
                           std::span<const int32_t> zero_point, const MutableMatrix& y);
 Status ValidateRequantize(const ConstMatrix& acc, std::span<const Multiplier> multiplier,
-                          const OutputRange& range, const MutableMatrix& y);
+                          const OutputRange& range, const MutableMatrix& y,
+                          Requantization requantization = Requantization::kExact);
 Status ValidateRescaleCodes(const ConstMatrix& x, const Quantization& x_q, const Quantization& y_q,
                             const OutputRange& range, const MutableMatrix& y);
 Status ValidateBinary(const ConstMatrix& a, const Quantization& a_q, const ConstMatrix& b,

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "core/rng.h"
+#include "oracles/exact/exact.h"
 #include "properties/derive.h"
 #include "properties/list.h"
 
@@ -47,6 +48,7 @@ Verdict RaisedIsNotLower(const Case& c, Subject& subject) {
 
 Verdict IsMonotone(const Case& c, Subject& subject) {
   if (IsPool(c.op) || c.op == Op::kAdd) return RaisedIsNotLower(c, subject);
+  if (exact::RequantMayOverflow(c)) return Verdict::NotApplicable(derive::kRequantOverflows);
   Case sorted = ProblemOf(c);
   if (sorted.x.dtype() == DType::kF32) {
     for (float& x : sorted.x.as<float>()) {
@@ -105,6 +107,10 @@ bool Mirror(Case& c, Case& mirrored) {
 }
 
 Verdict Negation(const Case& c, Subject& subject) {
+  if (c.requant == Requant::kFixedQ31 || c.requant == Requant::kFixedRndnu) {
+    return Verdict::NotApplicable(std::string(Name(c.requant)) + " rounds some halves upwards");
+  }
+  if (exact::RequantMayOverflow(c)) return Verdict::NotApplicable(derive::kRequantOverflows);
   Case straight = ProblemOf(c);
   Case negated = straight;
   if (IsCode(c.x.dtype())) {
@@ -161,6 +167,7 @@ Case AccumulatorsOf(const Case& c) {
   raw.out_q = QParams{};
   raw.out_min = INT32_MIN;
   raw.out_max = INT32_MAX;
+  raw.requant = Requant::kExact;  // there is nothing to requantize
   return raw;
 }
 
@@ -231,7 +238,7 @@ std::vector<Property> AlgebraProperties() {
   return {
       {"is_monotone",
        "Sorted inputs (per channel where parameters are) give sorted outputs; NaN left out. Pools "
-       "and add: raising codes of x lowers no output.",
+       "and add: raising codes of x lowers no output. Not where float32 or fixed_q31 overflow.",
        {Op::kQuantize, Op::kRequantize, Op::kRescale, Op::kAdd, Op::kMaxPool, Op::kAvgPool,
         Op::kGlobalAvgPool},
        false,
@@ -239,7 +246,8 @@ std::vector<Property> AlgebraProperties() {
        IsMonotone},
       {"negation",
        "y(-a) - z == -(y(a) - z) where both lie strictly inside the clamp and -a is representable; "
-       "of add both operands change sign, of mul one.",
+       "of add both operands change sign, of mul one. Not under fixed_q31 and fixed_rndnu, which "
+       "round halves upwards, nor where float32 overflows.",
        {Op::kQuantize, Op::kRequantize, Op::kRescale, Op::kAdd, Op::kMul, Op::kAvgPool,
         Op::kGlobalAvgPool},
        false,

@@ -40,6 +40,8 @@ std::vector<int> PastAnEnd(const Case& c) {
     }
     return past;
   }
+  // A code that wraps lies past both ends, or neither.
+  if (c.requant == Requant::kFixedQ31 && exact::RequantMayOverflow(c)) return past;
   if (c.op == Op::kMaxPool) {  // rounds nothing: the codes themselves tell
     Case open = ProblemOf(c);
     open.relu = false;

@@ -60,6 +60,9 @@ inline int64_t ChannelOf(const Case& c, int64_t i) { return c.N == 0 ? 0 : i % c
 // LowerBound for the channel (quantize may have one zero point per channel), never above out_max.
 int64_t LowEnd(const Case& c, int64_t channel);
 
+// Where exact::RequantMayOverflow: the reason of claims that are then no theorem.
+inline constexpr const char* kRequantOverflows = "the requantization may overflow int32";
+
 // exact::Evaluate, remembering this thread's last few: many subjects and properties ask the same.
 Tensor ExactOf(const Case& c);
 

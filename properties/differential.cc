@@ -90,8 +90,10 @@ Verdict TargetsAgree(const Case& c, Subject& subject) {
 std::vector<Property> DifferentialProperties() {
   return {
       {"matches_exact",
-       "Every output is the exact real result rounded once, half to even, then clamped.", EveryOp(),
-       false, "all numeric faults", MatchesExact},
+       "Every output is the exact real result rounded once, half to even, then clamped; or what "
+       "the "
+       "requantization mode of the case defines.",
+       EveryOp(), false, "all numeric faults", MatchesExact},
       {"matches_model",
        "Every output is bit-equal to the convention that the subject's contract names.", EveryOp(),
        true, "any departure from a promised convention", MatchesModel},

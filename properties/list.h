@@ -13,6 +13,13 @@ namespace qualm {
 // For the claims that hold for every operation.
 inline std::vector<Op> EveryOp() { return {DefinedOps().begin(), DefinedOps().end()}; }
 
+// For those about rows and columns of codes or reals, which the output of choose_qparams is not.
+inline std::vector<Op> EveryOpOnElements() {
+  std::vector<Op> ops = EveryOp();
+  std::erase(ops, Op::kChooseQParams);
+  return ops;
+}
+
 std::vector<Property> DifferentialProperties();
 std::vector<Property> SweepProperties();
 std::vector<Property> ClampProperties();
@@ -21,6 +28,7 @@ std::vector<Property> AlgebraProperties();
 std::vector<Property> MetamorphicProperties();
 std::vector<Property> WindowProperties();
 std::vector<Property> OperandProperties();
+std::vector<Property> ObserverProperties();
 std::vector<Property> MemoryProperties();
 std::vector<Property> EnvironmentProperties();
 

@@ -81,6 +81,20 @@ Verdict AlignmentAndStride(const Case& c, Subject& subject) {
   return Verdict::Passed();
 }
 
+Verdict InPlace(const Case& c, Subject& subject) {
+  const Answer base = Ask(subject, c);
+  if (base.verdict) return *base.verdict;
+  if (base.y.empty()) return Verdict::Vacuous("the output is empty");
+  RunContext dense, strided = Strided(c, false);
+  dense.in_place = strided.in_place = true;
+  for (const RunContext& context : {dense, strided}) {
+    if (auto verdict = SameBits(c, subject, base.y, context, "the result changes in place")) {
+      return AsMemory(*verdict);
+    }
+  }
+  return Verdict::Passed();
+}
+
 Verdict SameBitsTwice(const Case& c, Subject& subject) {
   // Not the default context: a MemoSubject would remember the first answer.
   RunContext context;
@@ -111,11 +125,13 @@ Verdict PoisonIsIrrelevant(const Case& c, Subject& subject) {
 // Same shapes and types, every input different: what a cache keyed by shape would mix up.
 Case Lookalike(const Case& c) {
   Case other = ProblemOf(c);
-  const auto change = [](Tensor& tensor) {
+  // Negated, values that an observer takes stay such values; others change more.
+  const uint32_t flip = c.op == Op::kChooseQParams ? 0x80000000u : 0x80400000u;
+  const auto change = [flip](Tensor& tensor) {
     for (int64_t i = 0; i < tensor.size(); ++i) {
       if (tensor.dtype() == DType::kF32) {
         float& value = tensor.as<float>()[static_cast<size_t>(i)];
-        value = std::bit_cast<float>(std::bit_cast<uint32_t>(value) ^ 0x80400000u);
+        value = std::bit_cast<float>(std::bit_cast<uint32_t>(value) ^ flip);
       } else {
         const CodeRange range = RangeOf(tensor.dtype());
         tensor.SetInt(i, static_cast<int32_t>(int64_t{range.min} + range.max - tensor.IntAt(i)));
@@ -174,6 +190,12 @@ std::vector<Property> MemoryProperties() {
       {"alignment_and_stride",
        "Any alignment of the buffers and any row stride gives the same bits.", EveryOp(), true,
        "NTL, OOB", AlignmentAndStride},
+      {"in_place",
+       "Writing the output over x gives the same bits.",
+       {Op::kRescale, Op::kAdd, Op::kMul, Op::kTable},
+       true,
+       "STA; M56",
+       InPlace},
       {"same_bits_twice", "Running the same case twice gives the same bits.", EveryOp(), true,
        "STA", SameBitsTwice},
       {"poison_is_irrelevant",

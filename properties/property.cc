@@ -42,7 +42,7 @@ std::span<const Property> AllProperties() {
     for (auto group :
          {DifferentialProperties, SweepProperties, ClampProperties, RoundTripProperties,
           AlgebraProperties, MetamorphicProperties, WindowProperties, OperandProperties,
-          MemoryProperties, EnvironmentProperties}) {
+          ObserverProperties, MemoryProperties, EnvironmentProperties}) {
       for (Property& property : group()) all.push_back(std::move(property));
     }
     return all;
@@ -79,9 +79,8 @@ Verdict Judge(const Property& property, const Case& c, Subject& subject) {
   const Contract& contract = subject.contract();
   if (!contract.exact() && !property.any_contract) {
     const Model* model = FindModel(contract.model);
-    const bool declared = model != nullptr && std::ranges::find(model->satisfies, property.claim) !=
-                                                  model->satisfies.end();
-    if (!declared) return Verdict::NotApplicable("no theorem under contract " + contract.text());
+    if (model == nullptr || !Satisfies(*model, c.op, property.claim))
+      return Verdict::NotApplicable("no theorem under contract " + contract.text());
   }
   if (std::string reason = subject.CannotRun(c); !reason.empty()) {
     return Verdict::Skipped(std::move(reason));

@@ -5,6 +5,7 @@
 #include <set>
 #include <string>
 
+#include "oracles/exact/exact.h"
 #include "properties/derive.h"
 #include "properties/list.h"
 #include "properties/sweep.h"
@@ -18,6 +19,7 @@ using derive::Ask;
 struct Swept {
   Case base;  // with as many channels as are worth their time
   std::vector<int32_t> codes;
+  Case expanded;        // all of them, a row each
   Tensor y;             // [codes, N]
   bool vacuous = true;  // no channel's exact curve takes 3 values
   std::optional<Verdict> verdict;
@@ -57,14 +59,14 @@ Swept SweepAll(const Case& c, Subject& subject) {
   }
   const CodeRange range = RangeOf(c.x.dtype());
   swept.codes = sweep::Codes(swept.base, range.min, range.max, 1);
-  const Case expanded = sweep::Expand(swept.base, swept.codes);
-  Answer answer = Ask(subject, expanded);
+  swept.expanded = sweep::Expand(swept.base, swept.codes);
+  Answer answer = Ask(subject, swept.expanded);
   if (answer.verdict) {
     swept.verdict = std::move(answer.verdict);
     return swept;
   }
   swept.y = std::move(answer.y);
-  const Tensor exact = derive::ExactOf(expanded);
+  const Tensor exact = derive::ExactOf(swept.expanded);
   for (int64_t n = 0; n < channels && swept.vacuous; ++n) {
     std::set<int32_t> values;
     for (int64_t i = n; i < exact.size() && values.size() < 3; i += channels) {
@@ -92,6 +94,9 @@ Verdict Conclude(const Swept& swept) {
 Verdict SweepIsMonotone(const Case& c, Subject& subject) {
   const Swept swept = SweepAll(c, subject);
   if (swept.verdict) return *swept.verdict;
+  if (exact::RequantMayOverflow(swept.expanded)) {
+    return Verdict::NotApplicable(derive::kRequantOverflows);
+  }
   for (int64_t n = 0; n < swept.base.N; ++n) {
     const int direction = sweep::Direction(swept.base, n);
     const std::vector<int32_t> y = swept.CurveOf(n);
@@ -108,6 +113,9 @@ Verdict SweepIsMonotone(const Case& c, Subject& subject) {
 }
 
 Verdict SweepIsLinear(const Case& c, Subject& subject) {
+  if (c.requant != Requant::kExact) {
+    return Verdict::NotApplicable(std::string(Name(c.requant)) + " rounds more than once");
+  }
   const Swept swept = SweepAll(c, subject);
   if (swept.verdict) return *swept.verdict;
   const auto low = static_cast<int32_t>(derive::LowEnd(swept.base, 0));
@@ -136,14 +144,16 @@ std::vector<Property> SweepProperties() {
   return {
       {"sweep_is_monotone",
        "With x constant, each output is monotone in its code, in the direction of sum(w - zw) over "
-       "the taps in the image, and constant where that is 0.",
+       "the taps in the image, and constant where that is 0. Not where float32 or fixed_q31 "
+       "overflow.",
        {Op::kLinear, Op::kConv2d, Op::kDepthwise},
        false,
        "ISAT, ACC, CLP, SGN",
        SweepIsMonotone},
       {"sweep_is_linear",
        "With x constant, some straight line lies within half a code of every output strictly "
-       "inside the clamp and beyond it at the ends; raw accumulators have second difference 0.",
+       "inside the clamp and beyond it at the ends; raw accumulators have second difference 0. Not "
+       "under a requantization mode.",
        {Op::kLinear, Op::kConv2d, Op::kDepthwise},
        false,
        "ISAT, ACC",

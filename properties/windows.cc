@@ -39,6 +39,7 @@ Verdict IdentityWeights(const Case& c, Subject& subject) {
   Case one = ProblemOf(c);
   one.bias.reset();
   one.bias_i32.reset();
+  one.requant = Requant::kExact;  // a multiplier of 1 is nothing that the modes owe
   if (c.out_dtype == DType::kF32) {
     one.out_dtype = DType::kS32;
     one.out_q = QParams{};

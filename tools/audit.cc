@@ -19,6 +19,7 @@
 #include "properties/triage/triage.h"
 #include "tools/command.h"
 #include "tools/plot.h"
+#include "tools/printed.h"
 #include "tools/report.h"
 
 namespace qualm::tools {
@@ -77,6 +78,7 @@ class Audit {
   }
 
   void DocumentedCasesAgainstExact();
+  void PrintedAnswers();
   void DeclaredDivergences();
   void Sweep();
   void Explanations();
@@ -150,6 +152,30 @@ void Audit::DocumentedCasesAgainstExact() {
         "Documented cases, judged against the exact result\nEvery subject on every case of "
         "corpus/forum and corpus/regressions.");
   Write("60-documented", ".tsv", table);
+}
+
+void Audit::PrintedAnswers() {
+  std::string table =
+      "case\tprinted by\toutputs\tnot exact\tworst, lsb\tits arithmetic\tour kernels\n";
+  std::string text = "What the libraries printed, and why it differs\n";
+  std::vector<Subject*> ours;
+  for (const auto& subject : subjects_) {
+    if (subject->name().starts_with("native")) ours.push_back(subject.get());
+  }
+  for (const DocumentedCase& documented : cases_) {
+    if (!documented.c.observed) continue;
+    const PrintedAnswer answer = LookAtPrinted(documented.c, ours);
+    std::string verdict = ours.empty() ? "not asked" : "exact";
+    if (!answer.not_exact.empty())
+      verdict = fmt::format("NOT exact: {}", fmt::join(answer.not_exact, ", "));
+    table += fmt::format(
+        "{}\t{}\t{}\t{}\t{:.15g}\t{}\t{}\n", FileName(documented.file), documented.c.observed->by,
+        answer.outputs, answer.departing, answer.worst_lsb,
+        answer.conventions.empty() ? "no known convention" : answer.conventions, verdict);
+    text += fmt::format("\n{}\n{}\n", FileName(documented.file), answer.why);
+  }
+  Write("15-printed", ".txt", text);
+  Write("15-printed", ".tsv", table);
 }
 
 void Audit::DeclaredDivergences() {
@@ -315,6 +341,7 @@ int RunAudit(Options options) {
   Audit audit(options);
   PrintRepeat(fmt::format("seed {}; ", options.seed), options.seed);
   audit.DocumentedCasesAgainstExact();
+  audit.PrintedAnswers();
   audit.DeclaredDivergences();
   audit.Sweep();
   audit.Explanations();

@@ -196,13 +196,19 @@ void Judge(const Case& base, const Subject& subject, const sweep::Result& result
 
 int RunSweep(Options options) {
   const Stopwatch stopwatch;
-  const Case base = ReadCaseFile(options.path);
-  if (base.op != Op::kLinear) {
+  Case base = ReadCaseFile(options.path);
+  if (!HasSums(base.op)) {
     throw InputError(options.path + ": op: is " + std::string(Name(base.op)) +
-                     ", expected linear for a sweep");
+                     ", expected linear, conv2d or depthwise for a sweep");
   }
   if (base.out_dtype == DType::kF32) {
     throw InputError(options.path + ": out_dtype: is f32, expected codes or s32 for a sweep");
+  }
+  if (IsConv(base.op)) {
+    if (base.M == 0) {
+      throw InputError(options.path + ": N: there is no output pixel, expected one for a sweep");
+    }
+    base = sweep::OneRow(base);
   }
   const CodeRange range = RangeOf(base.x.dtype());
   const std::vector<int32_t> codes = sweep::Codes(base, options.from.value_or(range.min),
@@ -257,7 +263,9 @@ void AddSweep(CLI::App& app, Run* run) {
   verb->footer(
       "Example: qualm sweep corpus/forum/000-linear-sweep.case.json --subject native@all "
       "--subject model:fbgemm@avx2 --plot sweep.svg");
-  verb->add_option("CASE", options->path, "a linear case; its rows are replaced")->required();
+  verb->add_option("CASE", options->path,
+                   "a case of linear or a convolution; its rows or images are replaced")
+      ->required();
   AddSubjectOption(*verb, *options, true);
   AddOutputOptions(*verb, *options);
   AddContractOption(*verb, *options);

@@ -3,6 +3,7 @@
 // canaries, the recordings.
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <set>
 #include <string>
 #include <vector>
@@ -105,6 +106,56 @@ TEST_F(Verbs, SweepOfOneDnnBendsWithoutVnni) {
   EXPECT_EQ(Broken(subjects[0], "monotone"), Set{});
   EXPECT_EQ(Broken(subjects[0], "linear"), Set{});
   ExpectTheBend(subjects[1]);
+}
+
+// One pixel of a convolution, whose curves are as those of linear.
+TEST_F(Verbs, SweepTakesConvolutions) {
+  const Ran ran = Qualm({"sweep", Corpus("forum/003-conv1.case.json"), "-s", "native@all", "-s",
+                         "faulty:pair-saturation", "--json", "-"});
+  EXPECT_EQ(ran.status, 1) << ran.err;
+  const Json document = Json::parse(ran.out);
+  for (const Json& subject : document["sweep"]["subjects"]) {
+    ASSERT_EQ(subject["skipped"], nullptr) << subject["subject"];
+    ASSERT_EQ(subject["outputs"].size(), 8u);
+    // The channel that the thread's library has wrong.
+    const Set bent = subject["subject"] == "faulty:pair-saturation" ? Set{1} : Set{};
+    EXPECT_EQ(Broken(subject, "linear"), bent) << subject["subject"];
+  }
+}
+
+// What `check` finds of each operation replays, shrinks and is explained.
+TEST_F(Verbs, TakeEveryOperation) {
+  const std::map<std::string, std::string> faults = {{"quantize", "reciprocal"},
+                                                     {"dequantize", "difference-int8"},
+                                                     {"requantize", "ties-away"},
+                                                     {"linear", "pair-saturation"},
+                                                     {"conv2d", "padding-is-code-zero"},
+                                                     {"depthwise", "group-scale-index"},
+                                                     {"add", "left-shift-dropped"},
+                                                     {"mul", "product-int16"},
+                                                     {"max_pool", "max-pool-start"},
+                                                     {"avg_pool", "divisor-unclipped"},
+                                                     {"rescale", "overlapped-tail-in-place"},
+                                                     {"global_avg_pool", "average-sums-u16"}};
+  for (const Op op : AllOps()) {
+    const std::string name(Name(op));
+    ASSERT_TRUE(faults.contains(name)) << name;
+    const std::string subject = "faulty:" + faults.at(name);
+    const Ran found = Qualm(
+        {"check", "-s", subject, "--op", name, "-n", "150", "--json", "-", "--out", "out-" + name});
+    ASSERT_EQ(found.status, 1) << name << found.err;
+    const std::string file = Json::parse(found.out)["findings"][0]["case_file"];
+    const Case c = ReadCaseFile((folder() / file).string());
+    EXPECT_EQ(c.op, op);
+    EXPECT_EQ(Qualm({"replay", file, "-s", subject}).status, 1) << file;
+    EXPECT_EQ(Qualm({"replay", file, "-s", "native"}).status, 0) << file;
+    const Ran small = Qualm({"minimize", file, "-s", subject, "-o", "small.case.json"});
+    EXPECT_EQ(small.status, 1) << name << small.err;
+    const Ran explained = Qualm({"explain", "small.case.json", "-s", subject});
+    // 1 where the answer itself departs, 0 where only two answers disagree.
+    EXPECT_LE(explained.status, 1) << name << explained.err;
+    EXPECT_TRUE(explained.out.starts_with(Describe(c).substr(0, name.size()))) << explained.out;
+  }
 }
 
 TEST_F(Verbs, SweepRangeIsKept) {

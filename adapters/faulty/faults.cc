@@ -36,6 +36,7 @@ const std::vector<Planted>& Table() {
   const std::vector<Op> depthwise{Op::kDepthwise};
   const std::vector<Op> averages{Op::kAvgPool, Op::kGlobalAvgPool};
   const std::vector<Op> two_operands{Op::kAdd, Op::kMul};
+  const std::vector<Op> observers{Op::kChooseQParams};
   static const std::vector<Planted> table{
       {Fault::kPairSaturation,
        {"pair-saturation", "saturation", "PyTorch issue 44939, FBGEMM issue 125, oneDNN issue 476",
@@ -189,6 +190,18 @@ const std::vector<Planted>& Table() {
       {Fault::kLeftShiftDropped,
        {"left-shift-dropped", "multiplier", "CMSIS-NN 083c8177, PyTorch issue 33466",
         "a multiplier of 1 or more loses the power of two that made it so", two_operands}},
+      {Fault::kReduceRangeIgnored,
+       {"reduce-range-ignored", "qparams", "PyTorch issue 44939: codes past 127 in an 8-bit layer",
+        "the range is spread over all codes although half of them were asked for", observers}},
+      {Fault::kNoScaleFloor,
+       {"no-scale-floor", "qparams", "PyTorch observers' eps, 2^-23",
+        "a constant or tiny tensor gets a scale of 0 or nearly so", observers}},
+      {Fault::kRangeWithoutZero,
+       {"range-without-zero", "qparams", "FBGEMM ChooseQuantizationParams: 0 must be a code",
+        "min and max are not widened to hold 0 between them", observers}},
+      {Fault::kAveragingInDouble,
+       {"averaging-in-double", "rounding", "an observer rewritten with doubles inside",
+        "the moving average is kept in double and rounded at the end", observers}},
   };
   return table;
 }
@@ -213,6 +226,9 @@ class FaultySubject final : public InProcessSubject {
   std::string CannotRun(const Case& c) const override {
     if (planted_ != nullptr && std::ranges::count(planted_->info.ops, c.op) == 0) {
       return "the fault is not in " + std::string(Name(c.op));
+    }
+    if (c.requant != Requant::kExact) {
+      return "planted faults have no requantization " + std::string(Name(c.requant));
     }
     return faulty::CannotCompute(c);
   }

@@ -131,6 +131,16 @@ Case Elementwise(Op op, std::vector<X> x, std::vector<X> w = {}, int32_t x_zero_
   return WithOutput(std::move(c), dtype);
 }
 
+Case Observing(std::vector<float> x, int64_t batches, const Observer& observer) {
+  Case c;
+  c.op = Op::kChooseQParams;
+  c.M = 1;
+  c.N = static_cast<int64_t>(x.size()) / batches;
+  c.x = Tensor::Of<float>({batches, 1, c.N}, x);
+  c.observer = observer;
+  return WithOutput(std::move(c), DType::kF32);
+}
+
 using U8 = std::vector<uint8_t>;
 using S8 = std::vector<int8_t>;
 
@@ -233,6 +243,15 @@ std::map<std::string, Witness> Witnesses() {
   of["product-int16"] = {product_of_codes, {65}};
   of["left-shift-dropped"] = {Elementwise(Op::kMul, U8{3}, U8{5}), {15}};
 
+  of["reduce-range-ignored"] = {Observing({0, 127}, 1, {.reduce_range = true}), {1, 0}};
+  of["no-scale-floor"] = {Observing({0, 0}, 1, {}), {0x1p-23, 0}};
+  of["range-without-zero"] = {Observing({100, 255}, 1, {}), {1, 0}};
+  // 255 + 0.01f * 2^-15 is 255 in float32, and 100 times that is not in double.
+  std::vector<float> slowly(600, 0x1.fe0002p7f);
+  slowly[0] = 255;
+  of["averaging-in-double"] = {
+      Observing(std::move(slowly), 600, {.kind = Observer::Kind::kMovingAverage}), {1, 0}};
+
   of["output-not-cleared"] = {Linear(1, 1, 1, U8{1}, S8{1}), {1}};
   of["input-shifted-in-place"] = {
       Linear(1, 1, 1, S8{1}, S8{1}), {1}, {}, RunStatus::kModifiedInput};
@@ -300,7 +319,8 @@ TEST(Faults, AreSilentOnDullCases) {
                                Pool(Op::kAvgPool, plain, U8{1, 2, 3, 5}),
                                Pool(Op::kGlobalAvgPool, plain, U8{1, 2, 3, 5}),
                                Conv(Op::kConv2d, plain, U8{1, 2, 3, 4}, 1, S8{1, 2, 3, 4}, 1),
-                               Conv(Op::kDepthwise, plain, U8{1, 2, 3, 4}, 1, S8{1, 2, 3, 4}, 1)};
+                               Conv(Op::kDepthwise, plain, U8{1, 2, 3, 4}, 1, S8{1, 2, 3, 4}, 1),
+                               Observing({-1, 4.1f, 0.5f}, 1, {})};
   for (const FaultInfo& info : ListFaults()) {
     SCOPED_TRACE(info.id);
     const std::unique_ptr<Subject> subject = Make(std::string(info.id));
@@ -374,6 +394,8 @@ TEST(Faults, SkipWhatTheArithmeticCannotHold) {
             "bias and x_scale*w_scale too far apart for 128-bit arithmetic");
   EXPECT_EQ(Make("none")->Run(c, {}).status, RunStatus::kSkipped);
   EXPECT_EQ(Make("reciprocal")->CannotRun(c), "the fault is not in linear");
+  EXPECT_EQ(Make("none")->CannotRun(Observing({1}, 1, {.kind = Observer::Kind::kHistogram})),
+            "there is no histogram observer here");
   Case add = Elementwise(Op::kAdd, U8{1}, U8{1});
   EXPECT_EQ(Make("none")->CannotRun(add), "");
   add.w_q.scale = {0x1p-127f};

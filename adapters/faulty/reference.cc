@@ -51,6 +51,8 @@ std::string CannotAdd(const Case& c) {
 
 std::string CannotCompute(const Case& c) {
   if (c.op == Op::kAdd) return CannotAdd(c);
+  if (c.op == Op::kChooseQParams && c.observer.kind == Observer::Kind::kHistogram)
+    return "there is no histogram observer here";
   if (!HasSums(c.op)) return "";  // at most 66 + 48 bits
   if (c.out_dtype == DType::kS32) return "";
   // Eight times the largest sum: some faults enlarge it.
@@ -338,8 +340,8 @@ void Reference::Run(const Placed& placed) {
     case Op::kRescale: return Rescale(placed);
     case Op::kConcat:
     case Op::kTable:
-    case Op::kSoftmax:
-    case Op::kChooseQParams: break;
+    case Op::kSoftmax: break;
+    case Op::kChooseQParams: return ChooseQParams(placed);
   }
 }
 

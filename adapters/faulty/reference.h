@@ -68,9 +68,15 @@ enum class Fault : uint8_t {
   // Two operands.
   kProductInt16,
   kLeftShiftDropped,
+  // Observers.
+  kReduceRangeIgnored,
+  kNoScaleFloor,
+  kRangeWithoutZero,
+  kAveragingInDouble,
 };
 
-// "" if 128-bit arithmetic is wide enough for every output the case could have, else why not.
+// "" if 128-bit arithmetic is wide enough for every output the case could have, else why not. There
+// is no histogram here.
 std::string CannotCompute(const Case& c);
 
 // Where an output pixel lies and what its window covers: row-major over batch, out_h, out_w.
@@ -98,6 +104,7 @@ class Reference {
   void TwoOperands(const Placed& p);
   void Pool(const Placed& p);
   void Conv(const Placed& p);
+  void ChooseQParams(const Placed& p);
 
   uint8_t RescaleOne(const Case& c, int32_t code) const;
   uint8_t TwoOperandsOne(const Case& c, int32_t a, int32_t b) const;

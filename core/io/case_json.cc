@@ -455,7 +455,8 @@ class Builder {
     const CodeRange range = RangeOf(c_.out_dtype);
     c_.out_min = ReadClamp(kOutMin, range.min);
     c_.out_max = ReadClamp(kOutMax, range.max);
-    ReadChoice(kRequant, {"exact"}, "exact");
+    c_.requant = *ParseRequant(
+        ReadChoice(kRequant, {"exact", "float32", "fixed_q31", "fixed_rndnu"}, "exact"));
   }
 
   void ReadFunction() {

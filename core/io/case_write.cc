@@ -75,9 +75,11 @@ class Writer {
     return text + "]";
   }
 
-  // Row by row; each row on its own line where there are several.
+  // Row by row; each row on its own line where there are several. A row of an image has all its
+  // channels.
   std::string Matrix(const Tensor& tensor) const {
-    const int64_t columns = tensor.shape().back();
+    const std::vector<int64_t>& shape = tensor.shape();
+    const int64_t columns = shape.size() == 4 ? shape[2] * shape[3] : shape.back();
     const bool lines = pretty_ && tensor.size() > columns;
     std::string text = "[";
     for (int64_t i = 0; i < tensor.size(); ++i) {

@@ -185,7 +185,10 @@ inline std::vector<Hostile> HostileTable() {
       {And(R"("out_dtype": "int8")"), "out_dtype", "expected u8 or s8 or s32 or f32"},
       {quantize(q, R"("x": [1], "x_dtype": "u8")"), "x_dtype", "expected f32"},
       {And(R"("gran": "row")"), "gran", "expected tensor or channel"},
-      {And(R"("requant": "float32")"), "requant", "expected exact"},
+      {And(R"("requant": "float64")"), "requant", "expected exact or float32 or fixed_q31"},
+      {And(R"("requant": "float32", "out_dtype": "s32")"), "requant", "only outputs u8 and s8"},
+      {And(R"("requant": "fixed_q31", "bias": [1, 2])"), "requant", "takes bias_i32"},
+      {With("\"w\":", "\"requant\": 1, \"w\":", kConv), "requant", "is a number"},
       // Scales and other reals.
       {With("0.1", "0"), "x_scale", "must be finite and greater than 0"},
       {With("0.1", "-0.5"), "x_scale", "must be finite and greater than 0"},

@@ -226,6 +226,9 @@ inline Case RandomCase(Op op, Rng& rng) {
   const bool no_relu =
       op == Op::kDequantize || op == Op::kTable || op == Op::kSoftmax || op == Op::kChooseQParams;
   c.relu = !no_relu && rng.Chance(1, 2);
+  if ((HasSums(op) || op == Op::kRequantize) && IsCode(c.out_dtype) && !c.bias) {
+    c.requant = static_cast<Requant>(rng.Below(4));
+  }
   if (rng.Chance(1, 3)) c.property = "matches_exact";
   c.note = AnyText(rng);
   if (rng.Chance(1, 3)) c.expected = AnyTensor(rng, c.out_dtype, c.output_shape());

@@ -2,6 +2,7 @@
 // The committed JSON Schemas describe what is really read and written.
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <set>
@@ -95,6 +96,29 @@ TEST(CaseSchema, TheDocumentedExampleIsACase) {
                        page.find("\"" + key + "\"") != std::string::npos;
     EXPECT_TRUE(named) << name << " is not on the page";
   }
+}
+
+// The committed cases: read, written and read again, and as the schema says.
+TEST(CaseSchema, CommittedCasesAreValid) {
+  JsonSchema schema(ReadSchema("case.schema.json"));
+  std::set<std::string> threads;
+  for (const std::string folder : {"forum", "regressions"}) {
+    for (const auto& entry :
+         std::filesystem::directory_iterator(QUALM_SOURCE_DIR "/corpus/" + folder)) {
+      if (!entry.path().string().ends_with(".case.json")) continue;
+      const Case c = ReadCaseFile(entry.path());
+      EXPECT_TRUE(ParseCase(CaseToJson(c), "f") == c) << entry.path();
+      EXPECT_NE(c.note, "") << entry.path();
+      std::ifstream file(entry.path());
+      EXPECT_EQ(schema.Check(Json::parse(file, nullptr, true, /*ignore_comments=*/true)), "")
+          << entry.path();
+      if (folder != "forum") continue;
+      EXPECT_TRUE(c.observed.has_value()) << entry.path();
+      threads.insert(entry.path().filename().string().substr(0, 3) + " " + std::string(Name(c.op)));
+    }
+  }
+  EXPECT_EQ(threads, (std::set<std::string>{"000 linear", "001 quantize", "002 linear",
+                                            "003 conv2d", "004 add"}));
 }
 
 TEST(ResultSchema, WrittenResultsAreValid) {

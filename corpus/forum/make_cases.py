@@ -43,6 +43,29 @@ def linear(record, x, rows, note, observed_by=None, y=None):
     return case
 
 
+def conv2d(record, note, observed_by):
+    """A square convolution per tensor without bias, as all of thread 003 are."""
+    assert record["gran"] == "tensor" and record["bias"] is None and not record["relu"]
+    return {
+        "qualm_case": 1,
+        "op": "conv2d",
+        "note": note,
+        "N": record["N"], "H": record["H"], "W": record["W"],
+        "IC": record["IC"], "OC": record["OC"], "R": record["R"], "S": record["S"],
+        "stride": [record["stride"]] * 2,
+        "pad": [record["pad"]] * 4,
+        "dilation": [record["dil"]] * 2,
+        "groups": record["G"],
+        "gran": "tensor",
+        "x_dtype": "u8", "w_dtype": "s8", "out_dtype": "u8",
+        "x_scale": hex32(record["x_scale"]), "x_zp": record["x_zp"],
+        "w_scale": hex32(record["w_scale"][0]), "w_zp": record["w_zp"][0],
+        "out_scale": hex32(record["out_scale"]), "out_zp": record["out_zp"],
+        "x": record["x"], "w": record["w"],
+        "observed": {"by": observed_by, "y": record["y"]},
+    }
+
+
 def cases():
     r = RECORDS["seed000-avx2"]
     k = r["K"]
@@ -80,6 +103,36 @@ def cases():
         r, r["x"], r["M"],
         "Thread 002: what the poster computed by hand, subtracting the weight zero point from x.",
         "a NumPy re-implementation in the thread", [0, 255])
+
+    # Recorded on made-up images and weights, with the window, scales and zero points of the thread.
+    r = RECORDS["seed003_0-avx2"]
+    yield "003-conv1", conv2d(
+        r,
+        "Thread 003: conv1 with the thread's scales and zero points, data made up; on AVX2 channel 1, "
+        "the one with large weights, is wrong.",
+        "FBGEMM 71d6f8b, AVX2")
+    r = RECORDS["seed003_3-avx2"]
+    yield "003-conv1-all-codes", conv2d(
+        r,
+        "Thread 003: conv1 as in 003-conv1 on an image with codes from 0 to 255, where the same "
+        "channel is wrong by up to 255.",
+        "FBGEMM 71d6f8b, AVX2")
+
+    r = RECORDS["seed004-qnnpack"]
+    assert RECORDS["seed004-onednn"]["y_thread"] == r["y_thread"]
+    yield "004-add", {
+        "qualm_case": 1,
+        "op": "add",
+        "note": "Thread 004: a quantized add and what the poster's own formula gave; the printed numbers.",
+        "M": 1, "N": r["n"],
+        "gran": "tensor",
+        "x_dtype": "u8", "out_dtype": "u8",
+        "a_scale": hex32(r["a_scale"]), "a_zp": r["a_zp"],
+        "b_scale": hex32(r["b_scale"]), "b_zp": r["b_zp"],
+        "out_scale": hex32(r["out_scale"]), "out_zp": r["out_zp"],
+        "a": r["a"], "b": r["b"],
+        "observed": {"by": "PyTorch quantized add, as printed in the thread", "y": r["y_thread"]},
+    }
 
 
 def text_of(case):

@@ -33,13 +33,18 @@ struct Reached {
   int far = 0;
   int denormal = 0;
   int infinite = 0;
+  int differ = 0;  // from the exact mode
 };
 
-Reached Compare(Op op, int cases, uint64_t seed) {
+Reached Compare(Op op, int cases, uint64_t seed, Requant requant = Requant::kExact) {
   RandomCase draw(seed);
   Reached reached;
   for (int i = 0; i < cases; ++i) {
-    const Case c = draw.Draw(op);
+    Case c = draw.Draw(op);
+    if (requant != Requant::kExact) {
+      if (!IsCode(c.out_dtype) || c.bias) continue;
+      c.requant = requant;
+    }
     EXPECT_EQ("", Validate(c)) << Describe(c);
     const Tensor fast = Evaluate(c);
     const Tensor naive = EvaluateRational(c);
@@ -61,6 +66,12 @@ Reached Compare(Op op, int cases, uint64_t seed) {
       const std::optional<double> tie = TieDistance(c, at);
       reached.ties += tie == 0.0 ? 1 : 0;
       reached.near_ties += tie && *tie > 0 && *tie < 1e-5 ? 1 : 0;
+      if (requant != Requant::kExact) {
+        EXPECT_EQ(std::to_string(y), Derive(c, at).back().value) << Print(c, at);
+        Case exact = c;
+        exact.requant = Requant::kExact;
+        reached.differ += y != Evaluate(OneOutput(exact, at)).IntAt(0) ? 1 : 0;
+      }
       reached.far += IsCode(c.out_dtype) && !tie ? 1 : 0;
     }
   }
@@ -97,6 +108,20 @@ TEST(Agreement, Linear) {
   EXPECT_GT(reached.far, 500);
   EXPECT_GT(reached.denormal, 20);
   EXPECT_GT(reached.infinite, 100);
+}
+
+TEST(Agreement, RequantizationModes) {
+  for (const Requant requant : {Requant::kFloat32, Requant::kFixedQ31, Requant::kFixedRndnu}) {
+    SCOPED_TRACE(Name(requant));
+    for (const Op op : {Op::kRequantize, Op::kLinear, Op::kConv2d, Op::kDepthwise}) {
+      SCOPED_TRACE(Name(op));
+      const Reached reached = Compare(op, 1500, 50, requant);
+      EXPECT_GT(reached.ties, 20);
+      EXPECT_GT(reached.inside, 150);
+      EXPECT_GT(reached.far, 15);
+      EXPECT_GT(reached.differ, 5);
+    }
+  }
 }
 
 TEST(Agreement, Conv2d) {
@@ -157,6 +182,11 @@ TEST(Agreement, MaxPool) {
   const Reached reached = Compare(Op::kMaxPool, 6000, 14);
   EXPECT_GT(reached.inside, 2000);
   EXPECT_EQ(reached.ties, 0);
+}
+
+TEST(Agreement, ChooseQParams) {
+  const Reached reached = Compare(Op::kChooseQParams, 3000, 16);
+  EXPECT_GT(reached.outputs, 6000);
 }
 
 // TieDistance against its definition in rationals.
@@ -223,6 +253,7 @@ TEST(Agreement, OneOutput) {
   int padded = 0;
   for (int i = 0; i < 6000; ++i) {
     const Case c = draw.Draw(DefinedOps()[static_cast<size_t>(i) % DefinedOps().size()]);
+    if (c.op == Op::kChooseQParams) continue;  // an output is about many inputs
     const Tensor y = Evaluate(c);
     for (int64_t at = 0; at < y.size(); ++at) {
       const Case one = OneOutput(c, at);

@@ -7,7 +7,7 @@
 
 namespace qualm::exact {
 
-Rational ConvValue(const Case& c, int64_t m, int64_t n) {
+Integer ConvSum(const Case& c, int64_t m, int64_t n) {
   const Window& v = c.window;
   const int64_t image = m / (v.out_h() * v.out_w());
   const int64_t oy = m / v.out_w() % v.out_h();
@@ -31,7 +31,11 @@ Rational ConvValue(const Case& c, int64_t m, int64_t n) {
     }
   }
   if (c.bias_i32) sum += (*c.bias_i32)[static_cast<size_t>(n)];
-  return ScaledSum(c, n, sum);
+  return sum;
+}
+
+Rational ConvValue(const Case& c, int64_t m, int64_t n) {
+  return ScaledSum(c, n, ConvSum(c, m, n));
 }
 
 }  // namespace qualm::exact

@@ -3,6 +3,7 @@
 
 #include "core/status.h"
 #include "oracles/exact/exact.h"
+#include "oracles/exact/observer.h"
 
 namespace qualm::exact {
 
@@ -36,16 +37,31 @@ std::optional<Rational> RealValue(const Case& c, int64_t m, int64_t n) {
   return std::nullopt;
 }
 
-// u8, s8: clamp(RNE(value) + z)
+namespace {
+
+Integer AccumulatorOf(const Case& c, int64_t m, int64_t n) {
+  if (c.op == Op::kRequantize) return c.x.IntAt(m * c.N + n);
+  return c.op == Op::kLinear ? LinearSum(c, m, n) : ConvSum(c, m, n);
+}
+
+}  // namespace
+
+// u8, s8: clamp(RNE(value) + z); with a requantization mode that of its definition
 // s32:    clamp(value), an integer
 // f32:    value rounded once to float32, then max(0, .) under relu
 Tensor EvaluateRational(const Case& c) {
   if (c.op == Op::kQuantize) return Quantize(c);
+  if (c.op == Op::kChooseQParams) return ChooseQParamsRational(c);
   Tensor y(c.out_dtype, c.output_shape());
   for (int64_t m = 0; m < c.M; ++m) {
     for (int64_t n = 0; n < c.N; ++n) {
-      const Rational value = *RealValue(c, m, n);
       const int64_t index = m * c.N + n;
+      if (c.requant != Requant::kExact) {
+        const Requantized as = RequantizeAs(c, n, AccumulatorOf(c, m, n));
+        y.SetInt(index, Clamp(as.code, LowerBound(c), c.out_max));
+        continue;
+      }
+      const Rational value = *RealValue(c, m, n);
       switch (c.out_dtype) {
         case DType::kU8:
         case DType::kS8: {

@@ -10,6 +10,7 @@
 #include "core/case.h"
 #include "core/tensor.h"
 #include "oracles/exact/rational.h"
+#include "oracles/trace.h"
 
 namespace qualm::exact {
 
@@ -29,6 +30,21 @@ std::optional<Rational> RealValue(const Case& c, int64_t m, int64_t n);  // by o
 
 // What linear and convolutions make of their sum: float bias and scales of channel n.
 Rational ScaledSum(const Case& c, int64_t n, const Integer& sum);
+
+// sum_k (x-zx)(w-zw_n) + bias_i32_n.
+Integer LinearSum(const Case& c, int64_t m, int64_t n);
+Integer ConvSum(const Case& c, int64_t m, int64_t n);
+
+// x_scale*w_scale/out_scale of channel n, or the given multiplier of requantize.
+Rational RealMultiplier(const Case& c, int64_t n);
+
+// An accumulator in the arithmetic of a requantization mode other than exact: the code before the
+// clamp, zero point added, and how it came about.
+struct Requantized {
+  Integer code;
+  Trace steps;
+};
+Requantized RequantizeAs(const Case& c, int64_t n, const Integer& accumulator);
 
 // All outputs. Only quantize has inputs without a real value.
 Tensor Quantize(const Case& c);

@@ -11,6 +11,7 @@
 #include "oracles/exact/definition.h"
 #include "oracles/exact/evaluate.h"
 #include "oracles/exact/exact.h"
+#include "oracles/exact/observer.h"
 
 namespace qualm::exact {
 namespace {
@@ -94,6 +95,7 @@ class Teller {
   void Requantize() {
     const int32_t acc = c_.x.IntAt(0);
     Step(Stage::kAccumulate, "the accumulator is given", Rational(acc));
+    if (c_.requant != Requant::kExact) return RoundAs(acc);
     const Rational value = RequantizeValue(c_, 0, 0);
     const std::string product = std::to_string(acc) + " * ";
     if (c_.multiplier.empty()) {
@@ -222,6 +224,7 @@ class Teller {
       Step(Stage::kClamp, ClampText(sum), std::to_string(code));
       return;
     }
+    if (c_.requant != Requant::kExact) return RoundAs(sum);
     const Rational unit = ToRational(c_.x_q.scale_at(0)) * ToRational(c_.w_q.scale_at(0));
     if (c_.out_dtype == DType::kF32) {
       Rational value = Rational(sum) * unit;
@@ -341,6 +344,13 @@ class Teller {
     ClampCode(shifted);
   }
 
+  // In the arithmetic that the case asks for.
+  void RoundAs(const Integer& accumulator) {
+    Requantized as = RequantizeAs(c_, 0, accumulator);
+    for (TraceStep& step : as.steps) trace_.push_back(std::move(step));
+    ClampCode(as.code);
+  }
+
   void RoundToReal(const Rational& value) {
     const float rounded = RoundToFloat32(value);
     const bool exact = std::isfinite(rounded) && ToRational(rounded) == value;
@@ -375,11 +385,16 @@ class Teller {
 }  // namespace
 
 Trace Derive(const Case& c, int64_t index) {
+  if (c.op == Op::kChooseQParams) return DeriveQParams(c, index);
   const Case one = OneOutput(c, index);
   return Teller(one).Tell();
 }
 
 std::string RealValueText(const Case& c, int64_t index) {
+  if (c.op == Op::kChooseQParams) {  // no other than what the steps end in
+    const float y = Evaluate(c).FloatAt(index);
+    return std::isinf(y) ? FloatText(y) : ToText(ToRational(y));
+  }
   const Case one = OneOutput(c, index);
   if (const std::optional<Rational> value = RealValue(one, 0, 0)) return ToText(*value);
   const float x = one.x.FloatAt(0);

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <limits>
+#include <string>
+#include <vector>
 
 #include "core/float_text.h"
 #include "oracles/exact/exact.h"
@@ -46,6 +48,50 @@ TEST(Derive, ReadsAsSentencesWithNumbers) {
   EXPECT_EQ(Name(trace[5].stage), "clamp");
   EXPECT_EQ(trace[5].text, "clamp 59 to [0, 255]: inside");
   EXPECT_EQ(trace[5].value, "59");
+}
+
+std::vector<std::string> Steps(Requant requant, int32_t accumulator, float multiplier) {
+  Case c;
+  c.op = Op::kRequantize;
+  c.M = c.N = 1;
+  c.x = Tensor::Of<int32_t>({1, 1}, std::vector<int32_t>{accumulator});
+  c.multiplier = {multiplier};
+  c.out_q.zero_point = {10};
+  c.requant = requant;
+  std::vector<std::string> texts;
+  for (const TraceStep& step : Derive(c, 0)) {
+    texts.push_back(std::string(Name(step.stage)) + ": " + step.text);
+  }
+  return texts;
+}
+
+TEST(Derive, RequantizationModesShowTheirSteps) {
+  EXPECT_EQ(
+      Steps(Requant::kFloat32, 16777217, 0x1p-20f),
+      (std::vector<std::string>{
+          "accumulate: the accumulator is given = 16777217",
+          "scale: convert to float32: 16777217 = 16777216",
+          "scale: multiply in float32: 16777216 * 9.53674316e-07 = 16",
+          "round: round to the nearest int32, half to even (cvtps2dq: what does not fit gives "
+          "INT32_MIN) = 16",
+          "zero_point: add the zero point: 16 + 10 = 26", "clamp: clamp 26 to [0, 255]: inside"}));
+  EXPECT_EQ(
+      Steps(Requant::kFixedQ31, 1, 0.25f),
+      (std::vector<std::string>{
+          "accumulate: the accumulator is given = 1",
+          "scale: rounding doubling high multiply by Q = 1073741824 (the multiplier is "
+          "Q*2^(-1-31)) = 1",
+          "round: divide by 2^1, rounded half away from zero = 1",
+          "zero_point: add the zero point: 1 + 10 = 11", "clamp: clamp 11 to [0, 255]: inside"}));
+  EXPECT_EQ(
+      Steps(Requant::kFixedRndnu, 5, 0.5f),
+      (std::vector<std::string>{
+          "accumulate: the accumulator is given = 5",
+          "scale: shift left by 1, saturated to int32 = 10",
+          "scale: doubling high multiply, truncated, by the 24-bit mantissa of 0.5, which is "
+          "1073741824*2^-31 = 5",
+          "round: divide by 2^1, rounded half up = 3",
+          "zero_point: add the zero point: 3 + 10 = 13", "clamp: clamp 13 to [0, 255]: inside"}));
 }
 
 TEST(Derive, LongSumsAreShortened) {

@@ -7,6 +7,7 @@
 
 #include "core/status.h"
 #include "oracles/exact/exact.h"
+#include "oracles/exact/observer.h"
 
 namespace qualm::exact {
 namespace {
@@ -85,6 +86,7 @@ Outputs::Outputs(const Case& c, std::vector<__int128> sums) : c_(c), sums_(std::
   const bool codes = IsCode(c.out_dtype);
   for (int64_t n = 0; n < c.N; ++n) {
     if (c.out_dtype != DType::kS32) lines_.push_back(LineOf(c, n));
+    if (c.requant != Requant::kExact) backend_.emplace_back(c, n);
     lo_.push_back(LowerBound(c, n));
     zero_.push_back(codes ? c.out_q.zero_point_at(n) : 0);
   }
@@ -140,7 +142,8 @@ Outputs::Code Outputs::CodeAt(int64_t m, int64_t n) const {
   } else {
     rounded = Round(LineAt(m, n), IntegerAt(m, n));
   }
-  code.value = rounded.integer + zero_[channel];
+  code.value = backend_.empty() ? __int128{rounded.integer} + zero_[channel]
+                                : backend_[channel].CodeOf(IntegerAt(m, n));
   code.tie_distance = rounded.tie_distance;
   return code;
 }
@@ -176,12 +179,40 @@ Tensor Clamped(const Case& c, const Outputs& outputs) {
 
 }  // namespace
 
-Tensor Evaluate(const Case& c) { return Clamped(c, Outputs(c)); }
+Tensor Evaluate(const Case& c) {
+  if (c.op == Op::kChooseQParams) return ChooseQParams(c);
+  return Clamped(c, Outputs(c));
+}
 
 Tensor EvaluateFromSums(const Case& c, std::span<const __int128> sums) {
   QUALM_CHECK(HasSums(c.op));
   QUALM_CHECK_EQ(sums.size(), static_cast<size_t>(c.M * c.N));
   return Clamped(c, Outputs(c, {sums.begin(), sums.end()}));
+}
+
+bool RequantMayOverflow(const Case& c) {
+  if (c.requant != Requant::kFloat32 && c.requant != Requant::kFixedQ31) return false;
+  constexpr double kSafe = 0x1p29;
+  const bool has_multiplier = !c.multiplier.empty();
+  std::vector<double> multipliers;
+  for (const float scale : has_multiplier ? c.multiplier : c.w_q.scale) {
+    // x_scale*w_scale may overflow in float32 where the quotient is small.
+    if (!has_multiplier && static_cast<double>(scale) * c.x_q.scale_at(0) >= 0x1p127) return true;
+    multipliers.push_back(has_multiplier ? scale
+                                         : static_cast<double>(scale) * c.x_q.scale_at(0) /
+                                               c.out_q.scale_at(0));
+    if (multipliers.back() >= 0x1p127) return true;
+  }
+  if (std::abs(static_cast<double>(c.out_q.zero_point_at(0))) > kSafe) return true;
+  const Outputs outputs(c);
+  for (int64_t i = 0; i < c.M * c.N; ++i) {
+    const double accumulator =
+        HasSums(c.op) ? static_cast<double>(outputs.sums()[static_cast<size_t>(i)]) : c.x.IntAt(i);
+    const double fitting = std::clamp(accumulator, -0x1p31, 0x1p31);
+    const size_t channel = multipliers.size() == 1 ? 0 : static_cast<size_t>(i % c.N);
+    if (std::abs(fitting) * multipliers[channel] >= kSafe) return true;
+  }
+  return false;
 }
 
 std::optional<double> TieDistance(const Case& c, int64_t index) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/case.h"
+#include "oracles/exact/backend_requant.h"
 #include "oracles/exact/dyadic.h"
 
 namespace qualm::exact {
@@ -23,7 +24,7 @@ class Outputs {
   struct Code {
     __int128 value = 0;  // rounded + zero point, or the s32 sum; far outside for +-inf
     int64_t lo = 0;
-    std::optional<double> tie_distance;  // as exact::TieDistance
+    std::optional<double> tie_distance;  // as exact::TieDistance: of the real value, in any mode
   };
   Code CodeAt(int64_t m, int64_t n) const;             // u8, s8 and s32 outputs
   float FloatAt(int64_t m, int64_t n) const;           // f32 outputs
@@ -41,10 +42,11 @@ class Outputs {
 
   const Case& c_;
   std::vector<__int128> sums_;
-  std::vector<int64_t> counts_;  // average pools: the divisor of each output pixel
-  std::vector<Line> lines_;      // per channel; empty for s32 outputs
-  std::vector<int64_t> lo_;      // per channel
-  std::vector<int64_t> zero_;    // per channel: zero point of the output codes
+  std::vector<int64_t> counts_;          // average pools: the divisor of each output pixel
+  std::vector<Line> lines_;              // per channel; empty for s32 outputs
+  std::vector<BackendRequant> backend_;  // per channel; empty unless requant is not exact
+  std::vector<int64_t> lo_;              // per channel
+  std::vector<int64_t> zero_;            // per channel: zero point of the output codes
 };
 
 // Output `index` alone, as a case with M = N = 1 and the parameters of its channel. A window is cut

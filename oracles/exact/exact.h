@@ -16,6 +16,9 @@
 
 namespace qualm::exact {
 
+// A requantization mode other than exact (Case::requant) is part of the meaning: all functions here
+// that speak of outputs follow it, those that speak of real values do not.
+
 // Fast form: int64 sums, 128- and where needed 256-bit integer comparisons. Any valid case.
 Tensor Evaluate(const Case& c);
 
@@ -33,6 +36,11 @@ std::vector<__int128> CorrectedSums(const Case& c);
 // them): float bias, scale, one rounding, zero point, clamp. Counterfactuals put other sums in and
 // keep the rest exact.
 Tensor EvaluateFromSums(const Case& c, std::span<const __int128> sums);
+
+// Whether an output might leave int32 between the accumulator and the clamp, in a mode where it
+// then comes out at the wrong end (float32: INT32_MIN, fixed_q31: modulo 2^32), so that no order
+// holds. Never true for the other two. May be true a factor of 4 too early.
+bool RequantMayOverflow(const Case& c);
 
 // Derivation of output element `index` (row-major), with every term that matters. Stages, where
 // they apply: accumulate, offset, bias, scale, round, zero_point, clamp; add and mul have an offset

@@ -17,7 +17,7 @@ Rational ScaledSum(const Case& c, int64_t n, const Integer& sum) {
   return real / ToRational(c.out_q.scale_at(0));
 }
 
-Rational LinearValue(const Case& c, int64_t m, int64_t n) {
+Integer LinearSum(const Case& c, int64_t m, int64_t n) {
   const Integer zx = c.x_q.zero_point_at(0);
   const Integer zw = c.w_q.zero_point_at(n);
   Integer sum = 0;
@@ -27,7 +27,11 @@ Rational LinearValue(const Case& c, int64_t m, int64_t n) {
     sum += (x - zx) * (w - zw);
   }
   if (c.bias_i32) sum += (*c.bias_i32)[static_cast<size_t>(n)];
-  return ScaledSum(c, n, sum);
+  return sum;
+}
+
+Rational LinearValue(const Case& c, int64_t m, int64_t n) {
+  return ScaledSum(c, n, LinearSum(c, m, n));
 }
 
 }  // namespace qualm::exact

@@ -46,8 +46,8 @@ class RandomCase {
       case Op::kGlobalAvgPool: Pool(&c); break;
       case Op::kConcat:
       case Op::kTable:
-      case Op::kSoftmax:
-      case Op::kChooseQParams: break;
+      case Op::kSoftmax: break;
+      case Op::kChooseQParams: ChooseQParams(&c); break;
     }
     return c;
   }
@@ -242,6 +242,43 @@ class RandomCase {
     c->x_q = Params(false, c->N, -5);
     c->out_q = c->op == Op::kMaxPool ? c->x_q : Params(false, c->N, -5);
     Output(c, c->op == Op::kMaxPool ? c->x.dtype() : CodeType());
+  }
+
+  void ChooseQParams(Case* c) {
+    Observer& o = c->observer;
+    o.kind = static_cast<Observer::Kind>(rng_.Below(3));
+    o.dtype = CodeType();
+    o.symmetric = rng_.Chance(1, 2);
+    o.reduce_range = rng_.Chance(1, 2) && !(o.symmetric && o.dtype == DType::kU8);
+    const CodeRange range = RangeOf(o.dtype);
+    o.quant_min = range.min;
+    o.quant_max = range.max;
+    if (rng_.Chance(1, 3)) {
+      o.quant_min = static_cast<int32_t>(rng_.Between(range.min, 0));
+      o.quant_max = static_cast<int32_t>(rng_.Between(3, range.max));  // more than a code if halved
+    }
+    static constexpr std::array<float, 5> kShares = {0.01f, 0.0f, 1.0f, 0.5f, 0x1p-149f};
+    if (rng_.Chance(1, 3)) o.averaging_constant = rng_.Pick(kShares);
+    const bool histogram = o.kind == Observer::Kind::kHistogram;
+    if (histogram) c->per_channel = false;
+    c->M = std::max<int64_t>(c->M, 1);
+    c->N = std::max<int64_t>(c->N, 1) * (rng_.Chance(1, 3) ? 5 : 1);
+    c->out_dtype = DType::kF32;
+    c->out_min = INT32_MIN;
+    c->out_max = INT32_MAX;
+    do {
+      c->x = Tensor(DType::kF32, {rng_.Between(1, 4), c->M, c->N});
+      const auto exponent = static_cast<int>(rng_.Between(-40, histogram ? 10 : 40));
+      const bool one_sign = rng_.Chance(1, 3), any_bits = !histogram && rng_.Chance(1, 4);
+      const auto shift = static_cast<float>(rng_.Between(-3, 3));
+      for (float& x : c->x.as<float>()) {
+        x = static_cast<float>(rng_.Unit() * 2 - 1);
+        if (one_sign) x = std::abs(x) * (shift < 0 ? -1.0f : 1.0f);
+        x = histogram && rng_.Chance(1, 2) ? x + shift : std::ldexp(x, exponent);
+        if (any_bits) x = AnyBits();
+        if (rng_.Chance(1, 12)) x = rng_.Chance(1, 2) ? 0.0f : -0.0f;
+      }
+    } while (!Validate(*c).empty());
   }
 
   // A pool has no answer where a window meets no input element, unless padding counts.

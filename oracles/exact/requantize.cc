@@ -3,9 +3,8 @@
 #include "oracles/exact/definition.h"
 
 namespace qualm::exact {
-namespace {
 
-Rational Multiplier(const Case& c, int64_t n) {
+Rational RealMultiplier(const Case& c, int64_t n) {
   if (!c.multiplier.empty()) {
     return ToRational(c.multiplier[c.multiplier.size() == 1 ? 0 : static_cast<size_t>(n)]);
   }
@@ -13,10 +12,8 @@ Rational Multiplier(const Case& c, int64_t n) {
          ToRational(c.out_q.scale_at(0));
 }
 
-}  // namespace
-
 Rational RequantizeValue(const Case& c, int64_t m, int64_t n) {
-  return Rational(Integer(c.x.IntAt(m * c.N + n))) * Multiplier(c, n);
+  return Rational(Integer(c.x.IntAt(m * c.N + n))) * RealMultiplier(c, n);
 }
 
 }  // namespace qualm::exact

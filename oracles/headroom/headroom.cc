@@ -149,6 +149,10 @@ std::vector<Pair> SaturatingPairs(const Case& c, int64_t m, int64_t n) {
 
 Headroom Measure(const Case& c) {
   Headroom result;
+  if (c.op == Op::kChooseQParams) {  // neither sums nor codes
+    result.outputs = 2 * c.output_shape()[1];
+    return result;
+  }
   result.outputs = c.M * c.N;
   if (HasPairs(c)) MeasurePairs(c, &result);
   const exact::Outputs outputs(c);

@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // ATen element-wise functions of PyTorch 1.13.1 built without FBGEMM, and its ARM build
 // (aten/src/ATen/native/quantized/affine_quantizer_base.cpp, cpu/kernels/QuantizedOpKernels.cpp,
-// cpu/QuantUtils.h). The x86 vector capabilities change nothing about quantize and dequantize.
+// cpu/QuantUtils.h). The x86 vector capabilities change nothing about quantize, dequantize and mul.
+// add is computed in float32 by two formulas in one tensor (qadd_kernel): the vector body takes
+// pairs of vectors and fuses scale*code with a premultiplied zero point, the rest (on ARM and
+// without vector capability everything) subtracts the zero point first. One thread; PyTorch 2.6
+// (+pt26) has a body of pairs of 32 codes under both capabilities.
 #include "oracles/models/aten.h"
 
 #include <cmath>
@@ -26,6 +30,51 @@ void AddZeroPointArm(Value& v, const Channel& c) {
   v.SetInt(v.lossy ? c.high : sum);
 }
 
+// Scalar add.
+void DequantizeA(Value& v, const Channel& c) {
+  MultiplyInto(v, c.a_scale, static_cast<float>(v.integer - c.a_zero_point));
+}
+void AddDequantizedB(Value& v, const Channel& c) {
+  const float a = v.number;
+  const float b = MultiplyInto(v, c.b_scale, static_cast<float>(v.other - c.b_zero_point));
+  AddInto(v, a, b);
+}
+// Vector add.
+float Fused(Value& v, float scale, int32_t zero_point, int32_t code) {
+  const float offset = MultiplyInto(v, scale, static_cast<float>(-zero_point));
+  const float result = std::fma(scale, static_cast<float>(code), offset);
+  const double exact =
+      static_cast<double>(scale) * static_cast<double>(code) + static_cast<double>(offset);
+  if (static_cast<double>(result) != exact) v.lossy = true;
+  v.SetReal(result);
+  return result;
+}
+void FusedA(Value& v, const Channel& c) {
+  Fused(v, c.a_scale, c.a_zero_point, static_cast<int32_t>(v.integer));
+}
+void AddFusedB(Value& v, const Channel& c) {
+  const float a = v.number;
+  AddInto(v, a, Fused(v, c.b_scale, c.b_zero_point, v.other));
+}
+void Relu(Value& v, const Channel&) { v.SetReal(MaxPs(v.number, 0.0f)); }
+void Cut(Value& v, const Channel&) {
+  const float before = v.number;
+  v.SetReal(MinPs(before, 2147483520.0f));
+  v.lossy = std::isnan(before);
+}
+void CastTo64Arm(Value& v, const Channel&) {
+  const float before = v.number;  // already an integer, infinite or NaN
+  v.lossy = !(std::fabs(before) < 0x1p63f);
+  if (!v.lossy) return v.SetInt(static_cast<int64_t>(before));
+  v.SetInt(std::isnan(before) ? 0 : before > 0 ? INT64_MAX : INT64_MIN);
+}
+// mul.
+void Product(Value& v, const Channel& c) {
+  v.SetInt((v.integer - c.a_zero_point) * (int64_t{v.other} - c.b_zero_point));
+}
+void RoundTo64(Value& v, const Channel&) { v.SetInt(ConvertX86To64(v.number)); }
+void AddZeroPoint(Value& v, const Channel& c) { v.SetInt(v.integer + c.zero_point); }
+
 constexpr Step kTimesReciprocal{Stage::kScale, "times fl(1/scale) {reciprocal}",
                                 step::TimesReciprocal};
 constexpr Step kClamp{Stage::kClamp, "clamp to {low}..{high}", step::Clamp};
@@ -46,23 +95,67 @@ const Step kDequantize[] = {
     {Stage::kScale, "scale {scale} * float(code - {zero_point})", step::TimesCodeMinusZeroPoint},
 };
 
-Model Make(const std::string& isa, bool arm) {
+const Step kMul[] = {
+    {Stage::kAccumulate, "(a - {a_zp}) * ({b} - {b_zp})", Product},
+    {Stage::kScale, "to float32", step::ToFloat},
+    {Stage::kScale, "times fl(fl(a_scale*b_scale)*fl(1/out_scale)) {multiplier}",
+     step::TimesMultiplier},
+    {Stage::kRound, "lrintf, ties to even", RoundTo64},
+    {Stage::kZeroPoint, "+ zero point {zero_point}", AddZeroPoint},
+    kClamp,
+};
+
+// Under AVX2 and AVX-512.
+std::vector<Step> VectorAdd(const Case& c) {
+  std::vector<Step> steps = {
+      {Stage::kScale, "fused {a_scale}*a + fl({a_scale}*-{a_zp})", FusedA},
+      {Stage::kAccumulate, "+ (fused {b_scale}*{b} + fl({b_scale}*-{b_zp}))", AddFusedB}};
+  if (c.relu) steps.push_back({Stage::kClamp, "relu", Relu});
+  steps.insert(steps.end(), {kTimesReciprocal,
+                             {Stage::kScale, "minps with 2147483520", Cut},
+                             {Stage::kRound, "cvtps2dq, ties to even", step::RoundX86},
+                             {Stage::kZeroPoint, "+ zero point {zero_point}, wrapping",
+                              step::AddZeroPointWrap32},
+                             kClamp});
+  return steps;
+}
+
+std::vector<Step> ScalarAdd(const Case& c, bool arm) {
+  std::vector<Step> steps = {
+      {Stage::kScale, "fl({a_scale}*(a - {a_zp}))", DequantizeA},
+      {Stage::kAccumulate, "+ fl({b_scale}*({b} - {b_zp}))", AddDequantizedB}};
+  if (c.relu) steps.push_back({Stage::kClamp, "relu", Relu});
+  steps.insert(steps.end(), std::begin(kQuantize), std::end(kQuantize));
+  if (arm) steps[steps.size() - 2].apply = CastTo64Arm;
+  return steps;
+}
+
+// `block`: elements the vector loop of add takes at a time, 0 where there is none.
+Model Make(const std::string& isa, int64_t block, bool arm = false) {
   Convention convention;
   convention.name = "aten@" + isa;
-  convention.description = arm ? "ATen quantize and dequantize on AArch64"
-                               : "ATen quantize and dequantize, capability " + isa;
-  convention.source = arm ? "PyTorch 1.13.1 quantized/cpu/kernels/QuantizedOpKernels.cpp"
-                          : "PyTorch 1.13.1 quantized/affine_quantizer_base.cpp";
+  convention.description = arm ? "ATen quantize, dequantize, add and mul on AArch64"
+                               : "ATen quantize, dequantize, add and mul, capability " + isa;
+  convention.source = "PyTorch 1.13.1 quantized/cpu/kernels/QuantizedOpKernels.cpp" +
+                      std::string(arm ? "" : ", quantized/affine_quantizer_base.cpp");
   // On ARM the eight-wide body and the tail part ways for very negative x and zero points < 0.
   if (!arm) {
     convention.satisfies = {"row_independence", "column_independence", "zero_point_shift",
                             "per_channel_equals_per_tensor"};
   }
   convention.cannot_run = [arm](const Case& c) {
-    return FirstReason({AtenCannotRun(c), Require(!arm || !c.per_channel, "per tensor only")});
+    return FirstReason({OpsAre(c, {Op::kQuantize, Op::kDequantize, Op::kAdd, Op::kMul}),
+                        AtenCannotRun(c), Require(!arm || !c.per_channel, "per tensor only")});
   };
   convention.channel = AtenChannel;
+  convention.body = [block](const Case& c) {
+    const int64_t count = c.M * c.N;
+    if (c.op != Op::kAdd) return count;
+    return block == 0 ? 0 : count / block * block;
+  };
+  convention.tail_steps = [arm](const Case& c) { return ScalarAdd(c, arm); };
   convention.steps = [arm](const Case& c) {
+    if (c.op == Op::kAdd) return VectorAdd(c);
     if (arm && c.op == Op::kQuantize) {
       return std::vector<Step>(std::begin(kQuantizeArm), std::end(kQuantizeArm));
     }
@@ -74,17 +167,32 @@ Model Make(const std::string& isa, bool arm) {
 }  // namespace
 
 std::string AtenCannotRun(const Case& c) {
+  const std::string shared = FirstReason({ZeroPointsAreCodes(c), WholeRange(c)});
+  if (!shared.empty()) return shared;
+  if (!HasTwoOperands(c.op)) return Require(!c.relu, "this function has no fused relu");
   return FirstReason({
-      OpsAre(c, {Op::kQuantize, Op::kDequantize}),
-      ZeroPointsAreCodes(c),
-      WholeRange(c),
-      Require(!c.relu, "this function has no fused relu"),
+      Require(c.x.dtype() == c.out_dtype, "operands and output must have one type"),
+      // The vector code converts to 32 bits, the scalar code to 64.
+      Require(c.op != Op::kMul || AtenChannel(c, 0).multiplier * 65025.0f < 0x1p31f,
+              "a product must stay below 2^31 output units"),
   });
 }
 
 Channel AtenChannel(const Case& c, int64_t n) {
   Channel channel;
   SetClamp(channel, c);
+  if (HasTwoOperands(c.op)) {
+    channel.a_scale = c.x_q.scale[0];
+    channel.b_scale = c.w_q.scale[0];
+    channel.a_zero_point = c.x_q.zero_point[0];
+    channel.b_zero_point = c.w_q.zero_point[0];
+    channel.zero_point = c.out_q.zero_point[0];
+    channel.reciprocal = 1.0f / c.out_q.scale[0];
+    channel.multiplier = channel.a_scale * channel.b_scale * channel.reciprocal;
+    // The relu of add comes before the rounding.
+    if (c.op == Op::kAdd) channel.low = c.out_min;
+    return channel;
+  }
   const QParams& q = c.op == Op::kQuantize ? c.out_q : c.x_q;
   channel.scale = q.scale_at(n);
   channel.reciprocal = 1.0f / channel.scale;
@@ -94,12 +202,14 @@ Channel AtenChannel(const Case& c, int64_t n) {
 
 std::vector<Step> AtenSteps(const Case& c) {
   if (c.op == Op::kQuantize) return {std::begin(kQuantize), std::end(kQuantize)};
+  if (c.op == Op::kMul) return {std::begin(kMul), std::end(kMul)};
   return {std::begin(kDequantize), std::end(kDequantize)};
 }
 
 std::vector<Model> AtenModels() {
-  return {Make("default", false), Make("avx2", false), Make("avx512", false),
-          Make("aarch64", true)};
+  return {Make("default", 0),      Make("avx2", 64),      Make("avx512", 128),
+          Make("default+pt26", 0), Make("avx2+pt26", 64), Make("avx512+pt26", 64),
+          Make("aarch64", 0, true)};
 }
 
 ChosenQParams AtenChooseQParams(float min, float max, bool reduce_range) {

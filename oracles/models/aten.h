@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// ATen's scalar quantize and dequantize, which the qnnpack engine shares, and its choice of
+// ATen's scalar quantize, dequantize and mul, which the qnnpack engine shares, and its choice of
 // quantization parameters.
 #ifndef QUALM_ORACLES_MODELS_ATEN_H_
 #define QUALM_ORACLES_MODELS_ATEN_H_
@@ -12,7 +12,8 @@
 
 namespace qualm::models {
 
-// quantize_val and dequantize_val of a build without FBGEMM (affine_quantizer_base.cpp).
+// quantize_val, dequantize_val and requantize_from_int of a build without FBGEMM
+// (affine_quantizer_base.cpp); the channel also holds what add needs.
 std::string AtenCannotRun(const Case& c);
 Channel AtenChannel(const Case& c, int64_t n);
 std::vector<Step> AtenSteps(const Case& c);

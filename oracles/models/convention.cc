@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "core/float_text.h"
@@ -26,7 +27,7 @@ void Note(Trace* trace, Stage stage, std::string text, std::string value, bool l
   trace->push_back(std::move(entry));
 }
 
-std::string Substitute(std::string_view text, const Channel& c) {
+std::string Substitute(std::string_view text, const Channel& c, int32_t other) {
   const std::pair<std::string_view, std::string> names[] = {
       {"{multiplier}", FloatText(c.multiplier)},
       {"{accumulator_scale}", FloatText(c.accumulator_scale)},
@@ -39,6 +40,15 @@ std::string Substitute(std::string_view text, const Channel& c) {
       {"{high}", Text(c.high)},
       {"{fixed}", Text(c.fixed.value)},
       {"{shift}", Text(c.fixed.shift)},
+      {"{a_scale}", FloatText(c.a_scale)},
+      {"{b_scale}", FloatText(c.b_scale)},
+      {"{a_zp}", Text(c.a_zero_point)},
+      {"{b_zp}", Text(c.b_zero_point)},
+      {"{a_fixed}", Text(c.a_fixed.value)},
+      {"{b_fixed}", Text(c.b_fixed.value)},
+      {"{a_shift}", Text(c.a_fixed.shift)},
+      {"{b_shift}", Text(c.b_fixed.shift)},
+      {"{b}", Text(other)},
   };
   std::string result(text);
   for (const auto& [name, value] : names) {
@@ -87,6 +97,11 @@ int64_t SumOfPairs(std::span<const int32_t> x, std::span<const int32_t> w, size_
   return sum;
 }
 
+// A weight times 0.5, to the nearest integer, ties to even.
+int32_t Halved(int32_t w) {
+  return static_cast<int32_t>(RoundNearestEven(static_cast<float>(w) / 2));
+}
+
 // acc16: saturating int16 sums of saturating pairs, spilled to int32 every 256 k's.
 int64_t SumInto16(std::span<const int32_t> x, std::span<const int32_t> w, Trace* trace) {
   constexpr size_t kBlock = 256;
@@ -124,12 +139,25 @@ int32_t Accumulate(Accumulation accumulation, std::span<const int32_t> x,
                    std::span<const int32_t> w, Trace* trace) {
   QUALM_CHECK_EQ(x.size(), w.size());
   int64_t sum = 0;
+  bool halved = false;
   std::string how = "sum of " + Text(static_cast<int64_t>(x.size())) + " products";
+  if (!accumulation.kernel.empty()) how += " (" + std::string(accumulation.kernel) + ")";
   // int64 holds it: readers bound K at 2^28 elements and one product at 2^16.
   switch (accumulation.kind) {
     case Kind::kExact:
       for (size_t k = 0; k < x.size(); ++k) sum += int64_t{x[k]} * w[k];
       break;
+    case Kind::kHalvedWeights: {
+      int64_t odd = 0;
+      for (size_t k = 0; k < x.size(); ++k) {
+        odd += w[k] & 1;
+        sum += int64_t{x[k]} * Halved(w[k]);
+      }
+      sum *= 2;
+      how += ", each weight halved, rounded to even, and doubled after the sum";
+      halved = odd != 0;
+      break;
+    }
     case Kind::kPairsInto16:
       sum = SumInto16(x, w, trace);
       how += " in saturating int16, spilled every 256";
@@ -152,7 +180,8 @@ int32_t Accumulate(Accumulation accumulation, std::span<const int32_t> x,
   }
   const int32_t acc = Wrap32(sum);
   Note(trace, Stage::kAccumulate,
-       how + " = " + Text(sum) + (acc != sum ? ", wrapped to int32" : ""), Text(acc), acc != sum);
+       how + " = " + Text(sum) + (acc != sum ? ", wrapped to int32" : ""), Text(acc),
+       acc != sum || halved);
   return acc;
 }
 
@@ -168,6 +197,7 @@ int32_t TakeOutZeroPoints(int32_t acc, int32_t x_zp, int32_t w_zp, std::span<con
   if (offsets == Accumulation::Offsets::kRowsSigned) {
     x_sum -= 256 * std::count_if(x.begin(), x.end(), [](int32_t code) { return code >= 128; });
   }
+  if (offsets == Accumulation::Offsets::kRowsInto16) x_sum = std::min<int64_t>(x_sum, INT16_MAX);
   // uint64 arithmetic modulo 2^64 keeps the low 32 bits right whatever the zero points are.
   const auto u = [](int64_t value) { return static_cast<uint64_t>(value); };
   const uint64_t result = u(acc) - u(x_zp) * u(SumOf(w)) - u(w_zp) * u(x_sum) +
@@ -182,7 +212,7 @@ void Apply(std::span<const Step> steps, const Channel& channel, Value& value, Tr
     step.apply(value, channel);
     if (trace == nullptr) continue;
     Note(trace, step.stage,
-         Substitute(step.text, channel) + ": " + before + " -> " + ValueText(value),
+         Substitute(step.text, channel, value.other) + ": " + before + " -> " + ValueText(value),
          ValueText(value), value.lossy);
   }
 }
@@ -291,8 +321,11 @@ std::string ZeroPointsAreCodes(const Case& c) {
   if (IsCode(c.x.dtype()) && !inside(c.x_q, c.x.dtype())) {
     return "x zero point must be a code of the x type";
   }
-  if (c.op == Op::kLinear && !inside(c.w_q, c.w.dtype())) {
+  if (HasSums(c.op) && !inside(c.w_q, c.w.dtype())) {
     return "weight zero point must be a code of the weight type";
+  }
+  if (HasTwoOperands(c.op) && !inside(c.w_q, c.w.dtype())) {
+    return "b zero point must be a code of the b type";
   }
   return "";
 }
@@ -305,6 +338,14 @@ std::string WholeRange(const Case& c) {
 std::string OpsAre(const Case& c, std::initializer_list<Op> ops) {
   if (std::find(ops.begin(), ops.end(), c.op) != ops.end()) return "";
   return "this convention has no " + std::string(Name(c.op));
+}
+
+bool WeightZeroPointsAre(const Case& c, int32_t zero_point) {
+  return std::ranges::all_of(c.w_q.zero_point, [&](int32_t z) { return z == zero_point; });
+}
+
+bool IsPlainDepthwise(const Case& c) {
+  return IsConv(c.op) && c.window.groups == c.window.in_c && c.window.groups == c.N;
 }
 
 void SetClamp(Channel& channel, const Case& c) {
@@ -333,6 +374,7 @@ Value Input(const Case& c, int64_t i) {
   } else {
     value.SetInt(c.x.IntAt(i));
   }
+  if (HasTwoOperands(c.op)) value.other = c.w.IntAt(i);
   return value;
 }
 
@@ -343,76 +385,167 @@ Channel ChannelOf(const Convention& convention, const Case& c, int64_t index) {
   return channel;
 }
 
+// The steps of every element: those of the body, then those of the tail.
+class StepsOf {
+ public:
+  StepsOf(const Convention& convention, const Case& c)
+      : body_(convention.body ? convention.body(c) : c.M * c.N),
+        steps_(convention.steps(c)),
+        tail_(body_ < c.M * c.N ? convention.tail_steps(c) : std::vector<Step>{}) {}
+  std::span<const Step> operator()(int64_t index) const { return index < body_ ? steps_ : tail_; }
+
+ private:
+  int64_t body_;
+  std::vector<Step> steps_, tail_;
+};
+
+// The operands of one sum, for linear and convolutions.
+class Terms {
+ public:
+  Terms(const Case& c, Accumulation accumulation)
+      : case_(c), accumulation_(accumulation), x_codes_(Integers(c.x)), w_codes_(Integers(c.w)) {}
+
+  // Gathers those of output `index`; the spans hold until the next call.
+  void Select(int64_t index) {
+    const int64_t m = index / case_.N, n = index % case_.N;
+    if (case_.op == Op::kLinear) {
+      x_ = real_x_ = Row(x_codes_, m, case_.K);
+      w_ = real_w_ = Row(w_codes_, n, case_.K);
+      return;
+    }
+    if (m != pixel_) {
+      taps_ = TapsOf(case_.window, m);
+      pixel_ = m;
+    }
+    Gather(n);
+  }
+
+  std::span<const int32_t> x() const { return x_; }  // as they are added
+  std::span<const int32_t> w() const { return w_; }
+  std::span<const int32_t> real_x() const { return real_x_; }  // as the offsets sum them
+  std::span<const int32_t> real_w() const { return real_w_; }
+
+ private:
+  using Padding = Accumulation::Padding;
+
+  void Gather(int64_t n) {
+    for (auto* list : {&added_x_, &added_w_, &summed_x_, &summed_w_}) list->clear();
+    const Window& v = case_.window;
+    const int64_t depth = v.in_c / v.groups;
+    const int64_t first = n / (case_.N / v.groups) * depth;
+    int64_t k = n * case_.K;
+    for (const Tap& tap : taps_) {
+      const bool inside = tap.x_row >= 0;
+      if (!inside && accumulation_.padding == Padding::kAbsent) {
+        k += depth;
+        continue;
+      }
+      for (int64_t c = 0; c < depth; ++c, ++k) {
+        const int32_t x =
+            inside ? x_codes_[static_cast<size_t>(tap.x_row + first + c)] : PaddingCode();
+        const int32_t w = w_codes_[static_cast<size_t>(k)];
+        added_x_.push_back(x);
+        added_w_.push_back(w);
+        if (!inside && accumulation_.padding == Padding::kZeroCode) continue;
+        summed_x_.push_back(x);
+        // Zero points leave with the weights that were multiplied.
+        summed_w_.push_back(accumulation_.kind == Kind::kHalvedWeights ? 2 * Halved(w) : w);
+      }
+      if (accumulation_.pairs_within_tap && depth % 2 != 0) {
+        added_x_.push_back(0);
+        added_w_.push_back(0);
+      }
+    }
+    x_ = added_x_;
+    w_ = added_w_;
+    real_x_ = summed_x_;
+    real_w_ = summed_w_;
+  }
+
+  int32_t PaddingCode() const {
+    if (accumulation_.padding == Padding::kZeroCode) return 0;
+    const auto byte = static_cast<uint8_t>(static_cast<uint32_t>(case_.x_q.zero_point_at(0)));
+    return case_.x.dtype() == DType::kU8 ? byte : static_cast<int8_t>(byte);
+  }
+
+  const Case& case_;
+  Accumulation accumulation_;
+  std::vector<int32_t> x_codes_, w_codes_;
+  int64_t pixel_ = -1;
+  std::vector<Tap> taps_;
+  std::vector<int32_t> added_x_, added_w_, summed_x_, summed_w_;
+  std::span<const int32_t> x_, w_, real_x_, real_w_;
+};
+
 ModelOutput Run(const Convention& convention, const Case& c) {
   ModelOutput output;
   output.y = Tensor(c.out_dtype, c.output_shape());
-  const bool linear = c.op == Op::kLinear;
-  if (linear) output.acc = Tensor(DType::kS32, c.output_shape());
+  if (HasSums(c.op)) output.acc = Tensor(DType::kS32, c.output_shape());
   if (output.y.empty()) return output;
   std::vector<Channel> channels;
   channels.reserve(static_cast<size_t>(c.N));
   for (int64_t n = 0; n < c.N; ++n) channels.push_back(ChannelOf(convention, c, n));
-  const std::vector<Step> steps = convention.steps(c);
-  std::vector<int32_t> x, w;
+  const StepsOf steps(convention, c);
   Accumulation accumulation;
-  if (linear) {
-    x = Integers(c.x);
-    w = Integers(c.w);
+  std::optional<Terms> terms;
+  if (HasSums(c.op)) {
     accumulation = convention.accumulation(c);
+    terms.emplace(c, accumulation);
   }
   for (int64_t i = 0; i < c.M * c.N; ++i) {
     Channel& channel = channels[static_cast<size_t>(i % c.N)];
     channel.index = i;
     Value value;
-    if (linear) {
-      const auto x_row = Row(x, i / c.N, c.K);
-      const auto w_row = Row(w, i % c.N, c.K);
-      const int32_t acc = Accumulate(accumulation, x_row, w_row, nullptr);
+    if (terms) {
+      terms->Select(i);
+      const int32_t acc = Accumulate(accumulation, terms->x(), terms->w(), nullptr);
       output.acc->SetInt(i, acc);
       value.SetInt(TakeOutZeroPoints(acc, c.x_q.zero_point_at(0), c.w_q.zero_point_at(i % c.N),
-                                     x_row, w_row, accumulation.offsets));
+                                     terms->real_x(), terms->real_w(), accumulation.offsets));
     } else {
       value = Input(c, i);
     }
-    Apply(steps, channel, value, nullptr);
+    Apply(steps(i), channel, value, nullptr);
     Store(output.y, i, value);
   }
   return output;
+}
+
+Value TraceSum(const Convention& convention, const Case& c, int64_t index, Trace& trace) {
+  const Accumulation accumulation = convention.accumulation(c);
+  Terms terms(c, accumulation);
+  terms.Select(index);
+  const int32_t acc = Accumulate(accumulation, terms.x(), terms.w(), &trace);
+  const int32_t x_zp = c.x_q.zero_point_at(0);
+  const int32_t w_zp = c.w_q.zero_point_at(index % c.N);
+  const int64_t x_sum = SumOf(terms.real_x()), w_sum = SumOf(terms.real_w());
+  const auto count = static_cast<int64_t>(terms.real_x().size());
+  Value value;
+  value.SetInt(
+      TakeOutZeroPoints(acc, x_zp, w_zp, terms.real_x(), terms.real_w(), accumulation.offsets));
+  const __int128 exact = static_cast<__int128>(acc) - static_cast<__int128>(x_zp) * w_sum -
+                         static_cast<__int128>(w_zp) * x_sum +
+                         static_cast<__int128>(x_zp) * w_zp * count;
+  const bool lossy = exact != value.integer;
+  constexpr std::string_view kHow[] = {
+      ", wrapped to int32", ", saturated to int32 and rounded to float32",
+      ", with the codes of x summed as signed bytes", ", with the sum of x saturated to int16"};
+  const std::string how(kHow[static_cast<size_t>(accumulation.offsets)]);
+  Note(&trace, Stage::kOffset,
+       "zero points " + Text(x_zp) + " and " + Text(w_zp) + ": " + Text(acc) + " - " + Text(x_zp) +
+           "*" + Text(w_sum) + " - " + Text(w_zp) + "*" + Text(x_sum) + " + " + Text(count) + "*" +
+           Text(x_zp) + "*" + Text(w_zp) + " -> " + Text(value.integer) + (lossy ? how : ""),
+       Text(value.integer), lossy);
+  return value;
 }
 
 Trace TraceOf(const Convention& convention, const Case& c, int64_t index) {
   QUALM_CHECK(index >= 0);
   QUALM_CHECK_LT(index, c.M * c.N);
   Trace trace;
-  Value value;
-  if (c.op == Op::kLinear) {
-    const std::vector<int32_t> x = Integers(c.x);
-    const std::vector<int32_t> w = Integers(c.w);
-    const auto x_row = Row(x, index / c.N, c.K);
-    const auto w_row = Row(w, index % c.N, c.K);
-    const Accumulation accumulation = convention.accumulation(c);
-    const int32_t acc = Accumulate(accumulation, x_row, w_row, &trace);
-    const int32_t x_zp = c.x_q.zero_point_at(0);
-    const int32_t w_zp = c.w_q.zero_point_at(index % c.N);
-    value.SetInt(TakeOutZeroPoints(acc, x_zp, w_zp, x_row, w_row, accumulation.offsets));
-    const __int128 exact = static_cast<__int128>(acc) - static_cast<__int128>(x_zp) * SumOf(w_row) -
-                           static_cast<__int128>(w_zp) * SumOf(x_row) +
-                           static_cast<__int128>(x_zp) * w_zp * c.K;
-    const bool lossy = exact != value.integer;
-    constexpr std::string_view kHow[] = {", wrapped to int32",
-                                         ", saturated to int32 and rounded to float32",
-                                         ", with the codes of x summed as signed bytes"};
-    const std::string how(kHow[static_cast<size_t>(accumulation.offsets)]);
-    Note(&trace, Stage::kOffset,
-         "zero points " + Text(x_zp) + " and " + Text(w_zp) + ": " + Text(acc) + " - " +
-             Text(x_zp) + "*" + Text(SumOf(w_row)) + " - " + Text(w_zp) + "*" + Text(SumOf(x_row)) +
-             " + " + Text(c.K) + "*" + Text(x_zp) + "*" + Text(w_zp) + " -> " +
-             Text(value.integer) + (lossy ? how : ""),
-         Text(value.integer), lossy);
-  } else {
-    value = Input(c, index);
-  }
-  Apply(convention.steps(c), ChannelOf(convention, c, index), value, &trace);
+  Value value = HasSums(c.op) ? TraceSum(convention, c, index, trace) : Input(c, index);
+  const StepsOf steps(convention, c);
+  Apply(steps(index), ChannelOf(convention, c, index), value, &trace);
   return trace;
 }
 
@@ -427,9 +560,15 @@ Model MakeModel(Convention convention) {
   model.satisfies = convention.satisfies;
   std::sort(model.satisfies.begin(), model.satisfies.end());
   model.cannot_run = [reason = convention.cannot_run](const Case& c) {
-    // Here and not in each family: none has steps for any other operation yet.
-    std::string other = OpsAre(c, {Op::kQuantize, Op::kDequantize, Op::kRequantize, Op::kLinear});
-    return other.empty() ? reason(c) : other;
+    // Here and not in each family: none has steps for any other operation.
+    std::string other = OpsAre(c, {Op::kQuantize, Op::kDequantize, Op::kRequantize, Op::kLinear,
+                                   Op::kConv2d, Op::kDepthwise, Op::kAdd, Op::kMul});
+    if (!other.empty()) return other;
+    // A model has one arithmetic; a case that asks for another, or for its own, is no test of it.
+    if (c.requant != Requant::kExact)
+      return "a model has no requantization mode, the case asks for " +
+             std::string(Name(c.requant));
+    return reason(c);
   };
   const auto shared = std::make_shared<const Convention>(std::move(convention));
   model.run = [shared](const Case& c) { return Run(*shared, c); };

@@ -27,17 +27,29 @@ struct Accumulation {
     kPairsInto16,    // pairs saturate, and are added in saturating int16 for 256 k's at a time
     kPairsXPlus128,  // s8 x: pairs of (x+128)*w, then - 128*sum w
     kPairsWPlus128,  // s8 x: pairs of (w+128)*x, then - 128*sum x
+    kHalvedWeights,  // twice the exact sum of x*rne(w/2)
   };
   // How the zero points are then taken out.
   enum class Offsets : uint8_t {
     kWrap,        // in int32 modulo 2^32
     kFloat,       // in float64, the difference saturated to int32 and rounded to float32
     kRowsSigned,  // modulo 2^32, codes of x from 128 on counted as x - 256 in sum x
+    kRowsInto16,  // modulo 2^32, sum x (of u8) saturates to int16
+  };
+  // What the taps of a convolution in the padding are.
+  enum class Padding : uint8_t {
+    kAbsent,     // left out of the sums and of the offsets
+    kZeroPoint,  // the low byte of the zero point of x, in sums and offsets
+    kZeroCode,   // code 0 in the sums, where it may be one half of a pair; left out of the offsets
   };
   Kind kind = Kind::kExact;
   // Pairs never span this k (0: none): the first of two blocks ends here, padded to even.
   int64_t first_block = 0;
   Offsets offsets = Offsets::kWrap;
+  // Convolutions. The order is that of the weights: (r, s, c), c fastest and inside the group.
+  Padding padding = Padding::kAbsent;
+  bool pairs_within_tap = false;  // the last of an odd number of channels has no partner
+  std::string_view kernel;        // for traces
 };
 
 // Constants of one output channel, computed once per case.
@@ -53,6 +65,10 @@ struct Channel {
   int32_t low = 0;            // clamp, relu included
   int32_t high = 0;
   FixedMultiplier fixed;
+  // add, mul: what each operand is multiplied by, and its zero point.
+  float a_scale = 1, b_scale = 1;
+  int32_t a_zero_point = 0, b_zero_point = 0;
+  FixedMultiplier a_fixed, b_fixed;
   int64_t index = 0;  // of the element, for kernels whose tail differs
   int64_t count = 0;
 };
@@ -62,6 +78,7 @@ struct Value {
   bool real = false;
   int64_t integer = 0;
   float number = 0;
+  int32_t other = 0;   // the code of the second operand (add, mul)
   bool lossy = false;  // the last step departed from the exact value
 
   void SetInt(int64_t value) {
@@ -75,7 +92,8 @@ struct Value {
 };
 
 // `text` may name constants: {multiplier} {scale} {reciprocal} {bias} {zero_point} {low} {high}
-// {fixed} {shift}.
+// {fixed} {shift}; of two operands {a_scale} {a_zp} {a_fixed} {a_shift}, {b_...} likewise, and {b},
+// the code of the second.
 struct Step {
   Stage stage;
   std::string_view text;
@@ -89,11 +107,14 @@ struct Convention {
   bool pair_saturates = false;
   std::vector<std::string> satisfies;
   std::function<std::string(const Case&)> cannot_run;
-  // Linear only.
+  // Linear and convolutions only.
   std::function<Accumulation(const Case&)> accumulation;
   std::function<Channel(const Case&, int64_t channel)> channel;
-  // Everything after the zero-point offsets (linear) or from the input on (the other ops).
+  // Everything after the zero-point offsets (sums) or from the input on (the other ops).
   std::function<std::vector<Step>(const Case&)> steps;
+  // Optional: the steps of elements from `body` on, where the tail of a vector loop differs.
+  std::function<int64_t(const Case&)> body;
+  std::function<std::vector<Step>(const Case&)> tail_steps;
 };
 
 Model MakeModel(Convention convention);
@@ -133,12 +154,17 @@ void TimesCodeMinusZeroPoint(Value& v, const Channel& c);  // dequantize: fl(sca
 // Helpers for cannot_run: "" or the reason.
 std::string FirstReason(std::initializer_list<std::string> reasons);
 std::string Require(bool holds, std::string_view reason);
-// Zero points of x, w (linear) and of the output inside their code types.
+// Zero points of x, w (weights or second operand) and of the output inside their code types.
 std::string ZeroPointsAreCodes(const Case& c);
 // The clamp is the whole range of the output type.
 std::string WholeRange(const Case& c);
 // The op is one of these.
 std::string OpsAre(const Case& c, std::initializer_list<Op> ops);
+
+// All of the weights' zero points are this one.
+bool WeightZeroPointsAre(const Case& c, int32_t zero_point);
+// One input and one output channel per group.
+bool IsPlainDepthwise(const Case& c);
 
 // Clamp bounds of a code output, relu included.
 void SetClamp(Channel& channel, const Case& c);

@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// FBGEMM at 71d6f8b, x86: the u8*s8 GEMMs with ATen's call sequence (qlinear.cpp, apply_impl), the
-// dynamic linear (f32 output), and the element-wise functions of QuantUtils.
+// FBGEMM at 71d6f8b, x86: the u8*s8 GEMMs and convolutions with ATen's call sequence (qlinear.cpp,
+// qconv.cpp, apply_impl), the dynamic linear (f32 output), and the element-wise functions of
+// QuantUtils.
 //
 //   accumulators  src/GenerateKernelU8S8S32ACC32.cc (vpmaddubsw, vpmaddwd), ...ACC32Avx512VNNI.cc
 //                 (vpdpbusd), GenerateKernelU8S8S32ACC16.cc (vpmaddubsw, vpaddsw; blocks of 256)
 //   epilogue      src/QuantUtilsAvx2.cc, requantizeOutputProcessingAvx2 and requantizeForFloatAvx2,
 //                 used by every instruction set
+//   convolutions  src/FbgemmConv.cc (dispatch); padding is the zero point, as a byte, inside the
+//                 sums (src/PackAWithIm2Col.cc). im2col, pointwise and groupwise add as the GEMM of
+//                 their instruction set does, the depthwise kernel in saturating pairs of taps on
+//                 every one (src/GenerateI8Depthwise.cc: there is none for VNNI)
 //   quantize      src/QuantUtilsAvx2.cc, QuantizeAvx2; fbgemm@scalar is include/fbgemm/QuantUtils.h
 //
 // +nofma is a build with -ffp-contract=off: GCC otherwise fuses bias*reciprocal + float(v), and the
@@ -170,6 +175,8 @@ Channel ChannelOf(const Case& c, int64_t n) {
       break;
     case Op::kRequantize:
     case Op::kLinear:
+    case Op::kConv2d:
+    case Op::kDepthwise:
       channel.zero_point = c.out_q.zero_point_at(0);
       if (HasExplicitMultiplier(c)) {
         channel.multiplier = c.multiplier[c.multiplier.size() == 1 ? 0 : static_cast<size_t>(n)];
@@ -189,8 +196,32 @@ Channel ChannelOf(const Case& c, int64_t n) {
   return channel;
 }
 
-std::string CannotRunLinear(const Case& c) {
+// FbgemmConv.cc, takeDepthWiseFastPath.
+bool TakesDepthwiseKernel(const Case& c) {
+  const Window& v = c.window;
+  const auto is_half = [&](int64_t pad) { return pad == (v.kernel_h - 1) / 2; };
+  return IsConv(c.op) && v.groups == v.in_c && (c.N == v.groups || c.N == 2 * v.groups) &&
+         v.groups % 8 == 0 && v.stride_h <= 2 && v.stride_w <= 2 && v.kernel_h == v.kernel_w &&
+         (v.kernel_h == 3 || v.kernel_h == 5 || v.kernel_h == 7) && v.dilation_h == 1 &&
+         v.dilation_w == 1 && is_half(v.pad_top) && is_half(v.pad_bottom) && is_half(v.pad_left) &&
+         is_half(v.pad_right);
+}
+
+Accumulation AccumulationOf(const Case& c, Kind kind) {
+  Accumulation result;
+  result.kind = kind;
+  result.padding = Accumulation::Padding::kZeroPoint;
+  if (TakesDepthwiseKernel(c)) {
+    result.kind = Kind::kPairs;
+    result.kernel = "depthwise kernel";
+  }
+  return result;
+}
+
+std::string CannotRunSums(const Case& c, bool acc16) {
   return FirstReason({
+      Require(!IsConv(c.op) || !acc16, "convolutions add in int32"),
+      Require(!IsConv(c.op) || c.out_dtype == DType::kU8, "a convolution makes u8"),
       Require(c.x.dtype() == DType::kU8, "activations must be u8"),
       Require(c.w.dtype() == DType::kS8, "weights must be s8"),
       Require(c.out_dtype == DType::kU8 || c.out_dtype == DType::kF32, "output must be u8 or f32"),
@@ -226,18 +257,19 @@ Model Make(const std::string& isa, Kind kind, bool acc16, bool fma) {
     convention.satisfies.emplace_back("zero_term_append");
   }
   convention.cannot_run = [acc16](const Case& c) {
-    if (c.op == Op::kLinear) return CannotRunLinear(c);
+    if (HasSums(c.op)) return CannotRunSums(c, acc16);
     if (acc16) return OpsAre(c, {Op::kLinear});
-    return CannotRunElementwise(c);
+    return FirstReason(
+        {OpsAre(c, {Op::kQuantize, Op::kDequantize, Op::kRequantize}), CannotRunElementwise(c)});
   };
-  convention.accumulation = [variant](const Case&) { return Accumulation{variant.kind, 0}; };
+  convention.accumulation = [variant](const Case& c) { return AccumulationOf(c, variant.kind); };
   convention.channel = ChannelOf;
   convention.steps = [variant](const Case& c) {
     switch (c.op) {
       case Op::kQuantize: return List(kQuantizeVector);
       case Op::kDequantize: return List(kDequantize);
       case Op::kRequantize: return std::vector<Step>{kToFloat, kScale, kRound, kZeroPoint, kClamp};
-      default: break;  // linear: cannot_run leaves no other
+      default: break;  // sums: cannot_run leaves no other
     }
     return c.out_dtype == DType::kF32 ? LinearToReal(c, variant) : LinearToCodes(c, variant);
   };
@@ -275,6 +307,39 @@ std::vector<Model> FbgemmModels() {
   }
   models.push_back(MakeScalar());
   return models;
+}
+
+std::vector<int32_t> FbgemmDepthwise3d(int32_t x, int32_t w_zero_point, float out_scale) {
+  constexpr int64_t kSize = 7;
+  Accumulation accumulation;
+  accumulation.kind = Kind::kPairs;
+  accumulation.offsets = Accumulation::Offsets::kRowsInto16;
+  Channel channel;
+  channel.accumulator_scale = 1.0f;
+  channel.multiplier = 1.0f / out_scale;
+  const Step steps[] = {kToFloat, kScale, kRound, kZeroPoint, kClamp};
+  const std::vector<int32_t> weights(kSize * kSize * kSize, 1);
+  // Along one axis: the taps at `position` that lie in the volume.
+  const auto inside = [](int64_t position, int64_t tap) {
+    const int64_t at = position + tap - kSize / 2;
+    return at >= 0 && at < kSize;
+  };
+  std::vector<int32_t> y;
+  std::vector<int32_t> row(weights.size());
+  for (int64_t i = 0; i < kSize * kSize * kSize; ++i) {
+    for (int64_t k = 0; k < kSize * kSize * kSize; ++k) {
+      const bool valid = inside(i / (kSize * kSize), k / (kSize * kSize)) &&
+                         inside(i / kSize % kSize, k / kSize % kSize) &&
+                         inside(i % kSize, k % kSize);
+      row[static_cast<size_t>(k)] = valid ? x : 0;
+    }
+    Value value;
+    value.SetInt(TakeOutZeroPoints(Accumulate(accumulation, row, weights, nullptr), 0, w_zero_point,
+                                   row, weights, accumulation.offsets));
+    Apply(steps, channel, value, nullptr);
+    y.push_back(static_cast<int32_t>(value.integer));
+  }
+  return y;
 }
 
 int32_t FbgemmRequantizeFixedPoint(int32_t value, int32_t multiplier, int32_t right_shift,

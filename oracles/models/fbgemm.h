@@ -5,6 +5,7 @@
 #define QUALM_ORACLES_MODELS_FBGEMM_H_
 
 #include <cstdint>
+#include <vector>
 
 namespace qualm::models {
 
@@ -13,6 +14,12 @@ namespace qualm::models {
 // the scalar tail does not.
 int32_t FbgemmRequantizeFixedPoint(int32_t value, int32_t multiplier, int32_t right_shift,
                                    int32_t zero_point, bool vector_body);
+
+// A 7x7x7 depthwise convolution, padding 3, of a 7x7x7 volume of codes x, all weights 1, scales of
+// x and w 1, zero points of x and output 0: its 343 outputs, the same for every channel. The kernel
+// sums the codes under the window in a saturating int16 (src/GenerateI8Depthwise.cc), which no 2-D
+// window can fill; with a weight zero point the results are wrong from sum x > 32767 on.
+std::vector<int32_t> FbgemmDepthwise3d(int32_t x, int32_t w_zero_point, float out_scale);
 
 struct ChosenQParams {
   double scale = 0;

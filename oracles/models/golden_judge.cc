@@ -12,12 +12,14 @@
 #include "oracles/models/aten.h"
 #include "oracles/models/fbgemm.h"
 #include "oracles/models/model.h"
+#include "oracles/models/observers.h"
 #include "oracles/models/primitives.h"
 
 namespace qualm {
 namespace {
 
 constexpr int64_t kMaxElements = int64_t{1} << 28;
+constexpr int64_t kMaxExtent = int64_t{1} << 20;  // of kernels, strides, pads and dilations
 
 [[noreturn]] void Wrong(const GoldenRecord& record, std::string_view field,
                         const std::string& what) {
@@ -127,6 +129,15 @@ Tensor Weights(const GoldenRecord& record, DType dtype, int64_t N, int64_t K) {
   return Transposed(Codes(record, "w", dtype, {K, N}));
 }
 
+void SetPerChannel(const GoldenRecord& record, Case& c) {
+  if (!record.Has("gran")) return;
+  const std::string granularity = record.Text("gran");
+  if (granularity != "tensor" && granularity != "channel") {
+    Wrong(record, "gran", "expected tensor or channel");
+  }
+  c.per_channel = granularity == "channel";
+}
+
 // Shapes, tensors and parameters that all linear records share.
 Case LinearCase(const GoldenRecord& record, DType x_dtype, DType w_dtype, DType out_dtype) {
   Case c;
@@ -138,13 +149,7 @@ Case LinearCase(const GoldenRecord& record, DType x_dtype, DType w_dtype, DType 
   c.w = Weights(record, w_dtype, c.N, c.K);
   c.out_dtype = out_dtype;
   c.relu = Flag(record, "relu");
-  if (record.Has("gran")) {
-    const std::string granularity = record.Text("gran");
-    if (granularity != "tensor" && granularity != "channel") {
-      Wrong(record, "gran", "expected tensor or channel");
-    }
-    c.per_channel = granularity == "channel";
-  }
+  SetPerChannel(record, c);
   SetWholeRange(c);
   return c;
 }
@@ -154,6 +159,39 @@ void ReadScales(const GoldenRecord& record, Case& c) {
   c.w_q.scale = record.Floats("w_scale");
   c.w_q.zero_point = record.Has("w_zp") ? ZeroPoints(record, "w_zp") : std::vector<int32_t>{0};
   c.out_q = {{record.Float("out_scale")}, {Int32(record, "out_zp")}};
+}
+
+// Shapes, tensors and parameters that all convolution records share; strides, pads and dilations
+// are square.
+Case ConvCase(const GoldenRecord& record, DType x_dtype, DType w_dtype, DType out_dtype) {
+  Case c;
+  c.op = Op::kConv2d;
+  if (record.Text("layout") != "x:NHWC w:KRSC y:NHWC")
+    Wrong(record, "layout", "expected x:NHWC w:KRSC y:NHWC");
+  Window& v = c.window;
+  v.batch = Dimension(record, "N");
+  v.in_h = Dimension(record, "H");
+  v.in_w = Dimension(record, "W");
+  v.in_c = Dimension(record, "IC");
+  c.N = Dimension(record, "OC");
+  v.kernel_h = Int32(record, "R", 1, kMaxExtent);
+  v.kernel_w = Int32(record, "S", 1, kMaxExtent);
+  v.stride_h = v.stride_w = Int32(record, "stride", 1, kMaxExtent);
+  v.dilation_h = v.dilation_w = Int32(record, "dil", 1, kMaxExtent);
+  v.pad_top = v.pad_bottom = v.pad_left = v.pad_right = Int32(record, "pad", 0, kMaxExtent);
+  v.groups = Int32(record, "G", 1, kMaxExtent);
+  if (v.in_c % v.groups != 0 || c.N % v.groups != 0)
+    Wrong(record, "G", "does not divide the input and output channels");
+  c.x = Codes(record, "x", x_dtype, {v.batch, v.in_h, v.in_w, v.in_c});
+  c.w = Codes(record, "w", w_dtype, {c.N, v.kernel_h, v.kernel_w, v.in_c / v.groups});
+  DeriveSizes(&c);
+  if (record.Int("OH") != v.out_h() || record.Int("OW") != v.out_w())
+    Wrong(record, "OH", "does not follow from the window");
+  c.out_dtype = out_dtype;
+  c.relu = Flag(record, "relu");
+  SetPerChannel(record, c);
+  SetWholeRange(c);
+  return c;
 }
 
 void ReadBiasI32(const GoldenRecord& record, Case& c) {
@@ -229,6 +267,52 @@ Case TfliteLinear(const GoldenRecord& record) {
   return c;
 }
 
+Case AtenStyleConv(const GoldenRecord& record) {
+  Case c = ConvCase(record, DType::kU8, DType::kS8, DType::kU8);
+  ReadScales(record, c);
+  if (record.Has("bias")) c.bias = record.Floats("bias");
+  CheckCase(record, c);
+  return c;
+}
+
+Case OrtConv(const GoldenRecord& record) {
+  const DType x_dtype = record.Has("x_dtype") ? CodeType(record, "x_dtype") : DType::kU8;
+  Case c = ConvCase(record, x_dtype, CodeType(record, "w_dtype"), x_dtype);
+  ReadScales(record, c);
+  ReadBiasI32(record, c);
+  CheckCase(record, c);
+  return c;
+}
+
+// oneDNN's own convolution: the sums, no zero points.
+Case DirectConv(const GoldenRecord& record) {
+  Case c = ConvCase(record, CodeType(record, "src_dtype"), DType::kS8, DType::kS32);
+  CheckCase(record, c);
+  return c;
+}
+
+// a is x, b is w.
+Case AddCase(const GoldenRecord& record) {
+  Case c;
+  c.op = Op::kAdd;
+  DType dtype = record.op == "tflite_add" ? DType::kS8 : DType::kU8;
+  if (record.Has("dtype")) dtype = CodeType(record, "dtype");
+  c.M = 1;
+  c.N = Dimension(record, "n");
+  c.x = Codes(record, "a", dtype, {c.M, c.N});
+  c.w = Codes(record, "b", dtype, {c.M, c.N});
+  c.x_q = {{record.Float("a_scale")}, {Int32(record, "a_zp")}};
+  c.w_q = {{record.Float("b_scale")}, {Int32(record, "b_zp")}};
+  c.out_q = {{record.Float("out_scale")}, {Int32(record, "out_zp")}};
+  c.out_dtype = dtype;
+  c.relu = Flag(record, "relu");
+  SetWholeRange(c);
+  if (record.Has("out_min")) c.out_min = Int32(record, "out_min");
+  if (record.Has("out_max")) c.out_max = Int32(record, "out_max");
+  CheckCase(record, c);
+  return c;
+}
+
 Case QuantizeCase(const GoldenRecord& record, DType dtype) {
   Case c;
   c.op = Op::kQuantize;
@@ -293,7 +377,8 @@ std::string ModelName(const GoldenRecord& record) {
   const std::string_view backend = record.backend;
   std::string_view isa = record.isa;
   if (backend.starts_with("fbgemm@")) {
-    if (isa.empty()) return "fbgemm@avx2";  // element-wise: the vector path
+    if (isa.empty()) return "fbgemm@avx2";       // element-wise: the vector path
+    if (isa == "any-x86") return "fbgemm@avx2";  // the same on every one
     if (isa.ends_with("_ymm")) isa.remove_suffix(4);
     const std::string_view name = isa == "avx512_vnni" ? "vnni" : isa;
     std::string model = "fbgemm@" + std::string(name);
@@ -316,8 +401,9 @@ std::string ModelName(const GoldenRecord& record) {
     return "onednn3@" + OneDnnName(rest);
   if (const auto rest = After(isa, "onednn-"); !rest.empty()) return "onednn2@" + OneDnnName(rest);
   if (auto rest = After(isa, "aten-"); !rest.empty()) {
-    if (rest.ends_with("-pt26")) rest.remove_suffix(5);
-    return "aten@" + std::string(rest);
+    const bool pt26 = rest.ends_with("-pt26");
+    if (pt26) rest.remove_suffix(5);
+    return "aten@" + std::string(rest) + (pt26 ? "+pt26" : "");
   }
   return "";
 }
@@ -345,20 +431,30 @@ class Judge {
   // Runs the named model; nullopt (and a skip) if there is none or it does not define the case.
   std::optional<ModelOutput> Model(const std::string& name, const Case& c);
 
-  void JudgeLinear(const Case& c) {
-    const Tensor y = Codes(record_, "y", c.out_dtype, {c.M, c.N});
+  // One case, one model: its codes and, where recorded, its sums.
+  void JudgeCase(const Case& c) {
+    const Tensor y = Codes(record_, "y", c.out_dtype, c.output_shape());
     const std::optional<ModelOutput> output = Model(ModelName(record_), c);
     if (!output) return;
     for (const char* field : {"acc", "acc_no_zp"}) {
-      if (!record_.Has(field)) continue;
-      Compare(field, Codes(record_, field, DType::kS32, {c.M, c.N}), *output->acc);
+      if (!record_.Has(field) || !output->acc) continue;
+      Compare(field, Codes(record_, field, DType::kS32, c.output_shape()), *output->acc);
     }
     Compare("y", y, output->y);
+    // What a forum thread printed.
+    if (record_.Has("y_thread")) {
+      Compare("y_thread", Codes(record_, "y_thread", c.out_dtype, c.output_shape()), output->y);
+    }
   }
 
-  void Linear() { JudgeLinear(AtenStyleLinear(record_)); }
-  void FullyConnected() { JudgeLinear(XnnpackLinear(record_)); }
-  void QLinearMatmul() { JudgeLinear(OrtMatmul(record_)); }
+  void Linear() { JudgeCase(AtenStyleLinear(record_)); }
+  void Conv2d() { JudgeCase(AtenStyleConv(record_)); }
+  void QLinearConv() { JudgeCase(OrtConv(record_)); }
+  void DirectConvolution();
+  void Depthwise3d();
+  void Add() { JudgeCase(AddCase(record_)); }
+  void FullyConnected() { JudgeCase(XnnpackLinear(record_)); }
+  void QLinearMatmul() { JudgeCase(OrtMatmul(record_)); }
   void TfliteFullyConnected();
   void FloatAndI32Bias();
   void Matmul();
@@ -367,6 +463,7 @@ class Judge {
   void RequantizeFixedPoint();
   void ChooseQParams();
   void AtenChooseQParams();
+  void Observe();
   void Srdhm();
   void Rdbp();
   void Mbqm();
@@ -414,7 +511,7 @@ std::optional<ModelOutput> Judge::Model(const std::string& name, const Case& c) 
 
 void Judge::TfliteFullyConnected() {
   const Case c = TfliteLinear(record_);
-  JudgeLinear(c);
+  JudgeCase(c);
   const double multiplier = static_cast<double>(c.x_q.scale[0]) *
                             static_cast<double>(c.w_q.scale[0]) /
                             static_cast<double>(c.out_q.scale[0]);
@@ -481,6 +578,33 @@ void Judge::Matmul() {
   }
 }
 
+void Judge::DirectConvolution() {
+  const Case c = DirectConv(record_);
+  const Tensor y = Codes(record_, "y_s32", DType::kS32, c.output_shape());
+  if (const auto output = Model(ModelName(record_), c)) Compare("y_s32", y, output->y);
+}
+
+void Judge::Depthwise3d() {
+  const std::string name = ModelName(record_);
+  const int32_t x = Int32(record_, "x_const", 0, 255);
+  const int32_t w_zero_point = Int32(record_, "w_zp");
+  const float out_scale = record_.Float("out_scale");
+  if (!std::isfinite(out_scale) || out_scale <= 0)
+    Wrong(record_, "out_scale", "must be finite and greater than 0");
+  const std::vector<int32_t> outputs = models::FbgemmDepthwise3d(x, w_zero_point, out_scale);
+  const auto count = static_cast<int64_t>(outputs.size());
+  const Tensor y = Codes(record_, "y_channel0", DType::kU8, {count});
+  if (!name.starts_with("fbgemm@") || FindModel(name) == nullptr) {
+    return Skip("no model for backend " + record_.backend + ", isa " + record_.isa);
+  }
+  result_.model = name;
+  Tensor computed(DType::kU8, {count});
+  for (int64_t i = 0; i < count; ++i) computed.SetInt(i, outputs[static_cast<size_t>(i)]);
+  Compare("y_channel0", y, computed);
+  CompareText("y_center", std::to_string(record_.Int("y_center")),
+              std::to_string(outputs[outputs.size() / 2]));
+}
+
 void Judge::Quantize() {
   const Case c = QuantizeCase(record_, QuantizedType(record_));
   const std::vector<int64_t> shape = {c.M, c.N};
@@ -529,7 +653,7 @@ void Judge::RequantizeFixedPoint() {
 }
 
 void Judge::ChooseQParams() {
-  result_.model = "fbgemm@avx2";
+  result_.model = "observers@fbgemm";
   const float min = record_.Float("min");
   const float max = record_.Float("max");
   if (!std::isfinite(min) || !std::isfinite(max)) Wrong(record_, "min", "the range must be finite");
@@ -551,7 +675,7 @@ std::string DoubleText(double value) {
 }
 
 void Judge::AtenChooseQParams() {
-  result_.model = "aten@default";
+  result_.model = "observers@aten";
   const std::vector<float> x = record_.Floats("x");
   if (x.empty()) Wrong(record_, "x", "must not be empty");
   float min = x[0];
@@ -564,6 +688,38 @@ void Judge::AtenChooseQParams() {
   const auto chosen = models::AtenChooseQParams(min, max, Flag(record_, "reduce_range"));
   CompareText("scale_double", DoubleText(record_.Double("scale_double")), DoubleText(chosen.scale));
   CompareText("zp", std::to_string(record_.Int("zp")), std::to_string(chosen.zero_point));
+}
+
+// Scales, zero points and, where recorded, the range they follow from, and what ATen quantizes x
+// to.
+void Judge::Observe() {
+  result_.model = "observers@torch";
+  const std::vector<exact::ObserverResult> results = models::ObserveRecord(record_);
+  const auto count = static_cast<int64_t>(results.size());
+  Tensor scale(DType::kF32, {count});
+  Tensor zero_point(DType::kS32, {count});
+  for (size_t i = 0; i < results.size(); ++i) {
+    scale.as<float>()[i] = results[i].scale;
+    zero_point.as<int32_t>()[i] = results[i].zero_point;
+  }
+  Compare("scale", Reals(record_, "scale", {count}), scale);
+  Compare("zp", Codes(record_, "zp", DType::kS32, {count}), zero_point);
+  for (const auto& [field, value] :
+       {std::pair{"min_val", results[0].range.min}, {"max_val", results[0].range.max}}) {
+    if (record_.Has(field)) {
+      CompareText(field, FloatText(record_.Float(field)), FloatText(value));
+    }
+  }
+  for (const char* field : {"q", "y", "y_thread"}) {
+    if (!record_.Has(field)) continue;
+    const Tensor codes = models::QuantizeRecord(record_, results);
+    Compare(field, Codes(record_, field, codes.dtype(), codes.shape()), codes);
+  }
+  if (record_.Has("deq_thread")) {
+    const Tensor codes = models::QuantizeRecord(record_, results);
+    Compare("deq_thread", Reals(record_, "deq_thread", codes.shape()),
+            models::DequantizeRecord(codes, results));
+  }
 }
 
 void Judge::Srdhm() {
@@ -617,6 +773,12 @@ void Judge::Mbqm() {
 const std::map<std::string_view, Judge::Handler>& Judge::Handlers() {
   static const std::map<std::string_view, Handler> handlers = {
       {"linear", &Judge::Linear},
+      {"conv2d", &Judge::Conv2d},
+      {"qlinear_conv", &Judge::QLinearConv},
+      {"conv2d_s32", &Judge::DirectConvolution},
+      {"depthwise3d_7x7x7_const", &Judge::Depthwise3d},
+      {"add", &Judge::Add},
+      {"tflite_add", &Judge::Add},
       {"linear_float_and_i32bias", &Judge::FloatAndI32Bias},
       {"matmul", &Judge::Matmul},
       {"qlinear_matmul", &Judge::QLinearMatmul},
@@ -628,6 +790,9 @@ const std::map<std::string_view, Judge::Handler>& Judge::Handlers() {
       {"requantize_fixedpoint", &Judge::RequantizeFixedPoint},
       {"choose_qparams", &Judge::ChooseQParams},
       {"aten_choose_qparams", &Judge::AtenChooseQParams},
+      {"observer", &Judge::Observe},
+      {"observer_per_channel", &Judge::Observe},
+      {"observer_quantize", &Judge::Observe},
       {"gemmlowp_srdhm", &Judge::Srdhm},
       {"gemmlowp_rounding_divide_by_pot", &Judge::Rdbp},
       {"multiply_by_quantized_multiplier", &Judge::Mbqm},
@@ -666,6 +831,11 @@ struct CaseReader {
 const std::map<std::string_view, CaseReader>& CaseReaders() {
   static const std::map<std::string_view, CaseReader> readers = {
       {"linear", {AtenStyleLinear, "y"}},
+      {"conv2d", {AtenStyleConv, "y"}},
+      {"qlinear_conv", {OrtConv, "y"}},
+      {"conv2d_s32", {DirectConv, "y_s32"}},
+      {"add", {AddCase, "y"}},
+      {"tflite_add", {AddCase, "y"}},
       {"linear_float_and_i32bias", {I32BiasLinear, "y_u8_i32bias"}},
       {"matmul", {DirectMatmul, "y_u8"}},
       {"qlinear_matmul", {OrtMatmul, "y"}},

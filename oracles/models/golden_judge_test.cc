@@ -70,9 +70,10 @@ TEST(GoldenJudgeTest, EveryRecordOfAKnownOpIsReproduced) {
         "fbgemm@avx2",         "fbgemm@avx2+acc16",   "fbgemm@avx2+nofma", "fbgemm@avx512",
         "fbgemm@avx512+acc16", "fbgemm@avx512+nofma", "fbgemm@scalar",     "fbgemm@vnni",
         "fbgemm@vnni+acc16",   "fbgemm@vnni+nofma",   "gemmlowp",          "onednn2@avx2",
-        "onednn2@avx512core",  "onednn2@sse41",       "onednn2@vnni",      "onednn3@avx2",
-        "onnxruntime@avx2",    "onnxruntime@sse41",   "onnxruntime@vnni",  "qnnpack",
-        "tflite@double",       "tflite@single",       "xnnpack@fp32",      "xnnpack@rndnu"}) {
+        "observers@torch",     "observers@aten",      "observers@fbgemm",  "onednn2@avx512core",
+        "onednn2@sse41",       "onednn2@vnni",        "onednn3@avx2",      "onnxruntime@avx2",
+        "onnxruntime@sse41",   "onnxruntime@vnni",    "qnnpack",           "tflite@double",
+        "tflite@single",       "xnnpack@fp32",        "xnnpack@rndnu"}) {
     EXPECT_GT(outputs_by_model[model], 0) << model;
   }
   // The only reason to skip is an operation that has no meaning here yet.
@@ -239,6 +240,37 @@ TEST(GoldenJudgeTest, LyingRecordsAreRefusedWithFileLineAndField) {
       error = caught.what();
     }
     EXPECT_TRUE(error.starts_with(expected)) << Line(changes) << "\n  " << error;
+  }
+}
+
+TEST(GoldenJudgeTest, LyingRecordsOfObserversAreRefused) {
+  const std::string start =
+      R"({"id":"r","backend":"pytorch-1.13.1","op":"observer","observer":"MinMaxObserver",)";
+  const std::string end = R"("scale":["0x1p+0"],"zp":[0]})";
+  const auto error = [&](const std::string& fields) -> std::string {
+    try {
+      const Verdict verdict = JudgeGolden(ParseGoldenLine(start + fields + end, "f", 1)).verdict;
+      return std::string(Name(verdict.judgement)) + " " + verdict.reason;
+    } catch (const InputError& caught) {
+      return caught.what();
+    }
+  };
+  const std::string reduce = R"("reduce_range":0,)";
+  EXPECT_EQ(error(reduce + R"("batches":[["0x0p+0","0x1.fep+7"],["0x1p+0"]],)"), "passed ");
+  EXPECT_TRUE(error(reduce + R"("batches":[["0x0p+0","0x1p+7"]],)").starts_with("failed"));
+  for (const auto& [fields, expected] : std::vector<std::pair<std::string, std::string>>{
+           {R"("batches":[["0x1p+0"]],)", "f:1: r: reduce_range: missing"},
+           {R"("reduce_range":2,"batches":[["0x1p+0"]],)", "f:1: r: reduce_range: expected"},
+           {reduce + R"("batches":[],)", "f:1: r: batches: must not be empty"},
+           {reduce + R"("batches":[["0x1p+0"],[]],)", "f:1: r: x: must not be empty"},
+           {reduce + R"("batches":["0x1p+0"],)", "f:1: r: batches: expected a list of lists"},
+           {reduce + R"("batches":[["inf"]],)", "f:1: r: x: has a value that is not finite"},
+           {reduce + R"("batches":[["0x1p+0"]],"dtype":"f32",)", "f:1: r: dtype: expected u8"},
+           {reduce + R"("batches":[["0x1p+0"]],"qscheme":"odd",)", "f:1: r: qscheme: expected"},
+           {reduce + R"("batches":[["0x1p+0"]],"quant_max":256,)", "f:1: r: quant_max: outside"},
+           {reduce + R"("batches":[["0x1p+0"]],"quant_min":9,"quant_max":8,)",
+            "f:1: r: quant_min: expected"}}) {
+    EXPECT_TRUE(error(fields).starts_with(expected)) << fields << "\n  " << error(fields);
   }
 }
 

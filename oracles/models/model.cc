@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "oracles/models/convention.h"
+#include "oracles/models/observers.h"
 
 namespace qualm {
 namespace {
@@ -12,7 +13,7 @@ std::vector<Model> Collect() {
   std::vector<Model> all;
   for (auto family : {models::FbgemmModels, models::OneDnn2Models, models::OneDnn3Models,
                       models::QnnpackModels, models::AtenModels, models::XnnpackModels,
-                      models::TfliteModels, models::OnnxRuntimeModels}) {
+                      models::TfliteModels, models::OnnxRuntimeModels, models::ObserverModels}) {
     for (Model& model : family()) all.push_back(std::move(model));
   }
   std::sort(all.begin(), all.end(), [](const Model& a, const Model& b) { return a.name < b.name; });
@@ -24,6 +25,13 @@ std::vector<Model> Collect() {
 std::span<const Model> AllModels() {
   static const std::vector<Model> models = Collect();
   return models;
+}
+
+bool Satisfies(const Model& model, Op op, std::string_view claim) {
+  const std::string full = std::string(Name(op)) + "." + std::string(claim);
+  return std::ranges::any_of(model.satisfies, [&](const std::string& satisfied) {
+    return satisfied == claim || satisfied == full;
+  });
 }
 
 const Model* FindModel(std::string_view name) {

@@ -34,10 +34,14 @@ struct Model {
   // Steps of output element `index`.
   std::function<Trace(const Case&, int64_t index)> trace;
 
-  // Claims (without the op) of properties that are theorems of this convention beyond those that
-  // hold for every one (matches_model, clamp, memory, same bits, environment): "row_independence".
+  // Claims of properties that are theorems of this convention beyond those that hold for every one
+  // (matches_model, clamp, memory, same bits, environment): "row_independence" for every operation
+  // that the convention and the property know, "add.commutes" for one.
   std::vector<std::string> satisfies;
 };
+
+// Whether the claim is among them, for this operation.
+bool Satisfies(const Model& model, Op op, std::string_view claim);
 
 // All models, sorted by name.
 std::span<const Model> AllModels();

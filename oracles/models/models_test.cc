@@ -8,6 +8,7 @@
 #include <set>
 
 #include "core/rng.h"
+#include "core/verdict.h"
 #include "oracles/models/model.h"
 
 namespace qualm {
@@ -84,7 +85,8 @@ TEST(ModelsTest, ListIsSortedAndComplete) {
                            "aten@default",      "aten@avx2",          "aten@avx512",
                            "aten@aarch64",      "xnnpack@fp32",       "xnnpack@rndnu",
                            "tflite@double",     "tflite@single",      "onnxruntime@sse41",
-                           "onnxruntime@avx2",  "onnxruntime@vnni"}) {
+                           "onnxruntime@avx2",  "onnxruntime@vnni",   "observers@torch",
+                           "observers@aten",    "observers@fbgemm"}) {
     EXPECT_TRUE(names.contains(name)) << name;
   }
   EXPECT_EQ(FindModel("fbgemm"), nullptr);
@@ -486,6 +488,36 @@ TEST(ModelsTest, EmptyCasesGiveEmptyOutputs) {
   c.out_q.zero_point = {9};
   EXPECT_EQ(First("fbgemm@avx2", c), 9);
   EXPECT_EQ(First("onednn2@avx2", c), 9);
+}
+
+// The three ways to choose on one tensor: whether the floor is 2^-23 or 6.1e-5, and what symmetric
+// means, tells them apart.
+TEST(ModelsTest, QParamsAreChosenEachInItsWay) {
+  Case c;
+  c.op = Op::kChooseQParams;
+  c.M = 1;
+  c.N = 2;
+  c.x = Tensor::Of<float>({1, 1, 2}, std::vector<float>{-0x1p-12f, 0x1p-12f});
+  c.out_dtype = DType::kF32;
+  c.out_min = INT32_MIN;
+  c.out_max = INT32_MAX;
+  const auto chosen = [&](std::string_view model) {
+    EXPECT_EQ(Get(model).cannot_run(c), "");
+    const Tensor y = Get(model).run(c).y;
+    const Trace trace = Get(model).trace(c, 1);
+    EXPECT_EQ(trace.back().value, ElementText(y, 1));
+    return std::pair{y.FloatAt(0), y.FloatAt(1)};
+  };
+  EXPECT_EQ(chosen("observers@torch"), (std::pair{0x1p-11f / 255, 127.0f}));  // scale rounded up
+  EXPECT_EQ(chosen("observers@aten").first, 6.1e-5f);
+  EXPECT_EQ(chosen("observers@fbgemm").first, 6.1e-5f);
+  c.x = Tensor::Of<float>({1, 1, 2}, std::vector<float>{-128.0f, 1.0f});
+  c.observer.symmetric = true;
+  EXPECT_EQ(chosen("observers@torch"), (std::pair{128 / 127.5f, 128.0f}));
+  EXPECT_EQ(chosen("observers@fbgemm"), (std::pair{1.0f, 128.0f}));
+  EXPECT_EQ(Get("observers@aten").cannot_run(c), "affine only");
+  c.observer.kind = Observer::Kind::kHistogram;
+  EXPECT_EQ(Get("observers@fbgemm").cannot_run(c), "min_max only");
 }
 
 }  // namespace

@@ -85,6 +85,7 @@ Channel ChannelOf(const Case& c, int64_t n) {
 // Whether an s32 output goes through float32: it does if anything is left to do after the sums, and
 // for brgemm zero points and the 128 of s8 activations are.
 bool ThroughFloat(const OneDnnIsa& isa, const Case& c) {
+  if (IsConv(c.op) && !isa.brgemm) return true;
   const bool corrected =
       c.x.dtype() == DType::kS8 || c.x_q.zero_point_at(0) != 0 || c.w_q.zero_point_at(0) != 0;
   return c.relu || (isa.brgemm && corrected);
@@ -99,13 +100,13 @@ Model Make(const OneDnnIsa& isa) {
   convention.source = "oneDNN 2.6.3 src/cpu/x64/gemm; ideep b2f8044 operators/matmul.hpp";
   convention.pair_saturates = !isa.vnni;
   convention.satisfies = OneDnnClaims(isa);
-  convention.cannot_run = [](const Case& c) {
+  convention.cannot_run = [&isa](const Case& c) {
     return FirstReason({
-        OpsAre(c, {Op::kLinear, Op::kRequantize}),
+        OpsAre(c, {Op::kLinear, Op::kConv2d, Op::kDepthwise, Op::kRequantize}),
         Require(c.op != Op::kRequantize || HasExplicitMultiplier(c),
                 "requantize needs an explicit multiplier"),
         Require(c.op != Op::kLinear || OneZeroPoint(c.w_q), "weight zero points must be equal"),
-        OneDnnCannotRun(c),
+        OneDnnCannotRun(isa, c),
     });
   };
   convention.accumulation = [&isa](const Case& c) { return OneDnnAccumulation(isa, c); };
@@ -138,7 +139,41 @@ const OneDnnIsa* FindOneDnnIsa(std::string_view name) {
   return nullptr;
 }
 
+// Without groups there is nothing to tell it from a convolution of one channel.
+bool HasDepthwiseKernel(const Case& c) { return c.window.groups > 1 && IsPlainDepthwise(c); }
+
+// The gemm's first block of K; 0 if pairs are as in one block.
+int64_t FirstBlock(const OneDnnIsa& isa, int64_t K) {
+  return K > isa.one_block && K < 2 * isa.block ? (K + 1) / 2 : 0;
+}
+
+Accumulation ConvAccumulation(const OneDnnIsa& isa, const Case& c) {
+  Accumulation result;
+  const bool is_signed = c.x.dtype() == DType::kS8;
+  const int64_t groups = c.window.groups;
+  const bool depthwise = HasDepthwiseKernel(c);
+  const bool blocked = groups == 1 || (c.window.in_c / groups % 4 == 0 && c.N / groups % 4 == 0);
+  if (isa.vnni) return result;
+  result.kernel = depthwise    ? "depthwise kernel"
+                  : blocked    ? "direct kernel"
+                  : isa.avx512 ? "gemm"
+                               : "reference";
+  if (!depthwise && !blocked && !isa.avx512) return result;
+  if (is_signed) {
+    result.kind = Kind::kHalvedWeights;
+  } else if (!depthwise) {
+    result.kind = Kind::kPairs;
+    result.pairs_within_tap = blocked;
+    if (!blocked) {
+      result.padding = Accumulation::Padding::kZeroCode;
+      result.first_block = FirstBlock(isa, c.K);
+    }
+  }
+  return result;
+}
+
 Accumulation OneDnnAccumulation(const OneDnnIsa& isa, const Case& c) {
+  if (IsConv(c.op)) return ConvAccumulation(isa, c);
   if (isa.brgemm) return {};
   const bool is_signed = c.x.dtype() == DType::kS8;
   const int32_t x_zp = c.x_q.zero_point_at(0);
@@ -157,18 +192,21 @@ Accumulation OneDnnAccumulation(const OneDnnIsa& isa, const Case& c) {
     result.kind = is_signed ? Kind::kPairsWPlus128 : Kind::kPairs;
     return result;
   }
-  const bool two_blocks = c.K > isa.one_block && c.K < 2 * isa.block;
   result.kind = is_signed ? Kind::kPairsXPlus128 : Kind::kPairs;
-  result.first_block = two_blocks ? (c.K + 1) / 2 : 0;
+  result.first_block = FirstBlock(isa, c.K);
   return result;
 }
 
-std::string OneDnnCannotRun(const Case& c) {
-  if (c.op == Op::kLinear) {
+std::string OneDnnCannotRun(const OneDnnIsa& isa, const Case& c) {
+  if (HasSums(c.op)) {
     const std::string reason = FirstReason({
         Require(IsCode(c.x.dtype()), "activations must be u8 or s8"),
         Require(c.w.dtype() == DType::kS8, "weights must be s8"),
         Require(!c.bias_i32, "the bias must be float"),
+        Require(!IsConv(c.op) || WeightZeroPointsAre(c, 0), "weight zero point must be 0"),
+        // 2.6.3 gives garbage for some of them, on sse41 with zero points and elsewhere.
+        Require(c.x.dtype() == DType::kU8 || isa.vnni || !HasDepthwiseKernel(c),
+                "s8 activations of a depthwise convolution need VNNI"),
     });
     if (!reason.empty()) return reason;
   }

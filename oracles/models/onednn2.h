@@ -25,11 +25,12 @@ struct OneDnnIsa {
 // sse41, avx2, avx2vnni, avx512core, vnni; nullptr for other names.
 const OneDnnIsa* FindOneDnnIsa(std::string_view name);
 
-// How a matmul adds its products and takes out the zero points, as dispatched for this case.
+// How a matmul or convolution adds its products and takes out the zero points, as dispatched for
+// this case.
 Accumulation OneDnnAccumulation(const OneDnnIsa& isa, const Case& c);
 
 // What holds for both versions; neither for outputs nor for weight zero points.
-std::string OneDnnCannotRun(const Case& c);
+std::string OneDnnCannotRun(const OneDnnIsa& isa, const Case& c);
 std::vector<std::string> OneDnnClaims(const OneDnnIsa& isa);
 
 // Zero point in float32, saturation in float32, conversion: what follows scaling and relu.

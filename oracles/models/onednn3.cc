@@ -38,13 +38,12 @@ Model Make(const OneDnnIsa& isa) {
   convention.source = "oneDNN 3.7.2 src/cpu/x64; PyTorch 2.6.0 quantized/cpu/qlinear.cpp";
   convention.pair_saturates = !isa.vnni;
   convention.satisfies = OneDnnClaims(isa);
-  convention.cannot_run = [](const Case& c) {
+  convention.cannot_run = [&isa](const Case& c) {
     return FirstReason({
-        OpsAre(c, {Op::kLinear}),
+        OpsAre(c, {Op::kLinear, Op::kConv2d, Op::kDepthwise}),
         Require(c.x.dtype() == DType::kU8, "activations must be u8"),
-        Require(std::ranges::all_of(c.w_q.zero_point, [](int32_t z) { return z == 0; }),
-                "weight zero point must be 0"),
-        OneDnnCannotRun(c),
+        Require(WeightZeroPointsAre(c, 0), "weight zero point must be 0"),
+        OneDnnCannotRun(isa, c),
         Require(IsCode(c.out_dtype), "output must be u8 or s8"),
     });
   };

@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// ONNX Runtime 1.21 MLAS on x86: QLinearMatMul (qgemm.cpp, quantize.cpp MlasRequantizeOutput) and
-// QuantizeLinear (MlasQuantizeLinear). u8*s8 products go through vpmaddubsw on AVX2; u8*u8 and
-// s8*s8 are exact everywhere.
+// ONNX Runtime 1.21 MLAS on x86: QLinearMatMul (qgemm.cpp, quantize.cpp MlasRequantizeOutput),
+// QLinearConv (core/providers/cpu/quantization/qlinearconv.cc), QLinearAdd (qladd.cpp,
+// intrinsics/avx2/qladd_avx2.cpp), QLinearMul (qlmul.cpp) and QuantizeLinear (MlasQuantizeLinear).
+// u8*s8 products go through vpmaddubsw on AVX2; u8*u8 and s8*s8 are exact everywhere. A convolution
+// is the matrix product of its im2col in the order (r, s, c), padding the zero point inside it;
+// with one channel in and out per group it goes to an exact kernel (qdwconv.cpp). All weights have
+// one zero point there. add and mul round with the output zero point in; add is fused from AVX2 on.
 #include <cmath>
 
 #include "oracles/models/convention.h"
@@ -23,6 +27,58 @@ void Divide(Value& v, const Channel& c) {
       static_cast<double>(v.number) * static_cast<double>(c.scale) != static_cast<double>(before);
 }
 
+// add: scales are those of the operands over the output's; {bias} is what the three zero points
+// leave, fl(zo - (ra*za + rb*zb)).
+void PlusA(Value& v, const Channel& c) {
+  const float product = MultiplyInto(v, c.a_scale, static_cast<float>(v.integer));
+  AddInto(v, c.bias, product);
+}
+void PlusB(Value& v, const Channel& c) {
+  const float before = v.number;
+  AddInto(v, before, MultiplyInto(v, c.b_scale, static_cast<float>(v.other)));
+}
+void Fused(Value& v, float scale, int64_t code, float addend) {
+  const auto number = static_cast<float>(code);
+  v.SetReal(std::fma(scale, number, addend));
+  const double exact =
+      static_cast<double>(scale) * static_cast<double>(number) + static_cast<double>(addend);
+  v.lossy = static_cast<double>(v.number) != exact;
+}
+void FusedB(Value& v, const Channel& c) { Fused(v, c.b_scale, v.other, c.bias); }
+void FusedA(Value& v, const Channel& c) { Fused(v, c.a_scale, v.integer, v.number); }
+// mul.
+void Product(Value& v, const Channel& c) {
+  v.SetInt((v.integer - c.a_zero_point) * (int64_t{v.other} - c.b_zero_point));
+}
+const Step kMul[] = {
+    {Stage::kAccumulate, "(a - {a_zp}) * ({b} - {b_zp})", Product},
+    {Stage::kScale, "to float32", step::ToFloat},
+    {Stage::kScale, "times {multiplier}", step::TimesMultiplier},
+    {Stage::kZeroPoint, "+ zero point {zero_point} in float32, before rounding",
+     step::AddZeroPointFloat},
+};
+const Step kOperandsEnd[] = {
+    {Stage::kRound, "cvtps2dq, ties to even", step::RoundX86},
+    {Stage::kClamp, "pack to {low}..{high}", step::Clamp},
+};
+
+Channel OperandsChannel(const Case& c, bool fma) {
+  Channel channel;
+  channel.low = c.out_min;
+  channel.high = c.out_max;
+  channel.zero_point = c.out_q.zero_point[0];
+  channel.a_zero_point = c.x_q.zero_point[0];
+  channel.b_zero_point = c.w_q.zero_point[0];
+  channel.multiplier = c.x_q.scale[0] * c.w_q.scale[0] / c.out_q.scale[0];
+  channel.a_scale = c.x_q.scale[0] / c.out_q.scale[0];
+  channel.b_scale = c.w_q.scale[0] / c.out_q.scale[0];
+  const auto a_zero = static_cast<float>(channel.a_zero_point);
+  const float b = channel.b_scale * static_cast<float>(channel.b_zero_point);
+  const float both = fma ? std::fma(channel.a_scale, a_zero, b) : channel.a_scale * a_zero + b;
+  channel.bias = static_cast<float>(channel.zero_point) - both;
+  return channel;
+}
+
 const Step kEnd[] = {
     {Stage::kClamp, "maxps with {low} - {zero_point}", MaxLow},
     {Stage::kClamp, "minps with {high} - {zero_point}", step::MinHigh},
@@ -41,23 +97,31 @@ Channel ChannelOf(const Case& c, int64_t n) {
   }
   channel.zero_point = c.out_q.zero_point_at(0);
   channel.multiplier = c.x_q.scale_at(0) * c.w_q.scale_at(n) / c.out_q.scale_at(0);
+  if (c.bias_i32) channel.bias_i32 = (*c.bias_i32)[static_cast<size_t>(n)];
   return channel;
 }
 
 std::string CannotRun(const Case& c) {
   const bool u8s8 = c.x.dtype() == DType::kU8 && c.w.dtype() == DType::kS8;
   return FirstReason({
-      OpsAre(c, {Op::kQuantize, Op::kLinear}),
+      OpsAre(c, {Op::kQuantize, Op::kLinear, Op::kConv2d, Op::kDepthwise, Op::kAdd, Op::kMul}),
       ZeroPointsAreCodes(c),
       WholeRange(c),
-      Require(!c.relu && !c.bias && !c.bias_i32, "this operator has no bias and no relu"),
+      Require(!c.relu, "this operator has no relu"),
+      Require(!c.bias && (!c.bias_i32 || IsConv(c.op)),
+              IsConv(c.op) ? "the bias must be int32" : "this operator has no bias"),
       Require(IsCode(c.out_dtype), "output must be u8 or s8"),
-      Require(c.op != Op::kLinear || u8s8 || c.x.dtype() == c.w.dtype(),
+      Require(!HasSums(c.op) || u8s8 || c.x.dtype() == c.w.dtype(),
               "s8 activations need s8 weights"),
+      Require((!IsConv(c.op) && !HasTwoOperands(c.op)) || c.x.dtype() == c.out_dtype,
+              "input and output must have one type"),
+      Require(
+          !IsConv(c.op) || c.w_q.zero_point.empty() || WeightZeroPointsAre(c, c.w_q.zero_point[0]),
+          "weight zero points must be equal"),
   });
 }
 
-Model Make(const std::string& isa, bool pairs) {
+Model Make(const std::string& isa, bool pairs, bool fma) {
   Convention convention;
   convention.name = "onnxruntime@" + isa;
   convention.description = "ONNX Runtime MLAS on " + isa +
@@ -75,11 +139,33 @@ Model Make(const std::string& isa, bool pairs) {
   convention.cannot_run = CannotRun;
   convention.accumulation = [pairs](const Case& c) {
     const bool u8s8 = c.x.dtype() == DType::kU8 && c.w.dtype() == DType::kS8;
-    return Accumulation{pairs && u8s8 ? Kind::kPairs : Kind::kExact, 0};
+    Accumulation result;
+    result.padding = Accumulation::Padding::kZeroPoint;
+    if (pairs && u8s8 && !IsPlainDepthwise(c)) result.kind = Kind::kPairs;
+    if (IsPlainDepthwise(c)) result.kernel = "depthwise kernel";
+    return result;
   };
-  convention.channel = ChannelOf;
-  convention.steps = [](const Case& c) {
+  convention.channel = [fma](const Case& c, int64_t n) {
+    return HasTwoOperands(c.op) ? OperandsChannel(c, fma) : ChannelOf(c, n);
+  };
+  convention.steps = [fma](const Case& c) {
     std::vector<Step> steps;
+    if (c.op == Op::kAdd && fma) {
+      steps = {{Stage::kAccumulate, "fused {b_scale}*{b} + {bias}", FusedB},
+               {Stage::kAccumulate, "fused {a_scale}*a + that", FusedA}};
+    } else if (c.op == Op::kAdd) {
+      steps = {{Stage::kAccumulate, "{bias} + fl({a_scale}*a)", PlusA},
+               {Stage::kAccumulate, "+ fl({b_scale}*{b})", PlusB}};
+    } else if (c.op == Op::kMul) {
+      steps.assign(std::begin(kMul), std::end(kMul));
+    }
+    if (HasTwoOperands(c.op)) {
+      steps.insert(steps.end(), std::begin(kOperandsEnd), std::end(kOperandsEnd));
+      return steps;
+    }
+    if (c.bias_i32) {
+      steps.push_back({Stage::kBias, "+ int32 bias {bias_i32}", step::AddBiasI32});
+    }
     if (c.op == Op::kQuantize) {
       steps.push_back({Stage::kScale, "divided by scale {scale}", Divide});
     } else {
@@ -95,7 +181,7 @@ Model Make(const std::string& isa, bool pairs) {
 }  // namespace
 
 std::vector<Model> OnnxRuntimeModels() {
-  return {Make("sse41", false), Make("avx2", true), Make("vnni", false)};
+  return {Make("sse41", false, false), Make("avx2", true, true), Make("vnni", false, true)};
 }
 
 }  // namespace qualm::models

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // QNNPACK as PyTorch 1.13 and 2.6 use it on x86 (aten/.../quantized/cpu/qnnpack:
-// q8gemm/4x4c2-sse2.c, the fp32 requantization; QnnpackUtils.h generateRequantizationScales;
-// QuantizeBias). Products of offset-free int16 values are exact. quantize and dequantize are ATen's
-// scalar ones (aten.cc).
+// q8gemm/4x4c2-sse2.c, q8conv, q8dwconv, the fp32 requantization; QnnpackUtils.h
+// generateRequantizationScales; QuantizeBias). Products of offset-free int16 values are exact, taps
+// in the padding are real 0. add is fixed point (q8vadd/sse2.c; add.c, pytorch_qnnp_compute_add_
+// quantization_params): two multipliers with one common exponent, ties away from zero. mul,
+// quantize and dequantize are ATen's own (aten.cc).
+#include <algorithm>
 #include <cmath>
 
 #include "oracles/models/aten.h"
@@ -21,8 +24,65 @@ const Step kEpilogue[] = {
     {Stage::kClamp, "clamp to {low}..{high}", step::Clamp},
 };
 
+// add: both scales over the output's as integers below 2^22 with one exponent.
+void AddTerms(Value& v, const Channel& c) {
+  const int64_t a = v.integer - c.a_zero_point, b = int64_t{v.other} - c.b_zero_point;
+  const int64_t sum = a * c.a_fixed.value + b * c.b_fixed.value;
+  v.SetInt(Wrap32(sum));
+  v.lossy = v.integer != sum;
+}
+void ShiftAway(Value& v, const Channel& c) {
+  const auto before = static_cast<int32_t>(v.integer);
+  v.SetInt(RoundingDivideByPot(before, c.fixed.shift));
+}
+const Step kAdd[] = {
+    {Stage::kAccumulate, "{a_fixed}*(a - {a_zp}) + {b_fixed}*({b} - {b_zp})", AddTerms},
+    {Stage::kRound, "/ 2^{shift}, ties away from zero", ShiftAway},
+    {Stage::kZeroPoint, "to int16, + zero point {zero_point}, saturating", step::AddZeroPointSat16},
+    {Stage::kClamp, "clamp to {low}..{high}", step::Clamp},
+};
+
+Channel AddChannel(const Case& c) {
+  Channel channel;
+  SetClamp(channel, c);
+  channel.a_zero_point = c.x_q.zero_point[0];
+  channel.b_zero_point = c.w_q.zero_point[0];
+  channel.zero_point = c.out_q.zero_point[0];
+  channel.a_scale = c.x_q.scale[0] / c.out_q.scale[0];
+  channel.b_scale = c.w_q.scale[0] / c.out_q.scale[0];
+  const int32_t exponent = std::ilogb(std::max(channel.a_scale, channel.b_scale));
+  channel.fixed.shift = 21 - exponent;
+  const auto fixed = [&](float scale) {
+    return static_cast<int32_t>(RoundNearestEven(std::ldexp(scale, channel.fixed.shift)));
+  };
+  channel.a_fixed.value = fixed(channel.a_scale);
+  channel.b_fixed.value = fixed(channel.b_scale);
+  return channel;
+}
+
+std::string CannotAdd(const Case& c) {
+  const auto inside = [&](const QParams& q) {
+    const float ratio = q.scale[0] / c.out_q.scale[0];
+    return ratio >= 0x1p-14f && ratio < 0x1p8f;
+  };
+  return FirstReason({
+      Require(c.x.dtype() == DType::kU8 && c.out_dtype == DType::kU8,
+              "operands and output must be u8"),
+      ZeroPointsAreCodes(c),
+      Require(LowerBound(c) < c.out_max, "the clamp must leave two codes"),
+      Require(inside(c.x_q) && inside(c.w_q),
+              "the scale of an operand over that of the output must lie in [2^-14, 2^8)"),
+      // Otherwise the shift exceeds 31, which is undefined there.
+      Require(std::max(c.x_q.scale[0], c.w_q.scale[0]) / c.out_q.scale[0] >= 0x1p-10f,
+              "one operand's scale over that of the output must be at least 2^-10"),
+  });
+}
+
+bool IsAtens(Op op) { return op == Op::kQuantize || op == Op::kDequantize || op == Op::kMul; }
+
 Channel ChannelOf(const Case& c, int64_t n) {
-  if (c.op == Op::kQuantize || c.op == Op::kDequantize) return AtenChannel(c, n);
+  if (IsAtens(c.op)) return AtenChannel(c, n);
+  if (c.op == Op::kAdd) return AddChannel(c);
   Channel channel;
   SetClamp(channel, c);
   channel.zero_point = c.out_q.zero_point_at(0);
@@ -44,11 +104,13 @@ Channel ChannelOf(const Case& c, int64_t n) {
 }
 
 std::string CannotRun(const Case& c) {
-  if (c.op == Op::kQuantize || c.op == Op::kDequantize) return AtenCannotRun(c);
+  if (c.op == Op::kMul && c.x.dtype() != DType::kU8) return "operands must be u8";
+  if (IsAtens(c.op)) return AtenCannotRun(c);
+  if (c.op == Op::kAdd) return CannotAdd(c);
   const std::string types = FirstReason({
       ZeroPointsAreCodes(c),
-      Require(c.op != Op::kLinear || c.x.dtype() == DType::kU8, "activations must be u8"),
-      Require(c.op != Op::kLinear || c.w.dtype() == DType::kS8, "weights must be s8"),
+      Require(!HasSums(c.op) || c.x.dtype() == DType::kU8, "activations must be u8"),
+      Require(!HasSums(c.op) || c.w.dtype() == DType::kS8, "weights must be s8"),
       Require(c.out_dtype == DType::kU8, "output must be u8"),
       Require(LowerBound(c) <= c.out_max, "relu above the upper clamp"),
   });
@@ -80,7 +142,8 @@ std::vector<Model> QnnpackModels() {
   convention.accumulation = [](const Case&) { return Accumulation{}; };
   convention.channel = ChannelOf;
   convention.steps = [](const Case& c) {
-    if (c.op == Op::kQuantize || c.op == Op::kDequantize) return AtenSteps(c);
+    if (IsAtens(c.op)) return AtenSteps(c);
+    if (c.op == Op::kAdd) return std::vector<Step>(std::begin(kAdd), std::end(kAdd));
     std::vector<Step> steps;
     if (c.bias || c.bias_i32) steps.push_back(kBias);
     steps.insert(steps.end(), std::begin(kEpilogue), std::end(kEpilogue));

@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // TFLite reference kernels (tflite-micro 90b983c): int8 fully connected
-// (kernels/internal/reference/integer_ops/fully_connected.h) in both builds of
-// MultiplyByQuantizedMultiplier, and AffineQuantize (reference/quantize.h).
+// (kernels/internal/reference/integer_ops/fully_connected.h), convolution (conv.h,
+// depthwise_conv.h: a multiplier for each channel), add.h and mul.h in both builds of
+// MultiplyByQuantizedMultiplier, and AffineQuantize (reference/quantize.h). Multipliers are float64
+// products and quotients of the float32 scales (micro/kernels/{add,mul}_common.cc,
+// kernels/kernel_util.cc PopulateConvolutionQuantizationParams). Taps in the padding are real 0.
+#include <algorithm>
 #include <cmath>
 
 #include "oracles/models/convention.h"
@@ -29,7 +33,43 @@ void RoundAway(Value& v, const Channel&) {
   v.SetInt(v.lossy ? INT32_MIN : static_cast<int64_t>(rounded));
 }
 
+// add: both operands in units of 2*max(scales)/2^20, their sum back to the output's.
+constexpr int32_t kAddShift = 20;
+template <auto Multiply>
+void AddScaled(Value& v, const Channel& c) {
+  const auto scaled = [](int64_t difference, FixedMultiplier m) {
+    return int64_t{Multiply(static_cast<int32_t>(difference * (1 << kAddShift)), m)};
+  };
+  const int64_t sum = scaled(v.integer - c.a_zero_point, c.a_fixed) +
+                      scaled(int64_t{v.other} - c.b_zero_point, c.b_fixed);
+  v.SetInt(Wrap32(sum));
+  v.lossy = v.integer != sum;
+}
+void Product(Value& v, const Channel& c) {
+  v.SetInt((v.integer - c.a_zero_point) * (int64_t{v.other} - c.b_zero_point));
+}
+
+Channel OperandsChannel(const Case& c, bool single) {
+  Channel channel;
+  SetClamp(channel, c);
+  channel.a_zero_point = c.x_q.zero_point[0];
+  channel.b_zero_point = c.w_q.zero_point[0];
+  channel.zero_point = c.out_q.zero_point[0];
+  const auto a = static_cast<double>(c.x_q.scale[0]), b = static_cast<double>(c.w_q.scale[0]);
+  const auto out = static_cast<double>(c.out_q.scale[0]);
+  if (c.op == Op::kMul) {
+    channel.fixed = QuantizeMultiplier(a * b / out, single);
+    return channel;
+  }
+  const double twice_max = 2 * std::max(a, b);
+  channel.a_fixed = QuantizeMultiplier(a / twice_max, single);
+  channel.b_fixed = QuantizeMultiplier(b / twice_max, single);
+  channel.fixed = QuantizeMultiplier(twice_max / ((1 << kAddShift) * out), single);
+  return channel;
+}
+
 Channel ChannelOf(const Case& c, int64_t n, bool single) {
+  if (HasTwoOperands(c.op)) return OperandsChannel(c, single);
   Channel channel;
   SetClamp(channel, c);
   if (c.op == Op::kQuantize) {
@@ -40,7 +80,7 @@ Channel ChannelOf(const Case& c, int64_t n, bool single) {
   channel.zero_point = c.out_q.zero_point_at(0);
   const double multiplier = HasExplicitMultiplier(c) ? static_cast<double>(c.multiplier[0])
                                                      : static_cast<double>(c.x_q.scale_at(0)) *
-                                                           static_cast<double>(c.w_q.scale_at(0)) /
+                                                           static_cast<double>(c.w_q.scale_at(n)) /
                                                            static_cast<double>(c.out_q.scale_at(0));
   channel.fixed = QuantizeMultiplier(multiplier, single);
   if (c.bias_i32) channel.bias_i32 = (*c.bias_i32)[static_cast<size_t>(n)];
@@ -49,8 +89,9 @@ Channel ChannelOf(const Case& c, int64_t n, bool single) {
 
 std::string CannotRun(const Case& c, bool single) {
   const std::string shared = FirstReason({
-      OpsAre(c, {Op::kQuantize, Op::kRequantize, Op::kLinear}),
-      Require(!c.per_channel, "per tensor only"),
+      OpsAre(c, {Op::kQuantize, Op::kRequantize, Op::kLinear, Op::kConv2d, Op::kDepthwise, Op::kAdd,
+                 Op::kMul}),
+      Require(!c.per_channel || IsConv(c.op), "per tensor only"),
       Require(!c.bias, "the bias must be int32"),
       Require(LowerBound(c) <= c.out_max, "relu above the upper clamp"),
   });
@@ -58,13 +99,22 @@ std::string CannotRun(const Case& c, bool single) {
   if (c.op == Op::kQuantize) {
     return FirstReason({WholeRange(c), Require(!c.relu, "this function has no fused relu")});
   }
-  if (c.op == Op::kLinear && (c.x.dtype() != DType::kS8 || c.w.dtype() != DType::kS8)) {
+  if (HasSums(c.op) && (c.x.dtype() != DType::kS8 || c.w.dtype() != DType::kS8)) {
     return "activations and weights must be s8";
   }
+  if (HasTwoOperands(c.op) && c.x.dtype() != DType::kS8) return "operands must be s8";
   if (c.out_dtype != DType::kS8) return "output must be s8";
-  // Larger shifts are undefined in C++ there.
-  const FixedMultiplier fixed = ChannelOf(c, 0, single).fixed;
-  return Require(fixed.shift <= (single ? 30 : 31), "the multiplier is too large");
+  if (IsConv(c.op) && !WeightZeroPointsAre(c, 0)) return "weight zero point must be 0";
+  if (HasTwoOperands(c.op)) {
+    // 255*2^20 fits int32, and no larger difference.
+    if (const std::string reason = ZeroPointsAreCodes(c); !reason.empty()) return reason;
+  }
+  // Larger shifts are undefined in C++ there; add takes only multipliers below 1.
+  const int32_t most = c.op == Op::kAdd ? 0 : single ? 30 : 31;
+  for (int64_t n = 0; n < (c.per_channel ? c.N : 1); ++n) {
+    if (ChannelOf(c, n, single).fixed.shift > most) return "the multiplier is too large";
+  }
+  return "";
 }
 
 Model Make(bool single) {
@@ -85,6 +135,16 @@ Model Make(bool single) {
       steps.push_back({Stage::kScale, "divided by scale {scale}", Divide});
       steps.push_back({Stage::kRound, "round, ties away from zero", RoundAway});
     } else {
+      if (c.op == Op::kMul) {
+        steps.push_back({Stage::kAccumulate, "(a - {a_zp}) * ({b} - {b_zp})", Product});
+      }
+      if (c.op == Op::kAdd) {
+        steps.push_back(
+            {Stage::kAccumulate,
+             "(a - {a_zp})*2^20 * {a_fixed}*2^({a_shift}-31) + ({b} - {b_zp})*2^20 * "
+             "{b_fixed}*2^({b_shift}-31)",
+             single ? AddScaled<MultiplyOneRounding> : AddScaled<MultiplyTwoRoundings>});
+      }
       if (c.bias_i32) {
         steps.push_back({Stage::kBias, "+ int32 bias {bias_i32}", step::AddBiasI32});
       }

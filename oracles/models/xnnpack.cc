@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// XNNPACK at ae108ef: fully connected qs8, qu8 and (fp32 only) qc8, and f32 -> code conversion.
+// XNNPACK at ae108ef: fully connected and convolution qs8, qu8 and (fp32 only) qc8, add, and
+// f32 -> code conversion, add and mul. Taps in the padding are real 0. add (src/params-init.c,
+// *_add_minmax_*) is fixed point with one exponent for both operands, ties toward +infinity,
+// everywhere; mul (qs8-vmul, qu8-vmul) requantizes the exact product as the architecture does.
 // Products are exact on every instruction set; the requantization is chosen per architecture:
 //   fp32    x86 (src/params-init.c, *_fp32_avx512): float multiplier, ties to even, upper clamp in
 //           float32 before the conversion
 //   rndnu   AArch64 NEON (*_rndnu_neon): fixed point, ties toward +infinity
+#include <algorithm>
 #include <cmath>
 
 #include "oracles/models/convention.h"
@@ -70,7 +74,66 @@ const Step kQuantizeArm[] = {
     {Stage::kClamp, "clamp to {low}..{high}", step::Clamp},
 };
 
+void AddTerms(Value& v, const Channel& c) {
+  const int64_t half = int64_t{1} << (c.fixed.shift - 1);
+  const int64_t sum = half + (v.integer - c.a_zero_point) * c.a_fixed.value +
+                      (int64_t{v.other} - c.b_zero_point) * c.b_fixed.value;
+  v.SetInt(Wrap32(sum));
+  v.lossy = v.integer != sum;
+}
+void ShiftDown(Value& v, const Channel& c) { v.SetInt(v.integer >> c.fixed.shift); }
+const Step kAdd[] = {
+    {Stage::kAccumulate, "{a_fixed}*(a - {a_zp}) + {b_fixed}*({b} - {b_zp}) + 2^({shift}-1)",
+     AddTerms},
+    {Stage::kRound, ">> {shift}: ties toward +infinity", ShiftDown},
+    kZeroPoint,
+    {Stage::kClamp, "clamp to {low}..{high}", step::Clamp},
+};
+
+Channel AddChannel(const Case& c) {
+  Channel channel;
+  SetClamp(channel, c);
+  channel.a_zero_point = c.x_q.zero_point[0];
+  channel.b_zero_point = c.w_q.zero_point[0];
+  channel.zero_point = c.out_q.zero_point[0];
+  channel.a_scale = c.x_q.scale[0] / c.out_q.scale[0];
+  channel.b_scale = c.w_q.scale[0] / c.out_q.scale[0];
+  channel.fixed.shift = 20 - std::ilogb(std::max(channel.a_scale, channel.b_scale));
+  const auto fixed = [&](float scale) {
+    return static_cast<int32_t>(RoundNearestEven(std::ldexp(scale, channel.fixed.shift)));
+  };
+  channel.a_fixed.value = fixed(channel.a_scale);
+  channel.b_fixed.value = fixed(channel.b_scale);
+  return channel;
+}
+
+void Product(Value& v, const Channel& c) {
+  v.SetInt((v.integer - c.a_zero_point) * (int64_t{v.other} - c.b_zero_point));
+}
+
+std::string CannotRunOperands(const Case& c) {
+  const auto inside = [&](const QParams& q) {
+    const float ratio = q.scale[0] / c.out_q.scale[0];
+    return ratio >= 0x1p-10f && ratio < 0x1p8f;
+  };
+  const std::string shared = FirstReason({
+      Require(c.x.dtype() == c.out_dtype, "operands and output must have one type"),
+      Require(LowerBound(c) < c.out_max, "the clamp must leave two codes"),
+  });
+  if (!shared.empty()) return shared;
+  if (c.op == Op::kMul) {
+    const float multiplier = c.x_q.scale[0] * c.w_q.scale[0] / c.out_q.scale[0];
+    return Require(multiplier >= 0x1p-16f && multiplier < 0x1p8f,
+                   "the multiplier must lie in [2^-16, 2^8)");
+  }
+  return FirstReason({
+      Require(inside(c.x_q) && inside(c.w_q),
+              "the scale of an operand over that of the output must lie in [2^-10, 2^8)"),
+  });
+}
+
 Channel ChannelOf(const Case& c, int64_t n) {
+  if (c.op == Op::kAdd) return AddChannel(c);
   Channel channel;
   SetClamp(channel, c);
   if (c.op == Op::kQuantize) {
@@ -80,6 +143,10 @@ Channel ChannelOf(const Case& c, int64_t n) {
     return channel;
   }
   channel.zero_point = c.out_q.zero_point_at(0);
+  if (c.op == Op::kMul) {
+    channel.a_zero_point = c.x_q.zero_point[0];
+    channel.b_zero_point = c.w_q.zero_point[0];
+  }
   if (HasExplicitMultiplier(c)) {
     channel.multiplier = c.multiplier[c.multiplier.size() == 1 ? 0 : static_cast<size_t>(n)];
     return channel;
@@ -91,19 +158,20 @@ Channel ChannelOf(const Case& c, int64_t n) {
 
 std::string CannotRun(const Case& c, bool rndnu) {
   const std::string shared = FirstReason({
-      OpsAre(c, {Op::kQuantize, Op::kRequantize, Op::kLinear}),
+      OpsAre(c, {Op::kQuantize, Op::kRequantize, Op::kLinear, Op::kConv2d, Op::kDepthwise, Op::kAdd,
+                 Op::kMul}),
       ZeroPointsAreCodes(c),
       Require(LowerBound(c) <= c.out_max, "relu above the upper clamp"),
       Require(!c.bias, "the bias must be int32"),
-      Require(!c.per_channel || (!rndnu && c.op == Op::kLinear), "per tensor only"),
+      Require(!c.per_channel || (!rndnu && HasSums(c.op)), "per tensor only"),
   });
   if (!shared.empty()) return shared;
+  if (HasTwoOperands(c.op)) return CannotRunOperands(c);
   if (c.op == Op::kQuantize) {
     return Require(std::isnormal(c.out_q.scale_at(0)), "the scale must be a normal number");
   }
-  if (c.op == Op::kLinear) {
-    const bool symmetric = std::all_of(c.w_q.zero_point.begin(), c.w_q.zero_point.end(),
-                                       [](int32_t z) { return z == 0; });
+  if (HasSums(c.op)) {
+    const bool symmetric = WeightZeroPointsAre(c, 0);
     const std::string types = FirstReason({
         Require(c.x.dtype() == c.out_dtype && c.w.dtype() == c.out_dtype,
                 "x, w and output must have one type, u8 or s8"),
@@ -148,6 +216,13 @@ Model Make(bool rndnu) {
         Append(steps, kFp32End);
       }
       return steps;
+    }
+    if (c.op == Op::kAdd) {
+      Append(steps, kAdd);
+      return steps;
+    }
+    if (c.op == Op::kMul) {
+      steps.push_back({Stage::kAccumulate, "(a - {a_zp}) * ({b} - {b_zp})", Product});
     }
     if (c.bias_i32) steps.push_back(kBias);
     if (rndnu) {

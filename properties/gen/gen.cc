@@ -108,6 +108,15 @@ constexpr std::array<Weighted, 10> kOperands{{{Theme::kUniform, 15},
                                               {Theme::kTails, 6},
                                               {Theme::kEmpty, 2}}};
 
+constexpr std::array<Weighted, 8> kObserver{{{Theme::kUniform, 20},
+                                             {Theme::kConstantRows, 10},
+                                             {Theme::kScaleExtremes, 16},
+                                             {Theme::kSpecialFloats, 10},
+                                             {Theme::kTies, 12},
+                                             {Theme::kZeroPoints, 10},
+                                             {Theme::kLongK, 6},
+                                             {Theme::kTails, 12}}};
+
 std::span<const Weighted> ThemesOf(Op op) {
   switch (op) {
     case Op::kQuantize: return kQuantize;
@@ -121,17 +130,16 @@ std::span<const Weighted> ThemesOf(Op op) {
     case Op::kAdd:
     case Op::kMul:
     case Op::kRescale: return kOperands;
+    case Op::kChooseQParams: return kObserver;
     case Op::kConcat:
     case Op::kTable:
     case Op::kSoftmax:
-    case Op::kChooseQParams:
-
     case Op::kLinear: break;
   }
   return kLinear;
 }
 
-Case DrawFrom(Rng& rng, Op op, Theme theme) {
+Case DrawProblem(Rng& rng, Op op, Theme theme) {
   switch (op) {
     case Op::kQuantize: return internal::DrawQuantize(rng, theme);
     case Op::kDequantize: return internal::DrawDequantize(rng, theme);
@@ -144,14 +152,24 @@ Case DrawFrom(Rng& rng, Op op, Theme theme) {
     case Op::kAdd:
     case Op::kMul:
     case Op::kRescale: return internal::DrawOperands(rng, theme, op);
+    case Op::kChooseQParams: return internal::DrawObserver(rng, theme);
     case Op::kConcat:
     case Op::kTable:
     case Op::kSoftmax:
-    case Op::kChooseQParams:
-
     case Op::kLinear: break;
   }
   return internal::DrawLinear(rng, theme);
+}
+
+// The mode is drawn last: all else of a case is what it would be without modes.
+Case DrawFrom(Rng& rng, Op op, Theme theme) {
+  Case c = DrawProblem(rng, op, theme);
+  const bool has_modes = HasSums(op) || op == Op::kRequantize;
+  if (has_modes && IsCode(c.out_dtype) && !c.bias && rng.Chance(1, 6)) {
+    constexpr std::array kModes{Requant::kFloat32, Requant::kFixedQ31, Requant::kFixedRndnu};
+    c.requant = rng.Pick(kModes);
+  }
+  return c;
 }
 
 }  // namespace

@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
+#include <cmath>
 #include <map>
 #include <set>
 #include <string>
@@ -42,6 +44,16 @@ uint64_t Mix(uint64_t hash, const Case& c) {
   mix_int(c.out_min);
   mix_int(c.out_max);
   mix((c.relu ? 1u : 0u) | (c.per_channel ? 2u : 0u));
+  if (c.op == Op::kChooseQParams) {
+    const Observer& o = c.observer;
+    mix_int(c.x.shape()[0]);
+    for (const int64_t field : {static_cast<int64_t>(o.kind), static_cast<int64_t>(o.dtype),
+                                int64_t{o.quant_min}, int64_t{o.quant_max}}) {
+      mix_int(field);
+    }
+    mix((o.symmetric ? 1u : 0u) | (o.reduce_range ? 2u : 0u));
+    mix_float(o.averaging_constant);
+  }
   if (!HasWindow(c.op)) return hash;
   const Window& v = c.window;
   for (int64_t number :
@@ -79,7 +91,8 @@ TEST(Gen, SeedsGiveTheSameCasesEverywhere) {
       {Op::kConv2d, 0xbd792be627af6f36},        {Op::kDepthwise, 0x61ae29b7747a34f7},
       {Op::kAdd, 0x3aec157c08b995a1},           {Op::kMul, 0xfda8418c071572c3},
       {Op::kMaxPool, 0x38dafd1698b7d560},       {Op::kAvgPool, 0xe619aa19c55576e3},
-      {Op::kGlobalAvgPool, 0x906c5c6b83780e57}, {Op::kRescale, 0x44a08c4e9915e4d}};
+      {Op::kGlobalAvgPool, 0x906c5c6b83780e57}, {Op::kRescale, 0x44a08c4e9915e4d},
+      {Op::kChooseQParams, 0xd6a178e50ba9e793}};
   for (Op op : DefinedOps()) {
     uint64_t hash = 0;
     for (uint64_t seed = 0; seed < kCases; ++seed) hash = Mix(hash, Draw(op, seed));
@@ -207,6 +220,34 @@ TEST_F(HazardRates, Operands) {
       EXPECT_GE(rates[Hazard::kZeroPointPair], 25) << Name(op);
     }
   }
+}
+
+TEST(Gen, ObserversMeetTheirCorners) {
+  std::map<Observer::Kind, int> kinds;
+  int at_floor = 0, one_sided = 0, several_batches = 0, custom = 0, denormal = 0, reduced = 0;
+  for (uint64_t seed = 0; seed < kCases; ++seed) {
+    const Case c = Draw(Op::kChooseQParams, seed);
+    EXPECT_LE(c.x.size(), 24 * 400) << Describe(c);
+    ++kinds[c.observer.kind];
+    const Tensor y = exact::Evaluate(c);
+    at_floor += y.FloatAt(0) == 0x1p-23f;
+    const auto [low, high] = std::ranges::minmax(c.x.as<float>());
+    one_sided += low > 0 || high < 0;
+    several_batches += c.x.shape()[0] > 1;
+    custom += CodeRange{c.observer.quant_min, c.observer.quant_max} != RangeOf(c.observer.dtype);
+    denormal += std::ranges::any_of(c.x.as<float>(),
+                                    [](float x) { return std::fpclassify(x) == FP_SUBNORMAL; });
+    reduced += c.observer.reduce_range;
+  }
+  EXPECT_GE(kinds[Observer::Kind::kMinMax], 300);
+  EXPECT_GE(kinds[Observer::Kind::kMovingAverage], 300);
+  EXPECT_GE(kinds[Observer::Kind::kHistogram], 120);
+  EXPECT_GE(at_floor, 60);
+  EXPECT_GE(one_sided, 150);
+  EXPECT_GE(several_batches, 500);
+  EXPECT_GE(custom, 80);
+  EXPECT_GE(denormal, 50);
+  EXPECT_GE(reduced, 200);
 }
 
 TEST(Gen, WindowsAreSmallAndOfEveryKind) {

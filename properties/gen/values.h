@@ -62,6 +62,7 @@ Case DrawDequantize(Rng& rng, Theme theme);
 Case DrawRequantize(Rng& rng, Theme theme);
 Case DrawConv(Rng& rng, Theme theme, Op op);
 Case DrawPool(Rng& rng, Theme theme, Op op);
+Case DrawObserver(Rng& rng, Theme theme);         // choose_qparams
 Case DrawOperands(Rng& rng, Theme theme, Op op);  // add, mul, rescale
 
 }  // namespace qualm::gen::internal

@@ -54,7 +54,8 @@ class Evidence {
       if (actual.BitsAt(i) == exact_y.BitsAt(i)) continue;
       if (departures_++ == 0) first_ = i;
     }
-    if (c.M <= 2 || departures_ == 0) return;
+    // The rows of choose_qparams are not those of its output.
+    if (c.M <= 2 || departures_ == 0 || c.op == Op::kChooseQParams) return;
     const int64_t row = first_ / c.N;
     const std::vector<int64_t> rows =
         row == 0 ? std::vector<int64_t>{0, c.M - 1} : std::vector<int64_t>{0, row};

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <cstdlib>
 
+#include "properties/triage/observer_passes.h"
 #include "properties/triage/triage.h"
 
 namespace qualm::triage {
@@ -73,7 +74,9 @@ std::vector<int64_t> Complexity(const Case& c) {
   const CodeRange range = RangeOf(c.out_dtype);
   const int64_t parameters = (c.relu ? 1 : 0) + (c.bias ? 1 : 0) + (c.bias_i32 ? 1 : 0) +
                              (c.per_channel ? 1 : 0) + (c.out_min != range.min ? 1 : 0) +
-                             (c.out_max != range.max ? 1 : 0) + WindowParameters(c.window);
+                             (c.out_max != range.max ? 1 : 0) +
+                             (c.requant != Requant::kExact ? 1 : 0) + WindowParameters(c.window) +
+                             ObserverComplexity(c);
   const Codes x = CountCodes(c.x);
   const Codes w = CountCodes(c.w);
   int64_t bias = 0;
@@ -89,7 +92,7 @@ std::vector<int64_t> Complexity(const Case& c) {
           c.M * c.N,
           c.M,
           c.K,
-          HasWindow(c.op) ? c.x.size() : 0,
+          HasWindow(c.op) || c.op == Op::kChooseQParams ? c.x.size() : 0,
           WindowNumbers(c.window),
           x.nonzero + w.nonzero,
           ZeroPoints(c.x_q) + ZeroPoints(c.w_q) + ZeroPoints(c.out_q),

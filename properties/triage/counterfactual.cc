@@ -404,6 +404,9 @@ bool MeansSomething(const Case& c, Swap swap) {
   if (ChangesEpilogue(swap) && !IsCode(c.out_dtype)) {
     return swap == Swap::kFloatMultiplier && c.op == Op::kLinear && c.out_dtype == DType::kF32;
   }
+  // These describe departures from the exact epilogue; a mode has its own.
+  if (c.requant != Requant::kExact && (ChangesEpilogue(swap) || swap == Swap::kScaleProductInFloat))
+    return false;
   switch (swap) {
     case Swap::kInputOtherSignInProducts: return IsCode(c.x.dtype());
     case Swap::kRowSumOfRow0: return c.M > 1;

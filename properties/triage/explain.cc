@@ -34,25 +34,6 @@ std::string PairLines(const Case& c, int64_t index) {
   return text;
 }
 
-// Models whose whole output is bit-equal to y. A variant of a listed one ("fbgemm@avx2+nofma"
-// beside "fbgemm@avx2") is only counted.
-std::string BitEqualModels(const Case& c, const Tensor& y) {
-  std::vector<std::string> names;
-  int variants = 0;
-  for (const Model& model : AllModels()) {
-    if (!model.cannot_run(c).empty() || model.run(c).y != y) continue;
-    const std::string base = model.name.substr(0, model.name.find('+'));
-    if (base != model.name && std::ranges::find(names, base) != names.end()) {
-      ++variants;
-    } else {
-      names.push_back(model.name);
-    }
-  }
-  std::string text = fmt::format("{}", fmt::join(names, ", "));
-  if (variants != 0) text += fmt::format(" ({} variants too)", variants);
-  return text;
-}
-
 // One output, and everybody who gave it.
 struct Answer {
   std::string who;
@@ -98,6 +79,23 @@ std::string_view ModelName(std::string_view subject) {
 }
 
 }  // namespace
+
+std::string BitEqualModels(const Case& c, const Tensor& y) {
+  std::vector<std::string> names;
+  int variants = 0;
+  for (const Model& model : AllModels()) {
+    if (!model.cannot_run(c).empty() || model.run(c).y != y) continue;
+    const std::string base = model.name.substr(0, model.name.find('+'));
+    if (base != model.name && std::ranges::find(names, base) != names.end()) {
+      ++variants;
+    } else {
+      names.push_back(model.name);
+    }
+  }
+  std::string text = fmt::format("{}", fmt::join(names, ", "));
+  if (variants != 0) text += fmt::format(" ({} variants too)", variants);
+  return text;
+}
 
 std::string Explain(const Case& c, const std::vector<Subject*>& subjects,
                     const ExplainOptions& options) {

@@ -13,6 +13,7 @@
 
 #include "oracles/headroom/headroom.h"
 #include "properties/derive.h"
+#include "properties/triage/observer_passes.h"
 #include "properties/triage/shrink.h"
 #include "properties/triage/triage.h"
 #include "properties/triage/window_passes.h"
@@ -111,6 +112,7 @@ void Parameters(const Case& c, const Visit& visit) {
         s.relu = false;
       }))
     return;
+  if (c.requant != Requant::kExact && offer([](Case& s) { s.requant = Requant::kExact; })) return;
   if ((c.bias || c.bias_i32) && offer(drop_bias)) return;
   if (c.relu && offer([](Case& s) { s.relu = false; })) return;
   if (clamped && offer(drop_clamp)) return;
@@ -135,6 +137,7 @@ void Parameters(const Case& c, const Visit& visit) {
 
 void Outputs(const Case& c, const Visit& visit) {
   if (HasWindow(c.op)) return WindowOutputs(c, visit);
+  if (c.op == Op::kChooseQParams) return ObserverOutputs(c, visit);
   const auto rows = [&](const std::vector<int64_t>& keep) { return visit(KeepRows(c, keep)); };
   const auto channels = [&](const std::vector<int64_t>& keep) {
     return visit(KeepChannels(c, keep));
@@ -416,8 +419,9 @@ void Biases(const Case& c, const Visit& visit) {
   }
 }
 
-constexpr std::array<Pass, 10> kPasses{{{"parameters", Parameters},
+constexpr std::array<Pass, 11> kPasses{{{"parameters", Parameters},
                                         {"window", WindowParameters},
+                                        {"observer", ObserverParameters},
                                         {"outputs", Outputs},
                                         {"terms", Terms},
                                         {"zero codes", ZeroCodes},

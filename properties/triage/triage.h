@@ -85,6 +85,10 @@ struct ExplainOptions {
 std::string Explain(const Case& c, const std::vector<Subject*>& subjects,
                     const ExplainOptions& options = {});
 
+// The named conventions whose whole output is bit-equal to y, as text; "" if there is none. A
+// variant of a listed one ("fbgemm@avx2+nofma" beside "fbgemm@avx2") is only counted.
+std::string BitEqualModels(const Case& c, const Tensor& y);
+
 // Fills kind, explanation and first_divergence of a raw finding; judges once more.
 void Complete(Finding& finding, Subject& subject, const Verdict& verdict);
 // The same from an attribution that is already known.

@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fuzz/aim.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "oracles/exact/exact.h"
+
+namespace qualm::fuzz {
+namespace {
+
+int64_t AnyIndex(Rng& rng, int64_t count) {
+  return static_cast<int64_t>(rng.Below(static_cast<uint64_t>(count)));
+}
+
+// Where term k of output (m, n) lies in x; -1 in the padding. Its weight lies at n*K + k.
+int64_t TermInX(const Case& c, int64_t m, int64_t n, int64_t k) {
+  if (c.op == Op::kLinear) return m * c.K + k;
+  const Window& v = c.window;
+  const int64_t channels = v.in_c / v.groups;
+  const int64_t row = TapsOf(v, m)[static_cast<size_t>(k / channels)].x_row;
+  return row < 0 ? -1 : row + n / (c.N / v.groups) * channels + k % channels;
+}
+
+// Of an average: the sum of the codes under output (m, n), how many, and the divisor.
+struct Average {
+  int64_t sum = 0;
+  int64_t codes = 0;
+  int64_t divisor = 0;
+};
+Average AverageOf(const Case& c, int64_t m, int64_t n) {
+  Average average;
+  for (const Tap& tap : TapsOf(c.window, m)) {
+    if (tap.x_row < 0) continue;
+    average.sum += c.x.IntAt(tap.x_row + n);
+    ++average.codes;
+  }
+  // Windows beyond the padding are rare, and aiming need not hit.
+  average.divisor = c.window.count_include_pad ? c.K : average.codes;
+  return average;
+}
+
+double Difference(const Tensor& codes, int64_t i, const QParams& q) {
+  return static_cast<double>(codes.IntAt(i)) - q.zero_point_at(0);
+}
+
+// The operand of concat that column n comes from, and the place of (m, n) in it.
+struct Part {
+  const Tensor* codes;
+  QParams* q;
+  int64_t i;
+};
+Part PartOf(Case& c, int64_t m, int64_t n) {
+  const int64_t of_x = c.x.shape()[1];
+  if (n < of_x) return {&c.x, &c.x_q, m * of_x + n};
+  return {&c.w, &c.w_q, m * (c.N - of_x) + n - of_x};
+}
+
+// The real value of output (m, n) before it is divided by out.scale: to double, which is enough to
+// get close, ChangeScale's single steps do the rest. Of operations that are aimed at by out.scale.
+std::optional<double> RealOf(Case& c, int64_t m, int64_t n) {
+  const int64_t at = m * c.N + n;
+  const double sx = c.x_q.scale_at(0);
+  switch (c.op) {
+    case Op::kLinear:
+    case Op::kConv2d:
+    case Op::kDepthwise:
+      return static_cast<double>(exact::CorrectedSums(c)[static_cast<size_t>(at)]) * sx *
+             c.w_q.scale_at(n);
+    case Op::kRequantize: return c.x.IntAt(at) * sx * c.w_q.scale_at(n);
+    case Op::kRescale: return Difference(c.x, at, c.x_q) * sx;
+    case Op::kAdd:
+      return Difference(c.x, at, c.x_q) * sx + Difference(c.w, at, c.w_q) * c.w_q.scale_at(0);
+    case Op::kMul:
+      return Difference(c.x, at, c.x_q) * sx * Difference(c.w, at, c.w_q) * c.w_q.scale_at(0);
+    case Op::kConcat: {
+      const Part part = PartOf(c, m, n);
+      return Difference(*part.codes, part.i, *part.q) * part.q->scale_at(0);
+    }
+    case Op::kAvgPool:
+    case Op::kGlobalAvgPool: {
+      const Average average = AverageOf(c, m, n);
+      if (average.divisor == 0) return std::nullopt;
+      return (static_cast<double>(average.sum) -
+              static_cast<double>(average.codes) * c.x_q.zero_point_at(0)) *
+             sx / static_cast<double>(average.divisor);
+    }
+    default: return std::nullopt;
+  }
+}
+
+// Sets a zero point such that code - zero point is `difference`, where an int32 holds it.
+bool SetDifference(int64_t code, int64_t difference, QParams& q) {
+  const int64_t zero_point = code - difference;
+  if (zero_point < INT32_MIN || zero_point > INT32_MAX) return false;
+  q.zero_point[0] = static_cast<int32_t>(zero_point);
+  return true;
+}
+
+// The average becomes an odd number of halves: scales 1 and powers of two, but for the divisor.
+void AimAverageAtTie(Case& c, int64_t m, int64_t n, Rng& rng) {
+  const Average average = AverageOf(c, m, n);
+  if (average.codes == 0) return;
+  const auto zero_point = static_cast<int32_t>(rng.Between(-300, 300));
+  const int64_t sum = average.sum - average.codes * zero_point;
+  if (sum == 0) return;
+  c.x_q = {{static_cast<float>(average.divisor)}, {zero_point}};
+  c.out_q.scale[0] = std::ldexp(1.0f, std::countr_zero(static_cast<uint64_t>(sum)) + 1);
+}
+
+// The int32 bias of output n takes what is missing to `target`.
+void AimSumAtTie(Case& c, int64_t m, int64_t n, int64_t target, float code) {
+  __int128 bias = target - exact::CorrectedSums(c)[static_cast<size_t>(m * c.N + n)];
+  if (c.bias_i32) bias += (*c.bias_i32)[static_cast<size_t>(n)];
+  if (bias < INT32_MIN || bias > INT32_MAX) return;
+  c.x_q.scale[0] = c.w_q.scale[static_cast<size_t>(c.per_channel ? n : 0)] = 1.0f;
+  c.out_q.scale[0] = code;
+  c.bias.reset();
+  if (!c.bias_i32) c.bias_i32.emplace(static_cast<size_t>(c.N), 0);
+  (*c.bias_i32)[static_cast<size_t>(n)] = static_cast<int32_t>(bias);
+}
+
+}  // namespace
+
+void ExtremePair(Case& c, Rng& rng) {
+  if (!HasSums(c.op) || c.M * c.N * c.K == 0) return;
+  const int64_t m = AnyIndex(rng, c.M);
+  const int64_t n = AnyIndex(rng, c.N);
+  const int64_t k = AnyIndex(rng, c.K) & ~int64_t{1};
+  const CodeRange x_range = RangeOf(c.x.dtype());
+  const CodeRange w_range = RangeOf(c.w.dtype());
+  const bool high = rng.Chance(1, 2);
+  for (int64_t i = k; i < std::min(k + 2, c.K); ++i) {
+    const auto code = static_cast<int32_t>(x_range.max - rng.Between(0, 1));
+    if (const int64_t at = TermInX(c, m, n, i); at >= 0) c.x.SetInt(at, code);
+    c.w.SetInt(n * c.K + i, high ? w_range.max : w_range.min);
+  }
+}
+
+void AimAtCode(Case& c, Rng& rng) {
+  if (c.M == 0 || c.N == 0 || !IsCode(c.out_dtype)) return;
+  const int64_t m = AnyIndex(rng, c.M);
+  const int64_t n = AnyIndex(rng, c.N);
+  const double codes = static_cast<double>(rng.Between(1, 511)) * 0.5;
+  if (c.op == Op::kQuantize) {
+    const auto target = static_cast<float>(codes * c.out_q.scale_at(n));
+    c.x.as<float>()[static_cast<size_t>(m * c.N + n)] = rng.Chance(1, 2) ? target : -target;
+    return;
+  }
+  if (!c.multiplier.empty()) {
+    const double factor = c.multiplier[c.per_channel ? static_cast<size_t>(n) : 0];
+    const double acc = std::nearbyint(codes / factor);
+    if (std::fabs(acc) > 2e9) return;
+    c.x.SetInt(m * c.N + n, static_cast<int32_t>(rng.Chance(1, 2) ? acc : -acc));
+    return;
+  }
+  const std::optional<double> real = RealOf(c, m, n);
+  if (!real) return;
+  const auto scale = static_cast<float>(std::fabs(*real) / codes);
+  if (std::isfinite(scale) && scale > 0) c.out_q.scale[0] = scale;
+}
+
+void AimAtTie(Case& c, Rng& rng) {
+  if (c.M == 0 || c.N == 0 || !IsCode(c.out_dtype)) return;
+  const int64_t m = AnyIndex(rng, c.M);
+  const int64_t n = AnyIndex(rng, c.N);
+  const int64_t i = m * c.N + n;
+  const auto at = static_cast<size_t>(c.per_channel ? n : 0);
+  // Scales become powers of two, the value an odd multiple of half a code.
+  const int shift = static_cast<int>(rng.Between(1, 10));
+  const float code = std::ldexp(1.0f, shift);  // what one output code is worth
+  const int64_t target =
+      rng.Between(-256, 255) * (int64_t{1} << shift) + (int64_t{1} << (shift - 1));
+  switch (c.op) {
+    case Op::kQuantize:
+      c.out_q.scale[at] = code;
+      c.x.as<float>()[static_cast<size_t>(i)] = static_cast<float>(target);
+      break;
+    case Op::kRequantize:
+      c.x.SetInt(i, static_cast<int32_t>(target));
+      if (c.multiplier.empty()) {
+        c.x_q.scale[0] = c.w_q.scale[at] = 1.0f;
+        c.out_q.scale[0] = code;
+      } else {
+        c.multiplier[at] = 1.0f / code;
+      }
+      break;
+    case Op::kLinear:
+    case Op::kConv2d:
+    case Op::kDepthwise: AimSumAtTie(c, m, n, target, code); break;
+    case Op::kRescale:
+      if (!SetDifference(c.x.IntAt(i), target, c.x_q)) return;
+      c.x_q.scale[0] = 1.0f;
+      c.out_q.scale[0] = code;
+      break;
+    case Op::kAdd:
+    case Op::kMul: {
+      // a + b or a * b is the target: b stays as it is, or becomes 1.
+      const int64_t b = c.op == Op::kMul ? 1 : int64_t{c.w.IntAt(i)} - c.w_q.zero_point[0];
+      const int64_t a = c.op == Op::kMul ? target : target - b;
+      QParams a_q = c.x_q, b_q = c.w_q;
+      if (!SetDifference(c.x.IntAt(i), a, a_q) || !SetDifference(c.w.IntAt(i), b, b_q)) return;
+      c.x_q = {{1.0f}, a_q.zero_point};
+      c.w_q = {{1.0f}, b_q.zero_point};
+      c.out_q.scale[0] = code;
+      break;
+    }
+    case Op::kConcat: {
+      const Part part = PartOf(c, m, n);
+      if (!SetDifference(part.codes->IntAt(part.i), target, *part.q)) return;
+      part.q->scale[0] = 1.0f;
+      c.out_q.scale[0] = code;
+      break;
+    }
+    case Op::kAvgPool:
+    case Op::kGlobalAvgPool: AimAverageAtTie(c, m, n, rng); break;
+    case Op::kDequantize:
+    case Op::kMaxPool:
+    case Op::kTable:
+    case Op::kSoftmax:
+    case Op::kChooseQParams: break;  // nothing is rounded here, or not in a way to aim at
+  }
+}
+
+}  // namespace qualm::fuzz

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every fault planted in an operation is found by its fuzz target's loop: our mutations from
+// nothing, guided by our distances, within a bounded number of executions, whatever the seed.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "adapters/registry.h"
+#include "fuzz/case_codec.h"
+#include "fuzz/feedback.h"
+#include "fuzz/mutator.h"
+#include "fuzz/test_util.h"
+#include "properties/property.h"
+
+namespace qualm::fuzz {
+namespace {
+
+using Bytes = std::vector<uint8_t>;
+
+constexpr int kRuns = 20000;
+constexpr size_t kInputMax = 4096;  // libFuzzer's
+
+bool Caught(const Case& c, Subject& subject) {
+  MemoSubject memo(subject);
+  return std::ranges::any_of(AllProperties(), [&](const Property& property) {
+    return std::ranges::count(property.ops, c.op) != 0 && Judge(property, c, memo).failed();
+  });
+}
+
+// Inputs that light a counter not lit before are kept, as libFuzzer keeps them. Returns the number
+// of executions until the subject was caught.
+std::optional<int> RunsUntilCaught(Op op, Subject& subject, uint64_t seed) {
+  Rng rng(seed);
+  std::vector<Bytes> kept{{}};
+  std::set<size_t> lit;
+  for (int run = 1; run <= kRuns; ++run) {
+    Bytes input = kept[rng.Below(kept.size())];
+    for (uint64_t times = rng.Between(1, 5); times > 0; --times) {
+      const size_t size = input.size();
+      input.resize(kInputMax);
+      input.resize(
+          MutateBytes(op, input.data(), size, kInputMax, static_cast<unsigned>(rng.Next())));
+    }
+    const Case c = DecodeCase(op, input);
+    if (Caught(c, subject)) return run;
+    ClearDistances();
+    ReportDistances(c);
+    const auto counters = DistanceCounters();
+    bool news = false;
+    for (size_t i = 0; i < counters.size(); ++i) news |= counters[i] != 0 && lit.insert(i).second;
+    if (news) kept.push_back(input);
+  }
+  return std::nullopt;
+}
+
+class Canaries : public testing::TestWithParam<Op> {};
+
+TEST_P(Canaries, AreFoundForEverySeed) {
+  RegisterAllSubjects();
+  const SubjectRegistry& registry = SubjectRegistry::Get();
+  int canaries = 0;
+  for (const std::string& name : registry.Expand("faulty:*")) {
+    const auto subject = registry.Make(name);
+    if (!subject->CannotRun(DecodeCase(GetParam(), {})).empty()) continue;
+    ++canaries;
+    int most = 0;
+    for (uint64_t seed = 1; seed <= 5; ++seed) {
+      const std::optional<int> runs = RunsUntilCaught(GetParam(), *subject, seed);
+      EXPECT_TRUE(runs.has_value()) << name << " seed " << seed;
+      most = std::max(most, runs.value_or(kRuns));
+    }
+    RecordProperty(name, most);
+    std::printf("%s: at most %d executions\n", name.c_str(), most);
+  }
+  EXPECT_GE(canaries, 1);
+}
+
+TEST_P(Canaries, NothingIsFoundInTheSameCodeWithoutAFault) {
+  RegisterAllSubjects();
+  const auto subject = SubjectRegistry::Get().Make("faulty:none");
+  Rng rng(1);
+  Case c = DecodeCase(GetParam(), {});
+  for (int i = 0; i < 300; ++i) {
+    c = MutateCase(c, rng);
+    ASSERT_FALSE(Caught(c, *subject)) << Text(c);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Windows, Canaries,
+                         testing::Values(Op::kConv2d, Op::kDepthwise, Op::kMaxPool, Op::kAvgPool,
+                                         Op::kGlobalAvgPool),
+                         [](const auto& op) { return std::string(Name(op.param)); });
+INSTANTIATE_TEST_SUITE_P(Elements, Canaries, testing::Values(Op::kRescale, Op::kAdd, Op::kMul),
+                         [](const auto& op) { return std::string(Name(op.param)); });
+
+}  // namespace
+}  // namespace qualm::fuzz

@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: Apache-2.0
+// Smallest and largest value are found among integers that are ordered like the floats (-0 below
+// +0): no rounding mode, no flushing of denormals and no instruction set makes a difference, and
+// what is not finite lies beyond the ends. The rest is a few float32 operations per channel.
+#include "kernels/observer.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <string>
+
+#include "kernels/fp_environment.h"
+#include "kernels/histogram.h"
+#include "kernels/validate.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/observer.cc"
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
+#include "hwy/highway.h"
+#include "kernels/dispatch.h"
+
+#ifndef QUALM_KERNELS_OBSERVER_KEYS_
+#define QUALM_KERNELS_OBSERVER_KEYS_
+namespace qualm::kernels::internal {
+namespace {
+
+// Floats as integers of the same order.
+struct Keys {
+  int32_t min = INT32_MAX;
+  int32_t max = INT32_MIN;
+};
+
+}  // namespace
+}  // namespace qualm::kernels::internal
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace qualm::kernels::internal {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// Widens `keys` by x[0..count).
+void MinMaxOfRow(const float* x, size_t count, Keys* keys) {
+  const hn::ScalableTag<int32_t> d;
+  const hn::Rebind<float, decltype(d)> df;
+  const auto magnitude = hn::Set(d, INT32_MAX);
+  const auto key_at = [&](size_t at) HWY_ATTR {
+    const auto bits = hn::BitCast(d, hn::LoadU(df, x + at));
+    return hn::Xor(bits, hn::And(hn::BroadcastSignBit(bits), magnitude));
+  };
+  const size_t lanes = hn::Lanes(d);
+  size_t i = 0;
+  if (count >= lanes) {
+    auto min = key_at(0);
+    auto max = min;
+    for (i = lanes; i + lanes <= count; i += lanes) {
+      const auto key = key_at(i);
+      min = hn::Min(min, key);
+      max = hn::Max(max, key);
+    }
+    // The tail as an overlapping vector: twice the same value does no harm.
+    const auto key = key_at(count - lanes);
+    keys->min = std::min(keys->min, hn::ReduceMin(d, hn::Min(min, key)));
+    keys->max = std::max(keys->max, hn::ReduceMax(d, hn::Max(max, key)));
+    return;
+  }
+  for (; i < count; ++i) {
+    const auto bits = std::bit_cast<int32_t>(x[i]);
+    const int32_t key = bits ^ ((bits >> 31) & INT32_MAX);
+    keys->min = std::min(keys->min, key);
+    keys->max = std::max(keys->max, key);
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace qualm::kernels::internal
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace qualm::kernels {
+namespace internal {
+namespace {
+
+HWY_EXPORT(MinMaxOfRow);
+
+constexpr float kEps = 0x1p-23f;
+constexpr float kMostAveraged = 0x1p126f;
+
+constexpr int32_t KeyOf(float value) {
+  const auto bits = std::bit_cast<int32_t>(value);
+  return bits ^ ((bits >> 31) & INT32_MAX);
+}
+float FloatOf(int32_t key) { return std::bit_cast<float>(key ^ ((key >> 31) & INT32_MAX)); }
+
+Keys KeysOf(const ConstMatrix& x, int64_t first, int64_t rows) {
+  Keys keys;
+  const auto* from = static_cast<const float*>(x.data) + first * x.row_stride;
+  for (int64_t i = 0; i < rows; ++i, from += x.row_stride) {
+    QUALM_DISPATCH(MinMaxOfRow)(from, static_cast<size_t>(x.columns), &keys);
+  }
+  return keys;
+}
+
+// Of values within +-most, by their keys.
+Status CheckValues(const Keys& keys, float most) {
+  if (keys.min < KeyOf(-HUGE_VALF) + 1 || keys.max > KeyOf(HUGE_VALF) - 1)
+    return {"x has a value that is not finite"};
+  if (keys.min < KeyOf(-most) || keys.max > KeyOf(most))
+    return {"x has a value greater in magnitude than this observer takes"};
+  return {};
+}
+
+Status CheckBatch(const ConstMatrix& batch) {
+  if (Status s = CheckType("x", batch.type, ElementType::kF32); !s.ok()) return s;
+  if (Status s = CheckMatrix("x", batch); !s.ok()) return s;
+  if (batch.rows < 1 || batch.columns < 1) return {"x is empty, expected something to observe"};
+  return {};
+}
+
+Status CheckStates(const ConstMatrix& batch, size_t states) {
+  if (states == 1 || states == static_cast<uint64_t>(batch.rows)) return {};
+  return {"states has " + std::to_string(states) + " elements, expected 1 or " +
+          std::to_string(batch.rows) + ", one per row"};
+}
+
+// The codes left by reduce_range.
+Bounds CodesOf(const ObserverParams& params) {
+  if (!params.reduce_range) return {params.quant_min, params.quant_max};
+  return {params.quant_min >> 1, params.quant_max >> 1};
+}
+
+Status CheckParams(const ObserverParams& params) {
+  if (Status s = CheckCode("type", params.type); !s.ok()) return s;
+  const Bounds type = TypeBounds(params.type);
+  const Bounds codes = CodesOf(params);
+  if (params.quant_min < type.lo || params.quant_max > type.hi || params.quant_min > 0 ||
+      params.quant_max < 0 || codes.lo >= codes.hi) {
+    return {"quant_min and quant_max must leave two codes of the type, with 0 between them"};
+  }
+  if (params.reduce_range && params.symmetric && params.type == ElementType::kU8)
+    return {"reduce_range does not go with symmetric u8"};
+  return {};
+}
+
+struct Extent {
+  float min, max;
+};
+
+template <class Merge>
+Status Observe(const ConstMatrix& batch, std::span<MinMaxState> states, float most,
+               const Merge& merge) {
+  if (Status s = CheckBatch(batch); !s.ok()) return s;
+  if (Status s = CheckStates(batch, states.size()); !s.ok()) return s;
+  const int64_t rows = states.size() == 1 ? batch.rows : 1;
+  const auto extent_of = [&](size_t m, Extent* extent) {
+    const Keys keys = KeysOf(batch, static_cast<int64_t>(m), rows);
+    *extent = {FloatOf(keys.min), FloatOf(keys.max)};
+    return CheckValues(keys, most);
+  };
+  Extent extent{};
+  // One that is refused must leave all states as they were.
+  for (size_t m = 0; m < states.size(); ++m) {
+    if (Status s = extent_of(m, &extent); !s.ok()) return s;
+  }
+  for (size_t m = 0; m < states.size(); ++m) {
+    if (states.size() != 1 && !extent_of(m, &extent).ok()) continue;
+    MinMaxState& state = states[m];
+    if (state.empty) {
+      state = {extent.min, extent.max, false};
+    } else {
+      merge(extent, &state);
+    }
+  }
+  return {};
+}
+
+HWY_NOINLINE Status MovingAverage(const ConstMatrix& batch, float constant,
+                                  std::span<MinMaxState> states) {
+  return Observe(batch, states, kMostAveraged, [&](const Extent& now, MinMaxState* state) {
+    state->min += constant * (now.min - state->min);
+    state->max += constant * (now.max - state->max);
+  });
+}
+
+HWY_NOINLINE void Choose(const ObserverParams& params, float min, float max, float* scale,
+                         int32_t* zero_point) {
+  const Bounds codes = CodesOf(params);
+  const auto steps = static_cast<float>(codes.hi - codes.lo);
+  min = std::min(min, 0.0f);
+  max = std::max(max, 0.0f);
+  if (!params.symmetric) {
+    *scale = std::max((max - min) / steps, kEps);
+    const auto low = static_cast<int32_t>(std::nearbyint(min / *scale));
+    *zero_point = std::clamp(codes.lo - low, codes.lo, codes.hi);
+    return;
+  }
+  *scale = std::max(std::max(-min, max) / (steps / 2), kEps);
+  const Bounds type = TypeBounds(params.type);
+  const bool all_codes = params.quant_min == type.lo && params.quant_max == type.hi;
+  *zero_point = params.type == ElementType::kS8 ? 0 : all_codes ? 128 : (codes.lo + codes.hi) >> 1;
+}
+
+}  // namespace
+}  // namespace internal
+
+Status ObserveMinMax(const ConstMatrix& batch, std::span<MinMaxState> states) {
+  // Compared as keys: denormals are not zero, whatever the caller has set.
+  return internal::Observe(batch, states, std::bit_cast<float>(0x7F7FFFFFu),
+                           [](const internal::Extent& now, MinMaxState* state) {
+                             if (internal::KeyOf(now.min) < internal::KeyOf(state->min))
+                               state->min = now.min;
+                             if (internal::KeyOf(now.max) > internal::KeyOf(state->max))
+                               state->max = now.max;
+                           });
+}
+
+Status ObserveMovingAverage(const ConstMatrix& batch, float averaging_constant,
+                            std::span<MinMaxState> states) {
+  const ScopedFpEnvironment environment;
+  if (!(averaging_constant >= 0 && averaging_constant <= 1))
+    return {"averaging_constant must be in 0..1"};
+  return internal::MovingAverage(batch, averaging_constant, states);
+}
+
+Status ChooseQParams(const ObserverParams& params, std::span<const MinMaxState> states,
+                     std::span<float> scale, std::span<int32_t> zero_point) {
+  const ScopedFpEnvironment environment;
+  if (Status s = internal::CheckParams(params); !s.ok()) return s;
+  if (scale.size() != states.size() || zero_point.size() != states.size())
+    return {"scale and zero_point must have one element per state"};
+  for (const MinMaxState& state : states) {
+    if (state.empty) return {"states has one that has observed nothing"};
+  }
+  for (size_t m = 0; m < states.size(); ++m) {
+    internal::Choose(params, states[m].min, states[m].max, &scale[m], &zero_point[m]);
+  }
+  return {};
+}
+
+Status ObserveHistogram(const ConstMatrix& batch, HistogramState* state) {
+  const ScopedFpEnvironment environment;
+  if (Status s = internal::CheckBatch(batch); !s.ok()) return s;
+  if (batch.rows > (int64_t{1} << 24) / batch.columns) return {"x has more than 2^24 values"};
+  const internal::Keys keys = internal::KeysOf(batch, 0, batch.rows);
+  if (Status s = internal::CheckValues(keys, 0x1p24f); !s.ok()) return s;
+  return internal::AddToHistogram(batch, internal::FloatOf(keys.min), internal::FloatOf(keys.max),
+                                  state);
+}
+
+Status ChooseQParams(const ObserverParams& params, const HistogramState& state, float* scale,
+                     int32_t* zero_point) {
+  const ScopedFpEnvironment environment;
+  if (Status s = internal::CheckParams(params); !s.ok()) return s;
+  if (state.empty) return {"state has observed nothing"};
+  float min = 0, max = 0;
+  internal::SearchHistogram(state, &min, &max);
+  internal::Choose(params, min, max, scale, zero_point);
+  return {};
+}
+
+}  // namespace qualm::kernels
+#endif  // HWY_ONCE

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// A scale or a zero point told step by step. Every value is a float32 that a step has rounded.
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <utility>
+
+#include "core/float_text.h"
+#include "oracles/exact/exact.h"
+#include "oracles/exact/observer.h"
+
+namespace qualm::exact {
+namespace {
+
+constexpr int64_t kEnds = 4;  // batches told at either end of a long list
+
+std::string RangeText(const ObservedRange& range) {
+  return "[" + FloatText(range.min) + ", " + FloatText(range.max) + "]";
+}
+
+// The case with its first `count` batches only.
+Case Batches(const Case& c, int64_t count) {
+  Case some = ProblemOf(c);
+  const int64_t size = c.M * c.N;
+  some.x = Tensor::Of<float>({count, c.M, c.N},
+                             c.x.as<float>().subspan(0, static_cast<size_t>(count * size)));
+  return some;
+}
+
+}  // namespace
+
+Trace DeriveQParams(const Case& c, int64_t index) {
+  const Observer& o = c.observer;
+  const Tensor y = ChooseQParams(c);
+  const int64_t columns = y.shape()[1];
+  const int64_t m = index % columns;
+  const float scale = y.FloatAt(m);
+  Trace trace;
+  const auto step = [&](Stage stage, std::string text, float value) {
+    trace.push_back({stage, std::move(text), FloatText(value), false});
+  };
+
+  const int64_t batches = c.x.shape()[0];
+  ObservedRange range;
+  for (int64_t b = 0; b < batches; ++b) {
+    if (b >= kEnds && b < batches - kEnds) continue;
+    const auto values = observer::Values(c, b, m);
+    const auto [low, high] = std::minmax_element(values.begin(), values.end());
+    range = ObservedRanges(Batches(c, b + 1))[static_cast<size_t>(m)];
+    std::string text = "batch " + std::to_string(b) + " spans " + RangeText({*low, *high});
+    if (b != 0 || o.kind == Observer::Kind::kHistogram) {
+      text += o.kind == Observer::Kind::kMinMax          ? ", with those before "
+              : o.kind == Observer::Kind::kMovingAverage ? ", the moving average is "
+                                                         : ", the histogram ";
+      text += RangeText(range);
+    }
+    step(Stage::kAccumulate, std::move(text), o.symmetric ? range.max : range.min);
+  }
+  if (o.kind == Observer::Kind::kHistogram) {
+    range = SearchedRange(c);
+    step(Stage::kAccumulate, "the search for the smallest error leaves " + RangeText(range),
+         o.symmetric ? range.max : range.min);
+  }
+  range = {std::min(range.min, 0.0f), std::max(range.max, 0.0f)};
+  const CodeRange codes = observer::Codes(o);
+  const std::string between =
+      "[" + std::to_string(codes.min) + ", " + std::to_string(codes.max) + "]";
+  const std::string reduced = o.reduce_range ? " (reduced)" : "";
+  const std::string floor =
+      scale == observer::kEps ? ", but not less than " + FloatText(observer::kEps) : "";
+  if (o.symmetric) {
+    step(Stage::kScale,
+         "larger of -min and max, over half of the codes " + between + reduced + ": max(" +
+             FloatText(-range.min) + ", " + FloatText(range.max) + ") / " +
+             FloatText(static_cast<float>(codes.max - codes.min) / 2) + floor + " = " +
+             FloatText(scale),
+         scale);
+  } else {
+    step(Stage::kScale,
+         "max - min with 0 between them, over the codes " + between + reduced + ": (" +
+             FloatText(range.max) + " - " + FloatText(range.min) + ") / " +
+             std::to_string(codes.max - codes.min) + floor + " = " + FloatText(scale),
+         scale);
+  }
+  if (index < columns) return trace;
+  const float zero_point = y.FloatAt(index);
+  const std::string code = std::to_string(static_cast<int32_t>(zero_point));
+  step(Stage::kZeroPoint,
+       o.symmetric
+           ? "the zero point of symmetric quantization is " + code
+           : "lowest code - round(min / scale), within the codes: " + std::to_string(codes.min) +
+                 " - round(" + FloatText(range.min) + " / " + FloatText(scale) + ") = " + code,
+       zero_point);
+  return trace;
+}
+
+}  // namespace qualm::exact

@@ -1,0 +1,321 @@
+// SPDX-License-Identifier: Apache-2.0
+// The form that computes with floats.
+#include "oracles/exact/observer.h"
+
+#include <algorithm>
+#include <array>
+#include <cfenv>
+#include <cmath>
+#include <cstddef>
+
+namespace qualm::exact {
+namespace observer {
+
+CodeRange Codes(const Observer& o) {
+  if (!o.reduce_range) return {o.quant_min, o.quant_max};
+  return {o.quant_min >> 1, o.quant_max >> 1};
+}
+
+int32_t SymmetricZeroPoint(const Observer& o) {
+  if (o.dtype == DType::kS8) return 0;
+  if (CodeRange{o.quant_min, o.quant_max} == RangeOf(o.dtype)) return 128;
+  const CodeRange codes = Codes(o);
+  return (codes.min + codes.max) >> 1;
+}
+
+std::span<const float> Values(const Case& c, int64_t b, int64_t m) {
+  const int64_t count = c.per_channel ? c.N : c.M * c.N;
+  return c.x.as<float>().subspan(static_cast<size_t>(b * c.M * c.N + m * c.N),
+                                 static_cast<size_t>(count));
+}
+
+}  // namespace observer
+
+namespace {
+
+using observer::kBins;
+
+// Round to nearest, no flushing of denormals, whatever the caller has set.
+class NearestEnvironment {
+ public:
+  NearestEnvironment() {
+    std::fegetenv(&saved_);
+    std::fesetenv(FE_DFL_ENV);
+  }
+  ~NearestEnvironment() { std::fesetenv(&saved_); }
+  NearestEnvironment(const NearestEnvironment&) = delete;
+  NearestEnvironment& operator=(const NearestEnvironment&) = delete;
+
+ private:
+  std::fenv_t saved_;
+};
+
+ObservedRange MinMax(std::span<const float> values) {
+  const auto [min, max] = std::minmax_element(values.begin(), values.end());
+  return {*min, *max};
+}
+
+using Counts = std::array<float, kBins>;
+
+// torch.histc between the whole parts of `lo` and `hi`. Values outside are left out.
+Counts Histc(std::span<const float> values, float lo, float hi) {
+  float left = std::trunc(lo);
+  float right = std::trunc(hi);
+  if (left == right) {
+    const ObservedRange range = MinMax(values);
+    left = range.min;
+    right = range.max;
+  }
+  if (left == right) {
+    left -= 1.0f;
+    right += 1.0f;
+  }
+  Counts counts{};
+  for (const float value : values) {
+    if (value < left || value > right) continue;
+    const float place = (value - left) * static_cast<float>(kBins) / (right - left);
+    counts[static_cast<size_t>(std::min(static_cast<int64_t>(place), kBins - 1))] += 1.0f;
+  }
+  return counts;
+}
+
+// torch.sum of 2048 floats.
+float Sum(const Counts& terms) {
+  using observer::kSumBlock, observer::kSumChains, observer::kSumLanes;
+  constexpr int64_t kStep = kSumLanes * kSumChains;
+  std::array<float, kStep> sums{};
+  for (int64_t block = 0; block < kBins; block += kStep * kSumBlock) {
+    for (int64_t j = 0; j < kStep; ++j) {
+      float sum = 0;
+      for (int64_t i = 0; i < kSumBlock; ++i) {
+        sum += terms[static_cast<size_t>(block + i * kStep + j)];
+      }
+      sums[static_cast<size_t>(j)] += sum;
+    }
+  }
+  float total = 0;
+  for (int64_t lane = 0; lane < kSumLanes; ++lane) {
+    float sum = 0;
+    for (int64_t chain = 0; chain < kSumChains; ++chain) {
+      sum += sums[static_cast<size_t>(chain * kSumLanes + lane)];
+    }
+    total += sum;
+  }
+  return total;
+}
+
+// torch.div(a, b, rounding_mode="floor"), b > 0.
+float FloorDivide(float a, float b) {
+  const float rest = std::fmod(a, b);
+  float quotient = (a - rest) / b;
+  if (rest < 0) quotient -= 1.0f;
+  const float floor = std::floor(quotient);
+  return quotient - floor > 0.5f ? floor + 1.0f : floor;
+}
+
+class Histogram {
+ public:
+  void Add(std::span<const float> values) {
+    if (empty_ || range_.min == range_.max) {
+      empty_ = false;
+      range_ = MinMax(values);
+      counts_ = Histc(values, range_.min, range_.max);
+      return;
+    }
+    const ObservedRange now = MinMax(values);
+    const ObservedRange all{std::min(now.min, range_.min), std::max(now.max, range_.max)};
+    const float fine = (range_.max - range_.min) / static_cast<float>(kBins * observer::kUpsample);
+    const float coarse = static_cast<float>(kBins) * fine;
+    const float downsample = std::ceil((all.max - all.min) / coarse);
+    const float excess = downsample * coarse - (all.max - all.min);
+    const float start = std::nearbyint((range_.min - all.min) / fine);
+    const ObservedRange combined{all.min, all.max + excess};
+    Counts counts = Histc(values, combined.min, combined.max);
+    if (combined.min == range_.min && combined.max == range_.max) {
+      for (size_t i = 0; i < counts.size(); ++i) counts[i] += counts_[i];
+    } else {
+      AddResampled(static_cast<int64_t>(downsample), static_cast<int64_t>(start), &counts);
+    }
+    counts_ = counts;
+    range_ = combined;
+  }
+
+  ObservedRange range() const { return range_; }
+
+  // The part of the range to quantize with the smallest error.
+  ObservedRange Search() const {
+    const double total = Sum(counts_);
+    Counts below;
+    double running = 0;
+    for (size_t i = 0; i < below.size(); ++i) {
+      running += counts_[i];
+      below[i] = static_cast<float>(running);
+    }
+    double alpha = 0.0;
+    double beta = 1.0;
+    int64_t start = 0;
+    int64_t end = kBins - 1;
+    double least = INFINITY;
+    while (alpha < beta) {
+      const double next_alpha = alpha + observer::kStepSize;
+      const double next_beta = beta - observer::kStepSize;
+      const auto low = static_cast<float>(next_alpha * total);
+      const auto high = static_cast<float>(next_beta * total);
+      int64_t l = start;
+      int64_t r = end;
+      while (l < end && below[static_cast<size_t>(l)] < low) ++l;
+      while (r > start && below[static_cast<size_t>(r)] > high) --r;
+      int64_t next_start = start;
+      int64_t next_end = end;
+      if (l - start > end - r) {
+        next_start = l;
+        alpha = next_alpha;
+      } else {
+        next_end = r;
+        beta = next_beta;
+      }
+      if (next_start == start && next_end == end) continue;
+      const double error = Error(next_start, next_end);
+      if (error > least) break;
+      least = error;
+      start = next_start;
+      end = next_end;
+    }
+    const float width = (range_.max - range_.min) / static_cast<float>(kBins);
+    return {range_.min + width * static_cast<float>(start),
+            range_.min + width * static_cast<float>(end + 1)};
+  }
+
+ private:
+  // Adds the old counts on the new grid: every bin in 128 equal parts, from part `start` on, summed
+  // and read off at every `downsample`-th part.
+  void AddResampled(int64_t downsample, int64_t start, Counts* counts) const {
+    // torch would raise an error where the last part falls beyond the grid.
+    start = std::min(start, kBins * (downsample - observer::kUpsample));
+    std::array<double, kBins> integral{};
+    double running = 0;
+    int64_t at = start;
+    int64_t next = start / downsample;  // whose integral is not known yet
+    for (const float count : counts_) {
+      for (int64_t part = 0; part < observer::kUpsample; ++part, ++at) {
+        running += count;
+        if ((at + 1) % downsample == 0) integral[static_cast<size_t>(next++)] = running;
+      }
+    }
+    for (; next < kBins; ++next) integral[static_cast<size_t>(next)] = running;
+    float before = 0;  // of float32, unlike the integral
+    for (size_t i = 0; i < integral.size(); ++i) {
+      const double part = (integral[i] - before) / static_cast<double>(observer::kUpsample);
+      (*counts)[i] += static_cast<float>(part);
+      before = static_cast<float>(integral[i]);
+    }
+  }
+
+  // Squared error of the codes if bins `start` to `end` are spread over them.
+  double Error(int64_t start, int64_t end) const {
+    const double width =
+        (static_cast<double>(range_.max) - static_cast<double>(range_.min)) / kBins;
+    const double step = width * static_cast<double>(end - start + 1) / observer::kCodes;
+    if (step == 0.0) return 0.0;
+    const auto width32 = static_cast<float>(width);
+    const auto step32 = static_cast<float>(step);
+    const auto half = static_cast<float>(step / 2);
+    const auto third = [](float from, float to) {
+      return (to * to * to - from * from * from) / 3.0f;
+    };
+    const auto code_of = [&](float at) {
+      return std::clamp(FloorDivide(at, step32), 0.0f, static_cast<float>(observer::kCodes - 1));
+    };
+    Counts errors;
+    for (int64_t i = 0; i < kBins; ++i) {
+      const float density = counts_[static_cast<size_t>(i)] / width32;
+      const float from = static_cast<float>(i - start) * width32;
+      const float to = from + width32;
+      const float first = code_of(from);
+      const float last = code_of(to);
+      float error = density * third(from - (first + 0.5f) * step32, half);
+      error += (last - first - 1.0f) * (density * third(-half, half));
+      error += density * third(-half, to - (last * step32 + half));
+      errors[static_cast<size_t>(i)] = error;
+    }
+    return Sum(errors);
+  }
+
+  bool empty_ = true;
+  ObservedRange range_;
+  Counts counts_{};
+};
+
+// From what was observed and the part of it to quantize.
+ObserverResult FromRange(const Observer& o, ObservedRange observed, ObservedRange part) {
+  const CodeRange codes = observer::Codes(o);
+  const float min = std::min(part.min, 0.0f);
+  const float max = std::max(part.max, 0.0f);
+  const auto steps = static_cast<float>(codes.max - codes.min);
+  ObserverResult result{observed, part, 1.0f, 0};
+  if (o.symmetric) {
+    result.scale = std::max(std::max(-min, max) / (steps / 2.0f), observer::kEps);
+    result.zero_point = observer::SymmetricZeroPoint(o);
+  } else {
+    result.scale = std::max((max - min) / steps, observer::kEps);
+    const auto offset = static_cast<int32_t>(std::nearbyint(min / result.scale));
+    result.zero_point = std::clamp(codes.min - offset, codes.min, codes.max);
+  }
+  return result;
+}
+
+using Batches = std::span<const std::span<const float>>;
+
+// Not inlined: the arithmetic must stay behind the change of the control word.
+[[gnu::noinline]] ObserverResult ObserveNearest(const Observer& o, Batches batches) {
+  if (o.kind == Observer::Kind::kHistogram) {
+    Histogram histogram;
+    for (const std::span<const float> batch : batches) histogram.Add(batch);
+    return FromRange(o, histogram.range(), histogram.Search());
+  }
+  ObservedRange range = MinMax(batches[0]);
+  for (const std::span<const float> batch : batches.subspan(1)) {
+    const ObservedRange now = MinMax(batch);
+    if (o.kind == Observer::Kind::kMinMax) {
+      range = {std::min(range.min, now.min), std::max(range.max, now.max)};
+    } else {
+      range.min += o.averaging_constant * (now.min - range.min);
+      range.max += o.averaging_constant * (now.max - range.max);
+    }
+  }
+  return FromRange(o, range, range);
+}
+
+ObserverResult ObserveColumn(const Case& c, int64_t m) {
+  std::vector<std::span<const float>> batches;
+  for (int64_t b = 0; b < c.x.shape()[0]; ++b) batches.push_back(observer::Values(c, b, m));
+  return Observe(c.observer, batches);
+}
+
+}  // namespace
+
+ObserverResult Observe(const Observer& observer, Batches batches) {
+  const NearestEnvironment environment;
+  return ObserveNearest(observer, batches);
+}
+
+std::vector<ObservedRange> ObservedRanges(const Case& c) {
+  std::vector<ObservedRange> ranges;
+  for (int64_t m = 0; m < c.output_shape()[1]; ++m) ranges.push_back(ObserveColumn(c, m).range);
+  return ranges;
+}
+
+ObservedRange SearchedRange(const Case& c) { return ObserveColumn(c, 0).searched; }
+
+Tensor ChooseQParams(const Case& c) {
+  Tensor y(DType::kF32, c.output_shape());
+  const int64_t columns = y.shape()[1];
+  for (int64_t m = 0; m < columns; ++m) {
+    const ObserverResult result = ObserveColumn(c, m);
+    y.as<float>()[static_cast<size_t>(m)] = result.scale;
+    y.as<float>()[static_cast<size_t>(columns + m)] = static_cast<float>(result.zero_point);
+  }
+  return y;
+}
+
+}  // namespace qualm::exact

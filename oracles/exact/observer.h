@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// choose_qparams: PyTorch's observers in float32, step by step (docs/quantization.md). There is no
+// real result that is rounded once: the steps are the definition. Two forms: floats as the
+// processor rounds them, and rationals that are rounded to float32 where a step says so. They share
+// only the constants below.
+//
+// Source: PyTorch 1.13.1, torch/ao/quantization/observer.py and utils.py; of the operations behind
+// it aten/src/ATen/native/cpu/HistogramKernel.cpp (torch.histc), SumKernel.cpp (torch.sum; vectors
+// of eight, as on AVX2), BinaryOpsKernel.cpp (floor division) and ReduceOpsKernel.cpp (cumsum).
+#ifndef QUALM_ORACLES_EXACT_OBSERVER_H_
+#define QUALM_ORACLES_EXACT_OBSERVER_H_
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "core/case.h"
+#include "core/tensor.h"
+#include "oracles/trace.h"
+
+namespace qualm::exact {
+
+namespace observer {
+
+inline constexpr float kEps = 0x1p-23f;
+inline constexpr int64_t kBins = 2048;     // of the histogram
+inline constexpr int64_t kCodes = 256;     // that its search assumes, also with reduce_range
+inline constexpr int64_t kUpsample = 128;  // parts of a bin where histograms are combined
+inline constexpr double kStepSize = 1e-5;  // of the search, in parts of all values
+inline constexpr int64_t kSumLanes = 8;    // torch.sum: elements of a vector,
+inline constexpr int64_t kSumChains = 4;   // vectors added independently,
+inline constexpr int64_t kSumBlock = 16;   // and additions in a row before a chain starts again
+
+// The codes that a range is spread over: halved, rounding down, by reduce_range.
+CodeRange Codes(const Observer& observer);
+// Zero point of symmetric quantization.
+int32_t SymmetricZeroPoint(const Observer& observer);
+
+// The values of batch `b` that output column `m` is about: one row, or all of them.
+std::span<const float> Values(const Case& c, int64_t b, int64_t m);
+
+}  // namespace observer
+
+// Smallest and largest value, as the observer has them when asked for qparams: after averaging,
+// with the histogram before its search. One for each column of the output.
+struct ObservedRange {
+  float min = 0;
+  float max = 0;
+};
+std::vector<ObservedRange> ObservedRanges(const Case& c);
+// What the search of a histogram leaves of it.
+ObservedRange SearchedRange(const Case& c);
+
+// One observer, shown batches of any sizes: what a case cannot hold, and recordings have. Of these
+// a case accepts the values and parameters, but that batches have one size; and symmetric u8 with
+// reduce_range, which PyTorch's histogram observer alone lets pass.
+struct ObserverResult {
+  ObservedRange range;     // before the search of a histogram
+  ObservedRange searched;  // after it
+  float scale = 1.0f;
+  int32_t zero_point = 0;
+};
+ObserverResult Observe(const Observer& observer, std::span<const std::span<const float>> batches);
+
+// exact::Derive of a scale or zero point.
+Trace DeriveQParams(const Case& c, int64_t index);
+
+// Scales, then zero points. `c` is a valid choose_qparams.
+Tensor ChooseQParams(const Case& c);
+Tensor ChooseQParamsRational(const Case& c);
+
+}  // namespace qualm::exact
+
+#endif  // QUALM_ORACLES_EXACT_OBSERVER_H_

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+// choose_qparams worked by hand, and the corners of its domain. Recorded runs of PyTorch are judged
+// in oracles/models; that both forms agree is told by agreement_test.
+#include "oracles/exact/observer.h"
+
+#include <gtest/gtest.h>
+
+#include <cfenv>
+#include <cfloat>
+#include <cmath>
+#include <vector>
+
+#include "oracles/exact/exact.h"
+#include "oracles/exact/random_case.h"
+
+namespace qualm::exact {
+namespace {
+
+using Kind = Observer::Kind;
+
+Case Observing(const std::vector<std::vector<float>>& batches, const Observer& observer) {
+  Case c;
+  c.op = Op::kChooseQParams;
+  c.observer = observer;
+  c.M = 1;
+  c.N = static_cast<int64_t>(batches.front().size());
+  std::vector<float> x;
+  for (const auto& batch : batches) x.insert(x.end(), batch.begin(), batch.end());
+  c.x = Tensor::Of<float>({static_cast<int64_t>(batches.size()), 1, c.N}, x);
+  c.out_dtype = DType::kF32;
+  c.out_min = INT32_MIN;
+  c.out_max = INT32_MAX;
+  return c;
+}
+
+void Expect(const Case& c, float scale, float zero_point) {
+  ASSERT_EQ(Validate(c), "");
+  for (const Tensor& y : {Evaluate(c), EvaluateRational(c)}) {
+    EXPECT_EQ(y.FloatAt(0), scale);
+    EXPECT_EQ(y.FloatAt(1), zero_point);
+  }
+}
+
+TEST(Observer, Affine) {
+  Expect(Observing({{-1.0f, 4.1f}}, {}), 5.1f / 255.0f, 50);
+  Expect(Observing({{-1.0f, 4.1f}}, {.reduce_range = true}), 5.1f / 127.0f, 25);
+  Expect(Observing({{0.0f, 255.0f}}, {.dtype = DType::kS8, .quant_min = -128, .quant_max = 127}),
+         1.0f, -128);
+  Expect(Observing({{-3.0f, 5.0f}}, {.quant_max = 16}), 0.5f, 6);
+}
+
+// Zero is always in the range, so that it has a code.
+TEST(Observer, OneSided) {
+  Expect(Observing({{5.0f, 255.0f}}, {}), 1.0f, 0);
+  Expect(Observing({{-5.0f, -255.0f}}, {}), 1.0f, 255);
+  Expect(Observing({{510.0f, 510.0f}}, {}), 2.0f, 0);
+}
+
+TEST(Observer, SymmetricSpansHalfTheCodes) {
+  const Observer s8{.symmetric = true, .dtype = DType::kS8, .quant_min = -128, .quant_max = 127};
+  Expect(Observing({{-51.0f, 3.0f}}, s8), 51.0f / 127.5f, 0);
+  Observer reduced = s8;
+  reduced.reduce_range = true;
+  Expect(Observing({{-51.0f, 3.0f}}, reduced), 51.0f / 63.5f, 0);
+  Expect(Observing({{-51.0f, 3.0f}}, {.symmetric = true}), 51.0f / 127.5f, 128);
+  Expect(Observing({{-51.0f, 3.0f}}, {.symmetric = true, .quant_max = 15}), 6.8f, 7);
+}
+
+TEST(Observer, ScaleHasAFloor) {
+  Expect(Observing({{0.0f, 0.0f}}, {}), 0x1p-23f, 0);
+  Expect(Observing({{-0.0f, 0x1p-149f}}, {}), 0x1p-23f, 0);
+  Expect(Observing({{-0x1p-22f, 0.0f}}, {}), 0x1p-23f, 2);
+  Expect(Observing({{-0x1p-22f, 0.0f}}, {.kind = Kind::kHistogram}), 0x1p-23f, 2);
+}
+
+TEST(Observer, ScaleMayOverflow) {
+  Expect(Observing({{-FLT_MAX, FLT_MAX}}, {}), INFINITY, 0);
+  Expect(Observing({{-FLT_MAX, 0.0f}}, {}), FLT_MAX / 255.0f, 255);
+}
+
+// Every step is a float32: (1 - 0) / 100 is rounded before it is added.
+TEST(Observer, MovingAverage) {
+  const Case c =
+      Observing({{0.0f, 1.0f}, {-1.0f, 2.0f}, {0.0f, 0.0f}}, {.kind = Kind::kMovingAverage});
+  const float min = 0.01f * -1.0f, max = 1.0f + 0.01f * 1.0f;
+  const float last_min = min + 0.01f * (0.0f - min), last_max = max + 0.01f * (0.0f - max);
+  EXPECT_EQ(ObservedRanges(c)[0].min, last_min);
+  EXPECT_EQ(ObservedRanges(c)[0].max, last_max);
+  const float scale = (last_max - last_min) / 255.0f;
+  Expect(c, scale, std::nearbyint(-last_min / scale));
+}
+
+TEST(Observer, PerChannelIsOneRowEach) {
+  Case c = Observing({{-1.0f, 4.1f, 0.0f, 510.0f}}, {});
+  c.M = c.N = 2;
+  c.x = Tensor::Of<float>({1, 2, 2}, c.x.as<float>());
+  c.per_channel = true;
+  ASSERT_EQ(Validate(c), "");
+  const Tensor y = Evaluate(c);
+  ASSERT_EQ(y.shape(), (std::vector<int64_t>{2, 2}));
+  EXPECT_EQ(y.FloatAt(0), 5.1f / 255.0f);
+  EXPECT_EQ(y.FloatAt(1), 2.0f);
+  EXPECT_EQ(y.FloatAt(2), 50);
+  EXPECT_EQ(y.FloatAt(3), 0);
+}
+
+// The bins lie between the whole parts of the ends: 4.9 is in none, and the search cuts it off.
+TEST(Observer, HistogramTruncatesItsEnds) {
+  std::vector<float> x(400, 1.0f);
+  for (size_t i = 0; i < 300; ++i) x[i] = static_cast<float>(i) / 300;
+  x.back() = 4.9f;
+  const Case c = Observing({x}, {.kind = Kind::kHistogram});
+  EXPECT_EQ(ObservedRanges(c)[0].max, 4.9f);
+  EXPECT_LT(SearchedRange(c).max, 1.5f);
+  EXPECT_EQ(Evaluate(c), EvaluateRational(c));
+}
+
+TEST(Observer, WhatIsRefused) {
+  const auto error = [](const std::vector<std::vector<float>>& batches, const Observer& observer) {
+    return Validate(Observing(batches, observer));
+  };
+  EXPECT_TRUE(error({{NAN, 1.0f}}, {}).starts_with("x: "));
+  EXPECT_TRUE(error({{1.0f, -INFINITY}}, {}).starts_with("x: "));
+  EXPECT_TRUE(
+      error({{1.0f}}, {.symmetric = true, .reduce_range = true}).starts_with("reduce_range: "));
+  EXPECT_TRUE(
+      error({{1.0f}}, {.reduce_range = true, .quant_max = 1}).starts_with("reduce_range: "));
+  EXPECT_TRUE(error({{FLT_MAX}, {-FLT_MAX}}, {.kind = Kind::kMovingAverage}).starts_with("x: "));
+  EXPECT_EQ(error({{FLT_MAX}, {-FLT_MAX}}, {}), "");
+  EXPECT_TRUE(error({{0x1p25f}}, {.kind = Kind::kHistogram}).starts_with("x: "));
+  EXPECT_TRUE(error({{0, 1}, {0, 2000}}, {.kind = Kind::kHistogram}).starts_with("x: "));
+  EXPECT_TRUE(error({{0, 0x1p-61f}}, {.kind = Kind::kHistogram}).starts_with("x: "));
+  EXPECT_EQ(error({{3, 3}, {0, 1}, {0, 1000}}, {.kind = Kind::kHistogram}), "");
+}
+
+TEST(Observer, TheCallersEnvironmentDoesNotMatter) {
+  RandomCase draw(31);
+  for (int i = 0; i < 300; ++i) {
+    const Case c = draw.Draw(Op::kChooseQParams);
+    const Tensor y = Evaluate(c);
+    std::fesetround(FE_UPWARD);
+    const Tensor up = Evaluate(c);
+    std::fesetround(FE_TONEAREST);
+    ASSERT_EQ(y, up);
+  }
+}
+
+TEST(Observer, TellsItsSteps) {
+  const Case c = Observing({{-1.0f, 4.0f}, {0.0f, 2.0f}}, {.kind = Kind::kMinMax, .quant_max = 10});
+  const Trace trace = Derive(c, 1);
+  ASSERT_EQ(trace.size(), 4u);
+  EXPECT_EQ(trace[0].text, "batch 0 spans [-0x1p+0, 0x1p+2]");
+  EXPECT_EQ(trace[1].text, "batch 1 spans [0x0p+0, 0x1p+1], with those before [-0x1p+0, 0x1p+2]");
+  EXPECT_EQ(trace[2].text,
+            "max - min with 0 between them, over the codes [0, 10]: (0x1p+2 - -0x1p+0) / 10 = "
+            "0x1p-1");
+  EXPECT_EQ(trace[3].text,
+            "lowest code - round(min / scale), within the codes: 0 - round(-0x1p+0 / 0x1p-1) = 2");
+  EXPECT_EQ(trace[3].value, "0x1p+1");
+  EXPECT_EQ(RealValueText(c, 0), "1/2");
+}
+
+}  // namespace
+}  // namespace qualm::exact

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+// Cases of choose_qparams. What breaks observers: nothing to spread over the codes, values all on
+// one side of 0, scales next to their floor, ranges that grow or shrink from batch to batch.
+#include <algorithm>
+#include <bit>
+#include <cfloat>
+#include <cmath>
+
+#include "properties/gen/values.h"
+
+namespace qualm::gen::internal {
+namespace {
+
+void DrawCodes(Rng& rng, Theme theme, Observer& o) {
+  o.dtype = rng.Chance(3, 5) ? DType::kU8 : DType::kS8;
+  o.symmetric = rng.Chance(2, 5);
+  const bool reduce = rng.Chance(2, 5);
+  o.reduce_range = reduce && !(o.symmetric && o.dtype == DType::kU8);
+  const CodeRange range = RangeOf(o.dtype);
+  o.quant_min = range.min;
+  o.quant_max = range.max;
+  if (theme != Theme::kZeroPoints && !rng.Chance(1, 10)) return;
+  // 0 is among the codes, and two are left when halved.
+  o.quant_min = static_cast<int32_t>(rng.Between(range.min, 0));
+  o.quant_max = static_cast<int32_t>(rng.Between(rng.Chance(1, 2) ? 2 : 15, range.max));
+}
+
+// The magnitude of a batch: a power of two.
+int DrawExponent(Rng& rng, Theme theme, bool histogram) {
+  // Ranges around 2^-23 * 255, where a scale meets its floor, half of the time.
+  if (theme == Theme::kScaleExtremes) {
+    if (rng.Chance(1, 2)) return static_cast<int>(rng.Between(-18, -14));
+    return static_cast<int>(histogram ? rng.Between(-40, 20) : rng.Between(-140, 124));
+  }
+  return static_cast<int>(rng.Between(-6, 5));
+}
+
+enum class Shape : uint8_t { kBothSides, kPositive, kNegative, kConstant, kMostlyZero, kOutlier };
+
+float DrawValue(Rng& rng, Shape shape, float constant, int exponent) {
+  const double unit = rng.Unit();
+  const auto scaled = [exponent](double value) {
+    return static_cast<float>(std::ldexp(value, exponent));
+  };
+  switch (shape) {
+    case Shape::kBothSides: return scaled(2 * unit - 1);
+    case Shape::kPositive: return scaled(0.25 + 0.75 * unit);
+    case Shape::kNegative: return scaled(-0.25 - 0.75 * unit);
+    case Shape::kConstant: return constant;
+    case Shape::kMostlyZero: return unit < 0.8 ? 0.0f : scaled(2 * unit - 1);
+    case Shape::kOutlier: return scaled((unit < 0.9 ? 0.1 : 1.0) * (2 * unit - 1));
+  }
+  return 0.0f;
+}
+
+float SmallSpecial(Rng& rng) {
+  switch (rng.Below(6)) {
+    case 0: return 0.0f;
+    case 1: return -0.0f;
+    case 2: return FLT_TRUE_MIN;
+    case 3: return -FLT_MIN;
+    case 4: return std::bit_cast<float>(static_cast<uint32_t>(rng.Between(1, 0x7fffff)));
+    default: return rng.Chance(1, 2) ? 1.0f : -1.0f;
+  }
+}
+
+Tensor DrawBatches(Rng& rng, Theme theme, int64_t batches, const Case& c) {
+  Tensor x(DType::kF32, {batches, c.M, c.N});
+  const bool histogram = c.observer.kind == Observer::Kind::kHistogram;
+  const int exponent = DrawExponent(rng, theme, histogram);
+  const auto values = x.as<float>();
+  const size_t per_batch = values.size() / static_cast<size_t>(batches);
+  const auto shape = static_cast<Shape>(rng.Below(6));
+  for (size_t b = 0; b < static_cast<size_t>(batches); ++b) {
+    Shape now = rng.Chance(2, 3) ? shape : static_cast<Shape>(rng.Below(6));
+    if (theme == Theme::kConstantRows && rng.Chance(2, 3)) now = Shape::kConstant;
+    const int moved = exponent + static_cast<int>(rng.Between(-2, 2));
+    const auto constant = static_cast<float>(std::ldexp(2 * rng.Unit() - 1, moved));
+    for (size_t i = 0; i < per_batch; ++i) {
+      float value = DrawValue(rng, now, constant, moved);
+      if (theme == Theme::kSpecialFloats && rng.Chance(1, 3)) value = SmallSpecial(rng);
+      // Ends on codes, and on the whole numbers between which a histogram counts.
+      if (theme == Theme::kTies && rng.Chance(1, 2)) value = std::trunc(value * 8.0f) / 4.0f;
+      values[b * per_batch + i] = value;
+    }
+  }
+  return x;
+}
+
+}  // namespace
+
+Case DrawObserver(Rng& rng, Theme theme) {
+  Case c;
+  c.op = Op::kChooseQParams;
+  DrawShape(rng, theme == Theme::kEmpty ? Theme::kUniform : theme, 200, c);
+  c.M = std::max<int64_t>(c.M, 1);
+  c.N = std::max<int64_t>(c.N, 1);
+  Observer& o = c.observer;
+  o.kind = static_cast<Observer::Kind>(rng.Below(5) / 2);  // of five cases one is a histogram
+  DrawCodes(rng, theme, o);
+  if (rng.Chance(1, 4)) {
+    constexpr std::array<float, 5> kConstants{0.0f, 0.5f, 0.1f, 1.0f, 0x1p-20f};
+    o.averaging_constant = rng.Pick(kConstants);
+  }
+  const bool per_channel = rng.Chance(1, 3);
+  c.per_channel = per_channel && o.kind != Observer::Kind::kHistogram;
+  c.out_dtype = DType::kF32;
+  c.out_min = INT32_MIN;
+  c.out_max = INT32_MAX;
+  const int64_t batches = theme == Theme::kLongK ? rng.Between(5, 24) : rng.Between(1, 4);
+  // What a histogram refuses is drawn again; a single value always is one.
+  for (int attempt = 0; attempt < 20; ++attempt) {
+    c.x = DrawBatches(rng, theme, batches, c);
+    if (Validate(c).empty()) return c;
+  }
+  for (float& x : c.x.as<float>()) x = 1.0f;
+  return c;
+}
+
+}  // namespace qualm::gen::internal

@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: Apache-2.0
+// What observers owe to their values: not to their order, not to their unit, and 0 its code. No
+// oracle: the subject is compared with itself, or its answer with the values.
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "core/rng.h"
+#include "properties/derive.h"
+#include "properties/list.h"
+
+namespace qualm {
+namespace {
+
+using derive::Answer;
+using derive::Ask;
+using Kind = Observer::Kind;
+
+constexpr float kFloor = 0x1p-23f;  // of scales
+
+// Scales and zero points of an answer, column by column.
+struct QParamsOf {
+  explicit QParamsOf(const Tensor& tensor) : y(tensor), columns(tensor.shape()[1]) {}
+  float scale(int64_t m) const { return y.FloatAt(m); }
+  float zero_point(int64_t m) const { return y.FloatAt(columns + m); }
+
+  const Tensor& y;
+  int64_t columns;
+};
+
+CodeRange CodesOf(const Observer& o) {
+  if (!o.reduce_range) return {o.quant_min, o.quant_max};
+  return {o.quant_min >> 1, o.quant_max >> 1};
+}
+
+// out[b, m, n] = value(b, m, n).
+template <class Value>
+Case WithValues(const Case& c, int64_t batches, int64_t columns, Value value) {
+  Case derived = ProblemOf(c);
+  derived.N = columns;
+  derived.x = Tensor(DType::kF32, {batches, c.M, columns});
+  size_t at = 0;
+  for (int64_t b = 0; b < batches; ++b) {
+    for (int64_t m = 0; m < c.M; ++m) {
+      for (int64_t n = 0; n < columns; ++n) derived.x.as<float>()[at++] = value(b, m, n);
+    }
+  }
+  return derived;
+}
+
+float ValueAt(const Case& c, int64_t b, int64_t m, int64_t n) {
+  return c.x.FloatAt((b * c.M + m) * c.N + n);
+}
+
+std::vector<int64_t> Permutation(Rng& rng, int64_t count) {
+  std::vector<int64_t> order(static_cast<size_t>(count));
+  std::iota(order.begin(), order.end(), int64_t{0});
+  for (size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[rng.Below(i)]);
+  return order;
+}
+
+Verdict ValuePermutation(const Case& c, Subject& subject) {
+  Rng rng(derive::Hash(c));
+  const int64_t batches = c.x.shape()[0];
+  // Values stay in their batch, but for min_max; per channel they stay in their row.
+  const std::vector<int64_t> order =
+      Permutation(rng, c.observer.kind == Kind::kMinMax ? batches : 1);
+  std::vector<std::vector<int64_t>> columns;
+  const int64_t movable = c.per_channel ? c.N : c.M * c.N;
+  for (int64_t i = 0; i < batches * (c.per_channel ? c.M : 1); ++i) {
+    columns.push_back(Permutation(rng, movable));
+  }
+  const Case permuted = WithValues(c, batches, c.N, [&](int64_t b, int64_t m, int64_t n) {
+    const int64_t from = order.size() > 1 ? order[static_cast<size_t>(b)] : b;
+    if (c.per_channel) {
+      return ValueAt(c, from, m, columns[static_cast<size_t>(b * c.M + m)][static_cast<size_t>(n)]);
+    }
+    const int64_t i = columns[static_cast<size_t>(b)][static_cast<size_t>(m * c.N + n)];
+    return ValueAt(c, from, i / c.N, i % c.N);
+  });
+  if (permuted.x == c.x) return Verdict::Vacuous("the permutation changes nothing");
+  return derive::SameAnswer(c, permuted, subject, "permuting values changes scale or zero point");
+}
+
+Verdict ZeroAppend(const Case& c, Subject& subject) {
+  if (c.observer.kind != Kind::kMinMax) return Verdict::Vacuous("0 moves averages and histograms");
+  const Case appended =
+      WithValues(c, c.x.shape()[0] + 1, c.N + 1, [&](int64_t b, int64_t m, int64_t n) {
+        return b == c.x.shape()[0] || n == c.N ? 0.0f : ValueAt(c, b, m, n);
+      });
+  return derive::SameAnswer(c, appended, subject, "zeros among the values change the result");
+}
+
+Verdict Negation(const Case& c, Subject& subject) {
+  if (!c.observer.symmetric) return Verdict::Vacuous("not symmetric");
+  if (c.observer.kind == Kind::kHistogram) return Verdict::Vacuous("bins are not symmetric");
+  Case negated = ProblemOf(c);
+  for (float& x : negated.x.as<float>()) x = -x;
+  return derive::SameAnswer(c, negated, subject, "negating all values changes the result");
+}
+
+Verdict Doubling(const Case& c, Subject& subject) {
+  if (c.observer.kind != Kind::kMinMax)
+    return Verdict::Vacuous("averages round near 0, histograms to whole numbers");
+  Case doubled = ProblemOf(c);
+  bool finite = true;
+  for (float& x : doubled.x.as<float>()) {
+    x *= 2.0f;
+    finite = finite && std::isfinite(x);
+  }
+  if (!finite) return Verdict::Vacuous("a doubled value overflows");
+  const Answer base = Ask(subject, c);
+  if (base.verdict) return *base.verdict;
+  const Answer twice = Ask(subject, doubled);
+  if (twice.verdict) return *twice.verdict;
+  const QParamsOf q(base.y);
+  Tensor expected = twice.y;  // where nothing is claimed
+  int64_t judged = 0;
+  for (int64_t m = 0; m < q.columns; ++m) {
+    if (!(q.scale(m) > kFloor) || !std::isfinite(q.scale(m) * 2.0f)) continue;
+    ++judged;
+    expected.as<float>()[static_cast<size_t>(m)] = q.scale(m) * 2.0f;
+    expected.as<float>()[static_cast<size_t>(q.columns + m)] = q.zero_point(m);
+  }
+  if (judged == 0) return Verdict::Vacuous("all scales are at the floor");
+  return derive::Difference(doubled, expected, twice.y, "doubled values do not double the scale")
+      .value_or(Verdict::Passed());
+}
+
+Verdict RowsAreTensors(const Case& c, Subject& subject) {
+  if (!c.per_channel) return Verdict::Vacuous("per tensor");
+  const Answer whole = Ask(subject, c);
+  if (whole.verdict) return *whole.verdict;
+  const QParamsOf q(whole.y);
+  for (int64_t m : {c.M - 1, static_cast<int64_t>(derive::Hash(c) % static_cast<uint64_t>(c.M))}) {
+    Case row = ProblemOf(c);
+    row.M = 1;
+    row.per_channel = false;
+    row.x = Tensor(DType::kF32, {c.x.shape()[0], 1, c.N});
+    for (int64_t i = 0; i < row.x.size(); ++i) {
+      row.x.as<float>()[static_cast<size_t>(i)] = ValueAt(c, i / c.N, m, i % c.N);
+    }
+    const std::vector<float> expected{q.scale(m), q.zero_point(m)};
+    const Verdict verdict = derive::Expect(row, Tensor::Of<float>({2, 1}, expected), subject,
+                                           "a row per channel differs from it per tensor");
+    if (verdict.judgement != Judgement::kPassed) return verdict;
+  }
+  return Verdict::Passed();
+}
+
+Verdict ZeroIsRepresentable(const Case& c, Subject& subject) {
+  const Answer answer = Ask(subject, c);
+  if (answer.verdict) return *answer.verdict;
+  const QParamsOf q(answer.y);
+  // The default zero point of symmetric u8 stays 128 whatever the codes are.
+  const CodeRange codes = CodesOf(c.observer);
+  for (int64_t m = 0; m < q.columns; ++m) {
+    const float scale = q.scale(m), zero_point = q.zero_point(m);
+    if (!(scale >= kFloor)) {
+      return derive::FailedAt(c, m, ">= 0x1p-23", ElementText(answer.y, m), 0,
+                              "a scale lies below its floor");
+    }
+    if (zero_point != std::trunc(zero_point) || zero_point < static_cast<float>(codes.min) ||
+        zero_point > static_cast<float>(codes.max) || std::signbit(zero_point) != (zero_point < 0))
+      return derive::FailedAt(
+          c, q.columns + m,
+          "a code of [" + std::to_string(codes.min) + ", " + std::to_string(codes.max) + "]",
+          ElementText(answer.y, q.columns + m), 0, "no code stands for 0");
+  }
+  return Verdict::Passed();
+}
+
+Verdict RangeIsCovered(const Case& c, Subject& subject) {
+  const Observer& o = c.observer;
+  if (o.kind != Kind::kMinMax) return Verdict::Vacuous("only min_max covers all values");
+  const bool whole = CodeRange{o.quant_min, o.quant_max} == RangeOf(o.dtype);
+  if (o.symmetric && !whole) return Verdict::Vacuous("the codes are not symmetric");
+  const Answer answer = Ask(subject, c);
+  if (answer.verdict) return *answer.verdict;
+  const QParamsOf q(answer.y);
+  const CodeRange codes = CodesOf(o);
+  // Half a step for the rounded zero point, the rest for the float32 steps.
+  constexpr double kSlack = 0.5 + 0x1p-10;
+  int64_t judged = 0;
+  for (int64_t i = 0; i < c.x.size(); ++i) {
+    const int64_t m = c.per_channel ? i / c.N % c.M : 0;
+    if (std::isinf(q.scale(m))) continue;
+    ++judged;
+    const double code = double{c.x.FloatAt(i)} / double{q.scale(m)} + double{q.zero_point(m)};
+    if (code >= codes.min - kSlack && code <= codes.max + kSlack) continue;
+    return derive::FailedAt(c, m, "a scale that holds " + ElementText(c.x, i),
+                            ElementText(answer.y, m), 0, "a value lies outside the codes");
+  }
+  return judged == 0 ? Verdict::Vacuous("the scale is infinite") : Verdict::Passed();
+}
+
+Verdict ReduceRangeHalves(const Case& c, Subject& subject) {
+  if (c.observer.kind == Kind::kHistogram) return Verdict::Vacuous("min_max has this already");
+  Case other = ProblemOf(c);
+  other.observer.reduce_range = !c.observer.reduce_range;
+  if (!Validate(other).empty()) return Verdict::Vacuous("reduce_range is not possible here");
+  const Case& full = c.observer.reduce_range ? other : c;
+  const Case& reduced = c.observer.reduce_range ? c : other;
+  const Answer whole = Ask(subject, full);
+  if (whole.verdict) return *whole.verdict;
+  const Answer half = Ask(subject, reduced);
+  if (half.verdict) return *half.verdict;
+  const CodeRange full_codes = CodesOf(full.observer), half_codes = CodesOf(reduced.observer);
+  const double full_steps = full_codes.max - full_codes.min;
+  const double half_steps = half_codes.max - half_codes.min;
+  int64_t judged = 0;
+  for (int64_t m = 0; m < whole.y.shape()[1]; ++m) {
+    const double a = whole.y.FloatAt(m), b = half.y.FloatAt(m);
+    if (!(a > double{kFloor}) || std::isinf(b)) continue;
+    ++judged;
+    const double ratio = b * half_steps / (a * full_steps);
+    if (std::abs(ratio - 1) <= 0x1p-22) continue;  // each is rounded once
+    return derive::FailedAt(reduced, m, "the range of " + ElementText(whole.y, m),
+                            ElementText(half.y, m), 0, "half the codes span another range");
+  }
+  return judged == 0 ? Verdict::Vacuous("all scales are at the floor") : Verdict::Passed();
+}
+
+}  // namespace
+
+std::vector<Property> ObserverProperties() {
+  const std::vector<Op> ops{Op::kChooseQParams};
+  return {
+      {"value_permutation",
+       "Permuting the values of a batch (per channel: of a row), and batches of min_max, changes "
+       "nothing.",
+       ops, false, "LAN, NTL, QPR", ValuePermutation},
+      {"zero_append", "Zeros in every row, and a batch of them, change nothing for min_max.", ops,
+       false, "QPR; a range without 0", ZeroAppend},
+      {"symmetric_negation",
+       "Negating all values changes nothing in symmetric quantization; no histogram.", ops, false,
+       "SGN, QPR", Negation},
+      {"doubling",
+       "Doubled values double the scale and keep the zero point, for min_max, where the scale is "
+       "above its floor and nothing overflows.",
+       ops, false, "QPR", Doubling},
+      {"rows_are_tensors", "A row per channel has the scale and zero point it has per tensor.", ops,
+       false, "CHN, LAN", RowsAreTensors},
+      {"zero_is_representable",
+       "The zero point is one of the codes, halved ones if so asked, and the scale at least 2^-23.",
+       ops, false, "QPR; a range without 0, reduce_range ignored", ZeroIsRepresentable},
+      {"range_is_covered",
+       "Every value of min_max lies within half a step of the codes (symmetric: where they are all "
+       "of the type's).",
+       ops, false, "QPR; a range without 0", RangeIsCovered},
+      {"reduce_range_halves",
+       "With and without reduce_range the codes span the same range, but for one rounding each; no "
+       "histogram.",
+       ops, false, "QPR; reduce_range ignored", ReduceRangeHalves},
+  };
+}
+
+}  // namespace qualm

@@ -25,6 +25,7 @@ def of(file, op=""):
 quantize = of("quantize.cc", "quantize")
 dequantize = of("dequantize.cc", "dequantize")
 requantize = of("requantize.cc", "requantize")
+backend = of("backend_requantize.cc", "requantize")
 rescale = of("rescale.cc", "requantize")
 pack = of("pack.cc", "linear")
 row_block = of("row_block.cc", "linear")
@@ -73,14 +74,25 @@ MUTATIONS = [
                "outputs with gaps between their rows are written as if they had none"),
 
     requantize("requantize-stride",
-               "rescale.CodesFromSums(in + i * acc.row_stride, 0, static_cast<size_t>(columns),",
-               "rescale.CodesFromSums(in + i * columns, 0, static_cast<size_t>(columns),",
+               "codes.CodesFromSums(in + i * acc.row_stride, 0, static_cast<size_t>(columns),",
+               "codes.CodesFromSums(in + i * columns, 0, static_cast<size_t>(columns),",
                "inputs with gaps between their rows are read as if they had none"),
     requantize("requantize-one-row",
-               "if (multiplier.size() == 1 && acc.row_stride == columns && "
-               "y.row_stride == columns) {",
+               "if (!per_column && acc.row_stride == columns && y.row_stride == columns) {",
                "if (acc.row_stride == columns && y.row_stride == columns) {",
                "rows are joined though the multipliers are per column"),
+
+    backend("backend-q31-half",
+            "const VI high = HighHalf(shifted, parameter(plan.mantissa), int64_t{1} << 30);",
+            "const VI high = HighHalf(shifted, parameter(plan.mantissa), 0);",
+            "the doubling high half of TFLite is not rounded"),
+    backend("backend-rndnu-carry",
+            "const VI carry = hn::And(hn::Shr(high, hn::Sub(right, one)), one);",
+            "const VI carry = hn::And(hn::Shr(high, right), one);",
+            "XNNPACK's shift rounds by the wrong bit"),
+    backend("backend-float-overflow",
+            "return hn::IfThenElse(hn::RebindMask(DI(), fits), rounded, hn::Set(DI(), INT32_MIN));",
+            "return rounded;", "products beyond int32 are not cvtps2dq's INT32_MIN"),
 
     rescale("rescale-error-bound", "constexpr double kError = 0x1p-49;",
             "constexpr double kError = 0x1p-60;",

@@ -260,11 +260,12 @@ MUTATIONS = [
     add("add-in-place", "if (i < count) one_vector(i, count - i);",
         "if (i < count) one_vector(i < lanes ? i : count - lanes, HWY_MIN(count, lanes));",
         "the last vector overlaps the one before, which is wrong in place"),
-    of("binary_rows.h", "mul")(
+    of("binary_rows.h")(
         "binary-stride",
         "if (a.row_stride == columns && b.row_stride == columns && y.row_stride == columns) {",
         "if (a.row_stride == columns && y.row_stride == columns) {",
-        "a second operand with gaps between its rows is read as if it had none"),
+        "a second operand with gaps between its rows is read as if it had none",
+        test=("binary_test", "Binary.StridesOfTheThreeMatricesAreIndependent")),
     mul("mul-sign", "const int64_t b_zero = int64_t{b_q.zero_point} + flip;",
         "const int64_t b_zero = int64_t{b_q.zero_point};",
         "the second operand is read as u8 with the zero point of s8"),

@@ -87,9 +87,9 @@ TEST(Gen, DrawsValidCasesOfItsOp) {
 TEST(Gen, SeedsGiveTheSameCasesEverywhere) {
   const std::map<Op, uint64_t> expected{
       {Op::kQuantize, 0xc3ed18dc79d9696a},      {Op::kDequantize, 0xe0bb9810aebdcb28},
-      {Op::kRequantize, 0x89ed3808a8c3a3de},    {Op::kLinear, 0x8a864ff337265bfa},
-      {Op::kConv2d, 0xbd792be627af6f36},        {Op::kDepthwise, 0x61ae29b7747a34f7},
-      {Op::kAdd, 0x3aec157c08b995a1},           {Op::kMul, 0xfda8418c071572c3},
+      {Op::kRequantize, 0x89ed3808a8c3a3de},    {Op::kLinear, 0x537b230ff0a2a312},
+      {Op::kConv2d, 0x1ca4a27c2072164b},        {Op::kDepthwise, 0x68a68c3ad26978b0},
+      {Op::kAdd, 0x9506fd967a5968a2},           {Op::kMul, 0xfda8418c071572c3},
       {Op::kMaxPool, 0x38dafd1698b7d560},       {Op::kAvgPool, 0xe619aa19c55576e3},
       {Op::kGlobalAvgPool, 0x906c5c6b83780e57}, {Op::kRescale, 0x44a08c4e9915e4d},
       {Op::kChooseQParams, 0xd6a178e50ba9e793}};

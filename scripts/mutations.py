@@ -191,7 +191,7 @@ MUTATIONS = [
         "size_t bytes() const { return scratch.bytes() * static_cast<size_t>(tasks); }",
         "size_t bytes() const { return scratch.bytes(); }",
         "the tasks after the first write beyond the scratch",
-        test=("linear_memory_test", "*:-*Death*")),
+        test=("parallel_test", "Threads.*")),
 
     conv("conv-padding-value", "const int64_t a = zero_is_code ? za : 0;", "const int64_t a = 0;",
          "padding is code 0 instead of real 0"),
@@ -310,7 +310,7 @@ MUTATIONS = [
     parallel("parallel-environment", "const ScopedFpEnvironment fp_environment;", "",
              "the caller's rounding mode reaches the sums' scaling"),
     parallel("parallel-last-block", "if (block >= job.blocks) return;",
-             "if (block > job.blocks) return;", "one block too many is run"),
+             "if (block > job.blocks) return;", "one block too many is run", op="conv2d"),
     of("fp_environment.cc", "dequantize")(
         "environment-flush", "constexpr uint32_t kMxcsrDefault = 0x1F80;",
         "constexpr uint32_t kMxcsrDefault = 0x9F80;", "results that underflow become 0"),

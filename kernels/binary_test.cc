@@ -340,6 +340,45 @@ TEST(Binary, TouchesOnlyTheGivenElementsAndWorksInPlace) {
   }
 }
 
+// Gaps in one matrix, in two, in all: rows are joined only where none has any.
+TEST(Binary, StridesOfTheThreeMatricesAreIndependent) {
+  Random random(10);
+  constexpr size_t kRows = 3, kColumns = 19;
+  for (const Operation operation : {Operation::kAdd, Operation::kMul}) {
+    Problem p;
+    p.operation = operation;
+    p.a = {0x1.3p-6f, 17};
+    p.b = {0x1.9p-6f, -5};
+    p.y = {operation == Operation::kAdd ? 0x1p-5f : 0x1p-8f, 40};
+    for (size_t gaps = 0; gaps < 8; ++gaps) {
+      const size_t a_stride = kColumns + (gaps & 1) * 3;
+      const size_t b_stride = kColumns + (gaps >> 1 & 1) * 2;
+      const size_t y_stride = kColumns + (gaps >> 2) * 5;
+      const auto size = [](size_t stride) { return (kRows - 1) * stride + kColumns; };
+      std::vector<uint8_t> a(size(a_stride)), b(size(b_stride)), y(size(y_stride));
+      for (uint8_t& v : a) v = static_cast<uint8_t>(random.Next());
+      for (uint8_t& v : b) v = static_cast<uint8_t>(random.Next());
+      ForEachTarget([&](const std::string&) {
+        std::fill(y.begin(), y.end(), uint8_t{0xA5});
+        ASSERT_TRUE(Call(p, {a.data(), p.x_type, kRows, kColumns, int64_t(a_stride)},
+                         {b.data(), p.x_type, kRows, kColumns, int64_t(b_stride)},
+                         {y.data(), p.y_type, kRows, kColumns, int64_t(y_stride)})
+                        .ok());
+        for (size_t i = 0; i < y.size(); ++i) {
+          const size_t row = i / y_stride, column = i % y_stride;
+          if (column >= kColumns) {
+            ASSERT_EQ(y[i], 0xA5) << gaps << " " << i;
+          } else {
+            ASSERT_EQ(Code(y[i], p.y_type),
+                      Reference(p, a[row * a_stride + column], b[row * b_stride + column]))
+                << gaps << " " << i;
+          }
+        }
+      });
+    }
+  }
+}
+
 TEST(Binary, DoesNotDependOnTheRoundingMode) {
   for (const Operation operation : {Operation::kAdd, Operation::kMul}) {
     Problem p;

@@ -109,6 +109,18 @@ void DrawScales(Rng& rng, Theme theme, Case& c) {
   nudged = ToScale(std::nextafter(nudged, rng.Chance(1, 2) ? 0.0f : INFINITY));
 }
 
+// Zero points so large that sums leave every floating-point path, of opposite sign so that results
+// are codes all the same: the means of two codes, and sums of powers of two of them, tie.
+void CancelZeroPoints(Rng& rng, Case& c) {
+  const int64_t bits = rng.Between(20, 30);
+  const auto zero = static_cast<int32_t>(rng.Between(int64_t{1} << bits, (int64_t{2} << bits) - 1));
+  c.x_q.zero_point = {zero};
+  c.w_q.zero_point = {-zero};
+  c.w_q.scale = c.x_q.scale;
+  c.out_q.scale = {ToScale(
+      std::ldexp(static_cast<double>(c.x_q.scale[0]), static_cast<int>(rng.Between(1, 3))))};
+}
+
 }  // namespace
 
 Case DrawOperands(Rng& rng, Theme theme, Op op) {
@@ -131,6 +143,10 @@ Case DrawOperands(Rng& rng, Theme theme, Op op) {
     }
   }
   DrawScales(rng, theme, c);
+  if (op == Op::kAdd && (theme == Theme::kTies || theme == Theme::kZeroPoints) &&
+      rng.Chance(1, 6)) {
+    CancelZeroPoints(rng, c);
+  }
   DrawZeroPoints(rng, c.out_dtype, theme, c.out_q.zero_point);
   DrawClamp(rng, theme, c);
   return c;

@@ -277,6 +277,18 @@ void FillMagnitudes(Rng& rng, Case& c) {
   }
   const bool one_sign = rng.Chance(1, 2);
   const bool negative = rng.Chance(1, 2);
+  // Pairs next to each other whose sum is the last that fits 16 bits times 255, or the first that
+  // does not: equal magnitudes never make the odd one.
+  if (rng.Chance(1, 3) && c.K > 0) {
+    const auto sum = static_cast<int32_t>(rng.Between(128, 129));
+    const auto first = static_cast<int32_t>(rng.Between(sum - 127, 127));
+    const int32_t zero = c.w.dtype() == DType::kU8 ? 128 : 0;
+    for (int64_t i = 0; i < c.w.size(); ++i) {
+      const int32_t weight = i % c.K % 2 == 0 ? first : sum - first;
+      c.w.SetInt(i, zero + (negative ? -weight : weight));
+    }
+    return;
+  }
   for (int64_t i = 0; i < c.w.size(); ++i) {
     const bool minus = one_sign ? negative : rng.Chance(1, 2);
     c.w.SetInt(i, std::clamp(minus ? -magnitude : magnitude, w_range.min, w_range.max));

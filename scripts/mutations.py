@@ -1,0 +1,325 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What scripts/mutate breaks: one line of kernels/ each, as people really break it."""
+from typing import NamedTuple, Optional, Tuple
+
+
+class Mutation(NamedTuple):
+    id: str
+    file: str
+    old: str  # the whole line without indentation, there exactly once (or below `after`)
+    new: str
+    why: str  # what it does, in a line
+    op: str = ""  # judged by the properties of this operation
+    test: Optional[Tuple[str, str]] = None  # or by a test: (binary, --gtest_filter)
+    after: str = ""
+
+
+def of(file, op=""):
+    """Mutations of one file, by default judged by `op`."""
+    def make(identifier, old, new, why, **more):
+        return Mutation(identifier, f"kernels/{file}", old, new, why,
+                        **({"op": op} if "test" not in more else {}) | more)
+    return make
+
+
+quantize = of("quantize.cc", "quantize")
+dequantize = of("dequantize.cc", "dequantize")
+requantize = of("requantize.cc", "requantize")
+backend = of("backend_requantize.cc", "requantize")
+rescale = of("rescale.cc", "requantize")
+pack = of("pack.cc", "linear")
+row_block = of("row_block.cc", "linear")
+accumulate = of("accumulate.cc", "linear")
+epilogue = of("epilogue.cc", "linear")
+conv = of("conv.cc", "conv2d")
+patches = of("patches.cc", "conv2d")
+depthwise = of("depthwise.cc", "depthwise")
+depthwise_sums = of("depthwise_sums.cc", "depthwise")
+add = of("add.cc", "add")
+mul = of("mul.cc", "mul")
+pool = of("pool.cc", "avg_pool")
+rescale_codes = of("rescale_codes.cc", "rescale")
+parallel = of("parallel.cc", "linear")
+
+MUTATIONS = [
+    quantize("quantize-tail", "const size_t n = count - i;", "const size_t n = count - i - 1;",
+             "the last element of a row is not written"),
+    quantize("quantize-rounding", "constexpr double kGrid = 0x1.8p22;     // spacing 2^-30",
+             "constexpr double kGrid = 0x1.8p8;",
+             "ties are decided by the rounding error of 1/scale"),
+    quantize("quantize-zero-point-index",
+             "const auto zero_point_of = [&](size_t j) "
+             "{ return zero_point[zero_point.size() == 1 ? 0 : j]; };",
+             "const auto zero_point_of = [&](size_t) { return zero_point[0]; };",
+             "every column has the zero point of the first"),
+    quantize("quantize-dispatch", "constexpr int64_t kWidestFastBound = 1 << 15;",
+             "constexpr int64_t kWidestFastBound = int64_t{1} << 31;",
+             "the vector path takes zero points for which it is not exact"),
+    quantize("quantize-exact-tie", "if (sign > 0 || (sign == 0 && lo % 2 != 0)) lo = hi;",
+             "if (sign >= 0) lo = hi;", "with large zero points, ties go up"),
+    quantize("quantize-nan",
+             "const auto number = hn::IfThenElseZero(hn::Eq(v, v), v);  // NaN: the zero point",
+             "const auto number = v;", "NaN becomes whatever the clamp makes of it"),
+
+    dequantize("dequantize-channel-index",
+               "return n == hn::Lanes(d) ? hn::LoadU(d, values + i) : hn::LoadN(d, values + i, n);",
+               "return n == hn::Lanes(d) ? hn::LoadU(d, values) : hn::LoadN(d, values + i, n);",
+               "the second vector of columns has the parameters of the first"),
+    dequantize("dequantize-dispatch", "constexpr int32_t kLargestFastZeroPoint = 1 << 23;",
+               "constexpr int32_t kLargestFastZeroPoint = 1 << 30;",
+               "differences above 2^24 are rounded before they are scaled"),
+    dequantize("dequantize-stride",
+               "auto* out = static_cast<float*>(y.data) + i * y.row_stride;",
+               "auto* out = static_cast<float*>(y.data) + i * columns;",
+               "outputs with gaps between their rows are written as if they had none"),
+
+    requantize("requantize-stride",
+               "codes.CodesFromSums(in + i * acc.row_stride, 0, static_cast<size_t>(columns),",
+               "codes.CodesFromSums(in + i * columns, 0, static_cast<size_t>(columns),",
+               "inputs with gaps between their rows are read as if they had none"),
+    requantize("requantize-one-row",
+               "if (!per_column && acc.row_stride == columns && y.row_stride == columns) {",
+               "if (acc.row_stride == columns && y.row_stride == columns) {",
+               "rows are joined though the multipliers are per column"),
+
+    backend("backend-q31-half",
+            "const VI high = HighHalf(shifted, parameter(plan.mantissa), int64_t{1} << 30);",
+            "const VI high = HighHalf(shifted, parameter(plan.mantissa), 0);",
+            "the doubling high half of TFLite is not rounded"),
+    backend("backend-rndnu-carry",
+            "const VI carry = hn::And(hn::Shr(high, hn::Sub(right, one)), one);",
+            "const VI carry = hn::And(hn::Shr(high, right), one);",
+            "XNNPACK's shift rounds by the wrong bit"),
+    backend("backend-float-overflow",
+            "return hn::IfThenElse(hn::RebindMask(DI(), fits), rounded, hn::Set(DI(), INT32_MIN));",
+            "return rounded;", "products beyond int32 are not cvtps2dq's INT32_MIN"),
+
+    rescale("rescale-error-bound", "constexpr double kError = 0x1p-49;",
+            "constexpr double kError = 0x1p-60;",
+            "what lies next to a tie is decided by a rounded product"),
+    rescale("rescale-tie-parity",
+            "hn::And(hn::RebindMask(dd, odd), hn::Eq(side, hn::Zero(dd))));",
+            "hn::Eq(side, hn::Zero(dd)));", "with fused multiply-add, ties go up"),
+    rescale("rescale-short-multiplier", "plan_.short_multiplier = exact && bits <= 22;",
+            "plan_.short_multiplier = exact;",
+            "without fused multiply-add, products of too many bits are rounded twice"),
+    rescale("rescale-float-dispatch",
+            "is_float = is_float && multiplier >= 256.5 * 0x1p-24 && "
+            "multiplier <= 0x1.fffffep127;",
+            "is_float = is_float && multiplier <= 0x1.fffffep127;",
+            "sums of more than 24 bits go through float32"),
+    rescale("rescale-bias-index",
+            "const VD w = Parameter(dd, plan.offset, plan.per_channel, first + i, n);",
+            "const VD w = Parameter(dd, plan.offset, plan.per_channel, i, n);",
+            "every panel has the biases of the first", op="linear"),
+    rescale("rescale-relu-float",
+            "StoreSome(relu ? hn::ZeroIfNegative(below) : below, df, y + i, n);",
+            "StoreSome(below, df, y + i, n);", "float32 outputs have no relu", op="linear"),
+    rescale("rescale-divisor",
+            "difference.AddHalves(-(2 * static_cast<__int128>(n) + 1) * scale.divisor, "
+            "scale.denominator);",
+            "difference.AddHalves(-(2 * static_cast<__int128>(n) + 1), scale.denominator);",
+            "exact comparisons forget what a mean is divided by", op="avg_pool"),
+    of("exact_sum.h", "dequantize")(
+        "exact-sum-half-to-even",
+        "if (half && (kept % 2 != 0 || magnitude.AnyBitBelow(last - 1))) ++kept;",
+        "if (half) ++kept;", "exact sums are rounded half up to float32"),
+    of("validate.cc", "requantize")(
+        "relu-bound",
+        "if (range.relu) bounds.lo = std::min(std::max(bounds.lo, zero_point), bounds.hi);",
+        "if (range.relu) bounds.lo = std::min(std::max(bounds.lo, 0), bounds.hi);",
+        "relu is at code 0 instead of at the zero point"),
+    of("validate.cc", "quantize")(
+        "clamp-bound", "bounds.hi = std::min(bounds.hi, range.max);",
+        "bounds.hi = std::min(bounds.hi, range.max + (range.max < 255));",
+        "the upper clamp lets one code more through"),
+
+    of("certify.cc", "linear")(
+        "certificate", "return positive <= 128 && negative >= -128;",
+        "return positive <= 129 && negative >= -128;",
+        "pairs of 255 * 129 are held not to saturate"),
+    pack("pack-lane-order",
+         "std::memcpy(panel_weights + (q * width + n - first) * 4, row.data() + 4 * q, 4);",
+         "std::memcpy(panel_weights + (q * width + ((n - first) ^ 1)) * 4, row.data() + 4 * q, 4);",
+         "neighbouring channels change places"),
+    pack("pack-zero-point-sign",
+         "bias - static_cast<__int128>(za) * sum_b + static_cast<__int128>(za) * zb * packed.depth;",
+         "bias - static_cast<__int128>(za) * sum_b - static_cast<__int128>(za) * zb * packed.depth;",
+         "the product of the zero points has the wrong sign"),
+    pack("pack-zero-point-index",
+         "const size_t i = params.w_zero_point.size() == 1 ? 0 : static_cast<size_t>(channel);",
+         "const size_t i = static_cast<size_t>(channel) * 0;",
+         "every channel has the zero point of the first"),
+    pack("pack-row-sums", "panel.needs_row_sums = panel.needs_row_sums || zb != 0;",
+         "panel.needs_row_sums = zb != 0;",
+         "the last channel of a panel decides whether zero points matter"),
+    pack("pack-sum-width", "if (min >= INT32_MIN && max <= INT32_MAX) return SumWidth::k32;",
+         "if (min >= INT64_MIN && max <= INT64_MAX) return SumWidth::k32;",
+         "sums wider than 32 bits wrap"),
+    row_block("row-block-spill", "constexpr int64_t kQuadsPerSpill = 65'788 / 4;",
+              "constexpr int64_t kQuadsPerSpill = 1 << 30;",
+              "raw sums of more than 65,793 terms wrap", test=("linear_test", "LinearExact.*")),
+    row_block("row-block-tail", "args.tail = at_end && packed_.depth % 4 != 0 ? tails_ : nullptr;",
+              "args.tail = at_end && packed_.depth % 4 > 1 ? tails_ : nullptr;",
+              "where one term is left over, it is left out"),
+    row_block("row-block-row-sums",
+              "for (int64_t k = 0; k < count; ++k) part += static_cast<uint8_t>(x[k] ^ flip);",
+              "for (int64_t k = 0; k < count; ++k) part += x[k];",
+              "sums of s8 activations are taken of their bytes"),
+    row_block("row-block-group", "const int64_t channel = block_.first_channel + first;",
+              "const int64_t channel = first;",
+              "all groups write to the channels of the first", op="conv2d"),
+    accumulate("accumulate-fourth-row",
+               "sum31 = SubtractRowSum(sum31, zero1, args.row_sums[row + 3]);",
+               "sum31 = SubtractRowSum(sum31, zero1, args.row_sums[row + 2]);",
+               "the fourth row is corrected by the sum of the third"),
+    accumulate("accumulate-tail-row", "x3 = x2 + 4;", "x3 = x2;",
+               "the fourth row has the last activations of the third"),
+    accumulate("accumulate-saturation", "if (kHasSaturatingPath && args.certified) {",
+               "if (kHasSaturatingPath) {", "vpmaddubsw saturates"),
+    accumulate("accumulate-sign",
+               "if constexpr (kSigned) quad ^= 0x80808080u;  // s8 -> u8, adds 128 to each",
+               "if constexpr (kSigned) quad ^= 0x80808000u;",
+               "one of four s8 activations is taken as u8"),
+    epilogue("epilogue-s32-clamp", "out[i] = std::min(std::max(sums[i], bounds.lo), bounds.hi);",
+             "out[i] = std::max(sums[i], bounds.lo);", "s32 outputs have no upper clamp"),
+    epilogue("epilogue-wide-channel", "ApplyOne(sums[i], first + i, out + i * OutputBytes(type));",
+             "ApplyOne(sums[i], first, out + i * OutputBytes(type));",
+             "wide sums have the scale of the panel's first channel"),
+    of("linear.cc", "linear")(
+        "linear-scratch-of-tasks",
+        "size_t bytes() const { return scratch.bytes() * static_cast<size_t>(tasks); }",
+        "size_t bytes() const { return scratch.bytes(); }",
+        "the tasks after the first write beyond the scratch",
+        test=("parallel_test", "Threads.*")),
+
+    conv("conv-padding-value", "const int64_t a = zero_is_code ? za : 0;", "const int64_t a = 0;",
+         "padding is code 0 instead of real 0"),
+    conv("conv-group-gather",
+         "placer.Gather(places[r], g * group_inputs, group_inputs, padding, patches + r * depth());",
+         "placer.Gather(places[r], 0, group_inputs, padding, patches + r * depth());",
+         "all groups read the channels of the first"),
+    conv("conv-group-in-place", "block.x = places[0].x + g * group_inputs;",
+         "block.x = places[0].x;",
+         "all groups of a 1 x 1 convolution read the channels of the first"),
+    of("padding.cc", "conv2d")(
+        "padding-zero-point-sign",
+        "return za_ * (all - inside - terms * zb_[static_cast<size_t>(channel)]);",
+        "return za_ * (all - inside + terms * zb_[static_cast<size_t>(channel)]);",
+        "where real 0 is no code, the weights' zero point has the wrong sign in the padding"),
+    patches("patches-dilation",
+            "const int64_t y = rows.start + rows.begin * window_.dilation_h;",
+            "const int64_t y = rows.start + rows.begin;",
+            "a dilated window that begins in the padding begins at the wrong row"),
+    patches("patches-dilation-step",
+            "if (place.columns.size() > 1) place.column_step = "
+            "window_.dilation_w * x_.pixel_stride;",
+            "if (place.columns.size() > 1) place.column_step = x_.pixel_stride;",
+            "windows are not dilated across"),
+    patches("patches-run", "if (steps * stride != run.stride * run.pixels) return false;",
+            "if (steps * stride < run.stride * run.pixels) return false;",
+            "rows with gaps are read in place as if they had none"),
+    of("window.cc", "conv2d")(
+        "window-begin", "w.begin = std::min(w.end, TapsBelow(w.start, dilation, 0));",
+        "w.begin = std::min(w.end, std::max<int64_t>(-w.start, 0));",
+        "as many taps are left out as there are rows of padding, dilated or not"),
+    of("window.cc", "avg_pool")(
+        "window-counted", "w.counted = std::min(kernel, TapsBelow(w.start, dilation, in + pad_after));",
+        "w.counted = kernel;", "what a mean is divided by counts positions beyond the padding"),
+
+    depthwise("depthwise-window-begin",
+              "args.weights += place.rows.begin * args.w_row_step + "
+              "place.columns.begin * tap_size;",
+              "args.weights += place.rows.begin * args.w_row_step;",
+              "windows that begin in the left padding meet the wrong weights"),
+    depthwise("depthwise-wide-zero-point", "sum += (code - packed.x_zero) * weight;",
+              "sum += code * weight;", "wide sums forget the zero point of the activations"),
+    depthwise("depthwise-packing",
+              "const int64_t to = i % packed.multiplier * packed.block_channels + "
+              "i / packed.multiplier;",
+              "const int64_t to = i;", "output channels are packed in the wrong order"),
+    depthwise_sums("depthwise-multiplier",
+                   "for (int64_t c = 0; c < lanes; ++c) sums[c * multiplier + j] = each[c];",
+                   "for (int64_t c = 0; c < lanes; ++c) sums[j * lanes + c] = each[c];",
+                   "the outputs of one input channel are not next to each other"),
+    depthwise_sums("depthwise-read-past-end",
+                   "const auto codes = kPartial ? hn::LoadN(d_code, at, count) : "
+                   "hn::LoadU(d_code, at);",
+                   "const auto codes = hn::LoadU(d_code, at);",
+                   "the last vector reads past the end of the images"),
+
+    add("add-exact-sign", "difference.AddHalves(2 * db, plan.b_scale);",
+        "difference.AddHalves(-2 * db, plan.b_scale);",
+        "exact comparisons subtract the second operand"),
+    add("add-margin",
+        "plan.margin32 = std::nextafter(static_cast<float>(0.5 - error), 0.0f);",
+        "plan.margin32 = 0.5f;", "what lies next to a tie is decided by rounded floats"),
+    add("add-zero-point", "plan.b_zero = int64_t{b_q.zero_point} + plan.flip;",
+        "plan.b_zero = int64_t{a_q.zero_point} + plan.flip;",
+        "both operands have the zero point of the first"),
+    add("add-in-place", "if (i < count) one_vector(i, count - i);",
+        "if (i < count) one_vector(i < lanes ? i : count - lanes, HWY_MIN(count, lanes));",
+        "the last vector overlaps the one before, which is wrong in place"),
+    of("binary_rows.h")(
+        "binary-stride",
+        "if (a.row_stride == columns && b.row_stride == columns && y.row_stride == columns) {",
+        "if (a.row_stride == columns && y.row_stride == columns) {",
+        "a second operand with gaps between its rows is read as if it had none",
+        test=("binary_test", "Binary.StridesOfTheThreeMatricesAreIndependent")),
+    mul("mul-sign", "const int64_t b_zero = int64_t{b_q.zero_point} + flip;",
+        "const int64_t b_zero = int64_t{b_q.zero_point};",
+        "the second operand is read as u8 with the zero point of s8"),
+    mul("mul-overflow",
+        "static_cast<__int128>(LargestDifference(a_zero)) * LargestDifference(b_zero) "
+        "<= INT32_MAX &&",
+        "static_cast<__int128>(LargestDifference(a_zero)) * LargestDifference(b_zero) "
+        "<= INT64_MAX &&", "products of large zero points wrap"),
+    mul("mul-tail", "const auto db = difference(hn::LoadN(dc, b + i, count - i), b_zero);",
+        "const auto db = difference(hn::LoadN(dc, b, count - i), b_zero);",
+        "the last products take the second operand from the start of the row"),
+
+    pool("max-pool-clamp", "auto max = least;", "auto max = hn::Zero(d);",
+         "max_pool has no lower clamp", op="max_pool"),
+    pool("max-pool-sign", "const auto result = hn::Xor(hn::Min(max, most), flip);",
+         "const auto result = hn::Min(hn::Xor(max, flip), most);",
+         "s8 codes are clamped as if they were u8", op="max_pool"),
+    pool("pool-dilation",
+         "taps.row_step = g.dilation_h < g.in_h ? g.dilation_h * x.row_stride : 0;",
+         "taps.row_step = x.row_stride;", "pools are not dilated down", op="max_pool"),
+    pool("pool-spill", "size_t room = 257;  // 257 * 255 fits 16 bits", "size_t room = 1 << 20;",
+         "sums of more than 257 codes wrap at 16 bits", op="global_avg_pool"),
+    pool("avg-pool-count", "means.Write(taps, count_padding ? counted : inside, out);",
+         "means.Write(taps, inside, out);", "padding is never counted"),
+    pool("avg-pool-wide",
+         "const __int128 correction = static_cast<__int128>(zero_) * "
+         "static_cast<int64_t>(taps.rows) *",
+         "const __int128 correction = static_cast<__int128>(zero_) *",
+         "enormous zero points are subtracted once per column"),
+
+    rescale_codes("lookup-lane", "const auto bias = hn::Set(d, 0x70);",
+                  "const auto bias = hn::Set(d, 0x71);", "every sixteenth code maps to 0"),
+    rescale_codes("lookup-tail", "for (; i < count; ++i) y[i] = table[x[i]];",
+                  "for (; i + 1 < count; ++i) y[i] = table[x[i]];",
+                  "the last element of a long row is not written"),
+    rescale_codes("rescale-codes-sign",
+                  "const int value = is_signed ? static_cast<int8_t>(byte) : byte;",
+                  "const int value = byte;", "s8 codes are read as u8"),
+
+    parallel("parallel-target", "const ScopedTarget target(hwy::TargetName(job.target));",
+             'const ScopedTarget target("");', "other threads run the best instruction set"),
+    parallel("parallel-environment", "const ScopedFpEnvironment fp_environment;", "",
+             "the caller's rounding mode reaches the sums' scaling"),
+    parallel("parallel-last-block", "if (block >= job.blocks) return;",
+             "if (block > job.blocks) return;", "one block too many is run", op="conv2d"),
+    of("fp_environment.cc", "dequantize")(
+        "environment-flush", "constexpr uint32_t kMxcsrDefault = 0x1F80;",
+        "constexpr uint32_t kMxcsrDefault = 0x9F80;", "results that underflow become 0"),
+    of("targets.cc")(
+        "targets-index", "current = static_cast<int64_t>(i);", "current = 0;",
+        "a forced instruction set is ignored; all would agree with each other",
+        test=("kernels_test", "Targets.DispatchFollowsTheScopedTarget")),
+    of("linear_validate.cc")(
+        "validate-overlap", "return shift < x_row || shift + y_row > stride;",
+        "return shift < x_row;", "outputs that wrap onto the next row of the input are taken",
+        test=("linear_validate_test", "RunValidation.*")),
+]

@@ -68,7 +68,7 @@ std::map<std::string, Names> ReadSection() {
 Names Chosen() {
   std::istringstream list(QUALM_HIGHWAY_TARGETS);
   Names names;
-  for (std::string name; std::getline(list, name, ';');) names.push_back(name);
+  for (std::string name; std::getline(list, name, ',');) names.push_back(name);
   return names;
 }
 

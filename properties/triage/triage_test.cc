@@ -374,7 +374,16 @@ INSTANTIATE_TEST_SUITE_P(
         SwapCase{Swap::kPaddingIsZeroPoint, Op::kMaxPool},
         SwapCase{Swap::kDivisorCountsPadding, Op::kAvgPool},
         SwapCase{Swap::kDivisorIgnoresPadding, Op::kAvgPool},
-        SwapCase{Swap::kDivisorIsKernel, Op::kAvgPool}),
+        SwapCase{Swap::kDivisorIsKernel, Op::kAvgPool},
+        SwapCase{Swap::kFirstOperandForAll, Op::kConcat}, SwapCase{Swap::kHalfAway, Op::kConcat},
+        SwapCase{Swap::kReluAtZero, Op::kConcat}, SwapCase{Swap::kHalfAway, Op::kTable},
+        SwapCase{Swap::kTableIndexOffset, Op::kTable}, SwapCase{Swap::kTruncate, Op::kSoftmax},
+        SwapCase{Swap::kMaximumNotSubtracted, Op::kSoftmax},
+        SwapCase{Swap::kDistanceAsInt8, Op::kSoftmax},
+        SwapCase{Swap::kReduceRangeIgnored, Op::kChooseQParams},
+        SwapCase{Swap::kScaleFloorIgnored, Op::kChooseQParams},
+        SwapCase{Swap::kRangeWithoutZero, Op::kChooseQParams},
+        SwapCase{Swap::kAverageInDouble, Op::kChooseQParams}),
     [](const auto& param) {
       return std::string(Name(param.param.op)) + "_" +
              std::to_string(static_cast<int>(param.param.swap));

@@ -196,8 +196,20 @@ INSTANTIATE_TEST_SUITE_P(
                  FindingKind::kPadding},
         KindCase{"faulty:product-int16", Op::kMul, "matches_exact", FindingKind::kInt32Overflow},
         KindCase{"faulty:left-shift-dropped", Op::kAdd, "matches_exact", FindingKind::kRounding},
-        KindCase{"faulty:overlapped-tail-in-place", Op::kRescale, "in_place",
-                 FindingKind::kMemory}),
+        KindCase{"faulty:overlapped-tail-in-place", Op::kRescale, "in_place", FindingKind::kMemory},
+        KindCase{"faulty:concat-first-params", Op::kConcat, "matches_exact", FindingKind::kIndex},
+        KindCase{"faulty:table-ties-away", Op::kTable, "matches_exact", FindingKind::kTie},
+        KindCase{"faulty:table-index-offset", Op::kTable, "is_monotone", FindingKind::kIndex},
+        KindCase{"faulty:softmax-no-half", Op::kSoftmax, "matches_exact", FindingKind::kRounding},
+        KindCase{"faulty:softmax-max-not-subtracted", Op::kSoftmax, "added_constant", kZeroPoint},
+        KindCase{"faulty:softmax-distance-int8", Op::kSoftmax, "matches_exact",
+                 FindingKind::kClamp},
+        KindCase{"faulty:reduce-range-ignored", Op::kChooseQParams, "reduce_range_halves",
+                 FindingKind::kClamp},
+        KindCase{"faulty:no-scale-floor", Op::kChooseQParams, "matches_exact", FindingKind::kClamp},
+        KindCase{"faulty:range-without-zero", Op::kChooseQParams, "zero_append", kZeroPoint},
+        KindCase{"faulty:averaging-in-double", Op::kChooseQParams, "matches_exact",
+                 FindingKind::kRounding}),
     [](const auto& param) {
       std::string name = std::string(param.param.subject + 7) + "_" + param.param.property + "_" +
                          std::string(Name(param.param.op));

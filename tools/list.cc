@@ -74,7 +74,6 @@ std::vector<Row> PropertyRows() {
   std::vector<Row> rows;
   for (const Property& property : AllProperties()) {
     for (Op op : property.ops) {
-      if (!IsListed(op)) continue;
       rows.emplace_back(FullName(op, property), std::string(property.sentence));
     }
   }

@@ -38,6 +38,7 @@ depthwise_sums = of("depthwise_sums.cc", "depthwise")
 add = of("add.cc", "add")
 mul = of("mul.cc", "mul")
 pool = of("pool.cc", "avg_pool")
+code_table = of("code_table.cc", "rescale")
 rescale_codes = of("rescale_codes.cc", "rescale")
 parallel = of("parallel.cc", "linear")
 
@@ -296,11 +297,11 @@ MUTATIONS = [
          "const __int128 correction = static_cast<__int128>(zero_) *",
          "enormous zero points are subtracted once per column"),
 
-    rescale_codes("lookup-lane", "const auto bias = hn::Set(d, 0x70);",
-                  "const auto bias = hn::Set(d, 0x71);", "every sixteenth code maps to 0"),
-    rescale_codes("lookup-tail", "for (; i < count; ++i) y[i] = table[x[i]];",
-                  "for (; i + 1 < count; ++i) y[i] = table[x[i]];",
-                  "the last element of a long row is not written"),
+    code_table("lookup-lane", "const auto bias = hn::Set(d, 0x70);",
+               "const auto bias = hn::Set(d, 0x71);", "every sixteenth code maps to 0"),
+    code_table("lookup-tail", "for (; i < count; ++i) y[i] = table[x[i]];",
+               "for (; i + 1 < count; ++i) y[i] = table[x[i]];",
+               "the last element of a long row is not written"),
     rescale_codes("rescale-codes-sign",
                   "const int value = is_signed ? static_cast<int8_t>(byte) : byte;",
                   "const int value = byte;", "s8 codes are read as u8"),

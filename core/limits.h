@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // How much work a case may imply. The numbers of a window are few and their products are not: a
-// file of one line could ask for more outputs than memory holds. Readers refuse such cases, and what
-// derives a case from another one looks before it builds it.
+// file of one line could ask for more outputs than memory holds. Readers refuse such cases, and
+// what derives a case from another one looks before it builds it.
 #ifndef QUALM_CORE_LIMITS_H_
 #define QUALM_CORE_LIMITS_H_
 

@@ -769,8 +769,8 @@ TEST(Judge, AnAnswerOfTheWrongShapeIsAFailure) {
   }
 }
 
-// One output of a tiny image between paddings, or under steps, of 2^20: what other windows say about
-// it is too large to build. Nothing of it may be built.
+// One output of a tiny image between paddings, or under steps, of 2^20: what other windows say
+// about it is too large to build. Nothing of it may be built.
 TEST(Judge, DoesNotBuildHugeComparisons) {
   Case c;
   c.op = Op::kConv2d;

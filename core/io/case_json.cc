@@ -355,7 +355,9 @@ class Builder {
       if (outputs > kMaxUnbacked) FailOutputs(kMaxUnbacked, " for a case without data");
     }
     if (ElementCount(std::vector{outputs, c_.K}, kMaxProducts) < 0) {
-      Fail(!HasWindow(c_.op) ? kK : c_.op == Op::kGlobalAvgPool ? kH : kR,
+      Fail(!HasWindow(c_.op)             ? kK
+           : c_.op == Op::kGlobalAvgPool ? kH
+                                         : kR,
            "makes " + std::to_string(outputs) + " outputs of " + std::to_string(c_.K) +
                " terms each, expected at most " + std::to_string(kMaxProducts) + " in all");
     }

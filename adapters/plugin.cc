@@ -2,6 +2,7 @@
 // plugin:PATH.so: anybody's kernels behind the C interface of adapters/qualm_plugin.h.
 #include <unistd.h>
 
+#include <charconv>
 #include <cstdlib>
 #include <map>
 #include <memory>
@@ -180,6 +181,25 @@ std::string PluginSubject::Version() const {
   return info().version.empty() ? info().name : info().name + " " + info().version;
 }
 
+namespace {
+
+// QUALM_TIME_LIMIT_MS, for what is slow and for tests that wait for hangs.
+int TimeLimitMs() {
+  const char* text = std::getenv("QUALM_TIME_LIMIT_MS");
+  if (text == nullptr) return WorkerOptions{}.time_limit_ms;
+  constexpr int kMost = 3'600'000;
+  const std::string_view digits(text);
+  int limit = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), limit);
+  if (error != std::errc() || end != digits.data() + digits.size() || limit < 1 || limit > kMost) {
+    throw InputError("QUALM_TIME_LIMIT_MS: '" + std::string(digits) +
+                     "' is no time limit, expected milliseconds in 1.." + std::to_string(kMost));
+  }
+  return limit;
+}
+
+}  // namespace
+
 void RegisterPluginSubjects() {
   SubjectKind kind;
   kind.kind = "plugin";
@@ -189,6 +209,7 @@ void RegisterPluginSubjects() {
     if (!name.starts_with(kPrefix) || name.size() == kPrefix.size()) return nullptr;
     const std::string file = name.substr(kPrefix.size());
     WorkerOptions options;
+    options.time_limit_ms = TimeLimitMs();
     options.plugin = FindPlugin(file);
     if (options.plugin.empty()) throw Unavailable("subject '" + name + "': no such file");
     return std::make_unique<PluginSubject>(name, std::move(options));

@@ -256,7 +256,7 @@ int RunCheck(Options options) {
                                                                     : options.check.ops.size());
     Tell(
         "how far a time takes a run depends on the machine; --cases {} "
-        "instead of --time repeats every case of this one\n",
+        "instead of --time repeats every case of this one",
         (result.totals.cases * options.check.shard_count + ops - 1) / ops + 1);
   }
   Deferred deferred;

@@ -153,6 +153,7 @@ void RequireWritable(const std::string& option, const std::string& path) {
     return;
   }
   const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  if (file < 0 && errno == EEXIST) return;  // a link to what is not there yet
   if (file < 0) fail(std::strerror(errno));
   close(file);
   unlink(path.c_str());

@@ -34,7 +34,7 @@ int RunMinimize(Options options) {
   const Property& property = ChooseProperty(options, c);
   const std::vector<std::string> names = SubjectNames(options.subjects, {});
   if (names.size() != 1) {
-    throw InputError(fmt::format("--subject: '{}' names {} subjects, expected one",
+    throw InputError(fmt::format("--subject: '{}' stands for {} subjects, expected one",
                                  fmt::join(options.subjects, "' and '"), names.size()));
   }
   // The question is whether the number is right, so exact judges unless told otherwise.

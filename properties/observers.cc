@@ -101,6 +101,20 @@ Verdict Negation(const Case& c, Subject& subject) {
   return derive::SameAnswer(c, negated, subject, "negating all values changes the result");
 }
 
+// hi - lo of a column, in float32 as the definition takes it: may overflow where no value does.
+float RangeOfColumn(const Case& c, int64_t column) {
+  float lo = 0, hi = 0;
+  for (int64_t batch = 0; batch < c.x.shape()[0]; ++batch) {
+    for (int64_t m = c.per_channel ? column : 0; m < (c.per_channel ? column + 1 : c.M); ++m) {
+      for (int64_t n = 0; n < c.N; ++n) {
+        lo = std::min(lo, ValueAt(c, batch, m, n));
+        hi = std::max(hi, ValueAt(c, batch, m, n));
+      }
+    }
+  }
+  return hi - lo;
+}
+
 Verdict Doubling(const Case& c, Subject& subject) {
   if (c.observer.kind != Kind::kMinMax)
     return Verdict::Vacuous("averages round near 0, histograms to whole numbers");
@@ -119,7 +133,7 @@ Verdict Doubling(const Case& c, Subject& subject) {
   Tensor expected = twice.y;  // where nothing is claimed
   int64_t judged = 0;
   for (int64_t m = 0; m < q.columns; ++m) {
-    if (!(q.scale(m) > kFloor) || !std::isfinite(q.scale(m) * 2.0f)) continue;
+    if (!(q.scale(m) > kFloor) || !std::isfinite(RangeOfColumn(doubled, m))) continue;
     ++judged;
     expected.as<float>()[static_cast<size_t>(m)] = q.scale(m) * 2.0f;
     expected.as<float>()[static_cast<size_t>(q.columns + m)] = q.zero_point(m);

@@ -212,6 +212,14 @@ inline Case RandomCase(Op op, Rng& rng) {
       o.quant_max = static_cast<int32_t>(rng.Between(1, codes.max));
       o.averaging_constant = static_cast<float>(rng.Between(0, 1 << 24)) * 0x1p-24f;
       c.out_dtype = DType::kF32;
+      // Values are finite, those of histograms and averages moderate and not too far apart; some
+      // halved ranges hold one code.
+      for (float& x : c.x.as<float>()) {
+        if (o.kind != Observer::Kind::kMinMax || !std::isfinite(x))
+          x = static_cast<float>(rng.Between(-499, 499)) * 0x1p-7f;
+      }
+      if (o.dtype == DType::kU8 && o.symmetric) o.reduce_range = false;
+      if (o.quant_max - o.quant_min < 3) o.reduce_range = false;
       break;
     }
   }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <string>
 
+#include "core/limits.h"
 #include "core/rng.h"
 #include "properties/derive.h"
 #include "properties/list.h"
@@ -16,6 +17,7 @@ using derive::Ask;
 using derive::SameAnswer;
 
 constexpr const char* kEmptyOutput = "the output is empty";
+constexpr const char* kTooLarge = "the case to compare with would be too large";
 
 bool IsCodeOf(DType dtype, int64_t value) {
   const CodeRange range = RangeOf(dtype);
@@ -87,6 +89,7 @@ Verdict OneByOneIsLinear(const Case& c, Subject& subject) {
   Case conv = derive::Taps(group, std::span(&row, 1), std::span(&column, 1));
   Window& v = conv.window;
   v.pad_top = v.pad_bottom = v.pad_left = v.pad_right = 0;
+  if (!WindowWithinLimits(conv)) return Verdict::Vacuous(kTooLarge);
   DeriveSizes(&conv);
   Case linear = conv;
   linear.op = Op::kLinear;
@@ -114,6 +117,15 @@ Verdict PaddingIsExplicit(const Case& c, Subject& subject) {
   int64_t code = c.x_q.zero_point_at(0);
   if (c.op == Op::kMaxPool) code = RangeOf(c.x.dtype()).min;  // never wins either
   if (!IsCodeOf(c.x.dtype(), code)) return Verdict::Vacuous("real 0 is not a code of x");
+  Case padded;
+  padded.op = c.op;
+  padded.N = c.N;
+  padded.window = c.window;
+  padded.window.in_h += c.window.pad_top + c.window.pad_bottom;
+  padded.window.in_w += c.window.pad_left + c.window.pad_right;
+  padded.window.pad_top = padded.window.pad_bottom = 0;
+  padded.window.pad_left = padded.window.pad_right = 0;
+  if (!WindowWithinLimits(padded)) return Verdict::Vacuous(kTooLarge);
   return SameAnswer(c, derive::ExplicitPadding(c, static_cast<int32_t>(code)), subject,
                     "padding an image by hand changes the output");
 }
@@ -157,6 +169,14 @@ Verdict DilationIsZeroStuffed(const Case& c, Subject& subject) {
   for (int64_t n = 0; n < c.N; ++n) zeros.push_back(c.w_q.zero_point_at(n));
   if (!std::ranges::all_of(zeros, [&](int32_t zero) { return IsCodeOf(c.w.dtype(), zero); }))
     return Verdict::Vacuous("real 0 is not a code of w");
+  Case larger;
+  larger.op = c.op;
+  larger.N = c.N;
+  larger.window = v;
+  larger.window.kernel_h = (v.kernel_h - 1) * v.dilation_h + 1;
+  larger.window.kernel_w = (v.kernel_w - 1) * v.dilation_w + 1;
+  larger.window.dilation_h = larger.window.dilation_w = 1;
+  if (!WindowWithinLimits(larger)) return Verdict::Vacuous(kTooLarge);
   const auto stuffed = [](int64_t kernel, int64_t dilation) {
     std::vector<int64_t> taps(static_cast<size_t>((kernel - 1) * dilation + 1), -1);
     for (int64_t i = 0; i < kernel; ++i) taps[static_cast<size_t>(i * dilation)] = i;
@@ -175,6 +195,7 @@ Verdict StrideIsSubsample(const Case& c, Subject& subject) {
   Case dense = ProblemOf(c);
   dense.window.stride_h = dense.window.stride_w = 1;
   dense.window.ceil_mode = false;
+  if (!WindowWithinLimits(dense)) return Verdict::Vacuous(kTooLarge);
   DeriveSizes(&dense);
   const int64_t dense_h = dense.window.out_h(), dense_w = dense.window.out_w();
   if (dense.M == c.M || dense.M == 0) return Verdict::Vacuous("the stride skips nothing");

@@ -113,7 +113,7 @@ int RunList(const Options& options) {
                         JsonQuote(row.first), JsonQuote(row.second));
   }
   if (!options.quiet_stdout()) {
-    for (const Row& row : rows) fmt::print("{:<{}}  {}\n", row.first, width, row.second);
+    for (const Row& row : rows) Print("{:<{}}  {}\n", row.first, width, row.second);
   }
   ResultDocument document;
   document.command = CanonicalCommand();

@@ -162,6 +162,21 @@ TEST_F(Verbs, TakeEveryOperation) {
   }
 }
 
+// Every departure of a model from exact on the documented cases is declared, and each row is seen.
+TEST_F(Verbs, DeclaredDeparturesOfEveryModelAreSeenAndNoOthers) {
+  const Ran ran = Qualm({"audit", "-s", "model:*", "--budget", "0.01s", "--json", "-"});
+  EXPECT_EQ(ran.status, 0) << ran.out;
+  const Json document = Json::parse(ran.out);
+  std::set<std::string> ops;
+  for (const Json& finding : document["findings"]) {
+    EXPECT_EQ(finding["expected_by_contract"], true) << finding;
+    const std::string property = finding["property"];
+    ops.insert(property.substr(0, property.find('.')));
+  }
+  EXPECT_EQ(ops, (std::set<std::string>{"add", "conv2d", "depthwise", "linear", "mul", "quantize",
+                                        "requantize"}));
+}
+
 TEST_F(Verbs, SweepRangeIsKept) {
   const Ran ran = Qualm({"sweep", sweep_, "-s", "native", "--from", "10", "--to", "20", "--step",
                          "4", "--json", "-"});

@@ -138,7 +138,11 @@ TEST_F(Verbs, TakeEveryOperation) {
                                                      {"max_pool", "max-pool-start"},
                                                      {"avg_pool", "divisor-unclipped"},
                                                      {"rescale", "overlapped-tail-in-place"},
-                                                     {"global_avg_pool", "average-sums-u16"}};
+                                                     {"global_avg_pool", "average-sums-u16"},
+                                                     {"concat", "concat-first-params"},
+                                                     {"table", "table-ties-away"},
+                                                     {"softmax", "softmax-no-half"},
+                                                     {"choose_qparams", "no-scale-floor"}};
   for (const Op op : AllOps()) {
     const std::string name(Name(op));
     ASSERT_TRUE(faults.contains(name)) << name;

@@ -318,21 +318,23 @@ TEST(Plugin, ContractThatIsNoneIsTurnedAway) {
 
 // Whatever instance hangs: each thread and each step of triage has its own.
 TEST(Plugin, AfterThreeHangsTheSubjectIsGivenUp) {
+  Case c = SmallCase();
+  c.x_q.zero_point = {0};  // all that it offers
   WorkerOptions options = Broken("hang");
   options.time_limit_ms = 100;
   PluginSubject first("plugin:hangs", options), second("plugin:hangs", options);
-  EXPECT_EQ(Name(first.Run(SmallCase(), {}).status), "hung");
-  EXPECT_EQ(Name(second.Run(SmallCase(), {}).status), "hung");
-  EXPECT_EQ(first.CannotRun(SmallCase()), "");
-  EXPECT_EQ(Name(first.Run(SmallCase(), {}).status), "hung");
+  EXPECT_EQ(Name(first.Run(c, {}).status), "hung");
+  EXPECT_EQ(Name(second.Run(c, {}).status), "hung");
+  EXPECT_EQ(first.CannotRun(c), "");
+  EXPECT_EQ(Name(first.Run(c, {}).status), "hung");
   for (PluginSubject* subject : {&first, &second}) {
-    const Outcome outcome = subject->Run(SmallCase(), {});
+    const Outcome outcome = subject->Run(c, {});
     EXPECT_EQ(Name(outcome.status), "skipped");
     EXPECT_EQ(outcome.detail, "given up: it hung 3 times in this run");
-    EXPECT_EQ(subject->CannotRun(SmallCase()), outcome.detail);
+    EXPECT_EQ(subject->CannotRun(c), outcome.detail);
   }
   PluginSubject other("plugin:other", Broken("nothing"));
-  EXPECT_TRUE(other.Run(SmallCase(), {}).ok());
+  EXPECT_TRUE(other.Run(c, {}).ok());
 }
 
 TEST(Plugin, MissingWorkerIsUnavailableNotACrash) {

@@ -3,6 +3,8 @@
 // canaries, the recordings.
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <map>
 #include <set>
 #include <string>
@@ -218,6 +220,39 @@ TEST_F(Verbs, ExplainNamesPairValueAndLoss) {
       << thread.out;
   const Ran library = Qualm({"explain", Corpus("forum/002-linear-2x2.case.json")});
   EXPECT_EQ(library.status, 0) << library.out;
+}
+
+// Each block "$ scripts/qualm ..." of the README prints the lines below it, in that order; "..."
+// stands for lines left out.
+TEST_F(Verbs, TheReadmeShowsWhatIsPrinted) {
+  std::ifstream file(QUALM_SOURCE_DIR "/README.md");
+  const std::string readme{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  const std::string prompt = "$ scripts/qualm ";
+  fs::create_symlink(Corpus(""), folder() / "corpus");
+  int commands = 0;
+  std::vector<std::string> printed;
+  size_t next = 0;
+  bool gap = false;
+  for (const std::string& line : Lines(readme)) {
+    if (line.starts_with(prompt)) {
+      const Ran ran = Shell("'" QUALM_BINARY_DIR "/bin/qualm' " + line.substr(prompt.size()));
+      EXPECT_LE(ran.status, 1) << ran.err;
+      printed = Lines(ran.out);
+      next = 0;
+      gap = false;
+      ++commands;
+    } else if (line.starts_with("```")) {
+      printed.clear();
+    } else if (line == "...") {
+      gap = true;
+    } else if (!printed.empty()) {
+      while (gap && next < printed.size() && printed[next] != line) ++next;
+      gap = false;
+      ASSERT_LT(next, printed.size()) << line;
+      EXPECT_EQ(printed[next++], line);
+    }
+  }
+  EXPECT_EQ(commands, 2);
 }
 
 class Canary : public Verbs, public testing::WithParamInterface<const char*> {};

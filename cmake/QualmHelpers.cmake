@@ -55,6 +55,9 @@ function(qualm_test name)
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 300)
   endif()
+  if(CMAKE_CROSSCOMPILING)  # an emulator runs it, some 30 times slower
+    math(EXPR ARG_TIMEOUT "4 * ${ARG_TIMEOUT}")
+  endif()
   qualm_executable(${name} SOURCES ${ARG_SOURCES} DEPS ${ARG_DEPS} GTest::gtest GTest::gtest_main)
   target_compile_definitions(${name} PRIVATE
     QUALM_SOURCE_DIR="${PROJECT_SOURCE_DIR}" QUALM_BINARY_DIR="${CMAKE_BINARY_DIR}")

@@ -22,9 +22,14 @@ namespace {
 bool IsByte(ElementType type) { return type == ElementType::kU8 || type == ElementType::kS8; }
 
 __int128 Multiply(__int128 a, __int128 b) {
-  __int128 result = 0;
-  if (__builtin_mul_overflow(a, b, &result)) throw std::overflow_error("product needs > 128 bits");
-  return result;
+  // Not __builtin_mul_overflow: for it clang calls __muloti4, which libgcc does not have.
+  using Natural = unsigned __int128;
+  const auto magnitude = [](__int128 v) { return v < 0 ? -static_cast<Natural>(v) : Natural(v); };
+  constexpr Natural kMost = ~Natural{0} >> 1;
+  if (b != 0 && magnitude(a) > kMost / magnitude(b)) {
+    throw std::overflow_error("product needs > 128 bits");
+  }
+  return a * b;
 }
 
 __int128 ShiftLeft(__int128 a, int bits) {

@@ -6,6 +6,9 @@
 #include <gtest/gtest.h>
 
 #include <barrier>
+#include <fstream>
+#include <set>
+#include <sstream>
 #include <thread>
 
 #include "kernels/elementwise.h"
@@ -71,6 +74,39 @@ TEST(Targets, BestFirstAndTheBaselineIsAlwaysThere) {
 #endif
 }
 
+// kernels/targets.txt lists what Highway makes of this library, also for processors that are not
+// here: a definition that got lost, or a compiler that no longer makes one, shows on any machine.
+TEST(Targets, TheCompilerMakesThoseOfTheFile) {
+#if defined(__clang__)
+  const std::string compiler = "clang";
+#else
+  const std::string compiler = __GNUC__ < 14 ? "gcc-before-14" : "gcc";
+#endif
+#if defined(__x86_64__)
+  const std::string section = "[x86-64 " + compiler + "]";
+#else
+  const std::string section = "[aarch64 " + compiler + "]";
+#endif
+  std::set<std::string> made;
+  std::set<std::string> left_out;
+  for (int bit = 0; bit < 63; ++bit) {
+    const int64_t target = int64_t{1} << bit;
+    if ((HWY_TARGETS & target) != 0) made.insert(hwy::TargetName(target));
+    if (((HWY_DISABLED_TARGETS)&target) != 0) left_out.insert(hwy::TargetName(target));
+  }
+  std::ifstream file(QUALM_SOURCE_DIR "/kernels/targets.txt");
+  std::string line;
+  while (std::getline(file, line) && line != section) continue;
+  if (!file) GTEST_SKIP() << "kernels/targets.txt has no section " << section;
+  std::set<std::string> listed;
+  std::string word;
+  ASSERT_TRUE(file >> word && word == "compiled" && std::getline(file, line)) << word;
+  for (std::istringstream words(line); words >> word;) {
+    if (!left_out.contains(word)) listed.insert(word);
+  }
+  EXPECT_EQ(made, listed);
+}
+
 TEST(Targets, DispatchFollowsTheScopedTarget) {
   const int64_t best = QUALM_DISPATCH(CompiledFor)();
   test::ForEachTarget([](const std::string& name) {
@@ -115,21 +151,53 @@ TEST(Contraction, ProductsAreRoundedBeforeTheyAreAdded) {
   });
 }
 
+#if defined(__SSE2__) || defined(__aarch64__)
+
+// The control word of float arithmetic, read and written without the kernels' own code. kUnmasked:
+// exceptions trap; Arm processors need not have that, and none is asked for it here.
 #if defined(__SSE2__)
+unsigned Control() { return _mm_getcsr(); }
+void SetControl(unsigned control) { _mm_setcsr(control); }
+constexpr unsigned kDefault = 0x1F80;
+constexpr unsigned kRoundings[] = {0x1F80, 0x3F80, 0x5F80, 0x7F80};
+constexpr unsigned kFlushing[] = {0x9FC0, 0xFFC0};
+constexpr unsigned kUnmasked[] = {0x0000, 0x6000, 0x8040};
+// Upward, flush-to-zero, denormals-are-zero, all exceptions unmasked, none raised.
+constexpr unsigned kHostile = 0x4000 | 0x8000 | 0x0040;
+#else
+unsigned Control() {
+  uint64_t control = 0;
+  __asm__ volatile("mrs %0, fpcr" : "=r"(control));
+  return static_cast<unsigned>(control);
+}
+void SetControl(unsigned control) {
+  __asm__ volatile("msr fpcr, %0" : : "r"(uint64_t{control}) : "memory");
+}
+constexpr unsigned kDefault = 0;
+constexpr unsigned kRoundings[] = {0, 1u << 22, 2u << 22, 3u << 22};
+constexpr unsigned kFlushing[] = {1u << 24, 7u << 22};
+constexpr unsigned kUnmasked[] = {0};
+constexpr unsigned kHostile = 1u << 22 | 1u << 24 | 1u << 25;  // upward, flush-to-zero, default NaN
+#endif
+std::vector<unsigned> Controls() {
+  std::vector<unsigned> all(std::begin(kRoundings), std::end(kRoundings));
+  all.insert(all.end(), std::begin(kFlushing), std::end(kFlushing));
+  all.insert(all.end(), std::begin(kUnmasked), std::end(kUnmasked));
+  return all;
+}
+
 TEST(FpEnvironment, NormalisesAndRestores) {
-  const unsigned caller = _mm_getcsr();
-  // Upward, flush-to-zero, denormals-are-zero, all exceptions unmasked, none raised.
-  const unsigned hostile = 0x4000 | 0x8000 | 0x0040;
-  _mm_setcsr(hostile);
+  const unsigned caller = Control();
+  SetControl(kHostile);
   unsigned inside = 0;
   {
     const ScopedFpEnvironment environment;
-    inside = _mm_getcsr();
+    inside = Control();
   }
-  const unsigned after = _mm_getcsr();
-  _mm_setcsr(caller);
-  EXPECT_EQ(inside, 0x1F80u);
-  EXPECT_EQ(after, hostile);
+  const unsigned after = Control();
+  SetControl(caller);
+  EXPECT_EQ(inside, kDefault);
+  EXPECT_EQ(after, kHostile);
 }
 
 TEST(FpEnvironment, DoesNotChangeWhatKernelsReturnNorDoTheyChangeIt) {
@@ -160,8 +228,8 @@ TEST(FpEnvironment, DoesNotChangeWhatKernelsReturnNorDoTheyChangeIt) {
     const auto size = static_cast<size_t>(n);
     Results r{std::vector<uint8_t>(size), std::vector<uint8_t>(size), std::vector<float>(size),
               std::vector<float>(size), 0};
-    const unsigned caller = _mm_getcsr();
-    _mm_setcsr(control);
+    const unsigned caller = Control();
+    SetControl(control);
     bool ok = Quantize({x.data(), ElementType::kF32, 1, n, n}, {&tiny, 1}, {&zero_point, 1}, range,
                        {r.quantized.data(), ElementType::kU8, 1, n, n})
                   .ok();
@@ -175,17 +243,15 @@ TEST(FpEnvironment, DoesNotChangeWhatKernelsReturnNorDoTheyChangeIt) {
                .ok() &&
            ok;
     }
-    r.control = _mm_getcsr();
-    _mm_setcsr(caller);
+    r.control = Control();
+    SetControl(caller);
     EXPECT_TRUE(ok);
     return r;
   };
   test::ForEachTarget([&](const std::string&) {
-    const Results expected = run(0x1F80);
+    const Results expected = run(kDefault);
     EXPECT_EQ(expected.tiny[0], -7 * tiny);  // code 0: denormal, not flushed
-    for (const unsigned control : {0x1F80u, 0x3F80u, 0x5F80u, 0x7F80u,  // the four rounding modes
-                                   0x9FC0u, 0xFFC0u,                    // flushing
-                                   0x0000u, 0x6000u}) {                 // exceptions unmasked
+    for (const unsigned control : Controls()) {
       SCOPED_TRACE(control);
       const Results actual = run(control);
       EXPECT_EQ(actual.quantized, expected.quantized);
@@ -203,15 +269,15 @@ TEST(FpEnvironment, ErrorsAreTheSameWithFlushingAndTraps) {
   const int32_t zero_point = 0;
   const auto error = [&](uint32_t scale_bits, unsigned control) {
     const float scale = std::bit_cast<float>(scale_bits);
-    const unsigned caller = _mm_getcsr();
-    _mm_setcsr(control);
+    const unsigned caller = Control();
+    SetControl(control);
     const std::string message = Quantize({&x, ElementType::kF32, 1, 1, 1}, {&scale, 1},
                                          {&zero_point, 1}, {}, {&y, ElementType::kU8, 1, 1, 1})
                                     .error;
-    _mm_setcsr(caller);
+    SetControl(caller);
     return message;
   };
-  for (const unsigned control : {0x1F80u, 0x9FC0u, 0x8040u}) {
+  for (const unsigned control : Controls()) {
     EXPECT_EQ(error(0x00000001, control), "");  // denormal
     EXPECT_EQ(error(0x80000001, control), "scale[0] is -1.4013e-45, expected a finite number > 0");
     EXPECT_EQ(error(0x7F800001, control), "scale[0] is nan, expected a finite number > 0");

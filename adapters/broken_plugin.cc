@@ -158,9 +158,11 @@ extern "C" const qualm_plugin* qualm_plugin_entry(void) {
   plugin.abi_version = Is("wrong-version") ? 99 : QUALM_ABI_VERSION;
   plugin.name = Is("no-name") ? nullptr : "broken";
   plugin.version = "0";
-  plugin.contract = Is("wrong-contract") ? "mostly right" : "exact";
+  plugin.contract = Is("wrong-contract")     ? "mostly right"
+                    : Is("unknown-contract") ? "model:nope"
+                                             : "exact";
   plugin.capability = Capability;
   plugin.run = Is("null-function") ? nullptr : Run;
-  plugin.last_error = LastError;
+  plugin.last_error = Is("no-last-error") ? nullptr : LastError;
   return &plugin;
 }

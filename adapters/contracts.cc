@@ -2,6 +2,7 @@
 #include "adapters/contracts.h"
 
 #include <array>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -32,16 +33,58 @@ constexpr const char* kOnednnStride =
     "where a zero point is no code and does not round s32 outputs to float32 (oneDNN "
     "src/cpu/matmul/gemm_x8s8s32x_matmul.cpp, post_process_src_and_weights_zero_points)";
 
+constexpr const char* kFbgemmAcc16 =
+    "the 16-bit kernels add saturated pairs in int16 and spill them to 32 bits too late for these "
+    "weights (FBGEMM src/GenerateKernelU8S8S32ACC16.cc; its sparse outliers are not split off)";
+constexpr const char* kFbgemmScale =
+    "scale and sum are rounded to float32 before the result is (FBGEMM src/QuantUtilsAvx2.cc, "
+    "requantizeOutputProcessingAvx2; PyTorch qlinear.cpp, output_multiplier_float)";
+constexpr const char* kOnednn3Tie =
+    "the zero point is added in float32 before rounding: an odd one turns a tie the other way "
+    "(oneDNN 3.7.2 src/cpu/x64, post-ops of brgemm and gemm_x8s8s32x)";
+constexpr const char* kOrtPairs =
+    "without VNNI, vpmaddubsw adds two u8*s8 products in a saturating int16 (ONNX Runtime "
+    "documentation, Quantize ONNX Models: when and why reduce-range or U8U8)";
+constexpr const char* kReciprocal =
+    "x is multiplied by the float32 reciprocal of the scale (PyTorch affine_quantizer_base.cpp, "
+    "FBGEMM include/fbgemm/QuantUtils.h, XNNPACK f32-to-code kernels)";
+constexpr const char* kFloatQuotient =
+    "x/scale is rounded to float32 before it is rounded to a code (ONNX Runtime "
+    "onnxruntime/core/mlas/lib/quantize.cpp; TFLite kernels/internal/reference/quantize.h)";
+constexpr const char* kQnnpackMultiplier =
+    "the multiplier is fl(fl(sx*sw)*fl(1/sy)), one float32 (PyTorch QnnpackUtils.h, "
+    "generate_requantization_scales)";
+constexpr const char* kAtenAdd =
+    "add runs in float32: both operands are dequantized, and the sum is multiplied by the "
+    "reciprocal of the scale (PyTorch quantized/cpu/kernels/QuantizedOpKernels.cpp, qadd_kernel)";
+constexpr const char* kTiesUp =
+    "fixed point rounds ties toward +infinity (XNNPACK src/params-init.c, rndnu and add; "
+    "gemmlowp fixedpoint.h, as TFLite uses it)";
+
 // A saturated pair changes the slope of a sweep, so every claim about numbers fails; one rounding
 // early shows only against the exact answer.
 constexpr std::array<const char*, 3> kNumbers{"matches_exact", "sweep_is_monotone",
                                               "sweep_is_linear"};
+constexpr std::array<const char*, 4> kFbgemmVpmaddubsw{
+    "model:fbgemm@avx2", "model:fbgemm@avx2+nofma", "model:fbgemm@avx512",
+    "model:fbgemm@avx512+nofma"};
+constexpr std::array<const char*, 4> kFbgemmSaturatingAcc16{
+    "model:fbgemm@avx2+acc16", "model:fbgemm@avx2+acc16+nofma", "model:fbgemm@avx512+acc16",
+    "model:fbgemm@avx512+acc16+nofma"};
+constexpr std::array<const char*, 4> kFbgemmVnni{"model:fbgemm@vnni", "model:fbgemm@vnni+nofma",
+                                                 "model:fbgemm@vnni+acc16",
+                                                 "model:fbgemm@vnni+acc16+nofma"};
+constexpr std::array<const char*, 7> kAten{
+    "model:aten@aarch64",     "model:aten@avx2",    "model:aten@avx2+pt26",   "model:aten@avx512",
+    "model:aten@avx512+pt26", "model:aten@default", "model:aten@default+pt26"};
 
 class Rows {
  public:
-  void Add(const char* subject, const char* property, FindingKind kind, const char* reason) {
-    rows_.push_back(
-        {subject, std::string(Name(Op::kLinear)), property, std::string(Name(kind)), reason});
+  void Add(const char* subject, Op op, const char* property, FindingKind kind, const char* reason) {
+    rows_.push_back({subject, std::string(Name(op)), property, std::string(Name(kind)), reason});
+  }
+  void Add(std::span<const char* const> subjects, Op op, FindingKind kind, const char* reason) {
+    for (const char* subject : subjects) Add(subject, op, "matches_exact", kind, reason);
   }
   std::vector<ExpectedDivergence> Take() { return std::move(rows_); }
 
@@ -49,29 +92,85 @@ class Rows {
   std::vector<ExpectedDivergence> rows_;
 };
 
+void AddFbgemm(Rows& rows) {
+  for (const char* subject : kFbgemmVpmaddubsw) {
+    for (const char* property : kNumbers)
+      rows.Add(subject, Op::kLinear, property, FindingKind::kPairSaturation, kFbgemmPairs);
+    for (const Op op : {Op::kConv2d, Op::kDepthwise}) {
+      for (const char* property : {"matches_exact", "sweep_is_linear"})
+        rows.Add(subject, op, property, FindingKind::kPairSaturation, kFbgemmPairs);
+    }
+  }
+  for (const char* subject : kFbgemmSaturatingAcc16) {
+    for (const char* property : kNumbers)
+      rows.Add(subject, Op::kLinear, property, FindingKind::kPairSaturation, kFbgemmAcc16);
+  }
+  for (const auto& subjects : {kFbgemmVpmaddubsw, kFbgemmSaturatingAcc16, kFbgemmVnni})
+    rows.Add(subjects, Op::kLinear, FindingKind::kRounding, kFbgemmScale);
+  rows.Add(kFbgemmVpmaddubsw, Op::kQuantize, FindingKind::kRounding, kReciprocal);
+  rows.Add(std::array{"model:fbgemm@vnni", "model:fbgemm@vnni+nofma", "model:fbgemm@scalar"},
+           Op::kQuantize, FindingKind::kRounding, kReciprocal);
+}
+
+void AddOnednn(Rows& rows) {
+  for (const char* property : kNumbers) {
+    for (const char* subject :
+         {"onednn@sse41", "onednn@avx2", "onednn@avx512core", "model:onednn2@sse41",
+          "model:onednn2@avx2", "model:onednn2@avx512core"}) {
+      rows.Add(subject, Op::kLinear, property, FindingKind::kPairSaturation, kOnednnPairs);
+    }
+  }
+  for (const char* subject : {"model:onednn2@sse41", "model:onednn2@avx2", "model:onednn2@avx2vnni",
+                              "model:onednn2@avx512core", "model:onednn2@vnni"}) {
+    rows.Add(subject, Op::kLinear, "matches_exact", FindingKind::kTie, kOnednnTie);
+    rows.Add(subject, Op::kLinear, "matches_exact", FindingKind::kRounding, kOnednnScale);
+    rows.Add(subject, Op::kLinear, "environment", FindingKind::kRounding, kOnednnEnvironment);
+  }
+  rows.Add("model:onednn2@vnni", Op::kLinear, "alignment_and_stride", FindingKind::kMemory,
+           kOnednnStride);
+  for (const char* property : {"matches_exact", "sweep_is_linear"}) {
+    rows.Add("model:onednn3@avx2", Op::kLinear, property, FindingKind::kPairSaturation,
+             kOnednnPairs);
+  }
+  rows.Add(std::array{"model:onednn3@avx2", "model:onednn3@vnni"}, Op::kLinear, FindingKind::kTie,
+           kOnednn3Tie);
+}
+
+void AddOthers(Rows& rows) {
+  for (const char* property : kNumbers) {
+    rows.Add("model:onnxruntime@avx2", Op::kLinear, property, FindingKind::kPairSaturation,
+             kOrtPairs);
+  }
+  for (const char* property : {"matches_exact", "sweep_is_linear"}) {
+    rows.Add("model:onnxruntime@avx2", Op::kConv2d, property, FindingKind::kPairSaturation,
+             kOrtPairs);
+  }
+  rows.Add(std::array{"model:onnxruntime@avx2", "model:onnxruntime@sse41", "model:onnxruntime@vnni",
+                      "model:tflite@double", "model:tflite@single"},
+           Op::kQuantize, FindingKind::kRounding, kFloatQuotient);
+  rows.Add(std::array{"model:qnnpack", "model:xnnpack@fp32", "model:xnnpack@rndnu"}, Op::kQuantize,
+           FindingKind::kRounding, kReciprocal);
+  rows.Add(kAten, Op::kQuantize, FindingKind::kRounding, kReciprocal);
+  rows.Add(kAten, Op::kAdd, FindingKind::kRounding, kAtenAdd);
+  rows.Add(std::array{"model:qnnpack"}, Op::kRequantize, FindingKind::kRounding,
+           kQnnpackMultiplier);
+  rows.Add(std::array{"model:xnnpack@rndnu"}, Op::kRequantize, FindingKind::kTie, kTiesUp);
+  rows.Add(std::array{"model:tflite@double", "model:tflite@single", "model:xnnpack@rndnu",
+                      "model:xnnpack@fp32"},
+           Op::kAdd, FindingKind::kTie, kTiesUp);
+  rows.Add(std::array{"model:tflite@double", "model:tflite@single", "model:xnnpack@rndnu"},
+           Op::kMul, FindingKind::kTie, kTiesUp);
+}
+
 }  // namespace
 
 // A row that names a convention holds for every subject under that contract, whatever CPU "onednn"
 // finds itself on, and `audit` does not insist on seeing it.
 std::vector<ExpectedDivergence> DeclaredDivergences() {
   Rows rows;
-  for (const char* property : kNumbers) {
-    for (const char* subject : {"model:fbgemm@avx2", "model:fbgemm@avx512"}) {
-      rows.Add(subject, property, FindingKind::kPairSaturation, kFbgemmPairs);
-    }
-    for (const char* subject :
-         {"onednn@sse41", "onednn@avx2", "onednn@avx512core", "model:onednn2@sse41",
-          "model:onednn2@avx2", "model:onednn2@avx512core"}) {
-      rows.Add(subject, property, FindingKind::kPairSaturation, kOnednnPairs);
-    }
-  }
-  for (const char* subject : {"model:onednn2@sse41", "model:onednn2@avx2", "model:onednn2@avx2vnni",
-                              "model:onednn2@avx512core", "model:onednn2@vnni"}) {
-    rows.Add(subject, "matches_exact", FindingKind::kTie, kOnednnTie);
-    rows.Add(subject, "matches_exact", FindingKind::kRounding, kOnednnScale);
-    rows.Add(subject, "environment", FindingKind::kRounding, kOnednnEnvironment);
-  }
-  rows.Add("model:onednn2@vnni", "alignment_and_stride", FindingKind::kMemory, kOnednnStride);
+  AddFbgemm(rows);
+  AddOnednn(rows);
+  AddOthers(rows);
   return rows.Take();
 }
 

@@ -232,9 +232,11 @@ PluginHost::PluginHost(const std::string& path) {
     Reject("qualm_plugin.size is " + std::to_string(plugin_->size) + ", expected " +
            std::to_string(sizeof(qualm_plugin)) + " (sizeof)");
   }
-  if (plugin_->capability == nullptr || plugin_->run == nullptr || plugin_->last_error == nullptr) {
-    Reject("qualm_plugin has a NULL function");
-  }
+  if (plugin_->capability == nullptr)
+    Reject("qualm_plugin.capability is NULL, expected a function");
+  if (plugin_->run == nullptr) Reject("qualm_plugin.run is NULL, expected a function");
+  if (plugin_->last_error == nullptr)
+    Reject("qualm_plugin.last_error is NULL, expected a function");
   info_.name = TextOf(plugin_->name);
   if (info_.name.empty()) Reject("qualm_plugin.name is empty");
   info_.version = TextOf(plugin_->version);

@@ -295,7 +295,8 @@ TEST(Plugin, WhatIsNoPluginIsTurnedAwayWithASentence) {
   expect(Broken("entry-exit"), "exit status 5");
   expect(Broken("entry-hang"), "could not be loaded within 400 ms");
   expect(Broken("entry-garbage"), "no message of this protocol");
-  expect(Broken("null-function"), "NULL function");
+  expect(Broken("null-function"), "qualm_plugin.run is NULL");
+  expect(Broken("no-last-error"), "qualm_plugin.last_error is NULL");
   expect(Broken("no-name"), "name is empty");
   expect({.plugin = Module("qualm_no_entry"), .environment = {}}, "exports no qualm_plugin_entry");
   expect({.plugin = "/nowhere/at-all.so", .environment = {}}, "cannot be loaded");
@@ -305,7 +306,35 @@ TEST(Plugin, WhatIsNoPluginIsTurnedAwayWithASentence) {
 }
 
 TEST(Plugin, ContractThatIsNoneIsTurnedAway) {
-  EXPECT_THROW(PluginSubject("plugin:broken", Broken("wrong-contract")), Unavailable);
+  try {
+    PluginSubject("plugin:broken", Broken("wrong-contract"));
+    FAIL();
+  } catch (const Unavailable& error) {
+    EXPECT_STREQ(error.what(),
+                 "subject 'plugin:broken': its contract 'mostly right' is none, expected exact or "
+                 "model:NAME");
+  }
+}
+
+// Whatever instance hangs: each thread and each step of triage has its own.
+TEST(Plugin, AfterThreeHangsTheSubjectIsGivenUp) {
+  Case c = SmallCase();
+  c.x_q.zero_point = {0};  // all that it offers
+  WorkerOptions options = Broken("hang");
+  options.time_limit_ms = 100;
+  PluginSubject first("plugin:hangs", options), second("plugin:hangs", options);
+  EXPECT_EQ(Name(first.Run(c, {}).status), "hung");
+  EXPECT_EQ(Name(second.Run(c, {}).status), "hung");
+  EXPECT_EQ(first.CannotRun(c), "");
+  EXPECT_EQ(Name(first.Run(c, {}).status), "hung");
+  for (PluginSubject* subject : {&first, &second}) {
+    const Outcome outcome = subject->Run(c, {});
+    EXPECT_EQ(Name(outcome.status), "skipped");
+    EXPECT_EQ(outcome.detail, "given up: it hung 3 times in this run");
+    EXPECT_EQ(subject->CannotRun(c), outcome.detail);
+  }
+  PluginSubject other("plugin:other", Broken("nothing"));
+  EXPECT_TRUE(other.Run(c, {}).ok());
 }
 
 TEST(Plugin, MissingWorkerIsUnavailableNotACrash) {

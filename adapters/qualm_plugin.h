@@ -205,7 +205,8 @@ typedef struct qualm_plugin {
   const qualm_capability* (*capability)(int32_t op);
   /* Runs one problem. Always called from the same thread. */
   int32_t (*run)(const qualm_problem* problem);
-  /* One sentence about the last run() that did not answer QUALM_OK; NULL or "" if none. */
+  /* One sentence about the last run() that did not answer QUALM_OK; may answer NULL or "". Like the
+   * two functions above it must be there. */
   const char* (*last_error)(void);
 } qualm_plugin;
 

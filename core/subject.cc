@@ -26,8 +26,10 @@ std::string_view KindOf(std::string_view name) { return name.substr(0, name.find
       }
     }
   }
-  throw InputError("--subject: unknown subject '" + name + "', nearest is '" + nearest +
-                   "' (see qualm list subjects)");
+  // In half steps: where most letters differ nothing was mistyped.
+  const bool near = best <= name.size();
+  throw InputError("--subject: unknown subject '" + name + "'" +
+                   (near ? ", nearest is '" + nearest + "'" : "") + " (see qualm list subjects)");
 }
 
 }  // namespace

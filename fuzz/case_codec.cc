@@ -22,8 +22,9 @@ constexpr uint8_t kOtherW = 1u << 7;
 constexpr uint8_t kClamp = 1u << 0;
 constexpr uint8_t kQuotient = 1u << 1;
 constexpr int kRequantShift = 2;
-// Both bits, so that most bytes are exact cases: fewer subjects run the others.
-constexpr uint8_t kOtherRequant = 3u << 6;
+// All four bits, so that most bytes are exact cases, also those few edits away: fewer subjects run
+// the others. Two of the bits belong to pools, which have no requantization.
+constexpr uint8_t kOtherRequant = 0xFu << 4;
 constexpr uint8_t kCeilMode = 1u << 4;
 constexpr uint8_t kCountIncludePad = 1u << 5;
 constexpr uint8_t kSymmetric = 1u << 0;

@@ -55,7 +55,7 @@ Checker::Checker(CheckerOptions options) : options_(std::move(options)) {
   bool matched = false;
   for (const Property& property : AllProperties()) {
     for (const Op op : property.ops) {
-      matched |= IsListed(op) && MatchesGlob(options_.properties, op, property);
+      matched |= MatchesGlob(options_.properties, op, property);
     }
   }
   if (!matched) {

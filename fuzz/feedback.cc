@@ -82,10 +82,13 @@ void LightCounters(const headroom::Headroom& measures, std::span<volatile uint8_
   const auto light = [&](Measure measure, size_t bucket) {
     counters[measure * kGroup + std::min(bucket, kGroup - 1)] = 1;
   };
-  // Saturation shows only where an output lies inside the clamp: two ladders, not one.
+  // Saturation shows only where an output lies inside the clamp, and there not where sums are so
+  // small, or scales so large, that every output is next to one code: three ladders, not one.
   const bool inside = measures.clamped_low + measures.clamped_high < measures.outputs;
+  const bool next_to_codes = measures.tie_min > 0.49 && measures.tie_min <= 0.5;
   if (measures.pair_min != INT32_MAX) {
-    light(kPair, Signed(measures.pair_min) + (inside ? kGroup / 2 : 0));
+    const size_t ladder = !inside ? 0 : next_to_codes ? 1 : 2;
+    light(kPair, Signed(measures.pair_min) + ladder * (kGroup / 3));
   }
   if (measures.acc_min != INT64_MAX) light(kAccumulator, Signed(measures.acc_min));
   if (measures.outputs == 0) return;

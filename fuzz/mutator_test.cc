@@ -87,7 +87,7 @@ TEST(MutatorReach, SaturationTiesAndEveryForm) {
 // Beside them, what the other operations are there for.
 TEST(MutatorReach, TiesClampsAndWindowsOfEveryOp) {
   Rng rng(4);
-  for (const Op op : DefinedOps()) {
+  for (const Op op : AllOps()) {
     if (op == Op::kChooseQParams) continue;  // has no codes to measure
     Case c = DecodeCase(op, {});
     int ties = 0, inside = 0, saturating = 0, padded = 0, wide = 0;

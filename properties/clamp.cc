@@ -155,7 +155,7 @@ std::vector<Property> ClampProperties() {
             Op::kConv2d, Op::kDepthwise, Op::kMaxPool, Op::kAvgPool, Op::kGlobalAvgPool,
             Op::kConcat, Op::kTable, Op::kSoftmax},
            true,
-           "CLP; M26, M27",
+           "CLP",
            Clamp}};
 }
 

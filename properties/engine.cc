@@ -83,7 +83,7 @@ void RunShare(const CheckOptions& options, CaseCursor& cursor,
       const Case c = gen::Draw(op, CaseSeed(options.seed, op, i));
       const size_t before = share.result.findings.size();
       CheckCase(c, subjects, options.property_glob, share.result, options.findings_per_property,
-                options.attribute);
+                options.attribute, options.alarm);
       for (size_t f = before; f < share.result.findings.size(); ++f) {
         share.findings.push_back({{number, f}, share.result.findings[f]});
       }
@@ -144,7 +144,8 @@ int64_t Totals::of(Judgement judgement) const {
 }
 
 void CheckCase(const Case& c, const std::vector<Subject*>& subjects, const std::string& glob,
-               CheckResult& result, int64_t findings_per_property, const Attribute& attribute) {
+               CheckResult& result, int64_t findings_per_property, const Attribute& attribute,
+               const std::function<void(const Finding&)>& alarm) {
   ++result.totals.cases;
   std::optional<std::vector<Hazard>> hazards;
   for (Subject* subject : subjects) {
@@ -176,6 +177,8 @@ void CheckCase(const Case& c, const std::vector<Subject*>& subjects, const std::
       finding.first_divergence = verdict.divergence;
       finding.explanation = verdict.reason;
       finding.test_case = c;
+      if (alarm && (finding.kind == FindingKind::kCrash || finding.kind == FindingKind::kHang))
+        alarm(finding);
       Keep(std::move(finding), findings_per_property, result.findings);
     }
     if (!judged) continue;

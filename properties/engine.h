@@ -40,6 +40,8 @@ struct CheckOptions {
   // counted.
   int64_t findings_per_property = 3;
   std::function<void(int64_t cases_done, int64_t cases_all)> progress;  // any thread, may be null
+  // Told of every crash and hang at once, long before the run ends. Any thread, may be null.
+  std::function<void(const Finding&)> alarm;
   // Kind of a failure. Where it is given and a declared divergence (core/contract.h) has subject,
   // op and property of a failure, the failure counts as expected iff the kinds agree too. Any
   // thread.
@@ -74,7 +76,8 @@ CheckResult Check(const CheckOptions& options);
 void CheckCase(
     const Case& c, const std::vector<Subject*>& subjects, const std::string& glob,
     CheckResult& result, int64_t findings_per_property = 3,
-    const std::function<FindingKind(const Case&, const Verdict&, Subject&)>& attribute = nullptr);
+    const std::function<FindingKind(const Case&, const Verdict&, Subject&)>& attribute = nullptr,
+    const std::function<void(const Finding&)>& alarm = nullptr);
 
 }  // namespace qualm
 

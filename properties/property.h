@@ -22,7 +22,7 @@ struct Property {
   // Holds under any contract (matches_model, clamp, memory, same bits, environment); otherwise a
   // theorem under `exact`, and under model:NAME iff that model's row lists the claim.
   bool any_contract = false;
-  std::string_view kills;  // the faults it is there for ("ISAT; M01")
+  std::string_view kills;  // kinds of fault it is there for; docs/hacking.md has the letters
   // Judges against the subject's own contract. Never throws for what a subject does.
   Verdict (*check)(const Case&, Subject&);
 };

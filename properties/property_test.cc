@@ -769,6 +769,44 @@ TEST(Judge, AnAnswerOfTheWrongShapeIsAFailure) {
   }
 }
 
+// One output of a tiny image between paddings, or under steps, of 2^20: what other windows say
+// about it is too large to build. Nothing of it may be built.
+TEST(Judge, DoesNotBuildHugeComparisons) {
+  Case c;
+  c.op = Op::kConv2d;
+  c.N = 1;
+  c.window = {.batch = 1, .in_h = 4, .in_w = 4, .in_c = 1};
+  c.x = Tensor(DType::kU8, {1, 4, 4, 1});
+  c.w = Tensor(DType::kS8, {1, 1, 1, 1});
+  c.x.SetInt(5, 9);
+  c.w.SetInt(0, 2);
+  constexpr int64_t kMost = int64_t{1} << 20;
+  Window& v = c.window;
+  v.pad_top = v.pad_bottom = v.pad_left = v.pad_right = kMost;
+  v.stride_h = v.stride_w = kMost;
+  Case dilated = c;
+  dilated.window.kernel_h = dilated.window.kernel_w = 2;
+  dilated.window.dilation_h = dilated.window.dilation_w = kMost;
+  dilated.w = Tensor(DType::kS8, {1, 2, 2, 1});
+  Case pool = c;
+  pool.op = Op::kAvgPool;
+  pool.window.count_include_pad = true;
+  pool.w = Tensor();
+  for (Case* huge : {&c, &dilated, &pool}) {
+    DeriveSizes(huge);
+    ASSERT_EQ(Validate(*huge), "");
+    int too_large = 0;
+    for (const Property& property : AllProperties()) {
+      TestSubject subject;
+      const Verdict verdict = Judge(property, *huge, subject);
+      EXPECT_FALSE(verdict.failed()) << property.claim << ": " << verdict.reason;
+      too_large += verdict.judgement == Judgement::kVacuous &&
+                   verdict.reason == "the case to compare with would be too large";
+    }
+    EXPECT_GE(too_large, huge == &dilated ? 3 : 2) << Describe(*huge);
+  }
+}
+
 TEST(MemoSubject, RunsTheCommonBaseOnce) {
   const Case c = gen::Draw(Op::kLinear, gen::Theme::kUniform, 1);
   TestSubject subject;

@@ -138,7 +138,7 @@ std::vector<Property> TableProperties() {
        "Adding a constant to all codes changes nothing, where they stay in their type.",
        {Op::kSoftmax},
        false,
-       "ACT, SGN; M53",
+       "ACT, SGN",
        AddedConstant},
       {"input_zero_point_is_irrelevant",
        "The zero point of x changes nothing.",

@@ -38,7 +38,11 @@ depthwise_sums = of("depthwise_sums.cc", "depthwise")
 add = of("add.cc", "add")
 mul = of("mul.cc", "mul")
 pool = of("pool.cc", "avg_pool")
+code_table = of("code_table.cc", "rescale")
 rescale_codes = of("rescale_codes.cc", "rescale")
+table = of("table.cc", "table")
+softmax = of("softmax.cc", "softmax")
+observer = of("observer.cc", "choose_qparams")
 parallel = of("parallel.cc", "linear")
 
 MUTATIONS = [
@@ -296,14 +300,49 @@ MUTATIONS = [
          "const __int128 correction = static_cast<__int128>(zero_) *",
          "enormous zero points are subtracted once per column"),
 
-    rescale_codes("lookup-lane", "const auto bias = hn::Set(d, 0x70);",
-                  "const auto bias = hn::Set(d, 0x71);", "every sixteenth code maps to 0"),
-    rescale_codes("lookup-tail", "for (; i < count; ++i) y[i] = table[x[i]];",
-                  "for (; i + 1 < count; ++i) y[i] = table[x[i]];",
-                  "the last element of a long row is not written"),
+    code_table("lookup-lane", "const auto bias = hn::Set(d, 0x70);",
+               "const auto bias = hn::Set(d, 0x71);", "every sixteenth code maps to 0"),
+    code_table("lookup-tail", "for (; i < count; ++i) y[i] = table[x[i]];",
+               "for (; i + 1 < count; ++i) y[i] = table[x[i]];",
+               "the last element of a long row is not written"),
     rescale_codes("rescale-codes-sign",
                   "const int value = is_signed ? static_cast<int8_t>(byte) : byte;",
                   "const int value = byte;", "s8 codes are read as u8"),
+
+    of("rescale_codes.cc", "concat")(
+        "concat-operand", "internal::RescaleMatrix(input.x, input.q, y_q, range, part);",
+        "internal::RescaleMatrix(input.x, inputs[0].q, y_q, range, part);",
+        "all inputs have the quantization of the first"),
+    table("table-sign",
+          "const Interval value = tanh ? Tanh(t, difference < 0) : Sigmoid(t, difference < 0);",
+          "const Interval value = tanh ? Tanh(t, false) : Sigmoid(t, false);",
+          "sigmoid and tanh of negative numbers are those of positive ones"),
+    table("table-hard-swish", "sum.AddProduct(3 * difference, s, 1.0f);",
+          "sum.AddProduct(3 * difference, 1.0f, 1.0f);", "hard-swish forgets a scale"),
+    softmax("softmax-tail",
+            "for (; i < count; ++i) total += static_cast<uint64_t>(t[largest - (x[i] ^ flip)]);",
+            "for (; i + 1 < count; ++i) total += "
+            "static_cast<uint64_t>(t[largest - (x[i] ^ flip)]);",
+            "the last element is not in the sum"),
+    softmax("softmax-rounding", ".half = static_cast<double>(sum / 2),", ".half = 0,",
+            "shares are cut off instead of rounded"),
+    softmax("softmax-long-row",
+            "for (size_t code = 0; code <= largest; ++code) "
+            "numerators[code ^ flip] = t[largest - code];",
+            "for (size_t code = 0; code <= largest; ++code) numerators[code] = t[largest - code];",
+            "rows of 256 s8 codes and more take the shares of other codes"),
+    observer("observer-tail", "const auto key = key_at(count - lanes);",
+             "const auto key = key_at(i - lanes);", "the last values are not observed"),
+    observer("observer-zero-point",
+             "*zero_point = params.type == ElementType::kS8 ? 0 : all_codes ? 128 : "
+             "(codes.lo + codes.hi) >> 1;",
+             "*zero_point = params.type == ElementType::kS8 ? 0 : 128;",
+             "symmetric u8 codes with fewer steps are centred on 128"),
+    of("histogram.cc", "choose_qparams")(
+        "histogram-search",
+        "while (r > first && below[static_cast<size_t>(r)] > high) --r;",
+        "while (r > first && below[static_cast<size_t>(r)] > low) --r;",
+        "the search moves the upper end to the lower quantile"),
 
     parallel("parallel-target", "const ScopedTarget target(hwy::TargetName(job.target));",
              'const ScopedTarget target("");', "other threads run the best instruction set"),

@@ -63,18 +63,14 @@ std::vector<DocumentedCase> DocumentedCases(const std::string& corpus) {
 // One audit: state that its steps add to.
 class Audit {
  public:
+  // Nothing is touched before everything that was asked for is there.
   explicit Audit(const Options& options)
       : options_(options), sections_(fs::path(options.out) / "sections") {
-    std::error_code error;
-    // A report describes one run; what an earlier one left here would mix with it.
-    fs::remove_all(sections_, error);
-    fs::remove_all(fs::path(options.out) / "findings", error);
-    fs::create_directories(sections_, error);
-    if (error)
-      throw InputError("--out: cannot make " + sections_.string() + ": " + error.message());
     names_ = SubjectNames(options.subjects, kDefaultSubjects);
     subjects_ = MakeSubjects(names_, "");
     cases_ = DocumentedCases(options.corpus);
+    RequireWritable(options);
+    ClearFolder();
   }
 
   void DocumentedCasesAgainstExact();
@@ -95,6 +91,7 @@ class Audit {
   const std::vector<std::unique_ptr<Subject>>& subjects() const { return subjects_; }
 
  private:
+  void ClearFolder() const;
   void Write(const std::string& stem, const std::string& extension, const std::string& text) {
     WriteFile((sections_ / (stem + extension)).string(), text);
   }
@@ -109,6 +106,31 @@ class Audit {
   std::vector<Finding> findings_;
   Deferred deferred_;
 };
+
+// A report describes one run; what an earlier one left here would mix with it. Only what an audit
+// made is deleted: the marker says so.
+void Audit::ClearFolder() const {
+  const fs::path out(options_.out), findings = out / "findings", marker = out / ".qualm-audit";
+  std::error_code error;
+  if (!fs::exists(marker, error)) {
+    for (const fs::path& folder : {sections_, findings}) {
+      if (!fs::exists(fs::symlink_status(folder, error))) continue;
+      throw InputError("--out: " + folder.string() +
+                       " is there and not from qualm audit, expected another folder");
+    }
+  }
+  fs::create_directories(out, error);
+  if (error) throw InputError("--out: cannot make " + out.string() + ": " + error.message());
+  WriteFile(
+      marker.string(),
+      "Made by qualm audit, which deletes findings/ and sections/ here when it runs again.\n");
+  for (const fs::path& folder : {sections_, findings}) {
+    fs::remove_all(folder, error);
+    if (error) throw InputError("--out: cannot delete " + folder.string() + ": " + error.message());
+  }
+  fs::create_directories(sections_, error);
+  if (error) throw InputError("--out: cannot make " + sections_.string() + ": " + error.message());
+}
 
 void Audit::DocumentedCasesAgainstExact() {
   std::string table = "case\tsubject\tclaim\tverdict\tcause\n";
@@ -133,6 +155,7 @@ void Audit::DocumentedCasesAgainstExact() {
           finding.test_case = documented.c;
           finding.case_file = documented.file;
           triage::Complete(finding, memo, verdict);
+          Alarm(finding);
           finding.expected_by_contract = IsDeclared(finding, own);
           shown = finding.expected_by_contract ? "expected" : "failed";
           cause = fmt::format("{}: {}", Name(finding.kind), finding.explanation);
@@ -233,7 +256,7 @@ void Audit::Sweep() {
     try {
       Write("20-sweep", ".svg", SweepSvg(documented.c, results));
     } catch (const Unavailable& error) {
-      fmt::print(stderr, "qualm: {}\n", error.what());
+      Tell("{}", error.what());
     }
   }
 }
@@ -283,6 +306,7 @@ void Audit::DrawnCasesAgainstContracts() {
   check.attribute = [](const Case& c, const Verdict& verdict, Subject& subject) {
     return triage::Attribute(c, verdict, subject).kind;
   };
+  check.alarm = Alarm;
   CheckResult result = Check(check);
   std::vector<Finding> found = Triage(std::move(result.findings), options_.out, "", deferred_);
   for (Finding& finding : found) findings_.push_back(std::move(finding));
@@ -345,8 +369,8 @@ int RunAudit(Options options) {
   audit.DeclaredDivergences();
   audit.Sweep();
   audit.Explanations();
-  fmt::print(stderr, "qualm: documented cases done, {:.0f} s; drawing cases for {:.0f} s\n",
-             stopwatch.seconds(), options.budget);
+  Tell("documented cases done, {:.0f} s; drawing cases for {:.0f} s", stopwatch.seconds(),
+       options.budget);
   audit.DrawnCasesAgainstContracts();
   audit.Summary();
   const std::string page = BuildReport(options.out);
@@ -361,14 +385,15 @@ int RunAudit(Options options) {
   document.findings = audit.findings();
   document.seconds = stopwatch.seconds();
   if (!options.quiet_stdout()) {
-    for (const Finding& finding : audit.findings()) fmt::print("{}", FindingText(finding));
-    fmt::print("{}\nreport: {}\n", TotalsLine(audit.totals()), page);
+    for (const Finding& finding : audit.findings()) Print("{}", FindingText(finding));
+    Print("{}\nreport: {}\n", TotalsLine(audit.totals()), page);
   }
   Deferred deferred = audit.deferred();
   deferred.Try(
       [&] { WriteFile((fs::path(options.out) / "result.json").string(), ResultToJson(document)); });
   deferred.Try([&] { WriteResults(options, document, {}); });
   deferred.Throw();
+  if (!JudgedSomething(audit.totals(), "")) return kBadInput;
   return audit.clean() ? kClean : kFindings;
 }
 
@@ -383,9 +408,10 @@ void AddAudit(CLI::App& app, Run* run) {
   AddOutputOptions(*verb, *options);
   AddDuration(*verb, "--budget", options->budget, "time for drawn cases, e.g. 60s, 10m");
   AddSeed(*verb, options->seed);
-  verb->add_option("--jobs,-j", options->jobs, "threads")->check(CLI::Range(1, 256));
-  verb->add_option("--out", options->out, "folder of the report");
-  verb->add_option("--corpus", options->corpus, "folder that holds forum/ and regressions/");
+  AddInteger(*verb, "--jobs,-j", options->jobs, 1, 256, "threads");
+  verb->add_option("--out", options->out, "folder of the report")->check(NotEmpty);
+  verb->add_option("--corpus", options->corpus, "folder that holds forum/ and regressions/")
+      ->check(NotEmpty);
   verb->callback([options, run] { *run = [options] { return RunAudit(*options); }; });
 }
 

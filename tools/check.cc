@@ -27,13 +27,15 @@ struct Options : CommonOptions {
 
 void ParseShard(const std::string& text, CheckOptions& check) {
   if (text.empty()) return;
-  int index = 0, count = 0, used = 0;
-  if (std::sscanf(text.c_str(), "%d/%d%n", &index, &count, &used) != 2 ||
-      static_cast<size_t>(used) != text.size() || count < 1 || index < 0 || index >= count) {
+  const size_t slash = std::min(text.find('/'), text.size());
+  const auto index = ParseInteger<int>(std::string_view(text).substr(0, slash));
+  const auto count =
+      ParseInteger<int>(std::string_view(text).substr(std::min(slash + 1, text.size())));
+  if (!index || !count || *index < 0 || *index >= *count) {
     throw InputError("--shard: '" + text + "' is no shard, expected I/N with 0 <= I < N");
   }
-  check.shard_index = index;
-  check.shard_count = count;
+  check.shard_index = *index;
+  check.shard_count = *count;
 }
 
 // Instruction sets that judged the same cases share a line; the document has them one by one.
@@ -170,9 +172,9 @@ class Progress {
     if (now < next_) return;
     next_ = now + 5;
     if (all < 0) {
-      fmt::print(stderr, "qualm: {} cases, {:.0f} s\n", done, now);
+      Tell("{} cases, {:.0f} s", done, now);
     } else {
-      fmt::print(stderr, "qualm: {} of {} cases, {:.0f} s\n", done, all, now);
+      Tell("{} of {} cases, {:.0f} s", done, all, now);
     }
   }
 
@@ -197,13 +199,31 @@ std::vector<JUnitTest> JUnitTests(const CheckResult& result, const std::vector<F
   return tests;
 }
 
-void RequireProperty(const std::string& glob) {
+void RequireProperty(const CheckOptions& check) {
+  bool known = false;
   for (const Property& property : AllProperties()) {
     for (Op op : property.ops) {
-      if (MatchesGlob(glob, op, property)) return;
+      if (!MatchesGlob(check.property_glob, op, property)) continue;
+      known = true;
+      if (check.ops.empty() || std::find(check.ops.begin(), check.ops.end(), op) != check.ops.end())
+        return;
     }
   }
-  throw InputError("--property: no property matches '" + glob + "' (see qualm list properties)");
+  if (known)
+    throw InputError("--property: '" + check.property_glob + "' says nothing about the named --op");
+  throw InputError("--property: no property matches '" + check.property_glob +
+                   "' (see qualm list properties)");
+}
+
+// The most frequent reason for not judging.
+std::string WhyNothing(const CheckResult& result) {
+  std::map<std::string, int64_t> reasons;
+  for (const auto& [key, count] : result.reasons) reasons[key.reason] += count;
+  const auto most =
+      std::max_element(reasons.begin(), reasons.end(),
+                       [](const auto& a, const auto& b) { return a.second < b.second; });
+  if (most != reasons.end()) return most->first;
+  return result.totals.cases == 0 ? "there was no case" : "no property applies";
 }
 
 int RunCheck(Options options) {
@@ -211,14 +231,16 @@ int RunCheck(Options options) {
   for (const std::string& name : options.ops) {
     const std::optional<Op> op = ParseOp(name);
     if (!op) throw InputError("--op: unknown operation '" + name + "' (see qualm list ops)");
-    options.check.ops.push_back(*op);
+    if (std::find(options.check.ops.begin(), options.check.ops.end(), *op) ==
+        options.check.ops.end())
+      options.check.ops.push_back(*op);
   }
   ParseShard(options.shard, options.check);
-  if (!options.contract.empty()) ParseContract(options.contract);
   options.check.contract = options.contract;
   options.check.subjects = SubjectNames(options.subjects, {"native@all"});
   const auto subjects = MakeSubjects(options.check.subjects, options.contract);
-  RequireProperty(options.check.property_glob);
+  RequireProperty(options.check);
+  RequireWritable(options);
   options.command = CanonicalCommand(options.check.seed);
   PrintRepeat(fmt::format("seed {}; ", options.check.seed), options.check.seed);
   const auto progress = std::make_shared<Progress>();
@@ -226,15 +248,16 @@ int RunCheck(Options options) {
   options.check.attribute = [](const Case& c, const Verdict& verdict, Subject& subject) {
     return triage::Attribute(c, verdict, subject).kind;
   };
+  options.check.alarm = Alarm;
 
   CheckResult result = Check(options.check);
   if (options.check.seconds > 0) {
     const auto ops = static_cast<int64_t>(options.check.ops.empty() ? AllOps().size()
                                                                     : options.check.ops.size());
-    fmt::print(stderr,
-               "qualm: how far a time takes a run depends on the machine; --cases {} "
-               "instead of --time repeats every case of this one\n",
-               (result.totals.cases * options.check.shard_count + ops - 1) / ops + 1);
+    Tell(
+        "how far a time takes a run depends on the machine; --cases {} "
+        "instead of --time repeats every case of this one",
+        (result.totals.cases * options.check.shard_count + ops - 1) / ops + 1);
   }
   Deferred deferred;
   std::vector<Finding> findings =
@@ -244,10 +267,10 @@ int RunCheck(Options options) {
                   [](const Finding& finding) { return !finding.expected_by_contract; });
 
   if (!options.quiet_stdout()) {
-    for (const Finding& finding : findings) fmt::print("{}", FindingText(finding));
-    fmt::print("{}\n{}", TotalsLine(result.totals), IdleLines(result));
-    fmt::print("hazard coverage\n{}", HazardLines(result.coverage));
-    fmt::print("not judged\n{}", ReasonLines(result));
+    for (const Finding& finding : findings) Print("{}", FindingText(finding));
+    Print("{}\n{}", TotalsLine(result.totals), IdleLines(result));
+    Print("hazard coverage\n{}", HazardLines(result.coverage));
+    Print("not judged\n{}", ReasonLines(result));
   }
   ResultDocument document;
   document.command = options.command;
@@ -263,6 +286,10 @@ int RunCheck(Options options) {
   document.seconds = stopwatch.seconds();
   deferred.Try([&] { WriteResults(options, document, JUnitTests(result, findings)); });
   deferred.Throw();
+  // A shard of few cases may be empty; the others judge them.
+  if (!JudgedSomething(result.totals, WhyNothing(result)) &&
+      (options.check.shard_count == 1 || result.totals.cases > 0))
+    return kBadInput;
   return new_finding ? kFindings : kClean;
 }
 
@@ -275,18 +302,21 @@ void AddCheck(CLI::App& app, Run* run) {
   AddSubjectOption(*verb, *options, false);
   AddOutputOptions(*verb, *options);
   AddContractOption(*verb, *options);
-  verb->add_option("--junit", options->junit, "write a JUnit report");
-  verb->add_option("--property,-p", options->check.property_glob, "glob on OP.CLAIM or CLAIM");
+  AddJUnitOption(*verb, *options);
+  verb->add_option("--property,-p", options->check.property_glob, "glob on OP.CLAIM or CLAIM")
+      ->check(NotEmpty);
   verb->add_option("--op", options->ops, "only this operation (repeatable)")
       ->allow_extra_args(false);
-  verb->add_option("--cases,-n", options->check.cases, "cases per operation")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 40));
+  CLI::Option* cases = AddInteger(*verb, "--cases,-n", options->check.cases, 1, int64_t{1} << 40,
+                                  "cases per operation");
   AddDuration(*verb, "--time", options->check.seconds, "run this long instead, e.g. 60s, 10m");
+  verb->get_option("--time")->excludes(cases);
   AddSeed(*verb, options->check.seed);
-  verb->add_option("--jobs,-j", options->check.jobs, "threads; the result does not depend on it")
-      ->check(CLI::Range(1, 256));
-  verb->add_option("--shard", options->shard, "I/N: every N-th case, starting at I");
-  verb->add_option("--out", options->out, "folder for findings");
+  AddInteger(*verb, "--jobs,-j", options->check.jobs, 1, 256,
+             "threads; the result does not depend on it");
+  verb->add_option("--shard", options->shard, "I/N: every N-th case, starting at I")
+      ->check(NotEmpty);
+  verb->add_option("--out", options->out, "folder for findings")->check(NotEmpty);
   verb->callback([options, run] { *run = [options] { return RunCheck(*options); }; });
 }
 

@@ -1,17 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/command.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <mutex>
 #include <set>
 
 #include "core/io/case_json.h"
+#include "core/io/json_text.h"
 #include "core/status.h"
 #include "oracles/models/model.h"
 #include "properties/property.h"
@@ -30,12 +36,45 @@ std::string ShellWord(const std::string& word) {
                                           "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
                                           "0123456789@%+=:,./-_") == std::string::npos;
   if (plain) return word;
+  if (OneLine(word) != word) {
+    // The quotes of bash, zsh and POSIX 2024, so that the line stays one.
+    std::string quoted = "$'";
+    for (char ch : word) {
+      if (static_cast<uint8_t>(ch) < 0x20 || ch == 0x7F) {
+        quoted += fmt::format("\\{:03o}", static_cast<uint8_t>(ch));
+      } else {
+        quoted += ch == '\'' || ch == '\\' ? std::string("\\") + ch : std::string(1, ch);
+      }
+    }
+    return quoted + "'";
+  }
   std::string quoted = "'";
   for (char ch : word) quoted += ch == '\'' ? std::string("'\\''") : std::string(1, ch);
   return quoted + "'";
 }
 
 }  // namespace
+
+void Out(const std::string& text) {
+  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size()) {
+    throw InputError("stdout cannot be written");
+  }
+}
+
+void TellLine(const std::string& text) {
+  const std::string line = "qualm: " + OneLine(text) + "\n";
+  // Unchecked on purpose: see the header.
+  (void)std::fwrite(line.data(), 1, line.size(), stderr);
+}
+
+void Alarm(const Finding& finding) {
+  if (finding.kind != FindingKind::kCrash && finding.kind != FindingKind::kHang) return;
+  static std::mutex mutex;
+  static std::set<std::pair<std::string, FindingKind>> told;
+  const std::scoped_lock lock(mutex);
+  if (!told.emplace(finding.subject, finding.kind).second) return;
+  Tell("{} fails {}: {}", finding.subject, finding.full_property(), finding.explanation);
+}
 
 void SetCommandLine(int argc, char** argv) { CommandLine().assign(argv, argv + argc); }
 
@@ -77,8 +116,7 @@ std::string Repeat(const std::string& program, std::optional<uint64_t> seed) {
 std::string CanonicalCommand(std::optional<uint64_t> seed) { return Repeat("qualm", seed); }
 
 void PrintRepeat(const std::string& what, std::optional<uint64_t> seed) {
-  fmt::print(stderr, "qualm: {}to repeat: {}\n", what,
-             Repeat(ShellWord(CommandLine().front()), seed));
+  Tell("{}to repeat: {}", what, Repeat(ShellWord(CommandLine().front()), seed));
 }
 
 void AddSubjectOption(CLI::App& app, CommonOptions& options, bool required) {
@@ -89,12 +127,50 @@ void AddSubjectOption(CLI::App& app, CommonOptions& options, bool required) {
 }
 
 void AddOutputOptions(CLI::App& app, CommonOptions& options) {
-  app.add_option("--json", options.json, "write the result document to FILE, - for stdout");
+  app.add_option("--json", options.json, "write the result document to FILE, - for stdout")
+      ->check(NotEmpty);
+}
+
+void AddJUnitOption(CLI::App& app, CommonOptions& options) {
+  app.add_option("--junit", options.junit, "write a JUnit report to FILE, - for stdout")
+      ->check(NotEmpty);
+}
+
+std::string NotEmpty(const std::string& value) {
+  return value.empty() ? "is empty, expected a value" : "";
+}
+
+void RequireWritable(const std::string& option, const std::string& path) {
+  if (path.empty()) return;
+  const auto fail = [&](const std::string& why) {
+    throw InputError(option + ": " + path + ": cannot be written (" + why + ")");
+  };
+  std::error_code error;
+  if (std::filesystem::is_directory(path, error)) fail("is a folder");
+  if (access(path.c_str(), F_OK) == 0) {
+    // Opened for writing a pipe would wait for its reader.
+    if (access(path.c_str(), W_OK) != 0) fail(std::strerror(errno));
+    return;
+  }
+  const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  if (file < 0 && errno == EEXIST) return;  // a link to what is not there yet
+  if (file < 0) fail(std::strerror(errno));
+  close(file);
+  unlink(path.c_str());
+}
+
+void RequireWritable(const CommonOptions& options) {
+  if (options.json == "-" && options.junit == "-") {
+    throw InputError("--junit: stdout takes one document, expected a file for this or for --json");
+  }
+  if (options.json != "-") RequireWritable("--json", options.json);
+  if (options.junit != "-") RequireWritable("--junit", options.junit);
 }
 
 void AddContractOption(CLI::App& app, CommonOptions& options) {
   app.add_option("--contract", options.contract,
-                 "judge against exact or model:NAME instead of each subject's own contract");
+                 "judge against exact or model:NAME instead of each subject's own contract")
+      ->check(NotEmpty);
 }
 
 std::vector<std::string> SubjectNames(const std::vector<std::string>& named,
@@ -115,9 +191,9 @@ std::vector<std::string> SubjectNames(const std::vector<std::string>& named,
         add(name);
       }
     } catch (const Unavailable& error) {
-      fmt::print(stderr, "qualm: left out: {}\n", error.what());
+      Tell("left out: {}", error.what());
     } catch (const InputError&) {
-      fmt::print(stderr, "qualm: left out: this build has no subject '{}'\n", pattern);
+      Tell("left out: this build has no subject '{}'", pattern);
     }
   }
   return names;
@@ -137,8 +213,28 @@ std::vector<std::unique_ptr<Subject>> MakeSubjects(const std::vector<std::string
   for (const std::string& name : names) {
     subjects.push_back(SubjectRegistry::Get().Make(name));
     if (wanted) subjects.back()->set_contract(*wanted);
+    const Contract& contract_of = subjects.back()->contract();
+    if (!contract_of.exact() && FindModel(contract_of.model) == nullptr) {
+      // A plugin may promise anything.
+      throw Unavailable("subject '" + name + "': its contract: there is no model '" +
+                        contract_of.model + "' (see qualm list subjects)");
+    }
   }
   return subjects;
+}
+
+const Property& PropertyOf(const std::string& name, Op op, const std::string& where) {
+  const Property* property = FindProperty(name);
+  if (property == nullptr) {
+    throw InputError(where + ": unknown property '" + name + "' (see qualm list properties)");
+  }
+  const size_t dot = name.find('.');
+  const bool other_op = dot != std::string::npos && ParseOp(name.substr(0, dot)) != op;
+  if (other_op ||
+      std::find(property->ops.begin(), property->ops.end(), op) == property->ops.end()) {
+    throw InputError(where + ": " + name + " says nothing about " + std::string(Name(op)));
+  }
+  return *property;
 }
 
 std::vector<Subject*> Pointers(const std::vector<std::unique_ptr<Subject>>& subjects) {
@@ -193,6 +289,11 @@ class Triaged {
     if (!contract.empty()) subject_->set_contract(ParseContract(contract));
     const triage::Judged judged =
         triage::JudgeAndAttribute(property_, finding_.test_case, *subject_);
+    if (judged.verdict.judgement == Judgement::kSkipped) {
+      // Given up after it hung too often: nobody can be asked any more.
+      sure_ = true;
+      return;
+    }
     fails_ = judged.verdict.failed();
     sure_ = fails_ && judged.attribution.complete && judged.attribution.swaps.size() <= 1;
     if (fails_) {
@@ -300,18 +401,24 @@ void WriteResults(const CommonOptions& options, const ResultDocument& document,
       }
     });
   };
-  if (options.json == "-") {
-    const std::string json = ResultToJson(document);
+  const auto show = [&](const char* option, const std::string& text) {
     deferred.Try([&] {
-      if (std::fwrite(json.data(), 1, json.size(), stdout) != json.size() ||
+      if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() ||
           std::fflush(stdout) != 0) {
-        throw InputError("--json: stdout cannot be written");
+        throw InputError(std::string(option) + ": stdout cannot be written");
       }
     });
+  };
+  if (options.json == "-") {
+    show("--json", ResultToJson(document));
   } else if (!options.json.empty()) {
     write("--json", options.json, ResultToJson(document));
   }
-  if (!options.junit.empty()) write("--junit", options.junit, ToJUnit(tests));
+  if (options.junit == "-") {
+    show("--junit", ToJUnit(tests));
+  } else if (!options.junit.empty()) {
+    write("--junit", options.junit, ToJUnit(tests));
+  }
   deferred.Throw();
 }
 
@@ -321,18 +428,54 @@ void AddDuration(CLI::App& app, const std::string& name, double& seconds, const 
           CLI::AsNumberWithUnit(std::map<std::string, double>{{"s", 1}, {"m", 60}, {"h", 3600}},
                                 CLI::AsNumberWithUnit::CASE_SENSITIVE))
       ->check([](const std::string& value) {
-        return std::strtod(value.c_str(), nullptr) > 0 ? std::string()
-                                                       : "is not more than 0, expected e.g. 60s";
+        const double read = std::strtod(value.c_str(), nullptr);
+        return read > 0 && read < 1e9 ? std::string()
+                                      : "is not more than 0 or too long, expected e.g. 60s";
       });
 }
 
 void AddSeed(CLI::App& app, uint64_t& seed) {
-  app.add_option("--seed", seed, "seed of the drawn cases")->check([](const std::string& value) {
-    // "-1" would be read as 2^64 - 1.
-    const bool digits =
-        !value.empty() && value.find_first_not_of("0123456789") == std::string::npos;
-    return digits ? std::string() : "'" + value + "' is no seed, expected an integer from 0 on";
-  });
+  app.add_option_function<std::string>(
+         "--seed",
+         [&seed](const std::string& text) {
+           const std::optional<uint64_t> read = ParseInteger<uint64_t>(text);
+           if (!read) {
+             throw CLI::ValidationError(
+                 "--seed", "'" + text + "' is no seed, expected an integer in 0..2^64-1");
+           }
+           seed = *read;
+         },
+         "seed of the drawn cases")
+      ->type_name("INT");
+}
+
+CLI::Option* AddInteger(CLI::App& app, const std::string& names,
+                        const std::function<void(int64_t)>& store, int64_t least, int64_t most,
+                        const std::string& help) {
+  const std::string name = names.substr(0, names.find(','));
+  return app
+      .add_option_function<std::string>(
+          names,
+          [=](const std::string& text) {
+            const std::optional<int64_t> read = ParseInteger<int64_t>(text);
+            if (!read || *read < least || *read > most) {
+              const std::string range = most == INT64_MAX ? fmt::format("from {} on", least)
+                                                          : fmt::format("in {}..{}", least, most);
+              throw CLI::ValidationError(name, "is '" + text + "', expected an integer " + range);
+            }
+            store(*read);
+          },
+          help)
+      ->type_name("INT");
+}
+
+bool JudgedSomething(const Totals& totals, const std::string& why) {
+  if (totals.of(Judgement::kPassed) + totals.of(Judgement::kFailed) +
+          totals.of(Judgement::kExpected) !=
+      0)
+    return true;
+  Tell("nothing was judged{}{}", why.empty() ? "" : ": ", why);
+  return false;
 }
 
 std::string TotalsLine(const Totals& totals) {

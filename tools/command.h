@@ -3,21 +3,29 @@
 #ifndef QUALM_TOOLS_COMMAND_H_
 #define QUALM_TOOLS_COMMAND_H_
 
+#include <fmt/format.h>
+
+#include <charconv>
 #include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
 #include <vector>
 
 #include "core/io/result_json.h"
 #include "core/subject.h"
 #include "properties/engine.h"
+#include "properties/property.h"
 #include "properties/sweep.h"
 
 namespace CLI {
 class App;
+class Option;
 }  // namespace CLI
 
 namespace qualm::tools {
@@ -32,12 +40,19 @@ struct CommonOptions {
   std::string contract;  // overrides each subject's own
   std::string command;   // canonical: repeats the run; without --json, --junit, --jobs, --out
 
-  // With --json - the document is all that goes to stdout.
-  bool quiet_stdout() const { return json == "-"; }
+  // With --json - or --junit - the document is all that goes to stdout.
+  bool quiet_stdout() const { return json == "-" || junit == "-"; }
 };
 void AddSubjectOption(CLI::App& app, CommonOptions& options, bool required);
 void AddOutputOptions(CLI::App& app, CommonOptions& options);
+void AddJUnitOption(CLI::App& app, CommonOptions& options);
 void AddContractOption(CLI::App& app, CommonOptions& options);
+// Throws InputError where --json or --junit cannot be written, before anything is judged. What is
+// there already stays as it is.
+void RequireWritable(const CommonOptions& options);
+void RequireWritable(const std::string& option, const std::string& path);
+// For CLI::Option::check: an empty name is a mistake, not the absence of one.
+std::string NotEmpty(const std::string& value);
 
 // Expands patterns ("native@all"), drops repetitions, keeps the order. A subject named on the
 // command line must be had (Unavailable otherwise); of `defaults` those that cannot be had are left
@@ -47,6 +62,9 @@ std::vector<std::string> SubjectNames(const std::vector<std::string>& named,
 // Makes them, with --contract applied.
 std::vector<std::unique_ptr<Subject>> MakeSubjects(const std::vector<std::string>& names,
                                                    const std::string& contract);
+// The property called `name`, "CLAIM" or "OP.CLAIM", if it speaks of `op`; InputError "WHERE: ..."
+// if there is none.
+const Property& PropertyOf(const std::string& name, Op op, const std::string& where);
 std::vector<Subject*> Pointers(const std::vector<std::unique_ptr<Subject>>& subjects);
 
 // Does a row of adapters/contracts.cc declare this finding of `subject`?
@@ -76,6 +94,9 @@ void WriteResults(const CommonOptions& options, const ResultDocument& document,
                   const std::vector<JUnitTest>& tests);
 void WriteFile(const std::string& path, const std::string& text);
 
+// Was anything judged? Says on stderr if not, and why where `why` is not empty.
+bool JudgedSomething(const Totals& totals, const std::string& why);
+
 // "3 findings; 1000 cases, 20000 passed, ..." for people.
 std::string TotalsLine(const Totals& totals);
 std::string FindingText(const Finding& finding);
@@ -88,6 +109,25 @@ void AddDuration(CLI::App& app, const std::string& name, double& seconds, const 
 
 void AddSeed(CLI::App& app, uint64_t& seed);
 
+// Decimal digits, with '-' before them where T has a sign; nullopt for anything else, beyond T too.
+template <class T>
+std::optional<T> ParseInteger(std::string_view text) {
+  T value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+// An integer in least..most. CLI11 alone reads 010 as 8 and wraps what is too large.
+CLI::Option* AddInteger(CLI::App& app, const std::string& names,
+                        const std::function<void(int64_t)>& store, int64_t least, int64_t most,
+                        const std::string& help);
+template <class T>
+CLI::Option* AddInteger(CLI::App& app, const std::string& names, T& value, int64_t least,
+                        int64_t most, const std::string& help) {
+  return AddInteger(
+      app, names, [&value](int64_t read) { value = static_cast<T>(read); }, least, most, help);
+}
+
 class Stopwatch {
  public:
   double seconds() const {
@@ -97,6 +137,22 @@ class Stopwatch {
  private:
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
+
+// Text for people, to stdout; throws InputError where that cannot be written.
+void Out(const std::string& text);
+template <class... Args>
+void Print(fmt::format_string<Args...> format, Args&&... args) {
+  Out(fmt::format(format, std::forward<Args>(args)...));
+}
+// "qualm: ..." on one line of stderr. What goes wrong there is nobody's concern: a run without a
+// terminal has the same result.
+void TellLine(const std::string& text);
+template <class... Args>
+void Tell(fmt::format_string<Args...> format, Args&&... args) {
+  TellLine(fmt::format(format, std::forward<Args>(args)...));
+}
+// Says once per subject that it crashed or hung, while the run goes on. Any thread.
+void Alarm(const Finding& finding);
 
 // A verb adds its options to a subcommand of `app` and stores the work to do in *run.
 using Run = std::function<int()>;

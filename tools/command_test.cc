@@ -85,17 +85,30 @@ TEST_F(Command, AuditAndReport) {
 }
 
 TEST_F(Command, BadUsageIsTwo) {
-  ExpectBadInput({}, "A subcommand is required");
+  ExpectBadInput({}, "no verb, expected one (see qualm --help)");
+  ExpectBadInput({"--bogus"}, "unknown option '--bogus' (see qualm --help)");
+  ExpectBadInput({"frobnicate"}, "unknown verb 'frobnicate' (see qualm --help)");
   ExpectBadInput({"chek"}, "unknown verb 'chek', nearest is 'check'");
   ExpectBadInput({"check", "--cases", "none"}, "--cases: ");
   ExpectBadInput({"check", "--cases", "0"}, "--cases: ");
   ExpectBadInput({"check", "--time", "0s"}, "--time: ");
   ExpectBadInput({"check", "--time", "10x"}, "--time: ");
-  ExpectBadInput({"check", "--seed", "-1"}, "--seed: ");
+  ExpectBadInput({"check", "--time", "1e300"}, "--time: ");
+  ExpectBadInput({"check", "--time", "1s", "--cases", "5"}, "--cases excludes --time");
+  for (const char* seed : {"-1", "+1", "", " 1", "1x", "0x1", "18446744073709551616"}) {
+    ExpectBadInput({"check", "--seed", seed}, "--seed: '" + std::string(seed) + "' is no seed");
+  }
   ExpectBadInput({"check", "--jobs", "0"}, "--jobs: ");
   ExpectBadInput({"check", "--op", "conv9d"}, "--op: ");
   ExpectBadInput({"check", "--property", "no_such_*"}, "--property: ");
-  ExpectBadInput({"check", "--shard", "2/2"}, "--shard: ");
+  for (const char* shard : {"2/2", "0/0", "-1/2", "+0/2", "0 /2", "0/ 2", " 0/2", "0/2 ", "0/2/3",
+                            "/", "0/", "/2", "1/4294967298", "4294967296/2"}) {
+    ExpectBadInput({"check", "--shard", shard},
+                   "--shard: '" + std::string(shard) + "' is no shard");
+  }
+  ExpectBadInput({"check", "--op", "linear", "-p", "quantize.clamp"},
+                 "--property: 'quantize.clamp' says nothing about the named --op");
+  ExpectBadInput({"check", "--json", "-", "--junit", "-"}, "--junit: stdout takes one document");
   ExpectBadInput({"check", "--contract", "nice"}, "--contract: ");
   ExpectBadInput({"check", "--contract", "model:none"}, "--contract: ");
   ExpectBadInput({"check", "--nonsense"}, "The following argument was not expected: --nonsense");
@@ -107,14 +120,66 @@ TEST_F(Command, BadUsageIsTwo) {
   ExpectBadInput({"sweep", Corpus("forum/001-quantize.case.json"), "-s", "native"},
                  Corpus("forum/001-quantize.case.json") + ": op: ");
   ExpectBadInput({"explain", by_hand_, "--at", "2"}, "--at: ");
+  ExpectBadInput({"explain", by_hand_, "--at", "-1"},
+                 "--at: is '-1', expected an integer from 0 on");
+  ExpectBadInput({"explain", by_hand_, "--at", "9223372036854775808"},
+                 "--at: is '9223372036854775808', expected an integer from 0 on");
+  ExpectBadInput({"sweep", sweep_, "-s", "native", "--from", "4294967296"}, "--from: is ");
+  ExpectBadInput({"sweep", sweep_, "-s", "native", "--plot", "curves.png"},
+                 "--plot: 'curves.png' is no FILE.svg");
   ExpectBadInput({"explain", by_hand_, "--contract", "model:none"}, "--contract: ");
   ExpectBadInput({"minimize", by_hand_, "-s", "native@all"}, "--subject: ");
+  ExpectBadInput({"minimize", by_hand_, "-s", "native", "-s", "faulty:k-tail"},
+                 "--subject: 'native' and 'faulty:k-tail' ");
+  ExpectBadInput({"minimize", by_hand_, "-s", "native", "-o", "-"}, "--output: '-' is no file");
+  ExpectBadInput({"minimize", by_hand_, "-s", "native", "-p", "quantize.clamp"},
+                 "--property: quantize.clamp says nothing about linear");
+  ExpectBadInput({"replay", by_hand_, "-p", "quantize.clamp"},
+                 "--property: " + by_hand_ + ": quantize.clamp says nothing about linear");
+  const std::string recording = Corpus("golden/fbgemm_acc16.jsonl");
+  ExpectBadInput({"replay", recording, "-p", "clamp"}, "--property: recordings are judged by");
+  ExpectBadInput({"replay", recording, "--contract", "exact"}, "--contract: recordings are ");
   ExpectBadInput({"minimize", by_hand_, "-s", "native", "-p", "no_such"}, "--property: ");
   ExpectBadInput({"minimize", by_hand_, "-s", "native", "-p", "round_trip"}, "--property: ");
   ExpectBadInput({"replay", "nowhere"}, "nowhere: ");
   ExpectBadInput({"replay", "."}, ".: holds no ");
   ExpectBadInput({"replay", by_hand_, "-p", "no_such"}, "--property: ");
   ExpectBadInput({"list", "everything"}, "WHAT: ");
+  // A name that is empty is a mistake, not the absence of one.
+  for (const char* option : {"--json", "--junit", "--out", "--shard", "--contract"}) {
+    ExpectBadInput({"check", option, ""}, std::string(option) + ": is empty");
+  }
+  ExpectBadInput({"sweep", sweep_, "-s", "native", "--plot", ""}, "--plot: is empty");
+  ExpectBadInput({"minimize", by_hand_, "-s", "native", "-o", ""}, "--output: is empty");
+}
+
+// Whatever an argument holds, what is said about it is one line without control bytes.
+TEST_F(Command, ArgumentsAreShownOnOneLine) {
+  const std::string bad = "a\nb\x1b[31m";
+  ExpectBadInput({bad}, "unknown verb 'a?b?[31m'");
+  ExpectBadInput({"check", "--" + bad}, "The following argument was not expected: --a?b?[31m");
+  ExpectBadInput({"check", "--subject", bad}, "--subject: unknown subject 'a?b?[31m'");
+  ExpectBadInput({"check", "--op", bad}, "--op: unknown operation 'a?b?[31m'");
+  ExpectBadInput({"check", "--shard", bad}, "--shard: 'a?b?[31m'");
+  ExpectBadInput({"check", "--contract", bad}, "--contract: 'a?b?[31m'");
+  ExpectBadInput({"replay", bad}, "a?b?[31m: no such file");
+}
+
+TEST_F(Command, SameOperationTwiceIsOnce) {
+  const Ran ran =
+      Qualm({"check", "-s", "native", "--op", "add", "--op", "add", "-n", "7", "--json", "-"});
+  EXPECT_EQ(Document(ran)["totals"]["cases"], 7);
+}
+
+// Seeds and counts are decimal, whatever they begin with.
+TEST_F(Command, NumbersAreDecimal) {
+  const auto run = [&](const std::string& seed, const std::string& cases) {
+    Json document = Document(Qualm(
+        {"check", "-s", "native", "--op", "add", "--seed", seed, "-n", cases, "--json", "-"}));
+    return std::pair(document["seed"], document["totals"]);
+  };
+  EXPECT_EQ(run("010", "010"), run("10", "10"));
+  EXPECT_EQ(run("18446744073709551615", "1").first, 18446744073709551615u);
 }
 
 TEST_F(Command, UnknownSubjectsNameTheNearest) {
@@ -215,11 +280,8 @@ TEST_F(Command, UnwritableResultsAreTwoAndTheFindingsAreStillTold) {
   const std::string finding = "FINDING: linear.matches_exact fails on faulty:k-tail [tail]";
   const std::vector<std::string> check{"check", "--subject", "faulty:k-tail", "--cases",
                                        "100",   "--op",      "linear"};
-  for (const std::vector<std::string>& where :
-       std::vector<std::vector<std::string>>{{"--json", "/proc/no/x.json"},
-                                             {"--junit", "/proc/no/x.xml"},
-                                             {"--out", "/proc/no"},
-                                             {"--json", "/dev/full"}}) {
+  for (const std::vector<std::string>& where : std::vector<std::vector<std::string>>{
+           {"--junit", "/dev/full"}, {"--out", "/proc/no"}, {"--json", "/dev/full"}}) {
     std::vector<std::string> arguments = check;
     arguments.insert(arguments.end(), where.begin(), where.end());
     const Ran ran = Qualm(arguments);
@@ -234,21 +296,94 @@ TEST_F(Command, UnwritableResultsAreTwoAndTheFindingsAreStillTold) {
             2);
   EXPECT_FALSE(Json::parse(Read("x.json"))["findings"].empty());
 
+  // Links, so that a command that replaced what it is to write to would harm nobody.
+  std::filesystem::create_symlink("/dev/full", folder() / "full.case.json");
   const Ran small =
-      Qualm({"minimize", sweep_, "--subject", "model:fbgemm@avx2", "-o", "/proc/no/x.case.json"});
+      Qualm({"minimize", sweep_, "--subject", "model:fbgemm@avx2", "-o", "full.case.json"});
   EXPECT_EQ(small.status, 2);
   EXPECT_NE(small.out.find("\"expected\": [129]"), std::string::npos) << small.out;
-  const Ran plot = Qualm(
-      {"sweep", sweep_, "-s", "model:fbgemm@avx2", "--plot", "/proc/no/x.svg", "--json", "-"});
+  std::filesystem::create_symlink("/dev/full", folder() / "full.svg");
+  const Ran plot =
+      Qualm({"sweep", sweep_, "-s", "model:fbgemm@avx2", "--plot", "full.svg", "--json", "-"});
   EXPECT_EQ(plot.status, 2);
   EXPECT_EQ(Document(plot)["findings"].size(), 2u);
   EXPECT_TRUE(Lines(plot.err).back().starts_with("qualm: --plot: ")) << plot.err;
+}
+
+// What can be known before the run is said before it, and costs nothing that is there.
+TEST_F(Command, PlacesThatCannotBeWrittenAreSaidFirst) {
+  const std::string case_file = sweep_;
+  for (const char* option : {"--json", "--junit"}) {
+    ExpectBadInput({"check", "-s", "native", option, "/proc/no/x"},
+                   std::string(option) + ": /proc/no/x: cannot be written (");
+    ExpectBadInput({"replay", case_file, option, "."},
+                   std::string(option) + ": .: cannot be written (is a folder)");
+  }
+  ExpectBadInput({"minimize", case_file, "-s", "native", "-o", "/proc/no/x"}, "--output: /proc/no");
+  ExpectBadInput({"sweep", case_file, "-s", "native", "--plot", "/proc/no/x.svg"},
+                 "--plot: /proc/no/x.svg: ");
+  ExpectBadInput({"explain", case_file, "--json", "/proc/no/x"}, "--json: /proc/no/x: ");
+  // A run that does not come about leaves a file as it is, and makes none.
+  Write("kept.json", "precious");
+  ExpectBadInput({"check", "-s", "native", "--json", "kept.json", "--junit", "/proc/no/x"},
+                 "--junit: ");
+  EXPECT_EQ(Read("kept.json"), "precious");
+  ExpectBadInput({"check", "-s", "native", "--json", "new.json", "--junit", "/proc/no/x"},
+                 "--junit: ");
+  EXPECT_FALSE(std::filesystem::exists(folder() / "new.json"));
+}
+
+TEST_F(Command, JUnitGoesToStdoutToo) {
+  const Ran ran = Qualm({"check", "-s", "native", "--op", "add", "-n", "3", "--junit", "-"});
+  EXPECT_EQ(ran.status, 0) << ran.err;
+  EXPECT_TRUE(ran.out.starts_with("<?xml ")) << ran.out;
+  EXPECT_TRUE(ran.out.ends_with("</testsuites>\n")) << ran.out;
+}
+
+// An audit deletes only what an audit made, and only once it knows that it can run.
+TEST_F(Command, AuditDeletesNothingOfOthers) {
+  std::filesystem::create_directories(folder() / "mine/findings");
+  Write("mine/findings/notes.txt", "precious");
+  const auto audit = [](const std::vector<std::string>& more) {
+    std::vector<std::string> arguments{"audit", "--budget", "1s", "--out", "mine", "-s", "native"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return arguments;
+  };
+  ExpectBadInput(audit({}), "--out: mine/findings is there and not from qualm audit");
+  EXPECT_EQ(Read("mine/findings/notes.txt"), "precious");
+  std::filesystem::remove_all(folder() / "mine");
+  EXPECT_EQ(Qualm(audit({})).status, 0);
+  Write("mine/sections/00-mine.txt", "precious");
+  ExpectBadInput(audit({"-s", "natve"}), "--subject: ");
+  ExpectBadInput(audit({"--corpus", "nowhere"}), "--corpus: ");
+  EXPECT_EQ(Read("mine/sections/00-mine.txt"), "precious");
+  EXPECT_EQ(Qualm(audit({})).status, 0);
+  EXPECT_FALSE(std::filesystem::exists(folder() / "mine/sections/00-mine.txt"));
 }
 
 TEST_F(Command, FullStdoutIsNoSuccess) {
   const std::string qualm = QUALM_BINARY_DIR "/bin/qualm";
   EXPECT_EQ(Shell("'" + qualm + "' list ops > /dev/full").status, 2);
   EXPECT_EQ(Shell("'" + qualm + "' list ops --json - > /dev/full").status, 2);
+  EXPECT_EQ(Shell("'" + qualm + "' --help > /dev/full").status, 2);
+  EXPECT_EQ(Shell("'" + qualm + "' --version > /dev/full").status, 2);
+  EXPECT_EQ(Shell("'" + qualm + "' list properties >&-").status, 2);
+}
+
+// Nobody need listen to stderr. Nor may it land in a file that is opened in its place.
+TEST_F(Command, StderrMayFail) {
+  const std::string qualm = QUALM_BINARY_DIR "/bin/qualm";
+  for (const std::string where : {" 2>&-", " 2>/dev/full"}) {
+    const auto status = [&](const std::string& words) {
+      return Shell("'" + qualm + "' " + words + where).status;
+    };
+    EXPECT_EQ(status("list ops"), 0) << where;
+    EXPECT_EQ(status("check -s native --op add -n 3 --json ok.json"), 0) << where;
+    EXPECT_TRUE(Json::parse(Read("ok.json")).is_object()) << where;
+    EXPECT_EQ(status("check -s faulty:product-int16 --op mul -n 50"), 1) << where;
+    EXPECT_EQ(status("chek"), 2) << where;
+    EXPECT_EQ(status("check --subject plugin:nowhere.so"), 3) << where;
+  }
 }
 
 TEST_F(Command, JsonIsAllThatGoesToStdout) {
@@ -436,10 +571,79 @@ TEST_F(Command, VersionNamesTargetsAndLibraries) {
 
 TEST_F(Command, WhatJudgedNothingIsSaid) {
   const Ran ran = Qualm({"check", "-s", "faulty:reciprocal", "--op", "linear", "--cases", "5"});
-  EXPECT_EQ(ran.status, 0);
+  EXPECT_EQ(ran.status, 2);
+  EXPECT_EQ(Lines(ran.err).back(), "qualm: nothing was judged: the fault is not in linear");
   EXPECT_NE(ran.out.find("nothing was judged on faulty:reciprocal: the fault is not in linear"),
             std::string::npos)
       << ran.out;
+}
+
+TEST_F(Command, RunsThatJudgeNothingAreNoSuccess) {
+  const auto expect = [&](const std::vector<std::string>& arguments, int status,
+                          const std::string& why) {
+    const Ran ran = Qualm(arguments);
+    EXPECT_EQ(ran.status, status) << testing::PrintToString(arguments) << ran.err;
+    EXPECT_EQ(Lines(ran.err).back(), "qualm: nothing was judged: " + why);
+  };
+  Write("empty.jsonl", "");
+  const std::string quantize = Corpus("forum/001-quantize.case.json");
+  const std::string fault = "the fault is not in quantize";
+  expect({"replay", "empty.jsonl"}, 2, "there was no case");
+  expect({"replay", quantize, "-s", "faulty:k-tail"}, 2, fault);
+  expect({"minimize", quantize, "-s", "faulty:k-tail"}, 2, fault);
+  expect({"sweep", Corpus("forum/000-linear-sweep.case.json"), "-s", "faulty:reciprocal"}, 2,
+         "the fault is not in linear");
+  // A shard of few cases may have none.
+  expect({"check", "-s", "native", "--op", "add", "-n", "1", "--shard", "1/2"}, 0,
+         "there was no case");
+}
+
+// A case whose own property is of another operation.
+TEST_F(Command, PropertyOfAnotherOperationIsNamed) {
+  const std::string file = Write(
+      "p.case.json",
+      R"({"qualm_case": 1, "op": "dequantize", "M": 1, "N": 1, "x_scale": 1, "x_zp": 0, "x": [1],
+          "property": "quantize.matches_exact"})");
+  const std::string says = ": property: quantize.matches_exact says nothing about dequantize";
+  ExpectBadInput({"replay", file}, file + says);
+  ExpectBadInput({"minimize", file, "-s", "native"}, file + says);
+}
+
+TEST_F(Command, FoldersThatCannotBeReadAreNamed) {
+  std::filesystem::create_directories(folder() / "cases/closed");
+  std::filesystem::copy(by_hand_, folder() / "cases");
+  std::filesystem::permissions(folder() / "cases/closed", std::filesystem::perms::none);
+  std::error_code error;
+  std::filesystem::directory_iterator(folder() / "cases/closed", error);
+  if (!error) GTEST_SKIP() << "this user (root?) reads every folder";
+  ExpectBadInput({"replay", "cases"}, "cases/closed: ");
+  std::filesystem::permissions(folder() / "cases/closed", std::filesystem::perms::owner_all);
+}
+
+// A promise of a plugin that nothing can be held to, and one that never answers.
+TEST_F(Command, PluginsThatPromiseOrHangToNoEnd) {
+  const std::string plugin = "plugin:" QUALM_BINARY_DIR "/lib/qualm_broken.so";
+  if (!std::filesystem::exists(plugin.substr(7))) GTEST_SKIP() << "qualm_broken.so is not built";
+  const Ran nope = Qualm({"check", "-s", plugin, "-n", "1"}, {"QUALM_BROKEN=unknown-contract"});
+  EXPECT_EQ(nope.status, 3);
+  EXPECT_EQ(nope.err, "qualm: subject '" + plugin +
+                          "': its contract: there is no model 'nope' (see qualm list subjects)\n");
+  const Ran hangs = Qualm({"check", "-s", plugin, "--op", "linear", "-n", "400", "--json", "-"},
+                          {"QUALM_BROKEN=hang", "QUALM_TIME_LIMIT_MS=200"});
+  EXPECT_EQ(hangs.status, 1) << hangs.err;
+  const Json document = Document(hangs);
+  ASSERT_FALSE(document["findings"].empty());
+  for (const Json& finding : document["findings"]) EXPECT_EQ(finding["kind"], "hang");
+  bool given_up = false;
+  for (const Json& row : document["not_judged"]) {
+    given_up |= row["reason"] == "given up: it hung 3 times in this run";
+  }
+  EXPECT_TRUE(given_up) << hangs.out.substr(0, 2000);
+  const std::vector<std::string> lines = Lines(hangs.err);
+  ASSERT_GE(lines.size(), 2u);
+  EXPECT_NE(lines[1].find(plugin + " fails linear."), std::string::npos) << hangs.err;
+  EXPECT_NE(lines[1].find("hung: gave no answer within 200 ms"), std::string::npos) << hangs.err;
+  EXPECT_EQ(Qualm({"check", "-s", plugin}, {"QUALM_TIME_LIMIT_MS=soon"}).status, 2);
 }
 
 // Eight instruction sets that reached the same share one line.

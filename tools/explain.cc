@@ -29,6 +29,7 @@ int RunExplain(Options options) {
                      " is outside the output, expected less than " + std::to_string(outputs));
   }
   const auto subjects = MakeSubjects(SubjectNames(options.subjects, {}), options.contract);
+  RequireWritable(options);
   options.command = CanonicalCommand();
   PrintRepeat("");
   const std::string text = triage::Explain(c, Pointers(subjects), {.index = options.at});
@@ -86,12 +87,14 @@ int RunExplain(Options options) {
     finding.case_file = options.path;
     document.findings.push_back(std::move(finding));
   }
-  if (!options.quiet_stdout()) fmt::print("{}", text);
+  if (!options.quiet_stdout()) Print("{}", text);
   document.command = options.command;
   SetTotals(document, totals);
   document.extra.emplace_back("explanation", JsonQuote(text));
   document.seconds = stopwatch.seconds();
   WriteResults(options, document, {});
+  if (!subjects.empty() && !JudgedSomething(totals, subjects.front()->CannotRun(c)))
+    return kBadInput;
   return departs ? kFindings : kClean;
 }
 
@@ -104,8 +107,8 @@ void AddExplain(CLI::App& app, Run* run) {
   verb->footer("Example: qualm explain corpus/forum/002-linear-by-hand.case.json");
   verb->add_option("CASE", options->path, "a case file")->required();
   AddSubjectOption(*verb, *options, false);
-  verb->add_option("--at", options->at, "output index, row-major (default: the first that departs)")
-      ->check(CLI::NonNegativeNumber);
+  AddInteger(*verb, "--at", options->at, 0, INT64_MAX,
+             "output index, row-major (default: the first that departs)");
   AddOutputOptions(*verb, *options);
   AddContractOption(*verb, *options);
   verb->callback([options, run] { *run = [options] { return RunExplain(*options); }; });

@@ -74,7 +74,6 @@ std::vector<Row> PropertyRows() {
   std::vector<Row> rows;
   for (const Property& property : AllProperties()) {
     for (Op op : property.ops) {
-      if (!IsListed(op)) continue;
       rows.emplace_back(FullName(op, property), std::string(property.sentence));
     }
   }
@@ -114,7 +113,7 @@ int RunList(const Options& options) {
                         JsonQuote(row.first), JsonQuote(row.second));
   }
   if (!options.quiet_stdout()) {
-    for (const Row& row : rows) fmt::print("{:<{}}  {}\n", row.first, width, row.second);
+    for (const Row& row : rows) Print("{:<{}}  {}\n", row.first, width, row.second);
   }
   ResultDocument document;
   document.command = CanonicalCommand();

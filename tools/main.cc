@@ -1,12 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // The `qualm` command. stdout carries findings, stderr progress. Exit status: 0 clean, 1 findings,
 // 2 bad usage or input, 3 a subject named on the command line was unavailable or broke the harness.
+// Our own mistakes abort, as core/status.h says.
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
+#include <filesystem>
+#include <iostream>
+#include <new>
 #include <string_view>
 #include <vector>
 
@@ -53,6 +60,31 @@ std::string VersionText() {
   return text;
 }
 
+// A file that is opened where stdout or stderr is closed would get its number, and what is said
+// there. Read-only, so that writing to it fails as before.
+void FillStandardStreams() {
+  for (int number : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (fcntl(number, F_GETFD) < 0 && open("/dev/null", O_RDONLY) != number) return;
+  }
+}
+
+void RequireVerb(const CLI::App& app, const std::string& word) {
+  if (word.starts_with('-')) {
+    if (word == "--help" || word == "-h" || word == "--version") return;
+    throw InputError("unknown option '" + word + "' (see qualm --help)");
+  }
+  std::vector<std::string> names;
+  for (const CLI::App* verb : app.get_subcommands({})) names.push_back(verb->get_name());
+  const std::vector<std::string_view> verbs(names.begin(), names.end());
+  if (std::find(verbs.begin(), verbs.end(), word) != verbs.end()) return;
+  const std::string_view nearest = NearestName(word, verbs);
+  // Where most letters differ nothing was mistyped.
+  const bool near = EditDistance(word, nearest) <= word.size();
+  throw InputError("unknown verb '" + word + "'" +
+                   (near ? ", nearest is '" + std::string(nearest) + "'" : "") +
+                   " (see qualm --help)");
+}
+
 int Main(int argc, char** argv) {
   SetCommandLine(argc, argv);
   CLI::App app{
@@ -74,21 +106,16 @@ int Main(int argc, char** argv) {
   AddExplain(app, &run);
   AddList(app, &run);
   AddReport(app, &run);
-  if (argc > 1 && argv[1][0] != '-') {
-    std::vector<std::string> names;
-    for (const CLI::App* verb : app.get_subcommands({})) names.push_back(verb->get_name());
-    const std::vector<std::string_view> verbs(names.begin(), names.end());
-    if (std::find(verbs.begin(), verbs.end(), argv[1]) == verbs.end()) {
-      throw InputError("unknown verb '" + std::string(argv[1]) + "', nearest is '" +
-                       std::string(NearestName(argv[1], verbs)) + "' (see qualm --help)");
-    }
-  }
+  if (argc < 2) throw InputError("no verb, expected one (see qualm --help)");
+  RequireVerb(app, argv[1]);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
-    fmt::print(stderr, "qualm: {}\n", error.what());
-    return kBadInput;
+    if (error.get_exit_code() != 0) throw InputError(error.what());
+    app.exit(error);  // --help, --version
+    std::cout.flush();
+    if (!std::cout || std::fflush(stdout) != 0) throw InputError("stdout cannot be written");
+    return kClean;
   }
   RegisterAllSubjects();
   const int status = run();
@@ -100,16 +127,23 @@ int Main(int argc, char** argv) {
 }  // namespace qualm::tools
 
 int main(int argc, char** argv) {
+  qualm::tools::FillStandardStreams();
   try {
     return qualm::tools::Main(argc, argv);
   } catch (const qualm::InputError& error) {
-    fmt::print(stderr, "qualm: {}\n", error.what());
+    qualm::tools::TellLine(error.what());
     return qualm::tools::kBadInput;
   } catch (const qualm::Unavailable& error) {
-    fmt::print(stderr, "qualm: {}\n", error.what());
+    qualm::tools::TellLine(error.what());
     return qualm::tools::kUnavailable;
+  } catch (const std::filesystem::filesystem_error& error) {
+    qualm::tools::TellLine(error.what());
+    return qualm::tools::kBadInput;
+  } catch (const std::bad_alloc&) {
+    qualm::tools::TellLine("not enough memory for this input");
+    return qualm::tools::kBadInput;
   } catch (const std::exception& error) {
-    fmt::print(stderr, "qualm: {}\n", error.what());
-    return qualm::tools::kUnavailable;
+    qualm::tools::TellLine(std::string("internal error: ") + error.what());
+    std::abort();
   }
 }

@@ -24,16 +24,8 @@ struct Options : CommonOptions {
 const Property& ChooseProperty(const Options& options, const Case& c) {
   std::string name = options.property.empty() ? c.property : options.property;
   if (name.empty()) name = "matches_exact";
-  const Property* property = FindProperty(name);
-  if (property == nullptr) {
-    throw InputError((options.property.empty() ? options.path + ": property" : "--property") +
-                     ": unknown property '" + name + "' (see qualm list properties)");
-  }
-  if (std::find(property->ops.begin(), property->ops.end(), c.op) == property->ops.end()) {
-    throw InputError((options.property.empty() ? options.path + ": property" : "--property") +
-                     ": " + name + " says nothing about " + std::string(Name(c.op)));
-  }
-  return *property;
+  return PropertyOf(name, c.op,
+                    options.property.empty() ? options.path + ": property" : "--property");
 }
 
 int RunMinimize(Options options) {
@@ -42,13 +34,17 @@ int RunMinimize(Options options) {
   const Property& property = ChooseProperty(options, c);
   const std::vector<std::string> names = SubjectNames(options.subjects, {});
   if (names.size() != 1) {
-    throw InputError("--subject: '" + options.subjects.front() + "' names " +
-                     std::to_string(names.size()) + " subjects, expected one");
+    throw InputError(fmt::format("--subject: '{}' stands for {} subjects, expected one",
+                                 fmt::join(options.subjects, "' and '"), names.size()));
   }
   // The question is whether the number is right, so exact judges unless told otherwise.
   const std::string contract = options.contract.empty() ? "exact" : options.contract;
   const auto subjects = MakeSubjects(names, contract);
   const Contract own = SubjectRegistry::Get().Make(names.front())->contract();
+  if (options.output == "-")
+    throw InputError("--output: '-' is no file; without --output the case goes to stdout");
+  RequireWritable("--output", options.output);
+  RequireWritable(options);
   options.command = CanonicalCommand();
   PrintRepeat("");
   const triage::MinimizeResult result =
@@ -64,8 +60,9 @@ int RunMinimize(Options options) {
   std::string text;
   Deferred deferred;
   if (!result.reproduced) {
-    text = fmt::format("{} does not fail on {}: {} {}\n", FullName(c.op, property), names.front(),
-                       Name(result.verdict.judgement), result.verdict.reason);
+    text = fmt::format("{} does not fail on {}: {}{}{}\n", FullName(c.op, property), names.front(),
+                       Name(result.verdict.judgement), result.verdict.reason.empty() ? "" : " ",
+                       result.verdict.reason);
   } else {
     Finding finding;
     finding.op = Name(c.op);
@@ -95,10 +92,11 @@ int RunMinimize(Options options) {
                                 fmt::format("{{\"calls\":{},\"case\":{}}}", result.calls,
                                             CaseToJsonLine(result.minimized)));
   }
-  if (!options.quiet_stdout()) fmt::print("{}", text);
+  if (!options.quiet_stdout()) Print("{}", text);
   document.seconds = stopwatch.seconds();
   deferred.Try([&] { WriteResults(options, document, {}); });
   deferred.Throw();
+  if (!JudgedSomething(totals, result.verdict.reason)) return kBadInput;
   return result.reproduced ? kFindings : kClean;
 }
 
@@ -107,14 +105,18 @@ int RunMinimize(Options options) {
 void AddMinimize(CLI::App& app, Run* run) {
   auto options = std::make_shared<Options>();
   CLI::App* verb = app.add_subcommand("minimize", "reduce a failing case to a small one");
-  verb->footer("Example: qualm minimize found.case.json --subject onednn@avx2 -o small.case.json");
+  verb->footer(
+      "Exit status 1 says that the case still fails, also where the failure is one that the\n"
+      "subject is known for (expected); 0 that it passes.\n"
+      "Example: qualm minimize found.case.json --subject onednn@avx2 -o small.case.json");
   verb->add_option("CASE", options->path, "a case that fails")->required();
   AddSubjectOption(*verb, *options, true);
   verb->add_option("--property,-p", options->property,
-                   "the claim that fails (default: the case's own, else matches_exact)");
-  verb->add_option("-o,--output", options->output, "write the minimized case to FILE");
-  verb->add_option("--max-calls", options->max_calls, "subject runs to spend at most")
-      ->check(CLI::Range(1, 1 << 30));
+                   "the claim that fails (default: the case's own, else matches_exact)")
+      ->check(NotEmpty);
+  verb->add_option("-o,--output", options->output, "write the minimized case to FILE")
+      ->check(NotEmpty);
+  AddInteger(*verb, "--max-calls", options->max_calls, 1, 1 << 30, "subject runs to spend at most");
   AddOutputOptions(*verb, *options);
   AddContractOption(*verb, *options);
   verb->callback([options, run] { *run = [options] { return RunMinimize(*options); }; });

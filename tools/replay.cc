@@ -42,11 +42,13 @@ std::vector<std::string> FilesOf(const std::string& path) {
   if (!fs::exists(path, error)) throw InputError(path + ": no such file or folder");
   if (!fs::is_directory(path, error)) return {path};
   std::vector<std::string> files;
-  for (const fs::directory_entry& entry : fs::recursive_directory_iterator(path, error)) {
-    const std::string name = entry.path().string();
-    if (name.ends_with(".case.json") || name.ends_with(".jsonl")) files.push_back(name);
+  std::string at = path;
+  for (fs::recursive_directory_iterator entry(path, error), end; !error && entry != end;) {
+    at = entry->path().string();
+    if (at.ends_with(".case.json") || at.ends_with(".jsonl")) files.push_back(at);
+    entry.increment(error);  // into the folder `at`, if it is one
   }
-  if (error) throw InputError(path + ": " + error.message());
+  if (error) throw InputError(at + ": " + error.message());
   if (files.empty()) {
     throw InputError(path + ": holds no *.case.json and no *.jsonl, expected at least one");
   }
@@ -83,6 +85,7 @@ void JudgeOne(const Case& c, const Property& property, Subject& subject, const s
         ToFinding(c, std::string(property.claim), std::string(subject.name()), file, verdict);
     triage::Complete(finding, subject, verdict);
     finding.expected_by_contract = IsDeclared(finding, subject.contract());
+    Alarm(finding);
     if (finding.expected_by_contract) verdict.judgement = Judgement::kExpected;
     replay.findings.push_back(std::move(finding));
   }
@@ -91,10 +94,7 @@ void JudgeOne(const Case& c, const Property& property, Subject& subject, const s
 
 Case ReadCase(const std::string& file) {
   Case c = ReadCaseFile(file);
-  if (!c.property.empty() && FindProperty(c.property) == nullptr) {
-    throw InputError(file + ": property: unknown property '" + c.property +
-                     "' (see qualm list properties)");
-  }
+  if (!c.property.empty()) PropertyOf(c.property, c.op, file + ": property");
   return c;
 }
 
@@ -114,11 +114,12 @@ void ReplayCase(const std::string& file, const Case& c, const Options& options,
       replay.findings.push_back(ToFinding(c, "matches_exact", "expected", file, verdict));
     }
   }
+  const Property* only = wanted.empty() ? nullptr : &PropertyOf(wanted, c.op, "--property");
   for (Subject* subject : subjects) {
     MemoSubject memo(*subject);
     for (const Property& property : AllProperties()) {
       if (std::find(property.ops.begin(), property.ops.end(), c.op) == property.ops.end()) continue;
-      if (!wanted.empty() && &property != FindProperty(wanted)) continue;
+      if (only != nullptr && &property != only) continue;
       JudgeOne(c, property, memo, FullName(c.op, property) + " " + file, file, replay);
     }
   }
@@ -153,14 +154,28 @@ void ReplayGolden(const std::string& file, const std::vector<Subject*>& subjects
   });
 }
 
+std::string WhyNothing(const Replay& replay) {
+  if (replay.totals.cases == 0) return "there was no case";
+  return replay.skipped.empty() ? "no property applies" : replay.skipped.begin()->first;
+}
+
 int RunReplay(Options options) {
   const Stopwatch stopwatch;
   std::vector<std::string> files;
   for (const std::string& path : options.paths) {
     for (std::string& file : FilesOf(path)) files.push_back(std::move(file));
   }
+  const bool recordings = std::any_of(
+      files.begin(), files.end(), [](const std::string& file) { return file.ends_with(".jsonl"); });
+  if (!options.property.empty() && recordings) {
+    throw InputError("--property: recordings are judged by their models, expected case files only");
+  }
+  if (!options.contract.empty() && recordings && options.subjects.empty()) {
+    throw InputError("--contract: recordings are judged by their models, expected --subject too");
+  }
   if (!options.property.empty() && FindProperty(options.property) == nullptr) {
-    throw InputError("--property: unknown property '" + options.property + "'");
+    throw InputError("--property: unknown property '" + options.property +
+                     "' (see qualm list properties)");
   }
   const auto named = MakeSubjects(SubjectNames(options.subjects, {}), options.contract);
   // Cases need somebody to run them; golden records are judged by their models alone.
@@ -175,6 +190,10 @@ int RunReplay(Options options) {
     deferred.Try([&] { cases.emplace(file, ReadCase(file)); });
   }
   if (files.size() == 1) deferred.Throw();
+  if (!options.property.empty()) {
+    for (const auto& [file, c] : cases) PropertyOf(options.property, c.op, "--property: " + file);
+  }
+  RequireWritable(options);
   options.command = CanonicalCommand();
   PrintRepeat(fmt::format("{} files; ", files.size()));
 
@@ -201,20 +220,21 @@ int RunReplay(Options options) {
   document.findings = replay.findings;
   document.seconds = stopwatch.seconds();
   if (!options.quiet_stdout()) {
-    for (const Finding& finding : replay.findings) fmt::print("{}", FindingText(finding));
+    for (const Finding& finding : replay.findings) Print("{}", FindingText(finding));
     for (const auto& [model, counts] : replay.golden) {
       if (model == "-") continue;
-      fmt::print("  model:{}:", model);
-      for (const auto& [judgement, count] : counts) fmt::print(" {} {}", count, judgement);
-      fmt::print("\n");
+      Print("  model:{}:", model);
+      for (const auto& [judgement, count] : counts) Print(" {} {}", count, judgement);
+      Print("\n");
     }
     for (const auto& [reason, count] : replay.skipped) {
-      fmt::print("  {} skipped: {}\n", count, reason);
+      Print("  {} skipped: {}\n", count, reason);
     }
-    fmt::print("{}\n", TotalsLine(replay.totals));
+    Print("{}\n", TotalsLine(replay.totals));
   }
   deferred.Try([&] { WriteResults(options, document, replay.tests); });
   deferred.Throw();
+  if (!JudgedSomething(replay.totals, WhyNothing(replay))) return kBadInput;
   return std::all_of(replay.findings.begin(), replay.findings.end(),
                      [](const Finding& finding) { return finding.expected_by_contract; })
              ? kClean
@@ -229,10 +249,10 @@ void AddReplay(CLI::App& app, Run* run) {
   verb->footer("Example: qualm replay corpus/golden corpus/regressions");
   verb->add_option("PATH", options->paths, "*.case.json, *.jsonl, or folders of them")->required();
   AddSubjectOption(*verb, *options, false);
-  verb->add_option("--property,-p", options->property,
-                   "judge this claim instead of the case's own");
+  verb->add_option("--property,-p", options->property, "judge this claim instead of the case's own")
+      ->check(NotEmpty);
   AddOutputOptions(*verb, *options);
-  verb->add_option("--junit", options->junit, "write a JUnit report");
+  AddJUnitOption(*verb, *options);
   AddContractOption(*verb, *options);
   verb->callback([options, run] { *run = [options] { return RunReplay(*options); }; });
 }

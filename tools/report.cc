@@ -146,7 +146,7 @@ void AddReport(CLI::App& app, Run* run) {
   verb->add_option("DIR", *folder, "output folder of qualm audit or check")->required();
   verb->callback([folder, run] {
     *run = [folder] {
-      fmt::print("{}\n", BuildReport(*folder));
+      Print("{}\n", BuildReport(*folder));
       return static_cast<int>(kClean);
     };
   });

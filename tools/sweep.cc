@@ -215,6 +215,10 @@ int RunSweep(Options options) {
                                                   options.to.value_or(range.max), options.step);
   options.command = CanonicalCommand();
   const auto subjects = MakeSubjects(SubjectNames(options.subjects, {}), options.contract);
+  if (!options.plot.empty() && !options.plot.ends_with(".svg"))
+    throw InputError("--plot: '" + options.plot + "' is no FILE.svg, plots are written as SVG");
+  RequireWritable("--plot", options.plot);
+  RequireWritable(options);
   PrintRepeat("");
 
   Totals totals;
@@ -225,9 +229,9 @@ int RunSweep(Options options) {
     document.subjects.emplace_back(subject->name(), subject->contract().text());
     results.push_back(sweep::Run(base, *subject, codes));
     if (!options.quiet_stdout()) {
-      fmt::print("{}", SweepSummary(results.back()));
+      Print("{}", SweepSummary(results.back()));
       if (EqualsObserved(base, results.back())) {
-        fmt::print("  equal to the observed output at every point ({})\n", base.observed->by);
+        Print("  equal to the observed output at every point ({})\n", base.observed->by);
       }
     }
     Judge(base, *subject, results.back(), totals, document.findings);
@@ -251,6 +255,7 @@ int RunSweep(Options options) {
   document.seconds = stopwatch.seconds();
   deferred.Try([&] { WriteResults(options, document, {}); });
   deferred.Throw();
+  if (!JudgedSomething(totals, results.empty() ? "" : results.front().skipped)) return kBadInput;
   return document.findings.empty() ? kClean : kFindings;
 }
 
@@ -269,10 +274,16 @@ void AddSweep(CLI::App& app, Run* run) {
   AddSubjectOption(*verb, *options, true);
   AddOutputOptions(*verb, *options);
   AddContractOption(*verb, *options);
-  verb->add_option("--from", options->from, "first code");
-  verb->add_option("--to", options->to, "last code");
-  verb->add_option("--step", options->step, "distance of codes");
-  verb->add_option("--plot", options->plot, "draw the curves into FILE.svg");
+  // Ranges depend on the type of the codes: sweep::Codes judges them.
+  const auto code = [&](const char* name, auto& value, const char* help) {
+    AddInteger(
+        *verb, name, [&value](int64_t read) { value = static_cast<int32_t>(read); }, INT32_MIN,
+        INT32_MAX, help);
+  };
+  code("--from", options->from, "first code");
+  code("--to", options->to, "last code");
+  code("--step", options->step, "distance of codes");
+  verb->add_option("--plot", options->plot, "draw the curves into FILE.svg")->check(NotEmpty);
   verb->callback([options, run] { *run = [options] { return RunSweep(*options); }; });
 }
 

@@ -3,6 +3,8 @@
 // canaries, the recordings.
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <map>
 #include <set>
 #include <string>
@@ -136,7 +138,11 @@ TEST_F(Verbs, TakeEveryOperation) {
                                                      {"max_pool", "max-pool-start"},
                                                      {"avg_pool", "divisor-unclipped"},
                                                      {"rescale", "overlapped-tail-in-place"},
-                                                     {"global_avg_pool", "average-sums-u16"}};
+                                                     {"global_avg_pool", "average-sums-u16"},
+                                                     {"concat", "concat-first-params"},
+                                                     {"table", "table-ties-away"},
+                                                     {"softmax", "softmax-no-half"},
+                                                     {"choose_qparams", "no-scale-floor"}};
   for (const Op op : AllOps()) {
     const std::string name(Name(op));
     ASSERT_TRUE(faults.contains(name)) << name;
@@ -156,6 +162,21 @@ TEST_F(Verbs, TakeEveryOperation) {
     EXPECT_LE(explained.status, 1) << name << explained.err;
     EXPECT_TRUE(explained.out.starts_with(Describe(c).substr(0, name.size()))) << explained.out;
   }
+}
+
+// Every departure of a model from exact on the documented cases is declared, and each row is seen.
+TEST_F(Verbs, DeclaredDeparturesOfEveryModelAreSeenAndNoOthers) {
+  const Ran ran = Qualm({"audit", "-s", "model:*", "--budget", "0.01s", "--json", "-"});
+  EXPECT_EQ(ran.status, 0) << ran.out;
+  const Json document = Json::parse(ran.out);
+  std::set<std::string> ops;
+  for (const Json& finding : document["findings"]) {
+    EXPECT_EQ(finding["expected_by_contract"], true) << finding;
+    const std::string property = finding["property"];
+    ops.insert(property.substr(0, property.find('.')));
+  }
+  EXPECT_EQ(ops, (std::set<std::string>{"add", "conv2d", "depthwise", "linear", "mul", "quantize",
+                                        "requantize"}));
 }
 
 TEST_F(Verbs, SweepRangeIsKept) {
@@ -199,6 +220,39 @@ TEST_F(Verbs, ExplainNamesPairValueAndLoss) {
       << thread.out;
   const Ran library = Qualm({"explain", Corpus("forum/002-linear-2x2.case.json")});
   EXPECT_EQ(library.status, 0) << library.out;
+}
+
+// Each block "$ scripts/qualm ..." of the README prints the lines below it, in that order; "..."
+// stands for lines left out.
+TEST_F(Verbs, TheReadmeShowsWhatIsPrinted) {
+  std::ifstream file(QUALM_SOURCE_DIR "/README.md");
+  const std::string readme{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  const std::string prompt = "$ scripts/qualm ";
+  fs::create_symlink(Corpus(""), folder() / "corpus");
+  int commands = 0;
+  std::vector<std::string> printed;
+  size_t next = 0;
+  bool gap = false;
+  for (const std::string& line : Lines(readme)) {
+    if (line.starts_with(prompt)) {
+      const Ran ran = Shell("'" QUALM_BINARY_DIR "/bin/qualm' " + line.substr(prompt.size()));
+      EXPECT_LE(ran.status, 1) << ran.err;
+      printed = Lines(ran.out);
+      next = 0;
+      gap = false;
+      ++commands;
+    } else if (line.starts_with("```")) {
+      printed.clear();
+    } else if (line == "...") {
+      gap = true;
+    } else if (!printed.empty()) {
+      while (gap && next < printed.size() && printed[next] != line) ++next;
+      gap = false;
+      ASSERT_LT(next, printed.size()) << line;
+      EXPECT_EQ(printed[next++], line);
+    }
+  }
+  EXPECT_EQ(commands, 2);
 }
 
 class Canary : public Verbs, public testing::WithParamInterface<const char*> {};

@@ -18,6 +18,7 @@
 #include "core/io/case_fields.h"
 #include "core/io/case_keys.h"
 #include "core/io/json_text.h"
+#include "core/limits.h"
 #include "core/status.h"
 
 namespace qualm {
@@ -234,10 +235,10 @@ class Builder {
     if (conv && (v.in_c % v.groups != 0 || c_.N % v.groups != 0)) {
       Fail(kGroups, "is " + std::to_string(v.groups) + ", expected a divisor of IC and of OC");
     }
-    const int64_t pixels = ElementCount(std::vector{v.batch, v.out_h(), v.out_w()}, kMaxElements);
-    const int64_t values = ElementCount(std::vector{pixels, c_.N}, kMaxElements);
+    const int64_t pixels = ElementCount(std::vector{v.batch, v.out_h(), v.out_w()}, kMaxOutputs);
+    const int64_t values = ElementCount(std::vector{pixels, c_.N}, kMaxOutputs);
     // Pixels without channels, which no data backs, are bounded as such.
-    if (pixels < 0 || values < 0) FailOutputs(kMaxElements, "");
+    if (pixels < 0 || values < 0) FailOutputs(kMaxOutputs, "");
     if (c_.N == 0 && pixels > kMaxUnbacked) FailOutputs(kMaxUnbacked, " for no channels");
     // Neither does data back the window of a pool, nor the weights of no output.
     const bool backed = conv ? c_.N != 0 : global && v.in_c * v.batch != 0;
@@ -339,8 +340,10 @@ class Builder {
       CheckShape(kWShape, WShape());
       c_.w = ReadTensor(keys.w, w_dtype_, WShape());
     }
-    const int64_t outputs = ElementCount(c_.output_shape(), kMaxElements);
-    if (outputs < 0) FailOutputs(kMaxElements, "");
+    // Outputs of sums and windows are many where the data are few; the others are as many as x.
+    const int64_t most = HasSums(c_.op) || HasWindow(c_.op) ? kMaxOutputs : kMaxElements;
+    const int64_t outputs = ElementCount(c_.output_shape(), most);
+    if (outputs < 0) FailOutputs(most, "");
     // Dimensions that no data backs are mere claims.
     if (c_.x.empty() && c_.w.empty()) {
       for (const CaseKey key : {kM, kN, kK, kNA, kNB, kBatches}) {
@@ -350,6 +353,13 @@ class Builder {
         }
       }
       if (outputs > kMaxUnbacked) FailOutputs(kMaxUnbacked, " for a case without data");
+    }
+    if (ElementCount(std::vector{outputs, c_.K}, kMaxProducts) < 0) {
+      Fail(!HasWindow(c_.op)             ? kK
+           : c_.op == Op::kGlobalAvgPool ? kH
+                                         : kR,
+           "makes " + std::to_string(outputs) + " outputs of " + std::to_string(c_.K) +
+               " terms each, expected at most " + std::to_string(kMaxProducts) + " in all");
     }
   }
 

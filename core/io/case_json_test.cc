@@ -195,6 +195,26 @@ TEST(CaseJson, EveryPrefixAndEveryDamagedByteIsRefusedOrReads) {
   }
 }
 
+// What is no ordinary file is written to, never replaced: a rename onto a device would remove it.
+TEST(CaseJson, LinksAreWrittenThrough) {
+  const std::string target = testing::TempDir() + "qualm-link-target.case.json";
+  const std::string link = testing::TempDir() + "qualm-link.case.json";
+  std::filesystem::remove(link);
+  std::filesystem::create_symlink(target, link);
+  const Case c = ParseCase(kLinear, "f");
+  for (int round = 0; round < 2; ++round) {  // dangling, then not
+    WriteCaseFile(c, link);
+    EXPECT_TRUE(std::filesystem::is_symlink(link));
+    EXPECT_EQ(ReadCaseFile(target), c);
+  }
+  std::filesystem::remove(link);
+  std::filesystem::create_symlink("/dev/full", link);
+  EXPECT_THROW(WriteCaseFile(c, link), InputError);
+  EXPECT_TRUE(std::filesystem::is_symlink(link));
+  std::filesystem::remove(link);
+  std::filesystem::remove(target);
+}
+
 TEST(CaseJson, FileNamesStayOnOneLine) {
   EXPECT_EQ(Error("{}", "a\nb"), "a?b: qualm_case: is missing, expected it in every case");
 }

@@ -199,20 +199,43 @@ class Writer {
 std::string CaseToJson(const Case& c) { return Writer(/*pretty=*/true).Write(c); }
 std::string CaseToJsonLine(const Case& c) { return Writer(/*pretty=*/false).Write(c); }
 
-void WriteCaseFile(const Case& c, const std::string& path) {
-  const std::string text = CaseToJson(c);
-  std::string temporary = path + ".XXXXXX";
-  const int fd = ::mkstemp(temporary.data());
-  if (fd < 0) CannotWrite(path, "cannot be created");
+namespace {
+
+// All of the text; leaves errno where it cannot.
+bool WriteAll(int fd, const std::string& text) {
   size_t done = 0;
   while (done < text.size()) {
     const ssize_t count = ::write(fd, text.data() + done, text.size() - done);
     if (count < 0 && errno == EINTR) continue;
-    if (count < 0) break;
+    if (count < 0) return false;
     done += static_cast<size_t>(count);
   }
+  return true;
+}
+
+}  // namespace
+
+void WriteCaseFile(const Case& c, const std::string& path) {
+  const std::string text = CaseToJson(c);
+  std::error_code ignored;
+  const auto type = std::filesystem::symlink_status(path, ignored).type();
+  if (type != std::filesystem::file_type::regular &&
+      type != std::filesystem::file_type::not_found) {
+    // A rename would put a file in the place of a device, a pipe or a link.
+    const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    if (fd < 0) CannotWrite(path, "cannot be created");
+    const bool written = WriteAll(fd, text);
+    const int error = errno;
+    const bool closed = ::close(fd) == 0;
+    if (!written) errno = error;
+    if (!written || !closed) CannotWrite(path, "cannot be written");
+    return;
+  }
+  std::string temporary = path + ".XXXXXX";
+  const int fd = ::mkstemp(temporary.data());
+  if (fd < 0) CannotWrite(path, "cannot be created");
   // mkstemp makes it private; case files are for everybody.
-  const bool written = done == text.size() && ::fchmod(fd, 0644) == 0 && ::fsync(fd) == 0;
+  const bool written = WriteAll(fd, text) && ::fchmod(fd, 0644) == 0 && ::fsync(fd) == 0;
   if (::close(fd) != 0 || !written || ::rename(temporary.c_str(), path.c_str()) != 0) {
     const int error = errno;
     ::unlink(temporary.c_str());

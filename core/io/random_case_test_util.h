@@ -91,6 +91,20 @@ inline Window AnyWindow(Rng& rng, Op op) {
   return v;
 }
 
+// Puts in place of values that not every observer takes such that this one does: below 2^126 for
+// moving averages; for histograms of few bits, so that no range is far wider than the first.
+inline void KeepObservable(Rng& rng, Case* c) {
+  const Observer::Kind kind = c->observer.kind;
+  const auto exponent = static_cast<int>(rng.Between(-40, 14));
+  for (float& value : c->x.as<float>()) {
+    if (kind == Observer::Kind::kHistogram) {
+      value = std::ldexp(static_cast<float>(rng.Between(-512, 512)), exponent);
+    } else {
+      value = AnyFinite(rng) * (kind == Observer::Kind::kMovingAverage ? 0.25f : 1.0f);
+    }
+  }
+}
+
 inline Case RandomCase(Op op, Rng& rng) {
   constexpr std::array<DType, 2> kCodes{DType::kU8, DType::kS8};
   constexpr std::array<DType, 4> kAll{DType::kU8, DType::kS8, DType::kS32, DType::kF32};
@@ -205,11 +219,13 @@ inline Case RandomCase(Op op, Rng& rng) {
       o.kind = static_cast<Observer::Kind>(rng.Between(0, 2));
       c.per_channel = o.kind != Observer::Kind::kHistogram && rng.Chance(1, 2);
       o.symmetric = rng.Chance(1, 2);
-      o.reduce_range = rng.Chance(1, 2);
       o.dtype = rng.Pick(kCodes);
       const CodeRange codes = RangeOf(o.dtype);
       o.quant_min = static_cast<int32_t>(rng.Between(codes.min, 0));
       o.quant_max = static_cast<int32_t>(rng.Between(1, codes.max));
+      const bool reducible = o.dtype == DType::kS8 || !o.symmetric;
+      o.reduce_range = reducible && o.quant_min >> 1 != o.quant_max >> 1 && rng.Chance(1, 2);
+      KeepObservable(rng, &c);
       o.averaging_constant = static_cast<float>(rng.Between(0, 1 << 24)) * 0x1p-24f;
       c.out_dtype = DType::kF32;
       // Values are finite, those of histograms and averages moderate and not too far apart; some

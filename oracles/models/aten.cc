@@ -130,6 +130,13 @@ std::vector<Step> ScalarAdd(const Case& c, bool arm) {
   return steps;
 }
 
+// The fused relu of add cuts the float32 sum; a sum whose code leaves int32 (vector code, zero
+// point included) or int64 (scalar code) then wraps below the zero point, as does infinity times 0.
+bool SumStaysSmall(const Case& c) {
+  const double most = 255.0 * (static_cast<double>(c.x_q.scale[0]) + c.w_q.scale[0]);
+  return most < 0x1p30 * c.out_q.scale[0] && most < 0x1p127 && c.out_q.scale[0] >= 0x1p-126f;
+}
+
 // `block`: elements the vector loop of add takes at a time, 0 where there is none.
 Model Make(const std::string& isa, int64_t block, bool arm = false) {
   Convention convention;
@@ -183,6 +190,8 @@ std::string AtenCannotRun(const Case& c) {
       // The vector code converts to 32 bits, the scalar code to 64.
       Require(c.op != Op::kMul || AtenChannel(c, 0).multiplier * 65025.0f < 0x1p31f,
               "a product must stay below 2^31 output units"),
+      Require(c.op != Op::kAdd || !c.relu || SumStaysSmall(c),
+              "a sum under relu must stay below 2^30 output units"),
   });
 }
 

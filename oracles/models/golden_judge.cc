@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/float_text.h"
+#include "core/limits.h"
 #include "oracles/models/aten.h"
 #include "oracles/models/fbgemm.h"
 #include "oracles/models/model.h"
@@ -184,6 +185,7 @@ Case ConvCase(const GoldenRecord& record, DType x_dtype, DType w_dtype, DType ou
     Wrong(record, "G", "does not divide the input and output channels");
   c.x = Codes(record, "x", x_dtype, {v.batch, v.in_h, v.in_w, v.in_c});
   c.w = Codes(record, "w", w_dtype, {c.N, v.kernel_h, v.kernel_w, v.in_c / v.groups});
+  if (!WindowWithinLimits(c)) Wrong(record, "OH", "makes too many outputs or terms");
   DeriveSizes(&c);
   if (record.Int("OH") != v.out_h() || record.Int("OW") != v.out_w())
     Wrong(record, "OH", "does not follow from the window");

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Cases of quantize, dequantize and requantize.
 #include <algorithm>
+#include <array>
 #include <cfloat>
 #include <cmath>
+#include <vector>
 
 #include "properties/gen/values.h"
 
@@ -16,9 +18,14 @@ void DrawPerChannel(Rng& rng, Case& c) { c.per_channel = rng.Chance(2, 5); }
 
 float ThemeScale(Rng& rng, Theme theme) {
   if (theme == Theme::kScaleExtremes || rng.Chance(1, 30)) return ExtremeScale(rng);
-  // Powers of two make ties exact in every channel of arithmetic.
-  if (theme == Theme::kTies && rng.Chance(1, 2)) {
-    return ToScale(std::ldexp(1.0, static_cast<int>(rng.Between(-10, 3))));
+  if (theme == Theme::kTies) {
+    // Powers of two make ties exact in every channel of arithmetic. Other short mantissas have ties
+    // too, but no exact inverse.
+    const auto exponent = static_cast<int>(rng.Between(-10, 3));
+    if (rng.Chance(1, 2)) return ToScale(std::ldexp(1.0, exponent));
+    if (rng.Chance(1, 2)) {
+      return ToScale(std::ldexp(static_cast<double>(rng.Between(1, 1 << 14)), exponent - 14));
+    }
   }
   return DrawScale(rng, -14, 4);
 }
@@ -53,6 +60,61 @@ float QuantizeInput(Rng& rng, Theme theme, double s, int32_t z, const Case& c) {
   return static_cast<float>((code + rng.Unit() - 0.5) * s);
 }
 
+// The nearest misses of ties, at any magnitude: with S the mantissa of the scale, odd, and r small
+// and odd, X = r / 2^(j+1) modulo S makes 2 X 2^j = (2n+1) S + r, so that x/s misses n + 1/2 by
+// r / 2S. The zero point brings n among the codes. The same value for all rows of a column.
+void MissTies(Rng& rng, Case& c) {
+  const CodeRange range = RangeOf(c.out_dtype);
+  std::vector<float> values(Entries(c));
+  for (size_t i = 0; i < values.size(); ++i) {
+    const int64_t s = rng.Between(1 << 23, (1 << 24) - 1) | 1;
+    const auto j = static_cast<int>(rng.Between(0, 30));
+    const int64_t r = 2 * rng.Between(-2, 1) + 1;
+    int64_t x = r < 0 ? s + r : r;
+    for (int k = 0; k <= j; ++k) x = (x % 2 == 0 ? x : x + s) / 2;
+    const int64_t n = (((x << (j + 1)) - r) / s - 1) / 2;
+    const bool negative = rng.Chance(1, 2);  // -x/s misses -(n+1) + 1/2
+    const auto exponent = static_cast<int>(rng.Between(-20, 4)) - 23;
+    c.out_q.scale[i] = ToScale(std::ldexp(static_cast<double>(s), exponent));
+    values[i] =
+        static_cast<float>(std::ldexp(static_cast<double>(negative ? -x : x), exponent + j));
+    c.out_q.zero_point[i] =
+        static_cast<int32_t>(rng.Between(range.min, range.max) - (negative ? -n - 1 : n));
+  }
+  for (int64_t i = 0; i < c.x.size(); ++i) {
+    c.x.as<float>()[static_cast<size_t>(i)] =
+        values[c.per_channel ? static_cast<size_t>(i % c.N) : 0];
+  }
+}
+
+// Accumulators times float32 multipliers that miss a tie of codes by 2^-47: the product has 55
+// bits, rounded to the 53 of a double it is the tie, and half to even then goes the other way.
+// Found by factoring (2n + 1) * 2^46 - 1 for odd n and + 1 for even ones.
+void MissTiesWithLongProducts(Rng& rng, Case& c) {
+  struct Factors {
+    int32_t mantissa;  // of the multiplier, in units of 2^-47
+    int32_t acc;
+  };
+  constexpr std::array<Factors, 6> kFactors{{{11091175, 1643243817},    // 129.5 - 2^-47
+                                             {16387349, 1206639165},    // 140.5 + 2^-47
+                                             {11532643, 1885425739},    // 154.5 + 2^-47
+                                             {15024411, 1494077165},    // 159.5 - 2^-47
+                                             {16695961, 1563659863},    // 185.5 - 2^-47
+                                             {14934009, 2115678793}}};  // 224.5 + 2^-47
+  std::vector<Factors> chosen(Entries(c));
+  c.multiplier.resize(chosen.size());
+  for (size_t i = 0; i < chosen.size(); ++i) {
+    chosen[i] = rng.Pick(kFactors);
+    c.multiplier[i] = static_cast<float>(std::ldexp(chosen[i].mantissa, -47));
+  }
+  c.out_q.zero_point = {c.out_dtype == DType::kS8 ? -128 : 0};
+  c.x = Tensor(DType::kS32, {c.M, c.N});
+  for (int64_t i = 0; i < c.x.size(); ++i) {
+    const size_t channel = c.per_channel ? static_cast<size_t>(i % c.N) : 0;
+    c.x.SetInt(i, chosen[channel].acc - static_cast<int32_t>(rng.Between(0, 3) / 3));
+  }
+}
+
 }  // namespace
 
 Case DrawQuantize(Rng& rng, Theme theme) {
@@ -73,6 +135,7 @@ Case DrawQuantize(Rng& rng, Theme theme) {
     x[static_cast<size_t>(i)] =
         QuantizeInput(rng, theme, c.out_q.scale_at(n), c.out_q.zero_point_at(n), c);
   }
+  if (theme == Theme::kNearTies && rng.Chance(1, 3)) MissTies(rng, c);
   return c;
 }
 
@@ -106,6 +169,11 @@ Case DrawRequantize(Rng& rng, Theme theme) {
   DrawZeroPoints(rng, c.out_dtype, theme, c.out_q.zero_point);
   DrawClamp(rng, theme, c);
 
+  if (theme == Theme::kNearTies && rng.Chance(1, 6)) {
+    MissTiesWithLongProducts(rng, c);
+    return c;
+  }
+
   // Real multipliers, for placing accumulators; exact enough where it matters (powers of two).
   std::vector<double> m(Entries(c));
   const bool quotient = rng.Chance(2, 5) && c.N > 0;
@@ -113,9 +181,11 @@ Case DrawRequantize(Rng& rng, Theme theme) {
   if (quotient) {
     c.x_q.scale = {ties ? ToScale(std::ldexp(1.0, static_cast<int>(rng.Between(-8, 0))))
                         : ThemeScale(rng, theme)};
-    // One of three output scales is the input's own: a multiplier of w alone.
+    // One of three output scales is the input's own: a multiplier of w alone. With an odd factor
+    // there are ties though the multiplier is no float of any width.
+    const double odd_out = ties ? static_cast<double>(2 * rng.Between(0, 3) + 1) : 1.0;
     c.out_q.scale = {rng.Chance(1, 3) ? c.x_q.scale[0]
-                     : ties ? ToScale(std::ldexp(1.0, static_cast<int>(rng.Between(-2, 6))))
+                     : ties ? ToScale(std::ldexp(odd_out, static_cast<int>(rng.Between(-2, 6))))
                             : ThemeScale(rng, theme)};
     c.w_q.scale.assign(m.size(), 1.0f);
     c.w_q.zero_point.assign(m.size(), 0);

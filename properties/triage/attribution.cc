@@ -152,13 +152,14 @@ std::optional<Attribution> TwoSwaps(const Case& c, const Evidence& evidence) {
 // All departures in the last (count mod width) columns, width a usual vector length; `after` says
 // whether whole vectors must come before them.
 int64_t TailWidth(const Case& c, const Tensor& exact_y, const Tensor& actual, bool after = true) {
-  int64_t first = c.N;
+  const int64_t columns = c.output_shape().back();
+  int64_t first = columns;
   for (int64_t i = 0; i < actual.size(); ++i) {
-    if (actual.BitsAt(i) != exact_y.BitsAt(i)) first = std::min(first, i % c.N);
+    if (actual.BitsAt(i) != exact_y.BitsAt(i)) first = std::min(first, i % columns);
   }
   for (int64_t width : {64, 32, 16, 8, 4}) {
-    if (after && c.N <= width) continue;
-    if (c.N % width != 0 && first >= c.N - c.N % width) return width;
+    if (after && columns <= width) continue;
+    if (columns % width != 0 && first >= c.N - columns % width) return width;
   }
   return 0;
 }
@@ -166,12 +167,13 @@ int64_t TailWidth(const Case& c, const Tensor& exact_y, const Tensor& actual, bo
 // Every departing output is 0 or what belongs in another column of its row, one at least the
 // latter.
 bool Misplaced(const Case& c, const Tensor& exact_y, const Tensor& actual) {
+  const int64_t columns = c.output_shape().back();
   bool moved = false;
   for (int64_t i = 0; i < actual.size(); ++i) {
     const uint32_t bits = actual.BitsAt(i);
     if (bits == exact_y.BitsAt(i)) continue;
     bool elsewhere = false;
-    for (int64_t j = i - i % c.N; j < i - i % c.N + c.N && bits != 0; ++j) {
+    for (int64_t j = i - i % columns; j < i - i % columns + columns && bits != 0; ++j) {
       elsewhere |= exact_y.BitsAt(j) == bits;
     }
     if (!elsewhere && bits != 0) return false;

@@ -120,13 +120,19 @@ bool EditCase(Case& c, Swap swap) {
       c.w = OtherSign(c.w);
       return true;
     case Swap::kOperandsOtherSign:
-      if (!HasTwoOperands(c.op)) return false;
+      if (!HasTwoOperands(c.op) && c.op != Op::kConcat) return false;
       c.x = OtherSign(c.x);
       c.w = OtherSign(c.w);
       return true;
     case Swap::kOperandsSwapped:
       std::swap(c.x_q, c.w_q);
-      return HasTwoOperands(c.op) && c.x_q != c.w_q;
+      return (HasTwoOperands(c.op) || c.op == Op::kConcat) && c.x_q != c.w_q;
+    case Swap::kFirstOperandForAll: return Replace(c.w_q, c.x_q);
+    case Swap::kTableIndexOffset:
+      if (c.x.dtype() != DType::kS8) return false;
+      for (uint8_t& byte : c.x.bytes()) byte ^= 0x80;
+      return true;
+    case Swap::kReduceRangeIgnored: return Replace(c.observer.reduce_range, false);
     case Swap::kStridesSwapped:
     case Swap::kDilationsSwapped:
     case Swap::kDilationIgnored:
@@ -461,6 +467,8 @@ bool ChangesSums(Swap swap) {
 }
 
 bool MeansSomething(const Case& c, Swap swap) {
+  if (HasOtherCounterfactual(c.op)) return MeansSomethingForOthers(c, swap);
+  if (OnlyForOthers(swap)) return false;
   const bool elements = HasTwoOperands(c.op) || c.op == Op::kRescale || IsPool(c.op);
   if (elements && !MeansSomethingForElements(c, swap)) return false;
   if (swap == Swap::kPaddingIsCodeZero && !elements) return IsConv(c.op);
@@ -525,9 +533,12 @@ std::optional<Tensor> Counterfactual(const Case& c, std::span<const Swap> swaps)
     case Op::kMaxPool:
     case Op::kAvgPool:
     case Op::kGlobalAvgPool: return ElementCounterfactual(edited, swaps);
-    default:  // no swap is defined for the others
-      return swaps.empty() ? std::optional(exact::Evaluate(edited)) : std::nullopt;
+    case Op::kConcat:
+    case Op::kTable:
+    case Op::kSoftmax:
+    case Op::kChooseQParams: break;
   }
+  return OtherCounterfactual(edited, swaps);
 }
 
 }  // namespace qualm::triage

@@ -35,8 +35,9 @@ enum class Swap : uint8_t {
   kInputOtherSign,            // u8 read as s8 or the reverse
   kInputOtherSignInProducts,  // only in the products, not in the sums that zero points multiply
   kWeightOtherSign,
-  kOperandsOtherSign,  // both of add or mul
-  kOperandsSwapped,    // each of them with the scale and zero point of the other
+  kOperandsOtherSign,   // both of add or mul
+  kOperandsSwapped,     // each of them with the scale and zero point of the other
+  kFirstOperandForAll,  // concat: the scale and zero point of the first
   // kGeometry; only where the output keeps its shape
   kStridesSwapped,
   kDilationsSwapped,
@@ -66,6 +67,7 @@ enum class Swap : uint8_t {
   kSumWraps16,      // averages
   kMaximumFromMinus127,
   kWrap32,
+  kAverageInDouble,  // moving averages
   // kOffset
   kInputZeroPointIgnored,
   kWeightZeroPointIgnored,
@@ -77,6 +79,8 @@ enum class Swap : uint8_t {
   kNegatedZeroPointAsInt8,
   kRowSumOfRow0,
   kZeroPointTermInFloat,
+  kMaximumNotSubtracted,  // softmax: distances from the largest code of the type
+  kRangeWithoutZero,      // choose_qparams
   // kBias
   kBiasWraps,
   kBiasBecomesMinimum,
@@ -87,6 +91,7 @@ enum class Swap : uint8_t {
   kChannelModulo8,
   kChannelModulo16,
   kChannelWithinGroup,
+  kTableIndexOffset,  // s8 codes: entry 0 is that of code -128, the index the code's byte
   // kRound
   kScaleProductInFloat,      // fl(sx*sw), the rest exact
   kFloatMultiplier,          // fl(fl(sx*sw)/sy) times fl(acc), half even
@@ -98,7 +103,8 @@ enum class Swap : uint8_t {
   kHalfAway,
   kHalfUp,
   kTruncate,
-  kLeftShiftDropped,  // rescale, add, mul: multipliers of 1 and more
+  kLeftShiftDropped,   // rescale, add, mul, concat: multipliers of 1 and more
+  kScaleFloorIgnored,  // choose_qparams: 2^-23
   // kClamp
   kReluAtZero,
   kReluIgnored,
@@ -107,6 +113,8 @@ enum class Swap : uint8_t {
   kHugeBecomesMinimum,  // conversion overflow gives INT32_MIN
   kNanBecomesMinimum,   // quantize: NaN gives the lower bound
   kDifferenceAsInt8,    // dequantize: q - z saturates at int8
+  kDistanceAsInt8,      // softmax: the distance from the largest code does
+  kReduceRangeIgnored,  // choose_qparams
 };
 
 struct SwapInfo {

@@ -34,6 +34,12 @@ bool ChangesElements(Swap swap);
 bool MeansSomethingForElements(const Case& c, Swap swap);
 std::optional<Tensor> ElementCounterfactual(const Case& c, std::span<const Swap> swaps);
 
+// The same of concat, table, softmax and choose_qparams, which know only some swaps.
+bool HasOtherCounterfactual(Op op);
+bool OnlyForOthers(Swap swap);
+bool MeansSomethingForOthers(const Case& c, Swap swap);
+std::optional<Tensor> OtherCounterfactual(const Case& c, std::span<const Swap> swaps);
+
 }  // namespace qualm::triage
 
 #endif  // QUALM_PROPERTIES_TRIAGE_SWAPPED_EPILOGUE_H_

@@ -196,8 +196,20 @@ INSTANTIATE_TEST_SUITE_P(
                  FindingKind::kPadding},
         KindCase{"faulty:product-int16", Op::kMul, "matches_exact", FindingKind::kInt32Overflow},
         KindCase{"faulty:left-shift-dropped", Op::kAdd, "matches_exact", FindingKind::kRounding},
-        KindCase{"faulty:overlapped-tail-in-place", Op::kRescale, "in_place",
-                 FindingKind::kMemory}),
+        KindCase{"faulty:overlapped-tail-in-place", Op::kRescale, "in_place", FindingKind::kMemory},
+        KindCase{"faulty:concat-first-params", Op::kConcat, "matches_exact", FindingKind::kIndex},
+        KindCase{"faulty:table-ties-away", Op::kTable, "matches_exact", FindingKind::kTie},
+        KindCase{"faulty:table-index-offset", Op::kTable, "is_monotone", FindingKind::kIndex},
+        KindCase{"faulty:softmax-no-half", Op::kSoftmax, "matches_exact", FindingKind::kRounding},
+        KindCase{"faulty:softmax-max-not-subtracted", Op::kSoftmax, "added_constant", kZeroPoint},
+        KindCase{"faulty:softmax-distance-int8", Op::kSoftmax, "matches_exact",
+                 FindingKind::kClamp},
+        KindCase{"faulty:reduce-range-ignored", Op::kChooseQParams, "reduce_range_halves",
+                 FindingKind::kClamp},
+        KindCase{"faulty:no-scale-floor", Op::kChooseQParams, "matches_exact", FindingKind::kClamp},
+        KindCase{"faulty:range-without-zero", Op::kChooseQParams, "zero_append", kZeroPoint},
+        KindCase{"faulty:averaging-in-double", Op::kChooseQParams, "matches_exact",
+                 FindingKind::kRounding}),
     [](const auto& param) {
       std::string name = std::string(param.param.subject + 7) + "_" + param.param.property + "_" +
                          std::string(Name(param.param.op));
@@ -374,7 +386,16 @@ INSTANTIATE_TEST_SUITE_P(
         SwapCase{Swap::kPaddingIsZeroPoint, Op::kMaxPool},
         SwapCase{Swap::kDivisorCountsPadding, Op::kAvgPool},
         SwapCase{Swap::kDivisorIgnoresPadding, Op::kAvgPool},
-        SwapCase{Swap::kDivisorIsKernel, Op::kAvgPool}),
+        SwapCase{Swap::kDivisorIsKernel, Op::kAvgPool},
+        SwapCase{Swap::kFirstOperandForAll, Op::kConcat}, SwapCase{Swap::kHalfAway, Op::kConcat},
+        SwapCase{Swap::kReluAtZero, Op::kConcat}, SwapCase{Swap::kHalfAway, Op::kTable},
+        SwapCase{Swap::kTableIndexOffset, Op::kTable}, SwapCase{Swap::kTruncate, Op::kSoftmax},
+        SwapCase{Swap::kMaximumNotSubtracted, Op::kSoftmax},
+        SwapCase{Swap::kDistanceAsInt8, Op::kSoftmax},
+        SwapCase{Swap::kReduceRangeIgnored, Op::kChooseQParams},
+        SwapCase{Swap::kScaleFloorIgnored, Op::kChooseQParams},
+        SwapCase{Swap::kRangeWithoutZero, Op::kChooseQParams},
+        SwapCase{Swap::kAverageInDouble, Op::kChooseQParams}),
     [](const auto& param) {
       return std::string(Name(param.param.op)) + "_" +
              std::to_string(static_cast<int>(param.param.swap));

@@ -32,6 +32,26 @@ Case Descend(Case c, const Fails& fails) {
   return c;
 }
 
+// A stride of 1 would be simpler, and mean 2^42 outputs.
+TEST(Passes, OfferNothingTooLarge) {
+  Case c = gen::Draw(Op::kMaxPool, 1);
+  c.window = {.batch = 1, .in_h = 1, .in_w = 1, .in_c = c.window.in_c, .kernel_h = 2};
+  c.op = Op::kAvgPool;
+  c.window.count_include_pad = true;
+  c.x = Tensor(c.x.dtype(), {1, 1, 1, c.window.in_c});
+  constexpr int64_t kMost = int64_t{1} << 20;
+  c.window.stride_h = c.window.stride_w = kMost;
+  c.window.pad_top = c.window.pad_bottom = c.window.pad_left = c.window.pad_right = kMost;
+  DeriveSizes(&c);
+  ASSERT_EQ(Validate(c), "");
+  int64_t offered = 0;
+  ForEachSimpler(c, [&](const Case& candidate) {
+    EXPECT_LE(candidate.M, int64_t{1} << 24) << Describe(candidate);
+    return ++offered == 100;
+  });
+  EXPECT_GT(offered, 0);
+}
+
 std::optional<Case> FirstThatFails(Op op, const Fails& fails) {
   for (uint64_t seed = 0; seed < 500; ++seed) {
     Case c = gen::Draw(op, seed);

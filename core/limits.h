@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// How much work a case may imply. The numbers of a window are few and their products are not: a
+// file of one line could ask for more outputs than memory holds. Readers refuse such cases, and
+// what derives a case from another one looks before it builds it.
+#ifndef QUALM_CORE_LIMITS_H_
+#define QUALM_CORE_LIMITS_H_
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+
+#include "core/case.h"
+#include "core/tensor.h"
+
+namespace qualm {
+
+// Outputs of a sum or a window. The largest layers of common image networks have 2^22.
+inline constexpr int64_t kMaxOutputs = int64_t{1} << 24;
+// Outputs times the terms of each.
+inline constexpr int64_t kMaxProducts = int64_t{1} << 31;
+
+// Is a case with the window of `c`, whose tensors and derived sizes need not exist yet, within both
+// limits, and its image and weights within the first? Does not overflow where each number of the
+// window is at most 2^42.
+inline bool WindowWithinLimits(const Case& c) {
+  const Window& v = c.window;
+  const int64_t depth = IsConv(c.op) ? v.in_c / v.groups : 1;
+  const int64_t channels = IsPool(c.op) ? v.in_c : c.N;
+  const auto count = [](const auto&... dims) {
+    return ElementCount(std::array<int64_t, sizeof...(dims)>{dims...}, kMaxOutputs);
+  };
+  const int64_t outputs = count(v.batch, v.out_h(), v.out_w(), channels);
+  // Without channels there are still pixels to number.
+  const int64_t pixels = count(v.batch, v.out_h(), v.out_w());
+  const int64_t image = count(v.batch, v.in_h, v.in_w, v.in_c);
+  const int64_t window = count(v.kernel_h, v.kernel_w, std::max<int64_t>(depth, 1));
+  const int64_t weights = IsConv(c.op) ? count(v.kernel_h, v.kernel_w, depth, c.N) : 0;
+  if (outputs < 0 || pixels < 0 || image < 0 || window < 0 || weights < 0) return false;
+  return ElementCount(std::array<int64_t, 2>{outputs, window}, kMaxProducts) >= 0;
+}
+
+}  // namespace qualm
+
+#endif  // QUALM_CORE_LIMITS_H_

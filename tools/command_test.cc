@@ -3,6 +3,7 @@
 // gets, what the documents look like.
 #include <filesystem>
 #include <fstream>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -74,6 +75,20 @@ TEST_F(Command, AuditAndReport) {
   EXPECT_EQ(document["totals"]["failed"], 0);
   EXPECT_NE(Read("out/index.html").find("</html>"), std::string::npos);
   EXPECT_EQ(Json::parse(Read("out/result.json"))["totals"], document["totals"]);
+  // The forum cases: our kernels are exact, and what a library printed has a known arithmetic.
+  std::istringstream printed(Read("out/sections/15-printed.tsv"));
+  std::string line;
+  std::getline(printed, line);
+  int from_libraries = 0;
+  while (std::getline(printed, line)) {
+    EXPECT_TRUE(line.ends_with("\texact")) << line;
+    if (line.find("\tFBGEMM") == std::string::npos && line.find("\tPyTorch") == std::string::npos)
+      continue;
+    ++from_libraries;
+    EXPECT_EQ(line.find("no known convention"), std::string::npos) << line;
+  }
+  EXPECT_EQ(from_libraries, 7);
+  EXPECT_NE(Read("out/index.html").find("Thread 004: "), std::string::npos);
   std::filesystem::remove(folder() / "out/index.html");
   const Ran report = Qualm({"report", "out"});
   EXPECT_EQ(report.status, 0);

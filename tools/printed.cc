@@ -30,15 +30,14 @@ PrintedAnswer LookAtPrinted(const Case& c, const std::vector<Subject*>& subjects
   } else {
     answer.why += fmt::format(
         "{} of the {} outputs of {} are not the exact ones, by up to {:.15g} lsb; the first, at "
-        "index "
-        "{}, should be {} and is {}",
+        "index {}, should be {} and is {}",
         answer.departing, answer.outputs, c.observed->by, answer.worst_lsb, first->index,
         first->expected, first->actual);
   }
-  answer.why +=
-      answer.conventions.empty()
-          ? "; no known convention computes what was printed."
-          : fmt::format("; {} computes what was printed, bit for bit.", answer.conventions);
+  answer.why += answer.conventions.empty()
+                    ? ". No known convention gives what was printed."
+                    : fmt::format(". What was printed is, bit for bit, the arithmetic of {}.",
+                                  answer.conventions);
   if (first) {
     const triage::Attribution cause = triage::Attribute(c, printed);
     answer.why += fmt::format(" Cause: {}.", cause.diagnosis);

@@ -85,7 +85,9 @@ def cases():
     yield "001-quantize", {
         "qualm_case": 1,
         "op": "quantize",
-        "note": "Thread 001: QuantStub and a hand-made quantize differ; reduce_range chose scale and zero point, nothing clamps to 127.",
+        "note": "Thread 001: QuantStub and a hand-made quantize differ: reduce_range chose the scale and "
+                "zero point that take calibrated values to 0..127, but quantize clamps to 0..255, and a "
+                "clamp at 127 made by hand gives other codes.",
         "M": 1, "N": n,
         "gran": "tensor",
         "x_dtype": "f32", "out_dtype": "u8",
@@ -97,7 +99,9 @@ def cases():
 
     r = RECORDS["seed002-avx2"]
     yield "002-linear-2x2", linear(
-        r, r["x"], r["M"], "Thread 002: what the library printed for a 2x2 linear layer.",
+        r, r["x"], r["M"],
+        "Thread 002: what the library printed for a 2x2 linear layer: each zero point is subtracted "
+        "from its own tensor, the sum is scaled and rounded once, then the output zero point added.",
         "FBGEMM 71d6f8b, all instruction sets, as printed in the thread", r["y"])
     yield "002-linear-by-hand", linear(
         r, r["x"], r["M"],
@@ -109,7 +113,7 @@ def cases():
     yield "003-conv1", conv2d(
         r,
         "Thread 003: conv1 with the thread's scales and zero points, data made up; on AVX2 channel 1, "
-        "the one with large weights, is wrong.",
+        "the one with large weights, is wrong; reduce_range only hides it, VNNI and QNNPACK do not have it.",
         "FBGEMM 71d6f8b, AVX2")
     r = RECORDS["seed003_3-avx2"]
     yield "003-conv1-all-codes", conv2d(
@@ -123,7 +127,8 @@ def cases():
     yield "004-add", {
         "qualm_case": 1,
         "op": "add",
-        "note": "Thread 004: a quantized add and what the poster's own formula gave; the printed numbers.",
+        "note": "Thread 004: what quantized add printed: both operands are dequantized, added, and quantized "
+                "with the output's scale and zero point; a formula that adds codes gives other numbers.",
         "M": 1, "N": r["n"],
         "gran": "tensor",
         "x_dtype": "u8", "out_dtype": "u8",

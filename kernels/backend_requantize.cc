@@ -119,8 +119,10 @@ struct FixedRndnu {
     const VI high = HighHalf(shifted, parameter(plan.mantissa), 0);
     // Half up without the sum that would overflow: the last bit shifted out is the carry.
     const VI one = hn::Set(di, 1);
+    // At least 1, and 0 in lanes past the last element, where no shift may be -1 either.
     const VI right = parameter(plan.right);
-    const VI carry = hn::And(hn::Shr(high, hn::Sub(right, one)), one);
+    const VI last_bit = hn::Max(hn::Sub(right, one), hn::Zero(di));
+    const VI carry = hn::And(hn::Shr(high, last_bit), one);
     return hn::Add(hn::Shr(high, right), carry);
   }
   static VI AddZeroPoint(VI value, VI zero_point) { return hn::SaturatedAdd(value, zero_point); }

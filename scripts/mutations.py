@@ -91,7 +91,7 @@ MUTATIONS = [
             "const VI high = HighHalf(shifted, parameter(plan.mantissa), 0);",
             "the doubling high half of TFLite is not rounded"),
     backend("backend-rndnu-carry",
-            "const VI carry = hn::And(hn::Shr(high, hn::Sub(right, one)), one);",
+            "const VI carry = hn::And(hn::Shr(high, last_bit), one);",
             "const VI carry = hn::And(hn::Shr(high, right), one);",
             "XNNPACK's shift rounds by the wrong bit"),
     backend("backend-float-overflow",

@@ -242,7 +242,7 @@ PluginHost::PluginHost(const std::string& path) {
   info_.version = TextOf(plugin_->version);
   info_.contract = plugin_->contract == nullptr ? "exact" : TextOf(plugin_->contract);
   info_.instruction_set = TextOf(plugin_->instruction_set);
-  for (const Op op : DefinedOps()) {
+  for (const Op op : AllOps()) {
     if (op == Op::kChooseQParams) continue;  // qualm_problem has no place for an observer
     const qualm_capability* limits = plugin_->capability(static_cast<int32_t>(op));
     if (limits != nullptr) info_.limits[static_cast<size_t>(op)] = ReadLimits(op, *limits);

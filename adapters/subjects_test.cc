@@ -197,7 +197,7 @@ class Draw {
 
   Case Next() {
     Case c;
-    c.op = DefinedOps()[Below(DefinedOps().size())];
+    c.op = AllOps()[Below(AllOps().size())];
     c.M = static_cast<int64_t>(Below(5));
     c.N = static_cast<int64_t>(Below(20));
     c.K = c.op == Op::kLinear ? static_cast<int64_t>(Below(40)) : 0;

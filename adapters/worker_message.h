@@ -63,8 +63,6 @@ struct PluginLimits {
   int32_t alignment_bytes = 0;
 };
 
-inline constexpr size_t kOpCount = static_cast<size_t>(Op::kChooseQParams) + 1;
-
 // What a plugin says of itself.
 struct PluginInfo {
   std::string name;

@@ -90,6 +90,13 @@ bool EveryWindowMeetsInput(int64_t out, int64_t in, int64_t kernel, int64_t stri
   return true;
 }
 
+// M and K of a case with a window.
+int64_t RowsOf(const Case& c) { return c.window.batch * c.window.out_h() * c.window.out_w(); }
+int64_t TermsOf(const Case& c) {
+  const Window& v = c.window;
+  return v.kernel_h * v.kernel_w * (IsConv(c.op) ? v.in_c / v.groups : 1);
+}
+
 std::string CheckWindow(const Case& c) {
   // So that no derived size overflows: dimensions of tensors are bounded by their readers too.
   constexpr int64_t kMost = int64_t{1} << 20;
@@ -126,9 +133,7 @@ std::string CheckWindow(const Case& c) {
     return Wrong("dilation", "only convolutions and max_pool have it");
   if (v.count_include_pad && c.op != Op::kAvgPool)
     return Wrong("count_include_pad", "only avg_pool has it");
-  Case derived = c;
-  DeriveSizes(&derived);
-  if (derived.M != c.M || derived.K != c.K) return Wrong("M", "does not follow from the window");
+  if (RowsOf(c) != c.M || TermsOf(c) != c.K) return Wrong("M", "does not follow from the window");
   if (c.op == Op::kGlobalAvgPool &&
       (v.kernel_h != std::max<int64_t>(v.in_h, 1) || v.kernel_w != std::max<int64_t>(v.in_w, 1) ||
        v.pad_top + v.pad_bottom + v.pad_left + v.pad_right != 0))
@@ -231,10 +236,9 @@ std::vector<int64_t> Case::output_shape() const {
 
 void DeriveSizes(Case* c) {
   if (!HasWindow(c->op)) return;
-  const Window& v = c->window;
-  if (IsPool(c->op)) c->N = v.in_c;
-  c->M = v.batch * v.out_h() * v.out_w();
-  c->K = v.kernel_h * v.kernel_w * (IsConv(c->op) ? v.in_c / v.groups : 1);
+  if (IsPool(c->op)) c->N = c->window.in_c;
+  c->M = RowsOf(*c);
+  c->K = TermsOf(*c);
 }
 
 std::vector<Tap> TapsOf(const Window& v, int64_t m) {

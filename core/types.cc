@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/types.h"
 
-#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -12,18 +11,15 @@ constexpr std::array<std::pair<DType, std::string_view>, 4> kDTypes{
     {{DType::kU8, "u8"}, {DType::kS8, "s8"}, {DType::kS32, "s32"}, {DType::kF32, "f32"}}};
 
 // By value of Op.
-constexpr std::array<std::string_view, 16> kOpNames{
+constexpr std::array<std::string_view, kOpCount> kOpNames{
     "quantize", "dequantize", "requantize", "linear",        "conv2d",          "depthwise",
     "add",      "mul",        "max_pool",   "avg_pool",      "global_avg_pool", "rescale",
     "concat",   "table",      "softmax",    "choose_qparams"};
-// An operation is listed once every layer has it; until then no case of it can be named, read,
-// drawn by `check` or fuzzed.
-constexpr std::array<Op, 16> kListedOps{
+constexpr std::array<Op, kOpCount> kOps{
     Op::kQuantize,  Op::kDequantize, Op::kRequantize, Op::kRescale,
     Op::kAdd,       Op::kMul,        Op::kLinear,     Op::kConv2d,
     Op::kDepthwise, Op::kMaxPool,    Op::kAvgPool,    Op::kGlobalAvgPool,
     Op::kConcat,    Op::kTable,      Op::kSoftmax,    Op::kChooseQParams};
-constexpr std::array<Op, 16> kDefinedOps = kListedOps;
 
 }  // namespace
 
@@ -36,16 +32,12 @@ std::optional<DType> ParseDType(std::string_view name) {
   return std::nullopt;
 }
 
-std::span<const Op> AllOps() { return kListedOps; }
-
-bool IsListed(Op op) { return std::ranges::find(kListedOps, op) != kListedOps.end(); }
-
-std::span<const Op> DefinedOps() { return kDefinedOps; }
+std::span<const Op> AllOps() { return kOps; }
 
 std::string_view Name(Op op) { return kOpNames[static_cast<size_t>(op)]; }
 
 std::optional<Op> ParseOp(std::string_view name) {
-  for (Op op : kListedOps) {
+  for (Op op : kOps) {
     if (Name(op) == name) return op;
   }
   return std::nullopt;

@@ -60,14 +60,11 @@ enum class Op : uint8_t {
   kChooseQParams,
 };
 
-// The listed operations, in the order in which `qualm list ops` prints them: those that every layer
-// has (case files, kernels, oracles, properties, adapters and fuzzing).
+inline constexpr size_t kOpCount = static_cast<size_t>(Op::kChooseQParams) + 1;
+
+// Every operation, in the order in which `qualm list ops` prints them.
 std::span<const Op> AllOps();
-bool IsListed(Op op);
-// Every operation with a definition, listed or not, in that order too: for layers' own tests.
-std::span<const Op> DefinedOps();
 std::string_view Name(Op op);
-// Of listed operations only.
 std::optional<Op> ParseOp(std::string_view name);
 
 }  // namespace qualm

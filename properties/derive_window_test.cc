@@ -14,7 +14,7 @@ constexpr uint64_t kCases = 400;
 
 TEST(Pixel, IsTheSameAloneAsInItsImage) {
   int64_t pixels = 0, outside = 0, overhanging = 0;
-  for (Op op : DefinedOps()) {
+  for (Op op : AllOps()) {
     if (!HasWindow(op)) continue;
     for (uint64_t seed = 0; seed < kCases; ++seed) {
       const Case c = gen::Draw(op, seed);

@@ -119,7 +119,7 @@ void ValidateOptions(const CheckOptions& options) {
   bool matched = false;
   for (const Property& property : AllProperties()) {
     for (Op op : property.ops)
-      matched = matched || (IsListed(op) && MatchesGlob(options.property_glob, op, property));
+      matched = matched || MatchesGlob(options.property_glob, op, property);
   }
   if (!matched) {
     throw InputError("--property: no property matches '" + options.property_glob +

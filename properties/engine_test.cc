@@ -93,7 +93,7 @@ TEST_F(EngineTest, FindsAndCounts) {
   }
   int64_t expected = 0;
   for (const Property& property : AllProperties()) {
-    expected += std::ranges::count_if(property.ops, IsListed) * 40 * 2;
+    expected += static_cast<int64_t>(property.ops.size()) * 40 * 2;
   }
   EXPECT_EQ(verdicts, expected);
   // Every verdict that is no pass has its reason counted.

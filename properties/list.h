@@ -11,7 +11,7 @@
 namespace qualm {
 
 // For the claims that hold for every operation.
-inline std::vector<Op> EveryOp() { return {DefinedOps().begin(), DefinedOps().end()}; }
+inline std::vector<Op> EveryOp() { return {AllOps().begin(), AllOps().end()}; }
 
 // For those about rows and columns of codes or reals, which the output of choose_qparams is not.
 inline std::vector<Op> EveryOpOnElements() {

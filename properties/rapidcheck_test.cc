@@ -97,9 +97,7 @@ std::vector<Claim> Claims() {
   for (const Property& property : AllProperties()) {
     // Says nothing about a contract that is exact.
     if (property.claim == "matches_model") continue;
-    for (Op op : property.ops) {
-      if (IsListed(op)) claims.push_back({&property, op});
-    }
+    for (Op op : property.ops) claims.push_back({&property, op});
   }
   return claims;
 }

@@ -118,14 +118,12 @@ CaseKeySet MakeKeys(Op op) {
   return keys;
 }
 
-constexpr size_t kOps = static_cast<size_t>(Op::kChooseQParams) + 1;
-
 }  // namespace
 
 const CaseKeySet& KeysOf(Op op) {
-  static const std::array<CaseKeySet, kOps> sets = [] {
-    std::array<CaseKeySet, kOps> made;
-    for (size_t i = 0; i < kOps; ++i) made[i] = MakeKeys(static_cast<Op>(i));
+  static const std::array<CaseKeySet, kOpCount> sets = [] {
+    std::array<CaseKeySet, kOpCount> made;
+    for (size_t i = 0; i < kOpCount; ++i) made[i] = MakeKeys(static_cast<Op>(i));
     return made;
   }();
   return sets[static_cast<size_t>(op)];

@@ -241,7 +241,7 @@ TEST(Agreement, TieDistance) {
   int compared = 0;
   int none = 0;
   for (int i = 0; i < 6000; ++i) {
-    const Case c = draw.Draw(DefinedOps()[static_cast<size_t>(i) % DefinedOps().size()]);
+    const Case c = draw.Draw(AllOps()[static_cast<size_t>(i) % AllOps().size()]);
     for (int64_t at = 0; at < c.M * c.N; ++at) {
       const std::optional<double> distance = TieDistance(c, at);
       const std::optional<Rational> value = ValueOf(c, at);
@@ -297,7 +297,7 @@ TEST(Agreement, OneOutput) {
   RandomCase draw(15);
   int padded = 0;
   for (int i = 0; i < 6000; ++i) {
-    const Case c = draw.Draw(DefinedOps()[static_cast<size_t>(i) % DefinedOps().size()]);
+    const Case c = draw.Draw(AllOps()[static_cast<size_t>(i) % AllOps().size()]);
     if (c.op == Op::kChooseQParams) continue;  // an output is about many inputs
     const Tensor y = Evaluate(c);
     for (int64_t at = 0; at < y.size(); ++at) {

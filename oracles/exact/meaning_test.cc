@@ -340,7 +340,7 @@ TEST(Meaning, ShiftedCodesMeanTheSame) {
   RandomCase draw(12);
   int64_t compared = 0;
   for (int i = 0; i < 9000; ++i) {
-    const Op op = DefinedOps()[static_cast<size_t>(i) % DefinedOps().size()];
+    const Op op = AllOps()[static_cast<size_t>(i) % AllOps().size()];
     const Case c = draw.Draw(op);
     // The operands of add, mul and concat share a type, max_pool works on codes, softmax keeps its
     // type, and dequantize may have a zero point per channel.

@@ -58,7 +58,7 @@ TEST(Headroom, AgainstASlowCount) {
   int overflowing = 0;
   int64_t in_convolutions = 0;
   for (int i = 0; i < 8000; ++i) {
-    const Case c = draw.Draw(DefinedOps()[static_cast<size_t>(i) % DefinedOps().size()]);
+    const Case c = draw.Draw(AllOps()[static_cast<size_t>(i) % AllOps().size()]);
     const Headroom measured = Measure(c);
     Headroom expected;
     expected.outputs = exact::Evaluate(c).size();

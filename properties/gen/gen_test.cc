@@ -70,7 +70,7 @@ uint64_t Mix(uint64_t hash, const Case& c) {
 }
 
 TEST(Gen, DrawsValidCasesOfItsOp) {
-  for (Op op : DefinedOps()) {
+  for (Op op : AllOps()) {
     for (uint64_t seed = 0; seed < 3 * kCases; ++seed) {
       const Case c = Draw(op, seed);
       ASSERT_EQ(c.op, op);
@@ -98,7 +98,7 @@ TEST(Gen, SeedsGiveTheSameCasesEverywhere) {
       {Op::kGlobalAvgPool, 0x906c5c6b83780e57}, {Op::kRescale, 0x44a08c4e9915e4d},
       {Op::kConcat, 0xa3e42faf9f20fd2c},        {Op::kTable, 0x9f7688e42b22c849},
       {Op::kSoftmax, 0xe7f20e6b8d5f0448},       {Op::kChooseQParams, 0xd6a178e50ba9e793}};
-  for (Op op : DefinedOps()) {
+  for (Op op : AllOps()) {
     uint64_t hash = 0;
     for (uint64_t seed = 0; seed < kCases; ++seed) hash = Mix(hash, Draw(op, seed));
     for (Theme theme : AllThemes()) hash = Mix(hash, Draw(op, theme, 7));
@@ -107,7 +107,7 @@ TEST(Gen, SeedsGiveTheSameCasesEverywhere) {
 }
 
 TEST(Gen, SeedsGiveDifferentCases) {
-  for (Op op : DefinedOps()) {
+  for (Op op : AllOps()) {
     std::set<uint64_t> hashes;
     for (uint64_t seed = 0; seed < kCases; ++seed) hashes.insert(Mix(0, Draw(op, seed)));
     // Empty cases carry little and may coincide.
@@ -228,7 +228,7 @@ TEST_F(HazardRates, Operands) {
 }
 
 TEST(Gen, DrawsEveryRequantizationMode) {
-  for (Op op : DefinedOps()) {
+  for (Op op : AllOps()) {
     std::map<Requant, uint64_t> count;
     for (uint64_t seed = 0; seed < kCases; ++seed) ++count[Draw(op, seed).requant];
     const bool has_modes = HasSums(op) || op == Op::kRequantize;
@@ -325,7 +325,7 @@ TEST(Gen, ObserversMeetTheirCorners) {
 TEST(Gen, WindowsAreSmallAndOfEveryKind) {
   int64_t far_padding = 0, stride_skips = 0, dilated_past = 0, multiplied = 0, overhang = 0,
           all_min = 0;
-  for (Op op : DefinedOps()) {
+  for (Op op : AllOps()) {
     if (!HasWindow(op)) continue;
     int64_t products = 0;
     for (uint64_t seed = 0; seed < kCases; ++seed) {

@@ -277,7 +277,7 @@ TEST_F(Triage, TheBudgetOfCallsIsKept) {
 
 TEST(Passes, OnlyOfferSimplerValidCases) {
   int64_t offered = 0;
-  for (Op op : DefinedOps()) {
+  for (Op op : AllOps()) {
     for (uint64_t seed = 0; seed < 150; ++seed) {
       const Case c = gen::Draw(op, seed);
       const std::vector<int64_t> here = Complexity(c);

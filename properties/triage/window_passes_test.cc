@@ -61,7 +61,7 @@ std::optional<Case> FirstThatFails(Op op, const Fails& fails) {
 }
 
 TEST(Passes, OnlyOfferSimplerValidCases) {
-  for (Op op : DefinedOps()) {
+  for (Op op : AllOps()) {
     int64_t offered = 0;
     for (uint64_t seed = 0; seed < 100; ++seed) {
       const Case c = gen::Draw(op, seed);
@@ -79,7 +79,7 @@ TEST(Passes, OnlyOfferSimplerValidCases) {
 }
 
 TEST(Passes, WithoutResistanceEveryOpEndsAtNextToNothing) {
-  for (Op op : DefinedOps()) {
+  for (Op op : AllOps()) {
     for (uint64_t seed = 1; seed < 6; ++seed) {
       const Case end = Descend(gen::Draw(op, seed), [](const Case&) { return true; });
       EXPECT_LE(end.M * end.N, 1) << Describe(end);

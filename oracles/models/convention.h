@@ -35,6 +35,7 @@ struct Accumulation {
     kFloat,       // in float64, the difference saturated to int32 and rounded to float32
     kRowsSigned,  // modulo 2^32, codes of x from 128 on counted as x - 256 in sum x
     kRowsInto16,  // modulo 2^32, sum x (of u8) saturates to int16
+    kInSteps,     // not here: each addend is int32 modulo 2^32, and steps add them in float32
   };
   // What the taps of a convolution in the padding are.
   enum class Padding : uint8_t {
@@ -78,7 +79,9 @@ struct Value {
   bool real = false;
   int64_t integer = 0;
   float number = 0;
-  int32_t other = 0;   // the code of the second operand (add, mul)
+  int32_t other = 0;  // the code of the second operand (add, mul)
+  // With Offsets::kInSteps, what is to be added for the zero point of x, and for that of w.
+  int32_t x_offset = 0, w_offset = 0;
   bool lossy = false;  // the last step departed from the exact value
 
   void SetInt(int64_t value) {

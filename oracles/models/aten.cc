@@ -69,9 +69,6 @@ void CastTo64Arm(Value& v, const Channel&) {
   v.SetInt(std::isnan(before) ? 0 : before > 0 ? INT64_MAX : INT64_MIN);
 }
 // mul.
-void Product(Value& v, const Channel& c) {
-  v.SetInt((v.integer - c.a_zero_point) * (int64_t{v.other} - c.b_zero_point));
-}
 void RoundTo64(Value& v, const Channel&) { v.SetInt(ConvertX86To64(v.number)); }
 void AddZeroPoint(Value& v, const Channel& c) { v.SetInt(v.integer + c.zero_point); }
 
@@ -96,7 +93,7 @@ const Step kDequantize[] = {
 };
 
 const Step kMul[] = {
-    {Stage::kAccumulate, "(a - {a_zp}) * ({b} - {b_zp})", Product},
+    step::kProduct,
     {Stage::kScale, "to float32", step::ToFloat},
     {Stage::kScale, "times fl(fl(a_scale*b_scale)*fl(1/out_scale)) {multiplier}",
      step::TimesMultiplier},

@@ -297,6 +297,10 @@ void TimesCodeMinusZeroPoint(Value& v, const Channel& c) {
   }
 }
 
+void TimesOther(Value& v, const Channel& c) {
+  v.SetInt((v.integer - c.a_zero_point) * (int64_t{v.other} - c.b_zero_point));
+}
+
 }  // namespace step
 
 std::string FirstReason(std::initializer_list<std::string> reasons) {
@@ -359,6 +363,23 @@ void AddExactConvClaims(std::vector<std::string>& satisfies) {
 void SetClamp(Channel& channel, const Case& c) {
   channel.low = static_cast<int32_t>(std::min<int64_t>(LowerBound(c), INT32_MAX));
   channel.high = c.out_max;
+}
+
+Channel FixedPointAddChannel(const Case& c, int32_t bits) {
+  Channel channel;
+  SetClamp(channel, c);
+  channel.a_zero_point = c.x_q.zero_point[0];
+  channel.b_zero_point = c.w_q.zero_point[0];
+  channel.zero_point = c.out_q.zero_point[0];
+  channel.a_scale = c.x_q.scale[0] / c.out_q.scale[0];
+  channel.b_scale = c.w_q.scale[0] / c.out_q.scale[0];
+  channel.fixed.shift = bits - 1 - std::ilogb(std::max(channel.a_scale, channel.b_scale));
+  const auto fixed = [&](float scale) {
+    return static_cast<int32_t>(RoundNearestEven(std::ldexp(scale, channel.fixed.shift)));
+  };
+  channel.a_fixed.value = fixed(channel.a_scale);
+  channel.b_fixed.value = fixed(channel.b_scale);
+  return channel;
 }
 
 bool HasExplicitMultiplier(const Case& c) { return !c.multiplier.empty(); }

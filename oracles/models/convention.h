@@ -152,6 +152,8 @@ void AddZeroPointSat16(Value& v, const Channel& c);   // packssdw, paddsw
 void AddZeroPointWrap32(Value& v, const Channel& c);  // paddd
 void Clamp(Value& v, const Channel& c);
 void TimesCodeMinusZeroPoint(Value& v, const Channel& c);  // dequantize: fl(scale*(float)(q-zp))
+void TimesOther(Value& v, const Channel& c);               // mul, exact
+constexpr Step kProduct{Stage::kAccumulate, "(a - {a_zp}) * ({b} - {b_zp})", TimesOther};
 }  // namespace step
 
 // Helpers for cannot_run: "" or the reason.
@@ -174,6 +176,9 @@ void AddExactConvClaims(std::vector<std::string>& satisfies);
 
 // Clamp bounds of a code output, relu included.
 void SetClamp(Channel& channel, const Case& c);
+// add in fixed point: both scales over the output's as integers that share one exponent
+// (a_fixed, b_fixed, fixed.shift), the larger in [2^(bits-1), 2^bits].
+Channel FixedPointAddChannel(const Case& c, int32_t bits);
 // Product scale in requantize without an explicit multiplier: like a linear of those scales.
 bool HasExplicitMultiplier(const Case& c);
 

@@ -217,4 +217,25 @@ void RegisterPluginSubjects() {
   SubjectRegistry::Get().Add(std::move(kind));
 }
 
+void RegisterModuleSubjects(const ModuleKind& module) {
+  SubjectKind kind;
+  kind.kind = std::string(module.kind);
+  kind.help = std::string(module.help);
+  const std::string file(module.module);
+  if (FindPlugin(file).empty()) {
+    kind.why_absent = file + " not found: install " + std::string(module.install) +
+                      " with scripts/bootstrap --with-libraries and rebuild, or set "
+                      "QUALM_PLUGIN_DIR to its folder";
+  }
+  kind.names = [name = kind.kind] { return std::vector<std::string>{name}; };
+  kind.make = [file, only = kind.kind](const std::string& name) -> std::unique_ptr<Subject> {
+    if (name != only) return nullptr;
+    WorkerOptions options;
+    options.time_limit_ms = TimeLimitMs();
+    options.plugin = FindPlugin(file);
+    return std::make_unique<PluginSubject>(name, std::move(options));
+  };
+  SubjectRegistry::Get().Add(std::move(kind));
+}
+
 }  // namespace qualm

@@ -2,7 +2,7 @@
 # Foreign code: the parent's side (qualm::plugins), the worker it runs in, and the plugins we ship.
 qualm_library(worker_message SOURCES worker_message.cc DEPS qualm::core)
 qualm_library(plugins
-  SOURCES onednn.cc plugin.cc worker.cc
+  SOURCES gemmlowp.cc onednn.cc plugin.cc worker.cc xnnpack.cc
   DEPS qualm::core qualm::worker_message)
 
 qualm_executable(qualm-worker
@@ -37,6 +37,30 @@ if(QUALM_DNNL_INCLUDE AND QUALM_DNNL_LIBRARY)
   endif()
 else()
   message(STATUS "oneDNN not found (libdnnl-dev): the subject onednn will be absent")
+endif()
+
+# No package file exists for it. pthreadpool.h is included by its header.
+find_path(QUALM_XNNPACK_INCLUDE xnnpack.h)
+find_path(QUALM_PTHREADPOOL_INCLUDE pthreadpool.h)
+find_library(QUALM_XNNPACK_LIBRARY XNNPACK)
+find_library(QUALM_PTHREADPOOL_LIBRARY pthreadpool)
+find_library(QUALM_CPUINFO_LIBRARY cpuinfo)
+if(QUALM_XNNPACK_INCLUDE AND QUALM_PTHREADPOOL_INCLUDE AND QUALM_XNNPACK_LIBRARY
+   AND QUALM_PTHREADPOOL_LIBRARY AND QUALM_CPUINFO_LIBRARY)
+  # Later versions split setup into reshape and setup, and pass scales of other types.
+  file(STRINGS ${QUALM_XNNPACK_INCLUDE}/xnnpack.h xnnpack_reshape REGEX "xnn_reshape_add_nd_qs8")
+  if(NOT xnnpack_reshape)
+    qualm_plugin_module(qualm_xnnpack SOURCES xnnpack_plugin.cc)
+    target_include_directories(qualm_xnnpack SYSTEM PRIVATE
+      ${QUALM_XNNPACK_INCLUDE} ${QUALM_PTHREADPOOL_INCLUDE})
+    target_link_libraries(qualm_xnnpack PRIVATE
+      ${QUALM_XNNPACK_LIBRARY} ${QUALM_PTHREADPOOL_LIBRARY} ${QUALM_CPUINFO_LIBRARY})
+    add_dependencies(qualm_plugins qualm_xnnpack)
+  else()
+    message(STATUS "XNNPACK found, but newer than 2022: the subject xnnpack will be absent")
+  endif()
+else()
+  message(STATUS "XNNPACK not found (libxnnpack-dev): the subject xnnpack will be absent")
 endif()
 
 if(QUALM_BUILD_TESTS)

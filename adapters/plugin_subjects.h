@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Subjects that live in a worker: any plugin by its path, and oneDNN, which is a plugin of ours.
+// Subjects that live in a worker: any plugin by its path, and the libraries that plugins of ours
+// call: oneDNN, XNNPACK, gemmlowp.
 #ifndef QUALM_ADAPTERS_PLUGIN_SUBJECTS_H_
 #define QUALM_ADAPTERS_PLUGIN_SUBJECTS_H_
 
@@ -17,6 +18,18 @@ void RegisterPluginSubjects();
 // Adds the kind "onednn" (onednn, onednn@sse41, onednn@avx2, ...). It is absent, with
 // the reason, where the build had no oneDNN.
 void RegisterOnednnSubjects();
+// Add the kinds "xnnpack" and "gemmlowp", absent likewise.
+void RegisterXnnpackSubjects();
+void RegisterGemmlowpSubjects();
+
+// One module of ours that needs no variants: the kind is its only name.
+struct ModuleKind {
+  std::string_view kind;     // "xnnpack"
+  std::string_view module;   // "qualm_xnnpack.so"
+  std::string_view help;
+  std::string_view install;  // what the build lacked: "XNNPACK of 2022 (libxnnpack-dev)"
+};
+void RegisterModuleSubjects(const ModuleKind& module);
 
 class PluginSubject : public Subject {
  public:

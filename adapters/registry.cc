@@ -18,6 +18,8 @@ void RegisterAllSubjects() {
     registry.Add(NativeSubjects());
     registry.Add(ModelSubjects());
     RegisterOnednnSubjects();
+    RegisterXnnpackSubjects();
+    RegisterGemmlowpSubjects();
     RegisterPluginSubjects();
     registry.Add(FaultySubjects());
     for (ExpectedDivergence& row : DeclaredDivergences()) {

@@ -24,8 +24,8 @@ void RegisterGemmlowpSubjects();
 
 // One module of ours that needs no variants: the kind is its only name.
 struct ModuleKind {
-  std::string_view kind;     // "xnnpack"
-  std::string_view module;   // "qualm_xnnpack.so"
+  std::string_view kind;    // "xnnpack"
+  std::string_view module;  // "qualm_xnnpack.so"
   std::string_view help;
   std::string_view install;  // what the build lacked: "XNNPACK of 2022 (libxnnpack-dev)"
 };

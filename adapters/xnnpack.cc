@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// xnnpack: the XNNPACK that this build found, through xnnpack_plugin.cc, with the kernels it chooses
-// for this CPU.
+// xnnpack: the XNNPACK that this build found, through xnnpack_plugin.cc, with the kernels it
+// chooses for this CPU.
 #include "adapters/plugin_subjects.h"
 
 namespace qualm {

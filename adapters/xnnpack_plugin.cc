@@ -2,9 +2,9 @@
 // XNNPACK (Debian 12: ae108ef, 2022-02) as a plugin: its quantized operators as the public header
 // declares them, made, run and deleted for each problem, on the calling thread.
 //
-// Results follow model:xnnpack@fp32 on x86 and model:xnnpack@rndnu on AArch64. What only the library
-// can refuse (ranges of scale ratios, 1x1 pools) it refuses itself; what it would only assert, or
-// gets wrong, is refused here with the reason.
+// Results follow model:xnnpack@fp32 on x86 and model:xnnpack@rndnu on AArch64. What only the
+// library can refuse (ranges of scale ratios, 1x1 pools) it refuses itself; what it would only
+// assert, or gets wrong, is refused here with the reason.
 #include <pthreadpool.h>
 #include <xnnpack.h>
 
@@ -178,9 +178,8 @@ Geometry GeometryOf(const qualm_problem& p) {
             Size(p.y->strides[0]),
             one};
   }
-  return {Size(p.x->dims[0]),    Size(p.x->dims[1]),    Size(p.x->dims[2]), Size(p.x->dims[3]),
-          Size(p.y->dims[3]),    Size(p.x->strides[2]), Size(p.y->strides[2]),
-          *p.window};
+  return {Size(p.x->dims[0]), Size(p.x->dims[1]),    Size(p.x->dims[2]),    Size(p.x->dims[3]),
+          Size(p.y->dims[3]), Size(p.x->strides[2]), Size(p.y->strides[2]), *p.window};
 }
 
 // create(padding, kernel, ..., strides, `rest`...): what the three kinds of convolution share.
@@ -189,9 +188,8 @@ void CreateConvolution(Create create, const Geometry& g, Operator& op, Rest... r
   const qualm_window& v = g.window;
   Check(create(Small(v.pad_top), Small(v.pad_right), Small(v.pad_bottom), Small(v.pad_left),
                Small(v.kernel_h), Small(v.kernel_w), Small(v.stride_h), Small(v.stride_w),
-               Small(v.dilation_h), Small(v.dilation_w), Small(v.groups),
-               g.in_c / Size(v.groups), g.out_c / Size(v.groups), g.x_stride, g.y_stride, rest...,
-               0, op.out()),
+               Small(v.dilation_h), Small(v.dilation_w), Small(v.groups), g.in_c / Size(v.groups),
+               g.out_c / Size(v.groups), g.x_stride, g.y_stride, rest..., 0, op.out()),
         "xnn_create_convolution2d_nhwc");
 }
 
@@ -216,8 +214,7 @@ void RequireWeights(const qualm_problem& p) {
     if (std::is_signed_v<Code>)
       Require(p.w_q.zero_point[n] == 0, "XNNPACK's s8 weights have zero point 0");
     // Per channel the multipliers are data, and nothing asserts their range.
-    if (p.w_q.count == 1)
-      RequireMultiplier(p.x_q.scale[0] * p.w_q.scale[0] / p.out_q.scale[0]);
+    if (p.w_q.count == 1) RequireMultiplier(p.x_q.scale[0] * p.w_q.scale[0] / p.out_q.scale[0]);
   }
 }
 
@@ -351,8 +348,8 @@ void RunTable(const qualm_problem& p) {
                                  out_zero_point, p.out_q.scale[0], clamp.low, clamp.high);
     case QUALM_TANH:
       return RunRows<Code, Code>(p, Api<Code>::kCreateTanh, Api<Code>::kSetupTanh,
-                                 "xnn_create_tanh_nc", x_zero_point, p.x_q.scale[0],
-                                 out_zero_point, p.out_q.scale[0], clamp.low, clamp.high);
+                                 "xnn_create_tanh_nc", x_zero_point, p.x_q.scale[0], out_zero_point,
+                                 p.out_q.scale[0], clamp.low, clamp.high);
     case QUALM_LEAKY_RELU:
       if constexpr (!std::is_signed_v<Code>) {
         return RunRows<Code, Code>(p, xnn_create_leaky_relu_nc_qu8, xnn_setup_leaky_relu_nc_qu8,
@@ -366,26 +363,51 @@ void RunTable(const qualm_problem& p) {
   }
 }
 
+// The library adds a row's numerators in uint32 and divides by the sum. From 513 channels on it may
+// wrap, and to 0: 1024 equal codes have numerators of 2^22. It asserts that it has not.
+bool SumWrapsToZero(const qualm_problem& p) {
+  const double largest =
+      std::min(static_cast<double>(UINT32_MAX) / static_cast<double>(p.x->dims[1]), 8388607.0);
+  for (int64_t m = 0; m < p.x->dims[0]; ++m) {
+    const uint8_t* row = static_cast<const uint8_t*>(p.x->data) + m * p.x->strides[0];
+    const int top = *std::max_element(row, row + p.x->dims[1]);
+    uint32_t sum = 0;
+    for (int64_t n = 0; n < p.x->dims[1]; ++n) {
+      sum += static_cast<uint32_t>(
+          std::lrint(largest * std::exp((row[n] - top) * static_cast<double>(p.x_q.scale[0]))));
+    }
+    if (sum == 0) return true;
+  }
+  return false;
+}
+
 void RunSoftmax(const qualm_problem& p) {
   RequireOneType(p);
   RequireNormal(p.x_q.scale[0]);
+  Require(p.x->dims[1] <= 512 || !SumWrapsToZero(p),
+          "XNNPACK's softmax divides by a sum that has wrapped to 0");
   RunRows<uint8_t, uint8_t>(p, xnn_create_softmax_nc_qu8, xnn_setup_softmax_nc_qu8,
                             "xnn_create_softmax_nc_qu8", p.x_q.scale[0],
                             ZeroPoint<uint8_t>(p.out_q), p.out_q.scale[0]);
 }
 
-// With dilation a tap in the padding reads a pixel of the same phase instead, which the library
-// takes for one of the window (src/indirection.c, xnn_indirection_init_maxpool2d). Where padding
-// is wide it is not, or lies outside the image.
-bool SafeTapsAreInTheWindow(int64_t in, int64_t out, int64_t kernel, int64_t stride, int64_t pad,
-                            int64_t dilation) {
+// With any dilation a tap in the padding reads a "safe" pixel of the same phase, taken for one of
+// the window; where padding is wide it is none, or lies outside the image. Neighbouring windows
+// share their entries along an axis that is not dilated, and the last writer's safe pixel is that
+// of another window (src/indirection.c, xnn_indirection_init_maxpool2d).
+bool SafePixelsAreInTheWindow(int64_t in, int64_t out, int64_t kernel, int64_t stride, int64_t pad,
+                              int64_t dilation, bool shared) {
   for (int64_t o = 0; o < out; ++o) {
-    int64_t safe = o * stride - pad % dilation;
-    if (safe < 0) safe += dilation;
     const int64_t first = o * stride - pad;
     const int64_t last = first + (kernel - 1) * dilation;
-    const bool in_padding = first < 0 || last >= in;
-    if (in_padding && (safe < first || safe > last || safe >= in)) return false;
+    for (int64_t k = 0; k < kernel; ++k) {
+      const int64_t at = first + k * dilation;
+      if (at >= 0 && at < in) continue;
+      const int64_t writer = shared ? std::min(out - 1, o + k / stride) : o;
+      int64_t safe = writer * stride - pad % dilation;
+      if (safe < 0) safe += dilation;
+      if (safe < first || safe > last || safe >= in) return false;
+    }
   }
   return true;
 }
@@ -395,19 +417,19 @@ void RunMaxPool(const qualm_problem& p) {
   RequireOneType(p);
   const qualm_window& v = *p.window;
   if (v.dilation_h > 1 || v.dilation_w > 1) {
-    Require(SafeTapsAreInTheWindow(p.x->dims[1], p.y->dims[1], v.kernel_h, v.stride_h, v.pad_top,
-                                   v.dilation_h) &&
-                SafeTapsAreInTheWindow(p.x->dims[2], p.y->dims[2], v.kernel_w, v.stride_w,
-                                       v.pad_left, v.dilation_w),
-            "XNNPACK's dilated max pool reads a pixel outside the window where padding is wide");
+    Require(SafePixelsAreInTheWindow(p.x->dims[1], p.y->dims[1], v.kernel_h, v.stride_h, v.pad_top,
+                                     v.dilation_h, false) &&
+                SafePixelsAreInTheWindow(p.x->dims[2], p.y->dims[2], v.kernel_w, v.stride_w,
+                                         v.pad_left, v.dilation_w, v.dilation_w == 1),
+            "XNNPACK's dilated max pool reads a pixel outside the window with this padding");
   }
   const auto clamp = ClampOf<Code>(p);
   Operator op;
-  Check(Api<Code>::kCreateMaxPool(
-            Small(v.pad_top), Small(v.pad_right), Small(v.pad_bottom), Small(v.pad_left),
-            Small(v.kernel_h), Small(v.kernel_w), Small(v.stride_h), Small(v.stride_w),
-            Small(v.dilation_h), Small(v.dilation_w), Size(p.x->dims[3]), Size(p.x->strides[2]),
-            Size(p.y->strides[2]), clamp.low, clamp.high, 0, op.out()),
+  Check(Api<Code>::kCreateMaxPool(Small(v.pad_top), Small(v.pad_right), Small(v.pad_bottom),
+                                  Small(v.pad_left), Small(v.kernel_h), Small(v.kernel_w),
+                                  Small(v.stride_h), Small(v.stride_w), Small(v.dilation_h),
+                                  Small(v.dilation_w), Size(p.x->dims[3]), Size(p.x->strides[2]),
+                                  Size(p.y->strides[2]), clamp.low, clamp.high, 0, op.out()),
         "xnn_create_max_pooling2d_nhwc");
   Check(Api<Code>::kSetupMaxPool(op.get(), Size(p.x->dims[0]), Size(p.x->dims[1]),
                                  Size(p.x->dims[2]), static_cast<const Code*>(p.x->data),
@@ -543,8 +565,7 @@ const qualm_capability* Capability(int32_t op) {
     return c;
   }();
   static const qualm_capability max_pool = [] {
-    qualm_capability c =
-        Codes(kBoth, kRows | QUALM_CAN_DILATION | QUALM_CAN_ASYMMETRIC_PADDING);
+    qualm_capability c = Codes(kBoth, kRows | QUALM_CAN_DILATION | QUALM_CAN_ASYMMETRIC_PADDING);
     c.x_zero_point_min = c.out_zero_point_min = INT32_MIN;  // never looked at
     c.x_zero_point_max = c.out_zero_point_max = INT32_MAX;
     return c;

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -110,6 +111,11 @@ struct Convention {
   // Linear and convolutions only.
   std::function<Accumulation(const Case&)> accumulation;
   std::function<Channel(const Case&, int64_t channel)> channel;
+  // Operations beyond quantize, dequantize, requantize, add, mul and those with sums.
+  std::vector<Op> more_ops;
+  // Optional: what the steps of an output begin with where that is not an element of x (pools,
+  // rows), noted in `trace` if given; nullopt: the element.
+  std::function<std::optional<Value>(const Case&, int64_t index, Trace* trace)> gather;
   // Everything after the zero-point offsets (sums) or from the input on (the other ops).
   std::function<std::vector<Step>(const Case&)> steps;
   // Optional: the steps of elements from `body` on, where the tail of a vector loop differs.

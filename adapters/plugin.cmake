@@ -63,6 +63,25 @@ else()
   message(STATUS "XNNPACK not found (libxnnpack-dev): the subject xnnpack will be absent")
 endif()
 
+# Headers only. What a build of them computes depends on the instruction sets it may use: a plain one
+# has no SIMD on x86, and a second one takes SSE4.1. Elsewhere a plain build has other arithmetic.
+find_path(QUALM_GEMMLOWP_INCLUDE gemmlowp/public/gemmlowp.h)
+if(QUALM_GEMMLOWP_INCLUDE AND CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
+  function(qualm_gemmlowp_module name)
+    qualm_plugin_module(${name} SOURCES gemmlowp_plugin.cc)
+    target_include_directories(${name} SYSTEM PRIVATE ${QUALM_GEMMLOWP_INCLUDE})
+    target_link_libraries(${name} PRIVATE Threads::Threads)
+    # Its scalar code adds int32 that may overflow, which C++ leaves to each compiler's mood.
+    target_compile_options(${name} PRIVATE -fwrapv)
+    add_dependencies(qualm_plugins ${name})
+  endfunction()
+  qualm_gemmlowp_module(qualm_gemmlowp)
+  qualm_gemmlowp_module(qualm_gemmlowp_sse4)
+  target_compile_options(qualm_gemmlowp_sse4 PRIVATE -msse4.1)
+else()
+  message(STATUS "gemmlowp not found (libgemmlowp-dev), or not on x86-64: the subject gemmlowp will be absent")
+endif()
+
 if(QUALM_BUILD_TESTS)
   qualm_plugin_module(qualm_example SOURCES example_plugin.c)
   qualm_plugin_module(qualm_broken SOURCES broken_plugin.cc)

@@ -6,6 +6,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "adapters/worker.h"
 #include "core/case.h"
@@ -22,14 +23,18 @@ void RegisterOnednnSubjects();
 void RegisterXnnpackSubjects();
 void RegisterGemmlowpSubjects();
 
-// One module of ours that needs no variants: the kind is its only name.
+// A kind whose names are modules of ours.
 struct ModuleKind {
-  std::string_view kind;    // "xnnpack"
-  std::string_view module;  // "qualm_xnnpack.so"
+  struct Name {
+    std::string_view name;  // "gemmlowp", "gemmlowp@sse4"; the first says whether the kind is there
+    std::string_view module;  // "qualm_gemmlowp.so"
+  };
+  std::string_view kind;
   std::string_view help;
-  std::string_view install;  // what the build lacked: "XNNPACK of 2022 (libxnnpack-dev)"
+  std::string_view install;  // what the build lacked: "gemmlowp (libgemmlowp-dev)"
+  std::vector<Name> names;
 };
-void RegisterModuleSubjects(const ModuleKind& module);
+void RegisterModuleSubjects(ModuleKind module);
 
 class PluginSubject : public Subject {
  public:

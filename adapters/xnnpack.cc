@@ -7,9 +7,9 @@ namespace qualm {
 
 void RegisterXnnpackSubjects() {
   RegisterModuleSubjects({.kind = "xnnpack",
-                          .module = "qualm_xnnpack.so",
                           .help = "xnnpack  XNNPACK's quantized operators",
-                          .install = "XNNPACK of 2022 (libxnnpack-dev)"});
+                          .install = "XNNPACK of 2022 (libxnnpack-dev)",
+                          .names = {{"xnnpack", "qualm_xnnpack.so"}}});
 }
 
 }  // namespace qualm

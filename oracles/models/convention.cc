@@ -392,6 +392,7 @@ Channel ChannelOf(const Convention& convention, const Case& c, int64_t index) {
   Channel channel = convention.channel(c, index % c.N);
   channel.index = index;
   channel.count = c.M * c.N;
+  channel.columns = c.N;
   return channel;
 }
 

@@ -72,6 +72,7 @@ struct Channel {
   FixedMultiplier a_fixed, b_fixed;
   int64_t index = 0;  // of the element, for kernels whose tail differs
   int64_t count = 0;
+  int64_t columns = 1;  // N, of `count` elements
 };
 
 // What flows through the steps: an integer, later a float32, or the other way round.
@@ -188,6 +189,7 @@ std::vector<Model> QnnpackModels();
 std::vector<Model> AtenModels();
 std::vector<Model> XnnpackModels();
 std::vector<Model> TfliteModels();
+std::vector<Model> GemmlowpModels();
 std::vector<Model> OnnxRuntimeModels();
 
 }  // namespace qualm::models

@@ -89,7 +89,8 @@ if(QUALM_BUILD_TESTS)
   # The same, under a name that nobody looks for.
   target_compile_definitions(qualm_no_entry PRIVATE qualm_plugin_entry=another_entry)
   qualm_test(plugin_test
-    SOURCES plugin_test.cc onednn_golden_test.cc onednn_test.cc worker_message_test.cc
+    SOURCES plugin_test.cc gemmlowp_test.cc onednn_golden_test.cc onednn_test.cc
+            worker_message_test.cc xnnpack_test.cc
     DEPS qualm::io qualm::plugins)
   target_compile_definitions(plugin_test PRIVATE QUALM_CORPUS_DIR="${PROJECT_SOURCE_DIR}/corpus")
   add_dependencies(plugin_test qualm_example qualm_broken qualm_no_entry)

@@ -97,7 +97,7 @@ void RegisterModuleSubjects(ModuleKind module) {
     for (const ModuleKind::Name& each : names) {
       if (name != each.name) continue;
       WorkerOptions options;
-      options.time_limit_ms = TimeLimitMs();
+      options.time_limit_ms = TimeLimitMs(options.time_limit_ms);
       options.plugin = FindPlugin(std::string(each.module));
       if (options.plugin.empty())
         throw Unavailable("subject '" + name + "': " + std::string(each.module) + " not found");

@@ -144,6 +144,10 @@ void Execute(const Primitive& primitive, const Recipe& recipe, const qualm_probl
 }  // namespace
 
 int32_t RunConv(const qualm_problem& problem) {
+  const int64_t groups = problem.window->groups;
+  const bool depthwise = groups > 1 && groups == problem.x->dims[3] && groups == problem.y->dims[3];
+  if (depthwise && problem.x->dtype == QUALM_S8 && !InstructionSet().ends_with("vnni"))
+    return Unsupported("oneDNN 2.6 without VNNI is wrong for depthwise s8 activations");
   Recipe recipe = RecipeOf(problem);
   Scales scales;
   if (problem.y->dtype != QUALM_S32) {
@@ -170,6 +174,10 @@ const qualm_capability* ConvCapability(int32_t) {
     c.out_dtypes = kCodes | QUALM_TYPE_BIT(QUALM_S32) | QUALM_TYPE_BIT(QUALM_F32);
     c.features = QUALM_CAN_BIAS_F32 | QUALM_CAN_RELU | QUALM_CAN_PER_CHANNEL | QUALM_CAN_DILATION |
                  QUALM_CAN_GROUPS | QUALM_CAN_ASYMMETRIC_PADDING;
+    // Strided 1x1 convolutions copy their pixels together first, whole vectors at a time: with one
+    // channel, 1x2 pixels and a stride of 2, past the end of x (reduce_to_unit_stride_t in
+    // src/cpu/x64/jit_uni_1x1_conv_utils.hpp @ v2.6.3).
+    c.read_slack_bytes = 64;
     // Any int32 but DNNL_RUNTIME_S32_VAL (INT32_MIN), which means "given at run time".
     c.x_zero_point_min = c.out_zero_point_min = INT32_MIN + 1;
     c.x_zero_point_max = c.out_zero_point_max = INT32_MAX;

@@ -294,16 +294,18 @@ std::string OneDnnCannotRun(const OneDnnIsa& isa, const Case& c) {
 
 std::vector<std::string> OneDnnClaims(const OneDnnIsa& isa) {
   std::vector<std::string> claims = {"per_channel_equals_per_tensor", "batch_independence",
-                                     "depthwise_is_grouped", "stride_is_subsample"};
+                                     "depthwise_is_grouped"};
   const auto claim = [&](std::initializer_list<const char*> more) {
     claims.insert(claims.end(), more.begin(), more.end());
   };
-  if (isa.brgemm || !isa.avx512) claim({"row_independence", "dilation_is_zero_stuffed"});
-  if (isa.vnni) {
-    claim({"column_independence", "k_permutation", "groups_are_separate", "padding_is_explicit",
-           "conv2d.zero_term_append"});
+  if (isa.brgemm || !isa.avx512) claim({"row_independence", "conv2d.dilation_is_zero_stuffed"});
+  if (!isa.transposes) claim({"depthwise.dilation_is_zero_stuffed"});
+  if (isa.vnni) claim({"k_permutation"});
+  if (isa.brgemm) {
+    claim({"column_independence", "groups_are_separate", "padding_is_explicit",
+           "stride_is_subsample", "conv2d.zero_term_append"});
   } else if (!isa.avx512) {
-    // A group alone goes to another kernel.
+    // A group alone, or an image without padding or strides, goes to another kernel.
     claim({"linear.column_independence", "requantize.column_independence"});
   }
   // Not where rows may be summed as signed bytes.

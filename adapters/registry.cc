@@ -19,6 +19,8 @@ void RegisterAllSubjects() {
     registry.Add(NativeSubjects());
     registry.Add(ModelSubjects());
     RegisterOnednnSubjects();
+    RegisterXnnpackSubjects();
+    RegisterGemmlowpSubjects();
     RegisterPluginSubjects();
     RegisterPipeSubjects();
     registry.Add(FaultySubjects());

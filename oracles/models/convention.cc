@@ -360,6 +360,17 @@ void SetClamp(Channel& channel, const Case& c) {
   channel.high = c.out_max;
 }
 
+Value ElementOf(const Case& c, int64_t index) {
+  Value value;
+  if (c.x.dtype() == DType::kF32) {
+    value.SetReal(c.x.FloatAt(index));
+  } else {
+    value.SetInt(c.x.IntAt(index));
+  }
+  if (HasTwoOperands(c.op)) value.other = c.w.IntAt(index);
+  return value;
+}
+
 bool HasExplicitMultiplier(const Case& c) { return !c.multiplier.empty(); }
 
 namespace {
@@ -374,15 +385,8 @@ void Store(Tensor& y, int64_t i, const Value& value) {
   }
 }
 
-Value Input(const Case& c, int64_t i) {
-  Value value;
-  if (c.x.dtype() == DType::kF32) {
-    value.SetReal(c.x.FloatAt(i));
-  } else {
-    value.SetInt(c.x.IntAt(i));
-  }
-  if (HasTwoOperands(c.op)) value.other = c.w.IntAt(i);
-  return value;
+Value Input(const Convention& convention, const Case& c, int64_t index) {
+  return convention.input ? convention.input(c, index) : ElementOf(c, index);
 }
 
 Channel ChannelOf(const Convention& convention, const Case& c, int64_t index) {
@@ -510,7 +514,7 @@ ModelOutput Run(const Convention& convention, const Case& c) {
       value.SetInt(TakeOutZeroPoints(acc, c.x_q.zero_point_at(0), c.w_q.zero_point_at(i % c.N),
                                      terms->real_x(), terms->real_w(), accumulation.offsets));
     } else {
-      value = Input(c, i);
+      value = Input(convention, c, i);
     }
     Apply(steps(i), channel, value, nullptr);
     Store(output.y, i, value);
@@ -550,7 +554,7 @@ Trace TraceOf(const Convention& convention, const Case& c, int64_t index) {
   QUALM_CHECK(index >= 0);
   QUALM_CHECK_LT(index, c.M * c.N);
   Trace trace;
-  Value value = HasSums(c.op) ? TraceSum(convention, c, index, trace) : Input(c, index);
+  Value value = HasSums(c.op) ? TraceSum(convention, c, index, trace) : Input(convention, c, index);
   const StepsOf steps(convention, c);
   Apply(steps(index), ChannelOf(convention, c, index), value, &trace);
   return trace;
@@ -566,10 +570,14 @@ Model MakeModel(Convention convention) {
   model.pair_saturates = convention.pair_saturates;
   model.satisfies = convention.satisfies;
   std::sort(model.satisfies.begin(), model.satisfies.end());
-  model.cannot_run = [reason = convention.cannot_run](const Case& c) {
-    // Here and not in each family: none has steps for any other operation.
-    std::string other = OpsAre(c, {Op::kQuantize, Op::kDequantize, Op::kRequantize, Op::kLinear,
-                                   Op::kConv2d, Op::kDepthwise, Op::kAdd, Op::kMul});
+  model.cannot_run = [reason = convention.cannot_run,
+                      further = convention.further_ops](const Case& c) {
+    // Here and not in each family: most have steps for no other operation.
+    const bool has = std::find(further.begin(), further.end(), c.op) != further.end();
+    std::string other =
+        has ? ""
+            : OpsAre(c, {Op::kQuantize, Op::kDequantize, Op::kRequantize, Op::kLinear, Op::kConv2d,
+                         Op::kDepthwise, Op::kAdd, Op::kMul});
     if (!other.empty()) return other;
     // A model has one arithmetic; a case that asks for another, or for its own, is no test of it.
     if (c.requant != Requant::kExact)

@@ -110,6 +110,11 @@ struct Convention {
   // Linear and convolutions only.
   std::function<Accumulation(const Case&)> accumulation;
   std::function<Channel(const Case&, int64_t channel)> channel;
+  // Optional, of operations without sums: what flows into the steps of output `index` where that is
+  // not the element of x there (windows, rows, two operands of different sizes).
+  std::function<Value(const Case&, int64_t index)> input;
+  // Operations that it has besides those of linear and convolutions, add, mul and one element.
+  std::vector<Op> further_ops;
   // Everything after the zero-point offsets (sums) or from the input on (the other ops).
   std::function<std::vector<Step>(const Case&)> steps;
   // Optional: the steps of elements from `body` on, where the tail of a vector loop differs.
@@ -127,6 +132,9 @@ int32_t Accumulate(Accumulation accumulation, std::span<const int32_t> x,
 int32_t TakeOutZeroPoints(int32_t acc, int32_t x_zp, int32_t w_zp, std::span<const int32_t> x,
                           std::span<const int32_t> w,
                           Accumulation::Offsets offsets = Accumulation::Offsets::kWrap);
+
+// The element of x at `index` (and of w there, of two operands): where an operation starts.
+Value ElementOf(const Case& c, int64_t index);
 
 // Walks the steps.
 void Apply(std::span<const Step> steps, const Channel& channel, Value& value, Trace* trace);

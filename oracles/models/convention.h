@@ -183,6 +183,7 @@ std::vector<Model> AtenModels();
 std::vector<Model> XnnpackModels();
 std::vector<Model> TfliteModels();
 std::vector<Model> OnnxRuntimeModels();
+std::vector<Model> TorchModels();
 
 }  // namespace qualm::models
 

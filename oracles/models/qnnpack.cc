@@ -70,6 +70,9 @@ std::string CannotAdd(const Case& c) {
               "operands and output must be u8"),
       ZeroPointsAreCodes(c),
       Require(LowerBound(c) < c.out_max, "the clamp must leave two codes"),
+      Require(std::isnormal(c.x_q.scale[0]) && std::isnormal(c.w_q.scale[0]) &&
+                  std::isnormal(c.out_q.scale[0]),
+              "scales must be normal numbers"),
       Require(inside(c.x_q) && inside(c.w_q),
               "the scale of an operand over that of the output must lie in [2^-14, 2^8)"),
       // Otherwise the shift exceeds 31, which is undefined there.
@@ -115,13 +118,20 @@ std::string CannotRun(const Case& c) {
       Require(LowerBound(c) <= c.out_max, "relu above the upper clamp"),
   });
   if (!types.empty()) return types;
+  // PyTorch appends eight channels whose weights have the scale 1 (QnnpackUtils.h,
+  // make_zero_points_and_scales_tensor), and checks those too.
+  if (HasSums(c.op) && !std::isnormal(c.x_q.scale[0] * (1.0f / c.out_q.scale[0]))) {
+    return "x_scale*(1/out_scale) must be finite, positive and normal";
+  }
   for (int64_t n = 0; n < c.N; ++n) {
     const Channel channel = ChannelOf(c, n);
     if (!std::isnormal(channel.multiplier)) {
       return "the requantization scale must be finite, positive and normal";
     }
-    if (c.bias && !std::isnormal(channel.accumulator_scale)) {
-      return "a float bias needs a normal x_scale*w_scale";
+    // PyTorch quantizes the bias, zeros where there is none, to qint32 by this reciprocal
+    // (QuantUtils.h, QuantizeBias). An infinite one makes NaN of 0, and that the bias INT32_MIN.
+    if (HasSums(c.op) && !c.bias_i32 && !std::isfinite(1.0f / channel.accumulator_scale)) {
+      return "the reciprocal of x_scale*w_scale must be finite";
     }
   }
   return "";

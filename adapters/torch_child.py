@@ -83,7 +83,7 @@ class Engine:
             raise Skip("this PyTorch has oneDNN linked in: its instruction set cannot be asked for")
         effective = ctypes.CDLL(paths.pop()).dnnl_get_effective_cpu_isa()
         # dnnl_cpu_isa_t: each includes the bits of what it builds upon.
-        for bits, name in ((0x40, "vnni"), (0x20, "avx512core"), (0x8, "avx2vnni"), (0x4, "avx2"),
+        for bits, name in ((0x200, "amx"), (0x40, "vnni"), (0x20, "avx512core"), (0x8, "avx2vnni"), (0x4, "avx2"),
                            (0x1, "sse41")):
             if effective & bits:
                 return name

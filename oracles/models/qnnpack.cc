@@ -42,24 +42,6 @@ const Step kAdd[] = {
     {Stage::kClamp, "clamp to {low}..{high}", step::Clamp},
 };
 
-Channel AddChannel(const Case& c) {
-  Channel channel;
-  SetClamp(channel, c);
-  channel.a_zero_point = c.x_q.zero_point[0];
-  channel.b_zero_point = c.w_q.zero_point[0];
-  channel.zero_point = c.out_q.zero_point[0];
-  channel.a_scale = c.x_q.scale[0] / c.out_q.scale[0];
-  channel.b_scale = c.w_q.scale[0] / c.out_q.scale[0];
-  const int32_t exponent = std::ilogb(std::max(channel.a_scale, channel.b_scale));
-  channel.fixed.shift = 21 - exponent;
-  const auto fixed = [&](float scale) {
-    return static_cast<int32_t>(RoundNearestEven(std::ldexp(scale, channel.fixed.shift)));
-  };
-  channel.a_fixed.value = fixed(channel.a_scale);
-  channel.b_fixed.value = fixed(channel.b_scale);
-  return channel;
-}
-
 std::string CannotAdd(const Case& c) {
   const auto inside = [&](const QParams& q) {
     const float ratio = q.scale[0] / c.out_q.scale[0];
@@ -83,9 +65,23 @@ std::string CannotAdd(const Case& c) {
 
 bool IsAtens(Op op) { return op == Op::kQuantize || op == Op::kDequantize || op == Op::kMul; }
 
+// A convolution that is a product of matrices (QnnpackUtils.h, PackedConvWeightsQnnp).
+bool IsGemm(const Window& v) {
+  return v.kernel_h * v.kernel_w == 1 && v.stride_h == 1 && v.stride_w == 1 &&
+         (v.pad_top | v.pad_bottom | v.pad_left | v.pad_right) == 0;
+}
+
+// The other convolutions pack `b ? b[i] : 0.0f`, whose type is float, as int32 (pack.h,
+// pytorch_pack_q8conv_wrq and pytorch_pack_q8dw_*): a bias beyond 2^24 is rounded, and what is
+// rounded to 2^31 becomes INT32_MIN.
+int32_t ThroughFloat(int32_t bias) {
+  const auto number = static_cast<float>(bias);
+  return number < 0x1p31f ? static_cast<int32_t>(number) : INT32_MIN;
+}
+
 Channel ChannelOf(const Case& c, int64_t n) {
   if (IsAtens(c.op)) return AtenChannel(c, n);
-  if (c.op == Op::kAdd) return AddChannel(c);
+  if (c.op == Op::kAdd) return FixedPointAddChannel(c, 22);
   Channel channel;
   SetClamp(channel, c);
   channel.zero_point = c.out_q.zero_point_at(0);
@@ -95,14 +91,20 @@ Channel ChannelOf(const Case& c, int64_t n) {
   }
   channel.accumulator_scale = c.w_q.scale_at(n) * c.x_q.scale_at(0);
   channel.multiplier = channel.accumulator_scale * (1.0f / c.out_q.scale_at(0));
-  if (c.bias_i32) channel.bias_i32 = (*c.bias_i32)[static_cast<size_t>(n)];
+  double units = 0;
+  if (c.bias_i32) {
+    channel.bias_i32 = (*c.bias_i32)[static_cast<size_t>(n)];
+    units = channel.bias_i32;
+  }
   if (c.bias) {
     // quantize_per_tensor to qint32 with scale x_scale*w_scale.
-    const float units = (*c.bias)[static_cast<size_t>(n)] * (1.0f / channel.accumulator_scale);
+    const float exact = (*c.bias)[static_cast<size_t>(n)] * (1.0f / channel.accumulator_scale);
     channel.bias_i32 =
-        static_cast<int32_t>(std::clamp<int64_t>(ConvertX86To64(units), INT32_MIN, INT32_MAX));
-    channel.bias_rounded = static_cast<double>(channel.bias_i32) != static_cast<double>(units);
+        static_cast<int32_t>(std::clamp<int64_t>(ConvertX86To64(exact), INT32_MIN, INT32_MAX));
+    units = static_cast<double>(exact);
   }
+  if (IsConv(c.op) && !IsGemm(c.window)) channel.bias_i32 = ThroughFloat(channel.bias_i32);
+  channel.bias_rounded = static_cast<double>(channel.bias_i32) != units;
   return channel;
 }
 
@@ -158,6 +160,9 @@ std::vector<Model> QnnpackModels() {
     convention.satisfies.push_back(std::string(Name(op)) + ".zero_point_shift");
   }
   AddExactConvClaims(convention.satisfies);
+  // A 1x1 convolution leaves the gemm, where a large bias is kept, for a stride or padding.
+  std::erase(convention.satisfies, "padding_is_explicit");
+  std::erase(convention.satisfies, "stride_is_subsample");
   convention.cannot_run = CannotRun;
   convention.accumulation = [](const Case&) { return Accumulation{}; };
   convention.channel = ChannelOf;

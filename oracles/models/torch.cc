@@ -298,7 +298,7 @@ Model OneDnn(std::string_view isa, std::string_view capability) {
 
 std::vector<Model> TorchModels() {
   std::vector<Model> models = {Qnnpack(), OneDnn("sse41", "default")};
-  for (const char* isa : {"avx2", "avx2vnni", "avx512core", "vnni"})
+  for (const char* isa : {"avx2", "avx2vnni", "avx512core", "vnni", "amx"})
     models.push_back(OneDnn(isa, "avx2"));
   return models;
 }

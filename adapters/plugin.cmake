@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-# Foreign code: the parent's side (qualm::plugins), the worker it runs in, and the plugins we ship.
+# Foreign code: the parent's side (qualm::plugins), children behind a pipe, the worker that plugins
+# run in, and the plugins we ship.
 qualm_library(worker_message SOURCES worker_message.cc DEPS qualm::core)
 qualm_library(plugins
-  SOURCES onednn.cc plugin.cc worker.cc
-  DEPS qualm::core qualm::worker_message)
+  SOURCES child_process.cc foreign.cc onednn.cc pipe.cc pipe_child.cc plugin.cc worker.cc
+  DEPS qualm::core qualm::io qualm::worker_message)
 
 qualm_executable(qualm-worker
   SOURCES ${PROJECT_SOURCE_DIR}/tools/worker_main.cc plugin_host.cc
@@ -50,4 +51,5 @@ if(QUALM_BUILD_TESTS)
     DEPS qualm::io qualm::plugins)
   target_compile_definitions(plugin_test PRIVATE QUALM_CORPUS_DIR="${PROJECT_SOURCE_DIR}/corpus")
   add_dependencies(plugin_test qualm_example qualm_broken qualm_no_entry)
+  qualm_test(pipe_test SOURCES pipe_test.cc DEPS qualm::io qualm::plugins)
 endif()

@@ -9,6 +9,7 @@
 #include "adapters/native.h"
 #include "adapters/pipe.h"
 #include "adapters/plugin_subjects.h"
+#include "adapters/torch.h"
 #include "core/subject.h"
 
 namespace qualm {
@@ -19,6 +20,7 @@ void RegisterAllSubjects() {
     registry.Add(NativeSubjects());
     registry.Add(ModelSubjects());
     RegisterOnednnSubjects();
+    RegisterTorchSubjects();
     RegisterPluginSubjects();
     RegisterPipeSubjects();
     registry.Add(FaultySubjects());

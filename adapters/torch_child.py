@@ -89,11 +89,22 @@ class Engine:
                 return name
         raise Skip("oneDNN runs without SSE4.1")
 
+    def check_known(self, isa):
+        """The conventions torch-onednn@ISA are those of oneDNN 2 with one capability of ATen each."""
+        if not self.torch.__version__.startswith("1.13."):
+            raise Skip("the arithmetic of engine onednn is known for PyTorch 1.13, this is %s" %
+                       self.torch.__version__)
+        expected = "default" if isa == "sse41" else "avx2"
+        if self.capability() != expected:
+            raise Skip("ATen uses %s beside oneDNN's %s: set ATEN_CPU_CAPABILITY=%s" %
+                       (self.capability(), isa, expected))
+
     def hello(self):
         version = self.torch.__version__
         qnnpack = self.name == "qnnpack"
         isa = "sse2" if qnnpack else self.onednn_isa()
-        capability = self.capability()
+        if not qnnpack:
+            self.check_known(isa)
         contract = "torch-qnnpack" if qnnpack else "torch-onednn@%s" % isa
         w_zp = [-128, 127] if qnnpack else [0, 0]
         sums = {"x": ["u8"], "w": ["s8"], "out": ["u8"], "w_zp": w_zp,

@@ -14,6 +14,7 @@ import math
 import os
 import struct
 import sys
+import warnings
 
 
 class Skip(Exception):
@@ -114,6 +115,10 @@ class Engine:
         codes = {"x": ["u8", "s8"], "features": ["per_channel", "empty"]}
         pool = {"x": ["u8"], "features": ["dilation"]} if qnnpack else {
             "features": ["dilation", "ceil_mode"]}
+        average = {
+            "avg_pool": {"x": ["u8"], "out": ["u8"], "features": ["count_padding"]},
+            "global_avg_pool": {"x": ["u8"], "out": ["u8"]},
+        }
         return {
             "qualm_pipe": 1,
             "name": "PyTorch",
@@ -129,6 +134,8 @@ class Engine:
                 "add": pair,
                 "mul": pair,
                 "max_pool": pool,
+                **(average if qnnpack else {}),
+                "table": {"x": ["u8"], "out": ["u8"]},
                 "concat": {"features": ["relu", "empty"]},
                 "choose_qparams": {"features": ["per_channel"]},
             },
@@ -197,6 +204,14 @@ class Engine:
                 raise Skip("the reciprocal of x_scale*w_scale is not finite: without a bias "
                            "PyTorch quantizes a bias of 0 by it, and NaN becomes INT32_MIN")
 
+    def check_unchanged(self, c):
+        """Pools and relu keep type, scale and zero point."""
+        if (c["x_scale"], c["x_zp"], c["x_dtype"]) != (c["out_scale"], c["out_zp"],
+                                                      c["out_dtype"]):
+            raise Skip("the output has the type, scale and zero point of the input")
+        if self.name == "qnnpack" and not is_normal(real(c["x_scale"])):
+            raise Skip("a scale is no normal number")
+
     def linear(self, c):
         self.check_scales(c)
         ops = self.torch.ops.quantized
@@ -253,6 +268,39 @@ class Engine:
             x, [c["R"], c["S"]], c["stride"], [c["pad"][0], c["pad"][2]], c["dilation"],
             c["ceil_mode"]))
 
+    def avg_pool(self, c):
+        self.check_unchanged(c)
+        if c.get("R", c["H"]) * c.get("S", c["W"]) == 1:
+            raise Skip("QNNPACK has no window of one element")
+        shape = (c["N"], c["H"], c["W"], c["C"])
+        x = self.quantized(c["x"], shape, c["x_dtype"], c["x_scale"], c["x_zp"])
+        functional = self.torch.nn.functional
+        if c["op"] == "global_avg_pool":
+            return self.codes(functional.adaptive_avg_pool2d(x, (1, 1)))
+        if c["pad"][0] > c["R"] // 2 or c["pad"][2] > c["S"] // 2:
+            raise Skip("padding of more than half of the window")
+        return self.codes(functional.avg_pool2d(
+            x, (c["R"], c["S"]), c["stride"], (c["pad"][0], c["pad"][2]), c["ceil_mode"],
+            c["count_include_pad"]))
+
+    def table(self, c):
+        out = real(c["out_scale"])
+        qnnpack = self.name == "qnnpack"
+        if c["function"] in ("sigmoid", "tanh"):
+            raise Skip("the exponential function is another library's")
+        if c["function"] == "leaky_relu" and qnnpack:
+            raise Skip("leaky_relu is ATen's, whatever the engine")
+        if qnnpack and not (is_normal(out) and is_normal(real(c["x_scale"]))):
+            raise Skip("a scale is no normal number")
+        ops = self.torch.ops.quantized
+        x = self.quantized(c["x"], (c["M"], c["N"]), c["x_dtype"], c["x_scale"], c["x_zp"])
+        if c["function"] == "relu":
+            self.check_unchanged(c)
+            return self.codes(self.torch.relu(x))
+        if c["function"] == "hardswish":
+            return self.codes(ops.hardswish(x, out, c["out_zp"]))
+        return self.codes(ops.leaky_relu(x, real(c["negative_slope"]), False, out, c["out_zp"]))
+
     def concat(self, c):
         if c["x_dtype"] != c["out_dtype"]:
             raise Skip("the output has the type of the inputs")
@@ -294,6 +342,7 @@ class Engine:
         return [text(float(v)) for v in values]
 
     depthwise = conv2d
+    global_avg_pool = avg_pool
 
 
 def answer(engine, request):
@@ -319,6 +368,7 @@ def main():
         out.write(json.dumps(reply, separators=(",", ":")) + "\n")
         out.flush()
 
+    warnings.simplefilter("ignore")  # observers deprecate options of theirs
     engine = None
     for line in sys.stdin:
         request = json.loads(line)

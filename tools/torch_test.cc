@@ -50,8 +50,9 @@ class Torch : public testing::Test {
     for (const Finding& finding : result.findings) {
       ADD_FAILURE() << name << " " << finding.property << ": " << finding.verdict.reason;
     }
-    for (const Op op : {Op::kQuantize, Op::kDequantize, Op::kLinear, Op::kConv2d, Op::kDepthwise,
-                        Op::kAdd, Op::kMul, Op::kMaxPool, Op::kConcat, Op::kChooseQParams}) {
+    for (const Op op :
+         {Op::kQuantize, Op::kDequantize, Op::kLinear, Op::kConv2d, Op::kDepthwise, Op::kAdd,
+          Op::kMul, Op::kMaxPool, Op::kConcat, Op::kTable, Op::kChooseQParams}) {
       const auto at = result.by_property.find(std::string(qualm::Name(op)) + ".matches_model");
       ASSERT_NE(at, result.by_property.end()) << qualm::Name(op);
       EXPECT_GE(at->second.of(Judgement::kPassed), 8) << name << " " << at->first;

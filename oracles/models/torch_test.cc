@@ -108,6 +108,59 @@ TEST(TorchModels, ConcatQuantizesWhatItDequantized) {
   EXPECT_EQ(model.trace(c, 2).back().value, "4");
 }
 
+// The window of the first output has one pixel of 2 inside the image: 4/2, whatever the case says.
+TEST(TorchModels, QnnpackDividesByTheWholeWindow) {
+  Case c = MaxPoolRow({4, 8}, 2, 1, 1);
+  c.op = Op::kAvgPool;
+  const Model& model = Get("torch-qnnpack");
+  for (const bool counted : {true, false}) {
+    c.window.count_include_pad = counted;
+    ASSERT_EQ(Validate(c), "");
+    EXPECT_EQ(model.run(c).y, Tensor::Of<uint8_t>({1, 1, 3, 1}, std::vector<uint8_t>{2, 6, 4}));
+    EXPECT_EQ(model.run(c).y == exact::Evaluate(c), counted);
+  }
+  EXPECT_NE(Get("torch-onednn@avx2").cannot_run(c), "");
+}
+
+Case Table(Function function, std::vector<uint8_t> x) {
+  Case c;
+  c.op = Op::kTable;
+  c.function = function;
+  c.M = 1;
+  c.N = static_cast<int64_t>(x.size());
+  c.x = Tensor::Of<uint8_t>({1, c.N}, x);
+  c.x_q = {{0.5f}, {8}};
+  c.out_q = c.x_q;
+  return c;
+}
+
+TEST(TorchModels, Tables) {
+  const auto run = [](std::string_view model, const Case& c) {
+    EXPECT_EQ(Validate(c), "");
+    EXPECT_EQ(Get(model).cannot_run(c), "");
+    return Get(model).run(c).y;
+  };
+  for (const char* model : {"torch-qnnpack", "torch-onednn@avx2"}) {
+    EXPECT_EQ(run(model, Table(Function::kRelu, {3, 8, 9})),
+              Tensor::Of<uint8_t>({1, 3}, std::vector<uint8_t>{8, 8, 9}));
+    // -1.5 * 1.5/6 = -0.375 is -0.75 codes; 3 * 6/6 = 3 is 6.
+    EXPECT_EQ(run(model, Table(Function::kHardSwish, {5, 14})),
+              Tensor::Of<uint8_t>({1, 2}, std::vector<uint8_t>{7, 14}));
+  }
+  Case leaky = Table(Function::kLeakyRelu, {3, 12});
+  leaky.negative_slope = 0.5f;  // -5 codes become -2.5, a tie before the zero point is added
+  EXPECT_EQ(run("torch-onednn@avx2", leaky),
+            Tensor::Of<uint8_t>({1, 2}, std::vector<uint8_t>{6, 12}));
+  EXPECT_NE(Get("torch-qnnpack").cannot_run(leaky), "");
+  EXPECT_NE(Get("torch-qnnpack").cannot_run(Table(Function::kTanh, {3})), "");
+
+  // 3 is 1.5 codes: QNNPACK adds the zero point before it rounds, so an odd one turns the tie.
+  Case tie = Table(Function::kHardSwish, {14});
+  tie.out_q = {{2.0f}, {9}};
+  EXPECT_EQ(run("torch-qnnpack", tie).IntAt(0), 10);
+  EXPECT_EQ(run("torch-onednn@avx2", tie).IntAt(0), 11);
+}
+
 TEST(TorchModels, SayWhatTheyHaveNot) {
   Case c;
   c.op = Op::kSoftmax;

@@ -28,13 +28,16 @@ class Eager(nn.Module):
         self.sum = nn.quantized.FloatFunctional()
         self.product = nn.quantized.FloatFunctional()
         self.joined = nn.quantized.FloatFunctional()
+        self.swish = nn.Hardswish()
+        self.average = nn.AdaptiveAvgPool2d(1)
         self.dequant = torch.ao.quantization.DeQuantStub()
 
     def forward(self, x):
         x = self.pool(self.depthwise(self.relu(self.conv(self.quant(x)))))
-        x = self.linear(torch.flatten(x, 1))
+        mean = torch.flatten(self.average(x), 1)
+        x = torch.relu(self.swish(self.linear(torch.flatten(x, 1))))
         y = self.sum.add(x, self.product.mul(x, x))
-        return self.dequant(self.joined.cat([x, y], dim=1))
+        return self.dequant(self.joined.cat([mean, y], dim=1))
 
 
 class Fx(nn.Module):

@@ -71,7 +71,7 @@ class _Writer:
     def scale(self, value):
         """Scales are float64 in PyTorch and float32 in its arithmetic."""
         if _single(value) != value:
-            self.notes.append("the scale %r is no float32 and was rounded to one" % value)
+            self.notes.append("%r is no float32 and was rounded to one" % value)
         return _text(_single(value))
 
     def qparams(self, key, tensor, axis=None):
@@ -269,6 +269,45 @@ def _max_pool(writer, limit, args, y):
     return _codes(out[:batch])
 
 
+def _avg_pool(writer, limit, args, y):
+    x, kernel = args[0], _pair(args[1])
+    stride, padding, ceil_mode, count_include_pad, divisor = args[2:7]
+    if divisor is not None:
+        raise _Cannot("a divisor that is not the number of positions")
+    padding = _pair(padding, [0, 0])
+    writer.put(op="avg_pool", R=kernel[0], S=kernel[1], stride=_pair(stride, kernel),
+               pad=[padding[0], padding[0], padding[1], padding[1]], ceil_mode=bool(ceil_mode),
+               count_include_pad=bool(count_include_pad))
+    return _average(writer, limit, x, y)
+
+
+def _global_avg_pool(writer, limit, args, y):
+    if list(y.shape[-2:]) != [1, 1]:
+        raise _Cannot("an adaptive pool of more than one output pixel")
+    writer.put(op="global_avg_pool")
+    return _average(writer, limit, args[0], y)
+
+
+def _average(writer, limit, x, y):
+    images, out = _images(x), _images(y)
+    batch = _first_rows(writer, out.shape[0], limit // max(1, math.prod(out.shape[1:])), "images")
+    writer.put(N=batch, H=images.shape[1], W=images.shape[2], C=images.shape[3],
+               x_dtype=_dtype(x), out_dtype=_dtype(y), x=_codes(images[:batch]))
+    writer.qparams("x", x)
+    writer.qparams("out", y)
+    return _codes(out[:batch])
+
+
+def _table(writer, limit, args, y, function):
+    x, out = _in_memory_order(writer, limit, args[0], y)
+    writer.put(op="table", function=function, x_dtype=_dtype(x), out_dtype=_dtype(y), x=_codes(x))
+    if function == "leaky_relu":
+        writer.put(negative_slope=writer.scale(float(args[1])))
+    writer.qparams("x", args[0])
+    writer.qparams("out", y)
+    return _codes(out)
+
+
 _OPERATORS = {
     "aten::quantize_per_tensor": _quantize,
     "aten::quantize_per_channel": _quantize,
@@ -286,6 +325,16 @@ _OPERATORS = {
     "aten::cat": lambda *a: _concat(*a, relu=False),
     "aten::quantized_max_pool2d": _max_pool,
     "quantized::max_pool2d": _max_pool,
+    "aten::avg_pool2d": _avg_pool,
+    "aten::_adaptive_avg_pool2d": _global_avg_pool,
+    "aten::adaptive_avg_pool2d": _global_avg_pool,
+    "aten::relu": lambda *a: _table(*a, function="relu"),
+    "aten::leaky_relu": lambda *a: _table(*a, function="leaky_relu"),
+    "quantized::leaky_relu": lambda *a: _table(*a, function="leaky_relu"),
+    "quantized::hardswish": lambda *a: _table(*a, function="hardswish"),
+    "aten::sigmoid": lambda *a: _table(*a, function="sigmoid"),
+    "quantized::sigmoid": lambda *a: _table(*a, function="sigmoid"),
+    "aten::tanh": lambda *a: _table(*a, function="tanh"),
 }
 
 

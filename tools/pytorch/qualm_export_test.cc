@@ -56,10 +56,11 @@ class ExportTest : public QualmTest {
 TEST_F(ExportTest, WritesWhatTheModelComputed) {
   auto eager = Judged("eager");
   for (const Op op : {Op::kQuantize, Op::kDequantize, Op::kConv2d, Op::kDepthwise, Op::kMaxPool,
-                      Op::kLinear, Op::kMul, Op::kConcat}) {
+                      Op::kLinear, Op::kMul, Op::kConcat, Op::kGlobalAvgPool}) {
     EXPECT_EQ(eager[op].size(), 1u) << Name(op);
   }
   EXPECT_EQ(eager[Op::kAdd].size(), 2u);
+  EXPECT_EQ(eager[Op::kTable].size(), 2u);  // hardswish, relu
 
   auto fx = Judged("fx");
   EXPECT_EQ(fx[Op::kConv2d].size(), 2u);

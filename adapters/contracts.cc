@@ -61,6 +61,11 @@ constexpr const char* kTiesUp =
     "fixed point rounds ties toward +infinity (XNNPACK src/params-init.c, rndnu and add; "
     "gemmlowp fixedpoint.h, as TFLite uses it)";
 
+constexpr const char* kXnnpackEnvironment =
+    "XNNPACK multiplies, converts and makes its tables in the caller's rounding mode; it sets only "
+    "the flushing of denormals, and only while an operator runs (XNNPACK src/operator-run.c, "
+    "PTHREADPOOL_FLAG_DISABLE_DENORMALS)";
+
 // A saturated pair changes the slope of a sweep, so every claim about numbers fails; one rounding
 // early shows only against the exact answer.
 constexpr std::array<const char*, 3> kNumbers{"matches_exact", "sweep_is_monotone",
@@ -156,6 +161,15 @@ void AddTorch(Rows& rows) {
   rows.Add(kTorchQnnpack, Op::kQuantize, FindingKind::kRounding, kReciprocal);
 }
 
+// The convention knows one rounding mode; what runs under it is the library.
+void AddXnnpack(Rows& rows) {
+  for (const Op op :
+       {Op::kQuantize, Op::kDequantize, Op::kLinear, Op::kConv2d, Op::kDepthwise, Op::kAdd,
+        Op::kMul, Op::kAvgPool, Op::kGlobalAvgPool, Op::kTable, Op::kSoftmax}) {
+    rows.Add("model:xnnpack@fp32", op, "environment", FindingKind::kRounding, kXnnpackEnvironment);
+  }
+}
+
 void AddOthers(Rows& rows) {
   for (const char* property : kNumbers) {
     rows.Add("model:onnxruntime@avx2", Op::kLinear, property, FindingKind::kPairSaturation,
@@ -191,6 +205,7 @@ std::vector<ExpectedDivergence> DeclaredDivergences() {
   AddFbgemm(rows);
   AddOnednn(rows);
   AddTorch(rows);
+  AddXnnpack(rows);
   AddOthers(rows);
   return rows.Take();
 }

@@ -20,6 +20,8 @@ void RegisterAllSubjects() {
     registry.Add(NativeSubjects());
     registry.Add(ModelSubjects());
     RegisterOnednnSubjects();
+    RegisterXnnpackSubjects();
+    RegisterGemmlowpSubjects();
     RegisterTorchSubjects();
     RegisterPluginSubjects();
     RegisterPipeSubjects();

@@ -263,6 +263,10 @@ void Audit::Sweep() {
                        "pair of products still fits int16; grey marks are latent.\n\n";
     for (const sweep::Result& result : results) text += SweepSummary(result);
     Write("20-sweep", ".txt", text);
+    if (std::ranges::all_of(results, [](const auto& result) { return result.curves.empty(); })) {
+      Tell("no subject could run the sweep of {}: it is not drawn", documented.file);
+      continue;
+    }
     try {
       Write("20-sweep", ".svg", SweepSvg(documented.c, results));
     } catch (const Unavailable& error) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Programs behind a pipe and plugins as users put them under test: a good one passes, a bad one is
 // a finding of its own kind with its case, and the run goes on.
-#include <algorithm>
-#include <array>
 #include <filesystem>
+#include <functional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -156,14 +156,19 @@ TEST_F(ForeignCommand, WhatCannotBeStartedIsThree) {
   EXPECT_EQ(Qualm({"check", "-s", "pipe:"}).status, 2);
 }
 
-// A command may be longer than the name of a folder.
+// A command may be longer than the name of a folder, and differ from another at its end only.
 TEST_F(ForeignCommand, LongCommandsHaveFindingsToo) {
-  const std::string subject = Child(": " + std::string(400, 'x') + "; exit 3");
-  const Json document = Check(subject, "1", {});
-  EXPECT_EQ(ran_.status, 1) << ran_.err;
-  ASSERT_EQ(document["findings"].size(), 1u) << ran_.err;
-  const std::string file = document["findings"][0]["case_file"];
-  EXPECT_TRUE(fs::exists(folder() / file)) << file;
+  std::set<std::string> files;
+  for (const char* how : {"exit 3", "exit 4"}) {
+    const std::string subject = Child(": " + std::string(400, 'x') + "; " + how);
+    const Json document = Check(subject, "1", {});
+    EXPECT_EQ(ran_.status, 1) << ran_.err;
+    ASSERT_EQ(document["findings"].size(), 1u) << ran_.err;
+    const std::string file = document["findings"][0]["case_file"];
+    EXPECT_TRUE(fs::exists(folder() / file)) << file;
+    files.insert(file);
+  }
+  EXPECT_EQ(files.size(), 2u);
 }
 
 TEST_F(ForeignCommand, IsListed) {

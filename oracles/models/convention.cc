@@ -396,7 +396,10 @@ void Store(Tensor& y, int64_t i, const Value& value) {
   }
 }
 
-Value Input(const Case& c, int64_t i) {
+Value Input(const Convention& convention, const Case& c, int64_t i, Trace* trace) {
+  if (convention.gather) {
+    if (const std::optional<Value> gathered = convention.gather(c, i, trace)) return *gathered;
+  }
   Value value;
   if (c.x.dtype() == DType::kF32) {
     value.SetReal(c.x.FloatAt(i));
@@ -411,6 +414,7 @@ Channel ChannelOf(const Convention& convention, const Case& c, int64_t index) {
   Channel channel = convention.channel(c, index % c.N);
   channel.index = index;
   channel.count = c.M * c.N;
+  channel.columns = c.N;
   return channel;
 }
 
@@ -547,7 +551,7 @@ ModelOutput Run(const Convention& convention, const Case& c) {
       output.acc->SetInt(i, acc);
       value = Corrected(*terms, c, i, acc, accumulation.offsets);
     } else {
-      value = Input(c, i);
+      value = Input(convention, c, i, nullptr);
     }
     Apply(steps(i), channel, value, nullptr);
     Store(output.y, i, value);
@@ -586,7 +590,8 @@ Trace TraceOf(const Convention& convention, const Case& c, int64_t index) {
   QUALM_CHECK(index >= 0);
   QUALM_CHECK_LT(index, c.M * c.N);
   Trace trace;
-  Value value = HasSums(c.op) ? TraceSum(convention, c, index, trace) : Input(c, index);
+  Value value =
+      HasSums(c.op) ? TraceSum(convention, c, index, trace) : Input(convention, c, index, &trace);
   const StepsOf steps(convention, c);
   Apply(steps(index), ChannelOf(convention, c, index), value, &trace);
   return trace;
@@ -602,11 +607,11 @@ Model MakeModel(Convention convention) {
   model.pair_saturates = convention.pair_saturates;
   model.satisfies = convention.satisfies;
   std::sort(model.satisfies.begin(), model.satisfies.end());
-  model.cannot_run = [reason = convention.cannot_run](const Case& c) {
-    // Here and not in each family: none has steps for any other operation.
+  model.cannot_run = [reason = convention.cannot_run, more = convention.more_ops](const Case& c) {
+    // Here and not in each family: only those that list more have steps for any other operation.
     std::string other = OpsAre(c, {Op::kQuantize, Op::kDequantize, Op::kRequantize, Op::kLinear,
                                    Op::kConv2d, Op::kDepthwise, Op::kAdd, Op::kMul});
-    if (!other.empty()) return other;
+    if (!other.empty() && std::ranges::find(more, c.op) == more.end()) return other;
     // A model has one arithmetic; a case that asks for another, or for its own, is no test of it.
     if (c.requant != Requant::kExact)
       return "a model has no requantization mode, the case asks for " +

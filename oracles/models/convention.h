@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -72,6 +73,7 @@ struct Channel {
   FixedMultiplier a_fixed, b_fixed;
   int64_t index = 0;  // of the element, for kernels whose tail differs
   int64_t count = 0;
+  int64_t columns = 1;  // N, of `count` elements
 };
 
 // What flows through the steps: an integer, later a float32, or the other way round.
@@ -113,6 +115,11 @@ struct Convention {
   // Linear and convolutions only.
   std::function<Accumulation(const Case&)> accumulation;
   std::function<Channel(const Case&, int64_t channel)> channel;
+  // Operations beyond quantize, dequantize, requantize, add, mul and those with sums.
+  std::vector<Op> more_ops;
+  // Optional: what the steps of an output begin with where that is not an element of x (pools,
+  // rows), noted in `trace` if given; nullopt: the element.
+  std::function<std::optional<Value>(const Case&, int64_t index, Trace* trace)> gather;
   // Everything after the zero-point offsets (sums) or from the input on (the other ops).
   std::function<std::vector<Step>(const Case&)> steps;
   // Optional: the steps of elements from `body` on, where the tail of a vector loop differs.
@@ -190,6 +197,7 @@ std::vector<Model> QnnpackModels();
 std::vector<Model> AtenModels();
 std::vector<Model> XnnpackModels();
 std::vector<Model> TfliteModels();
+std::vector<Model> GemmlowpModels();
 std::vector<Model> OnnxRuntimeModels();
 std::vector<Model> TorchModels();
 

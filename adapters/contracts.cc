@@ -87,6 +87,11 @@ constexpr std::array<const char*, 7> kAten{
     "model:aten@aarch64",     "model:aten@avx2",    "model:aten@avx2+pt26",   "model:aten@avx512",
     "model:aten@avx512+pt26", "model:aten@default", "model:aten@default+pt26"};
 
+constexpr std::array<const char*, 6> kTorchOnednn{
+    "model:torch-onednn@sse41",      "model:torch-onednn@avx2", "model:torch-onednn@avx2vnni",
+    "model:torch-onednn@avx512core", "model:torch-onednn@vnni", "model:torch-onednn@amx"};
+constexpr std::array<const char*, 1> kTorchQnnpack{"model:torch-qnnpack"};
+
 class Rows {
  public:
   void Add(const char* subject, Op op, const char* property, FindingKind kind, const char* reason) {
@@ -152,6 +157,20 @@ void AddOnednn(Rows& rows) {
            kOnednn3Tie);
 }
 
+// What PyTorch's engines have from the conventions that they are composed of.
+void AddTorch(Rows& rows) {
+  for (const char* subject :
+       {"model:torch-onednn@sse41", "model:torch-onednn@avx2", "model:torch-onednn@avx512core"}) {
+    for (const char* property : kNumbers)
+      rows.Add(subject, Op::kLinear, property, FindingKind::kPairSaturation, kOnednnPairs);
+  }
+  rows.Add(kTorchOnednn, Op::kLinear, FindingKind::kTie, kOnednnTie);
+  rows.Add(kTorchOnednn, Op::kLinear, FindingKind::kRounding, kOnednnScale);
+  rows.Add(kTorchOnednn, Op::kAdd, FindingKind::kRounding, kAtenAdd);
+  rows.Add(kTorchOnednn, Op::kQuantize, FindingKind::kRounding, kReciprocal);
+  rows.Add(kTorchQnnpack, Op::kQuantize, FindingKind::kRounding, kReciprocal);
+}
+
 // The convention knows one rounding mode; what runs under it is the library.
 void AddXnnpack(Rows& rows) {
   for (const Op op :
@@ -195,6 +214,7 @@ std::vector<ExpectedDivergence> DeclaredDivergences() {
   Rows rows;
   AddFbgemm(rows);
   AddOnednn(rows);
+  AddTorch(rows);
   AddXnnpack(rows);
   AddOthers(rows);
   return rows.Take();

@@ -33,7 +33,7 @@ std::string FindPlugin(const std::string& file) {
   if (const char* folder = std::getenv("QUALM_PLUGIN_DIR")) {
     if (const std::string path = std::string(folder) + "/" + file; readable(path)) return path;
   }
-  for (const std::string_view folder : {"", "../lib/", "../lib/qualm/"}) {
+  for (const std::string_view folder : {"", "../lib/", "../lib/qualm/", "../share/qualm/"}) {
     const std::string path = ExecutableFolder() + std::string(folder) + file;
     if (readable(path)) return path;
   }

@@ -3,13 +3,15 @@
 # run in, and the plugins we ship.
 qualm_library(worker_message SOURCES worker_message.cc DEPS qualm::core)
 qualm_library(plugins
-  SOURCES child_process.cc foreign.cc gemmlowp.cc onednn.cc pipe.cc pipe_child.cc plugin.cc worker.cc
-    xnnpack.cc
+  SOURCES child_process.cc foreign.cc gemmlowp.cc onednn.cc pipe.cc pipe_child.cc plugin.cc torch.cc
+          worker.cc xnnpack.cc
   DEPS qualm::core qualm::io qualm::worker_message)
 
 qualm_executable(qualm-worker
   SOURCES ${PROJECT_SOURCE_DIR}/tools/worker_main.cc plugin_host.cc
   DEPS qualm::arena qualm::worker_message ${CMAKE_DL_LIBS})
+# Found at run time as plugins are (FindPlugin).
+configure_file(torch_child.py ${CMAKE_LIBRARY_OUTPUT_DIRECTORY}/torch_child.py COPYONLY)
 # Whoever links the parent's side needs a worker to start.
 add_dependencies(qualm_plugins qualm-worker)
 

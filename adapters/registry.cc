@@ -10,6 +10,7 @@
 #include "adapters/onnxruntime.h"
 #include "adapters/pipe.h"
 #include "adapters/plugin_subjects.h"
+#include "adapters/torch.h"
 #include "core/subject.h"
 
 namespace qualm {
@@ -23,6 +24,7 @@ void RegisterAllSubjects() {
     RegisterXnnpackSubjects();
     RegisterGemmlowpSubjects();
     RegisterOnnxruntimeSubjects();
+    RegisterTorchSubjects();
     RegisterPluginSubjects();
     RegisterPipeSubjects();
     registry.Add(FaultySubjects());

@@ -202,6 +202,7 @@ std::vector<Model> XnnpackModels();
 std::vector<Model> TfliteModels();
 std::vector<Model> GemmlowpModels();
 std::vector<Model> OnnxRuntimeModels();
+std::vector<Model> TorchModels();
 
 }  // namespace qualm::models
 

@@ -8,6 +8,7 @@
 // one zero point there. add and mul round with the output zero point in; add is fused from AVX2 on.
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "oracles/models/convention.h"
 #include "oracles/models/onnxruntime_further.h"

@@ -31,7 +31,7 @@ TEST_F(Onnxruntime, DrawnCasesKeepTheContract) {
   ExpectContract(
       {Op::kQuantize, Op::kDequantize, Op::kLinear, Op::kConv2d, Op::kDepthwise, Op::kAdd, Op::kMul,
        Op::kMaxPool, Op::kAvgPool, Op::kGlobalAvgPool, Op::kConcat, Op::kTable, Op::kSoftmax},
-      100, 8);
+      100, 5);
 }
 
 // Reads of empty tensors and outputs left unwritten are upstream's (docs/plugin.md): not asked for.

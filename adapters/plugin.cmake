@@ -3,13 +3,25 @@
 qualm_library(worker_message SOURCES worker_message.cc DEPS qualm::core)
 qualm_library(plugins
   SOURCES onednn.cc plugin.cc worker.cc
-  DEPS qualm::core qualm::worker_message)
+  DEPS qualm::core qualm::limits qualm::worker_message)
+set_source_files_properties(plugin.cc PROPERTIES
+  COMPILE_DEFINITIONS QUALM_MODULES_FROM_BIN="${QUALM_MODULES_FROM_BIN}")
 
 qualm_executable(qualm-worker
   SOURCES ${PROJECT_SOURCE_DIR}/tools/worker_main.cc plugin_host.cc
-  DEPS qualm::arena qualm::worker_message ${CMAKE_DL_LIBS})
+  DEPS qualm::arena qualm::limits qualm::worker_message ${CMAKE_DL_LIBS})
+qualm_install_target(qualm-worker)
 # Whoever links the parent's side needs a worker to start.
 add_dependencies(qualm_plugins qualm-worker)
+
+# What a plugin needs to be compiled: the folder of qualm_plugin.h.
+add_library(qualm_plugin_interface INTERFACE)
+add_library(qualm::plugin_interface ALIAS qualm_plugin_interface)
+target_include_directories(qualm_plugin_interface INTERFACE
+  $<BUILD_INTERFACE:${CMAKE_CURRENT_SOURCE_DIR}>
+  $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/qualm/adapters>)
+set_target_properties(qualm_plugin_interface PROPERTIES EXPORT_NAME plugin_interface)
+qualm_install_target(qualm_plugin_interface)
 
 # qualm_plugin_module(NAME SOURCES ...): NAME.so in the library folder, loaded by the worker only.
 function(qualm_plugin_module name)
@@ -32,6 +44,7 @@ if(QUALM_DNNL_INCLUDE AND QUALM_DNNL_LIBRARY)
     target_include_directories(qualm_onednn SYSTEM PRIVATE ${QUALM_DNNL_INCLUDE})
     target_link_libraries(qualm_onednn PRIVATE ${QUALM_DNNL_LIBRARY})
     add_dependencies(qualm_plugins qualm_onednn)
+    qualm_install_target(qualm_onednn)
   else()
     message(STATUS "oneDNN ${dnnl_major}.x found: the subject onednn needs 2.x, it will be absent")
   endif()
@@ -40,7 +53,8 @@ else()
 endif()
 
 if(QUALM_BUILD_TESTS)
-  qualm_plugin_module(qualm_example SOURCES example_plugin.c)
+  qualm_plugin_module(qualm_example SOURCES ${PROJECT_SOURCE_DIR}/examples/plugin/example_plugin.c)
+  target_link_libraries(qualm_example PRIVATE qualm::plugin_interface)
   qualm_plugin_module(qualm_broken SOURCES broken_plugin.cc)
   qualm_plugin_module(qualm_no_entry SOURCES broken_plugin.cc)
   # The same, under a name that nobody looks for.

@@ -36,11 +36,8 @@ class PluginSubject : public Subject {
   Worker worker_;
 };
 
-// Why the limits of a plugin rule out a case, "" if they do not.
-std::string OutsideLimits(const PluginLimits& limits, const Case& c);
-
 // Path of a shared object: `file` itself if it has a '/' or is found in the current folder, else
-// looked for in $QUALM_PLUGIN_DIR, beside the executable, in ../lib and ../lib/qualm from there.
+// looked for in $QUALM_PLUGIN_DIR, beside the executable, in ../lib from there, and where modules are installed.
 // "" if it is nowhere.
 std::string FindPlugin(const std::string& file);
 

@@ -104,14 +104,6 @@ std::string Bytes(int64_t count) {
 
 }  // namespace
 
-std::string ExecutableFolder() {
-  std::array<char, PATH_MAX> path;
-  const ssize_t length = readlink("/proc/self/exe", path.data(), path.size());
-  if (length <= 0) return "./";
-  const std::string_view text(path.data(), static_cast<size_t>(length));
-  return std::string(text.substr(0, text.rfind('/') + 1));
-}
-
 Worker::Worker(WorkerOptions options) : options_(std::move(options)) {
   const auto& environment = options_.environment;
   if (std::none_of(environment.begin(), environment.end(),

@@ -17,6 +17,7 @@
 
 #include "adapters/worker_message.h"
 #include "core/case.h"
+#include "core/executable.h"
 #include "core/subject.h"
 
 namespace qualm {
@@ -66,9 +67,6 @@ class Worker {
   std::optional<MessageChannel> channel_;
   std::vector<uint8_t> payload_;
 };
-
-// The directory of the running executable, with a final '/'.
-std::string ExecutableFolder();
 
 }  // namespace qualm
 

@@ -22,6 +22,7 @@
 #include "properties/engine.h"
 #include "properties/property.h"
 #include "properties/sweep.h"
+#include "properties/triage/triaged.h"
 
 namespace CLI {
 class App;
@@ -99,7 +100,7 @@ bool JudgedSomething(const Totals& totals, const std::string& why);
 
 // "3 findings; 1000 cases, 20000 passed, ..." for people.
 std::string TotalsLine(const Totals& totals);
-std::string FindingText(const Finding& finding);
+using triage::FindingText;
 
 // One subject's sweep in a few lines: where it bends, which pairs bend it.
 std::string SweepSummary(const sweep::Result& result);

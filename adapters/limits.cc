@@ -61,7 +61,7 @@ std::string WrongLimits(const PluginLimits& limits) {
 }
 
 std::string OutsideLimits(const PluginLimits& limits, const Case& c) {
-  const bool has_w = HasSums(c.op) || HasTwoOperands(c.op) || c.op == Op::kConcat;
+  const bool has_w = HasW(c.op);
   const Window& v = c.window;
   const auto lacks = [&](uint32_t feature) { return (limits.features & feature) == 0; };
   if (!Has(limits.x_dtypes, c.x.dtype())) return "x of type " + std::string(Name(c.x.dtype()));
@@ -92,7 +92,7 @@ std::string OutsideLimits(const PluginLimits& limits, const Case& c) {
   if (why.empty()) why = CheckDim("N", c.N, limits.n_max, limits.n_multiple);
   if (why.empty() && c.op != Op::kGlobalAvgPool)
     why = CheckDim("K", c.K, limits.k_max, limits.k_multiple);
-  if (why.empty() && c.op != Op::kQuantize && c.op != Op::kRequantize)
+  if (why.empty() && IsCode(c.x.dtype()))
     why = CheckZeroPoints("x", c.x_q, limits.x_zero_point_min, limits.x_zero_point_max);
   if (why.empty() && has_w)
     why = CheckZeroPoints("w", c.w_q, limits.w_zero_point_min, limits.w_zero_point_max);

@@ -2,16 +2,12 @@
 // plugin:PATH.so: anybody's kernels behind the C interface of adapters/qualm_plugin.h.
 #include <unistd.h>
 
-#include <charconv>
 #include <cstdlib>
-#include <map>
 #include <memory>
-#include <mutex>
 #include <utility>
 
 #include "adapters/limits.h"
 #include "adapters/plugin_subjects.h"
-#include "core/contract.h"
 #include "core/status.h"
 
 namespace qualm {
@@ -46,90 +42,22 @@ std::string FindPlugin(const std::string& file) {
 }
 
 PluginSubject::PluginSubject(std::string name, WorkerOptions options)
-    : name_(std::move(name)), worker_(std::move(options)) {
-  try {
-    set_contract(ParseContract(info().contract));
-  } catch (const InputError&) {
-    throw Unavailable("subject '" + name_ + "': its contract '" + info().contract +
-                      "' is none, expected exact or model:NAME");
-  }
+    : ForeignSubject(std::move(name)), worker_(std::move(options)) {
+  AdoptContract();
 }
 
-namespace {
-
-// Hangs of each subject in this process, whatever its instances: they cost seconds each.
-constexpr int kMostHangs = 3;
-std::mutex hangs_mutex;
-std::map<std::string, int>& Hangs() {
-  static std::map<std::string, int> hangs;
-  return hangs;
-}
-
-std::string GivenUp(const std::string& name) {
-  const std::scoped_lock lock(hangs_mutex);
-  const auto at = Hangs().find(name);
-  if (at == Hangs().end() || at->second < kMostHangs) return "";
-  return "given up: it hung " + std::to_string(kMostHangs) + " times in this run";
-}
-
-void CountHang(const std::string& name) {
-  const std::scoped_lock lock(hangs_mutex);
-  ++Hangs()[name];
-}
-
-}  // namespace
-
-std::string PluginSubject::CannotRun(const Case& c) const {
-  const std::optional<PluginLimits>& limits = info().limits[static_cast<size_t>(c.op)];
-  if (!limits) return info().name + " does not offer " + std::string(Name(c.op));
-  if (std::string why = GivenUp(name_); !why.empty()) return why;
+std::string PluginSubject::CannotSend(const Case& c) const {
   if (ProblemBytes(c) > kMessageBytesMax)
     return "larger than the worker takes (" + std::to_string(kMessageBytesMax >> 20) + " MiB)";
   // Not in the interface: a library requantizes in the one way it has.
   if (c.requant != Requant::kExact)
     return "plugins have no requantization " + std::string(Name(c.requant));
-  const std::string why = OutsideLimits(*limits, c);
-  return why.empty() ? "" : info().name + " does not offer " + why;
+  return "";
 }
 
-Outcome PluginSubject::Run(const Case& c, const RunContext& context) {
-  if (std::string why = CannotRun(c); !why.empty()) {
-    Outcome skipped;
-    skipped.status = RunStatus::kSkipped;
-    skipped.detail = std::move(why);
-    return skipped;
-  }
-  Outcome outcome = worker_.Run(c, context);
-  if (outcome.status == RunStatus::kHung) CountHang(name_);
-  return outcome;
+Outcome PluginSubject::Send(const Case& c, const RunContext& context) {
+  return worker_.Run(c, context);
 }
-
-std::string PluginSubject::InstructionSet() const {
-  return info().instruction_set.empty() ? "unknown" : info().instruction_set;
-}
-
-std::string PluginSubject::Version() const {
-  return info().version.empty() ? info().name : info().name + " " + info().version;
-}
-
-namespace {
-
-// QUALM_TIME_LIMIT_MS, for what is slow and for tests that wait for hangs.
-int TimeLimitMs() {
-  const char* text = std::getenv("QUALM_TIME_LIMIT_MS");
-  if (text == nullptr) return WorkerOptions{}.time_limit_ms;
-  constexpr int kMost = 3'600'000;
-  const std::string_view digits(text);
-  int limit = 0;
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), limit);
-  if (error != std::errc() || end != digits.data() + digits.size() || limit < 1 || limit > kMost) {
-    throw InputError("QUALM_TIME_LIMIT_MS: '" + std::string(digits) +
-                     "' is no time limit, expected milliseconds in 1.." + std::to_string(kMost));
-  }
-  return limit;
-}
-
-}  // namespace
 
 void RegisterPluginSubjects() {
   SubjectKind kind;
@@ -140,7 +68,7 @@ void RegisterPluginSubjects() {
     if (!name.starts_with(kPrefix) || name.size() == kPrefix.size()) return nullptr;
     const std::string file = name.substr(kPrefix.size());
     WorkerOptions options;
-    options.time_limit_ms = TimeLimitMs();
+    options.time_limit_ms = TimeLimitMs(options.time_limit_ms);
     options.plugin = FindPlugin(file);
     if (options.plugin.empty()) throw Unavailable("subject '" + name + "': no such file");
     return std::make_unique<PluginSubject>(name, std::move(options));

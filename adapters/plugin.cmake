@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-# Foreign code: the parent's side (qualm::plugins), the worker it runs in, and the plugins we ship.
+# Foreign code: the parent's side (qualm::plugins), children behind a pipe, the worker that plugins
+# run in, and the plugins we ship.
 qualm_library(worker_message SOURCES worker_message.cc DEPS qualm::core)
 qualm_library(plugins
-  SOURCES onednn.cc plugin.cc worker.cc
-  DEPS qualm::core qualm::limits qualm::worker_message)
+  SOURCES child_process.cc foreign.cc onednn.cc pipe.cc pipe_child.cc plugin.cc worker.cc
+  DEPS qualm::core qualm::io qualm::limits qualm::worker_message)
 set_source_files_properties(plugin.cc PROPERTIES
   COMPILE_DEFINITIONS QUALM_MODULES_FROM_BIN="${QUALM_MODULES_FROM_BIN}")
 
@@ -64,4 +65,5 @@ if(QUALM_BUILD_TESTS)
     DEPS qualm::io qualm::plugins)
   target_compile_definitions(plugin_test PRIVATE QUALM_CORPUS_DIR="${PROJECT_SOURCE_DIR}/corpus")
   add_dependencies(plugin_test qualm_example qualm_broken qualm_no_entry)
+  qualm_test(pipe_test SOURCES pipe_test.cc DEPS qualm::io qualm::plugins)
 endif()

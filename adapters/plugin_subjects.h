@@ -4,8 +4,8 @@
 #define QUALM_ADAPTERS_PLUGIN_SUBJECTS_H_
 
 #include <string>
-#include <string_view>
 
+#include "adapters/foreign.h"
 #include "adapters/worker.h"
 #include "core/case.h"
 #include "core/subject.h"
@@ -18,21 +18,18 @@ void RegisterPluginSubjects();
 // the reason, where the build had no oneDNN.
 void RegisterOnednnSubjects();
 
-class PluginSubject : public Subject {
+class PluginSubject : public ForeignSubject {
  public:
   // Starts a worker. Throws Unavailable.
   PluginSubject(std::string name, WorkerOptions options);
 
-  std::string_view name() const override { return name_; }
-  std::string CannotRun(const Case& c) const override;
-  Outcome Run(const Case& c, const RunContext& context) override;
-  std::string InstructionSet() const override;
-  std::string Version() const override;
+  const PluginInfo& info() const override { return worker_.info(); }
 
-  const PluginInfo& info() const { return worker_.info(); }
+ protected:
+  std::string CannotSend(const Case& c) const override;
+  Outcome Send(const Case& c, const RunContext& context) override;
 
  private:
-  std::string name_;
   Worker worker_;
 };
 

@@ -120,14 +120,15 @@ void AddOnednn(Rows& rows) {
       rows.Add(subject, Op::kLinear, property, FindingKind::kPairSaturation, kOnednnPairs);
     }
   }
-  for (const char* subject : {"model:onednn2@sse41", "model:onednn2@avx2", "model:onednn2@avx2vnni",
-                              "model:onednn2@avx512core", "model:onednn2@vnni"}) {
+  for (const char* subject :
+       {"model:onednn2@sse41", "model:onednn2@avx2", "model:onednn2@avx2vnni",
+        "model:onednn2@avx512core", "model:onednn2@vnni", "model:onednn2@amx"}) {
     rows.Add(subject, Op::kLinear, "matches_exact", FindingKind::kTie, kOnednnTie);
     rows.Add(subject, Op::kLinear, "matches_exact", FindingKind::kRounding, kOnednnScale);
     rows.Add(subject, Op::kLinear, "environment", FindingKind::kRounding, kOnednnEnvironment);
   }
-  rows.Add("model:onednn2@vnni", Op::kLinear, "alignment_and_stride", FindingKind::kMemory,
-           kOnednnStride);
+  for (const char* subject : {"model:onednn2@vnni", "model:onednn2@amx"})
+    rows.Add(subject, Op::kLinear, "alignment_and_stride", FindingKind::kMemory, kOnednnStride);
   for (const char* property : {"matches_exact", "sweep_is_linear"}) {
     rows.Add("model:onednn3@avx2", Op::kLinear, property, FindingKind::kPairSaturation,
              kOnednnPairs);

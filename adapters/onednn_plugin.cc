@@ -38,7 +38,7 @@ struct Isa {
 };
 
 // The instruction set in use, and the convention that holds for it. AVX cuts K where SSE4.1 does,
-// and everything from AVX512_CORE_VNNI on shares the brgemm kernels.
+// and AVX512_CORE_BF16 has the int8 kernels of AVX512_CORE_VNNI.
 const Isa& EffectiveIsa() {
   static const Isa* isa = [] {
     const auto make = [](std::string name, const std::string& convention) {
@@ -50,6 +50,7 @@ const Isa& EffectiveIsa() {
       case dnnl::cpu_isa::avx2: return make("avx2", "avx2");
       case dnnl::cpu_isa::avx2_vnni: return make("avx2vnni", "avx2vnni");
       case dnnl::cpu_isa::avx512_core: return make("avx512core", "avx512core");
+      case dnnl::cpu_isa::avx512_core_amx: return make("amx", "amx");
       default: return make("vnni", "vnni");
     }
   }();
@@ -234,7 +235,7 @@ void FillAccumulators(const Recipe& recipe, const qualm_problem& problem) {
   raw.destination = DescOf(*problem.acc);
   const bool in_gemm = HoldsCode(problem.x->dtype, recipe.source_zero_point) &&
                        HoldsCode(problem.w->dtype, recipe.weights_zero_point);
-  if (in_gemm && EffectiveIsa().name != "vnni") {
+  if (in_gemm && EffectiveIsa().name != "vnni" && EffectiveIsa().name != "amx") {
     raw.source_zero_point = recipe.source_zero_point;
     raw.weights_zero_point = recipe.weights_zero_point;
   }

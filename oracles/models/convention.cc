@@ -198,6 +198,7 @@ int32_t TakeOutZeroPoints(int32_t acc, int32_t x_zp, int32_t w_zp, std::span<con
     x_sum -= 256 * std::count_if(x.begin(), x.end(), [](int32_t code) { return code >= 128; });
   }
   if (offsets == Accumulation::Offsets::kRowsInto16) x_sum = std::min<int64_t>(x_sum, INT16_MAX);
+  if (offsets == Accumulation::Offsets::kInSteps) return acc;
   // uint64 arithmetic modulo 2^64 keeps the low 32 bits right whatever the zero points are.
   const auto u = [](int64_t value) { return static_cast<uint64_t>(value); };
   const uint64_t result = u(acc) - u(x_zp) * u(SumOf(w)) - u(w_zp) * u(x_sum) +
@@ -296,6 +297,10 @@ void TimesCodeMinusZeroPoint(Value& v, const Channel& c) {
   }
 }
 
+void TimesOther(Value& v, const Channel& c) {
+  v.SetInt((v.integer - c.a_zero_point) * (int64_t{v.other} - c.b_zero_point));
+}
+
 }  // namespace step
 
 std::string FirstReason(std::initializer_list<std::string> reasons) {
@@ -358,6 +363,23 @@ void AddExactConvClaims(std::vector<std::string>& satisfies) {
 void SetClamp(Channel& channel, const Case& c) {
   channel.low = static_cast<int32_t>(std::min<int64_t>(LowerBound(c), INT32_MAX));
   channel.high = c.out_max;
+}
+
+Channel FixedPointAddChannel(const Case& c, int32_t bits) {
+  Channel channel;
+  SetClamp(channel, c);
+  channel.a_zero_point = c.x_q.zero_point[0];
+  channel.b_zero_point = c.w_q.zero_point[0];
+  channel.zero_point = c.out_q.zero_point[0];
+  channel.a_scale = c.x_q.scale[0] / c.out_q.scale[0];
+  channel.b_scale = c.w_q.scale[0] / c.out_q.scale[0];
+  channel.fixed.shift = bits - 1 - std::ilogb(std::max(channel.a_scale, channel.b_scale));
+  const auto fixed = [&](float scale) {
+    return static_cast<int32_t>(RoundNearestEven(std::ldexp(scale, channel.fixed.shift)));
+  };
+  channel.a_fixed.value = fixed(channel.a_scale);
+  channel.b_fixed.value = fixed(channel.b_scale);
+  return channel;
 }
 
 bool HasExplicitMultiplier(const Case& c) { return !c.multiplier.empty(); }
@@ -484,6 +506,22 @@ class Terms {
   std::span<const int32_t> x_, w_, real_x_, real_w_;
 };
 
+// The sum after its zero points, ready for the steps.
+Value Corrected(const Terms& terms, const Case& c, int64_t index, int32_t acc,
+                Accumulation::Offsets offsets) {
+  const int32_t x_zp = c.x_q.zero_point_at(0);
+  const int32_t w_zp = c.w_q.zero_point_at(index % c.N);
+  Value value;
+  value.SetInt(TakeOutZeroPoints(acc, x_zp, w_zp, terms.real_x(), terms.real_w(), offsets));
+  if (offsets != Accumulation::Offsets::kInSteps) return value;
+  const auto u = [](int64_t number) { return static_cast<uint64_t>(number); };
+  const auto wrap = [](uint64_t number) { return Wrap32(static_cast<int64_t>(number)); };
+  value.x_offset = wrap(-u(x_zp) * u(SumOf(terms.real_w())));
+  value.w_offset = wrap(-u(w_zp) * (u(SumOf(terms.real_x())) -
+                                    u(static_cast<int64_t>(terms.real_x().size())) * u(x_zp)));
+  return value;
+}
+
 ModelOutput Run(const Convention& convention, const Case& c) {
   ModelOutput output;
   output.y = Tensor(c.out_dtype, c.output_shape());
@@ -507,8 +545,7 @@ ModelOutput Run(const Convention& convention, const Case& c) {
       terms->Select(i);
       const int32_t acc = Accumulate(accumulation, terms->x(), terms->w(), nullptr);
       output.acc->SetInt(i, acc);
-      value.SetInt(TakeOutZeroPoints(acc, c.x_q.zero_point_at(0), c.w_q.zero_point_at(i % c.N),
-                                     terms->real_x(), terms->real_w(), accumulation.offsets));
+      value = Corrected(*terms, c, i, acc, accumulation.offsets);
     } else {
       value = Input(c, i);
     }
@@ -527,9 +564,8 @@ Value TraceSum(const Convention& convention, const Case& c, int64_t index, Trace
   const int32_t w_zp = c.w_q.zero_point_at(index % c.N);
   const int64_t x_sum = SumOf(terms.real_x()), w_sum = SumOf(terms.real_w());
   const auto count = static_cast<int64_t>(terms.real_x().size());
-  Value value;
-  value.SetInt(
-      TakeOutZeroPoints(acc, x_zp, w_zp, terms.real_x(), terms.real_w(), accumulation.offsets));
+  const Value value = Corrected(terms, c, index, acc, accumulation.offsets);
+  if (accumulation.offsets == Accumulation::Offsets::kInSteps) return value;
   const __int128 exact = static_cast<__int128>(acc) - static_cast<__int128>(x_zp) * w_sum -
                          static_cast<__int128>(w_zp) * x_sum +
                          static_cast<__int128>(x_zp) * w_zp * count;

@@ -35,6 +35,7 @@ struct Accumulation {
     kFloat,       // in float64, the difference saturated to int32 and rounded to float32
     kRowsSigned,  // modulo 2^32, codes of x from 128 on counted as x - 256 in sum x
     kRowsInto16,  // modulo 2^32, sum x (of u8) saturates to int16
+    kInSteps,     // not here: each addend is int32 modulo 2^32, and steps add them in float32
   };
   // What the taps of a convolution in the padding are.
   enum class Padding : uint8_t {
@@ -78,7 +79,9 @@ struct Value {
   bool real = false;
   int64_t integer = 0;
   float number = 0;
-  int32_t other = 0;   // the code of the second operand (add, mul)
+  int32_t other = 0;  // the code of the second operand (add, mul)
+  // With Offsets::kInSteps, what is to be added for the zero point of x, and for that of w.
+  int32_t x_offset = 0, w_offset = 0;
   bool lossy = false;  // the last step departed from the exact value
 
   void SetInt(int64_t value) {
@@ -149,6 +152,8 @@ void AddZeroPointSat16(Value& v, const Channel& c);   // packssdw, paddsw
 void AddZeroPointWrap32(Value& v, const Channel& c);  // paddd
 void Clamp(Value& v, const Channel& c);
 void TimesCodeMinusZeroPoint(Value& v, const Channel& c);  // dequantize: fl(scale*(float)(q-zp))
+void TimesOther(Value& v, const Channel& c);               // mul, exact
+constexpr Step kProduct{Stage::kAccumulate, "(a - {a_zp}) * ({b} - {b_zp})", TimesOther};
 }  // namespace step
 
 // Helpers for cannot_run: "" or the reason.
@@ -171,6 +176,9 @@ void AddExactConvClaims(std::vector<std::string>& satisfies);
 
 // Clamp bounds of a code output, relu included.
 void SetClamp(Channel& channel, const Case& c);
+// add in fixed point: both scales over the output's as integers that share one exponent
+// (a_fixed, b_fixed, fixed.shift), the larger in [2^(bits-1), 2^bits].
+Channel FixedPointAddChannel(const Case& c, int32_t bits);
 // Product scale in requantize without an explicit multiplier: like a linear of those scales.
 bool HasExplicitMultiplier(const Case& c);
 

@@ -90,27 +90,6 @@ const Step kAdd[] = {
     {Stage::kClamp, "clamp to {low}..{high}", step::Clamp},
 };
 
-Channel AddChannel(const Case& c) {
-  Channel channel;
-  SetClamp(channel, c);
-  channel.a_zero_point = c.x_q.zero_point[0];
-  channel.b_zero_point = c.w_q.zero_point[0];
-  channel.zero_point = c.out_q.zero_point[0];
-  channel.a_scale = c.x_q.scale[0] / c.out_q.scale[0];
-  channel.b_scale = c.w_q.scale[0] / c.out_q.scale[0];
-  channel.fixed.shift = 20 - std::ilogb(std::max(channel.a_scale, channel.b_scale));
-  const auto fixed = [&](float scale) {
-    return static_cast<int32_t>(RoundNearestEven(std::ldexp(scale, channel.fixed.shift)));
-  };
-  channel.a_fixed.value = fixed(channel.a_scale);
-  channel.b_fixed.value = fixed(channel.b_scale);
-  return channel;
-}
-
-void Product(Value& v, const Channel& c) {
-  v.SetInt((v.integer - c.a_zero_point) * (int64_t{v.other} - c.b_zero_point));
-}
-
 std::string CannotRunOperands(const Case& c) {
   const auto inside = [&](const QParams& q) {
     const float ratio = q.scale[0] / c.out_q.scale[0];
@@ -133,7 +112,7 @@ std::string CannotRunOperands(const Case& c) {
 }
 
 Channel ChannelOf(const Case& c, int64_t n) {
-  if (c.op == Op::kAdd) return AddChannel(c);
+  if (c.op == Op::kAdd) return FixedPointAddChannel(c, 21);
   Channel channel;
   SetClamp(channel, c);
   if (c.op == Op::kQuantize) {
@@ -229,7 +208,7 @@ Model Make(bool rndnu) {
       return steps;
     }
     if (c.op == Op::kMul) {
-      steps.push_back({Stage::kAccumulate, "(a - {a_zp}) * ({b} - {b_zp})", Product});
+      steps.push_back(step::kProduct);
     }
     if (c.bias_i32) steps.push_back(kBias);
     if (rndnu) {

@@ -5,8 +5,8 @@ qualm_library(worker_message SOURCES worker_message.cc DEPS qualm::core)
 qualm_library(plugins
   SOURCES child_process.cc foreign.cc onednn.cc pipe.cc pipe_child.cc plugin.cc worker.cc
   DEPS qualm::core qualm::io qualm::limits qualm::worker_message)
-set_source_files_properties(plugin.cc PROPERTIES
-  COMPILE_DEFINITIONS QUALM_MODULES_FROM_BIN="${QUALM_MODULES_FROM_BIN}")
+set_source_files_properties(plugin.cc PROPERTIES COMPILE_DEFINITIONS
+  "QUALM_MODULES_FROM_BIN=\"${QUALM_MODULES_FROM_BIN}\";QUALM_DATA_FROM_BIN=\"${QUALM_DATA_FROM_BIN}\"")
 
 qualm_executable(qualm-worker
   SOURCES ${PROJECT_SOURCE_DIR}/tools/worker_main.cc plugin_host.cc

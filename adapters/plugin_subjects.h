@@ -34,8 +34,8 @@ class PluginSubject : public ForeignSubject {
 };
 
 // Path of a shared object: `file` itself if it has a '/' or is found in the current folder, else
-// looked for in $QUALM_PLUGIN_DIR, beside the executable, in ../lib from there, and where modules are installed.
-// "" if it is nowhere.
+// looked for in $QUALM_PLUGIN_DIR, beside the executable, in ../lib from there, and where modules
+// and data are installed. "" if it is nowhere.
 std::string FindPlugin(const std::string& file);
 
 }  // namespace qualm

@@ -32,9 +32,8 @@ if(NOT hwy_FOUND)
     DOWNLOAD_EXTRACT_TIMESTAMP ON)
   FetchContent_MakeAvailable(highway)
   # Its headers are not ours to warn about.
-  get_target_property(highway_include hwy INTERFACE_INCLUDE_DIRECTORIES)
   set_target_properties(hwy PROPERTIES
-    INTERFACE_SYSTEM_INCLUDE_DIRECTORIES "${highway_include}")
+    INTERFACE_SYSTEM_INCLUDE_DIRECTORIES $<BUILD_INTERFACE:${highway_SOURCE_DIR}>)
   # Whoever links the installed kernels needs it too; its headers they do not need.
   qualm_install_target(hwy ARCHIVE_FOLDER ${CMAKE_INSTALL_LIBDIR}/qualm)
   if(NOT TARGET hwy::hwy)

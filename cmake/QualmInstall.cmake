@@ -50,13 +50,14 @@ function(qualm_test_package)
            COMMAND ${CMAKE_COMMAND} ${settings} -D part=tree -P ${script})
   set_tests_properties(installed.tree PROPERTIES FIXTURES_SETUP installed_tree)
   set(tests installed.tree)
-  foreach(example gtest fuzz plugin kernels)
+  foreach(example gtest fuzz plugin pipe kernels)
     add_test(NAME installed.${example}
              COMMAND ${CMAKE_COMMAND} ${settings} -D part=${example} -P ${script})
     set_tests_properties(installed.${example} PROPERTIES FIXTURES_REQUIRED installed_tree)
     list(APPEND tests installed.${example})
   endforeach()
-  set_tests_properties(${tests} PROPERTIES LABELS short TIMEOUT 1800)
+  set_tests_properties(${tests} PROPERTIES
+    LABELS short TIMEOUT 1800 SKIP_REGULAR_EXPRESSION "installed test skipped: ")
 endfunction()
 
 # Everything but the targets, which install themselves.
@@ -85,6 +86,11 @@ function(qualm_install_package)
     install(DIRECTORY corpus/${folder} DESTINATION ${QUALM_DATA_DIR}/corpus)
   endforeach()
   install(DIRECTORY examples DESTINATION ${QUALM_DATA_DIR})
+  # Programs that run behind a pipe.
+  file(GLOB children CONFIGURE_DEPENDS adapters/*.py adapters/*.mjs)
+  if(children)
+    install(FILES ${children} DESTINATION ${QUALM_DATA_DIR})
+  endif()
   install(FILES core/io/case.schema.json DESTINATION ${QUALM_DATA_DIR})
   install(DIRECTORY docs/ DESTINATION ${CMAKE_INSTALL_DOCDIR})
   install(FILES README.md CHANGELOG.md LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})

@@ -95,6 +95,14 @@ elseif(part STREQUAL "fuzz")
   build_example(fuzz ${work}/fuzz-buggy -DBUGGY=ON)
   must_fail(8 "finding linear[^ ]*-gemm-pair-saturation" COMMAND
     ${CMAKE_CTEST_COMMAND} --test-dir ${work}/fuzz-buggy --output-on-failure)
+elseif(part STREQUAL "pipe")  # nothing to build
+  run(text result python3 -c "import numpy")
+  if(NOT result EQUAL 0)
+    message("installed test skipped: no python3 with NumPy (python3-numpy)")
+    return()
+  endif()
+  must_succeed(${prefix}/${bindir}/qualm check --op linear --cases 100
+    --subject "pipe:python3 '${prefix}/share/qualm/examples/pipe/numpy_linear.py'")
 else()
   build_example(${part} ${work}/${part})
   test_example(${work}/${part})

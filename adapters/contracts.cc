@@ -28,6 +28,10 @@ constexpr const char* kOnednnEnvironment =
     "oneDNN 2 adds, multiplies and converts in the caller's rounding mode and flushing, as its own "
     "math::mxcsr_cvt says (oneDNN src/cpu/x64/jit_gemm_inner_product_utils.cpp, "
     "brgemm/jit_brgemm_kernel.cpp)";
+constexpr const char* kOnednnNan =
+    "the reference convolution multiplies by 0 what relu cuts off, and takes the low byte of "
+    "INT32_MIN for NaN, which is 0 (oneDNN 2.6 src/common/math_utils.hpp, relu_fwd; "
+    "src/cpu/simple_q10n.hpp, saturate_and_round)";
 constexpr const char* kOnednnStride =
     "brgemm takes dense rows only; others go to the gemm, which sums u8 codes as signed bytes "
     "where a zero point is no code and does not round s32 outputs to float32 (oneDNN "
@@ -61,6 +65,11 @@ constexpr const char* kTiesUp =
     "fixed point rounds ties toward +infinity (XNNPACK src/params-init.c, rndnu and add; "
     "gemmlowp fixedpoint.h, as TFLite uses it)";
 
+constexpr const char* kXnnpackEnvironment =
+    "XNNPACK multiplies, converts and makes its tables in the caller's rounding mode; it sets only "
+    "the flushing of denormals, and only while an operator runs (XNNPACK src/operator-run.c, "
+    "PTHREADPOOL_FLAG_DISABLE_DENORMALS)";
+
 // A saturated pair changes the slope of a sweep, so every claim about numbers fails; one rounding
 // early shows only against the exact answer.
 constexpr std::array<const char*, 3> kNumbers{"matches_exact", "sweep_is_monotone",
@@ -77,6 +86,11 @@ constexpr std::array<const char*, 4> kFbgemmVnni{"model:fbgemm@vnni", "model:fbg
 constexpr std::array<const char*, 7> kAten{
     "model:aten@aarch64",     "model:aten@avx2",    "model:aten@avx2+pt26",   "model:aten@avx512",
     "model:aten@avx512+pt26", "model:aten@default", "model:aten@default+pt26"};
+
+constexpr std::array<const char*, 6> kTorchOnednn{
+    "model:torch-onednn@sse41",      "model:torch-onednn@avx2", "model:torch-onednn@avx2vnni",
+    "model:torch-onednn@avx512core", "model:torch-onednn@vnni", "model:torch-onednn@amx"};
+constexpr std::array<const char*, 1> kTorchQnnpack{"model:torch-qnnpack"};
 
 class Rows {
  public:
@@ -125,7 +139,13 @@ void AddOnednn(Rows& rows) {
         "model:onednn2@avx512core", "model:onednn2@vnni", "model:onednn2@amx"}) {
     rows.Add(subject, Op::kLinear, "matches_exact", FindingKind::kTie, kOnednnTie);
     rows.Add(subject, Op::kLinear, "matches_exact", FindingKind::kRounding, kOnednnScale);
-    rows.Add(subject, Op::kLinear, "environment", FindingKind::kRounding, kOnednnEnvironment);
+    for (const Op op : {Op::kLinear, Op::kConv2d, Op::kDepthwise})
+      rows.Add(subject, op, "environment", FindingKind::kRounding, kOnednnEnvironment);
+  }
+  for (const char* subject :
+       {"model:onednn2@sse41", "model:onednn2@avx2", "model:onednn2@avx2vnni"}) {
+    for (const Op op : {Op::kConv2d, Op::kDepthwise})
+      rows.Add(subject, op, "clamp", FindingKind::kClamp, kOnednnNan);
   }
   for (const char* subject : {"model:onednn2@vnni", "model:onednn2@amx"})
     rows.Add(subject, Op::kLinear, "alignment_and_stride", FindingKind::kMemory, kOnednnStride);
@@ -135,6 +155,29 @@ void AddOnednn(Rows& rows) {
   }
   rows.Add(std::array{"model:onednn3@avx2", "model:onednn3@vnni"}, Op::kLinear, FindingKind::kTie,
            kOnednn3Tie);
+}
+
+// What PyTorch's engines have from the conventions that they are composed of.
+void AddTorch(Rows& rows) {
+  for (const char* subject :
+       {"model:torch-onednn@sse41", "model:torch-onednn@avx2", "model:torch-onednn@avx512core"}) {
+    for (const char* property : kNumbers)
+      rows.Add(subject, Op::kLinear, property, FindingKind::kPairSaturation, kOnednnPairs);
+  }
+  rows.Add(kTorchOnednn, Op::kLinear, FindingKind::kTie, kOnednnTie);
+  rows.Add(kTorchOnednn, Op::kLinear, FindingKind::kRounding, kOnednnScale);
+  rows.Add(kTorchOnednn, Op::kAdd, FindingKind::kRounding, kAtenAdd);
+  rows.Add(kTorchOnednn, Op::kQuantize, FindingKind::kRounding, kReciprocal);
+  rows.Add(kTorchQnnpack, Op::kQuantize, FindingKind::kRounding, kReciprocal);
+}
+
+// The convention knows one rounding mode; what runs under it is the library.
+void AddXnnpack(Rows& rows) {
+  for (const Op op :
+       {Op::kQuantize, Op::kDequantize, Op::kLinear, Op::kConv2d, Op::kDepthwise, Op::kAdd,
+        Op::kMul, Op::kAvgPool, Op::kGlobalAvgPool, Op::kTable, Op::kSoftmax}) {
+    rows.Add("model:xnnpack@fp32", op, "environment", FindingKind::kRounding, kXnnpackEnvironment);
+  }
 }
 
 void AddOthers(Rows& rows) {
@@ -171,6 +214,8 @@ std::vector<ExpectedDivergence> DeclaredDivergences() {
   Rows rows;
   AddFbgemm(rows);
   AddOnednn(rows);
+  AddTorch(rows);
+  AddXnnpack(rows);
   AddOthers(rows);
   return rows.Take();
 }

@@ -77,4 +77,37 @@ void RegisterPluginSubjects() {
   SubjectRegistry::Get().Add(std::move(kind));
 }
 
+void RegisterModuleSubjects(ModuleKind module) {
+  SubjectKind kind;
+  kind.kind = std::string(module.kind);
+  kind.help = std::string(module.help);
+  const std::string first(module.names.front().module);
+  if (FindPlugin(first).empty()) {
+    kind.why_absent = first + " not found: install " + std::string(module.install) +
+                      " with scripts/bootstrap --with-libraries and rebuild, or set "
+                      "QUALM_PLUGIN_DIR to its folder";
+  }
+  kind.names = [names = module.names] {
+    std::vector<std::string> all;
+    for (const ModuleKind::Name& each : names) all.emplace_back(each.name);
+    return all;
+  };
+  kind.expand = [names = kind.names, all = kind.kind + "@all"](const std::string& pattern) {
+    return pattern == all ? names() : std::vector<std::string>{};
+  };
+  kind.make = [names = std::move(module.names)](const std::string& name) {
+    for (const ModuleKind::Name& each : names) {
+      if (name != each.name) continue;
+      WorkerOptions options;
+      options.time_limit_ms = TimeLimitMs(options.time_limit_ms);
+      options.plugin = FindPlugin(std::string(each.module));
+      if (options.plugin.empty())
+        throw Unavailable("subject '" + name + "': " + std::string(each.module) + " not found");
+      return std::make_unique<PluginSubject>(name, std::move(options));
+    }
+    return std::unique_ptr<PluginSubject>();
+  };
+  SubjectRegistry::Get().Add(std::move(kind));
+}
+
 }  // namespace qualm

@@ -3,7 +3,8 @@
 # run in, and the plugins we ship.
 qualm_library(worker_message SOURCES worker_message.cc DEPS qualm::core)
 qualm_library(plugins
-  SOURCES child_process.cc foreign.cc onednn.cc pipe.cc pipe_child.cc plugin.cc worker.cc
+  SOURCES child_process.cc foreign.cc gemmlowp.cc onednn.cc pipe.cc pipe_child.cc plugin.cc torch.cc
+          worker.cc xnnpack.cc
   DEPS qualm::core qualm::io qualm::limits qualm::worker_message)
 set_source_files_properties(plugin.cc PROPERTIES COMPILE_DEFINITIONS
   "QUALM_MODULES_FROM_BIN=\"${QUALM_MODULES_FROM_BIN}\";QUALM_DATA_FROM_BIN=\"${QUALM_DATA_FROM_BIN}\"")
@@ -12,6 +13,8 @@ qualm_executable(qualm-worker
   SOURCES ${PROJECT_SOURCE_DIR}/tools/worker_main.cc plugin_host.cc
   DEPS qualm::arena qualm::limits qualm::worker_message ${CMAKE_DL_LIBS})
 qualm_install_target(qualm-worker)
+# Found at run time as plugins are (FindPlugin).
+configure_file(torch_child.py ${CMAKE_LIBRARY_OUTPUT_DIRECTORY}/torch_child.py COPYONLY)
 # Whoever links the parent's side needs a worker to start.
 add_dependencies(qualm_plugins qualm-worker)
 
@@ -24,13 +27,17 @@ target_include_directories(qualm_plugin_interface INTERFACE
 set_target_properties(qualm_plugin_interface PROPERTIES EXPORT_NAME plugin_interface)
 qualm_install_target(qualm_plugin_interface)
 
-# qualm_plugin_module(NAME SOURCES ...): NAME.so in the library folder, loaded by the worker only.
+# qualm_plugin_module(NAME SOURCES ... [TEST_ONLY]): NAME.so in the library folder, loaded by the
+# worker only. Installed, unless it is TEST_ONLY.
 function(qualm_plugin_module name)
-  cmake_parse_arguments(ARG "" "" "SOURCES" ${ARGN})
+  cmake_parse_arguments(ARG "TEST_ONLY" "" "SOURCES" ${ARGN})
   add_library(${name} MODULE ${ARG_SOURCES})
   set_target_properties(${name} PROPERTIES
     PREFIX "" C_STANDARD 99 C_VISIBILITY_PRESET hidden CXX_VISIBILITY_PRESET hidden)
   target_link_libraries(${name} PRIVATE qualm_flags)
+  if(NOT ARG_TEST_ONLY)
+    qualm_install_target(${name})
+  endif()
 endfunction()
 
 # Not find_package(dnnl): Debian's package file demands OpenCL headers that nothing here uses.
@@ -41,11 +48,11 @@ if(QUALM_DNNL_INCLUDE AND QUALM_DNNL_LIBRARY)
        REGEX "^#define DNNL_VERSION_MAJOR +[0-9]+")
   string(REGEX MATCH "[0-9]+$" dnnl_major "${dnnl_major}")
   if(dnnl_major EQUAL 2)
-    qualm_plugin_module(qualm_onednn SOURCES onednn_plugin.cc)
+    qualm_plugin_module(qualm_onednn
+      SOURCES onednn_conv.cc onednn_linear.cc onednn_ops.cc onednn_plugin.cc)
     target_include_directories(qualm_onednn SYSTEM PRIVATE ${QUALM_DNNL_INCLUDE})
     target_link_libraries(qualm_onednn PRIVATE ${QUALM_DNNL_LIBRARY})
     add_dependencies(qualm_plugins qualm_onednn)
-    qualm_install_target(qualm_onednn)
   else()
     message(STATUS "oneDNN ${dnnl_major}.x found: the subject onednn needs 2.x, it will be absent")
   endif()
@@ -53,15 +60,59 @@ else()
   message(STATUS "oneDNN not found (libdnnl-dev): the subject onednn will be absent")
 endif()
 
+# No package file exists for it. pthreadpool.h is included by its header.
+find_path(QUALM_XNNPACK_INCLUDE xnnpack.h)
+find_path(QUALM_PTHREADPOOL_INCLUDE pthreadpool.h)
+find_library(QUALM_XNNPACK_LIBRARY XNNPACK)
+find_library(QUALM_PTHREADPOOL_LIBRARY pthreadpool)
+find_library(QUALM_CPUINFO_LIBRARY cpuinfo)
+if(QUALM_XNNPACK_INCLUDE AND QUALM_PTHREADPOOL_INCLUDE AND QUALM_XNNPACK_LIBRARY
+   AND QUALM_PTHREADPOOL_LIBRARY AND QUALM_CPUINFO_LIBRARY)
+  # Later versions split setup into reshape and setup, and pass scales of other types.
+  file(STRINGS ${QUALM_XNNPACK_INCLUDE}/xnnpack.h xnnpack_reshape REGEX "xnn_reshape_add_nd_qs8")
+  if(NOT xnnpack_reshape)
+    qualm_plugin_module(qualm_xnnpack SOURCES xnnpack_plugin.cc)
+    target_include_directories(qualm_xnnpack SYSTEM PRIVATE
+      ${QUALM_XNNPACK_INCLUDE} ${QUALM_PTHREADPOOL_INCLUDE})
+    target_link_libraries(qualm_xnnpack PRIVATE
+      ${QUALM_XNNPACK_LIBRARY} ${QUALM_PTHREADPOOL_LIBRARY} ${QUALM_CPUINFO_LIBRARY})
+    add_dependencies(qualm_plugins qualm_xnnpack)
+  else()
+    message(STATUS "XNNPACK found, but newer than 2022: the subject xnnpack will be absent")
+  endif()
+else()
+  message(STATUS "XNNPACK not found (libxnnpack-dev): the subject xnnpack will be absent")
+endif()
+
+# Headers only. What a build of them computes depends on the instruction sets it may use: a plain one
+# has no SIMD on x86, and a second one takes SSE4.1. Elsewhere a plain build has other arithmetic.
+find_path(QUALM_GEMMLOWP_INCLUDE gemmlowp/public/gemmlowp.h)
+if(QUALM_GEMMLOWP_INCLUDE AND CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
+  function(qualm_gemmlowp_module name)
+    qualm_plugin_module(${name} SOURCES gemmlowp_plugin.cc)
+    target_include_directories(${name} SYSTEM PRIVATE ${QUALM_GEMMLOWP_INCLUDE})
+    target_link_libraries(${name} PRIVATE Threads::Threads)
+    # Its scalar code adds int32 that may overflow, which C++ leaves to each compiler's mood.
+    target_compile_options(${name} PRIVATE -fwrapv)
+    add_dependencies(qualm_plugins ${name})
+  endfunction()
+  qualm_gemmlowp_module(qualm_gemmlowp)
+  qualm_gemmlowp_module(qualm_gemmlowp_sse4)
+  target_compile_options(qualm_gemmlowp_sse4 PRIVATE -msse4.1)
+else()
+  message(STATUS "gemmlowp not found (libgemmlowp-dev), or not on x86-64: the subject gemmlowp will be absent")
+endif()
+
 if(QUALM_BUILD_TESTS)
-  qualm_plugin_module(qualm_example SOURCES ${PROJECT_SOURCE_DIR}/examples/plugin/example_plugin.c)
+  qualm_plugin_module(qualm_example TEST_ONLY SOURCES ${PROJECT_SOURCE_DIR}/examples/plugin/example_plugin.c)
   target_link_libraries(qualm_example PRIVATE qualm::plugin_interface)
-  qualm_plugin_module(qualm_broken SOURCES broken_plugin.cc)
-  qualm_plugin_module(qualm_no_entry SOURCES broken_plugin.cc)
+  qualm_plugin_module(qualm_broken TEST_ONLY SOURCES broken_plugin.cc)
+  qualm_plugin_module(qualm_no_entry TEST_ONLY SOURCES broken_plugin.cc)
   # The same, under a name that nobody looks for.
   target_compile_definitions(qualm_no_entry PRIVATE qualm_plugin_entry=another_entry)
   qualm_test(plugin_test
-    SOURCES plugin_test.cc onednn_golden_test.cc onednn_test.cc worker_message_test.cc
+    SOURCES plugin_test.cc gemmlowp_test.cc onednn_golden_test.cc onednn_test.cc
+            worker_message_test.cc xnnpack_test.cc
     DEPS qualm::io qualm::plugins)
   target_compile_definitions(plugin_test PRIVATE QUALM_CORPUS_DIR="${PROJECT_SOURCE_DIR}/corpus")
   add_dependencies(plugin_test qualm_example qualm_broken qualm_no_entry)

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Subjects that live in a worker: any plugin by its path, and oneDNN, which is a plugin of ours.
+// Subjects that live in a worker: any plugin by its path, and the libraries that plugins of ours
+// call: oneDNN, XNNPACK, gemmlowp.
 #ifndef QUALM_ADAPTERS_PLUGIN_SUBJECTS_H_
 #define QUALM_ADAPTERS_PLUGIN_SUBJECTS_H_
 
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "adapters/foreign.h"
 #include "adapters/worker.h"
@@ -17,6 +20,22 @@ void RegisterPluginSubjects();
 // Adds the kind "onednn" (onednn, onednn@sse41, onednn@avx2, ...). It is absent, with
 // the reason, where the build had no oneDNN.
 void RegisterOnednnSubjects();
+// Add the kinds "xnnpack" and "gemmlowp", absent likewise.
+void RegisterXnnpackSubjects();
+void RegisterGemmlowpSubjects();
+
+// A kind whose names are modules of ours.
+struct ModuleKind {
+  struct Name {
+    std::string_view name;  // "gemmlowp", "gemmlowp@sse4"; the first says whether the kind is there
+    std::string_view module;  // "qualm_gemmlowp.so"
+  };
+  std::string_view kind;
+  std::string_view help;
+  std::string_view install;  // what the build lacked: "gemmlowp (libgemmlowp-dev)"
+  std::vector<Name> names;
+};
+void RegisterModuleSubjects(ModuleKind module);
 
 class PluginSubject : public ForeignSubject {
  public:
@@ -35,7 +54,8 @@ class PluginSubject : public ForeignSubject {
 
 // Path of a shared object: `file` itself if it has a '/' or is found in the current folder, else
 // looked for in $QUALM_PLUGIN_DIR, beside the executable, in ../lib from there, and where modules
-// and data are installed. "" if it is nowhere.
+// and data are installed. "" if it is nowhere. Also finds the scripts of
+// children that we ship.
 std::string FindPlugin(const std::string& file);
 
 }  // namespace qualm

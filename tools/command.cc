@@ -21,6 +21,7 @@
 #include "core/status.h"
 #include "oracles/models/model.h"
 #include "properties/property.h"
+#include "properties/triage/counterfactual.h"
 #include "properties/triage/triage.h"
 
 namespace qualm::tools {
@@ -94,29 +95,35 @@ bool IsVolatile(const std::string& word, bool* next) {
   return true;
 }
 
-std::string Repeat(const std::string& program, std::optional<uint64_t> seed) {
+std::string Repeat(const std::string& program, std::optional<uint64_t> seed,
+                   const std::string& today) {
   std::string command = program;
   const std::vector<std::string>& words = CommandLine();
-  bool has_seed = false;
+  bool has_seed = false, has_today = false;
   for (size_t i = 1; i < words.size(); ++i) {
     bool next = false;
     if (IsVolatile(words[i], &next)) {
       if (next) ++i;
       continue;
     }
-    has_seed |= words[i].substr(0, words[i].find('=')) == "--seed";
+    const std::string name = words[i].substr(0, words[i].find('='));
+    has_seed |= name == "--seed";
+    has_today |= name == "--today";
     command += " " + ShellWord(words[i]);
   }
   if (seed && !has_seed) command += " --seed " + std::to_string(*seed);
+  if (!today.empty() && !has_today) command += " --today " + today;
   return command;
 }
 
 }  // namespace
 
-std::string CanonicalCommand(std::optional<uint64_t> seed) { return Repeat("qualm", seed); }
+std::string CanonicalCommand(std::optional<uint64_t> seed, const std::string& today) {
+  return Repeat("qualm", seed, today);
+}
 
-void PrintRepeat(const std::string& what, std::optional<uint64_t> seed) {
-  Tell("{}to repeat: {}", what, Repeat(ShellWord(CommandLine().front()), seed));
+void PrintRepeat(const std::string& what, std::optional<uint64_t> seed, const std::string& today) {
+  Tell("{}to repeat: {}", what, Repeat(ShellWord(CommandLine().front()), seed, today));
 }
 
 void AddSubjectOption(CLI::App& app, CommonOptions& options, bool required) {
@@ -282,8 +289,10 @@ std::string MakeFolder(const std::filesystem::path& folder) {
 // A finding, and the subject that it was made with.
 class OwnTriaged {
  public:
-  OwnTriaged(Finding finding, const std::string& contract)
-      : subject_(Make(finding.subject, contract)), triaged_(std::move(finding), *subject_) {}
+  OwnTriaged(Finding finding, const std::string& contract, const KnownFindings& known)
+      : subject_(Make(finding.subject, contract)),
+        triaged_(std::move(finding), *subject_,
+                 [&known](const Finding& candidate) { return !known.IsNew(candidate); }) {}
 
   triage::Triaged* operator->() { return &triaged_; }
 
@@ -317,10 +326,11 @@ class OwnTriaged {
 }  // namespace
 
 std::vector<Finding> Triage(std::vector<Finding> raw, const std::string& out,
-                            const std::string& contract, Deferred& deferred) {
+                            const std::string& contract, const KnownFindings& known,
+                            Deferred& deferred) {
   std::vector<Finding> kept;
   // One that is not declared outweighs one of the same fingerprint that is.
-  const auto known = [&](const Finding& finding) {
+  const auto have = [&](const Finding& finding) {
     for (Finding& other : kept) {
       if (other.fingerprint() != finding.fingerprint()) continue;
       other.expected_by_contract &= finding.expected_by_contract;
@@ -329,13 +339,16 @@ std::vector<Finding> Triage(std::vector<Finding> raw, const std::string& out,
     return false;
   };
   for (Finding& finding : raw) {
-    OwnTriaged triaged(std::move(finding), contract);
-    if (triaged->sure() && known(triaged->finding())) continue;
-    if (!out.empty()) {
+    OwnTriaged triaged(std::move(finding), contract, known);
+    if (triaged->sure() && have(triaged->finding())) continue;
+    const auto is_known = [&] {
+      return !triaged->finding().expected_by_contract && !known.IsNew(triaged->finding());
+    };
+    if (!out.empty() && !(triaged->sure() && is_known())) {
       triaged->Minimize();
-      if (known(triaged->finding())) continue;
-      deferred.Try([&] { triaged.Write(out); });
-    } else if (known(triaged->finding())) {
+      if (have(triaged->finding())) continue;
+      if (!is_known()) deferred.Try([&] { triaged.Write(out); });
+    } else if (have(triaged->finding())) {
       continue;
     }
     kept.push_back(triaged->finding());

@@ -5,17 +5,21 @@
 
 #include <utility>
 
+#include "properties/triage/counterfactual.h"
+
 namespace qualm::triage {
 
-Triaged::Triaged(Finding finding, Subject& subject)
+Triaged::Triaged(Finding finding, Subject& subject,
+                 const std::function<bool(const Finding&)>& known)
     : finding_(std::move(finding)), subject_(subject), property_(*FindProperty(finding_.property)) {
-  const Judged judged = JudgeAndAttribute(property_, finding_.test_case, subject_);
+  Judged judged = JudgeAndAttribute(property_, finding_.test_case, subject_);
   if (judged.verdict.judgement == Judgement::kSkipped) {
     // Given up after it hung too often: nobody can be asked any more.
     sure_ = true;
     return;
   }
   fails_ = judged.verdict.failed();
+  if (fails_ && judged.attribution.ambiguous && known) PreferKnown(known, judged);
   sure_ = fails_ && judged.attribution.complete && judged.attribution.swaps.size() <= 1;
   if (fails_) {
     Complete(finding_, judged.verdict, judged.attribution);
@@ -24,6 +28,25 @@ Triaged::Triaged(Finding finding, Subject& subject)
     finding_.kind = FindingKind::kNondeterminism;
     finding_.explanation += "; did not fail when it was run again";
     sure_ = true;
+  }
+}
+
+void Triaged::PreferKnown(const std::function<bool(const Finding&)>& known, Judged& judged) const {
+  Finding finding = finding_;
+  const auto is_known = [&](FindingKind kind) {
+    finding.kind = kind;
+    return known(finding);
+  };
+  if (is_known(judged.attribution.kind)) return;
+  for (const SwapInfo& info : AllSwaps()) {
+    if (!is_known(info.kind)) continue;
+    const Judged again = JudgeAndAttribute(property_, finding_.test_case, subject_,
+                                           {.hint = {&info.swap, 1}, .probe_state = false});
+    if (!again.verdict.failed() || !again.attribution.complete ||
+        again.attribution.kind != info.kind)
+      continue;
+    judged = again;
+    return;
   }
 }
 
@@ -52,10 +75,10 @@ std::string Triaged::Text() const {
   return text + Explain(small_->minimized, {&subject_});
 }
 
-std::string FindingText(const Finding& finding) {
-  std::string text = fmt::format("{}: {} fails on {} [{}]\n",
-                                 finding.expected_by_contract ? "expected" : "FINDING",
-                                 finding.full_property(), finding.subject, Name(finding.kind));
+std::string FindingText(const Finding& finding, std::string_view label) {
+  if (label.empty()) label = finding.expected_by_contract ? "expected" : "FINDING";
+  std::string text = fmt::format("{}: {} fails on {} [{}]\n", label, finding.full_property(),
+                                 finding.subject, Name(finding.kind));
   if (finding.first_divergence) {
     const Divergence& d = *finding.first_divergence;
     text += fmt::format("  at index {}: expected {}, actual {} ({} lsb)\n", d.index, d.expected,

@@ -4,8 +4,10 @@
 #ifndef QUALM_PROPERTIES_TRIAGE_TRIAGED_H_
 #define QUALM_PROPERTIES_TRIAGE_TRIAGED_H_
 
+#include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "core/subject.h"
 #include "core/verdict.h"
@@ -16,8 +18,11 @@ namespace qualm::triage {
 
 class Triaged {
  public:
-  // Judges the case of the finding once more. `subject` must outlive this.
-  Triaged(Finding finding, Subject& subject);
+  // Judges the case of the finding once more. `subject` must outlive this. Where several causes
+  // give every output, one that makes a finding that is `known` is the cause: other cases of the
+  // same bug would otherwise pass for another one.
+  Triaged(Finding finding, Subject& subject,
+          const std::function<bool(const Finding&)>& known = nullptr);
 
   const Finding& finding() const { return finding_; }
   Finding& finding() { return finding_; }
@@ -33,6 +38,8 @@ class Triaged {
   std::string Text() const;
 
  private:
+  void PreferKnown(const std::function<bool(const Finding&)>& known, Judged& judged) const;
+
   Finding finding_;
   Subject& subject_;
   const Property& property_;
@@ -41,8 +48,9 @@ class Triaged {
   std::optional<MinimizeResult> small_;
 };
 
-// A few lines: claim, subject, kind, first divergence, cause, file.
-std::string FindingText(const Finding& finding);
+// A few lines: label ("" stands for "FINDING", or "expected"), claim, subject, kind, first
+// divergence, cause, file.
+std::string FindingText(const Finding& finding, std::string_view label = "");
 
 }  // namespace qualm::triage
 

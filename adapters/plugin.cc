@@ -6,6 +6,7 @@
 #include <memory>
 #include <utility>
 
+#include "adapters/limits.h"
 #include "adapters/plugin_subjects.h"
 #include "core/status.h"
 
@@ -33,7 +34,8 @@ std::string FindPlugin(const std::string& file) {
   if (const char* folder = std::getenv("QUALM_PLUGIN_DIR")) {
     if (const std::string path = std::string(folder) + "/" + file; readable(path)) return path;
   }
-  for (const std::string_view folder : {"", "../lib/", "../lib/qualm/", "../share/qualm/"}) {
+  for (const std::string_view folder :
+       {"", "../lib/", QUALM_MODULES_FROM_BIN "/", QUALM_DATA_FROM_BIN "/"}) {
     const std::string path = ExecutableFolder() + std::string(folder) + file;
     if (readable(path)) return path;
   }

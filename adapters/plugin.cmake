@@ -5,23 +5,39 @@ qualm_library(worker_message SOURCES worker_message.cc DEPS qualm::core)
 qualm_library(plugins
   SOURCES child_process.cc foreign.cc gemmlowp.cc onednn.cc pipe.cc pipe_child.cc plugin.cc torch.cc
           worker.cc xnnpack.cc
-  DEPS qualm::core qualm::io qualm::worker_message)
+  DEPS qualm::core qualm::io qualm::limits qualm::worker_message)
+set_source_files_properties(plugin.cc PROPERTIES COMPILE_DEFINITIONS
+  "QUALM_MODULES_FROM_BIN=\"${QUALM_MODULES_FROM_BIN}\";QUALM_DATA_FROM_BIN=\"${QUALM_DATA_FROM_BIN}\"")
 
 qualm_executable(qualm-worker
   SOURCES ${PROJECT_SOURCE_DIR}/tools/worker_main.cc plugin_host.cc
-  DEPS qualm::arena qualm::worker_message ${CMAKE_DL_LIBS})
+  DEPS qualm::arena qualm::limits qualm::worker_message ${CMAKE_DL_LIBS})
+qualm_install_target(qualm-worker)
 # Found at run time as plugins are (FindPlugin).
 configure_file(torch_child.py ${CMAKE_LIBRARY_OUTPUT_DIRECTORY}/torch_child.py COPYONLY)
 # Whoever links the parent's side needs a worker to start.
 add_dependencies(qualm_plugins qualm-worker)
 
-# qualm_plugin_module(NAME SOURCES ...): NAME.so in the library folder, loaded by the worker only.
+# What a plugin needs to be compiled: the folder of qualm_plugin.h.
+add_library(qualm_plugin_interface INTERFACE)
+add_library(qualm::plugin_interface ALIAS qualm_plugin_interface)
+target_include_directories(qualm_plugin_interface INTERFACE
+  $<BUILD_INTERFACE:${CMAKE_CURRENT_SOURCE_DIR}>
+  $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/qualm/adapters>)
+set_target_properties(qualm_plugin_interface PROPERTIES EXPORT_NAME plugin_interface)
+qualm_install_target(qualm_plugin_interface)
+
+# qualm_plugin_module(NAME SOURCES ... [TEST_ONLY]): NAME.so in the library folder, loaded by the
+# worker only. Installed, unless it is TEST_ONLY.
 function(qualm_plugin_module name)
-  cmake_parse_arguments(ARG "" "" "SOURCES" ${ARGN})
+  cmake_parse_arguments(ARG "TEST_ONLY" "" "SOURCES" ${ARGN})
   add_library(${name} MODULE ${ARG_SOURCES})
   set_target_properties(${name} PROPERTIES
     PREFIX "" C_STANDARD 99 C_VISIBILITY_PRESET hidden CXX_VISIBILITY_PRESET hidden)
   target_link_libraries(${name} PRIVATE qualm_flags)
+  if(NOT ARG_TEST_ONLY)
+    qualm_install_target(${name})
+  endif()
 endfunction()
 
 # Not find_package(dnnl): Debian's package file demands OpenCL headers that nothing here uses.
@@ -88,9 +104,10 @@ else()
 endif()
 
 if(QUALM_BUILD_TESTS)
-  qualm_plugin_module(qualm_example SOURCES example_plugin.c)
-  qualm_plugin_module(qualm_broken SOURCES broken_plugin.cc)
-  qualm_plugin_module(qualm_no_entry SOURCES broken_plugin.cc)
+  qualm_plugin_module(qualm_example TEST_ONLY SOURCES ${PROJECT_SOURCE_DIR}/examples/plugin/example_plugin.c)
+  target_link_libraries(qualm_example PRIVATE qualm::plugin_interface)
+  qualm_plugin_module(qualm_broken TEST_ONLY SOURCES broken_plugin.cc)
+  qualm_plugin_module(qualm_no_entry TEST_ONLY SOURCES broken_plugin.cc)
   # The same, under a name that nobody looks for.
   target_compile_definitions(qualm_no_entry PRIVATE qualm_plugin_entry=another_entry)
   qualm_test(plugin_test

@@ -53,8 +53,9 @@ class PluginSubject : public ForeignSubject {
 };
 
 // Path of a shared object: `file` itself if it has a '/' or is found in the current folder, else
-// looked for in $QUALM_PLUGIN_DIR, beside the executable, in ../lib, ../lib/qualm and ../share/qualm
-// from there. "" if it is nowhere. Also finds the scripts of children that we ship.
+// looked for in $QUALM_PLUGIN_DIR, beside the executable, in ../lib from there, and where modules
+// and data are installed. "" if it is nowhere. Also finds the scripts of
+// children that we ship.
 std::string FindPlugin(const std::string& file);
 
 }  // namespace qualm

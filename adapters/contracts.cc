@@ -28,6 +28,10 @@ constexpr const char* kOnednnEnvironment =
     "oneDNN 2 adds, multiplies and converts in the caller's rounding mode and flushing, as its own "
     "math::mxcsr_cvt says (oneDNN src/cpu/x64/jit_gemm_inner_product_utils.cpp, "
     "brgemm/jit_brgemm_kernel.cpp)";
+constexpr const char* kOnednnNan =
+    "the reference convolution multiplies by 0 what relu cuts off, and takes the low byte of "
+    "INT32_MIN for NaN, which is 0 (oneDNN 2.6 src/common/math_utils.hpp, relu_fwd; "
+    "src/cpu/simple_q10n.hpp, saturate_and_round)";
 constexpr const char* kOnednnStride =
     "brgemm takes dense rows only; others go to the gemm, which sums u8 codes as signed bytes "
     "where a zero point is no code and does not round s32 outputs to float32 (oneDNN "
@@ -135,7 +139,13 @@ void AddOnednn(Rows& rows) {
         "model:onednn2@avx512core", "model:onednn2@vnni", "model:onednn2@amx"}) {
     rows.Add(subject, Op::kLinear, "matches_exact", FindingKind::kTie, kOnednnTie);
     rows.Add(subject, Op::kLinear, "matches_exact", FindingKind::kRounding, kOnednnScale);
-    rows.Add(subject, Op::kLinear, "environment", FindingKind::kRounding, kOnednnEnvironment);
+    for (const Op op : {Op::kLinear, Op::kConv2d, Op::kDepthwise})
+      rows.Add(subject, op, "environment", FindingKind::kRounding, kOnednnEnvironment);
+  }
+  for (const char* subject :
+       {"model:onednn2@sse41", "model:onednn2@avx2", "model:onednn2@avx2vnni"}) {
+    for (const Op op : {Op::kConv2d, Op::kDepthwise})
+      rows.Add(subject, op, "clamp", FindingKind::kClamp, kOnednnNan);
   }
   for (const char* subject : {"model:onednn2@vnni", "model:onednn2@amx"})
     rows.Add(subject, Op::kLinear, "alignment_and_stride", FindingKind::kMemory, kOnednnStride);

@@ -7,6 +7,7 @@
 #include "adapters/faulty/faults.h"
 #include "adapters/models.h"
 #include "adapters/native.h"
+#include "adapters/onnxruntime.h"
 #include "adapters/pipe.h"
 #include "adapters/plugin_subjects.h"
 #include "adapters/torch.h"
@@ -22,6 +23,7 @@ void RegisterAllSubjects() {
     RegisterOnednnSubjects();
     RegisterXnnpackSubjects();
     RegisterGemmlowpSubjects();
+    RegisterOnnxruntimeSubjects();
     RegisterTorchSubjects();
     RegisterPluginSubjects();
     RegisterPipeSubjects();

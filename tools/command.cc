@@ -21,6 +21,7 @@
 #include "core/status.h"
 #include "oracles/models/model.h"
 #include "properties/property.h"
+#include "properties/triage/counterfactual.h"
 #include "properties/triage/triage.h"
 
 namespace qualm::tools {
@@ -94,29 +95,35 @@ bool IsVolatile(const std::string& word, bool* next) {
   return true;
 }
 
-std::string Repeat(const std::string& program, std::optional<uint64_t> seed) {
+std::string Repeat(const std::string& program, std::optional<uint64_t> seed,
+                   const std::string& today) {
   std::string command = program;
   const std::vector<std::string>& words = CommandLine();
-  bool has_seed = false;
+  bool has_seed = false, has_today = false;
   for (size_t i = 1; i < words.size(); ++i) {
     bool next = false;
     if (IsVolatile(words[i], &next)) {
       if (next) ++i;
       continue;
     }
-    has_seed |= words[i].substr(0, words[i].find('=')) == "--seed";
+    const std::string name = words[i].substr(0, words[i].find('='));
+    has_seed |= name == "--seed";
+    has_today |= name == "--today";
     command += " " + ShellWord(words[i]);
   }
   if (seed && !has_seed) command += " --seed " + std::to_string(*seed);
+  if (!today.empty() && !has_today) command += " --today " + today;
   return command;
 }
 
 }  // namespace
 
-std::string CanonicalCommand(std::optional<uint64_t> seed) { return Repeat("qualm", seed); }
+std::string CanonicalCommand(std::optional<uint64_t> seed, const std::string& today) {
+  return Repeat("qualm", seed, today);
+}
 
-void PrintRepeat(const std::string& what, std::optional<uint64_t> seed) {
-  Tell("{}to repeat: {}", what, Repeat(ShellWord(CommandLine().front()), seed));
+void PrintRepeat(const std::string& what, std::optional<uint64_t> seed, const std::string& today) {
+  Tell("{}to repeat: {}", what, Repeat(ShellWord(CommandLine().front()), seed, today));
 }
 
 void AddSubjectOption(CLI::App& app, CommonOptions& options, bool required) {
@@ -282,19 +289,19 @@ std::string MakeFolder(const std::filesystem::path& folder) {
 // One finding on its way from the check loop to the disk.
 class Triaged {
  public:
-  Triaged(Finding finding, const std::string& contract)
+  Triaged(Finding finding, const std::string& contract, const KnownFindings& known)
       : finding_(std::move(finding)),
         property_(*FindProperty(finding_.property)),
         subject_(SubjectRegistry::Get().Make(finding_.subject)) {
     if (!contract.empty()) subject_->set_contract(ParseContract(contract));
-    const triage::Judged judged =
-        triage::JudgeAndAttribute(property_, finding_.test_case, *subject_);
+    triage::Judged judged = triage::JudgeAndAttribute(property_, finding_.test_case, *subject_);
     if (judged.verdict.judgement == Judgement::kSkipped) {
       // Given up after it hung too often: nobody can be asked any more.
       sure_ = true;
       return;
     }
     fails_ = judged.verdict.failed();
+    if (fails_ && judged.attribution.ambiguous) PreferKnown(known, judged);
     sure_ = fails_ && judged.attribution.complete && judged.attribution.swaps.size() <= 1;
     if (fails_) {
       triage::Complete(finding_, judged.verdict, judged.attribution);
@@ -343,6 +350,28 @@ class Triaged {
   }
 
  private:
+  // Where several causes give every output, a known one is the cause: other cases of the same bug
+  // would otherwise pass for another one.
+  void PreferKnown(const KnownFindings& known, triage::Judged& judged) const {
+    Finding finding = finding_;
+    const auto is_known = [&](FindingKind kind) {
+      finding.kind = kind;
+      return !known.IsNew(finding);
+    };
+    if (is_known(judged.attribution.kind)) return;
+    for (const triage::SwapInfo& info : triage::AllSwaps()) {
+      if (!is_known(info.kind)) continue;
+      const triage::Judged again =
+          triage::JudgeAndAttribute(property_, finding_.test_case, *subject_,
+                                    {.hint = {&info.swap, 1}, .probe_state = false});
+      if (!again.verdict.failed() || !again.attribution.complete ||
+          again.attribution.kind != info.kind)
+        continue;
+      judged = again;
+      return;
+    }
+  }
+
   Finding finding_;
   const Property& property_;
   std::unique_ptr<Subject> subject_;
@@ -354,10 +383,11 @@ class Triaged {
 }  // namespace
 
 std::vector<Finding> Triage(std::vector<Finding> raw, const std::string& out,
-                            const std::string& contract, Deferred& deferred) {
+                            const std::string& contract, const KnownFindings& known,
+                            Deferred& deferred) {
   std::vector<Finding> kept;
   // One that is not declared outweighs one of the same fingerprint that is.
-  const auto known = [&](const Finding& finding) {
+  const auto have = [&](const Finding& finding) {
     for (Finding& other : kept) {
       if (other.fingerprint() != finding.fingerprint()) continue;
       other.expected_by_contract &= finding.expected_by_contract;
@@ -366,13 +396,16 @@ std::vector<Finding> Triage(std::vector<Finding> raw, const std::string& out,
     return false;
   };
   for (Finding& finding : raw) {
-    Triaged triaged(std::move(finding), contract);
-    if (triaged.sure() && known(triaged.finding())) continue;
-    if (!out.empty()) {
+    Triaged triaged(std::move(finding), contract, known);
+    if (triaged.sure() && have(triaged.finding())) continue;
+    const auto is_known = [&] {
+      return !triaged.finding().expected_by_contract && !known.IsNew(triaged.finding());
+    };
+    if (!out.empty() && !(triaged.sure() && is_known())) {
       triaged.Minimize();
-      if (known(triaged.finding())) continue;
-      deferred.Try([&] { triaged.Write(out); });
-    } else if (known(triaged.finding())) {
+      if (have(triaged.finding())) continue;
+      if (!is_known()) deferred.Try([&] { triaged.Write(out); });
+    } else if (have(triaged.finding())) {
       continue;
     }
     kept.push_back(triaged.finding());
@@ -486,10 +519,10 @@ std::string TotalsLine(const Totals& totals) {
       totals.of(Judgement::kVacuous), totals.of(Judgement::kNotApplicable));
 }
 
-std::string FindingText(const Finding& finding) {
-  std::string text = fmt::format("{}: {} fails on {} [{}]\n",
-                                 finding.expected_by_contract ? "expected" : "FINDING",
-                                 finding.full_property(), finding.subject, Name(finding.kind));
+std::string FindingText(const Finding& finding, std::string_view label) {
+  if (label.empty()) label = finding.expected_by_contract ? "expected" : "FINDING";
+  std::string text = fmt::format("{}: {} fails on {} [{}]\n", label, finding.full_property(),
+                                 finding.subject, Name(finding.kind));
   if (finding.first_divergence) {
     const Divergence& d = *finding.first_divergence;
     text += fmt::format("  at index {}: expected {}, actual {} ({} lsb)\n", d.index, d.expected,

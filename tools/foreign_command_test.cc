@@ -45,7 +45,7 @@ class ForeignCommand : public QualmTest {
     return document.is_discarded() ? Json::object() : document;
   }
 
-  // Findings of that kind, each with a case that reads, and a right subject that passed `cases`.
+  // Findings of that kind, each with a case that reads; the other subject passed.
   void ExpectFindings(const Bad& bad, const std::string& subject, int cases,
                       const std::vector<std::string>& environment) {
     const Json document = Check(subject, std::to_string(cases), environment);
@@ -60,7 +60,7 @@ class ForeignCommand : public QualmTest {
       ASSERT_FALSE(file.empty()) << bad.how;
       EXPECT_EQ(ReadCaseFile((folder() / file).string()).op, Op::kLinear);
     }
-    EXPECT_GE(document["totals"]["passed"], cases - 2) << bad.how;  // but for empty outputs
+    EXPECT_GE(document["totals"]["passed"], cases * 9 / 10) << bad.how;  // some outputs are empty
     fs::remove_all(folder() / "out");
   }
 
@@ -81,7 +81,7 @@ TEST_F(ForeignCommand, TheExampleIsExact) {
   if (python.empty()) GTEST_SKIP() << "no python3 with NumPy (python3-numpy)";
   const std::string subject =
       "pipe:" + python + " '" QUALM_SOURCE_DIR "/examples/pipe/numpy_linear.py'";
-  const Ran check = Qualm({"check", "--op", "linear", "-s", subject, "-n", "150", "--json", "-"});
+  const Ran check = Qualm({"check", "--op", "linear", "-s", subject, "-n", "60", "--json", "-"});
   EXPECT_EQ(check.status, 0) << check.err;
   const Json document = Json::parse(check.out);
   EXPECT_EQ(document["totals"]["failed"], 0);
@@ -104,7 +104,7 @@ TEST_F(ForeignCommand, EachFailureOfAChildIsAFindingOfItsKindWithItsCase) {
         Bad{"kill -SEGV $$", "crash", "crashed: killed by SIGSEGV"},
         Bad{"sleep 100", "hang", "hung: gave no answer within 300 ms"},
         Bad{"cat /dev/zero", "unknown", "garbage: sent a line of more than"},
-        Bad{"echo nonsense", "unknown", "garbage: answered \"nonsense\": byte 1: is not JSON"}}) {
+        Bad{"echo nonsense", "unknown", "garbage: answered \"nonsense\": byte 2: is not JSON"}}) {
     const bool hangs = bad.kind == std::string("hang");
     ExpectFindings(bad, Child(bad.how), 6,
                    {hangs ? "QUALM_TIME_LIMIT_MS=300" : "QUALM_TIME_LIMIT_MS=60000"});

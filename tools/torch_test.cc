@@ -48,7 +48,7 @@ class Torch : public testing::Test {
     options.cases = 200;
     const CheckResult result = Check(options);
     for (const Finding& finding : result.findings) {
-      ADD_FAILURE() << name << " " << finding.property << ": " << finding.verdict.reason;
+      ADD_FAILURE() << name << " " << finding.property << ": " << finding.explanation;
     }
     for (const Op op :
          {Op::kQuantize, Op::kDequantize, Op::kLinear, Op::kConv2d, Op::kDepthwise, Op::kAdd,

@@ -39,10 +39,15 @@ namespace {
 
 using Kind = Accumulation::Kind;
 
+constexpr std::string_view kReference = "reference";
+
 constexpr OneDnnIsa kIsas[] = {
-    {"sse41", 256, 256, false, false, false},   {"avx2", 256, 384, false, false, false},
-    {"avx2vnni", 256, 768, false, true, false}, {"avx512core", 384, 768, true, false, false},
-    {"vnni", 0, 0, true, true, true},           {"amx", 0, 0, true, true, true, true},
+    {"sse41", 256, 256, false, false, false, false, false},
+    {"avx2", 256, 384, false, false, false, true, false},
+    {"avx2vnni", 256, 768, false, true, false, true, false},
+    {"avx512core", 384, 768, true, false, false, false, false},
+    {"vnni", 0, 0, true, true, true, false, false},
+    {"amx", 0, 0, true, true, true, false, true},
 };
 
 // Whether the tile kernel computes this case.
@@ -81,6 +86,46 @@ void SaturateFloat(Value& v, const Channel& c) {
 
 void Relu(Value& v, const Channel&) { v.SetReal(MaxPs(v.number, 0.0f)); }
 
+// The reference's: what is not above 0 times 0, so NaN and -inf become NaN.
+void ReluTimesZero(Value& v, const Channel&) {
+  if (!(v.number > 0)) v.SetReal(v.number * 0.0f);
+}
+
+// As std::min and std::max with the bound first: NaN stays.
+void SaturateKeepingNan(Value& v, const Channel& c) {
+  const auto low = static_cast<float>(c.low);
+  const float high = std::min(static_cast<float>(c.high), 2147483520.0f);
+  if (v.number < low) v.SetReal(low);
+  if (v.number > high) v.SetReal(high);
+}
+
+// A cast from int32, which may be INT32_MIN for NaN, to a code.
+void LowByte(Value& v, const Channel& c) {
+  const int64_t full = v.integer;
+  v.SetInt(c.low < 0 ? int64_t{static_cast<int8_t>(full)} : int64_t{static_cast<uint8_t>(full)});
+  v.lossy = v.integer != full;
+}
+
+// ref_convolution_int8.cpp.
+std::vector<Step> ReferenceSteps(const Case& c) {
+  std::vector<Step> steps = {{Stage::kScale, "to float32", step::ToFloat}};
+  if (c.bias) steps.push_back({Stage::kBias, "+ fl(bias*fl(isx*isw)) {bias}", AddBiasFloat});
+  if (c.out_dtype != DType::kS32) {
+    steps.push_back(
+        {Stage::kScale, "times fl(iso/fl(isx*isw)) {multiplier}", step::TimesMultiplier});
+  }
+  if (c.relu) steps.push_back({Stage::kClamp, "relu: times 0 unless above it", ReluTimesZero});
+  // Of 0 too: it makes -0 positive.
+  steps.push_back({Stage::kZeroPoint, "+ zero point {zero_point} in float32, before rounding",
+                   step::AddZeroPointFloat});
+  if (c.out_dtype == DType::kF32) return steps;
+  steps.insert(steps.end(),
+               {{Stage::kClamp, "saturate in float32 to {low}..{high}", SaturateKeepingNan},
+                {Stage::kRound, "cvtss2si, ties to even", step::RoundX86}});
+  if (IsCode(c.out_dtype)) steps.push_back({Stage::kClamp, "its low byte", LowByte});
+  return steps;
+}
+
 bool OneZeroPoint(const QParams& q) {
   return std::ranges::all_of(q.zero_point, [&](int32_t z) { return z == q.zero_point.front(); });
 }
@@ -100,6 +145,35 @@ Channel ChannelOf(const Case& c, int64_t n) {
   channel.multiplier = inverse_out / channel.reciprocal;
   if (c.bias) channel.bias = (*c.bias)[static_cast<size_t>(n)] * channel.reciprocal;
   return channel;
+}
+
+// Channels of a group come in whole blocks, the smallest of which has 4.
+bool HasBlockedGroups(const Case& c) {
+  const int64_t groups = c.window.groups;
+  return c.window.in_c / groups % 4 == 0 && c.N / groups % 4 == 0;
+}
+
+// Without groups there is nothing to tell it from a convolution of one channel.
+bool HasDepthwiseKernel(const Case& c) { return c.window.groups > 1 && IsPlainDepthwise(c); }
+
+// The kernels for 1x1 convolutions, which add what takes out the zero point, and the 128 of s8
+// codes, in float32 (jit_uni_x8s8s32x_1x1_conv_kernel.cpp,
+// jit_avx512_core_x8s8s32x_1x1_conv_kernel.cpp): strides that step over nothing at the end, no
+// padding. brgemm has kernels of its own.
+bool HasOneByOneKernel(const OneDnnIsa& isa, const Case& c) {
+  const Window& v = c.window;
+  if (!IsConv(c.op) || isa.brgemm || v.kernel_h * v.kernel_w != 1) return false;
+  const bool fits = v.groups == 1 || (isa.avx512 && HasBlockedGroups(c));
+  return fits && v.pad_top == 0 && v.pad_left == 0 && v.out_h() * v.stride_h == v.in_h &&
+         v.out_w() * v.stride_w == v.in_w;
+}
+
+// jit_uni_reorder.cpp computes what takes zero points out while it lays out the weights, but not
+// where it transposes tiles of 8 by 8 (process_unroll_tr8x8): 8 groups by 8 taps.
+bool LosesCompensation(const OneDnnIsa& isa, const Case& c) {
+  const Window& v = c.window;
+  return isa.transposes && HasDepthwiseKernel(c) && v.groups % 8 == 0 &&
+         v.kernel_h * v.kernel_w == 8;
 }
 
 // Whether an s32 output goes through float32: it does if anything is left to do after the sums, and
@@ -128,11 +202,20 @@ Model Make(const OneDnnIsa& isa) {
                 "requantize needs an explicit multiplier"),
         Require(c.op != Op::kLinear || OneZeroPoint(c.w_q), "weight zero points must be equal"),
         OneDnnCannotRun(isa, c),
+        // The 128 that are added to s8 codes would stay in the sums too.
+        Require(c.x.dtype() == DType::kU8 || !LosesCompensation(isa, c),
+                "of s8 activations the reorder loses the compensation of these weights"),
     });
   };
-  convention.accumulation = [&isa](const Case& c) { return OneDnnAccumulation(isa, c); };
+  convention.accumulation = [&isa](const Case& c) {
+    Accumulation accumulation = OneDnnAccumulation(isa, c);
+    if (HasOneByOneKernel(isa, c)) accumulation.offsets = Accumulation::Offsets::kInFloat;
+    accumulation.zero_point_stays = LosesCompensation(isa, c);
+    return accumulation;
+  };
   convention.channel = ChannelOf;
   convention.steps = [&isa](const Case& c) {
+    if (IsConv(c.op) && OneDnnAccumulation(isa, c).kernel == kReference) return ReferenceSteps(c);
     std::vector<Step> steps = {{Stage::kScale, "to float32", step::ToFloat}};
     const auto add_offsets = [&] {
       if (!InTiles(isa, c)) return;
@@ -170,9 +253,6 @@ const OneDnnIsa* FindOneDnnIsa(std::string_view name) {
   return nullptr;
 }
 
-// Without groups there is nothing to tell it from a convolution of one channel.
-bool HasDepthwiseKernel(const Case& c) { return c.window.groups > 1 && IsPlainDepthwise(c); }
-
 // The gemm's first block of K; 0 if pairs are as in one block.
 int64_t FirstBlock(const OneDnnIsa& isa, int64_t K) {
   return K > isa.one_block && K < 2 * isa.block ? (K + 1) / 2 : 0;
@@ -181,14 +261,14 @@ int64_t FirstBlock(const OneDnnIsa& isa, int64_t K) {
 Accumulation ConvAccumulation(const OneDnnIsa& isa, const Case& c) {
   Accumulation result;
   const bool is_signed = c.x.dtype() == DType::kS8;
-  const int64_t groups = c.window.groups;
   const bool depthwise = HasDepthwiseKernel(c);
-  const bool blocked = groups == 1 || (c.window.in_c / groups % 4 == 0 && c.N / groups % 4 == 0);
-  if (isa.vnni) return result;
+  const bool blocked = c.window.groups == 1 || HasBlockedGroups(c);
+  if (isa.brgemm) return result;
   result.kernel = depthwise    ? "depthwise kernel"
                   : blocked    ? "direct kernel"
                   : isa.avx512 ? "gemm"
-                               : "reference";
+                               : kReference;
+  if (isa.vnni) return result;
   if (!depthwise && !blocked && !isa.avx512) return result;
   if (is_signed) {
     result.kind = Kind::kHalvedWeights;
@@ -252,23 +332,25 @@ std::string OneDnnCannotRun(const OneDnnIsa& isa, const Case& c) {
 
 std::vector<std::string> OneDnnClaims(const OneDnnIsa& isa) {
   std::vector<std::string> claims = {"per_channel_equals_per_tensor", "batch_independence",
-                                     "depthwise_is_grouped", "stride_is_subsample"};
+                                     "depthwise_is_grouped"};
   const auto claim = [&](std::initializer_list<const char*> more) {
     claims.insert(claims.end(), more.begin(), more.end());
   };
-  if (isa.brgemm || !isa.avx512) claim({"dilation_is_zero_stuffed"});
-  // The kernel of a product depends on its M, N and K.
+  if (isa.brgemm || !isa.avx512) claim({"conv2d.dilation_is_zero_stuffed"});
+  // With tiles the kernel of a product depends on its M, N and K.
   if (isa.amx) {
     claim({"requantize.row_independence", "requantize.column_independence"});
   } else if (isa.brgemm || !isa.avx512) {
     claim({"row_independence"});
   }
-  if (isa.vnni) {
+  if (!isa.transposes) claim({"depthwise.dilation_is_zero_stuffed"});
+  if (isa.vnni) claim({"k_permutation"});
+  if (isa.brgemm) {
     if (!isa.amx) claim({"column_independence"});
-    claim(
-        {"k_permutation", "groups_are_separate", "padding_is_explicit", "conv2d.zero_term_append"});
+    claim({"groups_are_separate", "padding_is_explicit", "stride_is_subsample",
+           "conv2d.zero_term_append"});
   } else if (!isa.avx512) {
-    // A group alone goes to another kernel.
+    // A group alone, or an image without padding or strides, goes to another kernel.
     claim({"linear.column_independence", "requantize.column_independence"});
   }
   // Not where rows may be summed as signed bytes.

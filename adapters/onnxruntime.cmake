@@ -1,0 +1,12 @@
+# SPDX-License-Identifier: Apache-2.0
+# ONNX Runtime behind a pipe: qualm::onnxruntime. Nothing of it is needed to build: Node and the npm
+# package are looked for at run time.
+qualm_library(onnxruntime SOURCES onnxruntime.cc DEPS qualm::plugins)
+
+include(GNUInstallDirs)
+# Where FindPlugin looks, built and installed.
+foreach(script child model operators values)
+  configure_file(onnxruntime_${script}.mjs
+    ${CMAKE_LIBRARY_OUTPUT_DIRECTORY}/onnxruntime_${script}.mjs COPYONLY)
+  install(FILES onnxruntime_${script}.mjs DESTINATION ${CMAKE_INSTALL_LIBDIR}/qualm)
+endforeach()

@@ -20,6 +20,8 @@ void RegisterAllSubjects() {
     RegisterOnednnSubjects();
     RegisterXnnpackSubjects();
     RegisterGemmlowpSubjects();
+    RegisterRuySubjects();
+    RegisterFbgemmSubjects();
     RegisterPluginSubjects();
     registry.Add(FaultySubjects());
     for (ExpectedDivergence& row : DeclaredDivergences()) {

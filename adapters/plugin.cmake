@@ -3,8 +3,8 @@
 # run in, and the plugins we ship.
 qualm_library(worker_message SOURCES worker_message.cc DEPS qualm::core)
 qualm_library(plugins
-  SOURCES child_process.cc foreign.cc gemmlowp.cc onednn.cc pipe.cc pipe_child.cc plugin.cc torch.cc
-          worker.cc xnnpack.cc
+  SOURCES child_process.cc fbgemm.cc foreign.cc gemmlowp.cc onednn.cc pipe.cc pipe_child.cc plugin.cc
+          ruy.cc torch.cc worker.cc xnnpack.cc
   DEPS qualm::core qualm::io qualm::limits qualm::worker_message)
 set_source_files_properties(plugin.cc PROPERTIES COMPILE_DEFINITIONS
   "QUALM_MODULES_FROM_BIN=\"${QUALM_MODULES_FROM_BIN}\";QUALM_DATA_FROM_BIN=\"${QUALM_DATA_FROM_BIN}\"")
@@ -101,6 +101,27 @@ if(QUALM_GEMMLOWP_INCLUDE AND CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
   target_compile_options(qualm_gemmlowp_sse4 PRIVATE -msse4.1)
 else()
   message(STATUS "gemmlowp not found (libgemmlowp-dev), or not on x86-64: the subject gemmlowp will be absent")
+endif()
+
+# Not packaged before Debian 13. Its kernels are static libraries.
+find_package(ruy CONFIG QUIET)
+if(ruy_FOUND AND CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
+  qualm_plugin_module(qualm_ruy SOURCES ruy_plugin.cc)
+  target_link_libraries(qualm_ruy PRIVATE ruy::ruy)
+  add_dependencies(qualm_plugins qualm_ruy)
+else()
+  message(STATUS "ruy not found (libruy-dev), or not on x86-64: the subject ruy will be absent")
+endif()
+
+# Nobody packages it; its own CMake installs share/cmake/fbgemm/fbgemmLibraryConfig.cmake.
+find_package(fbgemm CONFIG QUIET
+  CONFIGS fbgemmConfig.cmake fbgemm-config.cmake fbgemmLibraryConfig.cmake)
+if(fbgemm_FOUND)
+  qualm_plugin_module(qualm_fbgemm SOURCES fbgemm_plugin.cc)
+  target_link_libraries(qualm_fbgemm PRIVATE fbgemm)
+  add_dependencies(qualm_plugins qualm_fbgemm)
+else()
+  message(STATUS "FBGEMM not found: the subject fbgemm will be absent")
 endif()
 
 if(QUALM_BUILD_TESTS)

@@ -128,7 +128,8 @@ void AddOnednn(Rows& rows) {
                               "model:onednn2@avx512core", "model:onednn2@vnni"}) {
     rows.Add(subject, Op::kLinear, "matches_exact", FindingKind::kTie, kOnednnTie);
     rows.Add(subject, Op::kLinear, "matches_exact", FindingKind::kRounding, kOnednnScale);
-    for (const Op op : {Op::kLinear, Op::kConv2d, Op::kDepthwise})
+    for (const Op op : {Op::kLinear, Op::kConv2d, Op::kDepthwise, Op::kQuantize, Op::kDequantize,
+                        Op::kRequantize, Op::kAdd, Op::kMul})
       rows.Add(subject, op, "environment", FindingKind::kRounding, kOnednnEnvironment);
   }
   for (const char* subject :

@@ -165,7 +165,7 @@ int32_t RunConv(const qualm_problem& problem) {
   return QUALM_OK;
 }
 
-const qualm_capability* ConvCapability(int32_t) {
+const qualm_capability* ConvCapability() {
   static const qualm_capability conv = [] {
     qualm_capability c{};
     c.size = sizeof c;

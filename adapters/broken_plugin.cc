@@ -15,6 +15,7 @@
 #include <string_view>
 
 #include "adapters/qualm_plugin.h"
+#include "adapters/worker_message.h"  // as foreign code that knows it might have
 
 namespace {
 
@@ -89,11 +90,8 @@ int32_t Run(const qualm_problem* p) {
   if (Is("garbage-answer")) return 1234;
   if (Is("garbage-message")) WriteToSocket("this is not a message of the protocol", 37);
   if (Is("huge-message")) {
-    // A header of the protocol that claims 2^62 bytes.
-    const struct {
-      uint32_t magic = 0x324D4C51, kind = 4;
-      uint64_t sequence = 1, bytes = uint64_t{1} << 62;
-    } header;
+    const qualm::MessageHeader header{
+        .kind = qualm::MessageKind::kAnswer, .sequence = 1, .bytes = uint64_t{1} << 62};
     WriteToSocket(&header, sizeof header);
   }
   if (Is("close-socket")) close(3);

@@ -65,6 +65,11 @@ constexpr const char* kTiesUp =
     "fixed point rounds ties toward +infinity (XNNPACK src/params-init.c, rndnu and add; "
     "gemmlowp fixedpoint.h, as TFLite uses it)";
 
+constexpr const char* kXnnpackEnvironment =
+    "XNNPACK multiplies, converts and makes its tables in the caller's rounding mode; it sets only "
+    "the flushing of denormals, and only while an operator runs (XNNPACK src/operator-run.c, "
+    "PTHREADPOOL_FLAG_DISABLE_DENORMALS)";
+
 // A saturated pair changes the slope of a sweep, so every claim about numbers fails; one rounding
 // early shows only against the exact answer.
 constexpr std::array<const char*, 3> kNumbers{"matches_exact", "sweep_is_monotone",
@@ -124,8 +129,9 @@ void AddOnednn(Rows& rows) {
       rows.Add(subject, Op::kLinear, property, FindingKind::kPairSaturation, kOnednnPairs);
     }
   }
-  for (const char* subject : {"model:onednn2@sse41", "model:onednn2@avx2", "model:onednn2@avx2vnni",
-                              "model:onednn2@avx512core", "model:onednn2@vnni"}) {
+  for (const char* subject :
+       {"model:onednn2@sse41", "model:onednn2@avx2", "model:onednn2@avx2vnni",
+        "model:onednn2@avx512core", "model:onednn2@vnni", "model:onednn2@amx"}) {
     rows.Add(subject, Op::kLinear, "matches_exact", FindingKind::kTie, kOnednnTie);
     rows.Add(subject, Op::kLinear, "matches_exact", FindingKind::kRounding, kOnednnScale);
     for (const Op op : {Op::kLinear, Op::kConv2d, Op::kDepthwise, Op::kQuantize, Op::kDequantize,
@@ -137,14 +143,23 @@ void AddOnednn(Rows& rows) {
     for (const Op op : {Op::kConv2d, Op::kDepthwise})
       rows.Add(subject, op, "clamp", FindingKind::kClamp, kOnednnNan);
   }
-  rows.Add("model:onednn2@vnni", Op::kLinear, "alignment_and_stride", FindingKind::kMemory,
-           kOnednnStride);
+  for (const char* subject : {"model:onednn2@vnni", "model:onednn2@amx"})
+    rows.Add(subject, Op::kLinear, "alignment_and_stride", FindingKind::kMemory, kOnednnStride);
   for (const char* property : {"matches_exact", "sweep_is_linear"}) {
     rows.Add("model:onednn3@avx2", Op::kLinear, property, FindingKind::kPairSaturation,
              kOnednnPairs);
   }
   rows.Add(std::array{"model:onednn3@avx2", "model:onednn3@vnni"}, Op::kLinear, FindingKind::kTie,
            kOnednn3Tie);
+}
+
+// The convention knows one rounding mode; what runs under it is the library.
+void AddXnnpack(Rows& rows) {
+  for (const Op op :
+       {Op::kQuantize, Op::kDequantize, Op::kLinear, Op::kConv2d, Op::kDepthwise, Op::kAdd,
+        Op::kMul, Op::kAvgPool, Op::kGlobalAvgPool, Op::kTable, Op::kSoftmax}) {
+    rows.Add("model:xnnpack@fp32", op, "environment", FindingKind::kRounding, kXnnpackEnvironment);
+  }
 }
 
 void AddOthers(Rows& rows) {
@@ -181,6 +196,7 @@ std::vector<ExpectedDivergence> DeclaredDivergences() {
   Rows rows;
   AddFbgemm(rows);
   AddOnednn(rows);
+  AddXnnpack(rows);
   AddOthers(rows);
   return rows.Take();
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// onednn, onednn@sse41, onednn@avx2, onednn@avx2vnni, onednn@avx512core: the oneDNN that this build
+// onednn, onednn@sse41, @avx2, @avx2vnni, @avx512core, @vnni, @amx: the oneDNN that this build
 // found, through onednn_plugin.cc. oneDNN keeps the first instruction set it sees, so each variant
 // is a worker that was started with ONEDNN_MAX_CPU_ISA already set.
 #include <array>
@@ -19,11 +19,13 @@ struct Variant {
   std::string_view instruction_set;  // as the plugin reports it; "" leaves the choice to oneDNN
   std::string_view max_cpu_isa;
 };
-constexpr std::array<Variant, 5> kVariants{{{"onednn", "", ""},
+constexpr std::array<Variant, 7> kVariants{{{"onednn", "", ""},
                                             {"onednn@sse41", "sse41", "SSE41"},
                                             {"onednn@avx2", "avx2", "AVX2"},
                                             {"onednn@avx2vnni", "avx2vnni", "AVX2_VNNI"},
-                                            {"onednn@avx512core", "avx512core", "AVX512_CORE"}}};
+                                            {"onednn@avx512core", "avx512core", "AVX512_CORE"},
+                                            {"onednn@vnni", "vnni", "AVX512_CORE_VNNI"},
+                                            {"onednn@amx", "amx", "AVX512_CORE_AMX"}}};
 
 std::unique_ptr<Subject> Make(const std::string& name) {
   for (const Variant& variant : kVariants) {
@@ -48,7 +50,9 @@ std::unique_ptr<Subject> Make(const std::string& name) {
 void RegisterOnednnSubjects() {
   SubjectKind kind;
   kind.kind = "onednn";
-  kind.help = "onednn[@sse41|@avx2|@avx2vnni|@avx512core]  oneDNN matmul, as PyTorch 1.13 calls it";
+  kind.help =
+      "onednn[@sse41|@avx2|@avx2vnni|@avx512core|@vnni|@amx]  oneDNN matmul, as PyTorch 1.13 calls "
+      "it";
   if (FindPlugin(std::string(kModule)).empty()) {
     kind.why_absent = std::string(kModule) +
                       " not found: install oneDNN 2.x (libdnnl-dev) and rebuild, or set "

@@ -97,7 +97,7 @@ void FillAccumulators(const Recipe& recipe, const qualm_problem& problem) {
   raw.destination = DescOf(*problem.acc);
   const bool in_gemm = HoldsCode(problem.x->dtype, recipe.epilogue.source_zero_point) &&
                        HoldsCode(problem.w->dtype, recipe.epilogue.weights_zero_point);
-  if (in_gemm && InstructionSet() != "vnni") {
+  if (in_gemm && InstructionSet() != "vnni" && InstructionSet() != "amx") {
     raw.epilogue.source_zero_point = recipe.epilogue.source_zero_point;
     raw.epilogue.weights_zero_point = recipe.epilogue.weights_zero_point;
   }

@@ -28,7 +28,7 @@ struct Isa {
 };
 
 // The instruction set in use, and the convention that holds for it. AVX cuts K where SSE4.1 does,
-// and everything from AVX512_CORE_VNNI on shares the brgemm kernels.
+// and AVX512_CORE_BF16 has the int8 kernels of AVX512_CORE_VNNI.
 const Isa& EffectiveIsa() {
   static const Isa* isa = [] {
     const auto make = [](std::string name, const std::string& convention) {
@@ -40,6 +40,7 @@ const Isa& EffectiveIsa() {
       case dnnl::cpu_isa::avx2: return make("avx2", "avx2");
       case dnnl::cpu_isa::avx2_vnni: return make("avx2vnni", "avx2vnni");
       case dnnl::cpu_isa::avx512_core: return make("avx512core", "avx512core");
+      case dnnl::cpu_isa::avx512_core_amx: return make("amx", "amx");
       default: return make("vnni", "vnni");
     }
   }();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // oneDNN under a forced instruction set: the saturating pair sum is there on AVX2 and SSE4.1 and is
-// not with VNNI, and its outputs are those of PyTorch's arithmetic.
+// not with VNNI and AMX, and its outputs are those of PyTorch's arithmetic.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -32,6 +32,15 @@ class Onednn : public testing::Test {
   }
 };
 
+constexpr const char* kEvery[] = {"onednn",          "onednn@sse41",      "onednn@avx2",
+                                  "onednn@avx2vnni", "onednn@avx512core", "onednn@vnni",
+                                  "onednn@amx"};
+
+// VNNI and AMX do; their predecessors add products in saturating pairs.
+bool AddsExactly(const Subject& subject) {
+  return subject.InstructionSet().ends_with("vnni") || subject.InstructionSet() == "amx";
+}
+
 Case Constant(int64_t depth, uint8_t x, int8_t w) {
   Case c;
   c.op = Op::kLinear;
@@ -61,11 +70,10 @@ void ExpectAll(Subject& subject, const Case& c, int32_t want) {
 // 255*127 twice is 64770 > 32767: 32 pairs give 32*32767 instead of 64*32385.
 TEST_F(Onednn, PairsSaturateWithoutVnniAndOnlyThere) {
   int checked = 0;
-  for (const char* name :
-       {"onednn", "onednn@sse41", "onednn@avx2", "onednn@avx2vnni", "onednn@avx512core"}) {
+  for (const char* name : kEvery) {
     const std::unique_ptr<Subject> subject = Make(name);
     if (subject == nullptr) continue;
-    const bool vnni = subject->InstructionSet().ends_with("vnni");
+    const bool vnni = AddsExactly(*subject);
     EXPECT_EQ(subject->contract().text(), "model:onednn2@" + subject->InstructionSet());
     EXPECT_EQ(subject->Version().substr(0, 9), "oneDNN 2.");
     ExpectAll(*subject, Constant(64, 255, 127), vnni ? 2072640 : 1048544);
@@ -124,11 +132,10 @@ TEST_F(Onednn, OutputsRoundAfterTheZeroPoint) {
 // The weight zero point is taken out of sums that saturate on raw codes: 2*255*127 = 64770 or
 // 32767, minus zw*sum x = -1*510 and zx*sum w = 3*254, plus K*zx*zw = 2*3*-1.
 TEST_F(Onednn, WeightZeroPointsAreTakenOutOfRawPairs) {
-  for (const char* name :
-       {"onednn", "onednn@sse41", "onednn@avx2", "onednn@avx2vnni", "onednn@avx512core"}) {
+  for (const char* name : kEvery) {
     const std::unique_ptr<Subject> subject = Make(name);
     if (subject == nullptr) continue;
-    const bool vnni = subject->InstructionSet().ends_with("vnni");
+    const bool vnni = AddsExactly(*subject);
     Case c = Constant(2, 255, 127);
     c.x_q.zero_point = {3};
     c.w_q.zero_point = {-1};

@@ -2,50 +2,17 @@
 // plugin:PATH.so: anybody's kernels behind the C interface of adapters/qualm_plugin.h.
 #include <unistd.h>
 
-#include <charconv>
 #include <cstdlib>
-#include <map>
 #include <memory>
-#include <mutex>
 #include <utility>
 
 #include "adapters/plugin_subjects.h"
-#include "adapters/qualm_plugin.h"
-#include "core/contract.h"
 #include "core/status.h"
 
 namespace qualm {
 namespace {
 
 constexpr std::string_view kPrefix = "plugin:";
-
-bool Has(uint32_t types, DType dtype) { return (types & QUALM_TYPE_BIT(static_cast<int>(dtype))); }
-
-std::string Between(int32_t min, int32_t max) {
-  if (min == max) return std::to_string(min);
-  return std::to_string(min) + " to " + std::to_string(max);
-}
-
-std::string CheckZeroPoints(std::string_view field, const QParams& q, int32_t min, int32_t max) {
-  for (const int32_t zero_point : q.zero_point) {
-    if (zero_point < min || zero_point > max) {
-      return std::string(field) + ": zero point " + std::to_string(zero_point) + " is outside " +
-             Between(min, max);
-    }
-  }
-  return "";
-}
-
-std::string CheckDim(std::string_view name, int64_t dim, int64_t max, int64_t multiple) {
-  if (max > 0 && dim > max) {
-    return std::string(name) + " = " + std::to_string(dim) + " is more than " + std::to_string(max);
-  }
-  if (multiple > 1 && dim % multiple != 0) {
-    return std::string(name) + " = " + std::to_string(dim) + " is no multiple of " +
-           std::to_string(multiple);
-  }
-  return "";
-}
 
 // Bytes of everything that a run sends and receives.
 uint64_t ProblemBytes(const Case& c) {
@@ -57,47 +24,6 @@ uint64_t ProblemBytes(const Case& c) {
 }
 
 }  // namespace
-
-std::string OutsideLimits(const PluginLimits& limits, const Case& c) {
-  const bool has_w = HasSums(c.op) || HasTwoOperands(c.op) || c.op == Op::kConcat;
-  const Window& v = c.window;
-  const auto lacks = [&](uint32_t feature) { return (limits.features & feature) == 0; };
-  if (!Has(limits.x_dtypes, c.x.dtype())) return "x of type " + std::string(Name(c.x.dtype()));
-  if (has_w && !Has(limits.w_dtypes, c.w.dtype()))
-    return "w of type " + std::string(Name(c.w.dtype()));
-  if (!Has(limits.out_dtypes, c.out_dtype))
-    return "output of type " + std::string(Name(c.out_dtype));
-  if (c.bias && lacks(QUALM_CAN_BIAS_F32)) return "float bias";
-  if (c.bias_i32 && lacks(QUALM_CAN_BIAS_I32)) return "int32 bias";
-  if (c.relu && lacks(QUALM_CAN_RELU)) return "fused relu";
-  if (c.per_channel && lacks(QUALM_CAN_PER_CHANNEL)) return "parameters per channel";
-  if ((c.M == 0 || c.N == 0) && lacks(QUALM_CAN_EMPTY)) return "empty output";
-  if (HasSums(c.op) && c.K == 0 && lacks(QUALM_CAN_EMPTY_K)) return "K = 0";
-  if ((v.dilation_h != 1 || v.dilation_w != 1) && lacks(QUALM_CAN_DILATION)) return "dilation";
-  if (c.op == Op::kConv2d && v.groups != 1 && lacks(QUALM_CAN_GROUPS)) return "groups";
-  if ((v.pad_top != v.pad_bottom || v.pad_left != v.pad_right) &&
-      lacks(QUALM_CAN_ASYMMETRIC_PADDING)) {
-    return "padding that differs between two sides";
-  }
-  if (v.ceil_mode && lacks(QUALM_CAN_CEIL_MODE)) return "ceil mode";
-  if (v.count_include_pad && lacks(QUALM_CAN_COUNT_PADDING)) return "padding that counts";
-  if (const CodeRange range = RangeOf(c.out_dtype);
-      (c.out_min != range.min || c.out_max != range.max) && lacks(QUALM_CAN_CLAMP)) {
-    return "clamp other than the range of the output type";
-  }
-
-  std::string why = CheckDim("M", c.M, limits.m_max, 1);
-  if (why.empty()) why = CheckDim("N", c.N, limits.n_max, limits.n_multiple);
-  if (why.empty() && c.op != Op::kGlobalAvgPool)
-    why = CheckDim("K", c.K, limits.k_max, limits.k_multiple);
-  if (why.empty() && c.op != Op::kQuantize && c.op != Op::kRequantize)
-    why = CheckZeroPoints("x", c.x_q, limits.x_zero_point_min, limits.x_zero_point_max);
-  if (why.empty() && has_w)
-    why = CheckZeroPoints("w", c.w_q, limits.w_zero_point_min, limits.w_zero_point_max);
-  if (why.empty() && IsCode(c.out_dtype))
-    why = CheckZeroPoints("out", c.out_q, limits.out_zero_point_min, limits.out_zero_point_max);
-  return why;
-}
 
 std::string FindPlugin(const std::string& file) {
   const auto readable = [](const std::string& path) { return access(path.c_str(), R_OK) == 0; };
@@ -115,90 +41,22 @@ std::string FindPlugin(const std::string& file) {
 }
 
 PluginSubject::PluginSubject(std::string name, WorkerOptions options)
-    : name_(std::move(name)), worker_(std::move(options)) {
-  try {
-    set_contract(ParseContract(info().contract));
-  } catch (const InputError&) {
-    throw Unavailable("subject '" + name_ + "': its contract '" + info().contract +
-                      "' is none, expected exact or model:NAME");
-  }
+    : ForeignSubject(std::move(name)), worker_(std::move(options)) {
+  AdoptContract();
 }
 
-namespace {
-
-// Hangs of each subject in this process, whatever its instances: they cost seconds each.
-constexpr int kMostHangs = 3;
-std::mutex hangs_mutex;
-std::map<std::string, int>& Hangs() {
-  static std::map<std::string, int> hangs;
-  return hangs;
-}
-
-std::string GivenUp(const std::string& name) {
-  const std::scoped_lock lock(hangs_mutex);
-  const auto at = Hangs().find(name);
-  if (at == Hangs().end() || at->second < kMostHangs) return "";
-  return "given up: it hung " + std::to_string(kMostHangs) + " times in this run";
-}
-
-void CountHang(const std::string& name) {
-  const std::scoped_lock lock(hangs_mutex);
-  ++Hangs()[name];
-}
-
-}  // namespace
-
-std::string PluginSubject::CannotRun(const Case& c) const {
-  const std::optional<PluginLimits>& limits = info().limits[static_cast<size_t>(c.op)];
-  if (!limits) return info().name + " does not offer " + std::string(Name(c.op));
-  if (std::string why = GivenUp(name_); !why.empty()) return why;
+std::string PluginSubject::CannotSend(const Case& c) const {
   if (ProblemBytes(c) > kMessageBytesMax)
     return "larger than the worker takes (" + std::to_string(kMessageBytesMax >> 20) + " MiB)";
   // Not in the interface: a library requantizes in the one way it has.
   if (c.requant != Requant::kExact)
     return "plugins have no requantization " + std::string(Name(c.requant));
-  const std::string why = OutsideLimits(*limits, c);
-  return why.empty() ? "" : info().name + " does not offer " + why;
+  return "";
 }
 
-Outcome PluginSubject::Run(const Case& c, const RunContext& context) {
-  if (std::string why = CannotRun(c); !why.empty()) {
-    Outcome skipped;
-    skipped.status = RunStatus::kSkipped;
-    skipped.detail = std::move(why);
-    return skipped;
-  }
-  Outcome outcome = worker_.Run(c, context);
-  if (outcome.status == RunStatus::kHung) CountHang(name_);
-  return outcome;
+Outcome PluginSubject::Send(const Case& c, const RunContext& context) {
+  return worker_.Run(c, context);
 }
-
-std::string PluginSubject::InstructionSet() const {
-  return info().instruction_set.empty() ? "unknown" : info().instruction_set;
-}
-
-std::string PluginSubject::Version() const {
-  return info().version.empty() ? info().name : info().name + " " + info().version;
-}
-
-namespace {
-
-// QUALM_TIME_LIMIT_MS, for what is slow and for tests that wait for hangs.
-int TimeLimitMs() {
-  const char* text = std::getenv("QUALM_TIME_LIMIT_MS");
-  if (text == nullptr) return WorkerOptions{}.time_limit_ms;
-  constexpr int kMost = 3'600'000;
-  const std::string_view digits(text);
-  int limit = 0;
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), limit);
-  if (error != std::errc() || end != digits.data() + digits.size() || limit < 1 || limit > kMost) {
-    throw InputError("QUALM_TIME_LIMIT_MS: '" + std::string(digits) +
-                     "' is no time limit, expected milliseconds in 1.." + std::to_string(kMost));
-  }
-  return limit;
-}
-
-}  // namespace
 
 void RegisterPluginSubjects() {
   SubjectKind kind;
@@ -209,10 +67,43 @@ void RegisterPluginSubjects() {
     if (!name.starts_with(kPrefix) || name.size() == kPrefix.size()) return nullptr;
     const std::string file = name.substr(kPrefix.size());
     WorkerOptions options;
-    options.time_limit_ms = TimeLimitMs();
+    options.time_limit_ms = TimeLimitMs(options.time_limit_ms);
     options.plugin = FindPlugin(file);
     if (options.plugin.empty()) throw Unavailable("subject '" + name + "': no such file");
     return std::make_unique<PluginSubject>(name, std::move(options));
+  };
+  SubjectRegistry::Get().Add(std::move(kind));
+}
+
+void RegisterModuleSubjects(ModuleKind module) {
+  SubjectKind kind;
+  kind.kind = std::string(module.kind);
+  kind.help = std::string(module.help);
+  const std::string first(module.names.front().module);
+  if (FindPlugin(first).empty()) {
+    kind.why_absent = first + " not found: install " + std::string(module.install) +
+                      " with scripts/bootstrap --with-libraries and rebuild, or set "
+                      "QUALM_PLUGIN_DIR to its folder";
+  }
+  kind.names = [names = module.names] {
+    std::vector<std::string> all;
+    for (const ModuleKind::Name& each : names) all.emplace_back(each.name);
+    return all;
+  };
+  kind.expand = [names = kind.names, all = kind.kind + "@all"](const std::string& pattern) {
+    return pattern == all ? names() : std::vector<std::string>{};
+  };
+  kind.make = [names = std::move(module.names)](const std::string& name) {
+    for (const ModuleKind::Name& each : names) {
+      if (name != each.name) continue;
+      WorkerOptions options;
+      options.time_limit_ms = TimeLimitMs(options.time_limit_ms);
+      options.plugin = FindPlugin(std::string(each.module));
+      if (options.plugin.empty())
+        throw Unavailable("subject '" + name + "': " + std::string(each.module) + " not found");
+      return std::make_unique<PluginSubject>(name, std::move(options));
+    }
+    return std::unique_ptr<PluginSubject>();
   };
   SubjectRegistry::Get().Add(std::move(kind));
 }

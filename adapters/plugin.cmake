@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-# Foreign code: the parent's side (qualm::plugins), the worker it runs in, and the plugins we ship.
+# Foreign code: the parent's side (qualm::plugins), children behind a pipe, the worker that plugins
+# run in, and the plugins we ship.
 qualm_library(worker_message SOURCES worker_message.cc DEPS qualm::core)
 qualm_library(plugins
-  SOURCES onednn.cc plugin.cc worker.cc
-  DEPS qualm::core qualm::worker_message)
+  SOURCES child_process.cc foreign.cc gemmlowp.cc onednn.cc pipe.cc pipe_child.cc plugin.cc worker.cc
+    xnnpack.cc
+  DEPS qualm::core qualm::io qualm::worker_message)
 
 qualm_executable(qualm-worker
   SOURCES ${PROJECT_SOURCE_DIR}/tools/worker_main.cc plugin_host.cc
@@ -41,6 +43,49 @@ else()
   message(STATUS "oneDNN not found (libdnnl-dev): the subject onednn will be absent")
 endif()
 
+# No package file exists for it. pthreadpool.h is included by its header.
+find_path(QUALM_XNNPACK_INCLUDE xnnpack.h)
+find_path(QUALM_PTHREADPOOL_INCLUDE pthreadpool.h)
+find_library(QUALM_XNNPACK_LIBRARY XNNPACK)
+find_library(QUALM_PTHREADPOOL_LIBRARY pthreadpool)
+find_library(QUALM_CPUINFO_LIBRARY cpuinfo)
+if(QUALM_XNNPACK_INCLUDE AND QUALM_PTHREADPOOL_INCLUDE AND QUALM_XNNPACK_LIBRARY
+   AND QUALM_PTHREADPOOL_LIBRARY AND QUALM_CPUINFO_LIBRARY)
+  # Later versions split setup into reshape and setup, and pass scales of other types.
+  file(STRINGS ${QUALM_XNNPACK_INCLUDE}/xnnpack.h xnnpack_reshape REGEX "xnn_reshape_add_nd_qs8")
+  if(NOT xnnpack_reshape)
+    qualm_plugin_module(qualm_xnnpack SOURCES xnnpack_plugin.cc)
+    target_include_directories(qualm_xnnpack SYSTEM PRIVATE
+      ${QUALM_XNNPACK_INCLUDE} ${QUALM_PTHREADPOOL_INCLUDE})
+    target_link_libraries(qualm_xnnpack PRIVATE
+      ${QUALM_XNNPACK_LIBRARY} ${QUALM_PTHREADPOOL_LIBRARY} ${QUALM_CPUINFO_LIBRARY})
+    add_dependencies(qualm_plugins qualm_xnnpack)
+  else()
+    message(STATUS "XNNPACK found, but newer than 2022: the subject xnnpack will be absent")
+  endif()
+else()
+  message(STATUS "XNNPACK not found (libxnnpack-dev): the subject xnnpack will be absent")
+endif()
+
+# Headers only. What a build of them computes depends on the instruction sets it may use: a plain one
+# has no SIMD on x86, and a second one takes SSE4.1. Elsewhere a plain build has other arithmetic.
+find_path(QUALM_GEMMLOWP_INCLUDE gemmlowp/public/gemmlowp.h)
+if(QUALM_GEMMLOWP_INCLUDE AND CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
+  function(qualm_gemmlowp_module name)
+    qualm_plugin_module(${name} SOURCES gemmlowp_plugin.cc)
+    target_include_directories(${name} SYSTEM PRIVATE ${QUALM_GEMMLOWP_INCLUDE})
+    target_link_libraries(${name} PRIVATE Threads::Threads)
+    # Its scalar code adds int32 that may overflow, which C++ leaves to each compiler's mood.
+    target_compile_options(${name} PRIVATE -fwrapv)
+    add_dependencies(qualm_plugins ${name})
+  endfunction()
+  qualm_gemmlowp_module(qualm_gemmlowp)
+  qualm_gemmlowp_module(qualm_gemmlowp_sse4)
+  target_compile_options(qualm_gemmlowp_sse4 PRIVATE -msse4.1)
+else()
+  message(STATUS "gemmlowp not found (libgemmlowp-dev), or not on x86-64: the subject gemmlowp will be absent")
+endif()
+
 if(QUALM_BUILD_TESTS)
   qualm_plugin_module(qualm_example SOURCES example_plugin.c)
   qualm_plugin_module(qualm_broken SOURCES broken_plugin.cc)
@@ -48,8 +93,10 @@ if(QUALM_BUILD_TESTS)
   # The same, under a name that nobody looks for.
   target_compile_definitions(qualm_no_entry PRIVATE qualm_plugin_entry=another_entry)
   qualm_test(plugin_test
-    SOURCES plugin_test.cc onednn_golden_test.cc onednn_test.cc worker_message_test.cc
+    SOURCES plugin_test.cc gemmlowp_test.cc onednn_golden_test.cc onednn_test.cc
+            worker_message_test.cc xnnpack_test.cc
     DEPS qualm::io qualm::plugins)
   target_compile_definitions(plugin_test PRIVATE QUALM_CORPUS_DIR="${PROJECT_SOURCE_DIR}/corpus")
   add_dependencies(plugin_test qualm_example qualm_broken qualm_no_entry)
+  qualm_test(pipe_test SOURCES pipe_test.cc DEPS qualm::io qualm::plugins)
 endif()

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Subjects that live in a worker: any plugin by its path, and oneDNN, which is a plugin of ours.
+// Subjects that live in a worker: any plugin by its path, and the libraries that plugins of ours
+// call: oneDNN, XNNPACK, gemmlowp.
 #ifndef QUALM_ADAPTERS_PLUGIN_SUBJECTS_H_
 #define QUALM_ADAPTERS_PLUGIN_SUBJECTS_H_
 
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "adapters/foreign.h"
 #include "adapters/worker.h"
 #include "core/case.h"
 #include "core/subject.h"
@@ -17,27 +20,37 @@ void RegisterPluginSubjects();
 // Adds the kind "onednn" (onednn, onednn@sse41, onednn@avx2, ...). It is absent, with
 // the reason, where the build had no oneDNN.
 void RegisterOnednnSubjects();
+// Add the kinds "xnnpack" and "gemmlowp", absent likewise.
+void RegisterXnnpackSubjects();
+void RegisterGemmlowpSubjects();
 
-class PluginSubject : public Subject {
+// A kind whose names are modules of ours.
+struct ModuleKind {
+  struct Name {
+    std::string_view name;  // "gemmlowp", "gemmlowp@sse4"; the first says whether the kind is there
+    std::string_view module;  // "qualm_gemmlowp.so"
+  };
+  std::string_view kind;
+  std::string_view help;
+  std::string_view install;  // what the build lacked: "gemmlowp (libgemmlowp-dev)"
+  std::vector<Name> names;
+};
+void RegisterModuleSubjects(ModuleKind module);
+
+class PluginSubject : public ForeignSubject {
  public:
   // Starts a worker. Throws Unavailable.
   PluginSubject(std::string name, WorkerOptions options);
 
-  std::string_view name() const override { return name_; }
-  std::string CannotRun(const Case& c) const override;
-  Outcome Run(const Case& c, const RunContext& context) override;
-  std::string InstructionSet() const override;
-  std::string Version() const override;
+  const PluginInfo& info() const override { return worker_.info(); }
 
-  const PluginInfo& info() const { return worker_.info(); }
+ protected:
+  std::string CannotSend(const Case& c) const override;
+  Outcome Send(const Case& c, const RunContext& context) override;
 
  private:
-  std::string name_;
   Worker worker_;
 };
-
-// Why the limits of a plugin rule out a case, "" if they do not.
-std::string OutsideLimits(const PluginLimits& limits, const Case& c);
 
 // Path of a shared object: `file` itself if it has a '/' or is found in the current folder, else
 // looked for in $QUALM_PLUGIN_DIR, beside the executable, in ../lib and ../lib/qualm from there.

@@ -7,6 +7,7 @@
 #include "adapters/faulty/faults.h"
 #include "adapters/models.h"
 #include "adapters/native.h"
+#include "adapters/pipe.h"
 #include "adapters/plugin_subjects.h"
 #include "core/subject.h"
 
@@ -18,7 +19,10 @@ void RegisterAllSubjects() {
     registry.Add(NativeSubjects());
     registry.Add(ModelSubjects());
     RegisterOnednnSubjects();
+    RegisterXnnpackSubjects();
+    RegisterGemmlowpSubjects();
     RegisterPluginSubjects();
+    RegisterPipeSubjects();
     registry.Add(FaultySubjects());
     for (ExpectedDivergence& row : DeclaredDivergences()) {
       registry.AddExpectedDivergence(std::move(row));

@@ -2,27 +2,18 @@
 #include "adapters/worker.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
-#include <spawn.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <chrono>
-#include <climits>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <string_view>
-#include <thread>
 #include <utility>
 
 #include "core/status.h"
-
-extern char** environ;  // NOLINT(readability-redundant-declaration): POSIX declares it nowhere
 
 namespace qualm {
 namespace {
@@ -31,15 +22,6 @@ using Result = MessageChannel::Result;
 
 // A hello or an error sentence.
 constexpr size_t kHelloBytesMax = 64 * 1024;
-// A dying process gets this long until it is killed.
-constexpr auto kDyingGrace = std::chrono::seconds(2);
-
-std::string SignalName(int number) {
-  const char* abbreviation = sigabbrev_np(number);
-  return abbreviation == nullptr ? "signal " + std::to_string(number)
-                                 : "SIG" + std::string(abbreviation);
-}
-
 std::string FindWorker() {
   if (const char* path = std::getenv("QUALM_WORKER")) {
     if (access(path, X_OK) == 0) return path;
@@ -49,46 +31,6 @@ std::string FindWorker() {
   if (access(beside.c_str(), X_OK) == 0) return beside;
   throw Unavailable("no qualm-worker in " + ExecutableFolder() +
                     " (build it, or set QUALM_WORKER to its path)");
-}
-
-// "NAME=value" of this process, `changes` applied.
-std::vector<std::string> Environment(
-    const std::vector<std::pair<std::string, std::string>>& changes) {
-  std::vector<std::string> result;
-  for (const auto& [name, value] : changes) result.push_back(name + "=" + value);
-  for (char** entry = environ; *entry != nullptr; ++entry) {
-    const std::string_view text = *entry;
-    const std::string_view name = text.substr(0, text.find('='));
-    const bool changed = std::any_of(changes.begin(), changes.end(),
-                                     [&](const auto& change) { return change.first == name; });
-    if (!changed) result.emplace_back(text);
-  }
-  return result;
-}
-
-// posix_spawn's two argument objects, released whatever happens.
-class SpawnSettings {
- public:
-  SpawnSettings() {
-    posix_spawn_file_actions_init(&actions);
-    posix_spawnattr_init(&attributes);
-  }
-  ~SpawnSettings() {
-    posix_spawn_file_actions_destroy(&actions);
-    posix_spawnattr_destroy(&attributes);
-  }
-  SpawnSettings(const SpawnSettings&) = delete;
-  SpawnSettings& operator=(const SpawnSettings&) = delete;
-
-  posix_spawn_file_actions_t actions;
-  posix_spawnattr_t attributes;
-};
-
-std::vector<char*> Pointers(std::vector<std::string>& strings) {
-  std::vector<char*> pointers;
-  for (std::string& text : strings) pointers.push_back(text.data());
-  pointers.push_back(nullptr);
-  return pointers;
 }
 
 Outcome Bad(RunStatus status, std::string detail) {
@@ -104,27 +46,11 @@ std::string Bytes(int64_t count) {
 
 }  // namespace
 
-std::string ExecutableFolder() {
-  std::array<char, PATH_MAX> path;
-  const ssize_t length = readlink("/proc/self/exe", path.data(), path.size());
-  if (length <= 0) return "./";
-  const std::string_view text(path.data(), static_cast<size_t>(length));
-  return std::string(text.substr(0, text.rfind('/') + 1));
-}
-
-Worker::Worker(WorkerOptions options) : options_(std::move(options)) {
-  const auto& environment = options_.environment;
-  if (std::none_of(environment.begin(), environment.end(),
-                   [](const auto& entry) { return entry.first == "OMP_NUM_THREADS"; })) {
-    // The harness already uses every core, and one thread repeats its answers.
-    options_.environment.emplace_back("OMP_NUM_THREADS", "1");
-  }
-  Start();
-}
+Worker::Worker(WorkerOptions options) : options_(std::move(options)) { Start(); }
 
 Worker::~Worker() {
   // Closing the socket asks it to leave.
-  if (pid_ != 0) Reap(/*dying=*/true);
+  if (process_) Reap(/*dying=*/true);
 }
 
 void Worker::Spawn(const std::string& worker_path) {
@@ -134,41 +60,17 @@ void Worker::Spawn(const std::string& worker_path) {
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0) {
     throw Unavailable("qualm-worker: no socket: " + std::string(std::strerror(errno)));
   }
-  SpawnSettings settings;
+  FileDescriptor own(ends[0]);
+  FileDescriptor theirs(ends[1]);
+  ChildOptions child;
+  child.arguments = {worker_path, options_.plugin, std::to_string(options_.time_limit_ms),
+                     std::to_string(options_.memory_limit_bytes)};
+  child.environment = options_.environment;
   // In this order: where the parent's own stdin is closed, the socket may be number 0.
-  posix_spawn_file_actions_adddup2(&settings.actions, ends[1], kWorkerFd);
-  posix_spawn_file_actions_addopen(&settings.actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-  posix_spawn_file_actions_addopen(&settings.actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
-#if defined(__GLIBC__) && __GLIBC_PREREQ(2, 34)
-  // Foreign code has no business with files that this process happens to have open.
-  posix_spawn_file_actions_addclosefrom_np(&settings.actions, kWorkerFd + 1);
-#endif
-  sigset_t none;
-  sigset_t all;
-  sigemptyset(&none);
-  sigfillset(&all);
-  posix_spawnattr_setsigmask(&settings.attributes, &none);
-  posix_spawnattr_setsigdefault(&settings.attributes, &all);
-  // A group of its own: an interrupt from the terminal goes to qualm, which then ends its workers;
-  // a worker that died of it would look like a crash.
-  posix_spawnattr_setpgroup(&settings.attributes, 0);
-  posix_spawnattr_setflags(&settings.attributes,
-                           POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
-
-  std::vector<std::string> arguments{worker_path, options_.plugin,
-                                     std::to_string(options_.time_limit_ms),
-                                     std::to_string(options_.memory_limit_bytes)};
-  std::vector<std::string> environment = Environment(options_.environment);
-  const int error = posix_spawn(&pid_, worker_path.c_str(), &settings.actions, &settings.attributes,
-                                Pointers(arguments).data(), Pointers(environment).data());
-  close(ends[1]);
-  if (error != 0) {
-    close(ends[0]);
-    pid_ = 0;
-    throw Unavailable("cannot start " + worker_path + ": " + std::strerror(error));
-  }
-  fd_ = ends[0];
-  channel_.emplace(fd_);
+  child.descriptors = {{theirs.get(), kWorkerFd}, {-1, STDIN_FILENO}, {-1, STDOUT_FILENO}};
+  process_.emplace(child);
+  socket_ = std::move(own);
+  channel_.emplace(socket_.get());
 }
 
 void Worker::Start() {
@@ -214,7 +116,7 @@ void Worker::Start() {
 }
 
 Outcome Worker::Run(const Case& c, const RunContext& context) {
-  if (pid_ == 0) {
+  if (!process_) {
     try {
       Start();
     } catch (const Unavailable& error) {
@@ -281,33 +183,11 @@ Outcome Worker::FromFault(const Fault& fault) {
 }
 
 std::string Worker::Reap(bool dying) {
-  close(fd_);
-  fd_ = -1;
   channel_.reset();
-  const pid_t pid = std::exchange(pid_, 0);
-  if (!dying) kill(pid, SIGKILL);
-  const auto deadline = std::chrono::steady_clock::now() + kDyingGrace;
-  auto pause = std::chrono::microseconds(50);
-  bool killed = !dying;
-  for (;;) {
-    int status = 0;
-    const pid_t done = waitpid(pid, &status, killed ? 0 : WNOHANG);
-    if (done == pid) {
-      if (killed && dying) return "closed its connection to qualm and went on running";
-      if (WIFSIGNALED(status)) return "killed by " + SignalName(WTERMSIG(status));
-      return "ended the process with exit status " + std::to_string(WEXITSTATUS(status));
-    }
-    if (done < 0 && errno != EINTR) return "ended, nobody knows how (SIGCHLD is ignored)";
-    if (done == 0) {
-      if (std::chrono::steady_clock::now() > deadline) {
-        kill(pid, SIGKILL);
-        killed = true;
-        continue;
-      }
-      std::this_thread::sleep_for(pause);
-      pause = std::min(pause * 2, std::chrono::microseconds(10'000));
-    }
-  }
+  socket_.Close();
+  std::string how = process_->Reap(dying);
+  process_.reset();
+  return how;
 }
 
 }  // namespace qualm

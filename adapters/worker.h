@@ -12,9 +12,9 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
+#include "adapters/child_process.h"
 #include "adapters/worker_message.h"
 #include "core/case.h"
 #include "core/subject.h"
@@ -22,10 +22,9 @@
 namespace qualm {
 
 struct WorkerOptions {
-  std::string plugin;  // path of the shared object
-  // Added to, or replacing in, this process's environment; OMP_NUM_THREADS=1 unless set here.
-  std::vector<std::pair<std::string, std::string>> environment;
-  int time_limit_ms = 10'000;  // for loading, and for each run
+  std::string plugin;              // path of the shared object
+  EnvironmentChanges environment;  // see ChildOptions
+  int time_limit_ms = 10'000;      // for loading, and for each run
   // Address space; not under sanitizers, which cannot live with a limit.
   uint64_t memory_limit_bytes = uint64_t{4} << 30;
 };
@@ -48,7 +47,7 @@ class Worker {
   Outcome Run(const Case& c, const RunContext& context);
 
   // 0 if none is running.
-  pid_t pid() const { return pid_; }
+  pid_t pid() const { return process_ ? process_->pid() : 0; }
 
  private:
   void Start();
@@ -60,15 +59,12 @@ class Worker {
 
   WorkerOptions options_;
   PluginInfo info_;
-  pid_t pid_ = 0;
-  int fd_ = -1;
+  std::optional<ChildProcess> process_;
+  FileDescriptor socket_;
   uint64_t sequence_ = 0;
   std::optional<MessageChannel> channel_;
   std::vector<uint8_t> payload_;
 };
-
-// The directory of the running executable, with a final '/'.
-std::string ExecutableFolder();
 
 }  // namespace qualm
 

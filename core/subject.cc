@@ -41,6 +41,13 @@ std::string_view Name(RunStatus status) {
   return kNames[static_cast<size_t>(status)];
 }
 
+std::vector<Outcome> Subject::RunMany(std::span<const Case> cases, const RunContext& context) {
+  std::vector<Outcome> outcomes;
+  outcomes.reserve(cases.size());
+  for (const Case& c : cases) outcomes.push_back(Run(c, context));
+  return outcomes;
+}
+
 SubjectRegistry& SubjectRegistry::Get() {
   static SubjectRegistry registry;
   return registry;

@@ -85,6 +85,10 @@ class Subject {
   // Runs the case once. Never throws for anything the thing under test does.
   virtual Outcome Run(const Case& c, const RunContext& context) = 0;
 
+  // Runs cases that do not depend on each other: element i is what Run(cases[i], context) answers.
+  // Whoever is asked over a pipe gets the next case while it works on one.
+  virtual std::vector<Outcome> RunMany(std::span<const Case> cases, const RunContext& context);
+
   // The other instruction sets of the same kernels, for targets_agree; empty if there are none.
   virtual std::vector<std::string> Siblings() const { return {}; }
 
@@ -101,7 +105,7 @@ class Subject {
 // The list of subject kinds. Filled by RegisterAllSubjects() (adapters/registry.h) in each
 // executable's main; nothing registers itself.
 struct SubjectKind {
-  std::string kind;        // "native", "model", "onednn", "faulty", "plugin"
+  std::string kind;        // "native", "model", "onednn", "faulty", "plugin", "pipe"
   std::string help;        // one line
   std::string why_absent;  // "" if usable here, else why not and how to get it
   // All complete names, for `qualm list subjects` and nearest-name hints.

@@ -2,6 +2,7 @@
 #include "kernels/accumulate.h"
 
 #include <cstring>
+#include <string>
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/accumulate.cc"
@@ -228,6 +229,13 @@ HWY_EXPORT(TraitsImpl);
 HWY_EXPORT(AccumulatePanelImpl);
 
 AccumulateTraits CurrentAccumulateTraits() { return QUALM_DISPATCH(TraitsImpl)(); }
+
+Status CheckPackedFor(int64_t target) {
+  const int64_t current = CurrentAccumulateTraits().target;
+  if (current == target) return {};
+  return {std::string("the weights are packed for ") + hwy::TargetName(target) +
+          ", expected the target that runs, " + hwy::TargetName(current)};
+}
 
 void AccumulatePanel(const AccumulateArgs& args) { QUALM_DISPATCH(AccumulatePanelImpl)(args); }
 

@@ -6,6 +6,8 @@
 
 #include <cstdint>
 
+#include "kernels/types.h"
+
 namespace qualm::kernels {
 
 // What packing must know about the instruction set that will run.
@@ -17,6 +19,8 @@ struct AccumulateTraits {
 
 // For the current thread's target.
 AccumulateTraits CurrentAccumulateTraits();
+// Panels are as wide as the vectors of the target they were packed for: no other can run them.
+Status CheckPackedFor(int64_t target);
 
 // One panel of channels times some rows. Sums are taken modulo 2^32: right whenever the true value
 // fits int32, whatever happened on the way.

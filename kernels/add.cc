@@ -31,14 +31,12 @@
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
 #include "kernels/dispatch.h"
+#include "kernels/vectors-inl.h"
 
 #ifndef QUALM_KERNELS_ADD_PLAN_
 #define QUALM_KERNELS_ADD_PLAN_
 namespace qualm::kernels::internal {
 namespace {
-
-constexpr double kInteger64 = 6755399441055744.0;  // 1.5 * 2^52
-constexpr float kInteger32 = 12582912.0f;          // 1.5 * 2^23
 
 // Everything the loops need. Codes are read as unsigned: s8 codes and their zero points are shifted
 // by 128.
@@ -94,19 +92,6 @@ using DD = hn::ScalableTag<double>;
 using DDInt = hn::Rebind<int32_t, DD>;
 using DDCode = hn::Rebind<uint8_t, DD>;
 using VD = hn::Vec<DD>;
-
-template <class D>
-HWY_INLINE hn::Vec<D> LoadSome(D d, const uint8_t* p, size_t n) {
-  return n == hn::Lanes(d) ? hn::LoadU(d, p) : hn::LoadN(d, p, n);
-}
-template <class D>
-HWY_INLINE void StoreSome(hn::Vec<D> v, D d, uint8_t* p, size_t n) {
-  if (n == hn::Lanes(d)) {
-    hn::StoreU(v, d, p);
-  } else {
-    hn::StoreN(v, d, p, n);
-  }
-}
 
 // Steps 2 to 4 for n <= Lanes(DD) elements.
 HWY_INLINE void AddDoubles(const AddPlan& plan, const uint8_t* a, const uint8_t* b, size_t n,
@@ -170,13 +155,12 @@ HWY_INLINE void AddDoubles(const AddPlan& plan, const uint8_t* a, const uint8_t*
 
 // Step 1, and the others for vectors that need them.
 void AddRow(const AddPlan& plan, const uint8_t* a, const uint8_t* b, size_t count, uint8_t* y) {
-  const size_t double_lanes = hn::Lanes(DD());
-  if (!plan.use_float32) {
-    for (size_t i = 0; i < count; i += double_lanes) {
-      AddDoubles(plan, a + i, b + i, HWY_MIN(double_lanes, count - i), y + i);
-    }
-    return;
-  }
+  const auto by_doubles = [&](size_t first, size_t some) HWY_ATTR {
+    ForEachVector(DD(), some, [&](size_t i, size_t n) HWY_ATTR {
+      AddDoubles(plan, a + first + i, b + first + i, n, y + first + i);
+    });
+  };
+  if (!plan.use_float32) return by_doubles(0, count);
   const DF df;
   const DFInt di;
   const DFCode dc;
@@ -191,8 +175,7 @@ void AddRow(const AddPlan& plan, const uint8_t* a, const uint8_t* b, size_t coun
   const auto lo = hn::Set(df, kInteger32 + static_cast<float>(plan.lo));
   const auto hi = hn::Set(df, kInteger32 + static_cast<float>(plan.hi));
   const auto y_zero = hn::Set(df, static_cast<float>(plan.y_zero));
-  const size_t lanes = hn::Lanes(df);
-  const auto one_vector = [&](size_t i, size_t n) HWY_ATTR {
+  ForEachVector(df, count, [&](size_t i, size_t n) HWY_ATTR {
     const auto a_code = hn::PromoteTo(di, hn::Xor(LoadSome(dc, a + i, n), flip));
     const auto b_code = hn::PromoteTo(di, hn::Xor(LoadSome(dc, b + i, n), flip));
     const auto da = hn::Sub(hn::ConvertTo(df, a_code), a_zero);
@@ -201,17 +184,11 @@ void AddRow(const AddPlan& plan, const uint8_t* a, const uint8_t* b, size_t coun
     const auto rounded = hn::Add(t, magic);
     const auto distance = hn::Abs(hn::Sub(t, hn::Sub(rounded, magic)));
     if (HWY_UNLIKELY(!hn::AllFalse(df, hn::Gt(distance, margin)))) {
-      for (size_t k = 0; k < n; k += double_lanes) {
-        AddDoubles(plan, a + i + k, b + i + k, HWY_MIN(double_lanes, n - k), y + i + k);
-      }
-      return;
+      return by_doubles(i, n);
     }
     const auto code = hn::Add(hn::Min(hn::Max(rounded, lo), hi), y_zero);
     StoreSome(hn::TruncateTo(dc, hn::BitCast(du, code)), dc, y + i, n);
-  };
-  size_t i = 0;
-  for (; i + lanes <= count; i += lanes) one_vector(i, lanes);
-  if (i < count) one_vector(i, count - i);
+  });
 }
 
 }  // namespace

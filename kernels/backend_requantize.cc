@@ -29,6 +29,7 @@
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
 #include "kernels/dispatch.h"
+#include "kernels/vectors-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace qualm::kernels::internal {
@@ -40,19 +41,6 @@ using DI = hn::ScalableTag<int32_t>;
 using DF = hn::RebindToFloat<DI>;
 using DCode = hn::Rebind<uint8_t, DI>;
 using VI = hn::Vec<DI>;
-
-// The first n <= Lanes(d) elements; no others are touched.
-template <class D>
-HWY_INLINE hn::Vec<D> LoadSome(D d, const hn::TFromD<D>* p, size_t n) {
-  return n == hn::Lanes(d) ? hn::LoadU(d, p) : hn::LoadN(d, p, n);
-}
-
-// A parameter of channels i.. of n lanes: one value for all, or one each.
-template <class D>
-HWY_INLINE hn::Vec<D> Parameter(D d, const std::vector<hn::TFromD<D>>& values, bool per_channel,
-                                size_t i, size_t n) {
-  return per_channel ? LoadSome(d, values.data() + i, n) : hn::Set(d, values[0]);
-}
 
 // floor((a*b + nudge) / 2^31), which fits: a >= -2^31, 0 <= b < 2^31, 0 <= nudge <= 2^30.
 HWY_INLINE VI HighHalf(VI a, VI b, int64_t nudge) {
@@ -136,15 +124,11 @@ HWY_INLINE void CodesAs(const Plan& plan, const int32_t* sums, size_t first, siz
   const VI zero_point = hn::Set(di, plan.zero_point);
   const VI lo = hn::Set(di, plan.bounds.lo);
   const VI hi = hn::Set(di, plan.bounds.hi);
-  const auto leaf = [&](size_t i, size_t n) HWY_ATTR {
+  ForEachVector(di, count, [&](size_t i, size_t n) HWY_ATTR {
     const VI rounded = Mode::Round(plan, LoadSome(di, sums + i, n), first + i, n);
     const VI code = hn::Min(hn::Max(Mode::AddZeroPoint(rounded, zero_point), lo), hi);
-    return hn::TruncateTo(dc, hn::BitCast(hn::RebindToUnsigned<DI>(), code));
-  };
-  const size_t lanes = hn::Lanes(di);
-  size_t i = 0;
-  for (; i + lanes <= count; i += lanes) hn::StoreU(leaf(i, lanes), dc, y + i);
-  if (i < count) hn::StoreN(leaf(i, count - i), dc, y + i, count - i);
+    StoreSome(hn::TruncateTo(dc, hn::BitCast(hn::RebindToUnsigned<DI>(), code)), dc, y + i, n);
+  });
 }
 
 void BackendCodes(const Plan& plan, const int32_t* sums, size_t first, size_t count, uint8_t* y) {

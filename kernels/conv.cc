@@ -7,14 +7,10 @@
 #include <algorithm>
 #include <cstddef>
 #include <memory>
-#include <new>
 #include <optional>
-#include <stdexcept>
-#include <string>
 #include <utility>
 #include <vector>
 
-#include "hwy/targets.h"
 #include "kernels/accumulate.h"
 #include "kernels/conv_validate.h"
 #include "kernels/depthwise.h"
@@ -113,15 +109,7 @@ PackedConv::Impl::Impl(const ConvParams& params)
             .input_type = params.layer.input_type,
             .output_type = params.layer.output_type},
       target(CurrentAccumulateTraits().target),
-      epilogue(Epilogue::Make({.channels = params.layer.weights.rows,
-                               .x_scale = params.layer.x_scale,
-                               .w_scale = params.layer.w_scale,
-                               .y_scale = params.layer.y_scale,
-                               .y_zero_point = params.layer.y_zero_point,
-                               .bias = params.layer.bias,
-                               .output_type = params.layer.output_type,
-                               .range = params.layer.range,
-                               .requantization = params.layer.requantization})) {
+      epilogue(PackEpilogue(params.layer)) {
   if (shape.channels == 0) return;
   // With a single input channel there would be nothing to fill vectors with.
   if (params.groups == params.in_channels && params.groups > 1) {
@@ -219,14 +207,7 @@ Status PackedConv::Pack(const ConvParams& params, PackedConv* packed) {
   if (packed == nullptr) return {"packed is null, expected where to put the weights"};
   const ScopedFpEnvironment fp_environment;
   if (Status status = ValidateConvParams(params); !status.ok()) return status;
-  try {
-    packed->impl_ = std::make_unique<Impl>(params);
-  } catch (const std::bad_alloc&) {
-    return {"weights do not fit in memory when packed"};
-  } catch (const std::length_error&) {
-    return {"weights do not fit in memory when packed"};
-  }
-  return {};
+  return PackInMemory([&] { packed->impl_ = std::make_unique<Impl>(params); });
 }
 
 Status PackedConv::Run(const ConstImages& x, const MutableMatrix& y, std::span<uint8_t> scratch,
@@ -234,22 +215,12 @@ Status PackedConv::Run(const ConstImages& x, const MutableMatrix& y, std::span<u
   if (impl_ == nullptr) return {"the layer has no weights, expected Pack to be called first"};
   const ScopedFpEnvironment fp_environment;
   if (Status status = ValidateConvRun(impl_->shape, x, y, scratch); !status.ok()) return status;
-  // Panels are as wide as the vectors of the target they were packed for.
-  const int64_t target = CurrentAccumulateTraits().target;
-  if (target != impl_->target) {
-    return {std::string("the weights are packed for ") + hwy::TargetName(impl_->target) +
-            ", expected the target that runs, " + hwy::TargetName(target)};
-  }
+  if (Status status = CheckPackedFor(impl_->target); !status.ok()) return status;
   const Impl::Plan plan(*impl_, y.rows, pool);
   if (plan.tasks == 0) return {};
 
-  std::unique_ptr<uint8_t[]> own_scratch;
-  uint8_t* base = scratch.data();
-  if (scratch.size() < plan.bytes()) {
-    own_scratch.reset(new (std::nothrow) uint8_t[plan.bytes()]);
-    if (own_scratch == nullptr) return {"no memory for scratch, expected to allocate it"};
-    base = own_scratch.get();
-  }
+  const TaskScratch pieces(plan.scratch, plan.bytes(), scratch);
+  if (!pieces.status().ok()) return pieces.status();
 
   const Placer placer(impl_->shape.window, x);
   // Blocks read in place must not reach beyond where one stride holds.
@@ -258,8 +229,7 @@ Status PackedConv::Run(const ConstImages& x, const MutableMatrix& y, std::span<u
   const auto run_block = [&](int64_t task, int64_t block) {
     const int64_t offset = block % blocks_per_run * plan.rows;
     impl_->RunBlock(placer, block / blocks_per_run * run.pixels + offset,
-                    std::min(plan.rows, run.pixels - offset), run.stride, y, plan,
-                    ScratchLayout::Align(base + static_cast<size_t>(task) * plan.scratch.bytes()));
+                    std::min(plan.rows, run.pixels - offset), run.stride, y, plan, pieces.Of(task));
   };
   internal::ForEachBlock(pool, plan.tasks, y.rows / run.pixels * blocks_per_run, run_block);
   return {};

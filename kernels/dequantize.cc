@@ -15,6 +15,7 @@
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
 #include "kernels/dispatch.h"
+#include "kernels/vectors-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace qualm::kernels::internal {
@@ -28,7 +29,7 @@ using DI = hn::RebindToSigned<DF>;
 template <bool kPerColumn, class D, typename T>
 HWY_INLINE hn::Vec<D> Parameter(D d, const T* values, size_t i, size_t n) {
   if constexpr (kPerColumn) {
-    return n == hn::Lanes(d) ? hn::LoadU(d, values + i) : hn::LoadN(d, values + i, n);
+    return LoadSome(d, values + i, n);
   } else {
     return hn::Set(d, values[0]);
   }

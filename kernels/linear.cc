@@ -5,12 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <new>
-#include <stdexcept>
-#include <string>
 #include <utility>
 
-#include "hwy/targets.h"
 #include "kernels/accumulate.h"
 #include "kernels/epilogue.h"
 #include "kernels/fp_environment.h"
@@ -56,27 +52,12 @@ Status PackedLinear::Pack(const LinearParams& params, PackedLinear* packed) {
   if (packed == nullptr) return {"packed is null, expected where to put the weights"};
   const ScopedFpEnvironment fp_environment;
   if (Status status = ValidateLinearParams(params); !status.ok()) return status;
-  try {
-    auto impl = std::make_unique<Impl>();
-    impl->weights = PackWeights(params);
-    impl->epilogue = Epilogue::Make({.channels = params.weights.rows,
-                                     .x_scale = params.x_scale,
-                                     .w_scale = params.w_scale,
-                                     .y_scale = params.y_scale,
-                                     .y_zero_point = params.y_zero_point,
-                                     .bias = params.bias,
-                                     .output_type = params.output_type,
-                                     .range = params.range,
-                                     .requantization = params.requantization});
-    impl->input_type = params.input_type;
-    impl->output_type = params.output_type;
-    packed->impl_ = std::move(impl);
-  } catch (const std::bad_alloc&) {
-    return {"weights do not fit in memory when packed"};
-  } catch (const std::length_error&) {
-    return {"weights do not fit in memory when packed"};
-  }
-  return {};
+  return PackInMemory([&] {
+    packed->impl_ = std::make_unique<Impl>(Impl{.weights = PackWeights(params),
+                                                .epilogue = PackEpilogue(params),
+                                                .input_type = params.input_type,
+                                                .output_type = params.output_type});
+  });
 }
 
 Status PackedLinear::Run(const ConstMatrix& x, const MutableMatrix& y, std::span<uint8_t> scratch,
@@ -88,22 +69,12 @@ Status PackedLinear::Run(const ConstMatrix& x, const MutableMatrix& y, std::span
                              .input_type = impl_->input_type,
                              .output_type = impl_->output_type};
   if (Status status = ValidateLinearRun(shape, x, y, scratch); !status.ok()) return status;
-  // Panels are as wide as the vectors of the target they were packed for.
-  const int64_t target = CurrentAccumulateTraits().target;
-  if (target != weights.traits.target) {
-    return {std::string("the weights are packed for ") + hwy::TargetName(weights.traits.target) +
-            ", expected the target that runs, " + hwy::TargetName(target)};
-  }
+  if (Status status = CheckPackedFor(weights.traits.target); !status.ok()) return status;
   if (x.rows == 0 || weights.channels == 0) return {};
 
   const Plan plan(weights, x.rows, pool);
-  std::unique_ptr<uint8_t[]> own_scratch;
-  uint8_t* base = scratch.data();
-  if (scratch.size() < plan.bytes()) {
-    own_scratch.reset(new (std::nothrow) uint8_t[plan.bytes()]);
-    if (own_scratch == nullptr) return {"no memory for scratch, expected to allocate it"};
-    base = own_scratch.get();
-  }
+  const TaskScratch pieces(plan.scratch, plan.bytes(), scratch);
+  if (!pieces.status().ok()) return pieces.status();
 
   const auto run = [&](int64_t task, int64_t block) {
     const int64_t row = block * kRowBlock;
@@ -116,8 +87,7 @@ Status PackedLinear::Run(const ConstMatrix& x, const MutableMatrix& y, std::span
                  .y = static_cast<uint8_t*>(y.data) + row * y.row_stride * y_size,
                  .y_stride = y.row_stride,
                  .y_type = y.type},
-                plan.layout,
-                ScratchLayout::Align(base + static_cast<size_t>(task) * plan.scratch.bytes()));
+                plan.layout, pieces.Of(task));
   };
   internal::ForEachBlock(pool, plan.tasks, plan.blocks, run);
   return {};

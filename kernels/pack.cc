@@ -120,4 +120,16 @@ PackedWeights PackWeights(const LinearParams& params, bool padded) {
   return packed;
 }
 
+Epilogue PackEpilogue(const LinearParams& params) {
+  return Epilogue::Make({.channels = params.weights.rows,
+                         .x_scale = params.x_scale,
+                         .w_scale = params.w_scale,
+                         .y_scale = params.y_scale,
+                         .y_zero_point = params.y_zero_point,
+                         .bias = params.bias,
+                         .output_type = params.output_type,
+                         .range = params.range,
+                         .requantization = params.requantization});
+}
+
 }  // namespace qualm::kernels

@@ -15,11 +15,14 @@
 #define QUALM_KERNELS_PACK_H_
 
 #include <cstdint>
+#include <new>
 #include <span>
+#include <stdexcept>
 #include <vector>
 
 #include "hwy/aligned_allocator.h"
 #include "kernels/accumulate.h"
+#include "kernels/epilogue.h"
 #include "kernels/linear.h"
 
 namespace qualm::kernels {
@@ -63,6 +66,23 @@ SumWidth SumWidthOf(std::span<const int8_t> b, int64_t za, int64_t zb, int64_t b
 // For the current thread's target. `params` is valid (linear_validate.h); `padded` as above. Throws
 // std::bad_alloc or std::length_error if the weights do not fit in memory.
 PackedWeights PackWeights(const LinearParams& params, bool padded = false);
+
+// What comes after the sums of such a layer. `params` is valid.
+Epilogue PackEpilogue(const LinearParams& params);
+
+// Runs what packs; whoever calls a layer's Pack never sees an exception.
+template <typename PackAll>
+Status PackInMemory(const PackAll& pack_all) {
+  constexpr const char* kTooLarge = "weights do not fit in memory when packed";
+  try {
+    pack_all();
+  } catch (const std::bad_alloc&) {
+    return {kTooLarge};
+  } catch (const std::length_error&) {
+    return {kTooLarge};
+  }
+  return {};
+}
 
 }  // namespace qualm::kernels
 

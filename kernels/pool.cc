@@ -18,6 +18,7 @@
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
 #include "kernels/dispatch.h"
+#include "kernels/vectors-inl.h"
 
 #ifndef QUALM_KERNELS_POOL_TAPS_
 #define QUALM_KERNELS_POOL_TAPS_
@@ -39,19 +40,7 @@ struct Taps {
 HWY_BEFORE_NAMESPACE();
 namespace qualm::kernels::internal {
 namespace HWY_NAMESPACE {
-namespace {
 namespace hn = hwy::HWY_NAMESPACE;
-
-// leaf(i, n) for all vectors of [0, count); n is a constant in the main loop.
-template <class D, class Leaf>
-HWY_INLINE void ForEachVector(D d, size_t count, const Leaf& leaf) {
-  const size_t lanes = hn::Lanes(d);
-  size_t i = 0;
-  for (; i + lanes <= count; i += lanes) leaf(i, lanes);
-  if (i < count) leaf(i, count - i);
-}
-
-}  // namespace
 
 // y[c] = clamp(max over the taps), flipped back. At least one tap.
 void MaxOfTaps(const Taps& taps, size_t channels, uint8_t lo, uint8_t hi, uint8_t* y) {
@@ -64,16 +53,11 @@ void MaxOfTaps(const Taps& taps, size_t channels, uint8_t lo, uint8_t hi, uint8_
     for (size_t r = 0; r < taps.rows; ++r) {
       const uint8_t* p = taps.first + static_cast<int64_t>(r) * taps.row_step + c;
       for (size_t s = 0; s < taps.columns; ++s, p += taps.column_step) {
-        const auto codes = n == hn::Lanes(d) ? hn::LoadU(d, p) : hn::LoadN(d, p, n);
-        max = hn::Max(max, hn::Xor(codes, flip));
+        max = hn::Max(max, hn::Xor(LoadSome(d, p, n), flip));
       }
     }
     const auto result = hn::Xor(hn::Min(max, most), flip);
-    if (n == hn::Lanes(d)) {
-      hn::StoreU(result, d, y + c);
-    } else {
-      hn::StoreN(result, d, y + c, n);
-    }
+    StoreSome(result, d, y + c, n);
   });
 }
 
@@ -97,16 +81,11 @@ void SumOfTaps(const Taps& taps, size_t channels, uint32_t correction, uint32_t*
           room = 257;
         }
         --room;
-        const auto codes = n == hn::Lanes(d8) ? hn::LoadU(d8, p) : hn::LoadN(d8, p, n);
-        narrow = hn::Add(narrow, hn::PromoteTo(d16, hn::Xor(codes, flip)));
+        narrow = hn::Add(narrow, hn::PromoteTo(d16, hn::Xor(LoadSome(d8, p, n), flip)));
       }
     }
     sum = hn::Add(sum, hn::PromoteTo(d32, narrow));
-    if (n == hn::Lanes(d32)) {
-      hn::StoreU(sum, d32, sums + c);
-    } else {
-      hn::StoreN(sum, d32, sums + c, n);
-    }
+    StoreSome(sum, d32, sums + c, n);
   });
 }
 

@@ -29,19 +29,19 @@
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
 #include "kernels/dispatch.h"
+#include "kernels/vectors-inl.h"
 
 #ifndef QUALM_KERNELS_QUANTIZE_PLAN_
 #define QUALM_KERNELS_QUANTIZE_PLAN_
 namespace qualm::kernels::internal {
 namespace {
 
-constexpr double kGrid = 0x1.8p22;     // spacing 2^-30
-constexpr double kInteger = 0x1.8p52;  // spacing 1
+constexpr double kGrid = 0x1.8p22;  // spacing 2^-30
 
 // One value, or one per column.
 struct QuantizePlan {
   std::vector<double> inverse;  // RN(1/s)
-  std::vector<double> lo;       // kInteger + bounds of RNE(x/s)
+  std::vector<double> lo;       // kInteger64 + bounds of RNE(x/s)
   std::vector<double> hi;
   std::vector<double> zero_point;
   bool per_column = false;
@@ -66,8 +66,7 @@ template <bool kPerColumn>
 HWY_INLINE VD Parameter(const std::vector<double>& values, size_t i, size_t n) {
   const DD dd;
   if constexpr (kPerColumn) {
-    const double* p = values.data() + i;
-    return n == hn::Lanes(dd) ? hn::LoadU(dd, p) : hn::LoadN(dd, p, n);
+    return LoadSome(dd, values.data() + i, n);
   } else {
     return hn::Set(dd, values[0]);
   }
@@ -80,7 +79,7 @@ void Row(const QuantizePlan& plan, const float* x, size_t count, uint8_t* y) {
   const DY dy;
   const hn::RebindToUnsigned<DD> du;
   const VD grid = hn::Set(dd, kGrid);
-  const VD to_integer = hn::Set(dd, kInteger - kGrid);
+  const VD to_integer = hn::Set(dd, kInteger64 - kGrid);
   const auto quantize = [&](hn::Vec<DX> v, size_t i, size_t n) HWY_ATTR {
     const auto number = hn::IfThenElseZero(hn::Eq(v, v), v);  // NaN: the zero point
     const VD inverse = Parameter<kPerColumn>(plan.inverse, i, n);
@@ -163,8 +162,8 @@ HWY_NOINLINE void Run(const ConstMatrix& x, std::span<const float> scale,
     const int64_t hi = int64_t{bounds.hi} - z;
     fast = fast && lo >= -kWidestFastBound && hi <= kWidestFastBound;
     plan.inverse.push_back(1.0 / static_cast<double>(scale_of(j)));
-    plan.lo.push_back(kInteger + static_cast<double>(lo));
-    plan.hi.push_back(kInteger + static_cast<double>(hi));
+    plan.lo.push_back(kInteger64 + static_cast<double>(lo));
+    plan.hi.push_back(kInteger64 + static_cast<double>(hi));
     plan.zero_point.push_back(z);
   }
   if (!plan.per_column && x.row_stride == columns && y.row_stride == columns) {

@@ -39,13 +39,12 @@
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
 #include "kernels/dispatch.h"
+#include "kernels/vectors-inl.h"
 
 #ifndef QUALM_KERNELS_RESCALE_CONSTANTS_
 #define QUALM_KERNELS_RESCALE_CONSTANTS_
 namespace qualm::kernels::internal {
 namespace {
-constexpr double kInteger64 = 6755399441055744.0;  // 1.5 * 2^52
-constexpr float kInteger32 = 12582912.0f;          // 1.5 * 2^23
 constexpr double kError = 0x1p-49;
 }  // namespace
 }  // namespace qualm::kernels::internal
@@ -66,36 +65,6 @@ using DFSum = hn::RebindToSigned<DF>;
 using DFCode = hn::Rebind<uint8_t, DF>;
 using VD = hn::Vec<DD>;
 using VF = hn::Vec<DF>;
-
-// The first n <= Lanes(d) elements; no others are touched.
-template <class D>
-HWY_INLINE hn::Vec<D> LoadSome(D d, const hn::TFromD<D>* p, size_t n) {
-  return n == hn::Lanes(d) ? hn::LoadU(d, p) : hn::LoadN(d, p, n);
-}
-template <class D>
-HWY_INLINE void StoreSome(hn::Vec<D> v, D d, hn::TFromD<D>* p, size_t n) {
-  if (n == hn::Lanes(d)) {
-    hn::StoreU(v, d, p);
-  } else {
-    hn::StoreN(v, d, p, n);
-  }
-}
-
-// A parameter of channels i.. of n lanes: one value for all, or one each.
-template <class D>
-HWY_INLINE hn::Vec<D> Parameter(D d, const std::vector<hn::TFromD<D>>& values, bool per_channel,
-                                size_t i, size_t n) {
-  return per_channel ? LoadSome(d, values.data() + i, n) : hn::Set(d, values[0]);
-}
-
-// leaf(i, n) for all vectors of [0, count); n is a constant in the main loop.
-template <class D, class Leaf>
-HWY_INLINE void ForEachVector(D d, size_t count, const Leaf& leaf) {
-  const size_t lanes = hn::Lanes(d);
-  size_t i = 0;
-  for (; i + lanes <= count; i += lanes) leaf(i, lanes);
-  if (i < count) leaf(i, count - i);
-}
 
 // Rounded sums near 1.5*2^52 to bytes.
 HWY_INLINE hn::Vec<DDCode> ToCodes(VD clamped, VD zero_point) {

@@ -6,6 +6,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <new>
 #include <span>
 
 #include "kernels/epilogue.h"
@@ -37,6 +39,32 @@ class ScratchLayout {
  private:
   static constexpr size_t kAlignment = alignof(std::max_align_t);
   size_t used_ = 0;
+};
+
+// Scratch for several tasks, each with a piece of `layout`: the caller's, where it is large enough,
+// else its own.
+class TaskScratch {
+ public:
+  // `bytes`: what all tasks need together.
+  TaskScratch(const ScratchLayout& layout, size_t bytes, std::span<uint8_t> given)
+      : bytes_per_task_(layout.bytes()), base_(given.data()) {
+    if (given.size() >= bytes) return;
+    own_.reset(new (std::nothrow) uint8_t[bytes]);
+    base_ = own_.get();
+    if (base_ == nullptr) status_ = {"no memory for scratch, expected to allocate it"};
+  }
+
+  const Status& status() const { return status_; }
+  // Aligned.
+  uint8_t* Of(int64_t task) const {
+    return ScratchLayout::Align(base_ + static_cast<size_t>(task) * bytes_per_task_);
+  }
+
+ private:
+  size_t bytes_per_task_;
+  uint8_t* base_;
+  std::unique_ptr<uint8_t[]> own_;
+  Status status_;
 };
 
 // Where the buffers of one block of at most `rows` rows lie in scratch memory; the same for all of

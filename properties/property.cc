@@ -103,7 +103,6 @@ std::optional<Verdict> BadOutcome(const Outcome& outcome) {
 }
 
 Outcome MemoSubject::Run(const Case& c, const RunContext& context) {
-  constexpr size_t kRemembered = 8;
   const bool memorable = context == RunContext{};
   if (memorable) {
     for (const Entry& entry : recent_) {
@@ -112,12 +111,15 @@ Outcome MemoSubject::Run(const Case& c, const RunContext& context) {
   }
   ++runs_;
   Outcome outcome = inner_.Run(c, context);
-  if (memorable) {
-    // The first entry is the case that every property starts from: it stays.
-    if (recent_.size() == kRemembered) recent_.erase(recent_.begin() + 1);
-    recent_.push_back({c, outcome});
-  }
+  if (memorable) Remember(c, outcome);
   return outcome;
+}
+
+void MemoSubject::Remember(const Case& c, const Outcome& outcome) {
+  constexpr size_t kRemembered = 8;
+  // The first entry is the case that every property starts from: it stays.
+  if (recent_.size() == kRemembered) recent_.erase(recent_.begin() + 1);
+  recent_.push_back({c, outcome});
 }
 
 }  // namespace qualm

@@ -46,6 +46,12 @@ class MemoSubject : public Subject {
   std::string_view name() const override { return inner_.name(); }
   std::string CannotRun(const Case& c) const override { return inner_.CannotRun(c); }
   Outcome Run(const Case& c, const RunContext& context) override;
+  // Does not look at what is remembered, and adds nothing to it.
+  std::vector<Outcome> RunMany(std::span<const Case> cases, const RunContext& context) override {
+    return inner_.RunMany(cases, context);
+  }
+  // What the subject has already answered in the default context.
+  void Remember(const Case& c, const Outcome& outcome);
   std::vector<std::string> Siblings() const override { return inner_.Siblings(); }
   std::string InstructionSet() const override { return inner_.InstructionSet(); }
   std::string Version() const override { return inner_.Version(); }

@@ -825,5 +825,21 @@ TEST(MemoSubject, RunsTheCommonBaseOnce) {
   EXPECT_EQ(memo.runs(), 23);  // and the base is never forgotten
 }
 
+TEST(MemoSubject, IsToldWhatWasAskedAtOnce) {
+  const std::vector<Case> cases{gen::Draw(Op::kLinear, gen::Theme::kUniform, 1),
+                                gen::Draw(Op::kLinear, gen::Theme::kUniform, 2)};
+  TestSubject subject;
+  MemoSubject memo(subject);
+  const std::vector<Outcome> outcomes = memo.RunMany(cases, {});
+  ASSERT_EQ(outcomes.size(), 2u);
+  EXPECT_EQ(subject.runs, 2);
+  for (size_t i = 0; i < 2; ++i) {
+    EXPECT_EQ(outcomes[i].y, exact::Evaluate(cases[i]));
+    memo.Remember(cases[i], outcomes[i]);
+    EXPECT_EQ(Judge(*FindProperty("matches_exact"), cases[i], memo).judgement, Judgement::kPassed);
+  }
+  EXPECT_EQ(subject.runs, 2);
+}
+
 }  // namespace
 }  // namespace qualm

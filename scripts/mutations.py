@@ -48,7 +48,7 @@ parallel = of("parallel.cc", "linear")
 MUTATIONS = [
     quantize("quantize-tail", "const size_t n = count - i;", "const size_t n = count - i - 1;",
              "the last element of a row is not written"),
-    quantize("quantize-rounding", "constexpr double kGrid = 0x1.8p22;     // spacing 2^-30",
+    quantize("quantize-rounding", "constexpr double kGrid = 0x1.8p22;  // spacing 2^-30",
              "constexpr double kGrid = 0x1.8p8;",
              "ties are decided by the rounding error of 1/scale"),
     quantize("quantize-zero-point-index",
@@ -66,8 +66,8 @@ MUTATIONS = [
              "const auto number = v;", "NaN becomes whatever the clamp makes of it"),
 
     dequantize("dequantize-channel-index",
-               "return n == hn::Lanes(d) ? hn::LoadU(d, values + i) : hn::LoadN(d, values + i, n);",
-               "return n == hn::Lanes(d) ? hn::LoadU(d, values) : hn::LoadN(d, values + i, n);",
+               "return LoadSome(d, values + i, n);",
+               "return LoadSome(d, n == hn::Lanes(d) ? values : values + i, n);",
                "the second vector of columns has the parameters of the first"),
     dequantize("dequantize-dispatch", "constexpr int32_t kLargestFastZeroPoint = 1 << 23;",
                "constexpr int32_t kLargestFastZeroPoint = 1 << 30;",
@@ -261,8 +261,9 @@ MUTATIONS = [
     add("add-zero-point", "plan.b_zero = int64_t{b_q.zero_point} + plan.flip;",
         "plan.b_zero = int64_t{a_q.zero_point} + plan.flip;",
         "both operands have the zero point of the first"),
-    add("add-in-place", "if (i < count) one_vector(i, count - i);",
-        "if (i < count) one_vector(i < lanes ? i : count - lanes, HWY_MIN(count, lanes));",
+    of("vectors-inl.h", "add")(
+        "add-in-place", "if (i < count) leaf(i, count - i);",
+        "if (i < count) leaf(i < lanes ? i : count - lanes, HWY_MIN(count, lanes));",
         "the last vector overlaps the one before, which is wrong in place"),
     of("binary_rows.h")(
         "binary-stride",

@@ -6,10 +6,8 @@
 
 #include <cstdint>
 #include <string>
-#include <vector>
 
 #include "core/case.h"
-#include "core/subject.h"
 
 namespace qualm::tools {
 
@@ -19,13 +17,10 @@ struct PrintedAnswer {
   double worst_lsb = 0;     // the largest distance among them
   std::string conventions;  // that give every output; "" if no known one does
   std::string why;          // one paragraph
-  std::vector<std::string>
-      not_exact;  // of the asked subjects, those that do not give the exact answer
 };
 
-// Of a case that carries an observed output. `subjects` are asked for the exact answer; those that
-// cannot run the case are not asked.
-PrintedAnswer LookAtPrinted(const Case& c, const std::vector<Subject*>& subjects);
+// Of a case that carries an observed output.
+PrintedAnswer LookAtPrinted(const Case& c);
 
 }  // namespace qualm::tools
 

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
+#include <optional>
+#include <utility>
 
 #include "core/io/case_json.h"
 #include "core/io/golden.h"
@@ -125,33 +127,95 @@ void ReplayCase(const std::string& file, const Case& c, const Options& options,
   }
 }
 
-void ReplayGolden(const std::string& file, const std::vector<Subject*>& subjects, Replay& replay) {
-  ForEachGoldenRecord(file, [&](const GoldenRecord& record) {
-    ++replay.totals.cases;
-    const GoldenVerdict judged = JudgeGolden(record);
-    Report(replay, judged.model.empty() ? "no model" : "model:" + judged.model, record.where,
-           judged.verdict);
-    ++replay.golden[judged.model.empty() ? "-" : judged.model]
-                   [std::string(Name(judged.verdict.judgement))];
-    if (judged.verdict.failed()) {
-      Finding finding;
-      finding.op = record.op;
-      finding.property = "matches_model";
-      finding.subject = "model:" + judged.model;
-      finding.case_file = record.where;
-      finding.first_divergence = judged.verdict.divergence;
-      finding.explanation = judged.verdict.reason;
-      replay.findings.push_back(std::move(finding));
+// A record, its case and what each subject answered.
+struct Asked {
+  const GoldenRecord* record;
+  Case problem;
+  std::vector<std::optional<Outcome>> answers;  // by subject; nullopt: not asked
+};
+
+// Asks each subject for all of the cases at once: one behind a pipe works on the next while this
+// process reads and writes.
+void AskForAll(const std::vector<Subject*>& subjects, std::vector<Asked>& asked) {
+  for (size_t s = 0; s < subjects.size(); ++s) {
+    std::vector<Case> cases;
+    std::vector<size_t> places;
+    for (size_t i = 0; i < asked.size(); ++i) {
+      asked[i].answers.resize(subjects.size());
+      if (!subjects[s]->CannotRun(asked[i].problem).empty()) continue;
+      cases.push_back(asked[i].problem);
+      places.push_back(i);
     }
-    if (subjects.empty() || !GoldenHasCase(record)) return;
-    const Case c = GoldenCase(record);
-    for (Subject* subject : subjects) {
-      const bool exact_contract = subject->contract().exact();
+    std::vector<Outcome> outcomes = subjects[s]->RunMany(cases, RunContext{});
+    for (size_t i = 0; i < places.size(); ++i) {
+      asked[places[i]].answers[s] = std::move(outcomes[i]);
+    }
+  }
+}
+
+void JudgeRecord(const GoldenRecord& record, Replay& replay) {
+  ++replay.totals.cases;
+  const GoldenVerdict judged = JudgeGolden(record);
+  Report(replay, judged.model.empty() ? "no model" : "model:" + judged.model, record.where,
+         judged.verdict);
+  ++replay.golden[judged.model.empty() ? "-" : judged.model]
+                 [std::string(Name(judged.verdict.judgement))];
+  if (!judged.verdict.failed()) return;
+  Finding finding;
+  finding.op = record.op;
+  finding.property = "matches_model";
+  finding.subject = "model:" + judged.model;
+  finding.case_file = record.where;
+  finding.first_divergence = judged.verdict.divergence;
+  finding.explanation = judged.verdict.reason;
+  replay.findings.push_back(std::move(finding));
+}
+
+void ReplayRecords(const std::vector<GoldenRecord>& records, const std::vector<Subject*>& subjects,
+                   Replay& replay) {
+  const auto has_case = [&](const GoldenRecord& record) {
+    return !subjects.empty() && GoldenHasCase(record);
+  };
+  std::vector<Asked> asked;
+  try {
+    for (const GoldenRecord& record : records) {
+      if (has_case(record)) asked.push_back({&record, GoldenCase(record), {}});
+    }
+  } catch (const InputError&) {
+    // Said below, after the records before it.
+  }
+  AskForAll(subjects, asked);
+  auto next = asked.begin();
+  for (const GoldenRecord& record : records) {
+    JudgeRecord(record, replay);
+    if (!has_case(record)) continue;
+    if (next == asked.end()) GoldenCase(record);  // throws
+    for (size_t s = 0; s < subjects.size(); ++s) {
+      const bool exact_contract = subjects[s]->contract().exact();
       const Property* property = FindProperty(exact_contract ? "matches_exact" : "matches_model");
-      MemoSubject memo(*subject);
-      JudgeOne(c, *property, memo, record.where, record.where, replay);
+      MemoSubject memo(*subjects[s]);
+      if (next->answers[s]) memo.Remember(next->problem, *next->answers[s]);
+      JudgeOne(next->problem, *property, memo, record.where, record.where, replay);
     }
-  });
+    ++next;
+  }
+}
+
+void ReplayGolden(const std::string& file, const std::vector<Subject*>& subjects, Replay& replay) {
+  constexpr size_t kAtOnce = 64;
+  std::vector<GoldenRecord> records;
+  const auto replay_them = [&] { ReplayRecords(std::exchange(records, {}), subjects, replay); };
+  try {
+    ForEachGoldenRecord(file, [&](const GoldenRecord& record) {
+      records.push_back(record);
+      if (records.size() == kAtOnce) replay_them();
+    });
+  } catch (const InputError&) {
+    // What stands before the malformed line is judged first.
+    replay_them();
+    throw;
+  }
+  replay_them();
 }
 
 std::string WhyNothing(const Replay& replay) {

@@ -133,12 +133,6 @@ bool IsIntegerToken(std::string_view token) {
   return token.find_first_of(".eE") == std::string_view::npos;
 }
 
-// A string that stands for a float32: hex, inf, nan. Decimals are JSON numbers.
-bool SpellsFloat(std::string_view text) {
-  return text.starts_with("0x") || text.starts_with("-0x") || text == "inf" || text == "-inf" ||
-         text.starts_with("nan:");
-}
-
 // nlohmann's SAX events -> CaseFields. A case nests three deep, and the first token that goes
 // deeper has a wrong type, so that depth needs no limit of its own. (The parser itself does not
 // recurse.)

@@ -76,6 +76,11 @@ std::string JsonQuote(std::string_view text) {
   return quoted;
 }
 
+bool SpellsFloat(std::string_view text) {
+  return text.starts_with("0x") || text.starts_with("-0x") || text == "inf" || text == "-inf" ||
+         text.starts_with("nan:");
+}
+
 std::string Shown(std::string_view text) {
   constexpr size_t kShown = 40;
   if (text.size() <= kShown) return JsonQuote(text);

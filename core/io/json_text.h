@@ -22,6 +22,9 @@ std::string CheckJsonBytes(std::string_view text);
 // escaped; invalid UTF-8 becomes U+FFFD.
 std::string JsonQuote(std::string_view text);
 
+// Does a JSON string stand for a float32: hex, inf, nan? Decimals are JSON numbers.
+bool SpellsFloat(std::string_view text);
+
 // A piece of somebody's input for a one-line message: quoted, cut after 40 bytes.
 std::string Shown(std::string_view text);
 

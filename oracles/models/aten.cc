@@ -69,9 +69,6 @@ void CastTo64Arm(Value& v, const Channel&) {
   v.SetInt(std::isnan(before) ? 0 : before > 0 ? INT64_MAX : INT64_MIN);
 }
 // mul.
-void Product(Value& v, const Channel& c) {
-  v.SetInt((v.integer - c.a_zero_point) * (int64_t{v.other} - c.b_zero_point));
-}
 void RoundTo64(Value& v, const Channel&) { v.SetInt(ConvertX86To64(v.number)); }
 void AddZeroPoint(Value& v, const Channel& c) { v.SetInt(v.integer + c.zero_point); }
 
@@ -96,7 +93,7 @@ const Step kDequantize[] = {
 };
 
 const Step kMul[] = {
-    {Stage::kAccumulate, "(a - {a_zp}) * ({b} - {b_zp})", Product},
+    step::kProduct,
     {Stage::kScale, "to float32", step::ToFloat},
     {Stage::kScale, "times fl(fl(a_scale*b_scale)*fl(1/out_scale)) {multiplier}",
      step::TimesMultiplier},
@@ -230,7 +227,6 @@ std::vector<Model> AtenModels() {
 }
 
 ChosenQParams AtenChooseQParams(float min, float max, bool reduce_range) {
-  constexpr float kSmallScale = 6.1e-5f;
   const int32_t qmin = 0;
   const int32_t qmax = reduce_range ? 127 : 255;
   min = std::min(min, 0.0f);
@@ -238,18 +234,9 @@ ChosenQParams AtenChooseQParams(float min, float max, bool reduce_range) {
   double scale = (static_cast<double>(max) - static_cast<double>(min)) / (qmax - qmin);
   const auto single = static_cast<float>(scale);
   if (single == 0.0f || std::isinf(1.0f / single)) scale = 0.1;
-  if (scale < static_cast<double>(kSmallScale)) {
-    const auto old_scale = static_cast<float>(scale);
-    scale = static_cast<double>(kSmallScale);
-    if (min == 0.0f) {
-      max = kSmallScale * static_cast<float>(qmax - qmin);
-    } else if (max == 0.0f) {
-      min = -kSmallScale * static_cast<float>(qmax - qmin);
-    } else {
-      const float amplifier = kSmallScale / old_scale;
-      min *= amplifier;
-      max *= amplifier;
-    }
+  if (scale < static_cast<double>(kSmallestScale)) {
+    WidenToSmallestScale(static_cast<float>(scale), qmax - qmin, min, max);
+    scale = static_cast<double>(kSmallestScale);
   }
   const double min_codes = static_cast<double>(min) / scale;
   const double max_codes = static_cast<double>(max) / scale;

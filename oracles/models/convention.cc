@@ -197,6 +197,7 @@ int32_t TakeOutZeroPoints(int32_t acc, int32_t x_zp, int32_t w_zp, std::span<con
     x_sum -= 256 * std::count_if(x.begin(), x.end(), [](int32_t code) { return code >= 128; });
   }
   if (offsets == Accumulation::Offsets::kRowsInto16) x_sum = std::min<int64_t>(x_sum, INT16_MAX);
+  if (offsets == Accumulation::Offsets::kInSteps) return acc;
   // uint64 arithmetic modulo 2^64 keeps the low 32 bits right whatever the zero points are.
   const auto u = [](int64_t value) { return static_cast<uint64_t>(value); };
   const uint64_t result = u(acc) - u(x_zp) * u(SumOf(w)) - u(w_zp) * u(x_sum) +
@@ -296,6 +297,10 @@ void TimesCodeMinusZeroPoint(Value& v, const Channel& c) {
   }
 }
 
+void TimesOther(Value& v, const Channel& c) {
+  v.SetInt((v.integer - c.a_zero_point) * (int64_t{v.other} - c.b_zero_point));
+}
+
 }  // namespace step
 
 std::string FirstReason(std::initializer_list<std::string> reasons) {
@@ -360,6 +365,23 @@ void SetClamp(Channel& channel, const Case& c) {
   channel.high = c.out_max;
 }
 
+Channel FixedPointAddChannel(const Case& c, int32_t bits) {
+  Channel channel;
+  SetClamp(channel, c);
+  channel.a_zero_point = c.x_q.zero_point[0];
+  channel.b_zero_point = c.w_q.zero_point[0];
+  channel.zero_point = c.out_q.zero_point[0];
+  channel.a_scale = c.x_q.scale[0] / c.out_q.scale[0];
+  channel.b_scale = c.w_q.scale[0] / c.out_q.scale[0];
+  channel.fixed.shift = bits - 1 - std::ilogb(std::max(channel.a_scale, channel.b_scale));
+  const auto fixed = [&](float scale) {
+    return static_cast<int32_t>(RoundNearestEven(std::ldexp(scale, channel.fixed.shift)));
+  };
+  channel.a_fixed.value = fixed(channel.a_scale);
+  channel.b_fixed.value = fixed(channel.b_scale);
+  return channel;
+}
+
 bool HasExplicitMultiplier(const Case& c) { return !c.multiplier.empty(); }
 
 namespace {
@@ -374,7 +396,10 @@ void Store(Tensor& y, int64_t i, const Value& value) {
   }
 }
 
-Value Input(const Case& c, int64_t i) {
+Value Input(const Convention& convention, const Case& c, int64_t i, Trace* trace) {
+  if (convention.gather) {
+    if (const std::optional<Value> gathered = convention.gather(c, i, trace)) return *gathered;
+  }
   Value value;
   if (c.x.dtype() == DType::kF32) {
     value.SetReal(c.x.FloatAt(i));
@@ -389,6 +414,7 @@ Channel ChannelOf(const Convention& convention, const Case& c, int64_t index) {
   Channel channel = convention.channel(c, index % c.N);
   channel.index = index;
   channel.count = c.M * c.N;
+  channel.columns = c.N;
   return channel;
 }
 
@@ -409,26 +435,6 @@ class StepsOf {
 // kHalvedWeights counts in units of two until the sum is a float32, where there is no wrapping.
 int64_t Doubled(const Accumulation& accumulation, int32_t units) {
   return accumulation.kind == Kind::kHalvedWeights ? 2 * int64_t{units} : units;
-}
-
-// The value that the steps begin with: `acc` without the zero points.
-Value Corrected(const Accumulation& accumulation, const Case& c, int64_t n, int32_t acc,
-                std::span<const int32_t> x, std::span<const int32_t> w) {
-  Value value;
-  const int32_t x_zp = c.x_q.zero_point_at(0);
-  if (accumulation.offsets != Accumulation::Offsets::kInFloat) {
-    const int32_t units =
-        TakeOutZeroPoints(acc, x_zp, c.w_q.zero_point_at(n), x, w, accumulation.offsets);
-    value.SetInt(Doubled(accumulation, units));
-    return value;
-  }
-  const int64_t w_sum = SumOf(w);
-  const int64_t shift = c.x.dtype() == DType::kS8 ? 128 : 0;
-  auto sum = static_cast<float>(Wrap32(acc + shift * w_sum));
-  if (shift != 0) sum += static_cast<float>(Wrap32(-shift * w_sum));
-  if (x_zp != 0) sum += static_cast<float>(Wrap32(-int64_t{x_zp} * w_sum));
-  value.SetReal(accumulation.kind == Kind::kHalvedWeights ? 2 * sum : sum);
-  return value;
 }
 
 // The operands of one sum, for linear and convolutions.
@@ -514,6 +520,33 @@ class Terms {
   std::span<const int32_t> x_, w_, real_x_, real_w_;
 };
 
+// The sum after its zero points, ready for the steps.
+Value Corrected(const Terms& terms, const Accumulation& accumulation, const Case& c, int64_t index,
+                int32_t acc) {
+  using Offsets = Accumulation::Offsets;
+  const int32_t x_zp = c.x_q.zero_point_at(0);
+  const int32_t w_zp = c.w_q.zero_point_at(index % c.N);
+  const auto u = [](int64_t number) { return static_cast<uint64_t>(number); };
+  const auto wrap = [](uint64_t number) { return Wrap32(static_cast<int64_t>(number)); };
+  const uint64_t w_sum = u(SumOf(terms.real_w()));
+  Value value;
+  if (accumulation.offsets == Offsets::kInFloat) {
+    const uint64_t shift = c.x.dtype() == DType::kS8 ? 128 : 0;
+    auto sum = static_cast<float>(wrap(u(acc) + shift * w_sum));
+    if (shift != 0) sum += static_cast<float>(wrap(-shift * w_sum));
+    if (x_zp != 0) sum += static_cast<float>(wrap(-u(x_zp) * w_sum));
+    value.SetReal(accumulation.kind == Kind::kHalvedWeights ? 2 * sum : sum);
+    return value;
+  }
+  value.SetInt(Doubled(accumulation, TakeOutZeroPoints(acc, x_zp, w_zp, terms.real_x(),
+                                                       terms.real_w(), accumulation.offsets)));
+  if (accumulation.offsets != Offsets::kInSteps) return value;
+  value.x_offset = wrap(-u(x_zp) * w_sum);
+  value.w_offset = wrap(-u(w_zp) * (u(SumOf(terms.real_x())) -
+                                    u(static_cast<int64_t>(terms.real_x().size())) * u(x_zp)));
+  return value;
+}
+
 ModelOutput Run(const Convention& convention, const Case& c) {
   ModelOutput output;
   output.y = Tensor(c.out_dtype, c.output_shape());
@@ -537,9 +570,9 @@ ModelOutput Run(const Convention& convention, const Case& c) {
       terms->Select(i);
       const int32_t acc = Accumulate(accumulation, terms->x(), terms->w(), nullptr);
       output.acc->SetInt(i, Wrap32(Doubled(accumulation, acc)));
-      value = Corrected(accumulation, c, i % c.N, acc, terms->real_x(), terms->real_w());
+      value = Corrected(*terms, accumulation, c, i, acc);
     } else {
-      value = Input(c, i);
+      value = Input(convention, c, i, nullptr);
     }
     Apply(steps(i), channel, value, nullptr);
     Store(output.y, i, value);
@@ -556,17 +589,20 @@ Value TraceSum(const Convention& convention, const Case& c, int64_t index, Trace
   const int32_t w_zp = c.w_q.zero_point_at(index % c.N);
   const int64_t x_sum = SumOf(terms.real_x()), w_sum = SumOf(terms.real_w());
   const auto count = static_cast<int64_t>(terms.real_x().size());
-  const Value value = Corrected(accumulation, c, index % c.N, acc, terms.real_x(), terms.real_w());
+  const Value value = Corrected(terms, accumulation, c, index, acc);
+  if (accumulation.offsets == Accumulation::Offsets::kInSteps) return value;
   const __int128 exact = static_cast<__int128>(acc) - static_cast<__int128>(x_zp) * w_sum -
                          static_cast<__int128>(w_zp) * x_sum +
                          static_cast<__int128>(x_zp) * w_zp * count;
   const __int128 full = accumulation.kind == Kind::kHalvedWeights ? 2 * exact : exact;
   const bool lossy = value.real ? static_cast<double>(full) != static_cast<double>(value.number)
                                 : full != value.integer;
-  constexpr std::string_view kHow[] = {
-      ", wrapped to int32", ", saturated to int32 and rounded to float32",
-      ", with the codes of x summed as signed bytes", ", with the sum of x saturated to int16",
-      ", term by term in float32"};
+  constexpr std::string_view kHow[] = {", wrapped to int32",
+                                       ", saturated to int32 and rounded to float32",
+                                       ", with the codes of x summed as signed bytes",
+                                       ", with the sum of x saturated to int16",
+                                       ", term by term in float32",
+                                       ""};
   const std::string how(kHow[static_cast<size_t>(accumulation.offsets)]);
   Note(&trace, Stage::kOffset,
        "zero points " + Text(x_zp) + " and " + Text(w_zp) + ": " + Text(acc) + " - " + Text(x_zp) +
@@ -582,7 +618,8 @@ Trace TraceOf(const Convention& convention, const Case& c, int64_t index) {
   QUALM_CHECK(index >= 0);
   QUALM_CHECK_LT(index, c.M * c.N);
   Trace trace;
-  Value value = HasSums(c.op) ? TraceSum(convention, c, index, trace) : Input(c, index);
+  Value value =
+      HasSums(c.op) ? TraceSum(convention, c, index, trace) : Input(convention, c, index, &trace);
   const StepsOf steps(convention, c);
   Apply(steps(index), ChannelOf(convention, c, index), value, &trace);
   return trace;
@@ -598,11 +635,11 @@ Model MakeModel(Convention convention) {
   model.pair_saturates = convention.pair_saturates;
   model.satisfies = convention.satisfies;
   std::sort(model.satisfies.begin(), model.satisfies.end());
-  model.cannot_run = [reason = convention.cannot_run](const Case& c) {
-    // Here and not in each family: none has steps for any other operation.
+  model.cannot_run = [reason = convention.cannot_run, more = convention.more_ops](const Case& c) {
+    // Here and not in each family: only those that list more have steps for any other operation.
     std::string other = OpsAre(c, {Op::kQuantize, Op::kDequantize, Op::kRequantize, Op::kLinear,
                                    Op::kConv2d, Op::kDepthwise, Op::kAdd, Op::kMul});
-    if (!other.empty()) return other;
+    if (!other.empty() && std::ranges::find(more, c.op) == more.end()) return other;
     // A model has one arithmetic; a case that asks for another, or for its own, is no test of it.
     if (c.requant != Requant::kExact)
       return "a model has no requantization mode, the case asks for " +

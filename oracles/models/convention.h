@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -36,6 +37,7 @@ struct Accumulation {
     kRowsSigned,  // modulo 2^32, codes of x from 128 on counted as x - 256 in sum x
     kRowsInto16,  // modulo 2^32, sum x (of u8) saturates to int16
     kInFloat,     // of x only: each term rounded to float32, and each sum; s8 x was shifted by 128
+    kInSteps,     // not here: each addend is int32 modulo 2^32, and steps add them in float32
   };
   // What the taps of a convolution in the padding are.
   enum class Padding : uint8_t {
@@ -74,6 +76,7 @@ struct Channel {
   FixedMultiplier a_fixed, b_fixed;
   int64_t index = 0;  // of the element, for kernels whose tail differs
   int64_t count = 0;
+  int64_t columns = 1;  // N, of `count` elements
 };
 
 // What flows through the steps: an integer, later a float32, or the other way round.
@@ -81,7 +84,9 @@ struct Value {
   bool real = false;
   int64_t integer = 0;
   float number = 0;
-  int32_t other = 0;   // the code of the second operand (add, mul)
+  int32_t other = 0;  // the code of the second operand (add, mul)
+  // With Offsets::kInSteps, what is to be added for the zero point of x, and for that of w.
+  int32_t x_offset = 0, w_offset = 0;
   bool lossy = false;  // the last step departed from the exact value
 
   void SetInt(int64_t value) {
@@ -113,6 +118,11 @@ struct Convention {
   // Linear and convolutions only.
   std::function<Accumulation(const Case&)> accumulation;
   std::function<Channel(const Case&, int64_t channel)> channel;
+  // Operations beyond quantize, dequantize, requantize, add, mul and those with sums.
+  std::vector<Op> more_ops;
+  // Optional: what the steps of an output begin with where that is not an element of x (pools,
+  // rows), noted in `trace` if given; nullopt: the element.
+  std::function<std::optional<Value>(const Case&, int64_t index, Trace* trace)> gather;
   // Everything after the zero-point offsets (sums) or from the input on (the other ops).
   std::function<std::vector<Step>(const Case&)> steps;
   // Optional: the steps of elements from `body` on, where the tail of a vector loop differs.
@@ -152,6 +162,8 @@ void AddZeroPointSat16(Value& v, const Channel& c);   // packssdw, paddsw
 void AddZeroPointWrap32(Value& v, const Channel& c);  // paddd
 void Clamp(Value& v, const Channel& c);
 void TimesCodeMinusZeroPoint(Value& v, const Channel& c);  // dequantize: fl(scale*(float)(q-zp))
+void TimesOther(Value& v, const Channel& c);               // mul, exact
+constexpr Step kProduct{Stage::kAccumulate, "(a - {a_zp}) * ({b} - {b_zp})", TimesOther};
 }  // namespace step
 
 // Helpers for cannot_run: "" or the reason.
@@ -174,6 +186,9 @@ void AddExactConvClaims(std::vector<std::string>& satisfies);
 
 // Clamp bounds of a code output, relu included.
 void SetClamp(Channel& channel, const Case& c);
+// add in fixed point: both scales over the output's as integers that share one exponent
+// (a_fixed, b_fixed, fixed.shift), the larger in [2^(bits-1), 2^bits].
+Channel FixedPointAddChannel(const Case& c, int32_t bits);
 // Product scale in requantize without an explicit multiplier: like a linear of those scales.
 bool HasExplicitMultiplier(const Case& c);
 
@@ -185,6 +200,7 @@ std::vector<Model> QnnpackModels();
 std::vector<Model> AtenModels();
 std::vector<Model> XnnpackModels();
 std::vector<Model> TfliteModels();
+std::vector<Model> GemmlowpModels();
 std::vector<Model> OnnxRuntimeModels();
 
 }  // namespace qualm::models

@@ -363,7 +363,6 @@ int32_t FbgemmRequantizeFixedPoint(int32_t value, int32_t multiplier, int32_t ri
 
 ChosenQParams FbgemmChooseQParams(float min, float max, int32_t qmin, int32_t qmax,
                                   bool preserve_sparsity, bool force_power_of_two) {
-  constexpr float kSmallScale = 6.1e-5f;
   const bool symmetric = min < 0 && max > 0 && preserve_sparsity;
   if (symmetric) {
     const int32_t low = -((qmax - qmin) / 2 + 1);
@@ -384,18 +383,9 @@ ChosenQParams FbgemmChooseQParams(float min, float max, int32_t qmin, int32_t qm
                              : static_cast<int>(std::ceil(std::log2(static_cast<double>(scale))));
     scale = std::ldexp(1.0f, exponent);
   }
-  if (scale < kSmallScale) {
-    const float old_scale = scale;
-    scale = kSmallScale;
-    if (min == 0.0f) {
-      max = kSmallScale * static_cast<float>(qmax - qmin);
-    } else if (max == 0.0f) {
-      min = -kSmallScale * static_cast<float>(qmax - qmin);
-    } else {
-      const float amplifier = kSmallScale / old_scale;
-      min *= amplifier;
-      max *= amplifier;
-    }
+  if (scale < kSmallestScale) {
+    WidenToSmallestScale(scale, qmax - qmin, min, max);
+    scale = kSmallestScale;
   }
   const double min_codes = static_cast<double>(min) / static_cast<double>(scale);
   const double max_codes = static_cast<double>(max) / static_cast<double>(scale);

@@ -9,357 +9,16 @@
 #include <vector>
 
 #include "core/float_text.h"
-#include "core/limits.h"
 #include "oracles/models/aten.h"
 #include "oracles/models/fbgemm.h"
+#include "oracles/models/golden_cases.h"
+#include "oracles/models/golden_fields.h"
 #include "oracles/models/model.h"
 #include "oracles/models/observers.h"
 #include "oracles/models/primitives.h"
 
-namespace qualm {
+namespace qualm::golden {
 namespace {
-
-constexpr int64_t kMaxElements = int64_t{1} << 28;
-constexpr int64_t kMaxExtent = int64_t{1} << 20;  // of kernels, strides, pads and dilations
-
-[[noreturn]] void Wrong(const GoldenRecord& record, std::string_view field,
-                        const std::string& what) {
-  throw InputError(record.where + ": " + std::string(field) + ": " + what);
-}
-
-// Reading -----------------------------------------------------------------------------------------
-
-int64_t Dimension(const GoldenRecord& record, const std::string& field) {
-  const int64_t value = record.Int(field);
-  if (value < 0 || value > kMaxElements) Wrong(record, field, "expected 0..2^28");
-  return value;
-}
-
-int32_t Int32(const GoldenRecord& record, const std::string& field, int64_t low = INT32_MIN,
-              int64_t high = INT32_MAX) {
-  const int64_t value = record.Int(field);
-  if (value < low || value > high) {
-    Wrong(record, field,
-          "is " + std::to_string(value) + ", expected " + std::to_string(low) + ".." +
-              std::to_string(high));
-  }
-  return static_cast<int32_t>(value);
-}
-
-bool Flag(const GoldenRecord& record, const std::string& field) {
-  return record.Has(field) && Int32(record, field, 0, 1) == 1;
-}
-
-// The integers of a field, each inside the type, as many as the shape says. Nothing of the claimed
-// size is allocated before the list itself has been seen to be that long.
-Tensor Codes(const GoldenRecord& record, const std::string& field, DType dtype,
-             const std::vector<int64_t>& shape) {
-  const std::vector<int64_t> values = record.Ints(field);
-  if (ElementCount(shape, kMaxElements) != static_cast<int64_t>(values.size())) {
-    std::string text;
-    for (const int64_t d : shape) text += (text.empty() ? "" : "x") + std::to_string(d);
-    Wrong(record, field, "has " + std::to_string(values.size()) + " entries, expected " + text);
-  }
-  const CodeRange range = RangeOf(dtype);
-  Tensor tensor(dtype, shape);
-  for (size_t i = 0; i < values.size(); ++i) {
-    if (values[i] < range.min || values[i] > range.max) {
-      Wrong(record, field,
-            "entry " + std::to_string(i) + " is " + std::to_string(values[i]) + ", outside " +
-                std::string(Name(dtype)));
-    }
-    tensor.SetInt(static_cast<int64_t>(i), static_cast<int32_t>(values[i]));
-  }
-  return tensor;
-}
-
-Tensor Reals(const GoldenRecord& record, const std::string& field,
-             const std::vector<int64_t>& shape) {
-  const std::vector<float> values = record.Floats(field);
-  if (ElementCount(shape, kMaxElements) != static_cast<int64_t>(values.size())) {
-    Wrong(record, field,
-          "has " + std::to_string(values.size()) + " entries, not as many as expected");
-  }
-  return Tensor::Of<float>(shape, values);
-}
-
-Tensor Transposed(const Tensor& tensor) {
-  const int64_t rows = tensor.shape()[0];
-  const int64_t columns = tensor.shape()[1];
-  Tensor result(tensor.dtype(), {columns, rows});
-  for (int64_t i = 0; i < rows; ++i) {
-    for (int64_t j = 0; j < columns; ++j) {
-      result.SetInt(j * rows + i, tensor.IntAt(i * columns + j));
-    }
-  }
-  return result;
-}
-
-DType CodeType(const GoldenRecord& record, const std::string& field) {
-  std::string name = record.Text(field);
-  if (name == "qu8" || name == "qs8" || name == "qc8") name = name == "qu8" ? "u8" : "s8";
-  const std::optional<DType> dtype = ParseDType(name);
-  if (!dtype || !IsCode(*dtype)) Wrong(record, field, "expected u8 or s8");
-  return *dtype;
-}
-
-std::vector<int32_t> ZeroPoints(const GoldenRecord& record, const std::string& field) {
-  std::vector<int32_t> result;
-  for (const int64_t value : record.Ints(field)) {
-    if (value < INT32_MIN || value > INT32_MAX) Wrong(record, field, "outside int32");
-    result.push_back(static_cast<int32_t>(value));
-  }
-  return result;
-}
-
-void SetWholeRange(Case& c) {
-  const CodeRange range = RangeOf(c.out_dtype);
-  c.out_min = range.min;
-  c.out_max = range.max;
-}
-
-void CheckCase(const GoldenRecord& record, const Case& c) {
-  const std::string error = Validate(c);
-  if (!error.empty()) throw InputError(record.where + ": " + error);
-}
-
-// Weights as recorded: N*K rows, or the K*N of a matmul.
-Tensor Weights(const GoldenRecord& record, DType dtype, int64_t N, int64_t K) {
-  if (!record.Has("w_layout")) return Codes(record, "w", dtype, {N, K});
-  if (record.Text("w_layout") != "KxN") Wrong(record, "w_layout", "expected KxN");
-  return Transposed(Codes(record, "w", dtype, {K, N}));
-}
-
-void SetPerChannel(const GoldenRecord& record, Case& c) {
-  if (!record.Has("gran")) return;
-  const std::string granularity = record.Text("gran");
-  if (granularity != "tensor" && granularity != "channel") {
-    Wrong(record, "gran", "expected tensor or channel");
-  }
-  c.per_channel = granularity == "channel";
-}
-
-// Shapes, tensors and parameters that all linear records share.
-Case LinearCase(const GoldenRecord& record, DType x_dtype, DType w_dtype, DType out_dtype) {
-  Case c;
-  c.op = Op::kLinear;
-  c.M = Dimension(record, "M");
-  c.N = Dimension(record, "N");
-  c.K = Dimension(record, "K");
-  c.x = Codes(record, "x", x_dtype, {c.M, c.K});
-  c.w = Weights(record, w_dtype, c.N, c.K);
-  c.out_dtype = out_dtype;
-  c.relu = Flag(record, "relu");
-  SetPerChannel(record, c);
-  SetWholeRange(c);
-  return c;
-}
-
-void ReadScales(const GoldenRecord& record, Case& c) {
-  c.x_q = {{record.Float("x_scale")}, {Int32(record, "x_zp")}};
-  c.w_q.scale = record.Floats("w_scale");
-  c.w_q.zero_point = record.Has("w_zp") ? ZeroPoints(record, "w_zp") : std::vector<int32_t>{0};
-  c.out_q = {{record.Float("out_scale")}, {Int32(record, "out_zp")}};
-}
-
-// Shapes, tensors and parameters that all convolution records share; strides, pads and dilations
-// are square.
-Case ConvCase(const GoldenRecord& record, DType x_dtype, DType w_dtype, DType out_dtype) {
-  Case c;
-  c.op = Op::kConv2d;
-  if (record.Text("layout") != "x:NHWC w:KRSC y:NHWC")
-    Wrong(record, "layout", "expected x:NHWC w:KRSC y:NHWC");
-  Window& v = c.window;
-  v.batch = Dimension(record, "N");
-  v.in_h = Dimension(record, "H");
-  v.in_w = Dimension(record, "W");
-  v.in_c = Dimension(record, "IC");
-  c.N = Dimension(record, "OC");
-  v.kernel_h = Int32(record, "R", 1, kMaxExtent);
-  v.kernel_w = Int32(record, "S", 1, kMaxExtent);
-  v.stride_h = v.stride_w = Int32(record, "stride", 1, kMaxExtent);
-  v.dilation_h = v.dilation_w = Int32(record, "dil", 1, kMaxExtent);
-  v.pad_top = v.pad_bottom = v.pad_left = v.pad_right = Int32(record, "pad", 0, kMaxExtent);
-  v.groups = Int32(record, "G", 1, kMaxExtent);
-  if (v.in_c % v.groups != 0 || c.N % v.groups != 0)
-    Wrong(record, "G", "does not divide the input and output channels");
-  c.x = Codes(record, "x", x_dtype, {v.batch, v.in_h, v.in_w, v.in_c});
-  c.w = Codes(record, "w", w_dtype, {c.N, v.kernel_h, v.kernel_w, v.in_c / v.groups});
-  if (!WindowWithinLimits(c)) Wrong(record, "OH", "makes too many outputs or terms");
-  DeriveSizes(&c);
-  if (record.Int("OH") != v.out_h() || record.Int("OW") != v.out_w())
-    Wrong(record, "OH", "does not follow from the window");
-  c.out_dtype = out_dtype;
-  c.relu = Flag(record, "relu");
-  SetPerChannel(record, c);
-  SetWholeRange(c);
-  return c;
-}
-
-void ReadBiasI32(const GoldenRecord& record, Case& c) {
-  if (record.Has("bias_i32")) c.bias_i32 = ZeroPoints(record, "bias_i32");
-}
-
-Case AtenStyleLinear(const GoldenRecord& record) {
-  Case c = LinearCase(record, DType::kU8, DType::kS8, DType::kU8);
-  ReadScales(record, c);
-  if (record.Has("bias")) c.bias = record.Floats("bias");
-  CheckCase(record, c);
-  return c;
-}
-
-Case I32BiasLinear(const GoldenRecord& record) {
-  Case c = LinearCase(record, DType::kU8, DType::kS8, DType::kU8);
-  ReadScales(record, c);
-  ReadBiasI32(record, c);
-  CheckCase(record, c);
-  return c;
-}
-
-Case RealLinear(const GoldenRecord& record) {
-  Case c = LinearCase(record, DType::kU8, DType::kS8, DType::kF32);
-  ReadScales(record, c);
-  if (record.Has("bias")) c.bias = record.Floats("bias");
-  CheckCase(record, c);
-  return c;
-}
-
-// oneDNN's own matmul: output_scales are the multipliers.
-Case DirectMatmul(const GoldenRecord& record) {
-  Case c = LinearCase(record, CodeType(record, "src_dtype"), DType::kS8, DType::kU8);
-  c.w_q.scale = record.Floats("output_scales");
-  c.per_channel = c.w_q.scale.size() != 1;
-  c.w_q.zero_point.assign(c.w_q.scale.size(), 0);
-  c.x_q.zero_point = {Int32(record, "src_zp")};
-  c.out_q.zero_point = {Int32(record, "dst_zp")};
-  CheckCase(record, c);
-  return c;
-}
-
-Case OrtMatmul(const GoldenRecord& record) {
-  const DType x_dtype = CodeType(record, "x_dtype");
-  Case c = LinearCase(record, x_dtype, CodeType(record, "w_dtype"), x_dtype);
-  ReadScales(record, c);
-  CheckCase(record, c);
-  return c;
-}
-
-Case XnnpackLinear(const GoldenRecord& record) {
-  const DType dtype = CodeType(record, "dtype");
-  Case c = LinearCase(record, dtype, dtype, dtype);
-  ReadScales(record, c);
-  c.per_channel = c.w_q.scale.size() != 1;
-  if (c.per_channel && c.w_q.zero_point.size() == 1) {
-    c.w_q.zero_point.assign(c.w_q.scale.size(), c.w_q.zero_point[0]);
-  }
-  ReadBiasI32(record, c);
-  c.out_min = Int32(record, "out_min");
-  c.out_max = Int32(record, "out_max");
-  CheckCase(record, c);
-  return c;
-}
-
-Case TfliteLinear(const GoldenRecord& record) {
-  Case c = LinearCase(record, DType::kS8, DType::kS8, DType::kS8);
-  ReadScales(record, c);
-  ReadBiasI32(record, c);
-  c.out_min = Int32(record, "act_min");
-  if (record.Has("act_max")) c.out_max = Int32(record, "act_max");
-  CheckCase(record, c);
-  return c;
-}
-
-Case AtenStyleConv(const GoldenRecord& record) {
-  Case c = ConvCase(record, DType::kU8, DType::kS8, DType::kU8);
-  ReadScales(record, c);
-  if (record.Has("bias")) c.bias = record.Floats("bias");
-  CheckCase(record, c);
-  return c;
-}
-
-Case OrtConv(const GoldenRecord& record) {
-  const DType x_dtype = record.Has("x_dtype") ? CodeType(record, "x_dtype") : DType::kU8;
-  Case c = ConvCase(record, x_dtype, CodeType(record, "w_dtype"), x_dtype);
-  ReadScales(record, c);
-  ReadBiasI32(record, c);
-  CheckCase(record, c);
-  return c;
-}
-
-// oneDNN's own convolution: the sums, no zero points.
-Case DirectConv(const GoldenRecord& record) {
-  Case c = ConvCase(record, CodeType(record, "src_dtype"), DType::kS8, DType::kS32);
-  CheckCase(record, c);
-  return c;
-}
-
-// a is x, b is w.
-Case AddCase(const GoldenRecord& record) {
-  Case c;
-  c.op = Op::kAdd;
-  DType dtype = record.op == "tflite_add" ? DType::kS8 : DType::kU8;
-  if (record.Has("dtype")) dtype = CodeType(record, "dtype");
-  c.M = 1;
-  c.N = Dimension(record, "n");
-  c.x = Codes(record, "a", dtype, {c.M, c.N});
-  c.w = Codes(record, "b", dtype, {c.M, c.N});
-  c.x_q = {{record.Float("a_scale")}, {Int32(record, "a_zp")}};
-  c.w_q = {{record.Float("b_scale")}, {Int32(record, "b_zp")}};
-  c.out_q = {{record.Float("out_scale")}, {Int32(record, "out_zp")}};
-  c.out_dtype = dtype;
-  c.relu = Flag(record, "relu");
-  SetWholeRange(c);
-  if (record.Has("out_min")) c.out_min = Int32(record, "out_min");
-  if (record.Has("out_max")) c.out_max = Int32(record, "out_max");
-  CheckCase(record, c);
-  return c;
-}
-
-Case QuantizeCase(const GoldenRecord& record, DType dtype) {
-  Case c;
-  c.op = Op::kQuantize;
-  const std::vector<float> x = record.Floats("x");
-  c.M = 1;
-  c.N = static_cast<int64_t>(x.size());
-  c.x = Tensor::Of<float>({1, c.N}, x);
-  c.out_dtype = dtype;
-  c.out_q = {{record.Float("scale")}, {Int32(record, "zp")}};
-  SetWholeRange(c);
-  CheckCase(record, c);
-  return c;
-}
-
-Case DequantizeCase(const GoldenRecord& record, const Case& quantize, const Tensor& codes) {
-  Case c;
-  c.op = Op::kDequantize;
-  c.M = quantize.M;
-  c.N = quantize.N;
-  c.x = codes;
-  c.x_q = quantize.out_q;
-  c.out_dtype = DType::kF32;
-  SetWholeRange(c);
-  CheckCase(record, c);
-  return c;
-}
-
-Case RequantizeCase(const GoldenRecord& record) {
-  Case c;
-  c.op = Op::kRequantize;
-  c.M = 1;
-  c.N = static_cast<int64_t>(record.Ints("x").size());
-  c.x = Codes(record, "x", DType::kS32, {1, c.N});
-  c.multiplier = {record.Float("mult")};
-  c.out_q.zero_point = {Int32(record, "zp")};
-  SetWholeRange(c);
-  CheckCase(record, c);
-  return c;
-}
-
-DType QuantizedType(const GoldenRecord& record) {
-  return record.op == "tflite_quantize" ? DType::kS8 : CodeType(record, "dtype");
-}
-
-// Which model ------------------------------------------------------------------------------------
 
 std::string_view After(std::string_view text, std::string_view prefix) {
   return text.starts_with(prefix) ? text.substr(prefix.size()) : std::string_view();
@@ -410,8 +69,6 @@ std::string ModelName(const GoldenRecord& record) {
   return "";
 }
 
-// Judging ----------------------------------------------------------------------------------------
-
 class Judge {
  public:
   explicit Judge(const GoldenRecord& record) : record_(record) {}
@@ -430,8 +87,28 @@ class Judge {
   void Compare(const std::string& field, const Tensor& recorded, const Tensor& computed);
   void CompareText(const std::string& field, const std::string& recorded,
                    const std::string& computed);
+  // A flat list of integers, each computed from its index alone.
+  template <typename Compute>
+  void CompareEach(const std::string& field, DType dtype, int64_t count, const Compute& compute) {
+    Tensor computed(dtype, {count});
+    for (int64_t i = 0; i < count; ++i) computed.SetInt(i, compute(i));
+    Compare(field, Codes(record_, field, dtype, {count}), computed);
+  }
+  // An int32 list that says itself how long it is.
+  Tensor Int32List(const char* field) const {
+    const auto count = static_cast<int64_t>(record_.Ints(field).size());
+    return Codes(record_, field, DType::kS32, {count});
+  }
   // Runs the named model; nullopt (and a skip) if there is none or it does not define the case.
   std::optional<ModelOutput> Model(const std::string& name, const Case& c);
+
+  // One case, one model, one recorded field.
+  void JudgeOutput(const std::string& field, const std::string& name, const Case& c) {
+    const Tensor y = c.out_dtype == DType::kF32
+                         ? Reals(record_, field, c.output_shape())
+                         : Codes(record_, field, c.out_dtype, c.output_shape());
+    if (const auto output = Model(name, c)) Compare(field, y, output->y);
+  }
 
   // One case, one model: its codes and, where recorded, its sums.
   void JudgeCase(const Case& c) {
@@ -528,16 +205,8 @@ void Judge::TfliteFullyConnected() {
 
 void Judge::FloatAndI32Bias() {
   const std::string name = ModelName(record_);
-  if (record_.Has("y_float")) {
-    const Case c = RealLinear(record_);
-    const Tensor y = Reals(record_, "y_float", {c.M, c.N});
-    if (const auto output = Model(name, c)) Compare("y_float", y, output->y);
-  }
-  if (record_.Has("y_u8_i32bias")) {
-    const Case c = I32BiasLinear(record_);
-    const Tensor y = Codes(record_, "y_u8_i32bias", DType::kU8, {c.M, c.N});
-    if (const auto output = Model(name, c)) Compare("y_u8_i32bias", y, output->y);
-  }
+  if (record_.Has("y_float")) JudgeOutput("y_float", name, RealLinear(record_));
+  if (record_.Has("y_u8_i32bias")) JudgeOutput("y_u8_i32bias", name, I32BiasLinear(record_));
 }
 
 // The recorded accumulators are those of a matmul without zero points; the codes are those of one
@@ -580,11 +249,7 @@ void Judge::Matmul() {
   }
 }
 
-void Judge::DirectConvolution() {
-  const Case c = DirectConv(record_);
-  const Tensor y = Codes(record_, "y_s32", DType::kS32, c.output_shape());
-  if (const auto output = Model(ModelName(record_), c)) Compare("y_s32", y, output->y);
-}
+void Judge::DirectConvolution() { JudgeOutput("y_s32", ModelName(record_), DirectConv(record_)); }
 
 void Judge::Depthwise3d() {
   const std::string name = ModelName(record_);
@@ -594,33 +259,26 @@ void Judge::Depthwise3d() {
   if (!std::isfinite(out_scale) || out_scale <= 0)
     Wrong(record_, "out_scale", "must be finite and greater than 0");
   const std::vector<int32_t> outputs = models::FbgemmDepthwise3d(x, w_zero_point, out_scale);
-  const auto count = static_cast<int64_t>(outputs.size());
-  const Tensor y = Codes(record_, "y_channel0", DType::kU8, {count});
   if (!name.starts_with("fbgemm@") || FindModel(name) == nullptr) {
     return Skip("no model for backend " + record_.backend + ", isa " + record_.isa);
   }
   result_.model = name;
-  Tensor computed(DType::kU8, {count});
-  for (int64_t i = 0; i < count; ++i) computed.SetInt(i, outputs[static_cast<size_t>(i)]);
-  Compare("y_channel0", y, computed);
+  CompareEach("y_channel0", DType::kU8, static_cast<int64_t>(outputs.size()),
+              [&](int64_t i) { return outputs[static_cast<size_t>(i)]; });
   CompareText("y_center", std::to_string(record_.Int("y_center")),
               std::to_string(outputs[outputs.size() / 2]));
 }
 
 void Judge::Quantize() {
-  const Case c = QuantizeCase(record_, QuantizedType(record_));
-  const std::vector<int64_t> shape = {c.M, c.N};
+  const Case c = QuantizeCase(record_);
   const std::pair<const char*, std::string> variants[] = {
       {"y", ModelName(record_)}, {"y_avx2", "fbgemm@avx2"}, {"y_scalar", "fbgemm@scalar"}};
   for (const auto& [field, name] : variants) {
-    if (!record_.Has(field)) continue;
-    const Tensor y = Codes(record_, field, c.out_dtype, shape);
-    if (const auto output = Model(name, c)) Compare(field, y, output->y);
+    if (record_.Has(field)) JudgeOutput(field, name, c);
   }
   if (record_.Has("deq") && record_.Has("y")) {
-    const Tensor deq = Reals(record_, "deq", shape);
-    const Case back = DequantizeCase(record_, c, Codes(record_, "y", c.out_dtype, shape));
-    if (const auto output = Model(ModelName(record_), back)) Compare("deq", deq, output->y);
+    const Tensor y = Codes(record_, "y", c.out_dtype, c.output_shape());
+    JudgeOutput("deq", ModelName(record_), DequantizeCase(record_, c, y));
   }
 }
 
@@ -628,29 +286,23 @@ void Judge::RequantizeFloat() {
   const Case c = RequantizeCase(record_);
   for (const auto& [field, name] :
        {std::pair{"y_avx2", "fbgemm@avx2"}, {"y_scalar", "fbgemm@scalar"}}) {
-    if (!record_.Has(field)) continue;
-    const Tensor y = Codes(record_, field, DType::kU8, {c.M, c.N});
-    if (const auto output = Model(name, c)) Compare(field, y, output->y);
+    if (record_.Has(field)) JudgeOutput(field, name, c);
   }
 }
 
 void Judge::RequantizeFixedPoint() {
-  const auto count = static_cast<int64_t>(record_.Ints("x").size());
-  const Tensor x = Codes(record_, "x", DType::kS32, {count});
+  const Tensor x = Int32List("x");
   const int32_t multiplier = Int32(record_, "multiplier");
   const int32_t right_shift = Int32(record_, "right_shift", 1, 62);
   const int32_t zero_point = Int32(record_, "zp");
   for (const auto& [field, vector] : {std::pair{"y_avx2", true}, {"y_scalar", false}}) {
     if (!record_.Has(field)) continue;
-    const Tensor y = Codes(record_, field, DType::kU8, {count});
     result_.model = vector ? "fbgemm@avx2" : "fbgemm@scalar";
-    Tensor computed(DType::kU8, {count});
-    for (int64_t i = 0; i < count; ++i) {
-      const bool body = vector && i < count / 8 * 8;  // eight at a time, the rest scalar
-      computed.SetInt(i, models::FbgemmRequantizeFixedPoint(x.IntAt(i), multiplier, right_shift,
-                                                            zero_point, body));
-    }
-    Compare(field, y, computed);
+    CompareEach(field, DType::kU8, x.size(), [&](int64_t i) {
+      const bool body = vector && i < x.size() / 8 * 8;  // eight at a time, the rest scalar
+      return models::FbgemmRequantizeFixedPoint(x.IntAt(i), multiplier, right_shift, zero_point,
+                                                body);
+    });
   }
 }
 
@@ -726,37 +378,26 @@ void Judge::Observe() {
 
 void Judge::Srdhm() {
   result_.model = "gemmlowp";
-  const auto count = static_cast<int64_t>(record_.Ints("a").size());
-  const Tensor a = Codes(record_, "a", DType::kS32, {count});
-  const Tensor b = Codes(record_, "b", DType::kS32, {count});
-  const Tensor y = Codes(record_, "y", DType::kS32, {count});
-  Tensor computed(DType::kS32, {count});
-  for (int64_t i = 0; i < count; ++i) {
-    computed.SetInt(i, models::SaturatingRoundingDoublingHighMul(a.IntAt(i), b.IntAt(i)));
-  }
-  Compare("y", y, computed);
+  const Tensor a = Int32List("a");
+  const Tensor b = Codes(record_, "b", DType::kS32, {a.size()});
+  CompareEach("y", DType::kS32, a.size(), [&](int64_t i) {
+    return models::SaturatingRoundingDoublingHighMul(a.IntAt(i), b.IntAt(i));
+  });
 }
 
 void Judge::Rdbp() {
   result_.model = "gemmlowp";
-  const auto count = static_cast<int64_t>(record_.Ints("x").size());
   const int32_t exponent = Int32(record_, "exponent", 0, 31);
-  const Tensor x = Codes(record_, "x", DType::kS32, {count});
-  const Tensor y = Codes(record_, "y", DType::kS32, {count});
-  Tensor computed(DType::kS32, {count});
-  for (int64_t i = 0; i < count; ++i) {
-    computed.SetInt(i, models::RoundingDivideByPot(x.IntAt(i), exponent));
-  }
-  Compare("y", y, computed);
+  const Tensor x = Int32List("x");
+  CompareEach("y", DType::kS32, x.size(),
+              [&](int64_t i) { return models::RoundingDivideByPot(x.IntAt(i), exponent); });
 }
 
 void Judge::Mbqm() {
   result_.model = ModelName(record_);
   const bool single = result_.model == "tflite@single";
   if (!single && result_.model != "tflite@double") return Skip("no model for " + record_.backend);
-  const auto count = static_cast<int64_t>(record_.Ints("x").size());
-  const Tensor x = Codes(record_, "x", DType::kS32, {count});
-  const Tensor y = Codes(record_, "y", DType::kS32, {count});
+  const Tensor x = Int32List("x");
   const double multiplier = record_.Double("double_multiplier");
   if (!std::isfinite(multiplier)) Wrong(record_, "double_multiplier", "must be finite");
   const models::FixedMultiplier fixed{Int32(record_, "quantized_multiplier"),
@@ -764,12 +405,10 @@ void Judge::Mbqm() {
   const models::FixedMultiplier chosen = models::QuantizeMultiplier(multiplier, single);
   CompareText("quantized_multiplier", std::to_string(fixed.value), std::to_string(chosen.value));
   CompareText("shift", std::to_string(fixed.shift), std::to_string(chosen.shift));
-  Tensor computed(DType::kS32, {count});
-  for (int64_t i = 0; i < count; ++i) {
-    computed.SetInt(i, single ? models::MultiplyOneRounding(x.IntAt(i), fixed)
-                              : models::MultiplyTwoRoundings(x.IntAt(i), fixed));
-  }
-  Compare("y", y, computed);
+  CompareEach("y", DType::kS32, x.size(), [&](int64_t i) {
+    return single ? models::MultiplyOneRounding(x.IntAt(i), fixed)
+                  : models::MultiplyTwoRoundings(x.IntAt(i), fixed);
+  });
 }
 
 const std::map<std::string_view, Judge::Handler>& Judge::Handlers() {
@@ -843,9 +482,8 @@ const std::map<std::string_view, CaseReader>& CaseReaders() {
       {"qlinear_matmul", {OrtMatmul, "y"}},
       {"fully_connected", {XnnpackLinear, "y"}},
       {"tflite_fully_connected", {TfliteLinear, "y"}},
-      {"quantize", {[](const GoldenRecord& r) { return QuantizeCase(r, QuantizedType(r)); }, "y"}},
-      {"tflite_quantize",
-       {[](const GoldenRecord& r) { return QuantizeCase(r, QuantizedType(r)); }, "y"}},
+      {"quantize", {QuantizeCase, "y"}},
+      {"tflite_quantize", {QuantizeCase, "y"}},
       {"requantize_float", {RequantizeCase, "y_avx2"}},
   };
   return readers;
@@ -853,13 +491,18 @@ const std::map<std::string_view, CaseReader>& CaseReaders() {
 
 }  // namespace
 
-GoldenVerdict JudgeGolden(const GoldenRecord& record) { return Judge(record).Run(); }
+}  // namespace qualm::golden
 
-bool GoldenHasCase(const GoldenRecord& record) { return CaseReaders().contains(record.op); }
+namespace qualm {
+
+GoldenVerdict JudgeGolden(const GoldenRecord& record) { return golden::Judge(record).Run(); }
+
+bool GoldenHasCase(const GoldenRecord& record) { return golden::CaseReaders().contains(record.op); }
 
 Case GoldenCase(const GoldenRecord& record) {
-  const auto at = CaseReaders().find(record.op);
-  if (at == CaseReaders().end()) Wrong(record, "op", record.op + " is not an operation known here");
+  const auto at = golden::CaseReaders().find(record.op);
+  if (at == golden::CaseReaders().end())
+    golden::Wrong(record, "op", record.op + " is not an operation known here");
   Case c = at->second.read(record);
   c.note = "recorded as " + record.id;
   std::string output = at->second.output;
@@ -867,7 +510,7 @@ Case GoldenCase(const GoldenRecord& record) {
   if (record.Has(output)) {
     Observed observed;
     observed.by = record.backend + (record.isa.empty() ? "" : " " + record.isa);
-    observed.y = Codes(record, output, c.out_dtype, c.output_shape());
+    observed.y = golden::Codes(record, output, c.out_dtype, c.output_shape());
     c.observed = std::move(observed);
   }
   return c;

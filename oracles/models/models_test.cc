@@ -81,12 +81,12 @@ TEST(ModelsTest, ListIsSortedAndComplete) {
                            "fbgemm@avx2+acc16", "fbgemm@avx2+nofma",  "fbgemm@avx2+acc16+nofma",
                            "fbgemm@scalar",     "onednn2@sse41",      "onednn2@avx2",
                            "onednn2@avx2vnni",  "onednn2@avx512core", "onednn2@vnni",
-                           "onednn3@avx2",      "onednn3@vnni",       "qnnpack",
-                           "aten@default",      "aten@avx2",          "aten@avx512",
-                           "aten@aarch64",      "xnnpack@fp32",       "xnnpack@rndnu",
-                           "tflite@double",     "tflite@single",      "onnxruntime@sse41",
-                           "onnxruntime@avx2",  "onnxruntime@vnni",   "observers@torch",
-                           "observers@aten",    "observers@fbgemm"}) {
+                           "onednn2@amx",       "onednn3@avx2",       "onednn3@vnni",
+                           "qnnpack",           "aten@default",       "aten@avx2",
+                           "aten@avx512",       "aten@aarch64",       "xnnpack@fp32",
+                           "xnnpack@rndnu",     "tflite@double",      "tflite@single",
+                           "onnxruntime@sse41", "onnxruntime@avx2",   "onnxruntime@vnni",
+                           "observers@torch",   "observers@aten",     "observers@fbgemm"}) {
     EXPECT_TRUE(names.contains(name)) << name;
   }
   EXPECT_EQ(FindModel("fbgemm"), nullptr);
@@ -263,6 +263,31 @@ TEST(ModelsTest, OneDnnS32AndF32Outputs) {
   EXPECT_EQ(Get("onednn2@avx2").run(c).y.FloatAt(0), -1.5f);
   c.relu = true;
   EXPECT_EQ(Get("onednn2@avx2").run(c).y.FloatAt(0), 0.0f);
+}
+
+// Seen on a CPU with AMX: one code 2 against weights -1 with zero point 127 in 17 terms is -2 -
+// 254, and the bias meets the -2 first.
+TEST(ModelsTest, AmxTilesAddTheBiasBeforeTheZeroPoints) {
+  Case c = Linear(12, 22, 17, DType::kU8, std::vector<int32_t>(12 * 17), DType::kS8,
+                  std::vector<int32_t>(22 * 17), DType::kF32);
+  c.x.SetInt(0, 2);
+  c.w.SetInt(0, -1);
+  c.w_q.zero_point = {127};
+  c.bias = std::vector<float>(22, -0x1.6aefe4p-4f);
+  const auto first = [&](std::string_view model) { return Get(model).run(c).y.FloatAt(0); };
+  EXPECT_EQ(first("onednn2@vnni"), -0x1.0016aep+8f);
+  EXPECT_EQ(first("onednn2@amx"), -0x1.0016bp+8f);
+  const Trace trace = Get("onednn2@amx").trace(c, 0);
+  EXPECT_TRUE(std::ranges::any_of(
+      trace, [](const TraceStep& step) { return step.stage == Stage::kOffset && step.lossy; }));
+  // Small products are not worth a tile.
+  c = Linear(1, 1, 17, DType::kU8, std::vector<int32_t>(17), DType::kS8, std::vector<int32_t>(17),
+             DType::kF32);
+  c.x.SetInt(0, 2);
+  c.w.SetInt(0, -1);
+  c.w_q.zero_point = {127};
+  c.bias = std::vector<float>{-0x1.6aefe4p-4f};
+  EXPECT_EQ(first("onednn2@amx"), -0x1.0016aep+8f);
 }
 
 TEST(ModelsTest, ZeroPointBeforeOrAfterRounding) {

@@ -24,6 +24,10 @@
 //  * brgemm (AVX-512 with VNNI) adds exactly and takes both zero points out modulo 2^32, but then
 //  an
 //    s32 output goes through float32, and so does one of s8 activations.
+//  * brgemm with AMX (src/cpu/x64/brgemm/jit_brgemm_amx_uker.cpp, process_output_range) converts
+//  the
+//    raw sum to float32, adds the bias, then what the zero point of x asks for, then what that of w
+//    does, each rounded. Small matmuls go to VNNI (brgemm_matmul_utils.cpp, is_small_shapes).
 // There is one zero point for all weights; zero points per channel are refused.
 #include "oracles/models/onednn2.h"
 
@@ -38,14 +42,31 @@ using Kind = Accumulation::Kind;
 constexpr std::string_view kReference = "reference";
 
 constexpr OneDnnIsa kIsas[] = {
-    {"sse41", 256, 256, false, false, false, false},
-    {"avx2", 256, 384, false, false, false, true},
-    {"avx2vnni", 256, 768, false, true, false, true},
-    {"avx512core", 384, 768, true, false, false, false},
-    {"vnni", 0, 0, true, true, true, false},
+    {.name = "sse41", .one_block = 256, .block = 256},
+    {.name = "avx2", .one_block = 256, .block = 384, .transposes = true},
+    {.name = "avx2vnni", .one_block = 256, .block = 768, .vnni = true, .transposes = true},
+    {.name = "avx512core", .one_block = 384, .block = 768, .avx512 = true},
+    {.name = "vnni", .avx512 = true, .vnni = true, .brgemm = true},
+    {.name = "amx", .avx512 = true, .vnni = true, .brgemm = true, .amx = true},
 };
 
+// Whether the tile kernel computes this case.
+bool InTiles(const OneDnnIsa& isa, const Case& c) {
+  if (!isa.amx || c.op != Op::kLinear) return false;
+  const bool small = (c.M == 1 && c.K == 256) || (c.M <= 32 && c.M * c.N <= 256) || c.K <= 16;
+  return !small;
+}
+
 void AddBiasFloat(Value& v, const Channel& c) { AddInto(v, v.number, c.bias); }
+
+// Rounds twice: the offset on its way to float32, then the sum.
+void AddOffset(Value& v, int32_t offset) {
+  const auto number = static_cast<float>(offset);
+  AddInto(v, v.number, number);
+  if (static_cast<double>(number) != static_cast<double>(offset)) v.lossy = true;
+}
+void AddXOffset(Value& v, const Channel&) { AddOffset(v, v.x_offset); }
+void AddWOffset(Value& v, const Channel&) { AddOffset(v, v.w_offset); }
 
 bool HoldsCode(DType type, int32_t code) {
   const CodeRange range = RangeOf(type);
@@ -195,8 +216,9 @@ bool LosesCompensation(const OneDnnIsa& isa, const Case& c) {
 // for brgemm zero points and the 128 of s8 activations are.
 bool ThroughFloat(const OneDnnIsa& isa, const Case& c) {
   if (IsConv(c.op) && !isa.brgemm) return true;
-  const bool corrected =
-      c.x.dtype() == DType::kS8 || c.x_q.zero_point_at(0) != 0 || c.w_q.zero_point_at(0) != 0;
+  // Tiles multiply s8 by s8 as they are.
+  const bool shifted = c.x.dtype() == DType::kS8 && !InTiles(isa, c);
+  const bool corrected = shifted || c.x_q.zero_point_at(0) != 0 || c.w_q.zero_point_at(0) != 0;
   return c.relu || (isa.brgemm && corrected);
 }
 
@@ -266,14 +288,24 @@ Model Make(const OneDnnIsa& isa) {
     if (IsConv(c.op) && OneDnnAccumulation(isa, c).kernel == kReference) return ReferenceSteps(c);
     if (!HasSums(c.op) && c.op != Op::kRequantize) return ElementwiseSteps(c);
     std::vector<Step> steps = {{Stage::kScale, "to float32", step::ToFloat}};
+    const auto add_offsets = [&] {
+      if (!InTiles(isa, c)) return;
+      if (c.x_q.zero_point_at(0) != 0)
+        steps.push_back({Stage::kOffset, "- zero point of x * sum(w), in float32", AddXOffset});
+      if (c.w_q.zero_point_at(0) != 0)
+        steps.push_back(
+            {Stage::kOffset, "- zero point of w * sum(x - zero point), in float32", AddWOffset});
+    };
     if (c.out_dtype == DType::kS32) {
       if (!ThroughFloat(isa, c)) return std::vector<Step>{};
+      add_offsets();
       if (c.relu) steps.push_back({Stage::kClamp, "relu", Relu});
       steps.insert(steps.end(), {{Stage::kClamp, "saturate in float32 to {high}", SaturateFloat},
                                  {Stage::kRound, "cvtps2dq, ties to even", step::RoundX86}});
       return steps;
     }
     if (c.bias) steps.push_back({Stage::kBias, "+ fl(bias*fl(isx*isw)) {bias}", AddBiasFloat});
+    add_offsets();
     steps.push_back(
         {Stage::kScale, "times fl(iso/fl(isx*isw)) {multiplier}", step::TimesMultiplier});
     if (c.relu) steps.push_back({Stage::kClamp, "relu", Relu});
@@ -324,6 +356,12 @@ Accumulation ConvAccumulation(const OneDnnIsa& isa, const Case& c) {
 
 Accumulation OneDnnAccumulation(const OneDnnIsa& isa, const Case& c) {
   if (IsConv(c.op)) return ConvAccumulation(isa, c);
+  if (InTiles(isa, c)) {
+    Accumulation tiles;
+    tiles.offsets = Accumulation::Offsets::kInSteps;
+    tiles.kernel = "AMX tiles";
+    return tiles;
+  }
   if (isa.brgemm) return {};
   const bool is_signed = c.x.dtype() == DType::kS8;
   const int32_t x_zp = c.x_q.zero_point_at(0);
@@ -369,18 +407,25 @@ std::vector<std::string> OneDnnClaims(const OneDnnIsa& isa) {
   const auto claim = [&](std::initializer_list<const char*> more) {
     claims.insert(claims.end(), more.begin(), more.end());
   };
-  if (isa.brgemm || !isa.avx512) claim({"row_independence", "conv2d.dilation_is_zero_stuffed"});
+  if (isa.brgemm || !isa.avx512) claim({"conv2d.dilation_is_zero_stuffed"});
   if (!isa.transposes) claim({"depthwise.dilation_is_zero_stuffed"});
+  // The kernel of a product depends on its M, N and K.
+  if (isa.amx) {
+    claim({"requantize.row_independence", "requantize.column_independence"});
+  } else if (isa.brgemm || !isa.avx512) {
+    claim({"row_independence"});
+  }
   if (isa.vnni) claim({"k_permutation"});
   if (isa.brgemm) {
-    claim({"column_independence", "groups_are_separate", "padding_is_explicit",
-           "stride_is_subsample", "conv2d.zero_term_append"});
+    if (!isa.amx) claim({"column_independence"});
+    claim({"groups_are_separate", "padding_is_explicit", "stride_is_subsample",
+           "conv2d.zero_term_append"});
   } else if (!isa.avx512) {
     // A group alone, or an image without padding or strides, goes to another kernel.
     claim({"linear.column_independence", "requantize.column_independence"});
   }
   // Not where rows may be summed as signed bytes.
-  if (isa.brgemm) claim({"linear.zero_term_append", "one_by_one_is_linear"});
+  if (isa.brgemm && !isa.amx) claim({"linear.zero_term_append", "one_by_one_is_linear"});
   return claims;
 }
 

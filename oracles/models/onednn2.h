@@ -20,10 +20,11 @@ struct OneDnnIsa {
   bool avx512 = false;      // s8 activations stay in the jit gemm; one output column has a gemv
   bool vnni = false;        // sums are exact
   bool brgemm = false;      // not the gemm at all
+  bool amx = false;         // brgemm with tiles, for all but small matmuls
   bool transposes = false;  // weights of depthwise come in blocks of 8, transposed 8 by 8
 };
 
-// sse41, avx2, avx2vnni, avx512core, vnni; nullptr for other names.
+// sse41, avx2, avx2vnni, avx512core, vnni, amx; nullptr for other names.
 const OneDnnIsa* FindOneDnnIsa(std::string_view name);
 
 // How a matmul or convolution adds its products and takes out the zero points, as dispatched for

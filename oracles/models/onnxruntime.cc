@@ -47,11 +47,8 @@ void Fused(Value& v, float scale, int64_t code, float addend) {
 void FusedB(Value& v, const Channel& c) { Fused(v, c.b_scale, v.other, c.bias); }
 void FusedA(Value& v, const Channel& c) { Fused(v, c.a_scale, v.integer, v.number); }
 // mul.
-void Product(Value& v, const Channel& c) {
-  v.SetInt((v.integer - c.a_zero_point) * (int64_t{v.other} - c.b_zero_point));
-}
 const Step kMul[] = {
-    {Stage::kAccumulate, "(a - {a_zp}) * ({b} - {b_zp})", Product},
+    step::kProduct,
     {Stage::kScale, "to float32", step::ToFloat},
     {Stage::kScale, "times {multiplier}", step::TimesMultiplier},
     {Stage::kZeroPoint, "+ zero point {zero_point} in float32, before rounding",

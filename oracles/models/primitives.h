@@ -137,6 +137,22 @@ constexpr int32_t MultiplyOneRounding(int32_t x, FixedMultiplier m) {
   return Wrap32((int64_t{x} * m.value + (int64_t{1} << (total - 1))) >> total);
 }
 
+// ChooseQuantizationParams of FBGEMM and ATen: no scale is smaller than this one.
+constexpr float kSmallestScale = 6.1e-5f;
+// A range whose scale would be smaller, widened to that of the smallest: `steps` = qmax - qmin. The
+// end that is 0 stays; between two others the proportion does. min <= 0 <= max.
+constexpr void WidenToSmallestScale(float scale, int32_t steps, float& min, float& max) {
+  if (min == 0.0f) {
+    max = kSmallestScale * static_cast<float>(steps);
+  } else if (max == 0.0f) {
+    min = -kSmallestScale * static_cast<float>(steps);
+  } else {
+    const float amplifier = kSmallestScale / scale;
+    min *= amplifier;
+    max *= amplifier;
+  }
+}
+
 }  // namespace qualm::models
 
 #endif  // QUALM_ORACLES_MODELS_PRIMITIVES_H_

@@ -42,24 +42,6 @@ const Step kAdd[] = {
     {Stage::kClamp, "clamp to {low}..{high}", step::Clamp},
 };
 
-Channel AddChannel(const Case& c) {
-  Channel channel;
-  SetClamp(channel, c);
-  channel.a_zero_point = c.x_q.zero_point[0];
-  channel.b_zero_point = c.w_q.zero_point[0];
-  channel.zero_point = c.out_q.zero_point[0];
-  channel.a_scale = c.x_q.scale[0] / c.out_q.scale[0];
-  channel.b_scale = c.w_q.scale[0] / c.out_q.scale[0];
-  const int32_t exponent = std::ilogb(std::max(channel.a_scale, channel.b_scale));
-  channel.fixed.shift = 21 - exponent;
-  const auto fixed = [&](float scale) {
-    return static_cast<int32_t>(RoundNearestEven(std::ldexp(scale, channel.fixed.shift)));
-  };
-  channel.a_fixed.value = fixed(channel.a_scale);
-  channel.b_fixed.value = fixed(channel.b_scale);
-  return channel;
-}
-
 std::string CannotAdd(const Case& c) {
   const auto inside = [&](const QParams& q) {
     const float ratio = q.scale[0] / c.out_q.scale[0];
@@ -82,7 +64,7 @@ bool IsAtens(Op op) { return op == Op::kQuantize || op == Op::kDequantize || op 
 
 Channel ChannelOf(const Case& c, int64_t n) {
   if (IsAtens(c.op)) return AtenChannel(c, n);
-  if (c.op == Op::kAdd) return AddChannel(c);
+  if (c.op == Op::kAdd) return FixedPointAddChannel(c, 22);
   Channel channel;
   SetClamp(channel, c);
   channel.zero_point = c.out_q.zero_point_at(0);

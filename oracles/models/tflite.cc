@@ -45,9 +45,6 @@ void AddScaled(Value& v, const Channel& c) {
   v.SetInt(Wrap32(sum));
   v.lossy = v.integer != sum;
 }
-void Product(Value& v, const Channel& c) {
-  v.SetInt((v.integer - c.a_zero_point) * (int64_t{v.other} - c.b_zero_point));
-}
 
 Channel OperandsChannel(const Case& c, bool single) {
   Channel channel;
@@ -143,7 +140,7 @@ Model Make(bool single) {
       steps.push_back({Stage::kRound, "round, ties away from zero", RoundAway});
     } else {
       if (c.op == Op::kMul) {
-        steps.push_back({Stage::kAccumulate, "(a - {a_zp}) * ({b} - {b_zp})", Product});
+        steps.push_back(step::kProduct);
       }
       if (c.op == Op::kAdd) {
         steps.push_back(

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// The lines that travel between qualm and the child of a pipe subject: docs/pipe.md is the
+// protocol. A child is foreign: its lines are read as strictly as any file.
+#ifndef QUALM_CORE_IO_PIPE_JSON_H_
+#define QUALM_CORE_IO_PIPE_JSON_H_
+
+#include <array>
+#include <bitset>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "core/case.h"
+#include "core/subject.h"
+#include "core/types.h"
+
+namespace qualm {
+
+inline constexpr int kPipeVersion = 1;
+// Longest line either side may write, and longest answer to the hello, line end included.
+inline constexpr size_t kPipeLineBytesMax = size_t{64} << 20;
+inline constexpr size_t kPipeHelloBytesMax = size_t{64} << 10;
+
+// What a child can do beyond the plain case, as QUALM_CAN_... of adapters/qualm_plugin.h.
+enum class PipeFeature : uint8_t {
+  kBiasF32,
+  kBiasI32,
+  kRelu,
+  kClamp,
+  kPerChannel,
+  kEmpty,
+  kEmptyK,
+  kAcc,
+  kDilation,
+  kGroups,
+  kAsymmetricPadding,
+  kCeilMode,
+  kCountPadding,
+};
+inline constexpr size_t kPipeFeatureCount = static_cast<size_t>(PipeFeature::kCountPadding) + 1;
+std::string_view Name(PipeFeature feature);  // "bias_f32"
+
+// Limits of one operation.
+struct PipeOp {
+  using Types = std::bitset<4>;  // by DType
+  Types x = 0xF;                 // what the child does not name it takes
+  Types w = 0xF;
+  Types out = 0xF;
+  std::bitset<kPipeFeatureCount> features;
+  int64_t m_max = 0;  // 0: no limit
+  int64_t n_max = 0;
+  int64_t k_max = 0;
+  int64_t n_multiple = 0;  // 0 and 1: any
+  int64_t k_multiple = 0;
+  std::optional<CodeRange> x_zp;  // nullopt: the codes of the tensor's type
+  std::optional<CodeRange> w_zp;
+  std::optional<CodeRange> out_zp;
+  friend bool operator==(const PipeOp&, const PipeOp&) = default;
+};
+
+// What a child says of itself.
+struct PipeHello {
+  std::string name;
+  std::string version;
+  std::string contract = "exact";
+  std::string instruction_set;
+  std::array<std::optional<PipeOp>, kOpCount> ops;  // by Op; nullopt: not offered
+  friend bool operator==(const PipeHello&, const PipeHello&) = default;
+};
+
+// The first line of qualm, with its line end.
+std::string PipeHelloLine();
+// Its answer, without line end. Throws InputError "FIELD: what is wrong, what was expected".
+PipeHello ParsePipeHello(std::string_view line);
+
+// A case to run, with its line end: the problem alone, without property, note, expected and
+// observed.
+std::string PipeRequestLine(uint64_t id, const Case& c, bool want_acc);
+// Its answer, without line end: kOk with y (and acc where `want_acc` and the child gave it), of the
+// type and shape that `c` asks for, kSkipped or kRefused with the child's sentence. Throws
+// InputError "FIELD: what is wrong, what was expected". Memory stays within a small multiple of the
+// case's output and of the longest text.
+Outcome ParsePipeAnswer(std::string_view line, uint64_t id, const Case& c, bool want_acc);
+
+}  // namespace qualm
+
+#endif  // QUALM_CORE_IO_PIPE_JSON_H_

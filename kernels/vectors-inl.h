@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the loops over rows share, once per instruction set: whole vectors and the rest of a row.
+// Included after hwy/highway.h by files that hwy/foreach_target.h compiles again and again.
+
+#ifndef QUALM_KERNELS_VECTORS_CONSTANTS_
+#define QUALM_KERNELS_VECTORS_CONSTANTS_
+namespace qualm::kernels::internal {
+// Where the spacing of floating point numbers is 1: adding them rounds to an integer, half to even.
+constexpr double kInteger64 = 6755399441055744.0;  // 1.5 * 2^52
+constexpr float kInteger32 = 12582912.0f;          // 1.5 * 2^23
+}  // namespace qualm::kernels::internal
+#endif
+
+#if defined(QUALM_KERNELS_VECTORS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef QUALM_KERNELS_VECTORS_INL_H_
+#undef QUALM_KERNELS_VECTORS_INL_H_
+#else
+#define QUALM_KERNELS_VECTORS_INL_H_
+#endif
+
+#include <cstddef>
+#include <vector>
+
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace qualm::kernels::internal {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// The first n <= Lanes(d) elements; no others are touched.
+template <class D>
+HWY_INLINE hn::Vec<D> LoadSome(D d, const hn::TFromD<D>* p, size_t n) {
+  return n == hn::Lanes(d) ? hn::LoadU(d, p) : hn::LoadN(d, p, n);
+}
+template <class D>
+HWY_INLINE void StoreSome(hn::Vec<D> v, D d, hn::TFromD<D>* p, size_t n) {
+  if (n == hn::Lanes(d)) {
+    hn::StoreU(v, d, p);
+  } else {
+    hn::StoreN(v, d, p, n);
+  }
+}
+
+// A parameter of channels i.. of n lanes: one value for all, or one each.
+template <class D>
+HWY_INLINE hn::Vec<D> Parameter(D d, const std::vector<hn::TFromD<D>>& values, bool per_channel,
+                                size_t i, size_t n) {
+  return per_channel ? LoadSome(d, values.data() + i, n) : hn::Set(d, values[0]);
+}
+
+// leaf(i, n) for all vectors of [0, count); n is a constant in the main loop.
+template <class D, class Leaf>
+HWY_INLINE void ForEachVector(D d, size_t count, const Leaf& leaf) {
+  const size_t lanes = hn::Lanes(d);
+  size_t i = 0;
+  for (; i + lanes <= count; i += lanes) leaf(i, lanes);
+  if (i < count) leaf(i, count - i);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace qualm::kernels::internal
+HWY_AFTER_NAMESPACE();
+
+#endif  // QUALM_KERNELS_VECTORS_INL_H_

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+// Programs behind a pipe and plugins as users put them under test: a good one passes, a bad one is
+// a finding of its own kind with its case, and the run goes on.
+#include <filesystem>
+#include <functional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "core/io/case_json.h"
+#include "core/io/json_schema_test_util.h"
+#include "tools/run_qualm_test_util.h"
+
+namespace qualm::tools {
+namespace {
+
+namespace fs = std::filesystem;
+using test::Json;
+
+// What somebody's code does and what is said of it.
+struct Bad {
+  const char* how;
+  const char* kind;
+  const char* says;
+};
+
+class ForeignCommand : public QualmTest {
+ protected:
+  // A child that says hello, then does `how` for every line.
+  static std::string Child(const std::string& how) {
+    return "pipe:read -r hello; echo '"
+           R"({"qualm_pipe": 1, "name": "bad", "ops": {"linear": {}}})"
+           "'; while read -r line; do " +
+           how + "; done";
+  }
+
+  // Checks it beside a subject that is right: the document.
+  Json Check(const std::string& subject, const std::string& cases,
+             std::vector<std::string> environment) {
+    ran_ = Qualm({"check", "--op", "linear", "-p", "matches_exact", "-s", subject, "-s", "native",
+                  "-n", cases, "--json", "-", "--out", "out"},
+                 environment);
+    const Json document = Json::parse(ran_.out, nullptr, false);
+    EXPECT_FALSE(document.is_discarded()) << ran_.out.substr(0, 400) << ran_.err;
+    return document.is_discarded() ? Json::object() : document;
+  }
+
+  // Findings of that kind, each with a case that reads, and a right subject that passed `cases`.
+  void ExpectFindings(const Bad& bad, const std::string& subject, int cases,
+                      const std::vector<std::string>& environment) {
+    const Json document = Check(subject, std::to_string(cases), environment);
+    EXPECT_EQ(ran_.status, 1) << bad.how << ran_.err;
+    ASSERT_FALSE(document["findings"].empty()) << bad.how;
+    for (const Json& finding : document["findings"]) {
+      EXPECT_EQ(finding["subject"], subject);
+      EXPECT_EQ(finding["kind"], bad.kind) << bad.how;
+      EXPECT_NE(finding["explanation"].get<std::string>().find(bad.says), std::string::npos)
+          << bad.how << ": " << finding["explanation"];
+      const std::string file = finding["case_file"];
+      ASSERT_FALSE(file.empty()) << bad.how;
+      EXPECT_EQ(ReadCaseFile((folder() / file).string()).op, Op::kLinear);
+    }
+    EXPECT_GE(document["totals"]["passed"], cases - 2) << bad.how;  // but for empty outputs
+    fs::remove_all(folder() / "out");
+  }
+
+  Ran ran_;
+};
+
+// The python3 that has NumPy, as a shell word; "" if none has.
+std::string PythonWithNumpy(const std::function<Ran(const std::string&)>& shell) {
+  for (const char* python : {"python3", "/usr/bin/python3"}) {
+    if (shell(std::string(python) + " -c 'import numpy'").status == 0) return python;
+  }
+  return "";
+}
+
+TEST_F(ForeignCommand, TheExampleIsExact) {
+  const std::string python =
+      PythonWithNumpy([this](const std::string& command) { return Shell(command); });
+  if (python.empty()) GTEST_SKIP() << "no python3 with NumPy (python3-numpy)";
+  const std::string subject =
+      "pipe:" + python + " '" QUALM_SOURCE_DIR "/examples/pipe/numpy_linear.py'";
+  const Ran check = Qualm({"check", "--op", "linear", "-s", subject, "-n", "150", "--json", "-"});
+  EXPECT_EQ(check.status, 0) << check.err;
+  const Json document = Json::parse(check.out);
+  EXPECT_EQ(document["totals"]["failed"], 0);
+  EXPECT_GT(document["properties"]["linear.matches_exact"]["passed"], 10);
+  EXPECT_GT(document["properties"]["linear.sweep_is_linear"]["passed"], 0);
+  // Recordings of u8*s8->u8 that are exact; the child has several before it.
+  const Ran replay = Qualm({"replay", Corpus("golden/seeds.jsonl"), "-s", subject, "--json", "-"});
+  EXPECT_LE(replay.status, 1) << replay.err;
+  const Json replayed = Json::parse(replay.out);
+  EXPECT_GT(replayed["totals"]["passed"], 0);
+  for (const Json& finding : replayed["findings"]) EXPECT_NE(finding["kind"], "crash");
+  // And the same bug of a library that README shows is none of its.
+  const Ran sweep = Qualm({"sweep", Corpus("forum/000-linear-sweep.case.json"), "-s", subject});
+  EXPECT_EQ(sweep.status, 0) << sweep.out << sweep.err;
+}
+
+TEST_F(ForeignCommand, EachFailureOfAChildIsAFindingOfItsKindWithItsCase) {
+  for (const Bad& bad :
+       {Bad{"exit 3", "crash", "crashed: ended the process with exit status 3"},
+        Bad{"kill -SEGV $$", "crash", "crashed: killed by SIGSEGV"},
+        Bad{"sleep 100", "hang", "hung: gave no answer within 300 ms"},
+        Bad{"cat /dev/zero", "unknown", "garbage: sent a line of more than"},
+        Bad{"echo nonsense", "unknown", "garbage: answered \"nonsense\": byte 1: is not JSON"}}) {
+    const bool hangs = bad.kind == std::string("hang");
+    ExpectFindings(bad, Child(bad.how), 6,
+                   {hangs ? "QUALM_TIME_LIMIT_MS=300" : "QUALM_TIME_LIMIT_MS=60000"});
+  }
+}
+
+TEST_F(ForeignCommand, EachFailureOfAPluginIsAFindingOfItsKindWithItsCase) {
+  const std::string plugin = "plugin:" QUALM_BINARY_DIR "/lib/qualm_broken.so";
+  for (const Bad& bad :
+       {Bad{"crash", "crash", "crashed: killed by SIGSEGV"},
+        Bad{"exit", "crash", "crashed: ended the process with exit status 17"},
+        Bad{"hang", "hang", "hung: gave no answer within 300 ms"},
+        Bad{"write-past", "memory", "touched-outside: wrote 1 byte past the end of y"},
+        Bad{"modify-x", "memory", "modified-input: changed its input x at byte 1"},
+        Bad{"garbage-answer", "unknown", "garbage: "},
+        Bad{"garbage-message", "unknown", "garbage: "}}) {
+    const bool hangs = bad.kind == std::string("hang");
+    ExpectFindings(bad, plugin, 400,
+                   {hangs ? "QUALM_TIME_LIMIT_MS=300" : "QUALM_TIME_LIMIT_MS=60000",
+                    std::string("QUALM_BROKEN=") + bad.how});
+  }
+  const Ran version = Qualm({"check", "-n", "1", "-s", plugin}, {"QUALM_BROKEN=wrong-version"});
+  EXPECT_EQ(version.status, 3);
+  EXPECT_NE(version.err.find("built for version 99 of the plugin interface"), std::string::npos)
+      << version.err;
+}
+
+TEST_F(ForeignCommand, WhatCannotBeStartedIsThree) {
+  for (const Bad& bad :
+       {Bad{"exit 7", "", "ended the process with exit status 7"},
+        Bad{"no-such-program-of-qualm", "", "exit status 127; its stderr ends in: "},
+        Bad{"kill -KILL $$", "", "killed by SIGKILL"},
+        Bad{"echo '{\"qualm_pipe\": 2}'", "",
+            "qualm_pipe: is 2, expected version 1 of the protocol"},
+        Bad{"echo Hello, world", "", "answered \"Hello, world\": byte 1: is not JSON"},
+        Bad{"yes '{' | tr -d '\\n'", "", "sent a line of more than 65536 bytes"}}) {
+    const Ran ran = Qualm({"check", "-n", "1", "-s", std::string("pipe:") + bad.how});
+    EXPECT_EQ(ran.status, 3) << bad.how;
+    ASSERT_EQ(Lines(ran.err).size(), 1u) << ran.err;
+    EXPECT_TRUE(ran.err.starts_with("qualm: subject 'pipe:")) << ran.err;
+    EXPECT_NE(ran.err.find(bad.says), std::string::npos) << ran.err;
+    EXPECT_EQ(ran.out, "");
+  }
+  const std::string promises =
+      R"(pipe:echo '{"qualm_pipe": 1, "name": "n", "contract": "model:nope", "ops": {"add": {}}}')";
+  const Ran nope = Qualm({"check", "-n", "1", "-s", promises});
+  EXPECT_EQ(nope.status, 3);
+  EXPECT_NE(nope.err.find("there is no model 'nope'"), std::string::npos) << nope.err;
+  EXPECT_EQ(Qualm({"check", "-s", "pipe:"}).status, 2);
+}
+
+// A command may be longer than the name of a folder, and differ from another at its end only.
+TEST_F(ForeignCommand, LongCommandsHaveFindingsToo) {
+  std::set<std::string> files;
+  for (const char* how : {"exit 3", "exit 4"}) {
+    const std::string subject = Child(": " + std::string(400, 'x') + "; " + how);
+    const Json document = Check(subject, "1", {});
+    EXPECT_EQ(ran_.status, 1) << ran_.err;
+    ASSERT_EQ(document["findings"].size(), 1u) << ran_.err;
+    const std::string file = document["findings"][0]["case_file"];
+    EXPECT_TRUE(fs::exists(folder() / file)) << file;
+    files.insert(file);
+  }
+  EXPECT_EQ(files.size(), 2u);
+}
+
+TEST_F(ForeignCommand, IsListed) {
+  const Ran ran = Qualm({"list", "subjects"});
+  EXPECT_NE(ran.out.find("\npipe:COMMAND "), std::string::npos) << ran.out;
+}
+
+}  // namespace
+}  // namespace qualm::tools

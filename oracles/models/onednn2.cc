@@ -407,8 +407,10 @@ std::vector<std::string> OneDnnClaims(const OneDnnIsa& isa) {
   const auto claim = [&](std::initializer_list<const char*> more) {
     claims.insert(claims.end(), more.begin(), more.end());
   };
-  if (isa.brgemm || !isa.avx512) claim({"conv2d.dilation_is_zero_stuffed"});
-  if (!isa.transposes) claim({"depthwise.dilation_is_zero_stuffed"});
+  if (isa.brgemm || !isa.avx512) {
+    claim({"conv2d.dilation_is_zero_stuffed"});
+    if (!isa.transposes) claim({"depthwise.dilation_is_zero_stuffed"});
+  }
   // The kernel of a product depends on its M, N and K.
   if (isa.amx) {
     claim({"requantize.row_independence", "requantize.column_independence"});

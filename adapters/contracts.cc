@@ -28,6 +28,10 @@ constexpr const char* kOnednnEnvironment =
     "oneDNN 2 adds, multiplies and converts in the caller's rounding mode and flushing, as its own "
     "math::mxcsr_cvt says (oneDNN src/cpu/x64/jit_gemm_inner_product_utils.cpp, "
     "brgemm/jit_brgemm_kernel.cpp)";
+constexpr const char* kOnednnReorder =
+    "jit:uni forgets the compensation for the zero point of x where it transposes weights in tiles "
+    "of 8 by 8, here 8 groups by 8 taps (oneDNN 2.6 src/cpu/x64/jit_uni_reorder.cpp, "
+    "process_unroll_tr8x8)";
 constexpr const char* kOnednnNan =
     "the reference convolution multiplies by 0 what relu cuts off, and takes the low byte of "
     "INT32_MIN for NaN, which is 0 (oneDNN 2.6 src/common/math_utils.hpp, relu_fwd; "
@@ -148,11 +152,23 @@ void AddOnednn(Rows& rows) {
     }
   }
   for (const char* subject :
+       {"onednn@sse41", "onednn@avx2", "onednn@avx512core", "model:onednn2@sse41",
+        "model:onednn2@avx2", "model:onednn2@avx512core"}) {
+    for (const char* property : {"matches_exact", "sweep_is_linear"})
+      rows.Add(subject, Op::kConv2d, property, FindingKind::kPairSaturation, kOnednnPairs);
+  }
+  for (const char* subject :
+       {"onednn@avx2", "onednn@avx2vnni", "model:onednn2@avx2", "model:onednn2@avx2vnni"}) {
+    rows.Add(subject, Op::kDepthwise, "matches_exact", FindingKind::kZeroPoint, kOnednnReorder);
+  }
+  for (const char* subject :
        {"model:onednn2@sse41", "model:onednn2@avx2", "model:onednn2@avx2vnni",
         "model:onednn2@avx512core", "model:onednn2@vnni", "model:onednn2@amx"}) {
     rows.Add(subject, Op::kLinear, "matches_exact", FindingKind::kTie, kOnednnTie);
     rows.Add(subject, Op::kLinear, "matches_exact", FindingKind::kRounding, kOnednnScale);
-    for (const Op op : {Op::kLinear, Op::kConv2d, Op::kDepthwise})
+    rows.Add(subject, Op::kQuantize, "matches_exact", FindingKind::kRounding, kReciprocal);
+    for (const Op op : {Op::kLinear, Op::kConv2d, Op::kDepthwise, Op::kQuantize, Op::kDequantize,
+                        Op::kRequantize, Op::kAdd, Op::kMul})
       rows.Add(subject, op, "environment", FindingKind::kRounding, kOnednnEnvironment);
   }
   for (const char* subject :

@@ -146,8 +146,8 @@ void Execute(const Primitive& primitive, const Recipe& recipe, const qualm_probl
 int32_t RunConv(const qualm_problem& problem) {
   const int64_t groups = problem.window->groups;
   const bool depthwise = groups > 1 && groups == problem.x->dims[3] && groups == problem.y->dims[3];
-  if (depthwise && problem.x->dtype == QUALM_S8 && !InstructionSet().ends_with("vnni") &&
-      InstructionSet() != "amx")
+  const bool vnni = InstructionSet().ends_with("vnni") || InstructionSet() == "amx";
+  if (depthwise && problem.x->dtype == QUALM_S8 && !vnni)
     return Unsupported("oneDNN 2.6 without VNNI is wrong for depthwise s8 activations");
   Recipe recipe = RecipeOf(problem);
   Scales scales;
@@ -166,7 +166,7 @@ int32_t RunConv(const qualm_problem& problem) {
   return QUALM_OK;
 }
 
-const qualm_capability* ConvCapability(int32_t) {
+const qualm_capability* ConvCapability() {
   static const qualm_capability conv = [] {
     qualm_capability c{};
     c.size = sizeof c;

@@ -42,12 +42,12 @@ using Kind = Accumulation::Kind;
 constexpr std::string_view kReference = "reference";
 
 constexpr OneDnnIsa kIsas[] = {
-    {"sse41", 256, 256, false, false, false, false, false},
-    {"avx2", 256, 384, false, false, false, true, false},
-    {"avx2vnni", 256, 768, false, true, false, true, false},
-    {"avx512core", 384, 768, true, false, false, false, false},
-    {"vnni", 0, 0, true, true, true, false, false},
-    {"amx", 0, 0, true, true, true, false, true},
+    {.name = "sse41", .one_block = 256, .block = 256},
+    {.name = "avx2", .one_block = 256, .block = 384, .transposes = true},
+    {.name = "avx2vnni", .one_block = 256, .block = 768, .vnni = true, .transposes = true},
+    {.name = "avx512core", .one_block = 384, .block = 768, .avx512 = true},
+    {.name = "vnni", .avx512 = true, .vnni = true, .brgemm = true},
+    {.name = "amx", .avx512 = true, .vnni = true, .brgemm = true, .amx = true},
 };
 
 // Whether the tile kernel computes this case.
@@ -126,6 +126,27 @@ std::vector<Step> ReferenceSteps(const Case& c) {
   return steps;
 }
 
+void MinusZeroPoint(Value& v, const Channel& c) {
+  AddInto(v, v.number, -static_cast<float>(c.zero_point));
+}
+void TimesScale(Value& v, const Channel& c) { MultiplyInto(v, v.number, c.scale); }
+
+// Both operands in output units; the products round too.
+void AddScaled(Value& v, const Channel& c) {
+  Value a, b;
+  MultiplyInto(a, static_cast<float>(v.integer), c.a_scale);
+  MultiplyInto(b, static_cast<float>(v.other), c.b_scale);
+  AddInto(v, a.number, b.number);
+  v.lossy = v.lossy || a.lossy || b.lossy;
+}
+void MultiplyScaled(Value& v, const Channel& c) {
+  Value a, b;
+  MultiplyInto(a, static_cast<float>(v.integer), c.a_scale);
+  MultiplyInto(b, static_cast<float>(v.other), c.b_scale);
+  MultiplyInto(v, a.number, b.number);
+  v.lossy = v.lossy || a.lossy || b.lossy;
+}
+
 bool OneZeroPoint(const QParams& q) {
   return std::ranges::all_of(q.zero_point, [&](int32_t z) { return z == q.zero_point.front(); });
 }
@@ -140,6 +161,21 @@ Channel ChannelOf(const Case& c, int64_t n) {
   const auto inverse = [](float scale) {
     return static_cast<float>(1.0 / static_cast<double>(scale));
   };
+  if (c.op == Op::kQuantize) {
+    channel.reciprocal = inverse(c.out_q.scale_at(n));
+    return channel;
+  }
+  if (c.op == Op::kDequantize) {
+    channel.scale = c.x_q.scale_at(n);
+    channel.zero_point = c.x_q.zero_point_at(0);
+    return channel;
+  }
+  if (HasTwoOperands(c.op)) {
+    const float out = c.out_q.scale_at(0);
+    channel.a_scale = c.x_q.scale_at(0) / out;
+    channel.b_scale = c.op == Op::kAdd ? c.w_q.scale_at(0) / out : c.w_q.scale_at(0);
+    return channel;
+  }
   channel.reciprocal = inverse(c.x_q.scale_at(0)) * inverse(c.w_q.scale_at(n));
   const float inverse_out = IsCode(c.out_dtype) ? inverse(c.out_q.scale_at(0)) : 1.0f;
   channel.multiplier = inverse_out / channel.reciprocal;
@@ -186,6 +222,31 @@ bool ThroughFloat(const OneDnnIsa& isa, const Case& c) {
   return c.relu || (isa.brgemm && corrected);
 }
 
+// reorder (jit_uni_reorder.cpp) and binary (jit_uni_binary_kernel.cpp).
+std::vector<Step> ElementwiseSteps(const Case& c) {
+  std::vector<Step> steps;
+  switch (c.op) {
+    case Op::kDequantize:
+      return {{Stage::kScale, "to float32", step::ToFloat},
+              {Stage::kZeroPoint, "- zero point {zero_point} in float32", MinusZeroPoint},
+              {Stage::kScale, "times {scale}", TimesScale}};
+    case Op::kQuantize:
+      steps = {{Stage::kScale, "times fl(1/scale) {reciprocal}", step::TimesReciprocal}};
+      break;
+    case Op::kAdd:
+      steps = {
+          {Stage::kScale, "times fl(sa/sy) {a_scale}, + {b} times fl(sb/sy) {b_scale}", AddScaled}};
+      break;
+    default:
+      steps = {{Stage::kScale, "times fl(sa/sy) {a_scale}, times {b} times sb {b_scale}",
+                MultiplyScaled}};
+      break;
+  }
+  if (c.relu) steps.push_back({Stage::kClamp, "relu", Relu});
+  AppendOneDnnEnd(steps);
+  return steps;
+}
+
 Model Make(const OneDnnIsa& isa) {
   Convention convention;
   convention.name = "onednn2@" + std::string(isa.name);
@@ -197,7 +258,16 @@ Model Make(const OneDnnIsa& isa) {
   convention.satisfies = OneDnnClaims(isa);
   convention.cannot_run = [&isa](const Case& c) {
     return FirstReason({
-        OpsAre(c, {Op::kLinear, Op::kConv2d, Op::kDepthwise, Op::kRequantize}),
+        OpsAre(c, {Op::kLinear, Op::kConv2d, Op::kDepthwise, Op::kRequantize, Op::kQuantize,
+                   Op::kDequantize, Op::kAdd, Op::kMul}),
+        Require((c.op != Op::kQuantize || OneZeroPoint(c.out_q)) &&
+                    (c.op != Op::kDequantize || OneZeroPoint(c.x_q)),
+                "a reorder has one zero point for all channels"),
+        Require(c.op != Op::kQuantize || !c.relu, "a reorder has no relu"),
+        Require(
+            !HasTwoOperands(c.op) || (c.x_q.zero_point_at(0) == 0 && c.w_q.zero_point_at(0) == 0 &&
+                                      c.out_q.zero_point_at(0) == 0),
+            "a binary primitive has no zero points"),
         Require(c.op != Op::kRequantize || HasExplicitMultiplier(c),
                 "requantize needs an explicit multiplier"),
         Require(c.op != Op::kLinear || OneZeroPoint(c.w_q), "weight zero points must be equal"),
@@ -216,6 +286,7 @@ Model Make(const OneDnnIsa& isa) {
   convention.channel = ChannelOf;
   convention.steps = [&isa](const Case& c) {
     if (IsConv(c.op) && OneDnnAccumulation(isa, c).kernel == kReference) return ReferenceSteps(c);
+    if (!HasSums(c.op) && c.op != Op::kRequantize) return ElementwiseSteps(c);
     std::vector<Step> steps = {{Stage::kScale, "to float32", step::ToFloat}};
     const auto add_offsets = [&] {
       if (!InTiles(isa, c)) return;
@@ -331,19 +402,21 @@ std::string OneDnnCannotRun(const OneDnnIsa& isa, const Case& c) {
 }
 
 std::vector<std::string> OneDnnClaims(const OneDnnIsa& isa) {
-  std::vector<std::string> claims = {"per_channel_equals_per_tensor", "batch_independence",
-                                     "depthwise_is_grouped"};
+  std::vector<std::string> claims = {"add.commutes", "per_channel_equals_per_tensor",
+                                     "batch_independence", "depthwise_is_grouped"};
   const auto claim = [&](std::initializer_list<const char*> more) {
     claims.insert(claims.end(), more.begin(), more.end());
   };
-  if (isa.brgemm || !isa.avx512) claim({"conv2d.dilation_is_zero_stuffed"});
-  // With tiles the kernel of a product depends on its M, N and K.
+  if (isa.brgemm || !isa.avx512) {
+    claim({"conv2d.dilation_is_zero_stuffed"});
+    if (!isa.transposes) claim({"depthwise.dilation_is_zero_stuffed"});
+  }
+  // The kernel of a product depends on its M, N and K.
   if (isa.amx) {
     claim({"requantize.row_independence", "requantize.column_independence"});
   } else if (isa.brgemm || !isa.avx512) {
     claim({"row_independence"});
   }
-  if (!isa.transposes) claim({"depthwise.dilation_is_zero_stuffed"});
   if (isa.vnni) claim({"k_permutation"});
   if (isa.brgemm) {
     if (!isa.amx) claim({"column_independence"});

@@ -65,6 +65,12 @@ constexpr const char* kFloatQuotient =
 constexpr const char* kQnnpackMultiplier =
     "the multiplier is fl(fl(sx*sw)*fl(1/sy)), one float32 (PyTorch QnnpackUtils.h, "
     "generate_requantization_scales)";
+constexpr const char* kQnnpackMaxPool =
+    "a tap in the padding reads the nearest pixel, which a dilated window may leave out (PyTorch "
+    "qnnpack/src/indirection.c, pytorch_qnnp_indirection_init_maxpool2d)";
+constexpr const char* kQnnpackAvgPool =
+    "the divisor counts the padding, whatever count_include_pad says (PyTorch "
+    "quantized/cpu/AveragePool2d.cpp, qnnpack_avg_pool2d)";
 constexpr const char* kAtenAdd =
     "add runs in float32: both operands are dequantized, and the sum is multiplied by the "
     "reciprocal of the scale (PyTorch quantized/cpu/kernels/QuantizedOpKernels.cpp, qadd_kernel)";
@@ -202,6 +208,8 @@ void AddTorch(Rows& rows) {
   rows.Add(kTorchQnnpack, Op::kLinear, FindingKind::kRounding, kQnnpackMultiplier);
   rows.Add(kTorchQnnpack, Op::kAdd, FindingKind::kRounding, kFixedPointAdd);
   rows.Add(kTorchQnnpack, Op::kQuantize, FindingKind::kRounding, kReciprocal);
+  rows.Add(kTorchQnnpack, Op::kMaxPool, FindingKind::kIndex, kQnnpackMaxPool);
+  rows.Add(kTorchQnnpack, Op::kAvgPool, FindingKind::kPadding, kQnnpackAvgPool);
 }
 
 // The convention knows one rounding mode; what runs under it is the library.

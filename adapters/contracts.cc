@@ -54,6 +54,9 @@ constexpr const char* kFbgemmScale =
 constexpr const char* kOnednn3Tie =
     "the zero point is added in float32 before rounding: an odd one turns a tie the other way "
     "(oneDNN 3.7.2 src/cpu/x64, post-ops of brgemm and gemm_x8s8s32x)";
+constexpr const char* kOnednn3Scale =
+    "the sum, the scales and the bias are rounded to float32 one after another before the result "
+    "is (ideep, oneDNN 3.7.2 src/cpu/x64, post-ops of brgemm and gemm_x8s8s32x)";
 constexpr const char* kOrtPairs =
     "without VNNI, vpmaddubsw adds two u8*s8 products in a saturating int16 (ONNX Runtime "
     "documentation, Quantize ONNX Models: when and why reduce-range or U8U8)";
@@ -78,6 +81,16 @@ constexpr const char* kXnnpackEnvironment =
     "the flushing of denormals, and only while an operator runs (XNNPACK src/operator-run.c, "
     "PTHREADPOOL_FLAG_DISABLE_DENORMALS)";
 
+constexpr const char* kOrtAdd =
+    "scales over the output scale are rounded to float32, and the sum is computed in it (ONNX "
+    "Runtime onnxruntime/core/mlas/lib/qladd.cpp)";
+constexpr const char* kFixedPointAdd =
+    "scales over the output scale are rounded to integers of some 20 bits (QNNPACK src/add.c; "
+    "XNNPACK src/params-init.c, add minmax)";
+constexpr const char* kGemmlowpFixedPoint =
+    "the multiplier is a 31-bit fixed-point number, and its high product is rounded before the "
+    "shift rounds again, ties away from zero (gemmlowp public/output_stages.h, fixedpoint.h)";
+
 // A saturated pair changes the slope of a sweep, so every claim about numbers fails; one rounding
 // early shows only against the exact answer.
 constexpr std::array<const char*, 3> kNumbers{"matches_exact", "sweep_is_monotone",
@@ -94,6 +107,11 @@ constexpr std::array<const char*, 4> kFbgemmVnni{"model:fbgemm@vnni", "model:fbg
 constexpr std::array<const char*, 7> kAten{
     "model:aten@aarch64",     "model:aten@avx2",    "model:aten@avx2+pt26",   "model:aten@avx512",
     "model:aten@avx512+pt26", "model:aten@default", "model:aten@default+pt26"};
+
+constexpr std::array<const char*, 6> kTorchOnednn{
+    "model:torch-onednn@sse41",      "model:torch-onednn@avx2", "model:torch-onednn@avx2vnni",
+    "model:torch-onednn@avx512core", "model:torch-onednn@vnni", "model:torch-onednn@amx"};
+constexpr std::array<const char*, 1> kTorchQnnpack{"model:torch-qnnpack"};
 
 class Rows {
  public:
@@ -170,12 +188,30 @@ void AddOnednn(Rows& rows) {
   }
   for (const char* subject : {"model:onednn2@vnni", "model:onednn2@amx"})
     rows.Add(subject, Op::kLinear, "alignment_and_stride", FindingKind::kMemory, kOnednnStride);
-  for (const char* property : {"matches_exact", "sweep_is_linear"}) {
+  for (const char* property : kNumbers) {
     rows.Add("model:onednn3@avx2", Op::kLinear, property, FindingKind::kPairSaturation,
              kOnednnPairs);
   }
+  rows.Add(std::array{"model:onednn3@avx2", "model:onednn3@vnni"}, Op::kLinear,
+           FindingKind::kRounding, kOnednn3Scale);
   rows.Add(std::array{"model:onednn3@avx2", "model:onednn3@vnni"}, Op::kLinear, FindingKind::kTie,
            kOnednn3Tie);
+}
+
+// What PyTorch's engines have from the conventions that they are composed of.
+void AddTorch(Rows& rows) {
+  for (const char* subject :
+       {"model:torch-onednn@sse41", "model:torch-onednn@avx2", "model:torch-onednn@avx512core"}) {
+    for (const char* property : kNumbers)
+      rows.Add(subject, Op::kLinear, property, FindingKind::kPairSaturation, kOnednnPairs);
+  }
+  rows.Add(kTorchOnednn, Op::kLinear, FindingKind::kTie, kOnednnTie);
+  rows.Add(kTorchOnednn, Op::kLinear, FindingKind::kRounding, kOnednnScale);
+  rows.Add(kTorchOnednn, Op::kAdd, FindingKind::kRounding, kAtenAdd);
+  rows.Add(kTorchOnednn, Op::kQuantize, FindingKind::kRounding, kReciprocal);
+  rows.Add(kTorchQnnpack, Op::kLinear, FindingKind::kRounding, kQnnpackMultiplier);
+  rows.Add(kTorchQnnpack, Op::kAdd, FindingKind::kRounding, kFixedPointAdd);
+  rows.Add(kTorchQnnpack, Op::kQuantize, FindingKind::kRounding, kReciprocal);
 }
 
 // The convention knows one rounding mode; what runs under it is the library.
@@ -203,14 +239,23 @@ void AddOthers(Rows& rows) {
            FindingKind::kRounding, kReciprocal);
   rows.Add(kAten, Op::kQuantize, FindingKind::kRounding, kReciprocal);
   rows.Add(kAten, Op::kAdd, FindingKind::kRounding, kAtenAdd);
-  rows.Add(std::array{"model:qnnpack"}, Op::kRequantize, FindingKind::kRounding,
-           kQnnpackMultiplier);
+  for (const Op op : {Op::kRequantize, Op::kLinear})
+    rows.Add(std::array{"model:qnnpack"}, op, FindingKind::kRounding, kQnnpackMultiplier);
+  rows.Add(std::array{"model:qnnpack", "model:xnnpack@fp32", "model:xnnpack@rndnu"}, Op::kAdd,
+           FindingKind::kRounding, kFixedPointAdd);
+  rows.Add(
+      std::array{"model:onnxruntime@avx2", "model:onnxruntime@sse41", "model:onnxruntime@vnni"},
+      Op::kAdd, FindingKind::kRounding, kOrtAdd);
   rows.Add(std::array{"model:xnnpack@rndnu"}, Op::kRequantize, FindingKind::kTie, kTiesUp);
   rows.Add(std::array{"model:tflite@double", "model:tflite@single", "model:xnnpack@rndnu",
                       "model:xnnpack@fp32"},
            Op::kAdd, FindingKind::kTie, kTiesUp);
   rows.Add(std::array{"model:tflite@double", "model:tflite@single", "model:xnnpack@rndnu"},
            Op::kMul, FindingKind::kTie, kTiesUp);
+  for (const char* subject : {"model:gemmlowp", "model:gemmlowp@sse4"}) {
+    for (const FindingKind kind : {FindingKind::kRounding, FindingKind::kTie})
+      rows.Add(subject, Op::kRequantize, "matches_exact", kind, kGemmlowpFixedPoint);
+  }
 }
 
 }  // namespace
@@ -221,6 +266,7 @@ std::vector<ExpectedDivergence> DeclaredDivergences() {
   Rows rows;
   AddFbgemm(rows);
   AddOnednn(rows);
+  AddTorch(rows);
   AddXnnpack(rows);
   AddOthers(rows);
   return rows.Take();

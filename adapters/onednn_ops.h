@@ -20,7 +20,7 @@ namespace qualm_onednn {
 
 inline constexpr uint32_t kCodes = QUALM_TYPE_BIT(QUALM_U8) | QUALM_TYPE_BIT(QUALM_S8);
 
-// "sse41", "avx", "avx2", "avx2vnni", "avx512core", "vnni": what oneDNN really uses here.
+// "sse41", "avx", "avx2", "avx2vnni", "avx512core", "vnni", "amx": what oneDNN really uses here.
 const std::string& InstructionSet();
 
 dnnl::engine& Engine();

@@ -45,7 +45,7 @@ class ForeignCommand : public QualmTest {
     return document.is_discarded() ? Json::object() : document;
   }
 
-  // Findings of that kind, each with a case that reads, and a right subject that passed `cases`.
+  // Findings of that kind, each with a case that reads; the other subject passed.
   void ExpectFindings(const Bad& bad, const std::string& subject, int cases,
                       const std::vector<std::string>& environment) {
     const Json document = Check(subject, std::to_string(cases), environment);
@@ -60,7 +60,7 @@ class ForeignCommand : public QualmTest {
       ASSERT_FALSE(file.empty()) << bad.how;
       EXPECT_EQ(ReadCaseFile((folder() / file).string()).op, Op::kLinear);
     }
-    EXPECT_GE(document["totals"]["passed"], cases - 2) << bad.how;  // but for empty outputs
+    EXPECT_GE(document["totals"]["passed"], cases * 9 / 10) << bad.how;  // some outputs are empty
     fs::remove_all(folder() / "out");
   }
 
@@ -81,7 +81,7 @@ TEST_F(ForeignCommand, TheExampleIsExact) {
   if (python.empty()) GTEST_SKIP() << "no python3 with NumPy (python3-numpy)";
   const std::string subject =
       "pipe:" + python + " '" QUALM_SOURCE_DIR "/examples/pipe/numpy_linear.py'";
-  const Ran check = Qualm({"check", "--op", "linear", "-s", subject, "-n", "150", "--json", "-"});
+  const Ran check = Qualm({"check", "--op", "linear", "-s", subject, "-n", "60", "--json", "-"});
   EXPECT_EQ(check.status, 0) << check.err;
   const Json document = Json::parse(check.out);
   EXPECT_EQ(document["totals"]["failed"], 0);
@@ -102,12 +102,12 @@ TEST_F(ForeignCommand, EachFailureOfAChildIsAFindingOfItsKindWithItsCase) {
   for (const Bad& bad :
        {Bad{"exit 3", "crash", "crashed: ended the process with exit status 3"},
         Bad{"kill -SEGV $$", "crash", "crashed: killed by SIGSEGV"},
-        Bad{"sleep 100", "hang", "hung: gave no answer within 300 ms"},
+        Bad{"sleep 100", "hang", "hung: gave no answer within 1000 ms"},
         Bad{"cat /dev/zero", "unknown", "garbage: sent a line of more than"},
-        Bad{"echo nonsense", "unknown", "garbage: answered \"nonsense\": byte 1: is not JSON"}}) {
+        Bad{"echo nonsense", "unknown", "garbage: answered \"nonsense\": byte 2: is not JSON"}}) {
     const bool hangs = bad.kind == std::string("hang");
     ExpectFindings(bad, Child(bad.how), 6,
-                   {hangs ? "QUALM_TIME_LIMIT_MS=300" : "QUALM_TIME_LIMIT_MS=60000"});
+                   {hangs ? "QUALM_TIME_LIMIT_MS=1000" : "QUALM_TIME_LIMIT_MS=60000"});
   }
 }
 
@@ -116,14 +116,14 @@ TEST_F(ForeignCommand, EachFailureOfAPluginIsAFindingOfItsKindWithItsCase) {
   for (const Bad& bad :
        {Bad{"crash", "crash", "crashed: killed by SIGSEGV"},
         Bad{"exit", "crash", "crashed: ended the process with exit status 17"},
-        Bad{"hang", "hang", "hung: gave no answer within 300 ms"},
+        Bad{"hang", "hang", "hung: gave no answer within 1000 ms"},
         Bad{"write-past", "memory", "touched-outside: wrote 1 byte past the end of y"},
         Bad{"modify-x", "memory", "modified-input: changed its input x at byte 1"},
         Bad{"garbage-answer", "unknown", "garbage: "},
         Bad{"garbage-message", "unknown", "garbage: "}}) {
     const bool hangs = bad.kind == std::string("hang");
     ExpectFindings(bad, plugin, 400,
-                   {hangs ? "QUALM_TIME_LIMIT_MS=300" : "QUALM_TIME_LIMIT_MS=60000",
+                   {hangs ? "QUALM_TIME_LIMIT_MS=1000" : "QUALM_TIME_LIMIT_MS=60000",
                     std::string("QUALM_BROKEN=") + bad.how});
   }
   const Ran version = Qualm({"check", "-n", "1", "-s", plugin}, {"QUALM_BROKEN=wrong-version"});

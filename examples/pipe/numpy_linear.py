@@ -9,8 +9,9 @@ from fractions import Fraction
 import numpy as np
 
 HELLO = {"qualm_pipe": 1, "name": "numpy_linear", "version": np.__version__, "contract": "exact",
-         "ops": {"linear": {"x": ["u8"], "w": ["s8"], "out": ["u8"],
-                            "features": ["relu", "clamp", "per_channel", "empty", "empty_k"]}}}
+         "ops": {"linear": {"out": ["u8", "s8"],
+                            "features": ["bias_i32", "relu", "clamp", "per_channel", "empty",
+                                         "empty_k"]}}}
 
 
 def real(text):  # a float32 as the case has it: an exact number
@@ -23,6 +24,7 @@ def linear(case):
     w_scale, w_zp = (v if isinstance(v, list) else [v] * case["N"]
                      for v in (case["w_scale"], case["w_zp"]))
     acc = (x - case["x_zp"]) @ (w.T - np.array(w_zp, np.int64))
+    acc += np.array(case.get("bias_i32", 0), np.int64)
     m = [real(case["x_scale"]) * real(s) / real(case["out_scale"]) for s in w_scale]
     low = max(case["out_min"], case["out_zp"]) if case["relu"] else case["out_min"]
     # round() of a Fraction rounds once, half to even. Multiplied in floats it would not be exact.

@@ -396,18 +396,23 @@ void Store(Tensor& y, int64_t i, const Value& value) {
   }
 }
 
+// The element of x (and of w, of two operands).
+Value ElementOf(const Case& c, int64_t index) {
+  Value value;
+  if (c.x.dtype() == DType::kF32) {
+    value.SetReal(c.x.FloatAt(index));
+  } else {
+    value.SetInt(c.x.IntAt(index));
+  }
+  if (HasTwoOperands(c.op)) value.other = c.w.IntAt(index);
+  return value;
+}
+
 Value Input(const Convention& convention, const Case& c, int64_t i, Trace* trace) {
   if (convention.gather) {
     if (const std::optional<Value> gathered = convention.gather(c, i, trace)) return *gathered;
   }
-  Value value;
-  if (c.x.dtype() == DType::kF32) {
-    value.SetReal(c.x.FloatAt(i));
-  } else {
-    value.SetInt(c.x.IntAt(i));
-  }
-  if (HasTwoOperands(c.op)) value.other = c.w.IntAt(i);
-  return value;
+  return ElementOf(c, i);
 }
 
 Channel ChannelOf(const Convention& convention, const Case& c, int64_t index) {

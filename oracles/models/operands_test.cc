@@ -258,8 +258,8 @@ TEST(OperandModelsTest, ConventionsAgreeWithTheExactOracle) {
       ++compared[model.name + " " + std::string(Name(op))];
     }
   }
-  // aten (7), xnnpack (2), tflite@single, onnxruntime (3) and qnnpack.
-  EXPECT_EQ(compared.size(), 2u * 14u);
+  // aten (7), xnnpack (2), tflite@single, onnxruntime (3), qnnpack and PyTorch's engines (7).
+  EXPECT_EQ(compared.size(), 2u * 21u);
 }
 
 }  // namespace

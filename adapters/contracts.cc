@@ -32,6 +32,10 @@ constexpr const char* kOnednnReorder =
     "jit:uni forgets the compensation for the zero point of x where it transposes weights in tiles "
     "of 8 by 8, here 8 groups by 8 taps (oneDNN 2.6 src/cpu/x64/jit_uni_reorder.cpp, "
     "process_unroll_tr8x8)";
+constexpr const char* kOnednnPool =
+    "the pools of AVX2 load and store whole registers that reach before the first code where "
+    "channels do not fill one (oneDNN 2.6 src/cpu/x64/jit_uni_i8i8_pooling.cpp, load_src_max_op, "
+    "store_dst_max_op, store_dst_avg_op for avx2)";
 constexpr const char* kOnednnNan =
     "the reference convolution multiplies by 0 what relu cuts off, and takes the low byte of "
     "INT32_MIN for NaN, which is 0 (oneDNN 2.6 src/common/math_utils.hpp, relu_fwd; "
@@ -174,13 +178,19 @@ void AddOnednn(Rows& rows) {
     rows.Add(subject, Op::kLinear, "matches_exact", FindingKind::kRounding, kOnednnScale);
     rows.Add(subject, Op::kQuantize, "matches_exact", FindingKind::kRounding, kReciprocal);
     for (const Op op : {Op::kLinear, Op::kConv2d, Op::kDepthwise, Op::kQuantize, Op::kDequantize,
-                        Op::kRequantize, Op::kAdd, Op::kMul})
+                        Op::kRequantize, Op::kAdd, Op::kMul, Op::kAvgPool, Op::kGlobalAvgPool})
       rows.Add(subject, op, "environment", FindingKind::kRounding, kOnednnEnvironment);
   }
   for (const char* subject :
        {"model:onednn2@sse41", "model:onednn2@avx2", "model:onednn2@avx2vnni"}) {
     for (const Op op : {Op::kConv2d, Op::kDepthwise})
       rows.Add(subject, op, "clamp", FindingKind::kClamp, kOnednnNan);
+  }
+  for (const char* subject : {"model:onednn2@avx2", "model:onednn2@avx2vnni"}) {
+    for (const Op op : {Op::kMaxPool, Op::kAvgPool, Op::kGlobalAvgPool}) {
+      for (const char* property : {"no_stray_access", "alignment_and_stride"})
+        rows.Add(subject, op, property, FindingKind::kMemory, kOnednnPool);
+    }
   }
   for (const char* subject : {"model:onednn2@vnni", "model:onednn2@amx"})
     rows.Add(subject, Op::kLinear, "alignment_and_stride", FindingKind::kMemory, kOnednnStride);

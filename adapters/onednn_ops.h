@@ -99,6 +99,8 @@ const qualm_capability* ReorderCapability(int32_t op);
 int32_t RunReorder(const qualm_problem& problem);
 const qualm_capability* BinaryCapability();
 int32_t RunBinary(const qualm_problem& problem);
+const qualm_capability* PoolCapability(int32_t op);
+int32_t RunPool(const qualm_problem& problem);
 
 }  // namespace qualm_onednn
 

@@ -59,6 +59,9 @@ int32_t Run(const qualm_problem* problem) {
       case QUALM_REQUANTIZE: return RunReorder(*problem);
       case QUALM_ADD:
       case QUALM_MUL: return RunBinary(*problem);
+      case QUALM_MAX_POOL:
+      case QUALM_AVG_POOL:
+      case QUALM_GLOBAL_AVG_POOL: return RunPool(*problem);
       default: return Unsupported("operation not offered");
     }
   } catch (const dnnl::error& error) {
@@ -80,6 +83,9 @@ const qualm_capability* Capability(int32_t op) {
     case QUALM_REQUANTIZE: return ReorderCapability(op);
     case QUALM_ADD:
     case QUALM_MUL: return BinaryCapability();
+    case QUALM_MAX_POOL:
+    case QUALM_AVG_POOL:
+    case QUALM_GLOBAL_AVG_POOL: return PoolCapability(op);
     default: return nullptr;
   }
 }

@@ -335,6 +335,37 @@ TEST_F(Onednn, ReordersAndBinaries) {
   }
 }
 
+TEST_F(Onednn, PoolsWorkOnCodes) {
+  for (const char* name : kEvery) {
+    const std::unique_ptr<Subject> subject = Make(name);
+    if (subject == nullptr) continue;
+    Case c;
+    c.op = Op::kMaxPool;
+    c.window.batch = c.window.in_h = 1;
+    c.window.in_w = c.window.kernel_w = 3;
+    c.window.in_c = 2;
+    c.x = Tensor::Of<uint8_t>({1, 1, 3, 2}, std::vector<uint8_t>{7, 1, 3, 200, 100, 0});
+    c.x_q = c.out_q = {{0.5f}, {9}};
+    DeriveSizes(&c);
+    ASSERT_EQ(Validate(c), "");
+    EXPECT_EQ(subject->Run(c, {}).y,
+              Tensor::Of<uint8_t>({1, 1, 1, 2}, std::vector<uint8_t>{100, 200}))
+        << name;
+    c.op = Op::kAvgPool;  // 110/3, 201/3
+    EXPECT_EQ(subject->Run(c, {}).y,
+              Tensor::Of<uint8_t>({1, 1, 1, 2}, std::vector<uint8_t>{37, 67}))
+        << name;
+    c.op = Op::kGlobalAvgPool;
+    EXPECT_EQ(subject->Run(c, {}).y,
+              Tensor::Of<uint8_t>({1, 1, 1, 2}, std::vector<uint8_t>{37, 67}))
+        << name;
+    c.out_q.scale = {1.0f};
+    const Outcome outcome = subject->Run(c, {});
+    EXPECT_EQ(outcome.status, RunStatus::kSkipped);
+    EXPECT_EQ(outcome.detail, "oneDNN pools codes: input and output must share type and scale");
+  }
+}
+
 TEST_F(Onednn, WhatItCannotDoIsSkippedWithTheReason) {
   const std::unique_ptr<Subject> subject = Make("onednn");
   ASSERT_NE(subject, nullptr);

@@ -50,7 +50,8 @@ if(QUALM_DNNL_INCLUDE AND QUALM_DNNL_LIBRARY)
   if(dnnl_major EQUAL 2)
     qualm_plugin_module(qualm_onednn
       SOURCES
-        onednn_conv.cc onednn_elementwise.cc onednn_linear.cc onednn_ops.cc onednn_plugin.cc)
+        onednn_conv.cc onednn_elementwise.cc onednn_linear.cc onednn_ops.cc onednn_plugin.cc
+        onednn_pool.cc)
     target_include_directories(qualm_onednn SYSTEM PRIVATE ${QUALM_DNNL_INCLUDE})
     target_link_libraries(qualm_onednn PRIVATE ${QUALM_DNNL_LIBRARY})
     add_dependencies(qualm_plugins qualm_onednn)

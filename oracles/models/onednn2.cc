@@ -33,6 +33,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 namespace qualm::models {
 namespace {
@@ -161,6 +162,7 @@ Channel ChannelOf(const Case& c, int64_t n) {
   const auto inverse = [](float scale) {
     return static_cast<float>(1.0 / static_cast<double>(scale));
   };
+  if (IsPool(c.op)) return channel;
   if (c.op == Op::kQuantize) {
     channel.reciprocal = inverse(c.out_q.scale_at(n));
     return channel;
@@ -247,6 +249,69 @@ std::vector<Step> ElementwiseSteps(const Case& c) {
   return steps;
 }
 
+// Pools of codes. jit_uni_i8i8_pooling.cpp multiplies a sum by the reciprocal of its count, in
+// float32; what it does not take (windows wholly in a padding, on sse41 and avx2 less than a
+// register of codes) ref_pooling.cpp divides.
+bool HasPoolKernel(const OneDnnIsa& isa, const Case& c) {
+  const Window& v = c.window;
+  const auto reaches = [](int64_t out, int64_t stride, int64_t kernel, int64_t in, int64_t before) {
+    return before >= kernel || (out - 1) * stride + kernel - in - before >= kernel;
+  };
+  if (reaches(v.out_h(), v.stride_h, v.kernel_h, v.in_h, v.pad_top) ||
+      reaches(v.out_w(), v.stride_w, v.kernel_w, v.in_w, v.pad_left)) {
+    return false;
+  }
+  constexpr int64_t kRegister = 16;  // of sse41, which avx2 falls back to
+  return isa.avx512 ||
+         v.batch * v.in_c * std::min(v.in_h, v.out_h()) * std::min(v.in_w, v.out_w()) >= kRegister;
+}
+
+// The largest code, or the sum of codes with their number in `other`.
+std::optional<Value> GatherPool(const Case& c, int64_t index, Trace* trace) {
+  if (!IsPool(c.op)) return std::nullopt;
+  const bool is_max = c.op == Op::kMaxPool;
+  const std::vector<Tap> taps = TapsOf(c.window, index / c.N);
+  int64_t result = is_max ? INT32_MIN : 0;
+  int32_t count = 0;
+  for (const Tap& tap : taps) {
+    if (tap.x_row < 0) continue;
+    const int64_t code = c.x.IntAt(tap.x_row + index % c.N);
+    result = is_max ? std::max(result, code) : result + code;
+    ++count;
+  }
+  Value value;
+  value.SetInt(result);
+  value.other = c.window.count_include_pad ? static_cast<int32_t>(taps.size()) : count;
+  if (trace != nullptr) {
+    TraceStep step;
+    step.text =
+        (is_max ? "largest of " : "sum of the codes of ") + std::to_string(count) + " pixels";
+    step.value = std::to_string(result);
+    trace->push_back(std::move(step));
+  }
+  return value;
+}
+
+void TimesReciprocalOfCount(Value& v, const Channel&) {
+  MultiplyInto(v, v.number, 1.0f / static_cast<float>(v.other));
+}
+void OverCount(Value& v, const Channel&) {
+  const float quotient = v.number / static_cast<float>(v.other);
+  v.lossy = static_cast<double>(quotient) * v.other != static_cast<double>(v.number);
+  v.SetReal(quotient);
+}
+
+std::vector<Step> PoolSteps(const OneDnnIsa& isa, const Case& c) {
+  if (c.op == Op::kMaxPool) return {};
+  const Step mean = HasPoolKernel(isa, c)
+                        ? Step{Stage::kScale, "times fl(1/{b})", TimesReciprocalOfCount}
+                        : Step{Stage::kScale, "over {b}", OverCount};
+  return {{Stage::kScale, "to float32", step::ToFloat},
+          mean,
+          {Stage::kRound, "cvtps2dq, ties to even", step::RoundX86},
+          {Stage::kClamp, "pack to {low}..{high}", step::Clamp}};
+}
+
 Model Make(const OneDnnIsa& isa) {
   Convention convention;
   convention.name = "onednn2@" + std::string(isa.name);
@@ -259,7 +324,14 @@ Model Make(const OneDnnIsa& isa) {
   convention.cannot_run = [&isa](const Case& c) {
     return FirstReason({
         OpsAre(c, {Op::kLinear, Op::kConv2d, Op::kDepthwise, Op::kRequantize, Op::kQuantize,
-                   Op::kDequantize, Op::kAdd, Op::kMul}),
+                   Op::kDequantize, Op::kAdd, Op::kMul, Op::kMaxPool, Op::kAvgPool,
+                   Op::kGlobalAvgPool}),
+        Require(!IsPool(c.op) || (c.x.dtype() == c.out_dtype && c.x_q.scale == c.out_q.scale &&
+                                  c.x_q.zero_point == c.out_q.zero_point),
+                "a pool works on codes: input and output must share type and scale"),
+        Require(!IsPool(c.op) || c.op == Op::kMaxPool || !c.window.count_include_pad ||
+                    (c.x_q.zero_point_at(0) == 0 && !c.window.ceil_mode),
+                "padding counts as code 0"),
         Require((c.op != Op::kQuantize || OneZeroPoint(c.out_q)) &&
                     (c.op != Op::kDequantize || OneZeroPoint(c.x_q)),
                 "a reorder has one zero point for all channels"),
@@ -283,9 +355,12 @@ Model Make(const OneDnnIsa& isa) {
     accumulation.zero_point_stays = LosesCompensation(isa, c);
     return accumulation;
   };
+  convention.more_ops = {Op::kMaxPool, Op::kAvgPool, Op::kGlobalAvgPool};
+  convention.gather = GatherPool;
   convention.channel = ChannelOf;
   convention.steps = [&isa](const Case& c) {
     if (IsConv(c.op) && OneDnnAccumulation(isa, c).kernel == kReference) return ReferenceSteps(c);
+    if (IsPool(c.op)) return PoolSteps(isa, c);
     if (!HasSums(c.op) && c.op != Op::kRequantize) return ElementwiseSteps(c);
     std::vector<Step> steps = {{Stage::kScale, "to float32", step::ToFloat}};
     const auto add_offsets = [&] {

@@ -250,6 +250,75 @@ TEST(ConvModelsTest, OneDnnsReferenceTurnsNanIntoCode0) {
   EXPECT_EQ(Get("onednn2@avx512core").run(c).y.FloatAt(0), 0.0f);
 }
 
+// A sum times fl(1/count) or over the count: they part where the quotient is near a tie.
+TEST(PoolModelsTest, OneDnnMultipliesByTheReciprocalOrDivides) {
+  const auto pool = [](Op op, int64_t height, int64_t width, int64_t channels) {
+    Case c;
+    c.op = op;
+    c.window.batch = 1;
+    c.window.in_h = c.window.kernel_h = height;
+    c.window.in_w = c.window.kernel_w = width;
+    c.window.in_c = channels;
+    c.x = Tensor(DType::kU8, {1, height, width, channels});
+    DeriveSizes(&c);
+    return c;
+  };
+  // 41 codes, sum 41*k + 20.5 is no integer: look for a sum that the two round to different codes.
+  int differ = 0;
+  for (const int64_t count : {6, 10, 14, 22, 26, 38, 46, 50}) {
+    for (int64_t sum = count / 2; sum < 40 * count; sum += count) {
+      Case c = pool(Op::kAvgPool, 1, count, 16);
+      for (int64_t i = 0; i < c.x.size(); ++i) {
+        const int64_t pixel = i / 16;
+        c.x.SetInt(i, static_cast<int32_t>(sum / count + (pixel < sum % count ? 1 : 0)));
+      }
+      ASSERT_EQ(Validate(c), "");
+      const auto number = static_cast<float>(sum);
+      const int32_t times =
+          static_cast<int32_t>(std::nearbyint(number * (1.0f / static_cast<float>(count))));
+      const int32_t over = static_cast<int32_t>(std::nearbyint(number / static_cast<float>(count)));
+      differ += times != over ? 1 : 0;
+      ASSERT_EQ(Get("onednn2@avx2").cannot_run(c), "");
+      EXPECT_EQ(Get("onednn2@avx2").run(c).y.IntAt(0), times) << sum << "/" << count;
+      // Too few codes for a register: the reference.
+      Case few = pool(Op::kAvgPool, 1, count, 1);
+      for (int64_t i = 0; i < count; ++i) few.x.SetInt(i, c.x.IntAt(i * 16));
+      EXPECT_EQ(Get("onednn2@avx2").run(few).y.IntAt(0), over) << sum << "/" << count;
+      EXPECT_EQ(Get("onednn2@vnni").run(few).y.IntAt(0), times) << sum << "/" << count;
+    }
+  }
+  EXPECT_GT(differ, 0);
+}
+
+TEST(PoolModelsTest, OneDnnPoolsCodes) {
+  Case c;
+  c.op = Op::kMaxPool;
+  c.window.batch = c.window.in_h = 1;
+  c.window.in_w = c.window.kernel_w = 3;
+  c.window.in_c = 1;
+  c.x = Tensor::Of<int8_t>({1, 1, 3, 1}, std::vector<int8_t>{-7, -3, -100});
+  c.x_q.zero_point = c.out_q.zero_point = {5};
+  c.out_dtype = DType::kS8;
+  c.out_min = -128;
+  c.out_max = 127;
+  DeriveSizes(&c);
+  ASSERT_EQ(Validate(c), "");
+  EXPECT_EQ(Get("onednn2@avx2").run(c).y.IntAt(0), -3);
+  EXPECT_EQ(Get("onednn2@avx2").trace(c, 0).front().text, "largest of 3 pixels");
+  c.op = Op::kAvgPool;
+  EXPECT_EQ(Get("onednn2@avx2").run(c).y.IntAt(0), -37);  // -110/3
+  c.out_q.scale = {2.0f};
+  EXPECT_EQ(Get("onednn2@avx2").cannot_run(c),
+            "a pool works on codes: input and output must share type and scale");
+  c.out_q = c.x_q;
+  c.window.pad_left = 1;
+  c.window.count_include_pad = true;
+  DeriveSizes(&c);
+  EXPECT_EQ(Get("onednn2@avx2").cannot_run(c), "padding counts as code 0");
+  c.x_q.zero_point = c.out_q.zero_point = {0};
+  EXPECT_EQ(Get("onednn2@avx2").run(c).y.IntAt(0), -3);  // (0 - 7 - 3)/3
+}
+
 TEST(ConvModelsTest, OnnxRuntimeTakesWeightsOfEitherType) {
   Case c = Conv(3, 3, 2, 2, 3, 1, 255, 127);
   EXPECT_EQ(Acc("onnxruntime@avx2", c), 9 * 32767);

@@ -93,6 +93,13 @@ constexpr const char* kOrtAdd =
 constexpr const char* kFixedPointAdd =
     "scales over the output scale are rounded to integers of some 20 bits (QNNPACK src/add.c; "
     "XNNPACK src/params-init.c, add minmax)";
+constexpr const char* kOnednnAdd =
+    "each operand is multiplied by its scale over the output scale in float32 (oneDNN "
+    "2.6.3 src/cpu/x64/jit_uni_binary_kernel.cpp)";
+// No swap of the attribution rounds twice: on an output of many it finds nothing.
+constexpr const char* kRuyFixedPoint =
+    "the high half of the product with a 31-bit multiplier is rounded half up, and so is the shift "
+    "behind it (ruy kernel_avx2_fma.cc, kernel_avx512.cc)";
 constexpr const char* kGemmlowpFixedPoint =
     "the multiplier is a 31-bit fixed-point number, and its high product is rounded before the "
     "shift rounds again, ties away from zero (gemmlowp public/output_stages.h, fixedpoint.h)";
@@ -176,6 +183,7 @@ void AddOnednn(Rows& rows) {
         "model:onednn2@avx512core", "model:onednn2@vnni", "model:onednn2@amx"}) {
     rows.Add(subject, Op::kLinear, "matches_exact", FindingKind::kTie, kOnednnTie);
     rows.Add(subject, Op::kLinear, "matches_exact", FindingKind::kRounding, kOnednnScale);
+    rows.Add(subject, Op::kAdd, "matches_exact", FindingKind::kRounding, kOnednnAdd);
     rows.Add(subject, Op::kQuantize, "matches_exact", FindingKind::kRounding, kReciprocal);
     for (const Op op : {Op::kLinear, Op::kConv2d, Op::kDepthwise, Op::kQuantize, Op::kDequantize,
                         Op::kRequantize, Op::kAdd, Op::kMul, Op::kAvgPool, Op::kGlobalAvgPool})
@@ -260,6 +268,11 @@ void AddOthers(Rows& rows) {
            Op::kAdd, FindingKind::kTie, kTiesUp);
   rows.Add(std::array{"model:tflite@double", "model:tflite@single", "model:xnnpack@rndnu"},
            Op::kMul, FindingKind::kTie, kTiesUp);
+  for (const FindingKind kind : {FindingKind::kRounding, FindingKind::kTie}) {
+    for (const Op op : {Op::kLinear, Op::kRequantize})
+      rows.Add("model:ruy", op, "matches_exact", kind, kRuyFixedPoint);
+  }
+  rows.Add("model:ruy", Op::kLinear, "matches_exact", FindingKind::kUnknown, kRuyFixedPoint);
   for (const char* subject : {"model:gemmlowp", "model:gemmlowp@sse4"}) {
     for (const FindingKind kind : {FindingKind::kRounding, FindingKind::kTie})
       rows.Add(subject, Op::kRequantize, "matches_exact", kind, kGemmlowpFixedPoint);

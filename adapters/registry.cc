@@ -7,8 +7,10 @@
 #include "adapters/faulty/faults.h"
 #include "adapters/models.h"
 #include "adapters/native.h"
+#include "adapters/onnxruntime.h"
 #include "adapters/pipe.h"
 #include "adapters/plugin_subjects.h"
+#include "adapters/torch.h"
 #include "core/subject.h"
 
 namespace qualm {
@@ -21,6 +23,10 @@ void RegisterAllSubjects() {
     RegisterOnednnSubjects();
     RegisterXnnpackSubjects();
     RegisterGemmlowpSubjects();
+    RegisterRuySubjects();
+    RegisterFbgemmSubjects();
+    RegisterOnnxruntimeSubjects();
+    RegisterTorchSubjects();
     RegisterPluginSubjects();
     RegisterPipeSubjects();
     registry.Add(FaultySubjects());

@@ -97,6 +97,7 @@ void MergeCounts(const CheckResult& from, CheckResult& into) {
   into.totals.Merge(from.totals);
   for (const auto& [name, totals] : from.by_property) into.by_property[name].Merge(totals);
   for (const auto& [name, totals] : from.by_subject) into.by_subject[name].Merge(totals);
+  for (const auto& [key, count] : from.failed) into.failed[key] += count;
   for (const auto& [key, count] : from.reasons) into.reasons[key] += count;
   into.coverage.Merge(from.coverage);
 }
@@ -168,6 +169,7 @@ void CheckCase(const Case& c, const std::vector<Subject*>& subjects, const std::
         ++result.reasons[{judgement, name, subject_name, verdict.reason}];
       }
       if (!verdict.failed()) continue;
+      if (judgement == Judgement::kFailed) ++result.failed[{name, subject_name}];
       Finding finding;
       finding.op = Name(c.op);
       finding.property = property.claim;

@@ -9,6 +9,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/case.h"
@@ -61,6 +62,8 @@ struct CheckResult {
   Totals totals;
   std::map<std::string, Totals> by_property;  // full name
   std::map<std::string, Totals> by_subject;
+  // Failed verdicts by (full property, subject).
+  std::map<std::pair<std::string, std::string>, int64_t> failed;
   std::map<ReasonKey, int64_t> reasons;  // skipped, vacuous, not applicable
   HazardCoverage coverage;
   std::vector<Finding> findings;  // in case order; not yet attributed or minimized

@@ -68,6 +68,7 @@ void ExpectSame(const CheckResult& a, const CheckResult& b) {
   for (const auto& [name, totals] : a.by_property) {
     EXPECT_EQ(totals.verdicts, b.by_property.at(name).verdicts) << name;
   }
+  EXPECT_EQ(a.failed, b.failed);
   EXPECT_EQ(a.reasons, b.reasons);
   ASSERT_EQ(a.findings.size(), b.findings.size());
   for (size_t i = 0; i < a.findings.size(); ++i) {
@@ -96,6 +97,14 @@ TEST_F(EngineTest, FindsAndCounts) {
     expected += static_cast<int64_t>(property.ops.size()) * 40 * 2;
   }
   EXPECT_EQ(verdicts, expected);
+  // Every failure is counted by claim and subject.
+  int64_t failed = 0;
+  for (const auto& [claim, count] : result.failed) {
+    EXPECT_EQ(claim.second, "toy:bad");
+    EXPECT_LE(count, result.by_property.at(claim.first).of(Judgement::kFailed));
+    failed += count;
+  }
+  EXPECT_EQ(failed, result.totals.of(Judgement::kFailed));
   // Every verdict that is no pass has its reason counted.
   int64_t reasons = 0;
   for (const auto& [key, count] : result.reasons) reasons += count;

@@ -19,6 +19,7 @@ namespace qualm::tools {
 namespace {
 
 struct Options : CommonOptions {
+  KnownOptions known;
   std::vector<std::string> ops;
   CheckOptions check;
   std::string shard;
@@ -184,15 +185,18 @@ class Progress {
   double next_ = 5;
 };
 
-std::vector<JUnitTest> JUnitTests(const CheckResult& result, const std::vector<Finding>& findings) {
+std::vector<JUnitTest> JUnitTests(const CheckResult& result, const std::vector<Finding>& findings,
+                                  const KnownFindings& known) {
   std::vector<JUnitTest> tests;
   for (const auto& [name, totals] : result.by_property) {
     JUnitTest test{"qualm", name, std::string(Name(Judgement::kPassed)), ""};
     if (totals.of(Judgement::kPassed) == 0) test.status = Name(Judgement::kSkipped);
+    bool any_new = false;
     for (const Finding& finding : findings) {
       if (finding.full_property() != name) continue;
-      test.status = Name(finding.expected_by_contract ? Judgement::kPassed : Judgement::kFailed);
-      test.message += FindingText(finding);
+      any_new |= known.IsNew(finding);
+      test.status = Name(any_new ? Judgement::kFailed : Judgement::kExpected);
+      test.message += known.Text(finding);
     }
     tests.push_back(std::move(test));
   }
@@ -240,9 +244,10 @@ int RunCheck(Options options) {
   options.check.subjects = SubjectNames(options.subjects, {"native@all"});
   const auto subjects = MakeSubjects(options.check.subjects, options.contract);
   RequireProperty(options.check);
+  const KnownFindings known(options.known);
   RequireWritable(options);
-  options.command = CanonicalCommand(options.check.seed);
-  PrintRepeat(fmt::format("seed {}; ", options.check.seed), options.check.seed);
+  options.command = CanonicalCommand(options.check.seed, known.today());
+  PrintRepeat(fmt::format("seed {}; ", options.check.seed), options.check.seed, known.today());
   const auto progress = std::make_shared<Progress>();
   options.check.progress = [progress](int64_t done, int64_t all) { (*progress)(done, all); };
   options.check.attribute = [](const Case& c, const Verdict& verdict, Subject& subject) {
@@ -261,13 +266,12 @@ int RunCheck(Options options) {
   }
   Deferred deferred;
   std::vector<Finding> findings =
-      Triage(std::move(result.findings), options.out, options.contract, deferred);
-  const bool new_finding =
-      std::any_of(findings.begin(), findings.end(),
-                  [](const Finding& finding) { return !finding.expected_by_contract; });
+      Triage(std::move(result.findings), options.out, options.contract, known, deferred);
+  known.CountAsExpected(findings, result);
+  known.TellUnmatched(findings);
 
   if (!options.quiet_stdout()) {
-    for (const Finding& finding : findings) Print("{}", FindingText(finding));
+    for (const Finding& finding : findings) Print("{}", known.Text(finding));
     Print("{}\n{}", TotalsLine(result.totals), IdleLines(result));
     Print("hazard coverage\n{}", HazardLines(result.coverage));
     Print("not judged\n{}", ReasonLines(result));
@@ -280,17 +284,18 @@ int RunCheck(Options options) {
   }
   SetTotals(document, result.totals);
   document.findings = findings;
+  document.known = known.MarksOf(findings);
   document.extra.emplace_back("hazards", HazardJson(result.coverage));
   document.extra.emplace_back("properties", PropertiesJson(result));
   document.extra.emplace_back("not_judged", NotJudgedJson(result));
   document.seconds = stopwatch.seconds();
-  deferred.Try([&] { WriteResults(options, document, JUnitTests(result, findings)); });
+  deferred.Try([&] { WriteResults(options, document, JUnitTests(result, findings, known)); });
   deferred.Throw();
   // A shard of few cases may be empty; the others judge them.
   if (!JudgedSomething(result.totals, WhyNothing(result)) &&
       (options.check.shard_count == 1 || result.totals.cases > 0))
     return kBadInput;
-  return new_finding ? kFindings : kClean;
+  return known.AnyNew(findings) ? kFindings : kClean;
 }
 
 }  // namespace
@@ -316,7 +321,8 @@ void AddCheck(CLI::App& app, Run* run) {
              "threads; the result does not depend on it");
   verb->add_option("--shard", options->shard, "I/N: every N-th case, starting at I")
       ->check(NotEmpty);
-  verb->add_option("--out", options->out, "folder for findings")->check(NotEmpty);
+  verb->add_option("--out", options->out, "folder for new findings")->check(NotEmpty);
+  AddKnownOptions(*verb, options->known);
   verb->callback([options, run] { *run = [options] { return RunCheck(*options); }; });
 }
 

@@ -21,6 +21,7 @@
 #include "core/status.h"
 #include "oracles/models/model.h"
 #include "properties/property.h"
+#include "properties/triage/counterfactual.h"
 #include "properties/triage/triage.h"
 
 namespace qualm::tools {
@@ -94,29 +95,35 @@ bool IsVolatile(const std::string& word, bool* next) {
   return true;
 }
 
-std::string Repeat(const std::string& program, std::optional<uint64_t> seed) {
+std::string Repeat(const std::string& program, std::optional<uint64_t> seed,
+                   const std::string& today) {
   std::string command = program;
   const std::vector<std::string>& words = CommandLine();
-  bool has_seed = false;
+  bool has_seed = false, has_today = false;
   for (size_t i = 1; i < words.size(); ++i) {
     bool next = false;
     if (IsVolatile(words[i], &next)) {
       if (next) ++i;
       continue;
     }
-    has_seed |= words[i].substr(0, words[i].find('=')) == "--seed";
+    const std::string name = words[i].substr(0, words[i].find('='));
+    has_seed |= name == "--seed";
+    has_today |= name == "--today";
     command += " " + ShellWord(words[i]);
   }
   if (seed && !has_seed) command += " --seed " + std::to_string(*seed);
+  if (!today.empty() && !has_today) command += " --today " + today;
   return command;
 }
 
 }  // namespace
 
-std::string CanonicalCommand(std::optional<uint64_t> seed) { return Repeat("qualm", seed); }
+std::string CanonicalCommand(std::optional<uint64_t> seed, const std::string& today) {
+  return Repeat("qualm", seed, today);
+}
 
-void PrintRepeat(const std::string& what, std::optional<uint64_t> seed) {
-  Tell("{}to repeat: {}", what, Repeat(ShellWord(CommandLine().front()), seed));
+void PrintRepeat(const std::string& what, std::optional<uint64_t> seed, const std::string& today) {
+  Tell("{}to repeat: {}", what, Repeat(ShellWord(CommandLine().front()), seed, today));
 }
 
 void AddSubjectOption(CLI::App& app, CommonOptions& options, bool required) {
@@ -279,85 +286,51 @@ std::string MakeFolder(const std::filesystem::path& folder) {
   return folder.string();
 }
 
-// One finding on its way from the check loop to the disk.
-class Triaged {
+// A finding, and the subject that it was made with.
+class OwnTriaged {
  public:
-  Triaged(Finding finding, const std::string& contract)
-      : finding_(std::move(finding)),
-        property_(*FindProperty(finding_.property)),
-        subject_(SubjectRegistry::Get().Make(finding_.subject)) {
-    if (!contract.empty()) subject_->set_contract(ParseContract(contract));
-    const triage::Judged judged =
-        triage::JudgeAndAttribute(property_, finding_.test_case, *subject_);
-    if (judged.verdict.judgement == Judgement::kSkipped) {
-      // Given up after it hung too often: nobody can be asked any more.
-      sure_ = true;
-      return;
-    }
-    fails_ = judged.verdict.failed();
-    sure_ = fails_ && judged.attribution.complete && judged.attribution.swaps.size() <= 1;
-    if (fails_) {
-      triage::Complete(finding_, judged.verdict, judged.attribution);
-    } else {
-      // It failed once and does not fail again: that is the finding.
-      finding_.kind = FindingKind::kNondeterminism;
-      finding_.explanation += "; did not fail when it was run again";
-      sure_ = true;
-    }
-  }
+  OwnTriaged(Finding finding, const std::string& contract, const KnownFindings& known)
+      : subject_(Make(finding.subject, contract)),
+        triaged_(std::move(finding), *subject_,
+                 [&known](const Finding& candidate) { return !known.IsNew(candidate); }) {}
 
-  const Finding& finding() const { return finding_; }
-  // The kind is more than a guess.
-  bool sure() const { return sure_; }
-
-  // A small case may show what the large one hides.
-  void Minimize() {
-    if (!fails_) return;
-    small_ = triage::Minimize(finding_.test_case, *subject_, property_);
-    if (!small_->reproduced) {
-      small_.reset();
-    } else if (!sure_ && small_->attribution.complete) {
-      finding_.kind = small_->attribution.kind;
-      finding_.explanation += "; minimized: " + small_->attribution.diagnosis;
-    }
-  }
+  triage::Triaged* operator->() { return &triaged_; }
 
   void Write(const std::string& out) {
+    Finding& finding = triaged_.finding();
     const std::filesystem::path folder(
-        MakeFolder(std::filesystem::path(out) / "findings" / finding_.fingerprint()));
-    Case written = finding_.test_case;
-    written.property = finding_.full_property();
-    WriteCaseFile(written, (folder / "case.json").string());
-    finding_.case_file = (folder / "case.json").string();
-    std::string explanation = FindingText(finding_);
-    if (small_) {
-      WriteCaseFile(small_->minimized, (folder / "minimized.case.json").string());
-      finding_.case_file = (folder / "minimized.case.json").string();
-      explanation += fmt::format("\nminimized in {} subject calls\n", small_->calls);
-      if (!small_->irrelevant.empty()) {
-        explanation += fmt::format("irrelevant: {}\n", fmt::join(small_->irrelevant, ", "));
-      }
-      explanation += triage::Explain(small_->minimized, {subject_.get()});
+        MakeFolder(std::filesystem::path(out) / "findings" / finding.fingerprint()));
+    Case written = finding.test_case;
+    written.property = finding.full_property();
+    finding.case_file = (folder / "case.json").string();
+    WriteCaseFile(written, finding.case_file);
+    const std::string explanation = triaged_.Text();
+    if (triaged_.small()) {
+      finding.case_file = (folder / "minimized.case.json").string();
+      WriteCaseFile(triaged_.small()->minimized, finding.case_file);
     }
     WriteFile((folder / "explanation.txt").string(), explanation);
   }
 
  private:
-  Finding finding_;
-  const Property& property_;
+  static std::unique_ptr<Subject> Make(const std::string& name, const std::string& contract) {
+    std::unique_ptr<Subject> subject = SubjectRegistry::Get().Make(name);
+    if (!contract.empty()) subject->set_contract(ParseContract(contract));
+    return subject;
+  }
+
   std::unique_ptr<Subject> subject_;
-  bool fails_ = false;
-  bool sure_ = false;
-  std::optional<triage::MinimizeResult> small_;
+  triage::Triaged triaged_;
 };
 
 }  // namespace
 
 std::vector<Finding> Triage(std::vector<Finding> raw, const std::string& out,
-                            const std::string& contract, Deferred& deferred) {
+                            const std::string& contract, const KnownFindings& known,
+                            Deferred& deferred) {
   std::vector<Finding> kept;
   // One that is not declared outweighs one of the same fingerprint that is.
-  const auto known = [&](const Finding& finding) {
+  const auto have = [&](const Finding& finding) {
     for (Finding& other : kept) {
       if (other.fingerprint() != finding.fingerprint()) continue;
       other.expected_by_contract &= finding.expected_by_contract;
@@ -366,16 +339,19 @@ std::vector<Finding> Triage(std::vector<Finding> raw, const std::string& out,
     return false;
   };
   for (Finding& finding : raw) {
-    Triaged triaged(std::move(finding), contract);
-    if (triaged.sure() && known(triaged.finding())) continue;
-    if (!out.empty()) {
-      triaged.Minimize();
-      if (known(triaged.finding())) continue;
-      deferred.Try([&] { triaged.Write(out); });
-    } else if (known(triaged.finding())) {
+    OwnTriaged triaged(std::move(finding), contract, known);
+    if (triaged->sure() && have(triaged->finding())) continue;
+    const auto is_known = [&] {
+      return !triaged->finding().expected_by_contract && !known.IsNew(triaged->finding());
+    };
+    if (!out.empty() && !(triaged->sure() && is_known())) {
+      triaged->Minimize();
+      if (have(triaged->finding())) continue;
+      if (!is_known()) deferred.Try([&] { triaged.Write(out); });
+    } else if (have(triaged->finding())) {
       continue;
     }
-    kept.push_back(triaged.finding());
+    kept.push_back(triaged->finding());
   }
   return kept;
 }
@@ -484,20 +460,6 @@ std::string TotalsLine(const Totals& totals) {
       totals.cases, totals.of(Judgement::kPassed), totals.of(Judgement::kFailed),
       totals.of(Judgement::kExpected), totals.of(Judgement::kSkipped),
       totals.of(Judgement::kVacuous), totals.of(Judgement::kNotApplicable));
-}
-
-std::string FindingText(const Finding& finding) {
-  std::string text = fmt::format("{}: {} fails on {} [{}]\n",
-                                 finding.expected_by_contract ? "expected" : "FINDING",
-                                 finding.full_property(), finding.subject, Name(finding.kind));
-  if (finding.first_divergence) {
-    const Divergence& d = *finding.first_divergence;
-    text += fmt::format("  at index {}: expected {}, actual {} ({} lsb)\n", d.index, d.expected,
-                        d.actual, d.distance_lsb);
-  }
-  if (!finding.explanation.empty()) text += "  " + finding.explanation + "\n";
-  if (!finding.case_file.empty()) text += "  case: " + finding.case_file + "\n";
-  return text;
 }
 
 }  // namespace qualm::tools

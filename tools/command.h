@@ -22,6 +22,8 @@
 #include "properties/engine.h"
 #include "properties/property.h"
 #include "properties/sweep.h"
+#include "properties/triage/triaged.h"
+#include "tools/known.h"
 
 namespace CLI {
 class App;
@@ -84,8 +86,10 @@ class Deferred {
 // OUT/findings/<fingerprint>/{case.json, minimized.case.json, explanation.txt}. Each finding is on
 // disk before work on the next begins. `out` empty: nothing is written or minimized. A folder that
 // cannot be written does not lose the finding.
+// What is known already is neither minimized nor written: its evidence is elsewhere.
 std::vector<Finding> Triage(std::vector<Finding> raw, const std::string& out,
-                            const std::string& contract, Deferred& deferred);
+                            const std::string& contract, const KnownFindings& known,
+                            Deferred& deferred);
 
 // Fills totals of a document from counted verdicts.
 void SetTotals(ResultDocument& document, const Totals& totals);
@@ -99,7 +103,8 @@ bool JudgedSomething(const Totals& totals, const std::string& why);
 
 // "3 findings; 1000 cases, 20000 passed, ..." for people.
 std::string TotalsLine(const Totals& totals);
-std::string FindingText(const Finding& finding);
+// `label`: what it is, instead of "expected" or "FINDING".
+using triage::FindingText;
 
 // One subject's sweep in a few lines: where it bends, which pairs bend it.
 std::string SweepSummary(const sweep::Result& result);
@@ -168,10 +173,13 @@ void AddReport(CLI::App& app, Run* run);
 // The command line as it was given.
 void SetCommandLine(int argc, char** argv);
 // What repeats this run: without the options that say where results go and how many threads find
-// them. Adds --seed where a verb draws cases and none was given.
-std::string CanonicalCommand(std::optional<uint64_t> seed = std::nullopt);
+// them. Adds --seed where a verb draws cases and none was given, and --today where the date
+// matters.
+std::string CanonicalCommand(std::optional<uint64_t> seed = std::nullopt,
+                             const std::string& today = "");
 // Says so on stderr before the run starts, in the words that were used to start this program.
-void PrintRepeat(const std::string& what, std::optional<uint64_t> seed = std::nullopt);
+void PrintRepeat(const std::string& what, std::optional<uint64_t> seed = std::nullopt,
+                 const std::string& today = "");
 
 }  // namespace qualm::tools
 

@@ -20,26 +20,6 @@ using test::Json;
 
 class Command : public QualmTest {
  protected:
-  // What is on stdout: one document, valid, and nothing else.
-  Json Document(const Ran& ran) {
-    const Json document = Json::parse(ran.out, nullptr, false);
-    EXPECT_FALSE(document.is_discarded()) << ran.out.substr(0, 400);
-    if (document.is_discarded()) return Json::object();
-    const Json schema = test::ReadJsonFile(QUALM_SOURCE_DIR "/core/io/result.schema.json");
-    EXPECT_EQ(test::JsonSchema(schema).Check(document), "");
-    return document;
-  }
-
-  // Exit status 2 and one line that begins so.
-  void ExpectBadInput(const std::vector<std::string>& arguments, const std::string& begins) {
-    const Ran ran = Qualm(arguments);
-    EXPECT_EQ(ran.status, 2) << testing::PrintToString(arguments) << "\n" << ran.err;
-    EXPECT_EQ(ran.out, "") << testing::PrintToString(arguments);
-    const std::vector<std::string> lines = Lines(ran.err);
-    ASSERT_EQ(lines.size(), 1u) << testing::PrintToString(arguments) << "\n" << ran.err;
-    EXPECT_TRUE(lines[0].starts_with("qualm: " + begins)) << lines[0] << "\nwant: " << begins;
-  }
-
   const std::string sweep_ = Corpus("forum/000-linear-sweep.case.json");
   const std::string by_hand_ = Corpus("forum/002-linear-by-hand.case.json");
 };

@@ -48,7 +48,29 @@ Ran QualmTest::Qualm(const std::vector<std::string>& arguments,
   return Run(words, environment);
 }
 
-Ran QualmTest::Shell(const std::string& command) { return Run({"/bin/sh", "-c", command}, {}); }
+Ran QualmTest::Shell(const std::string& command, const std::string& path) {
+  const std::string first = path.empty() ? "" : "PATH='" + path + "':\"$PATH\"; export PATH\n";
+  return Run({"/bin/sh", "-c", first + command}, {});
+}
+
+test::Json QualmTest::Document(const Ran& ran) {
+  const test::Json document = test::Json::parse(ran.out, nullptr, false);
+  EXPECT_FALSE(document.is_discarded()) << ran.out.substr(0, 400);
+  if (document.is_discarded()) return test::Json::object();
+  const test::Json schema = test::ReadJsonFile(QUALM_SOURCE_DIR "/core/io/result.schema.json");
+  EXPECT_EQ(test::JsonSchema(schema).Check(document), "");
+  return document;
+}
+
+void QualmTest::ExpectBadInput(const std::vector<std::string>& arguments,
+                               const std::string& begins) {
+  const Ran ran = Qualm(arguments);
+  EXPECT_EQ(ran.status, 2) << testing::PrintToString(arguments) << "\n" << ran.err;
+  EXPECT_EQ(ran.out, "") << testing::PrintToString(arguments);
+  const std::vector<std::string> lines = Lines(ran.err);
+  ASSERT_EQ(lines.size(), 1u) << testing::PrintToString(arguments) << "\n" << ran.err;
+  EXPECT_TRUE(lines[0].starts_with("qualm: " + begins)) << lines[0] << "\nwant: " << begins;
+}
 
 Ran QualmTest::Run(const std::vector<std::string>& words,
                    const std::vector<std::string>& environment) {

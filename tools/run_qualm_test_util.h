@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "core/io/json_schema_test_util.h"
+
 namespace qualm::tools {
 
 struct Ran {
@@ -26,7 +28,12 @@ class QualmTest : public testing::Test {
   // `environment`: "NAME=value" added to ours.
   Ran Qualm(const std::vector<std::string>& arguments,
             const std::vector<std::string>& environment = {});
-  Ran Shell(const std::string& command);
+  // `path`: folders to look for programs in before all others.
+  Ran Shell(const std::string& command, const std::string& path = "");
+  // What is on stdout: one document, valid, and nothing else.
+  test::Json Document(const Ran& ran);
+  // Exit status 2, nothing on stdout and one line on stderr that begins so.
+  void ExpectBadInput(const std::vector<std::string>& arguments, const std::string& begins);
 
   std::filesystem::path folder() const { return folder_; }
   // A file of that text in the folder; returns its path.

@@ -3,21 +3,16 @@
 #include "core/io/case_json.h"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
-#include <filesystem>
 #include <initializer_list>
-#include <memory>
 #include <optional>
 #include <span>
-#include <system_error>
 #include <utility>
 #include <vector>
 
 #include "core/io/case_fields.h"
 #include "core/io/case_keys.h"
 #include "core/io/json_text.h"
+#include "core/io/text_file.h"
 #include "core/limits.h"
 #include "core/status.h"
 
@@ -551,46 +546,18 @@ class Builder {
   Case c_;
 };
 
-[[noreturn]] void TooLong(std::string_view name) {
-  FailCase(name, "file",
-           "is longer than " + std::to_string(kMaxCaseBytes) + " bytes, expected a shorter case");
-}
+constexpr std::string_view kNoun = "case";
 
 }  // namespace
 
 Case ParseCase(std::string_view text, std::string_view name) {
-  if (text.size() > kMaxCaseBytes) TooLong(name);
+  CheckLength(text, name, kNoun, kMaxCaseBytes);
   const CaseFields fields = ScanCase(text, name);
   return Builder(fields, name).Build();
 }
 
 Case ReadCaseFile(const std::string& path) {
-  std::error_code ignored;
-  if (std::filesystem::is_directory(path, ignored)) {
-    FailCase(path, "file", "is a directory, expected a case file");
-  }
-  // A file that says it is too long is not read at all; a pipe says nothing.
-  const uintmax_t size = std::filesystem::file_size(path, ignored);
-  if (!ignored && size > kMaxCaseBytes) TooLong(path);
-  const std::unique_ptr<FILE, int (*)(FILE*)> file(std::fopen(path.c_str(), "rb"), &std::fclose);
-  if (!file) {
-    FailCase(path, "file",
-             std::string("cannot be opened (") + std::strerror(errno) +
-                 "), expected a readable case file");
-  }
-  // Piece by piece: a size may also change under us. A short piece is the last one, and ParseCase
-  // says what is too long.
-  std::string text;
-  std::vector<char> piece(size_t{1} << 16);
-  size_t count = piece.size();
-  while (count == piece.size() && text.size() <= kMaxCaseBytes && std::ferror(file.get()) == 0) {
-    count = std::fread(piece.data(), 1, piece.size(), file.get());
-    text.append(piece.data(), count);
-  }
-  if (std::ferror(file.get()) != 0) {
-    FailCase(path, "file", "cannot be read to its end, expected a readable case file");
-  }
-  return ParseCase(text, path);
+  return ParseCase(ReadTextFile(path, kNoun, kMaxCaseBytes), path);
 }
 
 }  // namespace qualm

@@ -29,7 +29,14 @@ std::string ElementToken(const std::string& text) {
                                                               : JsonQuote(text);
 }
 
-std::string FindingToJson(const Finding& finding) {
+std::string MarkToJson(const KnownMark& mark) {
+  std::string json = "{\"by\": " + JsonQuote(mark.by);
+  if (!mark.reason.empty()) json += ", \"reason\": " + JsonQuote(mark.reason);
+  if (!mark.expires.empty()) json += ", \"expires\": " + JsonQuote(mark.expires);
+  return json + "}";
+}
+
+std::string FindingToJson(const Finding& finding, const std::map<std::string, KnownMark>& known) {
   std::string json = "{\"fingerprint\": " + JsonQuote(finding.fingerprint());
   json += ", \"op\": " + JsonQuote(finding.op);
   json += ", \"property\": " + JsonQuote(finding.full_property());
@@ -48,7 +55,10 @@ std::string FindingToJson(const Finding& finding) {
   } else {
     json += "null";
   }
-  return json + ", \"explanation\": " + JsonQuote(finding.explanation) + "}";
+  json += ", \"explanation\": " + JsonQuote(finding.explanation);
+  const auto mark = known.find(finding.fingerprint());
+  if (mark != known.end()) json += ", \"known\": " + MarkToJson(mark->second);
+  return json + "}";
 }
 
 // Entries on lines of their own, "[]" if there are none.
@@ -87,7 +97,9 @@ std::string ResultToJson(const ResultDocument& document) {
 
   std::vector<std::string> findings;
   findings.reserve(document.findings.size());
-  for (const Finding& finding : document.findings) findings.push_back(FindingToJson(finding));
+  for (const Finding& finding : document.findings) {
+    findings.push_back(FindingToJson(finding, document.known));
+  }
   json += ",\n  \"findings\": " + Lines(findings);
 
   for (const auto& [key, block] : document.extra) json += ",\n  " + JsonQuote(key) + ": " + block;

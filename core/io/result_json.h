@@ -16,6 +16,13 @@
 
 namespace qualm {
 
+// Why a finding does not fail the run although no contract declares it.
+struct KnownMark {
+  std::string by;       // "baseline" or "suppression"
+  std::string reason;   // of a suppression
+  std::string expires;  // of a suppression: YYYY-MM-DD
+};
+
 struct ResultDocument {
   std::string command;  // complete, repeatable
   std::optional<uint64_t> seed;
@@ -23,6 +30,7 @@ struct ResultDocument {
   std::map<std::string, int64_t>
       totals;  // cases passed failed expected skipped vacuous not_applicable
   std::vector<Finding> findings;
+  std::map<std::string, KnownMark> known;  // by fingerprint
   // Verb-specific blocks (already JSON text), e.g. {"sweep", "{...}"}, {"hazards", "[...]"}.
   std::vector<std::pair<std::string, std::string>> extra;
   double seconds = 0;

@@ -136,7 +136,12 @@ TEST(ResultSchema, WrittenResultsAreValid) {
     finding.first_divergence = Divergence{kind, "1", "0x1p+0", 0.5};
     document.findings.push_back(finding);
   }
+  document.known = {{document.findings[0].fingerprint(), {"baseline", "", ""}},
+                    {document.findings[1].fingerprint(), {"suppression", "why", "2027-01-01"}}};
   const Json written = Json::parse(ResultToJson(document));
+  EXPECT_EQ(written["findings"][0]["known"], Json({{"by", "baseline"}}));
+  EXPECT_EQ(written["findings"][1]["known"]["reason"], "why");
+  EXPECT_FALSE(written["findings"][2].contains("known"));
   EXPECT_EQ(JsonSchema(schema).Check(written), "");
   for (const auto& [key, unused] : written.items()) {
     Json damaged = written;

@@ -88,6 +88,13 @@ const Step kQuantizeArm[] = {
     {Stage::kZeroPoint, "+ zero point {zero_point}", AddZeroPointArm},
     kClamp,
 };
+const Step kVectorQuantize[] = {
+    kTimesReciprocal,
+    {Stage::kScale, "minps with 2147483520", Cut},
+    {Stage::kRound, "cvtps2dq, ties to even", step::RoundX86},
+    {Stage::kZeroPoint, "+ zero point {zero_point}, wrapping", step::AddZeroPointWrap32},
+    kClamp,
+};
 const Step kDequantize[] = {
     {Stage::kScale, "scale {scale} * float(code - {zero_point})", step::TimesCodeMinusZeroPoint},
 };
@@ -108,12 +115,7 @@ std::vector<Step> VectorAdd(const Case& c) {
       {Stage::kScale, "fused {a_scale}*a + fl({a_scale}*-{a_zp})", FusedA},
       {Stage::kAccumulate, "+ (fused {b_scale}*{b} + fl({b_scale}*-{b_zp}))", AddFusedB}};
   if (c.relu) steps.push_back({Stage::kClamp, "relu", Relu});
-  steps.insert(steps.end(), {kTimesReciprocal,
-                             {Stage::kScale, "minps with 2147483520", Cut},
-                             {Stage::kRound, "cvtps2dq, ties to even", step::RoundX86},
-                             {Stage::kZeroPoint, "+ zero point {zero_point}, wrapping",
-                              step::AddZeroPointWrap32},
-                             kClamp});
+  steps.insert(steps.end(), std::begin(kVectorQuantize), std::end(kVectorQuantize));
   return steps;
 }
 
@@ -218,6 +220,17 @@ std::vector<Step> AtenSteps(const Case& c) {
   if (c.op == Op::kQuantize) return {std::begin(kQuantize), std::end(kQuantize)};
   if (c.op == Op::kMul) return {std::begin(kMul), std::end(kMul)};
   return {std::begin(kDequantize), std::end(kDequantize)};
+}
+
+std::vector<Step> AtenThroughFloat(bool vector, Step function) {
+  std::vector<Step> steps = {
+      vector ? Step{Stage::kScale, "fused {a_scale}*x + fl({a_scale}*-{a_zp})", FusedA}
+             : Step{Stage::kScale, "fl({a_scale}*(x - {a_zp}))", DequantizeA},
+      function};
+  const std::span<const Step> quantize =
+      vector ? std::span<const Step>(kVectorQuantize) : std::span<const Step>(kQuantize);
+  steps.insert(steps.end(), quantize.begin(), quantize.end());
+  return steps;
 }
 
 std::vector<Model> AtenModels() {

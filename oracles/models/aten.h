@@ -18,6 +18,10 @@ std::string AtenCannotRun(const Case& c);
 Channel AtenChannel(const Case& c, int64_t n);
 std::vector<Step> AtenSteps(const Case& c);
 
+// A function of one operand through float32, as the vector loop takes it or the scalar rest:
+// dequantized by a_scale and a_zero_point, then `function`, then quantized.
+std::vector<Step> AtenThroughFloat(bool vector, Step function);
+
 // quant_utils::ChooseQuantizationParams as torch._choose_qparams_per_tensor calls it (0..255, or
 // 0..127 under reduce_range). The scale stays float64. Finite min <= max.
 ChosenQParams AtenChooseQParams(float min, float max, bool reduce_range);

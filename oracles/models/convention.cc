@@ -153,8 +153,7 @@ int32_t Accumulate(Accumulation accumulation, std::span<const int32_t> x,
         odd += w[k] & 1;
         sum += int64_t{x[k]} * Halved(w[k]);
       }
-      sum *= 2;
-      how += ", each weight halved, rounded to even, and doubled after the sum";
+      how += ", each weight halved, rounded to even, in units of two";
       halved = odd != 0;
       break;
     }
@@ -245,6 +244,7 @@ void AddBiasI32(Value& v, const Channel& c) {
   v.lossy = v.integer != sum || c.bias_rounded;
 }
 void ToFloat(Value& v, const Channel&) {
+  if (v.real) return;  // the zero points were taken out in float32
   const int64_t integer = v.integer;
   v.SetReal(static_cast<float>(integer));
   v.lossy = static_cast<double>(v.number) != static_cast<double>(integer);
@@ -396,18 +396,23 @@ void Store(Tensor& y, int64_t i, const Value& value) {
   }
 }
 
+// The element of x (and of w, of two operands).
+Value ElementOf(const Case& c, int64_t index) {
+  Value value;
+  if (c.x.dtype() == DType::kF32) {
+    value.SetReal(c.x.FloatAt(index));
+  } else {
+    value.SetInt(c.x.IntAt(index));
+  }
+  if (HasTwoOperands(c.op)) value.other = c.w.IntAt(index);
+  return value;
+}
+
 Value Input(const Convention& convention, const Case& c, int64_t i, Trace* trace) {
   if (convention.gather) {
     if (const std::optional<Value> gathered = convention.gather(c, i, trace)) return *gathered;
   }
-  Value value;
-  if (c.x.dtype() == DType::kF32) {
-    value.SetReal(c.x.FloatAt(i));
-  } else {
-    value.SetInt(c.x.IntAt(i));
-  }
-  if (HasTwoOperands(c.op)) value.other = c.w.IntAt(i);
-  return value;
+  return ElementOf(c, i);
 }
 
 Channel ChannelOf(const Convention& convention, const Case& c, int64_t index) {
@@ -431,6 +436,11 @@ class StepsOf {
   int64_t body_;
   std::vector<Step> steps_, tail_;
 };
+
+// kHalvedWeights counts in units of two until the sum is a float32, where there is no wrapping.
+int64_t Doubled(const Accumulation& accumulation, int32_t units) {
+  return accumulation.kind == Kind::kHalvedWeights ? 2 * int64_t{units} : units;
+}
 
 // The operands of one sum, for linear and convolutions.
 class Terms {
@@ -470,6 +480,10 @@ class Terms {
     for (const Tap& tap : taps_) {
       const bool inside = tap.x_row >= 0;
       if (!inside && accumulation_.padding == Padding::kAbsent) {
+        for (int64_t c = 0; accumulation_.zero_point_stays && c < depth; ++c) {
+          summed_x_.push_back(0);
+          summed_w_.push_back(-w_codes_[static_cast<size_t>(k + c)]);
+        }
         k += depth;
         continue;
       }
@@ -480,9 +494,10 @@ class Terms {
         added_x_.push_back(x);
         added_w_.push_back(w);
         if (!inside && accumulation_.padding == Padding::kZeroCode) continue;
+        if (accumulation_.zero_point_stays) continue;
         summed_x_.push_back(x);
         // Zero points leave with the weights that were multiplied.
-        summed_w_.push_back(accumulation_.kind == Kind::kHalvedWeights ? 2 * Halved(w) : w);
+        summed_w_.push_back(accumulation_.kind == Kind::kHalvedWeights ? Halved(w) : w);
       }
       if (accumulation_.pairs_within_tap && depth % 2 != 0) {
         added_x_.push_back(0);
@@ -511,16 +526,27 @@ class Terms {
 };
 
 // The sum after its zero points, ready for the steps.
-Value Corrected(const Terms& terms, const Case& c, int64_t index, int32_t acc,
-                Accumulation::Offsets offsets) {
+Value Corrected(const Terms& terms, const Accumulation& accumulation, const Case& c, int64_t index,
+                int32_t acc) {
+  using Offsets = Accumulation::Offsets;
   const int32_t x_zp = c.x_q.zero_point_at(0);
   const int32_t w_zp = c.w_q.zero_point_at(index % c.N);
-  Value value;
-  value.SetInt(TakeOutZeroPoints(acc, x_zp, w_zp, terms.real_x(), terms.real_w(), offsets));
-  if (offsets != Accumulation::Offsets::kInSteps) return value;
   const auto u = [](int64_t number) { return static_cast<uint64_t>(number); };
   const auto wrap = [](uint64_t number) { return Wrap32(static_cast<int64_t>(number)); };
-  value.x_offset = wrap(-u(x_zp) * u(SumOf(terms.real_w())));
+  const uint64_t w_sum = u(SumOf(terms.real_w()));
+  Value value;
+  if (accumulation.offsets == Offsets::kInFloat) {
+    const uint64_t shift = c.x.dtype() == DType::kS8 ? 128 : 0;
+    auto sum = static_cast<float>(wrap(u(acc) + shift * w_sum));
+    if (shift != 0) sum += static_cast<float>(wrap(-shift * w_sum));
+    if (x_zp != 0) sum += static_cast<float>(wrap(-u(x_zp) * w_sum));
+    value.SetReal(accumulation.kind == Kind::kHalvedWeights ? 2 * sum : sum);
+    return value;
+  }
+  value.SetInt(Doubled(accumulation, TakeOutZeroPoints(acc, x_zp, w_zp, terms.real_x(),
+                                                       terms.real_w(), accumulation.offsets)));
+  if (accumulation.offsets != Offsets::kInSteps) return value;
+  value.x_offset = wrap(-u(x_zp) * w_sum);
   value.w_offset = wrap(-u(w_zp) * (u(SumOf(terms.real_x())) -
                                     u(static_cast<int64_t>(terms.real_x().size())) * u(x_zp)));
   return value;
@@ -548,8 +574,8 @@ ModelOutput Run(const Convention& convention, const Case& c) {
     if (terms) {
       terms->Select(i);
       const int32_t acc = Accumulate(accumulation, terms->x(), terms->w(), nullptr);
-      output.acc->SetInt(i, acc);
-      value = Corrected(*terms, c, i, acc, accumulation.offsets);
+      output.acc->SetInt(i, Wrap32(Doubled(accumulation, acc)));
+      value = Corrected(*terms, accumulation, c, i, acc);
     } else {
       value = Input(convention, c, i, nullptr);
     }
@@ -568,21 +594,28 @@ Value TraceSum(const Convention& convention, const Case& c, int64_t index, Trace
   const int32_t w_zp = c.w_q.zero_point_at(index % c.N);
   const int64_t x_sum = SumOf(terms.real_x()), w_sum = SumOf(terms.real_w());
   const auto count = static_cast<int64_t>(terms.real_x().size());
-  const Value value = Corrected(terms, c, index, acc, accumulation.offsets);
+  const Value value = Corrected(terms, accumulation, c, index, acc);
   if (accumulation.offsets == Accumulation::Offsets::kInSteps) return value;
   const __int128 exact = static_cast<__int128>(acc) - static_cast<__int128>(x_zp) * w_sum -
                          static_cast<__int128>(w_zp) * x_sum +
                          static_cast<__int128>(x_zp) * w_zp * count;
-  const bool lossy = exact != value.integer;
-  constexpr std::string_view kHow[] = {
-      ", wrapped to int32", ", saturated to int32 and rounded to float32",
-      ", with the codes of x summed as signed bytes", ", with the sum of x saturated to int16"};
+  const __int128 full = accumulation.kind == Kind::kHalvedWeights ? 2 * exact : exact;
+  const bool lossy = value.real ? static_cast<double>(full) != static_cast<double>(value.number)
+                                : full != value.integer;
+  constexpr std::string_view kHow[] = {", wrapped to int32",
+                                       ", saturated to int32 and rounded to float32",
+                                       ", with the codes of x summed as signed bytes",
+                                       ", with the sum of x saturated to int16",
+                                       ", term by term in float32",
+                                       ""};
   const std::string how(kHow[static_cast<size_t>(accumulation.offsets)]);
   Note(&trace, Stage::kOffset,
        "zero points " + Text(x_zp) + " and " + Text(w_zp) + ": " + Text(acc) + " - " + Text(x_zp) +
            "*" + Text(w_sum) + " - " + Text(w_zp) + "*" + Text(x_sum) + " + " + Text(count) + "*" +
-           Text(x_zp) + "*" + Text(w_zp) + " -> " + Text(value.integer) + (lossy ? how : ""),
-       Text(value.integer), lossy);
+           Text(x_zp) + "*" + Text(w_zp) + " -> " + ValueText(value) + (lossy ? how : "") +
+           (accumulation.kind == Kind::kHalvedWeights ? ", doubled" : "") +
+           (accumulation.zero_point_stays ? "; that of the weights was lost" : ""),
+       ValueText(value), lossy || (accumulation.zero_point_stays && x_zp != 0));
   return value;
 }
 

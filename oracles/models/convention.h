@@ -28,7 +28,7 @@ struct Accumulation {
     kPairsInto16,    // pairs saturate, and are added in saturating int16 for 256 k's at a time
     kPairsXPlus128,  // s8 x: pairs of (x+128)*w, then - 128*sum w
     kPairsWPlus128,  // s8 x: pairs of (w+128)*x, then - 128*sum x
-    kHalvedWeights,  // twice the exact sum of x*rne(w/2)
+    kHalvedWeights,  // the exact sum of x*rne(w/2), in units of two: doubled as float32 at the end
   };
   // How the zero points are then taken out.
   enum class Offsets : uint8_t {
@@ -36,6 +36,7 @@ struct Accumulation {
     kFloat,       // in float64, the difference saturated to int32 and rounded to float32
     kRowsSigned,  // modulo 2^32, codes of x from 128 on counted as x - 256 in sum x
     kRowsInto16,  // modulo 2^32, sum x (of u8) saturates to int16
+    kInFloat,     // of x only: each term rounded to float32, and each sum; s8 x was shifted by 128
     kInSteps,     // not here: each addend is int32 modulo 2^32, and steps add them in float32
   };
   // What the taps of a convolution in the padding are.
@@ -51,7 +52,9 @@ struct Accumulation {
   // Convolutions. The order is that of the weights: (r, s, c), c fastest and inside the group.
   Padding padding = Padding::kAbsent;
   bool pairs_within_tap = false;  // the last of an odd number of channels has no partner
-  std::string_view kernel;        // for traces
+  // The zero point of x is taken out for no tap, and put in for those of the padding.
+  bool zero_point_stays = false;
+  std::string_view kernel;  // for traces
 };
 
 // Constants of one output channel, computed once per case.
@@ -130,7 +133,7 @@ struct Convention {
 Model MakeModel(Convention convention);
 
 // The sum of products of row x and row w (same length) under an accumulation; appends what happened
-// to `trace` if given.
+// to `trace` if given. kHalvedWeights: half of it.
 int32_t Accumulate(Accumulation accumulation, std::span<const int32_t> x,
                    std::span<const int32_t> w, Trace* trace);
 // acc with both zero points taken out.
@@ -198,7 +201,9 @@ std::vector<Model> AtenModels();
 std::vector<Model> XnnpackModels();
 std::vector<Model> TfliteModels();
 std::vector<Model> GemmlowpModels();
+std::vector<Model> RuyModels();
 std::vector<Model> OnnxRuntimeModels();
+std::vector<Model> TorchModels();
 
 }  // namespace qualm::models
 

@@ -17,10 +17,11 @@ struct OneDnnIsa {
   // `block`, which is even.
   int64_t one_block = 0;
   int64_t block = 0;
-  bool avx512 = false;  // s8 activations stay in the jit gemm; one output column has a gemv
-  bool vnni = false;    // sums are exact
-  bool brgemm = false;  // not the gemm at all
-  bool amx = false;     // brgemm with tiles, for all but small matmuls
+  bool avx512 = false;      // s8 activations stay in the jit gemm; one output column has a gemv
+  bool vnni = false;        // sums are exact
+  bool brgemm = false;      // not the gemm at all
+  bool amx = false;         // brgemm with tiles, for all but small matmuls
+  bool transposes = false;  // weights of depthwise come in blocks of 8, transposed 8 by 8
 };
 
 // sse41, avx2, avx2vnni, avx512core, vnni, amx; nullptr for other names.

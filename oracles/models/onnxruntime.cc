@@ -6,9 +6,12 @@
 // is the matrix product of its im2col in the order (r, s, c), padding the zero point inside it;
 // with one channel in and out per group it goes to an exact kernel (qdwconv.cpp). All weights have
 // one zero point there. add and mul round with the output zero point in; add is fused from AVX2 on.
+#include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "oracles/models/convention.h"
+#include "oracles/models/onnxruntime_further.h"
 
 namespace qualm::models {
 namespace {
@@ -20,13 +23,6 @@ void MaxLow(Value& v, const Channel& c) {
   v.SetReal(MaxPs(v.number, static_cast<float>(int64_t{c.low} - c.zero_point)));
   v.lossy = nan;
 }
-void Divide(Value& v, const Channel& c) {
-  const float before = v.number;
-  v.SetReal(before / c.scale);
-  v.lossy =
-      static_cast<double>(v.number) * static_cast<double>(c.scale) != static_cast<double>(before);
-}
-
 // add: scales are those of the operands over the output's; {bias} is what the three zero points
 // leave, fl(zo - (ra*za + rb*zb)).
 void PlusA(Value& v, const Channel& c) {
@@ -83,13 +79,25 @@ const Step kEnd[] = {
     {Stage::kZeroPoint, "+ zero point {zero_point}", step::AddZeroPointWrap32},
 };
 
-Channel ChannelOf(const Case& c, int64_t n) {
+bool IsFurther(Op op) {
+  const std::vector<Op> ops = ort::FurtherOps();
+  return std::find(ops.begin(), ops.end(), op) != ops.end();
+}
+
+Channel ChannelOf(const Case& c, int64_t n, bool fma) {
+  if (HasTwoOperands(c.op)) return OperandsChannel(c, fma);
+  if (IsFurther(c.op)) return ort::FurtherChannel(c, n);
   Channel channel;
   channel.low = c.out_min;
   channel.high = c.out_max;
   if (c.op == Op::kQuantize) {
     channel.scale = c.out_q.scale_at(n);
     channel.zero_point = c.out_q.zero_point_at(n);
+    return channel;
+  }
+  if (c.op == Op::kDequantize) {
+    channel.scale = c.x_q.scale_at(n);
+    channel.zero_point = c.x_q.zero_point_at(n);
     return channel;
   }
   channel.zero_point = c.out_q.zero_point_at(0);
@@ -100,22 +108,60 @@ Channel ChannelOf(const Case& c, int64_t n) {
 
 std::string CannotRun(const Case& c) {
   const bool u8s8 = c.x.dtype() == DType::kU8 && c.w.dtype() == DType::kS8;
+  const bool integer = c.op == Op::kLinear && c.out_dtype == DType::kS32;  // MatMulInteger
+  const bool one_type = IsConv(c.op) || HasTwoOperands(c.op) || IsFurther(c.op);
   return FirstReason({
-      OpsAre(c, {Op::kQuantize, Op::kLinear, Op::kConv2d, Op::kDepthwise, Op::kAdd, Op::kMul}),
       ZeroPointsAreCodes(c),
       WholeRange(c),
       Require(!c.relu, "this operator has no relu"),
       Require(!c.bias && (!c.bias_i32 || IsConv(c.op)),
               IsConv(c.op) ? "the bias must be int32" : "this operator has no bias"),
-      Require(IsCode(c.out_dtype), "output must be u8 or s8"),
-      Require(!HasSums(c.op) || u8s8 || c.x.dtype() == c.w.dtype(),
+      Require(integer || IsCode(c.out_dtype) || c.op == Op::kDequantize, "output must be u8 or s8"),
+      Require(!HasSums(c.op) || integer || u8s8 || c.x.dtype() == c.w.dtype(),
               "s8 activations need s8 weights"),
-      Require((!IsConv(c.op) && !HasTwoOperands(c.op)) || c.x.dtype() == c.out_dtype,
-              "input and output must have one type"),
+      Require(!one_type || c.x.dtype() == c.out_dtype, "input and output must have one type"),
       Require(
           !IsConv(c.op) || c.w_q.zero_point.empty() || WeightZeroPointsAre(c, c.w_q.zero_point[0]),
           "weight zero points must be equal"),
+      IsFurther(c.op) ? ort::CannotRunFurther(c)
+                      : OpsAre(c, {Op::kQuantize, Op::kDequantize, Op::kLinear, Op::kConv2d,
+                                   Op::kDepthwise, Op::kAdd, Op::kMul}),
   });
+}
+
+std::vector<Step> Operands(Op op, bool fma) {
+  std::vector<Step> steps;
+  if (op == Op::kMul) {
+    steps.assign(std::begin(kMul), std::end(kMul));
+  } else if (fma) {
+    steps = {{Stage::kAccumulate, "fused {b_scale}*{b} + {bias}", FusedB},
+             {Stage::kAccumulate, "fused {a_scale}*a + that", FusedA}};
+  } else {
+    steps = {{Stage::kAccumulate, "{bias} + fl({a_scale}*a)", PlusA},
+             {Stage::kAccumulate, "+ fl({b_scale}*{b})", PlusB}};
+  }
+  steps.insert(steps.end(), std::begin(kOperandsEnd), std::end(kOperandsEnd));
+  return steps;
+}
+
+std::vector<Step> StepsOf(const Case& c, bool fma) {
+  if (HasTwoOperands(c.op)) return Operands(c.op, fma);
+  if (IsFurther(c.op)) return ort::FurtherSteps(c, fma, {std::begin(kEnd), std::end(kEnd)});
+  if (c.op == Op::kDequantize) {
+    return {{Stage::kScale, "scale {scale} * float(code - {zero_point})",
+             step::TimesCodeMinusZeroPoint}};
+  }
+  std::vector<Step> steps;
+  if (c.out_dtype == DType::kS32) return steps;
+  if (c.bias_i32) steps.push_back({Stage::kBias, "+ int32 bias {bias_i32}", step::AddBiasI32});
+  if (c.op == Op::kQuantize) {
+    steps.push_back({Stage::kScale, "divided by scale {scale}", ort::DivideByScale});
+  } else {
+    steps.push_back({Stage::kScale, "to float32", step::ToFloat});
+    steps.push_back({Stage::kScale, "times {multiplier}", step::TimesMultiplier});
+  }
+  steps.insert(steps.end(), std::begin(kEnd), std::end(kEnd));
+  return steps;
 }
 
 Model Make(const std::string& isa, bool pairs, bool fma) {
@@ -124,7 +170,8 @@ Model Make(const std::string& isa, bool pairs, bool fma) {
   convention.description = "ONNX Runtime MLAS on " + isa +
                            (pairs ? ": u8*s8 in saturating int16 pairs" : ": exact sums") +
                            ", clamp before rounding";
-  convention.source = "ONNX Runtime 1.21 onnxruntime/core/mlas/lib";
+  convention.source =
+      "ONNX Runtime 1.21 and 1.30 onnxruntime/core/mlas/lib, contrib_ops/cpu/quantization";
   convention.pair_saturates = pairs;
   convention.satisfies = {"row_independence", "per_channel_equals_per_tensor",
                           "zero_maps_to_zero_point", "mul.commutes"};
@@ -153,36 +200,13 @@ Model Make(const std::string& isa, bool pairs, bool fma) {
     if (IsPlainDepthwise(c)) result.kernel = "depthwise kernel";
     return result;
   };
-  convention.channel = [fma](const Case& c, int64_t n) {
-    return HasTwoOperands(c.op) ? OperandsChannel(c, fma) : ChannelOf(c, n);
+  convention.channel = [fma](const Case& c, int64_t n) { return ChannelOf(c, n, fma); };
+  convention.more_ops = ort::FurtherOps();
+  convention.gather = [](const Case& c, int64_t index, Trace*) -> std::optional<Value> {
+    if (!IsFurther(c.op)) return std::nullopt;
+    return ort::FurtherInput(c, index);
   };
-  convention.steps = [fma](const Case& c) {
-    std::vector<Step> steps;
-    if (c.op == Op::kAdd && fma) {
-      steps = {{Stage::kAccumulate, "fused {b_scale}*{b} + {bias}", FusedB},
-               {Stage::kAccumulate, "fused {a_scale}*a + that", FusedA}};
-    } else if (c.op == Op::kAdd) {
-      steps = {{Stage::kAccumulate, "{bias} + fl({a_scale}*a)", PlusA},
-               {Stage::kAccumulate, "+ fl({b_scale}*{b})", PlusB}};
-    } else if (c.op == Op::kMul) {
-      steps.assign(std::begin(kMul), std::end(kMul));
-    }
-    if (HasTwoOperands(c.op)) {
-      steps.insert(steps.end(), std::begin(kOperandsEnd), std::end(kOperandsEnd));
-      return steps;
-    }
-    if (c.bias_i32) {
-      steps.push_back({Stage::kBias, "+ int32 bias {bias_i32}", step::AddBiasI32});
-    }
-    if (c.op == Op::kQuantize) {
-      steps.push_back({Stage::kScale, "divided by scale {scale}", Divide});
-    } else {
-      steps.push_back({Stage::kScale, "to float32", step::ToFloat});
-      steps.push_back({Stage::kScale, "times {multiplier}", step::TimesMultiplier});
-    }
-    steps.insert(steps.end(), std::begin(kEnd), std::end(kEnd));
-    return steps;
-  };
+  convention.steps = [fma](const Case& c) { return StepsOf(c, fma); };
   return MakeModel(std::move(convention));
 }
 

@@ -52,6 +52,9 @@ std::string CannotAdd(const Case& c) {
               "operands and output must be u8"),
       ZeroPointsAreCodes(c),
       Require(LowerBound(c) < c.out_max, "the clamp must leave two codes"),
+      Require(std::isnormal(c.x_q.scale[0]) && std::isnormal(c.w_q.scale[0]) &&
+                  std::isnormal(c.out_q.scale[0]),
+              "scales must be normal numbers"),
       Require(inside(c.x_q) && inside(c.w_q),
               "the scale of an operand over that of the output must lie in [2^-14, 2^8)"),
       // Otherwise the shift exceeds 31, which is undefined there.
@@ -61,6 +64,20 @@ std::string CannotAdd(const Case& c) {
 }
 
 bool IsAtens(Op op) { return op == Op::kQuantize || op == Op::kDequantize || op == Op::kMul; }
+
+// A convolution that is a product of matrices (QnnpackUtils.h, PackedConvWeightsQnnp).
+bool IsGemm(const Window& v) {
+  return v.kernel_h * v.kernel_w == 1 && v.stride_h == 1 && v.stride_w == 1 &&
+         (v.pad_top | v.pad_bottom | v.pad_left | v.pad_right) == 0;
+}
+
+// The other convolutions pack `b ? b[i] : 0.0f`, whose type is float, as int32 (pack.h,
+// pytorch_pack_q8conv_wrq and pytorch_pack_q8dw_*): a bias beyond 2^24 is rounded, and what is
+// rounded to 2^31 becomes INT32_MIN.
+int32_t ThroughFloat(int32_t bias) {
+  const auto number = static_cast<float>(bias);
+  return number < 0x1p31f ? static_cast<int32_t>(number) : INT32_MIN;
+}
 
 Channel ChannelOf(const Case& c, int64_t n) {
   if (IsAtens(c.op)) return AtenChannel(c, n);
@@ -74,14 +91,20 @@ Channel ChannelOf(const Case& c, int64_t n) {
   }
   channel.accumulator_scale = c.w_q.scale_at(n) * c.x_q.scale_at(0);
   channel.multiplier = channel.accumulator_scale * (1.0f / c.out_q.scale_at(0));
-  if (c.bias_i32) channel.bias_i32 = (*c.bias_i32)[static_cast<size_t>(n)];
+  double units = 0;
+  if (c.bias_i32) {
+    channel.bias_i32 = (*c.bias_i32)[static_cast<size_t>(n)];
+    units = channel.bias_i32;
+  }
   if (c.bias) {
     // quantize_per_tensor to qint32 with scale x_scale*w_scale.
-    const float units = (*c.bias)[static_cast<size_t>(n)] * (1.0f / channel.accumulator_scale);
+    const float exact = (*c.bias)[static_cast<size_t>(n)] * (1.0f / channel.accumulator_scale);
     channel.bias_i32 =
-        static_cast<int32_t>(std::clamp<int64_t>(ConvertX86To64(units), INT32_MIN, INT32_MAX));
-    channel.bias_rounded = static_cast<double>(channel.bias_i32) != static_cast<double>(units);
+        static_cast<int32_t>(std::clamp<int64_t>(ConvertX86To64(exact), INT32_MIN, INT32_MAX));
+    units = static_cast<double>(exact);
   }
+  if (IsConv(c.op) && !IsGemm(c.window)) channel.bias_i32 = ThroughFloat(channel.bias_i32);
+  channel.bias_rounded = static_cast<double>(channel.bias_i32) != units;
   return channel;
 }
 
@@ -97,13 +120,20 @@ std::string CannotRun(const Case& c) {
       Require(LowerBound(c) <= c.out_max, "relu above the upper clamp"),
   });
   if (!types.empty()) return types;
+  // PyTorch appends eight channels whose weights have the scale 1 (QnnpackUtils.h,
+  // make_zero_points_and_scales_tensor), and checks those too.
+  if (HasSums(c.op) && !std::isnormal(c.x_q.scale[0] * (1.0f / c.out_q.scale[0]))) {
+    return "x_scale*(1/out_scale) must be finite, positive and normal";
+  }
   for (int64_t n = 0; n < c.N; ++n) {
     const Channel channel = ChannelOf(c, n);
     if (!std::isnormal(channel.multiplier)) {
       return "the requantization scale must be finite, positive and normal";
     }
-    if (c.bias && !std::isnormal(channel.accumulator_scale)) {
-      return "a float bias needs a normal x_scale*w_scale";
+    // PyTorch quantizes the bias, zeros where there is none, to qint32 by this reciprocal
+    // (QuantUtils.h, QuantizeBias). An infinite one makes NaN of 0, and that the bias INT32_MIN.
+    if (HasSums(c.op) && !c.bias_i32 && !std::isfinite(1.0f / channel.accumulator_scale)) {
+      return "the reciprocal of x_scale*w_scale must be finite";
     }
   }
   return "";
@@ -130,6 +160,9 @@ std::vector<Model> QnnpackModels() {
     convention.satisfies.push_back(std::string(Name(op)) + ".zero_point_shift");
   }
   AddExactConvClaims(convention.satisfies);
+  // A 1x1 convolution leaves the gemm, where a large bias is kept, for a stride or padding.
+  std::erase(convention.satisfies, "padding_is_explicit");
+  std::erase(convention.satisfies, "stride_is_subsample");
   convention.cannot_run = CannotRun;
   convention.accumulation = [](const Case&) { return Accumulation{}; };
   convention.channel = ChannelOf;

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+// ONNX Runtime as a pipe child (docs/pipe.md): its quantized operators, one node
+// per model, through the Node package onnxruntime-node.
+//
+//   node onnxruntime_child.mjs PACKAGE_FOLDER INSTRUCTION_SET
+//
+// PACKAGE_FOLDER holds node_modules/onnxruntime-node. INSTRUCTION_SET (sse41, avx2, vnni) is the
+// one that MLAS finds, as the adapter knows it; it names the contract.
+//
+// Scales, zero points and weights are inputs of the model and shapes are left open, so that one
+// session per (operator, types, attributes) serves all cases. Graph optimisations are off: each
+// answer is that of the operator's own kernel, not of a fusion.
+import {createRequire} from 'node:module';
+import path from 'node:path';
+
+import {makeModel} from './onnxruntime_model.mjs';
+import {OPERATIONS, Skip} from './onnxruntime_operators.mjs';
+import {answerOf, NAME} from './onnxruntime_values.mjs';
+
+const [folder, instructionSet] = process.argv.slice(2);
+const require = createRequire(path.resolve(folder, 'package.json'));
+const ort = require('onnxruntime-node');
+const version = require('onnxruntime-node/package.json').version;
+
+const OPTIONS = {
+  executionProviders: ['cpu'],
+  graphOptimizationLevel: 'disabled',
+  intraOpNumThreads: 1,
+  interOpNumThreads: 1,
+  executionMode: 'sequential',
+  enableMemPattern: false,
+  logSeverityLevel: 4,
+};
+const MOST_SESSIONS = 2000;  // geometries of windows are attributes
+const sessions = new Map();
+async function sessionOf(plan) {
+  const signature = plan.inputs.map(([name, type]) => [name, type]);
+  const key = JSON.stringify([plan.operator, plan.attributes, signature, plan.type]);
+  let session = sessions.get(key);
+  if (session === undefined) {
+    if (sessions.size >= MOST_SESSIONS) {
+      for (const old of sessions.values()) await old.release();
+      sessions.clear();
+    }
+    const model = makeModel(
+        plan.operator, plan.domain, plan.opset, plan.attributes ?? {}, signature, plan.type);
+    session = await ort.InferenceSession.create(model, OPTIONS);
+    sessions.set(key, session);
+  }
+  return session;
+}
+
+async function answer(request) {
+  try {
+    const plan = OPERATIONS[request.case.op](request.case);
+    const session = await sessionOf(plan);
+    const feeds = {};
+    for (const [name, type, data, dims] of plan.inputs)
+      feeds[name] = new ort.Tensor(NAME[type], data, dims);
+    const {y} = await session.run(feeds);
+    return {id: request.id, y: answerOf(plan.finish(y.data, y.dims))};
+  } catch (error) {
+    if (error instanceof Skip) return {id: request.id, skip: error.message};
+    return {id: request.id, error: String(error.message ?? error).split('\n')[0]};
+  }
+}
+
+// What it can do. Of sums without terms (K = 0) ONNX Runtime 1.30 leaves the output unwritten, and
+// QLinearConv reads the zero point of no channel through a null pointer: neither is asked for.
+// Windows without pixels, and a softmax of no columns, are errors.
+const CODES = ['u8', 's8'];
+const HELLO = {
+  qualm_pipe: 1,
+  name: 'ONNX Runtime',
+  version,
+  contract: `model:onnxruntime@${instructionSet}`,
+  instruction_set: instructionSet,
+  ops: {
+    linear: {x: CODES, w: CODES, out: ['u8', 's8', 's32'], features: ['per_channel', 'empty']},
+    conv2d: {
+      x: CODES, w: CODES, out: CODES,
+      features: ['bias_i32', 'per_channel', 'dilation', 'groups', 'asymmetric_padding'],
+    },
+    depthwise: {
+      x: CODES, w: CODES, out: CODES,
+      features: ['bias_i32', 'per_channel', 'dilation', 'asymmetric_padding'],
+    },
+    quantize: {x: ['f32'], out: CODES, features: ['per_channel', 'empty']},
+    dequantize: {x: CODES, out: ['f32'], features: ['per_channel', 'empty']},
+    add: {x: CODES, w: CODES, out: CODES, features: ['empty']},
+    mul: {x: CODES, w: CODES, out: CODES, features: ['empty']},
+    concat: {x: CODES, w: CODES, out: CODES, features: ['empty']},
+    max_pool: {x: CODES, out: CODES, features: ['dilation', 'asymmetric_padding', 'ceil_mode']},
+    avg_pool:
+        {x: CODES, out: CODES, features: ['asymmetric_padding', 'ceil_mode', 'count_padding']},
+    global_avg_pool: {x: CODES, out: CODES},
+    table: {x: CODES, out: CODES, features: ['empty']},
+    softmax: {x: CODES, out: CODES},
+  },
+};
+
+// Line by line, in order. Chunks of a line are joined once: it may be many megabytes long.
+async function* lines(stream) {
+  let parts = [];
+  for await (const chunk of stream) {
+    let rest = chunk;
+    for (let end; (end = rest.indexOf(10)) >= 0; rest = rest.subarray(end + 1)) {
+      parts.push(rest.subarray(0, end));
+      yield Buffer.concat(parts).toString('utf8');
+      parts = [];
+    }
+    parts.push(rest);
+  }
+}
+
+for await (const line of lines(process.stdin)) {
+  const message = JSON.parse(line);
+  const reply = message.qualm_pipe !== undefined ? HELLO : await answer(message);
+  if (!process.stdout.write(JSON.stringify(reply) + '\n')) {
+    await new Promise(resolve => process.stdout.once('drain', resolve));
+  }
+}

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// Writes an ONNX model of one node: the few messages of onnx.proto that it takes, by field number.
+
+export const MS = 'com.microsoft';
+
+function varint(value) {
+  const bytes = [];
+  // Negative integers are 64-bit two's complement.
+  for (let rest = BigInt.asUintN(64, BigInt(value)); ; rest >>= 7n) {
+    if (rest < 128n) return [...bytes, Number(rest)];
+    bytes.push(Number(rest & 127n) | 128);
+  }
+}
+const integer = (field, value) => [...varint(field << 3), ...varint(value)];
+const bytes =
+    (field, content) => [...varint(field << 3 | 2), ...varint(content.length), ...content];
+const text = (field, content) => bytes(field, [...Buffer.from(content, 'utf8')]);
+const float32 =
+    (field, value) => [...varint(field << 3 | 5), ...new Uint8Array(Float32Array.of(value).buffer)];
+
+// TensorProto.DataType.
+const ELEMENT = {f32: 1, u8: 2, s8: 3, s32: 6};
+
+// AttributeProto: name 1, f 2, i 3, ints 8, type 20 (1 FLOAT, 2 INT, 7 INTS).
+function attribute(name, value) {
+  if (Array.isArray(value))
+    return [...text(1, name), ...value.flatMap(v => integer(8, v)), ...integer(20, 7)];
+  if (typeof value === 'object')
+    return [...text(1, name), ...float32(2, value.float), ...integer(20, 1)];
+  return [...text(1, name), ...integer(3, value), ...integer(20, 2)];
+}
+// ValueInfoProto: name 1, type 2; TypeProto: tensor_type 1; TypeProto.Tensor: elem_type 1. No
+// shape: any.
+const valueInfo =
+    (name, type) => [...text(1, name), ...bytes(2, bytes(1, integer(1, ELEMENT[type])))];
+
+// ModelProto: ir_version 1, graph 7, opset_import 8; OperatorSetIdProto: domain 1, version 2;
+// GraphProto: node 1, name 2, input 11, output 12; NodeProto: input 1, output 2, op_type 4,
+// attribute 5, domain 7. `attributes` are integers, lists of them or {float: number}; `inputs` are
+// [name, type] in the operator's order.
+export function makeModel(operator, domain, opset, attributes, inputs, outType) {
+  const node = [
+    ...inputs.flatMap(([name]) => text(1, name)),
+    ...text(2, 'y'),
+    ...text(4, operator),
+    ...Object.entries(attributes).flatMap(([name, value]) => bytes(5, attribute(name, value))),
+    ...text(7, domain),
+  ];
+  const graph = [
+    ...bytes(1, node),
+    ...text(2, 'g'),
+    ...inputs.flatMap(input => bytes(11, valueInfo(...input))),
+    ...bytes(12, valueInfo('y', outType)),
+  ];
+  return Uint8Array.from([
+    ...integer(1, 8),
+    ...bytes(7, graph),
+    ...bytes(8, [...text(1, ''), ...integer(2, opset)]),
+    ...bytes(8, [...text(1, MS), ...integer(2, 1)]),
+  ]);
+}

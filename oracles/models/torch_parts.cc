@@ -1,0 +1,352 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "oracles/models/torch_parts.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "oracles/models/aten.h"
+#include "oracles/models/convention.h"
+
+namespace qualm::models {
+namespace {
+
+// Pools -------------------------------------------------------------------------------------------
+
+// The pixels whose maximum an output is, as rows of x.
+using Pixels = std::vector<int64_t> (*)(const Window& window, int64_t m);
+
+std::vector<int64_t> InsideTheImage(const Window& window, int64_t m) {
+  std::vector<int64_t> rows;
+  for (const Tap& tap : TapsOf(window, m)) {
+    if (tap.x_row >= 0) rows.push_back(tap.x_row);
+  }
+  return rows;
+}
+
+// QNNPACK moves a tap in the padding onto the nearest pixel (indirection.c,
+// pytorch_qnnp_indirection_init_maxpool2d). With dilation 1 that pixel is in the window anyway;
+// with more it may lie between two taps, and wins though no tap is there.
+std::vector<int64_t> MovedIntoTheImage(const Window& v, int64_t m) {
+  std::vector<int64_t> rows;
+  const int64_t column = m % v.out_w();
+  const int64_t row = m / v.out_w() % v.out_h();
+  const int64_t image = m / v.out_w() / v.out_h();
+  for (int64_t r = 0; r < v.kernel_h; ++r) {
+    for (int64_t s = 0; s < v.kernel_w; ++s) {
+      const int64_t y = row * v.stride_h + r * v.dilation_h - v.pad_top;
+      const int64_t x = column * v.stride_w + s * v.dilation_w - v.pad_left;
+      const int64_t pixel = (image * v.in_h + std::clamp<int64_t>(y, 0, v.in_h - 1)) * v.in_w +
+                            std::clamp<int64_t>(x, 0, v.in_w - 1);
+      rows.push_back(pixel * v.in_c);
+    }
+  }
+  return rows;
+}
+
+std::string CannotMaxPool(const Case& c) {
+  const Window& v = c.window;
+  return FirstReason({
+      ZeroPointsAreCodes(c),
+      WholeRange(c),
+      Require(!c.relu, "this function has no fused relu"),
+      Require(v.pad_top == v.pad_bottom && v.pad_left == v.pad_right,
+              "padding must be the same on both sides"),
+      Require(v.pad_top <= v.kernel_h / 2 && v.pad_left <= v.kernel_w / 2,
+              "padding must be at most half of the window"),
+  });
+}
+
+std::string CannotMaxPoolQnnpack(const Case& c) {
+  const Window& v = c.window;
+  // Anything but u8, and ceil mode, is ATen's, which is another arithmetic.
+  return FirstReason(
+      {CannotMaxPool(c), Require(c.x.dtype() == DType::kU8, "QNNPACK pools u8 only"),
+       Require(!v.ceil_mode, "QNNPACK has no ceil mode"),
+       Require(v.kernel_h * v.kernel_w > 1, "QNNPACK has no window of one element")});
+}
+
+Model MaxPool(Pixels pixels, std::string (*cannot_run)(const Case&)) {
+  Model model;
+  model.cannot_run = cannot_run;
+  model.run = [pixels](const Case& c) {
+    ModelOutput output{Tensor(c.out_dtype, c.output_shape()), std::nullopt};
+    for (int64_t m = 0; m < c.M; ++m) {
+      const std::vector<int64_t> rows = pixels(c.window, m);
+      for (int64_t n = 0; n < c.N; ++n) {
+        int32_t most = RangeOf(c.x.dtype()).min;
+        for (const int64_t row : rows) most = std::max(most, c.x.IntAt(row + n));
+        output.y.SetInt(m * c.N + n, most);
+      }
+    }
+    return output;
+  };
+  model.trace = [pixels](const Case& c, int64_t index) {
+    Trace trace;
+    int32_t most = RangeOf(c.x.dtype()).min;
+    std::string codes;
+    for (const int64_t row : pixels(c.window, index / c.N)) {
+      const int32_t code = c.x.IntAt(row + index % c.N);
+      most = std::max(most, code);
+      codes += (codes.empty() ? "" : ", ") + std::to_string(code);
+    }
+    trace.push_back({Stage::kAccumulate, "the largest of " + codes, std::to_string(most), false});
+    return trace;
+  };
+  return model;
+}
+
+std::string CannotAvgPool(const Case& c) {
+  const Window& v = c.window;
+  const bool one = c.x_q == c.out_q && c.x.dtype() == c.out_dtype;
+  return FirstReason({
+      Require(c.x.dtype() == DType::kU8, "QNNPACK pools u8 only"),
+      Require(one, "the output has the type, scale and zero point of the input"),
+      Require(std::isnormal(c.x_q.scale[0]), "scales must be normal numbers"),
+      ZeroPointsAreCodes(c),
+      WholeRange(c),
+      Require(!c.relu, "this function has no fused relu"),
+      Require(v.pad_top == v.pad_bottom && v.pad_left == v.pad_right,
+              "padding must be the same on both sides"),
+      Require(v.pad_top <= v.kernel_h / 2 && v.pad_left <= v.kernel_w / 2,
+              "padding must be at most half of the window"),
+      Require(!v.ceil_mode, "QNNPACK has no ceil mode"),
+      Require(v.kernel_h * v.kernel_w > 1, "QNNPACK has no window of one element"),
+  });
+}
+
+void ClampToFloat(Value& v, const Channel& c) {
+  v.SetReal(std::clamp(v.number, static_cast<float>(c.low), static_cast<float>(c.high)));
+}
+
+Channel ChannelOf(const Case& c) {
+  Channel channel;
+  SetClamp(channel, c);
+  channel.a_scale = c.x_q.scale[0];
+  channel.a_zero_point = c.x_q.zero_point[0];
+  channel.reciprocal = 1.0f / c.out_q.scale[0];
+  channel.zero_point = c.out_q.zero_point[0];
+  return channel;
+}
+
+// The same steps for every element; `value` is what they start from.
+template <class ValueOf, class StepsOf>
+Model Walked(ValueOf value_of, Channel (*channel_of)(const Case&), StepsOf steps_of) {
+  Model model;
+  const auto one = [=](const Case& c, int64_t index, Trace* trace) {
+    Value value;
+    value.SetInt(value_of(c, index, trace));
+    Apply(steps_of(c, index), channel_of(c), value, trace);
+    return static_cast<int32_t>(value.integer);
+  };
+  model.run = [one](const Case& c) {
+    ModelOutput output{Tensor(c.out_dtype, c.output_shape()), std::nullopt};
+    for (int64_t i = 0; i < output.y.size(); ++i) output.y.SetInt(i, one(c, i, nullptr));
+    return output;
+  };
+  model.trace = [one](const Case& c, int64_t index) {
+    Trace trace;
+    one(c, index, &trace);
+    return trace;
+  };
+  return model;
+}
+
+// Tables ------------------------------------------------------------------------------------------
+
+void MaxZeroPoint(Value& v, const Channel& c) {
+  v.SetInt(std::max<int64_t>(v.integer, c.zero_point));
+}
+void HardSwish(Value& v, const Channel&) {
+  const float x = v.number;
+  const float ramp = std::min(std::max(AddInto(v, x, 3.0f), 0.0f), 6.0f);
+  const float product = MultiplyInto(v, x, ramp);
+  v.SetReal(product / 6.0f);
+  v.lossy = v.lossy || static_cast<double>(v.number) * 6.0 != static_cast<double>(product);
+}
+void LeakyRelu(Value& v, const Channel& c) {
+  if (!(v.number > 0.0f)) MultiplyInto(v, v.number, c.multiplier);
+}
+void Dequantize(Value& v, const Channel& c) {
+  MultiplyInto(v, c.a_scale, static_cast<float>(v.integer - c.a_zero_point));
+}
+
+Channel TableChannel(const Case& c) {
+  Channel channel = ChannelOf(c);
+  channel.multiplier = c.negative_slope;
+  return channel;
+}
+
+const Step kReluCodes[] = {{Stage::kClamp, "the larger of it and {zero_point}", MaxZeroPoint}};
+constexpr Step kHardSwish{Stage::kScale, "x*min(max(x + 3, 0), 6)/6", HardSwish};
+constexpr Step kLeakyRelu{Stage::kScale, "if negative, times {multiplier}", LeakyRelu};
+
+// hardswish.c: a table of 256, made in float32.
+const Step kQnnpackHardSwish[] = {
+    {Stage::kScale, "fl({a_scale}*(x - {a_zp}))", Dequantize},
+    kHardSwish,
+    {Stage::kScale, "times fl(1/scale) {reciprocal}", step::TimesReciprocal},
+    {Stage::kZeroPoint, "+ zero point {zero_point} in float32, before rounding",
+     step::AddZeroPointFloat},
+    {Stage::kClamp, "clamp to {low}..{high} in float32", ClampToFloat},
+    {Stage::kRound, "lrintf, ties to even", step::RoundX86},
+    {Stage::kClamp, "to u8", step::Clamp},
+};
+
+std::string CannotTable(const Case& c) {
+  const bool relu = c.function == Function::kRelu;
+  const bool real = c.function == Function::kSigmoid || c.function == Function::kTanh;
+  return FirstReason({
+      Require(c.x.dtype() == DType::kU8 && c.out_dtype == DType::kU8, "codes must be u8"),
+      Require(!real, "the exponential function is the C library's, or a vector library's"),
+      Require(!relu || c.x_q == c.out_q, "relu leaves scale and zero point as they are"),
+      ZeroPointsAreCodes(c),
+      WholeRange(c),
+  });
+}
+
+int64_t CodeAt(const Case& c, int64_t index, Trace*) { return c.x.IntAt(index); }
+
+// concat ------------------------------------------------------------------------------------------
+
+// Through float32: each input is dequantized, and all is quantized as one tensor
+// (TensorShape.cpp, quantized_cat_impl); relu comes last, on the codes.
+Case Dequantizing(const Case& c, bool second) {
+  Case part;
+  part.op = Op::kDequantize;
+  part.x = second ? c.w : c.x;
+  part.x_q = second ? c.w_q : c.x_q;
+  part.M = c.M;
+  part.N = part.x.shape()[1];
+  part.out_dtype = DType::kF32;
+  part.out_min = INT32_MIN;
+  part.out_max = INT32_MAX;
+  return part;
+}
+
+Case Quantizing(const Case& c, Tensor x) {
+  Case whole;
+  whole.op = Op::kQuantize;
+  whole.M = c.M;
+  whole.N = c.N;
+  whole.x = std::move(x);
+  whole.out_q = c.out_q;
+  whole.out_dtype = c.out_dtype;
+  whole.out_min = c.out_min;
+  whole.out_max = c.out_max;
+  return whole;
+}
+
+Tensor Joined(const Model& aten, const Case& c) {
+  const Tensor a = aten.run(Dequantizing(c, false)).y;
+  const Tensor b = aten.run(Dequantizing(c, true)).y;
+  const int64_t first = c.x.shape()[1];
+  Tensor joined(DType::kF32, {c.M, c.N});
+  for (int64_t i = 0; i < joined.size(); ++i) {
+    const int64_t m = i / c.N, n = i % c.N;
+    joined.as<float>()[static_cast<size_t>(i)] =
+        n < first ? a.FloatAt(m * first + n) : b.FloatAt(m * (c.N - first) + n - first);
+  }
+  return joined;
+}
+
+}  // namespace
+
+Model AtenConcat(const Model& aten) {
+  Model model;
+  model.cannot_run = [](const Case& c) {
+    return FirstReason(
+        {ZeroPointsAreCodes(c), WholeRange(c),
+         Require(c.x.dtype() == c.out_dtype, "operands and output must have one type")});
+  };
+  model.run = [aten](const Case& c) {
+    ModelOutput output = aten.run(Quantizing(c, Joined(aten, c)));
+    for (int64_t i = 0; c.relu && i < output.y.size(); ++i) {
+      output.y.SetInt(i, std::max(output.y.IntAt(i), c.out_q.zero_point[0]));
+    }
+    return output;
+  };
+  model.trace = [aten](const Case& c, int64_t index) {
+    const int64_t first = c.x.shape()[1], m = index / c.N, n = index % c.N;
+    const bool second = n >= first;
+    Trace trace =
+        aten.trace(Dequantizing(c, second), second ? m * (c.N - first) + n - first : m * first + n);
+    const Case whole = Quantizing(c, Joined(aten, c));
+    for (TraceStep& step : aten.trace(whole, index)) trace.push_back(std::move(step));
+    if (c.relu) {
+      const int32_t code = std::max(aten.run(whole).y.IntAt(index), c.out_q.zero_point[0]);
+      trace.push_back({Stage::kClamp, "relu", std::to_string(code), false});
+    }
+    return trace;
+  };
+  return model;
+}
+
+Model AtenMaxPool() { return MaxPool(InsideTheImage, CannotMaxPool); }
+Model QnnpackMaxPool() { return MaxPool(MovedIntoTheImage, CannotMaxPoolQnnpack); }
+
+// average-pooling.c and q8avgpool/*-sse2.c. The divisor is the whole window, also where
+// count_include_pad is false (AveragePool2d.cpp, qnnpack_avg_pool2d, does not pass it on).
+Model QnnpackAvgPool() {
+  static const Step kSteps[] = {
+      {Stage::kScale, "to float32", step::ToFloat},
+      {Stage::kScale, "times fl(scale/fl(scale*count)) {multiplier}", step::TimesMultiplier},
+      {Stage::kRound, "cvtps2dq, ties to even", step::RoundX86},
+      {Stage::kZeroPoint, "to int16, + zero point {zero_point}, saturating",
+       step::AddZeroPointSat16},
+      {Stage::kClamp, "clamp to {low}..{high}", step::Clamp},
+  };
+  const auto sum = [](const Case& c, int64_t index, Trace* trace) {
+    int64_t total = 0;
+    const std::vector<int64_t> rows = InsideTheImage(c.window, index / c.N);
+    for (const int64_t row : rows) total += c.x.IntAt(row + index % c.N) - c.x_q.zero_point[0];
+    if (trace != nullptr) {
+      trace->push_back({Stage::kAccumulate,
+                        "the sum of x - zero point over " + std::to_string(rows.size()) +
+                            " pixels inside the image",
+                        std::to_string(total), false});
+    }
+    return total;
+  };
+  const auto channel_of = [](const Case& c) {
+    Channel channel = ChannelOf(c);
+    const float scale = c.x_q.scale[0];
+    const auto count = static_cast<float>(c.window.kernel_h * c.window.kernel_w);
+    channel.multiplier = scale / (scale * count);
+    return channel;
+  };
+  Model model = Walked(sum, +channel_of, [](const Case&, int64_t) { return std::span(kSteps); });
+  model.cannot_run = CannotAvgPool;
+  return model;
+}
+
+Model QnnpackTable() {
+  Model model = Walked(CodeAt, TableChannel, [](const Case& c, int64_t) -> std::span<const Step> {
+    if (c.function == Function::kRelu) return kReluCodes;
+    return kQnnpackHardSwish;
+  });
+  model.cannot_run = [](const Case& c) {
+    return FirstReason({
+        CannotTable(c),
+        Require(c.function != Function::kLeakyRelu, "leaky_relu is ATen's"),
+        Require(std::isnormal(c.x_q.scale[0]) && std::isnormal(c.out_q.scale[0]),
+                "scales must be normal numbers"),
+    });
+  };
+  return model;
+}
+
+Model AtenTable(int64_t block) {
+  Model model = Walked(CodeAt, TableChannel, [block](const Case& c, int64_t index) {
+    if (c.function == Function::kRelu)
+      return std::vector<Step>(std::begin(kReluCodes), std::end(kReluCodes));
+    const bool vector = block != 0 && index < c.M * c.N / block * block;
+    return AtenThroughFloat(vector, c.function == Function::kHardSwish ? kHardSwish : kLeakyRelu);
+  });
+  model.cannot_run = CannotTable;
+  return model;
+}
+
+}  // namespace qualm::models

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// Operators of PyTorch 1.13.1 (aten/src/ATen/native/quantized/cpu) that are not sums: what its
+// engines are composed of beside the families. Models without names and claims.
+#ifndef QUALM_ORACLES_MODELS_TORCH_PARTS_H_
+#define QUALM_ORACLES_MODELS_TORCH_PARTS_H_
+
+#include <cstdint>
+
+#include "oracles/models/model.h"
+
+namespace qualm::models {
+
+Model AtenMaxPool();
+Model QnnpackMaxPool();
+// avg_pool and global_avg_pool.
+Model QnnpackAvgPool();
+// `aten` quantizes and dequantizes.
+Model AtenConcat(const Model& aten);
+// `block`: codes that the vector loop takes at a time, 0 where there is none.
+Model AtenTable(int64_t block);
+Model QnnpackTable();
+
+}  // namespace qualm::models
+
+#endif  // QUALM_ORACLES_MODELS_TORCH_PARTS_H_

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/known.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <set>
+#include <utility>
+
+#include "core/io/json_text.h"
+#include "core/status.h"
+#include "tools/command.h"
+
+namespace qualm::tools {
+namespace {
+
+constexpr const char* kBaseline = "baseline";
+constexpr const char* kSuppression = "suppression";
+
+Date Today(const std::string& given) {
+  if (given.empty()) {
+    return std::chrono::floor<std::chrono::days>(std::chrono::system_clock::now());
+  }
+  const std::optional<Date> date = ParseDate(given);
+  if (!date) throw InputError("--today: '" + given + "' is no date, expected YYYY-MM-DD");
+  return *date;
+}
+
+template <class Read>
+auto ReadOption(const char* option, const std::string& path, Read read) {
+  try {
+    return read(path);
+  } catch (const InputError& error) {
+    throw InputError(std::string(option) + ": " + error.what());
+  }
+}
+
+}  // namespace
+
+void AddKnownOptions(CLI::App& app, KnownOptions& options) {
+  app.add_option("--baseline", options.baseline,
+                 "result document (--json) of an earlier run: its findings do not fail this one")
+      ->check(NotEmpty);
+  CLI::Option* suppressions =
+      app.add_option("--suppressions", options.suppressions,
+                     "findings that do not fail until a date, with the reason (docs/ci.md)")
+          ->check(NotEmpty);
+  app.add_option("--today", options.today,
+                 "date that suppressions are held against, YYYY-MM-DD (default: now, UTC)")
+      ->check(NotEmpty)
+      ->needs(suppressions);
+}
+
+KnownFindings::KnownFindings(const KnownOptions& options)
+    : baseline_(options.baseline), suppressions_(options.suppressions) {
+  if (!baseline_.empty()) {
+    for (const std::string& known : ReadOption("--baseline", baseline_, ReadBaselineFile)) {
+      marks_[known] = {kBaseline, "", ""};
+    }
+  }
+  if (suppressions_.empty()) return;
+  const Date today = Today(options.today);
+  today_ = DateText(today);
+  for (Suppression& entry : ReadOption("--suppressions", suppressions_, ReadSuppressionsFile)) {
+    if (today > entry.expires) {
+      Tell("{}: the suppression of {} expired on {}", suppressions_, entry.fingerprint,
+           DateText(entry.expires));
+      expired_.emplace(entry.fingerprint, std::move(entry));
+      continue;
+    }
+    marks_[entry.fingerprint] = {kSuppression, entry.reason, DateText(entry.expires)};
+  }
+}
+
+std::string KnownFindings::today() const { return today_; }
+
+bool KnownFindings::AnyNew(const std::vector<Finding>& findings) const {
+  return std::ranges::any_of(findings, [&](const Finding& finding) { return IsNew(finding); });
+}
+
+void KnownFindings::CountAsExpected(const std::vector<Finding>& findings,
+                                    CheckResult& result) const {
+  for (const auto& [claim, count] : result.failed) {
+    const auto& [property, subject] = claim;
+    const bool any_new = std::ranges::any_of(findings, [&](const Finding& finding) {
+      return finding.full_property() == property && finding.subject == subject && IsNew(finding);
+    });
+    if (any_new) continue;
+    for (Totals* totals :
+         {&result.totals, &result.by_property[property], &result.by_subject[subject]}) {
+      totals->verdicts[Judgement::kExpected] += count;
+      int64_t& failed = totals->verdicts[Judgement::kFailed];
+      failed -= count;
+      if (failed == 0) totals->verdicts.erase(Judgement::kFailed);
+    }
+  }
+}
+
+std::string KnownFindings::Text(const Finding& finding) const {
+  const std::string fingerprint = finding.fingerprint();
+  if (finding.expected_by_contract) return FindingText(finding);
+  const auto mark = marks_.find(fingerprint);
+  if (mark == marks_.end()) {
+    std::string text = FindingText(finding) + "  fingerprint: " + fingerprint + "\n";
+    const auto entry = expired_.find(fingerprint);
+    if (entry == expired_.end()) return text;
+    return text + fmt::format("  its suppression expired on {}: {}\n",
+                              DateText(entry->second.expires), OneLine(entry->second.reason));
+  }
+  if (mark->second.by == kBaseline) {
+    return FindingText(finding, "known") + "  in the baseline " + OneLine(baseline_) + "\n";
+  }
+  return FindingText(finding, "suppressed") + fmt::format("  suppressed until {}: {}\n",
+                                                          mark->second.expires,
+                                                          OneLine(mark->second.reason));
+}
+
+std::map<std::string, KnownMark> KnownFindings::MarksOf(
+    const std::vector<Finding>& findings) const {
+  std::map<std::string, KnownMark> marks;
+  for (const Finding& finding : findings) {
+    const auto mark = marks_.find(finding.fingerprint());
+    if (!finding.expected_by_contract && mark != marks_.end()) marks.insert(*mark);
+  }
+  return marks;
+}
+
+void KnownFindings::TellUnmatched(const std::vector<Finding>& findings) const {
+  std::set<std::string> seen;
+  for (const Finding& finding : findings) seen.insert(finding.fingerprint());
+  int64_t gone = 0;
+  for (const auto& [fingerprint, mark] : marks_) {
+    if (seen.contains(fingerprint)) continue;
+    if (mark.by == kBaseline) {
+      ++gone;
+    } else {
+      Tell("{}: no finding of this run is {}", suppressions_, fingerprint);
+    }
+  }
+  if (gone > 0) Tell("{}: {} of its findings were not seen in this run", baseline_, gone);
+}
+
+}  // namespace qualm::tools

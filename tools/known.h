@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// Findings that somebody knows already: --baseline and --suppressions.
+#ifndef QUALM_TOOLS_KNOWN_H_
+#define QUALM_TOOLS_KNOWN_H_
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "core/io/known_json.h"
+#include "core/io/result_json.h"
+#include "core/verdict.h"
+#include "properties/engine.h"
+
+namespace CLI {
+class App;
+}  // namespace CLI
+
+namespace qualm::tools {
+
+struct KnownOptions {
+  std::string baseline;      // file, "" for none
+  std::string suppressions;  // file, "" for none
+  std::string today;         // YYYY-MM-DD; "" is the current date, UTC
+};
+void AddKnownOptions(CLI::App& app, KnownOptions& options);
+
+class KnownFindings {
+ public:
+  KnownFindings() = default;  // none
+  // Reads both files, before anything is judged. Throws InputError. Says on stderr which
+  // suppressions have expired.
+  explicit KnownFindings(const KnownOptions& options);
+
+  // The date that suppressions were held against, "" where there are none: part of what repeats a
+  // run.
+  std::string today() const;
+
+  bool Has(const std::string& fingerprint) const { return marks_.contains(fingerprint); }
+  // Neither declared by a contract nor known.
+  bool IsNew(const Finding& finding) const {
+    return !finding.expected_by_contract && !Has(finding.fingerprint());
+  }
+  bool AnyNew(const std::vector<Finding>& findings) const;
+
+  // The verdicts of a claim that failed on a subject in known ways only, as far as its findings
+  // were kept, were expected.
+  void CountAsExpected(const std::vector<Finding>& findings, CheckResult& result) const;
+
+  // A finding for people: whether it is new, known or suppressed, and what to suppress it by.
+  std::string Text(const Finding& finding) const;
+  // For ResultDocument::known.
+  std::map<std::string, KnownMark> MarksOf(const std::vector<Finding>& findings) const;
+  // Says on stderr what no finding of this run matches.
+  void TellUnmatched(const std::vector<Finding>& findings) const;
+
+ private:
+  std::map<std::string, KnownMark> marks_;      // by fingerprint
+  std::map<std::string, Suppression> expired_;  // by fingerprint
+  std::string baseline_, suppressions_;         // files
+  std::string today_;
+};
+
+}  // namespace qualm::tools
+
+#endif  // QUALM_TOOLS_KNOWN_H_

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// ONNX Runtime on this processor: what it says of itself, its recordings once more, drawn cases
+// under its contract.
+#include "tools/onnxruntime_test_util.h"
+
+namespace qualm {
+namespace {
+
+class Onnxruntime : public OnnxruntimeTest {
+ protected:
+  Onnxruntime() : OnnxruntimeTest("onnxruntime") {}
+};
+
+TEST_F(Onnxruntime, SaysWhoItIs) {
+  EXPECT_EQ(subject().Version(), "ONNX Runtime 1.30.0");
+  EXPECT_EQ(subject().contract().model, "onnxruntime@" + InstructionSet());
+}
+
+TEST_F(Onnxruntime, PairsSaturateWithoutVnni) {
+  EXPECT_EQ(Pair(), InstructionSet() == "avx2" ? 32767 : 32893);
+}
+
+TEST_F(Onnxruntime, RepeatsItsRecordings) {
+  const std::string isa = InstructionSet() == "vnni"   ? "vnni-native"
+                          : InstructionSet() == "avx2" ? "avx2-qemu-haswell"
+                                                       : "sse41-qemu-nehalem";
+  ExpectRecordings(isa, 80);
+}
+
+TEST_F(Onnxruntime, DrawnCasesKeepTheContract) {
+  ExpectContract(
+      {Op::kQuantize, Op::kDequantize, Op::kLinear, Op::kConv2d, Op::kDepthwise, Op::kAdd, Op::kMul,
+       Op::kMaxPool, Op::kAvgPool, Op::kGlobalAvgPool, Op::kConcat, Op::kTable, Op::kSoftmax},
+      100, 5);
+}
+
+// Reads of empty tensors and outputs left unwritten are upstream's (docs/plugin.md): not asked for.
+TEST_F(Onnxruntime, SkipsWhatItCannotDo) {
+  Case c;
+  c.M = c.N = 1;
+  c.K = 0;
+  c.x = Tensor(DType::kU8, {1, 0});
+  c.w = Tensor(DType::kS8, {1, 0});
+  ASSERT_EQ(Validate(c), "");
+  EXPECT_EQ(subject().CannotRun(c), "ONNX Runtime does not offer K = 0");
+  c.K = 1;
+  c.x = Tensor::Of<uint8_t>({1, 1}, std::vector<uint8_t>{1});
+  c.w = Tensor::Of<int8_t>({1, 1}, std::vector<int8_t>{1});
+  EXPECT_EQ(subject().CannotRun(c), "");
+  c.out_dtype = DType::kS8;
+  c.out_min = -128;
+  c.out_max = 127;
+  const Outcome outcome = subject().Run(c, {});
+  EXPECT_EQ(Name(outcome.status), Name(RunStatus::kSkipped)) << outcome.detail;
+}
+
+}  // namespace
+}  // namespace qualm

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""For qualm_export_test: export_models.py EAGER_FOLDER FX_FOLDER writes the cases of two models."""
+import sys
+import warnings
+
+import torch
+from torch import nn
+from torch.ao.quantization import QConfigMapping, convert, fuse_modules, get_default_qconfig, prepare
+from torch.ao.quantization.quantize_fx import convert_fx, prepare_fx
+
+from qualm_export import record
+
+# PyTorch's own deprecations.
+warnings.filterwarnings("ignore")
+
+
+class Eager(nn.Module):
+    """Every operator an eager model has, and one sum whose tie QNNPACK rounds away from zero."""
+
+    def __init__(self):
+        super().__init__()
+        self.quant = torch.ao.quantization.QuantStub()
+        self.conv = nn.Conv2d(3, 8, 3, stride=2, padding=1)
+        self.relu = nn.ReLU()
+        self.depthwise = nn.Conv2d(8, 8, 3, groups=8)
+        self.pool = nn.MaxPool2d(2)
+        self.linear = nn.Linear(128, 24)
+        self.sum = nn.quantized.FloatFunctional()
+        self.product = nn.quantized.FloatFunctional()
+        self.joined = nn.quantized.FloatFunctional()
+        self.swish = nn.Hardswish()
+        self.average = nn.AdaptiveAvgPool2d(1)
+        self.dequant = torch.ao.quantization.DeQuantStub()
+
+    def forward(self, x):
+        x = self.pool(self.depthwise(self.relu(self.conv(self.quant(x)))))
+        mean = torch.flatten(self.average(x), 1)
+        x = torch.relu(self.swish(self.linear(torch.flatten(x, 1))))
+        y = self.sum.add(x, self.product.mul(x, x))
+        return self.dequant(self.joined.cat([mean, y], dim=1))
+
+
+class Fx(nn.Module):
+    """A residual block, as FX sees it."""
+
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Conv2d(4, 4, 3, padding=1)
+        self.second = nn.Conv2d(4, 4, 1)
+        self.linear = nn.Linear(4 * 36, 10)
+
+    def forward(self, x):
+        y = torch.relu(self.first(x))
+        y = torch.relu(self.second(y) + y)
+        return self.linear(torch.flatten(y, 1))
+
+
+def main(eager_folder, fx_folder):
+    torch.manual_seed(1)
+    torch.set_num_threads(1)
+    torch.backends.quantized.engine = "qnnpack"
+
+    x = torch.randn(2, 3, 19, 19)
+    model = fuse_modules(Eager().eval(), [["conv", "relu"]])
+    model.qconfig = get_default_qconfig("qnnpack")
+    prepare(model, inplace=True)
+    model(x)
+    convert(model, inplace=True)
+    # 1/2, 3/2 and 5/2 units of the output.
+    tie = torch.quantize_per_tensor(torch.tensor([1.0, 3.0, 5.0]), 1.0, 0, torch.quint8)
+    zero = torch.quantize_per_tensor(torch.zeros(3), 1.0, 0, torch.quint8)
+    with record(model, eager_folder, limit=1000) as eager:
+        model(x)
+        torch.ops.quantized.add(tie, zero, 2.0, 0)
+
+    x = torch.randn(3, 4, 6, 6)
+    model = Fx().eval()
+    mapping = QConfigMapping().set_global(get_default_qconfig("qnnpack"))
+    model = prepare_fx(model, mapping, example_inputs=(x,))
+    model(x)
+    model = convert_fx(model)
+    with record(model, fx_folder) as fx:
+        model(x)
+    for exporter in (eager, fx):
+        for layer, operator, reason in exporter.left_out:
+            print("left out: %s %s: %s" % (layer, operator, reason))
+        print("%d files" % len(exporter.files))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

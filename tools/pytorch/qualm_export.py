@@ -1,0 +1,429 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writes what a quantized PyTorch model really computed as qualm case files (docs/pytorch.md).
+
+    from qualm_export import record
+    with record(model, "cases"):
+        model(x)
+
+Each quantized operator that runs inside becomes one file with its inputs, parameters and the
+"observed" output; `qualm explain FILE` then tells which arithmetic produced it. Works with eager
+and FX models, on any engine: operators are seen where PyTorch dispatches them, whoever calls them.
+Needs PyTorch 1.13 or newer.
+"""
+import json
+import math
+import os
+import struct
+import sys
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+MAX_OUTPUTS = 1 << 24  # of a case file
+MAX_PRODUCTS = 1 << 31
+
+_DTYPES = {torch.quint8: "u8", torch.qint8: "s8"}
+
+
+class _Cannot(Exception):
+    """A case file cannot hold this call; the text says why."""
+
+
+def _single(value):
+    """The nearest float32."""
+    try:
+        return struct.unpack("<f", struct.pack("<f", value))[0]
+    except OverflowError:
+        return math.copysign(math.inf, value)
+
+
+def _text(value):
+    """float32 as a case file has it."""
+    if math.isnan(value):
+        return "nan:%08x" % struct.unpack("<I", struct.pack("<f", value))
+    return "inf" if value == math.inf else "-inf" if value == -math.inf else value.hex()
+
+
+def _reals(tensor):
+    return [_text(v) for v in tensor.detach().to(torch.float).reshape(-1).tolist()]
+
+
+def _codes(tensor):
+    return tensor.int_repr().reshape(-1).tolist()
+
+
+def _dtype(tensor):
+    if not tensor.is_quantized or tensor.dtype not in _DTYPES:
+        raise _Cannot("tensors of %s" % tensor.dtype)
+    return _DTYPES[tensor.dtype]
+
+
+class _Writer:
+    """One case file in the making: its fields, and what its note says."""
+
+    def __init__(self):
+        self.case = {"qualm_case": 1}
+        self.notes = []
+
+    def put(self, **fields):
+        self.case.update(fields)
+
+    def scale(self, value):
+        """Scales are float64 in PyTorch and float32 in its arithmetic."""
+        if _single(value) != value:
+            self.notes.append("%r is no float32 and was rounded to one" % value)
+        return _text(_single(value))
+
+    def qparams(self, key, tensor, axis=None):
+        """Scale and zero point of a tensor, as fields key_scale and key_zp."""
+        if tensor.qscheme() in (torch.per_tensor_affine, torch.per_tensor_symmetric):
+            scale, zero_point = self.scale(tensor.q_scale()), tensor.q_zero_point()
+        elif axis is not None and tensor.q_per_channel_axis() == axis:
+            zero_points = tensor.q_per_channel_zero_points()
+            if zero_points.is_floating_point():
+                raise _Cannot("zero points that are no integers")
+            scale = [self.scale(s) for s in tensor.q_per_channel_scales().tolist()]
+            zero_point = zero_points.tolist()
+            self.put(gran="channel")
+        else:
+            raise _Cannot("parameters along this axis")
+        self.put(**{key + "_scale": scale, key + "_zp": zero_point})
+
+
+def _matrix(tensor):
+    """Rows of the last axis; a copy of one dimension more where there is only one."""
+    if tensor.dim() == 0:
+        raise _Cannot("tensors without dimensions")
+    return tensor.reshape(-1, tensor.shape[-1]) if tensor.numel() else tensor.reshape(0, 1)
+
+
+def _first_rows(writer, rows, limit, what="rows"):
+    """How many of `rows` a file takes."""
+    kept = max(0, min(rows, limit))
+    if kept < rows:
+        writer.notes.append("the first %d of %d %s" % (kept, rows, what))
+    return kept
+
+
+def _elementwise(writer, limit, *tensors):
+    """The tensors as matrices of the same first rows."""
+    matrices = [_matrix(t) for t in tensors]
+    rows, columns = matrices[0].shape
+    kept = _first_rows(writer, rows, limit // max(1, columns))
+    writer.put(M=kept, N=columns)
+    return [m[:kept] for m in matrices]
+
+
+def _in_memory_order(writer, limit, *tensors):
+    """The tensors flat, as they lie in memory: vector code treats the tail another way. Cut behind
+    whole vectors."""
+    order = torch.channels_last if tensors[-1].dim() == 4 and tensors[-1].is_contiguous(
+        memory_format=torch.channels_last) else torch.contiguous_format
+    flat = []
+    for tensor in tensors:
+        if tensor.shape != tensors[-1].shape:
+            raise _Cannot("operands of different shapes")
+        dense = tensor.contiguous(memory_format=order)
+        flat.append((dense.permute(0, 2, 3, 1) if order is torch.channels_last else dense)
+                    .reshape(1, -1))
+    count = flat[0].shape[1]
+    kept = count if count <= limit else _first_rows(writer, count, limit // 128 * 128, "elements")
+    writer.put(M=1, N=kept)
+    return [f[:, :kept] for f in flat]
+
+
+# Operators: each fills the writer and returns the observed output ----------------------------------
+
+
+def _quantize(writer, limit, args, y):
+    x, _, _ = args[:3]
+    axis = args[3] if len(args) > 4 else None
+    x, kept = _elementwise(writer, limit, x, y)
+    if axis is not None and axis % args[0].dim() != args[0].dim() - 1:
+        raise _Cannot("parameters along an axis that is not the last")
+    writer.put(op="quantize", out_dtype=_dtype(y), x=_reals(x))
+    writer.qparams("out", y, axis)
+    return _codes(kept)
+
+
+def _dequantize(writer, limit, args, y):
+    axis = args[0].dim() - 1
+    x, kept = _elementwise(writer, limit, args[0], y)
+    writer.put(op="dequantize", x_dtype=_dtype(x), x=_codes(x))
+    writer.qparams("x", args[0], axis)
+    return _reals(kept)
+
+
+def _sums(writer, x, w, y, bias, relu, channels):
+    """What linear and convolutions have in common."""
+    writer.put(x_dtype=_dtype(x), w_dtype=_dtype(w), out_dtype=_dtype(y), relu=relu)
+    writer.qparams("x", x)
+    writer.qparams("w", w, 0)
+    writer.qparams("out", y)
+    for key in ("w_scale", "w_zp"):
+        if isinstance(writer.case[key], list):
+            writer.case[key] = writer.case[key][:channels]
+    if bias is not None:
+        writer.put(bias=_reals(bias[:channels]))
+
+
+def _linear(writer, limit, args, y, relu):
+    x, packed = args[:2]
+    w, bias = packed.unpack()
+    rows, kept_y = _matrix(x), _matrix(y)
+    (M, K), N = rows.shape, w.shape[0]
+    limit = min(limit, MAX_PRODUCTS // max(1, K))
+    N = _first_rows(writer, N, limit, "channels")
+    M = _first_rows(writer, M, limit // max(1, N))
+    writer.put(op="linear", M=M, N=N, K=K, x=_codes(rows[:M]), w=_codes(w[:N]))
+    _sums(writer, x, w, y, bias, relu, N)
+    return _codes(kept_y[:M, :N])
+
+
+def _images(tensor):
+    """NHWC"""
+    if tensor.dim() not in (3, 4):
+        raise _Cannot("images of %d dimensions" % tensor.dim())
+    if tensor.dim() == 3:
+        tensor = tensor.unsqueeze(0)
+    return tensor.permute(0, 2, 3, 1)
+
+
+def _conv2d(writer, limit, args, y, relu):
+    x, packed = args[:2]
+    w, bias = packed.unpack()
+    if w.dim() != 4:
+        raise _Cannot("convolutions of %d dimensions" % (w.dim() - 2))
+    images, out = _images(x), _images(y)
+    batch, height, width, depth = images.shape
+    per_image, channels, groups = out.shape[1] * out.shape[2], w.shape[0], packed.groups()
+    limit = min(limit, MAX_PRODUCTS // max(1, w.shape[1] * w.shape[2] * w.shape[3]))
+    # Whole groups of channels, with the input channels that they see.
+    each = channels // groups
+    if groups > 1:
+        kept_groups = _first_rows(writer, groups, limit // max(1, per_image * each), "groups")
+        kept = kept_groups * each
+    else:
+        kept_groups = 1
+        kept = _first_rows(writer, channels, limit // max(1, per_image), "channels")
+    if kept == 0 < channels:
+        raise _Cannot("an image of more outputs than a file takes")
+    batch = _first_rows(writer, batch, limit // max(1, per_image * kept), "images")
+    depth = depth // groups * kept_groups
+    pads = list(packed.padding())
+    writer.put(op="depthwise" if groups == images.shape[3] > 1 else "conv2d", N=batch, H=height,
+               W=width, IC=depth, OC=kept, R=w.shape[2], S=w.shape[3],
+               stride=list(packed.stride()), pad=[pads[0], pads[0], pads[1], pads[1]],
+               dilation=list(packed.dilation()), groups=kept_groups,
+               x=_codes(images[:batch, :, :, :depth]), w=_codes(w[:kept].permute(0, 2, 3, 1)))
+    _sums(writer, x, w, y, bias, relu, kept)
+    return _codes(out[:batch, :, :, :kept])
+
+
+def _operands(writer, limit, args, y, op, relu):
+    a, b = args[:2]
+    if not isinstance(b, torch.Tensor) or not b.is_quantized:
+        raise _Cannot("a second operand that is no quantized tensor")
+    flat_a, flat_b, flat_y = _in_memory_order(writer, limit, a, b, y)
+    writer.put(op=op, x_dtype=_dtype(a), out_dtype=_dtype(y), relu=relu, a=_codes(flat_a),
+               b=_codes(flat_b))
+    for key, tensor in (("a", a), ("b", b), ("out", y)):
+        writer.qparams(key, tensor)
+    return _codes(flat_y)
+
+
+def _concat(writer, limit, args, y, relu):
+    inputs, dim = args[0], args[1] if len(args) > 1 else 0
+    if len(inputs) != 2:
+        raise _Cannot("a concatenation of %d tensors" % len(inputs))
+    # Everything behind the axis belongs to a column.
+    dim %= y.dim()
+    a, b, out = [t.reshape(math.prod(t.shape[:dim]), -1) for t in (inputs[0], inputs[1], y)]
+    kept = _first_rows(writer, out.shape[0], limit // max(1, out.shape[1]))
+    writer.put(op="concat", M=kept, NA=a.shape[1], NB=b.shape[1], x_dtype=_dtype(a),
+               out_dtype=_dtype(y), relu=relu, a=_codes(a[:kept]), b=_codes(b[:kept]))
+    for key, tensor in (("a", inputs[0]), ("b", inputs[1]), ("out", y)):
+        writer.qparams(key, tensor)
+    return _codes(out[:kept])
+
+
+def _pair(value, default=None):
+    if not value:
+        return default
+    return [value[0], value[-1]]
+
+
+def _max_pool(writer, limit, args, y):
+    x, kernel = args[0], _pair(args[1])
+    options = list(args[2:]) + [None] * (6 - len(args))
+    stride, padding = _pair(options[0], kernel), _pair(options[1], [0, 0])
+    dilation = _pair(options[2], [1, 1])
+    images, out = _images(x), _images(y)
+    outputs = math.prod(out.shape[1:])
+    batch = _first_rows(writer, out.shape[0], limit // max(1, outputs), "images")
+    writer.put(op="max_pool", N=batch, H=images.shape[1], W=images.shape[2], C=images.shape[3],
+               R=kernel[0], S=kernel[1], stride=stride,
+               pad=[padding[0], padding[0], padding[1], padding[1]], dilation=dilation,
+               ceil_mode=bool(options[3]), x_dtype=_dtype(x), x=_codes(images[:batch]))
+    writer.qparams("x", x)
+    return _codes(out[:batch])
+
+
+def _avg_pool(writer, limit, args, y):
+    x, kernel = args[0], _pair(args[1])
+    stride, padding, ceil_mode, count_include_pad, divisor = args[2:7]
+    if divisor is not None:
+        raise _Cannot("a divisor that is not the number of positions")
+    padding = _pair(padding, [0, 0])
+    writer.put(op="avg_pool", R=kernel[0], S=kernel[1], stride=_pair(stride, kernel),
+               pad=[padding[0], padding[0], padding[1], padding[1]], ceil_mode=bool(ceil_mode),
+               count_include_pad=bool(count_include_pad))
+    return _average(writer, limit, x, y)
+
+
+def _global_avg_pool(writer, limit, args, y):
+    if list(y.shape[-2:]) != [1, 1]:
+        raise _Cannot("an adaptive pool of more than one output pixel")
+    writer.put(op="global_avg_pool")
+    return _average(writer, limit, args[0], y)
+
+
+def _average(writer, limit, x, y):
+    images, out = _images(x), _images(y)
+    batch = _first_rows(writer, out.shape[0], limit // max(1, math.prod(out.shape[1:])), "images")
+    writer.put(N=batch, H=images.shape[1], W=images.shape[2], C=images.shape[3],
+               x_dtype=_dtype(x), out_dtype=_dtype(y), x=_codes(images[:batch]))
+    writer.qparams("x", x)
+    writer.qparams("out", y)
+    return _codes(out[:batch])
+
+
+def _table(writer, limit, args, y, function):
+    x, out = _in_memory_order(writer, limit, args[0], y)
+    writer.put(op="table", function=function, x_dtype=_dtype(x), out_dtype=_dtype(y), x=_codes(x))
+    if function == "leaky_relu":
+        writer.put(negative_slope=writer.scale(float(args[1])))
+    writer.qparams("x", args[0])
+    writer.qparams("out", y)
+    return _codes(out)
+
+
+_OPERATORS = {
+    "aten::quantize_per_tensor": _quantize,
+    "aten::quantize_per_channel": _quantize,
+    "aten::dequantize": _dequantize,
+    "quantized::linear": lambda *a: _linear(*a, relu=False),
+    "quantized::linear_relu": lambda *a: _linear(*a, relu=True),
+    "quantized::conv2d": lambda *a: _conv2d(*a, relu=False),
+    "quantized::conv2d_relu": lambda *a: _conv2d(*a, relu=True),
+    "quantized::add": lambda *a: _operands(*a, op="add", relu=False),
+    "quantized::add_relu": lambda *a: _operands(*a, op="add", relu=True),
+    "quantized::mul": lambda *a: _operands(*a, op="mul", relu=False),
+    "quantized::mul_relu": lambda *a: _operands(*a, op="mul", relu=True),
+    "quantized::cat": lambda *a: _concat(*a, relu=False),
+    "quantized::cat_relu": lambda *a: _concat(*a, relu=True),
+    "aten::cat": lambda *a: _concat(*a, relu=False),
+    "aten::quantized_max_pool2d": _max_pool,
+    "quantized::max_pool2d": _max_pool,
+    "aten::avg_pool2d": _avg_pool,
+    "aten::_adaptive_avg_pool2d": _global_avg_pool,
+    "aten::adaptive_avg_pool2d": _global_avg_pool,
+    "aten::relu": lambda *a: _table(*a, function="relu"),
+    "aten::leaky_relu": lambda *a: _table(*a, function="leaky_relu"),
+    "quantized::leaky_relu": lambda *a: _table(*a, function="leaky_relu"),
+    "quantized::hardswish": lambda *a: _table(*a, function="hardswish"),
+    "aten::sigmoid": lambda *a: _table(*a, function="sigmoid"),
+    "quantized::sigmoid": lambda *a: _table(*a, function="sigmoid"),
+    "aten::tanh": lambda *a: _table(*a, function="tanh"),
+}
+
+
+class record(TorchDispatchMode):  # pylint: disable=invalid-name
+    """Writes a case file for every quantized operator that runs inside a `with` of it.
+
+    model: names the layers in file names and notes; None if there is none.
+    folder: where the files go, made if it is not there. Files are numbered in the order of calls.
+    limit: outputs that a file takes at most. Larger layers are cut to their first rows, images or
+        channels, and the file's note says so.
+
+    Afterwards `files` lists what was written and `left_out` the quantized calls that no case file
+    can hold, as (layer, operator, reason).
+    """
+
+    def __init__(self, model, folder, limit=1 << 16):
+        super().__init__()
+        self.folder = folder
+        self.limit = min(limit, MAX_OUTPUTS)
+        self.files = []
+        self.left_out = []
+        self._model = model
+        self._layers = []
+        self._hooks = []
+        os.makedirs(folder, exist_ok=True)
+
+    def __enter__(self):
+        def enter(name):
+            def hook(_module, _inputs):
+                self._layers.append(name)
+            return hook
+
+        def leave(_module, _inputs, _output):
+            self._layers.pop()
+
+        if self._model is not None:
+            for name, module in self._model.named_modules():
+                self._hooks.append(module.register_forward_pre_hook(enter(name)))
+                self._hooks.append(module.register_forward_hook(leave))
+        return super().__enter__()
+
+    def __exit__(self, *exception):
+        for hook in self._hooks:
+            hook.remove()
+        self._hooks, self._layers = [], []
+        return super().__exit__(*exception)
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        y = func(*args, **(kwargs or {}))
+        name = func._schema.name
+        inputs = [args[0]] if not isinstance(args[0] if args else None, (list, tuple)) else args[0]
+        tensors = [t for t in list(inputs) + [y] if isinstance(t, torch.Tensor)]
+        if not any(t.is_quantized for t in tensors):
+            return y
+        if name in _OPERATORS:
+            self._write(name, _positional(func, args, kwargs or {}), y)
+        elif name.startswith("quantized::"):
+            self.left_out.append((self._layer(), name, "not an operation of case files"))
+        return y
+
+    def _layer(self):
+        return next((name for name in reversed(self._layers) if name), "model")
+
+    def _write(self, name, args, y):
+        writer = _Writer()
+        try:
+            observed = _OPERATORS[name](writer, self.limit, args, y)
+        except _Cannot as reason:
+            self.left_out.append((self._layer(), name, str(reason)))
+            return
+        by = "PyTorch %s, engine %s" % (torch.__version__, torch.backends.quantized.engine)
+        writer.put(note="; ".join(["%s of layer %s" % (name, self._layer())] + writer.notes),
+                   observed={"by": by, "y": observed})
+        path = os.path.join(self.folder, "%03d-%s-%s.case.json" % (
+            len(self.files), self._layer().replace("/", "_"), writer.case["op"]))
+        with open(path, "w", encoding="utf-8") as file:
+            fields = ["  %s: %s" % (json.dumps(k), json.dumps(v)) for k, v in writer.case.items()]
+            file.write("{\n" + ",\n".join(fields) + "\n}\n")
+        self.files.append(path)
+
+
+def _positional(func, args, kwargs):
+    """All arguments in the order of the schema."""
+    names = [argument.name for argument in func._schema.arguments]
+    args = list(args)
+    for argument, name in list(zip(func._schema.arguments, names))[len(args):]:
+        args.append(kwargs.get(name, argument.default_value))
+    return args
+
+
+if __name__ == "__main__":
+    sys.exit(__doc__)

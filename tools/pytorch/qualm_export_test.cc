@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// What qualm_export.py writes of an eager and of an FX model is read, and observed outputs are
+// those of the convention that the engine has, bit for bit.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "adapters/registry.h"
+#include "core/io/case_json.h"
+#include "core/subject.h"
+#include "oracles/models/model.h"
+#include "tools/run_qualm_test_util.h"
+
+namespace qualm::tools {
+namespace {
+
+namespace fs = std::filesystem;
+
+class ExportTest : public QualmTest {
+ protected:
+  void SetUp() override {
+    QualmTest::SetUp();
+    RegisterAllSubjects();
+    const auto kinds = SubjectRegistry::Get().kinds();
+    const auto kind = std::ranges::find(kinds, "torch", &SubjectKind::kind);
+    ASSERT_NE(kind, kinds.end());
+    if (!kind->why_absent.empty()) GTEST_SKIP() << kind->why_absent;
+    const char* python = std::getenv("QUALM_PYTHON");
+    const Ran ran = Shell(std::string(python != nullptr ? python : "/usr/bin/python3") +
+                          " " QUALM_SOURCE_DIR "/tools/pytorch/export_models.py eager fx");
+    ASSERT_EQ(ran.status, 0) << ran.err;
+    ASSERT_EQ(ran.out.find("left out"), std::string::npos) << ran.out;
+  }
+
+  // Files by operation, each judged.
+  std::map<Op, std::vector<std::string>> Judged(const std::string& name) {
+    const Model* const model = FindModel("torch-qnnpack");
+    std::map<Op, std::vector<std::string>> files;
+    for (const auto& entry : fs::directory_iterator(folder() / name)) {
+      const Case c = ReadCaseFile(entry.path().string());
+      EXPECT_TRUE(c.observed) << entry.path();
+      EXPECT_EQ(model->cannot_run(c), "") << entry.path();
+      if (!c.observed || !model->cannot_run(c).empty()) continue;
+      EXPECT_GT(c.observed->y.size(), 0) << entry.path();
+      EXPECT_EQ(model->run(c).y, c.observed->y) << entry.path();
+      files[c.op].push_back(entry.path().string());
+    }
+    return files;
+  }
+};
+
+TEST_F(ExportTest, WritesWhatTheModelComputed) {
+  auto eager = Judged("eager");
+  for (const Op op : {Op::kQuantize, Op::kDequantize, Op::kConv2d, Op::kDepthwise, Op::kMaxPool,
+                      Op::kLinear, Op::kMul, Op::kConcat, Op::kGlobalAvgPool}) {
+    EXPECT_EQ(eager[op].size(), 1u) << Name(op);
+  }
+  EXPECT_EQ(eager[Op::kAdd].size(), 2u);
+  EXPECT_EQ(eager[Op::kTable].size(), 2u);  // hardswish, relu
+
+  auto fx = Judged("fx");
+  EXPECT_EQ(fx[Op::kConv2d].size(), 2u);
+  EXPECT_EQ(fx[Op::kAdd].size(), 1u);
+  EXPECT_EQ(fx[Op::kLinear].size(), 1u);
+  const Case add = ReadCaseFile(fx[Op::kAdd].at(0));
+  EXPECT_TRUE(add.relu);
+  EXPECT_EQ(add.N, 3 * 4 * 6 * 6);
+
+  const Ran replayed = Qualm({"replay", (folder() / "eager").string(), (folder() / "fx").string(),
+                              "--subject", "model:torch-qnnpack"});
+  EXPECT_EQ(replayed.status, 0) << replayed.out << replayed.err;
+}
+
+// The quantized image has 2*3*19*19 values, and a file of this export at most 1000.
+TEST_F(ExportTest, CutsWhatIsTooLarge) {
+  auto eager = Judged("eager");
+  const Case quantize = ReadCaseFile(eager[Op::kQuantize].at(0));
+  EXPECT_LE(quantize.M * quantize.N, 1000);
+  EXPECT_GT(quantize.M * quantize.N, 900);
+  EXPECT_NE(quantize.note.find("the first 52 of 114 rows"), std::string::npos) << quantize.note;
+}
+
+// 1/2 and 5/2 units: half to even gives 0 and 2, QNNPACK 1 and 3.
+TEST_F(ExportTest, ExplainNamesTheArithmetic) {
+  auto judged = Judged("eager");
+  for (const std::string& file : judged[Op::kAdd]) {
+    const Case c = ReadCaseFile(file);
+    if (c.N != 3) continue;
+    EXPECT_EQ(c.observed->y, Tensor::Of<uint8_t>({1, 3}, std::vector<uint8_t>{1, 2, 3}));
+    const Ran explained = Qualm({"explain", file});
+    EXPECT_EQ(explained.status, 1) << explained.out << explained.err;
+    EXPECT_NE(explained.out.find("torch-qnnpack"), std::string::npos) << explained.out;
+    EXPECT_EQ(explained.out.find("torch-onednn"), std::string::npos) << explained.out;
+    return;
+  }
+  ADD_FAILURE() << "the sum of three ties was not written";
+}
+
+}  // namespace
+}  // namespace qualm::tools

@@ -32,6 +32,9 @@ constexpr const char* kOnednnReorder =
     "jit:uni forgets the compensation for the zero point of x where it transposes weights in tiles "
     "of 8 by 8, here 8 groups by 8 taps (oneDNN 2.6 src/cpu/x64/jit_uni_reorder.cpp, "
     "process_unroll_tr8x8)";
+constexpr const char* kOnednnAdd =
+    "each operand is multiplied by its scale in float32, and the products are added there (oneDNN "
+    "2.6 src/cpu/x64/jit_uni_binary_kernel.cpp, perform_op)";
 constexpr const char* kOnednnPool =
     "the pools of AVX2 load and store whole registers that reach before the first code where "
     "channels do not fill one (oneDNN 2.6 src/cpu/x64/jit_uni_i8i8_pooling.cpp, load_src_max_op, "
@@ -185,6 +188,7 @@ void AddOnednn(Rows& rows) {
     rows.Add(subject, Op::kLinear, "matches_exact", FindingKind::kRounding, kOnednnScale);
     rows.Add(subject, Op::kAdd, "matches_exact", FindingKind::kRounding, kOnednnAdd);
     rows.Add(subject, Op::kQuantize, "matches_exact", FindingKind::kRounding, kReciprocal);
+    rows.Add(subject, Op::kAdd, "matches_exact", FindingKind::kRounding, kOnednnAdd);
     for (const Op op : {Op::kLinear, Op::kConv2d, Op::kDepthwise, Op::kQuantize, Op::kDequantize,
                         Op::kRequantize, Op::kAdd, Op::kMul, Op::kAvgPool, Op::kGlobalAvgPool})
       rows.Add(subject, op, "environment", FindingKind::kRounding, kOnednnEnvironment);

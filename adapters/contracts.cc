@@ -96,9 +96,6 @@ constexpr const char* kOrtAdd =
 constexpr const char* kFixedPointAdd =
     "scales over the output scale are rounded to integers of some 20 bits (QNNPACK src/add.c; "
     "XNNPACK src/params-init.c, add minmax)";
-constexpr const char* kOnednnAdd =
-    "each operand is multiplied by its scale over the output scale in float32 (oneDNN "
-    "2.6.3 src/cpu/x64/jit_uni_binary_kernel.cpp)";
 // No swap of the attribution rounds twice: on an output of many it finds nothing.
 constexpr const char* kRuyFixedPoint =
     "the high half of the product with a 31-bit multiplier is rounded half up, and so is the shift "
@@ -186,7 +183,6 @@ void AddOnednn(Rows& rows) {
         "model:onednn2@avx512core", "model:onednn2@vnni", "model:onednn2@amx"}) {
     rows.Add(subject, Op::kLinear, "matches_exact", FindingKind::kTie, kOnednnTie);
     rows.Add(subject, Op::kLinear, "matches_exact", FindingKind::kRounding, kOnednnScale);
-    rows.Add(subject, Op::kAdd, "matches_exact", FindingKind::kRounding, kOnednnAdd);
     rows.Add(subject, Op::kQuantize, "matches_exact", FindingKind::kRounding, kReciprocal);
     rows.Add(subject, Op::kAdd, "matches_exact", FindingKind::kRounding, kOnednnAdd);
     for (const Op op : {Op::kLinear, Op::kConv2d, Op::kDepthwise, Op::kQuantize, Op::kDequantize,

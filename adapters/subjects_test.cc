@@ -132,7 +132,8 @@ TEST(Contracts, DeclaredRowsNameThingsThatExist) {
 }
 
 // One smallest case for each declared kind, on which the subject departs from the exact answer.
-Case WitnessOf(const std::string& kind) {
+Case WitnessOf(const ExpectedDivergence& row) {
+  const std::string& kind = row.kind;
   Case c;
   c.M = 1;
   c.N = 1;
@@ -145,6 +146,8 @@ Case WitnessOf(const std::string& kind) {
     c.out_q.scale = {255.0f};
   } else if (kind == "tie") {  // 0.5 -> 0, then the zero point; 0.5 + 1 -> 2
     c.out_q = {{2.0f}, {1}};
+  } else if (row.subject == "model:ruy") {  // 1/4 is rounded to 1/2, and that to 1
+    c.out_q.scale = {4.0f};
   } else {  // above a half by 2^-47, a half once the product of scales is rounded
     EXPECT_EQ(kind, "rounding");
     c.x_q.scale = {0x1.000002p0f};
@@ -158,11 +161,12 @@ TEST(Contracts, DeclaredDeparturesFromExactHappen) {
   const std::unique_ptr<Subject> exact = Registry().Make("faulty:none");
   int shown = 0;
   for (const ExpectedDivergence& row : Registry().expected()) {
-    if (row.property != "matches_exact" || row.op != "linear") continue;
+    // A cause unknown is one of many outputs at once: the audit shows it.
+    if (row.property != "matches_exact" || row.op != "linear" || row.kind == "unknown") continue;
     SCOPED_TRACE(row.subject + " " + row.kind);
     const SubjectKind* const kind = Kind(row.subject.substr(0, row.subject.find_first_of(":@")));
     if (kind == nullptr || !kind->why_absent.empty()) continue;
-    const Case c = WitnessOf(row.kind);
+    const Case c = WitnessOf(row);
     ASSERT_EQ(Validate(c), "");
     const Outcome outcome = Registry().Make(row.subject)->Run(c, {});
     ASSERT_EQ(outcome.status, RunStatus::kOk) << outcome.detail;

@@ -121,11 +121,14 @@ TEST(ModelClaims, HoldOnDrawnCases) {
   }
 }
 
-// A name that no property has would never be judged.
+// A name that no property has would never be judged. PyTorch's engines repeat what each part claims
+// for the operations that the part computes, whether the property speaks of them or not.
 TEST(ModelClaims, NameProperties) {
   for (const Model& model : AllModels()) {
     for (const std::string& claim : model.satisfies) {
-      EXPECT_NE(FindProperty(claim), nullptr) << model.name << " " << claim;
+      const std::string bare = claim.substr(claim.find('.') + 1);
+      const bool composed = model.name.starts_with("torch-");
+      EXPECT_NE(FindProperty(composed ? bare : claim), nullptr) << model.name << " " << claim;
     }
   }
 }

@@ -316,7 +316,9 @@ TEST_F(Onednn, WindowsWhollyInThePaddingAreNotAskedOfTiles) {
       }
       EXPECT_EQ(outcome.status, RunStatus::kSkipped);
       EXPECT_EQ(outcome.detail,
-                "oneDNN 2.6 on AMX fails where a window lies wholly in the padding");
+                c.x_q.zero_point_at(0) == 0
+                    ? "oneDNN 2.6 on AMX fails where a window lies wholly in the padding"
+                    : "oneDNN 2.6 on AMX writes beyond y where a window is larger than the image");
     }
   }
 }

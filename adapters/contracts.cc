@@ -72,6 +72,12 @@ constexpr const char* kFloatQuotient =
 constexpr const char* kQnnpackMultiplier =
     "the multiplier is fl(fl(sx*sw)*fl(1/sy)), one float32 (PyTorch QnnpackUtils.h, "
     "generate_requantization_scales)";
+constexpr const char* kQnnpackMaxPool =
+    "a tap in the padding reads the nearest pixel, which a dilated window may leave out (PyTorch "
+    "qnnpack/src/indirection.c, pytorch_qnnp_indirection_init_maxpool2d)";
+constexpr const char* kQnnpackAvgPool =
+    "the divisor counts the padding, whatever count_include_pad says (PyTorch "
+    "quantized/cpu/AveragePool2d.cpp, qnnpack_avg_pool2d)";
 constexpr const char* kAtenAdd =
     "add runs in float32: both operands are dequantized, and the sum is multiplied by the "
     "reciprocal of the scale (PyTorch quantized/cpu/kernels/QuantizedOpKernels.cpp, qadd_kernel)";
@@ -90,6 +96,10 @@ constexpr const char* kOrtAdd =
 constexpr const char* kFixedPointAdd =
     "scales over the output scale are rounded to integers of some 20 bits (QNNPACK src/add.c; "
     "XNNPACK src/params-init.c, add minmax)";
+// No swap of the attribution rounds twice: on an output of many it finds nothing.
+constexpr const char* kRuyFixedPoint =
+    "the high half of the product with a 31-bit multiplier is rounded half up, and so is the shift "
+    "behind it (ruy kernel_avx2_fma.cc, kernel_avx512.cc)";
 constexpr const char* kGemmlowpFixedPoint =
     "the multiplier is a 31-bit fixed-point number, and its high product is rounded before the "
     "shift rounds again, ties away from zero (gemmlowp public/output_stages.h, fixedpoint.h)";
@@ -216,6 +226,8 @@ void AddTorch(Rows& rows) {
   rows.Add(kTorchQnnpack, Op::kLinear, FindingKind::kRounding, kQnnpackMultiplier);
   rows.Add(kTorchQnnpack, Op::kAdd, FindingKind::kRounding, kFixedPointAdd);
   rows.Add(kTorchQnnpack, Op::kQuantize, FindingKind::kRounding, kReciprocal);
+  rows.Add(kTorchQnnpack, Op::kMaxPool, FindingKind::kIndex, kQnnpackMaxPool);
+  rows.Add(kTorchQnnpack, Op::kAvgPool, FindingKind::kPadding, kQnnpackAvgPool);
 }
 
 // The convention knows one rounding mode; what runs under it is the library.
@@ -256,6 +268,11 @@ void AddOthers(Rows& rows) {
            Op::kAdd, FindingKind::kTie, kTiesUp);
   rows.Add(std::array{"model:tflite@double", "model:tflite@single", "model:xnnpack@rndnu"},
            Op::kMul, FindingKind::kTie, kTiesUp);
+  for (const FindingKind kind : {FindingKind::kRounding, FindingKind::kTie}) {
+    for (const Op op : {Op::kLinear, Op::kRequantize})
+      rows.Add("model:ruy", op, "matches_exact", kind, kRuyFixedPoint);
+  }
+  rows.Add("model:ruy", Op::kLinear, "matches_exact", FindingKind::kUnknown, kRuyFixedPoint);
   for (const char* subject : {"model:gemmlowp", "model:gemmlowp@sse4"}) {
     for (const FindingKind kind : {FindingKind::kRounding, FindingKind::kTie})
       rows.Add(subject, Op::kRequantize, "matches_exact", kind, kGemmlowpFixedPoint);

@@ -86,7 +86,8 @@ TEST_F(ExportTest, CutsWhatIsTooLarge) {
 
 // 1/2 and 5/2 units: half to even gives 0 and 2, QNNPACK 1 and 3.
 TEST_F(ExportTest, ExplainNamesTheArithmetic) {
-  for (const std::string& file : Judged("eager")[Op::kAdd]) {
+  auto judged = Judged("eager");
+  for (const std::string& file : judged[Op::kAdd]) {
     const Case c = ReadCaseFile(file);
     if (c.N != 3) continue;
     EXPECT_EQ(c.observed->y, Tensor::Of<uint8_t>({1, 3}, std::vector<uint8_t>{1, 2, 3}));

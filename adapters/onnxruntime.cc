@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// onnxruntime, onnxruntime@avx2, onnxruntime@sse41: the npm package onnxruntime-node in a Node
+// onnxruntime, onnxruntime@avx2, onnxruntime@sse41, and those but the last with constant weights
+// (onnxruntime@constant, onnxruntime@avx2+constant): the npm package onnxruntime-node in a Node
 // process (onnxruntime_child.mjs) behind a pipe. MLAS, its kernels, takes the best instruction set
 // that the processor has and no switch says otherwise, so older ones are had by emulating an older
 // processor: Haswell has AVX2 and FMA, Nehalem neither.
@@ -32,9 +33,14 @@ struct Variant {
   std::string_view name;
   std::string_view processor;        // as qemu-x86_64 calls it; "" runs natively
   std::string_view instruction_set;  // "" is that of this processor
+  // All but the first input is part of the model, as in models that people deploy: ONNX Runtime
+  // then packs weights ahead, and has convolutions of its own for symmetric ones (MlasConvSym).
+  bool constant = false;
 };
-constexpr std::array<Variant, 3> kVariants{{{"onnxruntime", "", ""},
+constexpr std::array<Variant, 5> kVariants{{{"onnxruntime", "", ""},
+                                            {"onnxruntime@constant", "", "", true},
                                             {"onnxruntime@avx2", "Haswell", "avx2"},
+                                            {"onnxruntime@avx2+constant", "Haswell", "avx2", true},
                                             {"onnxruntime@sse41", "Nehalem", "sse41"}}};
 
 const Variant* Find(const std::string& name) {
@@ -128,6 +134,7 @@ std::unique_ptr<Subject> Make(const std::string& name) {
                                PackageFolder(), own.empty() ? OwnInstructionSet() : own}) {
     options.command.push_back(std::move(argument));
   }
+  if (variant->constant) options.command.emplace_back("constant");
   return std::make_unique<PipeSubject>(name, std::move(options));
 }
 
@@ -136,7 +143,9 @@ std::unique_ptr<Subject> Make(const std::string& name) {
 void RegisterOnnxruntimeSubjects() {
   SubjectKind kind;
   kind.kind = "onnxruntime";
-  kind.help = "onnxruntime[@avx2|@sse41]  ONNX Runtime's QLinear operators, through Node";
+  kind.help =
+      "onnxruntime[@constant|@avx2[+constant]|@sse41]  ONNX Runtime's QLinear operators, through "
+      "Node";
   kind.why_absent = WhyAbsent();
   kind.names = [] {
     std::vector<std::string> names;

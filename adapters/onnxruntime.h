@@ -5,7 +5,7 @@
 
 namespace qualm {
 
-// Adds the kind "onnxruntime" (onnxruntime, onnxruntime@avx2, onnxruntime@sse41). It is absent,
+// Adds the kind "onnxruntime" (onnxruntime, onnxruntime@avx2, ...). It is absent,
 // with the reason and the command that installs it, where Node or the package is.
 void RegisterOnnxruntimeSubjects();
 

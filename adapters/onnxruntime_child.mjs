@@ -2,14 +2,15 @@
 // ONNX Runtime as a pipe child (docs/pipe.md): its quantized operators, one node
 // per model, through the Node package onnxruntime-node.
 //
-//   node onnxruntime_child.mjs PACKAGE_FOLDER INSTRUCTION_SET
+//   node onnxruntime_child.mjs PACKAGE_FOLDER INSTRUCTION_SET [constant]
 //
 // PACKAGE_FOLDER holds node_modules/onnxruntime-node. INSTRUCTION_SET (sse41, avx2, vnni) is the
 // one that MLAS finds, as the adapter knows it; it names the contract.
 //
 // Scales, zero points and weights are inputs of the model and shapes are left open, so that one
-// session per (operator, types, attributes) serves all cases. Graph optimisations are off: each
-// answer is that of the operator's own kernel, not of a fusion.
+// session per (operator, types, attributes) serves all cases. With "constant" all but the first
+// input are part of the model, and each case has a session of its own. Graph optimisations are off:
+// each answer is that of the operator's own kernel, not of a fusion.
 import {createRequire} from 'node:module';
 import path from 'node:path';
 
@@ -17,7 +18,7 @@ import {makeModel} from './onnxruntime_model.mjs';
 import {OPERATIONS, Skip} from './onnxruntime_operators.mjs';
 import {answerOf, NAME} from './onnxruntime_values.mjs';
 
-const [folder, instructionSet] = process.argv.slice(2);
+const [folder, instructionSet, weights] = process.argv.slice(2);
 const require = createRequire(path.resolve(folder, 'package.json'));
 const ort = require('onnxruntime-node');
 const version = require('onnxruntime-node/package.json').version;
@@ -42,22 +43,27 @@ async function sessionOf(plan) {
       for (const old of sessions.values()) await old.release();
       sessions.clear();
     }
-    const model = makeModel(
-        plan.operator, plan.domain, plan.opset, plan.attributes ?? {}, signature, plan.type);
-    session = await ort.InferenceSession.create(model, OPTIONS);
+    session = await ort.InferenceSession.create(makeModel(plan, plan.inputs.length), OPTIONS);
     sessions.set(key, session);
   }
   return session;
+}
+async function run(plan) {
+  const constant = weights === 'constant';
+  const session = constant ? await ort.InferenceSession.create(makeModel(plan, 1), OPTIONS)
+                           : await sessionOf(plan);
+  const feeds = {};
+  for (const [name, type, data, dims] of constant ? plan.inputs.slice(0, 1) : plan.inputs)
+    feeds[name] = new ort.Tensor(NAME[type], data, dims);
+  const {y} = await session.run(feeds);
+  if (constant) await session.release();
+  return y;
 }
 
 async function answer(request) {
   try {
     const plan = OPERATIONS[request.case.op](request.case);
-    const session = await sessionOf(plan);
-    const feeds = {};
-    for (const [name, type, data, dims] of plan.inputs)
-      feeds[name] = new ort.Tensor(NAME[type], data, dims);
-    const {y} = await session.run(feeds);
+    const y = await run(plan);
     return {id: request.id, y: answerOf(plan.finish(y.data, y.dims))};
   } catch (error) {
     if (error instanceof Skip) return {id: request.id, skip: error.message};

@@ -34,23 +34,34 @@ function attribute(name, value) {
 const valueInfo =
     (name, type) => [...text(1, name), ...bytes(2, bytes(1, integer(1, ELEMENT[type])))];
 
+// TensorProto: dims 1, data_type 2, name 8, raw_data 9 (little endian).
+const initializer = ([name, type, data, dims]) => [
+  ...dims.flatMap(dim => integer(1, dim)),
+  ...integer(2, ELEMENT[type]),
+  ...text(8, name),
+  ...bytes(9, [...new Uint8Array(data.buffer, data.byteOffset, data.byteLength)]),
+];
+
 // ModelProto: ir_version 1, graph 7, opset_import 8; OperatorSetIdProto: domain 1, version 2;
-// GraphProto: node 1, name 2, input 11, output 12; NodeProto: input 1, output 2, op_type 4,
-// attribute 5, domain 7. `attributes` are integers, lists of them or {float: number}; `inputs` are
-// [name, type] in the operator's order.
-export function makeModel(operator, domain, opset, attributes, inputs, outType) {
+// GraphProto: node 1, name 2, initializer 5, input 11, output 12; NodeProto: input 1, output 2,
+// op_type 4, attribute 5, domain 7. `attributes` are integers, lists of them or {float: number};
+// `inputs` are [name, type, data, dims] in the operator's order, all but the first `variable` of
+// which become constants of the model.
+export function makeModel({operator, domain, opset, attributes, inputs, type}, variable) {
   const node = [
     ...inputs.flatMap(([name]) => text(1, name)),
     ...text(2, 'y'),
     ...text(4, operator),
-    ...Object.entries(attributes).flatMap(([name, value]) => bytes(5, attribute(name, value))),
+    ...Object.entries(attributes ?? {}).flatMap(([name, value]) =>
+        bytes(5, attribute(name, value))),
     ...text(7, domain),
   ];
   const graph = [
     ...bytes(1, node),
     ...text(2, 'g'),
-    ...inputs.flatMap(input => bytes(11, valueInfo(...input))),
-    ...bytes(12, valueInfo('y', outType)),
+    ...inputs.slice(variable).flatMap(input => bytes(5, initializer(input))),
+    ...inputs.slice(0, variable).flatMap(([name, of]) => bytes(11, valueInfo(name, of))),
+    ...bytes(12, valueInfo('y', type)),
   ];
   return Uint8Array.from([
     ...integer(1, 8),

@@ -34,7 +34,19 @@ TEST_F(Onnxruntime, DrawnCasesKeepTheContract) {
       100, 5);
 }
 
-// Reads of empty tensors and outputs left unwritten are upstream's (docs/plugin.md): not asked for.
+class OnnxruntimeConstant : public OnnxruntimeTest {
+ protected:
+  OnnxruntimeConstant() : OnnxruntimeTest("onnxruntime@constant") {}
+};
+
+// Packed weights and the kernels for symmetric ones are other code with the same arithmetic.
+TEST_F(OnnxruntimeConstant, WeightsOfTheModelGiveTheSame) {
+  EXPECT_EQ(Pair(), InstructionSet() == "avx2" ? 32767 : 32893);
+  ExpectContract({Op::kLinear, Op::kConv2d, Op::kDepthwise}, 60, 3);
+}
+
+// Reads of empty tensors and outputs left unwritten are upstream's (docs/onnxruntime.md): not asked
+// for.
 TEST_F(Onnxruntime, SkipsWhatItCannotDo) {
   Case c;
   c.M = c.N = 1;

@@ -84,14 +84,14 @@ class Engine:
             raise Skip("this PyTorch has oneDNN linked in: its instruction set cannot be asked for")
         effective = ctypes.CDLL(paths.pop()).dnnl_get_effective_cpu_isa()
         # dnnl_cpu_isa_t: each includes the bits of what it builds upon.
-        for bits, name in ((0x200, "amx"), (0x40, "vnni"), (0x20, "avx512core"), (0x8, "avx2vnni"), (0x4, "avx2"),
-                           (0x1, "sse41")):
+        for bits, name in ((0x200, "amx"), (0x40, "vnni"), (0x20, "avx512core"),
+                           (0x8, "avx2vnni"), (0x4, "avx2"), (0x1, "sse41")):
             if effective & bits:
                 return name
         raise Skip("oneDNN runs without SSE4.1")
 
     def check_known(self, isa):
-        """The conventions torch-onednn@ISA are those of oneDNN 2 with one capability of ATen each."""
+        """The conventions torch-onednn@ISA have oneDNN 2 and one capability of ATen each."""
         if not self.torch.__version__.startswith("1.13."):
             raise Skip("the arithmetic of engine onednn is known for PyTorch 1.13, this is %s" %
                        self.torch.__version__)
@@ -246,7 +246,7 @@ class Engine:
                 raise Skip("a scale is no normal number")
             ratios = [single(s / out) for s in scales]
             if not all(2.0**-14 <= r < 2.0**8 for r in ratios):
-                raise Skip("the scale of an operand over that of the output is outside [2^-14, 2^8)")
+                raise Skip("an operand's scale over that of the output is outside [2^-14, 2^8)")
         ops = self.torch.ops.quantized
         a, b = self.operands(c, (c["N"], c["N"]))
         return self.codes((ops.add_relu if c["relu"] else ops.add)(a, b, out, c["out_zp"]))
@@ -324,8 +324,8 @@ class Engine:
         kind = kinds.get((c["observer"], per_channel))
         if kind is None:
             raise Skip("there is no histogram observer per channel")
-        schemes = {(False, False): torch.per_tensor_affine, (True, False): torch.per_tensor_symmetric,
-                   (False, True): torch.per_channel_affine,
+        schemes = {(False, False): torch.per_tensor_affine,
+                   (True, False): torch.per_tensor_symmetric, (False, True): torch.per_channel_affine,
                    (True, True): torch.per_channel_symmetric}
         options = {"dtype": self.dtypes[c["dtype"]], "reduce_range": c["reduce_range"],
                    "qscheme": schemes[c["symmetric"], per_channel]}

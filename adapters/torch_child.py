@@ -325,7 +325,8 @@ class Engine:
         if kind is None:
             raise Skip("there is no histogram observer per channel")
         schemes = {(False, False): torch.per_tensor_affine,
-                   (True, False): torch.per_tensor_symmetric, (False, True): torch.per_channel_affine,
+                   (True, False): torch.per_tensor_symmetric,
+                   (False, True): torch.per_channel_affine,
                    (True, True): torch.per_channel_symmetric}
         options = {"dtype": self.dtypes[c["dtype"]], "reduce_range": c["reduce_range"],
                    "qscheme": schemes[c["symmetric"], per_channel]}

@@ -32,6 +32,9 @@ constexpr const char* kOnednnReorder =
     "jit:uni forgets the compensation for the zero point of x where it transposes weights in tiles "
     "of 8 by 8, here 8 groups by 8 taps (oneDNN 2.6 src/cpu/x64/jit_uni_reorder.cpp, "
     "process_unroll_tr8x8)";
+constexpr const char* kOnednnAdd =
+    "each operand is multiplied by its scale in float32, and the products are added there (oneDNN "
+    "2.6 src/cpu/x64/jit_uni_binary_kernel.cpp, perform_op)";
 constexpr const char* kOnednnPool =
     "the pools of AVX2 load and store whole registers that reach before the first code where "
     "channels do not fill one (oneDNN 2.6 src/cpu/x64/jit_uni_i8i8_pooling.cpp, load_src_max_op, "
@@ -93,6 +96,10 @@ constexpr const char* kOrtAdd =
 constexpr const char* kFixedPointAdd =
     "scales over the output scale are rounded to integers of some 20 bits (QNNPACK src/add.c; "
     "XNNPACK src/params-init.c, add minmax)";
+// No swap of the attribution rounds twice: on an output of many it finds nothing.
+constexpr const char* kRuyFixedPoint =
+    "the high half of the product with a 31-bit multiplier is rounded half up, and so is the shift "
+    "behind it (ruy kernel_avx2_fma.cc, kernel_avx512.cc)";
 constexpr const char* kGemmlowpFixedPoint =
     "the multiplier is a 31-bit fixed-point number, and its high product is rounded before the "
     "shift rounds again, ties away from zero (gemmlowp public/output_stages.h, fixedpoint.h)";
@@ -177,6 +184,7 @@ void AddOnednn(Rows& rows) {
     rows.Add(subject, Op::kLinear, "matches_exact", FindingKind::kTie, kOnednnTie);
     rows.Add(subject, Op::kLinear, "matches_exact", FindingKind::kRounding, kOnednnScale);
     rows.Add(subject, Op::kQuantize, "matches_exact", FindingKind::kRounding, kReciprocal);
+    rows.Add(subject, Op::kAdd, "matches_exact", FindingKind::kRounding, kOnednnAdd);
     for (const Op op : {Op::kLinear, Op::kConv2d, Op::kDepthwise, Op::kQuantize, Op::kDequantize,
                         Op::kRequantize, Op::kAdd, Op::kMul, Op::kAvgPool, Op::kGlobalAvgPool})
       rows.Add(subject, op, "environment", FindingKind::kRounding, kOnednnEnvironment);
@@ -260,6 +268,11 @@ void AddOthers(Rows& rows) {
            Op::kAdd, FindingKind::kTie, kTiesUp);
   rows.Add(std::array{"model:tflite@double", "model:tflite@single", "model:xnnpack@rndnu"},
            Op::kMul, FindingKind::kTie, kTiesUp);
+  for (const FindingKind kind : {FindingKind::kRounding, FindingKind::kTie}) {
+    for (const Op op : {Op::kLinear, Op::kRequantize})
+      rows.Add("model:ruy", op, "matches_exact", kind, kRuyFixedPoint);
+  }
+  rows.Add("model:ruy", Op::kLinear, "matches_exact", FindingKind::kUnknown, kRuyFixedPoint);
   for (const char* subject : {"model:gemmlowp", "model:gemmlowp@sse4"}) {
     for (const FindingKind kind : {FindingKind::kRounding, FindingKind::kTie})
       rows.Add(subject, Op::kRequantize, "matches_exact", kind, kGemmlowpFixedPoint);

@@ -289,6 +289,38 @@ TEST_F(Onednn, ConvolutionsThatNoConventionDescribesAreSkipped) {
   ExpectFirst(*gemm, c, 9);
 }
 
+// Two cases that tear down a worker with AMX if they are tried, and are answered elsewhere.
+TEST_F(Onednn, WindowsWhollyInThePaddingAreNotAskedOfTiles) {
+  Case crash = Image(DType::kU8, 1, 3, 5, 1, 1, 1, 1);
+  crash.window.in_h = 6;
+  crash.x = Tensor(DType::kU8, {1, 6, 3, 5});
+  crash.window.stride_h = 2;
+  crash.window.pad_bottom = 1;
+  DeriveSizes(&crash);
+  Case stray = Image(DType::kU8, 2, 1, 16, 1, 1, 1, 1);
+  stray.window.in_w = 9;
+  stray.x = Tensor(DType::kU8, {1, 2, 9, 16});
+  stray.x_q.zero_point = {1};
+  stray.window.dilation_h = stray.window.pad_top = stray.window.pad_bottom = 5;
+  DeriveSizes(&stray);
+  for (const char* name : kEvery) {
+    const std::unique_ptr<Subject> subject = Make(name);
+    if (subject == nullptr) continue;
+    for (const Case& c : {crash, stray}) {
+      ASSERT_EQ(Validate(c), "");
+      const Outcome outcome = subject->Run(c, {});
+      if (subject->InstructionSet() != "amx") {
+        ASSERT_TRUE(outcome.ok()) << name << ": " << outcome.detail;
+        EXPECT_EQ(outcome.y.IntAt(outcome.y.size() / 2), 0) << name;
+        continue;
+      }
+      EXPECT_EQ(outcome.status, RunStatus::kSkipped);
+      EXPECT_EQ(outcome.detail,
+                "oneDNN 2.6 on AMX fails where a window lies wholly in the padding");
+    }
+  }
+}
+
 // Everything through the reorder and binary primitives; zero points are added before rounding.
 TEST_F(Onednn, ReordersAndBinaries) {
   for (const char* name : kEvery) {

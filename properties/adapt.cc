@@ -2,6 +2,7 @@
 #include "properties/adapt.h"
 
 #include <algorithm>
+#include <deque>
 #include <functional>
 #include <set>
 #include <string>
@@ -109,22 +110,22 @@ const std::vector<Change>& Changes() {
 }  // namespace
 
 std::optional<Case> AdaptTo(const Subject& subject, const Case& c) {
-  // One reason is met after the other. None may come back: types would go to and fro for ever.
   std::set<std::string> met{subject.CannotRun(c)};
   if (met.contains("")) return c;
-  Case adapted = ProblemOf(c);
-  for (size_t round = 0; round < Changes().size(); ++round) {
-    const auto helps = [&](const Change& change) {
-      Case candidate = adapted;
+  // Breadth first, one case per reason: the fewest changes, and a change that only leads to a worse
+  // reason (the type of x, for a kernel that minded the output's) is no dead end.
+  constexpr size_t kMostReasons = 32;
+  std::deque<Case> reached{ProblemOf(c)};  // its elements stay where they are
+  for (size_t at = 0; at < reached.size() && at < kMostReasons; ++at) {
+    for (const Change& change : Changes()) {
+      Case candidate = reached[at];
       change(candidate);
       if (HasWindow(candidate.op)) DeriveSizes(&candidate);
-      if (candidate == adapted || !Validate(candidate).empty()) return false;
-      if (!met.insert(subject.CannotRun(candidate)).second) return false;
-      adapted = std::move(candidate);
-      return true;
-    };
-    if (std::ranges::none_of(Changes(), helps)) return std::nullopt;
-    if (met.contains("")) return adapted;
+      if (candidate == reached[at] || !Validate(candidate).empty()) continue;
+      if (!met.insert(subject.CannotRun(candidate)).second) continue;
+      if (met.contains("")) return candidate;
+      reached.push_back(std::move(candidate));
+    }
   }
   return std::nullopt;
 }

@@ -263,12 +263,25 @@ class Engine:
             ratios = [single(s / out) for s in scales]
             if not all(2.0**-14 <= r < 2.0**8 for r in ratios):
                 raise Skip("an operand's scale over that of the output is outside [2^-14, 2^8)")
+            if max(ratios) < 2.0**-10:
+                raise Skip("both operands' scales over that of the output are below 2^-10: the "
+                           "shift exceeds 31, which is undefined there")
+            if c["relu"] and c["out_zp"] == 255:
+                raise Skip("relu at zero point 255 leaves one code, and QNNPACK wants two")
+        elif c["relu"]:
+            most = 255.0 * (real(c["a_scale"]) + real(c["b_scale"]))
+            if not (most < min(2.0**30 * out, 2.0**127) and is_normal(out)):
+                raise Skip("a sum under relu leaves 2^30 output units, and wraps")
         ops = self.torch.ops.quantized
         a, b = self.operands(c, (c["N"], c["N"]))
         return self.codes((ops.add_relu if c["relu"] else ops.add)(a, b, out, c["out_zp"]))
 
     def mul(self, c):
         ops = self.torch.ops.quantized
+        product = single(single(real(c["a_scale"]) * real(c["b_scale"])) *
+                         inverse(real(c["out_scale"])))
+        if not product * 65025.0 < 2.0**31:
+            raise Skip("a product leaves 2^31 output units, and converts as the code at hand does")
         a, b = self.operands(c, (c["N"], c["N"]))
         run = ops.mul_relu if c["relu"] else ops.mul
         return self.codes(run(a, b, real(c["out_scale"]), c["out_zp"]))

@@ -54,12 +54,25 @@ def text(value):
     return "inf" if value == math.inf else "-inf" if value == -math.inf else value.hex()
 
 
+def has_empty_window(c):
+    """Whether a row or column of windows meets no row or column of the image."""
+    for size, taps, axis in ((c["H"], c["R"], 0), (c["W"], c["S"], 1)):
+        before, after = c["pad"][2 * axis: 2 * axis + 2]
+        stride, dilation = c["stride"][axis], c["dilation"][axis]
+        last = size + before + after - dilation * (taps - 1) - 1
+        for first in range(-before, last - before + 1, stride):
+            if not any(0 <= first + k * dilation < size for k in range(taps)):
+                return True
+    return False
+
+
 class Engine:
     def __init__(self, name):
         import torch
 
         self.torch = torch
         self.name = name
+        self.amx = name == "onednn" and self.onednn_isa() == "amx"
         torch.set_num_threads(1)
         if name not in torch.backends.quantized.supported_engines:
             raise Skip("this PyTorch has no engine %s" % name)
@@ -84,14 +97,14 @@ class Engine:
             raise Skip("this PyTorch has oneDNN linked in: its instruction set cannot be asked for")
         effective = ctypes.CDLL(paths.pop()).dnnl_get_effective_cpu_isa()
         # dnnl_cpu_isa_t: each includes the bits of what it builds upon.
-        for bits, name in ((0x200, "amx"), (0x40, "vnni"), (0x20, "avx512core"), (0x8, "avx2vnni"), (0x4, "avx2"),
-                           (0x1, "sse41")):
+        for bits, name in ((0x200, "amx"), (0x40, "vnni"), (0x20, "avx512core"),
+                           (0x8, "avx2vnni"), (0x4, "avx2"), (0x1, "sse41")):
             if effective & bits:
                 return name
         raise Skip("oneDNN runs without SSE4.1")
 
     def check_known(self, isa):
-        """The conventions torch-onednn@ISA are those of oneDNN 2 with one capability of ATen each."""
+        """The conventions torch-onednn@ISA have oneDNN 2 and one capability of ATen each."""
         if not self.torch.__version__.startswith("1.13."):
             raise Skip("the arithmetic of engine onednn is known for PyTorch 1.13, this is %s" %
                        self.torch.__version__)
@@ -223,6 +236,9 @@ class Engine:
 
     def conv2d(self, c):
         self.check_scales(c)
+        if self.amx and has_empty_window(c):
+            raise Skip("oneDNN on AMX crashes or writes beyond the output where a window lies "
+                       "wholly in the padding")
         ops = self.torch.ops.quantized
         shape = (c["N"], c["H"], c["W"], c["IC"])
         x = self.quantized(c["x"], shape, c["x_dtype"], c["x_scale"], c["x_zp"])
@@ -246,13 +262,26 @@ class Engine:
                 raise Skip("a scale is no normal number")
             ratios = [single(s / out) for s in scales]
             if not all(2.0**-14 <= r < 2.0**8 for r in ratios):
-                raise Skip("the scale of an operand over that of the output is outside [2^-14, 2^8)")
+                raise Skip("an operand's scale over that of the output is outside [2^-14, 2^8)")
+            if max(ratios) < 2.0**-10:
+                raise Skip("both operands' scales over that of the output are below 2^-10: the "
+                           "shift exceeds 31, which is undefined there")
+            if c["relu"] and c["out_zp"] == 255:
+                raise Skip("relu at zero point 255 leaves one code, and QNNPACK wants two")
+        elif c["relu"]:
+            most = 255.0 * (real(c["a_scale"]) + real(c["b_scale"]))
+            if not (most < min(2.0**30 * out, 2.0**127) and is_normal(out)):
+                raise Skip("a sum under relu leaves 2^30 output units, and wraps")
         ops = self.torch.ops.quantized
         a, b = self.operands(c, (c["N"], c["N"]))
         return self.codes((ops.add_relu if c["relu"] else ops.add)(a, b, out, c["out_zp"]))
 
     def mul(self, c):
         ops = self.torch.ops.quantized
+        product = single(single(real(c["a_scale"]) * real(c["b_scale"])) *
+                         inverse(real(c["out_scale"])))
+        if not product * 65025.0 < 2.0**31:
+            raise Skip("a product leaves 2^31 output units, and converts as the code at hand does")
         a, b = self.operands(c, (c["N"], c["N"]))
         run = ops.mul_relu if c["relu"] else ops.mul
         return self.codes(run(a, b, real(c["out_scale"]), c["out_zp"]))
@@ -324,7 +353,8 @@ class Engine:
         kind = kinds.get((c["observer"], per_channel))
         if kind is None:
             raise Skip("there is no histogram observer per channel")
-        schemes = {(False, False): torch.per_tensor_affine, (True, False): torch.per_tensor_symmetric,
+        schemes = {(False, False): torch.per_tensor_affine,
+                   (True, False): torch.per_tensor_symmetric,
                    (False, True): torch.per_channel_affine,
                    (True, True): torch.per_channel_symmetric}
         options = {"dtype": self.dtypes[c["dtype"]], "reduce_range": c["reduce_range"],

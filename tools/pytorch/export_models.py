@@ -5,7 +5,8 @@ import warnings
 
 import torch
 from torch import nn
-from torch.ao.quantization import QConfigMapping, convert, fuse_modules, get_default_qconfig, prepare
+from torch.ao.quantization import (QConfigMapping, convert, fuse_modules, get_default_qconfig,
+                                   prepare)
 from torch.ao.quantization.quantize_fx import convert_fx, prepare_fx
 
 from qualm_export import record

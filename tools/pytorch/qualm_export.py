@@ -132,7 +132,7 @@ def _in_memory_order(writer, limit, *tensors):
     return [f[:, :kept] for f in flat]
 
 
-# Operators: each fills the writer and returns the observed output ----------------------------------
+# Operators: each fills the writer and returns the observed output --------------------------------
 
 
 def _quantize(writer, limit, args, y):

@@ -83,14 +83,6 @@ std::string SignalName(int number) {
                                  : "SIG" + std::string(abbreviation);
 }
 
-std::string ExecutableFolder() {
-  std::array<char, PATH_MAX> path;
-  const ssize_t length = readlink("/proc/self/exe", path.data(), path.size());
-  if (length <= 0) return "./";
-  const std::string_view text(path.data(), static_cast<size_t>(length));
-  return std::string(text.substr(0, text.rfind('/') + 1));
-}
-
 void FileDescriptor::Close() {
   if (fd_ >= 0) close(fd_);
   fd_ = -1;

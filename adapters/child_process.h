@@ -73,10 +73,6 @@ class FileDescriptor {
 
 // "SIGSEGV".
 std::string SignalName(int number);
-
-// The directory of the running executable, with a final '/'.
-std::string ExecutableFolder();
-
 }  // namespace qualm
 
 #endif  // QUALM_ADAPTERS_CHILD_PROCESS_H_

@@ -28,6 +28,17 @@ constexpr const char* kOnednnEnvironment =
     "oneDNN 2 adds, multiplies and converts in the caller's rounding mode and flushing, as its own "
     "math::mxcsr_cvt says (oneDNN src/cpu/x64/jit_gemm_inner_product_utils.cpp, "
     "brgemm/jit_brgemm_kernel.cpp)";
+constexpr const char* kOnednnReorder =
+    "jit:uni forgets the compensation for the zero point of x where it transposes weights in tiles "
+    "of 8 by 8, here 8 groups by 8 taps (oneDNN 2.6 src/cpu/x64/jit_uni_reorder.cpp, "
+    "process_unroll_tr8x8)";
+constexpr const char* kOnednnAdd =
+    "each operand is multiplied by its scale in float32, and the products are added there (oneDNN "
+    "2.6 src/cpu/x64/jit_uni_binary_kernel.cpp, perform_op)";
+constexpr const char* kOnednnPool =
+    "the pools of AVX2 load and store whole registers that reach before the first code where "
+    "channels do not fill one (oneDNN 2.6 src/cpu/x64/jit_uni_i8i8_pooling.cpp, load_src_max_op, "
+    "store_dst_max_op, store_dst_avg_op for avx2)";
 constexpr const char* kOnednnNan =
     "the reference convolution multiplies by 0 what relu cuts off, and takes the low byte of "
     "INT32_MIN for NaN, which is 0 (oneDNN 2.6 src/common/math_utils.hpp, relu_fwd; "
@@ -61,6 +72,12 @@ constexpr const char* kFloatQuotient =
 constexpr const char* kQnnpackMultiplier =
     "the multiplier is fl(fl(sx*sw)*fl(1/sy)), one float32 (PyTorch QnnpackUtils.h, "
     "generate_requantization_scales)";
+constexpr const char* kQnnpackMaxPool =
+    "a tap in the padding reads the nearest pixel, which a dilated window may leave out (PyTorch "
+    "qnnpack/src/indirection.c, pytorch_qnnp_indirection_init_maxpool2d)";
+constexpr const char* kQnnpackAvgPool =
+    "the divisor counts the padding, whatever count_include_pad says (PyTorch "
+    "quantized/cpu/AveragePool2d.cpp, qnnpack_avg_pool2d)";
 constexpr const char* kAtenAdd =
     "add runs in float32: both operands are dequantized, and the sum is multiplied by the "
     "reciprocal of the scale (PyTorch quantized/cpu/kernels/QuantizedOpKernels.cpp, qadd_kernel)";
@@ -79,6 +96,10 @@ constexpr const char* kOrtAdd =
 constexpr const char* kFixedPointAdd =
     "scales over the output scale are rounded to integers of some 20 bits (QNNPACK src/add.c; "
     "XNNPACK src/params-init.c, add minmax)";
+// No swap of the attribution rounds twice: on an output of many it finds nothing.
+constexpr const char* kRuyFixedPoint =
+    "the high half of the product with a 31-bit multiplier is rounded half up, and so is the shift "
+    "behind it (ruy kernel_avx2_fma.cc, kernel_avx512.cc)";
 constexpr const char* kGemmlowpFixedPoint =
     "the multiplier is a 31-bit fixed-point number, and its high product is rounded before the "
     "shift rounds again, ties away from zero (gemmlowp public/output_stages.h, fixedpoint.h)";
@@ -148,17 +169,36 @@ void AddOnednn(Rows& rows) {
     }
   }
   for (const char* subject :
+       {"onednn@sse41", "onednn@avx2", "onednn@avx512core", "model:onednn2@sse41",
+        "model:onednn2@avx2", "model:onednn2@avx512core"}) {
+    for (const char* property : {"matches_exact", "sweep_is_linear"})
+      rows.Add(subject, Op::kConv2d, property, FindingKind::kPairSaturation, kOnednnPairs);
+  }
+  for (const char* subject :
+       {"onednn@avx2", "onednn@avx2vnni", "model:onednn2@avx2", "model:onednn2@avx2vnni"}) {
+    rows.Add(subject, Op::kDepthwise, "matches_exact", FindingKind::kZeroPoint, kOnednnReorder);
+  }
+  for (const char* subject :
        {"model:onednn2@sse41", "model:onednn2@avx2", "model:onednn2@avx2vnni",
         "model:onednn2@avx512core", "model:onednn2@vnni", "model:onednn2@amx"}) {
     rows.Add(subject, Op::kLinear, "matches_exact", FindingKind::kTie, kOnednnTie);
     rows.Add(subject, Op::kLinear, "matches_exact", FindingKind::kRounding, kOnednnScale);
-    for (const Op op : {Op::kLinear, Op::kConv2d, Op::kDepthwise})
+    rows.Add(subject, Op::kQuantize, "matches_exact", FindingKind::kRounding, kReciprocal);
+    rows.Add(subject, Op::kAdd, "matches_exact", FindingKind::kRounding, kOnednnAdd);
+    for (const Op op : {Op::kLinear, Op::kConv2d, Op::kDepthwise, Op::kQuantize, Op::kDequantize,
+                        Op::kRequantize, Op::kAdd, Op::kMul, Op::kAvgPool, Op::kGlobalAvgPool})
       rows.Add(subject, op, "environment", FindingKind::kRounding, kOnednnEnvironment);
   }
   for (const char* subject :
        {"model:onednn2@sse41", "model:onednn2@avx2", "model:onednn2@avx2vnni"}) {
     for (const Op op : {Op::kConv2d, Op::kDepthwise})
       rows.Add(subject, op, "clamp", FindingKind::kClamp, kOnednnNan);
+  }
+  for (const char* subject : {"model:onednn2@avx2", "model:onednn2@avx2vnni"}) {
+    for (const Op op : {Op::kMaxPool, Op::kAvgPool, Op::kGlobalAvgPool}) {
+      for (const char* property : {"no_stray_access", "alignment_and_stride"})
+        rows.Add(subject, op, property, FindingKind::kMemory, kOnednnPool);
+    }
   }
   for (const char* subject : {"model:onednn2@vnni", "model:onednn2@amx"})
     rows.Add(subject, Op::kLinear, "alignment_and_stride", FindingKind::kMemory, kOnednnStride);
@@ -186,6 +226,8 @@ void AddTorch(Rows& rows) {
   rows.Add(kTorchQnnpack, Op::kLinear, FindingKind::kRounding, kQnnpackMultiplier);
   rows.Add(kTorchQnnpack, Op::kAdd, FindingKind::kRounding, kFixedPointAdd);
   rows.Add(kTorchQnnpack, Op::kQuantize, FindingKind::kRounding, kReciprocal);
+  rows.Add(kTorchQnnpack, Op::kMaxPool, FindingKind::kIndex, kQnnpackMaxPool);
+  rows.Add(kTorchQnnpack, Op::kAvgPool, FindingKind::kPadding, kQnnpackAvgPool);
 }
 
 // The convention knows one rounding mode; what runs under it is the library.
@@ -226,6 +268,11 @@ void AddOthers(Rows& rows) {
            Op::kAdd, FindingKind::kTie, kTiesUp);
   rows.Add(std::array{"model:tflite@double", "model:tflite@single", "model:xnnpack@rndnu"},
            Op::kMul, FindingKind::kTie, kTiesUp);
+  for (const FindingKind kind : {FindingKind::kRounding, FindingKind::kTie}) {
+    for (const Op op : {Op::kLinear, Op::kRequantize})
+      rows.Add("model:ruy", op, "matches_exact", kind, kRuyFixedPoint);
+  }
+  rows.Add("model:ruy", Op::kLinear, "matches_exact", FindingKind::kUnknown, kRuyFixedPoint);
   for (const char* subject : {"model:gemmlowp", "model:gemmlowp@sse4"}) {
     for (const FindingKind kind : {FindingKind::kRounding, FindingKind::kTie})
       rows.Add(subject, Op::kRequantize, "matches_exact", kind, kGemmlowpFixedPoint);

@@ -7,17 +7,12 @@
 #include <string>
 #include <string_view>
 
+#include "adapters/limits.h"
 #include "adapters/worker_message.h"
 #include "core/case.h"
 #include "core/subject.h"
 
 namespace qualm {
-
-// Has the operation a tensor w, weights or a second operand?
-constexpr bool HasW(Op op) { return HasSums(op) || HasTwoOperands(op) || op == Op::kConcat; }
-
-// Why the limits of a plugin rule out a case, "" if they do not.
-std::string OutsideLimits(const PluginLimits& limits, const Case& c);
 
 // QUALM_TIME_LIMIT_MS, for what is slow and for tests that wait for hangs; `standard` where it is
 // not set. Throws InputError for what is no time limit.

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // gemmlowp (Debian 12: e844ffd, 2021-12) as a plugin: linear through its public GEMM and output
-// pipeline, and requantize through the same pipeline on sums that are a bias alone. What it takes
-// as multiplier and exponent is made here as TFLite makes it for gemmlowp
-// (tensorflow/lite/kernels/internal/quantization_util.cc, QuantizeMultiplier).
+// pipeline, and requantize through the same pipeline on sums that are a bias alone. Multiplier and
+// exponent are those of adapters/fixed_multiplier.h.
 //
 // Compiled with -fwrapv: the scalar code's additions of biases and zero points may overflow int32.
 // A build without SIMD follows model:gemmlowp; one with SSE4.1 model:gemmlowp@sse4, and has neither
@@ -10,8 +9,6 @@
 #include <gemmlowp/public/gemmlowp.h>
 
 #include <algorithm>
-#include <cfenv>
-#include <cmath>
 #include <cstdint>
 #include <exception>
 #include <limits>
@@ -19,6 +16,7 @@
 #include <tuple>
 #include <vector>
 
+#include "adapters/fixed_multiplier.h"
 #include "adapters/qualm_plugin.h"
 
 namespace {
@@ -33,6 +31,7 @@ using gemmlowp::MapOrder;
 using gemmlowp::MatrixMap;
 using gemmlowp::VectorMap;
 using gemmlowp::VectorShape;
+using qualm::plugin::Multipliers;
 using Column = VectorMap<const int32_t, VectorShape::Col>;
 
 // A problem that is not run, and why.
@@ -40,54 +39,13 @@ struct Unsupported {
   std::string text;
 };
 
-// One multiplier per row of the result (output channel), or one for all.
-struct Multipliers {
-  std::vector<int32_t> fixed;  // times 2^-31
-  std::vector<int32_t> exponent;
-};
+// The shift by 31 multiplies by 1 << 31, which C++ leaves undefined.
+constexpr int kMostExponent = 30;
 
-void Append(double multiplier, Multipliers& multipliers) {
-  int exponent = 0;
-  const double mantissa = std::frexp(multiplier, &exponent);
-  auto fixed = static_cast<int64_t>(std::round(mantissa * 0x1p31));
-  if (fixed == int64_t{1} << 31) {
-    fixed /= 2;
-    ++exponent;
-  }
-  if (exponent < -31) fixed = exponent = 0;
-  if (exponent > 30) throw Unsupported{"gemmlowp shifts left by 30 bits at most"};
-  multipliers.fixed.push_back(static_cast<int32_t>(fixed));
-  multipliers.exponent.push_back(exponent);
-}
-
-// The multipliers are the caller's, not gemmlowp's, which has no floating point: so they do not
-// depend on the caller's rounding mode.
-class NearestRounding {
- public:
-  NearestRounding() {
-    std::fegetenv(&before_);
-    std::fesetenv(FE_DFL_ENV);
-  }
-  NearestRounding(const NearestRounding&) = delete;
-  NearestRounding& operator=(const NearestRounding&) = delete;
-  ~NearestRounding() { std::fesetenv(&before_); }
-
- private:
-  std::fenv_t before_;
-};
-
-[[gnu::noinline]] Multipliers MultipliersOf(const qualm_problem& p) {
-  const NearestRounding scope;
-  Multipliers multipliers;
-  if (p.multiplier_count > 0) {
-    for (int64_t n = 0; n < p.multiplier_count; ++n)
-      Append(static_cast<double>(p.multiplier[n]), multipliers);
-  } else {
-    for (int64_t n = 0; n < p.w_q.count; ++n) {
-      Append(static_cast<double>(p.x_q.scale[0]) * static_cast<double>(p.w_q.scale[n]) /
-                 static_cast<double>(p.out_q.scale[0]),
-             multipliers);
-    }
+Multipliers MultipliersFor(const qualm_problem& p) {
+  Multipliers multipliers = qualm::plugin::MultipliersOf(p);
+  for (const int exponent : multipliers.exponent) {
+    if (exponent > kMostExponent) throw Unsupported{"gemmlowp shifts left by 30 bits at most"};
   }
   return multipliers;
 }
@@ -185,7 +143,7 @@ void RunLinear(const qualm_problem& p) {
   for (int n = 0; n < a.rows; ++n)
     a.w_offset.push_back(-p.w_q.zero_point[p.w_q.count == 1 ? 0 : n]);
   a.x_offset.assign(static_cast<size_t>(a.columns), -p.x_q.zero_point[0]);
-  const Multipliers multipliers = p.y->dtype == QUALM_S32 ? Multipliers{} : MultipliersOf(p);
+  const Multipliers multipliers = p.y->dtype == QUALM_S32 ? Multipliers{} : MultipliersFor(p);
   if (p.bias_i32 == nullptr) return MultiplyInto(p, a, p.y->data, multipliers);
   Bias bias;
   bias.bias_vector = Column(p.bias_i32, a.rows);
@@ -205,7 +163,7 @@ void RunRequantize(const qualm_problem& p) {
                    .y_stride = static_cast<int>(columns),
                    .w_offset = std::vector<int32_t>(columns, 0),
                    .x_offset = {0}};
-  const Multipliers multipliers = MultipliersOf(p);
+  const Multipliers multipliers = MultipliersFor(p);
   for (int64_t m = 0; m < p.y->dims[0]; ++m) {
     Bias sums;
     sums.bias_vector = Column(static_cast<const int32_t*>(p.x->data) + m * p.x->strides[0], a.rows);

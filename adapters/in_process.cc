@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "adapters/in_process.h"
 
+#include <algorithm>
 #include <cstring>
 #include <exception>
 #include <limits>
@@ -8,14 +9,6 @@
 
 namespace qualm {
 namespace {
-
-template <class T>
-std::span<const T> PlaceList(std::span<const T> list, const RunContext& context,
-                             GuardedBuffer& buffer) {
-  uint8_t* const at = buffer.Prepare(list.size_bytes(), 0, sizeof(T), context);
-  if (!list.empty()) std::memcpy(at, list.data(), list.size_bytes());
-  return {reinterpret_cast<const T*>(at), list.size()};
-}
 
 bool Holds(const void* at, std::span<const uint8_t> bytes) {
   return bytes.empty() || std::memcmp(at, bytes.data(), bytes.size()) == 0;
@@ -52,21 +45,36 @@ std::span<const uint8_t> BiasBytes(const Case& c) {
 
 }  // namespace
 
+uint8_t* InProcessSubject::Prepare(GuardedBuffer& buffer, size_t bytes, size_t element_bytes,
+                                   const RunContext& context) const {
+  const BufferNeeds needs = Needs();
+  return buffer.Prepare(bytes, needs.read_slack_bytes,
+                        std::max(element_bytes, needs.alignment_bytes), context);
+}
+
+template <class T>
+std::span<const T> InProcessSubject::PlaceList(std::span<const T> list, const RunContext& context,
+                                               GuardedBuffer& buffer) const {
+  uint8_t* const at = Prepare(buffer, list.size_bytes(), sizeof(T), context);
+  if (!list.empty()) std::memcpy(at, list.data(), list.size_bytes());
+  return {reinterpret_cast<const T*>(at), list.size()};
+}
+
 Placed InProcessSubject::Place(const Case& c, const RunContext& context) {
   Placed placed;
   placed.problem = &c;
   const DType x_type = c.x.dtype();
   const Rows x_rows = RowsOf(c.x.shape());
   uint8_t* const x =
-      x_.Prepare(ScatteredBytes(x_type, x_rows.count, x_rows.columns, context.x_row_gap), 0,
-                 SizeOf(x_type), context);
+      Prepare(x_, ScatteredBytes(x_type, x_rows.count, x_rows.columns, context.x_row_gap),
+              SizeOf(x_type), context);
   Scatter(c.x, context.x_row_gap, x);
   placed.x = x;
   placed.x_stride = x_rows.columns + context.x_row_gap;
   const Rows w_rows = RowsOf(c.w.shape());
   const int64_t w_gap = WeightGap(c, context);
-  uint8_t* const w = w_.Prepare(ScatteredBytes(c.w.dtype(), w_rows.count, w_rows.columns, w_gap), 0,
-                                SizeOf(c.w.dtype()), context);
+  uint8_t* const w = Prepare(w_, ScatteredBytes(c.w.dtype(), w_rows.count, w_rows.columns, w_gap),
+                             SizeOf(c.w.dtype()), context);
   Scatter(c.w, w_gap, w);
   placed.w = w;
   placed.w_stride = w_rows.columns + w_gap;
@@ -77,18 +85,18 @@ Placed InProcessSubject::Place(const Case& c, const RunContext& context) {
   } else if (c.bias) {
     placed.bias = PlaceList(std::span(*c.bias), context, bias_);
   } else {
-    bias_.Prepare(0, 0, 1, context);
+    Prepare(bias_, 0, 1, context);
   }
   if (context.in_place) {
-    y_.Prepare(0, 0, 1, context);
+    Prepare(y_, 0, 1, context);
     placed.y = x;
     placed.y_stride = placed.x_stride;
     return placed;
   }
   const Rows y_rows = RowsOf(c.output_shape());
   placed.y =
-      y_.Prepare(ScatteredBytes(c.out_dtype, y_rows.count, y_rows.columns, context.y_row_gap), 0,
-                 SizeOf(c.out_dtype), context);
+      Prepare(y_, ScatteredBytes(c.out_dtype, y_rows.count, y_rows.columns, context.y_row_gap),
+              SizeOf(c.out_dtype), context);
   placed.y_stride = y_rows.columns + context.y_row_gap;
   return placed;
 }

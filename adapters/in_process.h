@@ -4,6 +4,7 @@
 #ifndef QUALM_ADAPTERS_IN_PROCESS_H_
 #define QUALM_ADAPTERS_IN_PROCESS_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -53,11 +54,22 @@ class InProcessSubject : public Subject {
   virtual std::string TouchedOutside() const { return ""; }
   // Whether more than one thread makes a difference to the operation.
   virtual bool HasThreads(Op /*op*/) const { return false; }
+  // Bytes past the end of every buffer that may be read, and the alignment that all of them need.
+  struct BufferNeeds {
+    size_t read_slack_bytes = 0;
+    size_t alignment_bytes = 1;
+  };
+  virtual BufferNeeds Needs() const { return {}; }
 
  private:
   Outcome RunOnce(const Case& c, const RunContext& context);
   std::optional<Tensor> RawAccumulators(const Case& c, const RunContext& context);
   Placed Place(const Case& c, const RunContext& context);
+  uint8_t* Prepare(GuardedBuffer& buffer, size_t bytes, size_t element_bytes,
+                   const RunContext& context) const;
+  template <class T>
+  std::span<const T> PlaceList(std::span<const T> list, const RunContext& context,
+                               GuardedBuffer& buffer) const;
 
   GuardedBuffer x_;
   GuardedBuffer w_;

@@ -51,8 +51,7 @@ void RegisterOnednnSubjects() {
   SubjectKind kind;
   kind.kind = "onednn";
   kind.help =
-      "onednn[@sse41|@avx2|@avx2vnni|@avx512core|@vnni|@amx]  oneDNN matmul, as PyTorch 1.13 calls "
-      "it";
+      "onednn[@sse41|@avx2|@avx2vnni|@avx512core|@vnni|@amx]  oneDNN, as PyTorch 1.13 calls it";
   if (FindPlugin(std::string(kModule)).empty()) {
     kind.why_absent = std::string(kModule) +
                       " not found: install oneDNN 2.x (libdnnl-dev) and rebuild, or set "

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The matmul records of corpus/golden/onednn_direct.jsonl once more on the library of this build:
-// the recordings and the plugin are two ways to call oneDNN 2.6, so they must agree.
+// The records of corpus/golden/onednn_direct.jsonl, and the convolutions of torch_onednn.jsonl,
+// once more on the library of this build: the recordings and the plugin are several ways to call
+// oneDNN 2.6, so they must agree.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -19,9 +20,9 @@ namespace {
 
 std::string SubjectName(std::string_view isa) {
   if (isa == "SSE41") return "onednn@sse41";
-  if (isa == "AVX2") return "onednn@avx2";
-  if (isa == "AVX512_CORE") return "onednn@avx512core";
-  return isa == "AVX512_CORE_VNNI" ? "onednn@vnni" : "";
+  if (isa == "AVX2" || isa == "onednn-avx2") return "onednn@avx2";
+  if (isa == "AVX512_CORE" || isa == "onednn-avx512core") return "onednn@avx512core";
+  return isa == "AVX512_CORE_VNNI" || isa == "onednn-default" ? "onednn@vnni" : "";
 }
 
 // Weights that are recorded K x N as the case holds them, N x K.
@@ -71,29 +72,119 @@ void ExpectRecorded(Subject& subject, const Case& c, const GoldenRecord& record,
   }
 }
 
-TEST(OnednnGolden, TheLibraryRepeatsItsRecordings) {
-  RegisterOnednnSubjects();
-  if (FindPlugin("qualm_onednn.so").empty())
-    GTEST_SKIP() << "this build has no oneDNN: install libdnnl-dev (2.x)";
-  std::map<std::string, std::unique_ptr<Subject>> subjects;
-  const auto subject_for = [&](const std::string& isa) -> Subject* {
-    if (!subjects.contains(isa)) {
-      subjects[isa] = nullptr;
+// One subject for each instruction set that records name and this CPU has.
+class Subjects {
+ public:
+  Subject* For(const std::string& isa) {
+    if (!made_.contains(isa)) {
+      made_[isa] = nullptr;
       try {
-        subjects[isa] = SubjectRegistry::Get().Make(SubjectName(isa));
+        made_[isa] = SubjectRegistry::Get().Make(SubjectName(isa));
       } catch (const Unavailable& error) {
         GTEST_LOG_(WARNING) << "not checked here: " << error.what();
       }
     }
-    return subjects[isa].get();
-  };
+    return made_[isa].get();
+  }
 
+ private:
+  std::map<std::string, std::unique_ptr<Subject>> made_;
+};
+
+void Fill(Tensor& tensor, const std::vector<int64_t>& values) {
+  ASSERT_EQ(tensor.size(), static_cast<int64_t>(values.size()));
+  for (int64_t i = 0; i < tensor.size(); ++i)
+    tensor.SetInt(i, static_cast<int32_t>(values[static_cast<size_t>(i)]));
+}
+
+void SetOutput(Case& c, DType dtype) {
+  c.out_dtype = dtype;
+  c.out_min = RangeOf(dtype).min;
+  c.out_max = RangeOf(dtype).max;
+}
+
+// A convolution of either file, its outputs s32.
+Case ConvCase(const GoldenRecord& r, DType x_dtype) {
+  Case c;
+  c.op = Op::kConv2d;
+  Window& v = c.window;
+  v.batch = r.Int("N");
+  v.in_h = r.Int("H");
+  v.in_w = r.Int("W");
+  v.in_c = r.Int("IC");
+  v.kernel_h = r.Int("R");
+  v.kernel_w = r.Int("S");
+  v.stride_h = v.stride_w = r.Int("stride");
+  v.pad_top = v.pad_bottom = v.pad_left = v.pad_right = r.Int("pad");
+  v.dilation_h = v.dilation_w = r.Int("dil");
+  v.groups = r.Int("G");
+  c.N = r.Int("OC");
+  c.x = Tensor(x_dtype, {v.batch, v.in_h, v.in_w, v.in_c});
+  c.w = Tensor(DType::kS8, {c.N, v.kernel_h, v.kernel_w, v.in_c / v.groups});
+  Fill(c.x, r.Ints("x"));
+  Fill(c.w, r.Ints("w"));
+  SetOutput(c, DType::kS32);
+  DeriveSizes(&c);
+  EXPECT_EQ(Validate(c), "") << r.where;
+  return c;
+}
+
+class OnednnGolden : public testing::Test {
+ protected:
+  void SetUp() override {
+    RegisterOnednnSubjects();
+    if (FindPlugin("qualm_onednn.so").empty())
+      GTEST_SKIP() << "this build has no oneDNN: install libdnnl-dev (2.x)";
+  }
+};
+
+TEST_F(OnednnGolden, TheLibraryRepeatsRawConvolutions) {
+  Subjects subjects;
+  int repeated = 0;
+  ForEachGoldenRecord(QUALM_CORPUS_DIR "/golden/onednn_direct.jsonl", [&](const GoldenRecord& r) {
+    if (r.op != "conv2d_s32" || testing::Test::HasFatalFailure()) return;
+    ASSERT_NE(SubjectName(r.isa), "") << r.where;
+    Subject* const subject = subjects.For(r.isa);
+    if (subject == nullptr) return;
+    const Case c = ConvCase(r, r.Text("src_dtype") == "u8" ? DType::kU8 : DType::kS8);
+    ASSERT_NO_FATAL_FAILURE(ExpectRecorded(*subject, c, r, "y_s32"));
+    ++repeated;
+  });
+  EXPECT_GE(repeated, 26) << "neither SSE4.1 nor AVX2 was checked";
+}
+
+TEST_F(OnednnGolden, TheLibraryRepeatsPyTorchsConvolutions) {
+  Subjects subjects;
+  int repeated = 0;
+  ForEachGoldenRecord(QUALM_CORPUS_DIR "/golden/torch_onednn.jsonl", [&](const GoldenRecord& r) {
+    if (r.op != "conv2d" || testing::Test::HasFatalFailure()) return;
+    ASSERT_NE(SubjectName(r.isa), "") << r.where;
+    Subject* const subject = subjects.For(r.isa);
+    if (subject == nullptr) return;
+    Case c = ConvCase(r, DType::kU8);
+    c.x_q = {{r.Float("x_scale")}, {static_cast<int32_t>(r.Int("x_zp"))}};
+    c.w_q.scale = r.Floats("w_scale");
+    c.w_q.zero_point.assign(c.w_q.scale.size(), 0);
+    c.per_channel = c.w_q.scale.size() != 1;
+    c.out_q = {{r.Float("out_scale")}, {static_cast<int32_t>(r.Int("out_zp"))}};
+    if (r.Has("bias")) c.bias = r.Floats("bias");
+    c.relu = r.Int("relu") != 0;
+    SetOutput(c, DType::kU8);
+    ASSERT_EQ(Validate(c), "") << r.where;
+    ASSERT_NO_FATAL_FAILURE(ExpectRecorded(*subject, c, r, "y"));
+    ++repeated;
+  });
+  EXPECT_GE(repeated, 24) << "AVX2 was not checked";
+}
+
+TEST_F(OnednnGolden, TheLibraryRepeatsItsProducts) {
+  Subjects subjects;
   int sums = 0;
   int codes = 0;
   ForEachGoldenRecord(QUALM_CORPUS_DIR "/golden/onednn_direct.jsonl", [&](const GoldenRecord& r) {
     if (r.op != "matmul" || testing::Test::HasFatalFailure()) return;
     ASSERT_NE(SubjectName(r.isa), "") << r.where;
-    Subject* const subject = subject_for(r.isa);
+    Subject* const subject = subjects.For(r.isa);
     if (subject == nullptr) return;
     Case c = RawCase(r);
     ASSERT_NO_FATAL_FAILURE(ExpectRecorded(*subject, c, r, "acc_no_zp"));

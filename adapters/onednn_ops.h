@@ -90,11 +90,17 @@ class Cache {
   std::unordered_map<std::string, Primitive> made_;
 };
 
-// One file each: what it offers (NULL: not this operation) and how it runs it.
+// What is offered of an operation, and how it is run.
 const qualm_capability* LinearCapability();
 int32_t RunLinear(const qualm_problem& problem);
-const qualm_capability* ConvCapability(int32_t op);
+const qualm_capability* ConvCapability();
 int32_t RunConv(const qualm_problem& problem);
+const qualm_capability* ReorderCapability(int32_t op);
+int32_t RunReorder(const qualm_problem& problem);
+const qualm_capability* BinaryCapability();
+int32_t RunBinary(const qualm_problem& problem);
+const qualm_capability* PoolCapability(int32_t op);
+int32_t RunPool(const qualm_problem& problem);
 
 }  // namespace qualm_onednn
 

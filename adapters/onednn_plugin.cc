@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // oneDNN 2.x as a plugin, called as PyTorch 1.13 calls it through ideep. One file per kind of
-// primitive: onednn_linear.cc (matmul), onednn_conv.cc (convolution).
+// primitive: onednn_linear.cc (matmul), onednn_conv.cc (convolution), onednn_elementwise.cc
+// (reorder and binary).
 //
 // Results follow the convention model:onednn2@ISA (oracles/models/onednn2.cc): the zero point is
 // added in float32 before rounding, and without VNNI products of u8 and s8 are added in saturating
@@ -53,6 +54,14 @@ int32_t Run(const qualm_problem* problem) {
       case QUALM_LINEAR: return RunLinear(*problem);
       case QUALM_CONV2D:
       case QUALM_DEPTHWISE: return RunConv(*problem);
+      case QUALM_QUANTIZE:
+      case QUALM_DEQUANTIZE:
+      case QUALM_REQUANTIZE: return RunReorder(*problem);
+      case QUALM_ADD:
+      case QUALM_MUL: return RunBinary(*problem);
+      case QUALM_MAX_POOL:
+      case QUALM_AVG_POOL:
+      case QUALM_GLOBAL_AVG_POOL: return RunPool(*problem);
       default: return Unsupported("operation not offered");
     }
   } catch (const dnnl::error& error) {
@@ -68,7 +77,15 @@ const qualm_capability* Capability(int32_t op) {
   switch (op) {
     case QUALM_LINEAR: return LinearCapability();
     case QUALM_CONV2D:
-    case QUALM_DEPTHWISE: return ConvCapability(op);
+    case QUALM_DEPTHWISE: return ConvCapability();
+    case QUALM_QUANTIZE:
+    case QUALM_DEQUANTIZE:
+    case QUALM_REQUANTIZE: return ReorderCapability(op);
+    case QUALM_ADD:
+    case QUALM_MUL: return BinaryCapability();
+    case QUALM_MAX_POOL:
+    case QUALM_AVG_POOL:
+    case QUALM_GLOBAL_AVG_POOL: return PoolCapability(op);
     default: return nullptr;
   }
 }

@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "adapters/plugin_subjects.h"
@@ -196,6 +197,204 @@ TEST_F(Onednn, EveryShapeKeepsToItsBuffers) {
         }
       }
     }
+  }
+}
+
+// One image, unit scales, x and w constant, s32 outputs.
+Case Image(DType x_dtype, int64_t height, int64_t width, int64_t in_c, int64_t out_c,
+           int64_t groups, int32_t x, int32_t w) {
+  Case c;
+  c.op = Op::kConv2d;
+  c.window.batch = 1;
+  c.window.in_h = c.window.kernel_h = height;
+  c.window.in_w = c.window.kernel_w = width;
+  c.window.in_c = in_c;
+  c.window.groups = groups;
+  c.N = out_c;
+  c.x = Tensor(x_dtype, {1, height, width, in_c});
+  c.w = Tensor(DType::kS8, {out_c, height, width, in_c / groups});
+  for (int64_t i = 0; i < c.x.size(); ++i) c.x.SetInt(i, x);
+  for (int64_t i = 0; i < c.w.size(); ++i) c.w.SetInt(i, w);
+  c.out_dtype = DType::kS32;
+  c.out_min = INT32_MIN;
+  c.out_max = INT32_MAX;
+  DeriveSizes(&c);
+  EXPECT_EQ(Validate(c), "");
+  return c;
+}
+
+void ExpectFirst(Subject& subject, const Case& c, int32_t want) {
+  const Outcome outcome = subject.Run(c, {});
+  ASSERT_TRUE(outcome.ok()) << subject.name() << ": " << outcome.detail;
+  EXPECT_EQ(outcome.y.IntAt(0), want) << subject.name();
+}
+
+// 255*127 = 32385. Channels of a tap make pairs, taps do not; s8 weights of 3 become 2*rne(1.5).
+TEST_F(Onednn, ConvolutionsPairTheChannelsOfATap) {
+  int checked = 0;
+  for (const char* name : kEvery) {
+    const std::unique_ptr<Subject> subject = Make(name);
+    if (subject == nullptr) continue;
+    const bool exact = AddsExactly(*subject);
+    ExpectFirst(*subject, Image(DType::kU8, 1, 1, 2, 1, 1, 255, 127), exact ? 2 * 32385 : 32767);
+    ExpectFirst(*subject, Image(DType::kU8, 2, 2, 3, 1, 1, 255, 127),
+                exact ? 12 * 32385 : 4 * (32767 + 32385));
+    ExpectFirst(*subject, Image(DType::kU8, 2, 2, 1, 1, 1, 255, 127), 4 * 32385);
+    ExpectFirst(*subject, Image(DType::kU8, 3, 3, 16, 16, 16, 255, 127), 9 * 32385);
+    ExpectFirst(*subject, Image(DType::kS8, 2, 2, 4, 1, 1, 100, 3), 16 * 100 * (exact ? 3 : 4));
+    Case padded = Image(DType::kU8, 2, 2, 3, 1, 1, 7, 5);
+    padded.x_q.zero_point = {7};
+    padded.window.pad_top = padded.window.pad_right = 1;
+    DeriveSizes(&padded);
+    ExpectFirst(*subject, padded, 0);  // the padding is real 0, not code 0
+    ++checked;
+  }
+  EXPECT_GE(checked, 2) << "neither the default nor any forced instruction set works";
+}
+
+// corpus/regressions/depthwise-zero-point-lost: 8 groups by 8 taps, where weights are transposed in
+// tiles of 8 by 8.
+TEST_F(Onednn, TheZeroPointStaysInTransposedDepthwiseWeights) {
+  for (const char* name : {"onednn@avx2", "onednn@avx2vnni", "onednn@sse41"}) {
+    const std::unique_ptr<Subject> subject = Make(name);
+    if (subject == nullptr) continue;
+    for (const int64_t groups : {7, 8, 16}) {
+      Case c = Image(DType::kU8, 2, 4, groups, groups, groups, 1, 1);
+      c.x_q.zero_point = {1};
+      const bool lost = groups % 8 == 0 && name != std::string_view("onednn@sse41");
+      ExpectFirst(*subject, c, lost ? 8 : 0);
+    }
+  }
+}
+
+TEST_F(Onednn, ConvolutionsThatNoConventionDescribesAreSkipped) {
+  const std::unique_ptr<Subject> sse41 = Make("onednn@sse41");
+  if (sse41 != nullptr) {
+    const Outcome outcome = sse41->Run(Image(DType::kS8, 3, 3, 4, 4, 4, 1, 1), {});
+    EXPECT_EQ(outcome.status, RunStatus::kSkipped);
+    EXPECT_EQ(outcome.detail, "oneDNN 2.6 without VNNI is wrong for depthwise s8 activations");
+  }
+  const std::unique_ptr<Subject> gemm = Make("onednn@avx512core");
+  if (gemm == nullptr) GTEST_SKIP() << "this CPU has no AVX-512";
+  // 8 channels by 8 terms, none of them a block of 4: im2col and gemm.
+  Case c = Image(DType::kU8, 1, 1, 32, 8, 4, 2, 1);
+  ExpectFirst(*gemm, c, 16);
+  c.x_q.zero_point = {1};
+  const Outcome outcome = gemm->Run(c, {});
+  EXPECT_EQ(outcome.status, RunStatus::kSkipped);
+  EXPECT_EQ(outcome.detail,
+            "oneDNN 2.6 loses the compensation of these weights in its jit:uni reorder");
+  c = Image(DType::kU8, 1, 1, 36, 8, 4, 2, 1);
+  c.x_q.zero_point = {1};
+  ExpectFirst(*gemm, c, 9);
+}
+
+// Two cases that tear down a worker with AMX if they are tried, and are answered elsewhere.
+TEST_F(Onednn, WindowsWhollyInThePaddingAreNotAskedOfTiles) {
+  Case crash = Image(DType::kU8, 1, 3, 5, 1, 1, 1, 1);
+  crash.window.in_h = 6;
+  crash.x = Tensor(DType::kU8, {1, 6, 3, 5});
+  crash.window.stride_h = 2;
+  crash.window.pad_bottom = 1;
+  DeriveSizes(&crash);
+  Case stray = Image(DType::kU8, 2, 1, 16, 1, 1, 1, 1);
+  stray.window.in_w = 9;
+  stray.x = Tensor(DType::kU8, {1, 2, 9, 16});
+  stray.x_q.zero_point = {1};
+  stray.window.dilation_h = stray.window.pad_top = stray.window.pad_bottom = 5;
+  DeriveSizes(&stray);
+  for (const char* name : kEvery) {
+    const std::unique_ptr<Subject> subject = Make(name);
+    if (subject == nullptr) continue;
+    for (const Case& c : {crash, stray}) {
+      ASSERT_EQ(Validate(c), "");
+      const Outcome outcome = subject->Run(c, {});
+      if (subject->InstructionSet() != "amx") {
+        ASSERT_TRUE(outcome.ok()) << name << ": " << outcome.detail;
+        EXPECT_EQ(outcome.y.IntAt(outcome.y.size() / 2), 0) << name;
+        continue;
+      }
+      EXPECT_EQ(outcome.status, RunStatus::kSkipped);
+      EXPECT_EQ(outcome.detail,
+                "oneDNN 2.6 on AMX fails where a window lies wholly in the padding");
+    }
+  }
+}
+
+// Everything through the reorder and binary primitives; zero points are added before rounding.
+TEST_F(Onednn, ReordersAndBinaries) {
+  for (const char* name : kEvery) {
+    const std::unique_ptr<Subject> subject = Make(name);
+    if (subject == nullptr) continue;
+    Case c;
+    c.op = Op::kQuantize;
+    c.M = 1;
+    c.N = 3;
+    c.x = Tensor::Of<float>({1, 3}, std::vector<float>{2.5f, -1000.0f, 1e30f});
+    c.out_q = {{1.0f}, {1}};
+    EXPECT_EQ(subject->Run(c, {}).y, Tensor::Of<uint8_t>({1, 3}, std::vector<uint8_t>{4, 0, 255}))
+        << name;
+    c.op = Op::kRequantize;
+    c.x = Tensor::Of<int32_t>({1, 3}, std::vector<int32_t>{5, -7, 1 << 30});
+    c.multiplier = {0.5f};
+    EXPECT_EQ(subject->Run(c, {}).y, Tensor::Of<uint8_t>({1, 3}, std::vector<uint8_t>{4, 0, 255}))
+        << name;
+    c = {};
+    c.op = Op::kDequantize;
+    c.M = 1;
+    c.N = 2;
+    c.x = Tensor::Of<uint8_t>({1, 2}, std::vector<uint8_t>{3, 250});
+    c.x_q = {{0.25f}, {7}};
+    c.out_dtype = DType::kF32;
+    c.out_min = INT32_MIN;
+    c.out_max = INT32_MAX;
+    EXPECT_EQ(subject->Run(c, {}).y, Tensor::Of<float>({1, 2}, std::vector<float>{-1.0f, 60.75f}))
+        << name;
+    c = {};
+    c.op = Op::kAdd;
+    c.M = 1;
+    c.N = 2;
+    c.x = Tensor::Of<uint8_t>({1, 2}, std::vector<uint8_t>{3, 250});
+    c.w = Tensor::Of<uint8_t>({1, 2}, std::vector<uint8_t>{2, 8});
+    c.out_q.scale = {2.0f};
+    EXPECT_EQ(subject->Run(c, {}).y, Tensor::Of<uint8_t>({1, 2}, std::vector<uint8_t>{2, 129}))
+        << name;
+    c.op = Op::kMul;
+    EXPECT_EQ(subject->Run(c, {}).y, Tensor::Of<uint8_t>({1, 2}, std::vector<uint8_t>{3, 255}))
+        << name;
+    c.x_q.zero_point = {1};
+    EXPECT_EQ(subject->CannotRun(c), "oneDNN does not offer x: zero point 1 is outside 0");
+  }
+}
+
+TEST_F(Onednn, PoolsWorkOnCodes) {
+  for (const char* name : kEvery) {
+    const std::unique_ptr<Subject> subject = Make(name);
+    if (subject == nullptr) continue;
+    Case c;
+    c.op = Op::kMaxPool;
+    c.window.batch = c.window.in_h = 1;
+    c.window.in_w = c.window.kernel_w = 3;
+    c.window.in_c = 2;
+    c.x = Tensor::Of<uint8_t>({1, 1, 3, 2}, std::vector<uint8_t>{7, 1, 3, 200, 100, 0});
+    c.x_q = c.out_q = {{0.5f}, {9}};
+    DeriveSizes(&c);
+    ASSERT_EQ(Validate(c), "");
+    EXPECT_EQ(subject->Run(c, {}).y,
+              Tensor::Of<uint8_t>({1, 1, 1, 2}, std::vector<uint8_t>{100, 200}))
+        << name;
+    c.op = Op::kAvgPool;  // 110/3, 201/3
+    EXPECT_EQ(subject->Run(c, {}).y,
+              Tensor::Of<uint8_t>({1, 1, 1, 2}, std::vector<uint8_t>{37, 67}))
+        << name;
+    c.op = Op::kGlobalAvgPool;
+    EXPECT_EQ(subject->Run(c, {}).y,
+              Tensor::Of<uint8_t>({1, 1, 1, 2}, std::vector<uint8_t>{37, 67}))
+        << name;
+    c.out_q.scale = {1.0f};
+    const Outcome outcome = subject->Run(c, {});
+    EXPECT_EQ(outcome.status, RunStatus::kSkipped);
+    EXPECT_EQ(outcome.detail, "oneDNN pools codes: input and output must share type and scale");
   }
 }
 

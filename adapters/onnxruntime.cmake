@@ -3,10 +3,8 @@
 # package are looked for at run time.
 qualm_library(onnxruntime SOURCES onnxruntime.cc DEPS qualm::plugins)
 
-include(GNUInstallDirs)
-# Where FindPlugin looks, built and installed.
+# Where FindPlugin looks (cmake/QualmInstall.cmake installs them).
 foreach(script child model operators values)
   configure_file(onnxruntime_${script}.mjs
     ${CMAKE_LIBRARY_OUTPUT_DIRECTORY}/onnxruntime_${script}.mjs COPYONLY)
-  install(FILES onnxruntime_${script}.mjs DESTINATION ${CMAKE_INSTALL_LIBDIR}/qualm)
 endforeach()

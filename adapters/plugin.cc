@@ -6,6 +6,7 @@
 #include <memory>
 #include <utility>
 
+#include "adapters/limits.h"
 #include "adapters/plugin_subjects.h"
 #include "core/status.h"
 
@@ -33,7 +34,8 @@ std::string FindPlugin(const std::string& file) {
   if (const char* folder = std::getenv("QUALM_PLUGIN_DIR")) {
     if (const std::string path = std::string(folder) + "/" + file; readable(path)) return path;
   }
-  for (const std::string_view folder : {"", "../lib/", "../lib/qualm/", "../share/qualm/"}) {
+  for (const std::string_view folder :
+       {"", "../lib/", QUALM_MODULES_FROM_BIN "/", QUALM_DATA_FROM_BIN "/"}) {
     const std::string path = ExecutableFolder() + std::string(folder) + file;
     if (readable(path)) return path;
   }
@@ -82,8 +84,8 @@ void RegisterModuleSubjects(ModuleKind module) {
   const std::string first(module.names.front().module);
   if (FindPlugin(first).empty()) {
     kind.why_absent = first + " not found: install " + std::string(module.install) +
-                      " with scripts/bootstrap --with-libraries and rebuild, or set "
-                      "QUALM_PLUGIN_DIR to its folder";
+                      (module.by_bootstrap ? " with scripts/bootstrap" : "") +
+                      " and rebuild, or set QUALM_PLUGIN_DIR to its folder";
   }
   kind.names = [names = module.names] {
     std::vector<std::string> all;
@@ -101,7 +103,13 @@ void RegisterModuleSubjects(ModuleKind module) {
       options.plugin = FindPlugin(std::string(each.module));
       if (options.plugin.empty())
         throw Unavailable("subject '" + name + "': " + std::string(each.module) + " not found");
-      return std::make_unique<PluginSubject>(name, std::move(options));
+      if (!each.variable.empty()) options.environment.emplace_back(each.variable, each.value);
+      auto subject = std::make_unique<PluginSubject>(name, std::move(options));
+      if (!each.instruction_set.empty() && subject->InstructionSet() != each.instruction_set) {
+        throw Unavailable("subject '" + name + "': the library uses " + subject->InstructionSet() +
+                          " instead: this CPU, or this build of it, has no other");
+      }
+      return subject;
     }
     return std::unique_ptr<PluginSubject>();
   };

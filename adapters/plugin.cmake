@@ -3,25 +3,41 @@
 # run in, and the plugins we ship.
 qualm_library(worker_message SOURCES worker_message.cc DEPS qualm::core)
 qualm_library(plugins
-  SOURCES child_process.cc foreign.cc gemmlowp.cc onednn.cc pipe.cc pipe_child.cc plugin.cc torch.cc
-          worker.cc xnnpack.cc
-  DEPS qualm::core qualm::io qualm::worker_message)
+  SOURCES child_process.cc fbgemm.cc foreign.cc gemmlowp.cc onednn.cc pipe.cc pipe_child.cc plugin.cc
+          ruy.cc torch.cc worker.cc xnnpack.cc
+  DEPS qualm::core qualm::io qualm::limits qualm::worker_message)
+set_source_files_properties(plugin.cc PROPERTIES COMPILE_DEFINITIONS
+  "QUALM_MODULES_FROM_BIN=\"${QUALM_MODULES_FROM_BIN}\";QUALM_DATA_FROM_BIN=\"${QUALM_DATA_FROM_BIN}\"")
 
 qualm_executable(qualm-worker
   SOURCES ${PROJECT_SOURCE_DIR}/tools/worker_main.cc plugin_host.cc
-  DEPS qualm::arena qualm::worker_message ${CMAKE_DL_LIBS})
+  DEPS qualm::arena qualm::limits qualm::worker_message ${CMAKE_DL_LIBS})
+qualm_install_target(qualm-worker)
 # Found at run time as plugins are (FindPlugin).
 configure_file(torch_child.py ${CMAKE_LIBRARY_OUTPUT_DIRECTORY}/torch_child.py COPYONLY)
 # Whoever links the parent's side needs a worker to start.
 add_dependencies(qualm_plugins qualm-worker)
 
-# qualm_plugin_module(NAME SOURCES ...): NAME.so in the library folder, loaded by the worker only.
+# What a plugin needs to be compiled: the folder of qualm_plugin.h.
+add_library(qualm_plugin_interface INTERFACE)
+add_library(qualm::plugin_interface ALIAS qualm_plugin_interface)
+target_include_directories(qualm_plugin_interface INTERFACE
+  $<BUILD_INTERFACE:${CMAKE_CURRENT_SOURCE_DIR}>
+  $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/qualm/adapters>)
+set_target_properties(qualm_plugin_interface PROPERTIES EXPORT_NAME plugin_interface)
+qualm_install_target(qualm_plugin_interface)
+
+# qualm_plugin_module(NAME SOURCES ... [TEST_ONLY]): NAME.so in the library folder, loaded by the
+# worker only. Installed, unless it is TEST_ONLY.
 function(qualm_plugin_module name)
-  cmake_parse_arguments(ARG "" "" "SOURCES" ${ARGN})
+  cmake_parse_arguments(ARG "TEST_ONLY" "" "SOURCES" ${ARGN})
   add_library(${name} MODULE ${ARG_SOURCES})
   set_target_properties(${name} PROPERTIES
     PREFIX "" C_STANDARD 99 C_VISIBILITY_PRESET hidden CXX_VISIBILITY_PRESET hidden)
   target_link_libraries(${name} PRIVATE qualm_flags)
+  if(NOT ARG_TEST_ONLY)
+    qualm_install_target(${name})
+  endif()
 endfunction()
 
 # Not find_package(dnnl): Debian's package file demands OpenCL headers that nothing here uses.
@@ -33,7 +49,9 @@ if(QUALM_DNNL_INCLUDE AND QUALM_DNNL_LIBRARY)
   string(REGEX MATCH "[0-9]+$" dnnl_major "${dnnl_major}")
   if(dnnl_major EQUAL 2)
     qualm_plugin_module(qualm_onednn
-      SOURCES onednn_conv.cc onednn_linear.cc onednn_ops.cc onednn_plugin.cc)
+      SOURCES
+        onednn_conv.cc onednn_elementwise.cc onednn_linear.cc onednn_ops.cc onednn_plugin.cc
+        onednn_pool.cc)
     target_include_directories(qualm_onednn SYSTEM PRIVATE ${QUALM_DNNL_INCLUDE})
     target_link_libraries(qualm_onednn PRIVATE ${QUALM_DNNL_LIBRARY})
     add_dependencies(qualm_plugins qualm_onednn)
@@ -87,10 +105,32 @@ else()
   message(STATUS "gemmlowp not found (libgemmlowp-dev), or not on x86-64: the subject gemmlowp will be absent")
 endif()
 
+# Not packaged before Debian 13. Its kernels are static libraries.
+find_package(ruy CONFIG QUIET)
+if(ruy_FOUND AND CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
+  qualm_plugin_module(qualm_ruy SOURCES ruy_plugin.cc)
+  target_link_libraries(qualm_ruy PRIVATE ruy::ruy)
+  add_dependencies(qualm_plugins qualm_ruy)
+else()
+  message(STATUS "ruy not found (libruy-dev), or not on x86-64: the subject ruy will be absent")
+endif()
+
+# Nobody packages it; its own CMake installs share/cmake/fbgemm/fbgemmLibraryConfig.cmake.
+find_package(fbgemm CONFIG QUIET
+  CONFIGS fbgemmConfig.cmake fbgemm-config.cmake fbgemmLibraryConfig.cmake)
+if(fbgemm_FOUND)
+  qualm_plugin_module(qualm_fbgemm SOURCES fbgemm_plugin.cc)
+  target_link_libraries(qualm_fbgemm PRIVATE fbgemm)
+  add_dependencies(qualm_plugins qualm_fbgemm)
+else()
+  message(STATUS "FBGEMM not found: the subject fbgemm will be absent")
+endif()
+
 if(QUALM_BUILD_TESTS)
-  qualm_plugin_module(qualm_example SOURCES example_plugin.c)
-  qualm_plugin_module(qualm_broken SOURCES broken_plugin.cc)
-  qualm_plugin_module(qualm_no_entry SOURCES broken_plugin.cc)
+  qualm_plugin_module(qualm_example TEST_ONLY SOURCES ${PROJECT_SOURCE_DIR}/examples/plugin/example_plugin.c)
+  target_link_libraries(qualm_example PRIVATE qualm::plugin_interface)
+  qualm_plugin_module(qualm_broken TEST_ONLY SOURCES broken_plugin.cc)
+  qualm_plugin_module(qualm_no_entry TEST_ONLY SOURCES broken_plugin.cc)
   # The same, under a name that nobody looks for.
   target_compile_definitions(qualm_no_entry PRIVATE qualm_plugin_entry=another_entry)
   qualm_test(plugin_test

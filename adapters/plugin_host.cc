@@ -122,39 +122,25 @@ PluginLimits ReadLimits(Op op, const qualm_capability& c) {
     Reject(of + "size is " + std::to_string(c.size) + ", expected " +
            std::to_string(sizeof(qualm_capability)) + " (sizeof)");
   }
-  if (c.alignment_bytes < 0 || c.alignment_bytes > 4096 ||
-      (c.alignment_bytes & (c.alignment_bytes - 1)) != 0) {
-    Reject(of + "alignment_bytes is " + std::to_string(c.alignment_bytes) +
-           ", expected a power of two up to 4096");
-  }
-  if (c.read_slack_bytes < 0 || c.read_slack_bytes > 65536) {
-    Reject(of + "read_slack_bytes is " + std::to_string(c.read_slack_bytes) +
-           ", expected 0 to 65536");
-  }
-  if (c.m_max < 0 || c.n_max < 0 || c.k_max < 0 || c.n_multiple < 0 || c.k_multiple < 0) {
-    Reject(of + "a largest dimension or a multiple is negative");
-  }
-  if (c.x_zero_point_min > c.x_zero_point_max || c.w_zero_point_min > c.w_zero_point_max ||
-      c.out_zero_point_min > c.out_zero_point_max) {
-    Reject(of + "a zero point range is empty");
-  }
-  return {.x_dtypes = c.x_dtypes,
-          .w_dtypes = c.w_dtypes,
-          .out_dtypes = c.out_dtypes,
-          .features = c.features,
-          .m_max = c.m_max,
-          .n_max = c.n_max,
-          .k_max = c.k_max,
-          .n_multiple = c.n_multiple,
-          .k_multiple = c.k_multiple,
-          .x_zero_point_min = c.x_zero_point_min,
-          .x_zero_point_max = c.x_zero_point_max,
-          .w_zero_point_min = c.w_zero_point_min,
-          .w_zero_point_max = c.w_zero_point_max,
-          .out_zero_point_min = c.out_zero_point_min,
-          .out_zero_point_max = c.out_zero_point_max,
-          .read_slack_bytes = c.read_slack_bytes,
-          .alignment_bytes = c.alignment_bytes};
+  const PluginLimits limits{.x_dtypes = c.x_dtypes,
+                            .w_dtypes = c.w_dtypes,
+                            .out_dtypes = c.out_dtypes,
+                            .features = c.features,
+                            .m_max = c.m_max,
+                            .n_max = c.n_max,
+                            .k_max = c.k_max,
+                            .n_multiple = c.n_multiple,
+                            .k_multiple = c.k_multiple,
+                            .x_zero_point_min = c.x_zero_point_min,
+                            .x_zero_point_max = c.x_zero_point_max,
+                            .w_zero_point_min = c.w_zero_point_min,
+                            .w_zero_point_max = c.w_zero_point_max,
+                            .out_zero_point_min = c.out_zero_point_min,
+                            .out_zero_point_max = c.out_zero_point_max,
+                            .read_slack_bytes = c.read_slack_bytes,
+                            .alignment_bytes = c.alignment_bytes};
+  if (std::string wrong = WrongLimits(limits); !wrong.empty()) Reject(of + wrong);
+  return limits;
 }
 
 // `gap` elements between the rows of the last dimension.
@@ -281,27 +267,11 @@ qualm_qparams PluginHost::LayQParams(Slot scale_slot, const QParams& q, const Pl
           .zero_point = LayList(zero_point_slot, q.zero_point, limits, context)};
 }
 
-std::string PluginHost::NotAsked(const PluginLimits& limits, const Case& c,
-                                 const RunContext& context) {
-  const auto lacks = [&](uint32_t feature) { return (limits.features & feature) == 0; };
-  if ((context.x_row_gap != 0 || context.y_row_gap != 0) && lacks(QUALM_CAN_STRIDES)) {
-    return "takes dense rows only (no QUALM_CAN_STRIDES)";
-  }
-  if (context.in_place && !CanRunInPlace(c.op)) {
-    return std::string(Name(c.op)) + " does not run in place";
-  }
-  if (context.in_place && lacks(QUALM_CAN_IN_PLACE)) {
-    return "does not run in place (no QUALM_CAN_IN_PLACE)";
-  }
-  if (context.threads > 1) return "is not told how many threads to use";
-  return "";
-}
-
 Outcome PluginHost::Run(const Case& c, const RunContext& context) {
   const std::optional<PluginLimits>& offered = info_.limits[static_cast<size_t>(c.op)];
   if (!offered) return Bad(RunStatus::kSkipped, "operation not offered");
   const PluginLimits& limits = *offered;
-  if (std::string why = NotAsked(limits, c, context); !why.empty()) {
+  if (std::string why = OutsideLimits(limits, c, context); !why.empty()) {
     return Bad(RunStatus::kSkipped, std::move(why));
   }
 

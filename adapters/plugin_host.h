@@ -58,8 +58,6 @@ class PluginHost {
   Outcome Call(const qualm_problem& problem, const RunContext& context);
   // kOk, or what the call damaged.
   Outcome Inspect(const Case& c, const RunContext& context);
-  // Why this problem is not asked in this context, or "".
-  static std::string NotAsked(const PluginLimits& limits, const Case& c, const RunContext& context);
 
   const qualm_plugin* plugin_ = nullptr;
   PluginInfo info_;

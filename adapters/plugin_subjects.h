@@ -20,19 +20,25 @@ void RegisterPluginSubjects();
 // Adds the kind "onednn" (onednn, onednn@sse41, onednn@avx2, ...). It is absent, with
 // the reason, where the build had no oneDNN.
 void RegisterOnednnSubjects();
-// Add the kinds "xnnpack" and "gemmlowp", absent likewise.
+// Add the kinds "xnnpack", "gemmlowp", "ruy" and "fbgemm", absent likewise.
 void RegisterXnnpackSubjects();
 void RegisterGemmlowpSubjects();
+void RegisterRuySubjects();
+void RegisterFbgemmSubjects();
 
 // A kind whose names are modules of ours.
 struct ModuleKind {
   struct Name {
     std::string_view name;  // "gemmlowp", "gemmlowp@sse4"; the first says whether the kind is there
     std::string_view module;  // "qualm_gemmlowp.so"
+    // That the worker's environment is to force, and the plugin then reports; "" leaves the choice.
+    std::string_view instruction_set = "";
+    std::string_view variable = "", value = "";
   };
   std::string_view kind;
   std::string_view help;
   std::string_view install;  // what the build lacked: "gemmlowp (libgemmlowp-dev)"
+  bool by_bootstrap = true;  // scripts/bootstrap installs it
   std::vector<Name> names;
 };
 void RegisterModuleSubjects(ModuleKind module);
@@ -53,8 +59,9 @@ class PluginSubject : public ForeignSubject {
 };
 
 // Path of a shared object: `file` itself if it has a '/' or is found in the current folder, else
-// looked for in $QUALM_PLUGIN_DIR, beside the executable, in ../lib, ../lib/qualm and ../share/qualm
-// from there. "" if it is nowhere. Also finds the scripts of children that we ship.
+// looked for in $QUALM_PLUGIN_DIR, beside the executable, in ../lib from there, and where modules
+// and data are installed. "" if it is nowhere. Also finds the scripts of
+// children that we ship.
 std::string FindPlugin(const std::string& file);
 
 }  // namespace qualm

@@ -3,7 +3,7 @@
  * The C interface through which qualm tests somebody else's kernels. A plugin is a shared object
  * that exports one function, qualm_plugin_entry(). qualm loads it in a process of its own
  * (qualm-worker), so it may crash, hang or scribble: that is reported as a finding, nothing else
- * is lost. adapters/example_plugin.c is a complete plugin; build one with
+ * is lost. examples/plugin/example_plugin.c is a complete plugin; build one with
  *
  *     cc -O2 -shared -fPIC -I ADAPTERS_FOLDER -o my_kernels.so my_kernels.c
  *

@@ -23,6 +23,8 @@ void RegisterAllSubjects() {
     RegisterOnednnSubjects();
     RegisterXnnpackSubjects();
     RegisterGemmlowpSubjects();
+    RegisterRuySubjects();
+    RegisterFbgemmSubjects();
     RegisterOnnxruntimeSubjects();
     RegisterTorchSubjects();
     RegisterPluginSubjects();

@@ -24,6 +24,11 @@ namespace {
 
 constexpr std::string_view kChild = "torch_child.py";
 
+// Two seconds of work, but several hundred megabytes to read, perhaps among other jobs.
+constexpr int kStartLimitMs = 300'000;
+// PyTorch's histograms take their time.
+constexpr int kTimeLimitMs = 60'000;
+
 struct Variant {
   std::string_view name;
   std::string_view engine;
@@ -84,6 +89,8 @@ std::unique_ptr<Subject> Make(const std::string& name) {
   for (const Variant& variant : kVariants) {
     if (variant.name != name) continue;
     PipeOptions options;
+    options.start_limit_ms = kStartLimitMs;
+    options.time_limit_ms = kTimeLimitMs;
     options.command = {Python(), FindPlugin(std::string(kChild)), std::string(variant.engine)};
     if (!variant.max_cpu_isa.empty())
       options.environment.emplace_back("ONEDNN_MAX_CPU_ISA", variant.max_cpu_isa);

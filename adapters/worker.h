@@ -17,6 +17,7 @@
 #include "adapters/child_process.h"
 #include "adapters/worker_message.h"
 #include "core/case.h"
+#include "core/executable.h"
 #include "core/subject.h"
 
 namespace qualm {

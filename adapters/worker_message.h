@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "adapters/limits.h"
 #include "core/case.h"
 #include "core/subject.h"
 
@@ -41,27 +42,6 @@ struct MessageHeader {
   uint64_t bytes = 0;     // that follow
 };
 static_assert(sizeof(MessageHeader) == 24);
-
-// Limits of one operation; fields as in qualm_capability (adapters/qualm_plugin.h).
-struct PluginLimits {
-  uint32_t x_dtypes = 0;
-  uint32_t w_dtypes = 0;
-  uint32_t out_dtypes = 0;
-  uint32_t features = 0;
-  int64_t m_max = 0;
-  int64_t n_max = 0;
-  int64_t k_max = 0;
-  int64_t n_multiple = 0;
-  int64_t k_multiple = 0;
-  int32_t x_zero_point_min = 0;
-  int32_t x_zero_point_max = 0;
-  int32_t w_zero_point_min = 0;
-  int32_t w_zero_point_max = 0;
-  int32_t out_zero_point_min = 0;
-  int32_t out_zero_point_max = 0;
-  int32_t read_slack_bytes = 0;
-  int32_t alignment_bytes = 0;
-};
 
 // What a plugin says of itself.
 struct PluginInfo {

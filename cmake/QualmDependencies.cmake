@@ -32,9 +32,10 @@ if(NOT hwy_FOUND)
     DOWNLOAD_EXTRACT_TIMESTAMP ON)
   FetchContent_MakeAvailable(highway)
   # Its headers are not ours to warn about.
-  get_target_property(highway_include hwy INTERFACE_INCLUDE_DIRECTORIES)
   set_target_properties(hwy PROPERTIES
-    INTERFACE_SYSTEM_INCLUDE_DIRECTORIES "${highway_include}" EXCLUDE_FROM_ALL ON)
+    INTERFACE_SYSTEM_INCLUDE_DIRECTORIES $<BUILD_INTERFACE:${highway_SOURCE_DIR}>)
+  # Whoever links the installed kernels needs it too; its headers they do not need.
+  qualm_install_target(hwy ARCHIVE_FOLDER ${CMAKE_INSTALL_LIBDIR}/qualm)
   if(NOT TARGET hwy::hwy)
     add_library(hwy::hwy ALIAS hwy)
   endif()
@@ -46,13 +47,8 @@ find_package(Boost 1.74 REQUIRED)
 find_package(CLI11 REQUIRED)
 find_package(Threads REQUIRED)
 
-# MPFR (and GMP, of which it is made): for the definitions in oracles/ only.
-find_path(QUALM_MPFR_INCLUDE mpfr.h REQUIRED)
-find_library(QUALM_MPFR mpfr REQUIRED)
-find_library(QUALM_GMP gmp REQUIRED)
-add_library(qualm_mpfr INTERFACE)
-target_include_directories(qualm_mpfr SYSTEM INTERFACE ${QUALM_MPFR_INCLUDE})
-target_link_libraries(qualm_mpfr INTERFACE ${QUALM_MPFR} ${QUALM_GMP})
+# For the definitions in oracles/ only.
+find_package(MPFR REQUIRED)
 
 if(QUALM_BUILD_TESTS)
   find_package(GTest REQUIRED)

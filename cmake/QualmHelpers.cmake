@@ -24,14 +24,21 @@ if(QUALM_COVERAGE)
   target_link_options(qualm_flags INTERFACE --coverage)
 endif()
 
-# qualm_library(NAME SOURCES a.cc ... DEPS lib ...): static library qualm_NAME, alias qualm::NAME.
+# qualm_library(NAME SOURCES a.cc ... DEPS lib ... [INTERNAL]): static library qualm_NAME, alias
+# qualm::NAME. It is installed and exported under that name unless it is INTERNAL.
 function(qualm_library name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
+  cmake_parse_arguments(ARG "INTERNAL" "" "SOURCES;DEPS" ${ARGN})
   add_library(qualm_${name} STATIC ${ARG_SOURCES})
   add_library(qualm::${name} ALIAS qualm_${name})
-  target_link_libraries(qualm_${name} PUBLIC ${ARG_DEPS} PRIVATE qualm_flags)
+  # Warnings and flags are ours: nothing of them is exported.
+  target_link_libraries(qualm_${name} PUBLIC ${ARG_DEPS} PRIVATE $<BUILD_INTERFACE:qualm_flags>)
+  target_compile_features(qualm_${name} PUBLIC cxx_std_20)
   target_include_directories(qualm_${name} PUBLIC
-    $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}> $<INSTALL_INTERFACE:include/qualm>)
+    $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+  if(NOT ARG_INTERNAL)
+    set_target_properties(qualm_${name} PROPERTIES EXPORT_NAME ${name})
+    qualm_install_target(qualm_${name})
+  endif()
 endfunction()
 
 # qualm_executable(NAME SOURCES a.cc ... DEPS lib ...)

@@ -10,6 +10,7 @@
 
 #include "core/io/case_json.h"
 #include "core/status.h"
+#include "properties/adapt.h"
 #include "properties/property.h"
 #include "properties/triage/triage.h"
 
@@ -37,8 +38,7 @@ std::unique_ptr<Checker>& TheChecker() {
 
 }  // namespace
 
-CheckerOptions OptionsFromEnvironment() {
-  CheckerOptions options;
+CheckerOptions OptionsFromEnvironment(CheckerOptions options) {
   options.subject = Setting("QUALM_FUZZ_SUBJECT", options.subject);
   options.contract = Setting("QUALM_FUZZ_CONTRACT", options.contract);
   options.properties = Setting("QUALM_FUZZ_PROPERTIES", options.properties);
@@ -85,11 +85,13 @@ std::string Checker::Write(const Finding& finding) const {
 
 std::optional<Finding> Checker::Check(const Case& c) {
   for (const auto& subject : subjects_) {
+    const std::optional<Case> taken = AdaptTo(*subject, c);
+    if (!taken) continue;
     MemoSubject memo(*subject);
     for (const Property& property : AllProperties()) {
       const bool about = std::ranges::find(property.ops, c.op) != property.ops.end();
       if (!about || !MatchesGlob(options_.properties, c.op, property)) continue;
-      const Verdict verdict = Judge(property, c, memo);
+      const Verdict verdict = Judge(property, *taken, memo);
       if (!verdict.failed()) continue;
 
       Finding finding;
@@ -97,7 +99,7 @@ std::optional<Finding> Checker::Check(const Case& c) {
       finding.property = property.claim;
       finding.subject = subject->name();
       finding.kind = verdict.kind.value_or(FindingKind::kUnknown);
-      finding.test_case = c;
+      finding.test_case = *taken;
       finding.test_case.property = property.claim;
       finding.test_case.note = verdict.reason;
       const std::string raw = Write(finding);
@@ -114,10 +116,14 @@ std::optional<Finding> Checker::Check(const Case& c) {
   return std::nullopt;
 }
 
-void OpenChecker() {
+void OpenChecker() { OpenChecker(nullptr); }
+
+void OpenChecker(const MakeOwnSubject& make) {
   int status = 0;
   try {
-    TheChecker() = std::make_unique<Checker>(OptionsFromEnvironment());
+    CheckerOptions options;
+    if (make) options.subject = AddOwnSubject(make);
+    TheChecker() = std::make_unique<Checker>(OptionsFromEnvironment(std::move(options)));
     std::fprintf(stderr, "qualm: fuzzing %s\n", TheChecker()->SubjectNames().c_str());
     return;
   } catch (const InputError& error) {

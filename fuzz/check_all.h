@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/case.h"
+#include "core/own_subject.h"
 #include "core/subject.h"
 #include "core/verdict.h"
 
@@ -23,8 +24,8 @@ struct CheckerOptions {
 };
 
 // From QUALM_FUZZ_SUBJECT, QUALM_FUZZ_CONTRACT, QUALM_FUZZ_PROPERTIES and QUALM_FUZZ_ARTIFACTS:
-// a fuzzing engine takes no options of ours.
-CheckerOptions OptionsFromEnvironment();
+// a fuzzing engine takes no options of ours. What they do not set stays as given.
+CheckerOptions OptionsFromEnvironment(CheckerOptions options = {});
 
 // One thread.
 class Checker {
@@ -32,7 +33,8 @@ class Checker {
   // Subjects must have been registered. Throws InputError or Unavailable.
   explicit Checker(CheckerOptions options);
 
-  // Judges the case. The first failure that no contract row declares is written to the artifacts
+  // Judges the case, adapted (properties/adapt.h) for a subject that does not take it. The first
+  // failure that no contract row declares is written to the artifacts
   // folder as FINGERPRINT.case.json (once raw, before anything else can go wrong; then attributed)
   // and returned with that name in case_file.
   std::optional<Finding> Check(const Case& c);
@@ -50,6 +52,8 @@ class Checker {
 // Makes the process's checker from the environment; prints one line and exits with status 2 or 3
 // where that fails. Called once, before the first input.
 void OpenChecker();
+// The same of a subject that is no part of qualm, unless QUALM_FUZZ_SUBJECT names another.
+void OpenChecker(const MakeOwnSubject& make);
 
 // Judges the case with that checker. On a failure: one line on stderr, then a trap, which is how
 // engines learn of it.

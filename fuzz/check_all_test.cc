@@ -5,11 +5,15 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <memory>
 #include <string>
+#include <utility>
 
 #include "adapters/registry.h"
 #include "core/io/case_json.h"
+#include "core/own_subject.h"
 #include "core/status.h"
+#include "properties/test_subject.h"
 
 namespace qualm::fuzz {
 namespace {
@@ -72,6 +76,27 @@ TEST_F(CheckAllTest, OnlyTheNamedPropertiesJudge) {
   CheckerOptions options = Options("faulty:pair-saturation");
   options.properties = "dequantize.*";
   EXPECT_FALSE(Checker(options).Check(SaturatingPair()).has_value());
+}
+
+TEST_F(CheckAllTest, AnOwnSubjectIsAskedWhatItTakes) {
+  const std::string name = AddOwnSubject([] {
+    auto subject = std::make_unique<TestSubject>(
+        [](const Case& c, const RunContext&) {
+          Tensor y = exact::Evaluate(c);
+          y.SetInt(0, y.IntAt(0) - 1);
+          return TestSubject::Good(std::move(y));
+        },
+        "off-by-one");
+    subject->cannot_run = [](const Case& c) { return c.relu ? "fused relu" : ""; };
+    return subject;
+  });
+  Case c = SaturatingPair();
+  c.relu = true;
+  const auto finding = Checker(Options(name)).Check(c);
+  ASSERT_TRUE(finding.has_value());
+  EXPECT_EQ(finding->subject, "off-by-one");
+  EXPECT_FALSE(finding->test_case.relu);
+  EXPECT_EQ(finding->test_case.x, c.x);
 }
 
 TEST_F(CheckAllTest, BadSettingsAreNamed) {

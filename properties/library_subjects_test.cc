@@ -7,6 +7,7 @@
 #include <iostream>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "adapters/registry.h"
@@ -99,19 +100,25 @@ Case ForXnnpack(Case c, Rng& rng) {
   return c;
 }
 
-Case ForGemmlowp(Case c, Rng& rng) {
-  Retype(c.x, DType::kU8);
-  Retype(c.w, DType::kU8);
-  IntoCodes(c.x_q, DType::kU8);
-  IntoCodes(c.w_q, DType::kU8);
-  if (c.out_dtype != DType::kS32 && rng.Chance(2, 3)) SetOutput(c, DType::kU8);
+// u8 only, as gemmlowp has it, or any types and one zero point for all weights, as ruy.
+Case ForProduct(Case c, Rng& rng, bool u8_only) {
+  const DType x = u8_only || rng.Chance(1, 2) ? DType::kU8 : DType::kS8;
+  const DType w = u8_only ? DType::kU8 : c.w.dtype();
+  Retype(c.x, x);
+  Retype(c.w, w);
+  IntoCodes(c.x_q, x);
+  IntoCodes(c.w_q, w);
+  if (c.out_dtype != DType::kS32 && u8_only && rng.Chance(2, 3)) SetOutput(c, DType::kU8);
   if (c.out_dtype == DType::kF32) SetOutput(c, DType::kU8);
   IntoCodes(c.out_q, c.out_dtype);
   if (rng.Chance(1, 2)) PerTensor(c);
+  if (!u8_only) c.w_q.zero_point.assign(c.w_q.zero_point.size(), c.w_q.zero_point[0]);
   c.requant = Requant::kExact;
   IntegerBias(c, rng);
   return c;
 }
+Case ForGemmlowp(Case c, Rng& rng) { return ForProduct(std::move(c), rng, true); }
+Case ForRuy(Case c, Rng& rng) { return ForProduct(std::move(c), rng, false); }
 
 struct Promise {
   std::string subject;
@@ -126,8 +133,10 @@ std::vector<Promise> Promises() {
                       Op::kRescale, Op::kTable, Op::kSoftmax}) {
     all.push_back({"xnnpack", op, ForXnnpack});
   }
-  for (const char* name : {"gemmlowp", "gemmlowp@sse4"}) {
-    for (const Op op : {Op::kLinear, Op::kRequantize}) all.push_back({name, op, ForGemmlowp});
+  for (const Op op : {Op::kLinear, Op::kRequantize}) {
+    all.push_back({"gemmlowp", op, ForGemmlowp});
+    all.push_back({"gemmlowp@sse4", op, ForGemmlowp});
+    all.push_back({"ruy", op, ForRuy});
   }
   return all;
 }

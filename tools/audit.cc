@@ -11,6 +11,7 @@
 #include <map>
 #include <set>
 
+#include "core/executable.h"
 #include "core/io/case_json.h"
 #include "core/status.h"
 #include "oracles/exact/exact.h"
@@ -36,7 +37,7 @@ constexpr std::array<std::string_view, 3> kExactClaims{"matches_exact", "sweep_i
 struct Options : CommonOptions {
   KnownOptions known;
   std::string out = "build/report";
-  std::string corpus = QUALM_CORPUS_DIR;
+  std::string corpus = InstalledData("corpus", QUALM_CORPUS_DIR);
   double budget = 60;
   uint64_t seed = 1;
   int jobs = 2;

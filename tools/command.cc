@@ -286,98 +286,41 @@ std::string MakeFolder(const std::filesystem::path& folder) {
   return folder.string();
 }
 
-// One finding on its way from the check loop to the disk.
-class Triaged {
+// A finding, and the subject that it was made with.
+class OwnTriaged {
  public:
-  Triaged(Finding finding, const std::string& contract, const KnownFindings& known)
-      : finding_(std::move(finding)),
-        property_(*FindProperty(finding_.property)),
-        subject_(SubjectRegistry::Get().Make(finding_.subject)) {
-    if (!contract.empty()) subject_->set_contract(ParseContract(contract));
-    triage::Judged judged = triage::JudgeAndAttribute(property_, finding_.test_case, *subject_);
-    if (judged.verdict.judgement == Judgement::kSkipped) {
-      // Given up after it hung too often: nobody can be asked any more.
-      sure_ = true;
-      return;
-    }
-    fails_ = judged.verdict.failed();
-    if (fails_ && judged.attribution.ambiguous) PreferKnown(known, judged);
-    sure_ = fails_ && judged.attribution.complete && judged.attribution.swaps.size() <= 1;
-    if (fails_) {
-      triage::Complete(finding_, judged.verdict, judged.attribution);
-    } else {
-      // It failed once and does not fail again: that is the finding.
-      finding_.kind = FindingKind::kNondeterminism;
-      finding_.explanation += "; did not fail when it was run again";
-      sure_ = true;
-    }
-  }
+  OwnTriaged(Finding finding, const std::string& contract, const KnownFindings& known)
+      : subject_(Make(finding.subject, contract)),
+        triaged_(std::move(finding), *subject_,
+                 [&known](const Finding& candidate) { return !known.IsNew(candidate); }) {}
 
-  const Finding& finding() const { return finding_; }
-  // The kind is more than a guess.
-  bool sure() const { return sure_; }
-
-  // A small case may show what the large one hides.
-  void Minimize() {
-    if (!fails_) return;
-    small_ = triage::Minimize(finding_.test_case, *subject_, property_);
-    if (!small_->reproduced) {
-      small_.reset();
-    } else if (!sure_ && small_->attribution.complete) {
-      finding_.kind = small_->attribution.kind;
-      finding_.explanation += "; minimized: " + small_->attribution.diagnosis;
-    }
-  }
+  triage::Triaged* operator->() { return &triaged_; }
 
   void Write(const std::string& out) {
+    Finding& finding = triaged_.finding();
     const std::filesystem::path folder(
-        MakeFolder(std::filesystem::path(out) / "findings" / finding_.fingerprint()));
-    Case written = finding_.test_case;
-    written.property = finding_.full_property();
-    WriteCaseFile(written, (folder / "case.json").string());
-    finding_.case_file = (folder / "case.json").string();
-    std::string explanation = FindingText(finding_);
-    if (small_) {
-      WriteCaseFile(small_->minimized, (folder / "minimized.case.json").string());
-      finding_.case_file = (folder / "minimized.case.json").string();
-      explanation += fmt::format("\nminimized in {} subject calls\n", small_->calls);
-      if (!small_->irrelevant.empty()) {
-        explanation += fmt::format("irrelevant: {}\n", fmt::join(small_->irrelevant, ", "));
-      }
-      explanation += triage::Explain(small_->minimized, {subject_.get()});
+        MakeFolder(std::filesystem::path(out) / "findings" / finding.fingerprint()));
+    Case written = finding.test_case;
+    written.property = finding.full_property();
+    finding.case_file = (folder / "case.json").string();
+    WriteCaseFile(written, finding.case_file);
+    const std::string explanation = triaged_.Text();
+    if (triaged_.small()) {
+      finding.case_file = (folder / "minimized.case.json").string();
+      WriteCaseFile(triaged_.small()->minimized, finding.case_file);
     }
     WriteFile((folder / "explanation.txt").string(), explanation);
   }
 
  private:
-  // Where several causes give every output, a known one is the cause: other cases of the same bug
-  // would otherwise pass for another one.
-  void PreferKnown(const KnownFindings& known, triage::Judged& judged) const {
-    Finding finding = finding_;
-    const auto is_known = [&](FindingKind kind) {
-      finding.kind = kind;
-      return !known.IsNew(finding);
-    };
-    if (is_known(judged.attribution.kind)) return;
-    for (const triage::SwapInfo& info : triage::AllSwaps()) {
-      if (!is_known(info.kind)) continue;
-      const triage::Judged again =
-          triage::JudgeAndAttribute(property_, finding_.test_case, *subject_,
-                                    {.hint = {&info.swap, 1}, .probe_state = false});
-      if (!again.verdict.failed() || !again.attribution.complete ||
-          again.attribution.kind != info.kind)
-        continue;
-      judged = again;
-      return;
-    }
+  static std::unique_ptr<Subject> Make(const std::string& name, const std::string& contract) {
+    std::unique_ptr<Subject> subject = SubjectRegistry::Get().Make(name);
+    if (!contract.empty()) subject->set_contract(ParseContract(contract));
+    return subject;
   }
 
-  Finding finding_;
-  const Property& property_;
   std::unique_ptr<Subject> subject_;
-  bool fails_ = false;
-  bool sure_ = false;
-  std::optional<triage::MinimizeResult> small_;
+  triage::Triaged triaged_;
 };
 
 }  // namespace
@@ -396,19 +339,19 @@ std::vector<Finding> Triage(std::vector<Finding> raw, const std::string& out,
     return false;
   };
   for (Finding& finding : raw) {
-    Triaged triaged(std::move(finding), contract, known);
-    if (triaged.sure() && have(triaged.finding())) continue;
+    OwnTriaged triaged(std::move(finding), contract, known);
+    if (triaged->sure() && have(triaged->finding())) continue;
     const auto is_known = [&] {
-      return !triaged.finding().expected_by_contract && !known.IsNew(triaged.finding());
+      return !triaged->finding().expected_by_contract && !known.IsNew(triaged->finding());
     };
-    if (!out.empty() && !(triaged.sure() && is_known())) {
-      triaged.Minimize();
-      if (have(triaged.finding())) continue;
+    if (!out.empty() && !(triaged->sure() && is_known())) {
+      triaged->Minimize();
+      if (have(triaged->finding())) continue;
       if (!is_known()) deferred.Try([&] { triaged.Write(out); });
-    } else if (have(triaged.finding())) {
+    } else if (have(triaged->finding())) {
       continue;
     }
-    kept.push_back(triaged.finding());
+    kept.push_back(triaged->finding());
   }
   return kept;
 }
@@ -517,20 +460,6 @@ std::string TotalsLine(const Totals& totals) {
       totals.cases, totals.of(Judgement::kPassed), totals.of(Judgement::kFailed),
       totals.of(Judgement::kExpected), totals.of(Judgement::kSkipped),
       totals.of(Judgement::kVacuous), totals.of(Judgement::kNotApplicable));
-}
-
-std::string FindingText(const Finding& finding, std::string_view label) {
-  if (label.empty()) label = finding.expected_by_contract ? "expected" : "FINDING";
-  std::string text = fmt::format("{}: {} fails on {} [{}]\n", label, finding.full_property(),
-                                 finding.subject, Name(finding.kind));
-  if (finding.first_divergence) {
-    const Divergence& d = *finding.first_divergence;
-    text += fmt::format("  at index {}: expected {}, actual {} ({} lsb)\n", d.index, d.expected,
-                        d.actual, d.distance_lsb);
-  }
-  if (!finding.explanation.empty()) text += "  " + finding.explanation + "\n";
-  if (!finding.case_file.empty()) text += "  case: " + finding.case_file + "\n";
-  return text;
 }
 
 }  // namespace qualm::tools

@@ -22,6 +22,7 @@
 #include "properties/engine.h"
 #include "properties/property.h"
 #include "properties/sweep.h"
+#include "properties/triage/triaged.h"
 #include "tools/known.h"
 
 namespace CLI {
@@ -103,7 +104,7 @@ bool JudgedSomething(const Totals& totals, const std::string& why);
 // "3 findings; 1000 cases, 20000 passed, ..." for people.
 std::string TotalsLine(const Totals& totals);
 // `label`: what it is, instead of "expected" or "FINDING".
-std::string FindingText(const Finding& finding, std::string_view label = "");
+using triage::FindingText;
 
 // One subject's sweep in a few lines: where it bends, which pairs bend it.
 std::string SweepSummary(const sweep::Result& result);

@@ -102,12 +102,12 @@ TEST_F(ForeignCommand, EachFailureOfAChildIsAFindingOfItsKindWithItsCase) {
   for (const Bad& bad :
        {Bad{"exit 3", "crash", "crashed: ended the process with exit status 3"},
         Bad{"kill -SEGV $$", "crash", "crashed: killed by SIGSEGV"},
-        Bad{"sleep 100", "hang", "hung: gave no answer within 300 ms"},
+        Bad{"sleep 100", "hang", "hung: gave no answer within 1000 ms"},
         Bad{"cat /dev/zero", "unknown", "garbage: sent a line of more than"},
         Bad{"echo nonsense", "unknown", "garbage: answered \"nonsense\": byte 2: is not JSON"}}) {
     const bool hangs = bad.kind == std::string("hang");
     ExpectFindings(bad, Child(bad.how), 6,
-                   {hangs ? "QUALM_TIME_LIMIT_MS=300" : "QUALM_TIME_LIMIT_MS=60000"});
+                   {hangs ? "QUALM_TIME_LIMIT_MS=1000" : "QUALM_TIME_LIMIT_MS=60000"});
   }
 }
 
@@ -116,14 +116,14 @@ TEST_F(ForeignCommand, EachFailureOfAPluginIsAFindingOfItsKindWithItsCase) {
   for (const Bad& bad :
        {Bad{"crash", "crash", "crashed: killed by SIGSEGV"},
         Bad{"exit", "crash", "crashed: ended the process with exit status 17"},
-        Bad{"hang", "hang", "hung: gave no answer within 300 ms"},
+        Bad{"hang", "hang", "hung: gave no answer within 1000 ms"},
         Bad{"write-past", "memory", "touched-outside: wrote 1 byte past the end of y"},
         Bad{"modify-x", "memory", "modified-input: changed its input x at byte 1"},
         Bad{"garbage-answer", "unknown", "garbage: "},
         Bad{"garbage-message", "unknown", "garbage: "}}) {
     const bool hangs = bad.kind == std::string("hang");
     ExpectFindings(bad, plugin, 400,
-                   {hangs ? "QUALM_TIME_LIMIT_MS=300" : "QUALM_TIME_LIMIT_MS=60000",
+                   {hangs ? "QUALM_TIME_LIMIT_MS=1000" : "QUALM_TIME_LIMIT_MS=60000",
                     std::string("QUALM_BROKEN=") + bad.how});
   }
   const Ran version = Qualm({"check", "-n", "1", "-s", plugin}, {"QUALM_BROKEN=wrong-version"});

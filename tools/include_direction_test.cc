@@ -23,6 +23,7 @@ const std::map<std::string, std::set<std::string>> kMayInclude{
     {"properties", {"properties", "oracles", "core"}},
     {"fuzz", {"fuzz", "properties", "oracles", "core"}},
     {"tools", {"tools", "fuzz", "properties", "oracles", "core"}},
+    {"examples", {}},  // programs of users: installed headers in angle brackets only
 };
 
 // Single lines that the table above would forbid, and why they are right.
@@ -94,12 +95,28 @@ TEST(IncludeDirection, QuotedIncludesNameTheFolder) {
   const fs::path root(QUALM_SOURCE_DIR);
   for (const Include& include : AllIncludes()) {
     if (!include.quoted || include.header.starts_with("hwy/")) continue;
-    // A user's program, built outside the tree with -I pointing at the one header it needs.
-    if (include.file == "adapters/example_plugin.c") continue;
+    if (FolderOf(include.file) == "examples") continue;  // their own files
     EXPECT_TRUE(fs::exists(root / include.header))
         << include.file << ":" << include.line << ": \"" << include.header
         << "\" is no path from the root";
   }
+}
+
+// <qualm/FOLDER/NAME.h> is FOLDER/NAME.h, installed.
+TEST(IncludeDirection, ExamplesIncludeInstalledHeaders) {
+  const fs::path root(QUALM_SOURCE_DIR);
+  int installed = 0;
+  for (const Include& include : AllIncludes()) {
+    const bool ours = include.header.starts_with("qualm/");
+    EXPECT_TRUE(!ours || FolderOf(include.file) == "examples")
+        << include.file << ":" << include.line << " includes the installed " << include.header;
+    if (!ours) continue;
+    ++installed;
+    EXPECT_FALSE(include.quoted) << include.file << ":" << include.line;
+    EXPECT_TRUE(fs::exists(root / include.header.substr(6)))
+        << include.file << ":" << include.line << ": no " << include.header.substr(6);
+  }
+  EXPECT_GE(installed, 4);
 }
 
 TEST(IncludeDirection, CoreAndKernelsDependOnLittle) {

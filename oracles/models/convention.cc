@@ -209,6 +209,7 @@ int32_t TakeOutZeroPoints(int32_t acc, int32_t x_zp, int32_t w_zp, std::span<con
     x_sum -= 256 * std::count_if(x.begin(), x.end(), [](int32_t code) { return code >= 128; });
   }
   if (offsets == Accumulation::Offsets::kRowsInto16) x_sum = std::min<int64_t>(x_sum, INT16_MAX);
+  if (offsets == Accumulation::Offsets::kInSteps) return acc;
   // uint64 arithmetic modulo 2^64 keeps the low 32 bits right whatever the zero points are.
   const auto u = [](int64_t value) { return static_cast<uint64_t>(value); };
   const uint64_t result = u(acc) - u(x_zp) * u(SumOf(w)) - u(w_zp) * u(x_sum) +
@@ -453,34 +454,6 @@ int64_t Doubled(const Accumulation& accumulation, int32_t units) {
   return accumulation.kind == Kind::kHalvedWeights ? 2 * int64_t{units} : units;
 }
 
-// The value that the steps begin with: `acc` without the zero points.
-Value Corrected(const Accumulation& accumulation, const Case& c, int64_t n, int32_t acc,
-                std::span<const int32_t> x, std::span<const int32_t> w) {
-  Value value;
-  const int32_t x_zp = c.x_q.zero_point_at(0);
-  const int32_t w_zp = c.w_q.zero_point_at(n);
-  if (accumulation.offsets == Accumulation::Offsets::kInSteps) {
-    const auto u = [](int64_t number) { return static_cast<uint64_t>(number); };
-    const auto wrap = [](uint64_t number) { return Wrap32(static_cast<int64_t>(number)); };
-    value.SetInt(acc);
-    value.x_offset = wrap(-u(x_zp) * u(SumOf(w)));
-    value.w_offset = wrap(-u(w_zp) * (u(SumOf(x)) - u(static_cast<int64_t>(x.size())) * u(x_zp)));
-    return value;
-  }
-  if (accumulation.offsets != Accumulation::Offsets::kInFloat) {
-    const int32_t units = TakeOutZeroPoints(acc, x_zp, w_zp, x, w, accumulation.offsets);
-    value.SetInt(Doubled(accumulation, units));
-    return value;
-  }
-  const int64_t w_sum = SumOf(w);
-  const int64_t shift = c.x.dtype() == DType::kS8 ? 128 : 0;
-  auto sum = static_cast<float>(Wrap32(acc + shift * w_sum));
-  if (shift != 0) sum += static_cast<float>(Wrap32(-shift * w_sum));
-  if (x_zp != 0) sum += static_cast<float>(Wrap32(-int64_t{x_zp} * w_sum));
-  value.SetReal(accumulation.kind == Kind::kHalvedWeights ? 2 * sum : sum);
-  return value;
-}
-
 // The operands of one sum, for linear and convolutions.
 class Terms {
  public:
@@ -564,6 +537,33 @@ class Terms {
   std::span<const int32_t> x_, w_, real_x_, real_w_;
 };
 
+// The sum after its zero points, ready for the steps.
+Value Corrected(const Terms& terms, const Accumulation& accumulation, const Case& c, int64_t index,
+                int32_t acc) {
+  using Offsets = Accumulation::Offsets;
+  const int32_t x_zp = c.x_q.zero_point_at(0);
+  const int32_t w_zp = c.w_q.zero_point_at(index % c.N);
+  const auto u = [](int64_t number) { return static_cast<uint64_t>(number); };
+  const auto wrap = [](uint64_t number) { return Wrap32(static_cast<int64_t>(number)); };
+  const uint64_t w_sum = u(SumOf(terms.real_w()));
+  Value value;
+  if (accumulation.offsets == Offsets::kInFloat) {
+    const uint64_t shift = c.x.dtype() == DType::kS8 ? 128 : 0;
+    auto sum = static_cast<float>(wrap(u(acc) + shift * w_sum));
+    if (shift != 0) sum += static_cast<float>(wrap(-shift * w_sum));
+    if (x_zp != 0) sum += static_cast<float>(wrap(-u(x_zp) * w_sum));
+    value.SetReal(accumulation.kind == Kind::kHalvedWeights ? 2 * sum : sum);
+    return value;
+  }
+  value.SetInt(Doubled(accumulation, TakeOutZeroPoints(acc, x_zp, w_zp, terms.real_x(),
+                                                       terms.real_w(), accumulation.offsets)));
+  if (accumulation.offsets != Offsets::kInSteps) return value;
+  value.x_offset = wrap(-u(x_zp) * w_sum);
+  value.w_offset = wrap(-u(w_zp) * (u(SumOf(terms.real_x())) -
+                                    u(static_cast<int64_t>(terms.real_x().size())) * u(x_zp)));
+  return value;
+}
+
 ModelOutput Run(const Convention& convention, const Case& c) {
   ModelOutput output;
   output.y = Tensor(c.out_dtype, c.output_shape());
@@ -588,7 +588,7 @@ ModelOutput Run(const Convention& convention, const Case& c) {
       terms->Select(i);
       const int32_t acc = Accumulate(accumulation, terms->x(), terms->w(), nullptr);
       output.acc->SetInt(i, Wrap32(Doubled(accumulation, acc)));
-      value = Corrected(accumulation, c, i % c.N, acc, terms->real_x(), terms->real_w());
+      value = Corrected(*terms, accumulation, c, i, acc);
     } else {
       value = Input(convention, c, i, nullptr);
     }
@@ -607,7 +607,7 @@ Value TraceSum(const Convention& convention, const Case& c, int64_t index, Trace
   const int32_t w_zp = c.w_q.zero_point_at(index % c.N);
   const int64_t x_sum = SumOf(terms.real_x()), w_sum = SumOf(terms.real_w());
   const auto count = static_cast<int64_t>(terms.real_x().size());
-  const Value value = Corrected(accumulation, c, index % c.N, acc, terms.real_x(), terms.real_w());
+  const Value value = Corrected(terms, accumulation, c, index, acc);
   if (accumulation.offsets == Accumulation::Offsets::kInSteps) return value;
   const __int128 exact = static_cast<__int128>(acc) - static_cast<__int128>(x_zp) * w_sum -
                          static_cast<__int128>(w_zp) * x_sum +
@@ -615,10 +615,12 @@ Value TraceSum(const Convention& convention, const Case& c, int64_t index, Trace
   const __int128 full = accumulation.kind == Kind::kHalvedWeights ? 2 * exact : exact;
   const bool lossy = value.real ? static_cast<double>(full) != static_cast<double>(value.number)
                                 : full != value.integer;
-  constexpr std::string_view kHow[] = {
-      ", wrapped to int32", ", saturated to int32 and rounded to float32",
-      ", with the codes of x summed as signed bytes", ", with the sum of x saturated to int16",
-      ", term by term in float32"};
+  constexpr std::string_view kHow[] = {", wrapped to int32",
+                                       ", saturated to int32 and rounded to float32",
+                                       ", with the codes of x summed as signed bytes",
+                                       ", with the sum of x saturated to int16",
+                                       ", term by term in float32",
+                                       ""};
   const std::string how(kHow[static_cast<size_t>(accumulation.offsets)]);
   Note(&trace, Stage::kOffset,
        "zero points " + Text(x_zp) + " and " + Text(w_zp) + ": " + Text(acc) + " - " + Text(x_zp) +

@@ -216,6 +216,7 @@ std::vector<Model> AtenModels();
 std::vector<Model> XnnpackModels();
 std::vector<Model> TfliteModels();
 std::vector<Model> GemmlowpModels();
+std::vector<Model> RuyModels();
 std::vector<Model> OnnxRuntimeModels();
 std::vector<Model> TorchModels();
 std::vector<Model> NumpyModels();

@@ -33,6 +33,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 namespace qualm::models {
 namespace {
@@ -42,12 +43,12 @@ using Kind = Accumulation::Kind;
 constexpr std::string_view kReference = "reference";
 
 constexpr OneDnnIsa kIsas[] = {
-    {"sse41", 256, 256, false, false, false, false, false},
-    {"avx2", 256, 384, false, false, false, true, false},
-    {"avx2vnni", 256, 768, false, true, false, true, false},
-    {"avx512core", 384, 768, true, false, false, false, false},
-    {"vnni", 0, 0, true, true, true, false, false},
-    {"amx", 0, 0, true, true, true, false, true},
+    {.name = "sse41", .one_block = 256, .block = 256},
+    {.name = "avx2", .one_block = 256, .block = 384, .transposes = true},
+    {.name = "avx2vnni", .one_block = 256, .block = 768, .vnni = true, .transposes = true},
+    {.name = "avx512core", .one_block = 384, .block = 768, .avx512 = true},
+    {.name = "vnni", .avx512 = true, .vnni = true, .brgemm = true},
+    {.name = "amx", .avx512 = true, .vnni = true, .brgemm = true, .amx = true},
 };
 
 // Whether the tile kernel computes this case.
@@ -126,6 +127,27 @@ std::vector<Step> ReferenceSteps(const Case& c) {
   return steps;
 }
 
+void MinusZeroPoint(Value& v, const Channel& c) {
+  AddInto(v, v.number, -static_cast<float>(c.zero_point));
+}
+void TimesScale(Value& v, const Channel& c) { MultiplyInto(v, v.number, c.scale); }
+
+// Both operands in output units; the products round too.
+void AddScaled(Value& v, const Channel& c) {
+  Value a, b;
+  MultiplyInto(a, static_cast<float>(v.integer), c.a_scale);
+  MultiplyInto(b, static_cast<float>(v.other), c.b_scale);
+  AddInto(v, a.number, b.number);
+  v.lossy = v.lossy || a.lossy || b.lossy;
+}
+void MultiplyScaled(Value& v, const Channel& c) {
+  Value a, b;
+  MultiplyInto(a, static_cast<float>(v.integer), c.a_scale);
+  MultiplyInto(b, static_cast<float>(v.other), c.b_scale);
+  MultiplyInto(v, a.number, b.number);
+  v.lossy = v.lossy || a.lossy || b.lossy;
+}
+
 bool OneZeroPoint(const QParams& q) {
   return std::ranges::all_of(q.zero_point, [&](int32_t z) { return z == q.zero_point.front(); });
 }
@@ -140,6 +162,22 @@ Channel ChannelOf(const Case& c, int64_t n) {
   const auto inverse = [](float scale) {
     return static_cast<float>(1.0 / static_cast<double>(scale));
   };
+  if (IsPool(c.op)) return channel;
+  if (c.op == Op::kQuantize) {
+    channel.reciprocal = inverse(c.out_q.scale_at(n));
+    return channel;
+  }
+  if (c.op == Op::kDequantize) {
+    channel.scale = c.x_q.scale_at(n);
+    channel.zero_point = c.x_q.zero_point_at(0);
+    return channel;
+  }
+  if (HasTwoOperands(c.op)) {
+    const float out = c.out_q.scale_at(0);
+    channel.a_scale = c.x_q.scale_at(0) / out;
+    channel.b_scale = c.op == Op::kAdd ? c.w_q.scale_at(0) / out : c.w_q.scale_at(0);
+    return channel;
+  }
   channel.reciprocal = inverse(c.x_q.scale_at(0)) * inverse(c.w_q.scale_at(n));
   const float inverse_out = IsCode(c.out_dtype) ? inverse(c.out_q.scale_at(0)) : 1.0f;
   channel.multiplier = inverse_out / channel.reciprocal;
@@ -186,6 +224,94 @@ bool ThroughFloat(const OneDnnIsa& isa, const Case& c) {
   return c.relu || (isa.brgemm && corrected);
 }
 
+// reorder (jit_uni_reorder.cpp) and binary (jit_uni_binary_kernel.cpp).
+std::vector<Step> ElementwiseSteps(const Case& c) {
+  std::vector<Step> steps;
+  switch (c.op) {
+    case Op::kDequantize:
+      return {{Stage::kScale, "to float32", step::ToFloat},
+              {Stage::kZeroPoint, "- zero point {zero_point} in float32", MinusZeroPoint},
+              {Stage::kScale, "times {scale}", TimesScale}};
+    case Op::kQuantize:
+      steps = {{Stage::kScale, "times fl(1/scale) {reciprocal}", step::TimesReciprocal}};
+      break;
+    case Op::kAdd:
+      steps = {
+          {Stage::kScale, "times fl(sa/sy) {a_scale}, + {b} times fl(sb/sy) {b_scale}", AddScaled}};
+      break;
+    default:
+      steps = {{Stage::kScale, "times fl(sa/sy) {a_scale}, times {b} times sb {b_scale}",
+                MultiplyScaled}};
+      break;
+  }
+  if (c.relu) steps.push_back({Stage::kClamp, "relu", Relu});
+  AppendOneDnnEnd(steps);
+  return steps;
+}
+
+// Pools of codes. jit_uni_i8i8_pooling.cpp multiplies a sum by the reciprocal of its count, in
+// float32; what it does not take (windows wholly in a padding, on sse41 and avx2 less than a
+// register of codes) ref_pooling.cpp divides.
+bool HasPoolKernel(const OneDnnIsa& isa, const Case& c) {
+  const Window& v = c.window;
+  const auto reaches = [](int64_t out, int64_t stride, int64_t kernel, int64_t in, int64_t before) {
+    return before >= kernel || (out - 1) * stride + kernel - in - before >= kernel;
+  };
+  if (reaches(v.out_h(), v.stride_h, v.kernel_h, v.in_h, v.pad_top) ||
+      reaches(v.out_w(), v.stride_w, v.kernel_w, v.in_w, v.pad_left)) {
+    return false;
+  }
+  constexpr int64_t kRegister = 16;  // of sse41, which avx2 falls back to
+  return isa.avx512 ||
+         v.batch * v.in_c * std::min(v.in_h, v.out_h()) * std::min(v.in_w, v.out_w()) >= kRegister;
+}
+
+// The largest code, or the sum of codes with their number in `other`.
+std::optional<Value> GatherPool(const Case& c, int64_t index, Trace* trace) {
+  if (!IsPool(c.op)) return std::nullopt;
+  const bool is_max = c.op == Op::kMaxPool;
+  const std::vector<Tap> taps = TapsOf(c.window, index / c.N);
+  int64_t result = is_max ? INT32_MIN : 0;
+  int32_t count = 0;
+  for (const Tap& tap : taps) {
+    if (tap.x_row < 0) continue;
+    const int64_t code = c.x.IntAt(tap.x_row + index % c.N);
+    result = is_max ? std::max(result, code) : result + code;
+    ++count;
+  }
+  Value value;
+  value.SetInt(result);
+  value.other = c.window.count_include_pad ? static_cast<int32_t>(taps.size()) : count;
+  if (trace != nullptr) {
+    TraceStep step;
+    step.text =
+        (is_max ? "largest of " : "sum of the codes of ") + std::to_string(count) + " pixels";
+    step.value = std::to_string(result);
+    trace->push_back(std::move(step));
+  }
+  return value;
+}
+
+void TimesReciprocalOfCount(Value& v, const Channel&) {
+  MultiplyInto(v, v.number, 1.0f / static_cast<float>(v.other));
+}
+void OverCount(Value& v, const Channel&) {
+  const float quotient = v.number / static_cast<float>(v.other);
+  v.lossy = static_cast<double>(quotient) * v.other != static_cast<double>(v.number);
+  v.SetReal(quotient);
+}
+
+std::vector<Step> PoolSteps(const OneDnnIsa& isa, const Case& c) {
+  if (c.op == Op::kMaxPool) return {};
+  const Step mean = HasPoolKernel(isa, c)
+                        ? Step{Stage::kScale, "times fl(1/{b})", TimesReciprocalOfCount}
+                        : Step{Stage::kScale, "over {b}", OverCount};
+  return {{Stage::kScale, "to float32", step::ToFloat},
+          mean,
+          {Stage::kRound, "cvtps2dq, ties to even", step::RoundX86},
+          {Stage::kClamp, "pack to {low}..{high}", step::Clamp}};
+}
+
 Model Make(const OneDnnIsa& isa) {
   Convention convention;
   convention.name = "onednn2@" + std::string(isa.name);
@@ -196,13 +322,30 @@ Model Make(const OneDnnIsa& isa) {
   convention.pair_saturates = !isa.vnni;
   convention.satisfies = OneDnnClaims(isa);
   convention.variations = OneDnnVariations(isa);
-  convention.variations.emplace_back("V22");
+  // V1, V14 and V17: reorder and binary; V27: pools.
+  convention.variations.insert(convention.variations.end(), {"V1", "V14", "V17", "V22", "V27"});
   // Tiles, and the kernels for 1x1 convolutions.
   if (isa.amx || !isa.brgemm) convention.variations.emplace_back("V24");
   if (isa.transposes) convention.variations.emplace_back("V28");
   convention.cannot_run = [&isa](const Case& c) {
     return FirstReason({
-        OpsAre(c, {Op::kLinear, Op::kConv2d, Op::kDepthwise, Op::kRequantize}),
+        OpsAre(c, {Op::kLinear, Op::kConv2d, Op::kDepthwise, Op::kRequantize, Op::kQuantize,
+                   Op::kDequantize, Op::kAdd, Op::kMul, Op::kMaxPool, Op::kAvgPool,
+                   Op::kGlobalAvgPool}),
+        Require(!IsPool(c.op) || (c.x.dtype() == c.out_dtype && c.x_q.scale == c.out_q.scale &&
+                                  c.x_q.zero_point == c.out_q.zero_point),
+                "a pool works on codes: input and output must share type and scale"),
+        Require(!IsPool(c.op) || c.op == Op::kMaxPool || !c.window.count_include_pad ||
+                    (c.x_q.zero_point_at(0) == 0 && !c.window.ceil_mode),
+                "padding counts as code 0"),
+        Require((c.op != Op::kQuantize || OneZeroPoint(c.out_q)) &&
+                    (c.op != Op::kDequantize || OneZeroPoint(c.x_q)),
+                "a reorder has one zero point for all channels"),
+        Require(c.op != Op::kQuantize || !c.relu, "a reorder has no relu"),
+        Require(
+            !HasTwoOperands(c.op) || (c.x_q.zero_point_at(0) == 0 && c.w_q.zero_point_at(0) == 0 &&
+                                      c.out_q.zero_point_at(0) == 0),
+            "a binary primitive has no zero points"),
         Require(c.op != Op::kRequantize || HasExplicitMultiplier(c),
                 "requantize needs an explicit multiplier"),
         Require(c.op != Op::kLinear || OneZeroPoint(c.w_q), "weight zero points must be equal"),
@@ -218,9 +361,13 @@ Model Make(const OneDnnIsa& isa) {
     accumulation.zero_point_stays = LosesCompensation(isa, c);
     return accumulation;
   };
+  convention.more_ops = {Op::kMaxPool, Op::kAvgPool, Op::kGlobalAvgPool};
+  convention.gather = GatherPool;
   convention.channel = ChannelOf;
   convention.steps = [&isa](const Case& c) {
     if (IsConv(c.op) && OneDnnAccumulation(isa, c).kernel == kReference) return ReferenceSteps(c);
+    if (IsPool(c.op)) return PoolSteps(isa, c);
+    if (!HasSums(c.op) && c.op != Op::kRequantize) return ElementwiseSteps(c);
     std::vector<Step> steps = {{Stage::kScale, "to float32", step::ToFloat}};
     const auto add_offsets = [&] {
       if (!InTiles(isa, c)) return;
@@ -342,19 +489,21 @@ std::vector<std::string> OneDnnVariations(const OneDnnIsa& isa) {
 }
 
 std::vector<std::string> OneDnnClaims(const OneDnnIsa& isa) {
-  std::vector<std::string> claims = {"per_channel_equals_per_tensor", "batch_independence",
-                                     "depthwise_is_grouped"};
+  std::vector<std::string> claims = {"add.commutes", "per_channel_equals_per_tensor",
+                                     "batch_independence", "depthwise_is_grouped"};
   const auto claim = [&](std::initializer_list<const char*> more) {
     claims.insert(claims.end(), more.begin(), more.end());
   };
-  if (isa.brgemm || !isa.avx512) claim({"conv2d.dilation_is_zero_stuffed"});
-  // With tiles the kernel of a product depends on its M, N and K.
+  if (isa.brgemm || !isa.avx512) {
+    claim({"conv2d.dilation_is_zero_stuffed"});
+    if (!isa.transposes) claim({"depthwise.dilation_is_zero_stuffed"});
+  }
+  // The kernel of a product depends on its M, N and K.
   if (isa.amx) {
     claim({"requantize.row_independence", "requantize.column_independence"});
   } else if (isa.brgemm || !isa.avx512) {
     claim({"row_independence"});
   }
-  if (!isa.transposes) claim({"depthwise.dilation_is_zero_stuffed"});
   if (isa.vnni) claim({"k_permutation"});
   if (isa.brgemm) {
     if (!isa.amx) claim({"column_independence"});

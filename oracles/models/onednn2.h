@@ -20,8 +20,8 @@ struct OneDnnIsa {
   bool avx512 = false;      // s8 activations stay in the jit gemm; one output column has a gemv
   bool vnni = false;        // sums are exact
   bool brgemm = false;      // not the gemm at all
-  bool transposes = false;  // weights of depthwise come in blocks of 8, transposed 8 by 8
   bool amx = false;         // brgemm with tiles, for all but small matmuls
+  bool transposes = false;  // weights of depthwise come in blocks of 8, transposed 8 by 8
 };
 
 // sse41, avx2, avx2vnni, avx512core, vnni, amx; nullptr for other names.

@@ -131,7 +131,62 @@ TEST(OperandModelsTest, RangesOfRatios) {
   s8.out_q.scale = {0x1p-30f};
   EXPECT_EQ(Get("tflite@double").cannot_run(s8), "the multiplier is too large");
   EXPECT_EQ(Get("fbgemm@avx2").cannot_run(s8), "this convention has no add");
-  EXPECT_EQ(Get("onednn2@vnni").cannot_run(s8), "this convention has no add");
+  EXPECT_EQ(Get("onednn3@vnni").cannot_run(s8), "this convention has no add");
+  EXPECT_EQ(Get("onednn2@vnni").cannot_run(both), "");
+  both.w_q.zero_point = {1};
+  EXPECT_EQ(Get("onednn2@vnni").cannot_run(both), "a binary primitive has no zero points");
+}
+
+// What oneDNN's attributes mean, one rounding after the other.
+TEST(OperandModelsTest, OneDnnScalesEachOperand) {
+  Case c = Two(Op::kAdd, {3, 250, 200}, {2, 100, 0});
+  c.out_q = {{2.0f}, {0}};
+  // 5/2 to even; 175; 100.
+  for (const char* model : {"onednn2@sse41", "onednn2@avx2", "onednn2@amx"}) {
+    const Tensor y = Get(model).run(c).y;
+    EXPECT_EQ(y.IntAt(0), 2) << model;
+    EXPECT_EQ(y.IntAt(1), 175) << model;
+    EXPECT_EQ(y.IntAt(2), 100) << model;
+  }
+  // 3*fl(1/3) + 0 rounds to 1; 49/3*3 = 49 either way, but fl(49*fl(1/3)) = 16.333334.
+  c = Two(Op::kMul, {3, 49}, {1, 3});
+  c.out_q = {{3.0f}, {0}};
+  const Tensor y = Get("onednn2@avx2").run(c).y;
+  EXPECT_EQ(y.IntAt(0), 1);
+  EXPECT_EQ(y.IntAt(1), 49);
+}
+
+TEST(OperandModelsTest, OneDnnReordersAddTheZeroPointInFloat32) {
+  Case c;
+  c.op = Op::kQuantize;
+  c.M = 1;
+  c.N = 4;
+  c.x = Tensor::Of<float>({1, 4}, std::vector<float>{2.5f, 3.5f, -INFINITY, NAN});
+  c.out_q = {{1.0f}, {1}};
+  Tensor y = Get("onednn2@avx2").run(c).y;
+  EXPECT_EQ(y.IntAt(0), 4);  // 3.5 to even; 2 + 1 if rounded first
+  EXPECT_EQ(y.IntAt(1), 4);  // 4.5
+  EXPECT_EQ(y.IntAt(2), 0);
+  EXPECT_EQ(y.IntAt(3), 0);  // maxps takes the bound
+  c.out_dtype = DType::kS8;
+  c.out_min = -128;
+  c.out_max = 127;
+  y = Get("onednn2@avx2").run(c).y;
+  EXPECT_EQ(y.IntAt(2), -128);
+  EXPECT_EQ(y.IntAt(3), 127);  // minps does
+  c.per_channel = true;
+  c.out_q = {{1, 1, 1, 1}, {0, 0, 0, 1}};
+  EXPECT_EQ(Get("onednn2@avx2").cannot_run(c), "a reorder has one zero point for all channels");
+
+  Case back;
+  back.op = Op::kDequantize;
+  back.M = back.N = 1;
+  back.x = Tensor::Of<uint8_t>({1, 1}, std::vector<uint8_t>{1});
+  back.x_q = {{0.5f}, {16777217}};  // rounds to 2^24, and 1 - 2^24 is exact
+  back.out_dtype = DType::kF32;
+  back.out_min = INT32_MIN;
+  back.out_max = INT32_MAX;
+  EXPECT_EQ(Get("onednn2@avx2").run(back).y.FloatAt(0), -8388607.5f);
 }
 
 TEST(OperandModelsTest, Multiplications) {

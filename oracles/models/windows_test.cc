@@ -3,6 +3,7 @@
 // takes what.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <map>
 #include <string>
 #include <vector>
@@ -170,6 +171,152 @@ TEST(ConvModelsTest, OneDnnGroupsThatFitNoBlock) {
   EXPECT_EQ(Acc("onednn2@avx512core", deep), 101 * 32767 + 32385 + 101 * 32767);
   const Case fits = Conv(1, 1, 8, 8, 1, 2, 255, 127);
   EXPECT_EQ(Acc("onednn2@avx2", fits), 2 * 32767);
+}
+
+// 8 groups by 8 taps: 8*1*1 stays where 8*(1-1) is meant, and each tap in the padding adds 1.
+TEST(ConvModelsTest, OneDnnLosesTheZeroPointOfTransposedWeights) {
+  const auto y = [](std::string_view model, int64_t groups, int64_t pad) {
+    Case c = Conv(2, 4, groups, groups, 1, groups, 1, 1);
+    c.window.kernel_h = 2;
+    c.window.kernel_w = 4;
+    c.window.pad_top = pad;
+    c.w = Tensor(DType::kS8, {groups, 2, 4, 1});
+    for (int64_t i = 0; i < c.w.size(); ++i) c.w.SetInt(i, 1);
+    c.x_q.zero_point = {1};
+    DeriveSizes(&c);
+    EXPECT_EQ(Validate(c), "");
+    EXPECT_EQ(Get(model).cannot_run(c), "");
+    return Get(model).run(c).y.IntAt(0);
+  };
+  for (const char* model : {"onednn2@avx2", "onednn2@avx2vnni"}) {
+    EXPECT_EQ(y(model, 8, 0), 8) << model;
+    EXPECT_EQ(y(model, 16, 0), 8) << model;
+    EXPECT_EQ(y(model, 8, 1), 4 + 4) << model;
+    EXPECT_EQ(y(model, 7, 0), 0) << model;
+  }
+  for (const char* model : {"onednn2@sse41", "onednn2@avx512core", "onednn2@vnni"})
+    EXPECT_EQ(y(model, 8, 0), 0) << model;
+  Case s8 = Conv(2, 4, 8, 8, 1, 8, 1, 1, DType::kS8);
+  EXPECT_EQ(Get("onednn2@avx2vnni").cannot_run(s8), "");
+  s8.window.kernel_h = 2;
+  s8.window.kernel_w = 4;
+  s8.w = Tensor(DType::kS8, {8, 2, 4, 1});
+  DeriveSizes(&s8);
+  EXPECT_EQ(Get("onednn2@avx2vnni").cannot_run(s8),
+            "of s8 activations the reorder loses the compensation of these weights");
+}
+
+// 1 - 16777217: the zero point rounds to 2^24 before it meets the sum, or not.
+TEST(ConvModelsTest, OneDnnTakesZeroPointsOutInFloat32WhereTheKernelIs1x1) {
+  Case c = Conv(1, 1, 1, 1, 1, 1, 1, 1);
+  c.x_q.zero_point = {16777217};
+  c.out_dtype = DType::kF32;
+  c.out_min = INT32_MIN;
+  c.out_max = INT32_MAX;
+  for (const char* model : {"onednn2@sse41", "onednn2@avx2", "onednn2@avx512core"})
+    EXPECT_EQ(Get(model).run(c).y.FloatAt(0), -16777215.0f) << model;
+  EXPECT_EQ(Get("onednn2@vnni").run(c).y.FloatAt(0), -16777216.0f);
+  bool told = false;
+  for (const TraceStep& step : Get("onednn2@avx2").trace(c, 0))
+    told = told || (step.lossy && step.text.find("term by term in float32") != std::string::npos);
+  EXPECT_TRUE(told);
+  Pad(c, 1);  // another kernel
+  EXPECT_EQ(Get("onednn2@avx2").run(c).y.FloatAt(4), -16777216.0f);
+  // Halved weights are doubled after the sum has become a float32: no wrapping.
+  Case s8 = Conv(1, 1, 1, 1, 1, 1, 0, 2, DType::kS8);
+  s8.x_q.zero_point = {INT32_MAX};
+  s8.out_dtype = DType::kF32;
+  s8.out_min = INT32_MIN;
+  s8.out_max = INT32_MAX;
+  Pad(s8, 1);
+  EXPECT_EQ(Get("onednn2@avx2").run(s8).y.FloatAt(4), -0x1p+32f);
+}
+
+// An infinite multiplier times 0 is NaN: the reference makes it code 0 whatever the zero point.
+TEST(ConvModelsTest, OneDnnsReferenceTurnsNanIntoCode0) {
+  Case c = Conv(1, 1, 6, 6, 1, 2, 0, 0);
+  c.x_q.scale = c.w_q.scale = {0x1p-127f};  // 1/scale overflows when multiplied
+  c.out_q = {{1.0f}, {1}};
+  c.bias = std::vector<float>(6, 0.0f);
+  c.relu = true;
+  EXPECT_EQ(Get("onednn2@avx2").run(c).y.IntAt(0), 0);
+  EXPECT_EQ(Get("onednn2@sse41").run(c).y.IntAt(0), 0);
+  EXPECT_EQ(Get("onednn2@avx512core").run(c).y.IntAt(0), 1);
+  c.out_dtype = DType::kF32;
+  c.out_min = INT32_MIN;
+  c.out_max = INT32_MAX;
+  c.out_q = {};
+  EXPECT_TRUE(std::isnan(Get("onednn2@avx2").run(c).y.FloatAt(0)));
+  EXPECT_EQ(Get("onednn2@avx512core").run(c).y.FloatAt(0), 0.0f);
+}
+
+// A sum times fl(1/count) or over the count: they part where the quotient is near a tie.
+TEST(PoolModelsTest, OneDnnMultipliesByTheReciprocalOrDivides) {
+  const auto pool = [](Op op, int64_t height, int64_t width, int64_t channels) {
+    Case c;
+    c.op = op;
+    c.window.batch = 1;
+    c.window.in_h = c.window.kernel_h = height;
+    c.window.in_w = c.window.kernel_w = width;
+    c.window.in_c = channels;
+    c.x = Tensor(DType::kU8, {1, height, width, channels});
+    DeriveSizes(&c);
+    return c;
+  };
+  // 41 codes, sum 41*k + 20.5 is no integer: look for a sum that the two round to different codes.
+  int differ = 0;
+  for (const int64_t count : {6, 10, 14, 22, 26, 38, 46, 50}) {
+    for (int64_t sum = count / 2; sum < 40 * count; sum += count) {
+      Case c = pool(Op::kAvgPool, 1, count, 16);
+      for (int64_t i = 0; i < c.x.size(); ++i) {
+        const int64_t pixel = i / 16;
+        c.x.SetInt(i, static_cast<int32_t>(sum / count + (pixel < sum % count ? 1 : 0)));
+      }
+      ASSERT_EQ(Validate(c), "");
+      const auto number = static_cast<float>(sum);
+      const int32_t times =
+          static_cast<int32_t>(std::nearbyint(number * (1.0f / static_cast<float>(count))));
+      const int32_t over = static_cast<int32_t>(std::nearbyint(number / static_cast<float>(count)));
+      differ += times != over ? 1 : 0;
+      ASSERT_EQ(Get("onednn2@avx2").cannot_run(c), "");
+      EXPECT_EQ(Get("onednn2@avx2").run(c).y.IntAt(0), times) << sum << "/" << count;
+      // Too few codes for a register: the reference.
+      Case few = pool(Op::kAvgPool, 1, count, 1);
+      for (int64_t i = 0; i < count; ++i) few.x.SetInt(i, c.x.IntAt(i * 16));
+      EXPECT_EQ(Get("onednn2@avx2").run(few).y.IntAt(0), over) << sum << "/" << count;
+      EXPECT_EQ(Get("onednn2@vnni").run(few).y.IntAt(0), times) << sum << "/" << count;
+    }
+  }
+  EXPECT_GT(differ, 0);
+}
+
+TEST(PoolModelsTest, OneDnnPoolsCodes) {
+  Case c;
+  c.op = Op::kMaxPool;
+  c.window.batch = c.window.in_h = 1;
+  c.window.in_w = c.window.kernel_w = 3;
+  c.window.in_c = 1;
+  c.x = Tensor::Of<int8_t>({1, 1, 3, 1}, std::vector<int8_t>{-7, -3, -100});
+  c.x_q.zero_point = c.out_q.zero_point = {5};
+  c.out_dtype = DType::kS8;
+  c.out_min = -128;
+  c.out_max = 127;
+  DeriveSizes(&c);
+  ASSERT_EQ(Validate(c), "");
+  EXPECT_EQ(Get("onednn2@avx2").run(c).y.IntAt(0), -3);
+  EXPECT_EQ(Get("onednn2@avx2").trace(c, 0).front().text, "largest of 3 pixels");
+  c.op = Op::kAvgPool;
+  EXPECT_EQ(Get("onednn2@avx2").run(c).y.IntAt(0), -37);  // -110/3
+  c.out_q.scale = {2.0f};
+  EXPECT_EQ(Get("onednn2@avx2").cannot_run(c),
+            "a pool works on codes: input and output must share type and scale");
+  c.out_q = c.x_q;
+  c.window.pad_left = 1;
+  c.window.count_include_pad = true;
+  DeriveSizes(&c);
+  EXPECT_EQ(Get("onednn2@avx2").cannot_run(c), "padding counts as code 0");
+  c.x_q.zero_point = c.out_q.zero_point = {0};
+  EXPECT_EQ(Get("onednn2@avx2").run(c).y.IntAt(0), -3);  // (0 - 7 - 3)/3
 }
 
 TEST(ConvModelsTest, OnnxRuntimeTakesWeightsOfEitherType) {

@@ -3,7 +3,7 @@
  * A complete plugin in plain C: linear with u8 or s8 activations, s8 weights, raw int32 results;
  * and max_pool, to show images and windows.
  *
- *     cc -O2 -shared -fPIC -I adapters -o example_plugin.so adapters/example_plugin.c
+ *     cc -O2 -shared -fPIC -I adapters -o example_plugin.so examples/plugin/example_plugin.c
  *     qualm check --op linear --subject plugin:./example_plugin.so
  *
  * Sums are kept in 64 bits and clamped once, so that its contract is "exact".

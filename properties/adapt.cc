@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "properties/adapt.h"
+
+#include <algorithm>
+#include <deque>
+#include <functional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "properties/derive.h"
+
+namespace qualm {
+namespace {
+
+using Change = std::function<void(Case&)>;
+
+void FullRange(Case& c) {
+  const CodeRange range = RangeOf(c.out_dtype);
+  c.out_min = range.min;
+  c.out_max = range.max;
+}
+
+// Zero points in the range of the codes that they belong to.
+void InRange(QParams& q, DType dtype) {
+  const CodeRange range = RangeOf(dtype);
+  for (int32_t& zero_point : q.zero_point)
+    zero_point = std::clamp(zero_point, range.min, range.max);
+}
+
+void Symmetric(QParams& q) { std::ranges::fill(q.zero_point, 0); }
+
+// The same real values as codes of the other type, where zero points and codes allow it.
+void OtherCodes(Tensor& tensor, QParams& q) {
+  const DType to = tensor.dtype() == DType::kU8 ? DType::kS8 : DType::kU8;
+  const int32_t shift = to == DType::kS8 ? -128 : 128;
+  std::optional<Tensor> shifted = derive::Shifted(tensor, to, shift);
+  if (!shifted) return;
+  tensor = std::move(*shifted);
+  for (int32_t& zero_point : q.zero_point) {
+    zero_point = derive::ShiftedInt(zero_point, shift).value_or(zero_point);
+  }
+}
+
+void OutputAs(Case& c, DType dtype) {
+  if (IsCode(c.out_dtype) && IsCode(dtype) && c.out_dtype != dtype) {
+    const int32_t shift = dtype == DType::kS8 ? -128 : 128;
+    for (int32_t& zero_point : c.out_q.zero_point) {
+      zero_point = derive::ShiftedInt(zero_point, shift).value_or(zero_point);
+    }
+  }
+  c.out_dtype = dtype;
+  FullRange(c);
+  if (!IsCode(dtype)) c.out_q = QParams{};
+  if (!IsCode(dtype)) c.requant = Requant::kExact;
+  if (dtype == DType::kS32) c.bias.reset();
+}
+
+// One thing each; those that change less of the problem first.
+const std::vector<Change>& Changes() {
+  static const std::vector<Change> changes{
+      [](Case& c) { c.relu = false; },
+      FullRange,
+      [](Case& c) { c.requant = Requant::kExact; },
+      [](Case& c) {
+        c.bias.reset();
+        c.bias_i32.reset();
+      },
+      [](Case& c) {
+        if (c.per_channel && c.N > 0) c = derive::WithFirstChannelParams(c, false);
+      },
+      [](Case& c) { InRange(c.x_q, c.x.dtype()); },
+      [](Case& c) { InRange(c.w_q, c.w.dtype()); },
+      [](Case& c) { InRange(c.out_q, c.out_dtype); },
+      [](Case& c) { Symmetric(c.x_q); },
+      [](Case& c) { Symmetric(c.w_q); },
+      [](Case& c) { Symmetric(c.out_q); },
+      [](Case& c) {
+        if (IsCode(c.x.dtype())) OtherCodes(c.x, c.x_q);
+      },
+      [](Case& c) {
+        if (IsCode(c.w.dtype())) OtherCodes(c.w, c.w_q);
+      },
+      // Operands, or input and output, of one type.
+      [](Case& c) {
+        if (IsCode(c.x.dtype())) OtherCodes(c.x, c.x_q);
+        if (IsCode(c.w.dtype())) OtherCodes(c.w, c.w_q);
+      },
+      [](Case& c) {
+        if (!IsCode(c.x.dtype()) || !IsCode(c.out_dtype)) return;
+        OtherCodes(c.x, c.x_q);
+        OutputAs(c, c.out_dtype == DType::kU8 ? DType::kS8 : DType::kU8);
+      },
+      [](Case& c) { OutputAs(c, DType::kU8); },
+      [](Case& c) { OutputAs(c, DType::kS8); },
+      [](Case& c) { OutputAs(c, DType::kS32); },
+      [](Case& c) { OutputAs(c, DType::kF32); },
+      [](Case& c) { c.window.dilation_h = c.window.dilation_w = 1; },
+      [](Case& c) {
+        c.window.pad_bottom = c.window.pad_top;
+        c.window.pad_right = c.window.pad_left;
+      },
+      [](Case& c) { c.window.ceil_mode = false; },
+      [](Case& c) { c.window.count_include_pad = false; },
+  };
+  return changes;
+}
+
+}  // namespace
+
+std::optional<Case> AdaptTo(const Subject& subject, const Case& c) {
+  std::set<std::string> met{subject.CannotRun(c)};
+  if (met.contains("")) return c;
+  // Breadth first, one case per reason: the fewest changes, and a change that only leads to a worse
+  // reason (the type of x, for a kernel that minded the output's) is no dead end.
+  constexpr size_t kMostReasons = 32;
+  std::deque<Case> reached{ProblemOf(c)};  // its elements stay where they are
+  for (size_t at = 0; at < reached.size() && at < kMostReasons; ++at) {
+    for (const Change& change : Changes()) {
+      Case candidate = reached[at];
+      change(candidate);
+      if (HasWindow(candidate.op)) DeriveSizes(&candidate);
+      if (candidate == reached[at] || !Validate(candidate).empty()) continue;
+      if (!met.insert(subject.CannotRun(candidate)).second) continue;
+      if (met.contains("")) return candidate;
+      reached.push_back(std::move(candidate));
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace qualm

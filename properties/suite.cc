@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "properties/suite.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "core/io/case_json.h"
+#include "core/status.h"
+#include "oracles/models/model.h"
+#include "properties/adapt.h"
+#include "properties/engine.h"
+#include "properties/gen/gen.h"
+#include "properties/triage/triaged.h"
+
+namespace qualm {
+namespace {
+
+// Draws per wanted case: sizes that the subject does not take cannot be adapted.
+constexpr int64_t kDrawsPerCase = 32;
+// A case in a message; one that could not be made smaller than this is named by its number.
+constexpr size_t kShownBytes = 8192;
+
+std::string Message(const Property& property, Op op, Finding finding, Subject& subject,
+                    const SuiteOptions& options) {
+  triage::Triaged triaged(std::move(finding), subject);
+  triaged.Minimize();
+  const Case& shown = triaged.small() ? triaged.small()->minimized : triaged.finding().test_case;
+  std::string text =
+      fmt::format("{}: {}\n{}", FullName(op, property), property.sentence, triaged.Text());
+  const std::string json = CaseToJson(shown);
+  if (json.size() <= kShownBytes) return text + "\nthe case:\n" + json;
+  return text + fmt::format("\nthe case ({}) is too large to show: seed {}, cases {}\n",
+                            Describe(shown), options.seed, options.cases);
+}
+
+}  // namespace
+
+std::vector<const Property*> PropertiesAbout(Op op, const std::string& glob) {
+  std::vector<const Property*> about;
+  for (const Property& property : AllProperties()) {
+    if (std::ranges::find(property.ops, op) != property.ops.end() &&
+        MatchesGlob(glob, op, property)) {
+      about.push_back(&property);
+    }
+  }
+  return about;
+}
+
+Suite::Suite(Op op, MakeOwnSubject make, SuiteOptions options)
+    : op_(op), make_(std::move(make)), options_(std::move(options)) {}
+
+void Suite::Prepare() {
+  if (subject_) return;
+  AddOwnSubject(make_);
+  std::unique_ptr<Subject> subject = make_();
+  if (!options_.contract.empty()) subject->set_contract(ParseContract(options_.contract));
+  const Contract& contract = subject->contract();
+  if (!contract.exact() && FindModel(contract.model) == nullptr) {
+    throw InputError("subject '" + std::string(subject->name()) + "': there is no model '" +
+                     contract.model + "' (see qualm list subjects)");
+  }
+  std::map<std::string, int64_t> reasons;
+  const auto wanted = static_cast<size_t>(std::max<int64_t>(options_.cases, 1));
+  for (int64_t i = 0; i < kDrawsPerCase * options_.cases && cases_.size() < wanted; ++i) {
+    const Case drawn = gen::Draw(op_, CaseSeed(options_.seed, op_, i));
+    if (std::optional<Case> taken = AdaptTo(*subject, drawn)) {
+      cases_.push_back(std::move(*taken));
+    } else {
+      ++reasons[subject->CannotRun(drawn)];
+    }
+  }
+  if (cases_.size() < std::max<size_t>(wanted / 10, 1)) {
+    std::string why = "no case was asked for";
+    int64_t most = 0;
+    for (const auto& [reason, count] : reasons) {
+      if (count > most) why = reason, most = count;
+    }
+    const size_t taken = std::exchange(cases_, {}).size();
+    throw InputError(fmt::format("subject '{}': takes only {} of {} cases drawn for {}, {}",
+                                 subject->name(), taken, kDrawsPerCase * options_.cases, Name(op_),
+                                 why));
+  }
+  subject_ = std::move(subject);
+}
+
+SuiteResult Suite::Run(const Property& property) {
+  Prepare();
+  const std::string name = FullName(op_, property);
+  CheckResult result;
+  for (const Case& c : cases_) {
+    CheckCase(c, {subject_.get()}, name, result, 1);
+    if (result.findings.empty()) continue;
+    return {Judgement::kFailed,
+            Message(property, op_, std::move(result.findings.front()), *subject_, options_)};
+  }
+  if (result.totals.of(Judgement::kPassed) > 0) return {};
+  SuiteResult none{Judgement::kVacuous, "nothing was judged"};
+  int64_t most = 0;
+  for (const auto& [key, count] : result.reasons) {
+    if (count <= most) continue;
+    most = count;
+    none = {key.judgement, fmt::format("{}: {}", Name(key.judgement), key.reason)};
+  }
+  return none;
+}
+
+}  // namespace qualm

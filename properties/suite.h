@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// One subject under every property of one operation, one property at a time: what a test framework
+// needs. properties/gtest.h is GoogleTest's; another one is as short.
+#ifndef QUALM_PROPERTIES_SUITE_H_
+#define QUALM_PROPERTIES_SUITE_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/case.h"
+#include "core/own_subject.h"
+#include "core/subject.h"
+#include "core/verdict.h"
+#include "properties/property.h"
+
+namespace qualm {
+
+struct SuiteOptions {
+  int64_t cases = 500;           // that the subject can run; each is judged by every property
+  uint64_t seed = 1;             // same seed, same cases
+  std::string properties = "*";  // glob on claims: "sweep_*"
+  std::string contract = {};     // "" = the subject's own; "exact", "model:NAME"
+};
+
+// The properties about `op` that match the glob, in the order of `qualm list properties`.
+std::vector<const Property*> PropertiesAbout(Op op, const std::string& glob = "*");
+
+// What all cases said of a property together: failed with the first finding, minimized and
+// explained; passed if nothing failed and something passed; else the commonest reason why not.
+struct SuiteResult {
+  Judgement judgement = Judgement::kPassed;
+  std::string text;  // "" if passed
+};
+
+// One thread.
+class Suite {
+ public:
+  // Makes the subject known to the registry (core/own_subject.h) when it is first needed.
+  Suite(Op op, MakeOwnSubject make, SuiteOptions options = {});
+
+  Op op() const { return op_; }
+  const SuiteOptions& options() const { return options_; }
+
+  // Throws InputError for a contract that is none, and where the subject takes hardly any case:
+  // a suite that judges nothing must not look clean.
+  SuiteResult Run(const Property& property);
+
+ private:
+  void Prepare();
+
+  Op op_;
+  MakeOwnSubject make_;
+  SuiteOptions options_;
+  std::unique_ptr<Subject> subject_;
+  std::vector<Case> cases_;
+};
+
+}  // namespace qualm
+
+#endif  // QUALM_PROPERTIES_SUITE_H_

@@ -354,6 +354,11 @@ double OffsetsInFloat(const Facts& f) {
   return (parts * f.multiplier + f.terms) * 4 * kHalfUlp;
 }
 
+double IntegerThroughFloat(const Facts& f) {
+  if (f.c->out_dtype != DType::kS32) return 0;
+  return f.sum > 0x1.fep30 ? 256 : f.sum * 2 * kHalfUlp;
+}
+
 double ZeroPointLost(const Facts& f) {
   const Window& v = f.c->window;
   const bool lost = IsConv(f.c->op) && v.groups > 1 && v.groups % 8 == 0 &&

@@ -279,6 +279,18 @@ void AddOthers(Rows& rows) {
   }
 }
 
+// What people computed by hand; corpus/forum has their numbers.
+void AddNumpy(Rows& rows) {
+  rows.Add("model:numpy@float32", Op::kQuantize, "matches_exact", FindingKind::kRounding,
+           "the quotient is rounded to float32 before it is rounded to a code (numpy.float32)");
+  rows.Add("model:numpy@float32", Op::kAdd, "matches_exact", FindingKind::kRounding,
+           "dequantized operands are added and divided in float32 (numpy.float32)");
+  rows.Add("model:numpy@float32+half_clip", Op::kQuantize, "matches_exact", FindingKind::kUnknown,
+           "clips where reduce_range calibrates to, which no library does (forum thread 001)");
+  rows.Add("model:numpy@float64+w_zp_from_x", Op::kLinear, "matches_exact", FindingKind::kZeroPoint,
+           "subtracts the weight zero point from the input (forum thread 002)");
+}
+
 }  // namespace
 
 // A row that names a convention holds for every subject under that contract, whatever CPU "onednn"
@@ -290,6 +302,7 @@ std::vector<ExpectedDivergence> DeclaredDivergences() {
   AddTorch(rows);
   AddXnnpack(rows);
   AddOthers(rows);
+  AddNumpy(rows);
   return rows.Take();
 }
 

@@ -166,6 +166,7 @@ void AddSweep(CLI::App& app, Run* run);
 void AddReplay(CLI::App& app, Run* run);
 void AddMinimize(CLI::App& app, Run* run);
 void AddExplain(CLI::App& app, Run* run);
+void AddIdentify(CLI::App& app, Run* run);
 void AddList(CLI::App& app, Run* run);
 void AddAudit(CLI::App& app, Run* run);
 void AddReport(CLI::App& app, Run* run);

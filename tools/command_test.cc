@@ -115,6 +115,22 @@ TEST_F(Command, BadUsageIsTwo) {
                  "--from/--to/--step: ");
   ExpectBadInput({"sweep", Corpus("forum/001-quantize.case.json"), "-s", "native"},
                  Corpus("forum/001-quantize.case.json") + ": op: ");
+  ExpectBadInput({"identify"},
+                 "identify takes one of --subject S, CASE... and --between A B, none was given");
+  ExpectBadInput({"identify", by_hand_, "-s", "native"}, "identify takes one of ");
+  ExpectBadInput({"identify", "-s", "native@all"}, "--subject: 'native@all' stands for ");
+  ExpectBadInput({"identify", "--between", "exact"}, "--between: ");
+  ExpectBadInput({"identify", "--between", "exact", "fbgem@avx2"},
+                 "--between: unknown convention 'fbgem@avx2', nearest is 'fbgemm@avx2'");
+  ExpectBadInput({"identify", "-s", "native", "--convention", "none"}, "--convention: unknown");
+  ExpectBadInput({"identify", "-s", "native", "--contract", "model:none"}, "--contract: unknown");
+  ExpectBadInput({"identify", "-s", "native", "--op", "liner"},
+                 "--op: 'liner' is no operation, nearest is 'linear'");
+  ExpectBadInput({"identify", "-s", "native", "-n", "5", "--time", "1s"},
+                 "--cases excludes --time");
+  ExpectBadInput({"identify", "nowhere.case.json"}, "nowhere.case.json: ");
+  ExpectBadInput({"identify", Corpus("fuzz/case_reader/ties.case.json")},
+                 Corpus("fuzz/case_reader/ties.case.json") + ": observed: is missing");
   ExpectBadInput({"explain", by_hand_, "--at", "2"}, "--at: ");
   ExpectBadInput({"explain", by_hand_, "--at", "-1"},
                  "--at: is '-1', expected an integer from 0 on");
@@ -391,6 +407,9 @@ TEST_F(Command, JsonIsAllThatGoesToStdout) {
       {"minimize", sweep_, "--subject", "model:fbgemm@avx2"},
       {"minimize", sweep_, "--subject", "native"},
       {"explain", by_hand_, "--subject", "native"},
+      {"identify", "--subject", "model:qnnpack", "--op", "linear", "--cases", "30"},
+      {"identify", "--between", "fbgemm@avx2", "fbgemm@vnni", "--op", "linear", "--cases", "60"},
+      {"identify", by_hand_},
       {"list", "subjects"},
       {"list", "properties"},
       {"list", "ops"},
@@ -523,7 +542,7 @@ TEST_F(Command, EveryVerbShowsAnExample) {
   const Ran help = Qualm({"--help"});
   EXPECT_NE(help.out.find("Exit status: 0 clean, 1 findings"), std::string::npos) << help.out;
   for (const std::string verb :
-       {"audit", "check", "sweep", "replay", "minimize", "explain", "list", "report"}) {
+       {"audit", "check", "sweep", "replay", "minimize", "explain", "identify", "list", "report"}) {
     EXPECT_NE(help.out.find("  " + verb), std::string::npos) << verb;
     const Ran ran = Qualm({verb, "--help"});
     EXPECT_EQ(ran.status, 0);

@@ -7,6 +7,7 @@
 
 #include "adapters/registry.h"
 #include "core/status.h"
+#include "oracles/models/model.h"
 #include "properties/property.h"
 #include "tools/command.h"
 
@@ -43,6 +44,10 @@ std::string AboutSubject(const SubjectKind& kind, const std::string& name) {
       about += ", the same as " + alias;
     }
     if (!subject->Version().empty()) about += ", " + subject->Version();
+    if (const Model* model = FindModel(subject->contract().model);
+        model != nullptr && kind.kind == "model" && !model->variations.empty()) {
+      about += fmt::format(", variations {}", fmt::join(model->variations, " "));
+    }
     return about;
   } catch (const std::exception& error) {
     return std::string("absent: ") + error.what();

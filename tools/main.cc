@@ -104,6 +104,7 @@ int Main(int argc, char** argv) {
   AddReplay(app, &run);
   AddMinimize(app, &run);
   AddExplain(app, &run);
+  AddIdentify(app, &run);
   AddList(app, &run);
   AddReport(app, &run);
   if (argc < 2) throw InputError("no verb, expected one (see qualm --help)");

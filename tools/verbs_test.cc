@@ -222,6 +222,85 @@ TEST_F(Verbs, ExplainNamesPairValueAndLoss) {
   EXPECT_EQ(library.status, 0) << library.out;
 }
 
+// Whose arithmetic a subject has: what is left, and for the rest an input that replays.
+TEST_F(Verbs, IdentifyNamesTheArithmeticAndRulesOutTheRest) {
+  const Ran ran = Qualm({"identify", "--subject", "model:qnnpack", "--op", "linear", "--op", "add",
+                         "--cases", "400", "-o", "out", "--json", "-"});
+  EXPECT_EQ(ran.status, 0) << ran.err;
+  const Json document = Json::parse(ran.out);
+  EXPECT_EQ(JsonSchema(test::ReadJsonFile(QUALM_SOURCE_DIR "/core/io/result.schema.json"))
+                .Check(document),
+            "");
+  EXPECT_EQ(document["identify"]["of"], "model:qnnpack");
+  const Json& ops = document["identify"]["ops"];
+  ASSERT_EQ(ops.size(), 2u);
+  for (const Json& op : ops) {
+    std::set<std::string> equal;
+    int witnesses = 0;
+    for (const Json& convention : op["conventions"]) {
+      if (convention["state"] == "bit_equal") equal.insert(convention["name"]);
+      EXPECT_EQ(convention["state"] == "not_defined", !convention["reason"].is_null());
+      if (convention["witness"].is_null()) continue;
+      ++witnesses;
+      const Case c = ReadCaseFile((folder() / convention["witness"]["case_file"]).string());
+      EXPECT_EQ(c.observed->by, "model:qnnpack");
+      // The case alone says the same.
+      const Ran again = Qualm({"identify", convention["witness"]["case_file"], "--convention",
+                               convention["name"], "--convention", "qnnpack", "--json", "-"});
+      const Json alone = Json::parse(again.out)["identify"]["ops"][0]["conventions"];
+      EXPECT_EQ(alone[0]["state"], "ruled_out") << convention;
+      EXPECT_EQ(alone[0]["witness"]["output"], convention["witness"]["output"]);
+      EXPECT_EQ(alone[1]["state"], "bit_equal");
+    }
+    EXPECT_EQ(equal, std::set<std::string>{"qnnpack"}) << op["op"];
+    EXPECT_GE(witnesses, 5) << op["op"];
+  }
+}
+
+TEST_F(Verbs, IdentifyNamesWhatTheForumsPrinted) {
+  const Ran by_hand = Qualm({"identify", Corpus("forum/002-linear-by-hand.case.json")});
+  EXPECT_EQ(by_hand.status, 0) << by_hand.err;
+  EXPECT_NE(by_hand.out.find("  bit-equal to numpy@float64+w_zp_from_x (1 cases)\n"),
+            std::string::npos)
+      << by_hand.out;
+  EXPECT_NE(by_hand.out.find("at index 0 observed is 0; exact gives 59"), std::string::npos)
+      << by_hand.out;
+  const Ran printed = Qualm(
+      {"identify", Corpus("forum/002-linear-2x2.case.json"), Corpus("forum/004-add.case.json")});
+  EXPECT_EQ(printed.status, 0) << printed.err;
+  for (const char* name : {"exact (1", "fbgemm@avx2 (1", "qnnpack (1", "aten@avx2 (1"}) {
+    EXPECT_NE(printed.out.find(name), std::string::npos) << name << "\n" << printed.out;
+  }
+  // An observed output that is exact has a name too.
+  const Ran explained = Qualm({"explain", Corpus("forum/002-linear-2x2.case.json")});
+  EXPECT_NE(explained.out.find("    bit-equal to: fbgemm@avx2, "), std::string::npos)
+      << explained.out;
+}
+
+TEST_F(Verbs, IdentifyTellsTwoConventionsApartOrSaysWhatItSearched) {
+  const Ran apart =
+      Qualm({"identify", "--between", "fbgemm@avx2", "model:fbgemm@vnni", "--op", "linear"});
+  EXPECT_EQ(apart.status, 1) << apart.err;
+  EXPECT_NE(apart.out.find("  ruled out by linear M=1 N=1 K=2 u8*s8->u8 per-tensor\n"),
+            std::string::npos)
+      << apart.out;
+  const Ran same =
+      Qualm({"identify", "--between", "fbgemm@avx2", "fbgemm@avx512", "--op", "linear"});
+  EXPECT_EQ(same.status, 0) << same.err;
+  EXPECT_NE(same.out.find("  bit-equal to fbgemm@avx512 (4000 cases)\n    searched: u8*s8->"),
+            std::string::npos)
+      << same.out;
+  // A contract is asked about, not taken for granted.
+  const std::vector<std::string> native{"identify", "-s",  "native",     "--op", "linear",
+                                        "-n",       "300", "--contract", "exact"};
+  EXPECT_EQ(Qualm(native).status, 0);
+  std::vector<std::string> other = native;
+  other.back() = "model:qnnpack";
+  EXPECT_EQ(Qualm(other).status, 1);
+  EXPECT_EQ(Qualm({"identify", "-s", "faulty:ties-away", "--op", "requantize", "-n", "300"}).status,
+            1);
+}
+
 // Each block "$ scripts/qualm ..." of the README prints the lines below it, in that order; "..."
 // stands for lines left out.
 TEST_F(Verbs, TheReadmeShowsWhatIsPrinted) {

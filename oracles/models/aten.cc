@@ -147,6 +147,7 @@ Model Make(const std::string& isa, int64_t block, bool arm = false) {
   // On ARM the eight-wide body and the tail of quantize part ways for very negative x and zero
   // points < 0; on x86 those of add do.
   convention.satisfies = {"commutes"};
+  convention.variations = {"V2", "V8", "V9", "V14", "V17"};
   if (!arm) convention.satisfies.emplace_back("per_channel_equals_per_tensor");
   const auto claim = [&](std::initializer_list<Op> ops) {
     for (const Op op : ops) {

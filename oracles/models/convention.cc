@@ -2,7 +2,9 @@
 #include "oracles/models/convention.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <cstdio>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -15,7 +17,15 @@ namespace {
 using Kind = Accumulation::Kind;
 
 std::string Text(int64_t value) { return std::to_string(value); }
-std::string ValueText(const Value& v) { return v.real ? FloatText(v.number) : Text(v.integer); }
+}  // namespace
+
+std::string ValueText(const Value& v) {
+  if (!v.real) return Text(v.integer);
+  if (!v.is_wide) return FloatText(v.number);
+  std::array<char, 32> text;
+  const int length = std::snprintf(text.data(), text.size(), "%a", v.wide);
+  return {text.data(), static_cast<size_t>(length)};
+}
 
 void Note(Trace* trace, Stage stage, std::string text, std::string value, bool lossy) {
   if (trace == nullptr) return;
@@ -26,6 +36,8 @@ void Note(Trace* trace, Stage stage, std::string text, std::string value, bool l
   entry.lossy = lossy;
   trace->push_back(std::move(entry));
 }
+
+namespace {
 
 std::string Substitute(std::string_view text, const Channel& c, int32_t other) {
   const std::pair<std::string_view, std::string> names[] = {
@@ -555,7 +567,8 @@ Value Corrected(const Terms& terms, const Accumulation& accumulation, const Case
 ModelOutput Run(const Convention& convention, const Case& c) {
   ModelOutput output;
   output.y = Tensor(c.out_dtype, c.output_shape());
-  if (HasSums(c.op)) output.acc = Tensor(DType::kS32, c.output_shape());
+  const bool sums = HasSums(c.op) && convention.accumulation;
+  if (sums) output.acc = Tensor(DType::kS32, c.output_shape());
   if (output.y.empty()) return output;
   std::vector<Channel> channels;
   channels.reserve(static_cast<size_t>(c.N));
@@ -563,7 +576,7 @@ ModelOutput Run(const Convention& convention, const Case& c) {
   const StepsOf steps(convention, c);
   Accumulation accumulation;
   std::optional<Terms> terms;
-  if (HasSums(c.op)) {
+  if (sums) {
     accumulation = convention.accumulation(c);
     terms.emplace(c, accumulation);
   }
@@ -623,14 +636,19 @@ Trace TraceOf(const Convention& convention, const Case& c, int64_t index) {
   QUALM_CHECK(index >= 0);
   QUALM_CHECK_LT(index, c.M * c.N);
   Trace trace;
-  Value value =
-      HasSums(c.op) ? TraceSum(convention, c, index, trace) : Input(convention, c, index, &trace);
+  Value value = convention.accumulation && HasSums(c.op) ? TraceSum(convention, c, index, trace)
+                                                         : Input(convention, c, index, &trace);
   const StepsOf steps(convention, c);
   Apply(steps(index), ChannelOf(convention, c, index), value, &trace);
   return trace;
 }
 
 }  // namespace
+
+void SortVariations(std::vector<std::string>& ids) {
+  std::ranges::sort(ids, {}, [](const std::string& id) { return std::pair(id.size(), id); });
+  ids.erase(std::ranges::unique(ids).begin(), ids.end());
+}
 
 Model MakeModel(Convention convention) {
   Model model;
@@ -640,6 +658,8 @@ Model MakeModel(Convention convention) {
   model.pair_saturates = convention.pair_saturates;
   model.satisfies = convention.satisfies;
   std::sort(model.satisfies.begin(), model.satisfies.end());
+  model.variations = convention.variations;
+  SortVariations(model.variations);
   model.cannot_run = [reason = convention.cannot_run, more = convention.more_ops](const Case& c) {
     // Here and not in each family: only those that list more have steps for any other operation.
     std::string other = OpsAre(c, {Op::kQuantize, Op::kDequantize, Op::kRequantize, Op::kLinear,

@@ -79,11 +79,14 @@ struct Channel {
   int64_t columns = 1;  // N, of `count` elements
 };
 
-// What flows through the steps: an integer, later a float32, or the other way round.
+// What flows through the steps: an integer, later a float32, or the other way round. NumPy's
+// float64 goes through `wide`.
 struct Value {
   bool real = false;
+  bool is_wide = false;  // of a real: the number is `wide`
   int64_t integer = 0;
   float number = 0;
+  double wide = 0;
   int32_t other = 0;  // the code of the second operand (add, mul)
   // With Offsets::kInSteps, what is to be added for the zero point of x, and for that of w.
   int32_t x_offset = 0, w_offset = 0;
@@ -95,7 +98,12 @@ struct Value {
   }
   void SetReal(float value) {
     real = true;
+    is_wide = false;
     number = value;
+  }
+  void SetWide(double value) {
+    real = is_wide = true;
+    wide = value;
   }
 };
 
@@ -114,14 +122,15 @@ struct Convention {
   std::string source;
   bool pair_saturates = false;
   std::vector<std::string> satisfies;
+  std::vector<std::string> variations;  // ids of oracles/models/variations.h
   std::function<std::string(const Case&)> cannot_run;
-  // Linear and convolutions only.
+  // Linear and convolutions; without it their outputs are gathered, and there are no accumulators.
   std::function<Accumulation(const Case&)> accumulation;
   std::function<Channel(const Case&, int64_t channel)> channel;
   // Operations beyond quantize, dequantize, requantize, add, mul and those with sums.
   std::vector<Op> more_ops;
   // Optional: what the steps of an output begin with where that is not an element of x (pools,
-  // rows), noted in `trace` if given; nullopt: the element.
+  // rows, sums in floating point), noted in `trace` if given; nullopt: the element.
   std::function<std::optional<Value>(const Case&, int64_t index, Trace* trace)> gather;
   // Everything after the zero-point offsets (sums) or from the input on (the other ops).
   std::function<std::vector<Step>(const Case&)> steps;
@@ -131,6 +140,8 @@ struct Convention {
 };
 
 Model MakeModel(Convention convention);
+// By number, V2 before V10, each once.
+void SortVariations(std::vector<std::string>& ids);
 
 // The sum of products of row x and row w (same length) under an accumulation; appends what happened
 // to `trace` if given. kHalvedWeights: half of it.
@@ -141,6 +152,10 @@ int32_t TakeOutZeroPoints(int32_t acc, int32_t x_zp, int32_t w_zp, std::span<con
                           std::span<const int32_t> w,
                           Accumulation::Offsets offsets = Accumulation::Offsets::kWrap);
 
+// As traces show it: an integer, or hex.
+std::string ValueText(const Value& v);
+// Adds one step to a trace, if there is one.
+void Note(Trace* trace, Stage stage, std::string text, std::string value, bool lossy);
 // Walks the steps.
 void Apply(std::span<const Step> steps, const Channel& channel, Value& value, Trace* trace);
 
@@ -204,6 +219,7 @@ std::vector<Model> GemmlowpModels();
 std::vector<Model> RuyModels();
 std::vector<Model> OnnxRuntimeModels();
 std::vector<Model> TorchModels();
+std::vector<Model> NumpyModels();
 
 }  // namespace qualm::models
 

@@ -251,6 +251,10 @@ Model Make(const std::string& isa, Kind kind, bool acc16, bool fma) {
   convention.source = "FBGEMM src/QuantUtilsAvx2.cc, src/GenerateKernelU8S8S32ACC" +
                       std::string(acc16 ? "16" : "32") + ".cc @ 71d6f8b";
   convention.pair_saturates = variant.kind != Kind::kExact;
+  convention.variations = {"V1", "V2", "V8", "V9", "V16", "V17", "V18", "V19"};
+  // Under VNNI the depthwise kernel alone.
+  if (variant.kind != Kind::kExact || !acc16) convention.variations.emplace_back("V6");
+  if (variant.kind == Kind::kPairsInto16) convention.variations.emplace_back("V25");
   // Everywhere but under VNNI all convolution kernels add alike. There the depthwise kernel, which
   // saturates, is chosen by groups, padding and stride.
   convention.satisfies = {"row_independence", "batch_independence", "depthwise_is_grouped",
@@ -292,6 +296,7 @@ Model MakeScalar() {
   convention.description = "FBGEMM's element-wise functions without vector code";
   convention.source = "FBGEMM include/fbgemm/QuantUtils.h @ 71d6f8b";
   convention.satisfies = {"row_independence", "column_independence"};
+  convention.variations = {"V1", "V2", "V8", "V9", "V17", "V18"};
   convention.cannot_run = [](const Case& c) {
     return FirstReason(
         {OpsAre(c, {Op::kQuantize, Op::kDequantize, Op::kRequantize}), CannotRunElementwise(c)});

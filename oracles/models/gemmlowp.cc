@@ -94,6 +94,7 @@ Model Make(bool simd) {
       (simd ? "wrap in blocks of 4" : "saturate");
   convention.source = "gemmlowp internal/output.h, fixedpoint/fixedpoint.h @ e844ffd";
   convention.satisfies = {"k_permutation", "zero_term_append"};
+  convention.variations = {"V4", "V11", "V12", "V16", "V18"};
   if (!simd) {
     convention.satisfies.insert(
         convention.satisfies.end(),

@@ -11,10 +11,11 @@ namespace {
 
 std::vector<Model> Collect() {
   std::vector<Model> all;
-  for (auto family : {models::FbgemmModels, models::OneDnn2Models, models::OneDnn3Models,
-                      models::QnnpackModels, models::AtenModels, models::XnnpackModels,
-                      models::TfliteModels, models::GemmlowpModels, models::RuyModels,
-                      models::OnnxRuntimeModels, models::ObserverModels, models::TorchModels}) {
+  for (auto family :
+       {models::FbgemmModels, models::OneDnn2Models, models::OneDnn3Models, models::QnnpackModels,
+        models::AtenModels, models::XnnpackModels, models::TfliteModels, models::GemmlowpModels,
+        models::RuyModels, models::OnnxRuntimeModels, models::ObserverModels, models::TorchModels,
+        models::NumpyModels}) {
     for (Model& model : family()) all.push_back(std::move(model));
   }
   std::sort(all.begin(), all.end(), [](const Model& a, const Model& b) { return a.name < b.name; });

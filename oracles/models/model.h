@@ -19,7 +19,9 @@ namespace qualm {
 
 struct ModelOutput {
   Tensor y;
-  std::optional<Tensor> acc;  // s32 [M,N], raw accumulators before zero-point correction (linear)
+  // s32 [M,N], raw accumulators before zero-point correction (linear, convolutions), where the
+  // convention has any.
+  std::optional<Tensor> acc;
 };
 
 struct Model {
@@ -38,6 +40,10 @@ struct Model {
   // (matches_model, clamp, memory, same bits, environment): "row_independence" for every operation
   // that the convention and the property know, "add.commutes" for one.
   std::vector<std::string> satisfies;
+
+  // How it may differ from the exact meaning, and in no other way: ids of the permitted variations
+  // (oracles/models/variations.h, docs/backends.md).
+  std::vector<std::string> variations;
 };
 
 // Whether the claim is among them, for this operation.

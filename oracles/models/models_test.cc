@@ -96,7 +96,9 @@ TEST(ModelsTest, OnlyPairSaturatingModelsLoseAPair) {
   const Case c = Dot({255, 255}, {127, 127});
   for (const Model& model : AllModels()) {
     if (!model.cannot_run(c).empty()) continue;
-    EXPECT_EQ(model.run(c).acc->IntAt(0), model.pair_saturates ? 32767 : 64770) << model.name;
+    const std::optional<Tensor> acc = model.run(c).acc;
+    EXPECT_EQ(acc.has_value(), !model.name.starts_with("numpy")) << model.name;
+    if (acc) EXPECT_EQ(acc->IntAt(0), model.pair_saturates ? 32767 : 64770) << model.name;
   }
 }
 

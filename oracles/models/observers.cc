@@ -183,6 +183,7 @@ Model Choosing(std::string name, std::string description, std::string source, Ch
     return trace;
   };
   model.satisfies = {"value_permutation"};
+  model.variations = {"V23"};
   return model;
 }
 

@@ -321,6 +321,12 @@ Model Make(const OneDnnIsa& isa) {
   convention.source = "oneDNN 2.6.3 src/cpu/x64/gemm; ideep b2f8044 operators/matmul.hpp";
   convention.pair_saturates = !isa.vnni;
   convention.satisfies = OneDnnClaims(isa);
+  convention.variations = OneDnnVariations(isa);
+  // V1, V14 and V17: reorder and binary; V27: pools.
+  convention.variations.insert(convention.variations.end(), {"V1", "V14", "V17", "V22", "V27"});
+  // Tiles, and the kernels for 1x1 convolutions.
+  if (isa.amx || !isa.brgemm) convention.variations.emplace_back("V24");
+  if (isa.transposes) convention.variations.emplace_back("V28");
   convention.cannot_run = [&isa](const Case& c) {
     return FirstReason({
         OpsAre(c, {Op::kLinear, Op::kConv2d, Op::kDepthwise, Op::kRequantize, Op::kQuantize,
@@ -474,6 +480,12 @@ std::string OneDnnCannotRun(const OneDnnIsa& isa, const Case& c) {
     if (!reason.empty()) return reason;
   }
   return WholeRange(c);
+}
+
+std::vector<std::string> OneDnnVariations(const OneDnnIsa& isa) {
+  std::vector<std::string> variations = {"V2", "V3", "V8", "V16", "V18", "V19"};
+  if (!isa.vnni) variations.insert(variations.end(), {"V6", "V10"});
+  return variations;
 }
 
 std::vector<std::string> OneDnnClaims(const OneDnnIsa& isa) {

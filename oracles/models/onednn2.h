@@ -34,6 +34,7 @@ Accumulation OneDnnAccumulation(const OneDnnIsa& isa, const Case& c);
 // What holds for both versions; neither for outputs nor for weight zero points.
 std::string OneDnnCannotRun(const OneDnnIsa& isa, const Case& c);
 std::vector<std::string> OneDnnClaims(const OneDnnIsa& isa);
+std::vector<std::string> OneDnnVariations(const OneDnnIsa& isa);
 
 // Zero point in float32, saturation in float32, conversion: what follows scaling and relu.
 void AppendOneDnnEnd(std::vector<Step>& steps);

@@ -38,6 +38,7 @@ Model Make(const OneDnnIsa& isa) {
   convention.source = "oneDNN 3.7.2 src/cpu/x64; PyTorch 2.6.0 quantized/cpu/qlinear.cpp";
   convention.pair_saturates = !isa.vnni;
   convention.satisfies = OneDnnClaims(isa);
+  convention.variations = OneDnnVariations(isa);
   convention.cannot_run = [&isa](const Case& c) {
     return FirstReason({
         OpsAre(c, {Op::kLinear, Op::kConv2d, Op::kDepthwise}),

@@ -175,6 +175,8 @@ Model Make(const std::string& isa, bool pairs, bool fma) {
   convention.pair_saturates = pairs;
   convention.satisfies = {"row_independence", "per_channel_equals_per_tensor",
                           "zero_maps_to_zero_point", "mul.commutes"};
+  convention.variations = {"V1", "V3", "V8", "V9", "V13", "V16", "V17", "V27"};
+  if (pairs) convention.variations.emplace_back("V6");
   const auto claim = [&](std::initializer_list<const char*> claims) {
     convention.satisfies.insert(convention.satisfies.end(), claims.begin(), claims.end());
   };

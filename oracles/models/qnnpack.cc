@@ -155,6 +155,7 @@ std::vector<Model> QnnpackModels() {
                           "identity_weights",
                           "commutes",
                           "add.is_monotone"};
+  convention.variations = {"V1", "V2", "V4", "V7", "V8", "V9", "V15", "V16", "V17"};
   for (const Op op : {Op::kQuantize, Op::kDequantize, Op::kLinear, Op::kConv2d, Op::kDepthwise,
                       Op::kAdd, Op::kMul}) {
     convention.satisfies.push_back(std::string(Name(op)) + ".zero_point_shift");

@@ -65,6 +65,7 @@ std::vector<Model> RuyModels() {
   convention.name = "ruy";
   convention.description = "ruy on x86: exact sums, fixed point with two roundings, both half up";
   convention.source = "ruy kernel_avx512.cc, kernel_avx2_fma.cc @ 21a85fe";
+  convention.variations = {"V5", "V11", "V12", "V16", "V18"};
   convention.satisfies = {"k_permutation",
                           "zero_term_append",
                           "row_independence",

@@ -130,6 +130,8 @@ Model Make(bool single) {
                           "conv2d.per_channel_equals_per_tensor",
                           "depthwise.per_channel_equals_per_tensor"};
   AddExactConvClaims(convention.satisfies);
+  convention.variations = {"V4", "V11", "V13", "V15", "V16", "V17", "V18"};
+  convention.variations.emplace_back(single ? "V5" : "V12");
   convention.cannot_run = [single](const Case& c) { return CannotRun(c, single); };
   convention.accumulation = [](const Case&) { return Accumulation{}; };
   convention.channel = [single](const Case& c, int64_t n) { return ChannelOf(c, n, single); };

@@ -39,6 +39,7 @@ class Engine {
           satisfies_.push_back(claim);
         }
       }
+      variations_.insert(variations_.end(), model.variations.begin(), model.variations.end());
       parts_[static_cast<size_t>(op)] = model;
     }
   }
@@ -51,6 +52,9 @@ class Engine {
     for (const Model& part : parts_) model.pair_saturates |= part.pair_saturates;
     model.satisfies = std::move(satisfies_);
     std::ranges::sort(model.satisfies);
+    model.variations = std::move(variations_);
+    model.variations.emplace_back("V27");  // concat, pools, tables
+    SortVariations(model.variations);
     const auto part = [parts = parts_](const Case& c) -> const Model& {
       return parts[static_cast<size_t>(c.op)];
     };
@@ -66,6 +70,7 @@ class Engine {
  private:
   std::array<Model, kOpCount> parts_;
   std::vector<std::string> satisfies_;
+  std::vector<std::string> variations_;
 };
 
 void AddAten(Engine& engine, const Model& aten) {

@@ -82,12 +82,22 @@ struct Answer {
   bool observed = false;
 };
 
+// Whose arithmetic it is.
+std::string ModelsLine(const Case& c, const Answer& answer) {
+  const std::string models = BitEqualModels(c, answer.y);
+  if (!models.empty()) return "    bit-equal to: " + models + "\n";
+  return answer.observed ? "    bit-equal to no known convention\n" : "";
+}
+
 std::string ExplainAnswer(const Case& c, const Answer& answer, int64_t index,
                           const Tensor& exact_y) {
   const std::string expected = ElementText(exact_y, index), actual = ElementText(answer.y, index);
   const std::optional<Divergence> departs = FirstDivergence(exact_y, answer.y);
   std::string text = fmt::format("  {}: {}", answer.who, actual);
-  if (!departs) return text + (exact_y.size() == 1 ? ", exact\n" : ", all outputs exact\n");
+  if (!departs) {
+    text += exact_y.size() == 1 ? ", exact\n" : ", all outputs exact\n";
+    return answer.observed ? text + ModelsLine(c, answer) : text;
+  }
   text += expected == actual
               ? fmt::format(", exact here; departs first at index {}\n", departs->index)
               : fmt::format(", exact is {}\n", expected);
@@ -104,13 +114,7 @@ std::string ExplainAnswer(const Case& c, const Answer& answer, int64_t index,
   if (attribution.kind == FindingKind::kPairSaturation && !pairs_shown) {
     text += PairLines(c, index);
   }
-  const std::string models = BitEqualModels(c, answer.y);
-  if (!models.empty()) {
-    text += "    bit-equal to: " + models + "\n";
-  } else if (answer.observed) {
-    text += "    bit-equal to no known convention\n";
-  }
-  return text;
+  return text + ModelsLine(c, answer);
 }
 
 // "model:NAME" -> NAME, else "".
@@ -119,23 +123,6 @@ std::string_view ModelName(std::string_view subject) {
 }
 
 }  // namespace
-
-std::string BitEqualModels(const Case& c, const Tensor& y) {
-  std::vector<std::string> names;
-  int variants = 0;
-  for (const Model& model : AllModels()) {
-    if (!model.cannot_run(c).empty() || model.run(c).y != y) continue;
-    const std::string base = model.name.substr(0, model.name.find('+'));
-    if (base != model.name && std::ranges::find(names, base) != names.end()) {
-      ++variants;
-    } else {
-      names.push_back(model.name);
-    }
-  }
-  std::string text = fmt::format("{}", fmt::join(names, ", "));
-  if (variants != 0) text += fmt::format(" ({} variants too)", variants);
-  return text;
-}
 
 std::string Explain(const Case& c, const std::vector<Subject*>& subjects,
                     const ExplainOptions& options) {

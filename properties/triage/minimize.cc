@@ -3,12 +3,13 @@
 // same property, and fails it for the same reason. Never slips to another finding.
 #include <algorithm>
 #include <memory>
-#include <set>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "oracles/exact/exact.h"
 #include "properties/triage/passes.h"
+#include "properties/triage/reduce.h"
 #include "properties/triage/triage.h"
 
 namespace qualm::triage {
@@ -101,50 +102,15 @@ class Descent {
  private:
   // Offers the pass's candidates; true if one was taken.
   bool Step(const Pass& pass) {
-    // Candidates that cost no run are not free: a long constant row offers tens of thousands.
-    constexpr int64_t kMostRefused = 30'000'000;  // elements
-    int64_t refused = 0;
-    bool taken = false;
-    const std::vector<int64_t> here = Complexity(best_);
-    const Case from = best_;
-    pass.run(from, [&](const Case& candidate) {
-      if (counting_.spent() || refused > kMostRefused) return true;
-      if (Complexity(candidate) >= here || !Validate(candidate).empty() ||
-          !tried_.insert(Key(candidate)).second) {
-        refused += from.x.size() + from.w.size();
-        return false;
-      }
-      Judged judged;
-      if (!Fails(candidate, &judged)) return false;
-      best_ = candidate;
-      verdict_ = std::move(judged.verdict);
-      attribution_ = std::move(judged.attribution);
-      taken = true;
-      return true;
-    });
-    return taken;
-  }
-
-  // Bytes that tell cases apart; only used to avoid asking the same question twice.
-  static std::string Key(const Case& c) {
-    std::string key = Describe(c);
-    const auto add = [&](const auto& list) {
-      key.append(reinterpret_cast<const char*>(list.data()), list.size() * sizeof(list[0]));
-      key.push_back('|');
-    };
-    for (const Tensor* tensor : {&c.x, &c.w}) {
-      key.append(tensor->bytes().begin(), tensor->bytes().end());
-      key.push_back('|');
-    }
-    for (const QParams* q : {&c.x_q, &c.w_q, &c.out_q}) {
-      add(q->scale);
-      add(q->zero_point);
-    }
-    add(c.multiplier);
-    if (c.bias) add(*c.bias);
-    if (c.bias_i32) add(*c.bias_i32);
-    key += std::to_string(c.out_min) + "," + std::to_string(c.out_max);
-    return key;
+    Judged judged;
+    const auto fails = [&](const Case& candidate) { return Fails(candidate, &judged); };
+    std::optional<Case> next =
+        reduction_.Step(pass, best_, fails, [&] { return counting_.spent(); });
+    if (!next) return false;
+    best_ = std::move(*next);
+    verdict_ = std::move(judged.verdict);
+    attribution_ = std::move(judged.attribution);
+    return true;
   }
 
   CountingSubject counting_;
@@ -155,7 +121,7 @@ class Descent {
   Case best_;
   Verdict verdict_;
   Attribution attribution_;
-  std::set<std::string> tried_;
+  Reduction reduction_;
 };
 
 // What the original had and the finding does not need, and what can be changed freely in the

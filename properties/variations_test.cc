@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+// A convention differs from the exact meaning in the ways that its row names, and in no other;
+// docs/backends.md says the same; and each way is shown by a committed case.
+#include "oracles/models/variations.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "core/io/case_json.h"
+#include "core/verdict.h"
+#include "oracles/exact/exact.h"
+#include "properties/gen/library.h"
+
+namespace qualm {
+namespace {
+
+double ElementOf(const Tensor& y, int64_t i) {
+  return y.dtype() == DType::kF32 ? static_cast<double>(y.FloatAt(i)) : y.IntAt(i);
+}
+
+bool Holds(const Permitted& permitted, double value) {
+  return permitted.low <= value && value <= permitted.high;
+}
+
+// Mistakes in nearly every output.
+bool HasUnconditional(const std::string& name) { return name == "numpy@float32+half_clip"; }
+
+class Variations : public testing::TestWithParam<Op> {};
+
+TEST_P(Variations, CoverEveryDifferenceOnDrawnCases) {
+  const Op op = GetParam();
+  std::map<std::string, int64_t> defined, bounded, outputs, differing;
+  for (uint64_t seed = 0; seed < 1200; ++seed) {
+    const Case c = gen::DrawForLibraries(op, seed);
+    if (c.M * c.N > 2000) continue;
+    const Tensor exact = exact::Evaluate(c);
+    for (const Model& model : AllModels()) {
+      if (!model.cannot_run(c).empty()) continue;
+      const Tensor y = model.run(c).y;
+      ++defined[model.name];
+      const std::vector<Permitted> permitted = PermittedOutputs(model, c);
+      for (int64_t i = 0; i < y.size(); ++i) {
+        const Permitted& range = permitted[static_cast<size_t>(i)];
+        ++outputs[model.name];
+        bounded[model.name] += range.high - range.low <= 2 ? 1 : 0;
+        differing[model.name] += y.BitsAt(i) != exact.BitsAt(i) ? 1 : 0;
+        // What is right is always permitted.
+        ASSERT_TRUE(Holds(range, ElementOf(exact, i)))
+            << model.name << " seed " << seed << " index " << i << " " << Describe(c);
+        ASSERT_TRUE(Holds(range, ElementOf(y, i)))
+            << model.name << " seed " << seed << " index " << i << " " << Describe(c) << ": "
+            << ElementText(y, i) << " not in " << range.low << ".." << range.high << ", exact "
+            << ElementText(exact, i);
+      }
+    }
+  }
+  EXPECT_FALSE(defined.empty());
+  for (const auto& [name, count] : outputs) {
+    // An interval that holds everything would prove nothing.
+    if (!HasUnconditional(name)) EXPECT_GT(bounded[name] * 10, count) << name;
+    RecordProperty(name, std::to_string(differing[name]) + " of " + std::to_string(count));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Ops, Variations,
+                         testing::Values(Op::kQuantize, Op::kDequantize, Op::kRequantize,
+                                         Op::kLinear, Op::kConv2d, Op::kDepthwise, Op::kAdd,
+                                         Op::kMul),
+                         [](const auto& param) { return std::string(Name(param.param)); });
+
+// A model without its variation fails: one that must not pair, one that must round to even.
+TEST(VariationsTest, WhatIsNotListedIsNotPermitted) {
+  const auto fails_without = [](std::string_view name, std::string_view id, Op op) {
+    Model model = *FindModel(name);
+    const auto before = model.variations.size();
+    std::erase(model.variations, id);
+    EXPECT_EQ(model.variations.size() + 1, before) << name << " " << id;
+    for (uint64_t seed = 0; seed < 4000; ++seed) {
+      const Case c = gen::DrawForLibraries(op, seed);
+      if (c.M * c.N > 2000 || !model.cannot_run(c).empty()) continue;
+      const Tensor y = model.run(c).y;
+      const std::vector<Permitted> permitted = PermittedOutputs(model, c);
+      for (int64_t i = 0; i < y.size(); ++i) {
+        if (!Holds(permitted[static_cast<size_t>(i)], ElementOf(y, i))) return true;
+      }
+    }
+    return false;
+  };
+  EXPECT_TRUE(fails_without("fbgemm@avx2", "V6", Op::kLinear));
+  EXPECT_TRUE(fails_without("fbgemm@avx2+acc16", "V25", Op::kLinear));
+  EXPECT_TRUE(fails_without("onednn2@vnni", "V3", Op::kLinear));
+  EXPECT_TRUE(fails_without("qnnpack", "V7", Op::kLinear));
+  EXPECT_TRUE(fails_without("qnnpack", "V4", Op::kAdd));
+  EXPECT_TRUE(fails_without("fbgemm@vnni", "V9", Op::kRequantize));
+  EXPECT_TRUE(fails_without("onednn2@avx2", "V10", Op::kConv2d));
+  EXPECT_TRUE(fails_without("tflite@double", "V12", Op::kRequantize));
+  EXPECT_TRUE(fails_without("numpy@float32+half_clip", "V21", Op::kQuantize));
+}
+
+// The page: a row "| V6 | ... |" for each variation with its name and bound, a row "| `model` | ...
+// | V1 V2 |" for each model.
+std::vector<std::vector<std::string>> TableRows() {
+  std::ifstream file(QUALM_SOURCE_DIR "/docs/backends.md");
+  EXPECT_TRUE(file.is_open());
+  std::vector<std::vector<std::string>> rows;
+  for (std::string line; std::getline(file, line);) {
+    if (!line.starts_with("| ")) continue;
+    std::vector<std::string> cells;
+    std::istringstream text(line.substr(2));
+    for (std::string cell; std::getline(text, cell, '|');) {
+      const size_t from = cell.find_first_not_of(' '), to = cell.find_last_not_of(' ');
+      cells.push_back(from == std::string::npos ? "" : cell.substr(from, to - from + 1));
+    }
+    rows.push_back(std::move(cells));
+  }
+  return rows;
+}
+
+TEST(VariationsTest, ThePageAndTheRegistryAgree) {
+  std::set<std::string> variations, models;
+  for (const std::vector<std::string>& row : TableRows()) {
+    if (const Variation* variation = FindVariation(row[0])) {
+      if (row.size() != 4) continue;  // the table of worst cases
+      EXPECT_TRUE(variations.insert(row[0]).second) << row[0];
+      EXPECT_EQ(row[1], variation->name);
+      EXPECT_EQ(row[2], variation->cause);
+      EXPECT_EQ(row[3], variation->bound);
+    } else if (row[0].starts_with("`")) {
+      const std::string name = row[0].substr(1, row[0].size() - 2);
+      const Model* model = FindModel(name);
+      ASSERT_NE(model, nullptr) << name;
+      EXPECT_TRUE(models.insert(name).second) << name;
+      std::string ids;
+      for (const std::string& id : model->variations) ids += (ids.empty() ? "" : " ") + id;
+      EXPECT_EQ(row.back(), ids.empty() ? "none" : ids) << name;
+      EXPECT_EQ(row[2], model->description) << name;
+      EXPECT_EQ(row[3], model->source) << name;
+    }
+  }
+  for (const Variation& variation : AllVariations()) {
+    EXPECT_TRUE(variations.contains(std::string(variation.id))) << variation.id;
+  }
+  std::set<std::string> entailed;
+  for (const Model& model : AllModels()) {
+    EXPECT_TRUE(models.contains(model.name)) << model.name;
+    for (const std::string& id : model.variations) {
+      EXPECT_NE(FindVariation(id), nullptr) << model.name << " " << id;
+      entailed.insert(id);
+    }
+  }
+  for (const Variation& variation : AllVariations()) {
+    EXPECT_TRUE(entailed.contains(std::string(variation.id))) << "no model has " << variation.id;
+  }
+}
+
+// Worst cases: "| V6 | `file` | model | index | model's | exact | distance |".
+TEST(VariationsTest, TheWorstCasesAreAsPrinted) {
+  std::set<std::string> shown, files;
+  for (const std::vector<std::string>& row : TableRows()) {
+    if (FindVariation(row[0]) == nullptr || row.size() == 4) continue;
+    ASSERT_EQ(row.size(), 6u) << row[0];
+    shown.insert(row[0]);
+    const std::string file = row[1].substr(1, row[1].size() - 2);
+    files.insert(file);
+    const Case c = ReadCaseFile(QUALM_SOURCE_DIR "/corpus/variations/" + file + ".case.json");
+    const std::string name = row[2].substr(1, row[2].size() - 2);
+    const Model* model = FindModel(name);
+    ASSERT_NE(model, nullptr) << name;
+    EXPECT_NE(std::ranges::find(model->variations, row[0]), model->variations.end()) << row[0];
+    ASSERT_TRUE(c.expected && c.observed) << file;
+    EXPECT_EQ(c.observed->by, "model:" + name);
+    const Case problem = ProblemOf(c);
+    ASSERT_EQ(model->cannot_run(problem), "") << file;
+    const Tensor y = model->run(problem).y, exact = exact::Evaluate(problem);
+    EXPECT_EQ(y, c.observed->y) << file;
+    EXPECT_EQ(exact, *c.expected) << file;
+    int64_t worst = 0;
+    for (int64_t i = 1; i < y.size(); ++i) {
+      if (DistanceLsb(exact, y, i) > DistanceLsb(exact, y, worst)) worst = i;
+    }
+    EXPECT_EQ(row[3], ElementText(y, worst)) << file;
+    EXPECT_EQ(row[4], ElementText(exact, worst)) << file;
+    std::ostringstream distance;
+    distance << DistanceLsb(exact, y, worst);
+    EXPECT_EQ(row[5], distance.str()) << file;
+    if (c.op == Op::kChooseQParams) continue;
+    EXPECT_TRUE(
+        Holds(PermittedOutputs(*model, problem)[static_cast<size_t>(worst)], ElementOf(y, worst)))
+        << file;
+  }
+  EXPECT_GE(shown.size(), 20u);
+  for (const auto& entry :
+       std::filesystem::directory_iterator(QUALM_SOURCE_DIR "/corpus/variations")) {
+    const std::string name = entry.path().filename();
+    if (!name.ends_with(".case.json")) continue;
+    EXPECT_TRUE(files.contains(name.substr(0, name.size() - 10))) << name;
+  }
+}
+
+}  // namespace
+}  // namespace qualm

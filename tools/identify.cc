@@ -1,0 +1,395 @@
+// SPDX-License-Identifier: Apache-2.0
+// qualm identify: whose arithmetic is this?
+#include "properties/triage/identify.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <filesystem>
+#include <map>
+
+#include "core/io/case_json.h"
+#include "core/nearest.h"
+#include "core/status.h"
+#include "tools/command.h"
+
+namespace qualm::tools {
+namespace {
+
+namespace fs = std::filesystem;
+using triage::Arithmetic;
+using triage::Comparison;
+using triage::Identified;
+using State = Comparison::State;
+
+// Between two conventions all the work is looking for one input.
+constexpr int64_t kCases = 1000, kCasesBetween = 4000;
+
+struct Options : CommonOptions {
+  std::vector<std::string> cases;
+  std::vector<std::string> between;
+  std::vector<std::string> conventions;
+  std::vector<std::string> ops;
+  std::string out;
+  triage::IdentifyOptions identify{.cases = 0};
+};
+
+// What is being identified, and what it is compared with.
+struct Question {
+  std::string name;  // for people: a subject, a convention, or who printed it
+  std::vector<Arithmetic> conventions;
+  std::vector<Identified> results;
+};
+
+std::vector<Op> Ops(const Options& options) {
+  if (options.ops.empty()) return {AllOps().begin(), AllOps().end()};
+  std::vector<Op> ops;
+  for (const std::string& name : options.ops) {
+    const std::optional<Op> op = ParseOp(name);
+    if (!op) {
+      std::vector<std::string_view> known;
+      for (const Op any : AllOps()) known.push_back(Name(any));
+      throw InputError(fmt::format("--op: '{}' is no operation, nearest is '{}'", name,
+                                   NearestName(name, known)));
+    }
+    if (std::ranges::find(ops, *op) == ops.end()) ops.push_back(*op);
+  }
+  return ops;
+}
+
+std::vector<Arithmetic> Conventions(const Options& options) {
+  const auto all = triage::AllArithmetics();
+  if (options.conventions.empty()) return {all.begin(), all.end()};
+  std::vector<Arithmetic> chosen;
+  for (const std::string& name : options.conventions) {
+    chosen.push_back(triage::FindArithmetic(name, "--convention"));
+  }
+  return chosen;
+}
+
+void RequireOneQuestion(const Options& options) {
+  const int asked = (options.subjects.empty() ? 0 : 1) + (options.cases.empty() ? 0 : 1) +
+                    (options.between.empty() ? 0 : 1);
+  if (asked == 1) return;
+  throw InputError(fmt::format("identify takes one of --subject S, CASE... and --between A B, {}",
+                               asked == 0 ? "none was given" : "more than one was given"));
+}
+
+std::vector<triage::ObservedCase> ReadObserved(const Options& options) {
+  std::vector<triage::ObservedCase> cases;
+  const std::vector<Op> ops = Ops(options);
+  for (const std::string& file : options.cases) {
+    Case c = ReadCaseFile(file);
+    if (!c.observed) {
+      throw InputError(file + ": observed: is missing, expected the output to be identified");
+    }
+    if (std::ranges::find(ops, c.op) != ops.end()) cases.push_back({file, std::move(c)});
+  }
+  return cases;
+}
+
+Question Ask(const Options& options) {
+  Question question;
+  question.conventions = Conventions(options);
+  if (!options.cases.empty()) {
+    const std::vector<triage::ObservedCase> cases = ReadObserved(options);
+    question.name = "observed";
+    question.results = IdentifyObserved(cases, question.conventions);
+    return question;
+  }
+  triage::IdentifyOptions identify = options.identify;
+  std::unique_ptr<Subject> subject;
+  triage::Target target;
+  if (!options.between.empty()) {
+    const Arithmetic& one = triage::FindArithmetic(options.between[0], "--between");
+    question.conventions = {triage::FindArithmetic(options.between[1], "--between")};
+    target = triage::TargetOf(one);
+    if (identify.cases == 0) identify.cases = kCasesBetween;
+  } else {
+    const std::vector<std::string> names = SubjectNames(options.subjects, {});
+    if (names.size() != 1) {
+      throw InputError(fmt::format("--subject: '{}' stands for {} subjects, expected one",
+                                   fmt::join(options.subjects, "' and '"), names.size()));
+    }
+    subject = SubjectRegistry::Get().Make(names.front());
+    target = triage::TargetOf(*subject);
+    if (identify.cases == 0) identify.cases = kCases;
+  }
+  question.name = target.name;
+  const std::vector<Op> ops = Ops(options);
+  identify.seconds /= static_cast<double>(ops.size());
+  for (const Op op : ops) {
+    question.results.push_back(Identify(target, op, question.conventions, identify));
+  }
+  return question;
+}
+
+// "fbgemm@avx2+nofma" in a file name is itself; nothing else is in the names of conventions.
+void WriteWitnesses(const std::string& folder, std::vector<Identified>& results,
+                    Deferred& deferred) {
+  if (folder.empty()) return;
+  deferred.Try([&] {
+    std::error_code error;
+    fs::create_directories(folder, error);
+    if (error) throw InputError("--output: cannot make " + folder + ": " + error.message());
+    for (Identified& result : results) {
+      for (Comparison& comparison : result.conventions) {
+        if (!comparison.witness || !comparison.witness->file.empty()) continue;
+        const std::string file = (fs::path(folder) / fmt::format("{}.{}.case.json", Name(result.op),
+                                                                 comparison.convention))
+                                     .string();
+        WriteCaseFile(comparison.witness->c, file);
+        comparison.witness->file = file;
+      }
+    }
+  });
+}
+
+// Conventions that one input rules out stand together.
+std::string RuledOutText(const Identified& result, const std::string& name) {
+  struct Group {
+    const triage::Witness* witness;
+    std::string gives;
+  };
+  std::vector<Group> groups;
+  for (const Comparison& comparison : result.conventions) {
+    if (!comparison.witness) continue;
+    const triage::Witness& witness = *comparison.witness;
+    const auto same = std::ranges::find_if(groups, [&](const Group& group) {
+      return group.witness->divergence.index == witness.divergence.index &&
+             ProblemOf(group.witness->c) == ProblemOf(witness.c);
+    });
+    const std::string gives =
+        fmt::format("{} gives {}", comparison.convention, witness.divergence.expected);
+    if (same == groups.end()) {
+      groups.push_back({&witness, gives});
+    } else {
+      same->gives += ", " + gives;
+    }
+  }
+  std::string text;
+  for (const Group& group : groups) {
+    const triage::Witness& witness = *group.witness;
+    text += fmt::format("  ruled out by {}\n",
+                        witness.file.empty() ? Describe(witness.c) : witness.file);
+    if (witness.c.M * witness.c.N <= 16) text += "    " + triage::Brief(witness.c) + "\n";
+    text += fmt::format("    at index {} {} is {}; {}\n", witness.divergence.index, name,
+                        witness.divergence.actual, group.gives);
+  }
+  return text;
+}
+
+std::string NoVerdictText(const Identified& result) {
+  std::map<std::string, std::vector<std::string>> by_reason;
+  for (const Comparison& comparison : result.conventions) {
+    if (comparison.state == State::kNoVerdict) {
+      by_reason[comparison.reason].push_back(comparison.convention);
+    }
+  }
+  std::string text;
+  for (const auto& [reason, names] : by_reason) {
+    text += fmt::format("  not defined here ({}): {}\n", reason, fmt::join(names, ", "));
+  }
+  return text;
+}
+
+std::string ResultText(const Question& question, const Identified& result, bool between) {
+  std::string text =
+      fmt::format("{}: {} of {} cases answered{}\n", Name(result.op), result.answered, result.drawn,
+                  result.out_of_time ? ", then the time was up" : "");
+  if (result.answered == 0) {
+    for (const auto& [reason, count] : result.unanswered) {
+      return text + fmt::format("  none: {}\n", reason);
+    }
+    return text;
+  }
+  if (result.broken != 0) {
+    text += fmt::format("  {} not answered, the first: {}\n", result.broken, result.breakage);
+  }
+  std::string equal;
+  for (const Comparison& comparison : result.conventions) {
+    if (comparison.state != State::kBitEqual) continue;
+    equal += fmt::format("{}{} ({} cases)", equal.empty() ? "" : ", ", comparison.convention,
+                         comparison.cases);
+    if (between) equal += "\n    searched: " + comparison.domain.Text();
+  }
+  if (!equal.empty()) text += "  bit-equal to " + equal + "\n";
+  if (equal.empty() && !between) text += "  bit-equal to no known convention\n";
+  return text + RuledOutText(result, question.name) + NoVerdictText(result);
+}
+
+std::string WitnessJson(const triage::Witness& witness) {
+  const triage::Witness& w = witness;
+  const auto element = [](const std::string& text) {
+    return ParseInteger<int32_t>(text) ? text : JsonQuote(text);
+  };
+  return fmt::format(
+      "{{\"index\":{},\"output\":{},\"convention_output\":{},\"case_file\":{},\"case\":{}}}",
+      w.divergence.index, element(w.divergence.actual), element(w.divergence.expected),
+      w.file.empty() ? "null" : JsonQuote(w.file), CaseToJsonLine(w.c));
+}
+
+std::string Json(const Question& question) {
+  std::string ops;
+  for (const Identified& result : question.results) {
+    std::string list;
+    for (const Comparison& comparison : result.conventions) {
+      constexpr std::string_view kStates[] = {"bit_equal", "ruled_out", "not_defined"};
+      list += fmt::format(
+          "{}{{\"name\":{},\"state\":\"{}\",\"cases\":{},\"reason\":{},\"witness\":{}}}",
+          list.empty() ? "" : ",", JsonQuote(comparison.convention),
+          kStates[static_cast<size_t>(comparison.state)], comparison.cases,
+          comparison.state == State::kNoVerdict ? JsonQuote(comparison.reason) : "null",
+          comparison.witness ? WitnessJson(*comparison.witness) : "null");
+    }
+    ops += fmt::format(
+        "{}{{\"op\":\"{}\",\"drawn\":{},\"answered\":{},\"broken\":{},\"conventions\":[{}]}}",
+        ops.empty() ? "" : ",", Name(result.op), result.drawn, result.answered, result.broken,
+        list);
+  }
+  return fmt::format("{{\"of\":{},\"ops\":[{}]}}", JsonQuote(question.name), ops);
+}
+
+// What is worth exit status 1: an arithmetic without a name, or one other than the one that
+// --contract asks for; a subject that broke; two conventions that part.
+std::optional<Finding> FindingOf(const Question& question, const Identified& result,
+                                 const Options& options) {
+  const bool between = !options.between.empty();
+  const std::vector<std::string> equal = result.bit_equal();
+  Finding finding;
+  finding.op = Name(result.op);
+  finding.property = between ? "same_arithmetic" : "named_arithmetic";
+  finding.subject = question.name;
+  const auto witness_of = [&](const Comparison& comparison) {
+    if (!comparison.witness) return;
+    finding.first_divergence = comparison.witness->divergence;
+    finding.case_file = comparison.witness->file;
+    finding.test_case = comparison.witness->c;
+  };
+  if (result.broken != 0) {
+    finding.kind = FindingKind::kUnknown;
+    finding.explanation = result.breakage;
+    return finding;
+  }
+  if (result.answered == 0) return std::nullopt;
+  if (between) {
+    const Comparison& comparison = result.conventions.front();
+    if (comparison.state != State::kRuledOut) return std::nullopt;
+    finding.explanation = fmt::format("differs from {}", comparison.convention);
+    witness_of(comparison);
+    return finding;
+  }
+  if (!options.contract.empty()) {
+    const std::string wanted = triage::FindArithmetic(options.contract, "--contract").name;
+    for (const Comparison& comparison : result.conventions) {
+      if (comparison.convention != wanted || comparison.state != State::kRuledOut) continue;
+      finding.explanation = "is not bit-equal to " + wanted;
+      witness_of(comparison);
+      return finding;
+    }
+    return std::nullopt;
+  }
+  if (!equal.empty()) return std::nullopt;
+  finding.explanation = "is bit-equal to no known convention";
+  return finding;
+}
+
+int RunIdentify(Options options) {
+  const Stopwatch stopwatch;
+  RequireOneQuestion(options);
+  if (!options.contract.empty()) {
+    const std::string& wanted = triage::FindArithmetic(options.contract, "--contract").name;
+    if (!options.conventions.empty() &&
+        std::ranges::find(options.conventions, wanted) == options.conventions.end()) {
+      options.conventions.push_back(wanted);
+    }
+  }
+  RequireWritable(options);
+  const bool draws = options.cases.empty(), between = !options.between.empty();
+  const std::optional<uint64_t> seed = draws ? std::optional(options.identify.seed) : std::nullopt;
+  options.command = CanonicalCommand(seed);
+  PrintRepeat(draws ? fmt::format("seed {}; ", options.identify.seed) : "", seed);
+  Question question = Ask(options);
+  Deferred deferred;
+  WriteWitnesses(options.out, question.results, deferred);
+
+  ResultDocument document;
+  Totals totals;
+  std::string text, why;
+  int64_t compared = 0;
+  for (const Identified& result : question.results) {
+    totals.cases += result.drawn;
+    if (why.empty() && !result.unanswered.empty()) why = result.unanswered.front().first;
+    for (const Comparison& comparison : result.conventions) compared += comparison.cases;
+    if (const auto finding = FindingOf(question, result, options)) {
+      totals.Add(Judgement::kFailed);
+      document.findings.push_back(*finding);
+    } else {
+      totals.Add(result.answered == 0 ? Judgement::kSkipped : Judgement::kPassed);
+    }
+    // Of all operations those that a subject has are enough to read.
+    if (result.answered != 0 || result.broken != 0 || !options.ops.empty()) {
+      text += ResultText(question, result, between);
+    }
+  }
+  if (!options.quiet_stdout()) Print("{}", text);
+  document.command = options.command;
+  document.seed = seed;
+  if (!options.subjects.empty()) {
+    document.subjects.emplace_back(question.name,
+                                   SubjectRegistry::Get().Make(question.name)->contract().text());
+  }
+  SetTotals(document, totals);
+  document.extra.emplace_back("identify", Json(question));
+  document.seconds = stopwatch.seconds();
+  deferred.Try([&] { WriteResults(options, document, {}); });
+  deferred.Throw();
+  if (!document.findings.empty()) return kFindings;
+  if (compared != 0) return kClean;
+  Tell("nothing was compared{}{}", why.empty() ? "" : ": ", why);
+  return kBadInput;
+}
+
+}  // namespace
+
+void AddIdentify(CLI::App& app, Run* run) {
+  auto options = std::make_shared<Options>();
+  CLI::App* verb = app.add_subcommand(
+      "identify", "whose arithmetic it is: which named conventions are bit-equal");
+  verb->footer(
+      "Exit status 1: of some operation the arithmetic is no known one (with --contract: not that\n"
+      "one), or the subject broke; with --between: the two differ.\n"
+      "Example: qualm identify --subject onednn@avx2 --op linear\n"
+      "Example: qualm identify corpus/forum/004-add.case.json\n"
+      "Example: qualm identify --between fbgemm@vnni qnnpack --op linear");
+  verb->add_option("CASE", options->cases, "case files with observed outputs");
+  AddSubjectOption(*verb, *options, false);
+  verb->add_option("--between", options->between,
+                   "two conventions: an input that tells them apart, or what was searched")
+      ->expected(2);
+  verb->add_option("--convention", options->conventions,
+                   "compare with this one only (repeatable; default: exact and every model)")
+      ->allow_extra_args(false)
+      ->check(NotEmpty);
+  verb->add_option("--op", options->ops, "operation (repeatable; default: all)")
+      ->allow_extra_args(false);
+  CLI::Option* cases = AddInteger(*verb, "--cases,-n", options->identify.cases, 1, INT32_MAX,
+                                  "answered cases per operation (default 1000, between 4000)");
+  AddDuration(*verb, "--time", options->identify.seconds,
+              "draw and shorten until the time is up, e.g. 60s");
+  cases->excludes("--time");
+  verb->add_flag("--worst", options->identify.worst,
+                 "of all cases the one with the largest difference, instead of the first");
+  AddSeed(*verb, options->identify.seed);
+  verb->add_option("-o,--output", options->out,
+                   "write each ruling-out input to DIR/OP.CONVENTION.case.json")
+      ->check(NotEmpty);
+  AddOutputOptions(*verb, *options);
+  verb->add_option("--contract", options->contract,
+                   "exact or model:NAME: fail unless it is bit-equal to that one")
+      ->check(NotEmpty);
+  verb->callback([options, run] { *run = [options] { return RunIdentify(*options); }; });
+}
+
+}  // namespace qualm::tools

@@ -491,6 +491,12 @@ TEST(PipeSubject, TheRegistryKnowsTheKind) {
   EXPECT_EQ(subject->Version(), "sh 1");
   EXPECT_TRUE(subject->contract().exact());
   EXPECT_EQ(subject->Run(SmallCase(), {}).y, Sevens());
+  // The line of `qualm list subjects`, without starting every other subject.
+  const auto kinds = SubjectRegistry::Get().kinds();
+  const auto kind = std::ranges::find(kinds, "pipe", &SubjectKind::kind);
+  ASSERT_NE(kind, kinds.end());
+  EXPECT_TRUE(kind->help.starts_with("pipe:COMMAND  ")) << kind->help;
+  EXPECT_TRUE(kind->names().empty());
   EXPECT_THROW(SubjectRegistry::Get().Make("pipe:"), InputError);
   EXPECT_THROW(SubjectRegistry::Get().Make("pipe:exit 1"), Unavailable);
 }

@@ -171,10 +171,5 @@ TEST_F(ForeignCommand, LongCommandsHaveFindingsToo) {
   EXPECT_EQ(files.size(), 2u);
 }
 
-TEST_F(ForeignCommand, IsListed) {
-  const Ran ran = Qualm({"list", "subjects"});
-  EXPECT_NE(ran.out.find("\npipe:COMMAND "), std::string::npos) << ran.out;
-}
-
 }  // namespace
 }  // namespace qualm::tools

@@ -56,7 +56,7 @@ class CiPage : public QualmTest {
   Ran Page(const std::string& commands) { return Shell(commands, (folder() / "bin").string()); }
 
   const std::string page_ = ReadAll(QUALM_SOURCE_DIR "/docs/ci.md");
-  const std::string plugin_ = ReadAll(QUALM_SOURCE_DIR "/adapters/example_plugin.c");
+  const std::string plugin_ = ReadAll(QUALM_SOURCE_DIR "/examples/plugin/example_plugin.c");
   std::string build_, once_, every_push_;
 };
 

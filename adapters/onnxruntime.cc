@@ -147,6 +147,7 @@ void RegisterOnnxruntimeSubjects() {
       "onnxruntime[@constant|@avx2[+constant]|@sse41]  ONNX Runtime's QLinear operators, through "
       "Node";
   kind.why_absent = WhyAbsent();
+  kind.when_listed = "ONNX Runtime through Node, started when it is asked";
   kind.names = [] {
     std::vector<std::string> names;
     for (const Variant& variant : kVariants) names.emplace_back(variant.name);

@@ -122,6 +122,7 @@ void RegisterTorchSubjects() {
         "PyTorch not found: run scripts/bootstrap --with-libraries (Debian's python3-torch), or "
         "set QUALM_PYTHON to a Python that has it";
   }
+  kind.when_listed = "PyTorch through Python, started when it is asked";
   kind.names = [] {
     std::vector<std::string> names;
     for (const Variant& variant : kVariants) names.emplace_back(variant.name);

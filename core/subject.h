@@ -108,6 +108,8 @@ struct SubjectKind {
   std::string kind;        // "native", "model", "onednn", "faulty", "plugin", "pipe"
   std::string help;        // one line
   std::string why_absent;  // "" if usable here, else why not and how to get it
+  // Not "": what the list says of each name, since making one takes seconds.
+  std::string when_listed;
   // All complete names, for `qualm list subjects` and nearest-name hints.
   std::function<std::vector<std::string>()> names;
   // Makes the subject called `name` ("KIND[:NAME][@VARIANT[+SWITCH]...]"); nullptr if the part

@@ -69,7 +69,10 @@ std::vector<Row> SubjectRows() {
         rows.emplace_back(kind.help.substr(0, gap), kind.help.substr(gap + 2));
       }
     } else {
-      for (const std::string& name : names) rows.emplace_back(name, AboutSubject(kind, name));
+      for (const std::string& name : names) {
+        rows.emplace_back(name,
+                          kind.when_listed.empty() ? AboutSubject(kind, name) : kind.when_listed);
+      }
     }
   }
   return rows;

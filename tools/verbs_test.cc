@@ -228,7 +228,7 @@ TEST_F(Verbs, IdentifyNamesTheArithmeticAndRulesOutTheRest) {
                          "--cases", "400", "-o", "out", "--json", "-"});
   EXPECT_EQ(ran.status, 0) << ran.err;
   const Json document = Json::parse(ran.out);
-  EXPECT_EQ(JsonSchema(test::ReadJsonFile(QUALM_SOURCE_DIR "/core/io/result.schema.json"))
+  EXPECT_EQ(test::JsonSchema(test::ReadJsonFile(QUALM_SOURCE_DIR "/core/io/result.schema.json"))
                 .Check(document),
             "");
   EXPECT_EQ(document["identify"]["of"], "model:qnnpack");

@@ -108,8 +108,6 @@ struct SubjectKind {
   std::string kind;        // "native", "model", "onednn", "faulty", "plugin", "pipe"
   std::string help;        // one line
   std::string why_absent;  // "" if usable here, else why not and how to get it
-  // Not "": what the list says of each name, since making one takes seconds.
-  std::string when_listed;
   // All complete names, for `qualm list subjects` and nearest-name hints.
   std::function<std::vector<std::string>()> names;
   // Makes the subject called `name` ("KIND[:NAME][@VARIANT[+SWITCH]...]"); nullptr if the part
@@ -117,6 +115,8 @@ struct SubjectKind {
   std::function<std::unique_ptr<Subject>(const std::string& name)> make;
   // Names that "KIND@all" or "model:*" stand for.
   std::function<std::vector<std::string>(const std::string& pattern)> expand;
+  // Not "": what the list says of each name, since making one takes seconds.
+  std::string when_listed = {};
 };
 
 class SubjectRegistry {

@@ -150,6 +150,11 @@ std::vector<Case> WitnessesOf(const std::string& kind) {
     c.out_q = {{2.0f}, {1}};
     return {c};
   }
+  if (kind == "zero-point") {  // 1*(3-1) + 0*(2-1) against (1-1)*3 + (0-1)*2
+    c.w_q.zero_point = {1};
+    c.w = Tensor::Of<int8_t>({1, 2}, std::vector<int8_t>{3, 2});
+    return {c};
+  }
   if (kind == "unknown") {  // 0.25, rounded up to 0.5 and then to 1
     c.out_q.scale = {4.0f};
     return {c};

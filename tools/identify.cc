@@ -7,6 +7,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <filesystem>
+#include <functional>
 #include <map>
 
 #include "core/io/case_json.h"
@@ -89,11 +90,13 @@ std::vector<triage::ObservedCase> ReadObserved(const Options& options) {
   return cases;
 }
 
-Question Ask(const Options& options) {
+// Calls `begin` once nothing is left that can be wrong with the options.
+Question Ask(const Options& options, const std::function<void()>& begin) {
   Question question;
   question.conventions = Conventions(options);
   if (!options.cases.empty()) {
     const std::vector<triage::ObservedCase> cases = ReadObserved(options);
+    begin();
     question.name = "observed";
     question.results = IdentifyObserved(cases, question.conventions);
     return question;
@@ -118,6 +121,7 @@ Question Ask(const Options& options) {
   }
   question.name = target.name;
   const std::vector<Op> ops = Ops(options);
+  begin();
   identify.seconds /= static_cast<double>(ops.size());
   for (const Op op : ops) {
     question.results.push_back(Identify(target, op, question.conventions, identify));
@@ -309,8 +313,9 @@ int RunIdentify(Options options) {
   const bool draws = options.cases.empty(), between = !options.between.empty();
   const std::optional<uint64_t> seed = draws ? std::optional(options.identify.seed) : std::nullopt;
   options.command = CanonicalCommand(seed);
-  PrintRepeat(draws ? fmt::format("seed {}; ", options.identify.seed) : "", seed);
-  Question question = Ask(options);
+  Question question = Ask(options, [&] {
+    PrintRepeat(draws ? fmt::format("seed {}; ", options.identify.seed) : "", seed);
+  });
   Deferred deferred;
   WriteWitnesses(options.out, question.results, deferred);
 

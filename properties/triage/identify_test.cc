@@ -82,7 +82,7 @@ TEST_F(IdentifyTest, PairsRuleOutVnniByTwoTerms) {
 
 TEST_F(IdentifyTest, OneConventionIsLeftWhereOneIsDistinct) {
   const std::pair<const char*, Names> kLinear[] = {
-      {"qnnpack", {"qnnpack"}},
+      {"qnnpack", {"qnnpack", "torch-qnnpack"}},  // PyTorch's engine is QNNPACK
       {"onednn3@vnni", {"onednn3@vnni"}},
       {"fbgemm@vnni+nofma", {"fbgemm@vnni+nofma", "fbgemm@vnni+acc16+nofma"}},
       // XNNPACK takes x and w of one type, where no pair saturates, and no arithmetic is left to
@@ -101,10 +101,12 @@ TEST_F(IdentifyTest, OneConventionIsLeftWhereOneIsDistinct) {
 }
 
 TEST_F(IdentifyTest, OtherOperations) {
-  EXPECT_EQ(Survivors(Of("model:qnnpack", Op::kAdd)), Names{"qnnpack"});
+  EXPECT_EQ(Survivors(Of("model:qnnpack", Op::kAdd)), (Names{"qnnpack", "torch-qnnpack"}));
   EXPECT_EQ(Survivors(Of("model:aten@avx512", Op::kAdd)), Names{"aten@avx512"});
   EXPECT_EQ(Survivors(Of("model:aten@avx2", Op::kAdd)),
-            (Names{"aten@avx2", "aten@avx2+pt26", "aten@avx512+pt26"}));
+            (Names{"aten@avx2", "aten@avx2+pt26", "aten@avx512+pt26", "torch-onednn@amx",
+                   "torch-onednn@avx2", "torch-onednn@avx2vnni", "torch-onednn@avx512core",
+                   "torch-onednn@vnni"}));
   EXPECT_EQ(Survivors(Of("model:numpy@float32", Op::kQuantize)), Names{"numpy@float32"});
   const Names exact = Survivors(Of("native", Op::kConv2d));
   EXPECT_TRUE(exact.contains("exact"));

@@ -185,7 +185,9 @@ TEST(PipeRequest, IsTheProblemOnOneLine) {
       const nlohmann::json request = nlohmann::json::parse(line);
       EXPECT_EQ(request["id"], UINT64_MAX);
       EXPECT_EQ(request.contains("want"), want_acc);
-      if (want_acc) EXPECT_EQ(request["want"], nlohmann::json::array({"acc"}));
+      if (want_acc) {
+        EXPECT_EQ(request["want"], nlohmann::json::array({"acc"}));
+      }
       EXPECT_EQ(request.size(), want_acc ? 3u : 2u);
       EXPECT_EQ(ParseCase(request["case"].dump(), "case"), ProblemOf(c)) << line;
     }

@@ -32,8 +32,8 @@ struct ModuleKind {
     std::string_view name;  // "gemmlowp", "gemmlowp@sse4"; the first says whether the kind is there
     std::string_view module;  // "qualm_gemmlowp.so"
     // That the worker's environment is to force, and the plugin then reports; "" leaves the choice.
-    std::string_view instruction_set = "";
-    std::string_view variable = "", value = "";
+    std::string_view instruction_set = {};
+    std::string_view variable = {}, value = {};
   };
   std::string_view kind;
   std::string_view help;

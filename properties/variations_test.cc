@@ -65,7 +65,9 @@ TEST_P(Variations, CoverEveryDifferenceOnDrawnCases) {
   EXPECT_FALSE(defined.empty());
   for (const auto& [name, count] : outputs) {
     // An interval that holds everything would prove nothing.
-    if (!HasUnconditional(name)) EXPECT_GT(bounded[name] * 10, count) << name;
+    if (!HasUnconditional(name)) {
+      EXPECT_GT(bounded[name] * 10, count) << name;
+    }
     RecordProperty(name, std::to_string(differing[name]) + " of " + std::to_string(count));
   }
 }

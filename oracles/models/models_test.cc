@@ -98,7 +98,9 @@ TEST(ModelsTest, OnlyPairSaturatingModelsLoseAPair) {
     if (!model.cannot_run(c).empty()) continue;
     const std::optional<Tensor> acc = model.run(c).acc;
     EXPECT_EQ(acc.has_value(), !model.name.starts_with("numpy")) << model.name;
-    if (acc) EXPECT_EQ(acc->IntAt(0), model.pair_saturates ? 32767 : 64770) << model.name;
+    if (acc) {
+      EXPECT_EQ(acc->IntAt(0), model.pair_saturates ? 32767 : 64770) << model.name;
+    }
   }
 }
 

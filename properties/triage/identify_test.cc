@@ -122,7 +122,9 @@ TEST_F(IdentifyTest, SameSeedSameAnswer) {
     const auto &a = once.conventions[i], &b = again.conventions[i];
     EXPECT_EQ(a.cases, b.cases);
     ASSERT_EQ(a.witness.has_value(), b.witness.has_value());
-    if (a.witness) EXPECT_EQ(a.witness->c, b.witness->c);
+    if (a.witness) {
+      EXPECT_EQ(a.witness->c, b.witness->c);
+    }
   }
 }
 
@@ -178,7 +180,9 @@ TEST_F(IdentifyTest, ForumCasesAreNamed) {
     const std::vector<Identified> results = IdentifyObserved(cases, AllArithmetics());
     EXPECT_EQ(results.size(), 1u);
     for (const Comparison& comparison : results.front().conventions) {
-      if (comparison.witness) EXPECT_EQ(comparison.witness->file, path);
+      if (comparison.witness) {
+        EXPECT_EQ(comparison.witness->file, path);
+      }
     }
     return Survivors(results.front());
   };

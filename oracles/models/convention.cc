@@ -545,9 +545,9 @@ Value Corrected(const Terms& terms, const Accumulation& accumulation, const Case
   const int32_t w_zp = c.w_q.zero_point_at(index % c.N);
   const auto u = [](int64_t number) { return static_cast<uint64_t>(number); };
   const auto wrap = [](uint64_t number) { return Wrap32(static_cast<int64_t>(number)); };
-  const uint64_t w_sum = u(SumOf(terms.real_w()));
   Value value;
   if (accumulation.offsets == Offsets::kInFloat) {
+    const uint64_t w_sum = u(SumOf(terms.real_w()));
     const uint64_t shift = c.x.dtype() == DType::kS8 ? 128 : 0;
     auto sum = static_cast<float>(wrap(u(acc) + shift * w_sum));
     if (shift != 0) sum += static_cast<float>(wrap(-shift * w_sum));
@@ -558,7 +558,7 @@ Value Corrected(const Terms& terms, const Accumulation& accumulation, const Case
   value.SetInt(Doubled(accumulation, TakeOutZeroPoints(acc, x_zp, w_zp, terms.real_x(),
                                                        terms.real_w(), accumulation.offsets)));
   if (accumulation.offsets != Offsets::kInSteps) return value;
-  value.x_offset = wrap(-u(x_zp) * w_sum);
+  value.x_offset = wrap(-u(x_zp) * u(SumOf(terms.real_w())));
   value.w_offset = wrap(-u(w_zp) * (u(SumOf(terms.real_x())) -
                                     u(static_cast<int64_t>(terms.real_x().size())) * u(x_zp)));
   return value;

@@ -30,6 +30,10 @@ std::span<const Model> AllModels() {
 }
 
 bool Satisfies(const Model& model, Op op, std::string_view claim) {
+  if (model.part) {
+    const Model* const part = model.part(op);
+    return part != nullptr && Satisfies(*part, op, claim);
+  }
   const std::string full = std::string(Name(op)) + "." + std::string(claim);
   return std::ranges::any_of(model.satisfies, [&](const std::string& satisfied) {
     return satisfied == claim || satisfied == full;

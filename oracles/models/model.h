@@ -40,6 +40,9 @@ struct Model {
   // (matches_model, clamp, memory, same bits, environment): "row_independence" for every operation
   // that the convention and the property know, "add.commutes" for one.
   std::vector<std::string> satisfies;
+  // Of a convention that is another one for each operation: that one, nullptr where there is none.
+  // Its claims are the ones that count.
+  std::function<const Model*(Op)> part;
 
   // How it may differ from the exact meaning, and in no other way: ids of the permitted variations
   // (oracles/models/variations.h, docs/backends.md).

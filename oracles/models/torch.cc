@@ -7,6 +7,7 @@
 #include <array>
 #include <cmath>
 #include <initializer_list>
+#include <memory>
 #include <utility>
 
 #include "oracles/models/convention.h"
@@ -31,14 +32,6 @@ class Engine {
  public:
   void Add(std::initializer_list<Op> ops, Model model) {
     for (const Op op : ops) {
-      for (const std::string& claim : model.satisfies) {
-        const size_t dot = claim.find('.');
-        if (dot == std::string::npos) {
-          satisfies_.push_back(std::string(Name(op)) + "." + claim);
-        } else if (claim.substr(0, dot) == Name(op)) {
-          satisfies_.push_back(claim);
-        }
-      }
       variations_.insert(variations_.end(), model.variations.begin(), model.variations.end());
       parts_[static_cast<size_t>(op)] = model;
     }
@@ -50,38 +43,38 @@ class Engine {
     model.description = std::move(description);
     model.source = std::move(source);
     for (const Model& part : parts_) model.pair_saturates |= part.pair_saturates;
-    model.satisfies = std::move(satisfies_);
-    std::ranges::sort(model.satisfies);
     model.variations = std::move(variations_);
     model.variations.emplace_back("V27");  // concat, pools, tables
     SortVariations(model.variations);
-    const auto part = [parts = parts_](const Case& c) -> const Model& {
-      return parts[static_cast<size_t>(c.op)];
+    const auto parts = std::make_shared<const Parts>(std::move(parts_));
+    const auto at = [parts](Op op) -> const Model& { return (*parts)[static_cast<size_t>(op)]; };
+    model.part = [at](Op op) { return at(op).run ? &at(op) : nullptr; };
+    model.cannot_run = [at](const Case& c) {
+      if (!at(c.op).run) return "this engine has no " + std::string(Name(c.op));
+      return at(c.op).cannot_run(c);
     };
-    model.cannot_run = [part](const Case& c) {
-      if (!part(c).run) return "this engine has no " + std::string(Name(c.op));
-      return part(c).cannot_run(c);
-    };
-    model.run = [part](const Case& c) { return part(c).run(c); };
-    model.trace = [part](const Case& c, int64_t index) { return part(c).trace(c, index); };
+    model.run = [at](const Case& c) { return at(c.op).run(c); };
+    model.trace = [at](const Case& c, int64_t index) { return at(c.op).trace(c, index); };
     return model;
   }
 
  private:
-  std::array<Model, kOpCount> parts_;
-  std::vector<std::string> satisfies_;
+  using Parts = std::array<Model, kOpCount>;
+  Parts parts_;
   std::vector<std::string> variations_;
 };
 
+// s8 sums and products are XNNPACK's where the library was built with it (BinaryOps.cpp, qmul.cpp).
+Model OfU8(Model model) {
+  model.cannot_run = [all = std::move(model.cannot_run)](const Case& c) {
+    return FirstReason({Require(c.x.dtype() == DType::kU8, "operands must be u8"), all(c)});
+  };
+  return model;
+}
+
 void AddAten(Engine& engine, const Model& aten) {
   engine.Add({Op::kQuantize, Op::kDequantize}, aten);
-  // s8 products are XNNPACK's where the library was built with it (qmul.cpp).
-  Model mul = aten;
-  mul.cannot_run = [aten](const Case& c) {
-    return FirstReason(
-        {Require(c.x.dtype() == DType::kU8, "operands must be u8"), aten.cannot_run(c)});
-  };
-  engine.Add({Op::kMul}, std::move(mul));
+  engine.Add({Op::kMul}, OfU8(aten));
   engine.Add({Op::kConcat}, AtenConcat(aten));
   engine.Add({Op::kChooseQParams}, Named(ObserverModels(), "observers@torch"));
 }
@@ -130,12 +123,7 @@ Model OneDnn(std::string_view isa, std::string_view capability) {
   Engine engine;
   AddAten(engine, aten);
   engine.Add({Op::kLinear, Op::kConv2d, Op::kDepthwise}, onednn);
-  Model add = aten;
-  add.cannot_run = [aten](const Case& c) {
-    return FirstReason(
-        {Require(c.x.dtype() == DType::kU8, "operands must be u8"), aten.cannot_run(c)});
-  };
-  engine.Add({Op::kAdd}, std::move(add));
+  engine.Add({Op::kAdd}, OfU8(aten));
   engine.Add({Op::kMaxPool}, AtenMaxPool());
   engine.Add({Op::kTable}, AtenTable(capability == "avx2" ? 64 : 0));
   return std::move(engine).Make("torch-onednn@" + std::string(isa),

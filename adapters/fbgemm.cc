@@ -12,6 +12,7 @@ void RegisterFbgemmSubjects() {
   };
   RegisterModuleSubjects(
       {.kind = "fbgemm",
+       .library = "FBGEMM",
        .help = "fbgemm[@avx2|@avx512|@vnni]  FBGEMM's linear, as PyTorch calls it",
        .install = "FBGEMM from its CMake, so that find_package sees it",
        .by_bootstrap = false,

@@ -44,6 +44,21 @@ int TimeLimitMs(int standard) {
   return limit;
 }
 
+void SetNames(SubjectKind& kind, std::vector<std::string> names) {
+  kind.expand = [names, all = kind.kind + "@all"](const std::string& pattern) {
+    return pattern == all ? names : std::vector<std::string>{};
+  };
+  kind.names = [names = std::move(names)] { return names; };
+}
+
+void ForeignSubject::RequireInstructionSet(std::string_view wanted, std::string_view library,
+                                           std::string_view forced) const {
+  if (wanted.empty() || InstructionSet() == wanted) return;
+  throw Unavailable("subject '" + name_ + "': " + std::string(library) + " uses " +
+                    InstructionSet() + " instead: this CPU, or this " + std::string(library) +
+                    ", has no " + std::string(forced));
+}
+
 void ForeignSubject::AdoptContract() {
   try {
     set_contract(ParseContract(info().contract));

@@ -6,6 +6,8 @@
 
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "adapters/limits.h"
 #include "adapters/worker_message.h"
@@ -18,6 +20,15 @@ namespace qualm {
 // not set. Throws InputError for what is no time limit.
 int TimeLimitMs(int standard);
 
+// The names of a kind, and KIND@all for all of them. `kind.kind` is set; each variant has a `name`.
+void SetNames(SubjectKind& kind, std::vector<std::string> names);
+template <class Variants>
+void SetVariants(SubjectKind& kind, const Variants& variants) {
+  std::vector<std::string> names;
+  for (const auto& variant : variants) names.emplace_back(variant.name);
+  SetNames(kind, std::move(names));
+}
+
 class ForeignSubject : public Subject {
  public:
   std::string_view name() const override { return name_; }
@@ -29,6 +40,10 @@ class ForeignSubject : public Subject {
   // What it said of itself. Hold it to that after construction, where a name asks for a version or
   // an instruction set.
   virtual const PluginInfo& info() const = 0;
+  // Throws Unavailable where it runs another instruction set than `wanted` ("": any), which
+  // `library` was asked for as `forced`.
+  void RequireInstructionSet(std::string_view wanted, std::string_view library,
+                             std::string_view forced) const;
 
  protected:
   explicit ForeignSubject(std::string name) : name_(std::move(name)) {}

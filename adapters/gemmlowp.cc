@@ -8,6 +8,7 @@ namespace qualm {
 void RegisterGemmlowpSubjects() {
   RegisterModuleSubjects(
       {.kind = "gemmlowp",
+       .library = "gemmlowp",
        .help = "gemmlowp[@sse4]  gemmlowp's GEMM and its output pipeline",
        .install = "gemmlowp (libgemmlowp-dev)",
        .names = {{"gemmlowp", "qualm_gemmlowp.so"}, {"gemmlowp@sse4", "qualm_gemmlowp_sse4.so"}}});

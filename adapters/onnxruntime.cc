@@ -148,15 +148,8 @@ void RegisterOnnxruntimeSubjects() {
       "Node";
   kind.why_absent = WhyAbsent();
   kind.when_listed = "ONNX Runtime through Node, started when it is asked";
-  kind.names = [] {
-    std::vector<std::string> names;
-    for (const Variant& variant : kVariants) names.emplace_back(variant.name);
-    return names;
-  };
+  SetVariants(kind, kVariants);
   kind.make = Make;
-  kind.expand = [names = kind.names](const std::string& pattern) {
-    return pattern == "onnxruntime@all" ? names() : std::vector<std::string>{};
-  };
   SubjectRegistry::Get().Add(std::move(kind));
 }
 

@@ -87,16 +87,9 @@ void RegisterModuleSubjects(ModuleKind module) {
                       (module.by_bootstrap ? " with scripts/bootstrap" : "") +
                       " and rebuild, or set QUALM_PLUGIN_DIR to its folder";
   }
-  kind.names = [names = module.names] {
-    std::vector<std::string> all;
-    for (const ModuleKind::Name& each : names) all.emplace_back(each.name);
-    return all;
-  };
-  kind.expand = [names = kind.names, all = kind.kind + "@all"](const std::string& pattern) {
-    return pattern == all ? names() : std::vector<std::string>{};
-  };
-  kind.make = [names = std::move(module.names)](const std::string& name) {
-    for (const ModuleKind::Name& each : names) {
+  SetVariants(kind, module.names);
+  kind.make = [module = std::move(module)](const std::string& name) {
+    for (const ModuleKind::Name& each : module.names) {
       if (name != each.name) continue;
       WorkerOptions options;
       options.time_limit_ms = TimeLimitMs(options.time_limit_ms);
@@ -105,10 +98,7 @@ void RegisterModuleSubjects(ModuleKind module) {
         throw Unavailable("subject '" + name + "': " + std::string(each.module) + " not found");
       if (!each.variable.empty()) options.environment.emplace_back(each.variable, each.value);
       auto subject = std::make_unique<PluginSubject>(name, std::move(options));
-      if (!each.instruction_set.empty() && subject->InstructionSet() != each.instruction_set) {
-        throw Unavailable("subject '" + name + "': the library uses " + subject->InstructionSet() +
-                          " instead: this CPU, or this build of it, has no other");
-      }
+      subject->RequireInstructionSet(each.instruction_set, module.library, each.value);
       return subject;
     }
     return std::unique_ptr<PluginSubject>();

@@ -17,10 +17,9 @@ namespace qualm {
 
 // Adds the kind "plugin" (plugin:PATH.so).
 void RegisterPluginSubjects();
-// Adds the kind "onednn" (onednn, onednn@sse41, onednn@avx2, ...). It is absent, with
-// the reason, where the build had no oneDNN.
+// Add the kinds "onednn" (onednn, onednn@sse41, onednn@avx2, ...), "xnnpack", "gemmlowp", "ruy" and
+// "fbgemm", absent, with the reason, where the build had no such library.
 void RegisterOnednnSubjects();
-// Add the kinds "xnnpack", "gemmlowp", "ruy" and "fbgemm", absent likewise.
 void RegisterXnnpackSubjects();
 void RegisterGemmlowpSubjects();
 void RegisterRuySubjects();
@@ -36,6 +35,7 @@ struct ModuleKind {
     std::string_view variable = {}, value = {};
   };
   std::string_view kind;
+  std::string_view library;  // as people write it: "oneDNN"
   std::string_view help;
   std::string_view install;  // what the build lacked: "gemmlowp (libgemmlowp-dev)"
   bool by_bootstrap = true;  // scripts/bootstrap installs it

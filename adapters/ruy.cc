@@ -6,6 +6,7 @@ namespace qualm {
 
 void RegisterRuySubjects() {
   RegisterModuleSubjects({.kind = "ruy",
+                          .library = "ruy",
                           .help = "ruy  ruy::Mul, TensorFlow Lite's matrix product",
                           .install = "ruy (libruy-dev of Debian 13, or from its CMake)",
                           .by_bootstrap = false,

@@ -17,7 +17,6 @@
 
 #include "adapters/pipe.h"
 #include "adapters/plugin_subjects.h"
-#include "core/status.h"
 
 namespace qualm {
 namespace {
@@ -97,11 +96,7 @@ std::unique_ptr<Subject> Make(const std::string& name) {
     if (!variant.aten_capability.empty())
       options.environment.emplace_back("ATEN_CPU_CAPABILITY", variant.aten_capability);
     auto subject = std::make_unique<PipeSubject>(name, std::move(options));
-    if (!variant.instruction_set.empty() && subject->InstructionSet() != variant.instruction_set) {
-      throw Unavailable("subject '" + name + "': oneDNN uses " + subject->InstructionSet() +
-                        " instead: this CPU, or this oneDNN, has no " +
-                        std::string(variant.max_cpu_isa));
-    }
+    subject->RequireInstructionSet(variant.instruction_set, "oneDNN", variant.max_cpu_isa);
     return subject;
   }
   return nullptr;
@@ -123,15 +118,8 @@ void RegisterTorchSubjects() {
         "set QUALM_PYTHON to a Python that has it";
   }
   kind.when_listed = "PyTorch through Python, started when it is asked";
-  kind.names = [] {
-    std::vector<std::string> names;
-    for (const Variant& variant : kVariants) names.emplace_back(variant.name);
-    return names;
-  };
+  SetVariants(kind, kVariants);
   kind.make = Make;
-  kind.expand = [names = kind.names](const std::string& pattern) {
-    return pattern == "torch@all" ? names() : std::vector<std::string>{};
-  };
   SubjectRegistry::Get().Add(std::move(kind));
 }
 

@@ -7,6 +7,7 @@ namespace qualm {
 
 void RegisterXnnpackSubjects() {
   RegisterModuleSubjects({.kind = "xnnpack",
+                          .library = "XNNPACK",
                           .help = "xnnpack  XNNPACK's quantized operators",
                           .install = "XNNPACK of 2022 (libxnnpack-dev)",
                           .names = {{"xnnpack", "qualm_xnnpack.so"}}});

@@ -9,10 +9,10 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <exception>
 #include <string>
 #include <vector>
 
+#include "adapters/plugin_answer.h"
 #include "adapters/qualm_plugin.h"
 
 namespace {
@@ -122,21 +122,8 @@ void RunLinear(const qualm_problem& p) {
   }
 }
 
-// Never destroyed: at process exit the library's own globals may go first.
-std::string& LastError() {
-  static auto* text = new std::string;
-  return *text;
-}
-
 int32_t Run(const qualm_problem* problem) {
-  LastError().clear();
-  try {
-    RunLinear(*problem);
-    return QUALM_OK;
-  } catch (const std::exception& error) {
-    LastError() = error.what();
-    return QUALM_FAILED;
-  }
+  return qualm::plugin::Answer([&] { RunLinear(*problem); });
 }
 
 const qualm_capability* Capability(int32_t op) {
@@ -152,8 +139,6 @@ const qualm_capability* Capability(int32_t op) {
   }();
   return op == QUALM_LINEAR ? &linear : nullptr;
 }
-
-const char* LastErrorText() { return LastError().c_str(); }
 
 // The name of an instruction set in the conventions; nullptr for those that have none.
 const char* InstructionSet() {
@@ -182,6 +167,6 @@ extern "C" const qualm_plugin* qualm_plugin_entry(void) {
                                       .instruction_set = InstructionSet(),
                                       .capability = Capability,
                                       .run = Run,
-                                      .last_error = LastErrorText};
+                                      .last_error = qualm::plugin::LastErrorText};
   return &plugin;
 }

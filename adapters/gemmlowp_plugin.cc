@@ -10,13 +10,12 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <exception>
 #include <limits>
-#include <string>
 #include <tuple>
 #include <vector>
 
 #include "adapters/fixed_multiplier.h"
+#include "adapters/plugin_answer.h"
 #include "adapters/qualm_plugin.h"
 
 namespace {
@@ -32,12 +31,8 @@ using gemmlowp::MatrixMap;
 using gemmlowp::VectorMap;
 using gemmlowp::VectorShape;
 using qualm::plugin::Multipliers;
+using qualm::plugin::Refusal;
 using Column = VectorMap<const int32_t, VectorShape::Col>;
-
-// A problem that is not run, and why.
-struct Unsupported {
-  std::string text;
-};
 
 // The shift by 31 multiplies by 1 << 31, which C++ leaves undefined.
 constexpr int kMostExponent = 30;
@@ -45,7 +40,8 @@ constexpr int kMostExponent = 30;
 Multipliers MultipliersFor(const qualm_problem& p) {
   Multipliers multipliers = qualm::plugin::MultipliersOf(p);
   for (const int exponent : multipliers.exponent) {
-    if (exponent > kMostExponent) throw Unsupported{"gemmlowp shifts left by 30 bits at most"};
+    if (exponent > kMostExponent)
+      throw Refusal{QUALM_UNSUPPORTED, "gemmlowp shifts left by 30 bits at most"};
   }
   return multipliers;
 }
@@ -95,7 +91,7 @@ void ToCodes(const qualm_problem& p, const Matrices& a, void* y, const Multiplie
     return;
   }
   if constexpr (kSimd) {
-    throw Unsupported{"gemmlowp has no multiplier per channel with SSE4.1"};
+    throw Refusal{QUALM_UNSUPPORTED, "gemmlowp has no multiplier per channel with SSE4.1"};
   } else {
     gemmlowp::OutputStageScaleInt32ByFixedPointAndExponentPC<VectorShape::Col> scale;
     scale.result_fixedpoint_multiplier = Column(multipliers.fixed.data(), a.rows);
@@ -171,28 +167,14 @@ void RunRequantize(const qualm_problem& p) {
   }
 }
 
-// Never destroyed: at process exit others may still ask.
-std::string& LastError() {
-  static auto* text = new std::string;
-  return *text;
-}
-
 int32_t Run(const qualm_problem* problem) {
-  LastError().clear();
-  try {
+  return qualm::plugin::Answer([&] {
     if (problem->op == QUALM_LINEAR) {
       RunLinear(*problem);
     } else {
       RunRequantize(*problem);
     }
-    return QUALM_OK;
-  } catch (const Unsupported& reason) {
-    LastError() = reason.text;
-    return QUALM_UNSUPPORTED;
-  } catch (const std::exception& error) {
-    LastError() = error.what();
-    return QUALM_FAILED;
-  }
+  });
 }
 
 const qualm_capability* Capability(int32_t op) {
@@ -231,8 +213,6 @@ const qualm_capability* Capability(int32_t op) {
   }
 }
 
-const char* LastErrorText() { return LastError().c_str(); }
-
 }  // namespace
 
 extern "C" const qualm_plugin* qualm_plugin_entry(void) {
@@ -248,6 +228,6 @@ extern "C" const qualm_plugin* qualm_plugin_entry(void) {
                                       .instruction_set = kSimd ? "sse4" : "scalar",
                                       .capability = Capability,
                                       .run = Run,
-                                      .last_error = LastErrorText};
+                                      .last_error = qualm::plugin::LastErrorText};
   return &plugin;
 }

@@ -11,16 +11,13 @@
 #include <utility>
 
 #include "adapters/onednn_ops.h"
+#include "adapters/plugin_answer.h"
 #include "adapters/qualm_plugin.h"
 
 namespace qualm_onednn {
 namespace {
 
-// Never destroyed: at process exit oneDNN's own globals may go first.
-std::string& LastError() {
-  static auto* text = new std::string;
-  return *text;
-}
+using qualm::plugin::LastError;
 
 struct Isa {
   std::string name;
@@ -90,8 +87,6 @@ const qualm_capability* Capability(int32_t op) {
   }
 }
 
-const char* LastErrorText() { return LastError().c_str(); }
-
 }  // namespace
 
 const std::string& InstructionSet() { return EffectiveIsa().name; }
@@ -118,6 +113,6 @@ extern "C" const qualm_plugin* qualm_plugin_entry(void) {
                                       .instruction_set = qualm_onednn::EffectiveIsa().name.c_str(),
                                       .capability = qualm_onednn::Capability,
                                       .run = qualm_onednn::Run,
-                                      .last_error = qualm_onednn::LastErrorText};
+                                      .last_error = qualm::plugin::LastErrorText};
   return &plugin;
 }

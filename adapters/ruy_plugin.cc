@@ -6,28 +6,24 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <exception>
 #include <limits>
-#include <string>
 #include <type_traits>
 #include <vector>
 
 #include "adapters/fixed_multiplier.h"
+#include "adapters/plugin_answer.h"
 #include "adapters/qualm_plugin.h"
 
 namespace {
 
 using qualm::plugin::Multipliers;
-
-// A problem that is not run, and why.
-struct Unsupported {
-  std::string text;
-};
+using qualm::plugin::Refusal;
 
 Multipliers MultipliersFor(const qualm_problem& p) {
   Multipliers multipliers = qualm::plugin::MultipliersOf(p);
   for (const int exponent : multipliers.exponent) {
-    if (exponent > 30) throw Unsupported{"a multiplier of 2^30 or more is shifted out"};
+    if (exponent > 30)
+      throw Refusal{QUALM_UNSUPPORTED, "a multiplier of 2^30 or more is shifted out"};
   }
   return multipliers;
 }
@@ -36,7 +32,7 @@ template <typename Scalar>
 Scalar CodeOf(int32_t zero_point) {
   if (zero_point < std::numeric_limits<Scalar>::lowest() ||
       zero_point > std::numeric_limits<Scalar>::max()) {
-    throw Unsupported{"ruy's zero points are codes of their matrix"};
+    throw Refusal{QUALM_UNSUPPORTED, "ruy's zero points are codes of their matrix"};
   }
   return static_cast<Scalar>(zero_point);
 }
@@ -68,7 +64,7 @@ void Multiply(const qualm_problem& p, const Operands& a, const Multipliers& mult
   if (!(std::is_same_v<X, uint8_t> && std::is_same_v<W, uint8_t>) &&
       a.x_zero_point == std::numeric_limits<X>::lowest() &&
       a.w_zero_point == std::numeric_limits<W>::lowest()) {
-    throw Unsupported{"ruy bans zero points that are both the lowest code"};
+    throw Refusal{QUALM_UNSUPPORTED, "ruy bans zero points that are both the lowest code"};
   }
   const auto lhs =
       MatrixOf<X>(a.x, a.rows, a.depth, a.x_stride, ruy::Order::kRowMajor, a.x_zero_point);
@@ -82,7 +78,7 @@ void Multiply(const qualm_problem& p, const Operands& a, const Multipliers& mult
   parameters.set_bias(a.bias);
   if constexpr (std::is_same_v<Out, int32_t>) {
     if (p.relu != 0 || p.out_min != INT32_MIN || p.out_max != INT32_MAX)
-      throw Unsupported{"ruy does not clamp sums"};
+      throw Refusal{QUALM_UNSUPPORTED, "ruy does not clamp sums"};
   } else {
     const int32_t low = p.relu != 0 ? std::max(p.out_min, p.out_q.zero_point[0]) : p.out_min;
     parameters.set_clamp_min(static_cast<Out>(std::min(low, p.out_max)));
@@ -116,7 +112,8 @@ void RunLinear(const qualm_problem& p, const Operands& a) {
 void RunLinear(const qualm_problem& p) {
   for (int64_t n = 1; n < p.w_q.count; ++n) {
     if (p.w_q.zero_point[n] != p.w_q.zero_point[0])
-      throw Unsupported{"ruy has one zero point for all weights, not one per channel"};
+      throw Refusal{QUALM_UNSUPPORTED,
+                    "ruy has one zero point for all weights, not one per channel"};
   }
   const Operands a{.x = p.x->data,
                    .w = p.w->data,
@@ -149,28 +146,14 @@ void RunRequantize(const qualm_problem& p) {
   }
 }
 
-// Never destroyed: at process exit others may still ask.
-std::string& LastError() {
-  static auto* text = new std::string;
-  return *text;
-}
-
 int32_t Run(const qualm_problem* problem) {
-  LastError().clear();
-  try {
+  return qualm::plugin::Answer([&] {
     if (problem->op == QUALM_LINEAR) {
       RunLinear(*problem);
     } else {
       RunRequantize(*problem);
     }
-    return QUALM_OK;
-  } catch (const Unsupported& reason) {
-    LastError() = reason.text;
-    return QUALM_UNSUPPORTED;
-  } catch (const std::exception& error) {
-    LastError() = error.what();
-    return QUALM_FAILED;
-  }
+  });
 }
 
 const qualm_capability* Capability(int32_t op) {
@@ -200,8 +183,6 @@ const qualm_capability* Capability(int32_t op) {
   }
 }
 
-const char* LastErrorText() { return LastError().c_str(); }
-
 const char* InstructionSet() {
   if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")) {
@@ -223,6 +204,6 @@ extern "C" const qualm_plugin* qualm_plugin_entry(void) {
                                       .instruction_set = InstructionSet(),
                                       .capability = Capability,
                                       .run = Run,
-                                      .last_error = LastErrorText};
+                                      .last_error = qualm::plugin::LastErrorText};
   return &plugin;
 }

@@ -11,20 +11,16 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <exception>
 #include <limits>
 #include <string>
 #include <type_traits>
 
+#include "adapters/plugin_answer.h"
 #include "adapters/qualm_plugin.h"
 
 namespace {
 
-// Why a problem was not run.
-struct Refusal {
-  int32_t status;
-  std::string text;
-};
+using qualm::plugin::Refusal;
 
 void Require(bool holds, const char* reason) {
   if (!holds) throw Refusal{QUALM_UNSUPPORTED, reason};
@@ -509,29 +505,15 @@ void RunOp(const qualm_problem& p) {
   }
 }
 
-// Never destroyed: at process exit the library's own globals may go first.
-std::string& LastError() {
-  static auto* text = new std::string;
-  return *text;
-}
-
 int32_t Run(const qualm_problem* problem) {
-  LastError().clear();
-  try {
+  return qualm::plugin::Answer([&] {
     const int32_t codes = problem->op == QUALM_QUANTIZE ? problem->y->dtype : problem->x->dtype;
     if (codes == QUALM_S8) {
       RunOp<int8_t>(*problem);
     } else {
       RunOp<uint8_t>(*problem);
     }
-    return QUALM_OK;
-  } catch (const Refusal& refusal) {
-    LastError() = refusal.text;
-    return refusal.status;
-  } catch (const std::exception& error) {
-    LastError() = error.what();
-    return QUALM_FAILED;
-  }
+  });
 }
 
 qualm_capability Codes(uint32_t types, uint32_t features) {
@@ -595,8 +577,6 @@ const qualm_capability* Capability(int32_t op) {
   }
 }
 
-const char* LastErrorText() { return LastError().c_str(); }
-
 #if defined(__aarch64__)
 constexpr const char* kContract = "model:xnnpack@rndnu";
 const char* InstructionSet() { return "neon"; }
@@ -628,6 +608,6 @@ extern "C" const qualm_plugin* qualm_plugin_entry(void) {
                                       .instruction_set = InstructionSet(),
                                       .capability = Capability,
                                       .run = Run,
-                                      .last_error = LastErrorText};
+                                      .last_error = qualm::plugin::LastErrorText};
   return &plugin;
 }

@@ -10,15 +10,10 @@
 #include "core/rng.h"
 #include "core/verdict.h"
 #include "oracles/models/model.h"
+#include "oracles/models/test_util.h"
 
 namespace qualm {
 namespace {
-
-const Model& Get(std::string_view name) {
-  const Model* model = FindModel(name);
-  QUALM_CHECK(model != nullptr);
-  return *model;
-}
 
 // One linear layer with unit scales and zero points 0, s32 codes given row-major.
 Case Linear(int64_t M, int64_t N, int64_t K, DType x_dtype, std::vector<int32_t> x, DType w_dtype,

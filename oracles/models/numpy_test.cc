@@ -7,15 +7,10 @@
 
 #include "oracles/exact/exact.h"
 #include "oracles/models/model.h"
+#include "oracles/models/test_util.h"
 
 namespace qualm {
 namespace {
-
-const Model& Get(std::string_view name) {
-  const Model* model = FindModel(name);
-  QUALM_CHECK(model != nullptr);
-  return *model;
-}
 
 Case Linear(std::vector<int32_t> x, std::vector<int32_t> w) {
   Case c;

@@ -11,15 +11,10 @@
 #include "core/rng.h"
 #include "oracles/exact/exact.h"
 #include "oracles/models/model.h"
+#include "oracles/models/test_util.h"
 
 namespace qualm {
 namespace {
-
-const Model& Get(std::string_view name) {
-  const Model* model = FindModel(name);
-  QUALM_CHECK(model != nullptr);
-  return *model;
-}
 
 // Unit scales, zero points 0.
 Case Two(Op op, const std::vector<int32_t>& a, const std::vector<int32_t>& b,

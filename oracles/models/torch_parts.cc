@@ -46,7 +46,7 @@ std::vector<int64_t> MovedIntoTheImage(const Window& v, int64_t m) {
   return rows;
 }
 
-std::string CannotMaxPool(const Case& c) {
+std::string CannotPool(const Case& c) {
   const Window& v = c.window;
   return FirstReason({
       ZeroPointsAreCodes(c),
@@ -63,7 +63,7 @@ std::string CannotMaxPoolQnnpack(const Case& c) {
   const Window& v = c.window;
   // Anything but u8, and ceil mode, is ATen's, which is another arithmetic.
   return FirstReason(
-      {CannotMaxPool(c), Require(c.x.dtype() == DType::kU8, "QNNPACK pools u8 only"),
+      {CannotPool(c), Require(c.x.dtype() == DType::kU8, "QNNPACK pools u8 only"),
        Require(!v.ceil_mode, "QNNPACK has no ceil mode"),
        Require(v.kernel_h * v.kernel_w > 1, "QNNPACK has no window of one element")});
 }
@@ -105,13 +105,7 @@ std::string CannotAvgPool(const Case& c) {
       Require(c.x.dtype() == DType::kU8, "QNNPACK pools u8 only"),
       Require(one, "the output has the type, scale and zero point of the input"),
       Require(std::isnormal(c.x_q.scale[0]), "scales must be normal numbers"),
-      ZeroPointsAreCodes(c),
-      WholeRange(c),
-      Require(!c.relu, "this function has no fused relu"),
-      Require(v.pad_top == v.pad_bottom && v.pad_left == v.pad_right,
-              "padding must be the same on both sides"),
-      Require(v.pad_top <= v.kernel_h / 2 && v.pad_left <= v.kernel_w / 2,
-              "padding must be at most half of the window"),
+      CannotPool(c),
       Require(!v.ceil_mode, "QNNPACK has no ceil mode"),
       Require(v.kernel_h * v.kernel_w > 1, "QNNPACK has no window of one element"),
   });
@@ -284,7 +278,7 @@ Model AtenConcat(const Model& aten) {
   return model;
 }
 
-Model AtenMaxPool() { return MaxPool(InsideTheImage, CannotMaxPool); }
+Model AtenMaxPool() { return MaxPool(InsideTheImage, CannotPool); }
 Model QnnpackMaxPool() { return MaxPool(MovedIntoTheImage, CannotMaxPoolQnnpack); }
 
 // average-pooling.c and q8avgpool/*-sse2.c. The divisor is the whole window, also where

@@ -4,15 +4,10 @@
 
 #include "oracles/exact/exact.h"
 #include "oracles/models/model.h"
+#include "oracles/models/test_util.h"
 
 namespace qualm {
 namespace {
-
-const Model& Get(std::string_view name) {
-  const Model* model = FindModel(name);
-  QUALM_CHECK(model != nullptr);
-  return *model;
-}
 
 // One image of one row and one channel.
 Case MaxPoolRow(std::vector<uint8_t> x, int64_t taps, int64_t dilation, int64_t pad) {

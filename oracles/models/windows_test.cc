@@ -12,15 +12,10 @@
 #include "oracles/exact/exact.h"
 #include "oracles/models/fbgemm.h"
 #include "oracles/models/model.h"
+#include "oracles/models/test_util.h"
 
 namespace qualm {
 namespace {
-
-const Model& Get(std::string_view name) {
-  const Model* model = FindModel(name);
-  QUALM_CHECK(model != nullptr);
-  return *model;
-}
 
 // One image; x and w constant, unit scales, an s32 output unless changed.
 Case Conv(int64_t in_h, int64_t in_w, int64_t in_c, int64_t out_c, int64_t kernel, int64_t groups,

@@ -7,21 +7,10 @@
 
 #include "core/io/golden.h"
 #include "core/status.h"
+#include "fuzz/reads_or_refuses.h"
 
 using namespace qualm;
-
-namespace {
-
-template <class Read>
-void ReadsOrRefuses(Read read) {
-  try {
-    read();
-  } catch (const InputError& error) {
-    QUALM_CHECK(std::string_view(error.what()).find('\n') == std::string_view::npos);
-  }
-}
-
-}  // namespace
+using fuzz::ReadsOrRefuses;
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   ReadsOrRefuses([&] {

@@ -9,39 +9,30 @@
 
 #include "core/io/known_json.h"
 #include "core/status.h"
+#include "fuzz/reads_or_refuses.h"
 
 using namespace qualm;
-
-namespace {
-
-template <class Read>
-void ReadsOrRefuses(Read read) {
-  try {
-    read();
-  } catch (const InputError& error) {
-    const std::string_view what = error.what();
-    QUALM_CHECK(what.starts_with("fuzz: "));
-    QUALM_CHECK(what.find('\n') == std::string_view::npos);
-  }
-}
-
-}  // namespace
+using fuzz::ReadsOrRefuses;
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
-  ReadsOrRefuses([&] {
-    for (const std::string& fingerprint : ParseBaseline(text, "fuzz")) {
-      QUALM_CHECK(!fingerprint.empty());
-    }
-  });
-  ReadsOrRefuses([&] {
-    std::set<std::string> fingerprints;
-    for (const Suppression& entry : ParseSuppressions(text, "fuzz")) {
-      QUALM_CHECK(!entry.fingerprint.empty());
-      QUALM_CHECK(!entry.reason.empty());
-      QUALM_CHECK(ParseDate(DateText(entry.expires)) == entry.expires);
-      QUALM_CHECK(fingerprints.insert(entry.fingerprint).second);
-    }
-  });
+  ReadsOrRefuses(
+      [&] {
+        for (const std::string& fingerprint : ParseBaseline(text, "fuzz")) {
+          QUALM_CHECK(!fingerprint.empty());
+        }
+      },
+      "fuzz: ");
+  ReadsOrRefuses(
+      [&] {
+        std::set<std::string> fingerprints;
+        for (const Suppression& entry : ParseSuppressions(text, "fuzz")) {
+          QUALM_CHECK(!entry.fingerprint.empty());
+          QUALM_CHECK(!entry.reason.empty());
+          QUALM_CHECK(ParseDate(DateText(entry.expires)) == entry.expires);
+          QUALM_CHECK(fingerprints.insert(entry.fingerprint).second);
+        }
+      },
+      "fuzz: ");
   return 0;
 }

@@ -8,19 +8,12 @@
 
 #include "core/io/pipe_json.h"
 #include "core/status.h"
+#include "fuzz/reads_or_refuses.h"
 
 using namespace qualm;
+using fuzz::ReadsOrRefuses;
 
 namespace {
-
-template <class Read>
-void ReadsOrRefuses(Read read) {
-  try {
-    read();
-  } catch (const InputError& error) {
-    QUALM_CHECK(std::string_view(error.what()).find('\n') == std::string_view::npos);
-  }
-}
 
 void ReadHello(std::string_view line) {
   const PipeHello hello = ParsePipeHello(line);

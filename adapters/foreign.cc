@@ -97,11 +97,6 @@ void ForeignSubject::CountHang() const {
   ++Hangs()[name_];
 }
 
-Outcome Skipped(std::string why) {
-  Outcome outcome;
-  outcome.status = RunStatus::kSkipped;
-  outcome.detail = std::move(why);
-  return outcome;
-}
+Outcome Skipped(std::string why) { return Bad(RunStatus::kSkipped, std::move(why)); }
 
 }  // namespace qualm

@@ -13,6 +13,7 @@
 #include <ctime>
 #include <utility>
 
+#include "adapters/worker_message.h"
 #include "core/io/json_text.h"
 #include "core/status.h"
 
@@ -104,13 +105,6 @@ std::string Printable(std::string_view text) {
     at += std::max<size_t>(length, 1);
   }
   return line;
-}
-
-Outcome Bad(RunStatus status, std::string detail) {
-  Outcome outcome;
-  outcome.status = status;
-  outcome.detail = std::move(detail);
-  return outcome;
 }
 
 }  // namespace

@@ -181,13 +181,6 @@ qualm_window WindowOf(const Window& v) {
           .count_include_pad = v.count_include_pad ? 1 : 0};
 }
 
-Outcome Bad(RunStatus status, std::string detail) {
-  Outcome outcome;
-  outcome.status = status;
-  outcome.detail = std::move(detail);
-  return outcome;
-}
-
 }  // namespace
 
 const std::array<const char*, PluginHost::kSlots> PluginHost::kSlotNames{

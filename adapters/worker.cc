@@ -33,13 +33,6 @@ std::string FindWorker() {
                     " (build it, or set QUALM_WORKER to its path)");
 }
 
-Outcome Bad(RunStatus status, std::string detail) {
-  Outcome outcome;
-  outcome.status = status;
-  outcome.detail = std::move(detail);
-  return outcome;
-}
-
 std::string Bytes(int64_t count) {
   return std::to_string(count) + (count == 1 ? " byte" : " bytes");
 }

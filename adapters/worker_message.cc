@@ -234,6 +234,13 @@ std::string CleanText(std::string_view text) {
   return clean;
 }
 
+Outcome Bad(RunStatus status, std::string detail) {
+  Outcome outcome;
+  outcome.status = status;
+  outcome.detail = std::move(detail);
+  return outcome;
+}
+
 void EncodeInfo(const PluginInfo& info, std::vector<uint8_t>& payload) {
   Writer writer(payload);
   for (const std::string* text :

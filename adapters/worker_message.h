@@ -63,6 +63,9 @@ struct Fault {
   int64_t bytes_past = 0;         // > 0: so many past its last
 };
 
+// An outcome that is no answer, with its one sentence.
+Outcome Bad(RunStatus status, std::string detail);
+
 // Each writes the payload of one message, replacing what `payload` held.
 void EncodeInfo(const PluginInfo& info, std::vector<uint8_t>& payload);
 void EncodeRun(const Case& c, const RunContext& context, std::vector<uint8_t>& payload);

@@ -119,16 +119,15 @@ void RequireKeys(const Node& object, const std::string& path,
   }
 }
 
-const Node& Need(const Node& node, const std::string& path, Node::Kind kind,
-                 const std::string& expected) {
+void Need(const Node& node, const std::string& path, Node::Kind kind, const std::string& expected) {
   if (node.kind != kind) Fail(path, "is " + node.what + ", expected " + expected);
-  return node;
 }
 
 std::string TextOf(const Node& top, std::string_view key, std::string absent) {
   const Node* node = top.Find(key);
   if (node == nullptr) return absent;
-  return Need(*node, std::string(key), Node::Kind::kText, "a string").text;
+  Need(*node, std::string(key), Node::Kind::kText, "a string");
+  return node->text;
 }
 
 void ReadTypes(const Node& op, const std::string& path, std::string_view key,
@@ -168,7 +167,8 @@ void ReadSize(const Node& op, const std::string& path, std::string_view key, int
   const Node* node = op.Find(key);
   if (node == nullptr) return;
   const std::string field = path + std::string(key);
-  *size = Need(*node, field, Node::Kind::kInteger, "an integer from 0 on").integer;
+  Need(*node, field, Node::Kind::kInteger, "an integer from 0 on");
+  *size = node->integer;
   if (*size < 0) Fail(field, "is " + node->what + ", expected an integer from 0 on");
 }
 
@@ -228,7 +228,8 @@ PipeHello ParsePipeHello(std::string_view line) {
   if (const std::string error = CheckJsonBytes(line); !error.empty()) throw InputError(error);
   TreeBuilder builder;
   nlohmann::json::sax_parse(line.begin(), line.end(), &builder);
-  const Node& top = Need(builder.root, "top level", Node::Kind::kObject, "an object");
+  const Node& top = builder.root;
+  Need(top, "top level", Node::Kind::kObject, "an object");
 
   // Another version may look different in everything else.
   const Node* version = top.Find("qualm_pipe");

@@ -49,7 +49,8 @@ std::string ReadTextFile(const std::string& path, std::string_view noun, size_t 
   std::string text;
   std::vector<char> piece(size_t{1} << 16);
   size_t count = piece.size();
-  while (count == piece.size() && text.size() <= most && std::ferror(file.get()) == 0) {
+  while (count == piece.size() && text.size() <= most && std::feof(file.get()) == 0 &&
+         std::ferror(file.get()) == 0) {
     count = std::fread(piece.data(), 1, piece.size(), file.get());
     text.append(piece.data(), count);
   }

@@ -164,6 +164,7 @@ std::vector<Model> QnnpackModels() {
   // A 1x1 convolution leaves the gemm, where a large bias is kept, for a stride or padding.
   std::erase(convention.satisfies, "padding_is_explicit");
   std::erase(convention.satisfies, "stride_is_subsample");
+  std::erase(convention.satisfies, "one_by_one_is_linear");
   convention.cannot_run = CannotRun;
   convention.accumulation = [](const Case&) { return Accumulation{}; };
   convention.channel = ChannelOf;

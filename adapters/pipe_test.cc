@@ -291,17 +291,18 @@ TEST(Pipe, WhatDoesNotIntroduceItselfIsUnavailable) {
     EXPECT_EQ(error.find('\n'), std::string::npos);
   }
   try {
-    PipeSubject("pipe:it", {.command = {"/nowhere/at-all"}, .environment = {}});
+    const PipeSubject subject("pipe:it", {.command = {"/nowhere/at-all"}, .environment = {}});
     FAIL();
   } catch (const Unavailable& error) {
     EXPECT_STREQ(error.what(),
                  "subject 'pipe:it': cannot start /nowhere/at-all: No such file or directory");
   }
   try {
-    PipeSubject("pipe:it", Options("echo '"
-                                   R"({"qualm_pipe": 1, "name": "n", "contract": "fine",)"
-                                   R"( "ops": {"add": {}}})"
-                                   "'"));
+    const PipeSubject subject("pipe:it",
+                              Options("echo '"
+                                      R"({"qualm_pipe": 1, "name": "n", "contract": "fine",)"
+                                      R"( "ops": {"add": {}}})"
+                                      "'"));
     FAIL();
   } catch (const Unavailable& error) {
     EXPECT_STREQ(error.what(),

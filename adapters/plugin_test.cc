@@ -307,7 +307,7 @@ TEST(Plugin, WhatIsNoPluginIsTurnedAwayWithASentence) {
 
 TEST(Plugin, ContractThatIsNoneIsTurnedAway) {
   try {
-    PluginSubject("plugin:broken", Broken("wrong-contract"));
+    const PluginSubject subject("plugin:broken", Broken("wrong-contract"));
     FAIL();
   } catch (const Unavailable& error) {
     EXPECT_STREQ(error.what(),

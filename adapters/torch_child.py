@@ -124,14 +124,12 @@ class Engine:
         sums = {"x": ["u8"], "w": ["s8"], "out": ["u8"], "w_zp": w_zp,
                 "features": ["bias_f32", "relu", "per_channel"]}
         convolution = dict(sums, features=sums["features"] + ["dilation", "groups"])
-        pair = {"x": ["u8"], "w": ["u8"], "out": ["u8"], "features": ["relu"]}
+        pair = {"features": ["relu"]}
         codes = {"x": ["u8", "s8"], "features": ["per_channel", "empty"]}
         pool = {"x": ["u8"], "features": ["dilation"]} if qnnpack else {
             "features": ["dilation", "ceil_mode"]}
-        average = {
-            "avg_pool": {"x": ["u8"], "out": ["u8"], "features": ["count_padding"]},
-            "global_avg_pool": {"x": ["u8"], "out": ["u8"]},
-        }
+        average = {"x": ["u8"], "out": ["u8"], "features": ["count_padding"]} if qnnpack else {
+            "features": ["count_padding", "ceil_mode"]}
         return {
             "qualm_pipe": 1,
             "name": "PyTorch",
@@ -147,7 +145,8 @@ class Engine:
                 "add": pair,
                 "mul": pair,
                 "max_pool": pool,
-                **(average if qnnpack else {}),
+                "avg_pool": average,
+                "global_avg_pool": {key: average[key] for key in average if key != "features"},
                 "table": {"x": ["u8"], "out": ["u8"]},
                 "concat": {"features": ["relu", "empty"]},
                 "choose_qparams": {"features": ["per_channel"]},
@@ -254,9 +253,24 @@ class Engine:
         return [self.quantized(c[k], (c["M"], n), c["x_dtype"], c[k + "_scale"], c[k + "_zp"])
                 for k, n in zip("ab", sizes)]
 
+    def check_pair(self, c, low, factors):
+        """What XNNPACK, which takes s8 operands, refuses to prepare."""
+        scales = [real(c[key]) for key in ("a_scale", "b_scale", "out_scale")]
+        if not all(is_normal(scale) for scale in scales):
+            raise Skip("a scale is no normal number")
+        if not all(low <= factor < 2.0**8 for factor in factors):
+            raise Skip("a scale over that of the output is outside [2^%d, 2^8)" % math.log2(low))
+        if c["relu"] and c["out_zp"] == 127:
+            raise Skip("relu at zero point 127 leaves one code, and XNNPACK wants two")
+
     def add(self, c):
         out = real(c["out_scale"])
-        if self.name == "qnnpack":
+        if c["x_dtype"] != c["out_dtype"]:
+            raise Skip("the output has the type of the operands")
+        if self.name == "qnnpack" and c["x_dtype"] == "s8":
+            self.check_pair(c, 2.0**-10,
+                            [single(real(c[key]) / out) for key in ("a_scale", "b_scale")])
+        elif self.name == "qnnpack":
             scales = [real(c[k]) for k in ("a_scale", "b_scale")]
             if not all(is_normal(s) for s in scales + [out]):
                 raise Skip("a scale is no normal number")
@@ -278,9 +292,13 @@ class Engine:
 
     def mul(self, c):
         ops = self.torch.ops.quantized
-        product = single(single(real(c["a_scale"]) * real(c["b_scale"])) *
-                         inverse(real(c["out_scale"])))
-        if not product * 65025.0 < 2.0**31:
+        if c["x_dtype"] != c["out_dtype"]:
+            raise Skip("the output has the type of the operands")
+        product = single(real(c["a_scale"]) * real(c["b_scale"]))
+        if c["x_dtype"] == "s8":
+            self.check_pair(c, 2.0**-16, [single(product / real(c["out_scale"]))])
+        product = single(product * inverse(real(c["out_scale"])))
+        if c["x_dtype"] == "u8" and not product * 65025.0 < 2.0**31:
             raise Skip("a product leaves 2^31 output units, and converts as the code at hand does")
         a, b = self.operands(c, (c["N"], c["N"]))
         run = ops.mul_relu if c["relu"] else ops.mul
@@ -299,7 +317,9 @@ class Engine:
 
     def avg_pool(self, c):
         self.check_unchanged(c)
-        if c.get("R", c["H"]) * c.get("S", c["W"]) == 1:
+        if not is_normal(real(c["x_scale"])):
+            raise Skip("a scale is no normal number")
+        if self.name == "qnnpack" and c.get("R", c["H"]) * c.get("S", c["W"]) == 1:
             raise Skip("QNNPACK has no window of one element")
         shape = (c["N"], c["H"], c["W"], c["C"])
         x = self.quantized(c["x"], shape, c["x_dtype"], c["x_scale"], c["x_zp"])

@@ -234,6 +234,12 @@ std::vector<Step> AtenThroughFloat(bool vector, Step function) {
   return steps;
 }
 
+std::vector<Step> AtenToCode(const Step& scale) {
+  std::vector<Step> steps(std::begin(kQuantize), std::end(kQuantize));
+  steps.front() = scale;
+  return steps;
+}
+
 std::vector<Model> AtenModels() {
   return {Make("default", 0),      Make("avx2", 64),      Make("avx512", 128),
           Make("default+pt26", 0), Make("avx2+pt26", 64), Make("avx512+pt26", 64),

@@ -22,6 +22,9 @@ std::vector<Step> AtenSteps(const Case& c);
 // dequantized by a_scale and a_zero_point, then `function`, then quantized.
 std::vector<Step> AtenThroughFloat(bool vector, Step function);
 
+// quantize_val of a float32 number in units of 1/reciprocal; `scale` says what the reciprocal is.
+std::vector<Step> AtenToCode(const Step& scale);
+
 // quant_utils::ChooseQuantizationParams as torch._choose_qparams_per_tensor calls it (0..255, or
 // 0..127 under reduce_range). The scale stays float64. Finite min <= max.
 ChosenQParams AtenChooseQParams(float min, float max, bool reduce_range);

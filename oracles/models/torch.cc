@@ -64,17 +64,33 @@ class Engine {
   std::vector<std::string> variations_;
 };
 
-// s8 sums and products are XNNPACK's where the library was built with it (BinaryOps.cpp, qmul.cpp).
-Model OfU8(Model model) {
-  model.cannot_run = [all = std::move(model.cannot_run)](const Case& c) {
-    return FirstReason({Require(c.x.dtype() == DType::kU8, "operands must be u8"), all(c)});
+// s8 products, and on QNNPACK s8 sums, are XNNPACK's where PyTorch was built with it, as Debian's
+// is (qmul.cpp, _mul_out_xnnpack; BinaryOps.cpp, xnnp_add): one function for each type of the
+// operands. `variations`: those that this one of XNNPACK's functions needs.
+Model WithXnnpackS8(const Model& u8, std::initializer_list<const char*> variations) {
+  const Model s8 = Named(XnnpackModels(), "xnnpack@fp32");
+  const auto parts = std::make_shared<const std::array<Model, 2>>(std::array{u8, s8});
+  const auto of = [parts](const Case& c) -> const Model& {
+    return (*parts)[c.x.dtype() == DType::kS8 ? 1 : 0];
   };
+  Model model = u8;
+  model.cannot_run = [of](const Case& c) {
+    return FirstReason({Require(c.x.dtype() == c.w.dtype() && c.x.dtype() == c.out_dtype,
+                                "operands and output must have one type"),
+                        WholeRange(c), of(c).cannot_run(c)});
+  };
+  model.run = [of](const Case& c) { return of(c).run(c); };
+  model.trace = [of](const Case& c, int64_t index) { return of(c).trace(c, index); };
+  std::erase_if(model.satisfies, [&](const std::string& claim) {
+    return std::ranges::find(s8.satisfies, claim) == s8.satisfies.end();
+  });
+  model.variations.insert(model.variations.end(), variations.begin(), variations.end());
   return model;
 }
 
 void AddAten(Engine& engine, const Model& aten) {
   engine.Add({Op::kQuantize, Op::kDequantize}, aten);
-  engine.Add({Op::kMul}, OfU8(aten));
+  engine.Add({Op::kMul}, WithXnnpackS8(aten, {"V1", "V8"}));
   engine.Add({Op::kConcat}, AtenConcat(aten));
   engine.Add({Op::kChooseQParams}, Named(ObserverModels(), "observers@torch"));
 }
@@ -82,8 +98,9 @@ void AddAten(Engine& engine, const Model& aten) {
 Model Qnnpack() {
   Engine engine;
   AddAten(engine, Named(AtenModels(), "aten@default"));
-  engine.Add({Op::kLinear, Op::kConv2d, Op::kDepthwise, Op::kAdd},
-             Named(QnnpackModels(), "qnnpack"));
+  const Model qnnpack = Named(QnnpackModels(), "qnnpack");
+  engine.Add({Op::kLinear, Op::kConv2d, Op::kDepthwise}, qnnpack);
+  engine.Add({Op::kAdd}, WithXnnpackS8(qnnpack, {"V5", "V15"}));
   engine.Add({Op::kMaxPool}, QnnpackMaxPool());
   engine.Add({Op::kAvgPool, Op::kGlobalAvgPool}, QnnpackAvgPool());
   engine.Add({Op::kTable}, QnnpackTable());
@@ -123,8 +140,9 @@ Model OneDnn(std::string_view isa, std::string_view capability) {
   Engine engine;
   AddAten(engine, aten);
   engine.Add({Op::kLinear, Op::kConv2d, Op::kDepthwise}, onednn);
-  engine.Add({Op::kAdd}, OfU8(aten));
+  engine.Add({Op::kAdd}, aten);
   engine.Add({Op::kMaxPool}, AtenMaxPool());
+  engine.Add({Op::kAvgPool, Op::kGlobalAvgPool}, AtenAvgPool());
   engine.Add({Op::kTable}, AtenTable(capability == "avx2" ? 64 : 0));
   return std::move(engine).Make("torch-onednn@" + std::string(isa),
                                 "PyTorch's engine onednn: linear and convolutions of onednn2@" +

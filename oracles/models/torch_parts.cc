@@ -99,13 +99,19 @@ Model MaxPool(Pixels pixels, std::string (*cannot_run)(const Case&)) {
 }
 
 std::string CannotAvgPool(const Case& c) {
-  const Window& v = c.window;
   const bool one = c.x_q == c.out_q && c.x.dtype() == c.out_dtype;
   return FirstReason({
-      Require(c.x.dtype() == DType::kU8, "QNNPACK pools u8 only"),
       Require(one, "the output has the type, scale and zero point of the input"),
       Require(std::isnormal(c.x_q.scale[0]), "scales must be normal numbers"),
       CannotPool(c),
+  });
+}
+
+std::string CannotAvgPoolQnnpack(const Case& c) {
+  const Window& v = c.window;
+  return FirstReason({
+      Require(c.x.dtype() == DType::kU8, "QNNPACK pools u8 only"),
+      CannotAvgPool(c),
       Require(!v.ceil_mode, "QNNPACK has no ceil mode"),
       Require(v.kernel_h * v.kernel_w > 1, "QNNPACK has no window of one element"),
   });
@@ -115,7 +121,7 @@ void ClampToFloat(Value& v, const Channel& c) {
   v.SetReal(std::clamp(v.number, static_cast<float>(c.low), static_cast<float>(c.high)));
 }
 
-Channel ChannelOf(const Case& c) {
+Channel ChannelOf(const Case& c, int64_t) {
   Channel channel;
   SetClamp(channel, c);
   channel.a_scale = c.x_q.scale[0];
@@ -125,14 +131,14 @@ Channel ChannelOf(const Case& c) {
   return channel;
 }
 
-// The same steps for every element; `value` is what they start from.
-template <class ValueOf, class StepsOf>
-Model Walked(ValueOf value_of, Channel (*channel_of)(const Case&), StepsOf steps_of) {
+// Steps for each element, and the integer they start from.
+template <class ValueOf, class ChannelOf, class StepsOf>
+Model Walked(ValueOf value_of, ChannelOf channel_of, StepsOf steps_of) {
   Model model;
   const auto one = [=](const Case& c, int64_t index, Trace* trace) {
     Value value;
     value.SetInt(value_of(c, index, trace));
-    Apply(steps_of(c, index), channel_of(c), value, trace);
+    Apply(steps_of(c, index), channel_of(c, index), value, trace);
     return static_cast<int32_t>(value.integer);
   };
   model.run = [one](const Case& c) {
@@ -146,6 +152,19 @@ Model Walked(ValueOf value_of, Channel (*channel_of)(const Case&), StepsOf steps
     return trace;
   };
   return model;
+}
+
+int64_t SumInside(const Case& c, int64_t index, Trace* trace) {
+  int64_t total = 0;
+  const std::vector<int64_t> rows = InsideTheImage(c.window, index / c.N);
+  for (const int64_t row : rows) total += c.x.IntAt(row + index % c.N) - c.x_q.zero_point[0];
+  if (trace != nullptr) {
+    trace->push_back({Stage::kAccumulate,
+                      "the sum of x - zero point over " + std::to_string(rows.size()) +
+                          " pixels inside the image",
+                      std::to_string(total), false});
+  }
+  return total;
 }
 
 // Tables ------------------------------------------------------------------------------------------
@@ -167,8 +186,8 @@ void Dequantize(Value& v, const Channel& c) {
   MultiplyInto(v, c.a_scale, static_cast<float>(v.integer - c.a_zero_point));
 }
 
-Channel TableChannel(const Case& c) {
-  Channel channel = ChannelOf(c);
+Channel TableChannel(const Case& c, int64_t index) {
+  Channel channel = ChannelOf(c, index);
   channel.multiplier = c.negative_slope;
   return channel;
 }
@@ -292,26 +311,46 @@ Model QnnpackAvgPool() {
        step::AddZeroPointSat16},
       {Stage::kClamp, "clamp to {low}..{high}", step::Clamp},
   };
-  const auto sum = [](const Case& c, int64_t index, Trace* trace) {
-    int64_t total = 0;
-    const std::vector<int64_t> rows = InsideTheImage(c.window, index / c.N);
-    for (const int64_t row : rows) total += c.x.IntAt(row + index % c.N) - c.x_q.zero_point[0];
-    if (trace != nullptr) {
-      trace->push_back({Stage::kAccumulate,
-                        "the sum of x - zero point over " + std::to_string(rows.size()) +
-                            " pixels inside the image",
-                        std::to_string(total), false});
-    }
-    return total;
-  };
-  const auto channel_of = [](const Case& c) {
-    Channel channel = ChannelOf(c);
+  const auto channel_of = [](const Case& c, int64_t index) {
+    Channel channel = ChannelOf(c, index);
     const float scale = c.x_q.scale[0];
     const auto count = static_cast<float>(c.window.kernel_h * c.window.kernel_w);
     channel.multiplier = scale / (scale * count);
     return channel;
   };
-  Model model = Walked(sum, +channel_of, [](const Case&, int64_t) { return std::span(kSteps); });
+  Model model =
+      Walked(SumInside, channel_of, [](const Case&, int64_t) { return std::span(kSteps); });
+  model.cannot_run = CannotAvgPoolQnnpack;
+  return model;
+}
+
+// QuantizedOpKernels.cpp, _qavg_pool_nhwc_kernel and _qadaptive_avg_pool_kernel. The vector loop
+// multiplies by m = fl(1/count), the rest by fl(1/fl(1/m)), which is m for every count to 2^24.
+Model AtenAvgPool() {
+  const auto count = [](const Case& c, int64_t index) {
+    const Window& v = c.window;
+    if (c.op == Op::kAvgPool && !v.count_include_pad) {
+      return static_cast<int64_t>(InsideTheImage(v, index / c.N).size());
+    }
+    // In ceil mode a window may reach beyond the padding; what is there does not count.
+    const int64_t column = index / c.N % v.out_w(), row = index / c.N / v.out_w() % v.out_h();
+    const auto along = [](int64_t at, int64_t taps, int64_t end) {
+      return std::min(at + taps, end) - at;
+    };
+    return along(row * v.stride_h - v.pad_top, v.kernel_h, v.in_h + v.pad_bottom) *
+           along(column * v.stride_w - v.pad_left, v.kernel_w, v.in_w + v.pad_right);
+  };
+  const auto channel_of = [count](const Case& c, int64_t index) {
+    Channel channel = ChannelOf(c, index);
+    channel.reciprocal = 1.0f / static_cast<float>(count(c, index));
+    return channel;
+  };
+  Model model = Walked(SumInside, channel_of, [](const Case&, int64_t) {
+    std::vector<Step> steps = {{Stage::kScale, "to float32", step::ToFloat}};
+    const Step scale{Stage::kScale, "times fl(1/count) {reciprocal}", step::TimesReciprocal};
+    for (const Step& step : AtenToCode(scale)) steps.push_back(step);
+    return steps;
+  });
   model.cannot_run = CannotAvgPool;
   return model;
 }

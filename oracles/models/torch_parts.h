@@ -13,6 +13,7 @@ namespace qualm::models {
 Model AtenMaxPool();
 Model QnnpackMaxPool();
 // avg_pool and global_avg_pool.
+Model AtenAvgPool();
 Model QnnpackAvgPool();
 // `aten` quantizes and dequantizes.
 Model AtenConcat(const Model& aten);

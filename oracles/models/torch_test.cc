@@ -114,7 +114,54 @@ TEST(TorchModels, QnnpackDividesByTheWholeWindow) {
     EXPECT_EQ(model.run(c).y, Tensor::Of<uint8_t>({1, 1, 3, 1}, std::vector<uint8_t>{2, 6, 4}));
     EXPECT_EQ(model.run(c).y == exact::Evaluate(c), counted);
   }
-  EXPECT_NE(Get("torch-onednn@avx2").cannot_run(c), "");
+}
+
+// Sums of 2, 6 and 4 over one or two pixels; in ceil mode the last window has one, and no padding.
+TEST(TorchModels, AtenDividesByWhatCounts) {
+  Case c = MaxPoolRow({2, 4, 5}, 2, 1, 1);
+  c.op = Op::kAvgPool;
+  const Model& model = Get("torch-onednn@avx2");
+  const auto is = [&](std::vector<uint8_t> y) {
+    ASSERT_EQ(Validate(c), "");
+    ASSERT_EQ(model.cannot_run(c), "");
+    const Tensor expected = Tensor::Of<uint8_t>({1, 1, static_cast<int64_t>(y.size()), 1}, y);
+    EXPECT_EQ(model.run(c).y, expected);
+    EXPECT_EQ(exact::Evaluate(c), expected);
+    EXPECT_EQ(model.trace(c, 1).back().value, std::to_string(y[1]));
+  };
+  c.window.count_include_pad = true;
+  is({1, 3, 4, 2});  // 4.5 and 2.5 are ties
+  c.window.count_include_pad = false;
+  is({2, 3, 4, 5});
+  c = MaxPoolRow({2, 4, 5}, 2, 1, 0);
+  c.op = Op::kAvgPool;
+  c.window.stride_w = 2;
+  c.window.ceil_mode = true;
+  DeriveSizes(&c);
+  is({3, 5});
+}
+
+// A product of s8 codes is XNNPACK's, which has no multiplier from 2^8 on; one of u8 is ATen's.
+TEST(TorchModels, ProductsOfS8AreXnnpacks) {
+  Case c;
+  c.op = Op::kMul;
+  c.M = c.N = 1;
+  c.x = c.w = Tensor::Of<int8_t>({1, 1}, std::vector<int8_t>{3});
+  c.x_q = c.w_q = {{1.0f}, {0}};
+  c.out_q = {{0x1p-8f}, {0}};
+  c.out_dtype = DType::kS8;
+  c.out_min = -128;
+  c.out_max = 127;
+  ASSERT_EQ(Validate(c), "");
+  EXPECT_EQ(Get("torch-onednn@avx2").cannot_run(c), "the multiplier must lie in [2^-16, 2^8)");
+  c.out_q = {{4.0f}, {0}};
+  EXPECT_EQ(Get("torch-onednn@avx2").run(c).y.IntAt(0), 2);  // 9/4
+  EXPECT_EQ(Get("torch-qnnpack").run(c).y, FindModel("xnnpack@fp32")->run(c).y);
+  // Sums of s8 are so on QNNPACK only.
+  c.op = Op::kAdd;
+  c.out_q = {{0x1p-8f}, {0}};
+  EXPECT_NE(Get("torch-qnnpack").cannot_run(c), "");
+  EXPECT_EQ(Get("torch-onednn@avx2").cannot_run(c), "");
 }
 
 Case Table(Function function, std::vector<uint8_t> x) {

@@ -103,7 +103,8 @@ std::function<RunFunction()> OffByOneWhen(When when) {
 }
 
 void PlantInWindows(std::vector<Plant>& plants) {
-  const auto add = [&](const char* claim, const char* fault, std::function<RunFunction()> make) {
+  const auto add = [&](const char* claim, const char* fault,
+                       const std::function<RunFunction()>& make) {
     for (Op op : OpsOf(claim)) plants.push_back({claim, op, fault, make});
   };
   const auto swapped_pads = [] {
@@ -187,7 +188,8 @@ void PlantInWindows(std::vector<Plant>& plants) {
 }
 
 void PlantInOperands(std::vector<Plant>& plants) {
-  const auto add = [&](const char* claim, const char* fault, std::function<RunFunction()> make) {
+  const auto add = [&](const char* claim, const char* fault,
+                       const std::function<RunFunction()>& make) {
     for (Op op : OpsOf(claim)) plants.push_back({claim, op, fault, make});
   };
   for (Op op : OpsOf("is_monotone")) {
@@ -251,7 +253,8 @@ void PlantInTables(std::vector<Plant>& plants) {
 }
 
 void PlantInObservers(std::vector<Plant>& plants) {
-  const auto add = [&](const char* claim, const char* fault, std::function<RunFunction()> make) {
+  const auto add = [&](const char* claim, const char* fault,
+                       const std::function<RunFunction()>& make) {
     plants.push_back({claim, Op::kChooseQParams, fault, make});
   };
   // Changes every scale and zero point.

@@ -21,7 +21,7 @@ Outcome LastColumnOff(const Case& c, const RunContext&) {
   return outcome;
 }
 
-MakeOwnSubject Making(TestSubject::RunFunction run, const std::string& name) {
+MakeOwnSubject Making(const TestSubject::RunFunction& run, const std::string& name) {
   return [run, name] { return std::make_unique<TestSubject>(run, name); };
 }
 

@@ -629,7 +629,7 @@ TEST_F(Command, FoldersThatCannotBeReadAreNamed) {
   std::filesystem::copy(by_hand_, folder() / "cases");
   std::filesystem::permissions(folder() / "cases/closed", std::filesystem::perms::none);
   std::error_code error;
-  std::filesystem::directory_iterator(folder() / "cases/closed", error);
+  const std::filesystem::directory_iterator closed(folder() / "cases/closed", error);
   if (!error) GTEST_SKIP() << "this user (root?) reads every folder";
   ExpectBadInput({"replay", "cases"}, "cases/closed: ");
   std::filesystem::permissions(folder() / "cases/closed", std::filesystem::perms::owner_all);

@@ -36,7 +36,7 @@ class ForeignCommand : public QualmTest {
 
   // Checks it beside a subject that is right: the document.
   Json Check(const std::string& subject, const std::string& cases,
-             std::vector<std::string> environment) {
+             const std::vector<std::string>& environment) {
     ran_ = Qualm({"check", "--op", "linear", "-p", "matches_exact", "-s", subject, "-s", "native",
                   "-n", cases, "--json", "-", "--out", "out"},
                  environment);

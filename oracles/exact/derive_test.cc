@@ -72,15 +72,15 @@ TEST(Derive, RequantizationModesShowTheirSteps) {
           "accumulate: the accumulator is given = 16777217",
           "scale: convert to float32: 16777217 = 16777216",
           "scale: multiply in float32: 16777216 * 9.53674316e-07 = 16",
-          "round: round to the nearest int32, half to even (cvtps2dq: what does not fit gives "
-          "INT32_MIN) = 16",
+          ("round: round to the nearest int32, half to even (cvtps2dq: what does not fit gives "
+           "INT32_MIN) = 16"),
           "zero_point: add the zero point: 16 + 10 = 26", "clamp: clamp 26 to [0, 255]: inside"}));
   EXPECT_EQ(
       Steps(Requant::kFixedQ31, 1, 0.25f),
       (std::vector<std::string>{
           "accumulate: the accumulator is given = 1",
-          "scale: rounding doubling high multiply by Q = 1073741824 (the multiplier is "
-          "Q*2^(-1-31)) = 1",
+          ("scale: rounding doubling high multiply by Q = 1073741824 (the multiplier is "
+           "Q*2^(-1-31)) = 1"),
           "round: divide by 2^1, rounded half away from zero = 1",
           "zero_point: add the zero point: 1 + 10 = 11", "clamp: clamp 11 to [0, 255]: inside"}));
   EXPECT_EQ(
@@ -88,8 +88,8 @@ TEST(Derive, RequantizationModesShowTheirSteps) {
       (std::vector<std::string>{
           "accumulate: the accumulator is given = 5",
           "scale: shift left by 1, saturated to int32 = 10",
-          "scale: doubling high multiply, truncated, by the 24-bit mantissa of 0.5, which is "
-          "1073741824*2^-31 = 5",
+          ("scale: doubling high multiply, truncated, by the 24-bit mantissa of 0.5, which is "
+           "1073741824*2^-31 = 5"),
           "round: divide by 2^1, rounded half up = 3",
           "zero_point: add the zero point: 3 + 10 = 13", "clamp: clamp 13 to [0, 255]: inside"}));
 }

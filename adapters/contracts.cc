@@ -190,7 +190,8 @@ void AddOnednn(Rows& rows) {
       rows.Add(subject, op, "environment", FindingKind::kRounding, kOnednnEnvironment);
   }
   for (const char* subject :
-       {"model:onednn2@sse41", "model:onednn2@avx2", "model:onednn2@avx2vnni"}) {
+       {"model:onednn2@sse41", "model:onednn2@avx2", "model:onednn2@avx2vnni",
+        "model:torch-onednn@sse41", "model:torch-onednn@avx2", "model:torch-onednn@avx2vnni"}) {
     for (const Op op : {Op::kConv2d, Op::kDepthwise})
       rows.Add(subject, op, "clamp", FindingKind::kClamp, kOnednnNan);
   }
@@ -225,6 +226,7 @@ void AddTorch(Rows& rows) {
   rows.Add(kTorchOnednn, Op::kQuantize, FindingKind::kRounding, kReciprocal);
   rows.Add(kTorchQnnpack, Op::kLinear, FindingKind::kRounding, kQnnpackMultiplier);
   rows.Add(kTorchQnnpack, Op::kAdd, FindingKind::kRounding, kFixedPointAdd);
+  rows.Add(kTorchQnnpack, Op::kAdd, FindingKind::kTie, kTiesUp);  // of s8: XNNPACK's
   rows.Add(kTorchQnnpack, Op::kQuantize, FindingKind::kRounding, kReciprocal);
   rows.Add(kTorchQnnpack, Op::kMaxPool, FindingKind::kIndex, kQnnpackMaxPool);
   rows.Add(kTorchQnnpack, Op::kAvgPool, FindingKind::kPadding, kQnnpackAvgPool);

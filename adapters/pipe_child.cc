@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <cstring>
 #include <ctime>
 #include <utility>
@@ -107,9 +108,34 @@ std::string Printable(std::string_view text) {
   return line;
 }
 
+// What a shell would start a process for, and not a word of its own (cd, exit).
+bool IsProgram(const std::string& word) {
+  if (word.find('/') != std::string::npos) return access(word.c_str(), X_OK) == 0;
+  const char* const path = std::getenv("PATH");
+  if (word.empty() || path == nullptr) return false;
+  std::string_view folders = path;
+  while (!folders.empty()) {
+    const size_t end = std::min(folders.find(':'), folders.size());
+    const std::string file = std::string(folders.substr(0, end)) + "/" + word;
+    if (access(file.c_str(), X_OK) == 0) return true;
+    folders.remove_prefix(std::min(end + 1, folders.size()));
+  }
+  return false;
+}
+
 }  // namespace
 
-std::vector<std::string> ShellCommand(const std::string& text) { return {"/bin/sh", "-c", text}; }
+std::vector<std::string> ShellCommand(const std::string& text) {
+  // A shell that stays between would answer for the child: exit status 139 instead of SIGSEGV, and
+  // alive where the child has closed its stdout. One program takes its place.
+  constexpr std::string_view kPlain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./+-";
+  const size_t begin = std::min(text.find_first_not_of(' '), text.size());
+  const std::string first = text.substr(begin, text.find_first_of(" \t", begin) - begin);
+  const bool one_command = text.find_first_of("|&;<>(){}`\n") == std::string::npos &&
+                           first.find_first_not_of(kPlain) == std::string::npos;
+  return {"/bin/sh", "-c", (one_command && IsProgram(first) ? "exec " : "") + text};
+}
 
 PipeChild::PipeChild(PipeOptions options) : options_(std::move(options)) { Start(); }
 

@@ -310,6 +310,17 @@ TEST(Pipe, WhatDoesNotIntroduceItselfIsUnavailable) {
   }
 }
 
+// A shell that stayed would say "exit status 139" of a child that died of SIGSEGV.
+TEST(Pipe, OneProgramTakesThePlaceOfTheShell) {
+  const auto line = [](const std::string& text) { return ShellCommand(text).back(); };
+  EXPECT_EQ(line("sleep 5"), "exec sleep 5");
+  EXPECT_EQ(line(" /bin/sh 'a b' $HOME"), "exec  /bin/sh 'a b' $HOME");
+  for (const char* as_it_is : {"exit 3", "sleep 1; sleep 2", "A=1 sleep 1", "sleep 1 | cat", "",
+                               "(sleep 1)", "no-such-program-of-qualm", "\"/bin/sh\" -c true"}) {
+    EXPECT_EQ(line(as_it_is), as_it_is);
+  }
+}
+
 TEST(Pipe, EnvironmentAndArgumentsArrive) {
   PipeOptions options;
   options.command = {"sh", "-c", Shell("i=\"$A:$0:$1:$OMP_NUM_THREADS\""), "zero", "one"};

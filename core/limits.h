@@ -18,8 +18,11 @@ namespace qualm {
 inline constexpr int64_t kMaxOutputs = int64_t{1} << 24;
 // Outputs times the terms of each.
 inline constexpr int64_t kMaxProducts = int64_t{1} << 31;
+// Output pixels times the taps of a window, in the padding or not: finding where a tap lies takes
+// longer than a product, and no data need back it.
+inline constexpr int64_t kMaxTaps = int64_t{1} << 27;
 
-// Is a case with the window of `c`, whose tensors and derived sizes need not exist yet, within both
+// Is a case with the window of `c`, whose tensors and derived sizes need not exist yet, within all
 // limits, and its image and weights within the first? Does not overflow where each number of the
 // window is at most 2^42.
 inline bool WindowWithinLimits(const Case& c) {
@@ -36,7 +39,9 @@ inline bool WindowWithinLimits(const Case& c) {
   const int64_t window = count(v.kernel_h, v.kernel_w, std::max<int64_t>(depth, 1));
   const int64_t weights = IsConv(c.op) ? count(v.kernel_h, v.kernel_w, depth, c.N) : 0;
   if (outputs < 0 || pixels < 0 || image < 0 || window < 0 || weights < 0) return false;
-  return ElementCount(std::array<int64_t, 2>{outputs, window}, kMaxProducts) >= 0;
+  const int64_t taps = v.kernel_h * v.kernel_w;  // of `window`, so not too many to multiply
+  return ElementCount(std::array<int64_t, 2>{outputs, window}, kMaxProducts) >= 0 &&
+         ElementCount(std::array<int64_t, 2>{pixels, taps}, kMaxTaps) >= 0;
 }
 
 }  // namespace qualm

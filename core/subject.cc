@@ -26,6 +26,11 @@ std::string_view KindOf(std::string_view name) { return name.substr(0, name.find
       }
     }
   }
+  // "pipe", "pipe:": nothing was mistyped, something is missing.
+  if (best == 0 || nearest + ":" == name) {
+    throw InputError("--subject: '" + name +
+                     "' is a kind of subjects, expected one of them (see qualm list subjects)");
+  }
   // In half steps: where most letters differ nothing was mistyped.
   const bool near = best <= name.size();
   throw InputError("--subject: unknown subject '" + name + "'" +

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "oracles/models/model.h"
 #include "properties/derive.h"
 
 namespace qualm {
@@ -57,6 +58,14 @@ void OutputAs(Case& c, DType dtype) {
   if (dtype == DType::kS32) c.bias.reset();
 }
 
+// x, w and output.
+void AllAs(Case& c, DType dtype) {
+  if (!IsCode(c.x.dtype()) || !IsCode(c.out_dtype)) return;
+  if (c.x.dtype() != dtype) OtherCodes(c.x, c.x_q);
+  if (IsCode(c.w.dtype()) && c.w.dtype() != dtype) OtherCodes(c.w, c.w_q);
+  if (c.out_dtype != dtype) OutputAs(c, dtype);
+}
+
 // One thing each; those that change less of the problem first.
 const std::vector<Change>& Changes() {
   static const std::vector<Change> changes{
@@ -82,6 +91,8 @@ const std::vector<Change>& Changes() {
       [](Case& c) {
         if (IsCode(c.w.dtype())) OtherCodes(c.w, c.w_q);
       },
+      [](Case& c) { AllAs(c, DType::kU8); },
+      [](Case& c) { AllAs(c, DType::kS8); },
       // Operands, or input and output, of one type.
       [](Case& c) {
         if (IsCode(c.x.dtype())) OtherCodes(c.x, c.x_q);
@@ -96,10 +107,22 @@ const std::vector<Change>& Changes() {
       [](Case& c) { OutputAs(c, DType::kS8); },
       [](Case& c) { OutputAs(c, DType::kS32); },
       [](Case& c) { OutputAs(c, DType::kF32); },
+      // The output as the input: type, scale and zero point.
+      [](Case& c) {
+        if (!IsCode(c.x.dtype()) || !IsCode(c.out_dtype) || HasSums(c.op)) return;
+        c.out_dtype = c.x.dtype();
+        c.out_q = c.x_q;
+        FullRange(c);
+      },
       [](Case& c) { c.window.dilation_h = c.window.dilation_w = 1; },
       [](Case& c) {
         c.window.pad_bottom = c.window.pad_top;
         c.window.pad_right = c.window.pad_left;
+      },
+      // At most half of the kernel.
+      [](Case& c) {
+        c.window.pad_top = c.window.pad_bottom = std::min(c.window.pad_top, c.window.kernel_h / 2);
+        c.window.pad_left = c.window.pad_right = std::min(c.window.pad_left, c.window.kernel_w / 2);
       },
       [](Case& c) { c.window.ceil_mode = false; },
       [](Case& c) { c.window.count_include_pad = false; },
@@ -110,7 +133,18 @@ const std::vector<Change>& Changes() {
 }  // namespace
 
 std::optional<Case> AdaptTo(const Subject& subject, const Case& c) {
-  std::set<std::string> met{subject.CannotRun(c)};
+  const Contract& contract = subject.contract();
+  const Model* const model = contract.exact() ? nullptr : FindModel(contract.model);
+  return AdaptTo(
+      [&](const Case& candidate) {
+        std::string reason = subject.CannotRun(candidate);
+        return !reason.empty() || model == nullptr ? reason : model->cannot_run(candidate);
+      },
+      c);
+}
+
+std::optional<Case> AdaptTo(const std::function<std::string(const Case&)>& why_not, const Case& c) {
+  std::set<std::string> met{why_not(c)};
   if (met.contains("")) return c;
   // Breadth first, one case per reason: the fewest changes, and a change that only leads to a worse
   // reason (the type of x, for a kernel that minded the output's) is no dead end.
@@ -122,7 +156,7 @@ std::optional<Case> AdaptTo(const Subject& subject, const Case& c) {
       change(candidate);
       if (HasWindow(candidate.op)) DeriveSizes(&candidate);
       if (candidate == reached[at] || !Validate(candidate).empty()) continue;
-      if (!met.insert(subject.CannotRun(candidate)).second) continue;
+      if (!met.insert(why_not(candidate)).second) continue;
       if (met.contains("")) return candidate;
       reached.push_back(std::move(candidate));
     }

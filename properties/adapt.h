@@ -4,16 +4,21 @@
 #ifndef QUALM_PROPERTIES_ADAPT_H_
 #define QUALM_PROPERTIES_ADAPT_H_
 
+#include <functional>
 #include <optional>
+#include <string>
 
 #include "core/case.h"
 #include "core/subject.h"
 
 namespace qualm {
 
-// The case itself if the subject takes it. Else a valid one that it takes, with as little changed
-// as its reasons against it ask for: fused relu, clamp, bias, parameters per channel, zero points,
-// element types, requantization, dilation, padding. nullopt where that does not help (sizes).
+// The case itself if nothing speaks against it (`why_not` gives ""). Else a valid one of which that
+// is so, with as little changed as the reasons against it ask for: fused relu, clamp, bias,
+// parameters per channel, zero points, element types, requantization, dilation, padding, the
+// output's parameters. nullopt where that does not help (sizes).
+std::optional<Case> AdaptTo(const std::function<std::string(const Case&)>& why_not, const Case& c);
+// Against it are the subject, and the convention that it promises to follow.
 std::optional<Case> AdaptTo(const Subject& subject, const Case& c);
 
 }  // namespace qualm

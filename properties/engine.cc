@@ -13,6 +13,7 @@
 #include "core/rng.h"
 #include "core/status.h"
 #include "oracles/models/model.h"
+#include "properties/adapt.h"
 #include "properties/gen/gen.h"
 #include "properties/property.h"
 
@@ -71,7 +72,7 @@ struct Share {
 void RunShare(const CheckOptions& options, CaseCursor& cursor,
               const std::vector<Subject*>& subjects, Share& share) {
   const auto op_count = static_cast<int64_t>(cursor.ops.size());
-  while (!cursor.stop) {
+  while (!cursor.stop && !(options.stop && options.stop())) {
     const int64_t number = cursor.next++;
     if (cursor.total >= 0 ? number >= cursor.total
                           : std::chrono::steady_clock::now() >= cursor.deadline) {
@@ -82,8 +83,7 @@ void RunShare(const CheckOptions& options, CaseCursor& cursor,
       const Op op = cursor.ops[static_cast<size_t>(number % op_count)];
       const Case c = gen::Draw(op, CaseSeed(options.seed, op, i));
       const size_t before = share.result.findings.size();
-      CheckCase(c, subjects, options.property_glob, share.result, options.findings_per_property,
-                options.attribute, options.alarm);
+      CheckCase(c, subjects, options.property_glob, share.result, options);
       for (size_t f = before; f < share.result.findings.size(); ++f) {
         share.findings.push_back({{number, f}, share.result.findings[f]});
       }
@@ -144,20 +144,23 @@ int64_t Totals::of(Judgement judgement) const {
   return at == verdicts.end() ? 0 : at->second;
 }
 
-void CheckCase(const Case& c, const std::vector<Subject*>& subjects, const std::string& glob,
-               CheckResult& result, int64_t findings_per_property, const Attribute& attribute,
-               const std::function<void(const Finding&)>& alarm) {
+void CheckCase(const Case& drawn, const std::vector<Subject*>& subjects, const std::string& glob,
+               CheckResult& result, const Judging& judging) {
   ++result.totals.cases;
-  std::optional<std::vector<Hazard>> hazards;
+  std::optional<std::vector<Hazard>> hazards_of_drawn;
   for (Subject* subject : subjects) {
     const std::string subject_name(subject->name());
+    std::optional<Case> adapted;
+    if (judging.adapt) adapted = AdaptTo(*subject, drawn);
+    if (adapted && *adapted == drawn) adapted.reset();
+    const Case& c = adapted ? *adapted : drawn;
     MemoSubject memo(*subject);
     bool judged = false;
     for (const Property& property : AllProperties()) {
       const bool about = std::ranges::find(property.ops, c.op) != property.ops.end();
       if (!about || !MatchesGlob(glob, c.op, property)) continue;
       Verdict verdict = Judge(property, c, memo);
-      const Judgement judgement = Declared(c, property, memo, verdict, attribute);
+      const Judgement judgement = Declared(c, property, memo, verdict, judging.attribute);
       const std::string name = FullName(c.op, property);
       result.totals.Add(judgement);
       result.by_property[name].Add(judgement);
@@ -179,13 +182,15 @@ void CheckCase(const Case& c, const std::vector<Subject*>& subjects, const std::
       finding.first_divergence = verdict.divergence;
       finding.explanation = verdict.reason;
       finding.test_case = c;
-      if (alarm && (finding.kind == FindingKind::kCrash || finding.kind == FindingKind::kHang))
-        alarm(finding);
-      Keep(std::move(finding), findings_per_property, result.findings);
+      const bool alarming =
+          finding.kind == FindingKind::kCrash || finding.kind == FindingKind::kHang;
+      if (judging.alarm && alarming) judging.alarm(finding);
+      Keep(std::move(finding), judging.findings_per_property, result.findings);
     }
     if (!judged) continue;
-    if (!hazards) hazards = HazardsOf(c);
-    result.coverage.Add(c.op, subject->InstructionSet(), *hazards);
+    if (!adapted && !hazards_of_drawn) hazards_of_drawn = HazardsOf(drawn);
+    result.coverage.Add(c.op, subject->InstructionSet(),
+                        adapted ? HazardsOf(c) : *hazards_of_drawn);
   }
 }
 

@@ -27,7 +27,22 @@ struct Totals {
   int64_t of(Judgement judgement) const;
 };
 
-struct CheckOptions {
+// How a case is judged.
+struct Judging {
+  // Findings kept per fingerprint-before-attribution (op, property, subject); the rest only
+  // counted.
+  int64_t findings_per_property = 3;
+  // A case that a subject does not take is brought into its limits first (properties/adapt.h).
+  bool adapt = false;
+  // Kind of a failure. Where it is given and a declared divergence (core/contract.h) has subject,
+  // op and property of a failure, the failure counts as expected iff the kinds agree too. Any
+  // thread.
+  std::function<FindingKind(const Case&, const Verdict&, Subject&)> attribute = {};
+  // Told of every crash and hang at once, long before the run ends. Any thread, may be null.
+  std::function<void(const Finding&)> alarm = {};
+};
+
+struct CheckOptions : Judging {
   std::vector<std::string> subjects;  // expanded names
   std::vector<Op> ops;                // empty: all
   std::string property_glob = "*";
@@ -36,17 +51,10 @@ struct CheckOptions {
   double seconds = 0;    // > 0: run until the time is up instead (cases ignored)
   int jobs = 1;
   int shard_index = 0, shard_count = 1;
-  std::string contract;  // "" = each subject's own
-  // Findings kept per fingerprint-before-attribution (op, property, subject); the rest only
-  // counted.
-  int64_t findings_per_property = 3;
+  std::string contract;                                                 // "" = each subject's own
   std::function<void(int64_t cases_done, int64_t cases_all)> progress;  // any thread, may be null
-  // Told of every crash and hang at once, long before the run ends. Any thread, may be null.
-  std::function<void(const Finding&)> alarm;
-  // Kind of a failure. Where it is given and a declared divergence (core/contract.h) has subject,
-  // op and property of a failure, the failure counts as expected iff the kinds agree too. Any
-  // thread.
-  std::function<FindingKind(const Case&, const Verdict&, Subject&)> attribute;
+  // Asked before each case: true ends the run with what there is. Any thread, may be null.
+  std::function<bool()> stop;
 };
 
 // Why verdicts were not passes: (judgement, full property name, subject, reason) -> count.
@@ -76,11 +84,8 @@ uint64_t CaseSeed(uint64_t seed, Op op, int64_t i);
 CheckResult Check(const CheckOptions& options);
 
 // Judges one given case on given subjects with the same counting (replay, fuzz, RapidCheck).
-void CheckCase(
-    const Case& c, const std::vector<Subject*>& subjects, const std::string& glob,
-    CheckResult& result, int64_t findings_per_property = 3,
-    const std::function<FindingKind(const Case&, const Verdict&, Subject&)>& attribute = nullptr,
-    const std::function<void(const Finding&)>& alarm = nullptr);
+void CheckCase(const Case& c, const std::vector<Subject*>& subjects, const std::string& glob,
+               CheckResult& result, const Judging& judging = {});
 
 }  // namespace qualm
 

@@ -186,6 +186,30 @@ TEST_F(EngineTest, CoverageCountsOnlyJudgedCases) {
   EXPECT_EQ(result.coverage.rows().begin()->first.second, "test");
 }
 
+TEST_F(EngineTest, AdaptsWhatASubjectDoesNotTake) {
+  TestSubject narrow;
+  narrow.cannot_run = [](const Case& c) { return c.relu || c.bias ? "relu or float bias" : ""; };
+  Judging judging;
+  for (const bool adapt : {false, true}) {
+    judging.adapt = adapt;
+    CheckResult result;
+    for (uint64_t seed = 0; seed < 60; ++seed) {
+      CheckCase(gen::Draw(Op::kLinear, seed), {&narrow}, "linear.matches_exact", result, judging);
+    }
+    EXPECT_EQ(result.totals.cases, 60);
+    EXPECT_EQ(result.totals.of(Judgement::kSkipped) == 0, adapt);
+  }
+}
+
+TEST_F(EngineTest, StopsWhenTold) {
+  CheckOptions options = Options();
+  options.subjects = {"toy:good"};
+  options.cases = 1'000'000;
+  std::atomic<int> asked = 0;
+  options.stop = [&] { return ++asked > 5; };
+  EXPECT_EQ(Check(options).totals.cases, 5);
+}
+
 TEST_F(EngineTest, RunsUntilTheTimeIsUp) {
   CheckOptions options = Options();
   options.subjects = {"toy:good"};

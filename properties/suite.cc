@@ -91,7 +91,7 @@ SuiteResult Suite::Run(const Property& property) {
   const std::string name = FullName(op_, property);
   CheckResult result;
   for (const Case& c : cases_) {
-    CheckCase(c, {subject_.get()}, name, result, 1);
+    CheckCase(c, {subject_.get()}, name, result, {.findings_per_property = 1});
     if (result.findings.empty()) continue;
     return {Judgement::kFailed,
             Message(property, op_, std::move(result.findings.front()), *subject_, options_)};

@@ -127,6 +127,10 @@ std::vector<int32_t> Codes(const Case& base, int32_t from, int32_t to, int32_t s
   }
   std::vector<int32_t> codes;
   for (int64_t code = from; code <= to; code += step) codes.push_back(static_cast<int32_t>(code));
+  if (codes.size() < 3) {
+    throw InputError("--from/--to/--step: leave " + std::to_string(codes.size()) +
+                     " codes, expected at least 3: fewer never bend");
+  }
   return codes;
 }
 

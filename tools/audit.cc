@@ -22,6 +22,7 @@
 #include "tools/plot.h"
 #include "tools/printed.h"
 #include "tools/report.h"
+#include "tools/stop.h"
 
 namespace qualm::tools {
 namespace {
@@ -325,9 +326,10 @@ void Audit::DrawnCasesAgainstContracts() {
     return triage::Attribute(c, verdict, subject).kind;
   };
   check.alarm = Alarm;
+  check.stop = Stopped;
   CheckResult result = Check(check);
   std::vector<Finding> found =
-      Triage(std::move(result.findings), options_.out, "", known_, deferred_);
+      Triage(std::move(result.findings), options_.out, "", known_, deferred_, Stopped);
   known_.CountAsExpected(found, result);
   for (Finding& finding : found) findings_.push_back(std::move(finding));
   totals_.Merge(result.totals);
@@ -383,6 +385,7 @@ int RunAudit(Options options) {
   const KnownFindings known(options.known);
   options.command = CanonicalCommand(options.seed, known.today());
   Audit audit(options, known);
+  StopOnSignals();
   PrintRepeat(fmt::format("seed {}; ", options.seed), options.seed, known.today());
   audit.DocumentedCasesAgainstExact();
   audit.PrintedAnswers();
@@ -416,7 +419,7 @@ int RunAudit(Options options) {
   deferred.Try([&] { WriteResults(options, document, {}); });
   deferred.Throw();
   if (!JudgedSomething(audit.totals(), "")) return kBadInput;
-  return known.AnyNew(audit.findings()) ? kFindings : kClean;
+  return StatusOfStopped(known.AnyNew(audit.findings()) ? kFindings : kClean);
 }
 
 }  // namespace

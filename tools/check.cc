@@ -14,6 +14,7 @@
 #include "properties/property.h"
 #include "properties/triage/triage.h"
 #include "tools/command.h"
+#include "tools/stop.h"
 
 namespace qualm::tools {
 namespace {
@@ -246,6 +247,7 @@ int RunCheck(Options options) {
   RequireProperty(options.check);
   const KnownFindings known(options.known);
   RequireWritable(options);
+  RequireFolder("--out", options.out);
   options.command = CanonicalCommand(options.check.seed, known.today());
   PrintRepeat(fmt::format("seed {}; ", options.check.seed), options.check.seed, known.today());
   const auto progress = std::make_shared<Progress>();
@@ -254,6 +256,8 @@ int RunCheck(Options options) {
     return triage::Attribute(c, verdict, subject).kind;
   };
   options.check.alarm = Alarm;
+  options.check.stop = Stopped;
+  StopOnSignals();
 
   CheckResult result = Check(options.check);
   if (options.check.seconds > 0) {
@@ -264,9 +268,14 @@ int RunCheck(Options options) {
         "instead of --time repeats every case of this one",
         (result.totals.cases * options.check.shard_count + ops - 1) / ops + 1);
   }
+  // What was found is made smaller for as long again.
+  const Stopwatch since;
+  const auto stop = [&] {
+    return Stopped() || (options.check.seconds > 0 && since.seconds() > options.check.seconds);
+  };
   Deferred deferred;
   std::vector<Finding> findings =
-      Triage(std::move(result.findings), options.out, options.contract, known, deferred);
+      Triage(std::move(result.findings), options.out, options.contract, known, deferred, stop);
   known.CountAsExpected(findings, result);
   known.TellUnmatched(findings);
 
@@ -292,10 +301,10 @@ int RunCheck(Options options) {
   deferred.Try([&] { WriteResults(options, document, JUnitTests(result, findings, known)); });
   deferred.Throw();
   // A shard of few cases may be empty; the others judge them.
-  if (!JudgedSomething(result.totals, WhyNothing(result)) &&
+  if (!Stopped() && !JudgedSomething(result.totals, WhyNothing(result)) &&
       (options.check.shard_count == 1 || result.totals.cases > 0))
     return kBadInput;
-  return known.AnyNew(findings) ? kFindings : kClean;
+  return StatusOfStopped(known.AnyNew(findings) ? kFindings : kClean);
 }
 
 }  // namespace
@@ -317,6 +326,9 @@ void AddCheck(CLI::App& app, Run* run) {
   AddDuration(*verb, "--time", options->check.seconds, "run this long instead, e.g. 60s, 10m");
   verb->get_option("--time")->excludes(cases);
   AddSeed(*verb, options->check.seed);
+  verb->add_flag(
+      "--adapt", options->check.adapt,
+      "bring a case that a subject does not take into its limits, instead of skipping it");
   AddInteger(*verb, "--jobs,-j", options->check.jobs, 1, 256,
              "threads; the result does not depend on it");
   verb->add_option("--shard", options->shard, "I/N: every N-th case, starting at I")

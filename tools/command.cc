@@ -147,6 +147,8 @@ std::string NotEmpty(const std::string& value) {
   return value.empty() ? "is empty, expected a value" : "";
 }
 
+namespace {
+
 void RequireWritable(const std::string& option, const std::string& path) {
   if (path.empty()) return;
   const auto fail = [&](const std::string& why) {
@@ -166,12 +168,66 @@ void RequireWritable(const std::string& option, const std::string& path) {
   unlink(path.c_str());
 }
 
-void RequireWritable(const CommonOptions& options) {
+void RequireApart(const std::vector<std::pair<std::string, std::string>>& written,
+                  const std::vector<std::string>& read) {
+  const auto same = [](const std::string& a, const std::string& b) {
+    std::error_code ignored;
+    return a == b || std::filesystem::equivalent(a, b, ignored);
+  };
+  for (size_t i = 0; i < written.size(); ++i) {
+    const auto& [option, path] = written[i];
+    std::error_code ignored;
+    // What takes what is written and keeps nothing (/dev/null) may take it twice.
+    const bool keeps =
+        !std::filesystem::exists(path, ignored) || std::filesystem::is_regular_file(path, ignored);
+    if (path.empty() || !keeps) continue;
+    for (size_t j = 0; j < i; ++j) {
+      if (same(path, written[j].second)) {
+        throw InputError(option + ": " + path + ": is the file of " + written[j].first +
+                         " too, expected another one");
+      }
+    }
+    for (const std::string& file : read) {
+      if (same(path, file)) {
+        throw InputError(option + ": " + path + ": is read by this run, expected another file");
+      }
+    }
+  }
+}
+
+}  // namespace
+
+void RequireFolder(const std::string& option, const std::string& path) {
+  if (path.empty()) return;
+  namespace fs = std::filesystem;
+  const auto fail = [&](const std::string& why) {
+    throw InputError(option + ": " + path + ": cannot be made or written (" + why + ")");
+  };
+  std::error_code error;
+  std::vector<fs::path> missing;  // the innermost first
+  for (fs::path at = fs::absolute(path); !fs::exists(at, error); at = at.parent_path()) {
+    missing.push_back(at);
+  }
+  // Tried, since some file systems only say so then, and taken back: a run may find nothing.
+  fs::create_directories(path, error);
+  if (error) fail(error.message());
+  const bool writable = access(path.c_str(), W_OK) == 0;
+  const std::string why = std::strerror(errno);
+  for (const fs::path& made : missing) fs::remove(made, error);
+  if (!writable) fail(why);
+}
+
+void RequireWritable(const CommonOptions& options,
+                     const std::vector<std::pair<std::string, std::string>>& more,
+                     const std::vector<std::string>& read) {
   if (options.json == "-" && options.junit == "-") {
     throw InputError("--junit: stdout takes one document, expected a file for this or for --json");
   }
-  if (options.json != "-") RequireWritable("--json", options.json);
-  if (options.junit != "-") RequireWritable("--junit", options.junit);
+  std::vector<std::pair<std::string, std::string>> written = more;
+  if (options.json != "-") written.emplace_back("--json", options.json);
+  if (options.junit != "-") written.emplace_back("--junit", options.junit);
+  for (const auto& [option, path] : written) RequireWritable(option, path);
+  RequireApart(written, read);
 }
 
 void AddContractOption(CLI::App& app, CommonOptions& options) {
@@ -327,7 +383,7 @@ class OwnTriaged {
 
 std::vector<Finding> Triage(std::vector<Finding> raw, const std::string& out,
                             const std::string& contract, const KnownFindings& known,
-                            Deferred& deferred) {
+                            Deferred& deferred, const std::function<bool()>& stop) {
   std::vector<Finding> kept;
   // One that is not declared outweighs one of the same fingerprint that is.
   const auto have = [&](const Finding& finding) {
@@ -345,7 +401,7 @@ std::vector<Finding> Triage(std::vector<Finding> raw, const std::string& out,
       return !triaged->finding().expected_by_contract && !known.IsNew(triaged->finding());
     };
     if (!out.empty() && !(triaged->sure() && is_known())) {
-      triaged->Minimize();
+      if (!stop()) triaged->Minimize({.stop = stop});
       if (have(triaged->finding())) continue;
       if (!is_known()) deferred.Try([&] { triaged.Write(out); });
     } else if (have(triaged->finding())) {

@@ -49,10 +49,15 @@ void AddSubjectOption(CLI::App& app, CommonOptions& options, bool required);
 void AddOutputOptions(CLI::App& app, CommonOptions& options);
 void AddJUnitOption(CLI::App& app, CommonOptions& options);
 void AddContractOption(CLI::App& app, CommonOptions& options);
-// Throws InputError where --json or --junit cannot be written, before anything is judged. What is
-// there already stays as it is.
-void RequireWritable(const CommonOptions& options);
-void RequireWritable(const std::string& option, const std::string& path);
+// Throws InputError where --json, --junit or one of `more` (option, path) cannot be written, where
+// two of them are one file, or where one is among the case files that are `read`; before anything
+// is judged. What is there already stays as it is.
+void RequireWritable(const CommonOptions& options,
+                     const std::vector<std::pair<std::string, std::string>>& more = {},
+                     const std::vector<std::string>& read = {});
+// Throws InputError where the folder that findings would go to cannot be made or written. Leaves
+// nothing behind.
+void RequireFolder(const std::string& option, const std::string& path);
 // For CLI::Option::check: an empty name is a mistake, not the absence of one.
 std::string NotEmpty(const std::string& value);
 
@@ -86,10 +91,11 @@ class Deferred {
 // OUT/findings/<fingerprint>/{case.json, minimized.case.json, explanation.txt}. Each finding is on
 // disk before work on the next begins. `out` empty: nothing is written or minimized. A folder that
 // cannot be written does not lose the finding.
-// What is known already is neither minimized nor written: its evidence is elsewhere.
+// What is known already is neither minimized nor written: its evidence is elsewhere. Once `stop`
+// says so, findings are written as they are.
 std::vector<Finding> Triage(std::vector<Finding> raw, const std::string& out,
                             const std::string& contract, const KnownFindings& known,
-                            Deferred& deferred);
+                            Deferred& deferred, const std::function<bool()>& stop);
 
 // Fills totals of a document from counted verdicts.
 void SetTotals(ResultDocument& document, const Totals& totals);

@@ -111,6 +111,8 @@ TEST_F(Command, BadUsageIsTwo) {
   ExpectBadInput({"sweep", sweep_}, "--subject is required");
   ExpectBadInput({"sweep", sweep_, "-s", "native", "--step", "0"}, "--from/--to/--step: ");
   ExpectBadInput({"sweep", sweep_, "-s", "native", "--from", "-1"}, "--from/--to/--step: ");
+  ExpectBadInput({"sweep", sweep_, "-s", "native", "--step", "100000"},
+                 "--from/--to/--step: leave 1 codes, expected at least 3");
   ExpectBadInput({"sweep", by_hand_, "-s", "native", "--from", "9", "--to", "8"},
                  "--from/--to/--step: ");
   ExpectBadInput({"sweep", Corpus("forum/001-quantize.case.json"), "-s", "native"},
@@ -118,7 +120,8 @@ TEST_F(Command, BadUsageIsTwo) {
   ExpectBadInput({"identify"},
                  "identify takes one of --subject S, CASE... and --between A B, none was given");
   ExpectBadInput({"identify", by_hand_, "-s", "native"}, "identify takes one of ");
-  ExpectBadInput({"identify", "-s", "native@all"}, "--subject: 'native@all' stands for ");
+  ExpectBadInput({"identify", "-s", "native@all"}, "--subject: ");
+  ExpectBadInput({"check", "-s", "pipe:"}, "--subject: 'pipe:' is a kind of subjects, expected ");
   ExpectBadInput({"identify", "--between", "exact"}, "--between: ");
   ExpectBadInput({"identify", "--between", "exact", "fbgem@avx2"},
                  "--between: unknown convention 'fbgem@avx2', nearest is 'fbgemm@avx2'");
@@ -142,7 +145,7 @@ TEST_F(Command, BadUsageIsTwo) {
   ExpectBadInput({"explain", by_hand_, "--contract", "model:none"}, "--contract: ");
   ExpectBadInput({"minimize", by_hand_, "-s", "native@all"}, "--subject: ");
   ExpectBadInput({"minimize", by_hand_, "-s", "native", "-s", "faulty:k-tail"},
-                 "--subject: 'native' and 'faulty:k-tail' ");
+                 "--subject: 2 subjects are named (native, faulty:k-tail), expected one");
   ExpectBadInput({"minimize", by_hand_, "-s", "native", "-o", "-"}, "--output: '-' is no file");
   ExpectBadInput({"minimize", by_hand_, "-s", "native", "-p", "quantize.clamp"},
                  "--property: quantize.clamp says nothing about linear");
@@ -258,6 +261,7 @@ TEST_F(Command, UnreadableCaseFilesAreNamed) {
     ExpectBadInput({verb, "missing.case.json"}, "missing.case.json: ");
   }
   ExpectBadInput({"explain", "folder.case.json"}, "folder.case.json: file: is a directory");
+  ExpectBadInput({"explain", "/dev/zero"}, "/dev/zero: byte 0: ");
   const std::string unknown = Write(
       "p.case.json",
       R"({"qualm_case": 1, "op": "dequantize", "M": 1, "N": 1, "x_scale": 1, "x_zp": 0, "x": [1],
@@ -292,8 +296,11 @@ TEST_F(Command, UnwritableResultsAreTwoAndTheFindingsAreStillTold) {
   const std::string finding = "FINDING: linear.matches_exact fails on faulty:k-tail [tail]";
   const std::vector<std::string> check{"check", "--subject", "faulty:k-tail", "--cases",
                                        "100",   "--op",      "linear"};
+  // The folder can be written, but a file is where the folder in it should be.
+  std::filesystem::create_directory(folder() / "taken");
+  Write("taken/findings", "");
   for (const std::vector<std::string>& where : std::vector<std::vector<std::string>>{
-           {"--junit", "/dev/full"}, {"--out", "/proc/no"}, {"--json", "/dev/full"}}) {
+           {"--junit", "/dev/full"}, {"--out", "taken"}, {"--json", "/dev/full"}}) {
     std::vector<std::string> arguments = check;
     arguments.insert(arguments.end(), where.begin(), where.end());
     const Ran ran = Qualm(arguments);
@@ -303,7 +310,7 @@ TEST_F(Command, UnwritableResultsAreTwoAndTheFindingsAreStillTold) {
   }
   // The document is written even where the folder of findings cannot be, and the other way round.
   EXPECT_EQ(Qualm({"check", "--subject", "faulty:k-tail", "--cases", "100", "--op", "linear",
-                   "--out", "/proc/no", "--json", "x.json"})
+                   "--out", "taken", "--json", "x.json"})
                 .status,
             2);
   EXPECT_FALSE(Json::parse(Read("x.json"))["findings"].empty());
@@ -331,6 +338,10 @@ TEST_F(Command, PlacesThatCannotBeWrittenAreSaidFirst) {
     ExpectBadInput({"replay", case_file, option, "."},
                    std::string(option) + ": .: cannot be written (is a folder)");
   }
+  ExpectBadInput({"check", "-s", "native", "--out", "/proc/no"},
+                 "--out: /proc/no: cannot be made or written (");
+  EXPECT_EQ(Qualm({"check", "-s", "native", "-n", "1", "--out", "a/b"}).status, 0);
+  EXPECT_FALSE(std::filesystem::exists(folder() / "a"));
   ExpectBadInput({"minimize", case_file, "-s", "native", "-o", "/proc/no/x"}, "--output: /proc/no");
   ExpectBadInput({"sweep", case_file, "-s", "native", "--plot", "/proc/no/x.svg"},
                  "--plot: /proc/no/x.svg: ");
@@ -608,12 +619,63 @@ TEST_F(Command, RunsThatJudgeNothingAreNoSuccess) {
   expect({"minimize", quantize, "-s", "faulty:k-tail"}, 2, fault);
   expect({"sweep", Corpus("forum/000-linear-sweep.case.json"), "-s", "faulty:reciprocal"}, 2,
          "the fault is not in linear");
+  EXPECT_EQ(
+      Qualm({"identify", "-s", "native", "--op", "linear", "-n", "5", "--convention", "aten@avx2"})
+          .status,
+      2);
   // A shard of few cases may have none.
   expect({"check", "-s", "native", "--op", "add", "-n", "1", "--shard", "1/2"}, 0,
          "there was no case");
 }
 
 // A case whose own property is of another operation.
+// Ctrl-C, or a CI that has waited long enough: what was found until then is there.
+TEST_F(Command, AStoppedRunSaysWhatItFound) {
+  const auto stopped = [&](const std::string& subject, const std::string& signal) {
+    return Shell(
+        QUALM_BINARY_DIR "/bin/qualm check -s " + subject +
+        " --op linear -p linear.matches_exact --time 600s --out out --json r.json 2> err & "
+        "until grep -q ' cases, ' err; do sleep 0.1; done; "
+        "kill -" +
+        signal + " $!; wait $!; status=$?; cat err >&2; exit $status");
+  };
+  const Ran found = stopped("faulty:u8-as-s8", "TERM");
+  EXPECT_EQ(found.status, 1) << found.err;
+  EXPECT_NE(found.err.find("stopped by signal 15"), std::string::npos) << found.err;
+  const Json document = Json::parse(Read("r.json"));
+  ASSERT_FALSE(document["findings"].empty());
+  EXPECT_GT(document["totals"]["failed"], 0);
+  EXPECT_TRUE(
+      std::filesystem::exists(folder() / document["findings"][0]["case_file"].get<std::string>()));
+  const Ran clean = stopped("native", "HUP");
+  EXPECT_EQ(clean.status, 128 + 1) << clean.err;
+  EXPECT_GT(Json::parse(Read("r.json"))["totals"]["passed"], 0);
+}
+
+TEST_F(Command, OneFileIsNotWrittenTwiceNorOverWhatIsRead) {
+  const std::string text = Read(by_hand_);
+  const std::string mine = Write("mine.case.json", text);
+  ExpectBadInput({"replay", "mine.case.json", "-s", "native", "--json", "mine.case.json"},
+                 "--json: mine.case.json: is read by this run");
+  ExpectBadInput({"explain", "mine.case.json", "--json", mine}, "--json: " + mine + ": is read");
+  ExpectBadInput({"minimize", mine, "-s", "native", "-o", mine}, "--output: " + mine + ": is read");
+  ExpectBadInput({"check", "-n", "1", "--json", "both", "--junit", "both"},
+                 "--junit: both: is the file of --json too");
+  EXPECT_EQ(Read("mine.case.json"), text);
+  ExpectBadInput({"check", "-n", "1", "--out", mine}, "--out: " + mine + ": cannot be made");
+  EXPECT_EQ(Qualm({"check", "-s", "native", "-n", "1", "--json", "/dev/null"}).status, 0);
+}
+
+TEST_F(Command, ExplainMindsTheExpectedOutput) {
+  Json wrong = Json::parse(Read(Corpus("variations/V6.case.json")));
+  wrong["expected"][0] = wrong["expected"][0].get<int>() ^ 1;
+  const Ran ran = Qualm({"explain", Write("wrong.case.json", wrong.dump()), "--json", "r.json"});
+  EXPECT_EQ(ran.status, 1) << ran.err;
+  EXPECT_NE(ran.out.find("the expected output in the file is not the exact one"), std::string::npos)
+      << ran.out;
+  EXPECT_EQ(Json::parse(Read("r.json"))["findings"][0]["subject"], "expected");
+}
+
 TEST_F(Command, PropertyOfAnotherOperationIsNamed) {
   const std::string file = Write(
       "p.case.json",

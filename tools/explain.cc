@@ -29,7 +29,7 @@ int RunExplain(Options options) {
                      " is outside the output, expected less than " + std::to_string(outputs));
   }
   const auto subjects = MakeSubjects(SubjectNames(options.subjects, {}), options.contract);
-  RequireWritable(options);
+  RequireWritable(options, {}, {options.path});
   options.command = CanonicalCommand();
   PrintRepeat("");
   const std::string text = triage::Explain(c, Pointers(subjects), {.index = options.at});
@@ -62,6 +62,24 @@ int RunExplain(Options options) {
     finding.case_file = options.path;
     document.findings.push_back(std::move(finding));
   };
+  std::string wrong;
+  if (c.expected) {
+    if (const auto divergence = FirstDivergence(exact::Evaluate(c), *c.expected)) {
+      wrong = fmt::format(
+          "the expected output in the file is not the exact one: index {} has {}, exact is {}\n",
+          divergence->index, divergence->actual, divergence->expected);
+      departs = true;
+      totals.Add(Judgement::kFailed);
+      Finding finding;
+      finding.op = Name(c.op);
+      finding.property = "matches_exact";
+      finding.subject = "expected";
+      finding.explanation = "the expected output in the file is not the exact one";
+      finding.first_divergence = divergence;
+      finding.case_file = options.path;
+      document.findings.push_back(std::move(finding));
+    }
+  }
   if (c.observed) judge("observed", c.observed->y);
   for (const auto& subject : subjects) {
     document.subjects.emplace_back(subject->name(), subject->contract().text());
@@ -87,7 +105,7 @@ int RunExplain(Options options) {
     finding.case_file = options.path;
     document.findings.push_back(std::move(finding));
   }
-  if (!options.quiet_stdout()) Print("{}", text);
+  if (!options.quiet_stdout()) Print("{}{}", text, wrong);
   document.command = options.command;
   SetTotals(document, totals);
   document.extra.emplace_back("explanation", JsonQuote(text));

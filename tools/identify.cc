@@ -112,8 +112,8 @@ Question Ask(const Options& options, const std::function<void()>& begin) {
   } else {
     const std::vector<std::string> names = SubjectNames(options.subjects, {});
     if (names.size() != 1) {
-      throw InputError(fmt::format("--subject: '{}' stands for {} subjects, expected one",
-                                   fmt::join(options.subjects, "' and '"), names.size()));
+      throw InputError(fmt::format("--subject: {} subjects are named ({}), expected one",
+                                   names.size(), fmt::join(options.subjects, ", ")));
     }
     subject = SubjectRegistry::Get().Make(names.front());
     target = triage::TargetOf(*subject);
@@ -219,7 +219,9 @@ std::string ResultText(const Question& question, const Identified& result, bool 
     if (between) equal += "\n    searched: " + comparison.domain.Text();
   }
   if (!equal.empty()) text += "  bit-equal to " + equal + "\n";
-  if (equal.empty() && !between) text += "  bit-equal to no known convention\n";
+  if (equal.empty() && !between && result.any_compared()) {
+    text += "  bit-equal to no known convention\n";
+  }
   return text + RuledOutText(result, question.name) + NoVerdictText(result);
 }
 
@@ -294,7 +296,7 @@ std::optional<Finding> FindingOf(const Question& question, const Identified& res
     }
     return std::nullopt;
   }
-  if (!equal.empty()) return std::nullopt;
+  if (!equal.empty() || !result.any_compared()) return std::nullopt;
   finding.explanation = "is bit-equal to no known convention";
   return finding;
 }
@@ -309,7 +311,7 @@ int RunIdentify(Options options) {
       options.conventions.push_back(wanted);
     }
   }
-  RequireWritable(options);
+  RequireWritable(options, {}, options.cases);
   const bool draws = options.cases.empty(), between = !options.between.empty();
   const std::optional<uint64_t> seed = draws ? std::optional(options.identify.seed) : std::nullopt;
   options.command = CanonicalCommand(seed);

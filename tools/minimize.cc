@@ -10,6 +10,7 @@
 #include "properties/property.h"
 #include "properties/triage/triage.h"
 #include "tools/command.h"
+#include "tools/stop.h"
 
 namespace qualm::tools {
 namespace {
@@ -34,8 +35,8 @@ int RunMinimize(Options options) {
   const Property& property = ChooseProperty(options, c);
   const std::vector<std::string> names = SubjectNames(options.subjects, {});
   if (names.size() != 1) {
-    throw InputError(fmt::format("--subject: '{}' stands for {} subjects, expected one",
-                                 fmt::join(options.subjects, "' and '"), names.size()));
+    throw InputError(fmt::format("--subject: {} subjects are named ({}), expected one",
+                                 names.size(), fmt::join(options.subjects, ", ")));
   }
   // The question is whether the number is right, so exact judges unless told otherwise.
   const std::string contract = options.contract.empty() ? "exact" : options.contract;
@@ -43,12 +44,12 @@ int RunMinimize(Options options) {
   const Contract own = SubjectRegistry::Get().Make(names.front())->contract();
   if (options.output == "-")
     throw InputError("--output: '-' is no file; without --output the case goes to stdout");
-  RequireWritable("--output", options.output);
-  RequireWritable(options);
+  RequireWritable(options, {{"--output", options.output}}, {options.path});
   options.command = CanonicalCommand();
   PrintRepeat("");
-  const triage::MinimizeResult result =
-      triage::Minimize(c, *subjects.front(), property, {.max_calls = options.max_calls});
+  StopOnSignals();
+  const triage::MinimizeResult result = triage::Minimize(
+      c, *subjects.front(), property, {.max_calls = options.max_calls, .stop = Stopped});
 
   Totals totals;
   totals.cases = 1;
@@ -96,8 +97,8 @@ int RunMinimize(Options options) {
   document.seconds = stopwatch.seconds();
   deferred.Try([&] { WriteResults(options, document, {}); });
   deferred.Throw();
-  if (!JudgedSomething(totals, result.verdict.reason)) return kBadInput;
-  return result.reproduced ? kFindings : kClean;
+  if (!Stopped() && !JudgedSomething(totals, result.verdict.reason)) return kBadInput;
+  return StatusOfStopped(result.reproduced ? kFindings : kClean);
 }
 
 }  // namespace

@@ -257,7 +257,7 @@ int RunReplay(Options options) {
   if (!options.property.empty()) {
     for (const auto& [file, c] : cases) PropertyOf(options.property, c.op, "--property: " + file);
   }
-  RequireWritable(options);
+  RequireWritable(options, {}, files);
   options.command = CanonicalCommand();
   PrintRepeat(fmt::format("{} files; ", files.size()));
 

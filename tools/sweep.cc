@@ -210,6 +210,11 @@ int RunSweep(Options options) {
     }
     base = sweep::OneRow(base);
   }
+  if (base.N == 0) {
+    throw InputError(options.path + ": there is no output channel, expected one for a sweep");
+  }
+  if (base.K == 0)
+    throw InputError(options.path + ": the sums have no term, expected one for a sweep");
   const CodeRange range = RangeOf(base.x.dtype());
   const std::vector<int32_t> codes = sweep::Codes(base, options.from.value_or(range.min),
                                                   options.to.value_or(range.max), options.step);
@@ -217,8 +222,7 @@ int RunSweep(Options options) {
   const auto subjects = MakeSubjects(SubjectNames(options.subjects, {}), options.contract);
   if (!options.plot.empty() && !options.plot.ends_with(".svg"))
     throw InputError("--plot: '" + options.plot + "' is no FILE.svg, plots are written as SVG");
-  RequireWritable("--plot", options.plot);
-  RequireWritable(options);
+  RequireWritable(options, {{"--plot", options.plot}}, {options.path});
   PrintRepeat("");
 
   Totals totals;

@@ -356,6 +356,14 @@ class Builder {
            "makes " + std::to_string(outputs) + " outputs of " + std::to_string(c_.K) +
                " terms each, expected at most " + std::to_string(kMaxProducts) + " in all");
     }
+    if (!HasWindow(c_.op)) return;
+    const Window& v = c_.window;
+    const int64_t pixels = v.batch * v.out_h() * v.out_w(), taps = v.kernel_h * v.kernel_w;
+    if (ElementCount(std::vector{pixels, taps}, kMaxTaps) < 0) {
+      Fail(c_.op == Op::kGlobalAvgPool ? kH : kR,
+           "makes " + std::to_string(pixels) + " output pixels of " + std::to_string(taps) +
+               " taps each, expected at most " + std::to_string(kMaxTaps) + " in all");
+    }
   }
 
   [[noreturn]] void FailOutputs(int64_t most, std::string_view where) const {

@@ -53,6 +53,9 @@ std::string ReadTextFile(const std::string& path, std::string_view noun, size_t 
          std::ferror(file.get()) == 0) {
     count = std::fread(piece.data(), 1, piece.size(), file.get());
     text.append(piece.data(), count);
+    // No format here has such a byte, so whoever reads the text complains about it; and some of
+    // what can be opened never ends (/dev/zero).
+    if (std::memchr(piece.data(), 0, count) != nullptr) break;
   }
   if (std::ferror(file.get()) != 0) {
     Fail(path, "cannot be read to its end, expected a readable " + file_of);

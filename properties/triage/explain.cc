@@ -29,7 +29,8 @@ std::string StepLine(const TraceStep& step) {
 
 // What of the image lies under the window of an output, tap by tap. Of large kernels the first.
 std::string WindowLines(const Case& c, int64_t index) {
-  if (!HasWindow(c.op)) return "";
+  // Without channels no element is under any tap.
+  if (!HasWindow(c.op) || c.window.in_c == 0) return "";
   constexpr size_t kMost = 32;
   const Window& v = c.window;
   const std::vector<Tap> taps = TapsOf(v, index / c.N);

@@ -298,6 +298,10 @@ std::string Domain::Text() const {
   return text;
 }
 
+bool Identified::any_compared() const {
+  return std::ranges::any_of(conventions, [](const Comparison& c) { return c.cases != 0; });
+}
+
 std::vector<std::string> Identified::bit_equal() const {
   std::vector<std::string> names;
   for (const Comparison& comparison : conventions) {

@@ -76,6 +76,8 @@ struct Identified {
   bool out_of_time = false;
   std::vector<Comparison> conventions;  // in the order they were given
 
+  // Some convention defines some of the cases.
+  bool any_compared() const;
   // The names of those bit-equal.
   std::vector<std::string> bit_equal() const;
 };

@@ -18,23 +18,25 @@ namespace {
 // Subject runs are what minimization pays for; this counts them and refuses more than allowed.
 class CountingSubject : public Subject {
  public:
-  CountingSubject(Subject& inner, int64_t limit) : inner_(inner), limit_(limit) {
+  CountingSubject(Subject& inner, const MinimizeOptions& options)
+      : inner_(inner), limit_(options.max_calls), stop_(options.stop) {
     set_contract(inner.contract());
   }
   std::string_view name() const override { return inner_.name(); }
   std::string CannotRun(const Case& c) const override { return inner_.CannotRun(c); }
   Outcome Run(const Case& c, const RunContext& context) override {
-    if (calls_ >= limit_) return {RunStatus::kSkipped, "the call budget is spent", {}, {}};
+    if (spent()) return {RunStatus::kSkipped, "the call budget is spent", {}, {}};
     ++calls_;
     return inner_.Run(c, context);
   }
   std::vector<std::string> Siblings() const override { return inner_.Siblings(); }
   int64_t calls() const { return calls_; }
-  bool spent() const { return calls_ >= limit_; }
+  bool spent() const { return calls_ >= limit_ || (stop_ && stop_()); }
 
  private:
   Subject& inner_;
   int64_t limit_;
+  std::function<bool()> stop_;
   int64_t calls_ = 0;
 };
 
@@ -48,7 +50,7 @@ class Descent {
   // `unambiguous`: a case that another kind explains as well is not simpler.
   Descent(Case start, Subject& subject, const Property& property, const MinimizeOptions& options,
           bool unambiguous)
-      : counting_(subject, options.max_calls),
+      : counting_(subject, options),
         memo_(counting_),
         property_(property),
         keep_kind_(options.keep_kind),

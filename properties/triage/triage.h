@@ -58,6 +58,8 @@ std::vector<int64_t> Complexity(const Case& c);
 
 struct MinimizeOptions {
   int64_t max_calls = 2000;  // subject runs
+  // Asked before each of them: true ends the search with what there is. May be null.
+  std::function<bool()> stop = nullptr;
   // Never slip to a finding of another kind. A kind that is unknown or only guessed binds nothing:
   // the first smaller case whose cause is shown sets it.
   bool keep_kind = true;

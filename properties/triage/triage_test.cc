@@ -446,6 +446,13 @@ TEST(Explanation, NamesTheTapsOfAWindow) {
             std::string::npos)
       << text;
   EXPECT_NE(text.find("in the padding: (0,0) (0,1)"), std::string::npos) << text;
+  // Without channels there is nothing to look at.
+  c.window.in_c = 0;
+  DeriveSizes(&c);
+  c.x = Tensor(DType::kU8, {1, 2, 2, 0});
+  c.w = Tensor(DType::kS8, {1, 2, 2, 0});
+  ASSERT_EQ(Validate(c), "");
+  EXPECT_NE(Explain(c, {}, {.index = 0}).find("exact: 0"), std::string::npos);
 }
 
 TEST(Attribution, NamesASingleSwap) {

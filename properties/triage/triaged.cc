@@ -50,9 +50,9 @@ void Triaged::PreferKnown(const std::function<bool(const Finding&)>& known, Judg
   }
 }
 
-void Triaged::Minimize() {
+void Triaged::Minimize(const MinimizeOptions& options) {
   if (!fails_) return;
-  small_ = triage::Minimize(finding_.test_case, subject_, property_);
+  small_ = triage::Minimize(finding_.test_case, subject_, property_, options);
   if (!small_->reproduced) {
     small_.reset();
   } else if (!sure_ && small_->attribution.complete) {

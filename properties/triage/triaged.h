@@ -30,7 +30,7 @@ class Triaged {
   bool sure() const { return sure_; }
 
   // A small case may show what the large one hides. Nothing where the finding does not fail again.
-  void Minimize();
+  void Minimize(const MinimizeOptions& options = {});
   // After Minimize, where that gave one.
   const std::optional<MinimizeResult>& small() const { return small_; }
 

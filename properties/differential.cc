@@ -90,9 +90,9 @@ Verdict TargetsAgree(const Case& c, Subject& subject) {
 std::vector<Property> DifferentialProperties() {
   return {
       {"matches_exact",
-       "Every output is the exact real result rounded once, half to even, then clamped; or what "
-       "the "
-       "requantization mode of the case defines.",
+       "Every output is the exact one: the real result rounded once, half to even, then clamped; "
+       "or "
+       "what the requantization mode of the case, softmax and choose_qparams define instead.",
        EveryOp(), false, "all numeric faults", MatchesExact},
       {"matches_model",
        "Every output is bit-equal to the convention that the subject's contract names.", EveryOp(),

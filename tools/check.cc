@@ -282,8 +282,9 @@ int RunCheck(Options options) {
   if (!options.quiet_stdout()) {
     for (const Finding& finding : findings) Print("{}", known.Text(finding));
     Print("{}\n{}", TotalsLine(result.totals), IdleLines(result));
-    Print("hazard coverage\n{}", HazardLines(result.coverage));
-    Print("not judged\n{}", ReasonLines(result));
+    const std::string hazards = HazardLines(result.coverage), reasons = ReasonLines(result);
+    if (!hazards.empty()) Print("hazard coverage\n{}", hazards);
+    if (!reasons.empty()) Print("not judged\n{}", reasons);
   }
   ResultDocument document;
   document.command = options.command;

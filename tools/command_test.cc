@@ -647,6 +647,10 @@ TEST_F(Command, AStoppedRunSaysWhatItFound) {
   EXPECT_GT(document["totals"]["failed"], 0);
   EXPECT_TRUE(
       std::filesystem::exists(folder() / document["findings"][0]["case_file"].get<std::string>()));
+  // A folder of findings is replayed with the cases as they were drawn.
+  const Ran again = Qualm({"replay", "out", "-s", "faulty:u8-as-s8", "--json", "-"});
+  EXPECT_EQ(again.status, 1) << again.err;
+  EXPECT_EQ(Json::parse(again.out)["totals"]["cases"], document["findings"].size());
   const Ran clean = stopped("native", "HUP");
   EXPECT_EQ(clean.status, 128 + 1) << clean.err;
   EXPECT_GT(Json::parse(Read("r.json"))["totals"]["passed"], 0);

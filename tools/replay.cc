@@ -47,7 +47,9 @@ std::vector<std::string> FilesOf(const std::string& path) {
   std::string at = path;
   for (fs::recursive_directory_iterator entry(path, error), end; !error && entry != end;) {
     at = entry->path().string();
-    if (at.ends_with(".case.json") || at.ends_with(".jsonl")) files.push_back(at);
+    // A finding's own case has no other name than that (docs/ci.md).
+    const bool is_case = at.ends_with(".case.json") || entry->path().filename() == "case.json";
+    if (is_case || at.ends_with(".jsonl")) files.push_back(at);
     entry.increment(error);  // into the folder `at`, if it is one
   }
   if (error) throw InputError(at + ": " + error.message());

@@ -4,6 +4,7 @@
 #include <setjmp.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <ucontext.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -275,6 +276,8 @@ void OnSignal(int number, siginfo_t* info, void* context) {
     return;
   }
   trap->sentence = Sentence(number, info->si_code);
+  // sigsetjmp has saved no mask, and ThreadSanitizer runs handlers with all signals blocked.
+  pthread_sigmask(SIG_SETMASK, &static_cast<ucontext_t*>(context)->uc_sigmask, nullptr);
   siglongjmp(trap->resume, 1);
 }
 
@@ -286,8 +289,7 @@ class ScopedHandlers {
     if (handlers.users++ != 0) return;
     struct sigaction action = {};
     action.sa_sigaction = OnSignal;
-    // SA_NODEFER: the handler leaves by siglongjmp, and the mask then needs no repair.
-    action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
+    action.sa_flags = SA_SIGINFO | SA_ONSTACK;
     sigemptyset(&action.sa_mask);
     for (size_t i = 0; i < kSignals.size(); ++i) {
       QUALM_CHECK_EQ(sigaction(kSignals[i], &action, &handlers.previous[i]), 0);

@@ -161,8 +161,9 @@ HWY_NOINLINE void RunSoftmax(const std::array<int32_t, 256>& t, const ConstMatri
     uint8_t* const out = static_cast<uint8_t*>(y.data) + i * y.row_stride;
     const uint8_t largest = QUALM_DISPATCH(LargestCode)(in, count, flip);
     const uint64_t sum = QUALM_DISPATCH(SumOfNumerators)(t.data(), in, count, flip, largest);
+    const uint64_t half = sum / 2;
     const Share share{.sum = static_cast<double>(sum),
-                      .half = static_cast<double>(sum / 2),
+                      .half = static_cast<double>(half),
                       .zero_point = static_cast<double>(TypeBounds(y.type).lo),
                       .lo = static_cast<double>(bounds.lo),
                       .hi = static_cast<double>(bounds.hi)};

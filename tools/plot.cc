@@ -16,8 +16,6 @@
 #include "core/status.h"
 #include "tools/command.h"
 
-extern char** environ;
-
 namespace qualm::tools {
 namespace {
 

@@ -183,7 +183,7 @@ void ReplayRecords(const std::vector<GoldenRecord>& records, const std::vector<S
     for (const GoldenRecord& record : records) {
       if (has_case(record)) asked.push_back({&record, GoldenCase(record), {}});
     }
-  } catch (const InputError&) {
+  } catch (const InputError&) {  // NOLINT(bugprone-empty-catch)
     // Said below, after the records before it.
   }
   AskForAll(subjects, asked);

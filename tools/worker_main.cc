@@ -8,7 +8,9 @@ int WorkerMain(int argc, char** argv);
 }  // namespace qualm
 
 // What a plugin leaks, or does when it is unloaded, is not what is under test.
+// NOLINTBEGIN(bugprone-reserved-identifier): LeakSanitizer's name for it
 extern "C" const char* __lsan_default_options();
 extern "C" const char* __lsan_default_options() { return "detect_leaks=0"; }
+// NOLINTEND(bugprone-reserved-identifier)
 
 int main(int argc, char** argv) { return qualm::WorkerMain(argc, argv); }

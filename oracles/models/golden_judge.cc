@@ -295,7 +295,8 @@ void Judge::RequantizeFixedPoint() {
   const int32_t multiplier = Int32(record_, "multiplier");
   const int32_t right_shift = Int32(record_, "right_shift", 1, 62);
   const int32_t zero_point = Int32(record_, "zp");
-  for (const auto& [field, vector] : {std::pair{"y_avx2", true}, {"y_scalar", false}}) {
+  for (const bool vector : {true, false}) {
+    const char* const field = vector ? "y_avx2" : "y_scalar";
     if (!record_.Has(field)) continue;
     result_.model = vector ? "fbgemm@avx2" : "fbgemm@scalar";
     CompareEach(field, DType::kU8, x.size(), [&](int64_t i) {

@@ -131,7 +131,7 @@ Tensor RunAten(Op op, const Tensor& x, DType out_dtype,
     c.out_dtype = out_dtype;
     c.out_min = RangeOf(out_dtype).min;
     c.out_max = RangeOf(out_dtype).max;
-    QUALM_CHECK_EQ(Validate(c), "");
+    QUALM_CHECK(Validate(c).empty());
     const Tensor row = aten.run(c).y;
     std::ranges::copy(row.bytes(), y.bytes().data() + static_cast<size_t>(m) * row.bytes().size());
   }
@@ -150,7 +150,7 @@ std::string NotMinMax(const Case& c) {
 }
 
 struct Ends {
-  float min, max;
+  float min = 0, max = 0;
 };
 
 template <class Choose>

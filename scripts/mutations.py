@@ -325,7 +325,7 @@ MUTATIONS = [
             "for (; i + 1 < count; ++i) total += "
             "static_cast<uint64_t>(t[largest - (x[i] ^ flip)]);",
             "the last element is not in the sum"),
-    softmax("softmax-rounding", ".half = static_cast<double>(sum / 2),", ".half = 0,",
+    softmax("softmax-rounding", ".half = static_cast<double>(half),", ".half = 0,",
             "shares are cut off instead of rounded"),
     softmax("softmax-long-row",
             "for (size_t code = 0; code <= largest; ++code) "

@@ -156,8 +156,8 @@ struct Ends {
 template <class Choose>
 Model Choosing(std::string name, std::string description, std::string source, Choose choose) {
   const auto run = [choose](const Case& c) {
-    const auto [min, max] = std::ranges::minmax(c.x.as<float>());
-    const ChosenQParams chosen = choose(c, Ends{min, max});
+    const auto ends = std::ranges::minmax(c.x.as<float>());
+    const ChosenQParams chosen = choose(c, Ends{ends.min, ends.max});
     Tensor y(DType::kF32, c.output_shape());
     y.as<float>()[0] = static_cast<float>(chosen.scale);
     y.as<float>()[1] = static_cast<float>(chosen.zero_point);

@@ -153,11 +153,20 @@ struct Ends {
   float min = 0, max = 0;
 };
 
+Ends EndsOf(const Case& c) {
+  const auto values = c.x.as<float>();
+  Ends ends{values[0], values[0]};
+  for (const float value : values) {
+    ends.min = std::min(ends.min, value);
+    ends.max = std::max(ends.max, value);
+  }
+  return ends;
+}
+
 template <class Choose>
 Model Choosing(std::string name, std::string description, std::string source, Choose choose) {
   const auto run = [choose](const Case& c) {
-    const auto ends = std::ranges::minmax(c.x.as<float>());
-    const ChosenQParams chosen = choose(c, Ends{ends.min, ends.max});
+    const ChosenQParams chosen = choose(c, EndsOf(c));
     Tensor y(DType::kF32, c.output_shape());
     y.as<float>()[0] = static_cast<float>(chosen.scale);
     y.as<float>()[1] = static_cast<float>(chosen.zero_point);
@@ -169,7 +178,7 @@ Model Choosing(std::string name, std::string description, std::string source, Ch
   model.source = std::move(source);
   model.run = [run](const Case& c) { return ModelOutput{run(c), std::nullopt}; };
   model.trace = [run](const Case& c, int64_t index) {
-    const auto [min, max] = std::ranges::minmax(c.x.as<float>());
+    const auto [min, max] = EndsOf(c);
     const Tensor y = run(c);
     Trace trace;
     trace.push_back({Stage::kAccumulate,

@@ -147,12 +147,11 @@ int64_t Totals::of(Judgement judgement) const {
 void CheckCase(const Case& drawn, const std::vector<Subject*>& subjects, const std::string& glob,
                CheckResult& result, const Judging& judging) {
   ++result.totals.cases;
-  std::optional<std::vector<Hazard>> hazards_of_drawn;
+  std::optional<std::vector<Hazard>> hazards;
   for (Subject* subject : subjects) {
     const std::string subject_name(subject->name());
     std::optional<Case> adapted;
     if (judging.adapt) adapted = AdaptTo(*subject, drawn);
-    if (adapted && *adapted == drawn) adapted.reset();
     const Case& c = adapted ? *adapted : drawn;
     MemoSubject memo(*subject);
     bool judged = false;
@@ -188,9 +187,8 @@ void CheckCase(const Case& drawn, const std::vector<Subject*>& subjects, const s
       Keep(std::move(finding), judging.findings_per_property, result.findings);
     }
     if (!judged) continue;
-    if (!adapted && !hazards_of_drawn) hazards_of_drawn = HazardsOf(drawn);
-    result.coverage.Add(c.op, subject->InstructionSet(),
-                        adapted ? HazardsOf(c) : *hazards_of_drawn);
+    if (adapted || !hazards) hazards = HazardsOf(c);
+    result.coverage.Add(c.op, subject->InstructionSet(), *hazards);
   }
 }
 

@@ -113,8 +113,10 @@ Case Expand(const Case& base, const std::vector<int32_t>& codes) {
     expanded.x = Tensor(base.x.dtype(), {count, base.K});
   }
   const int64_t row = count == 0 ? 0 : expanded.x.size() / count;
-  for (int64_t i = 0; i < count * row; ++i) {
-    expanded.x.SetInt(i, codes[static_cast<size_t>(i / std::max<int64_t>(row, 1))]);
+  for (int64_t m = 0; m < count; ++m) {
+    for (int64_t i = 0; i < row; ++i) {
+      expanded.x.SetInt(m * row + i, codes[static_cast<size_t>(m)]);
+    }
   }
   return expanded;
 }

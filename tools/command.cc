@@ -19,6 +19,7 @@
 #include "core/io/case_json.h"
 #include "core/io/json_text.h"
 #include "core/status.h"
+#include "oracles/exact/exact.h"
 #include "oracles/models/model.h"
 #include "properties/property.h"
 #include "properties/triage/counterfactual.h"
@@ -304,6 +305,21 @@ std::vector<Subject*> Pointers(const std::vector<std::unique_ptr<Subject>>& subj
   std::vector<Subject*> pointers;
   for (const auto& subject : subjects) pointers.push_back(subject.get());
   return pointers;
+}
+
+std::optional<Finding> WrongExpected(const Case& c, const std::string& file) {
+  if (!c.expected) return std::nullopt;
+  const auto divergence = FirstDivergence(exact::Evaluate(c), *c.expected);
+  if (!divergence) return std::nullopt;
+  Finding finding;
+  finding.op = Name(c.op);
+  finding.property = "matches_exact";
+  finding.subject = "expected";
+  finding.explanation = "the expected output in the file is not the exact one";
+  finding.first_divergence = divergence;
+  finding.case_file = file;
+  finding.test_case = c;
+  return finding;
 }
 
 bool IsDeclared(const Finding& finding, const Contract& contract) {

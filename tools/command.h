@@ -74,6 +74,9 @@ std::vector<std::unique_ptr<Subject>> MakeSubjects(const std::vector<std::string
 const Property& PropertyOf(const std::string& name, Op op, const std::string& where);
 std::vector<Subject*> Pointers(const std::vector<std::unique_ptr<Subject>>& subjects);
 
+// What is wrong with the expected output of a case file, if it has one that is not the exact one.
+std::optional<Finding> WrongExpected(const Case& c, const std::string& file);
+
 // Does a row of adapters/contracts.cc declare this finding of `subject`?
 bool IsDeclared(const Finding& finding, const Contract& contract);
 

@@ -63,22 +63,13 @@ int RunExplain(Options options) {
     document.findings.push_back(std::move(finding));
   };
   std::string wrong;
-  if (c.expected) {
-    if (const auto divergence = FirstDivergence(exact::Evaluate(c), *c.expected)) {
-      wrong = fmt::format(
-          "the expected output in the file is not the exact one: index {} has {}, exact is {}\n",
-          divergence->index, divergence->actual, divergence->expected);
-      departs = true;
-      totals.Add(Judgement::kFailed);
-      Finding finding;
-      finding.op = Name(c.op);
-      finding.property = "matches_exact";
-      finding.subject = "expected";
-      finding.explanation = "the expected output in the file is not the exact one";
-      finding.first_divergence = divergence;
-      finding.case_file = options.path;
-      document.findings.push_back(std::move(finding));
-    }
+  if (std::optional<Finding> finding = WrongExpected(c, options.path)) {
+    const Divergence& divergence = *finding->first_divergence;
+    wrong = fmt::format("{}: index {} has {}, exact is {}\n", finding->explanation,
+                        divergence.index, divergence.actual, divergence.expected);
+    departs = true;
+    totals.Add(Judgement::kFailed);
+    document.findings.push_back(std::move(*finding));
   }
   if (c.observed) judge("observed", c.observed->y);
   for (const auto& subject : subjects) {

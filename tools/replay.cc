@@ -12,7 +12,6 @@
 #include "core/io/case_json.h"
 #include "core/io/golden.h"
 #include "core/status.h"
-#include "oracles/exact/exact.h"
 #include "oracles/models/golden_judge.h"
 #include "properties/engine.h"
 #include "properties/property.h"
@@ -108,15 +107,11 @@ void ReplayCase(const std::string& file, const Case& c, const Options& options,
   const std::string wanted = options.property.empty() ? c.property : options.property;
   if (c.expected) {
     // The file says what is exact; the oracle must agree, or one of the two is wrong.
-    const auto divergence = FirstDivergence(exact::Evaluate(c), *c.expected);
-    const Verdict verdict =
-        divergence
-            ? Verdict::Failed("the expected output in the file is not the exact one", divergence)
-            : Verdict::Passed();
-    Report(replay, "oracle", file, verdict);
-    if (verdict.failed()) {
-      replay.findings.push_back(ToFinding(c, "matches_exact", "expected", file, verdict));
-    }
+    std::optional<Finding> wrong = WrongExpected(c, file);
+    Report(
+        replay, "oracle", file,
+        wrong ? Verdict::Failed(wrong->explanation, wrong->first_divergence) : Verdict::Passed());
+    if (wrong) replay.findings.push_back(std::move(*wrong));
   }
   const Property* only = wanted.empty() ? nullptr : &PropertyOf(wanted, c.op, "--property");
   for (Subject* subject : subjects) {

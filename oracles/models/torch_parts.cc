@@ -132,8 +132,8 @@ Channel ChannelOf(const Case& c, int64_t) {
 }
 
 // Steps for each element, and the integer they start from.
-template <class ValueOf, class ChannelOf, class StepsOf>
-Model Walked(ValueOf value_of, ChannelOf channel_of, StepsOf steps_of) {
+template <class ValueOf, class ChannelAt, class StepsOf>
+Model Walked(ValueOf value_of, ChannelAt channel_of, StepsOf steps_of) {
   Model model;
   const auto one = [=](const Case& c, int64_t index, Trace* trace) {
     Value value;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The quantized engines of PyTorch 1.13.1 as a whole: which convention runs each operator. An
-// engine (QNNPACK, oneDNN) brings linear, convolutions and, QNNPACK, add, pools and some tables;
+// engine (QNNPACK, oneDNN) brings linear, convolutions and, QNNPACK, add, pools, tables, softmax;
 // all else is ATen's own, whatever the engine (aten/src/ATen/native/quantized/cpu: BinaryOps.cpp,
 // qmul.cpp; torch/ao/quantization/observer.py).
 #include <algorithm>
@@ -88,6 +88,13 @@ Model WithXnnpackS8(const Model& u8, std::initializer_list<const char*> variatio
   return model;
 }
 
+// softargmax.c and u8lut32norm/scalar.c, which XNNPACK took over as they were.
+Model QnnpackSoftmax() {
+  Model model = Named(XnnpackModels(), "xnnpack@fp32");
+  model.variations.clear();  // those are of its other operators
+  return model;
+}
+
 void AddAten(Engine& engine, const Model& aten) {
   engine.Add({Op::kQuantize, Op::kDequantize}, aten);
   engine.Add({Op::kMul}, WithXnnpackS8(aten, {"V1", "V8"}));
@@ -104,9 +111,10 @@ Model Qnnpack() {
   engine.Add({Op::kMaxPool}, QnnpackMaxPool());
   engine.Add({Op::kAvgPool, Op::kGlobalAvgPool}, QnnpackAvgPool());
   engine.Add({Op::kTable}, QnnpackTable());
+  engine.Add({Op::kSoftmax}, QnnpackSoftmax());
   return std::move(engine).Make("torch-qnnpack",
-                                "PyTorch's engine qnnpack: linear, convolutions, add, pools and "
-                                "tables of QNNPACK, the rest ATen",
+                                "PyTorch's engine qnnpack: linear, convolutions, add, pools, "
+                                "tables and softmax of QNNPACK, the rest ATen",
                                 kWhere);
 }
 
@@ -144,6 +152,7 @@ Model OneDnn(std::string_view isa, std::string_view capability) {
   engine.Add({Op::kMaxPool}, AtenMaxPool());
   engine.Add({Op::kAvgPool, Op::kGlobalAvgPool}, AtenAvgPool());
   engine.Add({Op::kTable}, AtenTable(capability == "avx2" ? 64 : 0));
+  engine.Add({Op::kSoftmax}, AtenSoftmax(aten));
   return std::move(engine).Make("torch-onednn@" + std::string(isa),
                                 "PyTorch's engine onednn: linear and convolutions of onednn2@" +
                                     std::string(isa) + ", the rest ATen's, capability " +

@@ -7,11 +7,14 @@
 #include <utility>
 #include <vector>
 
+#include "core/float_text.h"
 #include "oracles/models/aten.h"
 #include "oracles/models/convention.h"
 
 namespace qualm::models {
 namespace {
+
+constexpr const char* kUndecided = "an output depends on how the exponential function rounds";
 
 // Pools -------------------------------------------------------------------------------------------
 
@@ -194,26 +197,69 @@ Channel TableChannel(const Case& c, int64_t index) {
 
 const Step kReluCodes[] = {{Stage::kClamp, "the larger of it and {zero_point}", MaxZeroPoint}};
 constexpr Step kHardSwish{Stage::kScale, "x*min(max(x + 3, 0), 6)/6", HardSwish};
-constexpr Step kLeakyRelu{Stage::kScale, "if negative, times {multiplier}", LeakyRelu};
 
-// hardswish.c: a table of 256, made in float32.
+// ATen's sigmoid and tanh: exp and tanh are Sleef's in vectors, the C library's in the rest, each
+// within 1 ulp of the real function, so that a sigmoid is within 2^-22 of itself. The number in the
+// middle, and with kSide -1 and 1 the ends of where the library's may lie.
+template <int kSide, double (*kFunction)(double)>
+void NearTheReal(Value& v, const Channel&) {
+  const double real = kFunction(static_cast<double>(v.number));
+  v.SetReal(static_cast<float>(real + kSide * (std::abs(real) * 0x1p-22 + 0x1p-126)));
+}
+double Sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
+double Tanh(double x) { return std::tanh(x); }
+
+// `side`: that of the number to take.
+Step AtenFunction(const Case& c, int side) {
+  const auto one_of = [side](auto* low, auto* middle, auto* high) {
+    return side < 0 ? low : side > 0 ? high : middle;
+  };
+  switch (c.function) {
+    case Function::kSigmoid:
+      return {Stage::kScale, "sigmoid(x) in float32",
+              one_of(NearTheReal<-1, Sigmoid>, NearTheReal<0, Sigmoid>, NearTheReal<1, Sigmoid>)};
+    case Function::kTanh:
+      return {Stage::kScale, "tanh(x) in float32",
+              one_of(NearTheReal<-1, Tanh>, NearTheReal<0, Tanh>, NearTheReal<1, Tanh>)};
+    case Function::kHardSwish: return kHardSwish;
+    default: return {Stage::kScale, "if negative, times {multiplier}", LeakyRelu};
+  }
+}
+
+// QNNPACK's tables of 256, made in float32: hardswish.c; sigmoid.c and tanh.c around the C
+// library's expf and tanhf, for one output scale and zero point each.
+void SigmoidCodes(Value& v, const Channel&) { v.SetReal(256.0f / (1.0f + std::exp(-v.number))); }
+void TanhCodes(Value& v, const Channel&) { v.SetReal(128.0f * std::tanh(v.number) + 128.0f); }
+
+constexpr Step kQnnpackToReal{Stage::kScale, "fl({a_scale}*(x - {a_zp}))", Dequantize};
+constexpr Step kQnnpackClamp{Stage::kClamp, "clamp to {low}..{high} in float32", ClampToFloat};
+constexpr Step kQnnpackRound{Stage::kRound, "lrintf, ties to even", step::RoundX86};
+const Step kQnnpackSigmoid[] = {
+    kQnnpackToReal,
+    {Stage::kScale, "256/(1 + expf(-x)) in float32", SigmoidCodes},
+    kQnnpackClamp,
+    kQnnpackRound,
+};
+const Step kQnnpackTanh[] = {
+    kQnnpackToReal,
+    {Stage::kScale, "128*tanhf(x) + 128 in float32", TanhCodes},
+    kQnnpackClamp,
+    kQnnpackRound,
+};
 const Step kQnnpackHardSwish[] = {
-    {Stage::kScale, "fl({a_scale}*(x - {a_zp}))", Dequantize},
+    kQnnpackToReal,
     kHardSwish,
     {Stage::kScale, "times fl(1/scale) {reciprocal}", step::TimesReciprocal},
     {Stage::kZeroPoint, "+ zero point {zero_point} in float32, before rounding",
      step::AddZeroPointFloat},
-    {Stage::kClamp, "clamp to {low}..{high} in float32", ClampToFloat},
-    {Stage::kRound, "lrintf, ties to even", step::RoundX86},
-    {Stage::kClamp, "to u8", step::Clamp},
+    kQnnpackClamp,
+    kQnnpackRound,
 };
 
 std::string CannotTable(const Case& c) {
   const bool relu = c.function == Function::kRelu;
-  const bool real = c.function == Function::kSigmoid || c.function == Function::kTanh;
   return FirstReason({
       Require(c.x.dtype() == DType::kU8 && c.out_dtype == DType::kU8, "codes must be u8"),
-      Require(!real, "the exponential function is the C library's, or a vector library's"),
       Require(!relu || c.x_q == c.out_q, "relu leaves scale and zero point as they are"),
       ZeroPointsAreCodes(c),
       WholeRange(c),
@@ -250,6 +296,31 @@ Case Quantizing(const Case& c, Tensor x) {
   whole.out_min = c.out_min;
   whole.out_max = c.out_max;
   return whole;
+}
+
+// softmax of each row of float32 numbers (SoftMaxKernel.cpp, vec_host_softmax_lastdim): exp within
+// 1 ulp, the sum in any order, one division. `side`: 0, or -1 and 1 for the ends of where the
+// library's may lie.
+Tensor Shares(const Tensor& x, int side) {
+  const int64_t n = x.shape()[1];
+  const double error = static_cast<double>(n + 8) * 0x1p-24;
+  Tensor shares(DType::kF32, x.shape());
+  for (int64_t first = 0; first < x.size(); first += n) {
+    float most = x.FloatAt(first);
+    for (int64_t i = first; i < first + n; ++i) most = std::max(most, x.FloatAt(i));
+    double sum = 0;
+    std::vector<double> powers;
+    for (int64_t i = first; i < first + n; ++i) {
+      powers.push_back(std::exp(static_cast<double>(x.FloatAt(i) - most)));
+      sum += powers.back();
+    }
+    for (int64_t i = 0; i < n; ++i) {
+      const double share = powers[static_cast<size_t>(i)] / sum;
+      shares.as<float>()[static_cast<size_t>(first + i)] =
+          static_cast<float>(share + side * (share * error + 0x1p-126));
+    }
+  }
+  return shares;
 }
 
 Tensor Joined(const Model& aten, const Case& c) {
@@ -357,13 +428,24 @@ Model AtenAvgPool() {
 
 Model QnnpackTable() {
   Model model = Walked(CodeAt, TableChannel, [](const Case& c, int64_t) -> std::span<const Step> {
-    if (c.function == Function::kRelu) return kReluCodes;
-    return kQnnpackHardSwish;
+    switch (c.function) {
+      case Function::kRelu: return kReluCodes;
+      case Function::kSigmoid: return kQnnpackSigmoid;
+      case Function::kTanh: return kQnnpackTanh;
+      default: return kQnnpackHardSwish;
+    }
   });
   model.cannot_run = [](const Case& c) {
+    const auto fixed = [&](Function function, float scale, int32_t zero_point) {
+      return c.function != function || c.out_q == QParams{{scale}, {zero_point}};
+    };
     return FirstReason({
         CannotTable(c),
         Require(c.function != Function::kLeakyRelu, "leaky_relu is ATen's"),
+        Require(fixed(Function::kSigmoid, 0x1p-8f, 0),
+                "the output of sigmoid has scale 2^-8 and zero point 0"),
+        Require(fixed(Function::kTanh, 0x1p-7f, 128),
+                "the output of tanh has scale 2^-7 and zero point 128"),
         Require(std::isnormal(c.x_q.scale[0]) && std::isnormal(c.out_q.scale[0]),
                 "scales must be normal numbers"),
     });
@@ -372,13 +454,50 @@ Model QnnpackTable() {
 }
 
 Model AtenTable(int64_t block) {
-  Model model = Walked(CodeAt, TableChannel, [block](const Case& c, int64_t index) {
-    if (c.function == Function::kRelu)
-      return std::vector<Step>(std::begin(kReluCodes), std::end(kReluCodes));
-    const bool vector = block != 0 && index < c.M * c.N / block * block;
-    return AtenThroughFloat(vector, c.function == Function::kHardSwish ? kHardSwish : kLeakyRelu);
-  });
-  model.cannot_run = CannotTable;
+  const auto on = [block](int side) {
+    return Walked(CodeAt, TableChannel, [=](const Case& c, int64_t index) {
+      if (c.function == Function::kRelu)
+        return std::vector<Step>(std::begin(kReluCodes), std::end(kReluCodes));
+      const bool vector = block != 0 && index < c.M * c.N / block * block;
+      return AtenThroughFloat(vector, AtenFunction(c, side));
+    });
+  };
+  Model model = on(0);
+  model.cannot_run = [low = on(-1).run, high = on(1).run](const Case& c) {
+    const bool real = c.function == Function::kSigmoid || c.function == Function::kTanh;
+    const std::string reason = CannotTable(c);
+    return !reason.empty() || !real ? reason : Require(low(c).y == high(c).y, kUndecided);
+  };
+  return model;
+}
+
+Model AtenSoftmax(const Model& aten) {
+  Model model;
+  model.cannot_run = [aten](const Case& c) {
+    const std::string reason = FirstReason(
+        {ZeroPointsAreCodes(c), WholeRange(c), Require(!c.relu, "softmax has no fused relu")});
+    if (!reason.empty()) return reason;
+    const Tensor x = aten.run(Dequantizing(c, false)).y;
+    for (int64_t i = 0; i < x.size(); ++i) {
+      if (!std::isfinite(x.FloatAt(i))) return std::string("x must be finite");
+    }
+    return Require(
+        aten.run(Quantizing(c, Shares(x, -1))).y == aten.run(Quantizing(c, Shares(x, 1))).y,
+        kUndecided);
+  };
+  model.run = [aten](const Case& c) {
+    return aten.run(Quantizing(c, Shares(aten.run(Dequantizing(c, false)).y, 0)));
+  };
+  model.trace = [aten](const Case& c, int64_t index) {
+    const Tensor x = aten.run(Dequantizing(c, false)).y;
+    Trace trace = aten.trace(Dequantizing(c, false), index);
+    const Tensor shares = Shares(x, 0);
+    trace.push_back({Stage::kScale, "exp(x - the row's largest) over the row's sum of them",
+                     FloatText(shares.FloatAt(index)), true});
+    for (TraceStep& step : aten.trace(Quantizing(c, shares), index))
+      trace.push_back(std::move(step));
+    return trace;
+  };
   return model;
 }
 

@@ -20,6 +20,9 @@ Model AtenConcat(const Model& aten);
 // `block`: codes that the vector loop takes at a time, 0 where there is none.
 Model AtenTable(int64_t block);
 Model QnnpackTable();
+// `aten` quantizes and dequantizes. The exponential functions of this and of ATen's tables are
+// other libraries': a case that they could decide by their last bits is refused.
+Model AtenSoftmax(const Model& aten);
 
 }  // namespace qualm::models
 

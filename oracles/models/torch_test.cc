@@ -195,6 +195,7 @@ TEST(TorchModels, Tables) {
             Tensor::Of<uint8_t>({1, 2}, std::vector<uint8_t>{6, 12}));
   EXPECT_NE(Get("torch-qnnpack").cannot_run(leaky), "");
   EXPECT_NE(Get("torch-qnnpack").cannot_run(Table(Function::kTanh, {3})), "");
+  EXPECT_NE(Get("torch-qnnpack").cannot_run(Table(Function::kSigmoid, {3})), "");
 
   // 3 is 1.5 codes: QNNPACK adds the zero point before it rounds, so an odd one turns the tie.
   Case tie = Table(Function::kHardSwish, {14});
@@ -203,12 +204,51 @@ TEST(TorchModels, Tables) {
   EXPECT_EQ(run("torch-onednn@avx2", tie).IntAt(0), 11);
 }
 
-TEST(TorchModels, SayWhatTheyHaveNot) {
+TEST(TorchModels, SigmoidAndTanh) {
+  // 0, 1 and 20: a half; 256/(1 + 1/e) = 187.15; what would be 256.
+  Case sigmoid = Table(Function::kSigmoid, {8, 10, 48});
+  sigmoid.out_q = {{0x1p-8f}, {0}};
+  ASSERT_EQ(Validate(sigmoid), "");
+  for (const char* model : {"torch-qnnpack", "torch-onednn@sse41", "torch-onednn@avx2"}) {
+    ASSERT_EQ(Get(model).cannot_run(sigmoid), "");
+    EXPECT_EQ(Get(model).run(sigmoid).y,
+              Tensor::Of<uint8_t>({1, 3}, std::vector<uint8_t>{128, 187, 255}));
+  }
+  // 128 + 128*0.76159 = 225.48; -4: 128 - 128*0.99933 = 0.09.
+  Case tanh = Table(Function::kTanh, {8, 10, 0, 48});
+  tanh.out_q = {{0x1p-7f}, {128}};
+  ASSERT_EQ(Validate(tanh), "");
+  for (const char* model : {"torch-qnnpack", "torch-onednn@sse41", "torch-onednn@avx2"}) {
+    ASSERT_EQ(Get(model).cannot_run(tanh), "");
+    EXPECT_EQ(Get(model).run(tanh).y,
+              Tensor::Of<uint8_t>({1, 4}, std::vector<uint8_t>{128, 225, 0, 255}));
+  }
+  // A half over 1/255 is 127.5: which code it becomes is a matter of exp(0).
+  sigmoid.out_q = {{1.0f / 255}, {0}};
+  EXPECT_NE(Get("torch-onednn@avx2").cannot_run(sigmoid), "");
+  sigmoid.x.SetInt(0, 9);
+  EXPECT_EQ(Get("torch-onednn@avx2").cannot_run(sigmoid), "");
+}
+
+TEST(TorchModels, Softmax) {
   Case c;
   c.op = Op::kSoftmax;
-  c.M = c.N = 1;
-  c.x = Tensor(DType::kU8, {1, 1});
-  EXPECT_EQ(Get("torch-qnnpack").cannot_run(c), "this engine has no softmax");
+  c.M = 1;
+  c.N = 2;
+  c.x = Tensor::Of<uint8_t>({1, 2}, std::vector<uint8_t>{3, 5});
+  c.x_q = {{0.5f}, {0}};
+  c.out_q = {{0x1p-8f}, {0}};
+  ASSERT_EQ(Validate(c), "");
+  // 256/(1 + e) = 68.85
+  for (const char* model : {"torch-qnnpack", "torch-onednn@sse41", "torch-onednn@avx2"}) {
+    ASSERT_EQ(Get(model).cannot_run(c), "");
+    EXPECT_EQ(Get(model).run(c).y, Tensor::Of<uint8_t>({1, 2}, std::vector<uint8_t>{69, 187}));
+  }
+  EXPECT_EQ(Get("torch-onednn@avx2").trace(c, 0).back().value, "69");
+  // A share of 1 would be 256.
+  c.x = Tensor::Of<uint8_t>({1, 2}, std::vector<uint8_t>{0, 255});
+  EXPECT_EQ(Get("torch-onednn@avx2").run(c).y,
+            Tensor::Of<uint8_t>({1, 2}, std::vector<uint8_t>{0, 255}));
 }
 
 }  // namespace

@@ -102,12 +102,6 @@ void MergeCounts(const CheckResult& from, CheckResult& into) {
   into.coverage.Merge(from.coverage);
 }
 
-std::vector<Op> OpsOf(const CheckOptions& options) {
-  if (!options.ops.empty()) return options.ops;
-  const std::span<const Op> all = AllOps();
-  return {all.begin(), all.end()};
-}
-
 void ValidateOptions(const CheckOptions& options) {
   if (options.shard_count < 1 || options.shard_index < 0 ||
       options.shard_index >= options.shard_count) {
@@ -117,18 +111,25 @@ void ValidateOptions(const CheckOptions& options) {
   }
   if (options.jobs < 1) throw InputError("--jobs: must be at least 1");
   if (options.cases < 0) throw InputError("--cases: must be at least 0");
-  bool matched = false;
-  for (const Property& property : AllProperties()) {
-    for (Op op : property.ops)
-      matched = matched || MatchesGlob(options.property_glob, op, property);
-  }
-  if (!matched) {
+  if (DrawnOps(options).empty()) {
     throw InputError("--property: no property matches '" + options.property_glob +
                      "' (see qualm list properties)");
   }
 }
 
 }  // namespace
+
+std::vector<Op> DrawnOps(const CheckOptions& options) {
+  std::vector<Op> ops(AllOps().begin(), AllOps().end());
+  if (!options.ops.empty()) ops = options.ops;
+  std::erase_if(ops, [&](Op op) {
+    return std::ranges::none_of(AllProperties(), [&](const Property& property) {
+      return std::ranges::find(property.ops, op) != property.ops.end() &&
+             MatchesGlob(options.property_glob, op, property);
+    });
+  });
+  return ops;
+}
 
 uint64_t CaseSeed(uint64_t seed, Op op, int64_t i) {
   return MixSeed(MixSeed(seed, static_cast<uint64_t>(op)), static_cast<uint64_t>(i));
@@ -213,7 +214,7 @@ CheckResult Check(const CheckOptions& options) {
   }
 
   CaseCursor cursor;
-  cursor.ops = OpsOf(options);
+  cursor.ops = DrawnOps(options);
   const auto ops = static_cast<int64_t>(cursor.ops.size());
   cursor.total = options.seconds > 0 ? -1 : options.cases * ops;
   cursor.deadline = std::chrono::steady_clock::now() +

@@ -44,7 +44,7 @@ struct Judging {
 
 struct CheckOptions : Judging {
   std::vector<std::string> subjects;  // expanded names
-  std::vector<Op> ops;                // empty: all
+  std::vector<Op> ops;                // empty: all; drawn are those that a property is about
   std::string property_glob = "*";
   uint64_t seed = 1;
   int64_t cases = 1000;  // per op
@@ -79,6 +79,9 @@ struct CheckResult {
 
 // Seed of case i of an op: gen::Draw(op, CaseSeed(seed, op, i)) is the case.
 uint64_t CaseSeed(uint64_t seed, Op op, int64_t i);
+
+// Those of `options.ops` that a property of `options.property_glob` is about.
+std::vector<Op> DrawnOps(const CheckOptions& options);
 
 // Draws cases and judges them. Throws InputError/Unavailable before the first case.
 CheckResult Check(const CheckOptions& options);

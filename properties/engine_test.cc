@@ -174,6 +174,22 @@ TEST_F(EngineTest, DeclaredDivergencesAreExpectedWhereTheKindAgrees) {
   EXPECT_EQ(Check(options).totals.of(Judgement::kExpected), 0);
 }
 
+TEST_F(EngineTest, DrawsOnlyWhatThePropertiesAreAbout) {
+  CheckOptions options = Options();
+  options.property_glob = "quantize.*";
+  EXPECT_EQ(Check(options).totals.cases, options.cases);
+  options.ops = {Op::kQuantize};
+  ExpectSame(Check(options), Check([&] {
+               CheckOptions all = options;
+               all.ops.clear();
+               return all;
+             }()));
+  options.ops = {Op::kQuantize, Op::kLinear};
+  EXPECT_EQ(Check(options).totals.cases, options.cases);
+  options.property_glob = "matches_exact";
+  EXPECT_EQ(Check(options).totals.cases, 2 * options.cases);
+}
+
 TEST_F(EngineTest, CoverageCountsOnlyJudgedCases) {
   CheckResult result;
   const Case c = gen::Draw(Op::kLinear, gen::Theme::kUniform, 1);

@@ -261,8 +261,7 @@ int RunCheck(Options options) {
 
   CheckResult result = Check(options.check);
   if (options.check.seconds > 0) {
-    const auto ops = static_cast<int64_t>(options.check.ops.empty() ? AllOps().size()
-                                                                    : options.check.ops.size());
+    const auto ops = static_cast<int64_t>(DrawnOps(options.check).size());
     Tell(
         "how far a time takes a run depends on the machine; --cases {} "
         "instead of --time repeats every case of this one",

@@ -2,8 +2,10 @@
 // first_failure OP CASES SEED: the cases of `qualm check --subject native@all --op OP --seed SEED`,
 // judged in the same way, but only up to the first that fails. scripts/mutate runs it on kernels
 // that were broken on purpose. The line it prints is "failed CASE PROPERTY SUBJECT", cases counted
-// from 1, or "passed CASES". Exit status: 0 passed, 1 failed, 2 bad usage.
+// from 1, or "passed CASES". Exit status: 0 passed, 1 failed, 2 bad usage. A case without an end is
+// ended by SIGALRM: with garbage for a multiplier the exact comparison takes years.
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <charconv>
 #include <cstdio>
@@ -20,6 +22,8 @@
 #include "properties/gen/gen.h"
 
 namespace {
+
+constexpr unsigned kSecondsForOneCase = 60;  // which takes milliseconds
 
 template <class Number>
 std::optional<Number> ParseNumber(std::string_view text) {
@@ -41,6 +45,7 @@ int Run(qualm::Op op, int64_t cases, uint64_t seed) {
   qualm::CheckResult result;
   for (int64_t i = 0; i < cases; ++i) {
     const qualm::Case c = qualm::gen::Draw(op, qualm::CaseSeed(seed, op, i));
+    alarm(kSecondsForOneCase);
     qualm::CheckCase(c, subjects, "*", result);
     if (result.findings.empty()) continue;
     const qualm::Finding& finding = result.findings.front();

@@ -90,6 +90,11 @@ constexpr const char* kXnnpackEnvironment =
     "the flushing of denormals, and only while an operator runs (XNNPACK src/operator-run.c, "
     "PTHREADPOOL_FLAG_DISABLE_DENORMALS)";
 
+constexpr const char* kFbgemmEnvironment =
+    "FBGEMM multiplies and converts in the caller's rounding mode and with the caller's flushing "
+    "of "
+    "denormals (FBGEMM src/QuantUtilsAvx2.cc)";
+
 constexpr const char* kOrtAdd =
     "scales over the output scale are rounded to float32, and the sum is computed in it (ONNX "
     "Runtime onnxruntime/core/mlas/lib/qladd.cpp)";
@@ -232,8 +237,18 @@ void AddTorch(Rows& rows) {
   rows.Add(kTorchQnnpack, Op::kAvgPool, FindingKind::kPadding, kQnnpackAvgPool);
 }
 
-// The convention knows one rounding mode; what runs under it is the library.
-void AddXnnpack(Rows& rows) {
+// A convention knows one rounding mode; what runs under it is the library.
+void AddEnvironments(Rows& rows) {
+  for (const auto* conventions : {&kFbgemmVpmaddubsw, &kFbgemmSaturatingAcc16, &kFbgemmVnni}) {
+    for (const char* convention : *conventions) {
+      for (const Op op : {Op::kQuantize, Op::kDequantize, Op::kRequantize, Op::kLinear, Op::kConv2d,
+                          Op::kDepthwise}) {
+        const bool acc16 = std::string_view(convention).find("+acc16") != std::string_view::npos;
+        if (acc16 && op != Op::kLinear) continue;
+        rows.Add(convention, op, "environment", FindingKind::kRounding, kFbgemmEnvironment);
+      }
+    }
+  }
   for (const Op op :
        {Op::kQuantize, Op::kDequantize, Op::kLinear, Op::kConv2d, Op::kDepthwise, Op::kAdd,
         Op::kMul, Op::kAvgPool, Op::kGlobalAvgPool, Op::kTable, Op::kSoftmax}) {
@@ -302,7 +317,7 @@ std::vector<ExpectedDivergence> DeclaredDivergences() {
   AddFbgemm(rows);
   AddOnednn(rows);
   AddTorch(rows);
-  AddXnnpack(rows);
+  AddEnvironments(rows);
   AddOthers(rows);
   AddNumpy(rows);
   return rows.Take();

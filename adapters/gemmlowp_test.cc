@@ -21,7 +21,7 @@ class Gemmlowp : public testing::Test {
  protected:
   void SetUp() override {
     RegisterGemmlowpSubjects();
-    if (FindPlugin("qualm_gemmlowp.so").empty())
+    if (FindModule("qualm_gemmlowp.so").empty())
       GTEST_SKIP() << "this build has no gemmlowp: install libgemmlowp-dev (x86-64 only)";
     plain_ = SubjectRegistry::Get().Make("gemmlowp");
     try {

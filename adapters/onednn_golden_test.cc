@@ -133,7 +133,7 @@ class OnednnGolden : public testing::Test {
  protected:
   void SetUp() override {
     RegisterOnednnSubjects();
-    if (FindPlugin("qualm_onednn.so").empty())
+    if (FindModule("qualm_onednn.so").empty())
       GTEST_SKIP() << "this build has no oneDNN: install libdnnl-dev (2.x)";
   }
 };

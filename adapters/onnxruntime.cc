@@ -99,7 +99,7 @@ std::string PackageFolder() {
 
 std::string WhyAbsent() {
   if (OwnInstructionSet().empty()) return "its arithmetic on this processor has no model";
-  if (FindPlugin(std::string(kChild)).empty())
+  if (FindModule(std::string(kChild)).empty())
     return std::string(kChild) + " not found: set QUALM_PLUGIN_DIR to its folder";
   if (FindProgram("node").empty()) return "there is no node in PATH: " + std::string(kInstall);
   const std::string package = PackageFolder() + "/node_modules/onnxruntime-node/package.json";
@@ -130,7 +130,7 @@ std::unique_ptr<Subject> Make(const std::string& name) {
     options.time_limit_ms = 120'000;
   }
   const std::string own(variant->instruction_set);
-  for (std::string argument : {FindProgram("node"), FindPlugin(std::string(kChild)),
+  for (std::string argument : {FindProgram("node"), FindModule(std::string(kChild)),
                                PackageFolder(), own.empty() ? OwnInstructionSet() : own}) {
     options.command.push_back(std::move(argument));
   }

@@ -24,22 +24,26 @@ uint64_t ProblemBytes(const Case& c) {
   return c.x.bytes().size() + c.w.bytes().size() + 8 * outputs + 4 * lists + 4096;
 }
 
+bool IsReadable(const std::string& path) { return access(path.c_str(), R_OK) == 0; }
+
 }  // namespace
 
-std::string FindPlugin(const std::string& file) {
-  const auto readable = [](const std::string& path) { return access(path.c_str(), R_OK) == 0; };
-  // dlopen searches the system's folders for a name without a '/'.
-  if (file.find('/') != std::string::npos) return readable(file) ? file : "";
-  if (readable("./" + file)) return "./" + file;
+std::string FindModule(const std::string& file) {
   if (const char* folder = std::getenv("QUALM_PLUGIN_DIR")) {
-    if (const std::string path = std::string(folder) + "/" + file; readable(path)) return path;
+    if (std::string path = std::string(folder) + "/" + file; IsReadable(path)) return path;
   }
   for (const std::string_view folder :
        {"", "../lib/", QUALM_MODULES_FROM_BIN "/", QUALM_DATA_FROM_BIN "/"}) {
-    const std::string path = ExecutableFolder() + std::string(folder) + file;
-    if (readable(path)) return path;
+    if (std::string path = ExecutableFolder() + std::string(folder) + file; IsReadable(path))
+      return path;
   }
   return "";
+}
+
+std::string FindPlugin(const std::string& file) {
+  // dlopen searches the system's folders for a name without a '/'.
+  if (file.find('/') != std::string::npos) return IsReadable(file) ? file : "";
+  return IsReadable("./" + file) ? "./" + file : FindModule(file);
 }
 
 PluginSubject::PluginSubject(std::string name, WorkerOptions options)
@@ -82,7 +86,7 @@ void RegisterModuleSubjects(ModuleKind module) {
   kind.kind = std::string(module.kind);
   kind.help = std::string(module.help);
   const std::string first(module.names.front().module);
-  if (FindPlugin(first).empty()) {
+  if (FindModule(first).empty()) {
     kind.why_absent = first + " not found: install " + std::string(module.install) +
                       (module.by_bootstrap ? " with scripts/bootstrap" : "") +
                       " and rebuild, or set QUALM_PLUGIN_DIR to its folder";
@@ -93,7 +97,7 @@ void RegisterModuleSubjects(ModuleKind module) {
       if (name != each.name) continue;
       WorkerOptions options;
       options.time_limit_ms = TimeLimitMs(options.time_limit_ms);
-      options.plugin = FindPlugin(std::string(each.module));
+      options.plugin = FindModule(std::string(each.module));
       if (options.plugin.empty())
         throw Unavailable("subject '" + name + "': " + std::string(each.module) + " not found");
       if (!each.variable.empty()) options.environment.emplace_back(each.variable, each.value);

@@ -296,6 +296,7 @@ Outcome PluginHost::Run(const Case& c, const RunContext& context) {
   problem.window = HasWindow(c.op) ? &window : nullptr;
   problem.function = static_cast<int32_t>(c.function);
   problem.negative_slope = c.negative_slope;
+  problem.per_channel = c.per_channel ? 1 : 0;
   problem.x_q = LayQParams(kXScale, c.x_q, limits, context);
   problem.w_q = LayQParams(kWScale, c.w_q, limits, context);
   problem.out_q = LayQParams(kOutScale, c.out_q, limits, context);

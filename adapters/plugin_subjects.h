@@ -58,10 +58,13 @@ class PluginSubject : public ForeignSubject {
   Worker worker_;
 };
 
-// Path of a shared object: `file` itself if it has a '/' or is found in the current folder, else
-// looked for in $QUALM_PLUGIN_DIR, beside the executable, in ../lib from there, and where modules
-// and data are installed. "" if it is nowhere. Also finds the scripts of
-// children that we ship.
+// Path of a shared object or script of ours: looked for in $QUALM_PLUGIN_DIR, beside the
+// executable, in ../lib from there, and where modules and data are installed, never in the current
+// folder. "" if it is nowhere.
+std::string FindModule(const std::string& file);
+
+// Path of somebody's plugin: `file` itself if it has a '/' or is found in the current folder, else
+// as above.
 std::string FindPlugin(const std::string& file);
 
 }  // namespace qualm

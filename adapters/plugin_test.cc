@@ -4,10 +4,12 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <string>
@@ -519,6 +521,20 @@ TEST_F(ExamplePlugin, RegistryKnowsTheKindAndMissesNothingSilently) {
   EXPECT_THROW(SubjectRegistry::Get().Make("plugin:"), InputError);
   EXPECT_THROW(SubjectRegistry::Get().Make("plugin:/nowhere/at-all.so"), Unavailable);
   EXPECT_EQ(FindPlugin("qualm_example.so"), ExecutableFolder() + "../lib/qualm_example.so");
+}
+
+// A file that happens to lie where qualm is run is not loaded for a library of ours.
+TEST_F(ExamplePlugin, ModulesAreNotLookedForInTheCurrentFolder) {
+  const std::filesystem::path before = std::filesystem::current_path();
+  const std::filesystem::path folder =
+      std::filesystem::temp_directory_path() / ("qualm-module-" + std::to_string(getpid()));
+  std::filesystem::create_directory(folder);
+  std::ofstream(folder / "qualm_example.so") << "no shared object";
+  std::filesystem::current_path(folder);
+  EXPECT_EQ(FindPlugin("qualm_example.so"), "./qualm_example.so");
+  EXPECT_EQ(FindModule("qualm_example.so"), ExecutableFolder() + "../lib/qualm_example.so");
+  std::filesystem::current_path(before);
+  std::filesystem::remove_all(folder);
 }
 
 // One subject per thread, each with its own worker; workers crash while others are being started.

@@ -143,6 +143,9 @@ typedef struct qualm_problem {
   const qualm_window* window; /* convolutions and pools; else NULL */
   int32_t function;           /* table */
   float negative_slope;       /* table with QUALM_LEAKY_RELU: finite, >= 0 */
+  /* 1: parameters are given per output channel, also where there is one. Not in the first headers
+   * of version 1. */
+  int32_t per_channel;
 } qualm_problem;
 
 /* What a plugin can do beyond the plain case: bits of qualm_capability.features. */

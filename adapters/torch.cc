@@ -90,7 +90,7 @@ std::unique_ptr<Subject> Make(const std::string& name) {
     PipeOptions options;
     options.start_limit_ms = kStartLimitMs;
     options.time_limit_ms = kTimeLimitMs;
-    options.command = {Python(), FindPlugin(std::string(kChild)), std::string(variant.engine)};
+    options.command = {Python(), FindModule(std::string(kChild)), std::string(variant.engine)};
     if (!variant.max_cpu_isa.empty())
       options.environment.emplace_back("ONEDNN_MAX_CPU_ISA", variant.max_cpu_isa);
     if (!variant.aten_capability.empty())
@@ -110,7 +110,7 @@ void RegisterTorchSubjects() {
   kind.help =
       "torch@qnnpack, torch@onednn[+sse41|+avx2|+avx2vnni|+avx512core|+vnni|+amx]  PyTorch's "
       "quantized operators";
-  if (FindPlugin(std::string(kChild)).empty()) {
+  if (FindModule(std::string(kChild)).empty()) {
     kind.why_absent = std::string(kChild) + " not found: set QUALM_PLUGIN_DIR to its folder";
   } else if (!TorchIsThere()) {
     kind.why_absent =

@@ -20,7 +20,7 @@ class Xnnpack : public testing::Test {
  protected:
   void SetUp() override {
     RegisterXnnpackSubjects();
-    if (FindPlugin("qualm_xnnpack.so").empty())
+    if (FindModule("qualm_xnnpack.so").empty())
       GTEST_SKIP() << "this build has no XNNPACK: install libxnnpack-dev (2022)";
     subject_ = SubjectRegistry::Get().Make("xnnpack");
   }

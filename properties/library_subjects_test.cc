@@ -120,6 +120,23 @@ Case ForProduct(Case c, Rng& rng, bool u8_only) {
 Case ForGemmlowp(Case c, Rng& rng) { return ForProduct(std::move(c), rng, true); }
 Case ForRuy(Case c, Rng& rng) { return ForProduct(std::move(c), rng, false); }
 
+Case ForFbgemm(Case c, Rng&) {
+  if (HasSums(c.op)) {
+    Retype(c.x, DType::kU8);
+    Retype(c.w, DType::kS8);
+  } else {
+    PerTensor(c);
+  }
+  if (c.op != Op::kLinear || c.out_dtype != DType::kF32) {
+    SetOutput(c, DType::kU8);
+    c.out_min = 0;
+    c.out_max = 255;
+  }
+  c.relu = c.relu && HasSums(c.op);
+  c.requant = Requant::kExact;
+  return c;
+}
+
 struct Promise {
   std::string subject;
   Op op;
@@ -138,6 +155,8 @@ std::vector<Promise> Promises() {
     all.push_back({"gemmlowp@sse4", op, ForGemmlowp});
     all.push_back({"ruy", op, ForRuy});
   }
+  for (const Op op : {Op::kLinear, Op::kConv2d, Op::kDepthwise, Op::kQuantize, Op::kRequantize})
+    all.push_back({"fbgemm", op, ForFbgemm});
   return all;
 }
 

@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <vector>
 
@@ -29,6 +30,18 @@ using Accumulator = int16_t;
 #else
 using Accumulator = int32_t;
 #endif
+
+// The name of an instruction set in the conventions; nullptr for those that have none.
+const char* InstructionSet() {
+  switch (fbgemm::fbgemmInstructionSet()) {
+    case fbgemm::inst_set_t::avx2: return "avx2";
+    case fbgemm::inst_set_t::avx512:
+    case fbgemm::inst_set_t::avx512_ymm: return "avx512";
+    case fbgemm::inst_set_t::avx512_vnni:
+    case fbgemm::inst_set_t::avx512_vnni_ymm: return "vnni";
+    default: return nullptr;
+  }
+}
 
 // `use` with the first element of every row of `tensor`, from the first row to the last.
 template <class T, class Use>
@@ -173,6 +186,13 @@ void RunConv(const qualm_problem& p) {
       {number(v.kernel_h), number(v.kernel_w)}, {number(v.stride_h), number(v.stride_w)},
       {number(v.pad_top), number(v.pad_left), number(v.pad_bottom), number(v.pad_right)},
       {number(v.dilation_h), number(v.dilation_w)});
+  // src/GroupwiseConv.cc, getOrCreateConvKernel.
+  if (fbgemm::fbgemmOptimizedGConv(shape) && fbgemm::fbgemmHasAvx512VnniSupport() &&
+      std::string_view(InstructionSet()) != "vnni") {
+    throw qualm::plugin::Refusal{QUALM_UNSUPPORTED,
+                                 "FBGEMM's groupwise kernels are those of the CPU, whatever "
+                                 "FBGEMM_ENABLE_INSTRUCTIONS says"};
+  }
   const auto x = Dense<uint8_t>(*p.x);
   const auto weights = Dense<int8_t>(*p.w);
   fbgemm::PackWeightsForConv<2> w(shape, weights.data());
@@ -299,8 +319,15 @@ const qualm_capability* Capability(int32_t op) {
   static const qualm_capability linear = Limits(kU8, kS8, kU8, kSums);
 #else
   static const qualm_capability linear = Limits(kU8, kS8, kU8 | kF32, kSums);
-  static const qualm_capability convolution = Limits(
-      kU8, kS8, kU8, kSums | QUALM_CAN_DILATION | QUALM_CAN_GROUPS | QUALM_CAN_ASYMMETRIC_PADDING);
+  static const qualm_capability convolution = [] {
+    qualm_capability c =
+        Limits(kU8, kS8, kU8,
+               kSums | QUALM_CAN_DILATION | QUALM_CAN_GROUPS | QUALM_CAN_ASYMMETRIC_PADDING);
+    // The groupwise epilogue of AVX-512 loads 16 int32 biases, where 8 channels have 8
+    // (src/QuantUtilsAvx512.cc, requantizeOutputProcessingGConvAvx512).
+    c.read_slack_bytes = 32;
+    return c;
+  }();
   static const qualm_capability quantize = Limits(kF32, 0, kU8 | kS8, 0);
   static const qualm_capability dequantize = Limits(kU8 | kS8, 0, kF32, 0);
   static const qualm_capability requantize = Limits(QUALM_TYPE_BIT(QUALM_S32), 0, kU8, 0);
@@ -314,18 +341,6 @@ const qualm_capability* Capability(int32_t op) {
   }
 #endif
   return op == QUALM_LINEAR ? &linear : nullptr;
-}
-
-// The name of an instruction set in the conventions; nullptr for those that have none.
-const char* InstructionSet() {
-  switch (fbgemm::fbgemmInstructionSet()) {
-    case fbgemm::inst_set_t::avx2: return "avx2";
-    case fbgemm::inst_set_t::avx512:
-    case fbgemm::inst_set_t::avx512_ymm: return "avx512";
-    case fbgemm::inst_set_t::avx512_vnni:
-    case fbgemm::inst_set_t::avx512_vnni_ymm: return "vnni";
-    default: return nullptr;
-  }
 }
 
 }  // namespace

@@ -14,7 +14,8 @@
 //   quantize      src/QuantUtilsAvx2.cc, QuantizeAvx2; fbgemm@scalar is include/fbgemm/QuantUtils.h
 //
 // +nofma is a build with -ffp-contract=off: GCC otherwise fuses bias*reciprocal + float(v), and the
-// scaling and bias of the f32 output.
+// scaling and bias of the f32 output. Not in the depthwise kernel, where it moves the product out
+// of the loop over pixels (GCC 12, -O3).
 #include "oracles/models/fbgemm.h"
 
 #include <cmath>
@@ -73,13 +74,24 @@ struct Variant {
   bool fma = true;
 };
 
+// FbgemmConv.cc, takeDepthWiseFastPath.
+bool TakesDepthwiseKernel(const Case& c) {
+  const Window& v = c.window;
+  const auto is_half = [&](int64_t pad) { return pad == (v.kernel_h - 1) / 2; };
+  return IsConv(c.op) && v.groups == v.in_c && (c.N == v.groups || c.N == 2 * v.groups) &&
+         v.groups % 8 == 0 && v.stride_h <= 2 && v.stride_w <= 2 && v.kernel_h == v.kernel_w &&
+         (v.kernel_h == 3 || v.kernel_h == 5 || v.kernel_h == 7) && v.dilation_h == 1 &&
+         v.dilation_w == 1 && is_half(v.pad_top) && is_half(v.pad_bottom) && is_half(v.pad_left) &&
+         is_half(v.pad_right);
+}
+
 std::vector<Step> LinearToCodes(const Case& c, const Variant& variant) {
   std::vector<Step> steps;
   if (c.bias_i32) steps.push_back(kBiasI32);
   steps.push_back(kToFloat);
   if (c.bias && c.per_channel) {
     steps.push_back({Stage::kBias, "+ fl(bias/(x_scale*w_scale)) {bias}", BiasDivided});
-  } else if (c.bias && variant.fma) {
+  } else if (c.bias && variant.fma && !TakesDepthwiseKernel(c)) {
     steps.push_back({Stage::kBias, "fused + bias {bias} * {reciprocal}", BiasFused});
   } else if (c.bias) {
     steps.push_back({Stage::kBias, "+ fl(bias {bias} * {reciprocal})", BiasTwoRoundings});
@@ -196,17 +208,6 @@ Channel ChannelOf(const Case& c, int64_t n) {
   return channel;
 }
 
-// FbgemmConv.cc, takeDepthWiseFastPath.
-bool TakesDepthwiseKernel(const Case& c) {
-  const Window& v = c.window;
-  const auto is_half = [&](int64_t pad) { return pad == (v.kernel_h - 1) / 2; };
-  return IsConv(c.op) && v.groups == v.in_c && (c.N == v.groups || c.N == 2 * v.groups) &&
-         v.groups % 8 == 0 && v.stride_h <= 2 && v.stride_w <= 2 && v.kernel_h == v.kernel_w &&
-         (v.kernel_h == 3 || v.kernel_h == 5 || v.kernel_h == 7) && v.dilation_h == 1 &&
-         v.dilation_w == 1 && is_half(v.pad_top) && is_half(v.pad_bottom) && is_half(v.pad_left) &&
-         is_half(v.pad_right);
-}
-
 Accumulation AccumulationOf(const Case& c, Kind kind) {
   Accumulation result;
   result.kind = kind;
@@ -265,10 +266,16 @@ Model Make(const std::string& isa, Kind kind, bool acc16, bool fma) {
         {"k_permutation", "linear.zero_term_append", "linear.column_independence",
          "quantize.column_independence", "dequantize.column_independence",
          "requantize.column_independence"});
-  } else {
+  } else if (!fma) {
     convention.satisfies.insert(convention.satisfies.end(),
                                 {"column_independence", "groups_are_separate",
                                  "padding_is_explicit", "stride_is_subsample"});
+  } else {
+    // Who leaves the depthwise kernel gets a fused bias.
+    convention.satisfies.insert(
+        convention.satisfies.end(),
+        {"linear.column_independence", "quantize.column_independence",
+         "dequantize.column_independence", "requantize.column_independence"});
   }
   convention.cannot_run = [acc16](const Case& c) {
     if (HasSums(c.op)) return CannotRunSums(c, acc16);

@@ -124,6 +124,29 @@ TEST(ConvModelsTest, FbgemmDepthwiseSaturatesUnderVnniToo) {
   }
 }
 
+// FBGEMM itself decided this case (GCC 12 -O3), which lies next to a tie.
+TEST(ConvModelsTest, FbgemmDepthwiseKernelDoesNotFuseItsBias) {
+  const auto first = [](std::string_view model, int64_t channels) {
+    Case c = Conv(1, 3, channels, channels, 3, channels, 0, 0);
+    Pad(c, 1);
+    c.op = Op::kDepthwise;
+    for (int64_t column = 0; column < 3; ++column) c.x.SetInt(column * channels, 129);
+    for (int64_t tap = 3; tap < 6; ++tap) c.w.SetInt(tap, -127);
+    c.x_q = {{0x1.ec2f1cp-3f}, {128}};
+    c.w_q = {{0x1.5fbfa2p-10f}, {-1}};
+    c.out_q = {{0x1.7c66d4p-12f}, {13}};
+    c.bias.emplace(static_cast<size_t>(channels));
+    c.bias->front() = 0x1.e0b3fp-4f;
+    EXPECT_EQ(Validate(c), "");
+    EXPECT_EQ(Get(model).cannot_run(c), "");
+    return Get(model).run(c).y.IntAt(0);
+  };
+  EXPECT_EQ(first("fbgemm@avx2", 8), 112);
+  EXPECT_EQ(first("fbgemm@avx2+nofma", 8), 112);
+  EXPECT_EQ(first("fbgemm@avx2", 7), 113);  // im2col
+  EXPECT_EQ(first("fbgemm@avx2+nofma", 7), 112);
+}
+
 TEST(ConvModelsTest, Depthwise3dSumsRowsInInt16) {
   const auto centre = [](int32_t x, int32_t w_zp) {
     const float scale = static_cast<float>(343 * x) / 200.0f;

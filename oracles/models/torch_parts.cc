@@ -254,6 +254,7 @@ const Step kQnnpackHardSwish[] = {
      step::AddZeroPointFloat},
     kQnnpackClamp,
     kQnnpackRound,
+    {Stage::kClamp, "to u8", step::Clamp},  // NaN, of infinity times 0, became INT32_MIN
 };
 
 std::string CannotTable(const Case& c) {

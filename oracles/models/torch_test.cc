@@ -197,6 +197,12 @@ TEST(TorchModels, Tables) {
   EXPECT_NE(Get("torch-qnnpack").cannot_run(Table(Function::kTanh, {3})), "");
   EXPECT_NE(Get("torch-qnnpack").cannot_run(Table(Function::kSigmoid, {3})), "");
 
+  // -infinity times a ramp of 0.
+  Case nan = Table(Function::kHardSwish, {0});
+  nan.x_q.scale = {0x1.8p+127f};
+  nan.out_q = {{1.0f}, {9}};
+  EXPECT_EQ(run("torch-qnnpack", nan).IntAt(0), 0);
+
   // 3 is 1.5 codes: QNNPACK adds the zero point before it rounds, so an odd one turns the tie.
   Case tie = Table(Function::kHardSwish, {14});
   tie.out_q = {{2.0f}, {9}};

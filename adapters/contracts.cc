@@ -91,9 +91,8 @@ constexpr const char* kXnnpackEnvironment =
     "PTHREADPOOL_FLAG_DISABLE_DENORMALS)";
 
 constexpr const char* kFbgemmEnvironment =
-    "FBGEMM multiplies and converts in the caller's rounding mode and with the caller's flushing "
-    "of "
-    "denormals (FBGEMM src/QuantUtilsAvx2.cc)";
+    "FBGEMM multiplies and converts in the caller's rounding mode, and flushes denormals if the "
+    "caller does (FBGEMM src/QuantUtilsAvx2.cc)";
 
 constexpr const char* kOrtAdd =
     "scales over the output scale are rounded to float32, and the sum is computed in it (ONNX "
@@ -241,12 +240,14 @@ void AddTorch(Rows& rows) {
 void AddEnvironments(Rows& rows) {
   for (const auto* conventions : {&kFbgemmVpmaddubsw, &kFbgemmSaturatingAcc16, &kFbgemmVnni}) {
     for (const char* convention : *conventions) {
-      for (const Op op : {Op::kQuantize, Op::kDequantize, Op::kRequantize, Op::kLinear, Op::kConv2d,
-                          Op::kDepthwise}) {
-        const bool acc16 = std::string_view(convention).find("+acc16") != std::string_view::npos;
-        if (acc16 && op != Op::kLinear) continue;
+      const auto follows = [&](Op op) {
         rows.Add(convention, op, "environment", FindingKind::kRounding, kFbgemmEnvironment);
-      }
+      };
+      follows(Op::kLinear);
+      if (std::string_view(convention).find("+acc16") != std::string_view::npos) continue;
+      for (const Op op :
+           {Op::kQuantize, Op::kDequantize, Op::kRequantize, Op::kConv2d, Op::kDepthwise})
+        follows(op);
     }
   }
   for (const Op op :

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// FBGEMM (71d6f8b) as a plugin: linear and convolutions as PyTorch calls them
-// (aten/src/ATen/native/ quantized/cpu/qlinear.cpp, PackedLinearWeight::apply_impl and
-// apply_dynamic_impl; qconv.cpp, PackedConvWeight::apply_impl): multipliers fl(fl(sx*sw)/sy), a
-// float bias, relu fused; int32 biases too. And the functions of QuantUtils.h.
-// FBGEMM_ENABLE_INSTRUCTIONS chooses the kernels, once per process. With QUALM_FBGEMM_ACC16 the
-// products are summed in int16 (linear only).
+// FBGEMM (71d6f8b) as a plugin: linear and convolutions as PyTorch calls them (qlinear.cpp,
+// apply_impl and apply_dynamic_impl; qconv.cpp, apply_impl; all in
+// aten/src/ATen/native/quantized/cpu): multipliers fl(fl(sx*sw)/sy), a float bias, relu fused;
+// int32 biases too. And the functions of QuantUtils.h. FBGEMM_ENABLE_INSTRUCTIONS chooses the
+// kernels, once per process. With QUALM_FBGEMM_ACC16 the products are summed in int16 (linear
+// only).
 //
 // Results follow model:fbgemm@ISA. Whether the bias is added with a fused multiply-add is the
 // choice of the compiler that built the library, so it is asked when the plugin is loaded.

@@ -111,24 +111,31 @@ void ValidateOptions(const CheckOptions& options) {
   }
   if (options.jobs < 1) throw InputError("--jobs: must be at least 1");
   if (options.cases < 0) throw InputError("--cases: must be at least 0");
-  if (DrawnOps(options).empty()) {
-    throw InputError("--property: no property matches '" + options.property_glob +
-                     "' (see qualm list properties)");
-  }
 }
 
 }  // namespace
 
 std::vector<Op> DrawnOps(const CheckOptions& options) {
-  std::vector<Op> ops(AllOps().begin(), AllOps().end());
-  if (!options.ops.empty()) ops = options.ops;
-  std::erase_if(ops, [&](Op op) {
-    return std::ranges::none_of(AllProperties(), [&](const Property& property) {
+  std::vector<Op> about;
+  for (const Op op : AllOps()) {
+    const bool any = std::ranges::any_of(AllProperties(), [&](const Property& property) {
       return std::ranges::find(property.ops, op) != property.ops.end() &&
              MatchesGlob(options.property_glob, op, property);
     });
-  });
-  return ops;
+    if (any) about.push_back(op);
+  }
+  if (about.empty()) {
+    throw InputError("--property: no property matches '" + options.property_glob +
+                     "' (see qualm list properties)");
+  }
+  if (options.ops.empty()) return about;
+  std::vector<Op> named = options.ops;
+  std::erase_if(named, [&](Op op) { return std::ranges::find(about, op) == about.end(); });
+  if (named.empty()) {
+    throw InputError("--property: '" + options.property_glob +
+                     "' says nothing about the named --op");
+  }
+  return named;
 }
 
 uint64_t CaseSeed(uint64_t seed, Op op, int64_t i) {

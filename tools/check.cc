@@ -204,22 +204,6 @@ std::vector<JUnitTest> JUnitTests(const CheckResult& result, const std::vector<F
   return tests;
 }
 
-void RequireProperty(const CheckOptions& check) {
-  bool known = false;
-  for (const Property& property : AllProperties()) {
-    for (Op op : property.ops) {
-      if (!MatchesGlob(check.property_glob, op, property)) continue;
-      known = true;
-      if (check.ops.empty() || std::find(check.ops.begin(), check.ops.end(), op) != check.ops.end())
-        return;
-    }
-  }
-  if (known)
-    throw InputError("--property: '" + check.property_glob + "' says nothing about the named --op");
-  throw InputError("--property: no property matches '" + check.property_glob +
-                   "' (see qualm list properties)");
-}
-
 // The most frequent reason for not judging.
 std::string WhyNothing(const CheckResult& result) {
   std::map<std::string, int64_t> reasons;
@@ -244,7 +228,7 @@ int RunCheck(Options options) {
   options.check.contract = options.contract;
   options.check.subjects = SubjectNames(options.subjects, {"native@all"});
   const auto subjects = MakeSubjects(options.check.subjects, options.contract);
-  RequireProperty(options.check);
+  const auto ops = static_cast<int64_t>(DrawnOps(options.check).size());
   const KnownFindings known(options.known);
   RequireWritable(options);
   RequireFolder("--out", options.out);
@@ -261,7 +245,6 @@ int RunCheck(Options options) {
 
   CheckResult result = Check(options.check);
   if (options.check.seconds > 0) {
-    const auto ops = static_cast<int64_t>(DrawnOps(options.check).size());
     Tell(
         "how far a time takes a run depends on the machine; --cases {} "
         "instead of --time repeats every case of this one",

@@ -65,15 +65,15 @@ class Engine {
 };
 
 // s8 products, and on QNNPACK s8 sums, are XNNPACK's where PyTorch was built with it, as Debian's
-// is (qmul.cpp, _mul_out_xnnpack; BinaryOps.cpp, xnnp_add): one function for each type of the
-// operands. `variations`: those that this one of XNNPACK's functions needs.
-Model WithXnnpackS8(const Model& u8, std::initializer_list<const char*> variations) {
+// is, but for an output zero point of 127 (qmul.cpp, _mul_out_xnnpack; BinaryOps.cpp, xnnp_add;
+// both ask for zero_point < q_max). `variations`: those that this one of XNNPACK's functions needs.
+Model WithXnnpackS8(const Model& others, std::initializer_list<const char*> variations) {
   const Model s8 = Named(XnnpackModels(), "xnnpack@fp32");
-  const auto parts = std::make_shared<const std::array<Model, 2>>(std::array{u8, s8});
+  const auto parts = std::make_shared<const std::array<Model, 2>>(std::array{others, s8});
   const auto of = [parts](const Case& c) -> const Model& {
-    return (*parts)[c.x.dtype() == DType::kS8 ? 1 : 0];
+    return (*parts)[c.x.dtype() == DType::kS8 && c.out_q.zero_point[0] < 127 ? 1 : 0];
   };
-  Model model = u8;
+  Model model = others;
   model.cannot_run = [of](const Case& c) {
     return FirstReason({Require(c.x.dtype() == c.w.dtype() && c.x.dtype() == c.out_dtype,
                                 "operands and output must have one type"),

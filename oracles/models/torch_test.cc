@@ -157,6 +157,19 @@ TEST(TorchModels, ProductsOfS8AreXnnpacks) {
   c.out_q = {{4.0f}, {0}};
   EXPECT_EQ(Get("torch-onednn@avx2").run(c).y.IntAt(0), 2);  // 9/4
   EXPECT_EQ(Get("torch-qnnpack").run(c).y, FindModel("xnnpack@fp32")->run(c).y);
+  // At zero point 127, where -12.5 is -13 in ATen's float32, as PyTorch 1.13 has it.
+  Case edge = c;
+  edge.x = Tensor::Of<int8_t>({1, 1}, std::vector<int8_t>{-1});
+  edge.w = Tensor::Of<int8_t>({1, 1}, std::vector<int8_t>{1});
+  edge.x_q = {{0x1.2d4p-4f}, {0}};
+  edge.w_q = {{5.0f}, {0}};
+  edge.out_q = {{0x1.e2p-6f}, {127}};
+  ASSERT_EQ(Validate(edge), "");
+  for (const char* model : {"torch-qnnpack", "torch-onednn@avx2"}) {
+    ASSERT_EQ(Get(model).cannot_run(edge), "");
+    EXPECT_EQ(Get(model).run(edge).y.IntAt(0), 114);
+  }
+  EXPECT_EQ(FindModel("xnnpack@fp32")->run(edge).y.IntAt(0), 115);
   // Sums of s8 are so on QNNPACK only.
   c.op = Op::kAdd;
   c.out_q = {{0x1p-8f}, {0}};

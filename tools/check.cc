@@ -11,7 +11,6 @@
 
 #include "core/status.h"
 #include "properties/engine.h"
-#include "properties/property.h"
 #include "properties/triage/triage.h"
 #include "tools/command.h"
 #include "tools/stop.h"

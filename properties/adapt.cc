@@ -77,7 +77,11 @@ const std::vector<Change>& Changes() {
         c.bias_i32.reset();
       },
       [](Case& c) {
-        if (c.per_channel && c.N > 0) c = derive::WithFirstChannelParams(c, false);
+        if (c.op == Op::kChooseQParams) {
+          c.per_channel = false;  // a result for each row, not parameters
+        } else if (c.per_channel && c.N > 0) {
+          c = derive::WithFirstChannelParams(c, false);
+        }
       },
       [](Case& c) { InRange(c.x_q, c.x.dtype()); },
       [](Case& c) { InRange(c.w_q, c.w.dtype()); },

@@ -90,6 +90,30 @@ TEST(Adapt, EveryOpIntoSymmetricS8) {
   }
 }
 
+TEST(Adapt, EveryOpToPerTensor) {
+  TestSubject subject;
+  subject.cannot_run = [](const Case& c) { return c.per_channel ? "per channel" : ""; };
+  for (const Op op : AllOps()) {
+    for (uint64_t seed = 0; seed < 100; ++seed) {
+      const Case c = gen::Draw(op, seed);
+      const std::optional<Case> adapted = AdaptTo(subject, c);
+      // Nothing to take the parameters of one channel from.
+      if (!adapted) EXPECT_TRUE(c.per_channel && c.N == 0) << Describe(c);
+      if (adapted) EXPECT_EQ(Validate(*adapted), "") << Describe(c);
+    }
+  }
+}
+
+TEST(Adapt, AnOpThatIsNotOfferedStaysSo) {
+  TestSubject subject;
+  subject.cannot_run = [](const Case&) { return "not offered"; };
+  for (const Op op : AllOps()) {
+    for (uint64_t seed = 0; seed < 20; ++seed) {
+      EXPECT_FALSE(AdaptTo(subject, gen::Draw(op, seed)).has_value()) << Name(op);
+    }
+  }
+}
+
 TEST(Adapt, SizesAreNotAdapted) {
   TestSubject subject;
   subject.cannot_run = [](const Case& c) { return c.K == 0 || c.K % 4 != 0 ? "K" : ""; };

@@ -41,7 +41,9 @@ void Fused(Value& v, float scale, int64_t code, float addend) {
   v.lossy = static_cast<double>(v.number) != exact;
 }
 void FusedB(Value& v, const Channel& c) { Fused(v, c.b_scale, v.other, c.bias); }
-void FusedA(Value& v, const Channel& c) { Fused(v, c.a_scale, v.integer, v.number); }
+void ThenFusedA(Value& v, const Channel& c) { Fused(v, c.a_scale, v.integer, v.number); }
+void FusedA(Value& v, const Channel& c) { Fused(v, c.a_scale, v.integer, c.bias); }
+void ThenFusedB(Value& v, const Channel& c) { Fused(v, c.b_scale, v.other, v.number); }
 // mul.
 const Step kMul[] = {
     step::kProduct,
@@ -55,6 +57,9 @@ const Step kOperandsEnd[] = {
     {Stage::kClamp, "pack to {low}..{high}", step::Clamp},
 };
 
+// add: one element is a scalar to be broadcast (QLinearBroadcastTwo), of which a comes first.
+bool IsBroadcast(const Case& c) { return c.M * c.N == 1; }
+
 Channel OperandsChannel(const Case& c, bool fma) {
   Channel channel;
   channel.low = c.out_min;
@@ -66,8 +71,12 @@ Channel OperandsChannel(const Case& c, bool fma) {
   channel.a_scale = c.x_q.scale[0] / c.out_q.scale[0];
   channel.b_scale = c.w_q.scale[0] / c.out_q.scale[0];
   const auto a_zero = static_cast<float>(channel.a_zero_point);
-  const float b = channel.b_scale * static_cast<float>(channel.b_zero_point);
-  const float both = fma ? std::fma(channel.a_scale, a_zero, b) : channel.a_scale * a_zero + b;
+  const auto b_zero = static_cast<float>(channel.b_zero_point);
+  const float a = channel.a_scale * a_zero, b = channel.b_scale * b_zero;
+  const float a_and_b = std::fma(channel.a_scale, a_zero, b);
+  const float b_and_a = std::fma(channel.b_scale, b_zero, a);
+  // GCC fuses whichever product comes second.
+  const float both = !fma ? a + b : IsBroadcast(c) ? b_and_a : a_and_b;
   channel.bias = static_cast<float>(channel.zero_point) - both;
   return channel;
 }
@@ -129,13 +138,16 @@ std::string CannotRun(const Case& c) {
   });
 }
 
-std::vector<Step> Operands(Op op, bool fma) {
+std::vector<Step> Operands(const Case& c, bool fma) {
   std::vector<Step> steps;
-  if (op == Op::kMul) {
+  if (c.op == Op::kMul) {
     steps.assign(std::begin(kMul), std::end(kMul));
+  } else if (fma && IsBroadcast(c)) {
+    steps = {{Stage::kAccumulate, "fused {a_scale}*a + {bias}", FusedA},
+             {Stage::kAccumulate, "fused {b_scale}*{b} + that", ThenFusedB}};
   } else if (fma) {
     steps = {{Stage::kAccumulate, "fused {b_scale}*{b} + {bias}", FusedB},
-             {Stage::kAccumulate, "fused {a_scale}*a + that", FusedA}};
+             {Stage::kAccumulate, "fused {a_scale}*a + that", ThenFusedA}};
   } else {
     steps = {{Stage::kAccumulate, "{bias} + fl({a_scale}*a)", PlusA},
              {Stage::kAccumulate, "+ fl({b_scale}*{b})", PlusB}};
@@ -145,7 +157,7 @@ std::vector<Step> Operands(Op op, bool fma) {
 }
 
 std::vector<Step> StepsOf(const Case& c, bool fma) {
-  if (HasTwoOperands(c.op)) return Operands(c.op, fma);
+  if (HasTwoOperands(c.op)) return Operands(c, fma);
   if (IsFurther(c.op)) return ort::FurtherSteps(c, fma, {std::begin(kEnd), std::end(kEnd)});
   if (c.op == Op::kDequantize) {
     return {{Stage::kScale, "scale {scale} * float(code - {zero_point})",
@@ -164,6 +176,14 @@ std::vector<Step> StepsOf(const Case& c, bool fma) {
   return steps;
 }
 
+// What `satisfies` claims of every operation is claimed of every other one instead.
+void ForAllBut(Op except, const std::string& claim, std::vector<std::string>& satisfies) {
+  if (std::erase(satisfies, claim) == 0) return;
+  for (const Op op : AllOps()) {
+    if (op != except) satisfies.push_back(std::string(Name(op)) + "." + claim);
+  }
+}
+
 Model Make(const std::string& isa, bool pairs, bool fma) {
   Convention convention;
   convention.name = "onnxruntime@" + isa;
@@ -175,23 +195,28 @@ Model Make(const std::string& isa, bool pairs, bool fma) {
   convention.pair_saturates = pairs;
   convention.satisfies = {"row_independence", "per_channel_equals_per_tensor",
                           "zero_maps_to_zero_point", "mul.commutes"};
-  convention.variations = {"V1", "V3", "V8", "V9", "V13", "V16", "V17", "V27"};
+  convention.variations = {"V1", "V3", "V8", "V9", "V13", "V16", "V17", "V27", "V29", "V30"};
   if (pairs) convention.variations.emplace_back("V6");
   const auto claim = [&](std::initializer_list<const char*> claims) {
     convention.satisfies.insert(convention.satisfies.end(), claims.begin(), claims.end());
   };
   if (pairs) {
     // A column alone may go to the depthwise kernel, which is exact.
-    claim({"linear.column_independence", "quantize.column_independence", "add.column_independence",
-           "mul.column_independence", "batch_independence", "depthwise_is_grouped",
-           "groups_are_separate", "one_by_one_is_linear", "padding_is_explicit",
-           "stride_is_subsample"});
+    claim({"linear.column_independence", "quantize.column_independence", "mul.column_independence",
+           "batch_independence", "depthwise_is_grouped", "groups_are_separate",
+           "one_by_one_is_linear", "padding_is_explicit", "stride_is_subsample"});
   } else {
     // Not of add and mul, which take zero points as real numbers.
     claim({"column_independence", "k_permutation", "zero_term_append", "identity_weights",
            "linear.zero_point_shift", "conv2d.zero_point_shift", "depthwise.zero_point_shift",
            "quantize.zero_point_shift"});
     AddExactConvClaims(convention.satisfies);
+  }
+  // Of an image that is one window the average is taken otherwise.
+  ForAllBut(Op::kAvgPool, "padding_is_explicit", convention.satisfies);
+  if (fma) {  // and one element is added otherwise
+    ForAllBut(Op::kAdd, "row_independence", convention.satisfies);
+    ForAllBut(Op::kAdd, "column_independence", convention.satisfies);
   }
   convention.cannot_run = CannotRun;
   convention.accumulation = [pairs](const Case& c) {

@@ -55,6 +55,35 @@ Case Pool(Op op, const Codes& x, int64_t kernel) {
   return c;
 }
 
+Case OneSum(DType dtype, const QParams& a, const QParams& b, const QParams& out, int32_t x,
+            int32_t w) {
+  Case c = Matrix(Op::kAdd, {x}, dtype);
+  c.w = Tensor(dtype, {1, 1});
+  c.w.SetInt(0, w);
+  c.x_q = a;
+  c.w_q = b;
+  c.out_q = out;
+  return c;
+}
+
+// One element is broadcast: from AVX2 on it is fused in another order, and so are the zero points.
+TEST(OnnxruntimeModel, OneElementIsAddedInAnotherOrder) {
+  const Case order = OneSum(DType::kS8, {{0x1.5c0002p-6f}, {0}}, {{0x1.5cp-6f}, {0}},
+                            {{0x1.5cp-5f}, {0}}, -46, -31);
+  EXPECT_EQ(Answer(order), Codes{-38});
+  EXPECT_EQ(Answer(order, "onnxruntime@avx2"), Codes{-38});
+  EXPECT_EQ(Answer(order, "onnxruntime@sse41"), Codes{-38});
+  const Case zero_points = OneSum(DType::kU8, {{0x1.e443d4p-6f}, {226}}, {{0x1.e443dp-5f}, {82}},
+                                  {{0x1.e443d4p-5f}, {242}}, 251, 0);
+  EXPECT_EQ(Answer(zero_points), Codes{173});
+  EXPECT_EQ(Answer(zero_points, "onnxruntime@avx2"), Codes{173});
+  Case two = order;
+  two.N = 2;
+  two.x = Tensor::Of<int8_t>({1, 2}, std::vector<int8_t>{0, -46});
+  two.w = Tensor::Of<int8_t>({1, 2}, std::vector<int8_t>{0, -31});
+  EXPECT_EQ(Answer(two), (Codes{0, -39}));
+}
+
 TEST(OnnxruntimeModel, SumsOfIntegersWrap) {
   Case c = Matrix(Op::kLinear, {129, 130});
   c.N = 1;

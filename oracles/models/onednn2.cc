@@ -322,8 +322,8 @@ Model Make(const OneDnnIsa& isa) {
   convention.pair_saturates = !isa.vnni;
   convention.satisfies = OneDnnClaims(isa);
   convention.variations = OneDnnVariations(isa);
-  // V1, V14 and V17: reorder and binary; V27: pools.
-  convention.variations.insert(convention.variations.end(), {"V1", "V14", "V17", "V22", "V27"});
+  // V1, V14 and V17: reorder and binary.
+  convention.variations.insert(convention.variations.end(), {"V1", "V14", "V17", "V22"});
   // Tiles, and the kernels for 1x1 convolutions.
   if (isa.amx || !isa.brgemm) convention.variations.emplace_back("V24");
   if (isa.transposes) convention.variations.emplace_back("V28");
@@ -342,6 +342,7 @@ Model Make(const OneDnnIsa& isa) {
                     (c.op != Op::kDequantize || OneZeroPoint(c.x_q)),
                 "a reorder has one zero point for all channels"),
         Require(c.op != Op::kQuantize || !c.relu, "a reorder has no relu"),
+        Require(!IsPool(c.op) || !c.relu, "a pool has no relu"),
         Require(
             !HasTwoOperands(c.op) || (c.x_q.zero_point_at(0) == 0 && c.w_q.zero_point_at(0) == 0 &&
                                       c.out_q.zero_point_at(0) == 0),

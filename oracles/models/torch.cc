@@ -44,7 +44,6 @@ class Engine {
     model.source = std::move(source);
     for (const Model& part : parts_) model.pair_saturates |= part.pair_saturates;
     model.variations = std::move(variations_);
-    model.variations.emplace_back("V27");  // concat, pools, tables
     SortVariations(model.variations);
     const auto parts = std::make_shared<const Parts>(std::move(parts_));
     const auto at = [parts](Op op) -> const Model& { return (*parts)[static_cast<size_t>(op)]; };

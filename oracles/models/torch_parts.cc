@@ -370,7 +370,11 @@ Model AtenConcat(const Model& aten) {
 }
 
 Model AtenMaxPool() { return MaxPool(InsideTheImage, CannotPool); }
-Model QnnpackMaxPool() { return MaxPool(MovedIntoTheImage, CannotMaxPoolQnnpack); }
+Model QnnpackMaxPool() {
+  Model model = MaxPool(MovedIntoTheImage, CannotMaxPoolQnnpack);
+  model.variations = {"V27"};
+  return model;
+}
 
 // average-pooling.c and q8avgpool/*-sse2.c. The divisor is the whole window, also where
 // count_include_pad is false (AveragePool2d.cpp, qnnpack_avg_pool2d, does not pass it on).
@@ -393,6 +397,7 @@ Model QnnpackAvgPool() {
   Model model =
       Walked(SumInside, channel_of, [](const Case&, int64_t) { return std::span(kSteps); });
   model.cannot_run = CannotAvgPoolQnnpack;
+  model.variations = {"V1", "V8", "V27"};
   return model;
 }
 
@@ -499,6 +504,7 @@ Model AtenSoftmax(const Model& aten) {
       trace.push_back(std::move(step));
     return trace;
   };
+  model.variations = {"V30"};
   return model;
 }
 

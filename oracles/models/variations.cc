@@ -8,10 +8,18 @@
 #include <string>
 
 #include "core/status.h"
-#include "oracles/exact/exact.h"
+#include "oracles/models/variation_facts.h"
 
 namespace qualm {
 namespace {
+
+using variations::DividesExactly;
+using variations::Facts;
+using variations::FactsOf;
+using variations::HasProductOfScales;
+using variations::InputScales;
+using variations::IsFloat;
+using variations::IsPowerOfTwo;
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kHalfUlp = 0x1p-24;  // relative error of one float32 rounding
@@ -19,54 +27,15 @@ constexpr double kSmallest = 0x1p-149;
 // More than the real value is off by in double, less than anything that is no tie.
 constexpr double kTie = 0x1p-36;
 
-// What is known of one output, in output codes, or in real units where the output is f32.
-struct Facts {
-  const Case* c = nullptr;
-  int64_t index = 0, channel = 0;
-  double real = 0;        // the exact value before rounding and zero point
-  double terms = 0;       // the sum of the magnitudes that make it up: |sum|*multiplier + |bias|
-  double products = 0;    // the same, every product of the sum by itself
-  double sum = 0;         // |accumulator|, int32 bias included, zero points taken out
-  double multiplier = 0;  // output units per accumulator unit
-  long double exact_multiplier = 0;  // the same, to 64 bits
-  double largest_operand = 0;        // |scale * (code - zero point)| of any x or w
-  double bias_units = 0;             // |float bias| in accumulator units
-  bool zero_points_are_codes = true;
-  bool real_is_exact = false;  // as the double that it is
-};
-
-float Out(const Facts& f) { return IsCode(f.c->out_dtype) ? f.c->out_q.scale_at(f.channel) : 1.0f; }
 double ZeroPoint(const Facts& f) {
   if (!IsCode(f.c->out_dtype)) return 0;
   return std::abs(static_cast<double>(f.c->out_q.zero_point_at(f.channel)));
 }
 
-// The product of the input scales.
-float InputScales(const Case& c, int64_t channel) {
-  switch (c.op) {
-    case Op::kQuantize: return 1;
-    case Op::kDequantize: return c.x_q.scale_at(channel);
-    default: return c.x_q.scale_at(0) * c.w_q.scale_at(channel);
-  }
-}
-
-// Nothing is lost where a step is exact: ties stay ties there. Products of two float32 numbers are
-// exact in long double.
-bool IsFloat(long double value) {
-  return static_cast<long double>(static_cast<float>(value)) == value;
-}
-bool IsPowerOfTwo(float value) {
-  int exponent = 0;
-  return std::frexp(value, &exponent) == 0.5f;
-}
-bool DividesExactly(long double value, float divisor) {
-  const auto quotient = static_cast<float>(value / divisor);
-  return std::isnormal(quotient) && static_cast<long double>(quotient) * divisor == value;
-}
 bool ScalesArePowersOfTwo(const Facts& f) {
   const Case& c = *f.c;
   const bool inputs = c.op != Op::kQuantize;
-  const bool weights = HasSums(c.op) || HasTwoOperands(c.op) || c.op == Op::kRequantize;
+  const bool weights = HasProductOfScales(c.op) || c.op == Op::kAdd || c.op == Op::kConcat;
   return IsPowerOfTwo(Out(f)) && (!inputs || IsPowerOfTwo(c.x_q.scale_at(0))) &&
          (!weights || IsPowerOfTwo(c.w_q.scale_at(f.channel)));
 }
@@ -76,16 +45,16 @@ double FloatMultiplier(const Facts& f) {
   if (c.out_dtype == DType::kS32 || !c.multiplier.empty() || c.op == Op::kQuantize) return 0;
   if (c.op == Op::kAdd) {
     if (DividesExactly(c.x_q.scale[0], Out(f)) && DividesExactly(c.w_q.scale[0], Out(f))) return 0;
-  } else if (c.op != Op::kDequantize) {
+  } else if (HasProductOfScales(c.op)) {
     const long double product =
         static_cast<long double>(c.x_q.scale_at(0)) * c.w_q.scale_at(f.channel);
     if (IsFloat(product) && std::isnormal(static_cast<float>(product)) &&
         DividesExactly(product, Out(f)))
       return 0;
-  }
-  if (HasSums(c.op) || c.op == Op::kMul || (c.op == Op::kRequantize && c.multiplier.empty())) {
-    const float product = InputScales(c, f.channel);
-    if (!std::isnormal(product) || !std::isnormal(product / Out(f))) return kInfinity;
+    const float single = InputScales(c, f.channel);
+    if (!std::isnormal(single) || !std::isnormal(single / Out(f))) return kInfinity;
+  } else if (c.op == Op::kRescale || c.op == Op::kMaxPool) {
+    if (DividesExactly(c.x_q.scale[0], Out(f))) return 0;
   }
   return f.terms * 4 * kHalfUlp;
 }
@@ -109,7 +78,7 @@ double Reciprocals(const Facts& f) {
       return kInfinity;
     }
   }
-  if (ScalesArePowersOfTwo(f) && !c.bias) return 0;
+  if (f.is_linear && ScalesArePowersOfTwo(f) && !c.bias) return 0;
   return f.terms * 16 * kHalfUlp + kSmallest / static_cast<double>(Out(f));
 }
 
@@ -137,28 +106,6 @@ double ZeroPointBeforeRounding(const Facts& f) {
 }
 
 double Tie(const Facts&) { return kTie; }
-
-// The products of one output, as a kernel of saturating pairs meets them: u8 * s8, an s8 operand
-// shifted by 128; taps in the padding read the zero point's low byte, or nothing.
-template <class Visit>
-void ForEachProduct(const Facts& f, const Visit& visit) {
-  const Case& c = *f.c;
-  const int64_t m = f.index / c.N, n = f.index % c.N;
-  if (c.op == Op::kLinear) {
-    for (int64_t k = 0; k < c.K; ++k) visit(c.x.IntAt(m * c.K + k), c.w.IntAt(n * c.K + k));
-    return;
-  }
-  const Window& v = c.window;
-  const int64_t depth = v.in_c / v.groups, first = n / (c.N / v.groups) * depth;
-  const auto byte = static_cast<uint8_t>(static_cast<uint32_t>(c.x_q.zero_point_at(0)));
-  const int32_t padding = c.x.dtype() == DType::kU8 ? byte : static_cast<int8_t>(byte);
-  int64_t k = n * c.K;
-  for (const Tap& tap : TapsOf(v, m)) {
-    for (int64_t i = 0; i < depth; ++i, ++k) {
-      visit(tap.x_row < 0 ? padding : c.x.IntAt(tap.x_row + first + i), c.w.IntAt(k));
-    }
-  }
-}
 
 // The products whose magnitudes matter to 16-bit sums.
 struct LargestProducts {
@@ -292,11 +239,16 @@ double FixedPointAdd(const Facts& f) {
 }
 
 double Wraps(const Facts& f) {
+  // The exponentials of a row, as integers, in a uint32.
+  if (f.c->op == Op::kSoftmax) return f.sum + static_cast<double>(f.c->N) >= 0x1p32 ? kInfinity : 0;
   // A sum may wrap while the zero points are still in it, and come back.
   return f.sum + f.bias_units >= 0x1.ffp30 ? kInfinity : 0;
 }
 
 double Specials(const Facts& f) {
+  if (f.c->op == Op::kConcat || f.c->op == Op::kTable)
+    return f.largest_operand < static_cast<double>(std::numeric_limits<float>::max()) ? 0
+                                                                                      : kInfinity;
   if (f.c->op != Op::kQuantize) return 0;
   return std::isfinite(f.real) && f.terms + ZeroPoint(f) < 0x1.fep30 ? 0 : kInfinity;
 }
@@ -329,13 +281,40 @@ double Flushed(const Facts& f) {
   return denormal(f.real) ? std::max(f.terms, 0x1p-126) : 0;
 }
 
-// Those that facts are gathered of.
-bool HasBounds(Op op) {
-  return HasSums(op) || HasTwoOperands(op) || op == Op::kQuantize || op == Op::kDequantize ||
-         op == Op::kRequantize;
+// A scale within 2^-22 of the other and a zero point next to it. The formulas part where FBGEMM
+// means something else by symmetric, and where the scale is so small that it widens the range
+// (WidenToSmallestScale), or no number.
+double RangeFormulas(const Facts& f) {
+  if (f.c->op != Op::kChooseQParams) return 0;
+  if (f.c->observer.symmetric) return kInfinity;
+  if (!std::isfinite(f.chosen_scale) || f.chosen_scale < 0x1p-13) return kInfinity;
+  return f.index < f.c->output_shape()[1] ? f.terms * 0x1p-22 : 1;
 }
 
-double OtherOperators(const Facts& f) { return HasBounds(f.c->op) ? 0 : kInfinity; }
+double PaddingOfPools(const Facts& f) {
+  const Window& v = f.c->window;
+  if (f.c->op == Op::kMaxPool) {
+    const bool down = v.dilation_h > 1 && v.pad_top + v.pad_bottom > 0;
+    const bool across = v.dilation_w > 1 && v.pad_left + v.pad_right > 0;
+    return down || across ? kInfinity : 0;
+  }
+  if (f.c->op != Op::kAvgPool) return 0;
+  // By the whole window instead of a part of it.
+  const auto whole = static_cast<double>(v.kernel_h * v.kernel_w);
+  return f.terms * (1 - static_cast<double>(f.count) / whole);
+}
+
+double ShareOverflows(const Facts& f) {
+  return f.c->op == Op::kSoftmax && f.c->N == 1 ? kInfinity : 0;
+}
+
+// 2^-20 of the share for its own rounding steps, one more for each term of the sum; and every t is
+// within 1/2 of what it stands for.
+double RealExponentials(const Facts& f) {
+  if (f.c->op != Op::kSoftmax) return 0;
+  const auto count = static_cast<double>(f.c->N);
+  return f.terms * (count + 16) * kHalfUlp + (128 + count * f.terms / 2) / f.sum;
+}
 
 double OffsetsInFloat(const Facts& f) {
   const Case& c = *f.c;
@@ -366,12 +345,12 @@ double ZeroPointLost(const Facts& f) {
   return lost ? kInfinity : 0;
 }
 
-struct Row {
+struct Entry {
   Variation variation;
   double (*reach)(const Facts&);
 };
 
-constexpr std::array<Row, 28> kRows{{
+constexpr std::array<Entry, 30> kEntries{{
     {{"V1", "float32 multiplier", "the multiplier is fl(fl(sx*sw)/sy), one float32",
       "2^-22 of the value; none where a product or quotient of scales is no normal float32"},
      FloatMultiplier},
@@ -434,8 +413,10 @@ constexpr std::array<Row, 28> kRows{{
     {{"V22", "int32 through float32", "an s32 output is rounded to float32 and back",
       "2^-23 of the sum"},
      IntegerThroughFloat},
-    {{"V23", "other range formulas", "scale and zero point are chosen by other steps", "none"},
-     Always},
+    {{"V23", "other range formulas", "scale and zero point are chosen by other steps",
+      "2^-22 of the scale, 1 of the zero point; none if symmetric, or for scales below 2^-13 or "
+      "infinite"},
+     RangeFormulas},
     {{"V24", "zero points in float32",
       "the sum of raw products and the zero-point terms are added in float32, each rounded",
       "2^-22 of all of them; none beyond int32"},
@@ -446,132 +427,36 @@ constexpr std::array<Row, 28> kRows{{
     {{"V26", "denormals flushed", "denormal inputs, scales and results count as 0",
       "none where one is denormal; else 0"},
      Flushed},
-    {{"V27", "other operators", "pools, tables, softmax and concat follow formulas of their own",
-      "none for these; else 0"},
-     OtherOperators},
+    {{"V27", "padding of pools",
+      "positions outside the image count in an average, or move to the nearest pixel of a maximum",
+      "an average: its share of positions that should not count; a maximum: none where a dilated "
+      "window has padding; else 0"},
+     PaddingOfPools},
     {{"V28", "zero point lost",
       "a reorder that transposes the weights does not sum them, so the zero point of x stays in",
       "none for 8 groups by 8 taps with a zero point of x; else 0"},
      ZeroPointLost},
+    {{"V29", "share overflows", "a share of a softmax is multiplied by 256 before it is divided",
+      "none for rows of one code; else 0"},
+     ShareOverflows},
+    {{"V30", "real exponentials", "the exponentials of a softmax stay floating point",
+      "(codes + 16) * 2^-24 of the share, and half of each integer of the definition"},
+     RealExponentials},
 }};
 
 constexpr auto kVariations = [] {
-  std::array<Variation, kRows.size()> list;
-  for (size_t i = 0; i < list.size(); ++i) list[i] = kRows[i].variation;
+  std::array<Variation, kEntries.size()> list;
+  for (size_t i = 0; i < list.size(); ++i) list[i] = kEntries[i].variation;
   return list;
 }();
 
-bool IsOneOfItsCodes(const QParams& q, DType dtype) {
-  const CodeRange range = RangeOf(dtype);
-  return std::ranges::all_of(q.zero_point,
-                             [&](int32_t z) { return z >= range.min && z <= range.max; });
+double ReachOf(std::string_view id, const Facts& f) {
+  const auto entry = std::ranges::find(kEntries, id, [](const Entry& e) { return e.variation.id; });
+  QUALM_CHECK(entry != kEntries.end());
+  // All others move codes, or what becomes of them.
+  if (f.c->op == Op::kChooseQParams && entry->reach != RangeFormulas) return 0;
+  return entry->reach(f);
 }
-
-bool ZeroPointsAreCodes(const Case& c) {
-  return (!IsCode(c.x.dtype()) || IsOneOfItsCodes(c.x_q, c.x.dtype())) &&
-         (!(HasSums(c.op) || HasTwoOperands(c.op)) || IsOneOfItsCodes(c.w_q, c.w.dtype())) &&
-         (!IsCode(c.out_dtype) || IsOneOfItsCodes(c.out_q, c.out_dtype));
-}
-
-const Row& RowOf(std::string_view id) {
-  const auto row = std::ranges::find(kRows, id, [](const Row& r) { return r.variation.id; });
-  QUALM_CHECK(row != kRows.end());
-  return *row;
-}
-
-// What a case shares between its outputs.
-class FactsOf {
- public:
-  explicit FactsOf(const Case& c) : c_(c), are_codes_(ZeroPointsAreCodes(c)) {
-    if (HasSums(c.op)) sums_ = exact::CorrectedSums(c);
-  }
-
-  Facts operator()(int64_t index) const {
-    Facts f;
-    f.c = &c_;
-    f.index = index;
-    f.channel = index % c_.N;
-    f.zero_points_are_codes = are_codes_;
-    if (!HasBounds(c_.op)) return f;
-    const long double out = Out(f);
-    switch (c_.op) {
-      case Op::kQuantize: return Scaled(f, c_.x.FloatAt(index), 1 / out, IsPowerOfTwo(Out(f)));
-      case Op::kDequantize:
-        return Scaled(f,
-                      static_cast<long double>(c_.x.IntAt(index)) - c_.x_q.zero_point_at(f.channel),
-                      c_.x_q.scale_at(f.channel), true);
-      case Op::kRequantize:
-        if (!c_.multiplier.empty()) {
-          const size_t at = c_.multiplier.size() == 1 ? 0 : static_cast<size_t>(f.channel);
-          return Scaled(f, c_.x.IntAt(index), c_.multiplier[at], true);
-        }
-        return ScaledDown(f, c_.x.IntAt(index));
-      case Op::kMul:
-        return ScaledDown(f, Difference(c_.x, c_.x_q, index) * Difference(c_.w, c_.w_q, index));
-      case Op::kAdd: return Added(f, out);
-      default: break;  // sums
-    }
-    const auto sum = static_cast<long double>(sums_[static_cast<size_t>(index)]);
-    f = c_.out_dtype == DType::kS32 ? Scaled(f, sum, 1, true) : ScaledDown(f, sum);
-    f.products = 0;
-    ForEachProduct(f, [&](int64_t x_code, int64_t w_code) {
-      const double x = std::abs(static_cast<double>(x_code) - c_.x_q.zero_point_at(0));
-      const double w = std::abs(static_cast<double>(w_code) - c_.w_q.zero_point_at(f.channel));
-      f.products += x * w;
-      f.largest_operand = std::max({f.largest_operand, x * static_cast<double>(c_.x_q.scale_at(0)),
-                                    w * static_cast<double>(c_.w_q.scale_at(f.channel))});
-    });
-    f.products *= f.multiplier;
-    if (c_.bias) {
-      const long double bias = (*c_.bias)[static_cast<size_t>(f.channel)];
-      f.real = static_cast<double>(f.real + bias / out);
-      f.terms += static_cast<double>(std::abs(bias) / out);
-      f.products += static_cast<double>(std::abs(bias) / out);
-      f.real_is_exact = false;
-      f.bias_units = static_cast<double>(std::abs(bias) / Product(f.channel));
-    }
-    return f;
-  }
-
- private:
-  // By the product of the input scales over the output's.
-  Facts ScaledDown(const Facts& f, long double sum) const {
-    const long double product = Product(f.channel);
-    return Scaled(f, sum, product / Out(f), DividesExactly(product, Out(f)));
-  }
-  static Facts Scaled(Facts f, long double sum, long double multiplier, bool is_exact) {
-    const long double real = sum * multiplier;
-    f.real = static_cast<double>(real);
-    // 40 bits times the 24 of a float32.
-    f.real_is_exact =
-        is_exact && std::abs(sum) < 0x1p40L && static_cast<long double>(f.real) == real;
-    f.terms = f.products = std::abs(f.real);
-    f.sum = static_cast<double>(std::abs(sum));
-    f.multiplier = static_cast<double>(multiplier);
-    f.exact_multiplier = multiplier;
-    return f;
-  }
-  static long double Difference(const Tensor& codes, const QParams& q, int64_t index) {
-    return static_cast<long double>(codes.IntAt(index)) - q.zero_point[0];
-  }
-  long double Product(int64_t channel) const {
-    return static_cast<long double>(c_.x_q.scale_at(0)) * c_.w_q.scale_at(channel);
-  }
-  Facts Added(Facts f, long double out) const {
-    const long double a = Difference(c_.x, c_.x_q, f.index) * c_.x_q.scale[0] / out;
-    const long double b = Difference(c_.w, c_.w_q, f.index) * c_.w_q.scale[0] / out;
-    f.real = static_cast<double>(a + b);
-    f.real_is_exact = IsPowerOfTwo(Out(f)) && (a + b) - a == b && (a + b) - b == a &&
-                      static_cast<long double>(f.real) == a + b;
-    f.terms = f.products = static_cast<double>(std::abs(a) + std::abs(b));
-    f.multiplier = 1;
-    return f;
-  }
-
-  const Case& c_;
-  bool are_codes_;
-  std::vector<__int128> sums_;
-};
 
 double RoundHalfEven(double value) {
   const double down = std::floor(value), rest = value - down;
@@ -599,20 +484,20 @@ const Variation* FindVariation(std::string_view id) {
 }
 
 double Reach(std::string_view id, const Case& c, int64_t index) {
-  if (c.op == Op::kChooseQParams) return kInfinity;
-  return RowOf(id).reach(FactsOf(c)(index));
+  return ReachOf(id, FactsOf(c)(index));
 }
 
 std::vector<Permitted> PermittedOutputs(const Model& model, const Case& c) {
-  QUALM_CHECK(c.op != Op::kChooseQParams);  // V23 has no bound
   const FactsOf facts_of(c);
   std::vector<Permitted> list;
   const CodeRange range = RangeOf(c.out_dtype);
-  for (int64_t i = 0; i < c.M * c.N; ++i) {
+  int64_t count = 1;
+  for (const int64_t extent : c.output_shape()) count *= extent;
+  for (int64_t i = 0; i < count; ++i) {
     const Facts facts = facts_of(i);
     double reach = facts.real_is_exact ? 0 : facts.terms * 0x1p-50;  // of this computation
     for (const std::string& id : model.variations) {
-      reach += RowOf(id).reach(facts);
+      reach += ReachOf(id, facts);
     }
     if (!(reach < kInfinity)) {  // NaN: of an input that is NaN
       list.push_back({c.out_dtype == DType::kF32 ? -kInfinity : range.min,

@@ -268,6 +268,24 @@ TEST(ConvModelsTest, OneDnnsReferenceTurnsNanIntoCode0) {
   EXPECT_EQ(Get("onednn2@avx512core").run(c).y.FloatAt(0), 0.0f);
 }
 
+TEST(PoolModelsTest, OneDnnsPoolsHaveNoRelu) {
+  for (const Op op : {Op::kMaxPool, Op::kAvgPool, Op::kGlobalAvgPool}) {
+    Case c;
+    c.op = op;
+    c.window = {.batch = 1, .in_h = 2, .in_w = 2, .in_c = 1, .kernel_h = 2, .kernel_w = 2};
+    c.x = Tensor(DType::kU8, {1, 2, 2, 1});
+    c.N = 1;
+    DeriveSizes(&c);
+    c.out_dtype = DType::kU8;
+    c.out_min = 0;
+    c.out_max = 255;
+    ASSERT_EQ(Validate(c), "");
+    EXPECT_EQ(Get("onednn2@avx2").cannot_run(c), "");
+    c.relu = true;
+    EXPECT_EQ(Get("onednn2@avx2").cannot_run(c), "a pool has no relu");
+  }
+}
+
 // A sum times fl(1/count) or over the count: they part where the quotient is near a tie.
 TEST(PoolModelsTest, OneDnnMultipliesByTheReciprocalOrDivides) {
   const auto pool = [](Op op, int64_t height, int64_t width, int64_t channels) {

@@ -436,7 +436,7 @@ Model Make(bool rndnu) {
   convention.variations = {"V1", "V2", "V5", "V15", "V16", "V17"};
   convention.variations.emplace_back(rndnu ? "V11" : "V8");
   // Flushing was seen on x86, which also has the other operators.
-  if (!rndnu) convention.variations.insert(convention.variations.end(), {"V19", "V26", "V27"});
+  if (!rndnu) convention.variations.insert(convention.variations.end(), {"V19", "V26"});
   if (!rndnu) {
     convention.satisfies.insert(
         convention.satisfies.end(),

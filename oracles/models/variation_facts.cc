@@ -26,8 +26,7 @@ Facts Scaled(Facts f, long double sum, long double multiplier, bool is_exact) {
   const long double real = sum * multiplier;
   f.real = static_cast<double>(real);
   // 40 bits times the 24 of a float32.
-  f.real_is_exact =
-      is_exact && std::abs(sum) < 0x1p40L && static_cast<long double>(f.real) == real;
+  f.real_is_exact = is_exact && std::abs(sum) < 0x1p40L && static_cast<long double>(f.real) == real;
   f.terms = f.products = std::abs(f.real);
   f.sum = static_cast<double>(std::abs(sum));
   f.multiplier = static_cast<double>(multiplier);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the bounds of the permitted variations (variations.h) are computed from: the real value of an
-// output and the magnitudes that make it up. In floating point, apart from both exact forms.
+// What the bounds of the permitted variations (variations.h) are computed from: the real value of
+// an output and the magnitudes that make it up. In floating point, apart from both exact forms.
 #ifndef QUALM_ORACLES_MODELS_VARIATION_FACTS_H_
 #define QUALM_ORACLES_MODELS_VARIATION_FACTS_H_
 

@@ -217,6 +217,24 @@ Attribution Guess(const Case& c, const Tensor& exact_y, const Tensor& actual,
   return attribution;
 }
 
+Attribution InTermsOfSums(const Case& c, const Tensor& actual, std::span<const Swap> hint) {
+  const Tensor exact_y = exact::Evaluate(c);
+  if (actual == exact_y) {
+    Attribution attribution;
+    attribution.diagnosis = "the output is exact";
+    return attribution;
+  }
+  const Evidence evidence(c, actual, exact_y);
+  if (!hint.empty() && evidence.Reproduced(hint)) {
+    std::vector<const SwapInfo*> infos;
+    for (Swap swap : hint) infos.push_back(&InfoOf(swap));
+    return Shown(evidence, std::move(infos));
+  }
+  if (auto one = OneSwap(evidence)) return *one;
+  if (auto two = TwoSwaps(c, evidence)) return *two;
+  return Guess(c, exact_y, actual, evidence);
+}
+
 bool SameEnvironment(const RunContext& a, const RunContext& b) {
   return a.rounding == b.rounding && a.flush_denormals == b.flush_denormals;
 }
@@ -343,21 +361,10 @@ Attribution FromAnswers(const Verdict& verdict, const std::vector<Recorded>& rec
 }  // namespace
 
 Attribution Attribute(const Case& c, const Tensor& actual, std::span<const Swap> hint) {
-  const Tensor exact_y = exact::Evaluate(c);
-  if (actual == exact_y) {
-    Attribution attribution;
-    attribution.diagnosis = "the output is exact";
-    return attribution;
-  }
-  const Evidence evidence(c, actual, exact_y);
-  if (!hint.empty() && evidence.Reproduced(hint)) {
-    std::vector<const SwapInfo*> infos;
-    for (Swap swap : hint) infos.push_back(&InfoOf(swap));
-    return Shown(evidence, std::move(infos));
-  }
-  if (auto one = OneSwap(evidence)) return *one;
-  if (auto two = TwoSwaps(c, evidence)) return *two;
-  return Guess(c, exact_y, actual, evidence);
+  Attribution attribution = InTermsOfSums(c, actual, hint);
+  attribution.diagnosis = InTermsOf(c.op, std::move(attribution.diagnosis));
+  for (std::string& line : attribution.evidence) line = InTermsOf(c.op, std::move(line));
+  return attribution;
 }
 
 Attribution Attribute(const Case& c, const Verdict& verdict, Subject& subject) {

@@ -126,6 +126,9 @@ struct SwapInfo {
 };
 // The likelier cause first: where several swaps give the same output, the first one is named.
 std::span<const SwapInfo> AllSwaps();
+// Names and sentences speak of input and weights, sx, sw and sy. The same in the terms of an
+// operation that has none: of operands a and b, or of one scale.
+std::string InTermsOf(Op op, std::string text);
 
 // The output with these swaps (at most one per stage); nullopt where one of them means nothing for
 // this case (no pairs, no bias, one channel).

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The well-known wrong stages, likelier causes first.
 #include <array>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
 
 #include "properties/triage/counterfactual.h"
 
@@ -166,5 +170,52 @@ constexpr auto kSwaps = std::to_array<SwapInfo>({
 }  // namespace
 
 std::span<const SwapInfo> AllSwaps() { return kSwaps; }
+
+namespace {
+
+using Term = std::pair<std::string_view, std::string_view>;
+
+constexpr Term kOfOperands[] = {
+    {"input zero point", "zero point of a"},
+    {"weight zero point", "zero point of b"},
+    {"input codes", "codes of a"},
+    {"weight codes", "codes of b"},
+    {"input sign", "sign of a"},
+    {"weight sign", "sign of b"},
+};
+constexpr Term kOfProducts[] = {{"x_scale*w_scale", "a_scale*b_scale"}, {"sx*sw", "sa*sb"}};
+constexpr Term kOfTwoScales[] = {
+    {"the multiplier fl(fl(sx*sw)/sy)", "the multipliers fl(sa/sy) and fl(sb/sy)"},
+    {"fl(fl(sx*sw) * fl(1/sy))", "fl(sa * fl(1/sy)) and fl(sb * fl(1/sy))"},
+};
+constexpr Term kOfOneScale[] = {
+    {"fl(fl(sx*sw)/sy)", "fl(sx/sy)"},
+    {"fl(fl(sx*sw) * fl(1/sy))", "fl(sx * fl(1/sy))"},
+};
+
+void Put(std::span<const Term> terms, std::string& text) {
+  for (const auto& [from, to] : terms) {
+    for (size_t at = text.find(from); at != std::string::npos;
+         at = text.find(from, at + to.size())) {
+      text.replace(at, from.size(), to);
+    }
+  }
+}
+
+}  // namespace
+
+std::string InTermsOf(Op op, std::string text) {
+  if (HasTwoOperands(op) || op == Op::kConcat) {
+    Put(kOfOperands, text);
+    if (op == Op::kMul) {
+      Put(kOfProducts, text);
+    } else {
+      Put(kOfTwoScales, text);
+    }
+  } else if (!HasSums(op) && op != Op::kRequantize) {
+    Put(kOfOneScale, text);
+  }
+  return text;
+}
 
 }  // namespace qualm::triage

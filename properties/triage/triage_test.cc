@@ -467,6 +467,31 @@ TEST(Explanation, NamesTheTapsOfAWindow) {
   EXPECT_NE(Explain(c, {}, {.index = 0}).find("exact: 0"), std::string::npos);
 }
 
+TEST(Attribution, SpeaksOfOperandsWhereThereAreNoWeights) {
+  const auto said = [](Op op, Swap swap) {
+    for (uint64_t seed = 0; seed < 2000; ++seed) {
+      const Case c = gen::Draw(op, seed);
+      const std::optional<Tensor> y = Counterfactual(c, {{swap}});
+      if (!y || *y == exact::Evaluate(c)) continue;
+      const Attribution attribution = Attribute(c, *y);
+      if (attribution.swaps == std::vector<Swap>{swap}) return attribution.diagnosis;
+    }
+    return std::string();
+  };
+  EXPECT_EQ(said(Op::kAdd, Swap::kWeightZeroPointIgnored),
+            "the subject ignores the zero point of b");
+  EXPECT_EQ(said(Op::kLinear, Swap::kWeightZeroPointIgnored),
+            "the subject ignores the weight zero point");
+  constexpr std::string_view kBefore = " to float32 before the result";
+  const std::string rounds = "the subject rounds the sum and the ";
+  EXPECT_EQ(said(Op::kAdd, Swap::kFloatMultiplier),
+            rounds + "multipliers fl(sa/sy) and fl(sb/sy)" + std::string(kBefore));
+  EXPECT_EQ(said(Op::kMul, Swap::kFloatMultiplier),
+            rounds + "multiplier fl(fl(sa*sb)/sy)" + std::string(kBefore));
+  EXPECT_EQ(said(Op::kRescale, Swap::kFloatMultiplier),
+            rounds + "multiplier fl(sx/sy)" + std::string(kBefore));
+}
+
 TEST(Attribution, NamesASingleSwap) {
   int64_t named = 0, tried = 0;
   for (uint64_t seed = 0; seed < 400; ++seed) {

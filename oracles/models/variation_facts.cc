@@ -17,8 +17,9 @@ bool IsOneOfItsCodes(const QParams& q, DType dtype) {
 }
 
 bool ZeroPointsAreCodes(const Case& c) {
+  const bool has_second = HasSums(c.op) || HasTwoOperands(c.op) || c.op == Op::kConcat;
   return (!IsCode(c.x.dtype()) || IsOneOfItsCodes(c.x_q, c.x.dtype())) &&
-         (!(HasSums(c.op) || HasTwoOperands(c.op)) || IsOneOfItsCodes(c.w_q, c.w.dtype())) &&
+         (!has_second || IsOneOfItsCodes(c.w_q, c.w.dtype())) &&
          (!IsCode(c.out_dtype) || IsOneOfItsCodes(c.out_q, c.out_dtype));
 }
 
@@ -40,7 +41,9 @@ long double Difference(const Tensor& codes, const QParams& q, int64_t index) {
 
 }  // namespace
 
-float Out(const Facts& f) { return IsCode(f.c->out_dtype) ? f.c->out_q.scale_at(f.channel) : 1.0f; }
+float OutputScale(const Facts& f) {
+  return IsCode(f.c->out_dtype) ? f.c->out_q.scale_at(f.channel) : 1.0f;
+}
 
 bool HasProductOfScales(Op op) { return HasSums(op) || op == Op::kMul || op == Op::kRequantize; }
 
@@ -76,9 +79,10 @@ Facts FactsOf::operator()(int64_t index) const {
   f.index = index;
   f.channel = index % c_.N;
   f.zero_points_are_codes = are_codes_;
-  const long double out = Out(f);
+  const long double out = OutputScale(f);
   switch (c_.op) {
-    case Op::kQuantize: return Scaled(f, c_.x.FloatAt(index), 1 / out, IsPowerOfTwo(Out(f)));
+    case Op::kQuantize:
+      return Scaled(f, c_.x.FloatAt(index), 1 / out, IsPowerOfTwo(OutputScale(f)));
     case Op::kDequantize:
       return Scaled(f,
                     static_cast<long double>(c_.x.IntAt(index)) - c_.x_q.zero_point_at(f.channel),
@@ -131,7 +135,7 @@ Facts FactsOf::operator()(int64_t index) const {
 // By the product of the input scales over the output's.
 Facts FactsOf::ScaledDown(const Facts& f, long double sum) const {
   const long double product = Product(f.channel);
-  return Scaled(f, sum, product / Out(f), DividesExactly(product, Out(f)));
+  return Scaled(f, sum, product / OutputScale(f), DividesExactly(product, OutputScale(f)));
 }
 
 long double FactsOf::Product(int64_t channel) const {
@@ -142,7 +146,7 @@ Facts FactsOf::Added(Facts f, long double out) const {
   const long double a = Difference(c_.x, c_.x_q, f.index) * c_.x_q.scale[0] / out;
   const long double b = Difference(c_.w, c_.w_q, f.index) * c_.w_q.scale[0] / out;
   f.real = static_cast<double>(a + b);
-  f.real_is_exact = IsPowerOfTwo(Out(f)) && (a + b) - a == b && (a + b) - b == a &&
+  f.real_is_exact = IsPowerOfTwo(OutputScale(f)) && (a + b) - a == b && (a + b) - b == a &&
                     static_cast<long double>(f.real) == a + b;
   f.terms = f.products = static_cast<double>(std::abs(a) + std::abs(b));
   f.multiplier = 1;
@@ -152,8 +156,8 @@ Facts FactsOf::Added(Facts f, long double out) const {
 Facts FactsOf::Rescaled(Facts f, const Tensor& codes, const QParams& q, int64_t at) const {
   const long double difference = Difference(codes, q, at);
   f.largest_operand = static_cast<double>(std::abs(difference) * q.scale[0]);
-  return Scaled(f, difference, q.scale[0] / static_cast<long double>(Out(f)),
-                DividesExactly(q.scale[0], Out(f)));
+  return Scaled(f, difference, q.scale[0] / static_cast<long double>(OutputScale(f)),
+                DividesExactly(q.scale[0], OutputScale(f)));
 }
 
 Facts FactsOf::Pooled(Facts f, long double out) const {
@@ -178,7 +182,7 @@ Facts FactsOf::Pooled(Facts f, long double out) const {
   const auto count = static_cast<float>(f.count);
   f.is_linear = IsPowerOfTwo(count);
   const long double multiplier = c_.x_q.scale[0] / (out * count);
-  const bool is_exact = DividesExactly(c_.x_q.scale[0], Out(f)) && f.is_linear;
+  const bool is_exact = DividesExactly(c_.x_q.scale[0], OutputScale(f)) && f.is_linear;
   f = Scaled(f, sum, multiplier, is_exact);
   f.terms = f.products = static_cast<double>(magnitudes * multiplier);
   return f;
@@ -198,7 +202,7 @@ Facts FactsOf::LookedUp(Facts f, long double out) const {
     }
     return std::tanh(v);
   };
-  return Scaled(f, value(), 1 / out, f.is_linear && IsPowerOfTwo(Out(f)));
+  return Scaled(f, value(), 1 / out, f.is_linear && IsPowerOfTwo(OutputScale(f)));
 }
 
 // 256 * t / sum t, rounded half up.

@@ -34,8 +34,8 @@ struct Facts {
   bool is_linear = true;
 };
 
-// Of the output; 1 where that is no code.
-float Out(const Facts& f);
+// 1 where the output is no code.
+float OutputScale(const Facts& f);
 // The accumulator is one of products, in units of both input scales.
 bool HasProductOfScales(Op op);
 // Their product, or the one scale that there is.

@@ -36,7 +36,7 @@ bool ScalesArePowersOfTwo(const Facts& f) {
   const Case& c = *f.c;
   const bool inputs = c.op != Op::kQuantize;
   const bool weights = HasProductOfScales(c.op) || c.op == Op::kAdd || c.op == Op::kConcat;
-  return IsPowerOfTwo(Out(f)) && (!inputs || IsPowerOfTwo(c.x_q.scale_at(0))) &&
+  return IsPowerOfTwo(OutputScale(f)) && (!inputs || IsPowerOfTwo(c.x_q.scale_at(0))) &&
          (!weights || IsPowerOfTwo(c.w_q.scale_at(f.channel)));
 }
 
@@ -44,17 +44,19 @@ double FloatMultiplier(const Facts& f) {
   const Case& c = *f.c;
   if (c.out_dtype == DType::kS32 || !c.multiplier.empty() || c.op == Op::kQuantize) return 0;
   if (c.op == Op::kAdd) {
-    if (DividesExactly(c.x_q.scale[0], Out(f)) && DividesExactly(c.w_q.scale[0], Out(f))) return 0;
+    if (DividesExactly(c.x_q.scale[0], OutputScale(f)) &&
+        DividesExactly(c.w_q.scale[0], OutputScale(f)))
+      return 0;
   } else if (HasProductOfScales(c.op)) {
     const long double product =
         static_cast<long double>(c.x_q.scale_at(0)) * c.w_q.scale_at(f.channel);
     if (IsFloat(product) && std::isnormal(static_cast<float>(product)) &&
-        DividesExactly(product, Out(f)))
+        DividesExactly(product, OutputScale(f)))
       return 0;
     const float single = InputScales(c, f.channel);
-    if (!std::isnormal(single) || !std::isnormal(single / Out(f))) return kInfinity;
+    if (!std::isnormal(single) || !std::isnormal(single / OutputScale(f))) return kInfinity;
   } else if (c.op == Op::kRescale || c.op == Op::kMaxPool) {
-    if (DividesExactly(c.x_q.scale[0], Out(f))) return 0;
+    if (DividesExactly(c.x_q.scale[0], OutputScale(f))) return 0;
   }
   return f.terms * 4 * kHalfUlp;
 }
@@ -63,7 +65,7 @@ double Reciprocals(const Facts& f) {
   if (f.c->out_dtype == DType::kS32) return 0;
   const Case& c = *f.c;
   if (!c.multiplier.empty()) return 0;
-  const float reciprocal = 1.0f / Out(f);
+  const float reciprocal = 1.0f / OutputScale(f);
   if (!std::isnormal(reciprocal)) return kInfinity;
   if (HasSums(c.op)) {
     const float x = 1.0f / c.x_q.scale_at(0), w = 1.0f / c.w_q.scale_at(f.channel);
@@ -79,7 +81,7 @@ double Reciprocals(const Facts& f) {
     }
   }
   if (f.is_linear && ScalesArePowersOfTwo(f) && !c.bias) return 0;
-  return f.terms * 16 * kHalfUlp + kSmallest / static_cast<double>(Out(f));
+  return f.terms * 16 * kHalfUlp + kSmallest / static_cast<double>(OutputScale(f));
 }
 
 double ZeroPointBeforeRounding(const Facts& f) {
@@ -89,13 +91,13 @@ double ZeroPointBeforeRounding(const Facts& f) {
   if (c.op == Op::kAdd) {
     // Codes and zero points are scaled apart.
     const auto apart = [&](const Tensor& codes, const QParams& q) {
-      const double ratio = static_cast<double>(q.scale[0]) / Out(f);
+      const double ratio = static_cast<double>(q.scale[0]) / OutputScale(f);
       return ratio * (std::abs(static_cast<double>(codes.IntAt(f.index))) +
                       std::abs(static_cast<double>(q.zero_point[0])));
     };
     terms += apart(c.x, c.x_q) + apart(c.w, c.w_q);
     for (const QParams* q : {&c.x_q, &c.w_q}) {
-      const float ratio = q->scale[0] / Out(f);
+      const float ratio = q->scale[0] / OutputScale(f);
       if (!std::isfinite(ratio) || terms > 0x1p127) return kInfinity;
     }
   }
@@ -206,13 +208,13 @@ double TwoRoundings(const Facts& f) {
 
 double FloatQuotient(const Facts& f) {
   if (f.c->op != Op::kQuantize && f.c->op != Op::kLinear && !HasTwoOperands(f.c->op)) return 0;
-  if (f.c->op == Op::kQuantize && DividesExactly(f.c->x.FloatAt(f.index), Out(f))) return 0;
+  if (f.c->op == Op::kQuantize && DividesExactly(f.c->x.FloatAt(f.index), OutputScale(f))) return 0;
   return f.terms * 2 * kHalfUlp + kSmallest;
 }
 
 double DequantizedInFloat(const Facts& f) {
   if (f.c->out_dtype == DType::kS32) return 0;
-  const auto out = static_cast<double>(Out(f));
+  const auto out = static_cast<double>(OutputScale(f));
   const double count = static_cast<double>(f.c->K) + 16;
   if (f.products * out * count >= static_cast<double>(std::numeric_limits<float>::max()))
     return kInfinity;
@@ -226,13 +228,14 @@ double FixedPointAdd(const Facts& f) {
   if (f.c->op != Op::kAdd) return 0;
   const Case& c = *f.c;
   const double most =
-      std::max(static_cast<double>(c.x_q.scale[0]), static_cast<double>(c.w_q.scale[0])) / Out(f);
+      std::max(static_cast<double>(c.x_q.scale[0]), static_cast<double>(c.w_q.scale[0])) /
+      OutputScale(f);
   const double codes = std::abs(static_cast<double>(c.x.IntAt(f.index)) - c.x_q.zero_point[0]) +
                        std::abs(static_cast<double>(c.w.IntAt(f.index)) - c.w_q.zero_point[0]);
   const auto is_short = [&](const QParams& q) {
-    const long double ratio = static_cast<long double>(q.scale[0]) / Out(f);
+    const long double ratio = static_cast<long double>(q.scale[0]) / OutputScale(f);
     const long double bits = std::ldexp(ratio, 19 - std::ilogb(most));
-    return bits == std::floor(bits) && DividesExactly(q.scale[0], Out(f));
+    return bits == std::floor(bits) && DividesExactly(q.scale[0], OutputScale(f));
   };
   if (is_short(c.x_q) && is_short(c.w_q)) return 0;
   return (codes + 4) * most * 0x1p-20 + f.terms * 4 * kHalfUlp;

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""For qualm_export_test: export_models.py EAGER_FOLDER FX_FOLDER writes the cases of two models."""
+"""For qualm_export_test: export_models.py EAGER FX CHANNELS OTHERS, four folders, writes the cases of
+two models, of one with parameters per channel, and of calls that no case file can hold."""
 import sys
 import warnings
 
 import torch
 from torch import nn
 from torch.ao.quantization import (QConfigMapping, convert, fuse_modules, get_default_qconfig,
-                                   prepare)
+                                   prepare, quantize_dynamic)
 from torch.ao.quantization.quantize_fx import convert_fx, prepare_fx
 
 from qualm_export import record
@@ -56,7 +57,41 @@ class Fx(nn.Module):
         return self.linear(torch.flatten(y, 1))
 
 
-def main(eager_folder, fx_folder):
+class Channels(nn.Module):
+    """Weights with parameters per channel."""
+
+    def __init__(self):
+        super().__init__()
+        self.quant = torch.ao.quantization.QuantStub()
+        self.conv = nn.Conv2d(3, 6, 3, groups=3)
+        self.grouped = nn.Conv2d(6, 8, 3, groups=2)
+        self.linear = nn.Linear(8, 5)
+        self.dequant = torch.ao.quantization.DeQuantStub()
+
+    def forward(self, x):
+        x = self.grouped(self.conv(self.quant(x)))
+        return self.dequant(self.linear(torch.flatten(x, 1)))
+
+
+class Others(nn.Module):
+    """What no case file can hold, and what only moves codes."""
+
+    def __init__(self):
+        super().__init__()
+        self.dynamic = nn.Sequential(nn.Linear(4, 4))
+        self.lstm = nn.LSTM(4, 4)
+
+    def forward(self, x):
+        self.lstm(x.unsqueeze(0))
+        q = torch.quantize_per_tensor(self.dynamic(x), 0.1, 10, torch.quint8)
+        q = q.clone().reshape(1, 1, 4, 4).permute(0, 1, 3, 2).contiguous()
+        torch.clamp(q, 0, 1)
+        q.mean((2, 3))
+        torch.nn.functional.interpolate(q, scale_factor=2)
+        return torch.relu_(q)
+
+
+def main(eager_folder, fx_folder, channels_folder, others_folder):
     torch.manual_seed(1)
     torch.set_num_threads(1)
     torch.backends.quantized.engine = "qnnpack"
@@ -82,7 +117,19 @@ def main(eager_folder, fx_folder):
     model = convert_fx(model)
     with record(model, fx_folder) as fx:
         model(x)
-    for exporter in (eager, fx):
+    x = torch.randn(2, 3, 5, 5)
+    model = Channels().eval()
+    model.qconfig = get_default_qconfig("fbgemm")
+    prepare(model, inplace=True)
+    model(x)
+    convert(model, inplace=True)
+    with record(model, channels_folder) as channels:
+        model(x)
+
+    model = quantize_dynamic(Others(), {nn.Linear, nn.LSTM}, dtype=torch.qint8)
+    with record(model, others_folder) as others:
+        model(torch.randn(4, 4))
+    for exporter in (eager, fx, channels, others):
         for layer, operator, reason in exporter.left_out:
             print("left out: %s %s: %s" % (layer, operator, reason))
         print("%d files" % len(exporter.files))

@@ -52,6 +52,13 @@ def _codes(tensor):
     return tensor.int_repr().reshape(-1).tolist()
 
 
+def _weights(tensor, channels):
+    """Codes of the first channels, the input channels last. PyTorch cannot permute a tensor with
+    parameters per channel."""
+    codes = tensor.int_repr()[:channels]
+    return (codes.permute(0, 2, 3, 1) if codes.dim() == 4 else codes).reshape(-1).tolist()
+
+
 def _dtype(tensor):
     if not tensor.is_quantized or tensor.dtype not in _DTYPES:
         raise _Cannot("tensors of %s" % tensor.dtype)
@@ -175,7 +182,7 @@ def _linear(writer, limit, args, y, relu):
     limit = min(limit, MAX_PRODUCTS // max(1, K))
     N = _first_rows(writer, N, limit, "channels")
     M = _first_rows(writer, M, limit // max(1, N))
-    writer.put(op="linear", M=M, N=N, K=K, x=_codes(rows[:M]), w=_codes(w[:N]))
+    writer.put(op="linear", M=M, N=N, K=K, x=_codes(rows[:M]), w=_weights(w, N))
     _sums(writer, x, w, y, bias, relu, N)
     return _codes(kept_y[:M, :N])
 
@@ -215,7 +222,7 @@ def _conv2d(writer, limit, args, y, relu):
                W=width, IC=depth, OC=kept, R=w.shape[2], S=w.shape[3],
                stride=list(packed.stride()), pad=[pads[0], pads[0], pads[1], pads[1]],
                dilation=list(packed.dilation()), groups=kept_groups,
-               x=_codes(images[:batch, :, :, :depth]), w=_codes(w[:kept].permute(0, 2, 3, 1)))
+               x=_codes(images[:batch, :, :, :depth]), w=_weights(w, kept))
     _sums(writer, x, w, y, bias, relu, kept)
     return _codes(out[:batch, :, :, :kept])
 
@@ -308,6 +315,11 @@ def _table(writer, limit, args, y, function):
     return _codes(out)
 
 
+# What hands codes on, or tells something of a tensor. Views are known by their schema.
+_MOVES = {"aten::clone", "aten::contiguous", "aten::_to_copy", "aten::copy_", "aten::int_repr",
+          "aten::equal", "aten::is_same_size", "aten::_unsafe_view"}
+_MOVES_BEGIN = ("aten::empty", "aten::q_", "aten::_empty", "aten::new_empty")
+
 _OPERATORS = {
     "aten::quantize_per_tensor": _quantize,
     "aten::quantize_per_channel": _quantize,
@@ -387,12 +399,11 @@ class record(TorchDispatchMode):  # pylint: disable=invalid-name
         name = func._schema.name
         inputs = [args[0]] if not isinstance(args[0] if args else None, (list, tuple)) else args[0]
         tensors = [t for t in list(inputs) + [y] if isinstance(t, torch.Tensor)]
-        if not any(t.is_quantized for t in tensors):
-            return y
-        if name in _OPERATORS:
+        is_quantized = any(t.is_quantized for t in tensors)
+        if name in _OPERATORS and is_quantized:
             self._write(name, _positional(func, args, kwargs or {}), y)
-        elif name.startswith("quantized::"):
-            self.left_out.append((self._layer(), name, "not an operation of case files"))
+        elif (is_quantized or "quantized" in name) and not _only_moves(func):
+            self.left_out.append((self._layer(), name, _why_not(func)))
         return y
 
     def _layer(self):
@@ -405,6 +416,10 @@ class record(TorchDispatchMode):  # pylint: disable=invalid-name
         except _Cannot as reason:
             self.left_out.append((self._layer(), name, str(reason)))
             return
+        except Exception as error:  # pylint: disable=broad-except
+            # The model's own run must not end with ours.
+            self.left_out.append((self._layer(), name, "not understood: %r" % error))
+            return
         by = "PyTorch %s, engine %s" % (torch.__version__, torch.backends.quantized.engine)
         writer.put(note="; ".join(["%s of layer %s" % (name, self._layer())] + writer.notes),
                    observed={"by": by, "y": observed})
@@ -414,6 +429,25 @@ class record(TorchDispatchMode):  # pylint: disable=invalid-name
             fields = ["  %s: %s" % (json.dumps(k), json.dumps(v)) for k, v in writer.case.items()]
             file.write("{\n" + ",\n".join(fields) + "\n}\n")
         self.files.append(path)
+
+
+def _written_over(func):
+    return any(a.alias_info is not None and a.alias_info.is_write for a in func._schema.arguments)
+
+
+def _only_moves(func):
+    name = func._schema.name
+    is_view = any(r.alias_info is not None for r in func._schema.returns)
+    return (name in _MOVES or name.startswith(_MOVES_BEGIN) or name.endswith("pack")
+            or (is_view and not _written_over(func)))
+
+
+def _why_not(func):
+    if _written_over(func):
+        return "it writes over its input, which is gone when it can be seen"
+    if func._schema.name.endswith("_dynamic"):
+        return "it quantizes and dequantizes inside"
+    return "not an operation of case files"
 
 
 def _positional(func, args, kwargs):

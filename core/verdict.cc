@@ -34,11 +34,15 @@ std::string_view Name(FindingKind kind) {
 }
 
 double DistanceLsb(const Tensor& expected, const Tensor& actual, int64_t i) {
+  return DistanceLsb(expected, i, actual, i);
+}
+
+double DistanceLsb(const Tensor& expected, int64_t i, const Tensor& actual, int64_t j) {
   if (expected.dtype() == DType::kF32) {
     return std::abs(
-        static_cast<double>(OrderedBits(expected.FloatAt(i)) - OrderedBits(actual.FloatAt(i))));
+        static_cast<double>(OrderedBits(expected.FloatAt(i)) - OrderedBits(actual.FloatAt(j))));
   }
-  return std::abs(static_cast<double>(int64_t{expected.IntAt(i)} - actual.IntAt(i)));
+  return std::abs(static_cast<double>(int64_t{expected.IntAt(i)} - actual.IntAt(j)));
 }
 
 std::string ElementText(const Tensor& tensor, int64_t i) {

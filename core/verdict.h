@@ -79,6 +79,8 @@ std::optional<Divergence> FirstDivergence(const Tensor& expected, const Tensor& 
 // |actual - expected| of element i: in output codes, for f32 in representable values (both zeros
 // are one).
 double DistanceLsb(const Tensor& expected, const Tensor& actual, int64_t i);
+// The same of elements at different places.
+double DistanceLsb(const Tensor& expected, int64_t i, const Tensor& actual, int64_t j);
 // Element i as Divergence prints it.
 std::string ElementText(const Tensor& tensor, int64_t i);
 

@@ -113,7 +113,9 @@ Verdict Clamp(const Case& c, Subject& subject) {
     const int64_t low = LowEndUnder(subject.contract(), c, derive::ChannelOf(c, i));
     if (y.IntAt(i) >= low && y.IntAt(i) <= c.out_max) continue;
     const std::string range = "in [" + std::to_string(low) + "," + std::to_string(c.out_max) + "]";
-    return AsClamp(derive::FailedAt(c, i, range, ElementText(y, i), 0, "outside the clamp"));
+    const int64_t out = std::max(low - y.IntAt(i), y.IntAt(i) - int64_t{c.out_max});
+    return AsClamp(derive::FailedAt(c, i, range, ElementText(y, i), static_cast<double>(out),
+                                    "outside the clamp"));
   }
   const std::vector<int> past = PastAnEnd(c);
   const bool vacuous = std::ranges::all_of(past, [](int side) { return side == 0; });

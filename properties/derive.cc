@@ -246,6 +246,12 @@ Verdict FailedAt(const Case& c, int64_t i, const std::string& expected, const st
       Divergence{i, expected, actual, distance_lsb});
 }
 
+Verdict FailedAt(const Case& c, const Tensor& expected, int64_t from, const Tensor& actual,
+                 int64_t i, const std::string& what) {
+  return FailedAt(c, i, ElementText(expected, from), ElementText(actual, i),
+                  DistanceLsb(expected, from, actual, i), what);
+}
+
 std::optional<Verdict> Difference(const Case& c, const Tensor& expected, const Tensor& actual,
                                   const std::string& what) {
   const std::optional<Divergence> first = FirstDivergence(expected, actual);

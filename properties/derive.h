@@ -87,6 +87,9 @@ std::optional<Verdict> Difference(const Case& c, const Tensor& expected, const T
 // Failed at element i.
 Verdict FailedAt(const Case& c, int64_t i, const std::string& expected, const std::string& actual,
                  double distance_lsb, const std::string& what);
+// Where element i should be what element `from` of another answer is.
+Verdict FailedAt(const Case& c, const Tensor& expected, int64_t from, const Tensor& actual,
+                 int64_t i, const std::string& what);
 
 }  // namespace qualm::derive
 

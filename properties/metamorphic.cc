@@ -290,8 +290,7 @@ Verdict RowIndependence(const Case& c, Subject& subject) {
     for (int64_t n = 0; n < c.N; ++n) {
       const int64_t i = row * c.N + n;
       if (alone.y.BitsAt(n) == whole.y.BitsAt(i)) continue;
-      return derive::FailedAt(c, i, ElementText(alone.y, n), ElementText(whole.y, i), 0,
-                              "a row differs from the same row alone");
+      return derive::FailedAt(c, alone.y, n, whole.y, i, "a row differs from the same row alone");
     }
   }
   return Verdict::Passed();
@@ -308,7 +307,7 @@ Verdict BatchIndependence(const Case& c, Subject& subject) {
     for (int64_t i = 0; i < alone.y.size(); ++i) {
       const int64_t at = image * alone.y.size() + i;
       if (alone.y.BitsAt(i) == whole.y.BitsAt(at)) continue;
-      return derive::FailedAt(c, at, ElementText(alone.y, i), ElementText(whole.y, at), 0,
+      return derive::FailedAt(c, alone.y, i, whole.y, at,
                               "an image differs from the same image alone");
     }
   }
@@ -325,7 +324,7 @@ Verdict ColumnIndependence(const Case& c, Subject& subject) {
     for (int64_t m = 0; m < c.M; ++m) {
       const int64_t i = m * c.N + column;
       if (alone.y.BitsAt(m) == whole.y.BitsAt(i)) continue;
-      return derive::FailedAt(c, i, ElementText(alone.y, m), ElementText(whole.y, i), 0,
+      return derive::FailedAt(c, alone.y, m, whole.y, i,
                               "a column differs from the same column alone");
     }
   }

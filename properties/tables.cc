@@ -38,7 +38,7 @@ Verdict PartsAreRescaled(const Case& c, Subject& subject) {
     for (int64_t i = 0; i < alone.y.size(); ++i) {
       const int64_t at = i / part.N * c.N + i % part.N + (second ? first : 0);
       if (alone.y.BitsAt(i) == whole.y.BitsAt(at)) continue;
-      return derive::FailedAt(c, at, ElementText(alone.y, i), ElementText(whole.y, at), 0,
+      return derive::FailedAt(c, alone.y, i, whole.y, at,
                               second ? "the second input is not rescaled alone"
                                      : "the first input is not rescaled alone");
     }

@@ -146,7 +146,7 @@ Verdict GroupsAreSeparate(const Case& c, Subject& subject) {
     for (int64_t i = 0; i < alone.y.size(); ++i) {
       const int64_t at = i / per_group * c.N + columns[static_cast<size_t>(i % per_group)];
       if (alone.y.BitsAt(i) == whole.y.BitsAt(at)) continue;
-      return derive::FailedAt(c, at, ElementText(alone.y, i), ElementText(whole.y, at), 0,
+      return derive::FailedAt(c, alone.y, i, whole.y, at,
                               "a group differs from its own convolution");
     }
   }
@@ -212,7 +212,7 @@ Verdict StrideIsSubsample(const Case& c, Subject& subject) {
     const int64_t image = m / (v.out_w() * v.out_h());
     const int64_t from = ((image * dense_h + y) * dense_w + x) * c.N + i % c.N;
     if (every.y.BitsAt(from) == base.y.BitsAt(i)) continue;
-    return derive::FailedAt(c, i, ElementText(every.y, from), ElementText(base.y, i), 0,
+    return derive::FailedAt(c, every.y, from, base.y, i,
                             "a stride does not pick from what stride 1 gives");
   }
   return Verdict::Passed();

@@ -636,8 +636,9 @@ TEST_F(Command, AStoppedRunSaysWhatItFound) {
         QUALM_BINARY_DIR "/bin/qualm check -s " + subject +
         " --op linear -p linear.matches_exact --time 600s --out out --json r.json 2> err & "
         "until grep -q ' cases, ' err; do sleep 0.1; done; "
+        // As timeout(1) does, which tells the process and its group.
         "kill -" +
-        signal + " $!; wait $!; status=$?; cat err >&2; exit $status");
+        signal + " $!; kill -" + signal + " $!; wait $!; status=$?; cat err >&2; exit $status");
   };
   const Ran found = stopped("faulty:u8-as-s8", "TERM");
   EXPECT_EQ(found.status, 1) << found.err;
@@ -654,6 +655,15 @@ TEST_F(Command, AStoppedRunSaysWhatItFound) {
   const Ran clean = stopped("native", "HUP");
   EXPECT_EQ(clean.status, 128 + 1) << clean.err;
   EXPECT_GT(Json::parse(Read("r.json"))["totals"]["passed"], 0);
+}
+
+TEST_F(Command, AStoppedIdentifySaysWhatItFound) {
+  const Ran ran = Shell(QUALM_BINARY_DIR
+                        "/bin/qualm identify -s model:onednn3@vnni --op conv2d --time 30s --json "
+                        "r.json 2> err & sleep 1; kill -TERM $!; wait $!");
+  EXPECT_EQ(ran.status, 128 + 15) << ran.out;
+  EXPECT_NE(ran.out.find("bit-equal to onednn3@vnni"), std::string::npos) << ran.out;
+  EXPECT_FALSE(Json::parse(Read("r.json"))["identify"]["ops"].empty());
 }
 
 TEST_F(Command, OneFileIsNotWrittenTwiceNorOverWhatIsRead) {

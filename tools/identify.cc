@@ -14,6 +14,7 @@
 #include "core/nearest.h"
 #include "core/status.h"
 #include "tools/command.h"
+#include "tools/stop.h"
 
 namespace qualm::tools {
 namespace {
@@ -123,6 +124,8 @@ Question Ask(const Options& options, const std::function<void()>& begin) {
   const std::vector<Op> ops = Ops(options);
   begin();
   identify.seconds /= static_cast<double>(ops.size());
+  StopOnSignals();
+  identify.stopped = Stopped;
   for (const Op op : ops) {
     question.results.push_back(Identify(target, op, question.conventions, identify));
   }
@@ -177,7 +180,8 @@ std::string RuledOutText(const Identified& result, const std::string& name) {
     const triage::Witness& witness = *group.witness;
     text += fmt::format("  ruled out by {}\n",
                         witness.file.empty() ? Describe(witness.c) : witness.file);
-    if (witness.c.M * witness.c.N <= 16) text += "    " + triage::Brief(witness.c) + "\n";
+    if (const std::string brief = triage::Brief(witness.c); !brief.empty())
+      text += "    " + brief + "\n";
     text += fmt::format("    at index {} {} is {}; {}\n", witness.divergence.index, name,
                         witness.divergence.actual, group.gives);
   }
@@ -210,6 +214,13 @@ std::string ResultText(const Question& question, const Identified& result, bool 
   }
   if (result.broken != 0) {
     text += fmt::format("  {} not answered, the first: {}\n", result.broken, result.breakage);
+  }
+  if (result.remembered) {
+    const Divergence& divergence = result.remembered->divergence;
+    text += fmt::format("  its answers depend on what it was asked before: {}\n",
+                        Describe(result.remembered->c));
+    text += fmt::format("    at index {} it gave {} after other cases, {} in a new start\n",
+                        divergence.index, divergence.actual, divergence.expected);
   }
   std::string equal;
   for (const Comparison& comparison : result.conventions) {
@@ -250,9 +261,10 @@ std::string Json(const Question& question) {
           comparison.witness ? WitnessJson(*comparison.witness) : "null");
     }
     ops += fmt::format(
-        "{}{{\"op\":\"{}\",\"drawn\":{},\"answered\":{},\"broken\":{},\"conventions\":[{}]}}",
+        "{}{{\"op\":\"{}\",\"drawn\":{},\"answered\":{},\"broken\":{},\"remembers\":{},"
+        "\"conventions\":[{}]}}",
         ops.empty() ? "" : ",", Name(result.op), result.drawn, result.answered, result.broken,
-        list);
+        result.remembered ? "true" : "false", list);
   }
   return fmt::format("{{\"of\":{},\"ops\":[{}]}}", JsonQuote(question.name), ops);
 }
@@ -279,6 +291,13 @@ std::optional<Finding> FindingOf(const Question& question, const Identified& res
     return finding;
   }
   if (result.answered == 0) return std::nullopt;
+  if (result.remembered) {
+    finding.kind = FindingKind::kNondeterminism;
+    finding.explanation = "the answer depends on what was asked before";
+    finding.first_divergence = result.remembered->divergence;
+    finding.test_case = result.remembered->c;
+    return finding;
+  }
   if (between) {
     const Comparison& comparison = result.conventions.front();
     if (comparison.state != State::kRuledOut) return std::nullopt;
@@ -299,6 +318,15 @@ std::optional<Finding> FindingOf(const Question& question, const Identified& res
   if (!equal.empty() || !result.any_compared()) return std::nullopt;
   finding.explanation = "is bit-equal to no known convention";
   return finding;
+}
+
+// Of what was never compared: who refused.
+std::string WhyNothing(const Identified& result) {
+  if (result.answered == 0) return result.unanswered.empty() ? "" : result.unanswered.front().first;
+  for (const Comparison& comparison : result.conventions) {
+    if (comparison.cases == 0) return comparison.convention + ": " + comparison.reason;
+  }
+  return "";
 }
 
 int RunIdentify(Options options) {
@@ -327,7 +355,7 @@ int RunIdentify(Options options) {
   int64_t compared = 0;
   for (const Identified& result : question.results) {
     totals.cases += result.drawn;
-    if (why.empty() && !result.unanswered.empty()) why = result.unanswered.front().first;
+    if (why.empty()) why = WhyNothing(result);
     for (const Comparison& comparison : result.conventions) compared += comparison.cases;
     if (const auto finding = FindingOf(question, result, options)) {
       totals.Add(Judgement::kFailed);
@@ -352,8 +380,8 @@ int RunIdentify(Options options) {
   document.seconds = stopwatch.seconds();
   deferred.Try([&] { WriteResults(options, document, {}); });
   deferred.Throw();
-  if (!document.findings.empty()) return kFindings;
-  if (compared != 0) return kClean;
+  if (!document.findings.empty()) return StatusOfStopped(kFindings);
+  if (compared != 0 || Stopped()) return StatusOfStopped(kClean);
   Tell("nothing was compared{}{}", why.empty() ? "" : ": ", why);
   return kBadInput;
 }

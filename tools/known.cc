@@ -136,7 +136,7 @@ void KnownFindings::TellUnmatched(const std::vector<Finding>& findings) const {
     if (mark.by == kBaseline) {
       ++gone;
     } else {
-      Tell("{}: no finding of this run is {}", suppressions_, fingerprint);
+      Tell("{}: no finding of this run is '{}'", suppressions_, fingerprint);
     }
   }
   if (gone > 0) Tell("{}: {} of its findings were not seen in this run", baseline_, gone);

@@ -162,7 +162,7 @@ TEST_F(Known, OneSuppressionExcusesOneFinding) {
   EXPECT_EQ(ran.status, 1);
   EXPECT_EQ(NewOnes(Document(ran)), others);
   EXPECT_EQ(Lines(ran.err).back(),
-            "qualm: list.json: no finding of this run is linear.clamp-nobody-clamp");
+            "qualm: list.json: no finding of this run is 'linear.clamp-nobody-clamp'");
 }
 
 // Both at once; a suppression that ends does not live on in a baseline made while it held.

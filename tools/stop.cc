@@ -2,8 +2,10 @@
 #include "tools/stop.h"
 
 #include <signal.h>
+#include <time.h>
 
 #include <atomic>
+#include <cstdint>
 
 #include "tools/command.h"
 
@@ -11,9 +13,24 @@ namespace qualm::tools {
 namespace {
 
 std::atomic<int> received{0};
-static_assert(std::atomic<int>::is_always_lock_free);  // what a signal handler may touch
+std::atomic<int64_t> first_ms{-1};
+static_assert(std::atomic<int64_t>::is_always_lock_free);  // what a signal handler may touch
 
-void OnSignal(int number) { received = number; }
+// timeout(1) and terminals tell the process and its group: two signals that are one.
+constexpr int64_t kSameMs = 1000;
+
+void OnSignal(int number) {
+  timespec now = {};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  const int64_t ms = int64_t{now.tv_sec} * 1000 + now.tv_nsec / 1000000;
+  int64_t first = -1;
+  if (first_ms.compare_exchange_strong(first, ms)) {
+    received = number;
+  } else if (ms - first >= kSameMs) {
+    signal(number, SIG_DFL);
+    raise(number);
+  }
+}
 
 }  // namespace
 
@@ -23,7 +40,7 @@ void StopOnSignals() {
     if (sigaction(number, nullptr, &before) != 0 || before.sa_handler == SIG_IGN) continue;
     struct sigaction action = {};
     action.sa_handler = OnSignal;
-    action.sa_flags = SA_RESETHAND | SA_RESTART;
+    action.sa_flags = SA_RESTART;
     sigemptyset(&action.sa_mask);
     sigaction(number, &action, nullptr);
   }

@@ -5,8 +5,8 @@
 
 namespace qualm::tools {
 
-// From here on SIGINT, SIGTERM and SIGHUP only make Stopped() true. A second one ends the process
-// at once. Signals that were ignored stay so (nohup).
+// From here on SIGINT, SIGTERM and SIGHUP only make Stopped() true. One more, a second later or
+// more, ends the process at once. Signals that were ignored stay so (nohup).
 void StopOnSignals();
 // Any thread.
 bool Stopped();

@@ -10,6 +10,7 @@
 #include "core/float_text.h"
 #include "core/nearest.h"
 #include "core/status.h"
+#include "core/subject.h"
 #include "oracles/exact/exact.h"
 #include "properties/engine.h"
 #include "properties/gen/library.h"
@@ -23,17 +24,21 @@ using State = Comparison::State;
 
 class Deadline {
  public:
-  explicit Deadline(double seconds) : seconds_(seconds) {}
-  // `share` of the time is over; never where none was set.
+  Deadline(double seconds, std::function<bool()> stopped)
+      : seconds_(seconds), stopped_(std::move(stopped)) {}
+  // `share` of the time is over, or somebody says so; never where none was set.
   bool Over(double share = 1) const {
+    if (stopped()) return true;
     return seconds_ > 0 &&
            std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count() >
                seconds_ * share;
   }
   bool set() const { return seconds_ > 0; }
+  bool stopped() const { return stopped_ && stopped_(); }
 
  private:
   double seconds_;
+  std::function<bool()> stopped_;
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
@@ -66,6 +71,39 @@ std::optional<Divergence> Compare(const Tensor& expected, const Tensor& actual, 
   return divergence;
 }
 
+// Whether a target's answers are the same without what it was asked before.
+class Memory {
+ public:
+  explicit Memory(const Target& target) : target_(target) {}
+
+  // The answer of a new instance to what this one answered with `y`; `y` where there is none.
+  Tensor Anew(const Case& c, const Tensor& y) {
+    const std::shared_ptr<Target> fresh = target_.anew ? target_.anew() : nullptr;
+    if (fresh == nullptr) return y;
+    const Outcome outcome = fresh->run(c);
+    if (!outcome.ok()) return y;
+    if (const auto divergence = FirstDivergence(outcome.y, y); divergence && !remembered_)
+      remembered_ = Remembered{ProblemOf(c), *divergence};
+    return outcome.y;
+  }
+
+  // Cheaper: only where one other instance, which is asked nothing else, does not agree.
+  Tensor Confirmed(const Case& c, const Tensor& y) {
+    if (!target_.anew) return y;
+    if (other_ == nullptr) other_ = target_.anew();
+    if (other_ == nullptr) return y;
+    const Outcome outcome = other_->run(c);
+    return !outcome.ok() || outcome.y == y ? y : Anew(c, y);
+  }
+
+  const std::optional<Remembered>& remembered() const { return remembered_; }
+
+ private:
+  const Target& target_;
+  std::shared_ptr<Target> other_;
+  std::optional<Remembered> remembered_;
+};
+
 // One operation's comparisons under way.
 class Comparing {
  public:
@@ -78,9 +116,13 @@ class Comparing {
     reasons_.resize(conventions.size());
   }
 
-  // All that are not ruled out yet meet `y`, the answer to `c`.
-  void Meet(const Case& c, const Tensor& y, const std::string& file) {
+  // All that are not ruled out yet meet `y`, the answer to `c`. Where it would rule one out the
+  // answer that `confirm` gives counts.
+  template <class Confirm>
+  void Meet(const Case& c, Tensor y, const std::string& by, const std::string& file,
+            const Confirm& confirm) {
     ++met_;
+    bool is_confirmed = false;
     for (size_t i = 0; i < list_.size(); ++i) {
       Comparison& comparison = list_[i];
       if (comparison.witness && !worst_) continue;
@@ -91,13 +133,18 @@ class Comparing {
       ++comparison.cases;
       comparison.domain.Add(c);
       if (comparison.state == State::kNoVerdict) comparison.state = State::kBitEqual;
-      const auto divergence = Compare(conventions_[i].Run(c), y, worst_);
-      if (!divergence) continue;
-      comparison.state = State::kRuledOut;
-      if (!comparison.witness ||
-          divergence->distance_lsb > comparison.witness->divergence.distance_lsb) {
-        comparison.witness = Witness{c, *divergence, file};
+      const Tensor expected = conventions_[i].Run(c);
+      if (expected == y) continue;
+      if (!is_confirmed) {
+        is_confirmed = true;
+        Tensor confirmed = confirm(c, y);
+        if (confirmed != y) {
+          // Those before this one met another answer: all again.
+          y = std::move(confirmed);
+          for (size_t j = 0; j < i; ++j) RuleOut(j, c, y, by, file);
+        }
       }
+      RuleOut(i, c, y, by, file);
     }
   }
 
@@ -127,6 +174,21 @@ class Comparing {
   }
 
  private:
+  // If the convention, which may not define the case, gives something else.
+  void RuleOut(size_t i, const Case& c, const Tensor& y, const std::string& by,
+               const std::string& file) {
+    Comparison& comparison = list_[i];
+    if ((comparison.witness && !worst_) || !conventions_[i].CannotRun(c).empty()) return;
+    const auto divergence = Compare(conventions_[i].Run(c), y, worst_);
+    if (!divergence) return;
+    comparison.state = State::kRuledOut;
+    if (comparison.witness &&
+        divergence->distance_lsb <= comparison.witness->divergence.distance_lsb)
+      return;
+    comparison.witness = Witness{c, *divergence, file};
+    comparison.witness->c.observed = Observed{by, y};
+  }
+
   bool IsSeldom(const Comparison& c) const {
     return c.state == State::kBitEqual && c.cases * 4 < met_;
   }
@@ -138,17 +200,16 @@ class Comparing {
   std::vector<Reasons> reasons_;
 };
 
+Tensor AsItIs(const Case&, const Tensor& y) { return y; }
+
 // Where the convention and the target both define the case and part, by `least` at least.
-std::optional<Witness> Parting(const Arithmetic& convention, const Target& target, const Case& c,
-                               bool worst, double least) {
-  if (!convention.CannotRun(c).empty() || !target.cannot_run(c).empty()) return std::nullopt;
+bool Part(const Arithmetic& convention, const Target& target, const Case& c, bool worst,
+          double least) {
+  if (!convention.CannotRun(c).empty() || !target.cannot_run(c).empty()) return false;
   const Outcome outcome = target.run(c);
-  if (!outcome.ok()) return std::nullopt;
+  if (!outcome.ok()) return false;
   const auto divergence = Compare(convention.Run(c), outcome.y, worst);
-  if (!divergence || divergence->distance_lsb < least) return std::nullopt;
-  Witness witness{ProblemOf(c), *divergence, ""};
-  witness.c.observed = Observed{target.name, outcome.y};
-  return witness;
+  return divergence && divergence->distance_lsb >= least;
 }
 
 void Label(const Target& target, const std::string& convention, Witness& witness) {
@@ -178,16 +239,15 @@ std::optional<Case> DrawnShorter(const Case& c, const IdentifyOptions& options,
 // Every witness as short as it gets; then each convention takes the shortest of all that rule it
 // out, so that one input speaks for many.
 void Shorten(const Target& target, std::span<const Arithmetic> conventions,
-             const IdentifyOptions& options, const Deadline& deadline,
+             const IdentifyOptions& options, const Deadline& deadline, Memory& memory,
              std::vector<Comparison>& list) {
   std::vector<Case> shorts;
-  const auto parting = [&](size_t i, const Case& c) {
-    const double least = options.worst ? list[i].witness->divergence.distance_lsb : 0;
-    return Parting(conventions[i], target, c, options.worst, least);
-  };
   for (size_t i = 0; i < list.size(); ++i) {
     if (!list[i].witness) continue;
-    const auto parts = [&](const Case& c) { return !deadline.Over() && parting(i, c).has_value(); };
+    const double least = options.worst ? list[i].witness->divergence.distance_lsb : 0;
+    const auto parts = [&](const Case& c) {
+      return !deadline.Over() && Part(conventions[i], target, c, options.worst, least);
+    };
     // One that is short already is the better start.
     const auto known = std::ranges::find_if(shorts, parts);
     const Case& start = known == shorts.end() ? list[i].witness->c : *known;
@@ -201,22 +261,27 @@ void Shorten(const Target& target, std::span<const Arithmetic> conventions,
     }
     if (std::ranges::find(shorts, small) == shorts.end()) shorts.push_back(std::move(small));
   }
-  std::vector<std::pair<std::vector<int64_t>, size_t>> order;
-  for (const Case& c : shorts) order.emplace_back(Complexity(c), order.size());
-  std::ranges::sort(order);
+  std::ranges::sort(shorts, {}, [](const Case& c) { return Complexity(c); });
+  // What a new instance says of them is what counts, for the conventions too that no drawn case
+  // ruled out. An answer that was wrong only for what was asked before rules out nothing.
+  std::vector<std::optional<Tensor>> answers;
+  for (const Case& c : shorts) {
+    const Outcome outcome = target.run(c);
+    answers.push_back(outcome.ok() ? std::optional(memory.Anew(c, outcome.y)) : std::nullopt);
+  }
   for (size_t i = 0; i < list.size(); ++i) {
-    if (!list[i].witness) continue;
-    for (const auto& [complexity, at] : order) {
-      std::optional<Witness> shorter = parting(i, shorts[at]);
-      if (!shorter) continue;
-      list[i].witness = std::move(shorter);
+    for (size_t at = 0; at < shorts.size(); ++at) {
+      if (!answers[at] || !conventions[i].CannotRun(shorts[at]).empty()) continue;
+      const double least =
+          options.worst && list[i].witness ? list[i].witness->divergence.distance_lsb : 0;
+      const auto divergence = Compare(conventions[i].Run(shorts[at]), *answers[at], options.worst);
+      if (!divergence || divergence->distance_lsb < least) continue;
+      list[i].state = State::kRuledOut;
+      list[i].witness = Witness{ProblemOf(shorts[at]), *divergence, ""};
+      list[i].witness->c.observed = Observed{target.name, *answers[at]};
       break;
     }
-    if (!list[i].witness->c.observed) {
-      // A target that does not give the same answer twice: the drawn case stays.
-      list[i].witness->c = ProblemOf(list[i].witness->c);
-    }
-    Label(target, list[i].convention, *list[i].witness);
+    if (list[i].witness) Label(target, list[i].convention, *list[i].witness);
   }
 }
 
@@ -252,6 +317,7 @@ const Arithmetic& FindArithmetic(std::string_view name, const std::string& where
 }
 
 void Domain::Add(const Case& c) {
+  operands |= HasTwoOperands(c.op) || c.op == Op::kConcat;
   std::string type(Name(c.x.dtype()));
   if (!c.w.empty() || HasSums(c.op) || HasTwoOperands(c.op)) {
     type += "*" + std::string(Name(c.w.dtype()));
@@ -283,8 +349,8 @@ std::string Domain::Text() const {
       {relu, "relu"},
       {per_channel, "per channel"},
       {clamp, "clamps"},
-      {x_zero_point, "zero points of x"},
-      {w_zero_point, "zero points of w"},
+      {x_zero_point, operands ? "zero points of a" : "zero points of x"},
+      {w_zero_point, operands ? "zero points of b" : "zero points of w"},
       {out_zero_point, "zero points of the output"},
   };
   std::string with, without;
@@ -312,26 +378,42 @@ std::vector<std::string> Identified::bit_equal() const {
 
 Target TargetOf(Subject& subject) {
   return {std::string(subject.name()), [&subject](const Case& c) { return subject.CannotRun(c); },
-          [&subject](const Case& c) { return subject.Run(c, RunContext{}); }};
+          [&subject](const Case& c) { return subject.Run(c, RunContext{}); },
+          [name = std::string(subject.name())]() -> std::shared_ptr<Target> {
+            std::shared_ptr<Subject> other;
+            try {
+              other = SubjectRegistry::Get().Make(name);
+            } catch (const std::exception&) {
+              return nullptr;  // not from the registry
+            }
+            return std::make_shared<Target>(
+                Target{name,
+                       [other](const Case& c) { return other->CannotRun(c); },
+                       [other](const Case& c) { return other->Run(c, RunContext{}); },
+                       {}});
+          }};
 }
 
 Target TargetOf(const Arithmetic& arithmetic) {
-  return {arithmetic.name, [&arithmetic](const Case& c) { return arithmetic.CannotRun(c); },
+  return {arithmetic.name,
+          [&arithmetic](const Case& c) { return arithmetic.CannotRun(c); },
           [&arithmetic](const Case& c) {
             Outcome outcome;
             outcome.y = arithmetic.Run(c);
             return outcome;
-          }};
+          },
+          {}};
 }
 
 Identified Identify(const Target& target, Op op, std::span<const Arithmetic> conventions,
                     const IdentifyOptions& options) {
   // Of cases that nobody answers most are cheap to refuse.
   constexpr int64_t kDrawnPerAnswer = 8;
-  const Deadline deadline(options.seconds);
+  const Deadline deadline(options.seconds, options.stopped);
   Identified result;
   result.op = op;
   Comparing comparing(conventions, options.worst);
+  Memory memory(target);
   Reasons unanswered;
   const auto enough = [&] {
     if (deadline.set()) {
@@ -341,6 +423,7 @@ Identified Identify(const Target& target, Op op, std::span<const Arithmetic> con
       result.out_of_time = deadline.Over(0.5);
       return result.out_of_time;
     }
+    if (deadline.stopped()) return result.out_of_time = true;
     return result.answered >= options.cases || result.drawn >= options.cases * kDrawnPerAnswer;
   };
   const auto ask = [&](const Case& c) {
@@ -357,7 +440,8 @@ Identified Identify(const Target& target, Op op, std::span<const Arithmetic> con
       return;
     }
     ++result.answered;
-    comparing.Meet(c, outcome.y, "");
+    comparing.Meet(c, outcome.y, target.name, "",
+                   [&](const Case& asked, const Tensor& y) { return memory.Confirmed(asked, y); });
   };
   int64_t next = 0;
   const auto draw = [&] { return gen::DrawForLibraries(op, CaseSeed(options.seed, op, next++)); };
@@ -369,7 +453,9 @@ Identified Identify(const Target& target, Op op, std::span<const Arithmetic> con
     if (comparing.Wants(c)) ask(c);
   }
   result.unanswered = unanswered.Sorted();
-  if (options.shorten > 0) Shorten(target, conventions, options, deadline, comparing.list());
+  if (options.shorten > 0)
+    Shorten(target, conventions, options, deadline, memory, comparing.list());
+  result.remembered = memory.remembered();
   result.conventions = comparing.Take();
   return result;
 }
@@ -385,7 +471,8 @@ std::vector<Identified> IdentifyObserved(std::span<const ObservedCase> cases,
       if (observed.c.op != op) continue;
       ++result.drawn;
       ++result.answered;
-      comparing.Meet(observed.c, observed.c.observed->y, observed.file);
+      const Observed& answer = *observed.c.observed;
+      comparing.Meet(observed.c, answer.y, answer.by, observed.file, AsItIs);
     }
     if (result.drawn == 0) continue;
     result.conventions = comparing.Take();
@@ -397,7 +484,7 @@ std::vector<Identified> IdentifyObserved(std::span<const ObservedCase> cases,
 std::vector<std::string> BitEqual(const Case& c, const Tensor& y,
                                   std::span<const Arithmetic> conventions) {
   Comparing comparing(conventions);
-  comparing.Meet(c, y, "");
+  comparing.Meet(c, y, "", "", AsItIs);
   Identified result;
   result.conventions = comparing.Take();
   return result.bit_equal();
@@ -449,10 +536,12 @@ std::string Brief(const Case& c) {
     numbers(name + "_scale", q.scale, 1.0f, real);
     numbers(name + "_zp", q.zero_point, 0, whole);
   };
-  codes("x", c.x);
-  codes("w", c.w);
-  qparams("x", c.x_q);
-  qparams("w", c.w_q);
+  const bool operands = HasTwoOperands(c.op) || c.op == Op::kConcat;
+  const std::string first = operands ? "a" : "x", second = operands ? "b" : "w";
+  codes(first, c.x);
+  codes(second, c.w);
+  qparams(first, c.x_q);
+  qparams(second, c.w_q);
   qparams("out", c.out_q);
   numbers("multiplier", c.multiplier, 1.0f, real);
   if (c.bias) numbers("bias", *c.bias, 0.0f, real);

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -41,6 +42,7 @@ struct Domain {
   std::map<std::string, int64_t> types;  // "u8*s8->u8" -> cases
   int64_t terms = 0;                     // the longest sum
   int64_t outputs = 0;                   // of all cases
+  bool operands = false;                 // a and b instead of x and w
   bool float_bias = false, int_bias = false, relu = false, per_channel = false, clamp = false;
   bool x_zero_point = false, w_zero_point = false, out_zero_point = false;  // other than 0
 
@@ -65,6 +67,12 @@ struct Comparison {
   std::optional<Witness> witness;
 };
 
+// One case, two answers of one subject.
+struct Remembered {
+  Case c;
+  Divergence divergence;  // expected: in a new instance, actual: after other cases
+};
+
 struct Identified {
   Op op = Op::kLinear;
   int64_t drawn = 0;     // cases asked; all of the operation where files were given
@@ -74,6 +82,9 @@ struct Identified {
   int64_t broken = 0;    // of these, crashes, hangs, refusals ...
   std::string breakage;  // the first of them
   bool out_of_time = false;
+  // The first answer found to depend on what was asked before; comparisons then use what a new
+  // instance gives.
+  std::optional<Remembered> remembered;
   std::vector<Comparison> conventions;  // in the order they were given
 
   // Some convention defines some of the cases.
@@ -87,6 +98,9 @@ struct Target {
   std::string name;
   std::function<std::string(const Case&)> cannot_run;
   std::function<Outcome(const Case&)> run;
+  // The same in a new instance, which has answered nothing yet; nullptr where there is no other.
+  // Empty: has no memory.
+  std::function<std::shared_ptr<Target>()> anew;
 };
 Target TargetOf(Subject& subject);
 Target TargetOf(const Arithmetic& arithmetic);
@@ -100,6 +114,8 @@ struct IdentifyOptions {
   // Of all answered cases the one with the largest difference (output codes; ulps of f32), instead
   // of the first with any; shortened without making it smaller.
   bool worst = false;
+  // True from when on there is no more time; empty: never.
+  std::function<bool()> stopped = nullptr;
 };
 
 // Draws cases (gen::DrawForLibraries) of one operation and compares. The same options give the same

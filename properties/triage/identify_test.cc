@@ -3,6 +3,7 @@
 // other.
 #include "properties/triage/identify.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -200,6 +201,63 @@ TEST_F(IdentifyTest, ForumCasesAreNamed) {
   EXPECT_TRUE(thread1.contains("aten@default"));
   EXPECT_TRUE(named("003-conv1").contains("fbgemm@avx2"));
   EXPECT_FALSE(named("003-conv1").contains("fbgemm@vnni"));
+}
+
+// PyTorch's engine onednn: the zero points of the first problem of a shape and scale stay for all.
+Target Remembering() {
+  auto zero_points = std::make_shared<std::map<std::string, int32_t>>();
+  Target target{"remembering", [](const Case&) { return ""; }, {}, {}};
+  target.run = [zero_points](const Case& c) {
+    Case stale = ProblemOf(c);
+    const std::string key =
+        fmt::format("{} {} {} {} {}", c.M, c.N, c.x_q.scale[0], c.w_q.scale[0], c.out_q.scale[0]);
+    int32_t& kept = zero_points->try_emplace(key, c.out_q.zero_point_at(0)).first->second;
+    stale.out_q.zero_point = {kept};
+    Outcome outcome;
+    outcome.y = exact::Evaluate(Validate(stale).empty() ? stale : c);
+    return outcome;
+  };
+  target.anew = [] { return std::make_shared<Target>(Remembering()); };
+  return target;
+}
+
+TEST_F(IdentifyTest, WhatWasAskedBeforeRulesNothingOut) {
+  const Identified identified = Identify(Remembering(), Op::kMul, AllArithmetics(), {.cases = 200});
+  EXPECT_TRUE(Survivors(identified).contains("exact"));
+  ASSERT_TRUE(identified.remembered.has_value());
+  const Remembered& remembered = *identified.remembered;
+  const Tensor anew = exact::Evaluate(remembered.c);
+  EXPECT_EQ(ElementText(anew, remembered.divergence.index), remembered.divergence.expected);
+  EXPECT_NE(remembered.divergence.actual, remembered.divergence.expected);
+  for (const Comparison& comparison : identified.conventions) {
+    if (comparison.witness) {
+      EXPECT_EQ(comparison.witness->c.observed->y,
+                exact::Evaluate(ProblemOf(comparison.witness->c)))
+          << comparison.convention;
+    }
+  }
+}
+
+// A fault that only short cases have: what a shortened witness shows counts for all.
+TEST_F(IdentifyTest, WitnessesRuleOutWhatDrawnCasesDidNot) {
+  const Arithmetic& vnni = FindArithmetic("fbgemm@vnni", "test");
+  Target target = TargetOf(vnni);
+  target.run = [&vnni](const Case& c) {
+    Outcome outcome;
+    outcome.y = vnni.Run(c);
+    if (c.M * c.N == 1 && c.K <= 3 && IsCode(c.out_dtype))
+      outcome.y.SetInt(0, outcome.y.IntAt(0) == 7 ? 8 : 7);
+    return outcome;
+  };
+  const std::vector<Arithmetic> two{FindArithmetic("exact", "test"), vnni};
+  // Drawn cases that are all longer.
+  IdentifyOptions options{.cases = 30, .shorten = 0};
+  while (Survivors(Identify(target, Op::kLinear, two, options)) != Names{"fbgemm@vnni"})
+    ASSERT_LT(++options.seed, 1000u);
+  options.shorten = 500;
+  const Identified identified = Identify(target, Op::kLinear, two, options);
+  EXPECT_EQ(Survivors(identified), Names{});
+  EXPECT_EQ(With(identified, "fbgemm@vnni").witness->c.M, 1);
 }
 
 TEST_F(IdentifyTest, UnknownConventionsNameTheNearest) {

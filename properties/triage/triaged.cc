@@ -81,8 +81,10 @@ std::string FindingText(const Finding& finding, std::string_view label) {
                                  finding.subject, Name(finding.kind));
   if (finding.first_divergence) {
     const Divergence& d = *finding.first_divergence;
-    text += fmt::format("  at index {}: expected {}, actual {} ({} lsb)\n", d.index, d.expected,
-                        d.actual, d.distance_lsb);
+    text += fmt::format("  at index {}: expected {}, actual {}", d.index, d.expected, d.actual);
+    // Of "at least 0" there is none.
+    if (d.distance_lsb > 0) text += fmt::format(" ({} lsb)", d.distance_lsb);
+    text += "\n";
   }
   if (!finding.explanation.empty()) text += "  " + finding.explanation + "\n";
   if (!finding.case_file.empty()) text += "  case: " + finding.case_file + "\n";

@@ -72,6 +72,9 @@ constexpr const char* kFloatQuotient =
 constexpr const char* kQnnpackMultiplier =
     "the multiplier is fl(fl(sx*sw)*fl(1/sy)), one float32 (PyTorch QnnpackUtils.h, "
     "generate_requantization_scales)";
+constexpr const char* kIdeepCache =
+    "a primitive of the same shapes and scales is taken from a cache whose key leaves the zero "
+    "points out (ideep b2f8044, include/ideep/attributes.hpp, attr_t::to_bytes)";
 constexpr const char* kQnnpackMaxPool =
     "a tap in the padding reads the nearest pixel, which a dilated window may leave out (PyTorch "
     "qnnpack/src/indirection.c, pytorch_qnnp_indirection_init_maxpool2d)";
@@ -223,6 +226,11 @@ void AddTorch(Rows& rows) {
        {"model:torch-onednn@sse41", "model:torch-onednn@avx2", "model:torch-onednn@avx512core"}) {
     for (const char* property : kNumbers)
       rows.Add(subject, Op::kLinear, property, FindingKind::kPairSaturation, kOnednnPairs);
+  }
+  for (const Op op : {Op::kLinear, Op::kConv2d, Op::kDepthwise}) {
+    for (const char* subject : kTorchOnednn)
+      rows.Add(subject, op, "answer_independent_of_history", FindingKind::kNondeterminism,
+               kIdeepCache);
   }
   rows.Add(kTorchOnednn, Op::kLinear, FindingKind::kTie, kOnednnTie);
   rows.Add(kTorchOnednn, Op::kLinear, FindingKind::kRounding, kOnednnScale);

@@ -2,9 +2,12 @@
 // Where the data lies, what lay there before, and what was asked before: none of it may matter.
 #include <array>
 #include <bit>
+#include <set>
 #include <string>
+#include <utility>
 
 #include "core/rng.h"
+#include "oracles/models/model.h"
 #include "properties/derive.h"
 #include "properties/gen/gen.h"
 #include "properties/list.h"
@@ -146,6 +149,77 @@ Case Lookalike(const Case& c) {
   return other;
 }
 
+// Zero points moved within their types.
+QParams Moved(QParams q, DType dtype) {
+  if (!IsCode(dtype)) return q;
+  const CodeRange range = RangeOf(dtype);
+  for (int32_t& z : q.zero_point) {
+    if (z < range.min || z > range.max) continue;
+    z = range.min + (z - range.min + 37) % (range.max - range.min + 1);
+  }
+  return q;
+}
+
+struct Sibling {
+  Case c;
+  Tensor promised;  // what the subject's contract says it gives
+};
+
+// The same problem with other zero points: what a cache keyed by shapes and scales would mix up.
+std::optional<Sibling> WithOtherZeroPoints(const Case& c, Subject& subject) {
+  const Contract contract = subject.contract();
+  const Model* const model = contract.exact() ? nullptr : FindModel(contract.model);
+  if (!contract.exact() && model == nullptr) return std::nullopt;
+  constexpr std::pair<bool, bool> kBoth{true, true}, kInputs{true, false}, kOutput{false, true};
+  for (const auto& [inputs, output] : {kBoth, kOutput, kInputs}) {
+    Case other = ProblemOf(c);
+    if (inputs) other.x_q = Moved(other.x_q, c.x.dtype());
+    if (inputs && (HasTwoOperands(c.op) || c.op == Op::kConcat))
+      other.w_q = Moved(other.w_q, c.w.dtype());
+    if (output) other.out_q = Moved(other.out_q, c.out_dtype);
+    if (other == ProblemOf(c) || !Validate(other).empty()) continue;
+    if (model != nullptr && !model->cannot_run(other).empty()) continue;
+    if (!subject.CannotRun(other).empty()) continue;
+    return Sibling{other, model == nullptr ? derive::ExactOf(other) : model->run(other).y};
+  }
+  return std::nullopt;
+}
+
+// A new instance of the subject gives what was promised: nullopt where there is none.
+std::optional<bool> GivesAnew(const Subject& subject, const Sibling& sibling) {
+  try {
+    const auto fresh = SubjectRegistry::Get().Make(std::string(subject.name()));
+    const Answer answer = Ask(*fresh, sibling.c);
+    return !answer.verdict && answer.y == sibling.promised;
+  } catch (const std::exception&) {
+    return std::nullopt;  // not from the registry
+  }
+}
+
+// After B, not what was promised for its sibling, which a new instance gives. A new instance of a
+// pipe takes seconds: of a subject that remembered once it is believed from then on.
+std::optional<Verdict> MixesUpZeroPoints(const Case& c, Subject& subject,
+                                         const RunContext& context) {
+  static thread_local std::set<std::pair<std::string, Op>> known;
+  const std::optional<Sibling> sibling = WithOtherZeroPoints(c, subject);
+  if (!sibling) return std::nullopt;
+  const Answer answer = Ask(subject, sibling->c, context);
+  if (answer.verdict) {
+    if (answer.skipped()) return std::nullopt;
+    return answer.verdict;
+  }
+  auto failed = derive::Difference(c, sibling->promised, answer.y,
+                                   "with other zero points it gives what it gave with these");
+  if (!failed) return std::nullopt;
+  const std::pair<std::string, Op> key(subject.name(), c.op);
+  if (!known.contains(key)) {
+    // What it does not give anew either is not for this property to say.
+    if (!GivesAnew(subject, *sibling).value_or(true)) return std::nullopt;
+    known.insert(key);
+  }
+  return AsMemory(*failed, FindingKind::kNondeterminism);
+}
+
 // D, B, then D, A, B: D has another shape, A the shape of B. Something kept from the problem before
 // (packed weights, a scratch size) then serves B's second answer with what was made for A.
 Verdict AnswerIndependentOfHistory(const Case& c, Subject& subject) {
@@ -174,7 +248,9 @@ Verdict AnswerIndependentOfHistory(const Case& c, Subject& subject) {
   if (auto failed = ask_between(lookalike)) return *failed;
   if (!why_none.empty()) return Verdict::Vacuous("no problem of the same shape: " + why_none);
   auto verdict = SameBits(c, subject, base.y, context, "the answer depends on the problem before");
-  return verdict ? AsMemory(*verdict, FindingKind::kNondeterminism) : Verdict::Passed();
+  if (verdict) return AsMemory(*verdict, FindingKind::kNondeterminism);
+  verdict = MixesUpZeroPoints(c, subject, context);
+  return verdict ? *verdict : Verdict::Passed();
 }
 
 }  // namespace

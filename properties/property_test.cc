@@ -12,6 +12,7 @@
 #include <set>
 #include <utility>
 
+#include "core/float_text.h"
 #include "oracles/headroom/headroom.h"
 #include "oracles/models/model.h"
 #include "properties/derive.h"
@@ -79,6 +80,19 @@ struct StaleWeights {
     if (packed->shape() != c.w.shape() || packed->dtype() != c.w.dtype()) *packed = c.w;
     Case stale = ProblemOf(c);
     stale.w = *packed;
+    return TestSubject::Good(exact::Evaluate(stale));
+  }
+};
+
+// Zero points kept from the first problem of the same shape and scales (ideep).
+struct StaleZeroPoints {
+  std::shared_ptr<std::map<std::string, QParams>> kept =
+      std::make_shared<std::map<std::string, QParams>>();
+  Outcome operator()(const Case& c, const RunContext&) const {
+    std::string key = Describe(c);
+    for (const float scale : c.out_q.scale) key += " " + FloatText(scale);
+    Case stale = ProblemOf(c);
+    stale.out_q = kept->try_emplace(key, c.out_q).first->second;
     return TestSubject::Good(exact::Evaluate(stale));
   }
 };
@@ -535,6 +549,9 @@ std::vector<Plant> Plants() {
   }
   for (Op op : {Op::kLinear, Op::kConv2d, Op::kDepthwise}) {
     add("answer_independent_of_history", op, "stale packed weights", [] { return StaleWeights(); });
+  }
+  for (Op op : {Op::kLinear, Op::kConv2d, Op::kAdd, Op::kQuantize}) {
+    add("answer_independent_of_history", op, "stale zero points", [] { return StaleZeroPoints(); });
   }
   PlantInWindows(plants);
   PlantInObservers(plants);

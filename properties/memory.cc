@@ -167,7 +167,7 @@ struct Sibling {
 
 // The same problem with other zero points: what a cache keyed by shapes and scales would mix up.
 std::optional<Sibling> WithOtherZeroPoints(const Case& c, Subject& subject) {
-  const Contract contract = subject.contract();
+  const Contract& contract = subject.contract();
   const Model* const model = contract.exact() ? nullptr : FindModel(contract.model);
   if (!contract.exact() && model == nullptr) return std::nullopt;
   constexpr std::pair<bool, bool> kBoth{true, true}, kInputs{true, false}, kOutput{false, true};

@@ -348,11 +348,14 @@ Attribution FromAnswers(const Verdict& verdict, const std::vector<Recorded>& rec
   if (options.probe_state) {
     if (auto state = DependsOnState(*departing.front(), subject)) return *state;
   }
+  // An answer that one cause alone explains says more than one that several do.
   std::optional<Attribution> guess;
   for (const Recorded* answer : departing) {
     Attribution attribution = Attribute(answer->problem, answer->y, options.hint);
-    if (attribution.complete) return attribution;
-    if (!guess || guess->kind == FindingKind::kUnknown) guess = std::move(attribution);
+    if (attribution.complete && !attribution.ambiguous) return attribution;
+    const bool is_better = !guess || (attribution.complete && !guess->complete) ||
+                           (!guess->complete && guess->kind == FindingKind::kUnknown);
+    if (is_better) guess = std::move(attribution);
   }
   if (guess->kind == FindingKind::kUnknown && place_only) guess->kind = *verdict.kind;
   return *guess;

@@ -36,11 +36,33 @@ void Reindex(std::vector<T>& list, int64_t modulo) {
   for (size_t i = 0; i < list.size(); ++i) list[i] = old[i % static_cast<size_t>(modulo)];
 }
 
-// K without its remainder, or nullopt where such a swap means nothing.
-std::optional<int64_t> WithoutTail(const Case& c, bool only_one) {
-  if (c.op != Op::kLinear || c.K % 4 == 0 || (only_one && c.K % 4 != 1)) return std::nullopt;
-  return c.K - c.K % 4;
+// How many of K terms are left, or nullopt where such a swap means nothing. Of two that drop the
+// same the one of fewer lanes is meant.
+std::optional<int64_t> WithoutTail(const Case& c, Swap swap) {
+  if (c.op != Op::kLinear || c.K == 0) return std::nullopt;
+  const auto whole = [&](int64_t lanes) -> std::optional<int64_t> {
+    const int64_t tail = c.K % lanes;
+    const bool is_other = tail > 1 && (lanes == 4 || tail != c.K % (lanes / 2));
+    return is_other ? std::optional(c.K - tail) : std::nullopt;
+  };
+  switch (swap) {
+    case Swap::kLastProductDropped:
+    case Swap::kLastTermDropped: return c.K - 1;
+    case Swap::kProductTailDropped:
+    case Swap::kTailDropped: return whole(4);
+    case Swap::kProductTailDropped8:
+    case Swap::kTailDropped8: return whole(8);
+    case Swap::kProductTailDropped16:
+    case Swap::kTailDropped16: return whole(16);
+    case Swap::kProductTailDropped32:
+    case Swap::kTailDropped32: return whole(32);
+    default: return std::nullopt;
+  }
 }
+
+constexpr std::array kDropsProducts{Swap::kLastProductDropped, Swap::kProductTailDropped,
+                                    Swap::kProductTailDropped8, Swap::kProductTailDropped16,
+                                    Swap::kProductTailDropped32};
 
 void CutTerms(Case& c, int64_t keep) {
   c.x = FirstColumns(c.x, c.M, c.K, keep);
@@ -139,8 +161,11 @@ bool EditCase(Case& c, Swap swap) {
     case Swap::kPaddingOtherSide:
     case Swap::kPaddingOtherAxis: return EditWindow(c, swap);
     case Swap::kLastTermDropped:
-    case Swap::kTailDropped: {
-      const auto keep = WithoutTail(c, swap == Swap::kLastTermDropped);
+    case Swap::kTailDropped:
+    case Swap::kTailDropped8:
+    case Swap::kTailDropped16:
+    case Swap::kTailDropped32: {
+      const auto keep = WithoutTail(c, swap);
       if (keep) CutTerms(c, *keep);
       return keep.has_value();
     }
@@ -279,8 +304,9 @@ std::optional<std::vector<int64_t>> RawSums(const Case& c, std::span<const Swap>
                       Has(swaps, Swap::kPairWraps) || Has(swaps, Swap::kTapsWrap16);
   if (paired && !headroom::HasPairs(c)) return std::nullopt;
   int64_t keep = c.K;
-  if (Has(swaps, Swap::kLastProductDropped) || Has(swaps, Swap::kProductTailDropped)) {
-    const auto without = WithoutTail(c, Has(swaps, Swap::kLastProductDropped));
+  for (const Swap swap : kDropsProducts) {
+    if (!Has(swaps, swap)) continue;
+    const auto without = WithoutTail(c, swap);
     if (!without) return std::nullopt;
     keep = *without;
   }
@@ -448,8 +474,6 @@ Tensor DequantizeSaturating(const Case& c) {
 
 bool ChangesSums(Swap swap) {
   constexpr std::array kThose{Swap::kInputOtherSignInProducts,
-                              Swap::kLastProductDropped,
-                              Swap::kProductTailDropped,
                               Swap::kPairSaturation,
                               Swap::kAcc16,
                               Swap::kPairWraps,
@@ -463,7 +487,7 @@ bool ChangesSums(Swap swap) {
                               Swap::kZeroPointTermInFloat,
                               Swap::kBiasWraps,
                               Swap::kBiasBecomesMinimum};
-  return Has(kThose, swap);
+  return Has(kThose, swap) || Has(kDropsProducts, swap);
 }
 
 bool MeansSomething(const Case& c, Swap swap) {

@@ -54,10 +54,16 @@ enum class Swap : uint8_t {
   kDivisorIsKernel,
   kDivisorUnclipped,  // positions past the bottom and the right edge count
   // kTail
-  kLastProductDropped,  // K % 4 == 1 loses its last product, the zero-point sums keep the term
-  kProductTailDropped,  // the same for all K % 4
-  kLastTermDropped,     // K % 4 == 1 loses its last term altogether
-  kTailDropped,         // K % 4 terms dropped
+  kLastProductDropped,  // the zero-point sums keep the term
+  kProductTailDropped,  // the same for the last K % 4
+  kProductTailDropped8,
+  kProductTailDropped16,
+  kProductTailDropped32,
+  kLastTermDropped,  // altogether
+  kTailDropped,      // the same for the last K % 4
+  kTailDropped8,
+  kTailDropped16,
+  kTailDropped32,
   // kAccumulate
   kPairSaturation,
   kAcc16,  // pairs saturate and are added in saturating int16, blocks of 256

@@ -381,8 +381,11 @@ TEST_P(SwapOf, IsNamed) {
 INSTANTIATE_TEST_SUITE_P(
     NewOperations, SwapOf,
     testing::Values(
-        SwapCase{Swap::kPairSaturation, Op::kConv2d}, SwapCase{Swap::kWrap32, Op::kConv2d},
-        SwapCase{Swap::kPaddingIsCodeZero, Op::kConv2d},
+        SwapCase{Swap::kLastProductDropped, Op::kLinear},
+        SwapCase{Swap::kTailDropped8, Op::kLinear},
+        SwapCase{Swap::kProductTailDropped16, Op::kLinear},
+        SwapCase{Swap::kTailDropped32, Op::kLinear}, SwapCase{Swap::kPairSaturation, Op::kConv2d},
+        SwapCase{Swap::kWrap32, Op::kConv2d}, SwapCase{Swap::kPaddingIsCodeZero, Op::kConv2d},
         SwapCase{Swap::kPaddingOtherSide, Op::kConv2d},
         SwapCase{Swap::kPaddingOtherAxis, Op::kDepthwise},
         SwapCase{Swap::kStridesSwapped, Op::kConv2d},

@@ -327,6 +327,69 @@ std::optional<Attribution> DependsOnState(const Recorded& answer, Subject& subje
   return std::nullopt;
 }
 
+// Element i is what element i + by was, round and round.
+Tensor Rotated(const Tensor& tensor, int64_t by) {
+  Tensor rotated = tensor;
+  const auto middle = by % tensor.size() * static_cast<int64_t>(SizeOf(tensor.dtype()));
+  std::ranges::rotate(rotated.bytes(), rotated.bytes().begin() + middle);
+  return rotated;
+}
+
+// Where the last (count mod width) elements alone are wrong; 0 where they are not.
+int64_t FlatTailWidth(const Tensor& exact_y, const Tensor& actual) {
+  const std::optional<Divergence> first = FirstDivergence(exact_y, actual);
+  if (!first) return 0;
+  for (const int64_t width : {4, 8, 16, 32, 64}) {
+    const int64_t body = actual.size() - actual.size() % width;
+    if (body > 0 && first->index >= body) return width;
+  }
+  return 0;
+}
+
+// Wrong at its end, and still there when other elements lie there: it is the place that matters,
+// not the values.
+std::optional<Attribution> WrongAtTheEnd(const Recorded& answer, Subject& subject) {
+  const Case& c = answer.problem;
+  const bool is_elementwise = HasTwoOperands(c.op) || c.op == Op::kRescale || c.op == Op::kTable ||
+                              c.op == Op::kQuantize || c.op == Op::kDequantize ||
+                              c.op == Op::kRequantize;
+  if (!is_elementwise || c.per_channel || c.x.size() != answer.y.size()) return std::nullopt;
+  const Tensor exact_y = exact::Evaluate(c);
+  const int64_t size = exact_y.size(), width = FlatTailWidth(exact_y, answer.y);
+  if (width == 0) return std::nullopt;
+  // Some elements may be right even there.
+  for (const int64_t by : {1, 2, 3, 5, 7}) {
+    Case turned = ProblemOf(c);
+    turned.x = Rotated(c.x, by);
+    if (HasTwoOperands(c.op)) turned.w = Rotated(c.w, by);
+    const Tensor expected = Rotated(exact_y, by);
+    const std::optional<Tensor> actual = Ask(subject, turned, kPoison);
+    if (!actual) return std::nullopt;
+    for (int64_t i = 0; i < size; ++i) {
+      // The same elements elsewhere would have been wrong again.
+      const int64_t now = (i + size - by % size) % size;
+      const bool is_tail = now >= size - size % width;
+      if (!is_tail && answer.y.BitsAt(i) != exact_y.BitsAt(i) &&
+          actual->BitsAt(now) != expected.BitsAt(now))
+        return std::nullopt;
+    }
+    const std::optional<Divergence> again = FirstDivergence(expected, *actual);
+    if (!again) continue;
+    if (FlatTailWidth(expected, *actual) != width) return std::nullopt;
+    const int64_t before = (again->index + by) % size;
+    if (answer.y.BitsAt(before) != exact_y.BitsAt(before)) continue;  // moved within the tail
+    Attribution attribution;
+    attribution.kind = FindingKind::kTail;
+    attribution.complete = true;
+    attribution.diagnosis = "only the last " + std::to_string(size % width) + " of " +
+                            std::to_string(size) + " outputs are wrong, whatever they are of";
+    attribution.evidence.push_back("with the elements moved by " + std::to_string(by) +
+                                   " others are, and those that were are right");
+    return attribution;
+  }
+  return std::nullopt;
+}
+
 Attribution FromAnswers(const Verdict& verdict, const std::vector<Recorded>& recorded,
                         Subject& subject, const AttributionOptions& options) {
   // A property that says "clamp" saw where it went wrong, not why; the others know.
@@ -347,6 +410,7 @@ Attribution FromAnswers(const Verdict& verdict, const std::vector<Recorded>& rec
   }
   if (options.probe_state) {
     if (auto state = DependsOnState(*departing.front(), subject)) return *state;
+    if (auto tail = WrongAtTheEnd(*departing.front(), subject)) return *tail;
   }
   // An answer that one cause alone explains says more than one that several do.
   std::optional<Attribution> guess;

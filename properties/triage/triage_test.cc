@@ -10,6 +10,7 @@
 #include "core/io/case_json.h"
 #include "oracles/exact/exact.h"
 #include "properties/gen/gen.h"
+#include "properties/test_subject.h"
 #include "properties/triage/counterfactual.h"
 #include "properties/triage/passes.h"
 #include "properties/triage/reduce.h"
@@ -493,6 +494,33 @@ TEST(Attribution, SpeaksOfOperandsWhereThereAreNoWeights) {
             rounds + "multiplier fl(fl(sa*sb)/sy)" + std::string(kBefore));
   EXPECT_EQ(said(Op::kRescale, Swap::kFloatMultiplier),
             rounds + "multiplier fl(sx/sy)" + std::string(kBefore));
+}
+
+// A tail that loses its second operand looks like many things on one answer.
+TEST(Attribution, ATailOfElementsIsOne) {
+  TestSubject subject([](const Case& c, const RunContext&) {
+    Tensor y = exact::Evaluate(c);
+    if (y.size() % 4 == 1) {
+      Case without = ProblemOf(c);
+      for (int64_t i = 0; i < c.w.size(); ++i) without.w.SetInt(i, 0);
+      const int64_t last = y.size() - 1;
+      y.SetInt(last, exact::Evaluate(without).IntAt(last));
+    }
+    return TestSubject::Good(std::move(y));
+  });
+  const Property& property = *FindProperty("matches_exact");
+  int64_t failed = 0, tail = 0;
+  for (uint64_t seed = 0; seed < 1500; ++seed) {
+    const Case c = gen::Draw(Op::kAdd, seed);
+    if (c.x.size() < 5 || c.x.size() > 2000) continue;
+    const Judged judged =
+        JudgeAndAttribute(property, c, subject, {.hint = {}, .probe_state = true});
+    if (!judged.verdict.failed()) continue;
+    ++failed;
+    tail += judged.attribution.kind == FindingKind::kTail ? 1 : 0;
+  }
+  EXPECT_GT(failed, 20);
+  EXPECT_GE(tail * 10, failed * 9) << tail << " of " << failed;
 }
 
 TEST(Attribution, NamesASingleSwap) {

@@ -176,12 +176,11 @@ std::vector<Step> StepsOf(const Case& c, bool fma) {
   return steps;
 }
 
-// What `satisfies` claims of every operation is claimed of every other one instead.
-void ForAllBut(Op except, const std::string& claim, std::vector<std::string>& satisfies) {
+// What `satisfies` claims of every operation is claimed of these alone.
+void OnlyFor(std::initializer_list<Op> ops, const std::string& claim,
+             std::vector<std::string>& satisfies) {
   if (std::erase(satisfies, claim) == 0) return;
-  for (const Op op : AllOps()) {
-    if (op != except) satisfies.push_back(std::string(Name(op)) + "." + claim);
-  }
+  for (const Op op : ops) satisfies.push_back(std::string(Name(op)) + "." + claim);
 }
 
 Model Make(const std::string& isa, bool pairs, bool fma) {
@@ -212,11 +211,15 @@ Model Make(const std::string& isa, bool pairs, bool fma) {
            "quantize.zero_point_shift"});
     AddExactConvClaims(convention.satisfies);
   }
-  // Of an image that is one window the average is taken otherwise.
-  ForAllBut(Op::kAvgPool, "padding_is_explicit", convention.satisfies);
-  if (fma) {  // and one element is added otherwise
-    ForAllBut(Op::kAdd, "row_independence", convention.satisfies);
-    ForAllBut(Op::kAdd, "column_independence", convention.satisfies);
+  // Not of avg_pool: where the image is one window the average is taken otherwise.
+  OnlyFor({Op::kConv2d, Op::kDepthwise, Op::kMaxPool}, "padding_is_explicit", convention.satisfies);
+  if (fma) {  // not of add: one element is added otherwise
+    OnlyFor({Op::kQuantize, Op::kDequantize, Op::kMul, Op::kLinear, Op::kConcat, Op::kTable,
+             Op::kSoftmax},
+            "row_independence", convention.satisfies);
+    OnlyFor({Op::kQuantize, Op::kDequantize, Op::kMul, Op::kLinear, Op::kConv2d, Op::kDepthwise,
+             Op::kMaxPool, Op::kAvgPool, Op::kGlobalAvgPool, Op::kConcat, Op::kTable},
+            "column_independence", convention.satisfies);
   }
   convention.cannot_run = CannotRun;
   convention.accumulation = [pairs](const Case& c) {

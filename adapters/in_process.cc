@@ -34,7 +34,7 @@ const std::vector<int32_t>& ZeroPointList(const Case& c) {
 
 // Between the rows of w: add, mul and concat walk both operands alike, weights are dense.
 int64_t WeightGap(const Case& c, const RunContext& context) {
-  return HasTwoOperands(c.op) || c.op == Op::kConcat ? context.x_row_gap : 0;
+  return HasTwoInputs(c.op) ? context.x_row_gap : 0;
 }
 
 std::span<const uint8_t> BiasBytes(const Case& c) {

@@ -33,9 +33,6 @@ struct PluginLimits {
   int32_t alignment_bytes = 0;
 };
 
-// Has the operation a tensor w, weights or a second operand?
-constexpr bool HasW(Op op) { return HasSums(op) || HasTwoOperands(op) || op == Op::kConcat; }
-
 // "" or what is wrong with the limits themselves: "FIELD is what, expected what".
 std::string WrongLimits(const PluginLimits& limits);
 

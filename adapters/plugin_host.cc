@@ -274,7 +274,7 @@ Outcome PluginHost::Run(const Case& c, const RunContext& context) {
                               SizeOf(c.x.dtype()), limits, context);
   Scatter(c.x, context.x_row_gap, x_data);
   const qualm_tensor x = Strided(c.x.dtype(), c.x.shape(), context.x_row_gap, x_data);
-  const bool two = HasTwoOperands(c.op) || c.op == Op::kConcat;
+  const bool two = HasTwoInputs(c.op);
   const bool has_w = HasSums(c.op) || two;
   qualm_tensor w{};
   if (has_w) {

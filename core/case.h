@@ -153,6 +153,9 @@ constexpr bool IsPool(Op op) {
 constexpr bool HasWindow(Op op) { return IsConv(op) || IsPool(op); }
 constexpr bool HasSums(Op op) { return op == Op::kLinear || IsConv(op); }
 constexpr bool HasTwoOperands(Op op) { return op == Op::kAdd || op == Op::kMul; }
+// x and w are inputs of one kind, which case files call a and b.
+constexpr bool HasTwoInputs(Op op) { return HasTwoOperands(op) || op == Op::kConcat; }
+constexpr bool HasW(Op op) { return HasSums(op) || HasTwoInputs(op); }
 // Elementwise, with elements of one size in x and the output.
 constexpr bool CanRunInPlace(Op op) {
   return op == Op::kRescale || op == Op::kTable || HasTwoOperands(op);

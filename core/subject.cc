@@ -86,4 +86,12 @@ std::unique_ptr<Subject> SubjectRegistry::Make(const std::string& name) const {
   Unknown(name, kinds_);
 }
 
+std::unique_ptr<Subject> SubjectRegistry::MakeAnew(const Subject& subject) const {
+  try {
+    return Make(std::string(subject.name()));
+  } catch (const std::exception&) {
+    return nullptr;
+  }
+}
+
 }  // namespace qualm

@@ -135,6 +135,9 @@ class SubjectRegistry {
   // Throws InputError if unknown, Unavailable if absent here. A new instance per call: one thread
   // each.
   std::unique_ptr<Subject> Make(const std::string& name) const;
+  // A new instance of the same subject, which has been asked nothing; nullptr if it is not from
+  // here, or cannot be made again.
+  std::unique_ptr<Subject> MakeAnew(const Subject& subject) const;
 
  private:
   std::vector<SubjectKind> kinds_;

@@ -15,8 +15,6 @@ bool HasChannelLists(Op op) {
   return op == Op::kQuantize || op == Op::kDequantize || op == Op::kRequantize || HasSums(op);
 }
 
-bool HasW(Op op) { return HasSums(op) || HasTwoOperands(op) || op == Op::kConcat; }
-
 int64_t CeilOfQuotient(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // Whether each of the `out` windows along one axis has a tap inside [0, in).
@@ -113,7 +111,7 @@ void FitTypes(Case* c) {
   if (c->op == Op::kRequantize) x = DType::kS32;
   c->x = Reshaped(c->x, x, ShapeOfX(*c));
   DType w = HasSums(c->op) && IsCode(c->w.dtype()) ? c->w.dtype() : DType::kU8;
-  if (HasTwoOperands(c->op) || c->op == Op::kConcat) w = x;
+  if (HasTwoInputs(c->op)) w = x;
   c->w = HasW(c->op) ? Reshaped(c->w, w, ShapeOfW(*c)) : Tensor();
   if (c->op == Op::kMaxPool || c->op == Op::kSoftmax) {
     c->out_dtype = x;

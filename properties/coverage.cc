@@ -107,7 +107,7 @@ std::vector<Hazard> HazardsOf(const Case& c) {
   add(Hazard::kNTail, c.N > 8 && c.N % 8 != 0);
   add(Hazard::kMTail, c.M > 4 && c.M % 4 != 0);
   add(Hazard::kZeroPointPair,
-      (sums || HasTwoOperands(c.op) || c.op == Op::kConcat) && c.x_q.zero_point_at(0) != 0 &&
+      (sums || HasTwoInputs(c.op)) && c.x_q.zero_point_at(0) != 0 &&
           std::ranges::any_of(c.w_q.zero_point, [](int32_t zero) { return zero != 0; }));
   add(Hazard::kEmpty, empty);
   add(Hazard::kSpecialFloat, HasSpecialFloat(c));

@@ -174,8 +174,7 @@ std::optional<Sibling> WithOtherZeroPoints(const Case& c, Subject& subject) {
   for (const auto& [inputs, output] : {kBoth, kOutput, kInputs}) {
     Case other = ProblemOf(c);
     if (inputs) other.x_q = Moved(other.x_q, c.x.dtype());
-    if (inputs && (HasTwoOperands(c.op) || c.op == Op::kConcat))
-      other.w_q = Moved(other.w_q, c.w.dtype());
+    if (inputs && HasTwoInputs(c.op)) other.w_q = Moved(other.w_q, c.w.dtype());
     if (output) other.out_q = Moved(other.out_q, c.out_dtype);
     if (other == ProblemOf(c) || !Validate(other).empty()) continue;
     if (model != nullptr && !model->cannot_run(other).empty()) continue;
@@ -185,15 +184,12 @@ std::optional<Sibling> WithOtherZeroPoints(const Case& c, Subject& subject) {
   return std::nullopt;
 }
 
-// A new instance of the subject gives what was promised: nullopt where there is none.
-std::optional<bool> GivesAnew(const Subject& subject, const Sibling& sibling) {
-  try {
-    const auto fresh = SubjectRegistry::Get().Make(std::string(subject.name()));
-    const Answer answer = Ask(*fresh, sibling.c);
-    return !answer.verdict && answer.y == sibling.promised;
-  } catch (const std::exception&) {
-    return std::nullopt;  // not from the registry
-  }
+// A new instance of the subject, where there is one, gives what was promised.
+bool GivesAnew(const Subject& subject, const Sibling& sibling) {
+  const auto fresh = SubjectRegistry::Get().MakeAnew(subject);
+  if (fresh == nullptr) return true;
+  const Answer answer = Ask(*fresh, sibling.c);
+  return !answer.verdict && answer.y == sibling.promised;
 }
 
 // After B, not what was promised for its sibling, which a new instance gives. A new instance of a
@@ -214,7 +210,7 @@ std::optional<Verdict> MixesUpZeroPoints(const Case& c, Subject& subject,
   const std::pair<std::string, Op> key(subject.name(), c.op);
   if (!known.contains(key)) {
     // What it does not give anew either is not for this property to say.
-    if (!GivesAnew(subject, *sibling).value_or(true)) return std::nullopt;
+    if (!GivesAnew(subject, *sibling)) return std::nullopt;
     known.insert(key);
   }
   return AsMemory(*failed, FindingKind::kNondeterminism);

@@ -157,7 +157,7 @@ void AddShifts(const Case& c, std::vector<Shift>& shifts) {
       shifts.push_back(std::move(shift));
     return;
   }
-  const bool two = HasTwoOperands(c.op) || c.op == Op::kConcat;
+  const bool two = HasTwoInputs(c.op);
   if (IsCode(c.x.dtype())) {
     AddShiftWithin(c, &Case::x, &Case::x_q, "x", shifts);
     if (!two) AddShiftOfType(c, &Case::x, &Case::x_q, "x", shifts);

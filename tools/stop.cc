@@ -14,7 +14,8 @@ namespace {
 
 std::atomic<int> received{0};
 std::atomic<int64_t> first_ms{-1};
-static_assert(std::atomic<int64_t>::is_always_lock_free);  // what a signal handler may touch
+// What a signal handler may touch.
+static_assert(std::atomic<int>::is_always_lock_free && std::atomic<int64_t>::is_always_lock_free);
 
 // timeout(1) and terminals tell the process and its group: two signals that are one.
 constexpr int64_t kSameMs = 1000;

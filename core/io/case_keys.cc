@@ -130,7 +130,7 @@ const CaseKeySet& KeysOf(Op op) {
 }
 
 OperandKeys OperandKeysOf(Op op) {
-  if (HasTwoOperands(op) || op == Op::kConcat) return {kA, kAScale, kAZp, kB, kBScale, kBZp};
+  if (HasTwoInputs(op)) return {kA, kAScale, kAZp, kB, kBScale, kBZp};
   return {kX, kXScale, kXZp, kW, kWScale, kWZp};
 }
 

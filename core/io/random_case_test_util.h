@@ -130,7 +130,7 @@ inline Case RandomCase(Op op, Rng& rng) {
   const auto elementwise = [&] {
     c.per_channel = false;
     c.x_q = AnyQParams(rng, false, c.N);
-    if (HasTwoOperands(op) || op == Op::kConcat) {
+    if (HasTwoInputs(op)) {
       c.w_q = AnyQParams(rng, false, c.N);
     }
     c.out_q = AnyQParams(rng, false, c.N);

@@ -344,9 +344,8 @@ TEST(Meaning, ShiftedCodesMeanTheSame) {
     const Case c = draw.Draw(op);
     // The operands of add, mul and concat share a type, max_pool works on codes, softmax keeps its
     // type, and dequantize may have a zero point per channel.
-    if (c.x.dtype() != DType::kU8 || HasTwoOperands(op) || op == Op::kConcat ||
-        op == Op::kMaxPool || op == Op::kSoftmax || op == Op::kDequantize ||
-        c.x_q.zero_point_at(0) < INT32_MIN + 128)
+    if (c.x.dtype() != DType::kU8 || HasTwoInputs(op) || op == Op::kMaxPool || op == Op::kSoftmax ||
+        op == Op::kDequantize || c.x_q.zero_point_at(0) < INT32_MIN + 128)
       continue;
     Case shifted = c;
     shifted.x = Tensor(DType::kS8, c.x.shape());

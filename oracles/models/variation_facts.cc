@@ -17,7 +17,7 @@ bool IsOneOfItsCodes(const QParams& q, DType dtype) {
 }
 
 bool ZeroPointsAreCodes(const Case& c) {
-  const bool has_second = HasSums(c.op) || HasTwoOperands(c.op) || c.op == Op::kConcat;
+  const bool has_second = HasW(c.op);
   return (!IsCode(c.x.dtype()) || IsOneOfItsCodes(c.x_q, c.x.dtype())) &&
          (!has_second || IsOneOfItsCodes(c.w_q, c.w.dtype())) &&
          (!IsCode(c.out_dtype) || IsOneOfItsCodes(c.out_q, c.out_dtype));

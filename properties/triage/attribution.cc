@@ -271,12 +271,8 @@ std::optional<Tensor> Ask(Subject& subject, const Case& c, uint8_t poison) {
 }
 
 std::optional<Tensor> AskFresh(const Subject& subject, const Case& c) {
-  try {
-    const auto fresh = SubjectRegistry::Get().Make(std::string(subject.name()));
-    return Ask(*fresh, c, kPoison);
-  } catch (const std::exception&) {
-    return std::nullopt;  // not from the registry
-  }
+  const auto fresh = SubjectRegistry::Get().MakeAnew(subject);
+  return fresh == nullptr ? std::nullopt : Ask(*fresh, c, kPoison);
 }
 
 // An answer that depends on what the memory held before: all of it, or outputs never written?
@@ -350,9 +346,8 @@ int64_t FlatTailWidth(const Tensor& exact_y, const Tensor& actual) {
 // not the values.
 std::optional<Attribution> WrongAtTheEnd(const Recorded& answer, Subject& subject) {
   const Case& c = answer.problem;
-  const bool is_elementwise = HasTwoOperands(c.op) || c.op == Op::kRescale || c.op == Op::kTable ||
-                              c.op == Op::kQuantize || c.op == Op::kDequantize ||
-                              c.op == Op::kRequantize;
+  const bool is_elementwise = CanRunInPlace(c.op) || c.op == Op::kQuantize ||
+                              c.op == Op::kDequantize || c.op == Op::kRequantize;
   if (!is_elementwise || c.per_channel || c.x.size() != answer.y.size()) return std::nullopt;
   const Tensor exact_y = exact::Evaluate(c);
   const int64_t size = exact_y.size(), width = FlatTailWidth(exact_y, answer.y);

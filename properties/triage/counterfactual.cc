@@ -148,7 +148,7 @@ bool EditCase(Case& c, Swap swap) {
       return true;
     case Swap::kOperandsSwapped:
       std::swap(c.x_q, c.w_q);
-      return (HasTwoOperands(c.op) || c.op == Op::kConcat) && c.x_q != c.w_q;
+      return HasTwoInputs(c.op) && c.x_q != c.w_q;
     case Swap::kFirstOperandForAll: return Replace(c.w_q, c.x_q);
     case Swap::kTableIndexOffset:
       if (c.x.dtype() != DType::kS8) return false;

@@ -122,7 +122,7 @@ class Comparing {
   void Meet(const Case& c, Tensor y, const std::string& by, const std::string& file,
             const Confirm& confirm) {
     ++met_;
-    bool is_confirmed = false;
+    std::vector<std::pair<size_t, Tensor>> given;
     for (size_t i = 0; i < list_.size(); ++i) {
       Comparison& comparison = list_[i];
       if (comparison.witness && !worst_) continue;
@@ -133,18 +133,20 @@ class Comparing {
       ++comparison.cases;
       comparison.domain.Add(c);
       if (comparison.state == State::kNoVerdict) comparison.state = State::kBitEqual;
-      const Tensor expected = conventions_[i].Run(c);
-      if (expected == y) continue;
-      if (!is_confirmed) {
-        is_confirmed = true;
-        Tensor confirmed = confirm(c, y);
-        if (confirmed != y) {
-          // Those before this one met another answer: all again.
-          y = std::move(confirmed);
-          for (size_t j = 0; j < i; ++j) RuleOut(j, c, y, by, file);
-        }
-      }
-      RuleOut(i, c, y, by, file);
+      given.emplace_back(i, conventions_[i].Run(c));
+    }
+    if (std::ranges::any_of(given, [&](const auto& each) { return each.second != y; }))
+      y = confirm(c, y);
+    for (const auto& [i, expected] : given) {
+      Comparison& comparison = list_[i];
+      const auto divergence = Compare(expected, y, worst_);
+      if (!divergence) continue;
+      comparison.state = State::kRuledOut;
+      if (comparison.witness &&
+          divergence->distance_lsb <= comparison.witness->divergence.distance_lsb)
+        continue;
+      comparison.witness = Witness{c, *divergence, file};
+      comparison.witness->c.observed = Observed{by, y};
     }
   }
 
@@ -174,21 +176,6 @@ class Comparing {
   }
 
  private:
-  // If the convention, which may not define the case, gives something else.
-  void RuleOut(size_t i, const Case& c, const Tensor& y, const std::string& by,
-               const std::string& file) {
-    Comparison& comparison = list_[i];
-    if ((comparison.witness && !worst_) || !conventions_[i].CannotRun(c).empty()) return;
-    const auto divergence = Compare(conventions_[i].Run(c), y, worst_);
-    if (!divergence) return;
-    comparison.state = State::kRuledOut;
-    if (comparison.witness &&
-        divergence->distance_lsb <= comparison.witness->divergence.distance_lsb)
-      return;
-    comparison.witness = Witness{c, *divergence, file};
-    comparison.witness->c.observed = Observed{by, y};
-  }
-
   bool IsSeldom(const Comparison& c) const {
     return c.state == State::kBitEqual && c.cases * 4 < met_;
   }
@@ -317,7 +304,7 @@ const Arithmetic& FindArithmetic(std::string_view name, const std::string& where
 }
 
 void Domain::Add(const Case& c) {
-  operands |= HasTwoOperands(c.op) || c.op == Op::kConcat;
+  operands |= HasTwoInputs(c.op);
   std::string type(Name(c.x.dtype()));
   if (!c.w.empty() || HasSums(c.op) || HasTwoOperands(c.op)) {
     type += "*" + std::string(Name(c.w.dtype()));
@@ -379,15 +366,11 @@ std::vector<std::string> Identified::bit_equal() const {
 Target TargetOf(Subject& subject) {
   return {std::string(subject.name()), [&subject](const Case& c) { return subject.CannotRun(c); },
           [&subject](const Case& c) { return subject.Run(c, RunContext{}); },
-          [name = std::string(subject.name())]() -> std::shared_ptr<Target> {
-            std::shared_ptr<Subject> other;
-            try {
-              other = SubjectRegistry::Get().Make(name);
-            } catch (const std::exception&) {
-              return nullptr;  // not from the registry
-            }
+          [&subject]() -> std::shared_ptr<Target> {
+            const std::shared_ptr<Subject> other = SubjectRegistry::Get().MakeAnew(subject);
+            if (other == nullptr) return nullptr;
             return std::make_shared<Target>(
-                Target{name,
+                Target{std::string(other->name()),
                        [other](const Case& c) { return other->CannotRun(c); },
                        [other](const Case& c) { return other->Run(c, RunContext{}); },
                        {}});
@@ -536,7 +519,7 @@ std::string Brief(const Case& c) {
     numbers(name + "_scale", q.scale, 1.0f, real);
     numbers(name + "_zp", q.zero_point, 0, whole);
   };
-  const bool operands = HasTwoOperands(c.op) || c.op == Op::kConcat;
+  const bool operands = HasTwoInputs(c.op);
   const std::string first = operands ? "a" : "x", second = operands ? "b" : "w";
   codes(first, c.x);
   codes(second, c.w);

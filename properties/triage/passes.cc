@@ -55,7 +55,7 @@ Tensor SelectColumns(const Tensor& tensor, int64_t rows, int64_t columns,
 }
 
 Case KeepRows(const Case& c, const std::vector<int64_t>& keep) {
-  if (HasTwoOperands(c.op) || c.op == Op::kConcat) return derive::Rows(c, keep);
+  if (HasTwoInputs(c.op)) return derive::Rows(c, keep);
   Case smaller = ProblemOf(c);
   smaller.x = SelectRows(c.x, c.op == Op::kLinear ? c.K : c.N, keep);
   smaller.M = static_cast<int64_t>(keep.size());
@@ -68,7 +68,7 @@ void SelectChannels(QParams& q, const std::vector<int64_t>& keep) {
 }
 
 Case KeepChannels(const Case& c, const std::vector<int64_t>& keep) {
-  if (HasTwoOperands(c.op) || c.op == Op::kConcat) return derive::Columns(c, keep);
+  if (HasTwoInputs(c.op)) return derive::Columns(c, keep);
   Case smaller = ProblemOf(c);
   if (c.op == Op::kLinear) {
     smaller.w = SelectRows(c.w, c.K, keep);

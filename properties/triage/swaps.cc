@@ -217,7 +217,7 @@ void Put(std::span<const Term> terms, std::string& text) {
 }  // namespace
 
 std::string InTermsOf(Op op, std::string text) {
-  if (HasTwoOperands(op) || op == Op::kConcat) {
+  if (HasTwoInputs(op)) {
     Put(kOfOperands, text);
     if (op == Op::kMul) {
       Put(kOfProducts, text);

@@ -66,13 +66,45 @@ def has_empty_window(c):
     return False
 
 
+def has_window_around_image(c):
+    """Whether a window reaches past both ends of a row or column."""
+    return (c["dilation"][0] * (c["R"] - 1) + 1 > c["H"] or
+            c["dilation"][1] * (c["S"] - 1) + 1 > c["W"])
+
+
+def loses_compensation(c):
+    """Whether oneDNN 2.6's jit:uni, which lays out the weights of a gemm, forgets the compensation
+    for the zero point of x: it transposes tiles of 8 by 8, or scatters four codes at once
+    (src/cpu/x64/jit_uni_reorder.cpp; adapters/onednn_conv.cc)."""
+    taps, channels, depth = c["R"] * c["S"], c["OC"], c["IC"] // c["groups"]
+    if taps * depth == 1:
+        return False
+    if channels == 8 and taps * depth == 8 and (taps == 1 or depth == 1):
+        return True
+    step, inner = (taps, depth) if depth > 1 else (1, taps)
+    blocked = (taps * depth % 64 == 0 and channels > 16) or (step % 16 == 0 and inner > 16)
+    return blocked and (channels * depth if taps > 1 else channels) % 4 != 0
+
+
+def is_prepacked_dummy(c):
+    """Whether ideep's cache takes the convolution for the one that it made up to lay the weights
+    out: one image of 4R by 4S, no bias, no relu, multiplier 1 (ideep b2f8044
+    include/ideep/operators/conv.hpp, expected_weights_desc). That one writes int32."""
+    w = c["w_scale"] if isinstance(c["w_scale"], list) else [c["w_scale"]]
+    if (c["N"], c["H"], c["W"]) != (1, 4 * c["R"], 4 * c["S"]) or len(w) > 1:
+        return False
+    accumulator = single(inverse(real(c["x_scale"])) * inverse(real(w[0])))
+    multiplier = inverse(real(c["out_scale"])) / accumulator if accumulator else math.inf
+    return c.get("bias") is None and not c["relu"] and single(multiplier) == 1.0
+
+
 class Engine:
     def __init__(self, name):
         import torch
 
         self.torch = torch
         self.name = name
-        self.amx = name == "onednn" and self.onednn_isa() == "amx"
+        self.isa = self.onednn_isa() if name == "onednn" else "sse2"
         torch.set_num_threads(1)
         if name not in torch.backends.quantized.supported_engines:
             raise Skip("this PyTorch has no engine %s" % name)
@@ -116,10 +148,9 @@ class Engine:
     def hello(self):
         version = self.torch.__version__
         qnnpack = self.name == "qnnpack"
-        isa = "sse2" if qnnpack else self.onednn_isa()
         if not qnnpack:
-            self.check_known(isa)
-        contract = "torch-qnnpack" if qnnpack else "torch-onednn@%s" % isa
+            self.check_known(self.isa)
+        contract = "torch-qnnpack" if qnnpack else "torch-onednn@%s" % self.isa
         w_zp = [-128, 127] if qnnpack else [0, 0]
         sums = {"x": ["u8"], "w": ["s8"], "out": ["u8"], "w_zp": w_zp,
                 "features": ["bias_f32", "relu", "per_channel"]}
@@ -135,7 +166,7 @@ class Engine:
             "name": "PyTorch",
             "version": version,
             "contract": "model:" + contract,
-            "instruction_set": isa,
+            "instruction_set": self.isa,
             "ops": {
                 "quantize": {"out": ["u8", "s8"], "features": ["per_channel", "empty"]},
                 "dequantize": codes,
@@ -234,11 +265,23 @@ class Engine:
         run = ops.linear_relu if c["relu"] else ops.linear
         return self.codes(run(x, packed, real(c["out_scale"]), c["out_zp"]))
 
+    def check_convolution(self, c):
+        """What corrupts memory on engine onednn, or loses zero points there."""
+        if self.isa == "amx" and (has_empty_window(c) or has_window_around_image(c)):
+            raise Skip("oneDNN on AMX crashes or writes beyond the output where a window lies "
+                       "wholly in the padding or is larger than the image")
+        depthwise = c["groups"] == c["IC"] == c["OC"]
+        gemm = self.isa in ("avx512core", "vnni", "amx") and c["groups"] > 1 and not depthwise
+        if gemm and loses_compensation(c):
+            raise Skip("oneDNN 2.6 loses the compensation of these weights in its jit:uni reorder")
+        if is_prepacked_dummy(c):
+            raise Skip("PyTorch writes int32 over the codes: ideep's cache takes this convolution "
+                       "for the one that it laid the weights out by")
+
     def conv2d(self, c):
         self.check_scales(c)
-        if self.amx and has_empty_window(c):
-            raise Skip("oneDNN on AMX crashes or writes beyond the output where a window lies "
-                       "wholly in the padding")
+        if self.name == "onednn":
+            self.check_convolution(c)
         ops = self.torch.ops.quantized
         shape = (c["N"], c["H"], c["W"], c["IC"])
         x = self.quantized(c["x"], shape, c["x_dtype"], c["x_scale"], c["x_zp"])
@@ -419,7 +462,15 @@ class Engine:
         x = torch.tensor([real(v) for v in c["x"]], dtype=torch.float)
         for batch in x.reshape(c["batches"], c["M"], c["N"]):
             observer(batch)
-        scale, zero_point = observer.calculate_qparams()
+        try:
+            scale, zero_point = observer.calculate_qparams()
+        except AssertionError as error:
+            # Equal values after others: min + c*(v - min) and max + c*(v - max) round each on its
+            # own (torch/ao/quantization/utils.py, check_min_max_valid).
+            if c["observer"] != "moving_average" or "should be less than max" not in str(error):
+                raise
+            raise Skip("the moving averages of min and max round past each other, and PyTorch "
+                       "asserts that they do not")
         values = scale.reshape(-1).tolist() + zero_point.reshape(-1).tolist()
         return [text(float(v)) for v in values]
 

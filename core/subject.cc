@@ -88,7 +88,9 @@ std::unique_ptr<Subject> SubjectRegistry::Make(const std::string& name) const {
 
 std::unique_ptr<Subject> SubjectRegistry::MakeAnew(const Subject& subject) const {
   try {
-    return Make(std::string(subject.name()));
+    std::unique_ptr<Subject> made = Make(std::string(subject.name()));
+    made->set_contract(subject.contract());
+    return made;
   } catch (const std::exception&) {
     return nullptr;
   }

@@ -5,7 +5,10 @@
 
 #include <algorithm>
 #include <atomic>
+#include <map>
+#include <memory>
 #include <stdexcept>
+#include <string>
 
 #include "core/status.h"
 #include "properties/gen/gen.h"
@@ -24,6 +27,15 @@ Outcome OffByOneInTails(const Case& c, const RunContext&) {
   return TestSubject::Good(y);
 }
 
+// The output zero point of the first case of a shape serves all later ones.
+TestSubject::RunFunction KeepsZeroPoints() {
+  return [kept = std::map<std::string, QParams>()](const Case& c, const RunContext&) mutable {
+    Case stale = ProblemOf(c);
+    stale.out_q = kept.try_emplace(Describe(c), c.out_q).first->second;
+    return TestSubject::Good(exact::Evaluate(stale));
+  };
+}
+
 class EngineTest : public testing::Test {
  protected:
   static void SetUpTestSuite() {
@@ -36,6 +48,8 @@ class EngineTest : public testing::Test {
                                     return std::make_unique<TestSubject>(TestSubject::Exact, name);
                                   if (name == "toy:bad")
                                     return std::make_unique<TestSubject>(OffByOneInTails, name);
+                                  if (name.starts_with("toy:remembers"))
+                                    return std::make_unique<TestSubject>(KeepsZeroPoints(), name);
                                   if (name == "toy:absent")
                                     throw Unavailable("toy:absent: not here");
                                   if (name == "toy:throws") {
@@ -50,6 +64,10 @@ class EngineTest : public testing::Test {
                                 {}});
     SubjectRegistry::Get().AddExpectedDivergence(
         {"toy:bad", "quantize", "matches_exact", "tail", "a test"});
+    for (const char* subject : {"toy:remembers", "toy:bad"}) {
+      SubjectRegistry::Get().AddExpectedDivergence(
+          {subject, "add", "answer_independent_of_history", "nondeterminism", "a test"});
+    }
   }
 
   static CheckOptions Options() {
@@ -121,6 +139,36 @@ TEST_F(EngineTest, KeepsTheFirstFindingsOfEachClaim) {
   EXPECT_FALSE(kept.empty());
   for (const auto& [fingerprint, count] : kept) EXPECT_LE(count, 2) << fingerprint;
   EXPECT_GT(result.totals.of(Judgement::kFailed), static_cast<int64_t>(result.findings.size()));
+}
+
+TEST_F(EngineTest, WhatADeclaredMemorySpoilsIsExpected) {
+  Case c;
+  c.op = Op::kAdd;
+  c.M = c.N = 1;
+  c.x = Tensor::Of<uint8_t>({1, 1}, std::vector<uint8_t>{10});
+  c.w = Tensor::Of<uint8_t>({1, 1}, std::vector<uint8_t>{5});
+  ASSERT_EQ(Validate(c), "");
+  Case other = c;
+  other.out_q.zero_point = {1};
+  const auto judgement_of_second = [&](const std::string& name) {
+    const std::unique_ptr<Subject> subject = SubjectRegistry::Get().Make(name);
+    CheckResult result;
+    Judging judging;
+    judging.attribute = [](const Case&, const Verdict&, Subject&) { return FindingKind::kUnknown; };
+    CheckCase(other, {subject.get()}, "matches_exact", result, judging);
+    result = {};
+    CheckCase(c, {subject.get()}, "matches_exact", result, judging);
+    EXPECT_EQ(result.totals.cases, 1);
+    for (const auto& [judgement, count] : result.totals.verdicts) {
+      if (count > 0) return judgement;
+    }
+    return Judgement::kSkipped;
+  };
+  EXPECT_EQ(judgement_of_second("toy:good"), Judgement::kPassed);
+  EXPECT_EQ(judgement_of_second("toy:remembers"), Judgement::kExpected);
+  // Nobody declared that this one remembers; and what a new instance gets wrong is no memory.
+  EXPECT_EQ(judgement_of_second("toy:remembers-undeclared"), Judgement::kFailed);
+  EXPECT_EQ(judgement_of_second("toy:bad"), Judgement::kFailed);
 }
 
 TEST_F(EngineTest, GivesTheSameResultForAnyNumberOfJobs) {

@@ -109,6 +109,90 @@ TEST_F(Torch, RepeatsItsRecordings) {
   for (const char* op : {"linear", "conv2d", "add", "quantize"}) EXPECT_GE(repeated[op], 10) << op;
 }
 
+// One image whose codes are all 3, weights that are all 2, and scales that are all 1.
+Case Convolution(const Window& window, int64_t channels) {
+  Case c;
+  c.op = Op::kConv2d;
+  c.window = window;
+  c.window.batch = 1;
+  c.N = channels;
+  DeriveSizes(&c);
+  const int64_t depth = window.in_c / window.groups;
+  c.x = Tensor(DType::kU8, {1, window.in_h, window.in_w, window.in_c});
+  for (int64_t i = 0; i < c.x.size(); ++i) c.x.SetInt(i, 3);
+  c.w = Tensor(DType::kS8, {channels, window.kernel_h, window.kernel_w, depth});
+  for (int64_t i = 0; i < c.w.size(); ++i) c.w.SetInt(i, 2);
+  return c;
+}
+
+// The first code, or why there is none.
+std::string FirstCode(Subject& subject, const Case& c) {
+  EXPECT_EQ(Validate(c), "");
+  const Outcome outcome = subject.Run(c, {});
+  return outcome.ok() ? std::to_string(outcome.y.IntAt(0)) : outcome.detail;
+}
+
+TEST_F(Torch, OnednnIsNotAskedForWhatIdeepLaysWeightsOutBy) {
+  const std::unique_ptr<Subject> avx2 = Make("torch@onednn+avx2");
+  ASSERT_NE(avx2, nullptr);
+  const Case dummy = Convolution({.in_h = 4, .in_w = 4, .in_c = 1}, 1);
+  EXPECT_EQ(FirstCode(*avx2, dummy).find("PyTorch writes int32 over the codes"), 0);
+  Case c = dummy;
+  c.w_q.scale = {0.5f};
+  EXPECT_EQ(FirstCode(*avx2, c), "3");
+  c = dummy;
+  c.relu = true;
+  EXPECT_EQ(FirstCode(*avx2, c), "6");
+  c = dummy;
+  c.bias = {1.0f};
+  EXPECT_EQ(FirstCode(*avx2, c), "7");
+  EXPECT_EQ(FirstCode(*avx2, Convolution({.in_h = 4, .in_w = 3, .in_c = 1}, 1)), "6");
+}
+
+TEST_F(Torch, OnednnOnAmxIsNotAskedWhatItGetsWrong) {
+  const std::unique_ptr<Subject> amx = Make("torch@onednn");
+  ASSERT_NE(amx, nullptr);
+  if (amx->InstructionSet() != "amx") GTEST_SKIP() << "this CPU has no AMX";
+  const std::unique_ptr<Subject> avx2 = Make("torch@onednn+avx2");
+  // Taps 6 rows apart on 5 rows: the middle one meets the image, with padding on both sides.
+  const Case around = Convolution({.in_h = 5,
+                                   .in_w = 3,
+                                   .in_c = 1,
+                                   .kernel_h = 3,
+                                   .pad_top = 6,
+                                   .pad_bottom = 6,
+                                   .dilation_h = 6},
+                                  1);
+  EXPECT_NE(FirstCode(*amx, around).find("larger than the image"), std::string::npos);
+  EXPECT_EQ(FirstCode(*avx2, around), "6");
+  // 8 output channels by 8 taps in groups that no kernel but the gemm takes.
+  Case grouped = Convolution({.in_h = 8, .in_w = 3, .in_c = 4, .kernel_h = 8, .groups = 4}, 8);
+  grouped.x_q.zero_point = {1};
+  EXPECT_NE(FirstCode(*amx, grouped).find("loses the compensation"), std::string::npos);
+  EXPECT_EQ(FirstCode(*avx2, grouped), "32");
+}
+
+// -4 + 1*(v + 4) is one ulp above 0 + 1*(v - 0).
+TEST_F(Torch, HasNoParametersWhereMovingAveragesCross) {
+  const std::unique_ptr<Subject> subject = Make("torch@qnnpack");
+  ASSERT_NE(subject, nullptr);
+  Case c;
+  c.op = Op::kChooseQParams;
+  c.M = 1;
+  c.N = 2;
+  c.out_dtype = DType::kF32;
+  c.out_min = RangeOf(DType::kF32).min;
+  c.out_max = RangeOf(DType::kF32).max;
+  c.w = Tensor(DType::kU8, {0});
+  c.observer.kind = Observer::Kind::kMovingAverage;
+  c.observer.averaging_constant = 1.0f;
+  c.x = Tensor::Of<float>({2, 1, 2}, std::vector<float>{-4, 0, 0x1.aea43ep+3f, 0x1.aea43ep+3f});
+  ASSERT_EQ(Validate(c), "");
+  EXPECT_NE(subject->Run(c, {}).detail.find("round past each other"), std::string::npos);
+  c.x = Tensor::Of<float>({2, 1, 2}, std::vector<float>{0, 0, 0x1.aea43ep+3f, 0x1.aea43ep+3f});
+  EXPECT_TRUE(subject->Run(c, {}).ok());
+}
+
 TEST_F(Torch, QnnpackKeepsItsContract) { CheckDrawn("torch@qnnpack"); }
 TEST_F(Torch, OnednnKeepsItsContract) { CheckDrawn("torch@onednn"); }
 TEST_F(Torch, OnednnOnAvx2KeepsItsContract) { CheckDrawn("torch@onednn+avx2"); }

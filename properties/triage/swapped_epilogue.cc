@@ -37,6 +37,8 @@ double Rounded(double exact_value, float float_value, int32_t zero_point,
 }
 
 int32_t Narrow(const Case& c, int64_t channel, double value, std::span<const Swap> swaps) {
+  // 0 times a reciprocal that overflowed: vcvtps2dq makes INT32_MIN of NaN.
+  if (std::isnan(value)) value = -0x1p31;
   if (Has(swaps, Swap::kWraps)) {
     const auto low =
         static_cast<uint64_t>(static_cast<int64_t>(std::clamp(value, -0x1p62, 0x1p62)));

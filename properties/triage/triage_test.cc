@@ -334,6 +334,27 @@ TEST(Counterfactuals, NoSwapIsTheExactResult) {
   }
 }
 
+// A reciprocal or a product of such scales is infinite, and 0 times it is NaN.
+TEST(Counterfactuals, AreDefinedForExtremeScales) {
+  constexpr float kLeast = 0x1p-149f, kLargest = 0x1.fffffep+127f;
+  int64_t defined = 0;
+  for (const Op op : AllOps()) {
+    for (uint64_t seed = 0; seed < 12; ++seed) {
+      Case c = gen::Draw(op, seed);
+      const auto set = [&](QParams& q, float scale) {
+        for (float& s : q.scale) s = scale;
+      };
+      set(c.x_q, (seed & 1) != 0 ? kLargest : kLeast);
+      set(c.w_q, (seed & 2) != 0 ? kLargest : kLeast);
+      set(c.out_q, (seed & 4) != 0 ? kLargest : kLeast);
+      if (op == Op::kQuantize && !c.x.empty()) c.x.as<float>()[0] = 0;
+      if (!Validate(c).empty()) continue;
+      for (const SwapInfo& info : AllSwaps()) defined += Counterfactual(c, {{info.swap}}) ? 1 : 0;
+    }
+  }
+  EXPECT_GT(defined, 1000);
+}
+
 TEST(Counterfactuals, EverySwapChangesSomething) {
   for (const SwapInfo& info : AllSwaps()) {
     bool changes = false;

@@ -32,13 +32,29 @@ double ShortScale(Rng& rng) {
   return std::ldexp(mantissa, static_cast<int>(rng.Between(-16, -9)));
 }
 
+int64_t OddDivisor(Rng& rng) { return rng.Chance(1, 3) ? 49 : 2 * rng.Between(1, 63) + 1; }
+
+void FillMultiples(Rng& rng, int32_t zero, int64_t divisor, Tensor& codes) {
+  const CodeRange range = RangeOf(codes.dtype());
+  // Rounded towards zero, which lies between where the zero point is a code.
+  const int64_t low = (int64_t{range.min} - zero) / divisor;
+  const int64_t high = (int64_t{range.max} - zero) / divisor;
+  for (int64_t i = 0; i < codes.size(); ++i) {
+    const int64_t code = zero + divisor * rng.Between(low, high);
+    if (code < range.min || code > range.max || rng.Chance(1, 2)) continue;
+    codes.SetInt(i, static_cast<int32_t>(code));
+  }
+}
+
 namespace {
 
 struct Scales {
   double a = 1, b = 1, out = 1;
+  int64_t divisor = 1;  // ties where the difference from a's zero point is a multiple
 };
 
-// Ties at odd codes: a/out and b/out (their product, for mul) are odd multiples of powers of 1/2.
+// Ties at odd codes: a/out and b/out (their product, for mul) are odd multiples of powers of 1/2,
+// or such over an odd divisor.
 Scales TyingScales(Rng& rng, Op op) {
   Scales scales;
   scales.out = ShortScale(rng);
@@ -51,6 +67,8 @@ Scales TyingScales(Rng& rng, Op op) {
   } else {
     scales.b = std::ldexp(scales.out * odd_b, -static_cast<int>(rng.Between(0, down)));
   }
+  if (rng.Chance(1, 2)) scales.divisor = OddDivisor(rng);
+  scales.out *= static_cast<double>(scales.divisor);
   return scales;
 }
 
@@ -59,8 +77,9 @@ Scales RelatedScales(Rng& rng, Op op) {
   scales.a = DrawScale(rng, -10, -1);
   const double most = op == Op::kMul ? 127.0 : 2.0;  // times a: what the output has to hold
   switch (rng.Below(6)) {
-    case 0:  // one for all
+    case 0:  // one for all, or so nearly that few codes tell
       scales.b = scales.out = scales.a;
+      if (rng.Chance(1, 3)) scales.out *= 1.0 + static_cast<double>(rng.Between(-3, 3)) / 512.0;
       break;
     case 1:  // a multiplier of exactly 1
       scales.a = std::ldexp(1.0, static_cast<int>(rng.Between(-8, 0)));
@@ -77,9 +96,10 @@ Scales RelatedScales(Rng& rng, Op op) {
                               -static_cast<int>(rng.Between(1, 10)));
       scales.out *= 1.0 + rng.Unit();
       break;
-    case 4:  // one operand far below the other
-      scales.b = std::ldexp(scales.a, -static_cast<int>(rng.Between(8, 40)));
-      scales.out = op == Op::kMul ? scales.a * scales.b * most : scales.a;
+    case 4:  // one operand far below the other, also below float64, whose ties it breaks
+      scales.b = std::ldexp(scales.a, -static_cast<int>(rng.Between(8, 70)));
+      scales.out = op == Op::kMul ? scales.a * scales.b * most
+                                  : std::ldexp(scales.a, static_cast<int>(rng.Between(0, 3)));
       break;
     default:  // calibrated
       scales.b = DrawScale(rng, -10, -1);
@@ -104,6 +124,10 @@ void DrawScales(Rng& rng, Theme theme, Case& c) {
   c.x_q.scale = {ToScale(scales.a)};
   if (c.op != Op::kRescale) c.w_q.scale = {ToScale(scales.b)};
   c.out_q.scale = {ToScale(scales.out)};
+  if (scales.divisor > 1) {
+    FillMultiples(rng, c.x_q.zero_point[0], scales.divisor, c.x);
+    if (c.op == Op::kAdd) FillMultiples(rng, c.w_q.zero_point[0], scales.divisor, c.w);
+  }
   if (theme != Theme::kNearTies) return;
   float& nudged = c.x_q.scale[0];
   nudged = ToScale(std::nextafter(nudged, rng.Chance(1, 2) ? 0.0f : INFINITY));

@@ -14,6 +14,14 @@ namespace {
 void DrawLongWindow(Rng& rng, Window& v) {
   v = Window{};
   v.batch = 1;
+  if (rng.Chance(1, 3)) {  // whose reciprocal is off in float64, as 14x14 of many networks
+    constexpr std::array<std::array<int64_t, 2>, 5> kOdd{
+        {{7, 7}, {7, 14}, {14, 14}, {14, 28}, {11, 14}}};
+    const auto [h, w] = rng.Pick(kOdd);
+    v.kernel_h = v.in_h = h;
+    v.kernel_w = v.in_w = w;
+    return;
+  }
   const int64_t across = rng.Between(1, 24);
   v.kernel_w = across;
   v.kernel_h = (257 + rng.Between(0, 3)) / across + 1;
@@ -24,7 +32,7 @@ void DrawLongWindow(Rng& rng, Window& v) {
 
 void DrawShape(Rng& rng, Theme theme, Case& c) {
   Window& v = c.window;
-  if (theme == Theme::kLongK) {
+  if (theme == Theme::kLongK || (theme == Theme::kTies && rng.Chance(1, 3))) {
     DrawLongWindow(rng, v);
     v.in_c = rng.Between(1, 3);
   } else {
@@ -80,11 +88,14 @@ void FillValues(Rng& rng, Theme theme, Case& c) {
   const DType dtype = c.x.dtype();
   const CodeRange range = RangeOf(dtype);
   uint64_t style = rng.Below(6);
+  if (theme == Theme::kTies) style = rng.Below(7);
   if (theme == Theme::kUniform) style = 0;
   if (theme == Theme::kBoundaryBytes) style = 1;
   if (theme == Theme::kAllExtreme) style = rng.Between(2, 4);
   if (theme == Theme::kLongK) style = rng.Chance(3, 4) ? 2 : 0;
   const int32_t end = ExtremeCode(rng, dtype);
+  const int32_t middle =
+      style == 6 ? static_cast<int32_t>(rng.Between(range.min, range.max - 1)) : 0;
   for (int64_t i = 0; i < c.x.size(); ++i) {
     int32_t code = end;
     switch (style) {
@@ -95,6 +106,9 @@ void FillValues(Rng& rng, Theme theme, Case& c) {
         if (rng.Chance(1, 16)) code = UniformCode(rng, dtype);
         break;
       case 4: code = ExtremeCode(rng, dtype); break;
+      case 6:  // two codes in turn: the mean of a whole image with an even number of them ties
+        code = middle + static_cast<int32_t>(i / std::max<int64_t>(1, c.window.in_c) % 2);
+        break;
       default:  // the lower half: sums below the zero point
         code = static_cast<int32_t>(rng.Between(range.min, range.min + 127));
         break;

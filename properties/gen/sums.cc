@@ -126,7 +126,10 @@ void DrawScales(Rng& rng, Theme theme, double largest, Case& c) {
   if (theme == Theme::kTies) {
     int exponent = 0;
     std::frexp(target, &exponent);
-    c.out_q.scale = {ToScale(std::ldexp(1.0, std::clamp(exponent, -60, 60)))};
+    // Or over an odd divisor, which the odd factors of the weights' scales (1, 3, 5) divide.
+    const auto divisor = static_cast<double>(rng.Chance(1, 2) ? 15 * OddDivisor(rng) : 1);
+    exponent = std::clamp(exponent, -60, 60) - static_cast<int>(std::log2(divisor));
+    c.out_q.scale = {ToScale(std::ldexp(divisor, exponent))};
   } else if (rng.Chance(1, 12)) {
     c.out_q.scale = c.x_q.scale;
     if (rng.Chance(1, 2)) {

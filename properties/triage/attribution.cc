@@ -46,6 +46,23 @@ Tensor RowsOf(const Tensor& tensor, const std::vector<int64_t>& rows) {
   return selected;
 }
 
+// A counterfactual beside the subject's answer.
+struct Agreement {
+  int64_t departures = 0;  // outputs of the subject that are not exact
+  int64_t explained = 0;   // those that the counterfactual gives
+  int64_t spoiled = 0;     // outputs that are exact, and not so in the counterfactual
+};
+Agreement Compare(const Tensor& exact_y, const Tensor& actual, const Tensor& swapped) {
+  Agreement agreement;
+  for (int64_t i = 0; i < exact_y.size(); ++i) {
+    const uint32_t right = exact_y.BitsAt(i), given = actual.BitsAt(i), other = swapped.BitsAt(i);
+    agreement.departures += given != right ? 1 : 0;
+    agreement.explained += given != right && given == other ? 1 : 0;
+    agreement.spoiled += given == right && other != right ? 1 : 0;
+  }
+  return agreement;
+}
+
 // One answer and what it is compared with. Most combinations of swaps are ruled out on two rows.
 class Evidence {
  public:
@@ -76,16 +93,11 @@ class Evidence {
     return y && *y == actual_;
   }
 
-  // Of the outputs that are not exact, those that the swap gives; nullopt if it changes nothing.
-  std::optional<int64_t> Explained(Swap swap) const {
+  // What the swap says of the outputs; nullopt if it changes nothing.
+  std::optional<Agreement> Explained(Swap swap) const {
     const std::optional<Tensor> y = Counterfactual(c_, std::span(&swap, 1));
     if (!y || *y == exact_y_) return std::nullopt;
-    int64_t explained = 0;
-    for (int64_t i = 0; i < actual_.size(); ++i) {
-      if (actual_.BitsAt(i) == exact_y_.BitsAt(i)) continue;
-      if (y->BitsAt(i) == actual_.BitsAt(i)) ++explained;
-    }
-    return explained;
+    return Compare(exact_y_, actual_, *y);
   }
 
   std::string Text(std::span<const SwapInfo* const> swaps) const {
@@ -117,6 +129,10 @@ Attribution Shown(const Evidence& evidence, std::vector<const SwapInfo*> infos) 
 
 // The likeliest single swap that gives the output; the others that do are said.
 std::optional<Attribution> OneSwap(const Evidence& evidence) {
+  // Counterfactuals are rounded from float64 themselves: where that alone gives the output, a swap
+  // that changes nothing seems to.
+  constexpr Swap kFloat64 = Swap::kFloat64;
+  if (evidence.Reproduced({&kFloat64, 1})) return Shown(evidence, {&InfoOf(kFloat64)});
   std::vector<const SwapInfo*> all;
   for (const SwapInfo& info : AllSwaps()) {
     if (evidence.Reproduced(std::span(&info.swap, 1))) all.push_back(&info);
@@ -197,23 +213,26 @@ Attribution Guess(const Case& c, const Tensor& exact_y, const Tensor& actual,
     return attribution;
   }
   const SwapInfo* best = nullptr;
-  int64_t most = 0;
+  Agreement most;
   for (const SwapInfo& info : AllSwaps()) {
-    const int64_t explained = evidence.Explained(info.swap).value_or(0);
-    if (explained > most) {
-      most = explained;
+    const Agreement agreement = evidence.Explained(info.swap).value_or(Agreement{});
+    if (agreement.explained > most.explained ||
+        (best != nullptr && agreement.explained == most.explained &&
+         agreement.spoiled < most.spoiled)) {
+      most = agreement;
       best = &info;
     }
   }
-  if (best == nullptr || 2 * most < evidence.departures()) {
+  if (best == nullptr || 2 * most.explained < evidence.departures()) {
     attribution.diagnosis = "no swap of one or two stages reproduces the output";
     return attribution;
   }
   attribution.kind = best->kind;
   attribution.diagnosis = Sentence({{best}}) + ", and something else";
-  attribution.evidence.push_back(
-      "exact arithmetic with " + std::string(best->name) + " reproduces " + std::to_string(most) +
-      " of the " + std::to_string(evidence.departures()) + " outputs that are not exact");
+  attribution.evidence.push_back("exact arithmetic with " + std::string(best->name) +
+                                 " reproduces " + std::to_string(most.explained) + " of the " +
+                                 std::to_string(evidence.departures()) +
+                                 " outputs that are not exact");
   return attribution;
 }
 
@@ -441,6 +460,20 @@ Attribution Attribute(const Case& c, const Verdict& verdict, Subject& subject) {
     if (subject.CannotRun(candidate).empty()) recorder.Run(candidate, RunContext{});
   }
   return FromAnswers(verdict, recorder.recorded(), subject, {.hint = {}, .probe_state = false});
+}
+
+bool IsBornOut(const Case& c, Subject& subject, const Attribution& fits) {
+  if (fits.swaps.empty()) return true;
+  const Outcome outcome = subject.Run(c, {});
+  if (!outcome.ok()) return true;
+  const Tensor exact_y = exact::Evaluate(c);
+  if (outcome.y == exact_y) return !fits.ambiguous;
+  const std::optional<Tensor> y = Counterfactual(c, fits.swaps);
+  if (!y) return false;
+  const Agreement agreement = Compare(exact_y, outcome.y, *y);
+  return 2 * agreement.explained >= agreement.departures ||
+         (4 * agreement.explained >= agreement.departures &&
+          agreement.explained > agreement.spoiled);
 }
 
 Judged JudgeAndAttribute(const Property& property, const Case& c, Subject& subject,

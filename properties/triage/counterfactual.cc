@@ -446,11 +446,19 @@ Tensor FinishFloats(const Case& c, std::span<const __int128> sums) {
   return y;
 }
 
+float WithoutDenormal(float value) {
+  return std::fpclassify(value) == FP_SUBNORMAL ? std::copysign(0.0f, value) : value;
+}
+
 Tensor QuantizeWith(const Case& c, std::span<const Swap> swaps) {
   Tensor y(c.out_dtype, c.output_shape());
   for (int64_t i = 0; i < c.x.size(); ++i) {
     const int64_t n = i % c.N;
-    const float x = c.x.FloatAt(i), s = c.out_q.scale_at(n);
+    float x = c.x.FloatAt(i), s = c.out_q.scale_at(n);
+    if (Has(swaps, Swap::kDenormalsAreZero)) {
+      x = WithoutDenormal(x);
+      s = WithoutDenormal(s);
+    }
     const float rounded = Has(swaps, Swap::kFloatReciprocalInput) ? x * (1.0f / s) : x / s;
     double value = Rounded(static_cast<double>(x) / s, rounded, c.out_q.zero_point_at(n), swaps);
     if (std::isnan(x)) {
@@ -505,12 +513,14 @@ bool MeansSomething(const Case& c, Swap swap) {
   if (c.requant != Requant::kExact && (ChangesEpilogue(swap) || swap == Swap::kScaleProductInFloat))
     return false;
   switch (swap) {
+    case Swap::kDenormalsAreZero: return c.op == Op::kQuantize || c.out_dtype == DType::kF32;
     case Swap::kInputOtherSignInProducts: return IsCode(c.x.dtype());
     case Swap::kRowSumOfRow0: return c.M > 1;
     case Swap::kFloatReciprocalInput:
     case Swap::kFloatDivision:
     case Swap::kNanBecomesMinimum: return c.op == Op::kQuantize;
     case Swap::kFloatMultiplier:
+    case Swap::kFloat64:
     case Swap::kFloatReciprocal: return c.op != Op::kQuantize;
     case Swap::kBiasWraps:
     case Swap::kBiasBecomesMinimum: return c.bias.has_value() && c.out_dtype != DType::kS32;
@@ -524,16 +534,16 @@ bool MeansSomething(const Case& c, Swap swap) {
   }
 }
 
-}  // namespace
-
-std::optional<Tensor> Counterfactual(const Case& c, std::span<const Swap> swaps) {
+std::optional<Tensor> Swapped(const Case& c, std::span<const Swap> swaps) {
   Case edited = ProblemOf(c);
   for (Swap swap : swaps) {
     if (!MeansSomething(c, swap) || !EditCase(edited, swap)) return std::nullopt;
   }
   const bool epilogue = std::ranges::any_of(swaps, ChangesEpilogue);
   switch (c.op) {
-    case Op::kQuantize: return epilogue ? QuantizeWith(edited, swaps) : exact::Evaluate(edited);
+    case Op::kQuantize:
+      return epilogue || Has(swaps, Swap::kDenormalsAreZero) ? QuantizeWith(edited, swaps)
+                                                             : exact::Evaluate(edited);
     case Op::kDequantize:
       return Has(swaps, Swap::kDifferenceAsInt8) ? DequantizeSaturating(edited)
                                                  : exact::Evaluate(edited);
@@ -563,6 +573,16 @@ std::optional<Tensor> Counterfactual(const Case& c, std::span<const Swap> swaps)
     case Op::kChooseQParams: break;
   }
   return OtherCounterfactual(edited, swaps);
+}
+
+}  // namespace
+
+std::optional<Tensor> Counterfactual(const Case& c, std::span<const Swap> swaps) {
+  std::optional<Tensor> y = Swapped(c, swaps);
+  if (y && y->dtype() == DType::kF32 && Has(swaps, Swap::kDenormalsAreZero)) {
+    for (float& value : y->as<float>()) value = WithoutDenormal(value);
+  }
+  return y;
 }
 
 }  // namespace qualm::triage

@@ -38,6 +38,7 @@ enum class Swap : uint8_t {
   kOperandsOtherSign,   // both of add or mul
   kOperandsSwapped,     // each of them with the scale and zero point of the other
   kFirstOperandForAll,  // concat: the scale and zero point of the first
+  kDenormalsAreZero,    // of quantize's x and scale; of float32 outputs
   // kGeometry; only where the output keeps its shape
   kStridesSwapped,
   kDilationsSwapped,
@@ -102,6 +103,7 @@ enum class Swap : uint8_t {
   kScaleProductInFloat,      // fl(sx*sw), the rest exact
   kFloatMultiplier,          // fl(fl(sx*sw)/sy) times fl(acc), half even
   kFloatReciprocal,          // the same with fl(1/sy)
+  kFloat64,                  // multiplier and product in float64, whose ties are not the exact ones
   kFloatZeroPointFirst,      // zero point added in float before rounding
   kZeroPointBeforeRounding,  // exact sum, but the tie parity is that of value + zero point
   kFloatReciprocalInput,     // quantize: x * fl(1/s)

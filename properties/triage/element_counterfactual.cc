@@ -99,8 +99,12 @@ Value Average(const Case& c, int64_t m, int64_t n, std::span<const Swap> swaps) 
   const __int128 difference = sum - static_cast<__int128>(terms) * c.x_q.zero_point_at(0);
   const float sx = c.x_q.scale_at(0), sy = c.out_q.scale_at(0);
   const float multiplier = FloatQuotient(sx, sy, swaps) / static_cast<float>(count);
-  return {static_cast<double>(difference) * sx / (static_cast<double>(count) * sy),
-          static_cast<float>(difference) * multiplier};
+  const double value =
+      Has(swaps, Swap::kFloat64)
+          ? static_cast<double>(difference) *
+                (static_cast<double>(sx) / sy / static_cast<double>(count))
+          : static_cast<double>(difference) * sx / (static_cast<double>(count) * sy);
+  return {value, static_cast<float>(difference) * multiplier};
 }
 
 int64_t Largest(const Case& c, int64_t m, int64_t n, std::span<const Swap> swaps) {

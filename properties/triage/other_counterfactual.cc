@@ -178,6 +178,7 @@ bool MeansSomethingForOthers(const Case& c, Swap swap) {
                                Swap::kWeightZeroPointAsInt8,
                                Swap::kZeroPointsAsInt8,
                                Swap::kFloatMultiplier,
+                               Swap::kFloat64,
                                Swap::kFloatReciprocal,
                                Swap::kFloatZeroPointFirst,
                                Swap::kLeftShiftDropped,

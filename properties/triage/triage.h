@@ -53,6 +53,11 @@ struct AttributionOptions {
 Judged JudgeAndAttribute(const Property& property, const Case& c, Subject& subject,
                          const AttributionOptions& options = {});
 
+// Does the subject's answer to `c` bear out what fits a smaller case? One or two codes fit many
+// causes. It does where the swaps give half of the outputs that are not exact, or a quarter and
+// change fewer that are. Where the subject is exact, an ambiguous cause is not believed.
+bool IsBornOut(const Case& c, Subject& subject, const Attribution& fits);
+
 // Total order "simpler than" (docs/architecture.md): lexicographic; smaller is simpler.
 std::vector<int64_t> Complexity(const Case& c);
 

@@ -56,8 +56,14 @@ void Triaged::Minimize(const MinimizeOptions& options) {
   if (!small_->reproduced) {
     small_.reset();
   } else if (!sure_ && small_->attribution.complete) {
-    finding_.kind = small_->attribution.kind;
-    finding_.explanation += "; minimized: " + small_->attribution.diagnosis;
+    const Attribution& fits = small_->attribution;
+    if (IsBornOut(finding_.test_case, subject_, fits)) {
+      finding_.kind = fits.kind;
+      finding_.explanation += "; minimized: " + fits.diagnosis;
+    } else {
+      finding_.explanation +=
+          "; minimized it could be that " + fits.diagnosis + ", but not in the case found";
+    }
   }
 }
 

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "adapters/limits.h"
+#include "adapters/plugin_limits.h"
 #include "adapters/worker_message.h"
 #include "core/case.h"
 #include "core/subject.h"

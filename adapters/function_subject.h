@@ -17,7 +17,7 @@
 #include <utility>
 
 #include "adapters/in_process.h"
-#include "adapters/limits.h"
+#include "adapters/plugin_limits.h"
 #include "adapters/qualm_plugin.h"
 #include "core/case.h"
 #include "core/subject.h"

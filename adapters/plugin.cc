@@ -6,7 +6,7 @@
 #include <memory>
 #include <utility>
 
-#include "adapters/limits.h"
+#include "adapters/plugin_limits.h"
 #include "adapters/plugin_subjects.h"
 #include "core/status.h"
 

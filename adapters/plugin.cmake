@@ -5,13 +5,13 @@ qualm_library(worker_message SOURCES worker_message.cc DEPS qualm::core)
 qualm_library(plugins
   SOURCES child_process.cc fbgemm.cc foreign.cc gemmlowp.cc onednn.cc pipe.cc pipe_child.cc plugin.cc
           ruy.cc torch.cc worker.cc xnnpack.cc
-  DEPS qualm::core qualm::io qualm::limits qualm::worker_message)
+  DEPS qualm::core qualm::io qualm::plugin_limits qualm::worker_message)
 set_source_files_properties(plugin.cc PROPERTIES COMPILE_DEFINITIONS
   "QUALM_MODULES_FROM_BIN=\"${QUALM_MODULES_FROM_BIN}\";QUALM_DATA_FROM_BIN=\"${QUALM_DATA_FROM_BIN}\"")
 
 qualm_executable(qualm-worker
   SOURCES ${PROJECT_SOURCE_DIR}/tools/worker_main.cc plugin_host.cc
-  DEPS qualm::arena qualm::limits qualm::worker_message ${CMAKE_DL_LIBS})
+  DEPS qualm::arena qualm::plugin_limits qualm::worker_message ${CMAKE_DL_LIBS})
 qualm_install_target(qualm-worker)
 # Found at run time as plugins are (FindPlugin).
 configure_file(torch_child.py ${CMAKE_LIBRARY_OUTPUT_DIRECTORY}/torch_child.py COPYONLY)

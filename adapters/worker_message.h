@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "adapters/limits.h"
+#include "adapters/plugin_limits.h"
 #include "core/case.h"
 #include "core/subject.h"
 

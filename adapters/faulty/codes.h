@@ -4,6 +4,7 @@
 #define QUALM_ADAPTERS_FAULTY_CODES_H_
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <span>
@@ -31,6 +32,13 @@ inline void StoreInt(DType dtype, int64_t value, uint8_t* to) {
   } else {
     *to = static_cast<uint8_t>(value);
   }
+}
+
+// In float64 from end to end, at most 2^40 in magnitude.
+inline int64_t RoundedProduct(__int128 value, double multiplier) {
+  const double product = static_cast<double>(value) * multiplier;
+  if (std::isnan(product)) return 0;
+  return static_cast<int64_t>(std::nearbyint(std::clamp(product, -0x1p40, 0x1p40)));
 }
 
 template <class T>

@@ -35,6 +35,7 @@ const std::vector<Planted>& Table() {
   const std::vector<Op> conv2d{Op::kConv2d};
   const std::vector<Op> depthwise{Op::kDepthwise};
   const std::vector<Op> averages{Op::kAvgPool, Op::kGlobalAvgPool};
+  const std::vector<Op> multipliers{Op::kLinear, Op::kRescale, Op::kMul, Op::kConcat};
   const std::vector<Op> two_operands{Op::kAdd, Op::kMul};
   const std::vector<Op> observers{Op::kChooseQParams};
   static const std::vector<Planted> table{
@@ -86,6 +87,10 @@ const std::vector<Planted>& Table() {
       {Fault::kScaleInFloat,
        {"scale-in-float", "multiplier", "TVM d7d8fdbc9c, TensorFlow issue 23800",
         "x_scale*w_scale is rounded to float32 first", linear}},
+      {Fault::kMultiplierInDouble,
+       {"multiplier-in-double", "multiplier", "what passes for exact: 147 * (1.0 / 98) < 1.5",
+        "the multiplier and its product with the sum are float64: some exact ties are missed",
+        multipliers}},
       {Fault::kZeroPointBeforeRounding,
        {"zp-before-rounding", "rounding", "PyTorch pull request 37188, FBGEMM 473ab92ae",
         "the zero point is added before rounding: an odd one turns ties the other way",

@@ -206,6 +206,9 @@ std::map<std::string, Witness> Witnesses() {
   product.out_q.scale = {0x1.000004p1f};
   of["scale-in-float"] = {product, {1}};
 
+  Case tie = WithOutput(Linear(1, 1, 1, U8{147}, S8{1}), DType::kU8);
+  tie.out_q.scale = {98};
+  of["multiplier-in-double"] = {tie, {2}};
   of["zp-before-rounding"] = {Requantize({1}, 0.5f, 1), {1}};
   of["ties-away"] = {Requantize({1}, 0.5f), {0}};
   of["reciprocal"] = {Quantize({45.5f}, 7), {6}};

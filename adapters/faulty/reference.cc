@@ -281,6 +281,11 @@ void Reference::StoreLinear(const Placed& p, __int128 sum, int64_t n, uint8_t* t
     return;
   }
   const int32_t zero_point = c.out_q.zero_point[0];
+  if (Has(Fault::kMultiplierInDouble) && p.bias.empty()) {
+    const double multiplier = static_cast<double>(x_scale) * w_scale / c.out_q.scale[0];
+    StoreInt(c.out_dtype, Finish(c, RoundedProduct(sum, multiplier), zero_point), to);
+    return;
+  }
   const bool odd = Has(Fault::kZeroPointBeforeRounding) && zero_point % 2 != 0;
   const int64_t rounded = RoundQuotient(real, FromFloat(c.out_q.scale[0]), RequantizeRule(), odd);
   StoreInt(c.out_dtype, Finish(c, rounded, zero_point), to);

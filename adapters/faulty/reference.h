@@ -36,6 +36,7 @@ enum class Fault : uint8_t {
   kBiasWraps,
   // Scale, rounding, conversion, clamp.
   kScaleInFloat,
+  kMultiplierInDouble,
   kZeroPointBeforeRounding,
   kTiesAway,
   kReciprocal,

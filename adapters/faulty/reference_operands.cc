@@ -22,6 +22,11 @@ Dyadic WithoutLeftShift(Dyadic value, double multiplier) {
 }  // namespace
 
 uint8_t Reference::RescaleOne(const Case& c, const QParams& q, int32_t code) const {
+  if (Has(Fault::kMultiplierInDouble)) {
+    const double multiplier = static_cast<double>(q.scale[0]) / c.out_q.scale[0];
+    const int64_t product = RoundedProduct(int64_t{code} - q.zero_point[0], multiplier);
+    return static_cast<uint8_t>(Finish(c, product, c.out_q.zero_point[0]));
+  }
   const Dyadic real = Product(FromInt(int64_t{code} - q.zero_point[0]), FromFloat(q.scale[0]));
   const int64_t rounded = RoundQuotient(real, FromFloat(c.out_q.scale[0]), RoundTo::kNearestEven);
   return static_cast<uint8_t>(Finish(c, rounded, c.out_q.zero_point[0]));
@@ -85,6 +90,11 @@ uint8_t Reference::TwoOperandsOne(const Case& c, int32_t a, int32_t b) const {
   } else {
     __int128 product = static_cast<__int128>(da) * db;
     if (Has(Fault::kProductInt16)) product = static_cast<int16_t>(product);
+    if (Has(Fault::kMultiplierInDouble)) {
+      const double multiplier = static_cast<double>(a_scale) * b_scale / y_scale;
+      return static_cast<uint8_t>(
+          Finish(c, RoundedProduct(product, multiplier), c.out_q.zero_point[0]));
+    }
     real = Product(FromInt(product), Product(FromFloat(a_scale), FromFloat(b_scale)));
     if (drop) real = WithoutLeftShift(real, static_cast<double>(a_scale) * b_scale / y_scale);
   }

@@ -166,6 +166,8 @@ INSTANTIATE_TEST_SUITE_P(
         KindCase{"faulty:stale-column-sums", Op::kLinear, "split_k", FindingKind::kNondeterminism},
         KindCase{"faulty:bias-wraps", Op::kLinear, "matches_exact", FindingKind::kInt32Overflow},
         KindCase{"faulty:scale-in-float", Op::kLinear, "matches_exact", FindingKind::kRounding},
+        KindCase{"faulty:multiplier-in-double", Op::kRescale, "matches_exact",
+                 FindingKind::kRounding},
         KindCase{"faulty:scale-index", Op::kLinear, "matches_exact", FindingKind::kIndex},
         KindCase{"faulty:zp-before-rounding", Op::kRequantize, "matches_exact", FindingKind::kTie},
         KindCase{"faulty:ties-away", Op::kRequantize, "matches_exact", FindingKind::kTie},

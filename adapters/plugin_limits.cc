@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "adapters/limits.h"
+#include "adapters/plugin_limits.h"
 
 #include <string_view>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a kernel that is not ours can do of one operation, and why a case is not asked of it.
-#ifndef QUALM_ADAPTERS_LIMITS_H_
-#define QUALM_ADAPTERS_LIMITS_H_
+#ifndef QUALM_ADAPTERS_PLUGIN_LIMITS_H_
+#define QUALM_ADAPTERS_PLUGIN_LIMITS_H_
 
 #include <cstdint>
 #include <string>
@@ -43,4 +43,4 @@ std::string OutsideLimits(const PluginLimits& limits, const Case& c, const RunCo
 
 }  // namespace qualm
 
-#endif  // QUALM_ADAPTERS_LIMITS_H_
+#endif  // QUALM_ADAPTERS_PLUGIN_LIMITS_H_

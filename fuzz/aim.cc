@@ -170,11 +170,14 @@ void AimAtTie(Case& c, Rng& rng) {
   const int64_t n = AnyIndex(rng, c.N);
   const int64_t i = m * c.N + n;
   const auto at = static_cast<size_t>(c.per_channel ? n : 0);
-  // Scales become powers of two, the value an odd multiple of half a code.
+  // Scales become powers of two, the value an odd multiple of half a code. Or that of the output an
+  // odd number times one: float64 does not see each of those ties (49 * (1/49) < 1).
   const int shift = static_cast<int>(rng.Between(1, 10));
-  const float code = std::ldexp(1.0f, shift);  // what one output code is worth
-  const int64_t target =
-      rng.Between(-256, 255) * (int64_t{1} << shift) + (int64_t{1} << (shift - 1));
+  const bool over_odd = c.op != Op::kQuantize && c.multiplier.empty() && rng.Chance(1, 2);
+  const int64_t odd = !over_odd ? 1 : rng.Chance(1, 3) ? 49 : 2 * rng.Between(1, 63) + 1;
+  const int64_t half = odd << (shift - 1);
+  const auto code = static_cast<float>(2 * half);  // what one output code is worth
+  const int64_t target = (2 * rng.Between(-256, 255) + 1) * half;
   switch (c.op) {
     case Op::kQuantize:
       c.out_q.scale[at] = code;

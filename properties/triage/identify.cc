@@ -87,20 +87,10 @@ class Memory {
     return outcome.y;
   }
 
-  // Cheaper: only where one other instance, which is asked nothing else, does not agree.
-  Tensor Confirmed(const Case& c, const Tensor& y) {
-    if (!target_.anew) return y;
-    if (other_ == nullptr) other_ = target_.anew();
-    if (other_ == nullptr) return y;
-    const Outcome outcome = other_->run(c);
-    return !outcome.ok() || outcome.y == y ? y : Anew(c, y);
-  }
-
   const std::optional<Remembered>& remembered() const { return remembered_; }
 
  private:
   const Target& target_;
-  std::shared_ptr<Target> other_;
   std::optional<Remembered> remembered_;
 };
 
@@ -424,7 +414,7 @@ Identified Identify(const Target& target, Op op, std::span<const Arithmetic> con
     }
     ++result.answered;
     comparing.Meet(c, outcome.y, target.name, "",
-                   [&](const Case& asked, const Tensor& y) { return memory.Confirmed(asked, y); });
+                   [&](const Case& asked, const Tensor& y) { return memory.Anew(asked, y); });
   };
   int64_t next = 0;
   const auto draw = [&] { return gen::DrawForLibraries(op, CaseSeed(options.seed, op, next++)); };

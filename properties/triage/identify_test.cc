@@ -238,6 +238,14 @@ TEST_F(IdentifyTest, WhatWasAskedBeforeRulesNothingOut) {
   }
 }
 
+// One instance asked the doubtful cases only would remember among those.
+TEST_F(IdentifyTest, NeitherDoesWhatWasConfirmedBefore) {
+  for (const Op op : {Op::kMul, Op::kAdd, Op::kRescale, Op::kQuantize, Op::kLinear}) {
+    const Identified identified = Identify(Remembering(), op, AllArithmetics(), {.cases = 1000});
+    EXPECT_TRUE(Survivors(identified).contains("exact")) << Name(op);
+  }
+}
+
 // A fault that only short cases have: what a shortened witness shows counts for all.
 TEST_F(IdentifyTest, WitnessesRuleOutWhatDrawnCasesDidNot) {
   const Arithmetic& vnni = FindArithmetic("fbgemm@vnni", "test");

@@ -17,9 +17,8 @@ bool IsOneOfItsCodes(const QParams& q, DType dtype) {
 }
 
 bool ZeroPointsAreCodes(const Case& c) {
-  const bool has_second = HasW(c.op);
   return (!IsCode(c.x.dtype()) || IsOneOfItsCodes(c.x_q, c.x.dtype())) &&
-         (!has_second || IsOneOfItsCodes(c.w_q, c.w.dtype())) &&
+         (!HasW(c.op) || IsOneOfItsCodes(c.w_q, c.w.dtype())) &&
          (!IsCode(c.out_dtype) || IsOneOfItsCodes(c.out_q, c.out_dtype));
 }
 

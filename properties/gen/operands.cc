@@ -32,9 +32,13 @@ double ShortScale(Rng& rng) {
   return std::ldexp(mantissa, static_cast<int>(rng.Between(-16, -9)));
 }
 
-int64_t OddDivisor(Rng& rng) { return rng.Chance(1, 3) ? 49 : 2 * rng.Between(1, 63) + 1; }
+int64_t DrawDivisor(Rng& rng) {
+  if (!rng.Chance(1, 2)) return 1;
+  return rng.Chance(1, 3) ? 49 : 2 * rng.Between(1, 63) + 1;
+}
 
 void FillMultiples(Rng& rng, int32_t zero, int64_t divisor, Tensor& codes) {
+  if (divisor == 1) return;
   const CodeRange range = RangeOf(codes.dtype());
   // Rounded towards zero, which lies between where the zero point is a code.
   const int64_t low = (int64_t{range.min} - zero) / divisor;
@@ -67,7 +71,7 @@ Scales TyingScales(Rng& rng, Op op) {
   } else {
     scales.b = std::ldexp(scales.out * odd_b, -static_cast<int>(rng.Between(0, down)));
   }
-  if (rng.Chance(1, 2)) scales.divisor = OddDivisor(rng);
+  scales.divisor = DrawDivisor(rng);
   scales.out *= static_cast<double>(scales.divisor);
   return scales;
 }
@@ -124,10 +128,8 @@ void DrawScales(Rng& rng, Theme theme, Case& c) {
   c.x_q.scale = {ToScale(scales.a)};
   if (c.op != Op::kRescale) c.w_q.scale = {ToScale(scales.b)};
   c.out_q.scale = {ToScale(scales.out)};
-  if (scales.divisor > 1) {
-    FillMultiples(rng, c.x_q.zero_point[0], scales.divisor, c.x);
-    if (c.op == Op::kAdd) FillMultiples(rng, c.w_q.zero_point[0], scales.divisor, c.w);
-  }
+  FillMultiples(rng, c.x_q.zero_point[0], scales.divisor, c.x);
+  if (c.op == Op::kAdd) FillMultiples(rng, c.w_q.zero_point[0], scales.divisor, c.w);
   if (theme != Theme::kNearTies) return;
   float& nudged = c.x_q.scale[0];
   nudged = ToScale(std::nextafter(nudged, rng.Chance(1, 2) ? 0.0f : INFINITY));

@@ -127,7 +127,8 @@ void DrawScales(Rng& rng, Theme theme, double largest, Case& c) {
     int exponent = 0;
     std::frexp(target, &exponent);
     // Or over an odd divisor, which the odd factors of the weights' scales (1, 3, 5) divide.
-    const auto divisor = static_cast<double>(rng.Chance(1, 2) ? 15 * OddDivisor(rng) : 1);
+    const int64_t odd = DrawDivisor(rng);
+    const auto divisor = static_cast<double>(odd == 1 ? 1 : 15 * odd);
     exponent = std::clamp(exponent, -60, 60) - static_cast<int>(std::log2(divisor));
     c.out_q.scale = {ToScale(std::ldexp(divisor, exponent))};
   } else if (rng.Chance(1, 12)) {

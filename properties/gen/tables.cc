@@ -39,12 +39,10 @@ void DrawConcatScales(Rng& rng, Theme theme, Case& c) {
     out = ShortScale(rng);
     a = out * TyingRatio(rng);
     b = out * TyingRatio(rng);
-    if (rng.Chance(1, 2)) {
-      const int64_t divisor = OddDivisor(rng);
-      out *= static_cast<double>(divisor);
-      FillMultiples(rng, c.x_q.zero_point[0], divisor, c.x);
-      FillMultiples(rng, c.w_q.zero_point[0], divisor, c.w);
-    }
+    const int64_t divisor = DrawDivisor(rng);
+    out *= static_cast<double>(divisor);
+    FillMultiples(rng, c.x_q.zero_point[0], divisor, c.x);
+    FillMultiples(rng, c.w_q.zero_point[0], divisor, c.w);
   } else {
     switch (rng.Below(4)) {
       case 0: a = b = out; break;
@@ -97,14 +95,11 @@ void DrawTyingTable(Rng& rng, Case& c) {
       c.out_q.scale = {1.0f};
       break;
     default: {
-      double out = ShortScale(rng);
+      const double out = ShortScale(rng);
       c.x_q.scale = {ToScale(out * TyingRatio(rng))};
-      if (rng.Chance(1, 2)) {
-        const int64_t divisor = OddDivisor(rng);
-        out *= static_cast<double>(divisor);
-        FillMultiples(rng, c.x_q.zero_point[0], divisor, c.x);
-      }
-      c.out_q.scale = {ToScale(out)};
+      const int64_t divisor = DrawDivisor(rng);
+      FillMultiples(rng, c.x_q.zero_point[0], divisor, c.x);
+      c.out_q.scale = {ToScale(out * static_cast<double>(divisor))};
       break;
     }
   }

@@ -49,10 +49,11 @@ int32_t ExtremeCode(Rng& rng, DType dtype);
 void FillCodes(Rng& rng, Theme theme, Tensor& codes);
 // A float with few mantissa bits: products and halves of such are floats.
 double ShortScale(Rng& rng);
-// An odd number: over it a ratio of scales is no binary fraction, its exact ties are not those of a
-// multiplier in float64 (49 * (1/49) < 1).
-int64_t OddDivisor(Rng& rng);
-// Makes about half of the codes differ from `zero` by a multiple of `divisor`, where the type can.
+// 1, or as often an odd number: over it a ratio of scales is no binary fraction, its exact ties are
+// not those of a multiplier in float64 (49 * (1/49) < 1).
+int64_t DrawDivisor(Rng& rng);
+// Makes about half of the codes differ from `zero` by a multiple of `divisor`, where the type can;
+// none for a divisor of 1.
 void FillMultiples(Rng& rng, int32_t zero, int64_t divisor, Tensor& codes);
 // 0, +-1, +-2^k, +-2^k +-1, INT32_MIN, INT32_MAX.
 int32_t CornerAccumulator(Rng& rng);

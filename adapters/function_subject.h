@@ -16,8 +16,8 @@
 #include <type_traits>
 #include <utility>
 
-#include "adapters/in_process.h"
-#include "adapters/plugin_limits.h"
+#include "adapters/host/in_process.h"
+#include "adapters/host/plugin_limits.h"
 #include "adapters/qualm_plugin.h"
 #include "core/case.h"
 #include "core/subject.h"

@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "adapters/arena.h"
-#include "oracles/models/model.h"
+#include "adapters/host/arena.h"
+#include "oracles/conventions/model.h"
 
 namespace qualm {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Subject kind "model": the named conventions of oracles/models, run as if they were libraries.
+// Subject kind "model": the named conventions of oracles/conventions, run as if they were libraries.
 #ifndef QUALM_ADAPTERS_MODELS_H_
 #define QUALM_ADAPTERS_MODELS_H_
 

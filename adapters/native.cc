@@ -13,9 +13,9 @@
 #include <utility>
 #include <vector>
 
-#include "adapters/arena.h"
-#include "adapters/in_process.h"
-#include "adapters/threads.h"
+#include "adapters/host/arena.h"
+#include "adapters/host/in_process.h"
+#include "adapters/host/threads.h"
 #include "core/status.h"
 #include "kernels/binary.h"
 #include "kernels/concat.h"

@@ -1,20 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 # Foreign code: the parent's side (qualm::plugins), children behind a pipe, the worker that plugins
 # run in, and the plugins we ship.
-qualm_library(worker_message SOURCES worker_message.cc DEPS qualm::core)
+qualm_library(worker_message SOURCES host/worker_message.cc DEPS qualm::core)
 qualm_library(plugins
-  SOURCES child_process.cc fbgemm.cc foreign.cc gemmlowp.cc onednn.cc pipe.cc pipe_child.cc plugin.cc
-          ruy.cc torch.cc worker.cc xnnpack.cc
+  SOURCES host/child_process.cc libraries/fbgemm.cc host/foreign.cc libraries/gemmlowp.cc libraries/onednn.cc host/pipe.cc host/pipe_child.cc host/plugin.cc
+          libraries/ruy.cc libraries/torch.cc host/worker.cc libraries/xnnpack.cc
   DEPS qualm::core qualm::io qualm::plugin_limits qualm::worker_message)
-set_source_files_properties(plugin.cc PROPERTIES COMPILE_DEFINITIONS
+set_source_files_properties(host/plugin.cc PROPERTIES COMPILE_DEFINITIONS
   "QUALM_MODULES_FROM_BIN=\"${QUALM_MODULES_FROM_BIN}\";QUALM_DATA_FROM_BIN=\"${QUALM_DATA_FROM_BIN}\"")
 
 qualm_executable(qualm-worker
-  SOURCES ${PROJECT_SOURCE_DIR}/tools/worker_main.cc plugin_host.cc
+  SOURCES ${PROJECT_SOURCE_DIR}/tools/worker_main.cc host/plugin_host.cc
   DEPS qualm::arena qualm::plugin_limits qualm::worker_message ${CMAKE_DL_LIBS})
 qualm_install_target(qualm-worker)
 # Found at run time as plugins are (FindPlugin).
-configure_file(torch_child.py ${CMAKE_LIBRARY_OUTPUT_DIRECTORY}/torch_child.py COPYONLY)
+configure_file(libraries/torch_child.py ${CMAKE_LIBRARY_OUTPUT_DIRECTORY}/torch_child.py COPYONLY)
 # Whoever links the parent's side needs a worker to start.
 add_dependencies(qualm_plugins qualm-worker)
 
@@ -50,8 +50,8 @@ if(QUALM_DNNL_INCLUDE AND QUALM_DNNL_LIBRARY)
   if(dnnl_major EQUAL 2)
     qualm_plugin_module(qualm_onednn
       SOURCES
-        onednn_conv.cc onednn_elementwise.cc onednn_linear.cc onednn_ops.cc onednn_plugin.cc
-        onednn_pool.cc)
+        libraries/onednn/conv.cc libraries/onednn/elementwise.cc libraries/onednn/linear.cc
+        libraries/onednn/ops.cc libraries/onednn/plugin.cc libraries/onednn/pool.cc)
     target_include_directories(qualm_onednn SYSTEM PRIVATE ${QUALM_DNNL_INCLUDE})
     target_link_libraries(qualm_onednn PRIVATE ${QUALM_DNNL_LIBRARY})
     add_dependencies(qualm_plugins qualm_onednn)
@@ -73,7 +73,7 @@ if(QUALM_XNNPACK_INCLUDE AND QUALM_PTHREADPOOL_INCLUDE AND QUALM_XNNPACK_LIBRARY
   # Later versions split setup into reshape and setup, and pass scales of other types.
   file(STRINGS ${QUALM_XNNPACK_INCLUDE}/xnnpack.h xnnpack_reshape REGEX "xnn_reshape_add_nd_qs8")
   if(NOT xnnpack_reshape)
-    qualm_plugin_module(qualm_xnnpack SOURCES xnnpack_plugin.cc)
+    qualm_plugin_module(qualm_xnnpack SOURCES libraries/xnnpack_plugin.cc)
     target_include_directories(qualm_xnnpack SYSTEM PRIVATE
       ${QUALM_XNNPACK_INCLUDE} ${QUALM_PTHREADPOOL_INCLUDE})
     target_link_libraries(qualm_xnnpack PRIVATE
@@ -91,7 +91,7 @@ endif()
 find_path(QUALM_GEMMLOWP_INCLUDE gemmlowp/public/gemmlowp.h)
 if(QUALM_GEMMLOWP_INCLUDE AND CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
   function(qualm_gemmlowp_module name)
-    qualm_plugin_module(${name} SOURCES gemmlowp_plugin.cc)
+    qualm_plugin_module(${name} SOURCES libraries/gemmlowp_plugin.cc)
     target_include_directories(${name} SYSTEM PRIVATE ${QUALM_GEMMLOWP_INCLUDE})
     target_link_libraries(${name} PRIVATE Threads::Threads)
     # Its scalar code adds int32 that may overflow, which C++ leaves to each compiler's mood.
@@ -108,7 +108,7 @@ endif()
 # Not packaged before Debian 13. Its kernels are static libraries.
 find_package(ruy CONFIG QUIET)
 if(ruy_FOUND AND CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
-  qualm_plugin_module(qualm_ruy SOURCES ruy_plugin.cc)
+  qualm_plugin_module(qualm_ruy SOURCES libraries/ruy_plugin.cc)
   target_link_libraries(qualm_ruy PRIVATE ruy::ruy)
   add_dependencies(qualm_plugins qualm_ruy)
 else()
@@ -120,7 +120,7 @@ find_package(fbgemm CONFIG QUIET
   CONFIGS fbgemmConfig.cmake fbgemm-config.cmake fbgemmLibraryConfig.cmake)
 if(fbgemm_FOUND)
   foreach(name qualm_fbgemm qualm_fbgemm_acc16)
-    qualm_plugin_module(${name} SOURCES fbgemm_plugin.cc)
+    qualm_plugin_module(${name} SOURCES libraries/fbgemm_plugin.cc)
     target_link_libraries(${name} PRIVATE fbgemm)
     add_dependencies(qualm_plugins ${name})
   endforeach()
@@ -132,15 +132,15 @@ endif()
 if(QUALM_BUILD_TESTS)
   qualm_plugin_module(qualm_example TEST_ONLY SOURCES ${PROJECT_SOURCE_DIR}/examples/plugin/example_plugin.c)
   target_link_libraries(qualm_example PRIVATE qualm::plugin_interface)
-  qualm_plugin_module(qualm_broken TEST_ONLY SOURCES broken_plugin.cc)
-  qualm_plugin_module(qualm_no_entry TEST_ONLY SOURCES broken_plugin.cc)
+  qualm_plugin_module(qualm_broken TEST_ONLY SOURCES host/broken_plugin.cc)
+  qualm_plugin_module(qualm_no_entry TEST_ONLY SOURCES host/broken_plugin.cc)
   # The same, under a name that nobody looks for.
   target_compile_definitions(qualm_no_entry PRIVATE qualm_plugin_entry=another_entry)
   qualm_test(plugin_test
-    SOURCES plugin_test.cc gemmlowp_test.cc onednn_golden_test.cc onednn_test.cc
-            worker_message_test.cc xnnpack_test.cc
+    SOURCES host/plugin_test.cc libraries/gemmlowp_test.cc libraries/onednn_golden_test.cc libraries/onednn_test.cc
+            host/worker_message_test.cc libraries/xnnpack_test.cc
     DEPS qualm::io qualm::plugins)
   target_compile_definitions(plugin_test PRIVATE QUALM_CORPUS_DIR="${PROJECT_SOURCE_DIR}/corpus")
   add_dependencies(plugin_test qualm_example qualm_broken qualm_no_entry)
-  qualm_test(pipe_test SOURCES pipe_test.cc DEPS qualm::io qualm::plugins)
+  qualm_test(pipe_test SOURCES host/pipe_test.cc DEPS qualm::io qualm::plugins)
 endif()

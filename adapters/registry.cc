@@ -7,10 +7,10 @@
 #include "adapters/faulty/faults.h"
 #include "adapters/models.h"
 #include "adapters/native.h"
-#include "adapters/onnxruntime.h"
-#include "adapters/pipe.h"
-#include "adapters/plugin_subjects.h"
-#include "adapters/torch.h"
+#include "adapters/libraries/onnxruntime.h"
+#include "adapters/host/pipe.h"
+#include "adapters/host/plugin_subjects.h"
+#include "adapters/libraries/torch.h"
 #include "core/subject.h"
 
 namespace qualm {

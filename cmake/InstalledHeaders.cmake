@@ -3,17 +3,17 @@
 # to TO/qualm/, with includes of each other spelled "qualm/FOLDER/NAME.h".
 cmake_policy(VERSION 3.25)  # an install script has none of its own
 set(public
-  adapters/function_subject.h adapters/in_process.h adapters/qualm_plugin.h adapters/registry.h
+  adapters/function_subject.h adapters/host/in_process.h adapters/qualm_plugin.h adapters/registry.h
   core/case.h core/contract.h core/io/case_json.h core/io/golden.h core/own_subject.h core/rng.h
   core/status.h core/subject.h core/tensor.h core/types.h core/verdict.h
   fuzz/case_codec.h fuzz/check_all.h fuzz/feedback.h fuzz/mutator.h fuzz/target.h
   kernels/binary.h kernels/concat.h kernels/conv.h kernels/elementwise.h kernels/images.h
   kernels/linear.h kernels/observer.h kernels/pool.h kernels/softmax.h kernels/table.h
   kernels/targets.h kernels/types.h kernels/window.h
-  oracles/exact/exact.h oracles/headroom/headroom.h oracles/models/model.h oracles/trace.h
+  oracles/exact/exact.h oracles/headroom/headroom.h oracles/conventions/model.h oracles/trace.h
   properties/adapt.h properties/coverage.h properties/engine.h properties/gen/gen.h
   properties/gtest.h properties/property.h properties/suite.h properties/sweep.h
-  properties/triage/triage.h properties/triage/triaged.h)
+  triage/triage.h triage/triaged.h)
 
 file(REMOVE_RECURSE ${to})
 set(done)
@@ -34,6 +34,6 @@ while(public)
   get_filename_component(folder ${to}/qualm/${header} DIRECTORY)
   file(MAKE_DIRECTORY ${folder})
   execute_process(
-    COMMAND sed -E "s!^#include \"((adapters|core|fuzz|kernels|oracles|properties)/)!#include \"qualm/\\1!" ${root}/${header}
+    COMMAND sed -E "s!^#include \"((adapters|core|fuzz|kernels|oracles|properties|triage)/)!#include \"qualm/\\1!" ${root}/${header}
     OUTPUT_FILE ${to}/qualm/${header} COMMAND_ERROR_IS_FATAL ANY)
 endwhile()

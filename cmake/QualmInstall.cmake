@@ -87,7 +87,7 @@ function(qualm_install_package)
   endforeach()
   install(DIRECTORY examples DESTINATION ${QUALM_DATA_DIR})
   # Programs that run behind a pipe.
-  file(GLOB children CONFIGURE_DEPENDS adapters/*.py adapters/*.mjs)
+  file(GLOB children CONFIGURE_DEPENDS adapters/libraries/*.py adapters/libraries/*.mjs)
   if(children)
     install(FILES ${children} DESTINATION ${QUALM_DATA_DIR})
   endif()

@@ -9,7 +9,7 @@
 
 namespace qualm {
 
-// "exact", or "model:NAME": bit-equal to that named convention of oracles/models.
+// "exact", or "model:NAME": bit-equal to that named convention of oracles/conventions.
 struct Contract {
   std::string model;  // "" means exact
 

@@ -12,7 +12,7 @@
 #include "core/status.h"
 #include "properties/adapt.h"
 #include "properties/property.h"
-#include "properties/triage/triage.h"
+#include "triage/triage.h"
 
 namespace qualm::fuzz {
 namespace {

@@ -6,7 +6,7 @@
 
 #include <cfenv>
 
-#include "kernels/test_support.h"
+#include "kernels/common/test_support.h"
 
 namespace qualm::kernels {
 namespace {

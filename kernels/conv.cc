@@ -11,16 +11,16 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/accumulate.h"
-#include "kernels/conv_validate.h"
-#include "kernels/depthwise.h"
-#include "kernels/epilogue.h"
-#include "kernels/fp_environment.h"
-#include "kernels/pack.h"
-#include "kernels/padding.h"
-#include "kernels/parallel.h"
-#include "kernels/patches.h"
-#include "kernels/row_block.h"
+#include "kernels/sums/accumulate.h"
+#include "kernels/sums/conv_validate.h"
+#include "kernels/sums/depthwise.h"
+#include "kernels/sums/epilogue.h"
+#include "kernels/common/fp_environment.h"
+#include "kernels/sums/pack.h"
+#include "kernels/sums/padding.h"
+#include "kernels/common/parallel.h"
+#include "kernels/sums/patches.h"
+#include "kernels/sums/row_block.h"
 
 namespace qualm::kernels {
 namespace {

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "kernels/conv.h"
-#include "kernels/conv_testing.h"
-#include "kernels/counted_new.h"
+#include "kernels/sums/conv_testing.h"
+#include "kernels/common/counted_new.h"
 #include "kernels/targets.h"
 
 namespace qualm::kernels {

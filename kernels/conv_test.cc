@@ -8,7 +8,7 @@
 #include <tuple>
 #include <vector>
 
-#include "kernels/conv_testing.h"
+#include "kernels/sums/conv_testing.h"
 #include "kernels/targets.h"
 
 namespace qualm::kernels {

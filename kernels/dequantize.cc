@@ -6,16 +6,16 @@
 #include <vector>
 
 #include "kernels/elementwise.h"
-#include "kernels/exact_sum.h"
-#include "kernels/fp_environment.h"
-#include "kernels/validate.h"
+#include "kernels/common/exact_sum.h"
+#include "kernels/common/fp_environment.h"
+#include "kernels/common/validate.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/dequantize.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
-#include "kernels/dispatch.h"
-#include "kernels/vectors-inl.h"
+#include "kernels/common/dispatch.h"
+#include "kernels/common/vectors-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace qualm::kernels::internal {

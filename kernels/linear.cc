@@ -7,13 +7,13 @@
 #include <memory>
 #include <utility>
 
-#include "kernels/accumulate.h"
-#include "kernels/epilogue.h"
-#include "kernels/fp_environment.h"
-#include "kernels/linear_validate.h"
-#include "kernels/pack.h"
-#include "kernels/parallel.h"
-#include "kernels/row_block.h"
+#include "kernels/sums/accumulate.h"
+#include "kernels/sums/epilogue.h"
+#include "kernels/common/fp_environment.h"
+#include "kernels/sums/linear_validate.h"
+#include "kernels/sums/pack.h"
+#include "kernels/common/parallel.h"
+#include "kernels/sums/row_block.h"
 
 namespace qualm::kernels {
 

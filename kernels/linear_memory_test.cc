@@ -9,9 +9,9 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/counted_new.h"
+#include "kernels/common/counted_new.h"
 #include "kernels/linear.h"
-#include "kernels/linear_testing.h"
+#include "kernels/sums/linear_testing.h"
 #include "kernels/targets.h"
 
 namespace qualm::kernels {

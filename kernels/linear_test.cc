@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/linear_testing.h"
+#include "kernels/sums/linear_testing.h"
 #include "kernels/targets.h"
 
 namespace qualm::kernels {

@@ -5,16 +5,16 @@
 #include <algorithm>
 
 #include "kernels/binary.h"
-#include "kernels/binary_rows.h"
-#include "kernels/fp_environment.h"
-#include "kernels/rescale.h"
-#include "kernels/validate.h"
+#include "kernels/common/binary_rows.h"
+#include "kernels/common/fp_environment.h"
+#include "kernels/common/rescale.h"
+#include "kernels/common/validate.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/mul.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
-#include "kernels/dispatch.h"
+#include "kernels/common/dispatch.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace qualm::kernels::internal {

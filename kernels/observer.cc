@@ -9,15 +9,15 @@
 #include <cmath>
 #include <string>
 
-#include "kernels/fp_environment.h"
-#include "kernels/histogram.h"
-#include "kernels/validate.h"
+#include "kernels/common/fp_environment.h"
+#include "kernels/common/histogram.h"
+#include "kernels/common/validate.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/observer.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
-#include "kernels/dispatch.h"
+#include "kernels/common/dispatch.h"
 
 #ifndef QUALM_KERNELS_OBSERVER_KEYS_
 #define QUALM_KERNELS_OBSERVER_KEYS_

@@ -8,7 +8,7 @@
 #include <cfloat>
 #include <limits>
 
-#include "kernels/test_support.h"
+#include "kernels/common/test_support.h"
 
 namespace qualm::kernels {
 namespace {

@@ -8,17 +8,17 @@
 #include <map>
 #include <vector>
 
-#include "kernels/fp_environment.h"
-#include "kernels/pool_validate.h"
-#include "kernels/rescale.h"
-#include "kernels/validate.h"
+#include "kernels/common/fp_environment.h"
+#include "kernels/common/pool_validate.h"
+#include "kernels/common/rescale.h"
+#include "kernels/common/validate.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/pool.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
-#include "kernels/dispatch.h"
-#include "kernels/vectors-inl.h"
+#include "kernels/common/dispatch.h"
+#include "kernels/common/vectors-inl.h"
 
 #ifndef QUALM_KERNELS_POOL_TAPS_
 #define QUALM_KERNELS_POOL_TAPS_

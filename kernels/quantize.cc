@@ -20,16 +20,16 @@
 #include <vector>
 
 #include "kernels/elementwise.h"
-#include "kernels/exact_sum.h"
-#include "kernels/fp_environment.h"
-#include "kernels/validate.h"
+#include "kernels/common/exact_sum.h"
+#include "kernels/common/fp_environment.h"
+#include "kernels/common/validate.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/quantize.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
-#include "kernels/dispatch.h"
-#include "kernels/vectors-inl.h"
+#include "kernels/common/dispatch.h"
+#include "kernels/common/vectors-inl.h"
 
 #ifndef QUALM_KERNELS_QUANTIZE_PLAN_
 #define QUALM_KERNELS_QUANTIZE_PLAN_

@@ -4,8 +4,8 @@
 #include <numeric>
 
 #include "kernels/elementwise.h"
-#include "kernels/rescale.h"
-#include "kernels/test_support.h"
+#include "kernels/common/rescale.h"
+#include "kernels/common/test_support.h"
 
 namespace qualm::kernels {
 namespace {

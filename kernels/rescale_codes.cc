@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The rescale operation, by a table of the 256 answers, and concat, which is one for each input.
 #include "hwy/base.h"
-#include "kernels/code_table.h"
+#include "kernels/common/code_table.h"
 #include "kernels/concat.h"
 #include "kernels/elementwise.h"
-#include "kernels/fp_environment.h"
-#include "kernels/rescale.h"
-#include "kernels/validate.h"
+#include "kernels/common/fp_environment.h"
+#include "kernels/common/rescale.h"
+#include "kernels/common/validate.h"
 
 namespace qualm::kernels {
 namespace internal {

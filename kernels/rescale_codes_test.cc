@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "kernels/elementwise.h"
-#include "kernels/test_support.h"
+#include "kernels/common/test_support.h"
 
 namespace qualm::kernels {
 namespace {

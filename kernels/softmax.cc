@@ -9,16 +9,16 @@
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/code_table.h"
-#include "kernels/fp_environment.h"
-#include "kernels/transcendental.h"
-#include "kernels/validate.h"
+#include "kernels/common/code_table.h"
+#include "kernels/common/fp_environment.h"
+#include "kernels/common/transcendental.h"
+#include "kernels/common/validate.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/softmax.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
-#include "kernels/dispatch.h"
+#include "kernels/common/dispatch.h"
 
 #ifndef QUALM_KERNELS_SOFTMAX_SHARE_
 #define QUALM_KERNELS_SOFTMAX_SHARE_

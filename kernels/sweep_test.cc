@@ -7,7 +7,7 @@
 #include <functional>
 
 #include "kernels/elementwise.h"
-#include "kernels/test_support.h"
+#include "kernels/common/test_support.h"
 
 namespace qualm::kernels {
 namespace {

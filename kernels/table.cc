@@ -7,11 +7,11 @@
 #include <optional>
 
 #include "hwy/base.h"
-#include "kernels/exact_sum.h"
-#include "kernels/fp_environment.h"
-#include "kernels/rescale.h"
-#include "kernels/transcendental.h"
-#include "kernels/validate.h"
+#include "kernels/common/exact_sum.h"
+#include "kernels/common/fp_environment.h"
+#include "kernels/common/rescale.h"
+#include "kernels/common/transcendental.h"
+#include "kernels/common/validate.h"
 
 namespace qualm::kernels {
 namespace internal {

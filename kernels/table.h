@@ -6,7 +6,7 @@
 #include <array>
 #include <cstdint>
 
-#include "kernels/code_table.h"
+#include "kernels/common/code_table.h"
 #include "kernels/elementwise.h"
 #include "kernels/types.h"
 

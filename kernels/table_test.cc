@@ -9,8 +9,8 @@
 #include <cfloat>
 #include <limits>
 
-#include "kernels/test_support.h"
-#include "kernels/transcendental.h"
+#include "kernels/common/test_support.h"
+#include "kernels/common/transcendental.h"
 
 namespace qualm::kernels {
 namespace {

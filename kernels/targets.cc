@@ -5,7 +5,7 @@
 #include <cstdlib>
 
 #include "hwy/targets.h"
-#include "kernels/dispatch.h"
+#include "kernels/common/dispatch.h"
 
 namespace qualm::kernels {
 namespace {

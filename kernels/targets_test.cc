@@ -12,14 +12,14 @@
 #include <thread>
 
 #include "kernels/elementwise.h"
-#include "kernels/fp_environment.h"
-#include "kernels/test_support.h"
+#include "kernels/common/fp_environment.h"
+#include "kernels/common/test_support.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/targets_test.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
-#include "kernels/dispatch.h"
+#include "kernels/common/dispatch.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace qualm::kernels {

@@ -44,7 +44,7 @@ struct OutputRange {
 
 // How an integer sum becomes a code. kExact is the contract of this library; the others reproduce
 // the arithmetic of another, bit for bit, for networks that were calibrated with it. They take the
-// sum clamped to int32, and agree on all instruction sets too. kernels/backend_requantize.cc has
+// sum clamped to int32, and agree on all instruction sets too. kernels/common/backend_requantize.cc has
 // the formulas, docs/quantization.md the distance to kExact.
 enum class Requantization : uint8_t {
   kExact,

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "oracles/models/model.h"
+#include "oracles/conventions/model.h"
 #include "properties/derive.h"
 
 namespace qualm {

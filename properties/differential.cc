@@ -6,7 +6,7 @@
 #include <string>
 #include <utility>
 
-#include "oracles/models/model.h"
+#include "oracles/conventions/model.h"
 #include "properties/derive.h"
 #include "properties/list.h"
 

@@ -12,7 +12,7 @@
 
 #include "core/rng.h"
 #include "core/status.h"
-#include "oracles/models/model.h"
+#include "oracles/conventions/model.h"
 #include "properties/adapt.h"
 #include "properties/gen/gen.h"
 #include "properties/property.h"

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "core/rng.h"
-#include "oracles/models/model.h"
+#include "oracles/conventions/model.h"
 #include "properties/derive.h"
 #include "properties/gen/gen.h"
 #include "properties/list.h"

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "core/rng.h"
-#include "oracles/models/model.h"
+#include "oracles/conventions/model.h"
 #include "properties/gen/gen.h"
 #include "properties/gen/library.h"
 #include "properties/list.h"

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "oracles/models/model.h"
+#include "oracles/conventions/model.h"
 #include "properties/list.h"
 
 namespace qualm {

@@ -14,7 +14,7 @@
 
 #include "core/float_text.h"
 #include "oracles/headroom/headroom.h"
-#include "oracles/models/model.h"
+#include "oracles/conventions/model.h"
 #include "properties/derive.h"
 #include "properties/gen/gen.h"
 #include "properties/test_subject.h"

@@ -22,7 +22,7 @@
 #include "properties/coverage.h"
 #include "properties/gen/gen.h"
 #include "properties/property.h"
-#include "properties/triage/triage.h"
+#include "triage/triage.h"
 
 namespace qualm {
 namespace {

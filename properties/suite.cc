@@ -9,11 +9,11 @@
 
 #include "core/io/case_json.h"
 #include "core/status.h"
-#include "oracles/models/model.h"
+#include "oracles/conventions/model.h"
 #include "properties/adapt.h"
 #include "properties/engine.h"
 #include "properties/gen/gen.h"
-#include "properties/triage/triaged.h"
+#include "triage/triaged.h"
 
 namespace qualm {
 namespace {

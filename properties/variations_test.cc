@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A convention differs from the exact meaning in the ways that its row names, and in no other;
 // docs/backends.md says the same; and each way is shown by a committed case.
-#include "oracles/models/variations.h"
+#include "oracles/conventions/variations.h"
 
 #include <gtest/gtest.h>
 

@@ -25,25 +25,25 @@ def of(file, op=""):
 quantize = of("quantize.cc", "quantize")
 dequantize = of("dequantize.cc", "dequantize")
 requantize = of("requantize.cc", "requantize")
-backend = of("backend_requantize.cc", "requantize")
-rescale = of("rescale.cc", "requantize")
-pack = of("pack.cc", "linear")
-row_block = of("row_block.cc", "linear")
-accumulate = of("accumulate.cc", "linear")
-epilogue = of("epilogue.cc", "linear")
+backend = of("common/backend_requantize.cc", "requantize")
+rescale = of("common/rescale.cc", "requantize")
+pack = of("sums/pack.cc", "linear")
+row_block = of("sums/row_block.cc", "linear")
+accumulate = of("sums/accumulate.cc", "linear")
+epilogue = of("sums/epilogue.cc", "linear")
 conv = of("conv.cc", "conv2d")
-patches = of("patches.cc", "conv2d")
-depthwise = of("depthwise.cc", "depthwise")
-depthwise_sums = of("depthwise_sums.cc", "depthwise")
+patches = of("sums/patches.cc", "conv2d")
+depthwise = of("sums/depthwise.cc", "depthwise")
+depthwise_sums = of("sums/depthwise_sums.cc", "depthwise")
 add = of("add.cc", "add")
 mul = of("mul.cc", "mul")
 pool = of("pool.cc", "avg_pool")
-code_table = of("code_table.cc", "rescale")
+code_table = of("common/code_table.cc", "rescale")
 rescale_codes = of("rescale_codes.cc", "rescale")
 table = of("table.cc", "table")
 softmax = of("softmax.cc", "softmax")
 observer = of("observer.cc", "choose_qparams")
-parallel = of("parallel.cc", "linear")
+parallel = of("common/parallel.cc", "linear")
 
 MUTATIONS = [
     quantize("quantize-tail", "const size_t n = count - i;", "const size_t n = count - i - 1;",
@@ -124,21 +124,21 @@ MUTATIONS = [
             "scale.denominator);",
             "difference.AddHalves(-(2 * static_cast<__int128>(n) + 1), scale.denominator);",
             "exact comparisons forget what a mean is divided by", op="avg_pool"),
-    of("exact_sum.h", "dequantize")(
+    of("common/exact_sum.h", "dequantize")(
         "exact-sum-half-to-even",
         "if (half && (kept % 2 != 0 || magnitude.AnyBitBelow(last - 1))) ++kept;",
         "if (half) ++kept;", "exact sums are rounded half up to float32"),
-    of("validate.cc", "requantize")(
+    of("common/validate.cc", "requantize")(
         "relu-bound",
         "if (range.relu) bounds.lo = std::min(std::max(bounds.lo, zero_point), bounds.hi);",
         "if (range.relu) bounds.lo = std::min(std::max(bounds.lo, 0), bounds.hi);",
         "relu is at code 0 instead of at the zero point"),
-    of("validate.cc", "quantize")(
+    of("common/validate.cc", "quantize")(
         "clamp-bound", "bounds.hi = std::min(bounds.hi, range.max);",
         "bounds.hi = std::min(bounds.hi, range.max + (range.max < 255));",
         "the upper clamp lets one code more through"),
 
-    of("certify.cc", "linear")(
+    of("sums/certify.cc", "linear")(
         "certificate", "return positive <= 128 && negative >= -128;",
         "return positive <= 129 && negative >= -128;",
         "pairs of 255 * 129 are held not to saturate"),
@@ -206,7 +206,7 @@ MUTATIONS = [
     conv("conv-group-in-place", "block.x = places[0].x + g * group_inputs;",
          "block.x = places[0].x;",
          "all groups of a 1 x 1 convolution read the channels of the first"),
-    of("padding.cc", "conv2d")(
+    of("sums/padding.cc", "conv2d")(
         "padding-zero-point-sign",
         "return za_ * (all - inside - terms * zb_[static_cast<size_t>(channel)]);",
         "return za_ * (all - inside + terms * zb_[static_cast<size_t>(channel)]);",
@@ -261,11 +261,11 @@ MUTATIONS = [
     add("add-zero-point", "plan.b_zero = int64_t{b_q.zero_point} + plan.flip;",
         "plan.b_zero = int64_t{a_q.zero_point} + plan.flip;",
         "both operands have the zero point of the first"),
-    of("vectors-inl.h", "add")(
+    of("common/vectors-inl.h", "add")(
         "add-in-place", "if (i < count) leaf(i, count - i);",
         "if (i < count) leaf(i < lanes ? i : count - lanes, HWY_MIN(count, lanes));",
         "the last vector overlaps the one before, which is wrong in place"),
-    of("binary_rows.h")(
+    of("common/binary_rows.h")(
         "binary-stride",
         "if (a.row_stride == columns && b.row_stride == columns && y.row_stride == columns) {",
         "if (a.row_stride == columns && y.row_stride == columns) {",
@@ -339,7 +339,7 @@ MUTATIONS = [
              "(codes.lo + codes.hi) >> 1;",
              "*zero_point = params.type == ElementType::kS8 ? 0 : 128;",
              "symmetric u8 codes with fewer steps are centred on 128"),
-    of("histogram.cc", "choose_qparams")(
+    of("common/histogram.cc", "choose_qparams")(
         "histogram-search",
         "while (r > first && below[static_cast<size_t>(r)] > high) --r;",
         "while (r > first && below[static_cast<size_t>(r)] > low) --r;",
@@ -351,14 +351,14 @@ MUTATIONS = [
              "the caller's rounding mode reaches the sums' scaling"),
     parallel("parallel-last-block", "if (block >= job.blocks) return;",
              "if (block > job.blocks) return;", "one block too many is run", op="conv2d"),
-    of("fp_environment.cc", "dequantize")(
+    of("common/fp_environment.cc", "dequantize")(
         "environment-flush", "constexpr uint32_t kMxcsrDefault = 0x1F80;",
         "constexpr uint32_t kMxcsrDefault = 0x9F80;", "results that underflow become 0"),
     of("targets.cc")(
         "targets-index", "current = static_cast<int64_t>(i);", "current = 0;",
         "a forced instruction set is ignored; all would agree with each other",
         test=("kernels_test", "Targets.DispatchFollowsTheScopedTarget")),
-    of("linear_validate.cc")(
+    of("sums/linear_validate.cc")(
         "validate-overlap", "return shift < x_row || shift + y_row > stride;",
         "return shift < x_row;", "outputs that wrap onto the next row of the input are taken",
         test=("linear_validate_test", "RunValidation.*")),

@@ -17,7 +17,7 @@
 #include "oracles/exact/exact.h"
 #include "properties/property.h"
 #include "properties/sweep.h"
-#include "properties/triage/triage.h"
+#include "triage/triage.h"
 #include "tools/command.h"
 #include "tools/plot.h"
 #include "tools/printed.h"

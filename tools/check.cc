@@ -11,7 +11,7 @@
 
 #include "core/status.h"
 #include "properties/engine.h"
-#include "properties/triage/triage.h"
+#include "triage/triage.h"
 #include "tools/command.h"
 #include "tools/stop.h"
 

@@ -20,10 +20,10 @@
 #include "core/io/json_text.h"
 #include "core/status.h"
 #include "oracles/exact/exact.h"
-#include "oracles/models/model.h"
+#include "oracles/conventions/model.h"
 #include "properties/property.h"
-#include "properties/triage/counterfactual.h"
-#include "properties/triage/triage.h"
+#include "triage/counterfactual.h"
+#include "triage/triage.h"
 
 namespace qualm::tools {
 namespace {

@@ -22,7 +22,7 @@
 #include "properties/engine.h"
 #include "properties/property.h"
 #include "properties/sweep.h"
-#include "properties/triage/triaged.h"
+#include "triage/triaged.h"
 #include "tools/known.h"
 
 namespace CLI {

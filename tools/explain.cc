@@ -7,9 +7,9 @@
 #include "core/io/case_json.h"
 #include "core/status.h"
 #include "oracles/exact/exact.h"
-#include "oracles/models/model.h"
+#include "oracles/conventions/model.h"
 #include "properties/property.h"
-#include "properties/triage/triage.h"
+#include "triage/triage.h"
 #include "tools/command.h"
 
 namespace qualm::tools {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // qualm identify: whose arithmetic is this?
-#include "properties/triage/identify.h"
+#include "triage/identify.h"
 
 #include <fmt/format.h>
 

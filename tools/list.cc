@@ -7,7 +7,7 @@
 
 #include "adapters/registry.h"
 #include "core/status.h"
-#include "oracles/models/model.h"
+#include "oracles/conventions/model.h"
 #include "properties/property.h"
 #include "tools/command.h"
 

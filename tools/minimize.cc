@@ -8,7 +8,7 @@
 #include "core/io/case_json.h"
 #include "core/status.h"
 #include "properties/property.h"
-#include "properties/triage/triage.h"
+#include "triage/triage.h"
 #include "tools/command.h"
 #include "tools/stop.h"
 

@@ -8,7 +8,7 @@
 
 #include "core/verdict.h"
 #include "oracles/exact/exact.h"
-#include "properties/triage/triage.h"
+#include "triage/triage.h"
 
 namespace qualm::tools {
 

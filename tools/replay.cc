@@ -12,10 +12,10 @@
 #include "core/io/case_json.h"
 #include "core/io/golden.h"
 #include "core/status.h"
-#include "oracles/models/golden_judge.h"
+#include "oracles/golden/judge.h"
 #include "properties/engine.h"
 #include "properties/property.h"
-#include "properties/triage/triage.h"
+#include "triage/triage.h"
 #include "tools/command.h"
 
 namespace qualm::tools {

@@ -14,7 +14,7 @@
 #include "core/io/golden.h"
 #include "core/status.h"
 #include "core/subject.h"
-#include "oracles/models/golden_judge.h"
+#include "oracles/golden/judge.h"
 #include "properties/engine.h"
 
 namespace qualm {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// qualm-worker: the process in which foreign code runs. See adapters/plugin_host.h.
+// qualm-worker: the process in which foreign code runs. See adapters/host/plugin_host.h.
 
 namespace qualm {
 // Declared here: of adapters/, tools may include registry.h only, and the worker must not link

@@ -9,7 +9,7 @@
 #include <cstring>
 #include <span>
 
-#include "adapters/in_process.h"
+#include "adapters/host/in_process.h"
 #include "core/case.h"
 
 namespace qualm::faulty {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "adapters/faulty/reference.h"
-#include "adapters/in_process.h"
+#include "adapters/host/in_process.h"
 #include "adapters/registry.h"
 
 namespace qualm {

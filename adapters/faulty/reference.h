@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "adapters/faulty/dyadic.h"
-#include "adapters/in_process.h"
+#include "adapters/host/in_process.h"
 #include "core/case.h"
 
 namespace qualm::faulty {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // choose_qparams worked by hand, and the corners of its domain. Recorded runs of PyTorch are judged
-// in oracles/models; that both forms agree is told by agreement_test.
+// in oracles/conventions; that both forms agree is told by agreement_test.
 #include "oracles/exact/observer.h"
 
 #include <gtest/gtest.h>

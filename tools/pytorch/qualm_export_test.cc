@@ -12,7 +12,7 @@
 #include "adapters/registry.h"
 #include "core/io/case_json.h"
 #include "core/subject.h"
-#include "oracles/models/model.h"
+#include "oracles/conventions/model.h"
 #include "tools/run_qualm_test_util.h"
 
 namespace qualm::tools {

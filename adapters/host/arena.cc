@@ -1,0 +1,363 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "adapters/host/arena.h"
+
+#include <setjmp.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cfenv>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <utility>
+
+#if defined(__x86_64__)
+#include <xmmintrin.h>
+#endif
+
+namespace qualm {
+namespace {
+
+size_t PageBytes() {
+  static const auto bytes = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  return bytes;
+}
+
+bool AllEqual(const uint8_t* from, const uint8_t* to, uint8_t value) {
+  const auto count = static_cast<size_t>(to - from);
+  // Compared with itself one byte further on: memcmp is vectorised, a loop under ASan is not.
+  return count == 0 || (*from == value && std::memcmp(from, from + 1, count - 1) == 0);
+}
+
+}  // namespace
+
+GuardedBuffer::~GuardedBuffer() { Unmap(); }
+
+uint8_t* GuardedBuffer::body() const { return mapping_ + PageBytes(); }
+
+size_t GuardedBuffer::body_bytes() const {
+  return mapping_ == nullptr ? 0 : mapping_bytes_ - 2 * PageBytes();
+}
+
+void GuardedBuffer::Map(size_t body_bytes) {
+  Unmap();
+  const size_t page = PageBytes();
+  const size_t total = body_bytes + 2 * page;
+  void* at = mmap(nullptr, total, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (at == MAP_FAILED) throw std::bad_alloc();
+  mapping_ = static_cast<uint8_t*>(at);
+  mapping_bytes_ = total;
+  if (mprotect(body(), body_bytes, PROT_READ | PROT_WRITE) != 0) {
+    Unmap();
+    throw std::bad_alloc();
+  }
+}
+
+void GuardedBuffer::Unmap() {
+  if (mapping_ != nullptr) munmap(mapping_, mapping_bytes_);
+  mapping_ = nullptr;
+  mapping_bytes_ = 0;
+  data_ = nullptr;
+  bytes_ = 0;
+}
+
+uint8_t* GuardedBuffer::Prepare(size_t bytes, size_t slack, size_t element_size,
+                                const RunContext& context) {
+  const size_t page = PageBytes();
+  // Room for the largest shift, and one more element to round an end down to.
+  const size_t margin = 64 + element_size;
+  if (bytes > SIZE_MAX / 2 || slack > SIZE_MAX / 4) throw std::bad_alloc();
+  const size_t need = (bytes + slack + margin + page - 1) / page * page;
+  // A mapping far larger than needed would be filled and checked in full for every small case.
+  constexpr size_t kAlwaysKept = 64 * 1024;
+  if (need > body_bytes() || body_bytes() > std::max(kAlwaysKept, 8 * need)) Map(need);
+
+  bytes_ = bytes;
+  poison_ = context.poison;
+  uint8_t* const end = body() + body_bytes();
+  if (context.end_at_guard || bytes + slack == 0) {
+    data_ = end - slack - bytes;
+    data_ -= reinterpret_cast<uintptr_t>(data_) % element_size;
+  } else {
+    const size_t shift = static_cast<size_t>(context.align_offset) % 64;
+    data_ = body() + shift / element_size * element_size;
+  }
+  std::memset(body(), poison_, body_bytes());
+  return data_;
+}
+
+bool GuardedBuffer::OutsideIntact() const {
+  return mapping_ == nullptr || (AllEqual(body(), data_, poison_) &&
+                                 AllEqual(data_ + bytes_, body() + body_bytes(), poison_));
+}
+
+Rows RowsOf(const std::vector<int64_t>& shape) {
+  if (shape.empty()) return {};
+  Rows rows{1, shape.back()};
+  for (size_t i = 0; i + 1 < shape.size(); ++i) rows.count *= shape[i];
+  return rows;
+}
+
+size_t ScatteredBytes(DType dtype, int64_t rows, int64_t columns, int64_t gap) {
+  if (rows == 0) return 0;
+  return static_cast<size_t>((rows - 1) * (columns + gap) + columns) * SizeOf(dtype);
+}
+
+void Scatter(const Tensor& tensor, int64_t gap, uint8_t* to) {
+  const auto [count, columns] = RowsOf(tensor.shape());
+  const auto rows = static_cast<size_t>(count);
+  const size_t row_bytes = static_cast<size_t>(columns) * SizeOf(tensor.dtype());
+  const size_t stride = row_bytes + static_cast<size_t>(gap) * SizeOf(tensor.dtype());
+  if (row_bytes == 0) return;
+  for (size_t i = 0; i < rows; ++i) {
+    std::memcpy(to + i * stride, tensor.bytes().data() + i * row_bytes, row_bytes);
+  }
+}
+
+Tensor Gather(DType dtype, std::vector<int64_t> shape, int64_t gap, const uint8_t* from) {
+  if (shape.empty()) return {};
+  const auto [rows, columns] = RowsOf(shape);
+  Tensor tensor(dtype, std::move(shape));
+  const size_t row_bytes = static_cast<size_t>(columns) * SizeOf(dtype);
+  const size_t stride = row_bytes + static_cast<size_t>(gap) * SizeOf(dtype);
+  if (row_bytes == 0) return tensor;
+  for (size_t i = 0; i < static_cast<size_t>(rows); ++i) {
+    std::memcpy(tensor.bytes().data() + i * row_bytes, from + i * stride, row_bytes);
+  }
+  return tensor;
+}
+
+bool GapsIntact(DType dtype, int64_t rows, int64_t columns, int64_t gap, uint8_t poison,
+                const uint8_t* at) {
+  const size_t row_bytes = static_cast<size_t>(columns) * SizeOf(dtype);
+  const size_t gap_bytes = static_cast<size_t>(gap) * SizeOf(dtype);
+  if (gap_bytes == 0) return true;
+  for (int64_t i = 0; i + 1 < rows; ++i) {
+    const uint8_t* from = at + static_cast<size_t>(i) * (row_bytes + gap_bytes) + row_bytes;
+    if (!AllEqual(from, from + gap_bytes, poison)) return false;
+  }
+  return true;
+}
+
+namespace {
+
+#if defined(__x86_64__)
+
+uint32_t ReadControl() { return _mm_getcsr(); }
+void WriteControl(uint32_t control) { _mm_setcsr(control); }
+
+// Intel SDM volume 1, 10.2.3: MXCSR. FTZ bit 15, RC bits 13-14, DAZ bit 6.
+uint32_t ControlFor(uint32_t saved, const RunContext& context) {
+  constexpr uint32_t kFtz = 1u << 15;
+  constexpr uint32_t kDaz = 1u << 6;
+  constexpr uint32_t kRounding = 3u << 13;
+  uint32_t control = saved & ~(kFtz | kDaz | kRounding);
+  switch (context.rounding) {
+    case Rounding::kNearest: break;
+    case Rounding::kDown: control |= 1u << 13; break;
+    case Rounding::kUp: control |= 2u << 13; break;
+    case Rounding::kTowardZero: control |= 3u << 13; break;
+  }
+  return context.flush_denormals ? control | kFtz | kDaz : control;
+}
+
+#elif defined(__aarch64__)
+
+uint32_t ReadControl() {
+  uint64_t control;
+  asm volatile("mrs %0, fpcr" : "=r"(control));
+  return static_cast<uint32_t>(control);
+}
+void WriteControl(uint32_t control) {
+  asm volatile("msr fpcr, %0" : : "r"(static_cast<uint64_t>(control)));
+}
+
+// Arm ARM, FPCR: FZ bit 24 (flushes inputs and outputs), RMode bits 22-23 (1 up, 2 down, 3 zero).
+uint32_t ControlFor(uint32_t saved, const RunContext& context) {
+  constexpr uint32_t kFz = 1u << 24;
+  constexpr uint32_t kRounding = 3u << 22;
+  uint32_t control = saved & ~(kFz | kRounding);
+  switch (context.rounding) {
+    case Rounding::kNearest: break;
+    case Rounding::kUp: control |= 1u << 22; break;
+    case Rounding::kDown: control |= 2u << 22; break;
+    case Rounding::kTowardZero: control |= 3u << 22; break;
+  }
+  return context.flush_denormals ? control | kFz : control;
+}
+
+#else
+#error "ScopedEnvironment knows x86-64 and aarch64"
+#endif
+
+int LibraryRounding(Rounding rounding) {
+  switch (rounding) {
+    case Rounding::kNearest: break;
+    case Rounding::kDown: return FE_DOWNWARD;
+    case Rounding::kUp: return FE_UPWARD;
+    case Rounding::kTowardZero: return FE_TOWARDZERO;
+  }
+  return FE_TONEAREST;
+}
+
+}  // namespace
+
+ScopedEnvironment::ScopedEnvironment(const RunContext& context)
+    : saved_rounding_(std::fegetround()), saved_control_(ReadControl()) {
+  // The C library's view too: a caller's fesetround would set both.
+  std::fesetround(LibraryRounding(context.rounding));
+  WriteControl(ControlFor(saved_control_, context));
+}
+
+ScopedEnvironment::~ScopedEnvironment() {
+  std::fesetround(saved_rounding_);
+  WriteControl(saved_control_);
+}
+
+namespace {
+
+constexpr std::array<int, 4> kSignals{SIGSEGV, SIGBUS, SIGFPE, SIGILL};
+
+// Where the innermost CallTrapped of this thread resumes, and what it then reports.
+struct Trap {
+  sigjmp_buf resume;
+  const char* sentence = "";
+  Trap* outer = nullptr;
+};
+thread_local Trap* innermost_trap = nullptr;
+
+// Actions are per process, so threads share one installation: the first call in installs, the last
+// one out restores what ASan, libFuzzer or GoogleTest had there.
+struct Installation {
+  std::mutex mutex;
+  int users = 0;
+  std::array<struct sigaction, kSignals.size()> previous;
+};
+Installation& Handlers() {
+  static Installation installation;
+  return installation;
+}
+
+const char* Sentence(int number, int code) {
+  switch (number) {
+    case SIGSEGV:
+      if (code == SEGV_ACCERR) return kGuardPageTrap.data();
+      if (code == SEGV_MAPERR) return "SIGSEGV: access to an unmapped address";
+      return "SIGSEGV: misaligned or non-canonical address";
+    case SIGBUS: return "SIGBUS: bus error";
+    case SIGFPE: return "SIGFPE: arithmetic exception (integer division)";
+    default: return "SIGILL: illegal instruction";
+  }
+}
+
+// Hands a signal that is not ours to whoever had it before.
+void Chain(int number, siginfo_t* info, void* context) {
+  const auto at = std::find(kSignals.begin(), kSignals.end(), number) - kSignals.begin();
+  const struct sigaction previous = Handlers().previous[static_cast<size_t>(at)];
+  if ((previous.sa_flags & SA_SIGINFO) != 0) {
+    previous.sa_sigaction(number, info, context);
+  } else if (previous.sa_handler == SIG_DFL) {
+    sigaction(number, &previous, nullptr);
+    raise(number);
+  } else if (previous.sa_handler != SIG_IGN) {
+    previous.sa_handler(number);
+  }
+}
+
+void OnSignal(int number, siginfo_t* info, void* context) {
+  Trap* const trap = innermost_trap;
+  if (trap == nullptr) {
+    Chain(number, info, context);
+    return;
+  }
+  trap->sentence = Sentence(number, info->si_code);
+  // sigsetjmp has saved no mask, and ThreadSanitizer runs handlers with all signals blocked.
+  pthread_sigmask(SIG_SETMASK, &static_cast<ucontext_t*>(context)->uc_sigmask, nullptr);
+  siglongjmp(trap->resume, 1);
+}
+
+class ScopedHandlers {
+ public:
+  ScopedHandlers() {
+    Installation& handlers = Handlers();
+    const std::lock_guard lock(handlers.mutex);
+    if (handlers.users++ != 0) return;
+    struct sigaction action = {};
+    action.sa_sigaction = OnSignal;
+    action.sa_flags = SA_SIGINFO | SA_ONSTACK;
+    sigemptyset(&action.sa_mask);
+    for (size_t i = 0; i < kSignals.size(); ++i) {
+      QUALM_CHECK_EQ(sigaction(kSignals[i], &action, &handlers.previous[i]), 0);
+    }
+  }
+  ~ScopedHandlers() {
+    Installation& handlers = Handlers();
+    const std::lock_guard lock(handlers.mutex);
+    if (--handlers.users != 0) return;
+    for (size_t i = 0; i < kSignals.size(); ++i) {
+      sigaction(kSignals[i], &handlers.previous[i], nullptr);
+    }
+  }
+  ScopedHandlers(const ScopedHandlers&) = delete;
+  ScopedHandlers& operator=(const ScopedHandlers&) = delete;
+};
+
+// A stack for the handler, once per thread that has none (ASan's threads have one).
+class AlternateStack {
+ public:
+  AlternateStack() {
+    stack_t current = {};
+    if (sigaltstack(nullptr, &current) != 0 || (current.ss_flags & SS_DISABLE) == 0) return;
+    memory_ = std::make_unique<char[]>(kBytes);
+    stack_t stack = {};
+    stack.ss_sp = memory_.get();
+    stack.ss_size = kBytes;
+    QUALM_CHECK_EQ(sigaltstack(&stack, nullptr), 0);
+  }
+  ~AlternateStack() {
+    if (memory_ == nullptr) return;
+    stack_t stack = {};
+    stack.ss_flags = SS_DISABLE;
+    sigaltstack(&stack, nullptr);
+  }
+  AlternateStack(const AlternateStack&) = delete;
+  AlternateStack& operator=(const AlternateStack&) = delete;
+
+ private:
+  static constexpr size_t kBytes = 64 * 1024;  // the saved AVX-512 and AMX state alone takes 11 KiB
+  std::unique_ptr<char[]> memory_;
+};
+
+// Makes `trap` the innermost one for its lifetime, also when an exception passes.
+class ScopedTrap {
+ public:
+  explicit ScopedTrap(Trap& trap) : trap_(trap) {
+    trap_.outer = innermost_trap;
+    innermost_trap = &trap_;
+  }
+  ~ScopedTrap() { innermost_trap = trap_.outer; }
+  ScopedTrap(const ScopedTrap&) = delete;
+  ScopedTrap& operator=(const ScopedTrap&) = delete;
+
+ private:
+  Trap& trap_;
+};
+
+}  // namespace
+
+std::string CallTrapped(void (*body)(void*), void* argument) {
+  thread_local AlternateStack stack;
+  (void)stack;
+  Trap trap;
+  const ScopedHandlers handlers;
+  const ScopedTrap scope(trap);
+  if (sigsetjmp(trap.resume, 0) == 0) body(argument);
+  return trap.sentence;
+}
+
+}  // namespace qualm

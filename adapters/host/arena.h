@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where a case's tensors live while foreign code touches them: each in its own mapping between
+// inaccessible pages, poisoned outside, so that every stray access is seen.
+#ifndef QUALM_ADAPTERS_HOST_ARENA_H_
+#define QUALM_ADAPTERS_HOST_ARENA_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/subject.h"
+#include "core/tensor.h"
+
+namespace qualm {
+
+// One guarded buffer. Reused between runs: growing only, so that mmap is not paid per case.
+class GuardedBuffer {
+ public:
+  GuardedBuffer() = default;
+  ~GuardedBuffer();
+  GuardedBuffer(const GuardedBuffer&) = delete;
+  GuardedBuffer& operator=(const GuardedBuffer&) = delete;
+
+  // Lays out `bytes` usable bytes for this run and fills the whole mapping with context.poison.
+  // end_at_guard: the last byte (after `slack` readable bytes) touches the guard page, whatever
+  // alignment of the start that gives; else the first byte follows the guard page, moved off
+  // 64-byte alignment by align_offset as far as the element size allows. A buffer of 0 bytes and
+  // no slack lies on the guard page: any access to it is seen. element_size is 1, 2, 4 or 8.
+  // Throws std::bad_alloc if the memory is not to be had.
+  uint8_t* Prepare(size_t bytes, size_t slack, size_t element_size, const RunContext& context);
+
+  uint8_t* data() const { return data_; }
+  size_t size() const { return bytes_; }
+  // True if every byte of the mapping outside [data, data+bytes) still holds the poison.
+  bool OutsideIntact() const;
+
+ private:
+  uint8_t* body() const;
+  size_t body_bytes() const;
+  void Map(size_t body_bytes);
+  void Unmap();
+
+  uint8_t* mapping_ = nullptr;  // guard page, body, guard page
+  size_t mapping_bytes_ = 0;
+  uint8_t* data_ = nullptr;
+  size_t bytes_ = 0;
+  uint8_t poison_ = 0;
+};
+
+// A tensor as rows of its last dimension: the rows of a matrix, the pixels of images.
+struct Rows {
+  int64_t count = 0;
+  int64_t columns = 0;
+};
+Rows RowsOf(const std::vector<int64_t>& shape);
+
+// Copies a tensor with `gap` untouched elements between its rows, and back. None follow the last
+// row: it ends at the guard page.
+void Scatter(const Tensor& tensor, int64_t gap, uint8_t* to);
+// Bytes Scatter needs.
+size_t ScatteredBytes(DType dtype, int64_t rows, int64_t columns, int64_t gap);
+Tensor Gather(DType dtype, std::vector<int64_t> shape, int64_t gap, const uint8_t* from);
+// True if all gaps still hold the poison.
+bool GapsIntact(DType dtype, int64_t rows, int64_t columns, int64_t gap, uint8_t poison,
+                const uint8_t* at);
+
+// Sets rounding mode and FTZ/DAZ as asked, restores on destruction.
+class ScopedEnvironment {
+ public:
+  explicit ScopedEnvironment(const RunContext& context);
+  ~ScopedEnvironment();
+  ScopedEnvironment(const ScopedEnvironment&) = delete;
+  ScopedEnvironment& operator=(const ScopedEnvironment&) = delete;
+
+ private:
+  int saved_rounding_;      // as <cfenv> has it: on x86 the x87 control word
+  uint32_t saved_control_;  // MXCSR or FPCR
+};
+
+// What CallTrapped says when a mapped but inaccessible page was touched: our guard pages.
+inline constexpr std::string_view kGuardPageTrap = "SIGSEGV: access to a guard page";
+
+// Calls `body` and turns SIGSEGV, SIGBUS, SIGFPE and SIGILL raised inside it on this thread into a
+// sentence (kGuardPageTrap); "" if none. For our own kernels and planted faults only: after a
+// signal no destructor of `body` has run, so what it had allocated is leaked, and a floating-point
+// control word it had set is lost. Exceptions pass through. Calls may nest and run on any threads.
+std::string CallTrapped(void (*body)(void*), void* argument);
+
+}  // namespace qualm
+
+#endif  // QUALM_ADAPTERS_HOST_ARENA_H_

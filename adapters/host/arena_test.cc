@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+// The guarded buffers see every stray byte, and a trap leaves the process as it found it.
+#include "adapters/host/arena.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <cfenv>
+#include <csetjmp>
+#include <limits>
+#include <stdexcept>
+#include <thread>
+#include <vector>
+
+namespace qualm {
+namespace {
+
+// The faults themselves, hidden from the optimiser and from UBSan, which would stop us first.
+#define QUALM_ON_PURPOSE __attribute__((noinline, no_sanitize("undefined")))
+QUALM_ON_PURPOSE void Store(volatile uint8_t* at) { *at = 1; }
+QUALM_ON_PURPOSE uint8_t Load(const volatile uint8_t* at) { return *at; }
+
+std::string StoreTrapped(uint8_t* at) {
+  return CallTrapped([](void* p) { Store(static_cast<uint8_t*>(p)); }, at);
+}
+std::string LoadTrapped(uint8_t* at) {
+  return CallTrapped([](void* p) { Load(static_cast<uint8_t*>(p)); }, at);
+}
+
+TEST(GuardedBuffer, EndsAtAnInaccessiblePage) {
+  GuardedBuffer buffer;
+  for (size_t bytes : {size_t{1}, size_t{3}, size_t{64}, size_t{4096}, size_t{100000}}) {
+    uint8_t* const data = buffer.Prepare(bytes, 0, 1, {.end_at_guard = true});
+    EXPECT_EQ(LoadTrapped(data + bytes - 1), "");
+    EXPECT_EQ(LoadTrapped(data + bytes), kGuardPageTrap) << bytes;
+    EXPECT_EQ(StoreTrapped(data + bytes), kGuardPageTrap) << bytes;
+  }
+}
+
+TEST(GuardedBuffer, BeginsAfterAnInaccessiblePage) {
+  GuardedBuffer buffer;
+  uint8_t* const data = buffer.Prepare(100, 0, 4, {.end_at_guard = false});
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(data) % 64, 0u);
+  EXPECT_EQ(LoadTrapped(data), "");
+  EXPECT_EQ(LoadTrapped(data - 1), kGuardPageTrap);
+}
+
+TEST(GuardedBuffer, MovesTheStartByWholeElements) {
+  GuardedBuffer buffer;
+  for (int offset = 0; offset < 64; ++offset) {
+    const RunContext context{.align_offset = offset, .end_at_guard = false};
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(buffer.Prepare(10, 0, 1, context)) % 64,
+              static_cast<uintptr_t>(offset));
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(buffer.Prepare(12, 0, 4, context)) % 64,
+              static_cast<uintptr_t>(offset / 4 * 4));
+  }
+}
+
+TEST(GuardedBuffer, SlackIsReadableAndBelongsToTheOutside) {
+  GuardedBuffer buffer;
+  uint8_t* const data = buffer.Prepare(8, 16, 4, {.end_at_guard = true, .poison = 0x5C});
+  EXPECT_EQ(Load(data + 8), 0x5C);
+  EXPECT_EQ(LoadTrapped(data + 23), "");
+  EXPECT_EQ(LoadTrapped(data + 24), kGuardPageTrap);
+  EXPECT_TRUE(buffer.OutsideIntact());
+  data[8] = 0;
+  EXPECT_FALSE(buffer.OutsideIntact());
+}
+
+TEST(GuardedBuffer, SeesEveryByteWrittenOutsideAndNoneInside) {
+  for (bool end : {false, true}) {
+    GuardedBuffer buffer;
+    const RunContext context{.align_offset = 7, .end_at_guard = end};
+    uint8_t* data = buffer.Prepare(40, 0, 1, context);
+    for (size_t i = 0; i < 40; ++i) data[i] = 0;
+    EXPECT_TRUE(buffer.OutsideIntact());
+    for (int at : end ? std::vector<int>{-1, -500, -4000} : std::vector<int>{-1, -7, 40, 1000}) {
+      data = buffer.Prepare(40, 0, 1, context);
+      EXPECT_TRUE(buffer.OutsideIntact());
+      data[at] = static_cast<uint8_t>(~context.poison);
+      EXPECT_FALSE(buffer.OutsideIntact()) << at;
+    }
+  }
+}
+
+TEST(GuardedBuffer, AnEmptyOneMayNotBeTouched) {
+  for (bool end : {false, true}) {
+    GuardedBuffer buffer;
+    uint8_t* const data = buffer.Prepare(0, 0, 4, {.align_offset = 8, .end_at_guard = end});
+    EXPECT_EQ(LoadTrapped(data), kGuardPageTrap);
+    EXPECT_TRUE(buffer.OutsideIntact());
+  }
+}
+
+TEST(GuardedBuffer, ShrinksAfterAHugeCase) {
+  GuardedBuffer buffer;
+  buffer.Prepare(64 << 20, 0, 1, {});
+  uint8_t* const data = buffer.Prepare(10, 0, 1, {});
+  EXPECT_EQ(LoadTrapped(data + 10), kGuardPageTrap);
+  // One page of body is left: a page before is the guard.
+  EXPECT_EQ(LoadTrapped(data - 4096), kGuardPageTrap);
+}
+
+TEST(Rows, GoOutAndComeBackWithTheirGapsUntouched) {
+  std::vector<int32_t> values{1, 2, 3, 4, 5, 6};
+  const Tensor tensor = Tensor::Of<int32_t>({2, 3}, values);
+  GuardedBuffer buffer;
+  const RunContext context{.poison = 0x77};
+  ASSERT_EQ(ScatteredBytes(DType::kS32, 2, 3, 2), size_t{(5 + 3) * 4});
+  uint8_t* const data = buffer.Prepare(ScatteredBytes(DType::kS32, 2, 3, 2), 0, 4, context);
+  Scatter(tensor, 2, data);
+  EXPECT_EQ(Gather(DType::kS32, {2, 3}, 2, data), tensor);
+  EXPECT_TRUE(GapsIntact(DType::kS32, 2, 3, 2, 0x77, data));
+  data[4 * 4 + 3] = 0;  // last byte of the gap after row 0
+  EXPECT_FALSE(GapsIntact(DType::kS32, 2, 3, 2, 0x77, data));
+  EXPECT_EQ(Gather(DType::kS32, {2, 3}, 2, data), tensor);
+}
+
+TEST(Rows, MayBeEmpty) {
+  EXPECT_EQ(ScatteredBytes(DType::kU8, 0, 5, 3), 0u);
+  EXPECT_EQ(ScatteredBytes(DType::kU8, 3, 0, 2), 4u);
+  EXPECT_EQ(Gather(DType::kU8, {0, 5}, 3, nullptr), Tensor(DType::kU8, {0, 5}));
+  Scatter(Tensor(DType::kU8, {0, 5}), 3, nullptr);
+}
+
+TEST(ScopedEnvironment, SetsAndRestores) {
+  const volatile float one = 1.0f;
+  const volatile float tiny = 0x1p-30f;
+  const volatile float denormal = std::numeric_limits<float>::min();
+  const int before = std::fegetround();
+  {
+    const ScopedEnvironment environment({.rounding = Rounding::kUp, .flush_denormals = true});
+    EXPECT_EQ(one + tiny, 0x1.000002p0f);
+    EXPECT_EQ(std::fegetround(), FE_UPWARD);
+    EXPECT_EQ(denormal * 0.5f, 0.0f);
+  }
+  {
+    const ScopedEnvironment environment({.rounding = Rounding::kDown});
+    EXPECT_EQ(one - tiny, 0x1.fffffep-1f);
+    EXPECT_EQ(-one - tiny, -0x1.000002p0f);
+  }
+  {
+    const ScopedEnvironment environment({.rounding = Rounding::kTowardZero});
+    EXPECT_EQ(one - tiny, 0x1.fffffep-1f);
+    EXPECT_EQ(-one - tiny, -1.0f);
+  }
+  EXPECT_EQ(std::fegetround(), before);
+  EXPECT_EQ(one + tiny, 1.0f);
+  EXPECT_GT(denormal * 0.5f, 0.0f);
+}
+
+TEST(CallTrapped, ReportsTheSignalInWords) {
+  EXPECT_EQ(CallTrapped([](void*) { raise(SIGILL); }, nullptr), "SIGILL: illegal instruction");
+  EXPECT_EQ(CallTrapped([](void*) { raise(SIGBUS); }, nullptr), "SIGBUS: bus error");
+  EXPECT_EQ(CallTrapped([](void*) { raise(SIGFPE); }, nullptr),
+            "SIGFPE: arithmetic exception (integer division)");
+  EXPECT_EQ(CallTrapped([](void*) {}, nullptr), "");
+}
+
+TEST(CallTrapped, NestsAndSurvivesManySignals) {
+  GuardedBuffer buffer;
+  uint8_t* const outside = buffer.Prepare(4, 0, 1, {}) + 4;
+  for (int i = 0; i < 1000; ++i) {
+    EXPECT_EQ(CallTrapped(
+                  [](void* at) {
+                    EXPECT_EQ(StoreTrapped(static_cast<uint8_t*>(at)), kGuardPageTrap);
+                    raise(SIGILL);
+                  },
+                  outside),
+              "SIGILL: illegal instruction");
+  }
+}
+
+TEST(CallTrapped, LetsExceptionsThroughAndForgetsThem) {
+  EXPECT_THROW(CallTrapped([](void*) { throw std::runtime_error("x"); }, nullptr),
+               std::runtime_error);
+  EXPECT_EQ(CallTrapped([](void*) { raise(SIGILL); }, nullptr), "SIGILL: illegal instruction");
+}
+
+TEST(CallTrapped, WorksOnManyThreadsAtOnce) {
+  std::vector<std::thread> threads;
+  std::vector<int> trapped(4, 0);
+  for (int& count : trapped) {
+    threads.emplace_back([&count] {
+      GuardedBuffer buffer;
+      uint8_t* const outside = buffer.Prepare(4, 0, 1, {}) + 4;
+      for (int i = 0; i < 500; ++i) count += StoreTrapped(outside) == kGuardPageTrap ? 1 : 0;
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (int count : trapped) EXPECT_EQ(count, 500);
+}
+
+struct sigaction Current(int number) {
+  struct sigaction action = {};
+  sigaction(number, nullptr, &action);
+  return action;
+}
+
+TEST(CallTrapped, RestoresTheHandlerThatWasThere) {
+  const struct sigaction before = Current(SIGSEGV);
+  StoreTrapped(nullptr);
+  const struct sigaction after = Current(SIGSEGV);
+  // The C library may add SA_RESTORER to what it hands back; all other flags are somebody's.
+  constexpr int kRestorer = 0x04000000;
+  EXPECT_EQ(before.sa_flags & ~kRestorer, after.sa_flags & ~kRestorer);
+  EXPECT_EQ(before.sa_handler, after.sa_handler);
+}
+
+TEST(CallTrapped, ASignalOfAnotherThreadGoesToWhoeverHadIt) {
+  static volatile sig_atomic_t seen = 0;
+  seen = 0;
+  struct sigaction mine = {};
+  mine.sa_handler = [](int) { seen = seen + 1; };
+  struct sigaction before = {};
+  ASSERT_EQ(sigaction(SIGBUS, &mine, &before), 0);
+  EXPECT_EQ(CallTrapped(
+                [](void*) {
+                  // A thread that is not inside CallTrapped, while our handler is installed.
+                  std::thread([] { raise(SIGBUS); }).join();
+                },
+                nullptr),
+            "");
+  EXPECT_EQ(seen, 1);
+  sigaction(SIGBUS, &before, nullptr);
+}
+
+#if defined(__x86_64__)  // Arm divides by zero without a word.
+QUALM_ON_PURPOSE void Divide(void* by) {
+  volatile int numerator = 1;
+  numerator = numerator / *static_cast<volatile int*>(by);
+}
+
+TEST(CallTrapped, SeesAnIntegerDivisionByZero) {
+  int zero = 0;
+  EXPECT_EQ(CallTrapped(Divide, &zero), "SIGFPE: arithmetic exception (integer division)");
+}
+#endif
+
+}  // namespace
+}  // namespace qualm

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+// A plugin that does everything wrong, one thing at a time: the environment variable QUALM_BROKEN
+// names it. plugin_test.cc holds qualm to surviving each and calling it by its name. Linear, any
+// codes, s32 outputs: each is 7 where nothing is wrong. Add, dense rows or not: y = x + w, bytes.
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+#include <stdexcept>
+#include <string_view>
+
+#include "adapters/qualm_plugin.h"
+#include "adapters/host/worker_message.h"  // as foreign code that knows it might have
+
+namespace {
+
+bool Is(std::string_view name) {
+  const char* value = std::getenv("QUALM_BROKEN");
+  return value != nullptr && name == value;
+}
+
+int32_t* Row(const qualm_tensor* y, int64_t m) {
+  return static_cast<int32_t*>(y->data) + m * y->strides[0];
+}
+
+// The compiler must not see that these never end, or where they point.
+volatile bool for_ever = true;
+volatile int32_t zero = 0;
+
+int Recurse(volatile char* above) {
+  volatile char frame[4096];
+  frame[0] = above == nullptr ? 1 : above[0];
+  return for_ever ? Recurse(frame) + frame[0] : frame[0];
+}
+
+void WriteToSocket(const void* from, size_t bytes) {
+  if (write(3, from, bytes) != static_cast<ssize_t>(bytes)) std::abort();
+}
+
+int32_t AddBytes(const qualm_problem* p) {
+  if (Is("modify-w")) static_cast<uint8_t*>(p->w->data)[0] ^= 1;
+  for (int64_t m = 0; m < p->y->dims[0]; ++m) {
+    for (int64_t n = 0; n < p->y->dims[1]; ++n) {
+      static_cast<uint8_t*>(p->y->data)[m * p->y->strides[0] + n] =
+          static_cast<uint8_t>(static_cast<uint8_t*>(p->x->data)[m * p->x->strides[0] + n] +
+                               static_cast<uint8_t*>(p->w->data)[m * p->w->strides[0] + n]);
+    }
+  }
+  return QUALM_OK;
+}
+
+int32_t Run(const qualm_problem* p) {
+  if (p->op == QUALM_ADD) return AddBytes(p);
+  const int64_t rows = p->y->dims[0];
+  const int64_t columns = p->y->dims[1];
+  auto* y = static_cast<int32_t*>(p->y->data);
+  auto* x = static_cast<uint8_t*>(p->x->data);
+
+  if (Is("leave-output")) return QUALM_OK;
+  for (int64_t m = 0; m < rows; ++m) {
+    for (int64_t n = 0; n < columns; ++n) Row(p->y, m)[n] = 7;
+  }
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): a wild pointer is the point
+  if (Is("crash")) *reinterpret_cast<volatile int*>(static_cast<intptr_t>(zero) + 16) = 1;
+  if (Is("crash-on-9") && x[0] == 9) std::abort();
+  if (Is("abort")) std::abort();
+  if (Is("kill")) raise(SIGKILL);
+  if (Is("divide")) return 1000 / zero;  // 1 / x may become a comparison
+  if (Is("recurse")) return Recurse(nullptr);
+  if (Is("exit")) std::_Exit(17);
+  if (Is("exit-0")) std::_Exit(0);
+  if (Is("hang")) {
+    while (for_ever) usleep(1000);
+  }
+  if (Is("write-past")) y[rows * columns] = 7;
+  if (Is("write-before")) y[-1] = 7;
+  if (Is("write-slack")) reinterpret_cast<uint8_t*>(y + rows * columns)[3] = 7;
+  if (Is("write-gap") && rows > 1) Row(p->y, 0)[columns] = 7;
+  if (Is("read-past")) zero = x[p->x->dims[0] * p->x->dims[1]];
+  if (Is("read-slack")) {
+    for (int i = 0; i < 16; ++i) zero = x[p->x->dims[0] * p->x->dims[1] + i];
+  }
+  if (Is("modify-x")) x[1] ^= 1;
+  if (Is("modify-scale")) const_cast<float*>(p->w_q.scale)[0] *= 2.0f;
+  if (Is("garbage-answer")) return 1234;
+  if (Is("garbage-message")) WriteToSocket("this is not a message of the protocol", 37);
+  if (Is("huge-message")) {
+    const qualm::MessageHeader header{
+        .kind = qualm::MessageKind::kAnswer, .sequence = 1, .bytes = uint64_t{1} << 62};
+    WriteToSocket(&header, sizeof header);
+  }
+  if (Is("close-socket")) close(3);
+  if (Is("close-and-stay")) {
+    close(3);
+    while (for_ever) usleep(1000);
+  }
+  if (Is("throw")) throw std::runtime_error("thrown on purpose");
+  if (Is("memory")) {
+    // The worker's limit is 4 GiB; without one this would be granted, because nothing is touched.
+    if (mmap(nullptr, size_t{16} << 30, PROT_READ | PROT_WRITE,
+             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0) == MAP_FAILED) {
+      throw std::bad_alloc();
+    }
+  }
+  if (Is("need-alignment") || Is("need-alignment-silently")) {
+    for (const void* data : {p->x->data, p->w->data, p->y->data}) {
+      if (reinterpret_cast<uintptr_t>(data) % 64 != 0) return QUALM_FAILED;
+    }
+  }
+  if (Is("print")) std::puts("noise on stdout that is no message");
+  if (Is("refuse")) return QUALM_FAILED;
+  if (Is("unsupported")) return QUALM_UNSUPPORTED;
+  return QUALM_OK;
+}
+
+const qualm_capability* Capability(int32_t op) {
+  if (op == QUALM_ADD) {
+    static qualm_capability add{};
+    add.size = sizeof add;
+    add.x_dtypes = add.w_dtypes = add.out_dtypes = QUALM_TYPE_BIT(QUALM_U8);
+    add.features = QUALM_CAN_STRIDES | (Is("in-place") ? QUALM_CAN_IN_PLACE : 0);
+    return &add;
+  }
+  if (op != QUALM_LINEAR) return nullptr;
+  static qualm_capability linear{};
+  linear.size = Is("capability-size") ? 8 : sizeof linear;
+  linear.x_dtypes = QUALM_TYPE_BIT(QUALM_U8);
+  linear.w_dtypes = QUALM_TYPE_BIT(QUALM_S8);
+  linear.out_dtypes = QUALM_TYPE_BIT(QUALM_S32);
+  linear.features = Is("dense-only") ? 0 : QUALM_CAN_STRIDES;
+  linear.read_slack_bytes = Is("read-slack") || Is("write-slack") ? 16 : 0;
+  linear.alignment_bytes = Is("capability-alignment") ? 3 : Is("need-alignment") ? 64 : 0;
+  return &linear;
+}
+
+const char* LastError() { return "said\nno\x1b[31m"; }
+
+}  // namespace
+
+extern "C" const qualm_plugin* qualm_plugin_entry(void) {
+  if (Is("entry-null")) return nullptr;
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): a wild pointer is the point
+  if (Is("entry-wild")) return reinterpret_cast<const qualm_plugin*>(intptr_t{zero} + 64);
+  if (Is("entry-hang")) {
+    while (for_ever) usleep(1000);
+  }
+  if (Is("entry-exit")) std::_Exit(5);
+  if (Is("entry-garbage")) WriteToSocket("this is not a message of the protocol", 37);
+  static qualm_plugin plugin{};
+  plugin.size = Is("wrong-size") ? 40 : sizeof plugin;
+  plugin.abi_version = Is("wrong-version") ? 99 : QUALM_ABI_VERSION;
+  plugin.name = Is("no-name") ? nullptr : "broken";
+  plugin.version = "0";
+  plugin.contract = Is("wrong-contract")     ? "mostly right"
+                    : Is("unknown-contract") ? "model:nope"
+                                             : "exact";
+  plugin.capability = Capability;
+  plugin.run = Is("null-function") ? nullptr : Run;
+  plugin.last_error = Is("no-last-error") ? nullptr : LastError;
+  return &plugin;
+}

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "adapters/host/foreign.h"
+
+#include <charconv>
+#include <cstdlib>
+#include <map>
+#include <mutex>
+#include <utility>
+
+#include "core/contract.h"
+#include "core/status.h"
+
+namespace qualm {
+namespace {
+
+// Hangs of each subject in this process, whatever its instances: they cost seconds each.
+constexpr int kMostHangs = 3;
+std::mutex hangs_mutex;
+std::map<std::string, int>& Hangs() {
+  static std::map<std::string, int> hangs;
+  return hangs;
+}
+
+std::string GivenUp(const std::string& name) {
+  const std::scoped_lock lock(hangs_mutex);
+  const auto at = Hangs().find(name);
+  if (at == Hangs().end() || at->second < kMostHangs) return "";
+  return "given up: it hung " + std::to_string(kMostHangs) + " times in this run";
+}
+
+}  // namespace
+
+int TimeLimitMs(int standard) {
+  const char* text = std::getenv("QUALM_TIME_LIMIT_MS");
+  if (text == nullptr) return standard;
+  constexpr int kMost = 3'600'000;
+  const std::string_view digits(text);
+  int limit = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), limit);
+  if (error != std::errc() || end != digits.data() + digits.size() || limit < 1 || limit > kMost) {
+    throw InputError("QUALM_TIME_LIMIT_MS: '" + std::string(digits) +
+                     "' is no time limit, expected milliseconds in 1.." + std::to_string(kMost));
+  }
+  return limit;
+}
+
+void SetNames(SubjectKind& kind, std::vector<std::string> names) {
+  kind.expand = [names, all = kind.kind + "@all"](const std::string& pattern) {
+    return pattern == all ? names : std::vector<std::string>{};
+  };
+  kind.names = [names = std::move(names)] { return names; };
+}
+
+void ForeignSubject::RequireInstructionSet(std::string_view wanted, std::string_view library,
+                                           std::string_view forced) const {
+  if (wanted.empty() || InstructionSet() == wanted) return;
+  throw Unavailable("subject '" + name_ + "': " + std::string(library) + " uses " +
+                    InstructionSet() + " instead: this CPU, or this " + std::string(library) +
+                    ", has no " + std::string(forced));
+}
+
+void ForeignSubject::AdoptContract() {
+  try {
+    set_contract(ParseContract(info().contract));
+  } catch (const InputError&) {
+    throw Unavailable("subject '" + name_ + "': its contract '" + info().contract +
+                      "' is none, expected exact or model:NAME");
+  }
+}
+
+std::string ForeignSubject::CannotRun(const Case& c) const {
+  const std::optional<PluginLimits>& limits = info().limits[static_cast<size_t>(c.op)];
+  if (!limits) return info().name + " does not offer " + std::string(Name(c.op));
+  if (std::string why = GivenUp(name_); !why.empty()) return why;
+  if (std::string why = CannotSend(c); !why.empty()) return why;
+  const std::string why = OutsideLimits(*limits, c);
+  return why.empty() ? "" : info().name + " does not offer " + why;
+}
+
+Outcome ForeignSubject::Run(const Case& c, const RunContext& context) {
+  if (std::string why = CannotRun(c); !why.empty()) return Skipped(std::move(why));
+  Outcome outcome = Send(c, context);
+  if (outcome.status == RunStatus::kHung) CountHang();
+  return outcome;
+}
+
+std::string ForeignSubject::InstructionSet() const {
+  return info().instruction_set.empty() ? "unknown" : info().instruction_set;
+}
+
+std::string ForeignSubject::Version() const {
+  return info().version.empty() ? info().name : info().name + " " + info().version;
+}
+
+void ForeignSubject::CountHang() const {
+  const std::scoped_lock lock(hangs_mutex);
+  ++Hangs()[name_];
+}
+
+Outcome Skipped(std::string why) { return Bad(RunStatus::kSkipped, std::move(why)); }
+
+}  // namespace qualm

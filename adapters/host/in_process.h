@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the subjects that run inside this process share: placing a case's tensors in guarded
+// buffers, the state around the call, and what is checked after it.
+#ifndef QUALM_ADAPTERS_HOST_IN_PROCESS_H_
+#define QUALM_ADAPTERS_HOST_IN_PROCESS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <stdexcept>
+#include <string>
+
+#include "adapters/host/arena.h"
+#include "core/case.h"
+#include "core/subject.h"
+
+namespace qualm {
+
+// A case whose data lies in guarded buffers. Take scalars and types from `problem`, data only from
+// here. Strides in elements.
+struct Placed {
+  const Case* problem = nullptr;
+  const void* x = nullptr;
+  int64_t x_stride = 0;     // from row to row, or from pixel to pixel
+  const void* w = nullptr;  // dense; in add, mul and concat with w_stride
+  int64_t w_stride = 0;
+  // The list that may be per channel: of the output (quantize), of x (dequantize), else of w.
+  // requantize: the multipliers, or w's scales where the case gives none; the output's zero point.
+  std::span<const float> scale;
+  std::span<const int32_t> zero_point;
+  std::span<const float> bias;
+  std::span<const int32_t> bias_i32;
+  void* y = nullptr;  // x itself if context.in_place
+  int64_t y_stride = 0;
+};
+
+// Ends a run like a signal inside CallTrapped: for code that has trapped one on another thread.
+struct TrapError : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+// A subject whose code is ours and runs on the calling thread, behind CallTrapped.
+class InProcessSubject : public Subject {
+ public:
+  // `c` is valid (Validate). A fault at a guard page is kTouchedOutside, another one kCrashed.
+  Outcome Run(const Case& c, const RunContext& context) override;
+
+ protected:
+  // Computes placed.y under the asked-for floating-point environment. Returns "" or why a case that
+  // CannotRun let pass was refused. May be left by a signal: hold no resource that cannot leak.
+  virtual std::string Execute(const Placed& placed, const RunContext& context) = 0;
+  // "" or which buffer of the subject's own was written outside, after Execute.
+  virtual std::string TouchedOutside() const { return ""; }
+  // Whether more than one thread makes a difference to the operation.
+  virtual bool HasThreads(Op /*op*/) const { return false; }
+  // Bytes past the end of every buffer that may be read, and the alignment that all of them need.
+  struct BufferNeeds {
+    size_t read_slack_bytes = 0;
+    size_t alignment_bytes = 1;
+  };
+  virtual BufferNeeds Needs() const { return {}; }
+
+ private:
+  Outcome RunOnce(const Case& c, const RunContext& context);
+  std::optional<Tensor> RawAccumulators(const Case& c, const RunContext& context);
+  Placed Place(const Case& c, const RunContext& context);
+  uint8_t* Prepare(GuardedBuffer& buffer, size_t bytes, size_t element_bytes,
+                   const RunContext& context) const;
+  template <class T>
+  std::span<const T> PlaceList(std::span<const T> list, const RunContext& context,
+                               GuardedBuffer& buffer) const;
+
+  GuardedBuffer x_;
+  GuardedBuffer w_;
+  GuardedBuffer scale_;
+  GuardedBuffer zero_point_;
+  GuardedBuffer bias_;
+  GuardedBuffer y_;
+};
+
+}  // namespace qualm
+
+#endif  // QUALM_ADAPTERS_HOST_IN_PROCESS_H_

@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "adapters/host/pipe.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "adapters/qualm_plugin.h"
+#include "core/status.h"
+
+namespace qualm {
+namespace {
+
+constexpr std::string_view kPrefix = "pipe:";
+
+uint32_t FeatureBit(PipeFeature feature) {
+  switch (feature) {
+    case PipeFeature::kBiasF32: return QUALM_CAN_BIAS_F32;
+    case PipeFeature::kBiasI32: return QUALM_CAN_BIAS_I32;
+    case PipeFeature::kRelu: return QUALM_CAN_RELU;
+    case PipeFeature::kClamp: return QUALM_CAN_CLAMP;
+    case PipeFeature::kPerChannel: return QUALM_CAN_PER_CHANNEL;
+    case PipeFeature::kEmpty: return QUALM_CAN_EMPTY;
+    case PipeFeature::kEmptyK: return QUALM_CAN_EMPTY_K;
+    case PipeFeature::kAcc: return QUALM_CAN_ACC;
+    case PipeFeature::kDilation: return QUALM_CAN_DILATION;
+    case PipeFeature::kGroups: return QUALM_CAN_GROUPS;
+    case PipeFeature::kAsymmetricPadding: return QUALM_CAN_ASYMMETRIC_PADDING;
+    case PipeFeature::kCeilMode: return QUALM_CAN_CEIL_MODE;
+    case PipeFeature::kCountPadding: return QUALM_CAN_COUNT_PADDING;
+  }
+  return 0;
+}
+
+PluginLimits LimitsOf(const PipeOp& op) {
+  // What is not stated depends on the type of each tensor: CannotSend looks.
+  const CodeRange any{INT32_MIN, INT32_MAX};
+  PluginLimits limits{.x_dtypes = static_cast<uint32_t>(op.x.to_ulong()),
+                      .w_dtypes = static_cast<uint32_t>(op.w.to_ulong()),
+                      .out_dtypes = static_cast<uint32_t>(op.out.to_ulong()),
+                      .m_max = op.m_max,
+                      .n_max = op.n_max,
+                      .k_max = op.k_max,
+                      .n_multiple = op.n_multiple,
+                      .k_multiple = op.k_multiple,
+                      .x_zero_point_min = op.x_zp.value_or(any).min,
+                      .x_zero_point_max = op.x_zp.value_or(any).max,
+                      .w_zero_point_min = op.w_zp.value_or(any).min,
+                      .w_zero_point_max = op.w_zp.value_or(any).max,
+                      .out_zero_point_min = op.out_zp.value_or(any).min,
+                      .out_zero_point_max = op.out_zp.value_or(any).max};
+  for (size_t i = 0; i < kPipeFeatureCount; ++i) {
+    if (op.features[i]) limits.features |= FeatureBit(static_cast<PipeFeature>(i));
+  }
+  return limits;
+}
+
+PluginInfo InfoOf(const PipeHello& hello) {
+  PluginInfo info;
+  info.name = CleanText(hello.name);
+  info.version = CleanText(hello.version);
+  info.contract = CleanText(hello.contract);
+  info.instruction_set = CleanText(hello.instruction_set);
+  for (size_t op = 0; op < kOpCount; ++op) {
+    if (hello.ops[op]) info.limits[op] = LimitsOf(*hello.ops[op]);
+  }
+  return info;
+}
+
+// "" or that a zero point is no code of the type of its tensor, where there is no stated range.
+std::string BeyondCodes(std::string_view field, const QParams& q, DType dtype,
+                        const std::optional<CodeRange>& stated) {
+  if (stated || !IsCode(dtype)) return "";
+  const CodeRange codes = RangeOf(dtype);
+  for (const int32_t zero_point : q.zero_point) {
+    if (zero_point < codes.min || zero_point > codes.max) {
+      return std::string(field) + ": zero point " + std::to_string(zero_point) + " is no " +
+             std::string(Name(dtype)) + " code";
+    }
+  }
+  return "";
+}
+
+// Most bytes that a number of the type takes in a list.
+size_t BytesPerValue(DType dtype) {
+  switch (dtype) {
+    case DType::kU8:
+    case DType::kS8: return 6;  // "-128, "
+    case DType::kS32: return 13;
+    case DType::kF32: break;
+  }
+  return 22;  // "-0x1.fffffep-126" with quotes, ", "
+}
+
+std::string TooLong(const Case& c) {
+  size_t outputs = 1;
+  for (const int64_t dim : c.output_shape()) outputs *= static_cast<size_t>(dim);
+  const size_t parameters = c.multiplier.size() + c.w_q.scale.size() + c.w_q.zero_point.size() +
+                            c.x_q.scale.size() + c.x_q.zero_point.size() + c.out_q.scale.size() +
+                            c.out_q.zero_point.size() + 2 * static_cast<size_t>(c.N);
+  constexpr size_t kRest = 4096;
+  const size_t request = static_cast<size_t>(c.x.size()) * BytesPerValue(c.x.dtype()) +
+                         static_cast<size_t>(c.w.size()) * BytesPerValue(c.w.dtype()) +
+                         parameters * BytesPerValue(DType::kF32) + kRest;
+  const size_t answer = outputs * BytesPerValue(c.out_dtype) + kRest;
+  if (std::max(request, answer) <= kPipeLineBytesMax) return "";
+  return "longer than a line of a pipe may be (" + std::to_string(kPipeLineBytesMax >> 20) +
+         " MiB)";
+}
+
+// What of a run's surroundings cannot be passed through a pipe. Where the data lies and what lay
+// there before is no business of qualm there, and never matters.
+std::string NotThroughAPipe(const RunContext& context) {
+  if (context.x_row_gap != 0 || context.y_row_gap != 0) return "a pipe has no strides";
+  if (context.in_place) return "nothing runs in place through a pipe";
+  if (context.threads > 1) return "is not told how many threads to use";
+  if (context.rounding != Rounding::kNearest || context.flush_denormals) {
+    return "has a floating-point environment of its own";
+  }
+  return "";
+}
+
+// A child's sentence, as one.
+Outcome Cleaned(Outcome outcome) {
+  if (outcome.status != RunStatus::kSkipped && outcome.status != RunStatus::kRefused)
+    return outcome;
+  outcome.detail = CleanText(outcome.detail);
+  if (outcome.detail.empty()) outcome.detail = "gave no reason";
+  return outcome;
+}
+
+}  // namespace
+
+PipeSubject::PipeSubject(std::string name, PipeOptions options) : ForeignSubject(std::move(name)) {
+  options.time_limit_ms = TimeLimitMs(options.time_limit_ms);
+  try {
+    child_ = std::make_unique<PipeChild>(std::move(options));
+  } catch (const Unavailable& error) {
+    throw Unavailable("subject '" + std::string(this->name()) + "': " + error.what());
+  }
+  info_ = InfoOf(child_->hello());
+  AdoptContract();
+}
+
+const PipeOp& PipeSubject::Offered(Op op) const {
+  return *child_->hello().ops[static_cast<size_t>(op)];
+}
+
+PipeChild::Question PipeSubject::QuestionOf(const Case& c, const RunContext& context) const {
+  const bool has_acc = Offered(c.op).features[static_cast<size_t>(PipeFeature::kAcc)];
+  return {.problem = &c, .want_acc = context.want_acc && has_acc};
+}
+
+std::string PipeSubject::CannotSend(const Case& c) const {
+  // No feature says so: a library requantizes in the one way it has.
+  if (c.requant != Requant::kExact)
+    return "pipes have no requantization " + std::string(Name(c.requant));
+  const PipeOp& op = Offered(c.op);
+  std::string why = BeyondCodes("x", c.x_q, c.x.dtype(), op.x_zp);
+  if (why.empty() && HasW(c.op)) why = BeyondCodes("w", c.w_q, c.w.dtype(), op.w_zp);
+  if (why.empty()) why = BeyondCodes("out", c.out_q, c.out_dtype, op.out_zp);
+  if (!why.empty()) return info_.name + " does not offer " + why;
+  return TooLong(c);
+}
+
+Outcome PipeSubject::Send(const Case& c, const RunContext& context) {
+  if (std::string why = NotThroughAPipe(context); !why.empty()) return Skipped(std::move(why));
+  const PipeChild::Question question = QuestionOf(c, context);
+  return Cleaned(std::move(child_->Ask({&question, 1}).front()));
+}
+
+std::vector<Outcome> PipeSubject::RunMany(std::span<const Case> cases, const RunContext& context) {
+  std::vector<Outcome> outcomes(cases.size());
+  size_t at = 0;
+  while (at < cases.size()) {
+    // Again after every answer that cost the child: it may be given up by now.
+    std::vector<PipeChild::Question> questions;
+    std::vector<size_t> places;
+    for (size_t i = at; i < cases.size(); ++i) {
+      std::string why = CannotRun(cases[i]);
+      if (why.empty()) why = NotThroughAPipe(context);
+      if (why.empty()) {
+        questions.push_back(QuestionOf(cases[i], context));
+        places.push_back(i);
+      } else {
+        outcomes[i] = Skipped(std::move(why));
+      }
+    }
+    std::vector<Outcome> answers = child_->Ask(questions);
+    for (size_t i = 0; i < answers.size(); ++i) {
+      if (answers[i].status == RunStatus::kHung) CountHang();
+      outcomes[places[i]] = Cleaned(std::move(answers[i]));
+    }
+    at = answers.size() < places.size() ? places[answers.size()] : cases.size();
+  }
+  return outcomes;
+}
+
+void RegisterPipeSubjects() {
+  SubjectKind kind;
+  kind.kind = "pipe";
+  kind.help =
+      "pipe:COMMAND  a program that reads cases and writes results, one JSON line each; run by "
+      "/bin/sh";
+  kind.names = [] { return std::vector<std::string>{}; };  // any command: none to list
+  kind.make = [](const std::string& name) -> std::unique_ptr<Subject> {
+    if (!name.starts_with(kPrefix) || name.size() == kPrefix.size()) return nullptr;
+    PipeOptions options;
+    options.command = ShellCommand(name.substr(kPrefix.size()));
+    return std::make_unique<PipeSubject>(name, std::move(options));
+  };
+  SubjectRegistry::Get().Add(std::move(kind));
+}
+
+}  // namespace qualm

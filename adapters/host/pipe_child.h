@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// A child that answers cases over stdin and stdout, in any language: docs/pipe.md is the protocol.
+// It is watched, and replaced when it dies, stalls or babbles.
+#ifndef QUALM_ADAPTERS_HOST_PIPE_CHILD_H_
+#define QUALM_ADAPTERS_HOST_PIPE_CHILD_H_
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "adapters/host/child_process.h"
+#include "core/case.h"
+#include "core/io/pipe_json.h"
+#include "core/subject.h"
+
+namespace qualm {
+
+struct PipeOptions {
+  // The program and its arguments; the first is looked for in PATH unless it has a '/'.
+  std::vector<std::string> command;
+  EnvironmentChanges environment;  // see ChildOptions
+  int start_limit_ms = 60'000;     // until it has answered the hello: interpreters load libraries
+  int time_limit_ms = 10'000;      // for each answer, from the one before it on
+};
+
+// Runs `text` by /bin/sh.
+std::vector<std::string> ShellCommand(const std::string& text);
+
+// Not thread-safe: one per thread. Each has its own process.
+class PipeChild {
+ public:
+  // Starts the child and reads what it says of itself. Throws Unavailable with a sentence if it
+  // does not say it.
+  explicit PipeChild(PipeOptions options);
+  // Closes its stdin; a child that has not left after two seconds is killed.
+  ~PipeChild();
+  PipeChild(const PipeChild&) = delete;
+  PipeChild& operator=(const PipeChild&) = delete;
+
+  const PipeHello& hello() const { return hello_; }
+
+  // 0 if none is running.
+  pid_t pid() const { return process_ ? process_->pid() : 0; }
+
+  struct Question {
+    const Case* problem = nullptr;
+    bool want_acc = false;
+  };
+  // Asks all of them, several at a time, and gives the answers in order: all, or those up to and
+  // with the first that cost the child, at least one. Never throws for what the child does. After
+  // a crash, a hang or garbage the next call starts a new one.
+  std::vector<Outcome> Ask(std::span<const Question> questions);
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  enum class Event : uint8_t { kLine, kClosed, kDeaf, kTimeout, kTooLong };
+
+  void Start();
+  void Spawn();
+  // The next line of the child's stdout, valid until the next call. Meanwhile writes what is to be
+  // written and drains stderr.
+  Event NextLine(Clock::time_point deadline, size_t bytes_max, std::string_view* line);
+  // Throws InputError if the child has already said more.
+  void RequireSilence() const;
+  void Write();
+  void ReadSome();
+  void DrainErrors();
+  // Ends the child: how it failed, as an outcome.
+  Outcome Failed(Event event, size_t bytes_max);
+  Outcome Garbage(const std::string& what);
+  std::string Reap(bool dying);
+  void Forget();
+  // "; its stderr ends in ...", or "".
+  std::string LastWords() const;
+
+  PipeOptions options_;
+  PipeHello hello_;
+  bool introduced_ = false;
+  std::optional<ChildProcess> process_;
+  FileDescriptor stdin_, stdout_, stderr_;
+  uint64_t next_id_ = 1;
+
+  std::string to_write_;
+  size_t written_ = 0;
+  bool deaf_ = false;  // it closed its stdin
+  std::string read_;
+  size_t line_begin_ = 0;
+  size_t searched_ = 0;  // no line end before it
+  bool at_end_ = false;  // of its stdout
+  std::string errors_;   // the last bytes of its stderr
+};
+
+}  // namespace qualm
+
+#endif  // QUALM_ADAPTERS_HOST_PIPE_CHILD_H_

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+// plugin:PATH.so: anybody's kernels behind the C interface of adapters/qualm_plugin.h.
+#include <unistd.h>
+
+#include <cstdlib>
+#include <memory>
+#include <utility>
+
+#include "adapters/host/plugin_limits.h"
+#include "adapters/host/plugin_subjects.h"
+#include "core/status.h"
+
+namespace qualm {
+namespace {
+
+constexpr std::string_view kPrefix = "plugin:";
+
+// Bytes of everything that a run sends and receives.
+uint64_t ProblemBytes(const Case& c) {
+  const auto outputs = static_cast<uint64_t>(c.M) * static_cast<uint64_t>(c.N);
+  const uint64_t lists = c.multiplier.size() + c.w_q.scale.size() + c.w_q.zero_point.size() +
+                         c.out_q.scale.size() + c.out_q.zero_point.size() +
+                         2 * static_cast<uint64_t>(c.N);
+  return c.x.bytes().size() + c.w.bytes().size() + 8 * outputs + 4 * lists + 4096;
+}
+
+bool IsReadable(const std::string& path) { return access(path.c_str(), R_OK) == 0; }
+
+}  // namespace
+
+std::string FindModule(const std::string& file) {
+  if (const char* folder = std::getenv("QUALM_PLUGIN_DIR")) {
+    if (std::string path = std::string(folder) + "/" + file; IsReadable(path)) return path;
+  }
+  for (const std::string_view folder :
+       {"", "../lib/", QUALM_MODULES_FROM_BIN "/", QUALM_DATA_FROM_BIN "/"}) {
+    if (std::string path = ExecutableFolder() + std::string(folder) + file; IsReadable(path))
+      return path;
+  }
+  return "";
+}
+
+std::string FindPlugin(const std::string& file) {
+  // dlopen searches the system's folders for a name without a '/'.
+  if (file.find('/') != std::string::npos) return IsReadable(file) ? file : "";
+  return IsReadable("./" + file) ? "./" + file : FindModule(file);
+}
+
+PluginSubject::PluginSubject(std::string name, WorkerOptions options)
+    : ForeignSubject(std::move(name)), worker_(std::move(options)) {
+  AdoptContract();
+}
+
+std::string PluginSubject::CannotSend(const Case& c) const {
+  if (ProblemBytes(c) > kMessageBytesMax)
+    return "larger than the worker takes (" + std::to_string(kMessageBytesMax >> 20) + " MiB)";
+  // Not in the interface: a library requantizes in the one way it has.
+  if (c.requant != Requant::kExact)
+    return "plugins have no requantization " + std::string(Name(c.requant));
+  return "";
+}
+
+Outcome PluginSubject::Send(const Case& c, const RunContext& context) {
+  return worker_.Run(c, context);
+}
+
+void RegisterPluginSubjects() {
+  SubjectKind kind;
+  kind.kind = "plugin";
+  kind.help = "plugin:PATH.so  a shared object with the C interface of adapters/qualm_plugin.h";
+  kind.names = [] { return std::vector<std::string>{}; };  // any path: none to list
+  kind.make = [](const std::string& name) -> std::unique_ptr<Subject> {
+    if (!name.starts_with(kPrefix) || name.size() == kPrefix.size()) return nullptr;
+    const std::string file = name.substr(kPrefix.size());
+    WorkerOptions options;
+    options.time_limit_ms = TimeLimitMs(options.time_limit_ms);
+    options.plugin = FindPlugin(file);
+    if (options.plugin.empty()) throw Unavailable("subject '" + name + "': no such file");
+    return std::make_unique<PluginSubject>(name, std::move(options));
+  };
+  SubjectRegistry::Get().Add(std::move(kind));
+}
+
+void RegisterModuleSubjects(ModuleKind module) {
+  SubjectKind kind;
+  kind.kind = std::string(module.kind);
+  kind.help = std::string(module.help);
+  const std::string first(module.names.front().module);
+  if (FindModule(first).empty()) {
+    kind.why_absent = first + " not found: install " + std::string(module.install) +
+                      (module.by_bootstrap ? " with scripts/bootstrap" : "") +
+                      " and rebuild, or set QUALM_PLUGIN_DIR to its folder";
+  }
+  SetVariants(kind, module.names);
+  kind.make = [module = std::move(module)](const std::string& name) {
+    for (const ModuleKind::Name& each : module.names) {
+      if (name != each.name) continue;
+      WorkerOptions options;
+      options.time_limit_ms = TimeLimitMs(options.time_limit_ms);
+      options.plugin = FindModule(std::string(each.module));
+      if (options.plugin.empty())
+        throw Unavailable("subject '" + name + "': " + std::string(each.module) + " not found");
+      if (!each.variable.empty()) options.environment.emplace_back(each.variable, each.value);
+      auto subject = std::make_unique<PluginSubject>(name, std::move(options));
+      subject->RequireInstructionSet(each.instruction_set, module.library, each.value);
+      return subject;
+    }
+    return std::unique_ptr<PluginSubject>();
+  };
+  SubjectRegistry::Get().Add(std::move(kind));
+}
+
+}  // namespace qualm

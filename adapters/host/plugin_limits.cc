@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "adapters/host/plugin_limits.h"
+
+#include <string_view>
+
+#include "adapters/qualm_plugin.h"
+
+namespace qualm {
+namespace {
+
+bool Has(uint32_t types, DType dtype) { return (types & QUALM_TYPE_BIT(static_cast<int>(dtype))); }
+
+std::string Between(int32_t min, int32_t max) {
+  if (min == max) return std::to_string(min);
+  return std::to_string(min) + " to " + std::to_string(max);
+}
+
+std::string CheckZeroPoints(std::string_view field, const QParams& q, int32_t min, int32_t max) {
+  for (const int32_t zero_point : q.zero_point) {
+    if (zero_point < min || zero_point > max) {
+      return std::string(field) + ": zero point " + std::to_string(zero_point) + " is outside " +
+             Between(min, max);
+    }
+  }
+  return "";
+}
+
+std::string CheckDim(std::string_view name, int64_t dim, int64_t max, int64_t multiple) {
+  if (max > 0 && dim > max) {
+    return std::string(name) + " = " + std::to_string(dim) + " is more than " + std::to_string(max);
+  }
+  if (multiple > 1 && dim % multiple != 0) {
+    return std::string(name) + " = " + std::to_string(dim) + " is no multiple of " +
+           std::to_string(multiple);
+  }
+  return "";
+}
+
+}  // namespace
+
+std::string WrongLimits(const PluginLimits& limits) {
+  const int32_t alignment = limits.alignment_bytes;
+  if (alignment < 0 || alignment > 4096 || (alignment & (alignment - 1)) != 0) {
+    return "alignment_bytes is " + std::to_string(alignment) +
+           ", expected a power of two up to 4096";
+  }
+  if (limits.read_slack_bytes < 0 || limits.read_slack_bytes > 65536) {
+    return "read_slack_bytes is " + std::to_string(limits.read_slack_bytes) +
+           ", expected 0 to 65536";
+  }
+  if (limits.m_max < 0 || limits.n_max < 0 || limits.k_max < 0 || limits.n_multiple < 0 ||
+      limits.k_multiple < 0) {
+    return "a largest dimension or a multiple is negative";
+  }
+  if (limits.x_zero_point_min > limits.x_zero_point_max ||
+      limits.w_zero_point_min > limits.w_zero_point_max ||
+      limits.out_zero_point_min > limits.out_zero_point_max) {
+    return "a zero point range is empty";
+  }
+  return "";
+}
+
+std::string OutsideLimits(const PluginLimits& limits, const Case& c) {
+  const bool has_w = HasW(c.op);
+  const Window& v = c.window;
+  const auto lacks = [&](uint32_t feature) { return (limits.features & feature) == 0; };
+  if (!Has(limits.x_dtypes, c.x.dtype())) return "x of type " + std::string(Name(c.x.dtype()));
+  if (has_w && !Has(limits.w_dtypes, c.w.dtype()))
+    return "w of type " + std::string(Name(c.w.dtype()));
+  if (!Has(limits.out_dtypes, c.out_dtype))
+    return "output of type " + std::string(Name(c.out_dtype));
+  if (c.bias && lacks(QUALM_CAN_BIAS_F32)) return "float bias";
+  if (c.bias_i32 && lacks(QUALM_CAN_BIAS_I32)) return "int32 bias";
+  if (c.relu && lacks(QUALM_CAN_RELU)) return "fused relu";
+  if (c.per_channel && lacks(QUALM_CAN_PER_CHANNEL)) return "parameters per channel";
+  if ((c.M == 0 || c.N == 0) && lacks(QUALM_CAN_EMPTY)) return "empty output";
+  if (HasSums(c.op) && c.K == 0 && lacks(QUALM_CAN_EMPTY_K)) return "K = 0";
+  if ((v.dilation_h != 1 || v.dilation_w != 1) && lacks(QUALM_CAN_DILATION)) return "dilation";
+  if (c.op == Op::kConv2d && v.groups != 1 && lacks(QUALM_CAN_GROUPS)) return "groups";
+  if ((v.pad_top != v.pad_bottom || v.pad_left != v.pad_right) &&
+      lacks(QUALM_CAN_ASYMMETRIC_PADDING)) {
+    return "padding that differs between two sides";
+  }
+  if (v.ceil_mode && lacks(QUALM_CAN_CEIL_MODE)) return "ceil mode";
+  if (v.count_include_pad && lacks(QUALM_CAN_COUNT_PADDING)) return "padding that counts";
+  if (const CodeRange range = RangeOf(c.out_dtype);
+      (c.out_min != range.min || c.out_max != range.max) && lacks(QUALM_CAN_CLAMP)) {
+    return "clamp other than the range of the output type";
+  }
+
+  std::string why = CheckDim("M", c.M, limits.m_max, 1);
+  if (why.empty()) why = CheckDim("N", c.N, limits.n_max, limits.n_multiple);
+  if (why.empty() && c.op != Op::kGlobalAvgPool)
+    why = CheckDim("K", c.K, limits.k_max, limits.k_multiple);
+  if (why.empty() && IsCode(c.x.dtype()))
+    why = CheckZeroPoints("x", c.x_q, limits.x_zero_point_min, limits.x_zero_point_max);
+  if (why.empty() && has_w)
+    why = CheckZeroPoints("w", c.w_q, limits.w_zero_point_min, limits.w_zero_point_max);
+  if (why.empty() && IsCode(c.out_dtype))
+    why = CheckZeroPoints("out", c.out_q, limits.out_zero_point_min, limits.out_zero_point_max);
+  return why;
+}
+
+std::string OutsideLimits(const PluginLimits& limits, const Case& c, const RunContext& context) {
+  const auto lacks = [&](uint32_t feature) { return (limits.features & feature) == 0; };
+  if ((context.x_row_gap != 0 || context.y_row_gap != 0) && lacks(QUALM_CAN_STRIDES)) {
+    return "takes dense rows only (no QUALM_CAN_STRIDES)";
+  }
+  if (context.in_place && !CanRunInPlace(c.op)) {
+    return std::string(Name(c.op)) + " does not run in place";
+  }
+  if (context.in_place && lacks(QUALM_CAN_IN_PLACE)) {
+    return "does not run in place (no QUALM_CAN_IN_PLACE)";
+  }
+  if (context.threads > 1) return "is not told how many threads to use";
+  return "";
+}
+
+}  // namespace qualm

@@ -1,0 +1,562 @@
+// SPDX-License-Identifier: Apache-2.0
+// Everything a plugin can do wrong is survived, called by its name, and does not disturb the next
+// case.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "adapters/host/plugin_subjects.h"
+#include "adapters/qualm_plugin.h"
+#include "adapters/host/worker.h"
+#include "core/status.h"
+
+namespace qualm {
+namespace {
+
+using ::testing::Test;
+
+std::string Module(const std::string& name) { return QUALM_BINARY_DIR "/lib/" + name + ".so"; }
+
+// x [2,3] u8, w [2,3] s8, y [2,2] s32; exact result {-1, 11, 17, 29} with zero points 1 and 0.
+Case SmallCase() {
+  Case c;
+  c.op = Op::kLinear;
+  c.M = 2;
+  c.N = 2;
+  c.K = 3;
+  c.x = Tensor::Of<uint8_t>({2, 3}, std::vector<uint8_t>{1, 2, 3, 4, 5, 6});
+  c.w = Tensor::Of<int8_t>({2, 3}, std::vector<int8_t>{5, 3, -2, 0, 1, 5});
+  c.x_q.zero_point = {1};
+  c.out_dtype = DType::kS32;
+  c.out_min = INT32_MIN;
+  c.out_max = INT32_MAX;
+  return c;
+}
+
+WorkerOptions Broken(const std::string& how) {
+  return {.plugin = Module("qualm_broken"),
+          .environment = {{"QUALM_BROKEN", how}},
+          .time_limit_ms = 10'000};
+}
+
+std::string LoadError(WorkerOptions options) {
+  try {
+    const Worker worker(std::move(options));
+  } catch (const Unavailable& error) {
+    return error.what();
+  }
+  return "loaded";
+}
+
+struct Misbehaviour {
+  const char* how;
+  RunStatus status;
+  const char* detail;  // part of the sentence
+};
+
+void PrintTo(const Misbehaviour& m, std::ostream* out) { *out << m.how; }
+
+class Misbehaves : public testing::TestWithParam<Misbehaviour> {};
+
+// Reported as exactly that, and twice, so that the worker was replaced or is unharmed.
+TEST_P(Misbehaves, IsSurvivedAndNamed) {
+  Worker worker(Broken(GetParam().how));
+  for (int round = 0; round < 2; ++round) {
+    const Outcome outcome = worker.Run(SmallCase(), {});
+    EXPECT_EQ(Name(outcome.status), Name(GetParam().status)) << outcome.detail;
+    EXPECT_NE(outcome.detail.find(GetParam().detail), std::string::npos) << outcome.detail;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Plugin, Misbehaves,
+    testing::Values(
+        Misbehaviour{"crash", RunStatus::kCrashed, "SIGSEGV: wrote address 0x10"},
+        Misbehaviour{"abort", RunStatus::kCrashed, "SIGABRT"},
+        Misbehaviour{"kill", RunStatus::kCrashed, "SIGKILL"},
+        Misbehaviour{"exit", RunStatus::kCrashed, "exit status 17"},
+        Misbehaviour{"exit-0", RunStatus::kCrashed, "exit status 0"},
+        Misbehaviour{"throw", RunStatus::kCrashed, "thrown on purpose"},
+        Misbehaviour{"write-past", RunStatus::kTouchedOutside, "past the end of y (SIGSEGV)"},
+        Misbehaviour{"read-past", RunStatus::kTouchedOutside, "read 1 byte past the end of x"},
+        Misbehaviour{"write-slack", RunStatus::kTouchedOutside, "wrote outside y"},
+        Misbehaviour{"modify-x", RunStatus::kModifiedInput, "input x at byte 1"},
+        Misbehaviour{"modify-scale", RunStatus::kModifiedInput, "w_scale"},
+        Misbehaviour{"garbage-answer", RunStatus::kGarbage, "answered 1234"},
+        Misbehaviour{"garbage-message", RunStatus::kGarbage, "no answer in the worker's protocol"},
+        Misbehaviour{"huge-message", RunStatus::kGarbage, "no answer in the worker's protocol"},
+        Misbehaviour{"close-socket", RunStatus::kCrashed, "exit status 0"},
+        Misbehaviour{"close-and-stay", RunStatus::kCrashed, "closed its connection"},
+        Misbehaviour{"refuse", RunStatus::kRefused, "said no [31m"},
+        Misbehaviour{"unsupported", RunStatus::kSkipped, "said no [31m"}),
+    [](const testing::TestParamInfo<Misbehaviour>& instance) {
+      std::string name = instance.param.how;
+      std::replace(name.begin(), name.end(), '-', '_');
+      return name;
+    });
+
+// UBSan and ASan end these themselves, before the signal: what matters is that it is a crash.
+TEST(Plugin, ArithmeticFaultsAndDeepRecursionAreCrashes) {
+  for (const char* how : {"divide", "recurse"}) {
+    Worker worker(Broken(how));
+    EXPECT_EQ(Name(worker.Run(SmallCase(), {}).status), "crashed") << how;
+    EXPECT_EQ(Name(worker.Run(SmallCase(), {}).status), "crashed") << how;
+  }
+}
+
+TEST(Plugin, HangIsEndedAtTheTimeLimit) {
+  WorkerOptions options = Broken("hang");
+  options.time_limit_ms = 300;
+  Worker worker(options);
+  const pid_t hung = worker.pid();
+  const auto start = std::chrono::steady_clock::now();
+  const Outcome outcome = worker.Run(SmallCase(), {});
+  const auto took = std::chrono::steady_clock::now() - start;
+  EXPECT_EQ(Name(outcome.status), "hung");
+  EXPECT_EQ(outcome.detail, "gave no answer within 300 ms");
+  EXPECT_GE(took, std::chrono::milliseconds(300));
+  EXPECT_LT(took, std::chrono::seconds(10));
+  EXPECT_EQ(kill(hung, 0), -1) << "the hung worker is still there";
+}
+
+TEST(Plugin, WriteBeforeTheOutputIsSeen) {
+  // At the guard page, and, where the buffer ends at one, in the pattern before it.
+  for (const bool end_at_guard : {false, true}) {
+    Worker worker(Broken("write-before"));
+    RunContext context;
+    context.end_at_guard = end_at_guard;
+    const Outcome outcome = worker.Run(SmallCase(), context);
+    EXPECT_EQ(Name(outcome.status), "touched-outside") << end_at_guard << outcome.detail;
+    EXPECT_NE(outcome.detail.find(end_at_guard ? "wrote outside y" : "before the start of y"),
+              std::string::npos)
+        << outcome.detail;
+  }
+}
+
+TEST(Plugin, WriteIntoARowGapIsSeen) {
+  Worker worker(Broken("write-gap"));
+  RunContext context;
+  context.y_row_gap = 3;
+  const Outcome outcome = worker.Run(SmallCase(), context);
+  EXPECT_EQ(Name(outcome.status), "touched-outside");
+  EXPECT_NE(outcome.detail.find("gap between two rows of y"), std::string::npos) << outcome.detail;
+}
+
+TEST(Plugin, DeclaredSlackMayBeReadOnly) {
+  Worker worker(Broken("read-slack"));
+  const Outcome outcome = worker.Run(SmallCase(), {});
+  EXPECT_TRUE(outcome.ok()) << outcome.detail;
+}
+
+TEST(Plugin, DeclaredAlignmentIsKept) {
+  for (const bool end_at_guard : {false, true}) {
+    RunContext context;
+    context.end_at_guard = end_at_guard;
+    context.align_offset = 3;
+    Worker needs_it(Broken("need-alignment"));
+    EXPECT_TRUE(needs_it.Run(SmallCase(), context).ok());
+    Worker does_not_say_so(Broken("need-alignment-silently"));
+    EXPECT_EQ(Name(does_not_say_so.Run(SmallCase(), context).status), "refused");
+  }
+}
+
+// The property of equal bits under another poison finds it; here: the poison arrives unchanged.
+TEST(Plugin, OutputLeftUnwrittenShowsThePoison) {
+  Worker worker(Broken("leave-output"));
+  for (const uint8_t poison : {0xA5, 0x3C}) {
+    RunContext context;
+    context.poison = poison;
+    const Outcome outcome = worker.Run(SmallCase(), context);
+    ASSERT_TRUE(outcome.ok()) << outcome.detail;
+    for (const uint8_t byte : outcome.y.bytes()) EXPECT_EQ(byte, poison);
+  }
+}
+
+TEST(Plugin, RowGapsAreSkippedWhereThePluginTakesDenseRowsOnly) {
+  Worker worker(Broken("dense-only"));
+  RunContext context;
+  context.x_row_gap = 1;
+  const Outcome outcome = worker.Run(SmallCase(), context);
+  EXPECT_EQ(Name(outcome.status), "skipped");
+  EXPECT_NE(outcome.detail.find("dense rows"), std::string::npos) << outcome.detail;
+}
+
+Case AddCase() {
+  Case c;
+  c.op = Op::kAdd;
+  c.M = 2;
+  c.N = 2;
+  c.x = Tensor::Of<uint8_t>({2, 2}, std::vector<uint8_t>{1, 2, 3, 4});
+  c.w = Tensor::Of<uint8_t>({2, 2}, std::vector<uint8_t>{10, 20, 30, 40});
+  return c;
+}
+
+TEST(Plugin, TheSecondOperandArrivesAndIsWatched) {
+  const Tensor sum = Tensor::Of<uint8_t>({2, 2}, std::vector<uint8_t>{11, 22, 33, 44});
+  for (const int64_t gap : {0, 3}) {
+    Worker worker(Broken("nothing"));
+    const Outcome outcome = worker.Run(AddCase(), {.x_row_gap = gap, .y_row_gap = 2 * gap});
+    ASSERT_TRUE(outcome.ok()) << outcome.detail;
+    EXPECT_EQ(outcome.y, sum);
+  }
+  Worker harm(Broken("modify-w"));
+  const Outcome outcome = harm.Run(AddCase(), {});
+  EXPECT_EQ(Name(outcome.status), "modified-input");
+  EXPECT_EQ(outcome.detail, "changed its input w at byte 0");
+}
+
+TEST(Plugin, InPlaceOnlyWhereItIsOffered) {
+  Worker worker(Broken("in-place"));
+  for (const int64_t gap : {0, 3}) {
+    const Outcome outcome = worker.Run(AddCase(), {.x_row_gap = gap, .in_place = true});
+    ASSERT_TRUE(outcome.ok()) << outcome.detail;
+    EXPECT_EQ(outcome.y, Tensor::Of<uint8_t>({2, 2}, std::vector<uint8_t>{11, 22, 33, 44}));
+  }
+  const auto skipped = [](const char* how, const Case& c, const RunContext& context) {
+    Worker other(Broken(how));
+    const Outcome outcome = other.Run(c, context);
+    EXPECT_EQ(Name(outcome.status), "skipped");
+    return outcome.detail;
+  };
+  EXPECT_EQ(skipped("nothing", AddCase(), {.in_place = true}),
+            "does not run in place (no QUALM_CAN_IN_PLACE)");
+  EXPECT_EQ(skipped("in-place", SmallCase(), {.in_place = true}), "linear does not run in place");
+  EXPECT_EQ(skipped("nothing", SmallCase(), {.threads = 2}), "is not told how many threads to use");
+}
+
+TEST(Plugin, MemoryIsLimited) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "no address space limit under sanitizers";
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+  GTEST_SKIP() << "no address space limit under sanitizers";
+#endif
+#endif
+  Worker worker(Broken("memory"));
+  const Outcome outcome = worker.Run(SmallCase(), {});
+  EXPECT_EQ(Name(outcome.status), "crashed");
+  EXPECT_NE(outcome.detail.find("bad_alloc"), std::string::npos) << outcome.detail;
+}
+
+TEST(Plugin, PrintingDoesNotDisturbTheProtocol) {
+  Worker worker(Broken("print"));
+  EXPECT_TRUE(worker.Run(SmallCase(), {}).ok());
+}
+
+TEST(Plugin, CrashOnOneCaseLeavesTheOthersRunning) {
+  Worker worker(Broken("crash-on-9"));
+  Case bad = SmallCase();
+  bad.x.SetInt(0, 9);
+  const pid_t first = worker.pid();
+  EXPECT_TRUE(worker.Run(SmallCase(), {}).ok());
+  EXPECT_EQ(worker.pid(), first) << "one worker serves many cases";
+  EXPECT_EQ(Name(worker.Run(bad, {}).status), "crashed");
+  EXPECT_TRUE(worker.Run(SmallCase(), {}).ok());
+  EXPECT_NE(worker.pid(), first);
+  EXPECT_EQ(Name(worker.Run(bad, {}).status), "crashed");
+}
+
+TEST(Plugin, WorkerKilledBetweenTwoRunsIsReportedNotFatal) {
+  // The write to its socket would raise SIGPIPE here.
+  Worker worker(Broken("nothing"));
+  ASSERT_TRUE(worker.Run(SmallCase(), {}).ok());
+  kill(worker.pid(), SIGKILL);
+  siginfo_t gone{};  // wait for its end, and so for that of its socket, without reaping it
+  ASSERT_EQ(waitid(P_PID, static_cast<id_t>(worker.pid()), &gone, WEXITED | WNOWAIT), 0);
+  const Outcome outcome = worker.Run(SmallCase(), {});
+  EXPECT_EQ(Name(outcome.status), "crashed");
+  EXPECT_NE(outcome.detail.find("SIGKILL"), std::string::npos) << outcome.detail;
+  EXPECT_TRUE(worker.Run(SmallCase(), {}).ok());
+}
+
+TEST(Plugin, WhatIsNoPluginIsTurnedAwayWithASentence) {
+  const auto expect = [](WorkerOptions options, const std::string& part) {
+    options.time_limit_ms = part.find("within") == std::string::npos ? 10'000 : 400;
+    const std::string error = LoadError(options);
+    EXPECT_NE(error.find(part), std::string::npos) << part << " <- " << error;
+    EXPECT_NE(error.find(options.plugin), std::string::npos) << "names no file: " << error;
+  };
+  expect(Broken("wrong-version"),
+         "built for version 99 of the plugin interface, this is version 1");
+  expect(Broken("wrong-size"), "qualm_plugin.size is 40");
+  expect(Broken("capability-size"), "capability of linear: size is 8");
+  expect(Broken("capability-alignment"), "alignment_bytes is 3");
+  expect(Broken("entry-null"), "returned NULL");
+  expect(Broken("entry-wild"), "crashed while it was loaded: killed by SIGSEGV");
+  expect(Broken("entry-exit"), "exit status 5");
+  expect(Broken("entry-hang"), "could not be loaded within 400 ms");
+  expect(Broken("entry-garbage"), "no message of this protocol");
+  expect(Broken("null-function"), "qualm_plugin.run is NULL");
+  expect(Broken("no-last-error"), "qualm_plugin.last_error is NULL");
+  expect(Broken("no-name"), "name is empty");
+  expect({.plugin = Module("qualm_no_entry"), .environment = {}}, "exports no qualm_plugin_entry");
+  expect({.plugin = "/nowhere/at-all.so", .environment = {}}, "cannot be loaded");
+  const std::string text = testing::TempDir() + "qualm-not-a-library.so";
+  std::ofstream(text) << "This is not a shared object.\n";
+  expect({.plugin = text, .environment = {}}, "cannot be loaded");
+}
+
+TEST(Plugin, ContractThatIsNoneIsTurnedAway) {
+  try {
+    const PluginSubject subject("plugin:broken", Broken("wrong-contract"));
+    FAIL();
+  } catch (const Unavailable& error) {
+    EXPECT_STREQ(error.what(),
+                 "subject 'plugin:broken': its contract 'mostly right' is none, expected exact or "
+                 "model:NAME");
+  }
+}
+
+// Whatever instance hangs: each thread and each step of triage has its own.
+TEST(Plugin, AfterThreeHangsTheSubjectIsGivenUp) {
+  Case c = SmallCase();
+  c.x_q.zero_point = {0};  // all that it offers
+  WorkerOptions options = Broken("hang");
+  options.time_limit_ms = 100;
+  PluginSubject first("plugin:hangs", options), second("plugin:hangs", options);
+  EXPECT_EQ(Name(first.Run(c, {}).status), "hung");
+  EXPECT_EQ(Name(second.Run(c, {}).status), "hung");
+  EXPECT_EQ(first.CannotRun(c), "");
+  EXPECT_EQ(Name(first.Run(c, {}).status), "hung");
+  for (PluginSubject* subject : {&first, &second}) {
+    const Outcome outcome = subject->Run(c, {});
+    EXPECT_EQ(Name(outcome.status), "skipped");
+    EXPECT_EQ(outcome.detail, "given up: it hung 3 times in this run");
+    EXPECT_EQ(subject->CannotRun(c), outcome.detail);
+  }
+  PluginSubject other("plugin:other", Broken("nothing"));
+  EXPECT_TRUE(other.Run(c, {}).ok());
+}
+
+TEST(Plugin, MissingWorkerIsUnavailableNotACrash) {
+  setenv("QUALM_WORKER", "/nowhere/qualm-worker", 1);
+  const std::string error = LoadError(Broken("nothing"));
+  unsetenv("QUALM_WORKER");
+  EXPECT_NE(error.find("QUALM_WORKER"), std::string::npos) << error;
+  EXPECT_EQ(LoadError(Broken("nothing")), "loaded");
+}
+
+class ExamplePlugin : public Test {
+ protected:
+  ExamplePlugin() {
+    RegisterPluginSubjects();
+    subject_ = SubjectRegistry::Get().Make("plugin:" + Module("qualm_example"));
+  }
+  std::unique_ptr<Subject> subject_;
+};
+
+TEST_F(ExamplePlugin, ComputesTheExactResult) {
+  EXPECT_TRUE(subject_->contract().exact());
+  EXPECT_EQ(subject_->Version(), "example 1");
+  for (const int64_t gap : {0, 5}) {
+    for (const bool end_at_guard : {true, false}) {
+      RunContext context;
+      context.x_row_gap = gap;
+      context.y_row_gap = gap;
+      context.end_at_guard = end_at_guard;
+      context.align_offset = 12;
+      const Outcome outcome = subject_->Run(SmallCase(), context);
+      ASSERT_TRUE(outcome.ok()) << outcome.detail;
+      EXPECT_EQ(outcome.y, Tensor::Of<int32_t>({2, 2}, std::vector<int32_t>{-1, 11, 17, 29}));
+      EXPECT_FALSE(outcome.acc.has_value());
+    }
+  }
+}
+
+Case PoolCase() {
+  Case c;
+  c.op = Op::kMaxPool;
+  c.window = {.batch = 2,
+              .in_h = 2,
+              .in_w = 3,
+              .in_c = 2,
+              .kernel_h = 1,
+              .kernel_w = 2,
+              .stride_h = 1,
+              .stride_w = 3,
+              .pad_top = 0,
+              .pad_bottom = 0,
+              .pad_left = 1,
+              .pad_right = 1,
+              .dilation_h = 1,
+              .dilation_w = 2};
+  DeriveSizes(&c);
+  c.x = Tensor(DType::kS8, {2, 2, 3, 2});
+  for (int i = 0; i < 24; ++i) c.x.SetInt(i, i % 2 == 0 ? i : -i);
+  c.out_dtype = DType::kS8;
+  c.out_min = -128;
+  c.out_max = 20;
+  return c;
+}
+
+TEST_F(ExamplePlugin, SeesImagesAndTheirWindow) {
+  const Case c = PoolCase();
+  ASSERT_EQ(Validate(c), "");
+  // One output per row: the second pixel; the other tap is padding on the left.
+  const std::vector<int8_t> expected{2, -3, 8, -9, 14, -15, 20, -21};
+  for (const int64_t gap : {0, 3}) {
+    const Outcome outcome = subject_->Run(c, {.x_row_gap = gap, .y_row_gap = gap});
+    ASSERT_TRUE(outcome.ok()) << outcome.detail;
+    EXPECT_EQ(outcome.y, Tensor::Of<int8_t>({2, 2, 1, 2}, expected));
+  }
+  Case ceil = c;
+  ceil.window.ceil_mode = true;
+  DeriveSizes(&ceil);
+  EXPECT_EQ(subject_->CannotRun(ceil), "example does not offer ceil mode");
+}
+
+TEST_F(ExamplePlugin, EmptyProblemsRun) {
+  Case c = SmallCase();
+  c.K = 0;
+  c.x = Tensor(DType::kU8, {2, 0});
+  c.w = Tensor(DType::kS8, {2, 0});
+  EXPECT_EQ(subject_->Run(c, {}).y, Tensor(DType::kS32, {2, 2}));
+  c.M = 0;
+  c.x = Tensor(DType::kU8, {0, 0});
+  EXPECT_EQ(subject_->Run(c, {}).y, Tensor(DType::kS32, {0, 2}));
+}
+
+TEST_F(ExamplePlugin, ProblemLargerThanOneSocketBufferRuns) {
+  Case c = SmallCase();
+  c.M = 300;
+  c.N = 500;
+  c.K = 800;
+  c.x = Tensor(DType::kU8, {c.M, c.K});
+  c.w = Tensor(DType::kS8, {c.N, c.K});
+  c.x.SetInt(c.x.size() - 1, 201);
+  c.w.SetInt(c.w.size() - 1, -3);
+  c.x_q.zero_point = {0};
+  const Outcome outcome = subject_->Run(c, {});
+  ASSERT_TRUE(outcome.ok()) << outcome.detail;
+  EXPECT_EQ(outcome.y.IntAt(outcome.y.size() - 1), -603);
+  EXPECT_EQ(outcome.y.IntAt(0), 0);
+}
+
+TEST_F(ExamplePlugin, WhatItDoesNotOfferIsSkippedWithTheReason) {
+  const auto reason = [&](auto change) {
+    Case c = SmallCase();
+    change(c);
+    const std::string why = subject_->CannotRun(c);
+    EXPECT_EQ(subject_->Run(c, {}).detail, why);
+    return why;
+  };
+  EXPECT_EQ(subject_->CannotRun(SmallCase()), "");
+  EXPECT_EQ(reason([](Case& c) { c.op = Op::kQuantize; }), "example does not offer quantize");
+  EXPECT_EQ(reason([](Case& c) { c.w = Tensor(DType::kU8, {2, 3}); }),
+            "example does not offer w of type u8");
+  EXPECT_EQ(reason([](Case& c) { c.out_max = 5; }),
+            "example does not offer clamp other than the range of the output type");
+  EXPECT_EQ(reason([](Case& c) { c.x_q.zero_point = {70000}; }),
+            "example does not offer x: zero point 70000 is outside -65536 to 65536");
+  EXPECT_EQ(reason([](Case& c) {
+              c.out_dtype = DType::kF32;
+              c.bias = std::vector<float>{1, 2};
+            }),
+            "example does not offer output of type f32");
+}
+
+TEST_F(ExamplePlugin, LimitsOfEveryKindAreHeeded) {
+  PluginLimits limits;
+  limits.x_dtypes = QUALM_TYPE_BIT(QUALM_U8);
+  limits.w_dtypes = QUALM_TYPE_BIT(QUALM_S8);
+  limits.out_dtypes = QUALM_TYPE_BIT(QUALM_S32);
+  limits.x_zero_point_max = 255;
+  EXPECT_EQ(OutsideLimits(limits, SmallCase()), "");
+  PluginLimits narrow = limits;
+  narrow.k_multiple = 4;
+  EXPECT_EQ(OutsideLimits(narrow, SmallCase()), "K = 3 is no multiple of 4");
+  narrow = limits;
+  narrow.m_max = 1;
+  EXPECT_EQ(OutsideLimits(narrow, SmallCase()), "M = 2 is more than 1");
+  Case c = SmallCase();
+  c.w_q.zero_point = {1};
+  EXPECT_EQ(OutsideLimits(limits, c), "w: zero point 1 is outside 0");
+  c = SmallCase();
+  c.relu = true;
+  EXPECT_EQ(OutsideLimits(limits, c), "fused relu");
+  c = SmallCase();
+  c.bias_i32 = std::vector<int32_t>{1, 2};
+  EXPECT_EQ(OutsideLimits(limits, c), "int32 bias");
+  c = SmallCase();
+  c.per_channel = true;
+  EXPECT_EQ(OutsideLimits(limits, c), "parameters per channel");
+
+  limits.out_dtypes = limits.x_dtypes = limits.w_dtypes = QUALM_TYPE_BIT(QUALM_S8);
+  limits.features = QUALM_CAN_CLAMP;
+  EXPECT_EQ(OutsideLimits(limits, PoolCase()), "dilation");
+  c = PoolCase();
+  c.window.dilation_w = 1;
+  EXPECT_EQ(OutsideLimits(limits, c), "");
+  c.window.pad_right = 0;
+  EXPECT_EQ(OutsideLimits(limits, c), "padding that differs between two sides");
+  c.window.pad_right = 1;
+  c.op = Op::kAvgPool;
+  c.window.count_include_pad = true;
+  EXPECT_EQ(OutsideLimits(limits, c), "padding that counts");
+  c = PoolCase();
+  c.op = Op::kConv2d;
+  c.window.dilation_w = 1;
+  c.window.groups = 2;
+  c.w = Tensor(DType::kS8, {2, 1, 2, 1});
+  EXPECT_EQ(OutsideLimits(limits, c), "groups");
+  c.op = Op::kDepthwise;
+  EXPECT_EQ(OutsideLimits(limits, c), "");
+  c = AddCase();
+  limits.x_dtypes = limits.out_dtypes = QUALM_TYPE_BIT(QUALM_U8);
+  EXPECT_EQ(OutsideLimits(limits, c), "w of type u8");
+}
+
+TEST_F(ExamplePlugin, RegistryKnowsTheKindAndMissesNothingSilently) {
+  EXPECT_THROW(SubjectRegistry::Get().Make("plugin:"), InputError);
+  EXPECT_THROW(SubjectRegistry::Get().Make("plugin:/nowhere/at-all.so"), Unavailable);
+  EXPECT_EQ(FindPlugin("qualm_example.so"), ExecutableFolder() + "../lib/qualm_example.so");
+}
+
+// A file that happens to lie where qualm is run is not loaded for a library of ours.
+TEST_F(ExamplePlugin, ModulesAreNotLookedForInTheCurrentFolder) {
+  const std::filesystem::path before = std::filesystem::current_path();
+  const std::filesystem::path folder =
+      std::filesystem::temp_directory_path() / ("qualm-module-" + std::to_string(getpid()));
+  std::filesystem::create_directory(folder);
+  std::ofstream(folder / "qualm_example.so") << "no shared object";
+  std::filesystem::current_path(folder);
+  EXPECT_EQ(FindPlugin("qualm_example.so"), "./qualm_example.so");
+  EXPECT_EQ(FindModule("qualm_example.so"), ExecutableFolder() + "../lib/qualm_example.so");
+  std::filesystem::current_path(before);
+  std::filesystem::remove_all(folder);
+}
+
+// One subject per thread, each with its own worker; workers crash while others are being started.
+TEST(Plugin, ThreadsDoNotDisturbEachOther) {
+  std::vector<std::thread> threads;
+  std::vector<int> right(4, 0);
+  for (size_t i = 0; i < right.size(); ++i) {
+    threads.emplace_back([i, &right] {
+      WorkerOptions good{.plugin = Module("qualm_example"), .environment = {}};
+      Worker crashing(Broken("abort"));
+      Worker working(i % 2 == 0 ? good : Broken("nothing"));
+      for (int round = 0; round < 5; ++round) {
+        const bool crashed = crashing.Run(SmallCase(), {}).status == RunStatus::kCrashed;
+        const Outcome outcome = working.Run(SmallCase(), {});
+        const int32_t want = i % 2 == 0 ? 11 : 7;
+        if (crashed && outcome.ok() && outcome.y.IntAt(1) == want) ++right[i];
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(right, std::vector<int>(4, 5));
+}
+
+}  // namespace
+}  // namespace qualm

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "adapters/host/worker.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+#include "core/status.h"
+
+namespace qualm {
+namespace {
+
+using Result = MessageChannel::Result;
+
+// A hello or an error sentence.
+constexpr size_t kHelloBytesMax = 64 * 1024;
+std::string FindWorker() {
+  if (const char* path = std::getenv("QUALM_WORKER")) {
+    if (access(path, X_OK) == 0) return path;
+    throw Unavailable("QUALM_WORKER: no executable at '" + std::string(path) + "'");
+  }
+  const std::string beside = ExecutableFolder() + "qualm-worker";
+  if (access(beside.c_str(), X_OK) == 0) return beside;
+  throw Unavailable("no qualm-worker in " + ExecutableFolder() +
+                    " (build it, or set QUALM_WORKER to its path)");
+}
+
+std::string Bytes(int64_t count) {
+  return std::to_string(count) + (count == 1 ? " byte" : " bytes");
+}
+
+}  // namespace
+
+Worker::Worker(WorkerOptions options) : options_(std::move(options)) { Start(); }
+
+Worker::~Worker() {
+  // Closing the socket asks it to leave.
+  if (process_) Reap(/*dying=*/true);
+}
+
+void Worker::Spawn(const std::string& worker_path) {
+  // Close-on-exec at once: a worker that another thread is starting must not inherit these ends, or
+  // this one would never see its socket close.
+  std::array<int, 2> ends{};
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0) {
+    throw Unavailable("qualm-worker: no socket: " + std::string(std::strerror(errno)));
+  }
+  FileDescriptor own(ends[0]);
+  FileDescriptor theirs(ends[1]);
+  ChildOptions child;
+  child.arguments = {worker_path, options_.plugin, std::to_string(options_.time_limit_ms),
+                     std::to_string(options_.memory_limit_bytes)};
+  child.environment = options_.environment;
+  // In this order: where the parent's own stdin is closed, the socket may be number 0.
+  child.descriptors = {{theirs.get(), kWorkerFd}, {-1, STDIN_FILENO}, {-1, STDOUT_FILENO}};
+  process_.emplace(child);
+  socket_ = std::move(own);
+  channel_.emplace(socket_.get());
+}
+
+void Worker::Start() {
+  Spawn(FindWorker());
+  const std::string who = "plugin '" + options_.plugin + "' ";
+  const Result result = channel_->Receive(kHelloBytesMax, options_.time_limit_ms);
+  if (result == Result::kTimeout) {
+    Reap(/*dying=*/false);
+    throw Unavailable(who + "could not be loaded within " + std::to_string(options_.time_limit_ms) +
+                      " ms");
+  }
+  if (result == Result::kClosed) {
+    throw Unavailable(who + "ended the process that loaded it: " + Reap(/*dying=*/true));
+  }
+  if (result == Result::kGarbage) {
+    Reap(/*dying=*/false);
+    throw Unavailable(who + "sent no message of this protocol while it was loaded");
+  }
+  switch (channel_->header().kind) {
+    case MessageKind::kHello:
+      if (std::optional<PluginInfo> info = DecodeInfo(channel_->payload())) {
+        info_ = std::move(*info);
+        return;
+      }
+      break;
+    case MessageKind::kCannotLoad: {
+      const std::span<const uint8_t> text = channel_->payload();
+      // Not CleanText: the loader's own sentence, whose end names the file, may be long.
+      std::string why(text.begin(), text.end());
+      Reap(/*dying=*/true);
+      throw Unavailable(who + why);
+    }
+    case MessageKind::kFault:
+      if (const std::optional<Fault> fault = DecodeFault(channel_->payload())) {
+        throw Unavailable(who + "crashed while it was loaded: " + FromFault(*fault).detail);
+      }
+      break;
+    case MessageKind::kRun:
+    case MessageKind::kAnswer: break;
+  }
+  Reap(/*dying=*/false);
+  throw Unavailable(who + "sent no message of this protocol while it was loaded");
+}
+
+Outcome Worker::Run(const Case& c, const RunContext& context) {
+  if (!process_) {
+    try {
+      Start();
+    } catch (const Unavailable& error) {
+      return Bad(RunStatus::kCrashed,
+                 "the worker could not be started again: " + std::string(error.what()));
+    }
+  }
+  EncodeRun(c, context, payload_);
+  const uint64_t sequence = ++sequence_;
+  const Result sent = channel_->Send(MessageKind::kRun, sequence, payload_, options_.time_limit_ms);
+  // A worker that has died may still have left word of why.
+  const size_t answer_bytes_max =
+      kHelloBytesMax + static_cast<size_t>(c.M * c.N) * (SizeOf(c.out_dtype) + SizeOf(DType::kS32));
+  const Result received = channel_->Receive(std::min(answer_bytes_max, kMessageBytesMax),
+                                            sent == Result::kTimeout ? 0 : options_.time_limit_ms);
+  if (received != Result::kOk) return Failed(received);
+  if (channel_->header().kind == MessageKind::kFault) {
+    if (const std::optional<Fault> fault = DecodeFault(channel_->payload())) {
+      return FromFault(*fault);
+    }
+  }
+  if (channel_->header().kind == MessageKind::kAnswer && channel_->header().sequence == sequence) {
+    if (std::optional<Outcome> outcome = DecodeOutcome(channel_->payload(), c)) {
+      return std::move(*outcome);
+    }
+  }
+  return Failed(Result::kGarbage);
+}
+
+Outcome Worker::Failed(Result result) {
+  switch (result) {
+    case Result::kTimeout:
+      Reap(/*dying=*/false);
+      return Bad(RunStatus::kHung,
+                 "gave no answer within " + std::to_string(options_.time_limit_ms) + " ms");
+    case Result::kClosed: return Bad(RunStatus::kCrashed, Reap(/*dying=*/true));
+    case Result::kOk:
+    case Result::kGarbage: break;
+  }
+  Reap(/*dying=*/false);
+  return Bad(RunStatus::kGarbage, "sent something that is no answer in the worker's protocol");
+}
+
+Outcome Worker::FromFault(const Fault& fault) {
+  Reap(/*dying=*/true);
+  const std::string signal_name = SignalName(fault.signal);
+  std::string verb = "accessed";
+  if (fault.access == Fault::Access::kRead) verb = "read";
+  if (fault.access == Fault::Access::kWrite) verb = "wrote";
+  const std::string buffer = CleanText(fault.buffer.data());
+  if (buffer.empty()) {
+    const bool addressed = fault.signal == SIGSEGV || fault.signal == SIGBUS;
+    std::array<char, 32> address;
+    std::snprintf(address.data(), address.size(), "0x%llx",
+                  static_cast<unsigned long long>(fault.address));
+    return Bad(
+        RunStatus::kCrashed,
+        "killed by " + signal_name + (addressed ? ": " + verb + " address " + address.data() : ""));
+  }
+  const bool before = fault.bytes_before > 0;
+  const std::string where = before ? Bytes(fault.bytes_before) + " before the start of "
+                                   : Bytes(fault.bytes_past) + " past the end of ";
+  return Bad(RunStatus::kTouchedOutside, verb + " " + where + buffer + " (" + signal_name + ")");
+}
+
+std::string Worker::Reap(bool dying) {
+  channel_.reset();
+  socket_.Close();
+  std::string how = process_->Reap(dying);
+  process_.reset();
+  return how;
+}
+
+}  // namespace qualm

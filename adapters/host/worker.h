@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// The parent's side of foreign code: a qualm-worker process with one plugin in it, started with its
+// environment already set, watched, and replaced when it dies. Nothing foreign is ever loaded here.
+//
+// The case in flight is held here while it runs, and this process survives whatever it does, so
+// that a crash or a hang is reported with its case; no file is needed for that.
+#ifndef QUALM_ADAPTERS_HOST_WORKER_H_
+#define QUALM_ADAPTERS_HOST_WORKER_H_
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "adapters/host/child_process.h"
+#include "adapters/host/worker_message.h"
+#include "core/case.h"
+#include "core/executable.h"
+#include "core/subject.h"
+
+namespace qualm {
+
+struct WorkerOptions {
+  std::string plugin;              // path of the shared object
+  EnvironmentChanges environment;  // see ChildOptions
+  int time_limit_ms = 10'000;      // for loading, and for each run
+  // Address space; not under sanitizers, which cannot live with a limit.
+  uint64_t memory_limit_bytes = uint64_t{4} << 30;
+};
+
+// Not thread-safe: one per thread. Each has its own process.
+class Worker {
+ public:
+  // Starts the worker and loads the plugin. Throws Unavailable, with a sentence that says what to
+  // do, if there is no worker executable or the file is no plugin of this version, crashes or
+  // hangs while it is loaded.
+  explicit Worker(WorkerOptions options);
+  ~Worker();
+  Worker(const Worker&) = delete;
+  Worker& operator=(const Worker&) = delete;
+
+  const PluginInfo& info() const { return info_; }
+
+  // Never throws for what the plugin does. After a crash, a hang or garbage the next call starts a
+  // new process.
+  Outcome Run(const Case& c, const RunContext& context);
+
+  // 0 if none is running.
+  pid_t pid() const { return process_ ? process_->pid() : 0; }
+
+ private:
+  void Start();
+  void Spawn(const std::string& worker_path);
+  // Ends the process, waiting first if it is about to end by itself; how it ended, as a sentence.
+  std::string Reap(bool dying);
+  Outcome Failed(MessageChannel::Result result);
+  Outcome FromFault(const Fault& fault);
+
+  WorkerOptions options_;
+  PluginInfo info_;
+  std::optional<ChildProcess> process_;
+  FileDescriptor socket_;
+  uint64_t sequence_ = 0;
+  std::optional<MessageChannel> channel_;
+  std::vector<uint8_t> payload_;
+};
+
+}  // namespace qualm
+
+#endif  // QUALM_ADAPTERS_HOST_WORKER_H_

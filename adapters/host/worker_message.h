@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+// What qualm and qualm-worker say to each other: length-prefixed binary messages over a socket, one
+// answer per request. Both ends are built together and run on one machine, so numbers travel in
+// native byte order; but whoever reads trusts nothing, because foreign code shares the worker's
+// address space and may have written to the socket itself.
+#ifndef QUALM_ADAPTERS_HOST_WORKER_MESSAGE_H_
+#define QUALM_ADAPTERS_HOST_WORKER_MESSAGE_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "adapters/host/plugin_limits.h"
+#include "core/case.h"
+#include "core/subject.h"
+
+namespace qualm {
+
+// The worker's end of the socket. stdin and stdout are not used: libraries print.
+inline constexpr int kWorkerFd = 3;
+// Longest message either side accepts, and so the largest problem a worker can be given.
+inline constexpr size_t kMessageBytesMax = size_t{1} << 30;
+// Longest string a plugin may hand over.
+inline constexpr size_t kPluginTextBytesMax = 200;
+
+enum class MessageKind : uint32_t {
+  kHello = 1,   // worker: PluginInfo
+  kCannotLoad,  // worker: a sentence; the worker then exits
+  kRun,         // qualm: Case and RunContext
+  kAnswer,      // worker: Outcome
+  kFault,       // worker, from its signal handler: Fault; the worker then dies of the signal
+};
+
+struct MessageHeader {
+  uint32_t magic = 0x334D4C51;  // "QLM3": raised with the layout of any message
+  MessageKind kind = MessageKind::kHello;
+  uint64_t sequence = 0;  // an answer carries its request's
+  uint64_t bytes = 0;     // that follow
+};
+static_assert(sizeof(MessageHeader) == 24);
+
+// What a plugin says of itself.
+struct PluginInfo {
+  std::string name;
+  std::string version;
+  std::string contract;
+  std::string instruction_set;
+  std::array<std::optional<PluginLimits>, kOpCount> limits;  // by Op; nullopt: not offered
+};
+
+// A signal and what it touched. Plain data: written from a signal handler.
+struct Fault {
+  enum class Access : int32_t { kUnknown, kRead, kWrite };
+  int32_t signal = 0;
+  Access access = Access::kUnknown;
+  uint64_t address = 0;
+  std::array<char, 16> buffer{};  // "y"; empty if no buffer is near
+  int64_t bytes_before = 0;       // > 0: so many before its first byte
+  int64_t bytes_past = 0;         // > 0: so many past its last
+};
+
+// An outcome that is no answer, with its one sentence.
+Outcome Bad(RunStatus status, std::string detail);
+
+// Each writes the payload of one message, replacing what `payload` held.
+void EncodeInfo(const PluginInfo& info, std::vector<uint8_t>& payload);
+void EncodeRun(const Case& c, const RunContext& context, std::vector<uint8_t>& payload);
+void EncodeOutcome(const Outcome& outcome, std::vector<uint8_t>& payload);
+
+// Each gives nullopt for a payload that is not exactly what its encoder writes.
+struct RunRequest {
+  Case c;  // without property, note, expected and observed
+  RunContext context;
+};
+std::optional<PluginInfo> DecodeInfo(std::span<const uint8_t> payload);
+std::optional<RunRequest> DecodeRun(std::span<const uint8_t> payload);
+std::optional<Fault> DecodeFault(std::span<const uint8_t> payload);
+// y and acc must have the type and shape that `c` asks for.
+std::optional<Outcome> DecodeOutcome(std::span<const uint8_t> payload, const Case& c);
+
+// One end of the connection. Never raises SIGPIPE. Not owned: the fd stays open.
+class MessageChannel {
+ public:
+  explicit MessageChannel(int fd) : fd_(fd) {}
+
+  enum class Result : uint8_t { kOk, kClosed, kTimeout, kGarbage };
+
+  // deadline_ms: for the whole message; -1 waits for ever.
+  Result Send(MessageKind kind, uint64_t sequence, std::span<const uint8_t> payload,
+              int deadline_ms);
+  // kGarbage: no message of ours, one longer than `bytes_max`, or something behind it.
+  Result Receive(size_t bytes_max, int deadline_ms);
+
+  // Of the last message received; valid until the next.
+  const MessageHeader& header() const { return header_; }
+  std::span<const uint8_t> payload() const {
+    return std::span(buffer_).subspan(sizeof(MessageHeader), header_.bytes);
+  }
+
+ private:
+  int fd_;
+  MessageHeader header_;
+  std::vector<uint8_t> buffer_;  // only grows
+};
+
+// Keeps printable ASCII and UTF-8, turns control characters into spaces, cuts at the limit above.
+std::string CleanText(std::string_view text);
+
+}  // namespace qualm
+
+#endif  // QUALM_ADAPTERS_HOST_WORKER_MESSAGE_H_

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the plugins of ours share: the answer of run() and the sentence behind it. Header only,
+// since each plugin is a shared object of its own.
+#ifndef QUALM_ADAPTERS_LIBRARIES_PLUGIN_ANSWER_H_
+#define QUALM_ADAPTERS_LIBRARIES_PLUGIN_ANSWER_H_
+
+#include <cstdint>
+#include <exception>
+#include <string>
+
+#include "adapters/qualm_plugin.h"
+
+namespace qualm::plugin {
+
+// Thrown where a problem is not run: QUALM_UNSUPPORTED or QUALM_FAILED, and why.
+struct Refusal {
+  int32_t status;
+  std::string text;
+};
+
+// Never destroyed: at process exit the library's own globals may go first.
+inline std::string& LastError() {
+  static auto* text = new std::string;
+  return *text;
+}
+inline const char* LastErrorText() { return LastError().c_str(); }
+
+// The answer of run() for what `run` does or throws.
+template <class Function>
+int32_t Answer(Function run) {
+  LastError().clear();
+  try {
+    run();
+    return QUALM_OK;
+  } catch (const Refusal& refusal) {
+    LastError() = refusal.text;
+    return refusal.status;
+  } catch (const std::exception& error) {
+    LastError() = error.what();
+    return QUALM_FAILED;
+  }
+}
+
+}  // namespace qualm::plugin
+
+#endif  // QUALM_ADAPTERS_LIBRARIES_PLUGIN_ANSWER_H_

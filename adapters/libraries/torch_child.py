@@ -1,0 +1,522 @@
+# SPDX-License-Identifier: Apache-2.0
+"""PyTorch's quantized operators behind qualm's pipe protocol (docs/plugin.md).
+
+    python3 torch_child.py ENGINE        ENGINE: qnnpack or onednn
+
+One JSON object per line on stdin and stdout. A case is answered by the operator that a quantized
+module would call, on one thread. What an operator cannot do is said in the handshake; what only
+shows in the numbers of a case is answered with a "skip" and its reason. The instruction set is
+chosen by who starts this program: ONEDNN_MAX_CPU_ISA and ATEN_CPU_CAPABILITY are read only once.
+"""
+import ctypes
+import json
+import math
+import os
+import struct
+import sys
+import warnings
+
+
+class Skip(Exception):
+    """The library has no answer to this case; the text says why."""
+
+
+def real(value):
+    """float32 of a case file: a number, a hex string, "inf", "nan:BITS"."""
+    if not isinstance(value, str):
+        return float(value)
+    if value.startswith("nan:"):
+        return struct.unpack("<f", struct.pack("<I", int(value[4:], 16)))[0]
+    return float.fromhex(value)
+
+
+def single(value):
+    """The nearest float32."""
+    try:
+        return struct.unpack("<f", struct.pack("<f", value))[0]
+    except OverflowError:
+        return math.copysign(math.inf, value)
+
+
+def inverse(value):
+    """fl(1/value)"""
+    return single(1.0 / value) if value else math.inf
+
+
+def is_normal(value):
+    return 2.0**-126 <= value < math.inf
+
+
+def text(value):
+    """float32 as the answer has it: exact, also where JSON has no number."""
+    if math.isnan(value):
+        return "nan:%08x" % struct.unpack("<I", struct.pack("<f", value))
+    return "inf" if value == math.inf else "-inf" if value == -math.inf else value.hex()
+
+
+def has_empty_window(c):
+    """Whether a row or column of windows meets no row or column of the image."""
+    for size, taps, axis in ((c["H"], c["R"], 0), (c["W"], c["S"], 1)):
+        before, after = c["pad"][2 * axis: 2 * axis + 2]
+        stride, dilation = c["stride"][axis], c["dilation"][axis]
+        last = size + before + after - dilation * (taps - 1) - 1
+        for first in range(-before, last - before + 1, stride):
+            if not any(0 <= first + k * dilation < size for k in range(taps)):
+                return True
+    return False
+
+
+def has_window_around_image(c):
+    """Whether a window reaches past both ends of a row or column."""
+    return (c["dilation"][0] * (c["R"] - 1) + 1 > c["H"] or
+            c["dilation"][1] * (c["S"] - 1) + 1 > c["W"])
+
+
+def loses_compensation(c):
+    """Whether oneDNN 2.6's jit:uni, which lays out the weights of a gemm, forgets the compensation
+    for the zero point of x: it transposes tiles of 8 by 8, or scatters four codes at once
+    (src/cpu/x64/jit_uni_reorder.cpp; adapters/libraries/onednn/conv.cc)."""
+    taps, channels, depth = c["R"] * c["S"], c["OC"], c["IC"] // c["groups"]
+    if taps * depth == 1:
+        return False
+    if channels == 8 and taps * depth == 8 and (taps == 1 or depth == 1):
+        return True
+    step, inner = (taps, depth) if depth > 1 else (1, taps)
+    blocked = (taps * depth % 64 == 0 and channels > 16) or (step % 16 == 0 and inner > 16)
+    return blocked and (channels * depth if taps > 1 else channels) % 4 != 0
+
+
+def is_prepacked_dummy(c):
+    """Whether ideep's cache takes the convolution for the one that it made up to lay the weights
+    out: one image of 4R by 4S, no bias, no relu, multiplier 1 (ideep b2f8044
+    include/ideep/operators/conv.hpp, expected_weights_desc). That one writes int32."""
+    w = c["w_scale"] if isinstance(c["w_scale"], list) else [c["w_scale"]]
+    if (c["N"], c["H"], c["W"]) != (1, 4 * c["R"], 4 * c["S"]) or len(w) > 1:
+        return False
+    accumulator = single(inverse(real(c["x_scale"])) * inverse(real(w[0])))
+    multiplier = inverse(real(c["out_scale"])) / accumulator if accumulator else math.inf
+    return c.get("bias") is None and not c["relu"] and single(multiplier) == 1.0
+
+
+class Engine:
+    def __init__(self, name):
+        import torch
+
+        self.torch = torch
+        self.name = name
+        self.isa = self.onednn_isa() if name == "onednn" else "sse2"
+        torch.set_num_threads(1)
+        if name not in torch.backends.quantized.supported_engines:
+            raise Skip("this PyTorch has no engine %s" % name)
+        torch.backends.quantized.engine = name
+        self.dtypes = {"u8": torch.quint8, "s8": torch.qint8}
+        self.plain = {"u8": torch.uint8, "s8": torch.int8}
+
+    # Handshake -----------------------------------------------------------------------------------
+
+    def capability(self):
+        """ATen's own vector code: DEFAULT, AVX2, AVX512."""
+        for line in self.torch.__config__.show().splitlines():
+            if "CPU capability usage:" in line:
+                return line.split(":")[1].strip().lower().replace("no avx", "default")
+        raise Skip("this PyTorch does not tell its CPU capability")
+
+    def onednn_isa(self):
+        """What the oneDNN in this process uses, in the names of oracles/conventions."""
+        with open("/proc/self/maps") as maps:
+            paths = {line.split()[-1] for line in maps if "libdnnl" in line}
+        if len(paths) != 1:
+            raise Skip("this PyTorch has oneDNN linked in: its instruction set cannot be asked for")
+        effective = ctypes.CDLL(paths.pop()).dnnl_get_effective_cpu_isa()
+        # dnnl_cpu_isa_t: each includes the bits of what it builds upon.
+        for bits, name in ((0x200, "amx"), (0x40, "vnni"), (0x20, "avx512core"),
+                           (0x8, "avx2vnni"), (0x4, "avx2"), (0x1, "sse41")):
+            if effective & bits:
+                return name
+        raise Skip("oneDNN runs without SSE4.1")
+
+    def check_known(self, isa):
+        """The conventions torch-onednn@ISA have oneDNN 2 and one capability of ATen each."""
+        if not self.torch.__version__.startswith("1.13."):
+            raise Skip("the arithmetic of engine onednn is known for PyTorch 1.13, this is %s" %
+                       self.torch.__version__)
+        expected = "default" if isa == "sse41" else "avx2"
+        if self.capability() != expected:
+            raise Skip("ATen uses %s beside oneDNN's %s: set ATEN_CPU_CAPABILITY=%s" %
+                       (self.capability(), isa, expected))
+
+    def hello(self):
+        version = self.torch.__version__
+        qnnpack = self.name == "qnnpack"
+        if not qnnpack:
+            self.check_known(self.isa)
+        contract = "torch-qnnpack" if qnnpack else "torch-onednn@%s" % self.isa
+        w_zp = [-128, 127] if qnnpack else [0, 0]
+        sums = {"x": ["u8"], "w": ["s8"], "out": ["u8"], "w_zp": w_zp,
+                "features": ["bias_f32", "relu", "per_channel"]}
+        convolution = dict(sums, features=sums["features"] + ["dilation", "groups"])
+        pair = {"features": ["relu"]}
+        codes = {"x": ["u8", "s8"], "features": ["per_channel", "empty"]}
+        pool = {"x": ["u8"], "features": ["dilation"]} if qnnpack else {
+            "features": ["dilation", "ceil_mode"]}
+        average = {"x": ["u8"], "out": ["u8"], "features": ["count_padding"]} if qnnpack else {
+            "features": ["count_padding", "ceil_mode"]}
+        return {
+            "qualm_pipe": 1,
+            "name": "PyTorch",
+            "version": version,
+            "contract": "model:" + contract,
+            "instruction_set": self.isa,
+            "ops": {
+                "quantize": {"out": ["u8", "s8"], "features": ["per_channel", "empty"]},
+                "dequantize": codes,
+                "linear": sums,
+                "conv2d": convolution,
+                "depthwise": convolution,
+                "add": pair,
+                "mul": pair,
+                "max_pool": pool,
+                "avg_pool": average,
+                "global_avg_pool": {key: average[key] for key in average if key != "features"},
+                "table": {"x": ["u8"], "out": ["u8"]},
+                "softmax": {"x": ["u8"], "out": ["u8"]} if qnnpack else {},
+                "concat": {"features": ["relu", "empty"]},
+                "choose_qparams": {"features": ["per_channel"]},
+            },
+        }
+
+    # Tensors -------------------------------------------------------------------------------------
+
+    def quantized(self, codes, shape, dtype, scale, zero_point, axis=None):
+        """Codes under one scale, or under a list of them along `axis`; images come as NHWC."""
+        torch = self.torch
+        whole = torch.tensor(codes, dtype=self.plain[dtype]).reshape(shape)
+        if len(shape) == 4:
+            whole = whole.permute(0, 3, 1, 2)
+        if not isinstance(scale, list):
+            return torch._make_per_tensor_quantized_tensor(whole, real(scale), zero_point)
+        scales = torch.tensor([real(s) for s in scale], dtype=torch.double)
+        zero_points = torch.tensor(zero_point, dtype=torch.long)
+        return torch._make_per_channel_quantized_tensor(whole, scales, zero_points, axis)
+
+    def codes(self, y):
+        y = y.int_repr()
+        if y.dim() == 4:
+            y = y.permute(0, 2, 3, 1)
+        return y.reshape(-1).tolist()
+
+    def bias(self, c):
+        if c.get("bias") is None:
+            return None
+        return self.torch.tensor([real(b) for b in c["bias"]], dtype=self.torch.float)
+
+    # Operations ----------------------------------------------------------------------------------
+
+    def quantize(self, c):
+        torch = self.torch
+        x = torch.tensor([real(v) for v in c["x"]], dtype=torch.float).reshape(c["M"], c["N"])
+        dtype = self.dtypes[c["out_dtype"]]
+        if c["gran"] == "tensor":
+            y = torch.quantize_per_tensor(x, real(c["out_scale"]), c["out_zp"], dtype)
+        else:
+            scales = torch.tensor([real(s) for s in c["out_scale"]], dtype=torch.double)
+            zero_points = torch.tensor(c["out_zp"], dtype=torch.long)
+            y = torch.quantize_per_channel(x, scales, zero_points, 1, dtype)
+        return self.codes(y)
+
+    def dequantize(self, c):
+        x = self.quantized(c["x"], (c["M"], c["N"]), c["x_dtype"], c["x_scale"], c["x_zp"], 1)
+        return [text(v) for v in x.dequantize().reshape(-1).tolist()]
+
+    def check_scales(self, c):
+        """What the engines refuse to prepare, and scales that make infinities and NaN."""
+        x, out = real(c["x_scale"]), real(c["out_scale"])
+        w = c["w_scale"] if isinstance(c["w_scale"], list) else [c["w_scale"]]
+        if self.name == "qnnpack" and not is_normal(single(x * inverse(out))):
+            raise Skip("x_scale/out_scale is not finite, positive and normal: PyTorch appends "
+                       "channels whose weights have the scale 1, and QNNPACK refuses those")
+        for scale in w:
+            if self.name == "onednn":
+                product = single(inverse(x) * inverse(real(scale)))
+                if math.isinf(product) or math.isinf(inverse(out)):
+                    raise Skip("the reciprocals of the scales are not finite")
+                continue
+            accumulator = single(real(scale) * x)
+            if not is_normal(single(accumulator * inverse(out))):
+                raise Skip("the requantization scale is not finite, positive and normal")
+            if math.isinf(inverse(accumulator)):
+                raise Skip("the reciprocal of x_scale*w_scale is not finite: without a bias "
+                           "PyTorch quantizes a bias of 0 by it, and NaN becomes INT32_MIN")
+
+    def check_unchanged(self, c):
+        """Pools and relu keep type, scale and zero point."""
+        if (c["x_scale"], c["x_zp"], c["x_dtype"]) != (c["out_scale"], c["out_zp"],
+                                                      c["out_dtype"]):
+            raise Skip("the output has the type, scale and zero point of the input")
+        if self.name == "qnnpack" and not is_normal(real(c["x_scale"])):
+            raise Skip("a scale is no normal number")
+
+    def linear(self, c):
+        self.check_scales(c)
+        ops = self.torch.ops.quantized
+        x = self.quantized(c["x"], (c["M"], c["K"]), c["x_dtype"], c["x_scale"], c["x_zp"])
+        w = self.quantized(c["w"], (c["N"], c["K"]), c["w_dtype"], c["w_scale"], c["w_zp"], 0)
+        packed = ops.linear_prepack(w, self.bias(c))
+        run = ops.linear_relu if c["relu"] else ops.linear
+        return self.codes(run(x, packed, real(c["out_scale"]), c["out_zp"]))
+
+    def check_convolution(self, c):
+        """What corrupts memory on engine onednn, or loses zero points there."""
+        if self.isa == "amx" and (has_empty_window(c) or has_window_around_image(c)):
+            raise Skip("oneDNN on AMX crashes or writes beyond the output where a window lies "
+                       "wholly in the padding or is larger than the image")
+        taps = (c["R"], c["S"])
+        if self.isa == "amx" and any(t == 1 < d for t, d in zip(taps, c["dilation"])):
+            raise Skip("oneDNN on AMX crashes in some convolutions that dilate a single tap")
+        depthwise = c["groups"] == c["IC"] == c["OC"]
+        gemm = self.isa in ("avx512core", "vnni", "amx") and c["groups"] > 1 and not depthwise
+        if gemm and loses_compensation(c):
+            raise Skip("oneDNN 2.6 loses the compensation of these weights in its jit:uni reorder")
+        if is_prepacked_dummy(c):
+            raise Skip("PyTorch writes int32 over the codes: ideep's cache takes this convolution "
+                       "for the one that it laid the weights out by")
+
+    def conv2d(self, c):
+        self.check_scales(c)
+        if self.name == "onednn":
+            self.check_convolution(c)
+        ops = self.torch.ops.quantized
+        shape = (c["N"], c["H"], c["W"], c["IC"])
+        x = self.quantized(c["x"], shape, c["x_dtype"], c["x_scale"], c["x_zp"])
+        shape = (c["OC"], c["R"], c["S"], c["IC"] // c["groups"])
+        w = self.quantized(c["w"], shape, c["w_dtype"], c["w_scale"], c["w_zp"], 0)
+        padding = [c["pad"][0], c["pad"][2]]
+        packed = ops.conv2d_prepack(w, self.bias(c), c["stride"], padding, c["dilation"],
+                                    c["groups"])
+        run = ops.conv2d_relu if c["relu"] else ops.conv2d
+        return self.codes(run(x, packed, real(c["out_scale"]), c["out_zp"]))
+
+    def operands(self, c, sizes):
+        return [self.quantized(c[k], (c["M"], n), c["x_dtype"], c[k + "_scale"], c[k + "_zp"])
+                for k, n in zip("ab", sizes)]
+
+    def check_pair(self, c, low, factors):
+        """What XNNPACK, which takes s8 operands, refuses to prepare."""
+        scales = [real(c[key]) for key in ("a_scale", "b_scale", "out_scale")]
+        if not all(is_normal(scale) for scale in scales):
+            raise Skip("a scale is no normal number")
+        if not all(low <= factor < 2.0**8 for factor in factors):
+            raise Skip("a scale over that of the output is outside [2^%d, 2^8)" % math.log2(low))
+
+    def add(self, c):
+        out = real(c["out_scale"])
+        if c["x_dtype"] != c["out_dtype"]:
+            raise Skip("the output has the type of the operands")
+        if self.name == "qnnpack" and c["x_dtype"] == "s8":
+            if c["out_zp"] == 127:  # BinaryOps.cpp: zero_point < q_max
+                raise Skip("at output zero point 127 the sum is ATen's, whatever the engine")
+            self.check_pair(c, 2.0**-10,
+                            [single(real(c[key]) / out) for key in ("a_scale", "b_scale")])
+        elif self.name == "qnnpack":
+            scales = [real(c[k]) for k in ("a_scale", "b_scale")]
+            if not all(is_normal(s) for s in scales + [out]):
+                raise Skip("a scale is no normal number")
+            ratios = [single(s / out) for s in scales]
+            if not all(2.0**-14 <= r < 2.0**8 for r in ratios):
+                raise Skip("an operand's scale over that of the output is outside [2^-14, 2^8)")
+            if max(ratios) < 2.0**-10:
+                raise Skip("both operands' scales over that of the output are below 2^-10: the "
+                           "shift exceeds 31, which is undefined there")
+            if c["relu"] and c["out_zp"] == 255:
+                raise Skip("relu at zero point 255 leaves one code, and QNNPACK wants two")
+        elif c["relu"]:
+            most = 255.0 * (real(c["a_scale"]) + real(c["b_scale"]))
+            if not (most < min(2.0**30 * out, 2.0**127) and is_normal(out)):
+                raise Skip("a sum under relu leaves 2^30 output units, and wraps")
+        ops = self.torch.ops.quantized
+        a, b = self.operands(c, (c["N"], c["N"]))
+        return self.codes((ops.add_relu if c["relu"] else ops.add)(a, b, out, c["out_zp"]))
+
+    def mul(self, c):
+        ops = self.torch.ops.quantized
+        if c["x_dtype"] != c["out_dtype"]:
+            raise Skip("the output has the type of the operands")
+        product = single(real(c["a_scale"]) * real(c["b_scale"]))
+        xnnpacks = c["x_dtype"] == "s8" and c["out_zp"] < 127  # qmul.cpp: zero_point < q_max
+        if xnnpacks:
+            self.check_pair(c, 2.0**-16, [single(product / real(c["out_scale"]))])
+        product = single(product * inverse(real(c["out_scale"])))
+        if not xnnpacks and not product * 65025.0 < 2.0**31:
+            raise Skip("a product leaves 2^31 output units, and converts as the code at hand does")
+        a, b = self.operands(c, (c["N"], c["N"]))
+        run = ops.mul_relu if c["relu"] else ops.mul
+        return self.codes(run(a, b, real(c["out_scale"]), c["out_zp"]))
+
+    def max_pool(self, c):
+        if self.name == "qnnpack" and c["R"] * c["S"] == 1:
+            raise Skip("QNNPACK has no window of one element")
+        if c["pad"][0] > c["R"] // 2 or c["pad"][2] > c["S"] // 2:
+            raise Skip("padding of more than half of the window")
+        shape = (c["N"], c["H"], c["W"], c["C"])
+        x = self.quantized(c["x"], shape, c["x_dtype"], c["x_scale"], c["x_zp"])
+        return self.codes(self.torch.ops.quantized.max_pool2d(
+            x, [c["R"], c["S"]], c["stride"], [c["pad"][0], c["pad"][2]], c["dilation"],
+            c["ceil_mode"]))
+
+    def avg_pool(self, c):
+        self.check_unchanged(c)
+        if not is_normal(real(c["x_scale"])):
+            raise Skip("a scale is no normal number")
+        if self.name == "qnnpack" and c.get("R", c["H"]) * c.get("S", c["W"]) == 1:
+            raise Skip("QNNPACK has no window of one element")
+        shape = (c["N"], c["H"], c["W"], c["C"])
+        x = self.quantized(c["x"], shape, c["x_dtype"], c["x_scale"], c["x_zp"])
+        functional = self.torch.nn.functional
+        if c["op"] == "global_avg_pool":
+            return self.codes(functional.adaptive_avg_pool2d(x, (1, 1)))
+        if c["pad"][0] > c["R"] // 2 or c["pad"][2] > c["S"] // 2:
+            raise Skip("padding of more than half of the window")
+        return self.codes(functional.avg_pool2d(
+            x, (c["R"], c["S"]), c["stride"], (c["pad"][0], c["pad"][2]), c["ceil_mode"],
+            c["count_include_pad"]))
+
+    def table(self, c):
+        out = real(c["out_scale"])
+        qnnpack = self.name == "qnnpack"
+        # What the output has, whatever is asked for; only ATen's sigmoid can be asked.
+        given = {"sigmoid": (2.0**-8, 0), "tanh": (2.0**-7, 128)}.get(c["function"])
+        ask = c["function"] == "sigmoid" and not qnnpack
+        if given and not ask and (out, c["out_zp"]) != given:
+            raise Skip("the output of %s has scale 2^%d and zero point %d" %
+                       (c["function"], math.log2(given[0]), given[1]))
+        if c["function"] == "leaky_relu" and qnnpack:
+            raise Skip("leaky_relu is ATen's, whatever the engine")
+        if qnnpack and not (is_normal(out) and is_normal(real(c["x_scale"]))):
+            raise Skip("a scale is no normal number")
+        torch = self.torch
+        ops = torch.ops.quantized
+        x = self.quantized(c["x"], (c["M"], c["N"]), c["x_dtype"], c["x_scale"], c["x_zp"])
+        if c["function"] == "relu":
+            self.check_unchanged(c)
+            return self.codes(torch.relu(x))
+        if ask:
+            return self.codes(ops.sigmoid(x, out, c["out_zp"]))
+        if given:
+            return self.codes(getattr(torch, c["function"])(x))
+        if c["function"] == "hardswish":
+            return self.codes(ops.hardswish(x, out, c["out_zp"]))
+        return self.codes(ops.leaky_relu(x, real(c["negative_slope"]), False, out, c["out_zp"]))
+
+    def check_softmax(self, c, scale):
+        """What QNNPACK refuses, and a sum of its numerators that is a multiple of 2^32."""
+        if not is_normal(scale):
+            raise Skip("a scale is no normal number")
+        n = c["N"]
+        largest = min((2.0**32 - 1) / n, 8388607.0)
+        for first in range(0, len(c["x"]), n):
+            row = c["x"][first:first + n]
+            top = max(row)
+            total = sum(round(largest * math.exp((code - top) * scale)) for code in row)
+            if total % 2**32 == 0:
+                raise Skip("QNNPACK's softmax divides by a sum that has wrapped to 0")
+
+    def softmax(self, c):
+        scale = real(c["x_scale"])
+        if self.name == "qnnpack":
+            self.check_softmax(c, scale)
+        x = self.quantized(c["x"], (c["M"], c["N"]), c["x_dtype"], scale, c["x_zp"])
+        zero_point = 0 if c["x_dtype"] == "u8" else -128
+        return self.codes(self.torch.ops.quantized.softmax(x, 1, 2.0**-8, zero_point))
+
+    def concat(self, c):
+        if c["x_dtype"] != c["out_dtype"]:
+            raise Skip("the output has the type of the inputs")
+        ops = self.torch.ops.quantized
+        inputs = self.operands(c, (c["NA"], c["NB"]))
+        run = ops.cat_relu if c["relu"] else ops.cat
+        return self.codes(run(inputs, 1, real(c["out_scale"]), c["out_zp"]))
+
+    def choose_qparams(self, c):
+        from torch.ao.quantization import observer as observers
+
+        torch = self.torch
+        per_channel = c["gran"] == "channel"
+        kinds = {
+            ("min_max", False): observers.MinMaxObserver,
+            ("min_max", True): observers.PerChannelMinMaxObserver,
+            ("moving_average", False): observers.MovingAverageMinMaxObserver,
+            ("moving_average", True): observers.MovingAveragePerChannelMinMaxObserver,
+            ("histogram", False): observers.HistogramObserver,
+        }
+        kind = kinds.get((c["observer"], per_channel))
+        if kind is None:
+            raise Skip("there is no histogram observer per channel")
+        schemes = {(False, False): torch.per_tensor_affine,
+                   (True, False): torch.per_tensor_symmetric,
+                   (False, True): torch.per_channel_affine,
+                   (True, True): torch.per_channel_symmetric}
+        options = {"dtype": self.dtypes[c["dtype"]], "reduce_range": c["reduce_range"],
+                   "qscheme": schemes[c["symmetric"], per_channel]}
+        if (c["quant_min"], c["quant_max"]) != ((0, 255) if c["dtype"] == "u8" else (-128, 127)):
+            options.update(quant_min=c["quant_min"], quant_max=c["quant_max"])
+        if c["observer"] == "moving_average":
+            options["averaging_constant"] = real(c["averaging_constant"])
+        observer = kind(**options)
+        x = torch.tensor([real(v) for v in c["x"]], dtype=torch.float)
+        for batch in x.reshape(c["batches"], c["M"], c["N"]):
+            observer(batch)
+        try:
+            scale, zero_point = observer.calculate_qparams()
+        except AssertionError as error:
+            # Equal values after others: min + c*(v - min) and max + c*(v - max) round each on its
+            # own (torch/ao/quantization/utils.py, check_min_max_valid).
+            if c["observer"] != "moving_average" or "should be less than max" not in str(error):
+                raise
+            raise Skip("the moving averages of min and max round past each other, and PyTorch "
+                       "asserts that they do not")
+        values = scale.reshape(-1).tolist() + zero_point.reshape(-1).tolist()
+        return [text(float(v)) for v in values]
+
+    depthwise = conv2d
+    global_avg_pool = avg_pool
+
+
+def answer(engine, request):
+    reply = {"id": request.get("id")}
+    try:
+        case = request["case"]
+        reply["y"] = getattr(engine, case["op"])(case)
+    except Skip as reason:
+        reply["skip"] = str(reason)
+    except Exception as error:  # pylint: disable=broad-except
+        reply["error"] = "%s: %s" % (type(error).__name__, str(error).splitlines()[0])
+    return reply
+
+
+def main():
+    if len(sys.argv) != 2 or sys.argv[1] not in ("qnnpack", "onednn"):
+        sys.exit("usage: torch_child.py qnnpack|onednn")
+    # Whatever the libraries print must not stand between the answers.
+    out = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+
+    def say(reply):
+        out.write(json.dumps(reply, separators=(",", ":")) + "\n")
+        out.flush()
+
+    warnings.simplefilter("ignore")  # observers deprecate options of theirs
+    engine = None
+    for line in sys.stdin:
+        request = json.loads(line)
+        if "qualm_pipe" not in request:
+            say(answer(engine, request))
+            continue
+        try:
+            engine = Engine(sys.argv[1])
+            say(engine.hello())
+        except (ImportError, Skip) as reason:
+            sys.exit("torch_child.py: %s" % reason)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/common/parallel.h"
+
+#include <algorithm>
+#include <atomic>
+
+#include "hwy/targets.h"
+#include "kernels/common/dispatch.h"
+#include "kernels/common/fp_environment.h"
+#include "kernels/targets.h"
+
+namespace qualm::kernels::internal {
+namespace {
+
+// Scratch grows with the number of tasks; no machine needs more.
+constexpr int64_t kMostTasks = 1024;
+
+struct Job {
+  int64_t blocks;
+  void (*run)(const void* context, int64_t task, int64_t block);
+  const void* context;
+  int64_t target;
+  std::atomic<int64_t> next{0};  // block that nobody has taken yet
+};
+
+// Takes blocks until none is left: a slow thread holds up the others by one block at most.
+void RunTask(void* argument, int64_t task) {
+  Job& job = *static_cast<Job*>(argument);
+  const ScopedTarget target(hwy::TargetName(job.target));
+  const ScopedFpEnvironment fp_environment;
+  for (;;) {
+    const int64_t block = job.next.fetch_add(1, std::memory_order_relaxed);
+    if (block >= job.blocks) return;
+    job.run(job.context, task, block);
+  }
+}
+
+}  // namespace
+
+int64_t TaskCount(const ThreadPool* pool, int64_t blocks) {
+  if (pool == nullptr) return std::min<int64_t>(blocks, 1);
+  return std::min(blocks, std::clamp<int64_t>(pool->Threads(), 1, kMostTasks));
+}
+
+void ForEachBlock(ThreadPool* pool, int64_t tasks, int64_t blocks,
+                  void (*run)(const void* context, int64_t task, int64_t block),
+                  const void* context) {
+  Job job{blocks, run, context, TargetBit()};
+  if (tasks == 1) {  // also with a pool: waking a thread costs more than it gains
+    RunTask(&job, 0);
+  } else if (tasks > 1) {
+    pool->Run(tasks, RunTask, &job);
+  }
+}
+
+}  // namespace qualm::kernels::internal

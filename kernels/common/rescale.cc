@@ -1,0 +1,337 @@
+// SPDX-License-Identifier: Apache-2.0
+// How one rounding is decided exactly.
+//
+// Write v = (S*a + b)/c for the real value, S the integer sum, a an exact double, c the denominator
+// times the divisor (an exact double where a path says so, else rounded to one), and [lo, hi] for
+// the bounds of RNE(v), the code before the zero point is added. All paths end in
+//   t = a double next to 1.5*2^52, where the spacing is 1, so that adding rounds to an integer,
+//   clamp t to [1.5*2^52 + lo, 1.5*2^52 + hi], add the zero point: the low byte is the code.
+// The bounds fit 33 bits, so the clamp and the zero point are exact. Rounding and clamping are
+// monotone: a value beyond 2^51, where the spacing is no longer 1, still ends at the right bound.
+//
+// kFloat64: no bias, a/c is a double m exactly. t = fma(S, m, 1.5*2^52) rounds the exact product
+//   once, half to even. Without a fused operation the product itself must be exact: S has 31
+//   significant bits, so m may have 22.
+// kFloat32: the same with floats and 1.5*2^23, where lo >= -256, hi <= 256, m is a float and
+//   m >= 256.5*2^-24. S becomes a float first, which rounds where |S| > 2^24; there |S*m| >= 256.5,
+//   which the clamp makes irrelevant, before and after that rounding. Needs a fused operation.
+// kInterval: u = S*RN(a/c), w = RN(b/c), t = u + w has an error below 2^-53*(4|u| + 2|w| + |t|)
+//   <= 2^-50*(|u| + |w|), the roundings of c and of a sum wider than 53 bits included. With e =
+//   2^-49*(|u| + |w|), v lies in [t-e, t+e], the roundings of e, t-e and t+e themselves included.
+//   If both ends round to the same code, v does too. Else the code is found between the two by
+//   exact comparisons: in vectors where there is a fused operation, no bias, and exact_ties.
+//   Then n and n + 1 are the candidates, h = n + 1/2, h*c has at most 53 bits and is exact,
+//   S*a = p + r exactly with p = RN(S*a) and r = fma(S, a, -p), p - h*c is exact because the two
+//   are close (Sterbenz), and the sign of RN((p - h*c) + r) is the sign of (v - h)*c. Elsewhere by
+//   ExactSum, one element at a time. Nothing underflows: u is 0 or at least 2^-479, and all
+//   magnitudes are below 2^535.
+// Floats: the same interval for S*a + b, both ends converted to float32; the conversion from double
+//   is monotone and rounds once, denormals included.
+#include "kernels/common/rescale.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/common/exact_sum.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/common/rescale.cc"
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
+#include "hwy/highway.h"
+#include "kernels/common/dispatch.h"
+#include "kernels/common/vectors-inl.h"
+
+#ifndef QUALM_KERNELS_RESCALE_CONSTANTS_
+#define QUALM_KERNELS_RESCALE_CONSTANTS_
+namespace qualm::kernels::internal {
+namespace {
+constexpr double kError = 0x1p-49;
+}  // namespace
+}  // namespace qualm::kernels::internal
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace qualm::kernels::internal {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+using Plan = Rescale::Plan;
+using DD = hn::ScalableTag<double>;
+using DDSum = hn::Rebind<int32_t, DD>;
+using DDCode = hn::Rebind<uint8_t, DD>;
+using DDFloat = hn::Rebind<float, DD>;
+using DF = hn::ScalableTag<float>;
+using DFSum = hn::RebindToSigned<DF>;
+using DFCode = hn::Rebind<uint8_t, DF>;
+using VD = hn::Vec<DD>;
+using VF = hn::Vec<DF>;
+
+// Rounded sums near 1.5*2^52 to bytes.
+HWY_INLINE hn::Vec<DDCode> ToCodes(VD clamped, VD zero_point) {
+  const hn::RebindToUnsigned<DD> du;
+  return hn::TruncateTo(DDCode(), hn::BitCast(du, hn::Add(clamped, zero_point)));
+}
+
+#if HWY_NATIVE_FMA
+void CodesFloat32(const Plan& plan, const int32_t* sums, size_t first, size_t count, uint8_t* y) {
+  const DF df;
+  const hn::RebindToUnsigned<DF> du;
+  const VF magic = hn::Set(df, kInteger32);
+  const VF lo = hn::Set(df, kInteger32 + static_cast<float>(plan.lo));
+  const VF hi = hn::Set(df, kInteger32 + static_cast<float>(plan.hi));
+  const VF zero_point = hn::Set(df, static_cast<float>(plan.zero_point));
+  ForEachVector(df, count, [&](size_t i, size_t n) HWY_ATTR {
+    const VF sum = hn::ConvertTo(df, LoadSome(DFSum(), sums + i, n));
+    const VF m = Parameter(df, plan.multiplier32, plan.per_channel, first + i, n);
+    const VF t = hn::MulAdd(sum, m, magic);
+    const VF clamped = hn::Min(hn::Max(t, lo), hi);
+    StoreSome(hn::TruncateTo(DFCode(), hn::BitCast(du, hn::Add(clamped, zero_point))), DFCode(),
+              y + i, n);
+  });
+}
+#endif
+
+// Exact where the product is fused or itself exact.
+void CodesFloat64(const Plan& plan, const int32_t* sums, size_t first, size_t count, uint8_t* y) {
+  const DD dd;
+  const VD magic = hn::Set(dd, kInteger64);
+  const VD lo = hn::Set(dd, kInteger64 + plan.lo);
+  const VD hi = hn::Set(dd, kInteger64 + plan.hi);
+  const VD zero_point = hn::Set(dd, plan.zero_point);
+  ForEachVector(dd, count, [&](size_t i, size_t n) HWY_ATTR {
+    const VD sum = hn::PromoteTo(dd, LoadSome(DDSum(), sums + i, n));
+    const VD m = Parameter(dd, plan.multiplier, plan.per_channel, first + i, n);
+    const VD t = hn::MulAdd(sum, m, magic);
+    StoreSome(ToCodes(hn::Min(hn::Max(t, lo), hi), zero_point), DDCode(), y + i, n);
+  });
+}
+
+void CodesInterval(const Rescale& rescale, const int32_t* sums, size_t first, size_t count,
+                   uint8_t* y) {
+  const Plan& plan = rescale.plan();
+  const bool has_bias = !plan.offset.empty();
+  const DD dd;
+  const VD magic = hn::Set(dd, kInteger64);
+  const VD lo = hn::Set(dd, kInteger64 + plan.lo);
+  const VD hi = hn::Set(dd, kInteger64 + plan.hi);
+  const VD zero_point = hn::Set(dd, plan.zero_point);
+  ForEachVector(dd, count, [&](size_t i, size_t n) HWY_ATTR {
+    const VD sum = hn::PromoteTo(dd, LoadSome(DDSum(), sums + i, n));
+    const VD u = hn::Mul(sum, Parameter(dd, plan.multiplier, plan.per_channel, first + i, n));
+    VD t = u;
+    VD magnitude = hn::Abs(u);
+    if (has_bias) {
+      const VD w = Parameter(dd, plan.offset, plan.per_channel, first + i, n);
+      t = hn::Add(u, w);
+      magnitude = hn::Add(magnitude, hn::Abs(w));
+    }
+    const VD error = hn::Mul(magnitude, hn::Set(dd, kError));
+    const VD below = hn::Min(hn::Max(hn::Add(hn::Sub(t, error), magic), lo), hi);
+    const VD above = hn::Min(hn::Max(hn::Add(hn::Add(t, error), magic), lo), hi);
+    if (HWY_LIKELY(hn::AllTrue(dd, hn::Eq(below, above)))) {
+      StoreSome(ToCodes(below, zero_point), DDCode(), y + i, n);
+      return;
+    }
+#if HWY_NATIVE_FMA
+    if (!has_bias && plan.exact_ties) {
+      const hn::RebindToUnsigned<DD> du;
+      const VD a = Parameter(dd, plan.numerator, plan.per_channel, first + i, n);
+      const VD c = Parameter(dd, plan.denominator, plan.per_channel, first + i, n);
+      const VD p = hn::Mul(sum, a);
+      const VD tie = hn::Mul(hn::Add(hn::Sub(below, magic), hn::Set(dd, 0.5)), c);
+      const VD side = hn::Add(hn::Sub(p, tie), hn::MulSub(sum, a, p));
+      const auto odd = hn::Ne(hn::And(hn::BitCast(du, below), hn::Set(du, 1)), hn::Zero(du));
+      const auto past = hn::Or(hn::Gt(side, hn::Zero(dd)),
+                               hn::And(hn::RebindMask(dd, odd), hn::Eq(side, hn::Zero(dd))));
+      // Where the ends agree, both are the code, and p - tie may be inexact.
+      StoreSome(ToCodes(hn::IfThenElse(past, above, below), zero_point), DDCode(), y + i, n);
+      return;
+    }
+#endif
+    for (size_t k = 0; k < n; ++k) {
+      y[i + k] = static_cast<uint8_t>(
+          rescale.CodeFromSum(sums[i + k], plan.per_channel ? first + i + k : 0));
+    }
+  });
+}
+
+void Codes(const Rescale& rescale, const int32_t* sums, size_t first, size_t count, uint8_t* y) {
+  const Plan& plan = rescale.plan();
+#if HWY_NATIVE_FMA
+  if (plan.path == RescalePath::kFloat32) return CodesFloat32(plan, sums, first, count, y);
+  if (plan.path == RescalePath::kFloat64) return CodesFloat64(plan, sums, first, count, y);
+#else
+  if (plan.short_multiplier) return CodesFloat64(plan, sums, first, count, y);
+#endif
+  return CodesInterval(rescale, sums, first, count, y);
+}
+
+// Double to float32, rounded once, overflowing to infinity. Highway's emulation saturates to the
+// largest finite value instead.
+HWY_INLINE hn::Vec<DDFloat> ToFloats(VD v) {
+#if HWY_TARGET == HWY_EMU128 || HWY_TARGET == HWY_SCALAR
+  constexpr size_t kLanes = HWY_LANES(double);
+  double from[kLanes];
+  float to[kLanes];
+  hn::StoreU(v, DD(), from);
+  for (size_t i = 0; i < kLanes; ++i) to[i] = static_cast<float>(from[i]);
+  return hn::LoadU(DDFloat(), to);
+#else
+  return hn::DemoteTo(DDFloat(), v);
+#endif
+}
+
+void Floats(const Rescale& rescale, const int32_t* sums, size_t first, size_t count, bool relu,
+            float* y) {
+  const Plan& plan = rescale.plan();
+  const bool has_bias = !plan.bias.empty();
+  const DD dd;
+  const DDFloat df;
+  const DDSum di;
+  ForEachVector(dd, count, [&](size_t i, size_t n) HWY_ATTR {
+    const VD sum = hn::PromoteTo(dd, LoadSome(di, sums + i, n));
+    const VD u = hn::Mul(sum, Parameter(dd, plan.numerator, plan.per_channel, first + i, n));
+    VD t = u;
+    VD magnitude = hn::Abs(u);
+    if (has_bias) {
+      const VD b = Parameter(dd, plan.bias, plan.per_channel, first + i, n);
+      t = hn::Add(u, b);
+      magnitude = hn::Add(magnitude, hn::Abs(b));
+    }
+    const VD error = hn::Mul(magnitude, hn::Set(dd, kError));
+    const auto below = ToFloats(hn::Sub(t, error));
+    const auto above = ToFloats(hn::Add(t, error));
+    // As integers: +0 and -0 differ, and so do the signs of results that underflow.
+    const auto same = hn::Eq(hn::BitCast(di, below), hn::BitCast(di, above));
+    if (HWY_LIKELY(hn::AllTrue(di, same))) {
+      StoreSome(relu ? hn::ZeroIfNegative(below) : below, df, y + i, n);
+      return;
+    }
+    for (size_t k = 0; k < n; ++k) {
+      y[i + k] = rescale.FloatFromSum(sums[i + k], plan.per_channel ? first + i + k : 0, relu);
+    }
+  });
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace qualm::kernels::internal
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace qualm::kernels::internal {
+
+HWY_EXPORT(Codes);
+HWY_EXPORT(Floats);
+
+namespace {
+
+// Bits from the first to the last one of a finite double > 0.
+int SignificantBits(double value) {
+  int exponent = 0;
+  const uint64_t mantissa = static_cast<uint64_t>(std::ldexp(std::frexp(value, &exponent), 53));
+  return 53 - std::countr_zero(mantissa);
+}
+
+// What is proven about u + w in floating point, see the top of the file.
+struct Enclosure {
+  double lo, hi;
+};
+Enclosure Enclose(double u, double w) {
+  const double t = u + w;
+  const double error = (std::fabs(u) + std::fabs(w)) * kError;
+  return {t - error, t + error};
+}
+
+}  // namespace
+
+Rescale::Rescale(std::span<const Multiplier> scales, std::span<const float> bias,
+                 int32_t zero_point, Bounds bounds)
+    : scales_(scales.begin(), scales.end()), bias_(bias.begin(), bias.end()) {
+  plan_.lo = static_cast<double>(int64_t{bounds.lo} - zero_point);
+  plan_.hi = static_cast<double>(int64_t{bounds.hi} - zero_point);
+  plan_.zero_point = zero_point;
+  plan_.per_channel = scales_.size() != 1;
+
+  bool exact = bias_.empty();
+  bool is_float = plan_.lo >= -256 && plan_.hi <= 256;
+  plan_.exact_ties = true;
+  // Of 2n + 1, the largest odd multiple of c/2 that decides anything.
+  const int tie_bits =
+      std::bit_width(static_cast<uint64_t>(2 * std::max(std::fabs(plan_.lo), plan_.hi) + 1));
+  int bits = 0;
+  for (size_t i = 0; i < scales_.size(); ++i) {
+    const double numerator =
+        static_cast<double>(scales_[i].numerator_a) * static_cast<double>(scales_[i].numerator_b);
+    const double divisor = static_cast<double>(scales_[i].divisor);
+    const double denominator = static_cast<double>(scales_[i].denominator) * divisor;
+    const double multiplier = numerator / denominator;
+    plan_.numerator.push_back(numerator);
+    plan_.denominator.push_back(denominator);
+    plan_.multiplier.push_back(multiplier);
+    if (!bias_.empty()) {
+      plan_.bias.push_back(bias_[i]);
+      plan_.offset.push_back(bias_[i] / denominator);
+    }
+    const bool exact_denominator =
+        std::fma(static_cast<double>(scales_[i].denominator), divisor, -denominator) == 0;
+    plan_.exact_ties =
+        plan_.exact_ties && exact_denominator && tie_bits + SignificantBits(denominator) <= 53;
+    // The residual of a correctly rounded quotient is representable: 0 means exact.
+    exact = exact && exact_denominator && std::fma(multiplier, denominator, -numerator) == 0;
+    bits = std::max(bits, SignificantBits(multiplier));
+    is_float = is_float && multiplier >= 256.5 * 0x1p-24 && multiplier <= 0x1.fffffep127;
+  }
+  plan_.short_multiplier = exact && bits <= 22;
+  if (!exact) {
+    plan_.path = RescalePath::kInterval;
+  } else if (is_float && bits <= 24) {
+    plan_.path = RescalePath::kFloat32;
+    plan_.multiplier32.assign(plan_.multiplier.begin(), plan_.multiplier.end());
+  } else {
+    plan_.path = RescalePath::kFloat64;
+  }
+}
+
+void Rescale::CodesFromSums(const int32_t* sums, size_t first, size_t count, uint8_t* y) const {
+  QUALM_DISPATCH(Codes)(*this, sums, first, count, y);
+}
+
+void Rescale::FloatsFromSums(const int32_t* sums, size_t first, size_t count, bool relu,
+                             float* y) const {
+  QUALM_DISPATCH(Floats)(*this, sums, first, count, relu, y);
+}
+
+int32_t Rescale::CodeFromSum(__int128 sum, size_t channel) const {
+  const double offset = plan_.offset.empty() ? 0.0 : plan_.offset[channel];
+  const Enclosure e = Enclose(static_cast<double>(sum) * plan_.multiplier[channel], offset);
+  const auto round = [&](double v) {
+    const double rounded = (v + kInteger64) - kInteger64;
+    return static_cast<int64_t>(std::min(std::max(rounded, plan_.lo), plan_.hi));
+  };
+  const int64_t code = RoundBetween(round(e.lo), round(e.hi), [&](int64_t n) {
+    const Multiplier& scale = scales_[channel];
+    ExactSum difference;  // v*c - (n + 1/2)*c
+    difference.AddProduct(sum, scale.numerator_a, scale.numerator_b);
+    if (!bias_.empty()) difference.AddHalves(2, bias_[channel]);
+    difference.AddHalves(-(2 * static_cast<__int128>(n) + 1) * scale.divisor, scale.denominator);
+    return difference.Sign();
+  });
+  return static_cast<int32_t>(code + static_cast<int64_t>(plan_.zero_point));
+}
+
+float Rescale::FloatFromSum(__int128 sum, size_t channel, bool relu) const {
+  const double bias = plan_.bias.empty() ? 0.0 : plan_.bias[channel];
+  const Enclosure e = Enclose(static_cast<double>(sum) * plan_.numerator[channel], bias);
+  float result = static_cast<float>(e.lo);
+  if (std::bit_cast<uint32_t>(result) != std::bit_cast<uint32_t>(static_cast<float>(e.hi))) {
+    ExactSum exact;
+    const Multiplier& scale = scales_[channel];
+    exact.AddProduct(sum, scale.numerator_a, scale.numerator_b);
+    if (!bias_.empty()) exact.AddHalves(2, bias_[channel]);
+    result = exact.ToFloat();
+  }
+  return relu && std::signbit(result) ? 0.0f : result;
+}
+
+}  // namespace qualm::kernels::internal
+#endif  // HWY_ONCE

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// Integer sums times a rational scale, plus an optional bias, to codes or float32, rounded once.
+// The arithmetic behind requantize and behind the epilogue of linear. Internal to kernels/.
+#ifndef QUALM_KERNELS_COMMON_RESCALE_H_
+#define QUALM_KERNELS_COMMON_RESCALE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "kernels/elementwise.h"
+#include "kernels/common/validate.h"
+
+namespace qualm::kernels::internal {
+
+// How the rounding of a code is decided. Every path gives the same codes; see rescale.cc for the
+// proofs.
+enum class RescalePath : uint8_t {
+  kFloat32,   // one float32 fused multiply-add per element
+  kFloat64,   // one double fused multiply-add per element
+  kInterval,  // double with an error bound; elements next to a tie go to ExactSum
+};
+
+// value = (sum * numerator_a * numerator_b + bias) / (denominator * divisor). Immutable after
+// construction and independent of the instruction set. Arguments are valid (validate.h).
+class Rescale {
+ public:
+  // One scale, or one per channel. `bias` is empty or has one finite value per channel, and then
+  // there is one scale per channel too. Codes are clamp(RNE(value) + zero_point).
+  Rescale(std::span<const Multiplier> scales, std::span<const float> bias, int32_t zero_point,
+          Bounds bounds);
+
+  // Codes (u8 or s8: the low byte) or float32 values of channels [first, first + count).
+  // Nothing else is read or written. Must run in a ScopedFpEnvironment.
+  void CodesFromSums(const int32_t* sums, size_t first, size_t count, uint8_t* y) const;
+  void FloatsFromSums(const int32_t* sums, size_t first, size_t count, bool relu, float* y) const;
+
+  // The same for one sum of any width.
+  int32_t CodeFromSum(__int128 sum, size_t channel) const;
+  float FloatFromSum(__int128 sum, size_t channel, bool relu) const;
+
+  // What the vector code reads. Arrays have one element, or one per channel.
+  struct Plan {
+    std::vector<float> multiplier32;  // kFloat32 only
+    std::vector<double> numerator;    // numerator_a * numerator_b: 48 bits, exact
+    std::vector<double> denominator;  // times the divisor, rounded
+    std::vector<double> multiplier;   // numerator / denominator, rounded
+    std::vector<double> offset;       // bias / denominator, rounded; empty without bias
+    std::vector<double> bias;         // exact; empty without bias
+    double lo = 0;                    // bounds minus zero_point: of RNE(value)
+    double hi = 0;
+    double zero_point = 0;
+    RescalePath path = RescalePath::kInterval;
+    bool short_multiplier = false;  // multiplier exact with <= 22 significant bits
+    bool exact_ties = false;        // denominator, and (n + 1/2)*denominator for lo <= n < hi
+    bool per_channel = false;
+  };
+  const Plan& plan() const { return plan_; }
+
+ private:
+  Plan plan_;
+  std::vector<Multiplier> scales_;
+  std::vector<float> bias_;
+};
+
+}  // namespace qualm::kernels::internal
+
+#endif  // QUALM_KERNELS_COMMON_RESCALE_H_

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// When the saturating multiply-add is exact. vpmaddubsw and its kin add two u8*s8 products in a
+// saturating int16; weights for which no activation can reach that limit may take it, all others
+// must not.
+#ifndef QUALM_KERNELS_SUMS_CERTIFY_H_
+#define QUALM_KERNELS_SUMS_CERTIFY_H_
+
+#include <cstdint>
+#include <span>
+
+namespace qualm::kernels {
+
+// True iff x0*w0 + x1*w1 fits int16 for all x0, x1 in 0..255.
+bool CertifyPair(int8_t w0, int8_t w1);
+
+// CertifyPair for the pairs (2t, 2t+1) the instruction forms; an odd last weight is paired with 0.
+bool CertifyRow(std::span<const int8_t> weights);
+
+}  // namespace qualm::kernels
+
+#endif  // QUALM_KERNELS_SUMS_CERTIFY_H_

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/sums/epilogue.h"
+
+#include <algorithm>
+#include <optional>
+#include <vector>
+
+#include "kernels/common/backend_requantize.h"
+#include "kernels/common/rescale.h"
+#include "kernels/common/validate.h"
+
+namespace qualm::kernels {
+namespace {
+
+bool IsCode(ElementType type) { return type == ElementType::kU8 || type == ElementType::kS8; }
+
+size_t OutputBytes(ElementType type) { return IsCode(type) ? 1 : 4; }
+
+std::vector<Multiplier> Scales(const EpilogueParams& params) {
+  if (params.output_type == ElementType::kS32) return {Multiplier()};  // sums have no scale
+  const bool code = IsCode(params.output_type);
+  // A bias is per channel, and then so are the scales.
+  const size_t count =
+      params.bias.empty() ? params.w_scale.size() : static_cast<size_t>(params.channels);
+  std::vector<Multiplier> scales(count);
+  for (size_t i = 0; i < count; ++i) {
+    scales[i] = {params.x_scale, params.w_scale[params.w_scale.size() == 1 ? 0 : i],
+                 code ? params.y_scale : 1.0f};
+  }
+  return scales;
+}
+
+internal::Rescale MakeRescale(const EpilogueParams& params, internal::Bounds bounds) {
+  const bool has_bias = params.output_type != ElementType::kS32;
+  return {Scales(params), has_bias ? params.bias : std::span<const float>(),
+          IsCode(params.output_type) ? params.y_zero_point : 0, bounds};
+}
+
+}  // namespace
+
+struct Epilogue::Impl {
+  explicit Impl(const EpilogueParams& params)
+      : type(params.output_type),
+        relu(params.range.relu),
+        bounds(internal::OutputBounds(params.output_type, params.range,
+                                      IsCode(params.output_type) ? params.y_zero_point : 0)),
+        rescale(MakeRescale(params, bounds)) {
+    if (params.requantization != Requantization::kExact) {
+      backend.emplace(params.requantization, Scales(params), params.y_zero_point, bounds);
+    }
+  }
+
+  // y points at the output of channel `first`.
+  void Apply(const int32_t* sums, size_t first, size_t count, void* y) const {
+    if (backend) {
+      backend->CodesFromSums(sums, first, count, static_cast<uint8_t*>(y));
+    } else if (IsCode(type)) {
+      rescale.CodesFromSums(sums, first, count, static_cast<uint8_t*>(y));
+    } else if (type == ElementType::kF32) {
+      rescale.FloatsFromSums(sums, first, count, relu, static_cast<float*>(y));
+    } else {
+      auto* out = static_cast<int32_t*>(y);
+      for (size_t i = 0; i < count; ++i) {
+        out[i] = std::min(std::max(sums[i], bounds.lo), bounds.hi);
+      }
+    }
+  }
+
+  // One sum of any width.
+  void ApplyOne(__int128 sum, size_t channel, void* y) const {
+    const size_t scale = rescale.plan().per_channel ? channel : 0;
+    if (IsCode(type)) {
+      *static_cast<uint8_t*>(y) = static_cast<uint8_t>(rescale.CodeFromSum(sum, scale));
+    } else if (type == ElementType::kF32) {
+      *static_cast<float*>(y) = rescale.FloatFromSum(sum, scale, relu);
+    } else {
+      *static_cast<int32_t*>(y) =
+          static_cast<int32_t>(std::min<__int128>(std::max<__int128>(sum, bounds.lo), bounds.hi));
+    }
+  }
+
+  // Wide sums mostly hold small values: blocks that fit int32 take the vector path.
+  template <class Wide>
+  void ApplyWide(const Wide* sums, size_t first, size_t count, void* y) const {
+    constexpr size_t kBlock = 256;
+    int32_t narrow[kBlock];
+    auto* out = static_cast<uint8_t*>(y);
+    for (size_t begin = 0; begin < count; begin += kBlock) {
+      const size_t size = std::min(kBlock, count - begin);
+      bool fits = true;
+      for (size_t i = 0; i < size; ++i) {
+        const Wide clamped = std::clamp<Wide>(sums[begin + i], INT32_MIN, INT32_MAX);
+        narrow[i] = static_cast<int32_t>(clamped);
+        fits = fits && (clamped == sums[begin + i] || backend);
+      }
+      if (fits) {
+        Apply(narrow, first + begin, size, out + begin * OutputBytes(type));
+        continue;
+      }
+      for (size_t i = begin; i < begin + size; ++i) {
+        ApplyOne(sums[i], first + i, out + i * OutputBytes(type));
+      }
+    }
+  }
+
+  ElementType type;
+  bool relu;
+  internal::Bounds bounds;  // of code and s32 outputs, activation included
+  internal::Rescale rescale;
+  std::optional<internal::BackendRequantize> backend;  // code outputs, if not exact
+};
+
+Epilogue::Epilogue() = default;
+Epilogue::~Epilogue() = default;
+Epilogue::Epilogue(Epilogue&&) noexcept = default;
+Epilogue& Epilogue::operator=(Epilogue&&) noexcept = default;
+
+Epilogue Epilogue::Make(const EpilogueParams& params) {
+  Epilogue epilogue;
+  epilogue.impl_ = std::make_unique<Impl>(params);
+  return epilogue;
+}
+
+void Epilogue::Apply(const int32_t* sums, int64_t first, int64_t count, void* y) const {
+  impl_->Apply(sums, static_cast<size_t>(first), static_cast<size_t>(count), y);
+}
+void Epilogue::Apply(const int64_t* sums, int64_t first, int64_t count, void* y) const {
+  impl_->ApplyWide(sums, static_cast<size_t>(first), static_cast<size_t>(count), y);
+}
+void Epilogue::Apply(const __int128* sums, int64_t first, int64_t count, void* y) const {
+  impl_->ApplyWide(sums, static_cast<size_t>(first), static_cast<size_t>(count), y);
+}
+
+}  // namespace qualm::kernels

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/sums/linear_validate.h"
+
+#include <cmath>
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+#include "kernels/common/validate.h"
+
+namespace qualm::kernels {
+namespace {
+
+using internal::CheckCode;
+using internal::CheckCount;
+using internal::CheckMatrix;
+using internal::CheckRange;
+using internal::CheckScale;
+using internal::CheckScales;
+using internal::CheckType;
+using internal::SizeOf;
+
+// The bytes [begin, end) from a matrix's first to its last element.
+struct Extent {
+  uintptr_t begin = 0;
+  uintptr_t end = 0;
+
+  bool Intersects(const Extent& other) const {
+    return begin < end && other.begin < other.end && begin < other.end && other.begin < end;
+  }
+};
+
+template <class Matrix>
+Extent ExtentOf(const Matrix& m) {
+  const uintptr_t begin = reinterpret_cast<uintptr_t>(m.data);
+  if (m.rows == 0 || m.columns == 0) return {begin, begin};
+  return {begin, begin + static_cast<uintptr_t>(((m.rows - 1) * m.row_stride + m.columns) *
+                                                SizeOf(m.type))};
+}
+
+// Two matrices may be the left and the right part of one buffer: their extents intersect, their
+// elements do not.
+bool Overlap(const ConstMatrix& x, const MutableMatrix& y) {
+  const Extent x_extent = ExtentOf(x);
+  const Extent y_extent = ExtentOf(y);
+  if (!x_extent.Intersects(y_extent)) return false;
+  const uintptr_t stride = static_cast<uintptr_t>(x.row_stride * SizeOf(x.type));
+  if (stride != static_cast<uintptr_t>(y.row_stride * SizeOf(y.type))) return true;
+  const uintptr_t x_row = static_cast<uintptr_t>(x.columns * SizeOf(x.type));
+  const uintptr_t y_row = static_cast<uintptr_t>(y.columns * SizeOf(y.type));
+  // Where a row of y begins within the row of x at or before it.
+  const uintptr_t shift = y_extent.begin >= x_extent.begin
+                              ? (y_extent.begin - x_extent.begin) % stride
+                              : stride - 1 - (x_extent.begin - y_extent.begin - 1) % stride;
+  return shift < x_row || shift + y_row > stride;
+}
+
+Status CheckInputType(ElementType type) {
+  if (type == ElementType::kU8 || type == ElementType::kS8) return {};
+  return {"input_type is neither u8 nor s8, expected one of them"};
+}
+
+template <class T>
+Status CheckBiasCount(std::string_view name, std::span<const T> bias, int64_t channels) {
+  if (bias.empty() || bias.size() == static_cast<uint64_t>(channels)) return {};
+  return {std::string(name) + " has " + std::to_string(bias.size()) +
+          " elements, expected none or one per output channel (" + std::to_string(channels) + ")"};
+}
+
+Status CheckFinite(std::string_view name, std::span<const float> values) {
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (!std::isfinite(values[i])) {
+      return {std::string(name) + "[" + std::to_string(i) + "] is " + std::to_string(values[i]) +
+              ", expected a finite number"};
+    }
+  }
+  return {};
+}
+
+Status CheckOutput(const LinearParams& params) {
+  switch (params.output_type) {
+    case ElementType::kU8:
+    case ElementType::kS8: return CheckScale("y_scale", params.y_scale);
+    case ElementType::kS32:
+      // The raw sum has no real unit that a float bias could be converted to.
+      if (params.bias.empty()) return {};
+      return {"bias is given with s32 outputs, expected bias_i32 or none"};
+    case ElementType::kF32:
+      // float32 outputs have no codes to clamp to: the clamp would be silently ignored.
+      if (params.range.min == INT32_MIN && params.range.max == INT32_MAX) return {};
+      return {"range.min or range.max is set with f32 outputs, expected no clamp"};
+  }
+  return {"output_type is unknown, expected u8, s8, s32 or f32"};
+}
+
+Status CheckRequantization(const LinearParams& params) {
+  if (Status s = internal::CheckRequantization(params.requantization); !s.ok()) return s;
+  if (params.requantization == Requantization::kExact) return {};
+  if (params.output_type != ElementType::kU8 && params.output_type != ElementType::kS8) {
+    return {"requantization is set with outputs that are no codes, expected u8 or s8 outputs"};
+  }
+  // Libraries convert a float bias to int32 in ways of their own, before this step.
+  if (!params.bias.empty()) {
+    return {"bias is given with a requantization other than exact, expected bias_i32 or none"};
+  }
+  return {};
+}
+
+Status CheckSize(std::string_view name, int64_t value, int64_t expected, std::string_view what) {
+  if (value == expected) return {};
+  return {std::string(name) + " is " + std::to_string(value) + ", expected " + std::string(what) +
+          ", " + std::to_string(expected)};
+}
+
+}  // namespace
+
+// Outputs are written while later activations are still to be read.
+Status CheckDisjoint(const ConstMatrix& x, const MutableMatrix& y,
+                     std::span<const uint8_t> scratch) {
+  if (Overlap(x, y)) return {"y overlaps x, expected separate memory"};
+  const uintptr_t begin = reinterpret_cast<uintptr_t>(scratch.data());
+  const Extent extent = {begin, begin + scratch.size()};
+  if (extent.Intersects(ExtentOf(x))) return {"scratch overlaps x, expected separate memory"};
+  if (extent.Intersects(ExtentOf(y))) return {"scratch overlaps y, expected separate memory"};
+  return {};
+}
+
+// The first failed check decides, in the order of the members.
+#define QUALM_RETURN_IF_ERROR(check) \
+  if (Status s = (check); !s.ok()) return s
+
+Status ValidateLinearParams(const LinearParams& params) {
+  const int64_t channels = params.weights.rows;
+  QUALM_RETURN_IF_ERROR(CheckCode("weights", params.weights.type));
+  QUALM_RETURN_IF_ERROR(CheckMatrix("weights", params.weights));
+  QUALM_RETURN_IF_ERROR(CheckInputType(params.input_type));
+  QUALM_RETURN_IF_ERROR(CheckScale("x_scale", params.x_scale));
+  QUALM_RETURN_IF_ERROR(CheckScales("w_scale", params.w_scale, channels));
+  QUALM_RETURN_IF_ERROR(CheckCount("w_zero_point", params.w_zero_point.size(), channels));
+  QUALM_RETURN_IF_ERROR(CheckBiasCount("bias", params.bias, channels));
+  QUALM_RETURN_IF_ERROR(CheckFinite("bias", params.bias));
+  QUALM_RETURN_IF_ERROR(CheckBiasCount("bias_i32", params.bias_i32, channels));
+  // They are two ways to give one thing; adding both would hide a mistake of the caller.
+  if (!params.bias.empty() && !params.bias_i32.empty()) {
+    return {"bias and bias_i32 are both given, expected at most one"};
+  }
+  QUALM_RETURN_IF_ERROR(CheckOutput(params));
+  QUALM_RETURN_IF_ERROR(CheckRequantization(params));
+  return CheckRange("range", params.range, params.output_type);
+}
+
+Status ValidateLinearRun(const LinearShape& layer, const ConstMatrix& x, const MutableMatrix& y,
+                         std::span<const uint8_t> scratch) {
+  QUALM_RETURN_IF_ERROR(CheckType("x", x.type, layer.input_type));
+  QUALM_RETURN_IF_ERROR(CheckMatrix("x", x));
+  QUALM_RETURN_IF_ERROR(CheckSize("x.columns", x.columns, layer.depth, "K of the weights"));
+  QUALM_RETURN_IF_ERROR(CheckType("y", y.type, layer.output_type));
+  QUALM_RETURN_IF_ERROR(CheckMatrix("y", y));
+  QUALM_RETURN_IF_ERROR(CheckSize("y.columns", y.columns, layer.channels, "N of the weights"));
+  QUALM_RETURN_IF_ERROR(CheckSize("y.rows", y.rows, x.rows, "x.rows"));
+  return CheckDisjoint(x, y, scratch);
+}
+
+#undef QUALM_RETURN_IF_ERROR
+
+}  // namespace qualm::kernels

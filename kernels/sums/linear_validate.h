@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// The preconditions of the linear layer, in one place, each with its reason. Internal to kernels/.
+#ifndef QUALM_KERNELS_SUMS_LINEAR_VALIDATE_H_
+#define QUALM_KERNELS_SUMS_LINEAR_VALIDATE_H_
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "kernels/linear.h"
+#include "kernels/types.h"
+
+namespace qualm::kernels {
+
+Status ValidateLinearParams(const LinearParams& params);
+
+// Shapes and types the layer was packed for.
+struct LinearShape {
+  int64_t channels = 0;
+  int64_t depth = 0;
+  ElementType input_type = ElementType::kU8;
+  ElementType output_type = ElementType::kU8;
+};
+Status ValidateLinearRun(const LinearShape& layer, const ConstMatrix& x, const MutableMatrix& y,
+                         std::span<const uint8_t> scratch);
+
+// The part that convolutions share. Outputs are written while later activations are still to be
+// read. `x` and `y` are valid; their rows may be interleaved where the strides are equal.
+Status CheckDisjoint(const ConstMatrix& x, const MutableMatrix& y,
+                     std::span<const uint8_t> scratch);
+
+}  // namespace qualm::kernels
+
+#endif  // QUALM_KERNELS_SUMS_LINEAR_VALIDATE_H_

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/sums/pack.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <new>
+#include <span>
+
+#include "kernels/sums/certify.h"
+
+namespace qualm::kernels {
+namespace {
+
+int64_t SumOf(std::span<const int8_t> b) {
+  int64_t sum = 0;
+  for (const int8_t v : b) sum += v;
+  return sum;
+}
+
+}  // namespace
+
+int64_t ZeroPointOfA(const LinearParams& params) {
+  return int64_t{params.x_zero_point} + (params.input_type == ElementType::kS8 ? 128 : 0);
+}
+
+int64_t ZeroPointOfB(const LinearParams& params, int64_t channel) {
+  const size_t i = params.w_zero_point.size() == 1 ? 0 : static_cast<size_t>(channel);
+  return int64_t{params.w_zero_point[i]} - (params.weights.type == ElementType::kU8 ? 128 : 0);
+}
+
+// Each term (a - za)(b - zb) is linear in a, so it is extreme at a = 0 or a = 255; a term that may
+// be left out may also be 0.
+SumWidth SumWidthOf(std::span<const int8_t> b, int64_t za, int64_t zb, int64_t bias, bool padded) {
+  // Sum of the positive and (as a magnitude) of the negative b - zb.
+  const __int128 total = SumOf(b) - static_cast<__int128>(b.size()) * zb;
+  __int128 positive;
+  if (zb < -128) {
+    positive = total;
+  } else if (zb > 127) {
+    positive = 0;
+  } else {
+    int64_t sum = 0;
+    for (const int8_t v : b) sum += std::max<int>(v - static_cast<int>(zb), 0);
+    positive = sum;
+  }
+  const __int128 negative = positive - total;
+  const int64_t low = padded ? std::min<int64_t>(0 - za, 0) : 0 - za;
+  const int64_t high = padded ? std::max<int64_t>(255 - za, 0) : 255 - za;
+  const __int128 min = positive * low - negative * high + bias;
+  const __int128 max = positive * high - negative * low + bias;
+  if (min >= INT32_MIN && max <= INT32_MAX) return SumWidth::k32;
+  if (min >= INT64_MIN && max <= INT64_MAX) return SumWidth::k64;
+  return SumWidth::k128;
+}
+
+PackedWeights PackWeights(const LinearParams& params, bool padded) {
+  PackedWeights packed;
+  packed.traits = CurrentAccumulateTraits();
+  packed.channels = params.weights.rows;
+  packed.depth = params.weights.columns;
+  const int64_t width = packed.traits.panel_width;
+  const int64_t quads = packed.depth / 4 + (packed.depth % 4 != 0);
+  const int64_t panels = packed.channels / width + (packed.channels % width != 0);
+
+  // Before any size is used: rows without columns may claim any number of channels.
+  const __int128 padded_channels = static_cast<__int128>(panels) * width;
+  const __int128 bytes = padded_channels * quads * 4;
+  if (bytes > PTRDIFF_MAX || padded_channels > PTRDIFF_MAX / int64_t{sizeof(__int128)}) {
+    throw std::bad_alloc();
+  }
+  packed.panels.resize(static_cast<size_t>(panels));
+  packed.zero.resize(static_cast<size_t>(panels * width));
+  packed.offset.resize(packed.zero.size());
+  packed.zero_low.resize(packed.zero.size());
+  packed.offset_low.resize(packed.zero.size());
+  packed.zeros.resize(static_cast<size_t>(width));
+  packed.weights = hwy::AllocateAligned<int8_t>(std::max<size_t>(static_cast<size_t>(bytes), 1));
+  if (packed.weights == nullptr) throw std::bad_alloc();
+  std::memset(packed.weights.get(), 0, static_cast<size_t>(bytes));
+
+  const int64_t za = ZeroPointOfA(params);
+  const bool unsigned_weights = params.weights.type == ElementType::kU8;
+  std::vector<int8_t> row(static_cast<size_t>(4 * quads));  // one channel's b, zero-padded
+  const std::span<const int8_t> b(row.data(), static_cast<size_t>(packed.depth));
+
+  for (int64_t p = 0; p < panels; ++p) {
+    PackedPanel& panel = packed.panels[static_cast<size_t>(p)];
+    panel.certified = packed.traits.has_saturating_path;
+    int8_t* panel_weights = packed.weights.get() + p * packed.PanelBytes();
+    const int64_t first = p * width;
+    for (int64_t n = first; n < std::min(first + width, packed.channels); ++n) {
+      if (packed.depth > 0) {
+        std::memcpy(
+            row.data(),
+            static_cast<const uint8_t*>(params.weights.data) + n * params.weights.row_stride,
+            b.size());
+      }
+      for (size_t k = 0; unsigned_weights && k < b.size(); ++k) {
+        row[k] = static_cast<int8_t>(row[k] ^ -128);
+      }
+      const int64_t sum_b = SumOf(b);
+      for (int64_t q = 0; q < quads; ++q) {
+        std::memcpy(panel_weights + (q * width + n - first) * 4, row.data() + 4 * q, 4);
+      }
+      panel.certified = panel.certified && CertifyRow(row);
+
+      const size_t i = static_cast<size_t>(n);
+      const int64_t zb = ZeroPointOfB(params, n);
+      const int64_t bias = params.bias_i32.empty() ? 0 : params.bias_i32[i];
+      packed.zero[i] = zb;
+      packed.offset[i] =
+          bias - static_cast<__int128>(za) * sum_b + static_cast<__int128>(za) * zb * packed.depth;
+      packed.zero_low[i] = static_cast<int32_t>(zb);
+      packed.offset_low[i] = static_cast<int32_t>(packed.offset[i]);
+      panel.needs_row_sums = panel.needs_row_sums || zb != 0;
+      panel.sum_width = std::max(panel.sum_width, SumWidthOf(b, za, zb, bias, padded));
+    }
+  }
+  return packed;
+}
+
+Epilogue PackEpilogue(const LinearParams& params) {
+  return Epilogue::Make({.channels = params.weights.rows,
+                         .x_scale = params.x_scale,
+                         .w_scale = params.w_scale,
+                         .y_scale = params.y_scale,
+                         .y_zero_point = params.y_zero_point,
+                         .bias = params.bias,
+                         .output_type = params.output_type,
+                         .range = params.range,
+                         .requantization = params.requantization});
+}
+
+}  // namespace qualm::kernels

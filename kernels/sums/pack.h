@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// Weights of a linear layer rearranged for accumulate.h, with everything that does not depend on
+// the activations worked out once. Internal to kernels/.
+//
+// u8 and s8 are brought to one form, u8 activations a and s8 weights b, by moving the code and its
+// zero point together:
+//
+//   s8 x:  a = x + 128,  za = zx + 128        u8 w:  b = w - 128,  zb = zw - 128
+//
+// and the sum the layer needs is then taken apart so that only the first term is expensive:
+//
+//   sum_k (x - zx)(w - zw) + bias  =  sum_k a b  -  zb sum_k a  +  offset
+//   offset = bias - za sum_k b + K za zb
+#ifndef QUALM_KERNELS_SUMS_PACK_H_
+#define QUALM_KERNELS_SUMS_PACK_H_
+
+#include <cstdint>
+#include <new>
+#include <span>
+#include <stdexcept>
+#include <vector>
+
+#include "hwy/aligned_allocator.h"
+#include "kernels/sums/accumulate.h"
+#include "kernels/sums/epilogue.h"
+#include "kernels/linear.h"
+
+namespace qualm::kernels {
+
+// The narrowest integer that holds the corrected sum of every channel of a panel for every
+// activation. All sums are rings modulo 2^n, so intermediate overflow is harmless; only the result
+// must fit.
+enum class SumWidth : uint8_t { k32, k64, k128 };
+
+struct PackedPanel {
+  SumWidth sum_width = SumWidth::k32;
+  bool certified = false;       // takes the saturating path
+  bool needs_row_sums = false;  // some channel has zb != 0
+};
+
+struct PackedWeights {
+  AccumulateTraits traits;
+  int64_t channels = 0;  // N
+  int64_t depth = 0;     // K
+  std::vector<PackedPanel> panels;
+  // [panel][ceil(K/4)][panel_width][4], zero where k >= K or channel >= N.
+  hwy::AlignedFreeUniquePtr<int8_t[]> weights;
+  // Per channel, padded with zeros to whole panels.
+  std::vector<int64_t> zero;  // zb
+  std::vector<__int128> offset;
+  std::vector<int32_t> zero_low;  // modulo 2^32, for accumulate.h
+  std::vector<int32_t> offset_low;
+  std::vector<int32_t> zeros;  // [panel_width], all zero: where sums without corrections start
+
+  int64_t PanelBytes() const { return (depth + 3) / 4 * 4 * traits.panel_width; }
+};
+
+// What the zero points become. `params` is valid.
+int64_t ZeroPointOfA(const LinearParams& params);                   // za
+int64_t ZeroPointOfB(const LinearParams& params, int64_t channel);  // zb
+
+// The narrowest type for sum_k (a - za)(b - zb) + bias, whatever a; with `padded`, also where any
+// of the terms are left out.
+SumWidth SumWidthOf(std::span<const int8_t> b, int64_t za, int64_t zb, int64_t bias, bool padded);
+
+// For the current thread's target. `params` is valid (linear_validate.h); `padded` as above. Throws
+// std::bad_alloc or std::length_error if the weights do not fit in memory.
+PackedWeights PackWeights(const LinearParams& params, bool padded = false);
+
+// What comes after the sums of such a layer. `params` is valid.
+Epilogue PackEpilogue(const LinearParams& params);
+
+// Runs what packs; whoever calls a layer's Pack never sees an exception.
+template <typename PackAll>
+Status PackInMemory(const PackAll& pack_all) {
+  constexpr const char* kTooLarge = "weights do not fit in memory when packed";
+  try {
+    pack_all();
+  } catch (const std::bad_alloc&) {
+    return {kTooLarge};
+  } catch (const std::length_error&) {
+    return {kTooLarge};
+  }
+  return {};
+}
+
+}  // namespace qualm::kernels
+
+#endif  // QUALM_KERNELS_SUMS_PACK_H_

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// ATen's scalar quantize, dequantize and mul, which the qnnpack engine shares, and its choice of
+// quantization parameters.
+#ifndef QUALM_ORACLES_CONVENTIONS_ATEN_H_
+#define QUALM_ORACLES_CONVENTIONS_ATEN_H_
+
+#include <string>
+#include <vector>
+
+#include "oracles/conventions/convention.h"
+#include "oracles/conventions/fbgemm.h"
+
+namespace qualm::models {
+
+// quantize_val, dequantize_val and requantize_from_int of a build without FBGEMM
+// (affine_quantizer_base.cpp); the channel also holds what add needs.
+std::string AtenCannotRun(const Case& c);
+Channel AtenChannel(const Case& c, int64_t n);
+std::vector<Step> AtenSteps(const Case& c);
+
+// A function of one operand through float32, as the vector loop takes it or the scalar rest:
+// dequantized by a_scale and a_zero_point, then `function`, then quantized.
+std::vector<Step> AtenThroughFloat(bool vector, Step function);
+
+// quantize_val of a float32 number in units of 1/reciprocal; `scale` says what the reciprocal is.
+std::vector<Step> AtenToCode(const Step& scale);
+
+// quant_utils::ChooseQuantizationParams as torch._choose_qparams_per_tensor calls it (0..255, or
+// 0..127 under reduce_range). The scale stays float64. Finite min <= max.
+ChosenQParams AtenChooseQParams(float min, float max, bool reduce_range);
+
+}  // namespace qualm::models
+
+#endif  // QUALM_ORACLES_CONVENTIONS_ATEN_H_

@@ -1,0 +1,417 @@
+// SPDX-License-Identifier: Apache-2.0
+// FBGEMM at 71d6f8b, x86: the u8*s8 GEMMs and convolutions with ATen's call sequence (qlinear.cpp,
+// qconv.cpp, apply_impl), the dynamic linear (f32 output), and the element-wise functions of
+// QuantUtils.
+//
+//   accumulators  src/GenerateKernelU8S8S32ACC32.cc (vpmaddubsw, vpmaddwd), ...ACC32Avx512VNNI.cc
+//                 (vpdpbusd), GenerateKernelU8S8S32ACC16.cc (vpmaddubsw, vpaddsw; blocks of 256)
+//   epilogue      src/QuantUtilsAvx2.cc, requantizeOutputProcessingAvx2 and requantizeForFloatAvx2,
+//                 used by every instruction set
+//   convolutions  src/FbgemmConv.cc (dispatch); padding is the zero point, as a byte, inside the
+//                 sums (src/PackAWithIm2Col.cc). im2col, pointwise and groupwise add as the GEMM of
+//                 their instruction set does, the depthwise kernel in saturating pairs of taps on
+//                 every one (src/GenerateI8Depthwise.cc: there is none for VNNI)
+//   quantize      src/QuantUtilsAvx2.cc, QuantizeAvx2; fbgemm@scalar is include/fbgemm/QuantUtils.h
+//
+// +nofma is a build with -ffp-contract=off: GCC otherwise fuses bias*reciprocal + float(v), and the
+// scaling and bias of the f32 output. Not in the depthwise kernel, where it moves the product out
+// of the loop over pixels (GCC 12, -O3).
+#include "oracles/conventions/fbgemm.h"
+
+#include <cmath>
+
+#include "oracles/conventions/convention.h"
+
+namespace qualm::models {
+namespace {
+
+using Kind = Accumulation::Kind;
+
+void BiasFused(Value& v, const Channel& c) {
+  const float number = v.number;
+  v.SetReal(std::fma(c.bias, c.reciprocal, number));
+  const double exact =
+      static_cast<double>(c.bias) * static_cast<double>(c.reciprocal) + static_cast<double>(number);
+  v.lossy = static_cast<double>(v.number) != exact;
+}
+void BiasTwoRoundings(Value& v, const Channel& c) {
+  const float number = v.number;
+  const float product = MultiplyInto(v, c.bias, c.reciprocal);
+  AddInto(v, number, product);
+}
+void BiasDivided(Value& v, const Channel& c) {  // c.bias is fl(bias/atw) already
+  AddInto(v, v.number, c.bias);
+}
+void ReluCode(Value& v, const Channel& c) {
+  // pmaxub with the zero point broadcast as a byte: outside 0..255 its low 8 bits count.
+  v.SetInt(std::max<int64_t>(v.integer, static_cast<uint8_t>(c.zero_point)));
+}
+void ClampU8(Value& v, const Channel&) { v.SetInt(std::clamp<int64_t>(v.integer, 0, 255)); }
+
+void RealFused(Value& v, const Channel& c) {
+  const float number = v.number;
+  v.SetReal(std::fma(number, c.accumulator_scale, c.bias));
+  const double exact = static_cast<double>(number) * static_cast<double>(c.accumulator_scale) +
+                       static_cast<double>(c.bias);
+  v.lossy = static_cast<double>(v.number) != exact;
+}
+void RealProduct(Value& v, const Channel& c) { MultiplyInto(v, v.number, c.accumulator_scale); }
+void RealBias(Value& v, const Channel& c) { AddInto(v, v.number, c.bias); }
+void ReluReal(Value& v, const Channel&) { v.SetReal(MaxPs(0.0f, v.number)); }
+
+constexpr Step kBiasI32{Stage::kBias, "+ int32 bias {bias_i32}", step::AddBiasI32};
+constexpr Step kToFloat{Stage::kScale, "to float32", step::ToFloat};
+constexpr Step kScale{Stage::kScale, "times multiplier {multiplier}", step::TimesMultiplier};
+constexpr Step kRound{Stage::kRound, "cvtps2dq, ties to even", step::RoundX86};
+constexpr Step kZeroPoint{Stage::kZeroPoint, "to int16, + zero point {zero_point}, saturating",
+                          step::AddZeroPointSat16};
+constexpr Step kClamp{Stage::kClamp, "clamp to u8", ClampU8};
+constexpr Step kRelu{Stage::kClamp, "relu: at least {zero_point}", ReluCode};
+
+struct Variant {
+  Kind kind = Kind::kExact;
+  bool acc16 = false;
+  bool fma = true;
+};
+
+// FbgemmConv.cc, takeDepthWiseFastPath.
+bool TakesDepthwiseKernel(const Case& c) {
+  const Window& v = c.window;
+  const auto is_half = [&](int64_t pad) { return pad == (v.kernel_h - 1) / 2; };
+  return IsConv(c.op) && v.groups == v.in_c && (c.N == v.groups || c.N == 2 * v.groups) &&
+         v.groups % 8 == 0 && v.stride_h <= 2 && v.stride_w <= 2 && v.kernel_h == v.kernel_w &&
+         (v.kernel_h == 3 || v.kernel_h == 5 || v.kernel_h == 7) && v.dilation_h == 1 &&
+         v.dilation_w == 1 && is_half(v.pad_top) && is_half(v.pad_bottom) && is_half(v.pad_left) &&
+         is_half(v.pad_right);
+}
+
+std::vector<Step> LinearToCodes(const Case& c, const Variant& variant) {
+  std::vector<Step> steps;
+  if (c.bias_i32) steps.push_back(kBiasI32);
+  steps.push_back(kToFloat);
+  if (c.bias && c.per_channel) {
+    steps.push_back({Stage::kBias, "+ fl(bias/(x_scale*w_scale)) {bias}", BiasDivided});
+  } else if (c.bias && variant.fma && !TakesDepthwiseKernel(c)) {
+    steps.push_back({Stage::kBias, "fused + bias {bias} * {reciprocal}", BiasFused});
+  } else if (c.bias) {
+    steps.push_back({Stage::kBias, "+ fl(bias {bias} * {reciprocal})", BiasTwoRoundings});
+  }
+  steps.insert(steps.end(), {kScale, kRound, kZeroPoint, kClamp});
+  if (c.relu) steps.push_back(kRelu);
+  return steps;
+}
+
+std::vector<Step> LinearToReal(const Case& c, const Variant& variant) {
+  std::vector<Step> steps = {kToFloat};
+  if (c.bias && variant.fma) {
+    steps.push_back({Stage::kScale, "fused times {accumulator_scale} + bias {bias}", RealFused});
+  } else {
+    steps.push_back({Stage::kScale, "times {accumulator_scale}", RealProduct});
+    if (c.bias) steps.push_back({Stage::kBias, "+ bias {bias}", RealBias});
+  }
+  if (c.relu) steps.push_back({Stage::kClamp, "relu", ReluReal});
+  return steps;
+}
+
+// QuantizeAvx2: the upper clamp before the conversion keeps large values positive, until the zero
+// point is added and wraps.
+void QuantizeCut(Value& v, const Channel&) {
+  const float before = v.number;
+  v.SetReal(MinPs(before, 2147483520.0f));
+  v.lossy = std::isnan(before);
+}
+
+// Quantize, scalar: zero point added in float32, clamp in float64, NaN cast to 0.
+void QuantizeRoundReal(Value& v, const Channel&) { v.SetReal(RoundNearestEven(v.number)); }
+void QuantizeClampReal(Value& v, const Channel& c) {
+  // The cast of NaN is undefined in C++; the recorded build gives 0.
+  v.lossy = std::isnan(v.number);
+  if (v.lossy) return v.SetInt(0);
+  v.SetInt(static_cast<int64_t>(std::clamp<double>(v.number, c.low, c.high)));
+}
+
+// Requantize, scalar: lrintf into 64 bits, no int16 stage.
+void RoundTo64(Value& v, const Channel&) {
+  const float before = v.number;
+  v.SetInt(ConvertX86To64(before));
+  v.lossy = !(std::fabs(before) < 0x1p63f);
+}
+void AddZeroPoint64(Value& v, const Channel& c) {
+  v.SetInt(static_cast<int64_t>(static_cast<uint64_t>(v.integer) +
+                                static_cast<uint64_t>(int64_t{c.zero_point})));
+}
+
+constexpr Step kTimesReciprocal{Stage::kScale, "times fl(1/scale) {reciprocal}",
+                                step::TimesReciprocal};
+const Step kQuantizeVector[] = {
+    kTimesReciprocal,
+    {Stage::kScale, "minps with 2147483520", QuantizeCut},
+    kRound,
+    {Stage::kZeroPoint, "+ zero point {zero_point}, wrapping", step::AddZeroPointWrap32},
+    {Stage::kClamp, "clamp to {low}..{high}", step::Clamp},
+};
+const Step kQuantizeScalar[] = {
+    kTimesReciprocal,
+    {Stage::kRound, "nearbyint, ties to even", QuantizeRoundReal},
+    {Stage::kZeroPoint, "+ zero point {zero_point} in float32", step::AddZeroPointFloat},
+    {Stage::kClamp, "clamp to {low}..{high}", QuantizeClampReal},
+};
+const Step kRequantizeScalar[] = {
+    kToFloat,
+    kScale,
+    {Stage::kRound, "lrintf, ties to even", RoundTo64},
+    {Stage::kZeroPoint, "+ zero point {zero_point}", AddZeroPoint64},
+    {Stage::kClamp, "clamp to {low}..{high}", step::Clamp},
+};
+const Step kDequantize[] = {
+    {Stage::kScale, "scale {scale} * float(code - {zero_point})", step::TimesCodeMinusZeroPoint},
+};
+
+template <size_t N>
+std::vector<Step> List(const Step (&steps)[N]) {
+  return {steps, steps + N};
+}
+
+Channel ChannelOf(const Case& c, int64_t n) {
+  Channel channel;
+  SetClamp(channel, c);
+  switch (c.op) {
+    case Op::kQuantize:
+      channel.scale = c.out_q.scale_at(n);
+      channel.reciprocal = 1.0f / channel.scale;
+      channel.zero_point = c.out_q.zero_point_at(n);
+      break;
+    case Op::kDequantize:
+      channel.scale = c.x_q.scale_at(n);
+      channel.zero_point = c.x_q.zero_point_at(n);
+      break;
+    case Op::kRequantize:
+    case Op::kLinear:
+    case Op::kConv2d:
+    case Op::kDepthwise:
+      channel.zero_point = c.out_q.zero_point_at(0);
+      if (HasExplicitMultiplier(c)) {
+        channel.multiplier = c.multiplier[c.multiplier.size() == 1 ? 0 : static_cast<size_t>(n)];
+        break;
+      }
+      channel.accumulator_scale = c.x_q.scale_at(0) * c.w_q.scale_at(n);
+      channel.multiplier = channel.accumulator_scale / c.out_q.scale_at(0);
+      channel.reciprocal = static_cast<float>(1.0 / static_cast<double>(channel.accumulator_scale));
+      if (c.bias) channel.bias = (*c.bias)[static_cast<size_t>(n)];
+      if (c.bias && c.per_channel && c.out_dtype != DType::kF32) {
+        channel.bias = channel.bias / channel.accumulator_scale;
+      }
+      if (c.bias_i32) channel.bias_i32 = (*c.bias_i32)[static_cast<size_t>(n)];
+      break;
+    default: break;  // cannot_run leaves no other
+  }
+  return channel;
+}
+
+Accumulation AccumulationOf(const Case& c, Kind kind) {
+  Accumulation result;
+  result.kind = kind;
+  result.padding = Accumulation::Padding::kZeroPoint;
+  if (TakesDepthwiseKernel(c)) {
+    result.kind = Kind::kPairs;
+    result.kernel = "depthwise kernel";
+  }
+  return result;
+}
+
+std::string CannotRunSums(const Case& c, bool acc16) {
+  return FirstReason({
+      Require(!IsConv(c.op) || !acc16, "convolutions add in int32"),
+      Require(c.x.dtype() == DType::kU8, "activations must be u8"),
+      Require(c.w.dtype() == DType::kS8, "weights must be s8"),
+      Require(!IsConv(c.op) || c.out_dtype == DType::kU8, "a convolution makes u8"),
+      Require(c.out_dtype == DType::kU8 || c.out_dtype == DType::kF32, "output must be u8 or f32"),
+      WholeRange(c),
+      Require(c.out_dtype == DType::kU8 || !c.bias_i32, "an f32 output takes a float bias"),
+  });
+}
+
+std::string CannotRunElementwise(const Case& c) {
+  return FirstReason({
+      WholeRange(c),
+      Require(!c.relu, "this function has no fused relu"),
+      Require(!c.per_channel, "this function is per tensor"),
+      Require(c.op != Op::kRequantize || c.out_dtype == DType::kU8, "requantize makes u8"),
+  });
+}
+
+Model Make(const std::string& isa, Kind kind, bool acc16, bool fma) {
+  const Variant variant{acc16 && kind == Kind::kPairs ? Kind::kPairsInto16 : kind, acc16, fma};
+  Convention convention;
+  convention.name = "fbgemm@" + isa + (acc16 ? "+acc16" : "") + (fma ? "" : "+nofma");
+  convention.description = std::string("FBGEMM u8*s8 on ") + isa +
+                           (variant.kind == Kind::kExact ? ": exact int32 sums"
+                            : acc16                      ? ": saturating int16 pairs and sums"
+                                                         : ": saturating int16 pairs") +
+                           (fma ? "" : ", built without contraction");
+  convention.source = "FBGEMM src/QuantUtilsAvx2.cc, src/GenerateKernelU8S8S32ACC" +
+                      std::string(acc16 ? "16" : "32") + ".cc @ 71d6f8b";
+  convention.pair_saturates = variant.kind != Kind::kExact;
+  convention.variations = {"V1", "V2", "V8", "V9", "V16", "V17", "V18", "V19"};
+  // Under VNNI the depthwise kernel alone.
+  if (variant.kind != Kind::kExact || !acc16) convention.variations.emplace_back("V6");
+  if (variant.kind == Kind::kPairsInto16) convention.variations.emplace_back("V25");
+  // Everywhere but under VNNI all convolution kernels add alike. There the depthwise kernel, which
+  // saturates, is chosen by groups, padding and stride.
+  convention.satisfies = {"row_independence", "batch_independence", "depthwise_is_grouped",
+                          "one_by_one_is_linear"};
+  if (variant.kind == Kind::kExact) {
+    convention.satisfies.insert(
+        convention.satisfies.end(),
+        {"k_permutation", "linear.zero_term_append", "linear.column_independence",
+         "quantize.column_independence", "dequantize.column_independence",
+         "requantize.column_independence"});
+  } else if (!fma) {
+    convention.satisfies.insert(convention.satisfies.end(),
+                                {"column_independence", "groups_are_separate",
+                                 "padding_is_explicit", "stride_is_subsample"});
+  } else {
+    // Who leaves the depthwise kernel gets a fused bias.
+    convention.satisfies.insert(
+        convention.satisfies.end(),
+        {"linear.column_independence", "quantize.column_independence",
+         "dequantize.column_independence", "requantize.column_independence"});
+  }
+  convention.cannot_run = [acc16](const Case& c) {
+    if (HasSums(c.op)) return CannotRunSums(c, acc16);
+    if (acc16) return OpsAre(c, {Op::kLinear});
+    return FirstReason(
+        {OpsAre(c, {Op::kQuantize, Op::kDequantize, Op::kRequantize}), CannotRunElementwise(c)});
+  };
+  convention.accumulation = [variant](const Case& c) { return AccumulationOf(c, variant.kind); };
+  convention.channel = ChannelOf;
+  convention.steps = [variant](const Case& c) {
+    switch (c.op) {
+      case Op::kQuantize: return List(kQuantizeVector);
+      case Op::kDequantize: return List(kDequantize);
+      case Op::kRequantize: return std::vector<Step>{kToFloat, kScale, kRound, kZeroPoint, kClamp};
+      default: break;  // sums: cannot_run leaves no other
+    }
+    return c.out_dtype == DType::kF32 ? LinearToReal(c, variant) : LinearToCodes(c, variant);
+  };
+  return MakeModel(std::move(convention));
+}
+
+Model MakeScalar() {
+  Convention convention;
+  convention.name = "fbgemm@scalar";
+  convention.description = "FBGEMM's element-wise functions without vector code";
+  convention.source = "FBGEMM include/fbgemm/QuantUtils.h @ 71d6f8b";
+  convention.satisfies = {"row_independence", "column_independence"};
+  convention.variations = {"V1", "V2", "V8", "V9", "V17", "V18"};
+  convention.cannot_run = [](const Case& c) {
+    return FirstReason(
+        {OpsAre(c, {Op::kQuantize, Op::kDequantize, Op::kRequantize}), CannotRunElementwise(c)});
+  };
+  convention.channel = ChannelOf;
+  convention.steps = [](const Case& c) {
+    if (c.op == Op::kQuantize) return List(kQuantizeScalar);
+    return c.op == Op::kDequantize ? List(kDequantize) : List(kRequantizeScalar);
+  };
+  return MakeModel(std::move(convention));
+}
+
+}  // namespace
+
+std::vector<Model> FbgemmModels() {
+  std::vector<Model> models;
+  for (const bool fma : {true, false}) {
+    for (const bool acc16 : {false, true}) {
+      models.push_back(Make("avx2", Kind::kPairs, acc16, fma));
+      models.push_back(Make("avx512", Kind::kPairs, acc16, fma));
+      models.push_back(Make("vnni", Kind::kExact, acc16, fma));
+    }
+  }
+  models.push_back(MakeScalar());
+  return models;
+}
+
+std::vector<int32_t> FbgemmDepthwise3d(int32_t x, int32_t w_zero_point, float out_scale) {
+  constexpr int64_t kSize = 7;
+  Accumulation accumulation;
+  accumulation.kind = Kind::kPairs;
+  accumulation.offsets = Accumulation::Offsets::kRowsInto16;
+  Channel channel;
+  channel.accumulator_scale = 1.0f;
+  channel.multiplier = 1.0f / out_scale;
+  const Step steps[] = {kToFloat, kScale, kRound, kZeroPoint, kClamp};
+  const std::vector<int32_t> weights(kSize * kSize * kSize, 1);
+  // Along one axis: the taps at `position` that lie in the volume.
+  const auto inside = [](int64_t position, int64_t tap) {
+    const int64_t at = position + tap - kSize / 2;
+    return at >= 0 && at < kSize;
+  };
+  std::vector<int32_t> y;
+  std::vector<int32_t> row(weights.size());
+  for (int64_t i = 0; i < kSize * kSize * kSize; ++i) {
+    for (int64_t k = 0; k < kSize * kSize * kSize; ++k) {
+      const bool valid = inside(i / (kSize * kSize), k / (kSize * kSize)) &&
+                         inside(i / kSize % kSize, k / kSize % kSize) &&
+                         inside(i % kSize, k % kSize);
+      row[static_cast<size_t>(k)] = valid ? x : 0;
+    }
+    Value value;
+    value.SetInt(TakeOutZeroPoints(Accumulate(accumulation, row, weights, nullptr), 0, w_zero_point,
+                                   row, weights, accumulation.offsets));
+    Apply(steps, channel, value, nullptr);
+    y.push_back(static_cast<int32_t>(value.integer));
+  }
+  return y;
+}
+
+int32_t FbgemmRequantizeFixedPoint(int32_t value, int32_t multiplier, int32_t right_shift,
+                                   int32_t zero_point, bool vector_body) {
+  QUALM_CHECK(right_shift >= 1 && right_shift <= 62);
+  const int64_t product = int64_t{value} * multiplier;
+  const int64_t quotient = (product + (int64_t{1} << (right_shift - 1))) >> right_shift;
+  const int64_t code = quotient + zero_point;
+  return static_cast<int32_t>(std::clamp<int64_t>(vector_body ? Wrap32(code) : code, 0, 255));
+}
+
+ChosenQParams FbgemmChooseQParams(float min, float max, int32_t qmin, int32_t qmax,
+                                  bool preserve_sparsity, bool force_power_of_two) {
+  const bool symmetric = min < 0 && max > 0 && preserve_sparsity;
+  if (symmetric) {
+    const int32_t low = -((qmax - qmin) / 2 + 1);
+    const int32_t high = (qmax - qmin) / 2;
+    const double widest = std::max(std::fabs(min / static_cast<float>(low)),
+                                   std::fabs(max / static_cast<float>(high)));
+    min = static_cast<float>(widest * low);
+    max = static_cast<float>(widest * high);
+  }
+  min = std::min(min, 0.0f);
+  max = std::max(max, 0.0f);
+  auto scale = static_cast<float>((static_cast<double>(max) - static_cast<double>(min)) /
+                                  static_cast<double>(qmax - qmin));
+  if (scale == 0.0f || std::isinf(1.0f / scale)) scale = 0.1f;
+  if (force_power_of_two) {
+    const int exponent = scale < 1
+                             ? -static_cast<int>(std::floor(std::log2(1.0 / scale)))
+                             : static_cast<int>(std::ceil(std::log2(static_cast<double>(scale))));
+    scale = std::ldexp(1.0f, exponent);
+  }
+  if (scale < kSmallestScale) {
+    WidenToSmallestScale(scale, qmax - qmin, min, max);
+    scale = kSmallestScale;
+  }
+  const double min_codes = static_cast<double>(min) / static_cast<double>(scale);
+  const double max_codes = static_cast<double>(max) / static_cast<double>(scale);
+  // From the end whose terms are smaller, so that less is lost.
+  const double min_error = std::abs(qmin) + std::fabs(min_codes);
+  const double max_error = std::abs(qmax) + std::fabs(max_codes);
+  double zero_point = min_error < max_error ? qmin - min_codes : qmax - max_codes;
+  if (min < 0 && max > 0 && preserve_sparsity) {
+    zero_point = static_cast<double>(qmin + qmax) / 2;
+  }
+  // A range beyond float32 leaves NaN, which x86 converts to INT32_MIN.
+  if (std::isnan(zero_point)) return {scale, INT32_MIN};
+  const double clamped = std::clamp<double>(zero_point, qmin, qmax);
+  return {scale, static_cast<int32_t>(RoundNearestEven(clamped))};
+}
+
+}  // namespace qualm::models

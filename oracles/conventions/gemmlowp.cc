@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+// gemmlowp at e844ffd: u8 x u8 products summed exactly, zero points taken out modulo 2^32, and the
+// output pipeline bias - OutputStageScaleInt32ByFixedPointAndExponent - clamp - saturating cast
+// (internal/output.h). Multiplier and exponent are those that TFLite passes (QuantizeMultiplier of
+// the float64 quotient of scales).
+//   gemmlowp       the scalar code of a build without SIMD. A left shift, for multipliers of 1 and
+//                  more, saturates (fixedpoint/fixedpoint.h, ShiftLeft)
+//   gemmlowp@sse4  a build with SSE4.1, where it wraps (fixedpoint/fixedpoint_sse.h), but for the
+//                  outputs that are left over from blocks of 4 both in M and in N: those are
+//                  scalar (internal/unpack.h). A requantize is a product for each row
+// Whoever wants TFLite's reference kernels themselves: tflite.cc.
+#include <algorithm>
+#include <cmath>
+
+#include "oracles/conventions/convention.h"
+
+namespace qualm::models {
+namespace {
+
+// The shift by 31 multiplies by 1 << 31, which C++ leaves undefined there.
+constexpr int32_t kMostShift = 30;
+
+void ScaleDown(Value& v, const Channel& c) {
+  v.SetInt(SaturatingRoundingDoublingHighMul(static_cast<int32_t>(v.integer), c.fixed.value));
+  v.SetInt(RoundingDivideByPot(static_cast<int32_t>(v.integer), std::max(-c.fixed.shift, 0)));
+}
+void ShiftSaturating(Value& v, const Channel& c) {
+  const int64_t full = v.integer * (int64_t{1} << std::max(c.fixed.shift, 0));
+  v.SetInt(Sat32(full));
+  v.lossy = v.integer != full;
+}
+void ShiftWrapping(Value& v, const Channel& c) {
+  const int64_t full = v.integer * (int64_t{1} << std::max(c.fixed.shift, 0));
+  v.SetInt(Wrap32(full));
+  v.lossy = v.integer != full;
+}
+bool InLastColumns(const Channel& c) { return c.index % c.columns >= c.columns - c.columns % 4; }
+bool InLastRows(const Channel& c) {
+  const int64_t rows = c.count / c.columns;
+  return c.index / c.columns >= rows - rows % 4;
+}
+void ShiftInBlocks(Value& v, const Channel& c) {
+  InLastColumns(c) && InLastRows(c) ? ShiftSaturating(v, c) : ShiftWrapping(v, c);
+}
+void ShiftInRows(Value& v, const Channel& c) {
+  InLastColumns(c) ? ShiftSaturating(v, c) : ShiftWrapping(v, c);
+}
+
+double RealMultiplier(const Case& c, int64_t n) {
+  if (HasExplicitMultiplier(c))
+    return static_cast<double>(c.multiplier[c.multiplier.size() == 1 ? 0 : static_cast<size_t>(n)]);
+  return static_cast<double>(c.x_q.scale_at(0)) * static_cast<double>(c.w_q.scale_at(n)) /
+         static_cast<double>(c.out_q.scale_at(0));
+}
+
+Channel ChannelOf(const Case& c, int64_t n) {
+  Channel channel;
+  SetClamp(channel, c);
+  if (c.bias_i32) channel.bias_i32 = (*c.bias_i32)[static_cast<size_t>(n)];
+  if (c.out_dtype == DType::kS32) return channel;
+  channel.zero_point = c.out_q.zero_point_at(0);
+  channel.fixed = QuantizeMultiplier(RealMultiplier(c, n), false);
+  return channel;
+}
+
+std::string CannotRun(const Case& c, bool simd) {
+  const bool scales_per_channel = c.w_q.scale.size() > 1 || c.multiplier.size() > 1;
+  const std::string shared = FirstReason({
+      OpsAre(c, {Op::kRequantize, Op::kLinear}),
+      Require(!c.bias, "the bias must be int32"),
+      Require(LowerBound(c) <= c.out_max, "relu above the upper clamp"),
+      Require(c.op != Op::kLinear || (c.x.dtype() == DType::kU8 && c.w.dtype() == DType::kU8),
+              "activations and weights must be u8"),
+      Require(c.out_dtype == DType::kU8 || c.out_dtype == DType::kS32 ||
+                  (c.out_dtype == DType::kS8 && !simd),
+              simd ? "output must be u8 or s32" : "output must be u8, s8 or s32"),
+      Require(c.out_dtype == DType::kS32 || !scales_per_channel || !simd,
+              "one multiplier for all channels"),
+  });
+  if (!shared.empty()) return shared;
+  if (const std::string reason = ZeroPointsAreCodes(c); !reason.empty()) return reason;
+  if (c.out_dtype == DType::kS32) return "";
+  for (int64_t n = 0; n < c.N; ++n) {
+    if (ChannelOf(c, n).fixed.shift > kMostShift) return "the multiplier is too large";
+  }
+  return "";
+}
+
+Model Make(bool simd) {
+  Convention convention;
+  convention.name = simd ? "gemmlowp@sse4" : "gemmlowp";
+  convention.description =
+      std::string("gemmlowp u8: exact sums, fixed point with two roundings; left shifts ") +
+      (simd ? "wrap in blocks of 4" : "saturate");
+  convention.source = "gemmlowp internal/output.h, fixedpoint/fixedpoint.h @ e844ffd";
+  convention.satisfies = {"k_permutation", "zero_term_append"};
+  convention.variations = {"V4", "V11", "V12", "V16", "V18"};
+  if (!simd) {
+    convention.satisfies.insert(
+        convention.satisfies.end(),
+        {"row_independence", "column_independence", "linear.per_channel_equals_per_tensor"});
+  }
+  convention.cannot_run = [simd](const Case& c) { return CannotRun(c, simd); };
+  convention.accumulation = [](const Case&) { return Accumulation{}; };
+  convention.channel = ChannelOf;
+  convention.steps = [simd](const Case& c) {
+    std::vector<Step> steps;
+    if (c.bias_i32) steps.push_back({Stage::kBias, "+ int32 bias {bias_i32}", step::AddBiasI32});
+    if (c.out_dtype != DType::kS32) {
+      const auto shift_simd = c.op == Op::kRequantize ? ShiftInRows : ShiftInBlocks;
+      steps.push_back({Stage::kScale,
+                       simd ? "<< {shift} if positive, wrapping in blocks of 4"
+                            : "<< {shift} if positive, saturating",
+                       simd ? shift_simd : ShiftSaturating});
+      steps.push_back({Stage::kRound, "times {fixed}*2^-31, >> -{shift} if negative, rounded twice",
+                       ScaleDown});
+      steps.push_back(
+          {Stage::kZeroPoint, "+ zero point {zero_point}, wrapping", step::AddZeroPointWrap32});
+    }
+    steps.push_back({Stage::kClamp, "clamp to {low}..{high}", step::Clamp});
+    return steps;
+  };
+  return MakeModel(std::move(convention));
+}
+
+}  // namespace
+
+std::vector<Model> GemmlowpModels() { return {Make(false), Make(true)}; }
+
+}  // namespace qualm::models

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// Named conventions: what real backends compute, bit for bit, as scalar functions. One file per
+// family, one signature, one list. Sources (upstream file, commit) stand in each file.
+#ifndef QUALM_ORACLES_CONVENTIONS_MODEL_H_
+#define QUALM_ORACLES_CONVENTIONS_MODEL_H_
+
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/case.h"
+#include "core/tensor.h"
+#include "oracles/trace.h"
+
+namespace qualm {
+
+struct ModelOutput {
+  Tensor y;
+  // s32 [M,N], raw accumulators before zero-point correction (linear, convolutions), where the
+  // convention has any.
+  std::optional<Tensor> acc;
+};
+
+struct Model {
+  std::string name;             // "fbgemm@avx2", "fbgemm@avx2+nofma", "qnnpack", "onednn2@avx2"
+  std::string description;      // one line
+  std::string source;           // "FBGEMM src/... @ 71d6f8b"
+  bool pair_saturates = false;  // u8*s8 products are added in saturating int16 pairs
+
+  // "" if the convention defines this case, else why not ("weight zero point must be 0").
+  std::function<std::string(const Case&)> cannot_run;
+  std::function<ModelOutput(const Case&)> run;
+  // Steps of output element `index`.
+  std::function<Trace(const Case&, int64_t index)> trace;
+
+  // Claims of properties that are theorems of this convention beyond those that hold for every one
+  // (matches_model, clamp, memory, same bits, environment): "row_independence" for every operation
+  // that the convention and the property know, "add.commutes" for one.
+  std::vector<std::string> satisfies;
+  // Of a convention that is another one for each operation: that one, nullptr where there is none.
+  // Its claims are the ones that count.
+  std::function<const Model*(Op)> part;
+
+  // How it may differ from the exact meaning, and in no other way: ids of the permitted variations
+  // (oracles/conventions/variations.h, docs/backends.md).
+  std::vector<std::string> variations;
+};
+
+// Whether the claim is among them, for this operation.
+bool Satisfies(const Model& model, Op op, std::string_view claim);
+
+// All models, sorted by name.
+std::span<const Model> AllModels();
+// nullptr if there is none of that name.
+const Model* FindModel(std::string_view name);
+
+}  // namespace qualm
+
+#endif  // QUALM_ORACLES_CONVENTIONS_MODEL_H_

@@ -1,0 +1,550 @@
+// SPDX-License-Identifier: Apache-2.0
+// oneDNN 2.6.3 on x86: matmul of u8 or s8 by s8 with plain K*N weights, one thread; scales as ideep
+// (PyTorch 1.13, matmul.hpp at b2f8044) passes them.
+//
+//   gemm      src/cpu/x64/gemm (gemm_driver.cpp, s8x8s32): products through vpmaddubsw where there
+//             is no VNNI; s8 activations are shifted to u8 by 128 first
+//   epilogue  src/cpu/x64/jit_gemm_inner_product_utils.cpp: zero point added in float32, saturation
+//             in float32, then cvtps2dq
+//
+// What the installed library does with zero points, read in src/cpu/matmul and src/cpu/gemm at
+// v2.6.3 and seen on 400,000 drawn cases:
+//  * Pairs are made of raw codes; both zero points are taken out of the sums, modulo 2^32. The gemm
+//    does it itself where both are codes of their types.
+//  * Otherwise gemm_x8s8s32x_matmul.cpp does it afterwards, and reads u8 activations as char when
+//  it
+//    sums them for the weight zero point: on x86 codes from 128 on count as x - 256.
+//  * s8 activations with a zero point on either side fall to the reference gemm on sse41 and avx2
+//    (a zero point that is no code counts as none here, see above). It is exact in float64 and ends
+//    in out_round(float).
+//  * On avx512core one output column (N = 1, M > 1, no zero point) goes to a gemv that never cuts K
+//    and, for s8 activations, takes the weights as u8 by adding 128.
+//  * K longer than one block and shorter than two full ones is cut at ceil(K/2); where that is odd,
+//    the pairs behind it start on an odd k.
+//  * brgemm (AVX-512 with VNNI) adds exactly and takes both zero points out modulo 2^32, but then
+//  an
+//    s32 output goes through float32, and so does one of s8 activations.
+//  * brgemm with AMX (src/cpu/x64/brgemm/jit_brgemm_amx_uker.cpp, process_output_range) converts
+//  the
+//    raw sum to float32, adds the bias, then what the zero point of x asks for, then what that of w
+//    does, each rounded. Small matmuls go to VNNI (brgemm_matmul_utils.cpp, is_small_shapes).
+// There is one zero point for all weights; zero points per channel are refused.
+#include "oracles/conventions/onednn2.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+namespace qualm::models {
+namespace {
+
+using Kind = Accumulation::Kind;
+
+constexpr std::string_view kReference = "reference";
+
+constexpr OneDnnIsa kIsas[] = {
+    {.name = "sse41", .one_block = 256, .block = 256},
+    {.name = "avx2", .one_block = 256, .block = 384, .transposes = true},
+    {.name = "avx2vnni", .one_block = 256, .block = 768, .vnni = true, .transposes = true},
+    {.name = "avx512core", .one_block = 384, .block = 768, .avx512 = true},
+    {.name = "vnni", .avx512 = true, .vnni = true, .brgemm = true},
+    {.name = "amx", .avx512 = true, .vnni = true, .brgemm = true, .amx = true},
+};
+
+// Whether the tile kernel computes this case.
+bool InTiles(const OneDnnIsa& isa, const Case& c) {
+  if (!isa.amx || c.op != Op::kLinear) return false;
+  const bool small = (c.M == 1 && c.K == 256) || (c.M <= 32 && c.M * c.N <= 256) || c.K <= 16;
+  return !small;
+}
+
+void AddBiasFloat(Value& v, const Channel& c) { AddInto(v, v.number, c.bias); }
+
+// Rounds twice: the offset on its way to float32, then the sum.
+void AddOffset(Value& v, int32_t offset) {
+  const auto number = static_cast<float>(offset);
+  AddInto(v, v.number, number);
+  if (static_cast<double>(number) != static_cast<double>(offset)) v.lossy = true;
+}
+void AddXOffset(Value& v, const Channel&) { AddOffset(v, v.x_offset); }
+void AddWOffset(Value& v, const Channel&) { AddOffset(v, v.w_offset); }
+
+bool HoldsCode(DType type, int32_t code) {
+  const CodeRange range = RangeOf(type);
+  return code >= range.min && code <= range.max;
+}
+
+// maxps and minps with the bound as second operand: NaN becomes the bound. Signed outputs need no
+// lower bound here, since cvtps2dq turns everything too low into INT32_MIN.
+void SaturateFloat(Value& v, const Channel& c) {
+  const bool nan = std::isnan(v.number);
+  float number = v.number;
+  if (c.low >= 0) number = MaxPs(number, static_cast<float>(c.low));
+  // The largest float32 that cvtps2dq takes.
+  v.SetReal(MinPs(number, std::min(static_cast<float>(c.high), 2147483520.0f)));
+  v.lossy = nan;
+}
+
+void Relu(Value& v, const Channel&) { v.SetReal(MaxPs(v.number, 0.0f)); }
+
+// The reference's: what is not above 0 times 0, so NaN and -inf become NaN.
+void ReluTimesZero(Value& v, const Channel&) {
+  if (!(v.number > 0)) v.SetReal(v.number * 0.0f);
+}
+
+// As std::min and std::max with the bound first: NaN stays.
+void SaturateKeepingNan(Value& v, const Channel& c) {
+  const auto low = static_cast<float>(c.low);
+  const float high = std::min(static_cast<float>(c.high), 2147483520.0f);
+  if (v.number < low) v.SetReal(low);
+  if (v.number > high) v.SetReal(high);
+}
+
+// A cast from int32, which may be INT32_MIN for NaN, to a code.
+void LowByte(Value& v, const Channel& c) {
+  const int64_t full = v.integer;
+  v.SetInt(c.low < 0 ? int64_t{static_cast<int8_t>(full)} : int64_t{static_cast<uint8_t>(full)});
+  v.lossy = v.integer != full;
+}
+
+// ref_convolution_int8.cpp.
+std::vector<Step> ReferenceSteps(const Case& c) {
+  std::vector<Step> steps = {{Stage::kScale, "to float32", step::ToFloat}};
+  if (c.bias) steps.push_back({Stage::kBias, "+ fl(bias*fl(isx*isw)) {bias}", AddBiasFloat});
+  if (c.out_dtype != DType::kS32) {
+    steps.push_back(
+        {Stage::kScale, "times fl(iso/fl(isx*isw)) {multiplier}", step::TimesMultiplier});
+  }
+  if (c.relu) steps.push_back({Stage::kClamp, "relu: times 0 unless above it", ReluTimesZero});
+  // Of 0 too: it makes -0 positive.
+  steps.push_back({Stage::kZeroPoint, "+ zero point {zero_point} in float32, before rounding",
+                   step::AddZeroPointFloat});
+  if (c.out_dtype == DType::kF32) return steps;
+  steps.insert(steps.end(),
+               {{Stage::kClamp, "saturate in float32 to {low}..{high}", SaturateKeepingNan},
+                {Stage::kRound, "cvtss2si, ties to even", step::RoundX86}});
+  if (IsCode(c.out_dtype)) steps.push_back({Stage::kClamp, "its low byte", LowByte});
+  return steps;
+}
+
+void MinusZeroPoint(Value& v, const Channel& c) {
+  AddInto(v, v.number, -static_cast<float>(c.zero_point));
+}
+void TimesScale(Value& v, const Channel& c) { MultiplyInto(v, v.number, c.scale); }
+
+// Both operands in output units; the products round too.
+void AddScaled(Value& v, const Channel& c) {
+  Value a, b;
+  MultiplyInto(a, static_cast<float>(v.integer), c.a_scale);
+  MultiplyInto(b, static_cast<float>(v.other), c.b_scale);
+  AddInto(v, a.number, b.number);
+  v.lossy = v.lossy || a.lossy || b.lossy;
+}
+void MultiplyScaled(Value& v, const Channel& c) {
+  Value a, b;
+  MultiplyInto(a, static_cast<float>(v.integer), c.a_scale);
+  MultiplyInto(b, static_cast<float>(v.other), c.b_scale);
+  MultiplyInto(v, a.number, b.number);
+  v.lossy = v.lossy || a.lossy || b.lossy;
+}
+
+bool OneZeroPoint(const QParams& q) {
+  return std::ranges::all_of(q.zero_point, [&](int32_t z) { return z == q.zero_point.front(); });
+}
+
+Channel ChannelOf(const Case& c, int64_t n) {
+  Channel channel;
+  SetOneDnnRange(channel, c);
+  if (HasExplicitMultiplier(c)) {
+    channel.multiplier = c.multiplier[c.multiplier.size() == 1 ? 0 : static_cast<size_t>(n)];
+    return channel;
+  }
+  const auto inverse = [](float scale) {
+    return static_cast<float>(1.0 / static_cast<double>(scale));
+  };
+  if (IsPool(c.op)) return channel;
+  if (c.op == Op::kQuantize) {
+    channel.reciprocal = inverse(c.out_q.scale_at(n));
+    return channel;
+  }
+  if (c.op == Op::kDequantize) {
+    channel.scale = c.x_q.scale_at(n);
+    channel.zero_point = c.x_q.zero_point_at(0);
+    return channel;
+  }
+  if (HasTwoOperands(c.op)) {
+    const float out = c.out_q.scale_at(0);
+    channel.a_scale = c.x_q.scale_at(0) / out;
+    channel.b_scale = c.op == Op::kAdd ? c.w_q.scale_at(0) / out : c.w_q.scale_at(0);
+    return channel;
+  }
+  channel.reciprocal = inverse(c.x_q.scale_at(0)) * inverse(c.w_q.scale_at(n));
+  const float inverse_out = IsCode(c.out_dtype) ? inverse(c.out_q.scale_at(0)) : 1.0f;
+  channel.multiplier = inverse_out / channel.reciprocal;
+  if (c.bias) channel.bias = (*c.bias)[static_cast<size_t>(n)] * channel.reciprocal;
+  return channel;
+}
+
+// Channels of a group come in whole blocks, the smallest of which has 4.
+bool HasBlockedGroups(const Case& c) {
+  const int64_t groups = c.window.groups;
+  return c.window.in_c / groups % 4 == 0 && c.N / groups % 4 == 0;
+}
+
+// Without groups there is nothing to tell it from a convolution of one channel.
+bool HasDepthwiseKernel(const Case& c) { return c.window.groups > 1 && IsPlainDepthwise(c); }
+
+// The kernels for 1x1 convolutions, which add what takes out the zero point, and the 128 of s8
+// codes, in float32 (jit_uni_x8s8s32x_1x1_conv_kernel.cpp,
+// jit_avx512_core_x8s8s32x_1x1_conv_kernel.cpp): strides that step over nothing at the end, no
+// padding. brgemm has kernels of its own.
+bool HasOneByOneKernel(const OneDnnIsa& isa, const Case& c) {
+  const Window& v = c.window;
+  if (!IsConv(c.op) || isa.brgemm || v.kernel_h * v.kernel_w != 1) return false;
+  const bool fits = v.groups == 1 || (isa.avx512 && HasBlockedGroups(c));
+  return fits && v.pad_top == 0 && v.pad_left == 0 && v.out_h() * v.stride_h == v.in_h &&
+         v.out_w() * v.stride_w == v.in_w;
+}
+
+// jit_uni_reorder.cpp computes what takes zero points out while it lays out the weights, but not
+// where it transposes tiles of 8 by 8 (process_unroll_tr8x8): 8 groups by 8 taps.
+bool LosesCompensation(const OneDnnIsa& isa, const Case& c) {
+  const Window& v = c.window;
+  return isa.transposes && HasDepthwiseKernel(c) && v.groups % 8 == 0 &&
+         v.kernel_h * v.kernel_w == 8;
+}
+
+// Whether an s32 output goes through float32: it does if anything is left to do after the sums, and
+// for brgemm zero points and the 128 of s8 activations are.
+bool ThroughFloat(const OneDnnIsa& isa, const Case& c) {
+  if (IsConv(c.op) && !isa.brgemm) return true;
+  // Tiles multiply s8 by s8 as they are.
+  const bool shifted = c.x.dtype() == DType::kS8 && !InTiles(isa, c);
+  const bool corrected = shifted || c.x_q.zero_point_at(0) != 0 || c.w_q.zero_point_at(0) != 0;
+  return c.relu || (isa.brgemm && corrected);
+}
+
+// reorder (jit_uni_reorder.cpp) and binary (jit_uni_binary_kernel.cpp).
+std::vector<Step> ElementwiseSteps(const Case& c) {
+  std::vector<Step> steps;
+  switch (c.op) {
+    case Op::kDequantize:
+      return {{Stage::kScale, "to float32", step::ToFloat},
+              {Stage::kZeroPoint, "- zero point {zero_point} in float32", MinusZeroPoint},
+              {Stage::kScale, "times {scale}", TimesScale}};
+    case Op::kQuantize:
+      steps = {{Stage::kScale, "times fl(1/scale) {reciprocal}", step::TimesReciprocal}};
+      break;
+    case Op::kAdd:
+      steps = {
+          {Stage::kScale, "times fl(sa/sy) {a_scale}, + {b} times fl(sb/sy) {b_scale}", AddScaled}};
+      break;
+    default:
+      steps = {{Stage::kScale, "times fl(sa/sy) {a_scale}, times {b} times sb {b_scale}",
+                MultiplyScaled}};
+      break;
+  }
+  if (c.relu) steps.push_back({Stage::kClamp, "relu", Relu});
+  AppendOneDnnEnd(steps);
+  return steps;
+}
+
+// Pools of codes. jit_uni_i8i8_pooling.cpp multiplies a sum by the reciprocal of its count, in
+// float32; what it does not take (windows wholly in a padding, on sse41 and avx2 less than a
+// register of codes) ref_pooling.cpp divides.
+bool HasPoolKernel(const OneDnnIsa& isa, const Case& c) {
+  const Window& v = c.window;
+  const auto reaches = [](int64_t out, int64_t stride, int64_t kernel, int64_t in, int64_t before) {
+    return before >= kernel || (out - 1) * stride + kernel - in - before >= kernel;
+  };
+  if (reaches(v.out_h(), v.stride_h, v.kernel_h, v.in_h, v.pad_top) ||
+      reaches(v.out_w(), v.stride_w, v.kernel_w, v.in_w, v.pad_left)) {
+    return false;
+  }
+  constexpr int64_t kRegister = 16;  // of sse41, which avx2 falls back to
+  return isa.avx512 ||
+         v.batch * v.in_c * std::min(v.in_h, v.out_h()) * std::min(v.in_w, v.out_w()) >= kRegister;
+}
+
+// The largest code, or the sum of codes with their number in `other`.
+std::optional<Value> GatherPool(const Case& c, int64_t index, Trace* trace) {
+  if (!IsPool(c.op)) return std::nullopt;
+  const bool is_max = c.op == Op::kMaxPool;
+  const std::vector<Tap> taps = TapsOf(c.window, index / c.N);
+  int64_t result = is_max ? INT32_MIN : 0;
+  int32_t count = 0;
+  for (const Tap& tap : taps) {
+    if (tap.x_row < 0) continue;
+    const int64_t code = c.x.IntAt(tap.x_row + index % c.N);
+    result = is_max ? std::max(result, code) : result + code;
+    ++count;
+  }
+  Value value;
+  value.SetInt(result);
+  value.other = c.window.count_include_pad ? static_cast<int32_t>(taps.size()) : count;
+  if (trace != nullptr) {
+    TraceStep step;
+    step.text =
+        (is_max ? "largest of " : "sum of the codes of ") + std::to_string(count) + " pixels";
+    step.value = std::to_string(result);
+    trace->push_back(std::move(step));
+  }
+  return value;
+}
+
+void TimesReciprocalOfCount(Value& v, const Channel&) {
+  MultiplyInto(v, v.number, 1.0f / static_cast<float>(v.other));
+}
+void OverCount(Value& v, const Channel&) {
+  const float quotient = v.number / static_cast<float>(v.other);
+  v.lossy = static_cast<double>(quotient) * v.other != static_cast<double>(v.number);
+  v.SetReal(quotient);
+}
+
+std::vector<Step> PoolSteps(const OneDnnIsa& isa, const Case& c) {
+  if (c.op == Op::kMaxPool) return {};
+  const Step mean = HasPoolKernel(isa, c)
+                        ? Step{Stage::kScale, "times fl(1/{b})", TimesReciprocalOfCount}
+                        : Step{Stage::kScale, "over {b}", OverCount};
+  return {{Stage::kScale, "to float32", step::ToFloat},
+          mean,
+          {Stage::kRound, "cvtps2dq, ties to even", step::RoundX86},
+          {Stage::kClamp, "pack to {low}..{high}", step::Clamp}};
+}
+
+Model Make(const OneDnnIsa& isa) {
+  Convention convention;
+  convention.name = "onednn2@" + std::string(isa.name);
+  convention.description = "oneDNN 2.6 matmul on " + std::string(isa.name) +
+                           (isa.vnni ? ": exact sums" : ": saturating int16 pairs") +
+                           ", zero point added before rounding";
+  convention.source = "oneDNN 2.6.3 src/cpu/x64/gemm; ideep b2f8044 operators/matmul.hpp";
+  convention.pair_saturates = !isa.vnni;
+  convention.satisfies = OneDnnClaims(isa);
+  convention.variations = OneDnnVariations(isa);
+  // V1, V14 and V17: reorder and binary.
+  convention.variations.insert(convention.variations.end(), {"V1", "V14", "V17", "V22"});
+  // Tiles, and the kernels for 1x1 convolutions.
+  if (isa.amx || !isa.brgemm) convention.variations.emplace_back("V24");
+  if (isa.transposes) convention.variations.emplace_back("V28");
+  convention.cannot_run = [&isa](const Case& c) {
+    return FirstReason({
+        OpsAre(c, {Op::kLinear, Op::kConv2d, Op::kDepthwise, Op::kRequantize, Op::kQuantize,
+                   Op::kDequantize, Op::kAdd, Op::kMul, Op::kMaxPool, Op::kAvgPool,
+                   Op::kGlobalAvgPool}),
+        Require(!IsPool(c.op) || (c.x.dtype() == c.out_dtype && c.x_q.scale == c.out_q.scale &&
+                                  c.x_q.zero_point == c.out_q.zero_point),
+                "a pool works on codes: input and output must share type and scale"),
+        Require(!IsPool(c.op) || c.op == Op::kMaxPool || !c.window.count_include_pad ||
+                    (c.x_q.zero_point_at(0) == 0 && !c.window.ceil_mode),
+                "padding counts as code 0"),
+        Require((c.op != Op::kQuantize || OneZeroPoint(c.out_q)) &&
+                    (c.op != Op::kDequantize || OneZeroPoint(c.x_q)),
+                "a reorder has one zero point for all channels"),
+        Require(c.op != Op::kQuantize || !c.relu, "a reorder has no relu"),
+        Require(!IsPool(c.op) || !c.relu, "a pool has no relu"),
+        Require(
+            !HasTwoOperands(c.op) || (c.x_q.zero_point_at(0) == 0 && c.w_q.zero_point_at(0) == 0 &&
+                                      c.out_q.zero_point_at(0) == 0),
+            "a binary primitive has no zero points"),
+        Require(c.op != Op::kRequantize || HasExplicitMultiplier(c),
+                "requantize needs an explicit multiplier"),
+        Require(c.op != Op::kLinear || OneZeroPoint(c.w_q), "weight zero points must be equal"),
+        OneDnnCannotRun(isa, c),
+        // The 128 that are added to s8 codes would stay in the sums too.
+        Require(c.x.dtype() == DType::kU8 || !LosesCompensation(isa, c),
+                "of s8 activations the reorder loses the compensation of these weights"),
+    });
+  };
+  convention.accumulation = [&isa](const Case& c) {
+    Accumulation accumulation = OneDnnAccumulation(isa, c);
+    if (HasOneByOneKernel(isa, c)) accumulation.offsets = Accumulation::Offsets::kInFloat;
+    accumulation.zero_point_stays = LosesCompensation(isa, c);
+    return accumulation;
+  };
+  convention.more_ops = {Op::kMaxPool, Op::kAvgPool, Op::kGlobalAvgPool};
+  convention.gather = GatherPool;
+  convention.channel = ChannelOf;
+  convention.steps = [&isa](const Case& c) {
+    if (IsConv(c.op) && OneDnnAccumulation(isa, c).kernel == kReference) return ReferenceSteps(c);
+    if (IsPool(c.op)) return PoolSteps(isa, c);
+    if (!HasSums(c.op) && c.op != Op::kRequantize) return ElementwiseSteps(c);
+    std::vector<Step> steps = {{Stage::kScale, "to float32", step::ToFloat}};
+    const auto add_offsets = [&] {
+      if (!InTiles(isa, c)) return;
+      if (c.x_q.zero_point_at(0) != 0)
+        steps.push_back({Stage::kOffset, "- zero point of x * sum(w), in float32", AddXOffset});
+      if (c.w_q.zero_point_at(0) != 0)
+        steps.push_back(
+            {Stage::kOffset, "- zero point of w * sum(x - zero point), in float32", AddWOffset});
+    };
+    if (c.out_dtype == DType::kS32) {
+      if (!ThroughFloat(isa, c)) return std::vector<Step>{};
+      add_offsets();
+      if (c.relu) steps.push_back({Stage::kClamp, "relu", Relu});
+      steps.insert(steps.end(), {{Stage::kClamp, "saturate in float32 to {high}", SaturateFloat},
+                                 {Stage::kRound, "cvtps2dq, ties to even", step::RoundX86}});
+      return steps;
+    }
+    if (c.bias) steps.push_back({Stage::kBias, "+ fl(bias*fl(isx*isw)) {bias}", AddBiasFloat});
+    add_offsets();
+    steps.push_back(
+        {Stage::kScale, "times fl(iso/fl(isx*isw)) {multiplier}", step::TimesMultiplier});
+    if (c.relu) steps.push_back({Stage::kClamp, "relu", Relu});
+    if (IsCode(c.out_dtype)) AppendOneDnnEnd(steps);
+    return steps;
+  };
+  return MakeModel(std::move(convention));
+}
+
+}  // namespace
+
+const OneDnnIsa* FindOneDnnIsa(std::string_view name) {
+  for (const OneDnnIsa& isa : kIsas) {
+    if (isa.name == name) return &isa;
+  }
+  return nullptr;
+}
+
+// The gemm's first block of K; 0 if pairs are as in one block.
+int64_t FirstBlock(const OneDnnIsa& isa, int64_t K) {
+  return K > isa.one_block && K < 2 * isa.block ? (K + 1) / 2 : 0;
+}
+
+Accumulation ConvAccumulation(const OneDnnIsa& isa, const Case& c) {
+  Accumulation result;
+  const bool is_signed = c.x.dtype() == DType::kS8;
+  const bool depthwise = HasDepthwiseKernel(c);
+  const bool blocked = c.window.groups == 1 || HasBlockedGroups(c);
+  if (isa.brgemm) return result;
+  result.kernel = depthwise    ? "depthwise kernel"
+                  : blocked    ? "direct kernel"
+                  : isa.avx512 ? "gemm"
+                               : kReference;
+  if (isa.vnni) return result;
+  if (!depthwise && !blocked && !isa.avx512) return result;
+  if (is_signed) {
+    result.kind = Kind::kHalvedWeights;
+  } else if (!depthwise) {
+    result.kind = Kind::kPairs;
+    result.pairs_within_tap = blocked;
+    if (!blocked) {
+      result.padding = Accumulation::Padding::kZeroCode;
+      result.first_block = FirstBlock(isa, c.K);
+    }
+  }
+  return result;
+}
+
+Accumulation OneDnnAccumulation(const OneDnnIsa& isa, const Case& c) {
+  if (IsConv(c.op)) return ConvAccumulation(isa, c);
+  if (InTiles(isa, c)) {
+    Accumulation tiles;
+    tiles.offsets = Accumulation::Offsets::kInSteps;
+    tiles.kernel = "AMX tiles";
+    return tiles;
+  }
+  if (isa.brgemm) return {};
+  const bool is_signed = c.x.dtype() == DType::kS8;
+  const int32_t x_zp = c.x_q.zero_point_at(0);
+  const int32_t w_zp = c.w_q.zero_point_at(0);
+  const bool in_gemm = HoldsCode(c.x.dtype(), x_zp) && HoldsCode(DType::kS8, w_zp);
+  const bool plain = !in_gemm || (x_zp == 0 && w_zp == 0);  // as the gemm sees it
+
+  Accumulation result;
+  if (!in_gemm && !is_signed) result.offsets = Accumulation::Offsets::kRowsSigned;
+  if (is_signed && !plain && !isa.avx512) {
+    result.offsets = Accumulation::Offsets::kFloat;
+    return result;
+  }
+  if (isa.vnni) return result;
+  if (isa.avx512 && plain && c.N == 1 && c.M > 1) {
+    result.kind = is_signed ? Kind::kPairsWPlus128 : Kind::kPairs;
+    return result;
+  }
+  result.kind = is_signed ? Kind::kPairsXPlus128 : Kind::kPairs;
+  result.first_block = FirstBlock(isa, c.K);
+  return result;
+}
+
+std::string OneDnnCannotRun(const OneDnnIsa& isa, const Case& c) {
+  if (HasSums(c.op)) {
+    const std::string reason = FirstReason({
+        Require(IsCode(c.x.dtype()), "activations must be u8 or s8"),
+        Require(c.w.dtype() == DType::kS8, "weights must be s8"),
+        Require(!c.bias_i32, "the bias must be float"),
+        Require(!IsConv(c.op) || WeightZeroPointsAre(c, 0), "weight zero point must be 0"),
+        // 2.6.3 gives garbage for some of them, on sse41 with zero points and elsewhere.
+        Require(c.x.dtype() == DType::kU8 || isa.vnni || !HasDepthwiseKernel(c),
+                "s8 activations of a depthwise convolution need VNNI"),
+    });
+    if (!reason.empty()) return reason;
+  }
+  return WholeRange(c);
+}
+
+std::vector<std::string> OneDnnVariations(const OneDnnIsa& isa) {
+  std::vector<std::string> variations = {"V2", "V3", "V8", "V16", "V18", "V19"};
+  if (!isa.vnni) variations.insert(variations.end(), {"V6", "V10"});
+  return variations;
+}
+
+std::vector<std::string> OneDnnClaims(const OneDnnIsa& isa) {
+  std::vector<std::string> claims = {"add.commutes", "per_channel_equals_per_tensor",
+                                     "depthwise_is_grouped"};
+  const auto claim = [&](std::initializer_list<const char*> more) {
+    claims.insert(claims.end(), more.begin(), more.end());
+  };
+  // An image alone may be too small for the kernel of pools.
+  if (isa.avx512) {
+    claim({"batch_independence"});
+  } else {
+    claim({"conv2d.batch_independence", "depthwise.batch_independence",
+           "max_pool.batch_independence"});
+  }
+  if (isa.brgemm || !isa.avx512) {
+    claim({"conv2d.dilation_is_zero_stuffed"});
+    if (!isa.transposes) claim({"depthwise.dilation_is_zero_stuffed"});
+  }
+  // The kernel of a product depends on its M, N and K.
+  if (isa.amx) {
+    claim({"requantize.row_independence", "requantize.column_independence"});
+  } else if (isa.brgemm || !isa.avx512) {
+    claim({"row_independence"});
+  }
+  if (isa.vnni) claim({"k_permutation"});
+  if (isa.brgemm) {
+    if (!isa.amx) claim({"column_independence"});
+    claim({"groups_are_separate", "padding_is_explicit", "stride_is_subsample",
+           "conv2d.zero_term_append"});
+  } else if (!isa.avx512) {
+    // A group alone, or an image without padding or strides, goes to another kernel.
+    claim({"linear.column_independence", "requantize.column_independence"});
+  }
+  // Not where rows may be summed as signed bytes.
+  if (isa.brgemm && !isa.amx) claim({"linear.zero_term_append", "one_by_one_is_linear"});
+  return claims;
+}
+
+void SetOneDnnRange(Channel& channel, const Case& c) {
+  channel.low = c.out_min;
+  channel.high = c.out_max;
+  channel.zero_point = c.out_q.zero_point_at(0);
+}
+
+void AppendOneDnnEnd(std::vector<Step>& steps) {
+  steps.insert(steps.end(),
+               {{Stage::kZeroPoint, "+ zero point {zero_point} in float32, before rounding",
+                 step::AddZeroPointFloat},
+                {Stage::kClamp, "saturate in float32 to {low}..{high}", SaturateFloat},
+                {Stage::kRound, "cvtps2dq, ties to even", step::RoundX86},
+                {Stage::kClamp, "pack to {low}..{high}", step::Clamp}});
+}
+
+std::vector<Model> OneDnn2Models() {
+  std::vector<Model> models;
+  for (const OneDnnIsa& isa : kIsas) models.push_back(Make(isa));
+  return models;
+}
+
+}  // namespace qualm::models

@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+// ONNX Runtime 1.21 MLAS on x86: QLinearMatMul (qgemm.cpp, quantize.cpp MlasRequantizeOutput),
+// QLinearConv (core/providers/cpu/quantization/qlinearconv.cc), QLinearAdd (qladd.cpp,
+// intrinsics/avx2/qladd_avx2.cpp), QLinearMul (qlmul.cpp) and QuantizeLinear (MlasQuantizeLinear).
+// u8*s8 products go through vpmaddubsw on AVX2; u8*u8 and s8*s8 are exact everywhere. A convolution
+// is the matrix product of its im2col in the order (r, s, c), padding the zero point inside it;
+// with one channel in and out per group it goes to an exact kernel (qdwconv.cpp). All weights have
+// one zero point there. add and mul round with the output zero point in; add is fused from AVX2 on.
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+#include "oracles/conventions/convention.h"
+#include "oracles/conventions/onnxruntime_further.h"
+
+namespace qualm::models {
+namespace {
+
+using Kind = Accumulation::Kind;
+
+void MaxLow(Value& v, const Channel& c) {
+  const bool nan = std::isnan(v.number);
+  v.SetReal(MaxPs(v.number, static_cast<float>(int64_t{c.low} - c.zero_point)));
+  v.lossy = nan;
+}
+// add: scales are those of the operands over the output's; {bias} is what the three zero points
+// leave, fl(zo - (ra*za + rb*zb)).
+void PlusA(Value& v, const Channel& c) {
+  const float product = MultiplyInto(v, c.a_scale, static_cast<float>(v.integer));
+  AddInto(v, c.bias, product);
+}
+void PlusB(Value& v, const Channel& c) {
+  const float before = v.number;
+  AddInto(v, before, MultiplyInto(v, c.b_scale, static_cast<float>(v.other)));
+}
+void Fused(Value& v, float scale, int64_t code, float addend) {
+  const auto number = static_cast<float>(code);
+  v.SetReal(std::fma(scale, number, addend));
+  const double exact =
+      static_cast<double>(scale) * static_cast<double>(number) + static_cast<double>(addend);
+  v.lossy = static_cast<double>(v.number) != exact;
+}
+void FusedB(Value& v, const Channel& c) { Fused(v, c.b_scale, v.other, c.bias); }
+void ThenFusedA(Value& v, const Channel& c) { Fused(v, c.a_scale, v.integer, v.number); }
+void FusedA(Value& v, const Channel& c) { Fused(v, c.a_scale, v.integer, c.bias); }
+void ThenFusedB(Value& v, const Channel& c) { Fused(v, c.b_scale, v.other, v.number); }
+// mul.
+const Step kMul[] = {
+    step::kProduct,
+    {Stage::kScale, "to float32", step::ToFloat},
+    {Stage::kScale, "times {multiplier}", step::TimesMultiplier},
+    {Stage::kZeroPoint, "+ zero point {zero_point} in float32, before rounding",
+     step::AddZeroPointFloat},
+};
+const Step kOperandsEnd[] = {
+    {Stage::kRound, "cvtps2dq, ties to even", step::RoundX86},
+    {Stage::kClamp, "pack to {low}..{high}", step::Clamp},
+};
+
+// add: one element is a scalar to be broadcast (QLinearBroadcastTwo), of which a comes first.
+bool IsBroadcast(const Case& c) { return c.M * c.N == 1; }
+
+Channel OperandsChannel(const Case& c, bool fma) {
+  Channel channel;
+  channel.low = c.out_min;
+  channel.high = c.out_max;
+  channel.zero_point = c.out_q.zero_point[0];
+  channel.a_zero_point = c.x_q.zero_point[0];
+  channel.b_zero_point = c.w_q.zero_point[0];
+  channel.multiplier = c.x_q.scale[0] * c.w_q.scale[0] / c.out_q.scale[0];
+  channel.a_scale = c.x_q.scale[0] / c.out_q.scale[0];
+  channel.b_scale = c.w_q.scale[0] / c.out_q.scale[0];
+  const auto a_zero = static_cast<float>(channel.a_zero_point);
+  const auto b_zero = static_cast<float>(channel.b_zero_point);
+  const float a = channel.a_scale * a_zero, b = channel.b_scale * b_zero;
+  const float a_and_b = std::fma(channel.a_scale, a_zero, b);
+  const float b_and_a = std::fma(channel.b_scale, b_zero, a);
+  // GCC fuses whichever product comes second.
+  const float both = !fma ? a + b : IsBroadcast(c) ? b_and_a : a_and_b;
+  channel.bias = static_cast<float>(channel.zero_point) - both;
+  return channel;
+}
+
+const Step kEnd[] = {
+    {Stage::kClamp, "maxps with {low} - {zero_point}", MaxLow},
+    {Stage::kClamp, "minps with {high} - {zero_point}", step::MinHigh},
+    {Stage::kRound, "cvtps2dq, ties to even", step::RoundX86},
+    {Stage::kZeroPoint, "+ zero point {zero_point}", step::AddZeroPointWrap32},
+};
+
+bool IsFurther(Op op) {
+  const std::vector<Op> ops = ort::FurtherOps();
+  return std::find(ops.begin(), ops.end(), op) != ops.end();
+}
+
+Channel ChannelOf(const Case& c, int64_t n, bool fma) {
+  if (HasTwoOperands(c.op)) return OperandsChannel(c, fma);
+  if (IsFurther(c.op)) return ort::FurtherChannel(c, n);
+  Channel channel;
+  channel.low = c.out_min;
+  channel.high = c.out_max;
+  if (c.op == Op::kQuantize) {
+    channel.scale = c.out_q.scale_at(n);
+    channel.zero_point = c.out_q.zero_point_at(n);
+    return channel;
+  }
+  if (c.op == Op::kDequantize) {
+    channel.scale = c.x_q.scale_at(n);
+    channel.zero_point = c.x_q.zero_point_at(n);
+    return channel;
+  }
+  channel.zero_point = c.out_q.zero_point_at(0);
+  channel.multiplier = c.x_q.scale_at(0) * c.w_q.scale_at(n) / c.out_q.scale_at(0);
+  if (c.bias_i32) channel.bias_i32 = (*c.bias_i32)[static_cast<size_t>(n)];
+  return channel;
+}
+
+std::string CannotRun(const Case& c) {
+  const bool u8s8 = c.x.dtype() == DType::kU8 && c.w.dtype() == DType::kS8;
+  const bool integer = c.op == Op::kLinear && c.out_dtype == DType::kS32;  // MatMulInteger
+  const bool one_type = IsConv(c.op) || HasTwoOperands(c.op) || IsFurther(c.op);
+  return FirstReason({
+      ZeroPointsAreCodes(c),
+      WholeRange(c),
+      Require(!c.relu, "this operator has no relu"),
+      Require(!c.bias && (!c.bias_i32 || IsConv(c.op)),
+              IsConv(c.op) ? "the bias must be int32" : "this operator has no bias"),
+      Require(integer || IsCode(c.out_dtype) || c.op == Op::kDequantize, "output must be u8 or s8"),
+      Require(!HasSums(c.op) || integer || u8s8 || c.x.dtype() == c.w.dtype(),
+              "s8 activations need s8 weights"),
+      Require(!one_type || c.x.dtype() == c.out_dtype, "input and output must have one type"),
+      Require(
+          !IsConv(c.op) || c.w_q.zero_point.empty() || WeightZeroPointsAre(c, c.w_q.zero_point[0]),
+          "weight zero points must be equal"),
+      IsFurther(c.op) ? ort::CannotRunFurther(c)
+                      : OpsAre(c, {Op::kQuantize, Op::kDequantize, Op::kLinear, Op::kConv2d,
+                                   Op::kDepthwise, Op::kAdd, Op::kMul}),
+  });
+}
+
+std::vector<Step> Operands(const Case& c, bool fma) {
+  std::vector<Step> steps;
+  if (c.op == Op::kMul) {
+    steps.assign(std::begin(kMul), std::end(kMul));
+  } else if (fma && IsBroadcast(c)) {
+    steps = {{Stage::kAccumulate, "fused {a_scale}*a + {bias}", FusedA},
+             {Stage::kAccumulate, "fused {b_scale}*{b} + that", ThenFusedB}};
+  } else if (fma) {
+    steps = {{Stage::kAccumulate, "fused {b_scale}*{b} + {bias}", FusedB},
+             {Stage::kAccumulate, "fused {a_scale}*a + that", ThenFusedA}};
+  } else {
+    steps = {{Stage::kAccumulate, "{bias} + fl({a_scale}*a)", PlusA},
+             {Stage::kAccumulate, "+ fl({b_scale}*{b})", PlusB}};
+  }
+  steps.insert(steps.end(), std::begin(kOperandsEnd), std::end(kOperandsEnd));
+  return steps;
+}
+
+std::vector<Step> StepsOf(const Case& c, bool fma) {
+  if (HasTwoOperands(c.op)) return Operands(c, fma);
+  if (IsFurther(c.op)) return ort::FurtherSteps(c, fma, {std::begin(kEnd), std::end(kEnd)});
+  if (c.op == Op::kDequantize) {
+    return {{Stage::kScale, "scale {scale} * float(code - {zero_point})",
+             step::TimesCodeMinusZeroPoint}};
+  }
+  std::vector<Step> steps;
+  if (c.out_dtype == DType::kS32) return steps;
+  if (c.bias_i32) steps.push_back({Stage::kBias, "+ int32 bias {bias_i32}", step::AddBiasI32});
+  if (c.op == Op::kQuantize) {
+    steps.push_back({Stage::kScale, "divided by scale {scale}", ort::DivideByScale});
+  } else {
+    steps.push_back({Stage::kScale, "to float32", step::ToFloat});
+    steps.push_back({Stage::kScale, "times {multiplier}", step::TimesMultiplier});
+  }
+  steps.insert(steps.end(), std::begin(kEnd), std::end(kEnd));
+  return steps;
+}
+
+// What `satisfies` claims of every operation is claimed of these alone.
+void OnlyFor(std::initializer_list<Op> ops, const std::string& claim,
+             std::vector<std::string>& satisfies) {
+  if (std::erase(satisfies, claim) == 0) return;
+  for (const Op op : ops) satisfies.push_back(std::string(Name(op)) + "." + claim);
+}
+
+Model Make(const std::string& isa, bool pairs, bool fma) {
+  Convention convention;
+  convention.name = "onnxruntime@" + isa;
+  convention.description = "ONNX Runtime MLAS on " + isa +
+                           (pairs ? ": u8*s8 in saturating int16 pairs" : ": exact sums") +
+                           ", clamp before rounding";
+  convention.source =
+      "ONNX Runtime 1.21 and 1.30 onnxruntime/core/mlas/lib, contrib_ops/cpu/quantization";
+  convention.pair_saturates = pairs;
+  convention.satisfies = {"row_independence", "per_channel_equals_per_tensor",
+                          "zero_maps_to_zero_point", "mul.commutes"};
+  convention.variations = {"V1", "V3", "V8", "V9", "V13", "V16", "V17", "V27", "V29", "V30"};
+  if (pairs) convention.variations.emplace_back("V6");
+  const auto claim = [&](std::initializer_list<const char*> claims) {
+    convention.satisfies.insert(convention.satisfies.end(), claims.begin(), claims.end());
+  };
+  if (pairs) {
+    // A column alone may go to the depthwise kernel, which is exact.
+    claim({"linear.column_independence", "quantize.column_independence", "mul.column_independence",
+           "batch_independence", "depthwise_is_grouped", "groups_are_separate",
+           "one_by_one_is_linear", "padding_is_explicit", "stride_is_subsample"});
+  } else {
+    // Not of add and mul, which take zero points as real numbers.
+    claim({"column_independence", "k_permutation", "zero_term_append", "identity_weights",
+           "linear.zero_point_shift", "conv2d.zero_point_shift", "depthwise.zero_point_shift",
+           "quantize.zero_point_shift"});
+    AddExactConvClaims(convention.satisfies);
+  }
+  // Not of avg_pool: where the image is one window the average is taken otherwise.
+  OnlyFor({Op::kConv2d, Op::kDepthwise, Op::kMaxPool}, "padding_is_explicit", convention.satisfies);
+  if (fma) {  // not of add: one element is added otherwise
+    OnlyFor({Op::kQuantize, Op::kDequantize, Op::kMul, Op::kLinear, Op::kConcat, Op::kTable,
+             Op::kSoftmax},
+            "row_independence", convention.satisfies);
+    OnlyFor({Op::kQuantize, Op::kDequantize, Op::kMul, Op::kLinear, Op::kConv2d, Op::kDepthwise,
+             Op::kMaxPool, Op::kAvgPool, Op::kGlobalAvgPool, Op::kConcat, Op::kTable},
+            "column_independence", convention.satisfies);
+  }
+  convention.cannot_run = CannotRun;
+  convention.accumulation = [pairs](const Case& c) {
+    const bool u8s8 = c.x.dtype() == DType::kU8 && c.w.dtype() == DType::kS8;
+    Accumulation result;
+    result.padding = Accumulation::Padding::kZeroPoint;
+    if (pairs && u8s8 && !IsPlainDepthwise(c)) result.kind = Kind::kPairs;
+    if (IsPlainDepthwise(c)) result.kernel = "depthwise kernel";
+    return result;
+  };
+  convention.channel = [fma](const Case& c, int64_t n) { return ChannelOf(c, n, fma); };
+  convention.more_ops = ort::FurtherOps();
+  convention.gather = [](const Case& c, int64_t index, Trace*) -> std::optional<Value> {
+    if (!IsFurther(c.op)) return std::nullopt;
+    return ort::FurtherInput(c, index);
+  };
+  convention.steps = [fma](const Case& c) { return StepsOf(c, fma); };
+  return MakeModel(std::move(convention));
+}
+
+}  // namespace
+
+std::vector<Model> OnnxRuntimeModels() {
+  return {Make("sse41", false, false), Make("avx2", true, true), Make("vnni", false, true)};
+}
+
+}  // namespace qualm::models

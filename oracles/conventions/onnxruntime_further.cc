@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+// ONNX Runtime 1.30, paths below onnxruntime/. MaxPool: core/providers/cpu/nn/pool.cc.
+// QLinearAveragePool: contrib_ops/cpu/quantization/qlinear_pool.cc @ 07d59c0; where the window is
+// the whole image it is QLinearGlobalAveragePool: qlinear_global_average_pool.cc @ 283cf8a and
+// core/mlas/lib/qlgavgpool.cpp @ 050413d. QLinearConcat, QLinearLeakyRelu, QLinearSigmoid are
+// tables of 256 codes that are made by dequantizing, the function and MlasQuantizeLinear:
+// qlinear_concat.cc @ 07d59c0, qlinear_activations.cc @ 16ac448, qlinear_lookup_table.cc @ 1272a01,
+// core/mlas/lib/logistic.cpp @ 01d143a. QLinearSoftmax: qlinear_softmax.cc @ 07d59c0, clamped as
+// microsoft/onnxruntime pull request 29728 made it.
+#include "oracles/conventions/onnxruntime_further.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace qualm::models::ort {
+namespace {
+
+// ---- Inputs ----
+
+// Element of channel `n` that a tap lies on.
+int32_t CodeAt(const Case& c, const Tap& tap, int64_t n) { return c.x.IntAt(tap.x_row + n); }
+
+Value LargestCode(const Case& c, int64_t index) {
+  Value value;
+  value.integer = RangeOf(c.x.dtype()).min;
+  for (const Tap& tap : TapsOf(c.window, index / c.N)) {
+    if (tap.x_row < 0) continue;
+    value.integer = std::max<int64_t>(value.integer, CodeAt(c, tap, index % c.N));
+  }
+  return value;
+}
+
+// The window is the image: sums of codes in int32.
+bool IsGlobal(const Case& c) {
+  const Window& v = c.window;
+  return c.op == Op::kGlobalAvgPool ||
+         (v.kernel_h == v.in_h && v.kernel_w == v.in_w && v.pad_top == 0 && v.pad_bottom == 0 &&
+          v.pad_left == 0 && v.pad_right == 0);
+}
+
+Value SumOfCodes(const Case& c, int64_t index) {
+  Value value;
+  for (const Tap& tap : TapsOf(c.window, index / c.N))
+    value.integer += int64_t{CodeAt(c, tap, index % c.N)} - c.x_q.zero_point[0];
+  value.SetInt(Wrap32(value.integer));
+  return value;
+}
+
+// Real values added one after another in float32, over their number. Padding that counts is the
+// whole kernel, overhang of ceil mode included.
+Value MeanOfReals(const Case& c, int64_t index) {
+  float sum = 0;
+  int64_t count = 0;
+  for (const Tap& tap : TapsOf(c.window, index / c.N)) {
+    if (tap.x_row < 0) continue;
+    const int64_t difference = int64_t{CodeAt(c, tap, index % c.N)} - c.x_q.zero_point[0];
+    sum += c.x_q.scale[0] * static_cast<float>(difference);
+    ++count;
+  }
+  if (c.window.count_include_pad) count = c.window.kernel_h * c.window.kernel_w;
+  Value value;
+  value.SetReal(sum / static_cast<float>(count));
+  return value;
+}
+
+Value ConcatCode(const Case& c, int64_t index) {
+  const int64_t columns = c.x.shape()[1];
+  const int64_t m = index / c.N, n = index % c.N;
+  Value value;
+  value.SetInt(n < columns ? c.x.IntAt(m * columns + n)
+                           : c.w.IntAt(m * (c.N - columns) + n - columns));
+  return value;
+}
+
+// exp of every code, as a table: 255 stands for the largest code of the row, and is raised so far
+// that the sum of the row just fits a float32.
+float Exponential(const Case& c, int64_t code) {
+  const float most = std::numeric_limits<float>::max() / static_cast<float>(c.N);
+  const double reserved = std::max(0.0, static_cast<double>(std::log(most)) - 5);
+  const double shift = reserved / static_cast<double>(c.x_q.scale[0]);
+  const double x = (static_cast<double>(code) - 255 + shift) * static_cast<double>(c.x_q.scale[0]);
+  return static_cast<float>(std::exp(x));
+}
+
+// Output codes as a real number: the share of the row's sum, times floor(1 / output scale).
+Value ShareOfRow(const Case& c, int64_t index) {
+  const int64_t first = index / c.N * c.N;
+  int32_t largest = c.x.IntAt(first);
+  for (int64_t i = first; i < first + c.N; ++i) largest = std::max(largest, c.x.IntAt(i));
+  float sum = 0;
+  for (int64_t i = first; i < first + c.N; ++i)
+    sum += Exponential(c, int64_t{255} - largest + c.x.IntAt(i));
+  const float own = Exponential(c, int64_t{255} - largest + c.x.IntAt(index));
+  Value value;
+  value.SetReal(own * std::floor(1.0f / c.out_q.scale[0]) / sum);
+  return value;
+}
+
+// ---- Steps ----
+
+void AsIs(Value& v, const Channel&) { v.lossy = false; }
+
+void ToReal(Value& v, const Channel& c) {
+  MultiplyInto(v, c.a_scale, static_cast<float>(v.integer - c.a_zero_point));
+}
+// QLinearConcat copies codes where scale and zero point are those of the output.
+bool IsCopied(const Channel& c) { return c.a_scale == c.scale && c.a_zero_point == c.zero_point; }
+void ToRealUnlessCopied(Value& v, const Channel& c) {
+  if (!IsCopied(c)) return ToReal(v, c);
+  v.SetReal(static_cast<float>(v.integer - c.a_zero_point));
+  v.lossy = false;
+}
+void OverScaleUnlessCopied(Value& v, const Channel& c) {
+  if (!IsCopied(c)) return DivideByScale(v, c);
+  v.lossy = false;
+}
+
+// {multiplier} is the slope.
+void LeakyRelu(Value& v, const Channel& c) {
+  if (!(v.number >= 0)) MultiplyInto(v, c.multiplier, v.number);
+}
+
+template <bool kFused>
+float MultiplyAdd(float a, float b, float c) {
+  return kFused ? std::fma(a, b, c) : a * b + c;
+}
+
+// Eigen's rational approximation, of x in [-18, 18].
+template <bool kFused>
+void Sigmoid(Value& v, const Channel&) {
+  constexpr float kAlpha[] = {4.37031012579801e-11f, 1.15627324459942e-07f, 6.08574864600143e-05f,
+                              8.51377133304701e-03f, 2.48287947061529e-01f};
+  constexpr float kBeta[] = {6.10247389755681e-13f, 5.76102136993427e-09f, 6.29106785017040e-06f,
+                             1.70198817374094e-03f, 1.16817656904453e-01f, 9.93151921023180e-01f};
+  const float x = std::clamp(v.number, -18.0f, 18.0f);
+  const float square = x * x;
+  float p = kAlpha[0];
+  for (size_t i = 1; i < std::size(kAlpha); ++i) p = MultiplyAdd<kFused>(p, square, kAlpha[i]);
+  float q = kBeta[0];
+  for (size_t i = 1; i < std::size(kBeta); ++i) q = MultiplyAdd<kFused>(q, square, kBeta[i]);
+  v.SetReal(std::clamp(p * x / q + 0.5f, 0.0f, 1.0f));
+  v.lossy = true;
+}
+
+constexpr Step kToReal{Stage::kScale, "(code - {a_zp}) times {a_scale} in float32", ToReal};
+constexpr Step kOverScale{Stage::kScale, "divided by scale {scale}", DivideByScale};
+
+std::vector<Step> Head(const Case& c, bool fma) {
+  switch (c.op) {
+    case Op::kAvgPool:
+    case Op::kGlobalAvgPool:
+      return {{Stage::kAccumulate, "sum of codes less the zero point", AsIs},
+              {Stage::kScale, "to float32", step::ToFloat},
+              {Stage::kScale, "times {multiplier}", step::TimesMultiplier}};
+    case Op::kConcat:
+      return {{Stage::kScale, "(code - {a_zp}) times {a_scale} in float32", ToRealUnlessCopied},
+              {Stage::kScale, "divided by scale {scale}", OverScaleUnlessCopied}};
+    default: break;
+  }
+  const Step leaky{Stage::kScale, "times {multiplier} if negative", LeakyRelu};
+  const Step sigmoid{Stage::kScale, fma ? "sigmoid, fused" : "sigmoid",
+                     fma ? Sigmoid<true> : Sigmoid<false>};
+  return {kToReal, c.function == Function::kSigmoid ? sigmoid : leaky, kOverScale};
+}
+
+}  // namespace
+
+void DivideByScale(Value& v, const Channel& c) {
+  const float before = v.number;
+  v.SetReal(before / c.scale);
+  v.lossy =
+      static_cast<double>(v.number) * static_cast<double>(c.scale) != static_cast<double>(before);
+}
+
+std::vector<Op> FurtherOps() {
+  return {Op::kMaxPool, Op::kAvgPool, Op::kGlobalAvgPool, Op::kConcat, Op::kTable, Op::kSoftmax};
+}
+
+std::string CannotRunFurther(const Case& c) {
+  const bool table =
+      c.op != Op::kTable || c.function == Function::kLeakyRelu || c.function == Function::kSigmoid;
+  float scale = 1;
+  if (c.op == Op::kGlobalAvgPool || (c.op == Op::kAvgPool && IsGlobal(c)))
+    scale = FurtherChannel(c, 0).multiplier;
+  const CodeRange range = RangeOf(c.out_dtype);
+  const bool codes = std::ranges::all_of(
+      c.w_q.zero_point, [&](int32_t z) { return z >= range.min && z <= range.max; });
+  return FirstReason({
+      Require(c.op != Op::kConcat || codes, "b zero point must be a code of the b type"),
+      Require(table, "this convention has no such table"),
+      Require(scale >= 0x1p-32f && scale < 256,
+              "the multiplier of a global average must be in [2^-32, 256)"),
+  });
+}
+
+Value FurtherInput(const Case& c, int64_t index) {
+  switch (c.op) {
+    case Op::kMaxPool: return LargestCode(c, index);
+    case Op::kAvgPool:
+    case Op::kGlobalAvgPool: return IsGlobal(c) ? SumOfCodes(c, index) : MeanOfReals(c, index);
+    case Op::kConcat: return ConcatCode(c, index);
+    case Op::kSoftmax: return ShareOfRow(c, index);
+    default: break;
+  }
+  Value value;
+  value.SetInt(c.x.IntAt(index));
+  return value;
+}
+
+Channel FurtherChannel(const Case& c, int64_t column) {
+  const bool second = c.op == Op::kConcat && column >= c.x.shape()[1];
+  const QParams& q = second ? c.w_q : c.x_q;
+  Channel channel;
+  channel.low = c.out_min;
+  channel.high = c.out_max;
+  channel.zero_point = c.out_q.zero_point[0];
+  channel.scale = c.out_q.scale[0];
+  channel.a_scale = q.scale[0];
+  channel.a_zero_point = q.zero_point[0];
+  channel.multiplier = c.negative_slope;
+  if (c.op == Op::kAvgPool || c.op == Op::kGlobalAvgPool)
+    channel.multiplier = q.scale[0] / (channel.scale * static_cast<float>(c.K));
+  return channel;
+}
+
+std::vector<Step> FurtherSteps(const Case& c, bool fma, const std::vector<Step>& end) {
+  if (c.op == Op::kMaxPool) return {{Stage::kAccumulate, "largest code under the window", AsIs}};
+  if (c.op == Op::kSoftmax) {
+    return {{Stage::kScale, "share of the row's sum, in output codes", AsIs},
+            {Stage::kRound, "nearbyintf, ties to even", step::RoundX86},
+            {Stage::kZeroPoint, "+ zero point {zero_point}", step::AddZeroPointWrap32},
+            {Stage::kClamp, "clamp to {low}..{high}", step::Clamp}};
+  }
+  if (c.op == Op::kAvgPool && !IsGlobal(c)) {
+    return {{Stage::kAccumulate, "mean of the real values, in float32", AsIs},
+            kOverScale,
+            {Stage::kZeroPoint, "+ zero point {zero_point} in float32, before rounding",
+             step::AddZeroPointFloat},
+            {Stage::kRound, "nearbyintf and cvttss2si, ties to even", step::RoundX86},
+            {Stage::kClamp, "clamp to {low}..{high}", step::Clamp}};
+  }
+  std::vector<Step> steps = Head(c, fma);
+  steps.insert(steps.end(), end.begin(), end.end());
+  return steps;
+}
+
+}  // namespace qualm::models::ort

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+// ruy at 21a85fe, x86 kernels (ruy/kernel_avx512.cc, kernel_avx2_fma.cc, kernel_avx.cc): exact sums
+// in int32, zero points and bias modulo 2^32; with TFLite's multiplier and exponent a left shift
+// that wraps, a product whose high half is rounded half up, and a right shift that is rounded half
+// up again. ruy calls none of this normative (ruy/mul_params.h): its plain C++ rounds once
+// (ruy/apply_multiplier.cc), which is tflite@single's arithmetic.
+#include <algorithm>
+
+#include "oracles/conventions/convention.h"
+
+namespace qualm::models {
+namespace {
+
+constexpr int32_t kMostShift = 30;
+
+void ShiftLeft(Value& v, const Channel& c) {
+  const int64_t full = v.integer * (int64_t{1} << std::max(c.fixed.shift, 0));
+  v.SetInt(Wrap32(full));
+  v.lossy = v.integer != full;
+}
+void HighHalf(Value& v, const Channel& c) {
+  v.SetInt(Wrap32((v.integer * c.fixed.value + (int64_t{1} << 30)) >> 31));
+}
+void ShiftRight(Value& v, const Channel& c) {
+  const int32_t right = std::max(-c.fixed.shift, 0);
+  if (right > 0) v.SetInt((v.integer + (int64_t{1} << (right - 1))) >> right);
+}
+
+Channel ChannelOf(const Case& c, int64_t n) {
+  Channel channel;
+  SetClamp(channel, c);
+  if (c.bias_i32) channel.bias_i32 = (*c.bias_i32)[static_cast<size_t>(n)];
+  if (c.out_dtype == DType::kS32) return channel;
+  channel.zero_point = c.out_q.zero_point_at(0);
+  const double multiplier =
+      HasExplicitMultiplier(c)
+          ? static_cast<double>(c.multiplier[c.multiplier.size() == 1 ? 0 : static_cast<size_t>(n)])
+          : static_cast<double>(c.x_q.scale_at(0)) * static_cast<double>(c.w_q.scale_at(n)) /
+                static_cast<double>(c.out_q.scale_at(0));
+  channel.fixed = QuantizeMultiplier(multiplier, false);
+  return channel;
+}
+
+std::string CannotRun(const Case& c) {
+  const std::string shared = FirstReason({
+      OpsAre(c, {Op::kRequantize, Op::kLinear}),
+      Require(!c.bias, "the bias must be int32"),
+      Require(LowerBound(c) <= c.out_max, "relu above the upper clamp"),
+      Require(c.out_dtype != DType::kF32, "outputs are codes or sums"),
+      Require(c.out_dtype != DType::kS32 || !c.relu, "sums have no relu"),
+      ZeroPointsAreCodes(c),
+  });
+  if (!shared.empty()) return shared;
+  if (c.out_dtype == DType::kS32) return WholeRange(c);
+  for (int64_t n = 0; n < c.N; ++n) {
+    if (ChannelOf(c, n).fixed.shift > kMostShift) return "the multiplier is too large";
+  }
+  return "";
+}
+
+}  // namespace
+
+std::vector<Model> RuyModels() {
+  Convention convention;
+  convention.name = "ruy";
+  convention.description = "ruy on x86: exact sums, fixed point with two roundings, both half up";
+  convention.source = "ruy kernel_avx512.cc, kernel_avx2_fma.cc @ 21a85fe";
+  convention.variations = {"V5", "V11", "V12", "V16", "V18"};
+  convention.satisfies = {"k_permutation",
+                          "zero_term_append",
+                          "row_independence",
+                          "column_independence",
+                          "requantize.per_channel_equals_per_tensor",
+                          "linear.per_channel_equals_per_tensor"};
+  convention.cannot_run = CannotRun;
+  convention.accumulation = [](const Case&) { return Accumulation{}; };
+  convention.channel = ChannelOf;
+  convention.steps = [](const Case& c) {
+    std::vector<Step> steps;
+    if (c.bias_i32) steps.push_back({Stage::kBias, "+ int32 bias {bias_i32}", step::AddBiasI32});
+    if (c.out_dtype != DType::kS32) {
+      steps.push_back({Stage::kScale, "<< {shift} if positive, wrapping", ShiftLeft});
+      steps.push_back({Stage::kRound, "times {fixed}*2^-31, half up", HighHalf});
+      steps.push_back({Stage::kRound, ">> -{shift} if negative, half up", ShiftRight});
+      steps.push_back(
+          {Stage::kZeroPoint, "+ zero point {zero_point}, wrapping", step::AddZeroPointWrap32});
+    }
+    steps.push_back({Stage::kClamp, "clamp to {low}..{high}", step::Clamp});
+    return steps;
+  };
+  std::vector<Model> models;
+  models.push_back(MakeModel(std::move(convention)));
+  return models;
+}
+
+}  // namespace qualm::models

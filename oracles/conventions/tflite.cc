@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+// TFLite reference kernels (tflite-micro 90b983c): int8 fully connected
+// (kernels/internal/reference/integer_ops/fully_connected.h), convolution (conv.h,
+// depthwise_conv.h: a multiplier for each channel), add.h and mul.h in both builds of
+// MultiplyByQuantizedMultiplier, and AffineQuantize (reference/quantize.h). Multipliers are float64
+// products and quotients of the float32 scales (micro/kernels/{add,mul}_common.cc,
+// kernels/kernel_util.cc PopulateConvolutionQuantizationParams). Taps in the padding are real 0.
+#include <algorithm>
+#include <cmath>
+
+#include "oracles/conventions/convention.h"
+
+namespace qualm::models {
+namespace {
+
+void TimesFixedTwice(Value& v, const Channel& c) {
+  v.SetInt(MultiplyTwoRoundings(static_cast<int32_t>(v.integer), c.fixed));
+}
+void TimesFixedOnce(Value& v, const Channel& c) {
+  v.SetInt(MultiplyOneRounding(static_cast<int32_t>(v.integer), c.fixed));
+}
+void Divide(Value& v, const Channel& c) {
+  const float before = v.number;
+  v.SetReal(before / c.scale);
+  v.lossy =
+      static_cast<double>(v.number) * static_cast<double>(c.scale) != static_cast<double>(before);
+}
+void RoundAway(Value& v, const Channel&) {
+  // TfLiteRound into int32; what does not fit is undefined there and INT32_MIN as compiled.
+  const float before = v.number;
+  const float rounded = std::round(before);
+  v.lossy = !(rounded >= -0x1p31f && rounded < 0x1p31f);
+  v.SetInt(v.lossy ? INT32_MIN : static_cast<int64_t>(rounded));
+}
+
+// add: both operands in units of 2*max(scales)/2^20, their sum back to the output's.
+constexpr int32_t kAddShift = 20;
+template <auto Multiply>
+void AddScaled(Value& v, const Channel& c) {
+  const auto scaled = [](int64_t difference, FixedMultiplier m) {
+    return int64_t{Multiply(static_cast<int32_t>(difference * (1 << kAddShift)), m)};
+  };
+  const int64_t sum = scaled(v.integer - c.a_zero_point, c.a_fixed) +
+                      scaled(int64_t{v.other} - c.b_zero_point, c.b_fixed);
+  v.SetInt(Wrap32(sum));
+  v.lossy = v.integer != sum;
+}
+
+Channel OperandsChannel(const Case& c, bool single) {
+  Channel channel;
+  SetClamp(channel, c);
+  channel.a_zero_point = c.x_q.zero_point[0];
+  channel.b_zero_point = c.w_q.zero_point[0];
+  channel.zero_point = c.out_q.zero_point[0];
+  const auto a = static_cast<double>(c.x_q.scale[0]), b = static_cast<double>(c.w_q.scale[0]);
+  const auto out = static_cast<double>(c.out_q.scale[0]);
+  if (c.op == Op::kMul) {
+    channel.fixed = QuantizeMultiplier(a * b / out, single);
+    return channel;
+  }
+  const double twice_max = 2 * std::max(a, b);
+  channel.a_fixed = QuantizeMultiplier(a / twice_max, single);
+  channel.b_fixed = QuantizeMultiplier(b / twice_max, single);
+  channel.fixed = QuantizeMultiplier(twice_max / ((1 << kAddShift) * out), single);
+  return channel;
+}
+
+Channel ChannelOf(const Case& c, int64_t n, bool single) {
+  if (HasTwoOperands(c.op)) return OperandsChannel(c, single);
+  Channel channel;
+  SetClamp(channel, c);
+  if (c.op == Op::kQuantize) {
+    channel.scale = c.out_q.scale_at(0);
+    channel.zero_point = c.out_q.zero_point_at(0);
+    return channel;
+  }
+  channel.zero_point = c.out_q.zero_point_at(0);
+  const double multiplier = HasExplicitMultiplier(c) ? static_cast<double>(c.multiplier[0])
+                                                     : static_cast<double>(c.x_q.scale_at(0)) *
+                                                           static_cast<double>(c.w_q.scale_at(n)) /
+                                                           static_cast<double>(c.out_q.scale_at(0));
+  channel.fixed = QuantizeMultiplier(multiplier, single);
+  if (c.bias_i32) channel.bias_i32 = (*c.bias_i32)[static_cast<size_t>(n)];
+  return channel;
+}
+
+std::string CannotRun(const Case& c, bool single) {
+  const std::string shared = FirstReason({
+      OpsAre(c, {Op::kQuantize, Op::kRequantize, Op::kLinear, Op::kConv2d, Op::kDepthwise, Op::kAdd,
+                 Op::kMul}),
+      Require(!c.per_channel || IsConv(c.op), "per tensor only"),
+      Require(!c.bias, "the bias must be int32"),
+      Require(LowerBound(c) <= c.out_max, "relu above the upper clamp"),
+  });
+  if (!shared.empty()) return shared;
+  if (c.op == Op::kQuantize) {
+    return FirstReason({WholeRange(c), Require(!c.relu, "this function has no fused relu")});
+  }
+  if (HasSums(c.op) && (c.x.dtype() != DType::kS8 || c.w.dtype() != DType::kS8)) {
+    return "activations and weights must be s8";
+  }
+  if (HasTwoOperands(c.op) && c.x.dtype() != DType::kS8) return "operands must be s8";
+  if (c.out_dtype != DType::kS8) return "output must be s8";
+  if (IsConv(c.op) && !WeightZeroPointsAre(c, 0)) return "weight zero point must be 0";
+  if (HasTwoOperands(c.op)) {
+    // 255*2^20 fits int32, and no larger difference.
+    if (const std::string reason = ZeroPointsAreCodes(c); !reason.empty()) return reason;
+  }
+  // Larger shifts are undefined in C++ there; add takes only multipliers below 1.
+  const int32_t most = c.op == Op::kAdd ? 0 : single ? 30 : 31;
+  for (int64_t n = 0; n < (c.per_channel ? c.N : std::min<int64_t>(c.N, 1)); ++n) {
+    if (ChannelOf(c, n, single).fixed.shift > most) return "the multiplier is too large";
+  }
+  return "";
+}
+
+Model Make(bool single) {
+  Convention convention;
+  convention.name = single ? "tflite@single" : "tflite@double";
+  convention.description =
+      std::string("TFLite reference int8: exact sums, fixed point with ") +
+      (single ? "one rounding, ties toward +inf" : "two roundings, ties away from zero");
+  convention.source = "tflite-micro kernels/internal/common.cc, reference/ @ 90b983c";
+  convention.satisfies = {"k_permutation",
+                          "zero_term_append",
+                          "row_independence",
+                          "column_independence",
+                          "commutes",
+                          "add.is_monotone",
+                          "conv2d.per_channel_equals_per_tensor",
+                          "depthwise.per_channel_equals_per_tensor"};
+  AddExactConvClaims(convention.satisfies);
+  convention.variations = {"V4", "V11", "V13", "V15", "V16", "V17", "V18"};
+  convention.variations.emplace_back(single ? "V5" : "V12");
+  convention.cannot_run = [single](const Case& c) { return CannotRun(c, single); };
+  convention.accumulation = [](const Case&) { return Accumulation{}; };
+  convention.channel = [single](const Case& c, int64_t n) { return ChannelOf(c, n, single); };
+  convention.steps = [single](const Case& c) {
+    std::vector<Step> steps;
+    if (c.op == Op::kQuantize) {
+      steps.push_back({Stage::kScale, "divided by scale {scale}", Divide});
+      steps.push_back({Stage::kRound, "round, ties away from zero", RoundAway});
+    } else {
+      if (c.op == Op::kMul) {
+        steps.push_back(step::kProduct);
+      }
+      if (c.op == Op::kAdd) {
+        steps.push_back(
+            {Stage::kAccumulate,
+             "(a - {a_zp})*2^20 * {a_fixed}*2^({a_shift}-31) + ({b} - {b_zp})*2^20 * "
+             "{b_fixed}*2^({b_shift}-31)",
+             single ? AddScaled<MultiplyOneRounding> : AddScaled<MultiplyTwoRoundings>});
+      }
+      if (c.bias_i32) {
+        steps.push_back({Stage::kBias, "+ int32 bias {bias_i32}", step::AddBiasI32});
+      }
+      if (single) {
+        steps.push_back(
+            {Stage::kRound, "times {fixed}*2^({shift}-31), ties toward +inf", TimesFixedOnce});
+      } else {
+        steps.push_back({Stage::kRound,
+                         "times {fixed}*2^({shift}-31), rounded twice, ties away from zero",
+                         TimesFixedTwice});
+      }
+    }
+    steps.push_back(
+        {Stage::kZeroPoint, "+ zero point {zero_point}, wrapping", step::AddZeroPointWrap32});
+    steps.push_back({Stage::kClamp, "clamp to {low}..{high}", step::Clamp});
+    return steps;
+  };
+  return MakeModel(std::move(convention));
+}
+
+}  // namespace
+
+std::vector<Model> TfliteModels() { return {Make(false), Make(true)}; }
+
+}  // namespace qualm::models

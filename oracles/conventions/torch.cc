@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+// The quantized engines of PyTorch 1.13.1 as a whole: which convention runs each operator. An
+// engine (QNNPACK, oneDNN) brings linear, convolutions and, QNNPACK, add, pools, tables, softmax;
+// all else is ATen's own, whatever the engine (aten/src/ATen/native/quantized/cpu: BinaryOps.cpp,
+// qmul.cpp; torch/ao/quantization/observer.py).
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <initializer_list>
+#include <memory>
+#include <utility>
+
+#include "oracles/conventions/convention.h"
+#include "oracles/conventions/observers.h"
+#include "oracles/conventions/torch_parts.h"
+
+namespace qualm::models {
+namespace {
+
+constexpr const char* kWhere = "PyTorch 1.13.1 aten/src/ATen/native/quantized/cpu";
+
+Model Named(const std::vector<Model>& family, std::string_view name) {
+  const auto at = std::ranges::find(family, name, &Model::name);
+  QUALM_CHECK(at != family.end());
+  return *at;
+}
+
+// Engines -----------------------------------------------------------------------------------------
+
+// One convention for each operation it is listed for.
+class Engine {
+ public:
+  void Add(std::initializer_list<Op> ops, Model model) {
+    for (const Op op : ops) {
+      variations_.insert(variations_.end(), model.variations.begin(), model.variations.end());
+      parts_[static_cast<size_t>(op)] = model;
+    }
+  }
+
+  Model Make(std::string name, std::string description, std::string source) && {
+    Model model;
+    model.name = std::move(name);
+    model.description = std::move(description);
+    model.source = std::move(source);
+    for (const Model& part : parts_) model.pair_saturates |= part.pair_saturates;
+    model.variations = std::move(variations_);
+    SortVariations(model.variations);
+    const auto parts = std::make_shared<const Parts>(std::move(parts_));
+    const auto at = [parts](Op op) -> const Model& { return (*parts)[static_cast<size_t>(op)]; };
+    model.part = [at](Op op) { return at(op).run ? &at(op) : nullptr; };
+    model.cannot_run = [at](const Case& c) {
+      if (!at(c.op).run) return "this engine has no " + std::string(Name(c.op));
+      return at(c.op).cannot_run(c);
+    };
+    model.run = [at](const Case& c) { return at(c.op).run(c); };
+    model.trace = [at](const Case& c, int64_t index) { return at(c.op).trace(c, index); };
+    return model;
+  }
+
+ private:
+  using Parts = std::array<Model, kOpCount>;
+  Parts parts_;
+  std::vector<std::string> variations_;
+};
+
+// s8 products, and on QNNPACK s8 sums, are XNNPACK's where PyTorch was built with it, as Debian's
+// is, but for an output zero point of 127 (qmul.cpp, _mul_out_xnnpack; BinaryOps.cpp, xnnp_add;
+// both ask for zero_point < q_max). `variations`: those that this one of XNNPACK's functions needs.
+Model WithXnnpackS8(const Model& others, std::initializer_list<const char*> variations) {
+  const Model s8 = Named(XnnpackModels(), "xnnpack@fp32");
+  const auto parts = std::make_shared<const std::array<Model, 2>>(std::array{others, s8});
+  const auto of = [parts](const Case& c) -> const Model& {
+    return (*parts)[c.x.dtype() == DType::kS8 && c.out_q.zero_point[0] < 127 ? 1 : 0];
+  };
+  Model model = others;
+  model.cannot_run = [of](const Case& c) {
+    return FirstReason({Require(c.x.dtype() == c.w.dtype() && c.x.dtype() == c.out_dtype,
+                                "operands and output must have one type"),
+                        WholeRange(c), of(c).cannot_run(c)});
+  };
+  model.run = [of](const Case& c) { return of(c).run(c); };
+  model.trace = [of](const Case& c, int64_t index) { return of(c).trace(c, index); };
+  std::erase_if(model.satisfies, [&](const std::string& claim) {
+    return std::ranges::find(s8.satisfies, claim) == s8.satisfies.end();
+  });
+  model.variations.insert(model.variations.end(), variations.begin(), variations.end());
+  return model;
+}
+
+// softargmax.c and u8lut32norm/scalar.c, which XNNPACK took over as they were.
+Model QnnpackSoftmax() {
+  Model model = Named(XnnpackModels(), "xnnpack@fp32");
+  model.variations.clear();  // those are of its other operators
+  return model;
+}
+
+void AddAten(Engine& engine, const Model& aten) {
+  engine.Add({Op::kQuantize, Op::kDequantize}, aten);
+  engine.Add({Op::kMul}, WithXnnpackS8(aten, {"V1", "V8"}));
+  engine.Add({Op::kConcat}, AtenConcat(aten));
+  engine.Add({Op::kChooseQParams}, Named(ObserverModels(), "observers@torch"));
+}
+
+Model Qnnpack() {
+  Engine engine;
+  AddAten(engine, Named(AtenModels(), "aten@default"));
+  const Model qnnpack = Named(QnnpackModels(), "qnnpack");
+  engine.Add({Op::kLinear, Op::kConv2d, Op::kDepthwise}, qnnpack);
+  engine.Add({Op::kAdd}, WithXnnpackS8(qnnpack, {"V5", "V15"}));
+  engine.Add({Op::kMaxPool}, QnnpackMaxPool());
+  engine.Add({Op::kAvgPool, Op::kGlobalAvgPool}, QnnpackAvgPool());
+  engine.Add({Op::kTable}, QnnpackTable());
+  engine.Add({Op::kSoftmax}, QnnpackSoftmax());
+  return std::move(engine).Make("torch-qnnpack",
+                                "PyTorch's engine qnnpack: linear, convolutions, add, pools, "
+                                "tables and softmax of QNNPACK, the rest ATen",
+                                kWhere);
+}
+
+// Where a float32 reciprocal of scales overflows, infinity times 0 appears in the sums' epilogue,
+// and the kernels disagree about which bound a NaN becomes.
+std::string ReciprocalsAreFinite(const Case& c) {
+  const auto inverse = [](float scale) {
+    return static_cast<float>(1.0 / static_cast<double>(scale));
+  };
+  bool finite = std::isfinite(inverse(c.out_q.scale_at(0)));
+  for (const float scale : c.w_q.scale) {
+    finite = finite && std::isfinite(inverse(c.x_q.scale_at(0)) * inverse(scale));
+  }
+  return Require(finite, "the reciprocals of the scales must be finite");
+}
+
+// ATen takes vectors of 32 codes wherever there is AVX2, in 1.13 also where there is AVX-512.
+Model OneDnn(std::string_view isa, std::string_view capability) {
+  Model onednn = Named(OneDnn2Models(), "onednn2@" + std::string(isa));
+  onednn.cannot_run = [all = onednn.cannot_run](const Case& c) {
+    return FirstReason({
+        Require(c.x.dtype() == DType::kU8 && c.out_dtype == DType::kU8,
+                "activations and output must be u8"),
+        ZeroPointsAreCodes(c),
+        Require(WeightZeroPointsAre(c, 0), "weight zero point must be 0"),
+        ReciprocalsAreFinite(c),
+        all(c),
+    });
+  };
+  const Model aten = Named(AtenModels(), "aten@" + std::string(capability));
+  Engine engine;
+  AddAten(engine, aten);
+  engine.Add({Op::kLinear, Op::kConv2d, Op::kDepthwise}, onednn);
+  engine.Add({Op::kAdd}, aten);
+  engine.Add({Op::kMaxPool}, AtenMaxPool());
+  engine.Add({Op::kAvgPool, Op::kGlobalAvgPool}, AtenAvgPool());
+  engine.Add({Op::kTable}, AtenTable(capability == "avx2" ? 64 : 0));
+  engine.Add({Op::kSoftmax}, AtenSoftmax(aten));
+  return std::move(engine).Make("torch-onednn@" + std::string(isa),
+                                "PyTorch's engine onednn: linear and convolutions of onednn2@" +
+                                    std::string(isa) + ", the rest ATen's, capability " +
+                                    std::string(capability),
+                                std::string(kWhere) + "; ideep b2f8044");
+}
+
+}  // namespace
+
+std::vector<Model> TorchModels() {
+  std::vector<Model> models = {Qnnpack(), OneDnn("sse41", "default")};
+  for (const char* isa : {"avx2", "avx2vnni", "avx512core", "vnni", "amx"})
+    models.push_back(OneDnn(isa, "avx2"));
+  return models;
+}
+
+}  // namespace qualm::models

@@ -1,0 +1,511 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "oracles/conventions/torch_parts.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/float_text.h"
+#include "oracles/conventions/aten.h"
+#include "oracles/conventions/convention.h"
+
+namespace qualm::models {
+namespace {
+
+constexpr const char* kUndecided = "an output depends on how the exponential function rounds";
+
+// Pools -------------------------------------------------------------------------------------------
+
+// The pixels whose maximum an output is, as rows of x.
+using Pixels = std::vector<int64_t> (*)(const Window& window, int64_t m);
+
+std::vector<int64_t> InsideTheImage(const Window& window, int64_t m) {
+  std::vector<int64_t> rows;
+  for (const Tap& tap : TapsOf(window, m)) {
+    if (tap.x_row >= 0) rows.push_back(tap.x_row);
+  }
+  return rows;
+}
+
+// QNNPACK moves a tap in the padding onto the nearest pixel (indirection.c,
+// pytorch_qnnp_indirection_init_maxpool2d). With dilation 1 that pixel is in the window anyway;
+// with more it may lie between two taps, and wins though no tap is there.
+std::vector<int64_t> MovedIntoTheImage(const Window& v, int64_t m) {
+  std::vector<int64_t> rows;
+  const int64_t column = m % v.out_w();
+  const int64_t row = m / v.out_w() % v.out_h();
+  const int64_t image = m / v.out_w() / v.out_h();
+  for (int64_t r = 0; r < v.kernel_h; ++r) {
+    for (int64_t s = 0; s < v.kernel_w; ++s) {
+      const int64_t y = row * v.stride_h + r * v.dilation_h - v.pad_top;
+      const int64_t x = column * v.stride_w + s * v.dilation_w - v.pad_left;
+      const int64_t pixel = (image * v.in_h + std::clamp<int64_t>(y, 0, v.in_h - 1)) * v.in_w +
+                            std::clamp<int64_t>(x, 0, v.in_w - 1);
+      rows.push_back(pixel * v.in_c);
+    }
+  }
+  return rows;
+}
+
+std::string CannotPool(const Case& c) {
+  const Window& v = c.window;
+  return FirstReason({
+      ZeroPointsAreCodes(c),
+      WholeRange(c),
+      Require(!c.relu, "this function has no fused relu"),
+      Require(v.pad_top == v.pad_bottom && v.pad_left == v.pad_right,
+              "padding must be the same on both sides"),
+      Require(v.pad_top <= v.kernel_h / 2 && v.pad_left <= v.kernel_w / 2,
+              "padding must be at most half of the window"),
+  });
+}
+
+std::string CannotMaxPoolQnnpack(const Case& c) {
+  const Window& v = c.window;
+  // Anything but u8, and ceil mode, is ATen's, which is another arithmetic.
+  return FirstReason(
+      {CannotPool(c), Require(c.x.dtype() == DType::kU8, "QNNPACK pools u8 only"),
+       Require(!v.ceil_mode, "QNNPACK has no ceil mode"),
+       Require(v.kernel_h * v.kernel_w > 1, "QNNPACK has no window of one element")});
+}
+
+Model MaxPool(Pixels pixels, std::string (*cannot_run)(const Case&)) {
+  Model model;
+  model.cannot_run = cannot_run;
+  model.run = [pixels](const Case& c) {
+    ModelOutput output{Tensor(c.out_dtype, c.output_shape()), std::nullopt};
+    for (int64_t m = 0; m < c.M; ++m) {
+      const std::vector<int64_t> rows = pixels(c.window, m);
+      for (int64_t n = 0; n < c.N; ++n) {
+        int32_t most = RangeOf(c.x.dtype()).min;
+        for (const int64_t row : rows) most = std::max(most, c.x.IntAt(row + n));
+        output.y.SetInt(m * c.N + n, most);
+      }
+    }
+    return output;
+  };
+  model.trace = [pixels](const Case& c, int64_t index) {
+    Trace trace;
+    int32_t most = RangeOf(c.x.dtype()).min;
+    std::string codes;
+    for (const int64_t row : pixels(c.window, index / c.N)) {
+      const int32_t code = c.x.IntAt(row + index % c.N);
+      most = std::max(most, code);
+      codes += (codes.empty() ? "" : ", ") + std::to_string(code);
+    }
+    trace.push_back({Stage::kAccumulate, "the largest of " + codes, std::to_string(most), false});
+    return trace;
+  };
+  return model;
+}
+
+std::string CannotAvgPool(const Case& c) {
+  const bool one = c.x_q == c.out_q && c.x.dtype() == c.out_dtype;
+  return FirstReason({
+      Require(one, "the output has the type, scale and zero point of the input"),
+      Require(std::isnormal(c.x_q.scale[0]), "scales must be normal numbers"),
+      CannotPool(c),
+  });
+}
+
+std::string CannotAvgPoolQnnpack(const Case& c) {
+  const Window& v = c.window;
+  return FirstReason({
+      Require(c.x.dtype() == DType::kU8, "QNNPACK pools u8 only"),
+      CannotAvgPool(c),
+      Require(!v.ceil_mode, "QNNPACK has no ceil mode"),
+      Require(v.kernel_h * v.kernel_w > 1, "QNNPACK has no window of one element"),
+  });
+}
+
+void ClampToFloat(Value& v, const Channel& c) {
+  v.SetReal(std::clamp(v.number, static_cast<float>(c.low), static_cast<float>(c.high)));
+}
+
+Channel ChannelOf(const Case& c, int64_t) {
+  Channel channel;
+  SetClamp(channel, c);
+  channel.a_scale = c.x_q.scale[0];
+  channel.a_zero_point = c.x_q.zero_point[0];
+  channel.reciprocal = 1.0f / c.out_q.scale[0];
+  channel.zero_point = c.out_q.zero_point[0];
+  return channel;
+}
+
+// Steps for each element, and the integer they start from.
+template <class ValueOf, class ChannelAt, class StepsOf>
+Model Walked(ValueOf value_of, ChannelAt channel_of, StepsOf steps_of) {
+  Model model;
+  const auto one = [=](const Case& c, int64_t index, Trace* trace) {
+    Value value;
+    value.SetInt(value_of(c, index, trace));
+    Apply(steps_of(c, index), channel_of(c, index), value, trace);
+    return static_cast<int32_t>(value.integer);
+  };
+  model.run = [one](const Case& c) {
+    ModelOutput output{Tensor(c.out_dtype, c.output_shape()), std::nullopt};
+    for (int64_t i = 0; i < output.y.size(); ++i) output.y.SetInt(i, one(c, i, nullptr));
+    return output;
+  };
+  model.trace = [one](const Case& c, int64_t index) {
+    Trace trace;
+    one(c, index, &trace);
+    return trace;
+  };
+  return model;
+}
+
+int64_t SumInside(const Case& c, int64_t index, Trace* trace) {
+  int64_t total = 0;
+  const std::vector<int64_t> rows = InsideTheImage(c.window, index / c.N);
+  for (const int64_t row : rows) total += c.x.IntAt(row + index % c.N) - c.x_q.zero_point[0];
+  if (trace != nullptr) {
+    trace->push_back({Stage::kAccumulate,
+                      "the sum of x - zero point over " + std::to_string(rows.size()) +
+                          " pixels inside the image",
+                      std::to_string(total), false});
+  }
+  return total;
+}
+
+// Tables ------------------------------------------------------------------------------------------
+
+void MaxZeroPoint(Value& v, const Channel& c) {
+  v.SetInt(std::max<int64_t>(v.integer, c.zero_point));
+}
+void HardSwish(Value& v, const Channel&) {
+  const float x = v.number;
+  const float ramp = std::min(std::max(AddInto(v, x, 3.0f), 0.0f), 6.0f);
+  const float product = MultiplyInto(v, x, ramp);
+  v.SetReal(product / 6.0f);
+  v.lossy = v.lossy || static_cast<double>(v.number) * 6.0 != static_cast<double>(product);
+}
+void LeakyRelu(Value& v, const Channel& c) {
+  if (!(v.number > 0.0f)) MultiplyInto(v, v.number, c.multiplier);
+}
+void Dequantize(Value& v, const Channel& c) {
+  MultiplyInto(v, c.a_scale, static_cast<float>(v.integer - c.a_zero_point));
+}
+
+Channel TableChannel(const Case& c, int64_t index) {
+  Channel channel = ChannelOf(c, index);
+  channel.multiplier = c.negative_slope;
+  return channel;
+}
+
+const Step kReluCodes[] = {{Stage::kClamp, "the larger of it and {zero_point}", MaxZeroPoint}};
+constexpr Step kHardSwish{Stage::kScale, "x*min(max(x + 3, 0), 6)/6", HardSwish};
+
+// ATen's sigmoid and tanh: exp and tanh are Sleef's in vectors, the C library's in the rest, each
+// within 1 ulp of the real function, so that a sigmoid is within 2^-22 of itself. The number in the
+// middle, and with kSide -1 and 1 the ends of where the library's may lie.
+template <int kSide, double (*kFunction)(double)>
+void NearTheReal(Value& v, const Channel&) {
+  const double real = kFunction(static_cast<double>(v.number));
+  v.SetReal(static_cast<float>(real + kSide * (std::abs(real) * 0x1p-22 + 0x1p-126)));
+}
+double Sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
+double Tanh(double x) { return std::tanh(x); }
+
+// `side`: that of the number to take.
+Step AtenFunction(const Case& c, int side) {
+  const auto one_of = [side](auto* low, auto* middle, auto* high) {
+    return side < 0 ? low : side > 0 ? high : middle;
+  };
+  switch (c.function) {
+    case Function::kSigmoid:
+      return {Stage::kScale, "sigmoid(x) in float32",
+              one_of(NearTheReal<-1, Sigmoid>, NearTheReal<0, Sigmoid>, NearTheReal<1, Sigmoid>)};
+    case Function::kTanh:
+      return {Stage::kScale, "tanh(x) in float32",
+              one_of(NearTheReal<-1, Tanh>, NearTheReal<0, Tanh>, NearTheReal<1, Tanh>)};
+    case Function::kHardSwish: return kHardSwish;
+    default: return {Stage::kScale, "if negative, times {multiplier}", LeakyRelu};
+  }
+}
+
+// QNNPACK's tables of 256, made in float32: hardswish.c; sigmoid.c and tanh.c around the C
+// library's expf and tanhf, for one output scale and zero point each.
+void SigmoidCodes(Value& v, const Channel&) { v.SetReal(256.0f / (1.0f + std::exp(-v.number))); }
+void TanhCodes(Value& v, const Channel&) { v.SetReal(128.0f * std::tanh(v.number) + 128.0f); }
+
+constexpr Step kQnnpackToReal{Stage::kScale, "fl({a_scale}*(x - {a_zp}))", Dequantize};
+constexpr Step kQnnpackClamp{Stage::kClamp, "clamp to {low}..{high} in float32", ClampToFloat};
+constexpr Step kQnnpackRound{Stage::kRound, "lrintf, ties to even", step::RoundX86};
+const Step kQnnpackSigmoid[] = {
+    kQnnpackToReal,
+    {Stage::kScale, "256/(1 + expf(-x)) in float32", SigmoidCodes},
+    kQnnpackClamp,
+    kQnnpackRound,
+};
+const Step kQnnpackTanh[] = {
+    kQnnpackToReal,
+    {Stage::kScale, "128*tanhf(x) + 128 in float32", TanhCodes},
+    kQnnpackClamp,
+    kQnnpackRound,
+};
+const Step kQnnpackHardSwish[] = {
+    kQnnpackToReal,
+    kHardSwish,
+    {Stage::kScale, "times fl(1/scale) {reciprocal}", step::TimesReciprocal},
+    {Stage::kZeroPoint, "+ zero point {zero_point} in float32, before rounding",
+     step::AddZeroPointFloat},
+    kQnnpackClamp,
+    kQnnpackRound,
+    {Stage::kClamp, "to u8", step::Clamp},  // NaN, of infinity times 0, became INT32_MIN
+};
+
+std::string CannotTable(const Case& c) {
+  const bool relu = c.function == Function::kRelu;
+  return FirstReason({
+      Require(c.x.dtype() == DType::kU8 && c.out_dtype == DType::kU8, "codes must be u8"),
+      Require(!relu || c.x_q == c.out_q, "relu leaves scale and zero point as they are"),
+      ZeroPointsAreCodes(c),
+      WholeRange(c),
+  });
+}
+
+int64_t CodeAt(const Case& c, int64_t index, Trace*) { return c.x.IntAt(index); }
+
+// concat ------------------------------------------------------------------------------------------
+
+// Through float32: each input is dequantized, and all is quantized as one tensor
+// (TensorShape.cpp, quantized_cat_impl); relu comes last, on the codes.
+Case Dequantizing(const Case& c, bool second) {
+  Case part;
+  part.op = Op::kDequantize;
+  part.x = second ? c.w : c.x;
+  part.x_q = second ? c.w_q : c.x_q;
+  part.M = c.M;
+  part.N = part.x.shape()[1];
+  part.out_dtype = DType::kF32;
+  part.out_min = INT32_MIN;
+  part.out_max = INT32_MAX;
+  return part;
+}
+
+Case Quantizing(const Case& c, Tensor x) {
+  Case whole;
+  whole.op = Op::kQuantize;
+  whole.M = c.M;
+  whole.N = c.N;
+  whole.x = std::move(x);
+  whole.out_q = c.out_q;
+  whole.out_dtype = c.out_dtype;
+  whole.out_min = c.out_min;
+  whole.out_max = c.out_max;
+  return whole;
+}
+
+// softmax of each row of float32 numbers (SoftMaxKernel.cpp, vec_host_softmax_lastdim): exp within
+// 1 ulp, the sum in any order, one division. `side`: 0, or -1 and 1 for the ends of where the
+// library's may lie.
+Tensor Shares(const Tensor& x, int side) {
+  const int64_t n = x.shape()[1];
+  const double error = static_cast<double>(n + 8) * 0x1p-24;
+  Tensor shares(DType::kF32, x.shape());
+  for (int64_t first = 0; first < x.size(); first += n) {
+    float most = x.FloatAt(first);
+    for (int64_t i = first; i < first + n; ++i) most = std::max(most, x.FloatAt(i));
+    double sum = 0;
+    std::vector<double> powers;
+    for (int64_t i = first; i < first + n; ++i) {
+      powers.push_back(std::exp(static_cast<double>(x.FloatAt(i) - most)));
+      sum += powers.back();
+    }
+    for (int64_t i = 0; i < n; ++i) {
+      const double share = powers[static_cast<size_t>(i)] / sum;
+      shares.as<float>()[static_cast<size_t>(first + i)] =
+          static_cast<float>(share + side * (share * error + 0x1p-126));
+    }
+  }
+  return shares;
+}
+
+Tensor Joined(const Model& aten, const Case& c) {
+  const Tensor a = aten.run(Dequantizing(c, false)).y;
+  const Tensor b = aten.run(Dequantizing(c, true)).y;
+  const int64_t first = c.x.shape()[1];
+  Tensor joined(DType::kF32, {c.M, c.N});
+  for (int64_t i = 0; i < joined.size(); ++i) {
+    const int64_t m = i / c.N, n = i % c.N;
+    joined.as<float>()[static_cast<size_t>(i)] =
+        n < first ? a.FloatAt(m * first + n) : b.FloatAt(m * (c.N - first) + n - first);
+  }
+  return joined;
+}
+
+}  // namespace
+
+Model AtenConcat(const Model& aten) {
+  Model model;
+  model.cannot_run = [](const Case& c) {
+    return FirstReason(
+        {ZeroPointsAreCodes(c), WholeRange(c),
+         Require(c.x.dtype() == c.out_dtype, "operands and output must have one type")});
+  };
+  model.run = [aten](const Case& c) {
+    ModelOutput output = aten.run(Quantizing(c, Joined(aten, c)));
+    for (int64_t i = 0; c.relu && i < output.y.size(); ++i) {
+      output.y.SetInt(i, std::max(output.y.IntAt(i), c.out_q.zero_point[0]));
+    }
+    return output;
+  };
+  model.trace = [aten](const Case& c, int64_t index) {
+    const int64_t first = c.x.shape()[1], m = index / c.N, n = index % c.N;
+    const bool second = n >= first;
+    Trace trace =
+        aten.trace(Dequantizing(c, second), second ? m * (c.N - first) + n - first : m * first + n);
+    const Case whole = Quantizing(c, Joined(aten, c));
+    for (TraceStep& step : aten.trace(whole, index)) trace.push_back(std::move(step));
+    if (c.relu) {
+      const int32_t code = std::max(aten.run(whole).y.IntAt(index), c.out_q.zero_point[0]);
+      trace.push_back({Stage::kClamp, "relu", std::to_string(code), false});
+    }
+    return trace;
+  };
+  return model;
+}
+
+Model AtenMaxPool() { return MaxPool(InsideTheImage, CannotPool); }
+Model QnnpackMaxPool() {
+  Model model = MaxPool(MovedIntoTheImage, CannotMaxPoolQnnpack);
+  model.variations = {"V27"};
+  return model;
+}
+
+// average-pooling.c and q8avgpool/*-sse2.c. The divisor is the whole window, also where
+// count_include_pad is false (AveragePool2d.cpp, qnnpack_avg_pool2d, does not pass it on).
+Model QnnpackAvgPool() {
+  static const Step kSteps[] = {
+      {Stage::kScale, "to float32", step::ToFloat},
+      {Stage::kScale, "times fl(scale/fl(scale*count)) {multiplier}", step::TimesMultiplier},
+      {Stage::kRound, "cvtps2dq, ties to even", step::RoundX86},
+      {Stage::kZeroPoint, "to int16, + zero point {zero_point}, saturating",
+       step::AddZeroPointSat16},
+      {Stage::kClamp, "clamp to {low}..{high}", step::Clamp},
+  };
+  const auto channel_of = [](const Case& c, int64_t index) {
+    Channel channel = ChannelOf(c, index);
+    const float scale = c.x_q.scale[0];
+    const auto count = static_cast<float>(c.window.kernel_h * c.window.kernel_w);
+    channel.multiplier = scale / (scale * count);
+    return channel;
+  };
+  Model model =
+      Walked(SumInside, channel_of, [](const Case&, int64_t) { return std::span(kSteps); });
+  model.cannot_run = CannotAvgPoolQnnpack;
+  model.variations = {"V1", "V8", "V27"};
+  return model;
+}
+
+// QuantizedOpKernels.cpp, _qavg_pool_nhwc_kernel and _qadaptive_avg_pool_kernel. The vector loop
+// multiplies by m = fl(1/count), the rest by fl(1/fl(1/m)), which is m for every count to 2^24.
+Model AtenAvgPool() {
+  const auto count = [](const Case& c, int64_t index) {
+    const Window& v = c.window;
+    if (c.op == Op::kAvgPool && !v.count_include_pad) {
+      return static_cast<int64_t>(InsideTheImage(v, index / c.N).size());
+    }
+    // In ceil mode a window may reach beyond the padding; what is there does not count.
+    const int64_t column = index / c.N % v.out_w(), row = index / c.N / v.out_w() % v.out_h();
+    const auto along = [](int64_t at, int64_t taps, int64_t end) {
+      return std::min(at + taps, end) - at;
+    };
+    return along(row * v.stride_h - v.pad_top, v.kernel_h, v.in_h + v.pad_bottom) *
+           along(column * v.stride_w - v.pad_left, v.kernel_w, v.in_w + v.pad_right);
+  };
+  const auto channel_of = [count](const Case& c, int64_t index) {
+    Channel channel = ChannelOf(c, index);
+    channel.reciprocal = 1.0f / static_cast<float>(count(c, index));
+    return channel;
+  };
+  Model model = Walked(SumInside, channel_of, [](const Case&, int64_t) {
+    std::vector<Step> steps = {{Stage::kScale, "to float32", step::ToFloat}};
+    const Step scale{Stage::kScale, "times fl(1/count) {reciprocal}", step::TimesReciprocal};
+    for (const Step& step : AtenToCode(scale)) steps.push_back(step);
+    return steps;
+  });
+  model.cannot_run = CannotAvgPool;
+  return model;
+}
+
+Model QnnpackTable() {
+  Model model = Walked(CodeAt, TableChannel, [](const Case& c, int64_t) -> std::span<const Step> {
+    switch (c.function) {
+      case Function::kRelu: return kReluCodes;
+      case Function::kSigmoid: return kQnnpackSigmoid;
+      case Function::kTanh: return kQnnpackTanh;
+      default: return kQnnpackHardSwish;
+    }
+  });
+  model.cannot_run = [](const Case& c) {
+    const auto fixed = [&](Function function, float scale, int32_t zero_point) {
+      return c.function != function || c.out_q == QParams{{scale}, {zero_point}};
+    };
+    return FirstReason({
+        CannotTable(c),
+        Require(c.function != Function::kLeakyRelu, "leaky_relu is ATen's"),
+        Require(fixed(Function::kSigmoid, 0x1p-8f, 0),
+                "the output of sigmoid has scale 2^-8 and zero point 0"),
+        Require(fixed(Function::kTanh, 0x1p-7f, 128),
+                "the output of tanh has scale 2^-7 and zero point 128"),
+        Require(std::isnormal(c.x_q.scale[0]) && std::isnormal(c.out_q.scale[0]),
+                "scales must be normal numbers"),
+    });
+  };
+  return model;
+}
+
+Model AtenTable(int64_t block) {
+  const auto on = [block](int side) {
+    return Walked(CodeAt, TableChannel, [=](const Case& c, int64_t index) {
+      if (c.function == Function::kRelu)
+        return std::vector<Step>(std::begin(kReluCodes), std::end(kReluCodes));
+      const bool vector = block != 0 && index < c.M * c.N / block * block;
+      return AtenThroughFloat(vector, AtenFunction(c, side));
+    });
+  };
+  Model model = on(0);
+  model.cannot_run = [low = on(-1).run, high = on(1).run](const Case& c) {
+    const bool real = c.function == Function::kSigmoid || c.function == Function::kTanh;
+    const std::string reason = CannotTable(c);
+    return !reason.empty() || !real ? reason : Require(low(c).y == high(c).y, kUndecided);
+  };
+  return model;
+}
+
+Model AtenSoftmax(const Model& aten) {
+  Model model;
+  model.cannot_run = [aten](const Case& c) {
+    const std::string reason = FirstReason(
+        {ZeroPointsAreCodes(c), WholeRange(c), Require(!c.relu, "softmax has no fused relu")});
+    if (!reason.empty()) return reason;
+    const Tensor x = aten.run(Dequantizing(c, false)).y;
+    for (int64_t i = 0; i < x.size(); ++i) {
+      if (!std::isfinite(x.FloatAt(i))) return std::string("x must be finite");
+    }
+    return Require(
+        aten.run(Quantizing(c, Shares(x, -1))).y == aten.run(Quantizing(c, Shares(x, 1))).y,
+        kUndecided);
+  };
+  model.run = [aten](const Case& c) {
+    return aten.run(Quantizing(c, Shares(aten.run(Dequantizing(c, false)).y, 0)));
+  };
+  model.trace = [aten](const Case& c, int64_t index) {
+    const Tensor x = aten.run(Dequantizing(c, false)).y;
+    Trace trace = aten.trace(Dequantizing(c, false), index);
+    const Tensor shares = Shares(x, 0);
+    trace.push_back({Stage::kScale, "exp(x - the row's largest) over the row's sum of them",
+                     FloatText(shares.FloatAt(index)), true});
+    for (TraceStep& step : aten.trace(Quantizing(c, shares), index))
+      trace.push_back(std::move(step));
+    return trace;
+  };
+  model.variations = {"V30"};
+  return model;
+}
+
+}  // namespace qualm::models

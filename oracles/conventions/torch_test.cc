@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: Apache-2.0
+// What PyTorch's engines do beyond the conventions they are composed of, on the smallest case each.
+#include <gtest/gtest.h>
+
+#include "oracles/exact/exact.h"
+#include "oracles/conventions/model.h"
+#include "oracles/conventions/test_util.h"
+
+namespace qualm {
+namespace {
+
+// One image of one row and one channel.
+Case MaxPoolRow(std::vector<uint8_t> x, int64_t taps, int64_t dilation, int64_t pad) {
+  Case c;
+  c.op = Op::kMaxPool;
+  const auto width = static_cast<int64_t>(x.size());
+  c.x = Tensor::Of<uint8_t>({1, 1, width, 1}, x);
+  c.window.batch = c.window.in_h = c.window.in_c = 1;
+  c.window.in_w = width;
+  c.window.kernel_w = taps;
+  c.window.dilation_w = dilation;
+  c.window.pad_left = c.window.pad_right = pad;
+  DeriveSizes(&c);
+  EXPECT_EQ(Validate(c), "");
+  return c;
+}
+
+// The taps of the first output are at -1 and 1, of the second at 0 and 2, of the third at 1 and 3.
+// Those in the padding read the pixels 0 and 2.
+TEST(TorchModels, QnnpackPoolsAPixelThatNoTapIsAt) {
+  const Case c = MaxPoolRow({9, 1, 7}, 2, 2, 1);
+  EXPECT_EQ(exact::Evaluate(c), Tensor::Of<uint8_t>({1, 1, 3, 1}, std::vector<uint8_t>{1, 9, 1}));
+  EXPECT_EQ(Get("torch-qnnpack").run(c).y,
+            Tensor::Of<uint8_t>({1, 1, 3, 1}, std::vector<uint8_t>{9, 9, 7}));
+  EXPECT_EQ(Get("torch-onednn@avx2").run(c).y, exact::Evaluate(c));
+  EXPECT_EQ(Get("torch-qnnpack").trace(c, 0).back().value, "9");
+  // Without dilation the nearest pixel is in the window.
+  const Case dense = MaxPoolRow({9, 1, 7}, 2, 1, 1);
+  EXPECT_EQ(Get("torch-qnnpack").run(dense).y, exact::Evaluate(dense));
+  EXPECT_NE(Get("torch-qnnpack").cannot_run(MaxPoolRow({9, 1, 7}, 1, 1, 0)), "");
+}
+
+// A convolution of one pixel that is nothing but its bias, in units of the output.
+Case BiasOnly(int32_t bias, int64_t stride) {
+  Case c;
+  c.op = Op::kConv2d;
+  c.N = 1;
+  c.x = Tensor(DType::kU8, {1, 1, 1, 1});
+  c.w = Tensor(DType::kS8, {1, 1, 1, 1});
+  c.window.batch = c.window.in_h = c.window.in_w = c.window.in_c = 1;
+  c.window.stride_h = c.window.stride_w = stride;
+  c.out_q.scale = {0x1p23f};
+  c.bias_i32 = std::vector<int32_t>{bias};
+  DeriveSizes(&c);
+  EXPECT_EQ(Validate(c), "");
+  return c;
+}
+
+// 2^31 - 1 is 255.99 units and rounded to 2^31, which is no int32.
+TEST(TorchModels, QnnpackPacksTheBiasOfConvolutionsAsFloat) {
+  const Model& model = Get("torch-qnnpack");
+  EXPECT_EQ(model.run(BiasOnly(INT32_MAX, 1)).y.IntAt(0), 255);
+  EXPECT_EQ(model.run(BiasOnly(INT32_MAX, 2)).y.IntAt(0), 0);
+  // 3*2^23 + 1 becomes 3*2^23. Less 2, 1.5 units of 2^24 are left, in float32, or a little less.
+  for (const int64_t stride : {1, 2}) {
+    Case c = BiasOnly((3 << 23) + 1, stride);
+    c.x.SetInt(0, 1);
+    c.w.SetInt(0, -2);
+    c.out_q.scale = {0x1p24f};
+    EXPECT_EQ(model.run(c).y.IntAt(0), stride == 1 ? 2 : 1);
+  }
+}
+
+// Without a bias, one of 0 is divided by x_scale*w_scale.
+TEST(TorchModels, QnnpackNeedsAReciprocal) {
+  Case c = BiasOnly(0, 1);
+  c.bias_i32.reset();
+  c.x_q.scale = {0x1p-100f};
+  c.w_q.scale = {0x1p-29f};
+  c.out_q.scale = {0x1p-110f};
+  EXPECT_EQ(Get("torch-qnnpack").cannot_run(c), "the reciprocal of x_scale*w_scale must be finite");
+  c.w_q.scale = {0x1p-27f};
+  EXPECT_EQ(Get("torch-qnnpack").cannot_run(c), "");
+}
+
+// 0.5 and -0.5 units of the output: both are ties in float32, and go to 0; relu comes last.
+TEST(TorchModels, ConcatQuantizesWhatItDequantized) {
+  Case c;
+  c.op = Op::kConcat;
+  c.M = 1;
+  c.N = 3;
+  c.x = Tensor::Of<uint8_t>({1, 2}, std::vector<uint8_t>{11, 9});
+  c.w = Tensor::Of<uint8_t>({1, 1}, std::vector<uint8_t>{3});
+  c.x_q = {{0.5f}, {10}};
+  c.w_q = {{2.0f}, {5}};
+  c.out_q = {{1.0f}, {4}};
+  ASSERT_EQ(Validate(c), "");
+  const Model& model = Get("torch-onednn@vnni");
+  EXPECT_EQ(model.run(c).y, Tensor::Of<uint8_t>({1, 3}, std::vector<uint8_t>{4, 4, 0}));
+  EXPECT_EQ(model.trace(c, 2).back().value, "0");
+  c.relu = true;
+  EXPECT_EQ(model.run(c).y, Tensor::Of<uint8_t>({1, 3}, std::vector<uint8_t>{4, 4, 4}));
+  EXPECT_EQ(model.trace(c, 2).back().value, "4");
+}
+
+// The window of the first output has one pixel of 2 inside the image: 4/2, whatever the case says.
+TEST(TorchModels, QnnpackDividesByTheWholeWindow) {
+  Case c = MaxPoolRow({4, 8}, 2, 1, 1);
+  c.op = Op::kAvgPool;
+  const Model& model = Get("torch-qnnpack");
+  for (const bool counted : {true, false}) {
+    c.window.count_include_pad = counted;
+    ASSERT_EQ(Validate(c), "");
+    EXPECT_EQ(model.run(c).y, Tensor::Of<uint8_t>({1, 1, 3, 1}, std::vector<uint8_t>{2, 6, 4}));
+    EXPECT_EQ(model.run(c).y == exact::Evaluate(c), counted);
+  }
+}
+
+// Sums of 2, 6 and 4 over one or two pixels; in ceil mode the last window has one, and no padding.
+TEST(TorchModels, AtenDividesByWhatCounts) {
+  Case c = MaxPoolRow({2, 4, 5}, 2, 1, 1);
+  c.op = Op::kAvgPool;
+  const Model& model = Get("torch-onednn@avx2");
+  const auto is = [&](std::vector<uint8_t> y) {
+    ASSERT_EQ(Validate(c), "");
+    ASSERT_EQ(model.cannot_run(c), "");
+    const Tensor expected = Tensor::Of<uint8_t>({1, 1, static_cast<int64_t>(y.size()), 1}, y);
+    EXPECT_EQ(model.run(c).y, expected);
+    EXPECT_EQ(exact::Evaluate(c), expected);
+    EXPECT_EQ(model.trace(c, 1).back().value, std::to_string(y[1]));
+  };
+  c.window.count_include_pad = true;
+  is({1, 3, 4, 2});  // 4.5 and 2.5 are ties
+  c.window.count_include_pad = false;
+  is({2, 3, 4, 5});
+  c = MaxPoolRow({2, 4, 5}, 2, 1, 0);
+  c.op = Op::kAvgPool;
+  c.window.stride_w = 2;
+  c.window.ceil_mode = true;
+  DeriveSizes(&c);
+  is({3, 5});
+}
+
+// A product of s8 codes is XNNPACK's, which has no multiplier from 2^8 on; one of u8 is ATen's.
+TEST(TorchModels, ProductsOfS8AreXnnpacks) {
+  Case c;
+  c.op = Op::kMul;
+  c.M = c.N = 1;
+  c.x = c.w = Tensor::Of<int8_t>({1, 1}, std::vector<int8_t>{3});
+  c.x_q = c.w_q = {{1.0f}, {0}};
+  c.out_q = {{0x1p-8f}, {0}};
+  c.out_dtype = DType::kS8;
+  c.out_min = -128;
+  c.out_max = 127;
+  ASSERT_EQ(Validate(c), "");
+  EXPECT_EQ(Get("torch-onednn@avx2").cannot_run(c), "the multiplier must lie in [2^-16, 2^8)");
+  c.out_q = {{4.0f}, {0}};
+  EXPECT_EQ(Get("torch-onednn@avx2").run(c).y.IntAt(0), 2);  // 9/4
+  EXPECT_EQ(Get("torch-qnnpack").run(c).y, FindModel("xnnpack@fp32")->run(c).y);
+  // At zero point 127, where -12.5 is -13 in ATen's float32, as PyTorch 1.13 has it.
+  Case edge = c;
+  edge.x = Tensor::Of<int8_t>({1, 1}, std::vector<int8_t>{-1});
+  edge.w = Tensor::Of<int8_t>({1, 1}, std::vector<int8_t>{1});
+  edge.x_q = {{0x1.2d4p-4f}, {0}};
+  edge.w_q = {{5.0f}, {0}};
+  edge.out_q = {{0x1.e2p-6f}, {127}};
+  ASSERT_EQ(Validate(edge), "");
+  for (const char* model : {"torch-qnnpack", "torch-onednn@avx2"}) {
+    ASSERT_EQ(Get(model).cannot_run(edge), "");
+    EXPECT_EQ(Get(model).run(edge).y.IntAt(0), 114);
+  }
+  EXPECT_EQ(FindModel("xnnpack@fp32")->run(edge).y.IntAt(0), 115);
+  // Sums of s8 are so on QNNPACK only.
+  c.op = Op::kAdd;
+  c.out_q = {{0x1p-8f}, {0}};
+  EXPECT_NE(Get("torch-qnnpack").cannot_run(c), "");
+  EXPECT_EQ(Get("torch-onednn@avx2").cannot_run(c), "");
+}
+
+Case Table(Function function, std::vector<uint8_t> x) {
+  Case c;
+  c.op = Op::kTable;
+  c.function = function;
+  c.M = 1;
+  c.N = static_cast<int64_t>(x.size());
+  c.x = Tensor::Of<uint8_t>({1, c.N}, x);
+  c.x_q = {{0.5f}, {8}};
+  c.out_q = c.x_q;
+  return c;
+}
+
+TEST(TorchModels, Tables) {
+  const auto run = [](std::string_view model, const Case& c) {
+    EXPECT_EQ(Validate(c), "");
+    EXPECT_EQ(Get(model).cannot_run(c), "");
+    return Get(model).run(c).y;
+  };
+  for (const char* model : {"torch-qnnpack", "torch-onednn@avx2"}) {
+    EXPECT_EQ(run(model, Table(Function::kRelu, {3, 8, 9})),
+              Tensor::Of<uint8_t>({1, 3}, std::vector<uint8_t>{8, 8, 9}));
+    // -1.5 * 1.5/6 = -0.375 is -0.75 codes; 3 * 6/6 = 3 is 6.
+    EXPECT_EQ(run(model, Table(Function::kHardSwish, {5, 14})),
+              Tensor::Of<uint8_t>({1, 2}, std::vector<uint8_t>{7, 14}));
+  }
+  Case leaky = Table(Function::kLeakyRelu, {3, 12});
+  leaky.negative_slope = 0.5f;  // -5 codes become -2.5, a tie before the zero point is added
+  EXPECT_EQ(run("torch-onednn@avx2", leaky),
+            Tensor::Of<uint8_t>({1, 2}, std::vector<uint8_t>{6, 12}));
+  EXPECT_NE(Get("torch-qnnpack").cannot_run(leaky), "");
+  EXPECT_NE(Get("torch-qnnpack").cannot_run(Table(Function::kTanh, {3})), "");
+  EXPECT_NE(Get("torch-qnnpack").cannot_run(Table(Function::kSigmoid, {3})), "");
+
+  // -infinity times a ramp of 0.
+  Case nan = Table(Function::kHardSwish, {0});
+  nan.x_q.scale = {0x1.8p+127f};
+  nan.out_q = {{1.0f}, {9}};
+  EXPECT_EQ(run("torch-qnnpack", nan).IntAt(0), 0);
+
+  // 3 is 1.5 codes: QNNPACK adds the zero point before it rounds, so an odd one turns the tie.
+  Case tie = Table(Function::kHardSwish, {14});
+  tie.out_q = {{2.0f}, {9}};
+  EXPECT_EQ(run("torch-qnnpack", tie).IntAt(0), 10);
+  EXPECT_EQ(run("torch-onednn@avx2", tie).IntAt(0), 11);
+}
+
+TEST(TorchModels, SigmoidAndTanh) {
+  // 0, 1 and 20: a half; 256/(1 + 1/e) = 187.15; what would be 256.
+  Case sigmoid = Table(Function::kSigmoid, {8, 10, 48});
+  sigmoid.out_q = {{0x1p-8f}, {0}};
+  ASSERT_EQ(Validate(sigmoid), "");
+  for (const char* model : {"torch-qnnpack", "torch-onednn@sse41", "torch-onednn@avx2"}) {
+    ASSERT_EQ(Get(model).cannot_run(sigmoid), "");
+    EXPECT_EQ(Get(model).run(sigmoid).y,
+              Tensor::Of<uint8_t>({1, 3}, std::vector<uint8_t>{128, 187, 255}));
+  }
+  // 128 + 128*0.76159 = 225.48; -4: 128 - 128*0.99933 = 0.09.
+  Case tanh = Table(Function::kTanh, {8, 10, 0, 48});
+  tanh.out_q = {{0x1p-7f}, {128}};
+  ASSERT_EQ(Validate(tanh), "");
+  for (const char* model : {"torch-qnnpack", "torch-onednn@sse41", "torch-onednn@avx2"}) {
+    ASSERT_EQ(Get(model).cannot_run(tanh), "");
+    EXPECT_EQ(Get(model).run(tanh).y,
+              Tensor::Of<uint8_t>({1, 4}, std::vector<uint8_t>{128, 225, 0, 255}));
+  }
+  // A half over 1/255 is 127.5: which code it becomes is a matter of exp(0).
+  sigmoid.out_q = {{1.0f / 255}, {0}};
+  EXPECT_NE(Get("torch-onednn@avx2").cannot_run(sigmoid), "");
+  sigmoid.x.SetInt(0, 9);
+  EXPECT_EQ(Get("torch-onednn@avx2").cannot_run(sigmoid), "");
+}
+
+TEST(TorchModels, Softmax) {
+  Case c;
+  c.op = Op::kSoftmax;
+  c.M = 1;
+  c.N = 2;
+  c.x = Tensor::Of<uint8_t>({1, 2}, std::vector<uint8_t>{3, 5});
+  c.x_q = {{0.5f}, {0}};
+  c.out_q = {{0x1p-8f}, {0}};
+  ASSERT_EQ(Validate(c), "");
+  // 256/(1 + e) = 68.85
+  for (const char* model : {"torch-qnnpack", "torch-onednn@sse41", "torch-onednn@avx2"}) {
+    ASSERT_EQ(Get(model).cannot_run(c), "");
+    EXPECT_EQ(Get(model).run(c).y, Tensor::Of<uint8_t>({1, 2}, std::vector<uint8_t>{69, 187}));
+  }
+  EXPECT_EQ(Get("torch-onednn@avx2").trace(c, 0).back().value, "69");
+  // A share of 1 would be 256.
+  c.x = Tensor::Of<uint8_t>({1, 2}, std::vector<uint8_t>{0, 255});
+  EXPECT_EQ(Get("torch-onednn@avx2").run(c).y,
+            Tensor::Of<uint8_t>({1, 2}, std::vector<uint8_t>{0, 255}));
+}
+
+}  // namespace
+}  // namespace qualm

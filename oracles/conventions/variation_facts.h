@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the bounds of the permitted variations (variations.h) are computed from: the real value of
+// an output and the magnitudes that make it up. In floating point, apart from both exact forms.
+#ifndef QUALM_ORACLES_CONVENTIONS_VARIATION_FACTS_H_
+#define QUALM_ORACLES_CONVENTIONS_VARIATION_FACTS_H_
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "core/case.h"
+#include "core/tensor.h"
+
+namespace qualm::variations {
+
+// What is known of one output, in output codes, or in real units where the output is f32.
+struct Facts {
+  const Case* c = nullptr;
+  int64_t index = 0, channel = 0;
+  double real = 0;        // the exact value before rounding and zero point
+  double terms = 0;       // the sum of the magnitudes that make it up: |sum|*multiplier + |bias|
+  double products = 0;    // the same, every product of the sum by itself
+  double sum = 0;         // |accumulator|, int32 bias included, zero points taken out
+  double multiplier = 0;  // output units per accumulator unit
+  long double exact_multiplier = 0;  // the same, to 64 bits
+  double largest_operand = 0;        // |scale * (code - zero point)| of any x or w
+  double bias_units = 0;             // |float bias| in accumulator units
+  double chosen_scale = 0;           // of choose_qparams
+  int64_t count = 0;                 // elements that an average is taken of
+  bool zero_points_are_codes = true;
+  bool real_is_exact = false;  // as the double that it is
+  // Codes times scales, or a sum of such: no count of elements or function besides, whose float32
+  // may be inexact where every scale is short.
+  bool is_linear = true;
+};
+
+// 1 where the output is no code.
+float OutputScale(const Facts& f);
+// The accumulator is one of products, in units of both input scales.
+bool HasProductOfScales(Op op);
+// Their product, or the one scale that there is.
+float InputScales(const Case& c, int64_t channel);
+
+// Nothing is lost where a step is exact: ties stay ties there. Products of two float32 numbers are
+// exact in long double.
+bool IsFloat(long double value);
+bool IsPowerOfTwo(float value);
+bool DividesExactly(long double value, float divisor);
+
+// The products of one output, as a kernel of saturating pairs meets them: u8 * s8, an s8 operand
+// shifted by 128; taps in the padding read the zero point's low byte, or nothing.
+template <class Visit>
+void ForEachProduct(const Facts& f, const Visit& visit) {
+  const Case& c = *f.c;
+  const int64_t m = f.index / c.N, n = f.index % c.N;
+  if (c.op == Op::kLinear) {
+    for (int64_t k = 0; k < c.K; ++k) visit(c.x.IntAt(m * c.K + k), c.w.IntAt(n * c.K + k));
+    return;
+  }
+  const Window& v = c.window;
+  const int64_t depth = v.in_c / v.groups, first = n / (c.N / v.groups) * depth;
+  const auto byte = static_cast<uint8_t>(static_cast<uint32_t>(c.x_q.zero_point_at(0)));
+  const int32_t padding = c.x.dtype() == DType::kU8 ? byte : static_cast<int8_t>(byte);
+  int64_t k = n * c.K;
+  for (const Tap& tap : TapsOf(v, m)) {
+    for (int64_t i = 0; i < depth; ++i, ++k) {
+      visit(tap.x_row < 0 ? padding : c.x.IntAt(tap.x_row + first + i), c.w.IntAt(k));
+    }
+  }
+}
+
+// What a case shares between its outputs. It must outlive this.
+class FactsOf {
+ public:
+  explicit FactsOf(const Case& c);
+  Facts operator()(int64_t index) const;
+
+ private:
+  // One softmax row.
+  struct Row {
+    int32_t most = INT32_MIN;
+    long double sum = 0;
+  };
+
+  long double Product(int64_t channel) const;
+  Facts ScaledDown(const Facts& f, long double sum) const;
+  Facts Added(Facts f, long double out) const;
+  Facts Rescaled(Facts f, const Tensor& codes, const QParams& q, int64_t at) const;
+  Facts Pooled(Facts f, long double out) const;
+  Facts LookedUp(Facts f, long double out) const;
+  Facts Share(Facts f) const;
+  Facts Chosen(Facts f) const;
+  void AddRowsOfSoftmax();
+  long double NumeratorOf(const Row& row, int64_t i) const;
+
+  const Case& c_;
+  bool are_codes_;
+  std::vector<__int128> sums_;
+  Tensor chosen_;  // scales, then zero points
+  std::vector<Row> rows_;
+  std::array<long double, 256> numerators_{};  // by the distance from the row's largest code
+};
+
+}  // namespace qualm::variations
+
+#endif  // QUALM_ORACLES_CONVENTIONS_VARIATION_FACTS_H_

@@ -1,0 +1,519 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "oracles/conventions/variations.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <string>
+
+#include "core/status.h"
+#include "oracles/conventions/variation_facts.h"
+
+namespace qualm {
+namespace {
+
+using variations::DividesExactly;
+using variations::Facts;
+using variations::FactsOf;
+using variations::HasProductOfScales;
+using variations::InputScales;
+using variations::IsFloat;
+using variations::IsPowerOfTwo;
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kHalfUlp = 0x1p-24;  // relative error of one float32 rounding
+constexpr double kSmallest = 0x1p-149;
+// More than the real value is off by in double, less than anything that is no tie.
+constexpr double kTie = 0x1p-36;
+
+double ZeroPoint(const Facts& f) {
+  if (!IsCode(f.c->out_dtype)) return 0;
+  return std::abs(static_cast<double>(f.c->out_q.zero_point_at(f.channel)));
+}
+
+bool ScalesArePowersOfTwo(const Facts& f) {
+  const Case& c = *f.c;
+  const bool inputs = c.op != Op::kQuantize;
+  const bool weights = HasProductOfScales(c.op) || c.op == Op::kAdd || c.op == Op::kConcat;
+  return IsPowerOfTwo(OutputScale(f)) && (!inputs || IsPowerOfTwo(c.x_q.scale_at(0))) &&
+         (!weights || IsPowerOfTwo(c.w_q.scale_at(f.channel)));
+}
+
+double FloatMultiplier(const Facts& f) {
+  const Case& c = *f.c;
+  if (c.out_dtype == DType::kS32 || !c.multiplier.empty() || c.op == Op::kQuantize) return 0;
+  if (c.op == Op::kAdd) {
+    if (DividesExactly(c.x_q.scale[0], OutputScale(f)) &&
+        DividesExactly(c.w_q.scale[0], OutputScale(f)))
+      return 0;
+  } else if (HasProductOfScales(c.op)) {
+    const long double product =
+        static_cast<long double>(c.x_q.scale_at(0)) * c.w_q.scale_at(f.channel);
+    if (IsFloat(product) && std::isnormal(static_cast<float>(product)) &&
+        DividesExactly(product, OutputScale(f)))
+      return 0;
+    const float single = InputScales(c, f.channel);
+    if (!std::isnormal(single) || !std::isnormal(single / OutputScale(f))) return kInfinity;
+  } else if (c.op == Op::kRescale || c.op == Op::kMaxPool) {
+    if (DividesExactly(c.x_q.scale[0], OutputScale(f))) return 0;
+  }
+  return f.terms * 4 * kHalfUlp;
+}
+
+double Reciprocals(const Facts& f) {
+  if (f.c->out_dtype == DType::kS32) return 0;
+  const Case& c = *f.c;
+  if (!c.multiplier.empty()) return 0;
+  const float reciprocal = 1.0f / OutputScale(f);
+  if (!std::isnormal(reciprocal)) return kInfinity;
+  if (HasSums(c.op)) {
+    const float x = 1.0f / c.x_q.scale_at(0), w = 1.0f / c.w_q.scale_at(f.channel);
+    const float product = InputScales(c, f.channel);
+    for (const float number :
+         {x, w, x * w, reciprocal / (x * w), product, product * reciprocal, 1.0f / product}) {
+      if (!std::isnormal(number)) return kInfinity;
+    }
+  } else if (c.op == Op::kMul || c.op == Op::kRequantize) {
+    if (c.multiplier.empty() && (!std::isnormal(InputScales(c, f.channel)) ||
+                                 !std::isnormal(InputScales(c, f.channel) * reciprocal))) {
+      return kInfinity;
+    }
+  }
+  if (f.is_linear && ScalesArePowersOfTwo(f) && !c.bias) return 0;
+  return f.terms * 16 * kHalfUlp + kSmallest / static_cast<double>(OutputScale(f));
+}
+
+double ZeroPointBeforeRounding(const Facts& f) {
+  if (f.c->out_dtype == DType::kS32) return 0;
+  const Case& c = *f.c;
+  double terms = f.terms;
+  if (c.op == Op::kAdd) {
+    // Codes and zero points are scaled apart.
+    const auto apart = [&](const Tensor& codes, const QParams& q) {
+      const double ratio = static_cast<double>(q.scale[0]) / OutputScale(f);
+      return ratio * (std::abs(static_cast<double>(codes.IntAt(f.index))) +
+                      std::abs(static_cast<double>(q.zero_point[0])));
+    };
+    terms += apart(c.x, c.x_q) + apart(c.w, c.w_q);
+    for (const QParams* q : {&c.x_q, &c.w_q}) {
+      const float ratio = q->scale[0] / OutputScale(f);
+      if (!std::isfinite(ratio) || terms > 0x1p127) return kInfinity;
+    }
+  }
+  if (c.op != Op::kAdd && IsFloat(f.real) && IsFloat(f.real + ZeroPoint(f)) &&
+      IsFloat(f.real - ZeroPoint(f)))
+    return kTie;
+  return (terms + ZeroPoint(f)) * 16 * kHalfUlp + kTie;
+}
+
+double Tie(const Facts&) { return kTie; }
+
+// The products whose magnitudes matter to 16-bit sums.
+struct LargestProducts {
+  std::array<int64_t, 2> high{}, low{};  // two of each sign
+  int64_t up = 0, down = 0;              // all of each sign
+};
+LargestProducts LargestOf(const Facts& f) {
+  LargestProducts p;
+  const auto add = [&](int64_t product) {
+    if (product > 0) {
+      p.up += product;
+      p.high[1] = std::max(p.high[1], product);
+      if (p.high[1] > p.high[0]) std::swap(p.high[0], p.high[1]);
+    } else {
+      p.down += product;
+      p.low[1] = std::min(p.low[1], product);
+      if (p.low[1] < p.low[0]) std::swap(p.low[0], p.low[1]);
+    }
+  };
+  const bool is_signed = f.c->x.dtype() == DType::kS8;
+  ForEachProduct(f, [&](int64_t x, int64_t w) {
+    add((x + (is_signed ? 128 : 0)) * w);
+    if (is_signed) add(x * (w + 128));
+  });
+  return p;
+}
+
+// Whatever the order of the terms, some two may share a pair.
+double Pairs(const Facts& f) {
+  if (!HasSums(f.c->op)) return 0;
+  const LargestProducts p = LargestOf(f);
+  return p.high[0] + p.high[1] > INT16_MAX || p.low[0] + p.low[1] < INT16_MIN ? kInfinity : 0;
+}
+
+double SumsInto16(const Facts& f) {
+  if (!HasSums(f.c->op)) return 0;
+  const LargestProducts p = LargestOf(f);
+  return p.up > INT16_MAX || p.down < INT16_MIN ? kInfinity : 0;
+}
+
+double IntegerBias(const Facts& f) {
+  if (f.c->bias_i32 && IsConv(f.c->op)) {
+    const double bias =
+        std::abs(static_cast<double>((*f.c->bias_i32)[static_cast<size_t>(f.channel)]));
+    if (bias < 0x1p24) return 0;
+    return bias >= 0x1.fffffp30 ? kInfinity : bias * kHalfUlp * f.multiplier;
+  }
+  if (!f.c->bias) return 0;
+  const float product = InputScales(*f.c, f.channel);
+  if (!std::isnormal(product) || f.bias_units + f.sum > 0x1.ffp30) return kInfinity;
+  return (0.5 + f.bias_units * 16 * kHalfUlp) * f.multiplier;
+}
+
+double FloatSums(const Facts& f) {
+  if (f.c->out_dtype == DType::kS32) return 0;
+  if (f.c->op == Op::kAdd || f.c->op == Op::kQuantize) return 0;
+  if (!f.c->bias && f.sum < 0x1p24 && IsFloat(f.real)) return 0;
+  return (f.terms + (f.c->op == Op::kMul ? std::abs(f.real) : 0)) * 8 * kHalfUlp;
+}
+
+double Overflow(const Facts& f) { return f.terms + ZeroPoint(f) > 0x1.fep30 ? kInfinity : 0; }
+
+double HalvedWeights(const Facts& f) {
+  if (!IsConv(f.c->op) || f.c->x.dtype() != DType::kS8) return 0;
+  double sum = 0;
+  const double zero = f.c->x_q.zero_point_at(0);
+  ForEachProduct(f, [&](int64_t x, int64_t w) {
+    if (w % 2 != 0) sum += std::abs(static_cast<double>(x) - zero);
+  });
+  return sum * f.multiplier;
+}
+
+// Of q * 2^(shift-31), q in [2^30, 2^31).
+int ShiftOf(double multiplier) {
+  int shift = 0;
+  std::frexp(multiplier, &shift);
+  return shift;
+}
+
+double FixedMultiplier(const Facts& f) {
+  if (f.c->op == Op::kAdd || f.c->op == Op::kQuantize) return 0;
+  const int shift = ShiftOf(f.multiplier);
+  if (std::ldexp(f.sum, std::max(shift, 0)) >= 0x1p31) return kInfinity;
+  const long double mantissa = std::ldexp(static_cast<long double>(f.multiplier), 31 - shift);
+  const bool is_exact = f.exact_multiplier == static_cast<long double>(f.multiplier) &&
+                        mantissa == std::floor(mantissa);
+  if (is_exact && shift >= -31) return 0;
+  // Below 2^-32 the multiplier is 0.
+  return shift < -30 ? f.terms : f.terms * 0x1p-30;
+}
+
+double TwoRoundings(const Facts& f) {
+  if (f.c->op == Op::kQuantize) return 0;
+  if (f.c->op == Op::kAdd) return 0.25;
+  const int shift = ShiftOf(f.multiplier);
+  return kTie + (shift <= -1 ? std::ldexp(1.0, shift - 1) : 0);
+}
+
+double FloatQuotient(const Facts& f) {
+  if (f.c->op != Op::kQuantize && f.c->op != Op::kLinear && !HasTwoOperands(f.c->op)) return 0;
+  if (f.c->op == Op::kQuantize && DividesExactly(f.c->x.FloatAt(f.index), OutputScale(f))) return 0;
+  return f.terms * 2 * kHalfUlp + kSmallest;
+}
+
+double DequantizedInFloat(const Facts& f) {
+  if (f.c->out_dtype == DType::kS32) return 0;
+  const auto out = static_cast<double>(OutputScale(f));
+  const double count = static_cast<double>(f.c->K) + 16;
+  if (f.products * out * count >= static_cast<double>(std::numeric_limits<float>::max()))
+    return kInfinity;
+  if (f.c->op == Op::kQuantize) return 0;
+  if (f.largest_operand >= static_cast<double>(std::numeric_limits<float>::max())) return kInfinity;
+  // Quotients below 2^-126 too.
+  return f.products * count * kHalfUlp + count * kSmallest / out + kSmallest;
+}
+
+double FixedPointAdd(const Facts& f) {
+  if (f.c->op != Op::kAdd) return 0;
+  const Case& c = *f.c;
+  const double most =
+      std::max(static_cast<double>(c.x_q.scale[0]), static_cast<double>(c.w_q.scale[0])) /
+      OutputScale(f);
+  const double codes = std::abs(static_cast<double>(c.x.IntAt(f.index)) - c.x_q.zero_point[0]) +
+                       std::abs(static_cast<double>(c.w.IntAt(f.index)) - c.w_q.zero_point[0]);
+  const auto is_short = [&](const QParams& q) {
+    const long double ratio = static_cast<long double>(q.scale[0]) / OutputScale(f);
+    const long double bits = std::ldexp(ratio, 19 - std::ilogb(most));
+    return bits == std::floor(bits) && DividesExactly(q.scale[0], OutputScale(f));
+  };
+  if (is_short(c.x_q) && is_short(c.w_q)) return 0;
+  return (codes + 4) * most * 0x1p-20 + f.terms * 4 * kHalfUlp;
+}
+
+double Wraps(const Facts& f) {
+  // The exponentials of a row, as integers, in a uint32.
+  if (f.c->op == Op::kSoftmax) return f.sum + static_cast<double>(f.c->N) >= 0x1p32 ? kInfinity : 0;
+  // A sum may wrap while the zero points are still in it, and come back.
+  return f.sum + f.bias_units >= 0x1.ffp30 ? kInfinity : 0;
+}
+
+double Specials(const Facts& f) {
+  if (f.c->op == Op::kConcat || f.c->op == Op::kTable)
+    return f.largest_operand < static_cast<double>(std::numeric_limits<float>::max()) ? 0
+                                                                                      : kInfinity;
+  if (f.c->op != Op::kQuantize) return 0;
+  return std::isfinite(f.real) && f.terms + ZeroPoint(f) < 0x1.fep30 ? 0 : kInfinity;
+}
+
+double ZeroPointsAsBytes(const Facts& f) { return f.zero_points_are_codes ? 0 : kInfinity; }
+
+double FloatResult(const Facts& f) {
+  if (f.c->out_dtype != DType::kF32) return 0;
+  if (!std::isnormal(InputScales(*f.c, f.channel))) return kInfinity;
+  if (f.terms > 0x1p126) return kInfinity;
+  return f.terms * 8 * kHalfUlp + 4 * kSmallest;
+}
+
+double WeightZeroPointFromX(const Facts& f) {
+  return f.c->w_q.zero_point_at(f.channel) != 0 ? kInfinity : 0;
+}
+
+double Always(const Facts&) { return kInfinity; }
+
+double Flushed(const Facts& f) {
+  const Case& c = *f.c;
+  const auto denormal = [](double value) { return value != 0 && std::abs(value) < 0x1p-126; };
+  for (const QParams* q : {&c.x_q, &c.w_q, &c.out_q}) {
+    for (const float scale : q->scale) {
+      if (denormal(static_cast<double>(scale))) return kInfinity;
+    }
+  }
+  if (c.op == Op::kQuantize && denormal(static_cast<double>(c.x.FloatAt(f.index))))
+    return kInfinity;
+  return denormal(f.real) ? std::max(f.terms, 0x1p-126) : 0;
+}
+
+// A scale within 2^-22 of the other and a zero point next to it. The formulas part where FBGEMM
+// means something else by symmetric, and where the scale is so small that it widens the range
+// (WidenToSmallestScale), or no number.
+double RangeFormulas(const Facts& f) {
+  if (f.c->op != Op::kChooseQParams) return 0;
+  if (f.c->observer.symmetric) return kInfinity;
+  if (!std::isfinite(f.chosen_scale) || f.chosen_scale < 0x1p-13) return kInfinity;
+  return f.index < f.c->output_shape()[1] ? f.terms * 0x1p-22 : 1;
+}
+
+double PaddingOfPools(const Facts& f) {
+  const Window& v = f.c->window;
+  if (f.c->op == Op::kMaxPool) {
+    const bool down = v.dilation_h > 1 && v.pad_top + v.pad_bottom > 0;
+    const bool across = v.dilation_w > 1 && v.pad_left + v.pad_right > 0;
+    return down || across ? kInfinity : 0;
+  }
+  if (f.c->op != Op::kAvgPool) return 0;
+  // By the whole window instead of a part of it.
+  const auto whole = static_cast<double>(v.kernel_h * v.kernel_w);
+  return f.terms * (1 - static_cast<double>(f.count) / whole);
+}
+
+double ShareOverflows(const Facts& f) {
+  return f.c->op == Op::kSoftmax && f.c->N == 1 ? kInfinity : 0;
+}
+
+// 2^-20 of the share for its own rounding steps, one more for each term of the sum; and every t is
+// within 1/2 of what it stands for.
+double RealExponentials(const Facts& f) {
+  if (f.c->op != Op::kSoftmax) return 0;
+  const auto count = static_cast<double>(f.c->N);
+  return f.terms * (count + 16) * kHalfUlp + (128 + count * f.terms / 2) / f.sum;
+}
+
+double OffsetsInFloat(const Facts& f) {
+  const Case& c = *f.c;
+  if (!HasSums(c.op)) return 0;
+  // s8 codes are shifted to u8 by 128 first, which leaves with the zero points.
+  const double shift = c.x.dtype() == DType::kS8 ? 128 : 0;
+  const double x_zero = std::abs(static_cast<double>(c.x_q.zero_point_at(0))) + shift;
+  const double w_zero = std::abs(static_cast<double>(c.w_q.zero_point_at(f.channel)));
+  double parts = 0;
+  ForEachProduct(f, [&](int64_t x, int64_t w) {
+    parts +=
+        (static_cast<double>(std::abs(x)) + x_zero) * (static_cast<double>(std::abs(w)) + w_zero);
+  });
+  if (parts > 0x1.fep30) return kInfinity;
+  if (parts < 0x1p24) return 0;
+  return (parts * f.multiplier + f.terms) * 4 * kHalfUlp;
+}
+
+double IntegerThroughFloat(const Facts& f) {
+  if (f.c->out_dtype != DType::kS32) return 0;
+  return f.sum > 0x1.fep30 ? 256 : f.sum * 2 * kHalfUlp;
+}
+
+double ZeroPointLost(const Facts& f) {
+  const Window& v = f.c->window;
+  const bool lost = IsConv(f.c->op) && v.groups > 1 && v.groups % 8 == 0 &&
+                    v.kernel_h * v.kernel_w == 8 && f.c->x_q.zero_point_at(0) != 0;
+  return lost ? kInfinity : 0;
+}
+
+struct Entry {
+  Variation variation;
+  double (*reach)(const Facts&);
+};
+
+constexpr std::array<Entry, 30> kEntries{{
+    {{"V1", "float32 multiplier", "the multiplier is fl(fl(sx*sw)/sy), one float32",
+      "2^-22 of the value; none where a product or quotient of scales is no normal float32"},
+     FloatMultiplier},
+    {{"V2", "reciprocal scale", "fl(1/s) is multiplied by instead of dividing by s",
+      "2^-20 of the value; none where a reciprocal is no normal float32"},
+     Reciprocals},
+    {{"V3", "zero point before rounding",
+      "the output zero point is added in float32, then the sum is rounded",
+      "2^-20 of value and zero point; a tie goes to the even sum"},
+     ZeroPointBeforeRounding},
+    {{"V4", "ties away from zero", "half is rounded away from zero", "ties only"}, Tie},
+    {{"V5", "ties up", "half is rounded toward +infinity", "ties only"}, Tie},
+    {{"V6", "saturating pairs", "two u8*s8 products are added in a saturating int16 (vpmaddubsw)",
+      "none where two products leave int16; else 0"},
+     Pairs},
+    {{"V7", "int32 bias", "a float bias is rounded to int32 in units of sx*sw",
+      "half of sx*sw/sy; none beyond int32"},
+     IntegerBias},
+    {{"V8", "float32 sum", "the sum, its bias and its product with the scale are float32",
+      "2^-21 of sum and bias, each by itself"},
+     FloatSums},
+    {{"V9", "overflow becomes INT32_MIN",
+      "a result beyond int32 is converted to INT32_MIN, or wraps, before the clamp",
+      "none from 2^31 on; else 0"},
+     Overflow},
+    {{"V10", "halved weights", "s8 weights are halved, rounded to even, and the sum is doubled",
+      "sum of abs(x - zx) over the odd weights, times sx*sw/sy"},
+     HalvedWeights},
+    {{"V11", "31-bit multiplier", "the multiplier is an integer of 31 bits and a shift",
+      "2^-30 of the value; none where the left shift leaves int32, all of it below 2^-32"},
+     FixedMultiplier},
+    {{"V12", "two roundings",
+      "the product is rounded to an integer and then shifted, rounded again",
+      "a quarter of a code (half of 2^shift, shift <= -1)"},
+     TwoRoundings},
+    {{"V13", "float32 quotient", "x/s is rounded to float32 before it is rounded to a code",
+      "2^-23 of the value"},
+     FloatQuotient},
+    {{"V14", "operands in floating point",
+      "operands are dequantized and computed with in float32 (or float64)",
+      "(terms + 16) * 2^-24 of the products, each by itself; none where float32 overflows"},
+     DequantizedInFloat},
+    {{"V15", "fixed-point add", "both scales become integers of 20 to 22 bits with one exponent",
+      "2^-20 of the larger scale over the output's, times the codes"},
+     FixedPointAdd},
+    {{"V16", "int32 wraps", "the sum wraps, or saturates, in int32", "none from 2^31 on; else 0"},
+     Wraps},
+    {{"V17", "special values", "NaN, infinities and quotients beyond int32 go elsewhere",
+      "none for these; else 0"},
+     Specials},
+    {{"V18", "zero points as bytes", "a zero point that is no code is cut to its type, or wraps",
+      "none where one is no code; else 0"},
+     ZeroPointsAsBytes},
+    {{"V19", "float32 steps", "a float32 output is the result of several float32 operations",
+      "2^-21 of sum and bias, each by itself; none where sx*sw is no normal float32"},
+     FloatResult},
+    {{"V20", "weight zero point from x", "(x - zx - zw) * w is summed", "none unless zw = 0"},
+     WeightZeroPointFromX},
+    {{"V21", "half of the codes", "clips at 0..127, or -64..63", "none"}, Always},
+    {{"V22", "int32 through float32", "an s32 output is rounded to float32 and back",
+      "2^-23 of the sum"},
+     IntegerThroughFloat},
+    {{"V23", "other range formulas", "scale and zero point are chosen by other steps",
+      "2^-22 of the scale, 1 of the zero point; none if symmetric, or for scales below 2^-13 or "
+      "infinite"},
+     RangeFormulas},
+    {{"V24", "zero points in float32",
+      "the sum of raw products and the zero-point terms are added in float32, each rounded",
+      "2^-22 of all of them; none beyond int32"},
+     OffsetsInFloat},
+    {{"V25", "16-bit sums", "pair sums are added in a saturating int16, spilled every 256 terms",
+      "none where the products of one sign leave int16; else 0"},
+     SumsInto16},
+    {{"V26", "denormals flushed", "denormal inputs, scales and results count as 0",
+      "none where one is denormal; else 0"},
+     Flushed},
+    {{"V27", "padding of pools",
+      "positions outside the image count in an average, or move to the nearest pixel of a maximum",
+      "an average: its share of positions that should not count; a maximum: none where a dilated "
+      "window has padding; else 0"},
+     PaddingOfPools},
+    {{"V28", "zero point lost",
+      "a reorder that transposes the weights does not sum them, so the zero point of x stays in",
+      "none for 8 groups by 8 taps with a zero point of x; else 0"},
+     ZeroPointLost},
+    {{"V29", "share overflows", "a share of a softmax is multiplied by 256 before it is divided",
+      "none for rows of one code; else 0"},
+     ShareOverflows},
+    {{"V30", "real exponentials", "the exponentials of a softmax stay floating point",
+      "(codes + 16) * 2^-24 of the share, and half of each integer of the definition"},
+     RealExponentials},
+}};
+
+constexpr auto kVariations = [] {
+  std::array<Variation, kEntries.size()> list;
+  for (size_t i = 0; i < list.size(); ++i) list[i] = kEntries[i].variation;
+  return list;
+}();
+
+double ReachOf(std::string_view id, const Facts& f) {
+  const auto entry = std::ranges::find(kEntries, id, [](const Entry& e) { return e.variation.id; });
+  QUALM_CHECK(entry != kEntries.end());
+  // All others move codes, or what becomes of them.
+  if (f.c->op == Op::kChooseQParams && entry->reach != RangeFormulas) return 0;
+  return entry->reach(f);
+}
+
+double RoundHalfEven(double value) {
+  const double down = std::floor(value), rest = value - down;
+  if (rest != 0.5) return rest < 0.5 ? down : down + 1;
+  return std::fmod(down, 2) == 0 ? down : down + 1;
+}
+
+// What rounding, zero point and clamp make of a value.
+double Finish(const Case& c, int64_t channel, double value) {
+  if (c.out_dtype == DType::kF32) return c.relu ? std::max(value, 0.0) : value;
+  const auto low = static_cast<double>(std::min<int64_t>(LowerBound(c, channel), c.out_max));
+  const double zero = IsCode(c.out_dtype) ? c.out_q.zero_point_at(channel) : 0.0;
+  if (std::isnan(value)) return std::clamp(zero, low, static_cast<double>(c.out_max));
+  const double code = std::isinf(value) ? value : RoundHalfEven(value) + zero;
+  return std::clamp(code, low, static_cast<double>(c.out_max));
+}
+
+}  // namespace
+
+std::span<const Variation> AllVariations() { return kVariations; }
+
+const Variation* FindVariation(std::string_view id) {
+  const auto at = std::ranges::find(kVariations, id, &Variation::id);
+  return at == kVariations.end() ? nullptr : &*at;
+}
+
+double Reach(std::string_view id, const Case& c, int64_t index) {
+  return ReachOf(id, FactsOf(c)(index));
+}
+
+std::vector<Permitted> PermittedOutputs(const Model& model, const Case& c) {
+  const FactsOf facts_of(c);
+  std::vector<Permitted> list;
+  const CodeRange range = RangeOf(c.out_dtype);
+  int64_t count = 1;
+  for (const int64_t extent : c.output_shape()) count *= extent;
+  for (int64_t i = 0; i < count; ++i) {
+    const Facts facts = facts_of(i);
+    double reach = facts.real_is_exact ? 0 : facts.terms * 0x1p-50;  // of this computation
+    for (const std::string& id : model.variations) {
+      reach += ReachOf(id, facts);
+    }
+    if (!(reach < kInfinity)) {  // NaN: of an input that is NaN
+      list.push_back({c.out_dtype == DType::kF32 ? -kInfinity : range.min,
+                      c.out_dtype == DType::kF32 ? kInfinity : range.max});
+      continue;
+    }
+    if (c.out_dtype == DType::kF32) {  // one rounding more, as the exact result has too
+      reach += facts.terms * kHalfUlp + kSmallest;
+    }
+    list.push_back({Finish(c, facts.channel, facts.real - reach),
+                    Finish(c, facts.channel, facts.real + reach)});
+  }
+  return list;
+}
+
+}  // namespace qualm

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// The permitted variations: every way in which a named convention may differ from the exact meaning
+// (docs/backends.md is the page). A difference that none of a model's own explains is a failure.
+#ifndef QUALM_ORACLES_CONVENTIONS_VARIATIONS_H_
+#define QUALM_ORACLES_CONVENTIONS_VARIATIONS_H_
+
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "core/case.h"
+#include "oracles/conventions/model.h"
+
+namespace qualm {
+
+struct Variation {
+  std::string_view id;     // "V6"
+  std::string_view name;   // "saturating pairs"
+  std::string_view cause;  // what the code does instead
+  std::string_view bound;  // how far the value before rounding moves; "none" beyond a condition
+};
+
+// In numerical order.
+std::span<const Variation> AllVariations();
+// nullptr if there is none of that id.
+const Variation* FindVariation(std::string_view id);
+
+// By how much the variation may move the value of output `index` before it is rounded, in output
+// codes (real units of f32 outputs): 0 where it does not apply, infinity where nothing bounds it.
+double Reach(std::string_view id, const Case& c, int64_t index);
+
+// The outputs that the model's variations permit, as an interval, both ends included. Output codes,
+// or the float32 value; the clamp (or infinity) where nothing bounds a variation that applies.
+struct Permitted {
+  double low = 0;
+  double high = 0;
+};
+// One for each output of a case that the model defines.
+std::vector<Permitted> PermittedOutputs(const Model& model, const Case& c);
+
+}  // namespace qualm
+
+#endif  // QUALM_ORACLES_CONVENTIONS_VARIATIONS_H_

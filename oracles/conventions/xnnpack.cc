@@ -1,0 +1,493 @@
+// SPDX-License-Identifier: Apache-2.0
+// XNNPACK at ae108ef: fully connected and convolution qs8, qu8 and (fp32 only) qc8, add, mul,
+// conversion between f32 and codes, pools, tables and softmax. Taps in the padding are real 0. add
+// (src/params-init.c, *_add_minmax_*) is fixed point with one exponent for both operands, ties
+// toward +infinity, everywhere; mul (qs8-vmul, qu8-vmul) requantizes the exact product as the
+// architecture does. Operators run with denormals flushed to zero, but are made without
+// (src/operator-run.c, PTHREADPOOL_FLAG_DISABLE_DENORMALS).
+// Products are exact on every instruction set; the requantization is chosen per architecture:
+//   fp32    x86 (src/params-init.c, *_fp32_avx512): float multiplier, ties to even, upper clamp in
+//           float32 before the conversion
+//   rndnu   AArch64 NEON (*_rndnu_neon): fixed point, ties toward +infinity
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <optional>
+#include <utility>
+
+#include "oracles/conventions/convention.h"
+
+namespace qualm::models {
+namespace {
+
+void PackAndMaxLow(Value& v, const Channel& c) {
+  // packs to the code type, then max with the lower bound; the upper one was applied in float32.
+  v.SetInt(std::max<int64_t>(std::min<int64_t>(v.integer, c.high), c.low));
+}
+
+float Flushed(float x) { return std::fpclassify(x) == FP_SUBNORMAL ? std::copysign(0.0f, x) : x; }
+void FlushInput(Value& v, const Channel&) {
+  const float before = v.number;
+  v.SetReal(Flushed(before));
+  v.lossy = v.number != before;
+}
+
+// mult in [2^30, 2^31), shift right by `shift` in total, split as NEON does it: a saturating left
+// shift, a doubling high half, a rounding right shift.
+struct Rndnu {
+  int32_t multiplier;
+  int32_t left;   // >= 0
+  int32_t right;  // >= 1
+};
+Rndnu RndnuOf(float scale) {
+  const auto bits = std::bit_cast<uint32_t>(scale);
+  const auto multiplier = static_cast<int32_t>(((bits & 0x7FFFFFu) | 0x800000u) << 7);
+  const int32_t shift = 127 + 31 - 32 - static_cast<int32_t>(bits >> 23);
+  const int32_t right = std::max(shift, 1);
+  return {multiplier, right - shift, right};
+}
+void RndnuShiftLeft(Value& v, const Channel& c) {
+  const int64_t full = v.integer * (int64_t{1} << RndnuOf(c.multiplier).left);
+  v.SetInt(Sat32(full));
+  v.lossy = v.integer != full;
+}
+void RndnuHighHalf(Value& v, const Channel& c) {
+  const int64_t product = v.integer * RndnuOf(c.multiplier).multiplier;
+  v.SetInt(product >> 31);
+  v.lossy = (product & 0x7FFFFFFF) != 0;
+}
+void RndnuShiftRight(Value& v, const Channel& c) {
+  const int32_t right = RndnuOf(c.multiplier).right;
+  v.SetInt((v.integer + (int64_t{1} << (right - 1))) >> right);
+}
+
+constexpr Step kToFloat{Stage::kScale, "to float32", step::ToFloat};
+constexpr Step kBias{Stage::kBias, "+ int32 bias {bias_i32}", step::AddBiasI32};
+constexpr Step kZeroPoint{Stage::kZeroPoint, "to int16, + zero point {zero_point}, saturating",
+                          step::AddZeroPointSat16};
+constexpr Step kFlush{Stage::kScale, "denormals flushed to zero", FlushInput};
+constexpr Step kReciprocal{Stage::kScale, "times fl(1/scale) {reciprocal}", step::TimesReciprocal};
+const Step kFp32End[] = {
+    {Stage::kClamp, "minps with {high} - {zero_point}", step::MinHigh},
+    {Stage::kRound, "cvtps2dq, ties to even", step::RoundX86},
+    kZeroPoint,
+    {Stage::kClamp, "pack to {high}, max with {low}", PackAndMaxLow},
+};
+const Step kRndnu[] = {
+    {Stage::kScale, "vqshl, saturating", RndnuShiftLeft},
+    {Stage::kScale, "vqdmulh by the 24-bit mantissa of {multiplier}", RndnuHighHalf},
+    {Stage::kRound, "vrshl, ties toward +infinity", RndnuShiftRight},
+    kZeroPoint,
+    {Stage::kClamp, "clamp to {low}..{high}", step::Clamp},
+};
+const Step kQuantizeArm[] = {
+    kFlush,
+    kReciprocal,
+    {Stage::kRound, "vcvtn, ties to even", step::RoundArm},
+    kZeroPoint,
+    {Stage::kClamp, "clamp to {low}..{high}", step::Clamp},
+};
+
+void AddTerms(Value& v, const Channel& c) {
+  const int64_t half = int64_t{1} << (c.fixed.shift - 1);
+  const int64_t sum = half + (v.integer - c.a_zero_point) * c.a_fixed.value +
+                      (int64_t{v.other} - c.b_zero_point) * c.b_fixed.value;
+  v.SetInt(Wrap32(sum));
+  v.lossy = v.integer != sum;
+}
+void ShiftDown(Value& v, const Channel& c) { v.SetInt(v.integer >> c.fixed.shift); }
+const Step kAdd[] = {
+    {Stage::kAccumulate, "{a_fixed}*(a - {a_zp}) + {b_fixed}*({b} - {b_zp}) + 2^({shift}-1)",
+     AddTerms},
+    {Stage::kRound, ">> {shift}: ties toward +infinity", ShiftDown},
+    kZeroPoint,
+    {Stage::kClamp, "clamp to {low}..{high}", step::Clamp},
+};
+
+std::string CannotRunOperands(const Case& c) {
+  const auto inside = [&](const QParams& q) {
+    const float ratio = q.scale[0] / c.out_q.scale[0];
+    return ratio >= 0x1p-10f && ratio < 0x1p8f;
+  };
+  const std::string shared = FirstReason({
+      Require(c.x.dtype() == c.out_dtype, "operands and output must have one type"),
+      Require(LowerBound(c) < c.out_max, "the clamp must leave two codes"),
+  });
+  if (!shared.empty()) return shared;
+  if (c.op == Op::kMul) {
+    const float multiplier = c.x_q.scale[0] * c.w_q.scale[0] / c.out_q.scale[0];
+    return Require(multiplier >= 0x1p-16f && multiplier < 0x1p8f,
+                   "the multiplier must lie in [2^-16, 2^8)");
+  }
+  return FirstReason({
+      Require(inside(c.x_q) && inside(c.w_q),
+              "the scale of an operand over that of the output must lie in [2^-10, 2^8)"),
+  });
+}
+
+// Pools. max_pool (src/u8-maxpool, src/s8-maxpool) works on codes. The averages sum codes minus
+// zero point, padding included; global_avg_pool and an average whose window is the whole padded
+// image (src/operators/average-pooling-nhwc.c) end as fp32 does, other averages (src/qu8-avgpool)
+// in fixed point on the magnitude: ties away from zero.
+bool IsWholeImage(const Case& c) {
+  const Window& v = c.window;
+  return c.op == Op::kGlobalAvgPool || (v.kernel_h == v.in_h + v.pad_top + v.pad_bottom &&
+                                        v.kernel_w == v.in_w + v.pad_left + v.pad_right);
+}
+int64_t Averaged(const Case& c) {
+  const Window& v = c.window;
+  return c.op == Op::kGlobalAvgPool ? v.in_h * v.in_w : v.kernel_h * v.kernel_w;
+}
+float AverageMultiplier(const Case& c) {
+  return c.x_q.scale[0] / (c.out_q.scale[0] * static_cast<float>(Averaged(c)));
+}
+Value GatherWindow(const Case& c, int64_t index, Trace* trace) {
+  const bool is_max = c.op == Op::kMaxPool;
+  int64_t result = is_max ? INT32_MIN : 0;
+  int64_t inside = 0;
+  for (const Tap& tap : TapsOf(c.window, index / c.N)) {
+    if (tap.x_row < 0) continue;
+    const int64_t code = c.x.IntAt(tap.x_row + index % c.N);
+    result = is_max ? std::max(result, code) : result + code - c.x_q.zero_point[0];
+    ++inside;
+  }
+  Value value;
+  value.SetInt(is_max ? result : Wrap32(result));
+  if (trace != nullptr) {
+    TraceStep step;
+    step.text = (is_max ? "largest of " : "sum of code - zero point of ") + std::to_string(inside) +
+                " pixels";
+    step.value = std::to_string(value.integer);
+    step.lossy = value.integer != result;
+    trace->push_back(std::move(step));
+  }
+  return value;
+}
+void TimesMagnitude(Value& v, const Channel& c) {
+  // (multiplier as 24 bits) * |sum|, rounded half up at its 2^-shift, sign put back.
+  const auto bits = std::bit_cast<uint32_t>(c.multiplier);
+  const uint64_t mantissa = (bits & 0x7FFFFFu) | 0x800000u;
+  const uint32_t shift = 127 + 23 - (bits >> 23);
+  const auto magnitude = static_cast<uint64_t>(std::abs(v.integer));
+  const auto scaled =
+      static_cast<int64_t>((magnitude * mantissa + (uint64_t{1} << (shift - 1))) >> shift);
+  v.SetInt(v.integer < 0 ? -scaled : scaled);
+}
+const Step kAverageEnd[] = {
+    {Stage::kRound, "times {multiplier}, ties away from zero", TimesMagnitude},
+    kZeroPoint,
+    {Stage::kClamp, "clamp to {low}..{high}", step::Clamp},
+};
+
+std::string CannotRunPool(const Case& c) {
+  const Window& v = c.window;
+  const std::string shared = FirstReason({
+      Require(!v.ceil_mode, "there is no ceil mode"),
+      Require(c.op == Op::kGlobalAvgPool || v.kernel_h * v.kernel_w > 1, "a 1x1 pool is refused"),
+      Require(c.op != Op::kAvgPool || c.x.dtype() == DType::kU8, "averages of windows are u8"),
+  });
+  if (!shared.empty() || c.op == Op::kMaxPool) return shared;
+  const bool padded = (v.pad_top | v.pad_bottom | v.pad_left | v.pad_right) != 0;
+  const float ratio = c.x_q.scale[0] / c.out_q.scale[0];
+  const float multiplier = AverageMultiplier(c);
+  return FirstReason({
+      Require(!padded || v.count_include_pad, "the padding counts"),
+      Require(ratio >= 0x1p-8f && ratio < 0x1p8f,
+              "the scale of x over that of the output must lie in [2^-8, 2^8)"),
+      Require(multiplier >= 0x1p-32f && multiplier < 256.0f,
+              "the multiplier must lie in [2^-32, 256)"),
+  });
+}
+
+// Tables (src/operators/lut-elementwise-nc.c): float32 steps around the C library's expf and tanhf.
+void CodeToReal(Value& v, const Channel& c) {
+  MultiplyInto(v, static_cast<float>(v.integer - c.a_zero_point), c.a_scale);
+}
+void Sigmoid(Value& v, const Channel&) {
+  const float x = v.number;
+  v.SetReal(std::signbit(x) ? 1.0f / (1.0f + std::exp(-x)) : 1.0f - 1.0f / (1.0f + std::exp(x)));
+}
+void Tanh(Value& v, const Channel&) { v.SetReal(std::tanh(v.number)); }
+void LeakyRelu(Value& v, const Channel& c) {
+  if (std::signbit(v.number)) MultiplyInto(v, v.number, c.b_scale);
+}
+void RoundAndAdd(Value& v, const Channel& c) { v.SetInt(ConvertX86To64(v.number) + c.zero_point); }
+std::vector<Step> TableSteps(const Case& c) {
+  std::vector<Step> steps;
+  if (c.function != Function::kRelu) {
+    steps.push_back({Stage::kScale, "minus {a_zp}, times {a_scale}", CodeToReal});
+    switch (c.function) {
+      case Function::kSigmoid:
+        steps.push_back({Stage::kScale, "sigmoid in float32 by expf", Sigmoid});
+        break;
+      case Function::kTanh: steps.push_back({Stage::kScale, "tanhf", Tanh}); break;
+      default: steps.push_back({Stage::kScale, "times {b_scale} if negative", LeakyRelu}); break;
+    }
+    steps.push_back(kReciprocal);
+    steps.push_back({Stage::kRound, "lrintf, + zero point {zero_point}", RoundAndAdd});
+  }
+  steps.push_back({Stage::kClamp, "clamp to {low}..{high}", step::Clamp});
+  return steps;
+}
+bool SameParameters(const Case& c) {
+  return c.x_q.scale == c.out_q.scale && c.x_q.zero_point == c.out_q.zero_point;
+}
+std::string CannotRunTable(const Case& c) {
+  const float out = c.out_q.scale[0];
+  const int32_t low = RangeOf(c.out_dtype).min;
+  const float ratio = c.x_q.scale[0] / out;
+  switch (c.function) {
+    case Function::kRelu:
+      return FirstReason(
+          {Require(SameParameters(c), "relu is a clamp of codes"),
+           Require(c.out_q.zero_point[0] < c.out_max, "the clamp must leave two codes")});
+    case Function::kHardSwish: return "there is no quantized hardswish";
+    case Function::kSigmoid:
+      return Require(out == 0x1p-8f && c.out_q.zero_point[0] == low,
+                     "the output of sigmoid has scale 2^-8 and the lowest code as zero point");
+    case Function::kTanh:
+      return Require(out == 0x1p-7f && c.out_q.zero_point[0] == low + 128,
+                     "the output of tanh has scale 2^-7 and the middle code as zero point");
+    case Function::kLeakyRelu: break;
+  }
+  return FirstReason({
+      Require(c.out_dtype == DType::kU8, "leaky_relu is u8"),
+      Require(std::isnormal(c.negative_slope) && c.negative_slope <= 1.0f,
+              "the slope must be a normal number up to 1"),
+      Require(ratio >= 0x1p-8f && ratio < 0x1p8f,
+              "the scale of x over that of the output must lie in [2^-8, 2^8)"),
+  });
+}
+
+// softmax (src/operators/softmax-nc.c, src/u8-lut32norm/scalar.c): numerators from exp in float64,
+// their sum and the quotient in uint32, where the sum wraps.
+Value GatherRow(const Case& c, int64_t index, Trace* trace) {
+  const double largest =
+      std::min(static_cast<double>(UINT32_MAX) / static_cast<double>(c.N), 8388607.0);
+  const auto numerator = [&](int32_t below) {
+    const double power =
+        std::exp(static_cast<double>(-below) * static_cast<double>(c.x_q.scale[0]));
+    return static_cast<uint32_t>(static_cast<int64_t>(RoundNearestEven(largest * power)));
+  };
+  const int64_t row = index / c.N * c.N;
+  std::array<uint32_t, 256> counts{};
+  for (int64_t n = 0; n < c.N; ++n) ++counts[static_cast<size_t>(c.x.IntAt(row + n))];
+  int32_t top = 255;
+  while (counts[static_cast<size_t>(top)] == 0) --top;
+  uint32_t sum = 0;
+  for (int32_t code = 0; code <= top; ++code) {
+    if (const uint32_t count = counts[static_cast<size_t>(code)]; count != 0)
+      sum += count * numerator(top - code);
+  }
+  const uint32_t own = numerator(top - c.x.IntAt(index));
+  Value value;
+  // A sum of 0 has wrapped; the library asserts, and this stands for nothing.
+  value.SetInt(sum == 0 ? 0 : std::min<uint32_t>(((own << 8) + (sum >> 1)) / sum, 255));
+  if (trace != nullptr) {
+    TraceStep step;
+    step.text = "(256*" + std::to_string(own) + " + " + std::to_string(sum) + "/2) / " +
+                std::to_string(sum) + " in uint32, at most 255";
+    step.value = std::to_string(value.integer);
+    trace->push_back(std::move(step));
+  }
+  return value;
+}
+
+std::optional<Value> Gather(const Case& c, int64_t index, Trace* trace) {
+  if (IsPool(c.op)) return GatherWindow(c, index, trace);
+  if (c.op == Op::kSoftmax) return GatherRow(c, index, trace);
+  return std::nullopt;
+}
+
+std::string CannotRunMore(const Case& c) {
+  const std::string shared = FirstReason({
+      Require(c.x.dtype() == c.out_dtype, "x and output must have one type"),
+      Require(LowerBound(c) < c.out_max, "the clamp must leave two codes"),
+      Require(c.op == Op::kMaxPool ||
+                  (std::isnormal(c.x_q.scale[0]) && std::isnormal(c.out_q.scale[0])),
+              "scales must be normal numbers"),
+  });
+  if (!shared.empty()) return shared;
+  if (IsPool(c.op)) return CannotRunPool(c);
+  if (c.op == Op::kTable) return CannotRunTable(c);
+  if (c.op == Op::kRescale) return Require(SameParameters(c), "codes are clamped, not rescaled");
+  return FirstReason({Require(c.x.dtype() == DType::kU8, "softmax is u8"), WholeRange(c),
+                      Require(!c.relu, "softmax has no fused relu")});
+}
+
+// What the sources choose per architecture: the averages of AArch64 have other kernels.
+std::vector<Op> MoreOps(bool rndnu) {
+  std::vector<Op> ops{Op::kMaxPool, Op::kRescale, Op::kTable, Op::kSoftmax};
+  if (!rndnu) ops.insert(ops.end(), {Op::kAvgPool, Op::kGlobalAvgPool});
+  return ops;
+}
+bool IsMore(Op op) {
+  return IsPool(op) || op == Op::kRescale || op == Op::kTable || op == Op::kSoftmax;
+}
+
+Channel MoreChannel(const Case& c, Channel channel) {
+  channel.zero_point = c.out_q.zero_point[0];
+  channel.a_zero_point = c.x_q.zero_point[0];
+  channel.a_scale = c.x_q.scale[0];
+  channel.b_scale = c.negative_slope;
+  channel.reciprocal = 1.0f / c.out_q.scale[0];
+  if (c.op == Op::kAvgPool || c.op == Op::kGlobalAvgPool) channel.multiplier = AverageMultiplier(c);
+  if (c.op == Op::kTable && c.function == Function::kRelu)
+    channel.low = std::max(channel.low, channel.zero_point);
+  return channel;
+}
+
+std::vector<Step> MoreSteps(const Case& c) {
+  std::vector<Step> steps;
+  if (c.op == Op::kTable) return TableSteps(c);
+  if (c.op == Op::kAvgPool && !IsWholeImage(c)) {
+    steps.assign(std::begin(kAverageEnd), std::end(kAverageEnd));
+  } else if (c.op == Op::kAvgPool || c.op == Op::kGlobalAvgPool) {
+    steps = {kToFloat, {Stage::kScale, "times {multiplier}", step::TimesMultiplier}};
+    steps.insert(steps.end(), std::begin(kFp32End), std::end(kFp32End));
+  } else {
+    steps.push_back({Stage::kClamp, "clamp to {low}..{high}", step::Clamp});
+  }
+  return steps;
+}
+
+Channel ChannelOf(const Case& c, int64_t n) {
+  if (c.op == Op::kAdd) return FixedPointAddChannel(c, 21);
+  Channel channel;
+  SetClamp(channel, c);
+  if (IsMore(c.op)) return MoreChannel(c, channel);
+  if (c.op == Op::kQuantize) {
+    channel.scale = c.out_q.scale_at(n);
+    channel.reciprocal = Flushed(1.0f / channel.scale);
+    channel.zero_point = c.out_q.zero_point_at(n);
+    return channel;
+  }
+  if (c.op == Op::kDequantize) {
+    channel.scale = c.x_q.scale[0];
+    channel.zero_point = c.x_q.zero_point[0];
+    return channel;
+  }
+  channel.zero_point = c.out_q.zero_point_at(0);
+  if (c.op == Op::kMul) {
+    channel.a_zero_point = c.x_q.zero_point[0];
+    channel.b_zero_point = c.w_q.zero_point[0];
+  }
+  if (HasExplicitMultiplier(c)) {
+    channel.multiplier = c.multiplier[c.multiplier.size() == 1 ? 0 : static_cast<size_t>(n)];
+    return channel;
+  }
+  channel.multiplier = c.x_q.scale_at(0) * c.w_q.scale_at(n) / c.out_q.scale_at(0);
+  if (c.bias_i32) channel.bias_i32 = (*c.bias_i32)[static_cast<size_t>(n)];
+  return channel;
+}
+
+std::string CannotRun(const Case& c, bool rndnu) {
+  const std::string shared = FirstReason({
+      Require(c.op == Op::kMaxPool || ZeroPointsAreCodes(c).empty(), ZeroPointsAreCodes(c)),
+      Require(LowerBound(c) <= c.out_max, "relu above the upper clamp"),
+      Require(!c.bias, "the bias must be int32"),
+      Require(!c.per_channel || (!rndnu && HasSums(c.op)), "per tensor only"),
+  });
+  if (!shared.empty()) return shared;
+  if (HasTwoOperands(c.op)) return CannotRunOperands(c);
+  if (IsMore(c.op)) return CannotRunMore(c);
+  if (c.op == Op::kDequantize) {
+    return Require(std::isnormal(c.x_q.scale[0]), "the scale must be a normal number");
+  }
+  if (c.op == Op::kQuantize) {
+    return Require(std::isnormal(c.out_q.scale_at(0)), "the scale must be a normal number");
+  }
+  if (HasSums(c.op)) {
+    const bool symmetric = WeightZeroPointsAre(c, 0);
+    const std::string types = FirstReason({
+        Require(c.x.dtype() == c.out_dtype && c.w.dtype() == c.out_dtype,
+                "x, w and output must have one type, u8 or s8"),
+        Require(c.out_dtype == DType::kU8 || symmetric, "s8 weights have zero point 0"),
+        Require(!c.per_channel || c.out_dtype == DType::kS8, "per channel needs s8"),
+    });
+    if (!types.empty()) return types;
+  }
+  for (int64_t n = 0; n < c.N; ++n) {
+    const float multiplier = ChannelOf(c, n).multiplier;
+    // Per channel nothing asserts the lower end.
+    if (!((c.per_channel || multiplier >= 0x1p-32f) && multiplier < 256.0f)) {
+      return "the multiplier must lie in [2^-32, 256)";
+    }
+  }
+  return "";
+}
+
+template <size_t N>
+void Append(std::vector<Step>& steps, const Step (&more)[N]) {
+  steps.insert(steps.end(), std::begin(more), std::end(more));
+}
+
+Model Make(bool rndnu) {
+  Convention convention;
+  convention.name = rndnu ? "xnnpack@rndnu" : "xnnpack@fp32";
+  convention.description = rndnu ? "XNNPACK on AArch64: exact sums, fixed point, ties toward +inf"
+                                 : "XNNPACK on x86: exact sums, float multiplier, ties to even";
+  convention.source = "XNNPACK src/params-init.c @ ae108ef";
+  convention.satisfies = {"k_permutation",       "zero_term_append", "row_independence",
+                          "column_independence", "identity_weights", "commutes",
+                          "add.is_monotone"};
+  AddExactConvClaims(convention.satisfies);
+  convention.variations = {"V1", "V2", "V5", "V15", "V16", "V17"};
+  convention.variations.emplace_back(rndnu ? "V11" : "V8");
+  // Flushing was seen on x86, which also has the other operators.
+  if (!rndnu) convention.variations.insert(convention.variations.end(), {"V19", "V26"});
+  if (!rndnu) {
+    convention.satisfies.insert(
+        convention.satisfies.end(),
+        {"linear.per_channel_equals_per_tensor", "conv2d.per_channel_equals_per_tensor",
+         "depthwise.per_channel_equals_per_tensor"});
+  }
+  convention.cannot_run = [rndnu](const Case& c) { return CannotRun(c, rndnu); };
+  convention.more_ops = MoreOps(rndnu);
+  convention.gather = Gather;
+  convention.accumulation = [](const Case&) { return Accumulation{}; };
+  convention.channel = ChannelOf;
+  convention.steps = [rndnu](const Case& c) {
+    std::vector<Step> steps;
+    if (IsMore(c.op)) return MoreSteps(c);
+    if (c.op == Op::kDequantize) {
+      steps.push_back(
+          {Stage::kScale, "minus {zero_point}, times {scale}", step::TimesCodeMinusZeroPoint});
+      return steps;
+    }
+    if (c.op == Op::kQuantize) {
+      if (rndnu) {
+        Append(steps, kQuantizeArm);
+      } else {
+        steps.push_back(kFlush);
+        steps.push_back(kReciprocal);
+        Append(steps, kFp32End);
+      }
+      return steps;
+    }
+    if (c.op == Op::kAdd) {
+      Append(steps, kAdd);
+      return steps;
+    }
+    if (c.op == Op::kMul) {
+      steps.push_back(step::kProduct);
+    }
+    if (c.bias_i32) steps.push_back(kBias);
+    if (rndnu) {
+      Append(steps, kRndnu);
+      return steps;
+    }
+    steps.push_back(kToFloat);
+    steps.push_back({Stage::kScale, "times {multiplier}", step::TimesMultiplier});
+    Append(steps, kFp32End);
+    return steps;
+  };
+  return MakeModel(std::move(convention));
+}
+
+}  // namespace
+
+std::vector<Model> XnnpackModels() { return {Make(false), Make(true)}; }
+
+}  // namespace qualm::models

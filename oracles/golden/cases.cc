@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "oracles/golden/cases.h"
+
+#include <utility>
+
+#include "core/limits.h"
+#include "core/status.h"
+#include "oracles/golden/fields.h"
+
+namespace qualm::golden {
+namespace {
+
+constexpr int64_t kMaxExtent = int64_t{1} << 20;  // of kernels, strides, pads and dilations
+
+void SetWholeRange(Case& c) {
+  const CodeRange range = RangeOf(c.out_dtype);
+  c.out_min = range.min;
+  c.out_max = range.max;
+}
+
+Tensor Transposed(const Tensor& tensor) {
+  const int64_t rows = tensor.shape()[0];
+  const int64_t columns = tensor.shape()[1];
+  Tensor result(tensor.dtype(), {columns, rows});
+  for (int64_t i = 0; i < rows; ++i) {
+    for (int64_t j = 0; j < columns; ++j) {
+      result.SetInt(j * rows + i, tensor.IntAt(i * columns + j));
+    }
+  }
+  return result;
+}
+
+// Weights as recorded: N*K rows, or the K*N of a matmul.
+Tensor Weights(const GoldenRecord& record, DType dtype, int64_t N, int64_t K) {
+  if (!record.Has("w_layout")) return Codes(record, "w", dtype, {N, K});
+  if (record.Text("w_layout") != "KxN") Wrong(record, "w_layout", "expected KxN");
+  return Transposed(Codes(record, "w", dtype, {K, N}));
+}
+
+void SetPerChannel(const GoldenRecord& record, Case& c) {
+  if (!record.Has("gran")) return;
+  const std::string granularity = record.Text("gran");
+  if (granularity != "tensor" && granularity != "channel") {
+    Wrong(record, "gran", "expected tensor or channel");
+  }
+  c.per_channel = granularity == "channel";
+}
+
+// Shapes, tensors and parameters that all linear records share.
+Case LinearCase(const GoldenRecord& record, DType x_dtype, DType w_dtype, DType out_dtype) {
+  Case c;
+  c.op = Op::kLinear;
+  c.M = Dimension(record, "M");
+  c.N = Dimension(record, "N");
+  c.K = Dimension(record, "K");
+  c.x = Codes(record, "x", x_dtype, {c.M, c.K});
+  c.w = Weights(record, w_dtype, c.N, c.K);
+  c.out_dtype = out_dtype;
+  c.relu = Flag(record, "relu");
+  SetPerChannel(record, c);
+  SetWholeRange(c);
+  return c;
+}
+
+// Shapes, tensors and parameters that all convolution records share; strides, pads and dilations
+// are square.
+Case ConvCase(const GoldenRecord& record, DType x_dtype, DType w_dtype, DType out_dtype) {
+  Case c;
+  c.op = Op::kConv2d;
+  if (record.Text("layout") != "x:NHWC w:KRSC y:NHWC")
+    Wrong(record, "layout", "expected x:NHWC w:KRSC y:NHWC");
+  Window& v = c.window;
+  v.batch = Dimension(record, "N");
+  v.in_h = Dimension(record, "H");
+  v.in_w = Dimension(record, "W");
+  v.in_c = Dimension(record, "IC");
+  c.N = Dimension(record, "OC");
+  v.kernel_h = Int32(record, "R", 1, kMaxExtent);
+  v.kernel_w = Int32(record, "S", 1, kMaxExtent);
+  v.stride_h = v.stride_w = Int32(record, "stride", 1, kMaxExtent);
+  v.dilation_h = v.dilation_w = Int32(record, "dil", 1, kMaxExtent);
+  v.pad_top = v.pad_bottom = v.pad_left = v.pad_right = Int32(record, "pad", 0, kMaxExtent);
+  v.groups = Int32(record, "G", 1, kMaxExtent);
+  if (v.in_c % v.groups != 0 || c.N % v.groups != 0)
+    Wrong(record, "G", "does not divide the input and output channels");
+  c.x = Codes(record, "x", x_dtype, {v.batch, v.in_h, v.in_w, v.in_c});
+  c.w = Codes(record, "w", w_dtype, {c.N, v.kernel_h, v.kernel_w, v.in_c / v.groups});
+  if (!WindowWithinLimits(c)) Wrong(record, "OH", "makes too many outputs or terms");
+  DeriveSizes(&c);
+  if (record.Int("OH") != v.out_h() || record.Int("OW") != v.out_w())
+    Wrong(record, "OH", "does not follow from the window");
+  c.out_dtype = out_dtype;
+  c.relu = Flag(record, "relu");
+  SetPerChannel(record, c);
+  SetWholeRange(c);
+  return c;
+}
+
+enum class Bias : uint8_t { kNone, kFloat, kInt32 };
+
+// Scales, zero points and the bias that this kind of record has. One may hold both biases, with an
+// output for each.
+void ReadParameters(const GoldenRecord& record, Bias bias, Case& c) {
+  c.x_q = {{record.Float("x_scale")}, {Int32(record, "x_zp")}};
+  c.w_q.scale = record.Floats("w_scale");
+  c.w_q.zero_point = record.Has("w_zp") ? Int32s(record, "w_zp") : std::vector<int32_t>{0};
+  c.out_q = {{record.Float("out_scale")}, {Int32(record, "out_zp")}};
+  if (bias == Bias::kFloat && record.Has("bias")) c.bias = record.Floats("bias");
+  if (bias == Bias::kInt32 && record.Has("bias_i32")) c.bias_i32 = Int32s(record, "bias_i32");
+}
+
+Case Checked(const GoldenRecord& record, Case c) {
+  CheckCase(record, c);
+  return c;
+}
+
+Case WithParameters(const GoldenRecord& record, Bias bias, Case c) {
+  ReadParameters(record, bias, c);
+  return Checked(record, std::move(c));
+}
+
+}  // namespace
+
+void CheckCase(const GoldenRecord& record, const Case& c) {
+  const std::string error = Validate(c);
+  if (!error.empty()) throw InputError(record.where + ": " + error);
+}
+
+Case AtenStyleLinear(const GoldenRecord& record) {
+  return WithParameters(record, Bias::kFloat,
+                        LinearCase(record, DType::kU8, DType::kS8, DType::kU8));
+}
+
+Case I32BiasLinear(const GoldenRecord& record) {
+  return WithParameters(record, Bias::kInt32,
+                        LinearCase(record, DType::kU8, DType::kS8, DType::kU8));
+}
+
+Case RealLinear(const GoldenRecord& record) {
+  return WithParameters(record, Bias::kFloat,
+                        LinearCase(record, DType::kU8, DType::kS8, DType::kF32));
+}
+
+Case DirectMatmul(const GoldenRecord& record) {
+  Case c = LinearCase(record, CodeType(record, "src_dtype"), DType::kS8, DType::kU8);
+  c.w_q.scale = record.Floats("output_scales");
+  c.per_channel = c.w_q.scale.size() != 1;
+  c.w_q.zero_point.assign(c.w_q.scale.size(), 0);
+  c.x_q.zero_point = {Int32(record, "src_zp")};
+  c.out_q.zero_point = {Int32(record, "dst_zp")};
+  return Checked(record, std::move(c));
+}
+
+Case OrtMatmul(const GoldenRecord& record) {
+  const DType x_dtype = CodeType(record, "x_dtype");
+  return WithParameters(record, Bias::kNone,
+                        LinearCase(record, x_dtype, CodeType(record, "w_dtype"), x_dtype));
+}
+
+Case XnnpackLinear(const GoldenRecord& record) {
+  const DType dtype = CodeType(record, "dtype");
+  Case c = LinearCase(record, dtype, dtype, dtype);
+  ReadParameters(record, Bias::kInt32, c);
+  c.per_channel = c.w_q.scale.size() != 1;
+  if (c.per_channel && c.w_q.zero_point.size() == 1) {
+    c.w_q.zero_point.assign(c.w_q.scale.size(), c.w_q.zero_point[0]);
+  }
+  c.out_min = Int32(record, "out_min");
+  c.out_max = Int32(record, "out_max");
+  return Checked(record, std::move(c));
+}
+
+Case TfliteLinear(const GoldenRecord& record) {
+  Case c = LinearCase(record, DType::kS8, DType::kS8, DType::kS8);
+  c.out_min = Int32(record, "act_min");
+  if (record.Has("act_max")) c.out_max = Int32(record, "act_max");
+  return WithParameters(record, Bias::kInt32, std::move(c));
+}
+
+Case AtenStyleConv(const GoldenRecord& record) {
+  return WithParameters(record, Bias::kFloat, ConvCase(record, DType::kU8, DType::kS8, DType::kU8));
+}
+
+Case OrtConv(const GoldenRecord& record) {
+  const DType x_dtype = record.Has("x_dtype") ? CodeType(record, "x_dtype") : DType::kU8;
+  return WithParameters(record, Bias::kInt32,
+                        ConvCase(record, x_dtype, CodeType(record, "w_dtype"), x_dtype));
+}
+
+Case DirectConv(const GoldenRecord& record) {
+  return Checked(record, ConvCase(record, CodeType(record, "src_dtype"), DType::kS8, DType::kS32));
+}
+
+// a is x, b is w.
+Case AddCase(const GoldenRecord& record) {
+  Case c;
+  c.op = Op::kAdd;
+  DType dtype = record.op == "tflite_add" ? DType::kS8 : DType::kU8;
+  if (record.Has("dtype")) dtype = CodeType(record, "dtype");
+  c.M = 1;
+  c.N = Dimension(record, "n");
+  c.x = Codes(record, "a", dtype, {c.M, c.N});
+  c.w = Codes(record, "b", dtype, {c.M, c.N});
+  c.x_q = {{record.Float("a_scale")}, {Int32(record, "a_zp")}};
+  c.w_q = {{record.Float("b_scale")}, {Int32(record, "b_zp")}};
+  c.out_q = {{record.Float("out_scale")}, {Int32(record, "out_zp")}};
+  c.out_dtype = dtype;
+  c.relu = Flag(record, "relu");
+  SetWholeRange(c);
+  if (record.Has("out_min")) c.out_min = Int32(record, "out_min");
+  if (record.Has("out_max")) c.out_max = Int32(record, "out_max");
+  return Checked(record, std::move(c));
+}
+
+Case QuantizeCase(const GoldenRecord& record) {
+  Case c;
+  c.op = Op::kQuantize;
+  const std::vector<float> x = record.Floats("x");
+  c.M = 1;
+  c.N = static_cast<int64_t>(x.size());
+  c.x = Tensor::Of<float>({1, c.N}, x);
+  c.out_dtype = record.op == "tflite_quantize" ? DType::kS8 : CodeType(record, "dtype");
+  c.out_q = {{record.Float("scale")}, {Int32(record, "zp")}};
+  SetWholeRange(c);
+  return Checked(record, std::move(c));
+}
+
+Case DequantizeCase(const GoldenRecord& record, const Case& quantize, const Tensor& codes) {
+  Case c;
+  c.op = Op::kDequantize;
+  c.M = quantize.M;
+  c.N = quantize.N;
+  c.x = codes;
+  c.x_q = quantize.out_q;
+  c.out_dtype = DType::kF32;
+  SetWholeRange(c);
+  return Checked(record, std::move(c));
+}
+
+Case RequantizeCase(const GoldenRecord& record) {
+  Case c;
+  c.op = Op::kRequantize;
+  c.M = 1;
+  c.N = static_cast<int64_t>(record.Ints("x").size());
+  c.x = Codes(record, "x", DType::kS32, {1, c.N});
+  c.multiplier = {record.Float("mult")};
+  c.out_q.zero_point = {Int32(record, "zp")};
+  SetWholeRange(c);
+  return Checked(record, std::move(c));
+}
+
+}  // namespace qualm::golden

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "oracles/golden/fields.h"
+
+#include "core/status.h"
+
+namespace qualm::golden {
+
+void Wrong(const GoldenRecord& record, std::string_view field, const std::string& what) {
+  throw InputError(record.where + ": " + std::string(field) + ": " + what);
+}
+
+int64_t Dimension(const GoldenRecord& record, const std::string& field) {
+  const int64_t value = record.Int(field);
+  if (value < 0 || value > kMaxElements) Wrong(record, field, "expected 0..2^28");
+  return value;
+}
+
+int32_t Int32(const GoldenRecord& record, const std::string& field, int64_t low, int64_t high) {
+  const int64_t value = record.Int(field);
+  if (value < low || value > high) {
+    Wrong(record, field,
+          "is " + std::to_string(value) + ", expected " + std::to_string(low) + ".." +
+              std::to_string(high));
+  }
+  return static_cast<int32_t>(value);
+}
+
+bool Flag(const GoldenRecord& record, const std::string& field) {
+  return record.Has(field) && Int32(record, field, 0, 1) == 1;
+}
+
+Tensor Codes(const GoldenRecord& record, const std::string& field, DType dtype,
+             const std::vector<int64_t>& shape) {
+  const std::vector<int64_t> values = record.Ints(field);
+  if (ElementCount(shape, kMaxElements) != static_cast<int64_t>(values.size())) {
+    std::string text;
+    for (const int64_t d : shape) text += (text.empty() ? "" : "x") + std::to_string(d);
+    Wrong(record, field, "has " + std::to_string(values.size()) + " entries, expected " + text);
+  }
+  const CodeRange range = RangeOf(dtype);
+  Tensor tensor(dtype, shape);
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (values[i] < range.min || values[i] > range.max) {
+      Wrong(record, field,
+            "entry " + std::to_string(i) + " is " + std::to_string(values[i]) + ", outside " +
+                std::string(Name(dtype)));
+    }
+    tensor.SetInt(static_cast<int64_t>(i), static_cast<int32_t>(values[i]));
+  }
+  return tensor;
+}
+
+Tensor Reals(const GoldenRecord& record, const std::string& field,
+             const std::vector<int64_t>& shape) {
+  const std::vector<float> values = record.Floats(field);
+  if (ElementCount(shape, kMaxElements) != static_cast<int64_t>(values.size())) {
+    Wrong(record, field,
+          "has " + std::to_string(values.size()) + " entries, not as many as expected");
+  }
+  return Tensor::Of<float>(shape, values);
+}
+
+DType CodeType(const GoldenRecord& record, const std::string& field) {
+  std::string name = record.Text(field);
+  if (name == "qu8" || name == "qs8" || name == "qc8") name = name == "qu8" ? "u8" : "s8";
+  const std::optional<DType> dtype = ParseDType(name);
+  if (!dtype || !IsCode(*dtype)) Wrong(record, field, "expected u8 or s8");
+  return *dtype;
+}
+
+std::vector<int32_t> Int32s(const GoldenRecord& record, const std::string& field) {
+  std::vector<int32_t> result;
+  for (const int64_t value : record.Ints(field)) {
+    if (value < INT32_MIN || value > INT32_MAX) Wrong(record, field, "outside int32");
+    result.push_back(static_cast<int32_t>(value));
+  }
+  return result;
+}
+
+}  // namespace qualm::golden

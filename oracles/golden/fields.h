@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// The fields of a recorded line, each checked: whatever is malformed throws InputError with file,
+// line and field.
+#ifndef QUALM_ORACLES_GOLDEN_FIELDS_H_
+#define QUALM_ORACLES_GOLDEN_FIELDS_H_
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/io/golden.h"
+
+namespace qualm::golden {
+
+constexpr int64_t kMaxElements = int64_t{1} << 28;
+
+[[noreturn]] void Wrong(const GoldenRecord& record, std::string_view field,
+                        const std::string& what);
+
+// 0..kMaxElements.
+int64_t Dimension(const GoldenRecord& record, const std::string& field);
+int32_t Int32(const GoldenRecord& record, const std::string& field, int64_t low = INT32_MIN,
+              int64_t high = INT32_MAX);
+// 0 or 1; a missing one is 0.
+bool Flag(const GoldenRecord& record, const std::string& field);
+std::vector<int32_t> Int32s(const GoldenRecord& record, const std::string& field);
+// u8 or s8, under any of its names (XNNPACK's qu8, qs8, qc8 too).
+DType CodeType(const GoldenRecord& record, const std::string& field);
+
+// The integers of a field, each inside the type, as many as the shape says. Nothing of the claimed
+// size is allocated before the list itself has been seen to be that long.
+Tensor Codes(const GoldenRecord& record, const std::string& field, DType dtype,
+             const std::vector<int64_t>& shape);
+Tensor Reals(const GoldenRecord& record, const std::string& field,
+             const std::vector<int64_t>& shape);
+
+}  // namespace qualm::golden
+
+#endif  // QUALM_ORACLES_GOLDEN_FIELDS_H_

@@ -1,0 +1,520 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "oracles/golden/judge.h"
+
+#include <cmath>
+#include <map>
+#include <set>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "core/float_text.h"
+#include "oracles/conventions/aten.h"
+#include "oracles/conventions/fbgemm.h"
+#include "oracles/golden/cases.h"
+#include "oracles/golden/fields.h"
+#include "oracles/conventions/model.h"
+#include "oracles/conventions/observers.h"
+#include "oracles/conventions/primitives.h"
+
+namespace qualm::golden {
+namespace {
+
+std::string_view After(std::string_view text, std::string_view prefix) {
+  return text.starts_with(prefix) ? text.substr(prefix.size()) : std::string_view();
+}
+
+std::string OneDnnName(std::string_view isa) {
+  static const std::map<std::string_view, std::string> names = {
+      {"sse41", "sse41"},  {"SSE41", "sse41"},           {"avx2", "avx2"},
+      {"AVX2", "avx2"},    {"avx512core", "avx512core"}, {"AVX512_CORE", "avx512core"},
+      {"default", "vnni"}, {"AVX512_CORE_VNNI", "vnni"}};
+  const auto at = names.find(isa);
+  return at == names.end() ? "" : at->second;
+}
+
+// "" if no model is known for these records.
+std::string ModelName(const GoldenRecord& record) {
+  const std::string_view backend = record.backend;
+  std::string_view isa = record.isa;
+  if (backend.starts_with("fbgemm@")) {
+    if (isa.empty()) return "fbgemm@avx2";       // element-wise: the vector path
+    if (isa == "any-x86") return "fbgemm@avx2";  // the same on every one
+    if (isa.ends_with("_ymm")) isa.remove_suffix(4);
+    const std::string_view name = isa == "avx512_vnni" ? "vnni" : isa;
+    std::string model = "fbgemm@" + std::string(name);
+    if (record.Has("acc_kind") && record.Text("acc_kind") == "acc16") model += "+acc16";
+    if (backend.ends_with("-nofma")) model += "+nofma";
+    return model;
+  }
+  if (backend.starts_with("onednn-2")) return "onednn2@" + OneDnnName(isa);
+  if (backend.starts_with("onnxruntime-"))
+    return "onnxruntime@" + std::string(isa.substr(0, isa.find('-')));
+  if (backend.starts_with("xnnpack@")) {
+    if (isa.starts_with("x86")) return "xnnpack@fp32";
+    return isa.starts_with("aarch64") ? "xnnpack@rndnu" : "";
+  }
+  if (backend.starts_with("tflite-double") || backend.starts_with("tflite-reference"))
+    return "tflite@double";
+  if (backend.starts_with("tflite-single")) return "tflite@single";
+  if (isa == "qnnpack-x86" || isa == "pt26-qnnpack") return "qnnpack";
+  if (const auto rest = After(isa, "pt26-onednn-"); !rest.empty())
+    return "onednn3@" + OneDnnName(rest);
+  if (const auto rest = After(isa, "onednn-"); !rest.empty()) return "onednn2@" + OneDnnName(rest);
+  if (auto rest = After(isa, "aten-"); !rest.empty()) {
+    const bool pt26 = rest.ends_with("-pt26");
+    if (pt26) rest.remove_suffix(5);
+    return "aten@" + std::string(rest) + (pt26 ? "+pt26" : "");
+  }
+  return "";
+}
+
+class Judge {
+ public:
+  explicit Judge(const GoldenRecord& record) : record_(record) {}
+
+  GoldenVerdict Run();
+
+ private:
+  using Handler = void (Judge::*)();
+  static const std::map<std::string_view, Handler>& Handlers();
+
+  bool done() const { return result_.verdict.judgement != Judgement::kPassed; }
+  void Skip(std::string reason) {
+    if (!done()) result_.verdict = Verdict::Skipped(std::move(reason));
+  }
+  // The recorded field, and what we compute. Each field named here counts as judged.
+  void Compare(const std::string& field, const Tensor& recorded, const Tensor& computed);
+  void CompareText(const std::string& field, const std::string& recorded,
+                   const std::string& computed);
+  // A flat list of integers, each computed from its index alone.
+  template <typename Compute>
+  void CompareEach(const std::string& field, DType dtype, int64_t count, const Compute& compute) {
+    Tensor computed(dtype, {count});
+    for (int64_t i = 0; i < count; ++i) computed.SetInt(i, compute(i));
+    Compare(field, Codes(record_, field, dtype, {count}), computed);
+  }
+  // An int32 list that says itself how long it is.
+  Tensor Int32List(const char* field) const {
+    const auto count = static_cast<int64_t>(record_.Ints(field).size());
+    return Codes(record_, field, DType::kS32, {count});
+  }
+  // Runs the named model; nullopt (and a skip) if there is none or it does not define the case.
+  std::optional<ModelOutput> Model(const std::string& name, const Case& c);
+
+  // One case, one model, one recorded field.
+  void JudgeOutput(const std::string& field, const std::string& name, const Case& c) {
+    const Tensor y = c.out_dtype == DType::kF32
+                         ? Reals(record_, field, c.output_shape())
+                         : Codes(record_, field, c.out_dtype, c.output_shape());
+    if (const auto output = Model(name, c)) Compare(field, y, output->y);
+  }
+
+  // One case, one model: its codes and, where recorded, its sums.
+  void JudgeCase(const Case& c) {
+    const Tensor y = Codes(record_, "y", c.out_dtype, c.output_shape());
+    const std::optional<ModelOutput> output = Model(ModelName(record_), c);
+    if (!output) return;
+    for (const char* field : {"acc", "acc_no_zp"}) {
+      if (!record_.Has(field) || !output->acc) continue;
+      Compare(field, Codes(record_, field, DType::kS32, c.output_shape()), *output->acc);
+    }
+    Compare("y", y, output->y);
+    // What a forum thread printed.
+    if (record_.Has("y_thread")) {
+      Compare("y_thread", Codes(record_, "y_thread", c.out_dtype, c.output_shape()), output->y);
+    }
+  }
+
+  void Linear() { JudgeCase(AtenStyleLinear(record_)); }
+  void Conv2d() { JudgeCase(AtenStyleConv(record_)); }
+  void QLinearConv() { JudgeCase(OrtConv(record_)); }
+  void DirectConvolution();
+  void Depthwise3d();
+  void Add() { JudgeCase(AddCase(record_)); }
+  void FullyConnected() { JudgeCase(XnnpackLinear(record_)); }
+  void QLinearMatmul() { JudgeCase(OrtMatmul(record_)); }
+  void TfliteFullyConnected();
+  void FloatAndI32Bias();
+  void Matmul();
+  void Quantize();
+  void RequantizeFloat();
+  void RequantizeFixedPoint();
+  void ChooseQParams();
+  void AtenChooseQParams();
+  void Observe();
+  void Srdhm();
+  void Rdbp();
+  void Mbqm();
+
+  const GoldenRecord& record_;
+  GoldenVerdict result_;
+  std::set<std::string> judged_;
+};
+
+void Judge::Compare(const std::string& field, const Tensor& recorded, const Tensor& computed) {
+  judged_.insert(field);
+  result_.outputs += recorded.size();
+  if (done()) return;
+  if (const auto divergence = FirstDivergence(recorded, computed)) {
+    result_.verdict = Verdict::Failed(
+        record_.where + ": " + field + "[" + std::to_string(divergence->index) + "]: recorded " +
+            divergence->expected + ", " + result_.model + " gives " + divergence->actual,
+        divergence);
+  }
+}
+
+void Judge::CompareText(const std::string& field, const std::string& recorded,
+                        const std::string& computed) {
+  judged_.insert(field);
+  ++result_.outputs;
+  if (done() || recorded == computed) return;
+  result_.verdict = Verdict::Failed(record_.where + ": " + field + ": recorded " + recorded + ", " +
+                                        result_.model + " gives " + computed,
+                                    Divergence{0, recorded, computed, 0});
+}
+
+std::optional<ModelOutput> Judge::Model(const std::string& name, const Case& c) {
+  const qualm::Model* model = FindModel(name);
+  if (model == nullptr) {
+    Skip("no model for backend " + record_.backend + ", isa " + record_.isa);
+    return std::nullopt;
+  }
+  result_.model = name;
+  if (const std::string reason = model->cannot_run(c); !reason.empty()) {
+    Skip(name + ": " + reason);
+    return std::nullopt;
+  }
+  return model->run(c);
+}
+
+void Judge::TfliteFullyConnected() {
+  const Case c = TfliteLinear(record_);
+  JudgeCase(c);
+  const double multiplier = static_cast<double>(c.x_q.scale[0]) *
+                            static_cast<double>(c.w_q.scale[0]) /
+                            static_cast<double>(c.out_q.scale[0]);
+  const auto fixed = models::QuantizeMultiplier(multiplier, result_.model == "tflite@single");
+  for (const auto& [field, value] :
+       {std::pair{"multiplier", fixed.value}, {"shift", fixed.shift}}) {
+    if (record_.Has(field)) {
+      CompareText(field, std::to_string(record_.Int(field)), std::to_string(value));
+    }
+  }
+}
+
+void Judge::FloatAndI32Bias() {
+  const std::string name = ModelName(record_);
+  if (record_.Has("y_float")) JudgeOutput("y_float", name, RealLinear(record_));
+  if (record_.Has("y_u8_i32bias")) JudgeOutput("y_u8_i32bias", name, I32BiasLinear(record_));
+}
+
+// The recorded accumulators are those of a matmul without zero points; the codes are those of one
+// with them, whose accumulation may differ, scaled by output_scales themselves.
+void Judge::Matmul() {
+  const Case c = DirectMatmul(record_);
+  const std::vector<int64_t> shape = {c.M, c.N};
+  const std::string name = ModelName(record_);
+  if (record_.Has("acc_no_zp")) {
+    const Tensor acc = Codes(record_, "acc_no_zp", DType::kS32, shape);
+    Case plain = c;
+    plain.x_q.zero_point = {0};
+    if (const auto output = Model(name, plain)) Compare("acc_no_zp", acc, *output->acc);
+  }
+  if (record_.Has("y_u8")) {
+    const Tensor y = Codes(record_, "y_u8", DType::kU8, shape);
+    const auto output = Model(name, c);
+    if (!output) return;
+    Case requantize;
+    requantize.op = Op::kRequantize;
+    requantize.M = c.M;
+    requantize.N = c.N;
+    requantize.x = Tensor(DType::kS32, shape);
+    for (int64_t n = 0; n < c.N; ++n) {
+      int64_t weights = 0;
+      for (int64_t k = 0; k < c.K; ++k) weights += c.w.IntAt(n * c.K + k);
+      const auto offset =
+          static_cast<uint64_t>(weights) * static_cast<uint64_t>(int64_t{c.x_q.zero_point[0]});
+      for (int64_t m = 0; m < c.M; ++m) {
+        const int64_t i = m * c.N + n;
+        const auto acc = static_cast<uint64_t>(int64_t{output->acc->IntAt(i)});
+        requantize.x.SetInt(i, models::Wrap32(static_cast<int64_t>(acc - offset)));
+      }
+    }
+    requantize.multiplier = c.w_q.scale;
+    requantize.per_channel = c.per_channel;
+    requantize.out_q.zero_point = c.out_q.zero_point;
+    CheckCase(record_, requantize);
+    if (const auto codes = Model(name, requantize)) Compare("y_u8", y, codes->y);
+  }
+}
+
+void Judge::DirectConvolution() { JudgeOutput("y_s32", ModelName(record_), DirectConv(record_)); }
+
+void Judge::Depthwise3d() {
+  const std::string name = ModelName(record_);
+  const int32_t x = Int32(record_, "x_const", 0, 255);
+  const int32_t w_zero_point = Int32(record_, "w_zp");
+  const float out_scale = record_.Float("out_scale");
+  if (!std::isfinite(out_scale) || out_scale <= 0)
+    Wrong(record_, "out_scale", "must be finite and greater than 0");
+  const std::vector<int32_t> outputs = models::FbgemmDepthwise3d(x, w_zero_point, out_scale);
+  if (!name.starts_with("fbgemm@") || FindModel(name) == nullptr) {
+    return Skip("no model for backend " + record_.backend + ", isa " + record_.isa);
+  }
+  result_.model = name;
+  CompareEach("y_channel0", DType::kU8, static_cast<int64_t>(outputs.size()),
+              [&](int64_t i) { return outputs[static_cast<size_t>(i)]; });
+  CompareText("y_center", std::to_string(record_.Int("y_center")),
+              std::to_string(outputs[outputs.size() / 2]));
+}
+
+void Judge::Quantize() {
+  const Case c = QuantizeCase(record_);
+  const std::pair<const char*, std::string> variants[] = {
+      {"y", ModelName(record_)}, {"y_avx2", "fbgemm@avx2"}, {"y_scalar", "fbgemm@scalar"}};
+  for (const auto& [field, name] : variants) {
+    if (record_.Has(field)) JudgeOutput(field, name, c);
+  }
+  if (record_.Has("deq") && record_.Has("y")) {
+    const Tensor y = Codes(record_, "y", c.out_dtype, c.output_shape());
+    JudgeOutput("deq", ModelName(record_), DequantizeCase(record_, c, y));
+  }
+}
+
+void Judge::RequantizeFloat() {
+  const Case c = RequantizeCase(record_);
+  for (const auto& [field, name] :
+       {std::pair{"y_avx2", "fbgemm@avx2"}, {"y_scalar", "fbgemm@scalar"}}) {
+    if (record_.Has(field)) JudgeOutput(field, name, c);
+  }
+}
+
+void Judge::RequantizeFixedPoint() {
+  const Tensor x = Int32List("x");
+  const int32_t multiplier = Int32(record_, "multiplier");
+  const int32_t right_shift = Int32(record_, "right_shift", 1, 62);
+  const int32_t zero_point = Int32(record_, "zp");
+  for (const bool vector : {true, false}) {
+    const char* const field = vector ? "y_avx2" : "y_scalar";
+    if (!record_.Has(field)) continue;
+    result_.model = vector ? "fbgemm@avx2" : "fbgemm@scalar";
+    CompareEach(field, DType::kU8, x.size(), [&](int64_t i) {
+      const bool body = vector && i < x.size() / 8 * 8;  // eight at a time, the rest scalar
+      return models::FbgemmRequantizeFixedPoint(x.IntAt(i), multiplier, right_shift, zero_point,
+                                                body);
+    });
+  }
+}
+
+void Judge::ChooseQParams() {
+  result_.model = "observers@fbgemm";
+  const float min = record_.Float("min");
+  const float max = record_.Float("max");
+  if (!std::isfinite(min) || !std::isfinite(max)) Wrong(record_, "min", "the range must be finite");
+  if (min > max) Wrong(record_, "min", "is greater than max");
+  const int32_t qmin = Int32(record_, "qmin", -(1 << 16), 1 << 16);
+  const int32_t qmax = Int32(record_, "qmax", -(1 << 16), 1 << 16);
+  if (qmin >= qmax) Wrong(record_, "qmin", "must be less than qmax");
+  const auto chosen = models::FbgemmChooseQParams(
+      min, max, qmin, qmax, Flag(record_, "preserve_sparsity"), Flag(record_, "force_pow2"));
+  CompareText("scale", FloatText(record_.Float("scale")),
+              FloatText(static_cast<float>(chosen.scale)));
+  CompareText("zp", std::to_string(record_.Int("zp")), std::to_string(chosen.zero_point));
+}
+
+std::string DoubleText(double value) {
+  char buffer[40];
+  std::snprintf(buffer, sizeof buffer, "%a", value);
+  return buffer;
+}
+
+void Judge::AtenChooseQParams() {
+  result_.model = "observers@aten";
+  const std::vector<float> x = record_.Floats("x");
+  if (x.empty()) Wrong(record_, "x", "must not be empty");
+  float min = x[0];
+  float max = x[0];
+  for (const float value : x) {
+    if (!std::isfinite(value)) Wrong(record_, "x", "must be finite");
+    min = std::min(min, value);
+    max = std::max(max, value);
+  }
+  const auto chosen = models::AtenChooseQParams(min, max, Flag(record_, "reduce_range"));
+  CompareText("scale_double", DoubleText(record_.Double("scale_double")), DoubleText(chosen.scale));
+  CompareText("zp", std::to_string(record_.Int("zp")), std::to_string(chosen.zero_point));
+}
+
+// Scales, zero points and, where recorded, the range they follow from, and what ATen quantizes x
+// to.
+void Judge::Observe() {
+  result_.model = "observers@torch";
+  const std::vector<exact::ObserverResult> results = models::ObserveRecord(record_);
+  const auto count = static_cast<int64_t>(results.size());
+  Tensor scale(DType::kF32, {count});
+  Tensor zero_point(DType::kS32, {count});
+  for (size_t i = 0; i < results.size(); ++i) {
+    scale.as<float>()[i] = results[i].scale;
+    zero_point.as<int32_t>()[i] = results[i].zero_point;
+  }
+  Compare("scale", Reals(record_, "scale", {count}), scale);
+  Compare("zp", Codes(record_, "zp", DType::kS32, {count}), zero_point);
+  for (const auto& [field, value] :
+       {std::pair{"min_val", results[0].range.min}, {"max_val", results[0].range.max}}) {
+    if (record_.Has(field)) {
+      CompareText(field, FloatText(record_.Float(field)), FloatText(value));
+    }
+  }
+  for (const char* field : {"q", "y", "y_thread"}) {
+    if (!record_.Has(field)) continue;
+    const Tensor codes = models::QuantizeRecord(record_, results);
+    Compare(field, Codes(record_, field, codes.dtype(), codes.shape()), codes);
+  }
+  if (record_.Has("deq_thread")) {
+    const Tensor codes = models::QuantizeRecord(record_, results);
+    Compare("deq_thread", Reals(record_, "deq_thread", codes.shape()),
+            models::DequantizeRecord(codes, results));
+  }
+}
+
+void Judge::Srdhm() {
+  result_.model = "gemmlowp";
+  const Tensor a = Int32List("a");
+  const Tensor b = Codes(record_, "b", DType::kS32, {a.size()});
+  CompareEach("y", DType::kS32, a.size(), [&](int64_t i) {
+    return models::SaturatingRoundingDoublingHighMul(a.IntAt(i), b.IntAt(i));
+  });
+}
+
+void Judge::Rdbp() {
+  result_.model = "gemmlowp";
+  const int32_t exponent = Int32(record_, "exponent", 0, 31);
+  const Tensor x = Int32List("x");
+  CompareEach("y", DType::kS32, x.size(),
+              [&](int64_t i) { return models::RoundingDivideByPot(x.IntAt(i), exponent); });
+}
+
+void Judge::Mbqm() {
+  result_.model = ModelName(record_);
+  const bool single = result_.model == "tflite@single";
+  if (!single && result_.model != "tflite@double") return Skip("no model for " + record_.backend);
+  const Tensor x = Int32List("x");
+  const double multiplier = record_.Double("double_multiplier");
+  if (!std::isfinite(multiplier)) Wrong(record_, "double_multiplier", "must be finite");
+  const models::FixedMultiplier fixed{Int32(record_, "quantized_multiplier"),
+                                      Int32(record_, "shift", -31, single ? 30 : 31)};
+  const models::FixedMultiplier chosen = models::QuantizeMultiplier(multiplier, single);
+  CompareText("quantized_multiplier", std::to_string(fixed.value), std::to_string(chosen.value));
+  CompareText("shift", std::to_string(fixed.shift), std::to_string(chosen.shift));
+  CompareEach("y", DType::kS32, x.size(), [&](int64_t i) {
+    return single ? models::MultiplyOneRounding(x.IntAt(i), fixed)
+                  : models::MultiplyTwoRoundings(x.IntAt(i), fixed);
+  });
+}
+
+const std::map<std::string_view, Judge::Handler>& Judge::Handlers() {
+  static const std::map<std::string_view, Handler> handlers = {
+      {"linear", &Judge::Linear},
+      {"conv2d", &Judge::Conv2d},
+      {"qlinear_conv", &Judge::QLinearConv},
+      {"conv2d_s32", &Judge::DirectConvolution},
+      {"depthwise3d_7x7x7_const", &Judge::Depthwise3d},
+      {"add", &Judge::Add},
+      {"tflite_add", &Judge::Add},
+      {"linear_float_and_i32bias", &Judge::FloatAndI32Bias},
+      {"matmul", &Judge::Matmul},
+      {"qlinear_matmul", &Judge::QLinearMatmul},
+      {"fully_connected", &Judge::FullyConnected},
+      {"tflite_fully_connected", &Judge::TfliteFullyConnected},
+      {"quantize", &Judge::Quantize},
+      {"tflite_quantize", &Judge::Quantize},
+      {"requantize_float", &Judge::RequantizeFloat},
+      {"requantize_fixedpoint", &Judge::RequantizeFixedPoint},
+      {"choose_qparams", &Judge::ChooseQParams},
+      {"aten_choose_qparams", &Judge::AtenChooseQParams},
+      {"observer", &Judge::Observe},
+      {"observer_per_channel", &Judge::Observe},
+      {"observer_quantize", &Judge::Observe},
+      {"gemmlowp_srdhm", &Judge::Srdhm},
+      {"gemmlowp_rounding_divide_by_pot", &Judge::Rdbp},
+      {"multiply_by_quantized_multiplier", &Judge::Mbqm},
+  };
+  return handlers;
+}
+
+GoldenVerdict Judge::Run() {
+  const auto at = Handlers().find(record_.op);
+  if (at == Handlers().end()) {
+    result_.verdict = Verdict::Skipped("op " + record_.op + " is not known yet");
+    return std::move(result_);
+  }
+  (this->*at->second)();
+  if (done()) return std::move(result_);
+  for (const auto& [field, value] : record_.fields) {
+    const bool output = (field.starts_with("y") || field.starts_with("acc") || field == "deq") &&
+                        field != "acc_kind" && record_.Has(field);
+    if (output && !judged_.contains(field)) {
+      result_.verdict =
+          Verdict::Failed(record_.where + ": " + field + ": an output that nothing here computes");
+      return std::move(result_);
+    }
+  }
+  if (judged_.empty()) {
+    result_.verdict = Verdict::Failed(record_.where + ": has no output to judge");
+  }
+  return std::move(result_);
+}
+
+struct CaseReader {
+  Case (*read)(const GoldenRecord&);
+  const char* output;  // the recorded field that is this case's output
+};
+
+const std::map<std::string_view, CaseReader>& CaseReaders() {
+  static const std::map<std::string_view, CaseReader> readers = {
+      {"linear", {AtenStyleLinear, "y"}},
+      {"conv2d", {AtenStyleConv, "y"}},
+      {"qlinear_conv", {OrtConv, "y"}},
+      {"conv2d_s32", {DirectConv, "y_s32"}},
+      {"add", {AddCase, "y"}},
+      {"tflite_add", {AddCase, "y"}},
+      {"linear_float_and_i32bias", {I32BiasLinear, "y_u8_i32bias"}},
+      {"matmul", {DirectMatmul, "y_u8"}},
+      {"qlinear_matmul", {OrtMatmul, "y"}},
+      {"fully_connected", {XnnpackLinear, "y"}},
+      {"tflite_fully_connected", {TfliteLinear, "y"}},
+      {"quantize", {QuantizeCase, "y"}},
+      {"tflite_quantize", {QuantizeCase, "y"}},
+      {"requantize_float", {RequantizeCase, "y_avx2"}},
+  };
+  return readers;
+}
+
+}  // namespace
+
+}  // namespace qualm::golden
+
+namespace qualm {
+
+GoldenVerdict JudgeGolden(const GoldenRecord& record) { return golden::Judge(record).Run(); }
+
+bool GoldenHasCase(const GoldenRecord& record) { return golden::CaseReaders().contains(record.op); }
+
+Case GoldenCase(const GoldenRecord& record) {
+  const auto at = golden::CaseReaders().find(record.op);
+  if (at == golden::CaseReaders().end())
+    golden::Wrong(record, "op", record.op + " is not an operation known here");
+  Case c = at->second.read(record);
+  c.note = "recorded as " + record.id;
+  std::string output = at->second.output;
+  if (!record.Has(output) && record.Has("y_avx2")) output = "y_avx2";
+  if (record.Has(output)) {
+    Observed observed;
+    observed.by = record.backend + (record.isa.empty() ? "" : " " + record.isa);
+    observed.y = golden::Codes(record, output, c.out_dtype, c.output_shape());
+    c.observed = std::move(observed);
+  }
+  return c;
+}
+
+}  // namespace qualm

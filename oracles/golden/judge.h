@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// Holds the models to recordings of the real libraries: which model computes a record, and is every
+// judged output (y*, acc*, scale, zp, q) of it bit-equal?
+#ifndef QUALM_ORACLES_GOLDEN_JUDGE_H_
+#define QUALM_ORACLES_GOLDEN_JUDGE_H_
+
+#include <string>
+
+#include "core/io/golden.h"
+#include "core/verdict.h"
+
+namespace qualm {
+
+struct GoldenVerdict {
+  std::string model;    // "fbgemm@avx2"; "" if none is known
+  Verdict verdict;      // passed, failed (with field and first difference), or skipped with reason
+  int64_t outputs = 0;  // elements compared
+};
+
+// Throws InputError if the record lacks a field its op needs or a field is malformed.
+GoldenVerdict JudgeGolden(const GoldenRecord& record);
+
+// The record as a case (for subjects and explain); nullopt-like: throws InputError if its op is not
+// one of ours.
+bool GoldenHasCase(const GoldenRecord& record);
+Case GoldenCase(const GoldenRecord& record);
+
+}  // namespace qualm
+
+#endif  // QUALM_ORACLES_GOLDEN_JUDGE_H_

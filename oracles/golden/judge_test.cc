@@ -1,0 +1,425 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every recording in the corpus, bit for bit; and records that lie.
+#include "oracles/golden/judge.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <iostream>
+#include <map>
+
+#include "core/status.h"
+#include "oracles/conventions/model.h"
+
+namespace qualm {
+namespace {
+
+void ForEachRecord(
+    const std::function<void(const std::string& file, const GoldenRecord& record)>& visit) {
+  std::vector<std::filesystem::path> files;
+  const std::filesystem::path corpus = std::string(QUALM_SOURCE_DIR) + "/corpus/golden";
+  for (const auto& entry : std::filesystem::directory_iterator(corpus)) {
+    if (entry.path().extension() == ".jsonl") files.push_back(entry.path());
+  }
+  std::sort(files.begin(), files.end());
+  for (const auto& path : files) {
+    ForEachGoldenRecord(path.string(), [&](const GoldenRecord& record) {
+      visit(path.filename().string(), record);
+    });
+  }
+}
+
+struct Count {
+  int64_t passed = 0;
+  int64_t failed = 0;
+  int64_t skipped = 0;
+  int64_t outputs = 0;
+};
+
+TEST(GoldenJudgeTest, EveryRecordOfAKnownOpIsReproduced) {
+  std::map<std::string, Count> by_file;
+  std::map<std::string, int64_t> outputs_by_model;
+  std::map<std::string, int64_t> skips;
+  int64_t failures = 0;
+  ForEachRecord([&](const std::string& file, const GoldenRecord& record) {
+    const GoldenVerdict verdict = JudgeGolden(record);
+    Count& count = by_file[file];
+    if (verdict.verdict.judgement == Judgement::kSkipped) {
+      ++count.skipped;
+      ++skips[verdict.verdict.reason];
+    } else if (verdict.verdict.judgement == Judgement::kPassed) {
+      ++count.passed;
+      count.outputs += verdict.outputs;
+      outputs_by_model[verdict.model] += verdict.outputs;
+    } else {
+      ++count.failed;
+      if (++failures <= 20) ADD_FAILURE() << verdict.verdict.reason;
+    }
+  });
+  EXPECT_EQ(failures, 0);
+  for (const auto& [file, count] : by_file) {
+    std::cout << file << ": passed " << count.passed << ", failed " << count.failed << ", skipped "
+              << count.skipped << ", outputs " << count.outputs << "\n";
+  }
+  for (const auto& [reason, count] : skips)
+    std::cout << "skipped " << count << ": " << reason << "\n";
+  // No model loses its recordings unnoticed.
+  for (const char* model :
+       {"aten@aarch64",      "aten@avx2",     "aten@avx512",         "aten@default",
+        "aten@avx512+pt26",  "onednn3@vnni",  "fbgemm@avx2",         "fbgemm@avx2+acc16",
+        "fbgemm@avx2+nofma", "fbgemm@avx512", "fbgemm@avx512+acc16", "fbgemm@avx512+nofma",
+        "fbgemm@scalar",     "fbgemm@vnni",   "fbgemm@vnni+acc16",   "fbgemm@vnni+nofma",
+        "gemmlowp",          "onednn2@avx2",  "onednn2@avx512core",  "onednn2@sse41",
+        "onednn2@vnni",      "onednn3@avx2",  "onnxruntime@avx2",    "onnxruntime@sse41",
+        "onnxruntime@vnni",  "qnnpack",       "tflite@double",       "tflite@single",
+        "xnnpack@fp32",      "xnnpack@rndnu", "observers@torch",     "observers@aten",
+        "observers@fbgemm"}) {
+    EXPECT_GT(outputs_by_model[model], 0) << model;
+  }
+  // The only reason to skip is a function that has no meaning here yet.
+  for (const auto& [reason, count] : skips) {
+    EXPECT_TRUE(reason.ends_with("is not known yet")) << reason;
+  }
+}
+
+TEST(GoldenJudgeTest, TracesEndInTheRecordedOutput) {
+  std::map<std::string, int64_t> traced;
+  ForEachRecord([&](const std::string&, const GoldenRecord& record) {
+    // The codes of a direct matmul are scaled by output_scales themselves, not by their quotient.
+    if (!GoldenHasCase(record) || record.op == "matmul") return;
+    const Case c = GoldenCase(record);
+    ASSERT_TRUE(c.observed.has_value()) << record.where;
+    const GoldenVerdict verdict = JudgeGolden(record);
+    // The last judged variant of an element-wise record is the scalar one; its case is the other.
+    const Model* model =
+        FindModel(verdict.model == "fbgemm@scalar" ? "fbgemm@avx2" : verdict.model);
+    ASSERT_NE(model, nullptr) << record.where;
+    const Tensor& y = c.observed->y;
+    for (const int64_t i : {int64_t{0}, y.size() / 2, y.size() - 1}) {
+      const Trace trace = model->trace(c, i);
+      ASSERT_FALSE(trace.empty());
+      EXPECT_EQ(trace.back().value, ElementText(y, i)) << record.where << " output " << i;
+      for (const TraceStep& step : trace) EXPECT_EQ(step.text.find('{'), std::string::npos);
+    }
+    ++traced[model->name];
+  });
+  EXPECT_GT(traced["fbgemm@avx2"], 0);
+  EXPECT_GT(traced["onednn2@avx2"], 0);
+  EXPECT_GT(traced["qnnpack"], 0);
+  EXPECT_GT(traced["xnnpack@rndnu"], 0);
+}
+
+using Fields = std::map<std::string, std::string>;
+
+// `fields` with some replaced ("" removes one), as a line.
+std::string LineOf(Fields fields, const Fields& changes) {
+  for (const auto& [name, value] : changes) fields[name] = value;
+  std::string line = "{";
+  for (const auto& [name, value] : fields) {
+    if (value.empty()) continue;
+    line += (line.size() > 1 ? "," : "") + ("\"" + name + "\":" + value);
+  }
+  return line + "}";
+}
+
+// A good record.
+std::string Line(const Fields& changes) {
+  const Fields fields = {{"id", R"("r")"},
+                         {"op", R"("linear")"},
+                         {"backend", R"("fbgemm@71d6f8b")"},
+                         {"isa", R"("avx2")"},
+                         {"gran", R"("tensor")"},
+                         {"relu", "0"},
+                         {"M", "1"},
+                         {"N", "1"},
+                         {"K", "2"},
+                         {"x_scale", R"("0x1p+0")"},
+                         {"x_zp", "0"},
+                         {"w_scale", R"(["0x1p+0"])"},
+                         {"w_zp", "[0]"},
+                         {"out_scale", R"("0x1p+10")"},
+                         {"out_zp", "0"},
+                         {"bias", "null"},
+                         {"x", "[255,255]"},
+                         {"w", "[127,127]"},
+                         {"acc", "[32767]"},
+                         {"y", "[32]"}};
+  return LineOf(fields, changes);
+}
+
+// Good records of other operations: 1x3 pixels of one channel under a 1x3 kernel with padding 1,
+// and two sums.
+std::string ConvLine(const Fields& changes) {
+  const Fields fields = {{"id", R"("r")"},
+                         {"op", R"("conv2d")"},
+                         {"backend", R"("fbgemm@71d6f8b")"},
+                         {"isa", R"("avx2")"},
+                         {"layout", R"("x:NHWC w:KRSC y:NHWC")"},
+                         {"gran", R"("tensor")"},
+                         {"relu", "0"},
+                         {"N", "1"},
+                         {"H", "1"},
+                         {"W", "3"},
+                         {"IC", "1"},
+                         {"OC", "1"},
+                         {"G", "1"},
+                         {"R", "3"},
+                         {"S", "3"},
+                         {"stride", "1"},
+                         {"pad", "1"},
+                         {"dil", "1"},
+                         {"OH", "1"},
+                         {"OW", "3"},
+                         {"x_scale", R"("0x1p+0")"},
+                         {"x_zp", "0"},
+                         {"w_scale", R"(["0x1p+0"])"},
+                         {"w_zp", "[0]"},
+                         {"out_scale", R"("0x1p+10")"},
+                         {"out_zp", "0"},
+                         {"bias", "null"},
+                         {"x", "[255,255,255]"},
+                         {"w", "[0,0,0,0,127,127,0,0,0]"},
+                         {"y", "[32,32,32]"}};
+  return LineOf(fields, changes);
+}
+std::string AddLine(const Fields& changes) {
+  const Fields fields = {{"id", R"("r")"},
+                         {"op", R"("add")"},
+                         {"backend", R"("pytorch-1.13.1")"},
+                         {"isa", R"("aten-avx2")"},
+                         {"relu", "0"},
+                         {"n", "2"},
+                         {"a_scale", R"("0x1p+0")"},
+                         {"a_zp", "1"},
+                         {"b_scale", R"("0x1p+0")"},
+                         {"b_zp", "2"},
+                         {"out_scale", R"("0x1p+1")"},
+                         {"out_zp", "3"},
+                         {"a", "[11,21]"},
+                         {"b", "[12,23]"},
+                         {"y", "[13,23]"}};
+  return LineOf(fields, changes);
+}
+
+GoldenVerdict JudgeLine(const std::map<std::string, std::string>& changes) {
+  return JudgeGolden(ParseGoldenLine(Line(changes), "f", 1));
+}
+
+TEST(GoldenJudgeTest, AnyWrongOutputFails) {
+  const GoldenVerdict good = JudgeLine({});
+  EXPECT_EQ(good.verdict.judgement, Judgement::kPassed) << good.verdict.reason;
+  EXPECT_EQ(good.model, "fbgemm@avx2");
+  EXPECT_EQ(good.outputs, 2);
+  const GoldenVerdict y = JudgeLine({{"y", "[33]"}});
+  EXPECT_TRUE(y.verdict.failed());
+  EXPECT_EQ(y.verdict.reason, "f:1: r: y[0]: recorded 33, fbgemm@avx2 gives 32");
+  ASSERT_TRUE(y.verdict.divergence.has_value());
+  EXPECT_EQ(y.verdict.divergence->expected, "33");
+  EXPECT_TRUE(JudgeLine({{"acc", "[32766]"}}).verdict.failed());
+  EXPECT_TRUE(JudgeLine({{"isa", R"("avx512_vnni")"}}).verdict.failed());
+  EXPECT_TRUE(JudgeLine({{"y_other", "[1]"}}).verdict.failed()) << "an unknown output";
+  EXPECT_TRUE(JudgeLine({{"acc_other", "[1]"}}).verdict.failed()) << "an unknown accumulator";
+}
+
+TEST(GoldenJudgeTest, WhatHasNoModelIsSkippedWithAReason) {
+  const auto reason = [](const std::map<std::string, std::string>& changes) {
+    const GoldenVerdict verdict = JudgeLine(changes);
+    EXPECT_EQ(verdict.verdict.judgement, Judgement::kSkipped);
+    return verdict.verdict.reason;
+  };
+  EXPECT_EQ(reason({{"op", R"("transpose")"}}), "op transpose is not known yet");
+  EXPECT_EQ(reason({{"backend", R"("somebody@1")"}}), "no model for backend somebody@1, isa avx2");
+  EXPECT_EQ(reason({{"isa", R"("riscv")"}}), "no model for backend fbgemm@71d6f8b, isa riscv");
+  EXPECT_EQ(reason({{"backend", R"("pytorch-1.13.1")"},
+                    {"isa", R"("pt26-onednn-avx2")"},
+                    {"acc", ""},
+                    {"w_zp", "[4]"}}),
+            "onednn3@avx2: weight zero point must be 0");
+}
+
+TEST(GoldenJudgeTest, LyingRecordsAreRefusedWithFileLineAndField) {
+  using Changes = std::map<std::string, std::string>;
+  const std::pair<Changes, const char*> table[] = {
+      {{{"x", ""}}, "f:1: r: x: missing"},
+      {{{"x", "[1]"}}, "f:1: r: x: has 1 entries, expected 1x2"},
+      {{{"x", "[1,2,3]"}}, "f:1: r: x: has 3 entries, expected 1x2"},
+      {{{"x", "[256,0]"}}, "f:1: r: x: entry 0 is 256, outside u8"},
+      {{{"x", "[-1,0]"}}, "f:1: r: x: entry 0 is -1, outside u8"},
+      {{{"x", R"(["a","b"])"}}, "f:1: r: x: expected a list of integers"},
+      {{{"w", "[128,0]"}}, "f:1: r: w: entry 0 is 128, outside s8"},
+      {{{"M", "-1"}}, "f:1: r: M: expected 0..2^28"},
+      {{{"M", "99999999999999"}}, "f:1: r: M: expected 0..2^28"},
+      {{{"M", "268435456"}, {"N", "268435456"}}, "f:1: r: x: has 2 entries"},
+      {{{"M", "268435456"}, {"K", "0"}, {"x", "[]"}, {"w", "[]"}}, "f:1: r: y: has 1 entries"},
+      {{{"K", "1.5"}}, "f:1: r: K: expected an integer"},
+      {{{"K", "9223372036854775807"}}, "f:1: r: K: expected 0..2^28"},
+      {{{"x_scale", R"("inf")"}}, "f:1: r: x_scale: entry 0 must be finite"},
+      {{{"x_scale", R"("-0x1p+0")"}}, "f:1: r: x_scale: entry 0 must be finite"},
+      {{{"w_scale", R"(["nan:7fc00000"])"}}, "f:1: r: w_scale: entry 0 must be finite"},
+      {{{"w_scale", R"(["0x1p+0","0x1p+0"])"}}, "f:1: r: w_scale: has 2 entries, expected 1"},
+      {{{"w_scale", "[]"}}, "f:1: r: w_scale: has 0 entries"},
+      {{{"w_zp", "[]"}}, "f:1: r: w_zp: has 0 entries"},
+      {{{"w_zp", "[2147483648]"}}, "f:1: r: w_zp: outside int32"},
+      {{{"out_scale", R"("0x0p+0")"}}, "f:1: r: out_scale: entry 0 must be finite"},
+      {{{"out_zp", "4294967296"}}, "f:1: r: out_zp: is 4294967296"},
+      {{{"bias", R"(["inf"])"}}, "f:1: r: bias: entry 0 must be finite"},
+      {{{"bias", "[]"}}, "f:1: r: bias: expected one entry per output channel"},
+      {{{"relu", "2"}}, "f:1: r: relu: is 2, expected 0..1"},
+      {{{"gran", R"("row")"}}, "f:1: r: gran: expected tensor or channel"},
+      {{{"y", "[]"}}, "f:1: r: y: has 0 entries"},
+      {{{"y", "[256]"}}, "f:1: r: y: entry 0 is 256, outside u8"},
+      {{{"y", ""}}, "f:1: r: y: missing"},
+      {{{"acc", "[2147483648]"}}, "f:1: r: acc: entry 0 is 2147483648, outside s32"},
+      {{{"op", R"("gemmlowp_rounding_divide_by_pot")"}, {"exponent", "32"}},
+       "f:1: r: exponent: is 32, expected 0..31"},
+      {{{"op", R"("requantize_fixedpoint")"}, {"multiplier", "1"}, {"right_shift", "64"}},
+       "f:1: r: right_shift: is 64, expected 1..62"},
+      {{{"op", R"("multiply_by_quantized_multiplier")"},
+        {"backend", R"("tflite-double")"},
+        {"y", "[0,0]"},
+        {"double_multiplier", R"("0x1p-1")"},
+        {"quantized_multiplier", "1"},
+        {"shift", "40"}},
+       "f:1: r: shift: is 40, expected -31..31"},
+      {{{"op", R"("choose_qparams")"}, {"min", R"("inf")"}, {"max", R"("inf")"}},
+       "f:1: r: min: the range must be finite"},
+      {{{"op", R"("quantize")"}, {"dtype", R"("s32")"}}, "f:1: r: dtype: expected u8 or s8"},
+      {{{"op", R"("quantize")"}, {"dtype", R"("u8")"}, {"scale", R"("inf")"}, {"zp", "0"}},
+       "f:1: r: out_scale: entry 0 must be finite"},
+      {{{"op", R"("requantize_float")"}, {"mult", R"("nan:7fc00000")"}, {"zp", "0"}},
+       "f:1: r: multiplier: entry 0 must be finite"},
+      {{{"op", R"("aten_choose_qparams")"}, {"x", "[]"}}, "f:1: r: x: must not be empty"},
+      {{{"op", R"("matmul")"}, {"w_layout", R"("NxK")"}, {"src_dtype", R"("u8")"}},
+       "f:1: r: w_layout: expected KxN"},
+  };
+  for (const auto& [changes, expected] : table) {
+    std::string error;
+    try {
+      const GoldenVerdict verdict = JudgeLine(changes);
+      error = "no error: " + std::string(Name(verdict.verdict.judgement));
+    } catch (const InputError& caught) {
+      error = caught.what();
+    }
+    EXPECT_TRUE(error.starts_with(expected)) << Line(changes) << "\n  " << error;
+  }
+}
+
+TEST(GoldenJudgeTest, ConvolutionsAndSumsAreJudged) {
+  const auto judge = [](const std::string& line) {
+    return JudgeGolden(ParseGoldenLine(line, "f", 1));
+  };
+  // Taps 4 and 5 are one pair, in which two of the three pixels have both.
+  for (const auto& [line, model] :
+       {std::pair{ConvLine({}), "fbgemm@avx2"}, {AddLine({}), "aten@avx2"}}) {
+    const GoldenVerdict good = judge(line);
+    EXPECT_EQ(good.verdict.judgement, Judgement::kPassed) << good.verdict.reason;
+    EXPECT_EQ(good.model, model);
+  }
+  EXPECT_TRUE(judge(ConvLine({{"y", "[32,33,32]"}})).verdict.failed());
+  const Fields exact = {{"isa", R"("avx512_vnni")"}, {"y", "[63,63,32]"}};
+  EXPECT_EQ(judge(ConvLine(exact)).verdict.judgement, Judgement::kPassed);
+  EXPECT_TRUE(judge(AddLine({{"y", "[13,24]"}})).verdict.failed());
+  EXPECT_TRUE(judge(AddLine({{"y_thread", "[14,23]"}})).verdict.failed());
+  EXPECT_EQ(judge(AddLine({{"isa", R"("aten-riscv")"}})).verdict.judgement, Judgement::kSkipped);
+  EXPECT_EQ(judge(AddLine({{"isa", R"("aten-avx512-pt26")"}})).model, "aten@avx512+pt26");
+  const std::string depthwise =
+      R"({"id":"r","op":"depthwise3d_7x7x7_const","backend":"fbgemm@71d6f8b","isa":"any-x86",)"
+      R"("x_const":0,"w_zp":0,"out_scale":"0x1p+0","y_center":0,"y_channel0":[)";
+  std::string zeros = "0";
+  for (int i = 1; i < 343; ++i) zeros += ",0";
+  EXPECT_EQ(judge(depthwise + zeros + "]}").verdict.judgement, Judgement::kPassed);
+  zeros.back() = '1';
+  EXPECT_TRUE(judge(depthwise + zeros + "]}").verdict.failed());
+  EXPECT_THROW(judge(depthwise + "0]}"), InputError);
+}
+
+TEST(GoldenJudgeTest, LyingConvolutionsAndSumsAreRefused) {
+  const std::pair<std::string, const char*> table[] = {
+      {ConvLine({{"layout", R"("x:NCHW w:KCRS y:NCHW")"}}), "f:1: r: layout: expected x:NHWC"},
+      {ConvLine({{"W", "4"}}), "f:1: r: x: has 3 entries, expected 1x1x4x1"},
+      {ConvLine({{"H", "268435456"}, {"W", "268435456"}}), "f:1: r: x: has 3 entries"},
+      {ConvLine({{"W", "-1"}}), "f:1: r: W: expected 0..2^28"},
+      {ConvLine({{"R", "0"}}), "f:1: r: R: is 0, expected 1..1048576"},
+      {ConvLine({{"S", "2"}}), "f:1: r: w: has 9 entries, expected 1x3x2x1"},
+      {ConvLine({{"stride", "0"}}), "f:1: r: stride: is 0, expected 1..1048576"},
+      {ConvLine({{"stride", "9223372036854775807"}}), "f:1: r: stride: is 9223372036854775807"},
+      {ConvLine({{"dil", "0"}}), "f:1: r: dil: is 0, expected 1..1048576"},
+      {ConvLine({{"pad", "-1"}}), "f:1: r: pad: is -1, expected 0..1048576"},
+      {ConvLine({{"pad", "1048577"}}), "f:1: r: pad: is 1048577"},
+      {ConvLine({{"pad", "1048576"}}), "f:1: r: OH: makes too many outputs"},
+      {ConvLine({{"pad", "3"}}), "f:1: r: OH: does not follow"},
+      {ConvLine({{"G", "0"}}), "f:1: r: G: is 0"},
+      {ConvLine({{"G", "2"}}), "f:1: r: G: does not divide"},
+      {ConvLine({{"OH", "2"}}), "f:1: r: OH: does not follow from the window"},
+      {ConvLine({{"OW", ""}}), "f:1: r: OW: missing"},
+      {ConvLine({{"gran", R"("channel")"}, {"w_zp", "[]"}}), "f:1: r: w_zp: has 0 entries"},
+      {ConvLine({{"y", "[63,63]"}}), "f:1: r: y: has 2 entries, expected 1x1x3x1"},
+      {ConvLine({{"op", R"("qlinear_conv")"}, {"w_dtype", R"("f32")"}}),
+       "f:1: r: w_dtype: expected u8 or s8"},
+      {AddLine({{"n", "3"}}), "f:1: r: a: has 2 entries, expected 1x3"},
+      {AddLine({{"b", "[1]"}}), "f:1: r: b: has 1 entries, expected 1x2"},
+      {AddLine({{"a", "[1,256]"}}), "f:1: r: a: entry 1 is 256, outside u8"},
+      {AddLine({{"op", R"("tflite_add")"}, {"a", "[1,128]"}}),
+       "f:1: r: a: entry 1 is 128, outside s8"},
+      {AddLine({{"b_scale", R"("0x0p+0")"}}), "f:1: r: w_scale: entry 0 must be finite"},
+      {AddLine({{"a_zp", "2147483648"}}), "f:1: r: a_zp: is 2147483648"},
+  };
+  for (const auto& [line, expected] : table) {
+    std::string error;
+    try {
+      const GoldenVerdict verdict = JudgeGolden(ParseGoldenLine(line, "f", 1));
+      error = "no error: " + std::string(Name(verdict.verdict.judgement));
+    } catch (const InputError& caught) {
+      error = caught.what();
+    }
+    EXPECT_TRUE(error.starts_with(expected)) << line << "\n  " << error;
+  }
+}
+
+TEST(GoldenJudgeTest, LyingRecordsOfObserversAreRefused) {
+  const std::string start =
+      R"({"id":"r","backend":"pytorch-1.13.1","op":"observer","observer":"MinMaxObserver",)";
+  const std::string end = R"("scale":["0x1p+0"],"zp":[0]})";
+  const auto error = [&](const std::string& fields) -> std::string {
+    try {
+      const Verdict verdict = JudgeGolden(ParseGoldenLine(start + fields + end, "f", 1)).verdict;
+      return std::string(Name(verdict.judgement)) + " " + verdict.reason;
+    } catch (const InputError& caught) {
+      return caught.what();
+    }
+  };
+  const std::string reduce = R"("reduce_range":0,)";
+  EXPECT_EQ(error(reduce + R"("batches":[["0x0p+0","0x1.fep+7"],["0x1p+0"]],)"), "passed ");
+  EXPECT_TRUE(error(reduce + R"("batches":[["0x0p+0","0x1p+7"]],)").starts_with("failed"));
+  for (const auto& [fields, expected] : std::vector<std::pair<std::string, std::string>>{
+           {R"("batches":[["0x1p+0"]],)", "f:1: r: reduce_range: missing"},
+           {R"("reduce_range":2,"batches":[["0x1p+0"]],)", "f:1: r: reduce_range: expected"},
+           {reduce + R"("batches":[],)", "f:1: r: batches: must not be empty"},
+           {reduce + R"("batches":[["0x1p+0"],[]],)", "f:1: r: x: must not be empty"},
+           {reduce + R"("batches":["0x1p+0"],)", "f:1: r: batches: expected a list of lists"},
+           {reduce + R"("batches":[["inf"]],)", "f:1: r: x: has a value that is not finite"},
+           {reduce + R"("batches":[["0x1p+0"]],"dtype":"f32",)", "f:1: r: dtype: expected u8"},
+           {reduce + R"("batches":[["0x1p+0"]],"qscheme":"odd",)", "f:1: r: qscheme: expected"},
+           {reduce + R"("batches":[["0x1p+0"]],"quant_max":256,)", "f:1: r: quant_max: outside"},
+           {reduce + R"("batches":[["0x1p+0"]],"quant_min":9,"quant_max":8,)",
+            "f:1: r: quant_min: expected"}}) {
+    EXPECT_TRUE(error(fields).starts_with(expected)) << fields << "\n  " << error(fields);
+  }
+}
+
+TEST(GoldenJudgeTest, CasesCarryWhatWasRecorded) {
+  const GoldenRecord record = ParseGoldenLine(Line({}), "f", 1);
+  ASSERT_TRUE(GoldenHasCase(record));
+  const Case c = GoldenCase(record);
+  EXPECT_EQ(Validate(c), "");
+  ASSERT_TRUE(c.observed.has_value());
+  EXPECT_EQ(c.observed->by, "fbgemm@71d6f8b avx2");
+  EXPECT_EQ(c.observed->y.IntAt(0), 32);
+  const GoldenRecord other = ParseGoldenLine(Line({{"op", R"("transpose")"}}), "f", 1);
+  EXPECT_FALSE(GoldenHasCase(other));
+  EXPECT_THROW(GoldenCase(other), InputError);
+}
+
+}  // namespace
+}  // namespace qualm

@@ -1,0 +1,489 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "core/subject.h"
+#include "oracles/exact/exact.h"
+#include "properties/derive.h"
+#include "properties/sweep.h"
+#include "triage/counterfactual.h"
+#include "triage/recorder.h"
+#include "triage/triage.h"
+
+namespace qualm::triage {
+namespace {
+
+std::string Sentence(std::span<const SwapInfo* const> swaps) {
+  std::string text = "the subject ";
+  for (size_t i = 0; i < swaps.size(); ++i) {
+    text += (i == 0 ? "" : " and ") + std::string(swaps[i]->sentence);
+  }
+  return text;
+}
+
+std::string Names(std::span<const SwapInfo* const> swaps) {
+  std::string text;
+  for (const SwapInfo* info : swaps) {
+    text += (text.empty() ? "" : " + ") + std::string(info->name);
+  }
+  return text;
+}
+
+const SwapInfo& InfoOf(Swap swap) { return *std::ranges::find(AllSwaps(), swap, &SwapInfo::swap); }
+
+int64_t Work(const Case& c) { return c.M * c.N * std::max<int64_t>(1, c.K); }
+
+Tensor RowsOf(const Tensor& tensor, const std::vector<int64_t>& rows) {
+  const int64_t columns = tensor.shape()[1];
+  const auto size = static_cast<int64_t>(SizeOf(tensor.dtype()));
+  Tensor selected(tensor.dtype(), {static_cast<int64_t>(rows.size()), columns});
+  auto to = selected.bytes().begin();
+  for (int64_t row : rows) {
+    to = std::copy_n(tensor.bytes().begin() + row * columns * size, columns * size, to);
+  }
+  return selected;
+}
+
+// A counterfactual beside the subject's answer.
+struct Agreement {
+  int64_t departures = 0;  // outputs of the subject that are not exact
+  int64_t explained = 0;   // those that the counterfactual gives
+  int64_t spoiled = 0;     // outputs that are exact, and not so in the counterfactual
+};
+Agreement Compare(const Tensor& exact_y, const Tensor& actual, const Tensor& swapped) {
+  Agreement agreement;
+  for (int64_t i = 0; i < exact_y.size(); ++i) {
+    const uint32_t right = exact_y.BitsAt(i), given = actual.BitsAt(i), other = swapped.BitsAt(i);
+    agreement.departures += given != right ? 1 : 0;
+    agreement.explained += given != right && given == other ? 1 : 0;
+    agreement.spoiled += given == right && other != right ? 1 : 0;
+  }
+  return agreement;
+}
+
+// One answer and what it is compared with. Most combinations of swaps are ruled out on two rows.
+class Evidence {
+ public:
+  Evidence(const Case& c, const Tensor& actual, const Tensor& exact_y)
+      : c_(c), actual_(actual), exact_y_(exact_y) {
+    for (int64_t i = 0; i < actual.size(); ++i) {
+      if (actual.BitsAt(i) == exact_y.BitsAt(i)) continue;
+      if (departures_++ == 0) first_ = i;
+    }
+    // Neither pixels nor the rows of choose_qparams are rows of x.
+    const bool rows_of_x = !HasWindow(c.op) && c.op != Op::kChooseQParams;
+    if (c.M <= 2 || departures_ == 0 || !rows_of_x) return;
+    const int64_t row = first_ / c.N;
+    const std::vector<int64_t> rows =
+        row == 0 ? std::vector<int64_t>{0, c.M - 1} : std::vector<int64_t>{0, row};
+    two_rows_ = derive::Rows(c, rows);
+    actual_rows_ = RowsOf(actual, rows);
+  }
+
+  int64_t departures() const { return departures_; }
+
+  bool Reproduced(std::span<const Swap> swaps) const {
+    if (two_rows_) {
+      const std::optional<Tensor> y = Counterfactual(*two_rows_, swaps);
+      if (y && *y != actual_rows_) return false;
+    }
+    const std::optional<Tensor> y = Counterfactual(c_, swaps);
+    return y && *y == actual_;
+  }
+
+  // What the swap says of the outputs; nullopt if it changes nothing.
+  std::optional<Agreement> Explained(Swap swap) const {
+    const std::optional<Tensor> y = Counterfactual(c_, std::span(&swap, 1));
+    if (!y || *y == exact_y_) return std::nullopt;
+    return Compare(exact_y_, actual_, *y);
+  }
+
+  std::string Text(std::span<const SwapInfo* const> swaps) const {
+    return "exact arithmetic with " + Names(swaps) + " reproduces " +
+           (actual_.size() == 1 ? "the output"
+                                : "all " + std::to_string(actual_.size()) + " outputs (" +
+                                      std::to_string(departures_) + " of them not exact)");
+  }
+
+ private:
+  const Case& c_;
+  const Tensor& actual_;
+  const Tensor& exact_y_;
+  int64_t departures_ = 0;
+  int64_t first_ = 0;
+  std::optional<Case> two_rows_;
+  Tensor actual_rows_;
+};
+
+Attribution Shown(const Evidence& evidence, std::vector<const SwapInfo*> infos) {
+  Attribution attribution;
+  attribution.kind = infos.front()->kind;
+  attribution.diagnosis = Sentence(infos);
+  attribution.evidence.push_back(evidence.Text(infos));
+  attribution.complete = true;
+  for (const SwapInfo* info : infos) attribution.swaps.push_back(info->swap);
+  return attribution;
+}
+
+// The likeliest single swap that gives the output; the others that do are said.
+std::optional<Attribution> OneSwap(const Evidence& evidence) {
+  // Counterfactuals are rounded from float64 themselves: where that alone gives the output, a swap
+  // that changes nothing seems to.
+  constexpr Swap kFloat64 = Swap::kFloat64;
+  if (evidence.Reproduced({&kFloat64, 1})) return Shown(evidence, {&InfoOf(kFloat64)});
+  std::vector<const SwapInfo*> all;
+  for (const SwapInfo& info : AllSwaps()) {
+    if (evidence.Reproduced(std::span(&info.swap, 1))) all.push_back(&info);
+  }
+  if (all.empty()) return std::nullopt;
+  Attribution attribution = Shown(evidence, {all.front()});
+  std::string others;
+  for (const SwapInfo* info : std::span(all).subspan(1)) {
+    others += (others.empty() ? "also reproduced by: " : ", ") + std::string(info->name);
+    attribution.ambiguous |= info->kind != attribution.kind;
+  }
+  if (!others.empty()) attribution.evidence.push_back(others);
+  return attribution;
+}
+
+std::optional<Attribution> TwoSwaps(const Case& c, const Evidence& evidence) {
+  // All pairs of a small case; of a large one only swaps that change something on their own.
+  constexpr int64_t kSmall = 4096;
+  std::vector<const SwapInfo*> usable;
+  for (const SwapInfo& info : AllSwaps()) {
+    if (Work(c) <= kSmall || evidence.Explained(info.swap)) usable.push_back(&info);
+  }
+  for (size_t i = 0; i < usable.size(); ++i) {
+    for (size_t j = i + 1; j < usable.size(); ++j) {
+      if (usable[i]->stage == usable[j]->stage) continue;
+      const Swap both[] = {usable[i]->swap, usable[j]->swap};
+      if (evidence.Reproduced(both)) return Shown(evidence, {usable[i], usable[j]});
+    }
+  }
+  return std::nullopt;
+}
+
+// All departures in the last (count mod width) columns, width a usual vector length; `after` says
+// whether whole vectors must come before them.
+int64_t TailWidth(const Case& c, const Tensor& exact_y, const Tensor& actual, bool after = true) {
+  const int64_t columns = c.output_shape().back();
+  int64_t first = columns;
+  for (int64_t i = 0; i < actual.size(); ++i) {
+    if (actual.BitsAt(i) != exact_y.BitsAt(i)) first = std::min(first, i % columns);
+  }
+  for (int64_t width : {64, 32, 16, 8, 4}) {
+    if (after && columns <= width) continue;
+    if (columns % width != 0 && first >= c.N - columns % width) return width;
+  }
+  return 0;
+}
+
+// Every departing output is 0 or what belongs in another column of its row, one at least the
+// latter.
+bool Misplaced(const Case& c, const Tensor& exact_y, const Tensor& actual) {
+  const int64_t columns = c.output_shape().back();
+  bool moved = false;
+  for (int64_t i = 0; i < actual.size(); ++i) {
+    const uint32_t bits = actual.BitsAt(i);
+    if (bits == exact_y.BitsAt(i)) continue;
+    bool elsewhere = false;
+    for (int64_t j = i - i % columns; j < i - i % columns + columns && bits != 0; ++j) {
+      elsewhere |= exact_y.BitsAt(j) == bits;
+    }
+    if (!elsewhere && bits != 0) return false;
+    moved |= elsewhere;
+  }
+  return moved;
+}
+
+// What fits best where no swaps give the whole output.
+Attribution Guess(const Case& c, const Tensor& exact_y, const Tensor& actual,
+                  const Evidence& evidence) {
+  Attribution attribution;
+  if (const int64_t width = TailWidth(c, exact_y, actual); width != 0) {
+    attribution.kind = FindingKind::kTail;
+    attribution.diagnosis = "only the last N % " + std::to_string(width) + " outputs are wrong";
+    return attribution;
+  }
+  if (Misplaced(c, exact_y, actual)) {
+    attribution.kind = FindingKind::kIndex;
+    attribution.diagnosis = "outputs hold what belongs in another column";
+    return attribution;
+  }
+  const SwapInfo* best = nullptr;
+  Agreement most;
+  for (const SwapInfo& info : AllSwaps()) {
+    const Agreement agreement = evidence.Explained(info.swap).value_or(Agreement{});
+    if (agreement.explained > most.explained ||
+        (best != nullptr && agreement.explained == most.explained &&
+         agreement.spoiled < most.spoiled)) {
+      most = agreement;
+      best = &info;
+    }
+  }
+  if (best == nullptr || 2 * most.explained < evidence.departures()) {
+    attribution.diagnosis = "no swap of one or two stages reproduces the output";
+    return attribution;
+  }
+  attribution.kind = best->kind;
+  attribution.diagnosis = Sentence({{best}}) + ", and something else";
+  attribution.evidence.push_back("exact arithmetic with " + std::string(best->name) +
+                                 " reproduces " + std::to_string(most.explained) + " of the " +
+                                 std::to_string(evidence.departures()) +
+                                 " outputs that are not exact");
+  return attribution;
+}
+
+Attribution InTermsOfSums(const Case& c, const Tensor& actual, std::span<const Swap> hint) {
+  const Tensor exact_y = exact::Evaluate(c);
+  if (actual == exact_y) {
+    Attribution attribution;
+    attribution.diagnosis = "the output is exact";
+    return attribution;
+  }
+  const Evidence evidence(c, actual, exact_y);
+  if (!hint.empty() && evidence.Reproduced(hint)) {
+    std::vector<const SwapInfo*> infos;
+    for (Swap swap : hint) infos.push_back(&InfoOf(swap));
+    return Shown(evidence, std::move(infos));
+  }
+  if (auto one = OneSwap(evidence)) return *one;
+  if (auto two = TwoSwaps(c, evidence)) return *two;
+  return Guess(c, exact_y, actual, evidence);
+}
+
+bool SameEnvironment(const RunContext& a, const RunContext& b) {
+  return a.rounding == b.rounding && a.flush_denormals == b.flush_denormals;
+}
+
+// The same problem answered differently where only the caller's floating-point state differs.
+std::optional<Attribution> FollowsEnvironment(const std::vector<Recorded>& recorded) {
+  for (const Recorded& other : recorded) {
+    if (SameEnvironment(other.context, {})) continue;
+    for (const Recorded& base : recorded) {
+      if (base.context != RunContext{} || base.problem != other.problem || base.y == other.y) {
+        continue;
+      }
+      Attribution attribution;
+      attribution.kind = FindingKind::kRounding;
+      attribution.diagnosis = other.context.rounding != Rounding::kNearest
+                                  ? "the subject rounds as its caller's rounding mode says"
+                                  : "the subject flushes denormals where its caller does";
+      attribution.complete = true;
+      return attribution;
+    }
+  }
+  return std::nullopt;
+}
+
+// Not the default one, so that a MemoSubject runs it for real.
+constexpr uint8_t kPoison = 0x3C, kOtherPoison = 0xC3;
+
+std::optional<Tensor> Ask(Subject& subject, const Case& c, uint8_t poison) {
+  RunContext context;
+  context.poison = poison;
+  const Outcome outcome = subject.Run(c, context);
+  if (!outcome.ok()) return std::nullopt;
+  return outcome.y;
+}
+
+std::optional<Tensor> AskFresh(const Subject& subject, const Case& c) {
+  const auto fresh = SubjectRegistry::Get().MakeAnew(subject);
+  return fresh == nullptr ? std::nullopt : Ask(*fresh, c, kPoison);
+}
+
+// An answer that depends on what the memory held before: all of it, or outputs never written?
+Attribution DependsOnMemory(const Case& c, const Tensor& first, const Tensor& other) {
+  Attribution attribution;
+  attribution.kind = FindingKind::kMemory;
+  attribution.diagnosis = "the answer depends on what its memory held before";
+  attribution.complete = true;
+  const size_t size = SizeOf(c.out_dtype);
+  for (int64_t i = 0; i < first.size(); ++i) {
+    if (first.BitsAt(i) == other.BitsAt(i)) continue;
+    for (size_t byte = static_cast<size_t>(i) * size; byte < static_cast<size_t>(i + 1) * size;
+         ++byte) {
+      if (first.bytes()[byte] != kPoison || other.bytes()[byte] != kOtherPoison) return attribution;
+    }
+  }
+  attribution.diagnosis = "the subject leaves outputs unwritten";
+  if (const int64_t width = TailWidth(c, first, other, false); width != 0) {
+    attribution.kind = FindingKind::kTail;
+    attribution.diagnosis += ", all of them among the last N % " + std::to_string(width);
+  }
+  return attribution;
+}
+
+// Does the answer depend on anything but the problem?
+std::optional<Attribution> DependsOnState(const Recorded& answer, Subject& subject) {
+  const std::optional<Tensor> first = Ask(subject, answer.problem, kPoison);
+  const std::optional<Tensor> again = Ask(subject, answer.problem, kPoison);
+  const std::optional<Tensor> other = Ask(subject, answer.problem, kOtherPoison);
+  if (!first || !again || !other) return std::nullopt;
+  if (*first == *again && *first != *other) {
+    return DependsOnMemory(answer.problem, *first, *other);
+  }
+  Attribution attribution;
+  attribution.kind = FindingKind::kNondeterminism;
+  attribution.complete = true;
+  if (*first != *again) {
+    attribution.diagnosis = "the same question, asked twice, is answered differently";
+    return attribution;
+  }
+  const std::optional<Tensor> fresh = AskFresh(subject, answer.problem);
+  // In another place than the default one nothing but the default context is comparable.
+  const bool comparable = answer.context.align_offset == 0 && answer.context.x_row_gap == 0;
+  if ((fresh && *fresh != *first) || (comparable && *first != answer.y)) {
+    attribution.diagnosis = "the answer depends on what was asked before";
+    return attribution;
+  }
+  return std::nullopt;
+}
+
+// Element i is what element i + by was, round and round.
+Tensor Rotated(const Tensor& tensor, int64_t by) {
+  Tensor rotated = tensor;
+  const auto middle = by % tensor.size() * static_cast<int64_t>(SizeOf(tensor.dtype()));
+  std::ranges::rotate(rotated.bytes(), rotated.bytes().begin() + middle);
+  return rotated;
+}
+
+// Where the last (count mod width) elements alone are wrong; 0 where they are not.
+int64_t FlatTailWidth(const Tensor& exact_y, const Tensor& actual) {
+  const std::optional<Divergence> first = FirstDivergence(exact_y, actual);
+  if (!first) return 0;
+  for (const int64_t width : {4, 8, 16, 32, 64}) {
+    const int64_t body = actual.size() - actual.size() % width;
+    if (body > 0 && first->index >= body) return width;
+  }
+  return 0;
+}
+
+// Wrong at its end, and still there when other elements lie there: it is the place that matters,
+// not the values.
+std::optional<Attribution> WrongAtTheEnd(const Recorded& answer, Subject& subject) {
+  const Case& c = answer.problem;
+  const bool is_elementwise = CanRunInPlace(c.op) || c.op == Op::kQuantize ||
+                              c.op == Op::kDequantize || c.op == Op::kRequantize;
+  if (!is_elementwise || c.per_channel || c.x.size() != answer.y.size()) return std::nullopt;
+  const Tensor exact_y = exact::Evaluate(c);
+  const int64_t size = exact_y.size(), width = FlatTailWidth(exact_y, answer.y);
+  if (width == 0) return std::nullopt;
+  // Some elements may be right even there.
+  for (const int64_t by : {1, 2, 3, 5, 7}) {
+    Case turned = ProblemOf(c);
+    turned.x = Rotated(c.x, by);
+    if (HasTwoOperands(c.op)) turned.w = Rotated(c.w, by);
+    const Tensor expected = Rotated(exact_y, by);
+    const std::optional<Tensor> actual = Ask(subject, turned, kPoison);
+    if (!actual) return std::nullopt;
+    for (int64_t i = 0; i < size; ++i) {
+      // The same elements elsewhere would have been wrong again.
+      const int64_t now = (i + size - by % size) % size;
+      const bool is_tail = now >= size - size % width;
+      if (!is_tail && answer.y.BitsAt(i) != exact_y.BitsAt(i) &&
+          actual->BitsAt(now) != expected.BitsAt(now))
+        return std::nullopt;
+    }
+    const std::optional<Divergence> again = FirstDivergence(expected, *actual);
+    if (!again) continue;
+    if (FlatTailWidth(expected, *actual) != width) return std::nullopt;
+    const int64_t before = (again->index + by) % size;
+    if (answer.y.BitsAt(before) != exact_y.BitsAt(before)) continue;  // moved within the tail
+    Attribution attribution;
+    attribution.kind = FindingKind::kTail;
+    attribution.complete = true;
+    attribution.diagnosis = "only the last " + std::to_string(size % width) + " of " +
+                            std::to_string(size) + " outputs are wrong, whatever they are of";
+    attribution.evidence.push_back("with the elements moved by " + std::to_string(by) +
+                                   " others are, and those that were are right");
+    return attribution;
+  }
+  return std::nullopt;
+}
+
+Attribution FromAnswers(const Verdict& verdict, const std::vector<Recorded>& recorded,
+                        Subject& subject, const AttributionOptions& options) {
+  // A property that says "clamp" saw where it went wrong, not why; the others know.
+  const bool place_only = verdict.kind == FindingKind::kClamp;
+  if (verdict.kind && !place_only) return {*verdict.kind, verdict.reason, {}, true, false, {}};
+  if (auto environment = FollowsEnvironment(recorded)) return *environment;
+  std::vector<const Recorded*> departing;
+  for (const Recorded& answer : recorded) {
+    if (answer.y != exact::Evaluate(answer.problem)) departing.push_back(&answer);
+  }
+  if (departing.empty()) {
+    return {verdict.kind.value_or(FindingKind::kUnknown),
+            "every answer is exact",
+            {},
+            false,
+            false,
+            {}};
+  }
+  if (options.probe_state) {
+    if (auto state = DependsOnState(*departing.front(), subject)) return *state;
+    if (auto tail = WrongAtTheEnd(*departing.front(), subject)) return *tail;
+  }
+  // An answer that one cause alone explains says more than one that several do.
+  std::optional<Attribution> guess;
+  for (const Recorded* answer : departing) {
+    Attribution attribution = Attribute(answer->problem, answer->y, options.hint);
+    if (attribution.complete && !attribution.ambiguous) return attribution;
+    const bool is_better = !guess || (attribution.complete && !guess->complete) ||
+                           (!guess->complete && guess->kind == FindingKind::kUnknown);
+    if (is_better) guess = std::move(attribution);
+  }
+  if (guess->kind == FindingKind::kUnknown && place_only) guess->kind = *verdict.kind;
+  return *guess;
+}
+
+}  // namespace
+
+Attribution Attribute(const Case& c, const Tensor& actual, std::span<const Swap> hint) {
+  Attribution attribution = InTermsOfSums(c, actual, hint);
+  attribution.diagnosis = InTermsOf(c.op, std::move(attribution.diagnosis));
+  for (std::string& line : attribution.evidence) line = InTermsOf(c.op, std::move(line));
+  return attribution;
+}
+
+Attribution Attribute(const Case& c, const Verdict& verdict, Subject& subject) {
+  Recorder recorder(subject);
+  std::vector<Case> candidates{ProblemOf(c)};
+  if (HasSums(c.op) && c.out_dtype != DType::kF32 && c.N > 0 && (c.M > 0 || !IsConv(c.op))) {
+    const CodeRange range = RangeOf(c.x.dtype());
+    const Case base = sweep::OneRow(c);
+    candidates.push_back(sweep::Expand(base, sweep::Codes(base, range.min, range.max, 1)));
+  }
+  for (const Case& candidate : candidates) {
+    if (subject.CannotRun(candidate).empty()) recorder.Run(candidate, RunContext{});
+  }
+  return FromAnswers(verdict, recorder.recorded(), subject, {.hint = {}, .probe_state = false});
+}
+
+bool IsBornOut(const Case& c, Subject& subject, const Attribution& fits) {
+  if (fits.swaps.empty()) return true;
+  const Outcome outcome = subject.Run(c, {});
+  if (!outcome.ok()) return true;
+  const Tensor exact_y = exact::Evaluate(c);
+  if (outcome.y == exact_y) return !fits.ambiguous;
+  const std::optional<Tensor> y = Counterfactual(c, fits.swaps);
+  if (!y) return false;
+  const Agreement agreement = Compare(exact_y, outcome.y, *y);
+  return 2 * agreement.explained >= agreement.departures ||
+         (4 * agreement.explained >= agreement.departures &&
+          agreement.explained > agreement.spoiled);
+}
+
+Judged JudgeAndAttribute(const Property& property, const Case& c, Subject& subject,
+                         const AttributionOptions& options) {
+  Recorder recorder(subject);
+  Judged judged;
+  judged.verdict = Judge(property, c, recorder);
+  if (!judged.verdict.failed()) return judged;
+  judged.attribution = FromAnswers(judged.verdict, recorder.recorded(), subject, options);
+  return judged;
+}
+
+}  // namespace qualm::triage

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// The order in which minimization goes down. Lexicographic; smaller is simpler.
+#include <bit>
+#include <cstdint>
+#include <cstdlib>
+
+#include "triage/observer_passes.h"
+#include "triage/triage.h"
+
+namespace qualm::triage {
+namespace {
+
+// 0 for 1.0, then powers of two, then by mantissa bits in use.
+int64_t ScaleComplexity(float scale) {
+  const auto bits = std::bit_cast<uint32_t>(scale);
+  const uint32_t mantissa = bits & 0x7fffffu;
+  const int64_t mantissa_bits = mantissa == 0 ? 0 : 23 - std::countr_zero(mantissa);
+  const int64_t exponent = std::abs(static_cast<int64_t>(bits >> 23) - 127);
+  return mantissa_bits * 512 + exponent;
+}
+
+int64_t Scales(const QParams& q) {
+  int64_t sum = 0;
+  for (float scale : q.scale) sum += ScaleComplexity(scale);
+  return sum;
+}
+
+int64_t ZeroPoints(const QParams& q) {
+  int64_t sum = 0;
+  for (int32_t zero_point : q.zero_point) sum += std::abs(int64_t{zero_point});
+  return sum;
+}
+
+struct Codes {
+  int64_t nonzero = 0;
+  int64_t magnitude = 0;
+};
+
+Codes CountCodes(const Tensor& tensor) {
+  Codes codes;
+  for (int64_t i = 0; i < tensor.size(); ++i) {
+    if (tensor.dtype() == DType::kF32) {
+      const auto bits = std::bit_cast<uint32_t>(tensor.FloatAt(i));
+      codes.nonzero += bits != 0 ? 1 : 0;
+      codes.magnitude += bits == 0 ? 0
+                                   : 1 + ScaleComplexity(std::bit_cast<float>(bits & 0x7fffffffu)) +
+                                         (bits >> 31 != 0 ? 1 : 0);
+    } else {
+      const int64_t value = tensor.IntAt(i);
+      codes.nonzero += value != 0 ? 1 : 0;
+      codes.magnitude += std::abs(value) + (value < 0 ? 1 : 0);
+    }
+  }
+  return codes;
+}
+
+// Parameters of the window that are not as simple as can be.
+int64_t WindowParameters(const Window& v) {
+  int64_t count = (v.ceil_mode ? 1 : 0) + (v.count_include_pad ? 1 : 0) + (v.groups != 1 ? 1 : 0);
+  for (int64_t pad : {v.pad_top, v.pad_bottom, v.pad_left, v.pad_right}) count += pad != 0 ? 1 : 0;
+  for (int64_t step : {v.stride_h, v.stride_w, v.dilation_h, v.dilation_w})
+    count += step != 1 ? 1 : 0;
+  return count;
+}
+
+int64_t WindowNumbers(const Window& v) {
+  return v.groups + v.pad_top + v.pad_bottom + v.pad_left + v.pad_right + v.stride_h + v.stride_w +
+         v.dilation_h + v.dilation_w;
+}
+
+}  // namespace
+
+std::vector<int64_t> Complexity(const Case& c) {
+  const CodeRange range = RangeOf(c.out_dtype);
+  const int64_t parameters =
+      (c.relu ? 1 : 0) + (c.bias ? 1 : 0) + (c.bias_i32 ? 1 : 0) + (c.per_channel ? 1 : 0) +
+      (c.out_min != range.min ? 1 : 0) + (c.out_max != range.max ? 1 : 0) +
+      (c.requant != Requant::kExact ? 1 : 0) + WindowParameters(c.window) +
+      static_cast<int64_t>(c.function) + (c.negative_slope != Case().negative_slope ? 1 : 0) +
+      ObserverComplexity(c);
+  const Codes x = CountCodes(c.x);
+  const Codes w = CountCodes(c.w);
+  int64_t bias = 0;
+  if (c.bias) {
+    for (float value : *c.bias) bias += value == 0 ? 0 : 1 + ScaleComplexity(std::abs(value));
+  }
+  if (c.bias_i32) {
+    for (int32_t value : *c.bias_i32) bias += std::abs(int64_t{value});
+  }
+  int64_t scales = Scales(c.x_q) + Scales(c.w_q) + Scales(c.out_q);
+  for (float m : c.multiplier) scales += ScaleComplexity(m);
+  return {parameters,
+          c.M * c.N,
+          c.M,
+          c.K,
+          HasWindow(c.op) || c.op == Op::kChooseQParams ? c.x.size() : 0,
+          WindowNumbers(c.window),
+          x.nonzero + w.nonzero,
+          ZeroPoints(c.x_q) + ZeroPoints(c.w_q) + ZeroPoints(c.out_q),
+          scales,
+          x.magnitude + w.magnitude,
+          bias};
+}
+
+}  // namespace qualm::triage

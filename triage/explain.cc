@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+// One output, derived exactly, beside what each subject made of it, to the first divergence.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string>
+
+#include "oracles/exact/exact.h"
+#include "oracles/headroom/headroom.h"
+#include "oracles/conventions/model.h"
+#include "triage/triage.h"
+
+namespace qualm::triage {
+namespace {
+
+std::string Where(const Case& c, int64_t index) {
+  if (HasWindow(c.op)) {
+    const int64_t m = index / c.N, w = c.window.out_w(), h = c.window.out_h();
+    return fmt::format("output [image {}, row {}, column {}, channel {}] (index {})", m / w / h,
+                       m / w % h, m % w, index % c.N, index);
+  }
+  const int64_t columns = c.output_shape().back();
+  return fmt::format("output [{}, {}] (index {})", index / columns, index % columns, index);
+}
+
+std::string StepLine(const TraceStep& step) {
+  return fmt::format("    {:<11} {}{}\n", Name(step.stage), step.lossy ? "* " : "  ", step.text);
+}
+
+// What of the image lies under the window of an output, tap by tap. Of large kernels the first.
+std::string WindowLines(const Case& c, int64_t index) {
+  // Without channels no element is under any tap.
+  if (!HasWindow(c.op) || c.window.in_c == 0) return "";
+  constexpr size_t kMost = 32;
+  const Window& v = c.window;
+  const std::vector<Tap> taps = TapsOf(v, index / c.N);
+  std::vector<std::string> inside, padding;
+  for (const Tap& tap : taps) {
+    if (tap.x_row < 0) {
+      padding.push_back(fmt::format("({},{})", tap.r, tap.s));
+      continue;
+    }
+    const int64_t pixel = tap.x_row / v.in_c;
+    inside.push_back(
+        fmt::format("({},{}) at [{},{}]", tap.r, tap.s, pixel / v.in_w % v.in_h, pixel % v.in_w));
+  }
+  const auto list = [kMost](const std::vector<std::string>& all) {
+    const std::vector<std::string> some(
+        all.begin(), all.begin() + static_cast<int64_t>(std::min(all.size(), kMost)));
+    return fmt::format("{}{}", fmt::join(some, " "),
+                       all.size() > kMost ? fmt::format(" ... ({} more)", all.size() - kMost) : "");
+  };
+  std::string text =
+      fmt::format("    {:<11}   {} of {} taps (r,s) lie in the image: {}\n", "window",
+                  inside.size(), taps.size(), inside.empty() ? "-" : list(inside));
+  if (!padding.empty()) text += fmt::format("    {:<11}   in the padding: {}\n", "", list(padding));
+  if (IsConv(c.op)) {
+    const int64_t channels = v.in_c / v.groups, group = index % c.N / (c.N / v.groups);
+    text += fmt::format("    {:<11}   input channels {}..{}\n", "", group * channels,
+                        (group + 1) * channels - 1);
+  }
+  return text;
+}
+
+std::string PairLines(const Case& c, int64_t index) {
+  std::string text;
+  const std::vector<headroom::Pair> pairs =
+      headroom::HasPairs(c) ? headroom::SaturatingPairs(c, index / c.N, index % c.N)
+                            : std::vector<headroom::Pair>{};
+  for (const headroom::Pair& pair : pairs) {
+    text += fmt::format("    pair k=({},{}): {}*{} + {}*{} = {} + {} = {} -> {}, lost {}\n", pair.k,
+                        pair.k + 1, pair.x0, pair.w0, pair.x1, pair.w1, pair.x0 * pair.w0,
+                        pair.x1 * pair.w1, pair.sum, pair.saturated, pair.lost());
+  }
+  return text;
+}
+
+// One output, and everybody who gave it.
+struct Answer {
+  std::string who;
+  Tensor y;
+  const Model* model = nullptr;  // the first of them that is a model
+  bool observed = false;
+};
+
+// Whose arithmetic it is.
+std::string ModelsLine(const Case& c, const Answer& answer) {
+  const std::string models = BitEqualModels(c, answer.y);
+  if (!models.empty()) return "    bit-equal to: " + models + "\n";
+  return answer.observed ? "    bit-equal to no known convention\n" : "";
+}
+
+std::string ExplainAnswer(const Case& c, const Answer& answer, int64_t index,
+                          const Tensor& exact_y) {
+  const std::string expected = ElementText(exact_y, index), actual = ElementText(answer.y, index);
+  const std::optional<Divergence> departs = FirstDivergence(exact_y, answer.y);
+  std::string text = fmt::format("  {}: {}", answer.who, actual);
+  if (!departs) {
+    text += exact_y.size() == 1 ? ", exact\n" : ", all outputs exact\n";
+    return answer.observed ? text + ModelsLine(c, answer) : text;
+  }
+  text += expected == actual
+              ? fmt::format(", exact here; departs first at index {}\n", departs->index)
+              : fmt::format(", exact is {}\n", expected);
+  bool pairs_shown = false;
+  if (answer.model != nullptr && expected != actual) {
+    for (const TraceStep& step : answer.model->trace(c, index)) {
+      text += StepLine(step);
+      pairs_shown |= step.stage == Stage::kAccumulate && step.lossy;
+    }
+  }
+  const Attribution attribution = Attribute(c, answer.y);
+  text += fmt::format("    cause: {} [{}]\n", attribution.diagnosis, Name(attribution.kind));
+  for (const std::string& line : attribution.evidence) text += "    evidence: " + line + "\n";
+  if (attribution.kind == FindingKind::kPairSaturation && !pairs_shown) {
+    text += PairLines(c, index);
+  }
+  return text + ModelsLine(c, answer);
+}
+
+// "model:NAME" -> NAME, else "".
+std::string_view ModelName(std::string_view subject) {
+  return subject.starts_with("model:") ? subject.substr(6) : std::string_view();
+}
+
+}  // namespace
+
+std::string Explain(const Case& c, const std::vector<Subject*>& subjects,
+                    const ExplainOptions& options) {
+  const Tensor exact_y = exact::Evaluate(c);
+  std::string text = Describe(c) + "\n";
+  if (exact_y.empty()) return text + "  the output is empty\n";
+
+  std::vector<Answer> answers;
+  const auto add = [&](Answer answer) {
+    for (Answer& known : answers) {
+      if (known.y != answer.y) continue;
+      known.who += ", " + answer.who;
+      if (known.model == nullptr) known.model = answer.model;
+      known.observed |= answer.observed;
+      return;
+    }
+    answers.push_back(std::move(answer));
+  };
+  std::string skipped;
+  if (c.observed) {
+    add({"observed (" + c.observed->by + ")", c.observed->y, nullptr, true});
+  }
+  for (Subject* subject : subjects) {
+    const std::string who(subject->name());
+    const std::string reason = subject->CannotRun(c);
+    if (!reason.empty()) {
+      skipped += fmt::format("  {}: skipped, {}\n", who, reason);
+      continue;
+    }
+    Outcome outcome = subject->Run(c, RunContext{});
+    if (!outcome.ok()) {
+      skipped += fmt::format("  {}: {}, {}\n", who, Name(outcome.status), outcome.detail);
+      continue;
+    }
+    add({who, std::move(outcome.y), FindModel(ModelName(who)), false});
+  }
+
+  int64_t index = options.index;
+  for (const Answer& answer : answers) {
+    if (index >= 0) break;
+    if (const auto divergence = FirstDivergence(exact_y, answer.y)) index = divergence->index;
+  }
+  index = std::max<int64_t>(index, 0);
+
+  text += fmt::format("{}, exact: {}\n", Where(c, index), ElementText(exact_y, index));
+  text += WindowLines(c, index);
+  for (const TraceStep& step : exact::Derive(c, index)) text += StepLine(step);
+  for (const Answer& answer : answers) text += ExplainAnswer(c, answer, index, exact_y);
+  return text + skipped;
+}
+
+void Complete(Finding& finding, Subject& subject, const Verdict& verdict) {
+  const Property* property = FindProperty(finding.property);
+  Complete(finding, verdict,
+           property == nullptr
+               ? Attribute(finding.test_case, verdict, subject)
+               : JudgeAndAttribute(*property, finding.test_case, subject).attribution);
+}
+
+void Complete(Finding& finding, const Verdict& verdict, const Attribution& attribution) {
+  finding.kind = attribution.kind;
+  finding.first_divergence = verdict.divergence;
+  finding.explanation = verdict.reason;
+  const auto add = [&](const std::string& text) {
+    if (!text.empty() && text != verdict.reason) finding.explanation += "; " + text;
+  };
+  add(attribution.diagnosis);
+  for (const std::string& line : attribution.evidence) add(line);
+}
+
+}  // namespace qualm::triage

@@ -1,0 +1,525 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "triage/identify.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "core/float_text.h"
+#include "core/nearest.h"
+#include "core/status.h"
+#include "core/subject.h"
+#include "oracles/exact/exact.h"
+#include "properties/engine.h"
+#include "properties/gen/library.h"
+#include "triage/reduce.h"
+#include "triage/triage.h"
+
+namespace qualm::triage {
+namespace {
+
+using State = Comparison::State;
+
+class Deadline {
+ public:
+  Deadline(double seconds, std::function<bool()> stopped)
+      : seconds_(seconds), stopped_(std::move(stopped)) {}
+  // `share` of the time is over, or somebody says so; never where none was set.
+  bool Over(double share = 1) const {
+    if (stopped()) return true;
+    return seconds_ > 0 &&
+           std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count() >
+               seconds_ * share;
+  }
+  bool set() const { return seconds_ > 0; }
+  bool stopped() const { return stopped_ && stopped_(); }
+
+ private:
+  double seconds_;
+  std::function<bool()> stopped_;
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
+// Counts reasons; gives the most frequent first, equals by name.
+class Reasons {
+ public:
+  void Add(const std::string& reason) { ++counts_[reason]; }
+  std::vector<std::pair<std::string, int64_t>> Sorted() const {
+    std::vector<std::pair<std::string, int64_t>> list(counts_.begin(), counts_.end());
+    std::ranges::sort(list, {}, [](const auto& entry) {
+      return std::pair<int64_t, std::string_view>(-entry.second, entry.first);
+    });
+    return list;
+  }
+  std::string First() const { return counts_.empty() ? "" : Sorted().front().first; }
+
+ private:
+  std::map<std::string, int64_t> counts_;
+};
+
+// The first divergence, or the largest: of equals the first.
+std::optional<Divergence> Compare(const Tensor& expected, const Tensor& actual, bool worst) {
+  std::optional<Divergence> divergence = FirstDivergence(expected, actual);
+  if (!divergence || !worst) return divergence;
+  for (int64_t i = divergence->index + 1; i < expected.size(); ++i) {
+    const double distance = DistanceLsb(expected, actual, i);
+    if (distance <= divergence->distance_lsb) continue;
+    divergence = Divergence{i, ElementText(expected, i), ElementText(actual, i), distance};
+  }
+  return divergence;
+}
+
+// Whether a target's answers are the same without what it was asked before.
+class Memory {
+ public:
+  explicit Memory(const Target& target) : target_(target) {}
+
+  // The answer of a new instance to what this one answered with `y`; `y` where there is none.
+  Tensor Anew(const Case& c, const Tensor& y) {
+    const std::shared_ptr<Target> fresh = target_.anew ? target_.anew() : nullptr;
+    if (fresh == nullptr) return y;
+    const Outcome outcome = fresh->run(c);
+    if (!outcome.ok()) return y;
+    if (const auto divergence = FirstDivergence(outcome.y, y); divergence && !remembered_)
+      remembered_ = Remembered{ProblemOf(c), *divergence};
+    return outcome.y;
+  }
+
+  const std::optional<Remembered>& remembered() const { return remembered_; }
+
+ private:
+  const Target& target_;
+  std::optional<Remembered> remembered_;
+};
+
+// One operation's comparisons under way.
+class Comparing {
+ public:
+  explicit Comparing(std::span<const Arithmetic> conventions, bool worst = false)
+      : conventions_(conventions), worst_(worst) {
+    for (const Arithmetic& convention : conventions) {
+      list_.emplace_back();
+      list_.back().convention = convention.name;
+    }
+    reasons_.resize(conventions.size());
+  }
+
+  // All that are not ruled out yet meet `y`, the answer to `c`. Where it would rule one out the
+  // answer that `confirm` gives counts.
+  template <class Confirm>
+  void Meet(const Case& c, Tensor y, const std::string& by, const std::string& file,
+            const Confirm& confirm) {
+    ++met_;
+    std::vector<std::pair<size_t, Tensor>> given;
+    for (size_t i = 0; i < list_.size(); ++i) {
+      Comparison& comparison = list_[i];
+      if (comparison.witness && !worst_) continue;
+      if (std::string reason = conventions_[i].CannotRun(c); !reason.empty()) {
+        reasons_[i].Add(reason);
+        continue;
+      }
+      ++comparison.cases;
+      comparison.domain.Add(c);
+      if (comparison.state == State::kNoVerdict) comparison.state = State::kBitEqual;
+      given.emplace_back(i, conventions_[i].Run(c));
+    }
+    if (std::ranges::any_of(given, [&](const auto& each) { return each.second != y; }))
+      y = confirm(c, y);
+    for (const auto& [i, expected] : given) {
+      Comparison& comparison = list_[i];
+      const auto divergence = Compare(expected, y, worst_);
+      if (!divergence) continue;
+      comparison.state = State::kRuledOut;
+      if (comparison.witness &&
+          divergence->distance_lsb <= comparison.witness->divergence.distance_lsb)
+        continue;
+      comparison.witness = Witness{c, *divergence, file};
+      comparison.witness->c.observed = Observed{by, y};
+    }
+  }
+
+  // Some convention that is not ruled out was compared on less than a quarter of what others were:
+  // a library's domain may be a small part of the subject's.
+  bool wants_some() const {
+    return std::ranges::any_of(list_, [&](const Comparison& c) { return IsSeldom(c); });
+  }
+  // It defines the case.
+  bool Wants(const Case& c) const {
+    for (size_t i = 0; i < list_.size(); ++i) {
+      if (IsSeldom(list_[i]) && conventions_[i].CannotRun(c).empty()) return true;
+    }
+    return false;
+  }
+  // A further case could change something.
+  bool open() const {
+    return worst_ || std::ranges::any_of(list_, [](const Comparison& c) { return !c.witness; });
+  }
+  std::vector<Comparison>& list() { return list_; }
+
+  std::vector<Comparison> Take() {
+    for (size_t i = 0; i < list_.size(); ++i) {
+      if (list_[i].state == State::kNoVerdict) list_[i].reason = reasons_[i].First();
+    }
+    return std::move(list_);
+  }
+
+ private:
+  bool IsSeldom(const Comparison& c) const {
+    return c.state == State::kBitEqual && c.cases * 4 < met_;
+  }
+
+  std::span<const Arithmetic> conventions_;
+  bool worst_;
+  int64_t met_ = 0;
+  std::vector<Comparison> list_;
+  std::vector<Reasons> reasons_;
+};
+
+Tensor AsItIs(const Case&, const Tensor& y) { return y; }
+
+// Where the convention and the target both define the case and part, by `least` at least.
+bool Part(const Arithmetic& convention, const Target& target, const Case& c, bool worst,
+          double least) {
+  if (!convention.CannotRun(c).empty() || !target.cannot_run(c).empty()) return false;
+  const Outcome outcome = target.run(c);
+  if (!outcome.ok()) return false;
+  const auto divergence = Compare(convention.Run(c), outcome.y, worst);
+  return divergence && divergence->distance_lsb >= least;
+}
+
+void Label(const Target& target, const std::string& convention, Witness& witness) {
+  Case& c = witness.c;
+  c.property = "";
+  c.expected = exact::Evaluate(ProblemOf(c));
+  c.note = fmt::format("Rules out {}: at index {} it gives {}, {} gives {}.", convention,
+                       witness.divergence.index, witness.divergence.expected, target.name,
+                       witness.divergence.actual);
+}
+
+// Near-ties are solved, and rarely survive losing a term: where shortening got stuck, cases drawn
+// with one output and fewer terms.
+std::optional<Case> DrawnShorter(const Case& c, const IdentifyOptions& options,
+                                 const Holds& parts) {
+  constexpr int64_t kTerms = 2;
+  if (!HasSums(c.op) || (c.M * c.N == 1 && c.K <= kTerms)) return std::nullopt;
+  for (int64_t i = 0; i < options.cases; ++i) {
+    // Odd: the solved ones.
+    const uint64_t seed = CaseSeed(options.seed, c.op, (int64_t{1} << 32) + i) | 1;
+    Case drawn = gen::DrawForLibraries(c.op, seed);
+    if (drawn.M * drawn.N == 1 && drawn.K <= kTerms && parts(drawn)) return drawn;
+  }
+  return std::nullopt;
+}
+
+// Every witness as short as it gets; then each convention takes the shortest of all that rule it
+// out, so that one input speaks for many.
+void Shorten(const Target& target, std::span<const Arithmetic> conventions,
+             const IdentifyOptions& options, const Deadline& deadline, Memory& memory,
+             std::vector<Comparison>& list) {
+  std::vector<Case> shorts;
+  for (size_t i = 0; i < list.size(); ++i) {
+    if (!list[i].witness) continue;
+    const double least = options.worst ? list[i].witness->divergence.distance_lsb : 0;
+    const auto parts = [&](const Case& c) {
+      return !deadline.Over() && Part(conventions[i], target, c, options.worst, least);
+    };
+    // One that is short already is the better start.
+    const auto known = std::ranges::find_if(shorts, parts);
+    const Case& start = known == shorts.end() ? list[i].witness->c : *known;
+    Case small = Reduce(ProblemOf(start), parts, options.shorten);
+    if (std::optional<Case> drawn = DrawnShorter(small, options, parts)) {
+      drawn = Reduce(std::move(*drawn), parts, options.shorten);
+      if (Complexity(*drawn) < Complexity(small) ||
+          drawn->M * drawn->N * drawn->K < small.M * small.N * small.K) {
+        small = std::move(*drawn);
+      }
+    }
+    if (std::ranges::find(shorts, small) == shorts.end()) shorts.push_back(std::move(small));
+  }
+  std::ranges::sort(shorts, {}, [](const Case& c) { return Complexity(c); });
+  // What a new instance says of them is what counts, for the conventions too that no drawn case
+  // ruled out. An answer that was wrong only for what was asked before rules out nothing.
+  std::vector<std::optional<Tensor>> answers;
+  for (const Case& c : shorts) {
+    const Outcome outcome = target.run(c);
+    answers.push_back(outcome.ok() ? std::optional(memory.Anew(c, outcome.y)) : std::nullopt);
+  }
+  for (size_t i = 0; i < list.size(); ++i) {
+    for (size_t at = 0; at < shorts.size(); ++at) {
+      if (!answers[at] || !conventions[i].CannotRun(shorts[at]).empty()) continue;
+      const double least =
+          options.worst && list[i].witness ? list[i].witness->divergence.distance_lsb : 0;
+      const auto divergence = Compare(conventions[i].Run(shorts[at]), *answers[at], options.worst);
+      if (!divergence || divergence->distance_lsb < least) continue;
+      list[i].state = State::kRuledOut;
+      list[i].witness = Witness{ProblemOf(shorts[at]), *divergence, ""};
+      list[i].witness->c.observed = Observed{target.name, *answers[at]};
+      break;
+    }
+    if (list[i].witness) Label(target, list[i].convention, *list[i].witness);
+  }
+}
+
+}  // namespace
+
+std::string Arithmetic::CannotRun(const Case& c) const {
+  return model == nullptr ? "" : model->cannot_run(c);
+}
+
+Tensor Arithmetic::Run(const Case& c) const {
+  return model == nullptr ? exact::Evaluate(c) : model->run(c).y;
+}
+
+std::span<const Arithmetic> AllArithmetics() {
+  static const std::vector<Arithmetic> all = [] {
+    std::vector<Arithmetic> list{{"exact", nullptr}};
+    for (const Model& model : AllModels()) list.push_back({model.name, &model});
+    return list;
+  }();
+  return all;
+}
+
+const Arithmetic& FindArithmetic(std::string_view name, const std::string& where) {
+  constexpr std::string_view kPrefix = "model:";
+  const std::string_view bare = name.starts_with(kPrefix) ? name.substr(kPrefix.size()) : name;
+  std::vector<std::string_view> known;
+  for (const Arithmetic& arithmetic : AllArithmetics()) {
+    if (arithmetic.name == bare) return arithmetic;
+    known.emplace_back(arithmetic.name);
+  }
+  throw InputError(fmt::format("{}: unknown convention '{}', nearest is '{}'", where, name,
+                               NearestName(bare, known)));
+}
+
+void Domain::Add(const Case& c) {
+  operands |= HasTwoInputs(c.op);
+  std::string type(Name(c.x.dtype()));
+  if (!c.w.empty() || HasSums(c.op) || HasTwoOperands(c.op)) {
+    type += "*" + std::string(Name(c.w.dtype()));
+  }
+  ++types[type + "->" + std::string(Name(c.out_dtype))];
+  terms = std::max(terms, c.K);
+  outputs += c.M * c.N;
+  const auto other_than_0 = [](const QParams& q) {
+    return std::ranges::any_of(q.zero_point, [](int32_t z) { return z != 0; });
+  };
+  const CodeRange range = RangeOf(c.out_dtype);
+  float_bias |= c.bias.has_value();
+  int_bias |= c.bias_i32.has_value();
+  relu |= c.relu;
+  per_channel |= c.per_channel;
+  clamp |= c.out_min != range.min || c.out_max != range.max;
+  x_zero_point |= other_than_0(c.x_q);
+  w_zero_point |= other_than_0(c.w_q);
+  out_zero_point |= other_than_0(c.out_q);
+}
+
+std::string Domain::Text() const {
+  std::vector<std::string> parts;
+  for (const auto& [type, count] : types) parts.push_back(fmt::format("{} ({})", type, count));
+  if (terms != 0) parts.push_back(fmt::format("sums of up to {} terms", terms));
+  const std::pair<bool, const char*> features[] = {
+      {float_bias, "float bias"},
+      {int_bias, "int32 bias"},
+      {relu, "relu"},
+      {per_channel, "per channel"},
+      {clamp, "clamps"},
+      {x_zero_point, operands ? "zero points of a" : "zero points of x"},
+      {w_zero_point, operands ? "zero points of b" : "zero points of w"},
+      {out_zero_point, "zero points of the output"},
+  };
+  std::string with, without;
+  for (const auto& [has, what] : features) {
+    std::string& list = has ? with : without;
+    list += fmt::format("{}{}", list.empty() ? "" : ", ", what);
+  }
+  std::string text = fmt::format("{}", fmt::join(parts, ", "));
+  if (!with.empty()) text += "; with and without " + with;
+  if (!without.empty()) text += "; never with " + without;
+  return text;
+}
+
+bool Identified::any_compared() const {
+  return std::ranges::any_of(conventions, [](const Comparison& c) { return c.cases != 0; });
+}
+
+std::vector<std::string> Identified::bit_equal() const {
+  std::vector<std::string> names;
+  for (const Comparison& comparison : conventions) {
+    if (comparison.state == State::kBitEqual) names.push_back(comparison.convention);
+  }
+  return names;
+}
+
+Target TargetOf(Subject& subject) {
+  return {std::string(subject.name()), [&subject](const Case& c) { return subject.CannotRun(c); },
+          [&subject](const Case& c) { return subject.Run(c, RunContext{}); },
+          [&subject]() -> std::shared_ptr<Target> {
+            const std::shared_ptr<Subject> other = SubjectRegistry::Get().MakeAnew(subject);
+            if (other == nullptr) return nullptr;
+            return std::make_shared<Target>(
+                Target{std::string(other->name()),
+                       [other](const Case& c) { return other->CannotRun(c); },
+                       [other](const Case& c) { return other->Run(c, RunContext{}); },
+                       {}});
+          }};
+}
+
+Target TargetOf(const Arithmetic& arithmetic) {
+  return {arithmetic.name,
+          [&arithmetic](const Case& c) { return arithmetic.CannotRun(c); },
+          [&arithmetic](const Case& c) {
+            Outcome outcome;
+            outcome.y = arithmetic.Run(c);
+            return outcome;
+          },
+          {}};
+}
+
+Identified Identify(const Target& target, Op op, std::span<const Arithmetic> conventions,
+                    const IdentifyOptions& options) {
+  // Of cases that nobody answers most are cheap to refuse.
+  constexpr int64_t kDrawnPerAnswer = 8;
+  const Deadline deadline(options.seconds, options.stopped);
+  Identified result;
+  result.op = op;
+  Comparing comparing(conventions, options.worst);
+  Memory memory(target);
+  Reasons unanswered;
+  const auto enough = [&] {
+    if (deadline.set()) {
+      // A subject that can do nothing of this operation is asked no longer than the others' cases
+      // would take.
+      if (result.answered == 0 && result.drawn >= options.cases * kDrawnPerAnswer) return true;
+      result.out_of_time = deadline.Over(0.5);
+      return result.out_of_time;
+    }
+    if (deadline.stopped()) return result.out_of_time = true;
+    return result.answered >= options.cases || result.drawn >= options.cases * kDrawnPerAnswer;
+  };
+  const auto ask = [&](const Case& c) {
+    ++result.drawn;
+    if (const std::string reason = target.cannot_run(c); !reason.empty()) {
+      unanswered.Add(reason);
+      return;
+    }
+    const Outcome outcome = target.run(c);
+    if (!outcome.ok()) {
+      const std::string how = fmt::format("{}: {}", Name(outcome.status), outcome.detail);
+      unanswered.Add(how);
+      if (outcome.status != RunStatus::kSkipped && result.broken++ == 0) result.breakage = how;
+      return;
+    }
+    ++result.answered;
+    comparing.Meet(c, outcome.y, target.name, "",
+                   [&](const Case& asked, const Tensor& y) { return memory.Anew(asked, y); });
+  };
+  int64_t next = 0;
+  const auto draw = [&] { return gen::DrawForLibraries(op, CaseSeed(options.seed, op, next++)); };
+  while (!enough() && comparing.open()) ask(draw());
+  // Then only what tells more of those that were seldom met.
+  const int64_t last = std::min(2 * next, options.cases * kDrawnPerAnswer);
+  while (comparing.wants_some() && !deadline.Over(0.5) && next < last) {
+    const Case c = draw();
+    if (comparing.Wants(c)) ask(c);
+  }
+  result.unanswered = unanswered.Sorted();
+  if (options.shorten > 0)
+    Shorten(target, conventions, options, deadline, memory, comparing.list());
+  result.remembered = memory.remembered();
+  result.conventions = comparing.Take();
+  return result;
+}
+
+std::vector<Identified> IdentifyObserved(std::span<const ObservedCase> cases,
+                                         std::span<const Arithmetic> conventions) {
+  std::vector<Identified> results;
+  for (const Op op : AllOps()) {
+    Identified result;
+    result.op = op;
+    Comparing comparing(conventions);
+    for (const ObservedCase& observed : cases) {
+      if (observed.c.op != op) continue;
+      ++result.drawn;
+      ++result.answered;
+      const Observed& answer = *observed.c.observed;
+      comparing.Meet(observed.c, answer.y, answer.by, observed.file, AsItIs);
+    }
+    if (result.drawn == 0) continue;
+    result.conventions = comparing.Take();
+    results.push_back(std::move(result));
+  }
+  return results;
+}
+
+std::vector<std::string> BitEqual(const Case& c, const Tensor& y,
+                                  std::span<const Arithmetic> conventions) {
+  Comparing comparing(conventions);
+  comparing.Meet(c, y, "", "", AsItIs);
+  Identified result;
+  result.conventions = comparing.Take();
+  return result.bit_equal();
+}
+
+std::string BitEqualModels(const Case& c, const Tensor& y) {
+  std::vector<std::string> names;
+  int variants = 0;
+  for (const std::string& name : BitEqual(c, y, AllArithmetics().subspan(1))) {
+    const std::string base = name.substr(0, name.find('+'));
+    if (base != name && std::ranges::find(names, base) != names.end()) {
+      ++variants;
+    } else {
+      names.push_back(name);
+    }
+  }
+  std::string text = fmt::format("{}", fmt::join(names, ", "));
+  if (variants != 0) text += fmt::format(" ({} variants too)", variants);
+  return text;
+}
+
+std::string Brief(const Case& c) {
+  constexpr int64_t kMost = 12;
+  std::string text;
+  const auto add = [&](std::string_view name, const std::string& value) {
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", name, value);
+  };
+  const auto codes = [&](std::string_view name, const Tensor& tensor) {
+    if (tensor.empty()) return;
+    std::string list;
+    for (int64_t i = 0; i < std::min(tensor.size(), kMost); ++i) {
+      list += (i == 0 ? "" : " ") + ElementText(tensor, i);
+    }
+    if (tensor.size() > kMost) list += fmt::format(" ... ({})", tensor.size());
+    add(name, list);
+  };
+  const auto numbers = [&](std::string_view name, const auto& values, auto usual,
+                           const auto& write) {
+    if (std::ranges::all_of(values, [&](auto value) { return value == usual; })) return;
+    std::string list;
+    for (size_t i = 0; i < std::min(values.size(), size_t{kMost}); ++i) {
+      list += (i == 0 ? "" : " ") + write(values[i]);
+    }
+    add(name, list);
+  };
+  const auto real = [](float value) { return FloatText(value); };
+  const auto whole = [](int32_t value) { return std::to_string(value); };
+  const auto qparams = [&](const std::string& name, const QParams& q) {
+    numbers(name + "_scale", q.scale, 1.0f, real);
+    numbers(name + "_zp", q.zero_point, 0, whole);
+  };
+  const bool operands = HasTwoInputs(c.op);
+  const std::string first = operands ? "a" : "x", second = operands ? "b" : "w";
+  codes(first, c.x);
+  codes(second, c.w);
+  qparams(first, c.x_q);
+  qparams(second, c.w_q);
+  qparams("out", c.out_q);
+  numbers("multiplier", c.multiplier, 1.0f, real);
+  if (c.bias) numbers("bias", *c.bias, 0.0f, real);
+  if (c.bias_i32) numbers("bias_i32", *c.bias_i32, 0, whole);
+  return text;
+}
+
+}  // namespace qualm::triage

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whose arithmetic is this? Which of the exact meaning and the named conventions (oracles/conventions)
+// give a subject's outputs bit for bit, and for each other one the shortest input found that rules
+// it out.
+#ifndef QUALM_TRIAGE_IDENTIFY_H_
+#define QUALM_TRIAGE_IDENTIFY_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/case.h"
+#include "core/subject.h"
+#include "core/verdict.h"
+#include "oracles/conventions/model.h"
+
+namespace qualm::triage {
+
+// A meaning of operations that can be computed here: "exact", or a named convention.
+struct Arithmetic {
+  std::string name;
+  const Model* model = nullptr;  // nullptr: exact
+
+  // "" or why it does not define this case.
+  std::string CannotRun(const Case& c) const;
+  Tensor Run(const Case& c) const;
+};
+// exact, then every model by name.
+std::span<const Arithmetic> AllArithmetics();
+// By name, "model:" before it or not; InputError "WHERE: ..." with the nearest name if there is
+// none.
+const Arithmetic& FindArithmetic(std::string_view name, const std::string& where);
+
+// What the cases that were compared had: says over which domain two things are equal.
+struct Domain {
+  std::map<std::string, int64_t> types;  // "u8*s8->u8" -> cases
+  int64_t terms = 0;                     // the longest sum
+  int64_t outputs = 0;                   // of all cases
+  bool operands = false;                 // a and b instead of x and w
+  bool float_bias = false, int_bias = false, relu = false, per_channel = false, clamp = false;
+  bool x_zero_point = false, w_zero_point = false, out_zero_point = false;  // other than 0
+
+  void Add(const Case& c);
+  std::string Text() const;
+};
+
+// An input on which the two differ.
+struct Witness {
+  Case c;                 // with expected (exact), observed (what the one in question gives), note
+  Divergence divergence;  // expected: the convention's, actual: what was to be identified
+  std::string file;       // where a case was read from, "" if it was drawn
+};
+
+struct Comparison {
+  enum class State : uint8_t { kBitEqual, kRuledOut, kNoVerdict };
+  std::string convention;
+  State state = State::kNoVerdict;
+  int64_t cases = 0;   // compared; the last of them rules out
+  Domain domain;       // of the compared
+  std::string reason;  // of kNoVerdict
+  std::optional<Witness> witness;
+};
+
+// One case, two answers of one subject.
+struct Remembered {
+  Case c;
+  Divergence divergence;  // expected: in a new instance, actual: after other cases
+};
+
+struct Identified {
+  Op op = Op::kLinear;
+  int64_t drawn = 0;     // cases asked; all of the operation where files were given
+  int64_t answered = 0;  // of these
+  // Why the others were not, most frequent first: reason -> cases.
+  std::vector<std::pair<std::string, int64_t>> unanswered;
+  int64_t broken = 0;    // of these, crashes, hangs, refusals ...
+  std::string breakage;  // the first of them
+  bool out_of_time = false;
+  // The first answer found to depend on what was asked before; comparisons then use what a new
+  // instance gives.
+  std::optional<Remembered> remembered;
+  std::vector<Comparison> conventions;  // in the order they were given
+
+  // Some convention defines some of the cases.
+  bool any_compared() const;
+  // The names of those bit-equal.
+  std::vector<std::string> bit_equal() const;
+};
+
+// Anything that answers cases.
+struct Target {
+  std::string name;
+  std::function<std::string(const Case&)> cannot_run;
+  std::function<Outcome(const Case&)> run;
+  // The same in a new instance, which has answered nothing yet; nullptr where there is no other.
+  // Empty: has no memory.
+  std::function<std::shared_ptr<Target>()> anew;
+};
+Target TargetOf(Subject& subject);
+Target TargetOf(const Arithmetic& arithmetic);
+
+struct IdentifyOptions {
+  uint64_t seed = 1;
+  int64_t cases = 1000;   // that the target answers, and more where it pays; at most eight times as
+                          // many are drawn
+  double seconds = 0;     // > 0: until then instead; half of it is left for shortening
+  int64_t shorten = 500;  // cases tried to make one witness shorter; 0: leave it as drawn
+  // Of all answered cases the one with the largest difference (output codes; ulps of f32), instead
+  // of the first with any; shortened without making it smaller.
+  bool worst = false;
+  // True from when on there is no more time; empty: never.
+  std::function<bool()> stopped = nullptr;
+};
+
+// Draws cases (gen::DrawForLibraries) of one operation and compares. The same options give the same
+// result, unless time runs out.
+Identified Identify(const Target& target, Op op, std::span<const Arithmetic> conventions,
+                    const IdentifyOptions& options);
+
+// A case with an observed output, and where it stands.
+struct ObservedCase {
+  std::string file;
+  Case c;
+};
+// Compares observed outputs, operation by operation, in the order of AllOps().
+std::vector<Identified> IdentifyObserved(std::span<const ObservedCase> cases,
+                                         std::span<const Arithmetic> conventions);
+
+// Names of the conventions whose whole output is bit-equal to y.
+std::vector<std::string> BitEqual(const Case& c, const Tensor& y,
+                                  std::span<const Arithmetic> conventions);
+// Codes and parameters that are not the default, on one line: "x 129 132, w 127 127, out_scale
+// 256".
+std::string Brief(const Case& c);
+
+}  // namespace qualm::triage
+
+#endif  // QUALM_TRIAGE_IDENTIFY_H_

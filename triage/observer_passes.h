@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// The passes that know about choose_qparams.
+#ifndef QUALM_TRIAGE_OBSERVER_PASSES_H_
+#define QUALM_TRIAGE_OBSERVER_PASSES_H_
+
+#include <cstdint>
+
+#include "core/case.h"
+#include "triage/passes.h"
+
+namespace qualm::triage {
+
+// Parameters of the observer that are not the defaults; 0 for other operations.
+int64_t ObserverComplexity(const Case& c);
+
+// The default in place of each parameter. Offers nothing for other operations.
+void ObserverParameters(const Case& c, const Visit& visit);
+// Fewer batches, columns and rows.
+void ObserverOutputs(const Case& c, const Visit& visit);
+
+}  // namespace qualm::triage
+
+#endif  // QUALM_TRIAGE_OBSERVER_PASSES_H_

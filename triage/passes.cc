@@ -1,0 +1,459 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "triage/passes.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <optional>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "oracles/headroom/headroom.h"
+#include "properties/derive.h"
+#include "triage/observer_passes.h"
+#include "triage/shrink.h"
+#include "triage/triage.h"
+#include "triage/window_passes.h"
+
+namespace qualm::triage {
+namespace {
+
+template <class T>
+std::vector<T> Select(const std::vector<T>& list, const std::vector<int64_t>& keep) {
+  if (list.size() <= 1) return list;
+  std::vector<T> selected;
+  for (int64_t i : keep) selected.push_back(list[static_cast<size_t>(i)]);
+  return selected;
+}
+
+Tensor SelectRows(const Tensor& tensor, int64_t columns, const std::vector<int64_t>& keep) {
+  Tensor selected(tensor.dtype(), {static_cast<int64_t>(keep.size()), columns});
+  const size_t row_bytes = static_cast<size_t>(columns) * SizeOf(tensor.dtype());
+  for (size_t i = 0; i < keep.size() && row_bytes != 0; ++i) {
+    std::memcpy(selected.bytes().data() + i * row_bytes,
+                tensor.bytes().data() + static_cast<size_t>(keep[i]) * row_bytes, row_bytes);
+  }
+  return selected;
+}
+
+Tensor SelectColumns(const Tensor& tensor, int64_t rows, int64_t columns,
+                     const std::vector<int64_t>& keep) {
+  Tensor selected(tensor.dtype(), {rows, static_cast<int64_t>(keep.size())});
+  const size_t size = SizeOf(tensor.dtype());
+  uint8_t* to = selected.bytes().data();
+  for (int64_t row = 0; row < rows; ++row) {
+    for (int64_t column : keep) {
+      std::memcpy(to, tensor.bytes().data() + static_cast<size_t>(row * columns + column) * size,
+                  size);
+      to += size;
+    }
+  }
+  return selected;
+}
+
+Case KeepRows(const Case& c, const std::vector<int64_t>& keep) {
+  if (HasTwoInputs(c.op)) return derive::Rows(c, keep);
+  Case smaller = ProblemOf(c);
+  smaller.x = SelectRows(c.x, c.op == Op::kLinear ? c.K : c.N, keep);
+  smaller.M = static_cast<int64_t>(keep.size());
+  return smaller;
+}
+
+void SelectChannels(QParams& q, const std::vector<int64_t>& keep) {
+  q.scale = Select(q.scale, keep);
+  q.zero_point = Select(q.zero_point, keep);
+}
+
+Case KeepChannels(const Case& c, const std::vector<int64_t>& keep) {
+  if (HasTwoInputs(c.op)) return derive::Columns(c, keep);
+  Case smaller = ProblemOf(c);
+  if (c.op == Op::kLinear) {
+    smaller.w = SelectRows(c.w, c.K, keep);
+  } else {
+    smaller.x = SelectColumns(c.x, c.M, c.N, keep);
+  }
+  if (c.per_channel) {
+    SelectChannels(smaller.x_q, keep);
+    SelectChannels(smaller.w_q, keep);
+    SelectChannels(smaller.out_q, keep);
+    smaller.multiplier = Select(c.multiplier, keep);
+  }
+  // Biases are per channel even where the qparams are not.
+  if (c.bias && c.N > 1) smaller.bias = Select(*c.bias, keep);
+  if (c.bias_i32 && c.N > 1) smaller.bias_i32 = Select(*c.bias_i32, keep);
+  smaller.N = static_cast<int64_t>(keep.size());
+  return smaller;
+}
+
+Case KeepTerms(const Case& c, const std::vector<int64_t>& keep) {
+  Case smaller = ProblemOf(c);
+  smaller.x = SelectColumns(c.x, c.M, c.K, keep);
+  smaller.w = SelectColumns(c.w, c.N, c.K, keep);
+  smaller.K = static_cast<int64_t>(keep.size());
+  return smaller;
+}
+
+void Parameters(const Case& c, const Visit& visit) {
+  const auto offer = [&](const auto& edit) {
+    Case simpler = ProblemOf(c);
+    edit(simpler);
+    return visit(simpler);
+  };
+  const CodeRange range = RangeOf(c.out_dtype);
+  const bool clamped = c.out_min != range.min || c.out_max != range.max;
+  const auto drop_bias = [](Case& s) { s.bias.reset(), s.bias_i32.reset(); };
+  const auto drop_clamp = [&](Case& s) { s.out_min = range.min, s.out_max = range.max; };
+  if ((c.bias || c.bias_i32) && (c.relu || clamped) && offer([&](Case& s) {
+        drop_bias(s);
+        drop_clamp(s);
+        s.relu = false;
+      }))
+    return;
+  if (c.requant != Requant::kExact && offer([](Case& s) { s.requant = Requant::kExact; })) return;
+  if ((c.bias || c.bias_i32) && offer(drop_bias)) return;
+  if (c.relu && offer([](Case& s) { s.relu = false; })) return;
+  if (clamped && offer(drop_clamp)) return;
+  if (c.out_min != range.min && offer([&](Case& s) { s.out_min = range.min; })) return;
+  if (c.out_max != range.max && offer([&](Case& s) { s.out_max = range.max; })) return;
+  if (c.function != Function::kRelu && offer([](Case& s) {
+        s.function = Function::kRelu;
+        s.negative_slope = Case().negative_slope;
+      }))
+    return;
+  if (c.negative_slope != Case().negative_slope &&
+      offer([](Case& s) { s.negative_slope = Case().negative_slope; }))
+    return;
+  if (!c.per_channel) return;
+  for (int64_t n = 0; n < std::min<int64_t>(c.N, 4); ++n) {
+    const auto first = [n](auto& list) {
+      if (list.size() > 1) list = {list[static_cast<size_t>(n)]};
+    };
+    if (offer([&](Case& s) {
+          s.per_channel = false;
+          for (QParams* q : {&s.x_q, &s.w_q, &s.out_q}) {
+            first(q->scale);
+            first(q->zero_point);
+          }
+          first(s.multiplier);
+        }))
+      return;
+  }
+}
+
+void Outputs(const Case& c, const Visit& visit) {
+  if (HasWindow(c.op)) return WindowOutputs(c, visit);
+  if (c.op == Op::kChooseQParams) return ObserverOutputs(c, visit);
+  const auto rows = [&](const std::vector<int64_t>& keep) { return visit(KeepRows(c, keep)); };
+  const auto channels = [&](const std::vector<int64_t>& keep) {
+    return visit(KeepChannels(c, keep));
+  };
+  if (c.N > 1 && Shrink(c.N, 1, channels)) return;
+  if (c.M > 1) Shrink(c.M, 1, rows);
+}
+
+bool IsZero(const Tensor& tensor, int64_t i) { return tensor.BitsAt(i) == 0; }
+
+void SetNonzero(Tensor& tensor, int32_t code, bool zeros_too = false) {
+  for (int64_t i = 0; i < tensor.size(); ++i) {
+    if (zeros_too || !IsZero(tensor, i)) tensor.SetInt(i, code);
+  }
+}
+
+Case WithoutZeroPoints(Case c) {
+  for (QParams* q : {&c.x_q, &c.w_q, &c.out_q}) {
+    q->zero_point.assign(q->zero_point.size(), 0);
+  }
+  return c;
+}
+
+void Terms(const Case& c, const Visit& visit) {
+  if (HasWindow(c.op)) return WindowTerms(c, visit);
+  if (c.op != Op::kLinear || c.K == 0) return;
+  if (c.bias_i32) {
+    // The end of int32 and one term more.
+    for (int32_t sign : {1, -1}) {
+      Case simpler = KeepTerms(c, {0});
+      SetNonzero(simpler.x, 1, true);
+      if (sign < 0 && c.w.dtype() == DType::kU8) break;
+      SetNonzero(simpler.w, sign, true);
+      simpler.bias_i32->assign(c.bias_i32->size(), sign > 0 ? INT32_MAX : INT32_MIN);
+      if (visit(WithoutZeroPoints(std::move(simpler)))) return;
+    }
+  }
+  // Boldest: only one saturating pair survives.
+  if (headroom::HasPairs(c) && c.K > 2) {
+    for (int64_t n = 0; n < c.N; ++n) {
+      for (int64_t m = 0; m < c.M; ++m) {
+        std::vector<headroom::Pair> pairs = headroom::SaturatingPairs(c, m, n);
+        std::sort(pairs.begin(), pairs.end(), [](const headroom::Pair& a, const headroom::Pair& b) {
+          return std::abs(a.lost()) > std::abs(b.lost());
+        });
+        if (pairs.size() > 3) pairs.resize(3);
+        for (const headroom::Pair& pair : pairs) {
+          if (pair.k + 1 < c.K && visit(KeepTerms(c, {pair.k, pair.k + 1}))) return;
+        }
+      }
+      if (c.M * c.N > 64) break;
+    }
+  }
+  Shrink(c.K, 1, [&](const std::vector<int64_t>& keep) { return visit(KeepTerms(c, keep)); });
+}
+
+void SetZero(Tensor& tensor, int64_t i) {
+  const size_t size = SizeOf(tensor.dtype());
+  std::memset(tensor.bytes().data() + static_cast<size_t>(i) * size, 0, size);
+}
+
+void ZeroCodes(const Case& c, const Visit& visit) {
+  for (Tensor Case::* field : {&Case::x, &Case::w}) {
+    const Tensor& tensor = c.*field;
+    for (int64_t block = tensor.size(); block >= 1; block /= 2) {
+      for (int64_t from = 0; from < tensor.size(); from += block) {
+        const int64_t to = std::min(tensor.size(), from + block);
+        bool changes = false;
+        Case simpler = ProblemOf(c);
+        for (int64_t i = from; i < to; ++i) {
+          changes |= !IsZero(tensor, i);
+          SetZero(simpler.*field, i);
+        }
+        if (changes && visit(simpler)) return;
+      }
+      if (block == 1) break;
+    }
+  }
+}
+
+// Round pairs of codes (x, w), small ones first.
+std::vector<std::pair<int32_t, int32_t>> RoundCodes(const Case& c) {
+  constexpr std::array kMagnitudes{1, 2, 16, 100, 127, 128, 129, 130, 132, 140, 255};
+  const auto codes = [&](const Tensor& tensor) {
+    std::vector<int32_t> list;
+    for (int32_t magnitude : kMagnitudes) {
+      for (int32_t code : {magnitude, -magnitude}) {
+        const CodeRange range = RangeOf(tensor.dtype());
+        if (code >= range.min && code <= range.max) list.push_back(code);
+      }
+    }
+    return list;
+  };
+  const bool two = HasSums(c.op) || !c.w.empty();
+  std::vector<std::pair<int32_t, int32_t>> pairs;
+  for (int32_t x : codes(c.x)) {
+    for (int32_t w : two ? codes(c.w) : std::vector<int32_t>{0}) pairs.emplace_back(x, w);
+  }
+  std::ranges::sort(pairs, {}, [](const std::pair<int32_t, int32_t>& p) {
+    return std::tuple(std::abs(p.first) + std::abs(p.second), p.second < 0, p.first < 0, p.first);
+  });
+  return pairs;
+}
+
+// Every nonzero x the same code and every nonzero w the same: ten different codes are hard to read
+// and rarely matter. First with all zero points 0.
+void UniformCodes(const Case& c, const Visit& visit) {
+  if (!IsCode(c.x.dtype()) || c.x.empty()) return;
+  const std::vector<std::pair<int32_t, int32_t>> pairs = RoundCodes(c);
+  for (bool zero_points : {true, false}) {
+    for (const auto& [x, w] : pairs) {
+      Case simpler = ProblemOf(c);
+      SetNonzero(simpler.x, x);
+      if (HasSums(c.op) || !c.w.empty()) SetNonzero(simpler.w, w);
+      if (zero_points) simpler = WithoutZeroPoints(std::move(simpler));
+      if (simpler != ProblemOf(c) && visit(simpler)) return;
+    }
+  }
+}
+
+void ZeroPointsToZero(const Case& c, const Visit& visit) {
+  constexpr std::array<QParams Case::*, 3> kAll{&Case::x_q, &Case::w_q, &Case::out_q};
+  const auto offer = [&](std::span<QParams Case::* const> fields, const auto& edit) {
+    Case simpler = ProblemOf(c);
+    for (QParams Case::* field : fields) {
+      for (int32_t& zero_point : (simpler.*field).zero_point) zero_point = edit(zero_point);
+    }
+    return simpler != ProblemOf(c) && visit(simpler);
+  };
+  const auto zero = [](int32_t) { return 0; };
+  if (offer(kAll, zero)) return;
+  if (c.op == Op::kMaxPool) {  // its input and output have the same parameters
+    if (!offer(kAll, [](int32_t z) { return z / 2; }))
+      offer(kAll, [](int32_t z) { return z - (z > 0 ? 1 : z < 0 ? -1 : 0); });
+    return;
+  }
+  const size_t channels = std::min<size_t>(c.w_q.zero_point.size(), 64);
+  for (size_t n = 0; channels > 1 && n < channels; ++n) {
+    Case simpler = ProblemOf(c);
+    simpler.w_q.zero_point[n] = 0;
+    if (c.w_q.zero_point[n] != 0 && visit(simpler)) return;
+  }
+  for (size_t i = 0; i < kAll.size(); ++i) {
+    if (offer(std::span(&kAll[i], 1), zero)) return;
+  }
+  for (size_t i = 0; i < kAll.size(); ++i) {
+    const std::span<QParams Case::* const> one(&kAll[i], 1);
+    if (offer(one, [](int32_t z) { return z / 2; })) return;
+    if (offer(one, [](int32_t z) { return z - (z > 0 ? 1 : z < 0 ? -1 : 0); })) return;
+  }
+}
+
+// The same float with its mantissa cut to `bits` bits.
+float ShortMantissa(float value, int bits) {
+  const uint32_t mask = ~((uint32_t{1} << (23 - bits)) - 1);
+  return std::bit_cast<float>(std::bit_cast<uint32_t>(value) & mask);
+}
+
+bool SmallerCode(const Case& c, Tensor Case::* field, int64_t i, const Visit& visit) {
+  const Tensor& tensor = c.*field;
+  Case simpler = ProblemOf(c);
+  if (tensor.dtype() == DType::kF32) {
+    const float value = tensor.FloatAt(i);
+    for (float candidate :
+         {1.0f, -1.0f, std::trunc(value), ShortMantissa(value, 0), ShortMantissa(value, 2),
+          ShortMantissa(value, 6), ShortMantissa(value, 12), value * 0.5f}) {
+      (simpler.*field).as<float>()[static_cast<size_t>(i)] = candidate;
+      if (std::bit_cast<uint32_t>(candidate) != std::bit_cast<uint32_t>(value) && visit(simpler))
+        return true;
+    }
+    return false;
+  }
+  const int64_t value = tensor.IntAt(i);
+  for (int64_t candidate :
+       {value / 2, value - value / 4, value - value / 16, value - (value > 0 ? 1 : -1), -value}) {
+    if (candidate == value || candidate < RangeOf(tensor.dtype()).min ||
+        candidate > RangeOf(tensor.dtype()).max)
+      continue;
+    (simpler.*field).SetInt(i, static_cast<int32_t>(candidate));
+    if (visit(simpler)) return true;
+  }
+  return false;
+}
+
+void Codes(const Case& c, const Visit& visit) {
+  for (Tensor Case::* field : {&Case::x, &Case::w}) {
+    const int64_t count = std::min<int64_t>((c.*field).size(), 64);
+    for (int64_t i = 0; i < count; ++i) {
+      if (!IsZero(c.*field, i) && SmallerCode(c, field, i, visit)) return;
+    }
+  }
+}
+
+float NearestPowerOfTwo(double value) {
+  const double exponent = std::clamp(std::round(std::log2(value)), -126.0, 127.0);
+  return static_cast<float>(std::exp2(exponent));
+}
+
+void Scales(const Case& c, const Visit& visit) {
+  const auto offer = [&](float x, float w, float out) {
+    Case simpler = ProblemOf(c);
+    simpler.x_q.scale.assign(c.x_q.scale.size(), x);
+    simpler.w_q.scale.assign(c.w_q.scale.size(), w);
+    simpler.out_q.scale.assign(c.out_q.scale.size(), out);
+    return simpler != ProblemOf(c) && visit(simpler);
+  };
+  if (c.out_q.scale.empty() || c.x_q.scale.empty() || c.w_q.scale.empty()) return;
+  const float x = c.x_q.scale[0], w = c.w_q.scale[0], out = c.out_q.scale[0];
+  const double ratio = static_cast<double>(out) / (static_cast<double>(x) * w);
+  if (offer(1, 1, 1)) return;
+  if (offer(1, 1, NearestPowerOfTwo(ratio))) return;
+  if (offer(1, 1, NearestPowerOfTwo(ratio) * 2)) return;
+  if (offer(1, 1, NearestPowerOfTwo(ratio) / 2)) return;
+  if (c.op == Op::kLinear && std::exp2(std::round(std::log2(out))) != static_cast<double>(out)) {
+    // Codes that fit the scale, where no power of two fits the codes.
+    for (float power : {NearestPowerOfTwo(ratio), NearestPowerOfTwo(ratio) * 2}) {
+      for (const auto& [x_code, w_code] : RoundCodes(c)) {
+        Case simpler = ProblemOf(c);
+        SetNonzero(simpler.x, x_code);
+        SetNonzero(simpler.w, w_code);
+        simpler.x_q.scale.assign(c.x_q.scale.size(), 1.0f);
+        simpler.w_q.scale.assign(c.w_q.scale.size(), 1.0f);
+        simpler.out_q.scale.assign(c.out_q.scale.size(), power);
+        if (visit(simpler)) return;
+      }
+    }
+  }
+  if (ratio > 0x1p-120 && ratio < 0x1p120) {
+    for (int bits : {1, 2, 4, 8, 12, 23}) {
+      if (offer(1, 1, ShortMantissa(static_cast<float>(ratio), bits))) return;
+    }
+  }
+  const size_t channels = std::min<size_t>(c.w_q.scale.size(), 64);
+  for (size_t n = 0; channels > 1 && n < channels; ++n) {
+    for (float scale : {1.0f, 2.0f, ShortMantissa(c.w_q.scale[n], 0)}) {
+      Case simpler = ProblemOf(c);
+      simpler.w_q.scale[n] = scale;
+      if (scale != c.w_q.scale[n] && visit(simpler)) return;
+    }
+  }
+  const auto one = [&](QParams Case::* q, float scale) {
+    Case simpler = ProblemOf(c);
+    (simpler.*q).scale.assign((c.*q).scale.size(), scale);
+    return simpler != ProblemOf(c) && visit(simpler);
+  };
+  if (one(&Case::x_q, 1) || one(&Case::out_q, 1)) return;
+  for (int bits : {0, 1, 2, 4, 8, 12}) {
+    if (one(&Case::x_q, ShortMantissa(x, bits))) return;
+    if (channels == 1 && one(&Case::w_q, ShortMantissa(w, bits))) return;
+    if (one(&Case::out_q, ShortMantissa(out, bits))) return;
+  }
+  const auto multiplied = [&](const auto& edit) {
+    Case simpler = ProblemOf(c);
+    for (float& m : simpler.multiplier) m = edit(m);
+    return simpler != ProblemOf(c) && visit(simpler);
+  };
+  if (multiplied([](float) { return 1.0f; })) return;
+  for (int bits : {0, 1, 2, 4, 8, 12}) {
+    if (multiplied([bits](float m) { return ShortMantissa(m, bits); })) return;
+  }
+}
+
+void Biases(const Case& c, const Visit& visit) {
+  for (size_t i = 0; c.bias && i < c.bias->size(); ++i) {
+    for (float value :
+         {0.0f, 1.0f, ShortMantissa((*c.bias)[i], 0), ShortMantissa((*c.bias)[i], 4)}) {
+      Case simpler = ProblemOf(c);
+      (*simpler.bias)[i] = value;
+      if (value != (*c.bias)[i] && visit(simpler)) return;
+    }
+  }
+  for (size_t i = 0; c.bias_i32 && i < c.bias_i32->size(); ++i) {
+    const int64_t old = (*c.bias_i32)[i];
+    for (int64_t value : {int64_t{0}, old / 2, old - old / 16, old - (old > 0 ? 1 : -1)}) {
+      Case simpler = ProblemOf(c);
+      (*simpler.bias_i32)[i] = static_cast<int32_t>(value);
+      if (value != old && visit(simpler)) return;
+    }
+  }
+}
+
+constexpr std::array<Pass, 11> kPasses{{{"parameters", Parameters},
+                                        {"window", WindowParameters},
+                                        {"observer", ObserverParameters},
+                                        {"outputs", Outputs},
+                                        {"terms", Terms},
+                                        {"zero codes", ZeroCodes},
+                                        {"uniform codes", UniformCodes},
+                                        {"zero points", ZeroPointsToZero},
+                                        {"scales", Scales},
+                                        {"codes", Codes},
+                                        {"biases", Biases}}};
+
+}  // namespace
+
+std::span<const Pass> AllPasses() { return kPasses; }
+
+void ForEachSimpler(const Case& c, const std::function<bool(const Case&)>& visit) {
+  const std::vector<int64_t> here = Complexity(c);
+  bool taken = false;
+  for (const Pass& pass : kPasses) {
+    pass.run(c, [&](const Case& candidate) {
+      if (Complexity(candidate) >= here || !Validate(candidate).empty()) return false;
+      taken = visit(candidate);
+      return taken;
+    });
+    if (taken) return;
+  }
+}
+
+}  // namespace qualm::triage

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// Greedy descent in the order of Complexity: what minimizing a finding and shortening a witness
+// share.
+#ifndef QUALM_TRIAGE_REDUCE_H_
+#define QUALM_TRIAGE_REDUCE_H_
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <set>
+#include <string>
+
+#include "core/case.h"
+#include "triage/passes.h"
+
+namespace qualm::triage {
+
+using Holds = std::function<bool(const Case&)>;
+
+class Reduction {
+ public:
+  // The pass's first candidate that is simpler than `c`, valid, not offered before and `holds`.
+  // `spent` ends the search.
+  std::optional<Case> Step(const Pass& pass, const Case& c, const Holds& holds,
+                           const std::function<bool()>& spent);
+
+ private:
+  std::set<std::string> tried_;
+};
+
+// Down from a case that holds until no pass offers a simpler one that does, or `most` candidates
+// were asked about.
+Case Reduce(Case c, const Holds& holds, int64_t most);
+
+}  // namespace qualm::triage
+
+#endif  // QUALM_TRIAGE_REDUCE_H_

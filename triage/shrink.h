@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which of `count` things to keep: the order in which passes try.
+#ifndef QUALM_TRIAGE_SHRINK_H_
+#define QUALM_TRIAGE_SHRINK_H_
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+namespace qualm::triage {
+
+inline std::vector<int64_t> Range(int64_t from, int64_t to) {
+  std::vector<int64_t> list;
+  for (int64_t i = from; i < to; ++i) list.push_back(i);
+  return list;
+}
+
+// Everything except [from, to).
+inline std::vector<int64_t> Without(int64_t count, int64_t from, int64_t to) {
+  std::vector<int64_t> list = Range(0, from);
+  for (int64_t i = to; i < count; ++i) list.push_back(i);
+  return list;
+}
+
+// Keeps one half, one quarter, ... down to single items, then drops blocks of those sizes.
+template <class Keep>
+bool Shrink(int64_t count, int64_t smallest, const Keep& keep) {
+  for (int64_t block = (count + 1) / 2; block >= smallest; block = (block + 1) / 2) {
+    for (int64_t from = 0; from < count; from += block) {
+      if (keep(Range(from, std::min(count, from + block)))) return true;
+    }
+    if (block == 1) break;
+    if (count / block > 16) break;  // drop blocks first; singles come when little is left
+  }
+  for (int64_t block = (count + 1) / 2; block >= 1; block = (block + 1) / 2) {
+    for (int64_t from = 0; from < count; from += block) {
+      if (block < count && keep(Without(count, from, std::min(count, from + block)))) return true;
+    }
+    if (block == 1) break;
+  }
+  return false;
+}
+
+}  // namespace qualm::triage
+
+#endif  // QUALM_TRIAGE_SHRINK_H_

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+// From a failing case to a small one with the reason beside it.
+#ifndef QUALM_TRIAGE_TRIAGE_H_
+#define QUALM_TRIAGE_TRIAGE_H_
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/case.h"
+#include "core/subject.h"
+#include "core/verdict.h"
+#include "properties/property.h"
+
+namespace qualm::triage {
+
+enum class Swap : uint8_t;  // counterfactual.h
+
+// Attribution by counterfactual: the smallest set of swapped stages (pair saturation, wrap, other
+// rounding, zero point before rounding, clamp bound, dropped K tail, ...) that turns the exact
+// computation into what the subject answered on this case.
+struct Attribution {
+  FindingKind kind = FindingKind::kUnknown;
+  std::string diagnosis;              // one sentence
+  std::vector<std::string> evidence;  // what was replayed and whether it reproduced the output
+  // The cause is shown: the swaps give every output, or a rerun showed it. Otherwise the diagnosis
+  // is what fits best, and the kind a guess that a smaller case may correct.
+  bool complete = false;
+  bool ambiguous = false;  // another kind of swap gives the same output
+  std::vector<Swap> swaps;
+};
+// `hint`: swaps to try before all others (those of a similar case); they are taken if they fit.
+Attribution Attribute(const Case& c, const Tensor& actual, std::span<const Swap> hint = {});
+// The same starting from a verdict on `c`, whose answer and sweep are looked at. Crash, hang and
+// memory need no replay.
+Attribution Attribute(const Case& c, const Verdict& verdict, Subject& subject);
+
+// Judges, and attributes a failure to what the subject answered while it was judged: a property may
+// fail on a case derived from `c`, or in another environment.
+struct Judged {
+  Verdict verdict;
+  Attribution attribution;  // of a failure
+};
+struct AttributionOptions {
+  std::span<const Swap> hint = {};
+  // First ask again, with other memory contents, and a new instance of the subject: an answer that
+  // depends on such things has no cause in arithmetic, whatever fits it. Four runs and, where the
+  // subject is foreign, the start of a worker.
+  bool probe_state = true;
+};
+Judged JudgeAndAttribute(const Property& property, const Case& c, Subject& subject,
+                         const AttributionOptions& options = {});
+
+// Does the subject's answer to `c` bear out what fits a smaller case? One or two codes fit many
+// causes. It does where the swaps give half of the outputs that are not exact, or a quarter and
+// change fewer that are. Where the subject is exact, an ambiguous cause is not believed.
+bool IsBornOut(const Case& c, Subject& subject, const Attribution& fits);
+
+// Total order "simpler than" (docs/architecture.md): lexicographic; smaller is simpler.
+std::vector<int64_t> Complexity(const Case& c);
+
+struct MinimizeOptions {
+  int64_t max_calls = 2000;  // subject runs
+  // Asked before each of them: true ends the search with what there is. May be null.
+  std::function<bool()> stop = nullptr;
+  // Never slip to a finding of another kind. A kind that is unknown or only guessed binds nothing:
+  // the first smaller case whose cause is shown sets it.
+  bool keep_kind = true;
+};
+struct MinimizeResult {
+  Case minimized;   // carries property, expected, observed and a note
+  Verdict verdict;  // of the minimized case
+  Attribution attribution;
+  int64_t calls = 0;
+  std::vector<std::string> irrelevant;  // what does not matter: "bias", "relu", "zero points"
+  bool reproduced = true;               // false: the given case does not fail at all
+};
+MinimizeResult Minimize(const Case& c, Subject& subject, const Property& property,
+                        const MinimizeOptions& options = {});
+
+// Candidates one step simpler, in order: the passes that RapidCheck's shrinking uses too.
+// Calls `visit` until it returns true (accepted) or there are no more.
+void ForEachSimpler(const Case& c, const std::function<bool(const Case&)>& visit);
+
+// Text: exact derivation of output `index`, then each subject's, to the first divergence; and, if
+// the case carries an observed output, which models produce exactly that.
+struct ExplainOptions {
+  int64_t index = -1;  // -1: the first output at which a subject (or observed) departs from exact
+};
+std::string Explain(const Case& c, const std::vector<Subject*>& subjects,
+                    const ExplainOptions& options = {});
+
+// The named conventions whose whole output is bit-equal to y, as text; "" if there is none. A
+// variant of a listed one ("fbgemm@avx2+nofma" beside "fbgemm@avx2") is only counted.
+std::string BitEqualModels(const Case& c, const Tensor& y);
+
+// Fills kind, explanation and first_divergence of a raw finding; judges once more.
+void Complete(Finding& finding, Subject& subject, const Verdict& verdict);
+// The same from an attribution that is already known.
+void Complete(Finding& finding, const Verdict& verdict, const Attribution& attribution);
+
+}  // namespace qualm::triage
+
+#endif  // QUALM_TRIAGE_TRIAGE_H_

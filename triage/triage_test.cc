@@ -1,0 +1,600 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which minimum is found, and which reason is given, on the planted faults.
+#include "triage/triage.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "adapters/registry.h"
+#include "core/io/case_json.h"
+#include "oracles/exact/exact.h"
+#include "properties/gen/gen.h"
+#include "properties/test_subject.h"
+#include "triage/counterfactual.h"
+#include "triage/passes.h"
+#include "triage/reduce.h"
+#include "triage/triaged.h"
+
+namespace qualm::triage {
+namespace {
+
+constexpr FindingKind kPairs = FindingKind::kPairSaturation;
+constexpr FindingKind kZeroPoint = FindingKind::kZeroPoint;
+
+class Triage : public testing::Test {
+ protected:
+  static void SetUpTestSuite() { RegisterAllSubjects(); }
+  static std::unique_ptr<Subject> Make(const std::string& name) {
+    return SubjectRegistry::Get().Make(name);
+  }
+  // The first drawn case on which the property fails.
+  static std::optional<Case> FirstFailure(Op op, Subject& subject, const Property& property) {
+    for (uint64_t seed = 0; seed < 20000; ++seed) {
+      Case c = gen::Draw(op, seed);
+      if (Judge(property, c, subject).failed()) return c;
+    }
+    return std::nullopt;
+  }
+};
+
+TEST_F(Triage, ForumSweepEndsAtTwoTerms) {
+  const Case c = ReadCaseFile(QUALM_SOURCE_DIR "/corpus/forum/000-linear-sweep.case.json");
+  const auto subject = Make("model:fbgemm@avx2");
+  subject->set_contract({});
+  const MinimizeResult result = Minimize(c, *subject, *FindProperty("matches_exact"));
+  ASSERT_TRUE(result.reproduced);
+  EXPECT_EQ(result.minimized.M, 1);
+  EXPECT_EQ(result.minimized.N, 1);
+  EXPECT_EQ(result.minimized.K, 2);
+  EXPECT_LE(result.calls, 2000);
+  EXPECT_EQ(result.attribution.kind, FindingKind::kPairSaturation);
+  EXPECT_EQ(result.minimized.x_q.zero_point, std::vector<int32_t>{0});
+  EXPECT_EQ(result.minimized.x_q.scale, std::vector<float>{1.0f});
+
+  EXPECT_EQ(result.minimized.w_q.zero_point, std::vector<int32_t>{0});
+  EXPECT_EQ(result.minimized.out_q.zero_point, std::vector<int32_t>{0});
+  EXPECT_EQ(result.minimized.out_q.scale, std::vector<float>{256.0f});
+  EXPECT_FALSE(result.attribution.ambiguous);
+
+  const std::string text = Explain(result.minimized, {subject.get()});
+  EXPECT_NE(text.find("-> 32767, lost"), std::string::npos) << text;
+  EXPECT_NE(text.find("bit-equal to: fbgemm@avx2, "), std::string::npos) << text;
+}
+
+// Thread 002: the poster's NumPy code subtracted the weight zero point from x. Reading x with the
+// other sign happens to give the same two numbers; it is listed, not named.
+TEST_F(Triage, HandComputationOfTheThreadIsNamed) {
+  const Case c = ReadCaseFile(QUALM_SOURCE_DIR "/corpus/forum/002-linear-by-hand.case.json");
+  ASSERT_TRUE(c.observed);
+  const Attribution attribution = Attribute(c, c.observed->y);
+  EXPECT_EQ(attribution.kind, FindingKind::kZeroPoint);
+  EXPECT_EQ(attribution.swaps, std::vector<Swap>{Swap::kWeightZeroPointFromInput});
+  EXPECT_TRUE(attribution.complete);
+  EXPECT_TRUE(attribution.ambiguous);
+  ASSERT_EQ(attribution.evidence.size(), 2u);
+  EXPECT_TRUE(attribution.evidence[1].starts_with("also reproduced by: "));
+  EXPECT_NE(attribution.evidence[1].find("input sign"), std::string::npos);
+  EXPECT_NE(Explain(c, {}).find("subtracts the weight zero point from the input"),
+            std::string::npos);
+}
+
+struct FaultCase {
+  const char* subject;
+  Op op;
+  FindingKind kind;
+  int64_t most_terms;  // K of the minimum, at most
+};
+
+class MinimumOfFault : public Triage, public testing::WithParamInterface<FaultCase> {};
+
+TEST_P(MinimumOfFault, IsSmallAndNamed) {
+  const FaultCase& fault = GetParam();
+  const auto subject = Make(fault.subject);
+  const Property& property = *FindProperty("matches_exact");
+  const std::optional<Case> failing = FirstFailure(fault.op, *subject, property);
+  ASSERT_TRUE(failing) << "no drawn case fails";
+  const MinimizeResult result = Minimize(*failing, *subject, property);
+  ASSERT_TRUE(result.reproduced);
+  EXPECT_EQ(result.attribution.kind, fault.kind) << result.attribution.diagnosis;
+  EXPECT_EQ(result.minimized.M * result.minimized.N, 1);
+  EXPECT_LE(result.minimized.K, fault.most_terms) << CaseToJson(result.minimized);
+  EXPECT_LE(result.calls, 2000);
+  // The reproducer replays alone and is not more complex than what it came from.
+  EXPECT_TRUE(
+      Judge(property, ParseCase(CaseToJson(result.minimized), "minimized"), *subject).failed());
+  EXPECT_LE(Complexity(result.minimized), Complexity(*failing));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Canaries, MinimumOfFault,
+    testing::Values(
+        FaultCase{"faulty:pair-saturation", Op::kLinear, FindingKind::kPairSaturation, 2},
+        FaultCase{"faulty:relu-clamp-zero", Op::kLinear, FindingKind::kClamp, 1},
+        FaultCase{"faulty:k-tail", Op::kLinear, FindingKind::kTail, 1},
+        FaultCase{"faulty:pair-saturation", Op::kConv2d, kPairs, 3},
+        FaultCase{"faulty:padding-is-code-zero", Op::kConv2d, FindingKind::kPadding, 2},
+        FaultCase{"faulty:padding-is-code-zero", Op::kDepthwise, FindingKind::kPadding, 2},
+        FaultCase{"faulty:kernel-width-bound", Op::kConv2d, FindingKind::kIndex, 2},
+        FaultCase{"faulty:taps-int16", Op::kDepthwise, kPairs, 3},
+        FaultCase{"faulty:max-pool-start", Op::kMaxPool, FindingKind::kClamp, 1},
+        FaultCase{"faulty:divisor-unclipped", Op::kAvgPool, FindingKind::kPadding, 2},
+        FaultCase{"faulty:product-int16", Op::kMul, FindingKind::kInt32Overflow, 0},
+        FaultCase{"faulty:left-shift-dropped", Op::kMul, FindingKind::kRounding, 0},
+        FaultCase{"faulty:left-shift-dropped", Op::kAdd, FindingKind::kRounding, 0}),
+    [](const auto& param) {
+      std::string name =
+          std::string(param.param.subject + 7) + "_" + std::string(Name(param.param.op));
+      std::replace(name.begin(), name.end(), '-', '_');
+      return name;
+    });
+
+struct KindCase {
+  const char* subject;
+  Op op;
+  const char* property;
+  FindingKind kind;
+};
+
+class KindOfFault : public Triage, public testing::WithParamInterface<KindCase> {};
+
+// The first drawn failure of each planted fault, attributed as it stands.
+TEST_P(KindOfFault, IsTheOneThatWasPlanted) {
+  const KindCase& fault = GetParam();
+  const auto subject = Make(fault.subject);
+  const Property& property = *FindProperty(fault.property);
+  const std::optional<Case> failing = FirstFailure(fault.op, *subject, property);
+  ASSERT_TRUE(failing) << "no drawn case fails";
+  const MinimizeResult result = Minimize(*failing, *subject, property);
+  ASSERT_TRUE(result.reproduced);
+  EXPECT_EQ(result.attribution.kind, fault.kind) << result.attribution.diagnosis;
+  EXPECT_TRUE(result.attribution.complete) << result.attribution.diagnosis;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Faults, KindOfFault,
+    testing::Values(
+        KindCase{"faulty:pair-saturation", Op::kLinear, "split_k", kPairs},
+        KindCase{"faulty:s8-pair-wraps", Op::kLinear, "matches_exact", kPairs},
+        KindCase{"faulty:int32-wraps", Op::kLinear, "matches_exact", FindingKind::kInt32Overflow},
+        KindCase{"faulty:u8-as-s8", Op::kLinear, "matches_exact", FindingKind::kIndex},
+        KindCase{"faulty:k-tail", Op::kLinear, "zero_point_shift", FindingKind::kTail},
+        KindCase{"faulty:padded-k-zero-points", Op::kLinear, "split_k", kZeroPoint},
+        KindCase{"faulty:negated-zp-int8", Op::kLinear, "matches_exact", kZeroPoint},
+        KindCase{"faulty:weight-zp-int8", Op::kLinear, "matches_exact", kZeroPoint},
+        KindCase{"faulty:row-sum-of-row-0", Op::kLinear, "row_independence", FindingKind::kIndex},
+        KindCase{"faulty:stale-column-sums", Op::kLinear, "split_k", FindingKind::kNondeterminism},
+        KindCase{"faulty:bias-wraps", Op::kLinear, "matches_exact", FindingKind::kInt32Overflow},
+        KindCase{"faulty:scale-in-float", Op::kLinear, "matches_exact", FindingKind::kRounding},
+        KindCase{"faulty:multiplier-in-double", Op::kRescale, "matches_exact",
+                 FindingKind::kRounding},
+        KindCase{"faulty:scale-index", Op::kLinear, "matches_exact", FindingKind::kIndex},
+        KindCase{"faulty:zp-before-rounding", Op::kRequantize, "matches_exact", FindingKind::kTie},
+        KindCase{"faulty:ties-away", Op::kRequantize, "matches_exact", FindingKind::kTie},
+        KindCase{"faulty:reciprocal", Op::kQuantize, "matches_exact", FindingKind::kRounding},
+        KindCase{"faulty:caller-rounding", Op::kQuantize, "environment", FindingKind::kRounding},
+        KindCase{"faulty:clamp-after-conversion", Op::kQuantize, "round_trip", FindingKind::kClamp},
+        KindCase{"faulty:nan-order", Op::kQuantize, "matches_exact", FindingKind::kClamp},
+        KindCase{"faulty:difference-int8", Op::kDequantize, "zero_point_shift", kZeroPoint},
+        KindCase{"faulty:truncating-narrow", Op::kRequantize, "matches_exact", FindingKind::kClamp},
+        KindCase{"faulty:relu-clamp-zero", Op::kLinear, "zero_point_shift", FindingKind::kClamp},
+        KindCase{"faulty:half-tail", Op::kLinear, "matches_exact", FindingKind::kTail},
+        KindCase{"faulty:output-not-cleared", Op::kLinear, "matches_exact", FindingKind::kMemory},
+        KindCase{"faulty:stride-ignored", Op::kLinear, "alignment_and_stride",
+                 FindingKind::kMemory},
+        KindCase{"faulty:k-over-read", Op::kLinear, "matches_exact", FindingKind::kMemory},
+        KindCase{"faulty:pair-saturation", Op::kConv2d, "matches_exact", kPairs},
+        KindCase{"faulty:taps-int16", Op::kDepthwise, "matches_exact", kPairs},
+        KindCase{"faulty:group-scale-index", Op::kConv2d, "matches_exact", FindingKind::kIndex},
+        KindCase{"faulty:group-scale-index", Op::kDepthwise, "matches_exact", FindingKind::kIndex},
+        KindCase{"faulty:kernel-width-bound", Op::kConv2d, "matches_exact", FindingKind::kIndex},
+        KindCase{"faulty:row-bound", Op::kDepthwise, "matches_exact", FindingKind::kMemory},
+        KindCase{"faulty:padding-is-code-zero", Op::kConv2d, "zero_point_shift",
+                 FindingKind::kPadding},
+        KindCase{"faulty:padding-is-code-zero", Op::kConv2d, "padding_is_explicit",
+                 FindingKind::kPadding},
+        KindCase{"faulty:max-pool-start", Op::kMaxPool, "matches_exact", FindingKind::kClamp},
+        KindCase{"faulty:average-sums-u16", Op::kGlobalAvgPool, "matches_exact",
+                 FindingKind::kInt32Overflow},
+        KindCase{"faulty:divisor-unclipped", Op::kAvgPool, "counts_only_padding_that_is",
+                 FindingKind::kPadding},
+        KindCase{"faulty:product-int16", Op::kMul, "matches_exact", FindingKind::kInt32Overflow},
+        KindCase{"faulty:left-shift-dropped", Op::kAdd, "matches_exact", FindingKind::kRounding},
+        KindCase{"faulty:overlapped-tail-in-place", Op::kRescale, "in_place", FindingKind::kMemory},
+        KindCase{"faulty:concat-first-params", Op::kConcat, "matches_exact", FindingKind::kIndex},
+        KindCase{"faulty:table-ties-away", Op::kTable, "matches_exact", FindingKind::kTie},
+        KindCase{"faulty:table-index-offset", Op::kTable, "is_monotone", FindingKind::kIndex},
+        KindCase{"faulty:softmax-no-half", Op::kSoftmax, "matches_exact", FindingKind::kRounding},
+        KindCase{"faulty:softmax-max-not-subtracted", Op::kSoftmax, "added_constant", kZeroPoint},
+        KindCase{"faulty:softmax-distance-int8", Op::kSoftmax, "matches_exact",
+                 FindingKind::kClamp},
+        KindCase{"faulty:reduce-range-ignored", Op::kChooseQParams, "reduce_range_halves",
+                 FindingKind::kClamp},
+        KindCase{"faulty:no-scale-floor", Op::kChooseQParams, "matches_exact", FindingKind::kClamp},
+        KindCase{"faulty:range-without-zero", Op::kChooseQParams, "zero_append", kZeroPoint},
+        KindCase{"faulty:averaging-in-double", Op::kChooseQParams, "matches_exact",
+                 FindingKind::kRounding}),
+    [](const auto& param) {
+      std::string name = std::string(param.param.subject + 7) + "_" + param.param.property + "_" +
+                         std::string(Name(param.param.op));
+      std::replace(name.begin(), name.end(), '-', '_');
+      return name;
+    });
+
+// Exact but for sums of 60000 terms and more.
+class WrongFrom60000 : public Subject {
+ public:
+  std::string_view name() const override { return "wrong-from-60000"; }
+  std::string CannotRun(const Case&) const override { return ""; }
+  Outcome Run(const Case& c, const RunContext&) override {
+    Tensor y = exact::Evaluate(c);
+    if (c.K >= 60000) y.SetInt(0, y.IntAt(0) ^ 1);
+    return {RunStatus::kOk, "", std::move(y), {}};
+  }
+};
+
+int64_t offered_the_same = 0;
+void OfferTheSame(const Case& c, const triage::Visit& visit) {
+  for (int64_t i = 0; i < c.K; ++i) {
+    ++offered_the_same;
+    if (visit(c)) return;
+  }
+}
+
+// Dropping any block of a long constant row gives the same candidate, which costs no run: it must
+// not be built tens of thousands of times over.
+TEST_F(Triage, LongConstantRowsAreNotOfferedForEver) {
+  Case c = gen::Draw(Op::kLinear, 1);
+  c = ProblemOf(c);
+  c.M = c.N = 1;
+  c.K = 60000;
+  c.x = Tensor(DType::kU8, {1, c.K});
+  c.w = Tensor(DType::kS8, {1, c.K});
+  std::fill(c.x.bytes().begin(), c.x.bytes().end(), uint8_t{231});
+  std::fill(c.w.bytes().begin(), c.w.bytes().end(), uint8_t{126});
+  c.x_q = c.w_q = c.out_q = QParams{};
+  c.per_channel = false;
+  c.bias.reset();
+  c.bias_i32.reset();
+  c.relu = false;
+  c.out_dtype = DType::kS32;
+  c.out_min = INT32_MIN;
+  c.out_max = INT32_MAX;
+  ASSERT_EQ(Validate(c), "");
+  triage::Reduction reduction;
+  const auto never = [] { return false; };
+  const auto holds = [](const Case&) { return true; };
+  EXPECT_FALSE(reduction.Step({"the same", OfferTheSame}, c, holds, never));
+  EXPECT_LT(offered_the_same, 1000);
+  WrongFrom60000 subject;
+  const MinimizeResult result = Minimize(c, subject, *FindProperty("matches_exact"));
+  EXPECT_TRUE(result.reproduced);
+  EXPECT_EQ(result.minimized.K, 60000);
+  EXPECT_LE(result.calls, 2000);
+}
+
+TEST_F(Triage, WhatDoesNotFailIsSaidToBeSo) {
+  const auto subject = Make("native");
+  const Case c = gen::Draw(Op::kLinear, 3);
+  const MinimizeResult result = Minimize(c, *subject, *FindProperty("matches_exact"));
+  EXPECT_FALSE(result.reproduced);
+  EXPECT_EQ(result.minimized, c);
+}
+
+TEST_F(Triage, TheBudgetOfCallsIsKept) {
+  const Case c = ReadCaseFile(QUALM_SOURCE_DIR "/corpus/forum/000-linear-sweep.case.json");
+  const auto subject = Make("model:fbgemm@avx2");
+  subject->set_contract({});
+  const MinimizeResult result =
+      Minimize(c, *subject, *FindProperty("matches_exact"), {.max_calls = 10});
+  EXPECT_TRUE(result.reproduced);
+  EXPECT_LE(result.calls, 10);
+}
+
+TEST(Passes, OnlyOfferSimplerValidCases) {
+  int64_t offered = 0;
+  for (Op op : AllOps()) {
+    for (uint64_t seed = 0; seed < 150; ++seed) {
+      const Case c = gen::Draw(op, seed);
+      const std::vector<int64_t> here = Complexity(c);
+      int64_t left = 200;
+      ForEachSimpler(c, [&](const Case& candidate) {
+        EXPECT_LT(Complexity(candidate), here);
+        EXPECT_EQ(Validate(candidate), "");
+        ++offered;
+        return --left == 0;
+      });
+    }
+  }
+  EXPECT_GT(offered, 10000);
+}
+
+TEST(Passes, DescentAlwaysEnds) {
+  // Taking everything that is offered reaches a fixed point: the order has no infinite descent.
+  Case c = gen::Draw(Op::kLinear, 11);
+  int64_t steps = 0;
+  bool moved = true;
+  while (moved) {
+    moved = false;
+    ForEachSimpler(c, [&](const Case& candidate) {
+      c = candidate;
+      moved = true;
+      return true;
+    });
+    ASSERT_LT(++steps, 10000);
+  }
+  EXPECT_LE(c.M * c.N * c.K, 1);
+}
+
+TEST(Counterfactuals, NoSwapIsTheExactResult) {
+  for (Op op : AllOps()) {
+    for (uint64_t seed = 0; seed < 100; ++seed) {
+      const Case c = gen::Draw(op, seed);
+      const std::optional<Tensor> y = Counterfactual(c, {});
+      ASSERT_TRUE(y);
+      ASSERT_EQ(*y, exact::Evaluate(c));
+    }
+  }
+}
+
+// A reciprocal or a product of such scales is infinite, and 0 times it is NaN.
+TEST(Counterfactuals, AreDefinedForExtremeScales) {
+  constexpr float kLeast = 0x1p-149f, kLargest = 0x1.fffffep+127f;
+  int64_t defined = 0;
+  for (const Op op : AllOps()) {
+    for (uint64_t seed = 0; seed < 12; ++seed) {
+      Case c = gen::Draw(op, seed);
+      const auto set = [&](QParams& q, float scale) {
+        for (float& s : q.scale) s = scale;
+      };
+      set(c.x_q, (seed & 1) != 0 ? kLargest : kLeast);
+      set(c.w_q, (seed & 2) != 0 ? kLargest : kLeast);
+      set(c.out_q, (seed & 4) != 0 ? kLargest : kLeast);
+      if (op == Op::kQuantize && !c.x.empty()) c.x.as<float>()[0] = 0;
+      if (!Validate(c).empty()) continue;
+      for (const SwapInfo& info : AllSwaps()) defined += Counterfactual(c, {{info.swap}}) ? 1 : 0;
+    }
+  }
+  EXPECT_GT(defined, 1000);
+}
+
+TEST(Counterfactuals, EverySwapChangesSomething) {
+  for (const SwapInfo& info : AllSwaps()) {
+    bool changes = false;
+    for (Op op : AllOps()) {
+      for (uint64_t seed = 0; seed < 4000 && !changes; ++seed) {
+        const Case c = gen::Draw(op, seed);
+        if (c.x.size() + c.w.size() > 4000) continue;
+        const Swap swaps[] = {info.swap};
+        const std::optional<Tensor> y = Counterfactual(c, swaps);
+        changes = y && *y != exact::Evaluate(c);
+      }
+    }
+    EXPECT_TRUE(changes) << info.name;
+  }
+}
+
+struct SwapCase {
+  Swap swap;
+  Op op;
+};
+
+class SwapOf : public testing::TestWithParam<SwapCase> {};
+
+// An answer with one stage swapped is taken for a fault of the same kind, where the case can tell
+// it from the others; otherwise it is said to be ambiguous.
+TEST_P(SwapOf, IsNamed) {
+  const auto [swap, op] = GetParam();
+  const SwapInfo& info = *std::ranges::find(AllSwaps(), swap, &SwapInfo::swap);
+  int64_t named = 0, tried = 0;
+  for (uint64_t seed = 0; seed < 6000 && tried < 12; ++seed) {
+    const Case c = gen::Draw(op, seed);
+    if (c.x.size() + c.w.size() > 3000) continue;
+    const std::optional<Tensor> y = Counterfactual(c, {{swap}});
+    if (!y || *y == exact::Evaluate(c)) continue;
+    // Nothing of the swap shows: counterfactuals are rounded from float64 themselves.
+    if (swap != Swap::kFloat64 && y == Counterfactual(c, {{Swap::kFloat64}})) continue;
+    ++tried;
+    const Attribution attribution = Attribute(c, *y);
+    EXPECT_TRUE(attribution.complete) << Describe(c);
+    named += attribution.kind == info.kind ? 1 : 0;
+    EXPECT_TRUE(attribution.kind == info.kind || attribution.ambiguous)
+        << Describe(c) << ": " << attribution.diagnosis;
+  }
+  EXPECT_GE(tried, 3);
+  EXPECT_GE(2 * named, tried) << named << " of " << tried;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    NewOperations, SwapOf,
+    testing::Values(
+        SwapCase{Swap::kLastProductDropped, Op::kLinear},
+        SwapCase{Swap::kTailDropped8, Op::kLinear},
+        SwapCase{Swap::kProductTailDropped16, Op::kLinear},
+        SwapCase{Swap::kTailDropped32, Op::kLinear}, SwapCase{Swap::kPairSaturation, Op::kConv2d},
+        SwapCase{Swap::kWrap32, Op::kConv2d}, SwapCase{Swap::kPaddingIsCodeZero, Op::kConv2d},
+        SwapCase{Swap::kPaddingOtherSide, Op::kConv2d},
+        SwapCase{Swap::kPaddingOtherAxis, Op::kDepthwise},
+        SwapCase{Swap::kStridesSwapped, Op::kConv2d},
+        SwapCase{Swap::kDilationsSwapped, Op::kConv2d},
+        SwapCase{Swap::kDilationIgnored, Op::kMaxPool}, SwapCase{Swap::kGroupModulo, Op::kConv2d},
+        SwapCase{Swap::kChannelWithinGroup, Op::kConv2d}, SwapCase{Swap::kHalfAway, Op::kConv2d},
+        SwapCase{Swap::kHalfAway, Op::kAdd}, SwapCase{Swap::kHalfUp, Op::kAvgPool},
+        SwapCase{Swap::kFloat64, Op::kLinear}, SwapCase{Swap::kFloat64, Op::kDepthwise},
+        SwapCase{Swap::kFloat64, Op::kRescale}, SwapCase{Swap::kFloat64, Op::kAdd},
+        SwapCase{Swap::kFloat64, Op::kMul}, SwapCase{Swap::kFloat64, Op::kConcat},
+        SwapCase{Swap::kFloat64, Op::kAvgPool}, SwapCase{Swap::kDenormalsAreZero, Op::kQuantize},
+        SwapCase{Swap::kDenormalsAreZero, Op::kDequantize}, SwapCase{Swap::kHalfAway, Op::kRescale},
+        SwapCase{Swap::kZeroPointBeforeRounding, Op::kMul},
+        SwapCase{Swap::kTruncate, Op::kGlobalAvgPool}, SwapCase{Swap::kReluAtZero, Op::kAdd},
+        SwapCase{Swap::kClampIgnored, Op::kMaxPool}, SwapCase{Swap::kInputOtherSign, Op::kAvgPool},
+        SwapCase{Swap::kOperandsOtherSign, Op::kMul}, SwapCase{Swap::kOperandsSwapped, Op::kAdd},
+        SwapCase{Swap::kPaddingIsCodeZero, Op::kMaxPool},
+        SwapCase{Swap::kPaddingIsZeroPoint, Op::kMaxPool},
+        SwapCase{Swap::kDivisorCountsPadding, Op::kAvgPool},
+        SwapCase{Swap::kDivisorIgnoresPadding, Op::kAvgPool},
+        SwapCase{Swap::kDivisorIsKernel, Op::kAvgPool},
+        SwapCase{Swap::kFirstOperandForAll, Op::kConcat}, SwapCase{Swap::kHalfAway, Op::kConcat},
+        SwapCase{Swap::kReluAtZero, Op::kConcat}, SwapCase{Swap::kHalfAway, Op::kTable},
+        SwapCase{Swap::kTableIndexOffset, Op::kTable}, SwapCase{Swap::kTruncate, Op::kSoftmax},
+        SwapCase{Swap::kMaximumNotSubtracted, Op::kSoftmax},
+        SwapCase{Swap::kDistanceAsInt8, Op::kSoftmax},
+        SwapCase{Swap::kReduceRangeIgnored, Op::kChooseQParams},
+        SwapCase{Swap::kScaleFloorIgnored, Op::kChooseQParams},
+        SwapCase{Swap::kRangeWithoutZero, Op::kChooseQParams},
+        SwapCase{Swap::kAverageInDouble, Op::kChooseQParams}),
+    [](const auto& param) {
+      return std::string(Name(param.param.op)) + "_" +
+             std::to_string(static_cast<int>(param.param.swap));
+    });
+
+// Every stage from the codes to the output, of an output whose window meets the padding.
+TEST(Explanation, IsACompleteDerivationOfEveryOp) {
+  for (Op op : AllOps()) {
+    std::optional<Case> shown;
+    for (uint64_t seed = 0; seed < 2000 && !shown; ++seed) {
+      const Case c = gen::Draw(op, seed);
+      if (c.M == 0 || c.N == 0) continue;
+      const bool windowed = HasWindow(op) && op != Op::kGlobalAvgPool;
+      if (windowed &&
+          std::ranges::none_of(TapsOf(c.window, 0), [](const Tap& tap) { return tap.x_row < 0; }))
+        continue;
+      shown = c;
+    }
+    ASSERT_TRUE(shown) << Name(op);
+    const std::string text = Explain(*shown, {}, {.index = 0});
+    for (const TraceStep& step : exact::Derive(*shown, 0)) {
+      EXPECT_NE(text.find(step.text), std::string::npos) << text;
+    }
+    EXPECT_NE(text.find("exact: " + ElementText(exact::Evaluate(*shown), 0)), std::string::npos);
+    EXPECT_EQ(text.find("window ") != std::string::npos, HasWindow(op)) << text;
+    EXPECT_EQ(text.find("in the padding: (0,0)") != std::string::npos,
+              HasWindow(op) && op != Op::kGlobalAvgPool)
+        << text;
+  }
+}
+
+TEST(Explanation, NamesTheTapsOfAWindow) {
+  Case c;
+  c.op = Op::kConv2d;
+  c.N = 1;
+  c.window = {.batch = 1, .in_h = 2, .in_w = 2, .in_c = 1, .kernel_h = 2, .kernel_w = 2};
+  c.window.pad_top = 1;
+  DeriveSizes(&c);
+  c.x = Tensor(DType::kU8, {1, 2, 2, 1});
+  c.w = Tensor(DType::kS8, {1, 2, 2, 1});
+  for (int i = 0; i < 4; ++i) c.x.SetInt(i, 10 + i), c.w.SetInt(i, i + 1);
+  ASSERT_EQ(Validate(c), "");
+  const std::string text = Explain(c, {}, {.index = 0});
+  EXPECT_NE(text.find("output [image 0, row 0, column 0, channel 0] (index 0), exact: 74"),
+            std::string::npos)
+      << text;  // 3*10 + 4*11 = 74
+  EXPECT_NE(text.find("2 of 4 taps (r,s) lie in the image: (1,0) at [0,0] (1,1) at [0,1]"),
+            std::string::npos)
+      << text;
+  EXPECT_NE(text.find("in the padding: (0,0) (0,1)"), std::string::npos) << text;
+  // Without channels there is nothing to look at.
+  c.window.in_c = 0;
+  DeriveSizes(&c);
+  c.x = Tensor(DType::kU8, {1, 2, 2, 0});
+  c.w = Tensor(DType::kS8, {1, 2, 2, 0});
+  ASSERT_EQ(Validate(c), "");
+  EXPECT_NE(Explain(c, {}, {.index = 0}).find("exact: 0"), std::string::npos);
+}
+
+TEST(Attribution, SpeaksOfOperandsWhereThereAreNoWeights) {
+  const auto said = [](Op op, Swap swap) {
+    for (uint64_t seed = 0; seed < 2000; ++seed) {
+      const Case c = gen::Draw(op, seed);
+      const std::optional<Tensor> y = Counterfactual(c, {{swap}});
+      if (!y || *y == exact::Evaluate(c)) continue;
+      const Attribution attribution = Attribute(c, *y);
+      if (attribution.swaps == std::vector<Swap>{swap}) return attribution.diagnosis;
+    }
+    return std::string();
+  };
+  EXPECT_EQ(said(Op::kAdd, Swap::kWeightZeroPointIgnored),
+            "the subject ignores the zero point of b");
+  EXPECT_EQ(said(Op::kLinear, Swap::kWeightZeroPointIgnored),
+            "the subject ignores the weight zero point");
+  constexpr std::string_view kBefore = " to float32 before the result";
+  const std::string rounds = "the subject rounds the sum and the ";
+  EXPECT_EQ(said(Op::kAdd, Swap::kFloatMultiplier),
+            rounds + "multipliers fl(sa/sy) and fl(sb/sy)" + std::string(kBefore));
+  EXPECT_EQ(said(Op::kMul, Swap::kFloatMultiplier),
+            rounds + "multiplier fl(fl(sa*sb)/sy)" + std::string(kBefore));
+  EXPECT_EQ(said(Op::kRescale, Swap::kFloatMultiplier),
+            rounds + "multiplier fl(sx/sy)" + std::string(kBefore));
+}
+
+// A tail that loses its second operand looks like many things on one answer.
+TEST(Attribution, ATailOfElementsIsOne) {
+  TestSubject subject([](const Case& c, const RunContext&) {
+    Tensor y = exact::Evaluate(c);
+    if (y.size() % 4 == 1) {
+      Case without = ProblemOf(c);
+      for (int64_t i = 0; i < c.w.size(); ++i) without.w.SetInt(i, 0);
+      const int64_t last = y.size() - 1;
+      y.SetInt(last, exact::Evaluate(without).IntAt(last));
+    }
+    return TestSubject::Good(std::move(y));
+  });
+  const Property& property = *FindProperty("matches_exact");
+  int64_t failed = 0, tail = 0;
+  for (uint64_t seed = 0; seed < 1500; ++seed) {
+    const Case c = gen::Draw(Op::kAdd, seed);
+    if (c.x.size() < 5 || c.x.size() > 2000) continue;
+    const Judged judged =
+        JudgeAndAttribute(property, c, subject, {.hint = {}, .probe_state = true});
+    if (!judged.verdict.failed()) continue;
+    ++failed;
+    tail += judged.attribution.kind == FindingKind::kTail ? 1 : 0;
+  }
+  EXPECT_GT(failed, 20);
+  EXPECT_GE(tail * 10, failed * 9) << tail << " of " << failed;
+}
+
+// Wrong rows from the third on: what one of their codes fits, when it is alone, is not the cause.
+TEST(Attribution, OfASmallCaseHasToBeBornOutByTheLargeOne) {
+  TestSubject subject([](const Case& c, const RunContext&) {
+    Tensor y = exact::Evaluate(c);
+    for (int64_t i = 2 * c.N; i < y.size(); ++i) y.SetInt(i, c.out_max - y.IntAt(i) + c.out_min);
+    return TestSubject::Good(y);
+  });
+  int64_t judged = 0, believed = 0;
+  for (uint64_t seed = 0; seed < 150; ++seed) {
+    Finding finding;
+    finding.op = "linear";
+    finding.property = "matches_exact";
+    finding.subject = "test";
+    finding.test_case = gen::Draw(Op::kLinear, seed);
+    const Case& c = finding.test_case;
+    if (!IsCode(c.out_dtype) || c.M < 4 || c.N < 4 || c.M * c.N * c.K > 4000) continue;
+    Triaged triaged(finding, subject);
+    if (triaged.finding().kind == FindingKind::kNondeterminism) continue;
+    triaged.Minimize({.max_calls = 300});
+    ++judged;
+    const FindingKind kind = triaged.finding().kind;
+    believed += kind != FindingKind::kUnknown && kind != FindingKind::kIndex ? 1 : 0;
+  }
+  EXPECT_GE(judged, 10);
+  EXPECT_LE(8 * believed, judged) << believed << " of " << judged;
+}
+
+TEST(Attribution, NamesASingleSwap) {
+  int64_t named = 0, tried = 0;
+  for (uint64_t seed = 0; seed < 400; ++seed) {
+    const Case c = gen::Draw(Op::kLinear, seed);
+    if (c.x.size() + c.w.size() > 4000) continue;
+    const Swap swaps[] = {Swap::kPairSaturation};
+    const std::optional<Tensor> y = Counterfactual(c, swaps);
+    if (!y || *y == exact::Evaluate(c)) continue;
+    ++tried;
+    named += Attribute(c, *y).kind == FindingKind::kPairSaturation ? 1 : 0;
+  }
+  EXPECT_GT(tried, 20);
+  EXPECT_EQ(named, tried);
+}
+
+}  // namespace
+}  // namespace qualm::triage

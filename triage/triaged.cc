@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "triage/triaged.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "triage/counterfactual.h"
+
+namespace qualm::triage {
+
+Triaged::Triaged(Finding finding, Subject& subject,
+                 const std::function<bool(const Finding&)>& known)
+    : finding_(std::move(finding)), subject_(subject), property_(*FindProperty(finding_.property)) {
+  Judged judged = JudgeAndAttribute(property_, finding_.test_case, subject_);
+  if (judged.verdict.judgement == Judgement::kSkipped) {
+    // Given up after it hung too often: nobody can be asked any more.
+    sure_ = true;
+    return;
+  }
+  fails_ = judged.verdict.failed();
+  if (fails_ && judged.attribution.ambiguous && known) PreferKnown(known, judged);
+  sure_ = fails_ && judged.attribution.complete && judged.attribution.swaps.size() <= 1;
+  if (fails_) {
+    Complete(finding_, judged.verdict, judged.attribution);
+  } else {
+    // It failed once and does not fail again: that is the finding.
+    finding_.kind = FindingKind::kNondeterminism;
+    finding_.explanation += "; did not fail when it was run again";
+    sure_ = true;
+  }
+}
+
+void Triaged::PreferKnown(const std::function<bool(const Finding&)>& known, Judged& judged) const {
+  Finding finding = finding_;
+  const auto is_known = [&](FindingKind kind) {
+    finding.kind = kind;
+    return known(finding);
+  };
+  if (is_known(judged.attribution.kind)) return;
+  for (const SwapInfo& info : AllSwaps()) {
+    if (!is_known(info.kind)) continue;
+    const Judged again = JudgeAndAttribute(property_, finding_.test_case, subject_,
+                                           {.hint = {&info.swap, 1}, .probe_state = false});
+    if (!again.verdict.failed() || !again.attribution.complete ||
+        again.attribution.kind != info.kind)
+      continue;
+    judged = again;
+    return;
+  }
+}
+
+void Triaged::Minimize(const MinimizeOptions& options) {
+  if (!fails_) return;
+  small_ = triage::Minimize(finding_.test_case, subject_, property_, options);
+  if (!small_->reproduced) {
+    small_.reset();
+  } else if (!sure_ && small_->attribution.complete) {
+    const Attribution& fits = small_->attribution;
+    if (IsBornOut(finding_.test_case, subject_, fits)) {
+      finding_.kind = fits.kind;
+      finding_.explanation += "; minimized: " + fits.diagnosis;
+    } else {
+      finding_.explanation +=
+          "; minimized it could be that " + fits.diagnosis + ", but not in the case found";
+    }
+  }
+}
+
+std::string Triaged::Text() const {
+  std::string text = FindingText(finding_);
+  if (!small_) return text;
+  text += fmt::format("\nminimized in {} subject calls\n", small_->calls);
+  if (!small_->irrelevant.empty()) {
+    text += "irrelevant: ";
+    for (size_t i = 0; i < small_->irrelevant.size(); ++i) {
+      text += (i == 0 ? "" : ", ") + small_->irrelevant[i];
+    }
+    text += "\n";
+  }
+  return text + Explain(small_->minimized, {&subject_});
+}
+
+std::string FindingText(const Finding& finding, std::string_view label) {
+  if (label.empty()) label = finding.expected_by_contract ? "expected" : "FINDING";
+  std::string text = fmt::format("{}: {} fails on {} [{}]\n", label, finding.full_property(),
+                                 finding.subject, Name(finding.kind));
+  if (finding.first_divergence) {
+    const Divergence& d = *finding.first_divergence;
+    text += fmt::format("  at index {}: expected {}, actual {}", d.index, d.expected, d.actual);
+    // Of "at least 0" there is none.
+    if (d.distance_lsb > 0) text += fmt::format(" ({} lsb)", d.distance_lsb);
+    text += "\n";
+  }
+  if (!finding.explanation.empty()) text += "  " + finding.explanation + "\n";
+  if (!finding.case_file.empty()) text += "  case: " + finding.case_file + "\n";
+  return text;
+}
+
+}  // namespace qualm::triage

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "triage/window_passes.h"
+
+#include <algorithm>
+#include <array>
+
+#include "core/limits.h"
+#include "properties/derive.h"
+#include "triage/shrink.h"
+
+namespace qualm::triage {
+namespace {
+
+// The image without its first and last rows and columns.
+Case Cropped(const Case& c, int64_t top, int64_t bottom, int64_t left, int64_t right) {
+  Case smaller = ProblemOf(c);
+  const Window& old = c.window;
+  Window& v = smaller.window;
+  v.in_h = std::max<int64_t>(0, v.in_h - top - bottom);
+  v.in_w = std::max<int64_t>(0, v.in_w - left - right);
+  if (c.op == Op::kGlobalAvgPool) {
+    v.kernel_h = std::max<int64_t>(1, v.in_h);
+    v.kernel_w = std::max<int64_t>(1, v.in_w);
+  }
+  smaller.x = Tensor(c.x.dtype(), {v.batch, v.in_h, v.in_w, v.in_c});
+  for (int64_t i = 0; i < smaller.x.size(); ++i) {
+    const int64_t pixel = i / v.in_c;
+    const int64_t x = pixel % v.in_w + left;
+    const int64_t y = pixel / v.in_w % v.in_h + top;
+    const int64_t image = pixel / (v.in_w * v.in_h);
+    smaller.x.SetInt(i, c.x.IntAt(((image * old.in_h + y) * old.in_w + x) * v.in_c + i % v.in_c));
+  }
+  DeriveSizes(&smaller);
+  return smaller;
+}
+
+// Takes `steps` pixels from one side: padding first, then image.
+struct Side {
+  int64_t pad = 0;
+  int64_t crop = 0;
+};
+Side Take(int64_t pad, int64_t steps) {
+  return {std::max<int64_t>(0, pad - steps), std::max<int64_t>(0, steps - pad)};
+}
+
+// Only the taps [from, to) of one axis, each still over the pixels that it saw.
+Case KeepTaps(const Case& c, bool rows, int64_t from, int64_t to) {
+  const Window& v = c.window;
+  const int64_t dilation = rows ? v.dilation_h : v.dilation_w;
+  const int64_t count = rows ? v.kernel_h : v.kernel_w;
+  const Side before = Take(rows ? v.pad_top : v.pad_left, from * dilation);
+  const Side after = Take(rows ? v.pad_bottom : v.pad_right, (count - to) * dilation);
+  Case smaller = rows ? derive::Taps(c, Range(from, to), Range(0, v.kernel_w))
+                      : derive::Taps(c, Range(0, v.kernel_h), Range(from, to));
+  (rows ? smaller.window.pad_top : smaller.window.pad_left) = before.pad;
+  (rows ? smaller.window.pad_bottom : smaller.window.pad_right) = after.pad;
+  return rows ? Cropped(smaller, before.crop, after.crop, 0, 0)
+              : Cropped(smaller, 0, 0, before.crop, after.crop);
+}
+
+// All outputs of the groups in `keep`, or the outputs in `keep` of every group.
+std::vector<int64_t> Outputs(const Case& c, const std::vector<int64_t>& groups,
+                             const std::vector<int64_t>& within) {
+  std::vector<int64_t> columns;
+  for (int64_t group : groups) {
+    for (int64_t i : within) columns.push_back(group * (c.N / c.window.groups) + i);
+  }
+  return columns;
+}
+
+}  // namespace
+
+void WindowParameters(const Case& c, const Visit& visit) {
+  if (!HasWindow(c.op)) return;
+  const auto offer = [&](const auto& edit) {
+    Case simpler = ProblemOf(c);
+    edit(simpler.window);
+    // A stride of 1 between large paddings may mean any number of outputs.
+    if (!WindowWithinLimits(simpler)) return false;
+    DeriveSizes(&simpler);
+    return simpler.window != c.window && visit(simpler);
+  };
+  const auto no_padding = [](Window& v) {
+    v.pad_top = v.pad_bottom = v.pad_left = v.pad_right = 0;
+  };
+  if (offer([&](Window& v) {
+        no_padding(v);
+        v.stride_h = v.stride_w = v.dilation_h = v.dilation_w = 1;
+        v.ceil_mode = v.count_include_pad = false;
+      }))
+    return;
+  if (offer([](Window& v) { v.ceil_mode = false; })) return;
+  if (offer([](Window& v) { v.count_include_pad = false; })) return;
+  if (offer(no_padding)) return;
+  constexpr std::array<int64_t Window::*, 4> kPads{&Window::pad_top, &Window::pad_bottom,
+                                                   &Window::pad_left, &Window::pad_right};
+  constexpr std::array<int64_t Window::*, 4> kSteps{&Window::dilation_h, &Window::dilation_w,
+                                                    &Window::stride_h, &Window::stride_w};
+  for (int64_t Window::* pad : kPads) {
+    if (offer([&](Window& v) { v.*pad = 0; })) return;
+  }
+  for (int64_t Window::* step : kSteps) {
+    if (offer([&](Window& v) { v.*step = 1; })) return;
+  }
+  // Smaller numbers, where the output does not grow by them.
+  for (int64_t Window::* pad : kPads) {
+    if (c.window.*pad > 1 && offer([&](Window& v) { --(v.*pad); })) return;
+  }
+  for (int64_t Window::* step : kSteps) {
+    if (c.window.*step > 2 && offer([&](Window& v) { --(v.*step); })) return;
+  }
+}
+
+void WindowOutputs(const Case& c, const Visit& visit) {
+  const Window& v = c.window;
+  const auto columns = [&](const std::vector<int64_t>& keep) {
+    return visit(derive::Columns(c, keep));
+  };
+  if (IsConv(c.op) && v.groups > 1 && c.N > 0) {
+    const int64_t per_group = c.N / v.groups;
+    if (Shrink(v.groups, 1, [&](const std::vector<int64_t>& keep) {
+          return columns(Outputs(c, keep, Range(0, per_group)));
+        }))
+      return;
+    if (per_group > 1 && Shrink(per_group, 1, [&](const std::vector<int64_t>& keep) {
+          return columns(Outputs(c, Range(0, v.groups), keep));
+        }))
+      return;
+  } else if (c.N > 1 && Shrink(c.N, 1, columns)) {
+    return;
+  }
+  if (v.batch > 1 && Shrink(v.batch, 1, [&](const std::vector<int64_t>& keep) {
+        return visit(derive::Images(c, keep));
+      }))
+    return;
+  if (c.M > 1) {
+    for (int64_t m = 0; m < std::min<int64_t>(c.M, 64); ++m) {
+      if (visit(derive::Pixel(c, m))) return;
+    }
+  }
+  // Half of the image, then lines of it.
+  for (int64_t lines : {v.in_h / 2, int64_t{1}}) {
+    if (lines == 0 || lines >= v.in_h) continue;
+    if (visit(Cropped(c, lines, 0, 0, 0)) || visit(Cropped(c, 0, lines, 0, 0))) return;
+  }
+  for (int64_t lines : {v.in_w / 2, int64_t{1}}) {
+    if (lines == 0 || lines >= v.in_w) continue;
+    if (visit(Cropped(c, 0, 0, lines, 0)) || visit(Cropped(c, 0, 0, 0, lines))) return;
+  }
+}
+
+void WindowTerms(const Case& c, const Visit& visit) {
+  const Window& v = c.window;
+  if (c.op == Op::kGlobalAvgPool) return;  // its window is its image
+  for (bool rows : {true, false}) {
+    const int64_t count = rows ? v.kernel_h : v.kernel_w;
+    for (int64_t block = (count + 1) / 2; block >= 1 && block < count; block = block / 2) {
+      for (int64_t from = 0; from + block <= count; ++from) {
+        if (visit(KeepTaps(c, rows, from, from + block))) return;
+      }
+    }
+    if (count > 1 && (visit(KeepTaps(c, rows, 1, count)) || visit(KeepTaps(c, rows, 0, count - 1))))
+      return;
+  }
+  if (!IsConv(c.op) || v.in_c / v.groups < 2) return;
+  Shrink(v.in_c / v.groups, 1,
+         [&](const std::vector<int64_t>& keep) { return visit(derive::InputChannels(c, keep)); });
+}
+
+}  // namespace qualm::triage

@@ -37,6 +37,21 @@ struct Reached {
   int differ = 0;  // from the exact mode
 };
 
+// The staged form ends like the fast form, and knows on which side of its integer a value lies.
+void CompareStages(const Case& c) {
+  const Integers integers = IntegersOf(c);
+  EXPECT_EQ(EvaluateFrom(c, integers), Evaluate(c)) << Describe(c);
+  if (!IsCode(c.out_dtype) || c.requant != Requant::kExact) return;
+  const std::vector<Code> codes = CodesFrom(c, integers);
+  for (int64_t at = 0; at < c.M * c.N; ++at) {
+    const Code& code = codes[static_cast<size_t>(at)];
+    const std::optional<Rational> value = RealValue(c, at / c.N, at % c.N);
+    if (!value || !code.tie_distance) continue;
+    const auto rounded = static_cast<int64_t>(code.value - c.out_q.zero_point_at(at % c.N));
+    EXPECT_EQ(code.rest, value->compare(Rational(rounded))) << Print(c, at);
+  }
+}
+
 Reached Compare(Op op, int cases, uint64_t seed, Requant requant = Requant::kExact) {
   RandomCase draw(seed);
   Reached reached;
@@ -51,6 +66,7 @@ Reached Compare(Op op, int cases, uint64_t seed, Requant requant = Requant::kExa
     const Tensor naive = EvaluateRational(c);
     EXPECT_EQ(fast.shape(), c.output_shape());
     EXPECT_EQ(fast.dtype(), c.out_dtype);
+    if (i % 4 == 0 && c.op != Op::kChooseQParams) CompareStages(c);
     for (int64_t at = 0; at < naive.size(); ++at) {
       EXPECT_EQ(naive.BitsAt(at), fast.BitsAt(at)) << "case " << i << " at " << at << "\n"
                                                    << Print(c, at);

@@ -151,7 +151,7 @@ Rounded RoundNarrow(const Numerator& numerator, const Line& line) {
   } else {
     if (BitLength(q) - shift > BitLength(p) + 2) {  // p / q < 1/4: q need not be representable
       const double value = static_cast<double>(p) / static_cast<double>(q);
-      return {0, 1.0 - 2.0 * std::ldexp(value, shift)};
+      return {0, 1.0 - 2.0 * std::ldexp(value, shift), negative ? -1 : 1};
     }
     q <<= -shift;  // <= 126 bits
   }
@@ -160,10 +160,13 @@ Rounded RoundNarrow(const Numerator& numerator, const Line& line) {
   if (floor >= static_cast<UWide>(kFar)) return Far(negative);
   const UWide twice = 2 * rest;
   const UWide gap = twice > q ? twice - q : q - twice;
-  if (twice > q || (twice == q && (floor & 1) != 0)) ++floor;
+  const bool up = twice > q || (twice == q && (floor & 1) != 0);
+  if (up) ++floor;
   const auto integer = static_cast<int64_t>(floor);
   if (integer == kFar) return Far(negative);
-  return {negative ? -integer : integer, static_cast<double>(gap) / static_cast<double>(q)};
+  const int below = rest == 0 ? 0 : up ? -1 : 1;  // of the magnitude less `integer`
+  return {negative ? -integer : integer, static_cast<double>(gap) / static_cast<double>(q),
+          negative ? -below : below};
 }
 
 // 2 * line(s) - odd, times the divisor.
@@ -201,7 +204,7 @@ Rounded RoundWide(const Line& line, Wide s) {
   const double up = -TwiceMinus(line, s, 2 * above + 1).AsDouble();
   const double down = TwiceMinus(line, s, 2 * above - 1).AsDouble();
   const double distance = std::ldexp(std::min(up, down) / line.divisor, -line.divisor_exponent);
-  return {above, std::min(distance, 1.0)};
+  return {above, std::min(distance, 1.0), TwiceMinus(line, s, 2 * above).Sign()};
 }
 
 float FloatFromParts(bool negative, UWide magnitude, int exponent, bool sticky) {

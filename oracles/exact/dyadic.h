@@ -49,6 +49,8 @@ struct Rounded {
   int64_t integer = 0;  // half to even; +-kFar for all values that round to there or beyond
   // Twice the distance to the nearest n + 1/2: 0 exactly on a tie only. None for far values.
   std::optional<double> tie_distance;
+  // The sign of the value less `integer`. 0 for far values too.
+  int rest = 0;
 };
 
 // |s| < 2^110.

@@ -38,6 +38,7 @@ TEST(Dyadic, TiesGoToEven) {
     const Rounded rounded = Round(half, s);
     EXPECT_EQ(rounded.integer, expected[s + 7]) << s;
     EXPECT_EQ(rounded.tie_distance, s % 2 == 0 ? 1.0 : 0.0) << s;
+    EXPECT_EQ(rounded.rest, s - 2 * rounded.integer) << s;
   }
   // 1/6 * 3 is no power of two away from a tie, and still exactly one.
   const Line sixth = Over(Scale(1.0f), 6.0f);
@@ -91,9 +92,11 @@ TEST(Dyadic, TiesOfLongProducts) {
     const Rounded up = Round(Over(Scale(0x1.fffffep0f, 16777215.0f), divisor), sign * s);
     EXPECT_EQ(up.integer, sign * 8388608);
     EXPECT_EQ(up.tie_distance, 0.0);
+    EXPECT_EQ(up.rest, -sign);
     const Rounded down = Round(Over(Scale(0x1.fffffep0f, 16777213.0f), divisor), sign * s);
     EXPECT_EQ(down.integer, sign * 8388606);
     EXPECT_EQ(down.tie_distance, 0.0);
+    EXPECT_EQ(down.rest, sign);
   }
   const Line line = Over(Scale(0x1.fffffep0f, 16777215.0f), divisor);
   EXPECT_EQ(Nearest(line, s - 1), 8388607);

@@ -111,12 +111,12 @@ bool AtLeast(const Dyadic& s, int64_t difference, int64_t bound) {
 }  // namespace
 
 Outputs::Outputs(const Case& c)
-    : Outputs(c, HasSums(c.op) ? CorrectedSums(c) : std::vector<__int128>{}) {
-  if (IsPool(c.op)) Pool(c, &sums_, &counts_);
-  if (c.op == Op::kSoftmax) SoftmaxRows(c, &sums_, &counts_);
+    : Outputs(c, Integers{HasSums(c.op) ? CorrectedSums(c) : std::vector<__int128>{}, {}}) {
+  if (IsPool(c.op)) Pool(c, &integers_.values, &integers_.counts);
+  if (c.op == Op::kSoftmax) SoftmaxRows(c, &integers_.values, &integers_.counts);
 }
 
-Outputs::Outputs(const Case& c, std::vector<__int128> sums) : c_(c), sums_(std::move(sums)) {
+Outputs::Outputs(const Case& c, Integers integers) : c_(c), integers_(std::move(integers)) {
   const bool codes = IsCode(c.out_dtype);
   for (int64_t n = 0; n < c.N; ++n) {
     if (c.out_dtype != DType::kS32) lines_.push_back(LineOf(c, n));
@@ -128,7 +128,7 @@ Outputs::Outputs(const Case& c, std::vector<__int128> sums) : c_(c), sums_(std::
 
 __int128 Outputs::IntegerAt(int64_t m, int64_t n) const {
   const int64_t index = m * c_.N + n;
-  if (!sums_.empty()) return sums_[static_cast<size_t>(index)];
+  if (!integers_.values.empty()) return integers_.values[static_cast<size_t>(index)];
   if (c_.op == Op::kConcat) {
     const int64_t a = c_.x.shape()[1];
     return n < a ? int64_t{c_.x.IntAt(m * a + n)} - c_.x_q.zero_point_at(0)
@@ -150,7 +150,7 @@ Line Outputs::LineAt(int64_t m, int64_t n) const {
     case Op::kAdd: return Plus(line, c_.w_q.scale_at(0), SecondAt(m * c_.N + n));
     case Op::kAvgPool:
     case Op::kGlobalAvgPool:
-      return Over(line, c_.out_q.scale_at(0), counts_[static_cast<size_t>(m)]);
+      return Over(line, c_.out_q.scale_at(0), counts()[static_cast<size_t>(m)]);
     default: return line;
   }
 }
@@ -183,14 +183,15 @@ Rounded Outputs::TableAt(int64_t difference) const {
 // min(255, floor((256 * t + floor(sum / 2)) / sum)): half up.
 Rounded Outputs::SoftmaxAt(int64_t m, int64_t n) const {
   const auto t = static_cast<int64_t>(IntegerAt(m, n));
-  const int64_t sum = counts_[static_cast<size_t>(m)];
+  const int64_t sum = counts()[static_cast<size_t>(m)];
   const int64_t share = (256 * t + sum / 2) / sum;
   const int64_t rest = 256 * t - share * sum;  // |rest| <= sum / 2
+  const int sign = share > 255 ? 1 : (rest > 0 ? 1 : 0) - (rest < 0 ? 1 : 0);
   return {std::min<int64_t>(share, 255),
-          static_cast<double>(sum - 2 * std::abs(rest)) / static_cast<double>(sum)};
+          static_cast<double>(sum - 2 * std::abs(rest)) / static_cast<double>(sum), sign};
 }
 
-Outputs::Code Outputs::CodeAt(int64_t m, int64_t n) const {
+Code Outputs::CodeAt(int64_t m, int64_t n) const {
   const auto channel = static_cast<size_t>(n);
   Code code;
   code.lo = lo_[channel];
@@ -222,6 +223,7 @@ Outputs::Code Outputs::CodeAt(int64_t m, int64_t n) const {
   code.value = backend_.empty() ? __int128{rounded.integer} + zero_[channel]
                                 : backend_[channel].CodeOf(IntegerAt(m, n));
   code.tie_distance = rounded.tie_distance;
+  code.rest = rounded.rest;
   return code;
 }
 
@@ -246,7 +248,7 @@ Tensor Clamped(const Case& c, const Outputs& outputs) {
         y.as<float>()[static_cast<size_t>(index)] = outputs.FloatAt(m, n);
         continue;
       }
-      const Outputs::Code code = outputs.CodeAt(m, n);
+      const Code code = outputs.CodeAt(m, n);
       const __int128 value = std::max<__int128>(code.value, code.lo);
       y.SetInt(index, static_cast<int32_t>(std::min<__int128>(value, c.out_max)));
     }
@@ -264,7 +266,27 @@ Tensor Evaluate(const Case& c) {
 Tensor EvaluateFromSums(const Case& c, std::span<const __int128> sums) {
   QUALM_CHECK(HasSums(c.op));
   QUALM_CHECK_EQ(sums.size(), static_cast<size_t>(c.M * c.N));
-  return Clamped(c, Outputs(c, {sums.begin(), sums.end()}));
+  return EvaluateFrom(c, {{sums.begin(), sums.end()}, {}});
+}
+
+Integers IntegersOf(const Case& c) {
+  if (c.op == Op::kQuantize || c.op == Op::kChooseQParams) return {};
+  const Outputs outputs(c);
+  Integers integers{outputs.sums(), outputs.counts()};
+  for (int64_t i = 0; i < c.M * c.N && outputs.sums().empty(); ++i)
+    integers.values.push_back(outputs.IntegerAt(i / c.N, i % c.N));
+  return integers;
+}
+
+std::vector<Code> CodesFrom(const Case& c, Integers integers) {
+  const Outputs outputs(c, std::move(integers));
+  std::vector<Code> codes;
+  for (int64_t i = 0; i < c.M * c.N; ++i) codes.push_back(outputs.CodeAt(i / c.N, i % c.N));
+  return codes;
+}
+
+Tensor EvaluateFrom(const Case& c, Integers integers) {
+  return Clamped(c, Outputs(c, std::move(integers)));
 }
 
 bool RequantMayOverflow(const Case& c) {

@@ -11,6 +11,7 @@
 #include "core/case.h"
 #include "oracles/exact/backend_requant.h"
 #include "oracles/exact/dyadic.h"
+#include "oracles/exact/exact.h"
 
 namespace qualm::exact {
 
@@ -18,25 +19,20 @@ namespace qualm::exact {
 class Outputs {
  public:
   explicit Outputs(const Case& c);
-  // linear and convolutions, with these corrected sums instead of the case's own.
-  Outputs(const Case& c, std::vector<__int128> sums);
+  // With these integers instead of the case's own.
+  Outputs(const Case& c, Integers integers);
 
-  // An integer output before the clamp to [lo, out_max].
-  struct Code {
-    __int128 value = 0;  // rounded + zero point, or the s32 sum; far outside for +-inf
-    int64_t lo = 0;
-    std::optional<double> tie_distance;  // as exact::TieDistance: of the real value, in any mode
-  };
   Code CodeAt(int64_t m, int64_t n) const;             // u8, s8 and s32 outputs
   float FloatAt(int64_t m, int64_t n) const;           // f32 outputs
   float UnclampedFloatAt(int64_t m, int64_t n) const;  // the same before relu
 
-  // linear and convolutions: exact::CorrectedSums. Pools: sum, for max_pool maximum, of x - zx over
-  // the window. softmax: t. Empty for other operations.
-  const std::vector<__int128>& sums() const { return sums_; }
+  // Integers::values of linear, convolutions, pools and softmax. Empty for other operations.
+  const std::vector<__int128>& sums() const { return integers_.values; }
+  // Integers::counts.
+  const std::vector<int64_t>& counts() const { return integers_.counts; }
+  __int128 IntegerAt(int64_t m, int64_t n) const;
 
  private:
-  __int128 IntegerAt(int64_t m, int64_t n) const;
   // What turns the integer of output (m, n) into its real value.
   Line LineAt(int64_t m, int64_t n) const;
   int64_t SecondAt(int64_t index) const;  // add, mul: b - zb
@@ -44,12 +40,11 @@ class Outputs {
   Rounded SoftmaxAt(int64_t m, int64_t n) const;
 
   const Case& c_;
-  std::vector<__int128> sums_;
-  std::vector<int64_t> counts_;          // average pools: divisor of each pixel; softmax: sum of t
-  std::vector<Line> lines_;              // per channel; empty for s32 outputs
-  std::vector<BackendRequant> backend_;  // per channel; empty unless requant is not exact
-  std::vector<int64_t> lo_;              // per channel
-  std::vector<int64_t> zero_;            // per channel: zero point of the output codes
+  Integers integers_;
+  std::vector<Line> lines_;                   // per channel; empty for s32 outputs
+  std::vector<BackendRequant> backend_;       // per channel; empty unless requant is not exact
+  std::vector<int64_t> lo_;                   // per channel
+  std::vector<int64_t> zero_;                 // per channel: zero point of the output codes
   mutable std::map<int64_t, Rounded> table_;  // table: by x - zx, as far as asked for
 };
 

@@ -39,6 +39,33 @@ std::vector<__int128> CorrectedSums(const Case& c);
 // keep the rest exact.
 Tensor EvaluateFromSums(const Case& c, std::span<const __int128> sums);
 
+// The fast form in stages: integers, then codes, then the clamp. A counterfactual replaces one
+// stage and keeps the others exact.
+
+// What the scales of an output multiply and what they divide by beside the output scale.
+struct Integers {
+  // [M*N]. Linear, convolutions: CorrectedSums. Pools: sum, of max_pool maximum, of x - zx over the
+  // window. mul: (a - za)(b - zb). softmax: t. requantize: x. Other codes: x - zx, of add a - za.
+  // Empty for quantize and choose_qparams.
+  std::vector<__int128> values;
+  // Average pools: the divisor of each pixel. softmax: sum of t of each row. Empty for others.
+  std::vector<int64_t> counts;
+};
+Integers IntegersOf(const Case& c);
+
+// An integer output before the clamp to [lo, out_max].
+struct Code {
+  __int128 value = 0;  // rounded + zero point, or the s32 sum; far outside for +-inf
+  int64_t lo = 0;
+  std::optional<double> tie_distance;  // as TieDistance: of the real value, in any mode
+  int rest = 0;  // sign of the real value less its rounded one; 0 for far values and NaN
+};
+
+// The stages after the integers: to codes (outputs u8, s8 and s32) and to the end. Any operation
+// but choose_qparams.
+std::vector<Code> CodesFrom(const Case& c, Integers integers);
+Tensor EvaluateFrom(const Case& c, Integers integers);
+
 // Whether an output might leave int32 between the accumulator and the clamp, in a mode where it
 // then comes out at the wrong end (float32: INT32_MIN, fixed_q31: modulo 2^32), so that no order
 // holds. Never true for the other two. May be true a factor of 4 too early.

@@ -46,10 +46,13 @@ std::optional<Rounded> Decide(const FixedBounds& value, int bits, const Ratio& r
   const Big from_below = low - (2 * least - 1) * q;
   const Big from_above = (2 * least + 1) * q - high;
   const Big nearest = std::max(Big(0), std::min(from_below, from_above));
+  const Big middle = 2 * least * q;
   // A good approximation only if the bounds lie much nearer to each other than to the tie. Values
-  // that differ from a tie in their 2000th bit need not be told how far.
+  // that differ from a tie, or from the integer, in their 2000th bit need not be told how far.
   constexpr int kEnough = 2048;
-  if (bits < kEnough && ((high - low) << 40) > nearest) return std::nullopt;
+  const bool is_beside = low >= middle || high <= middle;
+  if (bits < kEnough && (((high - low) << 40) > nearest || !is_beside)) return std::nullopt;
+  rounded.rest = low >= middle ? 1 : -1;
   constexpr int kUnit = 120;
   const Big scaled = (nearest << kUnit) / q;
   rounded.tie_distance =
@@ -134,7 +137,10 @@ Rounded RoundRealFunction(Function function, float s, int64_t difference, float 
                               : difference < 0 ? SigmoidOfMinus(e, bits)
                                                : SigmoidOfPlus(e, bits);
     if (std::optional<Rounded> rounded = Decide(value, bits, ratio, true)) {
-      if (tanh && difference < 0) rounded->integer = -rounded->integer;
+      if (tanh && difference < 0) {
+        rounded->integer = -rounded->integer;
+        rounded->rest = -rounded->rest;
+      }
       return *rounded;
     }
   }

@@ -247,21 +247,11 @@ class Histogram {
 };
 
 // From what was observed and the part of it to quantize.
-ObserverResult FromRange(const Observer& o, ObservedRange observed, ObservedRange part) {
-  const CodeRange codes = observer::Codes(o);
-  const float min = std::min(part.min, 0.0f);
-  const float max = std::max(part.max, 0.0f);
-  const auto steps = static_cast<float>(codes.max - codes.min);
-  ObserverResult result{observed, part, 1.0f, 0};
-  if (o.symmetric) {
-    result.scale = std::max(std::max(-min, max) / (steps / 2.0f), observer::kEps);
-    result.zero_point = observer::SymmetricZeroPoint(o);
-  } else {
-    result.scale = std::max((max - min) / steps, observer::kEps);
-    const auto offset = static_cast<int32_t>(std::nearbyint(min / result.scale));
-    result.zero_point = std::clamp(codes.min - offset, codes.min, codes.max);
-  }
-  return result;
+ObserverResult ResultOf(const Observer& o, ObservedRange observed, ObservedRange part) {
+  const double min = std::min(part.min, 0.0f);
+  const double max = std::max(part.max, 0.0f);
+  const ChosenQParams chosen = FromRange(o, min, max);
+  return {observed, part, chosen.scale, chosen.zero_point};
 }
 
 using Batches = std::span<const std::span<const float>>;
@@ -271,7 +261,7 @@ using Batches = std::span<const std::span<const float>>;
   if (o.kind == Observer::Kind::kHistogram) {
     Histogram histogram;
     for (const std::span<const float> batch : batches) histogram.Add(batch);
-    return FromRange(o, histogram.range(), histogram.Search());
+    return ResultOf(o, histogram.range(), histogram.Search());
   }
   ObservedRange range = MinMax(batches[0]);
   for (const std::span<const float> batch : batches.subspan(1)) {
@@ -283,7 +273,7 @@ using Batches = std::span<const std::span<const float>>;
       range.max += o.averaging_constant * (now.max - range.max);
     }
   }
-  return FromRange(o, range, range);
+  return ResultOf(o, range, range);
 }
 
 ObserverResult ObserveColumn(const Case& c, int64_t m) {
@@ -293,6 +283,21 @@ ObserverResult ObserveColumn(const Case& c, int64_t m) {
 }
 
 }  // namespace
+
+// Steps on floats, computed in double and rounded once more, are the steps in float: 53 bits are
+// more than twice 24 and two (Figueroa 1995).
+ChosenQParams FromRange(const Observer& o, double min, double max, float least_scale) {
+  const CodeRange codes = observer::Codes(o);
+  const auto steps = static_cast<float>(codes.max - codes.min);
+  const float span = o.symmetric ? static_cast<float>(std::max(-min, max)) / (steps / 2.0f)
+                                 : static_cast<float>(max - min) / steps;
+  const float scale = std::max(span, least_scale);
+  if (o.symmetric) return {scale, observer::SymmetricZeroPoint(o)};
+  const auto first = static_cast<float>(min / static_cast<double>(scale));
+  if (std::isnan(first)) return {scale, codes.min};  // 0 / 0
+  const double zero_point = codes.min - static_cast<double>(std::nearbyint(first));
+  return {scale, static_cast<int32_t>(std::clamp<double>(zero_point, codes.min, codes.max))};
+}
 
 ObserverResult Observe(const Observer& observer, Batches batches) {
   const NearestEnvironment environment;

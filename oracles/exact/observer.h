@@ -62,6 +62,16 @@ struct ObserverResult {
 };
 ObserverResult Observe(const Observer& observer, std::span<const std::span<const float>> batches);
 
+// The last step, from the range to spread over codes, already widened to hold 0, to scale and zero
+// point. A counterfactual gives ranges that the steps before do not, or a smaller least scale: then
+// the scale may be 0.
+struct ChosenQParams {
+  float scale = 1.0f;
+  int32_t zero_point = 0;
+};
+ChosenQParams FromRange(const Observer& observer, double min, double max,
+                        float least_scale = observer::kEps);
+
 // exact::Derive of a scale or zero point.
 Trace DeriveQParams(const Case& c, int64_t index);
 

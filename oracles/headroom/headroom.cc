@@ -170,7 +170,7 @@ Headroom Measure(const Case& c) {
         if (c.relu && std::signbit(outputs.UnclampedFloatAt(m, n))) ++result.clamped_low;
         continue;
       }
-      const exact::Outputs::Code code = outputs.CodeAt(m, n);
+      const exact::Code code = outputs.CodeAt(m, n);
       if (code.value < code.lo) {
         ++result.clamped_low;
       } else if (code.value > c.out_max) {

@@ -5,6 +5,8 @@
 //   NAME_replay --runs N [--seed S] PATH...  N random mutations of these (or of nothing)
 //   NAME_replay --encode CASE.json OUT       a case as input of the op targets
 //   NAME_replay --decode OP IN               the case that bytes stand for, as JSON
+//   NAME_replay --list-ops                   the operations, a line each
+// --op=OP is left to the target (op_fuzz.cc).
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -169,6 +171,10 @@ void Decode(const std::string& op_name, const std::string& from) {
   std::fputs(CaseToJson(fuzz::DecodeCase(*op, ReadBytes(from))).c_str(), stdout);
 }
 
+void ListOps() {
+  for (const Op op : AllOps()) std::printf("%s\n", std::string(Name(op)).c_str());
+}
+
 template <class T>
 T Number(const std::string& option, const std::string& text) {
   T value{};
@@ -179,11 +185,13 @@ T Number(const std::string& option, const std::string& text) {
   return value;
 }
 
-void Main(std::vector<std::string> arguments) {
+void Main(int argc, char** argv) {
+  const std::vector<std::string> arguments(argv + 1, argv + argc);
   if (arguments.size() == 3 && arguments[0] == "--encode")
     return Encode(arguments[1], arguments[2]);
   if (arguments.size() == 3 && arguments[0] == "--decode")
     return Decode(arguments[1], arguments[2]);
+  if (arguments.size() == 1 && arguments[0] == "--list-ops") return ListOps();
   std::optional<int64_t> runs;
   uint64_t seed = 1;
   std::vector<std::string> paths;
@@ -191,6 +199,8 @@ void Main(std::vector<std::string> arguments) {
     const std::string& argument = arguments[i];
     if (!argument.starts_with("--")) {
       paths.push_back(argument);
+    } else if (argument.starts_with("--op=")) {
+      continue;
     } else if (i + 1 < arguments.size() && argument == "--runs") {
       runs = Number<int64_t>(argument, arguments[++i]);
     } else if (i + 1 < arguments.size() && argument == "--seed") {
@@ -198,12 +208,12 @@ void Main(std::vector<std::string> arguments) {
     } else {
       throw InputError(argument +
                        ": unknown or incomplete, expected --runs N, --seed S, "
-                       "--encode CASE.json OUT or --decode OP IN");
+                       "--op=OP, --encode CASE.json OUT, --decode OP IN or --list-ops");
     }
   }
   if (paths.empty() && !runs) throw InputError("PATH: is missing, expected inputs to replay");
   const std::vector<std::string> files = FilesOf(paths);
-  if (&LLVMFuzzerInitialize != nullptr) LLVMFuzzerInitialize(nullptr, nullptr);
+  if (&LLVMFuzzerInitialize != nullptr) LLVMFuzzerInitialize(&argc, &argv);
   if (runs) {
     Run(files, *runs, seed);
   } else {
@@ -215,7 +225,7 @@ void Main(std::vector<std::string> arguments) {
 
 int main(int argc, char** argv) {
   try {
-    Main({argv + 1, argv + argc});
+    Main(argc, argv);
   } catch (const InputError& error) {
     std::fprintf(stderr, "%s\n", error.what());
     return 2;

@@ -43,7 +43,7 @@ struct TrapError : std::runtime_error {
 // A subject whose code is ours and runs on the calling thread, behind CallTrapped.
 class InProcessSubject : public Subject {
  public:
-  // `c` is valid (Validate). A fault at a guard page is kTouchedOutside, another one kCrashed.
+  // `c` is valid (Validate). A trap at a guard page is kTouchedOutside, any other trap kCrashed.
   Outcome Run(const Case& c, const RunContext& context) override;
 
  protected:

@@ -60,9 +60,9 @@ struct KnownBuffer {
 };
 std::array<KnownBuffer, 16> known_buffers;
 volatile sig_atomic_t known_count = 0;
-volatile sig_atomic_t fault_fd = -1;
+volatile sig_atomic_t trap_fd = -1;
 
-void ClassifyAddress(uintptr_t address, Fault& fault) {
+void ClassifyAddress(uintptr_t address, Trap& trap) {
   // A stray access this near is laid to the buffer; guard pages are 4 KiB.
   constexpr uintptr_t kNear = 64 * 1024;
   uintptr_t nearest = kNear;
@@ -74,36 +74,36 @@ void ClassifyAddress(uintptr_t address, Fault& fault) {
     const uintptr_t distance = before ? buffer.begin - address : address - end + 1;
     if (distance >= nearest) continue;
     nearest = distance;
-    fault.buffer = {};
-    for (size_t at = 0; at + 1 < fault.buffer.size() && buffer.name[at] != '\0'; ++at) {
-      fault.buffer[at] = buffer.name[at];
+    trap.buffer = {};
+    for (size_t at = 0; at + 1 < trap.buffer.size() && buffer.name[at] != '\0'; ++at) {
+      trap.buffer[at] = buffer.name[at];
     }
-    fault.bytes_before = before ? static_cast<int64_t>(distance) : 0;
-    fault.bytes_past = before ? 0 : static_cast<int64_t>(distance);
+    trap.bytes_before = before ? static_cast<int64_t>(distance) : 0;
+    trap.bytes_past = before ? 0 : static_cast<int64_t>(distance);
   }
 }
 
-extern "C" void OnFault(int number, siginfo_t* info, void* context) {
-  Fault fault;
-  fault.signal = number;
-  fault.address = reinterpret_cast<uintptr_t>(info->si_addr);
+extern "C" void OnTrap(int number, siginfo_t* info, void* context) {
+  Trap trap;
+  trap.signal = number;
+  trap.address = reinterpret_cast<uintptr_t>(info->si_addr);
 #if defined(__x86_64__)
   // Page fault error code, bit 1: a write (Intel SDM volume 3, 4.7).
   if (number == SIGSEGV) {
     const auto* state = static_cast<const ucontext_t*>(context);
     const bool write = (state->uc_mcontext.gregs[REG_ERR] & 2) != 0;
-    fault.access = write ? Fault::Access::kWrite : Fault::Access::kRead;
+    trap.access = write ? Trap::Access::kWrite : Trap::Access::kRead;
   }
 #else
   (void)context;
 #endif
-  if (number == SIGSEGV || number == SIGBUS) ClassifyAddress(fault.address, fault);
-  const MessageHeader header{.kind = MessageKind::kFault, .sequence = 0, .bytes = sizeof fault};
-  std::array<uint8_t, sizeof header + sizeof fault> message;
+  if (number == SIGSEGV || number == SIGBUS) ClassifyAddress(trap.address, trap);
+  const MessageHeader header{.kind = MessageKind::kTrap, .sequence = 0, .bytes = sizeof trap};
+  std::array<uint8_t, sizeof header + sizeof trap> message;
   std::memcpy(message.data(), &header, sizeof header);
-  std::memcpy(message.data() + sizeof header, &fault, sizeof fault);
+  std::memcpy(message.data() + sizeof header, &trap, sizeof trap);
   // If this fails there is nobody to tell; the signal below still does.
-  const ssize_t ignored = send(fault_fd, message.data(), message.size(), MSG_NOSIGNAL);
+  const ssize_t ignored = send(trap_fd, message.data(), message.size(), MSG_NOSIGNAL);
   (void)ignored;
   signal(number, SIG_DFL);
   raise(number);  // blocked until the handler returns, then fatal
@@ -388,9 +388,9 @@ Outcome PluginHost::Inspect(const Case& c, const RunContext& context) {
   return {};
 }
 
-void ReportFaultsTo(int fd) {
-  fault_fd = fd;
-  // A stack of its own: a stack overflow is a fault as well. 64 KiB hold the AVX-512 and AMX state.
+void ReportTrapsTo(int fd) {
+  trap_fd = fd;
+  // A stack of its own: a stack overflow is a trap as well. 64 KiB hold the AVX-512 and AMX state.
   constexpr size_t kStackBytes = 64 * 1024;
   static const std::unique_ptr<char[]> memory = std::make_unique<char[]>(kStackBytes);
   stack_t stack{};
@@ -399,7 +399,7 @@ void ReportFaultsTo(int fd) {
   sigaltstack(&stack, nullptr);
   for (const int number : {SIGSEGV, SIGBUS, SIGFPE, SIGILL}) {
     struct sigaction action{};
-    action.sa_sigaction = OnFault;
+    action.sa_sigaction = OnTrap;
     action.sa_flags = SA_SIGINFO | SA_ONSTACK;
     sigemptyset(&action.sa_mask);
     sigaction(number, &action, nullptr);
@@ -479,7 +479,7 @@ int WorkerMain(int argc, char** argv) {
   }
   const auto alarm_s = static_cast<unsigned>(time_limit_ms / 1000 + 5);
   LimitMemory(memory_limit_bytes);
-  ReportFaultsTo(kWorkerFd);
+  ReportTrapsTo(kWorkerFd);
   MessageChannel channel(kWorkerFd);
   std::vector<uint8_t> payload;
   std::optional<PluginHost> host;

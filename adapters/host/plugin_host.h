@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "adapters/host/arena.h"
-#include "adapters/qualm_plugin.h"
 #include "adapters/host/worker_message.h"
+#include "adapters/qualm_plugin.h"
 #include "core/case.h"
 #include "core/subject.h"
 
@@ -67,8 +67,8 @@ class PluginHost {
   std::array<std::vector<uint8_t>, kInputs> before_;  // what the inputs held
 };
 
-// From now on a SIGSEGV, SIGBUS, SIGFPE or SIGILL first sends a Fault to `fd`, then kills.
-void ReportFaultsTo(int fd);
+// From now on a SIGSEGV, SIGBUS, SIGFPE or SIGILL first sends a Trap to `fd`, then kills.
+void ReportTrapsTo(int fd);
 
 // Body of qualm-worker: `qualm-worker PLUGIN.so TIME_LIMIT_MS MEMORY_LIMIT_BYTES`, connected to its
 // parent through kWorkerFd. Returns the exit status.

@@ -96,9 +96,9 @@ void Worker::Start() {
       Reap(/*dying=*/true);
       throw Unavailable(who + why);
     }
-    case MessageKind::kFault:
-      if (const std::optional<Fault> fault = DecodeFault(channel_->payload())) {
-        throw Unavailable(who + "crashed while it was loaded: " + FromFault(*fault).detail);
+    case MessageKind::kTrap:
+      if (const std::optional<Trap> trap = DecodeTrap(channel_->payload())) {
+        throw Unavailable(who + "crashed while it was loaded: " + FromTrap(*trap).detail);
       }
       break;
     case MessageKind::kRun:
@@ -126,9 +126,9 @@ Outcome Worker::Run(const Case& c, const RunContext& context) {
   const Result received = channel_->Receive(std::min(answer_bytes_max, kMessageBytesMax),
                                             sent == Result::kTimeout ? 0 : options_.time_limit_ms);
   if (received != Result::kOk) return Failed(received);
-  if (channel_->header().kind == MessageKind::kFault) {
-    if (const std::optional<Fault> fault = DecodeFault(channel_->payload())) {
-      return FromFault(*fault);
+  if (channel_->header().kind == MessageKind::kTrap) {
+    if (const std::optional<Trap> trap = DecodeTrap(channel_->payload())) {
+      return FromTrap(*trap);
     }
   }
   if (channel_->header().kind == MessageKind::kAnswer && channel_->header().sequence == sequence) {
@@ -153,25 +153,25 @@ Outcome Worker::Failed(Result result) {
   return Bad(RunStatus::kGarbage, "sent something that is no answer in the worker's protocol");
 }
 
-Outcome Worker::FromFault(const Fault& fault) {
+Outcome Worker::FromTrap(const Trap& trap) {
   Reap(/*dying=*/true);
-  const std::string signal_name = SignalName(fault.signal);
+  const std::string signal_name = SignalName(trap.signal);
   std::string verb = "accessed";
-  if (fault.access == Fault::Access::kRead) verb = "read";
-  if (fault.access == Fault::Access::kWrite) verb = "wrote";
-  const std::string buffer = CleanText(fault.buffer.data());
+  if (trap.access == Trap::Access::kRead) verb = "read";
+  if (trap.access == Trap::Access::kWrite) verb = "wrote";
+  const std::string buffer = CleanText(trap.buffer.data());
   if (buffer.empty()) {
-    const bool addressed = fault.signal == SIGSEGV || fault.signal == SIGBUS;
+    const bool addressed = trap.signal == SIGSEGV || trap.signal == SIGBUS;
     std::array<char, 32> address;
     std::snprintf(address.data(), address.size(), "0x%llx",
-                  static_cast<unsigned long long>(fault.address));
+                  static_cast<unsigned long long>(trap.address));
     return Bad(
         RunStatus::kCrashed,
         "killed by " + signal_name + (addressed ? ": " + verb + " address " + address.data() : ""));
   }
-  const bool before = fault.bytes_before > 0;
-  const std::string where = before ? Bytes(fault.bytes_before) + " before the start of "
-                                   : Bytes(fault.bytes_past) + " past the end of ";
+  const bool before = trap.bytes_before > 0;
+  const std::string where = before ? Bytes(trap.bytes_before) + " before the start of "
+                                   : Bytes(trap.bytes_past) + " past the end of ";
   return Bad(RunStatus::kTouchedOutside, verb + " " + where + buffer + " (" + signal_name + ")");
 }
 

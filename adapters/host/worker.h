@@ -56,7 +56,7 @@ class Worker {
   // Ends the process, waiting first if it is about to end by itself; how it ended, as a sentence.
   std::string Reap(bool dying);
   Outcome Failed(MessageChannel::Result result);
-  Outcome FromFault(const Fault& fault);
+  Outcome FromTrap(const Trap& trap);
 
   WorkerOptions options_;
   PluginInfo info_;

@@ -368,12 +368,12 @@ std::optional<Outcome> DecodeOutcome(std::span<const uint8_t> payload, const Cas
   return outcome;
 }
 
-std::optional<Fault> DecodeFault(std::span<const uint8_t> payload) {
+std::optional<Trap> DecodeTrap(std::span<const uint8_t> payload) {
   Reader reader(payload);
-  auto fault = reader.Get<Fault>();
-  fault.buffer.back() = '\0';
+  auto trap = reader.Get<Trap>();
+  trap.buffer.back() = '\0';
   if (!reader.Finished()) return std::nullopt;
-  return fault;
+  return trap;
 }
 
 MessageChannel::Result MessageChannel::Send(MessageKind kind, uint64_t sequence,

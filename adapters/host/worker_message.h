@@ -32,7 +32,7 @@ enum class MessageKind : uint32_t {
   kCannotLoad,  // worker: a sentence; the worker then exits
   kRun,         // qualm: Case and RunContext
   kAnswer,      // worker: Outcome
-  kFault,       // worker, from its signal handler: Fault; the worker then dies of the signal
+  kTrap,        // worker, from its signal handler: Trap; the worker then dies of the signal
 };
 
 struct MessageHeader {
@@ -53,7 +53,7 @@ struct PluginInfo {
 };
 
 // A signal and what it touched. Plain data: written from a signal handler.
-struct Fault {
+struct Trap {
   enum class Access : int32_t { kUnknown, kRead, kWrite };
   int32_t signal = 0;
   Access access = Access::kUnknown;
@@ -78,7 +78,7 @@ struct RunRequest {
 };
 std::optional<PluginInfo> DecodeInfo(std::span<const uint8_t> payload);
 std::optional<RunRequest> DecodeRun(std::span<const uint8_t> payload);
-std::optional<Fault> DecodeFault(std::span<const uint8_t> payload);
+std::optional<Trap> DecodeTrap(std::span<const uint8_t> payload);
 // y and acc must have the type and shape that `c` asks for.
 std::optional<Outcome> DecodeOutcome(std::span<const uint8_t> payload, const Case& c);
 

@@ -5,12 +5,11 @@
 
 #include "adapters/contracts.h"
 #include "adapters/faulty/faults.h"
-#include "adapters/models.h"
-#include "adapters/native.h"
-#include "adapters/libraries/onnxruntime.h"
 #include "adapters/host/pipe.h"
 #include "adapters/host/plugin_subjects.h"
-#include "adapters/libraries/torch.h"
+#include "adapters/libraries/libraries.h"
+#include "adapters/models.h"
+#include "adapters/native.h"
 #include "core/subject.h"
 
 namespace qualm {
@@ -20,13 +19,7 @@ void RegisterAllSubjects() {
     SubjectRegistry& registry = SubjectRegistry::Get();
     registry.Add(NativeSubjects());
     registry.Add(ModelSubjects());
-    RegisterOnednnSubjects();
-    RegisterXnnpackSubjects();
-    RegisterGemmlowpSubjects();
-    RegisterRuySubjects();
-    RegisterFbgemmSubjects();
-    RegisterOnnxruntimeSubjects();
-    RegisterTorchSubjects();
+    RegisterLibraries();
     RegisterPluginSubjects();
     RegisterPipeSubjects();
     registry.Add(FaultySubjects());

@@ -81,33 +81,4 @@ void RegisterPluginSubjects() {
   SubjectRegistry::Get().Add(std::move(kind));
 }
 
-void RegisterModuleSubjects(ModuleKind module) {
-  SubjectKind kind;
-  kind.kind = std::string(module.kind);
-  kind.help = std::string(module.help);
-  const std::string first(module.names.front().module);
-  if (FindModule(first).empty()) {
-    kind.why_absent = first + " not found: install " + std::string(module.install) +
-                      (module.by_bootstrap ? " with scripts/bootstrap" : "") +
-                      " and rebuild, or set QUALM_PLUGIN_DIR to its folder";
-  }
-  SetVariants(kind, module.names);
-  kind.make = [module = std::move(module)](const std::string& name) {
-    for (const ModuleKind::Name& each : module.names) {
-      if (name != each.name) continue;
-      WorkerOptions options;
-      options.time_limit_ms = TimeLimitMs(options.time_limit_ms);
-      options.plugin = FindModule(std::string(each.module));
-      if (options.plugin.empty())
-        throw Unavailable("subject '" + name + "': " + std::string(each.module) + " not found");
-      if (!each.variable.empty()) options.environment.emplace_back(each.variable, each.value);
-      auto subject = std::make_unique<PluginSubject>(name, std::move(options));
-      subject->RequireInstructionSet(each.instruction_set, module.library, each.value);
-      return subject;
-    }
-    return std::unique_ptr<PluginSubject>();
-  };
-  SubjectRegistry::Get().Add(std::move(kind));
-}
-
 }  // namespace qualm

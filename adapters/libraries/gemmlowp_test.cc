@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "adapters/host/plugin_subjects.h"
+#include "adapters/libraries/libraries.h"
 #include "core/io/golden.h"
 #include "core/status.h"
 
@@ -20,7 +21,7 @@ namespace {
 class Gemmlowp : public testing::Test {
  protected:
   void SetUp() override {
-    RegisterGemmlowpSubjects();
+    RegisterLibraries();
     if (FindModule("qualm_gemmlowp.so").empty())
       GTEST_SKIP() << "this build has no gemmlowp: install libgemmlowp-dev (x86-64 only)";
     plain_ = SubjectRegistry::Get().Make("gemmlowp");

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "adapters/host/plugin_subjects.h"
+#include "adapters/libraries/libraries.h"
 #include "core/io/golden.h"
 #include "core/status.h"
 
@@ -132,7 +133,7 @@ Case ConvCase(const GoldenRecord& r, DType x_dtype) {
 class OnednnGolden : public testing::Test {
  protected:
   void SetUp() override {
-    RegisterOnednnSubjects();
+    RegisterLibraries();
     if (FindModule("qualm_onednn.so").empty())
       GTEST_SKIP() << "this build has no oneDNN: install libdnnl-dev (2.x)";
   }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "adapters/host/plugin_subjects.h"
+#include "adapters/libraries/libraries.h"
 #include "core/status.h"
 
 namespace qualm {
@@ -17,7 +18,7 @@ namespace {
 class Onednn : public testing::Test {
  protected:
   void SetUp() override {
-    RegisterOnednnSubjects();
+    RegisterLibraries();
     if (FindModule("qualm_onednn.so").empty())
       GTEST_SKIP() << "this build has no oneDNN: install libdnnl-dev (2.x)";
   }

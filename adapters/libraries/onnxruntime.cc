@@ -1,26 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// onnxruntime, onnxruntime@avx2, onnxruntime@sse41, and those but the last with constant weights
-// (onnxruntime@constant, onnxruntime@avx2+constant): the npm package onnxruntime-node in a Node
-// process (onnxruntime_child.mjs) behind a pipe. MLAS, its kernels, takes the best instruction set
-// that the processor has and no switch says otherwise, so older ones are had by emulating an older
-// processor: Haswell has AVX2 and FMA, Nehalem neither.
-#include "adapters/libraries/onnxruntime.h"
-
+// The npm package onnxruntime-node in a Node process (onnxruntime_child.mjs) behind a pipe. MLAS,
+// its kernels, takes the best instruction set that the processor has, and no switch says otherwise.
+// So an older instruction set is forced by emulating an older processor.
 #include <unistd.h>
 #if defined(__x86_64__)
 #include <cpuid.h>
 #endif
 
 #include <algorithm>
-#include <array>
 #include <cstdlib>
-#include <memory>
+#include <string>
 #include <string_view>
 #include <utility>
-#include <vector>
 
-#include "adapters/host/pipe.h"
 #include "adapters/host/plugin_subjects.h"
+#include "adapters/libraries/libraries.h"
 #include "core/status.h"
 
 namespace qualm {
@@ -29,25 +23,11 @@ namespace {
 constexpr std::string_view kChild = "onnxruntime_child.mjs";
 constexpr std::string_view kInstall = "run scripts/install-onnxruntime";
 
-struct Variant {
-  std::string_view name;
-  std::string_view processor;        // as qemu-x86_64 calls it; "" runs natively
-  std::string_view instruction_set;  // "" is that of this processor
-  // All but the first input is part of the model, as in models that people deploy: ONNX Runtime
-  // then packs weights ahead, and has convolutions of its own for symmetric ones (MlasConvSym).
-  bool constant = false;
-};
-constexpr std::array<Variant, 5> kVariants{{{"onnxruntime", "", ""},
-                                            {"onnxruntime@constant", "", "", true},
-                                            {"onnxruntime@avx2", "Haswell", "avx2"},
-                                            {"onnxruntime@avx2+constant", "Haswell", "avx2", true},
-                                            {"onnxruntime@sse41", "Nehalem", "sse41"}}};
-
-const Variant* Find(const std::string& name) {
-  for (const Variant& variant : kVariants) {
-    if (variant.name == name) return &variant;
-  }
-  return nullptr;
+// As qemu-x86_64 calls it; "" for an instruction set that is not forced. Haswell has AVX2 and FMA,
+// Nehalem neither.
+std::string_view ProcessorWith(std::string_view instruction_set) {
+  if (instruction_set == "avx2") return "Haswell";
+  return instruction_set == "sse41" ? "Nehalem" : "";
 }
 
 // What MLAS finds (onnxruntime/core/mlas/lib/platform.cpp); "" where its arithmetic has no model.
@@ -97,7 +77,9 @@ std::string PackageFolder() {
   return cache + "/onnxruntime-node";
 }
 
-std::string WhyAbsent() {
+}  // namespace
+
+std::string WhyNoOnnxruntime() {
   if (OwnInstructionSet().empty()) return "its arithmetic on this processor has no model";
   if (FindModule(std::string(kChild)).empty())
     return std::string(kChild) + " not found: set QUALM_PLUGIN_DIR to its folder";
@@ -109,48 +91,26 @@ std::string WhyAbsent() {
   return "";
 }
 
-// The same for one of them.
-std::string WhyAbsent(const Variant& variant) {
-  std::string why = WhyAbsent();
-  if (why.empty() && !variant.processor.empty() && FindEmulator().empty())
-    why = "there is no qemu-x86_64 in PATH: " + std::string(kInstall);
-  return why;
-}
-
-std::unique_ptr<Subject> Make(const std::string& name) {
-  const Variant* const variant = Find(name);
-  if (variant == nullptr) return nullptr;
-  if (const std::string why = WhyAbsent(*variant); !why.empty())
-    throw Unavailable("subject '" + name + "': " + why);
+PipeOptions OnnxruntimeChild(const LibraryName& name) {
+  const std::string_view processor = ProcessorWith(name.instruction_set);
   PipeOptions options;
-  if (!variant->processor.empty()) {
-    options.command = {FindEmulator(), "-cpu", std::string(variant->processor)};
+  if (!processor.empty()) {
+    const std::string emulator = FindEmulator();
+    if (emulator.empty())
+      throw Unavailable("subject '" + std::string(name.name) +
+                        "': there is no qemu-x86_64 in PATH: " + std::string(kInstall));
+    options.command = {emulator, "-cpu", std::string(processor)};
     // Some 30 times slower, and more beside other work.
     options.start_limit_ms = 300'000;
     options.time_limit_ms = 120'000;
   }
-  const std::string own(variant->instruction_set);
-  for (std::string argument : {FindProgram("node"), FindModule(std::string(kChild)),
-                               PackageFolder(), own.empty() ? OwnInstructionSet() : own}) {
+  for (std::string argument :
+       {FindProgram("node"), FindModule(std::string(kChild)), PackageFolder(),
+        processor.empty() ? OwnInstructionSet() : std::string(name.instruction_set)}) {
     options.command.push_back(std::move(argument));
   }
-  if (variant->constant) options.command.emplace_back("constant");
-  return std::make_unique<PipeSubject>(name, std::move(options));
-}
-
-}  // namespace
-
-void RegisterOnnxruntimeSubjects() {
-  SubjectKind kind;
-  kind.kind = "onnxruntime";
-  kind.help =
-      "onnxruntime[@constant|@avx2[+constant]|@sse41]  ONNX Runtime's QLinear operators, through "
-      "Node";
-  kind.why_absent = WhyAbsent();
-  kind.when_listed = "ONNX Runtime through Node, started when it is asked";
-  SetVariants(kind, kVariants);
-  kind.make = Make;
-  SubjectRegistry::Get().Add(std::move(kind));
+  if (!name.option.empty()) options.command.emplace_back(name.option);
+  return options;
 }
 
 }  // namespace qualm

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PyTorch's quantized operators behind qualm's pipe protocol (docs/plugin.md).
+"""PyTorch's quantized operators behind qualm's pipe protocol (docs/pipe.md).
 
     python3 torch_child.py ENGINE        ENGINE: qnnpack or onednn
 

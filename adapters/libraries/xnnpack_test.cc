@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "adapters/host/plugin_subjects.h"
+#include "adapters/libraries/libraries.h"
 #include "core/io/golden.h"
 #include "core/status.h"
 
@@ -19,7 +20,7 @@ namespace {
 class Xnnpack : public testing::Test {
  protected:
   void SetUp() override {
-    RegisterXnnpackSubjects();
+    RegisterLibraries();
     if (FindModule("qualm_xnnpack.so").empty())
       GTEST_SKIP() << "this build has no XNNPACK: install libxnnpack-dev (2022)";
     subject_ = SubjectRegistry::Get().Make("xnnpack");

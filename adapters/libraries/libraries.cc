@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+// To add a library: its plugin (or its program behind a pipe) in this folder, a row here, a
+// paragraph in libraries.cmake, rows in contracts.cc.
+#include "adapters/libraries/libraries.h"
+
+#include <memory>
+
+#include "adapters/host/plugin_subjects.h"
+#include "core/status.h"
+
+namespace qualm {
+namespace {
+
+constexpr std::string_view kOnednnIsa = "ONEDNN_MAX_CPU_ISA";
+constexpr std::string_view kAtenIsa = "ATEN_CPU_CAPABILITY";
+constexpr std::string_view kFbgemmIsa = "FBGEMM_ENABLE_INSTRUCTIONS";
+constexpr std::string_view kOnednn = "qualm_onednn.so";
+constexpr std::string_view kFbgemm = "qualm_fbgemm.so";
+constexpr std::string_view kFbgemmAcc16 = "qualm_fbgemm_acc16.so";
+
+std::vector<Library> Libraries() {
+  return {
+      {.kind = "onednn",
+       .library = "oneDNN",
+       .help = "onednn[@sse41|@avx2|@avx2vnni|@avx512core|@vnni|@amx]  oneDNN, as PyTorch 1.13 "
+               "calls it",
+       .names = {{"onednn", kOnednn},
+                 {"onednn@sse41", kOnednn, "sse41", {{kOnednnIsa, "SSE41"}}},
+                 {"onednn@avx2", kOnednn, "avx2", {{kOnednnIsa, "AVX2"}}},
+                 {"onednn@avx2vnni", kOnednn, "avx2vnni", {{kOnednnIsa, "AVX2_VNNI"}}},
+                 {"onednn@avx512core", kOnednn, "avx512core", {{kOnednnIsa, "AVX512_CORE"}}},
+                 {"onednn@vnni", kOnednn, "vnni", {{kOnednnIsa, "AVX512_CORE_VNNI"}}},
+                 {"onednn@amx", kOnednn, "amx", {{kOnednnIsa, "AVX512_CORE_AMX"}}}},
+       .install = "oneDNN 2.x (libdnnl-dev)"},
+      {.kind = "xnnpack",
+       .library = "XNNPACK",
+       .help = "xnnpack  XNNPACK's quantized operators",
+       .names = {{"xnnpack", "qualm_xnnpack.so"}},
+       .install = "XNNPACK of 2022 (libxnnpack-dev)"},
+      {.kind = "gemmlowp",
+       .library = "gemmlowp",
+       .help = "gemmlowp[@sse4]  gemmlowp's GEMM and its output pipeline",
+       .names = {{"gemmlowp", "qualm_gemmlowp.so"}, {"gemmlowp@sse4", "qualm_gemmlowp_sse4.so"}},
+       .install = "gemmlowp (libgemmlowp-dev)"},
+      {.kind = "ruy",
+       .library = "ruy",
+       .help = "ruy  ruy::Mul, TensorFlow Lite's matrix product",
+       .names = {{"ruy", "qualm_ruy.so"}},
+       .install = "ruy (libruy-dev of Debian 13, or from its CMake)",
+       .by_bootstrap = false},
+      {.kind = "fbgemm",
+       .library = "FBGEMM",
+       .help = "fbgemm[@avx2|@avx512|@vnni], fbgemm@acc16, fbgemm@avx2+acc16, ...  FBGEMM, as "
+               "PyTorch calls it",
+       .names = {{"fbgemm", kFbgemm},
+                 {"fbgemm@avx2", kFbgemm, "avx2", {{kFbgemmIsa, "AVX2"}}},
+                 {"fbgemm@avx512", kFbgemm, "avx512", {{kFbgemmIsa, "AVX512"}}},
+                 {"fbgemm@vnni", kFbgemm, "vnni", {{kFbgemmIsa, "AVX512_E1"}}},
+                 {"fbgemm@acc16", kFbgemmAcc16},
+                 {"fbgemm@avx2+acc16", kFbgemmAcc16, "avx2", {{kFbgemmIsa, "AVX2"}}},
+                 {"fbgemm@avx512+acc16", kFbgemmAcc16, "avx512", {{kFbgemmIsa, "AVX512"}}},
+                 {"fbgemm@vnni+acc16", kFbgemmAcc16, "vnni", {{kFbgemmIsa, "AVX512_E1"}}}},
+       .install = "FBGEMM from its CMake, so that find_package sees it",
+       .by_bootstrap = false},
+      {.kind = "onnxruntime",
+       .library = "ONNX Runtime",
+       .help = "onnxruntime[@constant|@avx2[+constant]|@sse41]  ONNX Runtime's QLinear operators, "
+               "through Node",
+       // "constant": all inputs but the first are part of the model, as in models that people
+       // deploy. ONNX Runtime then packs weights ahead, and has convolutions of its own for
+       // symmetric ones (MlasConvSym).
+       .names = {{"onnxruntime", ""},
+                 {"onnxruntime@constant", "constant"},
+                 {"onnxruntime@avx2", "", "avx2"},
+                 {"onnxruntime@avx2+constant", "constant", "avx2"},
+                 {"onnxruntime@sse41", "", "sse41"}},
+       .why_absent = WhyNoOnnxruntime,
+       .child = OnnxruntimeChild,
+       .when_listed = "ONNX Runtime through Node, started when it is asked"},
+      {.kind = "torch",
+       .library = "oneDNN",
+       .help = "torch@qnnpack, torch@onednn[+sse41|+avx2|+avx2vnni|+avx512core|+vnni|+amx]  "
+               "PyTorch's quantized operators",
+       // ATen of 1.13 takes AVX2 wherever the processor has it, so AVX2 goes with newer sets.
+       .names =
+           {{"torch@qnnpack", "qnnpack"},
+            {"torch@onednn", "onednn"},
+            {"torch@onednn+sse41",
+             "onednn",
+             "sse41",
+             {{kOnednnIsa, "SSE41"}, {kAtenIsa, "default"}}},
+            {"torch@onednn+avx2", "onednn", "avx2", {{kOnednnIsa, "AVX2"}, {kAtenIsa, "avx2"}}},
+            {"torch@onednn+avx2vnni",
+             "onednn",
+             "avx2vnni",
+             {{kOnednnIsa, "AVX2_VNNI"}, {kAtenIsa, "avx2"}}},
+            {"torch@onednn+avx512core",
+             "onednn",
+             "avx512core",
+             {{kOnednnIsa, "AVX512_CORE"}, {kAtenIsa, "avx2"}}},
+            {"torch@onednn+vnni",
+             "onednn",
+             "vnni",
+             {{kOnednnIsa, "AVX512_CORE_VNNI"}, {kAtenIsa, "avx2"}}},
+            {"torch@onednn+amx",
+             "onednn",
+             "amx",
+             {{kOnednnIsa, "AVX512_CORE_AMX"}, {kAtenIsa, "avx2"}}}},
+       .why_absent = WhyNoTorch,
+       .child = TorchChild,
+       .when_listed = "PyTorch through Python, started when it is asked"},
+  };
+}
+
+std::string WhyAbsent(const Library& library) {
+  if (library.why_absent != nullptr) return library.why_absent();
+  const std::string first(library.names.front().option);
+  if (!FindModule(first).empty()) return "";
+  return first + " not found: install " + std::string(library.install) +
+         (library.by_bootstrap ? " with scripts/bootstrap" : "") +
+         " and rebuild, or set QUALM_PLUGIN_DIR to its folder";
+}
+
+EnvironmentChanges EnvironmentOf(const LibraryName& name) {
+  return {name.environment.begin(), name.environment.end()};
+}
+
+std::unique_ptr<ForeignSubject> Start(const Library& library, const LibraryName& name) {
+  if (library.child != nullptr) {
+    PipeOptions options = library.child(name);
+    options.environment = EnvironmentOf(name);
+    return std::make_unique<PipeSubject>(std::string(name.name), std::move(options));
+  }
+  WorkerOptions options;
+  options.time_limit_ms = TimeLimitMs(options.time_limit_ms);
+  options.plugin = FindModule(std::string(name.option));
+  if (options.plugin.empty()) {
+    throw Unavailable("subject '" + std::string(name.name) + "': " + std::string(name.option) +
+                      " not found");
+  }
+  options.environment = EnvironmentOf(name);
+  return std::make_unique<PluginSubject>(std::string(name.name), std::move(options));
+}
+
+}  // namespace
+
+void RegisterLibraries() {
+  for (Library& library : Libraries()) {
+    SubjectKind kind;
+    kind.kind = std::string(library.kind);
+    kind.help = std::string(library.help);
+    kind.why_absent = WhyAbsent(library);
+    kind.when_listed = std::string(library.when_listed);
+    SetVariants(kind, library.names);
+    kind.make = [library = std::move(library)](const std::string& wanted) {
+      for (const LibraryName& name : library.names) {
+        if (name.name != wanted) continue;
+        std::unique_ptr<ForeignSubject> subject = Start(library, name);
+        const bool forced = !name.environment.empty();
+        subject->RequireInstructionSet(name.instruction_set, library.library,
+                                       forced ? name.environment.front().second : "");
+        return subject;
+      }
+      return std::unique_ptr<ForeignSubject>();
+    };
+    SubjectRegistry::Get().Add(std::move(kind));
+  }
+}
+
+}  // namespace qualm

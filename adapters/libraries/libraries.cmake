@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+# The libraries under test: the table of subjects (qualm::libraries), and one paragraph per library
+# that finds it and builds its plugins. Libraries behind a pipe need nothing to build.
+qualm_library(libraries
+  SOURCES libraries/libraries.cc libraries/onnxruntime.cc libraries/torch.cc
+  DEPS qualm::plugins)
+
+# Programs behind a pipe lie where FindModule looks (cmake/QualmInstall.cmake installs them).
+file(GLOB scripts CONFIGURE_DEPENDS libraries/*.py libraries/*.mjs)
+foreach(script ${scripts})
+  get_filename_component(file ${script} NAME)
+  configure_file(${script} ${CMAKE_LIBRARY_OUTPUT_DIRECTORY}/${file} COPYONLY)
+endforeach()
+
+# qualm_library_modules(SUBJECT IF condition... ELSE "what is missing" MODULES name... SOURCES ...
+#   [INCLUDES folder...] [LINK library...] [OPTIONS flag...]): the plugins of one library. Where the
+# condition does not hold, a line says that the subject will be absent.
+function(qualm_library_modules subject)
+  cmake_parse_arguments(ARG "" "ELSE" "IF;MODULES;SOURCES;INCLUDES;LINK;OPTIONS" ${ARGN})
+  if(NOT (${ARG_IF}))
+    message(STATUS "${ARG_ELSE}: the subject ${subject} will be absent")
+    return()
+  endif()
+  foreach(module ${ARG_MODULES})
+    qualm_plugin_module(${module} SOURCES ${ARG_SOURCES})
+    target_include_directories(${module} SYSTEM PRIVATE ${ARG_INCLUDES})
+    target_link_libraries(${module} PRIVATE ${ARG_LINK})
+    target_compile_options(${module} PRIVATE ${ARG_OPTIONS})
+    add_dependencies(qualm_libraries ${module})
+  endforeach()
+endfunction()
+
+string(REGEX MATCH "^(x86_64|AMD64)$" on_x86_64 "${CMAKE_SYSTEM_PROCESSOR}")
+
+# Not find_package(dnnl): Debian's package file demands OpenCL headers that nothing here uses.
+find_path(QUALM_DNNL_INCLUDE oneapi/dnnl/dnnl.hpp)
+find_library(QUALM_DNNL_LIBRARY dnnl)
+set(dnnl_version "")
+if(QUALM_DNNL_INCLUDE)
+  file(STRINGS ${QUALM_DNNL_INCLUDE}/oneapi/dnnl/dnnl_version.h dnnl_version
+       REGEX "^#define DNNL_VERSION_MAJOR +2$")
+endif()
+qualm_library_modules(onednn
+  IF QUALM_DNNL_LIBRARY AND dnnl_version
+  ELSE "oneDNN 2.x not found (libdnnl-dev)"
+  MODULES qualm_onednn
+  SOURCES
+    libraries/onednn/conv.cc libraries/onednn/elementwise.cc libraries/onednn/linear.cc
+    libraries/onednn/ops.cc libraries/onednn/plugin.cc libraries/onednn/pool.cc
+  INCLUDES ${QUALM_DNNL_INCLUDE}
+  LINK ${QUALM_DNNL_LIBRARY})
+
+# No package file exists for it. Its header includes pthreadpool.h. Versions after 2022 split setup
+# into reshape and setup, and pass scales of other types.
+find_path(QUALM_XNNPACK_INCLUDE xnnpack.h)
+find_path(QUALM_PTHREADPOOL_INCLUDE pthreadpool.h)
+find_library(QUALM_XNNPACK_LIBRARY XNNPACK)
+find_library(QUALM_PTHREADPOOL_LIBRARY pthreadpool)
+find_library(QUALM_CPUINFO_LIBRARY cpuinfo)
+set(xnnpack_reshape "")
+if(QUALM_XNNPACK_INCLUDE)
+  file(STRINGS ${QUALM_XNNPACK_INCLUDE}/xnnpack.h xnnpack_reshape REGEX "xnn_reshape_add_nd_qs8")
+endif()
+qualm_library_modules(xnnpack
+  IF QUALM_XNNPACK_INCLUDE AND QUALM_PTHREADPOOL_INCLUDE AND QUALM_XNNPACK_LIBRARY
+     AND QUALM_PTHREADPOOL_LIBRARY AND QUALM_CPUINFO_LIBRARY AND NOT xnnpack_reshape
+  ELSE "XNNPACK of 2022 not found (libxnnpack-dev)"
+  MODULES qualm_xnnpack
+  SOURCES libraries/xnnpack_plugin.cc
+  INCLUDES ${QUALM_XNNPACK_INCLUDE} ${QUALM_PTHREADPOOL_INCLUDE}
+  LINK ${QUALM_XNNPACK_LIBRARY} ${QUALM_PTHREADPOOL_LIBRARY} ${QUALM_CPUINFO_LIBRARY})
+
+# Headers only. What a build of them computes depends on the instruction sets it may use: a plain
+# build has no SIMD on x86, and a second build takes SSE4.1. Elsewhere a plain build has other
+# arithmetic. -fwrapv: its scalar code adds int32 that may overflow, which C++ leaves to each
+# compiler's mood.
+find_path(QUALM_GEMMLOWP_INCLUDE gemmlowp/public/gemmlowp.h)
+qualm_library_modules(gemmlowp
+  IF QUALM_GEMMLOWP_INCLUDE AND on_x86_64
+  ELSE "gemmlowp not found (libgemmlowp-dev), or not on x86-64"
+  MODULES qualm_gemmlowp qualm_gemmlowp_sse4
+  SOURCES libraries/gemmlowp_plugin.cc
+  INCLUDES ${QUALM_GEMMLOWP_INCLUDE}
+  LINK Threads::Threads
+  OPTIONS -fwrapv $<$<STREQUAL:$<TARGET_PROPERTY:NAME>,qualm_gemmlowp_sse4>:-msse4.1>)
+
+# Not packaged before Debian 13. Its kernels are static libraries.
+find_package(ruy CONFIG QUIET)
+qualm_library_modules(ruy
+  IF ruy_FOUND AND on_x86_64
+  ELSE "ruy not found (libruy-dev), or not on x86-64"
+  MODULES qualm_ruy
+  SOURCES libraries/ruy_plugin.cc
+  LINK ruy::ruy)
+
+# Nobody packages it; its own CMake installs share/cmake/fbgemm/fbgemmLibraryConfig.cmake.
+find_package(fbgemm CONFIG QUIET
+  CONFIGS fbgemmConfig.cmake fbgemm-config.cmake fbgemmLibraryConfig.cmake)
+qualm_library_modules(fbgemm
+  IF fbgemm_FOUND
+  ELSE "FBGEMM not found"
+  MODULES qualm_fbgemm qualm_fbgemm_acc16
+  SOURCES libraries/fbgemm_plugin.cc
+  LINK fbgemm
+  OPTIONS $<$<STREQUAL:$<TARGET_PROPERTY:NAME>,qualm_fbgemm_acc16>:-DQUALM_FBGEMM_ACC16>)

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// The libraries under test. The table of libraries.cc has one row per library.
+#ifndef QUALM_ADAPTERS_LIBRARIES_LIBRARIES_H_
+#define QUALM_ADAPTERS_LIBRARIES_LIBRARIES_H_
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "adapters/host/pipe.h"
+
+namespace qualm {
+
+// One subject of a library.
+struct LibraryName {
+  std::string_view name;  // "gemmlowp@sse4"
+  // In a worker: the module of ours that it loads, "qualm_gemmlowp_sse4.so". Behind a pipe: what
+  // the command line tells the program, "qnnpack".
+  std::string_view option;
+  // The instruction set that `environment` forces on the process. A process that reports another
+  // one is turned away. "" leaves the choice to the library.
+  std::string_view instruction_set = {};
+  // Set before the process starts: libraries read these variables once. The first value stands in
+  // the sentence that turns a process away.
+  std::vector<std::pair<std::string_view, std::string_view>> environment = {};
+};
+
+struct Library {
+  std::string_view kind;     // what `qualm list subjects` calls all names together: "onednn"
+  std::string_view library;  // what chooses the instruction set, as people write it: "oneDNN"
+  std::string_view help;
+  std::vector<LibraryName> names;
+  // In a worker (the name's module is there or not): what to install, "XNNPACK of 2022
+  // (libxnnpack-dev)", and whether scripts/bootstrap installs it.
+  std::string_view install = {};
+  bool by_bootstrap = true;
+  // Behind a pipe: why the library cannot be asked here ("": it can), and the program for a name,
+  // which throws Unavailable. Null for libraries in a worker.
+  std::string (*why_absent)() = nullptr;
+  PipeOptions (*child)(const LibraryName& name) = nullptr;
+  std::string_view when_listed = {};  // a program is not started to be listed
+};
+
+// Adds one kind of subject per row. A kind is absent, with the reason, where its library is.
+void RegisterLibraries();
+
+// PyTorch, in a Python process (torch_child.py). The environment variable QUALM_PYTHON names the
+// Python where it is not /usr/bin/python3.
+std::string WhyNoTorch();
+PipeOptions TorchChild(const LibraryName& name);
+
+// ONNX Runtime, in a Node process (onnxruntime_child.mjs).
+std::string WhyNoOnnxruntime();
+PipeOptions OnnxruntimeChild(const LibraryName& name);
+
+}  // namespace qualm
+
+#endif  // QUALM_ADAPTERS_LIBRARIES_LIBRARIES_H_

@@ -70,6 +70,33 @@ TEST_P(CaseCodec, DataStayInPlace) {
   }
 }
 
+// Corpora, reproducers and the inputs of campaigns elsewhere stay the cases that they are: over
+// pseudo-random bytes, FNV-1a of the JSON of every case. A new operation adds its line; the line of
+// an operation that exists never changes.
+TEST_P(CaseCodec, BytesMeanWhatTheyMeant) {
+  const std::map<std::string, uint64_t> pinned{
+      {"quantize", 15650676553823210447u},   {"dequantize", 1693255855988255093u},
+      {"requantize", 15520829585599403430u}, {"rescale", 13450623411406370636u},
+      {"add", 15212915837552426146u},        {"mul", 6982999595467450972u},
+      {"linear", 4970114734631326598u},      {"conv2d", 7726486184813615396u},
+      {"depthwise", 4290816524807209362u},   {"max_pool", 8572483124302871838u},
+      {"avg_pool", 12914210822534119657u},   {"global_avg_pool", 18359079543833932266u},
+      {"concat", 14534565005814412542u},     {"table", 6321485034914803453u},
+      {"softmax", 307730757528851976u},      {"choose_qparams", 4538484127824963905u},
+  };
+  Rng rng(5);
+  uint64_t hash = 14695981039346656037u;
+  for (int i = 0; i < 4000; ++i) {
+    const std::vector<uint8_t> bytes = AnyBytes(rng, rng.Below(i % 10 == 0 ? 3000 : 150));
+    for (const char character : Text(DecodeCase(GetParam(), bytes))) {
+      hash = (hash ^ static_cast<uint8_t>(character)) * 1099511628211u;
+    }
+  }
+  const std::string name(Name(GetParam()));
+  ASSERT_TRUE(pinned.contains(name)) << name << " has no line: " << hash;
+  EXPECT_EQ(hash, pinned.at(name));
+}
+
 // The committed inputs are what the encoder writes: no byte that means nothing, none missing.
 TEST_P(CaseCodec, CorpusInputsAreEncodedCases) {
   const std::filesystem::path folder =

@@ -4,11 +4,11 @@
 #include <utility>
 
 #include "adapters/contracts.h"
+#include "adapters/conventions.h"
 #include "adapters/faulty/faults.h"
 #include "adapters/host/pipe.h"
 #include "adapters/host/plugin_subjects.h"
 #include "adapters/libraries/libraries.h"
-#include "adapters/models.h"
 #include "adapters/native.h"
 #include "core/subject.h"
 
@@ -18,7 +18,7 @@ void RegisterAllSubjects() {
   static const bool once = [] {
     SubjectRegistry& registry = SubjectRegistry::Get();
     registry.Add(NativeSubjects());
-    registry.Add(ModelSubjects());
+    registry.Add(ConventionSubjects());
     RegisterLibraries();
     RegisterPluginSubjects();
     RegisterPipeSubjects();

@@ -190,10 +190,10 @@ TEST(Contracts, DeclaredDeparturesFromExactHappen) {
     EXPECT_TRUE(departs);
     ++shown;
   }
-  EXPECT_GE(shown, 13);  // the models' rows
+  EXPECT_GE(shown, 13);  // the conventions' rows
 }
 
-TEST(Models, RunAndShowTheirAccumulators) {
+TEST(Conventions, RunAndShowTheirAccumulators) {
   Case c;
   c.M = 1;
   c.N = 1;
@@ -465,7 +465,8 @@ class Draw {
   std::mt19937_64 random_;
 };
 
-// A model, a plugin and a planted fault have one arithmetic: what another mode means is not theirs.
+// A convention, a plugin and a planted fault have one arithmetic: what another mode means is not
+// theirs.
 TEST(Registry, OnlyNativeHasRequantizationModes) {
   Case c;
   c.op = Op::kRequantize;

@@ -10,7 +10,7 @@ set(public
   kernels/binary.h kernels/concat.h kernels/conv.h kernels/elementwise.h kernels/images.h
   kernels/linear.h kernels/observer.h kernels/pool.h kernels/softmax.h kernels/table.h
   kernels/targets.h kernels/types.h kernels/window.h
-  oracles/exact/exact.h oracles/headroom/headroom.h oracles/conventions/model.h oracles/trace.h
+  oracles/exact/exact.h oracles/headroom/headroom.h oracles/conventions/convention.h oracles/trace.h
   properties/adapt.h properties/coverage.h properties/engine.h properties/gen/gen.h
   properties/gtest.h properties/property.h properties/suite.h properties/sweep.h
   triage/triage.h triage/triaged.h)

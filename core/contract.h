@@ -11,10 +11,10 @@ namespace qualm {
 
 // "exact", or "model:NAME": bit-equal to that named convention of oracles/conventions.
 struct Contract {
-  std::string model;  // "" means exact
+  std::string convention;  // "" means exact
 
-  bool exact() const { return model.empty(); }
-  std::string text() const { return exact() ? "exact" : "model:" + model; }
+  bool exact() const { return convention.empty(); }
+  std::string text() const { return exact() ? "exact" : "model:" + convention; }
   friend bool operator==(const Contract&, const Contract&) = default;
 };
 

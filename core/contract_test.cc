@@ -13,7 +13,7 @@ TEST(Contract, ReadsItsOwnText) {
     EXPECT_EQ(ParseContract(text).text(), text);
   }
   EXPECT_TRUE(ParseContract("exact").exact());
-  EXPECT_EQ(ParseContract("model:fbgemm@avx2").model, "fbgemm@avx2");
+  EXPECT_EQ(ParseContract("model:fbgemm@avx2").convention, "fbgemm@avx2");
 }
 
 TEST(Contract, RefusesAnythingElse) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A subject: anything that can run a case. Our own kernels, an arithmetic model, somebody's
+// A subject: anything that can run a case. Our own kernels, a named convention, somebody's
 // library.
 #ifndef QUALM_CORE_SUBJECT_H_
 #define QUALM_CORE_SUBJECT_H_

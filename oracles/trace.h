@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How one output came about, step by step. The exact oracle and every model emit the same stages
-// in their own order, so that `explain` can lay them side by side and stop at the first difference.
+// How one output came about, step by step. The exact oracle and every convention emit the same
+// stages in their own order, so that `explain` can lay them side by side and stop at the first
+// difference.
 #ifndef QUALM_ORACLES_TRACE_H_
 #define QUALM_ORACLES_TRACE_H_
 

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "oracles/conventions/model.h"
+#include "oracles/conventions/convention.h"
 #include "properties/derive.h"
 
 namespace qualm {
@@ -138,11 +138,13 @@ const std::vector<Change>& Changes() {
 
 std::optional<Case> AdaptTo(const Subject& subject, const Case& c) {
   const Contract& contract = subject.contract();
-  const Model* const model = contract.exact() ? nullptr : FindModel(contract.model);
+  const Convention* const convention =
+      contract.exact() ? nullptr : FindConvention(contract.convention);
   return AdaptTo(
       [&](const Case& candidate) {
         std::string reason = subject.CannotRun(candidate);
-        return !reason.empty() || model == nullptr ? reason : model->cannot_run(candidate);
+        return !reason.empty() || convention == nullptr ? reason
+                                                        : convention->cannot_run(candidate);
       },
       c);
 }

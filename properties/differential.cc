@@ -6,7 +6,7 @@
 #include <string>
 #include <utility>
 
-#include "oracles/conventions/model.h"
+#include "oracles/conventions/convention.h"
 #include "properties/derive.h"
 #include "properties/list.h"
 
@@ -24,18 +24,18 @@ Verdict MatchesExact(const Case& c, Subject& subject) {
   return failed ? *failed : Verdict::Passed();
 }
 
-Verdict MatchesModel(const Case& c, Subject& subject) {
+Verdict MatchesConvention(const Case& c, Subject& subject) {
   if (subject.contract().exact()) return Verdict::NotApplicable("the contract names no model");
-  const std::string& name = subject.contract().model;
-  const Model* model = FindModel(name);
-  if (model == nullptr) return Verdict::Skipped("there is no model " + name);
-  if (std::string reason = model->cannot_run(c); !reason.empty()) {
+  const std::string& name = subject.contract().convention;
+  const Convention* convention = FindConvention(name);
+  if (convention == nullptr) return Verdict::Skipped("there is no model " + name);
+  if (std::string reason = convention->cannot_run(c); !reason.empty()) {
     return Verdict::Skipped("model " + name + " does not define it: " + reason);
   }
   const Answer answer = Ask(subject, c);
   if (answer.verdict) return *answer.verdict;
   if (answer.y.empty()) return Verdict::Vacuous("the output is empty");
-  auto failed = derive::Difference(c, model->run(c).y, answer.y, "departs from model " + name);
+  auto failed = derive::Difference(c, convention->run(c).y, answer.y, "departs from model " + name);
   return failed ? *failed : Verdict::Passed();
 }
 
@@ -96,7 +96,7 @@ std::vector<Property> DifferentialProperties() {
        EveryOp(), false, "all numeric faults", MatchesExact},
       {"matches_model",
        "Every output is bit-equal to the convention that the subject's contract names.", EveryOp(),
-       true, "any departure from a promised convention", MatchesModel},
+       true, "any departure from a promised convention", MatchesConvention},
       {"targets_agree", "Every instruction set of the same kernels gives the same bits.", EveryOp(),
        false, "ISAT, LAN, DSP", TargetsAgree},
   };

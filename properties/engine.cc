@@ -12,7 +12,7 @@
 
 #include "core/rng.h"
 #include "core/status.h"
-#include "oracles/conventions/model.h"
+#include "oracles/conventions/convention.h"
 #include "properties/adapt.h"
 #include "properties/gen/gen.h"
 #include "properties/property.h"
@@ -231,8 +231,8 @@ CheckResult Check(const CheckOptions& options) {
   std::optional<Contract> contract;
   if (!options.contract.empty()) {
     contract = ParseContract(options.contract);
-    if (!contract->exact() && FindModel(contract->model) == nullptr) {
-      throw InputError("--contract: there is no model '" + contract->model + "'");
+    if (!contract->exact() && FindConvention(contract->convention) == nullptr) {
+      throw InputError("--contract: there is no model '" + contract->convention + "'");
     }
   }
   // All subjects before the first case, and on this thread: what is missing is known at once, and a

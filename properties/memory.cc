@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "core/rng.h"
-#include "oracles/conventions/model.h"
+#include "oracles/conventions/convention.h"
 #include "properties/derive.h"
 #include "properties/gen/gen.h"
 #include "properties/list.h"
@@ -168,8 +168,9 @@ struct Sibling {
 // The same problem with other zero points: what a cache keyed by shapes and scales would mix up.
 std::optional<Sibling> WithOtherZeroPoints(const Case& c, Subject& subject) {
   const Contract& contract = subject.contract();
-  const Model* const model = contract.exact() ? nullptr : FindModel(contract.model);
-  if (!contract.exact() && model == nullptr) return std::nullopt;
+  const Convention* const convention =
+      contract.exact() ? nullptr : FindConvention(contract.convention);
+  if (!contract.exact() && convention == nullptr) return std::nullopt;
   constexpr std::pair<bool, bool> kBoth{true, true}, kInputs{true, false}, kOutput{false, true};
   for (const auto& [inputs, output] : {kBoth, kOutput, kInputs}) {
     Case other = ProblemOf(c);
@@ -177,9 +178,10 @@ std::optional<Sibling> WithOtherZeroPoints(const Case& c, Subject& subject) {
     if (inputs && HasTwoInputs(c.op)) other.w_q = Moved(other.w_q, c.w.dtype());
     if (output) other.out_q = Moved(other.out_q, c.out_dtype);
     if (other == ProblemOf(c) || !Validate(other).empty()) continue;
-    if (model != nullptr && !model->cannot_run(other).empty()) continue;
+    if (convention != nullptr && !convention->cannot_run(other).empty()) continue;
     if (!subject.CannotRun(other).empty()) continue;
-    return Sibling{other, model == nullptr ? derive::ExactOf(other) : model->run(other).y};
+    return Sibling{other,
+                   convention == nullptr ? derive::ExactOf(other) : convention->run(other).y};
   }
   return std::nullopt;
 }

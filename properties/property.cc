@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "oracles/conventions/model.h"
+#include "oracles/conventions/convention.h"
 #include "properties/list.h"
 
 namespace qualm {
@@ -78,8 +78,8 @@ Verdict Judge(const Property& property, const Case& c, Subject& subject) {
   }
   const Contract& contract = subject.contract();
   if (!contract.exact() && !property.any_contract) {
-    const Model* model = FindModel(contract.model);
-    if (model == nullptr || !Satisfies(*model, c.op, property.claim))
+    const Convention* convention = FindConvention(contract.convention);
+    if (convention == nullptr || !Satisfies(*convention, c.op, property.claim))
       return Verdict::NotApplicable("no theorem under contract " + contract.text());
   }
   if (std::string reason = subject.CannotRun(c); !reason.empty()) {

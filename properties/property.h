@@ -20,7 +20,7 @@ struct Property {
   std::string_view sentence;  // one English sentence, the statement with its side conditions
   std::vector<Op> ops;
   // Holds under any contract (matches_model, clamp, memory, same bits, environment); otherwise a
-  // theorem under `exact`, and under model:NAME iff that model's row lists the claim.
+  // theorem under `exact`, and under model:NAME iff that convention's row lists the claim.
   bool any_contract = false;
   std::string_view kills;  // kinds of fault it is there for; docs/hacking.md has the letters
   // Judges against the subject's own contract. Never throws for what a subject does.

@@ -13,8 +13,8 @@
 #include <utility>
 
 #include "core/float_text.h"
+#include "oracles/conventions/convention.h"
 #include "oracles/headroom/headroom.h"
-#include "oracles/conventions/model.h"
 #include "properties/derive.h"
 #include "properties/gen/gen.h"
 #include "properties/test_subject.h"
@@ -692,47 +692,47 @@ TEST(Contracts, DecideWhatApplies) {
   const Case c = gen::Draw(Op::kLinear, gen::Theme::kUniform, 1);
   TestSubject subject;
   EXPECT_EQ(Judge(*FindProperty("matches_model"), c, subject).judgement, Judgement::kNotApplicable);
-  ASSERT_FALSE(AllModels().empty());
-  for (const Model& model : AllModels()) {
-    subject.set_contract({model.name});
+  ASSERT_FALSE(AllConventions().empty());
+  for (const Convention& convention : AllConventions()) {
+    subject.set_contract({convention.name});
     for (const Property& property : AllProperties()) {
-      const bool declared = Satisfies(model, c.op, property.claim);
+      const bool declared = Satisfies(convention, c.op, property.claim);
       const bool about = std::ranges::find(property.ops, c.op) != property.ops.end();
       const bool applies = Judge(property, c, subject).judgement != Judgement::kNotApplicable;
       EXPECT_EQ(applies, about && (property.any_contract || declared))
-          << model.name << " " << property.claim;
+          << convention.name << " " << property.claim;
     }
   }
 }
 
-TEST(Contracts, MatchesModelJudgesEveryModel) {
+TEST(Contracts, MatchesConventionJudgesEveryConvention) {
   const Property& property = *FindProperty("matches_model");
-  for (const Model& model : AllModels()) {
+  for (const Convention& convention : AllConventions()) {
     TestSubject same(
-        [&](const Case& c, const RunContext&) { return TestSubject::Good(model.run(c).y); });
+        [&](const Case& c, const RunContext&) { return TestSubject::Good(convention.run(c).y); });
     TestSubject off([&](const Case& c, const RunContext&) {
-      Tensor y = model.run(c).y;
+      Tensor y = convention.run(c).y;
       if (!y.empty()) Nudge(c, y, 0);
       return TestSubject::Good(y);
     });
-    for (TestSubject* subject : {&same, &off}) subject->set_contract({model.name});
+    for (TestSubject* subject : {&same, &off}) subject->set_contract({convention.name});
     int passed = 0;
     for (Op op : AllOps()) {
       for (uint64_t seed = 0; seed < kCases; ++seed) {
         const Case c = gen::Draw(op, seed);
-        if (!model.cannot_run(c).empty()) {
+        if (!convention.cannot_run(c).empty()) {
           EXPECT_EQ(Judge(property, c, same).judgement, Judgement::kSkipped);
           continue;
         }
         const Verdict verdict = Judge(property, c, same);
-        EXPECT_FALSE(verdict.failed()) << model.name << ": " << verdict.reason;
+        EXPECT_FALSE(verdict.failed()) << convention.name << ": " << verdict.reason;
         if (verdict.judgement != Judgement::kPassed) continue;
         ++passed;
         // A clamp to a single code leaves no other answer to give.
-        EXPECT_EQ(Judge(property, c, off).failed(), c.out_min < c.out_max) << model.name;
+        EXPECT_EQ(Judge(property, c, off).failed(), c.out_min < c.out_max) << convention.name;
       }
     }
-    EXPECT_GT(passed, 0) << model.name;
+    EXPECT_GT(passed, 0) << convention.name;
   }
 }
 

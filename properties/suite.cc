@@ -9,7 +9,7 @@
 
 #include "core/io/case_json.h"
 #include "core/status.h"
-#include "oracles/conventions/model.h"
+#include "oracles/conventions/convention.h"
 #include "properties/adapt.h"
 #include "properties/engine.h"
 #include "properties/gen/gen.h"
@@ -58,9 +58,9 @@ void Suite::Prepare() {
   std::unique_ptr<Subject> subject = make_();
   if (!options_.contract.empty()) subject->set_contract(ParseContract(options_.contract));
   const Contract& contract = subject->contract();
-  if (!contract.exact() && FindModel(contract.model) == nullptr) {
+  if (!contract.exact() && FindConvention(contract.convention) == nullptr) {
     throw InputError("subject '" + std::string(subject->name()) + "': there is no model '" +
-                     contract.model + "' (see qualm list subjects)");
+                     contract.convention + "' (see qualm list subjects)");
   }
   std::map<std::string, int64_t> reasons;
   const auto wanted = static_cast<size_t>(std::max<int64_t>(options_.cases, 1));

@@ -35,9 +35,10 @@ TEST(Suite, PassesAnExactSubject) {
     EXPECT_EQ(result.text.empty(), result.judgement == Judgement::kPassed) << property->claim;
   }
   EXPECT_EQ(suite.Run(Claim("matches_exact")).judgement, Judgement::kPassed);
-  const SuiteResult model = suite.Run(Claim("matches_model"));
-  EXPECT_NE(model.judgement, Judgement::kPassed) << "says nothing about a contract that is exact";
-  EXPECT_NE(model.text, "");
+  const SuiteResult convention = suite.Run(Claim("matches_model"));
+  EXPECT_NE(convention.judgement, Judgement::kPassed)
+      << "says nothing about a contract that is exact";
+  EXPECT_NE(convention.text, "");
 }
 
 TEST(Suite, ShowsTheMinimizedCase) {
@@ -65,8 +66,9 @@ TEST(Suite, TheSameSeedGivesTheSameMessage) {
 }
 
 TEST(Suite, JudgesAgainstTheContractAskedFor) {
-  const std::string model = "model:fbgemm@avx2";
-  Suite suite(Op::kLinear, Making(TestSubject::Exact, "exact"), {.cases = 60, .contract = model});
+  const std::string convention = "model:fbgemm@avx2";
+  Suite suite(Op::kLinear, Making(TestSubject::Exact, "exact"),
+              {.cases = 60, .contract = convention});
   EXPECT_EQ(suite.Run(Claim("matches_model")).judgement, Judgement::kFailed);
   EXPECT_EQ(suite.Run(Claim("matches_exact")).judgement, Judgement::kNotApplicable);
   Suite unknown(Op::kLinear, Making(TestSubject::Exact, "exact"),

@@ -104,7 +104,7 @@ class ForumSweep : public testing::Test {
   Case base_ = ReadCaseFile(QUALM_SOURCE_DIR "/corpus/forum/000-linear-sweep.case.json");
 };
 
-TEST_F(ForumSweep, TheModelOfFbgemmIsTheRecordedSweep) {
+TEST_F(ForumSweep, TheConventionOfFbgemmIsTheRecordedSweep) {
   const Result result = RunOn("model:fbgemm@avx2");
   ASSERT_EQ(result.curves.size(), 10u);
   ASSERT_TRUE(base_.observed);

@@ -42,21 +42,21 @@ TEST_P(Variations, CoverEveryDifferenceOnDrawnCases) {
     const Case c = gen::DrawForLibraries(op, seed);
     if (c.M * c.N > 2000) continue;
     const Tensor exact = exact::Evaluate(c);
-    for (const Model& model : AllModels()) {
-      if (!model.cannot_run(c).empty()) continue;
-      const Tensor y = model.run(c).y;
-      ++defined[model.name];
-      const std::vector<Permitted> permitted = PermittedOutputs(model, c);
+    for (const Convention& convention : AllConventions()) {
+      if (!convention.cannot_run(c).empty()) continue;
+      const Tensor y = convention.run(c).y;
+      ++defined[convention.name];
+      const std::vector<Permitted> permitted = PermittedOutputs(convention, c);
       for (int64_t i = 0; i < y.size(); ++i) {
         const Permitted& range = permitted[static_cast<size_t>(i)];
-        ++outputs[model.name];
-        bounded[model.name] += range.high - range.low <= 2 ? 1 : 0;
-        differing[model.name] += y.BitsAt(i) != exact.BitsAt(i) ? 1 : 0;
+        ++outputs[convention.name];
+        bounded[convention.name] += range.high - range.low <= 2 ? 1 : 0;
+        differing[convention.name] += y.BitsAt(i) != exact.BitsAt(i) ? 1 : 0;
         // What is right is always permitted.
         ASSERT_TRUE(Holds(range, ElementOf(exact, i)))
-            << model.name << " seed " << seed << " index " << i << " " << Describe(c);
+            << convention.name << " seed " << seed << " index " << i << " " << Describe(c);
         ASSERT_TRUE(Holds(range, ElementOf(y, i)))
-            << model.name << " seed " << seed << " index " << i << " " << Describe(c) << ": "
+            << convention.name << " seed " << seed << " index " << i << " " << Describe(c) << ": "
             << ElementText(y, i) << " not in " << range.low << ".." << range.high << ", exact "
             << ElementText(exact, i);
       }
@@ -75,18 +75,18 @@ TEST_P(Variations, CoverEveryDifferenceOnDrawnCases) {
 INSTANTIATE_TEST_SUITE_P(Ops, Variations, testing::ValuesIn(AllOps()),
                          [](const auto& param) { return std::string(Name(param.param)); });
 
-// A model without its variation fails: one that must not pair, one that must round to even.
+// A convention without its variation fails: one that must not pair, one that must round to even.
 TEST(VariationsTest, WhatIsNotListedIsNotPermitted) {
   const auto fails_without = [](std::string_view name, std::string_view id, Op op) {
-    Model model = *FindModel(name);
-    const auto before = model.variations.size();
-    std::erase(model.variations, id);
-    EXPECT_EQ(model.variations.size() + 1, before) << name << " " << id;
+    Convention convention = *FindConvention(name);
+    const auto before = convention.variations.size();
+    std::erase(convention.variations, id);
+    EXPECT_EQ(convention.variations.size() + 1, before) << name << " " << id;
     for (uint64_t seed = 0; seed < 4000; ++seed) {
       const Case c = gen::DrawForLibraries(op, seed);
-      if (c.M * c.N > 2000 || !model.cannot_run(c).empty()) continue;
-      const Tensor y = model.run(c).y;
-      const std::vector<Permitted> permitted = PermittedOutputs(model, c);
+      if (c.M * c.N > 2000 || !convention.cannot_run(c).empty()) continue;
+      const Tensor y = convention.run(c).y;
+      const std::vector<Permitted> permitted = PermittedOutputs(convention, c);
       for (int64_t i = 0; i < y.size(); ++i) {
         if (!Holds(permitted[static_cast<size_t>(i)], ElementOf(y, i))) return true;
       }
@@ -108,8 +108,8 @@ TEST(VariationsTest, WhatIsNotListedIsNotPermitted) {
   EXPECT_TRUE(fails_without("onnxruntime@vnni", "V29", Op::kSoftmax));
 }
 
-// The page: a row "| V6 | ... |" for each variation with its name and bound, a row "| `model` | ...
-// | V1 V2 |" for each model.
+// The page: a row "| V6 | ... |" for each variation with its name and bound, a row "| `convention`
+// | ... | V1 V2 |" for each convention.
 std::vector<std::vector<std::string>> TableRows() {
   std::ifstream file(QUALM_SOURCE_DIR "/docs/backends.md");
   EXPECT_TRUE(file.is_open());
@@ -128,7 +128,7 @@ std::vector<std::vector<std::string>> TableRows() {
 }
 
 TEST(VariationsTest, ThePageAndTheRegistryAgree) {
-  std::set<std::string> variations, models;
+  std::set<std::string> variations, conventions;
   for (const std::vector<std::string>& row : TableRows()) {
     if (const Variation* variation = FindVariation(row[0])) {
       if (row.size() != 4) continue;  // the table of worst cases
@@ -138,24 +138,24 @@ TEST(VariationsTest, ThePageAndTheRegistryAgree) {
       EXPECT_EQ(row[3], variation->bound);
     } else if (row[0].starts_with("`")) {
       const std::string name = row[0].substr(1, row[0].size() - 2);
-      const Model* model = FindModel(name);
-      ASSERT_NE(model, nullptr) << name;
-      EXPECT_TRUE(models.insert(name).second) << name;
+      const Convention* convention = FindConvention(name);
+      ASSERT_NE(convention, nullptr) << name;
+      EXPECT_TRUE(conventions.insert(name).second) << name;
       std::string ids;
-      for (const std::string& id : model->variations) ids += (ids.empty() ? "" : " ") + id;
+      for (const std::string& id : convention->variations) ids += (ids.empty() ? "" : " ") + id;
       EXPECT_EQ(row.back(), ids.empty() ? "none" : ids) << name;
-      EXPECT_EQ(row[2], model->description) << name;
-      EXPECT_EQ(row[3], model->source) << name;
+      EXPECT_EQ(row[2], convention->description) << name;
+      EXPECT_EQ(row[3], convention->source) << name;
     }
   }
   for (const Variation& variation : AllVariations()) {
     EXPECT_TRUE(variations.contains(std::string(variation.id))) << variation.id;
   }
   std::set<std::string> entailed;
-  for (const Model& model : AllModels()) {
-    EXPECT_TRUE(models.contains(model.name)) << model.name;
-    for (const std::string& id : model.variations) {
-      EXPECT_NE(FindVariation(id), nullptr) << model.name << " " << id;
+  for (const Convention& convention : AllConventions()) {
+    EXPECT_TRUE(conventions.contains(convention.name)) << convention.name;
+    for (const std::string& id : convention.variations) {
+      EXPECT_NE(FindVariation(id), nullptr) << convention.name << " " << id;
       entailed.insert(id);
     }
   }
@@ -164,7 +164,7 @@ TEST(VariationsTest, ThePageAndTheRegistryAgree) {
   }
 }
 
-// Worst cases: "| V6 | `file` | model | index | model's | exact | distance |".
+// Worst cases: "| V6 | `file` | convention | index | convention's | exact | distance |".
 TEST(VariationsTest, TheWorstCasesAreAsPrinted) {
   std::set<std::string> shown, files;
   for (const std::vector<std::string>& row : TableRows()) {
@@ -175,14 +175,15 @@ TEST(VariationsTest, TheWorstCasesAreAsPrinted) {
     files.insert(file);
     const Case c = ReadCaseFile(QUALM_SOURCE_DIR "/corpus/variations/" + file + ".case.json");
     const std::string name = row[2].substr(1, row[2].size() - 2);
-    const Model* model = FindModel(name);
-    ASSERT_NE(model, nullptr) << name;
-    EXPECT_NE(std::ranges::find(model->variations, row[0]), model->variations.end()) << row[0];
+    const Convention* convention = FindConvention(name);
+    ASSERT_NE(convention, nullptr) << name;
+    EXPECT_NE(std::ranges::find(convention->variations, row[0]), convention->variations.end())
+        << row[0];
     ASSERT_TRUE(c.expected && c.observed) << file;
     EXPECT_EQ(c.observed->by, "model:" + name);
     const Case problem = ProblemOf(c);
-    ASSERT_EQ(model->cannot_run(problem), "") << file;
-    const Tensor y = model->run(problem).y, exact = exact::Evaluate(problem);
+    ASSERT_EQ(convention->cannot_run(problem), "") << file;
+    const Tensor y = convention->run(problem).y, exact = exact::Evaluate(problem);
     EXPECT_EQ(y, c.observed->y) << file;
     EXPECT_EQ(exact, *c.expected) << file;
     int64_t worst = 0;
@@ -195,8 +196,8 @@ TEST(VariationsTest, TheWorstCasesAreAsPrinted) {
     distance.precision(17);
     distance << DistanceLsb(exact, y, worst);
     EXPECT_EQ(row[5], distance.str()) << file;
-    EXPECT_TRUE(
-        Holds(PermittedOutputs(*model, problem)[static_cast<size_t>(worst)], ElementOf(y, worst)))
+    EXPECT_TRUE(Holds(PermittedOutputs(*convention, problem)[static_cast<size_t>(worst)],
+                      ElementOf(y, worst)))
         << file;
   }
   for (const Variation& variation : AllVariations()) {

@@ -19,8 +19,8 @@
 #include "core/io/case_json.h"
 #include "core/io/json_text.h"
 #include "core/status.h"
+#include "oracles/conventions/convention.h"
 #include "oracles/exact/exact.h"
-#include "oracles/conventions/model.h"
 #include "properties/property.h"
 #include "triage/counterfactual.h"
 #include "triage/triage.h"
@@ -268,8 +268,8 @@ std::vector<std::unique_ptr<Subject>> MakeSubjects(const std::vector<std::string
   std::optional<Contract> wanted;
   if (!contract.empty()) {
     wanted = ParseContract(contract);
-    if (!wanted->exact() && FindModel(wanted->model) == nullptr) {
-      throw InputError("--contract: there is no model '" + wanted->model +
+    if (!wanted->exact() && FindConvention(wanted->convention) == nullptr) {
+      throw InputError("--contract: there is no model '" + wanted->convention +
                        "' (see qualm list subjects)");
     }
   }
@@ -278,10 +278,10 @@ std::vector<std::unique_ptr<Subject>> MakeSubjects(const std::vector<std::string
     subjects.push_back(SubjectRegistry::Get().Make(name));
     if (wanted) subjects.back()->set_contract(*wanted);
     const Contract& contract_of = subjects.back()->contract();
-    if (!contract_of.exact() && FindModel(contract_of.model) == nullptr) {
+    if (!contract_of.exact() && FindConvention(contract_of.convention) == nullptr) {
       // A plugin may promise anything.
       throw Unavailable("subject '" + name + "': its contract: there is no model '" +
-                        contract_of.model + "' (see qualm list subjects)");
+                        contract_of.convention + "' (see qualm list subjects)");
     }
   }
   return subjects;

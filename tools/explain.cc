@@ -6,11 +6,11 @@
 
 #include "core/io/case_json.h"
 #include "core/status.h"
+#include "oracles/conventions/convention.h"
 #include "oracles/exact/exact.h"
-#include "oracles/conventions/model.h"
 #include "properties/property.h"
-#include "triage/triage.h"
 #include "tools/command.h"
+#include "triage/triage.h"
 
 namespace qualm::tools {
 namespace {
@@ -39,12 +39,13 @@ int RunExplain(Options options) {
   totals.cases = 1;
   // Is this number right? Unless --contract asks whether it is what a convention gives.
   const Contract contract = options.contract.empty() ? Contract{} : ParseContract(options.contract);
-  const Model* model = FindModel(contract.model);
+  const Convention* convention = FindConvention(contract.convention);
   if (!contract.exact()) {
-    const std::string reason = model == nullptr ? "there is no such model" : model->cannot_run(c);
+    const std::string reason =
+        convention == nullptr ? "there is no such model" : convention->cannot_run(c);
     if (!reason.empty()) throw InputError("--contract: " + contract.text() + ": " + reason);
   }
-  const Tensor reference = model == nullptr ? exact::Evaluate(c) : model->run(c).y;
+  const Tensor reference = convention == nullptr ? exact::Evaluate(c) : convention->run(c).y;
   ResultDocument document;
   const auto judge = [&](const std::string& who, const Tensor& y) {
     const std::optional<Divergence> divergence = FirstDivergence(reference, y);

@@ -20,8 +20,8 @@ namespace qualm::tools {
 namespace {
 
 namespace fs = std::filesystem;
-using triage::Arithmetic;
 using triage::Comparison;
+using triage::ConventionOrExact;
 using triage::Identified;
 using State = Comparison::State;
 
@@ -40,7 +40,7 @@ struct Options : CommonOptions {
 // What is being identified, and what it is compared with.
 struct Question {
   std::string name;  // for people: a subject, a convention, or who printed it
-  std::vector<Arithmetic> conventions;
+  std::vector<ConventionOrExact> conventions;
   std::vector<Identified> results;
 };
 
@@ -60,12 +60,12 @@ std::vector<Op> Ops(const Options& options) {
   return ops;
 }
 
-std::vector<Arithmetic> Conventions(const Options& options) {
-  const auto all = triage::AllArithmetics();
+std::vector<ConventionOrExact> Conventions(const Options& options) {
+  const auto all = triage::AllConventionsAndExact();
   if (options.conventions.empty()) return {all.begin(), all.end()};
-  std::vector<Arithmetic> chosen;
+  std::vector<ConventionOrExact> chosen;
   for (const std::string& name : options.conventions) {
-    chosen.push_back(triage::FindArithmetic(name, "--convention"));
+    chosen.push_back(triage::FindConventionOrExact(name, "--convention"));
   }
   return chosen;
 }
@@ -106,8 +106,8 @@ Question Ask(const Options& options, const std::function<void()>& begin) {
   std::unique_ptr<Subject> subject;
   triage::Target target;
   if (!options.between.empty()) {
-    const Arithmetic& one = triage::FindArithmetic(options.between[0], "--between");
-    question.conventions = {triage::FindArithmetic(options.between[1], "--between")};
+    const ConventionOrExact& one = triage::FindConventionOrExact(options.between[0], "--between");
+    question.conventions = {triage::FindConventionOrExact(options.between[1], "--between")};
     target = triage::TargetOf(one);
     if (identify.cases == 0) identify.cases = kCasesBetween;
   } else {
@@ -306,7 +306,7 @@ std::optional<Finding> FindingOf(const Question& question, const Identified& res
     return finding;
   }
   if (!options.contract.empty()) {
-    const std::string wanted = triage::FindArithmetic(options.contract, "--contract").name;
+    const std::string wanted = triage::FindConventionOrExact(options.contract, "--contract").name;
     for (const Comparison& comparison : result.conventions) {
       if (comparison.convention != wanted || comparison.state != State::kRuledOut) continue;
       finding.explanation = "is not bit-equal to " + wanted;
@@ -333,7 +333,7 @@ int RunIdentify(Options options) {
   const Stopwatch stopwatch;
   RequireOneQuestion(options);
   if (!options.contract.empty()) {
-    const std::string& wanted = triage::FindArithmetic(options.contract, "--contract").name;
+    const std::string& wanted = triage::FindConventionOrExact(options.contract, "--contract").name;
     if (!options.conventions.empty() &&
         std::ranges::find(options.conventions, wanted) == options.conventions.end()) {
       options.conventions.push_back(wanted);

@@ -252,14 +252,14 @@ class DeclaredDepartures : public Known {
                           folder() / "quiet/forum/quiet.case.json");
     return "quiet";
   }
-  static constexpr const char* kModel = "model:fbgemm@avx2";
+  static constexpr const char* kConvention = "model:fbgemm@avx2";
 };
 
 TEST_F(DeclaredDepartures, FailTheAuditWhenTheyDisappear) {
-  const Ran whole = Audit({}, kModel);
+  const Ran whole = Audit({}, kConvention);
   EXPECT_EQ(whole.status, 0) << whole.err;
   Write("whole.json", whole.out);
-  const Ran quiet = Audit({"--corpus", QuietCorpus()}, kModel);
+  const Ran quiet = Audit({"--corpus", QuietCorpus()}, kConvention);
   EXPECT_EQ(quiet.status, 1) << quiet.err;
   const Json document = Document(quiet);
   EXPECT_GT(document["totals"]["failed"], 0);
@@ -276,9 +276,9 @@ TEST_F(DeclaredDepartures, FailTheAuditWhenTheyDisappear) {
   EXPECT_NE(Read("report/sections/50-declared.tsv").find("\tVANISHED\t"), std::string::npos);
 
   // To know the departures is not to know that they are gone.
-  EXPECT_EQ(Audit({"--corpus", "quiet", "--baseline", "whole.json"}, kModel).status, 1);
+  EXPECT_EQ(Audit({"--corpus", "quiet", "--baseline", "whole.json"}, kConvention).status, 1);
   Write("quiet.json", quiet.out);
-  const Ran known = Audit({"--corpus", "quiet", "--baseline", "quiet.json"}, kModel);
+  const Ran known = Audit({"--corpus", "quiet", "--baseline", "quiet.json"}, kConvention);
   EXPECT_EQ(known.status, 0) << known.err;
   EXPECT_EQ(Document(known)["totals"]["failed"], 0);
   EXPECT_EQ(Fingerprints(Document(known)), gone);

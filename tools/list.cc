@@ -7,7 +7,7 @@
 
 #include "adapters/registry.h"
 #include "core/status.h"
-#include "oracles/conventions/model.h"
+#include "oracles/conventions/convention.h"
 #include "properties/property.h"
 #include "tools/command.h"
 
@@ -44,9 +44,9 @@ std::string AboutSubject(const SubjectKind& kind, const std::string& name) {
       about += ", the same as " + alias;
     }
     if (!subject->Version().empty()) about += ", " + subject->Version();
-    if (const Model* model = FindModel(subject->contract().model);
-        model != nullptr && kind.kind == "model" && !model->variations.empty()) {
-      about += fmt::format(", variations {}", fmt::join(model->variations, " "));
+    if (const Convention* convention = FindConvention(subject->contract().convention);
+        convention != nullptr && kind.kind == "model" && !convention->variations.empty()) {
+      about += fmt::format(", variations {}", fmt::join(convention->variations, " "));
     }
     return about;
   } catch (const std::exception& error) {

@@ -13,7 +13,7 @@ class Onnxruntime : public OnnxruntimeTest {
 
 TEST_F(Onnxruntime, SaysWhoItIs) {
   EXPECT_EQ(subject().Version(), "ONNX Runtime 1.30.0");
-  EXPECT_EQ(subject().contract().model, "onnxruntime@" + InstructionSet());
+  EXPECT_EQ(subject().contract().convention, "onnxruntime@" + InstructionSet());
 }
 
 TEST_F(Onnxruntime, PairsSaturateWithoutVnni) {

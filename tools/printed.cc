@@ -17,7 +17,7 @@ PrintedAnswer LookAtPrinted(const Case& c) {
   const Tensor& printed = c.observed->y;
   const Tensor exact = exact::Evaluate(c);
   answer.outputs = exact.size();
-  answer.conventions = triage::BitEqualModels(c, printed);
+  answer.conventions = triage::BitEqualConventions(c, printed);
   const auto first = FirstDivergence(exact, printed);
   for (int64_t i = 0; i < exact.size(); ++i) {
     if (exact.BitsAt(i) != printed.BitsAt(i)) ++answer.departing;

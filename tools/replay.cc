@@ -15,8 +15,8 @@
 #include "oracles/golden/judge.h"
 #include "properties/engine.h"
 #include "properties/property.h"
-#include "triage/triage.h"
 #include "tools/command.h"
+#include "triage/triage.h"
 
 namespace qualm::tools {
 namespace {
@@ -33,8 +33,9 @@ struct Replay {
   Totals totals;
   std::vector<Finding> findings;
   std::vector<JUnitTest> tests;
-  std::map<std::string, std::map<std::string, int64_t>> golden;  // model or "-" -> judgement -> n
-  std::map<std::string, int64_t> skipped;                        // reason -> n
+  std::map<std::string, std::map<std::string, int64_t>>
+      golden;                              // convention or "-" -> judgement -> n
+  std::map<std::string, int64_t> skipped;  // reason -> n
 };
 
 // Files below `path`, sorted, so that the order does not depend on the file system.
@@ -153,15 +154,15 @@ void AskForAll(const std::vector<Subject*>& subjects, std::vector<Asked>& asked)
 void JudgeRecord(const GoldenRecord& record, Replay& replay) {
   ++replay.totals.cases;
   const GoldenVerdict judged = JudgeGolden(record);
-  Report(replay, judged.model.empty() ? "no model" : "model:" + judged.model, record.where,
-         judged.verdict);
-  ++replay.golden[judged.model.empty() ? "-" : judged.model]
+  Report(replay, judged.convention.empty() ? "no model" : "model:" + judged.convention,
+         record.where, judged.verdict);
+  ++replay.golden[judged.convention.empty() ? "-" : judged.convention]
                  [std::string(Name(judged.verdict.judgement))];
   if (!judged.verdict.failed()) return;
   Finding finding;
   finding.op = record.op;
   finding.property = "matches_model";
-  finding.subject = "model:" + judged.model;
+  finding.subject = "model:" + judged.convention;
   finding.case_file = record.where;
   finding.first_divergence = judged.verdict.divergence;
   finding.explanation = judged.verdict.reason;
@@ -239,7 +240,7 @@ int RunReplay(Options options) {
                      "' (see qualm list properties)");
   }
   const auto named = MakeSubjects(SubjectNames(options.subjects, {}), options.contract);
-  // Cases need somebody to run them; golden records are judged by their models alone.
+  // Cases need somebody to run them; golden records are judged by their conventions alone.
   const auto standard = options.subjects.empty()
                             ? MakeSubjects(SubjectNames({}, {"native@all"}), options.contract)
                             : std::vector<std::unique_ptr<Subject>>{};
@@ -282,9 +283,9 @@ int RunReplay(Options options) {
   document.seconds = stopwatch.seconds();
   if (!options.quiet_stdout()) {
     for (const Finding& finding : replay.findings) Print("{}", FindingText(finding));
-    for (const auto& [model, counts] : replay.golden) {
-      if (model == "-") continue;
-      Print("  model:{}:", model);
+    for (const auto& [convention, counts] : replay.golden) {
+      if (convention == "-") continue;
+      Print("  model:{}:", convention);
       for (const auto& [judgement, count] : counts) Print(" {} {}", count, judgement);
       Print("\n");
     }

@@ -164,8 +164,9 @@ TEST_F(Verbs, TakeEveryOperation) {
   }
 }
 
-// Every departure of a model from exact on the documented cases is declared, and each row is seen.
-TEST_F(Verbs, DeclaredDeparturesOfEveryModelAreSeenAndNoOthers) {
+// Every departure of a convention from exact on the documented cases is declared, and each row is
+// seen.
+TEST_F(Verbs, DeclaredDeparturesOfEveryConventionAreSeenAndNoOthers) {
   const Ran ran = Qualm({"audit", "-s", "model:*", "--budget", "0.01s", "--json", "-"});
   EXPECT_EQ(ran.status, 0) << ran.out;
   const Json document = Json::parse(ran.out);

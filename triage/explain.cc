@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <string>
 
+#include "oracles/conventions/convention.h"
 #include "oracles/exact/exact.h"
 #include "oracles/headroom/headroom.h"
-#include "oracles/conventions/model.h"
 #include "triage/triage.h"
 
 namespace qualm::triage {
@@ -79,14 +79,14 @@ std::string PairLines(const Case& c, int64_t index) {
 struct Answer {
   std::string who;
   Tensor y;
-  const Model* model = nullptr;  // the first of them that is a model
+  const Convention* convention = nullptr;  // the first of them that is a convention
   bool observed = false;
 };
 
 // Whose arithmetic it is.
-std::string ModelsLine(const Case& c, const Answer& answer) {
-  const std::string models = BitEqualModels(c, answer.y);
-  if (!models.empty()) return "    bit-equal to: " + models + "\n";
+std::string ConventionsLine(const Case& c, const Answer& answer) {
+  const std::string conventions = BitEqualConventions(c, answer.y);
+  if (!conventions.empty()) return "    bit-equal to: " + conventions + "\n";
   return answer.observed ? "    bit-equal to no known convention\n" : "";
 }
 
@@ -97,14 +97,14 @@ std::string ExplainAnswer(const Case& c, const Answer& answer, int64_t index,
   std::string text = fmt::format("  {}: {}", answer.who, actual);
   if (!departs) {
     text += exact_y.size() == 1 ? ", exact\n" : ", all outputs exact\n";
-    return answer.observed ? text + ModelsLine(c, answer) : text;
+    return answer.observed ? text + ConventionsLine(c, answer) : text;
   }
   text += expected == actual
               ? fmt::format(", exact here; departs first at index {}\n", departs->index)
               : fmt::format(", exact is {}\n", expected);
   bool pairs_shown = false;
-  if (answer.model != nullptr && expected != actual) {
-    for (const TraceStep& step : answer.model->trace(c, index)) {
+  if (answer.convention != nullptr && expected != actual) {
+    for (const TraceStep& step : answer.convention->trace(c, index)) {
       text += StepLine(step);
       pairs_shown |= step.stage == Stage::kAccumulate && step.lossy;
     }
@@ -115,11 +115,11 @@ std::string ExplainAnswer(const Case& c, const Answer& answer, int64_t index,
   if (attribution.kind == FindingKind::kPairSaturation && !pairs_shown) {
     text += PairLines(c, index);
   }
-  return text + ModelsLine(c, answer);
+  return text + ConventionsLine(c, answer);
 }
 
 // "model:NAME" -> NAME, else "".
-std::string_view ModelName(std::string_view subject) {
+std::string_view ConventionName(std::string_view subject) {
   return subject.starts_with("model:") ? subject.substr(6) : std::string_view();
 }
 
@@ -136,7 +136,7 @@ std::string Explain(const Case& c, const std::vector<Subject*>& subjects,
     for (Answer& known : answers) {
       if (known.y != answer.y) continue;
       known.who += ", " + answer.who;
-      if (known.model == nullptr) known.model = answer.model;
+      if (known.convention == nullptr) known.convention = answer.convention;
       known.observed |= answer.observed;
       return;
     }
@@ -158,7 +158,7 @@ std::string Explain(const Case& c, const std::vector<Subject*>& subjects,
       skipped += fmt::format("  {}: {}, {}\n", who, Name(outcome.status), outcome.detail);
       continue;
     }
-    add({who, std::move(outcome.y), FindModel(ModelName(who)), false});
+    add({who, std::move(outcome.y), FindConvention(ConventionName(who)), false});
   }
 
   int64_t index = options.index;

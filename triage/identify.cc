@@ -97,9 +97,9 @@ class Memory {
 // One operation's comparisons under way.
 class Comparing {
  public:
-  explicit Comparing(std::span<const Arithmetic> conventions, bool worst = false)
+  explicit Comparing(std::span<const ConventionOrExact> conventions, bool worst = false)
       : conventions_(conventions), worst_(worst) {
-    for (const Arithmetic& convention : conventions) {
+    for (const ConventionOrExact& convention : conventions) {
       list_.emplace_back();
       list_.back().convention = convention.name;
     }
@@ -170,7 +170,7 @@ class Comparing {
     return c.state == State::kBitEqual && c.cases * 4 < met_;
   }
 
-  std::span<const Arithmetic> conventions_;
+  std::span<const ConventionOrExact> conventions_;
   bool worst_;
   int64_t met_ = 0;
   std::vector<Comparison> list_;
@@ -180,7 +180,7 @@ class Comparing {
 Tensor AsItIs(const Case&, const Tensor& y) { return y; }
 
 // Where the convention and the target both define the case and part, by `least` at least.
-bool Part(const Arithmetic& convention, const Target& target, const Case& c, bool worst,
+bool Part(const ConventionOrExact& convention, const Target& target, const Case& c, bool worst,
           double least) {
   if (!convention.CannotRun(c).empty() || !target.cannot_run(c).empty()) return false;
   const Outcome outcome = target.run(c);
@@ -215,7 +215,7 @@ std::optional<Case> DrawnShorter(const Case& c, const IdentifyOptions& options,
 
 // Every witness as short as it gets; then each convention takes the shortest of all that rule it
 // out, so that one input speaks for many.
-void Shorten(const Target& target, std::span<const Arithmetic> conventions,
+void Shorten(const Target& target, std::span<const ConventionOrExact> conventions,
              const IdentifyOptions& options, const Deadline& deadline, Memory& memory,
              std::vector<Comparison>& list) {
   std::vector<Case> shorts;
@@ -264,30 +264,31 @@ void Shorten(const Target& target, std::span<const Arithmetic> conventions,
 
 }  // namespace
 
-std::string Arithmetic::CannotRun(const Case& c) const {
-  return model == nullptr ? "" : model->cannot_run(c);
+std::string ConventionOrExact::CannotRun(const Case& c) const {
+  return convention == nullptr ? "" : convention->cannot_run(c);
 }
 
-Tensor Arithmetic::Run(const Case& c) const {
-  return model == nullptr ? exact::Evaluate(c) : model->run(c).y;
+Tensor ConventionOrExact::Run(const Case& c) const {
+  return convention == nullptr ? exact::Evaluate(c) : convention->run(c).y;
 }
 
-std::span<const Arithmetic> AllArithmetics() {
-  static const std::vector<Arithmetic> all = [] {
-    std::vector<Arithmetic> list{{"exact", nullptr}};
-    for (const Model& model : AllModels()) list.push_back({model.name, &model});
+std::span<const ConventionOrExact> AllConventionsAndExact() {
+  static const std::vector<ConventionOrExact> all = [] {
+    std::vector<ConventionOrExact> list{{"exact", nullptr}};
+    for (const Convention& convention : AllConventions())
+      list.push_back({convention.name, &convention});
     return list;
   }();
   return all;
 }
 
-const Arithmetic& FindArithmetic(std::string_view name, const std::string& where) {
+const ConventionOrExact& FindConventionOrExact(std::string_view name, const std::string& where) {
   constexpr std::string_view kPrefix = "model:";
   const std::string_view bare = name.starts_with(kPrefix) ? name.substr(kPrefix.size()) : name;
   std::vector<std::string_view> known;
-  for (const Arithmetic& arithmetic : AllArithmetics()) {
-    if (arithmetic.name == bare) return arithmetic;
-    known.emplace_back(arithmetic.name);
+  for (const ConventionOrExact& one : AllConventionsAndExact()) {
+    if (one.name == bare) return one;
+    known.emplace_back(one.name);
   }
   throw InputError(fmt::format("{}: unknown convention '{}', nearest is '{}'", where, name,
                                NearestName(bare, known)));
@@ -367,18 +368,18 @@ Target TargetOf(Subject& subject) {
           }};
 }
 
-Target TargetOf(const Arithmetic& arithmetic) {
-  return {arithmetic.name,
-          [&arithmetic](const Case& c) { return arithmetic.CannotRun(c); },
-          [&arithmetic](const Case& c) {
+Target TargetOf(const ConventionOrExact& one) {
+  return {one.name,
+          [&one](const Case& c) { return one.CannotRun(c); },
+          [&one](const Case& c) {
             Outcome outcome;
-            outcome.y = arithmetic.Run(c);
+            outcome.y = one.Run(c);
             return outcome;
           },
           {}};
 }
 
-Identified Identify(const Target& target, Op op, std::span<const Arithmetic> conventions,
+Identified Identify(const Target& target, Op op, std::span<const ConventionOrExact> conventions,
                     const IdentifyOptions& options) {
   // Of cases that nobody answers most are cheap to refuse.
   constexpr int64_t kDrawnPerAnswer = 8;
@@ -434,7 +435,7 @@ Identified Identify(const Target& target, Op op, std::span<const Arithmetic> con
 }
 
 std::vector<Identified> IdentifyObserved(std::span<const ObservedCase> cases,
-                                         std::span<const Arithmetic> conventions) {
+                                         std::span<const ConventionOrExact> conventions) {
   std::vector<Identified> results;
   for (const Op op : AllOps()) {
     Identified result;
@@ -455,7 +456,7 @@ std::vector<Identified> IdentifyObserved(std::span<const ObservedCase> cases,
 }
 
 std::vector<std::string> BitEqual(const Case& c, const Tensor& y,
-                                  std::span<const Arithmetic> conventions) {
+                                  std::span<const ConventionOrExact> conventions) {
   Comparing comparing(conventions);
   comparing.Meet(c, y, "", "", AsItIs);
   Identified result;
@@ -463,10 +464,10 @@ std::vector<std::string> BitEqual(const Case& c, const Tensor& y,
   return result.bit_equal();
 }
 
-std::string BitEqualModels(const Case& c, const Tensor& y) {
+std::string BitEqualConventions(const Case& c, const Tensor& y) {
   std::vector<std::string> names;
   int variants = 0;
-  for (const std::string& name : BitEqual(c, y, AllArithmetics().subspan(1))) {
+  for (const std::string& name : BitEqual(c, y, AllConventionsAndExact().subspan(1))) {
     const std::string base = name.substr(0, name.find('+'));
     if (base != name && std::ranges::find(names, base) != names.end()) {
       ++variants;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whose arithmetic is this? Which of the exact meaning and the named conventions (oracles/conventions)
-// give a subject's outputs bit for bit, and for each other one the shortest input found that rules
-// it out.
+// Whose arithmetic is this? Which of the exact meaning and the named conventions
+// (oracles/conventions) give a subject's outputs bit for bit, and for each other one the shortest
+// input found that rules it out.
 #ifndef QUALM_TRIAGE_IDENTIFY_H_
 #define QUALM_TRIAGE_IDENTIFY_H_
 
@@ -18,24 +18,24 @@
 #include "core/case.h"
 #include "core/subject.h"
 #include "core/verdict.h"
-#include "oracles/conventions/model.h"
+#include "oracles/conventions/convention.h"
 
 namespace qualm::triage {
 
 // A meaning of operations that can be computed here: "exact", or a named convention.
-struct Arithmetic {
+struct ConventionOrExact {
   std::string name;
-  const Model* model = nullptr;  // nullptr: exact
+  const Convention* convention = nullptr;  // nullptr: exact
 
   // "" or why it does not define this case.
   std::string CannotRun(const Case& c) const;
   Tensor Run(const Case& c) const;
 };
-// exact, then every model by name.
-std::span<const Arithmetic> AllArithmetics();
+// exact, then every convention by name.
+std::span<const ConventionOrExact> AllConventionsAndExact();
 // By name, "model:" before it or not; InputError "WHERE: ..." with the nearest name if there is
 // none.
-const Arithmetic& FindArithmetic(std::string_view name, const std::string& where);
+const ConventionOrExact& FindConventionOrExact(std::string_view name, const std::string& where);
 
 // What the cases that were compared had: says over which domain two things are equal.
 struct Domain {
@@ -103,7 +103,7 @@ struct Target {
   std::function<std::shared_ptr<Target>()> anew;
 };
 Target TargetOf(Subject& subject);
-Target TargetOf(const Arithmetic& arithmetic);
+Target TargetOf(const ConventionOrExact& one);
 
 struct IdentifyOptions {
   uint64_t seed = 1;
@@ -120,7 +120,7 @@ struct IdentifyOptions {
 
 // Draws cases (gen::DrawForLibraries) of one operation and compares. The same options give the same
 // result, unless time runs out.
-Identified Identify(const Target& target, Op op, std::span<const Arithmetic> conventions,
+Identified Identify(const Target& target, Op op, std::span<const ConventionOrExact> conventions,
                     const IdentifyOptions& options);
 
 // A case with an observed output, and where it stands.
@@ -130,11 +130,11 @@ struct ObservedCase {
 };
 // Compares observed outputs, operation by operation, in the order of AllOps().
 std::vector<Identified> IdentifyObserved(std::span<const ObservedCase> cases,
-                                         std::span<const Arithmetic> conventions);
+                                         std::span<const ConventionOrExact> conventions);
 
 // Names of the conventions whose whole output is bit-equal to y.
 std::vector<std::string> BitEqual(const Case& c, const Tensor& y,
-                                  std::span<const Arithmetic> conventions);
+                                  std::span<const ConventionOrExact> conventions);
 // Codes and parameters that are not the default, on one line: "x 129 132, w 127 127, out_scale
 // 256".
 std::string Brief(const Case& c);

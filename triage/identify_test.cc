@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whose arithmetic: models as subjects must be found again, with a short witness against each
+// Whose arithmetic: conventions as subjects must be found again, with a short witness against each
 // other.
 #include "triage/identify.h"
 
@@ -26,7 +26,7 @@ class IdentifyTest : public testing::Test {
   static void SetUpTestSuite() { RegisterAllSubjects(); }
   static Identified Of(const std::string& subject, Op op, int64_t cases = 600) {
     const auto made = SubjectRegistry::Get().Make(subject);
-    return Identify(TargetOf(*made), op, AllArithmetics(), {.cases = cases});
+    return Identify(TargetOf(*made), op, AllConventionsAndExact(), {.cases = cases});
   }
   static Names Survivors(const Identified& identified) {
     const std::vector<std::string> names = identified.bit_equal();
@@ -51,7 +51,7 @@ class IdentifyTest : public testing::Test {
       const Witness& witness = *comparison.witness;
       const Case problem = ProblemOf(witness.c);
       EXPECT_EQ(Validate(witness.c), "");
-      const Tensor theirs = FindArithmetic(comparison.convention, "test").Run(problem);
+      const Tensor theirs = FindConventionOrExact(comparison.convention, "test").Run(problem);
       const Tensor ours = made->Run(problem, RunContext{}).y;
       EXPECT_EQ(ElementText(theirs, witness.divergence.index), witness.divergence.expected);
       EXPECT_EQ(ElementText(ours, witness.divergence.index), witness.divergence.actual);
@@ -137,7 +137,8 @@ TEST_F(IdentifyTest, StrangersHaveNoName) {
     return TestSubject::Good(std::move(y));
   });
   off.cannot_run = [](const Case& c) { return IsCode(c.out_dtype) ? "" : "codes only"; };
-  const Identified stranger = Identify(TargetOf(off), Op::kLinear, AllArithmetics(), {.cases = 50});
+  const Identified stranger =
+      Identify(TargetOf(off), Op::kLinear, AllConventionsAndExact(), {.cases = 50});
   EXPECT_EQ(stranger.bit_equal(), std::vector<std::string>{});
   EXPECT_EQ(stranger.unanswered.front().first, "codes only");
   EXPECT_EQ(stranger.answered + stranger.unanswered.front().second, stranger.drawn);
@@ -145,7 +146,8 @@ TEST_F(IdentifyTest, StrangersHaveNoName) {
   TestSubject broken([](const Case&, const RunContext&) {
     return Outcome{RunStatus::kCrashed, "SIGSEGV", {}, {}};
   });
-  const Identified crash = Identify(TargetOf(broken), Op::kLinear, AllArithmetics(), {.cases = 5});
+  const Identified crash =
+      Identify(TargetOf(broken), Op::kLinear, AllConventionsAndExact(), {.cases = 5});
   EXPECT_EQ(crash.answered, 0);
   EXPECT_EQ(crash.broken, crash.drawn);
   EXPECT_EQ(crash.drawn, 40);
@@ -155,8 +157,8 @@ TEST_F(IdentifyTest, StrangersHaveNoName) {
 
 TEST_F(IdentifyTest, BetweenTwoConventionsOneInputOrTheSearchedDomain) {
   const auto between = [](const char* a, const char* b, Op op) {
-    const std::vector<Arithmetic> other{FindArithmetic(b, "test")};
-    return Identify(TargetOf(FindArithmetic(a, "test")), op, other, {.cases = 1500});
+    const std::vector<ConventionOrExact> other{FindConventionOrExact(b, "test")};
+    return Identify(TargetOf(FindConventionOrExact(a, "test")), op, other, {.cases = 1500});
   };
   const Identified fma = between("fbgemm@avx2", "fbgemm@avx2+nofma", Op::kLinear);
   ASSERT_EQ(fma.conventions.front().state, State::kRuledOut);
@@ -178,7 +180,7 @@ TEST_F(IdentifyTest, ForumCasesAreNamed) {
   const auto named = [](const std::string& file) {
     const std::string path = QUALM_SOURCE_DIR "/corpus/forum/" + file + ".case.json";
     const std::vector<ObservedCase> cases{{path, ReadCaseFile(path)}};
-    const std::vector<Identified> results = IdentifyObserved(cases, AllArithmetics());
+    const std::vector<Identified> results = IdentifyObserved(cases, AllConventionsAndExact());
     EXPECT_EQ(results.size(), 1u);
     for (const Comparison& comparison : results.front().conventions) {
       if (comparison.witness) {
@@ -222,7 +224,8 @@ Target Remembering() {
 }
 
 TEST_F(IdentifyTest, WhatWasAskedBeforeRulesNothingOut) {
-  const Identified identified = Identify(Remembering(), Op::kMul, AllArithmetics(), {.cases = 200});
+  const Identified identified =
+      Identify(Remembering(), Op::kMul, AllConventionsAndExact(), {.cases = 200});
   EXPECT_TRUE(Survivors(identified).contains("exact"));
   ASSERT_TRUE(identified.remembered.has_value());
   const Remembered& remembered = *identified.remembered;
@@ -241,14 +244,15 @@ TEST_F(IdentifyTest, WhatWasAskedBeforeRulesNothingOut) {
 // One instance asked the doubtful cases only would remember among those.
 TEST_F(IdentifyTest, NeitherDoesWhatWasConfirmedBefore) {
   for (const Op op : {Op::kMul, Op::kAdd, Op::kRescale, Op::kQuantize, Op::kLinear}) {
-    const Identified identified = Identify(Remembering(), op, AllArithmetics(), {.cases = 1000});
+    const Identified identified =
+        Identify(Remembering(), op, AllConventionsAndExact(), {.cases = 1000});
     EXPECT_TRUE(Survivors(identified).contains("exact")) << Name(op);
   }
 }
 
 // A fault that only short cases have: what a shortened witness shows counts for all.
 TEST_F(IdentifyTest, WitnessesRuleOutWhatDrawnCasesDidNot) {
-  const Arithmetic& vnni = FindArithmetic("fbgemm@vnni", "test");
+  const ConventionOrExact& vnni = FindConventionOrExact("fbgemm@vnni", "test");
   Target target = TargetOf(vnni);
   target.run = [&vnni](const Case& c) {
     Outcome outcome;
@@ -257,7 +261,7 @@ TEST_F(IdentifyTest, WitnessesRuleOutWhatDrawnCasesDidNot) {
       outcome.y.SetInt(0, outcome.y.IntAt(0) == 7 ? 8 : 7);
     return outcome;
   };
-  const std::vector<Arithmetic> two{FindArithmetic("exact", "test"), vnni};
+  const std::vector<ConventionOrExact> two{FindConventionOrExact("exact", "test"), vnni};
   // Drawn cases that are all longer.
   IdentifyOptions options{.cases = 30, .shorten = 0};
   while (Survivors(Identify(target, Op::kLinear, two, options)) != Names{"fbgemm@vnni"})
@@ -270,13 +274,13 @@ TEST_F(IdentifyTest, WitnessesRuleOutWhatDrawnCasesDidNot) {
 
 TEST_F(IdentifyTest, UnknownConventionsNameTheNearest) {
   try {
-    FindArithmetic("model:qnnpak", "--between");
+    FindConventionOrExact("model:qnnpak", "--between");
     FAIL();
   } catch (const InputError& error) {
     EXPECT_STREQ(error.what(),
                  "--between: unknown convention 'model:qnnpak', nearest is 'qnnpack'");
   }
-  EXPECT_EQ(FindArithmetic("model:exact", "x").name, "exact");
+  EXPECT_EQ(FindConventionOrExact("model:exact", "x").name, "exact");
 }
 
 }  // namespace

@@ -85,7 +85,7 @@ MinimizeResult Minimize(const Case& c, Subject& subject, const Property& propert
 void ForEachSimpler(const Case& c, const std::function<bool(const Case&)>& visit);
 
 // Text: exact derivation of output `index`, then each subject's, to the first divergence; and, if
-// the case carries an observed output, which models produce exactly that.
+// the case carries an observed output, which conventions produce exactly that.
 struct ExplainOptions {
   int64_t index = -1;  // -1: the first output at which a subject (or observed) departs from exact
 };
@@ -94,7 +94,7 @@ std::string Explain(const Case& c, const std::vector<Subject*>& subjects,
 
 // The named conventions whose whole output is bit-equal to y, as text; "" if there is none. A
 // variant of a listed one ("fbgemm@avx2+nofma" beside "fbgemm@avx2") is only counted.
-std::string BitEqualModels(const Case& c, const Tensor& y);
+std::string BitEqualConventions(const Case& c, const Tensor& y);
 
 // Fills kind, explanation and first_divergence of a raw finding; judges once more.
 void Complete(Finding& finding, Subject& subject, const Verdict& verdict);

@@ -10,7 +10,7 @@
 
 #include <cmath>
 
-namespace qualm::models {
+namespace qualm::conventions {
 namespace {
 
 void RoundReal(Value& v, const Channel&) { v.SetReal(RoundNearestEven(v.number)); }
@@ -137,46 +137,46 @@ bool SumStaysSmall(const Case& c) {
 }
 
 // `block`: elements the vector loop of add takes at a time, 0 where there is none.
-Model Make(const std::string& isa, int64_t block, bool arm = false) {
-  Convention convention;
-  convention.name = "aten@" + isa;
-  convention.description = arm ? "ATen quantize, dequantize, add and mul on AArch64"
+Convention Make(const std::string& isa, int64_t block, bool arm = false) {
+  Definition definition;
+  definition.name = "aten@" + isa;
+  definition.description = arm ? "ATen quantize, dequantize, add and mul on AArch64"
                                : "ATen quantize, dequantize, add and mul, capability " + isa;
-  convention.source = "PyTorch 1.13.1 quantized/cpu/kernels/QuantizedOpKernels.cpp" +
+  definition.source = "PyTorch 1.13.1 quantized/cpu/kernels/QuantizedOpKernels.cpp" +
                       std::string(arm ? "" : ", quantized/affine_quantizer_base.cpp");
   // On ARM the eight-wide body and the tail of quantize part ways for very negative x and zero
   // points < 0; on x86 those of add do.
-  convention.satisfies = {"commutes"};
-  convention.variations = {"V2", "V8", "V9", "V14", "V17"};
-  if (!arm) convention.satisfies.emplace_back("per_channel_equals_per_tensor");
+  definition.satisfies = {"commutes"};
+  definition.variations = {"V2", "V8", "V9", "V14", "V17"};
+  if (!arm) definition.satisfies.emplace_back("per_channel_equals_per_tensor");
   const auto claim = [&](std::initializer_list<Op> ops) {
     for (const Op op : ops) {
       for (const char* what : {"row_independence", "column_independence", "zero_point_shift"})
-        convention.satisfies.push_back(std::string(Name(op)) + "." + what);
+        definition.satisfies.push_back(std::string(Name(op)) + "." + what);
     }
   };
   claim({Op::kDequantize, Op::kMul});
   if (!arm) claim({Op::kQuantize});
   if (block == 0) claim({Op::kAdd});
-  convention.cannot_run = [arm](const Case& c) {
+  definition.cannot_run = [arm](const Case& c) {
     return FirstReason({OpsAre(c, {Op::kQuantize, Op::kDequantize, Op::kAdd, Op::kMul}),
                         AtenCannotRun(c), Require(!arm || !c.per_channel, "per tensor only")});
   };
-  convention.channel = AtenChannel;
-  convention.body = [block](const Case& c) {
+  definition.channel = AtenChannel;
+  definition.body = [block](const Case& c) {
     const int64_t count = c.M * c.N;
     if (c.op != Op::kAdd) return count;
     return block == 0 ? 0 : count / block * block;
   };
-  convention.tail_steps = [arm](const Case& c) { return ScalarAdd(c, arm); };
-  convention.steps = [arm](const Case& c) {
+  definition.tail_steps = [arm](const Case& c) { return ScalarAdd(c, arm); };
+  definition.steps = [arm](const Case& c) {
     if (c.op == Op::kAdd) return VectorAdd(c);
     if (arm && c.op == Op::kQuantize) {
       return std::vector<Step>(std::begin(kQuantizeArm), std::end(kQuantizeArm));
     }
     return AtenSteps(c);
   };
-  return MakeModel(std::move(convention));
+  return MakeConvention(std::move(definition));
 }
 
 }  // namespace
@@ -240,7 +240,7 @@ std::vector<Step> AtenToCode(const Step& scale) {
   return steps;
 }
 
-std::vector<Model> AtenModels() {
+std::vector<Convention> AtenConventions() {
   return {Make("default", 0),      Make("avx2", 64),      Make("avx512", 128),
           Make("default+pt26", 0), Make("avx2+pt26", 64), Make("avx512+pt26", 64),
           Make("aarch64", 0, true)};
@@ -268,4 +268,4 @@ ChosenQParams AtenChooseQParams(float min, float max, bool reduce_range) {
   return {scale, static_cast<int32_t>(RoundNearestEven(clamped))};
 }
 
-}  // namespace qualm::models
+}  // namespace qualm::conventions

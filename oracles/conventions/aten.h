@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "oracles/conventions/convention.h"
+#include "oracles/conventions/definition.h"
 #include "oracles/conventions/fbgemm.h"
 
-namespace qualm::models {
+namespace qualm::conventions {
 
 // quantize_val, dequantize_val and requantize_from_int of a build without FBGEMM
 // (affine_quantizer_base.cpp); the channel also holds what add needs.
@@ -29,6 +29,6 @@ std::vector<Step> AtenToCode(const Step& scale);
 // 0..127 under reduce_range). The scale stays float64. Finite min <= max.
 ChosenQParams AtenChooseQParams(float min, float max, bool reduce_range);
 
-}  // namespace qualm::models
+}  // namespace qualm::conventions
 
 #endif  // QUALM_ORACLES_CONVENTIONS_ATEN_H_

@@ -20,9 +20,9 @@
 
 #include <cmath>
 
-#include "oracles/conventions/convention.h"
+#include "oracles/conventions/definition.h"
 
-namespace qualm::models {
+namespace qualm::conventions {
 namespace {
 
 using Kind = Accumulation::Kind;
@@ -240,52 +240,52 @@ std::string CannotRunElementwise(const Case& c) {
   });
 }
 
-Model Make(const std::string& isa, Kind kind, bool acc16, bool fma) {
+Convention Make(const std::string& isa, Kind kind, bool acc16, bool fma) {
   const Variant variant{acc16 && kind == Kind::kPairs ? Kind::kPairsInto16 : kind, acc16, fma};
-  Convention convention;
-  convention.name = "fbgemm@" + isa + (acc16 ? "+acc16" : "") + (fma ? "" : "+nofma");
-  convention.description = std::string("FBGEMM u8*s8 on ") + isa +
+  Definition definition;
+  definition.name = "fbgemm@" + isa + (acc16 ? "+acc16" : "") + (fma ? "" : "+nofma");
+  definition.description = std::string("FBGEMM u8*s8 on ") + isa +
                            (variant.kind == Kind::kExact ? ": exact int32 sums"
                             : acc16                      ? ": saturating int16 pairs and sums"
                                                          : ": saturating int16 pairs") +
                            (fma ? "" : ", built without contraction");
-  convention.source = "FBGEMM src/QuantUtilsAvx2.cc, src/GenerateKernelU8S8S32ACC" +
+  definition.source = "FBGEMM src/QuantUtilsAvx2.cc, src/GenerateKernelU8S8S32ACC" +
                       std::string(acc16 ? "16" : "32") + ".cc @ 71d6f8b";
-  convention.pair_saturates = variant.kind != Kind::kExact;
-  convention.variations = {"V1", "V2", "V8", "V9", "V16", "V17", "V18", "V19"};
+  definition.pair_saturates = variant.kind != Kind::kExact;
+  definition.variations = {"V1", "V2", "V8", "V9", "V16", "V17", "V18", "V19"};
   // Under VNNI the depthwise kernel alone.
-  if (variant.kind != Kind::kExact || !acc16) convention.variations.emplace_back("V6");
-  if (variant.kind == Kind::kPairsInto16) convention.variations.emplace_back("V25");
+  if (variant.kind != Kind::kExact || !acc16) definition.variations.emplace_back("V6");
+  if (variant.kind == Kind::kPairsInto16) definition.variations.emplace_back("V25");
   // Everywhere but under VNNI all convolution kernels add alike. There the depthwise kernel, which
   // saturates, is chosen by groups, padding and stride.
-  convention.satisfies = {"row_independence", "batch_independence", "depthwise_is_grouped",
+  definition.satisfies = {"row_independence", "batch_independence", "depthwise_is_grouped",
                           "one_by_one_is_linear"};
   if (variant.kind == Kind::kExact) {
-    convention.satisfies.insert(
-        convention.satisfies.end(),
+    definition.satisfies.insert(
+        definition.satisfies.end(),
         {"k_permutation", "linear.zero_term_append", "linear.column_independence",
          "quantize.column_independence", "dequantize.column_independence",
          "requantize.column_independence"});
   } else if (!fma) {
-    convention.satisfies.insert(convention.satisfies.end(),
+    definition.satisfies.insert(definition.satisfies.end(),
                                 {"column_independence", "groups_are_separate",
                                  "padding_is_explicit", "stride_is_subsample"});
   } else {
     // Who leaves the depthwise kernel gets a fused bias.
-    convention.satisfies.insert(
-        convention.satisfies.end(),
+    definition.satisfies.insert(
+        definition.satisfies.end(),
         {"linear.column_independence", "quantize.column_independence",
          "dequantize.column_independence", "requantize.column_independence"});
   }
-  convention.cannot_run = [acc16](const Case& c) {
+  definition.cannot_run = [acc16](const Case& c) {
     if (HasSums(c.op)) return CannotRunSums(c, acc16);
     if (acc16) return OpsAre(c, {Op::kLinear});
     return FirstReason(
         {OpsAre(c, {Op::kQuantize, Op::kDequantize, Op::kRequantize}), CannotRunElementwise(c)});
   };
-  convention.accumulation = [variant](const Case& c) { return AccumulationOf(c, variant.kind); };
-  convention.channel = ChannelOf;
-  convention.steps = [variant](const Case& c) {
+  definition.accumulation = [variant](const Case& c) { return AccumulationOf(c, variant.kind); };
+  definition.channel = ChannelOf;
+  definition.steps = [variant](const Case& c) {
     switch (c.op) {
       case Op::kQuantize: return List(kQuantizeVector);
       case Op::kDequantize: return List(kDequantize);
@@ -294,41 +294,41 @@ Model Make(const std::string& isa, Kind kind, bool acc16, bool fma) {
     }
     return c.out_dtype == DType::kF32 ? LinearToReal(c, variant) : LinearToCodes(c, variant);
   };
-  return MakeModel(std::move(convention));
+  return MakeConvention(std::move(definition));
 }
 
-Model MakeScalar() {
-  Convention convention;
-  convention.name = "fbgemm@scalar";
-  convention.description = "FBGEMM's element-wise functions without vector code";
-  convention.source = "FBGEMM include/fbgemm/QuantUtils.h @ 71d6f8b";
-  convention.satisfies = {"row_independence", "column_independence"};
-  convention.variations = {"V1", "V2", "V8", "V9", "V17", "V18"};
-  convention.cannot_run = [](const Case& c) {
+Convention MakeScalar() {
+  Definition definition;
+  definition.name = "fbgemm@scalar";
+  definition.description = "FBGEMM's element-wise functions without vector code";
+  definition.source = "FBGEMM include/fbgemm/QuantUtils.h @ 71d6f8b";
+  definition.satisfies = {"row_independence", "column_independence"};
+  definition.variations = {"V1", "V2", "V8", "V9", "V17", "V18"};
+  definition.cannot_run = [](const Case& c) {
     return FirstReason(
         {OpsAre(c, {Op::kQuantize, Op::kDequantize, Op::kRequantize}), CannotRunElementwise(c)});
   };
-  convention.channel = ChannelOf;
-  convention.steps = [](const Case& c) {
+  definition.channel = ChannelOf;
+  definition.steps = [](const Case& c) {
     if (c.op == Op::kQuantize) return List(kQuantizeScalar);
     return c.op == Op::kDequantize ? List(kDequantize) : List(kRequantizeScalar);
   };
-  return MakeModel(std::move(convention));
+  return MakeConvention(std::move(definition));
 }
 
 }  // namespace
 
-std::vector<Model> FbgemmModels() {
-  std::vector<Model> models;
+std::vector<Convention> FbgemmConventions() {
+  std::vector<Convention> conventions;
   for (const bool fma : {true, false}) {
     for (const bool acc16 : {false, true}) {
-      models.push_back(Make("avx2", Kind::kPairs, acc16, fma));
-      models.push_back(Make("avx512", Kind::kPairs, acc16, fma));
-      models.push_back(Make("vnni", Kind::kExact, acc16, fma));
+      conventions.push_back(Make("avx2", Kind::kPairs, acc16, fma));
+      conventions.push_back(Make("avx512", Kind::kPairs, acc16, fma));
+      conventions.push_back(Make("vnni", Kind::kExact, acc16, fma));
     }
   }
-  models.push_back(MakeScalar());
-  return models;
+  conventions.push_back(MakeScalar());
+  return conventions;
 }
 
 std::vector<int32_t> FbgemmDepthwise3d(int32_t x, int32_t w_zero_point, float out_scale) {
@@ -414,4 +414,4 @@ ChosenQParams FbgemmChooseQParams(float min, float max, int32_t qmin, int32_t qm
   return {scale, static_cast<int32_t>(RoundNearestEven(clamped))};
 }
 
-}  // namespace qualm::models
+}  // namespace qualm::conventions

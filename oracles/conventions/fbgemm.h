@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace qualm::models {
+namespace qualm::conventions {
 
 // RequantizeFixedPoint to u8: zero_point + ((value*multiplier + 2^(right_shift-1)) >> right_shift),
 // ties toward +infinity; right_shift 1..62. The vector body keeps the low 32 bits before the clamp,
@@ -30,6 +30,6 @@ struct ChosenQParams {
 ChosenQParams FbgemmChooseQParams(float min, float max, int32_t qmin, int32_t qmax,
                                   bool preserve_sparsity, bool force_power_of_two);
 
-}  // namespace qualm::models
+}  // namespace qualm::conventions
 
 #endif  // QUALM_ORACLES_CONVENTIONS_FBGEMM_H_

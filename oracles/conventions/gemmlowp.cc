@@ -12,9 +12,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "oracles/conventions/convention.h"
+#include "oracles/conventions/definition.h"
 
-namespace qualm::models {
+namespace qualm::conventions {
 namespace {
 
 // The shift by 31 multiplies by 1 << 31, which C++ leaves undefined there.
@@ -86,24 +86,24 @@ std::string CannotRun(const Case& c, bool simd) {
   return "";
 }
 
-Model Make(bool simd) {
-  Convention convention;
-  convention.name = simd ? "gemmlowp@sse4" : "gemmlowp";
-  convention.description =
+Convention Make(bool simd) {
+  Definition definition;
+  definition.name = simd ? "gemmlowp@sse4" : "gemmlowp";
+  definition.description =
       std::string("gemmlowp u8: exact sums, fixed point with two roundings; left shifts ") +
       (simd ? "wrap in blocks of 4" : "saturate");
-  convention.source = "gemmlowp internal/output.h, fixedpoint/fixedpoint.h @ e844ffd";
-  convention.satisfies = {"k_permutation", "zero_term_append"};
-  convention.variations = {"V4", "V11", "V12", "V16", "V18"};
+  definition.source = "gemmlowp internal/output.h, fixedpoint/fixedpoint.h @ e844ffd";
+  definition.satisfies = {"k_permutation", "zero_term_append"};
+  definition.variations = {"V4", "V11", "V12", "V16", "V18"};
   if (!simd) {
-    convention.satisfies.insert(
-        convention.satisfies.end(),
+    definition.satisfies.insert(
+        definition.satisfies.end(),
         {"row_independence", "column_independence", "linear.per_channel_equals_per_tensor"});
   }
-  convention.cannot_run = [simd](const Case& c) { return CannotRun(c, simd); };
-  convention.accumulation = [](const Case&) { return Accumulation{}; };
-  convention.channel = ChannelOf;
-  convention.steps = [simd](const Case& c) {
+  definition.cannot_run = [simd](const Case& c) { return CannotRun(c, simd); };
+  definition.accumulation = [](const Case&) { return Accumulation{}; };
+  definition.channel = ChannelOf;
+  definition.steps = [simd](const Case& c) {
     std::vector<Step> steps;
     if (c.bias_i32) steps.push_back({Stage::kBias, "+ int32 bias {bias_i32}", step::AddBiasI32});
     if (c.out_dtype != DType::kS32) {
@@ -120,11 +120,11 @@ Model Make(bool simd) {
     steps.push_back({Stage::kClamp, "clamp to {low}..{high}", step::Clamp});
     return steps;
   };
-  return MakeModel(std::move(convention));
+  return MakeConvention(std::move(definition));
 }
 
 }  // namespace
 
-std::vector<Model> GemmlowpModels() { return {Make(false), Make(true)}; }
+std::vector<Convention> GemmlowpConventions() { return {Make(false), Make(true)}; }
 
-}  // namespace qualm::models
+}  // namespace qualm::conventions

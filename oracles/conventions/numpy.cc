@@ -21,9 +21,9 @@
 #include <utility>
 #include <vector>
 
-#include "oracles/conventions/convention.h"
+#include "oracles/conventions/definition.h"
 
-namespace qualm::models {
+namespace qualm::conventions {
 namespace {
 
 template <std::floating_point T>
@@ -165,41 +165,41 @@ std::string CannotRun(const Case& c) {
 }
 
 template <std::floating_point T>
-Convention Dequantizing() {
-  Convention convention;
-  convention.name = "numpy@" + std::string(TypeName<T>());
-  convention.description = "NumPy by hand: dequantize, compute in " + std::string(TypeName<T>()) +
+Definition Dequantizing() {
+  Definition definition;
+  definition.name = "numpy@" + std::string(TypeName<T>());
+  definition.description = "NumPy by hand: dequantize, compute in " + std::string(TypeName<T>()) +
                            ", divide by the scale, np.round, clip";
-  convention.source = "forum threads 001, 002 and 004 (corpus/forum); numpy.round, numpy.clip";
-  convention.satisfies = {"row_independence", "column_independence",
+  definition.source = "forum threads 001, 002 and 004 (corpus/forum); numpy.round, numpy.clip";
+  definition.satisfies = {"row_independence", "column_independence",
                           "per_channel_equals_per_tensor", "commutes"};
-  convention.variations = {"V8", "V13", "V14", "V17", "V18", "V19"};
-  convention.cannot_run = CannotRun;
-  convention.gather = Gather<T>;
-  convention.channel = ChannelOf;
-  convention.steps = Steps<T>;
-  return convention;
+  definition.variations = {"V8", "V13", "V14", "V17", "V18", "V19"};
+  definition.cannot_run = CannotRun;
+  definition.gather = Gather<T>;
+  definition.channel = ChannelOf;
+  definition.steps = Steps<T>;
+  return definition;
 }
 
-Convention HalfClip() {
-  Convention convention = Dequantizing<float>();
-  convention.name += "+half_clip";
-  convention.description =
+Definition HalfClip() {
+  Definition definition = Dequantizing<float>();
+  definition.name += "+half_clip";
+  definition.description =
       "NumPy by hand: quantize in float32, clipped at the range that reduce_range calibrates for";
-  convention.source = "forum thread 001 (corpus/forum/001-quantize.case.json)";
-  convention.satisfies = {"row_independence", "column_independence",
+  definition.source = "forum thread 001 (corpus/forum/001-quantize.case.json)";
+  definition.satisfies = {"row_independence", "column_independence",
                           "per_channel_equals_per_tensor"};
-  convention.variations.emplace_back("V21");
-  convention.cannot_run = [](const Case& c) {
+  definition.variations.emplace_back("V21");
+  definition.cannot_run = [](const Case& c) {
     return FirstReason({OpsAre(c, {Op::kQuantize}), CannotRun(c), WholeRange(c)});
   };
-  convention.channel = [](const Case& c, int64_t n) {
+  definition.channel = [](const Case& c, int64_t n) {
     Channel channel = ChannelOf(c, n);
     channel.low /= 2;
     channel.high /= 2;
     return channel;
   };
-  return convention;
+  return definition;
 }
 
 // Thread 002.
@@ -226,45 +226,45 @@ void TimesRatio(Value& v, const Channel& c) {
              static_cast<double>(c.scale)));
 }
 
-Convention WeightZeroPointFromX() {
-  Convention convention;
-  convention.name = "numpy@float64+w_zp_from_x";
-  convention.description =
+Definition WeightZeroPointFromX() {
+  Definition definition;
+  definition.name = "numpy@float64+w_zp_from_x";
+  definition.description =
       "NumPy by hand: sums of (x - x_zp - w_zp) * w, the weight zero point taken from the input";
-  convention.source = "forum thread 002 (corpus/forum/002-linear-by-hand.case.json)";
-  convention.satisfies = {"row_independence", "column_independence", "k_permutation",
+  definition.source = "forum thread 002 (corpus/forum/002-linear-by-hand.case.json)";
+  definition.satisfies = {"row_independence", "column_independence", "k_permutation",
                           "per_channel_equals_per_tensor"};
-  convention.variations = {"V14", "V16", "V18", "V20"};
-  convention.cannot_run = [](const Case& c) {
+  definition.variations = {"V14", "V16", "V18", "V20"};
+  definition.cannot_run = [](const Case& c) {
     return FirstReason({OpsAre(c, {Op::kLinear}), CannotRun(c),
                         Require(!c.bias && !c.relu, "this formula has no bias and no relu")});
   };
-  convention.gather = SumWithoutWeightZeroPoint;
-  convention.channel = [](const Case& c, int64_t n) {
+  definition.gather = SumWithoutWeightZeroPoint;
+  definition.channel = [](const Case& c, int64_t n) {
     Channel channel = ChannelOf(c, n);
     channel.a_scale = c.x_q.scale_at(0);
     channel.b_scale = c.w_q.scale_at(n);
     return channel;
   };
-  convention.steps = [](const Case&) {
+  definition.steps = [](const Case&) {
     return std::vector<Step>{
         {Stage::kScale, "times {a_scale}*{b_scale}/{scale} in float64", TimesRatio},
         {Stage::kRound, "np.round, ties to even", Round<double>},
         {Stage::kZeroPoint, "+ zero point {zero_point}", AddZeroPoint<double>},
         {Stage::kClamp, "np.clip to {low}..{high}, astype", ClipAndCast<double>}};
   };
-  return convention;
+  return definition;
 }
 
 }  // namespace
 
-std::vector<Model> NumpyModels() {
-  std::vector<Model> models;
-  for (Convention& convention : std::array{Dequantizing<float>(), Dequantizing<double>(),
+std::vector<Convention> NumpyConventions() {
+  std::vector<Convention> conventions;
+  for (Definition& definition : std::array{Dequantizing<float>(), Dequantizing<double>(),
                                            HalfClip(), WeightZeroPointFromX()}) {
-    models.push_back(MakeModel(std::move(convention)));
+    conventions.push_back(MakeConvention(std::move(definition)));
   }
-  return models;
+  return conventions;
 }
 
-}  // namespace qualm::models
+}  // namespace qualm::conventions

@@ -5,9 +5,9 @@
 #include <limits>
 #include <vector>
 
-#include "oracles/exact/exact.h"
-#include "oracles/conventions/model.h"
+#include "oracles/conventions/convention.h"
 #include "oracles/conventions/test_util.h"
+#include "oracles/exact/exact.h"
 
 namespace qualm {
 namespace {
@@ -52,12 +52,12 @@ Case Add(int32_t a, int32_t b, float a_scale, float b_scale, float out_scale, in
   return c;
 }
 
-int32_t First(std::string_view model, const Case& c) {
+int32_t First(std::string_view convention, const Case& c) {
   EXPECT_EQ(Validate(c), "");
-  EXPECT_EQ(Get(model).cannot_run(c), "") << model;
-  const Tensor y = Get(model).run(c).y;
+  EXPECT_EQ(Get(convention).cannot_run(c), "") << convention;
+  const Tensor y = Get(convention).run(c).y;
   // The trace ends in what was computed.
-  EXPECT_EQ(Get(model).trace(c, 0).back().value, std::to_string(y.IntAt(0))) << model;
+  EXPECT_EQ(Get(convention).trace(c, 0).back().value, std::to_string(y.IntAt(0))) << convention;
   return y.IntAt(0);
 }
 

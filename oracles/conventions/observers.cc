@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The meaning of choose_qparams is PyTorch's observers, so their model is the definition itself
-// (oracles/exact/observer.h); what ATen and FBGEMM choose is another.
+// The meaning of choose_qparams is PyTorch's observers, so their convention is the definition
+// itself (oracles/exact/observer.h); what ATen and FBGEMM choose is another.
 #include "oracles/conventions/observers.h"
 
 #include <algorithm>
@@ -10,12 +10,12 @@
 
 #include "core/float_text.h"
 #include "core/status.h"
-#include "oracles/exact/exact.h"
 #include "oracles/conventions/aten.h"
 #include "oracles/conventions/fbgemm.h"
 #include "oracles/conventions/primitives.h"
+#include "oracles/exact/exact.h"
 
-namespace qualm::models {
+namespace qualm::conventions {
 namespace {
 
 [[noreturn]] void Wrong(const GoldenRecord& record, const char* field, const std::string& what) {
@@ -117,7 +117,7 @@ Tensor RunAten(Op op, const Tensor& x, DType out_dtype,
                const std::vector<exact::ObserverResult>& results) {
   Tensor y(out_dtype, x.shape());
   const int64_t columns = x.shape()[1];
-  const Model& aten = *FindModel("aten@default");
+  const Convention& aten = *FindConvention("aten@default");
   for (int64_t m = 0; m < x.shape()[0]; ++m) {
     const exact::ObserverResult& result = results[static_cast<size_t>(m)];
     Case c;
@@ -164,7 +164,7 @@ Ends EndsOf(const Case& c) {
 }
 
 template <class Choose>
-Model Choosing(std::string name, std::string description, std::string source, Choose choose) {
+Convention Choosing(std::string name, std::string description, std::string source, Choose choose) {
   const auto run = [choose](const Case& c) {
     const ChosenQParams chosen = choose(c, EndsOf(c));
     Tensor y(DType::kF32, c.output_shape());
@@ -172,12 +172,12 @@ Model Choosing(std::string name, std::string description, std::string source, Ch
     y.as<float>()[1] = static_cast<float>(chosen.zero_point);
     return y;
   };
-  Model model;
-  model.name = std::move(name);
-  model.description = std::move(description);
-  model.source = std::move(source);
-  model.run = [run](const Case& c) { return ModelOutput{run(c), std::nullopt}; };
-  model.trace = [run](const Case& c, int64_t index) {
+  Convention convention;
+  convention.name = std::move(name);
+  convention.description = std::move(description);
+  convention.source = std::move(source);
+  convention.run = [run](const Case& c) { return ConventionOutput{run(c), std::nullopt}; };
+  convention.trace = [run](const Case& c, int64_t index) {
     const auto [min, max] = EndsOf(c);
     const Tensor y = run(c);
     Trace trace;
@@ -191,27 +191,27 @@ Model Choosing(std::string name, std::string description, std::string source, Ch
     }
     return trace;
   };
-  model.satisfies = {"value_permutation"};
-  model.variations = {"V23"};
-  return model;
+  convention.satisfies = {"value_permutation"};
+  convention.variations = {"V23"};
+  return convention;
 }
 
 }  // namespace
 
-std::vector<Model> ObserverModels() {
-  Model torch;
+std::vector<Convention> ObserverConventions() {
+  Convention torch;
   torch.name = "observers@torch";
   torch.description = "PyTorch's min-max, moving average and histogram observers";
   torch.source = "PyTorch 1.13.1 torch/ao/quantization/observer.py";
   torch.cannot_run = NotObserving;
-  torch.run = [](const Case& c) { return ModelOutput{exact::Evaluate(c), std::nullopt}; };
+  torch.run = [](const Case& c) { return ConventionOutput{exact::Evaluate(c), std::nullopt}; };
   torch.trace = [](const Case& c, int64_t index) { return exact::Derive(c, index); };
   torch.satisfies = {"matches_exact",      "targets_agree",         "value_permutation",
                      "zero_append",        "symmetric_negation",    "doubling",
                      "rows_are_tensors",   "zero_is_representable", "range_is_covered",
                      "reduce_range_halves"};
 
-  Model aten =
+  Convention aten =
       Choosing("observers@aten", "ATen's choice for dynamic quantization, scale rounded to float32",
                "PyTorch 1.13.1 aten/src/ATen/native/quantized/cpu/QuantUtils.h",
                [](const Case& c, Ends ends) {
@@ -225,12 +225,12 @@ std::vector<Model> ObserverModels() {
   };
 
   // Symmetric: preserve_sparsity, which is its name for it.
-  Model fbgemm = Choosing("observers@fbgemm", "FBGEMM's ChooseQuantizationParams",
-                          "FBGEMM src/QuantUtils.cc @ 71d6f8b", [](const Case& c, Ends ends) {
-                            const CodeRange codes = exact::observer::Codes(c.observer);
-                            return FbgemmChooseQParams(ends.min, ends.max, codes.min, codes.max,
-                                                       c.observer.symmetric, false);
-                          });
+  Convention fbgemm = Choosing("observers@fbgemm", "FBGEMM's ChooseQuantizationParams",
+                               "FBGEMM src/QuantUtils.cc @ 71d6f8b", [](const Case& c, Ends ends) {
+                                 const CodeRange codes = exact::observer::Codes(c.observer);
+                                 return FbgemmChooseQParams(ends.min, ends.max, codes.min,
+                                                            codes.max, c.observer.symmetric, false);
+                               });
   fbgemm.cannot_run = NotMinMax;
   return {std::move(torch), std::move(aten), std::move(fbgemm)};
 }
@@ -261,4 +261,4 @@ Tensor DequantizeRecord(const Tensor& codes, const std::vector<exact::ObserverRe
   return RunAten(Op::kDequantize, codes, DType::kF32, results);
 }
 
-}  // namespace qualm::models
+}  // namespace qualm::conventions

@@ -8,12 +8,12 @@
 #include <vector>
 
 #include "core/io/golden.h"
+#include "oracles/conventions/convention.h"
 #include "oracles/exact/observer.h"
-#include "oracles/conventions/model.h"
 
-namespace qualm::models {
+namespace qualm::conventions {
 
-std::vector<Model> ObserverModels();
+std::vector<Convention> ObserverConventions();
 
 // What the observer of a record gives: op observer and observer_quantize one result, op
 // observer_per_channel one for each row of x. Throws InputError for a record that is none.
@@ -27,6 +27,6 @@ Tensor QuantizeRecord(const GoldenRecord& record,
 // The codes' values, as ATen dequantizes them.
 Tensor DequantizeRecord(const Tensor& codes, const std::vector<exact::ObserverResult>& results);
 
-}  // namespace qualm::models
+}  // namespace qualm::conventions
 
 #endif  // QUALM_ORACLES_CONVENTIONS_OBSERVERS_H_

@@ -35,7 +35,7 @@
 #include <cmath>
 #include <optional>
 
-namespace qualm::models {
+namespace qualm::conventions {
 namespace {
 
 using Kind = Accumulation::Kind;
@@ -312,22 +312,22 @@ std::vector<Step> PoolSteps(const OneDnnIsa& isa, const Case& c) {
           {Stage::kClamp, "pack to {low}..{high}", step::Clamp}};
 }
 
-Model Make(const OneDnnIsa& isa) {
-  Convention convention;
-  convention.name = "onednn2@" + std::string(isa.name);
-  convention.description = "oneDNN 2.6 matmul on " + std::string(isa.name) +
+Convention Make(const OneDnnIsa& isa) {
+  Definition definition;
+  definition.name = "onednn2@" + std::string(isa.name);
+  definition.description = "oneDNN 2.6 matmul on " + std::string(isa.name) +
                            (isa.vnni ? ": exact sums" : ": saturating int16 pairs") +
                            ", zero point added before rounding";
-  convention.source = "oneDNN 2.6.3 src/cpu/x64/gemm; ideep b2f8044 operators/matmul.hpp";
-  convention.pair_saturates = !isa.vnni;
-  convention.satisfies = OneDnnClaims(isa);
-  convention.variations = OneDnnVariations(isa);
+  definition.source = "oneDNN 2.6.3 src/cpu/x64/gemm; ideep b2f8044 operators/matmul.hpp";
+  definition.pair_saturates = !isa.vnni;
+  definition.satisfies = OneDnnClaims(isa);
+  definition.variations = OneDnnVariations(isa);
   // V1, V14 and V17: reorder and binary.
-  convention.variations.insert(convention.variations.end(), {"V1", "V14", "V17", "V22"});
+  definition.variations.insert(definition.variations.end(), {"V1", "V14", "V17", "V22"});
   // Tiles, and the kernels for 1x1 convolutions.
-  if (isa.amx || !isa.brgemm) convention.variations.emplace_back("V24");
-  if (isa.transposes) convention.variations.emplace_back("V28");
-  convention.cannot_run = [&isa](const Case& c) {
+  if (isa.amx || !isa.brgemm) definition.variations.emplace_back("V24");
+  if (isa.transposes) definition.variations.emplace_back("V28");
+  definition.cannot_run = [&isa](const Case& c) {
     return FirstReason({
         OpsAre(c, {Op::kLinear, Op::kConv2d, Op::kDepthwise, Op::kRequantize, Op::kQuantize,
                    Op::kDequantize, Op::kAdd, Op::kMul, Op::kMaxPool, Op::kAvgPool,
@@ -356,16 +356,16 @@ Model Make(const OneDnnIsa& isa) {
                 "of s8 activations the reorder loses the compensation of these weights"),
     });
   };
-  convention.accumulation = [&isa](const Case& c) {
+  definition.accumulation = [&isa](const Case& c) {
     Accumulation accumulation = OneDnnAccumulation(isa, c);
     if (HasOneByOneKernel(isa, c)) accumulation.offsets = Accumulation::Offsets::kInFloat;
     accumulation.zero_point_stays = LosesCompensation(isa, c);
     return accumulation;
   };
-  convention.more_ops = {Op::kMaxPool, Op::kAvgPool, Op::kGlobalAvgPool};
-  convention.gather = GatherPool;
-  convention.channel = ChannelOf;
-  convention.steps = [&isa](const Case& c) {
+  definition.more_ops = {Op::kMaxPool, Op::kAvgPool, Op::kGlobalAvgPool};
+  definition.gather = GatherPool;
+  definition.channel = ChannelOf;
+  definition.steps = [&isa](const Case& c) {
     if (IsConv(c.op) && OneDnnAccumulation(isa, c).kernel == kReference) return ReferenceSteps(c);
     if (IsPool(c.op)) return PoolSteps(isa, c);
     if (!HasSums(c.op) && c.op != Op::kRequantize) return ElementwiseSteps(c);
@@ -394,7 +394,7 @@ Model Make(const OneDnnIsa& isa) {
     if (IsCode(c.out_dtype)) AppendOneDnnEnd(steps);
     return steps;
   };
-  return MakeModel(std::move(convention));
+  return MakeConvention(std::move(definition));
 }
 
 }  // namespace
@@ -541,10 +541,10 @@ void AppendOneDnnEnd(std::vector<Step>& steps) {
                 {Stage::kClamp, "pack to {low}..{high}", step::Clamp}});
 }
 
-std::vector<Model> OneDnn2Models() {
-  std::vector<Model> models;
-  for (const OneDnnIsa& isa : kIsas) models.push_back(Make(isa));
-  return models;
+std::vector<Convention> OneDnn2Conventions() {
+  std::vector<Convention> conventions;
+  for (const OneDnnIsa& isa : kIsas) conventions.push_back(Make(isa));
+  return conventions;
 }
 
-}  // namespace qualm::models
+}  // namespace qualm::conventions

@@ -7,9 +7,9 @@
 #include <string_view>
 #include <vector>
 
-#include "oracles/conventions/convention.h"
+#include "oracles/conventions/definition.h"
 
-namespace qualm::models {
+namespace qualm::conventions {
 
 struct OneDnnIsa {
   std::string_view name;
@@ -41,6 +41,6 @@ void AppendOneDnnEnd(std::vector<Step>& steps);
 // Clamp bounds: the whole output type; relu is a step of its own.
 void SetOneDnnRange(Channel& channel, const Case& c);
 
-}  // namespace qualm::models
+}  // namespace qualm::conventions
 
 #endif  // QUALM_ORACLES_CONVENTIONS_ONEDNN2_H_

@@ -7,7 +7,7 @@
 
 #include "oracles/conventions/onednn2.h"
 
-namespace qualm::models {
+namespace qualm::conventions {
 namespace {
 
 void TimesAccumulatorScale(Value& v, const Channel& c) {
@@ -29,17 +29,17 @@ Channel ChannelOf(const Case& c, int64_t n) {
   return channel;
 }
 
-Model Make(const OneDnnIsa& isa) {
-  Convention convention;
-  convention.name = "onednn3@" + std::string(isa.name);
-  convention.description = "oneDNN 3.7 matmul on " + std::string(isa.name) +
+Convention Make(const OneDnnIsa& isa) {
+  Definition definition;
+  definition.name = "onednn3@" + std::string(isa.name);
+  definition.description = "oneDNN 3.7 matmul on " + std::string(isa.name) +
                            (isa.vnni ? ": exact sums" : ": saturating int16 pairs") +
                            ", bias in real units, zero point added before rounding";
-  convention.source = "oneDNN 3.7.2 src/cpu/x64; PyTorch 2.6.0 quantized/cpu/qlinear.cpp";
-  convention.pair_saturates = !isa.vnni;
-  convention.satisfies = OneDnnClaims(isa);
-  convention.variations = OneDnnVariations(isa);
-  convention.cannot_run = [&isa](const Case& c) {
+  definition.source = "oneDNN 3.7.2 src/cpu/x64; PyTorch 2.6.0 quantized/cpu/qlinear.cpp";
+  definition.pair_saturates = !isa.vnni;
+  definition.satisfies = OneDnnClaims(isa);
+  definition.variations = OneDnnVariations(isa);
+  definition.cannot_run = [&isa](const Case& c) {
     return FirstReason({
         OpsAre(c, {Op::kLinear, Op::kConv2d, Op::kDepthwise}),
         Require(c.x.dtype() == DType::kU8, "activations must be u8"),
@@ -48,9 +48,9 @@ Model Make(const OneDnnIsa& isa) {
         Require(IsCode(c.out_dtype), "output must be u8 or s8"),
     });
   };
-  convention.accumulation = [&isa](const Case& c) { return OneDnnAccumulation(isa, c); };
-  convention.channel = ChannelOf;
-  convention.steps = [](const Case& c) {
+  definition.accumulation = [&isa](const Case& c) { return OneDnnAccumulation(isa, c); };
+  definition.channel = ChannelOf;
+  definition.steps = [](const Case& c) {
     std::vector<Step> steps = {{Stage::kScale, "to float32", step::ToFloat},
                                {Stage::kScale, "times fl(fl(1/isx)*fl(1/isw)) {accumulator_scale}",
                                 TimesAccumulatorScale}};
@@ -60,13 +60,13 @@ Model Make(const OneDnnIsa& isa) {
     AppendOneDnnEnd(steps);
     return steps;
   };
-  return MakeModel(std::move(convention));
+  return MakeConvention(std::move(definition));
 }
 
 }  // namespace
 
-std::vector<Model> OneDnn3Models() {
+std::vector<Convention> OneDnn3Conventions() {
   return {Make(*FindOneDnnIsa("avx2")), Make(*FindOneDnnIsa("vnni"))};
 }
 
-}  // namespace qualm::models
+}  // namespace qualm::conventions

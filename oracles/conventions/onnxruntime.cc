@@ -10,10 +10,10 @@
 #include <cmath>
 #include <optional>
 
-#include "oracles/conventions/convention.h"
+#include "oracles/conventions/definition.h"
 #include "oracles/conventions/onnxruntime_further.h"
 
-namespace qualm::models {
+namespace qualm::conventions {
 namespace {
 
 using Kind = Accumulation::Kind;
@@ -183,21 +183,21 @@ void OnlyFor(std::initializer_list<Op> ops, const std::string& claim,
   for (const Op op : ops) satisfies.push_back(std::string(Name(op)) + "." + claim);
 }
 
-Model Make(const std::string& isa, bool pairs, bool fma) {
-  Convention convention;
-  convention.name = "onnxruntime@" + isa;
-  convention.description = "ONNX Runtime MLAS on " + isa +
+Convention Make(const std::string& isa, bool pairs, bool fma) {
+  Definition definition;
+  definition.name = "onnxruntime@" + isa;
+  definition.description = "ONNX Runtime MLAS on " + isa +
                            (pairs ? ": u8*s8 in saturating int16 pairs" : ": exact sums") +
                            ", clamp before rounding";
-  convention.source =
+  definition.source =
       "ONNX Runtime 1.21 and 1.30 onnxruntime/core/mlas/lib, contrib_ops/cpu/quantization";
-  convention.pair_saturates = pairs;
-  convention.satisfies = {"row_independence", "per_channel_equals_per_tensor",
+  definition.pair_saturates = pairs;
+  definition.satisfies = {"row_independence", "per_channel_equals_per_tensor",
                           "zero_maps_to_zero_point", "mul.commutes"};
-  convention.variations = {"V1", "V3", "V8", "V9", "V13", "V16", "V17", "V27", "V29", "V30"};
-  if (pairs) convention.variations.emplace_back("V6");
+  definition.variations = {"V1", "V3", "V8", "V9", "V13", "V16", "V17", "V27", "V29", "V30"};
+  if (pairs) definition.variations.emplace_back("V6");
   const auto claim = [&](std::initializer_list<const char*> claims) {
-    convention.satisfies.insert(convention.satisfies.end(), claims.begin(), claims.end());
+    definition.satisfies.insert(definition.satisfies.end(), claims.begin(), claims.end());
   };
   if (pairs) {
     // A column alone may go to the depthwise kernel, which is exact.
@@ -209,20 +209,20 @@ Model Make(const std::string& isa, bool pairs, bool fma) {
     claim({"column_independence", "k_permutation", "zero_term_append", "identity_weights",
            "linear.zero_point_shift", "conv2d.zero_point_shift", "depthwise.zero_point_shift",
            "quantize.zero_point_shift"});
-    AddExactConvClaims(convention.satisfies);
+    AddExactConvClaims(definition.satisfies);
   }
   // Not of avg_pool: where the image is one window the average is taken otherwise.
-  OnlyFor({Op::kConv2d, Op::kDepthwise, Op::kMaxPool}, "padding_is_explicit", convention.satisfies);
+  OnlyFor({Op::kConv2d, Op::kDepthwise, Op::kMaxPool}, "padding_is_explicit", definition.satisfies);
   if (fma) {  // not of add: one element is added otherwise
     OnlyFor({Op::kQuantize, Op::kDequantize, Op::kMul, Op::kLinear, Op::kConcat, Op::kTable,
              Op::kSoftmax},
-            "row_independence", convention.satisfies);
+            "row_independence", definition.satisfies);
     OnlyFor({Op::kQuantize, Op::kDequantize, Op::kMul, Op::kLinear, Op::kConv2d, Op::kDepthwise,
              Op::kMaxPool, Op::kAvgPool, Op::kGlobalAvgPool, Op::kConcat, Op::kTable},
-            "column_independence", convention.satisfies);
+            "column_independence", definition.satisfies);
   }
-  convention.cannot_run = CannotRun;
-  convention.accumulation = [pairs](const Case& c) {
+  definition.cannot_run = CannotRun;
+  definition.accumulation = [pairs](const Case& c) {
     const bool u8s8 = c.x.dtype() == DType::kU8 && c.w.dtype() == DType::kS8;
     Accumulation result;
     result.padding = Accumulation::Padding::kZeroPoint;
@@ -230,20 +230,20 @@ Model Make(const std::string& isa, bool pairs, bool fma) {
     if (IsPlainDepthwise(c)) result.kernel = "depthwise kernel";
     return result;
   };
-  convention.channel = [fma](const Case& c, int64_t n) { return ChannelOf(c, n, fma); };
-  convention.more_ops = ort::FurtherOps();
-  convention.gather = [](const Case& c, int64_t index, Trace*) -> std::optional<Value> {
+  definition.channel = [fma](const Case& c, int64_t n) { return ChannelOf(c, n, fma); };
+  definition.more_ops = ort::FurtherOps();
+  definition.gather = [](const Case& c, int64_t index, Trace*) -> std::optional<Value> {
     if (!IsFurther(c.op)) return std::nullopt;
     return ort::FurtherInput(c, index);
   };
-  convention.steps = [fma](const Case& c) { return StepsOf(c, fma); };
-  return MakeModel(std::move(convention));
+  definition.steps = [fma](const Case& c) { return StepsOf(c, fma); };
+  return MakeConvention(std::move(definition));
 }
 
 }  // namespace
 
-std::vector<Model> OnnxRuntimeModels() {
+std::vector<Convention> OnnxRuntimeConventions() {
   return {Make("sse41", false, false), Make("avx2", true, true), Make("vnni", false, true)};
 }
 
-}  // namespace qualm::models
+}  // namespace qualm::conventions

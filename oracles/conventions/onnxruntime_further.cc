@@ -13,7 +13,7 @@
 #include <cmath>
 #include <limits>
 
-namespace qualm::models::ort {
+namespace qualm::conventions::ort {
 namespace {
 
 // ---- Inputs ----
@@ -245,4 +245,4 @@ std::vector<Step> FurtherSteps(const Case& c, bool fma, const std::vector<Step>&
   return steps;
 }
 
-}  // namespace qualm::models::ort
+}  // namespace qualm::conventions::ort

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "oracles/conventions/convention.h"
+#include "oracles/conventions/definition.h"
 
-namespace qualm::models::ort {
+namespace qualm::conventions::ort {
 
 // fl(v / scale), as all of its quantization.
 void DivideByScale(Value& v, const Channel& c);
@@ -25,6 +25,6 @@ Channel FurtherChannel(const Case& c, int64_t column);
 // (clamp, round, zero point).
 std::vector<Step> FurtherSteps(const Case& c, bool fma, const std::vector<Step>& end);
 
-}  // namespace qualm::models::ort
+}  // namespace qualm::conventions::ort
 
 #endif  // QUALM_ORACLES_CONVENTIONS_ONNXRUNTIME_FURTHER_H_

@@ -8,17 +8,17 @@
 #include <vector>
 
 #include "core/case.h"
-#include "oracles/conventions/model.h"
+#include "oracles/conventions/convention.h"
 
 namespace qualm {
 namespace {
 
 using Codes = std::vector<int32_t>;
 
-const Model& Get(std::string_view name = "onnxruntime@vnni") {
-  const Model* model = FindModel(name);
-  QUALM_CHECK(model != nullptr);
-  return *model;
+const Convention& Get(std::string_view name = "onnxruntime@vnni") {
+  const Convention* convention = FindConvention(name);
+  QUALM_CHECK(convention != nullptr);
+  return *convention;
 }
 
 Codes Answer(const Case& c, std::string_view name = "onnxruntime@vnni") {
@@ -67,7 +67,7 @@ Case OneSum(DType dtype, const QParams& a, const QParams& b, const QParams& out,
 }
 
 // One element is broadcast: from AVX2 on it is fused in another order, and so are the zero points.
-TEST(OnnxruntimeModel, OneElementIsAddedInAnotherOrder) {
+TEST(OnnxruntimeConvention, OneElementIsAddedInAnotherOrder) {
   const Case order = OneSum(DType::kS8, {{0x1.5c0002p-6f}, {0}}, {{0x1.5cp-6f}, {0}},
                             {{0x1.5cp-5f}, {0}}, -46, -31);
   EXPECT_EQ(Answer(order), Codes{-38});
@@ -84,7 +84,7 @@ TEST(OnnxruntimeModel, OneElementIsAddedInAnotherOrder) {
   EXPECT_EQ(Answer(two), (Codes{0, -39}));
 }
 
-TEST(OnnxruntimeModel, SumsOfIntegersWrap) {
+TEST(OnnxruntimeConvention, SumsOfIntegersWrap) {
   Case c = Matrix(Op::kLinear, {129, 130});
   c.N = 1;
   c.K = 2;
@@ -98,7 +98,7 @@ TEST(OnnxruntimeModel, SumsOfIntegersWrap) {
   EXPECT_EQ(Answer(c, "onnxruntime@avx2"), Codes{32767 - 254});  // the zero point leaves exactly
 }
 
-TEST(OnnxruntimeModel, MaxPoolTakesTheLargestCode) {
+TEST(OnnxruntimeConvention, MaxPoolTakesTheLargestCode) {
   Case c = Pool(Op::kMaxPool, {3, 9, 4, 1}, 2);
   EXPECT_EQ(Answer(c), (Codes{9, 9, 4}));
   c.window.pad_left = 1;
@@ -108,7 +108,7 @@ TEST(OnnxruntimeModel, MaxPoolTakesTheLargestCode) {
 
 // A window is a mean of reals, and the zero point is inside the rounding; the window that is the
 // whole image rounds first.
-TEST(OnnxruntimeModel, AveragePoolsRoundInTwoPlaces) {
+TEST(OnnxruntimeConvention, AveragePoolsRoundInTwoPlaces) {
   Case c = Pool(Op::kAvgPool, {2, 3, 2}, 2);  // 2.5, 2.5
   c.out_q.zero_point = {1};
   EXPECT_EQ(Answer(c), (Codes{4, 4}));  // rne(3.5)
@@ -120,7 +120,7 @@ TEST(OnnxruntimeModel, AveragePoolsRoundInTwoPlaces) {
   EXPECT_EQ(Answer(c), Codes{3});
 }
 
-TEST(OnnxruntimeModel, PaddingThatCountsIsTheWholeKernel) {
+TEST(OnnxruntimeConvention, PaddingThatCountsIsTheWholeKernel) {
   Case c = Pool(Op::kAvgPool, {8, 8, 8}, 2);
   c.window.pad_left = 1;
   c.window.stride_w = 2;
@@ -134,7 +134,7 @@ TEST(OnnxruntimeModel, PaddingThatCountsIsTheWholeKernel) {
   EXPECT_EQ(Answer(c), (Codes{8, 4}));
 }
 
-TEST(OnnxruntimeModel, GlobalMultipliersHaveLimits) {
+TEST(OnnxruntimeConvention, GlobalMultipliersHaveLimits) {
   Case c = Pool(Op::kGlobalAvgPool, {1, 2}, 2);
   c.x_q.scale = {512.0f};
   EXPECT_NE(Get().cannot_run(c), "");
@@ -142,7 +142,7 @@ TEST(OnnxruntimeModel, GlobalMultipliersHaveLimits) {
   EXPECT_EQ(Get().cannot_run(c), "");
 }
 
-TEST(OnnxruntimeModel, ConcatCopiesWhereNothingChanges) {
+TEST(OnnxruntimeConvention, ConcatCopiesWhereNothingChanges) {
   Case c = Matrix(Op::kConcat, {5});
   c.N = 2;
   c.w = c.x;
@@ -154,7 +154,7 @@ TEST(OnnxruntimeModel, ConcatCopiesWhereNothingChanges) {
   EXPECT_EQ(Answer(c), (Codes{1, 5}));
 }
 
-TEST(OnnxruntimeModel, TablesAreFloat32) {
+TEST(OnnxruntimeConvention, TablesAreFloat32) {
   Case c = Matrix(Op::kTable, {-100, -2, 0, 3}, DType::kS8);
   c.function = Function::kLeakyRelu;
   c.negative_slope = 0.25f;
@@ -168,7 +168,7 @@ TEST(OnnxruntimeModel, TablesAreFloat32) {
 }
 
 // One column takes everything: 256 is beyond the last code of either type.
-TEST(OnnxruntimeModel, SoftmaxClamps) {
+TEST(OnnxruntimeConvention, SoftmaxClamps) {
   Case c = Matrix(Op::kSoftmax, {255, 0, 0});
   c.out_q = {{0x1p-8f}, {0}};
   EXPECT_EQ(Answer(c), (Codes{255, 0, 0}));
@@ -181,7 +181,7 @@ TEST(OnnxruntimeModel, SoftmaxClamps) {
 }
 
 // A trace ends in the output, whatever flows in first.
-TEST(OnnxruntimeModel, TracesEndInTheOutput) {
+TEST(OnnxruntimeConvention, TracesEndInTheOutput) {
   Case concat = Matrix(Op::kConcat, {5});
   concat.N = 2;
   concat.w = concat.x;

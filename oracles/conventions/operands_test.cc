@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "core/rng.h"
-#include "oracles/exact/exact.h"
-#include "oracles/conventions/model.h"
+#include "oracles/conventions/convention.h"
 #include "oracles/conventions/test_util.h"
+#include "oracles/exact/exact.h"
 
 namespace qualm {
 namespace {
@@ -36,12 +36,12 @@ Case Two(Op op, const std::vector<int32_t>& a, const std::vector<int32_t>& b,
   return c;
 }
 
-int32_t First(std::string_view model, const Case& c) {
-  EXPECT_EQ(Get(model).cannot_run(c), "") << model;
-  return Get(model).run(c).y.IntAt(0);
+int32_t First(std::string_view convention, const Case& c) {
+  EXPECT_EQ(Get(convention).cannot_run(c), "") << convention;
+  return Get(convention).run(c).y.IntAt(0);
 }
 
-TEST(OperandModelsTest, TiesOfAdd) {
+TEST(OperandConventionsTest, TiesOfAdd) {
   // 5/2 with zero point 1.
   Case c = Two(Op::kAdd, {5}, {0});
   c.out_q = {{2.0f}, {1}};
@@ -66,7 +66,7 @@ TEST(OperandModelsTest, TiesOfAdd) {
 }
 
 // The same pair twice over: the body of the vector loop fuses, its tail does not.
-TEST(OperandModelsTest, AtenAddsBodyAndTailDifferently) {
+TEST(OperandConventionsTest, AtenAddsBodyAndTailDifferently) {
   const auto distinct = [](const std::string& name, int64_t count, int64_t* first_tail) {
     Rng rng(3);
     for (int round = 0; round < 4000; ++round) {
@@ -104,11 +104,11 @@ TEST(OperandModelsTest, AtenAddsBodyAndTailDifferently) {
   EXPECT_FALSE(distinct("aten@aarch64", 150, &at));
 }
 
-TEST(OperandModelsTest, RangesOfRatios) {
-  const auto reason = [](std::string_view model, float ratio) {
+TEST(OperandConventionsTest, RangesOfRatios) {
+  const auto reason = [](std::string_view convention, float ratio) {
     Case c = Two(Op::kAdd, {1}, {1});
     c.x_q.scale = {ratio};
-    return Get(model).cannot_run(c);
+    return Get(convention).cannot_run(c);
   };
   EXPECT_EQ(reason("qnnpack", 0x1p-14f), "");
   EXPECT_NE(reason("qnnpack", 0x1p-15f), "");
@@ -133,15 +133,15 @@ TEST(OperandModelsTest, RangesOfRatios) {
 }
 
 // What oneDNN's attributes mean, one rounding after the other.
-TEST(OperandModelsTest, OneDnnScalesEachOperand) {
+TEST(OperandConventionsTest, OneDnnScalesEachOperand) {
   Case c = Two(Op::kAdd, {3, 250, 200}, {2, 100, 0});
   c.out_q = {{2.0f}, {0}};
   // 5/2 to even; 175; 100.
-  for (const char* model : {"onednn2@sse41", "onednn2@avx2", "onednn2@amx"}) {
-    const Tensor y = Get(model).run(c).y;
-    EXPECT_EQ(y.IntAt(0), 2) << model;
-    EXPECT_EQ(y.IntAt(1), 175) << model;
-    EXPECT_EQ(y.IntAt(2), 100) << model;
+  for (const char* convention : {"onednn2@sse41", "onednn2@avx2", "onednn2@amx"}) {
+    const Tensor y = Get(convention).run(c).y;
+    EXPECT_EQ(y.IntAt(0), 2) << convention;
+    EXPECT_EQ(y.IntAt(1), 175) << convention;
+    EXPECT_EQ(y.IntAt(2), 100) << convention;
   }
   // 3*fl(1/3) + 0 rounds to 1; 49/3*3 = 49 either way, but fl(49*fl(1/3)) = 16.333334.
   c = Two(Op::kMul, {3, 49}, {1, 3});
@@ -151,7 +151,7 @@ TEST(OperandModelsTest, OneDnnScalesEachOperand) {
   EXPECT_EQ(y.IntAt(1), 49);
 }
 
-TEST(OperandModelsTest, OneDnnReordersAddTheZeroPointInFloat32) {
+TEST(OperandConventionsTest, OneDnnReordersAddTheZeroPointInFloat32) {
   Case c;
   c.op = Op::kQuantize;
   c.M = 1;
@@ -184,7 +184,7 @@ TEST(OperandModelsTest, OneDnnReordersAddTheZeroPointInFloat32) {
   EXPECT_EQ(Get("onednn2@avx2").run(back).y.FloatAt(0), -8388607.5f);
 }
 
-TEST(OperandModelsTest, Multiplications) {
+TEST(OperandConventionsTest, Multiplications) {
   // 5*1/2 with zero point 1.
   Case c = Two(Op::kMul, {5}, {1});
   c.out_q = {{2.0f}, {1}};
@@ -202,7 +202,7 @@ TEST(OperandModelsTest, Multiplications) {
   EXPECT_EQ(Get("aten@default").cannot_run(c), "a product must stay below 2^31 output units");
 }
 
-TEST(OperandModelsTest, ReluKeepsRealZero) {
+TEST(OperandConventionsTest, ReluKeepsRealZero) {
   Case c = Two(Op::kAdd, {0, 9}, {0, 9});
   c.x_q.zero_point = c.w_q.zero_point = {4};
   c.out_q.zero_point = {100};
@@ -218,7 +218,7 @@ TEST(OperandModelsTest, ReluKeepsRealZero) {
 
 // With power-of-two scales nothing rounds before the end (but in tflite@double, which rounds
 // twice): away from ties every convention must give the exact answer.
-TEST(OperandModelsTest, ConventionsAgreeWithTheExactOracle) {
+TEST(OperandConventionsTest, ConventionsAgreeWithTheExactOracle) {
   Rng rng(5);
   std::map<std::string, int> compared;
   for (int round = 0; round < 300; ++round) {
@@ -242,15 +242,15 @@ TEST(OperandModelsTest, ConventionsAgreeWithTheExactOracle) {
       const double steps = (op == Op::kAdd ? x + w : x * w) / static_cast<double>(c.out_q.scale[0]);
       return std::fabs(steps - std::floor(steps)) == 0.5;
     };
-    for (const Model& model : AllModels()) {
-      if (model.name == "tflite@double" || !model.cannot_run(c).empty()) continue;
-      const Tensor y = model.run(c).y;
+    for (const Convention& convention : AllConventions()) {
+      if (convention.name == "tflite@double" || !convention.cannot_run(c).empty()) continue;
+      const Tensor y = convention.run(c).y;
       for (int64_t i = 0; i < c.N; ++i) {
         if (!is_tie(i)) {
-          ASSERT_EQ(y.IntAt(i), exact.IntAt(i)) << model.name << " " << i;
+          ASSERT_EQ(y.IntAt(i), exact.IntAt(i)) << convention.name << " " << i;
         }
       }
-      ++compared[model.name + " " + std::string(Name(op))];
+      ++compared[convention.name + " " + std::string(Name(op))];
     }
   }
   // aten (7), xnnpack (2), tflite@single, onnxruntime (3), qnnpack, PyTorch's engines (7) and numpy

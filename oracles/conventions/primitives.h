@@ -14,7 +14,7 @@
 
 #include "core/status.h"
 
-namespace qualm::models {
+namespace qualm::conventions {
 
 // Two's complement: the low 32 bits of a sum, as every integer accumulator keeps them.
 constexpr int32_t Wrap32(int64_t value) {
@@ -153,6 +153,6 @@ constexpr void WidenToSmallestScale(float scale, int32_t steps, float& min, floa
   }
 }
 
-}  // namespace qualm::models
+}  // namespace qualm::conventions
 
 #endif  // QUALM_ORACLES_CONVENTIONS_PRIMITIVES_H_

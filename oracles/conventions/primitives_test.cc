@@ -6,7 +6,7 @@
 #include <cfenv>
 #include <limits>
 
-namespace qualm::models {
+namespace qualm::conventions {
 namespace {
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
@@ -114,4 +114,4 @@ TEST(PrimitivesTest, QuantizedMultipliers) {
 }
 
 }  // namespace
-}  // namespace qualm::models
+}  // namespace qualm::conventions

@@ -9,9 +9,9 @@
 #include <cmath>
 
 #include "oracles/conventions/aten.h"
-#include "oracles/conventions/convention.h"
+#include "oracles/conventions/definition.h"
 
-namespace qualm::models {
+namespace qualm::conventions {
 namespace {
 
 constexpr Step kBias{Stage::kBias, "+ bias in accumulator units {bias_i32}", step::AddBiasI32};
@@ -141,13 +141,13 @@ std::string CannotRun(const Case& c) {
 
 }  // namespace
 
-std::vector<Model> QnnpackModels() {
-  Convention convention;
-  convention.name = "qnnpack";
-  convention.description = "PyTorch's QNNPACK on x86: exact sums, float multiplier, int32 bias";
-  convention.source =
+std::vector<Convention> QnnpackConventions() {
+  Definition definition;
+  definition.name = "qnnpack";
+  definition.description = "PyTorch's QNNPACK on x86: exact sums, float multiplier, int32 bias";
+  definition.source =
       "PyTorch 1.13.1 aten/src/ATen/native/quantized/cpu/qnnpack/src/q8gemm/4x4c2-sse2.c";
-  convention.satisfies = {"k_permutation",
+  definition.satisfies = {"k_permutation",
                           "zero_term_append",
                           "row_independence",
                           "column_independence",
@@ -155,20 +155,20 @@ std::vector<Model> QnnpackModels() {
                           "identity_weights",
                           "commutes",
                           "add.is_monotone"};
-  convention.variations = {"V1", "V2", "V4", "V7", "V8", "V9", "V15", "V16", "V17"};
+  definition.variations = {"V1", "V2", "V4", "V7", "V8", "V9", "V15", "V16", "V17"};
   for (const Op op : {Op::kQuantize, Op::kDequantize, Op::kLinear, Op::kConv2d, Op::kDepthwise,
                       Op::kAdd, Op::kMul}) {
-    convention.satisfies.push_back(std::string(Name(op)) + ".zero_point_shift");
+    definition.satisfies.push_back(std::string(Name(op)) + ".zero_point_shift");
   }
-  AddExactConvClaims(convention.satisfies);
+  AddExactConvClaims(definition.satisfies);
   // A 1x1 convolution leaves the gemm, where a large bias is kept, for a stride or padding.
-  std::erase(convention.satisfies, "padding_is_explicit");
-  std::erase(convention.satisfies, "stride_is_subsample");
-  std::erase(convention.satisfies, "one_by_one_is_linear");
-  convention.cannot_run = CannotRun;
-  convention.accumulation = [](const Case&) { return Accumulation{}; };
-  convention.channel = ChannelOf;
-  convention.steps = [](const Case& c) {
+  std::erase(definition.satisfies, "padding_is_explicit");
+  std::erase(definition.satisfies, "stride_is_subsample");
+  std::erase(definition.satisfies, "one_by_one_is_linear");
+  definition.cannot_run = CannotRun;
+  definition.accumulation = [](const Case&) { return Accumulation{}; };
+  definition.channel = ChannelOf;
+  definition.steps = [](const Case& c) {
     if (IsAtens(c.op)) return AtenSteps(c);
     if (c.op == Op::kAdd) return std::vector<Step>(std::begin(kAdd), std::end(kAdd));
     std::vector<Step> steps;
@@ -176,7 +176,7 @@ std::vector<Model> QnnpackModels() {
     steps.insert(steps.end(), std::begin(kEpilogue), std::end(kEpilogue));
     return steps;
   };
-  return {MakeModel(std::move(convention))};
+  return {MakeConvention(std::move(definition))};
 }
 
-}  // namespace qualm::models
+}  // namespace qualm::conventions

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The requantization modes are the arithmetic of the models they are named after: the same problem
-// asked of the model, and of the exact meaning with the mode, gives the same bits.
+// The requantization modes are the arithmetic of the conventions they are named after: the same
+// problem asked of the convention, and of the exact meaning with the mode, gives the same bits.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -11,17 +11,17 @@
 
 #include "core/rng.h"
 #include "core/status.h"
+#include "oracles/conventions/convention.h"
 #include "oracles/exact/exact.h"
-#include "oracles/conventions/model.h"
 
 namespace qualm {
 namespace {
 
 struct Pair {
   Requant requant;
-  std::string_view model;
+  std::string_view convention;
   DType x, w, out;
-  bool per_channel;  // the model has it
+  bool per_channel;  // the convention has it
 };
 constexpr Pair kPairs[] = {
     {Requant::kFloat32, "fbgemm@vnni", DType::kU8, DType::kS8, DType::kU8, true},
@@ -55,14 +55,14 @@ void DrawParameters(Rng& rng, const Pair& pair, Case* c) {
 }
 
 void Expect(const Pair& pair, const Case& plain, int* compared, int* differ) {
-  const Model* model = FindModel(pair.model);
-  ASSERT_NE(model, nullptr);
-  if (!model->cannot_run(plain).empty()) return;
+  const Convention* convention = FindConvention(pair.convention);
+  ASSERT_NE(convention, nullptr);
+  if (!convention->cannot_run(plain).empty()) return;
   Case c = plain;
   c.requant = pair.requant;
   ASSERT_EQ(Validate(c), "");
-  EXPECT_NE(model->cannot_run(c), "");  // a model has one arithmetic
-  const Tensor expected = model->run(plain).y;
+  EXPECT_NE(convention->cannot_run(c), "");  // a convention has one arithmetic
+  const Tensor expected = convention->run(plain).y;
   const Tensor actual = exact::Evaluate(c);
   ASSERT_EQ(exact::EvaluateRational(c), actual);
   for (int64_t i = 0; i < expected.size(); ++i) {
@@ -72,9 +72,9 @@ void Expect(const Pair& pair, const Case& plain, int* compared, int* differ) {
   if (exact::Evaluate(plain) != expected) ++*differ;
 }
 
-TEST(RequantModes, RequantizeIsTheModels) {
+TEST(RequantModes, RequantizeIsTheConventions) {
   for (const Pair& pair : kPairs) {
-    SCOPED_TRACE(pair.model);
+    SCOPED_TRACE(pair.convention);
     Rng rng(7);
     int compared = 0, differ = 0;
     for (int i = 0; i < 3000 && !testing::Test::HasFatalFailure(); ++i) {
@@ -110,9 +110,9 @@ TEST(RequantModes, RequantizeIsTheModels) {
   }
 }
 
-TEST(RequantModes, LinearIsTheModels) {
+TEST(RequantModes, LinearIsTheConventions) {
   for (const Pair& pair : kPairs) {
-    SCOPED_TRACE(pair.model);
+    SCOPED_TRACE(pair.convention);
     Rng rng(8);
     int compared = 0, differ = 0;
     for (int i = 0; i < 2000 && !testing::Test::HasFatalFailure(); ++i) {

@@ -6,9 +6,9 @@
 // (ruy/apply_multiplier.cc), which is tflite@single's arithmetic.
 #include <algorithm>
 
-#include "oracles/conventions/convention.h"
+#include "oracles/conventions/definition.h"
 
-namespace qualm::models {
+namespace qualm::conventions {
 namespace {
 
 constexpr int32_t kMostShift = 30;
@@ -60,22 +60,22 @@ std::string CannotRun(const Case& c) {
 
 }  // namespace
 
-std::vector<Model> RuyModels() {
-  Convention convention;
-  convention.name = "ruy";
-  convention.description = "ruy on x86: exact sums, fixed point with two roundings, both half up";
-  convention.source = "ruy kernel_avx512.cc, kernel_avx2_fma.cc @ 21a85fe";
-  convention.variations = {"V5", "V11", "V12", "V16", "V18"};
-  convention.satisfies = {"k_permutation",
+std::vector<Convention> RuyConventions() {
+  Definition definition;
+  definition.name = "ruy";
+  definition.description = "ruy on x86: exact sums, fixed point with two roundings, both half up";
+  definition.source = "ruy kernel_avx512.cc, kernel_avx2_fma.cc @ 21a85fe";
+  definition.variations = {"V5", "V11", "V12", "V16", "V18"};
+  definition.satisfies = {"k_permutation",
                           "zero_term_append",
                           "row_independence",
                           "column_independence",
                           "requantize.per_channel_equals_per_tensor",
                           "linear.per_channel_equals_per_tensor"};
-  convention.cannot_run = CannotRun;
-  convention.accumulation = [](const Case&) { return Accumulation{}; };
-  convention.channel = ChannelOf;
-  convention.steps = [](const Case& c) {
+  definition.cannot_run = CannotRun;
+  definition.accumulation = [](const Case&) { return Accumulation{}; };
+  definition.channel = ChannelOf;
+  definition.steps = [](const Case& c) {
     std::vector<Step> steps;
     if (c.bias_i32) steps.push_back({Stage::kBias, "+ int32 bias {bias_i32}", step::AddBiasI32});
     if (c.out_dtype != DType::kS32) {
@@ -88,9 +88,9 @@ std::vector<Model> RuyModels() {
     steps.push_back({Stage::kClamp, "clamp to {low}..{high}", step::Clamp});
     return steps;
   };
-  std::vector<Model> models;
-  models.push_back(MakeModel(std::move(convention)));
-  return models;
+  std::vector<Convention> conventions;
+  conventions.push_back(MakeConvention(std::move(definition)));
+  return conventions;
 }
 
-}  // namespace qualm::models
+}  // namespace qualm::conventions

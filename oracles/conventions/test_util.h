@@ -6,15 +6,15 @@
 #include <string_view>
 
 #include "core/status.h"
-#include "oracles/conventions/model.h"
+#include "oracles/conventions/convention.h"
 
 namespace qualm {
 
-// The model of this name, which must exist.
-inline const Model& Get(std::string_view name) {
-  const Model* model = FindModel(name);
-  QUALM_CHECK(model != nullptr);
-  return *model;
+// The convention of this name, which must exist.
+inline const Convention& Get(std::string_view name) {
+  const Convention* convention = FindConvention(name);
+  QUALM_CHECK(convention != nullptr);
+  return *convention;
 }
 
 }  // namespace qualm

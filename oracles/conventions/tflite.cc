@@ -8,9 +8,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "oracles/conventions/convention.h"
+#include "oracles/conventions/definition.h"
 
-namespace qualm::models {
+namespace qualm::conventions {
 namespace {
 
 void TimesFixedTwice(Value& v, const Channel& c) {
@@ -114,14 +114,14 @@ std::string CannotRun(const Case& c, bool single) {
   return "";
 }
 
-Model Make(bool single) {
-  Convention convention;
-  convention.name = single ? "tflite@single" : "tflite@double";
-  convention.description =
+Convention Make(bool single) {
+  Definition definition;
+  definition.name = single ? "tflite@single" : "tflite@double";
+  definition.description =
       std::string("TFLite reference int8: exact sums, fixed point with ") +
       (single ? "one rounding, ties toward +inf" : "two roundings, ties away from zero");
-  convention.source = "tflite-micro kernels/internal/common.cc, reference/ @ 90b983c";
-  convention.satisfies = {"k_permutation",
+  definition.source = "tflite-micro kernels/internal/common.cc, reference/ @ 90b983c";
+  definition.satisfies = {"k_permutation",
                           "zero_term_append",
                           "row_independence",
                           "column_independence",
@@ -129,13 +129,13 @@ Model Make(bool single) {
                           "add.is_monotone",
                           "conv2d.per_channel_equals_per_tensor",
                           "depthwise.per_channel_equals_per_tensor"};
-  AddExactConvClaims(convention.satisfies);
-  convention.variations = {"V4", "V11", "V13", "V15", "V16", "V17", "V18"};
-  convention.variations.emplace_back(single ? "V5" : "V12");
-  convention.cannot_run = [single](const Case& c) { return CannotRun(c, single); };
-  convention.accumulation = [](const Case&) { return Accumulation{}; };
-  convention.channel = [single](const Case& c, int64_t n) { return ChannelOf(c, n, single); };
-  convention.steps = [single](const Case& c) {
+  AddExactConvClaims(definition.satisfies);
+  definition.variations = {"V4", "V11", "V13", "V15", "V16", "V17", "V18"};
+  definition.variations.emplace_back(single ? "V5" : "V12");
+  definition.cannot_run = [single](const Case& c) { return CannotRun(c, single); };
+  definition.accumulation = [](const Case&) { return Accumulation{}; };
+  definition.channel = [single](const Case& c, int64_t n) { return ChannelOf(c, n, single); };
+  definition.steps = [single](const Case& c) {
     std::vector<Step> steps;
     if (c.op == Op::kQuantize) {
       steps.push_back({Stage::kScale, "divided by scale {scale}", Divide});
@@ -168,11 +168,11 @@ Model Make(bool single) {
     steps.push_back({Stage::kClamp, "clamp to {low}..{high}", step::Clamp});
     return steps;
   };
-  return MakeModel(std::move(convention));
+  return MakeConvention(std::move(definition));
 }
 
 }  // namespace
 
-std::vector<Model> TfliteModels() { return {Make(false), Make(true)}; }
+std::vector<Convention> TfliteConventions() { return {Make(false), Make(true)}; }
 
-}  // namespace qualm::models
+}  // namespace qualm::conventions

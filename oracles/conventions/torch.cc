@@ -10,17 +10,17 @@
 #include <memory>
 #include <utility>
 
-#include "oracles/conventions/convention.h"
+#include "oracles/conventions/definition.h"
 #include "oracles/conventions/observers.h"
 #include "oracles/conventions/torch_parts.h"
 
-namespace qualm::models {
+namespace qualm::conventions {
 namespace {
 
 constexpr const char* kWhere = "PyTorch 1.13.1 aten/src/ATen/native/quantized/cpu";
 
-Model Named(const std::vector<Model>& family, std::string_view name) {
-  const auto at = std::ranges::find(family, name, &Model::name);
+Convention Named(const std::vector<Convention>& family, std::string_view name) {
+  const auto at = std::ranges::find(family, name, &Convention::name);
   QUALM_CHECK(at != family.end());
   return *at;
 }
@@ -30,35 +30,38 @@ Model Named(const std::vector<Model>& family, std::string_view name) {
 // One convention for each operation it is listed for.
 class Engine {
  public:
-  void Add(std::initializer_list<Op> ops, Model model) {
+  void Add(std::initializer_list<Op> ops, Convention convention) {
     for (const Op op : ops) {
-      variations_.insert(variations_.end(), model.variations.begin(), model.variations.end());
-      parts_[static_cast<size_t>(op)] = model;
+      variations_.insert(variations_.end(), convention.variations.begin(),
+                         convention.variations.end());
+      parts_[static_cast<size_t>(op)] = convention;
     }
   }
 
-  Model Make(std::string name, std::string description, std::string source) && {
-    Model model;
-    model.name = std::move(name);
-    model.description = std::move(description);
-    model.source = std::move(source);
-    for (const Model& part : parts_) model.pair_saturates |= part.pair_saturates;
-    model.variations = std::move(variations_);
-    SortVariations(model.variations);
+  Convention Make(std::string name, std::string description, std::string source) && {
+    Convention convention;
+    convention.name = std::move(name);
+    convention.description = std::move(description);
+    convention.source = std::move(source);
+    for (const Convention& part : parts_) convention.pair_saturates |= part.pair_saturates;
+    convention.variations = std::move(variations_);
+    SortVariations(convention.variations);
     const auto parts = std::make_shared<const Parts>(std::move(parts_));
-    const auto at = [parts](Op op) -> const Model& { return (*parts)[static_cast<size_t>(op)]; };
-    model.part = [at](Op op) { return at(op).run ? &at(op) : nullptr; };
-    model.cannot_run = [at](const Case& c) {
+    const auto at = [parts](Op op) -> const Convention& {
+      return (*parts)[static_cast<size_t>(op)];
+    };
+    convention.part = [at](Op op) { return at(op).run ? &at(op) : nullptr; };
+    convention.cannot_run = [at](const Case& c) {
       if (!at(c.op).run) return "this engine has no " + std::string(Name(c.op));
       return at(c.op).cannot_run(c);
     };
-    model.run = [at](const Case& c) { return at(c.op).run(c); };
-    model.trace = [at](const Case& c, int64_t index) { return at(c.op).trace(c, index); };
-    return model;
+    convention.run = [at](const Case& c) { return at(c.op).run(c); };
+    convention.trace = [at](const Case& c, int64_t index) { return at(c.op).trace(c, index); };
+    return convention;
   }
 
  private:
-  using Parts = std::array<Model, kOpCount>;
+  using Parts = std::array<Convention, kOpCount>;
   Parts parts_;
   std::vector<std::string> variations_;
 };
@@ -66,45 +69,45 @@ class Engine {
 // s8 products, and on QNNPACK s8 sums, are XNNPACK's where PyTorch was built with it, as Debian's
 // is, but for an output zero point of 127 (qmul.cpp, _mul_out_xnnpack; BinaryOps.cpp, xnnp_add;
 // both ask for zero_point < q_max). `variations`: those that this one of XNNPACK's functions needs.
-Model WithXnnpackS8(const Model& others, std::initializer_list<const char*> variations) {
-  const Model s8 = Named(XnnpackModels(), "xnnpack@fp32");
-  const auto parts = std::make_shared<const std::array<Model, 2>>(std::array{others, s8});
-  const auto of = [parts](const Case& c) -> const Model& {
+Convention WithXnnpackS8(const Convention& others, std::initializer_list<const char*> variations) {
+  const Convention s8 = Named(XnnpackConventions(), "xnnpack@fp32");
+  const auto parts = std::make_shared<const std::array<Convention, 2>>(std::array{others, s8});
+  const auto of = [parts](const Case& c) -> const Convention& {
     return (*parts)[c.x.dtype() == DType::kS8 && c.out_q.zero_point[0] < 127 ? 1 : 0];
   };
-  Model model = others;
-  model.cannot_run = [of](const Case& c) {
+  Convention convention = others;
+  convention.cannot_run = [of](const Case& c) {
     return FirstReason({Require(c.x.dtype() == c.w.dtype() && c.x.dtype() == c.out_dtype,
                                 "operands and output must have one type"),
                         WholeRange(c), of(c).cannot_run(c)});
   };
-  model.run = [of](const Case& c) { return of(c).run(c); };
-  model.trace = [of](const Case& c, int64_t index) { return of(c).trace(c, index); };
-  std::erase_if(model.satisfies, [&](const std::string& claim) {
+  convention.run = [of](const Case& c) { return of(c).run(c); };
+  convention.trace = [of](const Case& c, int64_t index) { return of(c).trace(c, index); };
+  std::erase_if(convention.satisfies, [&](const std::string& claim) {
     return std::ranges::find(s8.satisfies, claim) == s8.satisfies.end();
   });
-  model.variations.insert(model.variations.end(), variations.begin(), variations.end());
-  return model;
+  convention.variations.insert(convention.variations.end(), variations.begin(), variations.end());
+  return convention;
 }
 
 // softargmax.c and u8lut32norm/scalar.c, which XNNPACK took over as they were.
-Model QnnpackSoftmax() {
-  Model model = Named(XnnpackModels(), "xnnpack@fp32");
-  model.variations.clear();  // those are of its other operators
-  return model;
+Convention QnnpackSoftmax() {
+  Convention convention = Named(XnnpackConventions(), "xnnpack@fp32");
+  convention.variations.clear();  // those are of its other operators
+  return convention;
 }
 
-void AddAten(Engine& engine, const Model& aten) {
+void AddAten(Engine& engine, const Convention& aten) {
   engine.Add({Op::kQuantize, Op::kDequantize}, aten);
   engine.Add({Op::kMul}, WithXnnpackS8(aten, {"V1", "V8"}));
   engine.Add({Op::kConcat}, AtenConcat(aten));
-  engine.Add({Op::kChooseQParams}, Named(ObserverModels(), "observers@torch"));
+  engine.Add({Op::kChooseQParams}, Named(ObserverConventions(), "observers@torch"));
 }
 
-Model Qnnpack() {
+Convention Qnnpack() {
   Engine engine;
-  AddAten(engine, Named(AtenModels(), "aten@default"));
-  const Model qnnpack = Named(QnnpackModels(), "qnnpack");
+  AddAten(engine, Named(AtenConventions(), "aten@default"));
+  const Convention qnnpack = Named(QnnpackConventions(), "qnnpack");
   engine.Add({Op::kLinear, Op::kConv2d, Op::kDepthwise}, qnnpack);
   engine.Add({Op::kAdd}, WithXnnpackS8(qnnpack, {"V5", "V15"}));
   engine.Add({Op::kMaxPool}, QnnpackMaxPool());
@@ -131,8 +134,8 @@ std::string ReciprocalsAreFinite(const Case& c) {
 }
 
 // ATen takes vectors of 32 codes wherever there is AVX2, in 1.13 also where there is AVX-512.
-Model OneDnn(std::string_view isa, std::string_view capability) {
-  Model onednn = Named(OneDnn2Models(), "onednn2@" + std::string(isa));
+Convention OneDnn(std::string_view isa, std::string_view capability) {
+  Convention onednn = Named(OneDnn2Conventions(), "onednn2@" + std::string(isa));
   onednn.cannot_run = [all = onednn.cannot_run](const Case& c) {
     return FirstReason({
         Require(c.x.dtype() == DType::kU8 && c.out_dtype == DType::kU8,
@@ -143,7 +146,7 @@ Model OneDnn(std::string_view isa, std::string_view capability) {
         all(c),
     });
   };
-  const Model aten = Named(AtenModels(), "aten@" + std::string(capability));
+  const Convention aten = Named(AtenConventions(), "aten@" + std::string(capability));
   Engine engine;
   AddAten(engine, aten);
   engine.Add({Op::kLinear, Op::kConv2d, Op::kDepthwise}, onednn);
@@ -161,11 +164,11 @@ Model OneDnn(std::string_view isa, std::string_view capability) {
 
 }  // namespace
 
-std::vector<Model> TorchModels() {
-  std::vector<Model> models = {Qnnpack(), OneDnn("sse41", "default")};
+std::vector<Convention> TorchConventions() {
+  std::vector<Convention> conventions = {Qnnpack(), OneDnn("sse41", "default")};
   for (const char* isa : {"avx2", "avx2vnni", "avx512core", "vnni", "amx"})
-    models.push_back(OneDnn(isa, "avx2"));
-  return models;
+    conventions.push_back(OneDnn(isa, "avx2"));
+  return conventions;
 }
 
-}  // namespace qualm::models
+}  // namespace qualm::conventions

@@ -9,9 +9,9 @@
 
 #include "core/float_text.h"
 #include "oracles/conventions/aten.h"
-#include "oracles/conventions/convention.h"
+#include "oracles/conventions/definition.h"
 
-namespace qualm::models {
+namespace qualm::conventions {
 namespace {
 
 constexpr const char* kUndecided = "an output depends on how the exponential function rounds";
@@ -71,11 +71,11 @@ std::string CannotMaxPoolQnnpack(const Case& c) {
        Require(v.kernel_h * v.kernel_w > 1, "QNNPACK has no window of one element")});
 }
 
-Model MaxPool(Pixels pixels, std::string (*cannot_run)(const Case&)) {
-  Model model;
-  model.cannot_run = cannot_run;
-  model.run = [pixels](const Case& c) {
-    ModelOutput output{Tensor(c.out_dtype, c.output_shape()), std::nullopt};
+Convention MaxPool(Pixels pixels, std::string (*cannot_run)(const Case&)) {
+  Convention convention;
+  convention.cannot_run = cannot_run;
+  convention.run = [pixels](const Case& c) {
+    ConventionOutput output{Tensor(c.out_dtype, c.output_shape()), std::nullopt};
     for (int64_t m = 0; m < c.M; ++m) {
       const std::vector<int64_t> rows = pixels(c.window, m);
       for (int64_t n = 0; n < c.N; ++n) {
@@ -86,7 +86,7 @@ Model MaxPool(Pixels pixels, std::string (*cannot_run)(const Case&)) {
     }
     return output;
   };
-  model.trace = [pixels](const Case& c, int64_t index) {
+  convention.trace = [pixels](const Case& c, int64_t index) {
     Trace trace;
     int32_t most = RangeOf(c.x.dtype()).min;
     std::string codes;
@@ -98,7 +98,7 @@ Model MaxPool(Pixels pixels, std::string (*cannot_run)(const Case&)) {
     trace.push_back({Stage::kAccumulate, "the largest of " + codes, std::to_string(most), false});
     return trace;
   };
-  return model;
+  return convention;
 }
 
 std::string CannotAvgPool(const Case& c) {
@@ -136,25 +136,25 @@ Channel ChannelOf(const Case& c, int64_t) {
 
 // Steps for each element, and the integer they start from.
 template <class ValueOf, class ChannelAt, class StepsOf>
-Model Walked(ValueOf value_of, ChannelAt channel_of, StepsOf steps_of) {
-  Model model;
+Convention Walked(ValueOf value_of, ChannelAt channel_of, StepsOf steps_of) {
+  Convention convention;
   const auto one = [=](const Case& c, int64_t index, Trace* trace) {
     Value value;
     value.SetInt(value_of(c, index, trace));
     Apply(steps_of(c, index), channel_of(c, index), value, trace);
     return static_cast<int32_t>(value.integer);
   };
-  model.run = [one](const Case& c) {
-    ModelOutput output{Tensor(c.out_dtype, c.output_shape()), std::nullopt};
+  convention.run = [one](const Case& c) {
+    ConventionOutput output{Tensor(c.out_dtype, c.output_shape()), std::nullopt};
     for (int64_t i = 0; i < output.y.size(); ++i) output.y.SetInt(i, one(c, i, nullptr));
     return output;
   };
-  model.trace = [one](const Case& c, int64_t index) {
+  convention.trace = [one](const Case& c, int64_t index) {
     Trace trace;
     one(c, index, &trace);
     return trace;
   };
-  return model;
+  return convention;
 }
 
 int64_t SumInside(const Case& c, int64_t index, Trace* trace) {
@@ -324,7 +324,7 @@ Tensor Shares(const Tensor& x, int side) {
   return shares;
 }
 
-Tensor Joined(const Model& aten, const Case& c) {
+Tensor Joined(const Convention& aten, const Case& c) {
   const Tensor a = aten.run(Dequantizing(c, false)).y;
   const Tensor b = aten.run(Dequantizing(c, true)).y;
   const int64_t first = c.x.shape()[1];
@@ -339,21 +339,21 @@ Tensor Joined(const Model& aten, const Case& c) {
 
 }  // namespace
 
-Model AtenConcat(const Model& aten) {
-  Model model;
-  model.cannot_run = [](const Case& c) {
+Convention AtenConcat(const Convention& aten) {
+  Convention convention;
+  convention.cannot_run = [](const Case& c) {
     return FirstReason(
         {ZeroPointsAreCodes(c), WholeRange(c),
          Require(c.x.dtype() == c.out_dtype, "operands and output must have one type")});
   };
-  model.run = [aten](const Case& c) {
-    ModelOutput output = aten.run(Quantizing(c, Joined(aten, c)));
+  convention.run = [aten](const Case& c) {
+    ConventionOutput output = aten.run(Quantizing(c, Joined(aten, c)));
     for (int64_t i = 0; c.relu && i < output.y.size(); ++i) {
       output.y.SetInt(i, std::max(output.y.IntAt(i), c.out_q.zero_point[0]));
     }
     return output;
   };
-  model.trace = [aten](const Case& c, int64_t index) {
+  convention.trace = [aten](const Case& c, int64_t index) {
     const int64_t first = c.x.shape()[1], m = index / c.N, n = index % c.N;
     const bool second = n >= first;
     Trace trace =
@@ -366,19 +366,19 @@ Model AtenConcat(const Model& aten) {
     }
     return trace;
   };
-  return model;
+  return convention;
 }
 
-Model AtenMaxPool() { return MaxPool(InsideTheImage, CannotPool); }
-Model QnnpackMaxPool() {
-  Model model = MaxPool(MovedIntoTheImage, CannotMaxPoolQnnpack);
-  model.variations = {"V27"};
-  return model;
+Convention AtenMaxPool() { return MaxPool(InsideTheImage, CannotPool); }
+Convention QnnpackMaxPool() {
+  Convention convention = MaxPool(MovedIntoTheImage, CannotMaxPoolQnnpack);
+  convention.variations = {"V27"};
+  return convention;
 }
 
 // average-pooling.c and q8avgpool/*-sse2.c. The divisor is the whole window, also where
 // count_include_pad is false (AveragePool2d.cpp, qnnpack_avg_pool2d, does not pass it on).
-Model QnnpackAvgPool() {
+Convention QnnpackAvgPool() {
   static const Step kSteps[] = {
       {Stage::kScale, "to float32", step::ToFloat},
       {Stage::kScale, "times fl(scale/fl(scale*count)) {multiplier}", step::TimesMultiplier},
@@ -394,16 +394,16 @@ Model QnnpackAvgPool() {
     channel.multiplier = scale / (scale * count);
     return channel;
   };
-  Model model =
+  Convention convention =
       Walked(SumInside, channel_of, [](const Case&, int64_t) { return std::span(kSteps); });
-  model.cannot_run = CannotAvgPoolQnnpack;
-  model.variations = {"V1", "V8", "V27"};
-  return model;
+  convention.cannot_run = CannotAvgPoolQnnpack;
+  convention.variations = {"V1", "V8", "V27"};
+  return convention;
 }
 
 // QuantizedOpKernels.cpp, _qavg_pool_nhwc_kernel and _qadaptive_avg_pool_kernel. The vector loop
 // multiplies by m = fl(1/count), the rest by fl(1/fl(1/m)), which is m for every count to 2^24.
-Model AtenAvgPool() {
+Convention AtenAvgPool() {
   const auto count = [](const Case& c, int64_t index) {
     const Window& v = c.window;
     if (c.op == Op::kAvgPool && !v.count_include_pad) {
@@ -422,26 +422,27 @@ Model AtenAvgPool() {
     channel.reciprocal = 1.0f / static_cast<float>(count(c, index));
     return channel;
   };
-  Model model = Walked(SumInside, channel_of, [](const Case&, int64_t) {
+  Convention convention = Walked(SumInside, channel_of, [](const Case&, int64_t) {
     std::vector<Step> steps = {{Stage::kScale, "to float32", step::ToFloat}};
     const Step scale{Stage::kScale, "times fl(1/count) {reciprocal}", step::TimesReciprocal};
     for (const Step& step : AtenToCode(scale)) steps.push_back(step);
     return steps;
   });
-  model.cannot_run = CannotAvgPool;
-  return model;
+  convention.cannot_run = CannotAvgPool;
+  return convention;
 }
 
-Model QnnpackTable() {
-  Model model = Walked(CodeAt, TableChannel, [](const Case& c, int64_t) -> std::span<const Step> {
-    switch (c.function) {
-      case Function::kRelu: return kReluCodes;
-      case Function::kSigmoid: return kQnnpackSigmoid;
-      case Function::kTanh: return kQnnpackTanh;
-      default: return kQnnpackHardSwish;
-    }
-  });
-  model.cannot_run = [](const Case& c) {
+Convention QnnpackTable() {
+  Convention convention =
+      Walked(CodeAt, TableChannel, [](const Case& c, int64_t) -> std::span<const Step> {
+        switch (c.function) {
+          case Function::kRelu: return kReluCodes;
+          case Function::kSigmoid: return kQnnpackSigmoid;
+          case Function::kTanh: return kQnnpackTanh;
+          default: return kQnnpackHardSwish;
+        }
+      });
+  convention.cannot_run = [](const Case& c) {
     const auto fixed = [&](Function function, float scale, int32_t zero_point) {
       return c.function != function || c.out_q == QParams{{scale}, {zero_point}};
     };
@@ -456,10 +457,10 @@ Model QnnpackTable() {
                 "scales must be normal numbers"),
     });
   };
-  return model;
+  return convention;
 }
 
-Model AtenTable(int64_t block) {
+Convention AtenTable(int64_t block) {
   const auto on = [block](int side) {
     return Walked(CodeAt, TableChannel, [=](const Case& c, int64_t index) {
       if (c.function == Function::kRelu)
@@ -468,18 +469,18 @@ Model AtenTable(int64_t block) {
       return AtenThroughFloat(vector, AtenFunction(c, side));
     });
   };
-  Model model = on(0);
-  model.cannot_run = [low = on(-1).run, high = on(1).run](const Case& c) {
+  Convention convention = on(0);
+  convention.cannot_run = [low = on(-1).run, high = on(1).run](const Case& c) {
     const bool real = c.function == Function::kSigmoid || c.function == Function::kTanh;
     const std::string reason = CannotTable(c);
     return !reason.empty() || !real ? reason : Require(low(c).y == high(c).y, kUndecided);
   };
-  return model;
+  return convention;
 }
 
-Model AtenSoftmax(const Model& aten) {
-  Model model;
-  model.cannot_run = [aten](const Case& c) {
+Convention AtenSoftmax(const Convention& aten) {
+  Convention convention;
+  convention.cannot_run = [aten](const Case& c) {
     const std::string reason = FirstReason(
         {ZeroPointsAreCodes(c), WholeRange(c), Require(!c.relu, "softmax has no fused relu")});
     if (!reason.empty()) return reason;
@@ -491,10 +492,10 @@ Model AtenSoftmax(const Model& aten) {
         aten.run(Quantizing(c, Shares(x, -1))).y == aten.run(Quantizing(c, Shares(x, 1))).y,
         kUndecided);
   };
-  model.run = [aten](const Case& c) {
+  convention.run = [aten](const Case& c) {
     return aten.run(Quantizing(c, Shares(aten.run(Dequantizing(c, false)).y, 0)));
   };
-  model.trace = [aten](const Case& c, int64_t index) {
+  convention.trace = [aten](const Case& c, int64_t index) {
     const Tensor x = aten.run(Dequantizing(c, false)).y;
     Trace trace = aten.trace(Dequantizing(c, false), index);
     const Tensor shares = Shares(x, 0);
@@ -504,8 +505,8 @@ Model AtenSoftmax(const Model& aten) {
       trace.push_back(std::move(step));
     return trace;
   };
-  model.variations = {"V30"};
-  return model;
+  convention.variations = {"V30"};
+  return convention;
 }
 
-}  // namespace qualm::models
+}  // namespace qualm::conventions

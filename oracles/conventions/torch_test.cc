@@ -2,9 +2,9 @@
 // What PyTorch's engines do beyond the conventions they are composed of, on the smallest case each.
 #include <gtest/gtest.h>
 
-#include "oracles/exact/exact.h"
-#include "oracles/conventions/model.h"
+#include "oracles/conventions/convention.h"
 #include "oracles/conventions/test_util.h"
+#include "oracles/exact/exact.h"
 
 namespace qualm {
 namespace {
@@ -27,7 +27,7 @@ Case MaxPoolRow(std::vector<uint8_t> x, int64_t taps, int64_t dilation, int64_t 
 
 // The taps of the first output are at -1 and 1, of the second at 0 and 2, of the third at 1 and 3.
 // Those in the padding read the pixels 0 and 2.
-TEST(TorchModels, QnnpackPoolsAPixelThatNoTapIsAt) {
+TEST(TorchConventions, QnnpackPoolsAPixelThatNoTapIsAt) {
   const Case c = MaxPoolRow({9, 1, 7}, 2, 2, 1);
   EXPECT_EQ(exact::Evaluate(c), Tensor::Of<uint8_t>({1, 1, 3, 1}, std::vector<uint8_t>{1, 9, 1}));
   EXPECT_EQ(Get("torch-qnnpack").run(c).y,
@@ -57,22 +57,22 @@ Case BiasOnly(int32_t bias, int64_t stride) {
 }
 
 // 2^31 - 1 is 255.99 units and rounded to 2^31, which is no int32.
-TEST(TorchModels, QnnpackPacksTheBiasOfConvolutionsAsFloat) {
-  const Model& model = Get("torch-qnnpack");
-  EXPECT_EQ(model.run(BiasOnly(INT32_MAX, 1)).y.IntAt(0), 255);
-  EXPECT_EQ(model.run(BiasOnly(INT32_MAX, 2)).y.IntAt(0), 0);
+TEST(TorchConventions, QnnpackPacksTheBiasOfConvolutionsAsFloat) {
+  const Convention& convention = Get("torch-qnnpack");
+  EXPECT_EQ(convention.run(BiasOnly(INT32_MAX, 1)).y.IntAt(0), 255);
+  EXPECT_EQ(convention.run(BiasOnly(INT32_MAX, 2)).y.IntAt(0), 0);
   // 3*2^23 + 1 becomes 3*2^23. Less 2, 1.5 units of 2^24 are left, in float32, or a little less.
   for (const int64_t stride : {1, 2}) {
     Case c = BiasOnly((3 << 23) + 1, stride);
     c.x.SetInt(0, 1);
     c.w.SetInt(0, -2);
     c.out_q.scale = {0x1p24f};
-    EXPECT_EQ(model.run(c).y.IntAt(0), stride == 1 ? 2 : 1);
+    EXPECT_EQ(convention.run(c).y.IntAt(0), stride == 1 ? 2 : 1);
   }
 }
 
 // Without a bias, one of 0 is divided by x_scale*w_scale.
-TEST(TorchModels, QnnpackNeedsAReciprocal) {
+TEST(TorchConventions, QnnpackNeedsAReciprocal) {
   Case c = BiasOnly(0, 1);
   c.bias_i32.reset();
   c.x_q.scale = {0x1p-100f};
@@ -84,7 +84,7 @@ TEST(TorchModels, QnnpackNeedsAReciprocal) {
 }
 
 // 0.5 and -0.5 units of the output: both are ties in float32, and go to 0; relu comes last.
-TEST(TorchModels, ConcatQuantizesWhatItDequantized) {
+TEST(TorchConventions, ConcatQuantizesWhatItDequantized) {
   Case c;
   c.op = Op::kConcat;
   c.M = 1;
@@ -95,39 +95,40 @@ TEST(TorchModels, ConcatQuantizesWhatItDequantized) {
   c.w_q = {{2.0f}, {5}};
   c.out_q = {{1.0f}, {4}};
   ASSERT_EQ(Validate(c), "");
-  const Model& model = Get("torch-onednn@vnni");
-  EXPECT_EQ(model.run(c).y, Tensor::Of<uint8_t>({1, 3}, std::vector<uint8_t>{4, 4, 0}));
-  EXPECT_EQ(model.trace(c, 2).back().value, "0");
+  const Convention& convention = Get("torch-onednn@vnni");
+  EXPECT_EQ(convention.run(c).y, Tensor::Of<uint8_t>({1, 3}, std::vector<uint8_t>{4, 4, 0}));
+  EXPECT_EQ(convention.trace(c, 2).back().value, "0");
   c.relu = true;
-  EXPECT_EQ(model.run(c).y, Tensor::Of<uint8_t>({1, 3}, std::vector<uint8_t>{4, 4, 4}));
-  EXPECT_EQ(model.trace(c, 2).back().value, "4");
+  EXPECT_EQ(convention.run(c).y, Tensor::Of<uint8_t>({1, 3}, std::vector<uint8_t>{4, 4, 4}));
+  EXPECT_EQ(convention.trace(c, 2).back().value, "4");
 }
 
 // The window of the first output has one pixel of 2 inside the image: 4/2, whatever the case says.
-TEST(TorchModels, QnnpackDividesByTheWholeWindow) {
+TEST(TorchConventions, QnnpackDividesByTheWholeWindow) {
   Case c = MaxPoolRow({4, 8}, 2, 1, 1);
   c.op = Op::kAvgPool;
-  const Model& model = Get("torch-qnnpack");
+  const Convention& convention = Get("torch-qnnpack");
   for (const bool counted : {true, false}) {
     c.window.count_include_pad = counted;
     ASSERT_EQ(Validate(c), "");
-    EXPECT_EQ(model.run(c).y, Tensor::Of<uint8_t>({1, 1, 3, 1}, std::vector<uint8_t>{2, 6, 4}));
-    EXPECT_EQ(model.run(c).y == exact::Evaluate(c), counted);
+    EXPECT_EQ(convention.run(c).y,
+              Tensor::Of<uint8_t>({1, 1, 3, 1}, std::vector<uint8_t>{2, 6, 4}));
+    EXPECT_EQ(convention.run(c).y == exact::Evaluate(c), counted);
   }
 }
 
 // Sums of 2, 6 and 4 over one or two pixels; in ceil mode the last window has one, and no padding.
-TEST(TorchModels, AtenDividesByWhatCounts) {
+TEST(TorchConventions, AtenDividesByWhatCounts) {
   Case c = MaxPoolRow({2, 4, 5}, 2, 1, 1);
   c.op = Op::kAvgPool;
-  const Model& model = Get("torch-onednn@avx2");
+  const Convention& convention = Get("torch-onednn@avx2");
   const auto is = [&](std::vector<uint8_t> y) {
     ASSERT_EQ(Validate(c), "");
-    ASSERT_EQ(model.cannot_run(c), "");
+    ASSERT_EQ(convention.cannot_run(c), "");
     const Tensor expected = Tensor::Of<uint8_t>({1, 1, static_cast<int64_t>(y.size()), 1}, y);
-    EXPECT_EQ(model.run(c).y, expected);
+    EXPECT_EQ(convention.run(c).y, expected);
     EXPECT_EQ(exact::Evaluate(c), expected);
-    EXPECT_EQ(model.trace(c, 1).back().value, std::to_string(y[1]));
+    EXPECT_EQ(convention.trace(c, 1).back().value, std::to_string(y[1]));
   };
   c.window.count_include_pad = true;
   is({1, 3, 4, 2});  // 4.5 and 2.5 are ties
@@ -142,7 +143,7 @@ TEST(TorchModels, AtenDividesByWhatCounts) {
 }
 
 // A product of s8 codes is XNNPACK's, which has no multiplier from 2^8 on; one of u8 is ATen's.
-TEST(TorchModels, ProductsOfS8AreXnnpacks) {
+TEST(TorchConventions, ProductsOfS8AreXnnpacks) {
   Case c;
   c.op = Op::kMul;
   c.M = c.N = 1;
@@ -156,7 +157,7 @@ TEST(TorchModels, ProductsOfS8AreXnnpacks) {
   EXPECT_EQ(Get("torch-onednn@avx2").cannot_run(c), "the multiplier must lie in [2^-16, 2^8)");
   c.out_q = {{4.0f}, {0}};
   EXPECT_EQ(Get("torch-onednn@avx2").run(c).y.IntAt(0), 2);  // 9/4
-  EXPECT_EQ(Get("torch-qnnpack").run(c).y, FindModel("xnnpack@fp32")->run(c).y);
+  EXPECT_EQ(Get("torch-qnnpack").run(c).y, FindConvention("xnnpack@fp32")->run(c).y);
   // At zero point 127, where -12.5 is -13 in ATen's float32, as PyTorch 1.13 has it.
   Case edge = c;
   edge.x = Tensor::Of<int8_t>({1, 1}, std::vector<int8_t>{-1});
@@ -165,11 +166,11 @@ TEST(TorchModels, ProductsOfS8AreXnnpacks) {
   edge.w_q = {{5.0f}, {0}};
   edge.out_q = {{0x1.e2p-6f}, {127}};
   ASSERT_EQ(Validate(edge), "");
-  for (const char* model : {"torch-qnnpack", "torch-onednn@avx2"}) {
-    ASSERT_EQ(Get(model).cannot_run(edge), "");
-    EXPECT_EQ(Get(model).run(edge).y.IntAt(0), 114);
+  for (const char* convention : {"torch-qnnpack", "torch-onednn@avx2"}) {
+    ASSERT_EQ(Get(convention).cannot_run(edge), "");
+    EXPECT_EQ(Get(convention).run(edge).y.IntAt(0), 114);
   }
-  EXPECT_EQ(FindModel("xnnpack@fp32")->run(edge).y.IntAt(0), 115);
+  EXPECT_EQ(FindConvention("xnnpack@fp32")->run(edge).y.IntAt(0), 115);
   // Sums of s8 are so on QNNPACK only.
   c.op = Op::kAdd;
   c.out_q = {{0x1p-8f}, {0}};
@@ -189,17 +190,17 @@ Case Table(Function function, std::vector<uint8_t> x) {
   return c;
 }
 
-TEST(TorchModels, Tables) {
-  const auto run = [](std::string_view model, const Case& c) {
+TEST(TorchConventions, Tables) {
+  const auto run = [](std::string_view convention, const Case& c) {
     EXPECT_EQ(Validate(c), "");
-    EXPECT_EQ(Get(model).cannot_run(c), "");
-    return Get(model).run(c).y;
+    EXPECT_EQ(Get(convention).cannot_run(c), "");
+    return Get(convention).run(c).y;
   };
-  for (const char* model : {"torch-qnnpack", "torch-onednn@avx2"}) {
-    EXPECT_EQ(run(model, Table(Function::kRelu, {3, 8, 9})),
+  for (const char* convention : {"torch-qnnpack", "torch-onednn@avx2"}) {
+    EXPECT_EQ(run(convention, Table(Function::kRelu, {3, 8, 9})),
               Tensor::Of<uint8_t>({1, 3}, std::vector<uint8_t>{8, 8, 9}));
     // -1.5 * 1.5/6 = -0.375 is -0.75 codes; 3 * 6/6 = 3 is 6.
-    EXPECT_EQ(run(model, Table(Function::kHardSwish, {5, 14})),
+    EXPECT_EQ(run(convention, Table(Function::kHardSwish, {5, 14})),
               Tensor::Of<uint8_t>({1, 2}, std::vector<uint8_t>{7, 14}));
   }
   Case leaky = Table(Function::kLeakyRelu, {3, 12});
@@ -223,23 +224,23 @@ TEST(TorchModels, Tables) {
   EXPECT_EQ(run("torch-onednn@avx2", tie).IntAt(0), 11);
 }
 
-TEST(TorchModels, SigmoidAndTanh) {
+TEST(TorchConventions, SigmoidAndTanh) {
   // 0, 1 and 20: a half; 256/(1 + 1/e) = 187.15; what would be 256.
   Case sigmoid = Table(Function::kSigmoid, {8, 10, 48});
   sigmoid.out_q = {{0x1p-8f}, {0}};
   ASSERT_EQ(Validate(sigmoid), "");
-  for (const char* model : {"torch-qnnpack", "torch-onednn@sse41", "torch-onednn@avx2"}) {
-    ASSERT_EQ(Get(model).cannot_run(sigmoid), "");
-    EXPECT_EQ(Get(model).run(sigmoid).y,
+  for (const char* convention : {"torch-qnnpack", "torch-onednn@sse41", "torch-onednn@avx2"}) {
+    ASSERT_EQ(Get(convention).cannot_run(sigmoid), "");
+    EXPECT_EQ(Get(convention).run(sigmoid).y,
               Tensor::Of<uint8_t>({1, 3}, std::vector<uint8_t>{128, 187, 255}));
   }
   // 128 + 128*0.76159 = 225.48; -4: 128 - 128*0.99933 = 0.09.
   Case tanh = Table(Function::kTanh, {8, 10, 0, 48});
   tanh.out_q = {{0x1p-7f}, {128}};
   ASSERT_EQ(Validate(tanh), "");
-  for (const char* model : {"torch-qnnpack", "torch-onednn@sse41", "torch-onednn@avx2"}) {
-    ASSERT_EQ(Get(model).cannot_run(tanh), "");
-    EXPECT_EQ(Get(model).run(tanh).y,
+  for (const char* convention : {"torch-qnnpack", "torch-onednn@sse41", "torch-onednn@avx2"}) {
+    ASSERT_EQ(Get(convention).cannot_run(tanh), "");
+    EXPECT_EQ(Get(convention).run(tanh).y,
               Tensor::Of<uint8_t>({1, 4}, std::vector<uint8_t>{128, 225, 0, 255}));
   }
   // A half over 1/255 is 127.5: which code it becomes is a matter of exp(0).
@@ -249,7 +250,7 @@ TEST(TorchModels, SigmoidAndTanh) {
   EXPECT_EQ(Get("torch-onednn@avx2").cannot_run(sigmoid), "");
 }
 
-TEST(TorchModels, Softmax) {
+TEST(TorchConventions, Softmax) {
   Case c;
   c.op = Op::kSoftmax;
   c.M = 1;
@@ -259,9 +260,9 @@ TEST(TorchModels, Softmax) {
   c.out_q = {{0x1p-8f}, {0}};
   ASSERT_EQ(Validate(c), "");
   // 256/(1 + e) = 68.85
-  for (const char* model : {"torch-qnnpack", "torch-onednn@sse41", "torch-onednn@avx2"}) {
-    ASSERT_EQ(Get(model).cannot_run(c), "");
-    EXPECT_EQ(Get(model).run(c).y, Tensor::Of<uint8_t>({1, 2}, std::vector<uint8_t>{69, 187}));
+  for (const char* convention : {"torch-qnnpack", "torch-onednn@sse41", "torch-onednn@avx2"}) {
+    ASSERT_EQ(Get(convention).cannot_run(c), "");
+    EXPECT_EQ(Get(convention).run(c).y, Tensor::Of<uint8_t>({1, 2}, std::vector<uint8_t>{69, 187}));
   }
   EXPECT_EQ(Get("torch-onednn@avx2").trace(c, 0).back().value, "69");
   // A share of 1 would be 256.

@@ -490,7 +490,7 @@ double Reach(std::string_view id, const Case& c, int64_t index) {
   return ReachOf(id, FactsOf(c)(index));
 }
 
-std::vector<Permitted> PermittedOutputs(const Model& model, const Case& c) {
+std::vector<Permitted> PermittedOutputs(const Convention& convention, const Case& c) {
   const FactsOf facts_of(c);
   std::vector<Permitted> list;
   const CodeRange range = RangeOf(c.out_dtype);
@@ -499,7 +499,7 @@ std::vector<Permitted> PermittedOutputs(const Model& model, const Case& c) {
   for (int64_t i = 0; i < count; ++i) {
     const Facts facts = facts_of(i);
     double reach = facts.real_is_exact ? 0 : facts.terms * 0x1p-50;  // of this computation
-    for (const std::string& id : model.variations) {
+    for (const std::string& id : convention.variations) {
       reach += ReachOf(id, facts);
     }
     if (!(reach < kInfinity)) {  // NaN: of an input that is NaN

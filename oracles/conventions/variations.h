@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The permitted variations: every way in which a named convention may differ from the exact meaning
-// (docs/backends.md is the page). A difference that none of a model's own explains is a failure.
+// (docs/backends.md is the page). A difference that none of a convention's own explains is a
+// failure.
 #ifndef QUALM_ORACLES_CONVENTIONS_VARIATIONS_H_
 #define QUALM_ORACLES_CONVENTIONS_VARIATIONS_H_
 
@@ -9,7 +10,7 @@
 #include <vector>
 
 #include "core/case.h"
-#include "oracles/conventions/model.h"
+#include "oracles/conventions/convention.h"
 
 namespace qualm {
 
@@ -29,14 +30,15 @@ const Variation* FindVariation(std::string_view id);
 // codes (real units of f32 outputs): 0 where it does not apply, infinity where nothing bounds it.
 double Reach(std::string_view id, const Case& c, int64_t index);
 
-// The outputs that the model's variations permit, as an interval, both ends included. Output codes,
-// or the float32 value; the clamp (or infinity) where nothing bounds a variation that applies.
+// The outputs that the convention's variations permit, as an interval, both ends included. Output
+// codes, or the float32 value; the clamp (or infinity) where nothing bounds a variation that
+// applies.
 struct Permitted {
   double low = 0;
   double high = 0;
 };
-// One for each output of a case that the model defines.
-std::vector<Permitted> PermittedOutputs(const Model& model, const Case& c);
+// One for each output of a case that the convention defines.
+std::vector<Permitted> PermittedOutputs(const Convention& convention, const Case& c);
 
 }  // namespace qualm
 

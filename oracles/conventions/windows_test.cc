@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "core/rng.h"
-#include "oracles/exact/exact.h"
+#include "oracles/conventions/convention.h"
 #include "oracles/conventions/fbgemm.h"
-#include "oracles/conventions/model.h"
 #include "oracles/conventions/test_util.h"
+#include "oracles/exact/exact.h"
 
 namespace qualm {
 namespace {
@@ -46,12 +46,12 @@ void Pad(Case& c, int64_t pad) {
   DeriveSizes(&c);
 }
 
-int32_t Acc(std::string_view model, const Case& c, int64_t i = 0) {
-  EXPECT_EQ(Get(model).cannot_run(c), "") << model;
-  return Get(model).run(c).acc->IntAt(i);
+int32_t Acc(std::string_view convention, const Case& c, int64_t i = 0) {
+  EXPECT_EQ(Get(convention).cannot_run(c), "") << convention;
+  return Get(convention).run(c).acc->IntAt(i);
 }
 
-TEST(ConvModelsTest, FbgemmPairsRunAcrossTaps) {
+TEST(ConvConventionsTest, FbgemmPairsRunAcrossTaps) {
   // 3x3 taps of one channel: four saturated pairs, the ninth alone.
   const Case c = Conv(3, 3, 1, 1, 3, 1, 255, 127);
   EXPECT_EQ(Acc("fbgemm@avx2", c), 4 * 32767 + 32385);
@@ -63,16 +63,16 @@ TEST(ConvModelsTest, FbgemmPairsRunAcrossTaps) {
   EXPECT_EQ(Acc("onednn2@avx2", c), 9 * 32385);
   const Case two = Conv(1, 1, 2, 1, 1, 1, 255, 127);
   const Case three = Conv(2, 2, 3, 1, 2, 1, 255, 127);
-  for (const char* model :
+  for (const char* convention :
        {"onednn2@sse41", "onednn2@avx2", "onednn2@avx512core", "onednn3@avx2"}) {
-    EXPECT_EQ(Acc(model, two), 32767) << model;
-    EXPECT_EQ(Acc(model, three), 4 * (32767 + 32385)) << model;
+    EXPECT_EQ(Acc(convention, two), 32767) << convention;
+    EXPECT_EQ(Acc(convention, three), 4 * (32767 + 32385)) << convention;
   }
   EXPECT_EQ(Acc("fbgemm@avx2", three), 6 * 32767);
   EXPECT_EQ(Acc("onednn2@vnni", three), 12 * 32385);
 }
 
-TEST(ConvModelsTest, PaddingIsTheZeroPointOrNothing) {
+TEST(ConvConventionsTest, PaddingIsTheZeroPointOrNothing) {
   // The corner pixel sees four taps: (1,1), (1,2), (2,1), (2,2), of which (4,5) is a pair of the
   // flat order and 7 and 8 belong to (6,7) and the odd end.
   Case c = Conv(2, 2, 1, 1, 3, 1, 255, 127);
@@ -92,7 +92,7 @@ TEST(ConvModelsTest, PaddingIsTheZeroPointOrNothing) {
   EXPECT_EQ(Acc("fbgemm@vnni", c), 4 * 32385 + 5 * 7 * 127);
 }
 
-TEST(ConvModelsTest, FbgemmDepthwiseSaturatesUnderVnniToo) {
+TEST(ConvConventionsTest, FbgemmDepthwiseSaturatesUnderVnniToo) {
   Case c = Conv(3, 3, 8, 8, 3, 8, 255, 127);
   Pad(c, 1);
   c.op = Op::kDepthwise;
@@ -119,14 +119,14 @@ TEST(ConvModelsTest, FbgemmDepthwiseSaturatesUnderVnniToo) {
   Pad(two_fold, 1);
   EXPECT_EQ(Acc("fbgemm@vnni", two_fold, 4 * 16), 4 * 32767 + 32385);
   // Elsewhere depthwise is exact.
-  for (const char* model : {"onednn2@avx2", "onednn2@avx512core", "onnxruntime@avx2"}) {
-    EXPECT_EQ(Acc(model, c, centre), 9 * 32385) << model;
+  for (const char* convention : {"onednn2@avx2", "onednn2@avx512core", "onnxruntime@avx2"}) {
+    EXPECT_EQ(Acc(convention, c, centre), 9 * 32385) << convention;
   }
 }
 
 // FBGEMM itself decided this case (GCC 12 -O3), which lies next to a tie.
-TEST(ConvModelsTest, FbgemmDepthwiseKernelDoesNotFuseItsBias) {
-  const auto first = [](std::string_view model, int64_t channels) {
+TEST(ConvConventionsTest, FbgemmDepthwiseKernelDoesNotFuseItsBias) {
+  const auto first = [](std::string_view convention, int64_t channels) {
     Case c = Conv(1, 3, channels, channels, 3, channels, 0, 0);
     Pad(c, 1);
     c.op = Op::kDepthwise;
@@ -138,8 +138,8 @@ TEST(ConvModelsTest, FbgemmDepthwiseKernelDoesNotFuseItsBias) {
     c.bias.emplace(static_cast<size_t>(channels));
     c.bias->front() = 0x1.e0b3fp-4f;
     EXPECT_EQ(Validate(c), "");
-    EXPECT_EQ(Get(model).cannot_run(c), "");
-    return Get(model).run(c).y.IntAt(0);
+    EXPECT_EQ(Get(convention).cannot_run(c), "");
+    return Get(convention).run(c).y.IntAt(0);
   };
   EXPECT_EQ(first("fbgemm@avx2", 8), 112);
   EXPECT_EQ(first("fbgemm@avx2+nofma", 8), 112);
@@ -147,10 +147,10 @@ TEST(ConvModelsTest, FbgemmDepthwiseKernelDoesNotFuseItsBias) {
   EXPECT_EQ(first("fbgemm@avx2+nofma", 7), 112);
 }
 
-TEST(ConvModelsTest, Depthwise3dSumsRowsInInt16) {
+TEST(ConvConventionsTest, Depthwise3dSumsRowsInInt16) {
   const auto centre = [](int32_t x, int32_t w_zp) {
     const float scale = static_cast<float>(343 * x) / 200.0f;
-    return models::FbgemmDepthwise3d(x, w_zp, scale)[343 / 2];
+    return conventions::FbgemmDepthwise3d(x, w_zp, scale)[343 / 2];
   };
   EXPECT_EQ(centre(95, 1), 0);  // 343*95 = 32585 fits
   EXPECT_EQ(centre(96, 1), 1);  // 32928 does not: 161 are left
@@ -158,7 +158,7 @@ TEST(ConvModelsTest, Depthwise3dSumsRowsInInt16) {
   EXPECT_EQ(centre(255, 0), 200);  // without a zero point the row sum is not used
 }
 
-TEST(ConvModelsTest, OneDnnHalvesWeightsForSignedActivations) {
+TEST(ConvConventionsTest, OneDnnHalvesWeightsForSignedActivations) {
   Case c = Conv(1, 1, 4, 4, 1, 1, 100, 3, DType::kS8);
   EXPECT_EQ(Acc("onednn2@avx2", c), 4 * 100 * 4);  // rne(1.5) * 2
   EXPECT_EQ(Acc("onednn2@sse41", c), 4 * 100 * 4);
@@ -176,7 +176,7 @@ TEST(ConvModelsTest, OneDnnHalvesWeightsForSignedActivations) {
   EXPECT_TRUE(told);
 }
 
-TEST(ConvModelsTest, OneDnnGroupsThatFitNoBlock) {
+TEST(ConvConventionsTest, OneDnnGroupsThatFitNoBlock) {
   // 3 channels per group: avx2 and sse41 have the reference, avx512core an im2col for its gemm.
   const Case c = Conv(2, 1, 6, 6, 1, 2, 255, 127);
   EXPECT_EQ(Acc("onednn2@avx2", c), 3 * 32385);
@@ -192,8 +192,8 @@ TEST(ConvModelsTest, OneDnnGroupsThatFitNoBlock) {
 }
 
 // 8 groups by 8 taps: 8*1*1 stays where 8*(1-1) is meant, and each tap in the padding adds 1.
-TEST(ConvModelsTest, OneDnnLosesTheZeroPointOfTransposedWeights) {
-  const auto y = [](std::string_view model, int64_t groups, int64_t pad) {
+TEST(ConvConventionsTest, OneDnnLosesTheZeroPointOfTransposedWeights) {
+  const auto y = [](std::string_view convention, int64_t groups, int64_t pad) {
     Case c = Conv(2, 4, groups, groups, 1, groups, 1, 1);
     c.window.kernel_h = 2;
     c.window.kernel_w = 4;
@@ -203,17 +203,17 @@ TEST(ConvModelsTest, OneDnnLosesTheZeroPointOfTransposedWeights) {
     c.x_q.zero_point = {1};
     DeriveSizes(&c);
     EXPECT_EQ(Validate(c), "");
-    EXPECT_EQ(Get(model).cannot_run(c), "");
-    return Get(model).run(c).y.IntAt(0);
+    EXPECT_EQ(Get(convention).cannot_run(c), "");
+    return Get(convention).run(c).y.IntAt(0);
   };
-  for (const char* model : {"onednn2@avx2", "onednn2@avx2vnni"}) {
-    EXPECT_EQ(y(model, 8, 0), 8) << model;
-    EXPECT_EQ(y(model, 16, 0), 8) << model;
-    EXPECT_EQ(y(model, 8, 1), 4 + 4) << model;
-    EXPECT_EQ(y(model, 7, 0), 0) << model;
+  for (const char* convention : {"onednn2@avx2", "onednn2@avx2vnni"}) {
+    EXPECT_EQ(y(convention, 8, 0), 8) << convention;
+    EXPECT_EQ(y(convention, 16, 0), 8) << convention;
+    EXPECT_EQ(y(convention, 8, 1), 4 + 4) << convention;
+    EXPECT_EQ(y(convention, 7, 0), 0) << convention;
   }
-  for (const char* model : {"onednn2@sse41", "onednn2@avx512core", "onednn2@vnni"})
-    EXPECT_EQ(y(model, 8, 0), 0) << model;
+  for (const char* convention : {"onednn2@sse41", "onednn2@avx512core", "onednn2@vnni"})
+    EXPECT_EQ(y(convention, 8, 0), 0) << convention;
   Case s8 = Conv(2, 4, 8, 8, 1, 8, 1, 1, DType::kS8);
   EXPECT_EQ(Get("onednn2@avx2vnni").cannot_run(s8), "");
   s8.window.kernel_h = 2;
@@ -225,14 +225,14 @@ TEST(ConvModelsTest, OneDnnLosesTheZeroPointOfTransposedWeights) {
 }
 
 // 1 - 16777217: the zero point rounds to 2^24 before it meets the sum, or not.
-TEST(ConvModelsTest, OneDnnTakesZeroPointsOutInFloat32WhereTheKernelIs1x1) {
+TEST(ConvConventionsTest, OneDnnTakesZeroPointsOutInFloat32WhereTheKernelIs1x1) {
   Case c = Conv(1, 1, 1, 1, 1, 1, 1, 1);
   c.x_q.zero_point = {16777217};
   c.out_dtype = DType::kF32;
   c.out_min = INT32_MIN;
   c.out_max = INT32_MAX;
-  for (const char* model : {"onednn2@sse41", "onednn2@avx2", "onednn2@avx512core"})
-    EXPECT_EQ(Get(model).run(c).y.FloatAt(0), -16777215.0f) << model;
+  for (const char* convention : {"onednn2@sse41", "onednn2@avx2", "onednn2@avx512core"})
+    EXPECT_EQ(Get(convention).run(c).y.FloatAt(0), -16777215.0f) << convention;
   EXPECT_EQ(Get("onednn2@vnni").run(c).y.FloatAt(0), -16777216.0f);
   bool told = false;
   for (const TraceStep& step : Get("onednn2@avx2").trace(c, 0))
@@ -251,7 +251,7 @@ TEST(ConvModelsTest, OneDnnTakesZeroPointsOutInFloat32WhereTheKernelIs1x1) {
 }
 
 // An infinite multiplier times 0 is NaN: the reference makes it code 0 whatever the zero point.
-TEST(ConvModelsTest, OneDnnsReferenceTurnsNanIntoCode0) {
+TEST(ConvConventionsTest, OneDnnsReferenceTurnsNanIntoCode0) {
   Case c = Conv(1, 1, 6, 6, 1, 2, 0, 0);
   c.x_q.scale = c.w_q.scale = {0x1p-127f};  // 1/scale overflows when multiplied
   c.out_q = {{1.0f}, {1}};
@@ -268,7 +268,7 @@ TEST(ConvModelsTest, OneDnnsReferenceTurnsNanIntoCode0) {
   EXPECT_EQ(Get("onednn2@avx512core").run(c).y.FloatAt(0), 0.0f);
 }
 
-TEST(PoolModelsTest, OneDnnsPoolsHaveNoRelu) {
+TEST(PoolConventionsTest, OneDnnsPoolsHaveNoRelu) {
   for (const Op op : {Op::kMaxPool, Op::kAvgPool, Op::kGlobalAvgPool}) {
     Case c;
     c.op = op;
@@ -287,7 +287,7 @@ TEST(PoolModelsTest, OneDnnsPoolsHaveNoRelu) {
 }
 
 // A sum times fl(1/count) or over the count: they part where the quotient is near a tie.
-TEST(PoolModelsTest, OneDnnMultipliesByTheReciprocalOrDivides) {
+TEST(PoolConventionsTest, OneDnnMultipliesByTheReciprocalOrDivides) {
   const auto pool = [](Op op, int64_t height, int64_t width, int64_t channels) {
     Case c;
     c.op = op;
@@ -326,7 +326,7 @@ TEST(PoolModelsTest, OneDnnMultipliesByTheReciprocalOrDivides) {
   EXPECT_GT(differ, 0);
 }
 
-TEST(PoolModelsTest, OneDnnPoolsCodes) {
+TEST(PoolConventionsTest, OneDnnPoolsCodes) {
   Case c;
   c.op = Op::kMaxPool;
   c.window.batch = c.window.in_h = 1;
@@ -355,7 +355,7 @@ TEST(PoolModelsTest, OneDnnPoolsCodes) {
   EXPECT_EQ(Get("onednn2@avx2").run(c).y.IntAt(0), -3);  // (0 - 7 - 3)/3
 }
 
-TEST(ConvModelsTest, OnnxRuntimeTakesWeightsOfEitherType) {
+TEST(ConvConventionsTest, OnnxRuntimeTakesWeightsOfEitherType) {
   Case c = Conv(3, 3, 2, 2, 3, 1, 255, 127);
   EXPECT_EQ(Acc("onnxruntime@avx2", c), 9 * 32767);
   EXPECT_EQ(Acc("onnxruntime@vnni", c), 18 * 32385);
@@ -365,10 +365,10 @@ TEST(ConvModelsTest, OnnxRuntimeTakesWeightsOfEitherType) {
   EXPECT_EQ(Acc("onnxruntime@avx2", c), 18 * 32385);
 }
 
-TEST(ConvModelsTest, CasesOutsideAConventionAreRefusedWithAReason) {
-  const auto reason = [](std::string_view model, const Case& c) {
+TEST(ConvConventionsTest, CasesOutsideAConventionAreRefusedWithAReason) {
+  const auto reason = [](std::string_view convention, const Case& c) {
     EXPECT_EQ(Validate(c), "");
-    return Get(model).cannot_run(c);
+    return Get(convention).cannot_run(c);
   };
   Case c = Conv(3, 3, 8, 8, 3, 8, 1, 1, DType::kS8);
   EXPECT_EQ(reason("fbgemm@avx2", c), "activations must be u8");
@@ -395,7 +395,7 @@ TEST(ConvModelsTest, CasesOutsideAConventionAreRefusedWithAReason) {
 
 // With power-of-two scales and small sums no convention rounds before the end (tflite@double rounds
 // twice): away from ties all that add exactly must give the exact answer.
-TEST(ConvModelsTest, ExactConventionsAgreeWithTheExactOracle) {
+TEST(ConvConventionsTest, ExactConventionsAgreeWithTheExactOracle) {
   Rng rng(11);
   std::map<std::string, int> compared;
   for (int round = 0; round < 400; ++round) {
@@ -421,9 +421,9 @@ TEST(ConvModelsTest, ExactConventionsAgreeWithTheExactOracle) {
     for (const char* name : {"fbgemm@vnni", "qnnpack", "onednn2@vnni", "onednn2@avx2vnni",
                              "onednn3@vnni", "onnxruntime@vnni", "onnxruntime@sse41",
                              "tflite@single", "xnnpack@fp32", "xnnpack@rndnu"}) {
-      const Model& model = Get(name);
-      if (!model.cannot_run(c).empty()) continue;
-      const ModelOutput output = model.run(c);
+      const Convention& convention = Get(name);
+      if (!convention.cannot_run(c).empty()) continue;
+      const ConventionOutput output = convention.run(c);
       for (int64_t i = 0; i < exact.size(); ++i) {
         if (sums[static_cast<size_t>(i)] % 64 == 32 || sums[static_cast<size_t>(i)] % 64 == -32) {
           continue;  // a tie

@@ -16,9 +16,9 @@
 #include <optional>
 #include <utility>
 
-#include "oracles/conventions/convention.h"
+#include "oracles/conventions/definition.h"
 
-namespace qualm::models {
+namespace qualm::conventions {
 namespace {
 
 void PackAndMaxLow(Value& v, const Channel& c) {
@@ -423,32 +423,32 @@ void Append(std::vector<Step>& steps, const Step (&more)[N]) {
   steps.insert(steps.end(), std::begin(more), std::end(more));
 }
 
-Model Make(bool rndnu) {
-  Convention convention;
-  convention.name = rndnu ? "xnnpack@rndnu" : "xnnpack@fp32";
-  convention.description = rndnu ? "XNNPACK on AArch64: exact sums, fixed point, ties toward +inf"
+Convention Make(bool rndnu) {
+  Definition definition;
+  definition.name = rndnu ? "xnnpack@rndnu" : "xnnpack@fp32";
+  definition.description = rndnu ? "XNNPACK on AArch64: exact sums, fixed point, ties toward +inf"
                                  : "XNNPACK on x86: exact sums, float multiplier, ties to even";
-  convention.source = "XNNPACK src/params-init.c @ ae108ef";
-  convention.satisfies = {"k_permutation",       "zero_term_append", "row_independence",
+  definition.source = "XNNPACK src/params-init.c @ ae108ef";
+  definition.satisfies = {"k_permutation",       "zero_term_append", "row_independence",
                           "column_independence", "identity_weights", "commutes",
                           "add.is_monotone"};
-  AddExactConvClaims(convention.satisfies);
-  convention.variations = {"V1", "V2", "V5", "V15", "V16", "V17"};
-  convention.variations.emplace_back(rndnu ? "V11" : "V8");
+  AddExactConvClaims(definition.satisfies);
+  definition.variations = {"V1", "V2", "V5", "V15", "V16", "V17"};
+  definition.variations.emplace_back(rndnu ? "V11" : "V8");
   // Flushing was seen on x86, which also has the other operators.
-  if (!rndnu) convention.variations.insert(convention.variations.end(), {"V19", "V26"});
+  if (!rndnu) definition.variations.insert(definition.variations.end(), {"V19", "V26"});
   if (!rndnu) {
-    convention.satisfies.insert(
-        convention.satisfies.end(),
+    definition.satisfies.insert(
+        definition.satisfies.end(),
         {"linear.per_channel_equals_per_tensor", "conv2d.per_channel_equals_per_tensor",
          "depthwise.per_channel_equals_per_tensor"});
   }
-  convention.cannot_run = [rndnu](const Case& c) { return CannotRun(c, rndnu); };
-  convention.more_ops = MoreOps(rndnu);
-  convention.gather = Gather;
-  convention.accumulation = [](const Case&) { return Accumulation{}; };
-  convention.channel = ChannelOf;
-  convention.steps = [rndnu](const Case& c) {
+  definition.cannot_run = [rndnu](const Case& c) { return CannotRun(c, rndnu); };
+  definition.more_ops = MoreOps(rndnu);
+  definition.gather = Gather;
+  definition.accumulation = [](const Case&) { return Accumulation{}; };
+  definition.channel = ChannelOf;
+  definition.steps = [rndnu](const Case& c) {
     std::vector<Step> steps;
     if (IsMore(c.op)) return MoreSteps(c);
     if (c.op == Op::kDequantize) {
@@ -483,11 +483,11 @@ Model Make(bool rndnu) {
     Append(steps, kFp32End);
     return steps;
   };
-  return MakeModel(std::move(convention));
+  return MakeConvention(std::move(definition));
 }
 
 }  // namespace
 
-std::vector<Model> XnnpackModels() { return {Make(false), Make(true)}; }
+std::vector<Convention> XnnpackConventions() { return {Make(false), Make(true)}; }
 
-}  // namespace qualm::models
+}  // namespace qualm::conventions

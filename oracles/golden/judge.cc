@@ -10,12 +10,12 @@
 
 #include "core/float_text.h"
 #include "oracles/conventions/aten.h"
+#include "oracles/conventions/convention.h"
 #include "oracles/conventions/fbgemm.h"
-#include "oracles/golden/cases.h"
-#include "oracles/golden/fields.h"
-#include "oracles/conventions/model.h"
 #include "oracles/conventions/observers.h"
 #include "oracles/conventions/primitives.h"
+#include "oracles/golden/cases.h"
+#include "oracles/golden/fields.h"
 
 namespace qualm::golden {
 namespace {
@@ -33,8 +33,8 @@ std::string OneDnnName(std::string_view isa) {
   return at == names.end() ? "" : at->second;
 }
 
-// "" if no model is known for these records.
-std::string ModelName(const GoldenRecord& record) {
+// "" if no convention is known for these records.
+std::string ConventionName(const GoldenRecord& record) {
   const std::string_view backend = record.backend;
   std::string_view isa = record.isa;
   if (backend.starts_with("fbgemm@")) {
@@ -42,10 +42,10 @@ std::string ModelName(const GoldenRecord& record) {
     if (isa == "any-x86") return "fbgemm@avx2";  // the same on every one
     if (isa.ends_with("_ymm")) isa.remove_suffix(4);
     const std::string_view name = isa == "avx512_vnni" ? "vnni" : isa;
-    std::string model = "fbgemm@" + std::string(name);
-    if (record.Has("acc_kind") && record.Text("acc_kind") == "acc16") model += "+acc16";
-    if (backend.ends_with("-nofma")) model += "+nofma";
-    return model;
+    std::string convention = "fbgemm@" + std::string(name);
+    if (record.Has("acc_kind") && record.Text("acc_kind") == "acc16") convention += "+acc16";
+    if (backend.ends_with("-nofma")) convention += "+nofma";
+    return convention;
   }
   if (backend.starts_with("onednn-2")) return "onednn2@" + OneDnnName(isa);
   if (backend.starts_with("onnxruntime-"))
@@ -99,21 +99,22 @@ class Judge {
     const auto count = static_cast<int64_t>(record_.Ints(field).size());
     return Codes(record_, field, DType::kS32, {count});
   }
-  // Runs the named model; nullopt (and a skip) if there is none or it does not define the case.
-  std::optional<ModelOutput> Model(const std::string& name, const Case& c);
+  // Runs the named convention; nullopt (and a skip) if there is none or it does not define the
+  // case.
+  std::optional<ConventionOutput> Convention(const std::string& name, const Case& c);
 
-  // One case, one model, one recorded field.
+  // One case, one convention, one recorded field.
   void JudgeOutput(const std::string& field, const std::string& name, const Case& c) {
     const Tensor y = c.out_dtype == DType::kF32
                          ? Reals(record_, field, c.output_shape())
                          : Codes(record_, field, c.out_dtype, c.output_shape());
-    if (const auto output = Model(name, c)) Compare(field, y, output->y);
+    if (const auto output = Convention(name, c)) Compare(field, y, output->y);
   }
 
   // One case, one model: its codes and, where recorded, its sums.
   void JudgeCase(const Case& c) {
     const Tensor y = Codes(record_, "y", c.out_dtype, c.output_shape());
-    const std::optional<ModelOutput> output = Model(ModelName(record_), c);
+    const std::optional<ConventionOutput> output = Convention(ConventionName(record_), c);
     if (!output) return;
     for (const char* field : {"acc", "acc_no_zp"}) {
       if (!record_.Has(field) || !output->acc) continue;
@@ -159,7 +160,7 @@ void Judge::Compare(const std::string& field, const Tensor& recorded, const Tens
   if (const auto divergence = FirstDivergence(recorded, computed)) {
     result_.verdict = Verdict::Failed(
         record_.where + ": " + field + "[" + std::to_string(divergence->index) + "]: recorded " +
-            divergence->expected + ", " + result_.model + " gives " + divergence->actual,
+            divergence->expected + ", " + result_.convention + " gives " + divergence->actual,
         divergence);
   }
 }
@@ -170,22 +171,22 @@ void Judge::CompareText(const std::string& field, const std::string& recorded,
   ++result_.outputs;
   if (done() || recorded == computed) return;
   result_.verdict = Verdict::Failed(record_.where + ": " + field + ": recorded " + recorded + ", " +
-                                        result_.model + " gives " + computed,
+                                        result_.convention + " gives " + computed,
                                     Divergence{0, recorded, computed, 0});
 }
 
-std::optional<ModelOutput> Judge::Model(const std::string& name, const Case& c) {
-  const qualm::Model* model = FindModel(name);
-  if (model == nullptr) {
+std::optional<ConventionOutput> Judge::Convention(const std::string& name, const Case& c) {
+  const qualm::Convention* convention = FindConvention(name);
+  if (convention == nullptr) {
     Skip("no model for backend " + record_.backend + ", isa " + record_.isa);
     return std::nullopt;
   }
-  result_.model = name;
-  if (const std::string reason = model->cannot_run(c); !reason.empty()) {
+  result_.convention = name;
+  if (const std::string reason = convention->cannot_run(c); !reason.empty()) {
     Skip(name + ": " + reason);
     return std::nullopt;
   }
-  return model->run(c);
+  return convention->run(c);
 }
 
 void Judge::TfliteFullyConnected() {
@@ -194,7 +195,8 @@ void Judge::TfliteFullyConnected() {
   const double multiplier = static_cast<double>(c.x_q.scale[0]) *
                             static_cast<double>(c.w_q.scale[0]) /
                             static_cast<double>(c.out_q.scale[0]);
-  const auto fixed = models::QuantizeMultiplier(multiplier, result_.model == "tflite@single");
+  const auto fixed =
+      conventions::QuantizeMultiplier(multiplier, result_.convention == "tflite@single");
   for (const auto& [field, value] :
        {std::pair{"multiplier", fixed.value}, {"shift", fixed.shift}}) {
     if (record_.Has(field)) {
@@ -204,7 +206,7 @@ void Judge::TfliteFullyConnected() {
 }
 
 void Judge::FloatAndI32Bias() {
-  const std::string name = ModelName(record_);
+  const std::string name = ConventionName(record_);
   if (record_.Has("y_float")) JudgeOutput("y_float", name, RealLinear(record_));
   if (record_.Has("y_u8_i32bias")) JudgeOutput("y_u8_i32bias", name, I32BiasLinear(record_));
 }
@@ -214,16 +216,16 @@ void Judge::FloatAndI32Bias() {
 void Judge::Matmul() {
   const Case c = DirectMatmul(record_);
   const std::vector<int64_t> shape = {c.M, c.N};
-  const std::string name = ModelName(record_);
+  const std::string name = ConventionName(record_);
   if (record_.Has("acc_no_zp")) {
     const Tensor acc = Codes(record_, "acc_no_zp", DType::kS32, shape);
     Case plain = c;
     plain.x_q.zero_point = {0};
-    if (const auto output = Model(name, plain)) Compare("acc_no_zp", acc, *output->acc);
+    if (const auto output = Convention(name, plain)) Compare("acc_no_zp", acc, *output->acc);
   }
   if (record_.Has("y_u8")) {
     const Tensor y = Codes(record_, "y_u8", DType::kU8, shape);
-    const auto output = Model(name, c);
+    const auto output = Convention(name, c);
     if (!output) return;
     Case requantize;
     requantize.op = Op::kRequantize;
@@ -238,31 +240,33 @@ void Judge::Matmul() {
       for (int64_t m = 0; m < c.M; ++m) {
         const int64_t i = m * c.N + n;
         const auto acc = static_cast<uint64_t>(int64_t{output->acc->IntAt(i)});
-        requantize.x.SetInt(i, models::Wrap32(static_cast<int64_t>(acc - offset)));
+        requantize.x.SetInt(i, conventions::Wrap32(static_cast<int64_t>(acc - offset)));
       }
     }
     requantize.multiplier = c.w_q.scale;
     requantize.per_channel = c.per_channel;
     requantize.out_q.zero_point = c.out_q.zero_point;
     CheckCase(record_, requantize);
-    if (const auto codes = Model(name, requantize)) Compare("y_u8", y, codes->y);
+    if (const auto codes = Convention(name, requantize)) Compare("y_u8", y, codes->y);
   }
 }
 
-void Judge::DirectConvolution() { JudgeOutput("y_s32", ModelName(record_), DirectConv(record_)); }
+void Judge::DirectConvolution() {
+  JudgeOutput("y_s32", ConventionName(record_), DirectConv(record_));
+}
 
 void Judge::Depthwise3d() {
-  const std::string name = ModelName(record_);
+  const std::string name = ConventionName(record_);
   const int32_t x = Int32(record_, "x_const", 0, 255);
   const int32_t w_zero_point = Int32(record_, "w_zp");
   const float out_scale = record_.Float("out_scale");
   if (!std::isfinite(out_scale) || out_scale <= 0)
     Wrong(record_, "out_scale", "must be finite and greater than 0");
-  const std::vector<int32_t> outputs = models::FbgemmDepthwise3d(x, w_zero_point, out_scale);
-  if (!name.starts_with("fbgemm@") || FindModel(name) == nullptr) {
+  const std::vector<int32_t> outputs = conventions::FbgemmDepthwise3d(x, w_zero_point, out_scale);
+  if (!name.starts_with("fbgemm@") || FindConvention(name) == nullptr) {
     return Skip("no model for backend " + record_.backend + ", isa " + record_.isa);
   }
-  result_.model = name;
+  result_.convention = name;
   CompareEach("y_channel0", DType::kU8, static_cast<int64_t>(outputs.size()),
               [&](int64_t i) { return outputs[static_cast<size_t>(i)]; });
   CompareText("y_center", std::to_string(record_.Int("y_center")),
@@ -272,13 +276,13 @@ void Judge::Depthwise3d() {
 void Judge::Quantize() {
   const Case c = QuantizeCase(record_);
   const std::pair<const char*, std::string> variants[] = {
-      {"y", ModelName(record_)}, {"y_avx2", "fbgemm@avx2"}, {"y_scalar", "fbgemm@scalar"}};
+      {"y", ConventionName(record_)}, {"y_avx2", "fbgemm@avx2"}, {"y_scalar", "fbgemm@scalar"}};
   for (const auto& [field, name] : variants) {
     if (record_.Has(field)) JudgeOutput(field, name, c);
   }
   if (record_.Has("deq") && record_.Has("y")) {
     const Tensor y = Codes(record_, "y", c.out_dtype, c.output_shape());
-    JudgeOutput("deq", ModelName(record_), DequantizeCase(record_, c, y));
+    JudgeOutput("deq", ConventionName(record_), DequantizeCase(record_, c, y));
   }
 }
 
@@ -298,17 +302,17 @@ void Judge::RequantizeFixedPoint() {
   for (const bool vector : {true, false}) {
     const char* const field = vector ? "y_avx2" : "y_scalar";
     if (!record_.Has(field)) continue;
-    result_.model = vector ? "fbgemm@avx2" : "fbgemm@scalar";
+    result_.convention = vector ? "fbgemm@avx2" : "fbgemm@scalar";
     CompareEach(field, DType::kU8, x.size(), [&](int64_t i) {
       const bool body = vector && i < x.size() / 8 * 8;  // eight at a time, the rest scalar
-      return models::FbgemmRequantizeFixedPoint(x.IntAt(i), multiplier, right_shift, zero_point,
-                                                body);
+      return conventions::FbgemmRequantizeFixedPoint(x.IntAt(i), multiplier, right_shift,
+                                                     zero_point, body);
     });
   }
 }
 
 void Judge::ChooseQParams() {
-  result_.model = "observers@fbgemm";
+  result_.convention = "observers@fbgemm";
   const float min = record_.Float("min");
   const float max = record_.Float("max");
   if (!std::isfinite(min) || !std::isfinite(max)) Wrong(record_, "min", "the range must be finite");
@@ -316,7 +320,7 @@ void Judge::ChooseQParams() {
   const int32_t qmin = Int32(record_, "qmin", -(1 << 16), 1 << 16);
   const int32_t qmax = Int32(record_, "qmax", -(1 << 16), 1 << 16);
   if (qmin >= qmax) Wrong(record_, "qmin", "must be less than qmax");
-  const auto chosen = models::FbgemmChooseQParams(
+  const auto chosen = conventions::FbgemmChooseQParams(
       min, max, qmin, qmax, Flag(record_, "preserve_sparsity"), Flag(record_, "force_pow2"));
   CompareText("scale", FloatText(record_.Float("scale")),
               FloatText(static_cast<float>(chosen.scale)));
@@ -330,7 +334,7 @@ std::string DoubleText(double value) {
 }
 
 void Judge::AtenChooseQParams() {
-  result_.model = "observers@aten";
+  result_.convention = "observers@aten";
   const std::vector<float> x = record_.Floats("x");
   if (x.empty()) Wrong(record_, "x", "must not be empty");
   float min = x[0];
@@ -340,7 +344,7 @@ void Judge::AtenChooseQParams() {
     min = std::min(min, value);
     max = std::max(max, value);
   }
-  const auto chosen = models::AtenChooseQParams(min, max, Flag(record_, "reduce_range"));
+  const auto chosen = conventions::AtenChooseQParams(min, max, Flag(record_, "reduce_range"));
   CompareText("scale_double", DoubleText(record_.Double("scale_double")), DoubleText(chosen.scale));
   CompareText("zp", std::to_string(record_.Int("zp")), std::to_string(chosen.zero_point));
 }
@@ -348,8 +352,8 @@ void Judge::AtenChooseQParams() {
 // Scales, zero points and, where recorded, the range they follow from, and what ATen quantizes x
 // to.
 void Judge::Observe() {
-  result_.model = "observers@torch";
-  const std::vector<exact::ObserverResult> results = models::ObserveRecord(record_);
+  result_.convention = "observers@torch";
+  const std::vector<exact::ObserverResult> results = conventions::ObserveRecord(record_);
   const auto count = static_cast<int64_t>(results.size());
   Tensor scale(DType::kF32, {count});
   Tensor zero_point(DType::kS32, {count});
@@ -367,48 +371,49 @@ void Judge::Observe() {
   }
   for (const char* field : {"q", "y", "y_thread"}) {
     if (!record_.Has(field)) continue;
-    const Tensor codes = models::QuantizeRecord(record_, results);
+    const Tensor codes = conventions::QuantizeRecord(record_, results);
     Compare(field, Codes(record_, field, codes.dtype(), codes.shape()), codes);
   }
   if (record_.Has("deq_thread")) {
-    const Tensor codes = models::QuantizeRecord(record_, results);
+    const Tensor codes = conventions::QuantizeRecord(record_, results);
     Compare("deq_thread", Reals(record_, "deq_thread", codes.shape()),
-            models::DequantizeRecord(codes, results));
+            conventions::DequantizeRecord(codes, results));
   }
 }
 
 void Judge::Srdhm() {
-  result_.model = "gemmlowp";
+  result_.convention = "gemmlowp";
   const Tensor a = Int32List("a");
   const Tensor b = Codes(record_, "b", DType::kS32, {a.size()});
   CompareEach("y", DType::kS32, a.size(), [&](int64_t i) {
-    return models::SaturatingRoundingDoublingHighMul(a.IntAt(i), b.IntAt(i));
+    return conventions::SaturatingRoundingDoublingHighMul(a.IntAt(i), b.IntAt(i));
   });
 }
 
 void Judge::Rdbp() {
-  result_.model = "gemmlowp";
+  result_.convention = "gemmlowp";
   const int32_t exponent = Int32(record_, "exponent", 0, 31);
   const Tensor x = Int32List("x");
   CompareEach("y", DType::kS32, x.size(),
-              [&](int64_t i) { return models::RoundingDivideByPot(x.IntAt(i), exponent); });
+              [&](int64_t i) { return conventions::RoundingDivideByPot(x.IntAt(i), exponent); });
 }
 
 void Judge::Mbqm() {
-  result_.model = ModelName(record_);
-  const bool single = result_.model == "tflite@single";
-  if (!single && result_.model != "tflite@double") return Skip("no model for " + record_.backend);
+  result_.convention = ConventionName(record_);
+  const bool single = result_.convention == "tflite@single";
+  if (!single && result_.convention != "tflite@double")
+    return Skip("no model for " + record_.backend);
   const Tensor x = Int32List("x");
   const double multiplier = record_.Double("double_multiplier");
   if (!std::isfinite(multiplier)) Wrong(record_, "double_multiplier", "must be finite");
-  const models::FixedMultiplier fixed{Int32(record_, "quantized_multiplier"),
-                                      Int32(record_, "shift", -31, single ? 30 : 31)};
-  const models::FixedMultiplier chosen = models::QuantizeMultiplier(multiplier, single);
+  const conventions::FixedMultiplier fixed{Int32(record_, "quantized_multiplier"),
+                                           Int32(record_, "shift", -31, single ? 30 : 31)};
+  const conventions::FixedMultiplier chosen = conventions::QuantizeMultiplier(multiplier, single);
   CompareText("quantized_multiplier", std::to_string(fixed.value), std::to_string(chosen.value));
   CompareText("shift", std::to_string(fixed.shift), std::to_string(chosen.shift));
   CompareEach("y", DType::kS32, x.size(), [&](int64_t i) {
-    return single ? models::MultiplyOneRounding(x.IntAt(i), fixed)
-                  : models::MultiplyTwoRoundings(x.IntAt(i), fixed);
+    return single ? conventions::MultiplyOneRounding(x.IntAt(i), fixed)
+                  : conventions::MultiplyTwoRoundings(x.IntAt(i), fixed);
   });
 }
 

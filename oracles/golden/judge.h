@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Holds the models to recordings of the real libraries: which model computes a record, and is every
-// judged output (y*, acc*, scale, zp, q) of it bit-equal?
+// Holds the conventions to recordings of the real libraries: which convention computes a record,
+// and is every judged output (y*, acc*, scale, zp, q) of it bit-equal?
 #ifndef QUALM_ORACLES_GOLDEN_JUDGE_H_
 #define QUALM_ORACLES_GOLDEN_JUDGE_H_
 
@@ -12,7 +12,7 @@
 namespace qualm {
 
 struct GoldenVerdict {
-  std::string model;    // "fbgemm@avx2"; "" if none is known
+  std::string convention;  // "fbgemm@avx2"; "" if none is known
   Verdict verdict;      // passed, failed (with field and first difference), or skipped with reason
   int64_t outputs = 0;  // elements compared
 };

@@ -10,7 +10,7 @@
 #include <map>
 
 #include "core/status.h"
-#include "oracles/conventions/model.h"
+#include "oracles/conventions/convention.h"
 
 namespace qualm {
 namespace {
@@ -51,7 +51,7 @@ TEST(GoldenJudgeTest, EveryRecordOfAKnownOpIsReproduced) {
     } else if (verdict.verdict.judgement == Judgement::kPassed) {
       ++count.passed;
       count.outputs += verdict.outputs;
-      outputs_by_model[verdict.model] += verdict.outputs;
+      outputs_by_model[verdict.convention] += verdict.outputs;
     } else {
       ++count.failed;
       if (++failures <= 20) ADD_FAILURE() << verdict.verdict.reason;
@@ -64,8 +64,8 @@ TEST(GoldenJudgeTest, EveryRecordOfAKnownOpIsReproduced) {
   }
   for (const auto& [reason, count] : skips)
     std::cout << "skipped " << count << ": " << reason << "\n";
-  // No model loses its recordings unnoticed.
-  for (const char* model :
+  // No convention loses its recordings unnoticed.
+  for (const char* convention :
        {"aten@aarch64",      "aten@avx2",     "aten@avx512",         "aten@default",
         "aten@avx512+pt26",  "onednn3@vnni",  "fbgemm@avx2",         "fbgemm@avx2+acc16",
         "fbgemm@avx2+nofma", "fbgemm@avx512", "fbgemm@avx512+acc16", "fbgemm@avx512+nofma",
@@ -75,7 +75,7 @@ TEST(GoldenJudgeTest, EveryRecordOfAKnownOpIsReproduced) {
         "onnxruntime@vnni",  "qnnpack",       "tflite@double",       "tflite@single",
         "xnnpack@fp32",      "xnnpack@rndnu", "observers@torch",     "observers@aten",
         "observers@fbgemm"}) {
-    EXPECT_GT(outputs_by_model[model], 0) << model;
+    EXPECT_GT(outputs_by_model[convention], 0) << convention;
   }
   // The only reason to skip is a function that has no meaning here yet.
   for (const auto& [reason, count] : skips) {
@@ -92,17 +92,17 @@ TEST(GoldenJudgeTest, TracesEndInTheRecordedOutput) {
     ASSERT_TRUE(c.observed.has_value()) << record.where;
     const GoldenVerdict verdict = JudgeGolden(record);
     // The last judged variant of an element-wise record is the scalar one; its case is the other.
-    const Model* model =
-        FindModel(verdict.model == "fbgemm@scalar" ? "fbgemm@avx2" : verdict.model);
-    ASSERT_NE(model, nullptr) << record.where;
+    const Convention* convention =
+        FindConvention(verdict.convention == "fbgemm@scalar" ? "fbgemm@avx2" : verdict.convention);
+    ASSERT_NE(convention, nullptr) << record.where;
     const Tensor& y = c.observed->y;
     for (const int64_t i : {int64_t{0}, y.size() / 2, y.size() - 1}) {
-      const Trace trace = model->trace(c, i);
+      const Trace trace = convention->trace(c, i);
       ASSERT_FALSE(trace.empty());
       EXPECT_EQ(trace.back().value, ElementText(y, i)) << record.where << " output " << i;
       for (const TraceStep& step : trace) EXPECT_EQ(step.text.find('{'), std::string::npos);
     }
-    ++traced[model->name];
+    ++traced[convention->name];
   });
   EXPECT_GT(traced["fbgemm@avx2"], 0);
   EXPECT_GT(traced["onednn2@avx2"], 0);
@@ -209,7 +209,7 @@ GoldenVerdict JudgeLine(const std::map<std::string, std::string>& changes) {
 TEST(GoldenJudgeTest, AnyWrongOutputFails) {
   const GoldenVerdict good = JudgeLine({});
   EXPECT_EQ(good.verdict.judgement, Judgement::kPassed) << good.verdict.reason;
-  EXPECT_EQ(good.model, "fbgemm@avx2");
+  EXPECT_EQ(good.convention, "fbgemm@avx2");
   EXPECT_EQ(good.outputs, 2);
   const GoldenVerdict y = JudgeLine({{"y", "[33]"}});
   EXPECT_TRUE(y.verdict.failed());
@@ -222,7 +222,7 @@ TEST(GoldenJudgeTest, AnyWrongOutputFails) {
   EXPECT_TRUE(JudgeLine({{"acc_other", "[1]"}}).verdict.failed()) << "an unknown accumulator";
 }
 
-TEST(GoldenJudgeTest, WhatHasNoModelIsSkippedWithAReason) {
+TEST(GoldenJudgeTest, WhatHasNoConventionIsSkippedWithAReason) {
   const auto reason = [](const std::map<std::string, std::string>& changes) {
     const GoldenVerdict verdict = JudgeLine(changes);
     EXPECT_EQ(verdict.verdict.judgement, Judgement::kSkipped);
@@ -310,11 +310,11 @@ TEST(GoldenJudgeTest, ConvolutionsAndSumsAreJudged) {
     return JudgeGolden(ParseGoldenLine(line, "f", 1));
   };
   // Taps 4 and 5 are one pair, in which two of the three pixels have both.
-  for (const auto& [line, model] :
+  for (const auto& [line, convention] :
        {std::pair{ConvLine({}), "fbgemm@avx2"}, {AddLine({}), "aten@avx2"}}) {
     const GoldenVerdict good = judge(line);
     EXPECT_EQ(good.verdict.judgement, Judgement::kPassed) << good.verdict.reason;
-    EXPECT_EQ(good.model, model);
+    EXPECT_EQ(good.convention, convention);
   }
   EXPECT_TRUE(judge(ConvLine({{"y", "[32,33,32]"}})).verdict.failed());
   const Fields exact = {{"isa", R"("avx512_vnni")"}, {"y", "[63,63,32]"}};
@@ -322,7 +322,7 @@ TEST(GoldenJudgeTest, ConvolutionsAndSumsAreJudged) {
   EXPECT_TRUE(judge(AddLine({{"y", "[13,24]"}})).verdict.failed());
   EXPECT_TRUE(judge(AddLine({{"y_thread", "[14,23]"}})).verdict.failed());
   EXPECT_EQ(judge(AddLine({{"isa", R"("aten-riscv")"}})).verdict.judgement, Judgement::kSkipped);
-  EXPECT_EQ(judge(AddLine({{"isa", R"("aten-avx512-pt26")"}})).model, "aten@avx512+pt26");
+  EXPECT_EQ(judge(AddLine({{"isa", R"("aten-avx512-pt26")"}})).convention, "aten@avx512+pt26");
   const std::string depthwise =
       R"({"id":"r","op":"depthwise3d_7x7x7_const","backend":"fbgemm@71d6f8b","isa":"any-x86",)"
       R"("x_const":0,"w_zp":0,"out_scale":"0x1p+0","y_center":0,"y_channel0":[)";

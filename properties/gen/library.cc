@@ -313,9 +313,9 @@ Case IntoLibraryDomain(Case c, Rng& rng) {
 
 Case DrawForLibraries(Op op, uint64_t seed) {
   Rng rng(MixSeed(MixSeed(seed, static_cast<uint64_t>(op)), 2000));
-  const bool is_model_op = HasSums(op) || HasTwoOperands(op) || op == Op::kQuantize ||
-                           op == Op::kDequantize || op == Op::kRequantize;
-  if (!is_model_op) return Draw(op, seed);
+  const bool is_convention_op = HasSums(op) || HasTwoOperands(op) || op == Op::kQuantize ||
+                                op == Op::kDequantize || op == Op::kRequantize;
+  if (!is_convention_op) return Draw(op, seed);
   Case c;
   if (seed % 2 == 1 && HasSums(op)) {
     c = SolvedSums(rng, op).Draw();

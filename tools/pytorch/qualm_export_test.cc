@@ -12,7 +12,7 @@
 #include "adapters/registry.h"
 #include "core/io/case_json.h"
 #include "core/subject.h"
-#include "oracles/conventions/model.h"
+#include "oracles/conventions/convention.h"
 #include "tools/run_qualm_test_util.h"
 
 namespace qualm::tools {
@@ -39,15 +39,15 @@ class ExportTest : public QualmTest {
 
   // Files by operation, each judged.
   std::map<Op, std::vector<std::string>> Judged(const std::string& name) {
-    const Model* const model = FindModel("torch-qnnpack");
+    const Convention* const convention = FindConvention("torch-qnnpack");
     std::map<Op, std::vector<std::string>> files;
     for (const auto& entry : fs::directory_iterator(folder() / name)) {
       const Case c = ReadCaseFile(entry.path().string());
       EXPECT_TRUE(c.observed) << entry.path();
-      EXPECT_EQ(model->cannot_run(c), "") << entry.path();
-      if (!c.observed || !model->cannot_run(c).empty()) continue;
+      EXPECT_EQ(convention->cannot_run(c), "") << entry.path();
+      if (!c.observed || !convention->cannot_run(c).empty()) continue;
       EXPECT_GT(c.observed->y.size(), 0) << entry.path();
-      EXPECT_EQ(model->run(c).y, c.observed->y) << entry.path();
+      EXPECT_EQ(convention->run(c).y, c.observed->y) << entry.path();
       files[c.op].push_back(entry.path().string());
     }
     return files;

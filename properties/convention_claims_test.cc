@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the models claim of themselves, on drawn cases moved into the domains of conventions.
+// What the conventions claim of themselves, on drawn cases moved into the domains of conventions.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -7,7 +7,7 @@
 #include <string>
 
 #include "core/rng.h"
-#include "oracles/conventions/model.h"
+#include "oracles/conventions/convention.h"
 #include "properties/gen/gen.h"
 #include "properties/gen/library.h"
 #include "properties/list.h"
@@ -16,13 +16,13 @@
 namespace qualm {
 namespace {
 
-TEST(ModelClaims, HoldOnDrawnCases) {
+TEST(ConventionClaims, HoldOnDrawnCases) {
   constexpr uint64_t kCases = 60;
-  for (const Model& model : AllModels()) {
+  for (const Convention& convention : AllConventions()) {
     TestSubject subject(
-        [&](const Case& c, const RunContext&) { return TestSubject::Good(model.run(c).y); });
-    subject.cannot_run = model.cannot_run;
-    subject.set_contract({model.name});
+        [&](const Case& c, const RunContext&) { return TestSubject::Good(convention.run(c).y); });
+    subject.cannot_run = convention.cannot_run;
+    subject.set_contract({convention.name});
     for (const Op op : {Op::kQuantize, Op::kDequantize, Op::kRequantize, Op::kLinear, Op::kConv2d,
                         Op::kDepthwise, Op::kAdd, Op::kMul}) {
       Rng rng(static_cast<uint64_t>(op) + 1);
@@ -31,22 +31,22 @@ TEST(ModelClaims, HoldOnDrawnCases) {
       for (uint64_t seed = 0; seed < kCases; ++seed) {
         const Case c = gen::IntoLibraryDomain(gen::Draw(op, seed), rng);
         ASSERT_EQ(Validate(c), "");
-        if (!model.cannot_run(c).empty()) continue;
+        if (!convention.cannot_run(c).empty()) continue;
         ++taken;
         MemoSubject memo(subject);
         for (const Property& property : AllProperties()) {
           const bool about = std::ranges::find(property.ops, op) != property.ops.end();
-          if (!about || !Satisfies(model, op, property.claim)) continue;
+          if (!about || !Satisfies(convention, op, property.claim)) continue;
           const Verdict verdict = Judge(property, c, memo);
           EXPECT_FALSE(verdict.failed())
-              << model.name << " " << FullName(op, property) << ": " << verdict.reason;
+              << convention.name << " " << FullName(op, property) << ": " << verdict.reason;
           passed[FullName(op, property)] += verdict.judgement == Judgement::kPassed ? 1 : 0;
         }
       }
       for (const auto& [claim, count] : passed) {
         // A claim that nothing was tried on is no evidence.
         if (taken >= 20) {
-          EXPECT_GT(count, 0) << model.name << " " << claim;
+          EXPECT_GT(count, 0) << convention.name << " " << claim;
         }
       }
     }
@@ -54,17 +54,17 @@ TEST(ModelClaims, HoldOnDrawnCases) {
 }
 
 // A name that no property has would never be judged.
-TEST(ModelClaims, NameProperties) {
-  const auto expect_names = [](const Model& model, const std::string& of) {
-    for (const std::string& claim : model.satisfies) {
+TEST(ConventionClaims, NameProperties) {
+  const auto expect_names = [](const Convention& convention, const std::string& of) {
+    for (const std::string& claim : convention.satisfies) {
       EXPECT_NE(FindProperty(claim), nullptr) << of << " " << claim;
     }
   };
-  for (const Model& model : AllModels()) {
-    expect_names(model, model.name);
-    if (!model.part) continue;
+  for (const Convention& convention : AllConventions()) {
+    expect_names(convention, convention.name);
+    if (!convention.part) continue;
     for (const Op op : AllOps()) {
-      if (const Model* part = model.part(op)) expect_names(*part, model.name);
+      if (const Convention* part = convention.part(op)) expect_names(*part, convention.name);
     }
   }
 }

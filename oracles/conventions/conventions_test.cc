@@ -9,7 +9,7 @@
 
 #include "core/rng.h"
 #include "core/verdict.h"
-#include "oracles/conventions/model.h"
+#include "oracles/conventions/convention.h"
 #include "oracles/conventions/test_util.h"
 
 namespace qualm {
@@ -53,24 +53,26 @@ Case Quantize(std::vector<float> x, float scale, int32_t zero_point, DType dtype
   return c;
 }
 
-int32_t Acc(std::string_view model, const Case& c) { return Get(model).run(c).acc->IntAt(0); }
-int32_t First(std::string_view model, const Case& c) {
-  EXPECT_EQ(Get(model).cannot_run(c), "");
-  return Get(model).run(c).y.IntAt(0);
+int32_t Acc(std::string_view convention, const Case& c) {
+  return Get(convention).run(c).acc->IntAt(0);
+}
+int32_t First(std::string_view convention, const Case& c) {
+  EXPECT_EQ(Get(convention).cannot_run(c), "");
+  return Get(convention).run(c).y.IntAt(0);
 }
 
-TEST(ModelsTest, ListIsSortedAndComplete) {
+TEST(ConventionsTest, ListIsSortedAndComplete) {
   std::set<std::string> names;
   std::string previous;
-  for (const Model& model : AllModels()) {
-    EXPECT_LT(previous, model.name);
-    previous = model.name;
-    names.insert(model.name);
-    EXPECT_FALSE(model.description.empty()) << model.name;
-    EXPECT_FALSE(model.source.empty()) << model.name;
+  for (const Convention& convention : AllConventions()) {
+    EXPECT_LT(previous, convention.name);
+    previous = convention.name;
+    names.insert(convention.name);
+    EXPECT_FALSE(convention.description.empty()) << convention.name;
+    EXPECT_FALSE(convention.source.empty()) << convention.name;
     const bool permutes =
-        std::count(model.satisfies.begin(), model.satisfies.end(), "k_permutation") != 0;
-    EXPECT_FALSE(model.pair_saturates && permutes) << model.name;
+        std::count(convention.satisfies.begin(), convention.satisfies.end(), "k_permutation") != 0;
+    EXPECT_FALSE(convention.pair_saturates && permutes) << convention.name;
   }
   for (const char* name : {"fbgemm@avx2",       "fbgemm@avx512",      "fbgemm@vnni",
                            "fbgemm@avx2+acc16", "fbgemm@avx2+nofma",  "fbgemm@avx2+acc16+nofma",
@@ -84,22 +86,22 @@ TEST(ModelsTest, ListIsSortedAndComplete) {
                            "observers@torch",   "observers@aten",     "observers@fbgemm"}) {
     EXPECT_TRUE(names.contains(name)) << name;
   }
-  EXPECT_EQ(FindModel("fbgemm"), nullptr);
+  EXPECT_EQ(FindConvention("fbgemm"), nullptr);
 }
 
-TEST(ModelsTest, OnlyPairSaturatingModelsLoseAPair) {
+TEST(ConventionsTest, OnlyPairSaturatingConventionsLoseAPair) {
   const Case c = Dot({255, 255}, {127, 127});
-  for (const Model& model : AllModels()) {
-    if (!model.cannot_run(c).empty()) continue;
-    const std::optional<Tensor> acc = model.run(c).acc;
-    EXPECT_EQ(acc.has_value(), !model.name.starts_with("numpy")) << model.name;
+  for (const Convention& convention : AllConventions()) {
+    if (!convention.cannot_run(c).empty()) continue;
+    const std::optional<Tensor> acc = convention.run(c).acc;
+    EXPECT_EQ(acc.has_value(), !convention.name.starts_with("numpy")) << convention.name;
     if (acc) {
-      EXPECT_EQ(acc->IntAt(0), model.pair_saturates ? 32767 : 64770) << model.name;
+      EXPECT_EQ(acc->IntAt(0), convention.pair_saturates ? 32767 : 64770) << convention.name;
     }
   }
 }
 
-TEST(ModelsTest, TracesNameEverySaturatingPair) {
+TEST(ConventionsTest, TracesNameEverySaturatingPair) {
   const Case c = Dot({255, 255, 1, 1, 200, 255}, {127, 127, 5, 5, -128, -128});
   const Trace trace = Get("fbgemm@avx2").trace(c, 0);
   std::vector<TraceStep> lost;
@@ -118,14 +120,14 @@ TEST(ModelsTest, TracesNameEverySaturatingPair) {
   }
 }
 
-TEST(ModelsTest, PairsAreAdjacentAndAnOddLastTermIsAlone) {
+TEST(ConventionsTest, PairsAreAdjacentAndAnOddLastTermIsAlone) {
   EXPECT_EQ(Acc("fbgemm@avx2", Dot({255, 0, 255, 0}, {127, 0, 127, 0})), 64770);
   EXPECT_EQ(Acc("fbgemm@avx2", Dot({255, 255, 0, 0}, {127, 127, 0, 0})), 32767);
   EXPECT_EQ(Acc("fbgemm@avx2", Dot({0, 0, 255}, {0, 0, 127})), 32385);
   EXPECT_EQ(Acc("fbgemm@avx2", Dot({129, 129}, {-128, -128})), -32768);
 }
 
-TEST(ModelsTest, Acc16AlsoSaturatesTheRunningSumAndSpillsEvery256) {
+TEST(ConventionsTest, Acc16AlsoSaturatesTheRunningSumAndSpillsEvery256) {
   // Pairs 16129 each: the third no longer fits.
   const Case three = Dot({127, 0, 127, 0, 127, 0}, {127, 0, 127, 0, 127, 0});
   EXPECT_EQ(Acc("fbgemm@avx2+acc16", three), 32767);
@@ -141,7 +143,7 @@ TEST(ModelsTest, Acc16AlsoSaturatesTheRunningSumAndSpillsEvery256) {
   EXPECT_EQ(Acc("fbgemm@avx2+acc16", Dot(x, w)), 48387);  // 2 in the first block, 1 in the next
 }
 
-TEST(ModelsTest, OneDnnCutsALongKInTwo) {
+TEST(ConventionsTest, OneDnnCutsALongKInTwo) {
   // Recovered from the installed oneDNN 2.6.3: 257 is cut at 129, so (128,129) is no pair there
   // and (129,130) is one.
   const auto at = [](int64_t K, int64_t k) {
@@ -161,7 +163,7 @@ TEST(ModelsTest, OneDnnCutsALongKInTwo) {
   EXPECT_EQ(Acc("onednn2@vnni", at(256, 128)), 64770);
 }
 
-TEST(ModelsTest, OneDnnSignedActivations) {
+TEST(ConventionsTest, OneDnnSignedActivations) {
   const auto signed_dot = [](int64_t M, std::vector<int32_t> x, std::vector<int32_t> w) {
     const auto K = static_cast<int64_t>(w.size());
     return Linear(M, 1, K, DType::kS8, std::move(x), DType::kS8, std::move(w), DType::kS8);
@@ -184,7 +186,7 @@ TEST(ModelsTest, OneDnnSignedActivations) {
 }
 
 // Read in oneDNN 2.6.3 (src/cpu/matmul/gemm_x8s8s32x_matmul.cpp, src/cpu/gemm) and off the library.
-TEST(ModelsTest, OneDnnWeightZeroPoints) {
+TEST(ConventionsTest, OneDnnWeightZeroPoints) {
   const auto s32 = [](Case c, int32_t x_zp, int32_t w_zp) {
     c.x_q.zero_point = {x_zp};
     c.w_q.zero_point = {w_zp};
@@ -200,12 +202,13 @@ TEST(ModelsTest, OneDnnWeightZeroPoints) {
   EXPECT_EQ(First("onednn2@avx2vnni", pair), 64770 - 258);
   EXPECT_EQ(First("onednn2@vnni", pair), 64770 - 258);
   // A zero point that is no code is taken out afterwards, with u8 codes summed as signed bytes.
-  for (const char* model :
+  for (const char* convention :
        {"onednn2@sse41", "onednn2@avx2", "onednn2@avx2vnni", "onednn2@avx512core"}) {
-    EXPECT_EQ(First(model, s32(Dot({200}, {1}), 0, 128)), 200 + 128 * 56) << model;
-    EXPECT_EQ(First(model, s32(Dot({127}, {1}), 0, 128)), 127 - 128 * 127) << model;
-    EXPECT_EQ(First(model, s32(Dot({200}, {1}), 256, -1)), 200 - 256 - 56 - 256) << model;
-    EXPECT_EQ(First(model, s32(Dot({200}, {1}), 255, -1)), 200 - 255 + 200 - 255) << model;
+    EXPECT_EQ(First(convention, s32(Dot({200}, {1}), 0, 128)), 200 + 128 * 56) << convention;
+    EXPECT_EQ(First(convention, s32(Dot({127}, {1}), 0, 128)), 127 - 128 * 127) << convention;
+    EXPECT_EQ(First(convention, s32(Dot({200}, {1}), 256, -1)), 200 - 256 - 56 - 256) << convention;
+    EXPECT_EQ(First(convention, s32(Dot({200}, {1}), 255, -1)), 200 - 255 + 200 - 255)
+        << convention;
   }
   EXPECT_EQ(First("onednn2@vnni", s32(Dot({200}, {1}), 0, 128)), 200 - 128 * 200);
   // The reference gemm takes s8 activations with zero points, unless one of them is no code, and
@@ -216,9 +219,10 @@ TEST(ModelsTest, OneDnnWeightZeroPoints) {
   EXPECT_EQ(First("onednn2@avx512core", s32(s8, 0, 1)), 255 - 254);
   const std::vector<int32_t> many(1089, 127);
   const Case large = Linear(1, 1, 1089, DType::kS8, many, DType::kS8, many, DType::kS8);
-  for (const char* model : {"onednn2@avx2", "onednn2@avx2vnni", "onednn2@vnni"}) {
-    EXPECT_EQ(First(model, s32(large, 0, 1)), 1089 * 127 * 126) << model;      // even, above 2^24
-    EXPECT_EQ(First(model, s32(large, 0, 2)), 1089 * 127 * 125 + 1) << model;  // odd
+  for (const char* convention : {"onednn2@avx2", "onednn2@avx2vnni", "onednn2@vnni"}) {
+    EXPECT_EQ(First(convention, s32(large, 0, 1)), 1089 * 127 * 126)
+        << convention;  // even, above 2^24
+    EXPECT_EQ(First(convention, s32(large, 0, 2)), 1089 * 127 * 125 + 1) << convention;  // odd
   }
   // K = 33026 leaves int32: the reference gemm saturates to 2^31 - 1, which float32 has not.
   const auto depth = int64_t{33026};
@@ -229,7 +233,7 @@ TEST(ModelsTest, OneDnnWeightZeroPoints) {
             static_cast<int32_t>(33026u * 65025u));
 }
 
-TEST(ModelsTest, OneDnnS32AndF32Outputs) {
+TEST(ConventionsTest, OneDnnS32AndF32Outputs) {
   std::vector<int32_t> x(520, 255), w(520, 127);
   w[518] = 7;
   x[519] = 2;
@@ -266,14 +270,16 @@ TEST(ModelsTest, OneDnnS32AndF32Outputs) {
 
 // Seen on a CPU with AMX: one code 2 against weights -1 with zero point 127 in 17 terms is -2 -
 // 254, and the bias meets the -2 first.
-TEST(ModelsTest, AmxTilesAddTheBiasBeforeTheZeroPoints) {
+TEST(ConventionsTest, AmxTilesAddTheBiasBeforeTheZeroPoints) {
   Case c = Linear(12, 22, 17, DType::kU8, std::vector<int32_t>(12 * 17), DType::kS8,
                   std::vector<int32_t>(22 * 17), DType::kF32);
   c.x.SetInt(0, 2);
   c.w.SetInt(0, -1);
   c.w_q.zero_point = {127};
   c.bias = std::vector<float>(22, -0x1.6aefe4p-4f);
-  const auto first = [&](std::string_view model) { return Get(model).run(c).y.FloatAt(0); };
+  const auto first = [&](std::string_view convention) {
+    return Get(convention).run(c).y.FloatAt(0);
+  };
   EXPECT_EQ(first("onednn2@vnni"), -0x1.0016aep+8f);
   EXPECT_EQ(first("onednn2@amx"), -0x1.0016bp+8f);
   const Trace trace = Get("onednn2@amx").trace(c, 0);
@@ -289,7 +295,7 @@ TEST(ModelsTest, AmxTilesAddTheBiasBeforeTheZeroPoints) {
   EXPECT_EQ(first("onednn2@amx"), -0x1.0016aep+8f);
 }
 
-TEST(ModelsTest, ZeroPointBeforeOrAfterRounding) {
+TEST(ConventionsTest, ZeroPointBeforeOrAfterRounding) {
   // 5 * 0.5 = 2.5 with zero point 1: 2 + 1 against rne(3.5).
   Case c = Dot({5}, {1});
   c.x_q.scale = {0.5f};
@@ -301,7 +307,7 @@ TEST(ModelsTest, ZeroPointBeforeOrAfterRounding) {
   EXPECT_EQ(First("onednn3@vnni", c), 4);
 }
 
-TEST(ModelsTest, TiesGoToEvenUpOrAway) {
+TEST(ConventionsTest, TiesGoToEvenUpOrAway) {
   const auto half = [](int32_t x, DType dtype) {
     Case c = Linear(1, 1, 1, dtype, {x}, dtype, {1}, dtype);
     c.x_q.scale = {0.5f};
@@ -316,7 +322,7 @@ TEST(ModelsTest, TiesGoToEvenUpOrAway) {
   EXPECT_EQ(First("tflite@single", half(-3, DType::kS8)), -1);
 }
 
-TEST(ModelsTest, LargeResultsOverflowOnlyWithoutAClampBeforeTheConversion) {
+TEST(ConventionsTest, LargeResultsOverflowOnlyWithoutAClampBeforeTheConversion) {
   Case c = Dot({255}, {127});
   c.x_q.scale = {0x1p20f};
   EXPECT_EQ(First("fbgemm@vnni", c), 0);  // INT32_MIN
@@ -325,7 +331,7 @@ TEST(ModelsTest, LargeResultsOverflowOnlyWithoutAClampBeforeTheConversion) {
   EXPECT_EQ(First("onnxruntime@vnni", c), 255);
 }
 
-TEST(ModelsTest, BiasRoundsWhereTheFamilyRoundsIt) {
+TEST(ConventionsTest, BiasRoundsWhereTheFamilyRoundsIt) {
   Case c = Dot({1}, {1});
   c.bias = std::vector<float>{0.5f};
   c.x_q.scale = {1.0f};
@@ -335,7 +341,7 @@ TEST(ModelsTest, BiasRoundsWhereTheFamilyRoundsIt) {
   EXPECT_EQ(First("onednn2@vnni", c), 3);
 }
 
-TEST(ModelsTest, ContractionShowsInThePerTensorBias) {
+TEST(ConventionsTest, ContractionShowsInThePerTensorBias) {
   // fl(v + b*r) in one rounding against two: v = 1, b*r = 2^-24 + 2^-47 exactly, so that only the
   // fused form sees what lies above the tie.
   Case c = Dot({1}, {1});
@@ -360,11 +366,11 @@ TEST(ModelsTest, ContractionShowsInThePerTensorBias) {
   }
 }
 
-TEST(ModelsTest, QuantizeOfWhatIsNoNumber) {
+TEST(ConventionsTest, QuantizeOfWhatIsNoNumber) {
   const float inf = std::numeric_limits<float>::infinity();
   const float nan = std::numeric_limits<float>::quiet_NaN();
-  const auto codes = [](std::string_view model, const Case& c) {
-    const Tensor y = Get(model).run(c).y;
+  const auto codes = [](std::string_view convention, const Case& c) {
+    const Tensor y = Get(convention).run(c).y;
     std::vector<int32_t> result;
     for (int64_t i = 0; i < y.size(); ++i) result.push_back(y.IntAt(i));
     return result;
@@ -382,20 +388,20 @@ TEST(ModelsTest, QuantizeOfWhatIsNoNumber) {
   EXPECT_EQ(codes("onnxruntime@vnni", high), (V{255, 0, 0}));
 }
 
-TEST(ModelsTest, QuantizeMultipliesByTheReciprocalOrDivides) {
+TEST(ConventionsTest, QuantizeMultipliesByTheReciprocalOrDivides) {
   // FBGEMM's own example: the product is 127.5, the quotient a little less.
   const Case c = Quantize({0.273939937f}, 0.00214854861f, 0, DType::kU8);
-  for (const char* model : {"fbgemm@avx2", "fbgemm@scalar", "aten@default", "xnnpack@fp32"}) {
-    EXPECT_EQ(First(model, c), 128) << model;
+  for (const char* convention : {"fbgemm@avx2", "fbgemm@scalar", "aten@default", "xnnpack@fp32"}) {
+    EXPECT_EQ(First(convention, c), 128) << convention;
   }
   EXPECT_EQ(First("onnxruntime@vnni", c), 127);
   EXPECT_EQ(First("tflite@double", c), 127);
 }
 
-TEST(ModelsTest, CasesOutsideAConventionAreRefusedWithAReason) {
-  const auto reason = [](std::string_view model, const Case& c) {
+TEST(ConventionsTest, CasesOutsideAConventionAreRefusedWithAReason) {
+  const auto reason = [](std::string_view convention, const Case& c) {
     EXPECT_EQ(Validate(c), "");
-    return Get(model).cannot_run(c);
+    return Get(convention).cannot_run(c);
   };
   Case c = Dot({1}, {1});
   c.w_q.zero_point = {1};
@@ -421,8 +427,8 @@ TEST(ModelsTest, CasesOutsideAConventionAreRefusedWithAReason) {
             "this convention has no quantize");
 }
 
-// Random cases with zero points, bias and per-channel scales, as far as the model takes them.
-Case Random(Rng& rng, const Model& model) {
+// Random cases with zero points, bias and per-channel scales, as far as the convention takes them.
+Case Random(Rng& rng, const Convention& convention) {
   for (int tries = 0; tries < 200; ++tries) {
     const DType x_dtype = rng.Chance(2, 3) ? DType::kU8 : DType::kS8;
     const DType out_dtype = rng.Chance(1, 5) ? DType::kF32 : x_dtype;
@@ -441,7 +447,7 @@ Case Random(Rng& rng, const Model& model) {
       c.bias.emplace(static_cast<size_t>(N));
       for (float& b : *c.bias) b = static_cast<float>(rng.Unit()) - 0.5f;
     }
-    if (Validate(c).empty() && model.cannot_run(c).empty()) return c;
+    if (Validate(c).empty() && convention.cannot_run(c).empty()) return c;
   }
   return {};
 }
@@ -458,23 +464,23 @@ Case WithOrder(const Case& c, const std::vector<int64_t>& order) {
   return permuted;
 }
 
-TEST(ModelsTest, ClaimsHoldOnRandomCases) {
+TEST(ConventionsTest, ClaimsHoldOnRandomCases) {
   Rng rng(7);
   int64_t permuted = 0, rows = 0, channels = 0, changed = 0;
-  for (const Model& model : AllModels()) {
+  for (const Convention& convention : AllConventions()) {
     const auto claims = [&](const char* claim) {
-      return std::count(model.satisfies.begin(), model.satisfies.end(), claim) != 0;
+      return std::count(convention.satisfies.begin(), convention.satisfies.end(), claim) != 0;
     };
     for (int round = 0; round < 40; ++round) {
-      const Case c = Random(rng, model);
+      const Case c = Random(rng, convention);
       if (c.K == 0) break;  // no linear
-      const Tensor y = model.run(c).y;
+      const Tensor y = convention.run(c).y;
       std::vector<int64_t> order(static_cast<size_t>(c.K));
       std::iota(order.begin(), order.end(), int64_t{0});
       std::rotate(order.begin(), order.begin() + 1, order.end());
-      const bool same = model.run(WithOrder(c, order)).y == y;
+      const bool same = convention.run(WithOrder(c, order)).y == y;
       if (claims("k_permutation")) {
-        EXPECT_TRUE(same) << model.name;
+        EXPECT_TRUE(same) << convention.name;
         ++permuted;
       } else if (!same) {
         ++changed;
@@ -484,17 +490,17 @@ TEST(ModelsTest, ClaimsHoldOnRandomCases) {
         row.M = 1;
         row.x = Tensor(c.x.dtype(), {1, c.K});
         for (int64_t k = 0; k < c.K; ++k) row.x.SetInt(k, c.x.IntAt((c.M - 1) * c.K + k));
-        const Tensor alone = model.run(row).y;
+        const Tensor alone = convention.run(row).y;
         for (int64_t n = 0; n < c.N; ++n)
-          EXPECT_EQ(alone.BitsAt(n), y.BitsAt((c.M - 1) * c.N + n)) << model.name;
+          EXPECT_EQ(alone.BitsAt(n), y.BitsAt((c.M - 1) * c.N + n)) << convention.name;
         ++rows;
       }
       Case per_channel = c;
       per_channel.per_channel = true;
       per_channel.w_q.scale.assign(static_cast<size_t>(c.N), c.w_q.scale[0]);
       per_channel.w_q.zero_point.assign(static_cast<size_t>(c.N), c.w_q.zero_point[0]);
-      if (claims("per_channel_equals_per_tensor") && model.cannot_run(per_channel).empty()) {
-        EXPECT_EQ(model.run(per_channel).y, y) << model.name;
+      if (claims("per_channel_equals_per_tensor") && convention.cannot_run(per_channel).empty()) {
+        EXPECT_EQ(convention.run(per_channel).y, y) << convention.name;
         ++channels;
       }
     }
@@ -505,7 +511,7 @@ TEST(ModelsTest, ClaimsHoldOnRandomCases) {
   EXPECT_GT(channels, 200);
 }
 
-TEST(ModelsTest, EmptyCasesGiveEmptyOutputs) {
+TEST(ConventionsTest, EmptyCasesGiveEmptyOutputs) {
   Case c = Linear(0, 3, 4, DType::kU8, {}, DType::kS8, std::vector<int32_t>(12, 1), DType::kU8);
   EXPECT_EQ(Get("fbgemm@avx2").run(c).y.shape(), (std::vector<int64_t>{0, 3}));
   c = Linear(1, 1, 0, DType::kU8, {}, DType::kS8, {}, DType::kU8);
@@ -516,7 +522,7 @@ TEST(ModelsTest, EmptyCasesGiveEmptyOutputs) {
 
 // The three ways to choose on one tensor: whether the floor is 2^-23 or 6.1e-5, and what symmetric
 // means, tells them apart.
-TEST(ModelsTest, QParamsAreChosenEachInItsWay) {
+TEST(ConventionsTest, QParamsAreChosenEachInItsWay) {
   Case c;
   c.op = Op::kChooseQParams;
   c.M = 1;
@@ -525,10 +531,10 @@ TEST(ModelsTest, QParamsAreChosenEachInItsWay) {
   c.out_dtype = DType::kF32;
   c.out_min = INT32_MIN;
   c.out_max = INT32_MAX;
-  const auto chosen = [&](std::string_view model) {
-    EXPECT_EQ(Get(model).cannot_run(c), "");
-    const Tensor y = Get(model).run(c).y;
-    const Trace trace = Get(model).trace(c, 1);
+  const auto chosen = [&](std::string_view convention) {
+    EXPECT_EQ(Get(convention).cannot_run(c), "");
+    const Tensor y = Get(convention).run(c).y;
+    const Trace trace = Get(convention).trace(c, 1);
     EXPECT_EQ(trace.back().value, ElementText(y, 1));
     return std::pair{y.FloatAt(0), y.FloatAt(1)};
   };

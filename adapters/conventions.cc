@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "adapters/models.h"
+#include "adapters/conventions.h"
 
 #include <exception>
 #include <memory>
@@ -9,21 +9,22 @@
 #include <vector>
 
 #include "adapters/host/arena.h"
-#include "oracles/conventions/model.h"
+#include "oracles/conventions/convention.h"
 
 namespace qualm {
 namespace {
 
 constexpr std::string_view kPrefix = "model:";
 
-class ModelSubject final : public Subject {
+class ConventionSubject final : public Subject {
  public:
-  ModelSubject(std::string name, const Model& model) : name_(std::move(name)), model_(model) {
-    set_contract({model.name});
+  ConventionSubject(std::string name, const Convention& convention)
+      : name_(std::move(name)), convention_(convention) {
+    set_contract({convention.name});
   }
 
   std::string_view name() const override { return name_; }
-  std::string CannotRun(const Case& c) const override { return model_.cannot_run(c); }
+  std::string CannotRun(const Case& c) const override { return convention_.cannot_run(c); }
   std::string InstructionSet() const override { return "scalar"; }
 
   // A specification has no buffers to place and no caller's rounding mode: `context` matters only
@@ -34,7 +35,7 @@ class ModelSubject final : public Subject {
     }
     const ScopedEnvironment normal(RunContext{});
     try {
-      ModelOutput output = model_.run(c);
+      ConventionOutput output = convention_.run(c);
       if (!context.want_acc) output.acc.reset();
       return {RunStatus::kOk, "", std::move(output.y), std::move(output.acc)};
     } catch (const std::exception& exception) {
@@ -44,13 +45,13 @@ class ModelSubject final : public Subject {
 
  private:
   std::string name_;
-  const Model& model_;
+  const Convention& convention_;
 };
 
 std::vector<std::string> NamesWithPrefix(std::string_view prefix) {
   std::vector<std::string> names;
-  for (const Model& model : AllModels()) {
-    std::string name = std::string(kPrefix) + model.name;
+  for (const Convention& convention : AllConventions()) {
+    std::string name = std::string(kPrefix) + convention.name;
     if (name.starts_with(prefix)) names.push_back(std::move(name));
   }
   return names;
@@ -58,8 +59,9 @@ std::vector<std::string> NamesWithPrefix(std::string_view prefix) {
 
 std::unique_ptr<Subject> Make(const std::string& name) {
   if (!name.starts_with(kPrefix)) return nullptr;
-  const Model* const model = FindModel(std::string_view(name).substr(kPrefix.size()));
-  return model == nullptr ? nullptr : std::make_unique<ModelSubject>(name, *model);
+  const Convention* const convention =
+      FindConvention(std::string_view(name).substr(kPrefix.size()));
+  return convention == nullptr ? nullptr : std::make_unique<ConventionSubject>(name, *convention);
 }
 
 std::vector<std::string> Expand(const std::string& pattern) {
@@ -70,7 +72,7 @@ std::vector<std::string> Expand(const std::string& pattern) {
 
 }  // namespace
 
-SubjectKind ModelSubjects() {
+SubjectKind ConventionSubjects() {
   return {"model", "bit-exact arithmetic of a named backend, model:* all of them",
           "",      [] { return NamesWithPrefix(kPrefix); },
           Make,    Expand};

@@ -8,15 +8,14 @@
 //    1/2 - E; where |t| > 2^22, n may be wrong but lies outside [lo, hi] on the right side, as v
 //    does. Where sa/sy and sb/sy are floats and every partial sum is one too, t is v and E is 0,
 //    and n is right without a test: t + 1.5*2^23 is rounded once, half to even.
-// 2. Vectors with an element next to a tie: the same in double with the error bound of each
-// element,
-//    as in rescale.cc: v lies in [t - e, t + e], e = 2^-49*(|da*ma| + |db*mb|), and if both ends
-//    round to the same code that is the one.
+// 2. Vectors with an element next to a tie: t in double, with an error bound e for each element as
+//    in rescale.cc: v lies in [t - e, t + e], e = 2^-49*(|da*ma| + |db*mb|). If both ends round to
+//    the same code, v does too.
 // 3. Where they round to n and n + 1: p = sa*da, q = sb*db and h = (n + 1/2)*sy are exact doubles
 //    (|da|, |db| < 2^29, |n| < 2^27), s + f = p + q and d + g = s - h exactly (Knuth's two-sum), so
 //    the sign of d + f + g is that of v - (n + 1/2). If f or g is 0, RN(d + f + g) has that sign.
 //    g is 0 unless p and q cancel almost wholly (Sterbenz).
-// 4. What is left, and zero points and bounds too large for the above: ExactSum.
+// 4. All other elements, and zero points and bounds too large for steps 1 to 3: ExactSum.
 #include <algorithm>
 #include <cmath>
 
@@ -153,7 +152,7 @@ HWY_INLINE void AddDoubles(const AddPlan& plan, const uint8_t* a, const uint8_t*
   StoreSome(hn::TruncateTo(dc, hn::BitCast(du, code)), dc, y, n);
 }
 
-// Step 1, and the others for vectors that need them.
+// Step 1, and steps 2 to 4 for vectors that need them.
 void AddRow(const AddPlan& plan, const uint8_t* a, const uint8_t* b, size_t count, uint8_t* y) {
   const auto by_doubles = [&](size_t first, size_t some) HWY_ATTR {
     ForEachVector(DD(), some, [&](size_t i, size_t n) HWY_ATTR {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Convolutions are brought to two forms. Where a group has several input channels, the activations
-// under a block of output pixels are gathered into rows, unless they lie in memory as such, and go
-// through the linear layer's loops once per group. Depthwise ones have their own (depthwise.h).
+// under a block of output pixels are gathered into rows, unless they already lie in memory as rows,
+// and each group is a linear layer over its part of the rows (sums/row_block.h). A depthwise
+// convolution has an inner loop of its own (sums/depthwise.h).
 #include "kernels/conv.h"
 
 #include <algorithm>
@@ -11,14 +12,14 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/common/fp_environment.h"
+#include "kernels/common/parallel.h"
 #include "kernels/sums/accumulate.h"
 #include "kernels/sums/conv_validate.h"
 #include "kernels/sums/depthwise.h"
 #include "kernels/sums/epilogue.h"
-#include "kernels/common/fp_environment.h"
 #include "kernels/sums/pack.h"
 #include "kernels/sums/padding.h"
-#include "kernels/common/parallel.h"
 #include "kernels/sums/patches.h"
 #include "kernels/sums/row_block.h"
 
@@ -223,7 +224,7 @@ Status PackedConv::Run(const ConstImages& x, const MutableMatrix& y, std::span<u
   if (!pieces.status().ok()) return pieces.status();
 
   const Placer placer(impl_->shape.window, x);
-  // Blocks read in place must not reach beyond where one stride holds.
+  // A block that is read in place ends where its pixels stop being equally far apart.
   const Placer::Run run = impl_->IsPointwise() ? placer.LongestRun() : Placer::Run{y.rows, 0};
   const int64_t blocks_per_run = (run.pixels - 1) / plan.rows + 1;
   const auto run_block = [&](int64_t task, int64_t block) {

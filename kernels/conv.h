@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // conv2d and depthwise over NHWC images: y = (sum_{r,s,c} (x - zx)(w - zw_n) + b_n) * sx * sw_n /
 // sy, exactly rounded on every instruction set. Padding contributes real 0, also where zx is no
-// code.
+// code. conv.cc brings a convolution to linear's loops (linear.h) or to sums/depthwise.h.
 #ifndef QUALM_KERNELS_CONV_H_
 #define QUALM_KERNELS_CONV_H_
 
@@ -10,29 +10,11 @@
 #include <span>
 
 #include "kernels/images.h"
-#include "kernels/linear.h"
+#include "kernels/layer.h"
 #include "kernels/types.h"
 #include "kernels/window.h"
 
 namespace qualm::kernels {
-
-// Positions of the window along an axis of `in` pixels:
-// floor((in + pads - dilation * (kernel - 1) - 1) / stride) + 1; 0 where the dilated kernel does
-// not fit, and for an empty image, whatever its padding.
-int64_t ConvOutputHeight(const WindowGeometry& window);
-int64_t ConvOutputWidth(const WindowGeometry& window);
-
-// Everything but the activations.
-struct ConvParams {
-  // Channels, types, quantization and bias as in a linear layer. Row n of the weights is
-  // [R, S, in_channels / groups], so that the weights are KRSC.
-  LinearParams layer;
-  int64_t in_channels = 0;  // C
-  // Divides C and N: output channel n sees the input channels of group n / (N / groups). With
-  // groups = C the convolution is depthwise, and N / C its channel multiplier.
-  int64_t groups = 1;
-  WindowGeometry window;  // in_h and in_w do not matter: the images have them
-};
 
 // Weights packed once for the instruction set chosen at packing time, reused for images of any
 // size.
@@ -46,15 +28,16 @@ class PackedConv {
   // Validates and packs. On error *packed is unchanged.
   static Status Pack(const ConvParams& params, PackedConv* packed);
 
-  // x [batch,H,W,C]; y [batch*OH*OW, N], whose row stride is that of output pixels, with OH and OW
-  // from the window; on the target the weights were packed for. x, y and scratch must not overlap;
-  // where images and rows of x follow each other without gaps, pixels of x and y with equal strides
-  // may be interleaved. Allocates nothing when `scratch` holds ScratchBytes of the same sizes and
-  // pool, at any alignment. Blocks of output pixels are spread over the threads of `pool`.
+  // x is [batch,H,W,C]. y is [batch*OH*OW, N] with OH and OW from the window: its row stride is the
+  // distance of output pixels. Runs on the target that the weights were packed for. x, y and
+  // scratch must not overlap; where images and rows of x follow each other without gaps, pixels of
+  // x and y with equal strides may be interleaved. Allocates nothing when `scratch` holds
+  // ScratchBytes of the same sizes and pool, at any alignment. Blocks of output pixels are spread
+  // over the threads of `pool`.
   Status Run(const ConstImages& x, const MutableMatrix& y, std::span<uint8_t> scratch = {},
              ThreadPool* pool = nullptr) const;
-  // At most some 100 KiB, or one patch of R*S*C/groups activations where that is more, or one
-  // depthwise vector of output channels; times the threads.
+  // For each thread at most some 100 KiB, or one patch of R*S*C/groups activations where a patch is
+  // larger, or one depthwise vector of output channels where the vector is larger.
   size_t ScratchBytes(int64_t batch, int64_t height, int64_t width,
                       const ThreadPool* pool = nullptr) const;
 

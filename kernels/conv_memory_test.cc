@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/common/counted_new.h"
 #include "kernels/conv.h"
 #include "kernels/sums/conv_testing.h"
-#include "kernels/common/counted_new.h"
 #include "kernels/targets.h"
 
 namespace qualm::kernels {

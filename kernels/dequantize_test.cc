@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
-#include "kernels/elementwise.h"
 #include "kernels/common/test_support.h"
+#include "kernels/elementwise.h"
 
 namespace qualm::kernels {
 namespace {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // quantize, dequantize, requantize, rescale: exactly rounded on every instruction set.
 //
-// All take any finite scales > 0, denormals included, and any int32 zero points, and leave the gaps
-// between rows alone. Quantize, Requantize and RescaleCodes may work in place: y.data == x.data,
-// with rows of y, in bytes, that do not overtake those of x.
+// All four take any finite scale > 0, denormals included, and any int32 zero point, and leave the
+// gaps between rows alone. Quantize, Requantize and RescaleCodes may work in place: y.data ==
+// x.data, where no row of y begins, in bytes, after the same row of x.
 #ifndef QUALM_KERNELS_ELEMENTWISE_H_
 #define QUALM_KERNELS_ELEMENTWISE_H_
 
@@ -24,26 +24,11 @@ Status Quantize(const ConstMatrix& x, std::span<const float> scale,
 Status Dequantize(const ConstMatrix& q, std::span<const float> scale,
                   std::span<const int32_t> zero_point, const MutableMatrix& y);
 
-// The real multiplier numerator_a * numerator_b / (denominator * divisor), exactly. A plain float32
-// m is {m}. `divisor` is the number of elements of a mean: 1..2^53.
-struct Multiplier {
-  float numerator_a = 1.0f;
-  float numerator_b = 1.0f;
-  float denominator = 1.0f;
-  int64_t divisor = 1;
-};
-
 // y = clamp(RNE(acc * m) + zero_point). acc s32, y u8 or s8. One multiplier, or one per column.
 // A `requantization` other than kExact takes multipliers of divisor 1.
 Status Requantize(const ConstMatrix& acc, std::span<const Multiplier> multiplier,
                   int32_t zero_point, const OutputRange& range, const MutableMatrix& y,
                   Requantization requantization = Requantization::kExact);
-
-// How codes stand for real numbers: scale * (code - zero_point). 0 < scale < inf, any zero point.
-struct Quantization {
-  float scale = 1.0f;
-  int32_t zero_point = 0;
-};
 
 // y = clamp(RNE(x_scale * (x - x_zero_point) / y_scale) + y_zero_point): codes of one quantization,
 // u8 or s8, to codes of another.

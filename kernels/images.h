@@ -20,11 +20,13 @@ struct ConstImages {
 
 namespace internal {
 
-// Sizes, and that pixels, rows and images lie one after the other and within the address space.
+// An error unless sizes are >= 0 and pixels, rows and images lie one after the other and within the
+// address space.
 Status CheckImages(const ConstImages& x);
 
-// As one matrix of pixels if they have one stride, else as one row that reaches from the first
-// to the last: then nothing can be interleaved with them. Images are valid.
+// For checks of overlap. If all pixels are equally far apart, the images are one matrix of pixels;
+// else they are one row from the first to the last element, so that nothing can be interleaved with
+// them. Images are valid.
 ConstMatrix AsMatrix(const ConstImages& x);
 
 }  // namespace internal

@@ -7,12 +7,12 @@
 #include <memory>
 #include <utility>
 
+#include "kernels/common/fp_environment.h"
+#include "kernels/common/parallel.h"
 #include "kernels/sums/accumulate.h"
 #include "kernels/sums/epilogue.h"
-#include "kernels/common/fp_environment.h"
 #include "kernels/sums/linear_validate.h"
 #include "kernels/sums/pack.h"
-#include "kernels/common/parallel.h"
 #include "kernels/sums/row_block.h"
 
 namespace qualm::kernels {

@@ -1,5 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // y = (sum_k (x - zx)(w - zw_n) + b_n) * sx * sw_n / sy, exactly rounded on every instruction set.
+//
+// The code, from the outside in: linear.cc cuts the rows of x into blocks, sums/row_block.cc runs a
+// block over the packed weights (sums/pack.h has the algebra), sums/accumulate.cc is the inner loop
+// of integer sums, and sums/epilogue.cc turns sums into outputs by common/rescale.cc, which has the
+// proof that each is rounded once.
 #ifndef QUALM_KERNELS_LINEAR_H_
 #define QUALM_KERNELS_LINEAR_H_
 
@@ -7,27 +12,10 @@
 #include <memory>
 #include <span>
 
+#include "kernels/layer.h"
 #include "kernels/types.h"
 
 namespace qualm::kernels {
-
-// Everything but the activations. Spans are only read during packing.
-struct LinearParams {
-  ConstMatrix weights;                        // [N,K], u8 or s8
-  ElementType input_type = ElementType::kU8;  // of the activations
-  float x_scale = 1.0f;
-  int32_t x_zero_point = 0;
-  std::span<const float> w_scale;              // 1 or N
-  std::span<const int32_t> w_zero_point;       // 1 or N
-  std::span<const float> bias;                 // empty or N, real units; not for s32 outputs
-  std::span<const int32_t> bias_i32;           // empty or N, units of x_scale*w_scale[n]
-  ElementType output_type = ElementType::kU8;  // u8, s8, s32 (raw integer sum, clamped), f32
-  float y_scale = 1.0f;                        // u8, s8 only
-  int32_t y_zero_point = 0;
-  OutputRange range;
-  // Other than kExact: outputs u8 and s8 only, without `bias`.
-  Requantization requantization = Requantization::kExact;
-};
 
 // Weights packed once for the instruction set chosen at packing time, reused for any M.
 class PackedLinear {
@@ -47,8 +35,9 @@ class PackedLinear {
              ThreadPool* pool = nullptr) const;
   size_t ScratchBytes(int64_t rows, const ThreadPool* pool = nullptr) const;
 
-  // Panels on the fast saturating path, certified safe for every activation; of all panels. None
-  // on targets without such a path: with vpdpbusd, or without vpmaddubsw.
+  // How many panels of channels there are, and how many take the fast path that saturates
+  // (sums/accumulate.cc), because no activation can make their weights saturate (sums/certify.h).
+  // Targets with vpdpbusd and targets without vpmaddubsw have no such path: they certify none.
   struct PackingStats {
     int64_t panels = 0;
     int64_t panels_certified = 0;

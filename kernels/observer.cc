@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Smallest and largest value are found among integers that are ordered like the floats (-0 below
-// +0): no rounding mode, no flushing of denormals and no instruction set makes a difference, and
-// what is not finite lies beyond the ends. The rest is a few float32 operations per channel.
+// +0): no rounding mode, no flushing of denormals and no instruction set makes a difference.
+// Infinities and NaN lie beyond both ends of this order, so the ends tell whether all values are
+// finite. The rest is a few float32 operations per channel.
 #include "kernels/observer.h"
 
 #include <algorithm>
@@ -101,7 +102,7 @@ Keys KeysOf(const ConstMatrix& x, int64_t first, int64_t rows) {
   return keys;
 }
 
-// Of values within +-most, by their keys.
+// An error unless all values are finite and within +-most.
 Status CheckValues(const Keys& keys, float most) {
   if (keys.min < KeyOf(-HUGE_VALF) + 1 || keys.max > KeyOf(HUGE_VALF) - 1)
     return {"x has a value that is not finite"};
@@ -158,7 +159,7 @@ Status Observe(const ConstMatrix& batch, std::span<MinMaxState> states, float mo
     return CheckValues(keys, most);
   };
   Extent extent{};
-  // One that is refused must leave all states as they were.
+  // A batch with a value that is refused must leave all states as they were.
   for (size_t m = 0; m < states.size(); ++m) {
     if (Status s = extent_of(m, &extent); !s.ok()) return s;
   }

@@ -5,10 +5,10 @@
 #ifndef QUALM_KERNELS_OBSERVER_H_
 #define QUALM_KERNELS_OBSERVER_H_
 
-#include <array>
 #include <cstdint>
 #include <span>
 
+#include "kernels/common/histogram.h"
 #include "kernels/types.h"
 
 namespace qualm::kernels {
@@ -28,8 +28,8 @@ struct MinMaxState {
   bool empty = true;
 };
 
-// Smallest and largest value so far. `batch` f32, finite, not empty. All of it goes into the one
-// state, or row m into states[m].
+// Smallest and largest value so far. `batch` is f32, finite and not empty. One state takes the
+// whole batch; as many states as rows take one row each.
 Status ObserveMinMax(const ConstMatrix& batch, std::span<MinMaxState> states);
 
 // The moving average of the smallest and the largest value of each batch:
@@ -37,26 +37,18 @@ Status ObserveMinMax(const ConstMatrix& batch, std::span<MinMaxState> states);
 Status ObserveMovingAverage(const ConstMatrix& batch, float averaging_constant,
                             std::span<MinMaxState> states);
 
-// One scale and zero point for each state, which has observed something. A scale is at least 2^-23,
-// and infinite where max - min is no float32.
+// One scale and zero point for each state. Each state has observed something. A scale is at least
+// 2^-23, and infinite where max - min is no float32.
 Status ChooseQParams(const ObserverParams& params, std::span<const MinMaxState> states,
                      std::span<float> scale, std::span<int32_t> zero_point);
 
-// Counts of values between min and max. Fractions, after batches of different ranges.
-struct HistogramState {
-  static constexpr int64_t kBins = 2048;
-  float min = 0;
-  float max = 0;
-  bool empty = true;
-  std::array<float, kBins> counts{};
-};
-
-// `batch` f32, not empty, at most 2^24 values of magnitude up to 2^24. Of batches that are not
-// constant, the first spans at least 2^-60, and none makes the range grow by more than 2^11.
+// `batch` is f32, not empty, with at most 2^24 values of magnitude up to 2^24. The first batch
+// whose values are not all equal spans at least 2^-60, and no later batch makes the range grow by
+// more than 2^11. An error otherwise.
 Status ObserveHistogram(const ConstMatrix& batch, HistogramState* state);
 
-// For the part of the range whose quantization has the smallest squared error, as a search from
-// both ends finds it.
+// The scale and zero point of the part of the range whose quantization has the smallest squared
+// error, as a search from both ends finds it.
 Status ChooseQParams(const ObserverParams& params, const HistogramState& state, float* scale,
                      int32_t* zero_point);
 

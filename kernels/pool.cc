@@ -113,7 +113,7 @@ void ForEachWindow(const ConstImages& x, const PoolShape& shape, const MutableMa
   auto* out = static_cast<uint8_t*>(y.data);
   Taps taps;
   taps.flip = x.type == ElementType::kS8 ? 0x80 : 0;
-  // Unused where a window has one tap in the image along an axis, and then they might overflow.
+  // A window with one tap in the image along an axis does not use the step, which might overflow.
   taps.row_step = g.dilation_h < g.in_h ? g.dilation_h * x.row_stride : 0;
   taps.column_step = g.dilation_w < g.in_w ? g.dilation_w * x.pixel_stride : 0;
   for (int64_t image = 0; image < x.batch; ++image) {
@@ -137,7 +137,7 @@ void ForEachWindow(const ConstImages& x, const PoolShape& shape, const MutableMa
   }
 }
 
-// Means whose sums fit int32, which all but enormous windows and zero points do.
+// Means whose sums fit int32: all but those of enormous windows and zero points.
 class Means {
  public:
   Means(const Quantization& x_q, const Quantization& y_q, Bounds bounds, bool is_signed,

@@ -19,10 +19,10 @@
 #include <cmath>
 #include <vector>
 
-#include "kernels/elementwise.h"
 #include "kernels/common/exact_sum.h"
 #include "kernels/common/fp_environment.h"
 #include "kernels/common/validate.h"
+#include "kernels/elementwise.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/quantize.cc"

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "hwy/base.h"
 #include "kernels/common/backend_requantize.h"
-#include "kernels/elementwise.h"
 #include "kernels/common/fp_environment.h"
 #include "kernels/common/rescale.h"
 #include "kernels/common/validate.h"
+#include "kernels/elementwise.h"
 
 namespace qualm::kernels {
 namespace {

@@ -3,9 +3,9 @@
 
 #include <numeric>
 
-#include "kernels/elementwise.h"
 #include "kernels/common/rescale.h"
 #include "kernels/common/test_support.h"
+#include "kernels/elementwise.h"
 
 namespace qualm::kernels {
 namespace {

@@ -1,17 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rescale operation, by a table of the 256 answers, and concat, which is one for each input.
+// rescale looks each code up in a table of the 256 answers. concat is a rescale of each input.
+#include <string>
+
 #include "hwy/base.h"
 #include "kernels/common/code_table.h"
-#include "kernels/concat.h"
-#include "kernels/elementwise.h"
 #include "kernels/common/fp_environment.h"
 #include "kernels/common/rescale.h"
 #include "kernels/common/validate.h"
+#include "kernels/concat.h"
+#include "kernels/elementwise.h"
 
 namespace qualm::kernels {
 namespace internal {
+namespace {
 
-// Not inlined: the arithmetic must stay behind the change of the control word.
+// RescaleCodes of valid arguments with at least one element. Not inlined: the arithmetic must stay
+// behind the change of the control word.
 HWY_NOINLINE void RescaleMatrix(const ConstMatrix& x, const Quantization& x_q,
                                 const Quantization& y_q, const OutputRange& range,
                                 const MutableMatrix& y) {
@@ -35,6 +39,36 @@ HWY_NOINLINE void RescaleMatrix(const ConstMatrix& x, const Quantization& x_q,
       x, y, [&](const uint8_t* in, size_t count, uint8_t* out) { LookUp(table, in, count, out); });
 }
 
+Status ValidateConcat(std::span<const ConcatInput> inputs, const Quantization& y_q,
+                      const OutputRange& range, const MutableMatrix& y) {
+  if (Status s = CheckScale("y_q.scale", y_q.scale); !s.ok()) return s;
+  if (Status s = CheckCode("y", y.type); !s.ok()) return s;
+  if (Status s = CheckRange("range", range, y.type); !s.ok()) return s;
+  if (Status s = CheckMatrix("y", y); !s.ok()) return s;
+  int64_t left = y.columns;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const std::string name = "inputs[" + std::to_string(i) + "]";
+    const ConstMatrix& x = inputs[i].x;
+    if (Status s = CheckCode(name + ".x", x.type); !s.ok()) return s;
+    if (Status s = CheckMatrix(name + ".x", x); !s.ok()) return s;
+    if (Status s = CheckScale(name + ".q.scale", inputs[i].q.scale); !s.ok()) return s;
+    if (x.rows != y.rows) {
+      return {name + ".x has " + std::to_string(x.rows) + " rows, expected those of y, " +
+              std::to_string(y.rows)};
+    }
+    // Subtracted, so that no sum of columns overflows.
+    if (x.columns > left) {
+      return {name + ".x has " + std::to_string(x.columns) + " columns, expected at most " +
+              std::to_string(left) + ", the rest of y"};
+    }
+    left -= x.columns;
+  }
+  if (left == 0) return {};
+  return {"y.columns is " + std::to_string(y.columns) + ", expected the columns of all inputs, " +
+          std::to_string(y.columns - left)};
+}
+
+}  // namespace
 }  // namespace internal
 
 Status RescaleCodes(const ConstMatrix& x, const Quantization& x_q, const Quantization& y_q,

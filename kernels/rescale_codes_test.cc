@@ -2,8 +2,8 @@
 // The rescale operation, every code, against an exact reference.
 #include <gtest/gtest.h>
 
-#include "kernels/elementwise.h"
 #include "kernels/common/test_support.h"
+#include "kernels/elementwise.h"
 
 namespace qualm::kernels {
 namespace {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Why nothing overflows and every division is exact: t <= RNE(q) <= 2^23 - 1, so 256 vectors of
-// them fit int32 lanes and 2^40 of them int64. With N < 2^32, sum <= N * (q + 1/2) < 2^33, and the
-// numerator 256*t + floor(sum/2) < 2^33: both are exact doubles. Their quotient Q has a value below
-// 2^10 (t <= sum), and where it is no integer it lies at least 1/sum > 2^-33 below the next one,
-// while rounding it moves it by less than 2^-43: floor(RN(Q)) = floor(Q).
+// Why nothing overflows and every division is exact: t <= RNE(q) <= 2^23 - 1, so an int32 lane
+// holds the sum of 256 numerators t, and an int64 the sum of 2^40. With N < 2^32, sum <= N * (q +
+// 1/2) < 2^33, and the numerator 256*t + floor(sum/2) < 2^33: both are exact doubles. Their
+// quotient Q has a value below 2^10 (t <= sum), and where it is no integer it lies at least 1/sum >
+// 2^-33 below the next one, while rounding it moves it by less than 2^-43: floor(RN(Q)) = floor(Q).
 #include "kernels/softmax.h"
 
 #include <algorithm>
@@ -24,7 +24,7 @@
 #define QUALM_KERNELS_SOFTMAX_SHARE_
 namespace qualm::kernels::internal {
 namespace {
-// What turns numerators into codes.
+// The constants of a row that turn its numerators into codes.
 struct Share {
   double sum = 1;
   double half = 0;  // floor(sum / 2)
@@ -177,11 +177,35 @@ HWY_NOINLINE void RunSoftmax(const std::array<int32_t, 256>& t, const ConstMatri
       std::copy_n(codes.bytes.data(), count, out);
       continue;
     }
-    // As many elements as there are codes: by code.
+    // At least as many elements as there are codes: compute the share of each code once.
     for (size_t code = 0; code <= largest; ++code) numerators[code ^ flip] = t[largest - code];
     QUALM_DISPATCH(SharesOf)(numerators.data(), numerators.size(), share, codes.bytes.data());
     LookUp(codes, in, count, out);
   }
+}
+
+Status ValidateSoftmax(float x_scale, int64_t columns) {
+  if (Status s = CheckScale("x_scale", x_scale); !s.ok()) return s;
+  // (2^32 - 1) / columns is the largest numerator. From 2^33 columns on it rounds to 0, and then
+  // the sum, a divisor, may be 0.
+  if (columns >= 0 && columns <= UINT32_MAX) return {};
+  return {"columns is " + std::to_string(columns) + ", expected 0..2^32 - 1"};
+}
+
+Status ValidateSoftmaxRun(int64_t columns, const ConstMatrix& x, const OutputRange& range,
+                          const MutableMatrix& y) {
+  if (Status s = CheckCode("x", x.type); !s.ok()) return s;
+  if (Status s = CheckMatrix("x", x); !s.ok()) return s;
+  // The numerators depend on the number of codes that share 2^32.
+  if (x.columns != columns) {
+    return {"x.columns is " + std::to_string(x.columns) + ", expected " + std::to_string(columns) +
+            ", as built for"};
+  }
+  if (Status s = CheckType("y", y.type, x.type); !s.ok()) return s;
+  if (Status s = CheckRange("range", range, y.type); !s.ok()) return s;
+  if (range.relu) return {"range.relu is set, expected none: no output is negative"};
+  if (Status s = CheckMatrix("y", y); !s.ok()) return s;
+  return CheckSameShape(x, y);
 }
 
 }  // namespace

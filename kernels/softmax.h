@@ -18,7 +18,7 @@ namespace qualm::kernels {
 //   y_n = min(255, floor((256 * t_n + floor(sum t / 2)) / sum t))
 // clamped, for s8 minus 128: the scale of y is 2^-8, its zero point the lowest code. The zero point
 // of x does not matter. Where QNNPACK's sum wraps in 32 bits (rows of equal codes, N > 512, where q
-// is rounded up), this one does not.
+// is rounded up), this kernel does not wrap.
 class PackedSoftmax {
  public:
   // Computes t for rows of `columns` codes, in double with an error bound (transcendental.h); where

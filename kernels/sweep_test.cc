@@ -6,8 +6,8 @@
 
 #include <functional>
 
-#include "kernels/elementwise.h"
 #include "kernels/common/test_support.h"
+#include "kernels/elementwise.h"
 
 namespace qualm::kernels {
 namespace {

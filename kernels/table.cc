@@ -2,9 +2,11 @@
 #include "kernels/table.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstdlib>
 #include <optional>
+#include <string>
 
 #include "hwy/base.h"
 #include "kernels/common/exact_sum.h"
@@ -26,7 +28,7 @@ class Entries {
         scale_({params.x_q.scale, 1.0f, params.y_q.scale}),
         rescale_(With(scale_)) {}
 
-  // None: the error bound does not decide the rounding.
+  // Nothing, where the error bound does not decide the rounding.
   std::optional<int32_t> At(int64_t difference) const {
     switch (params_.function) {
       case TableFunction::kRelu: return rescale_.CodeFromSum(std::max<int64_t>(difference, 0), 0);
@@ -124,6 +126,34 @@ HWY_NOINLINE Status Fill(const TableParams& params, CodeTable* table) {
     table->bytes[static_cast<uint8_t>(code)] = static_cast<uint8_t>(*y);
   }
   return {};
+}
+
+Status ValidateTable(const TableParams& params) {
+  if (params.function > TableFunction::kTanh) {
+    return {"function is " + std::to_string(static_cast<int>(params.function)) +
+            ", expected one of TableFunction"};
+  }
+  // Slope 0 makes relu of leaky relu; a negative slope would not be monotone. The slope of the
+  // other functions is not looked at.
+  const auto slope = std::bit_cast<uint32_t>(params.negative_slope);
+  if (params.function == TableFunction::kLeakyRelu && slope != 0 &&
+      !IsScale(params.negative_slope)) {
+    return {"negative_slope is " + Text(params.negative_slope) + ", expected a finite number >= 0"};
+  }
+  if (Status s = CheckCode("x", params.x_type); !s.ok()) return s;
+  if (Status s = CheckScale("x_q.scale", params.x_q.scale); !s.ok()) return s;
+  if (Status s = CheckCode("y", params.y_type); !s.ok()) return s;
+  if (Status s = CheckScale("y_q.scale", params.y_q.scale); !s.ok()) return s;
+  return CheckRange("range", params.range, params.y_type);
+}
+
+Status ValidateTableRun(ElementType x_type, ElementType y_type, const ConstMatrix& x,
+                        const MutableMatrix& y) {
+  if (Status s = CheckType("x", x.type, x_type); !s.ok()) return s;
+  if (Status s = CheckMatrix("x", x); !s.ok()) return s;
+  if (Status s = CheckType("y", y.type, y_type); !s.ok()) return s;
+  if (Status s = CheckMatrix("y", y); !s.ok()) return s;
+  return CheckSameShape(x, y);
 }
 
 }  // namespace

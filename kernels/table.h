@@ -41,8 +41,8 @@ class PackedTable {
   // x_scale < 2^-48, tanh with x_scale < 2^-24 and x_scale / y_scale a multiple of 1/2.
   static Status Build(const TableParams& params, PackedTable* table);
 
-  // x and y are of the types of the parameters and of one shape. In place: y.data == x.data, with
-  // rows of y that do not overtake those of x.
+  // x and y have the types of the parameters and one shape. May work in place: y.data == x.data,
+  // where no row of y begins after the same row of x.
   Status Run(const ConstMatrix& x, const MutableMatrix& y) const;
 
  private:

@@ -11,9 +11,9 @@
 #include <sstream>
 #include <thread>
 
-#include "kernels/elementwise.h"
 #include "kernels/common/fp_environment.h"
 #include "kernels/common/test_support.h"
+#include "kernels/elementwise.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/targets_test.cc"

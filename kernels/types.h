@@ -35,6 +35,21 @@ struct MutableMatrix {
   int64_t row_stride = 0;
 };
 
+// How codes stand for real numbers: scale * (code - zero_point). 0 < scale < inf, any zero point.
+struct Quantization {
+  float scale = 1.0f;
+  int32_t zero_point = 0;
+};
+
+// The real multiplier numerator_a * numerator_b / (denominator * divisor), exactly. A plain float32
+// m is {m}. `divisor` is the number of elements of a mean: 1..2^53.
+struct Multiplier {
+  float numerator_a = 1.0f;
+  float numerator_b = 1.0f;
+  float denominator = 1.0f;
+  int64_t divisor = 1;
+};
+
 // Clamp of integer outputs. relu raises the lower bound to the output zero point (0 for s32, f32).
 struct OutputRange {
   int32_t min = INT32_MIN;  // intersected with the type's range
@@ -42,10 +57,10 @@ struct OutputRange {
   bool relu = false;
 };
 
-// How an integer sum becomes a code. kExact is the contract of this library; the others reproduce
-// the arithmetic of another, bit for bit, for networks that were calibrated with it. They take the
-// sum clamped to int32, and agree on all instruction sets too. kernels/common/backend_requantize.cc has
-// the formulas, docs/quantization.md the distance to kExact.
+// How an integer sum becomes a code. kExact is the contract of this library. Each other mode
+// reproduces another library's arithmetic, bit for bit, for networks that were calibrated with that
+// library; it takes the sum clamped to int32, and gives the same bits on all instruction sets too.
+// common/backend_requantize.cc has the formulas, docs/quantization.md the distance to kExact.
 enum class Requantization : uint8_t {
   kExact,
   kFloat32,   // FBGEMM, QNNPACK on x86: float32 product, half to even, 2^31 and more give INT32_MIN

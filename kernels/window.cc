@@ -4,7 +4,26 @@
 #include <algorithm>
 #include <string>
 
-namespace qualm::kernels::internal {
+namespace qualm::kernels {
+namespace {
+
+int64_t OutputSize(int64_t in, int64_t kernel, int64_t stride, int64_t pad_before,
+                   int64_t pad_after, int64_t dilation) {
+  const int64_t room = in + pad_before + pad_after - dilation * (kernel - 1) - 1;
+  return in == 0 || room < 0 ? 0 : room / stride + 1;
+}
+
+}  // namespace
+
+int64_t ConvOutputHeight(const WindowGeometry& w) {
+  return OutputSize(w.in_h, w.kernel_h, w.stride_h, w.pad_top, w.pad_bottom, w.dilation_h);
+}
+
+int64_t ConvOutputWidth(const WindowGeometry& w) {
+  return OutputSize(w.in_w, w.kernel_w, w.stride_w, w.pad_left, w.pad_right, w.dilation_w);
+}
+
+namespace internal {
 namespace {
 
 // Smallest t >= 0 with start + t * dilation >= limit.
@@ -60,4 +79,5 @@ AxisWindow WindowAlongW(const WindowGeometry& w, int64_t out_x) {
   return Along(out_x, w.in_w, w.kernel_w, w.stride_w, w.pad_left, w.pad_right, w.dilation_w);
 }
 
-}  // namespace qualm::kernels::internal
+}  // namespace internal
+}  // namespace qualm::kernels

@@ -358,7 +358,7 @@ MUTATIONS = [
         "targets-index", "current = static_cast<int64_t>(i);", "current = 0;",
         "a forced instruction set is ignored; all would agree with each other",
         test=("kernels_test", "Targets.DispatchFollowsTheScopedTarget")),
-    of("sums/linear_validate.cc")(
+    of("common/validate.cc")(
         "validate-overlap", "return shift < x_row || shift + y_row > stride;",
         "return shift < x_row;", "outputs that wrap onto the next row of the input are taken",
         test=("linear_validate_test", "RunValidation.*")),

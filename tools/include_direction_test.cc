@@ -139,6 +139,23 @@ TEST(IncludeDirection, CoreAndKernelsDependOnLittle) {
   }
 }
 
+// Of the headers on top of kernels/ the inner folders include only the vocabulary, which includes
+// nothing of theirs: so each operation of kernels/ is read from its header down, never back up.
+TEST(IncludeDirection, InnerFoldersOfKernelsIncludeNoOperation) {
+  const std::set<std::string> vocabulary = {"kernels/images.h", "kernels/layer.h",
+                                            "kernels/targets.h", "kernels/types.h",
+                                            "kernels/window.h"};
+  for (const Include& include : AllIncludes()) {
+    const bool common = include.file.starts_with("kernels/common/");
+    if (!common && !include.file.starts_with("kernels/sums/")) continue;
+    if (!include.header.starts_with("kernels/") || vocabulary.contains(include.header)) continue;
+    if (include.file.find("test") != std::string::npos) continue;
+    EXPECT_TRUE(include.header.starts_with("kernels/common/") ||
+                (!common && include.header.starts_with("kernels/sums/")))
+        << include.file << ":" << include.line << " includes " << include.header;
+  }
+}
+
 TEST(IncludeDirection, AnAdapterFileKnowsOneLibrary) {
   std::map<std::string, std::set<std::string>> libraries;
   for (const Include& include : AllIncludes()) {

@@ -8,14 +8,13 @@
 #include <span>
 #include <vector>
 
-#include "kernels/elementwise.h"
-#include "kernels/types.h"
 #include "kernels/common/validate.h"
+#include "kernels/types.h"
 
 namespace qualm::kernels::internal {
 
 // Immutable after construction and independent of the instruction set. The multipliers are valid
-// (validate.h), of divisor 1; the mode is not kExact, which is Rescale.
+// (validate.h) and have divisor 1. The mode is not kExact: Rescale does that.
 class BackendRequantize {
  public:
   // One scale, or one per channel. Must run in a ScopedFpEnvironment: multipliers are computed in
@@ -27,8 +26,8 @@ class BackendRequantize {
   // written. Must run in a ScopedFpEnvironment.
   void CodesFromSums(const int32_t* sums, size_t first, size_t count, uint8_t* y) const;
 
-  // What the vector code reads. Lists have one element, or one per channel; those of the other
-  // modes are empty.
+  // What the vector code reads. A list has one element, or one per channel; a list that the mode
+  // does not use is empty.
   struct Plan {
     std::vector<float> multiplier;  // kFloat32; may be 0 or infinite
     std::vector<int32_t> mantissa;  // fixed point: 0, or 2^30..2^31-1

@@ -9,11 +9,12 @@
 #include <string>
 #include <vector>
 
-#include "kernels/conv.h"
-#include "kernels/sums/epilogue.h"
 #include "kernels/common/fp_environment.h"
-#include "kernels/linear.h"
 #include "kernels/common/test_support.h"
+#include "kernels/conv.h"
+#include "kernels/elementwise.h"
+#include "kernels/linear.h"
+#include "kernels/sums/epilogue.h"
 
 namespace qualm::kernels {
 namespace {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What operations on single codes share: 256 possible inputs, so a table of exact answers and a
-// lookup. Internal to kernels/.
+// A function of one code has 256 possible inputs: a table of exact answers and a lookup. Internal
+// to kernels/.
 #ifndef QUALM_KERNELS_COMMON_CODE_TABLE_H_
 #define QUALM_KERNELS_COMMON_CODE_TABLE_H_
 
@@ -8,7 +8,6 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "kernels/elementwise.h"
 #include "kernels/types.h"
 
 namespace qualm::kernels::internal {
@@ -21,7 +20,8 @@ struct CodeTable {
 // y[i] = table[x[i]]; y may be x. Nothing else is read or written.
 void LookUp(const CodeTable& table, const uint8_t* x, size_t count, uint8_t* y);
 
-// row(x, count, y) for each row, or once for everything where neither matrix has gaps. Of u8 or s8.
+// row(x, count, y) for each row, or once for everything where neither matrix has gaps. Both
+// matrices hold u8 or s8.
 template <class Row>
 void ForEachRowOfCodes(const ConstMatrix& x, const MutableMatrix& y, const Row& row) {
   int64_t rows = x.rows;
@@ -35,10 +35,6 @@ void ForEachRowOfCodes(const ConstMatrix& x, const MutableMatrix& y, const Row& 
         static_cast<uint8_t*>(y.data) + i * y.row_stride);
   }
 }
-
-// RescaleCodes of valid arguments with at least one element. Must run in a ScopedFpEnvironment.
-void RescaleMatrix(const ConstMatrix& x, const Quantization& x_q, const Quantization& y_q,
-                   const OutputRange& range, const MutableMatrix& y);
 
 }  // namespace qualm::kernels::internal
 

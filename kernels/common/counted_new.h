@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// For tests of what allocates nothing: counts the allocations of each thread. Replaces the global
-// operator new, so include it in one file of an executable only. ThreadSanitizer has an operator
-// new of its own, which tells.
+// For tests that a call allocates nothing: counts the allocations of each thread. Replaces the
+// global operator new, so include it in one file of an executable only. ThreadSanitizer brings its
+// own operator new, which reports allocations to a hook.
 #ifndef QUALM_KERNELS_COMMON_COUNTED_NEW_H_
 #define QUALM_KERNELS_COMMON_COUNTED_NEW_H_
 

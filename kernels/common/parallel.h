@@ -9,7 +9,7 @@
 
 namespace qualm::kernels::internal {
 
-// How many tasks are made of that many blocks: 0 without blocks, 1 without a pool.
+// The number of tasks that share `blocks` blocks: 0 without blocks, 1 without a pool.
 int64_t TaskCount(const ThreadPool* pool, int64_t blocks);
 
 // For a callable of unknown type.
@@ -19,8 +19,8 @@ void ForEachBlock(ThreadPool* pool, int64_t tasks, int64_t blocks,
 
 // Calls run(task, block) once for every block in [0, blocks). Calls at the same time have different
 // tasks in [0, tasks), so each task may have its own scratch. Every call runs in a
-// ScopedFpEnvironment and on the instruction set of the calling thread, also in the pool's workers,
-// which know of neither. run must not throw.
+// ScopedFpEnvironment and on the instruction set of the calling thread, also in the pool's workers.
+// run must not throw.
 template <class Run>
 void ForEachBlock(ThreadPool* pool, int64_t tasks, int64_t blocks, const Run& run) {
   ForEachBlock(

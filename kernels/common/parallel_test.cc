@@ -13,10 +13,10 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/conv.h"
-#include "kernels/sums/conv_testing.h"
 #include "kernels/common/dispatch.h"
+#include "kernels/conv.h"
 #include "kernels/linear.h"
+#include "kernels/sums/conv_testing.h"
 #include "kernels/sums/linear_testing.h"
 #include "kernels/targets.h"
 

@@ -3,7 +3,6 @@
 
 #include <string>
 
-#include "kernels/sums/linear_validate.h"
 #include "kernels/common/validate.h"
 
 // The first failed check decides, in the order of the arguments.

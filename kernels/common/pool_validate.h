@@ -3,7 +3,9 @@
 #ifndef QUALM_KERNELS_COMMON_POOL_VALIDATE_H_
 #define QUALM_KERNELS_COMMON_POOL_VALIDATE_H_
 
-#include "kernels/pool.h"
+#include "kernels/images.h"
+#include "kernels/types.h"
+#include "kernels/window.h"
 
 namespace qualm::kernels::internal {
 

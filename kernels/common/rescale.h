@@ -9,7 +9,6 @@
 #include <span>
 #include <vector>
 
-#include "kernels/elementwise.h"
 #include "kernels/common/validate.h"
 
 namespace qualm::kernels::internal {
@@ -36,7 +35,7 @@ class Rescale {
   void CodesFromSums(const int32_t* sums, size_t first, size_t count, uint8_t* y) const;
   void FloatsFromSums(const int32_t* sums, size_t first, size_t count, bool relu, float* y) const;
 
-  // The same for one sum of any width.
+  // The code and the float32 value of one sum of any width.
   int32_t CodeFromSum(__int128 sum, size_t channel) const;
   float FloatFromSum(__int128 sum, size_t channel, bool relu) const;
 

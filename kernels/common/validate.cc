@@ -23,13 +23,6 @@ const char* TypeName(ElementType type) {
 
 Status Error(std::string_view name, const std::string& rest) { return {std::string(name) + rest}; }
 
-std::string Text(float value) {
-  const ScopedFpEnvironment environment;  // the conversion to double may trap or flush
-  char buffer[32];
-  std::snprintf(buffer, sizeof(buffer), "%g", static_cast<double>(value));
-  return buffer;
-}
-
 template <class Matrix>
 Status CheckAnyMatrix(std::string_view name, const Matrix& m) {
   if (m.rows < 0) {
@@ -57,7 +50,49 @@ Status CheckAnyMatrix(std::string_view name, const Matrix& m) {
   return {};
 }
 
+// The bytes [begin, end) from a matrix's first to its last element.
+struct Extent {
+  uintptr_t begin = 0;
+  uintptr_t end = 0;
+
+  bool Intersects(const Extent& other) const {
+    return begin < end && other.begin < other.end && begin < other.end && other.begin < end;
+  }
+};
+
+template <class Matrix>
+Extent ExtentOf(const Matrix& m) {
+  const uintptr_t begin = reinterpret_cast<uintptr_t>(m.data);
+  if (m.rows == 0 || m.columns == 0) return {begin, begin};
+  return {begin, begin + static_cast<uintptr_t>(((m.rows - 1) * m.row_stride + m.columns) *
+                                                SizeOf(m.type))};
+}
+
+// Two matrices may be the left and the right part of one buffer: their extents intersect, their
+// elements do not.
+bool Overlap(const ConstMatrix& x, const MutableMatrix& y) {
+  const Extent x_extent = ExtentOf(x);
+  const Extent y_extent = ExtentOf(y);
+  if (!x_extent.Intersects(y_extent)) return false;
+  const uintptr_t stride = static_cast<uintptr_t>(x.row_stride * SizeOf(x.type));
+  if (stride != static_cast<uintptr_t>(y.row_stride * SizeOf(y.type))) return true;
+  const uintptr_t x_row = static_cast<uintptr_t>(x.columns * SizeOf(x.type));
+  const uintptr_t y_row = static_cast<uintptr_t>(y.columns * SizeOf(y.type));
+  // Where a row of y begins within the row of x at or before it.
+  const uintptr_t shift = y_extent.begin >= x_extent.begin
+                              ? (y_extent.begin - x_extent.begin) % stride
+                              : stride - 1 - (x_extent.begin - y_extent.begin - 1) % stride;
+  return shift < x_row || shift + y_row > stride;
+}
+
 }  // namespace
+
+std::string Text(float value) {
+  const ScopedFpEnvironment environment;  // the conversion to double may trap or flush
+  char buffer[32];
+  std::snprintf(buffer, sizeof(buffer), "%g", static_cast<double>(value));
+  return buffer;
+}
 
 Bounds OutputBounds(ElementType type, const OutputRange& range, int32_t zero_point) {
   Bounds bounds = TypeBounds(type);
@@ -123,6 +158,16 @@ Status CheckRange(std::string_view name, const OutputRange& range, ElementType t
   if (std::max(range.min, bounds.lo) <= std::min(range.max, bounds.hi)) return {};
   return Error(name, " is [" + std::to_string(range.min) + ", " + std::to_string(range.max) +
                          "], expected min <= max and an overlap with " + TypeName(type));
+}
+
+Status CheckDisjoint(const ConstMatrix& x, const MutableMatrix& y,
+                     std::span<const uint8_t> scratch) {
+  if (Overlap(x, y)) return {"y overlaps x, expected separate memory"};
+  const uintptr_t begin = reinterpret_cast<uintptr_t>(scratch.data());
+  const Extent extent = {begin, begin + scratch.size()};
+  if (extent.Intersects(ExtentOf(x))) return {"scratch overlaps x, expected separate memory"};
+  if (extent.Intersects(ExtentOf(y))) return {"scratch overlaps y, expected separate memory"};
+  return {};
 }
 
 // The first failed check decides, in the order of the arguments.
@@ -211,88 +256,6 @@ Status ValidateBinary(const ConstMatrix& a, const Quantization& a_q, const Const
   QUALM_RETURN_IF_ERROR(CheckMatrix("y", y));
   QUALM_RETURN_IF_ERROR(CheckSameShape(a, y));
   return CheckSameShape(b, y);
-}
-
-Status ValidateConcat(std::span<const ConcatInput> inputs, const Quantization& y_q,
-                      const OutputRange& range, const MutableMatrix& y) {
-  QUALM_RETURN_IF_ERROR(CheckScale("y_q.scale", y_q.scale));
-  QUALM_RETURN_IF_ERROR(CheckCode("y", y.type));
-  QUALM_RETURN_IF_ERROR(CheckRange("range", range, y.type));
-  QUALM_RETURN_IF_ERROR(CheckMatrix("y", y));
-  int64_t left = y.columns;
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    const std::string name = "inputs[" + std::to_string(i) + "]";
-    const ConstMatrix& x = inputs[i].x;
-    QUALM_RETURN_IF_ERROR(CheckCode(name + ".x", x.type));
-    QUALM_RETURN_IF_ERROR(CheckMatrix(name + ".x", x));
-    QUALM_RETURN_IF_ERROR(CheckScale(name + ".q.scale", inputs[i].q.scale));
-    if (x.rows != y.rows) {
-      return Error(name, ".x has " + std::to_string(x.rows) + " rows, expected those of y, " +
-                             std::to_string(y.rows));
-    }
-    // Subtracted, so that no sum of columns overflows.
-    if (x.columns > left) {
-      return Error(name, ".x has " + std::to_string(x.columns) + " columns, expected at most " +
-                             std::to_string(left) + ", the rest of y");
-    }
-    left -= x.columns;
-  }
-  if (left == 0) return {};
-  return Error("y", ".columns is " + std::to_string(y.columns) +
-                        ", expected the columns of all inputs, " +
-                        std::to_string(y.columns - left));
-}
-
-Status ValidateTable(const TableParams& params) {
-  if (params.function > TableFunction::kTanh) {
-    return Error("function", " is " + std::to_string(static_cast<int>(params.function)) +
-                                 ", expected one of TableFunction");
-  }
-  // The slope of functions without one is not looked at. 0 makes relu of it; a negative one would
-  // be no longer monotone.
-  const auto slope = std::bit_cast<uint32_t>(params.negative_slope);
-  if (params.function == TableFunction::kLeakyRelu && slope != 0 &&
-      !IsScale(params.negative_slope)) {
-    return Error("negative_slope",
-                 " is " + Text(params.negative_slope) + ", expected a finite number >= 0");
-  }
-  QUALM_RETURN_IF_ERROR(CheckCode("x", params.x_type));
-  QUALM_RETURN_IF_ERROR(CheckScale("x_q.scale", params.x_q.scale));
-  QUALM_RETURN_IF_ERROR(CheckCode("y", params.y_type));
-  QUALM_RETURN_IF_ERROR(CheckScale("y_q.scale", params.y_q.scale));
-  return CheckRange("range", params.range, params.y_type);
-}
-
-Status ValidateTableRun(ElementType x_type, ElementType y_type, const ConstMatrix& x,
-                        const MutableMatrix& y) {
-  QUALM_RETURN_IF_ERROR(CheckType("x", x.type, x_type));
-  QUALM_RETURN_IF_ERROR(CheckMatrix("x", x));
-  QUALM_RETURN_IF_ERROR(CheckType("y", y.type, y_type));
-  QUALM_RETURN_IF_ERROR(CheckMatrix("y", y));
-  return CheckSameShape(x, y);
-}
-
-Status ValidateSoftmax(float x_scale, int64_t columns) {
-  QUALM_RETURN_IF_ERROR(CheckScale("x_scale", x_scale));
-  // (2^32 - 1) / columns is the largest numerator: from 2^33 on it is 0, and so may be the sum.
-  if (columns >= 0 && columns <= UINT32_MAX) return {};
-  return Error("columns", " is " + std::to_string(columns) + ", expected 0..2^32 - 1");
-}
-
-Status ValidateSoftmaxRun(int64_t columns, const ConstMatrix& x, const OutputRange& range,
-                          const MutableMatrix& y) {
-  QUALM_RETURN_IF_ERROR(CheckCode("x", x.type));
-  QUALM_RETURN_IF_ERROR(CheckMatrix("x", x));
-  // The numerators depend on the number of codes that share 2^32.
-  if (x.columns != columns) {
-    return Error("x", ".columns is " + std::to_string(x.columns) + ", expected " +
-                          std::to_string(columns) + ", as built for");
-  }
-  QUALM_RETURN_IF_ERROR(CheckType("y", y.type, x.type));
-  QUALM_RETURN_IF_ERROR(CheckRange("range", range, y.type));
-  if (range.relu) return Error("range", ".relu is set, expected none: no output is negative");
-  QUALM_RETURN_IF_ERROR(CheckMatrix("y", y));
-  return CheckSameShape(x, y);
 }
 
 }  // namespace qualm::kernels::internal

@@ -6,11 +6,9 @@
 #include <bit>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 
-#include "kernels/concat.h"
-#include "kernels/elementwise.h"
-#include "kernels/table.h"
 #include "kernels/types.h"
 
 namespace qualm::kernels::internal {
@@ -46,7 +44,10 @@ constexpr bool IsScale(float value) {
   return bits >= 1 && bits <= 0x7F7FFFFF;
 }
 
-// Building blocks, also for the rules of linear. `name` is the argument the message names.
+// "%g", in any floating-point environment.
+std::string Text(float value);
+
+// One rule each. `name` is the argument that the message names.
 Status CheckMatrix(std::string_view name, const ConstMatrix& matrix);
 Status CheckMatrix(std::string_view name, const MutableMatrix& matrix);
 Status CheckSameShape(const ConstMatrix& x, const MutableMatrix& y);
@@ -59,7 +60,12 @@ Status CheckCount(std::string_view name, size_t count, int64_t columns);
 Status CheckRequantization(Requantization requantization);  // one of the enumeration
 Status CheckRange(std::string_view name, const OutputRange& range, ElementType type);
 
-// The rules of one operation each.
+// An error where two of x, y and scratch share a byte: a layer writes outputs while it still has
+// activations to read. Matrices are valid; rows of x and y with equal strides may be interleaved.
+Status CheckDisjoint(const ConstMatrix& x, const MutableMatrix& y,
+                     std::span<const uint8_t> scratch);
+
+// All rules of one operation each. Operations with types of their own check them in their own file.
 Status ValidateQuantize(const ConstMatrix& x, std::span<const float> scale,
                         std::span<const int32_t> zero_point, const OutputRange& range,
                         const MutableMatrix& y);
@@ -73,14 +79,6 @@ Status ValidateRescaleCodes(const ConstMatrix& x, const Quantization& x_q, const
 Status ValidateBinary(const ConstMatrix& a, const Quantization& a_q, const ConstMatrix& b,
                       const Quantization& b_q, const Quantization& y_q, const OutputRange& range,
                       const MutableMatrix& y);
-Status ValidateConcat(std::span<const ConcatInput> inputs, const Quantization& y_q,
-                      const OutputRange& range, const MutableMatrix& y);
-Status ValidateTable(const TableParams& params);
-Status ValidateTableRun(ElementType x_type, ElementType y_type, const ConstMatrix& x,
-                        const MutableMatrix& y);
-Status ValidateSoftmax(float x_scale, int64_t columns);
-Status ValidateSoftmaxRun(int64_t columns, const ConstMatrix& x, const OutputRange& range,
-                          const MutableMatrix& y);
 
 }  // namespace qualm::kernels::internal
 

@@ -2,8 +2,8 @@
 // Invalid arguments are returned as errors that name them, and nothing is written.
 #include <gtest/gtest.h>
 
-#include "kernels/elementwise.h"
 #include "kernels/common/test_support.h"
+#include "kernels/elementwise.h"
 
 namespace qualm::kernels {
 namespace {

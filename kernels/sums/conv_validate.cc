@@ -5,13 +5,14 @@
 #include <string>
 #include <string_view>
 
-#include "kernels/sums/linear_validate.h"
 #include "kernels/common/validate.h"
+#include "kernels/sums/linear_validate.h"
 
 namespace qualm::kernels {
 namespace {
 
 using internal::AsMatrix;
+using internal::CheckDisjoint;
 using internal::CheckImages;
 using internal::CheckMatrix;
 using internal::CheckType;

@@ -6,14 +6,16 @@
 #include <cstdint>
 #include <span>
 
-#include "kernels/conv.h"
+#include "kernels/images.h"
+#include "kernels/layer.h"
 #include "kernels/types.h"
+#include "kernels/window.h"
 
 namespace qualm::kernels {
 
 Status ValidateConvParams(const ConvParams& params);
 
-// What the layer was packed for.
+// Shapes and types that the layer was packed for.
 struct ConvShape {
   int64_t channels = 0;  // N
   int64_t in_channels = 0;

@@ -22,8 +22,8 @@ int32_t CodeAt(const ConstMatrix& weights, int64_t n, int64_t k) {
   return weights.type == ElementType::kU8 ? byte : static_cast<int8_t>(byte);
 }
 
-// Output channel `n` may leave int32, with any activations and any part of the window in the
-// padding. `row` holds one number per tap.
+// Whether the sum of output channel `n` may leave int32, for some activations and some part of the
+// window in the padding. `row` is memory for one number per tap.
 bool IsWide(const LinearParams& layer, int64_t n, std::span<int8_t> row) {
   const int shift = layer.weights.type == ElementType::kU8 ? 128 : 0;
   for (size_t k = 0; k < row.size(); ++k) {

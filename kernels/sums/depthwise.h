@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "hwy/aligned_allocator.h"
-#include "kernels/conv.h"
+#include "kernels/layer.h"
 #include "kernels/sums/epilogue.h"
 #include "kernels/sums/patches.h"
 #include "kernels/sums/row_block.h"

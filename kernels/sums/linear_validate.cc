@@ -13,47 +13,12 @@ namespace {
 
 using internal::CheckCode;
 using internal::CheckCount;
+using internal::CheckDisjoint;
 using internal::CheckMatrix;
 using internal::CheckRange;
 using internal::CheckScale;
 using internal::CheckScales;
 using internal::CheckType;
-using internal::SizeOf;
-
-// The bytes [begin, end) from a matrix's first to its last element.
-struct Extent {
-  uintptr_t begin = 0;
-  uintptr_t end = 0;
-
-  bool Intersects(const Extent& other) const {
-    return begin < end && other.begin < other.end && begin < other.end && other.begin < end;
-  }
-};
-
-template <class Matrix>
-Extent ExtentOf(const Matrix& m) {
-  const uintptr_t begin = reinterpret_cast<uintptr_t>(m.data);
-  if (m.rows == 0 || m.columns == 0) return {begin, begin};
-  return {begin, begin + static_cast<uintptr_t>(((m.rows - 1) * m.row_stride + m.columns) *
-                                                SizeOf(m.type))};
-}
-
-// Two matrices may be the left and the right part of one buffer: their extents intersect, their
-// elements do not.
-bool Overlap(const ConstMatrix& x, const MutableMatrix& y) {
-  const Extent x_extent = ExtentOf(x);
-  const Extent y_extent = ExtentOf(y);
-  if (!x_extent.Intersects(y_extent)) return false;
-  const uintptr_t stride = static_cast<uintptr_t>(x.row_stride * SizeOf(x.type));
-  if (stride != static_cast<uintptr_t>(y.row_stride * SizeOf(y.type))) return true;
-  const uintptr_t x_row = static_cast<uintptr_t>(x.columns * SizeOf(x.type));
-  const uintptr_t y_row = static_cast<uintptr_t>(y.columns * SizeOf(y.type));
-  // Where a row of y begins within the row of x at or before it.
-  const uintptr_t shift = y_extent.begin >= x_extent.begin
-                              ? (y_extent.begin - x_extent.begin) % stride
-                              : stride - 1 - (x_extent.begin - y_extent.begin - 1) % stride;
-  return shift < x_row || shift + y_row > stride;
-}
 
 Status CheckInputType(ElementType type) {
   if (type == ElementType::kU8 || type == ElementType::kS8) return {};
@@ -99,7 +64,7 @@ Status CheckRequantization(const LinearParams& params) {
   if (params.output_type != ElementType::kU8 && params.output_type != ElementType::kS8) {
     return {"requantization is set with outputs that are no codes, expected u8 or s8 outputs"};
   }
-  // Libraries convert a float bias to int32 in ways of their own, before this step.
+  // Each library converts a float bias to int32 in its own way, before this step.
   if (!params.bias.empty()) {
     return {"bias is given with a requantization other than exact, expected bias_i32 or none"};
   }
@@ -113,17 +78,6 @@ Status CheckSize(std::string_view name, int64_t value, int64_t expected, std::st
 }
 
 }  // namespace
-
-// Outputs are written while later activations are still to be read.
-Status CheckDisjoint(const ConstMatrix& x, const MutableMatrix& y,
-                     std::span<const uint8_t> scratch) {
-  if (Overlap(x, y)) return {"y overlaps x, expected separate memory"};
-  const uintptr_t begin = reinterpret_cast<uintptr_t>(scratch.data());
-  const Extent extent = {begin, begin + scratch.size()};
-  if (extent.Intersects(ExtentOf(x))) return {"scratch overlaps x, expected separate memory"};
-  if (extent.Intersects(ExtentOf(y))) return {"scratch overlaps y, expected separate memory"};
-  return {};
-}
 
 // The first failed check decides, in the order of the members.
 #define QUALM_RETURN_IF_ERROR(check) \
@@ -140,7 +94,8 @@ Status ValidateLinearParams(const LinearParams& params) {
   QUALM_RETURN_IF_ERROR(CheckBiasCount("bias", params.bias, channels));
   QUALM_RETURN_IF_ERROR(CheckFinite("bias", params.bias));
   QUALM_RETURN_IF_ERROR(CheckBiasCount("bias_i32", params.bias_i32, channels));
-  // They are two ways to give one thing; adding both would hide a mistake of the caller.
+  // bias and bias_i32 are two ways to give one bias; adding both would hide a mistake of the
+  // caller.
   if (!params.bias.empty() && !params.bias_i32.empty()) {
     return {"bias and bias_i32 are both given, expected at most one"};
   }

@@ -7,14 +7,14 @@
 #include <span>
 #include <string_view>
 
-#include "kernels/linear.h"
+#include "kernels/layer.h"
 #include "kernels/types.h"
 
 namespace qualm::kernels {
 
 Status ValidateLinearParams(const LinearParams& params);
 
-// Shapes and types the layer was packed for.
+// Shapes and types that the layer was packed for.
 struct LinearShape {
   int64_t channels = 0;
   int64_t depth = 0;
@@ -23,11 +23,6 @@ struct LinearShape {
 };
 Status ValidateLinearRun(const LinearShape& layer, const ConstMatrix& x, const MutableMatrix& y,
                          std::span<const uint8_t> scratch);
-
-// The part that convolutions share. Outputs are written while later activations are still to be
-// read. `x` and `y` are valid; their rows may be interleaved where the strides are equal.
-Status CheckDisjoint(const ConstMatrix& x, const MutableMatrix& y,
-                     std::span<const uint8_t> scratch);
 
 }  // namespace qualm::kernels
 

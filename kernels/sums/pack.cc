@@ -63,7 +63,7 @@ PackedWeights PackWeights(const LinearParams& params, bool padded) {
   const int64_t quads = packed.depth / 4 + (packed.depth % 4 != 0);
   const int64_t panels = packed.channels / width + (packed.channels % width != 0);
 
-  // Before any size is used: rows without columns may claim any number of channels.
+  // Checked before any size is used: weights without columns may claim any number of channels.
   const __int128 padded_channels = static_cast<__int128>(panels) * width;
   const __int128 bytes = padded_channels * quads * 4;
   if (bytes > PTRDIFF_MAX || padded_channels > PTRDIFF_MAX / int64_t{sizeof(__int128)}) {

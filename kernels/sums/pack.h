@@ -21,9 +21,9 @@
 #include <vector>
 
 #include "hwy/aligned_allocator.h"
+#include "kernels/layer.h"
 #include "kernels/sums/accumulate.h"
 #include "kernels/sums/epilogue.h"
-#include "kernels/linear.h"
 
 namespace qualm::kernels {
 

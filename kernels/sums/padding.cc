@@ -12,7 +12,7 @@ PaddingTable::PaddingTable(const LinearParams& group, const WindowGeometry& wind
       depth_(packed.depth / kernel_h_ / kernel_w_),
       za_(ZeroPointOfA(group)),
       zb_(packed.zero) {
-  // No overflow: the weights, of which there is at least one per tap, lie in memory.
+  // No overflow: the weights lie in memory, and there is at least one weight per tap.
   sums_.resize(static_cast<size_t>(packed.channels * (kernel_h_ + 1) * (kernel_w_ + 1)));
   const int64_t width = kernel_w_ + 1;
   const bool is_unsigned = group.weights.type == ElementType::kU8;

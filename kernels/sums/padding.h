@@ -12,7 +12,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "kernels/conv.h"
+#include "kernels/layer.h"
 #include "kernels/sums/pack.h"
 #include "kernels/sums/patches.h"
 

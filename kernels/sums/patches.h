@@ -6,7 +6,8 @@
 
 #include <cstdint>
 
-#include "kernels/conv.h"
+#include "kernels/images.h"
+#include "kernels/window.h"
 
 namespace qualm::kernels {
 

@@ -11,8 +11,8 @@ namespace qualm::kernels {
 namespace {
 
 // A raw u8*s8 sum fits int32 up to 65,793 terms (65,793 * 255 * -128 = -2,147,483,520). Sums that
-// need more than 32 bits are moved to int64 this often, in quads: with the last K % 4 terms, which
-// come on top, at most 65,791.
+// need more than 32 bits are moved to int64 after this many quads. The last K % 4 terms come on
+// top: at most 65,791 terms between two moves.
 constexpr int64_t kQuadsPerSpill = 65'788 / 4;
 
 int64_t SumOfActivations(const uint8_t* x, int64_t depth, bool is_signed) {
@@ -70,8 +70,8 @@ class Runner {
  private:
   const uint8_t* Row(int64_t row) const { return block_.x + row * block_.x_stride; }
 
-  // What all panels share: the last K % 4 activations of each row, because reading them as a quad
-  // would read past the row's end, and the sums of the rows.
+  // All panels share the sums of the rows and the copied last K % 4 activations of each row. They
+  // are copied because reading them as a quad would read past the end of the row.
   void ReadRows() {
     bool any_row_sums = false;
     for (const PackedPanel& panel : packed_.panels) {
@@ -124,7 +124,7 @@ class Runner {
     AccumulatePanel(args);
   }
 
-  // sums64_[r][c] = sum_k a b, in spells short enough for int32.
+  // sums64_[r][c] = sum_k a b, from int32 sums of at most kQuadsPerSpill quads.
   void RawSums(size_t p) {
     const int64_t count = block_.rows * packed_.traits.panel_width;
     std::fill_n(sums64_, count, 0);

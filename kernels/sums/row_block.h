@@ -79,7 +79,7 @@ struct RowBlockLayout {
   size_t tails = 0;     // [rows][4]
 };
 
-// What the sum of a row lacks, where its activations are not all that there is to it.
+// What is to be added to the sums of a row beyond its activations: the padding of a convolution.
 class RowCorrection {
  public:
   // To be added to the sum of `row` of the block and `channel` of the weights.

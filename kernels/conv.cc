@@ -49,20 +49,6 @@ LinearParams GroupOf(const ConvParams& params, int64_t groups, int64_t group) {
   return layer;
 }
 
-// The padding of each row of a block; see padding.h.
-class PaddingOfRows final : public RowCorrection {
- public:
-  PaddingOfRows(const PaddingTable& table, const Placement* places)
-      : table_(table), places_(places) {}
-  __int128 At(int64_t row, int64_t channel) const override {
-    return table_.Correction(channel, places_[row].rows, places_[row].columns);
-  }
-
- private:
-  const PaddingTable& table_;
-  const Placement* places_;
-};
-
 }  // namespace
 
 struct PackedConv::Impl {
@@ -126,7 +112,7 @@ PackedConv::Impl::Impl(const ConvParams& params)
   padding = static_cast<uint8_t>(shape.input_type == ElementType::kS8 ? a - 128 : a);
   for (int64_t g = 0; g < groups; ++g) {
     const LinearParams group = GroupOf(params, groups, g);
-    group_weights.push_back(PackWeights(group, padded));
+    group_weights.push_back(PackWeights(group, padded ? PaddedTermsOf(group) : TermsOf(group)));
     if (padded && !zero_is_code && params.in_channels > 0) {
       padding_tables.emplace_back(group, params.window, group_weights.back());
     }
@@ -189,13 +175,15 @@ void PackedConv::Impl::RunBlock(const Placer& placer, int64_t first, int64_t row
     }
     block.first_channel = g * group_outputs;
     const size_t group = static_cast<size_t>(g);
-    if (padding_tables.empty()) {
-      RunRowBlock(group_weights[group], epilogue, block, *plan.row_block, scratch);
-    } else {
-      const PaddingOfRows correction(padding_tables[group], places);
-      block.correction = &correction;
-      RunRowBlock(group_weights[group], epilogue, block, *plan.row_block, scratch);
-    }
+    RunRowBlock(group_weights[group], block, *plan.row_block, scratch, [&](const RowSums& sums) {
+      if (!padding_tables.empty()) {
+        const Placement& place = places[sums.row];
+        sums.Add([&](int64_t i) {
+          return padding_tables[group].Correction(sums.first + i, place.rows, place.columns);
+        });
+      }
+      sums.Finish(epilogue);
+    });
   }
 }
 

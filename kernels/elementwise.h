@@ -15,7 +15,8 @@
 namespace qualm::kernels {
 
 // y = clamp(RNE(x / scale) + zero_point). x f32, y u8 or s8. One scale and zero point, or one per
-// column. NaN gives the zero point (clamped); +-inf the ends of the range.
+// column. NaN gives the zero point (clamped); +-inf the ends of the range. Allocates nothing with
+// one scale and one zero point.
 Status Quantize(const ConstMatrix& x, std::span<const float> scale,
                 std::span<const int32_t> zero_point, const OutputRange& range,
                 const MutableMatrix& y);

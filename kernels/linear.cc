@@ -53,7 +53,7 @@ Status PackedLinear::Pack(const LinearParams& params, PackedLinear* packed) {
   const ScopedFpEnvironment fp_environment;
   if (Status status = ValidateLinearParams(params); !status.ok()) return status;
   return PackInMemory([&] {
-    packed->impl_ = std::make_unique<Impl>(Impl{.weights = PackWeights(params),
+    packed->impl_ = std::make_unique<Impl>(Impl{.weights = PackWeights(params, TermsOf(params)),
                                                 .epilogue = PackEpilogue(params),
                                                 .input_type = params.input_type,
                                                 .output_type = params.output_type});
@@ -79,7 +79,7 @@ Status PackedLinear::Run(const ConstMatrix& x, const MutableMatrix& y, std::span
   const auto run = [&](int64_t task, int64_t block) {
     const int64_t row = block * kRowBlock;
     const int64_t y_size = y.type == ElementType::kU8 || y.type == ElementType::kS8 ? 1 : 4;
-    RunRowBlock(weights, impl_->epilogue,
+    RunRowBlock(weights,
                 {.x = static_cast<const uint8_t*>(x.data) + row * x.row_stride,
                  .x_stride = x.row_stride,
                  .x_is_signed = x.type == ElementType::kS8,
@@ -87,7 +87,8 @@ Status PackedLinear::Run(const ConstMatrix& x, const MutableMatrix& y, std::span
                  .y = static_cast<uint8_t*>(y.data) + row * y.row_stride * y_size,
                  .y_stride = y.row_stride,
                  .y_type = y.type},
-                plan.layout, pieces.Of(task));
+                plan.layout, pieces.Of(task),
+                [&](const RowSums& sums) { sums.Finish(impl_->epilogue); });
   };
   internal::ForEachBlock(pool, plan.tasks, plan.blocks, run);
   return {};

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Smallest and largest value are found among integers that are ordered like the floats (-0 below
-// +0): no rounding mode, no flushing of denormals and no instruction set makes a difference.
-// Infinities and NaN lie beyond both ends of this order, so the ends tell whether all values are
-// finite. The rest is a few float32 operations per channel.
+// Smallest and largest value are found as integers (common/min_max.h); the rest is a few float32
+// operations per channel.
 #include "kernels/observer.h"
 
 #include <algorithm>
@@ -10,102 +8,31 @@
 #include <cmath>
 #include <string>
 
+#include "hwy/base.h"
 #include "kernels/common/fp_environment.h"
 #include "kernels/common/histogram.h"
+#include "kernels/common/min_max.h"
 #include "kernels/common/validate.h"
 
-#undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "kernels/observer.cc"
-#include "hwy/foreach_target.h"  // IWYU pragma: keep
-#include "hwy/highway.h"
-#include "kernels/common/dispatch.h"
-
-#ifndef QUALM_KERNELS_OBSERVER_KEYS_
-#define QUALM_KERNELS_OBSERVER_KEYS_
-namespace qualm::kernels::internal {
-namespace {
-
-// Floats as integers of the same order.
-struct Keys {
-  int32_t min = INT32_MAX;
-  int32_t max = INT32_MIN;
-};
-
-}  // namespace
-}  // namespace qualm::kernels::internal
-#endif
-
-HWY_BEFORE_NAMESPACE();
-namespace qualm::kernels::internal {
-namespace HWY_NAMESPACE {
-namespace hn = hwy::HWY_NAMESPACE;
-
-// Widens `keys` by x[0..count).
-void MinMaxOfRow(const float* x, size_t count, Keys* keys) {
-  const hn::ScalableTag<int32_t> d;
-  const hn::Rebind<float, decltype(d)> df;
-  const auto magnitude = hn::Set(d, INT32_MAX);
-  const auto key_at = [&](size_t at) HWY_ATTR {
-    const auto bits = hn::BitCast(d, hn::LoadU(df, x + at));
-    return hn::Xor(bits, hn::And(hn::BroadcastSignBit(bits), magnitude));
-  };
-  const size_t lanes = hn::Lanes(d);
-  size_t i = 0;
-  if (count >= lanes) {
-    auto min = key_at(0);
-    auto max = min;
-    for (i = lanes; i + lanes <= count; i += lanes) {
-      const auto key = key_at(i);
-      min = hn::Min(min, key);
-      max = hn::Max(max, key);
-    }
-    // The tail as an overlapping vector: twice the same value does no harm.
-    const auto key = key_at(count - lanes);
-    keys->min = std::min(keys->min, hn::ReduceMin(d, hn::Min(min, key)));
-    keys->max = std::max(keys->max, hn::ReduceMax(d, hn::Max(max, key)));
-    return;
-  }
-  for (; i < count; ++i) {
-    const auto bits = std::bit_cast<int32_t>(x[i]);
-    const int32_t key = bits ^ ((bits >> 31) & INT32_MAX);
-    keys->min = std::min(keys->min, key);
-    keys->max = std::max(keys->max, key);
-  }
-}
-
-}  // namespace HWY_NAMESPACE
-}  // namespace qualm::kernels::internal
-HWY_AFTER_NAMESPACE();
-
-#if HWY_ONCE
 namespace qualm::kernels {
 namespace internal {
 namespace {
 
-HWY_EXPORT(MinMaxOfRow);
-
 constexpr float kEps = 0x1p-23f;
 constexpr float kMostAveraged = 0x1p126f;
 
-constexpr int32_t KeyOf(float value) {
-  const auto bits = std::bit_cast<int32_t>(value);
-  return bits ^ ((bits >> 31) & INT32_MAX);
-}
-float FloatOf(int32_t key) { return std::bit_cast<float>(key ^ ((key >> 31) & INT32_MAX)); }
-
-Keys KeysOf(const ConstMatrix& x, int64_t first, int64_t rows) {
-  Keys keys;
+MinMaxKeys KeysOf(const ConstMatrix& x, int64_t first, int64_t rows) {
+  MinMaxKeys keys;
   const auto* from = static_cast<const float*>(x.data) + first * x.row_stride;
   for (int64_t i = 0; i < rows; ++i, from += x.row_stride) {
-    QUALM_DISPATCH(MinMaxOfRow)(from, static_cast<size_t>(x.columns), &keys);
+    WidenBy(from, static_cast<size_t>(x.columns), &keys);
   }
   return keys;
 }
 
 // An error unless all values are finite and within +-most.
-Status CheckValues(const Keys& keys, float most) {
-  if (keys.min < KeyOf(-HUGE_VALF) + 1 || keys.max > KeyOf(HUGE_VALF) - 1)
-    return {"x has a value that is not finite"};
+Status CheckValues(const MinMaxKeys& keys, float most) {
+  if (!keys.AreFinite()) return {"x has a value that is not finite"};
   if (keys.min < KeyOf(-most) || keys.max > KeyOf(most))
     return {"x has a value greater in magnitude than this observer takes"};
   return {};
@@ -154,7 +81,7 @@ Status Observe(const ConstMatrix& batch, std::span<MinMaxState> states, float mo
   if (Status s = CheckStates(batch, states.size()); !s.ok()) return s;
   const int64_t rows = states.size() == 1 ? batch.rows : 1;
   const auto extent_of = [&](size_t m, Extent* extent) {
-    const Keys keys = KeysOf(batch, static_cast<int64_t>(m), rows);
+    const MinMaxKeys keys = KeysOf(batch, static_cast<int64_t>(m), rows);
     *extent = {FloatOf(keys.min), FloatOf(keys.max)};
     return CheckValues(keys, most);
   };
@@ -242,7 +169,7 @@ Status ObserveHistogram(const ConstMatrix& batch, HistogramState* state) {
   const ScopedFpEnvironment environment;
   if (Status s = internal::CheckBatch(batch); !s.ok()) return s;
   if (batch.rows > (int64_t{1} << 24) / batch.columns) return {"x has more than 2^24 values"};
-  const internal::Keys keys = internal::KeysOf(batch, 0, batch.rows);
+  const internal::MinMaxKeys keys = internal::KeysOf(batch, 0, batch.rows);
   if (Status s = internal::CheckValues(keys, 0x1p24f); !s.ok()) return s;
   return internal::AddToHistogram(batch, internal::FloatOf(keys.min), internal::FloatOf(keys.max),
                                   state);
@@ -260,4 +187,3 @@ Status ChooseQParams(const ObserverParams& params, const HistogramState& state, 
 }
 
 }  // namespace qualm::kernels
-#endif  // HWY_ONCE

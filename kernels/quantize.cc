@@ -16,6 +16,7 @@
 // Where a zero point puts the bounds beyond 2^15: double(x)/double(s), rounded up and down by its
 // error, and an exact comparison where the two ends disagree, element by element.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <vector>
 
@@ -38,12 +39,12 @@ namespace {
 
 constexpr double kGrid = 0x1.8p22;  // spacing 2^-30
 
-// One value, or one per column.
+// Lists of one value, or of one per column.
 struct QuantizePlan {
-  std::vector<double> inverse;  // RN(1/s)
-  std::vector<double> lo;       // kInteger64 + bounds of RNE(x/s)
-  std::vector<double> hi;
-  std::vector<double> zero_point;
+  const double* inverse = nullptr;  // RN(1/s)
+  const double* lo = nullptr;       // kInteger64 + bounds of RNE(x/s)
+  const double* hi = nullptr;
+  const double* zero_point = nullptr;
   bool per_column = false;
 };
 
@@ -63,10 +64,10 @@ using DY = hn::Rebind<uint8_t, DD>;
 using VD = hn::Vec<DD>;
 
 template <bool kPerColumn>
-HWY_INLINE VD Parameter(const std::vector<double>& values, size_t i, size_t n) {
+HWY_INLINE VD Parameter(const double* values, size_t i, size_t n) {
   const DD dd;
   if constexpr (kPerColumn) {
-    return LoadSome(dd, values.data() + i, n);
+    return LoadSome(dd, values + i, n);
   } else {
     return hn::Set(dd, values[0]);
   }
@@ -149,9 +150,13 @@ HWY_NOINLINE void Run(const ConstMatrix& x, std::span<const float> scale,
                       const MutableMatrix& y) {
   int64_t rows = x.rows;
   int64_t columns = x.columns;
-  QuantizePlan plan;
-  plan.per_column = scale.size() != 1 || zero_point.size() != 1;
-  const size_t parameters = plan.per_column ? static_cast<size_t>(columns) : 1;
+  const bool per_column = scale.size() != 1 || zero_point.size() != 1;
+  const size_t parameters = per_column ? static_cast<size_t>(columns) : 1;
+  std::array<double, 4> one{};  // so that one scale for all needs no memory
+  std::vector<double> many(per_column ? 4 * parameters : 0);
+  double* const lists = per_column ? many.data() : one.data();
+  const QuantizePlan plan{lists, lists + parameters, lists + 2 * parameters, lists + 3 * parameters,
+                          per_column};
   const auto scale_of = [&](size_t j) { return scale[scale.size() == 1 ? 0 : j]; };
   const auto zero_point_of = [&](size_t j) { return zero_point[zero_point.size() == 1 ? 0 : j]; };
   bool fast = true;
@@ -161,12 +166,12 @@ HWY_NOINLINE void Run(const ConstMatrix& x, std::span<const float> scale,
     const int64_t lo = int64_t{bounds.lo} - z;
     const int64_t hi = int64_t{bounds.hi} - z;
     fast = fast && lo >= -kWidestFastBound && hi <= kWidestFastBound;
-    plan.inverse.push_back(1.0 / static_cast<double>(scale_of(j)));
-    plan.lo.push_back(kInteger64 + static_cast<double>(lo));
-    plan.hi.push_back(kInteger64 + static_cast<double>(hi));
-    plan.zero_point.push_back(z);
+    lists[j] = 1.0 / static_cast<double>(scale_of(j));
+    lists[j + parameters] = kInteger64 + static_cast<double>(lo);
+    lists[j + 2 * parameters] = kInteger64 + static_cast<double>(hi);
+    lists[j + 3 * parameters] = z;
   }
-  if (!plan.per_column && x.row_stride == columns && y.row_stride == columns) {
+  if (!per_column && x.row_stride == columns && y.row_stride == columns) {
     columns *= rows;
     rows = 1;
   }
@@ -178,7 +183,7 @@ HWY_NOINLINE void Run(const ConstMatrix& x, std::span<const float> scale,
       continue;
     }
     for (int64_t j = 0; j < columns; ++j) {
-      const size_t k = plan.per_column ? static_cast<size_t>(j) : 0;
+      const size_t k = per_column ? static_cast<size_t>(j) : 0;
       const int32_t z = zero_point_of(k);
       out[j] = static_cast<uint8_t>(
           QuantizeExactly(in[j], scale_of(k), z, OutputBounds(y.type, range, z)));

@@ -332,8 +332,9 @@ MUTATIONS = [
             "numerators[code ^ flip] = t[largest - code];",
             "for (size_t code = 0; code <= largest; ++code) numerators[code] = t[largest - code];",
             "rows of 256 s8 codes and more take the shares of other codes"),
-    observer("observer-tail", "const auto key = key_at(count - lanes);",
-             "const auto key = key_at(i - lanes);", "the last values are not observed"),
+    of("common/min_max.cc", "choose_qparams")(
+        "min-max-tail", "const auto key = key_at(count - lanes);",
+        "const auto key = key_at(i - lanes);", "the last values are not observed"),
     observer("observer-zero-point",
              "*zero_point = params.type == ElementType::kS8 ? 0 : all_codes ? 128 : "
              "(codes.lo + codes.hi) >> 1;",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows and bounds for add and mul. Internal to kernels/.
+// Rows and bounds for operations of two operands. Internal to kernels/.
 #ifndef QUALM_KERNELS_COMMON_BINARY_ROWS_H_
 #define QUALM_KERNELS_COMMON_BINARY_ROWS_H_
 

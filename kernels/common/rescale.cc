@@ -26,7 +26,7 @@
 //   ExactSum, one element at a time. Nothing underflows: u is 0 or at least 2^-479, and all
 //   magnitudes are below 2^535.
 // Floats: the same interval for S*a + b, both ends converted to float32; the conversion from double
-//   is monotone and rounds once, denormals included.
+//   is monotone and rounds once, denormals included. a is a product of two float32 too.
 #include "kernels/common/rescale.h"
 
 #include <algorithm>
@@ -181,8 +181,8 @@ HWY_INLINE hn::Vec<DDFloat> ToFloats(VD v) {
 #endif
 }
 
-void Floats(const Rescale& rescale, const int32_t* sums, size_t first, size_t count, bool relu,
-            float* y) {
+void Floats(const Rescale& rescale, const int32_t* sums, size_t first, size_t count, float factor,
+            bool relu, float* y) {
   const Plan& plan = rescale.plan();
   const bool has_bias = !plan.bias.empty();
   const DD dd;
@@ -190,7 +190,8 @@ void Floats(const Rescale& rescale, const int32_t* sums, size_t first, size_t co
   const DDSum di;
   ForEachVector(dd, count, [&](size_t i, size_t n) HWY_ATTR {
     const VD sum = hn::PromoteTo(dd, LoadSome(di, sums + i, n));
-    const VD u = hn::Mul(sum, Parameter(dd, plan.numerator, plan.per_channel, first + i, n));
+    const VD numerator = Parameter(dd, plan.numerator, plan.per_channel, first + i, n);
+    const VD u = hn::Mul(sum, hn::Mul(numerator, hn::Set(dd, static_cast<double>(factor))));
     VD t = u;
     VD magnitude = hn::Abs(u);
     if (has_bias) {
@@ -208,7 +209,8 @@ void Floats(const Rescale& rescale, const int32_t* sums, size_t first, size_t co
       return;
     }
     for (size_t k = 0; k < n; ++k) {
-      y[i + k] = rescale.FloatFromSum(sums[i + k], plan.per_channel ? first + i + k : 0, relu);
+      const size_t channel = plan.per_channel ? first + i + k : 0;
+      y[i + k] = rescale.FloatFromSum(sums[i + k], channel, factor, relu);
     }
   });
 }
@@ -296,9 +298,9 @@ void Rescale::CodesFromSums(const int32_t* sums, size_t first, size_t count, uin
   QUALM_DISPATCH(Codes)(*this, sums, first, count, y);
 }
 
-void Rescale::FloatsFromSums(const int32_t* sums, size_t first, size_t count, bool relu,
-                             float* y) const {
-  QUALM_DISPATCH(Floats)(*this, sums, first, count, relu, y);
+void Rescale::FloatsFromSums(const int32_t* sums, size_t first, size_t count, float factor,
+                             bool relu, float* y) const {
+  QUALM_DISPATCH(Floats)(*this, sums, first, count, factor, relu, y);
 }
 
 int32_t Rescale::CodeFromSum(__int128 sum, size_t channel) const {
@@ -319,14 +321,14 @@ int32_t Rescale::CodeFromSum(__int128 sum, size_t channel) const {
   return static_cast<int32_t>(code + static_cast<int64_t>(plan_.zero_point));
 }
 
-float Rescale::FloatFromSum(__int128 sum, size_t channel, bool relu) const {
+float Rescale::FloatFromSum(__int128 sum, size_t channel, float factor, bool relu) const {
   const double bias = plan_.bias.empty() ? 0.0 : plan_.bias[channel];
-  const Enclosure e = Enclose(static_cast<double>(sum) * plan_.numerator[channel], bias);
+  const double numerator = plan_.numerator[channel] * static_cast<double>(factor);
+  const Enclosure e = Enclose(static_cast<double>(sum) * numerator, bias);
   float result = static_cast<float>(e.lo);
   if (std::bit_cast<uint32_t>(result) != std::bit_cast<uint32_t>(static_cast<float>(e.hi))) {
     ExactSum exact;
-    const Multiplier& scale = scales_[channel];
-    exact.AddProduct(sum, scale.numerator_a, scale.numerator_b);
+    exact.AddProduct(sum, factor, scales_[channel].numerator_b);
     if (!bias_.empty()) exact.AddHalves(2, bias_[channel]);
     result = exact.ToFloat();
   }

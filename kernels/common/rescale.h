@@ -30,14 +30,17 @@ class Rescale {
   Rescale(std::span<const Multiplier> scales, std::span<const float> bias, int32_t zero_point,
           Bounds bounds);
 
-  // Codes (u8 or s8: the low byte) or float32 values of channels [first, first + count).
-  // Nothing else is read or written. Must run in a ScopedFpEnvironment.
+  // Codes (u8 or s8: the low byte) of channels [first, first + count). Nothing else is read or
+  // written. Must run in a ScopedFpEnvironment.
   void CodesFromSums(const int32_t* sums, size_t first, size_t count, uint8_t* y) const;
-  void FloatsFromSums(const int32_t* sums, size_t first, size_t count, bool relu, float* y) const;
+  // Their float32 values sum * factor * numerator_b + bias: `factor`, finite and > 0, takes the
+  // place of numerator_a, which is 1, as are the denominator and the divisor.
+  void FloatsFromSums(const int32_t* sums, size_t first, size_t count, float factor, bool relu,
+                      float* y) const;
 
   // The code and the float32 value of one sum of any width.
   int32_t CodeFromSum(__int128 sum, size_t channel) const;
-  float FloatFromSum(__int128 sum, size_t channel, bool relu) const;
+  float FloatFromSum(__int128 sum, size_t channel, float factor, bool relu) const;
 
   // What the vector code reads. Arrays have one element, or one per channel.
   struct Plan {

@@ -30,7 +30,7 @@ bool IsWide(const LinearParams& layer, int64_t n, std::span<int8_t> row) {
     row[k] = static_cast<int8_t>(CodeAt(layer.weights, n, static_cast<int64_t>(k)) - shift);
   }
   const int64_t bias = layer.bias_i32.empty() ? 0 : layer.bias_i32[static_cast<size_t>(n)];
-  return SumWidthOf(row, ZeroPointOfA(layer), ZeroPointOfB(layer, n), bias, true) != SumWidth::k32;
+  return SumWidthOf(row, PaddedTermsOf(layer), ZeroPointOfB(layer, n), bias) != SumWidth::k32;
 }
 
 // One sum in full. Each product is below 2^63: both factors are below 2^31 + 2^8.

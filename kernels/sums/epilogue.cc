@@ -19,12 +19,12 @@ size_t OutputBytes(ElementType type) { return IsCode(type) ? 1 : 4; }
 std::vector<Multiplier> Scales(const EpilogueParams& params) {
   if (params.output_type == ElementType::kS32) return {Multiplier()};  // sums have no scale
   const bool code = IsCode(params.output_type);
-  // A bias is per channel, and then so are the scales.
+  // A bias is per channel, and then so are the scales. Floats take x_scale at the end.
   const size_t count =
       params.bias.empty() ? params.w_scale.size() : static_cast<size_t>(params.channels);
   std::vector<Multiplier> scales(count);
   for (size_t i = 0; i < count; ++i) {
-    scales[i] = {params.x_scale, params.w_scale[params.w_scale.size() == 1 ? 0 : i],
+    scales[i] = {code ? params.x_scale : 1.0f, params.w_scale[params.w_scale.size() == 1 ? 0 : i],
                  code ? params.y_scale : 1.0f};
   }
   return scales;
@@ -42,6 +42,7 @@ struct Epilogue::Impl {
   explicit Impl(const EpilogueParams& params)
       : type(params.output_type),
         relu(params.range.relu),
+        x_scale(params.x_scale),
         bounds(internal::OutputBounds(params.output_type, params.range,
                                       IsCode(params.output_type) ? params.y_zero_point : 0)),
         rescale(MakeRescale(params, bounds)) {
@@ -57,7 +58,7 @@ struct Epilogue::Impl {
     } else if (IsCode(type)) {
       rescale.CodesFromSums(sums, first, count, static_cast<uint8_t*>(y));
     } else if (type == ElementType::kF32) {
-      rescale.FloatsFromSums(sums, first, count, relu, static_cast<float*>(y));
+      rescale.FloatsFromSums(sums, first, count, x_scale, relu, static_cast<float*>(y));
     } else {
       auto* out = static_cast<int32_t*>(y);
       for (size_t i = 0; i < count; ++i) {
@@ -72,7 +73,7 @@ struct Epilogue::Impl {
     if (IsCode(type)) {
       *static_cast<uint8_t*>(y) = static_cast<uint8_t>(rescale.CodeFromSum(sum, scale));
     } else if (type == ElementType::kF32) {
-      *static_cast<float*>(y) = rescale.FloatFromSum(sum, scale, relu);
+      *static_cast<float*>(y) = rescale.FloatFromSum(sum, scale, x_scale, relu);
     } else {
       *static_cast<int32_t*>(y) =
           static_cast<int32_t>(std::min<__int128>(std::max<__int128>(sum, bounds.lo), bounds.hi));
@@ -105,6 +106,7 @@ struct Epilogue::Impl {
 
   ElementType type;
   bool relu;
+  float x_scale;            // of float outputs
   internal::Bounds bounds;  // of code and s32 outputs, activation included
   internal::Rescale rescale;
   std::optional<internal::BackendRequantize> backend;  // code outputs, if not exact

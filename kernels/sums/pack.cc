@@ -29,9 +29,18 @@ int64_t ZeroPointOfB(const LinearParams& params, int64_t channel) {
   return int64_t{params.w_zero_point[i]} - (params.weights.type == ElementType::kU8 ? 128 : 0);
 }
 
-// Each term (a - za)(b - zb) is linear in a, so it is extreme at a = 0 or a = 255; a term that may
-// be left out may also be 0.
-SumWidth SumWidthOf(std::span<const int8_t> b, int64_t za, int64_t zb, int64_t bias, bool padded) {
+TermRange TermsOf(const LinearParams& params) {
+  const int64_t za = ZeroPointOfA(params);
+  return {0 - za, 255 - za};
+}
+
+TermRange PaddedTermsOf(const LinearParams& params) {
+  const TermRange terms = TermsOf(params);
+  return {std::min<int64_t>(terms.low, 0), std::max<int64_t>(terms.high, 0)};
+}
+
+// Each term (a - za)(b - zb) is linear in a - za, so it is extreme at an end of `terms`.
+SumWidth SumWidthOf(std::span<const int8_t> b, TermRange terms, int64_t zb, int64_t bias) {
   // Sum of the positive and (as a magnitude) of the negative b - zb.
   const __int128 total = SumOf(b) - static_cast<__int128>(b.size()) * zb;
   __int128 positive;
@@ -45,16 +54,14 @@ SumWidth SumWidthOf(std::span<const int8_t> b, int64_t za, int64_t zb, int64_t b
     positive = sum;
   }
   const __int128 negative = positive - total;
-  const int64_t low = padded ? std::min<int64_t>(0 - za, 0) : 0 - za;
-  const int64_t high = padded ? std::max<int64_t>(255 - za, 0) : 255 - za;
-  const __int128 min = positive * low - negative * high + bias;
-  const __int128 max = positive * high - negative * low + bias;
+  const __int128 min = positive * terms.low - negative * terms.high + bias;
+  const __int128 max = positive * terms.high - negative * terms.low + bias;
   if (min >= INT32_MIN && max <= INT32_MAX) return SumWidth::k32;
   if (min >= INT64_MIN && max <= INT64_MAX) return SumWidth::k64;
   return SumWidth::k128;
 }
 
-PackedWeights PackWeights(const LinearParams& params, bool padded) {
+PackedWeights PackWeights(const LinearParams& params, TermRange terms) {
   PackedWeights packed;
   packed.traits = CurrentAccumulateTraits();
   packed.channels = params.weights.rows;
@@ -114,7 +121,7 @@ PackedWeights PackWeights(const LinearParams& params, bool padded) {
       packed.zero_low[i] = static_cast<int32_t>(zb);
       packed.offset_low[i] = static_cast<int32_t>(packed.offset[i]);
       panel.needs_row_sums = panel.needs_row_sums || zb != 0;
-      panel.sum_width = std::max(panel.sum_width, SumWidthOf(b, za, zb, bias, padded));
+      panel.sum_width = std::max(panel.sum_width, SumWidthOf(b, terms, zb, bias));
     }
   }
   return packed;

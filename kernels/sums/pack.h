@@ -59,13 +59,21 @@ struct PackedWeights {
 int64_t ZeroPointOfA(const LinearParams& params);                   // za
 int64_t ZeroPointOfB(const LinearParams& params, int64_t channel);  // zb
 
-// The narrowest type for sum_k (a - za)(b - zb) + bias, whatever a; with `padded`, also where any
-// of the terms are left out.
-SumWidth SumWidthOf(std::span<const int8_t> b, int64_t za, int64_t zb, int64_t bias, bool padded);
+// The values that a - za may have in the terms of a sum.
+struct TermRange {
+  int64_t low = 0;
+  int64_t high = 0;
+};
+TermRange TermsOf(const LinearParams& params);
+// The same where any of the terms may be left out, which then adds 0.
+TermRange PaddedTermsOf(const LinearParams& params);
 
-// For the current thread's target. `params` is valid (linear_validate.h); `padded` as above. Throws
-// std::bad_alloc or std::length_error if the weights do not fit in memory.
-PackedWeights PackWeights(const LinearParams& params, bool padded = false);
+// The narrowest type for sum_k (a - za)(b - zb) + bias, whatever a.
+SumWidth SumWidthOf(std::span<const int8_t> b, TermRange terms, int64_t zb, int64_t bias);
+
+// For the current thread's target. `params` is valid (linear_validate.h). Throws std::bad_alloc or
+// std::length_error if the weights do not fit in memory.
+PackedWeights PackWeights(const LinearParams& params, TermRange terms);
 
 // What comes after the sums of such a layer. `params` is valid.
 Epilogue PackEpilogue(const LinearParams& params);

@@ -31,11 +31,14 @@ int64_t SumOfActivations(const uint8_t* x, int64_t depth, bool is_signed) {
 
 class Runner {
  public:
-  Runner(const PackedWeights& packed, const Epilogue& epilogue, const RowBlock& block,
-         const RowBlockLayout& layout, uint8_t* scratch)
+  using Write = void (*)(const void* context, const RowSums& sums);
+
+  Runner(const PackedWeights& packed, const RowBlock& block, const RowBlockLayout& layout,
+         uint8_t* scratch, Write write, const void* context)
       : packed_(packed),
-        epilogue_(epilogue),
         block_(block),
+        write_(write),
+        context_(context),
         sums128_(reinterpret_cast<__int128*>(scratch + layout.sums128)),
         sums64_(reinterpret_cast<int64_t*>(scratch + layout.sums64)),
         row_sums_(reinterpret_cast<int64_t*>(scratch + layout.row_sums)),
@@ -49,18 +52,18 @@ class Runner {
       switch (packed_.panels[p].sum_width) {
         case SumWidth::k32:
           NarrowSums(p);
-          Finish<uint32_t>(sums32_, first, 0, block_.rows);
+          Finish(sums32_, first, 0, block_.rows);
           break;
         case SumWidth::k64:
           RawSums(p);
           CorrectSums64(first);
-          Finish<uint64_t>(sums64_, first, 0, block_.rows);
+          Finish(sums64_, first, 0, block_.rows);
           break;
         case SumWidth::k128:
           RawSums(p);
           for (int64_t r = 0; r < block_.rows; ++r) {
             CorrectSums128(first, r);
-            Finish<unsigned __int128>(sums128_, first, r, 1);
+            Finish(sums128_, first, r, 1);
           }
           break;
       }
@@ -162,30 +165,28 @@ class Runner {
     }
   }
 
-  // `sums` are those of rows [first_row, first_row + rows). Unsigned is the type of as many bits
-  // in which adding a correction may wrap; the result is known to fit.
-  template <class Unsigned, class Sum>
+  // `sums` are those of rows [first_row, first_row + rows).
+  template <class Sum>
   void Finish(Sum* sums, int64_t first, int64_t first_row, int64_t rows) const {
     const int64_t width = packed_.traits.panel_width;
-    const int64_t count = std::min(width, packed_.channels - first);
     const int64_t size =
         block_.y_type == ElementType::kU8 || block_.y_type == ElementType::kS8 ? 1 : 4;
     const int64_t channel = block_.first_channel + first;
     for (int64_t r = 0; r < rows; ++r) {
-      Sum* row = sums + r * width;
-      for (int64_t c = 0; block_.correction != nullptr && c < count; ++c) {
-        row[c] = static_cast<Sum>(
-            static_cast<Unsigned>(row[c]) +
-            static_cast<Unsigned>(block_.correction->At(first_row + r, first + c)));
-      }
-      epilogue_.Apply(row, channel, count,
-                      block_.y + ((first_row + r) * block_.y_stride + channel) * size);
+      const int64_t row = first_row + r;
+      write_(context_, {.row = row,
+                        .first = first,
+                        .count = std::min(width, packed_.channels - first),
+                        .channel = channel,
+                        .sums = sums + r * width,
+                        .y = block_.y + (row * block_.y_stride + channel) * size});
     }
   }
 
   const PackedWeights& packed_;
-  const Epilogue& epilogue_;
   const RowBlock& block_;
+  Write write_;
+  const void* context_;
   __int128* sums128_;
   int64_t* sums64_;
   int64_t* row_sums_;
@@ -217,9 +218,10 @@ RowBlockLayout::RowBlockLayout(std::span<const PackedWeights> weights, int64_t r
   tails = scratch->Add(rows * 4);
 }
 
-void RunRowBlock(const PackedWeights& weights, const Epilogue& epilogue, const RowBlock& block,
-                 const RowBlockLayout& layout, uint8_t* scratch) {
-  Runner(weights, epilogue, block, layout, scratch).Run();
+void RunRowBlock(const PackedWeights& weights, const RowBlock& block, const RowBlockLayout& layout,
+                 uint8_t* scratch, void (*write)(const void* context, const RowSums& sums),
+                 const void* context) {
+  Runner(weights, block, layout, scratch, write, context).Run();
 }
 
 }  // namespace qualm::kernels

@@ -9,6 +9,8 @@
 #include <memory>
 #include <new>
 #include <span>
+#include <type_traits>
+#include <variant>
 
 #include "kernels/sums/epilogue.h"
 #include "kernels/sums/pack.h"
@@ -79,14 +81,33 @@ struct RowBlockLayout {
   size_t tails = 0;     // [rows][4]
 };
 
-// What is to be added to the sums of a row beyond its activations: the padding of a convolution.
-class RowCorrection {
- public:
-  // To be added to the sum of `row` of the block and `channel` of the weights.
-  virtual __int128 At(int64_t row, int64_t channel) const = 0;
+// The exact sums of one row, for channels [first, first + count) of the weights.
+struct RowSums {
+  int64_t row = 0;  // of the block
+  int64_t first = 0;
+  int64_t count = 0;
+  int64_t channel = 0;  // of the layer: where those of the weights lie
+  // Modulo 2^32, 2^64 or 2^128: what is still to be added to them may wrap. May be written to.
+  std::variant<int32_t*, int64_t*, __int128*> sums;
+  void* y = nullptr;  // the output of `channel`
 
- protected:
-  ~RowCorrection() = default;
+  // Adds term(i), an __int128, to the sum of each channel first + i.
+  template <class Term>
+  void Add(const Term& term) const {
+    std::visit(
+        [&](auto* sum) {
+          using Sum = std::remove_pointer_t<decltype(sum)>;
+          for (int64_t i = 0; i < count; ++i) {
+            sum[i] = static_cast<Sum>(static_cast<unsigned __int128>(sum[i]) +
+                                      static_cast<unsigned __int128>(term(i)));
+          }
+        },
+        sums);
+  }
+
+  void Finish(const Epilogue& epilogue) const {
+    std::visit([&](auto* sum) { epilogue.Apply(sum, channel, count, y); }, sums);
+  }
 };
 
 struct RowBlock {
@@ -97,13 +118,22 @@ struct RowBlock {
   uint8_t* y = nullptr;        // output of the first row, channel 0 of the layer
   int64_t y_stride = 0;        // elements
   ElementType y_type = ElementType::kU8;
-  int64_t first_channel = 0;                  // of the layer: where the weights' channels begin
-  const RowCorrection* correction = nullptr;  // or null: none
+  int64_t first_channel = 0;  // of the layer: where the weights' channels begin
 };
 
-// `scratch` is aligned. Must run in a ScopedFpEnvironment, on the target of the weights.
-void RunRowBlock(const PackedWeights& weights, const Epilogue& epilogue, const RowBlock& block,
-                 const RowBlockLayout& layout, uint8_t* scratch);
+// Calls write(context, sums) for each row and some channels at a time, until the sums of all were
+// there. `scratch` is aligned. Must run in a ScopedFpEnvironment, on the target of the weights.
+void RunRowBlock(const PackedWeights& weights, const RowBlock& block, const RowBlockLayout& layout,
+                 uint8_t* scratch, void (*write)(const void* context, const RowSums& sums),
+                 const void* context);
+template <class Write>
+void RunRowBlock(const PackedWeights& weights, const RowBlock& block, const RowBlockLayout& layout,
+                 uint8_t* scratch, const Write& write) {
+  const auto call = [](const void* context, const RowSums& sums) {
+    (*static_cast<const Write*>(context))(sums);
+  };
+  RunRowBlock(weights, block, layout, scratch, call, &write);
+}
 
 }  // namespace qualm::kernels
 

@@ -38,7 +38,7 @@ std::string FunctionSubject::Execute(const Placed& placed, const RunContext& /*c
   return "";
 }
 
-InProcessSubject::BufferNeeds FunctionSubject::Needs() const {
+BufferNeeds FunctionSubject::Needs() const {
   return {static_cast<size_t>(std::max(limits_.read_slack_bytes, 0)),
           static_cast<size_t>(std::max(limits_.alignment_bytes, 1))};
 }

@@ -43,6 +43,10 @@ if(QUALM_BUILD_TESTS)
   qualm_plugin_module(qualm_example TEST_ONLY
     SOURCES ${PROJECT_SOURCE_DIR}/examples/plugin/example_plugin.c)
   target_link_libraries(qualm_example PRIVATE qualm::plugin_interface)
+  # The same plugin, built when the structs of the interface were smaller.
+  qualm_plugin_module(qualm_example_old TEST_ONLY
+    SOURCES ${PROJECT_SOURCE_DIR}/examples/plugin/example_plugin.c)
+  target_include_directories(qualm_example_old PRIVATE host/testdata)
   qualm_plugin_module(qualm_broken TEST_ONLY SOURCES host/broken_plugin.cc)
   qualm_plugin_module(qualm_no_entry TEST_ONLY SOURCES host/broken_plugin.cc)
   # The same plugin, whose entry function has a name that nobody looks for.
@@ -53,6 +57,6 @@ if(QUALM_BUILD_TESTS)
       libraries/onednn_golden_test.cc libraries/onednn_test.cc libraries/xnnpack_test.cc
     DEPS qualm::io qualm::libraries)
   target_compile_definitions(plugin_test PRIVATE QUALM_CORPUS_DIR="${PROJECT_SOURCE_DIR}/corpus")
-  add_dependencies(plugin_test qualm_example qualm_broken qualm_no_entry)
+  add_dependencies(plugin_test qualm_example qualm_example_old qualm_broken qualm_no_entry)
   qualm_test(pipe_test SOURCES host/pipe_test.cc DEPS qualm::io qualm::plugins)
 endif()

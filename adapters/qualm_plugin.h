@@ -9,11 +9,23 @@
  *
  * and test it with `qualm check --subject plugin:./my_kernels.so`. docs/plugin.md has the rest.
  *
- * Versions. Each struct begins with its own size as its writer knew it. New fields are only ever
- * appended, new operations get new numbers and new flags new bits; neither changes
- * QUALM_ABI_VERSION. Read a field of a struct that you were given only if it lies inside `size`
- * (those of this version always do); set `size` to sizeof in those you fill. The version is raised
- * only when something here changes its meaning, and a plugin of another version is turned away.
+ * Versions. Each struct begins with its own size as its writer knew it: set `size` to sizeof in the
+ * structs you fill. New fields are only ever appended, and 0 in a new field means what a struct
+ * without the field meant. New operations, element types and granularities get new numbers, new
+ * features new bits. None of this changes QUALM_ABI_VERSION, so a plugin and a qualm of different
+ * age work together:
+ *   * An older struct. Read a field only if it lies inside `size` (QUALM_HAS). The fields of the
+ *     header you compile with are all there unless a comment says "not in the first headers".
+ *   * A newer struct, with bytes behind the fields that its reader knows. Where these bytes are 0
+ *     they say nothing. Otherwise the reader refuses with a reason: qualm turns the plugin away, a
+ *     plugin answers QUALM_UNSUPPORTED. A plugin may leave this check out: qualm sends a newer field
+ *     other than 0 only to a plugin whose qualm_capability asked for it.
+ *   * An unknown number. A plugin that meets an operation, element type, granularity or function
+ *     that it does not know answers QUALM_UNSUPPORTED, and last_error() says why. qualm ignores
+ *     bits of a qualm_capability that it does not know: such a bit offers what qualm never asks for.
+ * qualm_qparams lies inside qualm_problem, and so never grows.
+ * The version is raised only when something here changes its meaning, and a plugin of another
+ * version is turned away.
  */
 #ifndef QUALM_ADAPTERS_QUALM_PLUGIN_H_
 #define QUALM_ADAPTERS_QUALM_PLUGIN_H_
@@ -27,9 +39,22 @@ extern "C" {
 
 #define QUALM_ABI_VERSION 1u
 
-/* Element types. Codes are u8 or s8; real = scale * (code - zero_point). */
-enum { QUALM_U8 = 0, QUALM_S8 = 1, QUALM_S32 = 2, QUALM_F32 = 3 };
-/* Sets of element types, for qualm_capability. */
+/* Whether a struct's writer knew a field: QUALM_HAS(problem, per_channel). */
+#define QUALM_HAS(pointer, field) \
+  ((size_t)((const char*)(&(pointer)->field + 1) - (const char*)(pointer)) <= (pointer)->size)
+
+/* Element types. Codes are u8 or s8; real = scale * (code - zero_point). u4 and s4 are reserved: no
+ * operation has them yet. Two of them share a byte, the element of even index in its low half,
+ * where the index of an element is the sum of its position times the strides. */
+enum {
+  QUALM_U8 = 0,
+  QUALM_S8 = 1,
+  QUALM_S32 = 2,
+  QUALM_F32 = 3,
+  QUALM_U4 = 4,
+  QUALM_S4 = 5
+};
+/* Sets of element types (numbers up to 31), for qualm_capability. */
 #define QUALM_TYPE_BIT(dtype) (UINT32_C(1) << (dtype))
 
 /* Operations; meaning in docs/quantization.md, shapes as dims of the tensors:
@@ -102,6 +127,24 @@ typedef struct qualm_qparams {
   const int32_t* zero_point;
 } qualm_qparams;
 
+/* How the entries of a qualm_qparams lie over their tensor, in row-major order. */
+enum {
+  QUALM_PER_TENSOR = 0,  /* one entry */
+  QUALM_PER_CHANNEL = 1, /* one entry per index of `axis` */
+  QUALM_PER_ROW = 2,     /* one entry per index of all dimensions but the last */
+  QUALM_PER_BLOCK = 3    /* one entry per `block` elements along `axis`, for each index of the
+                          * dimensions before it; the last block may be shorter */
+};
+
+/* Granularities other than per tensor and per output channel are reserved: no operation has them
+ * yet. */
+typedef struct qualm_granularity {
+  size_t size;
+  int32_t kind; /* QUALM_PER_... */
+  int32_t axis;
+  int64_t block;
+} qualm_granularity;
+
 /* The window of convolutions and pools, in pixels; for global_avg_pool the whole image. The sizes
  * of images, channels and the output are those of the tensors. */
 typedef struct qualm_window {
@@ -146,6 +189,12 @@ typedef struct qualm_problem {
   /* 1: parameters are given per output channel, also where there is one. Not in the first headers
    * of version 1. */
   int32_t per_channel;
+  /* Granularity of x_q, w_q and out_q. NULL: one entry is per tensor, several are per output
+   * channel. Only a plugin that offers QUALM_CAN_PER_ROW or QUALM_CAN_PER_BLOCK gets others. Not in
+   * the first headers of version 1. */
+  const qualm_granularity* x_granularity;
+  const qualm_granularity* w_granularity;
+  const qualm_granularity* out_granularity;
 } qualm_problem;
 
 /* What a plugin can do beyond the plain case: bits of qualm_capability.features. */
@@ -165,6 +214,9 @@ typedef struct qualm_problem {
 #define QUALM_CAN_ASYMMETRIC_PADDING UINT32_C(4096) /* top != bottom or left != right */
 #define QUALM_CAN_CEIL_MODE UINT32_C(8192)
 #define QUALM_CAN_COUNT_PADDING UINT32_C(16384) /* count_include_pad */
+/* Reserved: parameters per row, and per block of an axis (qualm_granularity). */
+#define QUALM_CAN_PER_ROW UINT32_C(32768)
+#define QUALM_CAN_PER_BLOCK UINT32_C(65536)
 
 /* Limits of one operation. Zero-initialise it and fill what differs. */
 typedef struct qualm_capability {

@@ -14,8 +14,8 @@
 #include <stdexcept>
 #include <string_view>
 
-#include "adapters/qualm_plugin.h"
 #include "adapters/host/worker_message.h"  // as foreign code that knows it might have
+#include "adapters/qualm_plugin.h"
 
 namespace {
 
@@ -135,6 +135,19 @@ const qualm_capability* Capability(int32_t op) {
   linear.features = Is("dense-only") ? 0 : QUALM_CAN_STRIDES;
   linear.read_slack_bytes = Is("read-slack") || Is("write-slack") ? 16 : 0;
   linear.alignment_bytes = Is("capability-alignment") ? 3 : Is("need-alignment") ? 64 : 0;
+  // As a header of the future may have it, with an element type and a feature of its own.
+  static struct {
+    qualm_capability known;
+    uint64_t asked;
+  } newer{};
+  if (Is("newer") || Is("newer-asks")) {
+    newer.known = linear;
+    newer.known.size = sizeof newer;
+    newer.known.x_dtypes |= QUALM_TYPE_BIT(31);
+    newer.known.features |= UINT32_C(1) << 31;
+    newer.asked = Is("newer-asks") ? 32 : 0;
+    return &newer.known;
+  }
   return &linear;
 }
 

@@ -1,23 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "adapters/host/in_process.h"
 
-#include <algorithm>
-#include <cstring>
 #include <exception>
 #include <limits>
 #include <utility>
 
 namespace qualm {
 namespace {
-
-bool Holds(const void* at, std::span<const uint8_t> bytes) {
-  return bytes.empty() || std::memcmp(at, bytes.data(), bytes.size()) == 0;
-}
-
-template <class T>
-std::span<const uint8_t> Bytes(const std::vector<T>& list) {
-  return {reinterpret_cast<const uint8_t*>(list.data()), list.size() * sizeof(T)};
-}
 
 const std::vector<float>& ScaleList(const Case& c) {
   if (c.op == Op::kQuantize) return c.out_q.scale;
@@ -32,72 +21,33 @@ const std::vector<int32_t>& ZeroPointList(const Case& c) {
   return c.w_q.zero_point;
 }
 
-// Between the rows of w: add, mul and concat walk both operands alike, weights are dense.
-int64_t WeightGap(const Case& c, const RunContext& context) {
-  return HasTwoInputs(c.op) ? context.x_row_gap : 0;
-}
-
-std::span<const uint8_t> BiasBytes(const Case& c) {
-  if (c.bias) return Bytes(*c.bias);
-  if (c.bias_i32) return Bytes(*c.bias_i32);
-  return {};
+// How an outcome's sentence calls what lay in a buffer.
+std::string NameOf(Placement::Slot slot) {
+  if (slot == Placement::kWScale) return "the scales";
+  if (slot == Placement::kWZeroPoint) return "the zero points";
+  if (slot == Placement::kBias || slot == Placement::kBiasI32) return "bias";
+  return slot == Placement::kX ? "x" : slot == Placement::kW ? "w" : "y";
 }
 
 }  // namespace
 
-uint8_t* InProcessSubject::Prepare(GuardedBuffer& buffer, size_t bytes, size_t element_bytes,
-                                   const RunContext& context) const {
-  const BufferNeeds needs = Needs();
-  return buffer.Prepare(bytes, needs.read_slack_bytes,
-                        std::max(element_bytes, needs.alignment_bytes), context);
-}
-
-template <class T>
-std::span<const T> InProcessSubject::PlaceList(std::span<const T> list, const RunContext& context,
-                                               GuardedBuffer& buffer) const {
-  uint8_t* const at = Prepare(buffer, list.size_bytes(), sizeof(T), context);
-  if (!list.empty()) std::memcpy(at, list.data(), list.size_bytes());
-  return {reinterpret_cast<const T*>(at), list.size()};
-}
-
 Placed InProcessSubject::Place(const Case& c, const RunContext& context) {
+  placement_.Lay(c, context, Needs());
   Placed placed;
   placed.problem = &c;
-  const DType x_type = c.x.dtype();
-  const Rows x_rows = RowsOf(c.x.shape());
-  uint8_t* const x =
-      Prepare(x_, ScatteredBytes(x_type, x_rows.count, x_rows.columns, context.x_row_gap),
-              SizeOf(x_type), context);
-  Scatter(c.x, context.x_row_gap, x);
-  placed.x = x;
-  placed.x_stride = x_rows.columns + context.x_row_gap;
-  const Rows w_rows = RowsOf(c.w.shape());
-  const int64_t w_gap = WeightGap(c, context);
-  uint8_t* const w = Prepare(w_, ScatteredBytes(c.w.dtype(), w_rows.count, w_rows.columns, w_gap),
-                             SizeOf(c.w.dtype()), context);
-  Scatter(c.w, w_gap, w);
-  placed.w = w;
-  placed.w_stride = w_rows.columns + w_gap;
-  placed.scale = PlaceList(std::span(ScaleList(c)), context, scale_);
-  placed.zero_point = PlaceList(std::span(ZeroPointList(c)), context, zero_point_);
+  placed.x = placement_.x().data;
+  placed.x_stride = placement_.x().stride();
+  placed.w = placement_.w().data;
+  placed.w_stride = placement_.w().stride();
+  placed.y = placement_.y().data;
+  placed.y_stride = placement_.y().stride();
+  placed.scale = PlaceList(Placement::kWScale, ScaleList(c));
+  placed.zero_point = PlaceList(Placement::kWZeroPoint, ZeroPointList(c));
   if (c.bias_i32) {
-    placed.bias_i32 = PlaceList(std::span(*c.bias_i32), context, bias_);
+    placed.bias_i32 = PlaceList(Placement::kBiasI32, *c.bias_i32);
   } else if (c.bias) {
-    placed.bias = PlaceList(std::span(*c.bias), context, bias_);
-  } else {
-    Prepare(bias_, 0, 1, context);
+    placed.bias = PlaceList(Placement::kBias, *c.bias);
   }
-  if (context.in_place) {
-    Prepare(y_, 0, 1, context);
-    placed.y = x;
-    placed.y_stride = placed.x_stride;
-    return placed;
-  }
-  const Rows y_rows = RowsOf(c.output_shape());
-  placed.y =
-      Prepare(y_, ScatteredBytes(c.out_dtype, y_rows.count, y_rows.columns, context.y_row_gap),
-              SizeOf(c.out_dtype), context);
-  placed.y_stride = y_rows.columns + context.y_row_gap;
   return placed;
 }
 
@@ -136,49 +86,20 @@ Outcome InProcessSubject::RunOnce(const Case& c, const RunContext& context) {
   if (!trap.empty()) return failed(RunStatus::kCrashed, trap);
   if (!call.threw.empty()) return failed(RunStatus::kCrashed, call.threw);
 
-  const std::pair<const GuardedBuffer*, const char*> buffers[] = {
-      {&x_, "x"}, {&w_, "w"},       {&scale_, "the scales"}, {&zero_point_, "the zero points"},
-      {&y_, "y"}, {&bias_, "bias"},
-  };
-  for (const auto& [buffer, name] : buffers) {
-    if (!buffer->OutsideIntact()) {
-      return failed(RunStatus::kTouchedOutside, std::string("wrote outside ") + name);
-    }
-  }
-  if (std::string touched = TouchedOutside(); !touched.empty()) {
+  const std::optional<Placement::Damage> damage = placement_.Inspect();
+  using Kind = Placement::Damage::Kind;
+  if (damage && damage->kind == Kind::kWroteOutside)
+    return failed(damage->status(), "wrote outside " + NameOf(damage->slot));
+  if (std::string touched = TouchedOutside(); !touched.empty())
     return failed(RunStatus::kTouchedOutside, "wrote outside " + touched);
-  }
-  const auto* const x = static_cast<const uint8_t*>(placed.x);
-  const auto* const y = static_cast<const uint8_t*>(placed.y);
-  const Rows x_rows = RowsOf(c.x.shape());
-  if (!GapsIntact(c.x.dtype(), x_rows.count, x_rows.columns, context.x_row_gap, context.poison,
-                  x)) {
-    return failed(RunStatus::kTouchedOutside, "wrote between the rows of x");
-  }
-  const int64_t w_gap = WeightGap(c, context);
-  const int64_t y_gap = context.in_place ? context.x_row_gap : context.y_row_gap;
-  const Rows w_rows = RowsOf(c.w.shape());
-  if (!GapsIntact(c.w.dtype(), w_rows.count, w_rows.columns, w_gap, context.poison, w_.data())) {
-    return failed(RunStatus::kTouchedOutside, "wrote between the rows of w");
-  }
-  const Rows y_rows = RowsOf(c.output_shape());
-  if (!GapsIntact(c.out_dtype, y_rows.count, y_rows.columns, y_gap, context.poison, y)) {
-    return failed(RunStatus::kTouchedOutside, "wrote between the rows of y");
-  }
-  const char* modified = nullptr;
-  if (!context.in_place && Gather(c.x.dtype(), c.x.shape(), context.x_row_gap, x) != c.x) {
-    modified = "x";
-  }
-  if (Gather(c.w.dtype(), c.w.shape(), w_gap, w_.data()) != c.w) modified = "w";
-  if (!Holds(scale_.data(), Bytes(ScaleList(c)))) modified = "the scales";
-  if (!Holds(zero_point_.data(), Bytes(ZeroPointList(c)))) modified = "the zero points";
-  if (!Holds(bias_.data(), BiasBytes(c))) modified = "bias";
-  if (modified != nullptr) {
-    return failed(RunStatus::kModifiedInput, std::string("modified ") + modified);
+  if (damage) {
+    const bool gap = damage->kind == Kind::kWroteBetweenRows;
+    return failed(damage->status(),
+                  (gap ? "wrote between the rows of " : "modified ") + NameOf(damage->slot));
   }
   // Last: a call that refused must not have touched anything either.
   if (!call.refused.empty()) return failed(RunStatus::kRefused, call.refused);
-  return {RunStatus::kOk, "", Gather(c.out_dtype, c.output_shape(), y_gap, y), std::nullopt};
+  return {RunStatus::kOk, "", Gather(placement_.y()), std::nullopt};
 }
 
 // The same kernel with everything after the accumulator neutral: no zero points, no bias, s32 out.

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the subjects that run inside this process share: placing a case's tensors in guarded
-// buffers, the state around the call, and what is checked after it.
+// What the subjects that run inside this process share: a case in guarded buffers (placement.h),
+// the state around the call, and what is checked after the call.
 #ifndef QUALM_ADAPTERS_HOST_IN_PROCESS_H_
 #define QUALM_ADAPTERS_HOST_IN_PROCESS_H_
 
-#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
-#include "adapters/host/arena.h"
+#include "adapters/host/placement.h"
 #include "core/case.h"
 #include "core/subject.h"
 
@@ -54,29 +54,18 @@ class InProcessSubject : public Subject {
   virtual std::string TouchedOutside() const { return ""; }
   // Whether more than one thread makes a difference to the operation.
   virtual bool HasThreads(Op /*op*/) const { return false; }
-  // Bytes past the end of every buffer that may be read, and the alignment that all of them need.
-  struct BufferNeeds {
-    size_t read_slack_bytes = 0;
-    size_t alignment_bytes = 1;
-  };
   virtual BufferNeeds Needs() const { return {}; }
 
  private:
   Outcome RunOnce(const Case& c, const RunContext& context);
   std::optional<Tensor> RawAccumulators(const Case& c, const RunContext& context);
   Placed Place(const Case& c, const RunContext& context);
-  uint8_t* Prepare(GuardedBuffer& buffer, size_t bytes, size_t element_bytes,
-                   const RunContext& context) const;
   template <class T>
-  std::span<const T> PlaceList(std::span<const T> list, const RunContext& context,
-                               GuardedBuffer& buffer) const;
+  std::span<const T> PlaceList(Placement::Slot slot, const std::vector<T>& list) {
+    return {placement_.LayList(slot, list), list.size()};
+  }
 
-  GuardedBuffer x_;
-  GuardedBuffer w_;
-  GuardedBuffer scale_;
-  GuardedBuffer zero_point_;
-  GuardedBuffer bias_;
-  GuardedBuffer y_;
+  Placement placement_;
 };
 
 }  // namespace qualm

@@ -4,12 +4,10 @@
 #ifndef QUALM_ADAPTERS_HOST_PLUGIN_HOST_H_
 #define QUALM_ADAPTERS_HOST_PLUGIN_HOST_H_
 
-#include <array>
 #include <cstdint>
 #include <string>
-#include <vector>
 
-#include "adapters/host/arena.h"
+#include "adapters/host/placement.h"
 #include "adapters/host/worker_message.h"
 #include "adapters/qualm_plugin.h"
 #include "core/case.h"
@@ -28,43 +26,12 @@ class PluginHost {
   Outcome Run(const Case& c, const RunContext& context);
 
  private:
-  // Everything that run() may look at, each in a mapping of its own.
-  enum Slot : uint8_t {
-    kX,
-    kW,
-    kXScale,
-    kXZeroPoint,
-    kWScale,
-    kWZeroPoint,
-    kOutScale,
-    kOutZeroPoint,
-    kMultiplier,
-    kBias,
-    kBiasI32,
-    kInputs,  // those before it are inputs
-    kY = kInputs,
-    kAcc,
-    kSlots
-  };
-  static const std::array<const char*, kSlots> kSlotNames;
-
-  uint8_t* Lay(Slot slot, size_t bytes, size_t element_bytes, const PluginLimits& limits,
-               const RunContext& context);
-  template <class T>
-  const T* LayList(Slot slot, const std::vector<T>& values, const PluginLimits& limits,
-                   const RunContext& context);
-  qualm_qparams LayQParams(Slot scale_slot, const QParams& q, const PluginLimits& limits,
-                           const RunContext& context);
+  qualm_qparams LayQParams(Placement::Slot scale_slot, const QParams& q);
   Outcome Call(const qualm_problem& problem, const RunContext& context);
-  // kOk, or what the call damaged.
-  Outcome Inspect(const Case& c, const RunContext& context);
 
-  const qualm_plugin* plugin_ = nullptr;
+  qualm_plugin plugin_{};
   PluginInfo info_;
-  std::array<GuardedBuffer, kSlots> buffers_;
-  std::array<size_t, kSlots> bytes_{};
-  std::array<bool, kSlots> used_{};
-  std::array<std::vector<uint8_t>, kInputs> before_;  // what the inputs held
+  Placement placement_;
 };
 
 // From now on a SIGSEGV, SIGBUS, SIGFPE or SIGILL first sends a Trap to `fd`, then kills.

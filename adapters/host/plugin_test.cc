@@ -17,14 +17,12 @@
 #include <vector>
 
 #include "adapters/host/plugin_subjects.h"
-#include "adapters/qualm_plugin.h"
 #include "adapters/host/worker.h"
+#include "adapters/qualm_plugin.h"
 #include "core/status.h"
 
 namespace qualm {
 namespace {
-
-using ::testing::Test;
 
 std::string Module(const std::string& name) { return QUALM_BINARY_DIR "/lib/" + name + ".so"; }
 
@@ -292,6 +290,7 @@ TEST(Plugin, WhatIsNoPluginIsTurnedAwayWithASentence) {
   expect(Broken("wrong-size"), "qualm_plugin.size is 40");
   expect(Broken("capability-size"), "capability of linear: size is 8");
   expect(Broken("capability-alignment"), "alignment_bytes is 3");
+  expect(Broken("newer-asks"), "capability of linear: byte 96 is not 0: it was built with a newer");
   expect(Broken("entry-null"), "returned NULL");
   expect(Broken("entry-wild"), "crashed while it was loaded: killed by SIGSEGV");
   expect(Broken("entry-exit"), "exit status 5");
@@ -347,16 +346,22 @@ TEST(Plugin, MissingWorkerIsUnavailableNotACrash) {
   EXPECT_EQ(LoadError(Broken("nothing")), "loaded");
 }
 
-class ExamplePlugin : public Test {
+TEST(Plugin, ANewerHeaderThatAsksForNothingNewIsTaken) {
+  Worker worker(Broken("newer"));
+  EXPECT_TRUE(worker.Run(SmallCase(), {}).ok());
+}
+
+// Built with the header of today, and with one in which the structs are smaller.
+class ExamplePlugin : public testing::TestWithParam<const char*> {
  protected:
   ExamplePlugin() {
     RegisterPluginSubjects();
-    subject_ = SubjectRegistry::Get().Make("plugin:" + Module("qualm_example"));
+    subject_ = SubjectRegistry::Get().Make("plugin:" + Module(GetParam()));
   }
   std::unique_ptr<Subject> subject_;
 };
 
-TEST_F(ExamplePlugin, ComputesTheExactResult) {
+TEST_P(ExamplePlugin, ComputesTheExactResult) {
   EXPECT_TRUE(subject_->contract().exact());
   EXPECT_EQ(subject_->Version(), "example 1");
   for (const int64_t gap : {0, 5}) {
@@ -400,7 +405,7 @@ Case PoolCase() {
   return c;
 }
 
-TEST_F(ExamplePlugin, SeesImagesAndTheirWindow) {
+TEST_P(ExamplePlugin, SeesImagesAndTheirWindow) {
   const Case c = PoolCase();
   ASSERT_EQ(Validate(c), "");
   // One output per row: the second pixel; the other tap is padding on the left.
@@ -416,7 +421,7 @@ TEST_F(ExamplePlugin, SeesImagesAndTheirWindow) {
   EXPECT_EQ(subject_->CannotRun(ceil), "example does not offer ceil mode");
 }
 
-TEST_F(ExamplePlugin, EmptyProblemsRun) {
+TEST_P(ExamplePlugin, EmptyProblemsRun) {
   Case c = SmallCase();
   c.K = 0;
   c.x = Tensor(DType::kU8, {2, 0});
@@ -427,7 +432,7 @@ TEST_F(ExamplePlugin, EmptyProblemsRun) {
   EXPECT_EQ(subject_->Run(c, {}).y, Tensor(DType::kS32, {0, 2}));
 }
 
-TEST_F(ExamplePlugin, ProblemLargerThanOneSocketBufferRuns) {
+TEST_P(ExamplePlugin, ProblemLargerThanOneSocketBufferRuns) {
   Case c = SmallCase();
   c.M = 300;
   c.N = 500;
@@ -443,7 +448,7 @@ TEST_F(ExamplePlugin, ProblemLargerThanOneSocketBufferRuns) {
   EXPECT_EQ(outcome.y.IntAt(0), 0);
 }
 
-TEST_F(ExamplePlugin, WhatItDoesNotOfferIsSkippedWithTheReason) {
+TEST_P(ExamplePlugin, WhatItDoesNotOfferIsSkippedWithTheReason) {
   const auto reason = [&](auto change) {
     Case c = SmallCase();
     change(c);
@@ -466,7 +471,7 @@ TEST_F(ExamplePlugin, WhatItDoesNotOfferIsSkippedWithTheReason) {
             "example does not offer output of type f32");
 }
 
-TEST_F(ExamplePlugin, LimitsOfEveryKindAreHeeded) {
+TEST_P(ExamplePlugin, LimitsOfEveryKindAreHeeded) {
   PluginLimits limits;
   limits.x_dtypes = QUALM_TYPE_BIT(QUALM_U8);
   limits.w_dtypes = QUALM_TYPE_BIT(QUALM_S8);
@@ -517,14 +522,14 @@ TEST_F(ExamplePlugin, LimitsOfEveryKindAreHeeded) {
   EXPECT_EQ(OutsideLimits(limits, c), "w of type u8");
 }
 
-TEST_F(ExamplePlugin, RegistryKnowsTheKindAndMissesNothingSilently) {
+TEST_P(ExamplePlugin, RegistryKnowsTheKindAndMissesNothingSilently) {
   EXPECT_THROW(SubjectRegistry::Get().Make("plugin:"), InputError);
   EXPECT_THROW(SubjectRegistry::Get().Make("plugin:/nowhere/at-all.so"), Unavailable);
   EXPECT_EQ(FindPlugin("qualm_example.so"), ExecutableFolder() + "../lib/qualm_example.so");
 }
 
 // A file that happens to lie where qualm is run is not loaded for a library of ours.
-TEST_F(ExamplePlugin, ModulesAreNotLookedForInTheCurrentFolder) {
+TEST_P(ExamplePlugin, ModulesAreNotLookedForInTheCurrentFolder) {
   const std::filesystem::path before = std::filesystem::current_path();
   const std::filesystem::path folder =
       std::filesystem::temp_directory_path() / ("qualm-module-" + std::to_string(getpid()));
@@ -536,6 +541,10 @@ TEST_F(ExamplePlugin, ModulesAreNotLookedForInTheCurrentFolder) {
   std::filesystem::current_path(before);
   std::filesystem::remove_all(folder);
 }
+
+INSTANTIATE_TEST_SUITE_P(Headers, ExamplePlugin,
+                         testing::Values("qualm_example", "qualm_example_old"),
+                         [](const auto& instance) { return std::string(instance.param); });
 
 // One subject per thread, each with its own worker; workers crash while others are being started.
 TEST(Plugin, ThreadsDoNotDisturbEachOther) {

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "adapters/host/placement.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+namespace qualm {
+namespace {
+
+size_t BytesOf(const LaidTensor& laid) {
+  const Rows rows = RowsOf(laid.shape);
+  return ScatteredBytes(laid.dtype, rows.count, rows.columns, laid.gap);
+}
+
+bool GapsIntact(const LaidTensor& laid, uint8_t poison) {
+  const Rows rows = RowsOf(laid.shape);
+  return GapsIntact(laid.dtype, rows.count, rows.columns, laid.gap, poison, laid.data);
+}
+
+}  // namespace
+
+Tensor Gather(const LaidTensor& laid) {
+  return Gather(laid.dtype, laid.shape, laid.gap, laid.data);
+}
+
+uint8_t* Placement::Prepare(Slot slot, size_t bytes, size_t element_bytes) {
+  buffers_[slot].used = true;
+  return buffers_[slot].memory.Prepare(bytes, needs_.read_slack_bytes,
+                                       std::max(element_bytes, needs_.alignment_bytes), context_);
+}
+
+uint8_t* Placement::LayInput(Slot slot, size_t bytes, size_t element_bytes, const void* from) {
+  uint8_t* const at = Prepare(slot, bytes, element_bytes);
+  if (bytes != 0) std::memcpy(at, from, bytes);
+  buffers_[slot].before.assign(at, at + bytes);
+  return at;
+}
+
+void Placement::LayInput(Slot slot, const Tensor& tensor, int64_t gap, LaidTensor* laid) {
+  *laid = {tensor.dtype(), tensor.shape(), gap, nullptr};
+  const size_t bytes = BytesOf(*laid);
+  laid->data = Prepare(slot, bytes, SizeOf(tensor.dtype()));
+  Scatter(tensor, gap, laid->data);
+  buffers_[slot].before.assign(laid->data, laid->data + bytes);
+}
+
+void Placement::LayOutput(Slot slot, LaidTensor* laid) {
+  laid->data = Prepare(slot, BytesOf(*laid), SizeOf(laid->dtype));
+}
+
+void Placement::Lay(const Case& c, const RunContext& context, BufferNeeds needs) {
+  for (Buffer& buffer : buffers_) buffer.used = false;
+  context_ = context;
+  needs_ = needs;
+  LayInput(kX, c.x, context.x_row_gap, &x_);
+  // A second input is walked beside x, weights are dense.
+  LayInput(kW, c.w, HasTwoInputs(c.op) ? context.x_row_gap : 0, &w_);
+  y_ = {c.out_dtype, c.output_shape(), context.y_row_gap, nullptr};
+  if (context.in_place) {
+    y_.gap = x_.gap;
+    y_.data = x_.data;
+  } else {
+    LayOutput(kY, &y_);
+  }
+}
+
+void Placement::LayAcc() {
+  acc_ = {DType::kS32, y_.shape, 0, nullptr};
+  LayOutput(kAcc, &acc_);
+}
+
+std::optional<Placement::Damage> Placement::Inspect() const {
+  for (uint8_t slot = 0; slot < kSlots; ++slot) {
+    if (buffers_[slot].used && !buffers_[slot].memory.OutsideIntact())
+      return Damage{Damage::Kind::kWroteOutside, static_cast<Slot>(slot)};
+  }
+  for (const auto& [slot, laid] : {std::pair{kX, &x_}, {kW, &w_}, {kY, &y_}}) {
+    if (!GapsIntact(*laid, context_.poison)) return Damage{Damage::Kind::kWroteBetweenRows, slot};
+  }
+  for (uint8_t slot = 0; slot < kInputs; ++slot) {
+    if (!buffers_[slot].used || (slot == kX && context_.in_place)) continue;
+    const std::vector<uint8_t>& before = buffers_[slot].before;
+    const uint8_t* const now = buffers_[slot].memory.data();
+    if (before.empty() || std::memcmp(now, before.data(), before.size()) == 0) continue;
+    const auto differs = std::mismatch(before.begin(), before.end(), now).first;
+    return Damage{Damage::Kind::kModifiedInput, static_cast<Slot>(slot),
+                  static_cast<size_t>(differs - before.begin())};
+  }
+  return std::nullopt;
+}
+
+}  // namespace qualm

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+// Lays the data of a case into guarded buffers for one call of a kernel, and says afterwards what
+// the call damaged. Subjects in this process and the worker of plugins both do it here.
+#ifndef QUALM_ADAPTERS_HOST_PLACEMENT_H_
+#define QUALM_ADAPTERS_HOST_PLACEMENT_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "adapters/host/arena.h"
+#include "core/case.h"
+#include "core/subject.h"
+
+namespace qualm {
+
+// What a kernel needs of every buffer: bytes past the end that it may read (never write), and the
+// alignment of the first byte.
+struct BufferNeeds {
+  size_t read_slack_bytes = 0;
+  size_t alignment_bytes = 1;
+};
+
+// A tensor in a buffer, with `gap` elements between its rows (RowsOf).
+struct LaidTensor {
+  DType dtype = DType::kU8;
+  std::vector<int64_t> shape;
+  int64_t gap = 0;
+  uint8_t* data = nullptr;
+  int64_t stride() const { return RowsOf(shape).columns + gap; }
+};
+Tensor Gather(const LaidTensor& laid);
+
+class Placement {
+ public:
+  // What lies in buffers of its own. Only y and acc may be written.
+  enum Slot : uint8_t {
+    kX,
+    kW,
+    kXScale,
+    kXZeroPoint,
+    kWScale,
+    kWZeroPoint,
+    kOutScale,
+    kOutZeroPoint,
+    kMultiplier,
+    kBias,
+    kBiasI32,
+    kInputs,
+    kY = kInputs,
+    kAcc,
+    kSlots
+  };
+
+  // Begins a call: lays x, w and the poisoned y, with the gaps, alignment, poison and in-place
+  // output that `context` asks for. What the call before had laid is gone.
+  void Lay(const Case& c, const RunContext& context, BufferNeeds needs);
+  // Lays one list of parameters beside them.
+  template <class T>
+  const T* LayList(Slot slot, const std::vector<T>& list) {
+    return reinterpret_cast<const T*>(
+        LayInput(slot, list.size() * sizeof(T), sizeof(T), list.data()));
+  }
+  // Lays s32 sums, shaped like y and dense, to be written by the kernel.
+  void LayAcc();
+
+  const LaidTensor& x() const { return x_; }
+  const LaidTensor& w() const { return w_; }      // empty where the operation has none
+  const LaidTensor& y() const { return y_; }      // in place its data is that of x
+  const LaidTensor& acc() const { return acc_; }  // after LayAcc
+  // nullptr for a slot that this call does not use.
+  const GuardedBuffer* buffer(Slot slot) const {
+    return buffers_[slot].used ? &buffers_[slot].memory : nullptr;
+  }
+
+  struct Damage {
+    enum class Kind : uint8_t { kWroteOutside, kWroteBetweenRows, kModifiedInput };
+    Kind kind = Kind::kWroteOutside;
+    Slot slot = kX;
+    size_t byte = 0;  // kModifiedInput: the first byte that differs
+    RunStatus status() const {
+      return kind == Kind::kModifiedInput ? RunStatus::kModifiedInput : RunStatus::kTouchedOutside;
+    }
+  };
+  // What the call did to memory that it had to leave alone. Writes outside come first.
+  std::optional<Damage> Inspect() const;
+
+ private:
+  uint8_t* Prepare(Slot slot, size_t bytes, size_t element_bytes);
+  uint8_t* LayInput(Slot slot, size_t bytes, size_t element_bytes, const void* from);
+  void LayInput(Slot slot, const Tensor& tensor, int64_t gap, LaidTensor* laid);
+  void LayOutput(Slot slot, LaidTensor* laid);
+
+  struct Buffer {
+    GuardedBuffer memory;
+    std::vector<uint8_t> before;  // what an input held
+    bool used = false;
+  };
+  std::array<Buffer, kSlots> buffers_;
+  RunContext context_;
+  BufferNeeds needs_;
+  LaidTensor x_, w_, y_, acc_;
+};
+
+}  // namespace qualm
+
+#endif  // QUALM_ADAPTERS_HOST_PLACEMENT_H_

@@ -9,8 +9,9 @@
 #include <utility>
 #include <vector>
 
+#include "core/slice.h"
 #include "oracles/conventions/convention.h"
-#include "properties/derive.h"
+#include "properties/relation.h"
 
 namespace qualm {
 namespace {
@@ -36,11 +37,11 @@ void Symmetric(QParams& q) { std::ranges::fill(q.zero_point, 0); }
 void OtherCodes(Tensor& tensor, QParams& q) {
   const DType to = tensor.dtype() == DType::kU8 ? DType::kS8 : DType::kU8;
   const int32_t shift = to == DType::kS8 ? -128 : 128;
-  std::optional<Tensor> shifted = derive::Shifted(tensor, to, shift);
+  std::optional<Tensor> shifted = relation::Shifted(tensor, to, shift);
   if (!shifted) return;
   tensor = std::move(*shifted);
   for (int32_t& zero_point : q.zero_point) {
-    zero_point = derive::ShiftedInt(zero_point, shift).value_or(zero_point);
+    zero_point = relation::ShiftedInt(zero_point, shift).value_or(zero_point);
   }
 }
 
@@ -48,7 +49,7 @@ void OutputAs(Case& c, DType dtype) {
   if (IsCode(c.out_dtype) && IsCode(dtype) && c.out_dtype != dtype) {
     const int32_t shift = dtype == DType::kS8 ? -128 : 128;
     for (int32_t& zero_point : c.out_q.zero_point) {
-      zero_point = derive::ShiftedInt(zero_point, shift).value_or(zero_point);
+      zero_point = relation::ShiftedInt(zero_point, shift).value_or(zero_point);
     }
   }
   c.out_dtype = dtype;
@@ -80,7 +81,7 @@ const std::vector<Change>& Changes() {
         if (c.op == Op::kChooseQParams) {
           c.per_channel = false;  // a result for each row, not parameters
         } else if (c.per_channel && c.N > 0) {
-          c = derive::WithFirstChannelParams(c, false);
+          c = slice::WithParamsOf(c, 0, false);
         }
       },
       [](Case& c) { InRange(c.x_q, c.x.dtype()); },

@@ -7,15 +7,16 @@
 #include <string>
 
 #include "core/rng.h"
+#include "core/slice.h"
 #include "oracles/exact/exact.h"
-#include "properties/derive.h"
 #include "properties/list.h"
+#include "properties/relation.h"
 
 namespace qualm {
 namespace {
 
-using derive::Answer;
-using derive::Ask;
+using relation::Answer;
+using relation::Ask;
 
 bool Less(const Tensor& x, int64_t a, int64_t b) {
   return x.dtype() == DType::kF32 ? x.FloatAt(a) < x.FloatAt(b) : x.IntAt(a) < x.IntAt(b);
@@ -25,7 +26,7 @@ bool Less(const Tensor& x, int64_t a, int64_t b) {
 // and each pair of operands, on its own.
 Verdict RaisedIsNotLower(const Case& c, Subject& subject) {
   Case raised = ProblemOf(c);
-  Rng rng(derive::Hash(c));
+  Rng rng(relation::Hash(c));
   const int64_t most = RangeOf(c.x.dtype()).max;
   for (int64_t i = 0; i < c.x.size(); ++i) {
     const int64_t by = rng.Chance(1, 2) ? 0 : rng.Chance(1, 2) ? 1 : rng.Between(1, 255);
@@ -39,9 +40,9 @@ Verdict RaisedIsNotLower(const Case& c, Subject& subject) {
   if (after.verdict) return *after.verdict;
   for (int64_t i = 0; i < before.y.size(); ++i) {
     if (after.y.IntAt(i) >= before.y.IntAt(i)) continue;
-    return derive::FailedAt(c, i, "at least " + std::to_string(before.y.IntAt(i)),
-                            ElementText(after.y, i), double(before.y.IntAt(i)) - after.y.IntAt(i),
-                            "raised inputs lower an output");
+    return relation::FailedAt(c, i, "at least " + std::to_string(before.y.IntAt(i)),
+                              ElementText(after.y, i), double(before.y.IntAt(i)) - after.y.IntAt(i),
+                              "raised inputs lower an output");
   }
   return Verdict::Passed();
 }
@@ -50,7 +51,7 @@ Verdict IsMonotone(const Case& c, Subject& subject) {
   if (IsPool(c.op) || c.op == Op::kAdd || c.op == Op::kConcat) return RaisedIsNotLower(c, subject);
   if (c.op == Op::kTable && c.function == Function::kHardSwish)
     return Verdict::Vacuous("hardswish is not monotone");
-  if (exact::RequantMayOverflow(c)) return Verdict::NotApplicable(derive::kRequantOverflows);
+  if (exact::RequantMayOverflow(c)) return Verdict::NotApplicable(relation::kRequantOverflows);
   Case sorted = ProblemOf(c);
   if (sorted.x.dtype() == DType::kF32) {
     for (float& x : sorted.x.as<float>()) {
@@ -86,8 +87,8 @@ Verdict IsMonotone(const Case& c, Subject& subject) {
     const int32_t before = answer.y.IntAt(i - groups);
     const int32_t after = answer.y.IntAt(i);
     if (after >= before) continue;
-    return derive::FailedAt(c, i, "at least " + std::to_string(before), std::to_string(after),
-                            double(before) - after, "not monotone on the sorted input");
+    return relation::FailedAt(c, i, "at least " + std::to_string(before), std::to_string(after),
+                              double(before) - after, "not monotone on the sorted input");
   }
   return Verdict::Passed();
 }
@@ -112,7 +113,7 @@ Verdict Negation(const Case& c, Subject& subject) {
   if (c.requant == Requant::kFixedQ31 || c.requant == Requant::kFixedRndnu) {
     return Verdict::NotApplicable(std::string(Name(c.requant)) + " rounds some halves upwards");
   }
-  if (exact::RequantMayOverflow(c)) return Verdict::NotApplicable(derive::kRequantOverflows);
+  if (exact::RequantMayOverflow(c)) return Verdict::NotApplicable(relation::kRequantOverflows);
   Case straight = ProblemOf(c);
   Case negated = straight;
   if (IsCode(c.x.dtype())) {
@@ -144,16 +145,16 @@ Verdict Negation(const Case& c, Subject& subject) {
   int64_t judged = 0;
   for (int64_t i = 0; i < plus.y.size(); ++i) {
     if (c.x.dtype() == DType::kS32 && c.x.IntAt(i) == INT32_MIN) continue;
-    const int64_t n = derive::ChannelOf(c, i);
-    const auto inside = [&](int32_t y) { return y > derive::LowEnd(c, n) && y < c.out_max; };
+    const int64_t n = relation::ChannelOf(c, i);
+    const auto inside = [&](int32_t y) { return y > relation::LowEnd(c, n) && y < c.out_max; };
     if (!inside(plus.y.IntAt(i)) || !inside(minus.y.IntAt(i))) continue;
     ++judged;
     const int64_t zero = c.out_q.zero_point_at(n);
     const int64_t mirrored = 2 * zero - plus.y.IntAt(i);
     if (minus.y.IntAt(i) == mirrored) continue;
-    return derive::FailedAt(c, i, std::to_string(mirrored), ElementText(minus.y, i),
-                            static_cast<double>(std::abs(mirrored - minus.y.IntAt(i))),
-                            "the negated input does not give the mirrored code");
+    return relation::FailedAt(c, i, std::to_string(mirrored), ElementText(minus.y, i),
+                              static_cast<double>(std::abs(mirrored - minus.y.IntAt(i))),
+                              "the negated input does not give the mirrored code");
   }
   return judged == 0 ? Verdict::Vacuous("no output strictly inside the clamp with its mirror image")
                      : Verdict::Passed();
@@ -181,18 +182,14 @@ struct Halves {
 };
 std::optional<Halves> SplitOf(const Case& whole) {
   const int64_t terms = whole.op == Op::kLinear ? whole.K : whole.window.in_c / whole.window.groups;
-  const uint64_t hash = derive::Hash(whole);
+  const uint64_t hash = relation::Hash(whole);
   if (terms >= 2) {
     // An odd cut also tears the pairs that pairwise kernels add first.
     const auto cut = static_cast<size_t>(hash % static_cast<uint64_t>(terms / 2)) * 2 + 1;
     std::vector<int64_t> list(static_cast<size_t>(terms));
     std::iota(list.begin(), list.end(), int64_t{0});
     const std::span<const int64_t> all(list);
-    const auto part = [&](std::span<const int64_t> some) {
-      return whole.op == Op::kLinear ? derive::Terms(whole, some)
-                                     : derive::InputChannels(whole, some);
-    };
-    return Halves{part(all.first(cut)), part(all.subspan(cut)),
+    return Halves{slice::Terms(whole, all.first(cut)), slice::Terms(whole, all.subspan(cut)),
                   "k < " + std::to_string(cut) + " and the rest"};
   }
   const CodeRange range = RangeOf(whole.w.dtype());
@@ -227,9 +224,9 @@ Verdict SplitK(const Case& c, Subject& subject) {
     ++judged;
     const int64_t sum = int64_t{sums[1].IntAt(i)} + sums[2].IntAt(i);
     if (sum == sums[0].IntAt(i)) continue;
-    return derive::FailedAt(c, i, std::to_string(sum), ElementText(sums[0], i),
-                            static_cast<double>(std::abs(sum - sums[0].IntAt(i))),
-                            "accumulators of " + halves->what + " do not add up to the whole");
+    return relation::FailedAt(c, i, std::to_string(sum), ElementText(sums[0], i),
+                              static_cast<double>(std::abs(sum - sums[0].IntAt(i))),
+                              "accumulators of " + halves->what + " do not add up to the whole");
   }
   return judged == 0 ? Verdict::Vacuous("no accumulator strictly inside int32") : Verdict::Passed();
 }

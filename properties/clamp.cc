@@ -4,14 +4,14 @@
 #include <string>
 
 #include "oracles/exact/exact.h"
-#include "properties/derive.h"
 #include "properties/list.h"
+#include "properties/relation.h"
 
 namespace qualm {
 namespace {
 
-using derive::Answer;
-using derive::Ask;
+using relation::Answer;
+using relation::Ask;
 
 Verdict AsClamp(Verdict verdict) {
   verdict.kind = FindingKind::kClamp;
@@ -25,7 +25,7 @@ int64_t LowEndUnder(const Contract& contract, const Case& c, int64_t channel) {
   const CodeRange codes = RangeOf(c.out_dtype);
   const int32_t zero = c.out_q.zero_point_at(channel);
   const bool is_code = zero >= codes.min && zero <= codes.max;
-  return contract.exact() || is_code || !IsCode(c.out_dtype) ? derive::LowEnd(c, channel)
+  return contract.exact() || is_code || !IsCode(c.out_dtype) ? relation::LowEnd(c, channel)
                                                              : c.out_min;
 }
 
@@ -36,7 +36,7 @@ std::vector<int> PastAnEnd(const Case& c) {
   if (c.out_dtype == DType::kS32) {
     const std::vector<__int128> sums = exact::CorrectedSums(c);
     for (size_t i = 0; i < past.size(); ++i) {
-      past[i] = sums[i] > c.out_max ? 1 : sums[i] < derive::LowEnd(c, 0) ? -1 : 0;
+      past[i] = sums[i] > c.out_max ? 1 : sums[i] < relation::LowEnd(c, 0) ? -1 : 0;
     }
     return past;
   }
@@ -47,25 +47,25 @@ std::vector<int> PastAnEnd(const Case& c) {
     open.relu = false;
     open.out_min = RangeOf(c.out_dtype).min;
     open.out_max = RangeOf(c.out_dtype).max;
-    const Tensor y = derive::ExactOf(open);
+    const Tensor y = relation::ExactOf(open);
     for (size_t i = 0; i < past.size(); ++i) {
       const int32_t code = y.IntAt(static_cast<int64_t>(i));
-      past[i] = code > c.out_max ? 1 : code < derive::LowEnd(c, 0) ? -1 : 0;
+      past[i] = code > c.out_max ? 1 : code < relation::LowEnd(c, 0) ? -1 : 0;
     }
     return past;
   }
   const auto mark = [&](int towards) {
     Case moved = ProblemOf(c);
     for (int32_t& zero : moved.out_q.zero_point) {
-      const auto shifted = derive::ShiftedInt(zero, -towards);
+      const auto shifted = relation::ShiftedInt(zero, -towards);
       if (!shifted) return;  // nothing is known about this end
       zero = *shifted;
     }
     moved.relu = false;  // its bound would move along
-    const Tensor y = derive::ExactOf(moved);
+    const Tensor y = relation::ExactOf(moved);
     for (size_t i = 0; i < past.size(); ++i) {
       const auto index = static_cast<int64_t>(i);
-      const int64_t low = derive::LowEnd(c, derive::ChannelOf(c, index));
+      const int64_t low = relation::LowEnd(c, relation::ChannelOf(c, index));
       if (towards > 0 && y.IntAt(index) == c.out_max) past[i] = 1;
       if (towards < 0 && y.IntAt(index) <= low) past[i] = -1;
     }
@@ -78,7 +78,7 @@ std::vector<int> PastAnEnd(const Case& c) {
 Verdict FloatRelu(const Case& c, Subject& subject, const Tensor& y) {
   for (int64_t i = 0; i < y.size(); ++i) {
     if (!(y.FloatAt(i) >= 0.0f)) {
-      return AsClamp(derive::FailedAt(c, i, "at least 0", ElementText(y, i), 0, "relu"));
+      return AsClamp(relation::FailedAt(c, i, "at least 0", ElementText(y, i), 0, "relu"));
     }
   }
   if (!subject.contract().exact()) return Verdict::Passed();
@@ -93,7 +93,7 @@ Verdict FloatRelu(const Case& c, Subject& subject, const Tensor& y) {
     cuts = cuts || value < 0.0f;
     value = value > 0.0f ? value : 0.0f;
   }
-  if (auto failed = derive::Difference(c, expected, y, "fused relu is not max(unfused, 0)")) {
+  if (auto failed = relation::Difference(c, expected, y, "fused relu is not max(unfused, 0)")) {
     return AsClamp(*failed);
   }
   return cuts ? Verdict::Passed() : Verdict::Vacuous("relu cuts nothing off");
@@ -110,12 +110,12 @@ Verdict Clamp(const Case& c, Subject& subject) {
   if (c.out_dtype == DType::kF32) return FloatRelu(c, subject, y);
 
   for (int64_t i = 0; i < y.size(); ++i) {
-    const int64_t low = LowEndUnder(subject.contract(), c, derive::ChannelOf(c, i));
+    const int64_t low = LowEndUnder(subject.contract(), c, relation::ChannelOf(c, i));
     if (y.IntAt(i) >= low && y.IntAt(i) <= c.out_max) continue;
     const std::string range = "in [" + std::to_string(low) + "," + std::to_string(c.out_max) + "]";
     const int64_t out = std::max(low - y.IntAt(i), y.IntAt(i) - int64_t{c.out_max});
-    return AsClamp(derive::FailedAt(c, i, range, ElementText(y, i), static_cast<double>(out),
-                                    "outside the clamp"));
+    return AsClamp(relation::FailedAt(c, i, range, ElementText(y, i), static_cast<double>(out),
+                                      "outside the clamp"));
   }
   const std::vector<int> past = PastAnEnd(c);
   const bool vacuous = std::ranges::all_of(past, [](int side) { return side == 0; });
@@ -126,11 +126,11 @@ Verdict Clamp(const Case& c, Subject& subject) {
   for (int64_t i = 0; i < y.size(); ++i) {
     const int side = past[static_cast<size_t>(i)];
     if (side == 0) continue;
-    const int64_t end = side > 0 ? c.out_max : derive::LowEnd(c, derive::ChannelOf(c, i));
+    const int64_t end = side > 0 ? c.out_max : relation::LowEnd(c, relation::ChannelOf(c, i));
     if (y.IntAt(i) == end) continue;
-    return AsClamp(derive::FailedAt(c, i, std::to_string(end), ElementText(y, i),
-                                    static_cast<double>(std::abs(end - y.IntAt(i))),
-                                    "the exact value lies past the end of the clamp"));
+    return AsClamp(relation::FailedAt(c, i, std::to_string(end), ElementText(y, i),
+                                      static_cast<double>(std::abs(end - y.IntAt(i))),
+                                      "the exact value lies past the end of the clamp"));
   }
   if (!c.relu) return good;
   Case plain = ProblemOf(c);
@@ -139,10 +139,10 @@ Verdict Clamp(const Case& c, Subject& subject) {
   if (unfused.verdict) return unfused.skipped() ? good : *unfused.verdict;
   Tensor expected = unfused.y;
   for (int64_t i = 0; i < expected.size(); ++i) {
-    const auto low = static_cast<int32_t>(derive::LowEnd(c, derive::ChannelOf(c, i)));
+    const auto low = static_cast<int32_t>(relation::LowEnd(c, relation::ChannelOf(c, i)));
     expected.SetInt(i, std::max(expected.IntAt(i), low));
   }
-  auto failed = derive::Difference(c, expected, y, "fused relu is not max(unfused, zero point)");
+  auto failed = relation::Difference(c, expected, y, "fused relu is not max(unfused, zero point)");
   return failed ? AsClamp(*failed) : good;
 }
 

@@ -7,20 +7,21 @@
 #include <utility>
 
 #include "oracles/conventions/convention.h"
-#include "properties/derive.h"
 #include "properties/list.h"
+#include "properties/relation.h"
 
 namespace qualm {
 namespace {
 
-using derive::Answer;
-using derive::Ask;
+using relation::Answer;
+using relation::Ask;
 
 Verdict MatchesExact(const Case& c, Subject& subject) {
   const Answer answer = Ask(subject, c);
   if (answer.verdict) return *answer.verdict;
   if (answer.y.empty()) return Verdict::Vacuous("the output is empty");
-  auto failed = derive::Difference(c, derive::ExactOf(c), answer.y, "departs from the exact value");
+  auto failed =
+      relation::Difference(c, relation::ExactOf(c), answer.y, "departs from the exact value");
   return failed ? *failed : Verdict::Passed();
 }
 
@@ -35,7 +36,8 @@ Verdict MatchesConvention(const Case& c, Subject& subject) {
   const Answer answer = Ask(subject, c);
   if (answer.verdict) return *answer.verdict;
   if (answer.y.empty()) return Verdict::Vacuous("the output is empty");
-  auto failed = derive::Difference(c, convention->run(c).y, answer.y, "departs from model " + name);
+  auto failed =
+      relation::Difference(c, convention->run(c).y, answer.y, "departs from model " + name);
   return failed ? *failed : Verdict::Passed();
 }
 
@@ -77,7 +79,7 @@ Verdict TargetsAgree(const Case& c, Subject& subject) {
       why_none = other.verdict->reason;
       continue;
     }
-    if (auto failed = derive::Difference(c, other.y, answer.y, "differs from " + name)) {
+    if (auto failed = relation::Difference(c, other.y, answer.y, "differs from " + name)) {
       return *failed;
     }
     ++compared;

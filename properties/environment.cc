@@ -3,14 +3,14 @@
 #include <array>
 #include <string>
 
-#include "properties/derive.h"
 #include "properties/list.h"
+#include "properties/relation.h"
 
 namespace qualm {
 namespace {
 
-using derive::Answer;
-using derive::Ask;
+using relation::Answer;
+using relation::Ask;
 
 struct Environment {
   Rounding rounding;
@@ -33,7 +33,7 @@ Verdict EnvironmentIsIrrelevant(const Case& c, Subject& subject) {
     context.flush_denormals = environment.flush_denormals;
     const Answer answer = Ask(subject, c, context);
     if (answer.verdict) return *answer.verdict;
-    if (auto failed = derive::Difference(
+    if (auto failed = relation::Difference(
             c, base.y, answer.y, std::string("the result changes with ") + environment.text)) {
       failed->kind = FindingKind::kRounding;  // the cause is known; the case itself may be right
       return *failed;

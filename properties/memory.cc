@@ -8,22 +8,22 @@
 
 #include "core/rng.h"
 #include "oracles/conventions/convention.h"
-#include "properties/derive.h"
 #include "properties/gen/gen.h"
 #include "properties/list.h"
+#include "properties/relation.h"
 
 namespace qualm {
 namespace {
 
-using derive::Answer;
-using derive::Ask;
+using relation::Answer;
+using relation::Ask;
 
 // Asks again in `context`, expecting the same bits.
 std::optional<Verdict> SameBits(const Case& c, Subject& subject, const Tensor& expected,
                                 const RunContext& context, const std::string& what) {
   const Answer again = Ask(subject, c, context);
   if (again.verdict) return again.verdict;
-  return derive::Difference(c, expected, again.y, what);
+  return relation::Difference(c, expected, again.y, what);
 }
 
 Verdict AsMemory(Verdict verdict, FindingKind kind = FindingKind::kMemory) {
@@ -33,7 +33,7 @@ Verdict AsMemory(Verdict verdict, FindingKind kind = FindingKind::kMemory) {
 
 // Row gaps that differ from case to case and between x and output.
 RunContext Strided(const Case& c, bool end_at_guard) {
-  const uint64_t hash = derive::Hash(c);
+  const uint64_t hash = relation::Hash(c);
   RunContext context;
   context.end_at_guard = end_at_guard;
   context.x_row_gap = 1 + static_cast<int64_t>(hash % 7);
@@ -67,7 +67,7 @@ Verdict AlignmentAndStride(const Case& c, Subject& subject) {
   const Answer base = Ask(subject, c);
   if (base.verdict) return *base.verdict;
   if (base.y.empty()) return Verdict::Vacuous("the output is empty");
-  const uint64_t hash = derive::Hash(c);
+  const uint64_t hash = relation::Hash(c);
   RunContext moved;
   moved.align_offset = 1 + static_cast<int>(hash % 63);
   moved.end_at_guard = false;
@@ -181,7 +181,7 @@ std::optional<Sibling> WithOtherZeroPoints(const Case& c, Subject& subject) {
     if (convention != nullptr && !convention->cannot_run(other).empty()) continue;
     if (!subject.CannotRun(other).empty()) continue;
     return Sibling{other,
-                   convention == nullptr ? derive::ExactOf(other) : convention->run(other).y};
+                   convention == nullptr ? relation::ExactOf(other) : convention->run(other).y};
   }
   return std::nullopt;
 }
@@ -206,8 +206,8 @@ std::optional<Verdict> MixesUpZeroPoints(const Case& c, Subject& subject,
     if (answer.skipped()) return std::nullopt;
     return answer.verdict;
   }
-  auto failed = derive::Difference(c, sibling->promised, answer.y,
-                                   "with other zero points it gives what it gave with these");
+  auto failed = relation::Difference(c, sibling->promised, answer.y,
+                                     "with other zero points it gives what it gave with these");
   if (!failed) return std::nullopt;
   const std::pair<std::string, Op> key(subject.name(), c.op);
   if (!known.contains(key)) {
@@ -223,7 +223,7 @@ std::optional<Verdict> MixesUpZeroPoints(const Case& c, Subject& subject,
 Verdict AnswerIndependentOfHistory(const Case& c, Subject& subject) {
   RunContext context;  // not the default one, which a MemoSubject answers from memory
   context.poison = 0x3C;
-  const Case other = gen::Draw(c.op, derive::Hash(c));
+  const Case other = gen::Draw(c.op, relation::Hash(c));
   const Case lookalike = Lookalike(c);
   std::string why_none;
   const auto ask_between = [&](const Case& between) -> std::optional<Verdict> {

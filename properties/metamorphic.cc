@@ -7,16 +7,17 @@
 #include <string>
 
 #include "core/rng.h"
+#include "core/slice.h"
 #include "oracles/exact/exact.h"
-#include "properties/derive.h"
 #include "properties/list.h"
+#include "properties/relation.h"
 
 namespace qualm {
 namespace {
 
-using derive::Answer;
-using derive::Ask;
-using derive::SameAnswer;
+using relation::Answer;
+using relation::Ask;
+using relation::SameAnswer;
 
 std::vector<int64_t> Iota(int64_t count) {
   std::vector<int64_t> values(static_cast<size_t>(count));
@@ -33,22 +34,21 @@ int64_t MovableTerms(const Case& c) {
 
 Case WithTerms(const Case& c, const std::vector<int64_t>& terms, int32_t x_code = 0,
                int32_t w_code = 0) {
-  if (c.op == Op::kLinear) return derive::Terms(c, terms, x_code, w_code);
-  if (IsConv(c.op)) return derive::InputChannels(c, terms, x_code, w_code);
-  Case derived = ProblemOf(c);
+  if (HasSums(c.op)) return slice::Terms(c, terms, x_code, w_code);
+  Case follow_up = ProblemOf(c);
   const int64_t depth = c.window.in_c;
   for (int64_t i = 0; i < c.x.size(); ++i) {
     const int64_t pixel = i / depth;
     const int64_t from = pixel / c.K * c.K + terms[static_cast<size_t>(pixel % c.K)];
-    derived.x.SetInt(i, c.x.IntAt(from * depth + i % depth));
+    follow_up.x.SetInt(i, c.x.IntAt(from * depth + i % depth));
   }
-  return derived;
+  return follow_up;
 }
 
 Verdict KPermutation(const Case& c, Subject& subject) {
   if (MovableTerms(c) < 2 || c.M == 0 || c.N == 0) return Verdict::Vacuous("nothing to permute");
   std::vector<int64_t> terms = Iota(MovableTerms(c));
-  Rng rng(derive::Hash(c));
+  Rng rng(relation::Hash(c));
   for (size_t i = terms.size() - 1; i > 0; --i) std::swap(terms[i], terms[rng.Below(i + 1)]);
   const Case permuted = WithTerms(c, terms);
   if (permuted.x == c.x && permuted.w == c.w) {
@@ -72,27 +72,27 @@ Verdict ZeroTermAppend(const Case& c, Subject& subject) {
   std::vector<int64_t> terms = Iota(MovableTerms(c));
   terms.insert(terms.begin(), -1);
   terms.push_back(-1);
-  const bool zero_in_x = x_is_code && (!w_is_code || derive::Hash(c) % 2 == 0);
+  const bool zero_in_x = x_is_code && (!w_is_code || relation::Hash(c) % 2 == 0);
   const Case appended =
-      zero_in_x ? WithTerms(c, terms, zx, derive::Hash(c) % 4 < 2 ? w_range.max : w_range.min)
+      zero_in_x ? WithTerms(c, terms, zx, relation::Hash(c) % 4 < 2 ? w_range.max : w_range.min)
                 : WithTerms(c, terms, x_range.max, zw);
   return SameAnswer(c, appended, subject, "terms that are real 0 change the output");
 }
 
 // One way to move codes and zero point together; the answer moves by y_shift codes.
 struct Shift {
-  Case derived;
+  Case follow_up;
   int32_t y_shift = 0;
   std::string what;
 };
 
 // Moves codes of `tensor` and the zero points of `q` in `c`; false where one leaves its type.
 bool Move(Case& c, Tensor Case::* tensor, QParams Case::* q, DType dtype, int32_t by) {
-  auto moved = derive::Shifted(c.*tensor, dtype, by);
+  auto moved = relation::Shifted(c.*tensor, dtype, by);
   if (!moved) return false;
   c.*tensor = std::move(*moved);
   for (int32_t& zero : (c.*q).zero_point) {
-    const auto moved_zero = derive::ShiftedInt(zero, by);
+    const auto moved_zero = relation::ShiftedInt(zero, by);
     if (!moved_zero) return false;
     zero = *moved_zero;
   }
@@ -119,7 +119,7 @@ void AddShiftWithin(const Case& c, Tensor Case::* tensor, QParams Case::* q,
   const int32_t by = up >= -down ? up : down;
   if (by == 0) return;
   Shift shift{ProblemOf(c), 0, "shifting " + name + " and its zero point by " + std::to_string(by)};
-  if (Move(shift.derived, tensor, q, codes.dtype(), by)) shifts.push_back(std::move(shift));
+  if (Move(shift.follow_up, tensor, q, codes.dtype(), by)) shifts.push_back(std::move(shift));
 }
 
 // By 128 into the other type.
@@ -129,18 +129,18 @@ void AddShiftOfType(const Case& c, Tensor Case::* tensor, QParams Case::* q,
   if ((c.*tensor).empty()) return;
   Shift shift{ProblemOf(c), 0,
               "shifting " + name + " and its zero point by " + std::to_string(ToOther(dtype))};
-  if (Move(shift.derived, tensor, q, OtherCodes(dtype), ToOther(dtype)))
+  if (Move(shift.follow_up, tensor, q, OtherCodes(dtype), ToOther(dtype)))
     shifts.push_back(std::move(shift));
 }
 
 bool MoveOutput(Shift& shift) {
-  Case& c = shift.derived;
+  Case& c = shift.follow_up;
   shift.y_shift = ToOther(c.out_dtype);
   c.out_dtype = OtherCodes(c.out_dtype);
   c.out_min += shift.y_shift;
   c.out_max += shift.y_shift;
   for (int32_t& zero : c.out_q.zero_point) {
-    const auto moved_zero = derive::ShiftedInt(zero, shift.y_shift);
+    const auto moved_zero = relation::ShiftedInt(zero, shift.y_shift);
     if (!moved_zero) return false;
     zero = *moved_zero;
   }
@@ -152,7 +152,8 @@ void AddShifts(const Case& c, std::vector<Shift>& shifts) {
   // One type for input and output, whose zero points move together or have one place each.
   if (c.op == Op::kMaxPool || c.op == Op::kSoftmax) {
     Shift shift{ProblemOf(c), 0, "shifting both types and zero points by 128"};
-    if (Move(shift.derived, &Case::x, &Case::x_q, OtherCodes(c.x.dtype()), ToOther(c.x.dtype())) &&
+    if (Move(shift.follow_up, &Case::x, &Case::x_q, OtherCodes(c.x.dtype()),
+             ToOther(c.x.dtype())) &&
         MoveOutput(shift))
       shifts.push_back(std::move(shift));
     return;
@@ -167,8 +168,8 @@ void AddShifts(const Case& c, std::vector<Shift>& shifts) {
   if (two && !(c.x.empty() && c.w.empty())) {  // operands have one type
     const DType dtype = c.x.dtype();
     Shift shift{ProblemOf(c), 0, "shifting both operands and their zero points by 128"};
-    if (Move(shift.derived, &Case::x, &Case::x_q, OtherCodes(dtype), ToOther(dtype)) &&
-        Move(shift.derived, &Case::w, &Case::w_q, OtherCodes(dtype), ToOther(dtype)))
+    if (Move(shift.follow_up, &Case::x, &Case::x_q, OtherCodes(dtype), ToOther(dtype)) &&
+        Move(shift.follow_up, &Case::w, &Case::w_q, OtherCodes(dtype), ToOther(dtype)))
       shifts.push_back(std::move(shift));
   }
   // Where fixed_q31 wraps, another zero point wraps elsewhere.
@@ -189,7 +190,7 @@ Verdict ZeroPointShift(const Case& c, Subject& subject) {
   std::string why_none;
   int judged = 0;
   for (const Shift& shift : shifts) {
-    const Answer actual = Ask(subject, shift.derived);
+    const Answer actual = Ask(subject, shift.follow_up);
     if (actual.skipped()) {
       why_none = actual.verdict->reason;
       continue;
@@ -198,12 +199,12 @@ Verdict ZeroPointShift(const Case& c, Subject& subject) {
     ++judged;
     Tensor expected = base.y;
     if (shift.y_shift != 0) {
-      auto moved = derive::Shifted(base.y, shift.derived.out_dtype, shift.y_shift);
+      auto moved = relation::Shifted(base.y, shift.follow_up.out_dtype, shift.y_shift);
       if (!moved) return Verdict::Failed("an output lies outside its type");
       expected = std::move(*moved);
     }
-    if (auto failed = derive::Difference(shift.derived, expected, actual.y,
-                                         shift.what + " changes the result")) {
+    if (auto failed = relation::Difference(shift.follow_up, expected, actual.y,
+                                           shift.what + " changes the result")) {
       return *failed;
     }
   }
@@ -274,7 +275,7 @@ Verdict Gauge(const Case& c, Subject& subject) {
 
 // The last slice (the tail) and one that depends on the case.
 std::vector<int64_t> TwoOf(const Case& c, int64_t count) {
-  const auto other = static_cast<int64_t>(derive::Hash(c) % static_cast<uint64_t>(count));
+  const auto other = static_cast<int64_t>(relation::Hash(c) % static_cast<uint64_t>(count));
   std::vector<int64_t> chosen{count - 1};
   if (other != count - 1) chosen.push_back(other);
   return chosen;
@@ -285,12 +286,12 @@ Verdict RowIndependence(const Case& c, Subject& subject) {
   const Answer whole = Ask(subject, c);
   if (whole.verdict) return *whole.verdict;
   for (int64_t row : TwoOf(c, c.M)) {
-    const Answer alone = Ask(subject, derive::Rows(c, std::span(&row, 1)));
+    const Answer alone = Ask(subject, slice::Rows(c, std::span(&row, 1)));
     if (alone.verdict) return *alone.verdict;
     for (int64_t n = 0; n < c.N; ++n) {
       const int64_t i = row * c.N + n;
       if (alone.y.BitsAt(n) == whole.y.BitsAt(i)) continue;
-      return derive::FailedAt(c, alone.y, n, whole.y, i, "a row differs from the same row alone");
+      return relation::FailedAt(c, alone.y, n, whole.y, i, "a row differs from the same row alone");
     }
   }
   return Verdict::Passed();
@@ -302,13 +303,13 @@ Verdict BatchIndependence(const Case& c, Subject& subject) {
   const Answer whole = Ask(subject, c);
   if (whole.verdict) return *whole.verdict;
   for (int64_t image : TwoOf(c, batch)) {
-    const Answer alone = Ask(subject, derive::Images(c, std::span(&image, 1)));
+    const Answer alone = Ask(subject, slice::Batches(c, std::span(&image, 1)));
     if (alone.verdict) return *alone.verdict;
     for (int64_t i = 0; i < alone.y.size(); ++i) {
       const int64_t at = image * alone.y.size() + i;
       if (alone.y.BitsAt(i) == whole.y.BitsAt(at)) continue;
-      return derive::FailedAt(c, alone.y, i, whole.y, at,
-                              "an image differs from the same image alone");
+      return relation::FailedAt(c, alone.y, i, whole.y, at,
+                                "an image differs from the same image alone");
     }
   }
   return Verdict::Passed();
@@ -319,13 +320,13 @@ Verdict ColumnIndependence(const Case& c, Subject& subject) {
   const Answer whole = Ask(subject, c);
   if (whole.verdict) return *whole.verdict;
   for (int64_t column : TwoOf(c, c.N)) {
-    const Answer alone = Ask(subject, derive::Columns(c, std::span(&column, 1)));
+    const Answer alone = Ask(subject, slice::Channels(c, std::span(&column, 1)));
     if (alone.verdict) return *alone.verdict;
     for (int64_t m = 0; m < c.M; ++m) {
       const int64_t i = m * c.N + column;
       if (alone.y.BitsAt(m) == whole.y.BitsAt(i)) continue;
-      return derive::FailedAt(c, alone.y, m, whole.y, i,
-                              "a column differs from the same column alone");
+      return relation::FailedAt(c, alone.y, m, whole.y, i,
+                                "a column differs from the same column alone");
     }
   }
   return Verdict::Passed();
@@ -333,8 +334,7 @@ Verdict ColumnIndependence(const Case& c, Subject& subject) {
 
 Verdict PerChannelEqualsPerTensor(const Case& c, Subject& subject) {
   if (c.M == 0 || c.N == 0) return Verdict::Vacuous("the output is empty");
-  return SameAnswer(derive::WithFirstChannelParams(c, false),
-                    derive::WithFirstChannelParams(c, true), subject,
+  return SameAnswer(slice::WithParamsOf(c, 0, false), slice::WithParamsOf(c, 0, true), subject,
                     "equal parameters per channel differ from the same per tensor");
 }
 

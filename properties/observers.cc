@@ -8,14 +8,14 @@
 #include <vector>
 
 #include "core/rng.h"
-#include "properties/derive.h"
 #include "properties/list.h"
+#include "properties/relation.h"
 
 namespace qualm {
 namespace {
 
-using derive::Answer;
-using derive::Ask;
+using relation::Answer;
+using relation::Ask;
 using Kind = Observer::Kind;
 
 constexpr float kFloor = 0x1p-23f;  // of scales
@@ -38,16 +38,16 @@ CodeRange CodesOf(const Observer& o) {
 // out[b, m, n] = value(b, m, n).
 template <class Value>
 Case WithValues(const Case& c, int64_t batches, int64_t columns, Value value) {
-  Case derived = ProblemOf(c);
-  derived.N = columns;
-  derived.x = Tensor(DType::kF32, {batches, c.M, columns});
+  Case follow_up = ProblemOf(c);
+  follow_up.N = columns;
+  follow_up.x = Tensor(DType::kF32, {batches, c.M, columns});
   size_t at = 0;
   for (int64_t b = 0; b < batches; ++b) {
     for (int64_t m = 0; m < c.M; ++m) {
-      for (int64_t n = 0; n < columns; ++n) derived.x.as<float>()[at++] = value(b, m, n);
+      for (int64_t n = 0; n < columns; ++n) follow_up.x.as<float>()[at++] = value(b, m, n);
     }
   }
-  return derived;
+  return follow_up;
 }
 
 float ValueAt(const Case& c, int64_t b, int64_t m, int64_t n) {
@@ -62,7 +62,7 @@ std::vector<int64_t> Permutation(Rng& rng, int64_t count) {
 }
 
 Verdict ValuePermutation(const Case& c, Subject& subject) {
-  Rng rng(derive::Hash(c));
+  Rng rng(relation::Hash(c));
   const int64_t batches = c.x.shape()[0];
   // Values stay in their batch, but for min_max; per channel they stay in their row.
   const std::vector<int64_t> order =
@@ -81,7 +81,7 @@ Verdict ValuePermutation(const Case& c, Subject& subject) {
     return ValueAt(c, from, i / c.N, i % c.N);
   });
   if (permuted.x == c.x) return Verdict::Vacuous("the permutation changes nothing");
-  return derive::SameAnswer(c, permuted, subject, "permuting values changes scale or zero point");
+  return relation::SameAnswer(c, permuted, subject, "permuting values changes scale or zero point");
 }
 
 Verdict ZeroAppend(const Case& c, Subject& subject) {
@@ -90,7 +90,7 @@ Verdict ZeroAppend(const Case& c, Subject& subject) {
       WithValues(c, c.x.shape()[0] + 1, c.N + 1, [&](int64_t b, int64_t m, int64_t n) {
         return b == c.x.shape()[0] || n == c.N ? 0.0f : ValueAt(c, b, m, n);
       });
-  return derive::SameAnswer(c, appended, subject, "zeros among the values change the result");
+  return relation::SameAnswer(c, appended, subject, "zeros among the values change the result");
 }
 
 Verdict Negation(const Case& c, Subject& subject) {
@@ -98,7 +98,7 @@ Verdict Negation(const Case& c, Subject& subject) {
   if (c.observer.kind == Kind::kHistogram) return Verdict::Vacuous("bins are not symmetric");
   Case negated = ProblemOf(c);
   for (float& x : negated.x.as<float>()) x = -x;
-  return derive::SameAnswer(c, negated, subject, "negating all values changes the result");
+  return relation::SameAnswer(c, negated, subject, "negating all values changes the result");
 }
 
 // hi - lo of a column, in float32 as the definition takes it: may overflow where no value does.
@@ -139,7 +139,7 @@ Verdict Doubling(const Case& c, Subject& subject) {
     expected.as<float>()[static_cast<size_t>(q.columns + m)] = q.zero_point(m);
   }
   if (judged == 0) return Verdict::Vacuous("all scales are at the floor");
-  return derive::Difference(doubled, expected, twice.y, "doubled values do not double the scale")
+  return relation::Difference(doubled, expected, twice.y, "doubled values do not double the scale")
       .value_or(Verdict::Passed());
 }
 
@@ -148,7 +148,8 @@ Verdict RowsAreTensors(const Case& c, Subject& subject) {
   const Answer whole = Ask(subject, c);
   if (whole.verdict) return *whole.verdict;
   const QParamsOf q(whole.y);
-  for (int64_t m : {c.M - 1, static_cast<int64_t>(derive::Hash(c) % static_cast<uint64_t>(c.M))}) {
+  for (int64_t m :
+       {c.M - 1, static_cast<int64_t>(relation::Hash(c) % static_cast<uint64_t>(c.M))}) {
     Case row = ProblemOf(c);
     row.M = 1;
     row.per_channel = false;
@@ -157,8 +158,8 @@ Verdict RowsAreTensors(const Case& c, Subject& subject) {
       row.x.as<float>()[static_cast<size_t>(i)] = ValueAt(c, i / c.N, m, i % c.N);
     }
     const std::vector<float> expected{q.scale(m), q.zero_point(m)};
-    const Verdict verdict = derive::Expect(row, Tensor::Of<float>({2, 1}, expected), subject,
-                                           "a row per channel differs from it per tensor");
+    const Verdict verdict = relation::Expect(row, Tensor::Of<float>({2, 1}, expected), subject,
+                                             "a row per channel differs from it per tensor");
     if (verdict.judgement != Judgement::kPassed) return verdict;
   }
   return Verdict::Passed();
@@ -173,12 +174,12 @@ Verdict ZeroIsRepresentable(const Case& c, Subject& subject) {
   for (int64_t m = 0; m < q.columns; ++m) {
     const float scale = q.scale(m), zero_point = q.zero_point(m);
     if (!(scale >= kFloor)) {
-      return derive::FailedAt(c, m, ">= 0x1p-23", ElementText(answer.y, m), 0,
-                              "a scale lies below its floor");
+      return relation::FailedAt(c, m, ">= 0x1p-23", ElementText(answer.y, m), 0,
+                                "a scale lies below its floor");
     }
     if (zero_point != std::trunc(zero_point) || zero_point < static_cast<float>(codes.min) ||
         zero_point > static_cast<float>(codes.max) || std::signbit(zero_point) != (zero_point < 0))
-      return derive::FailedAt(
+      return relation::FailedAt(
           c, q.columns + m,
           "a code of [" + std::to_string(codes.min) + ", " + std::to_string(codes.max) + "]",
           ElementText(answer.y, q.columns + m), 0, "no code stands for 0");
@@ -204,8 +205,8 @@ Verdict RangeIsCovered(const Case& c, Subject& subject) {
     ++judged;
     const double code = double{c.x.FloatAt(i)} / double{q.scale(m)} + double{q.zero_point(m)};
     if (code >= codes.min - kSlack && code <= codes.max + kSlack) continue;
-    return derive::FailedAt(c, m, "a scale that holds " + ElementText(c.x, i),
-                            ElementText(answer.y, m), 0, "a value lies outside the codes");
+    return relation::FailedAt(c, m, "a scale that holds " + ElementText(c.x, i),
+                              ElementText(answer.y, m), 0, "a value lies outside the codes");
   }
   return judged == 0 ? Verdict::Vacuous("the scale is infinite") : Verdict::Passed();
 }
@@ -231,8 +232,8 @@ Verdict ReduceRangeHalves(const Case& c, Subject& subject) {
     ++judged;
     const double ratio = b * half_steps / (a * full_steps);
     if (std::abs(ratio - 1) <= 0x1p-22) continue;  // each is rounded once
-    return derive::FailedAt(reduced, m, "the range of " + ElementText(whole.y, m),
-                            ElementText(half.y, m), 0, "half the codes span another range");
+    return relation::FailedAt(reduced, m, "the range of " + ElementText(whole.y, m),
+                              ElementText(half.y, m), 0, "half the codes span another range");
   }
   return judged == 0 ? Verdict::Vacuous("all scales are at the floor") : Verdict::Passed();
 }

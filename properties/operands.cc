@@ -4,8 +4,8 @@
 #include <string>
 #include <utility>
 
-#include "properties/derive.h"
 #include "properties/list.h"
+#include "properties/relation.h"
 
 namespace qualm {
 namespace {
@@ -16,7 +16,7 @@ Verdict Commutes(const Case& c, Subject& subject) {
   std::swap(swapped.x, swapped.w);
   std::swap(swapped.x_q, swapped.w_q);
   if (swapped == ProblemOf(c)) return Verdict::Vacuous("both operands are the same");
-  return derive::SameAnswer(c, swapped, subject, "swapping the operands changes the output");
+  return relation::SameAnswer(c, swapped, subject, "swapping the operands changes the output");
 }
 
 // b is real 0 for add, real 1 for mul.
@@ -33,7 +33,7 @@ Verdict NeutralOperandIsRescale(const Case& c, Subject& subject) {
   rescale.op = Op::kRescale;
   rescale.w = Tensor();
   rescale.w_q = QParams{};
-  return derive::SameAnswer(
+  return relation::SameAnswer(
       rescale, neutral, subject,
       mul ? "multiplying by 1 is not rescaling" : "adding 0 is not rescaling");
 }
@@ -48,11 +48,11 @@ Verdict EqualQParamsIsIdentity(const Case& c, Subject& subject) {
     same.out_max = RangeOf(same.out_dtype).max;
   }
   Tensor expected = c.x;
-  const auto low = static_cast<int32_t>(derive::LowEnd(same, 0));
+  const auto low = static_cast<int32_t>(relation::LowEnd(same, 0));
   for (int64_t i = 0; i < expected.size(); ++i) {
     expected.SetInt(i, std::clamp(expected.IntAt(i), low, same.out_max));
   }
-  return derive::Expect(same, expected, subject, "rescaling to the same qparams changes codes");
+  return relation::Expect(same, expected, subject, "rescaling to the same qparams changes codes");
 }
 
 }  // namespace

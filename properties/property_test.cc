@@ -13,10 +13,11 @@
 #include <utility>
 
 #include "core/float_text.h"
+#include "core/slice.h"
 #include "oracles/conventions/convention.h"
 #include "oracles/headroom/headroom.h"
-#include "properties/derive.h"
 #include "properties/gen/gen.h"
+#include "properties/relation.h"
 #include "properties/test_subject.h"
 
 namespace qualm {
@@ -140,7 +141,7 @@ void PlantInWindows(std::vector<Plant>& plants) {
   add("padding_is_explicit", "padding is code 0", [] {
     return Instead([](Case& c) {
       if (!c.window.ceil_mode && (c.op != Op::kAvgPool || c.window.count_include_pad))
-        c = derive::ExplicitPadding(c, 0);
+        c = slice::ExplicitPadding(c, 0);
     });
   });
   plants.push_back({"padding_is_explicit", Op::kConv2d, "top and bottom mixed up", swapped_pads});
@@ -408,7 +409,7 @@ std::vector<Plant> Plants() {
         for (int64_t i = 0; i < y.size(); ++i) {
           const double x = c.op == Op::kQuantize ? c.x.FloatAt(i) : c.x.IntAt(i);
           const double step =
-              c.op == Op::kQuantize ? c.out_q.scale_at(derive::ChannelOf(c, i)) : 1.0;
+              c.op == Op::kQuantize ? c.out_q.scale_at(relation::ChannelOf(c, i)) : 1.0;
           if (x > step * 0x1p20) y.SetInt(i, c.out_min);
         }
       });
@@ -418,7 +419,7 @@ std::vector<Plant> Plants() {
     add("negation", op, "rounds negative values down", [] {
       return Afterwards([](const Case& c, const RunContext&, Tensor& y) {
         for (int64_t i = 0; i < y.size(); ++i) {
-          const int64_t zero = c.out_q.zero_point_at(derive::ChannelOf(c, i));
+          const int64_t zero = c.out_q.zero_point_at(relation::ChannelOf(c, i));
           if (y.IntAt(i) < zero && y.IntAt(i) - 1 > c.out_min) y.SetInt(i, y.IntAt(i) - 1);
         }
       });
@@ -470,7 +471,7 @@ std::vector<Plant> Plants() {
         if (y.dtype() == DType::kF32 || !c.relu || !c.per_channel || c.N < 2) return;
         for (int64_t i = 0; i < y.size(); ++i) {
           // Strictly inside the clamp, where no end of it tells.
-          const int64_t low = derive::LowEnd(c, derive::ChannelOf(c, i));
+          const int64_t low = relation::LowEnd(c, relation::ChannelOf(c, i));
           if (y.IntAt(i) > low && y.IntAt(i) + 1 < c.out_max) y.SetInt(i, y.IntAt(i) + 1);
         }
       });
@@ -479,7 +480,7 @@ std::vector<Plant> Plants() {
   add("clamp", Op::kQuantize, "relu cuts every channel at the first one's zero point", [] {
     return Instead([](Case& c) {
       if (!c.relu || c.out_q.zero_point.size() < 2) return;
-      c.out_min = static_cast<int32_t>(derive::LowEnd(c, 0));
+      c.out_min = static_cast<int32_t>(relation::LowEnd(c, 0));
       c.relu = false;
     });
   });
@@ -498,7 +499,7 @@ std::vector<Plant> Plants() {
       if (c.op != Op::kQuantize) return;
       for (int64_t i = 0; i < c.x.size(); ++i) {
         float& x = c.x.as<float>()[static_cast<size_t>(i)];
-        x -= 0.49f * c.out_q.scale_at(derive::ChannelOf(c, i));
+        x -= 0.49f * c.out_q.scale_at(relation::ChannelOf(c, i));
       }
     });
   });
@@ -506,7 +507,7 @@ std::vector<Plant> Plants() {
     return Instead([](Case& c) {
       if (c.op != Op::kDequantize) return;
       for (int64_t i = 0; i < c.x.size(); ++i) {
-        const int64_t zero = c.x_q.zero_point_at(derive::ChannelOf(c, i));
+        const int64_t zero = c.x_q.zero_point_at(relation::ChannelOf(c, i));
         if (c.x.dtype() == DType::kS8 && c.x.IntAt(i) - zero < -128 && zero - 128 >= -128) {
           c.x.SetInt(i, static_cast<int32_t>(zero - 128));
         }
@@ -543,7 +544,7 @@ std::vector<Plant> Plants() {
         if (c.K % 4 != 1) return;
         std::vector<int64_t> terms(static_cast<size_t>(c.K) - 1);
         for (size_t k = 0; k < terms.size(); ++k) terms[k] = static_cast<int64_t>(k);
-        c = derive::Terms(c, terms);
+        c = slice::Terms(c, terms);
       });
     });
   }
@@ -859,6 +860,13 @@ TEST(MemoSubject, IsToldWhatWasAskedAtOnce) {
     EXPECT_EQ(Judge(*FindProperty("matches_exact"), cases[i], memo).judgement, Judgement::kPassed);
   }
   EXPECT_EQ(subject.runs, 2);
+}
+
+TEST(Hash, SeesTheWindow) {
+  Case c = gen::Draw(Op::kConv2d, 1);
+  const uint64_t before = relation::Hash(c);
+  ++c.window.pad_top;
+  EXPECT_NE(relation::Hash(c), before);
 }
 
 }  // namespace

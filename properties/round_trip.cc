@@ -4,14 +4,14 @@
 #include <cmath>
 #include <string>
 
-#include "properties/derive.h"
 #include "properties/list.h"
+#include "properties/relation.h"
 
 namespace qualm {
 namespace {
 
-using derive::Answer;
-using derive::Ask;
+using relation::Answer;
+using relation::Ask;
 
 // A finite float32 as mantissa * 2^exponent.
 struct Dyadic {
@@ -86,13 +86,13 @@ Verdict ThereAndBack(const Case& c, Subject& subject, const Tensor& codes, const
   if (again.verdict) return *again.verdict;
   int64_t judged = 0;
   for (int64_t i = 0; i < codes.size(); ++i) {
-    const int64_t off = int64_t{codes.IntAt(i)} - q.zero_point_at(derive::ChannelOf(c, i));
+    const int64_t off = int64_t{codes.IntAt(i)} - q.zero_point_at(relation::ChannelOf(c, i));
     if (!std::isfinite(values.y.FloatAt(i)) || std::abs(off) > kCountable) continue;
     ++judged;
     if (again.y.IntAt(i) == codes.IntAt(i)) continue;
-    return derive::FailedAt(c, i, ElementText(codes, i), ElementText(again.y, i),
-                            std::abs(double(again.y.IntAt(i)) - codes.IntAt(i)),
-                            "quantize(dequantize(q)) is not q");
+    return relation::FailedAt(c, i, ElementText(codes, i), ElementText(again.y, i),
+                              std::abs(double(again.y.IntAt(i)) - codes.IntAt(i)),
+                              "quantize(dequantize(q)) is not q");
   }
   return judged == 0 ? Verdict::Vacuous("no code comes back through a finite float")
                      : Verdict::Passed();
@@ -106,14 +106,14 @@ Verdict RoundTrip(const Case& c, Subject& subject) {
   for (int64_t i = 0; i < c.x.size(); ++i) {
     const float x = c.x.FloatAt(i);
     if (!std::isfinite(x)) continue;
-    const int64_t n = derive::ChannelOf(c, i);
+    const int64_t n = relation::ChannelOf(c, i);
     const Trip trip = WithinHalfStep(x, c.out_q.scale_at(n), answer.y.IntAt(i),
-                                     c.out_q.zero_point_at(n), derive::LowEnd(c, n), c.out_max);
+                                     c.out_q.zero_point_at(n), relation::LowEnd(c, n), c.out_max);
     if (trip == Trip::kOutside) continue;
     ++judged;
     if (trip == Trip::kGood) continue;
-    return derive::FailedAt(c, i, "a code within half a step of x", ElementText(answer.y, i), 0,
-                            "quantize is more than half a step off");
+    return relation::FailedAt(c, i, "a code within half a step of x", ElementText(answer.y, i), 0,
+                              "quantize is more than half a step off");
   }
   // What the subject cannot dequantize is no reason to skip what was judged.
   const Verdict back = ThereAndBack(c, subject, answer.y, c.out_q);
@@ -131,14 +131,14 @@ Verdict ZeroMapsToZeroPoint(const Case& c, Subject& subject) {
   if (answer.verdict) return *answer.verdict;
   int64_t judged = 0;
   for (int64_t i = 0; i < answer.y.size(); ++i) {
-    const int64_t n = derive::ChannelOf(c, i);
+    const int64_t n = relation::ChannelOf(c, i);
     const int64_t zero = c.out_q.zero_point_at(n);
-    if (zero < derive::LowEnd(c, n) || zero > c.out_max) continue;
+    if (zero < relation::LowEnd(c, n) || zero > c.out_max) continue;
     ++judged;
     if (answer.y.IntAt(i) == zero) continue;
-    return derive::FailedAt(c, i, std::to_string(zero), ElementText(answer.y, i),
-                            static_cast<double>(std::abs(zero - answer.y.IntAt(i))),
-                            "quantize(0) is not the zero point");
+    return relation::FailedAt(c, i, std::to_string(zero), ElementText(answer.y, i),
+                              static_cast<double>(std::abs(zero - answer.y.IntAt(i))),
+                              "quantize(0) is not the zero point");
   }
   return judged == 0 ? Verdict::Vacuous("no zero point is a code inside the clamp")
                      : Verdict::Passed();

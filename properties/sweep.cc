@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/slice.h"
 #include "core/status.h"
 #include "oracles/exact/exact.h"
-#include "properties/derive.h"
 
 namespace qualm::sweep {
 namespace {
@@ -95,7 +95,7 @@ Case OneRow(const Case& c) {
       best = m;
     }
   }
-  return derive::Pixel(c, best);
+  return slice::Pixel(c, best);
 }
 
 Case Expand(const Case& base, const std::vector<int32_t>& codes) {

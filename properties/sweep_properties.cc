@@ -5,16 +5,17 @@
 #include <set>
 #include <string>
 
+#include "core/slice.h"
 #include "oracles/exact/exact.h"
-#include "properties/derive.h"
 #include "properties/list.h"
+#include "properties/relation.h"
 #include "properties/sweep.h"
 
 namespace qualm {
 namespace {
 
-using derive::Answer;
-using derive::Ask;
+using relation::Answer;
+using relation::Ask;
 
 struct Swept {
   Case base;  // with as many channels as are worth their time
@@ -46,16 +47,16 @@ Swept SweepAll(const Case& c, Subject& subject) {
   }
   // 256 rows of every channel would make the widest cases the slowest by far.
   const std::vector<int64_t> columns =
-      derive::LeadingColumns(c, std::clamp<int64_t>(1024 / c.K, 1, c.N));
+      slice::LeadingChannels(c, std::clamp<int64_t>(1024 / c.K, 1, c.N));
   const auto channels = static_cast<int64_t>(columns.size());
-  swept.base = derive::Columns(c, columns);
+  swept.base = slice::Channels(c, columns);
   if (IsConv(c.op)) {
     // Now the pixel that sees most of the image, now any: corners see the padding.
-    const uint64_t hash = derive::Hash(c);
-    swept.base = hash % 2 == 0
-                     ? sweep::OneRow(swept.base)
-                     : derive::Pixel(swept.base,
-                                     static_cast<int64_t>(hash / 2 % static_cast<uint64_t>(c.M)));
+    const uint64_t hash = relation::Hash(c);
+    swept.base =
+        hash % 2 == 0
+            ? sweep::OneRow(swept.base)
+            : slice::Pixel(swept.base, static_cast<int64_t>(hash / 2 % static_cast<uint64_t>(c.M)));
   }
   const CodeRange range = RangeOf(c.x.dtype());
   swept.codes = sweep::Codes(swept.base, range.min, range.max, 1);
@@ -66,7 +67,7 @@ Swept SweepAll(const Case& c, Subject& subject) {
     return swept;
   }
   swept.y = std::move(answer.y);
-  const Tensor exact = derive::ExactOf(swept.expanded);
+  const Tensor exact = relation::ExactOf(swept.expanded);
   for (int64_t n = 0; n < channels && swept.vacuous; ++n) {
     std::set<int32_t> values;
     for (int64_t i = n; i < exact.size() && values.size() < 3; i += channels) {
@@ -95,7 +96,7 @@ Verdict SweepIsMonotone(const Case& c, Subject& subject) {
   const Swept swept = SweepAll(c, subject);
   if (swept.verdict) return *swept.verdict;
   if (exact::RequantMayOverflow(swept.expanded)) {
-    return Verdict::NotApplicable(derive::kRequantOverflows);
+    return Verdict::NotApplicable(relation::kRequantOverflows);
   }
   for (int64_t n = 0; n < swept.base.N; ++n) {
     const int direction = sweep::Direction(swept.base, n);
@@ -118,7 +119,7 @@ Verdict SweepIsLinear(const Case& c, Subject& subject) {
   }
   const Swept swept = SweepAll(c, subject);
   if (swept.verdict) return *swept.verdict;
-  const auto low = static_cast<int32_t>(derive::LowEnd(swept.base, 0));
+  const auto low = static_cast<int32_t>(relation::LowEnd(swept.base, 0));
   const int32_t high = swept.base.out_max;
   for (int64_t n = 0; n < swept.base.N; ++n) {
     const std::vector<int32_t> y = swept.CurveOf(n);

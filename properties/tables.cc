@@ -7,14 +7,15 @@
 #include <vector>
 
 #include "core/rng.h"
-#include "properties/derive.h"
+#include "core/slice.h"
 #include "properties/list.h"
+#include "properties/relation.h"
 
 namespace qualm {
 namespace {
 
-using derive::Answer;
-using derive::Ask;
+using relation::Answer;
+using relation::Ask;
 
 // Each input of a concat, rescaled.
 Verdict PartsAreRescaled(const Case& c, Subject& subject) {
@@ -38,9 +39,9 @@ Verdict PartsAreRescaled(const Case& c, Subject& subject) {
     for (int64_t i = 0; i < alone.y.size(); ++i) {
       const int64_t at = i / part.N * c.N + i % part.N + (second ? first : 0);
       if (alone.y.BitsAt(i) == whole.y.BitsAt(at)) continue;
-      return derive::FailedAt(c, alone.y, i, whole.y, at,
-                              second ? "the second input is not rescaled alone"
-                                     : "the first input is not rescaled alone");
+      return relation::FailedAt(c, alone.y, i, whole.y, at,
+                                second ? "the second input is not rescaled alone"
+                                       : "the first input is not rescaled alone");
     }
   }
   return Verdict::Passed();
@@ -58,7 +59,7 @@ Verdict ReluIsRescale(const Case& c, Subject& subject) {
     rescale.function = Case().function;
     rescale.negative_slope = Case().negative_slope;
     rescale.relu = relu;
-    Verdict verdict = derive::SameAnswer(
+    Verdict verdict = relation::SameAnswer(
         rescale, table, subject,
         relu ? "relu is not rescale with relu" : "leaky_relu of slope 1 is not rescale");
     if (verdict.judgement != Judgement::kPassed) return verdict;
@@ -70,9 +71,9 @@ Verdict RowPermutation(const Case& c, Subject& subject) {
   if (c.N < 2 || c.M == 0) return Verdict::Vacuous("nothing to permute");
   std::vector<int64_t> from(static_cast<size_t>(c.N));
   for (size_t i = 0; i < from.size(); ++i) from[i] = static_cast<int64_t>(i);
-  Rng rng(derive::Hash(c));
+  Rng rng(relation::Hash(c));
   for (size_t i = from.size() - 1; i > 0; --i) std::swap(from[i], from[rng.Below(i + 1)]);
-  const Case permuted = derive::Columns(c, from);
+  const Case permuted = slice::Channels(c, from);
   if (permuted.x == c.x) return Verdict::Vacuous("the permutation changes nothing");
   const Answer base = Ask(subject, c);
   if (base.verdict) return *base.verdict;
@@ -80,7 +81,8 @@ Verdict RowPermutation(const Case& c, Subject& subject) {
   for (int64_t i = 0; i < expected.size(); ++i) {
     expected.SetInt(i, base.y.IntAt(i / c.N * c.N + from[static_cast<size_t>(i % c.N)]));
   }
-  return derive::Expect(permuted, expected, subject, "permuting a row does not permute its output");
+  return relation::Expect(permuted, expected, subject,
+                          "permuting a row does not permute its output");
 }
 
 // Codes that all move alike, the zero point standing still: unlike zero_point_shift, real values
@@ -98,8 +100,9 @@ Verdict AddedConstant(const Case& c, Subject& subject) {
   const int32_t down = range.min - lowest;
   if (up == 0 && down == 0) return Verdict::Vacuous("the codes fill their type");
   Case moved = ProblemOf(c);
-  moved.x = *derive::Shifted(c.x, c.x.dtype(), up >= -down ? up : down);
-  return derive::SameAnswer(c, moved, subject, "a constant added to all codes changes the output");
+  moved.x = *relation::Shifted(c.x, c.x.dtype(), up >= -down ? up : down);
+  return relation::SameAnswer(c, moved, subject,
+                              "a constant added to all codes changes the output");
 }
 
 Verdict InputZeroPointIsIrrelevant(const Case& c, Subject& subject) {
@@ -107,9 +110,9 @@ Verdict InputZeroPointIsIrrelevant(const Case& c, Subject& subject) {
   Case other = ProblemOf(c);
   const CodeRange range = RangeOf(c.x.dtype());
   // Any other code.
-  const auto code = static_cast<int32_t>(derive::Hash(c) % 256) + range.min;
+  const auto code = static_cast<int32_t>(relation::Hash(c) % 256) + range.min;
   other.x_q.zero_point = {code == c.x_q.zero_point_at(0) ? range.min + range.max - code : code};
-  return derive::SameAnswer(c, other, subject, "the zero point of x changes the output");
+  return relation::SameAnswer(c, other, subject, "the zero point of x changes the output");
 }
 
 }  // namespace

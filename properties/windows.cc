@@ -6,15 +6,16 @@
 
 #include "core/limits.h"
 #include "core/rng.h"
-#include "properties/derive.h"
+#include "core/slice.h"
 #include "properties/list.h"
+#include "properties/relation.h"
 
 namespace qualm {
 namespace {
 
-using derive::Answer;
-using derive::Ask;
-using derive::SameAnswer;
+using relation::Answer;
+using relation::Ask;
+using relation::SameAnswer;
 
 constexpr const char* kEmptyOutput = "the output is empty";
 constexpr const char* kTooLarge = "the case to compare with would be too large";
@@ -51,7 +52,7 @@ Verdict IdentityWeights(const Case& c, Subject& subject) {
   for (int32_t& zero : one.w_q.zero_point) {
     if (!IsCodeOf(c.w.dtype(), zero) || !IsCodeOf(c.w.dtype(), int64_t{zero} + 1)) zero = 0;
   }
-  const uint64_t hash = derive::Hash(c);
+  const uint64_t hash = relation::Hash(c);
   const auto chosen = [&](int64_t n) {
     return static_cast<int64_t>((hash + 7 * static_cast<uint64_t>(n)) % static_cast<uint64_t>(c.K));
   };
@@ -61,7 +62,7 @@ Verdict IdentityWeights(const Case& c, Subject& subject) {
   }
   const int64_t zx = c.x_q.zero_point_at(0);
   const int64_t zy = one.out_dtype == DType::kS32 ? 0 : one.out_q.zero_point_at(0);
-  const int64_t low = derive::LowEnd(one, 0);
+  const int64_t low = relation::LowEnd(one, 0);
   Tensor expected(one.out_dtype, one.output_shape());
   const int64_t depth = IsConv(c.op) ? c.window.in_c / c.window.groups : c.K;
   for (int64_t m = 0; m < c.M; ++m) {
@@ -76,17 +77,17 @@ Verdict IdentityWeights(const Case& c, Subject& subject) {
                       static_cast<int32_t>(std::clamp<int64_t>(real + zy, low, one.out_max)));
     }
   }
-  return derive::Expect(one, expected, subject, "a kernel with a single 1 does not copy");
+  return relation::Expect(one, expected, subject, "a kernel with a single 1 does not copy");
 }
 
 // One tap of the first group, all outputs of that group: a matrix product.
 Verdict OneByOneIsLinear(const Case& c, Subject& subject) {
   if (c.M == 0 || c.N == 0 || c.K == 0) return Verdict::Vacuous(kEmptyOutput);
-  const uint64_t hash = derive::Hash(c);
-  const Case group = derive::Columns(c, Iota(c.N / c.window.groups));
+  const uint64_t hash = relation::Hash(c);
+  const Case group = slice::Channels(c, Iota(c.N / c.window.groups));
   const int64_t row = static_cast<int64_t>(hash % static_cast<uint64_t>(c.window.kernel_h));
   const int64_t column = static_cast<int64_t>(hash / 8 % static_cast<uint64_t>(c.window.kernel_w));
-  Case conv = derive::Taps(group, std::span(&row, 1), std::span(&column, 1));
+  Case conv = slice::Taps(group, std::span(&row, 1), std::span(&column, 1));
   Window& v = conv.window;
   v.pad_top = v.pad_bottom = v.pad_left = v.pad_right = 0;
   if (!WindowWithinLimits(conv)) return Verdict::Vacuous(kTooLarge);
@@ -105,7 +106,8 @@ Verdict OneByOneIsLinear(const Case& c, Subject& subject) {
   if (expected.verdict) return *expected.verdict;
   Tensor shaped(conv.out_dtype, conv.output_shape());
   std::ranges::copy(expected.y.bytes(), shaped.bytes().begin());
-  return derive::Expect(conv, shaped, subject, "a 1x1 convolution is not the linear of its pixels");
+  return relation::Expect(conv, shaped, subject,
+                          "a 1x1 convolution is not the linear of its pixels");
 }
 
 Verdict PaddingIsExplicit(const Case& c, Subject& subject) {
@@ -126,7 +128,7 @@ Verdict PaddingIsExplicit(const Case& c, Subject& subject) {
   padded.window.pad_top = padded.window.pad_bottom = 0;
   padded.window.pad_left = padded.window.pad_right = 0;
   if (!WindowWithinLimits(padded)) return Verdict::Vacuous(kTooLarge);
-  return SameAnswer(c, derive::ExplicitPadding(c, static_cast<int32_t>(code)), subject,
+  return SameAnswer(c, slice::ExplicitPadding(c, static_cast<int32_t>(code)), subject,
                     "padding an image by hand changes the output");
 }
 
@@ -137,17 +139,17 @@ Verdict GroupsAreSeparate(const Case& c, Subject& subject) {
   const Answer whole = Ask(subject, c);
   if (whole.verdict) return *whole.verdict;
   const int64_t per_group = c.N / groups;
-  const auto other = static_cast<int64_t>(derive::Hash(c) % static_cast<uint64_t>(groups - 1));
+  const auto other = static_cast<int64_t>(relation::Hash(c) % static_cast<uint64_t>(groups - 1));
   for (int64_t group : {groups - 1, other}) {
     std::vector<int64_t> columns = Iota(per_group);
     for (int64_t& column : columns) column += group * per_group;
-    const Answer alone = Ask(subject, derive::Columns(c, columns));
+    const Answer alone = Ask(subject, slice::Channels(c, columns));
     if (alone.verdict) return *alone.verdict;
     for (int64_t i = 0; i < alone.y.size(); ++i) {
       const int64_t at = i / per_group * c.N + columns[static_cast<size_t>(i % per_group)];
       if (alone.y.BitsAt(i) == whole.y.BitsAt(at)) continue;
-      return derive::FailedAt(c, alone.y, i, whole.y, at,
-                              "a group differs from its own convolution");
+      return relation::FailedAt(c, alone.y, i, whole.y, at,
+                                "a group differs from its own convolution");
     }
   }
   return Verdict::Passed();
@@ -183,7 +185,7 @@ Verdict DilationIsZeroStuffed(const Case& c, Subject& subject) {
     return taps;
   };
   Case dense =
-      derive::Taps(c, stuffed(v.kernel_h, v.dilation_h), stuffed(v.kernel_w, v.dilation_w), zeros);
+      slice::Taps(c, stuffed(v.kernel_h, v.dilation_h), stuffed(v.kernel_w, v.dilation_w), zeros);
   dense.window.dilation_h = dense.window.dilation_w = 1;
   DeriveSizes(&dense);
   return SameAnswer(c, dense, subject, "a kernel stuffed with zeros differs from the dilated one");
@@ -212,8 +214,8 @@ Verdict StrideIsSubsample(const Case& c, Subject& subject) {
     const int64_t image = m / (v.out_w() * v.out_h());
     const int64_t from = ((image * dense_h + y) * dense_w + x) * c.N + i % c.N;
     if (every.y.BitsAt(from) == base.y.BitsAt(i)) continue;
-    return derive::FailedAt(c, every.y, from, base.y, i,
-                            "a stride does not pick from what stride 1 gives");
+    return relation::FailedAt(c, every.y, from, base.y, i,
+                              "a stride does not pick from what stride 1 gives");
   }
   return Verdict::Passed();
 }
@@ -234,7 +236,7 @@ Verdict ConstantsPoolToThemselves(const Case& c, Subject& subject) {
   const int64_t planes = c.window.batch * c.N;
   const int64_t image = c.window.in_h * c.window.in_w;
   std::vector<int32_t> codes;
-  Rng rng(derive::Hash(c));
+  Rng rng(relation::Hash(c));
   for (int64_t i = 0; i < planes; ++i) {
     const uint64_t which = rng.Below(4);
     codes.push_back(which == 0   ? range.min
@@ -246,11 +248,12 @@ Verdict ConstantsPoolToThemselves(const Case& c, Subject& subject) {
   };
   for (int64_t i = 0; i < flat.x.size(); ++i) flat.x.SetInt(i, plane(i, image));
   Tensor expected(flat.out_dtype, flat.output_shape());
-  const auto low = static_cast<int32_t>(derive::LowEnd(flat, 0));
+  const auto low = static_cast<int32_t>(relation::LowEnd(flat, 0));
   for (int64_t i = 0; i < expected.size(); ++i) {
     expected.SetInt(i, std::clamp(plane(i, c.M / c.window.batch), low, flat.out_max));
   }
-  return derive::Expect(flat, expected, subject, "a constant image does not pool to its constant");
+  return relation::Expect(flat, expected, subject,
+                          "a constant image does not pool to its constant");
 }
 
 Verdict CountsOnlyPaddingThatIs(const Case& c, Subject& subject) {

@@ -4,9 +4,9 @@
 #include <optional>
 #include <utility>
 
+#include "core/slice.h"
 #include "core/subject.h"
 #include "oracles/exact/exact.h"
-#include "properties/derive.h"
 #include "properties/sweep.h"
 #include "triage/counterfactual.h"
 #include "triage/recorder.h"
@@ -78,7 +78,7 @@ class Evidence {
     const int64_t row = first_ / c.N;
     const std::vector<int64_t> rows =
         row == 0 ? std::vector<int64_t>{0, c.M - 1} : std::vector<int64_t>{0, row};
-    two_rows_ = derive::Rows(c, rows);
+    two_rows_ = slice::Rows(c, rows);
     actual_rows_ = RowsOf(actual, rows);
   }
 

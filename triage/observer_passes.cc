@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "core/slice.h"
 #include "triage/shrink.h"
 
 namespace qualm::triage {
@@ -10,24 +11,6 @@ namespace {
 
 bool HasWholeRange(const Observer& o) {
   return CodeRange{o.quant_min, o.quant_max} == RangeOf(o.dtype);
-}
-
-// The chosen batches, rows and columns.
-Case Keep(const Case& c, const std::vector<int64_t>& batches, const std::vector<int64_t>& rows,
-          const std::vector<int64_t>& columns) {
-  Case smaller = ProblemOf(c);
-  smaller.M = static_cast<int64_t>(rows.size());
-  smaller.N = static_cast<int64_t>(columns.size());
-  smaller.x = Tensor(DType::kF32, {static_cast<int64_t>(batches.size()), smaller.M, smaller.N});
-  size_t at = 0;
-  for (const int64_t b : batches) {
-    for (const int64_t m : rows) {
-      for (const int64_t n : columns) {
-        smaller.x.as<float>()[at++] = c.x.FloatAt((b * c.M + m) * c.N + n);
-      }
-    }
-  }
-  return smaller;
 }
 
 }  // namespace
@@ -67,23 +50,12 @@ void ObserverParameters(const Case& c, const Visit& visit) {
 
 void ObserverOutputs(const Case& c, const Visit& visit) {
   const int64_t batches = c.x.shape()[0];
-  const std::vector<int64_t> all_batches = Range(0, batches), rows = Range(0, c.M),
-                             columns = Range(0, c.N);
-  const auto offer = [&](const auto& make) {
-    return [&](const std::vector<int64_t>& keep) { return visit(make(keep)); };
+  const auto offer = [&](Case (*cut)(const Case&, slice::Places)) {
+    return [&, cut](const std::vector<int64_t>& keep) { return visit(cut(c, keep)); };
   };
-  if (c.N > 1 && Shrink(c.N, 1, offer([&](const std::vector<int64_t>& keep) {
-                          return Keep(c, all_batches, rows, keep);
-                        })))
-    return;
-  if (c.M > 1 && Shrink(c.M, 1, offer([&](const std::vector<int64_t>& keep) {
-                          return Keep(c, all_batches, keep, columns);
-                        })))
-    return;
-  if (batches > 1) {
-    Shrink(batches, 1,
-           offer([&](const std::vector<int64_t>& keep) { return Keep(c, keep, rows, columns); }));
-  }
+  if (c.N > 1 && Shrink(c.N, 1, offer(slice::Channels))) return;
+  if (c.M > 1 && Shrink(c.M, 1, offer(slice::Rows))) return;
+  if (batches > 1) Shrink(batches, 1, offer(slice::Batches));
 }
 
 }  // namespace qualm::triage

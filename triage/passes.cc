@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "core/slice.h"
 #include "oracles/headroom/headroom.h"
-#include "properties/derive.h"
 #include "triage/observer_passes.h"
 #include "triage/shrink.h"
 #include "triage/triage.h"
@@ -20,81 +20,6 @@
 
 namespace qualm::triage {
 namespace {
-
-template <class T>
-std::vector<T> Select(const std::vector<T>& list, const std::vector<int64_t>& keep) {
-  if (list.size() <= 1) return list;
-  std::vector<T> selected;
-  for (int64_t i : keep) selected.push_back(list[static_cast<size_t>(i)]);
-  return selected;
-}
-
-Tensor SelectRows(const Tensor& tensor, int64_t columns, const std::vector<int64_t>& keep) {
-  Tensor selected(tensor.dtype(), {static_cast<int64_t>(keep.size()), columns});
-  const size_t row_bytes = static_cast<size_t>(columns) * SizeOf(tensor.dtype());
-  for (size_t i = 0; i < keep.size() && row_bytes != 0; ++i) {
-    std::memcpy(selected.bytes().data() + i * row_bytes,
-                tensor.bytes().data() + static_cast<size_t>(keep[i]) * row_bytes, row_bytes);
-  }
-  return selected;
-}
-
-Tensor SelectColumns(const Tensor& tensor, int64_t rows, int64_t columns,
-                     const std::vector<int64_t>& keep) {
-  Tensor selected(tensor.dtype(), {rows, static_cast<int64_t>(keep.size())});
-  const size_t size = SizeOf(tensor.dtype());
-  uint8_t* to = selected.bytes().data();
-  for (int64_t row = 0; row < rows; ++row) {
-    for (int64_t column : keep) {
-      std::memcpy(to, tensor.bytes().data() + static_cast<size_t>(row * columns + column) * size,
-                  size);
-      to += size;
-    }
-  }
-  return selected;
-}
-
-Case KeepRows(const Case& c, const std::vector<int64_t>& keep) {
-  if (HasTwoInputs(c.op)) return derive::Rows(c, keep);
-  Case smaller = ProblemOf(c);
-  smaller.x = SelectRows(c.x, c.op == Op::kLinear ? c.K : c.N, keep);
-  smaller.M = static_cast<int64_t>(keep.size());
-  return smaller;
-}
-
-void SelectChannels(QParams& q, const std::vector<int64_t>& keep) {
-  q.scale = Select(q.scale, keep);
-  q.zero_point = Select(q.zero_point, keep);
-}
-
-Case KeepChannels(const Case& c, const std::vector<int64_t>& keep) {
-  if (HasTwoInputs(c.op)) return derive::Columns(c, keep);
-  Case smaller = ProblemOf(c);
-  if (c.op == Op::kLinear) {
-    smaller.w = SelectRows(c.w, c.K, keep);
-  } else {
-    smaller.x = SelectColumns(c.x, c.M, c.N, keep);
-  }
-  if (c.per_channel) {
-    SelectChannels(smaller.x_q, keep);
-    SelectChannels(smaller.w_q, keep);
-    SelectChannels(smaller.out_q, keep);
-    smaller.multiplier = Select(c.multiplier, keep);
-  }
-  // Biases are per channel even where the qparams are not.
-  if (c.bias && c.N > 1) smaller.bias = Select(*c.bias, keep);
-  if (c.bias_i32 && c.N > 1) smaller.bias_i32 = Select(*c.bias_i32, keep);
-  smaller.N = static_cast<int64_t>(keep.size());
-  return smaller;
-}
-
-Case KeepTerms(const Case& c, const std::vector<int64_t>& keep) {
-  Case smaller = ProblemOf(c);
-  smaller.x = SelectColumns(c.x, c.M, c.K, keep);
-  smaller.w = SelectColumns(c.w, c.N, c.K, keep);
-  smaller.K = static_cast<int64_t>(keep.size());
-  return smaller;
-}
 
 void Parameters(const Case& c, const Visit& visit) {
   const auto offer = [&](const auto& edit) {
@@ -128,27 +53,16 @@ void Parameters(const Case& c, const Visit& visit) {
     return;
   if (!c.per_channel) return;
   for (int64_t n = 0; n < std::min<int64_t>(c.N, 4); ++n) {
-    const auto first = [n](auto& list) {
-      if (list.size() > 1) list = {list[static_cast<size_t>(n)]};
-    };
-    if (offer([&](Case& s) {
-          s.per_channel = false;
-          for (QParams* q : {&s.x_q, &s.w_q, &s.out_q}) {
-            first(q->scale);
-            first(q->zero_point);
-          }
-          first(s.multiplier);
-        }))
-      return;
+    if (visit(slice::WithParamsOf(c, n, false))) return;
   }
 }
 
 void Outputs(const Case& c, const Visit& visit) {
   if (HasWindow(c.op)) return WindowOutputs(c, visit);
   if (c.op == Op::kChooseQParams) return ObserverOutputs(c, visit);
-  const auto rows = [&](const std::vector<int64_t>& keep) { return visit(KeepRows(c, keep)); };
+  const auto rows = [&](const std::vector<int64_t>& keep) { return visit(slice::Rows(c, keep)); };
   const auto channels = [&](const std::vector<int64_t>& keep) {
-    return visit(KeepChannels(c, keep));
+    return visit(slice::Channels(c, keep));
   };
   if (c.N > 1 && Shrink(c.N, 1, channels)) return;
   if (c.M > 1) Shrink(c.M, 1, rows);
@@ -175,7 +89,7 @@ void Terms(const Case& c, const Visit& visit) {
   if (c.bias_i32) {
     // The end of int32 and one term more.
     for (int32_t sign : {1, -1}) {
-      Case simpler = KeepTerms(c, {0});
+      Case simpler = slice::Terms(c, std::array{int64_t{0}});
       SetNonzero(simpler.x, 1, true);
       if (sign < 0 && c.w.dtype() == DType::kU8) break;
       SetNonzero(simpler.w, sign, true);
@@ -193,13 +107,13 @@ void Terms(const Case& c, const Visit& visit) {
         });
         if (pairs.size() > 3) pairs.resize(3);
         for (const headroom::Pair& pair : pairs) {
-          if (pair.k + 1 < c.K && visit(KeepTerms(c, {pair.k, pair.k + 1}))) return;
+          if (pair.k + 1 < c.K && visit(slice::Terms(c, std::array{pair.k, pair.k + 1}))) return;
         }
       }
       if (c.M * c.N > 64) break;
     }
   }
-  Shrink(c.K, 1, [&](const std::vector<int64_t>& keep) { return visit(KeepTerms(c, keep)); });
+  Shrink(c.K, 1, [&](const std::vector<int64_t>& keep) { return visit(slice::Terms(c, keep)); });
 }
 
 void SetZero(Tensor& tensor, int64_t i) {

@@ -7,17 +7,13 @@
 #include <cstdint>
 #include <vector>
 
-namespace qualm::triage {
+#include "core/slice.h"
 
-inline std::vector<int64_t> Range(int64_t from, int64_t to) {
-  std::vector<int64_t> list;
-  for (int64_t i = from; i < to; ++i) list.push_back(i);
-  return list;
-}
+namespace qualm::triage {
 
 // Everything except [from, to).
 inline std::vector<int64_t> Without(int64_t count, int64_t from, int64_t to) {
-  std::vector<int64_t> list = Range(0, from);
+  std::vector<int64_t> list = slice::Range(0, from);
   for (int64_t i = to; i < count; ++i) list.push_back(i);
   return list;
 }
@@ -27,7 +23,7 @@ template <class Keep>
 bool Shrink(int64_t count, int64_t smallest, const Keep& keep) {
   for (int64_t block = (count + 1) / 2; block >= smallest; block = (block + 1) / 2) {
     for (int64_t from = 0; from < count; from += block) {
-      if (keep(Range(from, std::min(count, from + block)))) return true;
+      if (keep(slice::Range(from, std::min(count, from + block)))) return true;
     }
     if (block == 1) break;
     if (count / block > 16) break;  // drop blocks first; singles come when little is left

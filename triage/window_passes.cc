@@ -5,34 +5,11 @@
 #include <array>
 
 #include "core/limits.h"
-#include "properties/derive.h"
+#include "core/slice.h"
 #include "triage/shrink.h"
 
 namespace qualm::triage {
 namespace {
-
-// The image without its first and last rows and columns.
-Case Cropped(const Case& c, int64_t top, int64_t bottom, int64_t left, int64_t right) {
-  Case smaller = ProblemOf(c);
-  const Window& old = c.window;
-  Window& v = smaller.window;
-  v.in_h = std::max<int64_t>(0, v.in_h - top - bottom);
-  v.in_w = std::max<int64_t>(0, v.in_w - left - right);
-  if (c.op == Op::kGlobalAvgPool) {
-    v.kernel_h = std::max<int64_t>(1, v.in_h);
-    v.kernel_w = std::max<int64_t>(1, v.in_w);
-  }
-  smaller.x = Tensor(c.x.dtype(), {v.batch, v.in_h, v.in_w, v.in_c});
-  for (int64_t i = 0; i < smaller.x.size(); ++i) {
-    const int64_t pixel = i / v.in_c;
-    const int64_t x = pixel % v.in_w + left;
-    const int64_t y = pixel / v.in_w % v.in_h + top;
-    const int64_t image = pixel / (v.in_w * v.in_h);
-    smaller.x.SetInt(i, c.x.IntAt(((image * old.in_h + y) * old.in_w + x) * v.in_c + i % v.in_c));
-  }
-  DeriveSizes(&smaller);
-  return smaller;
-}
 
 // Takes `steps` pixels from one side: padding first, then image.
 struct Side {
@@ -50,12 +27,12 @@ Case KeepTaps(const Case& c, bool rows, int64_t from, int64_t to) {
   const int64_t count = rows ? v.kernel_h : v.kernel_w;
   const Side before = Take(rows ? v.pad_top : v.pad_left, from * dilation);
   const Side after = Take(rows ? v.pad_bottom : v.pad_right, (count - to) * dilation);
-  Case smaller = rows ? derive::Taps(c, Range(from, to), Range(0, v.kernel_w))
-                      : derive::Taps(c, Range(0, v.kernel_h), Range(from, to));
+  Case smaller = rows ? slice::Taps(c, slice::Range(from, to), slice::Range(0, v.kernel_w))
+                      : slice::Taps(c, slice::Range(0, v.kernel_h), slice::Range(from, to));
   (rows ? smaller.window.pad_top : smaller.window.pad_left) = before.pad;
   (rows ? smaller.window.pad_bottom : smaller.window.pad_right) = after.pad;
-  return rows ? Cropped(smaller, before.crop, after.crop, 0, 0)
-              : Cropped(smaller, 0, 0, before.crop, after.crop);
+  return rows ? slice::Crop(smaller, before.crop, after.crop, 0, 0)
+              : slice::Crop(smaller, 0, 0, before.crop, after.crop);
 }
 
 // All outputs of the groups in `keep`, or the outputs in `keep` of every group.
@@ -114,38 +91,38 @@ void WindowParameters(const Case& c, const Visit& visit) {
 void WindowOutputs(const Case& c, const Visit& visit) {
   const Window& v = c.window;
   const auto columns = [&](const std::vector<int64_t>& keep) {
-    return visit(derive::Columns(c, keep));
+    return visit(slice::Channels(c, keep));
   };
   if (IsConv(c.op) && v.groups > 1 && c.N > 0) {
     const int64_t per_group = c.N / v.groups;
     if (Shrink(v.groups, 1, [&](const std::vector<int64_t>& keep) {
-          return columns(Outputs(c, keep, Range(0, per_group)));
+          return columns(Outputs(c, keep, slice::Range(0, per_group)));
         }))
       return;
     if (per_group > 1 && Shrink(per_group, 1, [&](const std::vector<int64_t>& keep) {
-          return columns(Outputs(c, Range(0, v.groups), keep));
+          return columns(Outputs(c, slice::Range(0, v.groups), keep));
         }))
       return;
   } else if (c.N > 1 && Shrink(c.N, 1, columns)) {
     return;
   }
   if (v.batch > 1 && Shrink(v.batch, 1, [&](const std::vector<int64_t>& keep) {
-        return visit(derive::Images(c, keep));
+        return visit(slice::Batches(c, keep));
       }))
     return;
   if (c.M > 1) {
     for (int64_t m = 0; m < std::min<int64_t>(c.M, 64); ++m) {
-      if (visit(derive::Pixel(c, m))) return;
+      if (visit(slice::Pixel(c, m))) return;
     }
   }
   // Half of the image, then lines of it.
   for (int64_t lines : {v.in_h / 2, int64_t{1}}) {
     if (lines == 0 || lines >= v.in_h) continue;
-    if (visit(Cropped(c, lines, 0, 0, 0)) || visit(Cropped(c, 0, lines, 0, 0))) return;
+    if (visit(slice::Crop(c, lines, 0, 0, 0)) || visit(slice::Crop(c, 0, lines, 0, 0))) return;
   }
   for (int64_t lines : {v.in_w / 2, int64_t{1}}) {
     if (lines == 0 || lines >= v.in_w) continue;
-    if (visit(Cropped(c, 0, 0, lines, 0)) || visit(Cropped(c, 0, 0, 0, lines))) return;
+    if (visit(slice::Crop(c, 0, 0, lines, 0)) || visit(slice::Crop(c, 0, 0, 0, lines))) return;
   }
 }
 
@@ -164,7 +141,7 @@ void WindowTerms(const Case& c, const Visit& visit) {
   }
   if (!IsConv(c.op) || v.in_c / v.groups < 2) return;
   Shrink(v.in_c / v.groups, 1,
-         [&](const std::vector<int64_t>& keep) { return visit(derive::InputChannels(c, keep)); });
+         [&](const std::vector<int64_t>& keep) { return visit(slice::Terms(c, keep)); });
 }
 
 }  // namespace qualm::triage

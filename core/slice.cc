@@ -1,0 +1,354 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/slice.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <initializer_list>
+#include <numeric>
+#include <optional>
+#include <tuple>
+#include <utility>
+
+#include "core/status.h"
+
+namespace qualm::slice {
+namespace {
+
+// Which axes x and w have: rows and channels; rows, channels and terms; those of an image.
+enum class Layout : uint8_t { kElements, kProducts, kConv, kPool, kColumns, kBatches };
+
+Layout LayoutOf(Op op) {
+  if (op == Op::kLinear) return Layout::kProducts;
+  if (op == Op::kConcat) return Layout::kColumns;
+  if (op == Op::kChooseQParams) return Layout::kBatches;
+  return IsConv(op) ? Layout::kConv : IsPool(op) ? Layout::kPool : Layout::kElements;
+}
+
+// The parameters that per_channel makes one per channel, if the operation has such.
+QParams* ChannelQParams(Case* c) {
+  if (c->op == Op::kQuantize) return &c->out_q;
+  if (c->op == Op::kDequantize) return &c->x_q;
+  return HasSums(c->op) || c->op == Op::kRequantize ? &c->w_q : nullptr;
+}
+
+Case WithoutTensors(const Case& c) {
+  Case cut = ProblemOf(c);
+  cut.x = cut.w = Tensor();
+  return cut;
+}
+
+// Calls edit(list) for each list that per_channel makes one entry per channel.
+template <class Edit>
+void ForEachParameterList(Case* c, const Edit& edit) {
+  if (c->op == Op::kRequantize && !c->multiplier.empty()) return edit(c->multiplier);
+  QParams* const q = ChannelQParams(c);
+  if (q == nullptr) return;
+  edit(q->scale);
+  edit(q->zero_point);
+}
+
+int64_t Count(Places places) { return static_cast<int64_t>(places.size()); }
+
+int64_t At(Places places, int64_t i) { return places[static_cast<size_t>(i)]; }
+
+// The places to keep along one axis; no value: all of them.
+using Axis = std::optional<Places>;
+
+bool IsWhole(Places places, int64_t count) {
+  for (int64_t i = 0; i < Count(places); ++i) {
+    if (At(places, i) != i) return false;
+  }
+  return Count(places) == count;
+}
+
+// The elements of `from` at the places that `axes` keep. For places of -1 stand `codes`: one for
+// all, or one for each place of the first axis.
+Tensor Gather(const Tensor& from, std::initializer_list<Axis> kept,
+              std::span<const int32_t> codes = {}) {
+  const std::span<const Axis> axes(kept.begin(), kept.size());
+  std::vector<int64_t> shape = from.shape();
+  QUALM_CHECK_EQ(shape.size(), axes.size());
+  size_t whole = 0;  // from this axis on all places are kept, and copied at once
+  for (size_t axis = 0; axis < axes.size(); ++axis) {
+    if (!axes[axis] || IsWhole(*axes[axis], shape[axis])) continue;
+    shape[axis] = Count(*axes[axis]);
+    whole = axis + 1;
+  }
+  Tensor to(from.dtype(), shape);
+  int64_t block = 1;
+  for (size_t axis = whole; axis < axes.size(); ++axis) block *= shape[axis];
+  const auto block_bytes = static_cast<size_t>(block) * SizeOf(from.dtype());
+  for (int64_t at = 0; at < to.size(); at += block) {
+    int64_t rest = at / block, from_block = 0, stride = 1;
+    int64_t first = 0;  // in the end the place along the first axis
+    bool absent = false;
+    for (size_t axis = whole; axis-- > 0;) {
+      first = rest % shape[axis];
+      rest /= shape[axis];
+      const int64_t place = axes[axis] ? At(*axes[axis], first) : first;
+      absent = absent || place < 0;
+      from_block += place * stride;
+      stride *= from.shape()[axis];
+    }
+    if (absent) {
+      QUALM_CHECK(!codes.empty());
+      const int32_t code = codes[codes.size() == 1 ? 0 : static_cast<size_t>(first)];
+      for (int64_t i = 0; i < block; ++i) to.SetInt(at + i, code);
+    } else {
+      std::memcpy(to.bytes().data() + static_cast<size_t>(at / block) * block_bytes,
+                  from.bytes().data() + static_cast<size_t>(from_block) * block_bytes, block_bytes);
+    }
+  }
+  return to;
+}
+
+template <class T>
+void Pick(std::vector<T>& list, Places at) {
+  std::vector<T> picked;
+  picked.reserve(at.size());
+  for (int64_t i : at) picked.push_back(list[static_cast<size_t>(i)]);
+  list = std::move(picked);
+}
+
+// What to keep of a case, axis by axis.
+struct Kept {
+  Axis rows = std::nullopt;      // of the output, where there is no window
+  Axis channels = std::nullopt;  // of the output
+  Axis terms = std::nullopt;     // of a sum; of a convolution: input channels of each group
+  Axis batches = std::nullopt;
+  Axis image_rows = std::nullopt, image_columns = std::nullopt;
+  Axis kernel_rows = std::nullopt, kernel_columns = std::nullopt;
+  std::span<const int32_t> x_codes = {}, w_codes = {};  // what stands for places of -1
+};
+
+// The groups of a convolution that the kept outputs belong to.
+std::vector<int64_t> GroupsOf(const Case& c, const Axis& outputs) {
+  const int64_t groups = c.window.groups;
+  if (!outputs || groups == 1) return Range(0, groups);
+  std::vector<int64_t> occurring, kept;  // each group and how many outputs of it
+  for (int64_t output : *outputs) {
+    const int64_t group = output / (c.N / groups);
+    if (occurring.empty() || occurring.back() != group) {
+      occurring.push_back(group);
+      kept.push_back(0);
+    }
+    ++kept.back();
+  }
+  for (int64_t count : kept) QUALM_CHECK_EQ(count, kept[0]);
+  if (occurring.empty()) occurring.push_back(0);
+  return occurring;
+}
+
+// `terms` of each of the groups, as input channels.
+std::vector<int64_t> InputChannels(const Case& c, Places groups, Places terms) {
+  const int64_t depth = c.window.in_c / c.window.groups;
+  std::vector<int64_t> channels;
+  for (int64_t group : groups) {
+    for (int64_t term : terms) channels.push_back(term < 0 ? -1 : group * depth + term);
+  }
+  return channels;
+}
+
+// The one place that cuts the tensors of a case.
+Case Cut(const Case& c, const Kept& kept) {
+  Case cut = WithoutTensors(c);
+  if (kept.rows) cut.M = Count(*kept.rows);
+  if (kept.channels) {
+    cut.N = Count(*kept.channels);
+    const auto pick = [&](auto& list) { Pick(list, *kept.channels); };
+    if (c.per_channel) ForEachParameterList(&cut, pick);
+    if (cut.bias) pick(*cut.bias);
+    if (cut.bias_i32) pick(*cut.bias_i32);
+  }
+  switch (LayoutOf(c.op)) {
+    case Layout::kElements:
+      cut.x = Gather(c.x, {kept.rows, kept.channels});
+      if (HasW(c.op)) cut.w = Gather(c.w, {kept.rows, kept.channels});
+      return cut;
+    case Layout::kProducts:
+      cut.x = Gather(c.x, {kept.rows, kept.terms}, kept.x_codes);
+      cut.w = Gather(c.w, {kept.channels, kept.terms}, kept.w_codes);
+      cut.K = cut.x.shape()[1];
+      return cut;
+    case Layout::kColumns: {
+      const int64_t of_x = c.x.shape()[1];
+      const std::vector<int64_t> all = Range(0, c.N);
+      std::vector<int64_t> x_columns, w_columns;
+      for (int64_t n : kept.channels.value_or(all)) {
+        n < of_x ? x_columns.push_back(n) : w_columns.push_back(n - of_x);
+      }
+      cut.x = Gather(c.x, {kept.rows, x_columns});
+      cut.w = Gather(c.w, {kept.rows, w_columns});
+      return cut;
+    }
+    case Layout::kBatches:
+      cut.x = Gather(c.x, {kept.batches, kept.rows, kept.channels});
+      return cut;
+    case Layout::kPool:
+      cut.x = Gather(c.x, {kept.batches, kept.image_rows, kept.image_columns, kept.channels},
+                     kept.x_codes);
+      break;
+    case Layout::kConv: {
+      const std::vector<int64_t> groups = GroupsOf(c, kept.channels);
+      const std::vector<int64_t> all = Range(0, c.window.in_c / c.window.groups);
+      const std::vector<int64_t> inputs = InputChannels(c, groups, kept.terms.value_or(all));
+      cut.window.groups = Count(groups);
+      cut.x =
+          Gather(c.x, {kept.batches, kept.image_rows, kept.image_columns, inputs}, kept.x_codes);
+      cut.w = Gather(c.w, {kept.channels, kept.kernel_rows, kept.kernel_columns, kept.terms},
+                     kept.w_codes);
+      break;
+    }
+  }
+  QUALM_CHECK(!kept.rows);  // rows of the output are pixels
+  Window& v = cut.window;
+  const std::vector<int64_t>& shape = cut.x.shape();
+  std::tie(v.batch, v.in_h, v.in_w, v.in_c) = std::tuple(shape[0], shape[1], shape[2], shape[3]);
+  if (kept.kernel_rows) v.kernel_h = Count(*kept.kernel_rows);
+  if (kept.kernel_columns) v.kernel_w = Count(*kept.kernel_columns);
+  DeriveSizes(&cut);
+  return cut;
+}
+
+// One axis of a window at one position.
+struct View {
+  std::vector<int64_t> image;  // places that lie in the image
+  int64_t kernel = 0, stride = 0, pad_before = 0, pad_after = 0;
+};
+View ViewOf(int64_t out, int64_t in, int64_t kernel, int64_t stride, int64_t pad_before,
+            int64_t pad_after, int64_t dilation) {
+  const int64_t first = out * stride - pad_before;
+  // With ceil_mode the last taps may lie beyond the padding, where nothing is.
+  while (kernel > 1 && first + (kernel - 1) * dilation >= in + pad_after) --kernel;
+  const int64_t last = first + (kernel - 1) * dilation;
+  const int64_t from = std::max<int64_t>(first, 0);
+  const int64_t to = std::min(last, in - 1);
+  if (from > to) {
+    // Padding only. One row of input stays, past the window: an empty image has no output.
+    return {{0}, kernel, std::max<int64_t>(stride, 2), last - first + 1, 0};
+  }
+  return {Range(from, to + 1), kernel, stride, from - first, last - to};
+}
+
+// Output pixel m, and of its channels those that are kept.
+Case CutPixel(const Case& c, int64_t m, const Axis& channels) {
+  QUALM_CHECK(HasWindow(c.op) && m < c.M);
+  const Window& old = c.window;
+  const int64_t out_h = old.out_h(), out_w = old.out_w();
+  const View rows = ViewOf(m / out_w % out_h, old.in_h, old.kernel_h, old.stride_h, old.pad_top,
+                           old.pad_bottom, old.dilation_h);
+  const View columns = ViewOf(m % out_w, old.in_w, old.kernel_w, old.stride_w, old.pad_left,
+                              old.pad_right, old.dilation_w);
+  const int64_t image = m / (out_h * out_w);
+  Case cut = Cut(c, {.channels = channels,
+                     .batches = Places(&image, 1),
+                     .image_rows = rows.image,
+                     .image_columns = columns.image});
+  Window& v = cut.window;
+  v.ceil_mode = false;  // the image ends where the window does
+  v.kernel_h = rows.kernel;
+  v.stride_h = rows.stride;
+  v.pad_top = rows.pad_before;
+  v.pad_bottom = rows.pad_after;
+  v.kernel_w = columns.kernel;
+  v.stride_w = columns.stride;
+  v.pad_left = columns.pad_before;
+  v.pad_right = columns.pad_after;
+  DeriveSizes(&cut);
+  return cut;
+}
+
+// `before` times -1, 0, 1, ... in - 1, `after` times -1.
+std::vector<int64_t> Padded(int64_t before, int64_t in, int64_t after) {
+  std::vector<int64_t> places(static_cast<size_t>(before + in + after), -1);
+  std::iota(places.begin() + before, places.begin() + before + in, int64_t{0});
+  return places;
+}
+
+}  // namespace
+
+std::vector<int64_t> Range(int64_t from, int64_t to) {
+  std::vector<int64_t> places;
+  for (int64_t i = from; i < to; ++i) places.push_back(i);
+  return places;
+}
+
+Case Rows(const Case& c, Places rows) { return Cut(c, {.rows = rows}); }
+
+Case Channels(const Case& c, Places channels) { return Cut(c, {.channels = channels}); }
+
+std::vector<int64_t> LeadingChannels(const Case& c, int64_t most) {
+  int64_t count = std::min(most, c.N);
+  if (IsConv(c.op) && c.window.groups > 1) {
+    const int64_t per_group = c.N / c.window.groups;
+    if (count > per_group) count -= count % per_group;
+  }
+  return Range(0, count);
+}
+
+Case Terms(const Case& c, Places terms, int32_t x_code, int32_t w_code) {
+  QUALM_CHECK(HasSums(c.op));
+  return Cut(c, {.terms = terms, .x_codes = {&x_code, 1}, .w_codes = {&w_code, 1}});
+}
+
+Case Batches(const Case& c, Places batches) {
+  QUALM_CHECK(HasWindow(c.op) || c.op == Op::kChooseQParams);
+  return Cut(c, {.batches = batches});
+}
+
+Case Taps(const Case& c, Places rows, Places columns, std::span<const int32_t> w_codes) {
+  QUALM_CHECK(HasWindow(c.op));
+  return Cut(c, {.kernel_rows = rows, .kernel_columns = columns, .w_codes = w_codes});
+}
+
+Case Crop(const Case& c, int64_t top, int64_t bottom, int64_t left, int64_t right) {
+  QUALM_CHECK(HasWindow(c.op));
+  Case cut = Cut(c, {.image_rows = Range(top, c.window.in_h - bottom),
+                     .image_columns = Range(left, c.window.in_w - right)});
+  if (c.op == Op::kGlobalAvgPool) {
+    cut.window.kernel_h = std::max<int64_t>(1, cut.window.in_h);
+    cut.window.kernel_w = std::max<int64_t>(1, cut.window.in_w);
+    DeriveSizes(&cut);
+  }
+  return cut;
+}
+
+Case ExplicitPadding(const Case& c, int32_t code) {
+  QUALM_CHECK(HasWindow(c.op));
+  const Window& v = c.window;
+  Case cut = Cut(c, {.image_rows = Padded(v.pad_top, v.in_h, v.pad_bottom),
+                     .image_columns = Padded(v.pad_left, v.in_w, v.pad_right),
+                     .x_codes = {&code, 1}});
+  cut.window.pad_top = cut.window.pad_bottom = cut.window.pad_left = cut.window.pad_right = 0;
+  DeriveSizes(&cut);
+  return cut;
+}
+
+Case Pixel(const Case& c, int64_t m) { return CutPixel(c, m, std::nullopt); }
+
+Case OneOutput(const Case& c, int64_t index) {
+  QUALM_CHECK_LE(0, index);
+  QUALM_CHECK_LT(index, c.M * c.N);
+  QUALM_CHECK(c.op != Op::kChooseQParams);
+  const int64_t m = index / c.N, n = index % c.N;
+  if (HasWindow(c.op)) return CutPixel(c, m, Places(&n, 1));
+  if (c.op != Op::kSoftmax) return Cut(c, {.rows = Places(&m, 1), .channels = Places(&n, 1)});
+  Case row = Rows(c, {&m, 1});
+  const int32_t element = row.x.IntAt(n);
+  row.x.SetInt(n, row.x.IntAt(0));
+  row.x.SetInt(0, element);
+  return row;
+}
+
+Case WithParamsOf(const Case& c, int64_t n, bool per_channel) {
+  Case edited = ProblemOf(c);
+  edited.per_channel = per_channel;
+  ForEachParameterList(&edited, [&](auto& list) {
+    const auto parameter = list[list.size() == 1 ? 0 : static_cast<size_t>(n)];
+    list.assign(per_channel ? static_cast<size_t>(c.N) : 1, parameter);
+  });
+  return edited;
+}
+
+}  // namespace qualm::slice

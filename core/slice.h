@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// Cases cut out of a case: fewer rows, channels, terms, images or taps, one pixel, one output. What
+// remains computes what it computed in the whole case (properties/slice_test.cc). Every list with
+// one entry per channel is cut with its channels. The results are problems alone: without property,
+// note, expected and observed.
+#ifndef QUALM_CORE_SLICE_H_
+#define QUALM_CORE_SLICE_H_
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "core/case.h"
+
+namespace qualm::slice {
+
+// Places along one axis. Each function says what stands for a place of -1, if it allows one.
+using Places = std::span<const int64_t>;
+
+// from, from + 1, ... up to `to`, which is left out.
+std::vector<int64_t> Range(int64_t from, int64_t to);
+
+// Row i of the result is row rows[i]. Not for operations with a window, whose rows are pixels: see
+// Pixel and Batches.
+Case Rows(const Case& c, Places rows);
+// Output channel i of the result is channel channels[i], with its weights, bias and parameters. Of
+// concat: the chosen columns of the first input, then those of the second. Of softmax and
+// choose_qparams: the chosen values of every row, so the outputs change. Of a convolution with
+// groups: as many channels of each group that occurs, group after group; the input channels of the
+// groups that do not occur are dropped.
+Case Channels(const Case& c, Places channels);
+// The most leading channels, but at most `most` >= 1, that Channels accepts.
+std::vector<int64_t> LeadingChannels(const Case& c, int64_t most);
+// linear: summand i of the result is summand terms[i]. Convolutions: input channel i of every group
+// is channel terms[i] of that group. For -1 stand x = x_code and w = w_code.
+Case Terms(const Case& c, Places terms, int32_t x_code = 0, int32_t w_code = 0);
+// Image i of the result, or batch i of a choose_qparams, is image or batch batches[i].
+Case Batches(const Case& c, Places batches);
+
+// Operations with a window.
+//
+// The kernel of the result has the taps (rows[i], columns[j]). Where either is -1 the weights of
+// output channel n are w_codes[n]. The image and its padding stay.
+Case Taps(const Case& c, Places rows, Places columns, std::span<const int32_t> w_codes = {});
+// Every image without its first and last rows and columns; the padding stays. The kernel of a
+// global average pool shrinks with the image.
+Case Crop(const Case& c, int64_t top, int64_t bottom, int64_t left, int64_t right);
+// Every image with its padding made of `code`, and no other padding.
+Case ExplicitPadding(const Case& c, int32_t code);
+// The case whose only output pixel is pixel m: of its image, what the window sees. Taps of a
+// convolution in the padding stay. Taps of a pool beyond the padding go: they count nowhere.
+Case Pixel(const Case& c, int64_t m);
+
+// Output `index` alone, with M = N = 1 and the parameters of its channel. Of softmax: its whole
+// row, with N as it was, the element of that output swapped to the front; its output is the first.
+// Not for choose_qparams, where one output is about many values.
+Case OneOutput(const Case& c, int64_t index);
+
+// The parameters of channel n for every channel; `per_channel` says whether as lists of one entry
+// or of N. Biases stay.
+Case WithParamsOf(const Case& c, int64_t n, bool per_channel);
+
+}  // namespace qualm::slice
+
+#endif  // QUALM_CORE_SLICE_H_

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "properties/relation.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <vector>
+
+#include "core/rng.h"
+#include "oracles/exact/exact.h"
+#include "properties/property.h"
+
+namespace qualm::relation {
+
+std::optional<Tensor> Shifted(const Tensor& tensor, DType dtype, int32_t shift) {
+  const CodeRange range = RangeOf(dtype);
+  Tensor shifted(dtype, tensor.shape());
+  for (int64_t i = 0; i < tensor.size(); ++i) {
+    const int64_t code = int64_t{tensor.IntAt(i)} + shift;
+    if (code < range.min || code > range.max) return std::nullopt;
+    shifted.SetInt(i, static_cast<int32_t>(code));
+  }
+  return shifted;
+}
+
+std::optional<int32_t> ShiftedInt(int32_t value, int64_t shift) {
+  const int64_t sum = int64_t{value} + shift;
+  if (sum < INT32_MIN || sum > INT32_MAX) return std::nullopt;
+  return static_cast<int32_t>(sum);
+}
+
+uint64_t Hash(const Case& c) {
+  uint64_t hash = MixSeed(static_cast<uint64_t>(c.op), static_cast<uint64_t>(c.out_dtype));
+  const auto mix = [&](uint64_t value) { hash = MixSeed(hash, value); };
+  for (int64_t dim : {c.M, c.N, c.K}) mix(static_cast<uint64_t>(dim));
+  for (const Tensor* tensor : {&c.x, &c.w}) {
+    for (uint8_t byte : tensor->bytes()) hash = (hash ^ byte) * 0x100000001b3u;
+    mix(static_cast<uint64_t>(tensor->size()));
+  }
+  for (const QParams* q : {&c.x_q, &c.out_q}) {
+    for (int32_t zero : q->zero_point) mix(static_cast<uint32_t>(zero));
+  }
+  mix(c.relu ? 1 : 0);
+  if (!HasWindow(c.op)) return hash;
+  const Window& v = c.window;
+  for (int64_t number :
+       {v.batch, v.in_h, v.in_w, v.kernel_h, v.kernel_w, v.stride_h, v.stride_w, v.pad_top,
+        v.pad_bottom, v.pad_left, v.pad_right, v.dilation_h, v.dilation_w, v.groups}) {
+    mix(static_cast<uint64_t>(number));
+  }
+  return hash;
+}
+
+int64_t LowEnd(const Case& c, int64_t channel) {
+  return std::min<int64_t>(LowerBound(c, channel), c.out_max);
+}
+
+Tensor ExactOf(const Case& c) {
+  struct Entry {
+    Case problem;
+    Tensor y;
+  };
+  constexpr size_t kRemembered = 8;
+  static thread_local std::vector<Entry> recent;
+  static thread_local size_t next = 0;
+  for (const Entry& entry : recent) {
+    if (entry.problem == c) return entry.y;
+  }
+  Entry entry{c, exact::Evaluate(c)};
+  if (recent.size() < kRemembered) {
+    recent.push_back(std::move(entry));
+    return recent.back().y;
+  }
+  next = (next + 1) % kRemembered;
+  recent[next] = std::move(entry);
+  return recent[next].y;
+}
+
+Answer Ask(Subject& subject, const Case& c, const RunContext& context) {
+  Answer answer;
+  if (std::string reason = subject.CannotRun(c); !reason.empty()) {
+    answer.verdict = Verdict::Skipped(std::move(reason));
+    return answer;
+  }
+  Outcome outcome = subject.Run(c, context);
+  answer.verdict = BadOutcome(outcome);
+  if (answer.verdict) return answer;
+  if (outcome.y.dtype() != c.out_dtype || outcome.y.shape() != c.output_shape()) {
+    answer.verdict = Verdict::Failed("the answer has the wrong type or shape");
+    answer.verdict->kind = FindingKind::kUnknown;
+    return answer;
+  }
+  answer.y = std::move(outcome.y);
+  return answer;
+}
+
+Verdict SameAnswer(const Case& c, const Case& follow_up, Subject& subject,
+                   const std::string& what) {
+  const Answer expected = Ask(subject, c);
+  if (expected.verdict) return *expected.verdict;
+  return Expect(follow_up, expected.y, subject, what);
+}
+
+Verdict Expect(const Case& c, const Tensor& expected, Subject& subject, const std::string& what) {
+  const Answer actual = Ask(subject, c);
+  if (actual.verdict) return *actual.verdict;
+  return Difference(c, expected, actual.y, what).value_or(Verdict::Passed());
+}
+
+Verdict FailedAt(const Case& c, int64_t i, const std::string& expected, const std::string& actual,
+                 double distance_lsb, const std::string& what) {
+  const int64_t columns = std::max<int64_t>(1, c.output_shape().back());
+  const std::string place =
+      "[" + std::to_string(i / columns) + "," + std::to_string(i % columns) + "]";
+  return Verdict::Failed(
+      what + ": expected " + expected + " at output " + place + ", got " + actual,
+      Divergence{i, expected, actual, distance_lsb});
+}
+
+Verdict FailedAt(const Case& c, const Tensor& expected, int64_t from, const Tensor& actual,
+                 int64_t i, const std::string& what) {
+  return FailedAt(c, i, ElementText(expected, from), ElementText(actual, i),
+                  DistanceLsb(expected, from, actual, i), what);
+}
+
+std::optional<Verdict> Difference(const Case& c, const Tensor& expected, const Tensor& actual,
+                                  const std::string& what) {
+  const std::optional<Divergence> first = FirstDivergence(expected, actual);
+  if (!first) return std::nullopt;
+  return FailedAt(c, first->index, first->expected, first->actual, first->distance_lsb, what);
+}
+
+}  // namespace qualm::relation

@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+// Cases cut out of cases compute what they are cut from, for every operation.
+#include "core/slice.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "oracles/exact/exact.h"
+#include "properties/gen/gen.h"
+#include "properties/sweep.h"
+
+namespace qualm::slice {
+namespace {
+
+constexpr uint64_t kCases = 400;
+
+// Last, first, and first again.
+std::vector<int64_t> Some(int64_t count) { return {count - 1, 0, 0}; }
+
+// Whether row i of `cut` is row rows[i] of `whole`, both [..., columns].
+void ExpectRows(const Tensor& cut, const Tensor& whole, Places rows, int64_t columns) {
+  ASSERT_EQ(cut.size(), static_cast<int64_t>(rows.size()) * columns);
+  for (int64_t i = 0; i < cut.size(); ++i) {
+    const int64_t row = rows[static_cast<size_t>(i / columns)];
+    ASSERT_EQ(cut.BitsAt(i), whole.BitsAt(row * columns + i % columns)) << i;
+  }
+}
+
+TEST(Rows, AreTheSameAlone) {
+  for (Op op : AllOps()) {
+    if (HasWindow(op) || op == Op::kChooseQParams) continue;
+    for (uint64_t seed = 0; seed < kCases / 4; ++seed) {
+      const Case c = gen::Draw(op, seed);
+      if (c.M == 0) continue;
+      SCOPED_TRACE(Describe(c));
+      const std::vector<int64_t> rows = Some(c.M);
+      const Case cut = Rows(c, rows);
+      ASSERT_EQ(Validate(cut), "");
+      ExpectRows(exact::Evaluate(cut), exact::Evaluate(c), rows, c.N);
+    }
+  }
+}
+
+// Also with parameters and biases of their own.
+TEST(Channels, AreTheSameAlone) {
+  int64_t with_lists = 0, with_bias = 0;
+  for (Op op : AllOps()) {
+    if (op == Op::kSoftmax || op == Op::kChooseQParams) continue;  // an output is about all of x
+    for (uint64_t seed = 0; seed < kCases / 4; ++seed) {
+      const Case c = gen::Draw(op, seed);
+      if (c.N == 0) continue;
+      SCOPED_TRACE(Describe(c));
+      // Of concat those of the first input come first; groups give the same number of channels
+      // each.
+      std::vector<int64_t> channels = Some(c.N);
+      if (op == Op::kConcat) std::ranges::sort(channels);
+      if (IsConv(op) && c.window.groups > 1) channels = {c.N - 1};
+      const Case cut = Channels(c, channels);
+      ASSERT_EQ(Validate(cut), "");
+      const Tensor alone = exact::Evaluate(cut), whole = exact::Evaluate(c);
+      ASSERT_EQ(cut.M, c.M);
+      for (int64_t i = 0; i < alone.size(); ++i) {
+        ASSERT_EQ(alone.BitsAt(i),
+                  whole.BitsAt(i / cut.N * c.N + channels[static_cast<size_t>(i % cut.N)]));
+      }
+      with_lists += c.per_channel;
+      with_bias += c.bias || c.bias_i32;
+    }
+  }
+  EXPECT_GT(with_lists, 100);
+  EXPECT_GT(with_bias, 100);
+}
+
+TEST(Terms, OfAllAreTheCase) {
+  for (Op op : AllOps()) {
+    if (!HasSums(op)) continue;
+    for (uint64_t seed = 0; seed < kCases / 4; ++seed) {
+      const Case c = gen::Draw(op, seed);
+      SCOPED_TRACE(Describe(c));
+      const int64_t count = op == Op::kLinear ? c.K : c.window.in_c / c.window.groups;
+      EXPECT_EQ(Terms(c, Range(0, count)), ProblemOf(c));
+      // A term of two zero points adds nothing.
+      const int32_t zx = c.x_q.zero_point_at(0);
+      const CodeRange codes = RangeOf(c.x.dtype());
+      if (op == Op::kDepthwise || c.per_channel || zx < codes.min || zx > codes.max) continue;
+      std::vector<int64_t> terms = Range(0, count);
+      terms.push_back(-1);
+      const Case longer = Terms(c, terms, zx, RangeOf(c.w.dtype()).max);
+      ASSERT_EQ(Validate(longer), "");
+      ASSERT_EQ(exact::Evaluate(longer), exact::Evaluate(c));
+    }
+  }
+}
+
+TEST(Batches, AreTheSameAlone) {
+  for (Op op : AllOps()) {
+    if (!HasWindow(op) && op != Op::kChooseQParams) continue;
+    for (uint64_t seed = 0; seed < kCases / 4; ++seed) {
+      const Case c = gen::Draw(op, seed);
+      const int64_t batches = c.x.shape()[0];
+      if (batches == 0) continue;
+      SCOPED_TRACE(Describe(c));
+      const std::vector<int64_t> some = Some(batches);
+      const Case cut = Batches(c, some);
+      ExpectRows(cut.x, c.x, some, c.x.size() / batches);
+      if (!HasWindow(op)) continue;
+      ASSERT_EQ(Validate(cut), "");
+      ExpectRows(exact::Evaluate(cut), exact::Evaluate(c), some, c.M / batches * c.N);
+    }
+  }
+}
+
+// Rows and columns of values, and the batches that hold them.
+TEST(Rows, OfChooseQParamsAreOfEveryBatch) {
+  for (uint64_t seed = 0; seed < kCases / 4; ++seed) {
+    const Case c = gen::Draw(Op::kChooseQParams, seed);
+    const std::vector<int64_t> rows = Some(c.M), columns = Some(c.N);
+    const Case cut = Channels(Rows(c, rows), columns);
+    ASSERT_EQ(cut.x.shape(), (std::vector<int64_t>{c.x.shape()[0], 3, 3}));
+    for (int64_t i = 0; i < cut.x.size(); ++i) {
+      const int64_t m = rows[static_cast<size_t>(i / 3 % 3)];
+      const int64_t n = columns[static_cast<size_t>(i % 3)];
+      ASSERT_EQ(cut.x.BitsAt(i), c.x.BitsAt((i / 9 * c.M + m) * c.N + n));
+    }
+  }
+}
+
+TEST(WithParamsOf, GivesEveryChannelThoseOfOne) {
+  for (Op op : AllOps()) {
+    for (uint64_t seed = 0; seed < kCases / 4; ++seed) {
+      const Case c = gen::Draw(op, seed);
+      if (c.N == 0 || !c.per_channel || op == Op::kChooseQParams) continue;
+      SCOPED_TRACE(Describe(c));
+      const int64_t n = c.N / 2;
+      const Case list = WithParamsOf(c, n, true), one = WithParamsOf(c, n, false);
+      ASSERT_EQ(Validate(list), "");
+      ASSERT_EQ(Validate(one), "");
+      if (c.requant == Requant::kExact) ASSERT_EQ(exact::Evaluate(list), exact::Evaluate(one));
+      const Tensor y = exact::Evaluate(list), whole = exact::Evaluate(c);
+      for (int64_t m = 0; m < c.M; ++m) ASSERT_EQ(y.BitsAt(m * c.N + n), whole.BitsAt(m * c.N + n));
+    }
+  }
+}
+
+TEST(ExplicitPadding, OfRealZeroComputesTheSame) {
+  int64_t padded = 0;
+  for (Op op : {Op::kConv2d, Op::kDepthwise}) {
+    for (uint64_t seed = 0; seed < kCases / 4; ++seed) {
+      const Case c = gen::Draw(op, seed);
+      const int32_t zx = c.x_q.zero_point_at(0);
+      const CodeRange codes = RangeOf(c.x.dtype());
+      if (zx < codes.min || zx > codes.max) continue;
+      const Case by_hand = ExplicitPadding(c, zx);
+      ASSERT_EQ(Validate(by_hand), "") << Describe(c);
+      ASSERT_EQ(exact::Evaluate(by_hand), exact::Evaluate(c)) << Describe(c);
+      padded += by_hand.x.size() > c.x.size();
+    }
+  }
+  EXPECT_GT(padded, 50);
+}
+
+TEST(Pixel, IsTheSameAloneAsInItsImage) {
+  int64_t pixels = 0, outside = 0, overhanging = 0;
+  for (Op op : AllOps()) {
+    if (!HasWindow(op)) continue;
+    for (uint64_t seed = 0; seed < kCases; ++seed) {
+      const Case c = gen::Draw(op, seed);
+      if (c.M == 0 || c.N == 0) continue;
+      const Tensor whole = exact::Evaluate(c);
+      for (int64_t m : {int64_t{0}, c.M / 2, c.M - 1}) {
+        const Case pixel = Pixel(c, m);
+        ASSERT_EQ(Validate(pixel), "") << Describe(c) << " pixel " << m;
+        ASSERT_EQ(pixel.M, 1) << Describe(c) << " pixel " << m;
+        const Tensor alone = exact::Evaluate(pixel);
+        for (int64_t n = 0; n < c.N; ++n) {
+          ASSERT_EQ(alone.BitsAt(n), whole.BitsAt(m * c.N + n))
+              << Describe(c) << " pixel " << m << " channel " << n;
+        }
+        ++pixels;
+        bool sees_image = false;
+        for (const Tap& tap : TapsOf(c.window, m)) sees_image = sees_image || tap.x_row >= 0;
+        outside += !sees_image;
+        overhanging += pixel.K < c.K;
+      }
+    }
+  }
+  EXPECT_GT(pixels, 4000);
+  EXPECT_GT(outside, 20);      // windows that lie wholly in the padding
+  EXPECT_GT(overhanging, 20);  // windows of ceil mode
+}
+
+TEST(LeadingChannels, AreWhatChannelsAccepts) {
+  int64_t several_groups = 0, part_of_a_group = 0;
+  for (Op op : {Op::kConv2d, Op::kDepthwise}) {
+    for (uint64_t seed = 0; seed < kCases; ++seed) {
+      const Case c = gen::Draw(op, seed);
+      if (c.N == 0) continue;
+      const int64_t per_group = c.N / c.window.groups;
+      for (int64_t most : {int64_t{1}, per_group + 1, c.N}) {
+        const std::vector<int64_t> columns = LeadingChannels(c, most);
+        const auto count = static_cast<int64_t>(columns.size());
+        ASSERT_GE(count, 1);
+        ASSERT_LE(count, most);
+        ASSERT_EQ(Validate(Channels(c, columns)), "") << Describe(c);
+        several_groups += count > per_group;
+        part_of_a_group += count < per_group;
+      }
+    }
+  }
+  EXPECT_GT(several_groups, 100);
+  EXPECT_GT(part_of_a_group, 100);
+}
+
+// With real 0 in the padding the corrected sums of a sweep are an affine function of the code.
+TEST(Sweep, OfAConvolutionIsAffineInTheCodeWithTheStatedDirection) {
+  int64_t padded = 0;
+  for (uint64_t seed = 0; seed < kCases; ++seed) {
+    const Case c = gen::Draw(seed % 2 == 0 ? Op::kConv2d : Op::kDepthwise, seed);
+    if (c.M == 0 || c.N == 0 || c.K == 0) continue;
+    for (const Case& base : {sweep::OneRow(c), Pixel(c, 0)}) {
+      const Case expanded = sweep::Expand(base, {10, 11, 20});
+      ASSERT_EQ(Validate(expanded), "") << Describe(c);
+      const std::vector<__int128> sums = exact::CorrectedSums(expanded);
+      for (int64_t n = 0; n < c.N; ++n) {
+        const auto at = [&](int64_t row) { return sums[static_cast<size_t>(row * c.N + n)]; };
+        const __int128 slope = at(1) - at(0);
+        ASSERT_TRUE(at(2) - at(0) == 10 * slope) << Describe(c);
+        ASSERT_EQ(sweep::Direction(base, n), slope > 0 ? 1 : slope < 0 ? -1 : 0) << Describe(c);
+      }
+      for (const Tap& tap : TapsOf(base.window, 0)) padded += tap.x_row < 0;
+    }
+  }
+  EXPECT_GT(padded, 100);
+}
+
+}  // namespace
+}  // namespace qualm::slice

@@ -103,7 +103,7 @@ constexpr const char* kOrtAdd =
 constexpr const char* kFixedPointAdd =
     "scales over the output scale are rounded to integers of some 20 bits (QNNPACK src/add.c; "
     "XNNPACK src/params-init.c, add minmax)";
-// No swap of the attribution rounds twice: on an output of many it finds nothing.
+// The attribution has no swap that rounds twice, so it names no cause on cases of many outputs.
 constexpr const char* kRuyFixedPoint =
     "the high half of the product with a 31-bit multiplier is rounded half up, and so is the shift "
     "behind it (ruy kernel_avx2_fma.cc, kernel_avx512.cc)";
@@ -220,7 +220,7 @@ void AddOnednn(Rows& rows) {
            kOnednn3Tie);
 }
 
-// What PyTorch's engines have from the conventions that they are composed of.
+// PyTorch's engines depart where the conventions do that they are composed of.
 void AddTorch(Rows& rows) {
   for (const char* subject :
        {"model:torch-onednn@sse41", "model:torch-onednn@avx2", "model:torch-onednn@avx512core"}) {
@@ -244,7 +244,8 @@ void AddTorch(Rows& rows) {
   rows.Add(kTorchQnnpack, Op::kAvgPool, FindingKind::kPadding, kQnnpackAvgPool);
 }
 
-// A convention knows one rounding mode; what runs under it is the library.
+// These rows are for the libraries under the named conventions: a library rounds in its caller's
+// mode, a convention knows one rounding mode.
 void AddEnvironments(Rows& rows) {
   for (const auto* conventions : {&kFbgemmVpmaddubsw, &kFbgemmSaturatingAcc16, &kFbgemmVnni}) {
     for (const char* convention : *conventions) {
@@ -319,8 +320,8 @@ void AddNumpy(Rows& rows) {
 
 }  // namespace
 
-// A row that names a convention holds for every subject under that contract, whatever CPU "onednn"
-// finds itself on, and `audit` does not insist on seeing it.
+// A row that names a convention holds for every subject under that contract: which contract
+// "onednn" has depends on the CPU. `audit` does not insist on seeing such a row.
 std::vector<ExpectedDivergence> DeclaredDivergences() {
   Rows rows;
   AddFbgemm(rows);

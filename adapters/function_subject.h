@@ -3,8 +3,8 @@
 // the properties. docs/embedding.md shows it at work.
 //
 // The function runs in this process: each buffer lies between inaccessible pages, so that a stray
-// read or write is a finding, and so are signals and exceptions. A hang is one only for plugins and
-// pipes, which have a process of their own.
+// read or write is a finding, and so are signals and exceptions. A hang is a finding only for
+// plugins and pipes, which have a process of their own.
 #ifndef QUALM_ADAPTERS_FUNCTION_SUBJECT_H_
 #define QUALM_ADAPTERS_FUNCTION_SUBJECT_H_
 
@@ -34,8 +34,8 @@ struct KernelCall {
   int64_t x_stride = 0;  // from row to row, or from pixel to pixel
   const W* w = nullptr;  // dense; in add, mul and concat with w_stride
   int64_t w_stride = 0;
-  // The list that may be per channel: of the output (quantize), of x (dequantize), else of w.
-  // requantize: the multipliers.
+  // The parameters that may be per channel: those of the output (quantize), of x (dequantize), else
+  // of w. requantize: the multipliers, and the output's zero point.
   std::span<const float> scale;
   std::span<const int32_t> zero_point;
   std::span<const float> bias;        // empty or N
@@ -47,9 +47,9 @@ struct KernelCall {
 class FunctionSubject final : public InProcessSubject {
  public:
   using Function = std::function<void(const Placed&)>;
-  // Judged against `exact` until set_contract. Throws InputError where `name` is empty or has a ':'
-  // or '@' (it is what the subject is called in findings, and these have a meaning there), and for
-  // limits that are none.
+  // Judged against `exact` until set_contract. Findings call the subject `name`. Throws InputError
+  // where `name` is empty or has a ':' or '@', which have a meaning in names of subjects, and where
+  // the limits are wrong (WrongLimits).
   FunctionSubject(std::string name, Op op, PluginLimits limits, Function function);
 
   std::string_view name() const override { return name_; }
@@ -69,8 +69,8 @@ class FunctionSubject final : public InProcessSubject {
 
 // `kernel` takes a const KernelCall<X, W, Y>&. The element types follow from X, W and Y; whatever
 // else the kernel can do is said in `limits`, where zero means "no" or "no limit": features are the
-// QUALM_CAN_... of adapters/qualm_plugin.h, zero points of which both ends are 0 mean symmetric
-// only. What lies outside the limits is never asked, and counted as skipped.
+// QUALM_CAN_... of adapters/qualm_plugin.h, and a range of zero points from 0 to 0 means symmetric
+// only. Cases outside the limits are counted as skipped and never run.
 template <class X, class W, class Y, class Kernel>
 std::unique_ptr<Subject> MakeSubject(std::string name, Op op, PluginLimits limits, Kernel kernel) {
   limits.x_dtypes = QUALM_TYPE_BIT(static_cast<uint32_t>(DTypeOf<X>::value));

@@ -65,8 +65,8 @@ std::string Lower(std::string_view text) {
   return lower;
 }
 
-// Compilers differ in which of Highway's two fallbacks they make; it is one subject, so that runs
-// of different builds compare.
+// Compilers differ in which of Highway's two fallbacks they make. Both are one subject, so that
+// runs of different builds compare.
 constexpr std::string_view kPortable = "portable";
 
 std::string VariantOf(std::string_view target) {
@@ -136,7 +136,7 @@ kernels::Status BuildTable(const Case& c, kernels::PackedTable* table) {
                                      table);
 }
 
-// The caller's threads, as the kernels want them.
+// The caller's threads behind the interface that the kernels have for them.
 class Pool final : public kernels::ThreadPool {
  public:
   explicit Pool(int threads) : threads_(threads) {}
@@ -181,7 +181,7 @@ class NativeSubject final : public InProcessSubject {
   }
 
   Outcome Run(const Case& c, const RunContext& context) override {
-    // Outside the trap: no destructor inside it is sure to run.
+    // Set outside the trap: where a signal ends the call, no destructor inside the trap runs.
     const kernels::ScopedTarget target(target_);
     return InProcessSubject::Run(c, context);
   }
@@ -295,7 +295,8 @@ class NativeSubject final : public InProcessSubject {
     return packed.Run(x, y, {scratch, bytes}, &pool).error;
   }
 
-  // Batch after batch into states in scratch memory, and from there scales and zero points.
+  // Observes batch after batch into states in scratch memory. Scales and zero points follow from
+  // the last states.
   std::string ChooseQParams(const Placed& placed, const RunContext& context) {
     const Case& c = *placed.problem;
     const Observer& o = c.observer;

@@ -43,8 +43,8 @@ inline int64_t RoundedProduct(__int128 value, double multiplier) {
 
 template <class T>
 T ListAt(std::span<const T> list, int64_t channel) {
-  // A planted fault may reach for columns before the first; its data accesses are the point, not
-  // this one.
+  // A planted fault may ask for a column before the first. Its accesses of data are the fault; this
+  // list is read within its bounds.
   return list[list.size() == 1 ? 0 : static_cast<size_t>(std::max<int64_t>(channel, 0))];
 }
 

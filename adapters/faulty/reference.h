@@ -15,7 +15,8 @@
 
 namespace qualm::faulty {
 
-// One planted change each. What it does stands in the table of faults.cc, where it acts here.
+// One planted change each. The table of faults.cc says what it does. It acts where the reference
+// asks Has() for it.
 enum class Fault : uint8_t {
   kNone,
   // Dot products.
@@ -93,8 +94,8 @@ struct OutputPixel {
   int64_t top = 0, left = 0;  // of the window in the image, may be negative
 };
 
-// Results are exact for every case that CannotCompute accepts, but for the fault. Independent of
-// the caller's floating-point environment (but for one fault).
+// Results are exact for every case that CannotCompute accepts, but for the fault. They do not
+// depend on the caller's floating-point environment, but for kCallerRounding.
 class Reference {
  public:
   explicit Reference(Fault fault) : fault_(fault) {}

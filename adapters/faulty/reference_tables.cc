@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// table and softmax of the reference, and their faults. Rational functions are exact; the others
-// come from the C library in long double, whose error is taken to be below 2^-56 of the value (two
-// and more digits more than any such library has): what that does not decide is not computed.
+// table and softmax of the reference, and their faults. Rational functions are exact. The others
+// come from the C library in long double, whose error is taken to be below 2^-56 of the value, a
+// hundred times and more what any such library has. A case that this error leaves undecided is not
+// computed.
 #include "adapters/faulty/reference_tables.h"
 
 #include <algorithm>
@@ -18,7 +19,7 @@ namespace {
 
 constexpr long double kError = 0x1p-56L;
 
-// RNE of a value that is no tie, if the error does not matter.
+// The nearest integer, if it is the same for all values within the error.
 std::optional<int64_t> RoundReal(long double value) {
   const long double low = std::rint(value - std::fabs(value) * kError);
   const long double high = std::rint(value + std::fabs(value) * kError);

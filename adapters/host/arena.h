@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a case's tensors live while foreign code touches them: each in its own mapping between
-// inaccessible pages, poisoned outside, so that every stray access is seen.
+// Guarded buffers: each lies in a mapping of its own between inaccessible pages, and the rest of
+// the mapping holds a pattern (the poison). So every stray access of foreign code is seen.
 #ifndef QUALM_ADAPTERS_HOST_ARENA_H_
 #define QUALM_ADAPTERS_HOST_ARENA_H_
 
@@ -15,7 +15,7 @@
 
 namespace qualm {
 
-// One guarded buffer. Reused between runs: growing only, so that mmap is not paid per case.
+// One guarded buffer. Runs reuse its mapping, because mmap costs more than a small case.
 class GuardedBuffer {
  public:
   GuardedBuffer() = default;
@@ -24,11 +24,11 @@ class GuardedBuffer {
   GuardedBuffer& operator=(const GuardedBuffer&) = delete;
 
   // Lays out `bytes` usable bytes for this run and fills the whole mapping with context.poison.
-  // end_at_guard: the last byte (after `slack` readable bytes) touches the guard page, whatever
-  // alignment of the start that gives; else the first byte follows the guard page, moved off
-  // 64-byte alignment by align_offset as far as the element size allows. A buffer of 0 bytes and
-  // no slack lies on the guard page: any access to it is seen. element_size is 1, 2, 4 or 8.
-  // Throws std::bad_alloc if the memory is not to be had.
+  // With end_at_guard the last byte (after `slack` readable bytes) touches the guard page, as far
+  // as the alignment of the first byte to `element_size` (a power of two) allows. Without it the
+  // first byte follows the guard page, moved off 64-byte alignment by align_offset in steps of
+  // `element_size`. A buffer of 0 bytes and no slack lies on the guard page: any access to it is
+  // seen. Throws std::bad_alloc where the system has no such memory.
   uint8_t* Prepare(size_t bytes, size_t slack, size_t element_size, const RunContext& context);
 
   uint8_t* data() const { return data_; }
@@ -56,8 +56,8 @@ struct Rows {
 };
 Rows RowsOf(const std::vector<int64_t>& shape);
 
-// Copies a tensor with `gap` untouched elements between its rows, and back. None follow the last
-// row: it ends at the guard page.
+// Copies a tensor with `gap` untouched elements between its rows, and back. No gap follows the last
+// row, so the last element still touches the guard page.
 void Scatter(const Tensor& tensor, int64_t gap, uint8_t* to);
 // Bytes Scatter needs.
 size_t ScatteredBytes(DType dtype, int64_t rows, int64_t columns, int64_t gap);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A process that qualm starts to run somebody else's code in it, and its end.
+// Starts a process for somebody else's code, and ends it.
 #ifndef QUALM_ADAPTERS_HOST_CHILD_PROCESS_H_
 #define QUALM_ADAPTERS_HOST_CHILD_PROCESS_H_
 
@@ -17,7 +17,8 @@ using EnvironmentChanges = std::vector<std::pair<std::string, std::string>>;
 
 struct ChildOptions {
   std::vector<std::string> arguments;  // the first is looked for in PATH unless it has a '/'
-  // Added to, or replacing in, this process's environment; OMP_NUM_THREADS=1 unless set here.
+  // Added to this process's environment, or replacing values in it. OMP_NUM_THREADS=1 unless it is
+  // set here.
   EnvironmentChanges environment;
   // Descriptors of this process that the child gets, in this order; from < 0 stands for /dev/null.
   // All others from 3 on are closed there.
@@ -41,11 +42,12 @@ class ChildProcess {
 
   pid_t pid() const { return pid_; }
 
-  // It has ended, and waits to be reaped.
+  // The process has ended, and waits to be reaped.
   bool Ended() const;
-  // Ends the process and its group; how it ended, as a sentence. `dying`: it is about to leave by
-  // itself, and is killed only after two seconds. `meanwhile` is called again and again until then:
-  // a process that prints its last words must not wait for a reader.
+  // Ends the process and its group, and says in a sentence how the process ended. `dying`: the
+  // process is about to end by itself, and is killed only after two seconds. Until then `meanwhile`
+  // is called again and again, to read what the process prints last: a process whose output nobody
+  // reads would wait.
   std::string Reap(bool dying, const std::function<void()>& meanwhile = nullptr);
 
  private:

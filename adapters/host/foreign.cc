@@ -13,7 +13,7 @@
 namespace qualm {
 namespace {
 
-// Hangs of each subject in this process, whatever its instances: they cost seconds each.
+// Hangs by name of the subject, over all its instances in this process.
 constexpr int kMostHangs = 3;
 std::mutex hangs_mutex;
 std::map<std::string, int>& Hangs() {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What subjects in a process of their own have in common, plugin or pipe: limits that they
-// declared, a contract that they promised, patience that ends.
+// What plugins and programs behind a pipe have in common as subjects: they declared limits, they
+// promised a contract, and they are given up after three hangs.
 #ifndef QUALM_ADAPTERS_HOST_FOREIGN_H_
 #define QUALM_ADAPTERS_HOST_FOREIGN_H_
 
@@ -16,11 +16,12 @@
 
 namespace qualm {
 
-// QUALM_TIME_LIMIT_MS, for what is slow and for tests that wait for hangs; `standard` where it is
-// not set. Throws InputError for what is no time limit.
+// The environment variable QUALM_TIME_LIMIT_MS, or `standard` where it is not set. Throws
+// InputError where its value is no time limit.
 int TimeLimitMs(int standard);
 
-// The names of a kind, and KIND@all for all of them. `kind.kind` is set; each variant has a `name`.
+// Gives a kind its names, and KIND@all as the name of them all. `kind.kind` is set. Each variant
+// has a member `name`.
 void SetNames(SubjectKind& kind, std::vector<std::string> names);
 template <class Variants>
 void SetVariants(SubjectKind& kind, const Variants& variants) {
@@ -37,25 +38,24 @@ class ForeignSubject : public Subject {
   std::string InstructionSet() const override;
   std::string Version() const override;
 
-  // What it said of itself. Hold it to that after construction, where a name asks for a version or
-  // an instruction set.
+  // What the plugin or program said of itself when it started.
   virtual const PluginInfo& info() const = 0;
-  // Throws Unavailable where it runs another instruction set than `wanted` ("": any), which
-  // `library` was asked for as `forced`.
+  // Throws Unavailable where the process reports another instruction set than `wanted` ("" takes
+  // any). The sentence names the library, and the value that should have forced the set.
   void RequireInstructionSet(std::string_view wanted, std::string_view library,
                              std::string_view forced) const;
 
  protected:
   explicit ForeignSubject(std::string name) : name_(std::move(name)) {}
 
-  // Takes the contract of info(). Throws Unavailable if that is none.
+  // Takes the contract of info(). Throws Unavailable where info() names no contract.
   void AdoptContract();
-  // Why its process cannot be given the case, "" if it can: what no declared limit says.
+  // Why the process cannot be given the case, for reasons beyond the declared limits. "" if it can.
   virtual std::string CannotSend(const Case& c) const = 0;
   // One run of a case that CannotRun let pass.
   virtual Outcome Send(const Case& c, const RunContext& context) = 0;
-  // After the third hang of subjects of this name, whatever the instance, CannotRun gives them up:
-  // each costs seconds.
+  // Counts the hangs of all instances of this name. After the third, CannotRun gives the name up,
+  // because each hang costs seconds.
   void CountHang() const;
 
  private:

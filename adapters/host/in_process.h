@@ -25,8 +25,9 @@ struct Placed {
   int64_t x_stride = 0;     // from row to row, or from pixel to pixel
   const void* w = nullptr;  // dense; in add, mul and concat with w_stride
   int64_t w_stride = 0;
-  // The list that may be per channel: of the output (quantize), of x (dequantize), else of w.
-  // requantize: the multipliers, or w's scales where the case gives none; the output's zero point.
+  // The parameters that may be per channel: those of the output (quantize), of x (dequantize), else
+  // of w. requantize: the multipliers, or w's scales where the case gives no multiplier, and the
+  // output's zero point.
   std::span<const float> scale;
   std::span<const int32_t> zero_point;
   std::span<const float> bias;

@@ -32,7 +32,8 @@ uint32_t FeatureBit(PipeFeature feature) {
 }
 
 PluginLimits LimitsOf(const PipeOp& op) {
-  // What is not stated depends on the type of each tensor: CannotSend looks.
+  // Where the child states no range of zero points, the codes of each tensor's type are the range:
+  // CannotSend checks it.
   const CodeRange any{INT32_MIN, INT32_MAX};
   PluginLimits limits{.x_dtypes = static_cast<uint32_t>(op.x.to_ulong()),
                       .w_dtypes = static_cast<uint32_t>(op.w.to_ulong()),
@@ -107,8 +108,8 @@ std::string TooLong(const Case& c) {
          " MiB)";
 }
 
-// What of a run's surroundings cannot be passed through a pipe. Where the data lies and what lay
-// there before is no business of qualm there, and never matters.
+// Why a run cannot be asked through a pipe as `context` wants it, "" if it can. The child places
+// its data itself, so alignment, guard pages and poison do not matter.
 std::string NotThroughAPipe(const RunContext& context) {
   if (context.x_row_gap != 0 || context.y_row_gap != 0) return "a pipe has no strides";
   if (context.in_place) return "nothing runs in place through a pipe";
@@ -119,7 +120,7 @@ std::string NotThroughAPipe(const RunContext& context) {
   return "";
 }
 
-// A child's sentence, as one.
+// The same outcome, with one clean line for the reason that the child gave.
 Outcome Cleaned(Outcome outcome) {
   if (outcome.status != RunStatus::kSkipped && outcome.status != RunStatus::kRefused)
     return outcome;
@@ -151,7 +152,7 @@ PipeChild::Question PipeSubject::QuestionOf(const Case& c, const RunContext& con
 }
 
 std::string PipeSubject::CannotSend(const Case& c) const {
-  // No feature says so: a library requantizes in the one way it has.
+  // The handshake has no feature for it: a library requantizes in the one way it has.
   if (c.requant != Requant::kExact)
     return "pipes have no requantization " + std::string(Name(c.requant));
   const PipeOp& op = Offered(c.op);
@@ -172,7 +173,7 @@ std::vector<Outcome> PipeSubject::RunMany(std::span<const Case> cases, const Run
   std::vector<Outcome> outcomes(cases.size());
   size_t at = 0;
   while (at < cases.size()) {
-    // Again after every answer that cost the child: it may be given up by now.
+    // Asked again after every answer that ended the child: the subject may be given up by now.
     std::vector<PipeChild::Question> questions;
     std::vector<size_t> places;
     for (size_t i = at; i < cases.size(); ++i) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Subjects in any language: a child process that reads cases and writes results, one JSON line
-// each (docs/pipe.md). "pipe:COMMAND" is any command; adapters of ours give a command and an
-// environment of their own and add a kind with names of its own.
+// each (docs/pipe.md). "pipe:COMMAND" is any command. The libraries behind a pipe
+// (libraries/libraries.cc) are commands with names of their own.
 #ifndef QUALM_ADAPTERS_HOST_PIPE_H_
 #define QUALM_ADAPTERS_HOST_PIPE_H_
 

@@ -21,9 +21,9 @@
 namespace qualm {
 namespace {
 
-// Requests that a child may have before it. More gain nothing once it never waits.
+// Most requests that are sent ahead of their answers: enough that a child never waits for qualm.
 constexpr size_t kInFlight = 16;
-// Nothing is added to what waits to be written beyond this.
+// No request is added while more bytes than this wait to be written.
 constexpr size_t kToWriteMax = size_t{1} << 20;
 constexpr size_t kReadBytes = size_t{64} << 10;
 constexpr size_t kErrorBytesKept = size_t{2} << 10;
@@ -88,7 +88,7 @@ ssize_t WriteQuietly(int fd, const char* from, size_t bytes) {
   return done;
 }
 
-// Somebody's last words on one line of a message.
+// Text of the child as one line of a message.
 std::string Printable(std::string_view text) {
   const size_t begin = text.find_first_not_of(" \t\r\n");
   if (begin == std::string_view::npos) return "";
@@ -108,7 +108,7 @@ std::string Printable(std::string_view text) {
   return line;
 }
 
-// What a shell would start a process for, and not a word of its own (cd, exit).
+// Whether a shell would start a process for the word. Its own words (cd, exit) it runs itself.
 bool IsProgram(const std::string& word) {
   if (word.find('/') != std::string::npos) return access(word.c_str(), X_OK) == 0;
   const char* const path = std::getenv("PATH");
@@ -126,8 +126,9 @@ bool IsProgram(const std::string& word) {
 }  // namespace
 
 std::vector<std::string> ShellCommand(const std::string& text) {
-  // A shell that stays between would answer for the child: exit status 139 instead of SIGSEGV, and
-  // alive where the child has closed its stdout. One program takes its place.
+  // A shell that stays between qualm and the child hides how the child ends: the shell reports exit
+  // status 139 instead of SIGSEGV, and lives on where the child has closed its stdout. So a single
+  // program takes the shell's place (exec).
   constexpr std::string_view kPlain =
       "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./+-";
   const size_t begin = std::min(text.find_first_not_of(' '), text.size());
@@ -209,7 +210,7 @@ void PipeChild::Write() {
 }
 
 void PipeChild::ReadSome() {
-  // Lines that are done with make room.
+  // Drops the lines that were read before.
   if (line_begin_ == read_.size() || line_begin_ > kReadBytes) {
     read_.erase(0, line_begin_);
     searched_ -= line_begin_;
@@ -265,7 +266,8 @@ PipeChild::Event PipeChild::NextLine(Clock::time_point deadline, size_t bytes_ma
     const int events = poll(polled.data(), polled.size(), static_cast<int>(wait.count()));
     if (events < 0) continue;  // EINTR
     if (events == 0) {
-      // Something that it has started may hold its stdout open. Once more: what it wrote last.
+      // A process that the child started may hold its stdout open after the child has ended. Then
+      // this polls once more, for what the child wrote last.
       if (gone) return Event::kClosed;
       gone = process_->Ended();
       continue;
@@ -313,7 +315,7 @@ std::vector<Outcome> PipeChild::Ask(std::span<const Question> questions) {
     }
     try {
       answers.push_back(ParsePipeAnswer(line, first_id + at, *question.problem, question.want_acc));
-      // What comes later is taken for the next answer.
+      // Only checked now: a line that comes later is taken for the next answer.
       if (asked == at + 1) RequireSilence();
     } catch (const InputError& error) {
       answers.resize(at);
@@ -353,7 +355,7 @@ Outcome PipeChild::Garbage(const std::string& what) {
 }
 
 std::string PipeChild::Reap(bool dying) {
-  // Without a reader it cannot stay for long.
+  // A child without pipes has nobody to talk to, and ends.
   stdin_.Close();
   stdout_.Close();
   const auto drain = [this] {
@@ -361,7 +363,7 @@ std::string PipeChild::Reap(bool dying) {
   };
   std::string how = process_->Reap(dying, drain);
   process_.reset();
-  // Its last words; as much as a pipe can hold.
+  // Reads what a full pipe still holds.
   for (int i = 0; i < 16 && stderr_.open(); ++i) drain();
   stderr_.Close();
   return how;

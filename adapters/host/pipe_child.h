@@ -36,8 +36,8 @@ std::vector<std::string> ShellCommand(const std::string& text);
 // Not thread-safe: one per thread. Each has its own process.
 class PipeChild {
  public:
-  // Starts the child and reads what it says of itself. Throws Unavailable with a sentence if it
-  // does not say it.
+  // Starts the child and reads what it says of itself. Throws Unavailable with a sentence where the
+  // child says nothing, or something else.
   explicit PipeChild(PipeOptions options);
   // Closes its stdin; a child that has not left after two seconds is killed.
   ~PipeChild();
@@ -53,9 +53,9 @@ class PipeChild {
     const Case* problem = nullptr;
     bool want_acc = false;
   };
-  // Asks all of them, several at a time, and gives the answers in order: all, or those up to and
-  // with the first that cost the child, at least one. Never throws for what the child does. After
-  // a crash, a hang or garbage the next call starts a new one.
+  // Asks the questions, several at a time, and gives the answers in order. A crash, a hang or
+  // garbage is the last answer: the questions behind it stay unanswered, and the next call starts a
+  // new child. Never throws for what the child does.
   std::vector<Outcome> Ask(std::span<const Question> questions);
 
  private:
@@ -72,7 +72,7 @@ class PipeChild {
   void Write();
   void ReadSome();
   void DrainErrors();
-  // Ends the child: how it failed, as an outcome.
+  // Ends the child, and gives its failure as an outcome.
   Outcome Failed(Event event, size_t bytes_max);
   Outcome Garbage(const std::string& what);
   std::string Reap(bool dying);
@@ -92,9 +92,9 @@ class PipeChild {
   bool deaf_ = false;  // it closed its stdin
   std::string read_;
   size_t line_begin_ = 0;
-  size_t searched_ = 0;  // no line end before it
-  bool at_end_ = false;  // of its stdout
-  std::string errors_;   // the last bytes of its stderr
+  size_t searched_ = 0;  // read_ has no line end between line_begin_ and here
+  bool at_end_ = false;  // the child's stdout has ended
+  std::string errors_;   // the last bytes of the child's stderr
 };
 
 }  // namespace qualm

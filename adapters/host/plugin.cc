@@ -54,7 +54,7 @@ PluginSubject::PluginSubject(std::string name, WorkerOptions options)
 std::string PluginSubject::CannotSend(const Case& c) const {
   if (ProblemBytes(c) > kMessageBytesMax)
     return "larger than the worker takes (" + std::to_string(kMessageBytesMax >> 20) + " MiB)";
-  // Not in the interface: a library requantizes in the one way it has.
+  // The interface has no field for it: a library requantizes in the one way it has.
   if (c.requant != Requant::kExact)
     return "plugins have no requantization " + std::string(Name(c.requant));
   return "";

@@ -24,7 +24,7 @@
 namespace qualm {
 namespace {
 
-// The C header and core/types.h number the same things.
+// The C header numbers element types, operations and functions as core does.
 static_assert(QUALM_U8 == static_cast<int>(DType::kU8) &&
               QUALM_S8 == static_cast<int>(DType::kS8) &&
               QUALM_S32 == static_cast<int>(DType::kS32) &&
@@ -63,7 +63,7 @@ volatile sig_atomic_t known_count = 0;
 volatile sig_atomic_t trap_fd = -1;
 
 void ClassifyAddress(uintptr_t address, Trap& trap) {
-  // A stray access this near is laid to the buffer; guard pages are 4 KiB.
+  // A stray access this near to a buffer is reported as one of the buffer. Guard pages are 4 KiB.
   constexpr uintptr_t kNear = 64 * 1024;
   uintptr_t nearest = kNear;
   for (int i = 0; i < known_count; ++i) {
@@ -102,7 +102,7 @@ extern "C" void OnTrap(int number, siginfo_t* info, void* context) {
   std::array<uint8_t, sizeof header + sizeof trap> message;
   std::memcpy(message.data(), &header, sizeof header);
   std::memcpy(message.data() + sizeof header, &trap, sizeof trap);
-  // If this fails there is nobody to tell; the signal below still does.
+  // If this fails, the signal below still tells the parent that the worker died.
   const ssize_t ignored = send(trap_fd, message.data(), message.size(), MSG_NOSIGNAL);
   (void)ignored;
   signal(number, SIG_DFL);
@@ -323,7 +323,7 @@ Outcome PluginHost::Run(const Case& c, const RunContext& context) {
   Remember(placement_);
 
   Outcome called = Call(problem, context);
-  // Damage is the graver news, and what was computed next to it is worth nothing.
+  // Before the answer: what a call computed that also did damage is worth nothing.
   if (const std::optional<Placement::Damage> damage = placement_.Inspect()) return Report(*damage);
   if (!called.ok()) return called;
   called.y = Gather(placement_.y());

@@ -38,7 +38,8 @@ std::string WrongLimits(const PluginLimits& limits);
 
 // Why the limits rule out a case, "" if they do not.
 std::string OutsideLimits(const PluginLimits& limits, const Case& c);
-// The same of where the data lies and what state is set around the call.
+// Why the limits rule out where `context` wants the data and which state it sets around the call,
+// "" if they do not.
 std::string OutsideLimits(const PluginLimits& limits, const Case& c, const RunContext& context);
 
 }  // namespace qualm

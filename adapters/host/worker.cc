@@ -20,8 +20,9 @@ namespace {
 
 using Result = MessageChannel::Result;
 
-// A hello or an error sentence.
+// Longest hello, and longest sentence of the loader.
 constexpr size_t kHelloBytesMax = 64 * 1024;
+
 std::string FindWorker() {
   if (const char* path = std::getenv("QUALM_WORKER")) {
     if (access(path, X_OK) == 0) return path;
@@ -120,7 +121,7 @@ Outcome Worker::Run(const Case& c, const RunContext& context) {
   EncodeRun(c, context, payload_);
   const uint64_t sequence = ++sequence_;
   const Result sent = channel_->Send(MessageKind::kRun, sequence, payload_, options_.time_limit_ms);
-  // A worker that has died may still have left word of why.
+  // Also where sending failed: a worker that died may have sent its trap before.
   const size_t answer_bytes_max =
       kHelloBytesMax + static_cast<size_t>(c.M * c.N) * (SizeOf(c.out_dtype) + SizeOf(DType::kS32));
   const Result received = channel_->Receive(std::min(answer_bytes_max, kMessageBytesMax),

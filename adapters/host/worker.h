@@ -2,8 +2,8 @@
 // The parent's side of foreign code: a qualm-worker process with one plugin in it, started with its
 // environment already set, watched, and replaced when it dies. Nothing foreign is ever loaded here.
 //
-// The case in flight is held here while it runs, and this process survives whatever it does, so
-// that a crash or a hang is reported with its case; no file is needed for that.
+// The case in flight is held here while the plugin runs it, and this process survives whatever the
+// plugin does. So a crash or a hang is reported with its case, and no file is needed for that.
 #ifndef QUALM_ADAPTERS_HOST_WORKER_H_
 #define QUALM_ADAPTERS_HOST_WORKER_H_
 
@@ -53,7 +53,8 @@ class Worker {
  private:
   void Start();
   void Spawn(const std::string& worker_path);
-  // Ends the process, waiting first if it is about to end by itself; how it ended, as a sentence.
+  // Ends the process, and says in a sentence how it ended. `dying`: the process is about to end by
+  // itself, and is waited for first.
   std::string Reap(bool dying);
   Outcome Failed(MessageChannel::Result result);
   Outcome FromTrap(const Trap& trap);

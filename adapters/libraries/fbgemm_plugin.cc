@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // FBGEMM (71d6f8b) as a plugin: linear and convolutions as PyTorch calls them (qlinear.cpp,
 // apply_impl and apply_dynamic_impl; qconv.cpp, apply_impl; all in
-// aten/src/ATen/native/quantized/cpu): multipliers fl(fl(sx*sw)/sy), a float bias, relu fused;
-// int32 biases too. And the functions of QuantUtils.h. FBGEMM_ENABLE_INSTRUCTIONS chooses the
-// kernels, once per process. With QUALM_FBGEMM_ACC16 the products are summed in int16 (linear
-// only).
+// aten/src/ATen/native/quantized/cpu): multipliers fl(fl(sx*sw)/sy), a float or int32 bias, relu
+// fused. quantize, dequantize and requantize are the functions of QuantUtils.h.
+// FBGEMM_ENABLE_INSTRUCTIONS chooses the kernels, once per process. With QUALM_FBGEMM_ACC16 the
+// products are summed in int16 (linear only).
 //
 // Results follow model:fbgemm@ISA. Whether the bias is added with a fused multiply-add is the
 // choice of the compiler that built the library, so it is asked when the plugin is loaded.
@@ -31,7 +31,7 @@ using Accumulator = int16_t;
 using Accumulator = int32_t;
 #endif
 
-// The name of an instruction set in the conventions; nullptr for those that have none.
+// How the conventions call an instruction set; nullptr for a set without a convention.
 const char* InstructionSet() {
   switch (fbgemm::fbgemmInstructionSet()) {
     case fbgemm::inst_set_t::avx2: return "avx2";

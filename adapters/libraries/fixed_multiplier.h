@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Multiplier and exponent as TFLite makes them for gemmlowp and ruy
-// (tensorflow/lite/kernels/internal/ quantization_util.cc, QuantizeMultiplier): part of those
-// plugins, which are their callers.
+// (tensorflow/lite/kernels/internal/quantization_util.cc, QuantizeMultiplier). The plugins of both
+// call the libraries as TFLite does, so they share it.
 #ifndef QUALM_ADAPTERS_LIBRARIES_FIXED_MULTIPLIER_H_
 #define QUALM_ADAPTERS_LIBRARIES_FIXED_MULTIPLIER_H_
 
@@ -33,8 +33,8 @@ inline void AppendMultiplier(double multiplier, Multipliers& multipliers) {
   multipliers.exponent.push_back(exponent);
 }
 
-// The libraries have no floating point, so their results shall not depend on the caller's rounding
-// mode through what is computed here.
+// The libraries compute without floating point. So what is computed here in floating point must not
+// make their results depend on the caller's rounding mode.
 class NearestRounding {
  public:
   NearestRounding() {

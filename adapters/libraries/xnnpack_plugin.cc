@@ -2,9 +2,9 @@
 // XNNPACK (Debian 12: ae108ef, 2022-02) as a plugin: its quantized operators as the public header
 // declares them, made, run and deleted for each problem, on the calling thread.
 //
-// Results follow model:xnnpack@fp32 on x86 and model:xnnpack@rndnu on AArch64. What only the
-// library can refuse (ranges of scale ratios, 1x1 pools) it refuses itself; what it would only
-// assert, or gets wrong, is refused here with the reason.
+// Results follow model:xnnpack@fp32 on x86 and model:xnnpack@rndnu on AArch64. The library itself
+// refuses ratios of scales out of its range and 1x1 pools. Cases that it only asserts about, or
+// gets wrong, are refused here with the reason.
 #include <pthreadpool.h>
 #include <xnnpack.h>
 
@@ -55,7 +55,7 @@ class Operator {
   xnn_operator_t op_ = nullptr;
 };
 
-// The functions that differ in the type of a code alone.
+// The functions that XNNPACK has once for u8 and once for s8.
 template <typename Code>
 struct Api;
 template <>

@@ -88,9 +88,10 @@ std::vector<uint32_t> RowSums(const qualm_tensor& tensor) {
   return sums;
 }
 
-// The sums of x*w as the kernel behind `recipe` adds them. Which kernel that is depends on the zero
-// points where oneDNN leaves them to the gemm, so there they stay and are put back afterwards. With
-// VNNI there is but one, and it rounds what it corrects to float32.
+// The sums of x*w as the kernel behind `recipe` adds them. Where oneDNN leaves zero points to the
+// gemm, they decide which kernel runs. So they stay in the recipe there, and their terms are taken
+// out of the sums afterwards. With VNNI there is only one kernel, and it rounds corrected sums to
+// float32, so there the recipe has no zero points.
 void FillAccumulators(const Recipe& recipe, const qualm_problem& problem) {
   Recipe raw;
   raw.source = recipe.source;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // oneDNN 2.x as a plugin, called as PyTorch 1.13 calls it through ideep. One file per kind of
-// primitive: onednn_linear.cc (matmul), onednn_conv.cc (convolution), onednn_elementwise.cc
-// (reorder and binary).
+// primitive: linear.cc (matmul), conv.cc (convolution), elementwise.cc (reorder and binary),
+// pool.cc (pooling).
 //
-// Results follow the convention model:onednn2@ISA (oracles/conventions/onednn2.cc): the zero point is
-// added in float32 before rounding, and without VNNI products of u8 and s8 are added in saturating
-// int16 pairs.
+// Results follow the convention model:onednn2@ISA (oracles/conventions/onednn2.cc): the zero point
+// is added in float32 before rounding, and without VNNI products of u8 and s8 are added in
+// saturating int16 pairs.
 #include <exception>
 #include <string>
 #include <utility>

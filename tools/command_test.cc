@@ -424,7 +424,9 @@ TEST_F(Command, JsonIsAllThatGoesToStdout) {
       {"list", "subjects"},
       {"list", "properties"},
       {"list", "ops"},
-      {"list", "faults"}};
+      {"list", "faults"},
+      {"list", "conventions"},
+      {"list", "variations", "--markdown"}};
   for (std::vector<std::string> arguments : verbs) {
     arguments.insert(arguments.end(), {"--json", "-"});
     const Ran ran = Qualm(arguments);

@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <map>
 #include <set>
 
 #include "adapters/registry.h"
 #include "core/status.h"
 #include "oracles/conventions/convention.h"
+#include "oracles/conventions/variations.h"
 #include "properties/property.h"
 #include "tools/command.h"
 
@@ -16,6 +18,7 @@ namespace {
 
 struct Options : CommonOptions {
   std::string what;
+  bool markdown = false;
 };
 
 // One thing of a list: its name and what there is to say.
@@ -108,11 +111,82 @@ std::vector<Row> FaultRows() {
   return rows;
 }
 
+std::string OpsOf(const Convention& convention) {
+  std::vector<std::string_view> names;
+  for (const Op op : convention.ops) names.push_back(Name(op));
+  return fmt::format("{}", fmt::join(names, " "));
+}
+
+std::string VariationsOf(const Convention& convention) {
+  if (convention.variations.empty()) return "none";
+  return fmt::format("{}", fmt::join(convention.variations, " "));
+}
+
+std::vector<Row> ConventionRows() {
+  std::vector<Row> rows;
+  for (const Convention& convention : AllConventions()) {
+    rows.emplace_back(convention.name, fmt::format("{}; {}; variations {}", convention.description,
+                                                   OpsOf(convention), VariationsOf(convention)));
+  }
+  return rows;
+}
+
+std::vector<Row> VariationRows() {
+  std::vector<Row> rows;
+  for (const Variation& variation : AllVariations()) {
+    rows.emplace_back(variation.id, fmt::format("{}: {}; bound: {}", variation.name,
+                                                variation.cause, variation.bound));
+  }
+  return rows;
+}
+
+// The tables of docs/backends.md: of conventions one for each family.
+std::string ConventionTables() {
+  std::string text;
+  for (const std::string_view family : AllFamilies()) {
+    text += fmt::format("{}### {}\n\n", text.empty() ? "" : "\n", family);
+    text +=
+        "| convention | operations | what it is | source | variations |\n|---|---|---|---|---|\n";
+    for (const Convention& convention : AllConventions()) {
+      if (convention.family != family) continue;
+      text += fmt::format("| `{}` | {} | {} | {} | {} |\n", convention.name, OpsOf(convention),
+                          convention.description, convention.source, VariationsOf(convention));
+    }
+  }
+  return text;
+}
+
+std::string VariationTable() {
+  std::string text = "| | variation | cause | bound |\n|---|---|---|---|\n";
+  for (const Variation& variation : AllVariations()) {
+    text += fmt::format("| {} | {} | {} | {} |\n", variation.id, variation.name, variation.cause,
+                        variation.bound);
+  }
+  return text;
+}
+
+// What WHAT may be: its rows, and the tables that --markdown prints, if it has any.
+struct List {
+  std::vector<Row> (*rows)();
+  std::string (*markdown)();
+};
+const std::map<std::string, List>& Lists() {
+  static const std::map<std::string, List> lists = {
+      {"subjects", {SubjectRows, nullptr}},
+      {"properties", {PropertyRows, nullptr}},
+      {"ops", {OpRows, nullptr}},
+      {"faults", {FaultRows, nullptr}},
+      {"conventions", {ConventionRows, ConventionTables}},
+      {"variations", {VariationRows, VariationTable}},
+  };
+  return lists;
+}
+
 int RunList(const Options& options) {
-  const std::vector<Row> rows = options.what == "subjects"     ? SubjectRows()
-                                : options.what == "properties" ? PropertyRows()
-                                : options.what == "ops"        ? OpRows()
-                                                               : FaultRows();
+  const List& list = Lists().at(options.what);
+  if (options.markdown && list.markdown == nullptr)
+    throw InputError("--markdown: only conventions and variations have tables");
+  const std::vector<Row> rows = list.rows();
   size_t width = 0;
   std::string json;
   for (const Row& row : rows) {
@@ -120,7 +194,9 @@ int RunList(const Options& options) {
     json += fmt::format("{}{{\"name\":{},\"about\":{}}}", json.empty() ? "" : ",",
                         JsonQuote(row.first), JsonQuote(row.second));
   }
-  if (!options.quiet_stdout()) {
+  if (!options.quiet_stdout() && options.markdown) {
+    Print("{}", list.markdown());
+  } else if (!options.quiet_stdout()) {
     for (const Row& row : rows) Print("{:<{}}  {}\n", row.first, width, row.second);
   }
   ResultDocument document;
@@ -135,11 +211,16 @@ int RunList(const Options& options) {
 
 void AddList(CLI::App& app, Run* run) {
   auto options = std::make_shared<Options>();
-  CLI::App* verb = app.add_subcommand("list", "subjects, properties, ops or planted faults");
+  CLI::App* verb = app.add_subcommand(
+      "list", "subjects, properties, ops, planted faults, conventions or variations");
   verb->footer("Example: qualm list subjects");
-  verb->add_option("WHAT", options->what, "subjects, properties, ops or faults")
+  verb->add_option("WHAT", options->what,
+                   "subjects, properties, ops, faults, conventions or variations")
       ->required()
-      ->check(CLI::IsMember({"subjects", "properties", "ops", "faults"}));
+      ->check(
+          CLI::IsMember({"subjects", "properties", "ops", "faults", "conventions", "variations"}));
+  verb->add_flag("--markdown", options->markdown,
+                 "conventions, variations: the tables of docs/backends.md");
   AddOutputOptions(*verb, *options);
   verb->callback([options, run] { *run = [options] { return RunList(*options); }; });
 }

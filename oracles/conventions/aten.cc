@@ -158,9 +158,9 @@ Convention Make(const std::string& isa, int64_t block, bool arm = false) {
   claim({Op::kDequantize, Op::kMul});
   if (!arm) claim({Op::kQuantize});
   if (block == 0) claim({Op::kAdd});
+  definition.ops = {Op::kQuantize, Op::kDequantize, Op::kAdd, Op::kMul};
   definition.cannot_run = [arm](const Case& c) {
-    return FirstReason({OpsAre(c, {Op::kQuantize, Op::kDequantize, Op::kAdd, Op::kMul}),
-                        AtenCannotRun(c), Require(!arm || !c.per_channel, "per tensor only")});
+    return FirstReason({AtenCannotRun(c), Require(!arm || !c.per_channel, "per tensor only")});
   };
   definition.channel = AtenChannel;
   definition.body = [block](const Case& c) {

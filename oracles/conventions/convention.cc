@@ -3,25 +3,28 @@
 
 #include <algorithm>
 
-#include "oracles/conventions/definition.h"
-#include "oracles/conventions/observers.h"
+#include "oracles/conventions/families.h"
 
 namespace qualm {
 namespace {
 
+struct Row {
+  std::string_view family;
+  std::vector<Convention> (*conventions)();
+};
+#define QUALM_ROW(family, function) {family, conventions::function},
+constexpr Row kRows[] = {QUALM_CONVENTIONS(QUALM_ROW)};
+#undef QUALM_ROW
+
 std::vector<Convention> Collect() {
   std::vector<Convention> all;
-  for (auto family : {conventions::FbgemmConventions, conventions::OneDnn2Conventions,
-                      conventions::OneDnn3Conventions, conventions::QnnpackConventions,
-                      conventions::AtenConventions, conventions::XnnpackConventions,
-                      conventions::TfliteConventions, conventions::GemmlowpConventions,
-                      conventions::RuyConventions, conventions::OnnxRuntimeConventions,
-                      conventions::ObserverConventions, conventions::TorchConventions,
-                      conventions::NumpyConventions}) {
-    for (Convention& convention : family()) all.push_back(std::move(convention));
+  for (const Row& row : kRows) {
+    for (Convention& convention : row.conventions()) {
+      convention.family = row.family;
+      all.push_back(std::move(convention));
+    }
   }
-  std::sort(all.begin(), all.end(),
-            [](const Convention& a, const Convention& b) { return a.name < b.name; });
+  std::ranges::sort(all, {}, &Convention::name);
   return all;
 }
 
@@ -30,6 +33,14 @@ std::vector<Convention> Collect() {
 std::span<const Convention> AllConventions() {
   static const std::vector<Convention> conventions = Collect();
   return conventions;
+}
+
+std::vector<std::string_view> AllFamilies() {
+  std::vector<std::string_view> families;
+  for (const Row& row : kRows) {
+    if (families.empty() || families.back() != row.family) families.push_back(row.family);
+  }
+  return families;
 }
 
 bool Satisfies(const Convention& convention, Op op, std::string_view claim) {

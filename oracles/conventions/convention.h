@@ -26,9 +26,12 @@ struct ConventionOutput {
 
 struct Convention {
   std::string name;             // "fbgemm@avx2", "fbgemm@avx2+nofma", "qnnpack", "onednn2@avx2"
+  std::string family;           // the heading of its row in docs/backends.md: "FBGEMM"
   std::string description;      // one line
   std::string source;           // "FBGEMM src/... @ 71d6f8b"
   bool pair_saturates = false;  // u8*s8 products are added in saturating int16 pairs
+
+  std::vector<Op> ops;  // what it computes; of these it may still refuse a case
 
   // "" if the convention defines this case, else why not ("weight zero point must be 0").
   std::function<std::string(const Case&)> cannot_run;
@@ -54,6 +57,8 @@ bool Satisfies(const Convention& convention, Op op, std::string_view claim);
 
 // All conventions, sorted by name.
 std::span<const Convention> AllConventions();
+// The families, each once, in the order of docs/backends.md.
+std::vector<std::string_view> AllFamilies();
 // nullptr if there is none of that name.
 const Convention* FindConvention(std::string_view name);
 

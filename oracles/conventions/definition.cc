@@ -5,6 +5,7 @@
 #include <array>
 #include <cmath>
 #include <cstdio>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -352,11 +353,6 @@ std::string WholeRange(const Case& c) {
                  "the clamp must be the whole range of the output type");
 }
 
-std::string OpsAre(const Case& c, std::initializer_list<Op> ops) {
-  if (std::find(ops.begin(), ops.end(), c.op) != ops.end()) return "";
-  return "this convention has no " + std::string(Name(c.op));
-}
-
 bool WeightZeroPointsAre(const Case& c, int32_t zero_point) {
   return std::ranges::all_of(c.w_q.zero_point, [&](int32_t z) { return z == zero_point; });
 }
@@ -660,14 +656,13 @@ Convention MakeConvention(Definition definition) {
   std::sort(convention.satisfies.begin(), convention.satisfies.end());
   convention.variations = definition.variations;
   SortVariations(convention.variations);
-  convention.cannot_run = [reason = definition.cannot_run,
-                           more = definition.more_ops](const Case& c) {
-    // Here and not in each family: only those that list more have steps for any other operation.
-    std::string other = OpsAre(c, {Op::kQuantize, Op::kDequantize, Op::kRequantize, Op::kLinear,
-                                   Op::kConv2d, Op::kDepthwise, Op::kAdd, Op::kMul});
-    if (!other.empty() && std::ranges::find(more, c.op) == more.end()) return other;
-    // A convention has one arithmetic; a case that asks for another, or for its own, is no test of
-    // it.
+  std::ranges::copy_if(AllOps(), std::back_inserter(convention.ops), [&](Op op) {
+    return std::ranges::find(definition.ops, op) != definition.ops.end();
+  });
+  convention.cannot_run = [reason = definition.cannot_run, ops = convention.ops](const Case& c) {
+    if (std::ranges::find(ops, c.op) == ops.end())
+      return "this convention has no " + std::string(Name(c.op));
+    // A convention has one requantization, which no mode of a case replaces.
     if (c.requant != Requant::kExact)
       return "a model has no requantization mode, the case asks for " +
              std::string(Name(c.requant));

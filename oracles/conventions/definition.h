@@ -15,6 +15,7 @@
 
 #include "core/case.h"
 #include "oracles/conventions/convention.h"
+#include "oracles/conventions/families.h"
 #include "oracles/conventions/primitives.h"
 #include "oracles/trace.h"
 
@@ -123,12 +124,13 @@ struct Definition {
   bool pair_saturates = false;
   std::vector<std::string> satisfies;
   std::vector<std::string> variations;  // ids of oracles/conventions/variations.h
+  // Every other operation is refused: "this convention has no OP".
+  std::vector<Op> ops;
+  // Why a case of one of `ops` is refused, "" where it is not.
   std::function<std::string(const Case&)> cannot_run;
   // Linear and convolutions; without it their outputs are gathered, and there are no accumulators.
   std::function<Accumulation(const Case&)> accumulation;
   std::function<Channel(const Case&, int64_t channel)> channel;
-  // Operations beyond quantize, dequantize, requantize, add, mul and those with sums.
-  std::vector<Op> more_ops;
   // Optional: what the steps of an output begin with where that is not an element of x (pools,
   // rows, sums in floating point), noted in `trace` if given; nullopt: the element.
   std::function<std::optional<Value>(const Case&, int64_t index, Trace* trace)> gather;
@@ -188,8 +190,6 @@ std::string Require(bool holds, std::string_view reason);
 std::string ZeroPointsAreCodes(const Case& c);
 // The clamp is the whole range of the output type.
 std::string WholeRange(const Case& c);
-// The op is one of these.
-std::string OpsAre(const Case& c, std::initializer_list<Op> ops);
 
 // All of the weights' zero points are this one.
 bool WeightZeroPointsAre(const Case& c, int32_t zero_point);
@@ -206,20 +206,6 @@ void SetClamp(Channel& channel, const Case& c);
 Channel FixedPointAddChannel(const Case& c, int32_t bits);
 // Product scale in requantize without an explicit multiplier: like a linear of those scales.
 bool HasExplicitMultiplier(const Case& c);
-
-// Families.
-std::vector<Convention> FbgemmConventions();
-std::vector<Convention> OneDnn2Conventions();
-std::vector<Convention> OneDnn3Conventions();
-std::vector<Convention> QnnpackConventions();
-std::vector<Convention> AtenConventions();
-std::vector<Convention> XnnpackConventions();
-std::vector<Convention> TfliteConventions();
-std::vector<Convention> GemmlowpConventions();
-std::vector<Convention> RuyConventions();
-std::vector<Convention> OnnxRuntimeConventions();
-std::vector<Convention> TorchConventions();
-std::vector<Convention> NumpyConventions();
 
 }  // namespace qualm::conventions
 

@@ -175,36 +175,31 @@ std::vector<Step> List(const Step (&steps)[N]) {
 Channel ChannelOf(const Case& c, int64_t n) {
   Channel channel;
   SetClamp(channel, c);
-  switch (c.op) {
-    case Op::kQuantize:
-      channel.scale = c.out_q.scale_at(n);
-      channel.reciprocal = 1.0f / channel.scale;
-      channel.zero_point = c.out_q.zero_point_at(n);
-      break;
-    case Op::kDequantize:
-      channel.scale = c.x_q.scale_at(n);
-      channel.zero_point = c.x_q.zero_point_at(n);
-      break;
-    case Op::kRequantize:
-    case Op::kLinear:
-    case Op::kConv2d:
-    case Op::kDepthwise:
-      channel.zero_point = c.out_q.zero_point_at(0);
-      if (HasExplicitMultiplier(c)) {
-        channel.multiplier = c.multiplier[c.multiplier.size() == 1 ? 0 : static_cast<size_t>(n)];
-        break;
-      }
-      channel.accumulator_scale = c.x_q.scale_at(0) * c.w_q.scale_at(n);
-      channel.multiplier = channel.accumulator_scale / c.out_q.scale_at(0);
-      channel.reciprocal = static_cast<float>(1.0 / static_cast<double>(channel.accumulator_scale));
-      if (c.bias) channel.bias = (*c.bias)[static_cast<size_t>(n)];
-      if (c.bias && c.per_channel && c.out_dtype != DType::kF32) {
-        channel.bias = channel.bias / channel.accumulator_scale;
-      }
-      if (c.bias_i32) channel.bias_i32 = (*c.bias_i32)[static_cast<size_t>(n)];
-      break;
-    default: break;  // cannot_run leaves no other
+  if (c.op == Op::kQuantize) {
+    channel.scale = c.out_q.scale_at(n);
+    channel.reciprocal = 1.0f / channel.scale;
+    channel.zero_point = c.out_q.zero_point_at(n);
+    return channel;
   }
+  if (c.op == Op::kDequantize) {
+    channel.scale = c.x_q.scale_at(n);
+    channel.zero_point = c.x_q.zero_point_at(n);
+    return channel;
+  }
+  QUALM_CHECK(c.op == Op::kRequantize || HasSums(c.op));
+  channel.zero_point = c.out_q.zero_point_at(0);
+  if (HasExplicitMultiplier(c)) {
+    channel.multiplier = c.multiplier[c.multiplier.size() == 1 ? 0 : static_cast<size_t>(n)];
+    return channel;
+  }
+  channel.accumulator_scale = c.x_q.scale_at(0) * c.w_q.scale_at(n);
+  channel.multiplier = channel.accumulator_scale / c.out_q.scale_at(0);
+  channel.reciprocal = static_cast<float>(1.0 / static_cast<double>(channel.accumulator_scale));
+  if (c.bias) channel.bias = (*c.bias)[static_cast<size_t>(n)];
+  if (c.bias && c.per_channel && c.out_dtype != DType::kF32) {
+    channel.bias = channel.bias / channel.accumulator_scale;
+  }
+  if (c.bias_i32) channel.bias_i32 = (*c.bias_i32)[static_cast<size_t>(n)];
   return channel;
 }
 
@@ -219,9 +214,8 @@ Accumulation AccumulationOf(const Case& c, Kind kind) {
   return result;
 }
 
-std::string CannotRunSums(const Case& c, bool acc16) {
+std::string CannotRunSums(const Case& c) {
   return FirstReason({
-      Require(!IsConv(c.op) || !acc16, "convolutions add in int32"),
       Require(c.x.dtype() == DType::kU8, "activations must be u8"),
       Require(c.w.dtype() == DType::kS8, "weights must be s8"),
       Require(!IsConv(c.op) || c.out_dtype == DType::kU8, "a convolution makes u8"),
@@ -231,6 +225,8 @@ std::string CannotRunSums(const Case& c, bool acc16) {
   });
 }
 
+constexpr std::initializer_list<Op> kElementwise = {Op::kQuantize, Op::kDequantize,
+                                                    Op::kRequantize};
 std::string CannotRunElementwise(const Case& c) {
   return FirstReason({
       WholeRange(c),
@@ -277,24 +273,31 @@ Convention Make(const std::string& isa, Kind kind, bool acc16, bool fma) {
         {"linear.column_independence", "quantize.column_independence",
          "dequantize.column_independence", "requantize.column_independence"});
   }
-  definition.cannot_run = [acc16](const Case& c) {
-    if (HasSums(c.op)) return CannotRunSums(c, acc16);
-    if (acc16) return OpsAre(c, {Op::kLinear});
-    return FirstReason(
-        {OpsAre(c, {Op::kQuantize, Op::kDequantize, Op::kRequantize}), CannotRunElementwise(c)});
+  definition.ops = {Op::kLinear};
+  if (!acc16) {
+    definition.ops.insert(definition.ops.end(), {Op::kConv2d, Op::kDepthwise});
+    definition.ops.insert(definition.ops.end(), kElementwise);
+  }
+  definition.cannot_run = [](const Case& c) {
+    return HasSums(c.op) ? CannotRunSums(c) : CannotRunElementwise(c);
   };
   definition.accumulation = [variant](const Case& c) { return AccumulationOf(c, variant.kind); };
   definition.channel = ChannelOf;
   definition.steps = [variant](const Case& c) {
-    switch (c.op) {
-      case Op::kQuantize: return List(kQuantizeVector);
-      case Op::kDequantize: return List(kDequantize);
-      case Op::kRequantize: return std::vector<Step>{kToFloat, kScale, kRound, kZeroPoint, kClamp};
-      default: break;  // sums: cannot_run leaves no other
-    }
+    if (c.op == Op::kQuantize) return List(kQuantizeVector);
+    if (c.op == Op::kDequantize) return List(kDequantize);
+    if (c.op == Op::kRequantize)
+      return std::vector<Step>{kToFloat, kScale, kRound, kZeroPoint, kClamp};
+    QUALM_CHECK(HasSums(c.op));
     return c.out_dtype == DType::kF32 ? LinearToReal(c, variant) : LinearToCodes(c, variant);
   };
-  return MakeConvention(std::move(definition));
+  Convention convention = MakeConvention(std::move(definition));
+  if (acc16) {
+    convention.cannot_run = [all = convention.cannot_run](const Case& c) {
+      return IsConv(c.op) ? "convolutions add in int32" : all(c);
+    };
+  }
+  return convention;
 }
 
 Convention MakeScalar() {
@@ -304,10 +307,8 @@ Convention MakeScalar() {
   definition.source = "FBGEMM include/fbgemm/QuantUtils.h @ 71d6f8b";
   definition.satisfies = {"row_independence", "column_independence"};
   definition.variations = {"V1", "V2", "V8", "V9", "V17", "V18"};
-  definition.cannot_run = [](const Case& c) {
-    return FirstReason(
-        {OpsAre(c, {Op::kQuantize, Op::kDequantize, Op::kRequantize}), CannotRunElementwise(c)});
-  };
+  definition.ops = kElementwise;
+  definition.cannot_run = CannotRunElementwise;
   definition.channel = ChannelOf;
   definition.steps = [](const Case& c) {
     if (c.op == Op::kQuantize) return List(kQuantizeScalar);

@@ -66,7 +66,6 @@ Channel ChannelOf(const Case& c, int64_t n) {
 std::string CannotRun(const Case& c, bool simd) {
   const bool scales_per_channel = c.w_q.scale.size() > 1 || c.multiplier.size() > 1;
   const std::string shared = FirstReason({
-      OpsAre(c, {Op::kRequantize, Op::kLinear}),
       Require(!c.bias, "the bias must be int32"),
       Require(LowerBound(c) <= c.out_max, "relu above the upper clamp"),
       Require(c.op != Op::kLinear || (c.x.dtype() == DType::kU8 && c.w.dtype() == DType::kU8),
@@ -100,6 +99,7 @@ Convention Make(bool simd) {
         definition.satisfies.end(),
         {"row_independence", "column_independence", "linear.per_channel_equals_per_tensor"});
   }
+  definition.ops = {Op::kRequantize, Op::kLinear};
   definition.cannot_run = [simd](const Case& c) { return CannotRun(c, simd); };
   definition.accumulation = [](const Case&) { return Accumulation{}; };
   definition.channel = ChannelOf;

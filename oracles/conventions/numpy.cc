@@ -157,7 +157,6 @@ Channel ChannelOf(const Case& c, int64_t n) {
 
 std::string CannotRun(const Case& c) {
   return FirstReason({
-      OpsAre(c, {Op::kQuantize, Op::kDequantize, Op::kLinear, Op::kAdd, Op::kMul}),
       Require(!c.bias_i32, "the bias must be float"),
       Require(c.op == Op::kDequantize || IsCode(c.out_dtype), "output must be u8 or s8"),
       Require(c.op != Op::kQuantize || !c.relu, "this function has no relu"),
@@ -174,6 +173,7 @@ Definition Dequantizing() {
   definition.satisfies = {"row_independence", "column_independence",
                           "per_channel_equals_per_tensor", "commutes"};
   definition.variations = {"V8", "V13", "V14", "V17", "V18", "V19"};
+  definition.ops = {Op::kQuantize, Op::kDequantize, Op::kLinear, Op::kAdd, Op::kMul};
   definition.cannot_run = CannotRun;
   definition.gather = Gather<T>;
   definition.channel = ChannelOf;
@@ -190,9 +190,8 @@ Definition HalfClip() {
   definition.satisfies = {"row_independence", "column_independence",
                           "per_channel_equals_per_tensor"};
   definition.variations.emplace_back("V21");
-  definition.cannot_run = [](const Case& c) {
-    return FirstReason({OpsAre(c, {Op::kQuantize}), CannotRun(c), WholeRange(c)});
-  };
+  definition.ops = {Op::kQuantize};
+  definition.cannot_run = [](const Case& c) { return FirstReason({CannotRun(c), WholeRange(c)}); };
   definition.channel = [](const Case& c, int64_t n) {
     Channel channel = ChannelOf(c, n);
     channel.low /= 2;
@@ -235,9 +234,10 @@ Definition WeightZeroPointFromX() {
   definition.satisfies = {"row_independence", "column_independence", "k_permutation",
                           "per_channel_equals_per_tensor"};
   definition.variations = {"V14", "V16", "V18", "V20"};
+  definition.ops = {Op::kLinear};
   definition.cannot_run = [](const Case& c) {
-    return FirstReason({OpsAre(c, {Op::kLinear}), CannotRun(c),
-                        Require(!c.bias && !c.relu, "this formula has no bias and no relu")});
+    return FirstReason(
+        {CannotRun(c), Require(!c.bias && !c.relu, "this formula has no bias and no relu")});
   };
   definition.gather = SumWithoutWeightZeroPoint;
   definition.channel = [](const Case& c, int64_t n) {

@@ -173,6 +173,7 @@ Convention Choosing(std::string name, std::string description, std::string sourc
     return y;
   };
   Convention convention;
+  convention.ops = {Op::kChooseQParams};
   convention.name = std::move(name);
   convention.description = std::move(description);
   convention.source = std::move(source);
@@ -203,6 +204,7 @@ std::vector<Convention> ObserverConventions() {
   torch.name = "observers@torch";
   torch.description = "PyTorch's min-max, moving average and histogram observers";
   torch.source = "PyTorch 1.13.1 torch/ao/quantization/observer.py";
+  torch.ops = {Op::kChooseQParams};
   torch.cannot_run = NotObserving;
   torch.run = [](const Case& c) { return ConventionOutput{exact::Evaluate(c), std::nullopt}; };
   torch.trace = [](const Case& c, int64_t index) { return exact::Derive(c, index); };

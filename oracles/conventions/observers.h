@@ -9,11 +9,10 @@
 
 #include "core/io/golden.h"
 #include "oracles/conventions/convention.h"
+#include "oracles/conventions/families.h"
 #include "oracles/exact/observer.h"
 
 namespace qualm::conventions {
-
-std::vector<Convention> ObserverConventions();
 
 // What the observer of a record gives: op observer and observer_quantize one result, op
 // observer_per_channel one for each row of x. Throws InputError for a record that is none.

@@ -226,23 +226,21 @@ bool ThroughFloat(const OneDnnIsa& isa, const Case& c) {
 
 // reorder (jit_uni_reorder.cpp) and binary (jit_uni_binary_kernel.cpp).
 std::vector<Step> ElementwiseSteps(const Case& c) {
+  if (c.op == Op::kDequantize) {
+    return {{Stage::kScale, "to float32", step::ToFloat},
+            {Stage::kZeroPoint, "- zero point {zero_point} in float32", MinusZeroPoint},
+            {Stage::kScale, "times {scale}", TimesScale}};
+  }
   std::vector<Step> steps;
-  switch (c.op) {
-    case Op::kDequantize:
-      return {{Stage::kScale, "to float32", step::ToFloat},
-              {Stage::kZeroPoint, "- zero point {zero_point} in float32", MinusZeroPoint},
-              {Stage::kScale, "times {scale}", TimesScale}};
-    case Op::kQuantize:
-      steps = {{Stage::kScale, "times fl(1/scale) {reciprocal}", step::TimesReciprocal}};
-      break;
-    case Op::kAdd:
-      steps = {
-          {Stage::kScale, "times fl(sa/sy) {a_scale}, + {b} times fl(sb/sy) {b_scale}", AddScaled}};
-      break;
-    default:
-      steps = {{Stage::kScale, "times fl(sa/sy) {a_scale}, times {b} times sb {b_scale}",
-                MultiplyScaled}};
-      break;
+  if (c.op == Op::kQuantize) {
+    steps = {{Stage::kScale, "times fl(1/scale) {reciprocal}", step::TimesReciprocal}};
+  } else if (c.op == Op::kAdd) {
+    steps = {
+        {Stage::kScale, "times fl(sa/sy) {a_scale}, + {b} times fl(sb/sy) {b_scale}", AddScaled}};
+  } else {
+    QUALM_CHECK(c.op == Op::kMul);
+    steps = {
+        {Stage::kScale, "times fl(sa/sy) {a_scale}, times {b} times sb {b_scale}", MultiplyScaled}};
   }
   if (c.relu) steps.push_back({Stage::kClamp, "relu", Relu});
   AppendOneDnnEnd(steps);
@@ -327,11 +325,11 @@ Convention Make(const OneDnnIsa& isa) {
   // Tiles, and the kernels for 1x1 convolutions.
   if (isa.amx || !isa.brgemm) definition.variations.emplace_back("V24");
   if (isa.transposes) definition.variations.emplace_back("V28");
+  definition.ops = {Op::kLinear,   Op::kConv2d,     Op::kDepthwise,    Op::kRequantize,
+                    Op::kQuantize, Op::kDequantize, Op::kAdd,          Op::kMul,
+                    Op::kMaxPool,  Op::kAvgPool,    Op::kGlobalAvgPool};
   definition.cannot_run = [&isa](const Case& c) {
     return FirstReason({
-        OpsAre(c, {Op::kLinear, Op::kConv2d, Op::kDepthwise, Op::kRequantize, Op::kQuantize,
-                   Op::kDequantize, Op::kAdd, Op::kMul, Op::kMaxPool, Op::kAvgPool,
-                   Op::kGlobalAvgPool}),
         Require(!IsPool(c.op) || (c.x.dtype() == c.out_dtype && c.x_q.scale == c.out_q.scale &&
                                   c.x_q.zero_point == c.out_q.zero_point),
                 "a pool works on codes: input and output must share type and scale"),
@@ -362,7 +360,6 @@ Convention Make(const OneDnnIsa& isa) {
     accumulation.zero_point_stays = LosesCompensation(isa, c);
     return accumulation;
   };
-  definition.more_ops = {Op::kMaxPool, Op::kAvgPool, Op::kGlobalAvgPool};
   definition.gather = GatherPool;
   definition.channel = ChannelOf;
   definition.steps = [&isa](const Case& c) {

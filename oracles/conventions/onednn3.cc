@@ -39,9 +39,9 @@ Convention Make(const OneDnnIsa& isa) {
   definition.pair_saturates = !isa.vnni;
   definition.satisfies = OneDnnClaims(isa);
   definition.variations = OneDnnVariations(isa);
+  definition.ops = {Op::kLinear, Op::kConv2d, Op::kDepthwise};
   definition.cannot_run = [&isa](const Case& c) {
     return FirstReason({
-        OpsAre(c, {Op::kLinear, Op::kConv2d, Op::kDepthwise}),
         Require(c.x.dtype() == DType::kU8, "activations must be u8"),
         Require(WeightZeroPointsAre(c, 0), "weight zero point must be 0"),
         OneDnnCannotRun(isa, c),

@@ -132,9 +132,7 @@ std::string CannotRun(const Case& c) {
       Require(
           !IsConv(c.op) || c.w_q.zero_point.empty() || WeightZeroPointsAre(c, c.w_q.zero_point[0]),
           "weight zero points must be equal"),
-      IsFurther(c.op) ? ort::CannotRunFurther(c)
-                      : OpsAre(c, {Op::kQuantize, Op::kDequantize, Op::kLinear, Op::kConv2d,
-                                   Op::kDepthwise, Op::kAdd, Op::kMul}),
+      IsFurther(c.op) ? ort::CannotRunFurther(c) : "",
   });
 }
 
@@ -221,6 +219,10 @@ Convention Make(const std::string& isa, bool pairs, bool fma) {
              Op::kMaxPool, Op::kAvgPool, Op::kGlobalAvgPool, Op::kConcat, Op::kTable},
             "column_independence", definition.satisfies);
   }
+  definition.ops = {Op::kQuantize,  Op::kDequantize, Op::kLinear, Op::kConv2d,
+                    Op::kDepthwise, Op::kAdd,        Op::kMul};
+  const std::vector<Op> further = ort::FurtherOps();
+  definition.ops.insert(definition.ops.end(), further.begin(), further.end());
   definition.cannot_run = CannotRun;
   definition.accumulation = [pairs](const Case& c) {
     const bool u8s8 = c.x.dtype() == DType::kU8 && c.w.dtype() == DType::kS8;
@@ -231,7 +233,6 @@ Convention Make(const std::string& isa, bool pairs, bool fma) {
     return result;
   };
   definition.channel = [fma](const Case& c, int64_t n) { return ChannelOf(c, n, fma); };
-  definition.more_ops = ort::FurtherOps();
   definition.gather = [](const Case& c, int64_t index, Trace*) -> std::optional<Value> {
     if (!IsFurther(c.op)) return std::nullopt;
     return ort::FurtherInput(c, index);

@@ -16,6 +16,8 @@
 namespace qualm::conventions::ort {
 namespace {
 
+bool IsAverage(Op op) { return op == Op::kAvgPool || op == Op::kGlobalAvgPool; }
+
 // ---- Inputs ----
 
 // Element of channel `n` that a tap lies on.
@@ -147,17 +149,16 @@ constexpr Step kToReal{Stage::kScale, "(code - {a_zp}) times {a_scale} in float3
 constexpr Step kOverScale{Stage::kScale, "divided by scale {scale}", DivideByScale};
 
 std::vector<Step> Head(const Case& c, bool fma) {
-  switch (c.op) {
-    case Op::kAvgPool:
-    case Op::kGlobalAvgPool:
-      return {{Stage::kAccumulate, "sum of codes less the zero point", AsIs},
-              {Stage::kScale, "to float32", step::ToFloat},
-              {Stage::kScale, "times {multiplier}", step::TimesMultiplier}};
-    case Op::kConcat:
-      return {{Stage::kScale, "(code - {a_zp}) times {a_scale} in float32", ToRealUnlessCopied},
-              {Stage::kScale, "divided by scale {scale}", OverScaleUnlessCopied}};
-    default: break;
+  if (IsAverage(c.op)) {
+    return {{Stage::kAccumulate, "sum of codes less the zero point", AsIs},
+            {Stage::kScale, "to float32", step::ToFloat},
+            {Stage::kScale, "times {multiplier}", step::TimesMultiplier}};
   }
+  if (c.op == Op::kConcat) {
+    return {{Stage::kScale, "(code - {a_zp}) times {a_scale} in float32", ToRealUnlessCopied},
+            {Stage::kScale, "divided by scale {scale}", OverScaleUnlessCopied}};
+  }
+  QUALM_CHECK(c.op == Op::kTable);
   const Step leaky{Stage::kScale, "times {multiplier} if negative", LeakyRelu};
   const Step sigmoid{Stage::kScale, fma ? "sigmoid, fused" : "sigmoid",
                      fma ? Sigmoid<true> : Sigmoid<false>};
@@ -195,14 +196,11 @@ std::string CannotRunFurther(const Case& c) {
 }
 
 Value FurtherInput(const Case& c, int64_t index) {
-  switch (c.op) {
-    case Op::kMaxPool: return LargestCode(c, index);
-    case Op::kAvgPool:
-    case Op::kGlobalAvgPool: return IsGlobal(c) ? SumOfCodes(c, index) : MeanOfReals(c, index);
-    case Op::kConcat: return ConcatCode(c, index);
-    case Op::kSoftmax: return ShareOfRow(c, index);
-    default: break;
-  }
+  if (c.op == Op::kMaxPool) return LargestCode(c, index);
+  if (IsAverage(c.op)) return IsGlobal(c) ? SumOfCodes(c, index) : MeanOfReals(c, index);
+  if (c.op == Op::kConcat) return ConcatCode(c, index);
+  if (c.op == Op::kSoftmax) return ShareOfRow(c, index);
+  QUALM_CHECK(c.op == Op::kTable);
   Value value;
   value.SetInt(c.x.IntAt(index));
   return value;
@@ -219,8 +217,7 @@ Channel FurtherChannel(const Case& c, int64_t column) {
   channel.a_scale = q.scale[0];
   channel.a_zero_point = q.zero_point[0];
   channel.multiplier = c.negative_slope;
-  if (c.op == Op::kAvgPool || c.op == Op::kGlobalAvgPool)
-    channel.multiplier = q.scale[0] / (channel.scale * static_cast<float>(c.K));
+  if (IsAverage(c.op)) channel.multiplier = q.scale[0] / (channel.scale * static_cast<float>(c.K));
   return channel;
 }
 

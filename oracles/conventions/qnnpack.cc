@@ -156,9 +156,11 @@ std::vector<Convention> QnnpackConventions() {
                           "commutes",
                           "add.is_monotone"};
   definition.variations = {"V1", "V2", "V4", "V7", "V8", "V9", "V15", "V16", "V17"};
-  for (const Op op : {Op::kQuantize, Op::kDequantize, Op::kLinear, Op::kConv2d, Op::kDepthwise,
-                      Op::kAdd, Op::kMul}) {
-    definition.satisfies.push_back(std::string(Name(op)) + ".zero_point_shift");
+  definition.ops = {Op::kQuantize, Op::kDequantize, Op::kRequantize, Op::kLinear,
+                    Op::kConv2d,   Op::kDepthwise,  Op::kAdd,        Op::kMul};
+  for (const Op op : definition.ops) {
+    if (op != Op::kRequantize)
+      definition.satisfies.push_back(std::string(Name(op)) + ".zero_point_shift");
   }
   AddExactConvClaims(definition.satisfies);
   // A 1x1 convolution leaves the gemm, where a large bias is kept, for a stride or padding.

@@ -43,7 +43,6 @@ Channel ChannelOf(const Case& c, int64_t n) {
 
 std::string CannotRun(const Case& c) {
   const std::string shared = FirstReason({
-      OpsAre(c, {Op::kRequantize, Op::kLinear}),
       Require(!c.bias, "the bias must be int32"),
       Require(LowerBound(c) <= c.out_max, "relu above the upper clamp"),
       Require(c.out_dtype != DType::kF32, "outputs are codes or sums"),
@@ -72,6 +71,7 @@ std::vector<Convention> RuyConventions() {
                           "column_independence",
                           "requantize.per_channel_equals_per_tensor",
                           "linear.per_channel_equals_per_tensor"};
+  definition.ops = {Op::kRequantize, Op::kLinear};
   definition.cannot_run = CannotRun;
   definition.accumulation = [](const Case&) { return Accumulation{}; };
   definition.channel = ChannelOf;

@@ -86,8 +86,6 @@ Channel ChannelOf(const Case& c, int64_t n, bool single) {
 
 std::string CannotRun(const Case& c, bool single) {
   const std::string shared = FirstReason({
-      OpsAre(c, {Op::kQuantize, Op::kRequantize, Op::kLinear, Op::kConv2d, Op::kDepthwise, Op::kAdd,
-                 Op::kMul}),
       Require(!c.per_channel || IsConv(c.op), "per tensor only"),
       Require(!c.bias, "the bias must be int32"),
       Require(LowerBound(c) <= c.out_max, "relu above the upper clamp"),
@@ -132,6 +130,8 @@ Convention Make(bool single) {
   AddExactConvClaims(definition.satisfies);
   definition.variations = {"V4", "V11", "V13", "V15", "V16", "V17", "V18"};
   definition.variations.emplace_back(single ? "V5" : "V12");
+  definition.ops = {Op::kQuantize,  Op::kRequantize, Op::kLinear, Op::kConv2d,
+                    Op::kDepthwise, Op::kAdd,        Op::kMul};
   definition.cannot_run = [single](const Case& c) { return CannotRun(c, single); };
   definition.accumulation = [](const Case&) { return Accumulation{}; };
   definition.channel = [single](const Case& c, int64_t n) { return ChannelOf(c, n, single); };

@@ -46,6 +46,9 @@ class Engine {
     for (const Convention& part : parts_) convention.pair_saturates |= part.pair_saturates;
     convention.variations = std::move(variations_);
     SortVariations(convention.variations);
+    for (const Op op : AllOps()) {
+      if (parts_[static_cast<size_t>(op)].run) convention.ops.push_back(op);
+    }
     const auto parts = std::make_shared<const Parts>(std::move(parts_));
     const auto at = [parts](Op op) -> const Convention& {
       return (*parts)[static_cast<size_t>(op)];

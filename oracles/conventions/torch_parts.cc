@@ -222,8 +222,11 @@ Step AtenFunction(const Case& c, int side) {
       return {Stage::kScale, "tanh(x) in float32",
               one_of(NearTheReal<-1, Tanh>, NearTheReal<0, Tanh>, NearTheReal<1, Tanh>)};
     case Function::kHardSwish: return kHardSwish;
-    default: return {Stage::kScale, "if negative, times {multiplier}", LeakyRelu};
+    case Function::kRelu:
+    case Function::kLeakyRelu: break;
   }
+  QUALM_CHECK(c.function == Function::kLeakyRelu);
+  return {Stage::kScale, "if negative, times {multiplier}", LeakyRelu};
 }
 
 // QNNPACK's tables of 256, made in float32: hardswish.c; sigmoid.c and tanh.c around the C
@@ -439,8 +442,11 @@ Convention QnnpackTable() {
           case Function::kRelu: return kReluCodes;
           case Function::kSigmoid: return kQnnpackSigmoid;
           case Function::kTanh: return kQnnpackTanh;
-          default: return kQnnpackHardSwish;
+          case Function::kHardSwish: return kQnnpackHardSwish;
+          case Function::kLeakyRelu: break;
         }
+        QUALM_CHECK(false);  // cannot_run refuses leaky_relu
+        return {};
       });
   convention.cannot_run = [](const Case& c) {
     const auto fixed = [&](Function function, float scale, int32_t zero_point) {

@@ -222,7 +222,11 @@ std::vector<Step> TableSteps(const Case& c) {
         steps.push_back({Stage::kScale, "sigmoid in float32 by expf", Sigmoid});
         break;
       case Function::kTanh: steps.push_back({Stage::kScale, "tanhf", Tanh}); break;
-      default: steps.push_back({Stage::kScale, "times {b_scale} if negative", LeakyRelu}); break;
+      case Function::kLeakyRelu:
+        steps.push_back({Stage::kScale, "times {b_scale} if negative", LeakyRelu});
+        break;
+      case Function::kRelu:
+      case Function::kHardSwish: QUALM_CHECK(false);  // CannotRunTable
     }
     steps.push_back(kReciprocal);
     steps.push_back({Stage::kRound, "lrintf, + zero point {zero_point}", RoundAndAdd});
@@ -316,9 +320,11 @@ std::string CannotRunMore(const Case& c) {
                       Require(!c.relu, "softmax has no fused relu")});
 }
 
-// What the sources choose per architecture: the averages of AArch64 have other kernels.
-std::vector<Op> MoreOps(bool rndnu) {
-  std::vector<Op> ops{Op::kMaxPool, Op::kRescale, Op::kTable, Op::kSoftmax};
+std::vector<Op> OpsOf(bool rndnu) {
+  std::vector<Op> ops{Op::kQuantize, Op::kDequantize, Op::kRequantize, Op::kLinear,
+                      Op::kConv2d,   Op::kDepthwise,  Op::kAdd,        Op::kMul,
+                      Op::kMaxPool,  Op::kRescale,    Op::kTable,      Op::kSoftmax};
+  // The averages of AArch64 have kernels of their own.
   if (!rndnu) ops.insert(ops.end(), {Op::kAvgPool, Op::kGlobalAvgPool});
   return ops;
 }
@@ -443,8 +449,8 @@ Convention Make(bool rndnu) {
         {"linear.per_channel_equals_per_tensor", "conv2d.per_channel_equals_per_tensor",
          "depthwise.per_channel_equals_per_tensor"});
   }
+  definition.ops = OpsOf(rndnu);
   definition.cannot_run = [rndnu](const Case& c) { return CannotRun(c, rndnu); };
-  definition.more_ops = MoreOps(rndnu);
   definition.gather = Gather;
   definition.accumulation = [](const Case&) { return Accumulation{}; };
   definition.channel = ChannelOf;

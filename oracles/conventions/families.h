@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// The one list of conventions. A new one is a file with a function that makes it, the file's name
+// in CMakeLists.txt, and a row here; then `scripts/tables` writes it into docs/backends.md.
+#ifndef QUALM_ORACLES_CONVENTIONS_FAMILIES_H_
+#define QUALM_ORACLES_CONVENTIONS_FAMILIES_H_
+
+#include <vector>
+
+#include "oracles/conventions/convention.h"
+
+// ROW(heading in docs/backends.md, function), in the order of that page. Neighbours may share a
+// heading.
+#define QUALM_CONVENTIONS(ROW)                         \
+  ROW("FBGEMM", FbgemmConventions)                     \
+  ROW("ATen", AtenConventions)                         \
+  ROW("QNNPACK", QnnpackConventions)                   \
+  ROW("PyTorch engines", TorchConventions)             \
+  ROW("oneDNN", OneDnn2Conventions)                    \
+  ROW("oneDNN", OneDnn3Conventions)                    \
+  ROW("XNNPACK", XnnpackConventions)                   \
+  ROW("gemmlowp, ruy and TFLite", GemmlowpConventions) \
+  ROW("gemmlowp, ruy and TFLite", RuyConventions)      \
+  ROW("gemmlowp, ruy and TFLite", TfliteConventions)   \
+  ROW("ONNX Runtime", OnnxRuntimeConventions)          \
+  ROW("Observers", ObserverConventions)                \
+  ROW("NumPy by hand", NumpyConventions)
+
+namespace qualm::conventions {
+
+#define QUALM_DECLARE(heading, function) std::vector<Convention> function();
+QUALM_CONVENTIONS(QUALM_DECLARE)
+#undef QUALM_DECLARE
+
+}  // namespace qualm::conventions
+
+#endif  // QUALM_ORACLES_CONVENTIONS_FAMILIES_H_

@@ -62,9 +62,9 @@ TEST(ConventionClaims, NameProperties) {
   };
   for (const Convention& convention : AllConventions()) {
     expect_names(convention, convention.name);
-    if (!convention.part) continue;
+    if (!convention.for_op) continue;
     for (const Op op : AllOps()) {
-      if (const Convention* part = convention.part(op)) expect_names(*part, convention.name);
+      if (const Convention* one = convention.for_op(op)) expect_names(*one, convention.name);
     }
   }
 }

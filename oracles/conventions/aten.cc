@@ -36,7 +36,7 @@ void DequantizeA(Value& v, const Channel& c) {
 }
 void AddDequantizedB(Value& v, const Channel& c) {
   const float a = v.number;
-  const float b = MultiplyInto(v, c.b_scale, static_cast<float>(v.other - c.b_zero_point));
+  const float b = MultiplyInto(v, c.b_scale, static_cast<float>(v.second - c.b_zero_point));
   AddInto(v, a, b);
 }
 // Vector add.
@@ -54,7 +54,7 @@ void FusedA(Value& v, const Channel& c) {
 }
 void AddFusedB(Value& v, const Channel& c) {
   const float a = v.number;
-  AddInto(v, a, Fused(v, c.b_scale, c.b_zero_point, v.other));
+  AddInto(v, a, Fused(v, c.b_scale, c.b_zero_point, v.second));
 }
 void Relu(Value& v, const Channel&) { v.SetReal(MaxPs(v.number, 0.0f)); }
 void Cut(Value& v, const Channel&) {

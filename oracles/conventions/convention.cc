@@ -44,9 +44,9 @@ std::vector<std::string_view> AllFamilies() {
 }
 
 bool Satisfies(const Convention& convention, Op op, std::string_view claim) {
-  if (convention.part) {
-    const Convention* const part = convention.part(op);
-    return part != nullptr && Satisfies(*part, op, claim);
+  if (convention.for_op) {
+    const Convention* const one = convention.for_op(op);
+    return one != nullptr && Satisfies(*one, op, claim);
   }
   const std::string full = std::string(Name(op)) + "." + std::string(claim);
   return std::ranges::any_of(convention.satisfies, [&](const std::string& satisfied) {

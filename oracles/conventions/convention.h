@@ -43,9 +43,9 @@ struct Convention {
   // (matches_model, clamp, memory, same bits, environment): "row_independence" for every operation
   // that the convention and the property know, "add.commutes" for one.
   std::vector<std::string> satisfies;
-  // Of a convention that is another one for each operation: that one, nullptr where there is none.
-  // Its claims are the ones that count.
-  std::function<const Convention*(Op)> part;
+  // An engine that has a convention of its own for each operation: that convention, nullptr for an
+  // operation that the engine lacks. The claims of that convention count.
+  std::function<const Convention*(Op)> for_op;
 
   // How it may differ from the exact meaning, and in no other way: ids of the permitted variations
   // (oracles/conventions/variations.h, docs/backends.md).

@@ -336,7 +336,6 @@ std::vector<int32_t> FbgemmDepthwise3d(int32_t x, int32_t w_zero_point, float ou
   constexpr int64_t kSize = 7;
   Accumulation accumulation;
   accumulation.kind = Kind::kPairs;
-  accumulation.offsets = Accumulation::Offsets::kRowsInto16;
   Channel channel;
   channel.accumulator_scale = 1.0f;
   channel.multiplier = 1.0f / out_scale;
@@ -356,9 +355,10 @@ std::vector<int32_t> FbgemmDepthwise3d(int32_t x, int32_t w_zero_point, float ou
                          inside(i % kSize, k % kSize);
       row[static_cast<size_t>(k)] = valid ? x : 0;
     }
-    Value value;
-    value.SetInt(TakeOutZeroPoints(Accumulate(accumulation, row, weights, nullptr), 0, w_zero_point,
-                                   row, weights, accumulation.offsets));
+    const int32_t acc = Accumulate(accumulation, row, weights, nullptr);
+    // The sum of the codes of x saturates to int16.
+    Value value = TakeOutWrapping({acc, 0, w_zero_point, false, row, weights},
+                                  std::min<int64_t>(SumOf(row), INT16_MAX));
     Apply(steps, channel, value, nullptr);
     y.push_back(static_cast<int32_t>(value.integer));
   }

@@ -58,6 +58,52 @@ bool InTiles(const OneDnnIsa& isa, const Case& c) {
   return !small;
 }
 
+// How the zero points leave a sum
+// ------------------------------------------------------------------
+
+uint64_t Unsigned(int64_t number) { return static_cast<uint64_t>(number); }
+int32_t Wrapped(uint64_t number) { return Wrap32(static_cast<int64_t>(number)); }
+
+// The reference gemm: in float64, the difference saturated to int32 and rounded to float32.
+Value TakeOutRounding(const RawSum& sum) {
+  const auto product = [](int64_t a, int64_t b) { return static_cast<__int128>(a) * b; };
+  const __int128 full =
+      sum.acc - product(sum.x_zero_point, SumOf(sum.w)) - product(sum.w_zero_point, SumOf(sum.x)) +
+      product(sum.x_zero_point, sum.w_zero_point) * static_cast<int64_t>(sum.x.size());
+  Value value;
+  value.SetInt(ConvertX86(static_cast<float>(std::clamp<__int128>(full, INT32_MIN, INT32_MAX))));
+  return value;
+}
+// Modulo 2^32, codes of x from 128 on counted as x - 256.
+Value TakeOutOfSignedBytes(const RawSum& sum) {
+  return TakeOutWrapping(
+      sum, SumOf(sum.x) - 256 * std::ranges::count_if(sum.x, [](int32_t x) { return x >= 128; }));
+}
+// The zero point of x only: each term is rounded to float32, and each sum. s8 codes of x were
+// shifted to u8 by 128 before.
+Value TakeOutInFloat(const RawSum& sum) {
+  const uint64_t w_sum = Unsigned(SumOf(sum.w));
+  const uint64_t shift = sum.x_is_signed ? 128 : 0;
+  auto number = static_cast<float>(Wrapped(Unsigned(sum.acc) + shift * w_sum));
+  if (shift != 0) number += static_cast<float>(Wrapped(-shift * w_sum));
+  if (sum.x_zero_point != 0)
+    number += static_cast<float>(Wrapped(-Unsigned(sum.x_zero_point) * w_sum));
+  Value value;
+  value.SetReal(number);
+  return value;
+}
+// Not here: both addends, int32 modulo 2^32, are left to AddXOffset and AddWOffset.
+Value TakeOutInSteps(const RawSum& sum) {
+  Value value;
+  value.SetInt(sum.acc);
+  const uint64_t x_zero = Unsigned(sum.x_zero_point), count = sum.x.size();
+  value.x_offset = Wrapped(-x_zero * Unsigned(SumOf(sum.w)));
+  value.w_offset = Wrapped(-Unsigned(sum.w_zero_point) * (Unsigned(SumOf(sum.x)) - count * x_zero));
+  return value;
+}
+
+// Steps -------------------------------------------------------------------------------------------
+
 void AddBiasFloat(Value& v, const Channel& c) { AddInto(v, v.number, c.bias); }
 
 // Rounds twice: the offset on its way to float32, then the sum.
@@ -136,14 +182,14 @@ void TimesScale(Value& v, const Channel& c) { MultiplyInto(v, v.number, c.scale)
 void AddScaled(Value& v, const Channel& c) {
   Value a, b;
   MultiplyInto(a, static_cast<float>(v.integer), c.a_scale);
-  MultiplyInto(b, static_cast<float>(v.other), c.b_scale);
+  MultiplyInto(b, static_cast<float>(v.second), c.b_scale);
   AddInto(v, a.number, b.number);
   v.lossy = v.lossy || a.lossy || b.lossy;
 }
 void MultiplyScaled(Value& v, const Channel& c) {
   Value a, b;
   MultiplyInto(a, static_cast<float>(v.integer), c.a_scale);
-  MultiplyInto(b, static_cast<float>(v.other), c.b_scale);
+  MultiplyInto(b, static_cast<float>(v.second), c.b_scale);
   MultiplyInto(v, a.number, b.number);
   v.lossy = v.lossy || a.lossy || b.lossy;
 }
@@ -279,7 +325,7 @@ std::optional<Value> GatherPool(const Case& c, int64_t index, Trace* trace) {
   }
   Value value;
   value.SetInt(result);
-  value.other = c.window.count_include_pad ? static_cast<int32_t>(taps.size()) : count;
+  value.second = c.window.count_include_pad ? static_cast<int32_t>(taps.size()) : count;
   if (trace != nullptr) {
     TraceStep step;
     step.text =
@@ -291,11 +337,11 @@ std::optional<Value> GatherPool(const Case& c, int64_t index, Trace* trace) {
 }
 
 void TimesReciprocalOfCount(Value& v, const Channel&) {
-  MultiplyInto(v, v.number, 1.0f / static_cast<float>(v.other));
+  MultiplyInto(v, v.number, 1.0f / static_cast<float>(v.second));
 }
 void OverCount(Value& v, const Channel&) {
-  const float quotient = v.number / static_cast<float>(v.other);
-  v.lossy = static_cast<double>(quotient) * v.other != static_cast<double>(v.number);
+  const float quotient = v.number / static_cast<float>(v.second);
+  v.lossy = static_cast<double>(quotient) * v.second != static_cast<double>(v.number);
   v.SetReal(quotient);
 }
 
@@ -356,7 +402,10 @@ Convention Make(const OneDnnIsa& isa) {
   };
   definition.accumulation = [&isa](const Case& c) {
     Accumulation accumulation = OneDnnAccumulation(isa, c);
-    if (HasOneByOneKernel(isa, c)) accumulation.offsets = Accumulation::Offsets::kInFloat;
+    if (HasOneByOneKernel(isa, c)) {
+      accumulation.take_out = TakeOutInFloat;
+      accumulation.lossy_how = ", term by term in float32";
+    }
     accumulation.zero_point_stays = LosesCompensation(isa, c);
     return accumulation;
   };
@@ -437,7 +486,8 @@ Accumulation OneDnnAccumulation(const OneDnnIsa& isa, const Case& c) {
   if (IsConv(c.op)) return ConvAccumulation(isa, c);
   if (InTiles(isa, c)) {
     Accumulation tiles;
-    tiles.offsets = Accumulation::Offsets::kInSteps;
+    tiles.take_out = TakeOutInSteps;
+    tiles.lossy_how = "";
     tiles.kernel = "AMX tiles";
     return tiles;
   }
@@ -449,9 +499,13 @@ Accumulation OneDnnAccumulation(const OneDnnIsa& isa, const Case& c) {
   const bool plain = !in_gemm || (x_zp == 0 && w_zp == 0);  // as the gemm sees it
 
   Accumulation result;
-  if (!in_gemm && !is_signed) result.offsets = Accumulation::Offsets::kRowsSigned;
+  if (!in_gemm && !is_signed) {
+    result.take_out = TakeOutOfSignedBytes;
+    result.lossy_how = ", with the codes of x summed as signed bytes";
+  }
   if (is_signed && !plain && !isa.avx512) {
-    result.offsets = Accumulation::Offsets::kFloat;
+    result.take_out = TakeOutRounding;
+    result.lossy_how = ", saturated to int32 and rounded to float32";
     return result;
   }
   if (isa.vnni) return result;

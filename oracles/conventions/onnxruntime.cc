@@ -11,7 +11,7 @@
 #include <optional>
 
 #include "oracles/conventions/definition.h"
-#include "oracles/conventions/onnxruntime_further.h"
+#include "oracles/conventions/onnxruntime_pools_and_tables.h"
 
 namespace qualm::conventions {
 namespace {
@@ -31,7 +31,7 @@ void PlusA(Value& v, const Channel& c) {
 }
 void PlusB(Value& v, const Channel& c) {
   const float before = v.number;
-  AddInto(v, before, MultiplyInto(v, c.b_scale, static_cast<float>(v.other)));
+  AddInto(v, before, MultiplyInto(v, c.b_scale, static_cast<float>(v.second)));
 }
 void Fused(Value& v, float scale, int64_t code, float addend) {
   const auto number = static_cast<float>(code);
@@ -40,10 +40,10 @@ void Fused(Value& v, float scale, int64_t code, float addend) {
       static_cast<double>(scale) * static_cast<double>(number) + static_cast<double>(addend);
   v.lossy = static_cast<double>(v.number) != exact;
 }
-void FusedB(Value& v, const Channel& c) { Fused(v, c.b_scale, v.other, c.bias); }
+void FusedB(Value& v, const Channel& c) { Fused(v, c.b_scale, v.second, c.bias); }
 void ThenFusedA(Value& v, const Channel& c) { Fused(v, c.a_scale, v.integer, v.number); }
 void FusedA(Value& v, const Channel& c) { Fused(v, c.a_scale, v.integer, c.bias); }
-void ThenFusedB(Value& v, const Channel& c) { Fused(v, c.b_scale, v.other, v.number); }
+void ThenFusedB(Value& v, const Channel& c) { Fused(v, c.b_scale, v.second, v.number); }
 // mul.
 const Step kMul[] = {
     step::kProduct,
@@ -88,14 +88,14 @@ const Step kEnd[] = {
     {Stage::kZeroPoint, "+ zero point {zero_point}", step::AddZeroPointWrap32},
 };
 
-bool IsFurther(Op op) {
-  const std::vector<Op> ops = ort::FurtherOps();
-  return std::find(ops.begin(), ops.end(), op) != ops.end();
+bool IsPoolOrTable(Op op) {
+  const std::vector<Op> ops = ort::PoolAndTableOps();
+  return std::ranges::find(ops, op) != ops.end();
 }
 
 Channel ChannelOf(const Case& c, int64_t n, bool fma) {
   if (HasTwoOperands(c.op)) return OperandsChannel(c, fma);
-  if (IsFurther(c.op)) return ort::FurtherChannel(c, n);
+  if (IsPoolOrTable(c.op)) return ort::PoolOrTableChannel(c, n);
   Channel channel;
   channel.low = c.out_min;
   channel.high = c.out_max;
@@ -118,7 +118,7 @@ Channel ChannelOf(const Case& c, int64_t n, bool fma) {
 std::string CannotRun(const Case& c) {
   const bool u8s8 = c.x.dtype() == DType::kU8 && c.w.dtype() == DType::kS8;
   const bool integer = c.op == Op::kLinear && c.out_dtype == DType::kS32;  // MatMulInteger
-  const bool one_type = IsConv(c.op) || HasTwoOperands(c.op) || IsFurther(c.op);
+  const bool one_type = IsConv(c.op) || HasTwoOperands(c.op) || IsPoolOrTable(c.op);
   return FirstReason({
       ZeroPointsAreCodes(c),
       WholeRange(c),
@@ -132,7 +132,7 @@ std::string CannotRun(const Case& c) {
       Require(
           !IsConv(c.op) || c.w_q.zero_point.empty() || WeightZeroPointsAre(c, c.w_q.zero_point[0]),
           "weight zero points must be equal"),
-      IsFurther(c.op) ? ort::CannotRunFurther(c) : "",
+      IsPoolOrTable(c.op) ? ort::CannotPoolOrTable(c) : "",
   });
 }
 
@@ -156,7 +156,7 @@ std::vector<Step> Operands(const Case& c, bool fma) {
 
 std::vector<Step> StepsOf(const Case& c, bool fma) {
   if (HasTwoOperands(c.op)) return Operands(c, fma);
-  if (IsFurther(c.op)) return ort::FurtherSteps(c, fma, {std::begin(kEnd), std::end(kEnd)});
+  if (IsPoolOrTable(c.op)) return ort::PoolOrTableSteps(c, fma, {std::begin(kEnd), std::end(kEnd)});
   if (c.op == Op::kDequantize) {
     return {{Stage::kScale, "scale {scale} * float(code - {zero_point})",
              step::TimesCodeMinusZeroPoint}};
@@ -221,8 +221,8 @@ Convention Make(const std::string& isa, bool pairs, bool fma) {
   }
   definition.ops = {Op::kQuantize,  Op::kDequantize, Op::kLinear, Op::kConv2d,
                     Op::kDepthwise, Op::kAdd,        Op::kMul};
-  const std::vector<Op> further = ort::FurtherOps();
-  definition.ops.insert(definition.ops.end(), further.begin(), further.end());
+  const std::vector<Op> pools_and_tables = ort::PoolAndTableOps();
+  definition.ops.insert(definition.ops.end(), pools_and_tables.begin(), pools_and_tables.end());
   definition.cannot_run = CannotRun;
   definition.accumulation = [pairs](const Case& c) {
     const bool u8s8 = c.x.dtype() == DType::kU8 && c.w.dtype() == DType::kS8;
@@ -234,8 +234,8 @@ Convention Make(const std::string& isa, bool pairs, bool fma) {
   };
   definition.channel = [fma](const Case& c, int64_t n) { return ChannelOf(c, n, fma); };
   definition.gather = [](const Case& c, int64_t index, Trace*) -> std::optional<Value> {
-    if (!IsFurther(c.op)) return std::nullopt;
-    return ort::FurtherInput(c, index);
+    if (!IsPoolOrTable(c.op)) return std::nullopt;
+    return ort::PoolOrTableInput(c, index);
   };
   definition.steps = [fma](const Case& c) { return StepsOf(c, fma); };
   return MakeConvention(std::move(definition));

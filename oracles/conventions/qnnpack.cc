@@ -26,7 +26,7 @@ const Step kEpilogue[] = {
 
 // add: both scales over the output's as integers below 2^22 with one exponent.
 void AddTerms(Value& v, const Channel& c) {
-  const int64_t a = v.integer - c.a_zero_point, b = int64_t{v.other} - c.b_zero_point;
+  const int64_t a = v.integer - c.a_zero_point, b = int64_t{v.second} - c.b_zero_point;
   const int64_t sum = a * c.a_fixed.value + b * c.b_fixed.value;
   v.SetInt(Wrap32(sum));
   v.lossy = v.integer != sum;

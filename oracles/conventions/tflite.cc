@@ -41,7 +41,7 @@ void AddScaled(Value& v, const Channel& c) {
     return int64_t{Multiply(static_cast<int32_t>(difference * (1 << kAddShift)), m)};
   };
   const int64_t sum = scaled(v.integer - c.a_zero_point, c.a_fixed) +
-                      scaled(int64_t{v.other} - c.b_zero_point, c.b_fixed);
+                      scaled(int64_t{v.second} - c.b_zero_point, c.b_fixed);
   v.SetInt(Wrap32(sum));
   v.lossy = v.integer != sum;
 }

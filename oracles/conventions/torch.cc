@@ -12,7 +12,7 @@
 
 #include "oracles/conventions/definition.h"
 #include "oracles/conventions/observers.h"
-#include "oracles/conventions/torch_parts.h"
+#include "oracles/conventions/torch_operators.h"
 
 namespace qualm::conventions {
 namespace {
@@ -34,7 +34,7 @@ class Engine {
     for (const Op op : ops) {
       variations_.insert(variations_.end(), convention.variations.begin(),
                          convention.variations.end());
-      parts_[static_cast<size_t>(op)] = convention;
+      by_op_[static_cast<size_t>(op)] = convention;
     }
   }
 
@@ -43,17 +43,17 @@ class Engine {
     convention.name = std::move(name);
     convention.description = std::move(description);
     convention.source = std::move(source);
-    for (const Convention& part : parts_) convention.pair_saturates |= part.pair_saturates;
+    for (const Convention& one : by_op_) convention.pair_saturates |= one.pair_saturates;
     convention.variations = std::move(variations_);
     SortVariations(convention.variations);
     for (const Op op : AllOps()) {
-      if (parts_[static_cast<size_t>(op)].run) convention.ops.push_back(op);
+      if (by_op_[static_cast<size_t>(op)].run) convention.ops.push_back(op);
     }
-    const auto parts = std::make_shared<const Parts>(std::move(parts_));
-    const auto at = [parts](Op op) -> const Convention& {
-      return (*parts)[static_cast<size_t>(op)];
+    const auto by_op = std::make_shared<const ByOp>(std::move(by_op_));
+    const auto at = [by_op](Op op) -> const Convention& {
+      return (*by_op)[static_cast<size_t>(op)];
     };
-    convention.part = [at](Op op) { return at(op).run ? &at(op) : nullptr; };
+    convention.for_op = [at](Op op) { return at(op).run ? &at(op) : nullptr; };
     convention.cannot_run = [at](const Case& c) {
       if (!at(c.op).run) return "this engine has no " + std::string(Name(c.op));
       return at(c.op).cannot_run(c);
@@ -64,21 +64,21 @@ class Engine {
   }
 
  private:
-  using Parts = std::array<Convention, kOpCount>;
-  Parts parts_;
+  using ByOp = std::array<Convention, kOpCount>;
+  ByOp by_op_;
   std::vector<std::string> variations_;
 };
 
 // s8 products, and on QNNPACK s8 sums, are XNNPACK's where PyTorch was built with it, as Debian's
 // is, but for an output zero point of 127 (qmul.cpp, _mul_out_xnnpack; BinaryOps.cpp, xnnp_add;
 // both ask for zero_point < q_max). `variations`: those that this one of XNNPACK's functions needs.
-Convention WithXnnpackS8(const Convention& others, std::initializer_list<const char*> variations) {
+Convention WithXnnpackS8(const Convention& own, std::initializer_list<const char*> variations) {
   const Convention s8 = Named(XnnpackConventions(), "xnnpack@fp32");
-  const auto parts = std::make_shared<const std::array<Convention, 2>>(std::array{others, s8});
-  const auto of = [parts](const Case& c) -> const Convention& {
-    return (*parts)[c.x.dtype() == DType::kS8 && c.out_q.zero_point[0] < 127 ? 1 : 0];
+  const auto by_op = std::make_shared<const std::array<Convention, 2>>(std::array{own, s8});
+  const auto of = [by_op](const Case& c) -> const Convention& {
+    return (*by_op)[c.x.dtype() == DType::kS8 && c.out_q.zero_point[0] < 127 ? 1 : 0];
   };
-  Convention convention = others;
+  Convention convention = own;
   convention.cannot_run = [of](const Case& c) {
     return FirstReason({Require(c.x.dtype() == c.w.dtype() && c.x.dtype() == c.out_dtype,
                                 "operands and output must have one type"),

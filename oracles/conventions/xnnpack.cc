@@ -92,7 +92,7 @@ const Step kQuantizeArm[] = {
 void AddTerms(Value& v, const Channel& c) {
   const int64_t half = int64_t{1} << (c.fixed.shift - 1);
   const int64_t sum = half + (v.integer - c.a_zero_point) * c.a_fixed.value +
-                      (int64_t{v.other} - c.b_zero_point) * c.b_fixed.value;
+                      (int64_t{v.second} - c.b_zero_point) * c.b_fixed.value;
   v.SetInt(Wrap32(sum));
   v.lossy = v.integer != sum;
 }
@@ -304,7 +304,7 @@ std::optional<Value> Gather(const Case& c, int64_t index, Trace* trace) {
   return std::nullopt;
 }
 
-std::string CannotRunMore(const Case& c) {
+std::string CannotMapCodes(const Case& c) {
   const std::string shared = FirstReason({
       Require(c.x.dtype() == c.out_dtype, "x and output must have one type"),
       Require(LowerBound(c) < c.out_max, "the clamp must leave two codes"),
@@ -328,11 +328,12 @@ std::vector<Op> OpsOf(bool rndnu) {
   if (!rndnu) ops.insert(ops.end(), {Op::kAvgPool, Op::kGlobalAvgPool});
   return ops;
 }
-bool IsMore(Op op) {
+// Codes of one input to codes, without a product.
+bool MapsCodes(Op op) {
   return IsPool(op) || op == Op::kRescale || op == Op::kTable || op == Op::kSoftmax;
 }
 
-Channel MoreChannel(const Case& c, Channel channel) {
+Channel MapChannel(const Case& c, Channel channel) {
   channel.zero_point = c.out_q.zero_point[0];
   channel.a_zero_point = c.x_q.zero_point[0];
   channel.a_scale = c.x_q.scale[0];
@@ -344,7 +345,7 @@ Channel MoreChannel(const Case& c, Channel channel) {
   return channel;
 }
 
-std::vector<Step> MoreSteps(const Case& c) {
+std::vector<Step> MapSteps(const Case& c) {
   std::vector<Step> steps;
   if (c.op == Op::kTable) return TableSteps(c);
   if (c.op == Op::kAvgPool && !IsWholeImage(c)) {
@@ -362,7 +363,7 @@ Channel ChannelOf(const Case& c, int64_t n) {
   if (c.op == Op::kAdd) return FixedPointAddChannel(c, 21);
   Channel channel;
   SetClamp(channel, c);
-  if (IsMore(c.op)) return MoreChannel(c, channel);
+  if (MapsCodes(c.op)) return MapChannel(c, channel);
   if (c.op == Op::kQuantize) {
     channel.scale = c.out_q.scale_at(n);
     channel.reciprocal = Flushed(1.0f / channel.scale);
@@ -397,7 +398,7 @@ std::string CannotRun(const Case& c, bool rndnu) {
   });
   if (!shared.empty()) return shared;
   if (HasTwoOperands(c.op)) return CannotRunOperands(c);
-  if (IsMore(c.op)) return CannotRunMore(c);
+  if (MapsCodes(c.op)) return CannotMapCodes(c);
   if (c.op == Op::kDequantize) {
     return Require(std::isnormal(c.x_q.scale[0]), "the scale must be a normal number");
   }
@@ -456,7 +457,7 @@ Convention Make(bool rndnu) {
   definition.channel = ChannelOf;
   definition.steps = [rndnu](const Case& c) {
     std::vector<Step> steps;
-    if (IsMore(c.op)) return MoreSteps(c);
+    if (MapsCodes(c.op)) return MapSteps(c);
     if (c.op == Op::kDequantize) {
       steps.push_back(
           {Stage::kScale, "minus {zero_point}, times {scale}", step::TimesCodeMinusZeroPoint});

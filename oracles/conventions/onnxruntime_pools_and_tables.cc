@@ -7,7 +7,7 @@
 // qlinear_concat.cc @ 07d59c0, qlinear_activations.cc @ 16ac448, qlinear_lookup_table.cc @ 1272a01,
 // core/mlas/lib/logistic.cpp @ 01d143a. QLinearSoftmax: qlinear_softmax.cc @ 07d59c0, clamped as
 // microsoft/onnxruntime pull request 29728 made it.
-#include "oracles/conventions/onnxruntime_further.h"
+#include "oracles/conventions/onnxruntime_pools_and_tables.h"
 
 #include <algorithm>
 #include <cmath>
@@ -174,16 +174,16 @@ void DivideByScale(Value& v, const Channel& c) {
       static_cast<double>(v.number) * static_cast<double>(c.scale) != static_cast<double>(before);
 }
 
-std::vector<Op> FurtherOps() {
+std::vector<Op> PoolAndTableOps() {
   return {Op::kMaxPool, Op::kAvgPool, Op::kGlobalAvgPool, Op::kConcat, Op::kTable, Op::kSoftmax};
 }
 
-std::string CannotRunFurther(const Case& c) {
+std::string CannotPoolOrTable(const Case& c) {
   const bool table =
       c.op != Op::kTable || c.function == Function::kLeakyRelu || c.function == Function::kSigmoid;
   float scale = 1;
   if (c.op == Op::kGlobalAvgPool || (c.op == Op::kAvgPool && IsGlobal(c)))
-    scale = FurtherChannel(c, 0).multiplier;
+    scale = PoolOrTableChannel(c, 0).multiplier;
   const CodeRange range = RangeOf(c.out_dtype);
   const bool codes = std::ranges::all_of(
       c.w_q.zero_point, [&](int32_t z) { return z >= range.min && z <= range.max; });
@@ -195,7 +195,7 @@ std::string CannotRunFurther(const Case& c) {
   });
 }
 
-Value FurtherInput(const Case& c, int64_t index) {
+Value PoolOrTableInput(const Case& c, int64_t index) {
   if (c.op == Op::kMaxPool) return LargestCode(c, index);
   if (IsAverage(c.op)) return IsGlobal(c) ? SumOfCodes(c, index) : MeanOfReals(c, index);
   if (c.op == Op::kConcat) return ConcatCode(c, index);
@@ -206,7 +206,7 @@ Value FurtherInput(const Case& c, int64_t index) {
   return value;
 }
 
-Channel FurtherChannel(const Case& c, int64_t column) {
+Channel PoolOrTableChannel(const Case& c, int64_t column) {
   const bool second = c.op == Op::kConcat && column >= c.x.shape()[1];
   const QParams& q = second ? c.w_q : c.x_q;
   Channel channel;
@@ -221,7 +221,7 @@ Channel FurtherChannel(const Case& c, int64_t column) {
   return channel;
 }
 
-std::vector<Step> FurtherSteps(const Case& c, bool fma, const std::vector<Step>& end) {
+std::vector<Step> PoolOrTableSteps(const Case& c, bool fma, const std::vector<Step>& end) {
   if (c.op == Op::kMaxPool) return {{Stage::kAccumulate, "largest code under the window", AsIs}};
   if (c.op == Op::kSoftmax) {
     return {{Stage::kScale, "share of the row's sum, in output codes", AsIs},

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// ONNX Runtime's pools, and its operators that are tables of codes: QLinearConcat,
+// QLinearLeakyRelu, QLinearSigmoid and, with a table of exponentials, QLinearSoftmax.
+#ifndef QUALM_ORACLES_CONVENTIONS_ONNXRUNTIME_POOLS_AND_TABLES_H_
+#define QUALM_ORACLES_CONVENTIONS_ONNXRUNTIME_POOLS_AND_TABLES_H_
+
+#include <string>
+#include <vector>
+
+#include "oracles/conventions/definition.h"
+
+namespace qualm::conventions::ort {
+
+// fl(v / scale), as all of its quantization.
+void DivideByScale(Value& v, const Channel& c);
+
+std::vector<Op> PoolAndTableOps();
+// Why the operator does not take a case of these operations, "" if it does.
+std::string CannotPoolOrTable(const Case& c);
+// What flows into the steps of output `index`, and its constants.
+Value PoolOrTableInput(const Case& c, int64_t index);
+Channel PoolOrTableChannel(const Case& c, int64_t column);
+// `fma`: the sigmoid's polynomials are fused. `end` requantizes a float32 number of output codes
+// (clamp, round, zero point).
+std::vector<Step> PoolOrTableSteps(const Case& c, bool fma, const std::vector<Step>& end);
+
+}  // namespace qualm::conventions::ort
+
+#endif  // QUALM_ORACLES_CONVENTIONS_ONNXRUNTIME_POOLS_AND_TABLES_H_

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+// The steps of a convention: what flows through them, the constants that they use, and the steps
+// that several families share.
+#ifndef QUALM_ORACLES_CONVENTIONS_STEPS_H_
+#define QUALM_ORACLES_CONVENTIONS_STEPS_H_
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "core/case.h"
+#include "oracles/conventions/primitives.h"
+#include "oracles/trace.h"
+
+namespace qualm::conventions {
+
+// Constants of one output channel, computed once per case.
+struct Channel {
+  float multiplier = 1;         // codes out per accumulator unit
+  float accumulator_scale = 1;  // real units per accumulator unit
+  float reciprocal = 1;         // 1/scale, as the family rounds it
+  float bias = 0;               // as the family's bias step wants it
+  int32_t bias_i32 = 0;
+  bool bias_rounded = false;  // bias_i32 is a float bias that was not an integer
+  float scale = 1;            // quantize, dequantize
+  int32_t zero_point = 0;     // of the codes that are made (quantize, linear) or read (dequantize)
+  int32_t low = 0;            // clamp, relu included
+  int32_t high = 0;
+  FixedMultiplier fixed;
+  // add, mul: what each operand is multiplied by, and its zero point.
+  float a_scale = 1, b_scale = 1;
+  int32_t a_zero_point = 0, b_zero_point = 0;
+  FixedMultiplier a_fixed, b_fixed;
+  int64_t index = 0;  // of the element, for kernels whose tail differs
+  int64_t count = 0;
+  int64_t columns = 1;  // N, of `count` elements
+};
+
+// What flows through the steps: an integer, later a float32, or the other way round; in NumPy's
+// conventions a float64.
+struct Value {
+  bool real = false;
+  bool is_wide = false;  // the real number is `wide`, not `number`
+  int64_t integer = 0;
+  float number = 0;
+  double wide = 0;
+  int32_t second = 0;  // the code of the second operand (add, mul)
+  // What steps add to a sum for the zero point of x, and for the zero point of w, where
+  // Accumulation::take_out left both in (oneDNN's AMX tiles).
+  int32_t x_offset = 0, w_offset = 0;
+  bool lossy = false;  // the last step departed from the exact value
+
+  void SetInt(int64_t value) {
+    real = false;
+    integer = value;
+  }
+  void SetReal(float value) {
+    real = true;
+    is_wide = false;
+    number = value;
+  }
+  void SetWide(double value) {
+    real = is_wide = true;
+    wide = value;
+  }
+};
+
+// `text` may name constants: {multiplier} {scale} {reciprocal} {bias} {zero_point} {low} {high}
+// {fixed} {shift}; of two operands {a_scale} {a_zp} {a_fixed} {a_shift}, {b_...} likewise, and {b},
+// the code of the second.
+struct Step {
+  Stage stage;
+  std::string_view text;
+  void (*apply)(Value&, const Channel&);
+};
+
+// As traces show it: an integer, or hex.
+std::string ValueText(const Value& v);
+// Adds one step to a trace, if there is one.
+void Note(Trace* trace, Stage stage, std::string text, std::string value, bool lossy);
+// Walks the steps.
+void Apply(std::span<const Step> steps, const Channel& channel, Value& value, Trace* trace);
+
+// Float operations that note whether they were exact.
+float MultiplyInto(Value& value, float a, float b);
+float AddInto(Value& value, float a, float b);
+
+// Steps that several families share.
+namespace step {
+void AddBiasI32(Value& v, const Channel& c);       // wraps
+void ToFloat(Value& v, const Channel& c);          // cvtdq2ps
+void TimesMultiplier(Value& v, const Channel& c);  // one rounding
+void TimesReciprocal(Value& v, const Channel& c);
+void AddZeroPointFloat(Value& v, const Channel& c);
+void RoundX86(Value& v, const Channel& c);            // cvtps2dq
+void RoundArm(Value& v, const Channel& c);            // vcvtn: saturates, NaN becomes 0
+void MinHigh(Value& v, const Channel& c);             // minps with high - zero_point
+void AddZeroPointSat16(Value& v, const Channel& c);   // packssdw, paddsw
+void AddZeroPointWrap32(Value& v, const Channel& c);  // paddd
+void Clamp(Value& v, const Channel& c);
+void TimesCodeMinusZeroPoint(Value& v, const Channel& c);  // dequantize: fl(scale*(float)(q-zp))
+void TimesSecond(Value& v, const Channel& c);              // mul, exact
+constexpr Step kProduct{Stage::kAccumulate, "(a - {a_zp}) * ({b} - {b_zp})", TimesSecond};
+}  // namespace step
+
+// Constants.
+// Clamp bounds of a code output, relu included.
+void SetClamp(Channel& channel, const Case& c);
+// add in fixed point: both scales over the output's as integers that share one exponent
+// (a_fixed, b_fixed, fixed.shift), the larger in [2^(bits-1), 2^bits].
+Channel FixedPointAddChannel(const Case& c, int32_t bits);
+
+}  // namespace qualm::conventions
+
+#endif  // QUALM_ORACLES_CONVENTIONS_STEPS_H_

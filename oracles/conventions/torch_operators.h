@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// Pools, tables, concat and softmax of PyTorch 1.13.1 (aten/src/ATen/native/quantized/cpu): its
+// engines take these operations from here, and all others from the families. The conventions here
+// have no names and no claims.
+#ifndef QUALM_ORACLES_CONVENTIONS_TORCH_OPERATORS_H_
+#define QUALM_ORACLES_CONVENTIONS_TORCH_OPERATORS_H_
+
+#include <cstdint>
+
+#include "oracles/conventions/convention.h"
+
+namespace qualm::conventions {
+
+// ATen's tables and its softmax call exponential functions of the C library and of Sleef: a case
+// whose output depends on the last bits of such a function is refused, with this reason.
+constexpr const char* kUndecided = "an output depends on how the exponential function rounds";
+
+Convention AtenMaxPool();
+Convention QnnpackMaxPool();
+// avg_pool and global_avg_pool.
+Convention AtenAvgPool();
+Convention QnnpackAvgPool();
+// `aten` quantizes and dequantizes.
+Convention AtenConcat(const Convention& aten);
+// `block`: codes that the vector loop takes at a time, 0 where there is none.
+Convention AtenTable(int64_t block);
+Convention QnnpackTable();
+// `aten` quantizes and dequantizes.
+Convention AtenSoftmax(const Convention& aten);
+
+}  // namespace qualm::conventions
+
+#endif  // QUALM_ORACLES_CONVENTIONS_TORCH_OPERATORS_H_

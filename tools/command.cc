@@ -22,7 +22,6 @@
 #include "oracles/conventions/convention.h"
 #include "oracles/exact/exact.h"
 #include "properties/property.h"
-#include "triage/counterfactual.h"
 #include "triage/triage.h"
 
 namespace qualm::tools {

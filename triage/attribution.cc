@@ -8,30 +8,27 @@
 #include "core/subject.h"
 #include "oracles/exact/exact.h"
 #include "properties/sweep.h"
-#include "triage/counterfactual.h"
+#include "triage/causes.h"
 #include "triage/recorder.h"
 #include "triage/triage.h"
 
 namespace qualm::triage {
 namespace {
 
-std::string Sentence(std::span<const SwapInfo* const> swaps) {
+using Causes = std::span<const Cause* const>;
+
+std::string Sentence(Op op, Causes causes) {
   std::string text = "the subject ";
-  for (size_t i = 0; i < swaps.size(); ++i) {
-    text += (i == 0 ? "" : " and ") + std::string(swaps[i]->sentence);
-  }
+  for (size_t i = 0; i < causes.size(); ++i)
+    text += (i == 0 ? "" : " and ") + causes[i]->SentenceFor(op);
   return text;
 }
 
-std::string Names(std::span<const SwapInfo* const> swaps) {
+std::string Names(Op op, Causes causes) {
   std::string text;
-  for (const SwapInfo* info : swaps) {
-    text += (text.empty() ? "" : " + ") + std::string(info->name);
-  }
+  for (const Cause* cause : causes) text += (text.empty() ? "" : " + ") + cause->NameFor(op);
   return text;
 }
-
-const SwapInfo& InfoOf(Swap swap) { return *std::ranges::find(AllSwaps(), swap, &SwapInfo::swap); }
 
 int64_t Work(const Case& c) { return c.M * c.N * std::max<int64_t>(1, c.K); }
 
@@ -52,18 +49,18 @@ struct Agreement {
   int64_t explained = 0;   // those that the counterfactual gives
   int64_t spoiled = 0;     // outputs that are exact, and not so in the counterfactual
 };
-Agreement Compare(const Tensor& exact_y, const Tensor& actual, const Tensor& swapped) {
+Agreement Compare(const Tensor& exact_y, const Tensor& actual, const Tensor& replayed) {
   Agreement agreement;
   for (int64_t i = 0; i < exact_y.size(); ++i) {
-    const uint32_t right = exact_y.BitsAt(i), given = actual.BitsAt(i), other = swapped.BitsAt(i);
+    const uint32_t right = exact_y.BitsAt(i), given = actual.BitsAt(i), said = replayed.BitsAt(i);
     agreement.departures += given != right ? 1 : 0;
-    agreement.explained += given != right && given == other ? 1 : 0;
-    agreement.spoiled += given == right && other != right ? 1 : 0;
+    agreement.explained += given != right && given == said ? 1 : 0;
+    agreement.spoiled += given == right && said != right ? 1 : 0;
   }
   return agreement;
 }
 
-// One answer and what it is compared with. Most combinations of swaps are ruled out on two rows.
+// One answer and what it is compared with. Two rows rule out most combinations of causes.
 class Evidence {
  public:
   Evidence(const Case& c, const Tensor& actual, const Tensor& exact_y)
@@ -84,24 +81,26 @@ class Evidence {
 
   int64_t departures() const { return departures_; }
 
-  bool Reproduced(std::span<const Swap> swaps) const {
+  bool Reproduced(Causes causes) const {
     if (two_rows_) {
-      const std::optional<Tensor> y = Counterfactual(*two_rows_, swaps);
+      const std::optional<Tensor> y = Counterfactual(*two_rows_, causes);
       if (y && *y != actual_rows_) return false;
     }
-    const std::optional<Tensor> y = Counterfactual(c_, swaps);
+    const std::optional<Tensor> y = Counterfactual(c_, causes);
     return y && *y == actual_;
   }
 
-  // What the swap says of the outputs; nullopt if it changes nothing.
-  std::optional<Agreement> Explained(Swap swap) const {
-    const std::optional<Tensor> y = Counterfactual(c_, std::span(&swap, 1));
+  // What the cause says of the outputs; nullopt if it changes nothing.
+  std::optional<Agreement> Explained(const Cause& cause) const {
+    const std::optional<Tensor> y = Counterfactual(c_, cause);
     if (!y || *y == exact_y_) return std::nullopt;
     return Compare(exact_y_, actual_, *y);
   }
 
-  std::string Text(std::span<const SwapInfo* const> swaps) const {
-    return "exact arithmetic with " + Names(swaps) + " reproduces " +
+  Op op() const { return c_.op; }
+
+  std::string Text(Causes causes) const {
+    return "exact arithmetic with " + Names(op(), causes) + " reproduces " +
            (actual_.size() == 1 ? "the output"
                                 : "all " + std::to_string(actual_.size()) + " outputs (" +
                                       std::to_string(departures_) + " of them not exact)");
@@ -117,48 +116,45 @@ class Evidence {
   Tensor actual_rows_;
 };
 
-Attribution Shown(const Evidence& evidence, std::vector<const SwapInfo*> infos) {
+Attribution Shown(const Evidence& evidence, std::vector<const Cause*> causes) {
   Attribution attribution;
-  attribution.kind = infos.front()->kind;
-  attribution.diagnosis = Sentence(infos);
-  attribution.evidence.push_back(evidence.Text(infos));
+  attribution.kind = causes.front()->kind;
+  attribution.diagnosis = Sentence(evidence.op(), causes);
+  attribution.evidence.push_back(evidence.Text(causes));
   attribution.complete = true;
-  for (const SwapInfo* info : infos) attribution.swaps.push_back(info->swap);
+  attribution.causes = std::move(causes);
   return attribution;
 }
 
-// The likeliest single swap that gives the output; the others that do are said.
-std::optional<Attribution> OneSwap(const Evidence& evidence) {
-  // Counterfactuals are rounded from float64 themselves: where that alone gives the output, a swap
-  // that changes nothing seems to.
-  constexpr Swap kFloat64 = Swap::kFloat64;
-  if (evidence.Reproduced({&kFloat64, 1})) return Shown(evidence, {&InfoOf(kFloat64)});
-  std::vector<const SwapInfo*> all;
-  for (const SwapInfo& info : AllSwaps()) {
-    if (evidence.Reproduced(std::span(&info.swap, 1))) all.push_back(&info);
+// The likeliest single cause that gives the output; the evidence names every other one.
+std::optional<Attribution> OneCause(const Evidence& evidence) {
+  std::vector<const Cause*> all;
+  for (const Cause& cause : AllCauses()) {
+    const Cause* const one = &cause;
+    if (evidence.Reproduced({&one, 1})) all.push_back(one);
   }
   if (all.empty()) return std::nullopt;
   Attribution attribution = Shown(evidence, {all.front()});
-  std::string others;
-  for (const SwapInfo* info : std::span(all).subspan(1)) {
-    others += (others.empty() ? "also reproduced by: " : ", ") + std::string(info->name);
-    attribution.ambiguous |= info->kind != attribution.kind;
+  std::string text;
+  for (const Cause* cause : Causes(all).subspan(1)) {
+    text += (text.empty() ? "also reproduced by: " : ", ") + cause->NameFor(evidence.op());
+    attribution.ambiguous |= cause->kind != attribution.kind;
   }
-  if (!others.empty()) attribution.evidence.push_back(others);
+  if (!text.empty()) attribution.evidence.push_back(text);
   return attribution;
 }
 
-std::optional<Attribution> TwoSwaps(const Case& c, const Evidence& evidence) {
-  // All pairs of a small case; of a large one only swaps that change something on their own.
+std::optional<Attribution> TwoCauses(const Case& c, const Evidence& evidence) {
+  // All pairs of a small case; of a large one only causes that change something on their own.
   constexpr int64_t kSmall = 4096;
-  std::vector<const SwapInfo*> usable;
-  for (const SwapInfo& info : AllSwaps()) {
-    if (Work(c) <= kSmall || evidence.Explained(info.swap)) usable.push_back(&info);
+  std::vector<const Cause*> usable;
+  for (const Cause& cause : AllCauses()) {
+    if (Work(c) <= kSmall || evidence.Explained(cause)) usable.push_back(&cause);
   }
   for (size_t i = 0; i < usable.size(); ++i) {
     for (size_t j = i + 1; j < usable.size(); ++j) {
       if (usable[i]->stage == usable[j]->stage) continue;
-      const Swap both[] = {usable[i]->swap, usable[j]->swap};
+      const Cause* const both[] = {usable[i], usable[j]};
       if (evidence.Reproduced(both)) return Shown(evidence, {usable[i], usable[j]});
     }
   }
@@ -198,7 +194,7 @@ bool Misplaced(const Case& c, const Tensor& exact_y, const Tensor& actual) {
   return moved;
 }
 
-// What fits best where no swaps give the whole output.
+// What fits best where no causes give the whole output.
 Attribution Guess(const Case& c, const Tensor& exact_y, const Tensor& actual,
                   const Evidence& evidence) {
   Attribution attribution;
@@ -212,15 +208,15 @@ Attribution Guess(const Case& c, const Tensor& exact_y, const Tensor& actual,
     attribution.diagnosis = "outputs hold what belongs in another column";
     return attribution;
   }
-  const SwapInfo* best = nullptr;
+  const Cause* best = nullptr;
   Agreement most;
-  for (const SwapInfo& info : AllSwaps()) {
-    const Agreement agreement = evidence.Explained(info.swap).value_or(Agreement{});
+  for (const Cause& cause : AllCauses()) {
+    const Agreement agreement = evidence.Explained(cause).value_or(Agreement{});
     if (agreement.explained > most.explained ||
         (best != nullptr && agreement.explained == most.explained &&
          agreement.spoiled < most.spoiled)) {
       most = agreement;
-      best = &info;
+      best = &cause;
     }
   }
   if (best == nullptr || 2 * most.explained < evidence.departures()) {
@@ -228,30 +224,12 @@ Attribution Guess(const Case& c, const Tensor& exact_y, const Tensor& actual,
     return attribution;
   }
   attribution.kind = best->kind;
-  attribution.diagnosis = Sentence({{best}}) + ", and something else";
-  attribution.evidence.push_back("exact arithmetic with " + std::string(best->name) +
-                                 " reproduces " + std::to_string(most.explained) + " of the " +
+  attribution.diagnosis = Sentence(c.op, {&best, 1}) + ", and something else";
+  attribution.evidence.push_back("exact arithmetic with " + best->NameFor(c.op) + " reproduces " +
+                                 std::to_string(most.explained) + " of the " +
                                  std::to_string(evidence.departures()) +
                                  " outputs that are not exact");
   return attribution;
-}
-
-Attribution InTermsOfSums(const Case& c, const Tensor& actual, std::span<const Swap> hint) {
-  const Tensor exact_y = exact::Evaluate(c);
-  if (actual == exact_y) {
-    Attribution attribution;
-    attribution.diagnosis = "the output is exact";
-    return attribution;
-  }
-  const Evidence evidence(c, actual, exact_y);
-  if (!hint.empty() && evidence.Reproduced(hint)) {
-    std::vector<const SwapInfo*> infos;
-    for (Swap swap : hint) infos.push_back(&InfoOf(swap));
-    return Shown(evidence, std::move(infos));
-  }
-  if (auto one = OneSwap(evidence)) return *one;
-  if (auto two = TwoSwaps(c, evidence)) return *two;
-  return Guess(c, exact_y, actual, evidence);
 }
 
 bool SameEnvironment(const RunContext& a, const RunContext& b) {
@@ -441,11 +419,19 @@ Attribution FromAnswers(const Verdict& verdict, const std::vector<Recorded>& rec
 
 }  // namespace
 
-Attribution Attribute(const Case& c, const Tensor& actual, std::span<const Swap> hint) {
-  Attribution attribution = InTermsOfSums(c, actual, hint);
-  attribution.diagnosis = InTermsOf(c.op, std::move(attribution.diagnosis));
-  for (std::string& line : attribution.evidence) line = InTermsOf(c.op, std::move(line));
-  return attribution;
+Attribution Attribute(const Case& c, const Tensor& actual, Causes hint) {
+  const Tensor exact_y = exact::Evaluate(c);
+  if (actual == exact_y) {
+    Attribution attribution;
+    attribution.diagnosis = "the output is exact";
+    return attribution;
+  }
+  const Evidence evidence(c, actual, exact_y);
+  if (!hint.empty() && evidence.Reproduced(hint))
+    return Shown(evidence, {hint.begin(), hint.end()});
+  if (auto one = OneCause(evidence)) return *one;
+  if (auto two = TwoCauses(c, evidence)) return *two;
+  return Guess(c, exact_y, actual, evidence);
 }
 
 Attribution Attribute(const Case& c, const Verdict& verdict, Subject& subject) {
@@ -463,12 +449,12 @@ Attribution Attribute(const Case& c, const Verdict& verdict, Subject& subject) {
 }
 
 bool IsBornOut(const Case& c, Subject& subject, const Attribution& fits) {
-  if (fits.swaps.empty()) return true;
+  if (fits.causes.empty()) return true;
   const Outcome outcome = subject.Run(c, {});
   if (!outcome.ok()) return true;
   const Tensor exact_y = exact::Evaluate(c);
   if (outcome.y == exact_y) return !fits.ambiguous;
-  const std::optional<Tensor> y = Counterfactual(c, fits.swaps);
+  const std::optional<Tensor> y = Counterfactual(c, fits.causes);
   if (!y) return false;
   const Agreement agreement = Compare(exact_y, outcome.y, *y);
   return 2 * agreement.explained >= agreement.departures ||

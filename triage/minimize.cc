@@ -40,9 +40,9 @@ class CountingSubject : public Subject {
   int64_t calls_ = 0;
 };
 
-// Is the kind one that a smaller case must keep? One swap, or a rerun, showed it.
+// Is the kind one that a smaller case must keep? One cause, or a rerun, showed it.
 bool Binds(const Attribution& attribution) {
-  return attribution.complete && attribution.swaps.size() <= 1;
+  return attribution.complete && attribution.causes.size() <= 1;
 }
 
 class Descent {
@@ -82,14 +82,13 @@ class Descent {
   // Does `candidate` fail the same property for the same reason?
   bool Fails(const Case& candidate, Judged* judged) {
     if (counting_.spent() || !memo_.CannotRun(candidate).empty()) return false;
-    // Searching for a cause costs more than a run where two stages are swapped or the sums are
-    // long.
+    // The search for a pair of causes, or over long sums, costs more than a run of the subject.
     constexpr int64_t kLong = 4096;
     const bool slow =
-        attribution_.swaps.size() > 1 || candidate.M * candidate.N * candidate.K > kLong;
+        attribution_.causes.size() > 1 || candidate.M * candidate.N * candidate.K > kLong;
     AttributionOptions options;
-    if (slow) options.hint = attribution_.swaps;
-    options.probe_state = attribution_.complete && attribution_.swaps.empty();
+    if (slow) options.hint = attribution_.causes;
+    options.probe_state = attribution_.complete && attribution_.causes.empty();
     *judged = JudgeAndAttribute(property_, candidate, memo_, options);
     if (!judged->verdict.failed()) return false;
     if (!keep_kind_) return true;
@@ -184,8 +183,8 @@ MinimizeResult Minimize(const Case& c, Subject& subject, const Property& propert
   result.minimized = descent->best();
   result.verdict = descent->verdict();
   result.attribution = descent->attribution();
-  if (!result.attribution.swaps.empty()) {
-    // Every swap that fits the small case, not only the one that led here.
+  if (!result.attribution.causes.empty()) {
+    // Every cause that fits the small case, not only the one that led here.
     Attribution all = JudgeAndAttribute(property, result.minimized, subject).attribution;
     if (all.complete) result.attribution = std::move(all);
   }

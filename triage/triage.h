@@ -16,23 +16,23 @@
 
 namespace qualm::triage {
 
-enum class Swap : uint8_t;  // counterfactual.h
+struct Cause;  // causes.h
 
-// Attribution by counterfactual: the smallest set of swapped stages (pair saturation, wrap, other
-// rounding, zero point before rounding, clamp bound, dropped K tail, ...) that turns the exact
-// computation into what the subject answered on this case.
+// Attribution by counterfactual: the smallest set of causes (pair saturation, wrap, other rounding,
+// zero point before rounding, clamp bound, dropped K tail, ...) that turns the exact computation
+// into what the subject answered on this case.
 struct Attribution {
   FindingKind kind = FindingKind::kUnknown;
   std::string diagnosis;              // one sentence
   std::vector<std::string> evidence;  // what was replayed and whether it reproduced the output
-  // The cause is shown: the swaps give every output, or a rerun showed it. Otherwise the diagnosis
+  // The cause is shown: the causes give every output, or a rerun showed it. Otherwise the diagnosis
   // is what fits best, and the kind a guess that a smaller case may correct.
   bool complete = false;
-  bool ambiguous = false;  // another kind of swap gives the same output
-  std::vector<Swap> swaps;
+  bool ambiguous = false;  // a cause of another kind gives the same output
+  std::vector<const Cause*> causes;
 };
-// `hint`: swaps to try before all others (those of a similar case); they are taken if they fit.
-Attribution Attribute(const Case& c, const Tensor& actual, std::span<const Swap> hint = {});
+// `hint`: causes to try before all others, as found for a similar case; they are taken if they fit.
+Attribution Attribute(const Case& c, const Tensor& actual, std::span<const Cause* const> hint = {});
 // The same starting from a verdict on `c`, whose answer and sweep are looked at. Crash, hang and
 // memory need no replay.
 Attribution Attribute(const Case& c, const Verdict& verdict, Subject& subject);
@@ -44,7 +44,7 @@ struct Judged {
   Attribution attribution;  // of a failure
 };
 struct AttributionOptions {
-  std::span<const Swap> hint = {};
+  std::span<const Cause* const> hint = {};
   // First ask again, with other memory contents, and a new instance of the subject: an answer that
   // depends on such things has no cause in arithmetic, whatever fits it. Four runs and, where the
   // subject is foreign, the start of a worker.
@@ -53,9 +53,10 @@ struct AttributionOptions {
 Judged JudgeAndAttribute(const Property& property, const Case& c, Subject& subject,
                          const AttributionOptions& options = {});
 
-// Does the subject's answer to `c` bear out what fits a smaller case? One or two codes fit many
-// causes. It does where the swaps give half of the outputs that are not exact, or a quarter and
-// change fewer that are. Where the subject is exact, an ambiguous cause is not believed.
+// Does the subject's answer to `c` confirm the causes that fit a smaller case? A small case has one
+// or two codes, and many causes give those. The answer confirms the causes if they give half of the
+// outputs that are not exact, or a quarter of them while they spoil fewer outputs that are exact.
+// An exact answer confirms only a cause that is not ambiguous.
 bool IsBornOut(const Case& c, Subject& subject, const Attribution& fits);
 
 // Total order "simpler than" (docs/architecture.md): lexicographic; smaller is simpler.

@@ -5,7 +5,7 @@
 
 #include <utility>
 
-#include "triage/counterfactual.h"
+#include "triage/causes.h"
 
 namespace qualm::triage {
 
@@ -20,7 +20,7 @@ Triaged::Triaged(Finding finding, Subject& subject,
   }
   fails_ = judged.verdict.failed();
   if (fails_ && judged.attribution.ambiguous && known) PreferKnown(known, judged);
-  sure_ = fails_ && judged.attribution.complete && judged.attribution.swaps.size() <= 1;
+  sure_ = fails_ && judged.attribution.complete && judged.attribution.causes.size() <= 1;
   if (fails_) {
     Complete(finding_, judged.verdict, judged.attribution);
   } else {
@@ -38,12 +38,13 @@ void Triaged::PreferKnown(const std::function<bool(const Finding&)>& known, Judg
     return known(finding);
   };
   if (is_known(judged.attribution.kind)) return;
-  for (const SwapInfo& info : AllSwaps()) {
-    if (!is_known(info.kind)) continue;
+  for (const Cause& cause : AllCauses()) {
+    if (!is_known(cause.kind)) continue;
+    const Cause* const hint = &cause;
     const Judged again = JudgeAndAttribute(property_, finding_.test_case, subject_,
-                                           {.hint = {&info.swap, 1}, .probe_state = false});
+                                           {.hint = {&hint, 1}, .probe_state = false});
     if (!again.verdict.failed() || !again.attribution.complete ||
-        again.attribution.kind != info.kind)
+        again.attribution.kind != cause.kind)
       continue;
     judged = again;
     return;

@@ -1,0 +1,833 @@
+// SPDX-License-Identifier: Apache-2.0
+// The table of causes, and below each heading the small functions that its rows are made of.
+#include "triage/causes.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "core/slice.h"
+#include "core/status.h"
+#include "oracles/headroom/headroom.h"
+#include "triage/stages.h"
+
+namespace qualm::triage {
+namespace {
+
+// ---- Where a cause applies.
+
+bool Always(const Case&) { return true; }
+
+template <Op... kOps>
+bool Is(const Case& c) {
+  return ((c.op == kOps) || ...);
+}
+
+bool Sums(const Case& c) { return HasSums(c.op); }
+bool TwoInputs(const Case& c) { return HasTwoInputs(c.op); }
+bool Windows(const Case& c) { return HasWindow(c.op); }
+bool Groups(const Case& c) { return c.window.groups > 1; }
+bool HasBias(const Case& c) { return c.bias.has_value(); }
+bool CodesOfInput(const Case& c) {
+  return IsCode(c.x.dtype()) && c.op != Op::kConcat && c.op != Op::kSoftmax;
+}
+bool Weights(const Case& c) { return HasW(c.op) && c.op != Op::kConcat && !c.w.empty(); }
+
+// The output is a real value, rounded once to a code. A requantization mode other than exact has
+// its own steps, from which these causes are no departure.
+bool RoundsReal(const Case& c) {
+  return IsCode(c.out_dtype) && c.requant == Requant::kExact && c.op != Op::kMaxPool &&
+         c.op != Op::kSoftmax;
+}
+// The rounding happens while the case runs: a table is made beforehand.
+bool Converts(const Case& c) { return RoundsReal(c) && c.op != Op::kTable; }
+// An integer is multiplied by scales.
+bool Multiplies(const Case& c) { return Converts(c) && c.op != Op::kQuantize; }
+
+bool Observes(const Case& c) {
+  return c.op == Op::kChooseQParams && c.observer.kind != Observer::Kind::kHistogram;
+}
+
+// ---- How a cause changes the stages.
+
+template <auto kHook, auto kValue>
+bool Set(Stages& s) {
+  s.*kHook = kValue;
+  return true;
+}
+
+template <auto kHook, auto kValue>
+bool SetSum(Stages& s) {
+  if (!s.sums) s.sums.emplace();
+  (*s.sums).*kHook = kValue;
+  return true;
+}
+
+// Whether the value is another one.
+template <class T>
+bool Replace(T& where, T value) {
+  const bool changes = where != value;
+  where = std::move(value);
+  return changes;
+}
+
+// ---- Operands.
+
+float WithoutDenormal(float value) {
+  return std::fpclassify(value) == FP_SUBNORMAL ? std::copysign(0.0f, value) : value;
+}
+
+bool FlushDenormals(Stages& s) {
+  if (s.c.op != Op::kQuantize) return Set<&Stages::finish, WithoutDenormal>(s);
+  bool changes = false;
+  for (int64_t i = 0; i < s.c.x.size(); ++i) {
+    float& x = s.c.x.as<float>()[static_cast<size_t>(i)];
+    if (std::isnan(x)) continue;
+    const float scale = WithoutDenormal(s.c.out_q.scale_at(i % s.c.N));
+    float value = WithoutDenormal(x);
+    // x/0 is infinite; the conversion of 0/0 gives the smallest integer.
+    if (scale == 0) value = value > 0 ? INFINITY : -INFINITY;
+    changes |= Replace(x, value);
+  }
+  return changes;
+}
+
+template <auto... kTensors>
+bool ReadWithOtherSign(Stages& s) {
+  ((s.c.*kTensors = OtherSign(s.c.*kTensors)), ...);
+  return true;
+}
+
+bool SwapParameters(Stages& s) {
+  std::swap(s.c.x_q, s.c.w_q);
+  return s.c.x_q != s.c.w_q;
+}
+
+// ---- Geometry and padding.
+
+// Another window over the same images, where the output has the same shape by it.
+bool EditWindow(Stages& s, void (*edit)(Window& window)) {
+  const Window before = s.c.window;
+  const std::vector<int64_t> shape = s.c.output_shape();
+  edit(s.c.window);
+  return s.c.window != before && s.c.output_shape() == shape && Validate(s.c).empty();
+}
+
+// The output keeps the shape that the dilation gave it: fewer rows of padding are met.
+void IgnoreDilation(Window& v) {
+  const int64_t rows = (v.dilation_h - 1) * (v.kernel_h - 1);
+  const int64_t columns = (v.dilation_w - 1) * (v.kernel_w - 1);
+  v.dilation_h = v.dilation_w = 1;
+  v.pad_bottom = std::max<int64_t>(0, v.pad_bottom - rows);
+  v.pad_right = std::max<int64_t>(0, v.pad_right - columns);
+}
+
+bool IsBeyondHeight(const Window& window, const Tap& tap) { return tap.s >= window.kernel_h; }
+
+void IncludeInMaximum(PoolWindow& window, int64_t code) {
+  if (window.inside < window.positions) window.largest = std::max(window.largest, code);
+}
+
+void CodeZeroUnderWindow(PoolWindow& window) {
+  window.terms = window.with_padding;
+  IncludeInMaximum(window, 0);
+}
+
+bool PadWithCodeZero(Stages& s) {
+  return IsConv(s.c.op) ? SetSum<&SumSteps::padding_code, 0>(s)
+                        : Set<&Stages::window_padding, CodeZeroUnderWindow>(s);
+}
+
+void ZeroPointInMaximum(PoolWindow& window) { IncludeInMaximum(window, window.zero_point); }
+
+template <auto kPositions>
+void DivideBy(PoolWindow& window) {
+  window.divisor = std::max<int64_t>(window.*kPositions, 1);
+}
+
+// ---- Tail.
+
+// How many of K terms are left without the last K % lanes, or nullopt where another row drops the
+// same: that of one term, or of fewer lanes.
+std::optional<int64_t> WithoutTail(int64_t terms, int64_t lanes) {
+  const int64_t tail = terms % lanes;
+  if (tail <= 1 || (lanes > 4 && tail == terms % (lanes / 2))) return std::nullopt;
+  return terms - tail;
+}
+
+template <int64_t kLanes>
+bool HasTail(const Case& c) {
+  if (c.op != Op::kLinear || c.K == 0) return false;
+  return kLanes == 1 || WithoutTail(c.K, kLanes).has_value();
+}
+
+// The last one for a single lane.
+template <int64_t kLanes>
+int64_t TermsLeft(const Case& c) {
+  return kLanes == 1 ? c.K - 1 : c.K - c.K % kLanes;
+}
+
+template <int64_t kLanes>
+bool DropProducts(Stages& s) {
+  SetSum<&SumSteps::added, 0>(s);
+  s.sums->added = TermsLeft<kLanes>(s.c);
+  return true;
+}
+
+template <int64_t kLanes>
+bool DropTerms(Stages& s) {
+  std::vector<int64_t> left(static_cast<size_t>(TermsLeft<kLanes>(s.c)));
+  std::iota(left.begin(), left.end(), 0);
+  s.c = slice::Terms(s.c, left);
+  return true;
+}
+
+// ---- Accumulate.
+
+// Products added in pairs, or threes, in an int16 that saturates or wraps; kLane16: pairs are added
+// in another saturating int16, which is emptied every 256 products.
+template <size_t kStep, bool kWraps, bool kLane16>
+int64_t AddNarrow(DType x_dtype, Codes x, Codes w) {
+  // vpmaddubsw wants one operand unsigned; what wraps multiplies s8 by s8.
+  const int32_t shift = x_dtype == DType::kS8 && !kWraps ? 128 : 0;
+  int64_t sum = 0, weights = 0;
+  int32_t lane = 0;
+  for (size_t k = 0; k < x.size(); k += kStep) {
+    int64_t step = 0;
+    for (size_t i = k; i < std::min(k + kStep, x.size()); ++i) {
+      weights += w[i];
+      step += (int64_t{x[i]} + shift) * w[i];
+    }
+    const auto narrow = kWraps ? static_cast<int16_t>(step)
+                               : static_cast<int16_t>(std::clamp<int64_t>(step, -32768, 32767));
+    if (kLane16) {
+      lane = std::clamp(lane + narrow, INT16_MIN, INT16_MAX);
+      if (k % 256 == 254) sum += std::exchange(lane, 0);
+    } else {
+      sum += narrow;
+    }
+  }
+  return sum + lane - int64_t{shift} * weights;
+}
+
+template <class Integer>
+__int128 Wrap(__int128 value) {
+  return static_cast<Integer>(static_cast<std::make_unsigned_t<Integer>>(value));
+}
+
+void WrapSum16(PoolWindow& window) {
+  window.sum = window.dtype == DType::kS8 ? int64_t{static_cast<int16_t>(window.sum)}
+                                          : int64_t{static_cast<uint16_t>(window.sum)};
+}
+
+void StartAtMinus127(PoolWindow& window) {
+  window.largest = std::max<int64_t>(window.largest, -127);
+}
+
+// ---- Offset.
+
+bool IgnoreZeroPoint(QParams& q) {
+  return Replace(q.zero_point, std::vector<int32_t>(q.zero_point.size(), 0));
+}
+
+bool WrapZeroPoint(QParams& q) {
+  std::vector<int32_t> wrapped = q.zero_point;
+  for (int32_t& z : wrapped) z = static_cast<int8_t>(z);
+  return Replace(q.zero_point, std::move(wrapped));
+}
+
+bool WrapBothZeroPoints(Stages& s) {
+  const bool x = WrapZeroPoint(s.c.x_q), w = WrapZeroPoint(s.c.w_q);
+  return x && w;
+}
+
+bool WrapNegatedZeroPoint(Stages& s) {
+  std::vector<int32_t>& z = s.c.x_q.zero_point;
+  return !z.empty() && Replace(z[0], -int32_t{static_cast<int8_t>(-int64_t{z[0]})});
+}
+
+__int128 CorrectedWith(const SumTerms& t, __int128 x_term, __int128 x_sum, __int128 count) {
+  return t.products - x_term - t.zw * x_sum + count * t.zx * t.zw;
+}
+
+__int128 WeightZeroPointFromInput(const SumTerms& t) {
+  return t.products - (__int128{t.zx} + t.zw) * t.w_sum;
+}
+
+__int128 PaddedCrossTerm(const SumTerms& t) {
+  return CorrectedWith(t, __int128{t.zx} * t.w_sum, t.x_sum, (t.count + 3) / 4 * 4);
+}
+
+__int128 RowSumOfRow0(const SumTerms& t) {
+  return CorrectedWith(t, __int128{t.zx} * t.w_sum, t.first_x_sum, t.count);
+}
+
+__int128 ZeroPointTermInFloat(const SumTerms& t) {
+  const float term = static_cast<float>(t.zx) * static_cast<float>(t.w_sum);
+  return CorrectedWith(t, static_cast<__int128>(term), t.x_sum, t.count);
+}
+
+// ---- Bias.
+
+// A float bias as an integer of units x_scale*w_scale; in float64, as kernels convert it.
+double BiasUnits(const Case& c, size_t n) {
+  const double unit =
+      static_cast<double>(c.x_q.scale_at(0)) * c.w_q.scale_at(static_cast<int64_t>(n));
+  return std::nearbyint((*c.bias)[n] / unit);
+}
+
+// `convert` gives the int32 that stands for so many units, or nullopt where the bias stays float.
+bool ConvertBias(Stages& s, std::optional<int32_t> (*convert)(double units)) {
+  Case& c = s.c;
+  c.bias_i32.emplace(c.bias->size(), 0);
+  bool changes = false;
+  for (size_t n = 0; n < c.bias->size(); ++n) {
+    const std::optional<int32_t> units = convert(BiasUnits(c, n));
+    if (!units) continue;
+    (*c.bias_i32)[n] = *units;
+    (*c.bias)[n] = 0;
+    changes = true;
+  }
+  return changes;
+}
+
+bool FitsInt32(double units) { return std::abs(units) < 0x1p31; }
+
+std::optional<int32_t> WrappedUnits(double units) {
+  if (FitsInt32(units)) return std::nullopt;
+  if (!(std::abs(units) < 0x1p63)) return INT32_MIN;
+  return static_cast<int32_t>(static_cast<int64_t>(units));
+}
+
+std::optional<int32_t> MinimumOfUnits(double units) {
+  return FitsInt32(units) ? std::nullopt : std::optional(INT32_MIN);
+}
+
+std::optional<int32_t> RoundedUnits(double units) {
+  return FitsInt32(units) ? std::optional(static_cast<int32_t>(units)) : std::nullopt;
+}
+
+bool IgnoreBias(Stages& s) {
+  const bool changes = s.c.bias || s.c.bias_i32;
+  s.c.bias.reset();
+  s.c.bias_i32.reset();
+  return changes;
+}
+
+// ---- Index.
+
+bool IndexChannelsModulo(Stages& s, int64_t modulo) {
+  if (s.c.N == 0) return false;
+  const auto reindexed = [&](std::vector<float>& list) {
+    const std::vector<float> old = list;
+    for (size_t i = 0; i < list.size(); ++i) list[i] = old[i % static_cast<size_t>(modulo)];
+    return list != old;
+  };
+  bool changes = reindexed(s.c.multiplier);
+  for (QParams* q : {&s.c.x_q, &s.c.w_q, &s.c.out_q}) changes |= reindexed(q->scale);
+  return changes;
+}
+
+bool OffsetTableIndex(Stages& s) {
+  for (uint8_t& byte : s.c.x.bytes()) byte ^= 0x80;
+  return true;
+}
+
+// ---- Round.
+
+bool RoundScaleProduct(Stages& s) {
+  Case& c = s.c;
+  if (c.w_q.scale.empty() || !c.multiplier.empty() || c.out_dtype == DType::kS32) return false;
+  for (float& scale : c.w_q.scale) {
+    scale *= c.x_q.scale_at(0);
+    if (!std::isfinite(scale) || scale <= 0) return false;
+  }
+  c.x_q.scale = {1.0f};
+  return true;
+}
+
+// A real value is integer * a * b / y, over the divisor of a pool; of add, the first operand's
+// part.
+struct Scales {
+  float a = 1, b = 1, y = 1;
+};
+Scales ScalesOf(const Case& c, int64_t n) {
+  const float sx = c.x_q.scale_at(0), sy = c.out_q.scale_at(0);
+  switch (c.op) {
+    case Op::kRequantize:
+      if (!c.multiplier.empty())
+        return {.a = c.multiplier[c.multiplier.size() == 1 ? 0 : static_cast<size_t>(n)]};
+      [[fallthrough]];
+    case Op::kLinear:
+    case Op::kConv2d:
+    case Op::kDepthwise:
+    case Op::kMul: return {sx, c.w_q.scale_at(n), sy};
+    case Op::kAdd:
+    case Op::kRescale:
+    case Op::kAvgPool:
+    case Op::kGlobalAvgPool: return {sx, 1, sy};
+    case Op::kConcat: return {n < c.x.shape()[1] ? sx : c.w_q.scale_at(0), 1, sy};
+    case Op::kQuantize:
+    case Op::kDequantize:
+    case Op::kMaxPool:
+    case Op::kTable:
+    case Op::kSoftmax:
+    case Op::kChooseQParams: break;
+  }
+  QUALM_CHECK(!"Multiplies() says so");
+  return {};
+}
+
+int64_t SecondOperand(const RealOutput& o) {
+  return int64_t{o.c.w.IntAt(o.index)} - o.c.w_q.zero_point_at(0);
+}
+
+// The real value as float32 arithmetic gives it, every step rounded. NaN where 0 meets a reciprocal
+// that overflowed.
+template <bool kReciprocal>
+float InFloat(const RealOutput& o) {
+  const auto over = [](float a, float b) { return kReciprocal ? a * (1.0f / b) : a / b; };
+  if (o.c.op == Op::kQuantize) {
+    const float x = o.c.x.FloatAt(o.index);
+    const float value = over(x, o.c.out_q.scale_at(o.channel()));
+    if (std::isnan(x)) return 0;
+    return std::isnan(value) ? -0x1p31f : value;  // as cvtps2dq converts it
+  }
+  const Scales s = ScalesOf(o.c, o.channel());
+  auto sum = static_cast<float>(o.integer);
+  if (o.c.op == Op::kAdd) {
+    const auto second = static_cast<float>(SecondOperand(o));
+    return over(s.a * sum + o.c.w_q.scale_at(0) * second, s.y);
+  }
+  const float product = s.a * s.b;
+  if (o.c.bias) sum += (*o.c.bias)[static_cast<size_t>(o.channel())] / product;
+  return sum * (over(product, s.y) / static_cast<float>(o.divisor));
+}
+
+// The same in float64. Here doubles are the point: kernels that use them miss ties.
+double InDouble(const RealOutput& o) {
+  const Scales s = ScalesOf(o.c, o.channel());
+  const auto sum = static_cast<double>(o.integer);
+  if (o.c.op == Op::kAdd) {
+    const auto second = static_cast<double>(SecondOperand(o));
+    return (s.a * sum + o.c.w_q.scale_at(0) * second) / s.y;
+  }
+  const double bias = o.c.bias ? (*o.c.bias)[static_cast<size_t>(o.channel())] : 0;
+  const double multiplier = static_cast<double>(s.a) * s.b / s.y / static_cast<double>(o.divisor);
+  return sum * multiplier + bias / s.y;
+}
+
+template <auto kValue>
+RoundedOutput RoundValue(const RealOutput& o) {
+  return {std::nearbyint(static_cast<double>(kValue(o)))};
+}
+
+RoundedOutput FloatZeroPointFirst(const RealOutput& o) {
+  const float moved = InFloat<false>(o) + static_cast<float>(o.zero_point());
+  return {std::nearbyint(static_cast<double>(moved)), true};
+}
+
+RoundedOutput ZeroPointBeforeRounding(const RealOutput& o) {
+  const bool to_other = o.is_tie() && o.zero_point() % 2 != 0;
+  return {o.rounded() + o.zero_point() + (to_other ? o.exact.rest : 0), true};
+}
+
+// A tie is rounded to the even neighbour; `rest` leads to the other one.
+RoundedOutput HalfAway(const RealOutput& o) {
+  const bool is_inner = o.rounded() * o.exact.rest >= 0;
+  return {o.rounded() + (o.is_tie() && is_inner ? o.exact.rest : 0)};
+}
+
+RoundedOutput HalfUp(const RealOutput& o) {
+  return {o.rounded() + (o.is_tie() && o.exact.rest > 0 ? 1 : 0)};
+}
+
+RoundedOutput Truncate(const RealOutput& o) {
+  const bool is_outer = o.rounded() * o.exact.rest < 0;
+  return {o.rounded() + (is_outer ? o.exact.rest : 0)};
+}
+
+float InFloatSteps(const Case& c, int64_t channel, __int128 integer) {
+  const float value = static_cast<float>(integer) * (c.x_q.scale_at(0) * c.w_q.scale_at(channel));
+  return c.bias ? value + (*c.bias)[static_cast<size_t>(channel)] : value;
+}
+
+bool MultiplyInFloat(Stages& s) {
+  return IsCode(s.c.out_dtype) ? Set<&Stages::round, RoundValue<InFloat<false>>>(s)
+                               : Set<&Stages::real, InFloatSteps>(s);
+}
+
+// A multiplier of 1 or more is a fraction below 1 and a shift to the left, which is lost.
+bool DropLeftShift(Stages& s) {
+  float& a = s.c.x_q.scale[0];
+  float& b = s.c.w_q.scale[0];
+  float& y = s.c.out_q.scale[0];
+  // All scales grow together, so that none gets too small for a float32.
+  const int up = y < 1 ? 64 : 0;
+  bool changes = false;
+  const auto drop = [&](double multiplier, float& scale) {
+    int shift = 0;
+    (void)std::frexp(multiplier, &shift);
+    changes |= shift > 0;
+    scale = std::ldexp(scale, up - std::max(shift, 0));
+  };
+  if (s.c.op == Op::kMul) {
+    drop(static_cast<double>(a) * b / y, a >= b ? a : b);
+  } else {
+    drop(static_cast<double>(a) / y, a);
+    if (HasTwoInputs(s.c.op)) drop(static_cast<double>(b) / y, b);
+  }
+  y = std::ldexp(y, up);
+  return changes;
+}
+
+// ---- Clamp.
+
+bool ReluAtCodeZero(Stages& s) {
+  Case& c = s.c;
+  c.out_min = std::max(c.out_min, 0);
+  return Replace(c.relu, false) && c.out_min <= c.out_max;
+}
+
+bool ClampToType(Stages& s) {
+  const CodeRange range = RangeOf(s.c.out_dtype);
+  const bool low = Replace(s.c.out_min, range.min), high = Replace(s.c.out_max, range.max);
+  return low || high;
+}
+
+double HugeBecomesMinimum(double value) { return std::abs(value) < 0x1p31 ? value : -0x1p31; }
+
+double KeepLowByte(DType dtype, double code) {
+  const auto whole = static_cast<int64_t>(std::clamp(code, -0x1p62, 0x1p62));
+  return dtype == DType::kS8 ? static_cast<int8_t>(whole) : static_cast<uint8_t>(whole);
+}
+
+bool NanToLowerBound(Stages& s) {
+  bool changes = false;
+  for (float& x : s.c.x.as<float>()) {
+    if (!std::isnan(x)) continue;
+    x = -INFINITY;
+    changes = true;
+  }
+  return changes;
+}
+
+__int128 SaturateAtInt8(__int128 value) { return std::clamp<__int128>(value, -128, 127); }
+
+// ---- The table. A name or sentence names words of its operation in braces, as Words has them.
+
+using Stage = CauseStage;
+using Kind = FindingKind;
+
+constexpr Cause kCauses[] = {
+    {Stage::kRound, Kind::kRounding, "float64 multiplier",
+     "computes in float64, whose ties are not the exact ones", Multiplies,
+     Set<&Stages::round, RoundValue<InDouble>>},
+    {Stage::kAccumulate, Kind::kPairSaturation, "pair saturation",
+     "adds u8*s8 products in pairs in a saturating int16 (vpmaddubsw)", headroom::HasPairs,
+     SetSum<&SumSteps::add, AddNarrow<2, false, false>>},
+    {Stage::kAccumulate, Kind::kPairSaturation, "16-bit accumulation",
+     "accumulates saturated pairs in a saturating int16 (acc16)", headroom::HasPairs,
+     SetSum<&SumSteps::add, AddNarrow<2, false, true>>},
+    {Stage::kAccumulate, Kind::kPairSaturation, "int16 pair wrap",
+     "adds products in pairs in an int16 that wraps", headroom::HasPairs,
+     SetSum<&SumSteps::add, AddNarrow<2, true, false>>},
+    {Stage::kAccumulate, Kind::kPairSaturation, "int16 wrap of taps",
+     "adds the products of three taps in an int16 that wraps", headroom::HasPairs,
+     SetSum<&SumSteps::add, AddNarrow<3, true, false>>},
+    {Stage::kAccumulate, Kind::kInt32Overflow, "int16 product",
+     "keeps the product of the two differences in an int16 that wraps", Is<Op::kMul>,
+     Set<&Stages::integer, Wrap<int16_t>>},
+    {Stage::kAccumulate, Kind::kInt32Overflow, "16-bit sum", "sums the codes in 16 bits that wrap",
+     Is<Op::kAvgPool, Op::kGlobalAvgPool>, Set<&Stages::under_window, WrapSum16>},
+    {Stage::kAccumulate, Kind::kClamp, "maximum from -127",
+     "starts the maximum of s8 codes at -127",
+     [](const Case& c) { return c.op == Op::kMaxPool && c.x.dtype() == DType::kS8; },
+     Set<&Stages::under_window, StartAtMinus127>},
+    {Stage::kPadding, Kind::kPadding, "padding of code 0", "fills the padding with code 0",
+     Is<Op::kConv2d, Op::kDepthwise, Op::kMaxPool, Op::kAvgPool>, PadWithCodeZero},
+    {Stage::kPadding, Kind::kPadding, "padding wins",
+     "lets a padding of the zero point take part in the maximum", Is<Op::kMaxPool>,
+     Set<&Stages::window_padding, ZeroPointInMaximum>},
+    {Stage::kPadding, Kind::kPadding, "unclipped divisor",
+     "counts positions past the bottom and the right edge in the divisor", Is<Op::kAvgPool>,
+     Set<&Stages::window_padding, DivideBy<&PoolWindow::not_before>>},
+    {Stage::kPadding, Kind::kPadding, "padding in the divisor",
+     "counts the padding in the divisor, which does not include it",
+     [](const Case& c) { return c.op == Op::kAvgPool && !c.window.count_include_pad; },
+     Set<&Stages::window_padding, DivideBy<&PoolWindow::with_padding>>},
+    {Stage::kPadding, Kind::kPadding, "padding not in the divisor",
+     "leaves the padding out of the divisor, which includes it",
+     [](const Case& c) { return c.op == Op::kAvgPool && c.window.count_include_pad; },
+     Set<&Stages::window_padding, DivideBy<&PoolWindow::inside>>},
+    {Stage::kPadding, Kind::kPadding, "kernel as divisor",
+     "divides by the size of the kernel everywhere", Is<Op::kAvgPool>,
+     Set<&Stages::window_padding, DivideBy<&PoolWindow::positions>>},
+    {Stage::kPadding, Kind::kPadding, "padding on other side",
+     "pads the bottom as the top and the right as the left", Windows,
+     [](Stages& s) {
+       return EditWindow(s, [](Window& v) {
+         std::swap(v.pad_top, v.pad_bottom);
+         std::swap(v.pad_left, v.pad_right);
+       });
+     }},
+    {Stage::kPadding, Kind::kPadding, "padding of other axis",
+     "pads rows as columns and columns as rows", Windows,
+     [](Stages& s) {
+       return EditWindow(s, [](Window& v) {
+         std::swap(v.pad_top, v.pad_left);
+         std::swap(v.pad_bottom, v.pad_right);
+       });
+     }},
+    {Stage::kGeometry, Kind::kIndex, "kernel width bounded by height",
+     "takes columns of the kernel from its height on for padding",
+     [](const Case& c) { return IsConv(c.op) && c.window.kernel_w > c.window.kernel_h; },
+     SetSum<&SumSteps::in_padding, IsBeyondHeight>},
+    {Stage::kGeometry, Kind::kIndex, "strides swapped",
+     "steps rows by the stride of columns and the reverse", Windows,
+     [](Stages& s) { return EditWindow(s, [](Window& v) { std::swap(v.stride_h, v.stride_w); }); }},
+    {Stage::kGeometry, Kind::kIndex, "dilations swapped",
+     "spreads rows by the dilation of columns and the reverse", Windows,
+     [](Stages& s) {
+       return EditWindow(s, [](Window& v) { std::swap(v.dilation_h, v.dilation_w); });
+     }},
+    {Stage::kGeometry, Kind::kIndex, "dilation ignored", "ignores the dilation", Windows,
+     [](Stages& s) { return EditWindow(s, IgnoreDilation); }},
+    {Stage::kGeometry, Kind::kIndex, "group modulo",
+     "takes output channel n to be of group n mod groups", Groups,
+     SetSum<&SumSteps::group_modulo, true>},
+    {Stage::kAccumulate, Kind::kInt32Overflow, "int32 wrap", "lets the sum wrap in int32",
+     [](const Case& c) { return HasSums(c.op) || c.op == Op::kMul; },
+     Set<&Stages::integer, Wrap<int32_t>>},
+    {Stage::kOffset, Kind::kZeroPoint, "maximum not subtracted",
+     "takes distances from the largest code of the type instead of the row's", Is<Op::kSoftmax>,
+     Set<&Stages::largest_of_type, true>},
+    {Stage::kOffset, Kind::kZeroPoint, "range without zero", "does not widen the range to hold 0",
+     Observes, Set<&Stages::range_without_zero, true>},
+    {Stage::kClamp, Kind::kClamp, "reduce_range ignored",
+     "spreads the range over all codes instead of half of them", Always,
+     [](Stages& s) { return Replace(s.c.observer.reduce_range, false); }},
+    {Stage::kRound, Kind::kClamp, "no scale floor", "lets a scale fall below 2^-23", Observes,
+     Set<&Stages::least_scale, 0.0f>},
+    {Stage::kAccumulate, Kind::kRounding, "double average", "keeps the moving average in double",
+     [](const Case& c) { return Observes(c) && c.observer.kind == Observer::Kind::kMovingAverage; },
+     Set<&Stages::averages_in_double, true>},
+    {Stage::kClamp, Kind::kClamp, "int8 distance",
+     "saturates the distance from the largest code at int8", Is<Op::kSoftmax>,
+     Set<&Stages::most_distance, 127>},
+    {Stage::kClamp, Kind::kClamp, "relu at code 0",
+     "clamps the fused relu at code 0 instead of the output zero point",
+     [](const Case& c) { return IsCode(c.out_dtype); }, ReluAtCodeZero},
+    {Stage::kClamp, Kind::kClamp, "relu ignored", "ignores the relu", Always,
+     [](Stages& s) { return Replace(s.c.relu, false); }},
+    {Stage::kClamp, Kind::kClamp, "clamp ignored",
+     "clamps to the type instead of [out_min, out_max]", Always, ClampToType},
+    {Stage::kClamp, Kind::kClamp, "conversion overflow",
+     "turns values beyond int32 into INT32_MIN before the clamp (cvtps2dq)", Converts,
+     Set<&Stages::convert, HugeBecomesMinimum>},
+    {Stage::kClamp, Kind::kClamp, "truncating narrow", "keeps the low byte instead of saturating",
+     RoundsReal, Set<&Stages::narrow, KeepLowByte>},
+    {Stage::kClamp, Kind::kClamp, "NaN as lower bound",
+     "turns NaN into the lower bound instead of the zero point", Is<Op::kQuantize>,
+     NanToLowerBound},
+    {Stage::kClamp, Kind::kZeroPoint, "int8 difference", "saturates code - zero_point at int8",
+     Is<Op::kDequantize>, Set<&Stages::integer, SaturateAtInt8>},
+    {Stage::kOffset, Kind::kZeroPoint, "{w_zero_point} ignored", "ignores the {w_zero_point}",
+     Always, [](Stages& s) { return IgnoreZeroPoint(s.c.w_q); }},
+    {Stage::kOffset, Kind::kZeroPoint, "{x_zero_point} ignored", "ignores the {x_zero_point}",
+     Always, [](Stages& s) { return IgnoreZeroPoint(s.c.x_q); }},
+    {Stage::kOffset, Kind::kZeroPoint, "weight zero point taken from the input",
+     "subtracts the weight zero point from the input instead of the weights: (x - x_zp - w_zp) * w",
+     Sums, SetSum<&SumSteps::correct, WeightZeroPointFromInput>},
+    {Stage::kOffset, Kind::kZeroPoint, "padded K in K*zx*zw",
+     "uses K rounded up to a multiple of 4 in the zero-point term",
+     [](const Case& c) { return HasSums(c.op) && c.K % 4 != 0; },
+     SetSum<&SumSteps::correct, PaddedCrossTerm>},
+    {Stage::kOffset, Kind::kZeroPoint, "{w_zero_point} as int8",
+     "keeps the {w_zero_point} in an int8 that wraps", Always,
+     [](Stages& s) { return WrapZeroPoint(s.c.w_q); }},
+    {Stage::kOffset, Kind::kZeroPoint, "{x_zero_point} as int8",
+     "keeps the {x_zero_point} in an int8 that wraps", Always,
+     [](Stages& s) { return WrapZeroPoint(s.c.x_q); }},
+    {Stage::kOffset, Kind::kZeroPoint, "zero points as int8",
+     "keeps both zero points in int8 that wraps", Always, WrapBothZeroPoints},
+    {Stage::kOffset, Kind::kZeroPoint, "negated zero point as int8",
+     "keeps the negated {x_zero_point} in an int8, where -128 is its own negative",
+     [](const Case& c) { return c.op != Op::kConcat && c.op != Op::kTable; }, WrapNegatedZeroPoint},
+    {Stage::kOffset, Kind::kIndex, "row sum of row 0", "corrects every row with the sum of row 0",
+     [](const Case& c) { return HasSums(c.op) && c.M > 1; },
+     SetSum<&SumSteps::correct, RowSumOfRow0>},
+    {Stage::kOffset, Kind::kRounding, "float32 zero-point term",
+     "computes x_zp times the column sum in float32", Sums,
+     SetSum<&SumSteps::correct, ZeroPointTermInFloat>},
+    {Stage::kTail, Kind::kTail, "last product dropped", "drops the last product", HasTail<1>,
+     DropProducts<1>},
+    {Stage::kTail, Kind::kTail, "product tail of 4 dropped", "drops the last K % 4 products",
+     HasTail<4>, DropProducts<4>},
+    {Stage::kTail, Kind::kTail, "product tail of 8 dropped", "drops the last K % 8 products",
+     HasTail<8>, DropProducts<8>},
+    {Stage::kTail, Kind::kTail, "product tail of 16 dropped", "drops the last K % 16 products",
+     HasTail<16>, DropProducts<16>},
+    {Stage::kTail, Kind::kTail, "product tail of 32 dropped", "drops the last K % 32 products",
+     HasTail<32>, DropProducts<32>},
+    {Stage::kTail, Kind::kTail, "last term dropped",
+     "drops the last term, in the zero-point sums too", HasTail<1>, DropTerms<1>},
+    {Stage::kTail, Kind::kTail, "term tail of 4 dropped",
+     "drops the last K % 4 terms, in the zero-point sums too", HasTail<4>, DropTerms<4>},
+    {Stage::kTail, Kind::kTail, "term tail of 8 dropped",
+     "drops the last K % 8 terms, in the zero-point sums too", HasTail<8>, DropTerms<8>},
+    {Stage::kTail, Kind::kTail, "term tail of 16 dropped",
+     "drops the last K % 16 terms, in the zero-point sums too", HasTail<16>, DropTerms<16>},
+    {Stage::kTail, Kind::kTail, "term tail of 32 dropped",
+     "drops the last K % 32 terms, in the zero-point sums too", HasTail<32>, DropTerms<32>},
+    {Stage::kRound, Kind::kRounding, "float32 scale product",
+     "rounds x_scale*w_scale to float32 first",
+     [](const Case& c) {
+       return (HasSums(c.op) || c.op == Op::kRequantize) && c.requant == Requant::kExact;
+     },
+     RoundScaleProduct},
+    {Stage::kOperands, Kind::kRounding, "denormals are zero", "takes denormals for 0",
+     [](const Case& c) {
+       return c.op == Op::kQuantize || (c.out_dtype == DType::kF32 && c.op != Op::kChooseQParams);
+     },
+     FlushDenormals},
+    {Stage::kRound, Kind::kRounding, "x * fl(1/s)",
+     "multiplies by the float32 reciprocal of the scale", Is<Op::kQuantize>,
+     Set<&Stages::round, RoundValue<InFloat<true>>>},
+    {Stage::kRound, Kind::kRounding, "fl(x / s)",
+     "rounds the quotient to float32 before it rounds to a code", Is<Op::kQuantize>,
+     Set<&Stages::round, RoundValue<InFloat<false>>>},
+    {Stage::kRound, Kind::kRounding, "float32 multiplier",
+     "rounds the sum and the {multiplier} to float32 before the result",
+     [](const Case& c) { return Multiplies(c) || (HasSums(c.op) && c.out_dtype == DType::kF32); },
+     MultiplyInFloat},
+    {Stage::kRound, Kind::kRounding, "float32 reciprocal",
+     "multiplies by {reciprocal} before rounding", Multiplies,
+     Set<&Stages::round, RoundValue<InFloat<true>>>},
+    {Stage::kRound, Kind::kTie, "zero point before rounding (float32)",
+     "adds the zero point in float32 before it rounds", Converts,
+     Set<&Stages::round, FloatZeroPointFirst>},
+    {Stage::kRound, Kind::kTie, "zero point before rounding",
+     "adds the zero point before it rounds half to even", RoundsReal,
+     Set<&Stages::round, ZeroPointBeforeRounding>},
+    {Stage::kRound, Kind::kTie, "half away from zero", "rounds ties away from zero", RoundsReal,
+     Set<&Stages::round, HalfAway>},
+    {Stage::kRound, Kind::kTie, "half up", "rounds ties up", RoundsReal,
+     Set<&Stages::round, HalfUp>},
+    {Stage::kRound, Kind::kRounding, "truncation", "truncates towards zero",
+     [](const Case& c) { return RoundsReal(c) || c.op == Op::kSoftmax; },
+     Set<&Stages::round, Truncate>},
+    {Stage::kRound, Kind::kRounding, "left shift dropped",
+     "drops the power of two of a multiplier of 1 or more",
+     [](const Case& c) { return HasTwoInputs(c.op) || c.op == Op::kRescale; }, DropLeftShift},
+    {Stage::kBias, Kind::kInt32Overflow, "bias wraps",
+     "lets a bias beyond int32 units of x_scale*w_scale wrap in int32", HasBias,
+     [](Stages& s) { return ConvertBias(s, WrappedUnits); }},
+    {Stage::kBias, Kind::kInt32Overflow, "bias conversion overflow",
+     "turns a bias beyond int32 units of x_scale*w_scale into INT32_MIN", HasBias,
+     [](Stages& s) { return ConvertBias(s, MinimumOfUnits); }},
+    {Stage::kBias, Kind::kRounding, "int32 bias",
+     "rounds the float bias to an int32 in units sx*sw first",
+     [](const Case& c) { return HasBias(c) && IsCode(c.out_dtype); },
+     [](Stages& s) { return ConvertBias(s, RoundedUnits); }},
+    {Stage::kBias, Kind::kIndex, "bias ignored", "ignores the bias", Always, IgnoreBias},
+    {Stage::kIndex, Kind::kIndex, "channel within group",
+     "indexes channel parameters within the group", Groups,
+     [](Stages& s) { return IndexChannelsModulo(s, s.c.N / s.c.window.groups); }},
+    {Stage::kIndex, Kind::kIndex, "channel 0 for all",
+     "uses the parameters of channel 0 for every channel", Always,
+     [](Stages& s) { return IndexChannelsModulo(s, 1); }},
+    {Stage::kIndex, Kind::kIndex, "channel modulo 8", "indexes channel parameters modulo 8", Always,
+     [](Stages& s) { return IndexChannelsModulo(s, 8); }},
+    {Stage::kIndex, Kind::kIndex, "channel modulo 16", "indexes channel parameters modulo 16",
+     Always, [](Stages& s) { return IndexChannelsModulo(s, 16); }},
+    {Stage::kIndex, Kind::kIndex, "table index offset",
+     "indexes a table that begins at the lowest code with the byte of the code",
+     [](const Case& c) { return c.op == Op::kTable && c.x.dtype() == DType::kS8; },
+     OffsetTableIndex},
+    {Stage::kOperands, Kind::kIndex, "first operand for all",
+     "takes the scale and zero point of the first operand for all", Is<Op::kConcat>,
+     [](Stages& s) { return Replace(s.c.w_q, s.c.x_q); }},
+    {Stage::kOperands, Kind::kIndex, "input sign in the products",
+     "reads the input codes with the other signedness in the products, but not in their sums", Sums,
+     SetSum<&SumSteps::other_sign_in_products, true>},
+    {Stage::kOperands, Kind::kIndex, "operands swapped",
+     "takes the scale and zero point of each operand for the other", TwoInputs, SwapParameters},
+    {Stage::kOperands, Kind::kIndex, "sign of both operands",
+     "reads the codes of both operands with the other signedness", TwoInputs,
+     ReadWithOtherSign<&Case::x, &Case::w>},
+    {Stage::kOperands, Kind::kIndex, "{x_sign}", "reads the {x_codes} with the other signedness",
+     CodesOfInput, ReadWithOtherSign<&Case::x>},
+    {Stage::kOperands, Kind::kIndex, "{w_sign}", "reads the {w_codes} with the other signedness",
+     Weights, ReadWithOtherSign<&Case::w>},
+};
+
+// What an operation calls its operands and their scales.
+struct Words {
+  std::string_view x_sign = "input sign", w_sign = "weight sign";
+  std::string_view x_codes = "input codes", w_codes = "weight codes";
+  std::string_view x_zero_point = "input zero point", w_zero_point = "weight zero point";
+  std::string_view multiplier = "multiplier fl(fl(sx*sw)/sy)";
+  std::string_view reciprocal = "fl(fl(sx*sw) * fl(1/sy))";
+};
+
+Words WordsOf(Op op) {
+  if (HasSums(op) || op == Op::kRequantize) return {};
+  if (!HasTwoInputs(op))
+    return {.multiplier = "multiplier fl(sx/sy)", .reciprocal = "fl(sx * fl(1/sy))"};
+  const bool is_product = op == Op::kMul;
+  return {"sign of a",
+          "sign of b",
+          "codes of a",
+          "codes of b",
+          "zero point of a",
+          "zero point of b",
+          is_product ? "multiplier fl(fl(sa*sb)/sy)" : "multipliers fl(sa/sy) and fl(sb/sy)",
+          is_product ? "fl(fl(sa*sb) * fl(1/sy))" : "fl(sa * fl(1/sy)) and fl(sb * fl(1/sy))"};
+}
+
+// Puts the words where the text names them in braces.
+std::string Written(std::string_view text, const Words& words) {
+  return fmt::format(
+      fmt::runtime(text), fmt::arg("x_sign", words.x_sign), fmt::arg("w_sign", words.w_sign),
+      fmt::arg("x_codes", words.x_codes), fmt::arg("w_codes", words.w_codes),
+      fmt::arg("x_zero_point", words.x_zero_point), fmt::arg("w_zero_point", words.w_zero_point),
+      fmt::arg("multiplier", words.multiplier), fmt::arg("reciprocal", words.reciprocal));
+}
+
+}  // namespace
+
+std::string Cause::NameFor(Op op) const { return Written(name, WordsOf(op)); }
+std::string Cause::SentenceFor(Op op) const { return Written(sentence, WordsOf(op)); }
+
+std::span<const Cause> AllCauses() { return kCauses; }
+
+const Cause& CauseNamed(std::string_view name) {
+  const auto found =
+      std::ranges::find(kCauses, name, [](const Cause& cause) { return Written(cause.name, {}); });
+  QUALM_CHECK(found != std::end(kCauses));
+  return *found;
+}
+
+std::optional<Tensor> Counterfactual(const Case& c, std::span<const Cause* const> causes) {
+  if (!std::ranges::all_of(causes, [&](const Cause* cause) { return cause->applies(c); }))
+    return std::nullopt;
+  Stages stages;
+  stages.c = ProblemOf(c);
+  for (const Cause* cause : causes) {
+    if (!cause->change(stages)) return std::nullopt;
+  }
+  return stages.Evaluate();
+}
+
+std::optional<Tensor> Counterfactual(const Case& c, const Cause& cause) {
+  const Cause* const one = &cause;
+  return Counterfactual(c, {&one, 1});
+}
+
+}  // namespace qualm::triage

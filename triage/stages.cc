@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "triage/stages.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <numeric>
+#include <vector>
+
+#include "oracles/exact/fixed_point.h"
+
+namespace qualm::triage {
+namespace {
+
+struct Matrix {
+  int64_t columns = 0;
+  std::vector<int32_t> codes;
+
+  Codes row(int64_t at) const {
+    return Codes(codes).subspan(static_cast<size_t>(at * columns), static_cast<size_t>(columns));
+  }
+  std::vector<int64_t> RowSums(int64_t rows) const {
+    std::vector<int64_t> sums;
+    for (int64_t at = 0; at < rows; ++at) {
+      const Codes of = row(at);
+      sums.push_back(std::accumulate(of.begin(), of.end(), int64_t{0}));
+    }
+    return sums;
+  }
+};
+
+Matrix MatrixOf(const Case& c, const Tensor& tensor) {
+  Matrix matrix{c.K, {}};
+  for (int64_t i = 0; i < tensor.size(); ++i) matrix.codes.push_back(tensor.IntAt(i));
+  return matrix;
+}
+
+// Row m*groups + g holds what the weights of group g multiply for output pixel m, in their order.
+Matrix InputMatrix(const Case& c, const SumSteps& steps) {
+  if (c.op == Op::kLinear) return MatrixOf(c, c.x);
+  const Window& v = c.window;
+  const int32_t padding = steps.padding_code.value_or(c.x_q.zero_point_at(0));
+  const int64_t channels = v.in_c / v.groups;
+  Matrix matrix{c.K, {}};
+  for (int64_t m = 0; m < c.M; ++m) {
+    const std::vector<Tap> taps = TapsOf(v, m);
+    for (int64_t group = 0; group < v.groups; ++group) {
+      for (const Tap& tap : taps) {
+        const bool outside = tap.x_row < 0 || (steps.in_padding && steps.in_padding(v, tap));
+        for (int64_t i = 0; i < channels; ++i) {
+          matrix.codes.push_back(outside ? padding : c.x.IntAt(tap.x_row + group * channels + i));
+        }
+      }
+    }
+  }
+  return matrix;
+}
+
+int64_t Dot(Codes x, Codes w) {
+  int64_t sum = 0;
+  for (size_t k = 0; k < x.size(); ++k) sum += int64_t{x[k]} * w[k];
+  return sum;
+}
+
+__int128 Corrected(const SumTerms& t) {
+  const __int128 zx = t.zx, zw = t.zw;
+  return t.products - zx * t.w_sum - zw * t.x_sum + t.count * zx * zw;
+}
+
+std::vector<__int128> SumsOf(const Case& c, const SumSteps& steps) {
+  const Matrix x = InputMatrix(c, steps), w = MatrixOf(c, c.w);
+  Case read = c;
+  if (steps.other_sign_in_products) read.x = OtherSign(c.x);
+  const Matrix factors = steps.other_sign_in_products ? InputMatrix(read, steps) : x;
+  const int64_t groups = c.window.groups;
+  const std::vector<int64_t> x_sums = x.RowSums(c.M * groups), w_sums = w.RowSums(c.N);
+  const auto added = static_cast<size_t>(std::min(steps.added, c.K));
+  std::vector<__int128> sums;
+  sums.reserve(static_cast<size_t>(c.M * c.N));
+  for (int64_t m = 0; m < c.M; ++m) {
+    for (int64_t n = 0; n < c.N; ++n) {
+      const auto channel = static_cast<size_t>(n);
+      const int64_t row = m * groups + (steps.group_modulo ? n % groups : n / (c.N / groups));
+      const Codes left = factors.row(row).first(added), right = w.row(n).first(added);
+      SumTerms terms;
+      terms.products = steps.add ? steps.add(read.x.dtype(), left, right) : Dot(left, right);
+      terms.x_sum = x_sums[static_cast<size_t>(row)];
+      terms.w_sum = w_sums[channel];
+      terms.first_x_sum = x_sums[0];
+      terms.count = c.K;
+      terms.zx = c.x_q.zero_point_at(0);
+      terms.zw = c.w_q.zero_point_at(n);
+      sums.push_back(steps.correct ? steps.correct(terms) : Corrected(terms));
+      if (c.bias_i32) sums.back() += (*c.bias_i32)[channel];
+    }
+  }
+  return sums;
+}
+
+PoolWindow WindowUnder(const Case& c, int64_t m, int64_t n) {
+  const Window& v = c.window;
+  const int64_t top = m / v.out_w() % v.out_h() * v.stride_h - v.pad_top;
+  const int64_t left = m % v.out_w() * v.stride_w - v.pad_left;
+  PoolWindow window;
+  window.positions = c.K;
+  window.dtype = c.x.dtype();
+  window.zero_point = c.x_q.zero_point_at(0);
+  for (const Tap& tap : TapsOf(v, m)) {
+    const int64_t y = top + tap.r * v.dilation_h, x = left + tap.s * v.dilation_w;
+    window.with_padding += y < v.in_h + v.pad_bottom && x < v.in_w + v.pad_right ? 1 : 0;
+    window.not_before += y >= 0 && x >= 0 ? 1 : 0;
+    if (tap.x_row < 0) continue;
+    const int32_t code = c.x.IntAt(tap.x_row + n);
+    window.sum += code;
+    window.largest = std::max<int64_t>(window.largest, code);
+    ++window.inside;
+  }
+  window.terms = window.inside;
+  window.divisor = v.count_include_pad ? window.with_padding : window.inside;
+  return window;
+}
+
+int32_t LargestOf(const Case& c, int64_t m, bool of_type) {
+  int32_t largest = of_type ? RangeOf(c.x.dtype()).max : RangeOf(c.x.dtype()).min;
+  for (int64_t n = 0; n < c.N && !of_type; ++n) largest = std::max(largest, c.x.IntAt(m * c.N + n));
+  return largest;
+}
+
+struct Range {
+  double low = 0, high = 0;
+};
+
+Range AveragedInDouble(const Case& c, int64_t column) {
+  const double share = c.observer.averaging_constant;
+  Range seen;
+  for (int64_t b = 0; b < c.x.shape()[0]; ++b) {
+    const auto [low, high] = std::ranges::minmax(exact::observer::Values(c, b, column));
+    if (b == 0) seen = {low, high};
+    seen.low += share * (low - seen.low);
+    seen.high += share * (high - seen.high);
+  }
+  return seen;
+}
+
+}  // namespace
+
+Tensor OtherSign(const Tensor& tensor) {
+  Tensor result(tensor.dtype() == DType::kU8 ? DType::kS8 : DType::kU8, tensor.shape());
+  std::copy(tensor.bytes().begin(), tensor.bytes().end(), result.bytes().begin());
+  return result;
+}
+
+exact::Integers Stages::IntegersOfStages() const {
+  exact::Integers integers;
+  if (sums) {
+    integers.values = SumsOf(c, *sums);
+  } else if (under_window || window_padding) {
+    for (int64_t i = 0; i < c.M * c.N; ++i) {
+      PoolWindow window = WindowUnder(c, i / c.N, i % c.N);
+      if (under_window) under_window(window);
+      if (window_padding) window_padding(window);
+      const int64_t zx = window.zero_point;
+      integers.values.push_back(c.op == Op::kMaxPool
+                                    ? __int128{window.largest - zx}
+                                    : window.sum - static_cast<__int128>(window.terms) * zx);
+      if (c.op != Op::kMaxPool && i % c.N == 0) integers.counts.push_back(window.divisor);
+    }
+  } else if (largest_of_type || most_distance < 255) {
+    std::array<std::optional<uint32_t>, 256> known;
+    for (int64_t m = 0; m < c.M; ++m) {
+      const int32_t largest = LargestOf(c, m, largest_of_type);
+      int64_t sum = 0;
+      for (int64_t n = 0; n < c.N; ++n) {
+        const int32_t below = std::min(largest - c.x.IntAt(m * c.N + n), most_distance);
+        std::optional<uint32_t>& t = known[static_cast<size_t>(below)];
+        if (!t) t = exact::SoftmaxNumerator(c.x_q.scale_at(0), below, c.N);
+        integers.values.push_back(*t);
+        sum += *t;
+      }
+      // Without the row's own largest code every numerator may be 0: the outputs are then.
+      integers.counts.push_back(std::max<int64_t>(sum, 1));
+    }
+  } else {
+    integers = exact::IntegersOf(c);
+  }
+  if (integer) {
+    for (__int128& value : integers.values) value = integer(value);
+  }
+  return integers;
+}
+
+Tensor Stages::CodesOf(const exact::Integers& integers) const {
+  Tensor y(c.out_dtype, c.output_shape());
+  const std::vector<exact::Code> codes = exact::CodesFrom(c, integers);
+  for (int64_t i = 0; i < y.size(); ++i) {
+    const auto at = static_cast<size_t>(i), m = static_cast<size_t>(i / c.N);
+    const RealOutput output{c, i, integers.values.empty() ? 0 : integers.values[at],
+                            integers.counts.empty() ? 1 : integers.counts[m], codes[at]};
+    RoundedOutput code = round ? round(output) : RoundedOutput{output.rounded()};
+    if (convert) code.value = convert(code.value);
+    // 0 times a reciprocal that overflowed.
+    if (std::isnan(code.value)) code.value = 0;
+    if (!code.has_zero_point) code.value += output.zero_point();
+    if (narrow) code.value = narrow(c.out_dtype, code.value);
+    const auto lo = static_cast<double>(output.exact.lo), hi = static_cast<double>(c.out_max);
+    y.SetInt(i, static_cast<int32_t>(std::min(std::max(code.value, lo), hi)));
+  }
+  return y;
+}
+
+Tensor Stages::FloatsOf(const exact::Integers& integers) const {
+  Tensor y(DType::kF32, c.output_shape());
+  for (int64_t i = 0; i < y.size(); ++i) {
+    const float value = real(c, i % c.N, integers.values[static_cast<size_t>(i)]);
+    y.as<float>()[static_cast<size_t>(i)] = c.relu && !(value > 0) ? 0.0f : value;
+  }
+  return y;
+}
+
+Tensor Stages::QParamsOf() const {
+  Tensor y(DType::kF32, c.output_shape());
+  const std::vector<exact::ObservedRange> ranges = exact::ObservedRanges(c);
+  for (size_t column = 0; column < ranges.size(); ++column) {
+    Range range{ranges[column].min, ranges[column].max};
+    if (averages_in_double) range = AveragedInDouble(c, static_cast<int64_t>(column));
+    if (!range_without_zero) range = {std::min(range.low, 0.0), std::max(range.high, 0.0)};
+    const auto chosen = exact::FromRange(c.observer, range.low, range.high, least_scale);
+    y.as<float>()[column] = chosen.scale;
+    y.as<float>()[ranges.size() + column] = static_cast<float>(chosen.zero_point);
+  }
+  return y;
+}
+
+Tensor Stages::Evaluate() const {
+  if (c.op == Op::kChooseQParams) {
+    const bool hooked = averages_in_double || range_without_zero || least_scale == 0;
+    return hooked ? QParamsOf() : exact::Evaluate(c);
+  }
+  const exact::Integers integers = IntegersOfStages();
+  Tensor y = real                         ? FloatsOf(integers)
+             : round || convert || narrow ? CodesOf(integers)
+                                          : exact::EvaluateFrom(c, integers);
+  if (finish) {
+    for (float& value : y.as<float>()) value = finish(value);
+  }
+  return y;
+}
+
+}  // namespace qualm::triage

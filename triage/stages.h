@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+// The exact computation of a case in stages. A stage without a hook is exact; a hook replaces it by
+// what a wrong kernel does there. The rows of causes.cc set the hooks.
+#ifndef QUALM_TRIAGE_STAGES_H_
+#define QUALM_TRIAGE_STAGES_H_
+
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <span>
+
+#include "core/case.h"
+#include "oracles/exact/exact.h"
+#include "oracles/exact/observer.h"
+
+namespace qualm::triage {
+
+// A tensor of u8 codes with the same bytes as s8, or the reverse.
+Tensor OtherSign(const Tensor& tensor);
+
+using Codes = std::span<const int32_t>;
+
+// What one sum over K is made of. Exact, it is products - zx*w_sum - zw*x_sum + count*zx*zw.
+struct SumTerms {
+  int64_t products = 0;
+  int64_t x_sum = 0, w_sum = 0;  // of the codes
+  int64_t first_x_sum = 0;       // x_sum of the first row
+  int64_t count = 0;             // K
+  int64_t zx = 0, zw = 0;
+};
+
+// Linear, and a convolution laid out as a matrix (im2col): products of codes are added, then the
+// terms of the zero points taken out. Taps in the padding hold the code of real 0.
+struct SumSteps {
+  bool other_sign_in_products = false;
+  bool (*in_padding)(const Window& window, const Tap& tap) = nullptr;
+  bool group_modulo = false;                            // output channel n is of group n mod groups
+  std::optional<int32_t> padding_code;                  // none: the zero point of x
+  int64_t added = std::numeric_limits<int64_t>::max();  // of the K products
+  int64_t (*add)(DType x_dtype, Codes x, Codes w) = nullptr;
+  __int128 (*correct)(const SumTerms& terms) = nullptr;
+};
+
+// What lies under one window of a pool, and what the pool makes of it.
+struct PoolWindow {
+  int64_t positions = 0;     // K
+  int64_t inside = 0;        // positions in the image
+  int64_t with_padding = 0;  // positions in the image or its padding, not beyond (ceil_mode)
+  int64_t not_before = 0;    // positions but those above the image or left of it
+  DType dtype = DType::kU8;
+  int32_t zero_point = 0;
+
+  int64_t sum = 0;    // of the codes inside, and `terms` of them
+  int64_t terms = 0;  // zero points that are taken out of the sum
+  int64_t divisor = 1;
+  int64_t largest = INT32_MIN;  // code
+};
+
+// An output that is about to be rounded to a code.
+struct RealOutput {
+  const Case& c;
+  int64_t index = 0;
+  __int128 integer = 0;  // exact::Integers
+  int64_t divisor = 1;
+  exact::Code exact;
+
+  int64_t channel() const { return index % c.N; }
+  int32_t zero_point() const { return c.out_q.zero_point_at(channel()); }
+  double rounded() const { return static_cast<double>(exact.value - zero_point()); }
+  bool is_tie() const { return exact.tie_distance == 0.0; }
+};
+
+// A double holds every rounded value that a zero point can bring back to a code.
+struct RoundedOutput {
+  double value = 0;
+  bool has_zero_point = false;  // already added
+};
+
+struct Stages {
+  // What is computed: a cause that is nothing but another problem edits it.
+  Case c;
+
+  std::optional<SumSteps> sums;
+  void (*under_window)(PoolWindow& window) = nullptr;
+  void (*window_padding)(PoolWindow& window) = nullptr;
+  // softmax: distances are from the largest code of the type, or no larger than this.
+  bool largest_of_type = false;
+  int32_t most_distance = 255;
+  // The integer that scales multiply, of any operation that has one.
+  __int128 (*integer)(__int128 value) = nullptr;
+
+  // Codes: rounded, converted to an integer, moved by the zero point, narrowed, clamped.
+  RoundedOutput (*round)(const RealOutput& output) = nullptr;
+  double (*convert)(double rounded) = nullptr;
+  double (*narrow)(DType dtype, double code) = nullptr;
+  // Floats.
+  float (*real)(const Case& c, int64_t channel, __int128 integer) = nullptr;
+  float (*finish)(float value) = nullptr;
+
+  // choose_qparams.
+  bool averages_in_double = false;
+  bool range_without_zero = false;
+  float least_scale = exact::observer::kEps;
+
+  Tensor Evaluate() const;
+
+ private:
+  exact::Integers IntegersOfStages() const;
+  Tensor CodesOf(const exact::Integers& integers) const;
+  Tensor FloatsOf(const exact::Integers& integers) const;
+  Tensor QParamsOf() const;
+};
+
+}  // namespace qualm::triage
+
+#endif  // QUALM_TRIAGE_STAGES_H_

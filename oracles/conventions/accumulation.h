@@ -42,7 +42,7 @@ struct Accumulation {
     kPairsWPlus128,  // s8 x: pairs of (w+128)*x, then - 128*sum x
     kHalvedWeights,  // the exact sum of x*rne(w/2); the number without zero points is doubled
   };
-  // What the taps of a convolution in the padding are.
+  // What a convolution multiplies for its taps in the padding.
   enum class Padding : uint8_t {
     kAbsent,     // left out of the sums and of the offsets
     kZeroPoint,  // the low byte of the zero point of x, in sums and offsets
@@ -57,7 +57,7 @@ struct Accumulation {
   std::string_view lossy_how = ", wrapped to int32";
   // Pairs never span this k (0: none): the first of two blocks ends here, padded to even.
   int64_t first_block = 0;
-  // Convolutions. The order is that of the weights: (r, s, c), c fastest and inside the group.
+  // Convolutions add in the order of the weights: (r, s, c), c fastest and inside the group.
   Padding padding = Padding::kAbsent;
   bool pairs_within_tap = false;  // the last of an odd number of channels has no partner
   // The kernel has no sum of the weights to take the zero point of x out with. It stays in the

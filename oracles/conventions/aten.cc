@@ -20,8 +20,8 @@ void CastTo64(Value& v, const Channel&) {
   v.lossy = !(std::fabs(before) < 0x1p63f);
 }
 
-// Eight at a time in saturating int16; the rest through an int32 sum whose overflow, taken for one
-// upwards, gives the largest code.
+// The vector loop adds eight at a time in saturating int16. The scalar rest adds in int32, where an
+// overflow, also one below INT32_MIN, gives the largest code.
 void AddZeroPointArm(Value& v, const Channel& c) {
   constexpr int64_t kBlock = 8;
   if (c.index < c.count / kBlock * kBlock) return step::AddZeroPointSat16(v, c);
@@ -145,7 +145,7 @@ Convention Make(const std::string& isa, int64_t block, bool arm = false) {
   definition.source = "PyTorch 1.13.1 quantized/cpu/kernels/QuantizedOpKernels.cpp" +
                       std::string(arm ? "" : ", quantized/affine_quantizer_base.cpp");
   // On ARM the eight-wide body and the tail of quantize part ways for very negative x and zero
-  // points < 0; on x86 those of add do.
+  // points < 0; on x86 the body and the tail of add do.
   definition.satisfies = {"commutes"};
   definition.variations = {"V2", "V8", "V9", "V14", "V17"};
   if (!arm) definition.satisfies.emplace_back("per_channel_equals_per_tensor");
@@ -260,7 +260,7 @@ ChosenQParams AtenChooseQParams(float min, float max, bool reduce_range) {
   }
   const double min_codes = static_cast<double>(min) / scale;
   const double max_codes = static_cast<double>(max) / scale;
-  // Unlike FBGEMM the error terms are subtracted.
+  // FBGEMM adds these error terms, ATen subtracts them.
   const double min_error = std::abs(qmin) - std::fabs(min_codes);
   const double max_error = std::abs(qmax) - std::fabs(max_codes);
   const double zero_point = min_error < max_error ? qmin - min_codes : qmax - max_codes;

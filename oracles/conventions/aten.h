@@ -18,8 +18,9 @@ std::string AtenCannotRun(const Case& c);
 Channel AtenChannel(const Case& c, int64_t n);
 std::vector<Step> AtenSteps(const Case& c);
 
-// A function of one operand through float32, as the vector loop takes it or the scalar rest:
-// dequantized by a_scale and a_zero_point, then `function`, then quantized.
+// The steps of a function of one operand through float32: dequantized by a_scale and a_zero_point,
+// then `function`, then quantized. `vector`: as the vector loop computes, else as the scalar rest
+// does.
 std::vector<Step> AtenThroughFloat(bool vector, Step function);
 
 // quantize_val of a float32 number in units of 1/reciprocal; `scale` says what the reciprocal is.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Named conventions: what real backends compute, bit for bit, as scalar functions. One file per
-// family, one signature, one list. Sources (upstream file, commit) stand in each file.
+// family, with its sources (upstream file, commit); families.h lists them.
 #ifndef QUALM_ORACLES_CONVENTIONS_CONVENTION_H_
 #define QUALM_ORACLES_CONVENTIONS_CONVENTION_H_
 
@@ -31,7 +31,7 @@ struct Convention {
   std::string source;           // "FBGEMM src/... @ 71d6f8b"
   bool pair_saturates = false;  // u8*s8 products are added in saturating int16 pairs
 
-  std::vector<Op> ops;  // what it computes; of these it may still refuse a case
+  std::vector<Op> ops;  // what it computes; it may refuse cases of these too
 
   // "" if the convention defines this case, else why not ("weight zero point must be 0").
   std::function<std::string(const Case&)> cannot_run;
@@ -39,20 +39,20 @@ struct Convention {
   // Steps of output element `index`.
   std::function<Trace(const Case&, int64_t index)> trace;
 
-  // Claims of properties that are theorems of this convention beyond those that hold for every one
-  // (matches_model, clamp, memory, same bits, environment): "row_independence" for every operation
-  // that the convention and the property know, "add.commutes" for one.
+  // Claims that hold for this convention, besides those that hold for every convention
+  // (matches_model, clamp, memory, same bits, environment). "row_independence" is claimed for every
+  // operation that the convention and the property know, "add.commutes" for add alone.
   std::vector<std::string> satisfies;
   // An engine that has a convention of its own for each operation: that convention, nullptr for an
   // operation that the engine lacks. The claims of that convention count.
   std::function<const Convention*(Op)> for_op;
 
-  // How it may differ from the exact meaning, and in no other way: ids of the permitted variations
+  // The only ways in which it may differ from the exact meaning: ids of permitted variations
   // (oracles/conventions/variations.h, docs/backends.md).
   std::vector<std::string> variations;
 };
 
-// Whether the claim is among them, for this operation.
+// Whether the convention makes this claim for this operation.
 bool Satisfies(const Convention& convention, Op op, std::string_view claim);
 
 // All conventions, sorted by name.

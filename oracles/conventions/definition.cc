@@ -21,7 +21,7 @@ void Store(Tensor& y, int64_t i, const Value& value) {
   }
 }
 
-// The element of x (and of w, of two operands).
+// The element of x, and of w where there are two operands.
 Value ElementOf(const Case& c, int64_t index) {
   Value value;
   if (c.x.dtype() == DType::kF32) {

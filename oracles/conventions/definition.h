@@ -32,24 +32,26 @@ struct Definition {
   std::vector<Op> ops;
   // Why a case of one of `ops` is refused, "" where it is not.
   std::function<std::string(const Case&)> cannot_run;
-  // Linear and convolutions; without it their outputs are gathered, and there are no accumulators.
+  // How linear and convolutions add. Empty: `gather` brings their outputs, and there are no
+  // accumulators.
   std::function<Accumulation(const Case&)> accumulation;
   std::function<Channel(const Case&, int64_t channel)> channel;
-  // Optional: what the steps of an output begin with where that is not an element of x (pools,
-  // rows, sums in floating point), noted in `trace` if given; nullopt: the element.
+  // Optional: what the steps of an output begin with (pools, rows, sums in floating point), noted
+  // in `trace` if given. Where it gives nullopt, the steps begin with the element of x.
   std::function<std::optional<Value>(const Case&, int64_t index, Trace* trace)> gather;
-  // Everything after the zero-point offsets (sums) or from the input on (the other ops).
+  // What happens to a sum without its zero points, or, where there are no sums, to the input.
   std::function<std::vector<Step>(const Case&)> steps;
-  // Optional: the steps of elements from `body` on, where the tail of a vector loop differs.
+  // Optional, where the tail of a vector loop computes otherwise: elements from `body` on take
+  // tail_steps.
   std::function<int64_t(const Case&)> body;
   std::function<std::vector<Step>(const Case&)> tail_steps;
 };
 
 Convention MakeConvention(Definition definition);
-// By number, V2 before V10, each once.
+// Sorts by number, V2 before V10, and drops repetitions.
 void SortVariations(std::vector<std::string>& ids);
 
-// The claims about windows of convolutions whose sums are exact, whatever the kernel.
+// Adds the claims about windows that hold for convolutions with exact sums.
 void AddExactConvClaims(std::vector<std::string>& satisfies);
 
 }  // namespace qualm::conventions

@@ -14,8 +14,8 @@
 //   quantize      src/QuantUtilsAvx2.cc, QuantizeAvx2; fbgemm@scalar is include/fbgemm/QuantUtils.h
 //
 // +nofma is a build with -ffp-contract=off: GCC otherwise fuses bias*reciprocal + float(v), and the
-// scaling and bias of the f32 output. Not in the depthwise kernel, where it moves the product out
-// of the loop over pixels (GCC 12, -O3).
+// scaling and bias of the f32 output. In the depthwise kernel GCC moves the product out of the loop
+// over pixels instead (GCC 12, -O3).
 #include "oracles/conventions/fbgemm.h"
 
 #include <cmath>
@@ -249,11 +249,11 @@ Convention Make(const std::string& isa, Kind kind, bool acc16, bool fma) {
                       std::string(acc16 ? "16" : "32") + ".cc @ 71d6f8b";
   definition.pair_saturates = variant.kind != Kind::kExact;
   definition.variations = {"V1", "V2", "V8", "V9", "V16", "V17", "V18", "V19"};
-  // Under VNNI the depthwise kernel alone.
+  // Under VNNI only the depthwise kernel saturates pairs.
   if (variant.kind != Kind::kExact || !acc16) definition.variations.emplace_back("V6");
   if (variant.kind == Kind::kPairsInto16) definition.variations.emplace_back("V25");
-  // Everywhere but under VNNI all convolution kernels add alike. There the depthwise kernel, which
-  // saturates, is chosen by groups, padding and stride.
+  // Without VNNI all convolution kernels add alike. Under VNNI the depthwise kernel saturates, and
+  // groups, padding and stride decide whether a case takes it.
   definition.satisfies = {"row_independence", "batch_independence", "depthwise_is_grouped",
                           "one_by_one_is_linear"};
   if (variant.kind == Kind::kExact) {
@@ -267,7 +267,7 @@ Convention Make(const std::string& isa, Kind kind, bool acc16, bool fma) {
                                 {"column_independence", "groups_are_separate",
                                  "padding_is_explicit", "stride_is_subsample"});
   } else {
-    // Who leaves the depthwise kernel gets a fused bias.
+    // A convolution that leaves the depthwise kernel gets a fused bias.
     definition.satisfies.insert(
         definition.satisfies.end(),
         {"linear.column_independence", "quantize.column_independence",
@@ -341,7 +341,7 @@ std::vector<int32_t> FbgemmDepthwise3d(int32_t x, int32_t w_zero_point, float ou
   channel.multiplier = 1.0f / out_scale;
   const Step steps[] = {kToFloat, kScale, kRound, kZeroPoint, kClamp};
   const std::vector<int32_t> weights(kSize * kSize * kSize, 1);
-  // Along one axis: the taps at `position` that lie in the volume.
+  // Along one axis: whether this tap of the window at `position` lies in the volume.
   const auto inside = [](int64_t position, int64_t tap) {
     const int64_t at = position + tap - kSize / 2;
     return at >= 0 && at < kSize;
@@ -402,7 +402,7 @@ ChosenQParams FbgemmChooseQParams(float min, float max, int32_t qmin, int32_t qm
   }
   const double min_codes = static_cast<double>(min) / static_cast<double>(scale);
   const double max_codes = static_cast<double>(max) / static_cast<double>(scale);
-  // From the end whose terms are smaller, so that less is lost.
+  // The zero point follows from the end whose terms are smaller, which loses less.
   const double min_error = std::abs(qmin) + std::fabs(min_codes);
   const double max_error = std::abs(qmax) + std::fabs(max_codes);
   double zero_point = min_error < max_error ? qmin - min_codes : qmax - max_codes;

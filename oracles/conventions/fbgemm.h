@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Functions of FBGEMM that are no operation of ours but were recorded (src/QuantUtils.cc @
-// 71d6f8b).
+// Recorded functions of FBGEMM that no operation of a case computes (src/QuantUtils.cc @ 71d6f8b).
 #ifndef QUALM_ORACLES_CONVENTIONS_FBGEMM_H_
 #define QUALM_ORACLES_CONVENTIONS_FBGEMM_H_
 

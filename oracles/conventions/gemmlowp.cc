@@ -8,7 +8,7 @@
 //   gemmlowp@sse4  a build with SSE4.1, where it wraps (fixedpoint/fixedpoint_sse.h), but for the
 //                  outputs that are left over from blocks of 4 both in M and in N: those are
 //                  scalar (internal/unpack.h). A requantize is a product for each row
-// Whoever wants TFLite's reference kernels themselves: tflite.cc.
+// TFLite's own reference kernels are tflite.cc.
 #include <algorithm>
 #include <cmath>
 

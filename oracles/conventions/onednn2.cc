@@ -11,9 +11,8 @@
 // v2.6.3 and seen on 400,000 drawn cases:
 //  * Pairs are made of raw codes; both zero points are taken out of the sums, modulo 2^32. The gemm
 //    does it itself where both are codes of their types.
-//  * Otherwise gemm_x8s8s32x_matmul.cpp does it afterwards, and reads u8 activations as char when
-//  it
-//    sums them for the weight zero point: on x86 codes from 128 on count as x - 256.
+//  * Otherwise gemm_x8s8s32x_matmul.cpp does it afterwards, and reads u8 activations as char
+//    when it sums them for the weight zero point: on x86 codes from 128 on count as x - 256.
 //  * s8 activations with a zero point on either side fall to the reference gemm on sse41 and avx2
 //    (a zero point that is no code counts as none here, see above). It is exact in float64 and ends
 //    in out_round(float).
@@ -22,12 +21,10 @@
 //  * K longer than one block and shorter than two full ones is cut at ceil(K/2); where that is odd,
 //    the pairs behind it start on an odd k.
 //  * brgemm (AVX-512 with VNNI) adds exactly and takes both zero points out modulo 2^32, but then
-//  an
-//    s32 output goes through float32, and so does one of s8 activations.
+//    an s32 output goes through float32, and so does one of s8 activations.
 //  * brgemm with AMX (src/cpu/x64/brgemm/jit_brgemm_amx_uker.cpp, process_output_range) converts
-//  the
-//    raw sum to float32, adds the bias, then what the zero point of x asks for, then what that of w
-//    does, each rounded. Small matmuls go to VNNI (brgemm_matmul_utils.cpp, is_small_shapes).
+//    the raw sum to float32, adds the bias, then what the zero point of x asks for, then what that
+//    of w does, each rounded. Small matmuls go to VNNI (brgemm_matmul_utils.cpp, is_small_shapes).
 // There is one zero point for all weights; zero points per channel are refused.
 #include "oracles/conventions/onednn2.h"
 
@@ -58,8 +55,7 @@ bool InTiles(const OneDnnIsa& isa, const Case& c) {
   return !small;
 }
 
-// How the zero points leave a sum
-// ------------------------------------------------------------------
+// How the zero points leave a sum -----------------------------------------------------------------
 
 uint64_t Unsigned(int64_t number) { return static_cast<uint64_t>(number); }
 int32_t Wrapped(uint64_t number) { return Wrap32(static_cast<int64_t>(number)); }
@@ -120,8 +116,8 @@ bool HoldsCode(DType type, int32_t code) {
   return code >= range.min && code <= range.max;
 }
 
-// maxps and minps with the bound as second operand: NaN becomes the bound. Signed outputs need no
-// lower bound here, since cvtps2dq turns everything too low into INT32_MIN.
+// maxps and minps take the bound as second operand, so that NaN becomes the bound. Signed outputs
+// need no lower bound here, since cvtps2dq turns everything too low into INT32_MIN.
 void SaturateFloat(Value& v, const Channel& c) {
   const bool nan = std::isnan(v.number);
   float number = v.number;
@@ -133,7 +129,8 @@ void SaturateFloat(Value& v, const Channel& c) {
 
 void Relu(Value& v, const Channel&) { v.SetReal(MaxPs(v.number, 0.0f)); }
 
-// The reference's: what is not above 0 times 0, so NaN and -inf become NaN.
+// The relu of the reference multiplies a number that is not above 0 by 0, so that NaN and -inf
+// become NaN.
 void ReluTimesZero(Value& v, const Channel&) {
   if (!(v.number > 0)) v.SetReal(v.number * 0.0f);
 }
@@ -162,7 +159,7 @@ std::vector<Step> ReferenceSteps(const Case& c) {
         {Stage::kScale, "times fl(iso/fl(isx*isw)) {multiplier}", step::TimesMultiplier});
   }
   if (c.relu) steps.push_back({Stage::kClamp, "relu: times 0 unless above it", ReluTimesZero});
-  // Of 0 too: it makes -0 positive.
+  // A zero point of 0 is added too: it makes -0 positive.
   steps.push_back({Stage::kZeroPoint, "+ zero point {zero_point} in float32, before rounding",
                    step::AddZeroPointFloat});
   if (c.out_dtype == DType::kF32) return steps;
@@ -231,19 +228,19 @@ Channel ChannelOf(const Case& c, int64_t n) {
   return channel;
 }
 
-// Channels of a group come in whole blocks, the smallest of which has 4.
+// The channels of a group fill whole blocks; the smallest block has 4.
 bool HasBlockedGroups(const Case& c) {
   const int64_t groups = c.window.groups;
   return c.window.in_c / groups % 4 == 0 && c.N / groups % 4 == 0;
 }
 
-// Without groups there is nothing to tell it from a convolution of one channel.
+// With one group a depthwise convolution is a convolution of one channel, and runs as such.
 bool HasDepthwiseKernel(const Case& c) { return c.window.groups > 1 && IsPlainDepthwise(c); }
 
-// The kernels for 1x1 convolutions, which add what takes out the zero point, and the 128 of s8
-// codes, in float32 (jit_uni_x8s8s32x_1x1_conv_kernel.cpp,
-// jit_avx512_core_x8s8s32x_1x1_conv_kernel.cpp): strides that step over nothing at the end, no
-// padding. brgemm has kernels of its own.
+// Whether a kernel for 1x1 convolutions computes this case (jit_uni_x8s8s32x_1x1_conv_kernel.cpp,
+// jit_avx512_core_x8s8s32x_1x1_conv_kernel.cpp). It takes the zero point, and the 128 of s8 codes,
+// out in float32. It needs an image without padding, whose last row and column a stride does not
+// step over. brgemm has kernels of its own.
 bool HasOneByOneKernel(const OneDnnIsa& isa, const Case& c) {
   const Window& v = c.window;
   if (!IsConv(c.op) || isa.brgemm || v.kernel_h * v.kernel_w != 1) return false;
@@ -252,16 +249,16 @@ bool HasOneByOneKernel(const OneDnnIsa& isa, const Case& c) {
          v.out_w() * v.stride_w == v.in_w;
 }
 
-// jit_uni_reorder.cpp computes what takes zero points out while it lays out the weights, but not
-// where it transposes tiles of 8 by 8 (process_unroll_tr8x8): 8 groups by 8 taps.
+// While jit_uni_reorder.cpp lays out the weights it sums them, to take zero points out later; but
+// not where it transposes tiles of 8 by 8 (process_unroll_tr8x8): 8 groups by 8 taps.
 bool LosesCompensation(const OneDnnIsa& isa, const Case& c) {
   const Window& v = c.window;
   return isa.transposes && HasDepthwiseKernel(c) && v.groups % 8 == 0 &&
          v.kernel_h * v.kernel_w == 8;
 }
 
-// Whether an s32 output goes through float32: it does if anything is left to do after the sums, and
-// for brgemm zero points and the 128 of s8 activations are.
+// An s32 output goes through float32 if anything is left to do after the sums. Under brgemm the
+// zero points and the 128 of s8 activations are left to do.
 bool ThroughFloat(const OneDnnIsa& isa, const Case& c) {
   if (IsConv(c.op) && !isa.brgemm) return true;
   // Tiles multiply s8 by s8 as they are.
@@ -294,8 +291,8 @@ std::vector<Step> ElementwiseSteps(const Case& c) {
 }
 
 // Pools of codes. jit_uni_i8i8_pooling.cpp multiplies a sum by the reciprocal of its count, in
-// float32; what it does not take (windows wholly in a padding, on sse41 and avx2 less than a
-// register of codes) ref_pooling.cpp divides.
+// float32. It refuses windows wholly in a padding and, on sse41 and avx2, less than a register of
+// codes: there ref_pooling.cpp divides.
 bool HasPoolKernel(const OneDnnIsa& isa, const Case& c) {
   const Window& v = c.window;
   const auto reaches = [](int64_t out, int64_t stride, int64_t kernel, int64_t in, int64_t before) {
@@ -310,7 +307,7 @@ bool HasPoolKernel(const OneDnnIsa& isa, const Case& c) {
          v.batch * v.in_c * std::min(v.in_h, v.out_h()) * std::min(v.in_w, v.out_w()) >= kRegister;
 }
 
-// The largest code, or the sum of codes with their number in `other`.
+// The largest code, or the sum of codes with the number of codes in `second`.
 std::optional<Value> GatherPool(const Case& c, int64_t index, Trace* trace) {
   if (!IsPool(c.op)) return std::nullopt;
   const bool is_max = c.op == Op::kMaxPool;
@@ -366,9 +363,9 @@ Convention Make(const OneDnnIsa& isa) {
   definition.pair_saturates = !isa.vnni;
   definition.satisfies = OneDnnClaims(isa);
   definition.variations = OneDnnVariations(isa);
-  // V1, V14 and V17: reorder and binary.
+  // reorder and binary bring V1, V14 and V17.
   definition.variations.insert(definition.variations.end(), {"V1", "V14", "V17", "V22"});
-  // Tiles, and the kernels for 1x1 convolutions.
+  // Tiles, and the kernels for 1x1 convolutions, take zero points out in float32.
   if (isa.amx || !isa.brgemm) definition.variations.emplace_back("V24");
   if (isa.transposes) definition.variations.emplace_back("V28");
   definition.ops = {Op::kLinear,   Op::kConv2d,     Op::kDepthwise,    Op::kRequantize,
@@ -452,7 +449,7 @@ const OneDnnIsa* FindOneDnnIsa(std::string_view name) {
   return nullptr;
 }
 
-// The gemm's first block of K; 0 if pairs are as in one block.
+// The gemm's first block of K; 0 if the pairs are those of a single block.
 int64_t FirstBlock(const OneDnnIsa& isa, int64_t K) {
   return K > isa.one_block && K < 2 * isa.block ? (K + 1) / 2 : 0;
 }
@@ -525,7 +522,8 @@ std::string OneDnnCannotRun(const OneDnnIsa& isa, const Case& c) {
         Require(c.w.dtype() == DType::kS8, "weights must be s8"),
         Require(!c.bias_i32, "the bias must be float"),
         Require(!IsConv(c.op) || WeightZeroPointsAre(c, 0), "weight zero point must be 0"),
-        // 2.6.3 gives garbage for some of them, on sse41 with zero points and elsewhere.
+        // 2.6.3 computes garbage for some of these convolutions, on sse41 with zero points and
+        // elsewhere.
         Require(c.x.dtype() == DType::kU8 || isa.vnni || !HasDepthwiseKernel(c),
                 "s8 activations of a depthwise convolution need VNNI"),
     });
@@ -572,7 +570,7 @@ std::vector<std::string> OneDnnClaims(const OneDnnIsa& isa) {
     // A group alone, or an image without padding or strides, goes to another kernel.
     claim({"linear.column_independence", "requantize.column_independence"});
   }
-  // Not where rows may be summed as signed bytes.
+  // These two do not hold where rows may be summed as signed bytes.
   if (isa.brgemm && !isa.amx) claim({"linear.zero_term_append", "one_by_one_is_linear"});
   return claims;
 }

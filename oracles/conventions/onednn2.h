@@ -19,7 +19,7 @@ struct OneDnnIsa {
   int64_t block = 0;
   bool avx512 = false;      // s8 activations stay in the jit gemm; one output column has a gemv
   bool vnni = false;        // sums are exact
-  bool brgemm = false;      // not the gemm at all
+  bool brgemm = false;      // brgemm instead of the gemm
   bool amx = false;         // brgemm with tiles, for all but small matmuls
   bool transposes = false;  // weights of depthwise come in blocks of 8, transposed 8 by 8
 };
@@ -31,7 +31,8 @@ const OneDnnIsa* FindOneDnnIsa(std::string_view name);
 // this case.
 Accumulation OneDnnAccumulation(const OneDnnIsa& isa, const Case& c);
 
-// What holds for both versions; neither for outputs nor for weight zero points.
+// What both versions refuse, claim and vary. Each version checks outputs and weight zero points
+// itself.
 std::string OneDnnCannotRun(const OneDnnIsa& isa, const Case& c);
 std::vector<std::string> OneDnnClaims(const OneDnnIsa& isa);
 std::vector<std::string> OneDnnVariations(const OneDnnIsa& isa);

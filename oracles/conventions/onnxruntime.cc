@@ -57,7 +57,7 @@ const Step kOperandsEnd[] = {
     {Stage::kClamp, "pack to {low}..{high}", step::Clamp},
 };
 
-// add: one element is a scalar to be broadcast (QLinearBroadcastTwo), of which a comes first.
+// A single element of add is a scalar to be broadcast (QLinearBroadcastTwo): a is taken before b.
 bool IsBroadcast(const Case& c) { return c.M * c.N == 1; }
 
 Channel OperandsChannel(const Case& c, bool fma) {
@@ -174,7 +174,7 @@ std::vector<Step> StepsOf(const Case& c, bool fma) {
   return steps;
 }
 
-// What `satisfies` claims of every operation is claimed of these alone.
+// Restricts a claim that `satisfies` makes for every operation to these operations.
 void OnlyFor(std::initializer_list<Op> ops, const std::string& claim,
              std::vector<std::string>& satisfies) {
   if (std::erase(satisfies, claim) == 0) return;
@@ -198,20 +198,20 @@ Convention Make(const std::string& isa, bool pairs, bool fma) {
     definition.satisfies.insert(definition.satisfies.end(), claims.begin(), claims.end());
   };
   if (pairs) {
-    // A column alone may go to the depthwise kernel, which is exact.
+    // A column by itself may go to the depthwise kernel, which is exact.
     claim({"linear.column_independence", "quantize.column_independence", "mul.column_independence",
            "batch_independence", "depthwise_is_grouped", "groups_are_separate",
            "one_by_one_is_linear", "padding_is_explicit", "stride_is_subsample"});
   } else {
-    // Not of add and mul, which take zero points as real numbers.
+    // zero_point_shift is not claimed for add and mul, which take zero points as real numbers.
     claim({"column_independence", "k_permutation", "zero_term_append", "identity_weights",
            "linear.zero_point_shift", "conv2d.zero_point_shift", "depthwise.zero_point_shift",
            "quantize.zero_point_shift"});
     AddExactConvClaims(definition.satisfies);
   }
-  // Not of avg_pool: where the image is one window the average is taken otherwise.
+  // avg_pool is left out: where the image is one window, the average is computed otherwise.
   OnlyFor({Op::kConv2d, Op::kDepthwise, Op::kMaxPool}, "padding_is_explicit", definition.satisfies);
-  if (fma) {  // not of add: one element is added otherwise
+  if (fma) {  // add is left out: a single element is added otherwise
     OnlyFor({Op::kQuantize, Op::kDequantize, Op::kMul, Op::kLinear, Op::kConcat, Op::kTable,
              Op::kSoftmax},
             "row_independence", definition.satisfies);

@@ -24,7 +24,7 @@ struct Channel {
   int32_t bias_i32 = 0;
   bool bias_rounded = false;  // bias_i32 is a float bias that was not an integer
   float scale = 1;            // quantize, dequantize
-  int32_t zero_point = 0;     // of the codes that are made (quantize, linear) or read (dequantize)
+  int32_t zero_point = 0;     // of the codes made (quantize, linear) or read (dequantize)
   int32_t low = 0;            // clamp, relu included
   int32_t high = 0;
   FixedMultiplier fixed;
@@ -32,7 +32,7 @@ struct Channel {
   float a_scale = 1, b_scale = 1;
   int32_t a_zero_point = 0, b_zero_point = 0;
   FixedMultiplier a_fixed, b_fixed;
-  int64_t index = 0;  // of the element, for kernels whose tail differs
+  int64_t index = 0;  // of the output element, for kernels whose tail differs
   int64_t count = 0;
   int64_t columns = 1;  // N, of `count` elements
 };
@@ -75,14 +75,14 @@ struct Step {
   void (*apply)(Value&, const Channel&);
 };
 
-// As traces show it: an integer, or hex.
+// A value as traces show it: an integer, or a float in hex.
 std::string ValueText(const Value& v);
 // Adds one step to a trace, if there is one.
 void Note(Trace* trace, Stage stage, std::string text, std::string value, bool lossy);
-// Walks the steps.
+// Applies the steps to the value one after another, and notes each in `trace` if given.
 void Apply(std::span<const Step> steps, const Channel& channel, Value& value, Trace* trace);
 
-// Float operations that note whether they were exact.
+// One float operation. Sets value.lossy where the result is rounded.
 float MultiplyInto(Value& value, float a, float b);
 float AddInto(Value& value, float a, float b);
 

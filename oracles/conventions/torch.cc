@@ -11,7 +11,6 @@
 #include <utility>
 
 #include "oracles/conventions/definition.h"
-#include "oracles/conventions/observers.h"
 #include "oracles/conventions/torch_operators.h"
 
 namespace qualm::conventions {
@@ -96,7 +95,7 @@ Convention WithXnnpackS8(const Convention& own, std::initializer_list<const char
 // softargmax.c and u8lut32norm/scalar.c, which XNNPACK took over as they were.
 Convention QnnpackSoftmax() {
   Convention convention = Named(XnnpackConventions(), "xnnpack@fp32");
-  convention.variations.clear();  // those are of its other operators
+  convention.variations.clear();  // the list is that of other operators
   return convention;
 }
 

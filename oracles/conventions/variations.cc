@@ -24,7 +24,8 @@ using variations::IsPowerOfTwo;
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kHalfUlp = 0x1p-24;  // relative error of one float32 rounding
 constexpr double kSmallest = 0x1p-149;
-// More than the real value is off by in double, less than anything that is no tie.
+// How near to a tie a value in float64 may be a tie: its error is smaller, and every value that is
+// no tie is farther away.
 constexpr double kTie = 0x1p-36;
 
 double ZeroPoint(const Facts& f) {
@@ -89,7 +90,7 @@ double ZeroPointBeforeRounding(const Facts& f) {
   const Case& c = *f.c;
   double terms = f.terms;
   if (c.op == Op::kAdd) {
-    // Codes and zero points are scaled apart.
+    // The code and its zero point are scaled separately, so that both magnitudes count.
     const auto apart = [&](const Tensor& codes, const QParams& q) {
       const double ratio = static_cast<double>(q.scale[0]) / OutputScale(f);
       return ratio * (std::abs(static_cast<double>(codes.IntAt(f.index))) +
@@ -135,7 +136,7 @@ LargestProducts LargestOf(const Facts& f) {
   return p;
 }
 
-// Whatever the order of the terms, some two may share a pair.
+// The order of the terms is not known here: any two may share a pair.
 double Pairs(const Facts& f) {
   if (!HasSums(f.c->op)) return 0;
   const LargestProducts p = LargestOf(f);
@@ -180,7 +181,7 @@ double HalvedWeights(const Facts& f) {
   return sum * f.multiplier;
 }
 
-// Of q * 2^(shift-31), q in [2^30, 2^31).
+// The shift of a multiplier q * 2^(shift-31), q in [2^30, 2^31).
 int ShiftOf(double multiplier) {
   int shift = 0;
   std::frexp(multiplier, &shift);
@@ -220,7 +221,7 @@ double DequantizedInFloat(const Facts& f) {
     return kInfinity;
   if (f.c->op == Op::kQuantize) return 0;
   if (f.largest_operand >= static_cast<double>(std::numeric_limits<float>::max())) return kInfinity;
-  // Quotients below 2^-126 too.
+  // The last addend covers quotients below 2^-126.
   return f.products * count * kHalfUlp + count * kSmallest / out + kSmallest;
 }
 
@@ -284,9 +285,9 @@ double Flushed(const Facts& f) {
   return denormal(f.real) ? std::max(f.terms, 0x1p-126) : 0;
 }
 
-// A scale within 2^-22 of the other and a zero point next to it. The formulas part where FBGEMM
-// means something else by symmetric, and where the scale is so small that it widens the range
-// (WidenToSmallestScale), or no number.
+// The scale stays within 2^-22 of the exact one, and the zero point next to it. Nothing bounds them
+// where FBGEMM means something else by symmetric, where a small scale makes it widen the range
+// (WidenToSmallestScale), and where the scale is not finite.
 double RangeFormulas(const Facts& f) {
   if (f.c->op != Op::kChooseQParams) return 0;
   if (f.c->observer.symmetric) return kInfinity;
@@ -302,7 +303,7 @@ double PaddingOfPools(const Facts& f) {
     return down || across ? kInfinity : 0;
   }
   if (f.c->op != Op::kAvgPool) return 0;
-  // By the whole window instead of a part of it.
+  // The sum is divided by the whole window instead of the part that counts.
   const auto whole = static_cast<double>(v.kernel_h * v.kernel_w);
   return f.terms * (1 - static_cast<double>(f.count) / whole);
 }
@@ -311,8 +312,8 @@ double ShareOverflows(const Facts& f) {
   return f.c->op == Op::kSoftmax && f.c->N == 1 ? kInfinity : 0;
 }
 
-// 2^-20 of the share for its own rounding steps, one more for each term of the sum; and every t is
-// within 1/2 of what it stands for.
+// 16 roundings of the share itself and one for each term of the sum, 2^-24 of the share each. The
+// integer exponentials of the definition are each within 1/2 of the real ones.
 double RealExponentials(const Facts& f) {
   if (f.c->op != Op::kSoftmax) return 0;
   const auto count = static_cast<double>(f.c->N);
@@ -322,7 +323,7 @@ double RealExponentials(const Facts& f) {
 double OffsetsInFloat(const Facts& f) {
   const Case& c = *f.c;
   if (!HasSums(c.op)) return 0;
-  // s8 codes are shifted to u8 by 128 first, which leaves with the zero points.
+  // s8 codes are shifted to u8 by 128 first; the 128 leaves together with the zero points.
   const double shift = c.x.dtype() == DType::kS8 ? 128 : 0;
   const double x_zero = std::abs(static_cast<double>(c.x_q.zero_point_at(0))) + shift;
   const double w_zero = std::abs(static_cast<double>(c.w_q.zero_point_at(f.channel)));
@@ -467,7 +468,7 @@ double RoundHalfEven(double value) {
   return std::fmod(down, 2) == 0 ? down : down + 1;
 }
 
-// What rounding, zero point and clamp make of a value.
+// The output that rounding, zero point and clamp make of a value.
 double Finish(const Case& c, int64_t channel, double value) {
   if (c.out_dtype == DType::kF32) return c.relu ? std::max(value, 0.0) : value;
   const auto low = static_cast<double>(std::min<int64_t>(LowerBound(c, channel), c.out_max));
@@ -498,7 +499,8 @@ std::vector<Permitted> PermittedOutputs(const Convention& convention, const Case
   for (const int64_t extent : c.output_shape()) count *= extent;
   for (int64_t i = 0; i < count; ++i) {
     const Facts facts = facts_of(i);
-    double reach = facts.real_is_exact ? 0 : facts.terms * 0x1p-50;  // of this computation
+    double reach =
+        facts.real_is_exact ? 0 : facts.terms * 0x1p-50;  // the error of this computation
     for (const std::string& id : convention.variations) {
       reach += ReachOf(id, facts);
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The permitted variations: every way in which a named convention may differ from the exact meaning
-// (docs/backends.md is the page). A difference that none of a convention's own explains is a
+// (docs/backends.md). A difference that none of a convention's own variations explains is a
 // failure.
 #ifndef QUALM_ORACLES_CONVENTIONS_VARIATIONS_H_
 #define QUALM_ORACLES_CONVENTIONS_VARIATIONS_H_
@@ -37,7 +37,7 @@ struct Permitted {
   double low = 0;
   double high = 0;
 };
-// One for each output of a case that the convention defines.
+// One interval for each output of a case that the convention defines.
 std::vector<Permitted> PermittedOutputs(const Convention& convention, const Case& c);
 
 }  // namespace qualm

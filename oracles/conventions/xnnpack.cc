@@ -286,7 +286,7 @@ Value GatherRow(const Case& c, int64_t index, Trace* trace) {
   }
   const uint32_t own = numerator(top - c.x.IntAt(index));
   Value value;
-  // A sum of 0 has wrapped; the library asserts, and this stands for nothing.
+  // A sum of 0 has wrapped: the library asserts, and this 0 is never compared.
   value.SetInt(sum == 0 ? 0 : std::min<uint32_t>(((own << 8) + (sum >> 1)) / sum, 255));
   if (trace != nullptr) {
     TraceStep step;
@@ -417,7 +417,7 @@ std::string CannotRun(const Case& c, bool rndnu) {
   }
   for (int64_t n = 0; n < c.N; ++n) {
     const float multiplier = ChannelOf(c, n).multiplier;
-    // Per channel nothing asserts the lower end.
+    // Per channel the library does not check the lower end.
     if (!((c.per_channel || multiplier >= 0x1p-32f) && multiplier < 256.0f)) {
       return "the multiplier must lie in [2^-32, 256)";
     }

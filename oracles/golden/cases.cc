@@ -98,8 +98,8 @@ Case ConvCase(const GoldenRecord& record, DType x_dtype, DType w_dtype, DType ou
 
 enum class Bias : uint8_t { kNone, kFloat, kInt32 };
 
-// Scales, zero points and the bias that this kind of record has. One may hold both biases, with an
-// output for each.
+// Scales, zero points and the bias that this kind of record has. A record may hold both biases,
+// with an output for each.
 void ReadParameters(const GoldenRecord& record, Bias bias, Case& c) {
   c.x_q = {{record.Float("x_scale")}, {Int32(record, "x_zp")}};
   c.w_q.scale = record.Floats("w_scale");
@@ -191,7 +191,7 @@ Case DirectConv(const GoldenRecord& record) {
   return Checked(record, ConvCase(record, CodeType(record, "src_dtype"), DType::kS8, DType::kS32));
 }
 
-// a is x, b is w.
+// The operand a is x, b is w.
 Case AddCase(const GoldenRecord& record) {
   Case c;
   c.op = Op::kAdd;

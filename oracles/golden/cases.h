@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A recorded line as a case: one reader per kind of record. Each throws InputError where the record
-// lacks a field or makes no valid case.
+// A recorded line as a case: one reader per kind of record. A reader throws InputError where the
+// record lacks a field or the case is not valid.
 #ifndef QUALM_ORACLES_GOLDEN_CASES_H_
 #define QUALM_ORACLES_GOLDEN_CASES_H_
 
@@ -22,7 +22,7 @@ Case DirectConv(const GoldenRecord& record);  // oneDNN's own: the sums, no zero
 
 Case AddCase(const GoldenRecord& record);
 Case QuantizeCase(const GoldenRecord& record);
-// What brings `codes`, the output of `quantize`, back.
+// The dequantize of `codes`, which are the output of `quantize`.
 Case DequantizeCase(const GoldenRecord& record, const Case& quantize, const Tensor& codes);
 Case RequantizeCase(const GoldenRecord& record);
 

@@ -12,95 +12,47 @@
 #include "oracles/conventions/aten.h"
 #include "oracles/conventions/convention.h"
 #include "oracles/conventions/fbgemm.h"
-#include "oracles/conventions/observers.h"
 #include "oracles/conventions/primitives.h"
+#include "oracles/golden/backends.h"
 #include "oracles/golden/cases.h"
 #include "oracles/golden/fields.h"
+#include "oracles/golden/observers.h"
 
 namespace qualm::golden {
 namespace {
 
-std::string_view After(std::string_view text, std::string_view prefix) {
-  return text.starts_with(prefix) ? text.substr(prefix.size()) : std::string_view();
-}
-
-std::string OneDnnName(std::string_view isa) {
-  static const std::map<std::string_view, std::string> names = {
-      {"sse41", "sse41"},  {"SSE41", "sse41"},           {"avx2", "avx2"},
-      {"AVX2", "avx2"},    {"avx512core", "avx512core"}, {"AVX512_CORE", "avx512core"},
-      {"default", "vnni"}, {"AVX512_CORE_VNNI", "vnni"}};
-  const auto at = names.find(isa);
-  return at == names.end() ? "" : at->second;
-}
-
-// "" if no convention is known for these records.
-std::string ConventionName(const GoldenRecord& record) {
-  const std::string_view backend = record.backend;
-  std::string_view isa = record.isa;
-  if (backend.starts_with("fbgemm@")) {
-    if (isa.empty()) return "fbgemm@avx2";       // element-wise: the vector path
-    if (isa == "any-x86") return "fbgemm@avx2";  // the same on every one
-    if (isa.ends_with("_ymm")) isa.remove_suffix(4);
-    const std::string_view name = isa == "avx512_vnni" ? "vnni" : isa;
-    std::string convention = "fbgemm@" + std::string(name);
-    if (record.Has("acc_kind") && record.Text("acc_kind") == "acc16") convention += "+acc16";
-    if (backend.ends_with("-nofma")) convention += "+nofma";
-    return convention;
-  }
-  if (backend.starts_with("onednn-2")) return "onednn2@" + OneDnnName(isa);
-  if (backend.starts_with("onnxruntime-"))
-    return "onnxruntime@" + std::string(isa.substr(0, isa.find('-')));
-  if (backend.starts_with("xnnpack@")) {
-    if (isa.starts_with("x86")) return "xnnpack@fp32";
-    return isa.starts_with("aarch64") ? "xnnpack@rndnu" : "";
-  }
-  if (backend.starts_with("tflite-double") || backend.starts_with("tflite-reference"))
-    return "tflite@double";
-  if (backend.starts_with("tflite-single")) return "tflite@single";
-  if (isa == "qnnpack-x86" || isa == "pt26-qnnpack") return "qnnpack";
-  if (const auto rest = After(isa, "pt26-onednn-"); !rest.empty())
-    return "onednn3@" + OneDnnName(rest);
-  if (const auto rest = After(isa, "onednn-"); !rest.empty()) return "onednn2@" + OneDnnName(rest);
-  if (auto rest = After(isa, "aten-"); !rest.empty()) {
-    const bool pt26 = rest.ends_with("-pt26");
-    if (pt26) rest.remove_suffix(5);
-    return "aten@" + std::string(rest) + (pt26 ? "+pt26" : "");
-  }
-  return "";
-}
-
-class Judge {
+class RecordJudge {
  public:
-  explicit Judge(const GoldenRecord& record) : record_(record) {}
+  explicit RecordJudge(const GoldenRecord& record) : record_(record) {}
 
   GoldenVerdict Run();
 
  private:
-  using Handler = void (Judge::*)();
+  using Handler = void (RecordJudge::*)();
   static const std::map<std::string_view, Handler>& Handlers();
 
   bool done() const { return result_.verdict.judgement != Judgement::kPassed; }
   void Skip(std::string reason) {
     if (!done()) result_.verdict = Verdict::Skipped(std::move(reason));
   }
-  // The recorded field, and what we compute. Each field named here counts as judged.
+  // Compares the recorded field with what a convention computes; the field then counts as judged.
   void Compare(const std::string& field, const Tensor& recorded, const Tensor& computed);
   void CompareText(const std::string& field, const std::string& recorded,
                    const std::string& computed);
-  // A flat list of integers, each computed from its index alone.
+  // The same for a flat list of integers, each computed from its index alone.
   template <typename Compute>
   void CompareEach(const std::string& field, DType dtype, int64_t count, const Compute& compute) {
     Tensor computed(dtype, {count});
     for (int64_t i = 0; i < count; ++i) computed.SetInt(i, compute(i));
     Compare(field, Codes(record_, field, dtype, {count}), computed);
   }
-  // An int32 list that says itself how long it is.
+  // An int32 list of any length.
   Tensor Int32List(const char* field) const {
     const auto count = static_cast<int64_t>(record_.Ints(field).size());
     return Codes(record_, field, DType::kS32, {count});
   }
-  // Runs the named convention; nullopt (and a skip) if there is none or it does not define the
-  // case.
+  // Runs the named convention. nullopt, and the record is skipped, if there is no such convention
+  // or if it refuses the case.
   std::optional<ConventionOutput> Convention(const std::string& name, const Case& c);
 
   // One case, one convention, one recorded field.
@@ -111,7 +63,7 @@ class Judge {
     if (const auto output = Convention(name, c)) Compare(field, y, output->y);
   }
 
-  // One case, one model: its codes and, where recorded, its sums.
+  // One case, one convention: its codes and, where recorded, its sums.
   void JudgeCase(const Case& c) {
     const Tensor y = Codes(record_, "y", c.out_dtype, c.output_shape());
     const std::optional<ConventionOutput> output = Convention(ConventionName(record_), c);
@@ -121,7 +73,7 @@ class Judge {
       Compare(field, Codes(record_, field, DType::kS32, c.output_shape()), *output->acc);
     }
     Compare("y", y, output->y);
-    // What a forum thread printed.
+    // y_thread is what a forum thread printed.
     if (record_.Has("y_thread")) {
       Compare("y_thread", Codes(record_, "y_thread", c.out_dtype, c.output_shape()), output->y);
     }
@@ -153,7 +105,8 @@ class Judge {
   std::set<std::string> judged_;
 };
 
-void Judge::Compare(const std::string& field, const Tensor& recorded, const Tensor& computed) {
+void RecordJudge::Compare(const std::string& field, const Tensor& recorded,
+                          const Tensor& computed) {
   judged_.insert(field);
   result_.outputs += recorded.size();
   if (done()) return;
@@ -165,8 +118,8 @@ void Judge::Compare(const std::string& field, const Tensor& recorded, const Tens
   }
 }
 
-void Judge::CompareText(const std::string& field, const std::string& recorded,
-                        const std::string& computed) {
+void RecordJudge::CompareText(const std::string& field, const std::string& recorded,
+                              const std::string& computed) {
   judged_.insert(field);
   ++result_.outputs;
   if (done() || recorded == computed) return;
@@ -175,7 +128,7 @@ void Judge::CompareText(const std::string& field, const std::string& recorded,
                                     Divergence{0, recorded, computed, 0});
 }
 
-std::optional<ConventionOutput> Judge::Convention(const std::string& name, const Case& c) {
+std::optional<ConventionOutput> RecordJudge::Convention(const std::string& name, const Case& c) {
   const qualm::Convention* convention = FindConvention(name);
   if (convention == nullptr) {
     Skip("no model for backend " + record_.backend + ", isa " + record_.isa);
@@ -189,7 +142,7 @@ std::optional<ConventionOutput> Judge::Convention(const std::string& name, const
   return convention->run(c);
 }
 
-void Judge::TfliteFullyConnected() {
+void RecordJudge::TfliteFullyConnected() {
   const Case c = TfliteLinear(record_);
   JudgeCase(c);
   const double multiplier = static_cast<double>(c.x_q.scale[0]) *
@@ -205,15 +158,15 @@ void Judge::TfliteFullyConnected() {
   }
 }
 
-void Judge::FloatAndI32Bias() {
+void RecordJudge::FloatAndI32Bias() {
   const std::string name = ConventionName(record_);
   if (record_.Has("y_float")) JudgeOutput("y_float", name, RealLinear(record_));
   if (record_.Has("y_u8_i32bias")) JudgeOutput("y_u8_i32bias", name, I32BiasLinear(record_));
 }
 
-// The recorded accumulators are those of a matmul without zero points; the codes are those of one
-// with them, whose accumulation may differ, scaled by output_scales themselves.
-void Judge::Matmul() {
+// acc_no_zp was recorded of the matmul without zero points. y_u8 was recorded with them, where the
+// accumulation may differ, and is a requantize of that sum with output_scales as multipliers.
+void RecordJudge::Matmul() {
   const Case c = DirectMatmul(record_);
   const std::vector<int64_t> shape = {c.M, c.N};
   const std::string name = ConventionName(record_);
@@ -251,11 +204,11 @@ void Judge::Matmul() {
   }
 }
 
-void Judge::DirectConvolution() {
+void RecordJudge::DirectConvolution() {
   JudgeOutput("y_s32", ConventionName(record_), DirectConv(record_));
 }
 
-void Judge::Depthwise3d() {
+void RecordJudge::Depthwise3d() {
   const std::string name = ConventionName(record_);
   const int32_t x = Int32(record_, "x_const", 0, 255);
   const int32_t w_zero_point = Int32(record_, "w_zp");
@@ -273,7 +226,7 @@ void Judge::Depthwise3d() {
               std::to_string(outputs[outputs.size() / 2]));
 }
 
-void Judge::Quantize() {
+void RecordJudge::Quantize() {
   const Case c = QuantizeCase(record_);
   const std::pair<const char*, std::string> variants[] = {
       {"y", ConventionName(record_)}, {"y_avx2", "fbgemm@avx2"}, {"y_scalar", "fbgemm@scalar"}};
@@ -286,7 +239,7 @@ void Judge::Quantize() {
   }
 }
 
-void Judge::RequantizeFloat() {
+void RecordJudge::RequantizeFloat() {
   const Case c = RequantizeCase(record_);
   for (const auto& [field, name] :
        {std::pair{"y_avx2", "fbgemm@avx2"}, {"y_scalar", "fbgemm@scalar"}}) {
@@ -294,7 +247,7 @@ void Judge::RequantizeFloat() {
   }
 }
 
-void Judge::RequantizeFixedPoint() {
+void RecordJudge::RequantizeFixedPoint() {
   const Tensor x = Int32List("x");
   const int32_t multiplier = Int32(record_, "multiplier");
   const int32_t right_shift = Int32(record_, "right_shift", 1, 62);
@@ -304,14 +257,16 @@ void Judge::RequantizeFixedPoint() {
     if (!record_.Has(field)) continue;
     result_.convention = vector ? "fbgemm@avx2" : "fbgemm@scalar";
     CompareEach(field, DType::kU8, x.size(), [&](int64_t i) {
-      const bool body = vector && i < x.size() / 8 * 8;  // eight at a time, the rest scalar
+      const bool body =
+          vector &&
+          i < x.size() / 8 * 8;  // the vector code takes eight at a time, the scalar code the rest
       return conventions::FbgemmRequantizeFixedPoint(x.IntAt(i), multiplier, right_shift,
                                                      zero_point, body);
     });
   }
 }
 
-void Judge::ChooseQParams() {
+void RecordJudge::ChooseQParams() {
   result_.convention = "observers@fbgemm";
   const float min = record_.Float("min");
   const float max = record_.Float("max");
@@ -333,7 +288,7 @@ std::string DoubleText(double value) {
   return buffer;
 }
 
-void Judge::AtenChooseQParams() {
+void RecordJudge::AtenChooseQParams() {
   result_.convention = "observers@aten";
   const std::vector<float> x = record_.Floats("x");
   if (x.empty()) Wrong(record_, "x", "must not be empty");
@@ -349,11 +304,11 @@ void Judge::AtenChooseQParams() {
   CompareText("zp", std::to_string(record_.Int("zp")), std::to_string(chosen.zero_point));
 }
 
-// Scales, zero points and, where recorded, the range they follow from, and what ATen quantizes x
-// to.
-void Judge::Observe() {
+// Scales and zero points; where they were recorded too, the range behind them and ATen's codes of
+// x.
+void RecordJudge::Observe() {
   result_.convention = "observers@torch";
-  const std::vector<exact::ObserverResult> results = conventions::ObserveRecord(record_);
+  const std::vector<exact::ObserverResult> results = ObserveRecord(record_);
   const auto count = static_cast<int64_t>(results.size());
   Tensor scale(DType::kF32, {count});
   Tensor zero_point(DType::kS32, {count});
@@ -371,17 +326,17 @@ void Judge::Observe() {
   }
   for (const char* field : {"q", "y", "y_thread"}) {
     if (!record_.Has(field)) continue;
-    const Tensor codes = conventions::QuantizeRecord(record_, results);
+    const Tensor codes = QuantizeRecord(record_, results);
     Compare(field, Codes(record_, field, codes.dtype(), codes.shape()), codes);
   }
   if (record_.Has("deq_thread")) {
-    const Tensor codes = conventions::QuantizeRecord(record_, results);
+    const Tensor codes = QuantizeRecord(record_, results);
     Compare("deq_thread", Reals(record_, "deq_thread", codes.shape()),
-            conventions::DequantizeRecord(codes, results));
+            DequantizeRecord(codes, results));
   }
 }
 
-void Judge::Srdhm() {
+void RecordJudge::Srdhm() {
   result_.convention = "gemmlowp";
   const Tensor a = Int32List("a");
   const Tensor b = Codes(record_, "b", DType::kS32, {a.size()});
@@ -390,7 +345,7 @@ void Judge::Srdhm() {
   });
 }
 
-void Judge::Rdbp() {
+void RecordJudge::Rdbp() {
   result_.convention = "gemmlowp";
   const int32_t exponent = Int32(record_, "exponent", 0, 31);
   const Tensor x = Int32List("x");
@@ -398,7 +353,7 @@ void Judge::Rdbp() {
               [&](int64_t i) { return conventions::RoundingDivideByPot(x.IntAt(i), exponent); });
 }
 
-void Judge::Mbqm() {
+void RecordJudge::Mbqm() {
   result_.convention = ConventionName(record_);
   const bool single = result_.convention == "tflite@single";
   if (!single && result_.convention != "tflite@double")
@@ -417,37 +372,37 @@ void Judge::Mbqm() {
   });
 }
 
-const std::map<std::string_view, Judge::Handler>& Judge::Handlers() {
+const std::map<std::string_view, RecordJudge::Handler>& RecordJudge::Handlers() {
   static const std::map<std::string_view, Handler> handlers = {
-      {"linear", &Judge::Linear},
-      {"conv2d", &Judge::Conv2d},
-      {"qlinear_conv", &Judge::QLinearConv},
-      {"conv2d_s32", &Judge::DirectConvolution},
-      {"depthwise3d_7x7x7_const", &Judge::Depthwise3d},
-      {"add", &Judge::Add},
-      {"tflite_add", &Judge::Add},
-      {"linear_float_and_i32bias", &Judge::FloatAndI32Bias},
-      {"matmul", &Judge::Matmul},
-      {"qlinear_matmul", &Judge::QLinearMatmul},
-      {"fully_connected", &Judge::FullyConnected},
-      {"tflite_fully_connected", &Judge::TfliteFullyConnected},
-      {"quantize", &Judge::Quantize},
-      {"tflite_quantize", &Judge::Quantize},
-      {"requantize_float", &Judge::RequantizeFloat},
-      {"requantize_fixedpoint", &Judge::RequantizeFixedPoint},
-      {"choose_qparams", &Judge::ChooseQParams},
-      {"aten_choose_qparams", &Judge::AtenChooseQParams},
-      {"observer", &Judge::Observe},
-      {"observer_per_channel", &Judge::Observe},
-      {"observer_quantize", &Judge::Observe},
-      {"gemmlowp_srdhm", &Judge::Srdhm},
-      {"gemmlowp_rounding_divide_by_pot", &Judge::Rdbp},
-      {"multiply_by_quantized_multiplier", &Judge::Mbqm},
+      {"linear", &RecordJudge::Linear},
+      {"conv2d", &RecordJudge::Conv2d},
+      {"qlinear_conv", &RecordJudge::QLinearConv},
+      {"conv2d_s32", &RecordJudge::DirectConvolution},
+      {"depthwise3d_7x7x7_const", &RecordJudge::Depthwise3d},
+      {"add", &RecordJudge::Add},
+      {"tflite_add", &RecordJudge::Add},
+      {"linear_float_and_i32bias", &RecordJudge::FloatAndI32Bias},
+      {"matmul", &RecordJudge::Matmul},
+      {"qlinear_matmul", &RecordJudge::QLinearMatmul},
+      {"fully_connected", &RecordJudge::FullyConnected},
+      {"tflite_fully_connected", &RecordJudge::TfliteFullyConnected},
+      {"quantize", &RecordJudge::Quantize},
+      {"tflite_quantize", &RecordJudge::Quantize},
+      {"requantize_float", &RecordJudge::RequantizeFloat},
+      {"requantize_fixedpoint", &RecordJudge::RequantizeFixedPoint},
+      {"choose_qparams", &RecordJudge::ChooseQParams},
+      {"aten_choose_qparams", &RecordJudge::AtenChooseQParams},
+      {"observer", &RecordJudge::Observe},
+      {"observer_per_channel", &RecordJudge::Observe},
+      {"observer_quantize", &RecordJudge::Observe},
+      {"gemmlowp_srdhm", &RecordJudge::Srdhm},
+      {"gemmlowp_rounding_divide_by_pot", &RecordJudge::Rdbp},
+      {"multiply_by_quantized_multiplier", &RecordJudge::Mbqm},
   };
   return handlers;
 }
 
-GoldenVerdict Judge::Run() {
+GoldenVerdict RecordJudge::Run() {
   const auto at = Handlers().find(record_.op);
   if (at == Handlers().end()) {
     result_.verdict = Verdict::Skipped("op " + record_.op + " is not known yet");
@@ -472,7 +427,7 @@ GoldenVerdict Judge::Run() {
 
 struct CaseReader {
   Case (*read)(const GoldenRecord&);
-  const char* output;  // the recorded field that is this case's output
+  const char* output;  // the recorded field that is the output of the case
 };
 
 const std::map<std::string_view, CaseReader>& CaseReaders() {
@@ -501,7 +456,7 @@ const std::map<std::string_view, CaseReader>& CaseReaders() {
 
 namespace qualm {
 
-GoldenVerdict JudgeGolden(const GoldenRecord& record) { return golden::Judge(record).Run(); }
+GoldenVerdict JudgeGolden(const GoldenRecord& record) { return golden::RecordJudge(record).Run(); }
 
 bool GoldenHasCase(const GoldenRecord& record) { return golden::CaseReaders().contains(record.op); }
 

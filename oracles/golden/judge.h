@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Holds the conventions to recordings of the real libraries: which convention computes a record,
-// and is every judged output (y*, acc*, scale, zp, q) of it bit-equal?
+// Holds the conventions to recordings of the real libraries: every recorded output (y*, acc*,
+// scale, zp, q) must be bit-equal to what the convention of its backend computes.
 #ifndef QUALM_ORACLES_GOLDEN_JUDGE_H_
 #define QUALM_ORACLES_GOLDEN_JUDGE_H_
 
@@ -20,9 +20,9 @@ struct GoldenVerdict {
 // Throws InputError if the record lacks a field its op needs or a field is malformed.
 GoldenVerdict JudgeGolden(const GoldenRecord& record);
 
-// The record as a case (for subjects and explain); nullopt-like: throws InputError if its op is not
-// one of ours.
+// Whether the op of the record is an operation of cases.
 bool GoldenHasCase(const GoldenRecord& record);
+// The record as a case, for subjects and explain. Throws InputError unless GoldenHasCase.
 Case GoldenCase(const GoldenRecord& record);
 
 }  // namespace qualm

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "oracles/golden/backends.h"
+
+#include <map>
+#include <string_view>
+
+namespace qualm::golden {
+namespace {
+
+std::string_view After(std::string_view text, std::string_view prefix) {
+  return text.starts_with(prefix) ? text.substr(prefix.size()) : std::string_view();
+}
+
+std::string OneDnnName(std::string_view isa) {
+  static const std::map<std::string_view, std::string> names = {
+      {"sse41", "sse41"},  {"SSE41", "sse41"},           {"avx2", "avx2"},
+      {"AVX2", "avx2"},    {"avx512core", "avx512core"}, {"AVX512_CORE", "avx512core"},
+      {"default", "vnni"}, {"AVX512_CORE_VNNI", "vnni"}};
+  const auto at = names.find(isa);
+  return at == names.end() ? "" : at->second;
+}
+
+}  // namespace
+
+std::string ConventionName(const GoldenRecord& record) {
+  const std::string_view backend = record.backend;
+  std::string_view isa = record.isa;
+  if (backend.starts_with("fbgemm@")) {
+    if (isa.empty()) return "fbgemm@avx2";       // element-wise: the vector code
+    if (isa == "any-x86") return "fbgemm@avx2";  // every instruction set gives the same
+    if (isa.ends_with("_ymm")) isa.remove_suffix(4);
+    const std::string_view name = isa == "avx512_vnni" ? "vnni" : isa;
+    std::string convention = "fbgemm@" + std::string(name);
+    if (record.Has("acc_kind") && record.Text("acc_kind") == "acc16") convention += "+acc16";
+    if (backend.ends_with("-nofma")) convention += "+nofma";
+    return convention;
+  }
+  if (backend.starts_with("onednn-2")) return "onednn2@" + OneDnnName(isa);
+  if (backend.starts_with("onnxruntime-"))
+    return "onnxruntime@" + std::string(isa.substr(0, isa.find('-')));
+  if (backend.starts_with("xnnpack@")) {
+    if (isa.starts_with("x86")) return "xnnpack@fp32";
+    return isa.starts_with("aarch64") ? "xnnpack@rndnu" : "";
+  }
+  if (backend.starts_with("tflite-double") || backend.starts_with("tflite-reference"))
+    return "tflite@double";
+  if (backend.starts_with("tflite-single")) return "tflite@single";
+  if (isa == "qnnpack-x86" || isa == "pt26-qnnpack") return "qnnpack";
+  if (const auto rest = After(isa, "pt26-onednn-"); !rest.empty())
+    return "onednn3@" + OneDnnName(rest);
+  if (const auto rest = After(isa, "onednn-"); !rest.empty()) return "onednn2@" + OneDnnName(rest);
+  if (auto rest = After(isa, "aten-"); !rest.empty()) {
+    const bool pt26 = rest.ends_with("-pt26");
+    if (pt26) rest.remove_suffix(5);
+    return "aten@" + std::string(rest) + (pt26 ? "+pt26" : "");
+  }
+  return "";
+}
+
+}  // namespace qualm::golden

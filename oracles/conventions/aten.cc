@@ -24,7 +24,7 @@ void CastTo64(Value& v, const Channel&) {
 // overflow, also one below INT32_MIN, gives the largest code.
 void AddZeroPointArm(Value& v, const Channel& c) {
   constexpr int64_t kBlock = 8;
-  if (c.index < c.count / kBlock * kBlock) return step::AddZeroPointSat16(v, c);
+  if (c.element.index < c.element.count / kBlock * kBlock) return step::AddZeroPointSat16(v, c);
   const int64_t sum = v.integer + c.zero_point;
   v.lossy = sum != Wrap32(sum);
   v.SetInt(v.lossy ? c.high : sum);
@@ -32,11 +32,11 @@ void AddZeroPointArm(Value& v, const Channel& c) {
 
 // Scalar add.
 void DequantizeA(Value& v, const Channel& c) {
-  MultiplyInto(v, c.a_scale, static_cast<float>(v.integer - c.a_zero_point));
+  MultiplyInto(v, c.a.scale, static_cast<float>(v.integer - c.a.zero_point));
 }
 void AddDequantizedB(Value& v, const Channel& c) {
   const float a = v.number;
-  const float b = MultiplyInto(v, c.b_scale, static_cast<float>(v.second - c.b_zero_point));
+  const float b = MultiplyInto(v, c.b.scale, static_cast<float>(v.second - c.b.zero_point));
   AddInto(v, a, b);
 }
 // Vector add.
@@ -50,11 +50,11 @@ float Fused(Value& v, float scale, int32_t zero_point, int32_t code) {
   return result;
 }
 void FusedA(Value& v, const Channel& c) {
-  Fused(v, c.a_scale, c.a_zero_point, static_cast<int32_t>(v.integer));
+  Fused(v, c.a.scale, c.a.zero_point, static_cast<int32_t>(v.integer));
 }
 void AddFusedB(Value& v, const Channel& c) {
   const float a = v.number;
-  AddInto(v, a, Fused(v, c.b_scale, c.b_zero_point, v.second));
+  AddInto(v, a, Fused(v, c.b.scale, c.b.zero_point, v.second));
 }
 void Relu(Value& v, const Channel&) { v.SetReal(MaxPs(v.number, 0.0f)); }
 void Cut(Value& v, const Channel&) {
@@ -199,13 +199,13 @@ Channel AtenChannel(const Case& c, int64_t n) {
   Channel channel;
   SetClamp(channel, c);
   if (HasTwoOperands(c.op)) {
-    channel.a_scale = c.x_q.scale[0];
-    channel.b_scale = c.w_q.scale[0];
-    channel.a_zero_point = c.x_q.zero_point[0];
-    channel.b_zero_point = c.w_q.zero_point[0];
+    channel.a.scale = c.x_q.scale[0];
+    channel.b.scale = c.w_q.scale[0];
+    channel.a.zero_point = c.x_q.zero_point[0];
+    channel.b.zero_point = c.w_q.zero_point[0];
     channel.zero_point = c.out_q.zero_point[0];
     channel.reciprocal = 1.0f / c.out_q.scale[0];
-    channel.multiplier = channel.a_scale * channel.b_scale * channel.reciprocal;
+    channel.multiplier = channel.a.scale * channel.b.scale * channel.reciprocal;
     // The relu of add comes before the rounding.
     if (c.op == Op::kAdd) channel.low = c.out_min;
     return channel;

@@ -42,9 +42,9 @@ Value Input(const Definition& definition, const Case& c, int64_t i, Trace* trace
 
 Channel ChannelOf(const Definition& definition, const Case& c, int64_t index) {
   Channel channel = definition.channel(c, index % c.N);
-  channel.index = index;
-  channel.count = c.M * c.N;
-  channel.columns = c.N;
+  channel.element.index = index;
+  channel.element.count = c.M * c.N;
+  channel.element.columns = c.N;
   return channel;
 }
 
@@ -76,7 +76,7 @@ ConventionOutput Run(const Definition& definition, const Case& c) {
   if (has_sums) sums.emplace(c, definition.accumulation(c));
   for (int64_t i = 0; i < c.M * c.N; ++i) {
     Channel& channel = channels[static_cast<size_t>(i % c.N)];
-    channel.index = i;
+    channel.element.index = i;
     Value value;
     if (sums) {
       const Sums::Sum sum = sums->At(i, nullptr);

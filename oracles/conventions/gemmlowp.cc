@@ -34,10 +34,12 @@ void ShiftWrapping(Value& v, const Channel& c) {
   v.SetInt(Wrap32(full));
   v.lossy = v.integer != full;
 }
-bool InLastColumns(const Channel& c) { return c.index % c.columns >= c.columns - c.columns % 4; }
+bool InLastColumns(const Channel& c) {
+  return c.element.index % c.element.columns >= c.element.columns - c.element.columns % 4;
+}
 bool InLastRows(const Channel& c) {
-  const int64_t rows = c.count / c.columns;
-  return c.index / c.columns >= rows - rows % 4;
+  const int64_t rows = c.element.count / c.element.columns;
+  return c.element.index / c.element.columns >= rows - rows % 4;
 }
 void ShiftInBlocks(Value& v, const Channel& c) {
   InLastColumns(c) && InLastRows(c) ? ShiftSaturating(v, c) : ShiftWrapping(v, c);

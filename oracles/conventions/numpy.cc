@@ -221,7 +221,7 @@ std::optional<Value> SumWithoutWeightZeroPoint(const Case& c, int64_t index, Tra
 }
 void TimesRatio(Value& v, const Channel& c) {
   v.SetWide(static_cast<double>(v.integer) *
-            (static_cast<double>(c.a_scale) * static_cast<double>(c.b_scale) /
+            (static_cast<double>(c.a.scale) * static_cast<double>(c.b.scale) /
              static_cast<double>(c.scale)));
 }
 
@@ -242,8 +242,8 @@ Definition WeightZeroPointFromX() {
   definition.gather = SumWithoutWeightZeroPoint;
   definition.channel = [](const Case& c, int64_t n) {
     Channel channel = ChannelOf(c, n);
-    channel.a_scale = c.x_q.scale_at(0);
-    channel.b_scale = c.w_q.scale_at(n);
+    channel.a.scale = c.x_q.scale_at(0);
+    channel.b.scale = c.w_q.scale_at(n);
     return channel;
   };
   definition.steps = [](const Case&) {

@@ -178,15 +178,15 @@ void TimesScale(Value& v, const Channel& c) { MultiplyInto(v, v.number, c.scale)
 // Both operands in output units; the products round too.
 void AddScaled(Value& v, const Channel& c) {
   Value a, b;
-  MultiplyInto(a, static_cast<float>(v.integer), c.a_scale);
-  MultiplyInto(b, static_cast<float>(v.second), c.b_scale);
+  MultiplyInto(a, static_cast<float>(v.integer), c.a.scale);
+  MultiplyInto(b, static_cast<float>(v.second), c.b.scale);
   AddInto(v, a.number, b.number);
   v.lossy = v.lossy || a.lossy || b.lossy;
 }
 void MultiplyScaled(Value& v, const Channel& c) {
   Value a, b;
-  MultiplyInto(a, static_cast<float>(v.integer), c.a_scale);
-  MultiplyInto(b, static_cast<float>(v.second), c.b_scale);
+  MultiplyInto(a, static_cast<float>(v.integer), c.a.scale);
+  MultiplyInto(b, static_cast<float>(v.second), c.b.scale);
   MultiplyInto(v, a.number, b.number);
   v.lossy = v.lossy || a.lossy || b.lossy;
 }
@@ -217,8 +217,8 @@ Channel ChannelOf(const Case& c, int64_t n) {
   }
   if (HasTwoOperands(c.op)) {
     const float out = c.out_q.scale_at(0);
-    channel.a_scale = c.x_q.scale_at(0) / out;
-    channel.b_scale = c.op == Op::kAdd ? c.w_q.scale_at(0) / out : c.w_q.scale_at(0);
+    channel.a.scale = c.x_q.scale_at(0) / out;
+    channel.b.scale = c.op == Op::kAdd ? c.w_q.scale_at(0) / out : c.w_q.scale_at(0);
     return channel;
   }
   channel.reciprocal = inverse(c.x_q.scale_at(0)) * inverse(c.w_q.scale_at(n));

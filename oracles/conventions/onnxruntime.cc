@@ -26,12 +26,12 @@ void MaxLow(Value& v, const Channel& c) {
 // add: scales are those of the operands over the output's; {bias} is what the three zero points
 // leave, fl(zo - (ra*za + rb*zb)).
 void PlusA(Value& v, const Channel& c) {
-  const float product = MultiplyInto(v, c.a_scale, static_cast<float>(v.integer));
+  const float product = MultiplyInto(v, c.a.scale, static_cast<float>(v.integer));
   AddInto(v, c.bias, product);
 }
 void PlusB(Value& v, const Channel& c) {
   const float before = v.number;
-  AddInto(v, before, MultiplyInto(v, c.b_scale, static_cast<float>(v.second)));
+  AddInto(v, before, MultiplyInto(v, c.b.scale, static_cast<float>(v.second)));
 }
 void Fused(Value& v, float scale, int64_t code, float addend) {
   const auto number = static_cast<float>(code);
@@ -40,10 +40,10 @@ void Fused(Value& v, float scale, int64_t code, float addend) {
       static_cast<double>(scale) * static_cast<double>(number) + static_cast<double>(addend);
   v.lossy = static_cast<double>(v.number) != exact;
 }
-void FusedB(Value& v, const Channel& c) { Fused(v, c.b_scale, v.second, c.bias); }
-void ThenFusedA(Value& v, const Channel& c) { Fused(v, c.a_scale, v.integer, v.number); }
-void FusedA(Value& v, const Channel& c) { Fused(v, c.a_scale, v.integer, c.bias); }
-void ThenFusedB(Value& v, const Channel& c) { Fused(v, c.b_scale, v.second, v.number); }
+void FusedB(Value& v, const Channel& c) { Fused(v, c.b.scale, v.second, c.bias); }
+void ThenFusedA(Value& v, const Channel& c) { Fused(v, c.a.scale, v.integer, v.number); }
+void FusedA(Value& v, const Channel& c) { Fused(v, c.a.scale, v.integer, c.bias); }
+void ThenFusedB(Value& v, const Channel& c) { Fused(v, c.b.scale, v.second, v.number); }
 // mul.
 const Step kMul[] = {
     step::kProduct,
@@ -65,16 +65,16 @@ Channel OperandsChannel(const Case& c, bool fma) {
   channel.low = c.out_min;
   channel.high = c.out_max;
   channel.zero_point = c.out_q.zero_point[0];
-  channel.a_zero_point = c.x_q.zero_point[0];
-  channel.b_zero_point = c.w_q.zero_point[0];
+  channel.a.zero_point = c.x_q.zero_point[0];
+  channel.b.zero_point = c.w_q.zero_point[0];
   channel.multiplier = c.x_q.scale[0] * c.w_q.scale[0] / c.out_q.scale[0];
-  channel.a_scale = c.x_q.scale[0] / c.out_q.scale[0];
-  channel.b_scale = c.w_q.scale[0] / c.out_q.scale[0];
-  const auto a_zero = static_cast<float>(channel.a_zero_point);
-  const auto b_zero = static_cast<float>(channel.b_zero_point);
-  const float a = channel.a_scale * a_zero, b = channel.b_scale * b_zero;
-  const float a_and_b = std::fma(channel.a_scale, a_zero, b);
-  const float b_and_a = std::fma(channel.b_scale, b_zero, a);
+  channel.a.scale = c.x_q.scale[0] / c.out_q.scale[0];
+  channel.b.scale = c.w_q.scale[0] / c.out_q.scale[0];
+  const auto a_zero = static_cast<float>(channel.a.zero_point);
+  const auto b_zero = static_cast<float>(channel.b.zero_point);
+  const float a = channel.a.scale * a_zero, b = channel.b.scale * b_zero;
+  const float a_and_b = std::fma(channel.a.scale, a_zero, b);
+  const float b_and_a = std::fma(channel.b.scale, b_zero, a);
   // GCC fuses whichever product comes second.
   const float both = !fma ? a + b : IsBroadcast(c) ? b_and_a : a_and_b;
   channel.bias = static_cast<float>(channel.zero_point) - both;

@@ -104,13 +104,13 @@ Value ShareOfRow(const Case& c, int64_t index) {
 void AsIs(Value& v, const Channel&) { v.lossy = false; }
 
 void ToReal(Value& v, const Channel& c) {
-  MultiplyInto(v, c.a_scale, static_cast<float>(v.integer - c.a_zero_point));
+  MultiplyInto(v, c.a.scale, static_cast<float>(v.integer - c.a.zero_point));
 }
 // QLinearConcat copies codes where scale and zero point are those of the output.
-bool IsCopied(const Channel& c) { return c.a_scale == c.scale && c.a_zero_point == c.zero_point; }
+bool IsCopied(const Channel& c) { return c.a.scale == c.scale && c.a.zero_point == c.zero_point; }
 void ToRealUnlessCopied(Value& v, const Channel& c) {
   if (!IsCopied(c)) return ToReal(v, c);
-  v.SetReal(static_cast<float>(v.integer - c.a_zero_point));
+  v.SetReal(static_cast<float>(v.integer - c.a.zero_point));
   v.lossy = false;
 }
 void OverScaleUnlessCopied(Value& v, const Channel& c) {
@@ -214,8 +214,8 @@ Channel PoolOrTableChannel(const Case& c, int64_t column) {
   channel.high = c.out_max;
   channel.zero_point = c.out_q.zero_point[0];
   channel.scale = c.out_q.scale[0];
-  channel.a_scale = q.scale[0];
-  channel.a_zero_point = q.zero_point[0];
+  channel.a.scale = q.scale[0];
+  channel.a.zero_point = q.zero_point[0];
   channel.multiplier = c.negative_slope;
   if (IsAverage(c.op)) channel.multiplier = q.scale[0] / (channel.scale * static_cast<float>(c.K));
   return channel;

@@ -26,8 +26,8 @@ const Step kEpilogue[] = {
 
 // add: both scales over the output's as integers below 2^22 with one exponent.
 void AddTerms(Value& v, const Channel& c) {
-  const int64_t a = v.integer - c.a_zero_point, b = int64_t{v.second} - c.b_zero_point;
-  const int64_t sum = a * c.a_fixed.value + b * c.b_fixed.value;
+  const int64_t a = v.integer - c.a.zero_point, b = int64_t{v.second} - c.b.zero_point;
+  const int64_t sum = a * c.a.fixed.value + b * c.b.fixed.value;
   v.SetInt(Wrap32(sum));
   v.lossy = v.integer != sum;
 }

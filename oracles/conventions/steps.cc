@@ -27,14 +27,14 @@ std::string Substitute(std::string_view text, const Channel& c, int32_t second) 
       {"{high}", Text(c.high)},
       {"{fixed}", Text(c.fixed.value)},
       {"{shift}", Text(c.fixed.shift)},
-      {"{a_scale}", FloatText(c.a_scale)},
-      {"{b_scale}", FloatText(c.b_scale)},
-      {"{a_zp}", Text(c.a_zero_point)},
-      {"{b_zp}", Text(c.b_zero_point)},
-      {"{a_fixed}", Text(c.a_fixed.value)},
-      {"{b_fixed}", Text(c.b_fixed.value)},
-      {"{a_shift}", Text(c.a_fixed.shift)},
-      {"{b_shift}", Text(c.b_fixed.shift)},
+      {"{a_scale}", FloatText(c.a.scale)},
+      {"{b_scale}", FloatText(c.b.scale)},
+      {"{a_zp}", Text(c.a.zero_point)},
+      {"{b_zp}", Text(c.b.zero_point)},
+      {"{a_fixed}", Text(c.a.fixed.value)},
+      {"{b_fixed}", Text(c.b.fixed.value)},
+      {"{a_shift}", Text(c.a.fixed.shift)},
+      {"{b_shift}", Text(c.b.fixed.shift)},
       {"{b}", Text(second)},
   };
   std::string result(text);
@@ -159,7 +159,7 @@ void TimesCodeMinusZeroPoint(Value& v, const Channel& c) {
 }
 
 void TimesSecond(Value& v, const Channel& c) {
-  v.SetInt((v.integer - c.a_zero_point) * (int64_t{v.second} - c.b_zero_point));
+  v.SetInt((v.integer - c.a.zero_point) * (int64_t{v.second} - c.b.zero_point));
 }
 
 }  // namespace step
@@ -172,17 +172,17 @@ void SetClamp(Channel& channel, const Case& c) {
 Channel FixedPointAddChannel(const Case& c, int32_t bits) {
   Channel channel;
   SetClamp(channel, c);
-  channel.a_zero_point = c.x_q.zero_point[0];
-  channel.b_zero_point = c.w_q.zero_point[0];
+  channel.a.zero_point = c.x_q.zero_point[0];
+  channel.b.zero_point = c.w_q.zero_point[0];
   channel.zero_point = c.out_q.zero_point[0];
-  channel.a_scale = c.x_q.scale[0] / c.out_q.scale[0];
-  channel.b_scale = c.w_q.scale[0] / c.out_q.scale[0];
-  channel.fixed.shift = bits - 1 - std::ilogb(std::max(channel.a_scale, channel.b_scale));
+  channel.a.scale = c.x_q.scale[0] / c.out_q.scale[0];
+  channel.b.scale = c.w_q.scale[0] / c.out_q.scale[0];
+  channel.fixed.shift = bits - 1 - std::ilogb(std::max(channel.a.scale, channel.b.scale));
   const auto fixed = [&](float scale) {
     return static_cast<int32_t>(RoundNearestEven(std::ldexp(scale, channel.fixed.shift)));
   };
-  channel.a_fixed.value = fixed(channel.a_scale);
-  channel.b_fixed.value = fixed(channel.b_scale);
+  channel.a.fixed.value = fixed(channel.a.scale);
+  channel.b.fixed.value = fixed(channel.b.scale);
   return channel;
 }
 

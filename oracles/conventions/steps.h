@@ -15,7 +15,7 @@
 
 namespace qualm::conventions {
 
-// Constants of one output channel, computed once per case.
+// Constants of one output channel, computed once per case. A family sets those that its steps use.
 struct Channel {
   float multiplier = 1;         // codes out per accumulator unit
   float accumulator_scale = 1;  // real units per accumulator unit
@@ -28,13 +28,19 @@ struct Channel {
   int32_t low = 0;            // clamp, relu included
   int32_t high = 0;
   FixedMultiplier fixed;
-  // add, mul: what each operand is multiplied by, and its zero point.
-  float a_scale = 1, b_scale = 1;
-  int32_t a_zero_point = 0, b_zero_point = 0;
-  FixedMultiplier a_fixed, b_fixed;
-  int64_t index = 0;  // of the output element, for kernels whose tail differs
-  int64_t count = 0;
-  int64_t columns = 1;  // N, of `count` elements
+  // x (a) and w (b) where each has constants of its own: add, mul, pools, tables.
+  struct Operand {
+    float scale = 1;
+    int32_t zero_point = 0;
+    FixedMultiplier fixed;
+  };
+  Operand a, b;
+  // The output element, for kernels whose tail differs: its index among `count` in rows of
+  // `columns`.
+  struct Element {
+    int64_t index = 0, count = 0, columns = 1;
+  };
+  Element element;
 };
 
 // What flows through the steps: an integer, later a float32, or the other way round; in NumPy's

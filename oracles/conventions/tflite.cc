@@ -40,8 +40,8 @@ void AddScaled(Value& v, const Channel& c) {
   const auto scaled = [](int64_t difference, FixedMultiplier m) {
     return int64_t{Multiply(static_cast<int32_t>(difference * (1 << kAddShift)), m)};
   };
-  const int64_t sum = scaled(v.integer - c.a_zero_point, c.a_fixed) +
-                      scaled(int64_t{v.second} - c.b_zero_point, c.b_fixed);
+  const int64_t sum = scaled(v.integer - c.a.zero_point, c.a.fixed) +
+                      scaled(int64_t{v.second} - c.b.zero_point, c.b.fixed);
   v.SetInt(Wrap32(sum));
   v.lossy = v.integer != sum;
 }
@@ -49,8 +49,8 @@ void AddScaled(Value& v, const Channel& c) {
 Channel OperandsChannel(const Case& c, bool single) {
   Channel channel;
   SetClamp(channel, c);
-  channel.a_zero_point = c.x_q.zero_point[0];
-  channel.b_zero_point = c.w_q.zero_point[0];
+  channel.a.zero_point = c.x_q.zero_point[0];
+  channel.b.zero_point = c.w_q.zero_point[0];
   channel.zero_point = c.out_q.zero_point[0];
   const auto a = static_cast<double>(c.x_q.scale[0]), b = static_cast<double>(c.w_q.scale[0]);
   const auto out = static_cast<double>(c.out_q.scale[0]);
@@ -59,8 +59,8 @@ Channel OperandsChannel(const Case& c, bool single) {
     return channel;
   }
   const double twice_max = 2 * std::max(a, b);
-  channel.a_fixed = QuantizeMultiplier(a / twice_max, single);
-  channel.b_fixed = QuantizeMultiplier(b / twice_max, single);
+  channel.a.fixed = QuantizeMultiplier(a / twice_max, single);
+  channel.b.fixed = QuantizeMultiplier(b / twice_max, single);
   channel.fixed = QuantizeMultiplier(twice_max / ((1 << kAddShift) * out), single);
   return channel;
 }

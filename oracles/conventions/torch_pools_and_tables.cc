@@ -123,8 +123,8 @@ void ClampToFloat(Value& v, const Channel& c) {
 Channel ChannelOf(const Case& c, int64_t) {
   Channel channel;
   SetClamp(channel, c);
-  channel.a_scale = c.x_q.scale[0];
-  channel.a_zero_point = c.x_q.zero_point[0];
+  channel.a.scale = c.x_q.scale[0];
+  channel.a.zero_point = c.x_q.zero_point[0];
   channel.reciprocal = 1.0f / c.out_q.scale[0];
   channel.zero_point = c.out_q.zero_point[0];
   return channel;
@@ -182,7 +182,7 @@ void LeakyRelu(Value& v, const Channel& c) {
   if (!(v.number > 0.0f)) MultiplyInto(v, v.number, c.multiplier);
 }
 void Dequantize(Value& v, const Channel& c) {
-  MultiplyInto(v, c.a_scale, static_cast<float>(v.integer - c.a_zero_point));
+  MultiplyInto(v, c.a.scale, static_cast<float>(v.integer - c.a.zero_point));
 }
 
 Channel TableChannel(const Case& c, int64_t index) {

@@ -91,8 +91,8 @@ const Step kQuantizeArm[] = {
 
 void AddTerms(Value& v, const Channel& c) {
   const int64_t half = int64_t{1} << (c.fixed.shift - 1);
-  const int64_t sum = half + (v.integer - c.a_zero_point) * c.a_fixed.value +
-                      (int64_t{v.second} - c.b_zero_point) * c.b_fixed.value;
+  const int64_t sum = half + (v.integer - c.a.zero_point) * c.a.fixed.value +
+                      (int64_t{v.second} - c.b.zero_point) * c.b.fixed.value;
   v.SetInt(Wrap32(sum));
   v.lossy = v.integer != sum;
 }
@@ -202,7 +202,7 @@ std::string CannotRunPool(const Case& c) {
 
 // Tables (src/operators/lut-elementwise-nc.c): float32 steps around the C library's expf and tanhf.
 void CodeToReal(Value& v, const Channel& c) {
-  MultiplyInto(v, static_cast<float>(v.integer - c.a_zero_point), c.a_scale);
+  MultiplyInto(v, static_cast<float>(v.integer - c.a.zero_point), c.a.scale);
 }
 void Sigmoid(Value& v, const Channel&) {
   const float x = v.number;
@@ -210,7 +210,7 @@ void Sigmoid(Value& v, const Channel&) {
 }
 void Tanh(Value& v, const Channel&) { v.SetReal(std::tanh(v.number)); }
 void LeakyRelu(Value& v, const Channel& c) {
-  if (std::signbit(v.number)) MultiplyInto(v, v.number, c.b_scale);
+  if (std::signbit(v.number)) MultiplyInto(v, v.number, c.b.scale);
 }
 void RoundAndAdd(Value& v, const Channel& c) { v.SetInt(ConvertX86To64(v.number) + c.zero_point); }
 std::vector<Step> TableSteps(const Case& c) {
@@ -335,9 +335,9 @@ bool MapsCodes(Op op) {
 
 Channel MapChannel(const Case& c, Channel channel) {
   channel.zero_point = c.out_q.zero_point[0];
-  channel.a_zero_point = c.x_q.zero_point[0];
-  channel.a_scale = c.x_q.scale[0];
-  channel.b_scale = c.negative_slope;
+  channel.a.zero_point = c.x_q.zero_point[0];
+  channel.a.scale = c.x_q.scale[0];
+  channel.b.scale = c.negative_slope;
   channel.reciprocal = 1.0f / c.out_q.scale[0];
   if (c.op == Op::kAvgPool || c.op == Op::kGlobalAvgPool) channel.multiplier = AverageMultiplier(c);
   if (c.op == Op::kTable && c.function == Function::kRelu)
@@ -377,8 +377,8 @@ Channel ChannelOf(const Case& c, int64_t n) {
   }
   channel.zero_point = c.out_q.zero_point_at(0);
   if (c.op == Op::kMul) {
-    channel.a_zero_point = c.x_q.zero_point[0];
-    channel.b_zero_point = c.w_q.zero_point[0];
+    channel.a.zero_point = c.x_q.zero_point[0];
+    channel.b.zero_point = c.w_q.zero_point[0];
   }
   if (HasExplicitMultiplier(c)) {
     channel.multiplier = c.multiplier[c.multiplier.size() == 1 ? 0 : static_cast<size_t>(n)];

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/types.h"
+#include "core/op.h"
 
 namespace qualm {
 

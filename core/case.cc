@@ -2,9 +2,9 @@
 #include "core/case.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 
 #include "core/status.h"
@@ -12,22 +12,12 @@
 namespace qualm {
 namespace {
 
-// By value of the enumeration.
-constexpr std::array<std::string_view, 4> kRequants{"exact", "float32", "fixed_q31", "fixed_rndnu"};
-constexpr std::array<std::string_view, 5> kFunctions{"relu", "leaky_relu", "hardswish", "sigmoid",
-                                                     "tanh"};
-constexpr std::array<std::string_view, 3> kObservers{"min_max", "moving_average", "histogram"};
-
-template <typename Enum, size_t kCount>
-std::optional<Enum> Parse(const std::array<std::string_view, kCount>& names,
-                          std::string_view name) {
-  const auto it = std::ranges::find(names, name);
-  if (it == names.end()) return std::nullopt;
-  return static_cast<Enum>(it - names.begin());
-}
-
 std::string Wrong(std::string_view field, std::string_view what) {
   return std::string(field) + ": " + std::string(what);
+}
+
+std::string DoesNotBelong(std::string_view field, Op op) {
+  return Wrong(field, "does not belong to op " + std::string(Name(op)) + ", expected none");
 }
 
 std::string CheckTensor(std::string_view field, const Tensor& tensor,
@@ -98,6 +88,7 @@ int64_t TermsOf(const Case& c) {
 }
 
 std::string CheckWindow(const Case& c) {
+  if (!HasWindow(c.op)) return "";
   // So that no derived size overflows: dimensions of tensors are bounded by their readers too.
   constexpr int64_t kMost = int64_t{1} << 20;
   const Window& v = c.window;
@@ -122,22 +113,19 @@ std::string CheckWindow(const Case& c) {
   if (conv) {
     if (v.in_c % v.groups != 0 || c.N % v.groups != 0)
       return Wrong("groups", "does not divide the input and output channels");
-    if (c.op == Op::kDepthwise && v.groups != v.in_c)
+    if (RowOf(c.op).depthwise && v.groups != v.in_c)
       return Wrong("groups", "a depthwise convolution has one group per input channel");
-    if (v.ceil_mode) return Wrong("ceil_mode", "only pools have it");
   } else {
     if (v.groups != 1) return Wrong("groups", "only convolutions have them");
     if (c.N != v.in_c) return Wrong("C", "a pool has as many output as input channels");
   }
-  if ((v.dilation_h != 1 || v.dilation_w != 1) && !conv && c.op != Op::kMaxPool)
-    return Wrong("dilation", "only convolutions and max_pool have it");
-  if (v.count_include_pad && c.op != Op::kAvgPool)
-    return Wrong("count_include_pad", "only avg_pool has it");
+  if ((v.dilation_h != 1 || v.dilation_w != 1) && !RowOf(c.op).dilation)
+    return DoesNotBelong("dilation", c.op);
   if (RowsOf(c) != c.M || TermsOf(c) != c.K) return Wrong("M", "does not follow from the window");
-  if (c.op == Op::kGlobalAvgPool &&
+  if (RowOf(c.op).whole_image &&
       (v.kernel_h != std::max<int64_t>(v.in_h, 1) || v.kernel_w != std::max<int64_t>(v.in_w, 1) ||
        v.pad_top + v.pad_bottom + v.pad_left + v.pad_right != 0))
-    return Wrong("R", "the window of global_avg_pool is the whole image");
+    return Wrong("R", "the window of " + std::string(Name(c.op)) + " is the whole image");
   // A window without a single input element has no maximum and divides by zero. Windows are
   // products of two intervals, so each axis decides alone.
   if (IsPool(c.op) && !v.count_include_pad && c.M > 0 &&
@@ -152,6 +140,7 @@ std::string CheckDType(std::string_view field, bool allowed, std::string_view ex
 }
 
 std::string CheckObserver(const Case& c) {
+  if (!RowOf(c.op).observer) return "";
   const Observer& o = c.observer;
   if (c.x.dtype() != DType::kF32) return Wrong("x_dtype", "type not possible here, expected f32");
   if (c.out_dtype != DType::kF32) return Wrong("out_dtype", "type not possible here, expected f32");
@@ -175,7 +164,6 @@ std::string CheckObserver(const Case& c) {
     return Wrong("reduce_range", "does not go with symmetric u8");
   if (c.per_channel && o.kind == Observer::Kind::kHistogram)
     return Wrong("gran", "the histogram observer is per tensor");
-  if (c.relu) return Wrong("relu", "choose_qparams has none");
   const auto batches = static_cast<size_t>(c.x.shape()[0]);
   const size_t count = c.x.as<float>().size() / batches;
   double first_span = 0;  // of the first batch with two different values
@@ -208,19 +196,6 @@ std::string CheckObserver(const Case& c) {
 
 }  // namespace
 
-std::string_view Name(Requant requant) { return kRequants[static_cast<size_t>(requant)]; }
-std::optional<Requant> ParseRequant(std::string_view name) {
-  return Parse<Requant>(kRequants, name);
-}
-std::string_view Name(Function function) { return kFunctions[static_cast<size_t>(function)]; }
-std::optional<Function> ParseFunction(std::string_view name) {
-  return Parse<Function>(kFunctions, name);
-}
-std::string_view Name(Observer::Kind kind) { return kObservers[static_cast<size_t>(kind)]; }
-std::optional<Observer::Kind> ParseObserverKind(std::string_view name) {
-  return Parse<Observer::Kind>(kObservers, name);
-}
-
 int64_t Window::out_h() const {
   return Extent(in_h, kernel_h, stride_h, pad_top, pad_bottom, dilation_h, ceil_mode);
 }
@@ -229,9 +204,62 @@ int64_t Window::out_w() const {
 }
 
 std::vector<int64_t> Case::output_shape() const {
-  if (op == Op::kChooseQParams) return {2, per_channel ? M : 1};
-  if (!HasWindow(op)) return {M, N};
-  return {window.batch, window.out_h(), window.out_w(), N};
+  switch (RowOf(op).layout) {
+    case Layout::kElements:
+    case Layout::kProducts:
+    case Layout::kColumns: return {M, N};
+    case Layout::kConv:
+    case Layout::kPool: return {window.batch, window.out_h(), window.out_w(), N};
+    case Layout::kBatches: return {2, per_channel ? M : 1};
+  }
+  return {};
+}
+
+std::vector<int64_t> ShapeOfX(const Case& c) {
+  const std::vector<int64_t>& given = c.x.shape();
+  switch (RowOf(c.op).layout) {
+    case Layout::kElements: return {c.M, c.N};
+    case Layout::kProducts: return {c.M, c.K};
+    case Layout::kConv:
+    case Layout::kPool: return {c.window.batch, c.window.in_h, c.window.in_w, c.window.in_c};
+    case Layout::kColumns: return {c.M, given.size() == 2 ? given[1] : 0};
+    case Layout::kBatches: return {given.size() == 3 ? given[0] : 0, c.M, c.N};
+  }
+  return {};
+}
+
+std::vector<int64_t> ShapeOfW(const Case& c) {
+  if (!HasW(c.op)) return {0};
+  const Window& v = c.window;
+  switch (RowOf(c.op).layout) {
+    case Layout::kElements: return {c.M, c.N};
+    case Layout::kProducts: return {c.N, c.K};
+    case Layout::kConv: return {c.N, v.kernel_h, v.kernel_w, v.in_c / v.groups};
+    case Layout::kColumns: return {c.M, c.N - ShapeOfX(c)[1]};
+    case Layout::kPool:
+    case Layout::kBatches: break;
+  }
+  return {0};
+}
+
+const QParams& ChannelQParams(const Case& c) {
+  switch (RowOf(c.op).per_channel) {
+    case PerChannel::kX: return c.x_q;
+    case PerChannel::kOut: return c.out_q;
+    case PerChannel::kW:
+    case PerChannel::kNone:
+    case PerChannel::kRows: break;
+  }
+  return c.w_q;
+}
+QParams& ChannelQParams(Case& c) { return const_cast<QParams&>(ChannelQParams(std::as_const(c))); }
+
+QParams FixedOutQParams(DType out_dtype) { return {{0x1p-8f}, {RangeOf(out_dtype).min}}; }
+
+bool UsesMultiplier(const Case& c) {
+  if (!RowOf(c.op).multiplier) return false;
+  if (!c.multiplier.empty()) return true;
+  return c.per_channel && c.N == 0 && c.x_q == QParams{} && c.w_q == QParams{};
 }
 
 void DeriveSizes(Case* c) {
@@ -267,157 +295,127 @@ int64_t LowerBound(const Case& c, int64_t channel) {
 
 Case ProblemOf(const Case& c) {
   Case problem = c;
-  problem.property.clear();
-  problem.note.clear();
-  problem.expected.reset();
-  problem.observed.reset();
+  const Case without;
+  ForEachRemark(problem, without,
+                [](const Field& /*field*/, auto& value, const auto& nothing) { value = nothing; });
   return problem;
 }
 
-std::string Validate(const Case& c) {
-  const auto first = [](const auto&... errors) {
-    std::string result;
-    ((result = result.empty() ? std::string(errors) : result), ...);
-    return result;
-  };
-  if (c.M < 0) return Wrong("M", "must be >= 0");
-  if (c.N < 0) return Wrong("N", "must be >= 0");
-  if (c.K < 0) return Wrong("K", "must be >= 0");
+namespace {
 
+// Appends a value so that what follows it cannot be mistaken for a piece of it.
+class KeyWriter {
+ public:
+  template <class T>
+    requires std::is_arithmetic_v<T> || std::is_enum_v<T>
+  void Put(T value) {
+    key_.append(reinterpret_cast<const char*>(&value), sizeof value);
+  }
+  template <class T>
+  void Put(const std::vector<T>& list) {
+    Put(list.size());
+    key_.append(reinterpret_cast<const char*>(list.data()), list.size() * sizeof(T));
+  }
+  template <class T>
+  void Put(const std::optional<T>& value) {
+    Put(value.has_value());
+    if (value) Put(*value);
+  }
+  void Put(const QParams& q) {
+    Put(q.scale);
+    Put(q.zero_point);
+  }
+  void Put(const Tensor& tensor) {
+    Put(tensor.dtype());
+    Put(tensor.shape());
+    key_.append(tensor.bytes().begin(), tensor.bytes().end());
+  }
+  std::string Take() { return std::move(key_); }
+
+ private:
+  std::string key_;
+};
+
+}  // namespace
+
+std::string ProblemKey(const Case& c) {
+  KeyWriter key;
+  ForEachField(c, [&](const Field& /*field*/, const auto& value) { key.Put(value); });
+  return key.Take();
+}
+
+namespace {
+
+// A parameter that the operation does not have keeps its default.
+std::string CheckFieldsBelong(const Case& c) {
+  const Case without;
   std::string error;
-  if (!HasSums(c.op) && !IsPool(c.op) && c.K != 0) return Wrong("K", "only sums have it");
-  if (!HasSums(c.op) && !HasTwoOperands(c.op) && c.op != Op::kConcat && !c.w.empty())
-    return Wrong("w", "only linear, convolutions, add, mul and concat have it");
-  if (!HasSums(c.op) && (c.bias || c.bias_i32))
-    return Wrong("bias", "only linear and convolutions have it");
-  if (c.op != Op::kRequantize && !c.multiplier.empty())
-    return Wrong("multiplier", "only requantize has it");
-  if (c.op != Op::kTable && (c.function != Function::kRelu || c.negative_slope != 0.01f))
-    return Wrong("function", "only table has it");
-  if (c.op != Op::kChooseQParams && c.observer != Observer{})
-    return Wrong("observer", "only choose_qparams has it");
-  if (c.requant != Requant::kExact) {
-    if (!HasSums(c.op) && c.op != Op::kRequantize)
-      return Wrong("requant", "only requantize, linear and convolutions have it");
-    if (!IsCode(c.out_dtype)) return Wrong("requant", "only outputs u8 and s8 are requantized");
-    if (c.bias) return Wrong("requant", "takes bias_i32, not a float bias, unless exact");
-  }
-  if (HasWindow(c.op)) {
-    if (std::string wrong = CheckWindow(c); !wrong.empty()) return wrong;
-  } else if (c.window != Window{}) {
-    return Wrong("window", "only convolutions and pools have it");
-  }
-  const Window& v = c.window;
-  switch (c.op) {
-    case Op::kQuantize:
-      error = first(CheckDType("x_dtype", c.x.dtype() == DType::kF32, "f32"),
-                    CheckTensor("x", c.x, {c.M, c.N}),
-                    CheckDType("out_dtype", IsCode(c.out_dtype), "u8 or s8"),
-                    CheckQParams("out", c.out_q, c.per_channel, c.N));
-      break;
-    case Op::kDequantize:
-      error = first(CheckDType("x_dtype", IsCode(c.x.dtype()), "u8 or s8"),
-                    CheckTensor("x", c.x, {c.M, c.N}),
-                    CheckDType("out_dtype", c.out_dtype == DType::kF32, "f32"),
-                    CheckQParams("x", c.x_q, c.per_channel, c.N));
-      if (error.empty() && c.relu) error = Wrong("relu", "dequantize has none");
-      break;
-    case Op::kRequantize:
-      error = first(CheckDType("x_dtype", c.x.dtype() == DType::kS32, "s32"),
-                    CheckTensor("x", c.x, {c.M, c.N}),
-                    CheckDType("out_dtype", IsCode(c.out_dtype), "u8 or s8"));
-      if (!error.empty()) break;
-      if (!c.multiplier.empty() || (c.per_channel && c.N == 0)) {
-        error = first(CheckScales("multiplier", c.multiplier),
-                      CheckLength("multiplier", c.multiplier.size(), c.per_channel, c.N),
-                      CheckQParams("out", c.out_q, false, c.N));
-      } else {
-        error = first(CheckQParams("x", c.x_q, false, c.N),
-                      CheckQParams("w", c.w_q, c.per_channel, c.N),
-                      CheckQParams("out", c.out_q, false, c.N));
-      }
-      break;
-    case Op::kRescale:
-    case Op::kAdd:
-    case Op::kMul:
-      error = first(CheckDType("x_dtype", IsCode(c.x.dtype()), "u8 or s8"),
-                    CheckTensor("x", c.x, {c.M, c.N}),
-                    CheckDType("out_dtype", IsCode(c.out_dtype), "u8 or s8"),
-                    CheckQParams("x", c.x_q, false, c.N), CheckQParams("out", c.out_q, false, c.N));
-      if (error.empty() && c.per_channel) error = Wrong("gran", "only per tensor here");
-      if (!error.empty() || c.op == Op::kRescale) break;
-      error = first(CheckDType("w_dtype", c.w.dtype() == c.x.dtype(), "the type of x"),
-                    CheckTensor("w", c.w, {c.M, c.N}), CheckQParams("w", c.w_q, false, c.N));
-      break;
-    case Op::kConcat:
-      error = first(CheckDType("x_dtype", IsCode(c.x.dtype()), "u8 or s8"),
-                    CheckDType("w_dtype", c.w.dtype() == c.x.dtype(), "the type of x"),
-                    CheckDType("out_dtype", IsCode(c.out_dtype), "u8 or s8"),
-                    CheckQParams("x", c.x_q, false, c.N), CheckQParams("w", c.w_q, false, c.N),
-                    CheckQParams("out", c.out_q, false, c.N));
-      if (error.empty() && c.per_channel) error = Wrong("gran", "only per tensor here");
-      if (!error.empty()) break;
-      if (c.x.shape().size() != 2 || c.x.shape()[1] > c.N) {
-        error = Wrong("x", "does not have the shape [M,A] with A <= N");
-      } else {
-        error = first(CheckTensor("x", c.x, {c.M, c.x.shape()[1]}),
-                      CheckTensor("w", c.w, {c.M, c.N - c.x.shape()[1]}));
-      }
-      break;
-    case Op::kTable:
-    case Op::kSoftmax:
-      error = first(CheckDType("x_dtype", IsCode(c.x.dtype()), "u8 or s8"),
-                    CheckTensor("x", c.x, {c.M, c.N}),
-                    CheckDType("out_dtype", IsCode(c.out_dtype), "u8 or s8"),
-                    CheckQParams("x", c.x_q, false, c.N), CheckQParams("out", c.out_q, false, c.N));
-      if (error.empty() && c.per_channel) error = Wrong("gran", "only per tensor here");
-      if (error.empty() && c.relu) error = Wrong("relu", "neither table nor softmax has one");
-      if (!error.empty()) break;
-      if (c.op == Op::kTable) {
-        if (!std::isfinite(c.negative_slope) || c.negative_slope < 0)
-          error = Wrong("negative_slope", "must be finite and >= 0");
-        else if (c.function != Function::kLeakyRelu && c.negative_slope != 0.01f)
-          error = Wrong("negative_slope", "only leaky_relu has it");
-      } else if (c.out_q.scale[0] != 0x1p-8f) {
-        error = Wrong("out_scale", "of softmax is 0x1p-8");
-      } else if (c.out_q.zero_point[0] != RangeOf(c.out_dtype).min) {
-        error = Wrong("out_zp", "of softmax is the lowest code of the output type");
-      } else if (c.x.dtype() != c.out_dtype) {
-        error = Wrong("out_dtype", "of softmax is the type of its input");
-      }
-      break;
-    case Op::kChooseQParams: error = CheckObserver(c); break;
-    case Op::kMaxPool:
-    case Op::kAvgPool:
-    case Op::kGlobalAvgPool:
-      error = first(CheckDType("x_dtype", IsCode(c.x.dtype()), "u8 or s8"),
-                    CheckTensor("x", c.x, {v.batch, v.in_h, v.in_w, v.in_c}),
-                    CheckDType("out_dtype", IsCode(c.out_dtype), "u8 or s8"),
-                    CheckQParams("x", c.x_q, false, c.N), CheckQParams("out", c.out_q, false, c.N));
-      if (error.empty() && c.per_channel) error = Wrong("gran", "only per tensor here");
-      if (error.empty() && c.op == Op::kMaxPool && (c.x_q != c.out_q || c.x.dtype() != c.out_dtype))
-        error = Wrong("out_scale", "max_pool keeps the type and qparams of its input");
-      break;
-    case Op::kConv2d:
-    case Op::kDepthwise:
-      error =
-          first(CheckDType("x_dtype", IsCode(c.x.dtype()), "u8 or s8"),
-                CheckTensor("x", c.x, {v.batch, v.in_h, v.in_w, v.in_c}),
-                CheckDType("w_dtype", IsCode(c.w.dtype()), "u8 or s8"),
-                CheckTensor("w", c.w, {c.N, v.kernel_h, v.kernel_w, v.in_c / v.groups}),
-                CheckQParams("x", c.x_q, false, c.N), CheckQParams("w", c.w_q, c.per_channel, c.N),
-                CheckQParams("out", c.out_q, false, c.N));
-      break;
-    case Op::kLinear:
-      error = first(
-          CheckDType("x_dtype", IsCode(c.x.dtype()), "u8 or s8"), CheckTensor("x", c.x, {c.M, c.K}),
-          CheckDType("w_dtype", IsCode(c.w.dtype()), "u8 or s8"), CheckTensor("w", c.w, {c.N, c.K}),
-          CheckQParams("x", c.x_q, false, c.N), CheckQParams("w", c.w_q, c.per_channel, c.N),
-          CheckQParams("out", c.out_q, false, c.N));
-      break;
-  }
-  if (!error.empty()) return error;
+  ForEachParameter(c, without, [&](const Field& field, const auto& value, const auto& nothing) {
+    if (!error.empty() || RowOf(c.op).*field.has || value == nothing) return;
+    error = DoesNotBelong(field.name, c.op);
+  });
+  if (error.empty() && !HasW(c.op) && !c.w.empty()) return DoesNotBelong("w", c.op);
+  return error;
+}
 
+std::string CheckTypes(const Case& c) {
+  const OpRow& row = RowOf(c.op);
+  const DTypeList& out = KeepsType(c.op) ? row.x_types : row.out_types;
+  QUALM_RETURN_IF_ERROR(
+      CheckDType("x_dtype", row.x_types.contains(c.x.dtype()), Join(row.x_types)));
+  if (row.layout == Layout::kColumns && (c.x.shape().size() != 2 || c.x.shape()[1] > c.N))
+    return Wrong("x", "does not have the shape [M,A] with A <= N");
+  QUALM_RETURN_IF_ERROR(CheckTensor("x", c.x, ShapeOfX(c)));
+  if (row.second == Second::kWeights) {
+    QUALM_RETURN_IF_ERROR(CheckDType("w_dtype", kWeightCodes.contains(c.w.dtype()), Join(kCodes)));
+  } else if (row.second == Second::kInput) {
+    QUALM_RETURN_IF_ERROR(CheckDType("w_dtype", c.w.dtype() == c.x.dtype(), "the type of x"));
+  }
+  if (HasW(c.op)) QUALM_RETURN_IF_ERROR(CheckTensor("w", c.w, ShapeOfW(c)));
+  return CheckDType("out_dtype", out.contains(c.out_dtype), Join(out));
+}
+
+// The output of some operations has fixed parameters, or those of the input.
+std::string CheckOutQParams(const Case& c) {
+  const std::string name(Name(c.op));
+  switch (RowOf(c.op).out_q) {
+    case OutQParams::kNone:
+    case OutQParams::kOwn: return "";
+    case OutQParams::kOfInput:
+      if (c.x_q == c.out_q && c.x.dtype() == c.out_dtype) return "";
+      return Wrong("out_scale", name + " keeps the type and qparams of its input");
+    case OutQParams::kFixed:
+      if (c.out_q.scale != FixedOutQParams(c.out_dtype).scale)
+        return Wrong("out_scale", "of " + name + " is 0x1p-8");
+      if (c.out_q.zero_point != FixedOutQParams(c.out_dtype).zero_point)
+        return Wrong("out_zp", "of " + name + " is the lowest code of the output type");
+      if (c.x.dtype() == c.out_dtype) return "";
+      return Wrong("out_dtype", "of " + name + " is the type of its input");
+  }
+  return "";
+}
+
+std::string CheckAllQParams(const Case& c) {
+  const OpRow& row = RowOf(c.op);
+  const auto check = [&](std::string_view operand, const QParams& q, PerChannel list) {
+    return CheckQParams(operand, q, c.per_channel && row.per_channel == list, c.N);
+  };
+  if (UsesMultiplier(c)) {
+    QUALM_RETURN_IF_ERROR(CheckScales("multiplier", c.multiplier));
+    QUALM_RETURN_IF_ERROR(CheckLength("multiplier", c.multiplier.size(), c.per_channel, c.N));
+    return check("out", c.out_q, PerChannel::kOut);
+  }
+  if (row.x_qparams) QUALM_RETURN_IF_ERROR(check("x", c.x_q, PerChannel::kX));
+  if (HasW(c.op) || row.multiplier) QUALM_RETURN_IF_ERROR(check("w", c.w_q, PerChannel::kW));
+  if (row.out_q != OutQParams::kNone)
+    QUALM_RETURN_IF_ERROR(check("out", c.out_q, PerChannel::kOut));
+  QUALM_RETURN_IF_ERROR(CheckOutQParams(c));
+  if (row.per_channel == PerChannel::kNone && c.per_channel)
+    return Wrong("gran", "only per tensor here");
+  return "";
+}
+
+std::string CheckBias(const Case& c) {
   if (c.bias && c.bias_i32) return Wrong("bias_i32", "bias is given too, expected one of the two");
   const auto channels = static_cast<size_t>(c.N);
   if (c.bias) {
@@ -431,7 +429,10 @@ std::string Validate(const Case& c) {
   }
   if (c.bias_i32 && c.bias_i32->size() != channels)
     return Wrong("bias_i32", "expected one entry per output channel");
+  return "";
+}
 
+std::string CheckClamp(const Case& c) {
   const CodeRange range = RangeOf(c.out_dtype);
   if (c.out_min < range.min || c.out_min > range.max)
     return Wrong("out_min", "outside the output type");
@@ -440,11 +441,52 @@ std::string Validate(const Case& c) {
   if (c.out_min > c.out_max) return Wrong("out_min", "is greater than out_max");
   if (c.out_dtype == DType::kF32 && (c.out_min != range.min || c.out_max != range.max))
     return Wrong("out_min", "an f32 output has no clamp");
-  if (c.expected && (c.expected->dtype() != c.out_dtype || c.expected->shape() != c.output_shape()))
+  return "";
+}
+
+std::string CheckParameters(const Case& c) {
+  if (c.requant != Requant::kExact) {
+    if (!IsCode(c.out_dtype)) return Wrong("requant", "only outputs u8 and s8 are requantized");
+    if (c.bias) return Wrong("requant", "takes bias_i32, not a float bias, unless exact");
+  }
+  if (!RowOf(c.op).function) return "";
+  if (!std::isfinite(c.negative_slope) || c.negative_slope < 0)
+    return Wrong("negative_slope", "must be finite and >= 0");
+  if (c.function != Function::kLeakyRelu && c.negative_slope != Case{}.negative_slope)
+    return Wrong("negative_slope", "only leaky_relu has it");
+  return "";
+}
+
+std::string CheckSizes(const Case& c) {
+  if (c.M < 0) return Wrong("M", "must be >= 0");
+  if (c.N < 0) return Wrong("N", "must be >= 0");
+  if (c.K < 0) return Wrong("K", "must be >= 0");
+  if (RowOf(c.op).layout != Layout::kProducts && !HasWindow(c.op) && c.K != 0)
+    return Wrong("K", "only sums have it");
+  if (!HasWindow(c.op) && c.window != Window{})
+    return Wrong("window", "only convolutions and pools have it");
+  return "";
+}
+
+std::string CheckRemarks(const Case& c) {
+  const auto fits = [&](const Tensor& y) {
+    return y.dtype() == c.out_dtype && y.shape() == c.output_shape();
+  };
+  if (c.expected && !fits(*c.expected))
     return Wrong("expected", "does not have the type and shape of the output");
-  if (c.observed &&
-      (c.observed->y.dtype() != c.out_dtype || c.observed->y.shape() != c.output_shape()))
+  if (c.observed && !fits(c.observed->y))
     return Wrong("observed", "does not have the type and shape of the output");
+  return "";
+}
+
+}  // namespace
+
+std::string Validate(const Case& c) {
+  // In this order: a check may rely on what the checks before it found right.
+  for (const auto check : {CheckSizes, CheckFieldsBelong, CheckWindow, CheckObserver, CheckTypes,
+                           CheckAllQParams, CheckParameters, CheckBias, CheckClamp, CheckRemarks}) {
+    QUALM_RETURN_IF_ERROR(check(c));
+  }
   return "";
 }
 
@@ -471,7 +513,7 @@ std::string Describe(const Case& c) {
   } else {
     text += " M=" + std::to_string(c.M) + " N=" + std::to_string(c.N);
   }
-  if (c.op == Op::kLinear) text += " K=" + std::to_string(c.K);
+  if (RowOf(c.op).layout == Layout::kProducts) text += " K=" + std::to_string(c.K);
   text += " " + std::string(Name(c.x.dtype()));
   if (!c.w.empty() || HasSums(c.op)) text += "*" + std::string(Name(c.w.dtype()));
   text += "->" + std::string(Name(c.out_dtype));

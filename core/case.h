@@ -4,12 +4,17 @@
 #ifndef QUALM_CORE_CASE_H_
 #define QUALM_CORE_CASE_H_
 
+#include <array>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
+#include <tuple>
+#include <utility>
 #include <vector>
 
+#include "core/op.h"
 #include "core/tensor.h"
 #include "core/types.h"
 
@@ -36,13 +41,15 @@ struct QParams {
 //   kFixedQ31    rounding doubling high multiply, then rounding shift: gemmlowp, TFLite
 //   kFixedRndnu  one rounding shift, half up, of the 64-bit product: XNNPACK
 enum class Requant : uint8_t { kExact, kFloat32, kFixedQ31, kFixedRndnu };
-std::string_view Name(Requant requant);
-std::optional<Requant> ParseRequant(std::string_view name);
+inline constexpr std::array<std::string_view, 4> kRequantNames{"exact", "float32", "fixed_q31",
+                                                               "fixed_rndnu"};
+constexpr std::span<const std::string_view> NamesOf(Requant /*any*/) { return kRequantNames; }
 
 // What a table operation applies to the real value of a code.
 enum class Function : uint8_t { kRelu, kLeakyRelu, kHardSwish, kSigmoid, kTanh };
-std::string_view Name(Function function);
-std::optional<Function> ParseFunction(std::string_view name);
+inline constexpr std::array<std::string_view, 5> kFunctionNames{"relu", "leaky_relu", "hardswish",
+                                                                "sigmoid", "tanh"};
+constexpr std::span<const std::string_view> NamesOf(Function /*any*/) { return kFunctionNames; }
 
 // choose_qparams: how scales and zero points follow from batches of float32 values. The meaning is
 // PyTorch's observers, float32 step by step.
@@ -56,8 +63,31 @@ struct Observer {
   float averaging_constant = 0.01f;        // kMovingAverage
   friend bool operator==(const Observer&, const Observer&) = default;
 };
-std::string_view Name(Observer::Kind kind);
-std::optional<Observer::Kind> ParseObserverKind(std::string_view name);
+inline constexpr std::array<std::string_view, 3> kObserverNames{"min_max", "moving_average",
+                                                                "histogram"};
+constexpr std::span<const std::string_view> NamesOf(Observer::Kind /*any*/) {
+  return kObserverNames;
+}
+
+// The enumerations of parameters. NamesOf gives their spellings in case files, by value, and with
+// them their number: whoever draws, reads or decodes such a value asks here.
+template <class E>
+concept NamedEnum = requires(E e) { NamesOf(e); };
+template <NamedEnum E>
+constexpr size_t CountOf() {
+  return NamesOf(E{}).size();
+}
+template <NamedEnum E>
+constexpr std::string_view Name(E value) {
+  return NamesOf(value)[static_cast<size_t>(value)];
+}
+template <NamedEnum E>
+constexpr std::optional<E> Parse(std::string_view name) {
+  for (size_t i = 0; i < CountOf<E>(); ++i) {
+    if (NamesOf(E{})[i] == name) return static_cast<E>(i);
+  }
+  return std::nullopt;
+}
 
 // What somebody else's software printed for this case.
 struct Observed {
@@ -145,21 +175,152 @@ struct Case {
   friend bool operator==(const Case&, const Case&) = default;
 };
 
-// Convolutions; these and linear end in a sum over K terms of x*w.
-constexpr bool IsConv(Op op) { return op == Op::kConv2d || op == Op::kDepthwise; }
-constexpr bool IsPool(Op op) {
-  return op == Op::kMaxPool || op == Op::kAvgPool || op == Op::kGlobalAvgPool;
+// One member of a case. What walks the members by these rows cannot forget one.
+struct Field {
+  std::string_view name;  // of parameters: their key in case files
+  // A parameter belongs to the operations whose row says so; elsewhere it keeps its default.
+  bool OpRow::* has = nullptr;
+  bool required = false;  // case files must give this parameter
+};
+
+template <class T>
+struct FieldOf : Field {
+  T& value;
+};
+template <class T>
+FieldOf(Field, T&) -> FieldOf<T>;
+
+namespace internal {
+
+// The members of a case in three groups: sizes, tensors and all else that the layout of an
+// operation gives a meaning; parameters, which some operations have; remarks, which are no part of
+// the problem. A member that is added to Case, Window or Observer and not named here does not
+// compile.
+template <class C>
+constexpr auto FieldsOf(C& c) {
+  auto& [op, M, N, K, x, w, window, x_q, w_q, out_q, per_channel, multiplier, function,
+         negative_slope, observer, bias, bias_i32, out_dtype, out_min, out_max, relu, requant,
+         property, note, expected, observed] = c;
+  auto& [batch, in_h, in_w, in_c, kernel_h, kernel_w, stride_h, stride_w, pad_top, pad_bottom,
+         pad_left, pad_right, dilation_h, dilation_w, groups, ceil_mode, count_include_pad] =
+      window;
+  auto& [kind, symmetric, reduce_range, dtype, quant_min, quant_max, averaging_constant] = observer;
+  constexpr auto kObserver = &OpRow::observer;
+  return std::tuple{
+      std::tuple{FieldOf{{"op"}, op},
+                 FieldOf{{"M"}, M},
+                 FieldOf{{"N"}, N},
+                 FieldOf{{"K"}, K},
+                 FieldOf{{"batch"}, batch},
+                 FieldOf{{"in_h"}, in_h},
+                 FieldOf{{"in_w"}, in_w},
+                 FieldOf{{"in_c"}, in_c},
+                 FieldOf{{"kernel_h"}, kernel_h},
+                 FieldOf{{"kernel_w"}, kernel_w},
+                 FieldOf{{"stride_h"}, stride_h},
+                 FieldOf{{"stride_w"}, stride_w},
+                 FieldOf{{"pad_top"}, pad_top},
+                 FieldOf{{"pad_bottom"}, pad_bottom},
+                 FieldOf{{"pad_left"}, pad_left},
+                 FieldOf{{"pad_right"}, pad_right},
+                 FieldOf{{"dilation_h"}, dilation_h},
+                 FieldOf{{"dilation_w"}, dilation_w},
+                 FieldOf{{"groups"}, groups},
+                 FieldOf{{"x"}, x},
+                 FieldOf{{"w"}, w},
+                 FieldOf{{"x_q"}, x_q},
+                 FieldOf{{"w_q"}, w_q},
+                 FieldOf{{"out_q"}, out_q},
+                 FieldOf{{"per_channel"}, per_channel},
+                 FieldOf{{"out_dtype"}, out_dtype},
+                 FieldOf{{"out_min"}, out_min},
+                 FieldOf{{"out_max"}, out_max}},
+      std::tuple{FieldOf{{.name = "multiplier", .has = &OpRow::multiplier}, multiplier},
+                 FieldOf{{.name = "bias", .has = &OpRow::bias}, bias},
+                 FieldOf{{.name = "bias_i32", .has = &OpRow::bias}, bias_i32},
+                 FieldOf{{.name = "relu", .has = &OpRow::relu}, relu},
+                 FieldOf{{.name = "requant", .has = &OpRow::requant}, requant},
+                 FieldOf{{.name = "ceil_mode", .has = &OpRow::ceil_mode}, ceil_mode},
+                 FieldOf{{.name = "count_include_pad", .has = &OpRow::count_include_pad},
+                         count_include_pad},
+                 FieldOf{{.name = "function", .has = &OpRow::function, .required = true}, function},
+                 FieldOf{{.name = "negative_slope", .has = &OpRow::function}, negative_slope},
+                 FieldOf{{.name = "observer", .has = kObserver, .required = true}, kind},
+                 FieldOf{{.name = "symmetric", .has = kObserver}, symmetric},
+                 FieldOf{{.name = "reduce_range", .has = kObserver}, reduce_range},
+                 FieldOf{{.name = "dtype", .has = kObserver}, dtype},
+                 FieldOf{{.name = "quant_min", .has = kObserver}, quant_min},
+                 FieldOf{{.name = "quant_max", .has = kObserver}, quant_max},
+                 FieldOf{{.name = "averaging_constant", .has = kObserver}, averaging_constant}},
+      std::tuple{FieldOf{{"property"}, property}, FieldOf{{"note"}, note},
+                 FieldOf{{"expected"}, expected}, FieldOf{{"observed"}, observed}}};
 }
-constexpr bool HasWindow(Op op) { return IsConv(op) || IsPool(op); }
-constexpr bool HasSums(Op op) { return op == Op::kLinear || IsConv(op); }
-constexpr bool HasTwoOperands(Op op) { return op == Op::kAdd || op == Op::kMul; }
-// x and w are inputs of one kind, which case files call a and b.
-constexpr bool HasTwoInputs(Op op) { return HasTwoOperands(op) || op == Op::kConcat; }
-constexpr bool HasW(Op op) { return HasSums(op) || HasTwoInputs(op); }
-// Elementwise, with elements of one size in x and the output.
-constexpr bool CanRunInPlace(Op op) {
-  return op == Op::kRescale || op == Op::kTable || HasTwoOperands(op);
+inline constexpr size_t kStructure = 0, kParameters = 1, kRemarks = 2;
+
+template <size_t kGroup, class Visit, class C>
+constexpr void WalkGroup(Visit& visit, C& c) {
+  std::apply([&](const auto&... field) { (visit(field, field.value), ...); },
+             std::get<kGroup>(FieldsOf(c)));
 }
+template <size_t kGroup, class Visit, class A, class B>
+constexpr void WalkGroup(Visit& visit, A& a, B& b) {
+  std::apply(
+      [&](const auto&... of_a) {
+        std::apply([&](const auto&... of_b) { (visit(of_a, of_a.value, of_b.value), ...); },
+                   std::get<kGroup>(FieldsOf(b)));
+      },
+      std::get<kGroup>(FieldsOf(a)));
+}
+
+}  // namespace internal
+
+// Calls visit(field, value) for every member that is part of the problem, the members of its window
+// and observer one by one. The order is fixed: the operation first, parameters last. Visit must
+// take each type that a member has: a member of a new type does not compile until somebody has said
+// what it means to read, write, send or shrink it.
+template <class C, class Visit>
+constexpr void ForEachField(C& c, Visit&& visit) {
+  internal::WalkGroup<internal::kStructure>(visit, c);
+  internal::WalkGroup<internal::kParameters>(visit, c);
+}
+// The parameters alone.
+template <class C, class Visit>
+constexpr void ForEachParameter(C& c, Visit&& visit) {
+  internal::WalkGroup<internal::kParameters>(visit, c);
+}
+// For two cases side by side: visit(field, value in a, value in b).
+template <class A, class B, class Visit>
+constexpr void ForEachField(A& a, B& b, Visit&& visit) {
+  internal::WalkGroup<internal::kStructure>(visit, a, b);
+  internal::WalkGroup<internal::kParameters>(visit, a, b);
+}
+template <class A, class B, class Visit>
+constexpr void ForEachParameter(A& a, B& b, Visit&& visit) {
+  internal::WalkGroup<internal::kParameters>(visit, a, b);
+}
+// The members that are no part of the problem.
+template <class A, class B, class Visit>
+constexpr void ForEachRemark(A& a, B& b, Visit&& visit) {
+  internal::WalkGroup<internal::kRemarks>(visit, a, b);
+}
+
+// Shapes of the tensors as the operation has them. A dimension that no size of the case gives (the
+// columns of concat's first input, the batches of choose_qparams) is that of c.x, 0 where c.x has
+// another rank. Of w [0] where the operation has none.
+std::vector<int64_t> ShapeOfX(const Case& c);
+std::vector<int64_t> ShapeOfW(const Case& c);
+
+// The parameters that per_channel makes one per channel (PerChannel::kX, kW or kOut; a multiplier
+// comes instead of w_q).
+QParams& ChannelQParams(Case& c);
+const QParams& ChannelQParams(const Case& c);
+
+// The output parameters of an operation with OutQParams::kFixed: scale 2^-8, the lowest code.
+QParams FixedOutQParams(DType out_dtype);
+
+// Whether a requantize case has a multiplier, rather than a quotient of scales in its place. An
+// empty list is a multiplier per channel of no channels.
+bool UsesMultiplier(const Case& c);
 
 // Derives M, N and K of a case with a window from it and from N (pools: N = in_c).
 void DeriveSizes(Case* c);
@@ -181,6 +342,9 @@ int64_t LowerBound(const Case& c, int64_t channel = 0);
 
 // The problem alone: the same case without property, note, expected and observed.
 Case ProblemOf(const Case& c);
+
+// Bytes that are equal for equal problems and differ for different ones.
+std::string ProblemKey(const Case& c);
 
 // Checks every rule of the domain (docs/quantization.md): shapes, list lengths, finite positive
 // scales, finite bias, clamp inside the type. Returns "" or "FIELD: what is wrong, what was

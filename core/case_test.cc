@@ -7,6 +7,7 @@
 #include <functional>
 #include <limits>
 #include <string>
+#include <type_traits>
 
 namespace qualm {
 namespace {
@@ -91,7 +92,7 @@ TEST(Validate, NamesTheFieldOfEachMistake) {
       {"K", Quantize(), [](Case& c) { c.K = 1; }},
       {"w", Quantize(), [](Case& c) { c.w = Tensor(DType::kS8, {1}); }},
       {"bias", Quantize(), [](Case& c) { c.bias = {{1.0f, 1.0f, 1.0f}}; }},
-      {"bias", Requantize(), [](Case& c) { c.bias_i32 = {{1, 1, 1}}; }},
+      {"bias_i32", Requantize(), [](Case& c) { c.bias_i32 = {{1, 1, 1}}; }},
       {"multiplier", Linear(), [](Case& c) { c.multiplier = {1.0f}; }},
       {"multiplier", Requantize(), [=](Case& c) { c.multiplier = {kNan}; }},
       {"multiplier", Requantize(), [](Case& c) { c.multiplier = {1.0f, 1.0f, 1.0f}; }},
@@ -174,7 +175,7 @@ TEST(Validate, RequantizationModesNeedAnAccumulatorAndCodes) {
     }
     Case c = Quantize();
     c.requant = requant;
-    EXPECT_EQ(Validate(c), "requant: only requantize, linear and convolutions have it");
+    EXPECT_EQ(Validate(c), "requant: does not belong to op quantize, expected none");
     c = Linear();
     c.requant = requant;
     c.bias_i32 = {{1, 2, 3}};
@@ -186,9 +187,71 @@ TEST(Validate, RequantizationModesNeedAnAccumulatorAndCodes) {
     c.out_dtype = DType::kS32;
     c.out_min = INT32_MIN, c.out_max = INT32_MAX;
     EXPECT_EQ(Validate(c), "requant: only outputs u8 and s8 are requantized");
-    EXPECT_EQ(ParseRequant(Name(requant)), requant);
+    EXPECT_EQ(Parse<Requant>(Name(requant)), requant);
   }
-  EXPECT_EQ(ParseRequant("fp32"), std::nullopt);
+  EXPECT_EQ(Parse<Requant>("fp32"), std::nullopt);
+}
+
+// Changes a value of any type that a field has.
+void Change(Op& op) { op = op == Op::kLinear ? Op::kAdd : Op::kLinear; }
+void Change(bool& flag) { flag = !flag; }
+void Change(DType& dtype) { dtype = dtype == DType::kU8 ? DType::kS8 : DType::kU8; }
+void Change(Tensor& tensor) { tensor = Tensor(DType::kS8, {tensor.size() + 1}); }
+void Change(QParams& q) { q.zero_point[0] += 1; }
+template <class T>
+  requires std::is_arithmetic_v<T>
+void Change(T& number) {
+  number += 1;
+}
+template <NamedEnum E>
+void Change(E& value) {
+  value = static_cast<E>((static_cast<size_t>(value) + 1) % CountOf<E>());
+}
+template <class T>
+void Change(std::vector<T>& list) {
+  list.push_back(T{1});
+}
+template <class T>
+void Change(std::optional<std::vector<T>>& list) {
+  list = std::vector<T>{};
+}
+
+TEST(Fields, EachOneAloneMakesAnotherProblem) {
+  const Case base = Linear();
+  int count = 0;
+  ForEachField(base, [&](const Field& field, const auto& /*value*/) {
+    Case changed = base;
+    int at = 0;
+    ForEachField(changed, [&](const Field& /*field*/, auto& value) {
+      if (at++ == count) Change(value);
+    });
+    ++count;
+    EXPECT_FALSE(changed == base) << field.name;
+    EXPECT_NE(ProblemKey(changed), ProblemKey(base)) << field.name;
+  });
+  EXPECT_EQ(count, 44);
+  Case with_remarks = base;
+  with_remarks.note = "not part of the problem";
+  EXPECT_EQ(ProblemKey(with_remarks), ProblemKey(base));
+}
+
+// A parameter that an operation does not have is refused by name.
+TEST(Fields, ParametersBelongToTheOperationsWhoseRowsSaySo) {
+  int refused = 0;
+  for (const Op op : AllOps()) {
+    Case base;
+    base.op = op;
+    ForEachParameter(base, [&](const Field& field, auto& value) {
+      if (RowOf(op).*field.has) return;
+      const auto before = value;
+      Change(value);
+      const std::string error = Validate(base);
+      EXPECT_TRUE(error.starts_with(std::string(field.name) + ": does not belong to op ")) << error;
+      value = before;
+      ++refused;
+    });
+  }
+  EXPECT_GT(refused, 100);
 }
 
 TEST(Case, ProblemLeavesRemarksBehind) {

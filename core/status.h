@@ -50,4 +50,10 @@ std::string Operands(const A& a, const B& b) {
 #define QUALM_CHECK_LE(a, b) QUALM_CHECK_OP(a, <=, b)
 #define QUALM_CHECK_LT(a, b) QUALM_CHECK_OP(a, <, b)
 
+// For functions that say what is wrong as a text, "" if nothing is.
+#define QUALM_RETURN_IF_ERROR(expression)                                              \
+  do {                                                                                 \
+    if (std::string error_text = (expression); !error_text.empty()) return error_text; \
+  } while (false)
+
 #endif  // QUALM_CORE_STATUS_H_

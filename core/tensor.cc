@@ -21,22 +21,11 @@ int64_t ElementCount(std::span<const int64_t> shape, int64_t limit) {
 Tensor::Tensor(DType dtype, std::vector<int64_t> shape)
     : dtype_(dtype), shape_(std::move(shape)), size_(ElementCount(shape_, int64_t{1} << 40)) {
   QUALM_CHECK_LE(0, size_);
-  bytes_.resize(static_cast<size_t>(size_) * SizeOf(dtype));
-}
-
-int32_t Tensor::IntAt(int64_t i) const {
-  const auto at = static_cast<size_t>(i);
-  switch (dtype_) {
-    case DType::kU8: return as<uint8_t>()[at];
-    case DType::kS8: return as<int8_t>()[at];
-    case DType::kS32: return as<int32_t>()[at];
-    case DType::kF32: break;
-  }
-  QUALM_CHECK(!"IntAt of a float tensor");
-  return 0;
+  bytes_.resize(BytesFor(dtype, static_cast<size_t>(size_)));
 }
 
 void Tensor::SetInt(int64_t i, int32_t value) {
+  QUALM_CHECK(i >= 0 && i < size_);
   const auto at = static_cast<size_t>(i);
   const CodeRange range = RangeOf(dtype_);
   QUALM_CHECK_LE(range.min, value);
@@ -45,6 +34,14 @@ void Tensor::SetInt(int64_t i, int32_t value) {
     case DType::kU8: as<uint8_t>()[at] = static_cast<uint8_t>(value); return;
     case DType::kS8: as<int8_t>()[at] = static_cast<int8_t>(value); return;
     case DType::kS32: as<int32_t>()[at] = value; return;
+    case DType::kU4:
+    case DType::kS4: {
+      uint8_t& byte = bytes_[at / 2];
+      const unsigned shift = at % 2 * 4;
+      byte = static_cast<uint8_t>((byte & (0xF0u >> shift)) | (static_cast<unsigned>(value) & 0xFu)
+                                                                  << shift);
+      return;
+    }
     case DType::kF32: break;
   }
   QUALM_CHECK(!"SetInt of a float tensor");

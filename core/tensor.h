@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A dense row-major tensor that owns its bytes. Small on purpose: no views, no broadcasting.
+// Elements of 4 bits are packed two to a byte, the even element in the low half, without a gap
+// between rows; the unused half of the last byte is 0. This file is the one place that knows.
 #ifndef QUALM_CORE_TENSOR_H_
 #define QUALM_CORE_TENSOR_H_
 
@@ -68,8 +70,37 @@ class Tensor {
     return {reinterpret_cast<T*>(bytes_.data()), static_cast<size_t>(size_)};
   }
 
-  // Integer element i of a u8, s8 or s32 tensor.
-  int32_t IntAt(int64_t i) const;
+  // Calls visit(std::span<const T>) with T the element type, for loops over all elements. Only
+  // types of whole bytes.
+  template <class Visit>
+  decltype(auto) VisitElements(Visit&& visit) const {
+    switch (dtype_) {
+      case DType::kU8: return visit(as<uint8_t>());
+      case DType::kS8: return visit(as<int8_t>());
+      case DType::kS32: return visit(as<int32_t>());
+      case DType::kF32: return visit(as<float>());
+      case DType::kU4:
+      case DType::kS4: break;
+    }
+    QUALM_CHECK(!"VisitElements of a type without whole bytes");
+    return visit(as<float>());
+  }
+
+  // Integer element i of a tensor of integers.
+  int32_t IntAt(int64_t i) const {
+    const auto at = static_cast<size_t>(i);
+    QUALM_CHECK(i >= 0 && i < size_);
+    switch (dtype_) {
+      case DType::kU8: return bytes_[at];
+      case DType::kS8: return static_cast<int8_t>(bytes_[at]);
+      case DType::kS32: return as<int32_t>()[at];
+      case DType::kU4: return NibbleAt(at);
+      case DType::kS4: return (NibbleAt(at) ^ 8) - 8;
+      case DType::kF32: break;
+    }
+    QUALM_CHECK(!"IntAt of a float tensor");
+    return 0;
+  }
   // Stores an integer that fits the element type (checked).
   void SetInt(int64_t i, int32_t value);
   float FloatAt(int64_t i) const { return as<float>()[static_cast<size_t>(i)]; }
@@ -80,6 +111,8 @@ class Tensor {
   friend bool operator==(const Tensor&, const Tensor&) = default;
 
  private:
+  int32_t NibbleAt(size_t at) const { return bytes_[at / 2] >> (at % 2 * 4) & 0xF; }
+
   DType dtype_ = DType::kU8;
   std::vector<int64_t> shape_ = {0};
   int64_t size_ = 0;

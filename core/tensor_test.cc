@@ -38,6 +38,34 @@ TEST(Tensor, HoldsEachType) {
   EXPECT_EQ(tensor.FloatAt(1), reals[1]);
 }
 
+TEST(Tensor, PacksFourBits) {
+  for (const DType dtype : {DType::kU4, DType::kS4}) {
+    const CodeRange range = RangeOf(dtype);
+    Tensor tensor(dtype, {1, 5});
+    EXPECT_EQ(tensor.bytes().size(), 3u);
+    for (int64_t i = 0; i < 5; ++i) tensor.SetInt(i, i % 2 == 0 ? range.min : range.max);
+    for (int64_t i = 0; i < 5; ++i) EXPECT_EQ(tensor.IntAt(i), i % 2 == 0 ? range.min : range.max);
+    tensor.SetInt(1, 3);  // beside neighbours that stay
+    EXPECT_EQ(tensor.IntAt(0), range.min);
+    EXPECT_EQ(tensor.IntAt(1), 3);
+    EXPECT_EQ(tensor.IntAt(2), range.min);
+    // The even element in the low half; the unused half of the last byte is 0.
+    EXPECT_EQ(tensor.bytes()[0], 3 << 4 | (range.min & 0xF));
+    EXPECT_EQ(tensor.bytes()[2] >> 4, 0);
+  }
+}
+
+TEST(Tensor, VisitsElementsByType) {
+  const std::array<int8_t, 3> codes{-128, 0, 127};
+  const Tensor tensor = Tensor::Of<int8_t>({3}, codes);
+  const int64_t sum = tensor.VisitElements([](auto elements) {
+    int64_t total = 0;
+    for (const auto element : elements) total += static_cast<int64_t>(element);
+    return total;
+  });
+  EXPECT_EQ(sum, -1);
+}
+
 TEST(Tensor, EqualityIsOfBits) {
   const float nan = std::bit_cast<float>(0x7FC00001u);
   const std::array<float, 1> plus{0.0f}, minus{-0.0f}, a{nan}, b{std::bit_cast<float>(0x7FC00002u)};

@@ -71,6 +71,7 @@ void FitConvChannels(Case* c) {
 void FitPool(Case* c) {
   Window& v = c->window;
   v.groups = 1;
+  if (!RowOf(c->op).ceil_mode) v.ceil_mode = false;
   v.in_c = std::min(v.in_c, LimitsOf(c->op).n);
   if (c->op != Op::kMaxPool) v.dilation_h = v.dilation_w = 1;
   if (c->op != Op::kAvgPool) v.count_include_pad = false;
@@ -109,10 +110,10 @@ void FitTypes(Case* c) {
   DType x = IsCode(c->x.dtype()) ? c->x.dtype() : DType::kU8;
   if (c->op == Op::kQuantize || c->op == Op::kChooseQParams) x = DType::kF32;
   if (c->op == Op::kRequantize) x = DType::kS32;
-  c->x = Reshaped(c->x, x, ShapeOfX(*c));
+  c->x = Reshaped(c->x, x, FittedShapeOfX(*c));
   DType w = HasSums(c->op) && IsCode(c->w.dtype()) ? c->w.dtype() : DType::kU8;
   if (HasTwoInputs(c->op)) w = x;
-  c->w = HasW(c->op) ? Reshaped(c->w, w, ShapeOfW(*c)) : Tensor();
+  c->w = HasW(c->op) ? Reshaped(c->w, w, FittedShapeOfW(*c)) : Tensor();
   if (c->op == Op::kMaxPool || c->op == Op::kSoftmax) {
     c->out_dtype = x;
   } else if (c->op == Op::kDequantize || c->op == Op::kChooseQParams) {
@@ -243,7 +244,7 @@ int64_t MaxKernel(Op op) { return op == Op::kAvgPool ? MaxImage(op) : kMaxKernel
 
 int64_t WorkOf(const Case& c) {
   int64_t work = c.M * c.N * std::max<int64_t>(c.K, 1);
-  for (const std::vector<int64_t>& shape : {ShapeOfX(c), ShapeOfW(c)}) {
+  for (const std::vector<int64_t>& shape : {FittedShapeOfX(c), FittedShapeOfW(c)}) {
     int64_t size = 1;
     for (const int64_t dim : shape) size *= dim;
     work += size;
@@ -275,7 +276,7 @@ bool IsSmall(const Case& c) {
   return within && (c.op != Op::kChooseQParams || c.x.shape()[0] <= limits.k);
 }
 
-std::vector<int64_t> ShapeOfX(const Case& c) {
+std::vector<int64_t> FittedShapeOfX(const Case& c) {
   const Window& v = c.window;
   if (HasWindow(c.op)) return {v.batch, v.in_h, v.in_w, v.in_c};
   const std::vector<int64_t>& given = c.x.shape();
@@ -287,18 +288,13 @@ std::vector<int64_t> ShapeOfX(const Case& c) {
   return {c.M, c.op == Op::kLinear ? c.K : c.N};
 }
 
-std::vector<int64_t> ShapeOfW(const Case& c) {
+std::vector<int64_t> FittedShapeOfW(const Case& c) {
   const Window& v = c.window;
   if (IsConv(c.op)) return {c.N, v.kernel_h, v.kernel_w, v.in_c / v.groups};
   if (c.op == Op::kLinear) return {c.N, c.K};
   if (HasTwoOperands(c.op)) return {c.M, c.N};
-  if (c.op == Op::kConcat) return {c.M, c.N - ShapeOfX(c)[1]};
+  if (c.op == Op::kConcat) return {c.M, c.N - FittedShapeOfX(c)[1]};
   return {0};
-}
-
-QParams& ChannelQParams(Case& c) {
-  if (c.op == Op::kQuantize) return c.out_q;
-  return c.op == Op::kDequantize ? c.x_q : c.w_q;
 }
 
 Tensor Reshaped(const Tensor& from, DType dtype, const std::vector<int64_t>& shape) {

@@ -52,11 +52,8 @@ bool IsSmall(const Case& c);
 
 // The shape of x, and of w ([0] where the op has none), for the dimensions of the case; those of
 // concat (columns of x) and choose_qparams (batches) that no field holds are taken from c.x.
-std::vector<int64_t> ShapeOfX(const Case& c);
-std::vector<int64_t> ShapeOfW(const Case& c);
-
-// The operand whose parameters may come one per channel.
-QParams& ChannelQParams(Case& c);
+std::vector<int64_t> FittedShapeOfX(const Case& c);
+std::vector<int64_t> FittedShapeOfW(const Case& c);
 
 // The same elements where both shapes have them, saturated to the type; 0 elsewhere.
 Tensor Reshaped(const Tensor& from, DType dtype, const std::vector<int64_t>& shape);

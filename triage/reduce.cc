@@ -7,32 +7,6 @@
 #include "triage/triage.h"
 
 namespace qualm::triage {
-namespace {
-
-// Bytes that tell cases apart; only used to avoid asking the same question twice.
-std::string Key(const Case& c) {
-  std::string key = Describe(c);
-  const auto add = [&](const auto& list) {
-    key.append(reinterpret_cast<const char*>(list.data()), list.size() * sizeof(list[0]));
-    key.push_back('|');
-  };
-  for (const Tensor* tensor : {&c.x, &c.w}) {
-    key.append(tensor->bytes().begin(), tensor->bytes().end());
-    key.push_back('|');
-  }
-  for (const QParams* q : {&c.x_q, &c.w_q, &c.out_q}) {
-    add(q->scale);
-    add(q->zero_point);
-  }
-  add(c.multiplier);
-  if (c.bias) add(*c.bias);
-  if (c.bias_i32) add(*c.bias_i32);
-  key += std::to_string(c.out_min) + "," + std::to_string(c.out_max);
-  return key;
-}
-
-}  // namespace
-
 std::optional<Case> Reduction::Step(const Pass& pass, const Case& c, const Holds& holds,
                                     const std::function<bool()>& spent) {
   // Candidates that cost no run are not free: a long constant row offers tens of thousands.
@@ -43,7 +17,7 @@ std::optional<Case> Reduction::Step(const Pass& pass, const Case& c, const Holds
   pass.run(c, [&](const Case& candidate) {
     if (spent() || refused > kMostRefused) return true;
     if (Complexity(candidate) >= here || !Validate(candidate).empty() ||
-        !tried_.insert(Key(candidate)).second) {
+        !tried_.insert(ProblemKey(candidate)).second) {
       refused += c.x.size() + c.w.size();
       return false;
     }

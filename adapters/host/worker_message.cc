@@ -34,10 +34,19 @@ class Writer {
     List<float>(q.scale);
     List<int32_t>(q.zero_point);
   }
-  // Type and elements; the shape follows from the case.
   void Put(const Tensor& tensor) {
     Put(tensor.dtype());
+    List<int64_t>(tensor.shape());
     List<uint8_t>(tensor.bytes());
+  }
+  template <class T>
+  void Put(const std::vector<T>& values) {
+    List<T>(values);
+  }
+  template <class T>
+  void Put(const std::optional<T>& value) {
+    Put<bool>(value.has_value());
+    if (value) Put(*value);
   }
 
  private:
@@ -65,12 +74,54 @@ class Reader {
     }
     return value;
   }
-  bool Flag() { return Enum<uint8_t>(1) != 0; }
-  // An enum, or a small number, of one byte whose largest value is `max`.
+  void Get(bool& value) { value = Below<uint8_t>(2) != 0; }
+  void Get(Op& op) { op = Below<Op>(kOpCount); }
+  void Get(DType& dtype) { dtype = Below<DType>(kDTypeCount); }
+  template <NamedEnum E>
+  void Get(E& value) {
+    value = Below<E>(CountOf<E>());
+  }
+  template <class T>
+    requires std::is_arithmetic_v<T>
+  void Get(T& value) {
+    value = Get<T>();
+  }
+  template <class T>
+  void Get(std::vector<T>& list) {
+    list = List<T>();
+  }
+  template <class T>
+  void Get(std::optional<T>& value) {
+    value.reset();
+    if (Flag()) Get(value.emplace());
+  }
+  void Get(QParams& q) {
+    q.scale = List<float>();
+    q.zero_point = List<int32_t>();
+    if (q.scale.empty() != q.zero_point.empty()) ok_ = false;
+  }
+  void Get(Tensor& tensor) {
+    DType dtype{};
+    Get(dtype);
+    std::vector<int64_t> shape = List<int64_t>();
+    const auto bytes = Get<uint64_t>();
+    const int64_t count = ElementCount(shape, static_cast<int64_t>(kMessageBytesMax));
+    const bool negative = std::ranges::any_of(shape, [](int64_t dim) { return dim < 0; });
+    if (shape.empty() || negative || count < 0 ||
+        bytes != BytesFor(dtype, static_cast<size_t>(count)) || bytes > rest_.size())
+      ok_ = false;
+    if (!ok_) return;
+    tensor = Tensor(dtype, std::move(shape));
+    if (bytes != 0) std::memcpy(tensor.bytes().data(), rest_.data(), bytes);
+    rest_ = rest_.subspan(bytes);
+  }
+
+  bool Flag() { return Below<uint8_t>(2) != 0; }
+  // An enumeration, or a small number, of one byte.
   template <class E>
-  E Enum(E max) {
+  E Below(size_t count) {
     const auto value = Get<uint8_t>();
-    if (value > static_cast<uint8_t>(max)) ok_ = false;
+    if (value >= count) ok_ = false;
     return ok_ ? static_cast<E>(value) : E{};
   }
   template <class T>
@@ -88,26 +139,6 @@ class Reader {
     const std::vector<char> text = List<char>();
     return CleanText(std::string_view(text.data(), text.size()));
   }
-  QParams GetQParams() {
-    QParams q;
-    q.scale = List<float>();
-    q.zero_point = List<int32_t>();
-    if (q.scale.empty() != q.zero_point.empty()) ok_ = false;
-    return q;
-  }
-  Tensor GetTensor(std::vector<int64_t> shape) {
-    const auto dtype = Enum(DType::kF32);
-    const auto bytes = Get<uint64_t>();
-    const int64_t count = ElementCount(shape, static_cast<int64_t>(kMessageBytesMax));
-    if (count < 0 || bytes != static_cast<uint64_t>(count) * SizeOf(dtype) || bytes > rest_.size())
-      ok_ = false;
-    if (!ok_) return {};
-    Tensor tensor(dtype, std::move(shape));
-    if (bytes != 0) std::memcpy(tensor.bytes().data(), rest_.data(), bytes);
-    rest_ = rest_.subspan(bytes);
-    return tensor;
-  }
-  void Fail() { ok_ = false; }
   bool ok() const { return ok_; }
   bool Finished() const { return ok_ && rest_.empty(); }
 
@@ -116,85 +147,13 @@ class Reader {
   bool ok_ = true;
 };
 
-template <class T>
-void PutOptional(Writer& writer, const std::optional<std::vector<T>>& values) {
-  writer.Put<bool>(values.has_value());
-  if (values) writer.List<T>(*values);
-}
-
-template <class T>
-std::optional<std::vector<T>> GetOptional(Reader& reader) {
-  if (!reader.Flag()) return std::nullopt;
-  return reader.List<T>();
-}
-
-void Put(Writer& writer, const Window& v) {
-  for (const int64_t field :
-       {v.batch, v.in_h, v.in_w, v.in_c, v.kernel_h, v.kernel_w, v.stride_h, v.stride_w, v.pad_top,
-        v.pad_bottom, v.pad_left, v.pad_right, v.dilation_h, v.dilation_w, v.groups}) {
-    writer.Put(field);
-  }
-  writer.Put(v.ceil_mode);
-  writer.Put(v.count_include_pad);
-}
-
-Window GetWindow(Reader& reader) {
-  Window v;
-  for (int64_t* field : {&v.batch, &v.in_h, &v.in_w, &v.in_c, &v.kernel_h, &v.kernel_w, &v.stride_h,
-                         &v.stride_w, &v.pad_top, &v.pad_bottom, &v.pad_left, &v.pad_right,
-                         &v.dilation_h, &v.dilation_w, &v.groups}) {
-    *field = reader.Get<int64_t>();
-  }
-  v.ceil_mode = reader.Flag();
-  v.count_include_pad = reader.Flag();
-  // The shape of the output divides by these; GetTensor looks at the others.
-  if (v.stride_h < 1 || v.stride_w < 1 || v.groups < 1) reader.Fail();
-  return v;
-}
-
-void Put(Writer& writer, const Observer& o) {
-  writer.Put(o.kind);
-  writer.Put(o.symmetric);
-  writer.Put(o.reduce_range);
-  writer.Put(o.dtype);
-  writer.Put(o.quant_min);
-  writer.Put(o.quant_max);
-  writer.Put(o.averaging_constant);
-}
-
-Observer GetObserver(Reader& reader) {
-  Observer o;
-  o.kind = reader.Enum(Observer::Kind::kHistogram);
-  o.symmetric = reader.Flag();
-  o.reduce_range = reader.Flag();
-  o.dtype = reader.Enum(DType::kF32);
-  o.quant_min = reader.Get<int32_t>();
-  o.quant_max = reader.Get<int32_t>();
-  o.averaging_constant = reader.Get<float>();
-  return o;
-}
-
-// What no other field tells of the shape of x: the columns of a concat's first input, the batches
-// of choose_qparams.
-int64_t HiddenSize(const Case& c) {
-  if (c.op == Op::kConcat) return c.x.shape()[1];
-  return c.op == Op::kChooseQParams ? c.x.shape()[0] : 0;
-}
-
-std::vector<int64_t> InputShape(const Case& c, int64_t hidden) {
-  if (c.op == Op::kChooseQParams) return {hidden, c.M, c.N};
-  if (HasWindow(c.op)) return {c.window.batch, c.window.in_h, c.window.in_w, c.window.in_c};
-  if (c.op == Op::kConcat) return {c.M, hidden};
-  return {c.M, c.op == Op::kLinear ? c.K : c.N};
-}
-
-std::vector<int64_t> WeightShape(const Case& c, int64_t hidden) {
-  if (c.op == Op::kConcat) return {c.M, c.N - hidden};
-  if (c.op == Op::kLinear) return {c.N, c.K};
-  if (HasTwoOperands(c.op)) return {c.M, c.N};
-  if (!IsConv(c.op)) return {0};
+// Do x and w have the shapes that the sizes of the case say? The sizes of a hostile message are any
+// numbers, and the shape of w divides by the groups.
+bool ShapesFollow(const Case& c) {
   const Window& v = c.window;
-  return {c.N, v.kernel_h, v.kernel_w, v.in_c / v.groups};
+  if (v.stride_h < 1 || v.stride_w < 1 || v.groups < 1) return false;
+  if (c.M < 0 || c.N < 0 || c.K < 0) return false;
+  return c.x.shape() == ShapeOfX(c) && c.w.shape() == ShapeOfW(c);
 }
 
 using Clock = std::chrono::steady_clock;
@@ -270,25 +229,7 @@ std::optional<PluginInfo> DecodeInfo(std::span<const uint8_t> payload) {
 
 void EncodeRun(const Case& c, const RunContext& context, std::vector<uint8_t>& payload) {
   Writer writer(payload);
-  writer.Put(c.op);
-  for (const int64_t dim : {c.M, c.N, c.K}) writer.Put(dim);
-  Put(writer, c.window);
-  Put(writer, c.observer);
-  writer.Put(HiddenSize(c));
-  writer.Put(c.x);
-  writer.Put(c.w);
-  for (const QParams* q : {&c.x_q, &c.w_q, &c.out_q}) writer.Put(*q);
-  writer.Put(c.per_channel);
-  writer.List<float>(c.multiplier);
-  PutOptional(writer, c.bias);
-  PutOptional(writer, c.bias_i32);
-  writer.Put(c.out_dtype);
-  writer.Put(c.out_min);
-  writer.Put(c.out_max);
-  writer.Put(c.relu);
-  writer.Put(c.requant);
-  writer.Put(c.function);
-  writer.Put(c.negative_slope);
+  ForEachField(c, [&](const Field& /*field*/, const auto& value) { writer.Put(value); });
 
   writer.Put<int32_t>(context.align_offset);
   writer.Put(context.end_at_guard);
@@ -306,27 +247,8 @@ std::optional<RunRequest> DecodeRun(std::span<const uint8_t> payload) {
   Reader reader(payload);
   RunRequest request;
   Case& c = request.c;
-  c.op = reader.Enum(Op::kChooseQParams);
-  for (int64_t* dim : {&c.M, &c.N, &c.K}) *dim = reader.Get<int64_t>();
-  c.window = GetWindow(reader);
-  c.observer = GetObserver(reader);
-  const auto hidden = reader.Get<int64_t>();
-  if (c.op == Op::kConcat && (hidden < 0 || hidden > c.N)) reader.Fail();
-  if (!reader.ok()) return std::nullopt;
-  c.x = reader.GetTensor(InputShape(c, hidden));
-  c.w = reader.GetTensor(WeightShape(c, hidden));
-  for (QParams* q : {&c.x_q, &c.w_q, &c.out_q}) *q = reader.GetQParams();
-  c.per_channel = reader.Flag();
-  c.multiplier = reader.List<float>();
-  c.bias = GetOptional<float>(reader);
-  c.bias_i32 = GetOptional<int32_t>(reader);
-  c.out_dtype = reader.Enum(DType::kF32);
-  c.out_min = reader.Get<int32_t>();
-  c.out_max = reader.Get<int32_t>();
-  c.relu = reader.Flag();
-  c.requant = reader.Enum(Requant::kFixedRndnu);
-  c.function = reader.Enum(Function::kTanh);
-  c.negative_slope = reader.Get<float>();
+  ForEachField(c, [&](const Field& /*field*/, auto& value) { reader.Get(value); });
+  if (!reader.ok() || !ShapesFollow(c)) return std::nullopt;
 
   RunContext& context = request.context;
   context.align_offset = reader.Get<int32_t>();
@@ -336,7 +258,7 @@ std::optional<RunRequest> DecodeRun(std::span<const uint8_t> payload) {
   context.y_row_gap = reader.Get<int64_t>();
   context.in_place = reader.Flag();
   context.threads = reader.Get<int32_t>();
-  context.rounding = reader.Enum(Rounding::kTowardZero);
+  context.rounding = reader.Below<Rounding>(static_cast<size_t>(Rounding::kTowardZero) + 1);
   context.flush_denormals = reader.Flag();
   context.want_acc = reader.Flag();
   if (!reader.Finished()) return std::nullopt;
@@ -349,20 +271,22 @@ void EncodeOutcome(const Outcome& outcome, std::vector<uint8_t>& payload) {
   writer.Text(outcome.detail);
   if (!outcome.ok()) return;
   writer.Put(outcome.y);
-  writer.Put<bool>(outcome.acc.has_value());
-  if (outcome.acc) writer.Put(*outcome.acc);
+  writer.Put(outcome.acc);
 }
 
 std::optional<Outcome> DecodeOutcome(std::span<const uint8_t> payload, const Case& c) {
   Reader reader(payload);
   Outcome outcome;
-  outcome.status = reader.Enum(RunStatus::kGarbage);
+  outcome.status = reader.Below<RunStatus>(static_cast<size_t>(RunStatus::kGarbage) + 1);
   outcome.detail = reader.Text();
   if (reader.ok() && outcome.ok()) {
-    outcome.y = reader.GetTensor(c.output_shape());
-    if (reader.Flag()) outcome.acc = reader.GetTensor(c.output_shape());
-    if (outcome.y.dtype() != c.out_dtype) return std::nullopt;
-    if (outcome.acc && outcome.acc->dtype() != DType::kS32) return std::nullopt;
+    reader.Get(outcome.y);
+    reader.Get(outcome.acc);
+    const auto fits = [&](const Tensor& y, DType dtype) {
+      return y.dtype() == dtype && y.shape() == c.output_shape();
+    };
+    if (!fits(outcome.y, c.out_dtype)) return std::nullopt;
+    if (outcome.acc && !fits(*outcome.acc, DType::kS32)) return std::nullopt;
   }
   if (!reader.Finished()) return std::nullopt;
   return outcome;

@@ -106,6 +106,8 @@ constexpr std::array<KeySpec, kCaseKeys> kSpecs{{
     {"observed.y", kLists, kValues},
 }};
 
+static_assert(!kSpecs.back().name.empty(), "a key without its row");
+
 constexpr size_t kTopKeys = static_cast<size_t>(CaseKey::kObservedBy);
 constexpr std::string_view kObservedPrefix = "observed.";
 
@@ -299,6 +301,13 @@ class Scanner {
 }  // namespace
 
 std::string_view FieldName(CaseKey key) { return kSpecs[static_cast<size_t>(key)].name; }
+
+std::optional<CaseKey> KeyNamed(std::string_view name) {
+  for (size_t i = 0; i < kCaseKeys; ++i) {
+    if (kSpecs[i].name == name) return static_cast<CaseKey>(i);
+  }
+  return std::nullopt;
+}
 
 void FailCase(std::string_view name, std::string_view field, std::string_view what) {
   throw InputError(OneLine(name) + ": " + std::string(field) + ": " + std::string(what));

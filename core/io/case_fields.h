@@ -7,6 +7,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -84,6 +85,8 @@ inline constexpr size_t kCaseKeys = static_cast<size_t>(CaseKey::kObservedY) + 1
 
 // "x_scale"; "observed.y" for the keys inside.
 std::string_view FieldName(CaseKey key);
+// The key of that name, nullopt if there is none.
+std::optional<CaseKey> KeyNamed(std::string_view name);
 
 // What stood there. Numbers are kept as int32 while they all are, else as float32 converted from
 // the text of the token: whether reals are welcome is known only once op and types are.

@@ -3,7 +3,7 @@
 #include "core/io/case_json.h"
 
 #include <algorithm>
-#include <initializer_list>
+#include <array>
 #include <optional>
 #include <span>
 #include <utility>
@@ -25,6 +25,8 @@ std::string Span(CodeRange range) {
   return std::to_string(range.min) + ".." + std::to_string(range.max);
 }
 
+constexpr std::array<std::string_view, 2> kGranularities{"tensor", "channel"};
+
 class Builder {
  public:
   Builder(const CaseFields& fields, std::string_view name) : fields_(fields), name_(name) {}
@@ -34,14 +36,13 @@ class Builder {
     c_.op = ReadOp();
     CheckKeysBelong();
     ReadTypes();
-    c_.per_channel = ReadChoice(kGran, {"tensor", "channel"}, "tensor") == "channel";
+    c_.per_channel = ReadChoice(kGran, kGranularities, "tensor") == "channel";
     ReadSizes();
     ReadOperands();
     ReadQParams();
     ReadBias();
-    ReadPostOp();
-    ReadFunction();
-    ReadObserver();
+    ReadClamp();
+    ReadParameters();
     ReadRemarks();
     if (const std::string error = Validate(c_); !error.empty()) {
       throw InputError(OneLine(name_) + ": " + InWordsOfTheFile(error));
@@ -92,7 +93,7 @@ class Builder {
     }
   }
 
-  std::string ReadChoice(CaseKey key, std::initializer_list<std::string_view> choices,
+  std::string ReadChoice(CaseKey key, std::span<const std::string_view> choices,
                          std::string_view otherwise) const {
     if (!Has(key)) return std::string(otherwise);
     const std::string& text = fields_.at(key).text;
@@ -104,52 +105,19 @@ class Builder {
     Fail(key, "is " + Shown(text) + ", expected " + known);
   }
 
-  DType ReadDType(CaseKey key, std::initializer_list<std::string_view> choices) const {
-    return *ParseDType(ReadChoice(key, choices, *choices.begin()));
+  // The first type is the default.
+  DType ReadDType(CaseKey key, const DTypeList& types) const {
+    std::vector<std::string_view> names;
+    for (const DType dtype : types) names.push_back(Name(dtype));
+    return *ParseDType(ReadChoice(key, names, names.front()));
   }
 
-  // The first choice is the default.
   void ReadTypes() {
-    switch (c_.op) {
-      case Op::kQuantize:
-        x_dtype_ = ReadDType(kXDType, {"f32"});
-        c_.out_dtype = ReadDType(kOutDType, {"u8", "s8"});
-        return;
-      case Op::kDequantize:
-        x_dtype_ = ReadDType(kXDType, {"u8", "s8"});
-        c_.out_dtype = ReadDType(kOutDType, {"f32"});
-        return;
-      case Op::kRequantize:
-        x_dtype_ = ReadDType(kXDType, {"s32"});
-        c_.out_dtype = ReadDType(kOutDType, {"u8", "s8"});
-        return;
-      case Op::kLinear:
-      case Op::kConv2d:
-      case Op::kDepthwise:
-        x_dtype_ = ReadDType(kXDType, {"u8", "s8"});
-        w_dtype_ = ReadDType(kWDType, {"s8", "u8"});
-        c_.out_dtype = ReadDType(kOutDType, {"u8", "s8", "s32", "f32"});
-        return;
-      case Op::kAdd:
-      case Op::kMul:
-      case Op::kConcat:
-      case Op::kRescale:
-      case Op::kTable:
-      case Op::kAvgPool:
-      case Op::kGlobalAvgPool:
-        x_dtype_ = w_dtype_ = ReadDType(kXDType, {"u8", "s8"});
-        c_.out_dtype = ReadDType(kOutDType, {"u8", "s8"});
-        return;
-      case Op::kMaxPool:
-      case Op::kSoftmax:
-        x_dtype_ = ReadDType(kXDType, {"u8", "s8"});
-        c_.out_dtype = ReadDType(kOutDType, {Name(x_dtype_)});
-        return;
-      case Op::kChooseQParams:
-        x_dtype_ = ReadDType(kXDType, {"f32"});
-        c_.out_dtype = ReadDType(kOutDType, {"f32"});
-        return;
-    }
+    const OpRow& row = RowOf(c_.op);
+    x_dtype_ = w_dtype_ = ReadDType(kXDType, row.x_types);
+    if (row.second == Second::kWeights) w_dtype_ = ReadDType(kWDType, kWeightCodes);
+    c_.out_dtype =
+        ReadDType(kOutDType, KeepsType(c_.op) ? DTypeList{{x_dtype_}, 1} : row.out_types);
   }
 
   int64_t ReadInteger(CaseKey key, int64_t least, int64_t most) const {
@@ -183,22 +151,24 @@ class Builder {
   void ReadSizes() {
     if (HasWindow(c_.op)) return ReadWindow();
     c_.M = ReadDim(kM);
-    if (c_.op == Op::kConcat) {
+    if (RowOf(c_.op).layout == Layout::kColumns) {
       x_columns_ = ReadDim(kNA);
-      w_columns_ = ReadDim(kNB);
-      c_.N = x_columns_ + w_columns_;
+      c_.N = x_columns_ + ReadDim(kNB);
       return;
     }
-    c_.N = x_columns_ = w_columns_ = ReadDim(kN);
-    if (c_.op == Op::kLinear) c_.K = x_columns_ = w_columns_ = ReadDim(kK);
-    if (c_.op == Op::kChooseQParams) batches_ = ReadDim(kBatches);
+    c_.N = ReadDim(kN);
+    if (Layout layout = RowOf(c_.op).layout; layout == Layout::kProducts) {
+      c_.K = ReadDim(kK);
+    } else if (layout == Layout::kBatches) {
+      batches_ = ReadDim(kBatches);
+    }
   }
 
   // Every number is bounded before M and K are derived from it, so that no product overflows.
   void ReadWindow() {
     Window& v = c_.window;
     const bool conv = IsConv(c_.op);
-    const bool global = c_.op == Op::kGlobalAvgPool;
+    const bool global = RowOf(c_.op).whole_image;
     v.batch = ReadInteger(kN, 0, kMaxWindow);
     v.in_h = ReadInteger(kH, 0, kMaxWindow);
     v.in_w = ReadInteger(kWidth, 0, kMaxWindow);
@@ -218,9 +188,8 @@ class Builder {
     v.pad_right = pad[3];
     v.dilation_h = dilation[0];
     v.dilation_w = dilation[1];
-    v.ceil_mode = ReadFlag(kCeilMode);
-    v.count_include_pad = ReadFlag(kCountIncludePad);
-    if (c_.op == Op::kDepthwise) {
+    v.ceil_mode = ReadFlag(kCeilMode);  // the size of the output follows from it
+    if (RowOf(c_.op).depthwise) {
       if (v.in_c == 0) Fail(kIC, "is 0, expected at least one channel of a depthwise convolution");
       v.groups = v.in_c;
       if (Has(kGroups)) ReadInteger(kGroups, v.in_c, v.in_c);
@@ -297,7 +266,7 @@ class Builder {
         Ints(key, RangeOf(dtype), std::string(Name(dtype)) + " values");
     if (dtype == DType::kS32) return Tensor::Of<int32_t>(std::move(shape), codes);
     Tensor tensor(dtype, std::move(shape));
-    for (size_t i = 0; i < codes.size(); ++i) tensor.bytes()[i] = static_cast<uint8_t>(codes[i]);
+    for (size_t i = 0; i < codes.size(); ++i) tensor.SetInt(static_cast<int64_t>(i), codes[i]);
     return tensor;
   }
 
@@ -315,25 +284,17 @@ class Builder {
     return text + "]";
   }
 
-  std::vector<int64_t> XShape() const {
-    const Window& v = c_.window;
-    if (HasWindow(c_.op)) return {v.batch, v.in_h, v.in_w, v.in_c};
-    if (c_.op == Op::kChooseQParams) return {batches_, c_.M, c_.N};
-    return {c_.M, x_columns_};
-  }
-  std::vector<int64_t> WShape() const {
-    const Window& v = c_.window;
-    if (IsConv(c_.op)) return {c_.N, v.kernel_h, v.kernel_w, v.in_c / v.groups};
-    return {c_.op == Op::kLinear ? c_.N : c_.M, w_columns_};
-  }
-
   void ReadOperands() {
     const OperandKeys keys = OperandKeysOf(c_.op);
-    CheckShape(kXShape, XShape());
-    c_.x = ReadTensor(keys.x, x_dtype_, XShape());
-    if (HasKey(c_.op, keys.w)) {
-      CheckShape(kWShape, WShape());
-      c_.w = ReadTensor(keys.w, w_dtype_, WShape());
+    // The dimensions of x that no size of the case gives.
+    std::vector<int64_t> x_shape = ShapeOfX(c_);
+    if (RowOf(c_.op).layout == Layout::kColumns) x_shape[1] = x_columns_;
+    if (RowOf(c_.op).layout == Layout::kBatches) x_shape[0] = batches_;
+    CheckShape(kXShape, x_shape);
+    c_.x = ReadTensor(keys.x, x_dtype_, x_shape);
+    if (HasW(c_.op)) {
+      CheckShape(kWShape, ShapeOfW(c_));
+      c_.w = ReadTensor(keys.w, w_dtype_, ShapeOfW(c_));
     }
     // Outputs of sums and windows are many where the data are few; the others are as many as x.
     const int64_t most = HasSums(c_.op) || HasWindow(c_.op) ? kMaxOutputs : kMaxElements;
@@ -350,9 +311,9 @@ class Builder {
       if (outputs > kMaxUnbacked) FailOutputs(kMaxUnbacked, " for a case without data");
     }
     if (ElementCount(std::vector{outputs, c_.K}, kMaxProducts) < 0) {
-      Fail(!HasWindow(c_.op)             ? kK
-           : c_.op == Op::kGlobalAvgPool ? kH
-                                         : kR,
+      Fail(!HasWindow(c_.op)          ? kK
+           : RowOf(c_.op).whole_image ? kH
+                                      : kR,
            "makes " + std::to_string(outputs) + " outputs of " + std::to_string(c_.K) +
                " terms each, expected at most " + std::to_string(kMaxProducts) + " in all");
     }
@@ -360,7 +321,7 @@ class Builder {
     const Window& v = c_.window;
     const int64_t pixels = v.batch * v.out_h() * v.out_w(), taps = v.kernel_h * v.kernel_w;
     if (ElementCount(std::vector{pixels, taps}, kMaxTaps) < 0) {
-      Fail(c_.op == Op::kGlobalAvgPool ? kH : kR,
+      Fail(RowOf(c_.op).whole_image ? kH : kR,
            "makes " + std::to_string(pixels) + " output pixels of " + std::to_string(taps) +
                " taps each, expected at most " + std::to_string(kMaxTaps) + " in all");
     }
@@ -368,9 +329,9 @@ class Builder {
 
   [[noreturn]] void FailOutputs(int64_t most, std::string_view where) const {
     const bool window = HasWindow(c_.op);
-    Fail(window ? kN : kM, (window                 ? "times OH times OW times the channels"
-                            : c_.op == Op::kConcat ? "times NA + NB"
-                                                   : "times N") +
+    Fail(window ? kN : kM, (window               ? "times OH times OW times the channels"
+                            : HasKey(c_.op, kNA) ? "times NA + NB"
+                                                 : "times N") +
                                std::string(" is too large") + std::string(where) +
                                ", expected at most " + std::to_string(most) + " outputs");
   }
@@ -386,53 +347,27 @@ class Builder {
 
   void ReadQParams() {
     const OperandKeys keys = OperandKeysOf(c_.op);
-    switch (c_.op) {
-      case Op::kQuantize: ReadOutQParams(); return;
-      case Op::kDequantize:
-        ReadScale(kXScale, c_.x_q.scale);
-        ReadZeroPoint(kXZp, c_.x_q.zero_point);
-        return;
-      case Op::kRequantize: ReadRequantizeQParams(); return;
-      case Op::kLinear:
-      case Op::kConv2d:
-      case Op::kDepthwise:
-        // An s32 output has no scales and no zero point of its own, an f32 output no qparams.
-        if (c_.out_dtype != DType::kS32 || Has(kXScale)) ReadScale(kXScale, c_.x_q.scale);
-        if (c_.out_dtype != DType::kS32 || Has(kWScale) || c_.per_channel) {
-          ReadScale(kWScale, c_.w_q.scale);
-        }
-        ReadZeroPoint(kXZp, c_.x_q.zero_point);
-        ReadZeroPoint(kWZp, c_.w_q.zero_point);
+    const OpRow& row = RowOf(c_.op);
+    if (row.multiplier) return ReadRequantizeQParams();
+    // A sum in s32 needs no scale, and parameters of an output that is no code may be left out.
+    const bool scales = c_.out_dtype != DType::kS32;
+    if (row.x_qparams) {
+      if (scales || Has(keys.x_scale)) ReadScale(keys.x_scale, c_.x_q.scale);
+      ReadZeroPoint(keys.x_zp, c_.x_q.zero_point);
+    }
+    if (HasW(c_.op)) {
+      if (scales || Has(keys.w_scale) || c_.per_channel) ReadScale(keys.w_scale, c_.w_q.scale);
+      ReadZeroPoint(keys.w_zp, c_.w_q.zero_point);
+    }
+    switch (row.out_q) {
+      case OutQParams::kNone: return;
+      case OutQParams::kOwn:
         if (IsCode(c_.out_dtype) || Has(kOutScale)) ReadScale(kOutScale, c_.out_q.scale);
         if (IsCode(c_.out_dtype) || Has(kOutZp)) ReadZeroPoint(kOutZp, c_.out_q.zero_point);
         return;
-      case Op::kAdd:
-      case Op::kMul:
-      case Op::kConcat:
-        ReadScale(keys.w_scale, c_.w_q.scale);
-        ReadZeroPoint(keys.w_zp, c_.w_q.zero_point);
-        [[fallthrough]];
-      case Op::kRescale:
-      case Op::kTable:
-      case Op::kAvgPool:
-      case Op::kGlobalAvgPool:
-        ReadScale(keys.x_scale, c_.x_q.scale);
-        ReadZeroPoint(keys.x_zp, c_.x_q.zero_point);
-        ReadOutQParams();
-        return;
-      case Op::kMaxPool:
-      case Op::kSoftmax:
-        ReadScale(kXScale, c_.x_q.scale);
-        ReadZeroPoint(kXZp, c_.x_q.zero_point);
-        c_.out_q = c_.op == Op::kMaxPool ? c_.x_q : QParams{{0x1p-8f}, {RangeOf(x_dtype_).min}};
-        return;
-      case Op::kChooseQParams: return;
+      case OutQParams::kOfInput: c_.out_q = c_.x_q; return;
+      case OutQParams::kFixed: c_.out_q = FixedOutQParams(c_.out_dtype); return;
     }
-  }
-
-  void ReadOutQParams() {
-    ReadScale(kOutScale, c_.out_q.scale);
-    ReadZeroPoint(kOutZp, c_.out_q.zero_point);
   }
 
   // A multiplier, or the scales whose quotient it is.
@@ -468,50 +403,52 @@ class Builder {
     }
   }
 
-  void ReadPostOp() {
-    c_.relu = ReadFlag(kRelu);
-    const CodeRange range = RangeOf(c_.out_dtype);
-    c_.out_min = ReadClamp(kOutMin, range.min);
-    c_.out_max = ReadClamp(kOutMax, range.max);
-    c_.requant = *ParseRequant(
-        ReadChoice(kRequant, {"exact", "float32", "fixed_q31", "fixed_rndnu"}, "exact"));
-  }
-
-  void ReadFunction() {
-    if (c_.op != Op::kTable) return;
-    Need(kFunction);
-    c_.function = *ParseFunction(
-        ReadChoice(kFunction, {"relu", "leaky_relu", "hardswish", "sigmoid", "tanh"}, ""));
-    if (!Has(kNegativeSlope)) return;
-    if (c_.function != Function::kLeakyRelu) {
-      Fail(kNegativeSlope, "does not belong to this function, expected it for leaky_relu only");
-    }
-    c_.negative_slope = Floats(kNegativeSlope).front();
-  }
-
-  void ReadObserver() {
-    if (c_.op != Op::kChooseQParams) return;
-    Observer& o = c_.observer;
-    Need(kObserver);
-    o.kind =
-        *ParseObserverKind(ReadChoice(kObserver, {"min_max", "moving_average", "histogram"}, ""));
-    o.symmetric = ReadFlag(kSymmetric);
-    o.reduce_range = ReadFlag(kReduceRange);
-    o.dtype = ReadDType(kDType, {"u8", "s8"});
-    const CodeRange range = RangeOf(o.dtype);
-    const auto bound = [&](CaseKey key, int32_t otherwise) {
-      if (!Has(key)) return otherwise;
-      return Ints(key, range, std::string(Name(o.dtype)) + " values").front();
-    };
-    o.quant_min = bound(kQuantMin, range.min);
-    o.quant_max = bound(kQuantMax, range.max);
-    if (Has(kAveragingConstant)) o.averaging_constant = Floats(kAveragingConstant).front();
-  }
-
-  int32_t ReadClamp(CaseKey key, int32_t otherwise) const {
+  int32_t ReadBound(CaseKey key, DType dtype, int32_t otherwise) const {
     if (!Has(key)) return otherwise;
-    if (c_.out_dtype == DType::kF32) Fail(key, "an f32 output has no clamp, expected no such key");
-    return Ints(key, RangeOf(c_.out_dtype), std::string(Name(c_.out_dtype)) + " values").front();
+    if (IsFloat(dtype)) Fail(key, "an f32 output has no clamp, expected no such key");
+    return Ints(key, RangeOf(dtype), std::string(Name(dtype)) + " values").front();
+  }
+
+  void ReadClamp() {
+    const CodeRange range = RangeOf(c_.out_dtype);
+    c_.out_min = ReadBound(kOutMin, c_.out_dtype, range.min);
+    c_.out_max = ReadBound(kOutMax, c_.out_dtype, range.max);
+  }
+
+  // What a parameter of that type may be spelled like.
+  void ReadParameter(CaseKey key, bool& value) { value = ReadFlag(key); }
+  void ReadParameter(CaseKey key, float& value) { value = Floats(key).front(); }
+  void ReadParameter(CaseKey key, DType& value) { value = ReadDType(key, kCodes); }
+  // The codes that an observer aims at, of the type read just before.
+  void ReadParameter(CaseKey key, int32_t& value) { value = ReadBound(key, c_.observer.dtype, 0); }
+  template <NamedEnum E>
+  void ReadParameter(CaseKey key, E& value) {
+    value = *Parse<E>(ReadChoice(key, NamesOf(value), ""));
+  }
+  // Lists have readers of their own.
+  template <class T>
+  void ReadParameter(CaseKey /*key*/, std::vector<T>& /*value*/) {}
+  template <class T>
+  void ReadParameter(CaseKey /*key*/, std::optional<std::vector<T>>& /*value*/) {}
+
+  void ReadParameters() {
+    ForEachParameter(c_, [this](const Field& field, auto& value) {
+      if (!(RowOf(c_.op).*field.has)) return;
+      const CaseKey key = *KeyNamed(field.name);
+      if (key == kQuantMin) SetQuantRange();
+      if (key == kNegativeSlope && Has(key) && c_.function != Function::kLeakyRelu) {
+        Fail(key, "does not belong to this function, expected it for leaky_relu only");
+      }
+      if (field.required) Need(key);
+      if (Has(key)) ReadParameter(key, value);
+    });
+  }
+
+  // All codes of the type, where the file does not say less.
+  void SetQuantRange() {
+    const CodeRange range = RangeOf(c_.observer.dtype);
+    c_.observer.quant_min = range.min;
+    c_.observer.quant_max = range.max;
   }
 
   void ReadRemarks() {
@@ -549,8 +486,8 @@ class Builder {
   std::string_view name_;
   DType x_dtype_ = DType::kU8;
   DType w_dtype_ = DType::kU8;
-  int64_t x_columns_ = 0, w_columns_ = 0;  // of operands that are matrices
-  int64_t batches_ = 0;                    // choose_qparams
+  int64_t x_columns_ = 0;  // Layout::kColumns
+  int64_t batches_ = 0;    // Layout::kBatches
   Case c_;
 };
 

@@ -11,110 +11,38 @@ namespace {
 
 using enum CaseKey;
 
-// Set as a whole: an op that is added without keys here fails the round trip test.
-CaseKeySet MakeKeys(Op op) {
+CaseKeySet MakeKeys(const OpRow& row) {
   CaseKeySet keys;
   const auto add = [&keys](std::initializer_list<CaseKey> more) {
     for (const CaseKey key : more) keys.set(static_cast<size_t>(key));
   };
   add({kVersion, kOp, kProperty, kNote, kGran, kXDType, kOutDType, kExpected, kObserved,
        kObservedBy, kObservedY});
-  const auto operand_x = [&] { add({kX, kXShape, kXScale, kXZp}); };
-  const auto operands_ab = [&] { add({kA, kAScale, kAZp, kB, kBScale, kBZp}); };
-  const auto out_q = [&] { add({kOutScale, kOutZp}); };
-  const auto clamp = [&] { add({kOutMin, kOutMax}); };
-  const auto sums = [&] {
-    operand_x();
-    out_q();
-    clamp();
-    add({kW, kWShape, kWDType, kWScale, kWZp, kBias, kBiasI32, kRelu, kRequant});
-  };
-  const auto image = [&] { add({kN, kH, kWidth}); };
-  const auto window = [&] {
-    image();
-    add({kR, kS, kStride, kPad});
-  };
-  switch (op) {
-    case Op::kQuantize:
-      add({kM, kN, kX, kXShape, kRelu});
-      out_q();
-      clamp();
+  switch (row.layout) {
+    case Layout::kElements: add({kM, kN}); break;
+    case Layout::kProducts: add({kM, kN, kK}); break;
+    case Layout::kConv: add({kN, kH, kWidth, kIC, kOC, kR, kS, kStride, kPad, kGroups}); break;
+    case Layout::kPool:
+      add({kN, kH, kWidth, kC});
+      if (!row.whole_image) add({kR, kS, kStride, kPad});
       break;
-    case Op::kDequantize:
-      add({kM, kN});
-      operand_x();
-      break;
-    case Op::kRequantize:
-      add({kM, kN, kMultiplier, kWScale, kWZp, kRelu, kRequant});
-      operand_x();
-      out_q();
-      clamp();
-      break;
-    case Op::kLinear:
-      add({kM, kN, kK});
-      sums();
-      break;
-    case Op::kConv2d:
-    case Op::kDepthwise:
-      window();
-      add({kIC, kOC, kDilation, kGroups});
-      sums();
-      break;
-    case Op::kAdd:
-    case Op::kMul:
-      add({kM, kN, kRelu});
-      operands_ab();
-      out_q();
-      clamp();
-      break;
-    case Op::kMaxPool:  // keeps the qparams of its input
-      window();
-      add({kC, kDilation, kCeilMode, kRelu});
-      operand_x();
-      clamp();
-      break;
-    case Op::kAvgPool:
-      window();
-      add({kC, kCeilMode, kCountIncludePad, kRelu});
-      operand_x();
-      out_q();
-      clamp();
-      break;
-    case Op::kGlobalAvgPool:  // its window is the image
-      image();
-      add({kC, kRelu});
-      operand_x();
-      out_q();
-      clamp();
-      break;
-    case Op::kRescale:
-      add({kM, kN, kRelu});
-      operand_x();
-      out_q();
-      clamp();
-      break;
-    case Op::kConcat:
-      add({kM, kNA, kNB, kRelu});
-      operands_ab();
-      out_q();
-      clamp();
-      break;
-    case Op::kTable:
-      add({kM, kN, kFunction, kNegativeSlope});
-      operand_x();
-      out_q();
-      clamp();
-      break;
-    case Op::kSoftmax:  // its output has one scale and zero point per type
-      add({kM, kN});
-      operand_x();
-      clamp();
-      break;
-    case Op::kChooseQParams:
-      add({kBatches, kM, kN, kX, kXShape, kObserver, kSymmetric, kReduceRange, kDType, kQuantMin,
-           kQuantMax, kAveragingConstant});
-      break;
+    case Layout::kColumns: add({kM, kNA, kNB}); break;
+    case Layout::kBatches: add({kBatches, kM, kN}); break;
   }
+  const OperandKeys operands = OperandKeysOf(row.op);
+  add({operands.x});
+  if (row.x_qparams) add({operands.x_scale, operands.x_zp});
+  if (row.second != Second::kInput) add({kXShape});
+  if (row.second != Second::kNone) add({operands.w, operands.w_scale, operands.w_zp});
+  if (row.second == Second::kWeights) add({kWShape, kWDType});
+  if (row.multiplier) add({kWScale, kWZp});
+  if (row.out_q == OutQParams::kOwn) add({kOutScale, kOutZp});
+  if (row.clamp) add({kOutMin, kOutMax});
+  if (row.dilation) add({kDilation});
+  const Case any;
+  ForEachParameter(any, [&](const Field& field, const auto& /*value*/) {
+    if (row.*field.has) add({*KeyNamed(field.name)});
+  });
   return keys;
 }
 
@@ -123,7 +51,7 @@ CaseKeySet MakeKeys(Op op) {
 const CaseKeySet& KeysOf(Op op) {
   static const std::array<CaseKeySet, kOpCount> sets = [] {
     std::array<CaseKeySet, kOpCount> made;
-    for (size_t i = 0; i < kOpCount; ++i) made[i] = MakeKeys(static_cast<Op>(i));
+    for (const OpRow& row : kOpRows) made[static_cast<size_t>(row.op)] = MakeKeys(row);
     return made;
   }();
   return sets[static_cast<size_t>(op)];

@@ -7,7 +7,7 @@
 #include <bitset>
 
 #include "core/io/case_fields.h"
-#include "core/types.h"
+#include "core/op.h"
 
 namespace qualm {
 

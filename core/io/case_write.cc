@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -30,36 +31,44 @@ class Writer {
 
   std::string Write(const Case& c) {
     const OperandKeys keys = OperandKeysOf(c.op);
-    const bool has_w = HasKey(c.op, keys.w);
     Put(CaseKey::kVersion, Token(kCaseFormatVersion));
     Put(CaseKey::kOp, JsonQuote(Name(c.op)));
     if (!c.property.empty()) Put(CaseKey::kProperty, JsonQuote(c.property));
     if (!c.note.empty()) Put(CaseKey::kNote, JsonQuote(c.note));
-    if (c.op == Op::kTable) WriteFunction(c);
-    if (c.op == Op::kChooseQParams) WriteObserver(c.observer);
     WriteSizes(c);
     Put(CaseKey::kGran, c.per_channel ? "\"channel\"" : "\"tensor\"");
     Put(CaseKey::kXDType, JsonQuote(Name(c.x.dtype())));
-    if (HasSums(c.op)) Put(CaseKey::kWDType, JsonQuote(Name(c.w.dtype())));
+    if (HasKey(c.op, CaseKey::kWDType)) Put(CaseKey::kWDType, JsonQuote(Name(c.w.dtype())));
     Put(CaseKey::kOutDType, JsonQuote(Name(c.out_dtype)));
     WriteQParams(c);
-    WritePostOp(c);
+    WriteParameters(c);
+    if (HasKey(c.op, CaseKey::kOutMin) && c.out_dtype != DType::kF32) {
+      Put(CaseKey::kOutMin, Token(c.out_min));
+      Put(CaseKey::kOutMax, Token(c.out_max));
+    }
     Put(keys.x, Matrix(c.x));
-    if (has_w) Put(keys.w, Matrix(c.w));
+    if (HasW(c.op)) Put(keys.w, Matrix(c.w));
     if (c.expected) Put(CaseKey::kExpected, Matrix(*c.expected));
     if (c.observed) {
       Put(CaseKey::kObserved,
           "{\"by\": " + JsonQuote(c.observed->by) + ", \"y\": " + Matrix(c.observed->y) + "}");
     }
-    return "{" + body_ + (pretty_ ? "\n}\n" : "}");
+    return Text();
   }
 
  private:
-  void Put(CaseKey key, std::string_view value) {
-    if (!body_.empty()) body_ += pretty_ ? "," : ", ";
-    if (pretty_) body_ += "\n  ";
-    body_ += JsonQuote(FieldName(key)) + ": ";
-    body_ += value;
+  void Put(CaseKey key, std::string_view value) { values_[static_cast<size_t>(key)] = value; }
+
+  // What was put, in the order of CaseKey.
+  std::string Text() const {
+    std::string body;
+    for (size_t i = 0; i < kCaseKeys; ++i) {
+      if (values_[i].empty()) continue;
+      if (!body.empty()) body += pretty_ ? "," : ", ";
+      if (pretty_) body += "\n  ";
+      body += JsonQuote(FieldName(static_cast<CaseKey>(i))) + ": " + values_[i];
+    }
+    return "{" + body + (pretty_ ? "\n}\n" : "}");
   }
 
   // One number per tensor, a list per channel.
@@ -92,21 +101,28 @@ class Writer {
 
   static std::string_view Flag(bool value) { return value ? "true" : "false"; }
 
-  void WriteFunction(const Case& c) {
-    Put(CaseKey::kFunction, JsonQuote(Name(c.function)));
-    if (c.function == Function::kLeakyRelu) {
-      Put(CaseKey::kNegativeSlope, Token(c.negative_slope));
-    }
+  void PutParameter(CaseKey key, bool value) { Put(key, Flag(value)); }
+  void PutParameter(CaseKey key, float value) { Put(key, Token(value)); }
+  void PutParameter(CaseKey key, int32_t value) { Put(key, Token(value)); }
+  void PutParameter(CaseKey key, DType value) { Put(key, JsonQuote(Name(value))); }
+  template <NamedEnum E>
+  void PutParameter(CaseKey key, E value) {
+    Put(key, JsonQuote(Name(value)));
   }
+  template <class T>
+  void PutParameter(CaseKey key, const std::optional<std::vector<T>>& list) {
+    if (list) Put(key, List(*list));
+  }
+  // The multiplier stands among the scales.
+  void PutParameter(CaseKey /*key*/, const std::vector<float>& /*list*/) {}
 
-  void WriteObserver(const Observer& o) {
-    Put(CaseKey::kObserver, JsonQuote(Name(o.kind)));
-    Put(CaseKey::kSymmetric, Flag(o.symmetric));
-    Put(CaseKey::kReduceRange, Flag(o.reduce_range));
-    Put(CaseKey::kDType, JsonQuote(Name(o.dtype)));
-    Put(CaseKey::kQuantMin, Token(o.quant_min));
-    Put(CaseKey::kQuantMax, Token(o.quant_max));
-    Put(CaseKey::kAveragingConstant, Token(o.averaging_constant));
+  void WriteParameters(const Case& c) {
+    ForEachParameter(c, [&](const Field& field, const auto& value) {
+      if (!(RowOf(c.op).*field.has)) return;
+      const CaseKey key = *KeyNamed(field.name);
+      if (key == CaseKey::kNegativeSlope && c.function != Function::kLeakyRelu) return;
+      PutParameter(key, value);
+    });
   }
 
   // What the op has of it.
@@ -116,13 +132,11 @@ class Writer {
 
   void WriteSizes(const Case& c) {
     if (!HasWindow(c.op)) {
-      if (c.op == Op::kChooseQParams) Put(CaseKey::kBatches, Token(c.x.shape()[0]));
-      Put(CaseKey::kM, Token(c.M));
+      PutSize(c, CaseKey::kBatches, c.x.shape()[0]);
+      PutSize(c, CaseKey::kM, c.M);
       PutSize(c, CaseKey::kN, c.N);
-      if (c.op == Op::kConcat) {
-        Put(CaseKey::kNA, Token(c.x.shape()[1]));
-        Put(CaseKey::kNB, Token(c.w.shape()[1]));
-      }
+      PutSize(c, CaseKey::kNA, c.x.shape().back());
+      PutSize(c, CaseKey::kNB, c.w.shape().back());
       PutSize(c, CaseKey::kK, c.K);
       return;
     }
@@ -142,51 +156,28 @@ class Writer {
     tuple(CaseKey::kPad, {v.pad_top, v.pad_bottom, v.pad_left, v.pad_right});
     tuple(CaseKey::kDilation, {v.dilation_h, v.dilation_w});
     PutSize(c, CaseKey::kGroups, v.groups);
-    if (HasKey(c.op, CaseKey::kCeilMode)) Put(CaseKey::kCeilMode, Flag(v.ceil_mode));
-    if (HasKey(c.op, CaseKey::kCountIncludePad)) {
-      Put(CaseKey::kCountIncludePad, Flag(v.count_include_pad));
-    }
   }
 
   void WriteQParams(const Case& c) {
     const OperandKeys keys = OperandKeysOf(c.op);
-    const bool multiplier = c.op == Op::kRequantize && UsesMultiplier(c);
-    if (HasKey(c.op, keys.x_scale) && !multiplier) {
-      const bool per_channel = c.op == Op::kDequantize && c.per_channel;
-      PutParams(keys.x_scale, c.x_q.scale, per_channel);
-      PutParams(keys.x_zp, c.x_q.zero_point, per_channel);
+    const PerChannel list = c.per_channel ? RowOf(c.op).per_channel : PerChannel::kNone;
+    const bool multiplier = UsesMultiplier(c);
+    const auto put = [&](CaseKey scale, CaseKey zp, const QParams& q, PerChannel own) {
+      if (!HasKey(c.op, scale)) return;
+      PutParams(scale, q.scale, list == own);
+      PutParams(zp, q.zero_point, list == own);
+    };
+    if (multiplier) {
+      PutParams(CaseKey::kMultiplier, c.multiplier, c.per_channel);
+    } else {
+      put(keys.x_scale, keys.x_zp, c.x_q, PerChannel::kX);
+      put(keys.w_scale, keys.w_zp, c.w_q, PerChannel::kW);
     }
-    if (HasKey(c.op, keys.w_scale) && !multiplier) {
-      PutParams(keys.w_scale, c.w_q.scale, c.per_channel);
-      PutParams(keys.w_zp, c.w_q.zero_point, c.per_channel);
-    }
-    if (multiplier) PutParams(CaseKey::kMultiplier, c.multiplier, c.per_channel);
-    if (HasKey(c.op, CaseKey::kOutScale)) {
-      const bool per_channel = c.op == Op::kQuantize && c.per_channel;
-      PutParams(CaseKey::kOutScale, c.out_q.scale, per_channel);
-      PutParams(CaseKey::kOutZp, c.out_q.zero_point, per_channel);
-    }
-  }
-
-  // An empty multiplier is a list of no channels unless the scales of the quotient are there.
-  static bool UsesMultiplier(const Case& c) {
-    if (!c.multiplier.empty()) return true;
-    return c.per_channel && c.N == 0 && c.x_q == QParams{} && c.w_q == QParams{};
-  }
-
-  void WritePostOp(const Case& c) {
-    if (c.bias) Put(CaseKey::kBias, List(*c.bias));
-    if (c.bias_i32) Put(CaseKey::kBiasI32, List(*c.bias_i32));
-    if (HasKey(c.op, CaseKey::kRelu)) Put(CaseKey::kRelu, Flag(c.relu));
-    if (HasKey(c.op, CaseKey::kOutMin) && c.out_dtype != DType::kF32) {
-      Put(CaseKey::kOutMin, Token(c.out_min));
-      Put(CaseKey::kOutMax, Token(c.out_max));
-    }
-    if (HasKey(c.op, CaseKey::kRequant)) Put(CaseKey::kRequant, JsonQuote(Name(c.requant)));
+    put(CaseKey::kOutScale, CaseKey::kOutZp, c.out_q, PerChannel::kOut);
   }
 
   bool pretty_;
-  std::string body_;
+  std::array<std::string, kCaseKeys> values_;
 };
 
 [[noreturn]] void CannotWrite(const std::string& path, const std::string& what) {

@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: Apache-2.0
+// One row per operation: what it is called, which operands, types, shapes and parameters it has.
+// All that reads, writes, sends, draws, checks or shrinks cases walks these rows; only arithmetic
+// switches on the operation itself.
+//
+// To add an operation: its enumerator, its row below, and the files that docs/hacking.md names.
+#ifndef QUALM_CORE_OP_H_
+#define QUALM_CORE_OP_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "core/types.h"
+
+namespace qualm {
+
+// What is computed. The meaning of each is docs/quantization.md.
+// The values are part of every drawn case's seed: new operations go to the end.
+enum class Op : uint8_t {
+  kQuantize,
+  kDequantize,
+  kRequantize,
+  kLinear,
+  kConv2d,
+  kDepthwise,
+  kAdd,
+  kMul,
+  kMaxPool,
+  kAvgPool,
+  kGlobalAvgPool,
+  kRescale,
+  kConcat,
+  kTable,
+  kSoftmax,
+  kChooseQParams,
+};
+
+// How the shapes of x, w and the output y follow from the sizes M, N, K of a case, or from its
+// window. The channel is the last axis of y.
+enum class Layout : uint8_t {
+  kElements,  // x [M,N], w [M,N] if there is one -> y [M,N]
+  kProducts,  // x [M,K], w [N,K] -> y [M,N]
+  kConv,      // x [batch,H,W,C], w [N,R,S,C/groups] -> y [batch,OH,OW,N]; M and K are derived
+  kPool,      // x [batch,H,W,C] -> y [batch,OH,OW,C]; M and K are derived, N = C
+  kColumns,   // x [M,A], w [M,N-A] -> y [M,N]
+  kBatches,   // x [batches,M,N] -> y [2, M or 1]: scales, then zero points
+};
+
+// What the tensor w of a case is.
+enum class Second : uint8_t {
+  kNone,
+  kWeights,  // of its own type, with scale and zero point, for sums of products
+  kInput,    // a second input of the type of x; case files call x and w `a` and `b`
+};
+
+// Which scale and zero point the output has.
+enum class OutQParams : uint8_t {
+  kNone,
+  kOwn,
+  kOfInput,  // those of x, and the type of x
+  kFixed,    // scale 2^-8 and the lowest code, and the type of x
+};
+
+// The list of parameters that per_channel makes one per channel.
+enum class PerChannel : uint8_t {
+  kNone,
+  kX,
+  kW,  // of requantize: the multiplier, where there is one
+  kOut,
+  kRows,  // no list: per_channel says that each row m has parameters in the output
+};
+
+// The element types of an operand. The first one is the default of case files.
+struct DTypeList {
+  std::array<DType, 4> list{};
+  size_t count = 0;
+  constexpr const DType* begin() const { return list.data(); }
+  constexpr const DType* end() const { return list.data() + count; }
+  constexpr DType front() const { return list[0]; }
+  constexpr bool contains(DType dtype) const {
+    for (DType each : *this) {
+      if (each == dtype) return true;
+    }
+    return false;
+  }
+};
+std::string Join(const DTypeList& types, std::string_view word = " or ");  // "u8 or s8"
+
+inline constexpr DTypeList kCodes{{DType::kU8, DType::kS8}, 2};
+inline constexpr DTypeList kWeightCodes{{DType::kS8, DType::kU8}, 2};
+inline constexpr DTypeList kReals{{DType::kF32}, 1};
+inline constexpr DTypeList kSums{{DType::kS32}, 1};
+inline constexpr DTypeList kAnyOutput{{DType::kU8, DType::kS8, DType::kS32, DType::kF32}, 4};
+
+struct OpRow {
+  Op op;
+  std::string_view name;
+  Layout layout = Layout::kElements;
+  DTypeList x_types = kCodes;
+  bool x_qparams = true;  // x has a scale and a zero point
+  Second second = Second::kNone;
+  DTypeList out_types = kCodes;  // not looked at where out_q gives y the type of x
+  OutQParams out_q = OutQParams::kOwn;
+  PerChannel per_channel = PerChannel::kNone;
+  bool relu = true;
+  bool clamp = true;         // [out_min, out_max] of integer outputs
+  bool bias = false;         // float32 or int32, one per output channel
+  bool requant = false;      // Case::requant other than exact
+  bool multiplier = false;   // Case::multiplier, or a quotient of scales in its place
+  bool in_place = false;     // y may be x: elements of one size
+  bool depthwise = false;    // kConv: one group per input channel
+  bool whole_image = false;  // kPool: the window is the image
+  bool dilation = false;     // kConv, kPool
+  bool ceil_mode = false;    // kPool
+  bool count_include_pad = false;
+  bool function = false;  // Case::function, negative_slope
+  bool observer = false;  // Case::observer
+};
+
+// In the order in which `qualm list ops` prints them.
+inline constexpr std::array kOpRows{
+    OpRow{.op = Op::kQuantize,
+          .name = "quantize",
+          .x_types = kReals,
+          .x_qparams = false,
+          .per_channel = PerChannel::kOut},
+    OpRow{.op = Op::kDequantize,
+          .name = "dequantize",
+          .out_types = kReals,
+          .out_q = OutQParams::kNone,
+          .per_channel = PerChannel::kX,
+          .relu = false,
+          .clamp = false},
+    OpRow{.op = Op::kRequantize,
+          .name = "requantize",
+          .x_types = kSums,
+          .per_channel = PerChannel::kW,
+          .requant = true,
+          .multiplier = true},
+    OpRow{.op = Op::kRescale, .name = "rescale", .in_place = true},
+    OpRow{.op = Op::kAdd, .name = "add", .second = Second::kInput, .in_place = true},
+    OpRow{.op = Op::kMul, .name = "mul", .second = Second::kInput, .in_place = true},
+    OpRow{.op = Op::kLinear,
+          .name = "linear",
+          .layout = Layout::kProducts,
+          .second = Second::kWeights,
+          .out_types = kAnyOutput,
+          .per_channel = PerChannel::kW,
+          .bias = true,
+          .requant = true},
+    OpRow{.op = Op::kConv2d,
+          .name = "conv2d",
+          .layout = Layout::kConv,
+          .second = Second::kWeights,
+          .out_types = kAnyOutput,
+          .per_channel = PerChannel::kW,
+          .bias = true,
+          .requant = true,
+          .dilation = true},
+    OpRow{.op = Op::kDepthwise,
+          .name = "depthwise",
+          .layout = Layout::kConv,
+          .second = Second::kWeights,
+          .out_types = kAnyOutput,
+          .per_channel = PerChannel::kW,
+          .bias = true,
+          .requant = true,
+          .depthwise = true,
+          .dilation = true},
+    OpRow{.op = Op::kMaxPool,
+          .name = "max_pool",
+          .layout = Layout::kPool,
+          .out_q = OutQParams::kOfInput,
+          .dilation = true,
+          .ceil_mode = true},
+    OpRow{.op = Op::kAvgPool,
+          .name = "avg_pool",
+          .layout = Layout::kPool,
+          .ceil_mode = true,
+          .count_include_pad = true},
+    OpRow{.op = Op::kGlobalAvgPool,
+          .name = "global_avg_pool",
+          .layout = Layout::kPool,
+          .whole_image = true},
+    OpRow{
+        .op = Op::kConcat, .name = "concat", .layout = Layout::kColumns, .second = Second::kInput},
+    OpRow{.op = Op::kTable, .name = "table", .relu = false, .in_place = true, .function = true},
+    OpRow{.op = Op::kSoftmax, .name = "softmax", .out_q = OutQParams::kFixed, .relu = false},
+    OpRow{.op = Op::kChooseQParams,
+          .name = "choose_qparams",
+          .layout = Layout::kBatches,
+          .x_types = kReals,
+          .x_qparams = false,
+          .out_types = kReals,
+          .out_q = OutQParams::kNone,
+          .per_channel = PerChannel::kRows,
+          .relu = false,
+          .clamp = false,
+          .observer = true},
+};
+inline constexpr size_t kOpCount = kOpRows.size();
+
+namespace internal {
+// Place of each operation's row, by the value of the operation; kOpCount where there is none.
+constexpr std::array<size_t, kOpCount> PlacesOfRows() {
+  std::array<size_t, kOpCount> places{};
+  places.fill(kOpCount);
+  for (size_t i = 0; i < kOpCount; ++i) places.at(static_cast<size_t>(kOpRows[i].op)) = i;
+  return places;
+}
+inline constexpr std::array<size_t, kOpCount> kPlaces = PlacesOfRows();
+constexpr bool EveryOpHasARow() {
+  for (const size_t place : kPlaces) {
+    if (place == kOpCount) return false;
+  }
+  return true;
+}
+static_assert(EveryOpHasARow(), "two rows of one operation, or an enumerator without a row");
+}  // namespace internal
+
+constexpr const OpRow& RowOf(Op op) { return kOpRows[internal::kPlaces[static_cast<size_t>(op)]]; }
+
+// Every operation, in the order in which `qualm list ops` prints them.
+std::span<const Op> AllOps();
+constexpr std::string_view Name(Op op) { return RowOf(op).name; }
+std::optional<Op> ParseOp(std::string_view name);
+
+constexpr bool IsConv(Op op) { return RowOf(op).layout == Layout::kConv; }
+constexpr bool IsPool(Op op) { return RowOf(op).layout == Layout::kPool; }
+constexpr bool HasWindow(Op op) { return IsConv(op) || IsPool(op); }
+// Convolutions and linear end in a sum over K terms of x*w.
+constexpr bool HasSums(Op op) { return RowOf(op).second == Second::kWeights; }
+// x and w are inputs of one kind, which case files call a and b.
+constexpr bool HasTwoInputs(Op op) { return RowOf(op).second == Second::kInput; }
+// Those two inputs meet element by element.
+constexpr bool HasTwoOperands(Op op) {
+  return HasTwoInputs(op) && RowOf(op).layout == Layout::kElements;
+}
+constexpr bool HasW(Op op) { return RowOf(op).second != Second::kNone; }
+constexpr bool HasOutQParams(Op op) { return RowOf(op).out_q == OutQParams::kOwn; }
+// The output has the type of x.
+constexpr bool KeepsType(Op op) {
+  return RowOf(op).out_q == OutQParams::kOfInput || RowOf(op).out_q == OutQParams::kFixed;
+}
+// Some list of parameters may have one entry per output channel.
+constexpr bool HasChannelList(Op op) {
+  return RowOf(op).per_channel != PerChannel::kNone && RowOf(op).per_channel != PerChannel::kRows;
+}
+// Elementwise, with elements of one size in x and the output.
+constexpr bool CanRunInPlace(Op op) { return RowOf(op).in_place; }
+
+}  // namespace qualm
+
+#endif  // QUALM_CORE_OP_H_

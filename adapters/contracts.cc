@@ -6,7 +6,7 @@
 #include <string>
 #include <utility>
 
-#include "core/types.h"
+#include "core/op.h"
 #include "core/verdict.h"
 
 namespace qualm {

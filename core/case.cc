@@ -483,7 +483,7 @@ std::string CheckRemarks(const Case& c) {
 
 std::string Validate(const Case& c) {
   // In this order: a check may rely on what the checks before it found right.
-  for (const auto check : {CheckSizes, CheckFieldsBelong, CheckWindow, CheckObserver, CheckTypes,
+  for (const auto check : {CheckFieldsBelong, CheckSizes, CheckWindow, CheckObserver, CheckTypes,
                            CheckAllQParams, CheckParameters, CheckBias, CheckClamp, CheckRemarks}) {
     QUALM_RETURN_IF_ERROR(check(c));
   }

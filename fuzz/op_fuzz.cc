@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "adapters/registry.h"
-#include "core/types.h"
+#include "core/op.h"
 #include "fuzz/check_all.h"
 #include "fuzz/target.h"
 

@@ -12,7 +12,7 @@
 #include <iterator>
 #include <string>
 
-#include "core/types.h"
+#include "core/op.h"
 
 namespace qualm::fuzz {
 namespace {

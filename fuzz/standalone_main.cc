@@ -28,7 +28,7 @@
 #include "core/io/case_json.h"
 #include "core/rng.h"
 #include "core/status.h"
-#include "core/types.h"
+#include "core/op.h"
 #include "fuzz/case_codec.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);

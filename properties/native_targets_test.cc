@@ -17,7 +17,7 @@
 
 #include "adapters/registry.h"
 #include "core/subject.h"
-#include "core/types.h"
+#include "core/op.h"
 #include "properties/engine.h"
 #include "properties/processor_test_util.h"
 

@@ -10,7 +10,7 @@
 
 #include "core/io/hostile_case_test_util.h"
 #include "core/io/json_schema_test_util.h"
-#include "core/types.h"
+#include "core/op.h"
 #include "tools/run_qualm_test_util.h"
 
 namespace qualm::tools {

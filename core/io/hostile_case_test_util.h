@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/types.h"
+#include "core/op.h"
 
 namespace qualm::test {
 

@@ -101,10 +101,6 @@ namespace {
 HWY_EXPORT(MaxOfTaps);
 HWY_EXPORT(SumOfTaps);
 
-// The first failed check decides, in the order of the arguments.
-#define QUALM_RETURN_IF_ERROR(check) \
-  if (Status s = (check); !s.ok()) return s
-
 Status Error(const char* name, const std::string& rest) { return {name + rest}; }
 
 WindowGeometry WindowOn(const ConstImages& x, const PoolShape& shape) {

@@ -170,10 +170,6 @@ Status CheckDisjoint(const ConstMatrix& x, const MutableMatrix& y,
   return {};
 }
 
-// The first failed check decides, in the order of the arguments.
-#define QUALM_RETURN_IF_ERROR(check) \
-  if (Status s = (check); !s.ok()) return s
-
 Status ValidateQuantize(const ConstMatrix& x, std::span<const float> scale,
                         std::span<const int32_t> zero_point, const OutputRange& range,
                         const MutableMatrix& y) {

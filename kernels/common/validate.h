@@ -47,6 +47,10 @@ constexpr bool IsScale(float value) {
 // "%g", in any floating-point environment.
 std::string Text(float value);
 
+// Ends a list of checks at the first that fails: its message is the answer.
+#define QUALM_RETURN_IF_ERROR(check) \
+  if (Status s = (check); !s.ok()) return s
+
 // One rule each. `name` is the argument that the message names.
 Status CheckMatrix(std::string_view name, const ConstMatrix& matrix);
 Status CheckMatrix(std::string_view name, const MutableMatrix& matrix);

@@ -52,10 +52,6 @@ Status CheckDepth(const ConvParams& params) {
 
 }  // namespace
 
-// The first failed check decides, in the order of the members.
-#define QUALM_RETURN_IF_ERROR(check) \
-  if (Status s = (check); !s.ok()) return s
-
 Status ValidateConvParams(const ConvParams& params) {
   QUALM_RETURN_IF_ERROR(ValidateLinearParams(params.layer));
   QUALM_RETURN_IF_ERROR(CheckAtLeast("in_channels", params.in_channels, 0));
@@ -94,7 +90,5 @@ Status ValidateConvRun(const ConvShape& layer, const ConstImages& x, const Mutab
   }
   return CheckDisjoint(AsMatrix(x), y, scratch);
 }
-
-#undef QUALM_RETURN_IF_ERROR
 
 }  // namespace qualm::kernels

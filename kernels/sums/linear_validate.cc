@@ -79,10 +79,6 @@ Status CheckSize(std::string_view name, int64_t value, int64_t expected, std::st
 
 }  // namespace
 
-// The first failed check decides, in the order of the members.
-#define QUALM_RETURN_IF_ERROR(check) \
-  if (Status s = (check); !s.ok()) return s
-
 Status ValidateLinearParams(const LinearParams& params) {
   const int64_t channels = params.weights.rows;
   QUALM_RETURN_IF_ERROR(CheckCode("weights", params.weights.type));
@@ -115,7 +111,5 @@ Status ValidateLinearRun(const LinearShape& layer, const ConstMatrix& x, const M
   QUALM_RETURN_IF_ERROR(CheckSize("y.rows", y.rows, x.rows, "x.rows"));
   return CheckDisjoint(x, y, scratch);
 }
-
-#undef QUALM_RETURN_IF_ERROR
 
 }  // namespace qualm::kernels

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <cstdlib>
 
-#include "triage/observer_passes.h"
+#include "triage/passes.h"
 #include "triage/triage.h"
 
 namespace qualm::triage {
@@ -54,9 +54,9 @@ Codes CountCodes(const Tensor& tensor) {
   return codes;
 }
 
-// Parameters of the window that are not as simple as can be.
+// Sizes of the window that are not as simple as can be.
 int64_t WindowParameters(const Window& v) {
-  int64_t count = (v.ceil_mode ? 1 : 0) + (v.count_include_pad ? 1 : 0) + (v.groups != 1 ? 1 : 0);
+  int64_t count = v.groups != 1 ? 1 : 0;
   for (int64_t pad : {v.pad_top, v.pad_bottom, v.pad_left, v.pad_right}) count += pad != 0 ? 1 : 0;
   for (int64_t step : {v.stride_h, v.stride_w, v.dilation_h, v.dilation_w})
     count += step != 1 ? 1 : 0;
@@ -68,16 +68,36 @@ int64_t WindowNumbers(const Window& v) {
          v.dilation_h + v.dilation_w;
 }
 
+// A value that is not the simplest costs 1, and of an enumeration the more, the later it stands.
+template <class T>
+int64_t CostOf(const T& value, const T& simplest) {
+  return value == simplest ? 0 : 1;
+}
+template <NamedEnum E>
+int64_t CostOf(const E& value, const E& simplest) {
+  return std::abs(static_cast<int64_t>(value) - static_cast<int64_t>(simplest));
+}
+// A multiplier is the simpler form of a requantization; scales are counted as such.
+int64_t CostOf(const std::vector<float>& /*multiplier*/, const std::vector<float>& /*none*/) {
+  return 0;
+}
+
+int64_t Parameters(const Case& c) {
+  int64_t cost = 0;
+  const Case simplest = SimplestParameters(c);
+  ForEachParameter(c, simplest, [&](const Field& /*field*/, const auto& value, const auto& least) {
+    cost += CostOf(value, least);
+  });
+  return cost;
+}
+
 }  // namespace
 
 std::vector<int64_t> Complexity(const Case& c) {
   const CodeRange range = RangeOf(c.out_dtype);
-  const int64_t parameters =
-      (c.relu ? 1 : 0) + (c.bias ? 1 : 0) + (c.bias_i32 ? 1 : 0) + (c.per_channel ? 1 : 0) +
-      (c.out_min != range.min ? 1 : 0) + (c.out_max != range.max ? 1 : 0) +
-      (c.requant != Requant::kExact ? 1 : 0) + WindowParameters(c.window) +
-      static_cast<int64_t>(c.function) + (c.negative_slope != Case().negative_slope ? 1 : 0) +
-      ObserverComplexity(c);
+  const int64_t parameters = (c.per_channel ? 1 : 0) + (c.out_min != range.min ? 1 : 0) +
+                             (c.out_max != range.max ? 1 : 0) + WindowParameters(c.window) +
+                             Parameters(c);
   const Codes x = CountCodes(c.x);
   const Codes w = CountCodes(c.w);
   int64_t bias = 0;
@@ -93,7 +113,7 @@ std::vector<int64_t> Complexity(const Case& c) {
           c.M * c.N,
           c.M,
           c.K,
-          HasWindow(c.op) || c.op == Op::kChooseQParams ? c.x.size() : 0,
+          HasWindow(c.op) || RowOf(c.op).layout == Layout::kBatches ? c.x.size() : 0,
           WindowNumbers(c.window),
           x.nonzero + w.nonzero,
           ZeroPoints(c.x_q) + ZeroPoints(c.w_q) + ZeroPoints(c.out_q),

@@ -129,8 +129,17 @@ class Descent {
 // minimized case without curing it.
 std::vector<std::string> Irrelevant(const Case& original, const Case& best) {
   std::vector<std::string> list;
-  if ((original.bias || original.bias_i32) && !best.bias && !best.bias_i32) list.push_back("bias");
-  if (original.relu && !best.relu) list.push_back("relu");
+  const Case simplest = SimplestParameters(best);
+  std::vector<bool> needed;
+  ForEachParameter(best, simplest,
+                   [&](const Field& /*field*/, const auto& value, const auto& least) {
+                     needed.push_back(value != least);
+                   });
+  size_t at = 0;
+  ForEachParameter(original, simplest,
+                   [&](const Field& field, const auto& value, const auto& least) {
+                     if (!needed[at++] && value != least) list.emplace_back(field.name);
+                   });
   if (original.per_channel && !best.per_channel) list.push_back("per-channel scales");
   const auto nonzero = [](const QParams& q) {
     for (int32_t z : q.zero_point) {

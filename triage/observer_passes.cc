@@ -7,24 +7,8 @@
 #include "triage/shrink.h"
 
 namespace qualm::triage {
-namespace {
-
-bool HasWholeRange(const Observer& o) {
-  return CodeRange{o.quant_min, o.quant_max} == RangeOf(o.dtype);
-}
-
-}  // namespace
-
-int64_t ObserverComplexity(const Case& c) {
-  if (c.op != Op::kChooseQParams) return 0;
-  const Observer& o = c.observer;
-  return static_cast<int64_t>(o.kind) + (o.symmetric ? 1 : 0) + (o.reduce_range ? 1 : 0) +
-         (o.dtype != DType::kU8 ? 1 : 0) + (HasWholeRange(o) ? 0 : 1) +
-         (o.averaging_constant != Observer{}.averaging_constant ? 1 : 0);
-}
-
 void ObserverParameters(const Case& c, const Visit& visit) {
-  if (c.op != Op::kChooseQParams) return;
+  if (!RowOf(c.op).observer) return;
   const auto offer = [&](const auto& edit) {
     Case simpler = ProblemOf(c);
     edit(simpler.observer);

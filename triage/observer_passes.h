@@ -3,15 +3,10 @@
 #ifndef QUALM_TRIAGE_OBSERVER_PASSES_H_
 #define QUALM_TRIAGE_OBSERVER_PASSES_H_
 
-#include <cstdint>
-
 #include "core/case.h"
 #include "triage/passes.h"
 
 namespace qualm::triage {
-
-// Parameters of the observer that are not the defaults; 0 for other operations.
-int64_t ObserverComplexity(const Case& c);
 
 // The default in place of each parameter. Offers nothing for other operations.
 void ObserverParameters(const Case& c, const Visit& visit);

@@ -341,9 +341,29 @@ void Biases(const Case& c, const Visit& visit) {
   }
 }
 
-constexpr std::array<Pass, 11> kPasses{{{"parameters", Parameters},
+// Every parameter that is not the simplest, one by one. What the passes before it tried is not
+// tried again; what nobody has written a pass for is shrunk here.
+void AnyParameter(const Case& c, const Visit& visit) {
+  const Case simplest = SimplestParameters(c);
+  size_t count = 0;
+  ForEachParameter(c, [&](const Field&, const auto&) { ++count; });
+  for (size_t wanted = 0; wanted < count; ++wanted) {
+    Case simpler = ProblemOf(c);
+    size_t at = 0;
+    bool changed = false;
+    ForEachParameter(simpler, simplest, [&](const Field&, auto& value, const auto& least) {
+      if (at++ != wanted || value == least) return;
+      value = least;
+      changed = true;
+    });
+    if (changed && visit(simpler)) return;
+  }
+}
+
+constexpr std::array<Pass, 12> kPasses{{{"parameters", Parameters},
                                         {"window", WindowParameters},
                                         {"observer", ObserverParameters},
+                                        {"any parameter", AnyParameter},
                                         {"outputs", Outputs},
                                         {"terms", Terms},
                                         {"zero codes", ZeroCodes},
@@ -354,6 +374,16 @@ constexpr std::array<Pass, 11> kPasses{{{"parameters", Parameters},
                                         {"biases", Biases}}};
 
 }  // namespace
+
+Case SimplestParameters(const Case& c) {
+  Case simplest;
+  if (RowOf(c.op).observer) {
+    const CodeRange range = RangeOf(c.observer.dtype);
+    simplest.observer.quant_min = range.min;
+    simplest.observer.quant_max = range.max;
+  }
+  return simplest;
+}
 
 std::span<const Pass> AllPasses() { return kPasses; }
 

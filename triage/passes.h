@@ -20,6 +20,10 @@ struct Pass {
   void (*run)(const Case& c, const Visit& visit);
 };
 
+// A case whose parameters, and nothing else, are as simple as those of `c` can be: the defaults,
+// and for an observer all codes of its type.
+Case SimplestParameters(const Case& c);
+
 // In the order of Complexity: parameters, outputs, K, nonzero codes, zero points, scales, codes.
 std::span<const Pass> AllPasses();
 

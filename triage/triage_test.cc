@@ -10,6 +10,7 @@
 #include "adapters/registry.h"
 #include "core/io/case_json.h"
 #include "oracles/exact/exact.h"
+#include "properties/engine.h"
 #include "properties/gen/gen.h"
 #include "properties/test_subject.h"
 #include "triage/causes.h"
@@ -129,6 +130,40 @@ INSTANTIATE_TEST_SUITE_P(
       std::replace(name.begin(), name.end(), '-', '_');
       return name;
     });
+
+// No parameter that the failure does not need is left: the simplest value in its place cures it, or
+// makes another failure. (The key of tried cases once left parameters out, and candidates that
+// differed only there were never tried.)
+TEST_F(Triage, MinimizedParametersAreNeeded) {
+  const auto subject = Make("faulty:averaging-in-double");
+  const Property& property = *FindProperty("matches_exact");
+  for (const uint64_t seed : {1, 3, 4}) {
+    std::optional<Case> failing;
+    for (int64_t i = 0; i < 150 && !failing; ++i) {
+      Case c = gen::Draw(Op::kChooseQParams, CaseSeed(seed, Op::kChooseQParams, i));
+      if (Judge(property, c, *subject).failed()) failing = std::move(c);
+    }
+    ASSERT_TRUE(failing) << seed;
+    const Case least = Minimize(*failing, *subject, property).minimized;
+    EXPECT_FALSE(least.observer.symmetric) << seed;
+    EXPECT_FALSE(least.observer.reduce_range) << seed;
+    const Case simplest = SimplestParameters(least);
+    size_t count = 0;
+    ForEachParameter(least, [&](const Field&, const auto&) { ++count; });
+    for (size_t wanted = 0; wanted < count; ++wanted) {
+      Case simpler = ProblemOf(least);
+      std::string_view name;
+      size_t at = 0;
+      ForEachParameter(simpler, simplest, [&](const Field& field, auto& value, const auto& simple) {
+        if (at++ != wanted || value == simple) return;
+        value = simple;
+        name = field.name;
+      });
+      if (name.empty() || !Validate(simpler).empty()) continue;
+      EXPECT_FALSE(Judge(property, simpler, *subject).failed()) << seed << ": " << name;
+    }
+  }
+}
 
 struct KindCase {
   const char* subject;

@@ -359,7 +359,7 @@ void Reference::Run(const Placed& placed) {
     case Op::kConv2d:
     case Op::kDepthwise: return Conv(placed);
     case Op::kAdd:
-    case Op::kMul: return TwoOperands(placed);
+    case Op::kMul: return TwoOperands(placed, 1);
     case Op::kMaxPool:
     case Op::kAvgPool:
     case Op::kGlobalAvgPool: return Pool(placed);

@@ -9,16 +9,11 @@ namespace qualm {
 namespace {
 
 const std::vector<float>& ScaleList(const Case& c) {
-  if (c.op == Op::kQuantize) return c.out_q.scale;
-  if (c.op == Op::kDequantize) return c.x_q.scale;
-  if (c.op == Op::kRequantize && !c.multiplier.empty()) return c.multiplier;
-  return c.w_q.scale;
+  return c.multiplier.empty() ? ChannelQParams(c).scale : c.multiplier;
 }
 
 const std::vector<int32_t>& ZeroPointList(const Case& c) {
-  if (c.op == Op::kQuantize || c.op == Op::kRequantize) return c.out_q.zero_point;
-  if (c.op == Op::kDequantize) return c.x_q.zero_point;
-  return c.w_q.zero_point;
+  return (RowOf(c.op).multiplier ? c.out_q : ChannelQParams(c)).zero_point;
 }
 
 // How an outcome's sentence calls what lay in a buffer.

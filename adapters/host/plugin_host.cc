@@ -24,31 +24,6 @@
 namespace qualm {
 namespace {
 
-// The C header numbers element types, operations and functions as core does.
-static_assert(QUALM_U8 == static_cast<int>(DType::kU8) &&
-              QUALM_S8 == static_cast<int>(DType::kS8) &&
-              QUALM_S32 == static_cast<int>(DType::kS32) &&
-              QUALM_F32 == static_cast<int>(DType::kF32));
-static_assert(QUALM_QUANTIZE == static_cast<int>(Op::kQuantize) &&
-              QUALM_DEQUANTIZE == static_cast<int>(Op::kDequantize) &&
-              QUALM_REQUANTIZE == static_cast<int>(Op::kRequantize) &&
-              QUALM_LINEAR == static_cast<int>(Op::kLinear) &&
-              QUALM_CONV2D == static_cast<int>(Op::kConv2d) &&
-              QUALM_DEPTHWISE == static_cast<int>(Op::kDepthwise) &&
-              QUALM_ADD == static_cast<int>(Op::kAdd) && QUALM_MUL == static_cast<int>(Op::kMul) &&
-              QUALM_MAX_POOL == static_cast<int>(Op::kMaxPool) &&
-              QUALM_AVG_POOL == static_cast<int>(Op::kAvgPool) &&
-              QUALM_GLOBAL_AVG_POOL == static_cast<int>(Op::kGlobalAvgPool) &&
-              QUALM_RESCALE == static_cast<int>(Op::kRescale) &&
-              QUALM_CONCAT == static_cast<int>(Op::kConcat) &&
-              QUALM_TABLE == static_cast<int>(Op::kTable) &&
-              QUALM_SOFTMAX == static_cast<int>(Op::kSoftmax));
-static_assert(QUALM_RELU == static_cast<int>(Function::kRelu) &&
-              QUALM_LEAKY_RELU == static_cast<int>(Function::kLeakyRelu) &&
-              QUALM_HARD_SWISH == static_cast<int>(Function::kHardSwish) &&
-              QUALM_SIGMOID == static_cast<int>(Function::kSigmoid) &&
-              QUALM_TANH == static_cast<int>(Function::kTanh));
-
 // Sizes above this are not a newer header but garbage.
 constexpr size_t kStructBytesMax = 4096;
 
@@ -261,7 +236,7 @@ PluginHost::PluginHost(const std::string& path) {
   info_.contract = plugin_.contract == nullptr ? "exact" : TextOf(plugin_.contract);
   info_.instruction_set = TextOf(plugin_.instruction_set);
   for (const Op op : AllOps()) {
-    if (op == Op::kChooseQParams) continue;  // qualm_problem has no place for an observer
+    if (RowOf(op).observer) continue;  // qualm_problem has no place for an observer
     const qualm_capability* limits = plugin_.capability(static_cast<int32_t>(op));
     if (limits != nullptr) info_.limits[static_cast<size_t>(op)] = ReadLimits(op, *limits);
   }

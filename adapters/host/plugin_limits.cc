@@ -76,7 +76,8 @@ std::string OutsideLimits(const PluginLimits& limits, const Case& c) {
   if ((c.M == 0 || c.N == 0) && lacks(QUALM_CAN_EMPTY)) return "empty output";
   if (HasSums(c.op) && c.K == 0 && lacks(QUALM_CAN_EMPTY_K)) return "K = 0";
   if ((v.dilation_h != 1 || v.dilation_w != 1) && lacks(QUALM_CAN_DILATION)) return "dilation";
-  if (c.op == Op::kConv2d && v.groups != 1 && lacks(QUALM_CAN_GROUPS)) return "groups";
+  if (IsConv(c.op) && !RowOf(c.op).depthwise && v.groups != 1 && lacks(QUALM_CAN_GROUPS))
+    return "groups";
   if ((v.pad_top != v.pad_bottom || v.pad_left != v.pad_right) &&
       lacks(QUALM_CAN_ASYMMETRIC_PADDING)) {
     return "padding that differs between two sides";
@@ -90,7 +91,7 @@ std::string OutsideLimits(const PluginLimits& limits, const Case& c) {
 
   std::string why = CheckDim("M", c.M, limits.m_max, 1);
   if (why.empty()) why = CheckDim("N", c.N, limits.n_max, limits.n_multiple);
-  if (why.empty() && c.op != Op::kGlobalAvgPool)
+  if (why.empty() && !RowOf(c.op).whole_image)
     why = CheckDim("K", c.K, limits.k_max, limits.k_multiple);
   if (why.empty() && IsCode(c.x.dtype()))
     why = CheckZeroPoints("x", c.x_q, limits.x_zero_point_min, limits.x_zero_point_max);

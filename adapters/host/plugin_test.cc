@@ -7,11 +7,15 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
+#include <map>
 #include <memory>
+#include <regex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -349,6 +353,32 @@ TEST(Plugin, MissingWorkerIsUnavailableNotACrash) {
 TEST(Plugin, ANewerHeaderThatAsksForNothingNewIsTaken) {
   Worker worker(Broken("newer"));
   EXPECT_TRUE(worker.Run(SmallCase(), {}).ok());
+}
+
+// The C header numbers element types, operations and functions as core does. An enumerator is
+// found by its name in lower case without '_'.
+TEST(Plugin, TheHeaderNumbersWhatCoreNames) {
+  std::ifstream file(QUALM_SOURCE_DIR "/adapters/qualm_plugin.h");
+  const std::string header{std::istreambuf_iterator<char>(file), {}};
+  const auto plain = [](std::string text) {
+    std::erase(text, '_');
+    std::ranges::transform(text, text.begin(), [](unsigned char c) { return std::tolower(c); });
+    return text;
+  };
+  std::map<std::string, int> numbers;
+  const std::regex enumerator("QUALM_([A-Z0-9_]+) = ([0-9]+)");
+  for (std::sregex_iterator at(header.begin(), header.end(), enumerator), end; at != end; ++at)
+    numbers[plain((*at)[1])] = std::stoi((*at)[2]);
+  const auto expect = [&](std::string_view name, int number) {
+    const auto found = numbers.find(plain(std::string(name)));
+    ASSERT_NE(found, numbers.end()) << name << " has no number in qualm_plugin.h";
+    EXPECT_EQ(found->second, number) << name;
+  };
+  for (const DTypeRow& type : kDTypeRows) expect(type.name, static_cast<int>(type.dtype));
+  for (size_t i = 0; i < kFunctionNames.size(); ++i) expect(kFunctionNames[i], static_cast<int>(i));
+  for (const OpRow& row : kOpRows) {
+    if (!row.observer) expect(row.name, static_cast<int>(row.op));  // plugins get no observers
+  }
 }
 
 // Built with the header of today, and with one in which the structs are smaller.

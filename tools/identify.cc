@@ -104,11 +104,11 @@ Question Ask(const Options& options, const std::function<void()>& begin) {
   }
   triage::IdentifyOptions identify = options.identify;
   std::unique_ptr<Subject> subject;
-  triage::Target target;
+  triage::Answerer answerer;
   if (!options.between.empty()) {
     const ConventionOrExact& one = triage::FindConventionOrExact(options.between[0], "--between");
     question.conventions = {triage::FindConventionOrExact(options.between[1], "--between")};
-    target = triage::TargetOf(one);
+    answerer = triage::AnswererOf(one);
     if (identify.cases == 0) identify.cases = kCasesBetween;
   } else {
     const std::vector<std::string> names = SubjectNames(options.subjects, {});
@@ -117,17 +117,17 @@ Question Ask(const Options& options, const std::function<void()>& begin) {
                                    names.size(), fmt::join(options.subjects, ", ")));
     }
     subject = SubjectRegistry::Get().Make(names.front());
-    target = triage::TargetOf(*subject);
+    answerer = triage::AnswererOf(*subject);
     if (identify.cases == 0) identify.cases = kCases;
   }
-  question.name = target.name;
+  question.name = answerer.name;
   const std::vector<Op> ops = Ops(options);
   begin();
   identify.seconds /= static_cast<double>(ops.size());
   StopOnSignals();
   identify.stopped = Stopped;
   for (const Op op : ops) {
-    question.results.push_back(Identify(target, op, question.conventions, identify));
+    question.results.push_back(Identify(answerer, op, question.conventions, identify));
   }
   return question;
 }

@@ -26,7 +26,7 @@ class Deadline {
  public:
   Deadline(double seconds, std::function<bool()> stopped)
       : seconds_(seconds), stopped_(std::move(stopped)) {}
-  // `share` of the time is over, or somebody says so; never where none was set.
+  // Whether `share` of the time is over, or options.stopped says so; false where no time was set.
   bool Over(double share = 1) const {
     if (stopped()) return true;
     return seconds_ > 0 &&
@@ -42,7 +42,7 @@ class Deadline {
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
-// Counts reasons; gives the most frequent first, equals by name.
+// Counts reasons. Sorted() gives the most frequent first, and equally frequent ones by name.
 class Reasons {
  public:
   void Add(const std::string& reason) { ++counts_[reason]; }
@@ -59,7 +59,7 @@ class Reasons {
   std::map<std::string, int64_t> counts_;
 };
 
-// The first divergence, or the largest: of equals the first.
+// The first divergence, or (`worst`) the largest; of equally large ones the first.
 std::optional<Divergence> Compare(const Tensor& expected, const Tensor& actual, bool worst) {
   std::optional<Divergence> divergence = FirstDivergence(expected, actual);
   if (!divergence || !worst) return divergence;
@@ -71,14 +71,15 @@ std::optional<Divergence> Compare(const Tensor& expected, const Tensor& actual, 
   return divergence;
 }
 
-// Whether a target's answers are the same without what it was asked before.
+// Asks new instances, to learn whether an answer depends on the cases asked before it.
 class Memory {
  public:
-  explicit Memory(const Target& target) : target_(target) {}
+  explicit Memory(const Answerer& answerer) : answerer_(answerer) {}
 
-  // The answer of a new instance to what this one answered with `y`; `y` where there is none.
+  // The answer of a new instance to `c`, which this instance answered with `y`; `y` where there is
+  // no new instance, or it fails.
   Tensor Anew(const Case& c, const Tensor& y) {
-    const std::shared_ptr<Target> fresh = target_.anew ? target_.anew() : nullptr;
+    const std::shared_ptr<Answerer> fresh = answerer_.anew ? answerer_.anew() : nullptr;
     if (fresh == nullptr) return y;
     const Outcome outcome = fresh->run(c);
     if (!outcome.ok()) return y;
@@ -90,7 +91,7 @@ class Memory {
   const std::optional<Remembered>& remembered() const { return remembered_; }
 
  private:
-  const Target& target_;
+  const Answerer& answerer_;
   std::optional<Remembered> remembered_;
 };
 
@@ -106,8 +107,8 @@ class Comparing {
     reasons_.resize(conventions.size());
   }
 
-  // All that are not ruled out yet meet `y`, the answer to `c`. Where it would rule one out the
-  // answer that `confirm` gives counts.
+  // Compares every convention that is not ruled out yet with `y`, the answer to `c`. Where `y`
+  // would rule one out, the answer that `confirm` gives is compared instead.
   template <class Confirm>
   void Meet(const Case& c, Tensor y, const std::string& by, const std::string& file,
             const Confirm& confirm) {
@@ -140,19 +141,19 @@ class Comparing {
     }
   }
 
-  // Some convention that is not ruled out was compared on less than a quarter of what others were:
-  // a library's domain may be a small part of the subject's.
+  // Whether some convention that is not ruled out was compared on less than a quarter of the cases:
+  // the domain of a library may be a small part of the subject's domain.
   bool wants_some() const {
     return std::ranges::any_of(list_, [&](const Comparison& c) { return IsSeldom(c); });
   }
-  // It defines the case.
+  // Whether such a convention defines the case.
   bool Wants(const Case& c) const {
     for (size_t i = 0; i < list_.size(); ++i) {
       if (IsSeldom(list_[i]) && conventions_[i].CannotRun(c).empty()) return true;
     }
     return false;
   }
-  // A further case could change something.
+  // Whether a further case could change a result.
   bool open() const {
     return worst_ || std::ranges::any_of(list_, [](const Comparison& c) { return !c.witness; });
   }
@@ -179,33 +180,34 @@ class Comparing {
 
 Tensor AsItIs(const Case&, const Tensor& y) { return y; }
 
-// Where the convention and the target both define the case and part, by `least` at least.
-bool Part(const ConventionOrExact& convention, const Target& target, const Case& c, bool worst,
+// Whether convention and answerer both define the case, and their outputs differ by `least` or
+// more.
+bool Part(const ConventionOrExact& convention, const Answerer& answerer, const Case& c, bool worst,
           double least) {
-  if (!convention.CannotRun(c).empty() || !target.cannot_run(c).empty()) return false;
-  const Outcome outcome = target.run(c);
+  if (!convention.CannotRun(c).empty() || !answerer.cannot_run(c).empty()) return false;
+  const Outcome outcome = answerer.run(c);
   if (!outcome.ok()) return false;
   const auto divergence = Compare(convention.Run(c), outcome.y, worst);
   return divergence && divergence->distance_lsb >= least;
 }
 
-void Label(const Target& target, const std::string& convention, Witness& witness) {
+void Label(const Answerer& answerer, const std::string& convention, Witness& witness) {
   Case& c = witness.c;
   c.property = "";
   c.expected = exact::Evaluate(ProblemOf(c));
   c.note = fmt::format("Rules out {}: at index {} it gives {}, {} gives {}.", convention,
-                       witness.divergence.index, witness.divergence.expected, target.name,
+                       witness.divergence.index, witness.divergence.expected, answerer.name,
                        witness.divergence.actual);
 }
 
-// Near-ties are solved, and rarely survive losing a term: where shortening got stuck, cases drawn
-// with one output and fewer terms.
+// A near-tie rarely stays one when it loses a term, so that shortening gets stuck on it. Then a
+// case drawn with one output and few terms may do.
 std::optional<Case> DrawnShorter(const Case& c, const IdentifyOptions& options,
                                  const Holds& parts) {
   constexpr int64_t kTerms = 2;
   if (!HasSums(c.op) || (c.M * c.N == 1 && c.K <= kTerms)) return std::nullopt;
   for (int64_t i = 0; i < options.cases; ++i) {
-    // Odd: the solved ones.
+    // Odd seeds draw solved near-ties.
     const uint64_t seed = CaseSeed(options.seed, c.op, (int64_t{1} << 32) + i) | 1;
     Case drawn = gen::DrawForLibraries(c.op, seed);
     if (drawn.M * drawn.N == 1 && drawn.K <= kTerms && parts(drawn)) return drawn;
@@ -213,9 +215,9 @@ std::optional<Case> DrawnShorter(const Case& c, const IdentifyOptions& options,
   return std::nullopt;
 }
 
-// Every witness as short as it gets; then each convention takes the shortest of all that rule it
-// out, so that one input speaks for many.
-void Shorten(const Target& target, std::span<const ConventionOrExact> conventions,
+// Shortens every witness; then each convention takes the shortest of all witnesses that rule it
+// out, so that one input speaks for many conventions.
+void Shorten(const Answerer& answerer, std::span<const ConventionOrExact> conventions,
              const IdentifyOptions& options, const Deadline& deadline, Memory& memory,
              std::vector<Comparison>& list) {
   std::vector<Case> shorts;
@@ -223,9 +225,9 @@ void Shorten(const Target& target, std::span<const ConventionOrExact> convention
     if (!list[i].witness) continue;
     const double least = options.worst ? list[i].witness->divergence.distance_lsb : 0;
     const auto parts = [&](const Case& c) {
-      return !deadline.Over() && Part(conventions[i], target, c, options.worst, least);
+      return !deadline.Over() && Part(conventions[i], answerer, c, options.worst, least);
     };
-    // One that is short already is the better start.
+    // A witness that is short already is the better start.
     const auto known = std::ranges::find_if(shorts, parts);
     const Case& start = known == shorts.end() ? list[i].witness->c : *known;
     Case small = Reduce(ProblemOf(start), parts, options.shorten);
@@ -239,11 +241,11 @@ void Shorten(const Target& target, std::span<const ConventionOrExact> convention
     if (std::ranges::find(shorts, small) == shorts.end()) shorts.push_back(std::move(small));
   }
   std::ranges::sort(shorts, {}, [](const Case& c) { return Complexity(c); });
-  // What a new instance says of them is what counts, for the conventions too that no drawn case
-  // ruled out. An answer that was wrong only for what was asked before rules out nothing.
+  // The answers of a new instance count, also against conventions that no drawn case ruled out. An
+  // answer that is wrong only after other cases rules out nothing.
   std::vector<std::optional<Tensor>> answers;
   for (const Case& c : shorts) {
-    const Outcome outcome = target.run(c);
+    const Outcome outcome = answerer.run(c);
     answers.push_back(outcome.ok() ? std::optional(memory.Anew(c, outcome.y)) : std::nullopt);
   }
   for (size_t i = 0; i < list.size(); ++i) {
@@ -255,10 +257,10 @@ void Shorten(const Target& target, std::span<const ConventionOrExact> convention
       if (!divergence || divergence->distance_lsb < least) continue;
       list[i].state = State::kRuledOut;
       list[i].witness = Witness{ProblemOf(shorts[at]), *divergence, ""};
-      list[i].witness->c.observed = Observed{target.name, *answers[at]};
+      list[i].witness->c.observed = Observed{answerer.name, *answers[at]};
       break;
     }
-    if (list[i].witness) Label(target, list[i].convention, *list[i].witness);
+    if (list[i].witness) Label(answerer, list[i].convention, *list[i].witness);
   }
 }
 
@@ -354,21 +356,21 @@ std::vector<std::string> Identified::bit_equal() const {
   return names;
 }
 
-Target TargetOf(Subject& subject) {
+Answerer AnswererOf(Subject& subject) {
   return {std::string(subject.name()), [&subject](const Case& c) { return subject.CannotRun(c); },
           [&subject](const Case& c) { return subject.Run(c, RunContext{}); },
-          [&subject]() -> std::shared_ptr<Target> {
+          [&subject]() -> std::shared_ptr<Answerer> {
             const std::shared_ptr<Subject> other = SubjectRegistry::Get().MakeAnew(subject);
             if (other == nullptr) return nullptr;
-            return std::make_shared<Target>(
-                Target{std::string(other->name()),
-                       [other](const Case& c) { return other->CannotRun(c); },
-                       [other](const Case& c) { return other->Run(c, RunContext{}); },
-                       {}});
+            return std::make_shared<Answerer>(
+                Answerer{std::string(other->name()),
+                         [other](const Case& c) { return other->CannotRun(c); },
+                         [other](const Case& c) { return other->Run(c, RunContext{}); },
+                         {}});
           }};
 }
 
-Target TargetOf(const ConventionOrExact& one) {
+Answerer AnswererOf(const ConventionOrExact& one) {
   return {one.name,
           [&one](const Case& c) { return one.CannotRun(c); },
           [&one](const Case& c) {
@@ -379,20 +381,19 @@ Target TargetOf(const ConventionOrExact& one) {
           {}};
 }
 
-Identified Identify(const Target& target, Op op, std::span<const ConventionOrExact> conventions,
+Identified Identify(const Answerer& answerer, Op op, std::span<const ConventionOrExact> conventions,
                     const IdentifyOptions& options) {
-  // Of cases that nobody answers most are cheap to refuse.
+  // To draw this many cases per answer costs little: most refusals are cheap.
   constexpr int64_t kDrawnPerAnswer = 8;
   const Deadline deadline(options.seconds, options.stopped);
   Identified result;
   result.op = op;
   Comparing comparing(conventions, options.worst);
-  Memory memory(target);
+  Memory memory(answerer);
   Reasons unanswered;
   const auto enough = [&] {
     if (deadline.set()) {
-      // A subject that can do nothing of this operation is asked no longer than the others' cases
-      // would take.
+      // A subject that answers nothing of this operation is not asked until the time is over.
       if (result.answered == 0 && result.drawn >= options.cases * kDrawnPerAnswer) return true;
       result.out_of_time = deadline.Over(0.5);
       return result.out_of_time;
@@ -402,11 +403,11 @@ Identified Identify(const Target& target, Op op, std::span<const ConventionOrExa
   };
   const auto ask = [&](const Case& c) {
     ++result.drawn;
-    if (const std::string reason = target.cannot_run(c); !reason.empty()) {
+    if (const std::string reason = answerer.cannot_run(c); !reason.empty()) {
       unanswered.Add(reason);
       return;
     }
-    const Outcome outcome = target.run(c);
+    const Outcome outcome = answerer.run(c);
     if (!outcome.ok()) {
       const std::string how = fmt::format("{}: {}", Name(outcome.status), outcome.detail);
       unanswered.Add(how);
@@ -414,13 +415,13 @@ Identified Identify(const Target& target, Op op, std::span<const ConventionOrExa
       return;
     }
     ++result.answered;
-    comparing.Meet(c, outcome.y, target.name, "",
+    comparing.Meet(c, outcome.y, answerer.name, "",
                    [&](const Case& asked, const Tensor& y) { return memory.Anew(asked, y); });
   };
   int64_t next = 0;
   const auto draw = [&] { return gen::DrawForLibraries(op, CaseSeed(options.seed, op, next++)); };
   while (!enough() && comparing.open()) ask(draw());
-  // Then only what tells more of those that were seldom met.
+  // Then only cases that some seldom compared convention defines.
   const int64_t last = std::min(2 * next, options.cases * kDrawnPerAnswer);
   while (comparing.wants_some() && !deadline.Over(0.5) && next < last) {
     const Case c = draw();
@@ -428,7 +429,7 @@ Identified Identify(const Target& target, Op op, std::span<const ConventionOrExa
   }
   result.unanswered = unanswered.Sorted();
   if (options.shorten > 0)
-    Shorten(target, conventions, options, deadline, memory, comparing.list());
+    Shorten(answerer, conventions, options, deadline, memory, comparing.list());
   result.remembered = memory.remembered();
   result.conventions = comparing.Take();
   return result;

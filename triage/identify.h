@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whose arithmetic is this? Which of the exact meaning and the named conventions
-// (oracles/conventions) give a subject's outputs bit for bit, and for each other one the shortest
-// input found that rules it out.
+// Whose arithmetic is this? Which of exact and the named conventions (oracles/conventions) give a
+// subject's outputs bit for bit, and the shortest input found that rules each of the rest out.
 #ifndef QUALM_TRIAGE_IDENTIFY_H_
 #define QUALM_TRIAGE_IDENTIFY_H_
 
@@ -22,12 +21,12 @@
 
 namespace qualm::triage {
 
-// A meaning of operations that can be computed here: "exact", or a named convention.
+// "exact", or a named convention.
 struct ConventionOrExact {
   std::string name;
   const Convention* convention = nullptr;  // nullptr: exact
 
-  // "" or why it does not define this case.
+  // "", or why it does not define this case.
   std::string CannotRun(const Case& c) const;
   Tensor Run(const Case& c) const;
 };
@@ -37,7 +36,7 @@ std::span<const ConventionOrExact> AllConventionsAndExact();
 // none.
 const ConventionOrExact& FindConventionOrExact(std::string_view name, const std::string& where);
 
-// What the cases that were compared had: says over which domain two things are equal.
+// What occurred in the compared cases: the domain on which two answerers are equal.
 struct Domain {
   std::map<std::string, int64_t> types;  // "u8*s8->u8" -> cases
   int64_t terms = 0;                     // the longest sum
@@ -50,10 +49,10 @@ struct Domain {
   std::string Text() const;
 };
 
-// An input on which the two differ.
+// An input on which a convention and the answerer differ.
 struct Witness {
-  Case c;                 // with expected (exact), observed (what the one in question gives), note
-  Divergence divergence;  // expected: the convention's, actual: what was to be identified
+  Case c;                 // with expected (exact), observed (of the answerer), note
+  Divergence divergence;  // expected: of the convention, actual: of the answerer
   std::string file;       // where a case was read from, "" if it was drawn
 };
 
@@ -67,7 +66,7 @@ struct Comparison {
   std::optional<Witness> witness;
 };
 
-// One case, two answers of one subject.
+// One case that one subject answered in two ways.
 struct Remembered {
   Case c;
   Divergence divergence;  // expected: in a new instance, actual: after other cases
@@ -89,41 +88,41 @@ struct Identified {
 
   // Some convention defines some of the cases.
   bool any_compared() const;
-  // The names of those bit-equal.
+  // The names of the bit-equal conventions.
   std::vector<std::string> bit_equal() const;
 };
 
-// Anything that answers cases.
-struct Target {
+// What is to be identified: anything that answers cases.
+struct Answerer {
   std::string name;
   std::function<std::string(const Case&)> cannot_run;
   std::function<Outcome(const Case&)> run;
-  // The same in a new instance, which has answered nothing yet; nullptr where there is no other.
-  // Empty: has no memory.
-  std::function<std::shared_ptr<Target>()> anew;
+  // A new instance, which has answered nothing yet; nullptr where there is none. Empty: answers
+  // depend on no earlier case.
+  std::function<std::shared_ptr<Answerer>()> anew;
 };
-Target TargetOf(Subject& subject);
-Target TargetOf(const ConventionOrExact& one);
+Answerer AnswererOf(Subject& subject);
+Answerer AnswererOf(const ConventionOrExact& one);
 
 struct IdentifyOptions {
   uint64_t seed = 1;
-  int64_t cases = 1000;   // that the target answers, and more where it pays; at most eight times as
-                          // many are drawn
+  int64_t cases = 1000;  // that the answerer answers, and more where it pays; at most eight times
+                         // as many are drawn
   double seconds = 0;     // > 0: until then instead; half of it is left for shortening
   int64_t shorten = 500;  // cases tried to make one witness shorter; 0: leave it as drawn
-  // Of all answered cases the one with the largest difference (output codes; ulps of f32), instead
-  // of the first with any; shortened without making it smaller.
+  // The witness is the answered case with the largest difference (output codes; ulps of f32)
+  // instead of the first case with a difference; shortening keeps the difference as large.
   bool worst = false;
-  // True from when on there is no more time; empty: never.
+  // True once there is no more time; empty: never.
   std::function<bool()> stopped = nullptr;
 };
 
 // Draws cases (gen::DrawForLibraries) of one operation and compares. The same options give the same
 // result, unless time runs out.
-Identified Identify(const Target& target, Op op, std::span<const ConventionOrExact> conventions,
+Identified Identify(const Answerer& answerer, Op op, std::span<const ConventionOrExact> conventions,
                     const IdentifyOptions& options);
 
-// A case with an observed output, and where it stands.
+// A case with an observed output, and the file it was read from.
 struct ObservedCase {
   std::string file;
   Case c;

@@ -26,7 +26,7 @@ class IdentifyTest : public testing::Test {
   static void SetUpTestSuite() { RegisterAllSubjects(); }
   static Identified Of(const std::string& subject, Op op, int64_t cases = 600) {
     const auto made = SubjectRegistry::Get().Make(subject);
-    return Identify(TargetOf(*made), op, AllConventionsAndExact(), {.cases = cases});
+    return Identify(AnswererOf(*made), op, AllConventionsAndExact(), {.cases = cases});
   }
   static Names Survivors(const Identified& identified) {
     const std::vector<std::string> names = identified.bit_equal();
@@ -138,7 +138,7 @@ TEST_F(IdentifyTest, StrangersHaveNoName) {
   });
   off.cannot_run = [](const Case& c) { return IsCode(c.out_dtype) ? "" : "codes only"; };
   const Identified stranger =
-      Identify(TargetOf(off), Op::kLinear, AllConventionsAndExact(), {.cases = 50});
+      Identify(AnswererOf(off), Op::kLinear, AllConventionsAndExact(), {.cases = 50});
   EXPECT_EQ(stranger.bit_equal(), std::vector<std::string>{});
   EXPECT_EQ(stranger.unanswered.front().first, "codes only");
   EXPECT_EQ(stranger.answered + stranger.unanswered.front().second, stranger.drawn);
@@ -147,7 +147,7 @@ TEST_F(IdentifyTest, StrangersHaveNoName) {
     return Outcome{RunStatus::kCrashed, "SIGSEGV", {}, {}};
   });
   const Identified crash =
-      Identify(TargetOf(broken), Op::kLinear, AllConventionsAndExact(), {.cases = 5});
+      Identify(AnswererOf(broken), Op::kLinear, AllConventionsAndExact(), {.cases = 5});
   EXPECT_EQ(crash.answered, 0);
   EXPECT_EQ(crash.broken, crash.drawn);
   EXPECT_EQ(crash.drawn, 40);
@@ -158,7 +158,7 @@ TEST_F(IdentifyTest, StrangersHaveNoName) {
 TEST_F(IdentifyTest, BetweenTwoConventionsOneInputOrTheSearchedDomain) {
   const auto between = [](const char* a, const char* b, Op op) {
     const std::vector<ConventionOrExact> other{FindConventionOrExact(b, "test")};
-    return Identify(TargetOf(FindConventionOrExact(a, "test")), op, other, {.cases = 1500});
+    return Identify(AnswererOf(FindConventionOrExact(a, "test")), op, other, {.cases = 1500});
   };
   const Identified fma = between("fbgemm@avx2", "fbgemm@avx2+nofma", Op::kLinear);
   ASSERT_EQ(fma.conventions.front().state, State::kRuledOut);
@@ -206,10 +206,10 @@ TEST_F(IdentifyTest, ForumCasesAreNamed) {
 }
 
 // PyTorch's engine onednn: the zero points of the first problem of a shape and scale stay for all.
-Target Remembering() {
+Answerer Remembering() {
   auto zero_points = std::make_shared<std::map<std::string, int32_t>>();
-  Target target{"remembering", [](const Case&) { return ""; }, {}, {}};
-  target.run = [zero_points](const Case& c) {
+  Answerer answerer{"remembering", [](const Case&) { return ""; }, {}, {}};
+  answerer.run = [zero_points](const Case& c) {
     Case stale = ProblemOf(c);
     const std::string key =
         fmt::format("{} {} {} {} {}", c.M, c.N, c.x_q.scale[0], c.w_q.scale[0], c.out_q.scale[0]);
@@ -219,8 +219,8 @@ Target Remembering() {
     outcome.y = exact::Evaluate(Validate(stale).empty() ? stale : c);
     return outcome;
   };
-  target.anew = [] { return std::make_shared<Target>(Remembering()); };
-  return target;
+  answerer.anew = [] { return std::make_shared<Answerer>(Remembering()); };
+  return answerer;
 }
 
 TEST_F(IdentifyTest, WhatWasAskedBeforeRulesNothingOut) {
@@ -253,8 +253,8 @@ TEST_F(IdentifyTest, NeitherDoesWhatWasConfirmedBefore) {
 // A fault that only short cases have: what a shortened witness shows counts for all.
 TEST_F(IdentifyTest, WitnessesRuleOutWhatDrawnCasesDidNot) {
   const ConventionOrExact& vnni = FindConventionOrExact("fbgemm@vnni", "test");
-  Target target = TargetOf(vnni);
-  target.run = [&vnni](const Case& c) {
+  Answerer answerer = AnswererOf(vnni);
+  answerer.run = [&vnni](const Case& c) {
     Outcome outcome;
     outcome.y = vnni.Run(c);
     if (c.M * c.N == 1 && c.K <= 3 && IsCode(c.out_dtype))
@@ -264,10 +264,10 @@ TEST_F(IdentifyTest, WitnessesRuleOutWhatDrawnCasesDidNot) {
   const std::vector<ConventionOrExact> two{FindConventionOrExact("exact", "test"), vnni};
   // Drawn cases that are all longer.
   IdentifyOptions options{.cases = 30, .shorten = 0};
-  while (Survivors(Identify(target, Op::kLinear, two, options)) != Names{"fbgemm@vnni"})
+  while (Survivors(Identify(answerer, Op::kLinear, two, options)) != Names{"fbgemm@vnni"})
     ASSERT_LT(++options.seed, 1000u);
   options.shorten = 500;
-  const Identified identified = Identify(target, Op::kLinear, two, options);
+  const Identified identified = Identify(answerer, Op::kLinear, two, options);
   EXPECT_EQ(Survivors(identified), Names{});
   EXPECT_EQ(With(identified, "fbgemm@vnni").witness->c.M, 1);
 }

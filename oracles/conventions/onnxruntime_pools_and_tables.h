@@ -11,13 +11,13 @@
 
 namespace qualm::conventions::ort {
 
-// fl(v / scale), as all of its quantization.
+// fl(v / scale): ONNX Runtime divides wherever it quantizes.
 void DivideByScale(Value& v, const Channel& c);
 
 std::vector<Op> PoolAndTableOps();
 // Why the operator does not take a case of these operations, "" if it does.
 std::string CannotPoolOrTable(const Case& c);
-// What flows into the steps of output `index`, and its constants.
+// What the steps of output `index` begin with, and the constants of its column.
 Value PoolOrTableInput(const Case& c, int64_t index);
 Channel PoolOrTableChannel(const Case& c, int64_t column);
 // `fma`: the sigmoid's polynomials are fused. `end` requantizes a float32 number of output codes

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// ONNX Runtime's other operators by hand: where they round, and what they count. The expected codes
-// are those of the library (1.30), which tools/onnxruntime_test.cc asks itself.
+// ONNX Runtime's add, pools and tables by hand: where they round, and what they count. The expected
+// codes were printed by the library (1.30), which tools/onnxruntime_test.cc asks again.
 #include <gtest/gtest.h>
 
 #include <string>

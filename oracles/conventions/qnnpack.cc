@@ -71,9 +71,9 @@ bool IsGemm(const Window& v) {
          (v.pad_top | v.pad_bottom | v.pad_left | v.pad_right) == 0;
 }
 
-// The other convolutions pack `b ? b[i] : 0.0f`, whose type is float, as int32 (pack.h,
-// pytorch_pack_q8conv_wrq and pytorch_pack_q8dw_*): a bias beyond 2^24 is rounded, and what is
-// rounded to 2^31 becomes INT32_MIN.
+// All other convolutions pack `b ? b[i] : 0.0f`, whose type is float, as int32 (pack.h,
+// pytorch_pack_q8conv_wrq and pytorch_pack_q8dw_*): a bias beyond 2^24 is rounded, and a bias that
+// is rounded to 2^31 becomes INT32_MIN.
 int32_t ThroughFloat(int32_t bias) {
   const auto number = static_cast<float>(bias);
   return number < 0x1p31f ? static_cast<int32_t>(number) : INT32_MIN;
@@ -121,7 +121,7 @@ std::string CannotRun(const Case& c) {
   });
   if (!types.empty()) return types;
   // PyTorch appends eight channels whose weights have the scale 1 (QnnpackUtils.h,
-  // make_zero_points_and_scales_tensor), and checks those too.
+  // make_zero_points_and_scales_tensor), and checks the multiplier of those channels too.
   if (HasSums(c.op) && !std::isnormal(c.x_q.scale[0] * (1.0f / c.out_q.scale[0]))) {
     return "x_scale*(1/out_scale) must be finite, positive and normal";
   }
@@ -130,8 +130,9 @@ std::string CannotRun(const Case& c) {
     if (!std::isnormal(channel.multiplier)) {
       return "the requantization scale must be finite, positive and normal";
     }
-    // PyTorch quantizes the bias, zeros where there is none, to qint32 by this reciprocal
-    // (QuantUtils.h, QuantizeBias). An infinite one makes NaN of 0, and that the bias INT32_MIN.
+    // PyTorch quantizes the bias (zeros where there is none) to qint32 by this reciprocal
+    // (QuantUtils.h, QuantizeBias). An infinite reciprocal makes NaN of 0, and NaN becomes the bias
+    // INT32_MIN.
     if (HasSums(c.op) && !c.bias_i32 && !std::isfinite(1.0f / channel.accumulator_scale)) {
       return "the reciprocal of x_scale*w_scale must be finite";
     }
@@ -163,7 +164,7 @@ std::vector<Convention> QnnpackConventions() {
       definition.satisfies.push_back(std::string(Name(op)) + ".zero_point_shift");
   }
   AddExactConvClaims(definition.satisfies);
-  // A 1x1 convolution leaves the gemm, where a large bias is kept, for a stride or padding.
+  // A 1x1 convolution with a stride or padding leaves the gemm, which alone keeps a large bias.
   std::erase(definition.satisfies, "padding_is_explicit");
   std::erase(definition.satisfies, "stride_is_subsample");
   std::erase(definition.satisfies, "one_by_one_is_linear");

@@ -26,14 +26,15 @@ void Divide(Value& v, const Channel& c) {
       static_cast<double>(v.number) * static_cast<double>(c.scale) != static_cast<double>(before);
 }
 void RoundAway(Value& v, const Channel&) {
-  // TfLiteRound into int32; what does not fit is undefined there and INT32_MIN as compiled.
+  // TfLiteRound into int32. A number that does not fit is undefined in C++, and INT32_MIN as
+  // compiled.
   const float before = v.number;
   const float rounded = std::round(before);
   v.lossy = !(rounded >= -0x1p31f && rounded < 0x1p31f);
   v.SetInt(v.lossy ? INT32_MIN : static_cast<int64_t>(rounded));
 }
 
-// add: both operands in units of 2*max(scales)/2^20, their sum back to the output's.
+// add: both operands are scaled to units of 2*max(scales)/2^20, their sum to units of the output.
 constexpr int32_t kAddShift = 20;
 template <auto Multiply>
 void AddScaled(Value& v, const Channel& c) {
@@ -101,7 +102,7 @@ std::string CannotRun(const Case& c, bool single) {
   if (c.out_dtype != DType::kS8) return "output must be s8";
   if (IsConv(c.op) && !WeightZeroPointsAre(c, 0)) return "weight zero point must be 0";
   if (HasTwoOperands(c.op)) {
-    // 255*2^20 fits int32, and no larger difference.
+    // 255*2^20 fits int32; a larger difference of code and zero point does not.
     if (const std::string reason = ZeroPointsAreCodes(c); !reason.empty()) return reason;
   }
   // Larger shifts are undefined in C++ there; add takes only multipliers below 1.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The quantized engines of PyTorch 1.13.1 as a whole: which convention runs each operator. An
-// engine (QNNPACK, oneDNN) brings linear, convolutions and, QNNPACK, add, pools, tables, softmax;
-// all else is ATen's own, whatever the engine (aten/src/ATen/native/quantized/cpu: BinaryOps.cpp,
-// qmul.cpp; torch/ao/quantization/observer.py).
+// engine (QNNPACK, oneDNN) brings linear and convolutions; QNNPACK also add, pools, tables and
+// softmax. ATen computes everything else, whatever the engine (aten/src/ATen/native/quantized/cpu:
+// BinaryOps.cpp, qmul.cpp; torch/ao/quantization/observer.py).
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -24,9 +24,7 @@ Convention Named(const std::vector<Convention>& family, std::string_view name) {
   return *at;
 }
 
-// Engines -----------------------------------------------------------------------------------------
-
-// One convention for each operation it is listed for.
+// Collects the convention of each operation of an engine.
 class Engine {
  public:
   void Add(std::initializer_list<Op> ops, Convention convention) {
@@ -68,9 +66,10 @@ class Engine {
   std::vector<std::string> variations_;
 };
 
-// s8 products, and on QNNPACK s8 sums, are XNNPACK's where PyTorch was built with it, as Debian's
-// is, but for an output zero point of 127 (qmul.cpp, _mul_out_xnnpack; BinaryOps.cpp, xnnp_add;
-// both ask for zero_point < q_max). `variations`: those that this one of XNNPACK's functions needs.
+// Where PyTorch was built with XNNPACK, as Debian's is, XNNPACK multiplies s8 codes, and on the
+// engine qnnpack also adds them, unless the output zero point is 127 (qmul.cpp, _mul_out_xnnpack;
+// BinaryOps.cpp, xnnp_add; both ask for zero_point < q_max). `own` computes all other cases.
+// `variations`: what the function of XNNPACK varies beside `own`.
 Convention WithXnnpackS8(const Convention& own, std::initializer_list<const char*> variations) {
   const Convention s8 = Named(XnnpackConventions(), "xnnpack@fp32");
   const auto by_op = std::make_shared<const std::array<Convention, 2>>(std::array{own, s8});

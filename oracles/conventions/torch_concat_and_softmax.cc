@@ -15,7 +15,7 @@ namespace {
 
 // concat ------------------------------------------------------------------------------------------
 
-// Through float32: each input is dequantized, and all is quantized as one tensor
+// concat goes through float32: each input is dequantized, and the result is quantized as one tensor
 // (TensorShape.cpp, quantized_cat_impl); relu comes last, on the codes.
 Case Dequantizing(const Case& c, bool second) {
   Case part;
@@ -44,8 +44,8 @@ Case Quantizing(const Case& c, Tensor x) {
 }
 
 // softmax of each row of float32 numbers (SoftMaxKernel.cpp, vec_host_softmax_lastdim): exp within
-// 1 ulp, the sum in any order, one division. `side`: 0, or -1 and 1 for the ends of where the
-// library's may lie.
+// 1 ulp, the sum in any order, one division. `side`: 0 for the share itself, -1 and 1 for the
+// smallest and the largest share that the library may compute.
 Tensor Shares(const Tensor& x, int side) {
   const int64_t n = x.shape()[1];
   const double error = static_cast<double>(n + 8) * 0x1p-24;

@@ -60,7 +60,7 @@ std::string CannotPool(const Case& c) {
 
 std::string CannotMaxPoolQnnpack(const Case& c) {
   const Window& v = c.window;
-  // Anything but u8, and ceil mode, is ATen's, which is another arithmetic.
+  // ATen pools s8 codes and in ceil mode, with another arithmetic.
   return FirstReason(
       {CannotPool(c), Require(c.x.dtype() == DType::kU8, "QNNPACK pools u8 only"),
        Require(!v.ceil_mode, "QNNPACK has no ceil mode"),
@@ -130,7 +130,8 @@ Channel ChannelOf(const Case& c, int64_t) {
   return channel;
 }
 
-// Steps for each element, and the integer they start from.
+// A convention of steps that may differ from element to element. value_of gives the integer that
+// they begin with.
 template <class ValueOf, class ChannelAt, class StepsOf>
 Convention Walked(ValueOf value_of, ChannelAt channel_of, StepsOf steps_of) {
   Convention convention;
@@ -194,9 +195,9 @@ Channel TableChannel(const Case& c, int64_t index) {
 const Step kReluCodes[] = {{Stage::kClamp, "the larger of it and {zero_point}", MaxZeroPoint}};
 constexpr Step kHardSwish{Stage::kScale, "x*min(max(x + 3, 0), 6)/6", HardSwish};
 
-// ATen's sigmoid and tanh: exp and tanh are Sleef's in vectors, the C library's in the rest, each
-// within 1 ulp of the real function, so that a sigmoid is within 2^-22 of itself. The number in the
-// middle, and with kSide -1 and 1 the ends of where the library's may lie.
+// ATen's sigmoid and tanh: exp and tanh come from Sleef in vectors, from the C library in the rest,
+// each within 1 ulp of the real function, so that a sigmoid is within 2^-22 of the real one. kSide
+// 0 gives the real number, -1 and 1 the smallest and the largest that ATen may compute.
 template <int kSide, double (*kFunction)(double)>
 void NearTheReal(Value& v, const Channel&) {
   const double real = kFunction(static_cast<double>(v.number));
@@ -205,7 +206,7 @@ void NearTheReal(Value& v, const Channel&) {
 double Sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 double Tanh(double x) { return std::tanh(x); }
 
-// `side`: that of the number to take.
+// `side`: kSide of NearTheReal.
 Step AtenFunction(const Case& c, int side) {
   const auto one_of = [side](auto* low, auto* middle, auto* high) {
     return side < 0 ? low : side > 0 ? high : middle;
@@ -253,7 +254,7 @@ const Step kQnnpackHardSwish[] = {
      step::AddZeroPointFloat},
     kQnnpackClamp,
     kQnnpackRound,
-    {Stage::kClamp, "to u8", step::Clamp},  // NaN, of infinity times 0, became INT32_MIN
+    {Stage::kClamp, "to u8", step::Clamp},  // infinity times 0 is NaN, which became INT32_MIN
 };
 
 std::string CannotTable(const Case& c) {
@@ -310,7 +311,7 @@ Convention AtenAvgPool() {
     if (c.op == Op::kAvgPool && !v.count_include_pad) {
       return static_cast<int64_t>(InsideTheImage(v, index / c.N).size());
     }
-    // In ceil mode a window may reach beyond the padding; what is there does not count.
+    // In ceil mode a window may reach beyond the padding; taps beyond it do not count.
     const int64_t column = index / c.N % v.out_w(), row = index / c.N / v.out_w() % v.out_h();
     const auto along = [](int64_t at, int64_t taps, int64_t end) {
       return std::min(at + taps, end) - at;

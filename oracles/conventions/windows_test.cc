@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Convolutions of the conventions by hand: which taps share a pair, what padding is, which kernel
-// takes what.
+// Convolutions of the conventions by hand: which taps share a pair, what a tap in the padding
+// counts, which kernel computes which case.
 #include <gtest/gtest.h>
 
 #include <cmath>

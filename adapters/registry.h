@@ -19,7 +19,6 @@ void RegisterAllSubjects();
 // A planted fault: the canary that every feeder's suite must catch.
 struct FaultInfo {
   std::string_view id;           // subject "faulty:ID"
-  std::string_view fault_class;  // family, as in the fault reports it was taken from: "tail"
   std::string_view modelled_on;  // the upstream bug: "PyTorch issue 44939"
   std::string_view description;  // one line: what it does wrong
   std::vector<Op> ops;           // where it was planted; other ops are skipped

@@ -444,7 +444,6 @@ TEST(Faults, AreListedOnceEachAndInWords) {
   std::vector<std::string_view> ids;
   for (const FaultInfo& info : ListFaults()) {
     ids.push_back(info.id);
-    EXPECT_FALSE(info.fault_class.empty());
     EXPECT_FALSE(info.modelled_on.empty());
     EXPECT_FALSE(info.description.empty());
     EXPECT_FALSE(info.ops.empty());

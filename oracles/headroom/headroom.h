@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // How far a case is from the places where kernels go wrong: int16 pair saturation, int32 overflow,
-// rounding ties, clamp edges. Feeds the fuzzer, hazard coverage, explain, certify and kink
-// prediction.
+// rounding ties, clamp edges. Feeds the fuzzer, hazard coverage, explain and kink prediction.
 #ifndef QUALM_ORACLES_HEADROOM_HEADROOM_H_
 #define QUALM_ORACLES_HEADROOM_HEADROOM_H_
 
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <vector>
 
 #include "core/case.h"
@@ -67,15 +65,6 @@ struct Kink {
 // they hold for the outputs whose window lies inside the image: codes in the padding do not move
 // with the sweep.
 std::vector<Kink> PredictKinks(const Case& c, int64_t n);
-
-// Can any activation in [x_lo, x_hi] (u8 codes, 0 <= x_lo <= x_hi <= 255) saturate a pair of this
-// weight row?
-// The criterion of `qualm certify`, implemented independently of kernels/.
-struct CertifyResult {
-  bool safe = true;
-  std::optional<Pair> witness;  // worst activation choice for the worst pair if not safe
-};
-CertifyResult CertifyRow(std::span<const int8_t> weights, int32_t x_lo, int32_t x_hi);
 
 }  // namespace qualm::headroom
 

@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::string_view kPrefix = "model:";
 
-class ConventionSubject final : public Subject {
+class ConventionSubject final : public BasicSubject {
  public:
   ConventionSubject(std::string name, const Convention& convention)
       : name_(std::move(name)), convention_(convention) {

@@ -4,7 +4,8 @@
 cmake_policy(VERSION 3.25)  # an install script has none of its own
 set(public
   adapters/function_subject.h adapters/host/in_process.h adapters/qualm_plugin.h adapters/registry.h
-  core/case.h core/contract.h core/io/case_json.h core/io/golden.h core/own_subject.h core/rng.h
+  core/case.h core/contract.h core/finding.h core/forwarding_subject.h core/io/case_json.h
+  core/io/golden.h core/own_subject.h core/rng.h
   core/status.h core/subject.h core/tensor.h core/types.h core/verdict.h
   fuzz/case_codec.h fuzz/check_all.h fuzz/feedback.h fuzz/mutator.h fuzz/target.h
   kernels/binary.h kernels/concat.h kernels/conv.h kernels/elementwise.h kernels/images.h

@@ -11,7 +11,7 @@
 namespace qualm {
 namespace {
 
-class Named : public Subject {
+class Named : public BasicSubject {
  public:
   explicit Named(std::string name) : name_(std::move(name)) {}
   std::string_view name() const override { return name_; }

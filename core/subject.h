@@ -68,6 +68,9 @@ struct Outcome {
   bool ok() const { return status == RunStatus::kOk; }
 };
 
+// Derive from BasicSubject, which answers what most subjects answer, or from ForwardingSubject
+// (core/forwarding_subject.h), which asks another subject. Every function here is pure, so that a
+// forwarding that forgets one does not compile.
 class Subject {
  public:
   virtual ~Subject() = default;
@@ -86,20 +89,32 @@ class Subject {
   virtual Outcome Run(const Case& c, const RunContext& context) = 0;
 
   // Runs cases that do not depend on each other: element i is what Run(cases[i], context) answers.
-  // Whoever is asked over a pipe gets the next case while it works on one.
-  virtual std::vector<Outcome> RunMany(std::span<const Case> cases, const RunContext& context);
+  // A subject behind a pipe gets the next case while it works on one. The definition runs the cases
+  // one after another.
+  virtual std::vector<Outcome> RunMany(std::span<const Case> cases, const RunContext& context) = 0;
 
   // The other instruction sets of the same kernels, for targets_agree; empty if there are none.
-  virtual std::vector<std::string> Siblings() const { return {}; }
+  virtual std::vector<std::string> Siblings() const = 0;
 
   // Instruction set really executed ("AVX3_DL", "avx2", "scalar"): for hazard coverage.
-  virtual std::string InstructionSet() const { return "unknown"; }
+  virtual std::string InstructionSet() const = 0;
 
   // Version of the thing under test, "" if it is ours.
-  virtual std::string Version() const { return ""; }
+  virtual std::string Version() const = 0;
 
  private:
   Contract contract_;
+};
+
+// A subject that runs one case at a time, has no siblings, and tells no instruction set or version.
+class BasicSubject : public Subject {
+ public:
+  std::vector<Outcome> RunMany(std::span<const Case> cases, const RunContext& context) override {
+    return Subject::RunMany(cases, context);
+  }
+  std::vector<std::string> Siblings() const override { return {}; }
+  std::string InstructionSet() const override { return "unknown"; }
+  std::string Version() const override { return ""; }
 };
 
 // The list of subject kinds. Filled by RegisterAllSubjects() (adapters/registry.h) in each

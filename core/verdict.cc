@@ -61,31 +61,4 @@ std::optional<Divergence> FirstDivergence(const Tensor& expected, const Tensor& 
   return std::nullopt;
 }
 
-namespace {
-
-// A fingerprint is the name of a folder, and a pipe's command may be longer than one. The rest of
-// it still counts.
-std::string Shortened(const std::string& subject) {
-  constexpr size_t kMost = 120;
-  if (subject.size() <= kMost) return subject;
-  uint64_t hash = 0xCBF29CE484222325;  // FNV-1a
-  for (const char ch : subject) hash = (hash ^ static_cast<uint8_t>(ch)) * 0x100000001B3;
-  std::string text = subject.substr(0, kMost - 17) + "-";
-  for (int shift = 60; shift >= 0; shift -= 4) text += "0123456789abcdef"[(hash >> shift) & 15];
-  return text;
-}
-
-}  // namespace
-
-std::string Finding::fingerprint() const {
-  std::string text = full_property() + "-" + Shortened(subject) + "-" + std::string(Name(kind));
-  for (char& ch : text) {
-    const bool plain = (ch >= 'a' && ch <= 'z') || (ch >= 'A' && ch <= 'Z') ||
-                       (ch >= '0' && ch <= '9') || ch == '-' || ch == '.' || ch == '_' ||
-                       ch == '@' || ch == '+' || ch == ':';
-    if (!plain) ch = '_';
-  }
-  return text;
-}
-
 }  // namespace qualm

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a property says about a case, and what a failure becomes.
+// What a property says about a case.
 #ifndef QUALM_CORE_VERDICT_H_
 #define QUALM_CORE_VERDICT_H_
 
@@ -79,28 +79,10 @@ std::optional<Divergence> FirstDivergence(const Tensor& expected, const Tensor& 
 // |actual - expected| of element i: in output codes, for f32 in representable values (both zeros
 // are one).
 double DistanceLsb(const Tensor& expected, const Tensor& actual, int64_t i);
-// The same of elements at different places.
+// The distance of element i of `expected` from element j of `actual`.
 double DistanceLsb(const Tensor& expected, int64_t i, const Tensor& actual, int64_t j);
 // Element i as Divergence prints it.
 std::string ElementText(const Tensor& tensor, int64_t i);
-
-// A failure worth telling: what failed, on what, why, and where the evidence lies.
-struct Finding {
-  std::string op;
-  std::string property;  // the claim: "sweep_is_monotone"
-  std::string subject;
-  FindingKind kind = FindingKind::kUnknown;
-  bool expected_by_contract = false;
-  std::string case_file;  // "" until written
-  std::optional<Divergence> first_divergence;
-  std::string explanation;
-  Case test_case;
-
-  // (op, property, subject, kind): the identity of a finding while minimizing and deduplicating.
-  std::string fingerprint() const;
-  // "linear.sweep_is_monotone", as people and --property name it.
-  std::string full_property() const { return op + "." + property; }
-};
 
 }  // namespace qualm
 

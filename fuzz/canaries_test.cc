@@ -29,7 +29,7 @@ constexpr size_t kInputMax = 4096;  // libFuzzer's
 bool Caught(const Case& c, Subject& subject) {
   MemoSubject memo(subject);
   return std::ranges::any_of(AllProperties(), [&](const Property& property) {
-    return std::ranges::count(property.ops, c.op) != 0 && Judge(property, c, memo).failed();
+    return property.about(c.op) && Judge(property, c, memo).failed();
   });
 }
 

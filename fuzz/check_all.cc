@@ -22,15 +22,6 @@ std::string Setting(const char* name, const std::string& otherwise) {
   return value != nullptr && *value != '\0' ? value : otherwise;
 }
 
-// Rows of expected divergences are for foreign code that is known to differ; a campaign against it
-// goes on past them.
-bool Declared(const Finding& finding, const Contract& contract) {
-  return std::ranges::any_of(SubjectRegistry::Get().expected(), [&](const ExpectedDivergence& row) {
-    return Concerns(row, finding.subject, contract, finding.op, finding.property) &&
-           row.kind == Name(finding.kind);
-  });
-}
-
 std::unique_ptr<Checker>& TheChecker() {
   static std::unique_ptr<Checker> checker;
   return checker;
@@ -52,12 +43,8 @@ Checker::Checker(CheckerOptions options) : options_(std::move(options)) {
     if (!options_.contract.empty())
       subjects_.back()->set_contract(ParseContract(options_.contract));
   }
-  bool matched = false;
-  for (const Property& property : AllProperties()) {
-    for (const Op op : property.ops) {
-      matched |= MatchesGlob(options_.properties, op, property);
-    }
-  }
+  const bool matched = std::ranges::any_of(
+      AllOps(), [&](Op op) { return !PropertiesAbout(op, options_.properties).empty(); });
   if (!matched) {
     throw InputError("QUALM_FUZZ_PROPERTIES: no property matches '" + options_.properties +
                      "', expected a glob such as linear.*");
@@ -83,37 +70,39 @@ std::string Checker::Write(const Finding& finding) const {
   return path;
 }
 
+std::optional<Finding> Checker::Keep(Finding finding, Subject& subject,
+                                     const Verdict& verdict) const {
+  finding.test_case.property = finding.property;
+  finding.test_case.note = verdict.reason;
+  const std::string raw = Write(finding);
+  triage::Complete(finding, subject, verdict);
+  // A campaign against foreign code goes on past what that code is known to do.
+  if (IsDeclared(finding, subject.contract())) {
+    std::filesystem::remove(raw);
+    return std::nullopt;
+  }
+  finding.case_file = Write(finding);
+  if (finding.case_file != raw) std::filesystem::remove(raw);
+  return finding;
+}
+
 std::optional<Finding> Checker::Check(const Case& c) {
+  std::optional<Finding> found;
   for (const auto& subject : subjects_) {
     const std::optional<Case> taken = AdaptTo(*subject, c);
     if (!taken) continue;
     MemoSubject memo(*subject);
-    for (const Property& property : AllProperties()) {
-      const bool about = std::ranges::find(property.ops, c.op) != property.ops.end();
-      if (!about || !MatchesGlob(options_.properties, c.op, property)) continue;
-      const Verdict verdict = Judge(property, *taken, memo);
-      if (!verdict.failed()) continue;
-
-      Finding finding;
-      finding.op = Name(c.op);
-      finding.property = property.claim;
-      finding.subject = subject->name();
-      finding.kind = verdict.kind.value_or(FindingKind::kUnknown);
-      finding.test_case = *taken;
-      finding.test_case.property = property.claim;
-      finding.test_case.note = verdict.reason;
-      const std::string raw = Write(finding);
-      triage::Complete(finding, *subject, verdict);
-      if (Declared(finding, subject->contract())) {
-        std::filesystem::remove(raw);
-        continue;
-      }
-      finding.case_file = Write(finding);
-      if (finding.case_file != raw) std::filesystem::remove(raw);
-      return finding;
-    }
+    JudgeAll(
+        *taken, memo, options_.properties, [&](const Property& property, const Verdict& verdict) {
+          if (verdict.failed()) {
+            found =
+                Keep(Finding(*taken, property.claim, subject->name(), verdict), *subject, verdict);
+          }
+          return !found;
+        });
+    if (found) break;
   }
-  return std::nullopt;
+  return found;
 }
 
 void OpenChecker() { OpenChecker(nullptr); }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/case.h"
+#include "core/finding.h"
 #include "core/own_subject.h"
 #include "core/subject.h"
 #include "core/verdict.h"
@@ -33,16 +34,17 @@ class Checker {
   // Subjects must have been registered. Throws InputError or Unavailable.
   explicit Checker(CheckerOptions options);
 
-  // Judges the case, adapted (properties/adapt.h) for a subject that does not take it. The first
-  // failure that no contract row declares is written to the artifacts
-  // folder as FINGERPRINT.case.json (once raw, before anything else can go wrong; then attributed)
-  // and returned with that name in case_file.
+  // Judges the case, adapted (properties/adapt.h) for a subject that does not take it. Returns the
+  // first failure that no contract row declares. The artifacts folder then holds its case, as
+  // FINGERPRINT.case.json: written raw before anything else can go wrong, then with the cause.
   std::optional<Finding> Check(const Case& c);
 
   // Names of the subjects, separated by blanks.
   std::string SubjectNames() const;
 
  private:
+  // Completes and writes a failure; nullopt if it is declared.
+  std::optional<Finding> Keep(Finding finding, Subject& subject, const Verdict& verdict) const;
   std::string Write(const Finding& finding) const;
 
   CheckerOptions options_;

@@ -242,7 +242,6 @@ std::vector<Property> AlgebraProperties() {
        {Op::kQuantize, Op::kRequantize, Op::kRescale, Op::kAdd, Op::kMaxPool, Op::kAvgPool,
         Op::kGlobalAvgPool, Op::kConcat, Op::kTable},
        false,
-       "CVT, FXP, CLP",
        IsMonotone},
       {"negation",
        "y(-a) - z == -(y(a) - z) where both lie strictly inside the clamp and -a is representable; "
@@ -251,13 +250,11 @@ std::vector<Property> AlgebraProperties() {
        {Op::kQuantize, Op::kRequantize, Op::kRescale, Op::kAdd, Op::kMul, Op::kAvgPool,
         Op::kGlobalAvgPool},
        false,
-       "RND, SGN",
        Negation},
       {"split_k",
        "Accumulators of two parts of K add up to those of the whole, strictly inside int32.",
        {Op::kLinear, Op::kConv2d, Op::kDepthwise},
        false,
-       "ISAT, ACC, KTL, ZPC",
        SplitK},
   };
 }

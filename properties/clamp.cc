@@ -157,7 +157,6 @@ std::vector<Property> ClampProperties() {
             Op::kConv2d, Op::kDepthwise, Op::kMaxPool, Op::kAvgPool, Op::kGlobalAvgPool,
             Op::kConcat, Op::kTable, Op::kSoftmax},
            true,
-           "CLP",
            Clamp}};
 }
 

@@ -35,7 +35,7 @@ TEST(ConventionClaims, HoldOnDrawnCases) {
         ++taken;
         MemoSubject memo(subject);
         for (const Property& property : AllProperties()) {
-          const bool about = std::ranges::find(property.ops, op) != property.ops.end();
+          const bool about = property.about(op);
           if (!about || !Satisfies(convention, op, property.claim)) continue;
           const Verdict verdict = Judge(property, c, memo);
           EXPECT_FALSE(verdict.failed())

@@ -95,12 +95,12 @@ std::vector<Property> DifferentialProperties() {
        "Every output is the exact one: the real result rounded once, half to even, then clamped; "
        "or "
        "what the requantization mode of the case, softmax and choose_qparams define instead.",
-       EveryOp(), false, "all numeric faults", MatchesExact},
+       EveryOp(), false, MatchesExact},
       {"matches_model",
        "Every output is bit-equal to the convention that the subject's contract names.", EveryOp(),
-       true, "any departure from a promised convention", MatchesConvention},
+       true, MatchesConvention},
       {"targets_agree", "Every instruction set of the same kernels gives the same bits.", EveryOp(),
-       false, "ISAT, LAN, DSP", TargetsAgree},
+       false, TargetsAgree},
   };
 }
 

@@ -34,8 +34,7 @@ void Keep(Finding finding, int64_t limit, std::vector<Finding>& findings) {
   if (same < limit) findings.push_back(std::move(finding));
 }
 
-// Is it declared that what the subject answers to this operation depends on what it was asked
-// before?
+// Is it declared that the subject's answers to this operation depend on earlier questions?
 bool RemembersAsDeclared(const Subject& subject, Op op) {
   return std::ranges::any_of(SubjectRegistry::Get().expected(), [&](const ExpectedDivergence& row) {
     return row.kind == Name(FindingKind::kNondeterminism) &&
@@ -44,8 +43,9 @@ bool RemembersAsDeclared(const Subject& subject, Op op) {
   });
 }
 
-// Any claim about numbers can fail for what such a subject kept of an earlier case: a row alone has
-// the shape of some row before it. A new instance then keeps the promise. A crash is no number.
+// Did this failure come from memory that is declared? A subject that keeps something of an earlier
+// case of the same shape can break any claim about numbers; a new instance of it then keeps the
+// claim. A crash has no divergence and is never excused.
 bool FailsOnlyFromMemory(const Case& c, const Property& property, const Subject& subject,
                          const Verdict& verdict) {
   if (!verdict.divergence || !RemembersAsDeclared(subject, c.op)) return false;
@@ -144,11 +144,7 @@ void ValidateOptions(const CheckOptions& options) {
 std::vector<Op> DrawnOps(const CheckOptions& options) {
   std::vector<Op> about;
   for (const Op op : AllOps()) {
-    const bool any = std::ranges::any_of(AllProperties(), [&](const Property& property) {
-      return std::ranges::find(property.ops, op) != property.ops.end() &&
-             MatchesGlob(options.property_glob, op, property);
-    });
-    if (any) about.push_back(op);
+    if (!PropertiesAbout(op, options.property_glob).empty()) about.push_back(op);
   }
   if (about.empty()) {
     throw InputError("--property: no property matches '" + options.property_glob +
@@ -189,10 +185,7 @@ void CheckCase(const Case& drawn, const std::vector<Subject*>& subjects, const s
     const Case& c = adapted ? *adapted : drawn;
     MemoSubject memo(*subject);
     bool judged = false;
-    for (const Property& property : AllProperties()) {
-      const bool about = std::ranges::find(property.ops, c.op) != property.ops.end();
-      if (!about || !MatchesGlob(glob, c.op, property)) continue;
-      Verdict verdict = Judge(property, c, memo);
+    JudgeAll(c, memo, glob, [&](const Property& property, Verdict verdict) {
       const Judgement judgement = Declared(c, property, memo, verdict, judging.attribute);
       const std::string name = FullName(c.op, property);
       result.totals.Add(judgement);
@@ -204,22 +197,16 @@ void CheckCase(const Case& drawn, const std::vector<Subject*>& subjects, const s
       } else {
         ++result.reasons[{judgement, name, subject_name, verdict.reason}];
       }
-      if (!verdict.failed()) continue;
+      if (!verdict.failed()) return true;
       if (judgement == Judgement::kFailed) ++result.failed[{name, subject_name}];
-      Finding finding;
-      finding.op = Name(c.op);
-      finding.property = property.claim;
-      finding.subject = subject_name;
-      finding.kind = verdict.kind.value_or(FindingKind::kUnknown);
+      Finding finding(c, property.claim, subject_name, verdict);
       finding.expected_by_contract = judgement == Judgement::kExpected;
-      finding.first_divergence = verdict.divergence;
-      finding.explanation = verdict.reason;
-      finding.test_case = c;
       const bool alarming =
           finding.kind == FindingKind::kCrash || finding.kind == FindingKind::kHang;
       if (judging.alarm && alarming) judging.alarm(finding);
       Keep(std::move(finding), judging.findings_per_property, result.findings);
-    }
+      return true;
+    });
     if (!judged) continue;
     if (adapted || !hazards) hazards = HazardsOf(c);
     result.coverage.Add(c.op, subject->InstructionSet(), *hazards);

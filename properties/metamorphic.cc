@@ -347,14 +347,12 @@ std::vector<Property> MetamorphicProperties() {
        "global_avg_pool: the pixels of each image) changes nothing.",
        {Op::kLinear, Op::kConv2d, Op::kGlobalAvgPool},
        false,
-       "ISAT, KTL",
        KPermutation},
       {"zero_term_append",
        "Terms with x = zx, or with w = zw, before and behind the others change nothing, where that "
        "zero point is a code; for convolutions: such input channels in every group.",
        {Op::kLinear, Op::kConv2d},
        false,
-       "ZPC, KTL",
        ZeroTermAppend},
       {"zero_point_shift",
        "Adding c to all codes of x, or of w, and to their zero point changes nothing, all in "
@@ -362,7 +360,7 @@ std::vector<Property> MetamorphicProperties() {
        "also into the other 8-bit type by 128 (add, mul and concat: both together); shifting the "
        "output type, clamp and zero point by "
        "128 shifts the codes by 128; max_pool and softmax: all of it together.",
-       EveryOpOnElements(), false, "ZPC, SGN", ZeroPointShift},
+       EveryOpOnElements(), false, ZeroPointShift},
       {"gauge",
        "Doubling the scales of input (of add and concat: of both) and output (and a float bias; x "
        "itself for quantize) changes nothing where all stay finite; for f32 outputs halving the "
@@ -370,29 +368,25 @@ std::vector<Property> MetamorphicProperties() {
        {Op::kQuantize, Op::kRequantize, Op::kLinear, Op::kConv2d, Op::kDepthwise, Op::kAdd,
         Op::kMul, Op::kAvgPool, Op::kGlobalAvgPool, Op::kRescale, Op::kConcat, Op::kTable},
        false,
-       "FXP, QPR",
        Gauge},
       {"row_independence",
        "A row computed alone has the same bits as among others.",
        {Op::kQuantize, Op::kDequantize, Op::kRequantize, Op::kRescale, Op::kAdd, Op::kMul,
         Op::kLinear, Op::kConcat, Op::kTable, Op::kSoftmax},
        false,
-       "LAN, NTL, STA",
        RowIndependence},
       {"batch_independence",
        "An image computed alone has the same bits as among others.",
        {Op::kConv2d, Op::kDepthwise, Op::kMaxPool, Op::kAvgPool, Op::kGlobalAvgPool},
        false,
-       "GEO, STA, ZPC",
        BatchIndependence},
       {"column_independence",
        "A column (an output channel) computed alone has the same bits as among others.",
-       EveryOpOnColumns(), false, "CHN, LAN, NTL", ColumnIndependence},
+       EveryOpOnColumns(), false, ColumnIndependence},
       {"per_channel_equals_per_tensor",
        "Equal parameters in every channel give the same bits as the parameters per tensor.",
        {Op::kQuantize, Op::kDequantize, Op::kRequantize, Op::kLinear, Op::kConv2d, Op::kDepthwise},
        false,
-       "CHN",
        PerChannelEqualsPerTensor},
   };
 }

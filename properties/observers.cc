@@ -246,29 +246,29 @@ std::vector<Property> ObserverProperties() {
       {"value_permutation",
        "Permuting the values of a batch (per channel: of a row), and batches of min_max, changes "
        "nothing.",
-       ops, false, "LAN, NTL, QPR", ValuePermutation},
+       ops, false, ValuePermutation},
       {"zero_append", "Zeros in every row, and a batch of them, change nothing for min_max.", ops,
-       false, "QPR; a range without 0", ZeroAppend},
+       false, ZeroAppend},
       {"symmetric_negation",
        "Negating all values changes nothing in symmetric quantization; no histogram.", ops, false,
-       "SGN, QPR", Negation},
+       Negation},
       {"doubling",
        "Doubled values double the scale and keep the zero point, for min_max, where the scale is "
        "above its floor and nothing overflows.",
-       ops, false, "QPR", Doubling},
+       ops, false, Doubling},
       {"rows_are_tensors", "A row per channel has the scale and zero point it has per tensor.", ops,
-       false, "CHN, LAN", RowsAreTensors},
+       false, RowsAreTensors},
       {"zero_is_representable",
        "The zero point is one of the codes, halved ones if so asked, and the scale at least 2^-23.",
-       ops, false, "QPR; a range without 0, reduce_range ignored", ZeroIsRepresentable},
+       ops, false, ZeroIsRepresentable},
       {"range_is_covered",
        "Every value of min_max lies within half a step of the codes (symmetric: where they are all "
        "of the type's).",
-       ops, false, "QPR; a range without 0", RangeIsCovered},
+       ops, false, RangeIsCovered},
       {"reduce_range_halves",
        "With and without reduce_range the codes span the same range, but for one rounding each; no "
        "histogram.",
-       ops, false, "QPR; reduce_range ignored", ReduceRangeHalves},
+       ops, false, ReduceRangeHalves},
   };
 }
 

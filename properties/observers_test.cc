@@ -22,7 +22,7 @@ constexpr uint64_t kCases = 400;
 std::vector<const Property*> Properties() {
   std::vector<const Property*> list;
   for (const Property& property : AllProperties()) {
-    if (std::ranges::find(property.ops, Op::kChooseQParams) != property.ops.end()) {
+    if (property.about(Op::kChooseQParams)) {
       list.push_back(&property);
     }
   }

@@ -32,8 +32,6 @@ bool Glob(std::string_view pattern, std::string_view text) {
   return pattern.find_first_not_of('*', p) == std::string_view::npos;
 }
 
-bool Has(const std::vector<Op>& ops, Op op) { return std::ranges::find(ops, op) != ops.end(); }
-
 }  // namespace
 
 std::span<const Property> AllProperties() {
@@ -59,7 +57,7 @@ const Property* FindProperty(std::string_view name) {
     claim = name.substr(dot + 1);
   }
   for (const Property& property : AllProperties()) {
-    if (property.claim == claim && (!op || Has(property.ops, *op))) return &property;
+    if (property.claim == claim && (!op || property.about(*op))) return &property;
   }
   return nullptr;
 }
@@ -69,11 +67,19 @@ std::string FullName(Op op, const Property& property) {
 }
 
 bool MatchesGlob(std::string_view glob, Op op, const Property& property) {
-  return Glob(glob, property.claim) || Glob(glob, FullName(op, property));
+  return property.about(op) && (Glob(glob, property.claim) || Glob(glob, FullName(op, property)));
+}
+
+std::vector<const Property*> PropertiesAbout(Op op, std::string_view glob) {
+  std::vector<const Property*> about;
+  for (const Property& property : AllProperties()) {
+    if (MatchesGlob(glob, op, property)) about.push_back(&property);
+  }
+  return about;
 }
 
 Verdict Judge(const Property& property, const Case& c, Subject& subject) {
-  if (!Has(property.ops, c.op)) {
+  if (!property.about(c.op)) {
     return Verdict::NotApplicable("says nothing about " + std::string(Name(c.op)));
   }
   const Contract& contract = subject.contract();
@@ -86,6 +92,13 @@ Verdict Judge(const Property& property, const Case& c, Subject& subject) {
     return Verdict::Skipped(std::move(reason));
   }
   return property.check(c, subject);
+}
+
+void JudgeAll(const Case& c, MemoSubject& subject, std::string_view glob,
+              const std::function<bool(const Property&, Verdict)>& told) {
+  for (const Property* property : PropertiesAbout(c.op, glob)) {
+    if (!told(*property, Judge(*property, c, subject))) return;
+  }
 }
 
 std::optional<Verdict> BadOutcome(const Outcome& outcome) {
@@ -110,7 +123,7 @@ Outcome MemoSubject::Run(const Case& c, const RunContext& context) {
     }
   }
   ++runs_;
-  Outcome outcome = inner_.Run(c, context);
+  Outcome outcome = inner().Run(c, context);
   if (memorable) Remember(c, outcome);
   return outcome;
 }

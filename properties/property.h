@@ -4,12 +4,16 @@
 #ifndef QUALM_PROPERTIES_PROPERTY_H_
 #define QUALM_PROPERTIES_PROPERTY_H_
 
+#include <algorithm>
+#include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "core/case.h"
+#include "core/forwarding_subject.h"
 #include "core/subject.h"
 #include "core/verdict.h"
 
@@ -22,39 +26,34 @@ struct Property {
   // Holds under any contract (matches_model, clamp, memory, same bits, environment); otherwise a
   // theorem under `exact`, and under model:NAME iff that convention's row lists the claim.
   bool any_contract = false;
-  std::string_view kills;  // kinds of fault it is there for; docs/hacking.md has the letters
   // Judges against the subject's own contract. Never throws for what a subject does.
   Verdict (*check)(const Case&, Subject&);
+
+  bool about(Op op) const { return std::ranges::find(ops, op) != ops.end(); }
 };
 
 std::span<const Property> AllProperties();
 // By claim ("matches_exact") or full name ("linear.matches_exact"); nullptr if unknown.
 const Property* FindProperty(std::string_view name);
 std::string FullName(Op op, const Property& property);
-// fnmatch-style glob on the full name or the claim.
+// Is the property about `op`, and does the glob ('*', '?') match its claim or its full name?
 bool MatchesGlob(std::string_view glob, Op op, const Property& property);
+// The properties about `op` that match the glob, in the order of `qualm list properties`.
+std::vector<const Property*> PropertiesAbout(Op op, std::string_view glob = "*");
 
-// Applicability, capability and vacuity decided first, then the check: what every feeder calls.
-// `contract` overrides the subject's own (sweep, minimize and explain judge against exact).
+// One verdict: is the property about the operation, is it a theorem under the subject's contract,
+// can the subject run the case? Only then the check.
 Verdict Judge(const Property& property, const Case& c, Subject& subject);
 
-// Runs the case in the default context, remembering the last few answers of `subject`, so that the
-// many properties of one case cost one run. A Subject itself; forwards everything else.
-class MemoSubject : public Subject {
+// Remembers the last few answers of `inner` in the default context, so that the many properties of
+// one case cost one run.
+class MemoSubject : public ForwardingSubject {
  public:
-  explicit MemoSubject(Subject& inner) : inner_(inner) { set_contract(inner.contract()); }
-  std::string_view name() const override { return inner_.name(); }
-  std::string CannotRun(const Case& c) const override { return inner_.CannotRun(c); }
+  using ForwardingSubject::ForwardingSubject;
   Outcome Run(const Case& c, const RunContext& context) override;
-  // Does not look at what is remembered, and adds nothing to it.
-  std::vector<Outcome> RunMany(std::span<const Case> cases, const RunContext& context) override {
-    return inner_.RunMany(cases, context);
-  }
-  // What the subject has already answered in the default context.
+  // RunMany goes to `inner`: it neither uses what is remembered nor adds to it.
+  // Remembers what the subject has answered already, in the default context.
   void Remember(const Case& c, const Outcome& outcome);
-  std::vector<std::string> Siblings() const override { return inner_.Siblings(); }
-  std::string InstructionSet() const override { return inner_.InstructionSet(); }
-  std::string Version() const override { return inner_.Version(); }
   int64_t runs() const { return runs_; }  // real runs of the inner subject
 
  private:
@@ -62,10 +61,14 @@ class MemoSubject : public Subject {
     Case problem;
     Outcome outcome;
   };
-  Subject& inner_;
   std::vector<Entry> recent_;
   int64_t runs_ = 0;
 };
+
+// The judging loop of every feeder: judges `c` by PropertiesAbout(c.op, glob), one after another,
+// and tells `told` of each verdict. Ends early where `told` returns false.
+void JudgeAll(const Case& c, MemoSubject& subject, std::string_view glob,
+              const std::function<bool(const Property&, Verdict)>& told);
 
 // A failed run (crash, hang, touched outside, garbage ...) as a verdict; nullopt if it went well.
 std::optional<Verdict> BadOutcome(const Outcome& outcome);

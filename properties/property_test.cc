@@ -571,7 +571,6 @@ TEST(Properties, HaveUniqueClaimsAndSentences) {
     EXPECT_TRUE(claims.insert(property.claim).second) << property.claim;
     EXPECT_FALSE(property.ops.empty()) << property.claim;
     EXPECT_TRUE(property.sentence.ends_with(".")) << property.claim;
-    EXPECT_FALSE(property.kills.empty()) << property.claim;
     EXPECT_EQ(FindProperty(property.claim), &property);
     for (Op op : property.ops) {
       EXPECT_EQ(FindProperty(FullName(op, property)), &property) << FullName(op, property);
@@ -613,7 +612,7 @@ TEST(Properties, HoldForTheExactOracle) {
     }
     for (const Property& property : AllProperties()) {
       auto& count = counts[std::string(property.claim)];
-      const bool about = std::ranges::find(property.ops, op) != property.ops.end();
+      const bool about = property.about(op);
       if (!about) {
         EXPECT_EQ(count[Judgement::kNotApplicable], 2 * kCases) << FullName(op, property);
       } else if (property.claim != "matches_model" && property.claim != "targets_agree") {
@@ -698,7 +697,7 @@ TEST(Contracts, DecideWhatApplies) {
     subject.set_contract({convention.name});
     for (const Property& property : AllProperties()) {
       const bool declared = Satisfies(convention, c.op, property.claim);
-      const bool about = std::ranges::find(property.ops, c.op) != property.ops.end();
+      const bool about = property.about(c.op);
       const bool applies = Judge(property, c, subject).judgement != Judgement::kNotApplicable;
       EXPECT_EQ(applies, about && (property.any_contract || declared))
           << convention.name << " " << property.claim;

@@ -51,7 +51,7 @@ void JudgeAll(Op op, int cases) {
     // Theorems elsewhere, and here only where nothing overflows: both kinds of cases are drawn.
     EXPECT_EQ(overflows > 0, requant != Requant::kFixedRndnu);
     for (const Property& property : AllProperties()) {
-      if (std::ranges::find(property.ops, op) == property.ops.end()) continue;
+      if (!property.about(op)) continue;
       if (property.claim == "matches_model") continue;  // the contract is exact
       if (IsTheorem(requant, property.claim)) {
         EXPECT_GT(passed[property.claim], 3) << FullName(op, property);

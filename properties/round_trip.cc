@@ -153,13 +153,11 @@ std::vector<Property> RoundTripProperties() {
        "quantize(dequantize(q)) == q where the dequantized value is finite and |q - z| <= 2^22.",
        {Op::kQuantize, Op::kDequantize},
        false,
-       "RND, CVT, ZPC",
        RoundTrip},
       {"zero_maps_to_zero_point",
        "quantize(+0) and quantize(-0) are the zero point where it is a code inside the clamp.",
        {Op::kQuantize},
        false,
-       "ZPC",
        ZeroMapsToZeroPoint},
   };
 }

@@ -38,17 +38,6 @@ std::string Message(const Property& property, Op op, Finding finding, Subject& s
 
 }  // namespace
 
-std::vector<const Property*> PropertiesAbout(Op op, const std::string& glob) {
-  std::vector<const Property*> about;
-  for (const Property& property : AllProperties()) {
-    if (std::ranges::find(property.ops, op) != property.ops.end() &&
-        MatchesGlob(glob, op, property)) {
-      about.push_back(&property);
-    }
-  }
-  return about;
-}
-
 Suite::Suite(Op op, MakeOwnSubject make, SuiteOptions options)
     : op_(op), make_(std::move(make)), options_(std::move(options)) {}
 

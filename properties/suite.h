@@ -25,9 +25,6 @@ struct SuiteOptions {
   std::string contract = {};     // "" = the subject's own; "exact", "model:NAME"
 };
 
-// The properties about `op` that match the glob, in the order of `qualm list properties`.
-std::vector<const Property*> PropertiesAbout(Op op, const std::string& glob = "*");
-
 // What all cases said of a property together: failed with the first finding, minimized and
 // explained; passed if nothing failed and something passed; else the commonest reason why not.
 struct SuiteResult {

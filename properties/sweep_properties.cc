@@ -149,7 +149,6 @@ std::vector<Property> SweepProperties() {
        "overflow.",
        {Op::kLinear, Op::kConv2d, Op::kDepthwise},
        false,
-       "ISAT, ACC, CLP, SGN",
        SweepIsMonotone},
       {"sweep_is_linear",
        "With x constant, some straight line lies within half a code of every output strictly "
@@ -157,7 +156,6 @@ std::vector<Property> SweepProperties() {
        "under a requantization mode.",
        {Op::kLinear, Op::kConv2d, Op::kDepthwise},
        false,
-       "ISAT, ACC",
        SweepIsLinear},
   };
 }

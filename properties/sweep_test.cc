@@ -147,7 +147,7 @@ TEST_F(ForumSweep, ExactSubjectsAreStraight) {
 
 TEST_F(ForumSweep, AKinkThatNothingPredictsIsReported) {
   // The same curve without the weights that would explain it: every departure is unexplained.
-  class Foreign : public Subject {
+  class Foreign : public BasicSubject {
    public:
     explicit Foreign(Subject& inner) : inner_(inner) {}
     std::string_view name() const override { return "foreign"; }

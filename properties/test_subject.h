@@ -13,7 +13,7 @@
 
 namespace qualm {
 
-class TestSubject : public Subject {
+class TestSubject : public BasicSubject {
  public:
   using RunFunction = std::function<Outcome(const Case&, const RunContext&)>;
 

@@ -17,12 +17,12 @@
 #include "oracles/exact/exact.h"
 #include "properties/property.h"
 #include "properties/sweep.h"
-#include "triage/triage.h"
 #include "tools/command.h"
 #include "tools/plot.h"
 #include "tools/printed.h"
 #include "tools/report.h"
 #include "tools/stop.h"
+#include "triage/triage.h"
 
 namespace qualm::tools {
 namespace {
@@ -155,25 +155,15 @@ void Audit::DocumentedCasesAgainstExact() {
       const Contract own = subject->contract();
       subject->set_contract({});  // is this number right?
       MemoSubject memo(*subject);
-      for (std::string_view claim : kExactClaims) {
-        const Property* property = FindProperty(claim);
-        const Op op = documented.c.op;
-        if (std::find(property->ops.begin(), property->ops.end(), op) == property->ops.end())
-          continue;
-        const Verdict verdict = Judge(*property, documented.c, memo);
-        if (claim == "matches_exact" && subject->name().starts_with("native")) {
+      const auto take = [&](const Property& property, const Verdict& verdict) {
+        if (property.claim == "matches_exact" && subject->name().starts_with("native")) {
           OurAnswer& answer = our_answers_[documented.file];
           answer.judged |= verdict.failed() || verdict.judgement == Judgement::kPassed;
           if (verdict.failed()) answer.not_exact.emplace_back(subject->name());
         }
         std::string shown(Name(verdict.judgement)), cause = verdict.reason;
         if (verdict.failed()) {
-          Finding finding;
-          finding.op = Name(op);
-          finding.property = property->claim;
-          finding.subject = subject->name();
-          finding.test_case = documented.c;
-          finding.case_file = documented.file;
+          Finding finding(documented.c, property.claim, subject->name(), verdict, documented.file);
           triage::Complete(finding, memo, verdict);
           Alarm(finding);
           finding.expected_by_contract = IsDeclared(finding, own);
@@ -183,8 +173,10 @@ void Audit::DocumentedCasesAgainstExact() {
           totals_.Add(verdict.judgement);
         }
         table += fmt::format("{}\t{}\t{}\t{}\t{}\n", FileName(documented.file), subject->name(),
-                             claim, shown, cause);
-      }
+                             property.claim, shown, cause);
+        return true;
+      };
+      for (std::string_view claim : kExactClaims) JudgeAll(documented.c, memo, claim, take);
       subject->set_contract(own);
     }
   }
@@ -237,13 +229,9 @@ void Audit::DeclaredDivergences() {
       state = seen ? "seen, as declared" : "VANISHED";
       if (!seen) {
         // A claim of its own: who knows of the departure does not know that it is gone.
-        Finding finding;
-        finding.op = row.op;
-        finding.property = row.property + ".vanished-" + row.kind;
-        finding.subject = row.subject;
-        finding.explanation = "declared in adapters/contracts.cc (" + row.kind +
-                              ") but not seen on any documented case: " + row.reason;
-        Take(std::move(finding));
+        Take(Finding(row.op, row.property + ".vanished-" + row.kind, row.subject,
+                     Verdict::Failed("declared in adapters/contracts.cc (" + row.kind +
+                                     ") but not seen on any documented case: " + row.reason)));
       }
     }
     table += fmt::format("{}\t{}\t{}\t{}\t{}\t{}\n", row.subject, row.op, row.property, row.kind,

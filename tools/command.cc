@@ -293,8 +293,7 @@ const Property& PropertyOf(const std::string& name, Op op, const std::string& wh
   }
   const size_t dot = name.find('.');
   const bool other_op = dot != std::string::npos && ParseOp(name.substr(0, dot)) != op;
-  if (other_op ||
-      std::find(property->ops.begin(), property->ops.end(), op) == property->ops.end()) {
+  if (other_op || !property->about(op)) {
     throw InputError(where + ": " + name + " says nothing about " + std::string(Name(op)));
   }
   return *property;
@@ -310,23 +309,9 @@ std::optional<Finding> WrongExpected(const Case& c, const std::string& file) {
   if (!c.expected) return std::nullopt;
   const auto divergence = FirstDivergence(exact::Evaluate(c), *c.expected);
   if (!divergence) return std::nullopt;
-  Finding finding;
-  finding.op = Name(c.op);
-  finding.property = "matches_exact";
-  finding.subject = "expected";
-  finding.explanation = "the expected output in the file is not the exact one";
-  finding.first_divergence = divergence;
-  finding.case_file = file;
-  finding.test_case = c;
-  return finding;
-}
-
-bool IsDeclared(const Finding& finding, const Contract& contract) {
-  const auto rows = SubjectRegistry::Get().expected();
-  return std::any_of(rows.begin(), rows.end(), [&](const ExpectedDivergence& row) {
-    return Concerns(row, finding.subject, contract, finding.op, finding.property) &&
-           row.kind == Name(finding.kind);
-  });
+  return Finding(
+      c, "matches_exact", "expected",
+      Verdict::Failed("the expected output in the file is not the exact one", divergence), file);
 }
 
 void WriteFile(const std::string& path, const std::string& text) {

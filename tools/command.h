@@ -22,8 +22,8 @@
 #include "properties/engine.h"
 #include "properties/property.h"
 #include "properties/sweep.h"
-#include "triage/triaged.h"
 #include "tools/known.h"
+#include "triage/triaged.h"
 
 namespace CLI {
 class App;
@@ -76,9 +76,6 @@ std::vector<Subject*> Pointers(const std::vector<std::unique_ptr<Subject>>& subj
 
 // What is wrong with the expected output of a case file, if it has one that is not the exact one.
 std::optional<Finding> WrongExpected(const Case& c, const std::string& file);
-
-// Does a row of adapters/contracts.cc declare this finding of `subject`?
-bool IsDeclared(const Finding& finding, const Contract& contract);
 
 // What may go wrong while results are written. What was found is told first, then this is thrown.
 class Deferred {

@@ -52,16 +52,11 @@ int RunExplain(Options options) {
     totals.Add(divergence ? Judgement::kFailed : Judgement::kPassed);
     if (!divergence) return;
     departs = true;
-    Finding finding;
-    finding.op = Name(c.op);
-    finding.property = contract.exact() ? "matches_exact" : "matches_model";
-    finding.subject = who;
     const triage::Attribution attribution = triage::Attribute(c, y);
-    finding.kind = attribution.kind;
-    finding.explanation = attribution.diagnosis;
-    finding.first_divergence = divergence;
-    finding.case_file = options.path;
-    document.findings.push_back(std::move(finding));
+    Verdict verdict = Verdict::Failed(attribution.diagnosis, divergence);
+    verdict.kind = attribution.kind;
+    document.findings.emplace_back(c, contract.exact() ? "matches_exact" : "matches_model", who,
+                                   verdict, options.path);
   };
   std::string wrong;
   if (std::optional<Finding> finding = WrongExpected(c, options.path)) {
@@ -88,14 +83,7 @@ int RunExplain(Options options) {
     totals.Add(bad->judgement);
     if (!bad->failed()) continue;
     departs = true;
-    Finding finding;
-    finding.op = Name(c.op);
-    finding.property = "matches_exact";
-    finding.subject = subject->name();
-    finding.kind = bad->kind.value_or(FindingKind::kUnknown);
-    finding.explanation = bad->reason;
-    finding.case_file = options.path;
-    document.findings.push_back(std::move(finding));
+    document.findings.emplace_back(c, "matches_exact", subject->name(), *bad, options.path);
   }
   if (!options.quiet_stdout()) Print("{}{}", text, wrong);
   document.command = options.command;

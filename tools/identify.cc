@@ -274,50 +274,43 @@ std::string Json(const Question& question) {
 std::optional<Finding> FindingOf(const Question& question, const Identified& result,
                                  const Options& options) {
   const bool between = !options.between.empty();
-  const std::vector<std::string> equal = result.bit_equal();
-  Finding finding;
-  finding.op = Name(result.op);
-  finding.property = between ? "same_arithmetic" : "named_arithmetic";
-  finding.subject = question.name;
-  const auto witness_of = [&](const Comparison& comparison) {
-    if (!comparison.witness) return;
-    finding.first_divergence = comparison.witness->divergence;
-    finding.case_file = comparison.witness->file;
-    finding.test_case = comparison.witness->c;
+  const auto finding = [&](const std::string& why, const triage::Witness* witness = nullptr) {
+    Finding found(Name(result.op), between ? "same_arithmetic" : "named_arithmetic", question.name,
+                  Verdict::Failed(why));
+    if (witness != nullptr) {
+      found.first_divergence = witness->divergence;
+      found.case_file = witness->file;
+      found.test_case = witness->c;
+    }
+    return found;
   };
-  if (result.broken != 0) {
-    finding.kind = FindingKind::kUnknown;
-    finding.explanation = result.breakage;
-    return finding;
-  }
+  const auto finding_of = [&](const Comparison& comparison, const std::string& why) {
+    return finding(why, comparison.witness ? &*comparison.witness : nullptr);
+  };
+  if (result.broken != 0) return finding(result.breakage);
   if (result.answered == 0) return std::nullopt;
   if (result.remembered) {
-    finding.kind = FindingKind::kNondeterminism;
-    finding.explanation = "the answer depends on what was asked before";
-    finding.first_divergence = result.remembered->divergence;
-    finding.test_case = result.remembered->c;
-    return finding;
+    Finding found = finding("the answer depends on what was asked before");
+    found.kind = FindingKind::kNondeterminism;
+    found.first_divergence = result.remembered->divergence;
+    found.test_case = result.remembered->c;
+    return found;
   }
   if (between) {
     const Comparison& comparison = result.conventions.front();
     if (comparison.state != State::kRuledOut) return std::nullopt;
-    finding.explanation = fmt::format("differs from {}", comparison.convention);
-    witness_of(comparison);
-    return finding;
+    return finding_of(comparison, fmt::format("differs from {}", comparison.convention));
   }
   if (!options.contract.empty()) {
     const std::string wanted = triage::FindConventionOrExact(options.contract, "--contract").name;
     for (const Comparison& comparison : result.conventions) {
       if (comparison.convention != wanted || comparison.state != State::kRuledOut) continue;
-      finding.explanation = "is not bit-equal to " + wanted;
-      witness_of(comparison);
-      return finding;
+      return finding_of(comparison, "is not bit-equal to " + wanted);
     }
     return std::nullopt;
   }
-  if (!equal.empty() || !result.any_compared()) return std::nullopt;
-  finding.explanation = "is bit-equal to no known convention";
-  return finding;
+  if (!result.bit_equal().empty() || !result.any_compared()) return std::nullopt;
+  return finding("is bit-equal to no known convention");
 }
 
 // Of what was never compared: who refused.

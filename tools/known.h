@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "core/finding.h"
 #include "core/io/known_json.h"
 #include "core/io/result_json.h"
-#include "core/verdict.h"
 #include "properties/engine.h"
 
 namespace CLI {

@@ -94,11 +94,7 @@ std::vector<Row> PropertyRows() {
 std::vector<Row> OpRows() {
   std::vector<Row> rows;
   for (Op op : AllOps()) {
-    int64_t properties = 0;
-    for (const Property& property : AllProperties()) {
-      properties += std::count(property.ops.begin(), property.ops.end(), op);
-    }
-    rows.emplace_back(Name(op), fmt::format("{} properties", properties));
+    rows.emplace_back(Name(op), fmt::format("{} properties", PropertiesAbout(op).size()));
   }
   return rows;
 }

@@ -8,9 +8,9 @@
 #include "core/io/case_json.h"
 #include "core/status.h"
 #include "properties/property.h"
-#include "triage/triage.h"
 #include "tools/command.h"
 #include "tools/stop.h"
+#include "triage/triage.h"
 
 namespace qualm::tools {
 namespace {
@@ -65,14 +65,9 @@ int RunMinimize(Options options) {
                        Name(result.verdict.judgement), result.verdict.reason.empty() ? "" : " ",
                        result.verdict.reason);
   } else {
-    Finding finding;
-    finding.op = Name(c.op);
-    finding.property = property.claim;
-    finding.subject = names.front();
-    finding.kind = result.attribution.kind;
-    finding.first_divergence = result.verdict.divergence;
-    finding.explanation = result.attribution.diagnosis;
-    finding.test_case = result.minimized;
+    Verdict verdict = Verdict::Failed(result.attribution.diagnosis, result.verdict.divergence);
+    verdict.kind = result.attribution.kind;
+    Finding finding(result.minimized, property.claim, names.front(), verdict);
     finding.expected_by_contract = IsDeclared(finding, own);
     if (!options.output.empty()) {
       deferred.Try([&] {

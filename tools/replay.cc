@@ -67,26 +67,12 @@ void Report(Replay& replay, const std::string& suite, const std::string& name,
   if (verdict.judgement == Judgement::kSkipped) ++replay.skipped[verdict.reason];
 }
 
-Finding ToFinding(const Case& c, const std::string& property, const std::string& subject,
-                  const std::string& file, const Verdict& verdict) {
-  Finding finding;
-  finding.op = Name(c.op);
-  finding.property = property;
-  finding.subject = subject;
-  finding.case_file = file;
-  finding.first_divergence = verdict.divergence;
-  finding.explanation = verdict.reason;
-  finding.test_case = c;
-  return finding;
-}
-
-// One verdict of one subject; a failure that a row of adapters/contracts.cc declares is expected.
-void JudgeOne(const Case& c, const Property& property, Subject& subject, const std::string& name,
-              const std::string& file, Replay& replay) {
-  Verdict verdict = qualm::Judge(property, c, subject);
+// One verdict of one subject, reported under `name`; a failure that a row of adapters/contracts.cc
+// declares is expected.
+void Take(const Case& c, const Property& property, Subject& subject, Verdict verdict,
+          const std::string& name, const std::string& file, Replay& replay) {
   if (verdict.failed()) {
-    Finding finding =
-        ToFinding(c, std::string(property.claim), std::string(subject.name()), file, verdict);
+    Finding finding(c, property.claim, subject.name(), verdict, file);
     triage::Complete(finding, subject, verdict);
     finding.expected_by_contract = IsDeclared(finding, subject.contract());
     Alarm(finding);
@@ -114,14 +100,15 @@ void ReplayCase(const std::string& file, const Case& c, const Options& options,
         wrong ? Verdict::Failed(wrong->explanation, wrong->first_divergence) : Verdict::Passed());
     if (wrong) replay.findings.push_back(std::move(*wrong));
   }
-  const Property* only = wanted.empty() ? nullptr : &PropertyOf(wanted, c.op, "--property");
+  const std::string glob =
+      wanted.empty() ? "*" : FullName(c.op, PropertyOf(wanted, c.op, "--property"));
   for (Subject* subject : subjects) {
     MemoSubject memo(*subject);
-    for (const Property& property : AllProperties()) {
-      if (std::find(property.ops.begin(), property.ops.end(), c.op) == property.ops.end()) continue;
-      if (only != nullptr && &property != only) continue;
-      JudgeOne(c, property, memo, FullName(c.op, property) + " " + file, file, replay);
-    }
+    JudgeAll(c, memo, glob, [&](const Property& property, Verdict verdict) {
+      const std::string name = FullName(c.op, property) + " " + file;
+      Take(c, property, memo, std::move(verdict), name, file, replay);
+      return true;
+    });
   }
 }
 
@@ -159,14 +146,8 @@ void JudgeRecord(const GoldenRecord& record, Replay& replay) {
   ++replay.golden[judged.convention.empty() ? "-" : judged.convention]
                  [std::string(Name(judged.verdict.judgement))];
   if (!judged.verdict.failed()) return;
-  Finding finding;
-  finding.op = record.op;
-  finding.property = "matches_model";
-  finding.subject = "model:" + judged.convention;
-  finding.case_file = record.where;
-  finding.first_divergence = judged.verdict.divergence;
-  finding.explanation = judged.verdict.reason;
-  replay.findings.push_back(std::move(finding));
+  replay.findings.emplace_back(record.op, "matches_model", "model:" + judged.convention,
+                               judged.verdict, record.where);
 }
 
 void ReplayRecords(const std::vector<GoldenRecord>& records, const std::vector<Subject*>& subjects,
@@ -190,10 +171,14 @@ void ReplayRecords(const std::vector<GoldenRecord>& records, const std::vector<S
     if (next == asked.end()) GoldenCase(record);  // throws
     for (size_t s = 0; s < subjects.size(); ++s) {
       const bool exact_contract = subjects[s]->contract().exact();
-      const Property* property = FindProperty(exact_contract ? "matches_exact" : "matches_model");
       MemoSubject memo(*subjects[s]);
       if (next->answers[s]) memo.Remember(next->problem, *next->answers[s]);
-      JudgeOne(next->problem, *property, memo, record.where, record.where, replay);
+      JudgeAll(next->problem, memo, exact_contract ? "matches_exact" : "matches_model",
+               [&](const Property& property, Verdict verdict) {
+                 Take(next->problem, property, memo, std::move(verdict), record.where, record.where,
+                      replay);
+                 return true;
+               });
     }
     ++next;
   }

@@ -151,23 +151,19 @@ void JudgeClaim(const Case& base, const sweep::Result& result, const char* claim
     if (!(curve.*holds)) broken.push_back(curve.n);
   }
   if (broken.empty()) return;
-  Finding finding;
-  finding.op = Name(base.op);
-  finding.property = claim;
-  finding.subject = result.subject;
-  finding.kind = KindOf(result, broken);
-  finding.explanation = fmt::format("does not hold on outputs {{{}}}", fmt::join(broken, ", "));
-  finding.test_case = base;
+  Verdict verdict =
+      Verdict::Failed(fmt::format("does not hold on outputs {{{}}}", fmt::join(broken, ", ")));
+  verdict.kind = KindOf(result, broken);
   const sweep::Curve& first = result.curves[static_cast<size_t>(broken.front())];
   for (size_t i = 0; i < result.codes.size(); ++i) {
     if (first.y[i] == first.exact[i]) continue;
-    finding.first_divergence =
+    verdict.divergence =
         Divergence{static_cast<int64_t>(i) * base.N + first.n, fmt::format("{}", first.exact[i]),
                    fmt::format("{}", first.y[i]),
                    std::abs(static_cast<double>(first.y[i]) - static_cast<double>(first.exact[i]))};
     break;
   }
-  findings.push_back(std::move(finding));
+  findings.emplace_back(base, claim, result.subject, verdict);
 }
 
 void Judge(const Case& base, const Subject& subject, const sweep::Result& result, Totals& totals,
@@ -183,15 +179,11 @@ void Judge(const Case& base, const Subject& subject, const sweep::Result& result
   }
   // It said that it could, and crashed, hung or answered nonsense.
   totals.Add(Judgement::kFailed);
-  Finding finding;
-  finding.op = Name(base.op);
-  finding.property = "sweep_is_linear";
-  finding.subject = result.subject;
-  finding.kind = result.skipped.starts_with(Name(RunStatus::kCrashed)) ? FindingKind::kCrash
+  Verdict verdict = Verdict::Failed(result.skipped);
+  verdict.kind = result.skipped.starts_with(Name(RunStatus::kCrashed)) ? FindingKind::kCrash
                  : result.skipped.starts_with(Name(RunStatus::kHung))  ? FindingKind::kHang
                                                                        : FindingKind::kMemory;
-  finding.explanation = result.skipped;
-  findings.push_back(std::move(finding));
+  findings.emplace_back(base, "sweep_is_linear", result.subject, verdict);
 }
 
 int RunSweep(Options options) {

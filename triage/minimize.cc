@@ -16,25 +16,23 @@ namespace qualm::triage {
 namespace {
 
 // Subject runs are what minimization pays for; this counts them and refuses more than allowed.
-class CountingSubject : public Subject {
+class CountingSubject : public ForwardingSubject {
  public:
   CountingSubject(Subject& inner, const MinimizeOptions& options)
-      : inner_(inner), limit_(options.max_calls), stop_(options.stop) {
-    set_contract(inner.contract());
-  }
-  std::string_view name() const override { return inner_.name(); }
-  std::string CannotRun(const Case& c) const override { return inner_.CannotRun(c); }
+      : ForwardingSubject(inner), limit_(options.max_calls), stop_(options.stop) {}
   Outcome Run(const Case& c, const RunContext& context) override {
     if (spent()) return {RunStatus::kSkipped, "the call budget is spent", {}, {}};
     ++calls_;
-    return inner_.Run(c, context);
+    return inner().Run(c, context);
   }
-  std::vector<std::string> Siblings() const override { return inner_.Siblings(); }
+  // Each case is a call.
+  std::vector<Outcome> RunMany(std::span<const Case> cases, const RunContext& context) override {
+    return Subject::RunMany(cases, context);
+  }
   int64_t calls() const { return calls_; }
   bool spent() const { return calls_ >= limit_ || (stop_ && stop_()); }
 
  private:
-  Subject& inner_;
   int64_t limit_;
   std::function<bool()> stop_;
   int64_t calls_ = 0;

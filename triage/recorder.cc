@@ -2,12 +2,13 @@
 #include "triage/recorder.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace qualm::triage {
 
 Outcome Recorder::Run(const Case& c, const RunContext& context) {
-  constexpr size_t kMost = 64;  // no property asks for more that differ
-  Outcome outcome = inner_.Run(c, context);
+  constexpr size_t kMost = 64;  // no property asks more different questions
+  Outcome outcome = inner().Run(c, context);
   if (!outcome.ok() || recorded_.size() == kMost) return outcome;
   if (outcome.y.dtype() != c.out_dtype || outcome.y.shape() != c.output_shape()) return outcome;
   Recorded record{ProblemOf(c), context, outcome.y};

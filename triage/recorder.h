@@ -3,11 +3,11 @@
 #ifndef QUALM_TRIAGE_RECORDER_H_
 #define QUALM_TRIAGE_RECORDER_H_
 
-#include <string>
+#include <span>
 #include <vector>
 
 #include "core/case.h"
-#include "core/subject.h"
+#include "core/forwarding_subject.h"
 
 namespace qualm::triage {
 
@@ -17,23 +17,20 @@ struct Recorded {
   Tensor y;
 };
 
-// A Subject itself; forwards everything to `inner`, which must outlive it.
-class Recorder : public Subject {
+class Recorder : public ForwardingSubject {
  public:
-  explicit Recorder(Subject& inner) : inner_(inner) { set_contract(inner.contract()); }
-  std::string_view name() const override { return inner_.name(); }
-  std::string CannotRun(const Case& c) const override { return inner_.CannotRun(c); }
+  using ForwardingSubject::ForwardingSubject;
   Outcome Run(const Case& c, const RunContext& context) override;
-  std::vector<std::string> Siblings() const override { return inner_.Siblings(); }
-  std::string InstructionSet() const override { return inner_.InstructionSet(); }
-  std::string Version() const override { return inner_.Version(); }
+  // Records each case.
+  std::vector<Outcome> RunMany(std::span<const Case> cases, const RunContext& context) override {
+    return Subject::RunMany(cases, context);
+  }
 
-  // Answers in the order of asking, without repetitions; only those of the right type and shape.
+  // Answers of the right type and shape in the order of asking, without repetitions.
   const std::vector<Recorded>& recorded() const { return recorded_; }
   void Clear() { recorded_.clear(); }
 
  private:
-  Subject& inner_;
   std::vector<Recorded> recorded_;
 };
 

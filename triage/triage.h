@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/case.h"
+#include "core/finding.h"
 #include "core/subject.h"
 #include "core/verdict.h"
 #include "properties/property.h"

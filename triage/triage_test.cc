@@ -258,7 +258,7 @@ INSTANTIATE_TEST_SUITE_P(
     });
 
 // Exact but for sums of 60000 terms and more.
-class WrongFrom60000 : public Subject {
+class WrongFrom60000 : public BasicSubject {
  public:
   std::string_view name() const override { return "wrong-from-60000"; }
   std::string CannotRun(const Case&) const override { return ""; }
@@ -599,14 +599,9 @@ TEST(Attribution, OfASmallCaseHasToBeBornOutByTheLargeOne) {
   });
   int64_t judged = 0, believed = 0;
   for (uint64_t seed = 0; seed < 150; ++seed) {
-    Finding finding;
-    finding.op = "linear";
-    finding.property = "matches_exact";
-    finding.subject = "test";
-    finding.test_case = gen::Draw(Op::kLinear, seed);
-    const Case& c = finding.test_case;
+    const Case c = gen::Draw(Op::kLinear, seed);
     if (!IsCode(c.out_dtype) || c.M < 4 || c.N < 4 || c.M * c.N * c.K > 4000) continue;
-    Triaged triaged(finding, subject);
+    Triaged triaged(Finding(c, "matches_exact", "test", {}), subject);
     if (triaged.finding().kind == FindingKind::kNondeterminism) continue;
     triaged.Minimize({.max_calls = 300});
     ++judged;

@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 
+#include "core/finding.h"
 #include "core/subject.h"
 #include "core/verdict.h"
 #include "properties/property.h"

@@ -30,7 +30,7 @@ void SetVariants(SubjectKind& kind, const Variants& variants) {
   SetNames(kind, std::move(names));
 }
 
-class ForeignSubject : public Subject {
+class ForeignSubject : public BasicSubject {
  public:
   std::string_view name() const override { return name_; }
   std::string CannotRun(const Case& c) const override;

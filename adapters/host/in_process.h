@@ -42,7 +42,7 @@ struct TrapError : std::runtime_error {
 };
 
 // A subject whose code is ours and runs on the calling thread, behind CallTrapped.
-class InProcessSubject : public Subject {
+class InProcessSubject : public BasicSubject {
  public:
   // `c` is valid (Validate). A trap at a guard page is kTouchedOutside, any other trap kCrashed.
   Outcome Run(const Case& c, const RunContext& context) override;

@@ -118,12 +118,8 @@ TEST(KnownJson, HostileSuppressionsAreOneLineWithTheField) {
 TEST(KnownJson, ABaselineIsWhatAResultSays) {
   ResultDocument document;
   EXPECT_TRUE(ParseBaseline(ResultToJson(document), "f").empty());
-  Finding finding;
-  finding.op = "linear";
-  finding.property = "clamp";
   for (const char* subject : {"a", "b", "c", "d"}) {
-    finding.subject = subject;
-    document.findings.push_back(finding);
+    document.findings.emplace_back("linear", "clamp", subject, Verdict{});
   }
   const auto fingerprint = [&](size_t i) { return document.findings[i].fingerprint(); };
   document.known = {{fingerprint(1), {"baseline", "", ""}},

@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "core/finding.h"
 #include "core/io/json_text.h"  // JsonQuote, for the blocks of `extra`
-#include "core/verdict.h"
 
 namespace qualm {
 

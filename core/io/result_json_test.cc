@@ -15,15 +15,11 @@ ResultDocument Example() {
   document.seed = UINT64_MAX;
   document.subjects = {{"native@avx2", "exact"}};
   document.totals = {{"failed", 1}, {"cases", 7}};
-  Finding finding;
-  finding.op = "linear";
-  finding.property = "matches_exact";
-  finding.subject = "faulty:pair-saturation";
-  finding.kind = FindingKind::kPairSaturation;
-  finding.case_file = "out/a.case.json";
-  finding.first_divergence = Divergence{3, "255", "0x1.8p+0", 2.5};
-  finding.explanation = "line\nbreak";
-  document.findings = {finding, Finding{}};
+  Verdict verdict = Verdict::Failed("line\nbreak", Divergence{3, "255", "0x1.8p+0", 2.5});
+  verdict.kind = FindingKind::kPairSaturation;
+  document.findings = {
+      Finding("linear", "matches_exact", "faulty:pair-saturation", verdict, "out/a.case.json"),
+      Finding("", "", "", {})};
   document.extra = {{"sweep", "{\"x\": [1]}"}};
   document.seconds = 0.1;
   return document;

@@ -131,10 +131,9 @@ TEST(ResultSchema, WrittenResultsAreValid) {
   document.totals = {{"cases", 3}};
   document.extra = {{"list", R"([{"name": "native", "about": "ours"}])"}};
   for (int kind = 0; kind <= static_cast<int>(FindingKind::kUnknown); ++kind) {
-    Finding finding;
-    finding.kind = static_cast<FindingKind>(kind);
-    finding.first_divergence = Divergence{kind, "1", "0x1p+0", 0.5};
-    document.findings.push_back(finding);
+    Verdict verdict = Verdict::Failed("", Divergence{kind, "1", "0x1p+0", 0.5});
+    verdict.kind = static_cast<FindingKind>(kind);
+    document.findings.emplace_back("", "", "", verdict);
   }
   document.known = {{document.findings[0].fingerprint(), {"baseline", "", ""}},
                     {document.findings[1].fingerprint(), {"suppression", "why", "2027-01-01"}}};

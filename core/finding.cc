@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/finding.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+
+#include "core/subject.h"
+
+namespace qualm {
+namespace {
+
+// A fingerprint is the name of a folder, and the command of a pipe may be longer than a file system
+// allows. What is cut off still counts, as a hash.
+std::string Shortened(const std::string& subject) {
+  constexpr size_t kMost = 120;
+  if (subject.size() <= kMost) return subject;
+  uint64_t hash = 0xCBF29CE484222325;  // FNV-1a
+  for (const char ch : subject) hash = (hash ^ static_cast<uint8_t>(ch)) * 0x100000001B3;
+  std::string text = subject.substr(0, kMost - 17) + "-";
+  for (int shift = 60; shift >= 0; shift -= 4) text += "0123456789abcdef"[(hash >> shift) & 15];
+  return text;
+}
+
+}  // namespace
+
+Finding::Finding(std::string_view op_name, std::string_view claim, std::string_view subject_name,
+                 const Verdict& verdict, std::string file)
+    : op(op_name),
+      property(claim),
+      subject(subject_name),
+      kind(verdict.kind.value_or(FindingKind::kUnknown)),
+      case_file(std::move(file)),
+      first_divergence(verdict.divergence),
+      explanation(verdict.reason) {}
+
+Finding::Finding(const Case& c, std::string_view claim, std::string_view subject_name,
+                 const Verdict& verdict, std::string file)
+    : Finding(Name(c.op), claim, subject_name, verdict, std::move(file)) {
+  test_case = c;
+}
+
+std::string Finding::fingerprint() const {
+  std::string text = full_property() + "-" + Shortened(subject) + "-" + std::string(Name(kind));
+  for (char& ch : text) {
+    const bool plain = (ch >= 'a' && ch <= 'z') || (ch >= 'A' && ch <= 'Z') ||
+                       (ch >= '0' && ch <= '9') || ch == '-' || ch == '.' || ch == '_' ||
+                       ch == '@' || ch == '+' || ch == ':';
+    if (!plain) ch = '_';
+  }
+  return text;
+}
+
+bool IsDeclared(const Finding& finding, const Contract& contract) {
+  return std::ranges::any_of(SubjectRegistry::Get().expected(), [&](const ExpectedDivergence& row) {
+    return Concerns(row, finding.subject, contract, finding.op, finding.property) &&
+           row.kind == Name(finding.kind);
+  });
+}
+
+}  // namespace qualm

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a failed verdict becomes.
+#ifndef QUALM_CORE_FINDING_H_
+#define QUALM_CORE_FINDING_H_
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "core/case.h"
+#include "core/contract.h"
+#include "core/verdict.h"
+
+namespace qualm {
+
+// A failure worth telling: what failed, on what, why, and where the evidence lies.
+struct Finding {
+  // `claim` fails on `subject` for the case `c`, in the words of `verdict`.
+  Finding(const Case& c, std::string_view claim, std::string_view subject_name,
+          const Verdict& verdict, std::string file = "");
+  // The same without a case. A recording may name an operation that is no Op.
+  Finding(std::string_view op_name, std::string_view claim, std::string_view subject_name,
+          const Verdict& verdict, std::string file = "");
+
+  std::string op;
+  std::string property;  // the claim: "sweep_is_monotone"
+  std::string subject;
+  FindingKind kind = FindingKind::kUnknown;
+  bool expected_by_contract = false;
+  std::string case_file;  // "" until written
+  std::optional<Divergence> first_divergence;
+  std::string explanation;
+  Case test_case;
+
+  // (op, property, subject, kind): the identity of a finding while minimizing and deduplicating.
+  std::string fingerprint() const;
+  // "linear.sweep_is_monotone", as people and --property name it.
+  std::string full_property() const { return op + "." + property; }
+};
+
+// Does a declared divergence (core/contract.h) speak of this claim of a subject under `contract`,
+// and name the kind of this finding?
+bool IsDeclared(const Finding& finding, const Contract& contract);
+
+}  // namespace qualm
+
+#endif  // QUALM_CORE_FINDING_H_

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// What every wrapper of a subject begins with: all questions go to the subject inside.
+#ifndef QUALM_CORE_FORWARDING_SUBJECT_H_
+#define QUALM_CORE_FORWARDING_SUBJECT_H_
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/subject.h"
+
+namespace qualm {
+
+// A wrapper overrides what it changes; one that changes Run says what becomes of RunMany too. The
+// wrapper begins with the contract of `inner`, which must outlive it.
+class ForwardingSubject : public Subject {
+ public:
+  explicit ForwardingSubject(Subject& inner) : inner_(inner) { set_contract(inner.contract()); }
+
+  std::string_view name() const override { return inner_.name(); }
+  std::string CannotRun(const Case& c) const override { return inner_.CannotRun(c); }
+  Outcome Run(const Case& c, const RunContext& context) override { return inner_.Run(c, context); }
+  std::vector<Outcome> RunMany(std::span<const Case> cases, const RunContext& context) override {
+    return inner_.RunMany(cases, context);
+  }
+  std::vector<std::string> Siblings() const override { return inner_.Siblings(); }
+  std::string InstructionSet() const override { return inner_.InstructionSet(); }
+  std::string Version() const override { return inner_.Version(); }
+
+ protected:
+  Subject& inner() const { return inner_; }
+
+ private:
+  Subject& inner_;
+};
+
+}  // namespace qualm
+
+#endif  // QUALM_CORE_FORWARDING_SUBJECT_H_

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// A wrapper answers what the subject inside answers. That no question is forgotten is seen by the
+// compiler: Subject has pure functions only, so Wrapper could not be made.
+#include "core/forwarding_subject.h"
+
+#include <gtest/gtest.h>
+
+namespace qualm {
+namespace {
+
+class Inner : public Subject {
+ public:
+  std::string_view name() const override { return "inner"; }
+  std::string CannotRun(const Case& c) const override { return std::string(Name(c.op)) + "!"; }
+  Outcome Run(const Case&, const RunContext& context) override {
+    return {RunStatus::kCrashed, "once on " + std::to_string(context.threads), {}, {}};
+  }
+  std::vector<Outcome> RunMany(std::span<const Case> cases, const RunContext&) override {
+    return {cases.size(), {RunStatus::kHung, "many", {}, {}}};
+  }
+  std::vector<std::string> Siblings() const override { return {"sibling"}; }
+  std::string InstructionSet() const override { return "set"; }
+  std::string Version() const override { return "version"; }
+};
+
+class Wrapper : public ForwardingSubject {
+ public:
+  using ForwardingSubject::ForwardingSubject;
+};
+
+TEST(ForwardingSubject, ForwardsEverything) {
+  Inner inner;
+  inner.set_contract({"m"});
+  Wrapper wrapper(inner);
+  Subject& subject = wrapper;
+  EXPECT_EQ(subject.name(), "inner");
+  EXPECT_EQ(subject.contract().convention, "m");
+  Case c;
+  c.op = Op::kSoftmax;
+  EXPECT_EQ(subject.CannotRun(c), "softmax!");
+  EXPECT_EQ(subject.Run(c, {.threads = 3}).detail, "once on 3");
+  const Case cases[] = {c, c};
+  const std::vector<Outcome> outcomes = subject.RunMany(cases, {});
+  ASSERT_EQ(outcomes.size(), 2u);
+  EXPECT_EQ(outcomes[1].status, RunStatus::kHung);
+  EXPECT_EQ(subject.Siblings(), std::vector<std::string>{"sibling"});
+  EXPECT_EQ(subject.InstructionSet(), "set");
+  EXPECT_EQ(subject.Version(), "version");
+}
+
+static_assert(std::is_abstract_v<Subject>);
+
+}  // namespace
+}  // namespace qualm

@@ -174,6 +174,10 @@ int64_t Totals::of(Judgement judgement) const {
   return at == verdicts.end() ? 0 : at->second;
 }
 
+int64_t Totals::judged() const {
+  return of(Judgement::kPassed) + of(Judgement::kFailed) + of(Judgement::kExpected);
+}
+
 void CheckCase(const Case& drawn, const std::vector<Subject*>& subjects, const std::string& glob,
                CheckResult& result, const Judging& judging) {
   ++result.totals.cases;

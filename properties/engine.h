@@ -26,6 +26,7 @@ struct Totals {
   void Add(Judgement judgement) { ++verdicts[judgement]; }
   void Merge(const Totals& other);
   int64_t of(Judgement judgement) const;
+  int64_t judged() const;  // passed, failed and expected
 };
 
 // How a case is judged.

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/case.h"
@@ -37,6 +38,9 @@ enum class KinkState : uint8_t {
   kVisible,  // the output departs from the exact curve because of it
   kLatent,   // predicted, but rounding or the clamp hides it at every swept code
 };
+constexpr std::string_view Name(KinkState state) {
+  return state == KinkState::kVisible ? "visible" : "latent";
+}
 struct KinkReport {
   headroom::Kink kink;
   KinkState state = KinkState::kLatent;

@@ -18,11 +18,14 @@
 #include "properties/property.h"
 #include "properties/sweep.h"
 #include "tools/command.h"
+#include "tools/findings.h"
 #include "tools/plot.h"
 #include "tools/printed.h"
 #include "tools/report.h"
+#include "tools/session.h"
 #include "tools/stop.h"
 #include "triage/triage.h"
+#include "triage/triaged.h"
 
 namespace qualm::tools {
 namespace {
@@ -67,10 +70,12 @@ std::vector<DocumentedCase> DocumentedCases(const std::string& corpus) {
 class Audit {
  public:
   // Nothing is touched before everything that was asked for is there.
-  Audit(const Options& options, const KnownFindings& known)
-      : options_(options), known_(known), sections_(fs::path(options.out) / "sections") {
-    names_ = SubjectNames(options.subjects, kDefaultSubjects);
-    subjects_ = MakeSubjects(names_, "");
+  Audit(const Options& options, Session& session)
+      : options_(options),
+        session_(session),
+        sections_(fs::path(options.out) / "sections"),
+        names_(SubjectNames(options.subjects, kDefaultSubjects)) {
+    session.Open(names_, "");
     cases_ = DocumentedCases(options.corpus);
     RequireWritable(options);
     ClearFolder();
@@ -83,11 +88,6 @@ class Audit {
   void Explanations();
   void DrawnCasesAgainstContracts();
   void Summary();
-
-  const Totals& totals() const { return totals_; }
-  const std::vector<Finding>& findings() const { return findings_; }
-  const Deferred& deferred() const { return deferred_; }
-  const std::vector<std::unique_ptr<Subject>>& subjects() const { return subjects_; }
 
  private:
   void ClearFolder() const;
@@ -102,7 +102,7 @@ class Audit {
     std::vector<std::string> not_exact;  // subjects
   };
 
-  // What becomes of a finding that is complete; its judgement.
+  // Counts and keeps a finding whose cause is known; returns its judgement.
   Judgement Take(Finding finding) {
     const Judgement judgement = known_.IsNew(finding) ? Judgement::kFailed : Judgement::kExpected;
     totals_.Add(judgement);
@@ -111,15 +111,15 @@ class Audit {
   }
 
   const Options& options_;
-  const KnownFindings& known_;
+  Session& session_;
+  const KnownFindings& known_ = session_.known;
+  const std::vector<std::unique_ptr<Subject>>& subjects_ = session_.subjects;
+  Totals& totals_ = session_.totals;
+  std::vector<Finding>& findings_ = session_.document.findings;
   fs::path sections_;
   std::vector<std::string> names_;
-  std::vector<std::unique_ptr<Subject>> subjects_;
   std::vector<DocumentedCase> cases_;
   std::map<std::string, OurAnswer> our_answers_;  // by file
-  Totals totals_;
-  std::vector<Finding> findings_;
-  Deferred deferred_;
 };
 
 // A report describes one run; what an earlier one left here would mix with it. Only what an audit
@@ -134,8 +134,7 @@ void Audit::ClearFolder() const {
                        " is there and not from qualm audit, expected another folder");
     }
   }
-  fs::create_directories(out, error);
-  if (error) throw InputError("--out: cannot make " + out.string() + ": " + error.message());
+  MakeFolder("--out", out.string());
   WriteFile(
       marker.string(),
       "Made by qualm audit, which deletes findings/ and sections/ here when it runs again.\n");
@@ -143,8 +142,7 @@ void Audit::ClearFolder() const {
     fs::remove_all(folder, error);
     if (error) throw InputError("--out: cannot delete " + folder.string() + ": " + error.message());
   }
-  fs::create_directories(sections_, error);
-  if (error) throw InputError("--out: cannot make " + sections_.string() + ": " + error.message());
+  MakeFolder("--out", sections_.string());
 }
 
 void Audit::DocumentedCasesAgainstExact() {
@@ -163,10 +161,7 @@ void Audit::DocumentedCasesAgainstExact() {
         }
         std::string shown(Name(verdict.judgement)), cause = verdict.reason;
         if (verdict.failed()) {
-          Finding finding(documented.c, property.claim, subject->name(), verdict, documented.file);
-          triage::Complete(finding, memo, verdict);
-          Alarm(finding);
-          finding.expected_by_contract = IsDeclared(finding, own);
+          Finding finding = FindingOf(documented.c, property, memo, verdict, documented.file, own);
           cause = fmt::format("{}: {}", Name(finding.kind), finding.explanation);
           shown = Name(Take(std::move(finding)));
         } else {
@@ -292,7 +287,7 @@ void Audit::Explanations() {
     WriteCaseFile(finding.test_case, (folder / "case.json").string());
     WriteCaseFile(small.minimized, (folder / "minimized.case.json").string());
     WriteFile((folder / "explanation.txt").string(),
-              FindingText(finding) + triage::Explain(small.minimized, {subject.get()}));
+              triage::FindingText(finding) + triage::Explain(small.minimized, {subject.get()}));
   }
   if (any) Write("30-reproducer", ".txt", text);
 
@@ -310,14 +305,10 @@ void Audit::DrawnCasesAgainstContracts() {
   check.seed = options_.seed;
   check.seconds = options_.budget;
   check.jobs = options_.jobs;
-  check.attribute = [](const Case& c, const Verdict& verdict, Subject& subject) {
-    return triage::Attribute(c, verdict, subject).kind;
-  };
-  check.alarm = Alarm;
-  check.stop = Stopped;
+  Connect(check);
   CheckResult result = Check(check);
   std::vector<Finding> found =
-      Triage(std::move(result.findings), options_.out, "", known_, deferred_, Stopped);
+      Triage(std::move(result.findings), options_.out, "", known_, session_.deferred, Stopped);
   known_.CountAsExpected(found, result);
   for (Finding& finding : found) findings_.push_back(std::move(finding));
   totals_.Merge(result.totals);
@@ -368,46 +359,28 @@ void Audit::Summary() {
   Write("10-summary", ".txt", text);
 }
 
-int RunAudit(Options options) {
-  const Stopwatch stopwatch;
-  const KnownFindings known(options.known);
-  options.command = CanonicalCommand(options.seed, known.today());
-  Audit audit(options, known);
+int RunAudit(const Options& options) {
+  Session session(options);
+  session.known = KnownFindings(options.known);
+  Audit audit(options, session);
   StopOnSignals();
-  PrintRepeat(fmt::format("seed {}; ", options.seed), options.seed, known.today());
+  session.Begin(fmt::format("seed {}; ", options.seed), options.seed);
   audit.DocumentedCasesAgainstExact();
   audit.PrintedAnswers();
   audit.DeclaredDivergences();
   audit.Sweep();
   audit.Explanations();
-  Tell("documented cases done, {:.0f} s; drawing cases for {:.0f} s", stopwatch.seconds(),
+  Tell("documented cases done, {:.0f} s; drawing cases for {:.0f} s", session.stopwatch.seconds(),
        options.budget);
   audit.DrawnCasesAgainstContracts();
   audit.Summary();
-  known.TellUnmatched(audit.findings());
+  const std::vector<Finding>& findings = session.document.findings;
+  session.known.TellUnmatched(findings);
   const std::string page = BuildReport(options.out);
 
-  ResultDocument document;
-  document.command = options.command;
-  document.seed = options.seed;
-  for (const auto& subject : audit.subjects()) {
-    document.subjects.emplace_back(subject->name(), subject->contract().text());
-  }
-  SetTotals(document, audit.totals());
-  document.findings = audit.findings();
-  document.known = known.MarksOf(audit.findings());
-  document.seconds = stopwatch.seconds();
-  if (!options.quiet_stdout()) {
-    for (const Finding& finding : audit.findings()) Print("{}", known.Text(finding));
-    Print("{}\nreport: {}\n", TotalsLine(audit.totals()), page);
-  }
-  Deferred deferred = audit.deferred();
-  deferred.Try(
-      [&] { WriteFile((fs::path(options.out) / "result.json").string(), ResultToJson(document)); });
-  deferred.Try([&] { WriteResults(options, document, {}); });
-  deferred.Throw();
-  if (!JudgedSomething(audit.totals(), "")) return kBadInput;
-  return StatusOfStopped(known.AnyNew(audit.findings()) ? kFindings : kClean);
+  for (const Finding& finding : findings) session.Print("{}", session.known.Text(finding));
+  session.Print("{}\nreport: {}\n", TotalsLine(session.totals), page);
+  return session.End("", (fs::path(options.out) / "result.json").string());
 }
 
 }  // namespace

@@ -11,9 +11,11 @@
 
 #include "core/status.h"
 #include "properties/engine.h"
-#include "triage/triage.h"
 #include "tools/command.h"
+#include "tools/findings.h"
+#include "tools/session.h"
 #include "tools/stop.h"
+#include "triage/triage.h"
 
 namespace qualm::tools {
 namespace {
@@ -37,6 +39,13 @@ void ParseShard(const std::string& text, CheckOptions& check) {
   }
   check.shard_index = *index;
   check.shard_count = *count;
+}
+
+template <class Key>
+JsonValue CountsJson(const std::map<Key, int64_t>& counts) {
+  JsonObject object;
+  for (const auto& [key, count] : counts) object.Add(Name(key), count);
+  return object;
 }
 
 // Instruction sets that judged the same cases share a line; the document has them one by one.
@@ -72,35 +81,22 @@ std::string HazardLines(const HazardCoverage& coverage) {
   return text;
 }
 
-std::string HazardJson(const HazardCoverage& coverage) {
-  std::string json = "[";
+JsonValue HazardJson(const HazardCoverage& coverage) {
+  JsonList rows;
   for (const auto& [key, row] : coverage.rows()) {
-    json += json.size() > 1 ? "," : "";
-    json += fmt::format("{{\"op\":\"{}\",\"instruction_set\":{},\"cases\":{},\"reached\":{{",
-                        Name(key.first), JsonQuote(key.second), row.cases);
-    bool first = true;
-    for (const auto& [hazard, count] : row.reached) {
-      json += fmt::format("{}\"{}\":{}", first ? "" : ",", Name(hazard), count);
-      first = false;
-    }
-    json += "}}";
+    rows.Add(JsonObject{{"op", Name(key.first)},
+                        {"instruction_set", key.second},
+                        {"cases", row.cases},
+                        {"reached", CountsJson(row.reached)}});
   }
-  return json + "]";
+  return rows;
 }
 
-std::string PropertiesJson(const CheckResult& result) {
-  std::string json = "{";
-  for (const auto& [name, totals] : result.by_property) {
-    json += json.size() > 1 ? "," : "";
-    json += JsonQuote(name) + ":{";
-    bool first = true;
-    for (const auto& [judgement, count] : totals.verdicts) {
-      json += fmt::format("{}\"{}\":{}", first ? "" : ",", Name(judgement), count);
-      first = false;
-    }
-    json += "}";
-  }
-  return json + "}";
+JsonValue PropertiesJson(const CheckResult& result) {
+  JsonObject properties;
+  for (const auto& [name, totals] : result.by_property)
+    properties.Add(name, CountsJson(totals.verdicts));
+  return properties;
 }
 
 // What was not judged and why, most frequent first: the reasons of a judgement on one line.
@@ -127,41 +123,43 @@ std::string ReasonLines(const CheckResult& result) {
   return text;
 }
 
+// Why nothing was judged (on `subject`, where it is not ""): the most frequent reason.
+std::string WhyNothing(const CheckResult& result, const std::string& subject = "") {
+  std::map<std::string, int64_t> reasons;
+  for (const auto& [key, count] : result.reasons) {
+    if (subject.empty() || key.subject == subject) reasons[key.reason] += count;
+  }
+  if (reasons.empty())
+    return result.totals.cases == 0 ? "there was no case" : "no property applies";
+  const auto most = std::ranges::max_element(reasons, {}, [](const auto& r) { return r.second; });
+  const bool more = !subject.empty() && reasons.size() > 1;
+  return most->first + (more ? fmt::format(" (and {} more)", reasons.size() - 1) : "");
+}
+
 // Subjects that judged nothing at all: a run that looks clean and tested nothing.
 std::string IdleLines(const CheckResult& result) {
   std::string text;
   for (const auto& [subject, totals] : result.by_subject) {
-    if (totals.of(Judgement::kPassed) + totals.of(Judgement::kFailed) +
-            totals.of(Judgement::kExpected) !=
-        0)
-      continue;
-    std::map<std::string, int64_t> reasons;
-    for (const auto& [key, count] : result.reasons) {
-      if (key.subject == subject) reasons[key.reason] += count;
-    }
-    const auto most =
-        std::max_element(reasons.begin(), reasons.end(),
-                         [](const auto& a, const auto& b) { return a.second < b.second; });
-    text +=
-        fmt::format("nothing was judged on {}: {}{}\n", subject,
-                    most == reasons.end() ? "no property applies" : most->first,
-                    reasons.size() > 1 ? fmt::format(" (and {} more)", reasons.size() - 1) : "");
+    if (totals.judged() != 0) continue;
+    text += fmt::format("nothing was judged on {}: {}\n", subject, WhyNothing(result, subject));
   }
   return text;
 }
 
-std::string NotJudgedJson(const CheckResult& result) {
+JsonValue NotJudgedJson(const CheckResult& result) {
   std::map<std::tuple<std::string, Judgement, std::string>, int64_t> merged;
   for (const auto& [key, count] : result.reasons) {
     merged[{key.subject, key.judgement, key.reason}] += count;
   }
-  std::string json = "[";
+  JsonList list;
   for (const auto& [key, count] : merged) {
-    json += fmt::format("{}{{\"subject\":{},\"judgement\":\"{}\",\"reason\":{},\"count\":{}}}",
-                        json.size() > 1 ? "," : "", JsonQuote(std::get<0>(key)),
-                        Name(std::get<1>(key)), JsonQuote(std::get<2>(key)), count);
+    const auto& [subject, judgement, reason] = key;
+    list.Add(JsonObject{{"subject", subject},
+                        {"judgement", Name(judgement)},
+                        {"reason", reason},
+                        {"count", count}});
   }
-  return json + "]";
+  return list;
 }
 
 // A line on stderr every few seconds, from whatever thread comes by.
@@ -203,19 +201,8 @@ std::vector<JUnitTest> JUnitTests(const CheckResult& result, const std::vector<F
   return tests;
 }
 
-// The most frequent reason for not judging.
-std::string WhyNothing(const CheckResult& result) {
-  std::map<std::string, int64_t> reasons;
-  for (const auto& [key, count] : result.reasons) reasons[key.reason] += count;
-  const auto most =
-      std::max_element(reasons.begin(), reasons.end(),
-                       [](const auto& a, const auto& b) { return a.second < b.second; });
-  if (most != reasons.end()) return most->first;
-  return result.totals.cases == 0 ? "there was no case" : "no property applies";
-}
-
 int RunCheck(Options options) {
-  const Stopwatch stopwatch;
+  Session session(options);
   for (const std::string& name : options.ops) {
     const std::optional<Op> op = ParseOp(name);
     if (!op) throw InputError("--op: unknown operation '" + name + "' (see qualm list ops)");
@@ -226,20 +213,15 @@ int RunCheck(Options options) {
   ParseShard(options.shard, options.check);
   options.check.contract = options.contract;
   options.check.subjects = SubjectNames(options.subjects, {"native@all"});
-  const auto subjects = MakeSubjects(options.check.subjects, options.contract);
+  session.Open(options.check.subjects, options.contract);
   const auto ops = static_cast<int64_t>(DrawnOps(options.check).size());
-  const KnownFindings known(options.known);
+  session.known = KnownFindings(options.known);
   RequireWritable(options);
   RequireFolder("--out", options.out);
-  options.command = CanonicalCommand(options.check.seed, known.today());
-  PrintRepeat(fmt::format("seed {}; ", options.check.seed), options.check.seed, known.today());
+  session.Begin(fmt::format("seed {}; ", options.check.seed), options.check.seed);
   const auto progress = std::make_shared<Progress>();
   options.check.progress = [progress](int64_t done, int64_t all) { (*progress)(done, all); };
-  options.check.attribute = [](const Case& c, const Verdict& verdict, Subject& subject) {
-    return triage::Attribute(c, verdict, subject).kind;
-  };
-  options.check.alarm = Alarm;
-  options.check.stop = Stopped;
+  Connect(options.check);
   StopOnSignals();
 
   CheckResult result = Check(options.check);
@@ -254,39 +236,26 @@ int RunCheck(Options options) {
   const auto stop = [&] {
     return Stopped() || (options.check.seconds > 0 && since.seconds() > options.check.seconds);
   };
-  Deferred deferred;
-  std::vector<Finding> findings =
-      Triage(std::move(result.findings), options.out, options.contract, known, deferred, stop);
-  known.CountAsExpected(findings, result);
-  known.TellUnmatched(findings);
+  std::vector<Finding>& findings = session.document.findings;
+  findings = Triage(std::move(result.findings), options.out, options.contract, session.known,
+                    session.deferred, stop);
+  session.known.CountAsExpected(findings, result);
+  session.known.TellUnmatched(findings);
 
-  if (!options.quiet_stdout()) {
-    for (const Finding& finding : findings) Print("{}", known.Text(finding));
-    Print("{}\n{}", TotalsLine(result.totals), IdleLines(result));
-    const std::string hazards = HazardLines(result.coverage), reasons = ReasonLines(result);
-    if (!hazards.empty()) Print("hazard coverage\n{}", hazards);
-    if (!reasons.empty()) Print("not judged\n{}", reasons);
-  }
-  ResultDocument document;
-  document.command = options.command;
-  document.seed = options.check.seed;
-  for (const auto& subject : subjects) {
-    document.subjects.emplace_back(subject->name(), subject->contract().text());
-  }
-  SetTotals(document, result.totals);
-  document.findings = findings;
-  document.known = known.MarksOf(findings);
-  document.extra.emplace_back("hazards", HazardJson(result.coverage));
-  document.extra.emplace_back("properties", PropertiesJson(result));
-  document.extra.emplace_back("not_judged", NotJudgedJson(result));
-  document.seconds = stopwatch.seconds();
-  deferred.Try([&] { WriteResults(options, document, JUnitTests(result, findings, known)); });
-  deferred.Throw();
-  // A shard of few cases may be empty; the others judge them.
-  if (!Stopped() && !JudgedSomething(result.totals, WhyNothing(result)) &&
-      (options.check.shard_count == 1 || result.totals.cases > 0))
-    return kBadInput;
-  return StatusOfStopped(known.AnyNew(findings) ? kFindings : kClean);
+  for (const Finding& finding : findings) session.Print("{}", session.known.Text(finding));
+  session.Print("{}\n{}", TotalsLine(result.totals), IdleLines(result));
+  const std::string hazards = HazardLines(result.coverage), reasons = ReasonLines(result);
+  if (!hazards.empty()) session.Print("hazard coverage\n{}", hazards);
+  if (!reasons.empty()) session.Print("not judged\n{}", reasons);
+  session.totals = result.totals;
+  session.document.extra = {{"hazards", HazardJson(result.coverage)},
+                            {"properties", PropertiesJson(result)},
+                            {"not_judged", NotJudgedJson(result)}};
+  session.tests = JUnitTests(result, findings, session.known);
+  const int status = session.End(WhyNothing(result));
+  // A shard of few cases may be empty: other shards judge them.
+  const bool empty_shard = options.check.shard_count > 1 && result.totals.cases == 0;
+  return status == kBadInput && empty_shard ? kClean : status;
 }
 
 }  // namespace

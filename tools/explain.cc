@@ -10,6 +10,8 @@
 #include "oracles/exact/exact.h"
 #include "properties/property.h"
 #include "tools/command.h"
+#include "tools/findings.h"
+#include "tools/session.h"
 #include "triage/triage.h"
 
 namespace qualm::tools {
@@ -20,23 +22,21 @@ struct Options : CommonOptions {
   int64_t at = -1;
 };
 
-int RunExplain(Options options) {
-  const Stopwatch stopwatch;
+int RunExplain(const Options& options) {
+  Session session(options);
   const Case c = ReadCaseFile(options.path);
   const int64_t outputs = Tensor(c.out_dtype, c.output_shape()).size();
   if (options.at >= outputs) {
     throw InputError("--at: index " + std::to_string(options.at) +
                      " is outside the output, expected less than " + std::to_string(outputs));
   }
-  const auto subjects = MakeSubjects(SubjectNames(options.subjects, {}), options.contract);
+  session.Open(SubjectNames(options.subjects, {}), options.contract);
   RequireWritable(options, {}, {options.path});
-  options.command = CanonicalCommand();
-  PrintRepeat("");
-  const std::string text = triage::Explain(c, Pointers(subjects), {.index = options.at});
+  session.Begin();
+  const std::string text = triage::Explain(c, session.pointers(), {.index = options.at});
   // Explaining an answer that is not exact is a finding; so is an observed one.
-  bool departs = false;
-  Totals totals;
-  totals.cases = 1;
+  session.totals.cases = 1;
+  std::vector<Finding>& findings = session.document.findings;
   // Is this number right? Unless --contract asks whether it is what a convention gives.
   const Contract contract = options.contract.empty() ? Contract{} : ParseContract(options.contract);
   const Convention* convention = FindConvention(contract.convention);
@@ -46,32 +46,28 @@ int RunExplain(Options options) {
     if (!reason.empty()) throw InputError("--contract: " + contract.text() + ": " + reason);
   }
   const Tensor reference = convention == nullptr ? exact::Evaluate(c) : convention->run(c).y;
-  ResultDocument document;
   const auto judge = [&](const std::string& who, const Tensor& y) {
     const std::optional<Divergence> divergence = FirstDivergence(reference, y);
-    totals.Add(divergence ? Judgement::kFailed : Judgement::kPassed);
+    session.totals.Add(divergence ? Judgement::kFailed : Judgement::kPassed);
     if (!divergence) return;
-    departs = true;
     const triage::Attribution attribution = triage::Attribute(c, y);
     Verdict verdict = Verdict::Failed(attribution.diagnosis, divergence);
     verdict.kind = attribution.kind;
-    document.findings.emplace_back(c, contract.exact() ? "matches_exact" : "matches_model", who,
-                                   verdict, options.path);
+    findings.emplace_back(c, contract.exact() ? "matches_exact" : "matches_model", who, verdict,
+                          options.path);
   };
   std::string wrong;
   if (std::optional<Finding> finding = WrongExpected(c, options.path)) {
     const Divergence& divergence = *finding->first_divergence;
     wrong = fmt::format("{}: index {} has {}, exact is {}\n", finding->explanation,
                         divergence.index, divergence.actual, divergence.expected);
-    departs = true;
-    totals.Add(Judgement::kFailed);
-    document.findings.push_back(std::move(*finding));
+    session.totals.Add(Judgement::kFailed);
+    findings.push_back(std::move(*finding));
   }
   if (c.observed) judge("observed", c.observed->y);
-  for (const auto& subject : subjects) {
-    document.subjects.emplace_back(subject->name(), subject->contract().text());
+  for (const auto& subject : session.subjects) {
     if (!subject->CannotRun(c).empty()) {
-      totals.Add(Judgement::kSkipped);
+      session.totals.Add(Judgement::kSkipped);
       continue;
     }
     const Outcome outcome = subject->Run(c, RunContext{});
@@ -80,20 +76,16 @@ int RunExplain(Options options) {
       continue;
     }
     const std::optional<Verdict> bad = BadOutcome(outcome);
-    totals.Add(bad->judgement);
-    if (!bad->failed()) continue;
-    departs = true;
-    document.findings.emplace_back(c, "matches_exact", subject->name(), *bad, options.path);
+    session.totals.Add(bad->judgement);
+    if (bad->failed())
+      findings.emplace_back(c, "matches_exact", subject->name(), *bad, options.path);
   }
-  if (!options.quiet_stdout()) Print("{}{}", text, wrong);
-  document.command = options.command;
-  SetTotals(document, totals);
-  document.extra.emplace_back("explanation", JsonQuote(text));
-  document.seconds = stopwatch.seconds();
-  WriteResults(options, document, {});
-  if (!subjects.empty() && !JudgedSomething(totals, subjects.front()->CannotRun(c)))
+  session.Print("{}{}", text, wrong);
+  session.document.extra.emplace_back("explanation", text);
+  session.Write();
+  if (!session.subjects.empty() && !session.Judged(session.subjects.front()->CannotRun(c)))
     return kBadInput;
-  return departs ? kFindings : kClean;
+  return findings.empty() ? kClean : kFindings;
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include "core/nearest.h"
 #include "core/status.h"
 #include "tools/command.h"
+#include "tools/session.h"
 #include "tools/stop.h"
 
 namespace qualm::tools {
@@ -137,9 +138,7 @@ void WriteWitnesses(const std::string& folder, std::vector<Identified>& results,
                     Deferred& deferred) {
   if (folder.empty()) return;
   deferred.Try([&] {
-    std::error_code error;
-    fs::create_directories(folder, error);
-    if (error) throw InputError("--output: cannot make " + folder + ": " + error.message());
+    MakeFolder("--output", folder);
     for (Identified& result : results) {
       for (Comparison& comparison : result.conventions) {
         if (!comparison.witness || !comparison.witness->file.empty()) continue;
@@ -236,37 +235,39 @@ std::string ResultText(const Question& question, const Identified& result, bool 
   return text + RuledOutText(result, question.name) + NoVerdictText(result);
 }
 
-std::string WitnessJson(const triage::Witness& witness) {
-  const triage::Witness& w = witness;
-  const auto element = [](const std::string& text) {
-    return ParseInteger<int32_t>(text) ? text : JsonQuote(text);
-  };
-  return fmt::format(
-      "{{\"index\":{},\"output\":{},\"convention_output\":{},\"case_file\":{},\"case\":{}}}",
-      w.divergence.index, element(w.divergence.actual), element(w.divergence.expected),
-      w.file.empty() ? "null" : JsonQuote(w.file), CaseToJsonLine(w.c));
+JsonValue WitnessJson(const triage::Witness& witness) {
+  return JsonObject{{"index", witness.divergence.index},
+                    {"output", JsonValue::Element(witness.divergence.actual)},
+                    {"convention_output", JsonValue::Element(witness.divergence.expected)},
+                    {"case_file", JsonValue::OrNull(witness.file)},
+                    {"case", JsonValue::Written(CaseToJsonLine(witness.c))}};
 }
 
-std::string Json(const Question& question) {
-  std::string ops;
+JsonValue ComparisonJson(const Comparison& comparison) {
+  constexpr std::string_view kStates[] = {"bit_equal", "ruled_out", "not_defined"};
+  const bool no_verdict = comparison.state == State::kNoVerdict;
+  return JsonObject{
+      {"name", comparison.convention},
+      {"state", kStates[static_cast<size_t>(comparison.state)]},
+      {"cases", comparison.cases},
+      {"reason", no_verdict ? JsonValue(comparison.reason) : std::nullopt},
+      {"witness", comparison.witness ? WitnessJson(*comparison.witness) : std::nullopt}};
+}
+
+JsonValue QuestionJson(const Question& question) {
+  JsonList ops;
   for (const Identified& result : question.results) {
-    std::string list;
-    for (const Comparison& comparison : result.conventions) {
-      constexpr std::string_view kStates[] = {"bit_equal", "ruled_out", "not_defined"};
-      list += fmt::format(
-          "{}{{\"name\":{},\"state\":\"{}\",\"cases\":{},\"reason\":{},\"witness\":{}}}",
-          list.empty() ? "" : ",", JsonQuote(comparison.convention),
-          kStates[static_cast<size_t>(comparison.state)], comparison.cases,
-          comparison.state == State::kNoVerdict ? JsonQuote(comparison.reason) : "null",
-          comparison.witness ? WitnessJson(*comparison.witness) : "null");
-    }
-    ops += fmt::format(
-        "{}{{\"op\":\"{}\",\"drawn\":{},\"answered\":{},\"broken\":{},\"remembers\":{},"
-        "\"conventions\":[{}]}}",
-        ops.empty() ? "" : ",", Name(result.op), result.drawn, result.answered, result.broken,
-        result.remembered ? "true" : "false", list);
+    JsonList conventions;
+    for (const Comparison& comparison : result.conventions)
+      conventions.Add(ComparisonJson(comparison));
+    ops.Add(JsonObject{{"op", Name(result.op)},
+                       {"drawn", result.drawn},
+                       {"answered", result.answered},
+                       {"broken", result.broken},
+                       {"remembers", result.remembered.has_value()},
+                       {"conventions", conventions}});
   }
-  return fmt::format("{{\"of\":{},\"ops\":[{}]}}", JsonQuote(question.name), ops);
+  return JsonObject{{"of", question.name}, {"ops", ops}};
 }
 
 // What is worth exit status 1: an arithmetic without a name, or one other than the one that
@@ -313,7 +314,7 @@ std::optional<Finding> FindingOf(const Question& question, const Identified& res
   return finding("is bit-equal to no known convention");
 }
 
-// Of what was never compared: who refused.
+// Why nothing was compared: the first reason.
 std::string WhyNothing(const Identified& result) {
   if (result.answered == 0) return result.unanswered.empty() ? "" : result.unanswered.front().first;
   for (const Comparison& comparison : result.conventions) {
@@ -323,7 +324,7 @@ std::string WhyNothing(const Identified& result) {
 }
 
 int RunIdentify(Options options) {
-  const Stopwatch stopwatch;
+  Session session(options);
   RequireOneQuestion(options);
   if (!options.contract.empty()) {
     const std::string& wanted = triage::FindConventionOrExact(options.contract, "--contract").name;
@@ -335,15 +336,13 @@ int RunIdentify(Options options) {
   RequireWritable(options, {}, options.cases);
   const bool draws = options.cases.empty(), between = !options.between.empty();
   const std::optional<uint64_t> seed = draws ? std::optional(options.identify.seed) : std::nullopt;
-  options.command = CanonicalCommand(seed);
   Question question = Ask(options, [&] {
-    PrintRepeat(draws ? fmt::format("seed {}; ", options.identify.seed) : "", seed);
+    session.Begin(draws ? fmt::format("seed {}; ", options.identify.seed) : "", seed);
   });
-  Deferred deferred;
-  WriteWitnesses(options.out, question.results, deferred);
+  WriteWitnesses(options.out, question.results, session.deferred);
 
-  ResultDocument document;
-  Totals totals;
+  Totals& totals = session.totals;
+  std::vector<Finding>& findings = session.document.findings;
   std::string text, why;
   int64_t compared = 0;
   for (const Identified& result : question.results) {
@@ -352,28 +351,23 @@ int RunIdentify(Options options) {
     for (const Comparison& comparison : result.conventions) compared += comparison.cases;
     if (const auto finding = FindingOf(question, result, options)) {
       totals.Add(Judgement::kFailed);
-      document.findings.push_back(*finding);
+      findings.push_back(*finding);
     } else {
       totals.Add(result.answered == 0 ? Judgement::kSkipped : Judgement::kPassed);
     }
-    // Of all operations those that a subject has are enough to read.
+    // A subject that is asked for every operation has few of them: the others are not worth a line.
     if (result.answered != 0 || result.broken != 0 || !options.ops.empty()) {
       text += ResultText(question, result, between);
     }
   }
-  if (!options.quiet_stdout()) Print("{}", text);
-  document.command = options.command;
-  document.seed = seed;
+  session.Print("{}", text);
   if (!options.subjects.empty()) {
-    document.subjects.emplace_back(question.name,
-                                   SubjectRegistry::Get().Make(question.name)->contract().text());
+    session.document.subjects.emplace_back(
+        question.name, SubjectRegistry::Get().Make(question.name)->contract().text());
   }
-  SetTotals(document, totals);
-  document.extra.emplace_back("identify", Json(question));
-  document.seconds = stopwatch.seconds();
-  deferred.Try([&] { WriteResults(options, document, {}); });
-  deferred.Throw();
-  if (!document.findings.empty()) return StatusOfStopped(kFindings);
+  session.document.extra.emplace_back("identify", QuestionJson(question));
+  session.Write();
+  if (!findings.empty()) return StatusOfStopped(kFindings);
   if (compared != 0 || Stopped()) return StatusOfStopped(kClean);
   Tell("nothing was compared{}{}", why.empty() ? "" : ": ", why);
   return kBadInput;

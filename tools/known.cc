@@ -12,6 +12,7 @@
 #include "core/io/json_text.h"
 #include "core/status.h"
 #include "tools/command.h"
+#include "triage/triaged.h"
 
 namespace qualm::tools {
 namespace {
@@ -100,21 +101,21 @@ void KnownFindings::CountAsExpected(const std::vector<Finding>& findings,
 
 std::string KnownFindings::Text(const Finding& finding) const {
   const std::string fingerprint = finding.fingerprint();
-  if (finding.expected_by_contract) return FindingText(finding);
+  if (finding.expected_by_contract) return triage::FindingText(finding);
   const auto mark = marks_.find(fingerprint);
   if (mark == marks_.end()) {
-    std::string text = FindingText(finding) + "  fingerprint: " + fingerprint + "\n";
+    std::string text = triage::FindingText(finding) + "  fingerprint: " + fingerprint + "\n";
     const auto entry = expired_.find(fingerprint);
     if (entry == expired_.end()) return text;
     return text + fmt::format("  its suppression expired on {}: {}\n",
                               DateText(entry->second.expires), OneLine(entry->second.reason));
   }
   if (mark->second.by == kBaseline) {
-    return FindingText(finding, "known") + "  in the baseline " + OneLine(baseline_) + "\n";
+    return triage::FindingText(finding, "known") + "  in the baseline " + OneLine(baseline_) + "\n";
   }
-  return FindingText(finding, "suppressed") + fmt::format("  suppressed until {}: {}\n",
-                                                          mark->second.expires,
-                                                          OneLine(mark->second.reason));
+  return triage::FindingText(finding, "suppressed") + fmt::format("  suppressed until {}: {}\n",
+                                                                  mark->second.expires,
+                                                                  OneLine(mark->second.reason));
 }
 
 std::map<std::string, KnownMark> KnownFindings::MarksOf(

@@ -43,8 +43,8 @@ class KnownFindings {
   }
   bool AnyNew(const std::vector<Finding>& findings) const;
 
-  // The verdicts of a claim that failed on a subject in known ways only, as far as its findings
-  // were kept, were expected.
+  // Counts failed verdicts as expected: those of each claim and subject that has no new finding
+  // among `findings`.
   void CountAsExpected(const std::vector<Finding>& findings, CheckResult& result) const;
 
   // A finding for people: whether it is new, known or suppressed, and what to suppress it by.

@@ -12,6 +12,7 @@
 #include "oracles/conventions/variations.h"
 #include "properties/property.h"
 #include "tools/command.h"
+#include "tools/session.h"
 
 namespace qualm::tools {
 namespace {
@@ -179,27 +180,24 @@ const std::map<std::string, List>& Lists() {
 }
 
 int RunList(const Options& options) {
+  Session session(options);
   const List& list = Lists().at(options.what);
   if (options.markdown && list.markdown == nullptr)
     throw InputError("--markdown: only conventions and variations have tables");
   const std::vector<Row> rows = list.rows();
   size_t width = 0;
-  std::string json;
-  for (const Row& row : rows) {
-    width = std::max(width, row.first.size());
-    json += fmt::format("{}{{\"name\":{},\"about\":{}}}", json.empty() ? "" : ",",
-                        JsonQuote(row.first), JsonQuote(row.second));
+  JsonList json;
+  for (const auto& [name, about] : rows) {
+    width = std::max(width, name.size());
+    json.Add(JsonObject{{"name", name}, {"about", about}});
   }
-  if (!options.quiet_stdout() && options.markdown) {
-    Print("{}", list.markdown());
-  } else if (!options.quiet_stdout()) {
-    for (const Row& row : rows) Print("{:<{}}  {}\n", row.first, width, row.second);
+  if (options.markdown) {
+    session.Print("{}", list.markdown());
+  } else {
+    for (const auto& [name, about] : rows) session.Print("{:<{}}  {}\n", name, width, about);
   }
-  ResultDocument document;
-  document.command = CanonicalCommand();
-  SetTotals(document, Totals{});
-  document.extra.emplace_back("list", "[" + json + "]");
-  WriteResults(options, document, {});
+  session.document.extra.emplace_back("list", json);
+  session.Write();
   return kClean;
 }
 

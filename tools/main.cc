@@ -21,6 +21,7 @@
 #include "core/nearest.h"
 #include "core/status.h"
 #include "tools/command.h"
+#include "tools/session.h"
 
 namespace qualm::tools {
 namespace {

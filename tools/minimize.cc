@@ -9,8 +9,10 @@
 #include "core/status.h"
 #include "properties/property.h"
 #include "tools/command.h"
+#include "tools/session.h"
 #include "tools/stop.h"
 #include "triage/triage.h"
+#include "triage/triaged.h"
 
 namespace qualm::tools {
 namespace {
@@ -29,8 +31,8 @@ const Property& ChooseProperty(const Options& options, const Case& c) {
                     options.property.empty() ? options.path + ": property" : "--property");
 }
 
-int RunMinimize(Options options) {
-  const Stopwatch stopwatch;
+int RunMinimize(const Options& options) {
+  Session session(options);
   const Case c = ReadCaseFile(options.path);
   const Property& property = ChooseProperty(options, c);
   const std::vector<std::string> names = SubjectNames(options.subjects, {});
@@ -40,26 +42,19 @@ int RunMinimize(Options options) {
   }
   // The question is whether the number is right, so exact judges unless told otherwise.
   const std::string contract = options.contract.empty() ? "exact" : options.contract;
-  const auto subjects = MakeSubjects(names, contract);
+  session.Open(names, contract);
   const Contract own = SubjectRegistry::Get().Make(names.front())->contract();
   if (options.output == "-")
     throw InputError("--output: '-' is no file; without --output the case goes to stdout");
   RequireWritable(options, {{"--output", options.output}}, {options.path});
-  options.command = CanonicalCommand();
-  PrintRepeat("");
+  session.Begin();
   StopOnSignals();
   const triage::MinimizeResult result = triage::Minimize(
-      c, *subjects.front(), property, {.max_calls = options.max_calls, .stop = Stopped});
+      c, *session.subjects.front(), property, {.max_calls = options.max_calls, .stop = Stopped});
 
-  Totals totals;
-  totals.cases = 1;
-  totals.Add(result.verdict.judgement);
-  ResultDocument document;
-  document.command = options.command;
-  document.subjects.emplace_back(names.front(), contract);
-  SetTotals(document, totals);
+  session.totals.cases = 1;
+  session.totals.Add(result.verdict.judgement);
   std::string text;
-  Deferred deferred;
   if (!result.reproduced) {
     text = fmt::format("{} does not fail on {}: {}{}{}\n", FullName(c.op, property), names.front(),
                        Name(result.verdict.judgement), result.verdict.reason.empty() ? "" : " ",
@@ -70,29 +65,27 @@ int RunMinimize(Options options) {
     Finding finding(result.minimized, property.claim, names.front(), verdict);
     finding.expected_by_contract = IsDeclared(finding, own);
     if (!options.output.empty()) {
-      deferred.Try([&] {
+      session.deferred.Try([&] {
         WriteCaseFile(result.minimized, options.output);
         finding.case_file = options.output;
       });
     }
-    text = FindingText(finding);
+    text = triage::FindingText(finding);
     text += fmt::format("minimized: {} -> {}, {} subject calls\n", Describe(c),
                         Describe(result.minimized), result.calls);
     if (!result.irrelevant.empty()) {
       text += fmt::format("irrelevant: {}\n", fmt::join(result.irrelevant, ", "));
     }
-    text += triage::Explain(result.minimized, Pointers(subjects));
+    text += triage::Explain(result.minimized, session.pointers());
     if (finding.case_file.empty()) text += CaseToJson(result.minimized);
-    document.findings.push_back(std::move(finding));
-    document.extra.emplace_back("minimize",
-                                fmt::format("{{\"calls\":{},\"case\":{}}}", result.calls,
-                                            CaseToJsonLine(result.minimized)));
+    session.document.findings.push_back(std::move(finding));
+    session.document.extra.emplace_back(
+        "minimize", JsonObject{{"calls", result.calls},
+                               {"case", JsonValue::Written(CaseToJsonLine(result.minimized))}});
   }
-  if (!options.quiet_stdout()) Print("{}", text);
-  document.seconds = stopwatch.seconds();
-  deferred.Try([&] { WriteResults(options, document, {}); });
-  deferred.Throw();
-  if (!Stopped() && !JudgedSomething(totals, result.verdict.reason)) return kBadInput;
+  session.Print("{}", text);
+  session.Write();
+  if (!session.Judged(result.verdict.reason)) return kBadInput;
   return StatusOfStopped(result.reproduced ? kFindings : kClean);
 }
 

@@ -16,7 +16,9 @@
 #include "properties/engine.h"
 #include "properties/property.h"
 #include "tools/command.h"
-#include "triage/triage.h"
+#include "tools/findings.h"
+#include "tools/session.h"
+#include "triage/triaged.h"
 
 namespace qualm::tools {
 namespace {
@@ -30,9 +32,7 @@ struct Options : CommonOptions {
 
 // What replaying adds up to.
 struct Replay {
-  Totals totals;
-  std::vector<Finding> findings;
-  std::vector<JUnitTest> tests;
+  Session& session;
   std::map<std::string, std::map<std::string, int64_t>>
       golden;                              // convention or "-" -> judgement -> n
   std::map<std::string, int64_t> skipped;  // reason -> n
@@ -62,8 +62,9 @@ std::vector<std::string> FilesOf(const std::string& path) {
 
 void Report(Replay& replay, const std::string& suite, const std::string& name,
             const Verdict& verdict) {
-  replay.totals.Add(verdict.judgement);
-  replay.tests.push_back({suite, name, std::string(Name(verdict.judgement)), verdict.reason});
+  replay.session.totals.Add(verdict.judgement);
+  replay.session.tests.push_back(
+      {suite, name, std::string(Name(verdict.judgement)), verdict.reason});
   if (verdict.judgement == Judgement::kSkipped) ++replay.skipped[verdict.reason];
 }
 
@@ -72,12 +73,9 @@ void Report(Replay& replay, const std::string& suite, const std::string& name,
 void Take(const Case& c, const Property& property, Subject& subject, Verdict verdict,
           const std::string& name, const std::string& file, Replay& replay) {
   if (verdict.failed()) {
-    Finding finding(c, property.claim, subject.name(), verdict, file);
-    triage::Complete(finding, subject, verdict);
-    finding.expected_by_contract = IsDeclared(finding, subject.contract());
-    Alarm(finding);
+    Finding finding = FindingOf(c, property, subject, verdict, file, subject.contract());
     if (finding.expected_by_contract) verdict.judgement = Judgement::kExpected;
-    replay.findings.push_back(std::move(finding));
+    replay.session.document.findings.push_back(std::move(finding));
   }
   Report(replay, std::string(subject.name()), name, verdict);
 }
@@ -88,9 +86,8 @@ Case ReadCase(const std::string& file) {
   return c;
 }
 
-void ReplayCase(const std::string& file, const Case& c, const Options& options,
-                const std::vector<Subject*>& subjects, Replay& replay) {
-  ++replay.totals.cases;
+void ReplayCase(const std::string& file, const Case& c, const Options& options, Replay& replay) {
+  ++replay.session.totals.cases;
   const std::string wanted = options.property.empty() ? c.property : options.property;
   if (c.expected) {
     // The file says what is exact; the oracle must agree, or one of the two is wrong.
@@ -98,11 +95,11 @@ void ReplayCase(const std::string& file, const Case& c, const Options& options,
     Report(
         replay, "oracle", file,
         wrong ? Verdict::Failed(wrong->explanation, wrong->first_divergence) : Verdict::Passed());
-    if (wrong) replay.findings.push_back(std::move(*wrong));
+    if (wrong) replay.session.document.findings.push_back(std::move(*wrong));
   }
   const std::string glob =
       wanted.empty() ? "*" : FullName(c.op, PropertyOf(wanted, c.op, "--property"));
-  for (Subject* subject : subjects) {
+  for (const auto& subject : replay.session.subjects) {
     MemoSubject memo(*subject);
     JudgeAll(c, memo, glob, [&](const Property& property, Verdict verdict) {
       const std::string name = FullName(c.op, property) + " " + file;
@@ -139,15 +136,15 @@ void AskForAll(const std::vector<Subject*>& subjects, std::vector<Asked>& asked)
 }
 
 void JudgeRecord(const GoldenRecord& record, Replay& replay) {
-  ++replay.totals.cases;
+  ++replay.session.totals.cases;
   const GoldenVerdict judged = JudgeGolden(record);
   Report(replay, judged.convention.empty() ? "no model" : "model:" + judged.convention,
          record.where, judged.verdict);
   ++replay.golden[judged.convention.empty() ? "-" : judged.convention]
                  [std::string(Name(judged.verdict.judgement))];
   if (!judged.verdict.failed()) return;
-  replay.findings.emplace_back(record.op, "matches_model", "model:" + judged.convention,
-                               judged.verdict, record.where);
+  replay.session.document.findings.emplace_back(
+      record.op, "matches_model", "model:" + judged.convention, judged.verdict, record.where);
 }
 
 void ReplayRecords(const std::vector<GoldenRecord>& records, const std::vector<Subject*>& subjects,
@@ -202,12 +199,12 @@ void ReplayGolden(const std::string& file, const std::vector<Subject*>& subjects
 }
 
 std::string WhyNothing(const Replay& replay) {
-  if (replay.totals.cases == 0) return "there was no case";
+  if (replay.session.totals.cases == 0) return "there was no case";
   return replay.skipped.empty() ? "no property applies" : replay.skipped.begin()->first;
 }
 
-int RunReplay(Options options) {
-  const Stopwatch stopwatch;
+int RunReplay(const Options& options) {
+  Session session(options);
   std::vector<std::string> files;
   for (const std::string& path : options.paths) {
     for (std::string& file : FilesOf(path)) files.push_back(std::move(file));
@@ -224,13 +221,13 @@ int RunReplay(Options options) {
     throw InputError("--property: unknown property '" + options.property +
                      "' (see qualm list properties)");
   }
-  const auto named = MakeSubjects(SubjectNames(options.subjects, {}), options.contract);
-  // Cases need somebody to run them; golden records are judged by their conventions alone.
-  const auto standard = options.subjects.empty()
-                            ? MakeSubjects(SubjectNames({}, {"native@all"}), options.contract)
-                            : std::vector<std::unique_ptr<Subject>>{};
+  // Cases need somebody to run them; a recording also goes to subjects that are named, beside its
+  // convention.
+  session.Open(SubjectNames(options.subjects, {"native@all"}), options.contract);
+  const std::vector<Subject*> named =
+      options.subjects.empty() ? std::vector<Subject*>{} : session.pointers();
   // A single bad file stops the run before it starts; among many, what the others say comes first.
-  Deferred deferred;
+  Deferred& deferred = session.deferred;
   std::map<std::string, Case> cases;
   for (const std::string& file : files) {
     if (file.ends_with(".jsonl")) continue;
@@ -241,51 +238,33 @@ int RunReplay(Options options) {
     for (const auto& [file, c] : cases) PropertyOf(options.property, c.op, "--property: " + file);
   }
   RequireWritable(options, {}, files);
-  options.command = CanonicalCommand();
-  PrintRepeat(fmt::format("{} files; ", files.size()));
+  session.Begin(fmt::format("{} files; ", files.size()));
 
-  Replay replay;
+  Replay replay{session, {}, {}};
   for (const std::string& file : files) {
     const auto at = cases.find(file);
     deferred.Try([&] {
       if (at != cases.end()) {
-        ReplayCase(file, at->second, options, Pointers(options.subjects.empty() ? standard : named),
-                   replay);
+        ReplayCase(file, at->second, options, replay);
       } else if (file.ends_with(".jsonl")) {
-        ReplayGolden(file, Pointers(named), replay);
+        ReplayGolden(file, named, replay);
       }
     });
   }
   if (files.size() == 1) deferred.Throw();
 
-  ResultDocument document;
-  document.command = options.command;
-  for (const auto& subject : options.subjects.empty() ? standard : named) {
-    document.subjects.emplace_back(subject->name(), subject->contract().text());
+  for (const Finding& finding : session.document.findings)
+    session.Print("{}", triage::FindingText(finding));
+  for (const auto& [convention, counts] : replay.golden) {
+    if (convention == "-") continue;
+    session.Print("  model:{}:", convention);
+    for (const auto& [judgement, count] : counts) session.Print(" {} {}", count, judgement);
+    session.Print("\n");
   }
-  SetTotals(document, replay.totals);
-  document.findings = replay.findings;
-  document.seconds = stopwatch.seconds();
-  if (!options.quiet_stdout()) {
-    for (const Finding& finding : replay.findings) Print("{}", FindingText(finding));
-    for (const auto& [convention, counts] : replay.golden) {
-      if (convention == "-") continue;
-      Print("  model:{}:", convention);
-      for (const auto& [judgement, count] : counts) Print(" {} {}", count, judgement);
-      Print("\n");
-    }
-    for (const auto& [reason, count] : replay.skipped) {
-      Print("  {} skipped: {}\n", count, reason);
-    }
-    Print("{}\n", TotalsLine(replay.totals));
-  }
-  deferred.Try([&] { WriteResults(options, document, replay.tests); });
-  deferred.Throw();
-  if (!JudgedSomething(replay.totals, WhyNothing(replay))) return kBadInput;
-  return std::all_of(replay.findings.begin(), replay.findings.end(),
-                     [](const Finding& finding) { return finding.expected_by_contract; })
-             ? kClean
-             : kFindings;
+  for (const auto& [reason, count] : replay.skipped)
+    session.Print("  {} skipped: {}\n", count, reason);
+  session.Print("{}\n", TotalsLine(session.totals));
+  return session.End(WhyNothing(replay));
 }
 
 }  // namespace

@@ -6,12 +6,14 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "core/io/case_json.h"
 #include "core/status.h"
 #include "tools/command.h"
 #include "tools/plot.h"
+#include "tools/session.h"
 
 namespace qualm::tools {
 namespace {
@@ -23,25 +25,23 @@ struct Options : CommonOptions {
   std::string plot;
 };
 
-std::string ListJson(const std::vector<int32_t>& list) {
-  return fmt::format("[{}]", fmt::join(list, ","));
-}
-
-std::string CurveJson(const sweep::Curve& curve) {
-  std::string kinks;
+JsonValue CurveJson(const sweep::Curve& curve) {
+  JsonList kinks;
   for (const sweep::KinkReport& report : curve.kinks) {
-    kinks +=
-        fmt::format("{}{{\"k\":[{},{}],\"weight_sum\":{},\"last_exact_code\":{},\"state\":\"{}\"}}",
-                    kinks.empty() ? "" : ",", report.kink.k, report.kink.k + 1,
-                    report.kink.weight_sum, report.kink.last_exact_code,
-                    report.state == sweep::KinkState::kVisible ? "visible" : "latent");
+    const headroom::Kink& kink = report.kink;
+    kinks.Add(JsonObject{{"k", std::array{kink.k, kink.k + 1}},
+                         {"weight_sum", kink.weight_sum},
+                         {"last_exact_code", kink.last_exact_code},
+                         {"state", Name(report.state)}});
   }
-  return fmt::format(
-      "{{\"output\":{},\"monotone\":{},\"linear\":{},\"direction\":{},\"last_exact_code\":{},"
-      "\"kinks\":[{}],\"unexplained\":{},\"y\":{}}}",
-      curve.n, curve.monotone, curve.linear, curve.direction,
-      curve.last_exact_code ? fmt::format("{}", *curve.last_exact_code) : "null", kinks,
-      ListJson(curve.unexplained), ListJson(curve.y));
+  return JsonObject{{"output", curve.n},
+                    {"monotone", curve.monotone},
+                    {"linear", curve.linear},
+                    {"direction", curve.direction},
+                    {"last_exact_code", curve.last_exact_code},
+                    {"kinks", kinks},
+                    {"unexplained", curve.unexplained},
+                    {"y", curve.y}};
 }
 
 // Is this what somebody else printed for the same sweep? Only where the case is the sweep itself.
@@ -57,21 +57,20 @@ bool EqualsObserved(const Case& base, const sweep::Result& result) {
   return !result.curves.empty();
 }
 
-std::string SweepJson(const Case& base, const std::vector<int32_t>& codes,
-                      const std::vector<sweep::Result>& results) {
-  std::string json = fmt::format("{{\"codes\":{},\"subjects\":[", ListJson(codes));
-  for (size_t i = 0; i < results.size(); ++i) {
-    json +=
-        fmt::format("{}{{\"subject\":{},\"skipped\":{},\"equals_observed\":{},\"outputs\":[",
-                    i == 0 ? "" : ",", JsonQuote(results[i].subject),
-                    results[i].skipped.empty() ? "null" : JsonQuote(results[i].skipped),
-                    base.observed ? fmt::format("{}", EqualsObserved(base, results[i])) : "null");
-    for (size_t n = 0; n < results[i].curves.size(); ++n) {
-      json += (n == 0 ? "" : ",") + CurveJson(results[i].curves[n]);
-    }
-    json += "]}";
+JsonValue SweepJson(const Case& base, const std::vector<int32_t>& codes,
+                    const std::vector<sweep::Result>& results) {
+  JsonList subjects;
+  for (const sweep::Result& result : results) {
+    JsonList outputs;
+    for (const sweep::Curve& curve : result.curves) outputs.Add(CurveJson(curve));
+    std::optional<bool> equal;
+    if (base.observed) equal = EqualsObserved(base, result);
+    subjects.Add(JsonObject{{"subject", result.subject},
+                            {"skipped", JsonValue::OrNull(result.skipped)},
+                            {"equals_observed", equal},
+                            {"outputs", outputs}});
   }
-  return json + "]}";
+  return JsonObject{{"codes", codes}, {"subjects", subjects}};
 }
 
 // Outputs for which `wrong` holds, "{0, 3}".
@@ -114,8 +113,7 @@ std::string SweepSummary(const sweep::Result& result) {
     for (const sweep::KinkReport& report : curve.kinks) {
       text += fmt::format("  output {}: pair k=({},{}), w sum {}, exact up to code {}: {}\n",
                           curve.n, report.kink.k, report.kink.k + 1, report.kink.weight_sum,
-                          report.kink.last_exact_code,
-                          report.state == sweep::KinkState::kVisible ? "visible" : "latent");
+                          report.kink.last_exact_code, Name(report.state));
     }
     if (!curve.unexplained.empty()) {
       text +=
@@ -186,8 +184,8 @@ void Judge(const Case& base, const Subject& subject, const sweep::Result& result
   findings.emplace_back(base, "sweep_is_linear", result.subject, verdict);
 }
 
-int RunSweep(Options options) {
-  const Stopwatch stopwatch;
+int RunSweep(const Options& options) {
+  Session session(options);
   Case base = ReadCaseFile(options.path);
   if (!HasSums(base.op)) {
     throw InputError(options.path + ": op: is " + std::string(Name(base.op)) +
@@ -210,49 +208,27 @@ int RunSweep(Options options) {
   const CodeRange range = RangeOf(base.x.dtype());
   const std::vector<int32_t> codes = sweep::Codes(base, options.from.value_or(range.min),
                                                   options.to.value_or(range.max), options.step);
-  options.command = CanonicalCommand();
-  const auto subjects = MakeSubjects(SubjectNames(options.subjects, {}), options.contract);
+  session.Open(SubjectNames(options.subjects, {}), options.contract);
   if (!options.plot.empty() && !options.plot.ends_with(".svg"))
     throw InputError("--plot: '" + options.plot + "' is no FILE.svg, plots are written as SVG");
   RequireWritable(options, {{"--plot", options.plot}}, {options.path});
-  PrintRepeat("");
+  session.Begin();
 
-  Totals totals;
-  totals.cases = 1;
-  ResultDocument document;
+  session.totals.cases = 1;
   std::vector<sweep::Result> results;
-  for (const auto& subject : subjects) {
-    document.subjects.emplace_back(subject->name(), subject->contract().text());
+  for (const auto& subject : session.subjects) {
     results.push_back(sweep::Run(base, *subject, codes));
-    if (!options.quiet_stdout()) {
-      Print("{}", SweepSummary(results.back()));
-      if (EqualsObserved(base, results.back())) {
-        Print("  equal to the observed output at every point ({})\n", base.observed->by);
-      }
-    }
-    Judge(base, *subject, results.back(), totals, document.findings);
+    session.Print("{}", SweepSummary(results.back()));
+    if (EqualsObserved(base, results.back()))
+      session.Print("  equal to the observed output at every point ({})\n", base.observed->by);
+    Judge(base, *subject, results.back(), session.totals, session.document.findings);
   }
-  for (Finding& finding : document.findings) finding.case_file = options.path;
-  document.command = options.command;
-  SetTotals(document, totals);
-  document.extra.emplace_back("sweep", SweepJson(base, codes, results));
-  Deferred deferred;
+  for (Finding& finding : session.document.findings) finding.case_file = options.path;
+  session.document.extra.emplace_back("sweep", SweepJson(base, codes, results));
   if (!options.plot.empty()) {
-    deferred.Try([&] {
-      try {
-        WriteFile(options.plot, SweepSvg(base, results));
-      } catch (const InputError& error) {
-        throw InputError(std::string("--plot: ") + error.what());
-      } catch (const Unavailable& error) {
-        throw InputError(std::string("--plot: ") + error.what());
-      }
-    });
+    session.deferred.Try("--plot", [&] { WriteFile(options.plot, SweepSvg(base, results)); });
   }
-  document.seconds = stopwatch.seconds();
-  deferred.Try([&] { WriteResults(options, document, {}); });
-  deferred.Throw();
-  if (!JudgedSomething(totals, results.empty() ? "" : results.front().skipped)) return kBadInput;
-  return document.findings.empty() ? kClean : kFindings;
+  return session.End(results.empty() ? "" : results.front().skipped);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <map>
 #include <string_view>
 
+#include "core/io/json_text.h"
 #include "core/io/result_json.h"
 
 namespace qualm {

@@ -124,7 +124,7 @@ TEST(KnownJson, ABaselineIsWhatAResultSays) {
   const auto fingerprint = [&](size_t i) { return document.findings[i].fingerprint(); };
   document.known = {{fingerprint(1), {"baseline", "", ""}},
                     {fingerprint(2), {"suppression", "r", "2027-01-01"}}};
-  document.extra.emplace_back("list", "[{\"fingerprint\": 7}]");
+  document.extra.emplace_back("list", JsonList().Add(JsonObject{{"fingerprint", 7}}));
   EXPECT_EQ(ParseBaseline(ResultToJson(document), "f"),
             (std::set<std::string>{fingerprint(0), fingerprint(1), fingerprint(3)}));
 }

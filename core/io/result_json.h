@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "core/finding.h"
-#include "core/io/json_text.h"  // JsonQuote, for the blocks of `extra`
+#include "core/io/json_writer.h"
 
 namespace qualm {
 
@@ -31,8 +31,8 @@ struct ResultDocument {
       totals;  // cases passed failed expected skipped vacuous not_applicable
   std::vector<Finding> findings;
   std::map<std::string, KnownMark> known;  // by fingerprint
-  // Verb-specific blocks (already JSON text), e.g. {"sweep", "{...}"}, {"hazards", "[...]"}.
-  std::vector<std::pair<std::string, std::string>> extra;
+  // Blocks of one verb: "sweep", "hazards".
+  std::vector<std::pair<std::string, JsonValue>> extra;
   double seconds = 0;
 };
 std::string ResultToJson(const ResultDocument& document);

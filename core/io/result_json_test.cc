@@ -20,7 +20,7 @@ ResultDocument Example() {
   document.findings = {
       Finding("linear", "matches_exact", "faulty:pair-saturation", verdict, "out/a.case.json"),
       Finding("", "", "", {})};
-  document.extra = {{"sweep", "{\"x\": [1]}"}};
+  document.extra = {{"sweep", JsonObject({{"x", std::vector{1}}}, kSpaced)}};
   document.seconds = 0.1;
   return document;
 }

@@ -129,7 +129,7 @@ TEST(ResultSchema, WrittenResultsAreValid) {
   document.command = "qualm check";
   document.subjects = {{"native", "exact"}};
   document.totals = {{"cases", 3}};
-  document.extra = {{"list", R"([{"name": "native", "about": "ours"}])"}};
+  document.extra = {{"list", JsonList().Add(JsonObject{{"name", "native"}, {"about", "ours"}})}};
   for (int kind = 0; kind <= static_cast<int>(FindingKind::kUnknown); ++kind) {
     Verdict verdict = Verdict::Failed("", Divergence{kind, "1", "0x1p+0", 0.5});
     verdict.kind = static_cast<FindingKind>(kind);

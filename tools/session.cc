@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/session.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <set>
+#include <string_view>
+
+#include "core/io/json_text.h"
+#include "core/status.h"
+#include "oracles/conventions/convention.h"
+#include "tools/stop.h"
+
+namespace qualm::tools {
+namespace {
+
+std::vector<std::string>& CommandLine() {
+  static std::vector<std::string> words;
+  return words;
+}
+
+std::string ShellWord(const std::string& word) {
+  const bool plain = !word.empty() && word.find_first_not_of(
+                                          "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                          "0123456789@%+=:,./-_") == std::string::npos;
+  if (plain) return word;
+  if (OneLine(word) != word) {
+    // The quotes of bash, zsh and POSIX 2024, so that the line stays one.
+    std::string quoted = "$'";
+    for (char ch : word) {
+      if (static_cast<uint8_t>(ch) < 0x20 || ch == 0x7F) {
+        quoted += fmt::format("\\{:03o}", static_cast<uint8_t>(ch));
+      } else {
+        quoted += ch == '\'' || ch == '\\' ? std::string("\\") + ch : std::string(1, ch);
+      }
+    }
+    return quoted + "'";
+  }
+  std::string quoted = "'";
+  for (char ch : word) quoted += ch == '\'' ? std::string("'\\''") : std::string(1, ch);
+  return quoted + "'";
+}
+
+// Is the word an option that a repetition leaves out: "--jobs", "--jobs=2", "-j2"? *next says
+// whether its value is the next word.
+bool IsVolatile(const std::string& word, bool* next) {
+  static const std::set<std::string> kLong{"--json", "--junit", "--jobs",
+                                           "--out",  "--plot",  "--output"};
+  static const std::set<std::string> kShort{"-j", "-o"};
+  const std::string name = word.substr(0, word.find('='));
+  *next = name == word;
+  if (kLong.contains(name)) return true;
+  if (!kShort.contains(word.substr(0, 2))) return false;
+  *next = word.size() == 2;
+  return true;
+}
+
+std::string Repeat(const std::string& program, std::optional<uint64_t> seed,
+                   const std::string& today) {
+  std::string command = program;
+  const std::vector<std::string>& words = CommandLine();
+  bool has_seed = false, has_today = false;
+  for (size_t i = 1; i < words.size(); ++i) {
+    bool next = false;
+    if (IsVolatile(words[i], &next)) {
+      if (next) ++i;
+      continue;
+    }
+    const std::string name = words[i].substr(0, words[i].find('='));
+    has_seed |= name == "--seed";
+    has_today |= name == "--today";
+    command += " " + ShellWord(words[i]);
+  }
+  if (seed && !has_seed) command += " --seed " + std::to_string(*seed);
+  if (!today.empty() && !has_today) command += " --today " + today;
+  return command;
+}
+
+void RequireWritable(const std::string& option, const std::string& path) {
+  if (path.empty()) return;
+  const auto fail = [&](const std::string& why) {
+    throw InputError(option + ": " + path + ": cannot be written (" + why + ")");
+  };
+  std::error_code error;
+  if (std::filesystem::is_directory(path, error)) fail("is a folder");
+  if (access(path.c_str(), F_OK) == 0) {
+    // Opened for writing a pipe would wait for its reader.
+    if (access(path.c_str(), W_OK) != 0) fail(std::strerror(errno));
+    return;
+  }
+  const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  if (file < 0 && errno == EEXIST) return;  // a link to a file that does not exist yet
+  if (file < 0) fail(std::strerror(errno));
+  close(file);
+  unlink(path.c_str());
+}
+
+void RequireApart(const std::vector<std::pair<std::string, std::string>>& written,
+                  const std::vector<std::string>& read) {
+  const auto same = [](const std::string& a, const std::string& b) {
+    std::error_code ignored;
+    return a == b || std::filesystem::equivalent(a, b, ignored);
+  };
+  for (size_t i = 0; i < written.size(); ++i) {
+    const auto& [option, path] = written[i];
+    std::error_code ignored;
+    // A device or a pipe (/dev/null) keeps nothing: it may be written twice.
+    const bool keeps =
+        !std::filesystem::exists(path, ignored) || std::filesystem::is_regular_file(path, ignored);
+    if (path.empty() || !keeps) continue;
+    for (size_t j = 0; j < i; ++j) {
+      if (same(path, written[j].second)) {
+        throw InputError(option + ": " + path + ": is the file of " + written[j].first +
+                         " too, expected another one");
+      }
+    }
+    for (const std::string& file : read) {
+      if (same(path, file)) {
+        throw InputError(option + ": " + path + ": is read by this run, expected another file");
+      }
+    }
+  }
+}
+
+// Into the file, or to stdout for "-".
+void WriteTo(const std::string& path, const std::string& text) {
+  if (path.empty()) return;
+  if (path != "-") return WriteFile(path, text);
+  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0)
+    throw InputError("stdout cannot be written");
+}
+
+}  // namespace
+
+void SetCommandLine(int argc, char** argv) { CommandLine().assign(argv, argv + argc); }
+
+void RequireFolder(const std::string& option, const std::string& path) {
+  if (path.empty()) return;
+  namespace fs = std::filesystem;
+  const auto fail = [&](const std::string& why) {
+    throw InputError(option + ": " + path + ": cannot be made or written (" + why + ")");
+  };
+  std::error_code error;
+  std::vector<fs::path> missing;  // the innermost first
+  for (fs::path at = fs::absolute(path); !fs::exists(at, error); at = at.parent_path()) {
+    missing.push_back(at);
+  }
+  // Tried, since some file systems only say so then, and taken back: a run may find nothing.
+  fs::create_directories(path, error);
+  if (error) fail(error.message());
+  const bool writable = access(path.c_str(), W_OK) == 0;
+  const std::string why = std::strerror(errno);
+  for (const fs::path& made : missing) fs::remove(made, error);
+  if (!writable) fail(why);
+}
+
+void RequireWritable(const CommonOptions& options,
+                     const std::vector<std::pair<std::string, std::string>>& more,
+                     const std::vector<std::string>& read) {
+  if (options.json == "-" && options.junit == "-") {
+    throw InputError("--junit: stdout takes one document, expected a file for this or for --json");
+  }
+  std::vector<std::pair<std::string, std::string>> written = more;
+  if (options.json != "-") written.emplace_back("--json", options.json);
+  if (options.junit != "-") written.emplace_back("--junit", options.junit);
+  for (const auto& [option, path] : written) RequireWritable(option, path);
+  RequireApart(written, read);
+}
+
+std::vector<std::string> SubjectNames(const std::vector<std::string>& named,
+                                      const std::vector<std::string>& defaults) {
+  const SubjectRegistry& registry = SubjectRegistry::Get();
+  std::vector<std::string> names;
+  const auto add = [&](const std::string& name) {
+    if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+  };
+  for (const std::string& pattern : named) {
+    for (const std::string& name : registry.Expand(pattern)) add(name);
+  }
+  if (!named.empty()) return names;
+  for (const std::string& pattern : defaults) {
+    try {
+      for (const std::string& name : registry.Expand(pattern)) {
+        registry.Make(name);
+        add(name);
+      }
+    } catch (const Unavailable& error) {
+      Tell("left out: {}", error.what());
+    } catch (const InputError&) {
+      Tell("left out: this build has no subject '{}'", pattern);
+    }
+  }
+  return names;
+}
+
+void Deferred::Try(const std::function<void()>& work) {
+  try {
+    work();
+  } catch (const InputError& error) {
+    if (error_.empty()) error_ = error.what();
+  }
+}
+
+void Deferred::Try(const std::string& option, const std::function<void()>& work) {
+  Try([&] {
+    try {
+      work();
+    } catch (const InputError& error) {
+      throw InputError(option + ": " + error.what());
+    } catch (const Unavailable& error) {
+      throw InputError(option + ": " + error.what());
+    }
+  });
+}
+
+void Deferred::Throw() const {
+  if (!error_.empty()) throw InputError(error_);
+}
+
+std::string TotalsLine(const Totals& totals) {
+  return fmt::format(
+      "{} cases: {} passed, {} failed, {} expected, {} skipped, {} vacuous, {} not applicable",
+      totals.cases, totals.of(Judgement::kPassed), totals.of(Judgement::kFailed),
+      totals.of(Judgement::kExpected), totals.of(Judgement::kSkipped),
+      totals.of(Judgement::kVacuous), totals.of(Judgement::kNotApplicable));
+}
+
+void Session::Open(const std::vector<std::string>& names, const std::string& contract) {
+  std::optional<Contract> wanted;
+  if (!contract.empty()) {
+    wanted = ParseContract(contract);
+    if (!wanted->exact() && FindConvention(wanted->convention) == nullptr) {
+      throw InputError("--contract: there is no model '" + wanted->convention +
+                       "' (see qualm list subjects)");
+    }
+  }
+  for (const std::string& name : names) {
+    subjects.push_back(SubjectRegistry::Get().Make(name));
+    if (wanted) subjects.back()->set_contract(*wanted);
+    const Contract& contract_of = subjects.back()->contract();
+    if (!contract_of.exact() && FindConvention(contract_of.convention) == nullptr) {
+      // A plugin may promise anything.
+      throw Unavailable("subject '" + name + "': its contract: there is no model '" +
+                        contract_of.convention + "' (see qualm list subjects)");
+    }
+    document.subjects.emplace_back(subjects.back()->name(), contract_of.text());
+  }
+}
+
+std::vector<Subject*> Session::pointers() const {
+  std::vector<Subject*> list;
+  for (const auto& subject : subjects) list.push_back(subject.get());
+  return list;
+}
+
+void Session::Begin(const std::string& what, std::optional<uint64_t> seed) {
+  document.seed = seed;
+  Tell("{}to repeat: {}", what, Repeat(ShellWord(CommandLine().front()), seed, known.today()));
+}
+
+void Session::Write(const std::string& copy) {
+  document.command = Repeat("qualm", document.seed, known.today());
+  document.totals["cases"] = totals.cases;
+  for (Judgement judgement :
+       {Judgement::kPassed, Judgement::kFailed, Judgement::kExpected, Judgement::kSkipped,
+        Judgement::kVacuous, Judgement::kNotApplicable}) {
+    document.totals[std::string(Name(judgement))] = totals.of(judgement);
+  }
+  document.known = known.MarksOf(document.findings);
+  document.seconds = stopwatch.seconds();
+  if (!copy.empty()) deferred.Try([&] { WriteFile(copy, ResultToJson(document)); });
+  deferred.Try("--json", [&] { WriteTo(options_.json, ResultToJson(document)); });
+  deferred.Try("--junit", [&] { WriteTo(options_.junit, ToJUnit(tests)); });
+  deferred.Throw();
+}
+
+bool Session::Judged(const std::string& why) const {
+  if (Stopped() || totals.judged() != 0) return true;
+  Tell("nothing was judged{}{}", why.empty() ? "" : ": ", why);
+  return false;
+}
+
+int Session::End(const std::string& why, const std::string& copy) {
+  Write(copy);
+  if (!Judged(why)) return kBadInput;
+  return StatusOfStopped(known.AnyNew(document.findings) ? kFindings : kClean);
+}
+
+}  // namespace qualm::tools

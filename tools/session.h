@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// What verbs begin and end with: the subjects, the command that repeats the run, the result
+// document, the exit status.
+#ifndef QUALM_TOOLS_SESSION_H_
+#define QUALM_TOOLS_SESSION_H_
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/io/result_json.h"
+#include "core/subject.h"
+#include "properties/engine.h"
+#include "tools/command.h"
+#include "tools/known.h"
+
+namespace qualm::tools {
+
+// Throws InputError where --json, --junit or one of `more` (option, path) cannot be written, where
+// two of them are one file, or where one is among the case files that are `read`; before anything
+// is judged. Leaves existing files as they are.
+void RequireWritable(const CommonOptions& options,
+                     const std::vector<std::pair<std::string, std::string>>& more = {},
+                     const std::vector<std::string>& read = {});
+// Throws InputError where the folder that findings would go to cannot be made or written. Leaves
+// nothing behind.
+void RequireFolder(const std::string& option, const std::string& path);
+
+// Expands patterns ("native@all"), drops repetitions, keeps the order. A subject named on the
+// command line must exist (Unavailable otherwise); a missing one of `defaults` is left out, with
+// the reason on stderr.
+std::vector<std::string> SubjectNames(const std::vector<std::string>& named,
+                                      const std::vector<std::string>& defaults);
+
+// Errors that may occur while results are written. The run tells first what it found, then throws.
+class Deferred {
+ public:
+  void Try(const std::function<void()>& work);  // keeps the first InputError
+  // The same of what an option asks for: "OPTION: ...", also where something is Unavailable.
+  void Try(const std::string& option, const std::function<void()>& work);
+  void Throw() const;  // throws the error that was kept, if there is one
+
+ private:
+  std::string error_;
+};
+
+class Stopwatch {
+ public:
+  double seconds() const {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  }
+
+ private:
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
+// The command line as it was given.
+void SetCommandLine(int argc, char** argv);
+
+// "1000 cases: 20000 passed, ..." for people.
+std::string TotalsLine(const Totals& totals);
+
+// One run of a verb.
+class Session {
+ public:
+  explicit Session(const CommonOptions& options) : options_(options) {}
+
+  // Makes the subjects, gives them the contract if it is not "", and lists them in the document.
+  void Open(const std::vector<std::string>& names, const std::string& contract);
+  std::vector<Subject*> pointers() const;
+
+  // Says on stderr, after `what`, which command repeats the run. That command is part of the
+  // document, without the options that say where results go and how many threads find them. It has
+  // the seed of a verb that draws cases, and --today where the date matters.
+  void Begin(const std::string& what = "", std::optional<uint64_t> seed = std::nullopt);
+
+  // Text for people. With --json - or --junit - only the document goes to stdout.
+  template <class... Args>
+  void Print(fmt::format_string<Args...> format, Args&&... args) const {
+    if (!options_.quiet_stdout()) Out(fmt::format(format, std::forward<Args>(args)...));
+  }
+
+  // Completes the document and writes --json, --junit and `copy`, a file that gets the document
+  // too. Throws what was deferred.
+  void Write(const std::string& copy = "");
+  // Was anything judged, or the run stopped before? Otherwise says on stderr that nothing was, and
+  // why where `why` is not "".
+  bool Judged(const std::string& why) const;
+  // Write and the usual exit status: 2 if nothing was judged, 1 if there is a new finding, else 0.
+  int End(const std::string& why, const std::string& copy = "");
+
+  Stopwatch stopwatch;
+  ResultDocument document;
+  Totals totals;
+  std::vector<JUnitTest> tests;
+  KnownFindings known;
+  Deferred deferred;
+  std::vector<std::unique_ptr<Subject>> subjects;
+
+ private:
+  const CommonOptions& options_;
+};
+
+}  // namespace qualm::tools
+
+#endif  // QUALM_TOOLS_SESSION_H_

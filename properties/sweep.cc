@@ -71,15 +71,6 @@ void ReportKinks(const Case& base, const Case& expanded, const std::vector<__int
   }
 }
 
-bool IsMonotone(const std::vector<int32_t>& y, int direction) {
-  for (size_t i = 1; i < y.size(); ++i) {
-    const int32_t step = y[i] - y[i - 1];
-    if ((direction > 0 && step < 0) || (direction < 0 && step > 0) || (direction == 0 && step != 0))
-      return false;
-  }
-  return true;
-}
-
 }  // namespace
 
 Case OneRow(const Case& c) {
@@ -228,9 +219,8 @@ Result Run(const Case& c, Subject& subject, const std::vector<int32_t>& codes) {
       }
     }
     curve.direction = Direction(base, n);
-    curve.monotone = IsMonotone(curve.y, curve.direction);
-    const auto lower = static_cast<int32_t>(std::min<int64_t>(LowerBound(base), base.out_max));
-    curve.linear = HasStabbingLine(codes, curve.y, lower, base.out_max);
+    curve.monotone = !JudgeMonotone(base, n, codes, curve.y).failed();
+    curve.linear = !JudgeLinear(base, n, codes, curve.y).failed();
     ReportKinks(base, expanded, sums, codes, curve);
     result.curves.push_back(std::move(curve));
   }

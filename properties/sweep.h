@@ -13,6 +13,7 @@
 
 #include "core/case.h"
 #include "core/subject.h"
+#include "core/verdict.h"
 #include "oracles/headroom/headroom.h"
 
 namespace qualm::sweep {
@@ -46,12 +47,23 @@ struct KinkReport {
   KinkState state = KinkState::kLatent;
 };
 
+// What the properties sweep_is_monotone and sweep_is_linear say of the curve `y` of output channel
+// n: passed, or failed at a code. `base` is one row, `y` its outputs at `codes`.
+// sweep_properties.cc.
+Verdict JudgeMonotone(const Case& base, int64_t n, const std::vector<int32_t>& codes,
+                      const std::vector<int32_t>& y);
+Verdict JudgeLinear(const Case& base, int64_t n, const std::vector<int32_t>& codes,
+                    const std::vector<int32_t>& y);
+// Why the claim is no theorem for the case, "" if it is one. `expanded` is what Expand gives.
+std::string WhyNotMonotone(const Case& expanded);
+std::string WhyNotLinear(const Case& expanded);
+
 struct Curve {
   int64_t n = 0;
   std::vector<int32_t> y;  // one per code
   std::vector<int32_t> exact;
-  bool monotone = true;
-  bool linear = true;  // a stabbing line exists
+  bool monotone = true;  // JudgeMonotone passes
+  bool linear = true;    // JudgeLinear passes
   int direction = 0;
   std::optional<int32_t> last_exact_code;  // before the first code whose y differs from exact
   std::vector<KinkReport> kinks;  // for subjects that are or may be pair-saturating: all predicted

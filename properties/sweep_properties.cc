@@ -78,68 +78,83 @@ Swept SweepAll(const Case& c, Subject& subject) {
   return swept;
 }
 
-// A failure at code `at` of channel n, told on the case itself: the sweep is its derived form.
-Verdict Bent(const Swept& swept, int64_t n, size_t at, const std::string& expected,
-             const std::string& what) {
-  const int64_t index = static_cast<int64_t>(at) * swept.base.N + n;
-  return Verdict::Failed(what + " at x = " + std::to_string(swept.codes[at]) + ", channel " +
-                             std::to_string(n) + ": got " + ElementText(swept.y, index) +
-                             ", expected " + expected,
-                         std::nullopt);
+// A failure of channel n at code x, told on the case itself: the sweep is its derived form.
+Verdict Bent(const std::string& what, int32_t x, int64_t n, int32_t y,
+             const std::string& expected) {
+  return Verdict::Failed(what + " at x = " + std::to_string(x) + ", channel " + std::to_string(n) +
+                         ": got " + std::to_string(y) + ", expected " + expected);
 }
 
-Verdict Conclude(const Swept& swept) {
+// A property of one curve, of every channel that is swept.
+template <class JudgeCurve, class WhyNot>
+Verdict JudgeSweep(const Case& c, Subject& subject, JudgeCurve judge, WhyNot why_not) {
+  const Swept swept = SweepAll(c, subject);
+  if (swept.verdict) return *swept.verdict;
+  if (std::string reason = why_not(swept.expanded); !reason.empty())
+    return Verdict::NotApplicable(std::move(reason));
+  for (int64_t n = 0; n < swept.base.N; ++n) {
+    Verdict verdict = judge(swept.base, n, swept.codes, swept.CurveOf(n));
+    if (verdict.failed()) return verdict;
+  }
   return swept.vacuous ? Verdict::Vacuous("no exact sweep takes 3 values") : Verdict::Passed();
 }
 
 Verdict SweepIsMonotone(const Case& c, Subject& subject) {
-  const Swept swept = SweepAll(c, subject);
-  if (swept.verdict) return *swept.verdict;
-  if (exact::RequantMayOverflow(swept.expanded)) {
-    return Verdict::NotApplicable(relation::kRequantOverflows);
-  }
-  for (int64_t n = 0; n < swept.base.N; ++n) {
-    const int direction = sweep::Direction(swept.base, n);
-    const std::vector<int32_t> y = swept.CurveOf(n);
-    for (size_t i = 1; i < y.size(); ++i) {
-      const bool right = direction > 0   ? y[i] >= y[i - 1]
-                         : direction < 0 ? y[i] <= y[i - 1]
-                                         : y[i] == y[i - 1];
-      if (right) continue;
-      const std::string relation = direction > 0 ? "at least " : direction < 0 ? "at most " : "";
-      return Bent(swept, n, i, relation + std::to_string(y[i - 1]), "the sweep turns back");
-    }
-  }
-  return Conclude(swept);
+  return JudgeSweep(c, subject, sweep::JudgeMonotone, sweep::WhyNotMonotone);
 }
 
 Verdict SweepIsLinear(const Case& c, Subject& subject) {
-  if (c.requant != Requant::kExact) {
-    return Verdict::NotApplicable(std::string(Name(c.requant)) + " rounds more than once");
-  }
-  const Swept swept = SweepAll(c, subject);
-  if (swept.verdict) return *swept.verdict;
-  const auto low = static_cast<int32_t>(relation::LowEnd(swept.base, 0));
-  const int32_t high = swept.base.out_max;
-  for (int64_t n = 0; n < swept.base.N; ++n) {
-    const std::vector<int32_t> y = swept.CurveOf(n);
-    if (c.out_dtype == DType::kS32) {
-      const auto inside = [&](size_t i) { return y[i] > low && y[i] < high; };
-      for (size_t i = 2; i < y.size(); ++i) {
-        if (!inside(i) || !inside(i - 1) || !inside(i - 2)) continue;
-        const int64_t straight = 2 * int64_t{y[i - 1]} - y[i - 2];
-        if (y[i] == straight) continue;
-        return Bent(swept, n, i, std::to_string(straight), "the accumulator changes slope");
-      }
-    } else if (low < high && !sweep::HasStabbingLine(swept.codes, y, low, high)) {
-      return Verdict::Failed("no straight line rounds to the sweep of channel " +
-                             std::to_string(n));
-    }
-  }
-  return Conclude(swept);
+  if (std::string reason = sweep::WhyNotLinear(c); !reason.empty())
+    return Verdict::NotApplicable(std::move(reason));
+  return JudgeSweep(c, subject, sweep::JudgeLinear, sweep::WhyNotLinear);
 }
 
 }  // namespace
+
+namespace sweep {
+
+std::string WhyNotMonotone(const Case& expanded) {
+  return exact::RequantMayOverflow(expanded) ? std::string(relation::kRequantOverflows) : "";
+}
+
+std::string WhyNotLinear(const Case& expanded) {
+  if (expanded.requant == Requant::kExact) return "";
+  return std::string(Name(expanded.requant)) + " rounds more than once";
+}
+
+Verdict JudgeMonotone(const Case& base, int64_t n, const std::vector<int32_t>& codes,
+                      const std::vector<int32_t>& y) {
+  const int direction = Direction(base, n);
+  for (size_t i = 1; i < y.size(); ++i) {
+    const bool right = direction > 0   ? y[i] >= y[i - 1]
+                       : direction < 0 ? y[i] <= y[i - 1]
+                                       : y[i] == y[i - 1];
+    if (right) continue;
+    const std::string bound = direction > 0 ? "at least " : direction < 0 ? "at most " : "";
+    return Bent("the sweep turns back", codes[i], n, y[i], bound + std::to_string(y[i - 1]));
+  }
+  return Verdict::Passed();
+}
+
+Verdict JudgeLinear(const Case& base, int64_t n, const std::vector<int32_t>& codes,
+                    const std::vector<int32_t>& y) {
+  const auto low = static_cast<int32_t>(relation::LowEnd(base, 0));
+  const int32_t high = base.out_max;
+  if (base.out_dtype == DType::kS32) {
+    const auto inside = [&](size_t i) { return y[i] > low && y[i] < high; };
+    for (size_t i = 2; i < y.size(); ++i) {
+      if (!inside(i) || !inside(i - 1) || !inside(i - 2)) continue;
+      const int64_t straight = 2 * int64_t{y[i - 1]} - y[i - 2];
+      if (y[i] != straight)
+        return Bent("the accumulator changes slope", codes[i], n, y[i], std::to_string(straight));
+    }
+  } else if (low < high && !HasStabbingLine(codes, y, low, high)) {
+    return Verdict::Failed("no straight line rounds to the sweep of channel " + std::to_string(n));
+  }
+  return Verdict::Passed();
+}
+
+}  // namespace sweep
 
 std::vector<Property> SweepProperties() {
   return {

@@ -140,13 +140,17 @@ FindingKind KindOf(const sweep::Result& result, const std::vector<int64_t>& outp
   return FindingKind::kPairSaturation;
 }
 
-// One finding for all outputs that break a claim, counted output by output.
+// One finding for all outputs that break a claim, counted output by output. Where the claim is no
+// theorem (`why_not` is not ""), no output is judged by it.
 void JudgeClaim(const Case& base, const sweep::Result& result, const char* claim,
-                bool sweep::Curve::* holds, Totals& totals, std::vector<Finding>& findings) {
+                bool sweep::Curve::* holds, const std::string& why_not, Totals& totals,
+                std::vector<Finding>& findings) {
   std::vector<int64_t> broken;
   for (const sweep::Curve& curve : result.curves) {
-    totals.Add(curve.*holds ? Judgement::kPassed : Judgement::kFailed);
-    if (!(curve.*holds)) broken.push_back(curve.n);
+    totals.Add(!why_not.empty() ? Judgement::kNotApplicable
+               : curve.*holds   ? Judgement::kPassed
+                                : Judgement::kFailed);
+    if (why_not.empty() && !(curve.*holds)) broken.push_back(curve.n);
   }
   if (broken.empty()) return;
   Verdict verdict =
@@ -166,12 +170,15 @@ void JudgeClaim(const Case& base, const sweep::Result& result, const char* claim
 
 void Judge(const Case& base, const Subject& subject, const sweep::Result& result, Totals& totals,
            std::vector<Finding>& findings) {
+  const Case expanded = sweep::Expand(base, result.codes);
   if (result.skipped.empty()) {
-    JudgeClaim(base, result, "sweep_is_monotone", &sweep::Curve::monotone, totals, findings);
-    JudgeClaim(base, result, "sweep_is_linear", &sweep::Curve::linear, totals, findings);
+    JudgeClaim(base, result, "sweep_is_monotone", &sweep::Curve::monotone,
+               sweep::WhyNotMonotone(expanded), totals, findings);
+    JudgeClaim(base, result, "sweep_is_linear", &sweep::Curve::linear,
+               sweep::WhyNotLinear(expanded), totals, findings);
     return;
   }
-  if (!subject.CannotRun(sweep::Expand(base, result.codes)).empty()) {
+  if (!subject.CannotRun(expanded).empty()) {
     totals.Add(Judgement::kSkipped);
     return;
   }

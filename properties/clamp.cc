@@ -40,7 +40,7 @@ std::vector<int> PastAnEnd(const Case& c) {
     }
     return past;
   }
-  // A code that wraps lies past both ends, or neither.
+  // Where the requantization may wrap, a code can come out at either end: nothing is claimed.
   if (c.requant == Requant::kFixedQ31 && exact::RequantMayOverflow(c)) return past;
   if (c.op == Op::kMaxPool) {  // rounds nothing: the codes themselves tell
     Case open = ProblemOf(c);

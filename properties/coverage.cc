@@ -67,17 +67,15 @@ void AddWindowHazards(const Case& c, const Add& add) {
 }
 
 bool MultiplierAboveOne(const Case& c) {
-  const double x = c.x_q.scale_at(0);
-  switch (c.op) {
-    case Op::kAdd: return std::max(x, double{c.w_q.scale_at(0)}) > c.out_q.scale_at(0);
-    case Op::kMul: return x * c.w_q.scale_at(0) > c.out_q.scale_at(0);
-    case Op::kConcat: return std::max(x, double{c.w_q.scale_at(0)}) > c.out_q.scale_at(0);
-    case Op::kTable:
-    case Op::kRescale: return x > c.out_q.scale_at(0);
-    case Op::kAvgPool:
-    case Op::kGlobalAvgPool: return x > double{c.out_q.scale_at(0)} * static_cast<double>(c.K);
-    default: return false;
+  const bool average = c.op == Op::kAvgPool || c.op == Op::kGlobalAvgPool;
+  const bool moves = c.op == Op::kTable || c.op == Op::kRescale;
+  if (!HasTwoInputs(c.op) && !average && !moves) return false;
+  double scale = c.x_q.scale_at(0);
+  if (HasTwoInputs(c.op)) {
+    const double w = c.w_q.scale_at(0);
+    scale = c.op == Op::kMul ? scale * w : std::max(scale, w);
   }
+  return scale > double{c.out_q.scale_at(0)} * (average ? static_cast<double>(c.K) : 1.0);
 }
 
 }  // namespace

@@ -82,8 +82,8 @@ struct CheckResult {
 // Seed of case i of an op: gen::Draw(op, CaseSeed(seed, op, i)) is the case.
 uint64_t CaseSeed(uint64_t seed, Op op, int64_t i);
 
-// Those of `options.ops` that a property of `options.property_glob` is about. Throws InputError if
-// there is none.
+// The operations of `options.ops` that have a property matching `options.property_glob`. Throws
+// InputError if there is none.
 std::vector<Op> DrawnOps(const CheckOptions& options);
 
 // Draws cases and judges them. Throws InputError/Unavailable before the first case.

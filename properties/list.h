@@ -13,13 +13,13 @@ namespace qualm {
 // For the claims that hold for every operation.
 inline std::vector<Op> EveryOp() { return {AllOps().begin(), AllOps().end()}; }
 
-// For those about rows and columns of codes or reals, which the output of choose_qparams is not.
+// For claims about rows and columns of outputs; choose_qparams gives parameters instead.
 inline std::vector<Op> EveryOpOnElements() {
   std::vector<Op> ops = EveryOp();
   std::erase(ops, Op::kChooseQParams);
   return ops;
 }
-// Of those, the ones whose columns do not depend on each other: softmax has rows.
+// For claims about columns that do not depend on each other; those of softmax share a row.
 inline std::vector<Op> EveryOpOnColumns() {
   std::vector<Op> ops = EveryOpOnElements();
   std::erase(ops, Op::kSoftmax);

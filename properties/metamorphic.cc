@@ -233,28 +233,19 @@ Verdict Gauge(const Case& c, Subject& subject) {
   Case doubled = ProblemOf(c);
   bool finite = true;
   const auto twice = [&](float& value) { finite = Double(value) && finite; };
-  switch (c.op) {
-    case Op::kQuantize:
-      // Infinities and NaN stay what they are; a finite x must stay finite.
-      for (float& x : doubled.x.as<float>()) {
-        if (std::isfinite(x)) twice(x);
-      }
-      break;
-    case Op::kRequantize:
-      if (!c.multiplier.empty()) return Verdict::Vacuous("the multiplier is given, not a quotient");
-      twice(doubled.x_q.scale[0]);
-      break;
-    case Op::kAdd:
-    case Op::kConcat:
-      twice(doubled.x_q.scale[0]);
-      twice(doubled.w_q.scale[0]);
-      break;
-    case Op::kTable:
-      if (c.function != Function::kRelu && c.function != Function::kLeakyRelu)
-        return Verdict::Vacuous("the function has a scale of its own");
-      twice(doubled.x_q.scale[0]);
-      break;
-    default: twice(doubled.x_q.scale[0]); break;
+  if (!c.multiplier.empty() && c.op == Op::kRequantize)
+    return Verdict::Vacuous("the multiplier is given, not a quotient");
+  if (c.op == Op::kTable && c.function != Function::kRelu && c.function != Function::kLeakyRelu)
+    return Verdict::Vacuous("the function has a scale of its own");
+  if (c.op == Op::kQuantize) {
+    // Infinities and NaN stay what they are; a finite x must stay finite.
+    for (float& x : doubled.x.as<float>()) {
+      if (std::isfinite(x)) twice(x);
+    }
+  } else {
+    twice(doubled.x_q.scale[0]);
+    // A product of two inputs is doubled by doubling one, anything else by doubling both.
+    if (HasTwoInputs(c.op) && c.op != Op::kMul) twice(doubled.w_q.scale[0]);
   }
   if (c.out_dtype == DType::kF32) {
     // No output scale to double: halve the weights' instead, where that loses no bit.

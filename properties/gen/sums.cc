@@ -31,7 +31,7 @@ struct Sums {
   std::vector<double> row;  // of one row: the first of linear, the middle pixel of a convolution
 };
 
-// Takes note of the sum of channel n, which is of the chosen row or not.
+// Notes a sum of channel n; `chosen` if it belongs to the row that Sums keeps.
 void Place(double sum, bool chosen, int64_t n, Sums& sums) {
   sums.largest = std::max(sums.largest, std::abs(sum));
   if (chosen) sums.row[static_cast<size_t>(n)] = sum;

@@ -16,11 +16,11 @@
 
 namespace qualm::gen::internal {
 
-// An entry of `items` with probability weight / sum of weights.
 struct Weighted {
   Theme theme;
   int weight;
 };
+// A theme of `items`, with probability weight / sum of weights.
 Theme PickTheme(Rng& rng, std::span<const Weighted> items);
 
 // A dimension: 1..8, around q*L +-1 for vector widths L of 4 to 64, or uniform; rarely 0.

@@ -11,6 +11,7 @@
 #include "core/io/case_json.h"
 #include "core/status.h"
 #include "properties/adapt.h"
+#include "properties/engine.h"
 #include "properties/property.h"
 #include "triage/triage.h"
 
@@ -38,11 +39,7 @@ CheckerOptions OptionsFromEnvironment(CheckerOptions options) {
 }
 
 Checker::Checker(CheckerOptions options) : options_(std::move(options)) {
-  for (const std::string& name : SubjectRegistry::Get().Expand(options_.subject)) {
-    subjects_.push_back(SubjectRegistry::Get().Make(name));
-    if (!options_.contract.empty())
-      subjects_.back()->set_contract(ParseContract(options_.contract));
-  }
+  subjects_ = MakeSubjects(SubjectRegistry::Get().Expand(options_.subject), options_.contract);
   const bool matched = std::ranges::any_of(
       AllOps(), [&](Op op) { return !PropertiesAbout(op, options_.properties).empty(); });
   if (!matched) {

@@ -160,6 +160,30 @@ std::vector<Op> DrawnOps(const CheckOptions& options) {
   return named;
 }
 
+std::vector<std::unique_ptr<Subject>> MakeSubjects(const std::vector<std::string>& names,
+                                                   const std::string& contract) {
+  std::optional<Contract> wanted;
+  if (!contract.empty()) {
+    wanted = ParseContract(contract);
+    if (!wanted->exact() && FindConvention(wanted->convention) == nullptr) {
+      throw InputError("--contract: there is no model '" + wanted->convention +
+                       "' (see qualm list subjects)");
+    }
+  }
+  std::vector<std::unique_ptr<Subject>> subjects;
+  for (const std::string& name : names) {
+    subjects.push_back(SubjectRegistry::Get().Make(name));
+    if (wanted) subjects.back()->set_contract(*wanted);
+    const Contract& own = subjects.back()->contract();
+    if (!own.exact() && FindConvention(own.convention) == nullptr) {
+      // A plugin may promise anything.
+      throw Unavailable("subject '" + name + "': its contract: there is no model '" +
+                        own.convention + "' (see qualm list subjects)");
+    }
+  }
+  return subjects;
+}
+
 uint64_t CaseSeed(uint64_t seed, Op op, int64_t i) {
   return MixSeed(MixSeed(seed, static_cast<uint64_t>(op)), static_cast<uint64_t>(i));
 }
@@ -219,23 +243,11 @@ void CheckCase(const Case& drawn, const std::vector<Subject*>& subjects, const s
 
 CheckResult Check(const CheckOptions& options) {
   ValidateOptions(options);
-  std::optional<Contract> contract;
-  if (!options.contract.empty()) {
-    contract = ParseContract(options.contract);
-    if (!contract->exact() && FindConvention(contract->convention) == nullptr) {
-      throw InputError("--contract: there is no model '" + contract->convention + "'");
-    }
-  }
   // All subjects before the first case, and on this thread: what is missing is known at once, and a
   // worker process that dies with the thread that started it lives as long as the run.
   const auto jobs = static_cast<size_t>(options.jobs);
   std::vector<std::vector<std::unique_ptr<Subject>>> subjects(jobs);
-  for (auto& own : subjects) {
-    for (const std::string& name : options.subjects) {
-      own.push_back(SubjectRegistry::Get().Make(name));
-      if (contract) own.back()->set_contract(*contract);
-    }
-  }
+  for (auto& own : subjects) own = MakeSubjects(options.subjects, options.contract);
 
   CaseCursor cursor;
   cursor.ops = DrawnOps(options);

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -78,6 +79,11 @@ struct CheckResult {
   HazardCoverage coverage;
   std::vector<Finding> findings;  // in case order; not yet attributed or minimized
 };
+
+// Makes the subjects, each under `contract` ("": its own). Throws InputError where that is none,
+// Unavailable where a subject is missing or promises a convention that does not exist.
+std::vector<std::unique_ptr<Subject>> MakeSubjects(const std::vector<std::string>& names,
+                                                   const std::string& contract);
 
 // Seed of case i of an op: gen::Draw(op, CaseSeed(seed, op, i)) is the case.
 uint64_t CaseSeed(uint64_t seed, Op op, int64_t i);

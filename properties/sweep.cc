@@ -58,7 +58,7 @@ void ReportKinks(const Case& base, const Case& expanded, const std::vector<__int
     std::vector<headroom::Kink> others = kinks;
     others.erase(others.begin() + static_cast<std::ptrdiff_t>(i));
     const bool shows = predicted != Predict(expanded, sums, curve.n, codes, base, others);
-    curve.kinks.push_back({kinks[i], shows ? KinkState::kVisible : KinkState::kLatent});
+    curve.kinks.push_back({kinks[i], shows});
   }
   for (size_t row = 0; row < codes.size(); ++row) {
     if (curve.y[row] == curve.exact[row]) continue;

@@ -35,16 +35,12 @@ bool HasStabbingLine(const std::vector<int32_t>& x, const std::vector<int32_t>& 
 // +1, -1 or 0: sign of sum_k (w - zw_n) over the taps that lie in the image.
 int Direction(const Case& base, int64_t n);
 
-enum class KinkState : uint8_t {
-  kVisible,  // the output departs from the exact curve because of it
-  kLatent,   // predicted, but rounding or the clamp hides it at every swept code
-};
-constexpr std::string_view Name(KinkState state) {
-  return state == KinkState::kVisible ? "visible" : "latent";
-}
 struct KinkReport {
   headroom::Kink kink;
-  KinkState state = KinkState::kLatent;
+  // The output departs from the exact curve because of it. Otherwise the kink is latent: predicted,
+  // but rounding or the clamp hides it at every swept code.
+  bool visible = false;
+  std::string_view state() const { return visible ? "visible" : "latent"; }
 };
 
 // What the properties sweep_is_monotone and sweep_is_linear say of the curve `y` of output channel

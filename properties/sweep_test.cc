@@ -120,7 +120,7 @@ TEST_F(ForumSweep, FbgemmBendsExactlyWhereTheThreadSaw) {
   EXPECT_EQ(Which(result, Kinked), (std::set<int64_t>{0, 1, 3, 5, 6, 7, 8}));
   const auto latent_only = [](const Curve& curve) {
     for (const KinkReport& report : curve.kinks) {
-      if (report.state == KinkState::kVisible) return false;
+      if (report.visible) return false;
     }
     return !curve.kinks.empty();
   };

@@ -272,8 +272,7 @@ void Audit::Explanations() {
     if (finding.kind != FindingKind::kPairSaturation || finding.property != "matches_exact" ||
         !done.insert(finding.subject).second)
       continue;
-    const auto subject = SubjectRegistry::Get().Make(finding.subject);
-    subject->set_contract({});
+    const auto subject = std::move(MakeSubjects({finding.subject}, "exact").front());
     const triage::MinimizeResult small = triage::Minimize(
         finding.test_case, *subject, *FindProperty("matches_exact"), {.max_calls = 2000});
     if (!small.reproduced) continue;

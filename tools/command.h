@@ -81,10 +81,6 @@ CLI::Option* AddInteger(CLI::App& app, const std::string& names, T& value, int64
 
 // Text for people, to stdout; throws InputError where that cannot be written.
 void Out(const std::string& text);
-template <class... Args>
-void Print(fmt::format_string<Args...> format, Args&&... args) {
-  Out(fmt::format(format, std::forward<Args>(args)...));
-}
 // "qualm: ..." on one line of stderr. Errors of writing are ignored: a run whose stderr is closed
 // has the same result.
 void TellLine(const std::string& text);

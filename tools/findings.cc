@@ -87,8 +87,7 @@ std::vector<Finding> Triage(std::vector<Finding> raw, const std::string& out,
     return false;
   };
   for (Finding& finding : raw) {
-    const std::unique_ptr<Subject> subject = SubjectRegistry::Get().Make(finding.subject);
-    if (!contract.empty()) subject->set_contract(ParseContract(contract));
+    const auto subject = std::move(MakeSubjects({finding.subject}, contract).front());
     triage::Triaged triaged(std::move(finding), *subject,
                             [&](const Finding& found) { return !known.IsNew(found); });
     const Finding& found = triaged.finding();

@@ -7,7 +7,6 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <charconv>
 #include <cstdio>
 #include <memory>
 #include <optional>
@@ -20,28 +19,17 @@
 #include "core/op.h"
 #include "properties/engine.h"
 #include "properties/gen/gen.h"
+#include "tools/command.h"
 
 namespace {
 
 constexpr unsigned kSecondsForOneCase = 60;  // which takes milliseconds
 
-template <class Number>
-std::optional<Number> ParseNumber(std::string_view text) {
-  Number number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return number;
-}
-
 int Run(qualm::Op op, int64_t cases, uint64_t seed) {
   qualm::RegisterAllSubjects();
-  const qualm::SubjectRegistry& registry = qualm::SubjectRegistry::Get();
-  std::vector<std::unique_ptr<qualm::Subject>> owned;
+  const auto owned = qualm::MakeSubjects(qualm::SubjectRegistry::Get().Expand("native@all"), "");
   std::vector<qualm::Subject*> subjects;
-  for (const std::string& name : registry.Expand("native@all")) {
-    owned.push_back(registry.Make(name));
-    subjects.push_back(owned.back().get());
-  }
+  for (const auto& subject : owned) subjects.push_back(subject.get());
   qualm::CheckResult result;
   for (int64_t i = 0; i < cases; ++i) {
     const qualm::Case c = qualm::gen::Draw(op, qualm::CaseSeed(seed, op, i));
@@ -61,8 +49,8 @@ int Run(qualm::Op op, int64_t cases, uint64_t seed) {
 int main(int argc, char** argv) {
   if (argc == 4) {
     const std::optional<qualm::Op> op = qualm::ParseOp(argv[1]);
-    const auto cases = ParseNumber<int64_t>(argv[2]);
-    const auto seed = ParseNumber<uint64_t>(argv[3]);
+    const auto cases = qualm::tools::ParseInteger<int64_t>(argv[2]);
+    const auto seed = qualm::tools::ParseInteger<uint64_t>(argv[3]);
     if (op && cases && *cases > 0 && seed) {
       try {
         return Run(*op, *cases, *seed);

@@ -158,13 +158,12 @@ std::string SweepSvg(const Case& base, const std::vector<sweep::Result>& results
     double height = 0.97;
     for (const sweep::KinkReport& report : Kinks(lines, n)) {
       const int32_t code = report.kink.last_exact_code - (base.x.dtype() == DType::kS8 ? 128 : 0);
-      const bool visible = report.state == sweep::KinkState::kVisible;
       script += fmt::format(
           "set arrow from {0},graph 0 to {0},graph 1 nohead dt 2 lc rgb '{1}'\n"
           "set label 'k=({2},{3}) after {0}{5}' at {0},graph {4:.2f} right offset -0.4,0 font "
           "'sans,9' tc rgb '{1}'\n",
-          code, visible ? "#d73027" : "#999999", report.kink.k, report.kink.k + 1, height,
-          visible ? "" : " (latent)");
+          code, report.visible ? "#d73027" : "#999999", report.kink.k, report.kink.k + 1, height,
+          report.visible ? "" : " (latent)");
       height = height < 0.5 ? 0.97 : height - 0.08;
     }
     const size_t first = 2 + n * per_output;

@@ -146,7 +146,7 @@ void AddReport(CLI::App& app, Run* run) {
   verb->add_option("DIR", *folder, "output folder of qualm audit or check")->required();
   verb->callback([folder, run] {
     *run = [folder] {
-      Print("{}\n", BuildReport(*folder));
+      Out(BuildReport(*folder) + "\n");
       return static_cast<int>(kClean);
     };
   });

@@ -15,7 +15,6 @@
 
 #include "core/io/json_text.h"
 #include "core/status.h"
-#include "oracles/conventions/convention.h"
 #include "tools/stop.h"
 
 namespace qualm::tools {
@@ -233,25 +232,9 @@ std::string TotalsLine(const Totals& totals) {
 }
 
 void Session::Open(const std::vector<std::string>& names, const std::string& contract) {
-  std::optional<Contract> wanted;
-  if (!contract.empty()) {
-    wanted = ParseContract(contract);
-    if (!wanted->exact() && FindConvention(wanted->convention) == nullptr) {
-      throw InputError("--contract: there is no model '" + wanted->convention +
-                       "' (see qualm list subjects)");
-    }
-  }
-  for (const std::string& name : names) {
-    subjects.push_back(SubjectRegistry::Get().Make(name));
-    if (wanted) subjects.back()->set_contract(*wanted);
-    const Contract& contract_of = subjects.back()->contract();
-    if (!contract_of.exact() && FindConvention(contract_of.convention) == nullptr) {
-      // A plugin may promise anything.
-      throw Unavailable("subject '" + name + "': its contract: there is no model '" +
-                        contract_of.convention + "' (see qualm list subjects)");
-    }
-    document.subjects.emplace_back(subjects.back()->name(), contract_of.text());
-  }
+  subjects = MakeSubjects(names, contract);
+  for (const auto& subject : subjects)
+    document.subjects.emplace_back(subject->name(), subject->contract().text());
 }
 
 std::vector<Subject*> Session::pointers() const {

@@ -32,7 +32,7 @@ JsonValue CurveJson(const sweep::Curve& curve) {
     kinks.Add(JsonObject{{"k", std::array{kink.k, kink.k + 1}},
                          {"weight_sum", kink.weight_sum},
                          {"last_exact_code", kink.last_exact_code},
-                         {"state", Name(report.state)}});
+                         {"state", report.state()}});
   }
   return JsonObject{{"output", curve.n},
                     {"monotone", curve.monotone},
@@ -85,11 +85,7 @@ std::string Outputs(const sweep::Result& result, const Wrong& wrong) {
 
 // A kinked curve that still moves as it should: only predicted kinks that nothing shows.
 bool OnlyLatent(const sweep::Curve& curve) {
-  if (curve.kinks.empty()) return false;
-  for (const sweep::KinkReport& report : curve.kinks) {
-    if (report.state == sweep::KinkState::kVisible) return false;
-  }
-  return true;
+  return !curve.kinks.empty() && std::ranges::none_of(curve.kinks, &sweep::KinkReport::visible);
 }
 
 }  // namespace
@@ -105,15 +101,15 @@ std::string SweepSummary(const sweep::Result& result) {
   } else {
     text += fmt::format("not monotone on outputs {}, not linear on {}\n", bent, kinks);
   }
-  const bool departs =
-      std::any_of(result.curves.begin(), result.curves.end(),
-                  [](const sweep::Curve& c) { return !c.linear || !c.monotone || c.y != c.exact; });
+  const bool departs = std::ranges::any_of(result.curves, [](const sweep::Curve& c) {
+    return !c.linear || !c.monotone || c.y != c.exact;
+  });
   if (!departs) return text;
   for (const sweep::Curve& curve : result.curves) {
     for (const sweep::KinkReport& report : curve.kinks) {
       text += fmt::format("  output {}: pair k=({},{}), w sum {}, exact up to code {}: {}\n",
                           curve.n, report.kink.k, report.kink.k + 1, report.kink.weight_sum,
-                          report.kink.last_exact_code, Name(report.state));
+                          report.kink.last_exact_code, report.state());
     }
     if (!curve.unexplained.empty()) {
       text +=
@@ -132,9 +128,7 @@ namespace {
 FindingKind KindOf(const sweep::Result& result, const std::vector<int64_t>& outputs) {
   for (int64_t n : outputs) {
     const sweep::Curve& curve = result.curves[static_cast<size_t>(n)];
-    const bool visible = std::any_of(
-        curve.kinks.begin(), curve.kinks.end(),
-        [](const sweep::KinkReport& k) { return k.state == sweep::KinkState::kVisible; });
+    const bool visible = std::ranges::any_of(curve.kinks, &sweep::KinkReport::visible);
     if (!visible || !curve.unexplained.empty()) return FindingKind::kUnknown;
   }
   return FindingKind::kPairSaturation;

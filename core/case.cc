@@ -68,18 +68,6 @@ int64_t Extent(int64_t in, int64_t kernel, int64_t stride, int64_t pad_before, i
   return count;
 }
 
-// Whether each of the `out` windows along one axis has a tap inside [0, in).
-bool EveryWindowMeetsInput(int64_t out, int64_t in, int64_t kernel, int64_t stride, int64_t pad,
-                           int64_t dilation) {
-  for (int64_t i = 0; i < out; ++i) {
-    const int64_t first = i * stride - pad;
-    // The first tap at or after 0.
-    const int64_t skipped = first >= 0 ? 0 : (-first + dilation - 1) / dilation;
-    if (skipped >= kernel || first + skipped * dilation >= in) return false;
-  }
-  return true;
-}
-
 // M and K of a case with a window.
 int64_t RowsOf(const Case& c) { return c.window.batch * c.window.out_h() * c.window.out_w(); }
 int64_t TermsOf(const Case& c) {
@@ -260,6 +248,17 @@ bool UsesMultiplier(const Case& c) {
   if (!RowOf(c.op).multiplier) return false;
   if (!c.multiplier.empty()) return true;
   return c.per_channel && c.N == 0 && c.x_q == QParams{} && c.w_q == QParams{};
+}
+
+bool EveryWindowMeetsInput(int64_t out, int64_t in, int64_t kernel, int64_t stride, int64_t pad,
+                           int64_t dilation) {
+  for (int64_t i = 0; i < out; ++i) {
+    const int64_t first = i * stride - pad;
+    // The first tap at or after 0.
+    const int64_t skipped = first >= 0 ? 0 : (-first + dilation - 1) / dilation;
+    if (skipped >= kernel || first + skipped * dilation >= in) return false;
+  }
+  return true;
 }
 
 void DeriveSizes(Case* c) {

@@ -325,6 +325,11 @@ bool UsesMultiplier(const Case& c);
 // Derives M, N and K of a case with a window from it and from N (pools: N = in_c).
 void DeriveSizes(Case* c);
 
+// Whether each of the `out` windows along one axis has a tap inside [0, in): such a pool has a
+// maximum and a divisor everywhere.
+bool EveryWindowMeetsInput(int64_t out, int64_t in, int64_t kernel, int64_t stride, int64_t pad,
+                           int64_t dilation);
+
 // The input elements under one output of a convolution or pool, tap by tap in (r, s) order:
 // `x_row` is the index of channel 0 of the pixel in x, or -1 where the tap lies in the padding
 // (or, for pools with ceil_mode, beyond it).

@@ -22,25 +22,29 @@ constexpr uint8_t kOtherW = 1u << 7;
 constexpr uint8_t kClamp = 1u << 0;
 constexpr uint8_t kQuotient = 1u << 1;
 constexpr int kRequantShift = 2;
-// All four bits, so that most bytes are exact cases, also those few edits away: fewer subjects run
-// the others. Two of the bits belong to pools, which have no requantization.
+// The bits kRequantShift count only where all of these four are set. So most bytes are exact cases
+// and stay exact after a few edits: fewer subjects run the other arithmetic. Pools, which have no
+// requantization, use two of the four for ceil_mode and count_include_pad.
 constexpr uint8_t kOtherRequant = 0xFu << 4;
+static_assert(CountOf<Requant>() == 4, "Requant has two bits");
 constexpr uint8_t kCeilMode = 1u << 4;
 constexpr uint8_t kCountIncludePad = 1u << 5;
-constexpr uint8_t kSymmetric = 1u << 0;
-constexpr uint8_t kReduceRange = 1u << 1;
-constexpr uint8_t kSignedCodes = 1u << 2;
-
-// The dimension 0: rare among random bytes, most of which would otherwise be empty cases.
+// The byte of the dimension 0. One value of 256, so that few random bytes are an empty case.
 constexpr uint8_t kNoneByte = 255;
-
-constexpr std::array<DType, 4> kOutTypes{DType::kU8, DType::kS8, DType::kS32, DType::kF32};
 
 class Reader {
  public:
   explicit Reader(std::span<const uint8_t> bytes) : bytes_(bytes) {}
 
-  uint8_t Byte() { return at_ < bytes_.size() ? bytes_[at_++] : uint8_t{0}; }
+  uint8_t Byte() {
+    bits_ = 0;
+    return at_ < bytes_.size() ? bytes_[at_++] : uint8_t{0};
+  }
+  // Bits in succession share a byte, the lowest first.
+  bool Bit() {
+    if (bits_ % 8 == 0) flags_ = Byte();
+    return (flags_ >> (bits_++ % 8) & 1) != 0;
+  }
   uint32_t Word() {
     uint32_t word = 0;
     for (int i = 0; i < 4; ++i) word |= static_cast<uint32_t>(Byte()) << (8 * i);
@@ -55,11 +59,20 @@ class Reader {
  private:
   std::span<const uint8_t> bytes_;
   size_t at_ = 0;
+  int bits_ = 0;  // read since the last byte
+  unsigned flags_ = 0;
 };
 
 class Writer {
  public:
-  void Byte(uint8_t byte) { bytes_.push_back(byte); }
+  void Byte(uint8_t byte) {
+    bits_ = 0;
+    bytes_.push_back(byte);
+  }
+  void Bit(bool bit) {
+    if (bits_ % 8 == 0) Byte(0);
+    bytes_.back() |= static_cast<uint8_t>(bit << bits_++ % 8);
+  }
   void Word(uint32_t word) {
     for (int i = 0; i < 4; ++i) Byte(static_cast<uint8_t>(word >> (8 * i)));
   }
@@ -72,6 +85,7 @@ class Writer {
 
  private:
   std::vector<uint8_t> bytes_;
+  int bits_ = 0;
 };
 
 // Keeps every finite pattern as it is; inf and NaN lose the lowest exponent bit.
@@ -114,26 +128,10 @@ QParams ReadQParams(Reader& reader) {
   return {{scale}, {reader.Int()}};
 }
 
-// The tensor-wide slot of the header; whatever stands there does not matter per channel.
+// The place of one scale and zero point in the header. Per channel nothing reads it.
 void WriteQParams(Writer& writer, const QParams& q) {
   writer.Word(q.scale.size() == 1 ? BitsOf(q.scale[0]) : 0);
   writer.Int(q.zero_point.size() == 1 ? q.zero_point[0] : 0);
-}
-
-bool ByMultiplier(const Case& c) {
-  if (c.op != Op::kRequantize) return false;
-  if (!c.multiplier.empty()) return true;
-  return c.per_channel && c.N == 0 && c.x_q == QParams{} && c.w_q == QParams{};
-}
-
-// The dimensions that the first three bytes hold.
-Limits DimsOf(const Case& c) {
-  const Window& v = c.window;
-  if (IsConv(c.op)) return {v.batch, c.N / v.groups, v.in_c / v.groups};
-  if (IsPool(c.op)) return {v.batch, c.N, 0};
-  if (c.op == Op::kConcat) return {c.M, c.N, c.x.shape()[1]};
-  if (c.op == Op::kChooseQParams) return {c.M, c.N, c.x.shape()[0]};
-  return {c.M, c.N, c.K};
 }
 
 // One byte of the window: value = lowest + byte mod (number of values).
@@ -156,19 +154,20 @@ std::array<WindowByte, 11> WindowBytes(Op op) {
            {&Window::groups, 1, kMaxChannels}}};
 }
 
-// Window, N and what follows from them.
-void ReadWindow(Reader& reader, const Limits& dims, Case& c) {
+// The window and N. The other sizes follow.
+void ReadWindow(Reader& reader, const Sizes& sizes, Case& c) {
   Window& v = c.window;
-  v.batch = dims.m;
+  v.batch = sizes.m;
   v.in_h = reader.Dim(MaxImage(c.op));
   v.in_w = reader.Dim(MaxImage(c.op));
   for (const WindowByte& byte : WindowBytes(c.op)) {
     v.*byte.field = byte.lowest + reader.Byte() % (byte.highest - byte.lowest + 1);
   }
-  if (c.op == Op::kConv2d) v.groups = (v.groups - 1) % kMaxGroups + 1;
+  const bool depthwise = RowOf(c.op).depthwise;
+  if (!depthwise) v.groups = (v.groups - 1) % kMaxGroups + 1;
   if (IsPool(c.op)) v.groups = 1;
-  c.N = dims.n * v.groups;
-  v.in_c = IsPool(c.op) ? c.N : v.groups * (c.op == Op::kDepthwise ? 1 : dims.k);
+  c.N = sizes.n * v.groups;
+  v.in_c = IsPool(c.op) ? c.N : v.groups * (depthwise ? 1 : sizes.k);
   FitWindow(&c);
 }
 
@@ -182,61 +181,33 @@ void WriteWindow(Writer& writer, const Case& c) {
   }
 }
 
-void ReadObserver(Reader& reader, Observer& o) {
-  o.kind = static_cast<Observer::Kind>(reader.Byte() % 3);
-  const unsigned flags = reader.Byte();
-  o.symmetric = (flags & kSymmetric) != 0;
-  o.reduce_range = (flags & kReduceRange) != 0;
-  o.dtype = (flags & kSignedCodes) != 0 ? DType::kS8 : DType::kU8;
-  o.quant_min = reader.Int();
-  o.quant_max = reader.Int();
-  o.averaging_constant = FiniteFrom(reader.Word());
+// A parameter of a new type needs a Read and a Write.
+void Read(Reader& reader, bool& flag) { flag = reader.Bit(); }
+void Read(Reader& reader, DType& codes) { codes = kCodes.list[reader.Bit() ? 1 : 0]; }
+void Read(Reader& reader, int32_t& number) { number = reader.Int(); }
+void Read(Reader& reader, float& number) { number = FiniteFrom(reader.Word()); }
+template <NamedEnum E>
+void Read(Reader& reader, E& choice) {
+  choice = static_cast<E>(reader.Byte() % CountOf<E>());
 }
 
-void WriteObserver(Writer& writer, const Observer& o) {
-  writer.Byte(static_cast<uint8_t>(o.kind));
-  unsigned flags = o.symmetric ? kSymmetric : 0u;
-  if (o.reduce_range) flags |= kReduceRange;
-  if (o.dtype == DType::kS8) flags |= kSignedCodes;
-  writer.Byte(static_cast<uint8_t>(flags));
-  writer.Int(o.quant_min);
-  writer.Int(o.quant_max);
-  writer.Word(BitsOf(o.averaging_constant));
+void Write(Writer& writer, bool flag) { writer.Bit(flag); }
+void Write(Writer& writer, DType codes) { writer.Bit(codes != kCodes.front()); }
+void Write(Writer& writer, int32_t number) { writer.Int(number); }
+void Write(Writer& writer, float number) { writer.Word(BitsOf(number)); }
+template <NamedEnum E>
+void Write(Writer& writer, E choice) {
+  writer.Byte(static_cast<uint8_t>(choice));
 }
 
-// What only some operations have, behind the header.
-void ReadOwnFields(Reader& reader, const Limits& dims, Case& c) {
-  if (HasWindow(c.op)) {
-    ReadWindow(reader, dims, c);
-  } else if (c.op == Op::kTable) {
-    c.function = static_cast<Function>(reader.Byte() % 5);
-    c.negative_slope = FiniteFrom(reader.Word() & 0x7FFFFFFF);
-  } else if (c.op == Op::kChooseQParams) {
-    ReadObserver(reader, c.observer);
-  }
-}
-
-void WriteOwnFields(Writer& writer, const Case& c) {
-  if (HasWindow(c.op)) {
-    WriteWindow(writer, c);
-  } else if (c.op == Op::kTable) {
-    writer.Byte(static_cast<uint8_t>(c.function));
-    writer.Word(c.function == Function::kLeakyRelu ? BitsOf(c.negative_slope) : 0);
-  } else if (c.op == Op::kChooseQParams) {
-    WriteObserver(writer, c.observer);
-  }
-}
-
-DType InputType(Op op, bool other) {
-  if (op == Op::kQuantize || op == Op::kChooseQParams) return DType::kF32;
-  if (op == Op::kRequantize) return DType::kS32;
-  return other ? DType::kS8 : DType::kU8;
+DType XType(Op op, bool other) {
+  const DTypeList& types = RowOf(op).x_types;
+  return types.list[other ? 1 % types.count : 0];
 }
 
 DType OutType(Op op, DType x_dtype, unsigned choice) {
-  if (op == Op::kDequantize || op == Op::kChooseQParams) return DType::kF32;
-  if (op == Op::kMaxPool || op == Op::kSoftmax) return x_dtype;
-  return kOutTypes[choice % (HasSums(op) ? 4 : 2)];
+  const DTypeList& types = RowOf(op).out_types;
+  return KeepsType(op) ? x_dtype : types.list[choice % types.count];
 }
 
 void ReadBias(Reader& reader, unsigned choice, Case& c) {
@@ -253,7 +224,7 @@ void SetClamp(bool given, int32_t out_min, int32_t out_max, Case& c) {
   const CodeRange range = RangeOf(c.out_dtype);
   c.out_min = range.min;
   c.out_max = range.max;
-  if (!given || c.out_dtype == DType::kF32) return;
+  if (!given || IsFloat(c.out_dtype)) return;
   out_min = std::clamp(out_min, range.min, range.max);
   out_max = std::clamp(out_max, range.min, range.max);
   c.out_min = std::min(out_min, out_max);
@@ -264,18 +235,19 @@ void SetClamp(bool given, int32_t out_min, int32_t out_max, Case& c) {
 
 Case DecodeCase(Op op, std::span<const uint8_t> bytes) {
   Reader reader(bytes);
-  const Limits limits = LimitsOf(op);
-  Limits dims;
-  dims.m = reader.Dim(limits.m);
-  dims.n = reader.Dim(limits.n);
-  dims.k = reader.Dim(limits.k);
+  const OpRow& row = RowOf(op);
+  const Sizes limits = LimitsOf(op);
+  Sizes sizes;
+  sizes.m = reader.Dim(limits.m);
+  sizes.n = reader.Dim(limits.n);
+  sizes.k = reader.Dim(limits.k);
   const unsigned flags = reader.Byte();
   const unsigned form = reader.Byte();
   Case c;
   c.op = op;
-  c.M = dims.m;
-  c.N = dims.n;
-  c.K = dims.k;
+  c.M = sizes.m;
+  c.N = sizes.n;
+  c.K = sizes.k;
   c.per_channel = (flags & kPerChannel) != 0;
   c.relu = (flags & kRelu) != 0;
   if ((form & kOtherRequant) == kOtherRequant) {
@@ -283,7 +255,7 @@ Case DecodeCase(Op op, std::span<const uint8_t> bytes) {
   }
   c.window.ceil_mode = (form & kCeilMode) != 0;
   c.window.count_include_pad = (form & kCountIncludePad) != 0;
-  const DType x_dtype = InputType(op, (flags & kOtherX) != 0);
+  const DType x_dtype = XType(op, (flags & kOtherX) != 0);
   c.out_dtype = OutType(op, x_dtype, (flags >> kOutShift) & 3);
   const int32_t out_min = reader.Int();
   const int32_t out_max = reader.Int();
@@ -291,21 +263,22 @@ Case DecodeCase(Op op, std::span<const uint8_t> bytes) {
   c.x_q = ReadQParams(reader);
   c.w_q = ReadQParams(reader);
   c.out_q = ReadQParams(reader);
-  ReadOwnFields(reader, dims, c);
+  if (HasWindow(op)) ReadWindow(reader, sizes, c);
+  ForEachOwnField(c, [&](auto& value) { Read(reader, value); });
 
-  // Fitting takes the dimensions that no field holds from the shape of x.
+  // FitCase takes a size that no field holds from the shape of x.
   c.x = Tensor(x_dtype, {0});
-  if (op == Op::kConcat) c.x = Tensor(x_dtype, {c.M, dims.k});
-  if (op == Op::kChooseQParams) c.x = Tensor(x_dtype, {dims.k, c.M, c.N});
-  c.w = Tensor((flags & kOtherW) != 0 ? DType::kU8 : DType::kS8, {0});
-  const bool by_multiplier = op == Op::kRequantize && (form & kQuotient) == 0;
+  if (row.layout == Layout::kColumns) c.x = Tensor(x_dtype, {c.M, sizes.k});
+  if (row.layout == Layout::kBatches) c.x = Tensor(x_dtype, {sizes.k, c.M, c.N});
+  c.w = Tensor(kWeightCodes.list[(flags & kOtherW) != 0 ? 1 : 0], {0});
+  const bool by_multiplier = row.multiplier && (form & kQuotient) == 0;
   if (by_multiplier) c.multiplier = c.w_q.scale;
   FitCase(&c);
 
   ReadElements(reader, c.x);
   ReadElements(reader, c.w);
-  if (op == Op::kChooseQParams) FitCase(&c);  // not all values can be observed
-  if (c.per_channel && op != Op::kChooseQParams) {
+  if (row.observer) FitCase(&c);  // not all values can be observed
+  if (c.per_channel && HasChannelList(op)) {
     QParams q{{}, {}};
     for (int64_t n = 0; n < c.N; ++n) {
       q.scale.push_back(ScaleFrom(reader.Word()));
@@ -317,7 +290,7 @@ Case DecodeCase(Op op, std::span<const uint8_t> bytes) {
       ChannelQParams(c) = std::move(q);
     }
   }
-  if (HasSums(op)) ReadBias(reader, (flags >> kBiasShift) & 3, c);
+  if (row.bias) ReadBias(reader, (flags >> kBiasShift) & 3, c);
   return c;
 }
 
@@ -325,29 +298,32 @@ std::optional<std::vector<uint8_t>> EncodeCase(const Case& c) {
   if (!Validate(c).empty() || !IsSmall(c)) return std::nullopt;
   const Case problem = ProblemOf(c);
   Case stored = problem;
-  if (ByMultiplier(c)) {
+  const bool by_multiplier = UsesMultiplier(c);
+  if (by_multiplier) {
     stored.w_q.scale = c.multiplier;
     stored.w_q.zero_point.assign(c.multiplier.size(), 0);
   }
+  if (c.function != Function::kLeakyRelu) stored.negative_slope = 0;  // read as the default
+  const OpRow& row = RowOf(c.op);
   Writer writer;
-  const Limits dims = DimsOf(c), limits = LimitsOf(c.op);
-  writer.Dim(dims.m, limits.m);
-  writer.Dim(dims.n, limits.n);
-  writer.Dim(dims.k, limits.k);
-  const auto out = static_cast<size_t>(std::find(kOutTypes.begin(), kOutTypes.end(), c.out_dtype) -
-                                       kOutTypes.begin());
-  unsigned flags = static_cast<unsigned>(out) << kOutShift;
+  const Sizes sizes = SizesOf(c), limits = LimitsOf(c.op);
+  writer.Dim(sizes.m, limits.m);
+  writer.Dim(sizes.n, limits.n);
+  writer.Dim(sizes.k, limits.k);
+  const auto out =
+      static_cast<unsigned>(std::ranges::find(kAnyOutput, c.out_dtype) - kAnyOutput.begin());
+  unsigned flags = out << kOutShift;
   if (c.per_channel) flags |= kPerChannel;
   if (c.relu) flags |= kRelu;
   if (c.bias) flags |= 1u << kBiasShift;
   if (c.bias_i32) flags |= 2u << kBiasShift;
-  if (c.x.dtype() == DType::kS8) flags |= kOtherX;
-  if (HasSums(c.op) && c.w.dtype() == DType::kU8) flags |= kOtherW;
+  if (c.x.dtype() != row.x_types.front()) flags |= kOtherX;
+  if (HasSums(c.op) && c.w.dtype() != kWeightCodes.front()) flags |= kOtherW;
   writer.Byte(static_cast<uint8_t>(flags));
   const CodeRange range = RangeOf(c.out_dtype);
   const bool clamp = c.out_min != range.min || c.out_max != range.max;
   unsigned form = clamp ? kClamp : 0u;
-  if (c.op == Op::kRequantize && !ByMultiplier(c)) form |= kQuotient;
+  if (row.multiplier && !by_multiplier) form |= kQuotient;
   if (c.requant != Requant::kExact) {
     form |= kOtherRequant | static_cast<unsigned>(c.requant) << kRequantShift;
   }
@@ -359,10 +335,11 @@ std::optional<std::vector<uint8_t>> EncodeCase(const Case& c) {
   WriteQParams(writer, stored.x_q);
   WriteQParams(writer, stored.w_q);
   WriteQParams(writer, stored.out_q);
-  WriteOwnFields(writer, c);
+  if (HasWindow(c.op)) WriteWindow(writer, c);
+  ForEachOwnField(std::as_const(stored), [&](const auto& value) { Write(writer, value); });
   WriteElements(writer, c.x);
   WriteElements(writer, c.w);
-  if (c.per_channel && c.op != Op::kChooseQParams) {
+  if (c.per_channel && HasChannelList(c.op)) {
     const QParams& q = ChannelQParams(stored);
     for (size_t n = 0; n < q.scale.size(); ++n) {
       writer.Word(BitsOf(q.scale[n]));
@@ -376,7 +353,7 @@ std::optional<std::vector<uint8_t>> EncodeCase(const Case& c) {
     for (const int32_t value : *c.bias_i32) writer.Int(value);
   }
   std::vector<uint8_t> bytes = writer.Take();
-  // What the layout has no room for (parameters without meaning) is seen here, whatever it is.
+  // A case that sets a parameter without a place in the layout is found here, whatever it sets.
   if (!(DecodeCase(c.op, bytes) == problem)) return std::nullopt;
   return bytes;
 }

@@ -11,27 +11,12 @@
 namespace qualm::fuzz {
 namespace {
 
-bool HasChannelLists(Op op) {
-  return op == Op::kQuantize || op == Op::kDequantize || op == Op::kRequantize || HasSums(op);
-}
+// A pool that adds codes up: the output has a scale of its own.
+bool Averages(Op op) { return IsPool(op) && HasOutQParams(op); }
 
 int64_t CeilOfQuotient(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-// Whether each of the `out` windows along one axis has a tap inside [0, in).
-bool EveryWindowMeetsInput(int64_t out, int64_t in, int64_t kernel, int64_t stride, int64_t pad,
-                           int64_t dilation) {
-  for (int64_t i = 0; i < out; ++i) {
-    bool meets = false;
-    for (int64_t tap = 0; tap < kernel && !meets; ++tap) {
-      const int64_t at = i * stride - pad + tap * dilation;
-      meets = at >= 0 && at < in;
-    }
-    if (!meets) return false;
-  }
-  return true;
-}
-
-// A pool without padding has no window wholly in it: this ends.
+// This ends: a pool without padding has no window wholly in the padding.
 void KeepWindowsOnInput(Window* v) {
   while (!EveryWindowMeetsInput(v->out_h(), v->in_h, v->kernel_h, v->stride_h, v->pad_top,
                                 v->dilation_h)) {
@@ -47,7 +32,7 @@ void ClampWindow(Op op, Window* v) {
   const auto clamp = [](int64_t* value, int64_t low, int64_t high) {
     *value = std::clamp(*value, low, high);
   };
-  clamp(&v->batch, 0, LimitsOf(Op::kConv2d).m);
+  clamp(&v->batch, 0, LimitsOf(op).m);
   for (int64_t* size : {&v->in_h, &v->in_w}) clamp(size, 0, MaxImage(op));
   for (int64_t* size : {&v->kernel_h, &v->kernel_w}) clamp(size, 1, MaxKernel(op));
   for (int64_t* step : {&v->stride_h, &v->stride_w, &v->dilation_h, &v->dilation_w})
@@ -56,14 +41,14 @@ void ClampWindow(Op op, Window* v) {
     clamp(pad, 0, kMaxPad);
 }
 
-// Channels and groups of a convolution: as many of each in every group.
+// Every group of a convolution has as many input channels, and as many output channels.
 void FitConvChannels(Case* c) {
   Window& v = c->window;
-  const Limits limits = LimitsOf(c->op);
-  v.ceil_mode = v.count_include_pad = false;
-  v.groups = c->op == Op::kDepthwise ? std::clamp<int64_t>(v.in_c, 1, kMaxChannels)
-                                     : std::clamp<int64_t>(v.groups, 1, kMaxGroups);
-  const int64_t inputs = c->op == Op::kDepthwise ? 1 : CeilOfQuotient(v.in_c, v.groups);
+  const Sizes limits = LimitsOf(c->op);
+  const bool depthwise = RowOf(c->op).depthwise;
+  v.groups = depthwise ? std::clamp<int64_t>(v.in_c, 1, kMaxChannels)
+                       : std::clamp<int64_t>(v.groups, 1, kMaxGroups);
+  const int64_t inputs = depthwise ? 1 : CeilOfQuotient(v.in_c, v.groups);
   v.in_c = v.groups * std::min(limits.k, inputs);
   c->N = v.groups * std::min(limits.n, CeilOfQuotient(c->N, v.groups));
 }
@@ -71,11 +56,8 @@ void FitConvChannels(Case* c) {
 void FitPool(Case* c) {
   Window& v = c->window;
   v.groups = 1;
-  if (!RowOf(c->op).ceil_mode) v.ceil_mode = false;
   v.in_c = std::min(v.in_c, LimitsOf(c->op).n);
-  if (c->op != Op::kMaxPool) v.dilation_h = v.dilation_w = 1;
-  if (c->op != Op::kAvgPool) v.count_include_pad = false;
-  if (c->op == Op::kGlobalAvgPool) {
+  if (RowOf(c->op).whole_image) {
     v.kernel_h = std::max<int64_t>(v.in_h, 1);
     v.kernel_w = std::max<int64_t>(v.in_w, 1);
     v.pad_top = v.pad_bottom = v.pad_left = v.pad_right = 0;
@@ -87,18 +69,20 @@ void FitPool(Case* c) {
 void Lessen(Case* c) {
   Window& v = c->window;
   const int64_t outputs = c->N / v.groups, inputs = v.in_c / v.groups;
+  // Each output channel is a sum over the input channels of its group.
+  const bool mixes = IsConv(c->op) && !RowOf(c->op).depthwise;
   constexpr int64_t kFew = 4;
   if (v.batch > 1) {
     v.batch = 1;
   } else if (IsPool(c->op) && c->K > kMaxKernel * kMaxKernel && v.in_c > kFew) {
-    v.in_c = kFew;  // for large windows channels are what there are too many of
+    v.in_c = kFew;  // under a large window there are too many channels
   } else if (c->M > kFew && std::max(v.in_h, v.in_w) > 1) {
     --(v.in_h > v.in_w ? v.in_h : v.in_w);
-  } else if (c->op == Op::kConv2d && outputs > kFew) {
+  } else if (mixes && outputs > kFew) {
     c->N = outputs / 2 * v.groups;
-  } else if (c->op == Op::kConv2d && inputs > 1) {
+  } else if (mixes && inputs > 1) {
     v.in_c = inputs / 2 * v.groups;
-  } else if (c->op != Op::kConv2d && v.in_c > 1) {
+  } else if (!mixes && v.in_c > 1) {
     v.in_c /= 2;
     if (IsConv(c->op)) c->N = outputs * v.in_c;
   } else {
@@ -106,71 +90,79 @@ void Lessen(Case* c) {
   }
 }
 
-void FitTypes(Case* c) {
-  DType x = IsCode(c->x.dtype()) ? c->x.dtype() : DType::kU8;
-  if (c->op == Op::kQuantize || c->op == Op::kChooseQParams) x = DType::kF32;
-  if (c->op == Op::kRequantize) x = DType::kS32;
-  c->x = Reshaped(c->x, x, FittedShapeOfX(*c));
-  DType w = HasSums(c->op) && IsCode(c->w.dtype()) ? c->w.dtype() : DType::kU8;
-  if (HasTwoInputs(c->op)) w = x;
-  c->w = HasW(c->op) ? Reshaped(c->w, w, FittedShapeOfW(*c)) : Tensor();
-  if (c->op == Op::kMaxPool || c->op == Op::kSoftmax) {
-    c->out_dtype = x;
-  } else if (c->op == Op::kDequantize || c->op == Op::kChooseQParams) {
-    c->out_dtype = DType::kF32;
-  } else if (!HasSums(c->op) && !IsCode(c->out_dtype)) {
-    c->out_dtype = DType::kU8;
-  }
+// The shape of x where the sizes that only the shape of x gives are within the limits.
+std::vector<int64_t> FittedShapeOfX(const Case& c) {
+  std::vector<int64_t> shape = ShapeOfX(c);
+  const Layout layout = RowOf(c.op).layout;
+  if (layout == Layout::kColumns) shape[1] = std::min(shape[1], c.N);
+  if (layout == Layout::kBatches) shape[0] = std::clamp<int64_t>(shape[0], 1, LimitsOf(c.op).k);
+  return shape;
 }
 
-// Parameters without a meaning for the op stay default, so that equal problems compare equal.
+void FitTypes(Case* c) {
+  const OpRow& row = RowOf(c->op);
+  const auto fitted = [](const DTypeList& types, DType dtype) {
+    return types.contains(dtype) ? dtype : types.front();
+  };
+  const DType x = fitted(row.x_types, c->x.dtype());
+  c->x = Reshaped(c->x, x, FittedShapeOfX(*c));
+  switch (row.second) {
+    case Second::kNone: c->w = Tensor(); break;
+    case Second::kWeights:
+      c->w = Reshaped(c->w, fitted(kWeightCodes, c->w.dtype()), ShapeOfW(*c));
+      break;
+    case Second::kInput: c->w = Reshaped(c->w, x, ShapeOfW(*c)); break;
+  }
+  c->out_dtype = KeepsType(c->op) ? x : fitted(row.out_types, c->out_dtype);
+}
+
+// Parameters that the operation lacks stay default, so that equal problems compare equal.
+void ClearForeignParameters(Case* c) {
+  Case none;
+  ForEachParameter(*c, none, [&](const Field& field, auto& value, auto& missing) {
+    if (!(RowOf(c->op).*field.has)) value = missing;
+  });
+}
+
 void FitQParams(Case* c) {
-  if (c->op != Op::kRequantize) c->multiplier.clear();
-  if (c->op == Op::kQuantize || c->op == Op::kChooseQParams) c->x_q = QParams{};
-  if (!HasW(c->op) && c->op != Op::kRequantize) c->w_q = QParams{};
-  if (c->op == Op::kDequantize || c->op == Op::kChooseQParams) c->out_q = QParams{};
-  if (c->op == Op::kSoftmax) c->out_q = {{0x1p-8f}, {RangeOf(c->out_dtype).min}};
-  if (!HasChannelLists(c->op) &&
-      (c->op != Op::kChooseQParams || c->observer.kind == Observer::Kind::kHistogram)) {
+  const OpRow& row = RowOf(c->op);
+  if (!row.x_qparams) c->x_q = QParams{};
+  if (!HasW(c->op) && !row.multiplier) c->w_q = QParams{};
+  if (row.out_q == OutQParams::kNone) c->out_q = QParams{};
+  if (row.out_q == OutQParams::kFixed) c->out_q = FixedOutQParams(c->out_dtype);
+  if (row.per_channel == PerChannel::kNone || c->observer.kind == Observer::Kind::kHistogram) {
     c->per_channel = false;
   }
   const auto fit = [](auto& list, size_t length, auto filler) {
     list.resize(length, list.empty() ? filler : list.back());
   };
-  const bool lists = HasChannelLists(c->op) && c->per_channel;
+  const bool lists = HasChannelList(c->op) && c->per_channel;
   const auto length = static_cast<size_t>(lists ? c->N : 1);
-  const bool no_quotient = c->x_q == QParams{} && c->w_q == QParams{};
-  const bool multiplies =
-      c->op == Op::kRequantize && (!c->multiplier.empty() || (lists && c->N == 0 && no_quotient));
+  const bool multiplies = UsesMultiplier(*c);
   if (multiplies) {
     fit(c->multiplier, length, 1.0f);
     c->x_q = c->w_q = QParams{};  // mean nothing beside a multiplier
   }
   for (QParams* q : {&c->x_q, &c->w_q, &c->out_q}) {
-    const bool channels = HasChannelLists(c->op) && !multiplies && q == &ChannelQParams(*c);
+    const bool channels = HasChannelList(c->op) && !multiplies && q == &ChannelQParams(*c);
     fit(q->scale, channels ? length : 1, 1.0f);
     fit(q->zero_point, channels ? length : 1, 0);
   }
-  if (c->op == Op::kMaxPool) c->out_q = c->x_q;
+  if (row.out_q == OutQParams::kOfInput) c->out_q = c->x_q;
 }
 
 void FitPostOp(Case* c) {
-  if (!HasSums(c->op)) c->bias_i32.reset();
-  if (!HasSums(c->op) || c->out_dtype == DType::kS32) c->bias.reset();
+  if (c->out_dtype == DType::kS32) c->bias.reset();
   if (c->bias) c->bias_i32.reset();
   const auto channels = static_cast<size_t>(c->N);
   if (c->bias) c->bias->resize(channels, c->bias->empty() ? 0.0f : c->bias->back());
   if (c->bias_i32) c->bias_i32->resize(channels, c->bias_i32->empty() ? 0 : c->bias_i32->back());
-  if (!(HasSums(c->op) || c->op == Op::kRequantize) || !IsCode(c->out_dtype) || c->bias)
-    c->requant = Requant::kExact;
-  if (c->op == Op::kDequantize || c->op == Op::kTable || c->op == Op::kSoftmax ||
-      c->op == Op::kChooseQParams)
-    c->relu = false;
+  if (!IsCode(c->out_dtype) || c->bias) c->requant = Requant::kExact;
   const CodeRange range = RangeOf(c->out_dtype);
   c->out_min = std::clamp(c->out_min, range.min, range.max);
   c->out_max = std::clamp(c->out_max, range.min, range.max);
   if (c->out_min > c->out_max) std::swap(c->out_min, c->out_max);
-  if (c->out_dtype == DType::kF32) c->out_min = range.min, c->out_max = range.max;
+  if (IsFloat(c->out_dtype)) c->out_min = range.min, c->out_max = range.max;
 }
 
 // What PyTorch can observe (docs/quantization.md): finite values, no sums that overflow, and for
@@ -198,9 +190,9 @@ void FitObservedValues(Case* c) {
 }
 
 void FitFunctionAndObserver(Case* c) {
-  if (c->op != Op::kTable) c->function = Function::kRelu;
   if (c->function != Function::kLeakyRelu) c->negative_slope = Case{}.negative_slope;
-  if (c->op != Op::kChooseQParams) c->observer = Observer{};
+  c->negative_slope = std::fabs(c->negative_slope);
+  if (!RowOf(c->op).observer) return;
   Observer& o = c->observer;
   const CodeRange range = RangeOf(o.dtype);
   o.quant_min = std::clamp(o.quant_min, range.min, 0);
@@ -210,41 +202,48 @@ void FitFunctionAndObserver(Case* c) {
     o.reduce_range = false;
   // NaN too becomes a number.
   o.averaging_constant = o.averaging_constant >= 0 ? std::min(o.averaging_constant, 1.0f) : 0.0f;
-  if (c->op == Op::kChooseQParams) FitObservedValues(c);
+  FitObservedValues(c);
 }
 
 }  // namespace
 
-Limits LimitsOf(Op op) {
-  switch (op) {
-    case Op::kQuantize:
-    case Op::kDequantize:
-    case Op::kRequantize: return {kMaxM, kMaxN, 0};
-    case Op::kLinear: return {kMaxM, kMaxN, kMaxK};
-    case Op::kConv2d: return {2, 40, kMaxChannels};
-    case Op::kDepthwise: return {2, 3, 1};
-    case Op::kMaxPool:
-    case Op::kAvgPool:
-    case Op::kGlobalAvgPool: return {2, kMaxChannels, 0};
-    case Op::kAdd:
-    case Op::kMul:
-    case Op::kRescale:
-    case Op::kTable:
-    case Op::kSoftmax: return {kMaxM, kMaxChannels, 0};
-    case Op::kConcat: return {kMaxM, kMaxChannels, kMaxChannels};
-    case Op::kChooseQParams: return {kMaxM, kMaxN, 3};
+Sizes LimitsOf(Op op) {
+  const OpRow& row = RowOf(op);
+  switch (row.layout) {
+    case Layout::kElements: return {kMaxM, HasChannelList(op) ? kMaxN : kMaxChannels, 0};
+    case Layout::kProducts: return {kMaxM, kMaxN, kMaxK};
+    case Layout::kConv: return row.depthwise ? Sizes{2, 3, 1} : Sizes{2, 40, kMaxChannels};
+    case Layout::kPool: return {2, kMaxChannels, 0};
+    case Layout::kColumns: return {kMaxM, kMaxChannels, kMaxChannels};
+    case Layout::kBatches: return {kMaxM, kMaxN, 3};
   }
-  QUALM_CHECK(!"unknown operation");
+  QUALM_CHECK(!"unknown layout");
   return {};
 }
 
-int64_t MaxImage(Op op) { return op == Op::kAvgPool || op == Op::kGlobalAvgPool ? 18 : 8; }
+Sizes SizesOf(const Case& c) {
+  const Window& v = c.window;
+  switch (RowOf(c.op).layout) {
+    case Layout::kElements:
+    case Layout::kProducts: return {c.M, c.N, c.K};
+    case Layout::kConv: return {v.batch, c.N / v.groups, v.in_c / v.groups};
+    case Layout::kPool: return {v.batch, c.N, 0};
+    case Layout::kColumns: return {c.M, c.N, c.x.shape()[1]};
+    case Layout::kBatches: return {c.M, c.N, c.x.shape()[0]};
+  }
+  QUALM_CHECK(!"unknown layout");
+  return {};
+}
 
-int64_t MaxKernel(Op op) { return op == Op::kAvgPool ? MaxImage(op) : kMaxKernel; }
+int64_t MaxImage(Op op) { return Averages(op) ? 18 : 8; }
+
+int64_t MaxKernel(Op op) {
+  return Averages(op) && !RowOf(op).whole_image ? MaxImage(op) : kMaxKernel;
+}
 
 int64_t WorkOf(const Case& c) {
   int64_t work = c.M * c.N * std::max<int64_t>(c.K, 1);
-  for (const std::vector<int64_t>& shape : {FittedShapeOfX(c), FittedShapeOfW(c)}) {
+  for (const std::vector<int64_t>& shape : {ShapeOfX(c), ShapeOfW(c)}) {
     int64_t size = 1;
     for (const int64_t dim : shape) size *= dim;
     work += size;
@@ -257,6 +256,8 @@ void FitWindow(Case* c) {
     c->window = Window{};
     return;
   }
+  ClearForeignParameters(c);
+  if (!RowOf(c->op).dilation) c->window.dilation_h = c->window.dilation_w = 1;
   const auto fit = [c] {
     ClampWindow(c->op, &c->window);
     IsConv(c->op) ? FitConvChannels(c) : FitPool(c);
@@ -271,41 +272,18 @@ bool IsSmall(const Case& c) {
     FitWindow(&fit);
     return fit.window == c.window && fit.N == c.N;
   }
-  const Limits limits = LimitsOf(c.op);
-  const bool within = c.M <= limits.m && c.N <= limits.n && c.K <= limits.k;
-  return within && (c.op != Op::kChooseQParams || c.x.shape()[0] <= limits.k);
-}
-
-std::vector<int64_t> FittedShapeOfX(const Case& c) {
-  const Window& v = c.window;
-  if (HasWindow(c.op)) return {v.batch, v.in_h, v.in_w, v.in_c};
-  const std::vector<int64_t>& given = c.x.shape();
-  if (c.op == Op::kConcat) return {c.M, given.size() == 2 ? std::min(given[1], c.N) : 0};
-  if (c.op == Op::kChooseQParams) {
-    const int64_t batches = given.size() == 3 ? given[0] : 1;
-    return {std::clamp<int64_t>(batches, 1, LimitsOf(c.op).k), c.M, c.N};
-  }
-  return {c.M, c.op == Op::kLinear ? c.K : c.N};
-}
-
-std::vector<int64_t> FittedShapeOfW(const Case& c) {
-  const Window& v = c.window;
-  if (IsConv(c.op)) return {c.N, v.kernel_h, v.kernel_w, v.in_c / v.groups};
-  if (c.op == Op::kLinear) return {c.N, c.K};
-  if (HasTwoOperands(c.op)) return {c.M, c.N};
-  if (c.op == Op::kConcat) return {c.M, c.N - FittedShapeOfX(c)[1]};
-  return {0};
+  const Sizes sizes = SizesOf(c), limits = LimitsOf(c.op);
+  return sizes.m <= limits.m && sizes.n <= limits.n && sizes.k <= limits.k;
 }
 
 Tensor Reshaped(const Tensor& from, DType dtype, const std::vector<int64_t>& shape) {
   if (from.dtype() == dtype && from.shape() == shape) return from;
   Tensor to(dtype, shape);
   const std::vector<int64_t>& old = from.shape();
-  if (old.size() != shape.size() || (from.dtype() == DType::kF32) != (dtype == DType::kF32))
-    return to;
+  if (old.size() != shape.size() || IsFloat(from.dtype()) != IsFloat(dtype)) return to;
   const CodeRange range = RangeOf(dtype);
   for (int64_t i = 0; i < to.size(); ++i) {
-    // Place of element i along every axis, and with it that of the old element.
+    // `place` of element i along every axis; `at`, the index of the same element in `from`.
     int64_t rest = i, at = 0, step = 1;
     bool exists = true;
     for (size_t axis = shape.size(); axis-- > 0;) {
@@ -316,7 +294,7 @@ Tensor Reshaped(const Tensor& from, DType dtype, const std::vector<int64_t>& sha
       step *= old[axis];
     }
     if (!exists) continue;
-    if (dtype == DType::kF32) {
+    if (IsFloat(dtype)) {
       to.as<float>()[static_cast<size_t>(i)] = from.FloatAt(at);
     } else {
       to.SetInt(i, std::clamp(from.IntAt(at), range.min, range.max));
@@ -326,12 +304,14 @@ Tensor Reshaped(const Tensor& from, DType dtype, const std::vector<int64_t>& sha
 }
 
 void FitCase(Case* c) {
-  const Limits limits = LimitsOf(c->op);
+  ClearForeignParameters(c);
   if (!HasWindow(c->op)) {
-    const int64_t least = c->op == Op::kChooseQParams ? 1 : 0;
+    const Sizes limits = LimitsOf(c->op);
+    const Layout layout = RowOf(c->op).layout;
+    const int64_t least = layout == Layout::kBatches ? 1 : 0;
     c->M = std::clamp(c->M, least, limits.m);
     c->N = std::clamp(c->N, least, limits.n);
-    c->K = c->op == Op::kLinear ? std::clamp<int64_t>(c->K, 0, limits.k) : 0;
+    c->K = layout == Layout::kProducts ? std::clamp<int64_t>(c->K, 0, limits.k) : 0;
   }
   FitWindow(c);
   FitTypes(c);

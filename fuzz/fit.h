@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The cases that have bytes: small enough for thousands of executions per second, and how any other
-// is brought there.
+// The cases that have bytes are small enough for thousands of executions per second. Fitting makes
+// such a case of any other.
 #ifndef QUALM_FUZZ_FIT_H_
 #define QUALM_FUZZ_FIT_H_
 
 #include <cstdint>
+#include <type_traits>
 #include <vector>
 
 #include "core/case.h"
@@ -17,19 +18,21 @@ inline constexpr int64_t kMaxM = 8;
 inline constexpr int64_t kMaxN = 16;
 inline constexpr int64_t kMaxK = 96;
 
-// Largest dimensions of a case of `op`. Of convolutions and pools, n and k are the output and input
-// channels of one group, and m the batch. Of concat, k is the columns of x; of choose_qparams, k is
+// The three sizes of a case that nothing else gives: M, N and K. Of convolutions and pools, m is
+// the batch, and n and k are the output and input channels of one group (of a pool, k is 0). Where
+// x and w share the columns of the output, k is the columns of x; where x comes in batches, k is
 // the batches.
-struct Limits {
+struct Sizes {
   int64_t m = kMaxM;
   int64_t n = kMaxN;
   int64_t k = 0;
 };
-Limits LimitsOf(Op op);
+// The largest that a case of `op` may have.
+Sizes LimitsOf(Op op);
+Sizes SizesOf(const Case& c);
 
-// Of windows, each axis alone; the work of a case (WorkOf) bounds them together.
-// Averages take images, and avg_pool kernels, of more than 257 codes: a uint16 does not hold their
-// sum.
+// The limits of each axis of a window; WorkOf bounds the axes together. Averages take images, and
+// avg_pool takes kernels, of more than 257 codes: a uint16 does not hold the sum of so many.
 inline constexpr int64_t kMaxKernel = 4;
 int64_t MaxImage(Op op);
 int64_t MaxKernel(Op op);
@@ -39,28 +42,40 @@ inline constexpr int64_t kMaxGroups = 4;     // depthwise: kMaxChannels
 inline constexpr int64_t kMaxChannels = 72;  // past the widest vector of bytes
 inline constexpr int64_t kMaxWork = 3 * 1024;
 
-// Products of a convolution or codes looked at by a pool, and elements.
+// The products of a convolution, or the codes that a pool looks at, and the elements of x and w.
 int64_t WorkOf(const Case& c);
 
-// Makes the window of a convolution or pool, and N, one that has bytes: numbers within the limits,
-// fields that mean nothing to the op default, no window of a pool wholly in the padding, no more
-// work than kMaxWork. M and K are derived. What already is like that stays as it is.
+// Makes the window of a convolution or pool, and N, a window that has bytes: its numbers are within
+// the limits, parameters that the operation lacks are default, no window of a pool lies wholly in
+// the padding, and the work is at most kMaxWork. M and K are derived. A window that already has
+// bytes stays as it is.
 void FitWindow(Case* c);
 
-// Whether the dimensions, the window included, are as the above leaves them.
+// Whether the sizes are within the limits and the window, if there is one, has bytes.
 bool IsSmall(const Case& c);
 
-// The shape of x, and of w ([0] where the op has none), for the dimensions of the case; those of
-// concat (columns of x) and choose_qparams (batches) that no field holds are taken from c.x.
-std::vector<int64_t> FittedShapeOfX(const Case& c);
-std::vector<int64_t> FittedShapeOfW(const Case& c);
+// Calls visit(value) for the parameters that only few operations have, where c.op has them, in the
+// order of the fields of a case. A new number, flag or choice is one of them by itself. The four
+// that are not, and lists, have bits of their own in the bytes and mutations of their own.
+template <class C, class Visit>
+void ForEachOwnField(C& c, Visit&& visit) {
+  ForEachParameter(c, [&](const Field& field, auto& value) {
+    if constexpr (std::is_scalar_v<std::remove_reference_t<decltype(value)>>) {
+      const void* const at = &value;
+      if (RowOf(c.op).*field.has && at != &c.relu && at != &c.requant &&
+          at != &c.window.ceil_mode && at != &c.window.count_include_pad) {
+        visit(value);
+      }
+    }
+  });
+}
 
-// The same elements where both shapes have them, saturated to the type; 0 elsewhere.
+// A tensor of that type and shape: the elements that `from` has too, saturated to the type, else 0.
 Tensor Reshaped(const Tensor& from, DType dtype, const std::vector<int64_t>& shape);
 
-// Makes everything else follow from op, dimensions, window, per_channel and the types of x and out:
-// shapes of tensors, lengths of lists, the clamp inside the type, what the op does not have. What
-// is already valid stays as it is.
+// Makes the case valid and small: shapes, types, lengths of lists and the clamp follow from the
+// operation, the sizes, the window, per_channel and the types of x and the output; parameters that
+// the operation lacks become default. A case that is already valid and small stays as it is.
 void FitCase(Case* c);
 
 }  // namespace qualm::fuzz

@@ -59,7 +59,8 @@ float AnyScale(Rng& rng, float scale) {
   return std::isfinite(drawn) && drawn > 0 ? drawn : 1.0f;
 }
 
-// The same from a value: for x of quantize and for float biases.
+// A real number for a float element or bias: beside `value`, its negative, 0, a round one,
+// anything.
 float AnyReal(Rng& rng, float value, bool finite) {
   float drawn = value;
   switch (rng.Below(6)) {
@@ -89,7 +90,7 @@ void SetOutType(Case& c, DType dtype) {
   c.out_max = range.max;
 }
 
-// Just beside the widths of vectors, beside what it was, or anything.
+// A dimension beside `dim`, anything, beside the width of a vector, or `dim` itself.
 int64_t AnyDim(Rng& rng, int64_t dim, int64_t lowest, int64_t highest) {
   switch (rng.Below(4)) {
     case 0: return std::clamp(dim + rng.Between(-2, 2), lowest, highest);
@@ -99,8 +100,8 @@ int64_t AnyDim(Rng& rng, int64_t dim, int64_t lowest, int64_t highest) {
   }
 }
 
-// ---- The mutations. Each returns without a change where the case has no room for it; FitCase
-// makes the rest follow.
+// ---- The mutations. A mutation for which the case has no room changes nothing; FitCase makes the
+// rest of the case follow.
 
 void ChangeElement(Case& c, Rng& rng) {
   Tensor& tensor = AnyOperand(c, rng);
@@ -119,7 +120,7 @@ void ChangeElement(Case& c, Rng& rng) {
 void FillRow(Case& c, Rng& rng) {
   Tensor& tensor = AnyOperand(c, rng);
   if (tensor.empty()) return;
-  // A row, or the whole of an axis more: the pixels of an image, everything.
+  // A row, all rows of the next axis (the pixels of an image), and so on up to the whole tensor.
   const std::vector<int64_t>& shape = tensor.shape();
   int64_t columns = shape.back();
   for (size_t axis = shape.size() - 1; axis-- > 0 && rng.Chance(1, 2);) columns *= shape[axis];
@@ -147,26 +148,27 @@ void SwapElements(Case& c, Rng& rng) {
 }
 
 void ChangeDims(Case& c, Rng& rng) {
-  const Limits limits = LimitsOf(c.op);
+  const Sizes limits = LimitsOf(c.op);
   if (HasWindow(c.op)) {
     Window& v = c.window;
     const int64_t outputs = IsConv(c.op) ? c.N / v.groups : c.N;
     const int64_t inputs = IsConv(c.op) ? v.in_c / v.groups : 0;
-    const int64_t most = c.op == Op::kDepthwise ? kMaxChannels : kMaxGroups;
+    const int64_t most = RowOf(c.op).depthwise ? kMaxChannels : kMaxGroups;
     if (IsConv(c.op) && rng.Chance(1, 2)) v.groups = AnyDim(rng, v.groups, 1, most);
     v.batch = AnyDim(rng, v.batch, 0, limits.m);
     c.N = AnyDim(rng, outputs, 0, limits.n) * v.groups;
     v.in_c = IsPool(c.op) ? c.N : v.groups * AnyDim(rng, inputs, 0, limits.k);
     return;
   }
+  const Layout layout = RowOf(c.op).layout;
   c.M = AnyDim(rng, c.M, 0, limits.m);
   c.N = AnyDim(rng, c.N, 0, limits.n);
-  if (c.op == Op::kLinear) c.K = AnyDim(rng, c.K, 0, limits.k);
-  // No field holds these: the shape of x says them.
-  if (c.op == Op::kConcat) {
+  if (layout == Layout::kProducts) c.K = AnyDim(rng, c.K, 0, limits.k);
+  // Only the shape of x gives the size k of these layouts.
+  if (layout == Layout::kColumns) {
     const int64_t columns = AnyDim(rng, c.x.shape()[1], 0, c.N);
     c.x = Reshaped(c.x, c.x.dtype(), {c.M, columns});
-  } else if (c.op == Op::kChooseQParams) {
+  } else if (layout == Layout::kBatches) {
     const int64_t batches = AnyDim(rng, c.x.shape()[0], 1, limits.k);
     c.x = Reshaped(c.x, c.x.dtype(), {batches, c.M, c.N});
   }
@@ -182,8 +184,8 @@ void ChangeWindow(Case& c, Rng& rng) {
     if (which == 0) b = a;
     if (which == 1) b = rng.Between(lowest, highest);
   };
-  // The largest window there is, of which sums are the largest.
-  if (c.op == Op::kAvgPool && rng.Chance(1, 16)) {
+  // The largest window of an average has the largest sums.
+  if (MaxKernel(c.op) > kMaxKernel && rng.Chance(1, 16)) {
     v.in_h = v.in_w = v.kernel_h = v.kernel_w = MaxKernel(c.op);
     return;
   }
@@ -192,7 +194,7 @@ void ChangeWindow(Case& c, Rng& rng) {
     case 1: both(v.in_h, v.in_w, rng.Chance(1, 16) ? 0 : 1, MaxImage(c.op)); break;
     case 2:
       both(v.kernel_h, v.kernel_w, 1, rng.Chance(1, 4) ? MaxKernel(c.op) : kMaxKernel);
-      // The whole image is what a large kernel is for.
+      // A large kernel is there to cover the whole image.
       if (rng.Chance(1, 8)) v.kernel_h = std::max<int64_t>(v.in_h, 1);
       if (rng.Chance(1, 8)) v.kernel_w = std::max<int64_t>(v.in_w, 1);
       break;
@@ -200,19 +202,15 @@ void ChangeWindow(Case& c, Rng& rng) {
     case 4: both(v.pad_top, v.pad_bottom, 0, kMaxPad); break;
     case 5: both(v.pad_left, v.pad_right, 0, kMaxPad); break;
     case 6: both(v.dilation_h, v.dilation_w, 1, kMaxStep); break;
-    default:
-      if (rng.Chance(1, 2))
-        v.ceil_mode = IsPool(c.op) && !v.ceil_mode;
-      else
-        v.count_include_pad = !v.count_include_pad;
-      break;
+    default: (rng.Chance(1, 2) ? v.ceil_mode : v.count_include_pad) ^= true; break;
   }
 }
 
 void ChangeScale(Case& c, Rng& rng) {
   std::vector<std::vector<float>*> lists;
   if (!c.multiplier.empty()) lists.push_back(&c.multiplier);
-  // Those that mean nothing are put back, and another mutation is tried.
+  // A list that means nothing to the operation is drawn too: FitCase undoes its change, and
+  // MutateCase tries another mutation.
   for (QParams* q : {&c.x_q, &c.w_q, &c.out_q}) {
     if (!q->scale.empty()) lists.push_back(&q->scale);
   }
@@ -262,51 +260,49 @@ void ChangeBiasForm(Case& c, Rng& rng) {
   if (kind == 2) c.bias_i32.emplace();
 }
 
-void ChangeObserver(Observer& o, Rng& rng) {
-  switch (rng.Below(5)) {
-    case 0: o.kind = static_cast<Observer::Kind>(rng.Below(3)); break;
-    case 1: o.symmetric = !o.symmetric; break;
-    case 2: o.reduce_range = !o.reduce_range; break;
-    case 3:
-      o.dtype = OtherCodes(o.dtype);
-      o.quant_min = RangeOf(o.dtype).min;
-      o.quant_max = RangeOf(o.dtype).max;
-      break;
-    default:
-      o.quant_min = AnyInteger(rng, RangeOf(o.dtype));
-      o.quant_max = AnyInteger(rng, RangeOf(o.dtype));
-      o.averaging_constant = static_cast<float>(rng.Unit());
-      break;
-  }
+// Another value of a field; FitCase brings it into the domain of the operation.
+void Redraw(bool& flag, Rng& /*rng*/) { flag = !flag; }
+void Redraw(DType& codes, Rng& /*rng*/) { codes = OtherCodes(codes); }
+void Redraw(int32_t& code, Rng& rng) {
+  code = AnyInteger(rng, {RangeOf(DType::kS8).min, RangeOf(DType::kU8).max});
+}
+void Redraw(float& number, Rng& rng) {
+  number = rng.Chance(1, 2) ? AnyScale(rng, number) : static_cast<float>(rng.Unit());
+}
+template <NamedEnum E>
+void Redraw(E& choice, Rng& rng) {
+  choice = static_cast<E>(rng.Below(CountOf<E>()));
+}
+
+void ChangeOwnField(Case& c, Rng& rng) {
+  uint64_t count = 0;
+  ForEachOwnField(c, [&](auto& /*value*/) { ++count; });
+  if (count == 0) return;
+  uint64_t left = rng.Below(count);
+  ForEachOwnField(c, [&](auto& value) {
+    if (left-- == 0) Redraw(value, rng);
+  });
 }
 
 void ChangeForm(Case& c, Rng& rng) {
-  constexpr std::array<DType, 4> kOutTypes{DType::kU8, DType::kS8, DType::kS32, DType::kF32};
+  const OpRow& row = RowOf(c.op);
   switch (rng.Below(7)) {
     case 0: c.per_channel = !c.per_channel; break;
     case 1: c.relu = !c.relu; break;
-    case 2: {
-      const DType out = kOutTypes[rng.Below(HasSums(c.op) ? 4 : 2)];
-      if (c.op != Op::kDequantize && c.op != Op::kChooseQParams) SetOutType(c, out);
-      break;
-    }
+    case 2: SetOutType(c, row.out_types.list[rng.Below(row.out_types.count)]); break;
     case 3:
       if (!IsCode(c.x.dtype())) break;
       c.x = Reshaped(c.x, OtherCodes(c.x.dtype()), c.x.shape());
-      if (c.op == Op::kMaxPool || c.op == Op::kSoftmax) SetOutType(c, c.x.dtype());
+      if (KeepsType(c.op)) SetOutType(c, c.x.dtype());
       break;
     case 4:
       if (HasSums(c.op)) c.w = Reshaped(c.w, OtherCodes(c.w.dtype()), c.w.shape());
       break;
-    case 5: c.requant = static_cast<Requant>(rng.Below(4)); break;
+    case 5: Redraw(c.requant, rng); break;
     default:
-      if (c.op == Op::kRequantize) ChangeFactorForm(c);
-      if (HasSums(c.op)) ChangeBiasForm(c, rng);
-      if (c.op == Op::kChooseQParams) ChangeObserver(c.observer, rng);
-      if (c.op == Op::kTable) {
-        c.function = static_cast<Function>(rng.Below(5));
-        c.negative_slope = rng.Chance(1, 2) ? c.negative_slope : AnyScale(rng, c.negative_slope);
-      }
+      if (row.multiplier) ChangeFactorForm(c);
+      if (row.bias) ChangeBiasForm(c, rng);
+      ChangeOwnField(c, rng);
       break;
   }
 }
@@ -324,7 +320,7 @@ void ChangeClamp(Case& c, Rng& rng) {
   const CodeRange range = RangeOf(c.out_dtype);
   c.out_min = range.min;
   c.out_max = range.max;
-  if (c.out_dtype == DType::kF32 || rng.Chance(1, 3)) return;
+  if (IsFloat(c.out_dtype) || rng.Chance(1, 3)) return;
   const int32_t a = AnyInteger(rng, range);
   const int32_t b = AnyInteger(rng, range);
   c.out_min = std::min(a, b);
@@ -345,7 +341,7 @@ bool BytesOnly() {
   return bytes;
 }
 
-// Bytes of the case; cut where the engine has no room (what is cut decodes as 0).
+// Stores the bytes of the case, as many as the engine has room for: a missing byte decodes as 0.
 size_t Store(const Case& c, uint8_t* out, size_t out_size_max) {
   const auto bytes = EncodeCase(c);
   QUALM_CHECK(bytes.has_value());
@@ -368,19 +364,17 @@ Case MutateCase(const Case& c, Rng& rng) {
 Case CrossCases(const Case& a, const Case& b, Rng& rng) {
   QUALM_CHECK(a.op == b.op);
   Case child = a;
-  // Whole groups of fields; FitCase makes the others follow.
+  // Groups of fields that belong together come from b; FitCase makes the others follow.
   if (rng.Chance(1, 2)) {
     child.x_q = b.x_q, child.w_q = b.w_q, child.multiplier = b.multiplier;
     child.per_channel = b.per_channel;
-    if (child.op == Op::kQuantize) child.out_q = b.out_q;
+    if (RowOf(child.op).per_channel == PerChannel::kOut) child.out_q = b.out_q;
   }
-  if (rng.Chance(1, 2) && child.op != Op::kQuantize) child.out_q = b.out_q;
+  if (rng.Chance(1, 2) && RowOf(child.op).per_channel != PerChannel::kOut) child.out_q = b.out_q;
   if (rng.Chance(1, 2)) {
     child.out_dtype = b.out_dtype;
-    child.out_min = b.out_min, child.out_max = b.out_max, child.relu = b.relu;
-    child.bias = b.bias, child.bias_i32 = b.bias_i32, child.requant = b.requant;
-    child.function = b.function, child.negative_slope = b.negative_slope;
-    child.observer = b.observer;
+    child.out_min = b.out_min, child.out_max = b.out_max;
+    ForEachParameter(child, b, [](const Field&, auto& mine, const auto& its) { mine = its; });
   }
   if (HasWindow(child.op) && rng.Chance(1, 2)) child.window = b.window, child.N = b.N;
   if (rng.Chance(1, 2)) child.x = b.x;

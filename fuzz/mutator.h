@@ -12,16 +12,16 @@
 
 namespace qualm::fuzz {
 
-// A valid case of the same op, inside the limits of case_codec.h if `c` is; one thing differs
-// (where the draw makes a difference).
+// A valid case of the same operation, small (fuzz/fit.h) if `c` is. It differs from `c` in one
+// thing, unless 16 draws made no difference.
 Case MutateCase(const Case& c, Rng& rng);
 
 // A valid case that takes some things (parameters, data) from each of two cases of the same op.
 Case CrossCases(const Case& a, const Case& b, Rng& rng);
 
-// The bodies of LLVMFuzzerCustomMutator and LLVMFuzzerCustomCrossOver. One mutation in 16 is the
-// engine's own, on the bytes, where there is an engine. QUALM_FUZZ_MUTATOR=bytes makes all of them
-// so (to measure what ours are worth).
+// The bodies of LLVMFuzzerCustomMutator and LLVMFuzzerCustomCrossOver. If there is an engine, one
+// mutation in 16 is the engine's own, on the bytes. QUALM_FUZZ_MUTATOR=bytes leaves all mutations
+// to the engine, to measure what MutateCase is worth.
 size_t MutateBytes(Op op, uint8_t* data, size_t size, size_t size_max, unsigned seed);
 size_t CrossBytes(Op op, const uint8_t* a, size_t a_size, const uint8_t* b, size_t b_size,
                   uint8_t* out, size_t out_size_max, unsigned seed);

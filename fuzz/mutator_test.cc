@@ -84,6 +84,24 @@ TEST(MutatorReach, SaturationTiesAndEveryForm) {
   EXPECT_EQ(described.size(), 16u * 11u);
 }
 
+TEST(MutatorReach, EveryFieldOfACase) {
+  Rng rng(5);
+  FieldsSeen mutated, crossed;
+  for (const Op op : EveryOp()) {
+    Case a = DecodeCase(op, {});
+    Case b = a;
+    for (int i = 0; i < 10000; ++i) {
+      const Case changed = MutateCase(a, rng);
+      mutated.See(a, changed);
+      a = changed;
+      b = MutateCase(b, rng);
+      crossed.See(a, CrossCases(a, b, rng), &b);
+    }
+  }
+  EXPECT_EQ(mutated.unseen(), std::set<std::string>{});
+  EXPECT_EQ(crossed.unseen(), std::set<std::string>{});
+}
+
 // Beside them, what the other operations are there for.
 TEST(MutatorReach, TiesClampsAndWindowsOfEveryOp) {
   Rng rng(4);

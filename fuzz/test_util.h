@@ -4,6 +4,7 @@
 #define QUALM_FUZZ_TEST_UTIL_H_
 
 #include <cstdint>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,35 @@ inline std::vector<uint8_t> AnyBytes(Rng& rng, size_t size) {
   for (uint8_t& byte : bytes) byte = static_cast<uint8_t>(rng.Next());
   return bytes;
 }
+
+// Which fields of a case were seen to change. A parameter counts for every operation that has it.
+class FieldsSeen {
+ public:
+  // `after` came from `before`, and in a crossing from `other` too: there a field counts if its
+  // value is the one of `other` alone.
+  void See(const Case& before, const Case& after, const Case* other = nullptr) {
+    std::set<std::string> changed, taken;
+    Differences(before, after, changed);
+    if (other != nullptr) Differences(*other, after, taken);
+    for (const std::string& field : changed) {
+      if (!taken.contains(field)) unseen_.erase(field), seen_.insert(field);
+    }
+  }
+  const std::set<std::string>& unseen() const { return unseen_; }
+
+ private:
+  void Differences(const Case& a, const Case& b, std::set<std::string>& differ) {
+    ForEachField(a, b, [&](const Field& field, const auto& in_a, const auto& in_b) {
+      if (field.name == "op" || (field.has != nullptr && !(RowOf(a.op).*field.has))) return;
+      std::string name(field.name);
+      if (field.has != nullptr) name += " of " + std::string(Name(a.op));
+      if (!seen_.contains(name)) unseen_.insert(name);
+      if (!(in_a == in_b)) differ.insert(name);
+    });
+  }
+
+  std::set<std::string> seen_, unseen_;
+};
 
 }  // namespace qualm::fuzz
 

@@ -251,25 +251,16 @@ bool WrapNegatedZeroPoint(Stages& s) {
   return !z.empty() && Replace(z[0], -int32_t{static_cast<int8_t>(-int64_t{z[0]})});
 }
 
-__int128 CorrectedWith(const SumTerms& t, __int128 x_term, __int128 x_sum, __int128 count) {
-  return t.products - x_term - t.zw * x_sum + count * t.zx * t.zw;
-}
+// (x - zx - zw) * w.
+void TakeWeightZeroPointFromInput(SumTerms& t) { t.zx += std::exchange(t.zw, 0); }
 
-__int128 WeightZeroPointFromInput(const SumTerms& t) {
-  return t.products - (__int128{t.zx} + t.zw) * t.w_sum;
-}
+void RoundCountUp(SumTerms& t) { t.count = (t.count + 3) / 4 * 4; }
 
-__int128 PaddedCrossTerm(const SumTerms& t) {
-  return CorrectedWith(t, __int128{t.zx} * t.w_sum, t.x_sum, (t.count + 3) / 4 * 4);
-}
+void TakeFirstRowSum(SumTerms& t) { t.x_sum = t.first_x_sum; }
 
-__int128 RowSumOfRow0(const SumTerms& t) {
-  return CorrectedWith(t, __int128{t.zx} * t.w_sum, t.first_x_sum, t.count);
-}
-
-__int128 ZeroPointTermInFloat(const SumTerms& t) {
+void ZeroPointTermInFloat(SumTerms& t) {
   const float term = static_cast<float>(t.zx) * static_cast<float>(t.w_sum);
-  return CorrectedWith(t, static_cast<__int128>(term), t.x_sum, t.count);
+  t.products += t.zx * t.w_sum - static_cast<int64_t>(term);
 }
 
 // ---- Bias.
@@ -643,11 +634,11 @@ constexpr Cause kCauses[] = {
      Always, [](Stages& s) { return IgnoreZeroPoint(s.c.x_q); }},
     {Stage::kOffset, Kind::kZeroPoint, "weight zero point taken from the input",
      "subtracts the weight zero point from the input instead of the weights: (x - x_zp - w_zp) * w",
-     Sums, SetSum<&SumSteps::correct, WeightZeroPointFromInput>},
+     Sums, SetSum<&SumSteps::edit_terms, TakeWeightZeroPointFromInput>},
     {Stage::kOffset, Kind::kZeroPoint, "padded K in K*zx*zw",
      "uses K rounded up to a multiple of 4 in the zero-point term",
      [](const Case& c) { return HasSums(c.op) && c.K % 4 != 0; },
-     SetSum<&SumSteps::correct, PaddedCrossTerm>},
+     SetSum<&SumSteps::edit_terms, RoundCountUp>},
     {Stage::kOffset, Kind::kZeroPoint, "{w_zero_point} as int8",
      "keeps the {w_zero_point} in an int8 that wraps", Always,
      [](Stages& s) { return WrapZeroPoint(s.c.w_q); }},
@@ -661,10 +652,10 @@ constexpr Cause kCauses[] = {
      [](const Case& c) { return c.op != Op::kConcat && c.op != Op::kTable; }, WrapNegatedZeroPoint},
     {Stage::kOffset, Kind::kIndex, "row sum of row 0", "corrects every row with the sum of row 0",
      [](const Case& c) { return HasSums(c.op) && c.M > 1; },
-     SetSum<&SumSteps::correct, RowSumOfRow0>},
+     SetSum<&SumSteps::edit_terms, TakeFirstRowSum>},
     {Stage::kOffset, Kind::kRounding, "float32 zero-point term",
      "computes x_zp times the column sum in float32", Sums,
-     SetSum<&SumSteps::correct, ZeroPointTermInFloat>},
+     SetSum<&SumSteps::edit_terms, ZeroPointTermInFloat>},
     {Stage::kTail, Kind::kTail, "last product dropped", "drops the last product", HasTail<1>,
      DropProducts<1>},
     {Stage::kTail, Kind::kTail, "product tail of 4 dropped", "drops the last K % 4 products",

@@ -90,7 +90,8 @@ std::vector<__int128> SumsOf(const Case& c, const SumSteps& steps) {
       terms.count = c.K;
       terms.zx = c.x_q.zero_point_at(0);
       terms.zw = c.w_q.zero_point_at(n);
-      sums.push_back(steps.correct ? steps.correct(terms) : Corrected(terms));
+      if (steps.edit_terms) steps.edit_terms(terms);
+      sums.push_back(Corrected(terms));
       if (c.bias_i32) sums.back() += (*c.bias_i32)[channel];
     }
   }
@@ -199,7 +200,7 @@ Tensor Stages::CodesOf(const exact::Integers& integers) const {
     RoundedOutput code = round ? round(output) : RoundedOutput{output.rounded()};
     if (convert) code.value = convert(code.value);
     // 0 times a reciprocal that overflowed.
-    if (std::isnan(code.value)) code.value = 0;
+    if (std::isnan(code.value)) code = RoundedOutput{};
     if (!code.has_zero_point) code.value += output.zero_point();
     if (narrow) code.value = narrow(c.out_dtype, code.value);
     const auto lo = static_cast<double>(output.exact.lo), hi = static_cast<double>(c.out_max);

@@ -20,7 +20,7 @@ Tensor OtherSign(const Tensor& tensor);
 
 using Codes = std::span<const int32_t>;
 
-// What one sum over K is made of. Exact, it is products - zx*w_sum - zw*x_sum + count*zx*zw.
+// One sum over K is products - zx*w_sum - zw*x_sum + count*zx*zw.
 struct SumTerms {
   int64_t products = 0;
   int64_t x_sum = 0, w_sum = 0;  // of the codes
@@ -38,7 +38,7 @@ struct SumSteps {
   std::optional<int32_t> padding_code;                  // none: the zero point of x
   int64_t added = std::numeric_limits<int64_t>::max();  // of the K products
   int64_t (*add)(DType x_dtype, Codes x, Codes w) = nullptr;
-  __int128 (*correct)(const SumTerms& terms) = nullptr;
+  void (*edit_terms)(SumTerms& terms) = nullptr;
 };
 
 // What lies under one window of a pool, and what the pool makes of it.

@@ -43,11 +43,11 @@ Tensor RowsOf(const Tensor& tensor, const std::vector<int64_t>& rows) {
   return selected;
 }
 
-// A counterfactual beside the subject's answer.
+// A counterfactual compared with the subject's answer, output by output.
 struct Agreement {
   int64_t departures = 0;  // outputs of the subject that are not exact
-  int64_t explained = 0;   // those that the counterfactual gives
-  int64_t spoiled = 0;     // outputs that are exact, and not so in the counterfactual
+  int64_t explained = 0;   // departures that the counterfactual gives too
+  int64_t spoiled = 0;     // exact outputs of the subject that the counterfactual gets wrong
 };
 Agreement Compare(const Tensor& exact_y, const Tensor& actual, const Tensor& replayed) {
   Agreement agreement;
@@ -90,7 +90,7 @@ class Evidence {
     return y && *y == actual_;
   }
 
-  // What the cause says of the outputs; nullopt if it changes nothing.
+  // How far the cause alone agrees with the answer; nullopt if it changes no output.
   std::optional<Agreement> Explained(const Cause& cause) const {
     const std::optional<Tensor> y = Counterfactual(c_, cause);
     if (!y || *y == exact_y_) return std::nullopt;
@@ -161,8 +161,9 @@ std::optional<Attribution> TwoCauses(const Case& c, const Evidence& evidence) {
   return std::nullopt;
 }
 
-// All departures in the last (count mod width) columns, width a usual vector length; `after` says
-// whether whole vectors must come before them.
+// A usual vector length `width` such that all departures lie in the last (columns mod width)
+// columns; 0 if there is none. `after`: only lengths that leave a whole vector before those
+// columns.
 int64_t TailWidth(const Case& c, const Tensor& exact_y, const Tensor& actual, bool after = true) {
   const int64_t columns = c.output_shape().back();
   int64_t first = columns;
@@ -176,8 +177,8 @@ int64_t TailWidth(const Case& c, const Tensor& exact_y, const Tensor& actual, bo
   return 0;
 }
 
-// Every departing output is 0 or what belongs in another column of its row, one at least the
-// latter.
+// Whether every wrong output is 0 or holds what belongs in another column of its row. At least one
+// must hold another column's value.
 bool Misplaced(const Case& c, const Tensor& exact_y, const Tensor& actual) {
   const int64_t columns = c.output_shape().back();
   bool moved = false;
@@ -194,7 +195,7 @@ bool Misplaced(const Case& c, const Tensor& exact_y, const Tensor& actual) {
   return moved;
 }
 
-// What fits best where no causes give the whole output.
+// The best guess where no one or two causes give the whole output.
 Attribution Guess(const Case& c, const Tensor& exact_y, const Tensor& actual,
                   const Evidence& evidence) {
   Attribution attribution;
@@ -236,17 +237,17 @@ bool SameEnvironment(const RunContext& a, const RunContext& b) {
   return a.rounding == b.rounding && a.flush_denormals == b.flush_denormals;
 }
 
-// The same problem answered differently where only the caller's floating-point state differs.
+// Whether one problem got two answers under two floating-point states of the caller.
 std::optional<Attribution> FollowsEnvironment(const std::vector<Recorded>& recorded) {
-  for (const Recorded& other : recorded) {
-    if (SameEnvironment(other.context, {})) continue;
+  for (const Recorded& changed : recorded) {
+    if (SameEnvironment(changed.context, {})) continue;
     for (const Recorded& base : recorded) {
-      if (base.context != RunContext{} || base.problem != other.problem || base.y == other.y) {
+      if (base.context != RunContext{} || base.problem != changed.problem || base.y == changed.y) {
         continue;
       }
       Attribution attribution;
       attribution.kind = FindingKind::kRounding;
-      attribution.diagnosis = other.context.rounding != Rounding::kNearest
+      attribution.diagnosis = changed.context.rounding != Rounding::kNearest
                                   ? "the subject rounds as its caller's rounding mode says"
                                   : "the subject flushes denormals where its caller does";
       attribution.complete = true;
@@ -256,8 +257,8 @@ std::optional<Attribution> FollowsEnvironment(const std::vector<Recorded>& recor
   return std::nullopt;
 }
 
-// Not the default one, so that a MemoSubject runs it for real.
-constexpr uint8_t kPoison = 0x3C, kOtherPoison = 0xC3;
+// Neither is the default, so that a MemoSubject runs the case instead of remembering its answer.
+constexpr uint8_t kPoison = 0x3C, kSecondPoison = 0xC3;
 
 std::optional<Tensor> Ask(Subject& subject, const Case& c, uint8_t poison) {
   RunContext context;
@@ -272,36 +273,38 @@ std::optional<Tensor> AskFresh(const Subject& subject, const Case& c) {
   return fresh == nullptr ? std::nullopt : Ask(*fresh, c, kPoison);
 }
 
-// An answer that depends on what the memory held before: all of it, or outputs never written?
-Attribution DependsOnMemory(const Case& c, const Tensor& first, const Tensor& other) {
+// The answers differ with what the memory held before. If they differ only where each still shows
+// its own poison, the subject leaves outputs unwritten.
+Attribution DependsOnMemory(const Case& c, const Tensor& first, const Tensor& second) {
   Attribution attribution;
   attribution.kind = FindingKind::kMemory;
   attribution.diagnosis = "the answer depends on what its memory held before";
   attribution.complete = true;
   const size_t size = SizeOf(c.out_dtype);
   for (int64_t i = 0; i < first.size(); ++i) {
-    if (first.BitsAt(i) == other.BitsAt(i)) continue;
+    if (first.BitsAt(i) == second.BitsAt(i)) continue;
     for (size_t byte = static_cast<size_t>(i) * size; byte < static_cast<size_t>(i + 1) * size;
          ++byte) {
-      if (first.bytes()[byte] != kPoison || other.bytes()[byte] != kOtherPoison) return attribution;
+      if (first.bytes()[byte] != kPoison || second.bytes()[byte] != kSecondPoison)
+        return attribution;
     }
   }
   attribution.diagnosis = "the subject leaves outputs unwritten";
-  if (const int64_t width = TailWidth(c, first, other, false); width != 0) {
+  if (const int64_t width = TailWidth(c, first, second, false); width != 0) {
     attribution.kind = FindingKind::kTail;
     attribution.diagnosis += ", all of them among the last N % " + std::to_string(width);
   }
   return attribution;
 }
 
-// Does the answer depend on anything but the problem?
+// Does the answer depend on memory contents, or on what the subject was asked before?
 std::optional<Attribution> DependsOnState(const Recorded& answer, Subject& subject) {
   const std::optional<Tensor> first = Ask(subject, answer.problem, kPoison);
   const std::optional<Tensor> again = Ask(subject, answer.problem, kPoison);
-  const std::optional<Tensor> other = Ask(subject, answer.problem, kOtherPoison);
-  if (!first || !again || !other) return std::nullopt;
-  if (*first == *again && *first != *other) {
-    return DependsOnMemory(answer.problem, *first, *other);
+  const std::optional<Tensor> second = Ask(subject, answer.problem, kSecondPoison);
+  if (!first || !again || !second) return std::nullopt;
+  if (*first == *again && *first != *second) {
+    return DependsOnMemory(answer.problem, *first, *second);
   }
   Attribution attribution;
   attribution.kind = FindingKind::kNondeterminism;
@@ -311,7 +314,7 @@ std::optional<Attribution> DependsOnState(const Recorded& answer, Subject& subje
     return attribution;
   }
   const std::optional<Tensor> fresh = AskFresh(subject, answer.problem);
-  // In another place than the default one nothing but the default context is comparable.
+  // The questions above lay the case out as by default; an answer from another layout may differ.
   const bool comparable = answer.context.align_offset == 0 && answer.context.x_row_gap == 0;
   if ((fresh && *fresh != *first) || (comparable && *first != answer.y)) {
     attribution.diagnosis = "the answer depends on what was asked before";
@@ -320,7 +323,7 @@ std::optional<Attribution> DependsOnState(const Recorded& answer, Subject& subje
   return std::nullopt;
 }
 
-// Element i is what element i + by was, round and round.
+// Element i of the result is element (i + by) mod size of the tensor.
 Tensor Rotated(const Tensor& tensor, int64_t by) {
   Tensor rotated = tensor;
   const auto middle = by % tensor.size() * static_cast<int64_t>(SizeOf(tensor.dtype()));
@@ -328,7 +331,8 @@ Tensor Rotated(const Tensor& tensor, int64_t by) {
   return rotated;
 }
 
-// Where the last (count mod width) elements alone are wrong; 0 where they are not.
+// A usual vector length `width` such that only the last (size mod width) elements are wrong; 0 if
+// there is none.
 int64_t FlatTailWidth(const Tensor& exact_y, const Tensor& actual) {
   const std::optional<Divergence> first = FirstDivergence(exact_y, actual);
   if (!first) return 0;
@@ -339,8 +343,8 @@ int64_t FlatTailWidth(const Tensor& exact_y, const Tensor& actual) {
   return 0;
 }
 
-// Wrong at its end, and still there when other elements lie there: it is the place that matters,
-// not the values.
+// The answer is wrong at its end. Asked again with the elements rotated, it is wrong at the end
+// again: the place matters, not the values.
 std::optional<Attribution> WrongAtTheEnd(const Recorded& answer, Subject& subject) {
   const Case& c = answer.problem;
   const bool is_elementwise = CanRunInPlace(c.op) || c.op == Op::kQuantize ||
@@ -349,7 +353,7 @@ std::optional<Attribution> WrongAtTheEnd(const Recorded& answer, Subject& subjec
   const Tensor exact_y = exact::Evaluate(c);
   const int64_t size = exact_y.size(), width = FlatTailWidth(exact_y, answer.y);
   if (width == 0) return std::nullopt;
-  // Some elements may be right even there.
+  // A rotation may bring elements to the end that come out right even there; the next one may not.
   for (const int64_t by : {1, 2, 3, 5, 7}) {
     Case turned = ProblemOf(c);
     turned.x = Rotated(c.x, by);
@@ -358,7 +362,7 @@ std::optional<Attribution> WrongAtTheEnd(const Recorded& answer, Subject& subjec
     const std::optional<Tensor> actual = Ask(subject, turned, kPoison);
     if (!actual) return std::nullopt;
     for (int64_t i = 0; i < size; ++i) {
-      // The same elements elsewhere would have been wrong again.
+      // An element that was wrong at the end is wrong in the middle too: its value matters.
       const int64_t now = (i + size - by % size) % size;
       const bool is_tail = now >= size - size % width;
       if (!is_tail && answer.y.BitsAt(i) != exact_y.BitsAt(i) &&
@@ -384,7 +388,8 @@ std::optional<Attribution> WrongAtTheEnd(const Recorded& answer, Subject& subjec
 
 Attribution FromAnswers(const Verdict& verdict, const std::vector<Recorded>& recorded,
                         Subject& subject, const AttributionOptions& options) {
-  // A property that says "clamp" saw where it went wrong, not why; the others know.
+  // The kind that a property gives is the cause, but for "clamp": that only says where the output
+  // went wrong.
   const bool place_only = verdict.kind == FindingKind::kClamp;
   if (verdict.kind && !place_only) return {*verdict.kind, verdict.reason, {}, true, false, {}};
   if (auto environment = FollowsEnvironment(recorded)) return *environment;
@@ -404,7 +409,7 @@ Attribution FromAnswers(const Verdict& verdict, const std::vector<Recorded>& rec
     if (auto state = DependsOnState(*departing.front(), subject)) return *state;
     if (auto tail = WrongAtTheEnd(*departing.front(), subject)) return *tail;
   }
-  // An answer that one cause alone explains says more than one that several do.
+  // The first answer with one unambiguous cause decides; until then the best guess is kept.
   std::optional<Attribution> guess;
   for (const Recorded* answer : departing) {
     Attribution attribution = Attribute(answer->problem, answer->y, options.hint);

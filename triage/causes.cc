@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of causes, and below each heading the small functions that its rows are made of.
+// The table of causes stands at the end; before it, stage by stage, the small functions that its
+// rows name.
 #include "triage/causes.h"
 
 #include <fmt/format.h>
@@ -400,7 +401,7 @@ float InFloat(const RealOutput& o) {
   return sum * (over(product, s.y) / static_cast<float>(o.divisor));
 }
 
-// The same in float64. Here doubles are the point: kernels that use them miss ties.
+// The same in float64, because that is what the cause says: kernels in float64 miss ties.
 double InDouble(const RealOutput& o) {
   const Scales s = ScalesOf(o.c, o.channel());
   const auto sum = static_cast<double>(o.integer);
@@ -510,7 +511,9 @@ bool NanToLowerBound(Stages& s) {
 
 __int128 SaturateAtInt8(__int128 value) { return std::clamp<__int128>(value, -128, 127); }
 
-// ---- The table. A name or sentence names words of its operation in braces, as Words has them.
+// ---- The table. The likelier cause comes first. Float64 comes before all: it departs from the
+// exact result next to ties alone, so it hardly ever gives another cause's output by chance.
+// Braces in a name or sentence stand for a member of Words.
 
 using Stage = CauseStage;
 using Kind = FindingKind;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One output, derived exactly, beside what each subject made of it, to the first divergence.
+// The exact derivation of one output, then each subject's, up to the first divergence.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -27,7 +27,7 @@ std::string StepLine(const TraceStep& step) {
   return fmt::format("    {:<11} {}{}\n", Name(step.stage), step.lossy ? "* " : "  ", step.text);
 }
 
-// What of the image lies under the window of an output, tap by tap. Of large kernels the first.
+// Which pixels lie under the window of an output, tap by tap; of a large kernel the first taps.
 std::string WindowLines(const Case& c, int64_t index) {
   // Without channels no element is under any tap.
   if (!HasWindow(c.op) || c.window.in_c == 0) return "";
@@ -75,7 +75,7 @@ std::string PairLines(const Case& c, int64_t index) {
   return text;
 }
 
-// One output, and everybody who gave it.
+// One output, and the subjects and conventions that gave it.
 struct Answer {
   std::string who;
   Tensor y;

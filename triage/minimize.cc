@@ -15,7 +15,7 @@
 namespace qualm::triage {
 namespace {
 
-// Subject runs are what minimization pays for; this counts them and refuses more than allowed.
+// Counts the runs of a subject, which are what minimization costs, and refuses more than allowed.
 class CountingSubject : public ForwardingSubject {
  public:
   CountingSubject(Subject& inner, const MinimizeOptions& options)
@@ -45,7 +45,7 @@ bool Binds(const Attribution& attribution) {
 
 class Descent {
  public:
-  // `unambiguous`: a case that another kind explains as well is not simpler.
+  // `unambiguous`: no step from a case with one possible kind to a case with several.
   Descent(Case start, Subject& subject, const Property& property, const MinimizeOptions& options,
           bool unambiguous)
       : counting_(subject, options),
@@ -123,8 +123,7 @@ class Descent {
   Reduction reduction_;
 };
 
-// What the original had and the finding does not need, and what can be changed freely in the
-// minimized case without curing it.
+// What the original case had and the minimized one fails without.
 std::vector<std::string> Irrelevant(const Case& original, const Case& best) {
   std::vector<std::string> list;
   const Case simplest = SimplestParameters(best);
@@ -177,7 +176,7 @@ MinimizeResult Minimize(const Case& c, Subject& subject, const Property& propert
   descent->Run();
   result.calls = descent->calls();
   if (descent->attribution().ambiguous && !ambiguous_from_the_start) {
-    // One lsb off can be anything. A case as small that leaves no doubt is the better one.
+    // An output one lsb off fits many causes. A case of the same size that fits only one is better.
     MinimizeOptions rest = options;
     rest.max_calls = options.max_calls - result.calls;
     auto clear = std::make_unique<Descent>(ProblemOf(c), subject, property, rest, true);

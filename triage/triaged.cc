@@ -14,7 +14,7 @@ Triaged::Triaged(Finding finding, Subject& subject,
     : finding_(std::move(finding)), subject_(subject), property_(*FindProperty(finding_.property)) {
   Judged judged = JudgeAndAttribute(property_, finding_.test_case, subject_);
   if (judged.verdict.judgement == Judgement::kSkipped) {
-    // Given up after it hung too often: nobody can be asked any more.
+    // The subject hung too often and was given up: it answers nothing any more.
     sure_ = true;
     return;
   }
@@ -89,7 +89,7 @@ std::string FindingText(const Finding& finding, std::string_view label) {
   if (finding.first_divergence) {
     const Divergence& d = *finding.first_divergence;
     text += fmt::format("  at index {}: expected {}, actual {}", d.index, d.expected, d.actual);
-    // Of "at least 0" there is none.
+    // A divergence from "at least 0" has no distance.
     if (d.distance_lsb > 0) text += fmt::format(" ({} lsb)", d.distance_lsb);
     text += "\n";
   }

@@ -20,8 +20,8 @@ namespace qualm::triage {
 class Triaged {
  public:
   // Judges the case of the finding once more. `subject` must outlive this. Where several causes
-  // give every output, one that makes a finding that is `known` is the cause: other cases of the
-  // same bug would otherwise pass for another one.
+  // give every output, a cause that makes the finding `known` is taken: a known bug would otherwise
+  // look like a new one on some cases.
   Triaged(Finding finding, Subject& subject,
           const std::function<bool(const Finding&)>& known = nullptr);
 
@@ -30,12 +30,14 @@ class Triaged {
   // The kind is more than a guess.
   bool sure() const { return sure_; }
 
-  // A small case may show what the large one hides. Nothing where the finding does not fail again.
+  // A small case may show a cause that the large one hides. Does nothing if the finding did not
+  // fail again.
   void Minimize(const MinimizeOptions& options = {});
-  // After Minimize, where that gave one.
+  // The result of Minimize, if it was called and the finding failed again.
   const std::optional<MinimizeResult>& small() const { return small_; }
 
-  // FindingText; after Minimize also what did not matter and the derivation of the small case.
+  // FindingText. After Minimize also the parameters that did not matter, and the derivation of the
+  // small case.
   std::string Text() const;
 
  private:

@@ -7,7 +7,7 @@
 #include <numeric>
 #include <vector>
 
-#include "oracles/exact/fixed_point.h"
+#include "oracles/exact/arithmetic/fixed_point.h"
 
 namespace qualm::triage {
 namespace {

@@ -7,6 +7,7 @@
 
 #include "core/float_text.h"
 #include "core/rng.h"
+#include "oracles/exact/arithmetic/real.h"
 #include "oracles/exact/definition.h"
 #include "oracles/exact/evaluate.h"
 #include "oracles/exact/exact.h"
@@ -247,8 +248,52 @@ std::optional<Rational> ValueOf(const Case& c, int64_t at) {
   if (!IsCode(c.out_dtype)) return std::nullopt;
   const std::optional<Rational> value = RealValue(c, at / c.N, at % c.N);
   if (value || c.op != Op::kTable) return value;
-  const Rational v = TableArgument(c, at / c.N, at % c.N);
-  return Enclose(*RealFunctionOf(c), v, 500).lo / ToRational(c.out_q.scale_at(0));
+  const Rational v = RealOperand(c.x, c.x_q, at);
+  return Enclose(c.function == Function::kTanh ? RealFunction::kTanh : RealFunction::kSigmoid, v,
+                 500)
+             .lo /
+         ToRational(c.out_q.scale_at(0));
+}
+
+// The stages before the code against the definition in rationals.
+TEST(Agreement, Stages) {
+  RandomCase draw(6);
+  int exact = 0, inexact = 0;
+  for (int i = 0; i < 6000; ++i) {
+    const Case c = draw.Draw(AllOps()[static_cast<size_t>(i) % AllOps().size()]);
+    if (c.op == Op::kChooseQParams) continue;
+    const Outputs outputs(c);
+    for (int64_t at = 0; at < c.M * c.N; ++at) {
+      const int64_t m = at / c.N, n = at % c.N;
+      const Real real = outputs.RealAt(m, n);
+      const std::optional<Rational> value =
+          IsCode(c.out_dtype) ? ValueOf(c, at) : RealValue(c, m, n);
+      if (!value) {
+        EXPECT_FALSE(std::isfinite(real.value)) << Print(c, at);
+        continue;
+      }
+      const Rational error = abs(Rational(real.value) - *value);
+      (real.is_exact ? exact : inexact) += 1;
+      if (real.is_exact) {
+        EXPECT_EQ(error, 0) << Print(c, at);
+      }
+      Rational terms = abs(*value) + PowerOfTwo(-40);  // e^-1000 is 0
+      if (c.op != Op::kTable) {
+        const Scaled scaled = outputs.ScaledAt(m, n);
+        terms = abs(Rational(MultiplierOf(scaled.line)) * Rational(Integer(scaled.integer))) +
+                abs(Rational(OffsetOf(scaled.line)));
+      }
+      EXPECT_LE(error, abs(*value) * PowerOfTwo(-51) + terms * PowerOfTwo(-60)) << Print(c, at);
+      if (!IsCode(c.out_dtype)) continue;
+      const Rounded rounded = outputs.RoundedAt(m, n);
+      if (!rounded.tie_distance) continue;
+      // Near an integer the value in ValueOf may be the integer.
+      if (!RealValue(c, m, n) && denominator(*value) == 1) continue;
+      EXPECT_EQ(rounded.rest, value->compare(Rational(rounded.integer))) << Print(c, at);
+    }
+  }
+  EXPECT_GT(exact, 1000);
+  EXPECT_GT(inexact, 1000);
 }
 
 // TieDistance against its definition in rationals.

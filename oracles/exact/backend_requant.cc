@@ -5,7 +5,7 @@
 #include <bit>
 
 #include "core/status.h"
-#include "oracles/exact/dyadic.h"
+#include "oracles/exact/arithmetic/dyadic.h"
 
 namespace qualm::exact {
 namespace {

@@ -3,11 +3,13 @@
 //   S = sum_{r,s,c} (x[image][y][x][g*C/groups + c] - zx) * (w[n][r][s][c] - zw_n) + bias_i32_n,
 //   y = oy*stride_h - pad_top + r*dilation_h,  x = ox*stride_w - pad_left + s*dilation_w
 // over the y and x inside the image: outside it the real input is 0. From S on as linear.
-#include "oracles/exact/definition.h"
+#include "oracles/exact/sums.h"
 
 namespace qualm::exact {
+namespace {
+namespace definition {
 
-Integer ConvSum(const Case& c, int64_t m, int64_t n) {
+Integer Sum(const Case& c, int64_t m, int64_t n) {
   const Window& v = c.window;
   const int64_t image = m / (v.out_h() * v.out_w());
   const int64_t oy = m / v.out_w() % v.out_h();
@@ -34,8 +36,39 @@ Integer ConvSum(const Case& c, int64_t m, int64_t n) {
   return sum;
 }
 
-Rational ConvValue(const Case& c, int64_t m, int64_t n) {
-  return ScaledSum(c, n, ConvSum(c, m, n));
+std::optional<Rational> Value(const Case& c, int64_t m, int64_t n) {
+  return ScaledSum(c, n, Sum(c, m, n));
 }
+
+}  // namespace definition
+namespace told {
+
+// The window is that of OneOutput: one group, one output channel.
+void Steps(Teller& t) {
+  const Case& c = t.c;
+  const Window& v = c.window;
+  Terms terms{"(r,s,c)", {}};
+  for (const Tap& tap : TapsOf(v, 0)) {
+    if (tap.x_row < 0) {
+      ++terms.taps_in_padding;
+      continue;
+    }
+    const int64_t w = (tap.r * v.kernel_w + tap.s) * v.in_c;
+    for (int64_t ch = 0; ch < v.in_c; ++ch) {
+      terms.xw.emplace_back(c.x.IntAt(tap.x_row + ch), c.w.IntAt(w + ch));
+    }
+  }
+  TellSum(t, terms);
+}
+
+}  // namespace told
+}  // namespace
+
+constexpr Meaning kConv2d{
+    .op = Op::kConv2d,
+    .definition = {.value = definition::Value, .accumulator = definition::Sum},
+    .fast = {.integers = SumsOf, .line = LineOfSum},
+    .told = {.steps = Alone<told::Steps>}};
+constexpr Meaning kDepthwise{Op::kDepthwise, kConv2d.definition, kConv2d.fast, kConv2d.told};
 
 }  // namespace qualm::exact

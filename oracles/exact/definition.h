@@ -1,63 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
-// The definition of every operation in rationals, one file per operation, term by term.
-// Internal to oracles/exact; EvaluateRational is the door.
+// What the definitions of several operations share. Internal to oracles/exact; EvaluateRational is
+// the door.
 #ifndef QUALM_ORACLES_EXACT_DEFINITION_H_
 #define QUALM_ORACLES_EXACT_DEFINITION_H_
 
 #include <cstdint>
 #include <optional>
-#include <vector>
 
 #include "core/case.h"
 #include "core/tensor.h"
-#include "oracles/exact/rational.h"
-#include "oracles/exact/real.h"
+#include "oracles/exact/arithmetic/rational.h"
 #include "oracles/trace.h"
 
 namespace qualm::exact {
 
-// The real value of output (m, n) before rounding, zero point and clamp; m counts the pixels of an
-// output with a window in row-major order. None: quantize of NaN and infinities, and values of
-// table that are not rational.
-std::optional<Rational> QuantizeValue(const Case& c, int64_t m, int64_t n);
-Rational DequantizeValue(const Case& c, int64_t m, int64_t n);
-Rational RequantizeValue(const Case& c, int64_t m, int64_t n);
-Rational LinearValue(const Case& c, int64_t m, int64_t n);
-Rational ConvValue(const Case& c, int64_t m, int64_t n);  // conv2d, depthwise
-Rational AddValue(const Case& c, int64_t m, int64_t n);
-Rational MulValue(const Case& c, int64_t m, int64_t n);
-Rational RescaleValue(const Case& c, int64_t m, int64_t n);
-Rational ConcatValue(const Case& c, int64_t m, int64_t n);
-std::optional<Rational> TableValue(const Case& c, int64_t m, int64_t n);
-Rational SoftmaxValue(const Case& c, int64_t m, int64_t n);  // 256 * t / sum t
-Rational MaxPoolValue(const Case& c, int64_t m, int64_t n);
-Rational AvgPoolValue(const Case& c, int64_t m, int64_t n);  // avg_pool, global_avg_pool
-std::optional<Rational> RealValue(const Case& c, int64_t m, int64_t n);  // by op
+// Definition::value of the case's operation.
+std::optional<Rational> RealValue(const Case& c, int64_t m, int64_t n);
+
+// scale * (code - zero point) of code `index` of an operand with one scale and zero point.
+Rational RealOperand(const Tensor& codes, const QParams& q, int64_t index);
 
 // What linear and convolutions make of their sum: float bias and scales of channel n.
 Rational ScaledSum(const Case& c, int64_t n, const Integer& sum);
-
-// table: f's argument, f of it where that is rational, which of the real functions f is, and the
-// integer nearest to the value.
-Rational TableArgument(const Case& c, int64_t m, int64_t n);
-std::optional<Rational> FunctionValue(const Case& c, const Rational& v);
-std::optional<RealFunction> RealFunctionOf(const Case& c);
-Integer RoundTableValue(const Case& c, int64_t m, int64_t n);
-
-// softmax: what stands in the table for each element of row m.
-struct SoftmaxRow {
-  Rational q;
-  int32_t largest = 0;
-  std::vector<Integer> t;
-  Integer sum = 0;
-  // floor((256 * t + floor(sum / 2)) / sum) of element n.
-  Integer Share(int64_t n) const;
-};
-SoftmaxRow SoftmaxRowOf(const Case& c, int64_t m);
-
-// sum_k (x-zx)(w-zw_n) + bias_i32_n.
-Integer LinearSum(const Case& c, int64_t m, int64_t n);
-Integer ConvSum(const Case& c, int64_t m, int64_t n);
 
 // x_scale*w_scale/out_scale of channel n, or the given multiplier of requantize.
 Rational RealMultiplier(const Case& c, int64_t n);
@@ -69,11 +33,6 @@ struct Requantized {
   Trace steps;
 };
 Requantized RequantizeAs(const Case& c, int64_t n, const Integer& accumulator);
-
-// All outputs, of the operations that do not round a rational value half to even.
-Tensor Quantize(const Case& c);
-Tensor Table(const Case& c);
-Tensor Softmax(const Case& c);
 
 // min(max(value, lo), hi): where relu puts lo above hi the result is hi.
 int32_t Clamp(const Integer& value, int64_t lo, int64_t hi);

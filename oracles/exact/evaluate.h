@@ -1,51 +1,70 @@
 // SPDX-License-Identifier: Apache-2.0
-// The fast form output by output, for Evaluate and for headroom. Internal to oracles/.
+// The fast form of a case, stage by stage and output by output: for Evaluate, and for callers that
+// look at a stage (headroom, the bounds of variations, aimed mutations). Internal to this
+// repository.
+//   integer  what an output is made of: a sum, a difference, a product of differences
+//   value    the real value, a line of the integer: exact
+//   rounded  the integer nearest to the value
+//   code     zero point added
+//   output   clamped
 #ifndef QUALM_ORACLES_EXACT_EVALUATE_H_
 #define QUALM_ORACLES_EXACT_EVALUATE_H_
 
 #include <cstdint>
-#include <map>
-#include <optional>
 #include <vector>
 
 #include "core/case.h"
+#include "core/tensor.h"
+#include "oracles/exact/arithmetic/dyadic.h"
 #include "oracles/exact/backend_requant.h"
-#include "oracles/exact/dyadic.h"
 #include "oracles/exact/exact.h"
 
 namespace qualm::exact {
 
-// All integer sums and per-channel constants are computed once, here. The case must outlive it.
+struct FastForm;
+
+// The real value of an output is line(integer).
+struct Scaled {
+  Line line;
+  __int128 integer = 0;
+};
+
+// All integers and per-channel constants are computed once, here. The case must outlive it. Not for
+// choose_qparams, which has no such stages.
 class Outputs {
  public:
   explicit Outputs(const Case& c);
   // With these integers instead of the case's own.
   Outputs(const Case& c, Integers integers);
 
+  const Integers& integers() const { return integers_; }
+
+  // Not for values that are no such line: sigmoid and tanh, NaN and infinities.
+  Scaled ScaledAt(int64_t m, int64_t n) const;
+  // The value before rounding, zero point and clamp as a double, in output codes, or in real units
+  // where the output is f32.
+  Real RealAt(int64_t m, int64_t n) const;
+
+  // u8 and s8 outputs: nearest to the value in any requantization mode.
+  Rounded RoundedAt(int64_t m, int64_t n) const;
+
   Code CodeAt(int64_t m, int64_t n) const;             // u8, s8 and s32 outputs
   float FloatAt(int64_t m, int64_t n) const;           // f32 outputs
   float UnclampedFloatAt(int64_t m, int64_t n) const;  // the same before relu
 
-  // Integers::values of linear, convolutions, pools and softmax. Empty for other operations.
-  const std::vector<__int128>& sums() const { return integers_.values; }
-  // Integers::counts.
-  const std::vector<int64_t>& counts() const { return integers_.counts; }
-  __int128 IntegerAt(int64_t m, int64_t n) const;
+  Tensor Clamped() const;
 
  private:
-  // What turns the integer of output (m, n) into its real value.
-  Line LineAt(int64_t m, int64_t n) const;
-  int64_t SecondAt(int64_t index) const;  // add, mul: b - zb
-  Rounded TableAt(int64_t difference) const;
-  Rounded SoftmaxAt(int64_t m, int64_t n) const;
+  size_t IndexOf(int64_t m, int64_t n) const { return static_cast<size_t>(m * c_.N + n); }
 
   const Case& c_;
+  const FastForm& form_;
   Integers integers_;
-  std::vector<Line> lines_;                   // per channel; empty for s32 outputs
-  std::vector<BackendRequant> backend_;       // per channel; empty unless requant is not exact
-  std::vector<int64_t> lo_;                   // per channel
-  std::vector<int64_t> zero_;                 // per channel: zero point of the output codes
-  mutable std::map<int64_t, Rounded> table_;  // table: by x - zx, as far as asked for
+  std::vector<Line> lines_;       // per channel; empty for s32 outputs
+  std::vector<Rounded> rounded_;  // per output, of operations that round in a way of their own
+  std::vector<BackendRequant> backend_;  // per channel; empty unless requant is not exact
+  std::vector<int64_t> lo_;              // per channel
+  std::vector<int64_t> zero_;            // per channel: zero point of the output codes
 };
 
 // Output `index` alone, as a case with M = N = 1 and the parameters of its channel. A window is cut

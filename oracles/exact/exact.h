@@ -45,8 +45,8 @@ Tensor EvaluateFromSums(const Case& c, std::span<const __int128> sums);
 // What the scales of an output multiply and what they divide by beside the output scale.
 struct Integers {
   // [M*N]. Linear, convolutions: CorrectedSums. Pools: sum, of max_pool maximum, of x - zx over the
-  // window. mul: (a - za)(b - zb). softmax: t. requantize: x. Other codes: x - zx, of add a - za.
-  // Empty for quantize and choose_qparams.
+  // window. mul: (a - za)(b - zb). softmax: t. requantize: x. quantize: the mantissa of x. Other
+  // codes: x - zx, of add a - za. Empty for choose_qparams.
   std::vector<__int128> values;
   // Average pools: the divisor of each pixel. softmax: sum of t of each row. Empty for others.
   std::vector<int64_t> counts;

@@ -3,7 +3,7 @@
 //   u8, s8: y = clamp(RNE((S * sx * sw_n + bias_n) / sy) + z)
 //   s32:    y = clamp(S)
 //   f32:    y = S * sx * sw_n + bias_n, rounded once
-#include "oracles/exact/definition.h"
+#include "oracles/exact/sums.h"
 
 namespace qualm::exact {
 
@@ -17,7 +17,10 @@ Rational ScaledSum(const Case& c, int64_t n, const Integer& sum) {
   return real / ToRational(c.out_q.scale_at(0));
 }
 
-Integer LinearSum(const Case& c, int64_t m, int64_t n) {
+namespace {
+namespace definition {
+
+Integer Sum(const Case& c, int64_t m, int64_t n) {
   const Integer zx = c.x_q.zero_point_at(0);
   const Integer zw = c.w_q.zero_point_at(n);
   Integer sum = 0;
@@ -30,8 +33,26 @@ Integer LinearSum(const Case& c, int64_t m, int64_t n) {
   return sum;
 }
 
-Rational LinearValue(const Case& c, int64_t m, int64_t n) {
-  return ScaledSum(c, n, LinearSum(c, m, n));
+std::optional<Rational> Value(const Case& c, int64_t m, int64_t n) {
+  return ScaledSum(c, n, Sum(c, m, n));
 }
+
+}  // namespace definition
+namespace told {
+
+void Steps(Teller& t) {
+  Terms terms{"k", {}};
+  for (int64_t k = 0; k < t.c.K; ++k) terms.xw.emplace_back(t.c.x.IntAt(k), t.c.w.IntAt(k));
+  TellSum(t, terms);
+}
+
+}  // namespace told
+}  // namespace
+
+constexpr Meaning kLinear{
+    .op = Op::kLinear,
+    .definition = {.value = definition::Value, .accumulator = definition::Sum},
+    .fast = {.integers = SumsOf, .line = LineOfSum},
+    .told = {.steps = Alone<told::Steps>}};
 
 }  // namespace qualm::exact

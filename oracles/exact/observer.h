@@ -16,7 +16,6 @@
 
 #include "core/case.h"
 #include "core/tensor.h"
-#include "oracles/trace.h"
 
 namespace qualm::exact {
 
@@ -71,9 +70,6 @@ struct ChosenQParams {
 };
 ChosenQParams FromRange(const Observer& observer, double min, double max,
                         float least_scale = observer::kEps);
-
-// exact::Derive of a scale or zero point.
-Trace DeriveQParams(const Case& c, int64_t index);
 
 // Scales, then zero points. `c` is a valid choose_qparams.
 Tensor ChooseQParams(const Case& c);

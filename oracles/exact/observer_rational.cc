@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "oracles/exact/arithmetic/rational.h"
 #include "oracles/exact/observer.h"
-#include "oracles/exact/rational.h"
 
 namespace qualm::exact {
 namespace {

@@ -9,8 +9,8 @@
 #include <string>
 
 #include "core/rng.h"
+#include "oracles/exact/arithmetic/dyadic.h"
 #include "oracles/exact/backend_requant.h"
-#include "oracles/exact/dyadic.h"
 #include "oracles/exact/exact.h"
 
 namespace qualm::exact {

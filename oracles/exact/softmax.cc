@@ -7,13 +7,31 @@
 //   y_n = clamp(min(255, floor((256 * t_n + floor(sum t / 2)) / sum t)) + z)
 // The quotient is 256 * t_n / sum t rounded half up. For s8 x and y, z is -128, for u8 it is 0.
 #include <algorithm>
+#include <array>
+#include <cstdlib>
 #include <map>
+#include <string>
 
 #include "core/status.h"
+#include "oracles/exact/arithmetic/fixed_point.h"
+#include "oracles/exact/arithmetic/real.h"
 #include "oracles/exact/definition.h"
+#include "oracles/exact/meanings.h"
+#include "oracles/exact/told.h"
 
 namespace qualm::exact {
 namespace {
+namespace definition {
+
+// What stands in the table for each element of a row.
+struct Row {
+  Rational q;
+  int32_t largest = 0;
+  std::vector<Integer> t;
+  Integer sum = 0;
+  // floor((256 * t + floor(sum / 2)) / sum) of element n.
+  Integer Share(int64_t n) const { return (256 * t[static_cast<size_t>(n)] + sum / 2) / sum; }
+};
 
 // t, remembered: no more than 256 differ.
 class Numerators {
@@ -36,8 +54,8 @@ class Numerators {
   std::map<int32_t, Integer> known_;
 };
 
-SoftmaxRow RowWith(const Case& c, int64_t m, Numerators* numerators) {
-  SoftmaxRow row;
+Row RowWith(const Case& c, int64_t m, Numerators* numerators) {
+  Row row;
   row.q = numerators->q();
   row.largest = c.x.IntAt(m * c.N);
   for (int64_t n = 0; n < c.N; ++n) row.largest = std::max(row.largest, c.x.IntAt(m * c.N + n));
@@ -49,29 +67,23 @@ SoftmaxRow RowWith(const Case& c, int64_t m, Numerators* numerators) {
   return row;
 }
 
-}  // namespace
-
-SoftmaxRow SoftmaxRowOf(const Case& c, int64_t m) {
+Row RowOf(const Case& c, int64_t m) {
   Numerators numerators(c);
   return RowWith(c, m, &numerators);
 }
 
-Integer SoftmaxRow::Share(int64_t n) const {
-  return (256 * t[static_cast<size_t>(n)] + sum / 2) / sum;
-}
-
-Rational SoftmaxValue(const Case& c, int64_t m, int64_t n) {
-  const SoftmaxRow row = SoftmaxRowOf(c, m);
+std::optional<Rational> Value(const Case& c, int64_t m, int64_t n) {
+  const Row row = RowOf(c, m);
   return Rational(Integer(256 * row.t[static_cast<size_t>(n)]), row.sum);
 }
 
-Tensor Softmax(const Case& c) {
+Tensor All(const Case& c) {
   Tensor y(c.out_dtype, c.output_shape());
   if (y.empty()) return y;
   const Integer zero_point = c.out_q.zero_point_at(0);
   Numerators numerators(c);
   for (int64_t m = 0; m < c.M; ++m) {
-    const SoftmaxRow row = RowWith(c, m, &numerators);
+    const Row row = RowWith(c, m, &numerators);
     for (int64_t n = 0; n < c.N; ++n) {
       const Integer share = std::min(Integer(255), row.Share(n));
       y.SetInt(m * c.N + n, Clamp(share + zero_point, LowerBound(c), c.out_max));
@@ -79,5 +91,87 @@ Tensor Softmax(const Case& c) {
   }
   return y;
 }
+
+}  // namespace definition
+namespace fast {
+
+// t of each element, and their sums over each row.
+void NumeratorsAndSums(const Case& c, Integers* integers) {
+  std::array<std::optional<uint32_t>, 256> table;
+  for (int64_t m = 0; m < c.M; ++m) {
+    const int64_t row = m * c.N;
+    int32_t largest = INT32_MIN;
+    for (int64_t n = 0; n < c.N; ++n) largest = std::max(largest, c.x.IntAt(row + n));
+    int64_t sum = 0;  // N * (q + 1/2) < 2^32 + N / 2
+    for (int64_t n = 0; n < c.N; ++n) {
+      const int32_t below = largest - c.x.IntAt(row + n);
+      std::optional<uint32_t>& t = table[static_cast<size_t>(below)];
+      if (!t) t = SoftmaxNumerator(c.x_q.scale_at(0), below, c.N);
+      integers->values.push_back(*t);
+      sum += *t;
+    }
+    integers->counts.push_back(sum);
+  }
+}
+
+void ShareOf(const Case&, const Integers& integers, int64_t m, int64_t, Scaled* t) {
+  t->line.gain = 256;
+  t->line.divisor = integers.counts[static_cast<size_t>(m)];
+}
+
+// min(255, floor((256 * t + floor(sum / 2)) / sum)): half up.
+std::vector<Rounded> RoundAll(const Case& c, const Integers& integers, std::span<const Line>) {
+  std::vector<Rounded> all;
+  all.reserve(integers.values.size());
+  for (size_t i = 0; i < integers.values.size(); ++i) {
+    const auto t = static_cast<int64_t>(integers.values[i]);
+    const int64_t sum = integers.counts[i / static_cast<size_t>(c.N)];
+    const int64_t share = (256 * t + sum / 2) / sum;
+    const int64_t rest = 256 * t - share * sum;  // |rest| <= sum / 2
+    all.push_back({std::min<int64_t>(share, 255),
+                   static_cast<double>(sum - 2 * std::abs(rest)) / static_cast<double>(sum),
+                   share > 255 ? 1 : (rest > 0 ? 1 : 0) - (rest < 0 ? 1 : 0)});
+  }
+  return all;
+}
+
+}  // namespace fast
+namespace told {
+
+void Steps(Teller& t) {
+  const Case& c = t.c;
+  const definition::Row row = definition::RowOf(c, 0);
+  const int32_t code = c.x.IntAt(0);
+  const int32_t below = row.largest - code;
+  t.Step(Stage::kOffset,
+         "distance from the largest of the row's " + std::to_string(c.N) +
+             " codes: " + std::to_string(row.largest) + " - " + Parenthesized(code),
+         Rational(below));
+  t.Step(Stage::kScale,
+         "t = q*exp(-distance*x_scale), rounded to the nearest integer, where q = min((2^32-1)/N, "
+         "2^23-1) = " +
+             Readable(row.q),
+         Rational(row.t[0]));
+  t.Step(Stage::kAccumulate, "sum of t over the row", Rational(row.sum));
+  const Integer share = row.Share(0);
+  t.Step(Stage::kRound,
+         "floor((256*t + floor(sum/2)) / sum): (256*" + row.t[0].str() + " + " +
+             Integer(row.sum / 2).str() + ") / " + row.sum.str(),
+         Rational(share));
+  const Integer most = 255;
+  if (share > most) t.Step(Stage::kClamp, "at most 255", Rational(most));
+  t.AddZeroPoint(std::min(share, most));
+}
+
+}  // namespace told
+}  // namespace
+
+constexpr Meaning kSoftmax{.op = Op::kSoftmax,
+                           .definition = {.value = definition::Value, .outputs = definition::All},
+                           .fast = {.integers = fast::NumeratorsAndSums,
+                                    .line = IdentityLine,
+                                    .scaled = fast::ShareOf,
+                                    .rounded = fast::RoundAll},
+                           .told = {.steps = Alone<told::Steps>}};
 
 }  // namespace qualm::exact

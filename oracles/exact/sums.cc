@@ -2,6 +2,8 @@
 // Integer sums of linear and of convolutions for the fast form: one int64 dot product per output,
 // zero points taken out with row and column sums afterwards (the definition multiplies the
 // differences instead).
+#include "oracles/exact/sums.h"
+
 #include <algorithm>
 #include <cstdint>
 #include <numeric>
@@ -109,6 +111,14 @@ std::vector<__int128> CorrectedSums(const Case& c) {
     }
   }
   return sums;
+}
+
+void SumsOf(const Case& c, Integers* integers) { integers->values = CorrectedSums(c); }
+
+Line LineOfSum(const Case& c, int64_t n) {
+  Line line = Scale(c.x_q.scale_at(0), c.w_q.scale_at(n));
+  if (c.bias) line = Plus(line, (*c.bias)[static_cast<size_t>(n)]);
+  return c.out_dtype == DType::kF32 ? line : Over(line, c.out_q.scale_at(0));
 }
 
 }  // namespace qualm::exact

@@ -7,12 +7,27 @@
 //   tanh        f(v) = (e^v - e^-v) / (e^v + e^-v)
 #include <algorithm>
 #include <map>
+#include <string>
 
 #include "core/status.h"
+#include "oracles/exact/arithmetic/fixed_point.h"
+#include "oracles/exact/arithmetic/real.h"
 #include "oracles/exact/definition.h"
+#include "oracles/exact/meanings.h"
+#include "oracles/exact/told.h"
 
 namespace qualm::exact {
+namespace {
+namespace definition {
 
+// Which of the real functions f is; none where f of a rational number is rational.
+std::optional<RealFunction> RealFunctionOf(const Case& c) {
+  if (c.function == Function::kSigmoid) return RealFunction::kSigmoid;
+  if (c.function == Function::kTanh) return RealFunction::kTanh;
+  return std::nullopt;
+}
+
+// f(v), where that is rational.
 std::optional<Rational> FunctionValue(const Case& c, const Rational& v) {
   switch (c.function) {
     case Function::kRelu: return v < 0 ? Rational(0) : v;
@@ -30,41 +45,149 @@ std::optional<Rational> FunctionValue(const Case& c, const Rational& v) {
   return std::nullopt;
 }
 
-std::optional<RealFunction> RealFunctionOf(const Case& c) {
-  if (c.function == Function::kSigmoid) return RealFunction::kSigmoid;
-  if (c.function == Function::kTanh) return RealFunction::kTanh;
-  return std::nullopt;
+// v, the argument of f.
+Rational Argument(const Case& c, int64_t m, int64_t n) {
+  return RealOperand(c.x, c.x_q, m * c.N + n);
 }
 
-Rational TableArgument(const Case& c, int64_t m, int64_t n) {
-  const Integer code = c.x.IntAt(m * c.N + n);
-  return ToRational(c.x_q.scale_at(0)) * Rational(Integer(code - c.x_q.zero_point_at(0)));
-}
-
-std::optional<Rational> TableValue(const Case& c, int64_t m, int64_t n) {
-  const std::optional<Rational> value = FunctionValue(c, TableArgument(c, m, n));
+std::optional<Rational> Value(const Case& c, int64_t m, int64_t n) {
+  const std::optional<Rational> value = FunctionValue(c, Argument(c, m, n));
   if (!value) return std::nullopt;
   return *value / ToRational(c.out_q.scale_at(0));
 }
 
-Integer RoundTableValue(const Case& c, int64_t m, int64_t n) {
-  if (const std::optional<Rational> value = TableValue(c, m, n)) return RoundHalfEven(*value);
-  return RoundReal(*RealFunctionOf(c), TableArgument(c, m, n), 1 / ToRational(c.out_q.scale_at(0)));
+// The integer nearest to the value.
+Integer RoundedValue(const Case& c, int64_t m, int64_t n) {
+  if (const std::optional<Rational> value = Value(c, m, n)) return RoundHalfEven(*value);
+  return RoundReal(*RealFunctionOf(c), Argument(c, m, n), 1 / ToRational(c.out_q.scale_at(0)));
 }
 
-Tensor Table(const Case& c) {
+Tensor All(const Case& c) {
   Tensor y(c.out_dtype, c.output_shape());
   const Integer zero_point = c.out_q.zero_point_at(0);
   std::map<int32_t, int32_t> known;  // outputs depend on the code alone
   for (int64_t i = 0; i < y.size(); ++i) {
     const auto [at, is_new] = known.try_emplace(c.x.IntAt(i), 0);
     if (is_new) {
-      at->second =
-          Clamp(RoundTableValue(c, i / c.N, i % c.N) + zero_point, LowerBound(c), c.out_max);
+      at->second = Clamp(RoundedValue(c, i / c.N, i % c.N) + zero_point, LowerBound(c), c.out_max);
     }
     y.SetInt(i, at->second);
   }
   return y;
 }
+
+}  // namespace definition
+namespace fast {
+
+// s * difference >= bound > 0, exactly. |difference| < 2^33.
+bool AtLeast(const Dyadic& s, int64_t difference, int64_t bound) {
+  if (difference <= 0) return false;
+  const __int128 product = static_cast<__int128>(s.mantissa) * difference;  // < 2^57
+  if (s.exponent >= 0) return s.exponent > 8 || (product << s.exponent) >= bound;
+  if (s.exponent < -60) return false;  // product * 2^exponent < 1/8
+  return product >= static_cast<__int128>(bound) << -s.exponent;
+}
+
+// The value as a line of d = x - zx or, where f is a parabola, of d^2; none where f is not
+// rational.
+std::optional<Scaled> Apply(const Case& c, Scaled identity) {
+  const float s = c.x_q.scale_at(0);
+  const float out = c.out_q.scale_at(0);
+  const auto d = static_cast<int64_t>(identity.integer);
+  switch (c.function) {
+    case Function::kRelu: return Scaled{identity.line, std::max<int64_t>(d, 0)};
+    case Function::kLeakyRelu:
+      return d < 0 ? Scaled{Over(Scale(s, c.negative_slope), out), d} : identity;
+    case Function::kHardSwish: {
+      const Dyadic scale = Decode(s);
+      if (AtLeast(scale, -d, 3)) return Scaled{identity.line, 0};
+      if (AtLeast(scale, d, 3)) return identity;
+      // ((s*d)^2 + 3*s*d) / (6 * sy)
+      return Scaled{Over(Plus(Scale(s, s), s, 3 * d), out, 6), static_cast<__int128>(d) * d};
+    }
+    case Function::kSigmoid:
+    case Function::kTanh: break;
+  }
+  return std::nullopt;
+}
+
+void ApplyAt(const Case& c, const Integers&, int64_t, int64_t, Scaled* identity) {
+  *identity = *Apply(c, *identity);
+}
+
+// Each x - zx once: no more than 256 differ.
+std::vector<Rounded> RoundAll(const Case& c, const Integers& integers,
+                              std::span<const Line> lines) {
+  std::map<__int128, Rounded> known;
+  std::vector<Rounded> all;
+  all.reserve(integers.values.size());
+  for (const __int128 d : integers.values) {
+    const auto [at, is_new] = known.try_emplace(d);
+    if (is_new) {
+      const std::optional<Scaled> scaled = Apply(c, {lines[0], d});
+      at->second = scaled ? Round(scaled->line, scaled->integer)
+                          : RoundRealFunction(c.function, c.x_q.scale_at(0),
+                                              static_cast<int64_t>(d), c.out_q.scale_at(0));
+    }
+    all.push_back(at->second);
+  }
+  return all;
+}
+
+std::optional<Real> Irrational(const Case& c, int64_t m, int64_t n) {
+  const int64_t d = Difference(c.x, c.x_q, m * c.N + n);
+  if (Apply(c, {Line(), d})) return std::nullopt;
+  const double f = RealFunctionValue(c.function, c.x_q.scale_at(0), d);
+  return Real{f / c.out_q.scale_at(0), false};
+}
+
+}  // namespace fast
+namespace told {
+
+std::string Value(const Case& c, int64_t index) {
+  return std::string(Name(c.function)) + "(" +
+         ToText(definition::Argument(c, index / c.N, index % c.N)) + ") / (" +
+         ToText(ToRational(c.out_q.scale_at(0))) + ")";
+}
+
+void Steps(Teller& t) {
+  const Case& c = t.c;
+  const Rational difference = t.Difference("", c.x, c.x_q);
+  const Rational v = definition::Argument(c, 0, 0);
+  t.Step(Stage::kScale,
+         "multiply by x_scale: " + Readable(difference) + " * " + Short(c.x_q.scale_at(0)), v);
+  const std::string name(Name(c.function));
+  std::string apply = "apply " + name;
+  if (c.function == Function::kLeakyRelu) apply += " of negative slope " + Short(c.negative_slope);
+  const std::string divide = "divide by out_scale: ";
+  const std::string over = " / " + Short(c.out_q.scale_at(0));
+  if (const std::optional<Rational> f = definition::FunctionValue(c, v)) {
+    t.Step(Stage::kScale, apply, *f);
+    const Rational value = *definition::Value(c, 0, 0);
+    t.Step(Stage::kScale, divide + Readable(*f) + over, value);
+    t.RoundToCode(value);
+    return;
+  }
+  const Enclosure f = Enclose(*definition::RealFunctionOf(c), v, 64);
+  const std::string text = ApproximateText(f.lo);
+  t.Step(Stage::kScale, apply + " = " + text + "...", name + "(" + ToText(v) + ")");
+  const std::string value = ApproximateText(f.lo / ToRational(c.out_q.scale_at(0)));
+  t.Step(Stage::kScale, divide + text + "..." + over + " = " + value + "...", Value(c, 0));
+  const Integer rounded = definition::RoundedValue(c, 0, 0);
+  t.Step(Stage::kRound, "round to the nearest integer: " + value + "...", Rational(rounded));
+  t.AddZeroPoint(rounded);
+}
+
+}  // namespace told
+}  // namespace
+
+constexpr Meaning kTable{.op = Op::kTable,
+                         .definition = {.value = definition::Value, .outputs = definition::All},
+                         .fast = {.integers = DifferencesOfX,
+                                  .line = RescaleLine,
+                                  .scaled = fast::ApplyAt,
+                                  .rounded = fast::RoundAll,
+                                  .real = fast::Irrational},
+                         .told = {.steps = Alone<told::Steps>, .value = told::Value}};
 
 }  // namespace qualm::exact

@@ -157,7 +157,7 @@ Headroom Measure(const Case& c) {
   if (HasPairs(c)) MeasurePairs(c, &result);
   const exact::Outputs outputs(c);
   if (HasSums(c.op)) {
-    for (const __int128 sum : outputs.sums()) {
+    for (const __int128 sum : outputs.integers().values) {
       const __int128 distance = std::min<__int128>(INT32_MAX - sum, sum - INT32_MIN);
       // |sum| < 2^110: only a sum of astronomic zero points does not fit.
       result.acc_min =

@@ -11,7 +11,7 @@
 
 #include "oracles/exact/exact.h"
 #include "oracles/exact/random_case.h"
-#include "oracles/exact/rational.h"
+#include "oracles/exact/arithmetic/rational.h"
 
 namespace qualm::headroom {
 namespace {

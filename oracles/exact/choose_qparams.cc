@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// A scale or a zero point told step by step. Every value is a float32 that a step has rounded.
+// The definition is in observer_rational.cc, the fast form in observer.cc. Here a scale or a zero
+// point is told step by step. Every value is a float32 that a step has rounded.
 #include <algorithm>
 #include <cmath>
 #include <string>
 #include <utility>
 
 #include "core/float_text.h"
-#include "oracles/exact/exact.h"
+#include "oracles/exact/arithmetic/rational.h"
+#include "oracles/exact/meanings.h"
 #include "oracles/exact/observer.h"
 
 namespace qualm::exact {
@@ -27,9 +29,7 @@ Case Batches(const Case& c, int64_t count) {
   return some;
 }
 
-}  // namespace
-
-Trace DeriveQParams(const Case& c, int64_t index) {
+Trace Steps(const Case& c, int64_t index) {
   const Observer& o = c.observer;
   const Tensor y = ChooseQParams(c);
   const int64_t columns = y.shape()[1];
@@ -93,5 +93,18 @@ Trace DeriveQParams(const Case& c, int64_t index) {
        zero_point);
   return trace;
 }
+
+// There is no other value than what the steps end in.
+std::string Value(const Case& c, int64_t index) {
+  const float y = ChooseQParams(c).FloatAt(index);
+  return std::isinf(y) ? FloatText(y) : ToText(ToRational(y));
+}
+
+}  // namespace
+
+constexpr Meaning kChooseQParams{.op = Op::kChooseQParams,
+                                 .definition = {.outputs = ChooseQParamsRational},
+                                 .fast = {.outputs = ChooseQParams},
+                                 .told = {.steps = Steps, .value = Value}};
 
 }  // namespace qualm::exact

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Exact rounding of a quotient of dyadic numbers: 128-bit integers where they suffice, a 768-bit
 // fixed-point sum where exponents lie far apart. No floating-point operation decides anything, so
-// rounding mode and FTZ/DAZ do not matter. Internal to oracles/exact; shares nothing with
-// rational.h.
-#ifndef QUALM_ORACLES_EXACT_DYADIC_H_
-#define QUALM_ORACLES_EXACT_DYADIC_H_
+// rounding mode and FTZ/DAZ do not matter. For the fast forms; shares nothing with rational.h.
+#ifndef QUALM_ORACLES_EXACT_ARITHMETIC_DYADIC_H_
+#define QUALM_ORACLES_EXACT_ARITHMETIC_DYADIC_H_
 
 #include <cstdint>
 #include <optional>
@@ -49,7 +48,8 @@ struct Rounded {
   int64_t integer = 0;  // half to even; +-kFar for all values that round to there or beyond
   // Twice the distance to the nearest n + 1/2: 0 exactly on a tie only. None for far values.
   std::optional<double> tie_distance;
-  // The sign of the value less `integer`. 0 for far values too.
+  // Sign of the value less `integer`: with a distance of 0 it says what another treatment of ties
+  // gives, else what truncation gives. 0 for far values.
   int rest = 0;
 };
 
@@ -60,6 +60,18 @@ Rounded Round(const Line& line, __int128 s);
 // to +-inf; exact zero is +0, a negative value that rounds to zero -0.
 float RoundToFloat(const Line& line, __int128 s);
 
+// line(s) as a double: off by at most 2^-52 of it and by 2^-60 of its terms, and whether it is
+// known to be exact. |s| < 2^110.
+struct Real {
+  double value = 0;
+  bool is_exact = false;
+};
+Real ToReal(const Line& line, __int128 s);
+
+// What the line multiplies s with, and what it adds, rounded to long double.
+long double MultiplierOf(const Line& line);
+long double OffsetOf(const Line& line);
+
 }  // namespace qualm::exact
 
-#endif  // QUALM_ORACLES_EXACT_DYADIC_H_
+#endif  // QUALM_ORACLES_EXACT_ARITHMETIC_DYADIC_H_

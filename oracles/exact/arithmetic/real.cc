@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "oracles/exact/real.h"
+#include "oracles/exact/arithmetic/real.h"
 
 #include <mpfr.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "oracles/exact/fixed_point.h"
+#include "oracles/exact/arithmetic/fixed_point.h"
 
 #include <algorithm>
 #include <bit>
@@ -74,6 +74,17 @@ FixedBounds Tanh(const FixedBounds& e, int bits) {  // (1 - E) / (1 + E), fallin
   return {((one - e.hi) << bits) / (one + e.hi), DividedUp((one - e.lo) << bits, one + e.lo)};
 }
 
+// sigmoid(s * difference), or tanh(s * |difference|); difference is not 0.
+FixedBounds Bounds(Function function, float s, int64_t difference, int bits) {
+  const bool tanh = function == Function::kTanh;
+  const Dyadic scale = Decode(s);
+  const auto magnitude =
+      static_cast<uint64_t>(std::abs(difference)) * static_cast<uint64_t>(scale.mantissa);
+  const FixedBounds e = ExpOfMinus(magnitude, scale.exponent + (tanh ? 1 : 0), bits);
+  if (tanh) return Tanh(e, bits);
+  return difference < 0 ? SigmoidOfMinus(e, bits) : SigmoidOfPlus(e, bits);
+}
+
 }  // namespace
 
 FixedBounds ExpOfMinus(uint64_t magnitude, int exponent, int bits) {
@@ -125,17 +136,11 @@ Rounded RoundRealFunction(Function function, float s, int64_t difference, float 
     half.gain_exponent = -1;
     return Round(half, tanh ? 0 : 1);
   }
-  const Dyadic scale = Decode(s);
   const Dyadic out = Decode(out_scale);
-  const auto magnitude =
-      static_cast<uint64_t>(std::abs(difference)) * static_cast<uint64_t>(scale.mantissa);
   const Ratio ratio{Shifted(1, std::max(0, -out.exponent)),
                     Shifted(out.mantissa, std::max(0, out.exponent))};
   for (int bits = kFirstBits; bits <= kMostBits; bits *= 2) {
-    const FixedBounds e = ExpOfMinus(magnitude, scale.exponent + (tanh ? 1 : 0), bits);
-    const FixedBounds value = tanh             ? Tanh(e, bits)
-                              : difference < 0 ? SigmoidOfMinus(e, bits)
-                                               : SigmoidOfPlus(e, bits);
+    const FixedBounds value = Bounds(function, s, difference, bits);
     if (std::optional<Rounded> rounded = Decide(value, bits, ratio, true)) {
       if (tanh && difference < 0) {
         rounded->integer = -rounded->integer;
@@ -146,6 +151,14 @@ Rounded RoundRealFunction(Function function, float s, int64_t difference, float 
   }
   QUALM_CHECK(!"a transcendental value is never a tie");
   return {};
+}
+
+double RealFunctionValue(Function function, float s, int64_t difference) {
+  const bool tanh = function == Function::kTanh;
+  if (difference == 0) return tanh ? 0.0 : 0.5;
+  constexpr int kBits = 256;
+  const auto value = Bounds(function, s, difference, kBits).lo.convert_to<double>();
+  return std::ldexp(tanh && difference < 0 ? -value : value, -kBits);
 }
 
 uint32_t SoftmaxNumerator(float s, int32_t below, int64_t n) {

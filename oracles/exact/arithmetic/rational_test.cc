@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The two roundings of the specification against hand values and against the processor's own.
-#include "oracles/exact/rational.h"
+#include "oracles/exact/arithmetic/rational.h"
 
 #include <gtest/gtest.h>
 

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Real functions: MPFR's enclosures and those in fixed point, each against known digits and against
 // the other.
-#include "oracles/exact/real.h"
+#include "oracles/exact/arithmetic/real.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 
 #include "core/rng.h"
-#include "oracles/exact/fixed_point.h"
+#include "oracles/exact/arithmetic/fixed_point.h"
 
 namespace qualm::exact {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "oracles/exact/dyadic.h"
+#include "oracles/exact/arithmetic/dyadic.h"
 
 #include <algorithm>
 #include <array>
@@ -160,13 +160,16 @@ Rounded RoundNarrow(const Numerator& numerator, const Line& line) {
   if (floor >= static_cast<UWide>(kFar)) return Far(negative);
   const UWide twice = 2 * rest;
   const UWide gap = twice > q ? twice - q : q - twice;
-  const bool up = twice > q || (twice == q && (floor & 1) != 0);
-  if (up) ++floor;
+  int below = rest == 0 ? 0 : 1;  // sign of the magnitude less `integer`
+  if (twice > q || (twice == q && (floor & 1) != 0)) {
+    ++floor;
+    below = -1;
+  }
   const auto integer = static_cast<int64_t>(floor);
   if (integer == kFar) return Far(negative);
-  const int below = rest == 0 ? 0 : up ? -1 : 1;  // of the magnitude less `integer`
-  return {negative ? -integer : integer, static_cast<double>(gap) / static_cast<double>(q),
-          negative ? -below : below};
+  const double distance = static_cast<double>(gap) / static_cast<double>(q);
+  if (negative) return {-integer, distance, -below};
+  return {integer, distance, below};
 }
 
 // 2 * line(s) - odd, times the divisor.
@@ -294,6 +297,34 @@ float RoundToFloat(const Line& line, __int128 s) {
   sum.Add(line.offset, line.offset_exponent);
   const FixedPoint::Leading leading = sum.LeadingBits();
   return FloatFromParts(sum.negative(), leading.magnitude, leading.exponent, leading.sticky);
+}
+
+long double MultiplierOf(const Line& line) {
+  return std::ldexp(static_cast<long double>(line.gain) / line.divisor,
+                    line.gain_exponent - line.divisor_exponent);
+}
+
+long double OffsetOf(const Line& line) {
+  return std::ldexp(static_cast<long double>(line.offset) / line.divisor,
+                    line.offset_exponent - line.divisor_exponent);
+}
+
+Real ToReal(const Line& line, __int128 s) {
+  const long double numerator =
+      std::ldexp(static_cast<long double>(s) * line.gain, line.gain_exponent) +
+      std::ldexp(static_cast<long double>(line.offset), line.offset_exponent);
+  Real real;
+  real.value = static_cast<double>(std::ldexp(numerator / line.divisor, -line.divisor_exponent));
+  int exponent = 0;
+  const auto mantissa = static_cast<int64_t>(std::ldexp(std::frexp(real.value, &exponent), 53));
+  exponent += line.divisor_exponent - 53;
+  if (exponent < FixedPoint::kBase) return real;
+  FixedPoint rest;  // the numerator less the double times the divisor
+  rest.AddProduct(s, line.gain, line.gain_exponent);
+  rest.Add(line.offset, line.offset_exponent);
+  rest.Add(-static_cast<Wide>(mantissa) * line.divisor, exponent);
+  real.is_exact = rest.Sign() == 0;
+  return real;
 }
 
 }  // namespace qualm::exact

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rationals over big integers and the two roundings of the specification, written to be believed.
-// Internal to oracles/exact: the definitions and the derivation use it, the fast form does not.
-#ifndef QUALM_ORACLES_EXACT_RATIONAL_H_
-#define QUALM_ORACLES_EXACT_RATIONAL_H_
+// The definitions and the told steps use it, the fast forms do not.
+#ifndef QUALM_ORACLES_EXACT_ARITHMETIC_RATIONAL_H_
+#define QUALM_ORACLES_EXACT_ARITHMETIC_RATIONAL_H_
 
 #include <boost/multiprecision/cpp_int.hpp>
 #include <string>
@@ -36,4 +36,4 @@ std::string ApproximateText(const Rational& value);
 
 }  // namespace qualm::exact
 
-#endif  // QUALM_ORACLES_EXACT_RATIONAL_H_
+#endif  // QUALM_ORACLES_EXACT_ARITHMETIC_RATIONAL_H_

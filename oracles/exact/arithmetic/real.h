@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Real functions of rational numbers, enclosed by MPFR with directed rounding. For the definitions
-// and the derivation; the fast form (fixed_point.h) shares nothing with it. Internal to
-// oracles/exact.
-#ifndef QUALM_ORACLES_EXACT_REAL_H_
-#define QUALM_ORACLES_EXACT_REAL_H_
+// and the told steps; the fast forms (fixed_point.h) share nothing with it.
+#ifndef QUALM_ORACLES_EXACT_ARITHMETIC_REAL_H_
+#define QUALM_ORACLES_EXACT_ARITHMETIC_REAL_H_
 
-#include "oracles/exact/rational.h"
+#include "oracles/exact/arithmetic/rational.h"
 
 namespace qualm::exact {
 
@@ -25,4 +24,4 @@ Integer RoundReal(RealFunction function, const Rational& x, const Rational& fact
 
 }  // namespace qualm::exact
 
-#endif  // QUALM_ORACLES_EXACT_REAL_H_
+#endif  // QUALM_ORACLES_EXACT_ARITHMETIC_REAL_H_

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rounding of dyadic quotients: hand values at every edge, and the processor where it is exact.
-#include "oracles/exact/dyadic.h"
+#include "oracles/exact/arithmetic/dyadic.h"
 
 #include <gtest/gtest.h>
 

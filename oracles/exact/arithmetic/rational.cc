@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "oracles/exact/rational.h"
+#include "oracles/exact/arithmetic/rational.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "oracles/exact/meanings.h"
+
+#include "core/status.h"
+
+namespace qualm::exact {
+
+const Meaning& MeaningOf(Op op) {
+  switch (op) {
+    case Op::kQuantize: return kQuantize;
+    case Op::kDequantize: return kDequantize;
+    case Op::kRequantize: return kRequantize;
+    case Op::kLinear: return kLinear;
+    case Op::kConv2d: return kConv2d;
+    case Op::kDepthwise: return kDepthwise;
+    case Op::kAdd: return kAdd;
+    case Op::kMul: return kMul;
+    case Op::kMaxPool: return kMaxPool;
+    case Op::kAvgPool: return kAvgPool;
+    case Op::kGlobalAvgPool: return kGlobalAvgPool;
+    case Op::kRescale: return kRescale;
+    case Op::kConcat: return kConcat;
+    case Op::kTable: return kTable;
+    case Op::kSoftmax: return kSoftmax;
+    case Op::kChooseQParams: return kChooseQParams;
+  }
+  QUALM_CHECK(!"unknown operation");
+  return kQuantize;
+}
+
+}  // namespace qualm::exact

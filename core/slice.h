@@ -14,7 +14,8 @@
 
 namespace qualm::slice {
 
-// Places along one axis. Each function says what stands for a place of -1, if it allows one.
+// Places along one axis. Some functions take -1 for a place that the case does not have, and say
+// what stands there.
 using Places = std::span<const int64_t>;
 
 // from, from + 1, ... up to `to`, which is left out.
@@ -32,7 +33,7 @@ Case Channels(const Case& c, Places channels);
 // The most leading channels, but at most `most` >= 1, that Channels accepts.
 std::vector<int64_t> LeadingChannels(const Case& c, int64_t most);
 // linear: summand i of the result is summand terms[i]. Convolutions: input channel i of every group
-// is channel terms[i] of that group. For -1 stand x = x_code and w = w_code.
+// is channel terms[i] of that group. A term of -1 multiplies x_code by w_code.
 Case Terms(const Case& c, Places terms, int32_t x_code = 0, int32_t w_code = 0);
 // Image i of the result, or batch i of a choose_qparams, is image or batch batches[i].
 Case Batches(const Case& c, Places batches);

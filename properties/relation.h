@@ -20,8 +20,8 @@ std::optional<Tensor> Shifted(const Tensor& tensor, DType dtype, int32_t shift);
 // value + shift if that is an int32.
 std::optional<int32_t> ShiftedInt(int32_t value, int64_t shift);
 
-// A number that depends on the whole problem: choices of a property that must be the same every
-// time, and different from case to case.
+// A number made of the whole problem. Properties that need a choice (which row, which permutation)
+// draw it from this number, so that a case gets the same choice every time.
 uint64_t Hash(const Case& c);
 
 // Channel of output element i.
@@ -29,10 +29,12 @@ inline int64_t ChannelOf(const Case& c, int64_t i) { return c.N == 0 ? 0 : i % c
 // LowerBound for the channel (quantize may have one zero point per channel), never above out_max.
 int64_t LowEnd(const Case& c, int64_t channel);
 
-// Where exact::RequantMayOverflow: the reason of claims that are then no theorem.
+// The reason why a property does not judge a case with exact::RequantMayOverflow: its claim holds
+// only where no requantization overflows int32.
 inline constexpr const char* kRequantOverflows = "the requantization may overflow int32";
 
-// exact::Evaluate, remembering this thread's last few: many subjects and properties ask the same.
+// exact::Evaluate. Each thread remembers its last few results, because many subjects and properties
+// ask for the same one.
 Tensor ExactOf(const Case& c);
 
 // The answer of a subject, or the verdict that stands in its place: skipped if it cannot run the
@@ -52,10 +54,10 @@ Verdict Expect(const Case& c, const Tensor& expected, Subject& subject, const st
 // Failed with the first difference if the two differ: "WHAT: expected E at [m,n], got A".
 std::optional<Verdict> Difference(const Case& c, const Tensor& expected, const Tensor& actual,
                                   const std::string& what);
-// Failed at element i.
+// The verdict of a difference at element i.
 Verdict FailedAt(const Case& c, int64_t i, const std::string& expected, const std::string& actual,
                  double distance_lsb, const std::string& what);
-// Where element i should be what element `from` of another answer is.
+// The same where element i of `actual` should equal element `from` of `expected`.
 Verdict FailedAt(const Case& c, const Tensor& expected, int64_t from, const Tensor& actual,
                  int64_t i, const std::string& what);
 

@@ -87,7 +87,7 @@ void Terms(const Case& c, const Visit& visit) {
   if (HasWindow(c.op)) return WindowTerms(c, visit);
   if (c.op != Op::kLinear || c.K == 0) return;
   if (c.bias_i32) {
-    // The end of int32 and one term more.
+    // Boldest for overflows of int32: a bias at the end of int32, and one product of 1 or -1.
     for (int32_t sign : {1, -1}) {
       Case simpler = slice::Terms(c, std::array{int64_t{0}});
       SetNonzero(simpler.x, 1, true);
@@ -97,7 +97,7 @@ void Terms(const Case& c, const Visit& visit) {
       if (visit(WithoutZeroPoints(std::move(simpler)))) return;
     }
   }
-  // Boldest: only one saturating pair survives.
+  // Boldest for 16-bit sums: one saturating pair of products, without all other terms.
   if (headroom::HasPairs(c) && c.K > 2) {
     for (int64_t n = 0; n < c.N; ++n) {
       for (int64_t m = 0; m < c.M; ++m) {
@@ -164,7 +164,7 @@ std::vector<std::pair<int32_t, int32_t>> RoundCodes(const Case& c) {
   return pairs;
 }
 
-// Every nonzero x the same code and every nonzero w the same: ten different codes are hard to read
+// One code for every nonzero x and one for every nonzero w: ten different codes are hard to read
 // and rarely matter. First with all zero points 0.
 void UniformCodes(const Case& c, const Visit& visit) {
   if (!IsCode(c.x.dtype()) || c.x.empty()) return;
@@ -212,7 +212,7 @@ void ZeroPointsToZero(const Case& c, const Visit& visit) {
   }
 }
 
-// The same float with its mantissa cut to `bits` bits.
+// The float with its mantissa cut to `bits` bits.
 float ShortMantissa(float value, int bits) {
   const uint32_t mask = ~((uint32_t{1} << (23 - bits)) - 1);
   return std::bit_cast<float>(std::bit_cast<uint32_t>(value) & mask);
@@ -274,7 +274,7 @@ void Scales(const Case& c, const Visit& visit) {
   if (offer(1, 1, NearestPowerOfTwo(ratio) * 2)) return;
   if (offer(1, 1, NearestPowerOfTwo(ratio) / 2)) return;
   if (c.op == Op::kLinear && std::exp2(std::round(std::log2(out))) != static_cast<double>(out)) {
-    // Codes that fit the scale, where no power of two fits the codes.
+    // With the given codes no power of two fails as an output scale; with round codes one may.
     for (float power : {NearestPowerOfTwo(ratio), NearestPowerOfTwo(ratio) * 2}) {
       for (const auto& [x_code, w_code] : RoundCodes(c)) {
         Case simpler = ProblemOf(c);

@@ -24,7 +24,7 @@ struct Pass {
 // and for an observer all codes of its type.
 Case SimplestParameters(const Case& c);
 
-// In the order of Complexity: parameters, outputs, K, nonzero codes, zero points, scales, codes.
+// In the order of Complexity (triage/complexity.cc): what counts most is tried first.
 std::span<const Pass> AllPasses();
 
 }  // namespace qualm::triage

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which of `count` things to keep: the order in which passes try.
+// The order in which passes try which of `count` items to keep.
 #ifndef QUALM_TRIAGE_SHRINK_H_
 #define QUALM_TRIAGE_SHRINK_H_
 
@@ -18,7 +18,8 @@ inline std::vector<int64_t> Without(int64_t count, int64_t from, int64_t to) {
   return list;
 }
 
-// Keeps one half, one quarter, ... down to single items, then drops blocks of those sizes.
+// Calls keep(items) until it returns true: each half alone, each quarter alone, ... down to single
+// items, then everything but one half, everything but one quarter, ... Returns whether it did.
 template <class Keep>
 bool Shrink(int64_t count, int64_t smallest, const Keep& keep) {
   for (int64_t block = (count + 1) / 2; block >= smallest; block = (block + 1) / 2) {

@@ -259,11 +259,14 @@ void AddEnvironments(Rows& rows) {
         follows(op);
     }
   }
-  for (const Op op :
-       {Op::kQuantize, Op::kDequantize, Op::kLinear, Op::kConv2d, Op::kDepthwise, Op::kAdd,
-        Op::kMul, Op::kAvgPool, Op::kGlobalAvgPool, Op::kTable, Op::kSoftmax}) {
+  const auto follows = [&](Op op) {
     rows.Add("model:xnnpack@fp32", op, "environment", FindingKind::kRounding, kXnnpackEnvironment);
+  };
+  for (const Op op : {Op::kQuantize, Op::kDequantize, Op::kLinear, Op::kConv2d, Op::kDepthwise,
+                      Op::kAvgPool, Op::kGlobalAvgPool, Op::kTable, Op::kSoftmax}) {
+    follows(op);
   }
+  for (const Op op : OpsWhere(HasTwoOperands)) follows(op);
 }
 
 void AddOthers(Rows& rows) {
@@ -284,15 +287,18 @@ void AddOthers(Rows& rows) {
   rows.Add(kAten, Op::kAdd, FindingKind::kRounding, kAtenAdd);
   for (const Op op : {Op::kRequantize, Op::kLinear})
     rows.Add(std::array{"model:qnnpack"}, op, FindingKind::kRounding, kQnnpackMultiplier);
-  rows.Add(std::array{"model:qnnpack", "model:xnnpack@fp32", "model:xnnpack@rndnu"}, Op::kAdd,
-           FindingKind::kRounding, kFixedPointAdd);
+  rows.Add(std::array{"model:qnnpack"}, Op::kAdd, FindingKind::kRounding, kFixedPointAdd);
+  const auto xnnpack = std::array{"model:xnnpack@fp32", "model:xnnpack@rndnu"};
+  for (const Op op : OpsWhere(AddsOperands)) {
+    rows.Add(xnnpack, op, FindingKind::kRounding, kFixedPointAdd);
+    rows.Add(xnnpack, op, FindingKind::kTie, kTiesUp);
+  }
   rows.Add(
       std::array{"model:onnxruntime@avx2", "model:onnxruntime@sse41", "model:onnxruntime@vnni"},
       Op::kAdd, FindingKind::kRounding, kOrtAdd);
   rows.Add(std::array{"model:xnnpack@rndnu"}, Op::kRequantize, FindingKind::kTie, kTiesUp);
-  rows.Add(std::array{"model:tflite@double", "model:tflite@single", "model:xnnpack@rndnu",
-                      "model:xnnpack@fp32"},
-           Op::kAdd, FindingKind::kTie, kTiesUp);
+  rows.Add(std::array{"model:tflite@double", "model:tflite@single"}, Op::kAdd, FindingKind::kTie,
+           kTiesUp);
   rows.Add(std::array{"model:tflite@double", "model:tflite@single", "model:xnnpack@rndnu"},
            Op::kMul, FindingKind::kTie, kTiesUp);
   for (const FindingKind kind : {FindingKind::kRounding, FindingKind::kTie}) {

@@ -22,6 +22,14 @@ std::optional<Op> ParseOp(std::string_view name) {
   return std::nullopt;
 }
 
+std::vector<Op> OpsWhere(bool (*has)(Op)) {
+  std::vector<Op> ops;
+  for (const Op op : kOps) {
+    if (has(op)) ops.push_back(op);
+  }
+  return ops;
+}
+
 std::string Join(const DTypeList& types, std::string_view word) {
   std::string text;
   for (const DType dtype : types) {

@@ -14,6 +14,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "core/types.h"
 
@@ -57,6 +58,9 @@ enum class Second : uint8_t {
   kWeights,  // of its own type, with scale and zero point, for sums of products
   kInput,    // a second input of the type of x; case files call x and w `a` and `b`
 };
+
+// What becomes of two operands that meet element by element.
+enum class Combine : uint8_t { kNone, kSum, kDifference, kProduct };
 
 // Which scale and zero point the output has.
 enum class OutQParams : uint8_t {
@@ -104,6 +108,7 @@ struct OpRow {
   DTypeList x_types = kCodes;
   bool x_qparams = true;  // x has a scale and a zero point
   Second second = Second::kNone;
+  Combine combine = Combine::kNone;
   DTypeList out_types = kCodes;  // not looked at where out_q gives y the type of x
   OutQParams out_q = OutQParams::kOwn;
   PerChannel per_channel = PerChannel::kNone;
@@ -143,8 +148,16 @@ inline constexpr std::array kOpRows{
           .requant = true,
           .multiplier = true},
     OpRow{.op = Op::kRescale, .name = "rescale", .in_place = true},
-    OpRow{.op = Op::kAdd, .name = "add", .second = Second::kInput, .in_place = true},
-    OpRow{.op = Op::kMul, .name = "mul", .second = Second::kInput, .in_place = true},
+    OpRow{.op = Op::kAdd,
+          .name = "add",
+          .second = Second::kInput,
+          .combine = Combine::kSum,
+          .in_place = true},
+    OpRow{.op = Op::kMul,
+          .name = "mul",
+          .second = Second::kInput,
+          .combine = Combine::kProduct,
+          .in_place = true},
     OpRow{.op = Op::kLinear,
           .name = "linear",
           .layout = Layout::kProducts,
@@ -229,6 +242,8 @@ constexpr const OpRow& RowOf(Op op) { return kOpRows[internal::kPlaces[static_ca
 std::span<const Op> AllOps();
 constexpr std::string_view Name(Op op) { return RowOf(op).name; }
 std::optional<Op> ParseOp(std::string_view name);
+// The operations that `has` holds for, in that order.
+std::vector<Op> OpsWhere(bool (*has)(Op));
 
 constexpr bool IsConv(Op op) { return RowOf(op).layout == Layout::kConv; }
 constexpr bool IsPool(Op op) { return RowOf(op).layout == Layout::kPool; }
@@ -238,9 +253,13 @@ constexpr bool HasSums(Op op) { return RowOf(op).second == Second::kWeights; }
 // x and w are inputs of one kind, which case files call a and b.
 constexpr bool HasTwoInputs(Op op) { return RowOf(op).second == Second::kInput; }
 // Those two inputs meet element by element.
-constexpr bool HasTwoOperands(Op op) {
-  return HasTwoInputs(op) && RowOf(op).layout == Layout::kElements;
+constexpr bool HasTwoOperands(Op op) { return RowOf(op).combine != Combine::kNone; }
+// a + b or a - b.
+constexpr bool AddsOperands(Op op) {
+  return RowOf(op).combine == Combine::kSum || RowOf(op).combine == Combine::kDifference;
 }
+// What real b counts in that sum: -1 of a difference.
+constexpr int SignOfSecond(Op op) { return RowOf(op).combine == Combine::kDifference ? -1 : 1; }
 constexpr bool HasW(Op op) { return RowOf(op).second != Second::kNone; }
 constexpr bool HasOutQParams(Op op) { return RowOf(op).out_q == OutQParams::kOwn; }
 // The output has the type of x.

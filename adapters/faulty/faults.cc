@@ -36,7 +36,7 @@ const std::vector<Planted>& Table() {
   const std::vector<Op> depthwise{Op::kDepthwise};
   const std::vector<Op> averages{Op::kAvgPool, Op::kGlobalAvgPool};
   const std::vector<Op> multipliers{Op::kLinear, Op::kRescale, Op::kMul, Op::kConcat};
-  const std::vector<Op> two_operands{Op::kAdd, Op::kMul};
+  const std::vector<Op> two_operands = OpsWhere(HasTwoOperands);
   const std::vector<Op> observers{Op::kChooseQParams};
   static const std::vector<Planted> table{
       {Fault::kPairSaturation,

@@ -72,27 +72,13 @@ std::string CannotSum(const Case& c) {
 }  // namespace
 
 std::string CannotCompute(const Case& c) {
-  switch (c.op) {
-    case Op::kLinear:
-    case Op::kConv2d:
-    case Op::kDepthwise: return CannotSum(c);
-    case Op::kAdd: return CannotAdd(c);
-    case Op::kTable: return CannotTabulate(c);
-    case Op::kSoftmax: return CannotSoftmax(c);
-    case Op::kChooseQParams:
-      if (c.observer.kind != Observer::Kind::kHistogram) return "";
-      return "there is no histogram observer here";
-    case Op::kQuantize:
-    case Op::kDequantize:
-    case Op::kRequantize:
-    case Op::kMul:
-    case Op::kMaxPool:
-    case Op::kAvgPool:
-    case Op::kGlobalAvgPool:
-    case Op::kRescale:
-    case Op::kConcat: break;  // at most 66 + 48 bits
-  }
-  return "";
+  if (HasSums(c.op)) return CannotSum(c);
+  if (AddsOperands(c.op)) return CannotAdd(c);
+  if (RowOf(c.op).function) return CannotTabulate(c);
+  if (RowOf(c.op).out_q == OutQParams::kFixed) return CannotSoftmax(c);
+  if (RowOf(c.op).observer && c.observer.kind == Observer::Kind::kHistogram)
+    return "there is no histogram observer here";
+  return "";  // at most 66 + 48 bits
 }
 
 template <class One>
@@ -351,24 +337,23 @@ void Reference::Linear(const Placed& p) {
 }
 
 void Reference::Run(const Placed& placed) {
-  switch (placed.problem->op) {
-    case Op::kQuantize: return Quantize(placed);
-    case Op::kDequantize: return Dequantize(placed);
-    case Op::kRequantize: return Requantize(placed);
-    case Op::kLinear: return Linear(placed);
-    case Op::kConv2d:
-    case Op::kDepthwise: return Conv(placed);
-    case Op::kAdd:
-    case Op::kMul: return TwoOperands(placed, 1);
-    case Op::kMaxPool:
-    case Op::kAvgPool:
-    case Op::kGlobalAvgPool: return Pool(placed);
-    case Op::kRescale: return Rescale(placed);
-    case Op::kConcat: return Concat(placed);
-    case Op::kTable: return Table(placed);
-    case Op::kSoftmax: return Softmax(placed);
-    case Op::kChooseQParams: return ChooseQParams(placed);
+  const OpRow& row = RowOf(placed.problem->op);
+  switch (row.layout) {
+    case Layout::kProducts: return Linear(placed);
+    case Layout::kConv: return Conv(placed);
+    case Layout::kPool: return Pool(placed);
+    case Layout::kColumns: return Concat(placed);
+    case Layout::kBatches: return ChooseQParams(placed);
+    case Layout::kElements: break;
   }
+  if (HasTwoOperands(row.op)) return TwoOperands(placed);
+  if (row.multiplier) return Requantize(placed);
+  if (row.function) return Table(placed);
+  if (row.out_q == OutQParams::kFixed) return Softmax(placed);
+  if (!row.x_qparams) return Quantize(placed);
+  if (row.out_q == OutQParams::kNone) return Dequantize(placed);
+  QUALM_CHECK(row.op == Op::kRescale);
+  Rescale(placed);
 }
 
 }  // namespace qualm::faulty

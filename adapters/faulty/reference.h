@@ -110,7 +110,7 @@ class Reference {
   void Requantize(const Placed& p);
   void Linear(const Placed& p);
   void Rescale(const Placed& p);
-  void TwoOperands(const Placed& p, int b_sign);  // a * b, or a + b_sign * b
+  void TwoOperands(const Placed& p);
   void Concat(const Placed& p);
   void Table(const Placed& p);
   void Softmax(const Placed& p);
@@ -119,7 +119,7 @@ class Reference {
   void ChooseQParams(const Placed& p);
 
   uint8_t RescaleOne(const Case& c, const QParams& q, int32_t code) const;
-  uint8_t TwoOperandsOne(const Case& c, int32_t a, int32_t b, int b_sign) const;
+  uint8_t TwoOperandsOne(const Case& c, int32_t a, int32_t b) const;
   uint8_t PoolOne(const Placed& p, const OutputPixel& at, int64_t channel) const;
   // patch_ = x under the window, [R,S,C/groups] of one group; the padding as its zero point.
   void FillPatch(const Placed& p, const OutputPixel& at, int64_t group);

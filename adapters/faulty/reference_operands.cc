@@ -70,15 +70,15 @@ void Reference::Concat(const Placed& p) {
   }
 }
 
-uint8_t Reference::TwoOperandsOne(const Case& c, int32_t a, int32_t b, int b_sign) const {
+uint8_t Reference::TwoOperandsOne(const Case& c, int32_t a, int32_t b) const {
   const int64_t da = int64_t{a} - c.x_q.zero_point[0];
-  const int64_t db = b_sign * (int64_t{b} - c.w_q.zero_point[0]);
+  const int64_t db = SignOfSecond(c.op) * (int64_t{b} - c.w_q.zero_point[0]);
   const float a_scale = c.x_q.scale[0];
   const float b_scale = c.w_q.scale[0];
   const double y_scale = c.out_q.scale[0];
   const bool drop = Has(Fault::kLeftShiftDropped);
   Dyadic real;
-  if (c.op != Op::kMul) {
+  if (AddsOperands(c.op)) {
     Dyadic left = Product(FromInt(da), FromFloat(a_scale));
     Dyadic right = Product(FromInt(db), FromFloat(b_scale));
     if (drop) {
@@ -102,14 +102,14 @@ uint8_t Reference::TwoOperandsOne(const Case& c, int32_t a, int32_t b, int b_sig
   return static_cast<uint8_t>(Finish(c, rounded, c.out_q.zero_point[0]));
 }
 
-void Reference::TwoOperands(const Placed& p, int b_sign) {
+void Reference::TwoOperands(const Placed& p) {
   const Case& c = *p.problem;
   for (int64_t m = 0; m < c.M; ++m) {
     const uint8_t* const a = Row<uint8_t>(p.x, m, p.x_stride);
     const uint8_t* const b = Row<uint8_t>(p.w, m, p.w_stride);
     uint8_t* const y = OutputRow(p, m);
     for (int64_t j = 0; j < c.N; ++j) {
-      y[j] = TwoOperandsOne(c, CodeAt(a, c.x.dtype(), j), CodeAt(b, c.w.dtype(), j), b_sign);
+      y[j] = TwoOperandsOne(c, CodeAt(a, c.x.dtype(), j), CodeAt(b, c.w.dtype(), j));
     }
   }
 }

@@ -117,9 +117,9 @@ void MissTiesWithLongProducts(Rng& rng, Case& c) {
 
 }  // namespace
 
-Case DrawQuantize(Rng& rng, Theme theme) {
+Case DrawQuantize(Rng& rng, Theme theme, Op op) {
   Case c;
-  c.op = Op::kQuantize;
+  c.op = op;
   DrawShape(rng, theme, 400, c);
   DrawPerChannel(rng, c);
   c.out_dtype = rng.Chance(3, 5) ? DType::kU8 : DType::kS8;
@@ -139,9 +139,9 @@ Case DrawQuantize(Rng& rng, Theme theme) {
   return c;
 }
 
-Case DrawDequantize(Rng& rng, Theme theme) {
+Case DrawDequantize(Rng& rng, Theme theme, Op op) {
   Case c;
-  c.op = Op::kDequantize;
+  c.op = op;
   DrawShape(rng, theme, 600, c);
   DrawPerChannel(rng, c);
   const DType dtype = rng.Chance(1, 2) ? DType::kU8 : DType::kS8;
@@ -160,9 +160,9 @@ Case DrawDequantize(Rng& rng, Theme theme) {
   return c;
 }
 
-Case DrawRequantize(Rng& rng, Theme theme) {
+Case DrawRequantize(Rng& rng, Theme theme, Op op) {
   Case c;
-  c.op = Op::kRequantize;
+  c.op = op;
   DrawShape(rng, theme, 400, c);
   DrawPerChannel(rng, c);
   c.out_dtype = rng.Chance(3, 5) ? DType::kU8 : DType::kS8;

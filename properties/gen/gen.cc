@@ -139,55 +139,38 @@ constexpr std::array<Weighted, 8> kObserver{{{Theme::kUniform, 20},
                                              {Theme::kLongK, 6},
                                              {Theme::kTails, 12}}};
 
-std::span<const Weighted> ThemesOf(Op op) {
-  switch (op) {
-    case Op::kQuantize: return kQuantize;
-    case Op::kDequantize: return kDequantize;
-    case Op::kRequantize: return kRequantize;
-    case Op::kConv2d:
-    case Op::kDepthwise: return kConv;
-    case Op::kMaxPool: return kMaxPool;
-    case Op::kAvgPool:
-    case Op::kGlobalAvgPool: return kAvgPool;
-    case Op::kAdd:
-    case Op::kMul:
-    case Op::kRescale:
-    case Op::kConcat: return kOperands;
-    case Op::kTable: return kTable;
-    case Op::kSoftmax: return kSoftmax;
-    case Op::kChooseQParams: return kObserver;
-    case Op::kLinear: break;
-  }
-  return kLinear;
-}
+// How cases of an operation are drawn.
+struct Generator {
+  std::span<const Weighted> themes;
+  Case (*draw)(Rng&, Theme, Op);
+};
 
-Case DrawProblem(Rng& rng, Op op, Theme theme) {
+Generator GeneratorOf(Op op) {
   switch (op) {
-    case Op::kQuantize: return internal::DrawQuantize(rng, theme);
-    case Op::kDequantize: return internal::DrawDequantize(rng, theme);
-    case Op::kRequantize: return internal::DrawRequantize(rng, theme);
+    case Op::kQuantize: return {kQuantize, internal::DrawQuantize};
+    case Op::kDequantize: return {kDequantize, internal::DrawDequantize};
+    case Op::kRequantize: return {kRequantize, internal::DrawRequantize};
+    case Op::kLinear: return {kLinear, internal::DrawLinear};
     case Op::kConv2d:
-    case Op::kDepthwise: return internal::DrawConv(rng, theme, op);
-    case Op::kMaxPool:
+    case Op::kDepthwise: return {kConv, internal::DrawConv};
+    case Op::kMaxPool: return {kMaxPool, internal::DrawPool};
     case Op::kAvgPool:
-    case Op::kGlobalAvgPool: return internal::DrawPool(rng, theme, op);
+    case Op::kGlobalAvgPool: return {kAvgPool, internal::DrawPool};
     case Op::kAdd:
     case Op::kMul:
-    case Op::kRescale: return internal::DrawOperands(rng, theme, op);
-    case Op::kConcat: return internal::DrawConcat(rng, theme);
-    case Op::kTable: return internal::DrawTable(rng, theme);
-    case Op::kSoftmax: return internal::DrawSoftmax(rng, theme);
-    case Op::kChooseQParams: return internal::DrawObserver(rng, theme);
-    case Op::kLinear: break;
+    case Op::kRescale: return {kOperands, internal::DrawOperands};
+    case Op::kConcat: return {kOperands, internal::DrawConcat};
+    case Op::kTable: return {kTable, internal::DrawTable};
+    case Op::kSoftmax: return {kSoftmax, internal::DrawSoftmax};
+    case Op::kChooseQParams: return {kObserver, internal::DrawObserver};
   }
-  return internal::DrawLinear(rng, theme);
+  return {};
 }
 
 // The mode is drawn last: all else of a case is what it would be without modes.
 Case DrawFrom(Rng& rng, Op op, Theme theme) {
-  Case c = DrawProblem(rng, op, theme);
-  const bool has_modes = HasSums(op) || op == Op::kRequantize;
-  if (has_modes && IsCode(c.out_dtype) && !c.bias && rng.Chance(1, 6)) {
+  Case c = GeneratorOf(op).draw(rng, theme, op);
+  if (RowOf(op).requant && IsCode(c.out_dtype) && !c.bias && rng.Chance(1, 6)) {
     constexpr std::array kModes{Requant::kFloat32, Requant::kFixedQ31, Requant::kFixedRndnu};
     c.requant = rng.Pick(kModes);
   }
@@ -202,7 +185,7 @@ std::string_view Name(Theme theme) { return kNames[static_cast<size_t>(theme)]; 
 
 Case Draw(Op op, uint64_t seed) {
   Rng rng(MixSeed(seed, static_cast<uint64_t>(op)));
-  const Theme theme = internal::PickTheme(rng, ThemesOf(op));
+  const Theme theme = internal::PickTheme(rng, GeneratorOf(op).themes);
   return DrawFrom(rng, op, theme);
 }
 

@@ -116,9 +116,9 @@ void FillValues(Rng& rng, Theme theme, Case& c) {
 
 }  // namespace
 
-Case DrawLinear(Rng& rng, Theme theme) {
+Case DrawLinear(Rng& rng, Theme theme, Op op) {
   Case c;
-  c.op = Op::kLinear;
+  c.op = op;
   DrawDims(rng, theme, c);
   DrawTypes(rng, c);
   FillValues(rng, theme, c);

@@ -89,9 +89,9 @@ Tensor DrawBatches(Rng& rng, Theme theme, int64_t batches, const Case& c) {
 
 }  // namespace
 
-Case DrawObserver(Rng& rng, Theme theme) {
+Case DrawObserver(Rng& rng, Theme theme, Op op) {
   Case c;
-  c.op = Op::kChooseQParams;
+  c.op = op;
   DrawShape(rng, theme == Theme::kEmpty ? Theme::kUniform : theme, 200, c);
   c.M = std::max<int64_t>(c.M, 1);
   c.N = std::max<int64_t>(c.N, 1);

@@ -129,7 +129,7 @@ void DrawScales(Rng& rng, Theme theme, Case& c) {
   if (c.op != Op::kRescale) c.w_q.scale = {ToScale(scales.b)};
   c.out_q.scale = {ToScale(scales.out)};
   FillMultiples(rng, c.x_q.zero_point[0], scales.divisor, c.x);
-  if (c.op == Op::kAdd) FillMultiples(rng, c.w_q.zero_point[0], scales.divisor, c.w);
+  if (AddsOperands(c.op)) FillMultiples(rng, c.w_q.zero_point[0], scales.divisor, c.w);
   if (theme != Theme::kNearTies) return;
   float& nudged = c.x_q.scale[0];
   nudged = ToScale(std::nextafter(nudged, rng.Chance(1, 2) ? 0.0f : INFINITY));
@@ -169,7 +169,7 @@ Case DrawOperands(Rng& rng, Theme theme, Op op) {
     }
   }
   DrawScales(rng, theme, c);
-  if (op == Op::kAdd && (theme == Theme::kTies || theme == Theme::kZeroPoints) &&
+  if (AddsOperands(op) && (theme == Theme::kTies || theme == Theme::kZeroPoints) &&
       rng.Chance(1, 6)) {
     CancelZeroPoints(rng, c);
   }

@@ -132,9 +132,9 @@ void DrawTableScales(Rng& rng, Theme theme, Case& c) {
 
 }  // namespace
 
-Case DrawConcat(Rng& rng, Theme theme) {
+Case DrawConcat(Rng& rng, Theme theme, Op op) {
   Case c;
-  c.op = Op::kConcat;
+  c.op = op;
   DrawShape(rng, theme, 400, c);
   // Anywhere, or at an end: one input has no columns, or one.
   int64_t first = rng.Between(0, c.N);
@@ -161,9 +161,9 @@ Case DrawConcat(Rng& rng, Theme theme) {
   return c;
 }
 
-Case DrawTable(Rng& rng, Theme theme) {
+Case DrawTable(Rng& rng, Theme theme, Op op) {
   Case c;
-  c.op = Op::kTable;
+  c.op = op;
   DrawShape(rng, theme, 400, c);
   DrawFunction(rng, c);
   const DType dtype = rng.Chance(1, 2) ? DType::kU8 : DType::kS8;
@@ -188,9 +188,9 @@ Case DrawTable(Rng& rng, Theme theme) {
   return c;
 }
 
-Case DrawSoftmax(Rng& rng, Theme theme) {
+Case DrawSoftmax(Rng& rng, Theme theme, Op op) {
   Case c;
-  c.op = Op::kSoftmax;
+  c.op = op;
   DrawShape(rng, theme, 400, c);
   const DType dtype = rng.Chance(1, 2) ? DType::kU8 : DType::kS8;
   c.out_dtype = dtype;

@@ -66,17 +66,17 @@ float SpecialFloat(Rng& rng);
 // Clamp and relu of an integer output whose dtype and zero point are set.
 void DrawClamp(Rng& rng, Theme theme, Case& c);
 
-Case DrawLinear(Rng& rng, Theme theme);
-Case DrawQuantize(Rng& rng, Theme theme);
-Case DrawDequantize(Rng& rng, Theme theme);
-Case DrawRequantize(Rng& rng, Theme theme);
+Case DrawLinear(Rng& rng, Theme theme, Op op);
+Case DrawQuantize(Rng& rng, Theme theme, Op op);
+Case DrawDequantize(Rng& rng, Theme theme, Op op);
+Case DrawRequantize(Rng& rng, Theme theme, Op op);
 Case DrawConv(Rng& rng, Theme theme, Op op);
 Case DrawPool(Rng& rng, Theme theme, Op op);
-Case DrawObserver(Rng& rng, Theme theme);         // choose_qparams
+Case DrawObserver(Rng& rng, Theme theme, Op op);  // choose_qparams
 Case DrawOperands(Rng& rng, Theme theme, Op op);  // add, mul, rescale
-Case DrawConcat(Rng& rng, Theme theme);
-Case DrawTable(Rng& rng, Theme theme);
-Case DrawSoftmax(Rng& rng, Theme theme);
+Case DrawConcat(Rng& rng, Theme theme, Op op);
+Case DrawTable(Rng& rng, Theme theme, Op op);
+Case DrawSoftmax(Rng& rng, Theme theme, Op op);
 
 }  // namespace qualm::gen::internal
 

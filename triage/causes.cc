@@ -343,40 +343,26 @@ bool RoundScaleProduct(Stages& s) {
   return true;
 }
 
-// A real value is integer * a * b / y, over the divisor of a pool; of add, the first operand's
-// part.
+// A real value is integer * a * b / y, over the divisor of a pool; of add and sub, the first
+// operand's part.
 struct Scales {
   float a = 1, b = 1, y = 1;
 };
 Scales ScalesOf(const Case& c, int64_t n) {
+  const OpRow& row = RowOf(c.op);
   const float sx = c.x_q.scale_at(0), sy = c.out_q.scale_at(0);
-  switch (c.op) {
-    case Op::kRequantize:
-      if (!c.multiplier.empty())
-        return {.a = c.multiplier[c.multiplier.size() == 1 ? 0 : static_cast<size_t>(n)]};
-      [[fallthrough]];
-    case Op::kLinear:
-    case Op::kConv2d:
-    case Op::kDepthwise:
-    case Op::kMul: return {sx, c.w_q.scale_at(n), sy};
-    case Op::kAdd:
-    case Op::kRescale:
-    case Op::kAvgPool:
-    case Op::kGlobalAvgPool: return {sx, 1, sy};
-    case Op::kConcat: return {n < c.x.shape()[1] ? sx : c.w_q.scale_at(0), 1, sy};
-    case Op::kQuantize:
-    case Op::kDequantize:
-    case Op::kMaxPool:
-    case Op::kTable:
-    case Op::kSoftmax:
-    case Op::kChooseQParams: break;
-  }
-  QUALM_CHECK(!"Multiplies() says so");
-  return {};
+  QUALM_CHECK(row.x_qparams && row.out_q == OutQParams::kOwn);  // Multiplies() says so
+  if (UsesMultiplier(c))
+    return {.a = c.multiplier[c.multiplier.size() == 1 ? 0 : static_cast<size_t>(n)]};
+  if (row.multiplier || HasSums(c.op) || row.combine == Combine::kProduct)
+    return {sx, c.w_q.scale_at(n), sy};
+  if (row.layout == Layout::kColumns && n >= c.x.shape()[1]) return {c.w_q.scale_at(0), 1, sy};
+  return {sx, 1, sy};
 }
 
+// What is added to the first operand.
 int64_t SecondOperand(const RealOutput& o) {
-  return int64_t{o.c.w.IntAt(o.index)} - o.c.w_q.zero_point_at(0);
+  return SignOfSecond(o.c.op) * (int64_t{o.c.w.IntAt(o.index)} - o.c.w_q.zero_point_at(0));
 }
 
 // The real value as float32 arithmetic gives it, every step rounded. NaN where 0 meets a reciprocal
@@ -392,7 +378,7 @@ float InFloat(const RealOutput& o) {
   }
   const Scales s = ScalesOf(o.c, o.channel());
   auto sum = static_cast<float>(o.integer);
-  if (o.c.op == Op::kAdd) {
+  if (AddsOperands(o.c.op)) {
     const auto second = static_cast<float>(SecondOperand(o));
     return over(s.a * sum + o.c.w_q.scale_at(0) * second, s.y);
   }
@@ -405,7 +391,7 @@ float InFloat(const RealOutput& o) {
 double InDouble(const RealOutput& o) {
   const Scales s = ScalesOf(o.c, o.channel());
   const auto sum = static_cast<double>(o.integer);
-  if (o.c.op == Op::kAdd) {
+  if (AddsOperands(o.c.op)) {
     const auto second = static_cast<double>(SecondOperand(o));
     return (s.a * sum + o.c.w_q.scale_at(0) * second) / s.y;
   }

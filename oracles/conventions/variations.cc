@@ -36,7 +36,7 @@ double ZeroPoint(const Facts& f) {
 bool ScalesArePowersOfTwo(const Facts& f) {
   const Case& c = *f.c;
   const bool inputs = c.op != Op::kQuantize;
-  const bool weights = HasProductOfScales(c.op) || c.op == Op::kAdd || c.op == Op::kConcat;
+  const bool weights = HasProductOfScales(c.op) || AddsOperands(c.op) || c.op == Op::kConcat;
   return IsPowerOfTwo(OutputScale(f)) && (!inputs || IsPowerOfTwo(c.x_q.scale_at(0))) &&
          (!weights || IsPowerOfTwo(c.w_q.scale_at(f.channel)));
 }
@@ -44,7 +44,7 @@ bool ScalesArePowersOfTwo(const Facts& f) {
 double FloatMultiplier(const Facts& f) {
   const Case& c = *f.c;
   if (c.out_dtype == DType::kS32 || !c.multiplier.empty() || c.op == Op::kQuantize) return 0;
-  if (c.op == Op::kAdd) {
+  if (AddsOperands(c.op)) {
     if (DividesExactly(c.x_q.scale[0], OutputScale(f)) &&
         DividesExactly(c.w_q.scale[0], OutputScale(f)))
       return 0;
@@ -89,7 +89,7 @@ double ZeroPointBeforeRounding(const Facts& f) {
   if (f.c->out_dtype == DType::kS32) return 0;
   const Case& c = *f.c;
   double terms = f.terms;
-  if (c.op == Op::kAdd) {
+  if (AddsOperands(c.op)) {
     // The code and its zero point are scaled separately, so that both magnitudes count.
     const auto apart = [&](const Tensor& codes, const QParams& q) {
       const double ratio = static_cast<double>(q.scale[0]) / OutputScale(f);
@@ -102,7 +102,7 @@ double ZeroPointBeforeRounding(const Facts& f) {
       if (!std::isfinite(ratio) || terms > 0x1p127) return kInfinity;
     }
   }
-  if (c.op != Op::kAdd && IsFloat(f.real) && IsFloat(f.real + ZeroPoint(f)) &&
+  if (!AddsOperands(c.op) && IsFloat(f.real) && IsFloat(f.real + ZeroPoint(f)) &&
       IsFloat(f.real - ZeroPoint(f)))
     return kTie;
   return (terms + ZeroPoint(f)) * 16 * kHalfUlp + kTie;
@@ -164,7 +164,7 @@ double IntegerBias(const Facts& f) {
 
 double FloatSums(const Facts& f) {
   if (f.c->out_dtype == DType::kS32) return 0;
-  if (f.c->op == Op::kAdd || f.c->op == Op::kQuantize) return 0;
+  if (AddsOperands(f.c->op) || f.c->op == Op::kQuantize) return 0;
   if (!f.c->bias && f.sum < 0x1p24 && IsFloat(f.real)) return 0;
   return (f.terms + (f.c->op == Op::kMul ? std::abs(f.real) : 0)) * 8 * kHalfUlp;
 }
@@ -189,7 +189,7 @@ int ShiftOf(double multiplier) {
 }
 
 double FixedMultiplier(const Facts& f) {
-  if (f.c->op == Op::kAdd || f.c->op == Op::kQuantize) return 0;
+  if (AddsOperands(f.c->op) || f.c->op == Op::kQuantize) return 0;
   const int shift = ShiftOf(f.multiplier);
   if (std::ldexp(f.sum, std::max(shift, 0)) >= 0x1p31) return kInfinity;
   const long double mantissa = std::ldexp(static_cast<long double>(f.multiplier), 31 - shift);
@@ -202,7 +202,7 @@ double FixedMultiplier(const Facts& f) {
 
 double TwoRoundings(const Facts& f) {
   if (f.c->op == Op::kQuantize) return 0;
-  if (f.c->op == Op::kAdd) return 0.25;
+  if (AddsOperands(f.c->op)) return 0.25;
   const int shift = ShiftOf(f.multiplier);
   return kTie + (shift <= -1 ? std::ldexp(1.0, shift - 1) : 0);
 }
@@ -226,7 +226,7 @@ double DequantizedInFloat(const Facts& f) {
 }
 
 double FixedPointAdd(const Facts& f) {
-  if (f.c->op != Op::kAdd) return 0;
+  if (!AddsOperands(f.c->op)) return 0;
   const Case& c = *f.c;
   const double most =
       std::max(static_cast<double>(c.x_q.scale[0]), static_cast<double>(c.w_q.scale[0])) /

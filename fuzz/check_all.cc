@@ -73,7 +73,7 @@ std::optional<Finding> Checker::Keep(Finding finding, Subject& subject,
   finding.test_case.note = verdict.reason;
   const std::string raw = Write(finding);
   triage::Complete(finding, subject, verdict);
-  // A campaign against foreign code goes on past what that code is known to do.
+  // Foreign code has declared departures: a campaign against it goes on past them.
   if (IsDeclared(finding, subject.contract())) {
     std::filesystem::remove(raw);
     return std::nullopt;

@@ -67,7 +67,7 @@ void AllAs(Case& c, DType dtype) {
   if (c.out_dtype != dtype) OutputAs(c, dtype);
 }
 
-// One thing each; those that change less of the problem first.
+// Each change is one thing; changes that alter less of the problem come first.
 const std::vector<Change>& Changes() {
   static const std::vector<Change> changes{
       [](Case& c) { c.relu = false; },

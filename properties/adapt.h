@@ -13,12 +13,12 @@
 
 namespace qualm {
 
-// The case itself if nothing speaks against it (`why_not` gives ""). Else a valid one of which that
-// is so, with as little changed as the reasons against it ask for: fused relu, clamp, bias,
-// parameters per channel, zero points, element types, requantization, dilation, padding, the
-// output's parameters. nullopt where that does not help (sizes).
+// The case itself if nothing speaks against it (`why_not` gives ""). Else a valid case that nothing
+// speaks against, changed as little as the reasons ask for: fused relu, clamp, bias, parameters per
+// channel, zero points, element types, requantization, dilation, padding, the output's parameters.
+// nullopt where no such change helps, as with sizes.
 std::optional<Case> AdaptTo(const std::function<std::string(const Case&)>& why_not, const Case& c);
-// Against it are the subject, and the convention that it promises to follow.
+// The reasons are those of the subject, and of the convention that it promises to follow.
 std::optional<Case> AdaptTo(const Subject& subject, const Case& c);
 
 }  // namespace qualm

@@ -47,7 +47,7 @@ struct Judging {
 
 struct CheckOptions : Judging {
   std::vector<std::string> subjects;  // expanded names
-  std::vector<Op> ops;                // empty: all; drawn are those that a property is about
+  std::vector<Op> ops;                // empty: all; only operations with a property are drawn
   std::string property_glob = "*";
   uint64_t seed = 1;
   int64_t cases = 1000;  // per op

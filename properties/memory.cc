@@ -211,7 +211,7 @@ std::optional<Verdict> MixesUpZeroPoints(const Case& c, Subject& subject,
   if (!failed) return std::nullopt;
   const std::pair<std::string, Op> key(subject.name(), c.op);
   if (!known.contains(key)) {
-    // What it does not give anew either is not for this property to say.
+    // A new instance that is wrong too does not show memory: other properties report that.
     if (!GivesAnew(subject, *sibling)) return std::nullopt;
     known.insert(key);
   }

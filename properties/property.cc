@@ -110,7 +110,10 @@ std::optional<Verdict> BadOutcome(const Outcome& outcome) {
     case RunStatus::kHung: verdict.kind = FindingKind::kHang; break;
     case RunStatus::kTouchedOutside:
     case RunStatus::kModifiedInput: verdict.kind = FindingKind::kMemory; break;
-    default: verdict.kind = FindingKind::kUnknown; break;
+    case RunStatus::kOk:
+    case RunStatus::kSkipped:
+    case RunStatus::kRefused:
+    case RunStatus::kGarbage: verdict.kind = FindingKind::kUnknown; break;
   }
   return verdict;
 }

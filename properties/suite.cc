@@ -20,7 +20,7 @@ namespace {
 
 // Draws per wanted case: sizes that the subject does not take cannot be adapted.
 constexpr int64_t kDrawsPerCase = 32;
-// A case in a message; one that could not be made smaller than this is named by its number.
+// A message shows a case up to this size; a larger case is named by its seed and number.
 constexpr size_t kShownBytes = 8192;
 
 std::string Message(const Property& property, Op op, Finding finding, Subject& subject,

@@ -69,7 +69,7 @@ std::vector<DocumentedCase> DocumentedCases(const std::string& corpus) {
 // One audit: state that its steps add to.
 class Audit {
  public:
-  // Nothing is touched before everything that was asked for is there.
+  // Throws before any file is changed where a subject, a case or an output cannot be had.
   Audit(const Options& options, Session& session)
       : options_(options),
         session_(session),
@@ -96,7 +96,7 @@ class Audit {
   }
   std::string FileName(const std::string& path) const { return fs::path(path).filename().string(); }
 
-  // What our own kernels answer to a documented case.
+  // How our own kernels answered a documented case.
   struct OurAnswer {
     bool judged = false;
     std::vector<std::string> not_exact;  // subjects
@@ -122,8 +122,8 @@ class Audit {
   std::map<std::string, OurAnswer> our_answers_;  // by file
 };
 
-// A report describes one run; what an earlier one left here would mix with it. Only what an audit
-// made is deleted: the marker says so.
+// A report describes one run, so the files of an earlier report are deleted; but only in a folder
+// that the marker shows to be the work of an audit.
 void Audit::ClearFolder() const {
   const fs::path out(options_.out), findings = out / "findings", marker = out / ".qualm-audit";
   std::error_code error;
@@ -210,7 +210,7 @@ void Audit::DeclaredDivergences() {
     for (const auto& subject : subjects_) {
       if (subject->name() == row.subject) named = subject.get();
     }
-    // Only these are judged on the documented cases; the others show on drawn ones, or not.
+    // Documented cases are judged by these claims only: other rows cannot vanish there.
     if (std::find(kExactClaims.begin(), kExactClaims.end(), row.property) == kExactClaims.end())
       named = nullptr;
     std::string state = "not judged (on documented cases)";

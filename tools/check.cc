@@ -231,7 +231,7 @@ int RunCheck(Options options) {
         "instead of --time repeats every case of this one",
         (result.totals.cases * options.check.shard_count + ops - 1) / ops + 1);
   }
-  // What was found is made smaller for as long again.
+  // Minimizing the findings may take as long again as finding them.
   const Stopwatch since;
   const auto stop = [&] {
     return Stopped() || (options.check.seconds > 0 && since.seconds() > options.check.seconds);

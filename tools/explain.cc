@@ -34,10 +34,10 @@ int RunExplain(const Options& options) {
   RequireWritable(options, {}, {options.path});
   session.Begin();
   const std::string text = triage::Explain(c, session.pointers(), {.index = options.at});
-  // Explaining an answer that is not exact is a finding; so is an observed one.
+  // An answer or an observed output that is not exact is a finding.
   session.totals.cases = 1;
   std::vector<Finding>& findings = session.document.findings;
-  // Is this number right? Unless --contract asks whether it is what a convention gives.
+  // Exact judges, or the convention that --contract names.
   const Contract contract = options.contract.empty() ? Contract{} : ParseContract(options.contract);
   const Convention* convention = FindConvention(contract.convention);
   if (!contract.exact()) {

@@ -14,9 +14,9 @@
 #include <vector>
 
 #include "adapters/registry.h"
+#include "core/op.h"
 #include "core/status.h"
 #include "core/subject.h"
-#include "core/op.h"
 #include "properties/engine.h"
 #include "properties/gen/gen.h"
 #include "tools/command.h"

@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <functional>
 #include <map>
+#include <ranges>
 
 #include "core/io/case_json.h"
 #include "core/nearest.h"
@@ -26,7 +27,7 @@ using triage::ConventionOrExact;
 using triage::Identified;
 using State = Comparison::State;
 
-// Between two conventions all the work is looking for one input.
+// Between two conventions one input is searched for: that takes more cases.
 constexpr int64_t kCases = 1000, kCasesBetween = 4000;
 
 struct Options : CommonOptions {
@@ -38,7 +39,7 @@ struct Options : CommonOptions {
   triage::IdentifyOptions identify{.cases = 0};
 };
 
-// What is being identified, and what it is compared with.
+// The arithmetic to be identified, and the conventions it is compared with.
 struct Question {
   std::string name;  // for people: a subject, a convention, or who printed it
   std::vector<ConventionOrExact> conventions;
@@ -92,7 +93,7 @@ std::vector<triage::ObservedCase> ReadObserved(const Options& options) {
   return cases;
 }
 
-// Calls `begin` once nothing is left that can be wrong with the options.
+// Calls `begin` when all options are known to be right, before the first case runs.
 Question Ask(const Options& options, const std::function<void()>& begin) {
   Question question;
   question.conventions = Conventions(options);
@@ -133,7 +134,7 @@ Question Ask(const Options& options, const std::function<void()>& begin) {
   return question;
 }
 
-// "fbgemm@avx2+nofma" in a file name is itself; nothing else is in the names of conventions.
+// A name such as "fbgemm@avx2+nofma" is a legal part of a file name as it is.
 void WriteWitnesses(const std::string& folder, std::vector<Identified>& results,
                     Deferred& deferred) {
   if (folder.empty()) return;
@@ -152,7 +153,7 @@ void WriteWitnesses(const std::string& folder, std::vector<Identified>& results,
   });
 }
 
-// Conventions that one input rules out stand together.
+// Conventions ruled out by the same input share a paragraph.
 std::string RuledOutText(const Identified& result, const std::string& name) {
   struct Group {
     const triage::Witness* witness;
@@ -257,21 +258,18 @@ JsonValue ComparisonJson(const Comparison& comparison) {
 JsonValue QuestionJson(const Question& question) {
   JsonList ops;
   for (const Identified& result : question.results) {
-    JsonList conventions;
-    for (const Comparison& comparison : result.conventions)
-      conventions.Add(ComparisonJson(comparison));
     ops.Add(JsonObject{{"op", Name(result.op)},
                        {"drawn", result.drawn},
                        {"answered", result.answered},
                        {"broken", result.broken},
                        {"remembers", result.remembered.has_value()},
-                       {"conventions", conventions}});
+                       {"conventions", std::views::transform(result.conventions, ComparisonJson)}});
   }
   return JsonObject{{"of", question.name}, {"ops", ops}};
 }
 
-// What is worth exit status 1: an arithmetic without a name, or one other than the one that
-// --contract asks for; a subject that broke; two conventions that part.
+// The finding of one operation, if there is one: the subject broke, has an arithmetic without a
+// name, or not the one that --contract names; or two conventions differ.
 std::optional<Finding> FindingOf(const Question& question, const Identified& result,
                                  const Options& options) {
   const bool between = !options.between.empty();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Findings that somebody knows already: --baseline and --suppressions.
+// Findings that are known already: --baseline and --suppressions.
 #ifndef QUALM_TOOLS_KNOWN_H_
 #define QUALM_TOOLS_KNOWN_H_
 
@@ -32,8 +32,8 @@ class KnownFindings {
   // suppressions have expired.
   explicit KnownFindings(const KnownOptions& options);
 
-  // The date that suppressions were held against, "" where there are none: part of what repeats a
-  // run.
+  // The date that suppressions were held against, "" where there are none. The command that repeats
+  // the run names it.
   std::string today() const;
 
   bool Has(const std::string& fingerprint) const { return marks_.contains(fingerprint); }
@@ -49,7 +49,7 @@ class KnownFindings {
 
   // A finding for people: whether it is new, known or suppressed, and what to suppress it by.
   std::string Text(const Finding& finding) const;
-  // For ResultDocument::known.
+  // Why each known finding of `findings` does not fail the run, for ResultDocument::known.
   std::map<std::string, KnownMark> MarksOf(const std::vector<Finding>& findings) const;
   // Says on stderr what no finding of this run matches.
   void TellUnmatched(const std::vector<Finding>& findings) const;

@@ -35,7 +35,7 @@ std::string VersionOf(const std::string& name) {
   }
 }
 
-// What this build can judge and can be judged by: our targets, the libraries found.
+// The subjects of this build: our kernels by target, and the libraries that were found.
 std::string VersionText() {
   std::string text = "qualm " QUALM_VERSION "\n";
   for (const SubjectKind& kind : SubjectRegistry::Get().kinds()) {

@@ -30,7 +30,7 @@ struct Options : CommonOptions {
   std::string property;
 };
 
-// What replaying adds up to.
+// The sums of a run.
 struct Replay {
   Session& session;
   std::map<std::string, std::map<std::string, int64_t>>
@@ -47,7 +47,7 @@ std::vector<std::string> FilesOf(const std::string& path) {
   std::string at = path;
   for (fs::recursive_directory_iterator entry(path, error), end; !error && entry != end;) {
     at = entry->path().string();
-    // A finding's own case has no other name than that (docs/ci.md).
+    // In the folder of a finding the case is called case.json (docs/ci.md).
     const bool is_case = at.ends_with(".case.json") || entry->path().filename() == "case.json";
     if (is_case || at.ends_with(".jsonl")) files.push_back(at);
     entry.increment(error);  // into the folder `at`, if it is one
@@ -90,7 +90,7 @@ void ReplayCase(const std::string& file, const Case& c, const Options& options, 
   ++replay.session.totals.cases;
   const std::string wanted = options.property.empty() ? c.property : options.property;
   if (c.expected) {
-    // The file says what is exact; the oracle must agree, or one of the two is wrong.
+    // The file holds the exact output. Where the oracle disagrees, one of the two is wrong.
     std::optional<Finding> wrong = WrongExpected(c, file);
     Report(
         replay, "oracle", file,
@@ -116,8 +116,8 @@ struct Asked {
   std::vector<std::optional<Outcome>> answers;  // by subject; nullopt: not asked
 };
 
-// Asks each subject for all of the cases at once: one behind a pipe works on the next while this
-// process reads and writes.
+// Asks each subject for all cases at once: a subject behind a pipe works on the next case while
+// this process reads and writes.
 void AskForAll(const std::vector<Subject*>& subjects, std::vector<Asked>& asked) {
   for (size_t s = 0; s < subjects.size(); ++s) {
     std::vector<Case> cases;
@@ -158,7 +158,7 @@ void ReplayRecords(const std::vector<GoldenRecord>& records, const std::vector<S
       if (has_case(record)) asked.push_back({&record, GoldenCase(record), {}});
     }
   } catch (const InputError&) {  // NOLINT(bugprone-empty-catch)
-    // Said below, after the records before it.
+    // Thrown again below, after the records before the wrong one are judged.
   }
   AskForAll(subjects, asked);
   auto next = asked.begin();
@@ -191,7 +191,7 @@ void ReplayGolden(const std::string& file, const std::vector<Subject*>& subjects
       if (records.size() == kAtOnce) replay_them();
     });
   } catch (const InputError&) {
-    // What stands before the malformed line is judged first.
+    // The records before the malformed line are judged first.
     replay_them();
     throw;
   }
@@ -221,12 +221,12 @@ int RunReplay(const Options& options) {
     throw InputError("--property: unknown property '" + options.property +
                      "' (see qualm list properties)");
   }
-  // Cases need somebody to run them; a recording also goes to subjects that are named, beside its
-  // convention.
+  // Cases need a subject. A recording is judged by its convention, and by the subjects that were
+  // named.
   session.Open(SubjectNames(options.subjects, {"native@all"}), options.contract);
   const std::vector<Subject*> named =
       options.subjects.empty() ? std::vector<Subject*>{} : session.pointers();
-  // A single bad file stops the run before it starts; among many, what the others say comes first.
+  // A bad file stops the run at once if it is the only file, else after the other files are judged.
   Deferred& deferred = session.deferred;
   std::map<std::string, Case> cases;
   for (const std::string& file : files) {

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <ranges>
 
 #include "core/io/case_json.h"
 #include "core/status.h"
@@ -44,7 +45,8 @@ JsonValue CurveJson(const sweep::Curve& curve) {
                     {"y", curve.y}};
 }
 
-// Is this what somebody else printed for the same sweep? Only where the case is the sweep itself.
+// Does the result equal the observed output of the case? Only a case that is the whole sweep has
+// one.
 bool EqualsObserved(const Case& base, const sweep::Result& result) {
   const Case expanded = sweep::Expand(base, result.codes);
   if (!base.observed || !(ProblemOf(base) == ProblemOf(expanded))) return false;
@@ -61,14 +63,12 @@ JsonValue SweepJson(const Case& base, const std::vector<int32_t>& codes,
                     const std::vector<sweep::Result>& results) {
   JsonList subjects;
   for (const sweep::Result& result : results) {
-    JsonList outputs;
-    for (const sweep::Curve& curve : result.curves) outputs.Add(CurveJson(curve));
     std::optional<bool> equal;
     if (base.observed) equal = EqualsObserved(base, result);
     subjects.Add(JsonObject{{"subject", result.subject},
                             {"skipped", JsonValue::OrNull(result.skipped)},
                             {"equals_observed", equal},
-                            {"outputs", outputs}});
+                            {"outputs", std::views::transform(result.curves, CurveJson)}});
   }
   return JsonObject{{"codes", codes}, {"subjects", subjects}};
 }
@@ -83,7 +83,7 @@ std::string Outputs(const sweep::Result& result, const Wrong& wrong) {
   return "{" + list + "}";
 }
 
-// A kinked curve that still moves as it should: only predicted kinks that nothing shows.
+// Has the curve predicted kinks, none of which is visible?
 bool OnlyLatent(const sweep::Curve& curve) {
   return !curve.kinks.empty() && std::ranges::none_of(curve.kinks, &sweep::KinkReport::visible);
 }
@@ -124,7 +124,7 @@ std::string SweepSummary(const sweep::Result& result) {
 
 namespace {
 
-// Every departure explained by pairs that saturate?
+// Pair saturation, if saturating pairs explain every departure of these outputs.
 FindingKind KindOf(const sweep::Result& result, const std::vector<int64_t>& outputs) {
   for (int64_t n : outputs) {
     const sweep::Curve& curve = result.curves[static_cast<size_t>(n)];
@@ -176,7 +176,7 @@ void Judge(const Case& base, const Subject& subject, const sweep::Result& result
     totals.Add(Judgement::kSkipped);
     return;
   }
-  // It said that it could, and crashed, hung or answered nonsense.
+  // The subject declared that it can run the sweep, and then crashed, hung or answered nonsense.
   totals.Add(Judgement::kFailed);
   Verdict verdict = Verdict::Failed(result.skipped);
   verdict.kind = result.skipped.starts_with(Name(RunStatus::kCrashed)) ? FindingKind::kCrash

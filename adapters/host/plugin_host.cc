@@ -33,7 +33,7 @@ struct KnownBuffer {
   uintptr_t begin = 0;
   size_t bytes = 0;
 };
-std::array<KnownBuffer, 16> known_buffers;
+std::array<KnownBuffer, Placement::kSlots> known_buffers;
 volatile sig_atomic_t known_count = 0;
 volatile sig_atomic_t trap_fd = -1;
 
@@ -92,8 +92,8 @@ std::string TextOf(const char* text) {
 [[noreturn]] void Reject(const std::string& what) { throw Unavailable(what); }
 
 // A copy of what the plugin filled, whose header may be older (fields that it lacks are 0) or newer
-// than this one. `first_bytes` is the size in the first header. What lies behind the fields that
-// are known here must be 0: otherwise it would be left unheard.
+// than this one. `first_bytes` is the size in the first header. Bytes behind the fields that are
+// known here must be 0, or qualm would disregard what they ask for.
 template <class T>
 T Read(const T& from, size_t first_bytes, const std::string& of) {
   if (from.size < first_bytes || from.size > kStructBytesMax) {

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cctype>
 #include <chrono>
+#include <cstddef>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -379,6 +380,15 @@ TEST(Plugin, TheHeaderNumbersWhatCoreNames) {
   for (const OpRow& row : kOpRows) {
     if (!row.observer) expect(row.name, static_cast<int>(row.op));  // plugins get no observers
   }
+}
+
+TEST(Plugin, AFieldIsThereWhereItsWriterKnewIt) {
+  qualm_problem problem{};
+  problem.size = offsetof(qualm_problem, per_channel);
+  EXPECT_TRUE(QUALM_HAS(&problem, negative_slope));
+  EXPECT_FALSE(QUALM_HAS(&problem, per_channel));
+  problem.size = sizeof problem;
+  EXPECT_TRUE(QUALM_HAS(&problem, out_granularity));
 }
 
 // Built with the header of today, and with one in which the structs are smaller.

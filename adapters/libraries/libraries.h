@@ -31,12 +31,13 @@ struct Library {
   std::string_view library;  // what chooses the instruction set, as people write it: "oneDNN"
   std::string_view help;
   std::vector<LibraryName> names;
-  // In a worker (the name's module is there or not): what to install, "XNNPACK of 2022
+  // In a worker: what to install where the first name's module is missing, "XNNPACK of 2022
   // (libxnnpack-dev)", and whether scripts/bootstrap installs it.
   std::string_view install = {};
   bool by_bootstrap = true;
-  // Behind a pipe: why the library cannot be asked here ("": it can), and the program for a name,
-  // which throws Unavailable. Null for libraries in a worker.
+  // Behind a pipe: why the library cannot be asked here ("": it can), and the program that answers
+  // for a name. `child` throws Unavailable where the machine lacks what this one name needs. Both
+  // are null for libraries in a worker.
   std::string (*why_absent)() = nullptr;
   PipeOptions (*child)(const LibraryName& name) = nullptr;
   std::string_view when_listed = {};  // a program is not started to be listed

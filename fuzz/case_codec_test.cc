@@ -97,7 +97,7 @@ TEST_P(CaseCodec, BytesMeanWhatTheyMeant) {
   EXPECT_EQ(hash, pinned.at(name));
 }
 
-// The committed inputs are what the encoder writes: no byte that means nothing, none missing.
+// The encoder writes the committed inputs as they are: no byte is missing or without meaning.
 TEST_P(CaseCodec, CorpusInputsAreEncodedCases) {
   const std::filesystem::path folder =
       std::filesystem::path(QUALM_SOURCE_DIR) / "corpus" / "fuzz" / Name(GetParam());
@@ -167,7 +167,7 @@ TEST(CaseCodecReach, EveryFieldOfACase) {
   EXPECT_EQ(fields.unseen(), std::set<std::string>{});
 }
 
-// However large what is fitted: what comes out has bytes; what has bytes stays.
+// A case of any size is fitted to a case that has bytes; a case that has bytes stays as it is.
 TEST(CaseCodecLimits, FittingEndsAtCasesThatHaveBytes) {
   Rng rng(6);
   for (const Op op : EveryOp()) {

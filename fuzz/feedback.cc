@@ -16,8 +16,8 @@ namespace {
 constexpr size_t kGroup = 160;
 enum Measure : size_t { kPair, kAccumulator, kTie, kTies, kLow, kHigh, kForm, kMeasures };
 
-// Without `used` and volatile the stores are dead to the optimiser, and the fuzzer runs unguided
-// without saying so. The section is the one libFuzzer looks for; elsewhere it is plain data.
+// Without `used` and volatile the optimiser removes the stores, and the fuzzer runs unguided
+// without saying so. libFuzzer looks for a section of this name; any other engine sees plain data.
 #if defined(__linux__)
 __attribute__((section("__libfuzzer_extra_counters"), used))
 #endif
@@ -39,7 +39,8 @@ size_t Signed(int64_t distance) {
   return kBeyond - 1 - std::min(beyond / 2, kBeyond - 1);
 }
 
-// What kernels treat apart: each has code of its own, and errors where two of them meet.
+// The forms of a problem for which kernels have code of their own. Errors hide where two forms
+// meet.
 std::vector<bool> FormOf(const Case& c) {
   const Window& v = c.window;
   const int64_t channels = HasSums(c.op) ? c.K : c.N;
@@ -82,8 +83,9 @@ void LightCounters(const headroom::Headroom& measures, std::span<volatile uint8_
   const auto light = [&](Measure measure, size_t bucket) {
     counters[measure * kGroup + std::min(bucket, kGroup - 1)] = 1;
   };
-  // Saturation shows only where an output lies inside the clamp, and there not where sums are so
-  // small, or scales so large, that every output is next to one code: three ladders, not one.
+  // Saturation shows only where an output lies inside the clamp. It does not show there either if
+  // sums are so small, or scales so large, that every output is next to one code. So the distance
+  // lights one of three ladders.
   const bool inside = measures.clamped_low + measures.clamped_high < measures.outputs;
   const bool next_to_codes = measures.tie_min > 0.49 && measures.tie_min <= 0.5;
   if (measures.pair_min != INT32_MAX) {
@@ -107,8 +109,8 @@ void ReportDistances(const Case& c) {
   if (!FeedbackIsOn()) return;
   const headroom::Headroom measures = headroom::Measure(c);
   LightCounters(measures, distance_counters);
-  // Forms matter where there are many: elsewhere they only dilute the inputs that are near a
-  // hazard. Nothing shows where every output is clamped.
+  // Only operations with a window have many forms: the forms of any other operation would only make
+  // the inputs near a hazard rarer. A case whose every output is clamped shows no error.
   if (!HasWindow(c.op)) return;
   if (measures.clamped_low + measures.clamped_high >= measures.outputs) return;
   const std::vector<bool> form = FormOf(c);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Feedback that coverage cannot give: how close a case comes to saturation, overflow, a tie and the
-// clamp, and which forms of problem (groups, padding, tails, ...) meet in it. It works for subjects
-// that are not instrumented, because the case alone decides it.
+// clamp, and which forms of problem (groups, padding, tails, ...) meet in the case. The case alone
+// decides the feedback, so closed libraries are fuzzed with it too.
 #ifndef QUALM_FUZZ_FEEDBACK_H_
 #define QUALM_FUZZ_FEEDBACK_H_
 
@@ -14,9 +14,9 @@
 
 namespace qualm::fuzz {
 
-// Lights the counters of this case. libFuzzer keeps an input that lights one not seen before, and
-// clears them before each execution; other engines do not look at them.
-// QUALM_FUZZ_FEEDBACK=off leaves them dark (to measure what they are worth).
+// Lights the counters of this case. libFuzzer keeps an input that lights a new counter, and clears
+// the counters before each execution; other engines do not look at the counters.
+// QUALM_FUZZ_FEEDBACK=off leaves the counters dark, to measure what they are worth.
 void ReportDistances(const Case& c);
 
 // The counters that the measures of a case light, as ReportDistances does.

@@ -54,9 +54,9 @@ void FitWindow(Case* c);
 // Whether the sizes are within the limits and the window, if there is one, has bytes.
 bool IsSmall(const Case& c);
 
-// Calls visit(value) for the parameters that only few operations have, where c.op has them, in the
-// order of the fields of a case. A new number, flag or choice is one of them by itself. The four
-// that are not, and lists, have bits of their own in the bytes and mutations of their own.
+// Calls visit(value) for the parameters that c.op has, in the order of the fields of a case. Left
+// out are lists and four parameters that have bits of their own in the header of the bytes and
+// mutations of their own. A new number, flag or choice is visited by itself, and so is fuzzed.
 template <class C, class Visit>
 void ForEachOwnField(C& c, Visit&& visit) {
   ForEachParameter(c, [&](const Field& field, auto& value) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads any bytes as a line of golden records: an InputError on one line, or a record whose fields
-// are there as some type or refuse with an InputError. Traps at anything else.
+// Reads any bytes as a line of golden records: an InputError on one line, or a record. A field of
+// the record reads as some type, or asking for it throws an InputError. Traps at anything else.
 #include <cstddef>
 #include <cstdint>
 #include <string_view>

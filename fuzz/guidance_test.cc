@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The campaign finds what it is there for, and the distances are what leads it there: the canary
-// `faulty:pair-saturation` must fall, and without our mutations it must fall sooner with the
-// counters than without them.
+// The campaign finds the planted fault `faulty:pair-saturation`, and the distances lead it there:
+// without our mutations the campaign must find the fault sooner with the counters than without
+// them.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -53,7 +53,7 @@ class Guidance : public testing::Test {
     EXPECT_TRUE(found || status == 0)
         << output.substr(output.size() - std::min<size_t>(output.size(), 2000));
     if (!found) return std::nullopt;
-    // The trap must be ours, for the reason planted.
+    // The trap must be the one of CheckAll, because of the planted fault.
     EXPECT_NE(output.find("qualm: finding linear.matches_exact-faulty:pair-saturation"),
               std::string::npos);
     const std::string key = "stat::number_of_executed_units:";

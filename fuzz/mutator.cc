@@ -78,7 +78,7 @@ void SetReal(Tensor& tensor, int64_t i, float value) {
   tensor.as<float>()[static_cast<size_t>(i)] = value;
 }
 
-// x, or w where the operation has one.
+// x or w, if the case has a w.
 Tensor& AnyOperand(Case& c, Rng& rng) { return !c.w.empty() && rng.Chance(1, 2) ? c.w : c.x; }
 
 DType OtherCodes(DType dtype) { return dtype == DType::kU8 ? DType::kS8 : DType::kU8; }
@@ -241,7 +241,7 @@ void ChangeZeroPoint(Case& c, Rng& rng) {
   }
 }
 
-// A multiplier, or scales whose quotient it is.
+// Gives a multiplier instead of the scales whose quotient it is, or those scales instead.
 void ChangeFactorForm(Case& c) {
   if (c.multiplier.empty()) {
     c.multiplier = c.w_q.scale;
@@ -251,7 +251,7 @@ void ChangeFactorForm(Case& c) {
   }
 }
 
-// None, of float, of int32.
+// No bias, a float32 bias or an int32 bias.
 void ChangeBiasForm(Case& c, Rng& rng) {
   c.bias.reset();
   c.bias_i32.reset();

@@ -54,7 +54,7 @@ TEST_P(Mutator, SameSeedSameBytes) {
   const size_t b_size = MutateBytes(GetParam(), b.data(), 0, b.size(), 7);
   EXPECT_EQ(a_size, b_size);
   EXPECT_EQ(a, b);
-  // No room: what does not fit is cut, never written.
+  // Bytes for which the engine has no room are cut, never written.
   std::vector<uint8_t> small(20, 0xEE);
   EXPECT_EQ(MutateBytes(GetParam(), small.data(), 0, 10, 7), 10u);
   for (size_t i = 10; i < small.size(); ++i) EXPECT_EQ(small[i], 0xEE);
@@ -102,7 +102,7 @@ TEST(MutatorReach, EveryFieldOfACase) {
   EXPECT_EQ(crossed.unseen(), std::set<std::string>{});
 }
 
-// Beside them, what the other operations are there for.
+// A walk of mutations of every operation meets its hazards: ties, clamps, tails, padding.
 TEST(MutatorReach, TiesClampsAndWindowsOfEveryOp) {
   Rng rng(4);
   for (const Op op : AllOps()) {
@@ -124,7 +124,7 @@ TEST(MutatorReach, TiesClampsAndWindowsOfEveryOp) {
       }
     }
     EXPECT_GT(inside, 1500) << Name(op);
-    // Dequantize and max_pool have none; those of functions are no sums to aim at.
+    // Dequantize and max_pool have no ties. A tie of a function is no sum to aim at.
     if (op != Op::kDequantize && op != Op::kMaxPool && op != Op::kTable && op != Op::kSoftmax) {
       EXPECT_GT(ties, 100) << Name(op);
     }

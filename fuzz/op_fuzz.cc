@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The fuzz target of every operation. Which one it fuzzes the program reads from its own name
-// (the build makes a link OP_fuzz and OP_replay for each operation) or from --op=OP.
+// The fuzz target of every operation. The program reads the operation from its own name (the build
+// makes a link OP_fuzz and OP_replay for each operation) or from --op=OP.
 #include <cstdio>
 #include <cstdlib>
 #include <optional>

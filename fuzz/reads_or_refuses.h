@@ -9,8 +9,8 @@
 
 namespace qualm::fuzz {
 
-// Traps where `read` throws an InputError of several lines, or one that does not begin with
-// `prefix`. Whatever else it throws ends the target.
+// Traps if `read` throws an InputError that has several lines or does not begin with `prefix`. Any
+// other exception ends the target.
 template <class Read>
 void ReadsOrRefuses(Read read, std::string_view prefix = "") {
   try {

@@ -26,9 +26,9 @@
 #include <vector>
 
 #include "core/io/case_json.h"
+#include "core/op.h"
 #include "core/rng.h"
 #include "core/status.h"
-#include "core/op.h"
 #include "fuzz/case_codec.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
@@ -91,7 +91,7 @@ void SaveInput(int signal_number) {
   std::raise(signal_number);
 }
 
-// Bytes where the target has no mutator of its own (the readers).
+// The mutation for a target that has no mutator of its own (the readers).
 void MutateAnyBytes(Bytes& bytes, Rng& rng) {
   switch (rng.Below(4)) {
     case 0:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A fuzz target of one operation: bytes become a case, distances go to the engine, every property
-// judges. docs/embedding.md shows one of somebody else's kernel.
+// judges. docs/embedding.md shows a target of somebody else's kernel.
 #ifndef QUALM_FUZZ_TARGET_H_
 #define QUALM_FUZZ_TARGET_H_
 
@@ -12,8 +12,8 @@
 #include "fuzz/feedback.h"
 #include "fuzz/mutator.h"
 
-// What libFuzzer (AFL++, standalone_main.cc) calls, but for the initialisation. On a failure
-// CheckAll writes a .case.json, then traps.
+// The functions that libFuzzer (AFL++, standalone_main.cc) calls, except LLVMFuzzerInitialize. On a
+// failure CheckAll writes a .case.json, then traps.
 #define QUALM_FUZZ_OPERATION(op)                                                                 \
   extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {                      \
     const ::qualm::Case test_case = ::qualm::fuzz::DecodeCase(op, {data, size});                 \

@@ -17,11 +17,10 @@ std::string_view Name(Stage stage);  // "accumulate", "offset", ...
 
 struct TraceStep {
   Stage stage = Stage::kAccumulate;
-  std::string text;   // one sentence with the numbers: "pair k=(0,1): 255*127 + 255*2 = 32895 ->
-                      // 32767, lost 128"
-  std::string value;  // the value after the step, exact: integer, rational "p/q", or hex float
-  bool lossy =
-      false;  // this step departed from the exact value (saturated, wrapped, rounded early)
+  std::string text;    // one sentence with the numbers: "pair k=(0,1): 255*127 + 255*2 = 32895 ->
+                       // 32767, lost 128"
+  std::string value;   // the value after the step, exact: integer, rational "p/q", or hex float
+  bool lossy = false;  // this step departed from the exact value: saturated, wrapped, rounded early
 };
 using Trace = std::vector<TraceStep>;
 

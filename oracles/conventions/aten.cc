@@ -56,7 +56,6 @@ void AddFusedB(Value& v, const Channel& c) {
   const float a = v.number;
   AddInto(v, a, Fused(v, c.b.scale, c.b.zero_point, v.second));
 }
-void Relu(Value& v, const Channel&) { v.SetReal(MaxPs(v.number, 0.0f)); }
 void Cut(Value& v, const Channel&) {
   const float before = v.number;
   v.SetReal(MinPs(before, 2147483520.0f));
@@ -114,7 +113,7 @@ std::vector<Step> VectorAdd(const Case& c) {
   std::vector<Step> steps = {
       {Stage::kScale, "fused {a_scale}*a + fl({a_scale}*-{a_zp})", FusedA},
       {Stage::kAccumulate, "+ (fused {b_scale}*{b} + fl({b_scale}*-{b_zp}))", AddFusedB}};
-  if (c.relu) steps.push_back({Stage::kClamp, "relu", Relu});
+  if (c.relu) steps.push_back({Stage::kClamp, "relu", step::Relu});
   steps.insert(steps.end(), std::begin(kVectorQuantize), std::end(kVectorQuantize));
   return steps;
 }
@@ -123,7 +122,7 @@ std::vector<Step> ScalarAdd(const Case& c, bool arm) {
   std::vector<Step> steps = {
       {Stage::kScale, "fl({a_scale}*(a - {a_zp}))", DequantizeA},
       {Stage::kAccumulate, "+ fl({b_scale}*({b} - {b_zp}))", AddDequantizedB}};
-  if (c.relu) steps.push_back({Stage::kClamp, "relu", Relu});
+  if (c.relu) steps.push_back({Stage::kClamp, "relu", step::Relu});
   steps.insert(steps.end(), std::begin(kQuantize), std::end(kQuantize));
   if (arm) steps[steps.size() - 2].apply = CastTo64Arm;
   return steps;

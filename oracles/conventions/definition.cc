@@ -105,11 +105,14 @@ Trace TraceOf(const Definition& definition, const Case& c, int64_t index) {
 
 }  // namespace
 
+void Append(std::vector<std::string>& list, std::initializer_list<const char*> more) {
+  list.insert(list.end(), more.begin(), more.end());
+}
+
 void AddExactConvClaims(std::vector<std::string>& satisfies) {
-  satisfies.insert(satisfies.end(),
-                   {"batch_independence", "depthwise_is_grouped", "dilation_is_zero_stuffed",
-                    "groups_are_separate", "one_by_one_is_linear", "padding_is_explicit",
-                    "stride_is_subsample"});
+  Append(satisfies, {"batch_independence", "depthwise_is_grouped", "dilation_is_zero_stuffed",
+                     "groups_are_separate", "one_by_one_is_linear", "padding_is_explicit",
+                     "stride_is_subsample"});
 }
 
 void SortVariations(std::vector<std::string>& ids) {

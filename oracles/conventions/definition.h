@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <optional>
 #include <string>
 #include <vector>
@@ -51,6 +52,8 @@ Convention MakeConvention(Definition definition);
 // Sorts by number, V2 before V10, and drops repetitions.
 void SortVariations(std::vector<std::string>& ids);
 
+// Appends to a list of claims or variations.
+void Append(std::vector<std::string>& list, std::initializer_list<const char*> more);
 // Adds the claims about windows that hold for convolutions with exact sums.
 void AddExactConvClaims(std::vector<std::string>& satisfies);
 

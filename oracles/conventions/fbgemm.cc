@@ -189,7 +189,7 @@ Channel ChannelOf(const Case& c, int64_t n) {
   QUALM_CHECK(c.op == Op::kRequantize || HasSums(c.op));
   channel.zero_point = c.out_q.zero_point_at(0);
   if (HasExplicitMultiplier(c)) {
-    channel.multiplier = c.multiplier[c.multiplier.size() == 1 ? 0 : static_cast<size_t>(n)];
+    channel.multiplier = ExplicitMultiplier(c, n);
     return channel;
   }
   channel.accumulator_scale = c.x_q.scale_at(0) * c.w_q.scale_at(n);
@@ -257,21 +257,18 @@ Convention Make(const std::string& isa, Kind kind, bool acc16, bool fma) {
   definition.satisfies = {"row_independence", "batch_independence", "depthwise_is_grouped",
                           "one_by_one_is_linear"};
   if (variant.kind == Kind::kExact) {
-    definition.satisfies.insert(
-        definition.satisfies.end(),
-        {"k_permutation", "linear.zero_term_append", "linear.column_independence",
-         "quantize.column_independence", "dequantize.column_independence",
-         "requantize.column_independence"});
+    Append(definition.satisfies,
+           {"k_permutation", "linear.zero_term_append", "linear.column_independence",
+            "quantize.column_independence", "dequantize.column_independence",
+            "requantize.column_independence"});
   } else if (!fma) {
-    definition.satisfies.insert(definition.satisfies.end(),
-                                {"column_independence", "groups_are_separate",
-                                 "padding_is_explicit", "stride_is_subsample"});
+    Append(definition.satisfies, {"column_independence", "groups_are_separate",
+                                  "padding_is_explicit", "stride_is_subsample"});
   } else {
     // A convolution that leaves the depthwise kernel gets a fused bias.
-    definition.satisfies.insert(
-        definition.satisfies.end(),
-        {"linear.column_independence", "quantize.column_independence",
-         "dequantize.column_independence", "requantize.column_independence"});
+    Append(definition.satisfies,
+           {"linear.column_independence", "quantize.column_independence",
+            "dequantize.column_independence", "requantize.column_independence"});
   }
   definition.ops = {Op::kLinear};
   if (!acc16) {

@@ -48,13 +48,6 @@ void ShiftInRows(Value& v, const Channel& c) {
   InLastColumns(c) ? ShiftSaturating(v, c) : ShiftWrapping(v, c);
 }
 
-double RealMultiplier(const Case& c, int64_t n) {
-  if (HasExplicitMultiplier(c))
-    return static_cast<double>(c.multiplier[c.multiplier.size() == 1 ? 0 : static_cast<size_t>(n)]);
-  return static_cast<double>(c.x_q.scale_at(0)) * static_cast<double>(c.w_q.scale_at(n)) /
-         static_cast<double>(c.out_q.scale_at(0));
-}
-
 Channel ChannelOf(const Case& c, int64_t n) {
   Channel channel;
   SetClamp(channel, c);
@@ -97,9 +90,8 @@ Convention Make(bool simd) {
   definition.satisfies = {"k_permutation", "zero_term_append"};
   definition.variations = {"V4", "V11", "V12", "V16", "V18"};
   if (!simd) {
-    definition.satisfies.insert(
-        definition.satisfies.end(),
-        {"row_independence", "column_independence", "linear.per_channel_equals_per_tensor"});
+    Append(definition.satisfies,
+           {"row_independence", "column_independence", "linear.per_channel_equals_per_tensor"});
   }
   definition.ops = {Op::kRequantize, Op::kLinear};
   definition.cannot_run = [simd](const Case& c) { return CannotRun(c, simd); };

@@ -127,8 +127,6 @@ void SaturateFloat(Value& v, const Channel& c) {
   v.lossy = nan;
 }
 
-void Relu(Value& v, const Channel&) { v.SetReal(MaxPs(v.number, 0.0f)); }
-
 // The relu of the reference multiplies a number that is not above 0 by 0, so that NaN and -inf
 // become NaN.
 void ReluTimesZero(Value& v, const Channel&) {
@@ -199,7 +197,7 @@ Channel ChannelOf(const Case& c, int64_t n) {
   Channel channel;
   SetOneDnnRange(channel, c);
   if (HasExplicitMultiplier(c)) {
-    channel.multiplier = c.multiplier[c.multiplier.size() == 1 ? 0 : static_cast<size_t>(n)];
+    channel.multiplier = ExplicitMultiplier(c, n);
     return channel;
   }
   const auto inverse = [](float scale) {
@@ -285,7 +283,7 @@ std::vector<Step> ElementwiseSteps(const Case& c) {
     steps = {
         {Stage::kScale, "times fl(sa/sy) {a_scale}, times {b} times sb {b_scale}", MultiplyScaled}};
   }
-  if (c.relu) steps.push_back({Stage::kClamp, "relu", Relu});
+  if (c.relu) steps.push_back({Stage::kClamp, "relu", step::Relu});
   AppendOneDnnEnd(steps);
   return steps;
 }
@@ -311,24 +309,17 @@ bool HasPoolKernel(const OneDnnIsa& isa, const Case& c) {
 std::optional<Value> GatherPool(const Case& c, int64_t index, Trace* trace) {
   if (!IsPool(c.op)) return std::nullopt;
   const bool is_max = c.op == Op::kMaxPool;
-  const std::vector<Tap> taps = TapsOf(c.window, index / c.N);
-  int64_t result = is_max ? INT32_MIN : 0;
-  int32_t count = 0;
-  for (const Tap& tap : taps) {
-    if (tap.x_row < 0) continue;
-    const int64_t code = c.x.IntAt(tap.x_row + index % c.N);
-    result = is_max ? std::max(result, code) : result + code;
-    ++count;
-  }
+  const std::vector<int32_t> codes = CodesUnderWindow(c, index);
+  const auto count = static_cast<int32_t>(codes.size());
   Value value;
-  value.SetInt(result);
-  value.second = c.window.count_include_pad ? static_cast<int32_t>(taps.size()) : count;
+  value.SetInt(is_max ? std::ranges::max(codes) : SumOf(codes));
+  value.second = c.window.count_include_pad
+                     ? static_cast<int32_t>(TapsOf(c.window, index / c.N).size())
+                     : count;
   if (trace != nullptr) {
-    TraceStep step;
-    step.text =
-        (is_max ? "largest of " : "sum of the codes of ") + std::to_string(count) + " pixels";
-    step.value = std::to_string(result);
-    trace->push_back(std::move(step));
+    Note(trace, Stage::kAccumulate,
+         (is_max ? "largest of " : "sum of the codes of ") + std::to_string(count) + " pixels",
+         ValueText(value), false);
   }
   return value;
 }
@@ -364,7 +355,7 @@ Convention Make(const OneDnnIsa& isa) {
   definition.satisfies = OneDnnClaims(isa);
   definition.variations = OneDnnVariations(isa);
   // reorder and binary bring V1, V14 and V17.
-  definition.variations.insert(definition.variations.end(), {"V1", "V14", "V17", "V22"});
+  Append(definition.variations, {"V1", "V14", "V17", "V22"});
   // Tiles, and the kernels for 1x1 convolutions, take zero points out in float32.
   if (isa.amx || !isa.brgemm) definition.variations.emplace_back("V24");
   if (isa.transposes) definition.variations.emplace_back("V28");
@@ -424,7 +415,7 @@ Convention Make(const OneDnnIsa& isa) {
     if (c.out_dtype == DType::kS32) {
       if (!ThroughFloat(isa, c)) return std::vector<Step>{};
       add_offsets();
-      if (c.relu) steps.push_back({Stage::kClamp, "relu", Relu});
+      if (c.relu) steps.push_back({Stage::kClamp, "relu", step::Relu});
       steps.insert(steps.end(), {{Stage::kClamp, "saturate in float32 to {high}", SaturateFloat},
                                  {Stage::kRound, "cvtps2dq, ties to even", step::RoundX86}});
       return steps;
@@ -433,7 +424,7 @@ Convention Make(const OneDnnIsa& isa) {
     add_offsets();
     steps.push_back(
         {Stage::kScale, "times fl(iso/fl(isx*isw)) {multiplier}", step::TimesMultiplier});
-    if (c.relu) steps.push_back({Stage::kClamp, "relu", Relu});
+    if (c.relu) steps.push_back({Stage::kClamp, "relu", step::Relu});
     if (IsCode(c.out_dtype)) AppendOneDnnEnd(steps);
     return steps;
   };
@@ -534,16 +525,14 @@ std::string OneDnnCannotRun(const OneDnnIsa& isa, const Case& c) {
 
 std::vector<std::string> OneDnnVariations(const OneDnnIsa& isa) {
   std::vector<std::string> variations = {"V2", "V3", "V8", "V16", "V18", "V19"};
-  if (!isa.vnni) variations.insert(variations.end(), {"V6", "V10"});
+  if (!isa.vnni) Append(variations, {"V6", "V10"});
   return variations;
 }
 
 std::vector<std::string> OneDnnClaims(const OneDnnIsa& isa) {
   std::vector<std::string> claims = {"add.commutes", "per_channel_equals_per_tensor",
                                      "depthwise_is_grouped"};
-  const auto claim = [&](std::initializer_list<const char*> more) {
-    claims.insert(claims.end(), more.begin(), more.end());
-  };
+  const auto claim = [&](std::initializer_list<const char*> more) { Append(claims, more); };
   // An image alone may be too small for the kernel of pools.
   if (isa.avx512) {
     claim({"batch_independence"});

@@ -14,8 +14,6 @@ void TimesAccumulatorScale(Value& v, const Channel& c) {
   MultiplyInto(v, v.number, c.accumulator_scale);
 }
 void AddBias(Value& v, const Channel& c) { AddInto(v, v.number, c.bias); }
-void Relu(Value& v, const Channel&) { v.SetReal(MaxPs(v.number, 0.0f)); }
-
 Channel ChannelOf(const Case& c, int64_t n) {
   Channel channel;
   SetOneDnnRange(channel, c);
@@ -55,7 +53,7 @@ Convention Make(const OneDnnIsa& isa) {
                                {Stage::kScale, "times fl(fl(1/isx)*fl(1/isw)) {accumulator_scale}",
                                 TimesAccumulatorScale}};
     if (c.bias) steps.push_back({Stage::kBias, "+ bias {bias}", AddBias});
-    if (c.relu) steps.push_back({Stage::kClamp, "relu", Relu});
+    if (c.relu) steps.push_back({Stage::kClamp, "relu", step::Relu});
     steps.push_back({Stage::kScale, "times fl(1/out_scale) {multiplier}", step::TimesMultiplier});
     AppendOneDnnEnd(steps);
     return steps;

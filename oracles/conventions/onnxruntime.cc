@@ -165,7 +165,7 @@ std::vector<Step> StepsOf(const Case& c, bool fma) {
   if (c.out_dtype == DType::kS32) return steps;
   if (c.bias_i32) steps.push_back({Stage::kBias, "+ int32 bias {bias_i32}", step::AddBiasI32});
   if (c.op == Op::kQuantize) {
-    steps.push_back({Stage::kScale, "divided by scale {scale}", ort::DivideByScale});
+    steps.push_back({Stage::kScale, "divided by scale {scale}", step::DivideByScale});
   } else {
     steps.push_back({Stage::kScale, "to float32", step::ToFloat});
     steps.push_back({Stage::kScale, "times {multiplier}", step::TimesMultiplier});
@@ -194,8 +194,8 @@ Convention Make(const std::string& isa, bool pairs, bool fma) {
                           "zero_maps_to_zero_point", "mul.commutes"};
   definition.variations = {"V1", "V3", "V8", "V9", "V13", "V16", "V17", "V27", "V29", "V30"};
   if (pairs) definition.variations.emplace_back("V6");
-  const auto claim = [&](std::initializer_list<const char*> claims) {
-    definition.satisfies.insert(definition.satisfies.end(), claims.begin(), claims.end());
+  const auto claim = [&](std::initializer_list<const char*> more) {
+    Append(definition.satisfies, more);
   };
   if (pairs) {
     // A column by itself may go to the depthwise kernel, which is exact.

@@ -20,16 +20,9 @@ bool IsAverage(Op op) { return op == Op::kAvgPool || op == Op::kGlobalAvgPool; }
 
 // ---- Inputs ----
 
-// Element of channel `n` that a tap lies on.
-int32_t CodeAt(const Case& c, const Tap& tap, int64_t n) { return c.x.IntAt(tap.x_row + n); }
-
 Value LargestCode(const Case& c, int64_t index) {
   Value value;
-  value.integer = RangeOf(c.x.dtype()).min;
-  for (const Tap& tap : TapsOf(c.window, index / c.N)) {
-    if (tap.x_row < 0) continue;
-    value.integer = std::max<int64_t>(value.integer, CodeAt(c, tap, index % c.N));
-  }
+  value.SetInt(std::ranges::max(CodesUnderWindow(c, index)));
   return value;
 }
 
@@ -42,24 +35,20 @@ bool IsGlobal(const Case& c) {
 }
 
 Value SumOfCodes(const Case& c, int64_t index) {
+  const std::vector<int32_t> codes = CodesUnderWindow(c, index);
   Value value;
-  for (const Tap& tap : TapsOf(c.window, index / c.N))
-    value.integer += int64_t{CodeAt(c, tap, index % c.N)} - c.x_q.zero_point[0];
-  value.SetInt(Wrap32(value.integer));
+  value.SetInt(Wrap32(SumOf(codes) - std::ssize(codes) * c.x_q.zero_point[0]));
   return value;
 }
 
 // Real values added one after another in float32, over their number. Padding that counts is the
 // whole kernel, overhang of ceil mode included.
 Value MeanOfReals(const Case& c, int64_t index) {
+  const std::vector<int32_t> codes = CodesUnderWindow(c, index);
   float sum = 0;
-  int64_t count = 0;
-  for (const Tap& tap : TapsOf(c.window, index / c.N)) {
-    if (tap.x_row < 0) continue;
-    const int64_t difference = int64_t{CodeAt(c, tap, index % c.N)} - c.x_q.zero_point[0];
-    sum += c.x_q.scale[0] * static_cast<float>(difference);
-    ++count;
-  }
+  for (const int64_t code : codes)
+    sum += c.x_q.scale[0] * static_cast<float>(code - c.x_q.zero_point[0]);
+  int64_t count = std::ssize(codes);
   if (c.window.count_include_pad) count = c.window.kernel_h * c.window.kernel_w;
   Value value;
   value.SetReal(sum / static_cast<float>(count));
@@ -114,7 +103,7 @@ void ToRealUnlessCopied(Value& v, const Channel& c) {
   v.lossy = false;
 }
 void OverScaleUnlessCopied(Value& v, const Channel& c) {
-  if (!IsCopied(c)) return DivideByScale(v, c);
+  if (!IsCopied(c)) return step::DivideByScale(v, c);
   v.lossy = false;
 }
 
@@ -146,7 +135,7 @@ void Sigmoid(Value& v, const Channel&) {
 }
 
 constexpr Step kToReal{Stage::kScale, "(code - {a_zp}) times {a_scale} in float32", ToReal};
-constexpr Step kOverScale{Stage::kScale, "divided by scale {scale}", DivideByScale};
+constexpr Step kOverScale{Stage::kScale, "divided by scale {scale}", step::DivideByScale};
 
 std::vector<Step> Head(const Case& c, bool fma) {
   if (IsAverage(c.op)) {
@@ -166,13 +155,6 @@ std::vector<Step> Head(const Case& c, bool fma) {
 }
 
 }  // namespace
-
-void DivideByScale(Value& v, const Channel& c) {
-  const float before = v.number;
-  v.SetReal(before / c.scale);
-  v.lossy =
-      static_cast<double>(v.number) * static_cast<double>(c.scale) != static_cast<double>(before);
-}
 
 std::vector<Op> PoolAndTableOps() {
   return {Op::kMaxPool, Op::kAvgPool, Op::kGlobalAvgPool, Op::kConcat, Op::kTable, Op::kSoftmax};

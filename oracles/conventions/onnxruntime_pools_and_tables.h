@@ -11,9 +11,6 @@
 
 namespace qualm::conventions::ort {
 
-// fl(v / scale): ONNX Runtime divides wherever it quantizes.
-void DivideByScale(Value& v, const Channel& c);
-
 std::vector<Op> PoolAndTableOps();
 // Why the operator does not take a case of these operations, "" if it does.
 std::string CannotPoolOrTable(const Case& c);

@@ -86,7 +86,7 @@ Channel ChannelOf(const Case& c, int64_t n) {
   SetClamp(channel, c);
   channel.zero_point = c.out_q.zero_point_at(0);
   if (HasExplicitMultiplier(c)) {
-    channel.multiplier = c.multiplier[c.multiplier.size() == 1 ? 0 : static_cast<size_t>(n)];
+    channel.multiplier = ExplicitMultiplier(c, n);
     return channel;
   }
   channel.accumulator_scale = c.w_q.scale_at(n) * c.x_q.scale_at(0);

@@ -52,4 +52,14 @@ bool IsPlainDepthwise(const Case& c) {
 
 bool HasExplicitMultiplier(const Case& c) { return !c.multiplier.empty(); }
 
+float ExplicitMultiplier(const Case& c, int64_t n) {
+  return c.multiplier[c.multiplier.size() == 1 ? 0 : static_cast<size_t>(n)];
+}
+
+double RealMultiplier(const Case& c, int64_t n) {
+  if (HasExplicitMultiplier(c)) return static_cast<double>(ExplicitMultiplier(c, n));
+  return static_cast<double>(c.x_q.scale_at(0)) * static_cast<double>(c.w_q.scale_at(n)) /
+         static_cast<double>(c.out_q.scale_at(0));
+}
+
 }  // namespace qualm::conventions

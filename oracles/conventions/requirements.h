@@ -29,6 +29,9 @@ bool IsPlainDepthwise(const Case& c);
 // The case names its multipliers; otherwise they follow from the scales, of requantize as of
 // linear.
 bool HasExplicitMultiplier(const Case& c);
+float ExplicitMultiplier(const Case& c, int64_t n);
+// Either of them in float64: codes out per accumulator unit.
+double RealMultiplier(const Case& c, int64_t n);
 
 }  // namespace qualm::conventions
 

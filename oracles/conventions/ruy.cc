@@ -32,12 +32,7 @@ Channel ChannelOf(const Case& c, int64_t n) {
   if (c.bias_i32) channel.bias_i32 = (*c.bias_i32)[static_cast<size_t>(n)];
   if (c.out_dtype == DType::kS32) return channel;
   channel.zero_point = c.out_q.zero_point_at(0);
-  const double multiplier =
-      HasExplicitMultiplier(c)
-          ? static_cast<double>(c.multiplier[c.multiplier.size() == 1 ? 0 : static_cast<size_t>(n)])
-          : static_cast<double>(c.x_q.scale_at(0)) * static_cast<double>(c.w_q.scale_at(n)) /
-                static_cast<double>(c.out_q.scale_at(0));
-  channel.fixed = QuantizeMultiplier(multiplier, false);
+  channel.fixed = QuantizeMultiplier(RealMultiplier(c, n), false);
   return channel;
 }
 

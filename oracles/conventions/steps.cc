@@ -112,6 +112,13 @@ void ToFloat(Value& v, const Channel&) {
 }
 void TimesMultiplier(Value& v, const Channel& c) { MultiplyInto(v, v.number, c.multiplier); }
 void TimesReciprocal(Value& v, const Channel& c) { MultiplyInto(v, v.number, c.reciprocal); }
+void DivideByScale(Value& v, const Channel& c) {
+  const float before = v.number;
+  v.SetReal(before / c.scale);
+  v.lossy =
+      static_cast<double>(v.number) * static_cast<double>(c.scale) != static_cast<double>(before);
+}
+void Relu(Value& v, const Channel&) { v.SetReal(MaxPs(v.number, 0.0f)); }
 void AddZeroPointFloat(Value& v, const Channel& c) {
   AddInto(v, v.number, static_cast<float>(c.zero_point));
 }
@@ -163,6 +170,14 @@ void TimesSecond(Value& v, const Channel& c) {
 }
 
 }  // namespace step
+
+std::vector<int32_t> CodesUnderWindow(const Case& c, int64_t index) {
+  std::vector<int32_t> codes;
+  for (const Tap& tap : TapsOf(c.window, index / c.N)) {
+    if (tap.x_row >= 0) codes.push_back(c.x.IntAt(tap.x_row + index % c.N));
+  }
+  return codes;
+}
 
 void SetClamp(Channel& channel, const Case& c) {
   channel.low = static_cast<int32_t>(std::min<int64_t>(LowerBound(c), INT32_MAX));

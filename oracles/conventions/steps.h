@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "core/case.h"
 #include "oracles/conventions/primitives.h"
@@ -98,6 +99,8 @@ void AddBiasI32(Value& v, const Channel& c);       // wraps
 void ToFloat(Value& v, const Channel& c);          // cvtdq2ps
 void TimesMultiplier(Value& v, const Channel& c);  // one rounding
 void TimesReciprocal(Value& v, const Channel& c);
+void DivideByScale(Value& v, const Channel& c);
+void Relu(Value& v, const Channel& c);  // maxps with 0
 void AddZeroPointFloat(Value& v, const Channel& c);
 void RoundX86(Value& v, const Channel& c);            // cvtps2dq
 void RoundArm(Value& v, const Channel& c);            // vcvtn: saturates, NaN becomes 0
@@ -110,7 +113,9 @@ void TimesSecond(Value& v, const Channel& c);              // mul, exact
 constexpr Step kProduct{Stage::kAccumulate, "(a - {a_zp}) * ({b} - {b_zp})", TimesSecond};
 }  // namespace step
 
-// Constants.
+// The codes of the pixels under the window of output `index`, taps in the padding left out.
+std::vector<int32_t> CodesUnderWindow(const Case& c, int64_t index);
+
 // Clamp bounds of a code output, relu included.
 void SetClamp(Channel& channel, const Case& c);
 // add in fixed point: both scales over the output's as integers that share one exponent

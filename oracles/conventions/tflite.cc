@@ -19,12 +19,6 @@ void TimesFixedTwice(Value& v, const Channel& c) {
 void TimesFixedOnce(Value& v, const Channel& c) {
   v.SetInt(MultiplyOneRounding(static_cast<int32_t>(v.integer), c.fixed));
 }
-void Divide(Value& v, const Channel& c) {
-  const float before = v.number;
-  v.SetReal(before / c.scale);
-  v.lossy =
-      static_cast<double>(v.number) * static_cast<double>(c.scale) != static_cast<double>(before);
-}
 void RoundAway(Value& v, const Channel&) {
   // TfLiteRound into int32. A number that does not fit is undefined in C++, and INT32_MIN as
   // compiled.
@@ -76,11 +70,7 @@ Channel ChannelOf(const Case& c, int64_t n, bool single) {
     return channel;
   }
   channel.zero_point = c.out_q.zero_point_at(0);
-  const double multiplier = HasExplicitMultiplier(c) ? static_cast<double>(c.multiplier[0])
-                                                     : static_cast<double>(c.x_q.scale_at(0)) *
-                                                           static_cast<double>(c.w_q.scale_at(n)) /
-                                                           static_cast<double>(c.out_q.scale_at(0));
-  channel.fixed = QuantizeMultiplier(multiplier, single);
+  channel.fixed = QuantizeMultiplier(RealMultiplier(c, n), single);
   if (c.bias_i32) channel.bias_i32 = (*c.bias_i32)[static_cast<size_t>(n)];
   return channel;
 }
@@ -139,7 +129,7 @@ Convention Make(bool single) {
   definition.steps = [single](const Case& c) {
     std::vector<Step> steps;
     if (c.op == Op::kQuantize) {
-      steps.push_back({Stage::kScale, "divided by scale {scale}", Divide});
+      steps.push_back({Stage::kScale, "divided by scale {scale}", step::DivideByScale});
       steps.push_back({Stage::kRound, "round, ties away from zero", RoundAway});
     } else {
       if (c.op == Op::kMul) {

@@ -87,7 +87,7 @@ Convention WithXnnpackS8(const Convention& own, std::initializer_list<const char
   std::erase_if(convention.satisfies, [&](const std::string& claim) {
     return std::ranges::find(s8.satisfies, claim) == s8.satisfies.end();
   });
-  convention.variations.insert(convention.variations.end(), variations.begin(), variations.end());
+  Append(convention.variations, variations);
   return convention;
 }
 

@@ -144,23 +144,16 @@ float AverageMultiplier(const Case& c) {
 }
 Value GatherWindow(const Case& c, int64_t index, Trace* trace) {
   const bool is_max = c.op == Op::kMaxPool;
-  int64_t result = is_max ? INT32_MIN : 0;
-  int64_t inside = 0;
-  for (const Tap& tap : TapsOf(c.window, index / c.N)) {
-    if (tap.x_row < 0) continue;
-    const int64_t code = c.x.IntAt(tap.x_row + index % c.N);
-    result = is_max ? std::max(result, code) : result + code - c.x_q.zero_point[0];
-    ++inside;
-  }
+  const std::vector<int32_t> codes = CodesUnderWindow(c, index);
+  const int64_t result =
+      is_max ? std::ranges::max(codes) : SumOf(codes) - std::ssize(codes) * c.x_q.zero_point[0];
   Value value;
-  value.SetInt(is_max ? result : Wrap32(result));
+  value.SetInt(Wrap32(result));
   if (trace != nullptr) {
-    TraceStep step;
-    step.text = (is_max ? "largest of " : "sum of code - zero point of ") + std::to_string(inside) +
-                " pixels";
-    step.value = std::to_string(value.integer);
-    step.lossy = value.integer != result;
-    trace->push_back(std::move(step));
+    Note(trace, Stage::kAccumulate,
+         (is_max ? "largest of " : "sum of code - zero point of ") + std::to_string(codes.size()) +
+             " pixels",
+         ValueText(value), value.integer != result);
   }
   return value;
 }
@@ -289,11 +282,10 @@ Value GatherRow(const Case& c, int64_t index, Trace* trace) {
   // A sum of 0 has wrapped: the library asserts, and this 0 is never compared.
   value.SetInt(sum == 0 ? 0 : std::min<uint32_t>(((own << 8) + (sum >> 1)) / sum, 255));
   if (trace != nullptr) {
-    TraceStep step;
-    step.text = "(256*" + std::to_string(own) + " + " + std::to_string(sum) + "/2) / " +
-                std::to_string(sum) + " in uint32, at most 255";
-    step.value = std::to_string(value.integer);
-    trace->push_back(std::move(step));
+    Note(trace, Stage::kAccumulate,
+         "(256*" + std::to_string(own) + " + " + std::to_string(sum) + "/2) / " +
+             std::to_string(sum) + " in uint32, at most 255",
+         ValueText(value), false);
   }
   return value;
 }
@@ -381,7 +373,7 @@ Channel ChannelOf(const Case& c, int64_t n) {
     channel.b.zero_point = c.w_q.zero_point[0];
   }
   if (HasExplicitMultiplier(c)) {
-    channel.multiplier = c.multiplier[c.multiplier.size() == 1 ? 0 : static_cast<size_t>(n)];
+    channel.multiplier = ExplicitMultiplier(c, n);
     return channel;
   }
   channel.multiplier = c.x_q.scale_at(0) * c.w_q.scale_at(n) / c.out_q.scale_at(0);
@@ -426,7 +418,7 @@ std::string CannotRun(const Case& c, bool rndnu) {
 }
 
 template <size_t N>
-void Append(std::vector<Step>& steps, const Step (&more)[N]) {
+void AppendSteps(std::vector<Step>& steps, const Step (&more)[N]) {
   steps.insert(steps.end(), std::begin(more), std::end(more));
 }
 
@@ -443,12 +435,11 @@ Convention Make(bool rndnu) {
   definition.variations = {"V1", "V2", "V5", "V15", "V16", "V17"};
   definition.variations.emplace_back(rndnu ? "V11" : "V8");
   // Flushing was seen on x86, which also has the other operators.
-  if (!rndnu) definition.variations.insert(definition.variations.end(), {"V19", "V26"});
+  if (!rndnu) Append(definition.variations, {"V19", "V26"});
   if (!rndnu) {
-    definition.satisfies.insert(
-        definition.satisfies.end(),
-        {"linear.per_channel_equals_per_tensor", "conv2d.per_channel_equals_per_tensor",
-         "depthwise.per_channel_equals_per_tensor"});
+    Append(definition.satisfies,
+           {"linear.per_channel_equals_per_tensor", "conv2d.per_channel_equals_per_tensor",
+            "depthwise.per_channel_equals_per_tensor"});
   }
   definition.ops = OpsOf(rndnu);
   definition.cannot_run = [rndnu](const Case& c) { return CannotRun(c, rndnu); };
@@ -465,16 +456,16 @@ Convention Make(bool rndnu) {
     }
     if (c.op == Op::kQuantize) {
       if (rndnu) {
-        Append(steps, kQuantizeArm);
+        AppendSteps(steps, kQuantizeArm);
       } else {
         steps.push_back(kFlush);
         steps.push_back(kReciprocal);
-        Append(steps, kFp32End);
+        AppendSteps(steps, kFp32End);
       }
       return steps;
     }
     if (c.op == Op::kAdd) {
-      Append(steps, kAdd);
+      AppendSteps(steps, kAdd);
       return steps;
     }
     if (c.op == Op::kMul) {
@@ -482,12 +473,12 @@ Convention Make(bool rndnu) {
     }
     if (c.bias_i32) steps.push_back(kBias);
     if (rndnu) {
-      Append(steps, kRndnu);
+      AppendSteps(steps, kRndnu);
       return steps;
     }
     steps.push_back(kToFloat);
     steps.push_back({Stage::kScale, "times {multiplier}", step::TimesMultiplier});
-    Append(steps, kFp32End);
+    AppendSteps(steps, kFp32End);
     return steps;
   };
   return MakeConvention(std::move(definition));

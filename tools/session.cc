@@ -30,20 +30,18 @@ std::string ShellWord(const std::string& word) {
                                           "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
                                           "0123456789@%+=:,./-_") == std::string::npos;
   if (plain) return word;
-  if (OneLine(word) != word) {
-    // The quotes of bash, zsh and POSIX 2024, so that the line stays one.
-    std::string quoted = "$'";
-    for (char ch : word) {
-      if (static_cast<uint8_t>(ch) < 0x20 || ch == 0x7F) {
-        quoted += fmt::format("\\{:03o}", static_cast<uint8_t>(ch));
-      } else {
-        quoted += ch == '\'' || ch == '\\' ? std::string("\\") + ch : std::string(1, ch);
-      }
+  // For control characters the quotes of bash, zsh and POSIX 2024, so that the line stays one.
+  const bool control = OneLine(word) != word;
+  std::string quoted = control ? "$'" : "'";
+  for (const char ch : word) {
+    if (static_cast<uint8_t>(ch) < 0x20 || ch == 0x7F) {
+      quoted += fmt::format("\\{:03o}", static_cast<uint8_t>(ch));
+    } else if (ch == '\'') {
+      quoted += control ? "\\'" : "'\\''";
+    } else {
+      quoted += control && ch == '\\' ? "\\\\" : std::string(1, ch);
     }
-    return quoted + "'";
   }
-  std::string quoted = "'";
-  for (char ch : word) quoted += ch == '\'' ? std::string("'\\''") : std::string(1, ch);
   return quoted + "'";
 }
 

@@ -188,24 +188,18 @@ void Judge(const Case& base, const Subject& subject, const sweep::Result& result
 int RunSweep(const Options& options) {
   Session session(options);
   Case base = ReadCaseFile(options.path);
-  if (!HasSums(base.op)) {
-    throw InputError(options.path + ": op: is " + std::string(Name(base.op)) +
-                     ", expected linear, conv2d or depthwise for a sweep");
-  }
-  if (base.out_dtype == DType::kF32) {
-    throw InputError(options.path + ": out_dtype: is f32, expected codes or s32 for a sweep");
-  }
+  const auto refuse = [&](const std::string& what) {
+    throw InputError(options.path + ": " + what + " for a sweep");
+  };
+  if (!HasSums(base.op))
+    refuse("op: is " + std::string(Name(base.op)) + ", expected linear, conv2d or depthwise");
+  if (base.out_dtype == DType::kF32) refuse("out_dtype: is f32, expected codes or s32");
   if (IsConv(base.op)) {
-    if (base.M == 0) {
-      throw InputError(options.path + ": N: there is no output pixel, expected one for a sweep");
-    }
+    if (base.M == 0) refuse("N: there is no output pixel, expected one");
     base = sweep::OneRow(base);
   }
-  if (base.N == 0) {
-    throw InputError(options.path + ": there is no output channel, expected one for a sweep");
-  }
-  if (base.K == 0)
-    throw InputError(options.path + ": the sums have no term, expected one for a sweep");
+  if (base.N == 0) refuse("there is no output channel, expected one");
+  if (base.K == 0) refuse("the sums have no term, expected one");
   const CodeRange range = RangeOf(base.x.dtype());
   const std::vector<int32_t> codes = sweep::Codes(base, options.from.value_or(range.min),
                                                   options.to.value_or(range.max), options.step);

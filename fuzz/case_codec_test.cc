@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "core/io/random_case_test_util.h"
+#include "core/random_case_test_util.h"
 #include "core/rng.h"
 #include "fuzz/fit.h"
 #include "fuzz/test_util.h"
@@ -43,10 +43,10 @@ TEST_P(CaseCodec, NoBytesAreASmallCase) {
 }
 
 TEST_P(CaseCodec, CasesWithinTheLimitsComeBack) {
-  Rng rng(2);
+  test::RandomCase draw(2);
   int within = 0;
   for (int i = 0; i < 5000; ++i) {
-    const Case c = test::RandomCase(GetParam(), rng);
+    const Case c = draw.DrawWhole(GetParam());
     if (!IsSmall(c)) continue;
     ++within;
     const auto encoded = EncodeCase(c);

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "core/io/hostile_case_test_util.h"
-#include "core/io/random_case_test_util.h"
+#include "core/random_case_test_util.h"
 #include "core/status.h"
 
 namespace qualm {
@@ -136,10 +136,10 @@ TEST(CaseJson, SpecialFloatsAreData) {
 }
 
 TEST(CaseJson, RoundTrip) {
-  Rng rng(20240601);
+  test::RandomCase draw(20240601);
   for (const Op op : AllOps()) {
     for (int i = 0; i < 3000; ++i) {
-      const Case c = test::RandomCase(op, rng);
+      const Case c = draw.DrawWhole(op);
       ASSERT_EQ(Validate(c), "");
       const std::string pretty = CaseToJson(c);
       ASSERT_EQ(pretty.back(), '\n');
@@ -239,8 +239,7 @@ class CaseFile : public testing::Test {
 };
 
 TEST_F(CaseFile, WritesAndReads) {
-  Rng rng(3);
-  const Case c = test::RandomCase(Op::kLinear, rng);
+  const Case c = test::RandomCase(3).DrawWhole(Op::kLinear);
   const std::string path = folder_ / "a.case.json";
   WriteCaseFile(c, path);
   WriteCaseFile(c, path);  // replaces

@@ -12,8 +12,8 @@
 #include "core/io/case_fields.h"
 #include "core/io/case_json.h"
 #include "core/io/json_schema_test_util.h"
-#include "core/io/random_case_test_util.h"
 #include "core/io/result_json.h"
+#include "core/random_case_test_util.h"
 
 namespace qualm {
 namespace {
@@ -40,10 +40,10 @@ TEST(CaseSchema, DeclaresExactlyTheKeysOfTheReader) {
 
 TEST(CaseSchema, WrittenCasesAreValid) {
   JsonSchema schema(ReadSchema("case.schema.json"));
-  Rng rng(99);
+  test::RandomCase draw(99);
   for (const Op op : AllOps()) {
     for (int i = 0; i < 200; ++i) {
-      const std::string text = CaseToJson(test::RandomCase(op, rng));
+      const std::string text = CaseToJson(draw.DrawWhole(op));
       ASSERT_EQ(schema.Check(Json::parse(text)), "") << text;
     }
   }
@@ -56,11 +56,11 @@ TEST(CaseSchema, AgreesWithTheReaderAboutDamage) {
   const std::vector<Json> junk = {
       nullptr, true, 2, -1, 2.5, "text", "0x1p+0", Json::array(), Json::object(), 3000000000};
   // The schema does not compare fields, so the reader may refuse more; never less.
-  Rng rng(5);
+  test::RandomCase draw(5);
   int both_refuse = 0;
   for (const Op op : AllOps()) {
     for (int i = 0; i < 6; ++i) {
-      const Case c = test::RandomCase(op, rng);
+      const Case c = draw.DrawWhole(op);
       const Json written = Json::parse(CaseToJson(c));
       for (size_t key = 0; key < static_cast<size_t>(CaseKey::kObservedBy); ++key) {
         for (const Json& value : junk) {

@@ -6,15 +6,17 @@
 #include <set>
 
 #include "core/float_text.h"
+#include "core/random_case_test_util.h"
 #include "core/rng.h"
 #include "oracles/exact/arithmetic/real.h"
 #include "oracles/exact/definition.h"
 #include "oracles/exact/evaluate.h"
 #include "oracles/exact/exact.h"
-#include "oracles/exact/random_case.h"
 
 namespace qualm::exact {
 namespace {
+
+using test::RandomCase;
 
 std::string Print(const Case& c, int64_t index) {
   std::string text = Describe(c) + " clamp [" + std::to_string(c.out_min) + "," +

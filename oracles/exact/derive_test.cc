@@ -7,11 +7,13 @@
 #include <vector>
 
 #include "core/float_text.h"
+#include "core/random_case_test_util.h"
 #include "oracles/exact/exact.h"
-#include "oracles/exact/random_case.h"
 
 namespace qualm::exact {
 namespace {
+
+using test::RandomCase;
 
 Case ForumCase() {
   Case c;

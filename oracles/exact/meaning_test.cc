@@ -6,11 +6,13 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/random_case_test_util.h"
 #include "oracles/exact/exact.h"
-#include "oracles/exact/random_case.h"
 
 namespace qualm::exact {
 namespace {
+
+using test::RandomCase;
 
 // Two cases with the same outputs, element by element; the shapes may differ. Returns their number.
 int64_t ExpectSame(const Case& a, const Case& b) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // choose_qparams worked by hand, and the corners of its domain. Recorded runs of PyTorch are judged
 // in oracles/conventions; that both forms agree is told by agreement_test.
+#include "core/random_case_test_util.h"
 #include "oracles/exact/observer.h"
 
 #include <gtest/gtest.h>
@@ -11,10 +12,11 @@
 #include <vector>
 
 #include "oracles/exact/exact.h"
-#include "oracles/exact/random_case.h"
 
 namespace qualm::exact {
 namespace {
+
+using test::RandomCase;
 
 using Kind = Observer::Kind;
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Measure against a slow count of the same things.
+#include "core/random_case_test_util.h"
 #include "oracles/headroom/headroom.h"
 
 #include <gtest/gtest.h>
@@ -9,9 +10,8 @@
 #include <limits>
 #include <tuple>
 
-#include "oracles/exact/exact.h"
-#include "oracles/exact/random_case.h"
 #include "oracles/exact/arithmetic/rational.h"
+#include "oracles/exact/exact.h"
 
 namespace qualm::headroom {
 namespace {
@@ -50,7 +50,7 @@ TEST(Headroom, OfOnePair) {
 }
 
 TEST(Headroom, AgainstASlowCount) {
-  exact::RandomCase draw(1);
+  test::RandomCase draw(1);
   int64_t saturating = 0;
   int64_t ties = 0;
   int64_t low = 0;

@@ -8,6 +8,7 @@
 #include <numeric>
 #include <optional>
 #include <tuple>
+#include <type_traits>
 #include <utility>
 
 #include "core/status.h"
@@ -15,37 +16,22 @@
 namespace qualm::slice {
 namespace {
 
-// Which axes x and w have: rows and channels; rows, channels and terms; those of an image.
-enum class Layout : uint8_t { kElements, kProducts, kConv, kPool, kColumns, kBatches };
-
-Layout LayoutOf(Op op) {
-  if (op == Op::kLinear) return Layout::kProducts;
-  if (op == Op::kConcat) return Layout::kColumns;
-  if (op == Op::kChooseQParams) return Layout::kBatches;
-  return IsConv(op) ? Layout::kConv : IsPool(op) ? Layout::kPool : Layout::kElements;
-}
-
-// The parameters that per_channel makes one per channel, if the operation has such.
-QParams* ChannelQParams(Case* c) {
-  if (c->op == Op::kQuantize) return &c->out_q;
-  if (c->op == Op::kDequantize) return &c->x_q;
-  return HasSums(c->op) || c->op == Op::kRequantize ? &c->w_q : nullptr;
-}
-
+// The problem without its tensors, which are the larger part of it.
 Case WithoutTensors(const Case& c) {
-  Case cut = ProblemOf(c);
-  cut.x = cut.w = Tensor();
+  Case cut;
+  ForEachField(cut, c, [](const Field& /*field*/, auto& to, const auto& from) {
+    if constexpr (!std::is_same_v<decltype(from), const Tensor&>) to = from;
+  });
   return cut;
 }
 
-// Calls edit(list) for each list that per_channel makes one entry per channel.
+// Calls edit(list) for each list of parameters that per_channel makes one entry per channel.
 template <class Edit>
-void ForEachParameterList(Case* c, const Edit& edit) {
-  if (c->op == Op::kRequantize && !c->multiplier.empty()) return edit(c->multiplier);
-  QParams* const q = ChannelQParams(c);
-  if (q == nullptr) return;
-  edit(q->scale);
-  edit(q->zero_point);
+void ForEachChannelList(Case* c, const Edit& edit) {
+  if (!HasChannelList(c->op)) return;
+  if (RowOf(c->op).multiplier && UsesMultiplier(*c)) return edit(c->multiplier);
+  edit(ChannelQParams(*c).scale);
+  edit(ChannelQParams(*c).zero_point);
 }
 
 int64_t Count(Places places) { return static_cast<int64_t>(places.size()); }
@@ -78,7 +64,8 @@ Tensor Gather(const Tensor& from, std::initializer_list<Axis> kept,
   Tensor to(from.dtype(), shape);
   int64_t block = 1;
   for (size_t axis = whole; axis < axes.size(); ++axis) block *= shape[axis];
-  const auto block_bytes = static_cast<size_t>(block) * SizeOf(from.dtype());
+  const bool whole_bytes = BitsOf(from.dtype()) % 8 == 0;
+  const size_t block_bytes = BytesFor(from.dtype(), static_cast<size_t>(block));
   for (int64_t at = 0; at < to.size(); at += block) {
     int64_t rest = at / block, from_block = 0, stride = 1;
     int64_t first = 0;  // in the end the place along the first axis
@@ -95,6 +82,8 @@ Tensor Gather(const Tensor& from, std::initializer_list<Axis> kept,
       QUALM_CHECK(!codes.empty());
       const int32_t code = codes[codes.size() == 1 ? 0 : static_cast<size_t>(first)];
       for (int64_t i = 0; i < block; ++i) to.SetInt(at + i, code);
+    } else if (!whole_bytes) {
+      for (int64_t i = 0; i < block; ++i) to.SetInt(at + i, from.IntAt(from_block * block + i));
     } else {
       std::memcpy(to.bytes().data() + static_cast<size_t>(at / block) * block_bytes,
                   from.bytes().data() + static_cast<size_t>(from_block) * block_bytes, block_bytes);
@@ -157,11 +146,11 @@ Case Cut(const Case& c, const Kept& kept) {
   if (kept.channels) {
     cut.N = Count(*kept.channels);
     const auto pick = [&](auto& list) { Pick(list, *kept.channels); };
-    if (c.per_channel) ForEachParameterList(&cut, pick);
+    if (c.per_channel) ForEachChannelList(&cut, pick);
     if (cut.bias) pick(*cut.bias);
     if (cut.bias_i32) pick(*cut.bias_i32);
   }
-  switch (LayoutOf(c.op)) {
+  switch (RowOf(c.op).layout) {
     case Layout::kElements:
       cut.x = Gather(c.x, {kept.rows, kept.channels});
       if (HasW(c.op)) cut.w = Gather(c.w, {kept.rows, kept.channels});
@@ -344,7 +333,7 @@ Case OneOutput(const Case& c, int64_t index) {
 Case WithParamsOf(const Case& c, int64_t n, bool per_channel) {
   Case edited = ProblemOf(c);
   edited.per_channel = per_channel;
-  ForEachParameterList(&edited, [&](auto& list) {
+  ForEachChannelList(&edited, [&](auto& list) {
     const auto parameter = list[list.size() == 1 ? 0 : static_cast<size_t>(n)];
     list.assign(per_channel ? static_cast<size_t>(c.N) : 1, parameter);
   });

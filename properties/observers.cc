@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/rng.h"
+#include "core/slice.h"
 #include "properties/list.h"
 #include "properties/relation.h"
 
@@ -150,13 +151,8 @@ Verdict RowsAreTensors(const Case& c, Subject& subject) {
   const QParamsOf q(whole.y);
   for (int64_t m :
        {c.M - 1, static_cast<int64_t>(relation::Hash(c) % static_cast<uint64_t>(c.M))}) {
-    Case row = ProblemOf(c);
-    row.M = 1;
+    Case row = slice::Rows(c, {&m, 1});
     row.per_channel = false;
-    row.x = Tensor(DType::kF32, {c.x.shape()[0], 1, c.N});
-    for (int64_t i = 0; i < row.x.size(); ++i) {
-      row.x.as<float>()[static_cast<size_t>(i)] = ValueAt(c, i / c.N, m, i % c.N);
-    }
     const std::vector<float> expected{q.scale(m), q.zero_point(m)};
     const Verdict verdict = relation::Expect(row, Tensor::Of<float>({2, 1}, expected), subject,
                                              "a row per channel differs from it per tensor");

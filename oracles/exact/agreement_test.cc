@@ -8,6 +8,7 @@
 #include "core/float_text.h"
 #include "core/random_case_test_util.h"
 #include "core/rng.h"
+#include "core/slice.h"
 #include "oracles/exact/arithmetic/real.h"
 #include "oracles/exact/definition.h"
 #include "oracles/exact/evaluate.h"
@@ -90,7 +91,7 @@ Reached Compare(Op op, int cases, uint64_t seed, Requant requant = Requant::kExa
         EXPECT_EQ(std::to_string(y), Derive(c, at).back().value) << Print(c, at);
         Case exact = c;
         exact.requant = Requant::kExact;
-        reached.differ += y != Evaluate(OneOutput(exact, at)).IntAt(0) ? 1 : 0;
+        reached.differ += y != Evaluate(slice::OneOutput(exact, at)).IntAt(0) ? 1 : 0;
       }
       reached.far += IsCode(c.out_dtype) && !tie ? 1 : 0;
     }
@@ -364,7 +365,7 @@ TEST(Agreement, OneOutput) {
     if (c.op == Op::kChooseQParams) continue;  // an output is about many inputs
     const Tensor y = Evaluate(c);
     for (int64_t at = 0; at < y.size(); ++at) {
-      const Case one = OneOutput(c, at);
+      const Case one = slice::OneOutput(c, at);
       ASSERT_EQ(Validate(one), "") << Describe(c) << " gives " << Describe(one);
       if (c.op == Op::kSoftmax) {
         ASSERT_EQ(one.M, 1);

@@ -6,6 +6,7 @@
 #include <span>
 #include <utility>
 
+#include "core/slice.h"
 #include "core/status.h"
 #include "oracles/exact/exact.h"
 #include "oracles/exact/meanings.h"
@@ -156,7 +157,7 @@ bool RequantMayOverflow(const Case& c) {
 
 std::optional<double> TieDistance(const Case& c, int64_t index) {
   if (!IsCode(c.out_dtype)) return std::nullopt;
-  const Case one = OneOutput(c, index);
+  const Case one = slice::OneOutput(c, index);
   return Outputs(one).CodeAt(0, 0).tie_distance;
 }
 

@@ -67,12 +67,6 @@ class Outputs {
   std::vector<int64_t> zero_;            // per channel: zero point of the output codes
 };
 
-// Output `index` alone, as a case with M = N = 1 and the parameters of its channel. A window is cut
-// down to the part of the image that it meets; taps of a convolution in the padding stay, positions
-// of a pool beyond the padding go. Of softmax: its whole row, with N as it was, the element of that
-// output swapped to the front; its output is the first.
-Case OneOutput(const Case& c, int64_t index);
-
 }  // namespace qualm::exact
 
 #endif  // QUALM_ORACLES_EXACT_EVALUATE_H_

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/float_text.h"
+#include "core/slice.h"
 #include "oracles/exact/definition.h"
 #include "oracles/exact/exact.h"
 #include "oracles/exact/meanings.h"
@@ -119,7 +120,7 @@ Trace Derive(const Case& c, int64_t index) { return MeaningOf(c.op).told.steps(c
 std::string RealValueText(const Case& c, int64_t index) {
   const Meaning& meaning = MeaningOf(c.op);
   if (meaning.definition.value != nullptr) {
-    const Case one = OneOutput(c, index);
+    const Case one = slice::OneOutput(c, index);
     if (const std::optional<Rational> value = meaning.definition.value(one, 0, 0)) {
       return ToText(*value);
     }

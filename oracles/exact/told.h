@@ -8,6 +8,7 @@
 #include <string>
 
 #include "core/case.h"
+#include "core/slice.h"
 #include "core/tensor.h"
 #include "oracles/exact/arithmetic/rational.h"
 #include "oracles/exact/evaluate.h"
@@ -59,7 +60,7 @@ class Teller {
 // Told::steps of an operation that tells each output alone.
 template <void (*kTell)(Teller& teller)>
 Trace Alone(const Case& c, int64_t index) {
-  const Case one = OneOutput(c, index);
+  const Case one = slice::OneOutput(c, index);
   Teller teller(one);
   kTell(teller);
   return teller.trace;

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/slice.h"
 #include "oracles/exact/evaluate.h"
 #include "oracles/exact/reduction.h"
 
@@ -136,7 +137,7 @@ bool HasPairs(const Case& c) { return HasSums(c.op) && c.w.dtype() == DType::kS8
 std::vector<Pair> SaturatingPairs(const Case& c, int64_t m, int64_t n) {
   std::vector<Pair> saturating;
   if (!HasPairs(c)) return saturating;
-  const Operands operands(exact::OneOutput(c, m * c.N + n));
+  const Operands operands(slice::OneOutput(c, m * c.N + n));
   for (int64_t t = 0; t < operands.pairs(); ++t) {
     if (PairHeadroom(operands.Sum(0, 0, t)) >= 0) continue;
     Pair pair = operands.PairAt(0, 0, t);

@@ -29,9 +29,12 @@ bool Is(const Case& c) {
   return ((c.op == kOps) || ...);
 }
 
-bool Sums(const Case& c) { return HasSums(c.op); }
-bool TwoInputs(const Case& c) { return HasTwoInputs(c.op); }
-bool Windows(const Case& c) { return HasWindow(c.op); }
+template <bool (*kHas)(Op op)>
+bool Of(const Case& c) {
+  return kHas(c.op);
+}
+
+bool SumsOfCodes(const Case& c) { return HasSums(c.op) && IsCode(c.x.dtype()); }
 bool Groups(const Case& c) { return c.window.groups > 1; }
 bool HasBias(const Case& c) { return c.bias.has_value(); }
 bool CodesOfInput(const Case& c) {
@@ -343,26 +346,25 @@ bool RoundScaleProduct(Stages& s) {
   return true;
 }
 
-// A real value is integer * a * b / y, over the divisor of a pool; of add and sub, the first
-// operand's part.
-struct Scales {
-  float a = 1, b = 1, y = 1;
+// The numbers that a kernel computes an output from, each exact in a double. The real value is
+// (sum * multiplier + offset) / y / divisor.
+struct Factors {
+  double sum = 0, multiplier = 0;
+  double offset = 0;  // the float bias, or the second operand's part of a sum of two operands
+  double y = 1, divisor = 1;
 };
-Scales ScalesOf(const Case& c, int64_t n) {
-  const OpRow& row = RowOf(c.op);
-  const float sx = c.x_q.scale_at(0), sy = c.out_q.scale_at(0);
-  QUALM_CHECK(row.x_qparams && row.out_q == OutQParams::kOwn);  // Multiplies() says so
-  if (UsesMultiplier(c))
-    return {.a = c.multiplier[c.multiplier.size() == 1 ? 0 : static_cast<size_t>(n)]};
-  if (row.multiplier || HasSums(c.op) || row.combine == Combine::kProduct)
-    return {sx, c.w_q.scale_at(n), sy};
-  if (row.layout == Layout::kColumns && n >= c.x.shape()[1]) return {c.w_q.scale_at(0), 1, sy};
-  return {sx, 1, sy};
-}
-
-// What is added to the first operand.
-int64_t SecondOperand(const RealOutput& o) {
-  return SignOfSecond(o.c.op) * (int64_t{o.c.w.IntAt(o.index)} - o.c.w_q.zero_point_at(0));
+Factors FactorsOf(const RealOutput& o) {
+  const exact::Scaled scaled = o.outputs.ScaledAt(o.index / o.c.N, o.channel());
+  const exact::Line& line = scaled.line;
+  const std::vector<int64_t>& divisors = o.outputs.integers().counts;
+  Factors f;
+  f.sum = static_cast<double>(scaled.integer);
+  f.multiplier = std::ldexp(static_cast<double>(line.gain), line.gain_exponent);
+  f.offset = std::ldexp(static_cast<double>(line.offset), line.offset_exponent);
+  if (!divisors.empty())
+    f.divisor = static_cast<double>(divisors[static_cast<size_t>(o.index / o.c.N)]);
+  f.y = std::ldexp(static_cast<double>(line.divisor), line.divisor_exponent) / f.divisor;
+  return f;
 }
 
 // The real value as float32 arithmetic gives it, every step rounded. NaN where 0 meets a reciprocal
@@ -376,28 +378,22 @@ float InFloat(const RealOutput& o) {
     if (std::isnan(x)) return 0;
     return std::isnan(value) ? -0x1p31f : value;  // as cvtps2dq converts it
   }
-  const Scales s = ScalesOf(o.c, o.channel());
-  auto sum = static_cast<float>(o.integer);
+  const Factors f = FactorsOf(o);
+  const auto multiplier = static_cast<float>(f.multiplier), offset = static_cast<float>(f.offset);
+  const auto sum = static_cast<float>(f.sum), y = static_cast<float>(f.y);
   if (AddsOperands(o.c.op)) {
-    const auto second = static_cast<float>(SecondOperand(o));
-    return over(s.a * sum + o.c.w_q.scale_at(0) * second, s.y);
+    const float scale = o.c.w_q.scale_at(0);
+    return over(multiplier * sum + scale * static_cast<float>(f.offset / scale), y);
   }
-  const float product = s.a * s.b;
-  if (o.c.bias) sum += (*o.c.bias)[static_cast<size_t>(o.channel())] / product;
-  return sum * (over(product, s.y) / static_cast<float>(o.divisor));
+  return (sum + (o.c.bias ? offset / multiplier : 0)) *
+         (over(multiplier, y) / static_cast<float>(f.divisor));
 }
 
 // The same in float64, because that is what the cause says: kernels in float64 miss ties.
 double InDouble(const RealOutput& o) {
-  const Scales s = ScalesOf(o.c, o.channel());
-  const auto sum = static_cast<double>(o.integer);
-  if (AddsOperands(o.c.op)) {
-    const auto second = static_cast<double>(SecondOperand(o));
-    return (s.a * sum + o.c.w_q.scale_at(0) * second) / s.y;
-  }
-  const double bias = o.c.bias ? (*o.c.bias)[static_cast<size_t>(o.channel())] : 0;
-  const double multiplier = static_cast<double>(s.a) * s.b / s.y / static_cast<double>(o.divisor);
-  return sum * multiplier + bias / s.y;
+  const Factors f = FactorsOf(o);
+  if (AddsOperands(o.c.op)) return (f.multiplier * f.sum + f.offset) / f.y;
+  return f.sum * (f.multiplier / f.y / f.divisor) + f.offset / f.y;
 }
 
 template <auto kValue>
@@ -549,7 +545,7 @@ constexpr Cause kCauses[] = {
      "divides by the size of the kernel everywhere", Is<Op::kAvgPool>,
      Set<&Stages::window_padding, DivideBy<&PoolWindow::positions>>},
     {Stage::kPadding, Kind::kPadding, "padding on other side",
-     "pads the bottom as the top and the right as the left", Windows,
+     "pads the bottom as the top and the right as the left", Of<HasWindow>,
      [](Stages& s) {
        return EditWindow(s, [](Window& v) {
          std::swap(v.pad_top, v.pad_bottom);
@@ -557,7 +553,7 @@ constexpr Cause kCauses[] = {
        });
      }},
     {Stage::kPadding, Kind::kPadding, "padding of other axis",
-     "pads rows as columns and columns as rows", Windows,
+     "pads rows as columns and columns as rows", Of<HasWindow>,
      [](Stages& s) {
        return EditWindow(s, [](Window& v) {
          std::swap(v.pad_top, v.pad_left);
@@ -569,20 +565,20 @@ constexpr Cause kCauses[] = {
      [](const Case& c) { return IsConv(c.op) && c.window.kernel_w > c.window.kernel_h; },
      SetSum<&SumSteps::in_padding, IsBeyondHeight>},
     {Stage::kGeometry, Kind::kIndex, "strides swapped",
-     "steps rows by the stride of columns and the reverse", Windows,
+     "steps rows by the stride of columns and the reverse", Of<HasWindow>,
      [](Stages& s) { return EditWindow(s, [](Window& v) { std::swap(v.stride_h, v.stride_w); }); }},
     {Stage::kGeometry, Kind::kIndex, "dilations swapped",
-     "spreads rows by the dilation of columns and the reverse", Windows,
+     "spreads rows by the dilation of columns and the reverse", Of<HasWindow>,
      [](Stages& s) {
        return EditWindow(s, [](Window& v) { std::swap(v.dilation_h, v.dilation_w); });
      }},
-    {Stage::kGeometry, Kind::kIndex, "dilation ignored", "ignores the dilation", Windows,
+    {Stage::kGeometry, Kind::kIndex, "dilation ignored", "ignores the dilation", Of<HasWindow>,
      [](Stages& s) { return EditWindow(s, IgnoreDilation); }},
     {Stage::kGeometry, Kind::kIndex, "group modulo",
      "takes output channel n to be of group n mod groups", Groups,
      SetSum<&SumSteps::group_modulo, true>},
     {Stage::kAccumulate, Kind::kInt32Overflow, "int32 wrap", "lets the sum wrap in int32",
-     [](const Case& c) { return HasSums(c.op) || c.op == Op::kMul; },
+     [](const Case& c) { return SumsOfCodes(c) || c.op == Op::kMul; },
      Set<&Stages::integer, Wrap<int32_t>>},
     {Stage::kOffset, Kind::kZeroPoint, "maximum not subtracted",
      "takes distances from the largest code of the type instead of the row's", Is<Op::kSoftmax>,
@@ -623,10 +619,10 @@ constexpr Cause kCauses[] = {
      Always, [](Stages& s) { return IgnoreZeroPoint(s.c.x_q); }},
     {Stage::kOffset, Kind::kZeroPoint, "weight zero point taken from the input",
      "subtracts the weight zero point from the input instead of the weights: (x - x_zp - w_zp) * w",
-     Sums, SetSum<&SumSteps::edit_terms, TakeWeightZeroPointFromInput>},
+     SumsOfCodes, SetSum<&SumSteps::edit_terms, TakeWeightZeroPointFromInput>},
     {Stage::kOffset, Kind::kZeroPoint, "padded K in K*zx*zw",
      "uses K rounded up to a multiple of 4 in the zero-point term",
-     [](const Case& c) { return HasSums(c.op) && c.K % 4 != 0; },
+     [](const Case& c) { return SumsOfCodes(c) && c.K % 4 != 0; },
      SetSum<&SumSteps::edit_terms, RoundCountUp>},
     {Stage::kOffset, Kind::kZeroPoint, "{w_zero_point} as int8",
      "keeps the {w_zero_point} in an int8 that wraps", Always,
@@ -640,10 +636,10 @@ constexpr Cause kCauses[] = {
      "keeps the negated {x_zero_point} in an int8, where -128 is its own negative",
      [](const Case& c) { return c.op != Op::kConcat && c.op != Op::kTable; }, WrapNegatedZeroPoint},
     {Stage::kOffset, Kind::kIndex, "row sum of row 0", "corrects every row with the sum of row 0",
-     [](const Case& c) { return HasSums(c.op) && c.M > 1; },
+     [](const Case& c) { return SumsOfCodes(c) && c.M > 1; },
      SetSum<&SumSteps::edit_terms, TakeFirstRowSum>},
     {Stage::kOffset, Kind::kRounding, "float32 zero-point term",
-     "computes x_zp times the column sum in float32", Sums,
+     "computes x_zp times the column sum in float32", SumsOfCodes,
      SetSum<&SumSteps::edit_terms, ZeroPointTermInFloat>},
     {Stage::kTail, Kind::kTail, "last product dropped", "drops the last product", HasTail<1>,
      DropProducts<1>},
@@ -668,7 +664,7 @@ constexpr Cause kCauses[] = {
     {Stage::kRound, Kind::kRounding, "float32 scale product",
      "rounds x_scale*w_scale to float32 first",
      [](const Case& c) {
-       return (HasSums(c.op) || c.op == Op::kRequantize) && c.requant == Requant::kExact;
+       return (SumsOfCodes(c) || c.op == Op::kRequantize) && c.requant == Requant::kExact;
      },
      RoundScaleProduct},
     {Stage::kOperands, Kind::kRounding, "denormals are zero", "takes denormals for 0",
@@ -684,7 +680,7 @@ constexpr Cause kCauses[] = {
      Set<&Stages::round, RoundValue<InFloat<false>>>},
     {Stage::kRound, Kind::kRounding, "float32 multiplier",
      "rounds the sum and the {multiplier} to float32 before the result",
-     [](const Case& c) { return Multiplies(c) || (HasSums(c.op) && c.out_dtype == DType::kF32); },
+     [](const Case& c) { return Multiplies(c) || (SumsOfCodes(c) && c.out_dtype == DType::kF32); },
      MultiplyInFloat},
     {Stage::kRound, Kind::kRounding, "float32 reciprocal",
      "multiplies by {reciprocal} before rounding", Multiplies,
@@ -734,12 +730,13 @@ constexpr Cause kCauses[] = {
      "takes the scale and zero point of the first operand for all", Is<Op::kConcat>,
      [](Stages& s) { return Replace(s.c.w_q, s.c.x_q); }},
     {Stage::kOperands, Kind::kIndex, "input sign in the products",
-     "reads the input codes with the other signedness in the products, but not in their sums", Sums,
-     SetSum<&SumSteps::other_sign_in_products, true>},
+     "reads the input codes with the other signedness in the products, but not in their sums",
+     SumsOfCodes, SetSum<&SumSteps::other_sign_in_products, true>},
     {Stage::kOperands, Kind::kIndex, "operands swapped",
-     "takes the scale and zero point of each operand for the other", TwoInputs, SwapParameters},
+     "takes the scale and zero point of each operand for the other", Of<HasTwoInputs>,
+     SwapParameters},
     {Stage::kOperands, Kind::kIndex, "sign of both operands",
-     "reads the codes of both operands with the other signedness", TwoInputs,
+     "reads the codes of both operands with the other signedness", Of<HasTwoInputs>,
      ReadWithOtherSign<&Case::x, &Case::w>},
     {Stage::kOperands, Kind::kIndex, "{x_sign}", "reads the {x_codes} with the other signedness",
      CodesOfInput, ReadWithOtherSign<&Case::x>},

@@ -192,11 +192,9 @@ exact::Integers Stages::IntegersOfStages() const {
 
 Tensor Stages::CodesOf(const exact::Integers& integers) const {
   Tensor y(c.out_dtype, c.output_shape());
-  const std::vector<exact::Code> codes = exact::CodesFrom(c, integers);
+  const exact::Outputs outputs(c, integers);
   for (int64_t i = 0; i < y.size(); ++i) {
-    const auto at = static_cast<size_t>(i), m = static_cast<size_t>(i / c.N);
-    const RealOutput output{c, i, integers.values.empty() ? 0 : integers.values[at],
-                            integers.counts.empty() ? 1 : integers.counts[m], codes[at]};
+    const RealOutput output{c, outputs, i, outputs.CodeAt(i / c.N, i % c.N)};
     RoundedOutput code = round ? round(output) : RoundedOutput{output.rounded()};
     if (convert) code.value = convert(code.value);
     // 0 times a reciprocal that overflowed.

@@ -10,7 +10,7 @@
 #include <span>
 
 #include "core/case.h"
-#include "oracles/exact/exact.h"
+#include "oracles/exact/evaluate.h"
 #include "oracles/exact/observer.h"
 
 namespace qualm::triage {
@@ -59,9 +59,8 @@ struct PoolWindow {
 // An output that is about to be rounded to a code.
 struct RealOutput {
   const Case& c;
+  const exact::Outputs& outputs;
   int64_t index = 0;
-  __int128 integer = 0;  // exact::Integers
-  int64_t divisor = 1;
   exact::Code exact;
 
   int64_t channel() const { return index % c.N; }

@@ -46,9 +46,9 @@ void CompareStages(const Case& c) {
   const Integers integers = IntegersOf(c);
   EXPECT_EQ(EvaluateFrom(c, integers), Evaluate(c)) << Describe(c);
   if (!IsCode(c.out_dtype) || c.requant != Requant::kExact) return;
-  const std::vector<Code> codes = CodesFrom(c, integers);
+  const Outputs outputs(c, integers);
   for (int64_t at = 0; at < c.M * c.N; ++at) {
-    const Code& code = codes[static_cast<size_t>(at)];
+    const Code code = outputs.CodeAt(at / c.N, at % c.N);
     const std::optional<Rational> value = RealValue(c, at / c.N, at % c.N);
     if (!value || !code.tie_distance) continue;
     const auto rounded = static_cast<int64_t>(code.value - c.out_q.zero_point_at(at % c.N));

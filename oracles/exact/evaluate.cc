@@ -31,13 +31,6 @@ Integers IntegersOf(const Case& c) {
   return integers;
 }
 
-std::vector<Code> CodesFrom(const Case& c, Integers integers) {
-  const Outputs outputs(c, std::move(integers));
-  std::vector<Code> codes;
-  for (int64_t i = 0; i < c.M * c.N; ++i) codes.push_back(outputs.CodeAt(i / c.N, i % c.N));
-  return codes;
-}
-
 Tensor EvaluateFrom(const Case& c, Integers integers) {
   return Outputs(c, std::move(integers)).Clamped();
 }

@@ -61,9 +61,8 @@ struct Code {
   int rest = 0;  // sign of the real value less its rounded one; 0 for far values and NaN
 };
 
-// The stages after the integers: to codes (outputs u8, s8 and s32) and to the end. Any operation
-// but choose_qparams.
-std::vector<Code> CodesFrom(const Case& c, Integers integers);
+// The stages after the integers, to the end; evaluate.h stops at each of them. Any operation but
+// choose_qparams.
 Tensor EvaluateFrom(const Case& c, Integers integers);
 
 // Whether an output might leave int32 between the accumulator and the clamp, in a mode where it

@@ -5,10 +5,10 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
-#include <optional>
-#include <vector>
 
-#include "oracles/exact/exact.h"
+#include "core/op.h"
+#include "core/slice.h"
+#include "oracles/exact/evaluate.h"
 
 namespace qualm::fuzz {
 namespace {
@@ -26,28 +26,6 @@ int64_t TermInX(const Case& c, int64_t m, int64_t n, int64_t k) {
   return row < 0 ? -1 : row + n / (c.N / v.groups) * channels + k % channels;
 }
 
-// Of an average: the sum of the codes under output (m, n), how many, and the divisor.
-struct Average {
-  int64_t sum = 0;
-  int64_t codes = 0;
-  int64_t divisor = 0;
-};
-Average AverageOf(const Case& c, int64_t m, int64_t n) {
-  Average average;
-  for (const Tap& tap : TapsOf(c.window, m)) {
-    if (tap.x_row < 0) continue;
-    average.sum += c.x.IntAt(tap.x_row + n);
-    ++average.codes;
-  }
-  // Windows beyond the padding are rare, and aiming need not hit.
-  average.divisor = c.window.count_include_pad ? c.K : average.codes;
-  return average;
-}
-
-double Difference(const Tensor& codes, int64_t i, const QParams& q) {
-  return static_cast<double>(codes.IntAt(i)) - q.zero_point_at(0);
-}
-
 // The operand of concat that column n comes from, and the place of (m, n) in it.
 struct Part {
   const Tensor* codes;
@@ -60,39 +38,6 @@ Part PartOf(Case& c, int64_t m, int64_t n) {
   return {&c.w, &c.w_q, m * (c.N - of_x) + n - of_x};
 }
 
-// The real value of output (m, n) before it is divided by out.scale: to double, which is enough to
-// get close, ChangeScale's single steps do the rest. Of operations that are aimed at by out.scale.
-std::optional<double> RealOf(Case& c, int64_t m, int64_t n) {
-  const int64_t at = m * c.N + n;
-  const double sx = c.x_q.scale_at(0);
-  switch (c.op) {
-    case Op::kLinear:
-    case Op::kConv2d:
-    case Op::kDepthwise:
-      return static_cast<double>(exact::CorrectedSums(c)[static_cast<size_t>(at)]) * sx *
-             c.w_q.scale_at(n);
-    case Op::kRequantize: return c.x.IntAt(at) * sx * c.w_q.scale_at(n);
-    case Op::kRescale: return Difference(c.x, at, c.x_q) * sx;
-    case Op::kAdd:
-      return Difference(c.x, at, c.x_q) * sx + Difference(c.w, at, c.w_q) * c.w_q.scale_at(0);
-    case Op::kMul:
-      return Difference(c.x, at, c.x_q) * sx * Difference(c.w, at, c.w_q) * c.w_q.scale_at(0);
-    case Op::kConcat: {
-      const Part part = PartOf(c, m, n);
-      return Difference(*part.codes, part.i, *part.q) * part.q->scale_at(0);
-    }
-    case Op::kAvgPool:
-    case Op::kGlobalAvgPool: {
-      const Average average = AverageOf(c, m, n);
-      if (average.divisor == 0) return std::nullopt;
-      return (static_cast<double>(average.sum) -
-              static_cast<double>(average.codes) * c.x_q.zero_point_at(0)) *
-             sx / static_cast<double>(average.divisor);
-    }
-    default: return std::nullopt;
-  }
-}
-
 // Sets a zero point such that code - zero point is `difference`, where an int32 holds it.
 bool SetDifference(int64_t code, int64_t difference, QParams& q) {
   const int64_t zero_point = code - difference;
@@ -102,13 +47,14 @@ bool SetDifference(int64_t code, int64_t difference, QParams& q) {
 }
 
 // The average becomes an odd number of halves: scales 1 and powers of two, but for the divisor.
-void AimAverageAtTie(Case& c, int64_t m, int64_t n, Rng& rng) {
-  const Average average = AverageOf(c, m, n);
-  if (average.codes == 0) return;
+void AimAverageAtTie(Case& c, int64_t i, Rng& rng) {
   const auto zero_point = static_cast<int32_t>(rng.Between(-300, 300));
-  const int64_t sum = average.sum - average.codes * zero_point;
+  Case one = slice::OneOutput(c, i);
+  one.x_q.zero_point = {zero_point};
+  const exact::Integers integers = exact::IntegersOf(one);
+  const auto sum = static_cast<int64_t>(integers.values[0]);
   if (sum == 0) return;
-  c.x_q = {{static_cast<float>(average.divisor)}, {zero_point}};
+  c.x_q = {{static_cast<float>(integers.counts[0])}, {zero_point}};
   c.out_q.scale[0] = std::ldexp(1.0f, std::countr_zero(static_cast<uint64_t>(sum)) + 1);
 }
 
@@ -158,9 +104,12 @@ void AimAtCode(Case& c, Rng& rng) {
     c.x.SetInt(m * c.N + n, static_cast<int32_t>(rng.Chance(1, 2) ? acc : -acc));
     return;
   }
-  const std::optional<double> real = RealOf(c, m, n);
-  if (!real) return;
-  const auto scale = static_cast<float>(std::fabs(*real) / codes);
+  if (RowOf(c.op).out_q != OutQParams::kOwn) return;
+  // Near the aim: the single steps of ChangeScale do the rest.
+  Case one = slice::OneOutput(c, m * c.N + n);
+  one.out_q.scale = {1.0f};
+  const double real = exact::Outputs(one).RealAt(0, 0).value;
+  const auto scale = static_cast<float>(std::fabs(real) / codes);
   if (std::isfinite(scale) && scale > 0) c.out_q.scale[0] = scale;
 }
 
@@ -220,7 +169,7 @@ void AimAtTie(Case& c, Rng& rng) {
       break;
     }
     case Op::kAvgPool:
-    case Op::kGlobalAvgPool: AimAverageAtTie(c, m, n, rng); break;
+    case Op::kGlobalAvgPool: AimAverageAtTie(c, i, rng); break;
     case Op::kDequantize:
     case Op::kMaxPool:
     case Op::kTable:

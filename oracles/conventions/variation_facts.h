@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the bounds of the permitted variations (variations.h) are computed from: the real value of
-// an output and the magnitudes that make it up. In floating point, apart from both exact forms.
+// What the bounds of the permitted variations (variations.h) are computed from: the exact value of
+// an output, which oracles/exact gives, and the magnitudes that make it up.
 #ifndef QUALM_ORACLES_CONVENTIONS_VARIATION_FACTS_H_
 #define QUALM_ORACLES_CONVENTIONS_VARIATION_FACTS_H_
 
-#include <array>
 #include <cstdint>
-#include <vector>
+#include <optional>
 
 #include "core/case.h"
 #include "core/tensor.h"
+#include "oracles/exact/evaluate.h"
 
 namespace qualm::variations {
 
@@ -76,29 +76,17 @@ class FactsOf {
   Facts operator()(int64_t index) const;
 
  private:
-  // One softmax row.
-  struct Row {
-    int32_t most = INT32_MIN;
-    long double sum = 0;
-  };
-
-  long double Product(int64_t channel) const;
-  Facts ScaledDown(const Facts& f, long double sum) const;
-  Facts Added(Facts f, long double out) const;
-  Facts Rescaled(Facts f, const Tensor& codes, const QParams& q, int64_t at) const;
-  Facts Pooled(Facts f, long double out) const;
-  Facts LookedUp(Facts f, long double out) const;
-  Facts Share(Facts f) const;
-  Facts Chosen(Facts f) const;
-  void AddRowsOfSoftmax();
-  long double NumeratorOf(const Row& row, int64_t i) const;
+  // Magnitudes of what the exact value is made of: an integer times a multiplier, and an offset.
+  void AddTerms(Facts* f) const;
+  // The same of a value that is no line of an integer: of the real number before the output scale.
+  void AddRealNumber(Facts* f) const;
+  void AddProducts(Facts* f) const;
+  void AddAverage(Facts* f) const;
 
   const Case& c_;
   bool are_codes_;
-  std::vector<__int128> sums_;
-  Tensor chosen_;  // scales, then zero points
-  std::vector<Row> rows_;
-  std::array<long double, 256> numerators_{};  // by the distance from the row's largest code
+  std::optional<exact::Outputs> outputs_;  // none for choose_qparams
+  Tensor chosen_;                          // choose_qparams: scales, then zero points
 };
 
 }  // namespace qualm::variations

@@ -80,7 +80,7 @@ std::vector<Rounded> RoundAll(const Case& c, const Integers& integers,
 std::optional<Real> Special(const Case& c, int64_t m, int64_t n) {
   const float x = c.x.FloatAt(m * c.N + n);
   if (std::isfinite(x)) return std::nullopt;
-  return Real{static_cast<double>(x), true};
+  return Real{static_cast<double>(x), false};
 }
 
 }  // namespace fast

@@ -4,7 +4,7 @@
 //
 // The definition and the fast form check each other, so neither calls the other, and they share no
 // arithmetic: the definition has rational.h and real.h, the fast form dyadic.h and fixed_point.h.
-// The told steps are a derivation by the definition. independence_test reads the files for that.
+// The told steps are a derivation by the definition. meanings_test reads the files for that.
 #ifndef QUALM_ORACLES_EXACT_MEANINGS_H_
 #define QUALM_ORACLES_EXACT_MEANINGS_H_
 

@@ -187,8 +187,9 @@ MUTATIONS = [
                "one of four s8 activations is taken as u8"),
     epilogue("epilogue-s32-clamp", "out[i] = std::min(std::max(sums[i], bounds.lo), bounds.hi);",
              "out[i] = std::max(sums[i], bounds.lo);", "s32 outputs have no upper clamp"),
-    epilogue("epilogue-wide-channel", "ApplyOne(sums[i], first + i, out + i * OutputBytes(type));",
-             "ApplyOne(sums[i], first, out + i * OutputBytes(type));",
+    epilogue("epilogue-wide-channel",
+             "ApplyOne(sums[i], first + i, out + i * OutputBytes(type), factor);",
+             "ApplyOne(sums[i], first, out + i * OutputBytes(type), factor);",
              "wide sums have the scale of the panel's first channel"),
     of("linear.cc", "linear")(
         "linear-scratch-of-tasks",

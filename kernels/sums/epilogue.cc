@@ -52,13 +52,13 @@ struct Epilogue::Impl {
   }
 
   // y points at the output of channel `first`.
-  void Apply(const int32_t* sums, size_t first, size_t count, void* y) const {
+  void Apply(const int32_t* sums, size_t first, size_t count, void* y, float factor) const {
     if (backend) {
       backend->CodesFromSums(sums, first, count, static_cast<uint8_t*>(y));
     } else if (IsCode(type)) {
       rescale.CodesFromSums(sums, first, count, static_cast<uint8_t*>(y));
     } else if (type == ElementType::kF32) {
-      rescale.FloatsFromSums(sums, first, count, x_scale, relu, static_cast<float*>(y));
+      rescale.FloatsFromSums(sums, first, count, factor, relu, static_cast<float*>(y));
     } else {
       auto* out = static_cast<int32_t*>(y);
       for (size_t i = 0; i < count; ++i) {
@@ -68,12 +68,12 @@ struct Epilogue::Impl {
   }
 
   // One sum of any width.
-  void ApplyOne(__int128 sum, size_t channel, void* y) const {
+  void ApplyOne(__int128 sum, size_t channel, void* y, float factor) const {
     const size_t scale = rescale.plan().per_channel ? channel : 0;
     if (IsCode(type)) {
       *static_cast<uint8_t*>(y) = static_cast<uint8_t>(rescale.CodeFromSum(sum, scale));
     } else if (type == ElementType::kF32) {
-      *static_cast<float*>(y) = rescale.FloatFromSum(sum, scale, x_scale, relu);
+      *static_cast<float*>(y) = rescale.FloatFromSum(sum, scale, factor, relu);
     } else {
       *static_cast<int32_t*>(y) =
           static_cast<int32_t>(std::min<__int128>(std::max<__int128>(sum, bounds.lo), bounds.hi));
@@ -82,7 +82,7 @@ struct Epilogue::Impl {
 
   // Wide sums mostly hold small values: blocks that fit int32 take the vector path.
   template <class Wide>
-  void ApplyWide(const Wide* sums, size_t first, size_t count, void* y) const {
+  void ApplyWide(const Wide* sums, size_t first, size_t count, void* y, float factor) const {
     constexpr size_t kBlock = 256;
     int32_t narrow[kBlock];
     auto* out = static_cast<uint8_t*>(y);
@@ -95,18 +95,18 @@ struct Epilogue::Impl {
         fits = fits && (clamped == sums[begin + i] || backend);
       }
       if (fits) {
-        Apply(narrow, first + begin, size, out + begin * OutputBytes(type));
+        Apply(narrow, first + begin, size, out + begin * OutputBytes(type), factor);
         continue;
       }
       for (size_t i = begin; i < begin + size; ++i) {
-        ApplyOne(sums[i], first + i, out + i * OutputBytes(type));
+        ApplyOne(sums[i], first + i, out + i * OutputBytes(type), factor);
       }
     }
   }
 
   ElementType type;
   bool relu;
-  float x_scale;            // of float outputs
+  float x_scale;            // of float outputs, unless Apply is given another
   internal::Bounds bounds;  // of code and s32 outputs, activation included
   internal::Rescale rescale;
   std::optional<internal::BackendRequantize> backend;  // code outputs, if not exact
@@ -123,14 +123,20 @@ Epilogue Epilogue::Make(const EpilogueParams& params) {
   return epilogue;
 }
 
-void Epilogue::Apply(const int32_t* sums, int64_t first, int64_t count, void* y) const {
-  impl_->Apply(sums, static_cast<size_t>(first), static_cast<size_t>(count), y);
+void Epilogue::Apply(const int32_t* sums, int64_t first, int64_t count, void* y,
+                     std::optional<float> x_scale) const {
+  impl_->Apply(sums, static_cast<size_t>(first), static_cast<size_t>(count), y,
+               x_scale.value_or(impl_->x_scale));
 }
-void Epilogue::Apply(const int64_t* sums, int64_t first, int64_t count, void* y) const {
-  impl_->ApplyWide(sums, static_cast<size_t>(first), static_cast<size_t>(count), y);
+void Epilogue::Apply(const int64_t* sums, int64_t first, int64_t count, void* y,
+                     std::optional<float> x_scale) const {
+  impl_->ApplyWide(sums, static_cast<size_t>(first), static_cast<size_t>(count), y,
+                   x_scale.value_or(impl_->x_scale));
 }
-void Epilogue::Apply(const __int128* sums, int64_t first, int64_t count, void* y) const {
-  impl_->ApplyWide(sums, static_cast<size_t>(first), static_cast<size_t>(count), y);
+void Epilogue::Apply(const __int128* sums, int64_t first, int64_t count, void* y,
+                     std::optional<float> x_scale) const {
+  impl_->ApplyWide(sums, static_cast<size_t>(first), static_cast<size_t>(count), y,
+                   x_scale.value_or(impl_->x_scale));
 }
 
 }  // namespace qualm::kernels

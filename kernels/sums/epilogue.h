@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 
 #include "kernels/types.h"
@@ -40,10 +41,14 @@ class Epilogue {
   // Arguments are already validated (kernels/common/validate.h).
   static Epilogue Make(const EpilogueParams& params);
 
-  void Apply(const int32_t* sums, int64_t first, int64_t count, void* y) const;
-  void Apply(const int64_t* sums, int64_t first, int64_t count, void* y) const;
+  // An `x_scale`, for f32 outputs only, takes the place of that of the parameters.
+  void Apply(const int32_t* sums, int64_t first, int64_t count, void* y,
+             std::optional<float> x_scale = {}) const;
+  void Apply(const int64_t* sums, int64_t first, int64_t count, void* y,
+             std::optional<float> x_scale = {}) const;
   // Zero points may be any int32, so a sum may need more than 64 bits.
-  void Apply(const __int128* sums, int64_t first, int64_t count, void* y) const;
+  void Apply(const __int128* sums, int64_t first, int64_t count, void* y,
+             std::optional<float> x_scale = {}) const;
 
  private:
   struct Impl;

@@ -105,8 +105,8 @@ struct RowSums {
         sums);
   }
 
-  void Finish(const Epilogue& epilogue) const {
-    std::visit([&](auto* sum) { epilogue.Apply(sum, channel, count, y); }, sums);
+  void Finish(const Epilogue& epilogue, std::optional<float> x_scale = {}) const {
+    std::visit([&](auto* sum) { epilogue.Apply(sum, channel, count, y, x_scale); }, sums);
   }
 };
 

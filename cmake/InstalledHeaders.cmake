@@ -8,13 +8,14 @@ set(public
   core/io/golden.h core/own_subject.h core/rng.h
   core/status.h core/subject.h core/tensor.h core/types.h core/verdict.h
   fuzz/case_codec.h fuzz/check_all.h fuzz/feedback.h fuzz/mutator.h fuzz/target.h
-  kernels/binary.h kernels/concat.h kernels/conv.h kernels/elementwise.h kernels/images.h
-  kernels/linear.h kernels/observer.h kernels/pool.h kernels/softmax.h kernels/table.h
-  kernels/targets.h kernels/types.h kernels/window.h
   oracles/exact/exact.h oracles/headroom/headroom.h oracles/conventions/convention.h oracles/trace.h
   properties/adapt.h properties/coverage.h properties/engine.h properties/gen/gen.h
   properties/gtest.h properties/property.h properties/suite.h properties/sweep.h
   triage/triage.h triage/triaged.h)
+
+# The public headers of kernels/ are those on top of the folder.
+file(GLOB kernels RELATIVE ${root} ${root}/kernels/*.h)
+list(APPEND public ${kernels})
 
 file(REMOVE_RECURSE ${to})
 set(done)

@@ -14,72 +14,78 @@
 
 namespace qualm {
 
-// Every key of a case file, in the order in which the writer puts them; the last two are the keys
-// inside "observed".
+// Every key of a case file, in the order in which the writer puts them, a row each: X(enumerator,
+// name, JSON types that the key can have, what a message expects there). The types and the words are
+// constants of case_fields.cc. The last two keys stand inside "observed".
+#define QUALM_CASE_KEYS(X)                                                   \
+  X(kVersion, "qualm_case", kNumbers, kInteger)                              \
+  X(kOp, "op", kTexts, kString)                                              \
+  X(kProperty, "property", kTexts, kString)                                  \
+  X(kNote, "note", kTexts, kString)                                          \
+  X(kFunction, "function", kTexts, kString)                                  \
+  X(kNegativeSlope, "negative_slope", kNumbers, kReal)                       \
+  X(kObserver, "observer", kTexts, kString)                                  \
+  X(kSymmetric, "symmetric", kBools | kNumbers, kFlag)                       \
+  X(kReduceRange, "reduce_range", kBools | kNumbers, kFlag)                  \
+  X(kDType, "dtype", kTexts, kString)                                        \
+  X(kQuantMin, "quant_min", kNumbers, kInteger)                              \
+  X(kQuantMax, "quant_max", kNumbers, kInteger)                              \
+  X(kAveragingConstant, "averaging_constant", kNumbers, kReal)               \
+  X(kBatches, "batches", kNumbers, kInteger)                                 \
+  X(kM, "M", kNumbers, kInteger)                                             \
+  X(kN, "N", kNumbers, kInteger)                                             \
+  X(kNA, "NA", kNumbers, kInteger)                                           \
+  X(kNB, "NB", kNumbers, kInteger)                                           \
+  X(kK, "K", kNumbers, kInteger)                                             \
+  X(kH, "H", kNumbers, kInteger)                                             \
+  X(kWidth, "W", kNumbers, kInteger)                                         \
+  X(kC, "C", kNumbers, kInteger)                                             \
+  X(kIC, "IC", kNumbers, kInteger)                                           \
+  X(kOC, "OC", kNumbers, kInteger)                                           \
+  X(kR, "R", kNumbers, kInteger)                                             \
+  X(kS, "S", kNumbers, kInteger)                                             \
+  X(kStride, "stride", kLists, "a list of 2 integers, rows and columns")     \
+  X(kPad, "pad", kLists, "a list of 4 integers: top, bottom, left, right")   \
+  X(kDilation, "dilation", kLists, "a list of 2 integers, rows and columns") \
+  X(kGroups, "groups", kNumbers, kInteger)                                   \
+  X(kCeilMode, "ceil_mode", kBools | kNumbers, kFlag)                        \
+  X(kCountIncludePad, "count_include_pad", kBools | kNumbers, kFlag)         \
+  X(kGran, "gran", kTexts, kString)                                          \
+  X(kXDType, "x_dtype", kTexts, kString)                                     \
+  X(kWDType, "w_dtype", kTexts, kString)                                     \
+  X(kOutDType, "out_dtype", kTexts, kString)                                 \
+  X(kXScale, "x_scale", kNumbers | kLists, kScale)                           \
+  X(kXZp, "x_zp", kNumbers | kLists, kZeroPoint)                             \
+  X(kWScale, "w_scale", kNumbers | kLists, kScale)                           \
+  X(kWZp, "w_zp", kNumbers | kLists, kZeroPoint)                             \
+  X(kAScale, "a_scale", kNumbers | kLists, kScale)                           \
+  X(kAZp, "a_zp", kNumbers | kLists, kZeroPoint)                             \
+  X(kBScale, "b_scale", kNumbers | kLists, kScale)                           \
+  X(kBZp, "b_zp", kNumbers | kLists, kZeroPoint)                             \
+  X(kMultiplier, "multiplier", kNumbers | kLists, kScale)                    \
+  X(kOutScale, "out_scale", kNumbers | kLists, kScale)                       \
+  X(kOutZp, "out_zp", kNumbers | kLists, kZeroPoint)                         \
+  X(kBias, "bias", kLists | kNulls, "a list of float32, or null")            \
+  X(kBiasI32, "bias_i32", kLists | kNulls, "a list of integers, or null")    \
+  X(kRelu, "relu", kBools | kNumbers, kFlag)                                 \
+  X(kOutMin, "out_min", kNumbers, kInteger)                                  \
+  X(kOutMax, "out_max", kNumbers, kInteger)                                  \
+  X(kRequant, "requant", kTexts, kString)                                    \
+  X(kXShape, "x_shape", kLists, kIntegers)                                   \
+  X(kWShape, "w_shape", kLists, kIntegers)                                   \
+  X(kX, "x", kLists, kValues)                                                \
+  X(kW, "w", kLists, kValues)                                                \
+  X(kA, "a", kLists, kValues)                                                \
+  X(kB, "b", kLists, kValues)                                                \
+  X(kExpected, "expected", kLists, kValues)                                  \
+  X(kObserved, "observed", kObjects, "an object {\"by\", \"y\"}")            \
+  X(kObservedBy, "observed.by", kTexts, kString)                             \
+  X(kObservedY, "observed.y", kLists, kValues)
+
 enum class CaseKey : uint8_t {
-  kVersion,
-  kOp,
-  kProperty,
-  kNote,
-  kFunction,
-  kNegativeSlope,
-  kObserver,
-  kSymmetric,
-  kReduceRange,
-  kDType,
-  kQuantMin,
-  kQuantMax,
-  kAveragingConstant,
-  kBatches,
-  kM,
-  kN,
-  kNA,
-  kNB,
-  kK,
-  kH,
-  kWidth,
-  kC,
-  kIC,
-  kOC,
-  kR,
-  kS,
-  kStride,
-  kPad,
-  kDilation,
-  kGroups,
-  kCeilMode,
-  kCountIncludePad,
-  kGran,
-  kXDType,
-  kWDType,
-  kOutDType,
-  kXScale,
-  kXZp,
-  kWScale,
-  kWZp,
-  kAScale,
-  kAZp,
-  kBScale,
-  kBZp,
-  kMultiplier,
-  kOutScale,
-  kOutZp,
-  kBias,
-  kBiasI32,
-  kRelu,
-  kOutMin,
-  kOutMax,
-  kRequant,
-  kXShape,
-  kWShape,
-  kX,
-  kW,
-  kA,
-  kB,
-  kExpected,
-  kObserved,
-  kObservedBy,
-  kObservedY,
+#define QUALM_ENUMERATOR(key, name, accepts, expected) key,
+  QUALM_CASE_KEYS(QUALM_ENUMERATOR)
+#undef QUALM_ENUMERATOR
 };
 inline constexpr size_t kCaseKeys = static_cast<size_t>(CaseKey::kObservedY) + 1;
 

@@ -127,6 +127,23 @@ std::string CheckDType(std::string_view field, bool allowed, std::string_view ex
   return allowed ? "" : Wrong(field, "type not possible here, expected " + std::string(expected));
 }
 
+// What scales and zero points are chosen by.
+std::string CheckChoice(const Observer& o) {
+  if (!IsCode(o.dtype)) return Wrong("dtype", "type not possible here, expected u8 or s8");
+  const CodeRange range = RangeOf(o.dtype);
+  if (o.quant_min < range.min || o.quant_max > range.max || o.quant_min >= o.quant_max)
+    return Wrong("quant_min", "expected quant_min < quant_max, both inside the type");
+  // PyTorch (MinMaxObserver._validate_qmin_qmax): 0 must be a code.
+  if (o.quant_min > 0 || o.quant_max < 0)
+    return Wrong("quant_min", "expected quant_min <= 0 <= quant_max");
+  if (o.reduce_range && o.quant_min >> 1 == o.quant_max >> 1)
+    return Wrong("reduce_range", "leaves a single code");
+  // PyTorch: "Cannot reduce range for symmetric quantization for quint8".
+  if (o.reduce_range && o.symmetric && o.dtype == DType::kU8)
+    return Wrong("reduce_range", "does not go with symmetric u8");
+  return "";
+}
+
 std::string CheckObserver(const Case& c) {
   if (!RowOf(c.op).observer) return "";
   const Observer& o = c.observer;
@@ -136,20 +153,9 @@ std::string CheckObserver(const Case& c) {
     return Wrong("x", "does not have the shape [batches,M,N]");
   if (c.x.shape()[0] < 1 || c.M < 1 || c.N < 1)
     return Wrong("x", "is empty, expected something to observe");
-  if (!IsCode(o.dtype)) return Wrong("dtype", "type not possible here, expected u8 or s8");
-  const CodeRange range = RangeOf(o.dtype);
-  if (o.quant_min < range.min || o.quant_max > range.max || o.quant_min >= o.quant_max)
-    return Wrong("quant_min", "expected quant_min < quant_max, both inside the type");
-  // PyTorch (MinMaxObserver._validate_qmin_qmax): 0 must be a code.
-  if (o.quant_min > 0 || o.quant_max < 0)
-    return Wrong("quant_min", "expected quant_min <= 0 <= quant_max");
+  QUALM_RETURN_IF_ERROR(CheckChoice(o));
   if (!(o.averaging_constant >= 0 && o.averaging_constant <= 1))
     return Wrong("averaging_constant", "expected 0..1");
-  if (o.reduce_range && o.quant_min >> 1 == o.quant_max >> 1)
-    return Wrong("reduce_range", "leaves a single code");
-  // PyTorch: "Cannot reduce range for symmetric quantization for quint8".
-  if (o.reduce_range && o.symmetric && o.dtype == DType::kU8)
-    return Wrong("reduce_range", "does not go with symmetric u8");
   if (c.per_channel && o.kind == Observer::Kind::kHistogram)
     return Wrong("gran", "the histogram observer is per tensor");
   const auto batches = static_cast<size_t>(c.x.shape()[0]);

@@ -206,6 +206,7 @@ constexpr auto FieldsOf(C& c) {
       window;
   auto& [kind, symmetric, reduce_range, dtype, quant_min, quant_max, averaging_constant] = observer;
   constexpr auto kObserver = &OpRow::observer;
+  constexpr auto kQParams = &OpRow::qparams;
   return std::tuple{
       std::tuple{FieldOf{{"op"}, op},
                  FieldOf{{"M"}, M},
@@ -246,11 +247,11 @@ constexpr auto FieldsOf(C& c) {
                  FieldOf{{.name = "function", .has = &OpRow::function, .required = true}, function},
                  FieldOf{{.name = "negative_slope", .has = &OpRow::function}, negative_slope},
                  FieldOf{{.name = "observer", .has = kObserver, .required = true}, kind},
-                 FieldOf{{.name = "symmetric", .has = kObserver}, symmetric},
-                 FieldOf{{.name = "reduce_range", .has = kObserver}, reduce_range},
-                 FieldOf{{.name = "dtype", .has = kObserver}, dtype},
-                 FieldOf{{.name = "quant_min", .has = kObserver}, quant_min},
-                 FieldOf{{.name = "quant_max", .has = kObserver}, quant_max},
+                 FieldOf{{.name = "symmetric", .has = kQParams}, symmetric},
+                 FieldOf{{.name = "reduce_range", .has = kQParams}, reduce_range},
+                 FieldOf{{.name = "dtype", .has = kQParams}, dtype},
+                 FieldOf{{.name = "quant_min", .has = kQParams}, quant_min},
+                 FieldOf{{.name = "quant_max", .has = kQParams}, quant_max},
                  FieldOf{{.name = "averaging_constant", .has = kObserver}, averaging_constant}},
       std::tuple{FieldOf{{"property"}, property}, FieldOf{{"note"}, note},
                  FieldOf{{"expected"}, expected}, FieldOf{{"observed"}, observed}}};

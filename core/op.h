@@ -124,7 +124,8 @@ struct OpRow {
   bool ceil_mode = false;    // kPool
   bool count_include_pad = false;
   bool function = false;  // Case::function, negative_slope
-  bool observer = false;  // Case::observer
+  bool observer = false;  // Observer::kind, averaging_constant
+  bool qparams = false;  // the other members of Observer: what scales and zero points are chosen by
 };
 
 // In the order in which `qualm list ops` prints them.
@@ -214,7 +215,8 @@ inline constexpr std::array kOpRows{
           .per_channel = PerChannel::kRows,
           .relu = false,
           .clamp = false,
-          .observer = true},
+          .observer = true,
+          .qparams = true},
 };
 inline constexpr size_t kOpCount = kOpRows.size();
 

@@ -192,7 +192,7 @@ void FitObservedValues(Case* c) {
 void FitFunctionAndObserver(Case* c) {
   if (c->function != Function::kLeakyRelu) c->negative_slope = Case{}.negative_slope;
   c->negative_slope = std::fabs(c->negative_slope);
-  if (!RowOf(c->op).observer) return;
+  if (!RowOf(c->op).qparams) return;
   Observer& o = c->observer;
   const CodeRange range = RangeOf(o.dtype);
   o.quant_min = std::clamp(o.quant_min, range.min, 0);
@@ -200,6 +200,7 @@ void FitFunctionAndObserver(Case* c) {
   if (o.quant_min == o.quant_max) o.quant_max = range.max;
   if ((o.symmetric && o.dtype == DType::kU8) || o.quant_min >> 1 == o.quant_max >> 1)
     o.reduce_range = false;
+  if (!RowOf(c->op).observer) return;
   // NaN too becomes a number.
   o.averaging_constant = o.averaging_constant >= 0 ? std::min(o.averaging_constant, 1.0f) : 0.0f;
   FitObservedValues(c);

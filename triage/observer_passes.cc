@@ -8,7 +8,7 @@
 
 namespace qualm::triage {
 void ObserverParameters(const Case& c, const Visit& visit) {
-  if (!RowOf(c.op).observer) return;
+  if (!RowOf(c.op).qparams) return;
   const auto offer = [&](const auto& edit) {
     Case simpler = ProblemOf(c);
     edit(simpler.observer);

@@ -377,7 +377,7 @@ constexpr std::array<Pass, 12> kPasses{{{"parameters", Parameters},
 
 Case SimplestParameters(const Case& c) {
   Case simplest;
-  if (RowOf(c.op).observer) {
+  if (RowOf(c.op).qparams) {
     const CodeRange range = RangeOf(c.observer.dtype);
     simplest.observer.quant_min = range.min;
     simplest.observer.quant_max = range.max;

@@ -153,11 +153,7 @@ std::vector<Property> ClampProperties() {
            "Outputs stay in [out_min, out_max]; where the exact rounded value lies at least 1 lsb "
            "past an end the output is that end; fused relu is max(unfused, zero point), at most "
            "out_max.",
-           {Op::kQuantize, Op::kRequantize, Op::kRescale, Op::kAdd, Op::kMul, Op::kLinear,
-            Op::kConv2d, Op::kDepthwise, Op::kMaxPool, Op::kAvgPool, Op::kGlobalAvgPool,
-            Op::kConcat, Op::kTable, Op::kSoftmax},
-           true,
-           Clamp}};
+           OpsWhere([](Op op) { return RowOf(op).clamp; }), true, Clamp}};
 }
 
 }  // namespace qualm

@@ -43,8 +43,8 @@ bool HasSpecialFloat(const Case& c) {
 // Elements that lie next to each other and are summed or compared together: of an image its lines.
 int64_t RowOf(const Case& c) {
   if (HasWindow(c.op)) return c.window.in_w * c.window.in_c;
-  if (c.op == Op::kConcat) return std::max<int64_t>(c.x.shape()[1], 1);
-  return c.op == Op::kLinear ? c.K : c.N;
+  if (RowOf(c.op).layout == Layout::kColumns) return std::max<int64_t>(c.x.shape()[1], 1);
+  return RowOf(c.op).layout == Layout::kProducts ? c.K : c.N;
 }
 
 // The case is not empty.
@@ -73,7 +73,7 @@ bool MultiplierAboveOne(const Case& c) {
   double scale = c.x_q.scale_at(0);
   if (HasTwoInputs(c.op)) {
     const double w = c.w_q.scale_at(0);
-    scale = c.op == Op::kMul ? scale * w : std::max(scale, w);
+    scale = RowOf(c.op).combine == Combine::kProduct ? scale * w : std::max(scale, w);
   }
   return scale > double{c.out_q.scale_at(0)} * (average ? static_cast<double>(c.K) : 1.0);
 }

@@ -14,16 +14,11 @@ namespace qualm {
 inline std::vector<Op> EveryOp() { return {AllOps().begin(), AllOps().end()}; }
 
 // For claims about rows and columns of outputs; choose_qparams gives parameters instead.
-inline std::vector<Op> EveryOpOnElements() {
-  std::vector<Op> ops = EveryOp();
-  std::erase(ops, Op::kChooseQParams);
-  return ops;
-}
+constexpr bool IsOnElements(Op op) { return RowOf(op).layout != Layout::kBatches; }
+inline std::vector<Op> EveryOpOnElements() { return OpsWhere(IsOnElements); }
 // For claims about columns that do not depend on each other; those of softmax share a row.
 inline std::vector<Op> EveryOpOnColumns() {
-  std::vector<Op> ops = EveryOpOnElements();
-  std::erase(ops, Op::kSoftmax);
-  return ops;
+  return OpsWhere([](Op op) { return IsOnElements(op) && RowOf(op).out_q != OutQParams::kFixed; });
 }
 
 std::vector<Property> DifferentialProperties();

@@ -245,7 +245,7 @@ Verdict Gauge(const Case& c, Subject& subject) {
   } else {
     twice(doubled.x_q.scale[0]);
     // A product of two inputs is doubled by doubling one, anything else by doubling both.
-    if (HasTwoInputs(c.op) && c.op != Op::kMul) twice(doubled.w_q.scale[0]);
+    if (HasTwoInputs(c.op) && RowOf(c.op).combine != Combine::kProduct) twice(doubled.w_q.scale[0]);
   }
   if (c.out_dtype == DType::kF32) {
     // No output scale to double: halve the weights' instead, where that loses no bit.
@@ -356,29 +356,17 @@ std::vector<Property> MetamorphicProperties() {
        "Doubling the scales of input (of add and concat: of both) and output (and a float bias; x "
        "itself for quantize) changes nothing where all stay finite; for f32 outputs halving the "
        "weights' scales instead. Tables: of relu and leaky_relu.",
-       {Op::kQuantize, Op::kRequantize, Op::kLinear, Op::kConv2d, Op::kDepthwise, Op::kAdd,
-        Op::kMul, Op::kAvgPool, Op::kGlobalAvgPool, Op::kRescale, Op::kConcat, Op::kTable},
-       false,
-       Gauge},
-      {"row_independence",
-       "A row computed alone has the same bits as among others.",
-       {Op::kQuantize, Op::kDequantize, Op::kRequantize, Op::kRescale, Op::kAdd, Op::kMul,
-        Op::kLinear, Op::kConcat, Op::kTable, Op::kSoftmax},
-       false,
-       RowIndependence},
-      {"batch_independence",
-       "An image computed alone has the same bits as among others.",
-       {Op::kConv2d, Op::kDepthwise, Op::kMaxPool, Op::kAvgPool, Op::kGlobalAvgPool},
-       false,
-       BatchIndependence},
+       OpsWhere(HasOutQParams), false, Gauge},
+      {"row_independence", "A row computed alone has the same bits as among others.",
+       OpsWhere([](Op op) { return IsOnElements(op) && !HasWindow(op); }), false, RowIndependence},
+      {"batch_independence", "An image computed alone has the same bits as among others.",
+       OpsWhere(HasWindow), false, BatchIndependence},
       {"column_independence",
        "A column (an output channel) computed alone has the same bits as among others.",
        EveryOpOnColumns(), false, ColumnIndependence},
       {"per_channel_equals_per_tensor",
        "Equal parameters in every channel give the same bits as the parameters per tensor.",
-       {Op::kQuantize, Op::kDequantize, Op::kRequantize, Op::kLinear, Op::kConv2d, Op::kDepthwise},
-       false,
-       PerChannelEqualsPerTensor},
+       OpsWhere(HasChannelList), false, PerChannelEqualsPerTensor},
   };
 }
 

@@ -16,8 +16,8 @@
 #include <vector>
 
 #include "adapters/registry.h"
-#include "core/subject.h"
 #include "core/op.h"
+#include "core/subject.h"
 #include "properties/engine.h"
 #include "properties/processor_test_util.h"
 

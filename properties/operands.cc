@@ -19,12 +19,12 @@ Verdict Commutes(const Case& c, Subject& subject) {
   return relation::SameAnswer(c, swapped, subject, "swapping the operands changes the output");
 }
 
-// b is real 0 for add, real 1 for mul.
+// b is real 0 for sums and differences, real 1 for products.
 Verdict NeutralOperandIsRescale(const Case& c, Subject& subject) {
   if (c.x.empty()) return Verdict::Vacuous("the output is empty");
   Case neutral = ProblemOf(c);
   const CodeRange range = RangeOf(c.w.dtype());
-  const bool mul = c.op == Op::kMul;
+  const bool mul = RowOf(c.op).combine == Combine::kProduct;
   int32_t& zero = neutral.w_q.zero_point[0];
   zero = std::clamp(zero, range.min, range.max - (mul ? 1 : 0));
   if (mul) neutral.w_q.scale = {1.0f};
@@ -35,7 +35,7 @@ Verdict NeutralOperandIsRescale(const Case& c, Subject& subject) {
   rescale.w_q = QParams{};
   return relation::SameAnswer(
       rescale, neutral, subject,
-      mul ? "multiplying by 1 is not rescaling" : "adding 0 is not rescaling");
+      mul ? "multiplying by 1 is not rescaling" : "adding or subtracting 0 is not rescaling");
 }
 
 Verdict EqualQParamsIsIdentity(const Case& c, Subject& subject) {
@@ -59,16 +59,13 @@ Verdict EqualQParamsIsIdentity(const Case& c, Subject& subject) {
 
 std::vector<Property> OperandProperties() {
   return {
-      {"commutes",
-       "Swapping the operands with their scales and zero points changes nothing.",
-       {Op::kAdd, Op::kMul},
-       false,
-       Commutes},
+      {"commutes", "Swapping the operands with their scales and zero points changes nothing.",
+       OpsWhere(
+           [](Op op) { return HasTwoOperands(op) && RowOf(op).combine != Combine::kDifference; }),
+       false, Commutes},
       {"neutral_operand_is_rescale",
-       "Adding real 0, or multiplying by real 1, is rescale of the other operand.",
-       {Op::kAdd, Op::kMul},
-       false,
-       NeutralOperandIsRescale},
+       "Adding or subtracting real 0, or multiplying by real 1, is rescale of the first operand.",
+       OpsWhere(HasTwoOperands), false, NeutralOperandIsRescale},
       {"equal_qparams_is_identity",
        "rescale with equal types, scales and zero points gives its input, clamped.",
        {Op::kRescale},

@@ -162,16 +162,12 @@ std::vector<Property> SweepProperties() {
        "With x constant, each output is monotone in its code, in the direction of sum(w - zw) over "
        "the taps in the image, and constant where that is 0. Not where float32 or fixed_q31 "
        "overflow.",
-       {Op::kLinear, Op::kConv2d, Op::kDepthwise},
-       false,
-       SweepIsMonotone},
+       OpsWhere(HasSums), false, SweepIsMonotone},
       {"sweep_is_linear",
        "With x constant, some straight line lies within half a code of every output strictly "
        "inside the clamp and beyond it at the ends; raw accumulators have second difference 0. Not "
        "under a requantization mode.",
-       {Op::kLinear, Op::kConv2d, Op::kDepthwise},
-       false,
-       SweepIsLinear},
+       OpsWhere(HasSums), false, SweepIsLinear},
   };
 }
 

@@ -42,7 +42,7 @@ void Steps(Teller& t) {
 }  // namespace told
 }  // namespace
 
-constexpr Meaning kAdd{
+extern constexpr Meaning kAdd{
     .op = Op::kAdd,
     .definition = {.value = definition::Value},
     .fast = {.integers = DifferencesOfX, .line = fast::PlusScaleOfB, .scaled = fast::TimesB},

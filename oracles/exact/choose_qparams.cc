@@ -102,9 +102,9 @@ std::string Value(const Case& c, int64_t index) {
 
 }  // namespace
 
-constexpr Meaning kChooseQParams{.op = Op::kChooseQParams,
-                                 .definition = {.outputs = ChooseQParamsRational},
-                                 .fast = {.outputs = ChooseQParams},
-                                 .told = {.steps = Steps, .value = Value}};
+extern constexpr Meaning kChooseQParams{.op = Op::kChooseQParams,
+                                        .definition = {.outputs = ChooseQParamsRational},
+                                        .fast = {.outputs = ChooseQParams},
+                                        .told = {.steps = Steps, .value = Value}};
 
 }  // namespace qualm::exact

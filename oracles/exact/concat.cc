@@ -49,9 +49,9 @@ void Steps(Teller& t) {
 }  // namespace told
 }  // namespace
 
-constexpr Meaning kConcat{.op = Op::kConcat,
-                          .definition = {.value = definition::Value},
-                          .fast = {.integers = fast::Differences, .line = fast::Quotient},
-                          .told = {.steps = Alone<told::Steps>}};
+extern constexpr Meaning kConcat{.op = Op::kConcat,
+                                 .definition = {.value = definition::Value},
+                                 .fast = {.integers = fast::Differences, .line = fast::Quotient},
+                                 .told = {.steps = Alone<told::Steps>}};
 
 }  // namespace qualm::exact

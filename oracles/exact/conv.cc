@@ -64,11 +64,11 @@ void Steps(Teller& t) {
 }  // namespace told
 }  // namespace
 
-constexpr Meaning kConv2d{
+extern constexpr Meaning kConv2d{
     .op = Op::kConv2d,
     .definition = {.value = definition::Value, .accumulator = definition::Sum},
     .fast = {.integers = SumsOf, .line = LineOfSum},
     .told = {.steps = Alone<told::Steps>}};
-constexpr Meaning kDepthwise{Op::kDepthwise, kConv2d.definition, kConv2d.fast, kConv2d.told};
+extern constexpr Meaning kDepthwise{Op::kDepthwise, kConv2d.definition, kConv2d.fast, kConv2d.told};
 
 }  // namespace qualm::exact

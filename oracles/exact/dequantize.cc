@@ -38,9 +38,10 @@ void Steps(Teller& t) {
 }  // namespace told
 }  // namespace
 
-constexpr Meaning kDequantize{.op = Op::kDequantize,
-                              .definition = {.value = definition::Value},
-                              .fast = {.integers = fast::Differences, .line = fast::TimesScale},
-                              .told = {.steps = Alone<told::Steps>}};
+extern constexpr Meaning kDequantize{
+    .op = Op::kDequantize,
+    .definition = {.value = definition::Value},
+    .fast = {.integers = fast::Differences, .line = fast::TimesScale},
+    .told = {.steps = Alone<told::Steps>}};
 
 }  // namespace qualm::exact

@@ -49,7 +49,7 @@ void Steps(Teller& t) {
 }  // namespace told
 }  // namespace
 
-constexpr Meaning kLinear{
+extern constexpr Meaning kLinear{
     .op = Op::kLinear,
     .definition = {.value = definition::Value, .accumulator = definition::Sum},
     .fast = {.integers = SumsOf, .line = LineOfSum},

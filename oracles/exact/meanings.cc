@@ -5,6 +5,10 @@
 
 namespace qualm::exact {
 
+// Each stands at the end of its operation's file.
+extern const Meaning kQuantize, kDequantize, kRequantize, kLinear, kConv2d, kDepthwise, kAdd, kMul,
+    kMaxPool, kAvgPool, kGlobalAvgPool, kRescale, kConcat, kTable, kSoftmax, kChooseQParams;
+
 const Meaning& MeaningOf(Op op) {
   switch (op) {
     case Op::kQuantize: return kQuantize;

@@ -68,15 +68,14 @@ struct Told {
   std::string (*value)(const Case& c, int64_t index) = nullptr;
 };
 
+// A row is `extern constexpr Meaning kName{...}` in the operation's file; meanings.cc names them
+// all.
 struct Meaning {
   Op op;
   Definition definition;
   FastForm fast;
   Told told;
 };
-
-extern const Meaning kQuantize, kDequantize, kRequantize, kLinear, kConv2d, kDepthwise, kAdd, kMul,
-    kMaxPool, kAvgPool, kGlobalAvgPool, kRescale, kConcat, kTable, kSoftmax, kChooseQParams;
 
 // An operation without a row does not compile, or does not link.
 const Meaning& MeaningOf(Op op);

@@ -44,9 +44,9 @@ void Steps(Teller& t) {
 }  // namespace told
 }  // namespace
 
-constexpr Meaning kMul{.op = Op::kMul,
-                       .definition = {.value = definition::Value},
-                       .fast = {.integers = fast::Products, .line = fast::ScaleOfProduct},
-                       .told = {.steps = Alone<told::Steps>}};
+extern constexpr Meaning kMul{.op = Op::kMul,
+                              .definition = {.value = definition::Value},
+                              .fast = {.integers = fast::Products, .line = fast::ScaleOfProduct},
+                              .told = {.steps = Alone<told::Steps>}};
 
 }  // namespace qualm::exact

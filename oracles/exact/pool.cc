@@ -175,16 +175,16 @@ void Average(Teller& t) {
 }  // namespace told
 }  // namespace
 
-constexpr Meaning kMaxPool{.op = Op::kMaxPool,
-                           .definition = {.value = definition::MaxValue},
-                           .fast = {.integers = fast::Maxima, .line = IdentityLine},
-                           .told = {.steps = Alone<told::Maximum>}};
-constexpr Meaning kAvgPool{
+extern constexpr Meaning kMaxPool{.op = Op::kMaxPool,
+                                  .definition = {.value = definition::MaxValue},
+                                  .fast = {.integers = fast::Maxima, .line = IdentityLine},
+                                  .told = {.steps = Alone<told::Maximum>}};
+extern constexpr Meaning kAvgPool{
     .op = Op::kAvgPool,
     .definition = {.value = definition::AverageValue},
     .fast = {.integers = fast::SumsAndCounts, .line = RescaleLine, .scaled = fast::OverCount},
     .told = {.steps = Alone<told::Average>}};
-constexpr Meaning kGlobalAvgPool{Op::kGlobalAvgPool, kAvgPool.definition, kAvgPool.fast,
-                                 kAvgPool.told};
+extern constexpr Meaning kGlobalAvgPool{Op::kGlobalAvgPool, kAvgPool.definition, kAvgPool.fast,
+                                        kAvgPool.told};
 
 }  // namespace qualm::exact

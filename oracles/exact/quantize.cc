@@ -119,13 +119,14 @@ std::string Value(const Case& c, int64_t index) {
 }  // namespace told
 }  // namespace
 
-constexpr Meaning kQuantize{.op = Op::kQuantize,
-                            .definition = {.value = definition::Value, .outputs = definition::All},
-                            .fast = {.integers = fast::Mantissas,
-                                     .line = fast::OverScale,
-                                     .scaled = fast::WithExponent,
-                                     .rounded = fast::RoundAll,
-                                     .real = fast::Special},
-                            .told = {.steps = Alone<told::Steps>, .value = told::Value}};
+extern constexpr Meaning kQuantize{
+    .op = Op::kQuantize,
+    .definition = {.value = definition::Value, .outputs = definition::All},
+    .fast = {.integers = fast::Mantissas,
+             .line = fast::OverScale,
+             .scaled = fast::WithExponent,
+             .rounded = fast::RoundAll,
+             .real = fast::Special},
+    .told = {.steps = Alone<told::Steps>, .value = told::Value}};
 
 }  // namespace qualm::exact

@@ -59,7 +59,7 @@ void Steps(Teller& t) {
 }  // namespace told
 }  // namespace
 
-constexpr Meaning kRequantize{
+extern constexpr Meaning kRequantize{
     .op = Op::kRequantize,
     .definition = {.value = definition::Value, .accumulator = definition::Accumulator},
     .fast = {.integers = fast::Accumulators, .line = fast::Multiplier},

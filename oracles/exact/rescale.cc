@@ -21,9 +21,9 @@ void Steps(Teller& t) { t.RescaleOperand("", "x_scale", t.c.x, t.c.x_q); }
 }  // namespace told
 }  // namespace
 
-constexpr Meaning kRescale{.op = Op::kRescale,
-                           .definition = {.value = definition::Value},
-                           .fast = {.integers = DifferencesOfX, .line = RescaleLine},
-                           .told = {.steps = Alone<told::Steps>}};
+extern constexpr Meaning kRescale{.op = Op::kRescale,
+                                  .definition = {.value = definition::Value},
+                                  .fast = {.integers = DifferencesOfX, .line = RescaleLine},
+                                  .told = {.steps = Alone<told::Steps>}};
 
 }  // namespace qualm::exact

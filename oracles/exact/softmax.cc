@@ -166,12 +166,13 @@ void Steps(Teller& t) {
 }  // namespace told
 }  // namespace
 
-constexpr Meaning kSoftmax{.op = Op::kSoftmax,
-                           .definition = {.value = definition::Value, .outputs = definition::All},
-                           .fast = {.integers = fast::NumeratorsAndSums,
-                                    .line = IdentityLine,
-                                    .scaled = fast::ShareOf,
-                                    .rounded = fast::RoundAll},
-                           .told = {.steps = Alone<told::Steps>}};
+extern constexpr Meaning kSoftmax{
+    .op = Op::kSoftmax,
+    .definition = {.value = definition::Value, .outputs = definition::All},
+    .fast = {.integers = fast::NumeratorsAndSums,
+             .line = IdentityLine,
+             .scaled = fast::ShareOf,
+             .rounded = fast::RoundAll},
+    .told = {.steps = Alone<told::Steps>}};
 
 }  // namespace qualm::exact

@@ -181,13 +181,14 @@ void Steps(Teller& t) {
 }  // namespace told
 }  // namespace
 
-constexpr Meaning kTable{.op = Op::kTable,
-                         .definition = {.value = definition::Value, .outputs = definition::All},
-                         .fast = {.integers = DifferencesOfX,
-                                  .line = RescaleLine,
-                                  .scaled = fast::ApplyAt,
-                                  .rounded = fast::RoundAll,
-                                  .real = fast::Irrational},
-                         .told = {.steps = Alone<told::Steps>, .value = told::Value}};
+extern constexpr Meaning kTable{
+    .op = Op::kTable,
+    .definition = {.value = definition::Value, .outputs = definition::All},
+    .fast = {.integers = DifferencesOfX,
+             .line = RescaleLine,
+             .scaled = fast::ApplyAt,
+             .rounded = fast::RoundAll,
+             .real = fast::Irrational},
+    .told = {.steps = Alone<told::Steps>, .value = told::Value}};
 
 }  // namespace qualm::exact

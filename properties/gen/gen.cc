@@ -146,25 +146,23 @@ struct Generator {
 };
 
 Generator GeneratorOf(Op op) {
-  switch (op) {
-    case Op::kQuantize: return {kQuantize, internal::DrawQuantize};
-    case Op::kDequantize: return {kDequantize, internal::DrawDequantize};
-    case Op::kRequantize: return {kRequantize, internal::DrawRequantize};
-    case Op::kLinear: return {kLinear, internal::DrawLinear};
-    case Op::kConv2d:
-    case Op::kDepthwise: return {kConv, internal::DrawConv};
-    case Op::kMaxPool: return {kMaxPool, internal::DrawPool};
-    case Op::kAvgPool:
-    case Op::kGlobalAvgPool: return {kAvgPool, internal::DrawPool};
-    case Op::kAdd:
-    case Op::kMul:
-    case Op::kRescale: return {kOperands, internal::DrawOperands};
-    case Op::kConcat: return {kOperands, internal::DrawConcat};
-    case Op::kTable: return {kTable, internal::DrawTable};
-    case Op::kSoftmax: return {kSoftmax, internal::DrawSoftmax};
-    case Op::kChooseQParams: return {kObserver, internal::DrawObserver};
+  const OpRow& row = RowOf(op);
+  switch (row.layout) {
+    case Layout::kProducts: return {kLinear, internal::DrawLinear};
+    case Layout::kConv: return {kConv, internal::DrawConv};
+    case Layout::kPool:
+      return {row.out_q == OutQParams::kOwn ? std::span<const Weighted>(kAvgPool) : kMaxPool,
+              internal::DrawPool};
+    case Layout::kColumns: return {kOperands, internal::DrawConcat};
+    case Layout::kBatches: return {kObserver, internal::DrawObserver};
+    case Layout::kElements: break;
   }
-  return {};
+  if (row.multiplier) return {kRequantize, internal::DrawRequantize};
+  if (row.function) return {kTable, internal::DrawTable};
+  if (row.out_q == OutQParams::kFixed) return {kSoftmax, internal::DrawSoftmax};
+  if (!row.x_qparams) return {kQuantize, internal::DrawQuantize};
+  if (row.out_q == OutQParams::kNone) return {kDequantize, internal::DrawDequantize};
+  return {kOperands, internal::DrawOperands};
 }
 
 // The mode is drawn last: all else of a case is what it would be without modes.

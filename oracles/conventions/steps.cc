@@ -197,7 +197,7 @@ Channel FixedPointAddChannel(const Case& c, int32_t bits) {
     return static_cast<int32_t>(RoundNearestEven(std::ldexp(scale, channel.fixed.shift)));
   };
   channel.a.fixed.value = fixed(channel.a.scale);
-  channel.b.fixed.value = fixed(channel.b.scale);
+  channel.b.fixed.value = SignOfSecond(c.op) * fixed(channel.b.scale);
   return channel;
 }
 

@@ -313,9 +313,10 @@ std::string CannotMapCodes(const Case& c) {
 }
 
 std::vector<Op> OpsOf(bool rndnu) {
-  std::vector<Op> ops{Op::kQuantize, Op::kDequantize, Op::kRequantize, Op::kLinear,
-                      Op::kConv2d,   Op::kDepthwise,  Op::kAdd,        Op::kMul,
-                      Op::kMaxPool,  Op::kRescale,    Op::kTable,      Op::kSoftmax};
+  std::vector<Op> ops{Op::kQuantize, Op::kDequantize, Op::kRequantize, Op::kLinear, Op::kConv2d,
+                      Op::kDepthwise, Op::kMaxPool, Op::kRescale, Op::kTable, Op::kSoftmax};
+  const std::vector<Op> two_operands = OpsWhere(HasTwoOperands);
+  ops.insert(ops.end(), two_operands.begin(), two_operands.end());
   // The averages of AArch64 have kernels of their own.
   if (!rndnu) ops.insert(ops.end(), {Op::kAvgPool, Op::kGlobalAvgPool});
   return ops;
@@ -352,7 +353,7 @@ std::vector<Step> MapSteps(const Case& c) {
 }
 
 Channel ChannelOf(const Case& c, int64_t n) {
-  if (c.op == Op::kAdd) return FixedPointAddChannel(c, 21);
+  if (AddsOperands(c.op)) return FixedPointAddChannel(c, 21);
   Channel channel;
   SetClamp(channel, c);
   if (MapsCodes(c.op)) return MapChannel(c, channel);
@@ -464,7 +465,7 @@ Convention Make(bool rndnu) {
       }
       return steps;
     }
-    if (c.op == Op::kAdd) {
+    if (AddsOperands(c.op)) {
       AppendSteps(steps, kAdd);
       return steps;
     }

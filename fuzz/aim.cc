@@ -127,55 +127,41 @@ void AimAtTie(Case& c, Rng& rng) {
   const int64_t half = odd << (shift - 1);
   const auto code = static_cast<float>(2 * half);  // what one output code is worth
   const int64_t target = (2 * rng.Between(-256, 255) + 1) * half;
-  switch (c.op) {
-    case Op::kQuantize:
-      c.out_q.scale[at] = code;
-      c.x.as<float>()[static_cast<size_t>(i)] = static_cast<float>(target);
-      break;
-    case Op::kRequantize:
-      c.x.SetInt(i, static_cast<int32_t>(target));
-      if (c.multiplier.empty()) {
-        c.x_q.scale[0] = c.w_q.scale[at] = 1.0f;
-        c.out_q.scale[0] = code;
-      } else {
-        c.multiplier[at] = 1.0f / code;
-      }
-      break;
-    case Op::kLinear:
-    case Op::kConv2d:
-    case Op::kDepthwise: AimSumAtTie(c, m, n, target, code); break;
-    case Op::kRescale:
-      if (!SetDifference(c.x.IntAt(i), target, c.x_q)) return;
-      c.x_q.scale[0] = 1.0f;
-      c.out_q.scale[0] = code;
-      break;
-    case Op::kAdd:
-    case Op::kMul: {
-      // a + b or a * b is the target: b stays as it is, or becomes 1.
-      const int64_t b = c.op == Op::kMul ? 1 : int64_t{c.w.IntAt(i)} - c.w_q.zero_point[0];
-      const int64_t a = c.op == Op::kMul ? target : target - b;
-      QParams a_q = c.x_q, b_q = c.w_q;
-      if (!SetDifference(c.x.IntAt(i), a, a_q) || !SetDifference(c.w.IntAt(i), b, b_q)) return;
-      c.x_q = {{1.0f}, a_q.zero_point};
-      c.w_q = {{1.0f}, b_q.zero_point};
-      c.out_q.scale[0] = code;
-      break;
-    }
-    case Op::kConcat: {
-      const Part part = PartOf(c, m, n);
-      if (!SetDifference(part.codes->IntAt(part.i), target, *part.q)) return;
-      part.q->scale[0] = 1.0f;
-      c.out_q.scale[0] = code;
-      break;
-    }
-    case Op::kAvgPool:
-    case Op::kGlobalAvgPool: AimAverageAtTie(c, i, rng); break;
-    case Op::kDequantize:
-    case Op::kMaxPool:
-    case Op::kTable:
-    case Op::kSoftmax:
-    case Op::kChooseQParams: break;  // nothing is rounded here, or not in a way to aim at
+  if (c.op == Op::kQuantize) {
+    c.out_q.scale[at] = code;
+    c.x.as<float>()[static_cast<size_t>(i)] = static_cast<float>(target);
+  } else if (UsesMultiplier(c)) {
+    c.x.SetInt(i, static_cast<int32_t>(target));
+    c.multiplier[at] = 1.0f / code;
+  } else if (RowOf(c.op).multiplier) {
+    c.x.SetInt(i, static_cast<int32_t>(target));
+    c.x_q.scale[0] = c.w_q.scale[at] = 1.0f;
+    c.out_q.scale[0] = code;
+  } else if (HasSums(c.op)) {
+    AimSumAtTie(c, m, n, target, code);
+  } else if (c.op == Op::kRescale) {
+    if (!SetDifference(c.x.IntAt(i), target, c.x_q)) return;
+    c.x_q.scale[0] = 1.0f;
+    c.out_q.scale[0] = code;
+  } else if (HasTwoOperands(c.op)) {
+    // a + b, a - b or a * b is the target: b stays as it is, or becomes 1.
+    const bool product = RowOf(c.op).combine == Combine::kProduct;
+    const int64_t b = product ? 1 : int64_t{c.w.IntAt(i)} - c.w_q.zero_point[0];
+    const int64_t a = product ? target : target - SignOfSecond(c.op) * b;
+    QParams a_q = c.x_q, b_q = c.w_q;
+    if (!SetDifference(c.x.IntAt(i), a, a_q) || !SetDifference(c.w.IntAt(i), b, b_q)) return;
+    c.x_q = {{1.0f}, a_q.zero_point};
+    c.w_q = {{1.0f}, b_q.zero_point};
+    c.out_q.scale[0] = code;
+  } else if (RowOf(c.op).layout == Layout::kColumns) {
+    const Part part = PartOf(c, m, n);
+    if (!SetDifference(part.codes->IntAt(part.i), target, *part.q)) return;
+    part.q->scale[0] = 1.0f;
+    c.out_q.scale[0] = code;
+  } else if (IsPool(c.op) && RowOf(c.op).out_q == OutQParams::kOwn) {
+    AimAverageAtTie(c, i, rng);
   }
+  // Elsewhere nothing is rounded, or not in a way to aim at.
 }
 
 }  // namespace qualm::fuzz

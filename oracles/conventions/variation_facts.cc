@@ -27,7 +27,9 @@ float OutputScale(const Facts& f) {
   return IsCode(f.c->out_dtype) ? f.c->out_q.scale_at(f.channel) : 1.0f;
 }
 
-bool HasProductOfScales(Op op) { return HasSums(op) || op == Op::kMul || op == Op::kRequantize; }
+bool HasProductOfScales(Op op) {
+  return HasSums(op) || RowOf(op).combine == Combine::kProduct || RowOf(op).multiplier;
+}
 
 float InputScales(const Case& c, int64_t channel) {
   if (c.op == Op::kQuantize) return 1;
@@ -50,7 +52,7 @@ bool DividesExactly(long double value, float divisor) {
 }
 
 FactsOf::FactsOf(const Case& c) : c_(c), are_codes_(ZeroPointsAreCodes(c)) {
-  if (c.op == Op::kChooseQParams) {
+  if (RowOf(c.op).layout == Layout::kBatches) {
     chosen_ = exact::Evaluate(c);
   } else {
     outputs_.emplace(c);
@@ -67,52 +69,49 @@ Facts FactsOf::operator()(int64_t index) const {
   const exact::Real real = outputs_ ? outputs_->RealAt(m, n) : exact::Real{};
   f.real = real.value;
   f.real_is_exact = real.is_exact;
-  switch (c_.op) {
-    case Op::kDequantize:
-    case Op::kRequantize:
-    case Op::kMul:
-    case Op::kMaxPool: AddTerms(&f); break;
-    case Op::kLinear:
-    case Op::kConv2d:
-    case Op::kDepthwise:
+  const OpRow& row = RowOf(c_.op);
+  switch (row.layout) {
+    case Layout::kProducts:
+    case Layout::kConv:
       AddTerms(&f);
       AddProducts(&f);
-      break;
-    case Op::kAdd:
+      return f;
+    case Layout::kPool:
       AddTerms(&f);
-      f.sum = 0;  // no accumulator: each operand has a scale of its own
-      f.multiplier = 1;
-      break;
-    case Op::kRescale:
-    case Op::kConcat:
+      if (row.out_q == OutQParams::kOwn) AddAverage(&f);
+      return f;
+    case Layout::kColumns:
       AddTerms(&f);
       f.largest_operand = f.terms * static_cast<double>(OutputScale(f));
-      break;
-    case Op::kAvgPool:
-    case Op::kGlobalAvgPool:
-      AddTerms(&f);
-      AddAverage(&f);
-      break;
-    case Op::kQuantize: AddRealNumber(&f); break;
-    case Op::kTable:
-      AddRealNumber(&f);
-      f.is_linear = c_.function == Function::kRelu || c_.function == Function::kLeakyRelu;
-      f.largest_operand = std::abs(static_cast<double>(c_.x.IntAt(index)) - c_.x_q.zero_point[0]) *
-                          static_cast<double>(c_.x_q.scale[0]);
-      break;
-    case Op::kSoftmax:  // 256 * t / sum t
-      f.is_linear = false;
-      f.terms = f.products = f.real;
-      f.sum = static_cast<double>(outputs_->integers().counts[static_cast<size_t>(m)]);
-      f.multiplier = 1;
-      f.exact_multiplier = 1;
-      break;
-    case Op::kChooseQParams:
+      return f;
+    case Layout::kBatches:
       f.real = static_cast<double>(chosen_.FloatAt(index));
       f.real_is_exact = true;
       f.chosen_scale = static_cast<double>(chosen_.FloatAt(index % chosen_.shape()[1]));
       AddRealNumber(&f);
-      break;
+      return f;
+    case Layout::kElements: break;
+  }
+  if (AddsOperands(c_.op)) {
+    AddTerms(&f);
+    f.sum = 0;  // no accumulator: each operand has a scale of its own
+    f.multiplier = 1;
+  } else if (row.function) {
+    AddRealNumber(&f);
+    f.is_linear = c_.function == Function::kRelu || c_.function == Function::kLeakyRelu;
+    f.largest_operand = std::abs(static_cast<double>(c_.x.IntAt(index)) - c_.x_q.zero_point[0]) *
+                        static_cast<double>(c_.x_q.scale[0]);
+  } else if (row.out_q == OutQParams::kFixed) {  // softmax: 256 * t / sum t
+    f.is_linear = false;
+    f.terms = f.products = f.real;
+    f.sum = static_cast<double>(outputs_->integers().counts[static_cast<size_t>(m)]);
+    f.multiplier = 1;
+    f.exact_multiplier = 1;
+  } else if (!row.x_qparams) {
+    AddRealNumber(&f);
+  } else {
+    AddTerms(&f);
+    if (c_.op == Op::kRescale) f.largest_operand = f.terms * static_cast<double>(OutputScale(f));
   }
   return f;
 }

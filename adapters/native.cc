@@ -213,6 +213,7 @@ class NativeSubject final : public InProcessSubject {
             .error;
       case Op::kRescale: return kernels::RescaleCodes(x, of(c.x_q), of(c.out_q), range, y).error;
       case Op::kAdd: return kernels::Add(x, of(c.x_q), w, of(c.w_q), of(c.out_q), range, y).error;
+      case Op::kSub: return kernels::Sub(x, of(c.x_q), w, of(c.w_q), of(c.out_q), range, y).error;
       case Op::kMul: return kernels::Mul(x, of(c.x_q), w, of(c.w_q), of(c.out_q), range, y).error;
       case Op::kMaxPool:
         return kernels::MaxPool(ImagesOf(placed), PoolShapeOf(c), c.out_q.zero_point[0], range, y)

@@ -63,7 +63,8 @@ enum {
  *   requantize  x s32 [M,N]                    -> y codes [M,N]
  *   linear      x codes [M,K], w codes [N,K]   -> y codes, s32 or f32 [M,N]
  *   rescale     x codes [M,N]                  -> y codes [M,N]
- *   add, mul    x, w codes [M,N], of one type  -> y codes [M,N]
+ *   add, sub, mul
+ *               x, w codes [M,N], of one type  -> y codes [M,N]
  *   conv2d      x codes [B,H,W,C], w codes [N,R,S,C/groups] -> y codes, s32 or f32 [B,OH,OW,N]
  *   depthwise   conv2d with groups = C
  *   max_pool, avg_pool, global_avg_pool
@@ -87,7 +88,9 @@ enum {
   QUALM_RESCALE = 11,
   QUALM_CONCAT = 12,
   QUALM_TABLE = 13,
-  QUALM_SOFTMAX = 14
+  QUALM_SOFTMAX = 14,
+  /* 15 is no operation of plugins. */
+  QUALM_SUB = 16
 };
 
 /* What a table operation applies to the real value of a code. */
@@ -164,7 +167,7 @@ typedef struct qualm_problem {
   int32_t op;
   int32_t relu; /* 1: results are at least the code of real 0 (0 for s32 and f32 outputs) */
   const qualm_tensor* x;
-  const qualm_tensor* w; /* weights, or the second operand of add, mul and concat; else NULL */
+  const qualm_tensor* w; /* weights, or the second operand of add, sub, mul and concat; else NULL */
   /* To be written completely; holds a pattern before the call. In place (QUALM_CAN_IN_PLACE) its
    * data and strides are those of x. */
   const qualm_tensor* y;
@@ -208,7 +211,7 @@ typedef struct qualm_problem {
 #define QUALM_CAN_EMPTY UINT32_C(64)     /* M = 0 or N = 0: write nothing */
 #define QUALM_CAN_EMPTY_K UINT32_C(128)  /* K = 0: the sum is 0 */
 #define QUALM_CAN_ACC UINT32_C(256)      /* can fill acc */
-#define QUALM_CAN_IN_PLACE UINT32_C(512) /* rescale, add, mul, table: y lies over x */
+#define QUALM_CAN_IN_PLACE UINT32_C(512) /* rescale, add, sub, mul, table: y lies over x */
 #define QUALM_CAN_DILATION UINT32_C(1024)
 #define QUALM_CAN_GROUPS UINT32_C(2048)             /* conv2d with groups other than 1 */
 #define QUALM_CAN_ASYMMETRIC_PADDING UINT32_C(4096) /* top != bottom or left != right */

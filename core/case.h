@@ -121,7 +121,8 @@ struct Window {
 //   requantize  x s32 [M,N]              -> codes [M,N];  multiplier 1 or N entries, or, when
 //               multiplier is empty, the exact quotient x_q.scale * w_q.scale[n] / out.scale
 //   rescale     x codes [M,N]            -> codes [M,N]
-//   add, mul    x codes [M,N] (operand a), w codes [M,N] (operand b), of one type -> codes [M,N]
+//   add, sub, mul
+//               x codes [M,N] (operand a), w codes [M,N] (operand b), of one type -> codes [M,N]
 //   linear      x codes [M,K], w codes [N,K] -> out_dtype [M,N];  w_q 1 or N entries
 //   conv2d      x codes [batch,H,W,C], w codes [N,R,S,C/groups] -> out_dtype [batch,OH,OW,N];
 //               w_q 1 or N entries; M = batch*OH*OW and K = R*S*C/groups are derived
@@ -144,7 +145,7 @@ struct Case {
   int64_t K = 0;  // terms of one sum: linear, convolutions, pools; else 0
 
   Tensor x;
-  Tensor w;       // weights, or the second operand of add and mul; else empty
+  Tensor w;       // weights, or the second input of add, sub, mul, concat; else empty
   Window window;  // convolutions and pools; else default
   QParams x_q;
   QParams w_q;

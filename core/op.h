@@ -39,6 +39,7 @@ enum class Op : uint8_t {
   kTable,
   kSoftmax,
   kChooseQParams,
+  kSub,
 };
 
 // How the shapes of x, w and the output y follow from the sizes M, N, K of a case, or from its
@@ -153,6 +154,11 @@ inline constexpr std::array kOpRows{
           .name = "add",
           .second = Second::kInput,
           .combine = Combine::kSum,
+          .in_place = true},
+    OpRow{.op = Op::kSub,
+          .name = "sub",
+          .second = Second::kInput,
+          .combine = Combine::kDifference,
           .in_place = true},
     OpRow{.op = Op::kMul,
           .name = "mul",

@@ -83,6 +83,7 @@ TEST_P(CaseCodec, BytesMeanWhatTheyMeant) {
       {"avg_pool", 12914210822534119657u},   {"global_avg_pool", 18359079543833932266u},
       {"concat", 14534565005814412542u},     {"table", 6321485034914803453u},
       {"softmax", 307730757528851976u},      {"choose_qparams", 4538484127824963905u},
+      {"sub", 15866521744865831564u},
   };
   Rng rng(5);
   uint64_t hash = 14695981039346656037u;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// y = clamp(RNE(v) + zy), v = (sa*da + sb*db) / sy, da = a - za, db = b - zb: how the rounding is
-// decided. [lo, hi] are the bounds of RNE(v), the code before the zero point is added.
+// add and sub: y = clamp(RNE(v) + zy), v = (sa*da + sb*db) / sy, da = a - za, db = b - zb. To
+// subtract, sb is minus the scale of b; the proof does not use its sign. How the rounding is
+// decided, with [lo, hi] the bounds of RNE(v), the code before the zero point is added:
 //
 // 1. float32. ma = RN(sa/sy), mb likewise, t = da*ma + db*mb, fused or not: the error is below
-//    2^-24*(2|da*ma| + 2|db*mb| + |t|)*(1 + 2^-20) < E = 2^-22*(max|da|*ma + max|db|*mb), a
+//    2^-24*(2|da*ma| + 2|db*mb| + |t|)*(1 + 2^-20) < E = 2^-22*(max|da|*ma + max|db|*|mb|), a
 //    constant of the call. n = RNE(t), by adding and subtracting 1.5*2^23, is RNE(v) if |t - n| <=
 //    1/2 - E; where |t| > 2^22, n may be wrong but lies outside [lo, hi] on the right side, as v
 //    does. Where sa/sy and sb/sy are floats and every partial sum is one too, t is v and E is 0,
@@ -40,10 +41,10 @@ namespace {
 // Everything the loops need. Codes are read as unsigned: s8 codes and their zero points are shifted
 // by 128.
 struct AddPlan {
-  uint8_t flip = 0;                // 0x80 for s8 operands
-  int64_t a_zero = 0, b_zero = 0;  // shifted
-  float a_scale = 1, b_scale = 1, y_scale = 1;
-  double a_multiplier = 1, b_multiplier = 1;  // sa/sy and sb/sy, rounded
+  uint8_t flip = 0;                             // 0x80 for s8 operands
+  int64_t a_zero = 0, b_zero = 0;               // shifted
+  float a_scale = 1, b_scale = 1, y_scale = 1;  // b_scale < 0 to subtract
+  double a_multiplier = 1, b_multiplier = 1;    // sa/sy and sb/sy, rounded
   float a_multiplier32 = 1, b_multiplier32 = 1;
   int64_t lo = 0, hi = 0;
   int64_t y_zero = 0;
@@ -223,20 +224,21 @@ bool IsExactInFloat(const AddPlan& plan, double a_most, double b_most) {
   const int a_unit = ma.exponent + std::countr_zero(static_cast<uint64_t>(ma.mantissa));
   const int b_unit = mb.exponent + std::countr_zero(static_cast<uint64_t>(mb.mantissa));
   const double unit = std::ldexp(1.0, std::min(a_unit, b_unit));
-  return a_most * plan.a_multiplier32 + b_most * plan.b_multiplier32 <= 0x1p24 * unit;
+  return a_most * plan.a_multiplier32 + b_most * std::fabs(plan.b_multiplier32) <= 0x1p24 * unit;
 }
 
-AddPlan MakePlan(const Quantization& a_q, const Quantization& b_q, const Quantization& y_q,
-                 bool is_signed, Bounds bounds) {
+// b_sign is 1 to add, -1 to subtract.
+AddPlan MakePlan(const Quantization& a_q, const Quantization& b_q, float b_sign,
+                 const Quantization& y_q, bool is_signed, Bounds bounds) {
   AddPlan plan;
   plan.flip = is_signed ? 0x80 : 0;
   plan.a_zero = int64_t{a_q.zero_point} + plan.flip;
   plan.b_zero = int64_t{b_q.zero_point} + plan.flip;
   plan.a_scale = a_q.scale;
-  plan.b_scale = b_q.scale;
+  plan.b_scale = b_sign * b_q.scale;
   plan.y_scale = y_q.scale;
   plan.a_multiplier = static_cast<double>(a_q.scale) / y_q.scale;
-  plan.b_multiplier = static_cast<double>(b_q.scale) / y_q.scale;
+  plan.b_multiplier = static_cast<double>(plan.b_scale) / y_q.scale;
   plan.y_zero = y_q.zero_point;
   plan.lo = int64_t{bounds.lo} - y_q.zero_point;
   plan.hi = int64_t{bounds.hi} - y_q.zero_point;
@@ -251,13 +253,14 @@ AddPlan MakePlan(const Quantization& a_q, const Quantization& b_q, const Quantiz
 
   // Multipliers whose products with codes neither overflow nor underflow; exact differences.
   const auto moderate = [](double m) { return m >= 0x1p-60 && m <= 0x1p60; };
+  const double b_multiplier = std::fabs(plan.b_multiplier);
   if (a_most >= 0x1p20 || b_most >= 0x1p20 || !inside(1 << 20) || !moderate(plan.a_multiplier) ||
-      !moderate(plan.b_multiplier)) {
+      !moderate(b_multiplier)) {
     return plan;
   }
   plan.a_multiplier32 = static_cast<float>(plan.a_multiplier);
   plan.b_multiplier32 = static_cast<float>(plan.b_multiplier);
-  const double error = 0x1p-22 * (a_most * plan.a_multiplier + b_most * plan.b_multiplier);
+  const double error = 0x1p-22 * (a_most * plan.a_multiplier + b_most * b_multiplier);
   if (IsExactInFloat(plan, a_most, b_most)) {
     plan.use_float32 = true;
     plan.margin32 = HUGE_VALF;
@@ -271,13 +274,23 @@ AddPlan MakePlan(const Quantization& a_q, const Quantization& b_q, const Quantiz
 
 // Not inlined: the arithmetic must stay behind the change of the control word.
 HWY_NOINLINE void RunAdd(const ConstMatrix& a, const Quantization& a_q, const ConstMatrix& b,
-                         const Quantization& b_q, const Quantization& y_q, const OutputRange& range,
-                         const MutableMatrix& y) {
-  const AddPlan plan = MakePlan(a_q, b_q, y_q, a.type == ElementType::kS8,
+                         const Quantization& b_q, float b_sign, const Quantization& y_q,
+                         const OutputRange& range, const MutableMatrix& y) {
+  const AddPlan plan = MakePlan(a_q, b_q, b_sign, y_q, a.type == ElementType::kS8,
                                 OutputBounds(y.type, range, y_q.zero_point));
   ForEachRowOfTwo(a, b, y, [&](const uint8_t* pa, const uint8_t* pb, size_t count, uint8_t* py) {
     QUALM_DISPATCH(AddCodes)(plan, pa, pb, count, py);
   });
+}
+
+Status AddOrSubtract(const ConstMatrix& a, const Quantization& a_q, const ConstMatrix& b,
+                     const Quantization& b_q, float b_sign, const Quantization& y_q,
+                     const OutputRange& range, const MutableMatrix& y) {
+  const ScopedFpEnvironment environment;
+  if (Status s = ValidateBinary(a, a_q, b, b_q, y_q, range, y); !s.ok()) return s;
+  if (a.rows == 0 || a.columns == 0) return {};
+  RunAdd(a, a_q, b, b_q, b_sign, y_q, range, y);
+  return {};
 }
 
 }  // namespace
@@ -286,11 +299,13 @@ HWY_NOINLINE void RunAdd(const ConstMatrix& a, const Quantization& a_q, const Co
 Status Add(const ConstMatrix& a, const Quantization& a_q, const ConstMatrix& b,
            const Quantization& b_q, const Quantization& y_q, const OutputRange& range,
            const MutableMatrix& y) {
-  const ScopedFpEnvironment environment;
-  if (Status s = internal::ValidateBinary(a, a_q, b, b_q, y_q, range, y); !s.ok()) return s;
-  if (a.rows == 0 || a.columns == 0) return {};
-  internal::RunAdd(a, a_q, b, b_q, y_q, range, y);
-  return {};
+  return internal::AddOrSubtract(a, a_q, b, b_q, 1.0f, y_q, range, y);
+}
+
+Status Sub(const ConstMatrix& a, const Quantization& a_q, const ConstMatrix& b,
+           const Quantization& b_q, const Quantization& y_q, const OutputRange& range,
+           const MutableMatrix& y) {
+  return internal::AddOrSubtract(a, a_q, b, b_q, -1.0f, y_q, range, y);
 }
 
 }  // namespace qualm::kernels

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// add and mul of two tensors of codes: exactly rounded on every instruction set.
+// add, sub and mul of two tensors of codes: exactly rounded on every instruction set.
 #ifndef QUALM_KERNELS_BINARY_H_
 #define QUALM_KERNELS_BINARY_H_
 
@@ -13,6 +13,11 @@ namespace qualm::kernels {
 
 // y = clamp(RNE((sa*(a - za) + sb*(b - zb)) / sy) + zy).
 Status Add(const ConstMatrix& a, const Quantization& a_q, const ConstMatrix& b,
+           const Quantization& b_q, const Quantization& y_q, const OutputRange& range,
+           const MutableMatrix& y);
+
+// y = clamp(RNE((sa*(a - za) - sb*(b - zb)) / sy) + zy).
+Status Sub(const ConstMatrix& a, const Quantization& a_q, const ConstMatrix& b,
            const Quantization& b_q, const Quantization& y_q, const OutputRange& range,
            const MutableMatrix& y);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// add and mul against exact integer references, on every instruction set.
+// add, sub and mul against exact integer references, on every instruction set.
 #include "kernels/binary.h"
 
 #include <gtest/gtest.h>
@@ -17,7 +17,8 @@ using test::GuardedBuffer;
 using test::Random;
 using test::Term;
 
-enum class Operation { kAdd, kMul };
+enum class Operation { kAdd, kSub, kMul };
+constexpr Operation kOperations[] = {Operation::kAdd, Operation::kSub, Operation::kMul};
 
 struct Problem {
   Operation operation = Operation::kAdd;
@@ -30,13 +31,18 @@ struct Problem {
 std::string Text(const Problem& p) {
   char buffer[256];
   std::snprintf(buffer, sizeof(buffer), "%s %s->%s a %a,%d b %a,%d y %a,%d",
-                p.operation == Operation::kAdd ? "add" : "mul",
+                p.operation == Operation::kAdd   ? "add"
+                : p.operation == Operation::kSub ? "sub"
+                                                 : "mul",
                 p.x_type == ElementType::kU8 ? "u8" : "s8",
                 p.y_type == ElementType::kU8 ? "u8" : "s8", static_cast<double>(p.a.scale),
                 p.a.zero_point, static_cast<double>(p.b.scale), p.b.zero_point,
                 static_cast<double>(p.y.scale), p.y.zero_point);
   return buffer;
 }
+
+// Of the second operand of add and sub.
+int Sign(const Problem& p) { return p.operation == Operation::kSub ? -1 : 1; }
 
 int32_t Code(uint8_t byte, ElementType type) {
   return type == ElementType::kS8 ? static_cast<int8_t>(byte) : byte;
@@ -58,8 +64,8 @@ int32_t Reference(const Problem& p, uint8_t a, uint8_t b) {
   const Term sa = Exactly(p.a.scale);
   const Term sb = Exactly(p.b.scale);
   std::vector<Term> value;
-  if (p.operation == Operation::kAdd) {
-    value = {{sa.mantissa * da, sa.exponent}, {sb.mantissa * db, sb.exponent}};
+  if (p.operation != Operation::kMul) {
+    value = {{sa.mantissa * da, sa.exponent}, {Sign(p) * sb.mantissa * db, sb.exponent}};
   } else {
     value = {{sa.mantissa * da * sb.mantissa * db, sa.exponent + sb.exponent}};
   }
@@ -74,10 +80,10 @@ int32_t QuickReference(const Problem& p, uint8_t a, uint8_t b) {
   const Term sa = Exactly(p.a.scale), sb = Exactly(p.b.scale), sy = Exactly(p.y.scale);
   __int128 numerator = 0;
   __int128 denominator = sy.mantissa;
-  if (p.operation == Operation::kAdd) {
+  if (p.operation != Operation::kMul) {
     const int lowest = std::min({sa.exponent, sb.exponent, sy.exponent});
-    numerator =
-        (sa.mantissa * da << (sa.exponent - lowest)) + (sb.mantissa * db << (sb.exponent - lowest));
+    numerator = (sa.mantissa * da << (sa.exponent - lowest)) +
+                (Sign(p) * sb.mantissa * db << (sb.exponent - lowest));
     denominator <<= sy.exponent - lowest;
   } else {
     const int shift = sa.exponent + sb.exponent - sy.exponent;
@@ -97,8 +103,10 @@ int32_t QuickReference(const Problem& p, uint8_t a, uint8_t b) {
 }
 
 Status Call(const Problem& p, const ConstMatrix& a, const ConstMatrix& b, const MutableMatrix& y) {
-  return p.operation == Operation::kAdd ? Add(a, p.a, b, p.b, p.y, p.range, y)
-                                        : Mul(a, p.a, b, p.b, p.y, p.range, y);
+  const auto run = p.operation == Operation::kAdd   ? Add
+                   : p.operation == Operation::kSub ? Sub
+                                                    : Mul;
+  return run(a, p.a, b, p.b, p.y, p.range, y);
 }
 
 std::vector<uint8_t> Outputs(const Problem& p, const std::vector<uint8_t>& a,
@@ -112,9 +120,7 @@ std::vector<uint8_t> Outputs(const Problem& p, const std::vector<uint8_t>& a,
   return y;
 }
 
-Operation RandomOperation(Random& random) {
-  return random.Between(0, 1) == 0 ? Operation::kAdd : Operation::kMul;
-}
+Operation RandomOperation(Random& random) { return kOperations[random.Between(0, 2)]; }
 ElementType RandomType(Random& random) {
   return random.Between(0, 1) == 0 ? ElementType::kU8 : ElementType::kS8;
 }
@@ -132,9 +138,9 @@ TEST(Binary, EveryPairOfCodesForOrdinaryScales) {
     a[i] = static_cast<uint8_t>(i);
     b[i] = static_cast<uint8_t>(i / 256);
   }
-  for (int trial = 0; trial < 48; ++trial) {
+  for (int trial = 0; trial < 72; ++trial) {
     Problem p;
-    p.operation = trial % 2 == 0 ? Operation::kAdd : Operation::kMul;
+    p.operation = kOperations[trial % 3];
     p.x_type = RandomType(random);
     p.y_type = RandomType(random);
     p.range = RandomRange(random);
@@ -144,7 +150,7 @@ TEST(Binary, EveryPairOfCodesForOrdinaryScales) {
     p.a.zero_point = zero(p.x_type);
     p.b.zero_point = zero(p.x_type);
     p.y.zero_point = zero(p.y_type);
-    switch (trial / 2 % 4) {
+    switch (trial / 3 % 4) {
       case 0:  // random
         p.a.scale = random.Scale(-7, -4);
         p.b.scale = random.Scale(-9, -4);
@@ -153,7 +159,7 @@ TEST(Binary, EveryPairOfCodesForOrdinaryScales) {
       case 1:  // powers of two: half of the results are ties
         p.a.scale = random.Between(0, 1) == 0 ? 0x1p-6f : 0x1p-7f;
         p.b.scale = 0x1p-6f;
-        p.y.scale = p.operation == Operation::kAdd ? 0x1p-5f : 0x1p-8f;
+        p.y.scale = p.operation != Operation::kMul ? 0x1p-5f : 0x1p-8f;
         break;
       case 2:  // ties of multipliers that are no floats
         p.a.scale = 0.05f;
@@ -163,7 +169,7 @@ TEST(Binary, EveryPairOfCodesForOrdinaryScales) {
       default:  // one operand hardly matters, or one of both is a denormal
         p.a.scale = random.Scale(-7, -6);
         p.b.scale = p.a.scale * 0x1p-12f;
-        p.y.scale = p.operation == Operation::kAdd ? random.Scale(-6, -5) : random.Scale(-19, -16);
+        p.y.scale = p.operation != Operation::kMul ? random.Scale(-6, -5) : random.Scale(-19, -16);
         break;
     }
     std::vector<int32_t> expected(a.size());
@@ -194,7 +200,7 @@ TEST(Binary, HardScalesAndZeroPoints) {
   const auto pick = [&](const auto& list) {
     return list[static_cast<size_t>(random.Between(0, static_cast<int64_t>(list.size()) - 1))];
   };
-  for (int trial = 0; trial < 3000; ++trial) {
+  for (int trial = 0; trial < 4500; ++trial) {
     Problem p;
     p.operation = RandomOperation(random);
     p.x_type = RandomType(random);
@@ -205,7 +211,7 @@ TEST(Binary, HardScalesAndZeroPoints) {
     p.y = {trial % 3 == 1 ? Near(random, p.a.scale) : pick(scales), pick(zeros)};
     if (trial % 5 == 0) p.a.zero_point = p.b.zero_point = 3;
     if (trial % 7 == 0) p.y.zero_point = 100;
-    if (trial % 11 == 0 && p.operation == Operation::kAdd) {  // cancels almost wholly
+    if (trial % 11 == 0 && p.operation != Operation::kMul) {  // cancels almost wholly
       p.b.scale = p.a.scale;
       p.y.scale = p.a.scale * 0x1p-20f;
       if (p.y.scale == 0) p.y.scale = 0x1p-149f;
@@ -227,7 +233,7 @@ TEST(Binary, HardScalesAndZeroPoints) {
   }
 }
 
-TEST(Add, DecidesTheNearestMissesOfTies) {
+TEST(AddAndSub, DecideTheNearestMissesOfTies) {
   // Ma*da*2^i + Mb*db = (2n+1)*My*2^j + rest with the smallest rest, or none: sums wider than a
   // double, next to a tie or exactly on it.
   Random random(77);
@@ -257,32 +263,88 @@ TEST(Add, DecidesTheNearestMissesOfTies) {
     p.b.scale = std::ldexp(static_cast<float>(mb), -40);
     p.y.scale = std::ldexp(static_cast<float>(my), j + 1 - 40);
     const auto a = static_cast<uint8_t>(da);
-    const auto b = static_cast<uint8_t>(-sign * db);
-    // Also one step to the other side of it.
-    const auto other = static_cast<uint8_t>(-sign * (db + 1));
-    const int32_t expected = Reference(p, a, b);
-    const int32_t other_expected = Reference(p, a, other);
-    ForEachTarget([&](const std::string&) {
-      const std::vector<uint8_t> y = Outputs(p, {a, a}, {b, other});
-      ASSERT_EQ(Code(y[0], p.y_type), expected) << Text(p);
-      ASSERT_EQ(Code(y[1], p.y_type), other_expected) << Text(p);
-    });
+    for (const Operation operation : {Operation::kAdd, Operation::kSub}) {
+      p.operation = operation;
+      const auto b = static_cast<uint8_t>(-sign * Sign(p) * db);
+      // Also one step to the other side of it.
+      const auto other = static_cast<uint8_t>(-sign * Sign(p) * (db + 1));
+      const int32_t expected = Reference(p, a, b);
+      const int32_t other_expected = Reference(p, a, other);
+      ForEachTarget([&](const std::string&) {
+        const std::vector<uint8_t> y = Outputs(p, {a, a}, {b, other});
+        ASSERT_EQ(Code(y[0], p.y_type), expected) << Text(p);
+        ASSERT_EQ(Code(y[1], p.y_type), other_expected) << Text(p);
+      });
+    }
   }
   EXPECT_GT(tried, 1000);
   EXPECT_GT(ties, 300);
 }
 
+void ExpectReferences(const Problem& p, const std::vector<uint8_t>& a,
+                      const std::vector<uint8_t>& b) {
+  std::vector<int32_t> expected;
+  for (size_t i = 0; i < a.size(); ++i) expected.push_back(Reference(p, a[i], b[i]));
+  ForEachTarget([&](const std::string&) {
+    const std::vector<uint8_t> y = Outputs(p, a, b);
+    for (size_t i = 0; i < a.size(); ++i) {
+      ASSERT_EQ(Code(y[i], p.y_type), expected[i]) << Text(p) << " " << i;
+    }
+  });
+}
+
+// a alone is a tie; b moves the sum to one side of it by less than a float32 of its size can hold.
+TEST(AddAndSub, TheSmallerOperandDecidesTies) {
+  for (const Operation operation : {Operation::kAdd, Operation::kSub}) {
+    for (int exponent = 2; exponent <= 60; ++exponent) {
+      Problem p;
+      p.operation = operation;
+      p.x_type = p.y_type = ElementType::kS8;
+      p.a.scale = 0.5f;
+      p.b.scale = std::ldexp(1.0f, -exponent);
+      std::vector<uint8_t> a, b;
+      for (int da = -127; da <= 127; da += 2) {
+        for (const int db : {-128, -1, 0, 1, 127}) {
+          a.push_back(static_cast<uint8_t>(da));
+          b.push_back(static_cast<uint8_t>(db));
+        }
+      }
+      ExpectReferences(p, a, b);
+    }
+  }
+}
+
+// Multipliers that are floats, but of 24 bits: the difference of two products lies next to 1/2.
+TEST(AddAndSub, LargeTermsThatCancelDecideTies) {
+  for (const Operation operation : {Operation::kAdd, Operation::kSub}) {
+    for (const float scale : {0x1.000002p-1f, 0x1.fffffep-2f}) {
+      Problem p;
+      p.operation = operation;
+      p.x_type = p.y_type = ElementType::kS8;
+      p.a.scale = p.b.scale = scale;
+      std::vector<uint8_t> a, b;
+      for (int da = -126; da <= 126; ++da) {
+        for (const int difference : {-1, 1}) {
+          a.push_back(static_cast<uint8_t>(da));
+          b.push_back(static_cast<uint8_t>(-Sign(p) * (da - difference)));
+        }
+      }
+      ExpectReferences(p, a, b);
+    }
+  }
+}
+
 TEST(Binary, TouchesOnlyTheGivenElementsAndWorksInPlace) {
   Random random(9);
   for (size_t columns = 1; columns <= 70; ++columns) {
-    for (const Operation operation : {Operation::kAdd, Operation::kMul}) {
+    for (const Operation operation : kOperations) {
       Problem p;
       p.operation = operation;
       p.x_type = RandomType(random);
       p.y_type = RandomType(random);
       p.a = {random.Scale(-7, -5), static_cast<int32_t>(random.Between(-20, 20))};
       p.b = {random.Scale(-7, -5), static_cast<int32_t>(random.Between(-20, 20))};
-      p.y = {operation == Operation::kAdd ? 0x1p-5f : 0x1p-9f, 40};
+      p.y = {operation != Operation::kMul ? 0x1p-5f : 0x1p-9f, 40};
       const size_t rows = columns % 3 + 1;
       const size_t stride = columns + columns % 5;
       const size_t size = (rows - 1) * stride + columns;
@@ -344,12 +406,12 @@ TEST(Binary, TouchesOnlyTheGivenElementsAndWorksInPlace) {
 TEST(Binary, StridesOfTheThreeMatricesAreIndependent) {
   Random random(10);
   constexpr size_t kRows = 3, kColumns = 19;
-  for (const Operation operation : {Operation::kAdd, Operation::kMul}) {
+  for (const Operation operation : kOperations) {
     Problem p;
     p.operation = operation;
     p.a = {0x1.3p-6f, 17};
     p.b = {0x1.9p-6f, -5};
-    p.y = {operation == Operation::kAdd ? 0x1p-5f : 0x1p-8f, 40};
+    p.y = {operation != Operation::kMul ? 0x1p-5f : 0x1p-8f, 40};
     for (size_t gaps = 0; gaps < 8; ++gaps) {
       const size_t a_stride = kColumns + (gaps & 1) * 3;
       const size_t b_stride = kColumns + (gaps >> 1 & 1) * 2;
@@ -380,12 +442,12 @@ TEST(Binary, StridesOfTheThreeMatricesAreIndependent) {
 }
 
 TEST(Binary, DoesNotDependOnTheRoundingMode) {
-  for (const Operation operation : {Operation::kAdd, Operation::kMul}) {
+  for (const Operation operation : kOperations) {
     Problem p;
     p.operation = operation;
     p.a = {0.05f, 3};
     p.b = {0.15f, 5};
-    p.y = {operation == Operation::kAdd ? 0.3f : 0.015f, 1};
+    p.y = {operation != Operation::kMul ? 0.3f : 0.015f, 1};
     std::vector<uint8_t> a, b;
     for (int i = 0; i < 1000; ++i) {
       a.push_back(static_cast<uint8_t>(i));
@@ -413,8 +475,10 @@ TEST(Binary, InvalidArgumentsAreErrors) {
     change(a, b, y, p);
     p.operation = Operation::kAdd;
     const std::string add = Call(p, a, b, y).error;
-    p.operation = Operation::kMul;
-    EXPECT_EQ(Call(p, a, b, y).error, add);
+    for (const Operation operation : {Operation::kSub, Operation::kMul}) {
+      p.operation = operation;
+      EXPECT_EQ(Call(p, a, b, y).error, add);
+    }
     EXPECT_EQ(out, std::vector<uint8_t>(6, 0xA5));
     return add;
   };

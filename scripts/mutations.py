@@ -262,6 +262,18 @@ MUTATIONS = [
     add("add-zero-point", "plan.b_zero = int64_t{b_q.zero_point} + plan.flip;",
         "plan.b_zero = int64_t{a_q.zero_point} + plan.flip;",
         "both operands have the zero point of the first"),
+    add("sub-sign", "plan.b_scale = b_sign * b_q.scale;", "plan.b_scale = b_q.scale;",
+        "sub adds", op="sub"),
+    add("sub-margin",
+        "const double error = 0x1p-22 * (a_most * plan.a_multiplier + b_most * b_multiplier);",
+        "const double error = 0x1p-22 * (a_most * plan.a_multiplier + b_most * plan.b_multiplier);",
+        "the errors of the two products are held to cancel where sub subtracts them", op="sub"),
+    add("sub-exact-float",
+        "return a_most * plan.a_multiplier32 + b_most * std::fabs(plan.b_multiplier32) "
+        "<= 0x1p24 * unit;",
+        "return a_most * plan.a_multiplier32 + b_most * plan.b_multiplier32 <= 0x1p24 * unit;",
+        "sums of sub that are no floats are held to be exact",
+        test=("binary_test", "AddAndSub.*")),
     of("common/vectors-inl.h", "add")(
         "add-in-place", "if (i < count) leaf(i, count - i);",
         "if (i < count) leaf(i < lanes ? i : count - lanes, HWY_MIN(count, lanes));",

@@ -134,6 +134,7 @@ TEST_F(Verbs, TakeEveryOperation) {
                                                      {"conv2d", "padding-is-code-zero"},
                                                      {"depthwise", "group-scale-index"},
                                                      {"add", "left-shift-dropped"},
+                                                     {"sub", "left-shift-dropped"},
                                                      {"mul", "product-int16"},
                                                      {"max_pool", "max-pool-start"},
                                                      {"avg_pool", "divisor-unclipped"},
@@ -177,7 +178,7 @@ TEST_F(Verbs, DeclaredDeparturesOfEveryConventionAreSeenAndNoOthers) {
     ops.insert(property.substr(0, property.find('.')));
   }
   EXPECT_EQ(ops, (std::set<std::string>{"add", "avg_pool", "conv2d", "depthwise", "linear",
-                                        "max_pool", "mul", "quantize", "requantize"}));
+                                        "max_pool", "mul", "quantize", "requantize", "sub"}));
 }
 
 TEST_F(Verbs, SweepRangeIsKept) {

@@ -339,6 +339,9 @@ TEST(Faults, AreSilentOnDullCases) {
   Case add = Elementwise(Op::kAdd, U8{1, 2, 3}, U8{4, 5, 6}, 1, 2);
   add.x_q.scale = {0.375f};
   add.w_q.scale = {0.25f};
+  Case difference = Elementwise(Op::kSub, U8{3, 2, 3}, U8{1, 1, 2}, 1, 1);
+  difference.x_q.scale = {0.375f};
+  difference.w_q.scale = {0.25f};
   Case mul = Elementwise(Op::kMul, U8{1, 2, 3}, U8{4, 5, 6}, 1, 2);
   mul.x_q.scale = {0.375f};
   const Window plain{.in_h = 2, .in_w = 2, .in_c = 1, .kernel_h = 2, .kernel_w = 2};
@@ -348,6 +351,7 @@ TEST(Faults, AreSilentOnDullCases) {
                                linear,
                                rescale,
                                add,
+                               difference,
                                mul,
                                Concat(U8{1, 2}, U8{3, 4}, 1),
                                Elementwise(Op::kTable, U8{1, 2, 3}, {}, 2),

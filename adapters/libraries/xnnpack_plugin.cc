@@ -62,6 +62,8 @@ template <>
 struct Api<int8_t> {
   static constexpr auto kCreateAdd = xnn_create_add_nd_qs8;
   static constexpr auto kSetupAdd = xnn_setup_add_nd_qs8;
+  static constexpr auto kCreateSub = xnn_create_subtract_nd_qs8;
+  static constexpr auto kSetupSub = xnn_setup_subtract_nd_qs8;
   static constexpr auto kCreateMul = xnn_create_multiply_nd_qs8;
   static constexpr auto kSetupMul = xnn_setup_multiply_nd_qs8;
   static constexpr auto kCreateQuantize = xnn_create_convert_nc_f32_qs8;
@@ -83,6 +85,8 @@ template <>
 struct Api<uint8_t> {
   static constexpr auto kCreateAdd = xnn_create_add_nd_qu8;
   static constexpr auto kSetupAdd = xnn_setup_add_nd_qu8;
+  static constexpr auto kCreateSub = xnn_create_subtract_nd_qu8;
+  static constexpr auto kSetupSub = xnn_setup_subtract_nd_qu8;
   static constexpr auto kCreateMul = xnn_create_multiply_nd_qu8;
   static constexpr auto kSetupMul = xnn_setup_multiply_nd_qu8;
   static constexpr auto kCreateQuantize = xnn_create_convert_nc_f32_qu8;
@@ -492,6 +496,9 @@ void RunOp(const qualm_problem& p) {
     case QUALM_DEPTHWISE: return RunSums<Code>(p);
     case QUALM_ADD:
       return RunOperands<Code>(p, Functions::kCreateAdd, Functions::kSetupAdd, "xnn_create_add_nd");
+    case QUALM_SUB:
+      return RunOperands<Code>(p, Functions::kCreateSub, Functions::kSetupSub,
+                               "xnn_create_subtract_nd");
     case QUALM_MUL:
       return RunOperands<Code>(p, Functions::kCreateMul, Functions::kSetupMul,
                                "xnn_create_multiply_nd");
@@ -566,6 +573,7 @@ const qualm_capability* Capability(int32_t op) {
     case QUALM_CONV2D:
     case QUALM_DEPTHWISE: return &conv;
     case QUALM_ADD:
+    case QUALM_SUB:
     case QUALM_MUL: return &operands;
     case QUALM_MAX_POOL: return &max_pool;
     case QUALM_AVG_POOL: return &avg_pool;

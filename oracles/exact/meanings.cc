@@ -6,7 +6,7 @@
 namespace qualm::exact {
 
 // Each stands at the end of its operation's file.
-extern const Meaning kQuantize, kDequantize, kRequantize, kLinear, kConv2d, kDepthwise, kAdd, kMul,
+extern const Meaning kQuantize, kDequantize, kRequantize, kLinear, kConv2d, kDepthwise, kAdd, kSub, kMul,
     kMaxPool, kAvgPool, kGlobalAvgPool, kRescale, kConcat, kTable, kSoftmax, kChooseQParams;
 
 const Meaning& MeaningOf(Op op) {
@@ -18,6 +18,7 @@ const Meaning& MeaningOf(Op op) {
     case Op::kConv2d: return kConv2d;
     case Op::kDepthwise: return kDepthwise;
     case Op::kAdd: return kAdd;
+    case Op::kSub: return kSub;
     case Op::kMul: return kMul;
     case Op::kMaxPool: return kMaxPool;
     case Op::kAvgPool: return kAvgPool;

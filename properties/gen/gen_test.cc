@@ -97,7 +97,8 @@ TEST(Gen, SeedsGiveTheSameCasesEverywhere) {
       {Op::kMaxPool, 0xd45f383be3f6b739},      {Op::kAvgPool, 0x28beadac46373aa},
       {Op::kGlobalAvgPool, 0x21a34a914ff323e}, {Op::kRescale, 0x29076a6b4b569845},
       {Op::kConcat, 0x8ec5d89bbf9baa52},       {Op::kTable, 0x5a66b1bbead0e98},
-      {Op::kSoftmax, 0xe7f20e6b8d5f0448},      {Op::kChooseQParams, 0xd6a178e50ba9e793}};
+      {Op::kSoftmax, 0xe7f20e6b8d5f0448},      {Op::kChooseQParams, 0xd6a178e50ba9e793},
+      {Op::kSub, 0x990de2a2a7d0f745}};
   for (Op op : AllOps()) {
     uint64_t hash = 0;
     for (uint64_t seed = 0; seed < kCases; ++seed) hash = Mix(hash, Draw(op, seed));

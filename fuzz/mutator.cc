@@ -158,6 +158,11 @@ void ChangeDims(Case& c, Rng& rng) {
     v.batch = AnyDim(rng, v.batch, 0, limits.m);
     c.N = AnyDim(rng, outputs, 0, limits.n) * v.groups;
     v.in_c = IsPool(c.op) ? c.N : v.groups * AnyDim(rng, inputs, 0, limits.k);
+    // A large image leaves room for few channels: half of the time the image gives way.
+    if (RowOf(c.op).whole_image && rng.Chance(1, 2)) {
+      v.in_h = std::min<int64_t>(v.in_h, kMaxKernel);
+      v.in_w = std::min<int64_t>(v.in_w, kMaxKernel);
+    }
     return;
   }
   const Layout layout = RowOf(c.op).layout;

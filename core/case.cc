@@ -351,6 +351,30 @@ std::string ProblemKey(const Case& c) {
 
 namespace {
 
+template <class T>
+size_t Listed(const T& /*one value or a tensor*/) {
+  return 0;
+}
+template <class T>
+size_t Listed(const std::vector<T>& list) {
+  return list.size();
+}
+template <class T>
+size_t Listed(const std::optional<T>& list) {
+  return list ? Listed(*list) : 0;
+}
+size_t Listed(const QParams& q) { return q.scale.size() + q.zero_point.size(); }
+
+}  // namespace
+
+size_t ListedValues(const Case& c) {
+  size_t count = 0;
+  ForEachField(c, [&](const Field& /*field*/, const auto& value) { count += Listed(value); });
+  return count;
+}
+
+namespace {
+
 // A parameter that the operation does not have keeps its default.
 std::string CheckFieldsBelong(const Case& c) {
   const Case without;

@@ -353,6 +353,10 @@ Case ProblemOf(const Case& c);
 // Bytes that are equal for equal problems and differ for different ones.
 std::string ProblemKey(const Case& c);
 
+// Entries of all lists that stand beside the tensors: scales, zero points, multipliers, biases. What
+// sends a case bounds its size by this.
+size_t ListedValues(const Case& c);
+
 // Checks every rule of the domain (docs/quantization.md): shapes, list lengths, finite positive
 // scales, finite bias, clamp inside the type. Returns "" or "FIELD: what is wrong, what was
 // expected".

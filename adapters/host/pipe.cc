@@ -97,13 +97,10 @@ size_t BytesPerValue(DType dtype) {
 std::string TooLong(const Case& c) {
   size_t outputs = 1;
   for (const int64_t dim : c.output_shape()) outputs *= static_cast<size_t>(dim);
-  const size_t parameters = c.multiplier.size() + c.w_q.scale.size() + c.w_q.zero_point.size() +
-                            c.x_q.scale.size() + c.x_q.zero_point.size() + c.out_q.scale.size() +
-                            c.out_q.zero_point.size() + 2 * static_cast<size_t>(c.N);
   constexpr size_t kRest = 4096;
   const size_t request = static_cast<size_t>(c.x.size()) * BytesPerValue(c.x.dtype()) +
                          static_cast<size_t>(c.w.size()) * BytesPerValue(c.w.dtype()) +
-                         parameters * BytesPerValue(DType::kF32) + kRest;
+                         ListedValues(c) * BytesPerValue(DType::kF32) + kRest;
   const size_t answer = outputs * BytesPerValue(c.out_dtype) + kRest;
   if (std::max(request, answer) <= kPipeLineBytesMax) return "";
   return "longer than a line of a pipe may be (" + std::to_string(kPipeLineBytesMax >> 20) +

@@ -18,10 +18,7 @@ constexpr std::string_view kPrefix = "plugin:";
 // Bytes of everything that a run sends and receives.
 uint64_t ProblemBytes(const Case& c) {
   const auto outputs = static_cast<uint64_t>(c.M) * static_cast<uint64_t>(c.N);
-  const uint64_t lists = c.multiplier.size() + c.w_q.scale.size() + c.w_q.zero_point.size() +
-                         c.out_q.scale.size() + c.out_q.zero_point.size() +
-                         2 * static_cast<uint64_t>(c.N);
-  return c.x.bytes().size() + c.w.bytes().size() + 8 * outputs + 4 * lists + 4096;
+  return c.x.bytes().size() + c.w.bytes().size() + 8 * outputs + 4 * ListedValues(c) + 4096;
 }
 
 bool IsReadable(const std::string& path) { return access(path.c_str(), R_OK) == 0; }

@@ -176,7 +176,7 @@ struct Case {
   friend bool operator==(const Case&, const Case&) = default;
 };
 
-// One member of a case. What walks the members by these rows cannot forget one.
+// One member of a case. Code that visits the members through these rows cannot miss one.
 struct Field {
   std::string_view name;  // of parameters: their key in case files
   // A parameter belongs to the operations whose row says so; elsewhere it keeps its default.
@@ -353,8 +353,8 @@ Case ProblemOf(const Case& c);
 // Bytes that are equal for equal problems and differ for different ones.
 std::string ProblemKey(const Case& c);
 
-// Entries of all lists that stand beside the tensors: scales, zero points, multipliers, biases. What
-// sends a case bounds its size by this.
+// Entries of all lists that stand beside the tensors: scales, zero points, multipliers, biases.
+// What sends a case bounds its size by this.
 size_t ListedValues(const Case& c);
 
 // Checks every rule of the domain (docs/quantization.md): shapes, list lengths, finite positive

@@ -21,7 +21,8 @@
 namespace qualm {
 
 // What is computed. The meaning of each is docs/quantization.md.
-// The values are part of every drawn case's seed: new operations go to the end.
+// The values are part of every drawn case's seed and are the numbers of adapters/qualm_plugin.h:
+// new operations go to the end.
 enum class Op : uint8_t {
   kQuantize,
   kDequantize,
@@ -75,9 +76,9 @@ enum class OutQParams : uint8_t {
 enum class PerChannel : uint8_t {
   kNone,
   kX,
-  kW,  // of requantize: the multiplier, where there is one
+  kW,  // of requantize: Case::multiplier, where that is not empty
   kOut,
-  kRows,  // no list: per_channel says that each row m has parameters in the output
+  kRows,  // no list; per_channel: the output has one scale and zero point for each row m
 };
 
 // The element types of an operand. The first one is the default of case files.
@@ -110,7 +111,7 @@ struct OpRow {
   bool x_qparams = true;  // x has a scale and a zero point
   Second second = Second::kNone;
   Combine combine = Combine::kNone;
-  DTypeList out_types = kCodes;  // not looked at where out_q gives y the type of x
+  DTypeList out_types = kCodes;  // ignored for kOfInput and kFixed
   OutQParams out_q = OutQParams::kOwn;
   PerChannel per_channel = PerChannel::kNone;
   bool relu = true;

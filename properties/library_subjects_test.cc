@@ -146,7 +146,7 @@ struct Promise {
 std::vector<Promise> Promises() {
   std::vector<Promise> all;
   for (const Op op : {Op::kQuantize, Op::kDequantize, Op::kLinear, Op::kConv2d, Op::kDepthwise,
-                      Op::kAdd, Op::kMul, Op::kMaxPool, Op::kAvgPool, Op::kGlobalAvgPool,
+                      Op::kAdd, Op::kSub, Op::kMul, Op::kMaxPool, Op::kAvgPool, Op::kGlobalAvgPool,
                       Op::kRescale, Op::kTable, Op::kSoftmax}) {
     all.push_back({"xnnpack", op, ForXnnpack});
   }

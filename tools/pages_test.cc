@@ -40,6 +40,29 @@ TEST_F(Pages, ShowWhatTheCommandPrints) {
   EXPECT_EQ(shown, 2);
 }
 
+// [text](path) leads to a file of the repository.
+TEST(PageLinks, LeadSomewhere) {
+  namespace fs = std::filesystem;
+  std::vector<fs::path> pages{QUALM_SOURCE_DIR "/README.md", QUALM_SOURCE_DIR "/CONTRIBUTING.md"};
+  for (const auto& page : fs::directory_iterator(QUALM_SOURCE_DIR "/docs")) {
+    if (page.path().extension() == ".md") pages.push_back(page.path());
+  }
+  int64_t links = 0;
+  for (const fs::path& page : pages) {
+    std::ifstream file(page, std::ios::binary);
+    const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+    for (size_t at = text.find("]("); at != std::string::npos; at = text.find("](", at + 2)) {
+      const size_t end = text.find(')', at);
+      std::string path = text.substr(at + 2, end - at - 2);
+      path = path.substr(0, path.find('#'));
+      if (path.empty() || path.find(':') != std::string::npos) continue;  // here, or on the web
+      EXPECT_TRUE(fs::exists(page.parent_path() / path)) << page << ": " << path;
+      ++links;
+    }
+  }
+  EXPECT_GT(links, 30);
+}
+
 TEST_F(Pages, OnlyConventionsAndVariationsAreTables) {
   ExpectBadInput({"list", "ops", "--markdown"}, "--markdown: ");
 }

@@ -41,7 +41,6 @@ struct Cause {
   bool (*change)(Stages& stages);  // edits the case or sets a hook; false if that changes nothing
 
   // In the words of an operation: of an input and weights, or of operands a and b.
-  // In the words of an operation: of an input and weights, or of operands a and b.
   std::string NameFor(Op op) const;
   std::string SentenceFor(Op op) const;
 };

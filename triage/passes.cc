@@ -341,8 +341,8 @@ void Biases(const Case& c, const Visit& visit) {
   }
 }
 
-// Every parameter that is not the simplest, one by one. What the passes before it tried is not
-// tried again; what nobody has written a pass for is shrunk here.
+// Every parameter that is not the simplest, one by one: what nobody has written a pass for is
+// shrunk here. (Reduction drops what an earlier pass offered.)
 void AnyParameter(const Case& c, const Visit& visit) {
   const Case simplest = SimplestParameters(c);
   size_t count = 0;
@@ -360,18 +360,18 @@ void AnyParameter(const Case& c, const Visit& visit) {
   }
 }
 
-constexpr std::array<Pass, 12> kPasses{{{"parameters", Parameters},
-                                        {"window", WindowParameters},
-                                        {"observer", ObserverParameters},
-                                        {"any parameter", AnyParameter},
-                                        {"outputs", Outputs},
-                                        {"terms", Terms},
-                                        {"zero codes", ZeroCodes},
-                                        {"uniform codes", UniformCodes},
-                                        {"zero points", ZeroPointsToZero},
-                                        {"scales", Scales},
-                                        {"codes", Codes},
-                                        {"biases", Biases}}};
+constexpr Pass kPasses[] = {{"parameters", Parameters},
+                            {"window", WindowParameters},
+                            {"observer", ObserverParameters},
+                            {"any parameter", AnyParameter},
+                            {"outputs", Outputs},
+                            {"terms", Terms},
+                            {"zero codes", ZeroCodes},
+                            {"uniform codes", UniformCodes},
+                            {"zero points", ZeroPointsToZero},
+                            {"scales", Scales},
+                            {"codes", Codes},
+                            {"biases", Biases}};
 
 }  // namespace
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// add and sub: y = clamp(RNE((sa * (a - za) +- sb * (b - zb)) / sy) + z). Operand a is x, operand b
+// add and sub: y = clamp(RNE((sa * (a - za) ± sb * (b - zb)) / sy) + z). Operand a is x, operand b
 // is w.
 #include "oracles/exact/definition.h"
 #include "oracles/exact/meanings.h"

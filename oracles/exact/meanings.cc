@@ -6,8 +6,8 @@
 namespace qualm::exact {
 
 // Each stands at the end of its operation's file.
-extern const Meaning kQuantize, kDequantize, kRequantize, kLinear, kConv2d, kDepthwise, kAdd, kSub, kMul,
-    kMaxPool, kAvgPool, kGlobalAvgPool, kRescale, kConcat, kTable, kSoftmax, kChooseQParams;
+extern const Meaning kQuantize, kDequantize, kRequantize, kLinear, kConv2d, kDepthwise, kAdd, kSub,
+    kMul, kMaxPool, kAvgPool, kGlobalAvgPool, kRescale, kConcat, kTable, kSoftmax, kChooseQParams;
 
 const Meaning& MeaningOf(Op op) {
   switch (op) {

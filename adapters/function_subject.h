@@ -32,7 +32,7 @@ struct KernelCall {
   const Case& c;  // sizes, window, clamp, scales and zero points of x and the output; no data
   const X* x = nullptr;
   int64_t x_stride = 0;  // from row to row, or from pixel to pixel
-  const W* w = nullptr;  // dense; in add, mul and concat with w_stride
+  const W* w = nullptr;  // dense; of operations with two inputs with w_stride
   int64_t w_stride = 0;
   // The parameters that may be per channel: those of the output (quantize), of x (dequantize), else
   // of w. requantize: the multipliers, and the output's zero point.

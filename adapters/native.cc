@@ -44,10 +44,11 @@ ElementType TypeOf(DType dtype) {
     case DType::kU8: return ElementType::kU8;
     case DType::kS8: return ElementType::kS8;
     case DType::kS32: return ElementType::kS32;
-    case DType::kF32:
+    case DType::kF32: return ElementType::kF32;
     case DType::kU4:
-    case DType::kS4: break;  // no operation takes 4 bits
+    case DType::kS4: break;
   }
+  QUALM_CHECK(!"kernels have no codes of 4 bits");
   return ElementType::kF32;
 }
 

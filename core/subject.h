@@ -31,7 +31,7 @@ struct RunContext {
   bool end_at_guard = true;
   // Fill of outputs, slack, stride gaps and scratch before the call.
   uint8_t poison = 0xA5;
-  // Elements added to the row stride of x (and of w in add and mul) and of the output; the gaps
+  // Elements added to the row stride of x (and of w in operations with two inputs) and of the output; the gaps
   // must stay untouched. Images (NHWC) are rows of channels: the gap lies between any two pixels.
   int64_t x_row_gap = 0;
   int64_t y_row_gap = 0;

@@ -6,6 +6,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -49,8 +50,11 @@ constexpr int BitsOf(DType dtype) { return InfoOf(dtype).bits; }
 constexpr size_t BytesFor(DType dtype, size_t count) {
   return (count * static_cast<size_t>(BitsOf(dtype)) + 7) / 8;
 }
-// Bytes per element of a type of whole bytes.
-constexpr size_t SizeOf(DType dtype) { return static_cast<size_t>(BitsOf(dtype)) / 8; }
+// Bytes per element of a type of whole bytes. Aborts for others: 0 bytes would silently be nothing.
+constexpr size_t SizeOf(DType dtype) {
+  if (BitsOf(dtype) % 8 != 0) std::abort();
+  return static_cast<size_t>(BitsOf(dtype)) / 8;
+}
 constexpr CodeRange RangeOf(DType dtype) { return InfoOf(dtype).range; }
 
 constexpr std::string_view Name(DType dtype) { return InfoOf(dtype).name; }

@@ -263,12 +263,14 @@ std::vector<Property> AlgebraProperties() {
   return {
       {"is_monotone",
        "Sorted inputs (per channel where parameters are) give sorted outputs; NaN and tables of "
-       "hardswish left out. Pools, add and concat: raising codes of x lowers no output. Not where "
+       "hardswish left out. Pools, add, sub and concat: raising codes of x lowers no output. Not "
+       "where "
        "float32 or fixed_q31 overflow.",
        OpsWhere(RisesWithX), false, IsMonotone},
       {"negation",
        "y(-a) - z == -(y(a) - z) where both lie strictly inside the clamp and -a is representable; "
-       "of add both operands change sign, of mul one. Not under fixed_q31 and fixed_rndnu, which "
+       "of add and sub both operands change sign, of mul one. Not under fixed_q31 and fixed_rndnu, "
+       "which "
        "round halves upwards, nor where float32 overflows.",
        OpsWhere(ChangesSignWithInputs), false, Negation},
       {"split_k",

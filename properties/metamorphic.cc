@@ -348,12 +348,14 @@ std::vector<Property> MetamorphicProperties() {
       {"zero_point_shift",
        "Adding c to all codes of x, or of w, and to their zero point changes nothing, all in "
        "range, "
-       "also into the other 8-bit type by 128 (add, mul and concat: both together); shifting the "
+       "also into the other 8-bit type by 128 (operations with two inputs: both together); "
+       "shifting the "
        "output type, clamp and zero point by "
        "128 shifts the codes by 128; max_pool and softmax: all of it together.",
        EveryOpOnElements(), false, ZeroPointShift},
       {"gauge",
-       "Doubling the scales of input (of add and concat: of both) and output (and a float bias; x "
+       "Doubling the scales of input (of add, sub and concat: of both) and output (and a float "
+       "bias; x "
        "itself for quantize) changes nothing where all stay finite; for f32 outputs halving the "
        "weights' scales instead. Tables: of relu and leaky_relu.",
        OpsWhere(HasOutQParams), false, Gauge},

@@ -23,7 +23,7 @@ struct Placed {
   const Case* problem = nullptr;
   const void* x = nullptr;
   int64_t x_stride = 0;     // from row to row, or from pixel to pixel
-  const void* w = nullptr;  // dense; in add, mul and concat with w_stride
+  const void* w = nullptr;  // dense; of operations with two inputs with w_stride
   int64_t w_stride = 0;
   // The parameters that may be per channel: those of the output (quantize), of x (dequantize), else
   // of w. requantize: the multipliers, or w's scales where the case gives no multiplier, and the

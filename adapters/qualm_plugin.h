@@ -139,8 +139,8 @@ enum {
                           * dimensions before it; the last block may be shorter */
 };
 
-/* Granularities other than per tensor and per output channel are reserved: no operation has them
- * yet. */
+/* Granularities other than per tensor and per output channel are reserved, but for x of
+ * dynamic_linear, which may be per row. */
 typedef struct qualm_granularity {
   size_t size;
   int32_t kind; /* QUALM_PER_... */
@@ -160,6 +160,20 @@ typedef struct qualm_window {
   int32_t ceil_mode;              /* pools: the last window may reach beyond the padding */
   int32_t count_include_pad;      /* avg_pool: padding counts in the divisor */
 } qualm_window;
+
+/* dynamic_linear: how a scale and zero point follow from the values of x. */
+enum { QUALM_RULE_OBSERVER = 0, QUALM_RULE_ATEN = 1, QUALM_RULE_ONNX = 2 };
+
+/* What dynamic_linear chooses the scale and zero point of x by. */
+typedef struct qualm_choice {
+  size_t size;
+  int32_t rule; /* QUALM_RULE_... */
+  int32_t symmetric;
+  int32_t reduce_range; /* half of the codes */
+  int32_t dtype;        /* of the codes */
+  int32_t quant_min;    /* before reduce_range, inside dtype */
+  int32_t quant_max;
+} qualm_choice;
 
 /* One problem. Every pointer is valid until run() returns. */
 typedef struct qualm_problem {
@@ -198,6 +212,9 @@ typedef struct qualm_problem {
   const qualm_granularity* x_granularity;
   const qualm_granularity* w_granularity;
   const qualm_granularity* out_granularity;
+  /* dynamic_linear, else NULL; x_granularity then says which values of x share a choice. Not in the
+   * first headers of version 1. */
+  const qualm_choice* choice;
 } qualm_problem;
 
 /* What a plugin can do beyond the plain case: bits of qualm_capability.features. */
@@ -217,7 +234,7 @@ typedef struct qualm_problem {
 #define QUALM_CAN_ASYMMETRIC_PADDING UINT32_C(4096) /* top != bottom or left != right */
 #define QUALM_CAN_CEIL_MODE UINT32_C(8192)
 #define QUALM_CAN_COUNT_PADDING UINT32_C(16384) /* count_include_pad */
-/* Reserved: parameters per row, and per block of an axis (qualm_granularity). */
+/* dynamic_linear: choices per row. Per block of an axis is reserved (qualm_granularity). */
 #define QUALM_CAN_PER_ROW UINT32_C(32768)
 #define QUALM_CAN_PER_BLOCK UINT32_C(65536)
 

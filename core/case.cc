@@ -144,6 +144,21 @@ std::string CheckChoice(const Observer& o) {
   return "";
 }
 
+std::string CheckDynamic(const Case& c) {
+  if (!RowOf(c.op).dynamic) return "";
+  const Observer& o = c.observer;
+  QUALM_RETURN_IF_ERROR(CheckChoice(o));
+  if (c.rule == QParamsRule::kObserver) return "";
+  const std::string rule(Name(c.rule));
+  if (o.dtype != DType::kU8) return Wrong("dtype", rule + " chooses for u8 codes");
+  if (o.symmetric) return Wrong("symmetric", rule + " is affine");
+  if (CodeRange{o.quant_min, o.quant_max} != RangeOf(o.dtype))
+    return Wrong("quant_min", rule + " spreads over all codes");
+  if (c.rule == QParamsRule::kOnnx && o.reduce_range)
+    return Wrong("reduce_range", rule + " has none");
+  return "";
+}
+
 std::string CheckObserver(const Case& c) {
   if (!RowOf(c.op).observer) return "";
   const Observer& o = c.observer;
@@ -395,7 +410,7 @@ std::string CheckTypes(const Case& c) {
   if (row.layout == Layout::kColumns && (c.x.shape().size() != 2 || c.x.shape()[1] > c.N))
     return Wrong("x", "does not have the shape [M,A] with A <= N");
   QUALM_RETURN_IF_ERROR(CheckTensor("x", c.x, ShapeOfX(c)));
-  if (row.second == Second::kWeights) {
+  if (HasWeights(c.op)) {
     QUALM_RETURN_IF_ERROR(CheckDType("w_dtype", kWeightCodes.contains(c.w.dtype()), Join(kCodes)));
   } else if (row.second == Second::kInput) {
     QUALM_RETURN_IF_ERROR(CheckDType("w_dtype", c.w.dtype() == c.x.dtype(), "the type of x"));
@@ -512,8 +527,9 @@ std::string CheckRemarks(const Case& c) {
 
 std::string Validate(const Case& c) {
   // In this order: a check may rely on what the checks before it found right.
-  for (const auto check : {CheckFieldsBelong, CheckSizes, CheckWindow, CheckObserver, CheckTypes,
-                           CheckAllQParams, CheckParameters, CheckBias, CheckClamp, CheckRemarks}) {
+  for (const auto check :
+       {CheckFieldsBelong, CheckSizes, CheckWindow, CheckObserver, CheckDynamic, CheckTypes,
+        CheckAllQParams, CheckParameters, CheckBias, CheckClamp, CheckRemarks}) {
     QUALM_RETURN_IF_ERROR(check(c));
   }
   return "";
@@ -544,7 +560,7 @@ std::string Describe(const Case& c) {
   }
   if (RowOf(c.op).layout == Layout::kProducts) text += " K=" + std::to_string(c.K);
   text += " " + std::string(Name(c.x.dtype()));
-  if (!c.w.empty() || HasSums(c.op)) text += "*" + std::string(Name(c.w.dtype()));
+  if (!c.w.empty() || HasWeights(c.op)) text += "*" + std::string(Name(c.w.dtype()));
   text += "->" + std::string(Name(c.out_dtype));
   text += c.per_channel ? " per-channel" : " per-tensor";
   if (c.bias) text += " bias";

@@ -69,6 +69,24 @@ constexpr std::span<const std::string_view> NamesOf(Observer::Kind /*any*/) {
   return kObserverNames;
 }
 
+// dynamic_linear: how the scale and zero point of x follow from its smallest and largest finite
+// value, float32 (kAten: float64) step by step.
+//   kObserver  as choose_qparams with a min_max observer
+//   kAten      PyTorch's quantized::linear_dynamic
+//   kOnnx      ONNX Runtime's DynamicQuantizeLinear
+enum class QParamsRule : uint8_t { kObserver, kAten, kOnnx };
+inline constexpr std::array<std::string_view, 3> kQParamsRuleNames{"observer", "aten", "onnx"};
+constexpr std::span<const std::string_view> NamesOf(QParamsRule /*any*/) {
+  return kQParamsRuleNames;
+}
+
+// What shares one scale and zero point: all of a tensor, or each row alone.
+enum class Granularity : uint8_t { kTensor, kRow };
+inline constexpr std::array<std::string_view, 2> kGranularityNames{"tensor", "row"};
+constexpr std::span<const std::string_view> NamesOf(Granularity /*any*/) {
+  return kGranularityNames;
+}
+
 // The enumerations of parameters. NamesOf gives their spellings in case files, by value, and with
 // them their number: whoever draws, reads or decodes such a value asks here.
 template <class E>
@@ -136,6 +154,8 @@ struct Window {
 //   choose_qparams
 //               x f32 [batches,M,N], one batch after another; per_channel: one row of the output
 //               per m, else all M*N together -> f32 [2,M or 1]: scales, then zero points
+//   dynamic_linear
+//               x f32 [M,K], w codes [N,K] -> f32 [M,N];  w_q 1 or N entries
 // per_channel says which of the two forms the list is in where N = 1 cannot tell (some backends
 // compute the two differently).
 struct Case {
@@ -151,10 +171,12 @@ struct Case {
   QParams w_q;
   QParams out_q;
   bool per_channel = false;
-  std::vector<float> multiplier;        // requantize only
-  Function function = Function::kRelu;  // table only
-  float negative_slope = 0.01f;         // table with kLeakyRelu only; finite, >= 0
-  Observer observer;                    // choose_qparams only
+  std::vector<float> multiplier;              // requantize only
+  Function function = Function::kRelu;        // table only
+  float negative_slope = 0.01f;               // table with kLeakyRelu only; finite, >= 0
+  Observer observer;                          // choose_qparams; all but its kind: dynamic_linear
+  QParamsRule rule = QParamsRule::kObserver;  // dynamic_linear only
+  Granularity x_gran = Granularity::kTensor;  // dynamic_linear only
 
   // At most one of the two; N entries. bias is in real units, bias_i32 in units x_scale*w_scale[n].
   std::optional<std::vector<float>> bias;
@@ -200,8 +222,8 @@ namespace internal {
 template <class C>
 constexpr auto FieldsOf(C& c) {
   auto& [op, M, N, K, x, w, window, x_q, w_q, out_q, per_channel, multiplier, function,
-         negative_slope, observer, bias, bias_i32, out_dtype, out_min, out_max, relu, requant,
-         property, note, expected, observed] = c;
+         negative_slope, observer, rule, x_gran, bias, bias_i32, out_dtype, out_min, out_max, relu,
+         requant, property, note, expected, observed] = c;
   auto& [batch, in_h, in_w, in_c, kernel_h, kernel_w, stride_h, stride_w, pad_top, pad_bottom,
          pad_left, pad_right, dilation_h, dilation_w, groups, ceil_mode, count_include_pad] =
       window;
@@ -239,7 +261,7 @@ constexpr auto FieldsOf(C& c) {
                  FieldOf{{"out_max"}, out_max}},
       std::tuple{FieldOf{{.name = "multiplier", .has = &OpRow::multiplier}, multiplier},
                  FieldOf{{.name = "bias", .has = &OpRow::bias}, bias},
-                 FieldOf{{.name = "bias_i32", .has = &OpRow::bias}, bias_i32},
+                 FieldOf{{.name = "bias_i32", .has = &OpRow::bias_i32}, bias_i32},
                  FieldOf{{.name = "relu", .has = &OpRow::relu}, relu},
                  FieldOf{{.name = "requant", .has = &OpRow::requant}, requant},
                  FieldOf{{.name = "ceil_mode", .has = &OpRow::ceil_mode}, ceil_mode},
@@ -253,7 +275,9 @@ constexpr auto FieldsOf(C& c) {
                  FieldOf{{.name = "dtype", .has = kQParams}, dtype},
                  FieldOf{{.name = "quant_min", .has = kQParams}, quant_min},
                  FieldOf{{.name = "quant_max", .has = kQParams}, quant_max},
-                 FieldOf{{.name = "averaging_constant", .has = kObserver}, averaging_constant}},
+                 FieldOf{{.name = "averaging_constant", .has = kObserver}, averaging_constant},
+                 FieldOf{{.name = "qparams_rule", .has = &OpRow::dynamic, .required = true}, rule},
+                 FieldOf{{.name = "x_gran", .has = &OpRow::dynamic}, x_gran}},
       std::tuple{FieldOf{{"property"}, property}, FieldOf{{"note"}, note},
                  FieldOf{{"expected"}, expected}, FieldOf{{"observed"}, observed}}};
 }
@@ -316,6 +340,11 @@ std::vector<int64_t> ShapeOfW(const Case& c);
 // comes instead of w_q).
 QParams& ChannelQParams(Case& c);
 const QParams& ChannelQParams(const Case& c);
+
+// The scale and zero point of each row of x follow from all rows.
+inline bool RowsShareQParams(const Case& c) {
+  return RowOf(c.op).dynamic && c.x_gran == Granularity::kTensor;
+}
 
 // The output parameters of an operation with OutQParams::kFixed: scale 2^-8, the lowest code.
 QParams FixedOutQParams(DType out_dtype);

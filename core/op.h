@@ -116,7 +116,8 @@ struct OpRow {
   PerChannel per_channel = PerChannel::kNone;
   bool relu = true;
   bool clamp = true;         // [out_min, out_max] of integer outputs
-  bool bias = false;         // float32 or int32, one per output channel
+  bool bias = false;         // float32, one per output channel
+  bool bias_i32 = false;     // or int32
   bool requant = false;      // Case::requant other than exact
   bool multiplier = false;   // Case::multiplier, or a quotient of scales in its place
   bool in_place = false;     // y may be x: elements of one size
@@ -128,6 +129,7 @@ struct OpRow {
   bool function = false;  // Case::function, negative_slope
   bool observer = false;  // Observer::kind, averaging_constant
   bool qparams = false;  // the other members of Observer: what scales and zero points are chosen by
+  bool dynamic = false;  // the operation chooses those of x itself: Case::rule, x_gran
 };
 
 // In the order in which `qualm list ops` prints them.
@@ -173,6 +175,7 @@ inline constexpr std::array kOpRows{
           .out_types = kAnyOutput,
           .per_channel = PerChannel::kW,
           .bias = true,
+          .bias_i32 = true,
           .requant = true},
     OpRow{.op = Op::kConv2d,
           .name = "conv2d",
@@ -181,6 +184,7 @@ inline constexpr std::array kOpRows{
           .out_types = kAnyOutput,
           .per_channel = PerChannel::kW,
           .bias = true,
+          .bias_i32 = true,
           .requant = true,
           .dilation = true},
     OpRow{.op = Op::kDepthwise,
@@ -190,6 +194,7 @@ inline constexpr std::array kOpRows{
           .out_types = kAnyOutput,
           .per_channel = PerChannel::kW,
           .bias = true,
+          .bias_i32 = true,
           .requant = true,
           .depthwise = true,
           .dilation = true},
@@ -257,8 +262,9 @@ std::vector<Op> OpsWhere(bool (*has)(Op));
 constexpr bool IsConv(Op op) { return RowOf(op).layout == Layout::kConv; }
 constexpr bool IsPool(Op op) { return RowOf(op).layout == Layout::kPool; }
 constexpr bool HasWindow(Op op) { return IsConv(op) || IsPool(op); }
-// Convolutions and linear end in a sum over K terms of x*w.
-constexpr bool HasSums(Op op) { return RowOf(op).second == Second::kWeights; }
+constexpr bool HasWeights(Op op) { return RowOf(op).second == Second::kWeights; }
+// Convolutions and linear end in a sum over K terms of codes x*w.
+constexpr bool HasSums(Op op) { return HasWeights(op) && RowOf(op).x_qparams; }
 // x and w are inputs of one kind, which case files call a and b.
 constexpr bool HasTwoInputs(Op op) { return RowOf(op).second == Second::kInput; }
 // Those two inputs meet element by element.

@@ -55,6 +55,7 @@ Case RandomCase::Draw(Op op) {
   c.per_channel = row.per_channel != PerChannel::kNone && rng_.Chance(1, 2);
   if (row.function) DrawFunction(&c);
   if (row.observer) DrawObserver(&c);
+  if (row.dynamic) DrawRule(&c);
   DrawSizes(&c);
   DrawTypes(&c);
   DrawClamp(&c);
@@ -251,7 +252,7 @@ void RandomCase::DrawParams(Case* c) {
     c->multiplier = draw(PerChannel::kW, 7 - sum_bits_).scale;
   } else {
     if (row.x_qparams) c->x_q = draw(PerChannel::kX, -5);
-    if (HasSums(c->op)) c->w_q = draw(PerChannel::kW, -7);
+    if (HasWeights(c->op)) c->w_q = draw(PerChannel::kW, -7);
     // A second input that is tiny beside the first turns ties into near ties.
     const bool tiny = theme_ == Theme::kTies && rng_.Chance(1, 8);
     if (HasTwoInputs(c->op)) c->w_q = draw(PerChannel::kW, tiny ? -35 : -5);
@@ -297,12 +298,26 @@ void RandomCase::DrawObserver(Case* c) {
   if (rng_.Chance(1, 3)) o.averaging_constant = rng_.Pick(kShares);
 }
 
+// Infinities and all other reals may stand in x (DrawX).
+void RandomCase::DrawRule(Case* c) {
+  DrawObserver(c);
+  c->observer.kind = Observer{}.kind;
+  c->observer.averaging_constant = Observer{}.averaging_constant;
+  c->rule = static_cast<QParamsRule>(rng_.Below(CountOf<QParamsRule>()));
+  c->x_gran = static_cast<Granularity>(rng_.Below(CountOf<Granularity>()));
+  if (c->rule == QParamsRule::kObserver) return;
+  const bool reduce_range = c->observer.reduce_range && c->rule == QParamsRule::kAten;
+  c->observer = Observer{};
+  c->observer.reduce_range = reduce_range;
+}
+
 void RandomCase::DrawX(Case* c) {
   if (RowOf(c->op).observer) return DrawObserved(c);
   switch (c->x.dtype()) {
     case DType::kF32:
       for (int64_t i = 0; i < c->x.size(); ++i) {
-        c->x.as<float>()[static_cast<size_t>(i)] = Real(c->out_q.scale_at(i % c->N));
+        c->x.as<float>()[static_cast<size_t>(i)] =
+            Real(c->out_q.scale_at(i % std::max<int64_t>(c->N, 1)));
       }
       return;
     case DType::kS32:
@@ -350,7 +365,7 @@ void RandomCase::DrawObserved(Case* c) {
 
 void RandomCase::DrawBias(Case* c) {
   const auto channels = static_cast<size_t>(c->N);
-  if (rng_.Chance(1, 3)) {
+  if (rng_.Chance(1, 3) && RowOf(c->op).bias_i32) {
     c->bias_i32.emplace(channels);
     for (int32_t& b : *c->bias_i32) {
       b = rng_.Chance(1, 4) ? static_cast<int32_t>(rng_.Next())
@@ -371,7 +386,7 @@ float RandomCase::Bias(const Case& c, int64_t n) {
     }
     case 1: return rng_.Chance(1, 2) ? 0x1p-149f : -0x1p-149f;
     case 2: {  // nearly cancels the sum of the first row
-      if (c.M == 0) return 1.0f;
+      if (c.M == 0 || !HasSums(c.op)) return 1.0f;
       const double unit = double{c.x_q.scale_at(0)} * double{c.w_q.scale_at(n)};
       const double bias = -SumOf(slice::OneOutput(c, n)) * unit;
       return std::abs(bias) <= FLT_MAX ? static_cast<float>(bias) : 1.0f;

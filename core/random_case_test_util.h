@@ -51,6 +51,7 @@ class RandomCase {
   void DrawParams(Case* c);
   void DrawFunction(Case* c);
   void DrawObserver(Case* c);
+  void DrawRule(Case* c);
   void DrawX(Case* c);
   float Real(float scale);
   void DrawObserved(Case* c);

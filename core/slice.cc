@@ -277,7 +277,7 @@ std::vector<int64_t> LeadingChannels(const Case& c, int64_t most) {
 }
 
 Case Terms(const Case& c, Places terms, int32_t x_code, int32_t w_code) {
-  QUALM_CHECK(HasSums(c.op));
+  QUALM_CHECK(HasWeights(c.op));
   return Cut(c, {.terms = terms, .x_codes = {&x_code, 1}, .w_codes = {&w_code, 1}});
 }
 
@@ -322,6 +322,11 @@ Case OneOutput(const Case& c, int64_t index) {
   QUALM_CHECK(c.op != Op::kChooseQParams);
   const int64_t m = index / c.N, n = index % c.N;
   if (HasWindow(c.op)) return CutPixel(c, m, Places(&n, 1));
+  if (RowsShareQParams(c)) {
+    std::vector<int64_t> rows = Range(0, c.M);
+    std::rotate(rows.begin(), rows.begin() + m, rows.begin() + m + 1);
+    return Cut(c, {.rows = rows, .channels = Places(&n, 1)});
+  }
   if (c.op != Op::kSoftmax) return Cut(c, {.rows = Places(&m, 1), .channels = Places(&n, 1)});
   Case row = Rows(c, {&m, 1});
   const int32_t element = row.x.IntAt(n);

@@ -54,6 +54,7 @@ Case Pixel(const Case& c, int64_t m);
 
 // Output `index` alone, with M = N = 1 and the parameters of its channel. Of softmax: its whole
 // row, with N as it was, the element of that output swapped to the front; its output is the first.
+// Of dynamic_linear whose rows share a scale: all rows, its row first; its output is the first.
 // Not for choose_qparams, where one output is about many values.
 Case OneOutput(const Case& c, int64_t index);
 

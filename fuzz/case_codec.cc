@@ -214,7 +214,7 @@ void ReadBias(Reader& reader, unsigned choice, Case& c) {
   if (choice == 1 && c.out_dtype != DType::kS32 && c.requant == Requant::kExact) {
     c.bias.emplace();
     for (int64_t n = 0; n < c.N; ++n) c.bias->push_back(FiniteFrom(reader.Word()));
-  } else if (choice == 2) {
+  } else if (choice == 2 && RowOf(c.op).bias_i32) {
     c.bias_i32.emplace();
     for (int64_t n = 0; n < c.N; ++n) c.bias_i32->push_back(reader.Int());
   }
@@ -318,7 +318,7 @@ std::optional<std::vector<uint8_t>> EncodeCase(const Case& c) {
   if (c.bias) flags |= 1u << kBiasShift;
   if (c.bias_i32) flags |= 2u << kBiasShift;
   if (c.x.dtype() != row.x_types.front()) flags |= kOtherX;
-  if (HasSums(c.op) && c.w.dtype() != kWeightCodes.front()) flags |= kOtherW;
+  if (HasWeights(c.op) && c.w.dtype() != kWeightCodes.front()) flags |= kOtherW;
   writer.Byte(static_cast<uint8_t>(flags));
   const CodeRange range = RangeOf(c.out_dtype);
   const bool clamp = c.out_min != range.min || c.out_max != range.max;

@@ -43,7 +43,7 @@ size_t Signed(int64_t distance) {
 // meet.
 std::vector<bool> FormOf(const Case& c) {
   const Window& v = c.window;
-  const int64_t channels = HasSums(c.op) ? c.K : c.N;
+  const int64_t channels = HasWeights(c.op) ? c.K : c.N;
   bool padded = false;
   for (int64_t m = 0; HasWindow(c.op) && m < c.M && !padded; ++m) {
     padded = std::ranges::any_of(TapsOf(v, m), [](const Tap& tap) { return tap.x_row < 0; });

@@ -194,6 +194,11 @@ void FitFunctionAndObserver(Case* c) {
   c->negative_slope = std::fabs(c->negative_slope);
   if (!RowOf(c->op).qparams) return;
   Observer& o = c->observer;
+  if (c->rule != QParamsRule::kObserver) {
+    const bool reduce_range = o.reduce_range && c->rule == QParamsRule::kAten;
+    o = Observer{};
+    o.reduce_range = reduce_range;
+  }
   const CodeRange range = RangeOf(o.dtype);
   o.quant_min = std::clamp(o.quant_min, range.min, 0);
   o.quant_max = std::clamp(o.quant_max, 0, range.max);

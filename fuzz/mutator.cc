@@ -301,7 +301,7 @@ void ChangeForm(Case& c, Rng& rng) {
       if (KeepsType(c.op)) SetOutType(c, c.x.dtype());
       break;
     case 4:
-      if (HasSums(c.op)) c.w = Reshaped(c.w, OtherCodes(c.w.dtype()), c.w.shape());
+      if (HasWeights(c.op)) c.w = Reshaped(c.w, OtherCodes(c.w.dtype()), c.w.shape());
       break;
     case 5: Redraw(c.requant, rng); break;
     default:

@@ -88,7 +88,7 @@ std::vector<Hazard> HazardsOf(const Case& c) {
     if (reached) hazards.push_back(hazard);
   };
   const bool sums = HasSums(c.op);
-  const bool empty = c.M == 0 || c.N == 0 || (sums && c.K == 0);
+  const bool empty = c.M == 0 || c.N == 0 || (HasWeights(c.op) && c.K == 0);
   if (!empty) {
     const headroom::Headroom headroom = headroom::Measure(c);
     add(Hazard::kPairSaturates, headroom.pairs_saturating > 0);

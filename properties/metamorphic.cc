@@ -28,13 +28,14 @@ std::vector<int64_t> Iota(int64_t count) {
 // Summands that can move on their own: all of linear's, the input channels of a group for
 // convolutions, the pixels of an image for global_avg_pool.
 int64_t MovableTerms(const Case& c) {
-  if (c.op == Op::kLinear || c.op == Op::kGlobalAvgPool) return c.K;
+  if (HasWeights(c.op) && !IsConv(c.op)) return c.K;
+  if (c.op == Op::kGlobalAvgPool) return c.K;
   return c.window.in_c / c.window.groups;
 }
 
 Case WithTerms(const Case& c, const std::vector<int64_t>& terms, int32_t x_code = 0,
                int32_t w_code = 0) {
-  if (HasSums(c.op)) return slice::Terms(c, terms, x_code, w_code);
+  if (HasWeights(c.op)) return slice::Terms(c, terms, x_code, w_code);
   Case follow_up = ProblemOf(c);
   const int64_t depth = c.window.in_c;
   for (int64_t i = 0; i < c.x.size(); ++i) {
@@ -163,8 +164,8 @@ void AddShifts(const Case& c, std::vector<Shift>& shifts) {
     AddShiftWithin(c, &Case::x, &Case::x_q, "x", shifts);
     if (!two) AddShiftOfType(c, &Case::x, &Case::x_q, "x", shifts);
   }
-  if (HasSums(c.op) || two) AddShiftWithin(c, &Case::w, &Case::w_q, "w", shifts);
-  if (HasSums(c.op)) AddShiftOfType(c, &Case::w, &Case::w_q, "w", shifts);
+  if (HasWeights(c.op) || two) AddShiftWithin(c, &Case::w, &Case::w_q, "w", shifts);
+  if (HasWeights(c.op)) AddShiftOfType(c, &Case::w, &Case::w_q, "w", shifts);
   if (two && !(c.x.empty() && c.w.empty())) {  // operands have one type
     const DType dtype = c.x.dtype();
     Shift shift{ProblemOf(c), 0, "shifting both operands and their zero points by 128"};
@@ -274,6 +275,7 @@ std::vector<int64_t> TwoOf(const Case& c, int64_t count) {
 
 Verdict RowIndependence(const Case& c, Subject& subject) {
   if (c.M < 2 || c.N == 0) return Verdict::Vacuous("fewer than 2 rows");
+  if (RowsShareQParams(c)) return Verdict::Vacuous("all rows choose one scale");
   const Answer whole = Ask(subject, c);
   if (whole.verdict) return *whole.verdict;
   for (int64_t row : TwoOf(c, c.M)) {
@@ -359,7 +361,9 @@ std::vector<Property> MetamorphicProperties() {
        "itself for quantize) changes nothing where all stay finite; for f32 outputs halving the "
        "weights' scales instead. Tables: of relu and leaky_relu.",
        OpsWhere(HasOutQParams), false, Gauge},
-      {"row_independence", "A row computed alone has the same bits as among others.",
+      {"row_independence",
+       "A row computed alone has the same bits as among others; of dynamic_linear where each row "
+       "chooses a scale of its own.",
        OpsWhere([](Op op) { return IsOnElements(op) && !HasWindow(op); }), false, RowIndependence},
       {"batch_independence", "An image computed alone has the same bits as among others.",
        OpsWhere(HasWindow), false, BatchIndependence},

@@ -70,7 +70,7 @@ class Evidence {
       if (departures_++ == 0) first_ = i;
     }
     // Neither pixels nor the rows of choose_qparams are rows of x.
-    const bool rows_of_x = !HasWindow(c.op) && c.op != Op::kChooseQParams;
+    const bool rows_of_x = !HasWindow(c.op) && c.op != Op::kChooseQParams && !RowsShareQParams(c);
     if (c.M <= 2 || departures_ == 0 || !rows_of_x) return;
     const int64_t row = first_ / c.N;
     const std::vector<int64_t> rows =

@@ -36,7 +36,8 @@ bool Of(const Case& c) {
 
 bool SumsOfCodes(const Case& c) { return HasSums(c.op) && IsCode(c.x.dtype()); }
 bool Groups(const Case& c) { return c.window.groups > 1; }
-bool HasBias(const Case& c) { return c.bias.has_value(); }
+// A bias that an int32 could stand for.
+bool HasBias(const Case& c) { return c.bias.has_value() && RowOf(c.op).bias_i32; }
 bool CodesOfInput(const Case& c) {
   return IsCode(c.x.dtype()) && c.op != Op::kConcat && c.op != Op::kSoftmax;
 }
@@ -754,7 +755,7 @@ struct Words {
 };
 
 Words WordsOf(Op op) {
-  if (HasSums(op) || op == Op::kRequantize) return {};
+  if (HasWeights(op) || op == Op::kRequantize) return {};
   if (!HasTwoInputs(op))
     return {.multiplier = "multiplier fl(sx/sy)", .reciprocal = "fl(sx * fl(1/sy))"};
   const bool is_product = op == Op::kMul;

@@ -85,7 +85,7 @@ Case WithoutZeroPoints(Case c) {
 
 void Terms(const Case& c, const Visit& visit) {
   if (HasWindow(c.op)) return WindowTerms(c, visit);
-  if (c.op != Op::kLinear || c.K == 0) return;
+  if (!HasWeights(c.op) || IsConv(c.op) || c.K == 0) return;
   if (c.bias_i32) {
     // Boldest for overflows of int32: a bias at the end of int32, and one product of 1 or -1.
     for (int32_t sign : {1, -1}) {

@@ -54,9 +54,12 @@ namespace {
 
 // The parameters that qualm_problem has a field for; plugin_host.cc fills them. A plugin that was
 // never told of a parameter would be judged wrong for it.
-constexpr std::array<std::string_view, 8> kSent{"multiplier", "bias",          "bias_i32",
-                                                "relu",       "ceil_mode",     "count_include_pad",
-                                                "function",   "negative_slope"};
+constexpr std::array<std::string_view, 15> kSent{
+    "multiplier",   "bias",         "bias_i32",
+    "relu",         "ceil_mode",    "count_include_pad",
+    "function",     "symmetric",    "negative_slope",
+    "reduce_range", "dtype",        "quant_min",
+    "quant_max",    "qparams_rule", "x_gran"};
 
 std::string ParameterWithoutAField(const Case& c) {
   const Case without;

@@ -288,6 +288,17 @@ Outcome PluginHost::Run(const Case& c, const RunContext& context) {
   }
   if (c.bias) problem.bias = placement_.LayList(Placement::kBias, *c.bias);
   if (c.bias_i32) problem.bias_i32 = placement_.LayList(Placement::kBiasI32, *c.bias_i32);
+  const qualm_choice choice{.size = sizeof choice,
+                            .rule = static_cast<int32_t>(c.rule),
+                            .symmetric = c.observer.symmetric ? 1 : 0,
+                            .reduce_range = c.observer.reduce_range ? 1 : 0,
+                            .dtype = static_cast<int32_t>(c.observer.dtype),
+                            .quant_min = c.observer.quant_min,
+                            .quant_max = c.observer.quant_max};
+  const qualm_granularity per_row{
+      .size = sizeof per_row, .kind = QUALM_PER_ROW, .axis = 0, .block = 0};
+  if (RowOf(c.op).dynamic) problem.choice = &choice;
+  if (c.x_gran == Granularity::kRow) problem.x_granularity = &per_row;
   problem.out_min = c.out_min;
   problem.out_max = c.out_max;
   if (context.want_acc && HasSums(c.op) && (limits.features & QUALM_CAN_ACC) != 0) {

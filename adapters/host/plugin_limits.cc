@@ -73,8 +73,9 @@ std::string OutsideLimits(const PluginLimits& limits, const Case& c) {
   if (c.bias_i32 && lacks(QUALM_CAN_BIAS_I32)) return "int32 bias";
   if (c.relu && lacks(QUALM_CAN_RELU)) return "fused relu";
   if (c.per_channel && lacks(QUALM_CAN_PER_CHANNEL)) return "parameters per channel";
+  if (c.x_gran == Granularity::kRow && lacks(QUALM_CAN_PER_ROW)) return "parameters per row";
   if ((c.M == 0 || c.N == 0) && lacks(QUALM_CAN_EMPTY)) return "empty output";
-  if (HasSums(c.op) && c.K == 0 && lacks(QUALM_CAN_EMPTY_K)) return "K = 0";
+  if (HasWeights(c.op) && c.K == 0 && lacks(QUALM_CAN_EMPTY_K)) return "K = 0";
   if ((v.dilation_h != 1 || v.dilation_w != 1) && lacks(QUALM_CAN_DILATION)) return "dilation";
   if (IsConv(c.op) && !RowOf(c.op).depthwise && v.groups != 1 && lacks(QUALM_CAN_GROUPS))
     return "groups";

@@ -15,8 +15,8 @@
 namespace qualm {
 
 // Every key of a case file, in the order in which the writer puts them, a row each: X(enumerator,
-// name, JSON types that the key can have, what a message expects there). The types and the words are
-// constants of case_fields.cc. The last two keys stand inside "observed".
+// name, JSON types that the key can have, what a message expects there). The types and the words
+// are constants of case_fields.cc. The last two keys stand inside "observed".
 #define QUALM_CASE_KEYS(X)                                                   \
   X(kVersion, "qualm_case", kNumbers, kInteger)                              \
   X(kOp, "op", kTexts, kString)                                              \
@@ -31,6 +31,8 @@ namespace qualm {
   X(kQuantMin, "quant_min", kNumbers, kInteger)                              \
   X(kQuantMax, "quant_max", kNumbers, kInteger)                              \
   X(kAveragingConstant, "averaging_constant", kNumbers, kReal)               \
+  X(kQParamsRule, "qparams_rule", kTexts, kString)                           \
+  X(kXGran, "x_gran", kTexts, kString)                                       \
   X(kBatches, "batches", kNumbers, kInteger)                                 \
   X(kM, "M", kNumbers, kInteger)                                             \
   X(kN, "N", kNumbers, kInteger)                                             \

@@ -297,7 +297,7 @@ class Builder {
       c_.w = ReadTensor(keys.w, w_dtype_, ShapeOfW(c_));
     }
     // Outputs of sums and windows are many where the data are few; the others are as many as x.
-    const int64_t most = HasSums(c_.op) || HasWindow(c_.op) ? kMaxOutputs : kMaxElements;
+    const int64_t most = HasWeights(c_.op) || HasWindow(c_.op) ? kMaxOutputs : kMaxElements;
     const int64_t outputs = ElementCount(c_.output_shape(), most);
     if (outputs < 0) FailOutputs(most, "");
     // Dimensions that no data backs are mere claims.

@@ -74,7 +74,7 @@ Facts FactsOf::operator()(int64_t index) const {
     case Layout::kProducts:
     case Layout::kConv:
       AddTerms(&f);
-      AddProducts(&f);
+      if (HasSums(c_.op)) AddProducts(&f);
       return f;
     case Layout::kPool:
       AddTerms(&f);

@@ -88,7 +88,8 @@ Code Outputs::CodeAt(int64_t m, int64_t n) const {
 }
 
 float Outputs::UnclampedFloatAt(int64_t m, int64_t n) const {
-  return RoundToFloat(lines_[static_cast<size_t>(n)], integers_.values[IndexOf(m, n)]);
+  const Scaled scaled = ScaledAt(m, n);
+  return RoundToFloat(scaled.line, scaled.integer);
 }
 
 float Outputs::FloatAt(int64_t m, int64_t n) const {
@@ -122,7 +123,7 @@ Tensor Evaluate(const Case& c) {
 Tensor EvaluateFromSums(const Case& c, std::span<const __int128> sums) {
   QUALM_CHECK(HasSums(c.op));
   QUALM_CHECK_EQ(sums.size(), static_cast<size_t>(c.M * c.N));
-  return EvaluateFrom(c, {{sums.begin(), sums.end()}, {}});
+  return EvaluateFrom(c, {{sums.begin(), sums.end()}, {}, {}});
 }
 
 bool RequantMayOverflow(const Case& c) {

@@ -50,6 +50,8 @@ struct Integers {
   std::vector<__int128> values;
   // Average pools: the divisor of each pixel. softmax: sum of t of each row. Empty for others.
   std::vector<int64_t> counts;
+  // dynamic_linear: of x, for each row. Empty for others.
+  std::vector<float> scales;
 };
 Integers IntegersOf(const Case& c);
 

@@ -71,6 +71,9 @@ struct ChosenQParams {
 ChosenQParams FromRange(const Observer& observer, double min, double max,
                         float least_scale = observer::kEps);
 
+// The same in rationals that are rounded where a step says so.
+ChosenQParams FromRangeRational(const Observer& observer, float min, float max);
+
 // Scales, then zero points. `c` is a valid choose_qparams.
 Tensor ChooseQParams(const Case& c);
 Tensor ChooseQParamsRational(const Case& c);

@@ -278,31 +278,33 @@ Range Observe(const Case& c, int64_t m) {
 
 }  // namespace
 
-Tensor ChooseQParamsRational(const Case& c) {
-  const Observer& o = c.observer;
+ChosenQParams FromRangeRational(const Observer& o, float min, float max) {
   const CodeRange codes = observer::Codes(o);
-  const Integer steps = codes.max - codes.min;
+  const Rational divisor =
+      o.symmetric ? Rational(codes.max - codes.min) / 2 : Rational(codes.max - codes.min);
+  const Rational low = ToRational(min), high = ToRational(max);
+  // Either may pass the largest float32: then the scale is infinite, and min / scale is 0.
+  const float width =
+      RoundToFloat32(o.symmetric ? std::max<Rational>(-low, high) : Rational(high - low));
+  float scale = std::isinf(width) ? width : RoundToFloat32(ToRational(width) / divisor);
+  scale = std::max(scale, observer::kEps);
+  if (o.symmetric) return {scale, observer::SymmetricZeroPoint(o)};
+  Integer zero_point = codes.min;
+  if (!std::isinf(scale)) zero_point -= RoundHalfEven(Single(low / ToRational(scale)));
+  return {scale, static_cast<int32_t>(std::clamp<Integer>(zero_point, codes.min, codes.max))};
+}
+
+Tensor ChooseQParamsRational(const Case& c) {
   Tensor y(DType::kF32, c.output_shape());
   const int64_t columns = y.shape()[1];
   const auto floats = y.as<float>();
   for (int64_t m = 0; m < columns; ++m) {
-    Range range = Observe(c, m);
-    if (range.min > 0) range.min = 0;
-    if (range.max < 0) range.max = 0;
-    const Rational divisor = o.symmetric ? Rational(steps) / 2 : Rational(steps);
-    // Either may pass the largest float32: then the scale is infinite, and min / scale is 0.
-    const float width = RoundToFloat32(o.symmetric ? std::max<Rational>(-range.min, range.max)
-                                                   : Rational(range.max - range.min));
-    float scale = std::isinf(width) ? width : RoundToFloat32(ToRational(width) / divisor);
-    scale = std::max(scale, observer::kEps);
-    Integer zero_point = observer::SymmetricZeroPoint(o);
-    if (!o.symmetric) {
-      zero_point = codes.min;
-      if (!std::isinf(scale)) zero_point -= RoundHalfEven(Single(range.min / ToRational(scale)));
-      zero_point = std::clamp<Integer>(zero_point, codes.min, codes.max);
-    }
-    floats[static_cast<size_t>(m)] = scale;
-    floats[static_cast<size_t>(columns + m)] = static_cast<float>(static_cast<int32_t>(zero_point));
+    const Range range = Observe(c, m);
+    const ChosenQParams chosen =
+        FromRangeRational(c.observer, std::min(RoundToFloat32(range.min), 0.0f),
+                          std::max(RoundToFloat32(range.max), 0.0f));
+    floats[static_cast<size_t>(m)] = chosen.scale;
+    floats[static_cast<size_t>(columns + m)] = static_cast<float>(chosen.zero_point);
   }
   return y;
 }

@@ -20,6 +20,7 @@
 #include "kernels/binary.h"
 #include "kernels/concat.h"
 #include "kernels/conv.h"
+#include "kernels/dynamic_linear.h"
 #include "kernels/elementwise.h"
 #include "kernels/images.h"
 #include "kernels/linear.h"
@@ -152,6 +153,23 @@ class Pool final : public kernels::ThreadPool {
   int threads_;
 };
 
+kernels::ObserverParams ObserverParamsOf(const Observer& o) {
+  return {.symmetric = o.symmetric,
+          .reduce_range = o.reduce_range,
+          .type = TypeOf(o.dtype),
+          .quant_min = o.quant_min,
+          .quant_max = o.quant_max};
+}
+
+kernels::QParamsRule RuleOf(QParamsRule rule) {
+  switch (rule) {
+    case QParamsRule::kObserver: return kernels::QParamsRule::kObserver;
+    case QParamsRule::kAten: return kernels::QParamsRule::kAten;
+    case QParamsRule::kOnnx: return kernels::QParamsRule::kOnnx;
+  }
+  return kernels::QParamsRule::kObserver;
+}
+
 class NativeSubject final : public InProcessSubject {
  public:
   NativeSubject(std::string name, std::string target)
@@ -190,7 +208,7 @@ class NativeSubject final : public InProcessSubject {
   }
 
  protected:
-  bool HasThreads(Op op) const override { return HasSums(op); }
+  bool HasThreads(Op op) const override { return HasWeights(op); }
 
   std::string Execute(const Placed& placed, const RunContext& context) override {
     const Case& c = *placed.problem;
@@ -244,6 +262,7 @@ class NativeSubject final : public InProcessSubject {
         return status.ok() ? softmax.Run(x, range, y).error : status.error;
       }
       case Op::kChooseQParams: return ChooseQParams(placed, context);
+      case Op::kDynamicLinear: return DynamicLinear(placed, context, x, y);
     }
     return std::string(Name(c.op)) + " is not among the native kernels";
   }
@@ -276,6 +295,27 @@ class NativeSubject final : public InProcessSubject {
                      const MutableMatrix& y) {
     kernels::PackedLinear packed;
     const kernels::Status status = kernels::PackedLinear::Pack(ParamsOf(placed), &packed);
+    if (!status.ok()) return status.error;
+    Pool pool(context.threads);
+    const size_t bytes = packed.ScratchBytes(x.rows, &pool);
+    uint8_t* const scratch = scratch_.Prepare(bytes, 0, 1, context);
+    return packed.Run(x, y, {scratch, bytes}, &pool).error;
+  }
+
+  std::string DynamicLinear(const Placed& placed, const RunContext& context, const ConstMatrix& x,
+                            const MutableMatrix& y) {
+    const Case& c = *placed.problem;
+    kernels::PackedDynamicLinear packed;
+    const kernels::Status status = kernels::PackedDynamicLinear::Pack(
+        {.weights = {placed.w, TypeOf(c.w.dtype()), c.N, c.K, c.K},
+         .w_scale = placed.scale,
+         .w_zero_point = placed.zero_point,
+         .bias = placed.bias,
+         .relu = c.relu,
+         .per_row = c.x_gran == Granularity::kRow,
+         .rule = RuleOf(c.rule),
+         .qparams = ObserverParamsOf(c.observer)},
+        &packed);
     if (!status.ok()) return status.error;
     Pool pool(context.threads);
     const size_t bytes = packed.ScratchBytes(x.rows, &pool);
@@ -327,11 +367,7 @@ class NativeSubject final : public InProcessSubject {
               : kernels::ObserveMovingAverage(batch, o.averaging_constant, {states, columns});
       if (!status.ok()) return status.error;
     }
-    const kernels::ObserverParams params{.symmetric = o.symmetric,
-                                         .reduce_range = o.reduce_range,
-                                         .type = TypeOf(o.dtype),
-                                         .quant_min = o.quant_min,
-                                         .quant_max = o.quant_max};
+    const kernels::ObserverParams params = ObserverParamsOf(o);
     auto* const scale = static_cast<float*>(placed.y);
     auto* const zero_point = reinterpret_cast<int32_t*>(scratch + state_bytes);
     const kernels::Status status =

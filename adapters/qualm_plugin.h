@@ -72,6 +72,8 @@ enum {
  *   concat      x codes [M,A], w codes [M,N-A], of one type -> y codes [M,N]
  *   table       x codes [M,N]                  -> y codes [M,N]
  *   softmax     x codes [M,N]                  -> y codes [M,N], of one type
+ *   dynamic_linear
+ *               x f32 [M,K], w codes [N,K]     -> y f32 [M,N]
  * A plugin is only ever asked for operations for which capability() answered. */
 enum {
   QUALM_QUANTIZE = 0,
@@ -90,7 +92,8 @@ enum {
   QUALM_TABLE = 13,
   QUALM_SOFTMAX = 14,
   /* 15 is no operation of plugins. */
-  QUALM_SUB = 16
+  QUALM_SUB = 16,
+  QUALM_DYNAMIC_LINEAR = 17
 };
 
 /* What a table operation applies to the real value of a code. */

@@ -41,6 +41,7 @@ enum class Op : uint8_t {
   kSoftmax,
   kChooseQParams,
   kSub,
+  kDynamicLinear,
 };
 
 // How the shapes of x, w and the output y follow from the sizes M, N, K of a case, or from its
@@ -229,6 +230,19 @@ inline constexpr std::array kOpRows{
           .clamp = false,
           .observer = true,
           .qparams = true},
+    OpRow{.op = Op::kDynamicLinear,
+          .name = "dynamic_linear",
+          .layout = Layout::kProducts,
+          .x_types = kReals,
+          .x_qparams = false,
+          .second = Second::kWeights,
+          .out_types = kReals,
+          .out_q = OutQParams::kNone,
+          .per_channel = PerChannel::kW,
+          .clamp = false,
+          .bias = true,
+          .qparams = true,
+          .dynamic = true},
 };
 inline constexpr size_t kOpCount = kOpRows.size();
 

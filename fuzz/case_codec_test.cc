@@ -38,7 +38,7 @@ TEST_P(CaseCodec, NoBytesAreASmallCase) {
   EXPECT_EQ(Validate(c), "");
   EXPECT_EQ(c.M, 1);
   EXPECT_EQ(c.N, 1);
-  EXPECT_EQ(c.K, HasSums(GetParam()) || IsPool(GetParam()) ? 1 : 0);
+  EXPECT_EQ(c.K, HasWeights(GetParam()) || IsPool(GetParam()) ? 1 : 0);
   EXPECT_EQ(c.x.size(), 1);
 }
 
@@ -83,7 +83,7 @@ TEST_P(CaseCodec, BytesMeanWhatTheyMeant) {
       {"avg_pool", 12914210822534119657u},   {"global_avg_pool", 18359079543833932266u},
       {"concat", 14534565005814412542u},     {"table", 6321485034914803453u},
       {"softmax", 307730757528851976u},      {"choose_qparams", 4538484127824963905u},
-      {"sub", 15866521744865831564u},
+      {"sub", 15866521744865831564u},        {"dynamic_linear", 6524400139869712412u},
   };
   Rng rng(5);
   uint64_t hash = 14695981039346656037u;

@@ -338,7 +338,7 @@ std::vector<Property> MetamorphicProperties() {
       {"k_permutation",
        "Permuting the K terms of x and w together (convolutions: the input channels of each group; "
        "global_avg_pool: the pixels of each image) changes nothing.",
-       {Op::kLinear, Op::kConv2d, Op::kGlobalAvgPool},
+       {Op::kLinear, Op::kConv2d, Op::kGlobalAvgPool, Op::kDynamicLinear},
        false,
        KPermutation},
       {"zero_term_append",

@@ -43,6 +43,7 @@ rescale_codes = of("rescale_codes.cc", "rescale")
 table = of("table.cc", "table")
 softmax = of("softmax.cc", "softmax")
 observer = of("observer.cc", "choose_qparams")
+dynamic = of("dynamic_linear.cc", "dynamic_linear")
 parallel = of("common/parallel.cc", "linear")
 
 MUTATIONS = [
@@ -358,6 +359,28 @@ MUTATIONS = [
         "while (r > first && below[static_cast<size_t>(r)] > high) --r;",
         "while (r > first && below[static_cast<size_t>(r)] > low) --r;",
         "the search moves the upper end to the lower quantile"),
+
+    dynamic("dynamic-zero-point",
+            "const __int128 za = q.zero_point + CodesToUnsigned(type);",
+            "const __int128 za = q.zero_point;",
+            "s8 codes are shifted by 128, their zero point is not"),
+    dynamic("dynamic-row-scale", "sums.Finish(impl_->epilogue, q.scale);",
+            "sums.Finish(impl_->epilogue, quantizations[0].scale);",
+            "every row of a block has the scale of the first"),
+    dynamic("dynamic-reduce-range",
+            "const int32_t steps = reduce_range ? 127 : 255;  // from code 0",
+            "const int32_t steps = 255;  // from code 0", "ATen's rule ignores reduce_range"),
+    dynamic("dynamic-not-finite",
+            "if (!internal::MinMaxKeys{key, key}.AreFinite()) continue;",
+            "if (key >= internal::KeyOf(HUGE_VALF)) continue;",
+            "minus infinity chooses the scale"),
+    dynamic("dynamic-scratch", "codes(scratch.Add(packed.channels == 0 ? 0 : rows * packed.depth)),",
+            "codes(scratch.Add(packed.channels == 0 ? 0 : packed.depth)),",
+            "the codes of a block overwrite each other's memory and what follows",
+            test=("dynamic_linear_test", "DynamicLinear.Scratch*")),
+    dynamic("dynamic-tasks", "keys.max = std::max(keys.max, keys_of(task)->max);",
+            "keys.max = keys_of(task)->max;", "the largest value is that of the last thread",
+            test=("dynamic_linear_test", "DynamicLinear.AnyNumberOfThreads*")),
 
     parallel("parallel-target", "const ScopedTarget target(hwy::TargetName(job.target));",
              'const ScopedTarget target("");', "other threads run the best instruction set"),

@@ -143,7 +143,8 @@ TEST_F(Verbs, TakeEveryOperation) {
                                                      {"concat", "concat-first-params"},
                                                      {"table", "table-ties-away"},
                                                      {"softmax", "softmax-no-half"},
-                                                     {"choose_qparams", "no-scale-floor"}};
+                                                     {"choose_qparams", "no-scale-floor"},
+                                                     {"dynamic_linear", "reduce-range-ignored"}};
   for (const Op op : AllOps()) {
     const std::string name(Name(op));
     ASSERT_TRUE(faults.contains(name)) << name;

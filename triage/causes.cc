@@ -38,6 +38,7 @@ bool SumsOfCodes(const Case& c) { return HasSums(c.op) && IsCode(c.x.dtype()); }
 bool Groups(const Case& c) { return c.window.groups > 1; }
 // A bias that an int32 could stand for.
 bool HasBias(const Case& c) { return c.bias.has_value() && RowOf(c.op).bias_i32; }
+bool ChoosesScales(const Case& c) { return RowOf(c.op).dynamic; }
 bool CodesOfInput(const Case& c) {
   return IsCode(c.x.dtype()) && c.op != Op::kConcat && c.op != Op::kSoftmax;
 }
@@ -589,6 +590,12 @@ constexpr Cause kCauses[] = {
     {Stage::kClamp, Kind::kClamp, "reduce_range ignored",
      "spreads the range over all codes instead of half of them", Always,
      [](Stages& s) { return Replace(s.c.observer.reduce_range, false); }},
+    {Stage::kOperands, Kind::kIndex, "one choice for all rows",
+     "chooses one scale and zero point for all rows", ChoosesScales,
+     [](Stages& s) { return Replace(s.c.x_gran, Granularity::kTensor); }},
+    {Stage::kOperands, Kind::kIndex, "a choice for each row",
+     "chooses a scale and zero point for each row", ChoosesScales,
+     [](Stages& s) { return Replace(s.c.x_gran, Granularity::kRow); }},
     {Stage::kRound, Kind::kClamp, "no scale floor", "lets a scale fall below 2^-23", Observes,
      Set<&Stages::least_scale, 0.0f>},
     {Stage::kAccumulate, Kind::kRounding, "double average", "keeps the moving average in double",

@@ -164,6 +164,17 @@ Case Observing(std::vector<float> x, int64_t batches, const Observer& observer) 
   return WithOutput(std::move(c), DType::kF32);
 }
 
+Case Dynamic(std::vector<float> x, std::vector<int8_t> w, const Observer& observer) {
+  Case c;
+  c.op = Op::kDynamicLinear;
+  c.M = c.N = 1;
+  c.K = static_cast<int64_t>(x.size());
+  c.x = Tensor::Of<float>({1, c.K}, x);
+  c.w = Tensor::Of<int8_t>({1, c.K}, w);
+  c.observer = observer;
+  return WithOutput(std::move(c), DType::kF32);
+}
+
 using U8 = std::vector<uint8_t>;
 using S8 = std::vector<int8_t>;
 
@@ -361,7 +372,8 @@ TEST(Faults, AreSilentOnDullCases) {
                                Pool(Op::kGlobalAvgPool, plain, U8{1, 2, 3, 5}),
                                Conv(Op::kConv2d, plain, U8{1, 2, 3, 4}, 1, S8{1, 2, 3, 4}, 1),
                                Conv(Op::kDepthwise, plain, U8{1, 2, 3, 4}, 1, S8{1, 2, 3, 4}, 1),
-                               Observing({-1, 4.1f, 0.5f}, 1, {})};
+                               Observing({-1, 4.1f, 0.5f}, 1, {}),
+                               Dynamic({-1, 4, 0.5f}, S8{1, 2, 3}, {})};
   for (const FaultInfo& info : ListFaults()) {
     SCOPED_TRACE(info.id);
     const std::unique_ptr<Subject> subject = Make(std::string(info.id));

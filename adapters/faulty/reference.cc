@@ -69,11 +69,20 @@ std::string CannotSum(const Case& c) {
   return "";
 }
 
+// The range of finite values, and scales and biases that no rule has chosen yet.
+std::string CannotChoose(const Case& c) {
+  if (c.rule != QParamsRule::kObserver) return "only the rule of observers is here";
+  if (c.bias) return "scales are chosen and may be too far from the bias for 128-bit arithmetic";
+  if (std::ranges::all_of(c.x.as<float>(), [](float x) { return std::isfinite(x); })) return "";
+  return "a value is not finite";
+}
+
 }  // namespace
 
 std::string CannotCompute(const Case& c) {
   if (HasSums(c.op)) return CannotSum(c);
   if (AddsOperands(c.op)) return CannotAdd(c);
+  if (RowOf(c.op).dynamic) return CannotChoose(c);
   if (RowOf(c.op).function) return CannotTabulate(c);
   if (RowOf(c.op).out_q == OutQParams::kFixed) return CannotSoftmax(c);
   if (RowOf(c.op).observer && c.observer.kind == Observer::Kind::kHistogram)
@@ -339,7 +348,7 @@ void Reference::Linear(const Placed& p) {
 void Reference::Run(const Placed& placed) {
   const OpRow& row = RowOf(placed.problem->op);
   switch (row.layout) {
-    case Layout::kProducts: return Linear(placed);
+    case Layout::kProducts: return row.dynamic ? DynamicLinear(placed) : Linear(placed);
     case Layout::kConv: return Conv(placed);
     case Layout::kPool: return Pool(placed);
     case Layout::kColumns: return Concat(placed);

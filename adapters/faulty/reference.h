@@ -117,6 +117,13 @@ class Reference {
   void Pool(const Placed& p);
   void Conv(const Placed& p);
   void ChooseQParams(const Placed& p);
+  void DynamicLinear(const Placed& p);
+
+  struct Chosen {
+    double scale = 1, zero_point = 0;
+  };
+  // From the smallest and the largest value.
+  Chosen Choose(const Observer& o, double low, double high) const;
 
   uint8_t RescaleOne(const Case& c, const QParams& q, int32_t code) const;
   uint8_t TwoOperandsOne(const Case& c, int32_t a, int32_t b) const;
@@ -142,6 +149,8 @@ class Reference {
   // What a kernel that packs weights would keep between calls.
   std::vector<int64_t> column_sums_;
   int64_t column_sums_of_k_ = -1;
+  std::vector<uint8_t> codes_;  // of x, of dynamic_linear
+  Case sums_of_;                // what is computed of them
   std::vector<int64_t> patch_;  // a member: reading x may end in a signal, and locals would leak
 };
 

@@ -18,6 +18,31 @@ struct Span {
 
 }  // namespace
 
+Reference::Chosen Reference::Choose(const Observer& o, double low, double high) const {
+  if (!Has(Fault::kRangeWithoutZero)) {
+    low = std::min(low, 0.0);
+    high = std::max(high, 0.0);
+  }
+  const int shift = o.reduce_range && !Has(Fault::kReduceRangeIgnored) ? 1 : 0;
+  const int32_t least = o.quant_min >> shift;
+  const int32_t most = o.quant_max >> shift;
+  const double steps = most - least;
+  double scale = o.symmetric ? Single(Single(std::max(-low, high)) / (steps / 2))
+                             : Single(Single(high - low) / steps);
+  if (!Has(Fault::kNoScaleFloor)) scale = std::max(scale, 0x1p-23);
+  double zero_point = 0;
+  if (!o.symmetric) {
+    const double first = Single(low / scale);
+    // Without the floor 0/0 may be asked for, and codes far outside.
+    zero_point = std::isnan(first) ? least : least - std::nearbyint(first);
+    zero_point = std::clamp<double>(zero_point, least, most);
+  } else if (o.dtype == DType::kU8) {
+    const bool whole = CodeRange{o.quant_min, o.quant_max} == RangeOf(o.dtype);
+    zero_point = whole ? 128 : std::floor((least + most) / 2.0);
+  }
+  return {scale, zero_point};
+}
+
 void Reference::ChooseQParams(const Placed& p) {
   const Case& c = *p.problem;
   const Observer& o = c.observer;
@@ -47,28 +72,55 @@ void Reference::ChooseQParams(const Placed& p) {
         all.high = step(all.high + step(share * step(now.high - all.high)));
       }
     }
-    if (!Has(Fault::kRangeWithoutZero)) {
-      all = {std::min(all.low, 0.0), std::max(all.high, 0.0)};
+    const Chosen chosen = Choose(o, all.low, all.high);
+    scales[m] = static_cast<float>(chosen.scale);
+    scales[p.y_stride + m] = static_cast<float>(chosen.zero_point + 0.0);
+  }
+}
+
+// The rule of observers; each group of rows becomes codes, and those a linear.
+void Reference::DynamicLinear(const Placed& p) {
+  const Case& c = *p.problem;
+  const int64_t together = c.x_gran == Granularity::kTensor ? c.M : 1;
+  sums_of_ = Case{};
+  sums_of_.N = c.N;
+  sums_of_.K = c.K;
+  sums_of_.w = Tensor(c.w.dtype(), {0});
+  sums_of_.w_q = c.w_q;
+  sums_of_.per_channel = c.per_channel;
+  sums_of_.relu = c.relu;
+  Case quantize;
+  quantize.out_dtype = c.observer.dtype;
+  quantize.out_min = RangeOf(quantize.out_dtype).min;
+  quantize.out_max = RangeOf(quantize.out_dtype).max;
+  sums_of_.x = Tensor(quantize.out_dtype, {0});
+  sums_of_.out_dtype = DType::kF32;
+  for (int64_t first = 0; first < c.M; first += together) {
+    double low = 0, high = 0;
+    for (int64_t m = first; m < first + together; ++m) {
+      const float* const x = Row<float>(p.x, m, p.x_stride);
+      for (int64_t k = 0; k < c.K; ++k) {
+        low = std::min<double>(low, x[k]);
+        high = std::max<double>(high, x[k]);
+      }
     }
-    const int shift = o.reduce_range && !Has(Fault::kReduceRangeIgnored) ? 1 : 0;
-    const int32_t least = o.quant_min >> shift;
-    const int32_t most = o.quant_max >> shift;
-    const double steps = most - least;
-    double scale = o.symmetric ? Single(Single(std::max(-all.low, all.high)) / (steps / 2))
-                               : Single(Single(all.high - all.low) / steps);
-    if (!Has(Fault::kNoScaleFloor)) scale = std::max(scale, 0x1p-23);
-    double zero_point = 0;
-    if (!o.symmetric) {
-      const double low = Single(all.low / scale);
-      // Without the floor 0/0 may be asked for, and codes far outside.
-      zero_point = std::isnan(low) ? least : least - std::nearbyint(low);
-      zero_point = std::clamp<double>(zero_point, least, most);
-    } else if (o.dtype == DType::kU8) {
-      const bool whole = CodeRange{o.quant_min, o.quant_max} == RangeOf(o.dtype);
-      zero_point = whole ? 128 : std::floor((least + most) / 2.0);
+    const Chosen chosen = Choose(c.observer, low, high);
+    const auto scale = static_cast<float>(std::min(chosen.scale, 0x1.fffffep127));
+    const auto zero_point = static_cast<int32_t>(chosen.zero_point);
+    codes_.assign(static_cast<size_t>(together * c.K), 0);
+    for (int64_t i = 0; i < together * c.K; ++i) {
+      const float value = Row<float>(p.x, first + i / c.K, p.x_stride)[i % c.K];
+      codes_[static_cast<size_t>(i)] = static_cast<uint8_t>(
+          QuantizeOne(value, scale, zero_point, RoundTo::kNearestEven, quantize));
     }
-    scales[m] = static_cast<float>(scale);
-    scales[p.y_stride + m] = static_cast<float>(zero_point + 0.0);
+    sums_of_.M = together;
+    sums_of_.x_q = {{scale}, {zero_point}};
+    Placed rows = p;
+    rows.problem = &sums_of_;
+    rows.x = codes_.data();
+    rows.x_stride = c.K;
+    rows.y = static_cast<float*>(p.y) + first * p.y_stride;
+    Linear(rows);
   }
 }
 

@@ -246,6 +246,13 @@ TEST(Agreement, ChooseQParams) {
   EXPECT_GT(reached.outputs, 6000);
 }
 
+TEST(Agreement, DynamicLinear) {
+  const Reached reached = Compare(Op::kDynamicLinear, 1500, 17);
+  EXPECT_GT(reached.outputs, 6000);
+  EXPECT_GT(reached.infinite, 10);
+  EXPECT_GT(reached.denormal, 10);
+}
+
 // The real value; where it is not rational, one that differs from it in the 500th bit.
 std::optional<Rational> ValueOf(const Case& c, int64_t at) {
   if (!IsCode(c.out_dtype)) return std::nullopt;
@@ -369,6 +376,8 @@ TEST(Agreement, OneOutput) {
       ASSERT_EQ(Validate(one), "") << Describe(c) << " gives " << Describe(one);
       if (c.op == Op::kSoftmax) {
         ASSERT_EQ(one.M, 1);
+      } else if (RowsShareQParams(c)) {
+        ASSERT_EQ(one.N, 1);
       } else {
         ASSERT_EQ(one.M * one.N, 1);
       }

@@ -7,7 +7,8 @@ namespace qualm::exact {
 
 // Each stands at the end of its operation's file.
 extern const Meaning kQuantize, kDequantize, kRequantize, kLinear, kConv2d, kDepthwise, kAdd, kSub,
-    kMul, kMaxPool, kAvgPool, kGlobalAvgPool, kRescale, kConcat, kTable, kSoftmax, kChooseQParams;
+    kMul, kMaxPool, kAvgPool, kGlobalAvgPool, kRescale, kConcat, kTable, kSoftmax, kChooseQParams,
+    kDynamicLinear;
 
 const Meaning& MeaningOf(Op op) {
   switch (op) {
@@ -28,6 +29,7 @@ const Meaning& MeaningOf(Op op) {
     case Op::kTable: return kTable;
     case Op::kSoftmax: return kSoftmax;
     case Op::kChooseQParams: return kChooseQParams;
+    case Op::kDynamicLinear: return kDynamicLinear;
   }
   QUALM_CHECK(!"unknown operation");
   return kQuantize;

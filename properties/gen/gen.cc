@@ -139,6 +139,18 @@ constexpr std::array<Weighted, 8> kObserver{{{Theme::kUniform, 20},
                                              {Theme::kLongK, 6},
                                              {Theme::kTails, 12}}};
 
+constexpr std::array<Weighted, 11> kDynamic{{{Theme::kUniform, 18},
+                                             {Theme::kBoundaryBytes, 8},
+                                             {Theme::kAllExtreme, 6},
+                                             {Theme::kConstantRows, 12},
+                                             {Theme::kLongK, 4},
+                                             {Theme::kTies, 14},
+                                             {Theme::kZeroPoints, 10},
+                                             {Theme::kScaleExtremes, 14},
+                                             {Theme::kSpecialFloats, 12},
+                                             {Theme::kTails, 10},
+                                             {Theme::kEmpty, 2}}};
+
 // How cases of an operation are drawn.
 struct Generator {
   std::span<const Weighted> themes;
@@ -148,7 +160,9 @@ struct Generator {
 Generator GeneratorOf(Op op) {
   const OpRow& row = RowOf(op);
   switch (row.layout) {
-    case Layout::kProducts: return {kLinear, internal::DrawLinear};
+    case Layout::kProducts:
+      if (row.dynamic) return {kDynamic, internal::DrawDynamicLinear};
+      return {kLinear, internal::DrawLinear};
     case Layout::kConv: return {kConv, internal::DrawConv};
     case Layout::kPool:
       return {row.out_q == OutQParams::kOwn ? std::span<const Weighted>(kAvgPool) : kMaxPool,

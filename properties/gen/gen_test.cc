@@ -48,7 +48,9 @@ uint64_t Mix(uint64_t hash, const Case& c) {
     mix(static_cast<uint64_t>(c.function));
     mix_float(c.negative_slope);
   }
-  if (c.op == Op::kChooseQParams) {
+  if (RowOf(c.op).dynamic)
+    mix(static_cast<uint64_t>(c.rule) << 1 | static_cast<uint64_t>(c.x_gran));
+  if (RowOf(c.op).qparams) {
     const Observer& o = c.observer;
     mix_int(c.x.shape()[0]);
     for (const int64_t field : {static_cast<int64_t>(o.kind), static_cast<int64_t>(o.dtype),
@@ -98,7 +100,7 @@ TEST(Gen, SeedsGiveTheSameCasesEverywhere) {
       {Op::kGlobalAvgPool, 0x21a34a914ff323e}, {Op::kRescale, 0x29076a6b4b569845},
       {Op::kConcat, 0x8ec5d89bbf9baa52},       {Op::kTable, 0x5a66b1bbead0e98},
       {Op::kSoftmax, 0xe7f20e6b8d5f0448},      {Op::kChooseQParams, 0xd6a178e50ba9e793},
-      {Op::kSub, 0x990de2a2a7d0f745}};
+      {Op::kSub, 0x990de2a2a7d0f745},          {Op::kDynamicLinear, 0xc5f460a0819c81b6}};
   for (Op op : AllOps()) {
     uint64_t hash = 0;
     for (uint64_t seed = 0; seed < kCases; ++seed) hash = Mix(hash, Draw(op, seed));

@@ -73,6 +73,7 @@ Case DrawRequantize(Rng& rng, Theme theme, Op op);
 Case DrawConv(Rng& rng, Theme theme, Op op);
 Case DrawPool(Rng& rng, Theme theme, Op op);
 Case DrawObserver(Rng& rng, Theme theme, Op op);  // choose_qparams
+Case DrawDynamicLinear(Rng& rng, Theme theme, Op op);
 Case DrawOperands(Rng& rng, Theme theme, Op op);  // add, mul, rescale
 Case DrawConcat(Rng& rng, Theme theme, Op op);
 Case DrawTable(Rng& rng, Theme theme, Op op);

@@ -196,6 +196,7 @@ Status PackedDynamicLinear::Pack(const DynamicLinearParams& params, PackedDynami
       .w_scale = params.w_scale,
       .w_zero_point = params.w_zero_point,
       .bias = params.bias,
+      .bias_i32 = {},
       .output_type = ElementType::kF32,
       .range = {.relu = params.relu}};
   if (Status s = ValidateLinearParams(layer); !s.ok()) return s;

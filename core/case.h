@@ -58,7 +58,7 @@ struct Observer {
   Kind kind = Kind::kMinMax;
   bool symmetric = false;
   bool reduce_range = false;
-  DType dtype = DType::kU8;                // of the codes to be quantized to; also s8
+  DType dtype = DType::kU8;                // the type of the codes: u8 or s8
   int32_t quant_min = 0, quant_max = 255;  // before reduce_range; inside dtype
   float averaging_constant = 0.01f;        // kMovingAverage
   friend bool operator==(const Observer&, const Observer&) = default;
@@ -87,8 +87,8 @@ constexpr std::span<const std::string_view> NamesOf(Granularity /*any*/) {
   return kGranularityNames;
 }
 
-// The enumerations of parameters. NamesOf gives their spellings in case files, by value, and with
-// them their number: whoever draws, reads or decodes such a value asks here.
+// The enumerations of parameters. NamesOf lists the spellings of case files, indexed by value. Its
+// size is the number of values.
 template <class E>
 concept NamedEnum = requires(E e) { NamesOf(e); };
 template <NamedEnum E>
@@ -147,7 +147,8 @@ struct Window {
 //   depthwise   conv2d with groups = C
 //   max_pool, avg_pool, global_avg_pool
 //               x codes [batch,H,W,C] -> codes [batch,OH,OW,C]; M derived, N = C, K = R*S
-//   concat      x codes [M,A], w codes [M,N-A] of one type -> codes [M,N], each rescaled alone
+//   concat      x codes [M,A], w codes [M,N-A] of one type -> codes [M,N]; x and w are
+//               rescaled separately
 //   table       x codes [M,N]            -> codes [M,N]
 //   softmax     x codes [M,N], over each row -> codes [M,N] of scale 2^-8 and the lowest code as
 //               zero point
@@ -156,8 +157,8 @@ struct Window {
 //               per m, else all M*N together -> f32 [2,M or 1]: scales, then zero points
 //   dynamic_linear
 //               x f32 [M,K], w codes [N,K] -> f32 [M,N];  w_q 1 or N entries
-// per_channel says which of the two forms the list is in where N = 1 cannot tell (some backends
-// compute the two differently).
+// With N = 1 a list has one entry in both forms, and per_channel tells them apart: some backends
+// compute the two differently.
 struct Case {
   Op op = Op::kLinear;
   int64_t M = 0;
@@ -215,10 +216,9 @@ FieldOf(Field, T&) -> FieldOf<T>;
 
 namespace internal {
 
-// The members of a case in three groups: sizes, tensors and all else that the layout of an
-// operation gives a meaning; parameters, which some operations have; remarks, which are no part of
-// the problem. A member that is added to Case, Window or Observer and not named here does not
-// compile.
+// The members of a case in three groups: structure (sizes, tensors, scales, types); parameters,
+// which some operations have; remarks, which are no part of the problem. A member that is added to
+// Case, Window or Observer and not named here does not compile.
 template <class C>
 constexpr auto FieldsOf(C& c) {
   auto& [op, M, N, K, x, w, window, x_q, w_q, out_q, per_channel, multiplier, function,
@@ -330,9 +330,9 @@ constexpr void ForEachRemark(A& a, B& b, Visit&& visit) {
   internal::WalkGroup<internal::kRemarks>(visit, a, b);
 }
 
-// Shapes of the tensors as the operation has them. A dimension that no size of the case gives (the
-// columns of concat's first input, the batches of choose_qparams) is that of c.x, 0 where c.x has
-// another rank. Of w [0] where the operation has none.
+// Shapes of the tensors as the operation has them. Where M, N and K do not determine a dimension
+// (the columns of concat's first input, the batches of choose_qparams), it is read from c.x; it is
+// 0 if c.x has another rank. ShapeOfW is [0] if the operation has no w.
 std::vector<int64_t> ShapeOfX(const Case& c);
 std::vector<int64_t> ShapeOfW(const Case& c);
 
@@ -372,8 +372,8 @@ struct Tap {
 std::vector<Tap> TapsOf(const Window& window, int64_t m);
 
 // Smallest code that leaves the clamp: out_min, or the larger of it and the code of real 0 (0 for
-// s32 outputs) under relu. Where the zero point lies above out_max the result does too, and every
-// output is out_max. `channel` matters only to a quantize with one zero point per channel.
+// s32 outputs) under relu. If the zero point exceeds out_max, LowerBound exceeds out_max too, and
+// every output is out_max. `channel` matters only to a quantize with one zero point per channel.
 int64_t LowerBound(const Case& c, int64_t channel = 0);
 
 // The problem alone: the same case without property, note, expected and observed.

@@ -116,21 +116,21 @@ struct OpRow {
   OutQParams out_q = OutQParams::kOwn;
   PerChannel per_channel = PerChannel::kNone;
   bool relu = true;
-  bool clamp = true;         // [out_min, out_max] of integer outputs
-  bool bias = false;         // float32, one per output channel
-  bool bias_i32 = false;     // or int32
-  bool requant = false;      // Case::requant other than exact
-  bool multiplier = false;   // Case::multiplier, or a quotient of scales in its place
-  bool in_place = false;     // y may be x: elements of one size
-  bool depthwise = false;    // kConv: one group per input channel
-  bool whole_image = false;  // kPool: the window is the image
-  bool dilation = false;     // kConv, kPool
-  bool ceil_mode = false;    // kPool
-  bool count_include_pad = false;
-  bool function = false;  // Case::function, negative_slope
-  bool observer = false;  // Observer::kind, averaging_constant
-  bool qparams = false;  // the other members of Observer: what scales and zero points are chosen by
-  bool dynamic = false;  // the operation chooses those of x itself: Case::rule, x_gran
+  bool clamp = true;               // [out_min, out_max] of integer outputs
+  bool bias = false;               // float32, one per output channel
+  bool bias_i32 = false;           // or int32
+  bool requant = false;            // Case::requant other than exact
+  bool multiplier = false;         // Case::multiplier, or a quotient of scales in its place
+  bool in_place = false;           // y may be x: elements of one size
+  bool depthwise = false;          // kConv: one group per input channel
+  bool whole_image = false;        // kPool: the window is the image
+  bool dilation = false;           // kConv, kPool
+  bool ceil_mode = false;          // kPool
+  bool count_include_pad = false;  // kPool: averages
+  bool function = false;           // Case::function, negative_slope
+  bool observer = false;           // Observer::kind, averaging_constant
+  bool qparams = false;            // the other members of Observer: inputs of the choice
+  bool dynamic = false;            // the operation chooses those of x itself: Case::rule, x_gran
 };
 
 // In the order in which `qualm list ops` prints them.
@@ -287,7 +287,7 @@ constexpr bool HasTwoOperands(Op op) { return RowOf(op).combine != Combine::kNon
 constexpr bool AddsOperands(Op op) {
   return RowOf(op).combine == Combine::kSum || RowOf(op).combine == Combine::kDifference;
 }
-// What real b counts in that sum: -1 of a difference.
+// The sign of b in that sum: -1 for a difference, else 1.
 constexpr int SignOfSecond(Op op) { return RowOf(op).combine == Combine::kDifference ? -1 : 1; }
 constexpr bool HasW(Op op) { return RowOf(op).second != Second::kNone; }
 constexpr bool HasOutQParams(Op op) { return RowOf(op).out_q == OutQParams::kOwn; }

@@ -31,14 +31,15 @@ struct RunContext {
   bool end_at_guard = true;
   // Fill of outputs, slack, stride gaps and scratch before the call.
   uint8_t poison = 0xA5;
-  // Elements added to the row stride of x (and of w in operations with two inputs) and of the output; the gaps
-  // must stay untouched. Images (NHWC) are rows of channels: the gap lies between any two pixels.
+  // Elements added to the row stride of x (and of w in operations with two inputs) and of the
+  // output; the gaps must stay untouched. Images (NHWC) are rows of channels: the gap lies between
+  // any two pixels.
   int64_t x_row_gap = 0;
   int64_t y_row_gap = 0;
   // The output is written over x, with x's row stride; y_row_gap then does not matter. Only for
   // operations that CanRunInPlace; skipped by subjects that cannot do it.
   bool in_place = false;
-  // Threads a subject with threads of its own may use, >= 1; others skip more than one.
+  // Threads that a subject may use, >= 1. A subject without threads skips a run with more than one.
   int threads = 1;
   Rounding rounding = Rounding::kNearest;
   bool flush_denormals = false;  // FTZ and DAZ
@@ -89,8 +90,7 @@ class Subject {
   virtual Outcome Run(const Case& c, const RunContext& context) = 0;
 
   // Runs cases that do not depend on each other: element i is what Run(cases[i], context) answers.
-  // A subject behind a pipe gets the next case while it works on one. The definition runs the cases
-  // one after another.
+  // BasicSubject runs the cases one by one. A pipe sends the next case while its child works.
   virtual std::vector<Outcome> RunMany(std::span<const Case> cases, const RunContext& context) = 0;
 
   // The other instruction sets of the same kernels, for targets_agree; empty if there are none.
@@ -122,7 +122,7 @@ class BasicSubject : public Subject {
 struct SubjectKind {
   std::string kind;        // "native", "model", "onednn", "faulty", "plugin", "pipe"
   std::string help;        // one line
-  std::string why_absent;  // "" if usable here, else why not and how to get it
+  std::string why_absent;  // "" if usable here, else why it is absent and how to get it
   // All complete names, for `qualm list subjects` and nearest-name hints.
   std::function<std::vector<std::string>()> names;
   // Makes the subject called `name` ("KIND[:NAME][@VARIANT[+SWITCH]...]"); nullptr if the part
@@ -130,7 +130,7 @@ struct SubjectKind {
   std::function<std::unique_ptr<Subject>(const std::string& name)> make;
   // Names that "KIND@all" or "model:*" stand for.
   std::function<std::vector<std::string>(const std::string& pattern)> expand;
-  // Not "": what the list says of each name, since making one takes seconds.
+  // If not empty, `qualm list` prints this text and does not make the subject, which takes seconds.
   std::string when_listed = {};
 };
 
@@ -150,8 +150,8 @@ class SubjectRegistry {
   // Throws InputError if unknown, Unavailable if absent here. A new instance per call: one thread
   // each.
   std::unique_ptr<Subject> Make(const std::string& name) const;
-  // A new instance of the same subject, which has been asked nothing; nullptr if it is not from
-  // here, or cannot be made again.
+  // A new instance of the same subject, which has been asked nothing; nullptr if the
+  // registry did not make `subject`, or cannot make it again.
   std::unique_ptr<Subject> MakeAnew(const Subject& subject) const;
 
  private:

@@ -22,14 +22,14 @@ constexpr uint8_t kOtherW = 1u << 7;
 constexpr uint8_t kClamp = 1u << 0;
 constexpr uint8_t kQuotient = 1u << 1;
 constexpr int kRequantShift = 2;
-// The bits kRequantShift count only where all of these four are set. So most bytes are exact cases
-// and stay exact after a few edits: fewer subjects run the other arithmetic. Pools, which have no
-// requantization, use two of the four for ceil_mode and count_include_pad.
+// The two bits at kRequantShift are read only if all four bits of kOtherRequant are set. So most
+// bytes are exact cases and stay exact after a few edits: fewer subjects run the other arithmetic.
+// Pools, which have no requantization, share two of the four for ceil_mode and count_include_pad.
 constexpr uint8_t kOtherRequant = 0xFu << 4;
 static_assert(CountOf<Requant>() == 4, "Requant has two bits");
 constexpr uint8_t kCeilMode = 1u << 4;
 constexpr uint8_t kCountIncludePad = 1u << 5;
-// The byte of the dimension 0. One value of 256, so that few random bytes are an empty case.
+// Only this byte means the dimension 0, so that random bytes rarely make an empty case.
 constexpr uint8_t kNoneByte = 255;
 
 class Reader {
@@ -128,7 +128,7 @@ QParams ReadQParams(Reader& reader) {
   return {{scale}, {reader.Int()}};
 }
 
-// The place of one scale and zero point in the header. Per channel nothing reads it.
+// The place of one scale and zero point in the header. The reader ignores it if per_channel.
 void WriteQParams(Writer& writer, const QParams& q) {
   writer.Word(q.scale.size() == 1 ? BitsOf(q.scale[0]) : 0);
   writer.Int(q.zero_point.size() == 1 ? q.zero_point[0] : 0);
@@ -303,7 +303,8 @@ std::optional<std::vector<uint8_t>> EncodeCase(const Case& c) {
     stored.w_q.scale = c.multiplier;
     stored.w_q.zero_point.assign(c.multiplier.size(), 0);
   }
-  if (c.function != Function::kLeakyRelu) stored.negative_slope = 0;  // read as the default
+  if (c.function != Function::kLeakyRelu)
+    stored.negative_slope = 0;  // the reader restores the default
   const OpRow& row = RowOf(c.op);
   Writer writer;
   const Sizes sizes = SizesOf(c), limits = LimitsOf(c.op);
@@ -353,7 +354,7 @@ std::optional<std::vector<uint8_t>> EncodeCase(const Case& c) {
     for (const int32_t value : *c.bias_i32) writer.Int(value);
   }
   std::vector<uint8_t> bytes = writer.Take();
-  // A case that sets a parameter without a place in the layout is found here, whatever it sets.
+  // Rejects any case whose parameters have no place in the bytes.
   if (!(DecodeCase(c.op, bytes) == problem)) return std::nullopt;
   return bytes;
 }

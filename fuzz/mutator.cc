@@ -78,7 +78,7 @@ void SetReal(Tensor& tensor, int64_t i, float value) {
   tensor.as<float>()[static_cast<size_t>(i)] = value;
 }
 
-// x or w, if the case has a w.
+// x, or, if the case has a w, one of the two.
 Tensor& AnyOperand(Case& c, Rng& rng) { return !c.w.empty() && rng.Chance(1, 2) ? c.w : c.x; }
 
 DType OtherCodes(DType dtype) { return dtype == DType::kU8 ? DType::kS8 : DType::kU8; }
@@ -90,7 +90,7 @@ void SetOutType(Case& c, DType dtype) {
   c.out_max = range.max;
 }
 
-// A dimension beside `dim`, anything, beside the width of a vector, or `dim` itself.
+// A dimension near `dim`, any, near a power of two, or `dim` itself.
 int64_t AnyDim(Rng& rng, int64_t dim, int64_t lowest, int64_t highest) {
   switch (rng.Below(4)) {
     case 0: return std::clamp(dim + rng.Between(-2, 2), lowest, highest);
@@ -100,7 +100,7 @@ int64_t AnyDim(Rng& rng, int64_t dim, int64_t lowest, int64_t highest) {
   }
 }
 
-// ---- The mutations. A mutation for which the case has no room changes nothing; FitCase makes the
+// ---- The mutations. A mutation that does not apply to the case changes nothing; FitCase makes the
 // rest of the case follow.
 
 void ChangeElement(Case& c, Rng& rng) {
@@ -179,7 +179,7 @@ void ChangeDims(Case& c, Rng& rng) {
   }
 }
 
-// Image, kernel, strides, padding, dilations: one of them, or both of an axis.
+// Changes one number of the window, or two related ones.
 void ChangeWindow(Case& c, Rng& rng) {
   if (!HasWindow(c.op)) return;
   Window& v = c.window;
@@ -189,7 +189,7 @@ void ChangeWindow(Case& c, Rng& rng) {
     if (which == 0) b = a;
     if (which == 1) b = rng.Between(lowest, highest);
   };
-  // The largest window of an average has the largest sums.
+  // Sometimes the largest window, which has the largest sums.
   if (MaxKernel(c.op) > kMaxKernel && rng.Chance(1, 16)) {
     v.in_h = v.in_w = v.kernel_h = v.kernel_w = MaxKernel(c.op);
     return;
@@ -199,7 +199,7 @@ void ChangeWindow(Case& c, Rng& rng) {
     case 1: both(v.in_h, v.in_w, rng.Chance(1, 16) ? 0 : 1, MaxImage(c.op)); break;
     case 2:
       both(v.kernel_h, v.kernel_w, 1, rng.Chance(1, 4) ? MaxKernel(c.op) : kMaxKernel);
-      // A large kernel is there to cover the whole image.
+      // Sometimes a kernel as high or as wide as the image.
       if (rng.Chance(1, 8)) v.kernel_h = std::max<int64_t>(v.in_h, 1);
       if (rng.Chance(1, 8)) v.kernel_w = std::max<int64_t>(v.in_w, 1);
       break;
@@ -214,8 +214,8 @@ void ChangeWindow(Case& c, Rng& rng) {
 void ChangeScale(Case& c, Rng& rng) {
   std::vector<std::vector<float>*> lists;
   if (!c.multiplier.empty()) lists.push_back(&c.multiplier);
-  // A list that means nothing to the operation is drawn too: FitCase undoes its change, and
-  // MutateCase tries another mutation.
+  // May pick a list that the operation ignores: then FitCase reverts it, and MutateCase tries
+  // another mutation.
   for (QParams* q : {&c.x_q, &c.w_q, &c.out_q}) {
     if (!q->scale.empty()) lists.push_back(&q->scale);
   }
@@ -246,7 +246,7 @@ void ChangeZeroPoint(Case& c, Rng& rng) {
   }
 }
 
-// Gives a multiplier instead of the scales whose quotient it is, or those scales instead.
+// Switches requantize between a multiplier and a quotient of scales.
 void ChangeFactorForm(Case& c) {
   if (c.multiplier.empty()) {
     c.multiplier = c.w_q.scale;

@@ -43,9 +43,9 @@ bool RemembersAsDeclared(const Subject& subject, Op op) {
   });
 }
 
-// Did this failure come from memory that is declared? A subject that keeps something of an earlier
-// case of the same shape can break any claim about numbers; a new instance of it then keeps the
-// claim. A crash has no divergence and is never excused.
+// Did this failure come from memory that is declared? The subject may remember an earlier case,
+// which can break any claim about numbers. If a new instance passes, memory caused the failure. A
+// crash has no divergence and is never excused.
 bool FailsOnlyFromMemory(const Case& c, const Property& property, const Subject& subject,
                          const Verdict& verdict) {
   if (!verdict.divergence || !RemembersAsDeclared(subject, c.op)) return false;
@@ -53,7 +53,7 @@ bool FailsOnlyFromMemory(const Case& c, const Property& property, const Subject&
   return fresh != nullptr && Judge(property, c, *fresh).judgement == Judgement::kPassed;
 }
 
-// The judgement after the contract table had its say; sets the kind where it is learned.
+// The judgement after the contract table had its say. Sets verdict.kind if attribution ran.
 Judgement Declared(const Case& c, const Property& property, Subject& subject, Verdict& verdict,
                    const Attribute& attribute) {
   if (!verdict.failed() || !attribute) return verdict.judgement;
@@ -73,7 +73,8 @@ Judgement Declared(const Case& c, const Property& property, Subject& subject, Ve
 }
 
 struct CaseCursor {
-  // Global number g stands for case g / ops of op g % ops, so that a time budget serves all ops.
+  // Number g is case g / |ops| of operation ops[g % |ops|], so that a time budget serves all of
+  // them.
   std::vector<Op> ops;
   int64_t total = 0;  // -1: until the deadline
   std::atomic<int64_t> next{0};

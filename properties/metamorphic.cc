@@ -68,8 +68,8 @@ Verdict ZeroTermAppend(const Case& c, Subject& subject) {
   bool w_is_code = zw >= w_range.min && zw <= w_range.max;
   for (int64_t n = 1; n < c.N; ++n) w_is_code = w_is_code && c.w_q.zero_point_at(n) == zw;
   if (!x_is_code && !w_is_code) return Verdict::Vacuous("no zero point is a code");
-  // One before, so that all pairs move by one, and one behind. The other factor is as large as can
-  // be; which factor is the zero alternates where both can be.
+  // One term before, which shifts all pairs by one, and one behind. The other factor is as large as
+  // can be. Which factor is real 0 alternates if both zero points are codes.
   std::vector<int64_t> terms = Iota(MovableTerms(c));
   terms.insert(terms.begin(), -1);
   terms.push_back(-1);
@@ -103,7 +103,7 @@ bool Move(Case& c, Tensor Case::* tensor, QParams Case::* q, DType dtype, int32_
 DType OtherCodes(DType dtype) { return dtype == DType::kU8 ? DType::kS8 : DType::kU8; }
 int32_t ToOther(DType dtype) { return dtype == DType::kU8 ? -128 : 128; }
 
-// Within the type, as far as it goes in the fuller direction.
+// Shifts codes within their type, by as much as fits, in the direction with more room.
 void AddShiftWithin(const Case& c, Tensor Case::* tensor, QParams Case::* q,
                     const std::string& name, std::vector<Shift>& shifts) {
   const Tensor& codes = c.*tensor;
@@ -150,7 +150,8 @@ bool MoveOutput(Shift& shift) {
 
 void AddShifts(const Case& c, std::vector<Shift>& shifts) {
   if (c.op == Op::kSoftmax) AddShiftWithin(c, &Case::x, &Case::x_q, "x", shifts);
-  // One type for input and output, whose zero points move together or have one place each.
+  // Input and output have one type. max_pool: both zero points move together. softmax: the type
+  // fixes the zero point of the output.
   if (c.op == Op::kMaxPool || c.op == Op::kSoftmax) {
     Shift shift{ProblemOf(c), 0, "shifting both types and zero points by 128"};
     if (Move(shift.follow_up, &Case::x, &Case::x_q, OtherCodes(c.x.dtype()),
@@ -173,7 +174,7 @@ void AddShifts(const Case& c, std::vector<Shift>& shifts) {
         Move(shift.follow_up, &Case::w, &Case::w_q, OtherCodes(dtype), ToOther(dtype)))
       shifts.push_back(std::move(shift));
   }
-  // Where fixed_q31 wraps, another zero point wraps elsewhere.
+  // If fixed_q31 overflows, another zero point makes it wrap elsewhere.
   const bool wraps = c.requant == Requant::kFixedQ31 && exact::RequantMayOverflow(c);
   if (IsCode(c.out_dtype) && !wraps) {
     Shift shift{ProblemOf(c), 0, "shifting the output type and zero point by 128"};
@@ -245,7 +246,7 @@ Verdict Gauge(const Case& c, Subject& subject) {
     }
   } else {
     twice(doubled.x_q.scale[0]);
-    // A product of two inputs is doubled by doubling one, anything else by doubling both.
+    // For mul double one scale; for add, sub and concat double both.
     if (HasTwoInputs(c.op) && RowOf(c.op).combine != Combine::kProduct) twice(doubled.w_q.scale[0]);
   }
   if (c.out_dtype == DType::kF32) {

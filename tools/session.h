@@ -21,9 +21,9 @@
 
 namespace qualm::tools {
 
-// Throws InputError where --json, --junit or one of `more` (option, path) cannot be written, where
-// two of them are one file, or where one is among the case files that are `read`; before anything
-// is judged. Leaves existing files as they are.
+// Throws InputError if an output path (--json, --junit, or the path of an option in `more`) cannot
+// be written, equals another output path, or equals an input in `read`. Call it before anything is
+// judged. Leaves existing files as they are.
 void RequireWritable(const CommonOptions& options,
                      const std::vector<std::pair<std::string, std::string>>& more = {},
                      const std::vector<std::string>& read = {});
@@ -41,7 +41,7 @@ std::vector<std::string> SubjectNames(const std::vector<std::string>& named,
 class Deferred {
  public:
   void Try(const std::function<void()>& work);  // keeps the first InputError
-  // The same of what an option asks for: "OPTION: ...", also where something is Unavailable.
+  // As Try, and also keeps Unavailable. The message begins with OPTION.
   void Try(const std::string& option, const std::function<void()>& work);
   void Throw() const;  // throws the error that was kept, if there is one
 
@@ -75,8 +75,8 @@ class Session {
   std::vector<Subject*> pointers() const;
 
   // Says on stderr, after `what`, which command repeats the run. That command is part of the
-  // document, without the options that say where results go and how many threads find them. It has
-  // the seed of a verb that draws cases, and --today where the date matters.
+  // document, without the options that say where results go and how many threads find them. The
+  // command includes the seed if the verb draws cases, and --today if the date matters.
   void Begin(const std::string& what = "", std::optional<uint64_t> seed = std::nullopt);
 
   // Text for people. With --json - or --junit - only the document goes to stdout.
@@ -85,11 +85,11 @@ class Session {
     if (!options_.quiet_stdout()) Out(fmt::format(format, std::forward<Args>(args)...));
   }
 
-  // Completes the document and writes --json, --junit and `copy`, a file that gets the document
-  // too. Throws what was deferred.
+  // Completes the document and writes --json, --junit and `copy`, a second file for the
+  // document. Throws what was deferred.
   void Write(const std::string& copy = "");
-  // Was anything judged, or the run stopped before? Otherwise says on stderr that nothing was, and
-  // why where `why` is not "".
+  // True if anything was judged or the run was interrupted. Otherwise prints that nothing was
+  // judged, and `why` if that is not empty.
   bool Judged(const std::string& why) const;
   // Write and the usual exit status: 2 if nothing was judged, 1 if there is a new finding, else 0.
   int End(const std::string& why, const std::string& copy = "");

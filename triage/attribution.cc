@@ -60,7 +60,8 @@ Agreement Compare(const Tensor& exact_y, const Tensor& actual, const Tensor& rep
   return agreement;
 }
 
-// One answer and what it is compared with. Two rows rule out most combinations of causes.
+// One answer of the subject and its exact output. A smaller case of two rows rules out most
+// combinations of causes quickly.
 class Evidence {
  public:
   Evidence(const Case& c, const Tensor& actual, const Tensor& exact_y)
@@ -145,7 +146,7 @@ std::optional<Attribution> OneCause(const Evidence& evidence) {
 }
 
 std::optional<Attribution> TwoCauses(const Case& c, const Evidence& evidence) {
-  // All pairs of a small case; of a large one only causes that change something on their own.
+  // On a small case all pairs; on a large one only pairs of causes that each change the output.
   constexpr int64_t kSmall = 4096;
   std::vector<const Cause*> usable;
   for (const Cause& cause : AllCauses()) {
@@ -162,8 +163,8 @@ std::optional<Attribution> TwoCauses(const Case& c, const Evidence& evidence) {
 }
 
 // A usual vector length `width` such that all departures lie in the last (columns mod width)
-// columns; 0 if there is none. `after`: only lengths that leave a whole vector before those
-// columns.
+// columns; 0 if there is none. If `after`, at least one whole vector
+// precedes those columns.
 int64_t TailWidth(const Case& c, const Tensor& exact_y, const Tensor& actual, bool after = true) {
   const int64_t columns = c.output_shape().back();
   int64_t first = columns;
@@ -177,8 +178,8 @@ int64_t TailWidth(const Case& c, const Tensor& exact_y, const Tensor& actual, bo
   return 0;
 }
 
-// Whether every wrong output is 0 or holds what belongs in another column of its row. At least one
-// must hold another column's value.
+// Is every wrong output 0, or equal to the exact value of another column of its row? At least one
+// must equal another column's value.
 bool Misplaced(const Case& c, const Tensor& exact_y, const Tensor& actual) {
   const int64_t columns = c.output_shape().back();
   bool moved = false;
@@ -195,7 +196,7 @@ bool Misplaced(const Case& c, const Tensor& exact_y, const Tensor& actual) {
   return moved;
 }
 
-// The best guess where no one or two causes give the whole output.
+// The best guess if neither one cause nor two give the whole output.
 Attribution Guess(const Case& c, const Tensor& exact_y, const Tensor& actual,
                   const Evidence& evidence) {
   Attribution attribution;
@@ -257,7 +258,8 @@ std::optional<Attribution> FollowsEnvironment(const std::vector<Recorded>& recor
   return std::nullopt;
 }
 
-// Neither is the default, so that a MemoSubject runs the case instead of remembering its answer.
+// Neither poison is the default poison, so that a MemoSubject runs the case instead of remembering
+// its answer.
 constexpr uint8_t kPoison = 0x3C, kSecondPoison = 0xC3;
 
 std::optional<Tensor> Ask(Subject& subject, const Case& c, uint8_t poison) {
@@ -273,8 +275,8 @@ std::optional<Tensor> AskFresh(const Subject& subject, const Case& c) {
   return fresh == nullptr ? std::nullopt : Ask(*fresh, c, kPoison);
 }
 
-// The answers differ with what the memory held before. If they differ only where each still shows
-// its own poison, the subject leaves outputs unwritten.
+// The answers differ with what the memory held before. If they differ only in outputs that still
+// hold the poison of their call, the subject leaves outputs unwritten.
 Attribution DependsOnMemory(const Case& c, const Tensor& first, const Tensor& second) {
   Attribution attribution;
   attribution.kind = FindingKind::kMemory;
@@ -343,8 +345,8 @@ int64_t FlatTailWidth(const Tensor& exact_y, const Tensor& actual) {
   return 0;
 }
 
-// The answer is wrong at its end. Asked again with the elements rotated, it is wrong at the end
-// again: the place matters, not the values.
+// The answer is wrong at its end. If the rotated elements are wrong at the end too, their position
+// is the cause, not their values.
 std::optional<Attribution> WrongAtTheEnd(const Recorded& answer, Subject& subject) {
   const Case& c = answer.problem;
   const bool is_elementwise = CanRunInPlace(c.op) || c.op == Op::kQuantize ||
@@ -353,7 +355,7 @@ std::optional<Attribution> WrongAtTheEnd(const Recorded& answer, Subject& subjec
   const Tensor exact_y = exact::Evaluate(c);
   const int64_t size = exact_y.size(), width = FlatTailWidth(exact_y, answer.y);
   if (width == 0) return std::nullopt;
-  // A rotation may bring elements to the end that come out right even there; the next one may not.
+  // A rotation may move elements to the end that come out right even there: try several.
   for (const int64_t by : {1, 2, 3, 5, 7}) {
     Case turned = ProblemOf(c);
     turned.x = Rotated(c.x, by);
@@ -362,7 +364,7 @@ std::optional<Attribution> WrongAtTheEnd(const Recorded& answer, Subject& subjec
     const std::optional<Tensor> actual = Ask(subject, turned, kPoison);
     if (!actual) return std::nullopt;
     for (int64_t i = 0; i < size; ++i) {
-      // An element that was wrong at the end is wrong in the middle too: its value matters.
+      // If an element that was wrong at the end is wrong in the middle too, its value is the cause.
       const int64_t now = (i + size - by % size) % size;
       const bool is_tail = now >= size - size % width;
       if (!is_tail && answer.y.BitsAt(i) != exact_y.BitsAt(i) &&
@@ -388,8 +390,8 @@ std::optional<Attribution> WrongAtTheEnd(const Recorded& answer, Subject& subjec
 
 Attribution FromAnswers(const Verdict& verdict, const std::vector<Recorded>& recorded,
                         Subject& subject, const AttributionOptions& options) {
-  // The kind that a property gives is the cause, but for "clamp": that only says where the output
-  // went wrong.
+  // A kind that the property gives is the cause. Only kClamp is not: it says where the output went
+  // wrong.
   const bool place_only = verdict.kind == FindingKind::kClamp;
   if (verdict.kind && !place_only) return {*verdict.kind, verdict.reason, {}, true, false, {}};
   if (auto environment = FollowsEnvironment(recorded)) return *environment;

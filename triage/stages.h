@@ -29,14 +29,14 @@ struct SumTerms {
   int64_t zx = 0, zw = 0;
 };
 
-// Linear, and a convolution laid out as a matrix (im2col): products of codes are added, then the
-// terms of the zero points taken out. Taps in the padding hold the code of real 0.
+// Linear, and a convolution laid out as a matrix (im2col): products of codes are added, then
+// the zero-point terms are subtracted. Taps in the padding hold the code of real 0.
 struct SumSteps {
   bool other_sign_in_products = false;
   bool (*in_padding)(const Window& window, const Tap& tap) = nullptr;
   bool group_modulo = false;                            // output channel n is of group n mod groups
   std::optional<int32_t> padding_code;                  // none: the zero point of x
-  int64_t added = std::numeric_limits<int64_t>::max();  // of the K products
+  int64_t added = std::numeric_limits<int64_t>::max();  // how many of the K products
   int64_t (*add)(DType x_dtype, Codes x, Codes w) = nullptr;
   void (*edit_terms)(SumTerms& terms) = nullptr;
 };
@@ -46,12 +46,12 @@ struct PoolWindow {
   int64_t positions = 0;     // K
   int64_t inside = 0;        // positions in the image
   int64_t with_padding = 0;  // positions in the image or its padding, not beyond (ceil_mode)
-  int64_t not_before = 0;    // positions but those above the image or left of it
+  int64_t not_before = 0;    // positions except those above or left of the image
   DType dtype = DType::kU8;
   int32_t zero_point = 0;
 
-  int64_t sum = 0;    // of the codes inside, and `terms` of them
-  int64_t terms = 0;  // zero points that are taken out of the sum
+  int64_t sum = 0;    // of the codes inside the image
+  int64_t terms = 0;  // how many zero points are subtracted from `sum`
   int64_t divisor = 1;
   int64_t largest = INT32_MIN;  // code
 };
@@ -69,23 +69,24 @@ struct RealOutput {
   bool is_tie() const { return exact.tie_distance == 0.0; }
 };
 
-// A double holds every rounded value that a zero point can bring back to a code.
+// A double holds every rounded value that can still become a code after the zero point is added.
 struct RoundedOutput {
   double value = 0;
   bool has_zero_point = false;  // already added
 };
 
 struct Stages {
-  // What is computed: a cause that is nothing but another problem edits it.
+  // What is computed. Some causes edit only this case and no stage.
   Case c;
 
   std::optional<SumSteps> sums;
   void (*under_window)(PoolWindow& window) = nullptr;
   void (*window_padding)(PoolWindow& window) = nullptr;
-  // softmax: distances are from the largest code of the type, or no larger than this.
+  // softmax: distances are measured from the largest code of the type, not of the row; and no
+  // distance is larger than most_distance.
   bool largest_of_type = false;
   int32_t most_distance = 255;
-  // The integer that scales multiply, of any operation that has one.
+  // Changes the integer that the scales multiply.
   __int128 (*integer)(__int128 value) = nullptr;
 
   // Codes: rounded, converted to an integer, moved by the zero point, narrowed, clamped.

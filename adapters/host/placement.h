@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Lays the data of a case into guarded buffers for one call of a kernel, and says afterwards what
-// the call damaged. Subjects in this process and the worker of plugins both do it here.
+// the call damaged. Subjects in this process and the worker of plugins both use it.
 #ifndef QUALM_ADAPTERS_HOST_PLACEMENT_H_
 #define QUALM_ADAPTERS_HOST_PLACEMENT_H_
 
@@ -35,7 +35,7 @@ Tensor Gather(const LaidTensor& laid);
 
 class Placement {
  public:
-  // What lies in buffers of its own. Only y and acc may be written.
+  // One slot for each buffer. Only y and acc may be written.
   enum Slot : uint8_t {
     kX,
     kW,
@@ -55,9 +55,10 @@ class Placement {
   };
 
   // Begins a call: lays x, w and the poisoned y, with the gaps, alignment, poison and in-place
-  // output that `context` asks for. What the call before had laid is gone.
+  // output that `context` asks for. Pointers of the previous call are
+  // invalid then.
   void Lay(const Case& c, const RunContext& context, BufferNeeds needs);
-  // Lays one list of parameters beside them.
+  // Lays one list of parameters in a buffer of its own.
   template <class T>
   const T* LayList(Slot slot, const std::vector<T>& list) {
     return reinterpret_cast<const T*>(
@@ -68,7 +69,7 @@ class Placement {
 
   const LaidTensor& x() const { return x_; }
   const LaidTensor& w() const { return w_; }      // empty where the operation has none
-  const LaidTensor& y() const { return y_; }      // in place its data is that of x
+  const LaidTensor& y() const { return y_; }      // in place, y.data is x.data
   const LaidTensor& acc() const { return acc_; }  // after LayAcc
   // nullptr for a slot that this call does not use.
   const GuardedBuffer* buffer(Slot slot) const {

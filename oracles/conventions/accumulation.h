@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sums of linear and of convolutions: how products are added, and how zero points leave the
-// sum.
+// The sums of linear and of convolutions: how products are added, and how the zero-point terms are
+// subtracted.
 #ifndef QUALM_ORACLES_CONVENTIONS_ACCUMULATION_H_
 #define QUALM_ORACLES_CONVENTIONS_ACCUMULATION_H_
 
@@ -20,14 +20,14 @@ struct RawSum {
   int32_t acc = 0;
   int32_t x_zero_point = 0, w_zero_point = 0;
   bool x_is_signed = false;
-  // The codes that the zero points were multiplied with: of every tap of the image, and of the
-  // padding where the sum counts it.
+  // The codes of the sum: all taps in the image, and the taps in the padding if the sum counts
+  // them.
   std::span<const int32_t> x, w;
 };
 
 // acc without the zero points, modulo 2^32.
 Value TakeOutWrapping(const RawSum& sum);
-// The same with another sum of the codes of x.
+// The same with `x_sum` in place of SumOf(sum.x).
 Value TakeOutWrapping(const RawSum& sum, int64_t x_sum);
 // The sum of codes.
 int64_t SumOf(std::span<const int32_t> codes);
@@ -40,7 +40,8 @@ struct Accumulation {
     kPairsInto16,    // pairs saturate, and are added in saturating int16 for 256 k's at a time
     kPairsXPlus128,  // s8 x: pairs of (x+128)*w, then - 128*sum w
     kPairsWPlus128,  // s8 x: pairs of (w+128)*x, then - 128*sum x
-    kHalvedWeights,  // the exact sum of x*rne(w/2); the number without zero points is doubled
+    kHalvedWeights,  // the exact sum of x*rne(w/2); the result is doubled after the zero points are
+                     // out
   };
   // What a convolution multiplies for its taps in the padding.
   enum class Padding : uint8_t {
@@ -49,25 +50,27 @@ struct Accumulation {
     kZeroCode,   // code 0 in the sums, where it may be one half of a pair; left out of the offsets
   };
   Kind kind = Kind::kExact;
-  // The zero points leave the sum: what the steps begin with. A family with its own way brings its
-  // own function.
+  // Subtracts the zero-point terms. Its result is the input of the first Step. A family with its
+  // own way brings its own function.
   Value (*take_out)(const RawSum&) = TakeOutWrapping;
-  // For traces: how take_out departs from the exact number, where it does. "": take_out changes
-  // nothing, and steps add what the zero points ask for.
+  // For traces: how take_out loses bits. "" if take_out leaves the sum unchanged; then the steps
+  // subtract the zero points.
   std::string_view lossy_how = ", wrapped to int32";
-  // Pairs never span this k (0: none): the first of two blocks ends here, padded to even.
+  // Pairs do not cross this k (0: no limit): the first of two blocks ends here, padded to an even
+  // length.
   int64_t first_block = 0;
   // Convolutions add in the order of the weights: (r, s, c), c fastest and inside the group.
   Padding padding = Padding::kAbsent;
-  bool pairs_within_tap = false;  // the last of an odd number of channels has no partner
-  // The kernel has no sum of the weights to take the zero point of x out with. It stays in the
-  // products of the image; for each tap in the padding, zero point times weight is added.
+  bool pairs_within_tap = false;  // the last of an odd number of channels is added alone
+  // The kernel has no sum of the weights to take the zero point of x out with. The zero point
+  // of x stays in the products of the image; for each tap in the padding, zero point times weight
+  // is added.
   bool zero_point_stays = false;
   std::string_view kernel;  // for traces
 };
 
 // The sum of products of row x and row w (same length) under an accumulation; appends what happened
-// to `trace` if given. kHalvedWeights: half of it.
+// to `trace` if given. For kHalvedWeights it is half of the sum.
 int32_t Accumulate(const Accumulation& accumulation, std::span<const int32_t> x,
                    std::span<const int32_t> w, Trace* trace);
 
@@ -79,9 +82,9 @@ class Sums {
 
   struct Sum {
     int32_t accumulator = 0;  // raw
-    Value value;              // without the zero points: what the steps begin with
+    Value value;              // without the zero points: the input of the first Step
   };
-  // Of output `index`, noted in `trace` if given.
+  // The sum of output `index`. Writes its steps to `trace` unless null.
   Sum At(int64_t index, Trace* trace);
 
  private:

@@ -98,8 +98,11 @@ TEST(Adapt, EveryOpToPerTensor) {
       const Case c = gen::Draw(op, seed);
       const std::optional<Case> adapted = AdaptTo(subject, c);
       // Nothing to take the parameters of one channel from.
-      if (!adapted) EXPECT_TRUE(c.per_channel && c.N == 0) << Describe(c);
-      if (adapted) EXPECT_EQ(Validate(*adapted), "") << Describe(c);
+      if (!adapted) {
+        EXPECT_TRUE(c.per_channel && c.N == 0) << Describe(c);
+      } else {
+        EXPECT_EQ(Validate(*adapted), "") << Describe(c);
+      }
     }
   }
 }

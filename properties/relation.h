@@ -20,8 +20,8 @@ std::optional<Tensor> Shifted(const Tensor& tensor, DType dtype, int32_t shift);
 // value + shift if that is an int32.
 std::optional<int32_t> ShiftedInt(int32_t value, int64_t shift);
 
-// A number made of the operation, sizes and tensors. Properties that need a choice (which row, which permutation)
-// draw it from this number, so that a case gets the same choice every time.
+// A number made of the operation, sizes and tensors. Properties that need a choice (which row,
+// which permutation) draw it from this number, so that a case gets the same choice every time.
 uint64_t Hash(const Case& c);
 
 // Channel of output element i.

@@ -137,7 +137,9 @@ TEST(WithParamsOf, GivesEveryChannelThoseOfOne) {
       const Case list = WithParamsOf(c, n, true), one = WithParamsOf(c, n, false);
       ASSERT_EQ(Validate(list), "");
       ASSERT_EQ(Validate(one), "");
-      if (c.requant == Requant::kExact) ASSERT_EQ(exact::Evaluate(list), exact::Evaluate(one));
+      if (c.requant == Requant::kExact) {
+        ASSERT_EQ(exact::Evaluate(list), exact::Evaluate(one));
+      }
       const Tensor y = exact::Evaluate(list), whole = exact::Evaluate(c);
       for (int64_t m = 0; m < c.M; ++m) ASSERT_EQ(y.BitsAt(m * c.N + n), whole.BitsAt(m * c.N + n));
     }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // ruy (21a85fe, 2023-02, as Debian 13 has it) as a plugin: linear through ruy::Mul, and requantize
 // as a product of zeros with the sums as its bias. Multiplier and exponent are those of
-// adapters/libraries/fixed_multiplier.h. Results follow model:ruy, that of the x86 kernels from AVX on.
+// adapters/libraries/fixed_multiplier.h. Results follow model:ruy, that of the x86 kernels from AVX
+// on.
 #include <ruy/ruy.h>
 
 #include <algorithm>

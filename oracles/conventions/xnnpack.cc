@@ -313,8 +313,8 @@ std::string CannotMapCodes(const Case& c) {
 }
 
 std::vector<Op> OpsOf(bool rndnu) {
-  std::vector<Op> ops{Op::kQuantize, Op::kDequantize, Op::kRequantize, Op::kLinear, Op::kConv2d,
-                      Op::kDepthwise, Op::kMaxPool, Op::kRescale, Op::kTable, Op::kSoftmax};
+  std::vector<Op> ops{Op::kQuantize,  Op::kDequantize, Op::kRequantize, Op::kLinear, Op::kConv2d,
+                      Op::kDepthwise, Op::kMaxPool,    Op::kRescale,    Op::kTable,  Op::kSoftmax};
   const std::vector<Op> two_operands = OpsWhere(HasTwoOperands);
   ops.insert(ops.end(), two_operands.begin(), two_operands.end());
   // The averages of AArch64 have kernels of their own.

@@ -32,7 +32,7 @@ void AppendTerm(std::string* list, int64_t i, int64_t count, const std::string& 
 // Tells the only output of a case with M = N = 1, or the first one of a softmax.
 class Teller {
  public:
-  explicit Teller(const Case& c) : c(c) {}
+  explicit Teller(const Case& told) : c(told) {}
 
   void Step(Stage stage, std::string text, std::string value);
   // The sentence ends in the value.

@@ -8,7 +8,10 @@
 // (+pt26) has a body of pairs of 32 codes under both capabilities.
 #include "oracles/conventions/aten.h"
 
+#include <algorithm>
 #include <cmath>
+
+#include "oracles/exact/dynamic_linear.h"
 
 namespace qualm::conventions {
 namespace {
@@ -246,25 +249,9 @@ std::vector<Convention> AtenConventions() {
 }
 
 ChosenQParams AtenChooseQParams(float min, float max, bool reduce_range) {
-  const int32_t qmin = 0;
-  const int32_t qmax = reduce_range ? 127 : 255;
-  min = std::min(min, 0.0f);
-  max = std::max(max, 0.0f);
-  double scale = (static_cast<double>(max) - static_cast<double>(min)) / (qmax - qmin);
-  const auto single = static_cast<float>(scale);
-  if (single == 0.0f || std::isinf(1.0f / single)) scale = 0.1;
-  if (scale < static_cast<double>(kSmallestScale)) {
-    WidenToSmallestScale(static_cast<float>(scale), qmax - qmin, min, max);
-    scale = static_cast<double>(kSmallestScale);
-  }
-  const double min_codes = static_cast<double>(min) / scale;
-  const double max_codes = static_cast<double>(max) / scale;
-  // FBGEMM adds these error terms, ATen subtracts them.
-  const double min_error = std::abs(qmin) - std::fabs(min_codes);
-  const double max_error = std::abs(qmax) - std::fabs(max_codes);
-  const double zero_point = min_error < max_error ? qmin - min_codes : qmax - max_codes;
-  const double clamped = std::clamp<double>(zero_point, qmin, qmax);
-  return {scale, static_cast<int32_t>(RoundNearestEven(clamped))};
+  const exact::AtenChoice choice =
+      exact::AtenFromRange(std::min(min, 0.0f), std::max(max, 0.0f), reduce_range);
+  return {choice.scale, choice.zero_point};
 }
 
 }  // namespace qualm::conventions

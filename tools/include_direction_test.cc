@@ -22,8 +22,9 @@ const std::map<std::string, std::set<std::string>> kMayInclude{
     {"adapters", {"adapters", "core"}},
     {"properties", {"properties", "oracles", "core"}},
     {"triage", {"triage", "properties", "oracles", "core"}},
+    {"proofs", {"proofs", "properties", "oracles", "core"}},
     {"fuzz", {"fuzz", "triage", "properties", "oracles", "core"}},
-    {"tools", {"tools", "fuzz", "triage", "properties", "oracles", "core"}},
+    {"tools", {"tools", "fuzz", "proofs", "triage", "properties", "oracles", "core"}},
     {"examples", {}},  // programs of users: installed headers in angle brackets only
 };
 

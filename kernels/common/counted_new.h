@@ -33,6 +33,10 @@ inline const int hooks_of_counted_new = __sanitizer_install_malloc_and_free_hook
 #else
 
 // NOLINTBEGIN(misc-definitions-in-headers): replacements cannot be inline
+#if defined(__GNUC__) && !defined(__clang__)
+// gcc 12 sees malloc or free through an inlined replacement and takes the pair for a mismatch.
+#pragma GCC diagnostic ignored "-Wmismatched-new-delete"
+#endif
 void* operator new(size_t size) {
   ++qualm::kernels::testing::allocations;
   void* p = std::malloc(size == 0 ? 1 : size);

@@ -5,6 +5,7 @@
 #include <array>
 #include <cctype>
 #include <cstring>
+#include <deque>
 #include <memory>
 #include <new>
 #include <optional>
@@ -129,16 +130,63 @@ kernels::Quantization QuantizationOf(const QParams& q) {
   return {q.scale_at(0), q.zero_point_at(0)};
 }
 
-kernels::Status BuildTable(const Case& c, kernels::PackedTable* table) {
-  return kernels::PackedTable::Build({.function = FunctionOf(c.function),
-                                      .negative_slope = c.negative_slope,
-                                      .x_type = TypeOf(c.x.dtype()),
-                                      .x_q = QuantizationOf(c.x_q),
-                                      .y_type = TypeOf(c.out_dtype),
-                                      .y_q = QuantizationOf(c.out_q),
-                                      .range = {c.out_min, c.out_max, c.relu}},
-                                     table);
+// What a table or a softmax is packed into, once for many runs.
+struct Packed {
+  kernels::Status status;
+  kernels::PackedTable table;
+  kernels::PackedSoftmax softmax;
+};
+
+Packed Pack(const Case& c) {
+  Packed packed;
+  if (c.op == Op::kSoftmax) {
+    packed.status = kernels::PackedSoftmax::Build(c.x_q.scale_at(0), c.N, &packed.softmax);
+    return packed;
+  }
+  packed.status = kernels::PackedTable::Build({.function = FunctionOf(c.function),
+                                               .negative_slope = c.negative_slope,
+                                               .x_type = TypeOf(c.x.dtype()),
+                                               .x_q = QuantizationOf(c.x_q),
+                                               .y_type = TypeOf(c.out_dtype),
+                                               .y_q = QuantizationOf(c.out_q),
+                                               .range = {c.out_min, c.out_max, c.relu}},
+                                              &packed.table);
+  return packed;
 }
+
+// The last few that were packed: packing takes longer than the run, and every question of CannotRun
+// packs.
+class PackedOnes {
+ public:
+  const Packed& For(const Case& c) {
+    Case wanted;  // what Pack reads
+    wanted.op = c.op;
+    wanted.N = c.op == Op::kSoftmax ? c.N : 0;
+    wanted.x = Tensor(c.x.dtype(), {0});
+    wanted.x_q = c.x_q;
+    wanted.out_dtype = c.out_dtype;
+    wanted.out_q = c.out_q;
+    wanted.out_min = c.out_min;
+    wanted.out_max = c.out_max;
+    wanted.relu = c.relu;
+    wanted.function = c.function;
+    wanted.negative_slope = c.negative_slope;
+    for (const Entry& entry : entries_) {
+      if (entry.problem == wanted) return entry.packed;
+    }
+    constexpr size_t kMost = 4;
+    if (entries_.size() == kMost) entries_.pop_front();
+    Packed packed = Pack(wanted);
+    return entries_.emplace_back(std::move(wanted), std::move(packed)).packed;
+  }
+
+ private:
+  struct Entry {
+    Case problem;
+    Packed packed;
+  };
+  std::deque<Entry> entries_;
+};
 
 // The caller's threads behind the interface that the kernels have for them.
 class Pool final : public kernels::ThreadPool {
@@ -178,15 +226,7 @@ class NativeSubject final : public InProcessSubject {
   std::string_view name() const override { return name_; }
   // Tables of real functions are refused where double does not decide an entry.
   std::string CannotRun(const Case& c) const override {
-    if (c.op == Op::kTable) {
-      kernels::PackedTable table;
-      return BuildTable(c, &table).error;
-    }
-    if (c.op == Op::kSoftmax) {
-      kernels::PackedSoftmax softmax;
-      return kernels::PackedSoftmax::Build(c.x_q.scale_at(0), c.N, &softmax).error;
-    }
-    return "";
+    return c.op == Op::kTable || c.op == Op::kSoftmax ? packed_.For(c).status.error : "";
   }
   std::string InstructionSet() const override {
     const std::string variant = VariantOf(target_);
@@ -250,17 +290,13 @@ class NativeSubject final : public InProcessSubject {
         const std::array<kernels::ConcatInput, 2> inputs{{{x, of(c.x_q)}, {w, of(c.w_q)}}};
         return kernels::Concat(inputs, of(c.out_q), range, y).error;
       }
-      case Op::kTable: {
-        kernels::PackedTable table;
-        const kernels::Status status = BuildTable(c, &table);
-        return status.ok() ? table.Run(x, y).error : status.error;
-      }
-      case Op::kSoftmax: {
-        kernels::PackedSoftmax softmax;
-        const kernels::Status status =
-            kernels::PackedSoftmax::Build(c.x_q.scale_at(0), c.N, &softmax);
-        return status.ok() ? softmax.Run(x, range, y).error : status.error;
-      }
+      case Op::kTable:
+        return WithPacked(c, context,
+                          [&](const Packed& packed) { return packed.table.Run(x, y).error; });
+      case Op::kSoftmax:
+        return WithPacked(c, context, [&](const Packed& packed) {
+          return packed.softmax.Run(x, range, y).error;
+        });
       case Op::kChooseQParams: return ChooseQParams(placed, context);
       case Op::kDynamicLinear: return DynamicLinear(placed, context, x, y);
     }
@@ -273,6 +309,17 @@ class NativeSubject final : public InProcessSubject {
   }
 
  private:
+  // Packs again where the environment of the run must not matter to packing either.
+  template <class Run>
+  std::string WithPacked(const Case& c, const RunContext& context, const Run& run) const {
+    if (context.rounding == Rounding::kNearest && !context.flush_denormals) {
+      const Packed& packed = packed_.For(c);
+      return packed.status.ok() ? run(packed) : packed.status.error;
+    }
+    const Packed packed = Pack(c);
+    return packed.status.ok() ? run(packed) : packed.status.error;
+  }
+
   // Weights as rows of K, for linear and convolutions.
   static kernels::LinearParams ParamsOf(const Placed& placed) {
     const Case& c = *placed.problem;
@@ -395,6 +442,7 @@ class NativeSubject final : public InProcessSubject {
   }
 
   std::string name_;
+  mutable PackedOnes packed_;
   std::string target_;
   GuardedBuffer scratch_;
   GuardedBuffer multipliers_;

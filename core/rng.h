@@ -42,10 +42,13 @@ class Rng {
   // Uniform in [0, n), n > 0, without bias (rejection).
   uint64_t Below(uint64_t n) {
     QUALM_CHECK(n != 0);
-    const uint64_t limit = UINT64_MAX - UINT64_MAX % n;
     uint64_t value = Next();
-    while (value >= limit) value = Next();
-    return value % n;
+    // Only values this high can be among those to reject: few are divided twice.
+    if (value > UINT64_MAX - n) {
+      const uint64_t limit = UINT64_MAX - UINT64_MAX % n;
+      while (value >= limit) value = Next();
+    }
+    return (n & (n - 1)) == 0 ? value & (n - 1) : value % n;
   }
 
   // Uniform in [low, high], both included; the difference must fit 63 bits.

@@ -62,31 +62,54 @@ Tensor Gather(const Tensor& from, std::initializer_list<Axis> kept,
     whole = axis + 1;
   }
   Tensor to(from.dtype(), shape);
+  if (to.empty()) return to;
   int64_t block = 1;
   for (size_t axis = whole; axis < axes.size(); ++axis) block *= shape[axis];
   const bool whole_bytes = BitsOf(from.dtype()) % 8 == 0;
   const size_t block_bytes = BytesFor(from.dtype(), static_cast<size_t>(block));
-  for (int64_t at = 0; at < to.size(); at += block) {
-    int64_t rest = at / block, from_block = 0, stride = 1;
+  uint8_t* const to_bytes = to.bytes().data();
+  const uint8_t* const from_bytes = from.bytes().data();
+  const auto copy = [&](int64_t to_block, int64_t from_block) {
+    const auto at = static_cast<size_t>(to_block), place = static_cast<size_t>(from_block);
+    if (!whole_bytes) {
+      for (int64_t i = 0; i < block; ++i)
+        to.SetInt(to_block * block + i, from.IntAt(from_block * block + i));
+    } else if (block_bytes == 1) {
+      to_bytes[at] = from_bytes[place];
+    } else {
+      std::memcpy(to_bytes + at * block_bytes, from_bytes + place * block_bytes, block_bytes);
+    }
+  };
+  if (whole == 0) {
+    copy(0, 0);
+    return to;
+  }
+  const auto place_of = [&](size_t axis, int64_t i) { return axes[axis] ? At(*axes[axis], i) : i; };
+  // Row by row along the innermost axis that is cut.
+  const size_t inner = whole - 1;
+  for (int64_t row = 0; row < to.size() / (block * shape[inner]); ++row) {
+    int64_t rest = row, from_row = 0, stride = 1;
     int64_t first = 0;  // in the end the place along the first axis
     bool absent = false;
-    for (size_t axis = whole; axis-- > 0;) {
+    for (size_t axis = inner; axis-- > 0;) {
       first = rest % shape[axis];
       rest /= shape[axis];
-      const int64_t place = axes[axis] ? At(*axes[axis], first) : first;
+      const int64_t place = place_of(axis, first);
       absent = absent || place < 0;
-      from_block += place * stride;
+      from_row += place * stride;
       stride *= from.shape()[axis];
     }
-    if (absent) {
+    for (int64_t i = 0; i < shape[inner]; ++i) {
+      const int64_t at = row * shape[inner] + i;
+      const int64_t place = place_of(inner, i);
+      if (!absent && place >= 0) {
+        copy(at, from_row * from.shape()[inner] + place);
+        continue;
+      }
       QUALM_CHECK(!codes.empty());
-      const int32_t code = codes[codes.size() == 1 ? 0 : static_cast<size_t>(first)];
-      for (int64_t i = 0; i < block; ++i) to.SetInt(at + i, code);
-    } else if (!whole_bytes) {
-      for (int64_t i = 0; i < block; ++i) to.SetInt(at + i, from.IntAt(from_block * block + i));
-    } else {
-      std::memcpy(to.bytes().data() + static_cast<size_t>(at / block) * block_bytes,
-                  from.bytes().data() + static_cast<size_t>(from_block) * block_bytes, block_bytes);
+      const int64_t along_first = inner == 0 ? i : first;
+      const int32_t code = codes[codes.size() == 1 ? 0 : static_cast<size_t>(along_first)];
+      for (int64_t j = 0; j < block; ++j) to.SetInt(at * block + j, code);
     }
   }
   return to;

@@ -53,6 +53,7 @@ std::string ElementText(const Tensor& tensor, int64_t i) {
 std::optional<Divergence> FirstDivergence(const Tensor& expected, const Tensor& actual) {
   QUALM_CHECK(expected.dtype() == actual.dtype());
   QUALM_CHECK(expected.shape() == actual.shape());
+  if (expected == actual) return std::nullopt;
   for (int64_t i = 0; i < expected.size(); ++i) {
     if (expected.BitsAt(i) == actual.BitsAt(i)) continue;
     return Divergence{i, ElementText(expected, i), ElementText(actual, i),

@@ -35,6 +35,7 @@ CheckerOptions OptionsFromEnvironment(CheckerOptions options) {
   options.contract = Setting("QUALM_FUZZ_CONTRACT", options.contract);
   options.properties = Setting("QUALM_FUZZ_PROPERTIES", options.properties);
   options.artifacts = Setting("QUALM_FUZZ_ARTIFACTS", options.artifacts);
+  options.every = !Setting("QUALM_FUZZ_EVERY", options.every ? "yes" : "").empty();
   return options;
 }
 
@@ -89,14 +90,13 @@ std::optional<Finding> Checker::Check(const Case& c) {
     const std::optional<Case> taken = AdaptTo(*subject, c);
     if (!taken) continue;
     MemoSubject memo(*subject);
-    JudgeAll(
-        *taken, memo, options_.properties, [&](const Property& property, const Verdict& verdict) {
-          if (verdict.failed()) {
-            found =
-                Keep(Finding(*taken, property.claim, subject->name(), verdict), *subject, verdict);
-          }
-          return !found;
-        });
+    const auto judge = options_.every ? JudgeAll : JudgeInTurn;
+    judge(*taken, memo, options_.properties, [&](const Property& property, const Verdict& verdict) {
+      if (verdict.failed()) {
+        found = Keep(Finding(*taken, property.claim, subject->name(), verdict), *subject, verdict);
+      }
+      return !found;
+    });
     if (found) break;
   }
   return found;

@@ -22,10 +22,12 @@ struct CheckerOptions {
   std::string contract;                // "" = each subject's own
   std::string properties = "*";        // glob
   std::string artifacts = ".";         // where findings are written
+  bool every = false;                  // judge by every property, not in turn (JudgeInTurn)
 };
 
-// From QUALM_FUZZ_SUBJECT, QUALM_FUZZ_CONTRACT, QUALM_FUZZ_PROPERTIES and QUALM_FUZZ_ARTIFACTS:
-// a fuzzing engine takes no options of ours. What they do not set stays as given.
+// From QUALM_FUZZ_SUBJECT, QUALM_FUZZ_CONTRACT, QUALM_FUZZ_PROPERTIES, QUALM_FUZZ_ARTIFACTS and
+// QUALM_FUZZ_EVERY (not empty: every property judges every case): a fuzzing engine takes no options
+// of ours. What they do not set stays as given.
 CheckerOptions OptionsFromEnvironment(CheckerOptions options = {});
 
 // One thread.
@@ -34,7 +36,8 @@ class Checker {
   // Subjects must have been registered. Throws InputError or Unavailable.
   explicit Checker(CheckerOptions options);
 
-  // Judges the case, adapted (properties/adapt.h) for a subject that does not take it. Returns the
+  // Judges the case, adapted (properties/adapt.h) for a subject that does not take it, by the
+  // properties whose turn it is. Returns the
   // first failure that no contract row declares. The artifacts folder then holds its case, as
   // FINGERPRINT.case.json: written raw before anything else can go wrong, then with the cause.
   std::optional<Finding> Check(const Case& c);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs a fuzz target without a fuzzing engine: under gcc, a debugger, valgrind, in the test suite.
 //
-//   NAME_replay PATH...                      every file, and every file in every folder
+//   NAME_replay PATH...                      every file, and every file in every folder, by every
+//                                            property
 //   NAME_replay --runs N [--seed S] PATH...  N random mutations of these (or of nothing)
 //   NAME_replay --encode CASE.json OUT       a case as input of the op targets
 //   NAME_replay --decode OP IN               the case that bytes stand for, as JSON
@@ -16,6 +17,7 @@
 #include <csignal>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -213,6 +215,8 @@ void Main(int argc, char** argv) {
   }
   if (paths.empty() && !runs) throw InputError("PATH: is missing, expected inputs to replay");
   const std::vector<std::string> files = FilesOf(paths);
+  // Files are few, and what one of them once showed may be any property's.
+  if (!runs) ::setenv("QUALM_FUZZ_EVERY", "yes", 0);
   if (&LLVMFuzzerInitialize != nullptr) LLVMFuzzerInitialize(&argc, &argv);
   if (runs) {
     Run(files, *runs, seed);

@@ -26,7 +26,10 @@ class Entries {
       : params_(params),
         bounds_(OutputBounds(params.y_type, params.range, params.y_q.zero_point)),
         scale_({params.x_q.scale, 1.0f, params.y_q.scale}),
-        rescale_(With(scale_)) {}
+        rescale_(With(scale_)),
+        below_(params.function == TableFunction::kLeakyRelu && IsScale(params.negative_slope)
+                   ? With({params.x_q.scale, params.negative_slope, params.y_q.scale})
+                   : rescale_) {}
 
   // Nothing, where the error bound does not decide the rounding.
   std::optional<int32_t> At(int64_t difference) const {
@@ -48,12 +51,18 @@ class Entries {
   int32_t LeakyRelu(int64_t difference) const {
     if (difference >= 0) return rescale_.CodeFromSum(difference, 0);
     if (!IsScale(params_.negative_slope)) return rescale_.CodeFromSum(0, 0);
-    return With({params_.x_q.scale, params_.negative_slope, params_.y_q.scale})
-        .CodeFromSum(difference, 0);
+    return below_.CodeFromSum(difference, 0);
+  }
+
+  double Argument(int64_t difference) const {  // |difference| < 2^33: rounded once
+    return static_cast<double>(difference) * static_cast<double>(params_.x_q.scale);
   }
 
   // Sign of x_scale * difference - bound.
   int Compare(int64_t difference, int bound) const {
+    const double argument = Argument(difference);
+    if (std::fabs(argument - bound) > (std::fabs(argument) + 1) * 0x1p-50)
+      return argument > bound ? 1 : -1;
     ExactSum sum;
     sum.AddProduct(difference, params_.x_q.scale, 1.0f);
     sum.Add(-bound, 0);
@@ -65,16 +74,20 @@ class Entries {
     if (Compare(difference, -3) <= 0) return rescale_.CodeFromSum(0, 0);
     if (Compare(difference, 3) >= 0) return rescale_.CodeFromSum(difference, 0);
     const float s = params_.x_q.scale;
-    const int64_t zero_point = params_.y_q.zero_point;
+    // Each rounding is off by at most 2^-53 of a number up to 6 times the argument.
+    const double argument = Argument(difference);
+    const double y_scale = params_.y_q.scale;
+    const double value = argument * (argument + 3) / (6 * y_scale);
+    const double error = std::fabs(argument) / y_scale * 0x1p-47;
     const int64_t rounded =
-        RoundBetween(bounds_.lo - zero_point, bounds_.hi - zero_point, [&](int64_t n) {
+        RoundBetween(Round(value - error), Round(value + error), [&](int64_t n) {
           ExactSum sum;
           sum.AddProduct(static_cast<__int128>(difference) * difference, s, s);
           sum.AddProduct(3 * difference, s, 1.0f);
           sum.AddHalves(-6 * (2 * static_cast<__int128>(n) + 1), params_.y_q.scale);
           return sum.Sign();
         });
-    return static_cast<int32_t>(rounded + zero_point);
+    return static_cast<int32_t>(rounded + params_.y_q.zero_point);
   }
 
   std::optional<int32_t> Real(int64_t difference) const {
@@ -111,6 +124,7 @@ class Entries {
   Bounds bounds_;
   Multiplier scale_;
   Rescale rescale_;
+  Rescale below_;  // leaky relu: of negative differences
 };
 
 // Not inlined: the arithmetic must stay behind the change of the control word.

@@ -19,11 +19,11 @@ constexpr std::array<std::string_view, 20> kNames{
 // Two neighbours of a row that are both the smallest code: -128 * -128 twice in one lane.
 bool HasMinCodeRun(const Tensor& tensor, int64_t columns) {
   if (!IsCode(tensor.dtype())) return false;
-  const int32_t low = RangeOf(tensor.dtype()).min;
-  for (int64_t i = 0; i + 1 < tensor.size(); ++i) {
-    if (i % columns + 1 < columns && tensor.IntAt(i) == low && tensor.IntAt(i + 1) == low) {
+  const auto low = static_cast<uint8_t>(RangeOf(tensor.dtype()).min);
+  const std::span<const uint8_t> codes = tensor.bytes();
+  for (size_t i = 0; i + 1 < codes.size(); ++i) {
+    if (codes[i] == low && codes[i + 1] == low && (i + 1) % static_cast<size_t>(columns) != 0)
       return true;
-    }
   }
   return false;
 }

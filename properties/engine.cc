@@ -10,6 +10,7 @@
 #include <thread>
 #include <utility>
 
+#include "core/burst.h"
 #include "core/rng.h"
 #include "core/status.h"
 #include "oracles/conventions/convention.h"
@@ -98,6 +99,7 @@ struct Share {
 
 void RunShare(const CheckOptions& options, CaseCursor& cursor,
               const std::vector<Subject*>& subjects, Share& share) {
+  const Burst burst;
   const auto op_count = static_cast<int64_t>(cursor.ops.size());
   while (!cursor.stop && !(options.stop && options.stop())) {
     const int64_t number = cursor.next++;

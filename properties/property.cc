@@ -2,10 +2,16 @@
 #include "properties/property.h"
 
 #include <algorithm>
+#include <array>
+#include <functional>
+#include <map>
 #include <utility>
 
+#include "core/burst.h"
+#include "core/rng.h"
 #include "oracles/conventions/convention.h"
 #include "properties/list.h"
+#include "properties/relation.h"
 
 namespace qualm {
 namespace {
@@ -71,10 +77,16 @@ bool MatchesGlob(std::string_view glob, Op op, const Property& property) {
 }
 
 std::vector<const Property*> PropertiesAbout(Op op, std::string_view glob) {
+  // Every case of a run asks the same question.
+  using Known = std::map<std::string, std::vector<const Property*>, std::less<>>;
+  thread_local std::array<Known, kOpCount> every;
+  Known& known = every[static_cast<size_t>(op)];
+  if (const auto at = known.find(glob); at != known.end()) return at->second;
   std::vector<const Property*> about;
   for (const Property& property : AllProperties()) {
     if (MatchesGlob(glob, op, property)) about.push_back(&property);
   }
+  known.emplace(glob, about);
   return about;
 }
 
@@ -94,11 +106,41 @@ Verdict Judge(const Property& property, const Case& c, Subject& subject) {
   return property.check(c, subject);
 }
 
-void JudgeAll(const Case& c, MemoSubject& subject, std::string_view glob,
-              const std::function<bool(const Property&, Verdict)>& told) {
-  for (const Property* property : PropertiesAbout(c.op, glob)) {
+namespace {
+
+void JudgeBy(const std::vector<const Property*>& properties, const Case& c, MemoSubject& subject,
+             const Told& told) {
+  const Burst burst;
+  for (const Property* property : properties) {
     if (!told(*property, Judge(*property, c, subject))) return;
   }
+}
+
+}  // namespace
+
+void JudgeAll(const Case& c, MemoSubject& subject, std::string_view glob, const Told& told) {
+  JudgeBy(PropertiesAbout(c.op, glob), c, subject, told);
+}
+
+void JudgeInTurn(const Case& c, MemoSubject& subject, std::string_view glob, const Told& told) {
+  JudgeBy(PropertiesInTurn(c, glob), c, subject, told);
+}
+
+std::vector<const Property*> PropertiesInTurn(const Case& c, std::string_view glob) {
+  constexpr size_t kTurns = 2;
+  std::vector<const Property*> judges = PropertiesAbout(c.op, glob);
+  size_t compared = 0;
+  for (const Property*& each : judges) {
+    if (each->claim == "matches_exact" || each->claim == "matches_model")
+      std::swap(each, judges[compared++]);
+  }
+  if (judges.size() <= compared + kTurns) return judges;
+  Rng rng(relation::Hash(c));
+  for (size_t i = compared; i < compared + kTurns; ++i) {
+    std::swap(judges[i], judges[i + rng.Below(judges.size() - i)]);
+  }
+  judges.resize(compared + kTurns);
+  return judges;
 }
 
 std::optional<Verdict> BadOutcome(const Outcome& outcome) {

@@ -67,8 +67,15 @@ class MemoSubject : public ForwardingSubject {
 
 // The judging loop of every feeder: judges `c` by PropertiesAbout(c.op, glob), one after another,
 // and tells `told` of each verdict. Ends early where `told` returns false.
-void JudgeAll(const Case& c, MemoSubject& subject, std::string_view glob,
-              const std::function<bool(const Property&, Verdict)>& told);
+using Told = std::function<bool(const Property&, Verdict)>;
+void JudgeAll(const Case& c, MemoSubject& subject, std::string_view glob, const Told& told);
+
+// The same for a fuzzing engine, which asks about more cases rather than all about each: the
+// comparisons with the exact value and with the convention judge every case, the rest in turn.
+// Whose turn it is follows from the case alone, so an input judges the same again.
+void JudgeInTurn(const Case& c, MemoSubject& subject, std::string_view glob, const Told& told);
+// The properties that it judges the case by.
+std::vector<const Property*> PropertiesInTurn(const Case& c, std::string_view glob = "*");
 
 // A failed run (crash, hang, touched outside, garbage ...) as a verdict; nullopt if it went well.
 std::optional<Verdict> BadOutcome(const Outcome& outcome);

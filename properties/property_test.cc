@@ -870,6 +870,35 @@ TEST(MemoSubject, IsToldWhatWasAskedAtOnce) {
   EXPECT_EQ(subject.runs, 2);
 }
 
+TEST(JudgeInTurn, TheComparisonsAlwaysJudgeAndEveryPropertyHasItsTurn) {
+  std::set<std::string_view> met;
+  for (uint64_t seed = 0; seed < 300; ++seed) {
+    const Case c = gen::Draw(Op::kLinear, seed);
+    TestSubject subject;
+    MemoSubject memo(subject);
+    std::vector<std::string_view> judged;
+    JudgeInTurn(c, memo, "*", [&](const Property& property, const Verdict& verdict) {
+      EXPECT_FALSE(verdict.failed()) << property.claim << ": " << verdict.reason;
+      judged.push_back(property.claim);
+      return true;
+    });
+    EXPECT_EQ(judged.size(), 4u);
+    EXPECT_EQ(std::ranges::count(judged, "matches_exact"), 1);
+    EXPECT_EQ(std::ranges::count(judged, "matches_model"), 1);
+    EXPECT_EQ(std::set(judged.begin(), judged.end()).size(), judged.size());
+    const std::vector<const Property*> again = PropertiesInTurn(c);
+    EXPECT_TRUE(std::ranges::equal(judged, again, {}, {}, &Property::claim));
+    met.insert(judged.begin(), judged.end());
+  }
+  EXPECT_EQ(met.size(), PropertiesAbout(Op::kLinear).size());
+}
+
+TEST(JudgeInTurn, FewPropertiesAllJudge) {
+  const Case c = gen::Draw(Op::kLinear, 1);
+  EXPECT_EQ(PropertiesInTurn(c, "sweep_*"), PropertiesAbout(Op::kLinear, "sweep_*"));
+  EXPECT_TRUE(PropertiesInTurn(c, "conv2d.*").empty());
+}
+
 TEST(Hash, SeesTheWindow) {
   Case c = gen::Draw(Op::kConv2d, 1);
   const uint64_t before = relation::Hash(c);

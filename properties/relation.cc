@@ -15,11 +15,25 @@ namespace qualm::relation {
 std::optional<Tensor> Shifted(const Tensor& tensor, DType dtype, int32_t shift) {
   const CodeRange range = RangeOf(dtype);
   Tensor shifted(dtype, tensor.shape());
-  for (int64_t i = 0; i < tensor.size(); ++i) {
-    const int64_t code = int64_t{tensor.IntAt(i)} + shift;
-    if (code < range.min || code > range.max) return std::nullopt;
-    shifted.SetInt(i, static_cast<int32_t>(code));
+  if (!IsCode(tensor.dtype()) || !IsCode(dtype)) {
+    for (int64_t i = 0; i < tensor.size(); ++i) {
+      const int64_t code = int64_t{tensor.IntAt(i)} + shift;
+      if (code < range.min || code > range.max) return std::nullopt;
+      shifted.SetInt(i, static_cast<int32_t>(code));
+    }
+    return shifted;
   }
+  const CodeRange from = RangeOf(tensor.dtype());
+  const std::span<const uint8_t> old = tensor.bytes();
+  const std::span<uint8_t> codes = shifted.bytes();
+  bool outside = false;
+  for (size_t i = 0; i < old.size(); ++i) {
+    // The byte of a code: the difference from the lowest code of a type, modulo 256.
+    const int64_t code = static_cast<uint8_t>(old[i] - from.min) + int64_t{from.min} + shift;
+    outside = outside || code < range.min || code > range.max;
+    codes[i] = static_cast<uint8_t>(code);
+  }
+  if (outside) return std::nullopt;
   return shifted;
 }
 
@@ -29,7 +43,9 @@ std::optional<int32_t> ShiftedInt(int32_t value, int64_t shift) {
   return static_cast<int32_t>(sum);
 }
 
-uint64_t Hash(const Case& c) {
+namespace {
+
+uint64_t HashOf(const Case& c) {
   uint64_t hash = MixSeed(static_cast<uint64_t>(c.op), static_cast<uint64_t>(c.out_dtype));
   const auto mix = [&](uint64_t value) { hash = MixSeed(hash, value); };
   for (int64_t dim : {c.M, c.N, c.K}) mix(static_cast<uint64_t>(dim));
@@ -49,6 +65,19 @@ uint64_t Hash(const Case& c) {
     mix(static_cast<uint64_t>(number));
   }
   return hash;
+}
+
+}  // namespace
+
+uint64_t Hash(const Case& c) {
+  // Most properties of a case ask for the number of that case.
+  struct Known {
+    Case problem;
+    uint64_t hash;
+  };
+  thread_local std::optional<Known> known;
+  if (!known || !(known->problem == c)) known = Known{c, HashOf(c)};
+  return known->hash;
 }
 
 int64_t LowEnd(const Case& c, int64_t channel) {

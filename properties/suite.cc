@@ -7,6 +7,7 @@
 #include <map>
 #include <utility>
 
+#include "core/burst.h"
 #include "core/io/case_json.h"
 #include "core/status.h"
 #include "oracles/conventions/convention.h"
@@ -79,6 +80,7 @@ SuiteResult Suite::Run(const Property& property) {
   Prepare();
   const std::string name = FullName(op_, property);
   CheckResult result;
+  const Burst burst;
   for (const Case& c : cases_) {
     CheckCase(c, {subject_.get()}, name, result, {.findings_per_property = 1});
     if (result.findings.empty()) continue;

@@ -90,7 +90,7 @@ Case OneRow(const Case& c) {
 }
 
 Case Expand(const Case& base, const std::vector<int32_t>& codes) {
-  QUALM_CHECK(HasSums(base.op));
+  QUALM_CHECK(HasSums(base.op));  // so x holds codes, a byte each
   Case expanded = ProblemOf(base);
   const auto count = static_cast<int64_t>(codes.size());
   if (IsConv(base.op)) {
@@ -103,11 +103,12 @@ Case Expand(const Case& base, const std::vector<int32_t>& codes) {
     expanded.M = count;
     expanded.x = Tensor(base.x.dtype(), {count, base.K});
   }
-  const int64_t row = count == 0 ? 0 : expanded.x.size() / count;
-  for (int64_t m = 0; m < count; ++m) {
-    for (int64_t i = 0; i < row; ++i) {
-      expanded.x.SetInt(m * row + i, codes[static_cast<size_t>(m)]);
-    }
+  const auto row = count == 0 ? 0 : static_cast<size_t>(expanded.x.size() / count);
+  uint8_t* to = expanded.x.bytes().data();
+  for (const int32_t code : codes) {
+    QUALM_CHECK(code >= RangeOf(base.x.dtype()).min && code <= RangeOf(base.x.dtype()).max);
+    std::fill_n(to, row, static_cast<uint8_t>(code));
+    to += row;
   }
   return expanded;
 }
@@ -127,35 +128,30 @@ std::vector<int32_t> Codes(const Case& base, int32_t from, int32_t to, int32_t s
   return codes;
 }
 
+namespace {
+
 // Eliminating b leaves, for every pair (i, j), low_i - high_j <= a (x_i - x_j). Start at some slope
 // and move to the bound that the most violated pair demands: bounds only tighten in one direction,
 // so a demand in the other direction proves that there is no slope. Slopes are exact fractions.
-bool HasStabbingLine(const std::vector<int32_t>& x, const std::vector<int32_t>& y, int32_t lo,
-                     int32_t hi) {
-  QUALM_CHECK_EQ(x.size(), y.size());
-  std::vector<Segment> segments;
-  for (size_t i = 0; i < x.size(); ++i) {
-    Segment segment{x[i], std::nullopt, std::nullopt};
-    if (y[i] > lo) segment.low2 = 2 * int64_t{y[i]} - 1;
-    if (y[i] < hi) segment.high2 = 2 * int64_t{y[i]} + 1;
-    segments.push_back(segment);
-  }
-  __int128 p = 0, q = 1;  // twice the slope, p / q with q > 0
-  int moved = 0;          // sign of the moves so far
+// `Wide` holds twice a value of y times a difference of two values of x.
+template <class Wide>
+bool HasStabbingLine(const std::vector<Segment>& segments) {
+  Wide p = 0, q = 1;  // twice the slope, p / q with q > 0
+  int moved = 0;      // sign of the moves so far
   while (true) {
     const Segment* highest = nullptr;  // maximises low - slope*x
     const Segment* lowest = nullptr;   // minimises high - slope*x
-    __int128 highest_value = 0, lowest_value = 0;
+    Wide highest_value = 0, lowest_value = 0;
     for (const Segment& segment : segments) {
       if (segment.low2) {
-        const __int128 value = *segment.low2 * q - p * segment.x;
+        const Wide value = *segment.low2 * q - p * segment.x;
         if (highest == nullptr || value > highest_value) {
           highest = &segment;
           highest_value = value;
         }
       }
       if (segment.high2) {
-        const __int128 value = *segment.high2 * q - p * segment.x;
+        const Wide value = *segment.high2 * q - p * segment.x;
         if (lowest == nullptr || value < lowest_value) {
           lowest = &segment;
           lowest_value = value;
@@ -174,7 +170,29 @@ bool HasStabbingLine(const std::vector<int32_t>& x, const std::vector<int32_t>& 
   }
 }
 
-int Direction(const Case& base, int64_t n) {
+}  // namespace
+
+bool HasStabbingLine(const std::vector<int32_t>& x, const std::vector<int32_t>& y, int32_t lo,
+                     int32_t hi) {
+  QUALM_CHECK_EQ(x.size(), y.size());
+  std::vector<Segment> segments;
+  segments.reserve(x.size());
+  for (size_t i = 0; i < x.size(); ++i) {
+    Segment segment{x[i], std::nullopt, std::nullopt};
+    if (y[i] > lo) segment.low2 = 2 * int64_t{y[i]} - 1;
+    if (y[i] < hi) segment.high2 = 2 * int64_t{y[i]} + 1;
+    segments.push_back(segment);
+  }
+  constexpr int32_t kShort = 1 << 20;  // codes: 2^34 * 2^21 fits 64 bits
+  const bool is_short =
+      std::ranges::all_of(x, [](int32_t code) { return code > -kShort && code < kShort; });
+  return is_short ? HasStabbingLine<int64_t>(segments) : HasStabbingLine<__int128>(segments);
+}
+
+namespace {
+
+// sum(w - zw) of channel n, over the taps in the image.
+__int128 SumOfWeights(const Case& base, int64_t n) {
   std::vector<Tap> taps{{0, 0, 0}};
   if (IsConv(base.op)) taps = TapsOf(base.window, 0);
   const int64_t depth = base.K / static_cast<int64_t>(taps.size());
@@ -186,7 +204,27 @@ int Direction(const Case& base, int64_t n) {
       sum += int64_t{base.w.IntAt(k)} - base.w_q.zero_point_at(n);
     }
   }
+  return sum;
+}
+
+}  // namespace
+
+int Direction(const Case& base, int64_t n) {
+  const __int128 sum = SumOfWeights(base, n);
   return sum > 0 ? 1 : sum < 0 ? -1 : 0;
+}
+
+Tensor ExactCurve(const Case& base, int64_t n, const std::vector<int32_t>& codes) {
+  Case channel = slice::Channels(base, {&n, 1});
+  channel.M = static_cast<int64_t>(codes.size());
+  if (IsConv(channel.op)) channel.window.batch = channel.M;
+  const __int128 weights = SumOfWeights(base, n);
+  const int64_t bias = base.bias_i32 ? (*base.bias_i32)[static_cast<size_t>(n)] : 0;
+  std::vector<__int128> sums;
+  sums.reserve(codes.size());
+  for (const int32_t code : codes)
+    sums.push_back((int64_t{code} - base.x_q.zero_point_at(0)) * weights + bias);
+  return exact::EvaluateFromSums(channel, sums);
 }
 
 Result Run(const Case& c, Subject& subject, const std::vector<int32_t>& codes) {

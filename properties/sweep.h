@@ -34,6 +34,9 @@ bool HasStabbingLine(const std::vector<int32_t>& x, const std::vector<int32_t>& 
                      int32_t hi);
 // +1, -1 or 0: sign of sum_k (w - zw_n) over the taps that lie in the image.
 int Direction(const Case& base, int64_t n);
+// The exact outputs of channel n at the codes, one after another: what exact::Evaluate gives for
+// that channel of Expand(base, codes). Every term of a sum has the same factor, so this is fast.
+Tensor ExactCurve(const Case& base, int64_t n, const std::vector<int32_t>& codes);
 
 struct KinkReport {
   headroom::Kink kink;

@@ -10,6 +10,8 @@
 #include "core/io/case_json.h"
 #include "core/rng.h"
 #include "core/status.h"
+#include "oracles/exact/exact.h"
+#include "properties/gen/gen.h"
 
 namespace qualm::sweep {
 namespace {
@@ -179,6 +181,28 @@ TEST(SweepCodes, RefusesWhatTheTypeDoesNotHold) {
   EXPECT_THROW(Codes(c, 0, 256, 1), InputError);
   EXPECT_THROW(Codes(c, 9, 3, 1), InputError);
   EXPECT_THROW(Codes(c, 0, 10, 0), InputError);
+}
+
+TEST(Sweep, ExactCurvesAreThoseOfTheExpandedCase) {
+  int64_t compared = 0;
+  for (const Op op : {Op::kLinear, Op::kConv2d, Op::kDepthwise}) {
+    for (uint64_t seed = 0; seed < 150; ++seed) {
+      const Case c = gen::Draw(op, seed);
+      if (c.M == 0 || c.N == 0 || c.K == 0 || c.K > 2000) continue;
+      const Case base = sweep::OneRow(c);
+      const CodeRange range = RangeOf(base.x.dtype());
+      const std::vector<int32_t> codes = sweep::Codes(base, range.min, range.max, 17);
+      const Tensor y = exact::Evaluate(sweep::Expand(base, codes));
+      for (int64_t n = 0; n < base.N; n += 5) {
+        const Tensor curve = sweep::ExactCurve(base, n, codes);
+        for (size_t i = 0; i < codes.size(); ++i, ++compared) {
+          const auto row = static_cast<int64_t>(i);
+          ASSERT_EQ(curve.BitsAt(row), y.BitsAt(row * base.N + n)) << Describe(c) << " n=" << n;
+        }
+      }
+    }
+  }
+  EXPECT_GT(compared, 10000);
 }
 
 }  // namespace

@@ -332,8 +332,9 @@ MUTATIONS = [
           "const Interval value = tanh ? Tanh(t, difference < 0) : Sigmoid(t, difference < 0);",
           "const Interval value = tanh ? Tanh(t, false) : Sigmoid(t, false);",
           "sigmoid and tanh of negative numbers are those of positive ones"),
-    table("table-hard-swish", "sum.AddProduct(3 * difference, s, 1.0f);",
-          "sum.AddProduct(3 * difference, 1.0f, 1.0f);", "hard-swish forgets a scale"),
+    table("table-hard-swish", "const double value = argument * (argument + 3) / (6 * y_scale);",
+          "const double value = argument * (difference + 3) / (6 * y_scale);",
+          "hard-swish forgets a scale"),
     softmax("softmax-tail",
             "for (; i < count; ++i) total += static_cast<uint64_t>(t[largest - (x[i] ^ flip)]);",
             "for (; i + 1 < count; ++i) total += "

@@ -9,12 +9,15 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cfenv>
 #include <cstring>
 #include <memory>
 #include <mutex>
 #include <new>
 #include <utility>
+
+#include "core/burst.h"
 
 #if defined(__x86_64__)
 #include <xmmintrin.h>
@@ -36,64 +39,62 @@ bool AllEqual(const uint8_t* from, const uint8_t* to, uint8_t value) {
 
 }  // namespace
 
-GuardedBuffer::~GuardedBuffer() { Unmap(); }
-
-uint8_t* GuardedBuffer::body() const { return mapping_ + PageBytes(); }
-
-size_t GuardedBuffer::body_bytes() const {
-  return mapping_ == nullptr ? 0 : mapping_bytes_ - 2 * PageBytes();
-}
-
-void GuardedBuffer::Map(size_t body_bytes) {
+void GuardedBuffer::Mapping::Map(size_t body_bytes) {
   Unmap();
   const size_t page = PageBytes();
-  const size_t total = body_bytes + 2 * page;
-  void* at = mmap(nullptr, total, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* at = mmap(nullptr, body_bytes + 2 * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (at == MAP_FAILED) throw std::bad_alloc();
-  mapping_ = static_cast<uint8_t*>(at);
-  mapping_bytes_ = total;
-  if (mprotect(body(), body_bytes, PROT_READ | PROT_WRITE) != 0) {
-    Unmap();
-    throw std::bad_alloc();
-  }
+  body_ = static_cast<uint8_t*>(at) + page;
+  bytes_ = body_bytes;
+  if (mprotect(body_, bytes_, PROT_READ | PROT_WRITE) == 0) return;
+  Unmap();
+  throw std::bad_alloc();
 }
 
-void GuardedBuffer::Unmap() {
-  if (mapping_ != nullptr) munmap(mapping_, mapping_bytes_);
-  mapping_ = nullptr;
-  mapping_bytes_ = 0;
-  data_ = nullptr;
+void GuardedBuffer::Mapping::Unmap() {
+  if (bytes_ != 0) munmap(body_ - PageBytes(), bytes_ + 2 * PageBytes());
+  body_ = nullptr;
   bytes_ = 0;
+}
+
+GuardedBuffer::Mapping& GuardedBuffer::MappingFor(size_t bytes) {
+  const size_t page = PageBytes();
+  const size_t pages = (bytes + page - 1) / page;
+  const auto size_class = static_cast<size_t>(std::bit_width(pages - 1));
+  if (size_class < small_.size()) {
+    if (small_[size_class].bytes() == 0) small_[size_class].Map(page << size_class);
+    return small_[size_class];
+  }
+  // A mapping far larger than needed would be filled and checked in full.
+  const size_t need = pages * page;
+  if (need > large_.bytes() || large_.bytes() > 8 * need) large_.Map(need);
+  return large_;
 }
 
 uint8_t* GuardedBuffer::Prepare(size_t bytes, size_t slack, size_t element_size,
                                 const RunContext& context) {
-  const size_t page = PageBytes();
   // Room for the largest shift, and one more element to round an end down to.
   const size_t margin = 64 + element_size;
   if (bytes > SIZE_MAX / 2 || slack > SIZE_MAX / 4) throw std::bad_alloc();
-  const size_t need = (bytes + slack + margin + page - 1) / page * page;
-  // A mapping far larger than needed would be filled and checked in full for every small case.
-  constexpr size_t kAlwaysKept = 64 * 1024;
-  if (need > body_bytes() || body_bytes() > std::max(kAlwaysKept, 8 * need)) Map(need);
-
+  used_ = nullptr;
+  const Mapping& mapping = MappingFor(bytes + slack + margin);
+  used_ = &mapping;
   bytes_ = bytes;
   poison_ = context.poison;
-  uint8_t* const end = body() + body_bytes();
   if (context.end_at_guard || bytes + slack == 0) {
-    data_ = end - slack - bytes;
+    data_ = mapping.end() - slack - bytes;
     data_ -= reinterpret_cast<uintptr_t>(data_) % element_size;
   } else {
     const size_t shift = static_cast<size_t>(context.align_offset) % 64;
-    data_ = body() + shift / element_size * element_size;
+    data_ = mapping.body() + shift / element_size * element_size;
   }
-  std::memset(body(), poison_, body_bytes());
+  std::memset(mapping.body(), poison_, mapping.bytes());
   return data_;
 }
 
 bool GuardedBuffer::OutsideIntact() const {
-  return mapping_ == nullptr || (AllEqual(body(), data_, poison_) &&
-                                 AllEqual(data_ + bytes_, body() + body_bytes(), poison_));
+  return used_ == nullptr || (AllEqual(used_->body(), data_, poison_) &&
+                              AllEqual(data_ + bytes_, used_->end(), poison_));
 }
 
 Rows RowsOf(const std::vector<int64_t>& shape) {
@@ -281,31 +282,51 @@ void OnSignal(int number, siginfo_t* info, void* context) {
   siglongjmp(trap->resume, 1);
 }
 
+void Install() {
+  Installation& handlers = Handlers();
+  const std::lock_guard lock(handlers.mutex);
+  if (handlers.users++ != 0) return;
+  struct sigaction action = {};
+  action.sa_sigaction = OnSignal;
+  action.sa_flags = SA_SIGINFO | SA_ONSTACK;
+  sigemptyset(&action.sa_mask);
+  for (size_t i = 0; i < kSignals.size(); ++i) {
+    QUALM_CHECK_EQ(sigaction(kSignals[i], &action, &handlers.previous[i]), 0);
+  }
+}
+
+void Restore() {
+  Installation& handlers = Handlers();
+  const std::lock_guard lock(handlers.mutex);
+  if (--handlers.users != 0) return;
+  for (size_t i = 0; i < kSignals.size(); ++i) {
+    sigaction(kSignals[i], &handlers.previous[i], nullptr);
+  }
+}
+
+// To install and restore takes longer than a small call: a burst does it once.
 class ScopedHandlers {
  public:
   ScopedHandlers() {
-    Installation& handlers = Handlers();
-    const std::lock_guard lock(handlers.mutex);
-    if (handlers.users++ != 0) return;
-    struct sigaction action = {};
-    action.sa_sigaction = OnSignal;
-    action.sa_flags = SA_SIGINFO | SA_ONSTACK;
-    sigemptyset(&action.sa_mask);
-    for (size_t i = 0; i < kSignals.size(); ++i) {
-      QUALM_CHECK_EQ(sigaction(kSignals[i], &action, &handlers.previous[i]), 0);
-    }
+    if (kept_) return;
+    Install();
+    kept_ = Burst::AtEnd([] {
+      kept_ = false;
+      Restore();
+    });
+    restores_ = !kept_;
   }
   ~ScopedHandlers() {
-    Installation& handlers = Handlers();
-    const std::lock_guard lock(handlers.mutex);
-    if (--handlers.users != 0) return;
-    for (size_t i = 0; i < kSignals.size(); ++i) {
-      sigaction(kSignals[i], &handlers.previous[i], nullptr);
-    }
+    if (restores_) Restore();
   }
   ScopedHandlers(const ScopedHandlers&) = delete;
   ScopedHandlers& operator=(const ScopedHandlers&) = delete;
+
+ private:
+  static thread_local bool kept_;  // until the burst of this thread ends
+  bool restores_ = false;
 };
+thread_local bool ScopedHandlers::kept_ = false;
 
 // A stack for the handler, once per thread that has none (ASan's threads have one).
 class AlternateStack {

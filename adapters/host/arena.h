@@ -4,6 +4,7 @@
 #ifndef QUALM_ADAPTERS_HOST_ARENA_H_
 #define QUALM_ADAPTERS_HOST_ARENA_H_
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -15,11 +16,12 @@
 
 namespace qualm {
 
-// One guarded buffer. Runs reuse its mapping, because mmap costs more than a small case.
+// One guarded buffer. It keeps its mappings from run to run, because mmap costs more than a small
+// case: one for each of a few sizes, so that a small buffer lies in a small mapping. There the
+// guard pages are near, and little is filled and compared.
 class GuardedBuffer {
  public:
   GuardedBuffer() = default;
-  ~GuardedBuffer();
   GuardedBuffer(const GuardedBuffer&) = delete;
   GuardedBuffer& operator=(const GuardedBuffer&) = delete;
 
@@ -37,13 +39,29 @@ class GuardedBuffer {
   bool OutsideIntact() const;
 
  private:
-  uint8_t* body() const;
-  size_t body_bytes() const;
-  void Map(size_t body_bytes);
-  void Unmap();
+  // Guard page, body, guard page.
+  class Mapping {
+   public:
+    Mapping() = default;
+    ~Mapping() { Unmap(); }
+    Mapping(const Mapping&) = delete;
+    Mapping& operator=(const Mapping&) = delete;
 
-  uint8_t* mapping_ = nullptr;  // guard page, body, guard page
-  size_t mapping_bytes_ = 0;
+    void Map(size_t body_bytes);
+    void Unmap();
+    uint8_t* body() const { return body_; }
+    uint8_t* end() const { return body_ + bytes_; }
+    size_t bytes() const { return bytes_; }  // of the body; 0: nothing is mapped
+
+   private:
+    uint8_t* body_ = nullptr;
+    size_t bytes_ = 0;
+  };
+  Mapping& MappingFor(size_t bytes);
+
+  std::array<Mapping, 9> small_;  // bodies of 1, 2, 4, ... 256 pages
+  Mapping large_;
+  const Mapping* used_ = nullptr;
   uint8_t* data_ = nullptr;
   size_t bytes_ = 0;
   uint8_t poison_ = 0;
@@ -86,6 +104,7 @@ inline constexpr std::string_view kGuardPageTrap = "SIGSEGV: access to a guard p
 // sentence (kGuardPageTrap); "" if none. For our own kernels and planted faults only: after a
 // signal no destructor of `body` has run, so what it had allocated is leaked, and a floating-point
 // control word it had set is lost. Exceptions pass through. Calls may nest and run on any threads.
+// The signal handlers are installed for the call, inside a Burst (core/burst.h) until that ends.
 std::string CallTrapped(void (*body)(void*), void* argument);
 
 }  // namespace qualm

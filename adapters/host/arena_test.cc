@@ -5,12 +5,15 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <bit>
 #include <cfenv>
 #include <csetjmp>
 #include <limits>
 #include <stdexcept>
 #include <thread>
 #include <vector>
+
+#include "core/burst.h"
 
 namespace qualm {
 namespace {
@@ -99,6 +102,18 @@ TEST(GuardedBuffer, ShrinksAfterAHugeCase) {
   EXPECT_EQ(LoadTrapped(data + 10), kGuardPageTrap);
   // One page of body is left: a page before is the guard.
   EXPECT_EQ(LoadTrapped(data - 4096), kGuardPageTrap);
+}
+
+// A case of the middle size between small ones: each size keeps its mapping, and its guard pages.
+TEST(GuardedBuffer, ASmallBufferLiesInASmallMapping) {
+  GuardedBuffer buffer;
+  for (const size_t bytes : {size_t{10}, size_t{9000}, size_t{40000}, size_t{10}, size_t{9000}}) {
+    uint8_t* const data = buffer.Prepare(bytes, 0, 1, {});
+    const size_t pages = std::bit_ceil((bytes + 65 + 4095) / 4096);
+    EXPECT_EQ(LoadTrapped(data + bytes - 4096 * pages), "") << bytes;
+    EXPECT_EQ(LoadTrapped(data + bytes - 4096 * pages - 1), kGuardPageTrap) << bytes;
+    EXPECT_EQ(LoadTrapped(data + bytes), kGuardPageTrap) << bytes;
+  }
 }
 
 TEST(Rows, GoOutAndComeBackWithTheirGapsUntouched) {
@@ -205,6 +220,23 @@ TEST(CallTrapped, RestoresTheHandlerThatWasThere) {
   constexpr int kRestorer = 0x04000000;
   EXPECT_EQ(before.sa_flags & ~kRestorer, after.sa_flags & ~kRestorer);
   EXPECT_EQ(before.sa_handler, after.sa_handler);
+}
+
+TEST(CallTrapped, InsideABurstTheHandlersStayUntilItEnds) {
+  const struct sigaction before = Current(SIGSEGV);
+  {
+    const Burst burst;
+    StoreTrapped(nullptr);
+    EXPECT_NE(Current(SIGSEGV).sa_handler, before.sa_handler);
+    {
+      const Burst inner;
+      EXPECT_NE(StoreTrapped(nullptr), "");
+    }
+    EXPECT_NE(Current(SIGSEGV).sa_handler, before.sa_handler);
+    EXPECT_NE(StoreTrapped(nullptr), "");
+    std::thread([] { EXPECT_NE(StoreTrapped(nullptr), ""); }).join();
+  }
+  EXPECT_EQ(Current(SIGSEGV).sa_handler, before.sa_handler);
 }
 
 TEST(CallTrapped, ASignalOfAnotherThreadGoesToWhoeverHadIt) {

@@ -38,7 +38,9 @@ uint8_t* Placement::LayInput(Slot slot, size_t bytes, size_t element_bytes, cons
 }
 
 void Placement::LayInput(Slot slot, const Tensor& tensor, int64_t gap, LaidTensor* laid) {
-  *laid = {tensor.dtype(), tensor.shape(), gap, nullptr};
+  laid->dtype = tensor.dtype();
+  laid->shape = tensor.shape();
+  laid->gap = gap;
   const size_t bytes = BytesOf(*laid);
   laid->data = Prepare(slot, bytes, SizeOf(tensor.dtype()));
   Scatter(tensor, gap, laid->data);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <span>
 #include <utility>
 
@@ -42,17 +43,23 @@ Outputs::Outputs(const Case& c, Integers integers)
   const bool codes = IsCode(c.out_dtype);
   for (int64_t n = 0; n < c.N; ++n) {
     if (c.out_dtype != DType::kS32) lines_.push_back(form_.line(c, n));
+    if (codes && form_.scaled == nullptr && form_.rounded == nullptr)
+      estimated_.emplace_back(lines_.back());
     if (c.requant != Requant::kExact) backend_.emplace_back(c, n);
     lo_.push_back(LowerBound(c, n));
     zero_.push_back(codes ? c.out_q.zero_point_at(n) : 0);
   }
-  if (form_.rounded != nullptr) rounded_ = form_.rounded(c, integers_, lines_);
 }
 
-Scaled Outputs::ScaledAt(int64_t m, int64_t n) const {
+Scaled Outputs::OnChannelLine(int64_t m, int64_t n) const {
   Scaled scaled;
   if (!lines_.empty()) scaled.line = lines_[static_cast<size_t>(n)];  // else the output is s32
   scaled.integer = integers_.values[IndexOf(m, n)];
+  return scaled;
+}
+
+Scaled Outputs::ScaledAt(int64_t m, int64_t n) const {
+  Scaled scaled = OnChannelLine(m, n);
   if (form_.scaled != nullptr) form_.scaled(c_, integers_, m, n, &scaled);
   return scaled;
 }
@@ -66,22 +73,49 @@ Real Outputs::RealAt(int64_t m, int64_t n) const {
 }
 
 Rounded Outputs::RoundedAt(int64_t m, int64_t n) const {
-  if (!rounded_.empty()) return rounded_[IndexOf(m, n)];
+  if (form_.rounded != nullptr) return form_.rounded(c_, integers_, m, n, OnChannelLine(m, n));
   const Scaled scaled = ScaledAt(m, n);
   return Round(scaled.line, scaled.integer);
 }
 
-Code Outputs::CodeAt(int64_t m, int64_t n) const {
+std::optional<Near> Outputs::NearAt(int64_t m, int64_t n) const {
+  if (!estimated_.empty())
+    return Decide(estimated_[static_cast<size_t>(n)].At(integers_.values[IndexOf(m, n)]));
+  if (form_.rounded == nullptr) {
+    const Scaled scaled = ScaledAt(m, n);
+    return Decide(EstimatedLine(scaled.line).At(scaled.integer));
+  }
+  if (form_.estimate == nullptr) return std::nullopt;
+  const std::optional<Estimate> estimate = form_.estimate(c_, m, n, OnChannelLine(m, n));
+  return estimate ? Decide(*estimate) : std::nullopt;
+}
+
+__int128 Outputs::CodeOf(int64_t m, int64_t n, int64_t rounded) const {
   const auto channel = static_cast<size_t>(n);
+  return backend_.empty() ? __int128{rounded} + zero_[channel]
+                          : backend_[channel].CodeOf(integers_.values[IndexOf(m, n)]);
+}
+
+Code Outputs::CodeAt(int64_t m, int64_t n) const {
+  return CodeAt(m, n, std::numeric_limits<double>::infinity());
+}
+
+Code Outputs::CodeAt(int64_t m, int64_t n, double below) const {
   Code code;
-  code.lo = lo_[channel];
+  code.lo = lo_[static_cast<size_t>(n)];
   if (c_.out_dtype == DType::kS32) {
     code.value = integers_.values[IndexOf(m, n)];
     return code;
   }
+  if (std::isfinite(below)) {
+    const std::optional<Near> near = NearAt(m, n);
+    if (near && near->tie_distance >= below) {
+      code.value = CodeOf(m, n, near->integer);
+      return code;
+    }
+  }
   const Rounded rounded = RoundedAt(m, n);
-  code.value = backend_.empty() ? __int128{rounded.integer} + zero_[channel]
-                                : backend_[channel].CodeOf(integers_.values[IndexOf(m, n)]);
+  code.value = CodeOf(m, n, rounded.integer);
   code.tie_distance = rounded.tie_distance;
   code.rest = rounded.rest;
   return code;
@@ -100,16 +134,18 @@ float Outputs::FloatAt(int64_t m, int64_t n) const {
 
 Tensor Outputs::Clamped() const {
   Tensor y(c_.out_dtype, c_.output_shape());
+  size_t index = 0;
   for (int64_t m = 0; m < c_.M; ++m) {
-    for (int64_t n = 0; n < c_.N; ++n) {
-      const int64_t index = m * c_.N + n;
+    for (int64_t n = 0; n < c_.N; ++n, ++index) {
       if (c_.out_dtype == DType::kF32) {
-        y.as<float>()[static_cast<size_t>(index)] = FloatAt(m, n);
+        y.as<float>()[index] = FloatAt(m, n);
         continue;
       }
-      const Code code = CodeAt(m, n);
+      // No distance is below 0: an estimate is enough where there is one.
+      const Code code = CodeAt(m, n, 0.0);
       const __int128 value = std::max<__int128>(code.value, code.lo);
-      y.SetInt(index, static_cast<int32_t>(std::min<__int128>(value, c_.out_max)));
+      y.SetInt(static_cast<int64_t>(index),
+               static_cast<int32_t>(std::min<__int128>(value, c_.out_max)));
     }
   }
   return y;

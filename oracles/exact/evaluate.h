@@ -11,6 +11,7 @@
 #define QUALM_ORACLES_EXACT_EVALUATE_H_
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "core/case.h"
@@ -48,7 +49,10 @@ class Outputs {
   // u8 and s8 outputs: nearest to the value in any requantization mode.
   Rounded RoundedAt(int64_t m, int64_t n) const;
 
-  Code CodeAt(int64_t m, int64_t n) const;             // u8, s8 and s32 outputs
+  Code CodeAt(int64_t m, int64_t n) const;  // u8, s8 and s32 outputs
+  // The same where only a tie_distance below `below` matters: any other one, and `rest`, may be
+  // left out.
+  Code CodeAt(int64_t m, int64_t n, double below) const;
   float FloatAt(int64_t m, int64_t n) const;           // f32 outputs
   float UnclampedFloatAt(int64_t m, int64_t n) const;  // the same before relu
 
@@ -56,12 +60,18 @@ class Outputs {
 
  private:
   size_t IndexOf(int64_t m, int64_t n) const { return static_cast<size_t>(m * c_.N + n); }
+  Scaled OnChannelLine(int64_t m, int64_t n) const;
+  // Of RoundedAt, where an estimate decides it.
+  std::optional<Near> NearAt(int64_t m, int64_t n) const;
+  // A code of u8 and s8 outputs, from the rounded value.
+  __int128 CodeOf(int64_t m, int64_t n, int64_t rounded) const;
 
   const Case& c_;
   const FastForm& form_;
   Integers integers_;
-  std::vector<Line> lines_;       // per channel; empty for s32 outputs
-  std::vector<Rounded> rounded_;  // per output, of operations that round in a way of their own
+  std::vector<Line> lines_;  // per channel; empty for s32 outputs
+  // Per channel, of codes of operations that neither scale nor round each output in its own way.
+  std::vector<EstimatedLine> estimated_;
   std::vector<BackendRequant> backend_;  // per channel; empty unless requant is not exact
   std::vector<int64_t> lo_;              // per channel
   std::vector<int64_t> zero_;            // per channel: zero point of the output codes

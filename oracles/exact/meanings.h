@@ -42,9 +42,13 @@ struct FastForm {
   // Changes the channel's line of the integer of output (m, n) to what its value is.
   void (*scaled)(const Case& c, const Integers& integers, int64_t m, int64_t n,
                  Scaled* scaled) = nullptr;
-  // All values rounded, where that is not Round(scaled).
-  std::vector<Rounded> (*rounded)(const Case& c, const Integers& integers,
-                                  std::span<const Line> lines) = nullptr;
+  // The value of output (m, n) rounded, where that is not Round(scaled). `integer` is the integer
+  // with the channel's line.
+  Rounded (*rounded)(const Case& c, const Integers& integers, int64_t m, int64_t n,
+                     const Scaled& integer) = nullptr;
+  // An estimate of that value, if there is one.
+  std::optional<Estimate> (*estimate)(const Case& c, int64_t m, int64_t n,
+                                      const Scaled& integer) = nullptr;
   // The value of an output that is no line of an integer; none for other outputs.
   std::optional<Real> (*real)(const Case& c, int64_t m, int64_t n) = nullptr;
   // All outputs, of an operation without these stages.

@@ -58,23 +58,21 @@ void WithExponent(const Case& c, const Integers&, int64_t m, int64_t n, Scaled* 
   mantissa->line.gain_exponent = At(c, m * c.N + n).exponent;
 }
 
-std::vector<Rounded> RoundAll(const Case& c, const Integers& integers,
-                              std::span<const Line> lines) {
-  std::vector<Rounded> all;
-  all.reserve(integers.values.size());
-  for (int64_t m = 0; m < c.M; ++m) {
-    for (int64_t n = 0; n < c.N; ++n) {
-      const float x = c.x.FloatAt(m * c.N + n);
-      if (std::isfinite(x)) {
-        Line line = lines[static_cast<size_t>(n)];
-        line.gain_exponent = Decode(x).exponent;
-        all.push_back(Round(line, integers.values[all.size()]));
-      } else {  // NaN: real 0, without a distance
-        all.push_back({std::isnan(x) ? 0 : std::signbit(x) ? -kFar : kFar, std::nullopt});
-      }
-    }
-  }
-  return all;
+Rounded RoundOne(const Case& c, const Integers& integers, int64_t m, int64_t n,
+                 const Scaled& mantissa) {
+  const float x = c.x.FloatAt(m * c.N + n);
+  if (!std::isfinite(x))  // NaN: real 0, without a distance
+    return {std::isnan(x) ? 0 : std::signbit(x) ? -kFar : kFar, std::nullopt};
+  Scaled scaled = mantissa;
+  WithExponent(c, integers, m, n, &scaled);
+  return Round(scaled.line, scaled.integer);
+}
+
+std::optional<Estimate> EstimateOne(const Case& c, int64_t m, int64_t n, const Scaled& mantissa) {
+  if (!std::isfinite(c.x.FloatAt(m * c.N + n))) return std::nullopt;
+  Scaled scaled = mantissa;
+  WithExponent(c, {}, m, n, &scaled);
+  return EstimatedLine(scaled.line).At(scaled.integer);
 }
 
 std::optional<Real> Special(const Case& c, int64_t m, int64_t n) {
@@ -125,7 +123,8 @@ extern constexpr Meaning kQuantize{
     .fast = {.integers = fast::Mantissas,
              .line = fast::OverScale,
              .scaled = fast::WithExponent,
-             .rounded = fast::RoundAll,
+             .rounded = fast::RoundOne,
+             .estimate = fast::EstimateOne,
              .real = fast::Special},
     .told = {.steps = Alone<told::Steps>, .value = told::Value}};
 

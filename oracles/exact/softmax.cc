@@ -97,7 +97,14 @@ namespace fast {
 
 // t of each element, and their sums over each row.
 void NumeratorsAndSums(const Case& c, Integers* integers) {
-  std::array<std::optional<uint32_t>, 256> table;
+  // Kept from case to case: the same scale and row length are asked about many times.
+  struct Known {
+    float s = 0;
+    int64_t n = 0;
+    std::array<std::optional<uint32_t>, 256> numerators;
+  };
+  thread_local Known known;
+  if (known.s != c.x_q.scale_at(0) || known.n != c.N) known = {c.x_q.scale_at(0), c.N, {}};
   for (int64_t m = 0; m < c.M; ++m) {
     const int64_t row = m * c.N;
     int32_t largest = INT32_MIN;
@@ -105,8 +112,8 @@ void NumeratorsAndSums(const Case& c, Integers* integers) {
     int64_t sum = 0;  // N * (q + 1/2) < 2^32 + N / 2
     for (int64_t n = 0; n < c.N; ++n) {
       const int32_t below = largest - c.x.IntAt(row + n);
-      std::optional<uint32_t>& t = table[static_cast<size_t>(below)];
-      if (!t) t = SoftmaxNumerator(c.x_q.scale_at(0), below, c.N);
+      std::optional<uint32_t>& t = known.numerators[static_cast<size_t>(below)];
+      if (!t) t = SoftmaxNumerator(known.s, below, c.N);
       integers->values.push_back(*t);
       sum += *t;
     }
@@ -120,19 +127,15 @@ void ShareOf(const Case&, const Integers& integers, int64_t m, int64_t, Scaled* 
 }
 
 // min(255, floor((256 * t + floor(sum / 2)) / sum)): half up.
-std::vector<Rounded> RoundAll(const Case& c, const Integers& integers, std::span<const Line>) {
-  std::vector<Rounded> all;
-  all.reserve(integers.values.size());
-  for (size_t i = 0; i < integers.values.size(); ++i) {
-    const auto t = static_cast<int64_t>(integers.values[i]);
-    const int64_t sum = integers.counts[i / static_cast<size_t>(c.N)];
-    const int64_t share = (256 * t + sum / 2) / sum;
-    const int64_t rest = 256 * t - share * sum;  // |rest| <= sum / 2
-    all.push_back({std::min<int64_t>(share, 255),
-                   static_cast<double>(sum - 2 * std::abs(rest)) / static_cast<double>(sum),
-                   share > 255 ? 1 : (rest > 0 ? 1 : 0) - (rest < 0 ? 1 : 0)});
-  }
-  return all;
+Rounded RoundShare(const Case&, const Integers& integers, int64_t m, int64_t,
+                   const Scaled& numerator) {
+  const auto t = static_cast<int64_t>(numerator.integer);
+  const int64_t sum = integers.counts[static_cast<size_t>(m)];
+  const int64_t share = (256 * t + sum / 2) / sum;
+  const int64_t rest = 256 * t - share * sum;  // |rest| <= sum / 2
+  return {std::min<int64_t>(share, 255),
+          static_cast<double>(sum - 2 * std::abs(rest)) / static_cast<double>(sum),
+          share > 255 ? 1 : (rest > 0 ? 1 : 0) - (rest < 0 ? 1 : 0)};
 }
 
 }  // namespace fast
@@ -172,7 +175,7 @@ extern constexpr Meaning kSoftmax{
     .fast = {.integers = fast::NumeratorsAndSums,
              .line = IdentityLine,
              .scaled = fast::ShareOf,
-             .rounded = fast::RoundAll},
+             .rounded = fast::RoundShare},
     .told = {.steps = Alone<told::Steps>}};
 
 }  // namespace qualm::exact

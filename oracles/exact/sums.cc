@@ -87,6 +87,26 @@ class RealTerms {
   std::vector<int64_t> inside_sums_;
 };
 
+// sum (x-zx)(w-zw) = sum xw - zx sum w - zw sum x + count zx zw, in integers of type T.
+template <class T>
+void Correct(const Case& c, const Reduction& lists, const std::vector<int64_t>& raw,
+             const std::vector<int64_t>& x_sums, std::vector<__int128>& sums) {
+  RealTerms terms(c, lists);
+  const T zx = c.x_q.zero_point_at(0);
+  for (int64_t m = 0; m < c.M; ++m) {
+    const RealTerms::Row row = terms.At(m);
+    for (int64_t n = 0; n < c.N; ++n) {
+      const auto i = static_cast<size_t>(m * c.N + n);
+      const auto channel = static_cast<size_t>(n);
+      const T zw = c.w_q.zero_point_at(n);
+      T sum = raw[i] - zx * row.w_sums[channel] -
+              zw * x_sums[static_cast<size_t>(lists.x_row(m, n))] + row.count * zx * zw;
+      if (c.bias_i32) sum += (*c.bias_i32)[channel];
+      sums[i] = sum;
+    }
+  }
+}
+
 }  // namespace
 
 std::vector<int64_t> RawSums(const Case& c) { return RawSums(c, ReductionOf(c, 0)); }
@@ -95,20 +115,15 @@ std::vector<__int128> CorrectedSums(const Case& c) {
   const Reduction lists = ReductionOf(c, 0);
   const std::vector<int64_t> raw = RawSums(c, lists);
   const std::vector<int64_t> x_sums = StretchSums(lists.x, c.M * lists.groups, c.K);
-  RealTerms terms(c, lists);
-  const __int128 zx = c.x_q.zero_point_at(0);
   std::vector<__int128> sums(raw.size());
-  for (int64_t m = 0; m < c.M; ++m) {
-    const RealTerms::Row row = terms.At(m);
-    for (int64_t n = 0; n < c.N; ++n) {
-      const auto i = static_cast<size_t>(m * c.N + n);
-      const auto channel = static_cast<size_t>(n);
-      const __int128 zw = c.w_q.zero_point_at(n);
-      // sum (x-zx)(w-zw) = sum xw - zx sum w - zw sum x + count zx zw
-      sums[i] = raw[i] - zx * row.w_sums[channel] -
-                zw * x_sums[static_cast<size_t>(lists.x_row(m, n))] + row.count * zx * zw;
-      if (c.bias_i32) sums[i] += (*c.bias_i32)[channel];
-    }
+  // With these bounds every term below is less than 2^61, and so are their sums.
+  constexpr int64_t kNarrow = int64_t{1} << 20;
+  const auto narrow = [](int32_t zero) { return zero > -kNarrow && zero < kNarrow; };
+  if (c.K < kNarrow && narrow(c.x_q.zero_point_at(0)) &&
+      std::ranges::all_of(c.w_q.zero_point, narrow)) {
+    Correct<int64_t>(c, lists, raw, x_sums, sums);
+  } else {
+    Correct<__int128>(c, lists, raw, x_sums, sums);
   }
   return sums;
 }

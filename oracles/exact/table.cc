@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <map>
 #include <string>
+#include <tuple>
+#include <unordered_map>
 
 #include "core/status.h"
 #include "oracles/exact/arithmetic/fixed_point.h"
@@ -115,23 +117,35 @@ void ApplyAt(const Case& c, const Integers&, int64_t, int64_t, Scaled* identity)
   *identity = *Apply(c, *identity);
 }
 
-// Each x - zx once: no more than 256 differ.
-std::vector<Rounded> RoundAll(const Case& c, const Integers& integers,
-                              std::span<const Line> lines) {
-  std::map<__int128, Rounded> known;
-  std::vector<Rounded> all;
-  all.reserve(integers.values.size());
-  for (const __int128 d : integers.values) {
-    const auto [at, is_new] = known.try_emplace(d);
-    if (is_new) {
-      const std::optional<Scaled> scaled = Apply(c, {lines[0], d});
-      at->second = scaled ? Round(scaled->line, scaled->integer)
-                          : RoundRealFunction(c.function, c.x_q.scale_at(0),
-                                              static_cast<int64_t>(d), c.out_q.scale_at(0));
-    }
-    all.push_back(at->second);
+// RoundRealFunction, kept from case to case: no more than 256 differences differ, and a moved zero
+// point asks about the same ones.
+Rounded RoundFunction(const Case& c, int64_t difference) {
+  using Key = std::tuple<Function, float, float>;
+  thread_local Key key;
+  thread_local std::unordered_map<int64_t, Rounded> known;
+  const Key wanted(c.function, c.x_q.scale_at(0), c.out_q.scale_at(0));
+  if (key != wanted || known.size() > 1024) {
+    key = wanted;
+    known.clear();
   }
-  return all;
+  const auto [at, is_new] = known.try_emplace(difference);
+  if (is_new) {
+    at->second = RoundRealFunction(c.function, c.x_q.scale_at(0), difference, c.out_q.scale_at(0));
+  }
+  return at->second;
+}
+
+Rounded RoundOne(const Case& c, const Integers&, int64_t, int64_t, const Scaled& identity) {
+  if (const std::optional<Scaled> scaled = Apply(c, identity))
+    return Round(scaled->line, scaled->integer);
+  return RoundFunction(c, static_cast<int64_t>(identity.integer));
+}
+
+std::optional<Estimate> EstimateOne(const Case& c, int64_t, int64_t, const Scaled& identity) {
+  if (const std::optional<Scaled> scaled = Apply(c, identity))
+    return EstimatedLine(scaled->line).At(scaled->integer);
+  return EstimateRealFunction(c.function, c.x_q.scale_at(0), static_cast<int64_t>(identity.integer),
+                              c.out_q.scale_at(0));
 }
 
 std::optional<Real> Irrational(const Case& c, int64_t m, int64_t n) {
@@ -187,7 +201,8 @@ extern constexpr Meaning kTable{
     .fast = {.integers = DifferencesOfX,
              .line = RescaleLine,
              .scaled = fast::ApplyAt,
-             .rounded = fast::RoundAll,
+             .rounded = fast::RoundOne,
+             .estimate = fast::EstimateOne,
              .real = fast::Irrational},
     .told = {.steps = Alone<told::Steps>, .value = told::Value}};
 

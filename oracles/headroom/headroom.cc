@@ -92,10 +92,11 @@ class Operands {
     const auto length = static_cast<size_t>(k);
     const size_t rows = codes.size() / length;
     for (auto& half : *halves) half.assign(rows * static_cast<size_t>(pairs_), 0);
-    for (size_t row = 0; row < rows; ++row) {
-      for (size_t i = 0; i < length; ++i) {
-        (*halves)[i % 2][row * static_cast<size_t>(pairs_) + i / 2] =
-            static_cast<int16_t>(codes[row * length + i] + shift);
+    for (size_t parity = 0; parity < 2; ++parity) {
+      for (size_t row = 0; row < rows; ++row) {
+        int16_t* to = (*halves)[parity].data() + row * static_cast<size_t>(pairs_);
+        const int16_t* const from = codes.data() + row * length;
+        for (size_t i = parity; i < length; i += 2) *to++ = static_cast<int16_t>(from[i] + shift);
       }
     }
   }
@@ -171,7 +172,7 @@ Headroom Measure(const Case& c) {
         if (c.relu && std::signbit(outputs.UnclampedFloatAt(m, n))) ++result.clamped_low;
         continue;
       }
-      const exact::Code code = outputs.CodeAt(m, n);
+      const exact::Code code = outputs.CodeAt(m, n, result.tie_min);
       if (code.value < code.lo) {
         ++result.clamped_low;
       } else if (code.value > c.out_max) {

@@ -6,6 +6,8 @@
 #include <cmath>
 #include <vector>
 
+#include "oracles/exact/exact.h"
+
 namespace qualm::gen::internal {
 namespace {
 
@@ -31,56 +33,15 @@ struct Sums {
   std::vector<double> row;  // of one row: the first of linear, the middle pixel of a convolution
 };
 
-// Notes a sum of channel n; `chosen` if it belongs to the row that Sums keeps.
-void Place(double sum, bool chosen, int64_t n, Sums& sums) {
-  sums.largest = std::max(sums.largest, std::abs(sum));
-  if (chosen) sums.row[static_cast<size_t>(n)] = sum;
-}
-
-Sums LinearSums(const Case& c) {
+Sums SumsOf(const Case& c) {
   Sums sums;
-  sums.row.resize(static_cast<size_t>(c.N));
-  for (int64_t m = 0; m < c.M; ++m) {
-    int64_t x_sum = 0;
-    for (int64_t k = 0; k < c.K; ++k) x_sum += c.x.IntAt(m * c.K + k);
-    for (int64_t n = 0; n < c.N; ++n) {
-      int64_t product = 0;
-      int64_t w_sum = 0;
-      for (int64_t k = 0; k < c.K; ++k) {
-        const int64_t w = c.w.IntAt(n * c.K + k);
-        product += c.x.IntAt(m * c.K + k) * w;
-        w_sum += w;
-      }
-      const __int128 zx = c.x_q.zero_point_at(0);
-      const __int128 zw = c.w_q.zero_point_at(n);
-      const __int128 sum = product - zx * w_sum - zw * x_sum + zx * zw * c.K;
-      Place(static_cast<double>(sum), m == 0, n, sums);
-    }
-  }
-  return sums;
-}
-
-Sums ConvSums(const Case& c) {
-  Sums sums;
-  sums.row.resize(static_cast<size_t>(c.N));
-  const Window& v = c.window;
-  const int64_t depth = v.in_c / v.groups;
-  for (int64_t m = 0; m < c.M; ++m) {
-    const std::vector<Tap> taps = TapsOf(v, m);
-    for (int64_t n = 0; n < c.N; ++n) {
-      const int64_t group = n / (c.N / v.groups);
-      __int128 sum = 0;
-      for (size_t tap = 0; tap < taps.size(); ++tap) {
-        if (taps[tap].x_row < 0) continue;
-        const int64_t x = taps[tap].x_row + group * depth;
-        const int64_t w = n * c.K + static_cast<int64_t>(tap) * depth;
-        for (int64_t i = 0; i < depth; ++i) {
-          sum += __int128{int64_t{c.x.IntAt(x + i)} - c.x_q.zero_point_at(0)} *
-                 (int64_t{c.w.IntAt(w + i)} - c.w_q.zero_point_at(n));
-        }
-      }
-      Place(static_cast<double>(sum), m == c.M / 2, n, sums);
-    }
+  const std::vector<__int128> corrected = exact::CorrectedSums(c);
+  for (const __int128 sum : corrected)
+    sums.largest = std::max(sums.largest, std::abs(static_cast<double>(sum)));
+  const int64_t row = IsConv(c.op) ? c.M / 2 : 0;
+  for (int64_t n = 0; n < c.N; ++n) {
+    const auto at = static_cast<size_t>(row * c.N + n);
+    sums.row.push_back(at < corrected.size() ? static_cast<double>(corrected[at]) : 0);
   }
   return sums;
 }
@@ -239,22 +200,20 @@ void FillElements(Rng& rng, Fill fill, Case& c) {
     case Fill::kUniform: {
       // Now and then values around zero only: small sums, and weights of magnitude 1.
       const bool small = rng.Chance(1, 6);
-      for (int64_t i = 0; i < c.x.size(); ++i) c.x.SetInt(i, UniformCode(rng, xd));
-      for (int64_t i = 0; i < c.w.size(); ++i) {
-        c.w.SetInt(i, !small             ? UniformCode(rng, wd)
-                      : wd == DType::kU8 ? static_cast<int32_t>(rng.Between(127, 129))
-                                         : static_cast<int32_t>(rng.Between(-1, 1)));
-      }
+      FillEach(c.x, [&] { return UniformCode(rng, xd); });
+      FillEach(c.w, [&] {
+        return !small             ? UniformCode(rng, wd)
+               : wd == DType::kU8 ? static_cast<int32_t>(rng.Between(127, 129))
+                                  : static_cast<int32_t>(rng.Between(-1, 1));
+      });
       break;
     }
     case Fill::kBoundary: {
       std::array<int32_t, 4> alphabet{};
       for (int32_t& code : alphabet) code = UniformCode(rng, xd);
       const bool few = rng.Chance(1, 3);
-      for (int64_t i = 0; i < c.x.size(); ++i) {
-        c.x.SetInt(i, few ? rng.Pick(alphabet) : BoundaryCode(rng, xd));
-      }
-      for (int64_t i = 0; i < c.w.size(); ++i) c.w.SetInt(i, BoundaryCode(rng, wd));
+      FillEach(c.x, [&] { return few ? rng.Pick(alphabet) : BoundaryCode(rng, xd); });
+      FillEach(c.w, [&] { return BoundaryCode(rng, wd); });
       break;
     }
     case Fill::kExtreme: {
@@ -263,8 +222,8 @@ void FillElements(Rng& rng, Fill fill, Case& c) {
       const bool one_w = rng.Chance(1, 2);
       const int32_t x0 = ExtremeCode(rng, xd);
       const int32_t w0 = ExtremeCode(rng, wd);
-      for (int64_t i = 0; i < c.x.size(); ++i) c.x.SetInt(i, one_x ? x0 : ExtremeCode(rng, xd));
-      for (int64_t i = 0; i < c.w.size(); ++i) c.w.SetInt(i, one_w ? w0 : ExtremeCode(rng, wd));
+      FillEach(c.x, [&] { return one_x ? x0 : ExtremeCode(rng, xd); });
+      FillEach(c.w, [&] { return one_w ? w0 : ExtremeCode(rng, wd); });
       break;
     }
     default: QUALM_CHECK(false);  // the others look at shapes
@@ -321,7 +280,7 @@ void DrawTypes(Rng& rng, Case& c) {
 
 void DrawAroundSums(Rng& rng, Theme theme, Case& c) {
   DrawInputZeroPoints(rng, theme, c);
-  const Sums sums = IsConv(c.op) ? ConvSums(c) : LinearSums(c);
+  const Sums sums = SumsOf(c);
   DrawScales(rng, theme, sums.largest, c);
   if (IsCode(c.out_dtype)) {
     DrawZeroPoints(rng, c.out_dtype, theme, c.out_q.zero_point);

@@ -116,22 +116,12 @@ void DrawZeroPoints(Rng& rng, DType dtype, Theme theme, std::vector<int32_t>& ze
   }
 }
 
-int32_t UniformCode(Rng& rng, DType dtype) {
-  const CodeRange range = RangeOf(dtype);
-  return static_cast<int32_t>(rng.Between(range.min, range.max));
-}
-
 int32_t BoundaryCode(Rng& rng, DType dtype) {
   if (rng.Chance(1, 2)) return UniformCode(rng, dtype);
   const CodeRange range = RangeOf(dtype);
   const std::array<int32_t, 8> corners{range.min,     range.min, range.min + 1,           0, 1,
                                        range.max - 1, range.max, range.min < 0 ? -1 : 128};
   return rng.Pick(corners);
-}
-
-int32_t ExtremeCode(Rng& rng, DType dtype) {
-  const CodeRange range = RangeOf(dtype);
-  return rng.Chance(1, 2) ? range.min : range.max;
 }
 
 int32_t CornerAccumulator(Rng& rng) {

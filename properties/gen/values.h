@@ -41,10 +41,21 @@ float CornerMultiplier(Rng& rng);
 // entries of a list, since one entry outside is enough to keep most libraries from the case.
 void DrawZeroPoints(Rng& rng, DType dtype, Theme theme, std::vector<int32_t>& zero_points);
 
+inline int32_t UniformCode(Rng& rng, DType dtype) {
+  const CodeRange range = RangeOf(dtype);
+  return static_cast<int32_t>(rng.Between(range.min, range.max));
+}
+inline int32_t ExtremeCode(Rng& rng, DType dtype) {
+  const CodeRange range = RangeOf(dtype);
+  return rng.Chance(1, 2) ? range.min : range.max;
+}
 // One code, biased towards the ends, 0 and +-1.
 int32_t BoundaryCode(Rng& rng, DType dtype);
-int32_t UniformCode(Rng& rng, DType dtype);
-int32_t ExtremeCode(Rng& rng, DType dtype);
+// Each code of a tensor of codes, in order.
+template <class Draw>
+void FillEach(Tensor& codes, const Draw& draw) {
+  for (uint8_t& byte : codes.bytes()) byte = static_cast<uint8_t>(draw());
+}
 // All codes of an operand: uniform, boundary or extreme ones, or every code in order.
 void FillCodes(Rng& rng, Theme theme, Tensor& codes);
 // A float with few mantissa bits: products and halves of such are floats.

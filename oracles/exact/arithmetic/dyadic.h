@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Exact rounding of a quotient of dyadic numbers: 128-bit integers where they suffice, a 768-bit
-// fixed-point sum where exponents lie far apart. No floating-point operation decides anything, so
-// rounding mode and FTZ/DAZ do not matter. For the fast forms; shares nothing with rational.h.
+// fixed-point sum where exponents lie far apart. For the fast forms; shares nothing with
+// rational.h. A double decides only where it carries a bound on its error (Estimate) that holds in
+// every rounding mode, and none of them is denormal; so rounding mode and FTZ/DAZ do not matter.
 #ifndef QUALM_ORACLES_EXACT_ARITHMETIC_DYADIC_H_
 #define QUALM_ORACLES_EXACT_ARITHMETIC_DYADIC_H_
 
@@ -55,6 +56,33 @@ struct Rounded {
 
 // |s| < 2^110.
 Rounded Round(const Line& line, __int128 s);
+
+// A real number known to within `error`, >= 2^-40.
+struct Estimate {
+  double value = 0;
+  double error = 0;
+};
+
+// What Round would tell, as far as an estimate tells it.
+struct Near {
+  int64_t integer = 0;  // as Rounded::integer
+  // Not above Rounded::tie_distance. 2 for far values, which have no distance.
+  double tie_distance = 0;
+};
+// Nothing where the estimate does not decide the integer: next to a tie, and next to kFar.
+std::optional<Near> Decide(const Estimate& estimate);
+
+// A line as two doubles, for many integers.
+class EstimatedLine {
+ public:
+  explicit EstimatedLine(const Line& line);
+  // Of line(s), |s| < 2^110.
+  Estimate At(__int128 s) const;
+
+ private:
+  double gain_;
+  double offset_;
+};
 
 // The float32 nearest to line(s), half to even; the divisor must be 1. Gradual underflow, overflow
 // to +-inf; exact zero is +0, a negative value that rounds to zero -0.

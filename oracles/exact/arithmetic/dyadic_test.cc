@@ -124,6 +124,49 @@ TEST(Dyadic, FarValues) {
   EXPECT_EQ(Nearest(Over(Scale(0x1p-149f, 0x1p-149f), 0x1p-149f), -1), 0);
 }
 
+float AnyScale(Rng& rng, int from, int to) {
+  return std::ldexp(1.0f + static_cast<float>(rng.Unit()), static_cast<int>(rng.Between(from, to)));
+}
+
+// Lines of every size, integers up to 2^100, values next to ties among them.
+TEST(Dyadic, AnEstimateDecidesAsRoundDoesOrNotAtAll) {
+  Rng rng(14);
+  int decided = 0, ties = 0;
+  for (int i = 0; i < 200000; ++i) {
+    const bool near = rng.Chance(1, 2);
+    const int range = near ? 12 : 120;
+    Line line = Over(Scale(AnyScale(rng, -range, range), AnyScale(rng, -6, 6)),
+                     AnyScale(rng, -range, range), rng.Between(1, 40));
+    if (rng.Chance(1, 2))
+      line = Plus(line, rng.Chance(1, 2) ? AnyScale(rng, -range, 3) : -AnyScale(rng, -range, 3));
+    if (rng.Chance(1, 8)) line = Over(Scale(0.5f), 1.0f);  // ties
+    __int128 s = rng.Between(-(int64_t{1} << 31), int64_t{1} << 31);
+    if (!near && rng.Chance(1, 4)) s <<= rng.Between(0, 68);
+    const std::optional<Near> estimated = Decide(EstimatedLine(line).At(s));
+    const Rounded rounded = Round(line, s);
+    if (rounded.tie_distance == 0.0) {
+      ++ties;
+      EXPECT_FALSE(estimated) << "a tie is decided";
+    }
+    if (!estimated) continue;
+    ++decided;
+    ASSERT_EQ(estimated->integer, rounded.integer);
+    if (rounded.tie_distance) EXPECT_LE(estimated->tie_distance, *rounded.tie_distance);
+    if (!rounded.tie_distance) EXPECT_EQ(estimated->tie_distance, 2);
+  }
+  EXPECT_GT(decided, 150000);
+  EXPECT_GT(ties, 5000);
+}
+
+TEST(Dyadic, NoEstimateNextToKFar) {
+  const double far = static_cast<double>(kFar);
+  EXPECT_FALSE(Decide({far, 0x1p-40}));
+  EXPECT_FALSE(Decide({-far + 1, 0x1p-40}));
+  EXPECT_EQ(Decide({-far - 2, 0x1p-40})->integer, -kFar);
+  EXPECT_EQ(Decide({far - 3, 0x1p-40})->integer, kFar - 3);
+  EXPECT_FALSE(Decide({1e30, 2e30}));
+}
+
 TEST(Dyadic, RoundToFloatAsTheProcessor) {
   Rng rng(10);
   for (int i = 0; i < 40000; ++i) {

@@ -153,6 +153,17 @@ Rounded RoundRealFunction(Function function, float s, int64_t difference, float 
   return {};
 }
 
+std::optional<Estimate> EstimateRealFunction(Function function, float s, int64_t difference,
+                                             float out_scale) {
+  const double v = static_cast<double>(s) * static_cast<double>(difference);
+  // Up to here e^-v magnifies the error of v no more than 32 times. The C library is off by a few
+  // units of 2^-52; the bound leaves room for 2^12 of them, in any rounding mode.
+  if (!(std::abs(v) < 32)) return std::nullopt;
+  const double f = function == Function::kTanh ? std::tanh(v) : 1 / (1 + std::exp(-v));
+  const double value = f / static_cast<double>(out_scale);
+  return Estimate{value, std::abs(value) * 0x1p-40 + 0x1p-40};
+}
+
 double RealFunctionValue(Function function, float s, int64_t difference) {
   const bool tanh = function == Function::kTanh;
   if (difference == 0) return tanh ? 0.0 : 0.5;

@@ -47,6 +47,12 @@ find_package(Boost 1.74 REQUIRED)
 find_package(CLI11 REQUIRED)
 find_package(Threads REQUIRED)
 
+# Headers alone: the wire format of ONNX files, hashes of certificates. Their packages bring no
+# CMake files everywhere.
+find_path(PROTOZERO_INCLUDE_DIR protozero/pbf_reader.hpp REQUIRED)
+find_path(XXHASH_INCLUDE_DIR xxhash.h REQUIRED)
+mark_as_advanced(PROTOZERO_INCLUDE_DIR XXHASH_INCLUDE_DIR)
+
 # For the definitions in oracles/ only.
 find_package(MPFR REQUIRED)
 

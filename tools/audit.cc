@@ -15,12 +15,15 @@
 #include "core/io/case_json.h"
 #include "core/status.h"
 #include "oracles/exact/exact.h"
+#include "proofs/certify.h"
+#include "proofs/repair.h"
 #include "properties/property.h"
 #include "properties/sweep.h"
 #include "tools/command.h"
 #include "tools/findings.h"
 #include "tools/plot.h"
 #include "tools/printed.h"
+#include "tools/repair.h"
 #include "tools/report.h"
 #include "tools/session.h"
 #include "tools/stop.h"
@@ -86,6 +89,7 @@ class Audit {
   void DeclaredDivergences();
   void Sweep();
   void Explanations();
+  void Repairs();
   void DrawnCasesAgainstContracts();
   void Summary();
 
@@ -298,6 +302,34 @@ void Audit::Explanations() {
   Write("40-explained", ".txt", why);
 }
 
+// Thread 003 asks for fixes beyond reduce_range.
+void Audit::Repairs() {
+  std::string text = "Thread 003: are there fixes beyond reduce_range?\n";
+  for (const DocumentedCase& documented : cases_) {
+    if (!FileName(documented.file).starts_with("003")) continue;
+    const proofs::Codes x = proofs::WithPadding(documented.c, {0, 255});
+    for (const proofs::Scheme& scheme : proofs::SchemesOfConventions(documented.c)) {
+      const proofs::Proof proof = proofs::Certify(documented.c, scheme, x);
+      text +=
+          fmt::format("\n{}, products added as {} adds them: {} of {} channels can saturate\n",
+                      FileName(documented.file), scheme.name, proof.unsafe.size(), proof.channels);
+      if (proof.safe()) continue;
+      const std::vector<proofs::Remedy> remedies = proofs::Repair(documented.c, scheme, x);
+      for (const proofs::Remedy& remedy : remedies) text += RemedyText(remedy);
+      const proofs::Remedy& best = remedies.front();
+      if (!best.exact) continue;
+      for (const auto& subject : subjects_) {
+        for (const Comparison& comparison :
+             Compare(documented.c, best, x, 256, options_.seed, *subject)) {
+          if (comparison.wrong_before.value_or(0) == 0) continue;  // exact, or cannot run it
+          text += fmt::format("    {} by {}\n", comparison.Text(*subject), best.name);
+        }
+      }
+    }
+  }
+  Write("35-repair", ".txt", text);
+}
+
 void Audit::DrawnCasesAgainstContracts() {
   CheckOptions check;
   check.subjects = names_;
@@ -369,6 +401,7 @@ int RunAudit(const Options& options) {
   audit.DeclaredDivergences();
   audit.Sweep();
   audit.Explanations();
+  audit.Repairs();
   Tell("documented cases done, {:.0f} s; drawing cases for {:.0f} s", session.stopwatch.seconds(),
        options.budget);
   audit.DrawnCasesAgainstContracts();

@@ -97,6 +97,8 @@ void AddReplay(CLI::App& app, Run* run);
 void AddMinimize(CLI::App& app, Run* run);
 void AddExplain(CLI::App& app, Run* run);
 void AddIdentify(CLI::App& app, Run* run);
+void AddCertify(CLI::App& app, Run* run);
+void AddRepair(CLI::App& app, Run* run);
 void AddList(CLI::App& app, Run* run);
 void AddAudit(CLI::App& app, Run* run);
 void AddReport(CLI::App& app, Run* run);

@@ -106,6 +106,8 @@ int Main(int argc, char** argv) {
   AddMinimize(app, &run);
   AddExplain(app, &run);
   AddIdentify(app, &run);
+  AddCertify(app, &run);
+  AddRepair(app, &run);
   AddList(app, &run);
   AddReport(app, &run);
   if (argc < 2) throw InputError("no verb, expected one (see qualm --help)");

@@ -144,6 +144,26 @@ const std::string& JsonNode::Text() const {
   return value_->get_ref<const std::string&>();
 }
 
+int64_t JsonNode::Integer(int64_t least, int64_t most) const {
+  const std::string range = std::to_string(least) + ".." + std::to_string(most);
+  if (!value_->is_number_integer()) WrongType("an integer in " + range);
+  // Unsigned numbers are those that are not negative, up to 2^64 - 1.
+  const bool fits =
+      !value_->is_number_unsigned() || value_->get<uint64_t>() <= static_cast<uint64_t>(INT64_MAX);
+  const int64_t value = fits ? value_->get<int64_t>() : INT64_MAX;
+  if (!fits || value < least || value > most) {
+    Fail("is " + value_->dump() + ", expected an integer in " + range);
+  }
+  return value;
+}
+
+std::vector<std::string> JsonNode::Keys() const {
+  RequireObject("an object");
+  std::vector<std::string> keys;
+  for (const auto& item : value_->items()) keys.push_back(item.key());
+  return keys;
+}
+
 void JsonNode::RequireKeys(std::initializer_list<std::string_view> keys) const {
   for (const auto& item : value_->items()) {
     if (std::ranges::find(keys, item.key()) != keys.end()) continue;

@@ -4,9 +4,11 @@
 #ifndef QUALM_CORE_IO_STRICT_JSON_H_
 #define QUALM_CORE_IO_STRICT_JSON_H_
 
+#include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace qualm {
 
@@ -32,6 +34,10 @@ class JsonNode {
   JsonNode At(size_t index) const;
   // Fails unless this is a string.
   const std::string& Text() const;
+  // Fails unless this is an integer in least..most.
+  int64_t Integer(int64_t least, int64_t most) const;
+  // The keys of an object, sorted; fails where this is none.
+  std::vector<std::string> Keys() const;
   // Fails at the first key of an object that is none of `keys`.
   void RequireKeys(std::initializer_list<std::string_view> keys) const;
 

@@ -16,6 +16,9 @@
 #include "oracles/trace.h"
 
 namespace qualm {
+namespace conventions {
+struct Accumulation;  // oracles/conventions/accumulation.h
+}
 
 struct ConventionOutput {
   Tensor y;
@@ -38,6 +41,9 @@ struct Convention {
   std::function<ConventionOutput(const Case&)> run;
   // Steps of output element `index`.
   std::function<Trace(const Case&, int64_t index)> trace;
+
+  // How the products of linear and of convolutions are added; empty where there are no such sums.
+  std::function<conventions::Accumulation(const Case&)> accumulation;
 
   // Claims that hold for this convention, besides those that hold for every convention
   // (matches_model, clamp, memory, same bits, environment). "row_independence" is claimed for every

@@ -142,6 +142,7 @@ Convention MakeConvention(Definition definition) {
              std::string(Name(c.requant));
     return reason(c);
   };
+  convention.accumulation = definition.accumulation;
   const auto shared = std::make_shared<const Definition>(std::move(definition));
   convention.run = [shared](const Case& c) { return Run(*shared, c); };
   convention.trace = [shared](const Case& c, int64_t index) { return TraceOf(*shared, c, index); };

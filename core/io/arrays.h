@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the readers of weight files share: arrays with names, and their bounds.
+#ifndef QUALM_CORE_IO_ARRAYS_H_
+#define QUALM_CORE_IO_ARRAYS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/tensor.h"
+
+namespace qualm {
+
+inline constexpr size_t kMaxWeightFile = size_t{1} << 34;
+inline constexpr int64_t kMaxArray = int64_t{1} << 28;  // elements, as of a tensor in a case file
+
+struct NamedArray {
+  std::string name;
+  Tensor values;
+};
+
+// A tensor of exactly these bytes. Throws InputError "NAME: shape: ..." where the shape claims
+// other than what is there; nothing is allocated before that is known.
+Tensor TensorOfBytes(DType dtype, const std::vector<int64_t>& shape, std::string_view bytes,
+                     std::string_view name);
+
+// A regular file. Throws InputError "PATH: file: ...".
+std::string ReadBinaryFile(const std::string& path, size_t most);
+
+// The arrays of a .safetensors file with elements I8, U8, I32 or F32, in the order of the file.
+// Throws InputError "NAME: FIELD: what, expected what".
+std::vector<NamedArray> ParseSafetensors(std::string_view bytes, std::string_view name);
+
+}  // namespace qualm
+
+#endif  // QUALM_CORE_IO_ARRAYS_H_

@@ -1,0 +1,152 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Writes the weight files of this folder and, small, the first inputs of corpus/fuzz/weights_reader.
+
+    corpus/layers/make_layers.py [--check]     --check compares, and exits 1 where a file is behind
+
+No library: .npy, .safetensors and the protobuf of ONNX are written byte by byte, so that a second
+implementation of each format meets the readers.
+"""
+import json
+import os
+import random
+import struct
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+FUZZ = os.path.join(HERE, "..", "fuzz", "weights_reader")
+
+
+def npy(descr, shape, raw):
+    header = "{'descr': '%s', 'fortran_order': False, 'shape': %s, }" % (descr, tuple(shape))
+    header += " " * (-(10 + len(header) + 1) % 64) + "\n"
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode() + raw
+
+
+def safetensors(tensors):
+    header, data = {"__metadata__": {"format": "pt"}}, b""
+    for name, dtype, shape, raw in tensors:
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [len(data), len(data) + len(raw)]}
+        data += raw
+    text = json.dumps(header).encode()
+    return struct.pack("<Q", len(text)) + text + data
+
+
+# Protobuf: a field is (number, value); an int is a varint, bytes and str are themselves.
+def varint(value):
+    value &= (1 << 64) - 1
+    out = b""
+    while value >= 0x80:
+        out += bytes([value & 0x7F | 0x80])
+        value >>= 7
+    return out + bytes([value])
+
+
+def message(*fields):
+    out = b""
+    for number, value in fields:
+        if isinstance(value, int):
+            out += varint(number << 3) + varint(value)
+        else:
+            value = value.encode() if isinstance(value, str) else value
+            out += varint(number << 3 | 2) + varint(len(value)) + value
+    return out
+
+
+FLOAT, UINT8, INT8 = 1, 2, 3
+
+
+def initializer(name, kind, dims, raw):
+    return (5, message(*[(1, d) for d in dims], (2, kind), (8, name), (9, raw)))
+
+
+def node(op, inputs, outputs, **attributes):
+    fields = [(1, i) for i in inputs] + [(2, o) for o in outputs] + [(4, op)]
+    fields += [(5, message((1, key), (3, value), (20, 2))) for key, value in attributes.items()]
+    return (1, message(*fields))
+
+
+def scalar(name, value):
+    return initializer(name, FLOAT, [], struct.pack("<f", value))
+
+
+def onnx(*graph):
+    return message((1, 8), (7, message(*graph)), (8, message((2, 13))))
+
+
+def gaussian(rng, count, spread=3.0):
+    values = [max(-128, min(127, round(rng.gauss(0, 127 / spread)))) for _ in range(count)]
+    return struct.pack("%db" % count, *values)
+
+
+def transposed(raw, rows, columns):
+    return bytes(raw[r * columns + c] for c in range(columns) for r in range(rows))
+
+
+def model(rng, n, k):
+    """One layer of each kind that the reader knows; fc is stored as MatMul has it, [K,N]."""
+    fc = gaussian(rng, n * k)
+    conv = gaussian(rng, n * 4 * 9)
+    depthwise = gaussian(rng, 8 * 9, 1.5)
+    return onnx(
+        initializer("conv.weight", INT8, [n, 4, 3, 3], conv), scalar("s", 0.02),
+        initializer("zu", UINT8, [], b"\x72"), initializer("zs", INT8, [], b"\x00"),
+        node("QLinearConv", ["x", "s", "zu", "conv.weight", "s", "zs", "s", "zu"], ["a"]),
+        initializer("depthwise.weight", INT8, [8, 1, 3, 3], depthwise),
+        initializer("scales", FLOAT, [8], struct.pack("<8f", *[0.01 * (i + 1) for i in range(8)])),
+        initializer("zeros", INT8, [8], bytes(8)),
+        node("DequantizeLinear", ["depthwise.weight", "scales", "zeros"], ["dw"], axis=0),
+        node("Conv", ["a", "dw"], ["b"], group=8),
+        initializer("fc.weight", INT8, [k, n], transposed(fc, n, k)),
+        node("QLinearMatMul", ["b", "s", "zu", "fc.weight", "s", "zs", "s", "zu"], ["y"]))
+
+
+def files():
+    rng = random.Random(17)
+    n, k = 16, 64
+    fc = gaussian(rng, n * k, 3.2)
+    conv = gaussian(rng, 8 * 6 * 9)
+    real = [rng.gauss(0, 0.05) for _ in range(n * k)]
+    yield "fc.npy", npy("|i1", [n, k], fc)
+    yield "mixed.safetensors", safetensors([
+        ("fc.weight", "I8", [n, k], fc), ("conv.weight", "I8", [8, 6, 3, 3], conv),
+        ("fc.bias", "F32", [n], struct.pack("<%df" % n, *real[:n])),
+        ("head.weight", "F16", [2, 2], bytes(8))])
+    yield "float.safetensors", safetensors([
+        ("fc.weight", "F32", [n, k], struct.pack("<%df" % (n * k), *real))])
+    yield "model.onnx", model(rng, 8, 24)
+
+
+def seeds():
+    rng = random.Random(19)
+    w = gaussian(rng, 6)
+    yield "linear.npy", npy("|i1", [2, 3], w)
+    yield "float.npy", npy("<f4", [2, 1], struct.pack("<2f", 1, -0.5))
+    yield "conv.npy", npy("|u1", [2, 1, 1, 3], w)
+    yield "two.safetensors", safetensors([("a", "I8", [2, 3], w), ("b", "F32", [1, 1], bytes(4))])
+    yield "empty.safetensors", safetensors([])
+    yield "model.onnx", model(rng, 2, 3)
+    packed = b"".join(varint(v) for v in (1, 2, -3, 127))
+    yield "integers.onnx", onnx(
+        (5, message((1, varint(2) + varint(2)), (2, INT8), (5, packed), (8, "w"))),
+        node("MatMulInteger", ["x", "w"], ["y"]))
+
+
+def main():
+    check = sys.argv[1:] == ["--check"]
+    behind = []
+    for folder, made in ((HERE, files()), (FUZZ, seeds())):
+        for name, data in made:
+            path = os.path.join(folder, name)
+            if check:
+                if not os.path.exists(path) or open(path, "rb").read() != data:
+                    behind.append(path)
+            else:
+                with open(path, "wb") as file:
+                    file.write(data)
+    for path in behind:
+        print(path + " is not what make_layers.py writes")
+    sys.exit(1 if behind else 0)
+
+
+main()

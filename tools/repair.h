@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// A layer and what was done about it, on subjects that saturate: for repair and audit.
+#ifndef QUALM_TOOLS_REPAIR_H_
+#define QUALM_TOOLS_REPAIR_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/case.h"
+#include "core/subject.h"
+#include "proofs/repair.h"
+
+namespace qualm::tools {
+
+// One line: cost, whether it is certified, effect.
+std::string RemedyText(const proofs::Remedy& remedy);
+
+// What a subject computes of a layer as it was and as it is rebuilt, against exact results.
+struct Comparison {
+  std::string what;  // "its own rows"
+  int64_t outputs = 0;
+  std::optional<int64_t> wrong_before, wrong_after;  // nullopt: the subject skipped it
+  std::string skipped;
+  Case after;
+
+  std::string Text(const Subject& subject) const;
+};
+// The rows of the layer, if it has any, and the raw sums of `rows` rows that aim at what was
+// unsafe.
+std::vector<Comparison> Compare(const Case& layer, const proofs::Remedy& remedy, proofs::Codes x,
+                                int64_t rows, uint64_t seed, Subject& subject);
+
+}  // namespace qualm::tools
+
+#endif  // QUALM_TOOLS_REPAIR_H_

@@ -18,7 +18,8 @@ Case OneRowEach(Op op, const Tensor& rows) {
   c.N = rows.shape()[1];
   c.x = rows;
   c.out_dtype = DType::kF32;
-  c.out_min = c.out_max = 0;
+  c.out_min = RangeOf(c.out_dtype).min;
+  c.out_max = RangeOf(c.out_dtype).max;
   return c;
 }
 

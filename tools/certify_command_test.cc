@@ -77,7 +77,7 @@ TEST_F(Certify, TakesEveryFormat) {
            {Layers("float.safetensors"), "--quantize", "tensor"},
            {Layers("float.safetensors"), "--quantize", "channel"},
            {Layers("model.onnx")},
-           {Corpus("forum/000-linear-sweep.case.json")}}) {
+           {Corpus("forum")}}) {
     std::vector<std::string> arguments{"certify"};
     arguments.insert(arguments.end(), file.begin(), file.end());
     const Ran ran = Qualm(arguments);
@@ -86,7 +86,9 @@ TEST_F(Certify, TakesEveryFormat) {
   }
   ExpectBadInput({"certify", Layers("float.safetensors")},
                  Layers("float.safetensors") + ": fc.weight: weights: are float32");
-  ExpectBadInput({"certify", Corpus("forum")}, Corpus("forum") + "/001-quantize.case.json: op: ");
+  ExpectBadInput({"certify", Corpus("forum/001-quantize.case.json")},
+                 Corpus("forum/001-quantize.case.json") + ": op: ");
+  ExpectBadInput({"certify", Corpus("golden")}, Corpus("golden") + ": holds no");
   ExpectBadInput({"certify", Layers("fc.npy"), "--x-range", "5"}, "--x-range: is '5'");
   ExpectBadInput({"certify", Layers("fc.npy"), "--x-range", "0:256"}, "--x-range: is '0:256'");
   ExpectBadInput({"certify", Layers("fc.npy"), "--scheme", "pear"}, "--scheme: unknown scheme");

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "core/io/arrays.h"
+#include "core/io/case_json.h"
 #include "core/io/json_text.h"
 #include "core/io/npy.h"
 #include "core/status.h"
@@ -22,16 +23,19 @@ namespace fs = std::filesystem;
 using proofs::Codes;
 using proofs::Scheme;
 
-// A folder stands for its case files of sums.
+// A folder stands for its case files that have weights: what qualm_export writes of a model.
 std::vector<std::string> FilesOf(const std::string& path) {
   std::error_code error;
   if (!fs::exists(path, error)) throw InputError(path + ": no such file or folder");
   if (!fs::is_directory(path, error)) return {path};
   std::vector<std::string> files;
   for (const auto& entry : fs::directory_iterator(path, error)) {
-    if (entry.path().string().ends_with(".case.json")) files.push_back(entry.path().string());
+    const std::string file = entry.path().string();
+    if (file.ends_with(".case.json") && HasLayer(ReadCaseFile(file))) files.push_back(file);
   }
-  if (files.empty()) throw InputError(path + ": holds no *.case.json, expected at least one");
+  if (files.empty()) {
+    throw InputError(path + ": holds no *.case.json with weights, expected at least one");
+  }
   std::ranges::sort(files);
   return files;
 }

@@ -54,7 +54,18 @@ void SetConvolution(const Tensor& w, const LayerReading& reading, const std::str
   DeriveSizes(c);
 }
 
+// dynamic_linear multiplies codes too, once it has chosen the scale of x.
+Case LayerOfDynamic(const Case& c, const std::string& where) {
+  Case layer = LayerOf(c.w, {}, where);
+  layer.w_q = c.w_q;
+  layer.per_channel = c.per_channel;
+  layer.x = Tensor(c.observer.dtype, layer.x.shape());
+  return layer;
+}
+
 }  // namespace
+
+bool HasLayer(const Case& c) { return HasSums(c.op) || RowOf(c.op).dynamic; }
 
 Case LayerOf(const Tensor& weights, const LayerReading& reading, const std::string& where) {
   if (!IsCode(weights.dtype()) && weights.dtype() != DType::kF32) {
@@ -97,11 +108,11 @@ std::vector<NamedLayer> ReadLayers(const std::string& path, const LayerReading& 
     layers = ParseOnnx(ReadBinaryFile(path, kMaxWeightFile), path);
   } else {
     Case c = ReadCaseFile(path);
-    if (!HasSums(c.op)) {
+    if (!HasLayer(c)) {
       throw InputError(path + ": op: is " + std::string(Name(c.op)) +
-                       ", expected linear, conv2d or depthwise");
+                       ", expected linear, conv2d, depthwise or dynamic_linear");
     }
-    layers.push_back({"", std::move(c)});
+    layers.push_back({"", RowOf(c.op).dynamic ? LayerOfDynamic(c, path) : std::move(c)});
   }
   if (layers.empty()) {
     throw InputError(OneLine(path) +

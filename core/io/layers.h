@@ -19,6 +19,9 @@ struct NamedLayer {
   Case layer;
 };
 
+// Whether the operation multiplies weights: linear, convolutions, dynamic_linear.
+bool HasLayer(const Case& c);
+
 struct LayerReading {
   int64_t groups = 1;  // of convolutions in .npy and .safetensors, which do not say
   bool channels_last =

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/io/arrays.h"
+#include "core/io/case_json.h"
 #include "core/io/npy.h"
 #include "core/status.h"
 
@@ -173,6 +174,29 @@ TEST(Onnx, RefusesWhatIsNoModel) {
       EXPECT_EQ(std::string(error.what()).find('\n'), std::string::npos);
     }
   }
+}
+
+// It multiplies codes, of the type that its observer makes.
+TEST(Layers, OfDynamicLinear) {
+  Case c;
+  c.op = Op::kDynamicLinear;
+  c.M = c.N = 1;
+  c.K = 2;
+  c.x = Tensor(DType::kF32, {1, 2});
+  c.w = Tensor::Of<int8_t>({1, 2}, std::vector<int8_t>{100, 100});
+  c.w_q.scale = {0.5f};
+  c.out_dtype = DType::kF32;
+  c.out_min = RangeOf(c.out_dtype).min;
+  c.out_max = RangeOf(c.out_dtype).max;
+  ASSERT_EQ(Validate(c), "");
+  const std::string path = testing::TempDir() + "/dynamic.case.json";
+  WriteCaseFile(c, path);
+  const Case layer = ReadLayers(path, {})[0].layer;
+  EXPECT_EQ(layer.op, Op::kLinear);
+  EXPECT_EQ(layer.w, c.w);
+  EXPECT_EQ(layer.w_q, c.w_q);
+  EXPECT_EQ(layer.x.dtype(), DType::kU8);
+  EXPECT_EQ(Validate(layer), "");
 }
 
 TEST(Layers, AreRefusedWhereThereIsNone) {

@@ -235,8 +235,9 @@ int32_t CornerCode(const Scheme& scheme, Codes x, int32_t w, bool high) {
 
 Codes WithPadding(const Case& layer, Codes x) {
   if (!IsConv(layer.op)) return x;
-  const CodeRange range = RangeOf(layer.x.dtype());
-  const int32_t zero_point = std::clamp(layer.x_q.zero_point_at(0), range.min, range.max);
+  // Kernels hold the zero point in a byte, whether it is a code or not.
+  const auto byte = static_cast<uint8_t>(static_cast<uint32_t>(layer.x_q.zero_point_at(0)));
+  const int32_t zero_point = layer.x.dtype() == DType::kU8 ? byte : static_cast<int8_t>(byte);
   return {std::min({x.lo, 0, zero_point}), std::max({x.hi, 0, zero_point})};
 }
 

@@ -274,8 +274,8 @@ TEST(Certify, PaddingWidensTheRange) {
   Case layer = RandomConv(rng, 2);
   layer.x_q.zero_point = {240};
   EXPECT_EQ(WithPadding(layer, {10, 100}), (Codes{0, 240}));
-  layer.x_q.zero_point = {-7};
-  EXPECT_EQ(WithPadding(layer, {10, 100}), (Codes{0, 100}));
+  layer.x_q.zero_point = {-7};  // no code: its low byte
+  EXPECT_EQ(WithPadding(layer, {10, 100}), (Codes{0, 249}));
   EXPECT_EQ(WithPadding(Linear(1, {1, 1}), {10, 100}), (Codes{10, 100}));
 }
 

@@ -159,7 +159,8 @@ TEST_F(Repair, OtherRemediesOnRequest) {
   EXPECT_EQ(ran.status, 0) << ran.err;
   EXPECT_NE(ran.out.find("    edits: written to r/fc.pairs.*\n"), std::string::npos) << ran.out;
   EXPECT_EQ(Qualm({"certify", "r/fc.pairs.weights.npy", "--scheme", "pairs"}).status, 0);
-  EXPECT_EQ(Qualm({"repair", "r/fc.pairs.weights.npy", "--scheme", "pairs"}).status, 0);
+  EXPECT_EQ(Qualm({"repair", "r/fc.pairs.weights.npy"}).status, 0);
+  EXPECT_EQ(Qualm({"repair", "r/fc.pairs.weights.npy", "--scheme", "acc16"}).status, 1);
   EXPECT_EQ(Qualm({"repair", Layers("fc.npy"), "--scheme", "pairs", "--remedy", "glue"}).status, 1);
   ExpectBadInput({"repair", "none.npy"}, "none.npy: no such file");
 }

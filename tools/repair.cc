@@ -117,7 +117,11 @@ class Repair {
         session_.totals.Add(Judgement::kPassed);
         session_.Print("  no convention adds this layer in narrow sums\n");
       }
-      for (const Scheme& scheme : layer.schemes) Mend(layer, scheme);
+      for (const Scheme& scheme : layer.schemes) {
+        // Runs overflow in almost any layer, and no order helps them: only by name.
+        const bool asked = !options_.schemes.empty() || !options_.pairing.empty();
+        if (asked || scheme.kind != Scheme::Kind::kRuns) Mend(layer, scheme);
+      }
     }
     session_.document.extra.emplace_back("repair", json_);
     return session_.End("");

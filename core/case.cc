@@ -7,6 +7,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "core/float_text.h"
 #include "core/status.h"
 
 namespace qualm {
@@ -81,23 +82,14 @@ std::string CheckWindow(const Case& c) {
   constexpr int64_t kMost = int64_t{1} << 20;
   const Window& v = c.window;
   const bool conv = IsConv(c.op);
-  struct Rule {
-    std::string_view field;
-    int64_t value;
-    int64_t least;
-  };
-  for (const Rule& rule :
-       {Rule{"batch", v.batch, 0}, Rule{"H", v.in_h, 0}, Rule{"W", v.in_w, 0},
-        Rule{conv ? "IC" : "C", v.in_c, 0}, Rule{"R", v.kernel_h, 1}, Rule{"S", v.kernel_w, 1},
-        Rule{"stride", v.stride_h, 1}, Rule{"stride", v.stride_w, 1}, Rule{"pad", v.pad_top, 0},
-        Rule{"pad", v.pad_bottom, 0}, Rule{"pad", v.pad_left, 0}, Rule{"pad", v.pad_right, 0},
-        Rule{"dilation", v.dilation_h, 1}, Rule{"dilation", v.dilation_w, 1},
-        Rule{"groups", v.groups, 1}}) {
-    if (rule.value < rule.least || rule.value > kMost) {
-      return Wrong(rule.field, "is " + std::to_string(rule.value) + ", expected " +
-                                   std::to_string(rule.least) + ".." + std::to_string(kMost));
-    }
-  }
+  std::string error;
+  ForEachWindowNumber(c, [&](const Field& field, int64_t number) {
+    if (!error.empty() || (number >= field.least && number <= kMost)) return;
+    error = Wrong(conv && field.name == "C" ? "IC" : field.name,
+                  "is " + std::to_string(number) + ", expected " + std::to_string(field.least) +
+                      ".." + std::to_string(kMost));
+  });
+  QUALM_RETURN_IF_ERROR(error);
   if (conv) {
     if (v.in_c % v.groups != 0 || c.N % v.groups != 0)
       return Wrong("groups", "does not divide the input and output channels");
@@ -110,9 +102,8 @@ std::string CheckWindow(const Case& c) {
   if ((v.dilation_h != 1 || v.dilation_w != 1) && !RowOf(c.op).dilation)
     return DoesNotBelong("dilation", c.op);
   if (RowsOf(c) != c.M || TermsOf(c) != c.K) return Wrong("M", "does not follow from the window");
-  if (RowOf(c.op).whole_image &&
-      (v.kernel_h != std::max<int64_t>(v.in_h, 1) || v.kernel_w != std::max<int64_t>(v.in_w, 1) ||
-       v.pad_top + v.pad_bottom + v.pad_left + v.pad_right != 0))
+  if (RowOf(c.op).whole_image && (v.kernel_h != std::max<int64_t>(v.in_h, 1) ||
+                                  v.kernel_w != std::max<int64_t>(v.in_w, 1) || v.has_padding()))
     return Wrong("R", "the window of " + std::string(Name(c.op)) + " is the whole image");
   // A window without a single input element has no maximum and divides by zero. Windows are
   // products of two intervals, so each axis decides alone.
@@ -306,6 +297,25 @@ std::vector<Tap> TapsOf(const Window& v, int64_t m) {
   return taps;
 }
 
+bool IsClamped(const Case& c) { return CodeRange{c.out_min, c.out_max} != RangeOf(c.out_dtype); }
+
+void OpenClamp(Case* c) {
+  const CodeRange range = RangeOf(c->out_dtype);
+  c->out_min = range.min;
+  c->out_max = range.max;
+}
+
+Case CaseOver(Op op, Tensor x, DType out_dtype) {
+  Case c;
+  c.op = op;
+  c.M = x.shape()[0];
+  c.N = x.shape()[1];
+  c.x = std::move(x);
+  c.out_dtype = out_dtype;
+  OpenClamp(&c);
+  return c;
+}
+
 int64_t LowerBound(const Case& c, int64_t channel) {
   // Without a channel (per-channel parameters, N = 0) there is no zero point to look at.
   if (!c.relu || c.out_q.zero_point.empty()) return c.out_min;
@@ -483,7 +493,7 @@ std::string CheckClamp(const Case& c) {
   if (c.out_max < range.min || c.out_max > range.max)
     return Wrong("out_max", "outside the output type");
   if (c.out_min > c.out_max) return Wrong("out_min", "is greater than out_max");
-  if (c.out_dtype == DType::kF32 && (c.out_min != range.min || c.out_max != range.max))
+  if (c.out_dtype == DType::kF32 && IsClamped(c))
     return Wrong("out_min", "an f32 output has no clamp");
   return "";
 }
@@ -535,38 +545,76 @@ std::string Validate(const Case& c) {
   return "";
 }
 
+std::string TypesText(const Case& c) {
+  std::string text(Name(c.x.dtype()));
+  if (HasW(c.op)) text += "*" + std::string(Name(c.w.dtype()));
+  return text + "->" + std::string(Name(c.out_dtype));
+}
+
+namespace {
+
+// What Describe says of a parameter that is not the default.
+std::string ParameterText(const Field& field, bool /*true*/) { return std::string(field.name); }
+template <class T>
+std::string ParameterText(const Field& field, const std::vector<T>& /*list*/) {
+  return std::string(field.name);
+}
+template <class T>
+std::string ParameterText(const Field& field, const std::optional<T>& /*list*/) {
+  return std::string(field.name);
+}
+template <NamedEnum E>
+std::string ParameterText(const Field& /*field*/, E value) {
+  return std::string(Name(value));
+}
+std::string ParameterText(const Field& field, Granularity value) {
+  return std::string(field.name) + "=" + std::string(Name(value));
+}
+std::string ParameterText(const Field& field, DType value) {
+  return std::string(field.name) + "=" + std::string(Name(value));
+}
+std::string ParameterText(const Field& field, int32_t value) {
+  return std::string(field.name) + "=" + std::to_string(value);
+}
+std::string ParameterText(const Field& field, float value) {
+  return std::string(field.name) + "=" + FloatText(value);
+}
+
+std::string WindowText(const Case& c) {
+  const Window& v = c.window;
+  const auto pair = [](int64_t a, int64_t b) {
+    return a == b ? std::to_string(a) : std::to_string(a) + "x" + std::to_string(b);
+  };
+  std::string text = std::to_string(v.batch) + "x" + std::to_string(v.in_h) + "x" +
+                     std::to_string(v.in_w) + "x" + std::to_string(v.in_c) + " kernel " +
+                     std::to_string(v.kernel_h) + "x" + std::to_string(v.kernel_w);
+  if (IsConv(c.op)) text += " -> " + std::to_string(c.N);
+  if (v.stride_h != 1 || v.stride_w != 1) text += " stride " + pair(v.stride_h, v.stride_w);
+  if (v.has_padding()) {
+    text += " pad " + std::to_string(v.pad_top) + "," + std::to_string(v.pad_bottom) + "," +
+            std::to_string(v.pad_left) + "," + std::to_string(v.pad_right);
+  }
+  if (v.dilation_h != 1 || v.dilation_w != 1)
+    text += " dilation " + pair(v.dilation_h, v.dilation_w);
+  if (v.groups != 1) text += " groups " + std::to_string(v.groups);
+  return text;
+}
+
+}  // namespace
+
 std::string Describe(const Case& c) {
   std::string text(Name(c.op));
-  if (HasWindow(c.op)) {
-    const Window& v = c.window;
-    const auto pair = [](int64_t a, int64_t b) {
-      return a == b ? std::to_string(a) : std::to_string(a) + "x" + std::to_string(b);
-    };
-    text += " " + std::to_string(v.batch) + "x" + std::to_string(v.in_h) + "x" +
-            std::to_string(v.in_w) + "x" + std::to_string(v.in_c) + " kernel " +
-            std::to_string(v.kernel_h) + "x" + std::to_string(v.kernel_w);
-    if (IsConv(c.op)) text += " -> " + std::to_string(c.N);
-    if (v.stride_h != 1 || v.stride_w != 1) text += " stride " + pair(v.stride_h, v.stride_w);
-    if (v.pad_top + v.pad_bottom + v.pad_left + v.pad_right != 0) {
-      text += " pad " + std::to_string(v.pad_top) + "," + std::to_string(v.pad_bottom) + "," +
-              std::to_string(v.pad_left) + "," + std::to_string(v.pad_right);
-    }
-    if (v.dilation_h != 1 || v.dilation_w != 1)
-      text += " dilation " + pair(v.dilation_h, v.dilation_w);
-    if (v.groups != 1) text += " groups " + std::to_string(v.groups);
-    if (v.ceil_mode) text += " ceil";
-  } else {
-    text += " M=" + std::to_string(c.M) + " N=" + std::to_string(c.N);
-  }
+  text += HasWindow(c.op) ? " " + WindowText(c)
+                          : " M=" + std::to_string(c.M) + " N=" + std::to_string(c.N);
   if (RowOf(c.op).layout == Layout::kProducts) text += " K=" + std::to_string(c.K);
-  text += " " + std::string(Name(c.x.dtype()));
-  if (!c.w.empty() || HasWeights(c.op)) text += "*" + std::string(Name(c.w.dtype()));
-  text += "->" + std::string(Name(c.out_dtype));
-  text += c.per_channel ? " per-channel" : " per-tensor";
-  if (c.bias) text += " bias";
-  if (c.bias_i32) text += " bias_i32";
-  if (c.relu) text += " relu";
-  if (c.requant != Requant::kExact) text += " " + std::string(Name(c.requant));
+  text += " " + TypesText(c) + (c.per_channel ? " per-channel" : " per-tensor");
+  const Case usual;
+  ForEachParameter(c, usual, [&](const Field& field, const auto& value, const auto& unsaid) {
+    if (RowOf(c.op).*field.has && (field.required || value != unsaid))
+      text += " " + ParameterText(field, value);
+  });
+  if (IsClamped(c))
+    text += " clamp=" + std::to_string(c.out_min) + ".." + std::to_string(c.out_max);
   return text;
 }
 

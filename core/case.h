@@ -11,6 +11,7 @@
 #include <string>
 #include <string_view>
 #include <tuple>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -127,6 +128,8 @@ struct Window {
   bool ceil_mode = false;                  // pools: as PyTorch, see docs/quantization.md
   bool count_include_pad = false;          // avg_pool: padding counts in the divisor
 
+  bool has_padding() const { return (pad_top | pad_bottom | pad_left | pad_right) != 0; }
+  void drop_padding() { pad_top = pad_bottom = pad_left = pad_right = 0; }
   // Output size; 0 where the dilated kernel does not fit the padded input.
   int64_t out_h() const;
   int64_t out_w() const;
@@ -201,10 +204,13 @@ struct Case {
 
 // One member of a case. Code that visits the members through these rows cannot miss one.
 struct Field {
-  std::string_view name;  // of parameters: their key in case files
+  std::string_view name;  // of parameters and numbers of the window: their key in case files
   // A parameter belongs to the operations whose row says so; elsewhere it keeps its default.
   bool OpRow::* has = nullptr;
   bool required = false;  // case files must give this parameter
+  // Of a number of the window: the smallest valid one, which is also the simplest.
+  int64_t least = -1;
+  bool is_size = false;  // such a number is a dimension of x or w
 };
 
 template <class T>
@@ -235,21 +241,21 @@ constexpr auto FieldsOf(C& c) {
                  FieldOf{{"M"}, M},
                  FieldOf{{"N"}, N},
                  FieldOf{{"K"}, K},
-                 FieldOf{{"batch"}, batch},
-                 FieldOf{{"in_h"}, in_h},
-                 FieldOf{{"in_w"}, in_w},
-                 FieldOf{{"in_c"}, in_c},
-                 FieldOf{{"kernel_h"}, kernel_h},
-                 FieldOf{{"kernel_w"}, kernel_w},
-                 FieldOf{{"stride_h"}, stride_h},
-                 FieldOf{{"stride_w"}, stride_w},
-                 FieldOf{{"pad_top"}, pad_top},
-                 FieldOf{{"pad_bottom"}, pad_bottom},
-                 FieldOf{{"pad_left"}, pad_left},
-                 FieldOf{{"pad_right"}, pad_right},
-                 FieldOf{{"dilation_h"}, dilation_h},
-                 FieldOf{{"dilation_w"}, dilation_w},
-                 FieldOf{{"groups"}, groups},
+                 FieldOf{{.name = "batch", .least = 0, .is_size = true}, batch},
+                 FieldOf{{.name = "H", .least = 0, .is_size = true}, in_h},
+                 FieldOf{{.name = "W", .least = 0, .is_size = true}, in_w},
+                 FieldOf{{.name = "C", .least = 0, .is_size = true}, in_c},
+                 FieldOf{{.name = "R", .least = 1, .is_size = true}, kernel_h},
+                 FieldOf{{.name = "S", .least = 1, .is_size = true}, kernel_w},
+                 FieldOf{{.name = "stride", .least = 1}, stride_h},
+                 FieldOf{{.name = "stride", .least = 1}, stride_w},
+                 FieldOf{{.name = "pad", .least = 0}, pad_top},
+                 FieldOf{{.name = "pad", .least = 0}, pad_bottom},
+                 FieldOf{{.name = "pad", .least = 0}, pad_left},
+                 FieldOf{{.name = "pad", .least = 0}, pad_right},
+                 FieldOf{{.name = "dilation", .least = 1}, dilation_h},
+                 FieldOf{{.name = "dilation", .least = 1}, dilation_w},
+                 FieldOf{{.name = "groups", .least = 1}, groups},
                  FieldOf{{"x"}, x},
                  FieldOf{{"w"}, w},
                  FieldOf{{"x_q"}, x_q},
@@ -314,6 +320,16 @@ template <class C, class Visit>
 constexpr void ForEachParameter(C& c, Visit&& visit) {
   internal::WalkGroup<internal::kParameters>(visit, c);
 }
+// The numbers of the window alone: visit(field, int64_t number). field.least is their range's end.
+template <class C, class Visit>
+constexpr void ForEachWindowNumber(C& c, Visit&& visit) {
+  const auto visit_number = [&](const Field& field, auto& value) {
+    if constexpr (std::is_same_v<std::remove_cvref_t<decltype(value)>, int64_t>) {
+      if (field.least >= 0) visit(field, value);
+    }
+  };
+  internal::WalkGroup<internal::kStructure>(visit_number, c);
+}
 // For two cases side by side: visit(field, value in a, value in b).
 template <class A, class B, class Visit>
 constexpr void ForEachField(A& a, B& b, Visit&& visit) {
@@ -371,6 +387,13 @@ struct Tap {
 // Taps of output pixel `m` (row-major over batch, out_h, out_w).
 std::vector<Tap> TapsOf(const Window& window, int64_t m);
 
+// Whether [out_min, out_max] is less than the whole output type, and what makes it the whole.
+bool IsClamped(const Case& c);
+void OpenClamp(Case* c);
+
+// An elementwise operation over x [M,N], without clamp; scales and zero points are the caller's.
+Case CaseOver(Op op, Tensor x, DType out_dtype);
+
 // Smallest code that leaves the clamp: out_min, or the larger of it and the code of real 0 (0 for
 // s32 outputs) under relu. If the zero point exceeds out_max, LowerBound exceeds out_max too, and
 // every output is out_max. `channel` matters only to a quantize with one zero point per channel.
@@ -391,7 +414,11 @@ size_t ListedValues(const Case& c);
 // expected".
 std::string Validate(const Case& c);
 
-// One line for people and logs: "linear M=1 N=1 K=2 u8*s8->u8 per-tensor relu".
+// The types of the tensors: "u8*s8->u8".
+std::string TypesText(const Case& c);
+
+// One line for people and logs: sizes, types, and every parameter that is not the default, as
+// "linear M=1 N=1 K=2 u8*s8->u8 per-tensor relu".
 std::string Describe(const Case& c);
 
 }  // namespace qualm

@@ -262,6 +262,28 @@ TEST(Case, ProblemLeavesRemarksBehind) {
   EXPECT_TRUE(ProblemOf(c) == Linear());
 }
 
+// No parameter is forgotten in the line for people.
+TEST(Case, DescribesEveryParameter) {
+  int said = 0;
+  for (const Op op : AllOps()) {
+    Case c;
+    c.op = op;
+    const std::string usual = Describe(c);
+    ForEachParameter(c, [&](const Field& field, auto& value) {
+      if (!(RowOf(op).*field.has)) return;
+      const auto before = value;
+      Change(value);
+      EXPECT_NE(Describe(c), usual) << field.name;
+      value = before;
+      ++said;
+    });
+    if (!RowOf(op).clamp) continue;
+    c.out_max -= 1;
+    EXPECT_EQ(Describe(c), usual + " clamp=0..254");
+  }
+  EXPECT_GT(said, 50);
+}
+
 TEST(Case, DescribesItself) {
   Case c = Linear();
   c.relu = true;
@@ -271,6 +293,11 @@ TEST(Case, DescribesItself) {
   c.requant = Requant::kFixedRndnu;
   EXPECT_EQ(Describe(c), "linear M=2 N=3 K=4 u8*s8->u8 per-tensor relu fixed_rndnu");
   EXPECT_EQ(Describe(Quantize()), "quantize M=2 N=3 f32->u8 per-tensor");
+  c = {};
+  c.op = Op::kTable;
+  c.function = Function::kLeakyRelu;
+  c.negative_slope = 0.25f;
+  EXPECT_EQ(Describe(c), "table M=0 N=0 u8->u8 per-tensor leaky_relu negative_slope=0x1p-2");
 }
 
 }  // namespace

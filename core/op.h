@@ -133,6 +133,17 @@ struct OpRow {
   bool dynamic = false;            // the operation chooses those of x itself: Case::rule, x_gran
 };
 
+namespace internal {
+// Adds to a row what linear and the convolutions have in common.
+constexpr OpRow SumOfProducts(OpRow row) {
+  row.second = Second::kWeights;
+  row.out_types = kAnyOutput;
+  row.per_channel = PerChannel::kW;
+  row.bias = row.bias_i32 = row.requant = true;
+  return row;
+}
+}  // namespace internal
+
 // In the order in which `qualm list ops` prints them.
 inline constexpr std::array kOpRows{
     OpRow{.op = Op::kQuantize,
@@ -169,36 +180,14 @@ inline constexpr std::array kOpRows{
           .second = Second::kInput,
           .combine = Combine::kProduct,
           .in_place = true},
-    OpRow{.op = Op::kLinear,
-          .name = "linear",
-          .layout = Layout::kProducts,
-          .second = Second::kWeights,
-          .out_types = kAnyOutput,
-          .per_channel = PerChannel::kW,
-          .bias = true,
-          .bias_i32 = true,
-          .requant = true},
-    OpRow{.op = Op::kConv2d,
-          .name = "conv2d",
-          .layout = Layout::kConv,
-          .second = Second::kWeights,
-          .out_types = kAnyOutput,
-          .per_channel = PerChannel::kW,
-          .bias = true,
-          .bias_i32 = true,
-          .requant = true,
-          .dilation = true},
-    OpRow{.op = Op::kDepthwise,
-          .name = "depthwise",
-          .layout = Layout::kConv,
-          .second = Second::kWeights,
-          .out_types = kAnyOutput,
-          .per_channel = PerChannel::kW,
-          .bias = true,
-          .bias_i32 = true,
-          .requant = true,
-          .depthwise = true,
-          .dilation = true},
+    internal::SumOfProducts({.op = Op::kLinear, .name = "linear", .layout = Layout::kProducts}),
+    internal::SumOfProducts(
+        {.op = Op::kConv2d, .name = "conv2d", .layout = Layout::kConv, .dilation = true}),
+    internal::SumOfProducts({.op = Op::kDepthwise,
+                             .name = "depthwise",
+                             .layout = Layout::kConv,
+                             .depthwise = true,
+                             .dilation = true}),
     OpRow{.op = Op::kMaxPool,
           .name = "max_pool",
           .layout = Layout::kPool,

@@ -332,7 +332,7 @@ Case ExplicitPadding(const Case& c, int32_t code) {
   Case cut = Cut(c, {.image_rows = Padded(v.pad_top, v.in_h, v.pad_bottom),
                      .image_columns = Padded(v.pad_left, v.in_w, v.pad_right),
                      .x_codes = {&code, 1}});
-  cut.window.pad_top = cut.window.pad_bottom = cut.window.pad_left = cut.window.pad_right = 0;
+  cut.window.drop_padding();
   DeriveSizes(&cut);
   return cut;
 }
@@ -356,6 +356,38 @@ Case OneOutput(const Case& c, int64_t index) {
   row.x.SetInt(n, row.x.IntAt(0));
   row.x.SetInt(0, element);
   return row;
+}
+
+std::vector<Case> WithOneParameterOf(const Case& c, const Case& other) {
+  std::vector<Case> cases;
+  size_t count = 0;
+  ForEachParameter(c, other, [&](const Field&, const auto& value, const auto& its) {
+    const size_t wanted = count++;
+    if (value == its) return;
+    size_t at = 0;
+    ForEachParameter(cases.emplace_back(ProblemOf(c)), other,
+                     [&](const Field&, auto& edited, const auto& from) {
+                       if (at++ == wanted) edited = from;
+                     });
+  });
+  return cases;
+}
+
+Case WithoutParameters(const Case& c) {
+  Case plain = ProblemOf(c);
+  const Case usual;
+  ForEachParameter(plain, usual,
+                   [](const Field&, auto& value, const auto& unsaid) { value = unsaid; });
+  return plain;
+}
+
+Case SumsOf(const Case& c) {
+  QUALM_CHECK(HasSums(c.op));
+  Case sums = WithoutParameters(c);
+  sums.out_q = QParams{};
+  sums.out_dtype = DType::kS32;
+  OpenClamp(&sums);
+  return sums;
 }
 
 Case WithParamsOf(const Case& c, int64_t n, bool per_channel) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cases cut out of a case: fewer rows, channels, terms, images or taps, one pixel, one output. What
-// remains computes what it computed in the whole case (properties/slice_test.cc). Every list with
-// one entry per channel is cut with its channels. The results are problems alone: without property,
-// note, expected and observed.
+// Cases cut out of a case: fewer rows, channels, terms, images or taps, one pixel, one output, or
+// the sums without what becomes of them. What remains computes what it computed in the whole case
+// (properties/slice_test.cc). Every list with one entry per channel is cut with its channels. The
+// results are problems alone: without property, note, expected and observed.
 #ifndef QUALM_CORE_SLICE_H_
 #define QUALM_CORE_SLICE_H_
 
@@ -24,11 +24,12 @@ std::vector<int64_t> Range(int64_t from, int64_t to);
 // Row i of the result is row rows[i]. Not for operations with a window, whose rows are pixels: see
 // Pixel and Batches.
 Case Rows(const Case& c, Places rows);
-// Output channel i of the result is channel channels[i], with its weights, bias and parameters. Of
-// concat: the chosen columns of the first input, then those of the second. Of softmax and
-// choose_qparams: the chosen values of every row, so the outputs change. Of a convolution with
-// groups: as many channels of each group that occurs, group after group; the input channels of the
-// groups that do not occur are dropped.
+// Output channel i of the result is channel channels[i], with its weights, bias and parameters.
+//   concat                   the chosen columns of the first input stand before those of the second
+//   softmax, choose_qparams  every row keeps the chosen values only, so the outputs change
+//   convolution with groups  `channels` goes group after group, and takes equally many channels of
+//                            each group that it takes any of; the input channels of the other
+//                            groups are dropped
 Case Channels(const Case& c, Places channels);
 // The most leading channels, but at most `most` >= 1, that Channels accepts.
 std::vector<int64_t> LeadingChannels(const Case& c, int64_t most);
@@ -52,11 +53,20 @@ Case ExplicitPadding(const Case& c, int32_t code);
 // convolution in the padding stay. Taps of a pool beyond the padding go: they count nowhere.
 Case Pixel(const Case& c, int64_t m);
 
-// Output `index` alone, with M = N = 1 and the parameters of its channel. Of softmax: its whole
-// row, with N as it was, the element of that output swapped to the front; its output is the first.
-// Of dynamic_linear whose rows share a scale: all rows, its row first; its output is the first.
+// Output `index` alone, with M = N = 1 and the parameters of its channel. Two operations need more
+// than one output's operands; there the output in question is the first of the result:
+//   softmax         its whole row stays (N as it was); its element changes places with the first
+//   dynamic_linear  where rows share a scale all rows stay; its row comes first
 // Not for choose_qparams, where one output is about many values.
 Case OneOutput(const Case& c, int64_t index);
+
+// The cases that differ from `c` in one parameter, which is as in `other`.
+std::vector<Case> WithOneParameterOf(const Case& c, const Case& other);
+// Every parameter (bias, relu, requant, ...) has its default. A clamp is no parameter and stays.
+Case WithoutParameters(const Case& c);
+// A linear or convolution without what follows its sums: no parameters, no clamp, s32 outputs. The
+// zero points of x and w stay.
+Case SumsOf(const Case& c);
 
 // The parameters of channel n for every channel; `per_channel` says whether as lists of one entry
 // or of N. Biases stay.

@@ -134,24 +134,15 @@ void WriteQParams(Writer& writer, const QParams& q) {
   writer.Int(q.zero_point.size() == 1 ? q.zero_point[0] : 0);
 }
 
-// One byte of the window: value = lowest + byte mod (number of values).
-struct WindowByte {
-  int64_t Window::* field;
-  int64_t lowest;
-  int64_t highest;
-};
-std::array<WindowByte, 11> WindowBytes(Op op) {
-  return {{{&Window::kernel_h, 1, MaxKernel(op)},
-           {&Window::kernel_w, 1, MaxKernel(op)},
-           {&Window::stride_h, 1, kMaxStep},
-           {&Window::stride_w, 1, kMaxStep},
-           {&Window::pad_top, 0, kMaxPad},
-           {&Window::pad_bottom, 0, kMaxPad},
-           {&Window::pad_left, 0, kMaxPad},
-           {&Window::pad_right, 0, kMaxPad},
-           {&Window::dilation_h, 1, kMaxStep},
-           {&Window::dilation_w, 1, kMaxStep},
-           {&Window::groups, 1, kMaxChannels}}};
+// The numbers of the window that have a byte: value = least + byte mod (number of values). The size
+// m of the header is the batch; the size k, or the groups, give the channels.
+template <class C, class Visit>
+void ForEachWindowByte(C& c, const Visit& visit) {
+  ForEachWindowNumber(c, [&](const Field& field, auto& number) {
+    const bool is_image = &number == &c.window.in_h || &number == &c.window.in_w;
+    if (is_image || &number == &c.window.batch || &number == &c.window.in_c) return;
+    visit(number, field.least, HighestOf(c.op, field));
+  });
 }
 
 // The window and N. The other sizes follow.
@@ -160,9 +151,9 @@ void ReadWindow(Reader& reader, const Sizes& sizes, Case& c) {
   v.batch = sizes.m;
   v.in_h = reader.Dim(MaxImage(c.op));
   v.in_w = reader.Dim(MaxImage(c.op));
-  for (const WindowByte& byte : WindowBytes(c.op)) {
-    v.*byte.field = byte.lowest + reader.Byte() % (byte.highest - byte.lowest + 1);
-  }
+  ForEachWindowByte(c, [&](int64_t& number, int64_t lowest, int64_t highest) {
+    number = lowest + reader.Byte() % (highest - lowest + 1);
+  });
   const bool depthwise = RowOf(c.op).depthwise;
   if (!depthwise) v.groups = (v.groups - 1) % kMaxGroups + 1;
   if (IsPool(c.op)) v.groups = 1;
@@ -174,11 +165,10 @@ void ReadWindow(Reader& reader, const Sizes& sizes, Case& c) {
 void WriteWindow(Writer& writer, const Case& c) {
   writer.Dim(c.window.in_h, MaxImage(c.op));
   writer.Dim(c.window.in_w, MaxImage(c.op));
-  for (const WindowByte& byte : WindowBytes(c.op)) {
-    const int64_t value = c.window.*byte.field;
+  ForEachWindowByte(c, [&](int64_t number, int64_t lowest, int64_t highest) {
     // The kernel of global_avg_pool follows from the image and may be larger.
-    writer.Byte(static_cast<uint8_t>(value > byte.highest ? 0 : value - byte.lowest));
-  }
+    writer.Byte(static_cast<uint8_t>(number > highest ? 0 : number - lowest));
+  });
 }
 
 // A parameter of a new type needs a Read and a Write.
@@ -221,10 +211,9 @@ void ReadBias(Reader& reader, unsigned choice, Case& c) {
 }
 
 void SetClamp(bool given, int32_t out_min, int32_t out_max, Case& c) {
-  const CodeRange range = RangeOf(c.out_dtype);
-  c.out_min = range.min;
-  c.out_max = range.max;
+  OpenClamp(&c);
   if (!given || IsFloat(c.out_dtype)) return;
+  const CodeRange range = RangeOf(c.out_dtype);
   out_min = std::clamp(out_min, range.min, range.max);
   out_max = std::clamp(out_max, range.min, range.max);
   c.out_min = std::min(out_min, out_max);
@@ -321,8 +310,7 @@ std::optional<std::vector<uint8_t>> EncodeCase(const Case& c) {
   if (c.x.dtype() != row.x_types.front()) flags |= kOtherX;
   if (HasWeights(c.op) && c.w.dtype() != kWeightCodes.front()) flags |= kOtherW;
   writer.Byte(static_cast<uint8_t>(flags));
-  const CodeRange range = RangeOf(c.out_dtype);
-  const bool clamp = c.out_min != range.min || c.out_max != range.max;
+  const bool clamp = IsClamped(c);
   unsigned form = clamp ? kClamp : 0u;
   if (row.multiplier && !by_multiplier) form |= kQuotient;
   if (c.requant != Requant::kExact) {

@@ -28,19 +28,6 @@ void KeepWindowsOnInput(Window* v) {
   }
 }
 
-void ClampWindow(Op op, Window* v) {
-  const auto clamp = [](int64_t* value, int64_t low, int64_t high) {
-    *value = std::clamp(*value, low, high);
-  };
-  clamp(&v->batch, 0, LimitsOf(op).m);
-  for (int64_t* size : {&v->in_h, &v->in_w}) clamp(size, 0, MaxImage(op));
-  for (int64_t* size : {&v->kernel_h, &v->kernel_w}) clamp(size, 1, MaxKernel(op));
-  for (int64_t* step : {&v->stride_h, &v->stride_w, &v->dilation_h, &v->dilation_w})
-    clamp(step, 1, kMaxStep);
-  for (int64_t* pad : {&v->pad_top, &v->pad_bottom, &v->pad_left, &v->pad_right})
-    clamp(pad, 0, kMaxPad);
-}
-
 // Every group of a convolution has as many input channels, and as many output channels.
 void FitConvChannels(Case* c) {
   Window& v = c->window;
@@ -60,7 +47,7 @@ void FitPool(Case* c) {
   if (RowOf(c->op).whole_image) {
     v.kernel_h = std::max<int64_t>(v.in_h, 1);
     v.kernel_w = std::max<int64_t>(v.in_w, 1);
-    v.pad_top = v.pad_bottom = v.pad_left = v.pad_right = 0;
+    v.drop_padding();
   }
   if (!v.count_include_pad) KeepWindowsOnInput(&v);
 }
@@ -86,7 +73,7 @@ void Lessen(Case* c) {
     v.in_c /= 2;
     if (IsConv(c->op)) c->N = outputs * v.in_c;
   } else {
-    v.pad_top = v.pad_bottom = v.pad_left = v.pad_right = 0;
+    v.drop_padding();
   }
 }
 
@@ -162,7 +149,7 @@ void FitPostOp(Case* c) {
   c->out_min = std::clamp(c->out_min, range.min, range.max);
   c->out_max = std::clamp(c->out_max, range.min, range.max);
   if (c->out_min > c->out_max) std::swap(c->out_min, c->out_max);
-  if (IsFloat(c->out_dtype)) c->out_min = range.min, c->out_max = range.max;
+  if (IsFloat(c->out_dtype)) OpenClamp(c);
 }
 
 // What PyTorch can observe (docs/quantization.md): finite values, no sums that overflow, and for
@@ -247,6 +234,17 @@ int64_t MaxKernel(Op op) {
   return Averages(op) && !RowOf(op).whole_image ? MaxImage(op) : kMaxKernel;
 }
 
+int64_t HighestOf(Op op, const Field& number) {
+  if (number.name == "batch") return LimitsOf(op).m;
+  if (number.name == "H" || number.name == "W") return MaxImage(op);
+  if (number.name == "R" || number.name == "S") return MaxKernel(op);
+  if (number.name == "stride" || number.name == "dilation") return kMaxStep;
+  if (number.name == "pad") return kMaxPad;
+  if (number.name == "groups") return kMaxChannels;
+  QUALM_CHECK_EQ(number.name, "C");
+  return kMaxGroups * kMaxChannels;
+}
+
 int64_t WorkOf(const Case& c) {
   int64_t work = c.M * c.N * std::max<int64_t>(c.K, 1);
   for (const std::vector<int64_t>& shape : {ShapeOfX(c), ShapeOfW(c)}) {
@@ -265,7 +263,9 @@ void FitWindow(Case* c) {
   ClearForeignParameters(c);
   if (!RowOf(c->op).dilation) c->window.dilation_h = c->window.dilation_w = 1;
   const auto fit = [c] {
-    ClampWindow(c->op, &c->window);
+    ForEachWindowNumber(*c, [c](const Field& field, int64_t& number) {
+      number = std::clamp(number, field.least, HighestOf(c->op, field));
+    });
     IsConv(c->op) ? FitConvChannels(c) : FitPool(c);
     DeriveSizes(c);
   };

@@ -36,6 +36,8 @@ Sizes SizesOf(const Case& c);
 inline constexpr int64_t kMaxKernel = 4;
 int64_t MaxImage(Op op);
 int64_t MaxKernel(Op op);
+// The largest value of a number of the window (ForEachWindowNumber).
+int64_t HighestOf(Op op, const Field& number);
 inline constexpr int64_t kMaxStep = 3;  // stride and dilation
 inline constexpr int64_t kMaxPad = 5;
 inline constexpr int64_t kMaxGroups = 4;     // depthwise: kMaxChannels

@@ -85,9 +85,7 @@ DType OtherCodes(DType dtype) { return dtype == DType::kU8 ? DType::kS8 : DType:
 
 void SetOutType(Case& c, DType dtype) {
   c.out_dtype = dtype;
-  const CodeRange range = RangeOf(dtype);
-  c.out_min = range.min;
-  c.out_max = range.max;
+  OpenClamp(&c);
 }
 
 // A dimension near `dim`, any, near a power of two, or `dim` itself.
@@ -322,10 +320,9 @@ void ChangeBias(Case& c, Rng& rng) {
 }
 
 void ChangeClamp(Case& c, Rng& rng) {
-  const CodeRange range = RangeOf(c.out_dtype);
-  c.out_min = range.min;
-  c.out_max = range.max;
+  OpenClamp(&c);
   if (IsFloat(c.out_dtype) || rng.Chance(1, 3)) return;
+  const CodeRange range = RangeOf(c.out_dtype);
   const int32_t a = AnyInteger(rng, range);
   const int32_t b = AnyInteger(rng, range);
   c.out_min = std::min(a, b);

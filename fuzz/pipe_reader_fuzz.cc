@@ -43,8 +43,7 @@ Case LinearCase(DType out) {
   c.x = Tensor(DType::kU8, {1, 1});
   c.w = Tensor(DType::kS8, {2, 1});
   c.out_dtype = out;
-  c.out_min = RangeOf(out).min;
-  c.out_max = RangeOf(out).max;
+  OpenClamp(&c);
   return c;
 }
 

@@ -18,11 +18,7 @@ namespace {
 
 using Change = std::function<void(Case&)>;
 
-void FullRange(Case& c) {
-  const CodeRange range = RangeOf(c.out_dtype);
-  c.out_min = range.min;
-  c.out_max = range.max;
-}
+void FullRange(Case& c) { OpenClamp(&c); }
 
 // Zero points in the range of the codes that they belong to.
 void InRange(QParams& q, DType dtype) {
@@ -67,7 +63,8 @@ void AllAs(Case& c, DType dtype) {
   if (c.out_dtype != dtype) OutputAs(c, dtype);
 }
 
-// Each change is one thing; changes that alter less of the problem come first.
+// Each change is one thing; changes that alter less of the problem come first. After all of these
+// AdaptTo gives each parameter its default, also one that nobody thought of here.
 const std::vector<Change>& Changes() {
   static const std::vector<Change> changes{
       [](Case& c) { c.relu = false; },
@@ -78,7 +75,7 @@ const std::vector<Change>& Changes() {
         c.bias_i32.reset();
       },
       [](Case& c) {
-        if (c.op == Op::kChooseQParams) {
+        if (RowOf(c.op).per_channel == PerChannel::kRows) {
           c.per_channel = false;  // a result for each row, not parameters
         } else if (c.per_channel && c.N > 0) {
           c = slice::WithParamsOf(c, 0, false);
@@ -129,8 +126,6 @@ const std::vector<Change>& Changes() {
         c.window.pad_top = c.window.pad_bottom = std::min(c.window.pad_top, c.window.kernel_h / 2);
         c.window.pad_left = c.window.pad_right = std::min(c.window.pad_left, c.window.kernel_w / 2);
       },
-      [](Case& c) { c.window.ceil_mode = false; },
-      [](Case& c) { c.window.count_include_pad = false; },
   };
   return changes;
 }
@@ -158,14 +153,20 @@ std::optional<Case> AdaptTo(const std::function<std::string(const Case&)>& why_n
   constexpr size_t kMostReasons = 32;
   std::deque<Case> reached{ProblemOf(c)};  // its elements stay where they are
   for (size_t at = 0; at < reached.size() && at < kMostReasons; ++at) {
+    const auto helps = [&](Case candidate) {
+      DeriveSizes(&candidate);
+      if (candidate == reached[at] || !Validate(candidate).empty()) return false;
+      if (!met.insert(why_not(candidate)).second) return false;
+      reached.push_back(std::move(candidate));
+      return met.contains("");
+    };
     for (const Change& change : Changes()) {
       Case candidate = reached[at];
       change(candidate);
-      if (HasWindow(candidate.op)) DeriveSizes(&candidate);
-      if (candidate == reached[at] || !Validate(candidate).empty()) continue;
-      if (!met.insert(why_not(candidate)).second) continue;
-      if (met.contains("")) return candidate;
-      reached.push_back(std::move(candidate));
+      if (helps(std::move(candidate))) return reached.back();
+    }
+    for (Case& candidate : slice::WithOneParameterOf(reached[at], Case{})) {
+      if (helps(std::move(candidate))) return reached.back();
     }
   }
   return std::nullopt;

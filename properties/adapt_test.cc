@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "core/slice.h"
 #include "properties/gen/gen.h"
 #include "properties/test_subject.h"
 
@@ -53,6 +54,25 @@ TEST(Adapt, BringsEveryLinearIntoAPlainGemm) {
     changed += *adapted == c ? 0 : 1;
   }
   EXPECT_GT(changed, 400);
+}
+
+// Each parameter by itself, also one that has no line in the list of changes.
+TEST(Adapt, EveryParameterCanBeLeftOut) {
+  int left_out = 0;
+  for (const Op op : AllOps()) {
+    for (uint64_t seed = 0; seed < 100; ++seed) {
+      const Case c = gen::Draw(op, seed);
+      for (const Case& plain : slice::WithOneParameterOf(c, Case{})) {
+        if (!Validate(plain).empty()) continue;
+        const auto wants_plain = [&](const Case& candidate) {
+          return candidate == plain ? std::string() : std::string("another case");
+        };
+        EXPECT_EQ(AdaptTo(wants_plain, c), plain) << Describe(c) << ", wanted " << Describe(plain);
+        ++left_out;
+      }
+    }
+  }
+  EXPECT_GT(left_out, 500);
 }
 
 TEST(Adapt, ChangesNothingThatIsNotInTheWay) {

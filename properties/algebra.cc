@@ -161,20 +161,6 @@ Verdict Negation(const Case& c, Subject& subject) {
                      : Verdict::Passed();
 }
 
-// Raw accumulators: an s32 output without bias, activation or clamp.
-Case AccumulatorsOf(const Case& c) {
-  Case raw = ProblemOf(c);
-  raw.bias.reset();
-  raw.bias_i32.reset();
-  raw.relu = false;
-  raw.out_dtype = DType::kS32;
-  raw.out_q = QParams{};
-  raw.out_min = INT32_MIN;
-  raw.out_max = INT32_MAX;
-  raw.requant = Requant::kExact;  // there is nothing to requantize
-  return raw;
-}
-
 // Two cases whose sums add up to those of `whole`. Convolutions with one channel per group have no
 // channels to split: there some weights of each half are the zero point. `what` is told.
 struct Halves {
@@ -206,7 +192,7 @@ std::optional<Halves> SplitOf(const Case& whole) {
 
 Verdict SplitK(const Case& c, Subject& subject) {
   if (c.K < 2) return Verdict::Vacuous("fewer than 2 summands");
-  const Case whole = AccumulatorsOf(c);
+  const Case whole = slice::SumsOf(c);
   const std::optional<Halves> halves = SplitOf(whole);
   if (!halves) return Verdict::Vacuous("a zero point of the weights is no code");
   Tensor sums[3];

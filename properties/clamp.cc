@@ -45,8 +45,7 @@ std::vector<int> PastAnEnd(const Case& c) {
   if (c.op == Op::kMaxPool) {  // rounds nothing: the codes themselves tell
     Case open = ProblemOf(c);
     open.relu = false;
-    open.out_min = RangeOf(c.out_dtype).min;
-    open.out_max = RangeOf(c.out_dtype).max;
+    OpenClamp(&open);
     const Tensor y = relation::ExactOf(open);
     for (size_t i = 0; i < past.size(); ++i) {
       const int32_t code = y.IntAt(static_cast<int64_t>(i));

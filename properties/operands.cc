@@ -43,10 +43,7 @@ Verdict EqualQParamsIsIdentity(const Case& c, Subject& subject) {
   Case same = ProblemOf(c);
   same.out_q = c.x_q;
   same.out_dtype = c.x.dtype();
-  if (c.out_dtype != same.out_dtype) {
-    same.out_min = RangeOf(same.out_dtype).min;
-    same.out_max = RangeOf(same.out_dtype).max;
-  }
+  if (c.out_dtype != same.out_dtype) OpenClamp(&same);
   Tensor expected = c.x;
   const auto low = static_cast<int32_t>(relation::LowEnd(same, 0));
   for (int64_t i = 0; i < expected.size(); ++i) {

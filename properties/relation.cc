@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <type_traits>
 #include <vector>
 
 #include "core/rng.h"
@@ -46,24 +47,15 @@ std::optional<int32_t> ShiftedInt(int32_t value, int64_t shift) {
 namespace {
 
 uint64_t HashOf(const Case& c) {
-  uint64_t hash = MixSeed(static_cast<uint64_t>(c.op), static_cast<uint64_t>(c.out_dtype));
-  const auto mix = [&](uint64_t value) { hash = MixSeed(hash, value); };
-  for (int64_t dim : {c.M, c.N, c.K}) mix(static_cast<uint64_t>(dim));
-  for (const Tensor* tensor : {&c.x, &c.w}) {
-    for (uint8_t byte : tensor->bytes()) hash = (hash ^ byte) * 0x100000001b3u;
-    mix(static_cast<uint64_t>(tensor->size()));
-  }
-  for (const QParams* q : {&c.x_q, &c.out_q}) {
-    for (int32_t zero : q->zero_point) mix(static_cast<uint32_t>(zero));
-  }
-  mix(c.relu ? 1 : 0);
-  if (!HasWindow(c.op)) return hash;
-  const Window& v = c.window;
-  for (int64_t number :
-       {v.batch, v.in_h, v.in_w, v.kernel_h, v.kernel_w, v.stride_h, v.stride_w, v.pad_top,
-        v.pad_bottom, v.pad_left, v.pad_right, v.dilation_h, v.dilation_w, v.groups}) {
-    mix(static_cast<uint64_t>(number));
-  }
+  uint64_t hash = static_cast<uint64_t>(c.op);
+  ForEachField(c, [&]<class T>(const Field& /*field*/, const T& value) {
+    if constexpr (std::is_same_v<T, int64_t>) {
+      hash = MixSeed(hash, static_cast<uint64_t>(value));
+    } else if constexpr (std::is_same_v<T, Tensor>) {
+      for (uint8_t byte : value.bytes()) hash = (hash ^ byte) * 0x100000001b3u;
+      hash = MixSeed(hash, static_cast<uint64_t>(value.size()));
+    }
+  });
   return hash;
 }
 

@@ -50,29 +50,15 @@ Trip WithinHalfStep(float x, float scale, int64_t y, int64_t z, int64_t low, int
 
 // The case that turns codes of (q, per_channel) into floats, and back.
 Case Dequantizing(const Case& c, const Tensor& codes, const QParams& q) {
-  Case back;
-  back.op = Op::kDequantize;
-  back.M = c.M;
-  back.N = c.N;
-  back.x = codes;
+  Case back = CaseOver(Op::kDequantize, codes, DType::kF32);
   back.x_q = q;
   back.per_channel = c.per_channel;
-  back.out_dtype = DType::kF32;
-  back.out_min = INT32_MIN;
-  back.out_max = INT32_MAX;
   return back;
 }
 Case Quantizing(const Case& c, const Tensor& values, const QParams& q, DType dtype) {
-  Case forth;
-  forth.op = Op::kQuantize;
-  forth.M = c.M;
-  forth.N = c.N;
-  forth.x = values;
+  Case forth = CaseOver(Op::kQuantize, values, dtype);
   forth.out_q = q;
   forth.per_channel = c.per_channel;
-  forth.out_dtype = dtype;
-  forth.out_min = RangeOf(dtype).min;
-  forth.out_max = RangeOf(dtype).max;
   return forth;
 }
 

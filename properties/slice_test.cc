@@ -28,6 +28,23 @@ void ExpectRows(const Tensor& cut, const Tensor& whole, Places rows, int64_t col
   }
 }
 
+TEST(SumsOf, AreTheSumsAndNothingElse) {
+  for (uint64_t seed = 0; seed < kCases; ++seed) {
+    const Case c = gen::Draw(Op::kLinear, seed);
+    const Case sums = SumsOf(c);
+    ASSERT_EQ(Validate(sums), "");
+    const Tensor y = exact::Evaluate(sums);
+    for (int64_t i = 0; i < y.size(); ++i) {
+      int64_t sum = 0;
+      for (int64_t k = 0; k < c.K; ++k) {
+        sum += (int64_t{c.x.IntAt(i / c.N * c.K + k)} - c.x_q.zero_point_at(0)) *
+               (int64_t{c.w.IntAt(i % c.N * c.K + k)} - c.w_q.zero_point_at(i % c.N));
+      }
+      ASSERT_EQ(y.IntAt(i), std::clamp<int64_t>(sum, INT32_MIN, INT32_MAX)) << Describe(c);
+    }
+  }
+}
+
 TEST(Rows, AreTheSameAlone) {
   for (Op op : AllOps()) {
     if (HasWindow(op) || op == Op::kChooseQParams) continue;

@@ -25,24 +25,12 @@ bool IsCodeOf(DType dtype, int64_t value) {
   return value >= range.min && value <= range.max;
 }
 
-bool HasPadding(const Window& v) {
-  return v.pad_top + v.pad_bottom + v.pad_left + v.pad_right != 0;
-}
-
-std::vector<int64_t> Iota(int64_t count) {
-  std::vector<int64_t> values;
-  for (int64_t i = 0; i < count; ++i) values.push_back(i);
-  return values;
-}
-
 // One weight per output channel is 1, all others are 0, scales as of the input: what comes out is
 // the code under that tap, or real 0 from the padding.
 Verdict IdentityWeights(const Case& c, Subject& subject) {
   if (c.M == 0 || c.N == 0 || c.K == 0) return Verdict::Vacuous(kEmptyOutput);
-  Case one = ProblemOf(c);
-  one.bias.reset();
-  one.bias_i32.reset();
-  one.requant = Requant::kExact;  // a multiplier of 1 is nothing that the modes owe
+  Case one = slice::WithoutParameters(c);  // no mode of requantization promises an exact copy
+  one.relu = c.relu;
   if (c.out_dtype == DType::kF32) {
     one.out_dtype = DType::kS32;
     one.out_q = QParams{};
@@ -84,12 +72,12 @@ Verdict IdentityWeights(const Case& c, Subject& subject) {
 Verdict OneByOneIsLinear(const Case& c, Subject& subject) {
   if (c.M == 0 || c.N == 0 || c.K == 0) return Verdict::Vacuous(kEmptyOutput);
   const uint64_t hash = relation::Hash(c);
-  const Case group = slice::Channels(c, Iota(c.N / c.window.groups));
+  const Case group = slice::Channels(c, slice::Range(0, c.N / c.window.groups));
   const int64_t row = static_cast<int64_t>(hash % static_cast<uint64_t>(c.window.kernel_h));
   const int64_t column = static_cast<int64_t>(hash / 8 % static_cast<uint64_t>(c.window.kernel_w));
   Case conv = slice::Taps(group, std::span(&row, 1), std::span(&column, 1));
   Window& v = conv.window;
-  v.pad_top = v.pad_bottom = v.pad_left = v.pad_right = 0;
+  v.drop_padding();
   if (!WindowWithinLimits(conv)) return Verdict::Vacuous(kTooLarge);
   DeriveSizes(&conv);
   Case linear = conv;
@@ -112,7 +100,7 @@ Verdict OneByOneIsLinear(const Case& c, Subject& subject) {
 
 Verdict PaddingIsExplicit(const Case& c, Subject& subject) {
   if (c.M == 0 || c.N == 0) return Verdict::Vacuous(kEmptyOutput);
-  if (!HasPadding(c.window)) return Verdict::Vacuous("there is no padding");
+  if (!c.window.has_padding()) return Verdict::Vacuous("there is no padding");
   if (c.window.ceil_mode) return Verdict::Vacuous("ceil mode looks at where the padding ends");
   if (c.op == Op::kAvgPool && !c.window.count_include_pad)
     return Verdict::Vacuous("padding does not count");
@@ -125,8 +113,7 @@ Verdict PaddingIsExplicit(const Case& c, Subject& subject) {
   padded.window = c.window;
   padded.window.in_h += c.window.pad_top + c.window.pad_bottom;
   padded.window.in_w += c.window.pad_left + c.window.pad_right;
-  padded.window.pad_top = padded.window.pad_bottom = 0;
-  padded.window.pad_left = padded.window.pad_right = 0;
+  padded.window.drop_padding();
   if (!WindowWithinLimits(padded)) return Verdict::Vacuous(kTooLarge);
   return SameAnswer(c, slice::ExplicitPadding(c, static_cast<int32_t>(code)), subject,
                     "padding an image by hand changes the output");
@@ -141,8 +128,7 @@ Verdict GroupsAreSeparate(const Case& c, Subject& subject) {
   const int64_t per_group = c.N / groups;
   const auto other = static_cast<int64_t>(relation::Hash(c) % static_cast<uint64_t>(groups - 1));
   for (int64_t group : {groups - 1, other}) {
-    std::vector<int64_t> columns = Iota(per_group);
-    for (int64_t& column : columns) column += group * per_group;
+    const std::vector<int64_t> columns = slice::Range(group * per_group, (group + 1) * per_group);
     const Answer alone = Ask(subject, slice::Channels(c, columns));
     if (alone.verdict) return *alone.verdict;
     for (int64_t i = 0; i < alone.y.size(); ++i) {
@@ -228,10 +214,7 @@ Verdict ConstantsPoolToThemselves(const Case& c, Subject& subject) {
   flat.out_dtype = c.x.dtype();
   flat.out_q = c.x_q;
   const CodeRange range = RangeOf(c.x.dtype());
-  if (c.out_dtype != flat.out_dtype) {
-    flat.out_min = range.min;
-    flat.out_max = range.max;
-  }
+  if (c.out_dtype != flat.out_dtype) OpenClamp(&flat);
   if (!Validate(flat).empty()) return Verdict::Vacuous("a window sees only padding");
   const int64_t planes = c.window.batch * c.N;
   const int64_t image = c.window.in_h * c.window.in_w;
@@ -259,7 +242,7 @@ Verdict ConstantsPoolToThemselves(const Case& c, Subject& subject) {
 Verdict CountsOnlyPaddingThatIs(const Case& c, Subject& subject) {
   Case bare = ProblemOf(c);
   Window& v = bare.window;
-  v.pad_top = v.pad_bottom = v.pad_left = v.pad_right = 0;
+  v.drop_padding();
   v.count_include_pad = false;
   DeriveSizes(&bare);
   if (bare.M == 0 || bare.N == 0) return Verdict::Vacuous(kEmptyOutput);

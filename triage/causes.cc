@@ -39,24 +39,21 @@ bool Groups(const Case& c) { return c.window.groups > 1; }
 // A bias that an int32 could stand for.
 bool HasBias(const Case& c) { return c.bias.has_value() && RowOf(c.op).bias_i32; }
 bool ChoosesScales(const Case& c) { return RowOf(c.op).dynamic; }
-bool CodesOfInput(const Case& c) {
-  return IsCode(c.x.dtype()) && c.op != Op::kConcat && c.op != Op::kSoftmax;
-}
-bool Weights(const Case& c) { return HasW(c.op) && c.op != Op::kConcat && !c.w.empty(); }
+bool CodesOfInput(const Case& c) { return IsCode(c.x.dtype()); }
+bool Weights(const Case& c) { return HasW(c.op) && !c.w.empty(); }
 
 // The output is a real value, rounded once to a code. A requantization mode other than exact has
 // its own steps, from which these causes are no departure.
 bool RoundsReal(const Case& c) {
-  return IsCode(c.out_dtype) && c.requant == Requant::kExact && c.op != Op::kMaxPool &&
-         c.op != Op::kSoftmax;
+  return IsCode(c.out_dtype) && c.requant == Requant::kExact && HasOutQParams(c.op);
 }
 // The rounding happens while the case runs: a table is made beforehand.
-bool Converts(const Case& c) { return RoundsReal(c) && c.op != Op::kTable; }
+bool Converts(const Case& c) { return RoundsReal(c) && !RowOf(c.op).function; }
 // An integer is multiplied by scales.
-bool Multiplies(const Case& c) { return Converts(c) && c.op != Op::kQuantize; }
+bool Multiplies(const Case& c) { return Converts(c) && RowOf(c.op).x_qparams; }
 
 bool Observes(const Case& c) {
-  return c.op == Op::kChooseQParams && c.observer.kind != Observer::Kind::kHistogram;
+  return RowOf(c.op).observer && c.observer.kind != Observer::Kind::kHistogram;
 }
 
 // ---- How a cause changes the stages.
@@ -641,8 +638,8 @@ constexpr Cause kCauses[] = {
     {Stage::kOffset, Kind::kZeroPoint, "zero points as int8",
      "keeps both zero points in int8 that wraps", Always, WrapBothZeroPoints},
     {Stage::kOffset, Kind::kZeroPoint, "negated zero point as int8",
-     "keeps the negated {x_zero_point} in an int8, where -128 is its own negative",
-     [](const Case& c) { return c.op != Op::kConcat && c.op != Op::kTable; }, WrapNegatedZeroPoint},
+     "keeps the negated {x_zero_point} in an int8, where -128 is its own negative", Always,
+     WrapNegatedZeroPoint},
     {Stage::kOffset, Kind::kIndex, "row sum of row 0", "corrects every row with the sum of row 0",
      [](const Case& c) { return SumsOfCodes(c) && c.M > 1; },
      SetSum<&SumSteps::edit_terms, TakeFirstRowSum>},
@@ -677,7 +674,7 @@ constexpr Cause kCauses[] = {
      RoundScaleProduct},
     {Stage::kOperands, Kind::kRounding, "denormals are zero", "takes denormals for 0",
      [](const Case& c) {
-       return c.op == Op::kQuantize || (c.out_dtype == DType::kF32 && c.op != Op::kChooseQParams);
+       return c.op == Op::kQuantize || (c.out_dtype == DType::kF32 && !RowOf(c.op).observer);
      },
      FlushDenormals},
     {Stage::kRound, Kind::kRounding, "x * fl(1/s)",

@@ -54,18 +54,19 @@ Codes CountCodes(const Tensor& tensor) {
   return codes;
 }
 
-// Sizes of the window that are not as simple as can be.
-int64_t WindowParameters(const Window& v) {
-  int64_t count = v.groups != 1 ? 1 : 0;
-  for (int64_t pad : {v.pad_top, v.pad_bottom, v.pad_left, v.pad_right}) count += pad != 0 ? 1 : 0;
-  for (int64_t step : {v.stride_h, v.stride_w, v.dilation_h, v.dilation_w})
-    count += step != 1 ? 1 : 0;
+// Strides, paddings, dilations, groups: how many are not the simplest, and their sum.
+struct WindowNumbers {
+  int64_t parameters = 0;
+  int64_t sum = 0;
+};
+WindowNumbers CountWindow(const Case& c) {
+  WindowNumbers count;
+  ForEachWindowNumber(c, [&](const Field& field, int64_t number) {
+    if (field.is_size) return;
+    count.parameters += number != field.least ? 1 : 0;
+    count.sum += number;
+  });
   return count;
-}
-
-int64_t WindowNumbers(const Window& v) {
-  return v.groups + v.pad_top + v.pad_bottom + v.pad_left + v.pad_right + v.stride_h + v.stride_w +
-         v.dilation_h + v.dilation_w;
 }
 
 // A value that is not the simplest costs 1, and of an enumeration the more, the later it stands.
@@ -95,9 +96,9 @@ int64_t Parameters(const Case& c) {
 
 std::vector<int64_t> Complexity(const Case& c) {
   const CodeRange range = RangeOf(c.out_dtype);
+  const WindowNumbers window = CountWindow(c);
   const int64_t parameters = (c.per_channel ? 1 : 0) + (c.out_min != range.min ? 1 : 0) +
-                             (c.out_max != range.max ? 1 : 0) + WindowParameters(c.window) +
-                             Parameters(c);
+                             (c.out_max != range.max ? 1 : 0) + window.parameters + Parameters(c);
   const Codes x = CountCodes(c.x);
   const Codes w = CountCodes(c.w);
   int64_t bias = 0;
@@ -114,7 +115,7 @@ std::vector<int64_t> Complexity(const Case& c) {
           c.M,
           c.K,
           HasWindow(c.op) || RowOf(c.op).layout == Layout::kBatches ? c.x.size() : 0,
-          WindowNumbers(c.window),
+          window.sum,
           x.nonzero + w.nonzero,
           ZeroPoints(c.x_q) + ZeroPoints(c.w_q) + ZeroPoints(c.out_q),
           scales,

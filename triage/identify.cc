@@ -297,44 +297,44 @@ const ConventionOrExact& FindConventionOrExact(std::string_view name, const std:
 }
 
 void Domain::Add(const Case& c) {
-  operands |= HasTwoInputs(c.op);
-  std::string type(Name(c.x.dtype()));
-  if (!c.w.empty() || HasSums(c.op) || HasTwoOperands(c.op)) {
-    type += "*" + std::string(Name(c.w.dtype()));
-  }
-  ++types[type + "->" + std::string(Name(c.out_dtype))];
+  std::string types_and_choices = TypesText(c);
+  const auto note = [&](std::string what, bool has) {
+    const auto known = std::ranges::find(features, what, &std::pair<std::string, bool>::first);
+    if (known == features.end()) {
+      features.emplace_back(std::move(what), has);
+    } else {
+      known->second |= has;
+    }
+  };
+  const OpRow& row = RowOf(c.op);
+  const Case usual;
+  ForEachParameter(c, usual, [&](const Field& field, const auto& value, const auto& unsaid) {
+    if (!(row.*field.has)) return;
+    if constexpr (NamedEnum<std::remove_cvref_t<decltype(value)>>) {
+      if (field.required) types_and_choices += " " + std::string(Name(value));
+    }
+    if (!field.required) note(std::string(field.name), value != unsaid);
+  });
+  ++types[types_and_choices];
   terms = std::max(terms, c.K);
   outputs += c.M * c.N;
-  const auto other_than_0 = [](const QParams& q) {
-    return std::ranges::any_of(q.zero_point, [](int32_t z) { return z != 0; });
+  if (row.per_channel != PerChannel::kNone) note("per channel", c.per_channel);
+  if (row.clamp) note("clamps", IsClamped(c));
+  const auto note_zero_point = [&](const char* whose, const QParams& q) {
+    note(std::string("zero points of ") + whose,
+         std::ranges::any_of(q.zero_point, [](int32_t z) { return z != 0; }));
   };
-  const CodeRange range = RangeOf(c.out_dtype);
-  float_bias |= c.bias.has_value();
-  int_bias |= c.bias_i32.has_value();
-  relu |= c.relu;
-  per_channel |= c.per_channel;
-  clamp |= c.out_min != range.min || c.out_max != range.max;
-  x_zero_point |= other_than_0(c.x_q);
-  w_zero_point |= other_than_0(c.w_q);
-  out_zero_point |= other_than_0(c.out_q);
+  if (row.x_qparams) note_zero_point(HasTwoInputs(c.op) ? "a" : "x", c.x_q);
+  if (HasW(c.op)) note_zero_point(HasTwoInputs(c.op) ? "b" : "w", c.w_q);
+  if (HasOutQParams(c.op)) note_zero_point("the output", c.out_q);
 }
 
 std::string Domain::Text() const {
   std::vector<std::string> parts;
   for (const auto& [type, count] : types) parts.push_back(fmt::format("{} ({})", type, count));
   if (terms != 0) parts.push_back(fmt::format("sums of up to {} terms", terms));
-  const std::pair<bool, const char*> features[] = {
-      {float_bias, "float bias"},
-      {int_bias, "int32 bias"},
-      {relu, "relu"},
-      {per_channel, "per channel"},
-      {clamp, "clamps"},
-      {x_zero_point, operands ? "zero points of a" : "zero points of x"},
-      {w_zero_point, operands ? "zero points of b" : "zero points of w"},
-      {out_zero_point, "zero points of the output"},
-  };
   std::string with, without;
-  for (const auto& [has, what] : features) {
+  for (const auto& [what, has] : features) {
     std::string& list = has ? with : without;
     list += fmt::format("{}{}", list.empty() ? "" : ", ", what);
   }
@@ -481,47 +481,69 @@ std::string BitEqualConventions(const Case& c, const Tensor& y) {
   return text;
 }
 
-std::string Brief(const Case& c) {
-  constexpr int64_t kMost = 12;
-  std::string text;
-  const auto add = [&](std::string_view name, const std::string& value) {
-    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", name, value);
-  };
-  const auto codes = [&](std::string_view name, const Tensor& tensor) {
+namespace {
+
+// The lists of a case, field by field.
+class ListsText {
+ public:
+  explicit ListsText(Op op) : operands_(HasTwoInputs(op)) {}
+
+  void Add(std::string_view name, const Tensor& tensor) {
     if (tensor.empty()) return;
-    std::string list;
-    for (int64_t i = 0; i < std::min(tensor.size(), kMost); ++i) {
-      list += (i == 0 ? "" : " ") + ElementText(tensor, i);
-    }
-    if (tensor.size() > kMost) list += fmt::format(" ... ({})", tensor.size());
-    add(name, list);
-  };
-  const auto numbers = [&](std::string_view name, const auto& values, auto usual,
-                           const auto& write) {
-    if (std::ranges::all_of(values, [&](auto value) { return value == usual; })) return;
-    std::string list;
-    for (size_t i = 0; i < std::min(values.size(), size_t{kMost}); ++i) {
-      list += (i == 0 ? "" : " ") + write(values[i]);
-    }
-    add(name, list);
-  };
-  const auto real = [](float value) { return FloatText(value); };
-  const auto whole = [](int32_t value) { return std::to_string(value); };
-  const auto qparams = [&](const std::string& name, const QParams& q) {
-    numbers(name + "_scale", q.scale, 1.0f, real);
-    numbers(name + "_zp", q.zero_point, 0, whole);
-  };
-  const bool operands = HasTwoInputs(c.op);
-  const std::string first = operands ? "a" : "x", second = operands ? "b" : "w";
-  codes(first, c.x);
-  codes(second, c.w);
-  qparams(first, c.x_q);
-  qparams(second, c.w_q);
-  qparams("out", c.out_q);
-  numbers("multiplier", c.multiplier, 1.0f, real);
-  if (c.bias) numbers("bias", *c.bias, 0.0f, real);
-  if (c.bias_i32) numbers("bias_i32", *c.bias_i32, 0, whole);
-  return text;
+    Put(CalledIn(name), tensor.size(), [&](int64_t i) { return ElementText(tensor, i); });
+  }
+  void Add(std::string_view name, const QParams& q) {
+    const std::string operand = CalledIn(name.substr(0, name.find('_')));
+    Numbers(operand + "_scale", q.scale, 1.0f);
+    Numbers(operand + "_zp", q.zero_point, 0);
+  }
+  template <class T>
+  void Add(std::string_view name, const std::vector<T>& list) {
+    Numbers(std::string(name), list, T{0});
+  }
+  template <class T>
+  void Add(std::string_view name, const std::optional<T>& list) {
+    if (list) Add(name, *list);
+  }
+  template <class T>
+    requires std::is_scalar_v<T>
+  void Add(std::string_view /*name*/, const T& /*value*/) {}
+
+  std::string Take() { return std::move(text_); }
+
+ private:
+  std::string CalledIn(std::string_view name) const {
+    if (operands_ && name == "x") return "a";
+    if (operands_ && name == "w") return "b";
+    return std::string(name);
+  }
+  template <class T>
+  void Numbers(const std::string& name, const std::vector<T>& list, T usual) {
+    if (std::ranges::all_of(list, [&](T value) { return value == usual; })) return;
+    Put(name, static_cast<int64_t>(list.size()), [&](int64_t i) {
+      const T value = list[static_cast<size_t>(i)];
+      if constexpr (std::is_same_v<T, float>) return FloatText(value);
+      return std::to_string(value);
+    });
+  }
+  template <class Element>
+  void Put(const std::string& name, int64_t count, const Element& element) {
+    constexpr int64_t kMost = 12;
+    text_ += (text_.empty() ? "" : ", ") + name;
+    for (int64_t i = 0; i < std::min(count, kMost); ++i) text_ += " " + element(i);
+    if (count > kMost) text_ += fmt::format(" ... ({})", count);
+  }
+
+  bool operands_;
+  std::string text_;
+};
+
+}  // namespace
+
+std::string Brief(const Case& c) {
+  ListsText text(c.op);
+  ForEachField(c, [&](const Field& field, const auto& value) { text.Add(field.name, value); });
+  return text.Take();
 }
 
 }  // namespace qualm::triage

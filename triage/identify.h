@@ -41,9 +41,8 @@ struct Domain {
   std::map<std::string, int64_t> types;  // "u8*s8->u8" -> cases
   int64_t terms = 0;                     // the longest sum
   int64_t outputs = 0;                   // of all cases
-  bool operands = false;                 // a and b instead of x and w
-  bool float_bias = false, int_bias = false, relu = false, per_channel = false, clamp = false;
-  bool x_zero_point = false, w_zero_point = false, out_zero_point = false;  // other than 0
+  // What cases of the operation can have, and whether one of these cases had it.
+  std::vector<std::pair<std::string, bool>> features;
 
   void Add(const Case& c);
   std::string Text() const;
@@ -134,8 +133,8 @@ std::vector<Identified> IdentifyObserved(std::span<const ObservedCase> cases,
 // Names of the conventions whose whole output is bit-equal to y.
 std::vector<std::string> BitEqual(const Case& c, const Tensor& y,
                                   std::span<const ConventionOrExact> conventions);
-// Codes and parameters that are not the default, on one line: "x 129 132, w 127 127, out_scale
-// 256".
+// Codes, scales, zero points and other lists that are not the default, on one line: "x 129 132,
+// w 127 127, out_scale 256". Describe says the rest.
 std::string Brief(const Case& c);
 
 }  // namespace qualm::triage

@@ -171,8 +171,11 @@ TEST_F(IdentifyTest, BetweenTwoConventionsOneInputOrTheSearchedDomain) {
   EXPECT_EQ(same.conventions.front().cases, 1500);
   const Domain& domain = same.conventions.front().domain;
   EXPECT_TRUE(domain.types.contains("u8*s8->u8"));
-  EXPECT_TRUE(domain.float_bias && domain.int_bias && domain.relu && domain.per_channel);
-  EXPECT_FALSE(domain.clamp);
+  for (const char* feature : {"bias", "bias_i32", "relu", "per channel"}) {
+    EXPECT_TRUE(std::ranges::count(domain.features, std::pair<std::string, bool>(feature, true)))
+        << feature;
+  }
+  EXPECT_TRUE(std::ranges::count(domain.features, std::pair<std::string, bool>("clamps", false)));
   EXPECT_NE(domain.Text().find("never with clamps"), std::string::npos) << domain.Text();
 }
 

@@ -15,21 +15,16 @@ void ObserverParameters(const Case& c, const Visit& visit) {
     return simpler.observer != c.observer && visit(simpler);
   };
   if (offer([](Observer& o) { o = {}; })) return;
-  if (offer([](Observer& o) { o.kind = Observer::Kind::kMinMax; })) return;
-  if (offer([](Observer& o) { o.symmetric = false; })) return;
-  if (offer([](Observer& o) { o.reduce_range = false; })) return;
-  if (offer([](Observer& o) {
+  const auto open_range = [](Observer& o) {
+    o.quant_min = RangeOf(o.dtype).min;
+    o.quant_max = RangeOf(o.dtype).max;
+  };
+  if (offer([&](Observer& o) {
         o.dtype = DType::kU8;
-        o.quant_min = RangeOf(o.dtype).min;
-        o.quant_max = RangeOf(o.dtype).max;
+        open_range(o);
       }))
     return;
-  if (offer([](Observer& o) {
-        o.quant_min = RangeOf(o.dtype).min;
-        o.quant_max = RangeOf(o.dtype).max;
-      }))
-    return;
-  offer([](Observer& o) { o.averaging_constant = Observer{}.averaging_constant; });
+  offer(open_range);
 }
 
 void ObserverOutputs(const Case& c, const Visit& visit) {

@@ -28,10 +28,9 @@ void Parameters(const Case& c, const Visit& visit) {
     return visit(simpler);
   };
   const CodeRange range = RangeOf(c.out_dtype);
-  const bool clamped = c.out_min != range.min || c.out_max != range.max;
   const auto drop_bias = [](Case& s) { s.bias.reset(), s.bias_i32.reset(); };
-  const auto drop_clamp = [&](Case& s) { s.out_min = range.min, s.out_max = range.max; };
-  if ((c.bias || c.bias_i32) && (c.relu || clamped) && offer([&](Case& s) {
+  const auto drop_clamp = [](Case& s) { OpenClamp(&s); };
+  if ((c.bias || c.bias_i32) && (c.relu || IsClamped(c)) && offer([&](Case& s) {
         drop_bias(s);
         drop_clamp(s);
         s.relu = false;
@@ -40,16 +39,13 @@ void Parameters(const Case& c, const Visit& visit) {
   if (c.requant != Requant::kExact && offer([](Case& s) { s.requant = Requant::kExact; })) return;
   if ((c.bias || c.bias_i32) && offer(drop_bias)) return;
   if (c.relu && offer([](Case& s) { s.relu = false; })) return;
-  if (clamped && offer(drop_clamp)) return;
+  if (IsClamped(c) && offer(drop_clamp)) return;
   if (c.out_min != range.min && offer([&](Case& s) { s.out_min = range.min; })) return;
   if (c.out_max != range.max && offer([&](Case& s) { s.out_max = range.max; })) return;
   if (c.function != Function::kRelu && offer([](Case& s) {
         s.function = Function::kRelu;
         s.negative_slope = Case().negative_slope;
       }))
-    return;
-  if (c.negative_slope != Case().negative_slope &&
-      offer([](Case& s) { s.negative_slope = Case().negative_slope; }))
     return;
   if (!c.per_channel) return;
   for (int64_t n = 0; n < std::min<int64_t>(c.N, 4); ++n) {
@@ -344,19 +340,8 @@ void Biases(const Case& c, const Visit& visit) {
 // Every parameter that is not the simplest, one by one: what nobody has written a pass for is
 // shrunk here. (Reduction drops what an earlier pass offered.)
 void AnyParameter(const Case& c, const Visit& visit) {
-  const Case simplest = SimplestParameters(c);
-  size_t count = 0;
-  ForEachParameter(c, [&](const Field&, const auto&) { ++count; });
-  for (size_t wanted = 0; wanted < count; ++wanted) {
-    Case simpler = ProblemOf(c);
-    size_t at = 0;
-    bool changed = false;
-    ForEachParameter(simpler, simplest, [&](const Field&, auto& value, const auto& least) {
-      if (at++ != wanted || value == least) return;
-      value = least;
-      changed = true;
-    });
-    if (changed && visit(simpler)) return;
+  for (const Case& simpler : slice::WithOneParameterOf(c, SimplestParameters(c))) {
+    if (visit(simpler)) return;
   }
 }
 

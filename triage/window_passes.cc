@@ -57,18 +57,13 @@ void WindowParameters(const Case& c, const Visit& visit) {
     DeriveSizes(&simpler);
     return simpler.window != c.window && visit(simpler);
   };
-  const auto no_padding = [](Window& v) {
-    v.pad_top = v.pad_bottom = v.pad_left = v.pad_right = 0;
-  };
-  if (offer([&](Window& v) {
-        no_padding(v);
+  if (offer([](Window& v) {
+        v.drop_padding();
         v.stride_h = v.stride_w = v.dilation_h = v.dilation_w = 1;
         v.ceil_mode = v.count_include_pad = false;
       }))
     return;
-  if (offer([](Window& v) { v.ceil_mode = false; })) return;
-  if (offer([](Window& v) { v.count_include_pad = false; })) return;
-  if (offer(no_padding)) return;
+  if (offer([](Window& v) { v.drop_padding(); })) return;
   constexpr std::array<int64_t Window::*, 4> kPads{&Window::pad_top, &Window::pad_bottom,
                                                    &Window::pad_left, &Window::pad_right};
   constexpr std::array<int64_t Window::*, 4> kSteps{&Window::dilation_h, &Window::dilation_w,

@@ -91,8 +91,7 @@ void Reference::DynamicLinear(const Placed& p) {
   sums_of_.relu = c.relu;
   Case quantize;
   quantize.out_dtype = c.observer.dtype;
-  quantize.out_min = RangeOf(quantize.out_dtype).min;
-  quantize.out_max = RangeOf(quantize.out_dtype).max;
+  OpenClamp(&quantize);
   sums_of_.x = Tensor(quantize.out_dtype, {0});
   sums_of_.out_dtype = DType::kF32;
   for (int64_t first = 0; first < c.M; first += together) {

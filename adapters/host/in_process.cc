@@ -2,8 +2,9 @@
 #include "adapters/host/in_process.h"
 
 #include <exception>
-#include <limits>
 #include <utility>
+
+#include "core/slice.h"
 
 namespace qualm {
 namespace {
@@ -97,21 +98,12 @@ Outcome InProcessSubject::RunOnce(const Case& c, const RunContext& context) {
   return {RunStatus::kOk, "", Gather(placement_.y()), std::nullopt};
 }
 
-// The same kernel with everything after the accumulator neutral: no zero points, no bias, s32 out.
-// Nothing where a sum reaches the ends of int32: the clamp may have hidden the accumulator.
+// What the same kernel gives without zero points and without all that follows the sums. Nothing
+// where a sum reaches the ends of int32: the clamp may have hidden the accumulator.
 std::optional<Tensor> InProcessSubject::RawAccumulators(const Case& c, const RunContext& context) {
-  Case raw = ProblemOf(c);
-  raw.x_q = QParams{};
-  raw.w_q = QParams{};
-  raw.out_q = QParams{};
+  Case raw = slice::SumsOf(c);
+  raw.x_q = raw.w_q = QParams{};
   raw.per_channel = false;
-  raw.bias.reset();
-  raw.bias_i32.reset();
-  raw.out_dtype = DType::kS32;
-  raw.out_min = std::numeric_limits<int32_t>::min();
-  raw.out_max = std::numeric_limits<int32_t>::max();
-  raw.relu = false;
-  raw.requant = Requant::kExact;
   if (!CannotRun(raw).empty()) return std::nullopt;
   Outcome outcome = RunOnce(raw, context);
   if (!outcome.ok()) return std::nullopt;

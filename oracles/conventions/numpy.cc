@@ -21,6 +21,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/status.h"
 #include "oracles/conventions/definition.h"
 
 namespace qualm::conventions {
@@ -71,13 +72,36 @@ Value DequantizedSum(const Case& c, int64_t index, Trace* trace) {
 }
 
 template <std::floating_point T>
+T Combined(Combine combine, T a, T b) {
+  switch (combine) {
+    case Combine::kSum: return a + b;
+    case Combine::kDifference: return a - b;
+    case Combine::kProduct: return a * b;
+    case Combine::kNone: break;
+  }
+  QUALM_CHECK(!"no two operands");
+  return 0;
+}
+
+std::string_view ResultOf(Combine combine) {
+  switch (combine) {
+    case Combine::kSum: return "sum";
+    case Combine::kDifference: return "difference";
+    case Combine::kProduct: return "product";
+    case Combine::kNone: break;
+  }
+  return "";
+}
+
+template <std::floating_point T>
 Value DequantizedOperands(const Case& c, int64_t index, Trace* trace) {
+  const Combine combine = RowOf(c.op).combine;
   const T a = Dequantized<T>(c.x.IntAt(index), c.x_q.zero_point_at(0), c.x_q.scale_at(0));
   const T b = Dequantized<T>(c.w.IntAt(index), c.w_q.zero_point_at(0), c.w_q.scale_at(0));
   Value value;
-  SetNumber<T>(value, c.op == Op::kAdd ? a + b : a * b);
+  SetNumber<T>(value, Combined(combine, a, b));
   Note(trace, Stage::kAccumulate,
-       std::string(c.op == Op::kAdd ? "sum" : "product") + " of the dequantized operands, in " +
+       std::string(ResultOf(combine)) + " of the dequantized operands, in " +
            std::string(TypeName<T>()),
        ValueText(value), true);
   return value;

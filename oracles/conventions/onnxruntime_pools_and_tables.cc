@@ -30,8 +30,7 @@ Value LargestCode(const Case& c, int64_t index) {
 bool IsGlobal(const Case& c) {
   const Window& v = c.window;
   return c.op == Op::kGlobalAvgPool ||
-         (v.kernel_h == v.in_h && v.kernel_w == v.in_w && v.pad_top == 0 && v.pad_bottom == 0 &&
-          v.pad_left == 0 && v.pad_right == 0);
+         (v.kernel_h == v.in_h && v.kernel_w == v.in_w && !v.has_padding());
 }
 
 Value SumOfCodes(const Case& c, int64_t index) {

@@ -67,8 +67,7 @@ bool IsAtens(Op op) { return op == Op::kQuantize || op == Op::kDequantize || op 
 
 // A convolution that is a product of matrices (QnnpackUtils.h, PackedConvWeightsQnnp).
 bool IsGemm(const Window& v) {
-  return v.kernel_h * v.kernel_w == 1 && v.stride_h == 1 && v.stride_w == 1 &&
-         (v.pad_top | v.pad_bottom | v.pad_left | v.pad_right) == 0;
+  return v.kernel_h * v.kernel_w == 1 && v.stride_h == 1 && v.stride_w == 1 && !v.has_padding();
 }
 
 // All other convolutions pack `b ? b[i] : 0.0f`, whose type is float, as int32 (pack.h,

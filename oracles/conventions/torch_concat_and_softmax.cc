@@ -18,26 +18,14 @@ namespace {
 // concat goes through float32: each input is dequantized, and the result is quantized as one tensor
 // (TensorShape.cpp, quantized_cat_impl); relu comes last, on the codes.
 Case Dequantizing(const Case& c, bool second) {
-  Case part;
-  part.op = Op::kDequantize;
-  part.x = second ? c.w : c.x;
+  Case part = CaseOver(Op::kDequantize, second ? c.w : c.x, DType::kF32);
   part.x_q = second ? c.w_q : c.x_q;
-  part.M = c.M;
-  part.N = part.x.shape()[1];
-  part.out_dtype = DType::kF32;
-  part.out_min = INT32_MIN;
-  part.out_max = INT32_MAX;
   return part;
 }
 
 Case Quantizing(const Case& c, Tensor x) {
-  Case whole;
-  whole.op = Op::kQuantize;
-  whole.M = c.M;
-  whole.N = c.N;
-  whole.x = std::move(x);
+  Case whole = CaseOver(Op::kQuantize, std::move(x), c.out_dtype);
   whole.out_q = c.out_q;
-  whole.out_dtype = c.out_dtype;
   whole.out_min = c.out_min;
   whole.out_max = c.out_max;
   return whole;

@@ -33,17 +33,19 @@ double ZeroPoint(const Facts& f) {
   return std::abs(static_cast<double>(f.c->out_q.zero_point_at(f.channel)));
 }
 
+// There is no integer before the output: x are real numbers.
+bool ScalesReals(const Facts& f) { return !RowOf(f.c->op).x_qparams; }
+
 bool ScalesArePowersOfTwo(const Facts& f) {
   const Case& c = *f.c;
-  const bool inputs = c.op != Op::kQuantize;
-  const bool weights = HasProductOfScales(c.op) || AddsOperands(c.op) || c.op == Op::kConcat;
-  return IsPowerOfTwo(OutputScale(f)) && (!inputs || IsPowerOfTwo(c.x_q.scale_at(0))) &&
-         (!weights || IsPowerOfTwo(c.w_q.scale_at(f.channel)));
+  const OpRow& row = RowOf(c.op);
+  return IsPowerOfTwo(OutputScale(f)) && (!row.x_qparams || IsPowerOfTwo(c.x_q.scale_at(0))) &&
+         (!(HasW(c.op) || row.multiplier) || IsPowerOfTwo(c.w_q.scale_at(f.channel)));
 }
 
 double FloatMultiplier(const Facts& f) {
   const Case& c = *f.c;
-  if (c.out_dtype == DType::kS32 || !c.multiplier.empty() || c.op == Op::kQuantize) return 0;
+  if (c.out_dtype == DType::kS32 || !c.multiplier.empty() || ScalesReals(f)) return 0;
   if (AddsOperands(c.op)) {
     if (DividesExactly(c.x_q.scale[0], OutputScale(f)) &&
         DividesExactly(c.w_q.scale[0], OutputScale(f)))
@@ -75,11 +77,10 @@ double Reciprocals(const Facts& f) {
          {x, w, x * w, reciprocal / (x * w), product, product * reciprocal, 1.0f / product}) {
       if (!std::isnormal(number)) return kInfinity;
     }
-  } else if (c.op == Op::kMul || c.op == Op::kRequantize) {
-    if (c.multiplier.empty() && (!std::isnormal(InputScales(c, f.channel)) ||
-                                 !std::isnormal(InputScales(c, f.channel) * reciprocal))) {
+  } else if (HasProductOfScales(c.op)) {
+    if (!std::isnormal(InputScales(c, f.channel)) ||
+        !std::isnormal(InputScales(c, f.channel) * reciprocal))
       return kInfinity;
-    }
   }
   if (f.is_linear && ScalesArePowersOfTwo(f) && !c.bias) return 0;
   return f.terms * 16 * kHalfUlp + kSmallest / static_cast<double>(OutputScale(f));
@@ -164,9 +165,10 @@ double IntegerBias(const Facts& f) {
 
 double FloatSums(const Facts& f) {
   if (f.c->out_dtype == DType::kS32) return 0;
-  if (AddsOperands(f.c->op) || f.c->op == Op::kQuantize) return 0;
+  if (AddsOperands(f.c->op) || ScalesReals(f)) return 0;
   if (!f.c->bias && f.sum < 0x1p24 && IsFloat(f.real)) return 0;
-  return (f.terms + (f.c->op == Op::kMul ? std::abs(f.real) : 0)) * 8 * kHalfUlp;
+  return (f.terms + (RowOf(f.c->op).combine == Combine::kProduct ? std::abs(f.real) : 0)) * 8 *
+         kHalfUlp;
 }
 
 double Overflow(const Facts& f) { return f.terms + ZeroPoint(f) > 0x1.fep30 ? kInfinity : 0; }
@@ -189,7 +191,7 @@ int ShiftOf(double multiplier) {
 }
 
 double FixedMultiplier(const Facts& f) {
-  if (AddsOperands(f.c->op) || f.c->op == Op::kQuantize) return 0;
+  if (AddsOperands(f.c->op) || ScalesReals(f)) return 0;
   const int shift = ShiftOf(f.multiplier);
   if (std::ldexp(f.sum, std::max(shift, 0)) >= 0x1p31) return kInfinity;
   const long double mantissa = std::ldexp(static_cast<long double>(f.multiplier), 31 - shift);
@@ -201,7 +203,7 @@ double FixedMultiplier(const Facts& f) {
 }
 
 double TwoRoundings(const Facts& f) {
-  if (f.c->op == Op::kQuantize) return 0;
+  if (ScalesReals(f)) return 0;
   if (AddsOperands(f.c->op)) return 0.25;
   const int shift = ShiftOf(f.multiplier);
   return kTie + (shift <= -1 ? std::ldexp(1.0, shift - 1) : 0);
@@ -219,7 +221,7 @@ double DequantizedInFloat(const Facts& f) {
   const double count = static_cast<double>(f.c->K) + 16;
   if (f.products * out * count >= static_cast<double>(std::numeric_limits<float>::max()))
     return kInfinity;
-  if (f.c->op == Op::kQuantize) return 0;
+  if (ScalesReals(f)) return 0;
   if (f.largest_operand >= static_cast<double>(std::numeric_limits<float>::max())) return kInfinity;
   // The last addend covers quotients below 2^-126.
   return f.products * count * kHalfUlp + count * kSmallest / out + kSmallest;
@@ -289,7 +291,7 @@ double Flushed(const Facts& f) {
 // where FBGEMM means something else by symmetric, where a small scale makes it widen the range
 // (WidenToSmallestScale), and where the scale is not finite.
 double RangeFormulas(const Facts& f) {
-  if (f.c->op != Op::kChooseQParams) return 0;
+  if (!RowOf(f.c->op).observer) return 0;
   if (f.c->observer.symmetric) return kInfinity;
   if (!std::isfinite(f.chosen_scale) || f.chosen_scale < 0x1p-13) return kInfinity;
   return f.index < f.c->output_shape()[1] ? f.terms * 0x1p-22 : 1;
@@ -457,8 +459,8 @@ constexpr auto kVariations = [] {
 double ReachOf(std::string_view id, const Facts& f) {
   const auto entry = std::ranges::find(kEntries, id, [](const Entry& e) { return e.variation.id; });
   QUALM_CHECK(entry != kEntries.end());
-  // All others move codes, or what becomes of them.
-  if (f.c->op == Op::kChooseQParams && entry->reach != RangeFormulas) return 0;
+  // All others move codes, or what becomes of codes.
+  if (RowOf(f.c->op).observer && entry->reach != RangeFormulas) return 0;
   return entry->reach(f);
 }
 

@@ -181,7 +181,7 @@ std::string CannotRunPool(const Case& c) {
       Require(c.op != Op::kAvgPool || c.x.dtype() == DType::kU8, "averages of windows are u8"),
   });
   if (!shared.empty() || c.op == Op::kMaxPool) return shared;
-  const bool padded = (v.pad_top | v.pad_bottom | v.pad_left | v.pad_right) != 0;
+  const bool padded = v.has_padding();
   const float ratio = c.x_q.scale[0] / c.out_q.scale[0];
   const float multiplier = AverageMultiplier(c);
   return FirstReason({

@@ -293,16 +293,10 @@ ChosenQParams ChosenFor(const Case& c, ObservedRange range) {
 }
 
 Case QuantizeOf(const Case& c, int64_t first, int64_t count, const ChosenQParams& chosen) {
-  Case quantize;
-  quantize.op = Op::kQuantize;
-  quantize.M = count;
-  quantize.N = c.K;
-  quantize.x = Tensor::Of<float>({count, c.K}, ValuesOf(c, {first, count}));
-  quantize.out_dtype = c.observer.dtype;
+  Case quantize =
+      CaseOver(Op::kQuantize, Tensor::Of<float>({count, c.K}, ValuesOf(c, {first, count})),
+               c.observer.dtype);
   quantize.out_q = {{chosen.scale}, {chosen.zero_point}};
-  const CodeRange range = RangeOf(quantize.out_dtype);
-  quantize.out_min = range.min;
-  quantize.out_max = range.max;
   return quantize;
 }
 

@@ -12,12 +12,6 @@ namespace {
 
 constexpr int64_t kMaxExtent = int64_t{1} << 20;  // of kernels, strides, pads and dilations
 
-void SetWholeRange(Case& c) {
-  const CodeRange range = RangeOf(c.out_dtype);
-  c.out_min = range.min;
-  c.out_max = range.max;
-}
-
 Tensor Transposed(const Tensor& tensor) {
   const int64_t rows = tensor.shape()[0];
   const int64_t columns = tensor.shape()[1];
@@ -58,7 +52,7 @@ Case LinearCase(const GoldenRecord& record, DType x_dtype, DType w_dtype, DType 
   c.out_dtype = out_dtype;
   c.relu = Flag(record, "relu");
   SetPerChannel(record, c);
-  SetWholeRange(c);
+  OpenClamp(&c);
   return c;
 }
 
@@ -92,7 +86,7 @@ Case ConvCase(const GoldenRecord& record, DType x_dtype, DType w_dtype, DType ou
   c.out_dtype = out_dtype;
   c.relu = Flag(record, "relu");
   SetPerChannel(record, c);
-  SetWholeRange(c);
+  OpenClamp(&c);
   return c;
 }
 
@@ -193,59 +187,38 @@ Case DirectConv(const GoldenRecord& record) {
 
 // The operand a is x, b is w.
 Case AddCase(const GoldenRecord& record) {
-  Case c;
-  c.op = Op::kAdd;
   DType dtype = record.op == "tflite_add" ? DType::kS8 : DType::kU8;
   if (record.Has("dtype")) dtype = CodeType(record, "dtype");
-  c.M = 1;
-  c.N = Dimension(record, "n");
-  c.x = Codes(record, "a", dtype, {c.M, c.N});
+  Case c = CaseOver(Op::kAdd, Codes(record, "a", dtype, {1, Dimension(record, "n")}), dtype);
   c.w = Codes(record, "b", dtype, {c.M, c.N});
   c.x_q = {{record.Float("a_scale")}, {Int32(record, "a_zp")}};
   c.w_q = {{record.Float("b_scale")}, {Int32(record, "b_zp")}};
   c.out_q = {{record.Float("out_scale")}, {Int32(record, "out_zp")}};
-  c.out_dtype = dtype;
   c.relu = Flag(record, "relu");
-  SetWholeRange(c);
   if (record.Has("out_min")) c.out_min = Int32(record, "out_min");
   if (record.Has("out_max")) c.out_max = Int32(record, "out_max");
   return Checked(record, std::move(c));
 }
 
 Case QuantizeCase(const GoldenRecord& record) {
-  Case c;
-  c.op = Op::kQuantize;
   const std::vector<float> x = record.Floats("x");
-  c.M = 1;
-  c.N = static_cast<int64_t>(x.size());
-  c.x = Tensor::Of<float>({1, c.N}, x);
-  c.out_dtype = record.op == "tflite_quantize" ? DType::kS8 : CodeType(record, "dtype");
+  Case c = CaseOver(Op::kQuantize, Tensor::Of<float>({1, static_cast<int64_t>(x.size())}, x),
+                    record.op == "tflite_quantize" ? DType::kS8 : CodeType(record, "dtype"));
   c.out_q = {{record.Float("scale")}, {Int32(record, "zp")}};
-  SetWholeRange(c);
   return Checked(record, std::move(c));
 }
 
 Case DequantizeCase(const GoldenRecord& record, const Case& quantize, const Tensor& codes) {
-  Case c;
-  c.op = Op::kDequantize;
-  c.M = quantize.M;
-  c.N = quantize.N;
-  c.x = codes;
+  Case c = CaseOver(Op::kDequantize, codes, DType::kF32);
   c.x_q = quantize.out_q;
-  c.out_dtype = DType::kF32;
-  SetWholeRange(c);
   return Checked(record, std::move(c));
 }
 
 Case RequantizeCase(const GoldenRecord& record) {
-  Case c;
-  c.op = Op::kRequantize;
-  c.M = 1;
-  c.N = static_cast<int64_t>(record.Ints("x").size());
-  c.x = Codes(record, "x", DType::kS32, {1, c.N});
+  const auto size = static_cast<int64_t>(record.Ints("x").size());
+  Case c = CaseOver(Op::kRequantize, Codes(record, "x", DType::kS32, {1, size}), DType::kU8);
   c.multiplier = {record.Float("mult")};
   c.out_q.zero_point = {Int32(record, "zp")};
-  SetWholeRange(c);
   return Checked(record, std::move(c));
 }
 

@@ -180,11 +180,7 @@ void RecordJudge::Matmul() {
     const Tensor y = Codes(record_, "y_u8", DType::kU8, shape);
     const auto output = Convention(name, c);
     if (!output) return;
-    Case requantize;
-    requantize.op = Op::kRequantize;
-    requantize.M = c.M;
-    requantize.N = c.N;
-    requantize.x = Tensor(DType::kS32, shape);
+    Case requantize = CaseOver(Op::kRequantize, Tensor(DType::kS32, shape), DType::kU8);
     for (int64_t n = 0; n < c.N; ++n) {
       int64_t weights = 0;
       for (int64_t k = 0; k < c.K; ++k) weights += c.w.IntAt(n * c.K + k);

@@ -98,8 +98,7 @@ void Check(const GoldenRecord& record, const Observer& observer, const Shown& sh
   c.N = static_cast<int64_t>(longest);
   c.x = Tensor::Of<float>({shown.per_channel ? 1 : lists, c.M, c.N}, x);
   c.out_dtype = DType::kF32;
-  c.out_min = INT32_MIN;
-  c.out_max = INT32_MAX;
+  OpenClamp(&c);
   if (const std::string error = Validate(c); !error.empty()) {
     throw InputError(record.where + ": " + error);
   }
@@ -113,17 +112,10 @@ Tensor RunAten(Op op, const Tensor& x, DType out_dtype,
   const Convention& aten = *FindConvention("aten@default");
   for (int64_t m = 0; m < x.shape()[0]; ++m) {
     const exact::ObserverResult& result = results[static_cast<size_t>(m)];
-    Case c;
-    c.op = op;
-    c.M = 1;
-    c.N = columns;
-    c.x = Tensor(x.dtype(), {1, columns});
+    Case c = CaseOver(op, Tensor(x.dtype(), {1, columns}), out_dtype);
     const size_t bytes = c.x.bytes().size();
     std::copy_n(x.bytes().data() + static_cast<size_t>(m) * bytes, bytes, c.x.bytes().data());
     (op == Op::kQuantize ? c.out_q : c.x_q) = {{result.scale}, {result.zero_point}};
-    c.out_dtype = out_dtype;
-    c.out_min = RangeOf(out_dtype).min;
-    c.out_max = RangeOf(out_dtype).max;
     QUALM_CHECK(Validate(c).empty());
     const Tensor row = aten.run(c).y;
     std::ranges::copy(row.bytes(), y.bytes().data() + static_cast<size_t>(m) * row.bytes().size());

@@ -34,11 +34,6 @@ void IntoCodes(QParams& q, DType dtype) {
   }
 }
 
-void WholeRange(Case& c) {
-  c.out_min = RangeOf(c.out_dtype).min;
-  c.out_max = RangeOf(c.out_dtype).max;
-}
-
 // Weights that most conventions take, and a bias in the form that more of them do.
 void MoveSums(Case& c, Rng& rng) {
   Retype(c.w, rng.Chance(3, 4) ? DType::kS8 : c.x.dtype());
@@ -107,7 +102,7 @@ class SolvedSums {
     x_dtype_ = x;
     w_dtype_ = w;
     c_.out_dtype = x;
-    WholeRange(c_);
+    OpenClamp(&c_);
   }
 
   // A row of linear is one pixel of a 1x1 convolution, or the one whole window of a depthwise one.
@@ -307,7 +302,7 @@ Case IntoLibraryDomain(Case c, Rng& rng) {
   }
   if (IsCode(c.out_dtype)) IntoCodes(c.out_q, c.out_dtype);
   if (c.bias && c.out_dtype == DType::kS32) c.bias.reset();
-  WholeRange(c);
+  OpenClamp(&c);
   return c;
 }
 

@@ -144,8 +144,7 @@ Case DrawPool(Rng& rng, Theme theme, Op op) {
   const DType dtype = rng.Chance(1, 2) ? DType::kU8 : DType::kS8;
   c.x = Tensor(dtype, {0});
   c.out_dtype = dtype;
-  c.out_min = RangeOf(dtype).min;
-  c.out_max = RangeOf(dtype).max;
+  OpenClamp(&c);
   DrawShape(rng, theme, c);
   PullIn(c);
   FillValues(rng, theme, c);

@@ -164,8 +164,7 @@ float SpecialFloat(Rng& rng) {
 
 void DrawClamp(Rng& rng, Theme theme, Case& c) {
   const CodeRange range = RangeOf(c.out_dtype);
-  c.out_min = range.min;
-  c.out_max = range.max;
+  OpenClamp(&c);
   const int32_t zero = c.out_dtype == DType::kS32   ? 0
                        : c.out_q.zero_point.empty() ? 0
                                                     : c.out_q.zero_point[0];

@@ -139,7 +139,7 @@ TEST_F(ForeignCommand, WhatCannotBeStartedIsThree) {
         Bad{"kill -KILL $$", "", "killed by SIGKILL"},
         Bad{"echo '{\"qualm_pipe\": 2}'", "",
             "qualm_pipe: is 2, expected version 1 of the protocol"},
-        Bad{"echo Hello, world", "", "answered \"Hello, world\": byte 1: is not JSON"},
+        Bad{"echo Hello, world", "", "answered \"Hello, world\": top level: is no JSON at byte 1"},
         Bad{"yes '{' | tr -d '\\n'", "", "sent a line of more than 65536 bytes"}}) {
     const Ran ran = Qualm({"check", "-n", "1", "-s", std::string("pipe:") + bad.how});
     EXPECT_EQ(ran.status, 3) << bad.how;

@@ -268,7 +268,7 @@ TEST(Pipe, WhatDoesNotIntroduceItselfIsUnavailable) {
       {"no-such-command-of-qualm", "exit status 127; its stderr ends in: /bin/sh: 1: no-such"},
       {"echo 'no module named numpy' >&2; exit 1", "exit status 1; its stderr ends in: no module"},
       {"sleep 100", "gave no answer within 700 ms"},
-      {"echo hello", "answered \"hello\": byte 1: is not JSON"},
+      {"echo hello", "answered \"hello\": top level: is no JSON at byte 1"},
       {"cat", "answered \"{\\\"qualm_pipe\\\": 1}\": name: is missing"},
       {"echo '{\"qualm_pipe\": 2}'", "qualm_pipe: is 2, expected version 1 of the protocol"},
       {"cat /dev/zero", "sent a line of more than 65536 bytes"},

@@ -24,8 +24,10 @@ std::string Join(const std::string& field, size_t index) {
   return field + "[" + std::to_string(index) + "]";
 }
 
+std::string InFile(std::string_view name) { return name.empty() ? "" : OneLine(name) + ": "; }
+
 [[noreturn]] void Throw(std::string_view name, const std::string& field, const std::string& what) {
-  throw InputError(OneLine(name) + ": " + (field.empty() ? "top level" : field) + ": " + what);
+  throw InputError(InFile(name) + (field.empty() ? "top level" : field) + ": " + what);
 }
 
 // The first pass: what the second, which builds the tree, would not notice.
@@ -97,15 +99,13 @@ class Guard {
 
 }  // namespace
 
-json ParseStrictJson(std::string_view text, std::string_view name) {
-  if (const std::string error = CheckJsonBytes(text); !error.empty()) {
-    throw InputError(OneLine(name) + ": " + error);
-  }
+json ParseStrictJson(std::string_view text, std::string_view name, bool comments) {
+  if (const std::string error = CheckJsonBytes(text); !error.empty())
+    throw InputError(InFile(name) + error);
   Guard guard(name);
   json::sax_parse(text.begin(), text.end(), &guard, nlohmann::detail::input_format_t::json,
-                  /*strict=*/true, /*ignore_comments=*/true);
-  return json::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/true,
-                     /*ignore_comments=*/true);
+                  /*strict=*/true, comments);
+  return json::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/true, comments);
 }
 
 void JsonNode::Fail(const std::string& what) const { Throw(name_, field_, what); }

@@ -12,9 +12,10 @@
 
 namespace qualm {
 
-// JSON with comments. Throws InputError "NAME: FIELD: what, expected what" for what is no JSON, for
-// a key given twice, for more than 16 levels and for invalid UTF-8.
-nlohmann::json ParseStrictJson(std::string_view text, std::string_view name);
+// JSON with comments, or without. Throws InputError "NAME: FIELD: what, expected what" for what is no
+// JSON, for a key given twice, for more than 16 levels and for invalid UTF-8. NAME is left out where
+// it is "".
+nlohmann::json ParseStrictJson(std::string_view text, std::string_view name, bool comments = true);
 
 // A node of the tree with its place in the file, for messages.
 class JsonNode {
@@ -29,6 +30,7 @@ class JsonNode {
   // The member of an object; fails where there is none.
   JsonNode At(const std::string& key, std::string_view expected) const;
   bool Has(const std::string& key) const { return value_->contains(key); }
+  const nlohmann::json& value() const { return *value_; }
   // Fails unless this is a list.
   size_t SizeOfList() const;
   JsonNode At(size_t index) const;

@@ -12,8 +12,9 @@
 
 namespace qualm {
 
-// A wrapper overrides what it changes; one that changes Run says what becomes of RunMany too. The
-// wrapper begins with the contract of `inner`, which must outlive it.
+// A wrapper overrides the functions that it changes. If it overrides Run it also overrides RunMany,
+// which otherwise goes past it to `inner`. It begins with the contract of `inner`, and `inner` must
+// outlive it.
 class ForwardingSubject : public Subject {
  public:
   explicit ForwardingSubject(Subject& inner) : inner_(inner) { set_contract(inner.contract()); }

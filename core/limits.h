@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How much work a case may imply. The numbers of a window are few and their products are not: a
-// file of one line could ask for more outputs than memory holds. Readers refuse such cases, and
-// what derives a case from another one looks before it builds it.
+// How much work a case may imply. A window is a few small numbers, but their products can be huge:
+// a file of one line could ask for more outputs than memory holds. Readers refuse such cases, and
+// code that derives a case from another one checks these limits before it allocates tensors.
 #ifndef QUALM_CORE_LIMITS_H_
 #define QUALM_CORE_LIMITS_H_
 
@@ -16,15 +16,15 @@ namespace qualm {
 
 // Outputs of a sum or a window. The largest layers of common image networks have 2^22.
 inline constexpr int64_t kMaxOutputs = int64_t{1} << 24;
-// Outputs times the terms of each.
+// Outputs times the terms of each output.
 inline constexpr int64_t kMaxProducts = int64_t{1} << 31;
-// Output pixels times the taps of a window, in the padding or not: finding where a tap lies takes
-// longer than a product, and no data need back it.
+// Output pixels times the taps of a window, taps in the padding included. Less than products,
+// because finding the place of a tap takes longer than a multiplication.
 inline constexpr int64_t kMaxTaps = int64_t{1} << 27;
 
-// Is a case with the window of `c`, whose tensors and derived sizes need not exist yet, within all
-// limits, and its image and weights within the first? Does not overflow where each number of the
-// window is at most 2^42.
+// Whether a case with the window of `c` is within all limits, and its image and its weights have at
+// most kMaxOutputs elements. The tensors and derived sizes of `c` need not exist yet. Does not
+// overflow where each number of the window is at most 2^42.
 inline bool WindowWithinLimits(const Case& c) {
   const Window& v = c.window;
   const int64_t depth = IsConv(c.op) ? v.in_c / v.groups : 1;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Subjects that are no part of qualm: whoever embeds it makes them known here, so that everything
-// that asks the registry (fuzz targets, the check loop, attribution) finds them by their name.
+// Subjects that are no part of qualm. A project that embeds qualm adds its subject here; then fuzz
+// targets, the check loop and attribution find the subject in the registry by its name.
 #ifndef QUALM_CORE_OWN_SUBJECT_H_
 #define QUALM_CORE_OWN_SUBJECT_H_
 
@@ -14,9 +14,9 @@ namespace qualm {
 
 using MakeOwnSubject = std::function<std::unique_ptr<Subject>()>;
 
-// Adds what `make` makes, a new instance per call, under its name, and returns that; of several
-// with one name the first stays. Before any thread asks the registry. Throws InputError where the
-// name is that of a kind which qualm has itself ("native").
+// Adds the subject that `make` makes (a new instance per call) and returns its name. If the name is
+// known already, the first subject stays. Call it before any thread asks the registry. Throws
+// InputError where the name is a kind of qualm's own ("native").
 std::string AddOwnSubject(const MakeOwnSubject& make);
 
 }  // namespace qualm

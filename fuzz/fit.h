@@ -47,18 +47,19 @@ inline constexpr int64_t kMaxWork = 3 * 1024;
 // The products of a convolution, or the codes that a pool looks at, and the elements of x and w.
 int64_t WorkOf(const Case& c);
 
-// Makes the window of a convolution or pool, and N, a window that has bytes: its numbers are within
-// the limits, parameters that the operation lacks are default, no window of a pool lies wholly in
-// the padding, and the work is at most kMaxWork. M and K are derived. A window that already has
-// bytes stays as it is.
+// Changes the window of a convolution or pool, and N, until bytes can stand for them: the numbers
+// are within the limits, parameters that the operation lacks are default, no window of a pool lies
+// wholly in the padding, and the work is at most kMaxWork. Derives M and K. A window that bytes can
+// stand for stays as it is.
 void FitWindow(Case* c);
 
-// Whether the sizes are within the limits and the window, if there is one, has bytes.
+// Whether bytes can stand for the sizes, and for the window if there is one.
 bool IsSmall(const Case& c);
 
-// Calls visit(value) for the parameters that c.op has, in the order of the fields of a case. Left
-// out are lists and four parameters that have bits of their own in the header of the bytes and
-// mutations of their own. A new number, flag or choice is visited by itself, and so is fuzzed.
+// Calls visit(value) for each number, flag or choice among the parameters that c.op has, in the
+// order of the fields of a case. So a new parameter is fuzzed without another line. Four parameters
+// are not visited, because the header of the bytes has bits for them: relu, requant, ceil_mode and
+// count_include_pad.
 template <class C, class Visit>
 void ForEachOwnField(C& c, Visit&& visit) {
   ForEachParameter(c, [&](const Field& field, auto& value) {

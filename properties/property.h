@@ -23,8 +23,9 @@ struct Property {
   std::string_view claim;     // "sweep_is_monotone"; with an op: "linear.sweep_is_monotone"
   std::string_view sentence;  // one English sentence, the statement with its side conditions
   std::vector<Op> ops;
-  // Holds under any contract (matches_model, clamp, memory, same bits, environment); otherwise a
-  // theorem under `exact`, and under model:NAME iff that convention's row lists the claim.
+  // true: the property holds under any contract (matches_model, clamp, memory, same bits,
+  // environment). false: it is a theorem under `exact`, and under model:NAME it is judged only if
+  // the row of the convention NAME lists the claim.
   bool any_contract = false;
   // Judges against the subject's own contract. Never throws for what a subject does.
   Verdict (*check)(const Case&, Subject&);
@@ -51,8 +52,9 @@ class MemoSubject : public ForwardingSubject {
  public:
   using ForwardingSubject::ForwardingSubject;
   Outcome Run(const Case& c, const RunContext& context) override;
-  // RunMany goes to `inner`: it neither uses what is remembered nor adds to it.
-  // Remembers what the subject has answered already, in the default context.
+  // RunMany is not overridden: it asks `inner`, without using or changing what is remembered.
+
+  // Adds an answer that the subject gave earlier, in the default context.
   void Remember(const Case& c, const Outcome& outcome);
   int64_t runs() const { return runs_; }  // real runs of the inner subject
 

@@ -42,8 +42,8 @@ bool ChoosesScales(const Case& c) { return RowOf(c.op).dynamic; }
 bool CodesOfInput(const Case& c) { return IsCode(c.x.dtype()); }
 bool Weights(const Case& c) { return HasW(c.op) && !c.w.empty(); }
 
-// The output is a real value, rounded once to a code. A requantization mode other than exact has
-// its own steps, from which these causes are no departure.
+// The output is a real value that is rounded once to a code. The other requantization modes round
+// in steps of their own, which the causes about that one rounding do not describe.
 bool RoundsReal(const Case& c) {
   return IsCode(c.out_dtype) && c.requant == Requant::kExact && HasOutQParams(c.op);
 }
@@ -155,8 +155,8 @@ void DivideBy(PoolWindow& window) {
 
 // ---- Tail.
 
-// How many of K terms are left without the last K % lanes, or nullopt where another row drops the
-// same: that of one term, or of fewer lanes.
+// How many of K terms are left when the last K % lanes are dropped. nullopt where another row of
+// the table drops the same terms: the row of the last term, or the row with half as many lanes.
 std::optional<int64_t> WithoutTail(int64_t terms, int64_t lanes) {
   const int64_t tail = terms % lanes;
   if (tail <= 1 || (lanes > 4 && tail == terms % (lanes / 2))) return std::nullopt;
@@ -192,8 +192,8 @@ bool DropTerms(Stages& s) {
 
 // ---- Accumulate.
 
-// Products added in pairs, or threes, in an int16 that saturates or wraps; kLane16: pairs are added
-// in another saturating int16, which is emptied every 256 products.
+// Adds products in steps of two or three, in an int16 that saturates or wraps. With kLane16 the
+// steps are added in a second int16, which saturates too and is emptied every 256 products.
 template <size_t kStep, bool kWraps, bool kLane16>
 int64_t AddNarrow(DType x_dtype, Codes x, Codes w) {
   // vpmaddubsw wants one operand unsigned; what wraps multiplies s8 by s8.
@@ -410,7 +410,8 @@ RoundedOutput ZeroPointBeforeRounding(const RealOutput& o) {
   return {o.rounded() + o.zero_point() + (to_other ? o.exact.rest : 0), true};
 }
 
-// A tie is rounded to the even neighbour; `rest` leads to the other one.
+// The exact result of a tie is its even neighbour; the odd neighbour is `rest` (1 or -1) away from
+// it.
 RoundedOutput HalfAway(const RealOutput& o) {
   const bool is_inner = o.rounded() * o.exact.rest >= 0;
   return {o.rounded() + (o.is_tie() && is_inner ? o.exact.rest : 0)};
@@ -492,9 +493,9 @@ bool NanToLowerBound(Stages& s) {
 
 __int128 SaturateAtInt8(__int128 value) { return std::clamp<__int128>(value, -128, 127); }
 
-// ---- The table. The likelier cause comes first. Float64 comes before all: it departs from the
-// exact result next to ties alone, so it hardly ever gives another cause's output by chance.
-// Braces in a name or sentence stand for a member of Words.
+// ---- The table. The likelier cause comes first. Float64 comes before all others: it is wrong only
+// next to ties, so it hardly ever gives the output of another cause by chance. Words in braces, in
+// a name or a sentence, are replaced by what the operation calls its operands (Words, below).
 
 using Stage = CauseStage;
 using Kind = FindingKind;

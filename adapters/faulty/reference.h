@@ -94,8 +94,8 @@ struct OutputPixel {
   int64_t top = 0, left = 0;  // of the window in the image, may be negative
 };
 
-// Results are exact for every case that CannotCompute accepts, but for the fault. They do not
-// depend on the caller's floating-point environment, but for kCallerRounding.
+// Without a fault, results are exact for every case that CannotCompute accepts. Only
+// kCallerRounding makes them depend on the caller's floating-point environment.
 class Reference {
  public:
   explicit Reference(Fault fault) : fault_(fault) {}
@@ -149,8 +149,8 @@ class Reference {
   // What a kernel that packs weights would keep between calls.
   std::vector<int64_t> column_sums_;
   int64_t column_sums_of_k_ = -1;
-  std::vector<uint8_t> codes_;  // of x, of dynamic_linear
-  Case sums_of_;                // what is computed of them
+  std::vector<uint8_t> codes_;  // dynamic_linear: x quantized
+  Case sums_of_;                // dynamic_linear: the linear over codes_
   std::vector<int64_t> patch_;  // a member: reading x may end in a signal, and locals would leak
 };
 

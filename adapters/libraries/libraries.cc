@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// To add a library: its plugin (or its program behind a pipe) in this folder, a row here, a
-// paragraph in libraries.cmake, rows in contracts.cc.
+// To add a library: write its plugin (or its program behind a pipe) in this folder, a row in the
+// table below, a paragraph in libraries.cmake, and rows in adapters/contracts.cc for what it gets
+// wrong.
 #include "adapters/libraries/libraries.h"
 
 #include <memory>

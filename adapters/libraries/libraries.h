@@ -15,8 +15,8 @@ namespace qualm {
 // One subject of a library.
 struct LibraryName {
   std::string_view name;  // "gemmlowp@sse4"
-  // In a worker: the module of ours that it loads, "qualm_gemmlowp_sse4.so". Behind a pipe: what
-  // the command line tells the program, "qnnpack".
+  // A library in a worker: the plugin of ours that the worker loads, "qualm_gemmlowp_sse4.so". A
+  // library behind a pipe: the argument that its program gets, "qnnpack".
   std::string_view option;
   // The instruction set that `environment` forces on the process. A process that reports another
   // one is turned away. "" leaves the choice to the library.

@@ -96,8 +96,9 @@ std::string_view FieldName(CaseKey key);
 // The key of that name, nullopt if there is none.
 std::optional<CaseKey> KeyNamed(std::string_view name);
 
-// What stood there. Numbers are kept as int32 while they all are, else as float32 converted from
-// the text of the token: whether reals are welcome is known only once op and types are.
+// The value of a key. Numbers are kept as int32 as long as all of them are int32; otherwise all are
+// kept as float32, converted from the text of each token. Both forms are needed because this reader
+// does not know yet whether the operation wants integers or reals.
 struct CaseValue {
   enum class Type : uint8_t { kAbsent, kNull, kBool, kNumber, kText, kList, kObject };
   Type type = Type::kAbsent;
@@ -105,9 +106,9 @@ struct CaseValue {
   std::string text;
 
   std::vector<int32_t> ints;
-  std::vector<float> floats;    // used, instead of ints, from the first other number on
+  std::vector<float> floats;    // takes the place of ints once a number is not an int32
   int64_t first_real = -1;      // index of that number
-  std::string first_real_text;  // and what it looked like
+  std::string first_real_text;  // its text
   int64_t wide = 0;             // the last number, if it is an integer of 64 bits
   bool is_wide = false;
 

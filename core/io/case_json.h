@@ -12,7 +12,8 @@
 namespace qualm {
 
 inline constexpr int kCaseFormatVersion = 1;
-// Elements per tensor a reader accepts (256 Mi elements); nothing is allocated from a claim.
+// Elements per tensor that a reader accepts (256 Mi elements). A reader never allocates memory for
+// a size that the text only claims.
 inline constexpr int64_t kMaxElements = int64_t{1} << 28;
 // Bytes of text a reader accepts.
 inline constexpr size_t kMaxCaseBytes = size_t{1} << 30;

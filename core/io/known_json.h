@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Findings that somebody knows already: those of an earlier run (a baseline, qualm.result/1) and
-// those that a person suppresses (qualm.suppressions/1, docs/ci.md and suppressions.schema.json).
+// Findings that are known already, from two kinds of files (docs/ci.md): a baseline holds the
+// findings of an earlier run (qualm.result/1), a list of suppressions holds findings that a person
+// excuses (qualm.suppressions/1, suppressions.schema.json).
 #ifndef QUALM_CORE_IO_KNOWN_JSON_H_
 #define QUALM_CORE_IO_KNOWN_JSON_H_
 
@@ -15,13 +16,13 @@ namespace qualm {
 
 using Date = std::chrono::year_month_day;
 
-// "2027-03-01"; nullopt for anything else, days that no calendar has among them.
+// "2027-03-01"; nullopt for any other text, and for days that no calendar has.
 std::optional<Date> ParseDate(std::string_view text);
 std::string DateText(const Date& date);
 
-// The fingerprints of the findings of a result document, but for those that were suppressed in that
-// run: an expired suppression must not live on in a baseline. `name` is what error lines begin
-// with. Throws InputError "NAME: FIELD: what, expected what".
+// The fingerprints of the findings of a result document. Findings that were suppressed in that run
+// are left out: an expired suppression must not live on in a baseline. `name` is what error lines
+// begin with. Throws InputError "NAME: FIELD: what, expected what".
 std::set<std::string> ParseBaseline(std::string_view text, std::string_view name);
 std::set<std::string> ReadBaselineFile(const std::string& path);
 

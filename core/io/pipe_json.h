@@ -23,7 +23,7 @@ inline constexpr int kPipeVersion = 1;
 inline constexpr size_t kPipeLineBytesMax = size_t{64} << 20;
 inline constexpr size_t kPipeHelloBytesMax = size_t{64} << 10;
 
-// What a child can do beyond the plain case, as QUALM_CAN_... of adapters/qualm_plugin.h.
+// What a child can do beyond the plain case: the QUALM_CAN_... flags of adapters/qualm_plugin.h.
 enum class PipeFeature : uint8_t {
   kBiasF32,
   kBiasI32,
@@ -45,7 +45,7 @@ std::string_view Name(PipeFeature feature);  // "bias_f32"
 // Limits of one operation.
 struct PipeOp {
   using Types = std::bitset<4>;  // by DType
-  Types x = 0xF;                 // what the child does not name it takes
+  Types x = 0xF;                 // a child that lists no types takes all
   Types w = 0xF;
   Types out = 0xF;
   std::bitset<kPipeFeatureCount> features;

@@ -29,16 +29,17 @@ struct Facts {
   int64_t count = 0;                 // elements that an average is taken of
   bool zero_points_are_codes = true;
   bool real_is_exact = false;  // as the double that it is
-  // Codes times scales, or a sum of such: no count of elements or function besides, whose float32
-  // may be inexact where every scale is short.
+  // The value is codes times scales, or a sum of such products. false where it also depends on a
+  // count of elements or on a function: their float32 may be inexact even where every scale has few
+  // bits.
   bool is_linear = true;
 };
 
 // 1 where the output is no code.
 float OutputScale(const Facts& f);
-// The accumulator is one of products, in units of both input scales.
+// Whether the accumulator is in units of the product of two input scales.
 bool HasProductOfScales(Op op);
-// Their product, or the one scale that there is.
+// The product of the two input scales, or the only input scale.
 float InputScales(const Case& c, int64_t channel);
 
 // Nothing is lost where a step is exact: ties stay ties there. Products of two float32 numbers are
@@ -69,7 +70,8 @@ void ForEachProduct(const Facts& f, const Visit& visit) {
   }
 }
 
-// What a case shares between its outputs. It must outlive this.
+// Gives the facts of each output of a case, and holds what the outputs share. The case must outlive
+// it.
 class FactsOf {
  public:
   explicit FactsOf(const Case& c);
@@ -78,7 +80,8 @@ class FactsOf {
  private:
   // Magnitudes of what the exact value is made of: an integer times a multiplier, and an offset.
   void AddTerms(Facts* f) const;
-  // The same of a value that is no line of an integer: of the real number before the output scale.
+  // The same for a value that is no line of an integer, from the real number before the output
+  // scale.
   void AddRealNumber(Facts* f) const;
   void AddProducts(Facts* f) const;
   void AddAverage(Facts* f) const;

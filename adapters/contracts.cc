@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "adapters/contracts.h"
+#include "adapters/kinds.h"
 
 #include <array>
 #include <span>

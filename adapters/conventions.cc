@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "adapters/conventions.h"
+#include "adapters/kinds.h"
 
 #include <exception>
 #include <memory>

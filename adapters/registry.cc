@@ -3,13 +3,10 @@
 
 #include <utility>
 
-#include "adapters/contracts.h"
-#include "adapters/conventions.h"
-#include "adapters/faulty/faults.h"
 #include "adapters/host/pipe.h"
 #include "adapters/host/plugin_subjects.h"
+#include "adapters/kinds.h"
 #include "adapters/libraries/libraries.h"
-#include "adapters/native.h"
 #include "core/subject.h"
 
 namespace qualm {

@@ -22,6 +22,7 @@
 #include "properties/coverage.h"
 #include "properties/gen/gen.h"
 #include "properties/property.h"
+#include "triage/simpler_test_util.h"
 #include "triage/triage.h"
 
 namespace qualm {

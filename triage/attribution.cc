@@ -4,18 +4,53 @@
 #include <optional>
 #include <utility>
 
+#include "core/forwarding_subject.h"
 #include "core/slice.h"
 #include "core/subject.h"
 #include "oracles/exact/exact.h"
 #include "properties/sweep.h"
 #include "triage/causes.h"
-#include "triage/recorder.h"
 #include "triage/triage.h"
 
 namespace qualm::triage {
 namespace {
 
 using Causes = std::span<const Cause* const>;
+
+struct Recorded {
+  Case problem;
+  RunContext context;
+  Tensor y;
+};
+
+// Remembers what a subject was asked and answered while a property judged it.
+class Recorder : public ForwardingSubject {
+ public:
+  using ForwardingSubject::ForwardingSubject;
+  Outcome Run(const Case& c, const RunContext& context) override {
+    constexpr size_t kMost = 64;  // no property asks more different questions
+    Outcome outcome = inner().Run(c, context);
+    if (!outcome.ok() || recorded_.size() == kMost) return outcome;
+    if (outcome.y.dtype() != c.out_dtype || outcome.y.shape() != c.output_shape()) return outcome;
+    Recorded record{ProblemOf(c), context, outcome.y};
+    const bool known = std::ranges::any_of(recorded_, [&](const Recorded& r) {
+      return r.context == record.context && r.y == record.y && r.problem == record.problem;
+    });
+    if (!known) recorded_.push_back(std::move(record));
+    return outcome;
+  }
+  // Records each case.
+  std::vector<Outcome> RunMany(std::span<const Case> cases, const RunContext& context) override {
+    return Subject::RunMany(cases, context);
+  }
+
+  // Answers of the right type and shape in the order of asking, without repetitions.
+  const std::vector<Recorded>& recorded() const { return recorded_; }
+  void Clear() { recorded_.clear(); }
+
+ private:
+  std::vector<Recorded> recorded_;
+};
 
 std::string Sentence(Op op, Causes causes) {
   std::string text = "the subject ";

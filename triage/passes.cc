@@ -13,7 +13,6 @@
 
 #include "core/slice.h"
 #include "oracles/headroom/headroom.h"
-#include "triage/observer_passes.h"
 #include "triage/shrink.h"
 #include "triage/triage.h"
 #include "triage/window_passes.h"
@@ -53,15 +52,36 @@ void Parameters(const Case& c, const Visit& visit) {
   }
 }
 
+// Parameters of a choice of scales that only change together.
+void ObserverParameters(const Case& c, const Visit& visit) {
+  if (!RowOf(c.op).qparams) return;
+  const auto offer = [&](const auto& edit) {
+    Case simpler = ProblemOf(c);
+    edit(simpler.observer);
+    return simpler.observer != c.observer && visit(simpler);
+  };
+  if (offer([](Observer& o) { o = {}; })) return;
+  const auto open_range = [](Observer& o) {
+    o.quant_min = RangeOf(o.dtype).min;
+    o.quant_max = RangeOf(o.dtype).max;
+  };
+  if (offer([&](Observer& o) {
+        o.dtype = DType::kU8;
+        open_range(o);
+      }))
+    return;
+  offer(open_range);
+}
+
 void Outputs(const Case& c, const Visit& visit) {
   if (HasWindow(c.op)) return WindowOutputs(c, visit);
-  if (c.op == Op::kChooseQParams) return ObserverOutputs(c, visit);
-  const auto rows = [&](const std::vector<int64_t>& keep) { return visit(slice::Rows(c, keep)); };
-  const auto channels = [&](const std::vector<int64_t>& keep) {
-    return visit(slice::Channels(c, keep));
+  const auto offer = [&](Case (*cut)(const Case&, slice::Places)) {
+    return [&, cut](const std::vector<int64_t>& keep) { return visit(cut(c, keep)); };
   };
-  if (c.N > 1 && Shrink(c.N, 1, channels)) return;
-  if (c.M > 1) Shrink(c.M, 1, rows);
+  if (c.N > 1 && Shrink(c.N, 1, offer(slice::Channels))) return;
+  if (c.M > 1 && Shrink(c.M, 1, offer(slice::Rows))) return;
+  const bool has_batches = RowOf(c.op).layout == Layout::kBatches;
+  if (has_batches && c.x.shape()[0] > 1) Shrink(c.x.shape()[0], 1, offer(slice::Batches));
 }
 
 bool IsZero(const Tensor& tensor, int64_t i) { return tensor.BitsAt(i) == 0; }
@@ -371,18 +391,5 @@ Case SimplestParameters(const Case& c) {
 }
 
 std::span<const Pass> AllPasses() { return kPasses; }
-
-void ForEachSimpler(const Case& c, const std::function<bool(const Case&)>& visit) {
-  const std::vector<int64_t> here = Complexity(c);
-  bool taken = false;
-  for (const Pass& pass : kPasses) {
-    pass.run(c, [&](const Case& candidate) {
-      if (Complexity(candidate) >= here || !Validate(candidate).empty()) return false;
-      taken = visit(candidate);
-      return taken;
-    });
-    if (taken) return;
-  }
-}
 
 }  // namespace qualm::triage

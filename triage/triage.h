@@ -82,10 +82,6 @@ struct MinimizeResult {
 MinimizeResult Minimize(const Case& c, Subject& subject, const Property& property,
                         const MinimizeOptions& options = {});
 
-// Candidates one step simpler, in order: the passes that RapidCheck's shrinking uses too.
-// Calls `visit` until it returns true (accepted) or there are no more.
-void ForEachSimpler(const Case& c, const std::function<bool(const Case&)>& visit);
-
 // Text: exact derivation of output `index`, then each subject's, to the first divergence; and, if
 // the case carries an observed output, which conventions produce exactly that.
 struct ExplainOptions {

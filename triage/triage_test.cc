@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which minimum is found, and which reason is given, on the planted faults.
+#include "triage/simpler_test_util.h"
 #include "triage/triage.h"
 
 #include <gtest/gtest.h>

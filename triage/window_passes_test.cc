@@ -9,7 +9,7 @@
 
 #include "oracles/headroom/headroom.h"
 #include "properties/gen/gen.h"
-#include "triage/triage.h"
+#include "triage/simpler_test_util.h"
 
 namespace qualm::triage {
 namespace {

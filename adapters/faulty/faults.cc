@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "adapters/faulty/faults.h"
+#include "adapters/kinds.h"
 
 #include <algorithm>
 #include <memory>

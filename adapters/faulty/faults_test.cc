@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every planted fault has a witness: a smallest case on which the unharmed implementation gives
 // the values worked out by hand, and the harmed one does not.
-#include "adapters/faulty/faults.h"
+#include "adapters/kinds.h"
 
 #include <gtest/gtest.h>
 

@@ -15,22 +15,17 @@ namespace qualm {
 struct GoldenRecord::Value {
   enum class Kind : uint8_t { kNull, kBoolean, kInteger, kNumber, kText, kList };
   Kind kind = Kind::kNull;
-  int64_t integer = 0;            // kInteger
-  std::string text;               // kText; kNumber: the token as written
-  std::vector<int64_t> integers;  // kList, while all entries are integers
-  std::vector<Value> items;       // kList otherwise
+  int64_t integer = 0;                 // kInteger
+  std::string text = {};               // kText; kNumber: the token as written
+  std::vector<int64_t> integers = {};  // kList, while all entries are integers
+  std::vector<Value> items = {};       // kList otherwise
 
   void Append(Value item) {
     if (items.empty() && item.kind == Kind::kInteger) {
       integers.push_back(item.integer);
       return;
     }
-    for (const int64_t integer_item : integers) {
-      Value moved;
-      moved.kind = Kind::kInteger;
-      moved.integer = integer_item;
-      items.push_back(std::move(moved));
-    }
+    for (const int64_t each : integers) items.push_back({.kind = Kind::kInteger, .integer = each});
     integers.clear();
     items.push_back(std::move(item));
   }
@@ -44,13 +39,7 @@ constexpr size_t kMaxDepth = 16;
 constexpr size_t kMaxLineBytes = size_t{1} << 28;
 
 // Ids and names go into one-line messages.
-std::string Printable(std::string_view text) {
-  std::string result(text.substr(0, 120));
-  for (char& c : result) {
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
-  }
-  return result;
-}
+std::string Printable(std::string_view text) { return OneLine(text.substr(0, 120)); }
 
 class Builder : public nlohmann::json_sax<nlohmann::json> {
  public:
@@ -58,25 +47,20 @@ class Builder : public nlohmann::json_sax<nlohmann::json> {
   std::string error;
 
   bool null() override { return Add({}); }
-  bool boolean(bool value) override {
-    Value v;
-    v.kind = Kind::kBoolean;
-    v.integer = value ? 1 : 0;
-    return Add(std::move(v));
+  bool boolean(bool /*value*/) override { return Add({.kind = Kind::kBoolean}); }
+  bool number_integer(number_integer_t value) override {
+    return Add({.kind = Kind::kInteger, .integer = value});
   }
-  bool number_integer(number_integer_t value) override { return AddInteger(value); }
   bool number_unsigned(number_unsigned_t value) override {
-    if (value <= static_cast<number_unsigned_t>(INT64_MAX)) {
-      return AddInteger(static_cast<int64_t>(value));
-    }
-    return AddNumber(std::to_string(value));
+    if (value <= static_cast<number_unsigned_t>(INT64_MAX))
+      return number_integer(static_cast<number_integer_t>(value));
+    return Add({.kind = Kind::kNumber, .text = std::to_string(value)});
   }
-  bool number_float(number_float_t, const string_t& token) override { return AddNumber(token); }
+  bool number_float(number_float_t, const string_t& token) override {
+    return Add({.kind = Kind::kNumber, .text = token});
+  }
   bool string(string_t& text) override {
-    Value v;
-    v.kind = Kind::kText;
-    v.text = std::move(text);
-    return Add(std::move(v));
+    return Add({.kind = Kind::kText, .text = std::move(text)});
   }
   bool binary(binary_t&) override { return Fail("binary data"); }
   bool start_object(size_t) override {
@@ -95,8 +79,7 @@ class Builder : public nlohmann::json_sax<nlohmann::json> {
     if (!in_object_) return Fail("expected an object");
     if (lists_.size() + 1 >= kMaxDepth)
       return Fail("field " + Printable(key_) + ": nested too deep");
-    lists_.emplace_back();
-    lists_.back().kind = Kind::kList;
+    lists_.push_back({.kind = Kind::kList});
     return true;
   }
   bool end_array() override {
@@ -119,18 +102,6 @@ class Builder : public nlohmann::json_sax<nlohmann::json> {
   bool Fail(std::string what) {
     error = std::move(what);
     return false;
-  }
-  bool AddInteger(int64_t value) {
-    Value v;
-    v.kind = Kind::kInteger;
-    v.integer = value;
-    return Add(std::move(v));
-  }
-  bool AddNumber(std::string token) {
-    Value v;
-    v.kind = Kind::kNumber;
-    v.text = std::move(token);
-    return Add(std::move(v));
   }
   bool Add(Value value) {
     if (!in_object_) return Fail("expected an object");
@@ -171,17 +142,10 @@ float AsFloat(const GoldenRecord& record, const std::string& field, const Value&
 
 std::vector<float> AsFloats(const GoldenRecord& record, const std::string& field,
                             const Value& value) {
+  if (value.kind != Kind::kList) return {AsFloat(record, field, value)};
   std::vector<float> result;
-  if (value.kind != Kind::kList) {
-    result.push_back(AsFloat(record, field, value));
-    return result;
-  }
-  for (const int64_t integer : value.integers) {
-    Value item;
-    item.kind = Kind::kInteger;
-    item.integer = integer;
-    result.push_back(AsFloat(record, field, item));
-  }
+  for (const int64_t integer : value.integers)
+    result.push_back(AsFloat(record, field, {.kind = Kind::kInteger, .integer = integer}));
   for (const Value& item : value.items) result.push_back(AsFloat(record, field, item));
   return result;
 }
@@ -197,11 +161,6 @@ int64_t GoldenRecord::Int(const std::string& field) const {
   const Value& value = Find(*this, field);
   if (value.kind != Kind::kInteger) Wrong(*this, field, "expected an integer");
   return value.integer;
-}
-
-std::optional<int64_t> GoldenRecord::IntOr(const std::string& field) const {
-  if (!Has(field)) return std::nullopt;
-  return Int(field);
 }
 
 std::string GoldenRecord::Text(const std::string& field) const {

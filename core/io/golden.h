@@ -25,7 +25,6 @@ class GoldenRecord {
 
   bool Has(const std::string& field) const;     // present and not null
   int64_t Int(const std::string& field) const;  // InputError if absent or no integer
-  std::optional<int64_t> IntOr(const std::string& field) const;
   std::string Text(const std::string& field) const;
   float Float(const std::string& field) const;                // float32 text or number
   double Double(const std::string& field) const;              // float64 text

@@ -160,6 +160,15 @@ Status CheckRange(std::string_view name, const OutputRange& range, ElementType t
                          "], expected min <= max and an overlap with " + TypeName(type));
 }
 
+Status IsButExpected(std::string_view name, int64_t value, const std::string& expected) {
+  return Error(name, " is " + std::to_string(value) + ", expected " + expected);
+}
+
+Status CheckSize(std::string_view name, int64_t value, int64_t expected, std::string_view what) {
+  if (value == expected) return {};
+  return IsButExpected(name, value, std::string(what) + ", " + std::to_string(expected));
+}
+
 Status CheckDisjoint(const ConstMatrix& x, const MutableMatrix& y,
                      std::span<const uint8_t> scratch) {
   if (Overlap(x, y)) return {"y overlaps x, expected separate memory"};
@@ -170,6 +179,18 @@ Status CheckDisjoint(const ConstMatrix& x, const MutableMatrix& y,
   return {};
 }
 
+namespace {
+
+// Codes y of the shape of x, clamped to `range`.
+Status CheckCodesOut(const ConstMatrix& x, const OutputRange& range, const MutableMatrix& y) {
+  QUALM_RETURN_IF_ERROR(CheckCode("y", y.type));
+  QUALM_RETURN_IF_ERROR(CheckRange("range", range, y.type));
+  QUALM_RETURN_IF_ERROR(CheckMatrix("y", y));
+  return CheckSameShape(x, y);
+}
+
+}  // namespace
+
 Status ValidateQuantize(const ConstMatrix& x, std::span<const float> scale,
                         std::span<const int32_t> zero_point, const OutputRange& range,
                         const MutableMatrix& y) {
@@ -177,10 +198,7 @@ Status ValidateQuantize(const ConstMatrix& x, std::span<const float> scale,
   QUALM_RETURN_IF_ERROR(CheckMatrix("x", x));
   QUALM_RETURN_IF_ERROR(CheckScales("scale", scale, x.columns));
   QUALM_RETURN_IF_ERROR(CheckCount("zero_point", zero_point.size(), x.columns));
-  QUALM_RETURN_IF_ERROR(CheckCode("y", y.type));
-  QUALM_RETURN_IF_ERROR(CheckRange("range", range, y.type));
-  QUALM_RETURN_IF_ERROR(CheckMatrix("y", y));
-  return CheckSameShape(x, y);
+  return CheckCodesOut(x, range, y);
 }
 
 Status ValidateDequantize(const ConstMatrix& q, std::span<const float> scale,
@@ -219,10 +237,7 @@ Status ValidateRequantize(const ConstMatrix& acc, std::span<const Multiplier> mu
                                       ", expected 1 with a requantization other than exact");
     }
   }
-  QUALM_RETURN_IF_ERROR(CheckCode("y", y.type));
-  QUALM_RETURN_IF_ERROR(CheckRange("range", range, y.type));
-  QUALM_RETURN_IF_ERROR(CheckMatrix("y", y));
-  return CheckSameShape(acc, y);
+  return CheckCodesOut(acc, range, y);
 }
 
 Status ValidateRescaleCodes(const ConstMatrix& x, const Quantization& x_q, const Quantization& y_q,
@@ -231,10 +246,7 @@ Status ValidateRescaleCodes(const ConstMatrix& x, const Quantization& x_q, const
   QUALM_RETURN_IF_ERROR(CheckMatrix("x", x));
   QUALM_RETURN_IF_ERROR(CheckScale("x_q.scale", x_q.scale));
   QUALM_RETURN_IF_ERROR(CheckScale("y_q.scale", y_q.scale));
-  QUALM_RETURN_IF_ERROR(CheckCode("y", y.type));
-  QUALM_RETURN_IF_ERROR(CheckRange("range", range, y.type));
-  QUALM_RETURN_IF_ERROR(CheckMatrix("y", y));
-  return CheckSameShape(x, y);
+  return CheckCodesOut(x, range, y);
 }
 
 Status ValidateBinary(const ConstMatrix& a, const Quantization& a_q, const ConstMatrix& b,
@@ -247,10 +259,7 @@ Status ValidateBinary(const ConstMatrix& a, const Quantization& a_q, const Const
   QUALM_RETURN_IF_ERROR(CheckMatrix("b", b));
   QUALM_RETURN_IF_ERROR(CheckScale("b_q.scale", b_q.scale));
   QUALM_RETURN_IF_ERROR(CheckScale("y_q.scale", y_q.scale));
-  QUALM_RETURN_IF_ERROR(CheckCode("y", y.type));
-  QUALM_RETURN_IF_ERROR(CheckRange("range", range, y.type));
-  QUALM_RETURN_IF_ERROR(CheckMatrix("y", y));
-  QUALM_RETURN_IF_ERROR(CheckSameShape(a, y));
+  QUALM_RETURN_IF_ERROR(CheckCodesOut(a, range, y));
   return CheckSameShape(b, y);
 }
 

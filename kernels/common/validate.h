@@ -63,6 +63,9 @@ Status CheckScales(std::string_view name, std::span<const float> values, int64_t
 Status CheckCount(std::string_view name, size_t count, int64_t columns);
 Status CheckRequantization(Requantization requantization);  // one of the enumeration
 Status CheckRange(std::string_view name, const OutputRange& range, ElementType type);
+Status CheckSize(std::string_view name, int64_t value, int64_t expected, std::string_view what);
+// "NAME is VALUE, expected EXPECTED".
+Status IsButExpected(std::string_view name, int64_t value, const std::string& expected);
 
 // An error where two of x, y and scratch share a byte: a layer writes outputs while it still has
 // activations to read. Matrices are valid; rows of x and y with equal strides may be interleaved.

@@ -15,12 +15,10 @@ using internal::AsMatrix;
 using internal::CheckDisjoint;
 using internal::CheckImages;
 using internal::CheckMatrix;
+using internal::CheckSize;
 using internal::CheckType;
 using internal::CheckWindow;
-
-Status IsButExpected(std::string_view name, int64_t value, const std::string& expected) {
-  return {std::string(name) + " is " + std::to_string(value) + ", expected " + expected};
-}
+using internal::IsButExpected;
 
 Status CheckAtLeast(std::string_view name, int64_t value, int64_t least) {
   if (value >= least) return {};
@@ -67,20 +65,15 @@ Status ValidateConvRun(const ConvShape& layer, const ConstImages& x, const Mutab
                        std::span<const uint8_t> scratch) {
   QUALM_RETURN_IF_ERROR(CheckType("x", x.type, layer.input_type));
   QUALM_RETURN_IF_ERROR(CheckImages(x));
-  if (x.channels != layer.in_channels) {
-    return IsButExpected("x.channels", x.channels,
-                         "in_channels of the layer, " + std::to_string(layer.in_channels));
-  }
+  QUALM_RETURN_IF_ERROR(
+      CheckSize("x.channels", x.channels, layer.in_channels, "in_channels of the layer"));
   WindowGeometry window = layer.window;
   window.in_h = x.height;
   window.in_w = x.width;
   QUALM_RETURN_IF_ERROR(CheckWindow(window));
   QUALM_RETURN_IF_ERROR(CheckType("y", y.type, layer.output_type));
   QUALM_RETURN_IF_ERROR(CheckMatrix("y", y));
-  if (y.columns != layer.channels) {
-    return IsButExpected("y.columns", y.columns,
-                         "N of the weights, " + std::to_string(layer.channels));
-  }
+  QUALM_RETURN_IF_ERROR(CheckSize("y.columns", y.columns, layer.channels, "N of the weights"));
   const int64_t out_h = ConvOutputHeight(window);
   const int64_t out_w = ConvOutputWidth(window);
   if (y.rows != static_cast<__int128>(out_h) * out_w * x.batch) {

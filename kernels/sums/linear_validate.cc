@@ -18,6 +18,7 @@ using internal::CheckMatrix;
 using internal::CheckRange;
 using internal::CheckScale;
 using internal::CheckScales;
+using internal::CheckSize;
 using internal::CheckType;
 
 Status CheckInputType(ElementType type) {
@@ -69,12 +70,6 @@ Status CheckRequantization(const LinearParams& params) {
     return {"bias is given with a requantization other than exact, expected bias_i32 or none"};
   }
   return {};
-}
-
-Status CheckSize(std::string_view name, int64_t value, int64_t expected, std::string_view what) {
-  if (value == expected) return {};
-  return {std::string(name) + " is " + std::to_string(value) + ", expected " + std::string(what) +
-          ", " + std::to_string(expected)};
 }
 
 }  // namespace

@@ -48,15 +48,7 @@ void ShiftInRows(Value& v, const Channel& c) {
   InLastColumns(c) ? ShiftSaturating(v, c) : ShiftWrapping(v, c);
 }
 
-Channel ChannelOf(const Case& c, int64_t n) {
-  Channel channel;
-  SetClamp(channel, c);
-  if (c.bias_i32) channel.bias_i32 = (*c.bias_i32)[static_cast<size_t>(n)];
-  if (c.out_dtype == DType::kS32) return channel;
-  channel.zero_point = c.out_q.zero_point_at(0);
-  channel.fixed = QuantizeMultiplier(RealMultiplier(c, n), false);
-  return channel;
-}
+Channel ChannelOf(const Case& c, int64_t n) { return FixedPointChannel(c, n); }
 
 std::string CannotRun(const Case& c, bool simd) {
   const bool scales_per_channel = c.w_q.scale.size() > 1 || c.multiplier.size() > 1;
@@ -98,21 +90,14 @@ Convention Make(bool simd) {
   definition.accumulation = [](const Case&) { return Accumulation{}; };
   definition.channel = ChannelOf;
   definition.steps = [simd](const Case& c) {
-    std::vector<Step> steps;
-    if (c.bias_i32) steps.push_back({Stage::kBias, "+ int32 bias {bias_i32}", step::AddBiasI32});
-    if (c.out_dtype != DType::kS32) {
-      const auto shift_simd = c.op == Op::kRequantize ? ShiftInRows : ShiftInBlocks;
-      steps.push_back({Stage::kScale,
-                       simd ? "<< {shift} if positive, wrapping in blocks of 4"
-                            : "<< {shift} if positive, saturating",
-                       simd ? shift_simd : ShiftSaturating});
-      steps.push_back({Stage::kRound, "times {fixed}*2^-31, >> -{shift} if negative, rounded twice",
-                       ScaleDown});
-      steps.push_back(
-          {Stage::kZeroPoint, "+ zero point {zero_point}, wrapping", step::AddZeroPointWrap32});
-    }
-    steps.push_back({Stage::kClamp, "clamp to {low}..{high}", step::Clamp});
-    return steps;
+    const auto shift_simd = c.op == Op::kRequantize ? ShiftInRows : ShiftInBlocks;
+    return FixedPointSteps(
+        c, {{Stage::kScale,
+             simd ? "<< {shift} if positive, wrapping in blocks of 4"
+                  : "<< {shift} if positive, saturating",
+             simd ? shift_simd : ShiftSaturating},
+            {Stage::kRound, "times {fixed}*2^-31, >> -{shift} if negative, rounded twice",
+             ScaleDown}});
   };
   return MakeConvention(std::move(definition));
 }

@@ -26,15 +26,7 @@ void ShiftRight(Value& v, const Channel& c) {
   if (right > 0) v.SetInt((v.integer + (int64_t{1} << (right - 1))) >> right);
 }
 
-Channel ChannelOf(const Case& c, int64_t n) {
-  Channel channel;
-  SetClamp(channel, c);
-  if (c.bias_i32) channel.bias_i32 = (*c.bias_i32)[static_cast<size_t>(n)];
-  if (c.out_dtype == DType::kS32) return channel;
-  channel.zero_point = c.out_q.zero_point_at(0);
-  channel.fixed = QuantizeMultiplier(RealMultiplier(c, n), false);
-  return channel;
-}
+Channel ChannelOf(const Case& c, int64_t n) { return FixedPointChannel(c, n); }
 
 std::string CannotRun(const Case& c) {
   const std::string shared = FirstReason({
@@ -71,21 +63,11 @@ std::vector<Convention> RuyConventions() {
   definition.accumulation = [](const Case&) { return Accumulation{}; };
   definition.channel = ChannelOf;
   definition.steps = [](const Case& c) {
-    std::vector<Step> steps;
-    if (c.bias_i32) steps.push_back({Stage::kBias, "+ int32 bias {bias_i32}", step::AddBiasI32});
-    if (c.out_dtype != DType::kS32) {
-      steps.push_back({Stage::kScale, "<< {shift} if positive, wrapping", ShiftLeft});
-      steps.push_back({Stage::kRound, "times {fixed}*2^-31, half up", HighHalf});
-      steps.push_back({Stage::kRound, ">> -{shift} if negative, half up", ShiftRight});
-      steps.push_back(
-          {Stage::kZeroPoint, "+ zero point {zero_point}, wrapping", step::AddZeroPointWrap32});
-    }
-    steps.push_back({Stage::kClamp, "clamp to {low}..{high}", step::Clamp});
-    return steps;
+    return FixedPointSteps(c, {{Stage::kScale, "<< {shift} if positive, wrapping", ShiftLeft},
+                               {Stage::kRound, "times {fixed}*2^-31, half up", HighHalf},
+                               {Stage::kRound, ">> -{shift} if negative, half up", ShiftRight}});
   };
-  std::vector<Convention> conventions;
-  conventions.push_back(MakeConvention(std::move(definition)));
-  return conventions;
+  return {MakeConvention(std::move(definition))};
 }
 
 }  // namespace qualm::conventions

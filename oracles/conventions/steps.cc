@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/float_text.h"
+#include "oracles/conventions/requirements.h"
 
 namespace qualm::conventions {
 namespace {
@@ -182,6 +183,28 @@ std::vector<int32_t> CodesUnderWindow(const Case& c, int64_t index) {
 void SetClamp(Channel& channel, const Case& c) {
   channel.low = static_cast<int32_t>(std::min<int64_t>(LowerBound(c), INT32_MAX));
   channel.high = c.out_max;
+}
+
+Channel FixedPointChannel(const Case& c, int64_t n, bool single) {
+  Channel channel;
+  SetClamp(channel, c);
+  if (c.bias_i32) channel.bias_i32 = (*c.bias_i32)[static_cast<size_t>(n)];
+  if (c.out_dtype == DType::kS32) return channel;
+  channel.zero_point = c.out_q.zero_point_at(0);
+  channel.fixed = QuantizeMultiplier(RealMultiplier(c, n), single);
+  return channel;
+}
+
+std::vector<Step> FixedPointSteps(const Case& c, std::initializer_list<Step> scaling) {
+  std::vector<Step> steps;
+  if (c.bias_i32) steps.push_back({Stage::kBias, "+ int32 bias {bias_i32}", step::AddBiasI32});
+  if (c.out_dtype != DType::kS32) {
+    steps.insert(steps.end(), scaling);
+    steps.push_back(
+        {Stage::kZeroPoint, "+ zero point {zero_point}, wrapping", step::AddZeroPointWrap32});
+  }
+  steps.push_back({Stage::kClamp, "clamp to {low}..{high}", step::Clamp});
+  return steps;
 }
 
 Channel FixedPointAddChannel(const Case& c, int32_t bits) {

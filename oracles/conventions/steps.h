@@ -5,6 +5,7 @@
 #define QUALM_ORACLES_CONVENTIONS_STEPS_H_
 
 #include <cstdint>
+#include <initializer_list>
 #include <span>
 #include <string>
 #include <string_view>
@@ -118,6 +119,12 @@ std::vector<int32_t> CodesUnderWindow(const Case& c, int64_t index);
 
 // Clamp bounds of a code output, relu included.
 void SetClamp(Channel& channel, const Case& c);
+// What fixed-point backends compute with (gemmlowp, ruy, TFLite): clamp, int32 bias, zero point and
+// the multiplier of channel n as an integer and a shift. `single`: see QuantizeMultiplier.
+Channel FixedPointChannel(const Case& c, int64_t n, bool single = false);
+// Their steps: an int32 bias, then `scaling` and the zero point (not for s32 outputs), then the
+// clamp.
+std::vector<Step> FixedPointSteps(const Case& c, std::initializer_list<Step> scaling);
 // add in fixed point: both scales over the output's as integers that share one exponent
 // (a_fixed, b_fixed, fixed.shift), the larger in [2^(bits-1), 2^bits].
 Channel FixedPointAddChannel(const Case& c, int32_t bits);

@@ -62,16 +62,11 @@ Channel OperandsChannel(const Case& c, bool single) {
 
 Channel ChannelOf(const Case& c, int64_t n, bool single) {
   if (HasTwoOperands(c.op)) return OperandsChannel(c, single);
+  if (c.op != Op::kQuantize) return FixedPointChannel(c, n, single);
   Channel channel;
   SetClamp(channel, c);
-  if (c.op == Op::kQuantize) {
-    channel.scale = c.out_q.scale_at(0);
-    channel.zero_point = c.out_q.zero_point_at(0);
-    return channel;
-  }
+  channel.scale = c.out_q.scale_at(0);
   channel.zero_point = c.out_q.zero_point_at(0);
-  channel.fixed = QuantizeMultiplier(RealMultiplier(c, n), single);
-  if (c.bias_i32) channel.bias_i32 = (*c.bias_i32)[static_cast<size_t>(n)];
   return channel;
 }
 
@@ -127,37 +122,24 @@ Convention Make(bool single) {
   definition.accumulation = [](const Case&) { return Accumulation{}; };
   definition.channel = [single](const Case& c, int64_t n) { return ChannelOf(c, n, single); };
   definition.steps = [single](const Case& c) {
-    std::vector<Step> steps;
     if (c.op == Op::kQuantize) {
-      steps.push_back({Stage::kScale, "divided by scale {scale}", step::DivideByScale});
-      steps.push_back({Stage::kRound, "round, ties away from zero", RoundAway});
-    } else {
-      if (c.op == Op::kMul) {
-        steps.push_back(step::kProduct);
-      }
-      if (c.op == Op::kAdd) {
-        steps.push_back(
-            {Stage::kAccumulate,
+      return FixedPointSteps(c, {{Stage::kScale, "divided by scale {scale}", step::DivideByScale},
+                                 {Stage::kRound, "round, ties away from zero", RoundAway}});
+    }
+    const Step multiply =
+        single
+            ? Step{Stage::kRound, "times {fixed}*2^({shift}-31), ties toward +inf", TimesFixedOnce}
+            : Step{Stage::kRound,
+                   "times {fixed}*2^({shift}-31), rounded twice, ties away from zero",
+                   TimesFixedTwice};
+    if (c.op == Op::kMul) return FixedPointSteps(c, {step::kProduct, multiply});
+    if (c.op != Op::kAdd) return FixedPointSteps(c, {multiply});
+    return FixedPointSteps(
+        c, {{Stage::kAccumulate,
              "(a - {a_zp})*2^20 * {a_fixed}*2^({a_shift}-31) + ({b} - {b_zp})*2^20 * "
              "{b_fixed}*2^({b_shift}-31)",
-             single ? AddScaled<MultiplyOneRounding> : AddScaled<MultiplyTwoRoundings>});
-      }
-      if (c.bias_i32) {
-        steps.push_back({Stage::kBias, "+ int32 bias {bias_i32}", step::AddBiasI32});
-      }
-      if (single) {
-        steps.push_back(
-            {Stage::kRound, "times {fixed}*2^({shift}-31), ties toward +inf", TimesFixedOnce});
-      } else {
-        steps.push_back({Stage::kRound,
-                         "times {fixed}*2^({shift}-31), rounded twice, ties away from zero",
-                         TimesFixedTwice});
-      }
-    }
-    steps.push_back(
-        {Stage::kZeroPoint, "+ zero point {zero_point}, wrapping", step::AddZeroPointWrap32});
-    steps.push_back({Stage::kClamp, "clamp to {low}..{high}", step::Clamp});
-    return steps;
+             single ? AddScaled<MultiplyOneRounding> : AddScaled<MultiplyTwoRoundings>},
+            multiply});
   };
   return MakeConvention(std::move(definition));
 }

@@ -3,7 +3,6 @@
 // subject is compared with itself.
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 #include <string>
 
 #include "core/rng.h"
@@ -18,12 +17,6 @@ namespace {
 using relation::Answer;
 using relation::Ask;
 using relation::SameAnswer;
-
-std::vector<int64_t> Iota(int64_t count) {
-  std::vector<int64_t> values(static_cast<size_t>(count));
-  std::iota(values.begin(), values.end(), int64_t{0});
-  return values;
-}
 
 // Summands that can move on their own: all of linear's, the input channels of a group for
 // convolutions, the pixels of an image for global_avg_pool.
@@ -48,10 +41,8 @@ Case WithTerms(const Case& c, const std::vector<int64_t>& terms, int32_t x_code 
 
 Verdict KPermutation(const Case& c, Subject& subject) {
   if (MovableTerms(c) < 2 || c.M == 0 || c.N == 0) return Verdict::Vacuous("nothing to permute");
-  std::vector<int64_t> terms = Iota(MovableTerms(c));
   Rng rng(relation::Hash(c));
-  for (size_t i = terms.size() - 1; i > 0; --i) std::swap(terms[i], terms[rng.Below(i + 1)]);
-  const Case permuted = WithTerms(c, terms);
+  const Case permuted = WithTerms(c, relation::Permutation(rng, MovableTerms(c)));
   if (permuted.x == c.x && permuted.w == c.w) {
     return Verdict::Vacuous("the permutation changes nothing");
   }
@@ -70,7 +61,7 @@ Verdict ZeroTermAppend(const Case& c, Subject& subject) {
   if (!x_is_code && !w_is_code) return Verdict::Vacuous("no zero point is a code");
   // One term before, which shifts all pairs by one, and one behind. The other factor is as large as
   // can be. Which factor is real 0 alternates if both zero points are codes.
-  std::vector<int64_t> terms = Iota(MovableTerms(c));
+  std::vector<int64_t> terms = slice::Range(0, MovableTerms(c));
   terms.insert(terms.begin(), -1);
   terms.push_back(-1);
   const bool zero_in_x = x_is_code && (!w_is_code || relation::Hash(c) % 2 == 0);
@@ -108,16 +99,7 @@ void AddShiftWithin(const Case& c, Tensor Case::* tensor, QParams Case::* q,
                     const std::string& name, std::vector<Shift>& shifts) {
   const Tensor& codes = c.*tensor;
   if (codes.empty()) return;
-  const CodeRange range = RangeOf(codes.dtype());
-  int32_t lowest = range.max;
-  int32_t highest = range.min;
-  for (int64_t i = 0; i < codes.size(); ++i) {
-    lowest = std::min(lowest, codes.IntAt(i));
-    highest = std::max(highest, codes.IntAt(i));
-  }
-  const int32_t up = range.max - highest;
-  const int32_t down = range.min - lowest;
-  const int32_t by = up >= -down ? up : down;
+  const int32_t by = relation::ShiftWithin(codes);
   if (by == 0) return;
   Shift shift{ProblemOf(c), 0, "shifting " + name + " and its zero point by " + std::to_string(by)};
   if (Move(shift.follow_up, tensor, q, codes.dtype(), by)) shifts.push_back(std::move(shift));
@@ -280,13 +262,10 @@ Verdict RowIndependence(const Case& c, Subject& subject) {
   const Answer whole = Ask(subject, c);
   if (whole.verdict) return *whole.verdict;
   for (int64_t row : TwoOf(c, c.M)) {
-    const Answer alone = Ask(subject, slice::Rows(c, std::span(&row, 1)));
-    if (alone.verdict) return *alone.verdict;
-    for (int64_t n = 0; n < c.N; ++n) {
-      const int64_t i = row * c.N + n;
-      if (alone.y.BitsAt(n) == whole.y.BitsAt(i)) continue;
-      return relation::FailedAt(c, alone.y, n, whole.y, i, "a row differs from the same row alone");
-    }
+    const auto differs = relation::DiffersAlone(
+        c, whole.y, slice::Rows(c, std::span(&row, 1)), subject,
+        [&](int64_t n) { return row * c.N + n; }, "a row differs from the same row alone");
+    if (differs) return *differs;
   }
   return Verdict::Passed();
 }
@@ -297,14 +276,11 @@ Verdict BatchIndependence(const Case& c, Subject& subject) {
   const Answer whole = Ask(subject, c);
   if (whole.verdict) return *whole.verdict;
   for (int64_t image : TwoOf(c, batch)) {
-    const Answer alone = Ask(subject, slice::Batches(c, std::span(&image, 1)));
-    if (alone.verdict) return *alone.verdict;
-    for (int64_t i = 0; i < alone.y.size(); ++i) {
-      const int64_t at = image * alone.y.size() + i;
-      if (alone.y.BitsAt(i) == whole.y.BitsAt(at)) continue;
-      return relation::FailedAt(c, alone.y, i, whole.y, at,
-                                "an image differs from the same image alone");
-    }
+    const int64_t size = whole.y.size() / batch;
+    const auto differs = relation::DiffersAlone(
+        c, whole.y, slice::Batches(c, std::span(&image, 1)), subject,
+        [&](int64_t i) { return image * size + i; }, "an image differs from the same image alone");
+    if (differs) return *differs;
   }
   return Verdict::Passed();
 }
@@ -314,14 +290,10 @@ Verdict ColumnIndependence(const Case& c, Subject& subject) {
   const Answer whole = Ask(subject, c);
   if (whole.verdict) return *whole.verdict;
   for (int64_t column : TwoOf(c, c.N)) {
-    const Answer alone = Ask(subject, slice::Channels(c, std::span(&column, 1)));
-    if (alone.verdict) return *alone.verdict;
-    for (int64_t m = 0; m < c.M; ++m) {
-      const int64_t i = m * c.N + column;
-      if (alone.y.BitsAt(m) == whole.y.BitsAt(i)) continue;
-      return relation::FailedAt(c, alone.y, m, whole.y, i,
-                                "a column differs from the same column alone");
-    }
+    const auto differs = relation::DiffersAlone(
+        c, whole.y, slice::Channels(c, std::span(&column, 1)), subject,
+        [&](int64_t m) { return m * c.N + column; }, "a column differs from the same column alone");
+    if (differs) return *differs;
   }
   return Verdict::Passed();
 }

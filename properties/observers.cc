@@ -3,7 +3,6 @@
 // oracle: the subject is compared with itself, or its answer with the values.
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 #include <string>
 #include <vector>
 
@@ -55,23 +54,16 @@ float ValueAt(const Case& c, int64_t b, int64_t m, int64_t n) {
   return c.x.FloatAt((b * c.M + m) * c.N + n);
 }
 
-std::vector<int64_t> Permutation(Rng& rng, int64_t count) {
-  std::vector<int64_t> order(static_cast<size_t>(count));
-  std::iota(order.begin(), order.end(), int64_t{0});
-  for (size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[rng.Below(i)]);
-  return order;
-}
-
 Verdict ValuePermutation(const Case& c, Subject& subject) {
   Rng rng(relation::Hash(c));
   const int64_t batches = c.x.shape()[0];
   // Values stay in their batch, but for min_max; per channel they stay in their row.
   const std::vector<int64_t> order =
-      Permutation(rng, c.observer.kind == Kind::kMinMax ? batches : 1);
+      relation::Permutation(rng, c.observer.kind == Kind::kMinMax ? batches : 1);
   std::vector<std::vector<int64_t>> columns;
   const int64_t movable = c.per_channel ? c.N : c.M * c.N;
   for (int64_t i = 0; i < batches * (c.per_channel ? c.M : 1); ++i) {
-    columns.push_back(Permutation(rng, movable));
+    columns.push_back(relation::Permutation(rng, movable));
   }
   const Case permuted = WithValues(c, batches, c.N, [&](int64_t b, int64_t m, int64_t n) {
     const int64_t from = order.size() > 1 ? order[static_cast<size_t>(b)] : b;

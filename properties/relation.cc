@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <numeric>
 #include <type_traits>
 #include <vector>
 
-#include "core/rng.h"
 #include "oracles/exact/exact.h"
 #include "properties/property.h"
 
@@ -36,6 +36,17 @@ std::optional<Tensor> Shifted(const Tensor& tensor, DType dtype, int32_t shift) 
   }
   if (outside) return std::nullopt;
   return shifted;
+}
+
+int32_t ShiftWithin(const Tensor& codes) {
+  const CodeRange range = RangeOf(codes.dtype());
+  int32_t lowest = range.max, highest = range.min;
+  for (int64_t i = 0; i < codes.size(); ++i) {
+    lowest = std::min(lowest, codes.IntAt(i));
+    highest = std::max(highest, codes.IntAt(i));
+  }
+  const int32_t up = range.max - highest, down = range.min - lowest;
+  return up >= -down ? up : down;
 }
 
 std::optional<int32_t> ShiftedInt(int32_t value, int64_t shift) {
@@ -70,6 +81,13 @@ uint64_t Hash(const Case& c) {
   thread_local std::optional<Known> known;
   if (!known || !(known->problem == c)) known = Known{c, HashOf(c)};
   return known->hash;
+}
+
+std::vector<int64_t> Permutation(Rng& rng, int64_t count) {
+  std::vector<int64_t> order(static_cast<size_t>(count));
+  std::iota(order.begin(), order.end(), int64_t{0});
+  for (size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[rng.Below(i)]);
+  return order;
 }
 
 int64_t LowEnd(const Case& c, int64_t channel) {
@@ -126,6 +144,19 @@ Verdict Expect(const Case& c, const Tensor& expected, Subject& subject, const st
   const Answer actual = Ask(subject, c);
   if (actual.verdict) return *actual.verdict;
   return Difference(c, expected, actual.y, what).value_or(Verdict::Passed());
+}
+
+std::optional<Verdict> DiffersAlone(const Case& c, const Tensor& whole, const Case& part,
+                                    Subject& subject,
+                                    const std::function<int64_t(int64_t i)>& place,
+                                    const std::string& what) {
+  const Answer alone = Ask(subject, part);
+  if (alone.verdict) return alone.verdict;
+  for (int64_t i = 0; i < alone.y.size(); ++i) {
+    if (alone.y.BitsAt(i) != whole.BitsAt(place(i)))
+      return FailedAt(c, alone.y, i, whole, place(i), what);
+  }
+  return std::nullopt;
 }
 
 Verdict FailedAt(const Case& c, int64_t i, const std::string& expected, const std::string& actual,

@@ -5,11 +5,13 @@
 #define QUALM_PROPERTIES_RELATION_H_
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "core/case.h"
+#include "core/rng.h"
 #include "core/subject.h"
 #include "core/verdict.h"
 
@@ -17,12 +19,17 @@ namespace qualm::relation {
 
 // The tensor with `shift` added to every code and the given type; nullopt where a code leaves it.
 std::optional<Tensor> Shifted(const Tensor& tensor, DType dtype, int32_t shift);
+// The shift of all codes within their type that has the most room; 0 where there is none.
+int32_t ShiftWithin(const Tensor& codes);
 // value + shift if that is an int32.
 std::optional<int32_t> ShiftedInt(int32_t value, int64_t shift);
 
 // A number made of the operation, sizes and tensors. Properties that need a choice (which row,
 // which permutation) draw it from this number, so that a case gets the same choice every time.
 uint64_t Hash(const Case& c);
+
+// The numbers 0 .. count - 1 in a drawn order.
+std::vector<int64_t> Permutation(Rng& rng, int64_t count);
 
 // Channel of output element i.
 inline int64_t ChannelOf(const Case& c, int64_t i) { return c.N == 0 ? 0 : i % c.N; }
@@ -50,6 +57,13 @@ Answer Ask(Subject& subject, const Case& c, const RunContext& context = {});
 Verdict SameAnswer(const Case& c, const Case& follow_up, Subject& subject, const std::string& what);
 // Passed if the subject answers `expected`.
 Verdict Expect(const Case& c, const Tensor& expected, Subject& subject, const std::string& what);
+
+// Asks for `part`, a piece of `c` whose answer is `whole`: element i of the piece's answer must be
+// element place(i) of `whole`. A verdict only where it is not, or where the piece has no answer.
+std::optional<Verdict> DiffersAlone(const Case& c, const Tensor& whole, const Case& part,
+                                    Subject& subject,
+                                    const std::function<int64_t(int64_t i)>& place,
+                                    const std::string& what);
 
 // Failed with the first difference if the two differ: "WHAT: expected E at [m,n], got A".
 std::optional<Verdict> Difference(const Case& c, const Tensor& expected, const Tensor& actual,

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // concat, table and softmax in terms of other operations and of themselves. No oracle: the subject
 // is compared with itself.
-#include <algorithm>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "core/rng.h"
@@ -34,15 +32,13 @@ Verdict PartsAreRescaled(const Case& c, Subject& subject) {
     part.w_q = QParams{};
     part.N = part.x.shape()[1];
     if (part.N == 0) continue;
-    const Answer alone = Ask(subject, part);
-    if (alone.verdict) return *alone.verdict;
-    for (int64_t i = 0; i < alone.y.size(); ++i) {
-      const int64_t at = i / part.N * c.N + i % part.N + (second ? first : 0);
-      if (alone.y.BitsAt(i) == whole.y.BitsAt(at)) continue;
-      return relation::FailedAt(c, alone.y, i, whole.y, at,
-                                second ? "the second input is not rescaled alone"
-                                       : "the first input is not rescaled alone");
-    }
+    const auto place = [&](int64_t i) {
+      return i / part.N * c.N + i % part.N + (second ? first : 0);
+    };
+    const auto differs = relation::DiffersAlone(c, whole.y, part, subject, place,
+                                                second ? "the second input is not rescaled alone"
+                                                       : "the first input is not rescaled alone");
+    if (differs) return *differs;
   }
   return Verdict::Passed();
 }
@@ -69,10 +65,8 @@ Verdict ReluIsRescale(const Case& c, Subject& subject) {
 
 Verdict RowPermutation(const Case& c, Subject& subject) {
   if (c.N < 2 || c.M == 0) return Verdict::Vacuous("nothing to permute");
-  std::vector<int64_t> from(static_cast<size_t>(c.N));
-  for (size_t i = 0; i < from.size(); ++i) from[i] = static_cast<int64_t>(i);
   Rng rng(relation::Hash(c));
-  for (size_t i = from.size() - 1; i > 0; --i) std::swap(from[i], from[rng.Below(i + 1)]);
+  const std::vector<int64_t> from = relation::Permutation(rng, c.N);
   const Case permuted = slice::Channels(c, from);
   if (permuted.x == c.x) return Verdict::Vacuous("the permutation changes nothing");
   const Answer base = Ask(subject, c);
@@ -89,18 +83,10 @@ Verdict RowPermutation(const Case& c, Subject& subject) {
 // change.
 Verdict AddedConstant(const Case& c, Subject& subject) {
   if (c.x.empty()) return Verdict::Vacuous("the output is empty");
-  const CodeRange range = RangeOf(c.x.dtype());
-  int32_t lowest = range.max;
-  int32_t highest = range.min;
-  for (int64_t i = 0; i < c.x.size(); ++i) {
-    lowest = std::min(lowest, c.x.IntAt(i));
-    highest = std::max(highest, c.x.IntAt(i));
-  }
-  const int32_t up = range.max - highest;
-  const int32_t down = range.min - lowest;
-  if (up == 0 && down == 0) return Verdict::Vacuous("the codes fill their type");
+  const int32_t by = relation::ShiftWithin(c.x);
+  if (by == 0) return Verdict::Vacuous("the codes fill their type");
   Case moved = ProblemOf(c);
-  moved.x = *relation::Shifted(c.x, c.x.dtype(), up >= -down ? up : down);
+  moved.x = *relation::Shifted(c.x, c.x.dtype(), by);
   return relation::SameAnswer(c, moved, subject,
                               "a constant added to all codes changes the output");
 }

@@ -129,14 +129,11 @@ Verdict GroupsAreSeparate(const Case& c, Subject& subject) {
   const auto other = static_cast<int64_t>(relation::Hash(c) % static_cast<uint64_t>(groups - 1));
   for (int64_t group : {groups - 1, other}) {
     const std::vector<int64_t> columns = slice::Range(group * per_group, (group + 1) * per_group);
-    const Answer alone = Ask(subject, slice::Channels(c, columns));
-    if (alone.verdict) return *alone.verdict;
-    for (int64_t i = 0; i < alone.y.size(); ++i) {
-      const int64_t at = i / per_group * c.N + columns[static_cast<size_t>(i % per_group)];
-      if (alone.y.BitsAt(i) == whole.y.BitsAt(at)) continue;
-      return relation::FailedAt(c, alone.y, i, whole.y, at,
-                                "a group differs from its own convolution");
-    }
+    const auto differs = relation::DiffersAlone(
+        c, whole.y, slice::Channels(c, columns), subject,
+        [&](int64_t i) { return i / per_group * c.N + group * per_group + i % per_group; },
+        "a group differs from its own convolution");
+    if (differs) return *differs;
   }
   return Verdict::Passed();
 }

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "adapters/kinds.h"
-
 #include <algorithm>
 #include <array>
 #include <cctype>
@@ -8,7 +6,6 @@
 #include <deque>
 #include <memory>
 #include <new>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -17,6 +14,7 @@
 #include "adapters/host/arena.h"
 #include "adapters/host/in_process.h"
 #include "adapters/host/threads.h"
+#include "adapters/kinds.h"
 #include "core/status.h"
 #include "kernels/binary.h"
 #include "kernels/concat.h"

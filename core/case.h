@@ -136,32 +136,11 @@ struct Window {
   friend bool operator==(const Window&, const Window&) = default;
 };
 
-// Shapes, row-major, by op ("channel" is always the last axis of the output):
-//   quantize    x f32 [M,N]              -> codes [M,N];  out.{scale,zero_point} 1 or N entries
-//   dequantize  x codes [M,N]            -> f32   [M,N];  x_q  1 or N entries
-//   requantize  x s32 [M,N]              -> codes [M,N];  multiplier 1 or N entries, or, when
-//               multiplier is empty, the exact quotient x_q.scale * w_q.scale[n] / out.scale
-//   rescale     x codes [M,N]            -> codes [M,N]
-//   add, sub, mul
-//               x codes [M,N] (operand a), w codes [M,N] (operand b), of one type -> codes [M,N]
-//   linear      x codes [M,K], w codes [N,K] -> out_dtype [M,N];  w_q 1 or N entries
-//   conv2d      x codes [batch,H,W,C], w codes [N,R,S,C/groups] -> out_dtype [batch,OH,OW,N];
-//               w_q 1 or N entries; M = batch*OH*OW and K = R*S*C/groups are derived
-//   depthwise   conv2d with groups = C
-//   max_pool, avg_pool, global_avg_pool
-//               x codes [batch,H,W,C] -> codes [batch,OH,OW,C]; M derived, N = C, K = R*S
-//   concat      x codes [M,A], w codes [M,N-A] of one type -> codes [M,N]; x and w are
-//               rescaled separately
-//   table       x codes [M,N]            -> codes [M,N]
-//   softmax     x codes [M,N], over each row -> codes [M,N] of scale 2^-8 and the lowest code as
-//               zero point
-//   choose_qparams
-//               x f32 [batches,M,N], one batch after another; per_channel: one row of the output
-//               per m, else all M*N together -> f32 [2,M or 1]: scales, then zero points
-//   dynamic_linear
-//               x f32 [M,K], w codes [N,K] -> f32 [M,N];  w_q 1 or N entries
-// With N = 1 a list has one entry in both forms, and per_channel tells them apart: some backends
-// compute the two differently.
+// Tensors are row-major. Their shapes follow from the Layout of the operation (core/op.h), their
+// types and the lists that may have N entries from its row; docs/quantization.md says what it
+// computes. M, N and K of operations with a window are derived: M = batch*OH*OW; K = R*S*C/groups,
+// or R*S of a pool. With N = 1 a list has one entry in both forms, and per_channel tells them
+// apart: some backends compute the two differently.
 struct Case {
   Op op = Op::kLinear;
   int64_t M = 0;
@@ -175,7 +154,7 @@ struct Case {
   QParams w_q;
   QParams out_q;
   bool per_channel = false;
-  std::vector<float> multiplier;              // requantize only
+  std::vector<float> multiplier;              // requantize only; empty: x_scale*w_scale/out_scale
   Function function = Function::kRelu;        // table only
   float negative_slope = 0.01f;               // table with kLeakyRelu only; finite, >= 0
   Observer observer;                          // choose_qparams; all but its kind: dynamic_linear

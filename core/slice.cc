@@ -2,7 +2,6 @@
 #include "core/slice.h"
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <initializer_list>
 #include <numeric>

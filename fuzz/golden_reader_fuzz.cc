@@ -6,7 +6,6 @@
 #include <string_view>
 
 #include "core/io/golden.h"
-#include "core/status.h"
 #include "fuzz/reads_or_refuses.h"
 
 using namespace qualm;

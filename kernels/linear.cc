@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <utility>
 
 #include "kernels/common/fp_environment.h"
 #include "kernels/common/parallel.h"

@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "adapters/kinds.h"
-
 #include <algorithm>
 #include <memory>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "adapters/faulty/reference.h"
 #include "adapters/host/in_process.h"
+#include "adapters/kinds.h"
 #include "adapters/registry.h"
 
 namespace qualm {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Convolutions and pools of the reference, and their faults.
 #include <algorithm>
-#include <limits>
 #include <vector>
 
 #include "adapters/faulty/codes.h"

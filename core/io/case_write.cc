@@ -9,14 +9,12 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <utility>
 
 #include "core/float_text.h"
 #include "core/io/case_fields.h"
 #include "core/io/case_json.h"
 #include "core/io/case_keys.h"
 #include "core/io/json_text.h"
-#include "core/status.h"
 
 namespace qualm {
 namespace {

@@ -2,7 +2,6 @@
 #include "kernels/common/validate.h"
 
 #include <algorithm>
-#include <bit>
 #include <cstdio>
 #include <string>
 

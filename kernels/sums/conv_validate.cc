@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/sums/conv_validate.h"
 
-#include <cstddef>
 #include <string>
 #include <string_view>
 

@@ -5,7 +5,6 @@
 
 #include <cstdint>
 #include <span>
-#include <string_view>
 
 #include "kernels/layer.h"
 #include "kernels/types.h"

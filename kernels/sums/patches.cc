@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/sums/patches.h"
 
-#include <algorithm>
 #include <cstddef>
 #include <cstring>
 

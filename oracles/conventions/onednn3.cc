@@ -2,7 +2,6 @@
 // oneDNN 3.7.2 as PyTorch 2.6 calls it: the accumulators of 2.6, another epilogue. Scales arrive as
 // reciprocals and are inverted once more, the bias is added in real units, and the output scale is
 // a second multiplication.
-#include <algorithm>
 #include <cmath>
 
 #include "oracles/conventions/onednn2.h"

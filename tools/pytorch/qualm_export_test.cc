@@ -32,7 +32,7 @@ class ExportTest : public QualmTest {
     const char* python = std::getenv("QUALM_PYTHON");
     const Ran ran =
         Shell(std::string(python != nullptr ? python : "/usr/bin/python3") +
-              " " QUALM_SOURCE_DIR "/tools/pytorch/export_models.py eager fx channels others");
+              " " QUALM_SOURCE_DIR "/tools/pytorch/export_models_test_util.py eager fx channels others");
     ASSERT_EQ(ran.status, 0) << ran.err;
     said_ = ran.out;
   }

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""For qualm_export_test: export_models.py EAGER FX CHANNELS OTHERS, four folders, writes the cases of
-two models, of one with parameters per channel, and of calls that no case file can hold."""
+"""For qualm_export_test: with four folders EAGER FX CHANNELS OTHERS as arguments it writes the cases
+of two models, of one with parameters per channel, and of calls that no case file can hold."""
 import sys
 import warnings
 

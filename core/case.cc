@@ -554,30 +554,20 @@ std::string TypesText(const Case& c) {
 namespace {
 
 // What Describe says of a parameter that is not the default.
-std::string ParameterText(const Field& field, bool /*true*/) { return std::string(field.name); }
 template <class T>
-std::string ParameterText(const Field& field, const std::vector<T>& /*list*/) {
-  return std::string(field.name);
-}
-template <class T>
-std::string ParameterText(const Field& field, const std::optional<T>& /*list*/) {
-  return std::string(field.name);
-}
-template <NamedEnum E>
-std::string ParameterText(const Field& /*field*/, E value) {
-  return std::string(Name(value));
-}
-std::string ParameterText(const Field& field, Granularity value) {
-  return std::string(field.name) + "=" + std::string(Name(value));
-}
-std::string ParameterText(const Field& field, DType value) {
-  return std::string(field.name) + "=" + std::string(Name(value));
-}
-std::string ParameterText(const Field& field, int32_t value) {
-  return std::string(field.name) + "=" + std::to_string(value);
-}
-std::string ParameterText(const Field& field, float value) {
-  return std::string(field.name) + "=" + FloatText(value);
+std::string ParameterText(const Field& field, const T& value) {
+  const std::string name(field.name);
+  if constexpr (std::is_same_v<T, DType> || std::is_same_v<T, Granularity>) {
+    return name + "=" + std::string(Name(value));
+  } else if constexpr (NamedEnum<T>) {
+    return std::string(Name(value));
+  } else if constexpr (std::is_same_v<T, float>) {
+    return name + "=" + FloatText(value);
+  } else if constexpr (std::is_same_v<T, int32_t>) {
+    return name + "=" + std::to_string(value);
+  } else {
+    return name;  // a flag, or a list
+  }
 }
 
 std::string WindowText(const Case& c) {

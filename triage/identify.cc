@@ -481,69 +481,42 @@ std::string BitEqualConventions(const Case& c, const Tensor& y) {
   return text;
 }
 
-namespace {
-
-// The lists of a case, field by field.
-class ListsText {
- public:
-  explicit ListsText(Op op) : operands_(HasTwoInputs(op)) {}
-
-  void Add(std::string_view name, const Tensor& tensor) {
-    if (tensor.empty()) return;
-    Put(CalledIn(name), tensor.size(), [&](int64_t i) { return ElementText(tensor, i); });
-  }
-  void Add(std::string_view name, const QParams& q) {
-    const std::string operand = CalledIn(name.substr(0, name.find('_')));
-    Numbers(operand + "_scale", q.scale, 1.0f);
-    Numbers(operand + "_zp", q.zero_point, 0);
-  }
-  template <class T>
-  void Add(std::string_view name, const std::vector<T>& list) {
-    Numbers(std::string(name), list, T{0});
-  }
-  template <class T>
-  void Add(std::string_view name, const std::optional<T>& list) {
-    if (list) Add(name, *list);
-  }
-  template <class T>
-    requires std::is_scalar_v<T>
-  void Add(std::string_view /*name*/, const T& /*value*/) {}
-
-  std::string Take() { return std::move(text_); }
-
- private:
-  std::string CalledIn(std::string_view name) const {
-    if (operands_ && name == "x") return "a";
-    if (operands_ && name == "w") return "b";
-    return std::string(name);
-  }
-  template <class T>
-  void Numbers(const std::string& name, const std::vector<T>& list, T usual) {
+std::string Brief(const Case& c) {
+  std::string text;
+  const auto put = [&](const std::string& name, int64_t count, const auto& element) {
+    constexpr int64_t kMost = 12;
+    text += (text.empty() ? "" : ", ") + name;
+    for (int64_t i = 0; i < std::min(count, kMost); ++i) text += " " + element(i);
+    if (count > kMost) text += fmt::format(" ... ({})", count);
+  };
+  const auto numbers = [&]<class T>(const std::string& name, const std::vector<T>& list, T usual) {
     if (std::ranges::all_of(list, [&](T value) { return value == usual; })) return;
-    Put(name, static_cast<int64_t>(list.size()), [&](int64_t i) {
+    put(name, static_cast<int64_t>(list.size()), [&](int64_t i) {
       const T value = list[static_cast<size_t>(i)];
       if constexpr (std::is_same_v<T, float>) return FloatText(value);
       return std::to_string(value);
     });
-  }
-  template <class Element>
-  void Put(const std::string& name, int64_t count, const Element& element) {
-    constexpr int64_t kMost = 12;
-    text_ += (text_.empty() ? "" : ", ") + name;
-    for (int64_t i = 0; i < std::min(count, kMost); ++i) text_ += " " + element(i);
-    if (count > kMost) text_ += fmt::format(" ... ({})", count);
-  }
-
-  bool operands_;
-  std::string text_;
-};
-
-}  // namespace
-
-std::string Brief(const Case& c) {
-  ListsText text(c.op);
-  ForEachField(c, [&](const Field& field, const auto& value) { text.Add(field.name, value); });
-  return text.Take();
+  };
+  // "a" and "b" where the operation has two inputs.
+  const auto operand = [&](std::string_view field) {
+    const std::string_view name = field.substr(0, field.find('_'));
+    if (!HasTwoInputs(c.op)) return std::string(name);
+    return std::string(name == "x" ? "a" : name == "w" ? "b" : name);
+  };
+  ForEachField(c, [&]<class T>(const Field& field, const T& value) {
+    if constexpr (std::is_same_v<T, Tensor>) {
+      if (value.empty()) return;
+      put(operand(field.name), value.size(), [&](int64_t i) { return ElementText(value, i); });
+    } else if constexpr (std::is_same_v<T, QParams>) {
+      numbers(operand(field.name) + "_scale", value.scale, 1.0f);
+      numbers(operand(field.name) + "_zp", value.zero_point, 0);
+    } else if constexpr (std::is_same_v<T, std::vector<float>>) {
+      numbers(std::string(field.name), value, 0.0f);
+    } else if constexpr (!std::is_scalar_v<T>) {  // an optional list
+      if (value) numbers(std::string(field.name), *value, typename T::value_type::value_type{});
+    }
+  });
+  return text;
 }
 
 }  // namespace qualm::triage

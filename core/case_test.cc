@@ -281,7 +281,7 @@ TEST(Case, DescribesEveryParameter) {
     c.out_max -= 1;
     EXPECT_EQ(Describe(c), usual + " clamp=0..254");
   }
-  EXPECT_GT(said, 50);
+  EXPECT_GT(said, 40);
 }
 
 TEST(Case, DescribesItself) {

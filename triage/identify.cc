@@ -307,6 +307,7 @@ void Domain::Add(const Case& c) {
     }
   };
   const OpRow& row = RowOf(c.op);
+  if (row.clamp) note("clamps", IsClamped(c));
   const Case usual;
   ForEachParameter(c, usual, [&](const Field& field, const auto& value, const auto& unsaid) {
     if (!(row.*field.has)) return;
@@ -319,7 +320,6 @@ void Domain::Add(const Case& c) {
   terms = std::max(terms, c.K);
   outputs += c.M * c.N;
   if (row.per_channel != PerChannel::kNone) note("per channel", c.per_channel);
-  if (row.clamp) note("clamps", IsClamped(c));
   const auto note_zero_point = [&](const char* whose, const QParams& q) {
     note(std::string("zero points of ") + whose,
          std::ranges::any_of(q.zero_point, [](int32_t z) { return z != 0; }));

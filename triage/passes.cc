@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "core/slice.h"
+#include "oracles/exact/exact.h"
 #include "oracles/headroom/headroom.h"
 #include "triage/shrink.h"
 #include "triage/triage.h"
@@ -112,6 +113,20 @@ void Terms(const Case& c, const Visit& visit) {
       simpler.bias_i32->assign(c.bias_i32->size(), sign > 0 ? INT32_MAX : INT32_MIN);
       if (visit(WithoutZeroPoints(std::move(simpler)))) return;
     }
+  }
+  if (HasSums(c.op) && c.bias_i32 && c.M == 1) {
+    // Boldest for ties: the bias takes over what the terms add, so that the sums stay what they
+    // are.
+    const std::vector<__int128> sums = exact::CorrectedSums(c);
+    Case simpler = slice::Terms(c, std::array{int64_t{0}});
+    for (Tensor* tensor : {&simpler.x, &simpler.w}) std::ranges::fill(tensor->bytes(), 0);
+    for (QParams* q : {&simpler.x_q, &simpler.w_q}) std::ranges::fill(q->zero_point, 0);
+    bool fits = true;
+    for (size_t n = 0; n < sums.size(); ++n) {
+      fits = fits && sums[n] >= INT32_MIN && sums[n] <= INT32_MAX;
+      (*simpler.bias_i32)[n] = static_cast<int32_t>(sums[n]);
+    }
+    if (fits && visit(simpler)) return;
   }
   // Boldest for 16-bit sums: one saturating pair of products, without all other terms.
   if (headroom::HasPairs(c) && c.K > 2) {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which minimum is found, and which reason is given, on the planted faults.
-#include "triage/simpler_test_util.h"
 #include "triage/triage.h"
 
 #include <gtest/gtest.h>
@@ -17,6 +16,7 @@
 #include "triage/causes.h"
 #include "triage/passes.h"
 #include "triage/reduce.h"
+#include "triage/simpler_test_util.h"
 #include "triage/triaged.h"
 
 namespace qualm::triage {
@@ -164,6 +164,27 @@ TEST_F(Triage, MinimizedParametersAreNeeded) {
       EXPECT_FALSE(Judge(property, simpler, *subject).failed()) << seed << ": " << name;
     }
   }
+}
+
+// A tie is a tie of the whole sum. It stays one when the bias takes over what the terms added;
+// without that, dropping a term loses the tie, and so did every zero point that was made smaller.
+TEST_F(Triage, TheBiasTakesOverTheSumOfATie) {
+  const auto subject = Make("faulty:multiplier-in-double");
+  const Property& property = *FindProperty("matches_exact");
+  int minimized = 0;
+  for (int64_t i = 0; i < 40000 && minimized < 3; ++i) {
+    const Case c = gen::Draw(Op::kLinear, CaseSeed(1, Op::kLinear, i));
+    if (!c.bias_i32 || c.K < 2 || !Judge(property, c, *subject).failed()) continue;
+    const Case least = Minimize(c, *subject, property).minimized;
+    if (!least.bias_i32) continue;
+    ++minimized;
+    EXPECT_EQ(least.K, 1) << i;
+    EXPECT_EQ(least.x.IntAt(0), 0) << i;
+    EXPECT_EQ(least.w.IntAt(0), 0) << i;
+    EXPECT_EQ(least.x_q.zero_point[0], 0) << i;
+    EXPECT_EQ(least.w_q.zero_point[0], 0) << i;
+  }
+  EXPECT_EQ(minimized, 3);
 }
 
 struct KindCase {

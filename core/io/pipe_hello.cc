@@ -21,7 +21,7 @@ constexpr std::array<std::string_view, kPipeFeatureCount> kFeatureNames{
     "count_padding"};
 
 // For messages.
-std::string Shown(const nlohmann::json& value) {
+std::string Described(const nlohmann::json& value) {
   if (value.is_object()) return "an object";
   if (value.is_array()) return "a list";
   if (value.is_boolean()) return "a boolean";
@@ -29,7 +29,7 @@ std::string Shown(const nlohmann::json& value) {
 }
 
 [[noreturn]] void FailAs(const JsonNode& node, std::string_view expected) {
-  node.Fail("is " + Shown(node.value()) + ", expected " + std::string(expected));
+  node.Fail("is " + Described(node.value()) + ", expected " + std::string(expected));
 }
 
 std::optional<JsonNode> Find(const JsonNode& object, const char* key) {
@@ -65,7 +65,7 @@ void ReadTypes(const JsonNode& op, const char* key, PipeOp::Types* types) {
   for (const nlohmann::json& item : node->value()) {
     const std::optional<DType> dtype =
         item.is_string() ? ParseDType(item.get_ref<const std::string&>()) : std::nullopt;
-    if (!dtype) node->Fail("holds " + Shown(item) + ", expected " + expected);
+    if (!dtype) node->Fail("holds " + Described(item) + ", expected " + expected);
     types->set(static_cast<size_t>(*dtype));
   }
 }
@@ -75,7 +75,7 @@ void ReadFeatures(const JsonNode& op, PipeOp* limits) {
   if (!node) return;
   if (!node->value().is_array()) FailAs(*node, "a list of features");
   for (const nlohmann::json& item : node->value()) {
-    if (!item.is_string()) node->Fail("is a list with " + Shown(item) + ", expected texts");
+    if (!item.is_string()) node->Fail("is a list with " + Described(item) + ", expected texts");
     const auto& name = item.get_ref<const std::string&>();
     const auto at = std::ranges::find(kFeatureNames, name);
     if (at == kFeatureNames.end()) {

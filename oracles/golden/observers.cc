@@ -40,7 +40,7 @@ Observer ObserverOf(const GoldenRecord& record) {
   o.reduce_range = reduce_range == 1;
   const CodeRange range = RangeOf(o.dtype);
   const auto bound = [&](const char* field, int32_t whole) {
-    const int64_t value = record.IntOr(field).value_or(whole);
+    const int64_t value = record.Has(field) ? record.Int(field) : whole;
     if (value < range.min || value > range.max) Wrong(record, field, "outside the type");
     return static_cast<int32_t>(value);
   };

@@ -23,7 +23,7 @@
 #include "kernels/layer.h"
 #include "kernels/sums/accumulate.h"
 #include "kernels/sums/epilogue.h"
-#include "kernels/sums/linear_validate.h"
+#include "kernels/sums/layer_validate.h"
 #include "kernels/sums/pack.h"
 #include "kernels/sums/row_block.h"
 

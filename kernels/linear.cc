@@ -10,7 +10,7 @@
 #include "kernels/common/parallel.h"
 #include "kernels/sums/accumulate.h"
 #include "kernels/sums/epilogue.h"
-#include "kernels/sums/linear_validate.h"
+#include "kernels/sums/layer_validate.h"
 #include "kernels/sums/pack.h"
 #include "kernels/sums/row_block.h"
 

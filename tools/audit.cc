@@ -22,7 +22,6 @@
 #include "tools/command.h"
 #include "tools/findings.h"
 #include "tools/plot.h"
-#include "tools/printed.h"
 #include "tools/repair.h"
 #include "tools/report.h"
 #include "tools/session.h"
@@ -67,6 +66,49 @@ std::vector<DocumentedCase> DocumentedCases(const std::string& corpus) {
   std::vector<DocumentedCase> cases;
   for (const std::string& file : files) cases.push_back({file, ReadCaseFile(file)});
   return cases;
+}
+
+// What somebody's software printed for a documented case, beside the exact answer: how far off it
+// is, whose arithmetic gives exactly that, and why the two differ.
+struct PrintedAnswer {
+  int64_t outputs = 0;
+  int64_t departing = 0;    // outputs that are not the exact ones
+  double worst_lsb = 0;     // the largest distance among them
+  std::string conventions;  // that give every output; "" if no known one does
+  std::string why;          // one paragraph
+};
+
+PrintedAnswer LookAtPrinted(const Case& c) {
+  PrintedAnswer answer;
+  const Tensor& printed = c.observed->y;
+  const Tensor exact = exact::Evaluate(c);
+  answer.outputs = exact.size();
+  answer.conventions = triage::BitEqualConventions(c, printed);
+  const auto first = FirstDivergence(exact, printed);
+  for (int64_t i = 0; i < exact.size(); ++i) {
+    if (exact.BitsAt(i) != printed.BitsAt(i)) ++answer.departing;
+    answer.worst_lsb = std::max(answer.worst_lsb, DistanceLsb(exact, printed, i));
+  }
+
+  answer.why = c.note + " ";
+  if (!first) {
+    answer.why += fmt::format("Every output that {} printed is the exact one", c.observed->by);
+  } else {
+    answer.why += fmt::format(
+        "{} of the {} outputs of {} are not the exact ones, by up to {:.15g} lsb; the first, at "
+        "index {}, should be {} and is {}",
+        answer.departing, answer.outputs, c.observed->by, answer.worst_lsb, first->index,
+        first->expected, first->actual);
+  }
+  answer.why += answer.conventions.empty()
+                    ? ". No known convention gives what was printed."
+                    : fmt::format(". What was printed is, bit for bit, the arithmetic of {}.",
+                                  answer.conventions);
+  if (first) {
+    const triage::Attribution cause = triage::Attribute(c, printed);
+    answer.why += fmt::format(" Cause: {}.", cause.diagnosis);
+  }
+  return answer;
 }
 
 // One audit: state that its steps add to.

@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "adapters/faulty/codes.h"
-#include "adapters/faulty/reference_tables.h"
 
 namespace qualm::faulty {
 namespace {

@@ -87,6 +87,9 @@ enum class Fault : uint8_t {
 // "" if 128-bit arithmetic (of real functions: long double) is wide enough for every output the
 // case could have, else why not. There is no histogram here.
 std::string CannotCompute(const Case& c);
+// The same of tables and of softmax (reference_tables.cc).
+std::string CannotTabulate(const Case& c);
+std::string CannotSoftmax(const Case& c);
 
 // Where an output pixel lies and what its window covers: row-major over batch, out_h, out_w.
 struct OutputPixel {

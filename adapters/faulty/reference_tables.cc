@@ -3,8 +3,6 @@
 // come from the C library in long double, whose error is taken to be below 2^-56 of the value, a
 // hundred times and more what any such library has. A case that this error leaves undecided is not
 // computed.
-#include "adapters/faulty/reference_tables.h"
-
 #include <algorithm>
 #include <array>
 #include <cmath>

@@ -36,7 +36,7 @@ struct PackedDepthwise {
   bool any_wide = false;
 };
 
-// For the current thread's target. `params` is valid (conv_validate.h), with groups = C >= 1.
+// For the current thread's target. `params` is valid (layer_validate.h), with groups = C >= 1.
 // Throws std::bad_alloc or std::length_error if the weights do not fit in memory.
 PackedDepthwise PackDepthwise(const ConvParams& params);
 

@@ -71,7 +71,7 @@ TermRange PaddedTermsOf(const LinearParams& params);
 // The narrowest type for sum_k (a - za)(b - zb) + bias, whatever a.
 SumWidth SumWidthOf(std::span<const int8_t> b, TermRange terms, int64_t zb, int64_t bias);
 
-// For the current thread's target. `params` is valid (linear_validate.h). Throws std::bad_alloc or
+// For the current thread's target. `params` is valid (layer_validate.h). Throws std::bad_alloc or
 // std::length_error if the weights do not fit in memory.
 PackedWeights PackWeights(const LinearParams& params, TermRange terms);
 

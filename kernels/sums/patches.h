@@ -30,7 +30,7 @@ struct Placement {
   bool InPadding() const { return rows.size() == 0 || columns.size() == 0; }
 };
 
-// A valid window over valid images (conv_validate.h).
+// A valid window over valid images (layer_validate.h).
 class Placer {
  public:
   Placer(const WindowGeometry& window, const ConstImages& x);

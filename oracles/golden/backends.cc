@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "oracles/golden/backends.h"
-
 #include <map>
 #include <string_view>
+
+#include "oracles/golden/records.h"
 
 namespace qualm::golden {
 namespace {

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "oracles/golden/cases.h"
-
 #include <utility>
 
 #include "core/limits.h"
 #include "core/status.h"
-#include "oracles/golden/fields.h"
+#include "oracles/golden/records.h"
 
 namespace qualm::golden {
 namespace {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "oracles/golden/fields.h"
-
 #include "core/status.h"
+#include "oracles/golden/records.h"
 
 namespace qualm::golden {
 

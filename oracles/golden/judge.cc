@@ -13,10 +13,7 @@
 #include "oracles/conventions/convention.h"
 #include "oracles/conventions/fbgemm.h"
 #include "oracles/conventions/primitives.h"
-#include "oracles/golden/backends.h"
-#include "oracles/golden/cases.h"
-#include "oracles/golden/fields.h"
-#include "oracles/golden/observers.h"
+#include "oracles/golden/records.h"
 
 namespace qualm::golden {
 namespace {

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "oracles/golden/observers.h"
 
 #include <algorithm>
 #include <optional>
@@ -9,7 +8,7 @@
 
 #include "core/status.h"
 #include "oracles/conventions/convention.h"
-#include "oracles/golden/fields.h"
+#include "oracles/golden/records.h"
 
 namespace qualm::golden {
 namespace {

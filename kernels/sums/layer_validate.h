@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The preconditions of convolutions, in one place, each with its reason. Internal to kernels/.
-#ifndef QUALM_KERNELS_SUMS_CONV_VALIDATE_H_
-#define QUALM_KERNELS_SUMS_CONV_VALIDATE_H_
+// The preconditions of linear layers and convolutions, in one place, each with its reason. Internal
+// to kernels/.
+#ifndef QUALM_KERNELS_SUMS_LAYER_VALIDATE_H_
+#define QUALM_KERNELS_SUMS_LAYER_VALIDATE_H_
 
 #include <cstdint>
 #include <span>
@@ -12,6 +13,18 @@
 #include "kernels/window.h"
 
 namespace qualm::kernels {
+
+Status ValidateLinearParams(const LinearParams& params);
+
+// Shapes and types that the layer was packed for.
+struct LinearShape {
+  int64_t channels = 0;
+  int64_t depth = 0;
+  ElementType input_type = ElementType::kU8;
+  ElementType output_type = ElementType::kU8;
+};
+Status ValidateLinearRun(const LinearShape& layer, const ConstMatrix& x, const MutableMatrix& y,
+                         std::span<const uint8_t> scratch);
 
 Status ValidateConvParams(const ConvParams& params);
 
@@ -28,4 +41,4 @@ Status ValidateConvRun(const ConvShape& layer, const ConstImages& x, const Mutab
 
 }  // namespace qualm::kernels
 
-#endif  // QUALM_KERNELS_SUMS_CONV_VALIDATE_H_
+#endif  // QUALM_KERNELS_SUMS_LAYER_VALIDATE_H_

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// A recorded line: its fields, the case that it is, and whose arithmetic it follows. What a record
+// lacks or has wrong throws InputError, which names the file, the line and the field. Private to
+// oracles/golden.
+#ifndef QUALM_ORACLES_GOLDEN_RECORDS_H_
+#define QUALM_ORACLES_GOLDEN_RECORDS_H_
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/io/golden.h"
+#include "oracles/exact/observer.h"
+
+namespace qualm::golden {
+
+// ---- Fields (fields.cc).
+
+constexpr int64_t kMaxElements = int64_t{1} << 28;
+
+[[noreturn]] void Wrong(const GoldenRecord& record, std::string_view field,
+                        const std::string& what);
+
+// 0..kMaxElements.
+int64_t Dimension(const GoldenRecord& record, const std::string& field);
+int32_t Int32(const GoldenRecord& record, const std::string& field, int64_t low = INT32_MIN,
+              int64_t high = INT32_MAX);
+// 0 or 1; a missing field is 0.
+bool Flag(const GoldenRecord& record, const std::string& field);
+std::vector<int32_t> Int32s(const GoldenRecord& record, const std::string& field);
+// u8 or s8, under any of its names (XNNPACK's qu8, qs8, qc8 too).
+DType CodeType(const GoldenRecord& record, const std::string& field);
+
+// The integers of a field, each inside the type, as many as the shape says. A list of another
+// length throws before anything of the size of the shape is allocated.
+Tensor Codes(const GoldenRecord& record, const std::string& field, DType dtype,
+             const std::vector<int64_t>& shape);
+Tensor Reals(const GoldenRecord& record, const std::string& field,
+             const std::vector<int64_t>& shape);
+
+// ---- Cases: one reader per kind of record (cases.cc).
+
+Case AtenStyleLinear(const GoldenRecord& record);  // float bias, u8 output
+Case I32BiasLinear(const GoldenRecord& record);
+Case RealLinear(const GoldenRecord& record);    // float bias, f32 output
+Case DirectMatmul(const GoldenRecord& record);  // oneDNN's own: output_scales are the multipliers
+Case OrtMatmul(const GoldenRecord& record);
+Case XnnpackLinear(const GoldenRecord& record);
+Case TfliteLinear(const GoldenRecord& record);
+
+Case AtenStyleConv(const GoldenRecord& record);
+Case OrtConv(const GoldenRecord& record);
+Case DirectConv(const GoldenRecord& record);  // oneDNN's own: the sums, no zero points
+
+Case AddCase(const GoldenRecord& record);
+Case QuantizeCase(const GoldenRecord& record);
+// The dequantize of `codes`, which are the output of `quantize`.
+Case DequantizeCase(const GoldenRecord& record, const Case& quantize, const Tensor& codes);
+Case RequantizeCase(const GoldenRecord& record);
+
+// Throws InputError, naming the record, unless the case is valid.
+void CheckCase(const GoldenRecord& record, const Case& c);
+
+// ---- PyTorch's observers, and the codes that ATen makes with what they chose (observers.cc).
+
+// What the observer of a record chooses: one result for op observer and observer_quantize, one for
+// each row of x for op observer_per_channel. Throws InputError for a record of another op.
+std::vector<exact::ObserverResult> ObserveRecord(const GoldenRecord& record);
+
+// The codes of x [rows, columns] that ATen makes, each row with its own result. Their type is the
+// `dtype` of the record, u8 where it names none.
+Tensor QuantizeRecord(const GoldenRecord& record,
+                      const std::vector<exact::ObserverResult>& results);
+
+// The numbers that ATen makes of such codes.
+Tensor DequantizeRecord(const Tensor& codes, const std::vector<exact::ObserverResult>& results);
+
+// ---- The convention that a recorded backend and instruction set follow (backends.cc).
+
+// "" where none is known. The convention of that name need not exist.
+std::string ConventionName(const GoldenRecord& record);
+
+}  // namespace qualm::golden
+
+#endif  // QUALM_ORACLES_GOLDEN_RECORDS_H_

@@ -14,9 +14,7 @@
 #include "core/slice.h"
 #include "oracles/exact/exact.h"
 #include "oracles/headroom/headroom.h"
-#include "triage/shrink.h"
 #include "triage/triage.h"
-#include "triage/window_passes.h"
 
 namespace qualm::triage {
 namespace {

@@ -4,11 +4,15 @@
 #ifndef QUALM_TRIAGE_PASSES_H_
 #define QUALM_TRIAGE_PASSES_H_
 
+#include <algorithm>
+#include <cstdint>
 #include <functional>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "core/case.h"
+#include "core/slice.h"
 
 namespace qualm::triage {
 
@@ -26,6 +30,44 @@ Case SimplestParameters(const Case& c);
 
 // In the order of Complexity (triage/complexity.cc): what counts most is tried first.
 std::span<const Pass> AllPasses();
+
+// ---- The passes over windows, of convolutions and pools (window_passes.cc).
+
+// Less padding, stride, dilation and modes. Offers nothing for other operations.
+void WindowParameters(const Case& c, const Visit& visit);
+// Fewer images, channels and groups, one output pixel, less image around it.
+void WindowOutputs(const Case& c, const Visit& visit);
+// Fewer input channels, fewer taps of the kernel.
+void WindowTerms(const Case& c, const Visit& visit);
+
+// ---- What passes are written with: which of `count` items to keep, in the order of trying.
+
+// Everything except [from, to).
+inline std::vector<int64_t> Without(int64_t count, int64_t from, int64_t to) {
+  std::vector<int64_t> list = slice::Range(0, from);
+  for (int64_t i = to; i < count; ++i) list.push_back(i);
+  return list;
+}
+
+// Calls keep(items) until it returns true: each half alone, each quarter alone, ... down to single
+// items, then everything but one half, everything but one quarter, ... Returns whether it did.
+template <class Keep>
+bool Shrink(int64_t count, int64_t smallest, const Keep& keep) {
+  for (int64_t block = (count + 1) / 2; block >= smallest; block = (block + 1) / 2) {
+    for (int64_t from = 0; from < count; from += block) {
+      if (keep(slice::Range(from, std::min(count, from + block)))) return true;
+    }
+    if (block == 1) break;
+    if (count / block > 16) break;  // drop blocks first; singles come when little is left
+  }
+  for (int64_t block = (count + 1) / 2; block >= 1; block = (block + 1) / 2) {
+    for (int64_t from = 0; from < count; from += block) {
+      if (block < count && keep(Without(count, from, std::min(count, from + block)))) return true;
+    }
+    if (block == 1) break;
+  }
+  return false;
+}
 
 }  // namespace qualm::triage
 

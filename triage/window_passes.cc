@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "triage/window_passes.h"
-
 #include <algorithm>
 #include <array>
 
 #include "core/limits.h"
 #include "core/slice.h"
-#include "triage/shrink.h"
+#include "triage/passes.h"
 
 namespace qualm::triage {
 namespace {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // How far the passes bring cases down; without attribution, which has tests of its own.
-#include "triage/window_passes.h"
 
 #include <gtest/gtest.h>
 

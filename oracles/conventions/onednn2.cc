@@ -174,18 +174,12 @@ void MinusZeroPoint(Value& v, const Channel& c) {
 void TimesScale(Value& v, const Channel& c) { MultiplyInto(v, v.number, c.scale); }
 
 // Both operands in output units; the products round too.
-void AddScaled(Value& v, const Channel& c) {
+template <auto kCombineInto>
+void CombineScaled(Value& v, const Channel& c) {
   Value a, b;
   MultiplyInto(a, static_cast<float>(v.integer), c.a.scale);
   MultiplyInto(b, static_cast<float>(v.second), c.b.scale);
-  AddInto(v, a.number, b.number);
-  v.lossy = v.lossy || a.lossy || b.lossy;
-}
-void MultiplyScaled(Value& v, const Channel& c) {
-  Value a, b;
-  MultiplyInto(a, static_cast<float>(v.integer), c.a.scale);
-  MultiplyInto(b, static_cast<float>(v.second), c.b.scale);
-  MultiplyInto(v, a.number, b.number);
+  kCombineInto(v, a.number, b.number);
   v.lossy = v.lossy || a.lossy || b.lossy;
 }
 
@@ -276,12 +270,12 @@ std::vector<Step> ElementwiseSteps(const Case& c) {
   if (c.op == Op::kQuantize) {
     steps = {{Stage::kScale, "times fl(1/scale) {reciprocal}", step::TimesReciprocal}};
   } else if (c.op == Op::kAdd) {
-    steps = {
-        {Stage::kScale, "times fl(sa/sy) {a_scale}, + {b} times fl(sb/sy) {b_scale}", AddScaled}};
+    steps = {{Stage::kScale, "times fl(sa/sy) {a_scale}, + {b} times fl(sb/sy) {b_scale}",
+              CombineScaled<AddInto>}};
   } else {
     QUALM_CHECK(c.op == Op::kMul);
-    steps = {
-        {Stage::kScale, "times fl(sa/sy) {a_scale}, times {b} times sb {b_scale}", MultiplyScaled}};
+    steps = {{Stage::kScale, "times fl(sa/sy) {a_scale}, times {b} times sb {b_scale}",
+              CombineScaled<MultiplyInto>}};
   }
   if (c.relu) steps.push_back({Stage::kClamp, "relu", step::Relu});
   AppendOneDnnEnd(steps);

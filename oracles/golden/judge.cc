@@ -18,6 +18,33 @@
 namespace qualm::golden {
 namespace {
 
+// How a record becomes a case. Most are judged as one case (JudgeCase); see Handlers for the
+// others.
+struct CaseReader {
+  Case (*read)(const GoldenRecord&);
+  const char* output;  // the recorded field that is the output of the case
+};
+
+const std::map<std::string_view, CaseReader>& CaseReaders() {
+  static const std::map<std::string_view, CaseReader> readers = {
+      {"linear", {AtenStyleLinear, "y"}},
+      {"conv2d", {AtenStyleConv, "y"}},
+      {"qlinear_conv", {OrtConv, "y"}},
+      {"conv2d_s32", {DirectConv, "y_s32"}},
+      {"add", {AddCase, "y"}},
+      {"tflite_add", {AddCase, "y"}},
+      {"linear_float_and_i32bias", {I32BiasLinear, "y_u8_i32bias"}},
+      {"matmul", {DirectMatmul, "y_u8"}},
+      {"qlinear_matmul", {OrtMatmul, "y"}},
+      {"fully_connected", {XnnpackLinear, "y"}},
+      {"tflite_fully_connected", {TfliteLinear, "y"}},
+      {"quantize", {QuantizeCase, "y"}},
+      {"tflite_quantize", {QuantizeCase, "y"}},
+      {"requantize_float", {RequantizeCase, "y_avx2"}},
+  };
+  return readers;
+}
+
 class RecordJudge {
  public:
   explicit RecordJudge(const GoldenRecord& record) : record_(record) {}
@@ -76,14 +103,8 @@ class RecordJudge {
     }
   }
 
-  void Linear() { JudgeCase(AtenStyleLinear(record_)); }
-  void Conv2d() { JudgeCase(AtenStyleConv(record_)); }
-  void QLinearConv() { JudgeCase(OrtConv(record_)); }
   void DirectConvolution();
   void Depthwise3d();
-  void Add() { JudgeCase(AddCase(record_)); }
-  void FullyConnected() { JudgeCase(XnnpackLinear(record_)); }
-  void QLinearMatmul() { JudgeCase(OrtMatmul(record_)); }
   void TfliteFullyConnected();
   void FloatAndI32Bias();
   void Matmul();
@@ -367,17 +388,10 @@ void RecordJudge::Mbqm() {
 
 const std::map<std::string_view, RecordJudge::Handler>& RecordJudge::Handlers() {
   static const std::map<std::string_view, Handler> handlers = {
-      {"linear", &RecordJudge::Linear},
-      {"conv2d", &RecordJudge::Conv2d},
-      {"qlinear_conv", &RecordJudge::QLinearConv},
       {"conv2d_s32", &RecordJudge::DirectConvolution},
       {"depthwise3d_7x7x7_const", &RecordJudge::Depthwise3d},
-      {"add", &RecordJudge::Add},
-      {"tflite_add", &RecordJudge::Add},
       {"linear_float_and_i32bias", &RecordJudge::FloatAndI32Bias},
       {"matmul", &RecordJudge::Matmul},
-      {"qlinear_matmul", &RecordJudge::QLinearMatmul},
-      {"fully_connected", &RecordJudge::FullyConnected},
       {"tflite_fully_connected", &RecordJudge::TfliteFullyConnected},
       {"quantize", &RecordJudge::Quantize},
       {"tflite_quantize", &RecordJudge::Quantize},
@@ -396,12 +410,15 @@ const std::map<std::string_view, RecordJudge::Handler>& RecordJudge::Handlers() 
 }
 
 GoldenVerdict RecordJudge::Run() {
-  const auto at = Handlers().find(record_.op);
-  if (at == Handlers().end()) {
-    result_.verdict = Verdict::Skipped("op " + record_.op + " is not known yet");
-    return std::move(result_);
+  const auto handler = Handlers().find(record_.op);
+  const auto reader = CaseReaders().find(record_.op);
+  if (handler != Handlers().end()) {
+    (this->*handler->second)();
+  } else if (reader != CaseReaders().end()) {
+    JudgeCase(reader->second.read(record_));
+  } else {
+    Skip("op " + record_.op + " is not known yet");
   }
-  (this->*at->second)();
   if (done()) return std::move(result_);
   for (const auto& [field, value] : record_.fields) {
     const bool output = (field.starts_with("y") || field.starts_with("acc") || field == "deq") &&
@@ -416,31 +433,6 @@ GoldenVerdict RecordJudge::Run() {
     result_.verdict = Verdict::Failed(record_.where + ": has no output to judge");
   }
   return std::move(result_);
-}
-
-struct CaseReader {
-  Case (*read)(const GoldenRecord&);
-  const char* output;  // the recorded field that is the output of the case
-};
-
-const std::map<std::string_view, CaseReader>& CaseReaders() {
-  static const std::map<std::string_view, CaseReader> readers = {
-      {"linear", {AtenStyleLinear, "y"}},
-      {"conv2d", {AtenStyleConv, "y"}},
-      {"qlinear_conv", {OrtConv, "y"}},
-      {"conv2d_s32", {DirectConv, "y_s32"}},
-      {"add", {AddCase, "y"}},
-      {"tflite_add", {AddCase, "y"}},
-      {"linear_float_and_i32bias", {I32BiasLinear, "y_u8_i32bias"}},
-      {"matmul", {DirectMatmul, "y_u8"}},
-      {"qlinear_matmul", {OrtMatmul, "y"}},
-      {"fully_connected", {XnnpackLinear, "y"}},
-      {"tflite_fully_connected", {TfliteLinear, "y"}},
-      {"quantize", {QuantizeCase, "y"}},
-      {"tflite_quantize", {QuantizeCase, "y"}},
-      {"requantize_float", {RequantizeCase, "y_avx2"}},
-  };
-  return readers;
 }
 
 }  // namespace

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "adapters/kinds.h"
-
 #include <array>
 #include <span>
 #include <string>
 #include <utility>
 
+#include "adapters/kinds.h"
 #include "core/op.h"
 #include "core/verdict.h"
 

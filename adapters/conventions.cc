@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "adapters/kinds.h"
-
 #include <exception>
 #include <memory>
 #include <string>
@@ -9,6 +7,7 @@
 #include <vector>
 
 #include "adapters/host/arena.h"
+#include "adapters/kinds.h"
 #include "oracles/conventions/convention.h"
 
 namespace qualm {

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every planted fault has a witness: a smallest case on which the unharmed implementation gives
 // the values worked out by hand, and the harmed one does not.
-#include "adapters/kinds.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -14,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "adapters/kinds.h"
 #include "adapters/registry.h"
 #include "core/subject.h"
 

@@ -12,9 +12,9 @@
 
 namespace qualm {
 
-// JSON with comments, or without. Throws InputError "NAME: FIELD: what, expected what" for what is no
-// JSON, for a key given twice, for more than 16 levels and for invalid UTF-8. NAME is left out where
-// it is "".
+// JSON with comments, or without. Throws InputError "NAME: FIELD: what, expected what" for what is
+// no JSON, for a key given twice, for more than 16 levels and for invalid UTF-8. NAME is left out
+// where it is "".
 nlohmann::json ParseStrictJson(std::string_view text, std::string_view name, bool comments = true);
 
 // A node of the tree with its place in the file, for messages.

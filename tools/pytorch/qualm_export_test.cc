@@ -30,9 +30,9 @@ class ExportTest : public QualmTest {
     ASSERT_NE(kind, kinds.end());
     if (!kind->why_absent.empty()) GTEST_SKIP() << kind->why_absent;
     const char* python = std::getenv("QUALM_PYTHON");
-    const Ran ran =
-        Shell(std::string(python != nullptr ? python : "/usr/bin/python3") +
-              " " QUALM_SOURCE_DIR "/tools/pytorch/export_models_test_util.py eager fx channels others");
+    const Ran ran = Shell(std::string(python != nullptr ? python : "/usr/bin/python3") +
+                          " " QUALM_SOURCE_DIR
+                          "/tools/pytorch/export_models_test_util.py eager fx channels others");
     ASSERT_EQ(ran.status, 0) << ran.err;
     said_ = ran.out;
   }

@@ -3,6 +3,7 @@
 // subject is compared with itself.
 #include <algorithm>
 #include <cmath>
+#include <span>
 #include <string>
 
 #include "core/rng.h"
@@ -270,6 +271,51 @@ Verdict RowIndependence(const Case& c, Subject& subject) {
   return Verdict::Passed();
 }
 
+Verdict RowOrder(const Case& c, Subject& subject) {
+  if (c.M < 2 || c.N == 0) return Verdict::Vacuous("fewer than 2 rows");
+  Rng rng(relation::Hash(c));
+  const std::vector<int64_t> rows = relation::Permutation(rng, c.M);
+  const Case permuted = slice::Rows(c, rows);
+  if (permuted.x == c.x) return Verdict::Vacuous("the permutation changes nothing");
+  const Answer before = Ask(subject, c);
+  if (before.verdict) return *before.verdict;
+  const Answer after = Ask(subject, permuted);
+  if (after.verdict) return *after.verdict;
+  for (int64_t i = 0; i < c.M * c.N; ++i) {
+    const int64_t from = rows[static_cast<size_t>(i / c.N)] * c.N + i % c.N;
+    if (after.y.BitsAt(i) == before.y.BitsAt(from)) continue;
+    return relation::FailedAt(permuted, before.y, from, after.y, i,
+                              "a row changes when the rows change places");
+  }
+  return Verdict::Passed();
+}
+
+// 0, or of a size that leaves room for products and roundings.
+bool IsModerate(float value) {
+  return value == 0.0f || (std::abs(value) >= 0x1p-60f && std::abs(value) <= 0x1p60f);
+}
+bool AreModerate(std::span<const float> values) { return std::ranges::all_of(values, IsModerate); }
+
+Verdict WeightScaleDoubling(const Case& c, Subject& subject) {
+  if (c.M == 0 || c.N == 0) return Verdict::Vacuous("the output is empty");
+  Case doubled = ProblemOf(c);
+  for (float& scale : doubled.w_q.scale) scale *= 2;
+  if (doubled.bias) {
+    for (float& bias : *doubled.bias) bias *= 2;
+  }
+  const bool moderate =
+      AreModerate(c.x.as<float>()) && AreModerate(c.w_q.scale) && (!c.bias || AreModerate(*c.bias));
+  if (!moderate) return Verdict::Vacuous("a number is beyond 2^60 or below 2^-60");
+  const Answer base = Ask(subject, c);
+  if (base.verdict) return *base.verdict;
+  if (!AreModerate(base.y.as<float>()))
+    return Verdict::Vacuous("an output is beyond 2^60 or below 2^-60");
+  Tensor expected = base.y;
+  for (float& value : expected.as<float>()) value *= 2;
+  return relation::Expect(doubled, expected, subject,
+                          "doubling the scales of w and the bias does not double the output");
+}
+
 Verdict BatchIndependence(const Case& c, Subject& subject) {
   const int64_t batch = c.window.batch;
   if (batch < 2 || c.M == 0 || c.N == 0) return Verdict::Vacuous("fewer than 2 images");
@@ -338,6 +384,18 @@ std::vector<Property> MetamorphicProperties() {
        "A row computed alone has the same bits as among others; of dynamic_linear where each row "
        "chooses a scale of its own.",
        OpsWhere([](Op op) { return IsOnElements(op) && !HasWindow(op); }), false, RowIndependence},
+      {"row_order",
+       "Permuting the rows of x permutes the rows of the output.",
+       {Op::kDynamicLinear},
+       false,
+       RowOrder},
+      {"weight_scale_doubling",
+       "Doubling the scales of w, and the bias, doubles the output exactly, where no number but 0 "
+       "is "
+       "beyond 2^60 or below 2^-60.",
+       {Op::kDynamicLinear},
+       false,
+       WeightScaleDoubling},
       {"batch_independence", "An image computed alone has the same bits as among others.",
        OpsWhere(HasWindow), false, BatchIndependence},
       {"column_independence",

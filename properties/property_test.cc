@@ -15,6 +15,7 @@
 #include "core/float_text.h"
 #include "core/slice.h"
 #include "oracles/conventions/convention.h"
+#include "oracles/exact/dynamic_linear.h"
 #include "oracles/headroom/headroom.h"
 #include "properties/gen/gen.h"
 #include "properties/relation.h"
@@ -541,6 +542,21 @@ std::vector<Plant> Plants() {
       });
     });
   }
+  add("row_order", Op::kDynamicLinear, "row 0 chooses for all rows", [] {
+    return [](const Case& c, const RunContext&) {
+      if (c.M == 0) return TestSubject::Good(exact::Evaluate(c));
+      const auto row = c.x.as<float>().first(static_cast<size_t>(c.K));
+      const exact::ChosenQParams chosen = exact::ChosenFor(c, exact::FiniteRange(row));
+      const Tensor codes = exact::Evaluate(exact::QuantizeOf(c, 0, c.M, chosen));
+      return TestSubject::Good(exact::Evaluate(exact::SumsCaseOf(c, codes, chosen)));
+    };
+  });
+  add("weight_scale_doubling", Op::kDynamicLinear, "scales of w are kept in 16384ths", [] {
+    return Instead([](Case& c) {
+      for (float& scale : c.w_q.scale)
+        scale = std::max(std::nearbyint(scale * 0x1p14f), 1.0f) * 0x1p-14f;
+    });
+  });
   for (const char* claim :
        {"sweep_is_monotone", "sweep_is_linear", "k_permutation", "split_k", "zero_term_append"}) {
     for (Op op : OpsOf(claim)) {

@@ -105,8 +105,9 @@ class Evidence {
       if (actual.BitsAt(i) == exact_y.BitsAt(i)) continue;
       if (departures_++ == 0) first_ = i;
     }
-    // Neither pixels nor the rows of choose_qparams are rows of x.
-    const bool rows_of_x = !HasWindow(c.op) && c.op != Op::kChooseQParams && !RowsShareQParams(c);
+    // Neither pixels nor the rows of choose_qparams are rows of x. Where scales are chosen, a cause
+    // may let a row depend on all others.
+    const bool rows_of_x = !HasWindow(c.op) && !RowOf(c.op).qparams;
     if (c.M <= 2 || departures_ == 0 || !rows_of_x) return;
     const int64_t row = first_ / c.N;
     const std::vector<int64_t> rows =

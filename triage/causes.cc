@@ -34,18 +34,25 @@ bool Of(const Case& c) {
   return kHas(c.op);
 }
 
-bool SumsOfCodes(const Case& c) { return HasSums(c.op) && IsCode(c.x.dtype()); }
+bool ChoosesScales(const Case& c) { return RowOf(c.op).dynamic; }
+bool SumsOfCodes(const Case& c) { return HasSums(c.op) || ChoosesScales(c); }
+bool Pairs(const Case& c) {
+  return headroom::HasPairs(c) || (ChoosesScales(c) && c.w.dtype() == DType::kS8);
+}
 bool Groups(const Case& c) { return c.window.groups > 1; }
 // A bias that an int32 could stand for.
 bool HasBias(const Case& c) { return c.bias.has_value() && RowOf(c.op).bias_i32; }
-bool ChoosesScales(const Case& c) { return RowOf(c.op).dynamic; }
+bool ChoosesForRows(const Case& c) { return c.x_gran == Granularity::kRow && c.M > 1; }
+bool Quantizes(const Case& c) { return c.op == Op::kQuantize || ChoosesScales(c); }
 bool CodesOfInput(const Case& c) { return IsCode(c.x.dtype()); }
 bool Weights(const Case& c) { return HasW(c.op) && !c.w.empty(); }
 
-// The output is a real value that is rounded once to a code. The other requantization modes round
-// in steps of their own, which the causes about that one rounding do not describe.
+// The output, or x of dynamic_linear, is a real value that is rounded once to a code. The other
+// requantization modes round in steps of their own, which the causes about that one rounding do not
+// describe.
 bool RoundsReal(const Case& c) {
-  return IsCode(c.out_dtype) && c.requant == Requant::kExact && HasOutQParams(c.op);
+  const bool to_output = IsCode(c.out_dtype) && HasOutQParams(c.op);
+  return (to_output || ChoosesScales(c)) && c.requant == Requant::kExact;
 }
 // The rounding happens while the case runs: a table is made beforehand.
 bool Converts(const Case& c) { return RoundsReal(c) && !RowOf(c.op).function; }
@@ -55,6 +62,9 @@ bool Multiplies(const Case& c) { return Converts(c) && RowOf(c.op).x_qparams; }
 bool Observes(const Case& c) {
   return RowOf(c.op).observer && c.observer.kind != Observer::Kind::kHistogram;
 }
+
+// For parameters that every rule takes: u8, all codes.
+bool ChoosesByAnyRule(const Case& c) { return ChoosesScales(c) && c.observer == Observer{}; }
 
 // ---- How a cause changes the stages.
 
@@ -77,6 +87,11 @@ bool Replace(T& where, T value) {
   const bool changes = where != value;
   where = std::move(value);
   return changes;
+}
+
+template <QParamsRule kRule>
+bool SetRule(Stages& s) {
+  return Replace(s.c.rule, kRule);
 }
 
 // ---- Operands.
@@ -165,7 +180,7 @@ std::optional<int64_t> WithoutTail(int64_t terms, int64_t lanes) {
 
 template <int64_t kLanes>
 bool HasTail(const Case& c) {
-  if (c.op != Op::kLinear || c.K == 0) return false;
+  if ((c.op != Op::kLinear && !ChoosesScales(c)) || c.K == 0) return false;
   return kLanes == 1 || WithoutTail(c.K, kLanes).has_value();
 }
 
@@ -505,16 +520,16 @@ constexpr Cause kCauses[] = {
      "computes in float64, whose ties are not the exact ones", Multiplies,
      Set<&Stages::round, RoundValue<InDouble>>},
     {Stage::kAccumulate, Kind::kPairSaturation, "pair saturation",
-     "adds u8*s8 products in pairs in a saturating int16 (vpmaddubsw)", headroom::HasPairs,
+     "adds u8*s8 products in pairs in a saturating int16 (vpmaddubsw)", Pairs,
      SetSum<&SumSteps::add, AddNarrow<2, false, false>>},
     {Stage::kAccumulate, Kind::kPairSaturation, "16-bit accumulation",
-     "accumulates saturated pairs in a saturating int16 (acc16)", headroom::HasPairs,
+     "accumulates saturated pairs in a saturating int16 (acc16)", Pairs,
      SetSum<&SumSteps::add, AddNarrow<2, false, true>>},
     {Stage::kAccumulate, Kind::kPairSaturation, "int16 pair wrap",
-     "adds products in pairs in an int16 that wraps", headroom::HasPairs,
+     "adds products in pairs in an int16 that wraps", Pairs,
      SetSum<&SumSteps::add, AddNarrow<2, true, false>>},
     {Stage::kAccumulate, Kind::kPairSaturation, "int16 wrap of taps",
-     "adds the products of three taps in an int16 that wraps", headroom::HasPairs,
+     "adds the products of three taps in an int16 that wraps", Pairs,
      SetSum<&SumSteps::add, AddNarrow<3, true, false>>},
     {Stage::kAccumulate, Kind::kInt32Overflow, "int16 product",
      "keeps the product of the two differences in an int16 that wraps", Is<Op::kMul>,
@@ -584,7 +599,8 @@ constexpr Cause kCauses[] = {
      "takes distances from the largest code of the type instead of the row's", Is<Op::kSoftmax>,
      Set<&Stages::largest_of_type, true>},
     {Stage::kOffset, Kind::kZeroPoint, "range without zero", "does not widen the range to hold 0",
-     Observes, Set<&Stages::range_without_zero, true>},
+     [](const Case& c) { return Observes(c) || ChoosesScales(c); },
+     Set<&Stages::range_without_zero, true>},
     {Stage::kClamp, Kind::kClamp, "reduce_range ignored",
      "spreads the range over all codes instead of half of them", Always,
      [](Stages& s) { return Replace(s.c.observer.reduce_range, false); }},
@@ -594,6 +610,23 @@ constexpr Cause kCauses[] = {
     {Stage::kOperands, Kind::kIndex, "a choice for each row",
      "chooses a scale and zero point for each row", ChoosesScales,
      [](Stages& s) { return Replace(s.c.x_gran, Granularity::kRow); }},
+    {Stage::kIndex, Kind::kIndex, "choice of row 0",
+     "quantizes every row by the scale and zero point of row 0", ChoosesForRows,
+     Set<&Stages::choice_of_row_0, true>},
+    {Stage::kIndex, Kind::kIndex, "scale of row 0",
+     "takes the sums of every row times the scale of row 0", ChoosesForRows,
+     Set<&Stages::scale_of_row_0, true>},
+    {Stage::kIndex, Kind::kIndex, "zero point of row 0",
+     "takes the zero point of row 0 out of the sums of every row", ChoosesForRows,
+     Set<&Stages::zero_point_of_row_0, true>},
+    {Stage::kOperands, Kind::kRounding, "rule of observers",
+     "chooses scale and zero point as PyTorch's observers do", ChoosesByAnyRule,
+     SetRule<QParamsRule::kObserver>},
+    {Stage::kOperands, Kind::kRounding, "rule of ATen", "chooses scale and zero point as ATen does",
+     ChoosesByAnyRule, SetRule<QParamsRule::kAten>},
+    {Stage::kOperands, Kind::kRounding, "rule of ONNX",
+     "chooses scale and zero point as DynamicQuantizeLinear does", ChoosesByAnyRule,
+     SetRule<QParamsRule::kOnnx>},
     {Stage::kRound, Kind::kClamp, "no scale floor", "lets a scale fall below 2^-23", Observes,
      Set<&Stages::least_scale, 0.0f>},
     {Stage::kAccumulate, Kind::kRounding, "double average", "keeps the moving average in double",
@@ -615,8 +648,7 @@ constexpr Cause kCauses[] = {
     {Stage::kClamp, Kind::kClamp, "truncating narrow", "keeps the low byte instead of saturating",
      RoundsReal, Set<&Stages::narrow, KeepLowByte>},
     {Stage::kClamp, Kind::kClamp, "NaN as lower bound",
-     "turns NaN into the lower bound instead of the zero point", Is<Op::kQuantize>,
-     NanToLowerBound},
+     "turns NaN into the lower bound instead of the zero point", Quantizes, NanToLowerBound},
     {Stage::kClamp, Kind::kZeroPoint, "int8 difference", "saturates code - zero_point at int8",
      Is<Op::kDequantize>, Set<&Stages::integer, SaturateAtInt8>},
     {Stage::kOffset, Kind::kZeroPoint, "{w_zero_point} ignored", "ignores the {w_zero_point}",
@@ -670,7 +702,7 @@ constexpr Cause kCauses[] = {
     {Stage::kRound, Kind::kRounding, "float32 scale product",
      "rounds x_scale*w_scale to float32 first",
      [](const Case& c) {
-       return (SumsOfCodes(c) || c.op == Op::kRequantize) && c.requant == Requant::kExact;
+       return (HasSums(c.op) || c.op == Op::kRequantize) && c.requant == Requant::kExact;
      },
      RoundScaleProduct},
     {Stage::kOperands, Kind::kRounding, "denormals are zero", "takes denormals for 0",
@@ -679,10 +711,10 @@ constexpr Cause kCauses[] = {
      },
      FlushDenormals},
     {Stage::kRound, Kind::kRounding, "x * fl(1/s)",
-     "multiplies by the float32 reciprocal of the scale", Is<Op::kQuantize>,
+     "multiplies by the float32 reciprocal of the scale", Quantizes,
      Set<&Stages::round, RoundValue<InFloat<true>>>},
     {Stage::kRound, Kind::kRounding, "fl(x / s)",
-     "rounds the quotient to float32 before it rounds to a code", Is<Op::kQuantize>,
+     "rounds the quotient to float32 before it rounds to a code", Quantizes,
      Set<&Stages::round, RoundValue<InFloat<false>>>},
     {Stage::kRound, Kind::kRounding, "float32 multiplier",
      "rounds the sum and the {multiplier} to float32 before the result",
@@ -704,6 +736,10 @@ constexpr Cause kCauses[] = {
     {Stage::kRound, Kind::kRounding, "truncation", "truncates towards zero",
      [](const Case& c) { return RoundsReal(c) || c.op == Op::kSoftmax; },
      Set<&Stages::round, Truncate>},
+    {Stage::kClamp, Kind::kClamp, "reduce_range added",
+     "spreads the range over half of the codes instead of all of them",
+     [](const Case& c) { return Observes(c) || ChoosesScales(c); },
+     [](Stages& s) { return Replace(s.c.observer.reduce_range, true); }},
     {Stage::kRound, Kind::kRounding, "left shift dropped",
      "drops the power of two of a multiplier of 1 or more",
      [](const Case& c) { return HasTwoInputs(c.op) || c.op == Op::kRescale; }, DropLeftShift},

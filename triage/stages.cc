@@ -4,10 +4,12 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <iterator>
 #include <numeric>
 #include <vector>
 
 #include "oracles/exact/arithmetic/fixed_point.h"
+#include "oracles/exact/dynamic_linear.h"
 
 namespace qualm::triage {
 namespace {
@@ -143,6 +145,16 @@ Range AveragedInDouble(const Case& c, int64_t column) {
   return seen;
 }
 
+// The range of the finite values, which may leave 0 out.
+exact::ObservedRange PlainRange(std::span<const float> values) {
+  std::vector<float> finite;
+  std::ranges::copy_if(values, std::back_inserter(finite),
+                       [](float x) { return std::isfinite(x); });
+  if (finite.empty()) return {};
+  const auto [min, max] = std::ranges::minmax(finite);
+  return {min, max};
+}
+
 }  // namespace
 
 Tensor OtherSign(const Tensor& tensor) {
@@ -230,7 +242,36 @@ Tensor Stages::QParamsOf() const {
   return y;
 }
 
+Tensor Stages::DynamicOf() const {
+  Tensor y(DType::kF32, c.output_shape());
+  const int64_t rows = RowsShareQParams(c) ? c.M : 1;
+  std::optional<exact::ChosenQParams> first;
+  Stages linear = *this;
+  linear.round = nullptr;
+  linear.convert = nullptr;
+  linear.narrow = nullptr;
+  for (int64_t m = 0; m < c.M; m += rows) {
+    const auto values =
+        c.x.as<float>().subspan(static_cast<size_t>(m * c.K), static_cast<size_t>(rows * c.K));
+    exact::ChosenQParams chosen =
+        exact::ChosenFor(c, range_without_zero ? PlainRange(values) : exact::FiniteRange(values));
+    if (!first) first = chosen;
+    if (choice_of_row_0) chosen = *first;
+    Stages codes;
+    codes.c = exact::QuantizeOf(c, m, rows, chosen);
+    codes.round = round;
+    codes.convert = convert;
+    codes.narrow = narrow;
+    if (scale_of_row_0) chosen.scale = first->scale;
+    if (zero_point_of_row_0) chosen.zero_point = first->zero_point;
+    linear.c = exact::SumsCaseOf(c, codes.Evaluate(), chosen);
+    std::ranges::copy(linear.Evaluate().as<float>(), y.as<float>().begin() + m * c.N);
+  }
+  return y;
+}
+
 Tensor Stages::Evaluate() const {
+  if (RowOf(c.op).dynamic) return DynamicOf();
   if (c.op == Op::kChooseQParams) {
     const bool hooked = averages_in_double || range_without_zero || least_scale == 0;
     return hooked ? QParamsOf() : exact::Evaluate(c);

@@ -99,8 +99,12 @@ struct Stages {
 
   // choose_qparams.
   bool averages_in_double = false;
-  bool range_without_zero = false;
   float least_scale = exact::observer::kEps;
+  // And dynamic_linear. `round`, `convert` and `narrow` then are about the codes of x, all others
+  // about the linear that follows.
+  bool range_without_zero = false;
+  // What each row of x is quantized by, and what its sums are taken by, is that of row 0.
+  bool choice_of_row_0 = false, scale_of_row_0 = false, zero_point_of_row_0 = false;
 
   Tensor Evaluate() const;
 
@@ -109,6 +113,7 @@ struct Stages {
   Tensor CodesOf(const exact::Integers& integers) const;
   Tensor FloatsOf(const exact::Integers& integers) const;
   Tensor QParamsOf() const;
+  Tensor DynamicOf() const;
 };
 
 }  // namespace qualm::triage

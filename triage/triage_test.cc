@@ -271,7 +271,14 @@ INSTANTIATE_TEST_SUITE_P(
         KindCase{"faulty:no-scale-floor", Op::kChooseQParams, "matches_exact", FindingKind::kClamp},
         KindCase{"faulty:range-without-zero", Op::kChooseQParams, "zero_append", kZeroPoint},
         KindCase{"faulty:averaging-in-double", Op::kChooseQParams, "matches_exact",
-                 FindingKind::kRounding}),
+                 FindingKind::kRounding},
+        KindCase{"faulty:reduce-range-ignored", Op::kDynamicLinear, "matches_exact",
+                 FindingKind::kClamp},
+        KindCase{"faulty:range-without-zero", Op::kDynamicLinear, "matches_exact", kZeroPoint},
+        KindCase{"faulty:scale-of-row-0", Op::kDynamicLinear, "row_order",
+                 FindingKind::kIndex},
+        KindCase{"faulty:zero-point-of-row-0", Op::kDynamicLinear, "row_independence",
+                 FindingKind::kIndex}),
     [](const auto& param) {
       std::string name = std::string(param.param.subject + 7) + "_" + param.param.property + "_" +
                          std::string(Name(param.param.op));
@@ -499,7 +506,22 @@ INSTANTIATE_TEST_SUITE_P(
         CauseCase{"reduce_range ignored", Op::kChooseQParams},
         CauseCase{"no scale floor", Op::kChooseQParams},
         CauseCase{"range without zero", Op::kChooseQParams},
-        CauseCase{"double average", Op::kChooseQParams}),
+        CauseCase{"double average", Op::kChooseQParams},
+        CauseCase{"reduce_range added", Op::kChooseQParams},
+        CauseCase{"reduce_range added", Op::kDynamicLinear},
+        CauseCase{"reduce_range ignored", Op::kDynamicLinear},
+        CauseCase{"range without zero", Op::kDynamicLinear},
+        CauseCase{"one choice for all rows", Op::kDynamicLinear},
+        CauseCase{"a choice for each row", Op::kDynamicLinear},
+        CauseCase{"choice of row 0", Op::kDynamicLinear},
+        CauseCase{"scale of row 0", Op::kDynamicLinear},
+        CauseCase{"zero point of row 0", Op::kDynamicLinear},
+        CauseCase{"rule of observers", Op::kDynamicLinear},
+        CauseCase{"rule of ATen", Op::kDynamicLinear},
+        CauseCase{"rule of ONNX", Op::kDynamicLinear},
+        CauseCase{"pair saturation", Op::kDynamicLinear},
+        CauseCase{"half away from zero", Op::kDynamicLinear},
+        CauseCase{"float32 multiplier", Op::kDynamicLinear}),
     [](const auto& param) {
       std::string name = std::string(Name(param.param.op)) + "_" + param.param.cause;
       std::ranges::replace_if(name, [](char c) { return std::isalnum(c) == 0; }, '_');

@@ -290,6 +290,12 @@ std::map<std::string, Witness> Witnesses() {
   of["reduce-range-ignored"] = {Observing({0, 127}, 1, {.reduce_range = true}), {1, 0}};
   of["no-scale-floor"] = {Observing({0, 0}, 1, {}), {0x1p-23, 0}};
   of["range-without-zero"] = {Observing({100, 255}, 1, {}), {1, 0}};
+  Case two_rows = Dynamic({0, 255}, S8{0, 1}, {});
+  two_rows.M = 2;
+  two_rows.x = Tensor::Of<float>({2, 2}, std::vector<float>{0, 255, -255, 255});
+  two_rows.x_gran = Granularity::kRow;
+  of["scale-of-row-0"] = {two_rows, {255, 254}};
+  of["zero-point-of-row-0"] = {two_rows, {255, 254}};
   // 255 + 0.01f * 2^-15 is 255 in float32, and 100 times that is not in double.
   std::vector<float> slowly(600, 0x1.fe0002p7f);
   slowly[0] = 255;

@@ -82,6 +82,9 @@ enum class Fault : uint8_t {
   kNoScaleFloor,
   kRangeWithoutZero,
   kAveragingInDouble,
+  // dynamic_linear.
+  kScaleOfRow0,
+  kZeroPointOfRow0,
 };
 
 // "" if 128-bit arithmetic (of real functions: long double) is wide enough for every output the

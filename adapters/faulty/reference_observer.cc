@@ -95,15 +95,15 @@ void Reference::DynamicLinear(const Placed& p) {
   sums_of_.x = Tensor(quantize.out_dtype, {0});
   sums_of_.out_dtype = DType::kF32;
   for (int64_t first = 0; first < c.M; first += together) {
-    double low = 0, high = 0;
+    Span all{HUGE_VAL, -HUGE_VAL};
     for (int64_t m = first; m < first + together; ++m) {
       const float* const x = Row<float>(p.x, m, p.x_stride);
       for (int64_t k = 0; k < c.K; ++k) {
-        low = std::min<double>(low, x[k]);
-        high = std::max<double>(high, x[k]);
+        all = {std::min<double>(all.low, x[k]), std::max<double>(all.high, x[k])};
       }
     }
-    const Chosen chosen = Choose(c.observer, low, high);
+    if (c.K == 0) all = {0, 0};
+    const Chosen chosen = Choose(c.observer, all.low, all.high);
     const auto scale = static_cast<float>(std::min(chosen.scale, 0x1.fffffep127));
     const auto zero_point = static_cast<int32_t>(chosen.zero_point);
     codes_.assign(static_cast<size_t>(together * c.K), 0);
@@ -113,7 +113,8 @@ void Reference::DynamicLinear(const Placed& p) {
           QuantizeOne(value, scale, zero_point, RoundTo::kNearestEven, quantize));
     }
     sums_of_.M = together;
-    sums_of_.x_q = {{scale}, {zero_point}};
+    if (first == 0 || !Has(Fault::kScaleOfRow0)) sums_of_.x_q.scale = {scale};
+    if (first == 0 || !Has(Fault::kZeroPointOfRow0)) sums_of_.x_q.zero_point = {zero_point};
     Placed rows = p;
     rows.problem = &sums_of_;
     rows.x = codes_.data();

@@ -419,8 +419,12 @@ class Builder {
   void ReadParameter(CaseKey key, bool& value) { value = ReadFlag(key); }
   void ReadParameter(CaseKey key, float& value) { value = Floats(key).front(); }
   void ReadParameter(CaseKey key, DType& value) { value = ReadDType(key, kCodes); }
-  // The codes that an observer aims at, of the type read just before.
-  void ReadParameter(CaseKey key, int32_t& value) { value = ReadBound(key, c_.observer.dtype, 0); }
+  // Each integer parameter has a range of its own, which is said here. These two are codes of the
+  // type read just before.
+  void ReadParameter(CaseKey key, int32_t& value) {
+    QUALM_CHECK(key == kQuantMin || key == kQuantMax);
+    value = ReadBound(key, c_.observer.dtype, 0);
+  }
   template <NamedEnum E>
   void ReadParameter(CaseKey key, E& value) {
     value = *Parse<E>(ReadChoice(key, NamesOf(value), ""));

@@ -27,6 +27,7 @@ uint32_t FeatureBit(PipeFeature feature) {
     case PipeFeature::kAsymmetricPadding: return QUALM_CAN_ASYMMETRIC_PADDING;
     case PipeFeature::kCeilMode: return QUALM_CAN_CEIL_MODE;
     case PipeFeature::kCountPadding: return QUALM_CAN_COUNT_PADDING;
+    case PipeFeature::kPerRow: return QUALM_CAN_PER_ROW;
   }
   return 0;
 }

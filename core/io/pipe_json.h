@@ -38,8 +38,9 @@ enum class PipeFeature : uint8_t {
   kAsymmetricPadding,
   kCeilMode,
   kCountPadding,
+  kPerRow,
 };
-inline constexpr size_t kPipeFeatureCount = static_cast<size_t>(PipeFeature::kCountPadding) + 1;
+inline constexpr size_t kPipeFeatureCount = static_cast<size_t>(PipeFeature::kPerRow) + 1;
 std::string_view Name(PipeFeature feature);  // "bias_f32"
 
 // Limits of one operation.

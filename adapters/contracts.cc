@@ -83,6 +83,16 @@ constexpr const char* kQnnpackAvgPool =
 constexpr const char* kAtenAdd =
     "add runs in float32: both operands are dequantized, and the sum is multiplied by the "
     "reciprocal of the scale (PyTorch quantized/cpu/kernels/QuantizedOpKernels.cpp, qadd_kernel)";
+constexpr const char* kDynamicFloat =
+    "x times the float32 reciprocal of its scale is rounded to a code, and the sum is multiplied "
+    "and "
+    "gets its bias in float32 (PyTorch quantized/cpu/qlinear_dynamic.cpp)";
+constexpr const char* kQnnpackReduceRange =
+    "reduce_range is ignored, as a warning says (PyTorch quantized/cpu/qlinear_dynamic.cpp)";
+constexpr const char* kOrtDynamic =
+    "x over its scale is rounded to float32 before it is rounded to a code, and the sum is "
+    "multiplied and gets its bias in float32 (ONNX Runtime onnxruntime/core/util/qmath.h; "
+    "DynamicQuantizeLinear, MatMulInteger, Cast, Mul, Add)";
 constexpr const char* kTiesUp =
     "fixed point rounds ties toward +infinity (XNNPACK src/params-init.c, rndnu and add; "
     "gemmlowp fixedpoint.h, as TFLite uses it)";
@@ -239,6 +249,9 @@ void AddTorch(Rows& rows) {
   rows.Add(kTorchQnnpack, Op::kAdd, FindingKind::kRounding, kFixedPointAdd);
   rows.Add(kTorchQnnpack, Op::kAdd, FindingKind::kTie, kTiesUp);  // of s8: XNNPACK's
   rows.Add(kTorchQnnpack, Op::kQuantize, FindingKind::kRounding, kReciprocal);
+  rows.Add(kTorchOnednn, Op::kDynamicLinear, FindingKind::kRounding, kDynamicFloat);
+  rows.Add(kTorchQnnpack, Op::kDynamicLinear, FindingKind::kRounding, kDynamicFloat);
+  rows.Add(kTorchQnnpack, Op::kDynamicLinear, FindingKind::kClamp, kQnnpackReduceRange);
   rows.Add(kTorchQnnpack, Op::kMaxPool, FindingKind::kIndex, kQnnpackMaxPool);
   rows.Add(kTorchQnnpack, Op::kAvgPool, FindingKind::kPadding, kQnnpackAvgPool);
 }
@@ -295,6 +308,9 @@ void AddOthers(Rows& rows) {
   rows.Add(
       std::array{"model:onnxruntime@avx2", "model:onnxruntime@sse41", "model:onnxruntime@vnni"},
       Op::kAdd, FindingKind::kRounding, kOrtAdd);
+  rows.Add(
+      std::array{"model:onnxruntime@avx2", "model:onnxruntime@sse41", "model:onnxruntime@vnni"},
+      Op::kDynamicLinear, FindingKind::kRounding, kOrtDynamic);
   rows.Add(std::array{"model:xnnpack@rndnu"}, Op::kRequantize, FindingKind::kTie, kTiesUp);
   rows.Add(std::array{"model:tflite@double", "model:tflite@single"}, Op::kAdd, FindingKind::kTie,
            kTiesUp);

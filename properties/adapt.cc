@@ -63,6 +63,12 @@ void AllAs(Case& c, DType dtype) {
   if (c.out_dtype != dtype) OutputAs(c, dtype);
 }
 
+void WithRule(Case& c, QParamsRule rule) {
+  const bool reduce_range = c.observer.reduce_range && rule == QParamsRule::kAten;
+  c.rule = rule;
+  c.observer = {.reduce_range = reduce_range};
+}
+
 // Each change is one thing; changes that alter less of the problem come first. After all of these
 // AdaptTo gives each parameter its default, also one that nobody thought of here.
 const std::vector<Change>& Changes() {
@@ -126,6 +132,8 @@ const std::vector<Change>& Changes() {
         c.window.pad_top = c.window.pad_bottom = std::min(c.window.pad_top, c.window.kernel_h / 2);
         c.window.pad_left = c.window.pad_right = std::min(c.window.pad_left, c.window.kernel_w / 2);
       },
+      [](Case& c) { WithRule(c, QParamsRule::kAten); },
+      [](Case& c) { WithRule(c, QParamsRule::kOnnx); },
   };
   return changes;
 }

@@ -137,6 +137,30 @@ Case ForFbgemm(Case c, Rng&) {
   return c;
 }
 
+Case ForTorch(Case c, Rng& rng) {
+  c.rule = QParamsRule::kAten;
+  c.x_gran = Granularity::kTensor;
+  c.observer = {.reduce_range = rng.Chance(1, 2)};
+  Retype(c.w, DType::kS8);
+  if (rng.Chance(1, 2)) PerTensor(c);
+  IntoCodes(c.w_q, DType::kS8);
+  if (rng.Chance(2, 3)) c.w_q.zero_point.assign(c.w_q.zero_point.size(), 0);
+  return c;
+}
+Case ForTorchOnednn(Case c, Rng& rng) {
+  c = ForTorch(std::move(c), rng);
+  c.w_q.zero_point.assign(c.w_q.zero_point.size(), 0);
+  return c;
+}
+Case ForOnnxruntime(Case c, Rng&) {
+  c.rule = QParamsRule::kOnnx;
+  c.x_gran = Granularity::kTensor;
+  c.observer = {};
+  IntoCodes(c.w_q, c.w.dtype());
+  c.relu = false;
+  return c;
+}
+
 struct Promise {
   std::string subject;
   Op op;
@@ -157,6 +181,9 @@ std::vector<Promise> Promises() {
   }
   for (const Op op : {Op::kLinear, Op::kConv2d, Op::kDepthwise, Op::kQuantize, Op::kRequantize})
     all.push_back({"fbgemm", op, ForFbgemm});
+  all.push_back({"torch@qnnpack", Op::kDynamicLinear, ForTorch});
+  all.push_back({"torch@onednn", Op::kDynamicLinear, ForTorchOnednn});
+  all.push_back({"onnxruntime", Op::kDynamicLinear, ForOnnxruntime});
   return all;
 }
 

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -26,7 +27,9 @@ double ElementOf(const Tensor& y, int64_t i) {
   return y.dtype() == DType::kF32 ? static_cast<double>(y.FloatAt(i)) : y.IntAt(i);
 }
 
+// NaN is an answer where nothing bounds it.
 bool Holds(const Permitted& permitted, double value) {
+  if (std::isnan(value)) return std::isinf(permitted.low) && std::isinf(permitted.high);
   return permitted.low <= value && value <= permitted.high;
 }
 
@@ -111,6 +114,10 @@ TEST(VariationsTest, WhatIsNotListedIsNotPermitted) {
   EXPECT_TRUE(fails_without("torch-qnnpack", "V27", Op::kMaxPool));
   EXPECT_TRUE(fails_without("onnxruntime@vnni", "V27", Op::kAvgPool));
   EXPECT_TRUE(fails_without("onnxruntime@vnni", "V29", Op::kSoftmax));
+  EXPECT_TRUE(fails_without("torch-qnnpack", "V31", Op::kDynamicLinear));
+  EXPECT_TRUE(fails_without("torch-qnnpack", "V32", Op::kDynamicLinear));
+  EXPECT_TRUE(fails_without("torch-onednn@vnni", "V31", Op::kDynamicLinear));
+  EXPECT_TRUE(fails_without("onnxruntime@vnni", "V31", Op::kDynamicLinear));
 }
 
 // The page: a row "| V6 | ... |" for each variation with its name and bound, a row "| `convention`

@@ -28,10 +28,10 @@ TEST_F(Onnxruntime, RepeatsItsRecordings) {
 }
 
 TEST_F(Onnxruntime, DrawnCasesKeepTheContract) {
-  ExpectContract(
-      {Op::kQuantize, Op::kDequantize, Op::kLinear, Op::kConv2d, Op::kDepthwise, Op::kAdd, Op::kMul,
-       Op::kMaxPool, Op::kAvgPool, Op::kGlobalAvgPool, Op::kConcat, Op::kTable, Op::kSoftmax},
-      100, 5);
+  ExpectContract({Op::kQuantize, Op::kDequantize, Op::kLinear, Op::kConv2d, Op::kDepthwise,
+                  Op::kAdd, Op::kMul, Op::kMaxPool, Op::kAvgPool, Op::kGlobalAvgPool, Op::kConcat,
+                  Op::kTable, Op::kSoftmax, Op::kDynamicLinear},
+                 100, 5);
 }
 
 class OnnxruntimeConstant : public OnnxruntimeTest {

@@ -46,11 +46,11 @@ class Torch : public testing::Test {
   static void CheckDrawn(const std::string& name) {
     const std::unique_ptr<Subject> subject = Make(name);
     if (subject == nullptr) GTEST_SKIP() << name << " cannot be had here";
-    ExpectNoFindings(
-        name,
-        {Op::kQuantize, Op::kDequantize, Op::kLinear, Op::kDepthwise, Op::kAdd, Op::kMul,
-         Op::kMaxPool, Op::kConcat, Op::kTable, Op::kSoftmax, Op::kChooseQParams},
-        200);
+    ExpectNoFindings(name,
+                     {Op::kQuantize, Op::kDequantize, Op::kLinear, Op::kDepthwise, Op::kAdd,
+                      Op::kMul, Op::kMaxPool, Op::kConcat, Op::kTable, Op::kSoftmax,
+                      Op::kChooseQParams, Op::kDynamicLinear},
+                     200);
     // Few convolutions have types, padding and bias as PyTorch has them.
     ExpectNoFindings(name, {Op::kConv2d}, 2000);
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// ONNX Runtime as a pipe child (docs/pipe.md): its quantized operators, one node
-// per model, through the Node package onnxruntime-node.
+// ONNX Runtime as a pipe child (docs/pipe.md): its quantized operators, through the Node package
+// onnxruntime-node. A model has one node; of dynamic_linear the nodes that quantize_dynamic makes.
 //
 //   node onnxruntime_child.mjs PACKAGE_FOLDER INSTRUCTION_SET [constant]
 //
@@ -83,6 +83,7 @@ const HELLO = {
   instruction_set: instructionSet,
   ops: {
     linear: {x: CODES, w: CODES, out: ['u8', 's8', 's32'], features: ['per_channel', 'empty']},
+    dynamic_linear: {x: ['f32'], w: CODES, out: ['f32'], features: ['bias_f32', 'per_channel', 'empty']},
     conv2d: {
       x: CODES, w: CODES, out: CODES,
       features: ['bias_i32', 'per_channel', 'dilation', 'groups', 'asymmetric_padding'],

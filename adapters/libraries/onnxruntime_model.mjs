@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes an ONNX model of one node: the few messages of onnx.proto that it takes, by field number.
+// Writes an ONNX model: the few messages of onnx.proto that it takes, by field number.
 
 export const MS = 'com.microsoft';
 
@@ -19,7 +19,7 @@ const float32 =
     (field, value) => [...varint(field << 3 | 5), ...new Uint8Array(Float32Array.of(value).buffer)];
 
 // TensorProto.DataType.
-const ELEMENT = {f32: 1, u8: 2, s8: 3, s32: 6};
+export const ELEMENT = {f32: 1, u8: 2, s8: 3, s32: 6};
 
 // AttributeProto: name 1, f 2, i 3, ints 8, type 20 (1 FLOAT, 2 INT, 7 INTS).
 function attribute(name, value) {
@@ -42,22 +42,25 @@ const initializer = ([name, type, data, dims]) => [
   ...bytes(9, [...new Uint8Array(data.buffer, data.byteOffset, data.byteLength)]),
 ];
 
+// NodeProto: input 1, output 2, op_type 4, attribute 5, domain 7.
+const nodeProto = ({operator, domain, attributes, from, to}) => [
+  ...from.flatMap(name => text(1, name)),
+  ...to.flatMap(name => text(2, name)),
+  ...text(4, operator),
+  ...Object.entries(attributes ?? {}).flatMap(([name, value]) => bytes(5, attribute(name, value))),
+  ...text(7, domain),
+];
+
 // ModelProto: ir_version 1, graph 7, opset_import 8; OperatorSetIdProto: domain 1, version 2;
-// GraphProto: node 1, name 2, initializer 5, input 11, output 12; NodeProto: input 1, output 2,
-// op_type 4, attribute 5, domain 7. `attributes` are integers, lists of them or {float: number};
-// `inputs` are [name, type, data, dims] in the operator's order, all but the first `variable` of
-// which become constants of the model.
-export function makeModel({operator, domain, opset, attributes, inputs, type}, variable) {
-  const node = [
-    ...inputs.flatMap(([name]) => text(1, name)),
-    ...text(2, 'y'),
-    ...text(4, operator),
-    ...Object.entries(attributes ?? {}).flatMap(([name, value]) =>
-        bytes(5, attribute(name, value))),
-    ...text(7, domain),
-  ];
+// GraphProto: node 1, name 2, initializer 5, input 11, output 12. A plan has one node, which takes
+// its inputs in their order, or a list of `nodes` with the names that each goes from and to; the
+// last one goes to y. Attributes are integers, lists of them or {float: number}; `inputs` are
+// [name, type, data, dims], all but the first `variable` of which become constants of the model.
+export function makeModel(plan, variable) {
+  const {opset, inputs, type} = plan;
+  const nodes = plan.nodes ?? [{...plan, from: inputs.map(([name]) => name), to: ['y']}];
   const graph = [
-    ...bytes(1, node),
+    ...nodes.flatMap(node => bytes(1, nodeProto(node))),
     ...text(2, 'g'),
     ...inputs.slice(variable).flatMap(input => bytes(5, initializer(input))),
     ...inputs.slice(0, variable).flatMap(([name, of]) => bytes(11, valueInfo(name, of))),

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // ONNX Runtime's operator for each operation of a case: (case) -> {operator, domain, opset,
-// attributes, inputs: [name, type, data, dims], type, finish}. `type` is the output's; finish(data,
-// dims) of the output is the flat answer. Throws Skip for what an operator does not offer.
-import {MS} from './onnxruntime_model.mjs';
+// attributes, inputs: [name, type, data, dims], type, finish}, with `nodes` where one operator is
+// not enough (onnxruntime_model.mjs). `type` is the output's; finish(data, dims) of the output is the
+// flat answer. Throws Skip for what an operator does not offer.
+import {ELEMENT, MS} from './onnxruntime_model.mjs';
 import {arrayOf, float, NCHW_TO_NHWC, NHWC_TO_NCHW, transpose} from './onnxruntime_values.mjs';
 
 export class Skip extends Error {}
@@ -59,6 +60,33 @@ function linear(c) {
     throw new Skip('QLinearMatMul takes s8 activations with s8 weights only');
   const inputs = [a, aScale, aZero, weights(c), bScale, bZero, ...output(c)];
   return {operator: 'QLinearMatMul', ...ONNX, inputs, type: c.out_dtype, finish: asIs};
+}
+
+// What quantize_dynamic of ONNX Runtime makes of a MatMul or Gemm.
+function dynamicLinear(c) {
+  if (c.qparams_rule !== 'onnx') throw new Skip('DynamicQuantizeLinear has the rule onnx');
+  const x = tensor('x', 'f32', c.x, [c.M, c.K]);
+  // A vector minimum with NaN forgets what its lane has seen.
+  if (x[2].some(Number.isNaN)) throw new Skip('the range of values with NaN depends on their order');
+  const bias = c.bias ? [tensor('bias', 'f32', c.bias, [c.N])] : [];
+  const [bScale, bZero] = scaleAndZero('b', c.w_dtype, c.w_scale, c.w_zp);
+  const node = (operator, from, to, attributes) =>
+      ({operator, domain: '', attributes, from: from.split(' '), to: to.split(' ')});
+  return {
+    operator: 'DynamicQuantizeLinear',
+    ...ONNX,
+    nodes: [
+      node('DynamicQuantizeLinear', 'x', 'a a_scale a_zp'),
+      node('MatMulInteger', 'a b a_zp b_zp', 'sum'),
+      node('Cast', 'sum', 'number', {to: ELEMENT.f32}),
+      node('Mul', 'a_scale b_scale', 'scale'),
+      node('Mul', 'number scale', c.bias ? 'product' : 'y'),
+      ...(c.bias ? [node('Add', 'product bias', 'y')] : []),
+    ],
+    inputs: [x, weights(c), bScale, bZero, ...bias],
+    type: 'f32',
+    finish: asIs,
+  };
 }
 
 function conv(c) {
@@ -219,6 +247,7 @@ export const OPERATIONS = {
   linear,
   conv2d: conv,
   depthwise: conv,
+  dynamic_linear: dynamicLinear,
   quantize,
   dequantize,
   add: c => binary(c, 'QLinearAdd'),

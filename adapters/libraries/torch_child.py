@@ -157,6 +157,7 @@ class Engine:
         convolution = dict(sums, features=sums["features"] + ["dilation", "groups"])
         pair = {"features": ["relu"]}
         codes = {"x": ["u8", "s8"], "features": ["per_channel", "empty"]}
+        dynamic = ["bias_f32", "relu", "per_channel", "empty", "empty_k"]
         pool = {"x": ["u8"], "features": ["dilation"]} if qnnpack else {
             "features": ["dilation", "ceil_mode"]}
         average = {"x": ["u8"], "out": ["u8"], "features": ["count_padding"]} if qnnpack else {
@@ -182,6 +183,7 @@ class Engine:
                 "softmax": {"x": ["u8"], "out": ["u8"]} if qnnpack else {},
                 "concat": {"features": ["relu", "empty"]},
                 "choose_qparams": {"features": ["per_channel"]},
+                "dynamic_linear": {"w": ["s8"], "w_zp": w_zp, "features": dynamic},
             },
         }
 
@@ -476,6 +478,25 @@ class Engine:
                        "asserts that they do not")
         values = scale.reshape(-1).tolist() + zero_point.reshape(-1).tolist()
         return [text(float(v)) for v in values]
+
+    def dynamic_linear(self, c):
+        if c["qparams_rule"] != "aten":
+            raise Skip("linear_dynamic has the rule aten")
+        torch = self.torch
+        ops = torch.ops.quantized
+        x = torch.tensor([real(v) for v in c["x"]], dtype=torch.float).reshape(c["M"], c["K"])
+        if not torch.isfinite(x).all():
+            raise Skip("x holds NaN or infinities, which linear_dynamic refuses")
+        w = self.quantized(c["w"], (c["N"], c["K"]), c["w_dtype"], c["w_scale"], c["w_zp"], 0)
+        packed = ops.linear_prepack(w, self.bias(c))
+        run = ops.linear_relu_dynamic if c["relu"] else ops.linear_dynamic
+        try:
+            y = run(x, packed, c["reduce_range"])
+        except RuntimeError as error:
+            if "requantization scale must be finite and positive" not in str(error):
+                raise
+            raise Skip("w_scale*x_scale is not finite, positive and normal, which QNNPACK refuses")
+        return [text(v) for v in y.reshape(-1).tolist()]
 
     depthwise = conv2d
     global_avg_pool = avg_pool

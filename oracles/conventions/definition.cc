@@ -149,4 +149,19 @@ Convention MakeConvention(Definition definition) {
   return convention;
 }
 
+void AddOperation(Convention& all, Convention one) {
+  const Op op = one.ops.front();
+  all.ops.push_back(op);
+  for (const std::string& claim : one.satisfies)
+    all.satisfies.push_back(std::string(Name(op)) + "." + claim);
+  std::ranges::copy(one.variations, std::back_inserter(all.variations));
+  SortVariations(all.variations);
+  const auto others = std::make_shared<const Convention>(all);
+  const auto own = std::make_shared<const Convention>(std::move(one));
+  const auto of = [=](const Case& c) -> const Convention& { return c.op == op ? *own : *others; };
+  all.cannot_run = [of](const Case& c) { return of(c).cannot_run(c); };
+  all.run = [of](const Case& c) { return of(c).run(c); };
+  all.trace = [of](const Case& c, int64_t index) { return of(c).trace(c, index); };
+}
+
 }  // namespace qualm::conventions

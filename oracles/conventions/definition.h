@@ -49,6 +49,8 @@ struct Definition {
 };
 
 Convention MakeConvention(Definition definition);
+// Adds an operation that a convention of its own computes, with that one's claims and variations.
+void AddOperation(Convention& all, Convention one);
 // Sorts by number, V2 before V10, and drops repetitions.
 void SortVariations(std::vector<std::string>& ids);
 

@@ -56,7 +56,6 @@ void RealFused(Value& v, const Channel& c) {
   v.lossy = static_cast<double>(v.number) != exact;
 }
 void RealProduct(Value& v, const Channel& c) { MultiplyInto(v, v.number, c.accumulator_scale); }
-void RealBias(Value& v, const Channel& c) { AddInto(v, v.number, c.bias); }
 void ReluReal(Value& v, const Channel&) { v.SetReal(MaxPs(0.0f, v.number)); }
 
 constexpr Step kBiasI32{Stage::kBias, "+ int32 bias {bias_i32}", step::AddBiasI32};
@@ -107,7 +106,7 @@ std::vector<Step> LinearToReal(const Case& c, const Variant& variant) {
     steps.push_back({Stage::kScale, "fused times {accumulator_scale} + bias {bias}", RealFused});
   } else {
     steps.push_back({Stage::kScale, "times {accumulator_scale}", RealProduct});
-    if (c.bias) steps.push_back({Stage::kBias, "+ bias {bias}", RealBias});
+    if (c.bias) steps.push_back({Stage::kBias, "+ bias {bias}", step::AddBiasFloat});
   }
   if (c.relu) steps.push_back({Stage::kClamp, "relu", ReluReal});
   return steps;

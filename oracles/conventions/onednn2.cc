@@ -100,8 +100,6 @@ Value TakeOutInSteps(const RawSum& sum) {
 
 // Steps -------------------------------------------------------------------------------------------
 
-void AddBiasFloat(Value& v, const Channel& c) { AddInto(v, v.number, c.bias); }
-
 // Rounds twice: the offset on its way to float32, then the sum.
 void AddOffset(Value& v, int32_t offset) {
   const auto number = static_cast<float>(offset);
@@ -151,7 +149,7 @@ void LowByte(Value& v, const Channel& c) {
 // ref_convolution_int8.cpp.
 std::vector<Step> ReferenceSteps(const Case& c) {
   std::vector<Step> steps = {{Stage::kScale, "to float32", step::ToFloat}};
-  if (c.bias) steps.push_back({Stage::kBias, "+ fl(bias*fl(isx*isw)) {bias}", AddBiasFloat});
+  if (c.bias) steps.push_back({Stage::kBias, "+ fl(bias*fl(isx*isw)) {bias}", step::AddBiasFloat});
   if (c.out_dtype != DType::kS32) {
     steps.push_back(
         {Stage::kScale, "times fl(iso/fl(isx*isw)) {multiplier}", step::TimesMultiplier});
@@ -187,6 +185,18 @@ bool OneZeroPoint(const QParams& q) {
   return std::ranges::all_of(q.zero_point, [&](int32_t z) { return z == q.zero_point.front(); });
 }
 
+float Inverse(float scale) { return static_cast<float>(1.0 / static_cast<double>(scale)); }
+
+Channel SumsChannel(const Case& c, int64_t n, float inverse_x_scale) {
+  Channel channel;
+  SetOneDnnRange(channel, c);
+  channel.reciprocal = inverse_x_scale * Inverse(c.w_q.scale_at(n));
+  const float inverse_out = IsCode(c.out_dtype) ? Inverse(c.out_q.scale_at(0)) : 1.0f;
+  channel.multiplier = inverse_out / channel.reciprocal;
+  if (c.bias) channel.bias = (*c.bias)[static_cast<size_t>(n)] * channel.reciprocal;
+  return channel;
+}
+
 Channel ChannelOf(const Case& c, int64_t n) {
   Channel channel;
   SetOneDnnRange(channel, c);
@@ -194,12 +204,9 @@ Channel ChannelOf(const Case& c, int64_t n) {
     channel.multiplier = ExplicitMultiplier(c, n);
     return channel;
   }
-  const auto inverse = [](float scale) {
-    return static_cast<float>(1.0 / static_cast<double>(scale));
-  };
   if (IsPool(c.op)) return channel;
   if (c.op == Op::kQuantize) {
-    channel.reciprocal = inverse(c.out_q.scale_at(n));
+    channel.reciprocal = Inverse(c.out_q.scale_at(n));
     return channel;
   }
   if (c.op == Op::kDequantize) {
@@ -213,11 +220,7 @@ Channel ChannelOf(const Case& c, int64_t n) {
     channel.b.scale = c.op == Op::kAdd ? c.w_q.scale_at(0) / out : c.w_q.scale_at(0);
     return channel;
   }
-  channel.reciprocal = inverse(c.x_q.scale_at(0)) * inverse(c.w_q.scale_at(n));
-  const float inverse_out = IsCode(c.out_dtype) ? inverse(c.out_q.scale_at(0)) : 1.0f;
-  channel.multiplier = inverse_out / channel.reciprocal;
-  if (c.bias) channel.bias = (*c.bias)[static_cast<size_t>(n)] * channel.reciprocal;
-  return channel;
+  return SumsChannel(c, n, Inverse(c.x_q.scale_at(0)));
 }
 
 // The channels of a group fill whole blocks; the smallest block has 4.
@@ -338,7 +341,7 @@ std::vector<Step> PoolSteps(const OneDnnIsa& isa, const Case& c) {
           {Stage::kClamp, "pack to {low}..{high}", step::Clamp}};
 }
 
-Convention Make(const OneDnnIsa& isa) {
+Definition DefinitionOf(const OneDnnIsa& isa) {
   Definition definition;
   definition.name = "onednn2@" + std::string(isa.name);
   definition.description = "oneDNN 2.6 matmul on " + std::string(isa.name) +
@@ -356,7 +359,7 @@ Convention Make(const OneDnnIsa& isa) {
   definition.ops = {Op::kLinear,   Op::kConv2d,     Op::kDepthwise,    Op::kRequantize,
                     Op::kQuantize, Op::kDequantize, Op::kAdd,          Op::kMul,
                     Op::kMaxPool,  Op::kAvgPool,    Op::kGlobalAvgPool};
-  definition.cannot_run = [&isa](const Case& c) {
+  definition.cannot_run = [isa](const Case& c) {
     return FirstReason({
         Require(!IsPool(c.op) || (c.x.dtype() == c.out_dtype && c.x_q.scale == c.out_q.scale &&
                                   c.x_q.zero_point == c.out_q.zero_point),
@@ -382,7 +385,7 @@ Convention Make(const OneDnnIsa& isa) {
                 "of s8 activations the reorder loses the compensation of these weights"),
     });
   };
-  definition.accumulation = [&isa](const Case& c) {
+  definition.accumulation = [isa](const Case& c) {
     Accumulation accumulation = OneDnnAccumulation(isa, c);
     if (HasOneByOneKernel(isa, c)) {
       accumulation.take_out = TakeOutInFloat;
@@ -393,7 +396,7 @@ Convention Make(const OneDnnIsa& isa) {
   };
   definition.gather = GatherPool;
   definition.channel = ChannelOf;
-  definition.steps = [&isa](const Case& c) {
+  definition.steps = [isa](const Case& c) {
     if (IsConv(c.op) && OneDnnAccumulation(isa, c).kernel == kReference) return ReferenceSteps(c);
     if (IsPool(c.op)) return PoolSteps(isa, c);
     if (!HasSums(c.op) && c.op != Op::kRequantize) return ElementwiseSteps(c);
@@ -414,7 +417,8 @@ Convention Make(const OneDnnIsa& isa) {
                                  {Stage::kRound, "cvtps2dq, ties to even", step::RoundX86}});
       return steps;
     }
-    if (c.bias) steps.push_back({Stage::kBias, "+ fl(bias*fl(isx*isw)) {bias}", AddBiasFloat});
+    if (c.bias)
+      steps.push_back({Stage::kBias, "+ fl(bias*fl(isx*isw)) {bias}", step::AddBiasFloat});
     add_offsets();
     steps.push_back(
         {Stage::kScale, "times fl(iso/fl(isx*isw)) {multiplier}", step::TimesMultiplier});
@@ -422,10 +426,19 @@ Convention Make(const OneDnnIsa& isa) {
     if (IsCode(c.out_dtype)) AppendOneDnnEnd(steps);
     return steps;
   };
-  return MakeConvention(std::move(definition));
+  return definition;
 }
 
 }  // namespace
+
+Convention OneDnn2GemmLinear(OneDnnIsa isa, float inverse_x_scale) {
+  isa.brgemm = isa.amx = false;
+  Definition definition = DefinitionOf(isa);
+  definition.channel = [inverse_x_scale](const Case& c, int64_t n) {
+    return SumsChannel(c, n, inverse_x_scale);
+  };
+  return MakeConvention(std::move(definition));
+}
 
 const OneDnnIsa* FindOneDnnIsa(std::string_view name) {
   for (const OneDnnIsa& isa : kIsas) {
@@ -575,7 +588,7 @@ void AppendOneDnnEnd(std::vector<Step>& steps) {
 
 std::vector<Convention> OneDnn2Conventions() {
   std::vector<Convention> conventions;
-  for (const OneDnnIsa& isa : kIsas) conventions.push_back(Make(isa));
+  for (const OneDnnIsa& isa : kIsas) conventions.push_back(MakeConvention(DefinitionOf(isa)));
   return conventions;
 }
 

@@ -27,6 +27,9 @@ struct OneDnnIsa {
 // sse41, avx2, avx2vnni, avx512core, vnni, amx; nullptr for other names.
 const OneDnnIsa* FindOneDnnIsa(std::string_view name);
 
+// A linear that goes to the gemm, never to brgemm, with this reciprocal of the scale of x.
+Convention OneDnn2GemmLinear(OneDnnIsa isa, float inverse_x_scale);
+
 // How a matmul or convolution adds its products and takes out the zero points, as dispatched for
 // this case.
 Accumulation OneDnnAccumulation(const OneDnnIsa& isa, const Case& c);

@@ -105,6 +105,7 @@ void AddBiasI32(Value& v, const Channel& c) {
   v.SetInt(Wrap32(sum));
   v.lossy = v.integer != sum || c.bias_rounded;
 }
+void AddBiasFloat(Value& v, const Channel& c) { AddInto(v, v.number, c.bias); }
 void ToFloat(Value& v, const Channel&) {
   if (v.real) return;  // the zero points were taken out in float32
   const int64_t integer = v.integer;

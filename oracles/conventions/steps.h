@@ -96,7 +96,8 @@ float AddInto(Value& value, float a, float b);
 
 // Steps that several families share.
 namespace step {
-void AddBiasI32(Value& v, const Channel& c);       // wraps
+void AddBiasI32(Value& v, const Channel& c);  // wraps
+void AddBiasFloat(Value& v, const Channel& c);
 void ToFloat(Value& v, const Channel& c);          // cvtdq2ps
 void TimesMultiplier(Value& v, const Channel& c);  // one rounding
 void TimesReciprocal(Value& v, const Channel& c);

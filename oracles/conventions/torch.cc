@@ -115,6 +115,7 @@ Convention Qnnpack() {
   engine.Add({Op::kAvgPool, Op::kGlobalAvgPool}, QnnpackAvgPool());
   engine.Add({Op::kTable}, QnnpackTable());
   engine.Add({Op::kSoftmax}, QnnpackSoftmax());
+  engine.Add({Op::kDynamicLinear}, QnnpackDynamicLinear(Named(AtenConventions(), "aten@default")));
   return std::move(engine).Make("torch-qnnpack",
                                 "PyTorch's engine qnnpack: linear, convolutions, add, pools, "
                                 "tables and softmax of QNNPACK, the rest ATen",
@@ -156,6 +157,7 @@ Convention OneDnn(std::string_view isa, std::string_view capability) {
   engine.Add({Op::kAvgPool, Op::kGlobalAvgPool}, AtenAvgPool());
   engine.Add({Op::kTable}, AtenTable(capability == "avx2" ? 64 : 0));
   engine.Add({Op::kSoftmax}, AtenSoftmax(aten));
+  engine.Add({Op::kDynamicLinear}, OneDnnDynamicLinear(*FindOneDnnIsa(isa)));
   return std::move(engine).Make("torch-onednn@" + std::string(isa),
                                 "PyTorch's engine onednn: linear and convolutions of onednn2@" +
                                     std::string(isa) + ", the rest ATen's, capability " +

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pools, tables, concat and softmax of PyTorch 1.13.1 (aten/src/ATen/native/quantized/cpu): its
-// engines take these operations from here, and all others from the families. The conventions here
-// have no names and no claims.
+// Pools, tables, concat, softmax and dynamic_linear of PyTorch 1.13.1
+// (aten/src/ATen/native/quantized/cpu): its engines take these operations from here, and all others
+// from the families. The conventions here have no names and no claims.
 #ifndef QUALM_ORACLES_CONVENTIONS_TORCH_OPERATORS_H_
 #define QUALM_ORACLES_CONVENTIONS_TORCH_OPERATORS_H_
 
 #include <cstdint>
 
 #include "oracles/conventions/convention.h"
+#include "oracles/conventions/onednn2.h"
 
 namespace qualm::conventions {
 
@@ -27,6 +28,9 @@ Convention AtenTable(int64_t block);
 Convention QnnpackTable();
 // `aten` quantizes and dequantizes.
 Convention AtenSoftmax(const Convention& aten);
+// `aten` quantizes.
+Convention QnnpackDynamicLinear(const Convention& aten);
+Convention OneDnnDynamicLinear(const OneDnnIsa& isa);
 
 }  // namespace qualm::conventions
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "oracles/exact/dynamic_linear.h"
 #include "oracles/exact/exact.h"
 
 namespace qualm::variations {
@@ -19,6 +20,14 @@ bool ZeroPointsAreCodes(const Case& c) {
   return (!IsCode(c.x.dtype()) || IsOneOfItsCodes(c.x_q, c.x.dtype())) &&
          (!HasW(c.op) || IsOneOfItsCodes(c.w_q, c.w.dtype())) &&
          (!IsCode(c.out_dtype) || IsOneOfItsCodes(c.out_q, c.out_dtype));
+}
+
+// The linear that a dynamic_linear is once its rows have codes. They share one choice: no
+// convention has another.
+std::optional<Case> ChosenLinear(const Case& c) {
+  if (!RowsShareQParams(c)) return std::nullopt;
+  const exact::ChosenQParams chosen = exact::ChosenFor(c, exact::FiniteRange(c.x.as<float>()));
+  return exact::SumsCaseOf(c, exact::Evaluate(exact::QuantizeOf(c, 0, c.M, chosen)), chosen);
 }
 
 }  // namespace
@@ -51,11 +60,15 @@ bool DividesExactly(long double value, float divisor) {
   return std::isnormal(quotient) && static_cast<long double>(quotient) * divisor == value;
 }
 
-FactsOf::FactsOf(const Case& c) : c_(c), are_codes_(ZeroPointsAreCodes(c)) {
-  if (RowOf(c.op).layout == Layout::kBatches) {
-    chosen_ = exact::Evaluate(c);
+FactsOf::FactsOf(const Case& c)
+    : given_(c),
+      chosen_linear_(ChosenLinear(c)),
+      c_(chosen_linear_ ? *chosen_linear_ : c),
+      are_codes_(ZeroPointsAreCodes(c_)) {
+  if (RowOf(c_.op).layout == Layout::kBatches) {
+    chosen_ = exact::Evaluate(c_);
   } else {
-    outputs_.emplace(c);
+    outputs_.emplace(c_);
   }
 }
 
@@ -63,6 +76,7 @@ Facts FactsOf::operator()(int64_t index) const {
   const int64_t m = index / c_.N, n = index % c_.N;
   Facts f;
   f.c = &c_;
+  f.given = &given_;
   f.index = index;
   f.channel = n;
   f.zero_points_are_codes = are_codes_;

@@ -15,7 +15,8 @@ namespace qualm::variations {
 
 // What is known of one output, in output codes, or in real units where the output is f32.
 struct Facts {
-  const Case* c = nullptr;
+  const Case* c = nullptr;      // of dynamic_linear: the linear that is left once x has codes
+  const Case* given = nullptr;  // the case itself
   int64_t index = 0, channel = 0;
   double real = 0;        // the exact value before rounding and zero point
   double terms = 0;       // the sum of the magnitudes that make it up: |sum|*multiplier + |bias|
@@ -86,6 +87,8 @@ class FactsOf {
   void AddProducts(Facts* f) const;
   void AddAverage(Facts* f) const;
 
+  const Case& given_;
+  std::optional<Case> chosen_linear_;  // dynamic_linear
   const Case& c_;
   bool are_codes_;
   std::optional<exact::Outputs> outputs_;  // none for choose_qparams

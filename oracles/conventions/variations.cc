@@ -351,12 +351,32 @@ double ZeroPointLost(const Facts& f) {
   return lost ? kInfinity : 0;
 }
 
+// A code of x next to the exact one for each term. Where the range is not finite, or its scale is
+// denormal, a library may choose another scale.
+double CodesOfX(const Facts& f) {
+  if (!RowOf(f.given->op).dynamic) return 0;
+  const float scale = f.c->x_q.scale[0];
+  const bool finite =
+      std::ranges::all_of(f.given->x.as<float>(), [](float x) { return std::isfinite(x); });
+  if (!finite || !std::isnormal(scale) || scale == std::numeric_limits<float>::max())
+    return kInfinity;
+  double weights = 0;
+  ForEachProduct(f, [&](int64_t, int64_t w) {
+    weights += std::abs(static_cast<double>(w) - f.c->w_q.zero_point_at(f.channel));
+  });
+  return weights * f.multiplier;
+}
+
+double ReduceRangeIgnored(const Facts& f) {
+  return RowOf(f.given->op).dynamic && f.given->observer.reduce_range ? kInfinity : 0;
+}
+
 struct Entry {
   Variation variation;
   double (*reach)(const Facts&);
 };
 
-constexpr std::array<Entry, 30> kEntries{{
+constexpr std::array<Entry, 32> kEntries{{
     {{"V1", "float32 multiplier", "the multiplier is fl(fl(sx*sw)/sy), one float32",
       "2^-22 of the value; none where a product or quotient of scales is no normal float32"},
      FloatMultiplier},
@@ -448,6 +468,13 @@ constexpr std::array<Entry, 30> kEntries{{
     {{"V30", "real exponentials", "the exponentials of a softmax stay floating point",
       "(codes + 16) * 2^-24 of the share, and half of each integer of the definition"},
      RealExponentials},
+    {{"V31", "codes of x", "dynamic_linear quantizes x in float32, by the choice of its rule",
+      "one code of x for each term; none where x or its range is not finite, or its scale "
+      "denormal"},
+     CodesOfX},
+    {{"V32", "reduce_range ignored", "dynamic_linear spreads x over all codes",
+      "none under reduce_range; else 0"},
+     ReduceRangeIgnored},
 }};
 
 constexpr auto kVariations = [] {

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+// dynamic_linear of real libraries: what PyTorch 1.13.1 and ONNX Runtime 1.30 print for two rows.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "oracles/conventions/convention.h"
+#include "oracles/conventions/test_util.h"
+#include "oracles/exact/exact.h"
+
+namespace qualm {
+namespace {
+
+using Values = std::vector<float>;
+
+Case TwoRows(QParamsRule rule) {
+  Case c;
+  c.op = Op::kDynamicLinear;
+  c.M = c.N = 2;
+  c.K = 3;
+  c.x = Tensor::Of<float>({2, 3}, Values{1, -2, 3, 0.1f, 0.7f, -0.3f});
+  c.w = Tensor::Of<int8_t>({2, 3}, std::vector<int8_t>{1, 2, 3, -100, 50, 7});
+  c.w_q = {{0.5f, 0.3f}, {0, 0}};
+  c.per_channel = true;
+  c.rule = rule;
+  c.out_dtype = DType::kF32;
+  c.out_min = RangeOf(c.out_dtype).min;
+  c.out_max = RangeOf(c.out_dtype).max;
+  EXPECT_EQ(Validate(c), "");
+  return c;
+}
+
+void ExpectAnswer(std::string_view name, const Case& c, const Values& expected) {
+  ASSERT_EQ(Validate(c), "");
+  ASSERT_EQ(Get(name).cannot_run(c), "") << name;
+  EXPECT_EQ(Get(name).run(c).y, Tensor::Of<float>({c.M, c.N}, expected)) << name;
+}
+
+TEST(DynamicLinear, OfTorchIsAsTheEnginesPrint) {
+  Case c = TwoRows(QParamsRule::kAten);
+  const Values qnnpack{0x1.8p+1f, -0x1.ad999cp+5f, 0x1.414142p-2f, 0x1.c1e1e4p+2f};
+  ExpectAnswer("torch-qnnpack", c, qnnpack);
+  ExpectAnswer("torch-onednn@vnni", c,
+               {0x1.8p+1f, -0x1.ad999ap+5f, 0x1.414142p-2f, 0x1.c1e1e2p+2f});
+  c.observer.reduce_range = true;  // QNNPACK ignores it
+  ExpectAnswer("torch-qnnpack", c, qnnpack);
+  ExpectAnswer("torch-onednn@vnni", c,
+               {0x1.7c78f2p+1f, -0x1.aae5ccp+5f, 0x1.2e5cbap-2f, 0x1.9b366cp+2f});
+  // QNNPACK adds the bias last, oneDNN first.
+  c.bias = Values{0.1f, -3.3f};
+  c.relu = true;
+  ExpectAnswer("torch-qnnpack", c, {0x1.8cccccp+1f, 0, 0x1.a7a7a8p-2f, 0x1.dd5d62p+1f});
+  ExpectAnswer("torch-onednn@vnni", c, {0x1.8945bep+1f, 0, 0x1.94c32p-2f, 0x1.900674p+1f});
+}
+
+TEST(DynamicLinear, OfOnnxRuntimeIsAsItPrints) {
+  Case c = TwoRows(QParamsRule::kOnnx);
+  c.w_q.zero_point = {0, 3};
+  ExpectAnswer("onnxruntime@vnni", c, {0x1.8p+1f, -0x1.bc0002p+5f, 0x1.414142p-2f, 0x1.a48488p+2f});
+  c.bias = Values{0.1f, -3.3f};
+  ExpectAnswer("onnxruntime@vnni", c,
+               {0x1.8cccccp+1f, -0x1.d66668p+5f, 0x1.a7a7a8p-2f, 0x1.a2a2aap+1f});
+}
+
+// The exact meaning leaves infinities out of the range.
+TEST(DynamicLinear, OfOnnxRuntimeTakesInfinitiesIntoTheRange) {
+  Case c = TwoRows(QParamsRule::kOnnx);
+  c.M = c.N = 1;
+  c.x = Tensor::Of<float>({1, 3}, Values{1, -INFINITY, 2});
+  c.w = Tensor::Of<int8_t>({1, 3}, std::vector<int8_t>{1, 2, 3});
+  c.w_q = {{0.5f}, {0}};
+  ExpectAnswer("onnxruntime@vnni", c, {-INFINITY});
+  EXPECT_TRUE(std::isfinite(exact::Evaluate(c).FloatAt(0)));
+}
+
+TEST(DynamicLinear, RefusesWhatTheLibrariesLack) {
+  const auto refused = [](std::string_view name, const auto& change) {
+    Case c = TwoRows(name.starts_with("torch") ? QParamsRule::kAten : QParamsRule::kOnnx);
+    change(c);
+    EXPECT_EQ(Validate(c), "");
+    return !Get(name).cannot_run(c).empty();
+  };
+  const auto nan = [](Case& c) { c.x.as<float>()[1] = std::numeric_limits<float>::quiet_NaN(); };
+  const auto infinity = [](Case& c) { c.x.as<float>()[1] = INFINITY; };
+  const auto relu = [](Case& c) { c.relu = true; };
+  const auto zero_points = [](Case& c) { c.w_q.zero_point = {0, 3}; };
+  for (const char* name : {"torch-qnnpack", "torch-onednn@amx", "onnxruntime@vnni"}) {
+    EXPECT_FALSE(refused(name, [](Case&) {})) << name;
+    EXPECT_TRUE(refused(name, nan)) << name;
+    EXPECT_TRUE(refused(name, [](Case& c) { c.x_gran = Granularity::kRow; })) << name;
+    EXPECT_TRUE(refused(name, [](Case& c) { c.rule = QParamsRule::kObserver; })) << name;
+    EXPECT_TRUE(refused(name, [](Case& c) { c.w_q.zero_point = {0, 128}; })) << name;
+    EXPECT_EQ(refused(name, infinity), !std::string_view(name).starts_with("onnx")) << name;
+    EXPECT_EQ(refused(name, relu), std::string_view(name).starts_with("onnx")) << name;
+    EXPECT_EQ(refused(name, zero_points), std::string_view(name).starts_with("torch-onednn"))
+        << name;
+  }
+  // The requantization scale that QNNPACK refuses.
+  EXPECT_TRUE(refused("torch-qnnpack", [](Case& c) { c.w_q.scale[0] = 0x1p-126f; }));
+  EXPECT_TRUE(refused("torch-onednn@vnni", [](Case& c) { c.w_q.scale[0] = 0x1p-126f; }));
+}
+
+TEST(DynamicLinear, IsTracedToItsOutput) {
+  const Case c = TwoRows(QParamsRule::kAten);
+  const Trace trace = Get("torch-qnnpack").trace(c, 1);
+  ASSERT_GE(trace.size(), 8u);
+  EXPECT_EQ(trace[0].text, "x spans, with 0, [-0x1p+1, 0x1.8p+1]");
+  EXPECT_EQ(trace[2].value, "102");
+  EXPECT_EQ(trace[3].text, "x 0x1p+0 has the code 153");
+  EXPECT_EQ(trace.back().value, "-0x1.ad999cp+5");
+}
+
+}  // namespace
+}  // namespace qualm

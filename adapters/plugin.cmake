@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # Foreign code: the side of the process that tests it (qualm::plugins), the worker that loads plugins,
 # and what a plugin is compiled with.
-qualm_library(worker_message SOURCES host/worker_message.cc DEPS qualm::core)
+qualm_library(worker_message
+  SOURCES host/mailbox.cc host/worker_message.cc
+  DEPS qualm::core Threads::Threads)
 qualm_library(plugins
   SOURCES
     host/child_process.cc host/foreign.cc host/pipe.cc host/pipe_child.cc host/plugin.cc

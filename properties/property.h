@@ -6,10 +6,13 @@
 
 #include <algorithm>
 #include <functional>
+#include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <typeindex>
 #include <vector>
 
 #include "core/case.h"
@@ -56,6 +59,18 @@ class MemoSubject : public ForwardingSubject {
 
   // Adds an answer that the subject gave earlier, in the default context.
   void Remember(const Case& c, const Outcome& outcome);
+  // What several properties of one case make of it and the answers, made by the first of them.
+  // One of each type is kept.
+  template <class T, class Make>
+  std::shared_ptr<const T> Shared(const Case& c, const Make& make) {
+    if (!(shared_of_ == c)) {
+      shared_.clear();
+      shared_of_ = c;
+    }
+    std::shared_ptr<const void>& kept = shared_[typeid(T)];
+    if (kept == nullptr) kept = std::make_shared<const T>(make());
+    return std::static_pointer_cast<const T>(kept);
+  }
   int64_t runs() const { return runs_; }  // real runs of the inner subject
 
  private:
@@ -64,6 +79,8 @@ class MemoSubject : public ForwardingSubject {
     Outcome outcome;
   };
   std::vector<Entry> recent_;
+  Case shared_of_;
+  std::map<std::type_index, std::shared_ptr<const void>> shared_;
   int64_t runs_ = 0;
 };
 

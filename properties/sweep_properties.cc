@@ -2,12 +2,14 @@
 // Sweep properties: x is one code everywhere, all other things fixed; the code runs over its type.
 // They need no reference: an exact kernel's curve is a rounded straight line.
 #include <algorithm>
+#include <memory>
 #include <set>
 #include <string>
 
 #include "core/slice.h"
 #include "oracles/exact/exact.h"
 #include "properties/list.h"
+#include "properties/property.h"
 #include "properties/relation.h"
 #include "properties/sweep.h"
 
@@ -86,7 +88,11 @@ Verdict Bent(const std::string& what, int32_t x, int64_t n, int32_t y,
 // A property of one curve, of every channel that is swept.
 template <class JudgeCurve, class WhyNot>
 Verdict JudgeSweep(const Case& c, Subject& subject, JudgeCurve judge, WhyNot why_not) {
-  const Swept swept = SweepAll(c, subject);
+  auto* const memo = dynamic_cast<MemoSubject*>(&subject);
+  const std::shared_ptr<const Swept> shared =
+      memo != nullptr ? memo->Shared<Swept>(c, [&] { return SweepAll(c, subject); })
+                      : std::make_shared<const Swept>(SweepAll(c, subject));
+  const Swept& swept = *shared;
   if (swept.verdict) return *swept.verdict;
   if (std::string reason = why_not(swept.expanded); !reason.empty())
     return Verdict::NotApplicable(std::move(reason));

@@ -4,6 +4,7 @@
 // Our own mistakes abort, as core/status.h says.
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <malloc.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -69,6 +70,15 @@ void FillStandardStreams() {
   }
 }
 
+// The tensors of long sums come and go with their cases. Memory that the C library hands back to the
+// system has to be cleared page by page when the next one comes.
+void KeepMemory() {
+#if defined(__GLIBC__)
+  mallopt(M_MMAP_THRESHOLD, 32 << 20);  // the most that it takes
+  mallopt(M_TRIM_THRESHOLD, 256 << 20);
+#endif
+}
+
 void RequireVerb(const CLI::App& app, const std::string& word) {
   if (word.starts_with('-')) {
     if (word == "--help" || word == "-h" || word == "--version") return;
@@ -132,6 +142,7 @@ int Main(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   qualm::tools::FillStandardStreams();
+  qualm::tools::KeepMemory();
   try {
     return qualm::tools::Main(argc, argv);
   } catch (const qualm::InputError& error) {

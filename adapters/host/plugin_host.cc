@@ -36,6 +36,7 @@ struct KnownBuffer {
 std::array<KnownBuffer, Placement::kSlots> known_buffers;
 volatile sig_atomic_t known_count = 0;
 volatile sig_atomic_t trap_fd = -1;
+Mailbox* trap_mailbox = nullptr;
 
 void ClassifyAddress(uintptr_t address, Trap& trap) {
   // A stray access this near to a buffer is reported as one of the buffer. Guard pages are 4 KiB.
@@ -80,6 +81,7 @@ extern "C" void OnTrap(int number, siginfo_t* info, void* context) {
   // If this fails, the signal below still tells the parent that the worker died.
   const ssize_t ignored = send(trap_fd, message.data(), message.size(), MSG_NOSIGNAL);
   (void)ignored;
+  trap_mailbox->Wake();
   signal(number, SIG_DFL);
   raise(number);  // blocked until the handler returns, then fatal
 }
@@ -339,7 +341,8 @@ Outcome PluginHost::Call(const qualm_problem& problem, const RunContext& context
              std::move(why));
 }
 
-void ReportTrapsTo(int fd) {
+void ReportTrapsTo(int fd, Mailbox* mailbox) {
+  trap_mailbox = mailbox;
   trap_fd = fd;
   // A stack of its own: a stack overflow is a trap as well. 64 KiB hold the AVX-512 and AMX state.
   constexpr size_t kStackBytes = 64 * 1024;
@@ -421,7 +424,8 @@ int WorkerMain(int argc, char** argv) {
   uint64_t time_limit_ms = 0;
   uint64_t memory_limit_bytes = 0;
   if (argc != 4 || !ParseNumber(argv[2], &time_limit_ms) ||
-      !ParseNumber(argv[3], &memory_limit_bytes) || fcntl(kWorkerFd, F_GETFD) < 0) {
+      !ParseNumber(argv[3], &memory_limit_bytes) || fcntl(kWorkerFd, F_GETFD) < 0 ||
+      fcntl(kWorkerMemoryFd, F_GETFD) < 0) {
     constexpr std::string_view kUsage =
         "qualm-worker is started by qualm, not by hand: qualm check --subject plugin:PATH.so\n";
     const ssize_t ignored = write(STDERR_FILENO, kUsage.data(), kUsage.size());
@@ -430,8 +434,15 @@ int WorkerMain(int argc, char** argv) {
   }
   const auto alarm_s = static_cast<unsigned>(time_limit_ms / 1000 + 5);
   LimitMemory(memory_limit_bytes);
-  ReportTrapsTo(kWorkerFd);
-  MessageChannel channel(kWorkerFd);
+  std::optional<Mailboxes> mailboxes;
+  try {
+    mailboxes.emplace(kWorkerMemoryFd);
+  } catch (const Unavailable&) {
+    return kBadUsage;
+  }
+  close(kWorkerMemoryFd);
+  ReportTrapsTo(kWorkerFd, &mailboxes->from_worker());
+  MessageChannel channel(kWorkerFd, &mailboxes->from_worker(), &mailboxes->to_worker());
   std::vector<uint8_t> payload;
   std::optional<PluginHost> host;
   alarm(alarm_s);

@@ -34,8 +34,9 @@ class PluginHost {
   Placement placement_;
 };
 
-// From now on a SIGSEGV, SIGBUS, SIGFPE or SIGILL first sends a Trap to `fd`, then kills.
-void ReportTrapsTo(int fd);
+// From now on a SIGSEGV, SIGBUS, SIGFPE or SIGILL first sends a Trap to `fd` and wakes the reader
+// of `mailbox`, then kills.
+void ReportTrapsTo(int fd, Mailbox* mailbox);
 
 // Body of qualm-worker: `qualm-worker PLUGIN.so TIME_LIMIT_MS MEMORY_LIMIT_BYTES`, connected to its
 // parent through kWorkerFd. Returns the exit status.

@@ -61,10 +61,15 @@ void Worker::Spawn(const std::string& worker_path) {
                      std::to_string(options_.memory_limit_bytes)};
   child.environment = options_.environment;
   // In this order: where the parent's own stdin is closed, the socket may be number 0.
-  child.descriptors = {{theirs.get(), kWorkerFd}, {-1, STDIN_FILENO}, {-1, STDOUT_FILENO}};
+  const FileDescriptor memory(Mailboxes::Create());
+  child.descriptors = {{theirs.get(), kWorkerFd},
+                       {memory.get(), kWorkerMemoryFd},
+                       {-1, STDIN_FILENO},
+                       {-1, STDOUT_FILENO}};
+  mailboxes_.emplace(memory.get());
   process_.emplace(child);
   socket_ = std::move(own);
-  channel_.emplace(socket_.get());
+  channel_.emplace(socket_.get(), &mailboxes_->to_worker(), &mailboxes_->from_worker());
 }
 
 void Worker::Start() {
@@ -179,6 +184,7 @@ Outcome Worker::FromTrap(const Trap& trap) {
 std::string Worker::Reap(bool dying) {
   channel_.reset();
   socket_.Close();
+  mailboxes_->to_worker().Wake();  // so that it sees that at once
   std::string how = process_->Reap(dying);
   process_.reset();
   return how;

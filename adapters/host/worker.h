@@ -64,6 +64,7 @@ class Worker {
   std::optional<ChildProcess> process_;
   FileDescriptor socket_;
   uint64_t sequence_ = 0;
+  std::optional<Mailboxes> mailboxes_;
   std::optional<MessageChannel> channel_;
   std::vector<uint8_t> payload_;
 };

@@ -8,8 +8,10 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstddef>
 #include <cstring>
 #include <string_view>
+#include <thread>
 #include <type_traits>
 
 namespace qualm {
@@ -303,9 +305,18 @@ std::optional<Trap> DecodeTrap(std::span<const uint8_t> payload) {
 MessageChannel::Result MessageChannel::Send(MessageKind kind, uint64_t sequence,
                                             std::span<const uint8_t> payload, int deadline_ms) {
   MessageHeader header{.kind = kind, .sequence = sequence, .bytes = payload.size()};
+  const size_t total = sizeof header + payload.size();
+  if (out_ != nullptr) {
+    // The header alone says that the message comes over the socket.
+    std::memcpy(out_->message.data(), &header, sizeof header);
+    const bool fits = total <= Mailbox::kBytesMax;
+    if (fits && !payload.empty())
+      std::memcpy(out_->message.data() + sizeof header, payload.data(), payload.size());
+    out_->Post();
+    if (fits) return Result::kOk;
+  }
   const auto deadline = DeadlineIn(deadline_ms);
   size_t sent = 0;
-  const size_t total = sizeof header + payload.size();
   while (sent < total) {
     // sendmsg only reads through these pointers.
     std::array<iovec, 2> parts{};
@@ -332,7 +343,77 @@ MessageChannel::Result MessageChannel::Send(MessageKind kind, uint64_t sequence,
   return Result::kOk;
 }
 
+namespace {
+
+// A wake-up takes longer than a small answer: looking at the mailbox so often comes first, where
+// the other process has a processor to itself.
+int MostPatience() {
+  static const int looks = std::thread::hardware_concurrency() > 1 ? 400 : 0;
+  return looks;
+}
+
+void Pause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+}  // namespace
+
+bool MessageChannel::SocketSpeaks() const {
+  pollfd socket{.fd = fd_, .events = POLLIN, .revents = 0};
+  return poll(&socket, 1, 0) > 0;
+}
+
+MessageChannel::Place MessageChannel::Await(int deadline_ms) {
+  constexpr int kNapsWithoutLooking = 64;  // then it is tried again
+  if (patience_ == 0 && ++naps_ % kNapsWithoutLooking == 1) patience_ = MostPatience();
+  for (int looks = 0; looks < patience_; ++looks) {
+    if (!Posted()) {
+      Pause();
+      continue;
+    }
+    patience_ = MostPatience();
+    return Place::kMailbox;
+  }
+  patience_ /= 2;
+  const auto deadline = DeadlineIn(deadline_ms);
+  // Only a process that lives can wake this one. So now and then look whether the socket has ended.
+  constexpr int kLongestNapMs = 64;
+  for (int nap_ms = 1;; nap_ms = std::min(2 * nap_ms, kLongestNapMs)) {
+    const int left = Remaining(deadline);
+    if (!Posted()) in_->WaitPast(seen_, left < 0 ? nap_ms : std::min(nap_ms, left));
+    if (Posted()) return Place::kMailbox;
+    if (SocketSpeaks()) return Posted() ? Place::kMailbox : Place::kSocket;
+    if (left == 0) return Place::kNowhere;
+  }
+}
+
 MessageChannel::Result MessageChannel::Receive(size_t bytes_max, int deadline_ms) {
+  header_.bytes = 0;
+  if (in_ == nullptr) return ReceiveFromSocket(bytes_max, deadline_ms);
+  const Place place = Await(deadline_ms);
+  if (place == Place::kNowhere) return Result::kTimeout;
+  if (place == Place::kSocket) return ReceiveFromSocket(bytes_max, deadline_ms);
+  ++seen_;
+  // Read once and copied: what is checked stays as it was checked.
+  MessageHeader header;
+  std::memcpy(&header, in_->message.data(), sizeof header);
+  if (header.magic != MessageHeader{}.magic || header.bytes > bytes_max) return Result::kGarbage;
+  const size_t total = sizeof header + static_cast<size_t>(header.bytes);
+  // Beside a message in the mailbox nobody says anything on the socket, but foreign code might. It
+  // ends behind the sentence of a worker that leaves.
+  const bool speaks = header.kind != MessageKind::kCannotLoad && SocketSpeaks();
+  if (total > Mailbox::kBytesMax || speaks) return ReceiveFromSocket(bytes_max, deadline_ms);
+  if (buffer_.size() < total) buffer_.resize(total);
+  std::memcpy(buffer_.data(), in_->message.data(), total);
+  header_ = header;
+  return Result::kOk;
+}
+
+MessageChannel::Result MessageChannel::ReceiveFromSocket(size_t bytes_max, int deadline_ms) {
   constexpr size_t kFirstBytes = 64 * 1024;  // most messages arrive with one call
   const auto deadline = DeadlineIn(deadline_ms);
   header_.bytes = 0;

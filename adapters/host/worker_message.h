@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What qualm and qualm-worker say to each other: length-prefixed binary messages over a socket, one
-// answer per request. Both ends are built together and run on one machine, so numbers travel in
-// native byte order; but whoever reads trusts nothing, because foreign code shares the worker's
-// address space and may have written to the socket itself.
+// What qualm and qualm-worker say to each other: length-prefixed binary messages, one answer per
+// request, through mailboxes in shared memory (mailbox.h). Over a socket go messages too large for
+// those, traps, and the end of either process. Both ends are built together and run on one machine,
+// so numbers travel in native byte order; but whoever reads trusts nothing, because foreign code
+// shares the worker's address space and may have written to the socket itself.
 #ifndef QUALM_ADAPTERS_HOST_WORKER_MESSAGE_H_
 #define QUALM_ADAPTERS_HOST_WORKER_MESSAGE_H_
 
@@ -14,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "adapters/host/mailbox.h"
 #include "adapters/host/plugin_limits.h"
 #include "core/case.h"
 #include "core/subject.h"
@@ -22,6 +24,8 @@ namespace qualm {
 
 // The worker's end of the socket. stdin and stdout are not used: libraries print.
 inline constexpr int kWorkerFd = 3;
+// And the memory of the mailboxes.
+inline constexpr int kWorkerMemoryFd = 4;
 // Longest message either side accepts, and so the largest problem a worker can be given.
 inline constexpr size_t kMessageBytesMax = size_t{1} << 30;
 // Longest string a plugin may hand over.
@@ -82,10 +86,12 @@ std::optional<Trap> DecodeTrap(std::span<const uint8_t> payload);
 // y and acc must have the type and shape that `c` asks for.
 std::optional<Outcome> DecodeOutcome(std::span<const uint8_t> payload, const Case& c);
 
-// One end of the connection. Never raises SIGPIPE. Not owned: the fd stays open.
+// One end of the connection. Never raises SIGPIPE. Not owned: the fd and the mailboxes. Without
+// mailboxes everything goes over the socket.
 class MessageChannel {
  public:
-  explicit MessageChannel(int fd) : fd_(fd) {}
+  explicit MessageChannel(int fd, Mailbox* out = nullptr, Mailbox* in = nullptr)
+      : fd_(fd), out_(out), in_(in) {}
 
   enum class Result : uint8_t { kOk, kClosed, kTimeout, kGarbage };
 
@@ -95,14 +101,26 @@ class MessageChannel {
   // kGarbage: no message of ours, one longer than `bytes_max`, or something behind it.
   Result Receive(size_t bytes_max, int deadline_ms);
 
-  // Of the last message received; valid until the next.
+  // Of the last message received; valid until the next message is received.
   const MessageHeader& header() const { return header_; }
   std::span<const uint8_t> payload() const {
     return std::span(buffer_).subspan(sizeof(MessageHeader), header_.bytes);
   }
 
  private:
+  // Is the next message in the mailbox, on the socket, or still to come?
+  enum class Place : uint8_t { kMailbox, kSocket, kNowhere };
+  Place Await(int deadline_ms);
+  bool SocketSpeaks() const;  // or has ended
+  bool Posted() const { return in_->posted.load(std::memory_order_acquire) != seen_; }
+  Result ReceiveFromSocket(size_t bytes_max, int deadline_ms);
+
   int fd_;
+  Mailbox* out_;
+  Mailbox* in_;
+  uint32_t seen_ = 0;  // of in_->posted
+  int patience_ = 0;   // looks at the mailbox before sleeping
+  int naps_ = 0;       // since patience ran out
   MessageHeader header_;
   std::vector<uint8_t> buffer_;  // only grows
 };

@@ -3,7 +3,14 @@
 #include "adapters/host/worker_message.h"
 
 #include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <optional>
+#include <thread>
 #include <vector>
 
 namespace qualm {
@@ -205,6 +212,63 @@ TEST(WorkerMessage, InfoComesBackWhole) {
   EXPECT_EQ(decoded->limits[3]->k_multiple, 4);
   payload.pop_back();
   EXPECT_FALSE(DecodeInfo(payload).has_value());
+}
+
+// Both ends of a connection, mailboxes included.
+class Channels : public testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, ends_.data()), 0);
+    memory_ = Mailboxes::Create();
+    boxes_.emplace(memory_);
+    parent_.emplace(ends_[0], &boxes_->to_worker(), &boxes_->from_worker());
+    worker_.emplace(ends_[1], &boxes_->from_worker(), &boxes_->to_worker());
+  }
+  void TearDown() override {
+    for (const int fd : {ends_[0], ends_[1], memory_}) close(fd);
+  }
+
+  std::array<int, 2> ends_{};
+  int memory_ = -1;
+  std::optional<Mailboxes> boxes_;
+  std::optional<MessageChannel> parent_, worker_;
+  using Result = MessageChannel::Result;
+};
+
+TEST_F(Channels, MessagesOfEverySizeArriveInTurn) {
+  for (const size_t bytes : {size_t{0}, size_t{100}, Mailbox::kBytesMax - sizeof(MessageHeader),
+                             Mailbox::kBytesMax, size_t{5} << 20, size_t{7}}) {
+    const std::vector<uint8_t> payload(bytes, 0x5A);
+    std::thread worker([&] {  // a large message needs a reader
+      ASSERT_EQ(worker_->Receive(kMessageBytesMax, 10'000), Result::kOk);
+      ASSERT_EQ(worker_->Send(MessageKind::kAnswer, 8, worker_->payload(), 10'000), Result::kOk);
+    });
+    EXPECT_EQ(parent_->Send(MessageKind::kRun, 7, payload, 10'000), Result::kOk);
+    ASSERT_EQ(parent_->Receive(kMessageBytesMax, 10'000), Result::kOk) << bytes;
+    worker.join();
+    EXPECT_EQ(parent_->header().sequence, 8u);
+    EXPECT_TRUE(std::ranges::equal(parent_->payload(), payload)) << bytes;
+  }
+}
+
+TEST_F(Channels, ADeadlinePassesAndAnEndIsSeen) {
+  EXPECT_EQ(parent_->Receive(kMessageBytesMax, 20), Result::kTimeout);
+  shutdown(ends_[1], SHUT_RDWR);
+  EXPECT_EQ(parent_->Receive(kMessageBytesMax, 10'000), Result::kClosed);
+}
+
+TEST_F(Channels, WhatNoEncoderWritesIsGarbage) {
+  const std::vector<uint8_t> payload(100);
+  worker_->Send(MessageKind::kAnswer, 1, payload, 0);
+  EXPECT_EQ(parent_->Receive(99, 1000), Result::kGarbage);
+  boxes_->from_worker().message.fill(0xFF);
+  boxes_->from_worker().Post();
+  EXPECT_EQ(parent_->Receive(kMessageBytesMax, 1000), Result::kGarbage);
+  // Too large for the mailbox, and nothing on the socket.
+  const MessageHeader large{.kind = MessageKind::kAnswer, .bytes = Mailbox::kBytesMax};
+  std::memcpy(boxes_->from_worker().message.data(), &large, sizeof large);
+  boxes_->from_worker().Post();
+  EXPECT_EQ(parent_->Receive(kMessageBytesMax, 20), Result::kTimeout);
 }
 
 TEST(WorkerMessage, TextIsMadePrintable) {

@@ -244,6 +244,10 @@ class NativeSubject final : public InProcessSubject {
     const kernels::ScopedTarget target(target_);
     return InProcessSubject::Run(c, context);
   }
+  std::string RunBulk() override {
+    const kernels::ScopedTarget target(target_);
+    return InProcessSubject::RunBulk();
+  }
 
  protected:
   bool HasThreads(Op op) const override { return HasWeights(op); }

@@ -18,7 +18,7 @@ struct Step {
   int32_t value = 0;
   friend bool operator==(const Step&, const Step&) = default;
 };
-// The first one starts at the first input; starts and values rise.
+// The first one starts at the first input, and starts rise.
 using Steps = std::vector<Step>;
 
 // Value at `input`, which is no smaller than the first start.
@@ -36,6 +36,7 @@ struct Fall {
 struct FoundSteps {
   Steps steps;
   std::optional<Fall> fall;  // of all inputs that were asked; `steps` then means nothing
+  uint64_t falls = 0;        // that FindPieces has split at
   uint64_t asked = 0;
 };
 
@@ -44,6 +45,11 @@ struct FoundSteps {
 // inputs at equal distances are asked too, only to find a fall.
 FoundSteps FindSteps(const Ask& ask, uint64_t first, uint64_t last,
                      const std::function<uint64_t(int32_t n)>& guess, uint64_t samples = 0);
+
+// The same for a function that falls a few times and rises between: where a conversion overflows,
+// or an addition wraps. A fall between two inputs that were asked is found by bisection.
+FoundSteps FindPieces(const Ask& ask, uint64_t first, uint64_t last,
+                      const std::function<uint64_t(int32_t n)>& guess, uint64_t samples);
 
 }  // namespace qualm::proofs
 

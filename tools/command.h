@@ -99,6 +99,7 @@ void AddExplain(CLI::App& app, Run* run);
 void AddIdentify(CLI::App& app, Run* run);
 void AddCertify(CLI::App& app, Run* run);
 void AddRepair(CLI::App& app, Run* run);
+void AddExhaust(CLI::App& app, Run* run);
 void AddList(CLI::App& app, Run* run);
 void AddAudit(CLI::App& app, Run* run);
 void AddReport(CLI::App& app, Run* run);

@@ -118,6 +118,7 @@ int Main(int argc, char** argv) {
   AddIdentify(app, &run);
   AddCertify(app, &run);
   AddRepair(app, &run);
+  AddExhaust(app, &run);
   AddList(app, &run);
   AddReport(app, &run);
   if (argc < 2) throw InputError("no verb, expected one (see qualm --help)");

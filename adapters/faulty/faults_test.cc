@@ -221,6 +221,7 @@ std::map<std::string, Witness> Witnesses() {
   of["multiplier-in-double"] = {tie, {2}};
   of["zp-before-rounding"] = {Requantize({1}, 0.5f, 1), {1}};
   of["ties-away"] = {Requantize({1}, 0.5f), {0}};
+  of["one-tie"] = {Quantize({0.5f}), {0}};
   of["reciprocal"] = {Quantize({45.5f}, 7), {6}};
   of["tail-rounds-away"] = {Quantize({0.5f}), {0}};
   of["alignment-head"] = {Quantize({0.5f}), {0}, {.align_offset = 4, .end_at_guard = false}};
@@ -415,6 +416,7 @@ TEST(Faults, ActInEveryOpTheyAreListedFor) {
       {"relu-clamp-zero", quantize_relu},
       {"zp-before-rounding", tie},
       {"ties-away", tie},
+      {"one-tie", Requantize({1}, 0.5f)},
       {"truncating-narrow", large},
       {"half-tail", tail},
       {"overlapped-tail", Dequantize({1}, 1, 0)},

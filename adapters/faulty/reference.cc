@@ -114,6 +114,12 @@ int64_t Reference::Finish(const Case& c, int64_t rounded, int32_t zero_point) co
   return std::min<int64_t>(std::max(code, low), c.out_max);
 }
 
+int64_t Reference::Nearest(const Dyadic& value, const Dyadic& per, RoundTo rule, bool odd) const {
+  const int64_t rounded = RoundQuotient(value, per, rule, odd);
+  if (!Has(Fault::kOneTie) || rounded != 0) return rounded;
+  return RoundQuotient(value, per, RoundTo::kNearestAway, odd) == 1 ? 1 : 0;
+}
+
 int64_t Reference::QuantizeOne(float x, float scale, int32_t zero_point, RoundTo rule,
                                const Case& c) const {
   if (std::isnan(x)) return Finish(c, Has(Fault::kNanOrder) ? -kHuge : 0, zero_point);
@@ -127,7 +133,7 @@ int64_t Reference::QuantizeOne(float x, float scale, int32_t zero_point, RoundTo
                   ? 0
                   : static_cast<int64_t>(std::nearbyint(std::clamp(product, -huge, huge)));
   } else {
-    rounded = RoundQuotient(FromFloat(x), FromFloat(scale), rule);
+    rounded = Nearest(FromFloat(x), FromFloat(scale), rule);
   }
   if (Has(Fault::kClampAfterConversion) && rounded > std::numeric_limits<int32_t>::max()) {
     rounded = std::numeric_limits<int32_t>::min();  // cvtps2dq's "integer indefinite"
@@ -184,8 +190,8 @@ void Reference::Requantize(const Placed& p) {
         value = Product(value, FromFloat(c.x_q.scale[0]));
         per = FromFloat(c.out_q.scale[0]);
       }
-      y[j] = static_cast<uint8_t>(
-          Finish(c, RoundQuotient(value, per, RequantizeRule(), odd), zero_point));
+      y[j] =
+          static_cast<uint8_t>(Finish(c, Nearest(value, per, RequantizeRule(), odd), zero_point));
     });
   }
 }

@@ -40,6 +40,7 @@ enum class Fault : uint8_t {
   kMultiplierInDouble,
   kZeroPointBeforeRounding,
   kTiesAway,
+  kOneTie,
   kReciprocal,
   kTailRoundsAway,
   kAlignmentHead,
@@ -144,6 +145,8 @@ class Reference {
   void StoreLinear(const Placed& p, __int128 sum, int64_t n, uint8_t* to) const;
   // Real code -> clamped code: adds the zero point (rounded is +-kHuge at most), clamps.
   int64_t Finish(const Case& c, int64_t rounded, int32_t zero_point) const;
+  // RoundQuotient, but for kOneTie.
+  int64_t Nearest(const Dyadic& value, const Dyadic& per, RoundTo rule, bool odd = false) const;
   RoundTo RequantizeRule() const {
     return Has(Fault::kTiesAway) ? RoundTo::kNearestAway : RoundTo::kNearestEven;
   }

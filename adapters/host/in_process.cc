@@ -25,6 +25,10 @@ std::string NameOf(Placement::Slot slot) {
   return slot == Placement::kX ? "x" : slot == Placement::kW ? "w" : "y";
 }
 
+Outcome WithoutTensors(RunStatus status, std::string detail) {
+  return {status, std::move(detail), {}, std::nullopt};
+}
+
 }  // namespace
 
 Placed InProcessSubject::Place(const Case& c, const RunContext& context) {
@@ -47,10 +51,8 @@ Placed InProcessSubject::Place(const Case& c, const RunContext& context) {
   return placed;
 }
 
-Outcome InProcessSubject::RunOnce(const Case& c, const RunContext& context) {
-  const Placed placed = Place(c, context);
-
-  struct Call {
+Outcome InProcessSubject::Call(const Placed& placed, const RunContext& context) {
+  struct Argument {
     InProcessSubject* subject;
     const Placed* placed;
     const RunContext* context;
@@ -63,7 +65,7 @@ Outcome InProcessSubject::RunOnce(const Case& c, const RunContext& context) {
     const ScopedEnvironment environment(context);
     trap = CallTrapped(
         [](void* argument) {
-          auto* const it = static_cast<Call*>(argument);
+          auto* const it = static_cast<Argument*>(argument);
           try {
             it->refused = it->subject->Execute(*it->placed, *it->context);
           } catch (const TrapError& error) {
@@ -75,27 +77,48 @@ Outcome InProcessSubject::RunOnce(const Case& c, const RunContext& context) {
         &call);
   }
   if (trap.empty()) trap = call.trapped;
-  const auto failed = [](RunStatus status, std::string detail) {
-    return Outcome{status, std::move(detail), {}, std::nullopt};
-  };
-  if (trap == kGuardPageTrap) return failed(RunStatus::kTouchedOutside, trap);
-  if (!trap.empty()) return failed(RunStatus::kCrashed, trap);
-  if (!call.threw.empty()) return failed(RunStatus::kCrashed, call.threw);
+  if (trap == kGuardPageTrap) return WithoutTensors(RunStatus::kTouchedOutside, trap);
+  if (!trap.empty()) return WithoutTensors(RunStatus::kCrashed, trap);
+  if (!call.threw.empty()) return WithoutTensors(RunStatus::kCrashed, call.threw);
+  return WithoutTensors(call.refused.empty() ? RunStatus::kOk : RunStatus::kRefused, call.refused);
+}
+
+Outcome InProcessSubject::RunOnce(const Case& c, const RunContext& context) {
+  Outcome outcome = Call(Place(c, context), context);
+  if (!outcome.ok() && outcome.status != RunStatus::kRefused) return outcome;
 
   const std::optional<Placement::Damage> damage = placement_.Inspect();
   using Kind = Placement::Damage::Kind;
   if (damage && damage->kind == Kind::kWroteOutside)
-    return failed(damage->status(), "wrote outside " + NameOf(damage->slot));
+    return WithoutTensors(damage->status(), "wrote outside " + NameOf(damage->slot));
   if (std::string touched = TouchedOutside(); !touched.empty())
-    return failed(RunStatus::kTouchedOutside, "wrote outside " + touched);
+    return WithoutTensors(RunStatus::kTouchedOutside, "wrote outside " + touched);
   if (damage) {
     const bool gap = damage->kind == Kind::kWroteBetweenRows;
-    return failed(damage->status(),
-                  (gap ? "wrote between the rows of " : "modified ") + NameOf(damage->slot));
+    return WithoutTensors(damage->status(), (gap ? "wrote between the rows of " : "modified ") +
+                                                NameOf(damage->slot));
   }
   // Last: a call that refused must not have touched anything either.
-  if (!call.refused.empty()) return failed(RunStatus::kRefused, call.refused);
-  return {RunStatus::kOk, "", Gather(placement_.y()), std::nullopt};
+  if (outcome.ok()) outcome.y = Gather(placement_.y());
+  return outcome;
+}
+
+BulkSubject::Buffers InProcessSubject::OpenBulk(const Case& c) {
+  bulk_ = Place(c, {});
+  const auto span = [this](Placement::Slot slot) -> std::span<uint8_t> {
+    const GuardedBuffer& memory = *placement_.buffer(slot);
+    return {memory.data(), memory.size()};
+  };
+  return {span(Placement::kX), span(Placement::kW), span(Placement::kY)};
+}
+
+std::string InProcessSubject::RunBulk() {
+  const Outcome outcome = Call(bulk_, {});
+  if (!outcome.ok()) return std::string(Name(outcome.status)) + ": " + outcome.detail;
+  for (const Placement::Slot slot : {Placement::kX, Placement::kW, Placement::kY}) {
+    if (!placement_.buffer(slot)->OutsideIntact()) return "wrote outside " + NameOf(slot);
+  }
+  return TouchedOutside().empty() ? "" : "wrote outside " + TouchedOutside();
 }
 
 // What the same kernel gives without zero points and without all that follows the sums. Nothing
@@ -115,15 +138,13 @@ std::optional<Tensor> InProcessSubject::RawAccumulators(const Case& c, const Run
 
 Outcome InProcessSubject::Run(const Case& c, const RunContext& context) {
   if (std::string reason = CannotRun(c); !reason.empty()) {
-    return {RunStatus::kSkipped, std::move(reason), {}, std::nullopt};
+    return WithoutTensors(RunStatus::kSkipped, std::move(reason));
   }
-  const auto skipped = [](std::string why) {
-    return Outcome{RunStatus::kSkipped, std::move(why), {}, std::nullopt};
-  };
   if (context.in_place && !CanRunInPlace(c.op)) {
-    return skipped(std::string(Name(c.op)) + " does not run in place");
+    return WithoutTensors(RunStatus::kSkipped, std::string(Name(c.op)) + " does not run in place");
   }
-  if (context.threads > 1 && !HasThreads(c.op)) return skipped("runs on one thread");
+  if (context.threads > 1 && !HasThreads(c.op))
+    return WithoutTensors(RunStatus::kSkipped, "runs on one thread");
   Outcome outcome = RunOnce(c, context);
   if (outcome.ok() && context.want_acc && HasSums(c.op)) {
     outcome.acc = RawAccumulators(c, context);

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "adapters/host/placement.h"
+#include "core/bulk.h"
 #include "core/case.h"
 #include "core/subject.h"
 
@@ -42,10 +43,13 @@ struct TrapError : std::runtime_error {
 };
 
 // A subject whose code is ours and runs on the calling thread, behind CallTrapped.
-class InProcessSubject : public BasicSubject {
+class InProcessSubject : public BasicSubject, public BulkSubject {
  public:
   // `c` is valid (Validate). A trap at a guard page is kTouchedOutside, any other trap kCrashed.
   Outcome Run(const Case& c, const RunContext& context) override;
+
+  Buffers OpenBulk(const Case& c) override;
+  std::string RunBulk() override;
 
  protected:
   // Computes placed.y under the asked-for floating-point environment. Returns "" or why a case that
@@ -59,6 +63,8 @@ class InProcessSubject : public BasicSubject {
 
  private:
   Outcome RunOnce(const Case& c, const RunContext& context);
+  // Execute, with signals and exceptions caught; the outcome has no tensors.
+  Outcome Call(const Placed& placed, const RunContext& context);
   std::optional<Tensor> RawAccumulators(const Case& c, const RunContext& context);
   Placed Place(const Case& c, const RunContext& context);
   template <class T>
@@ -67,6 +73,7 @@ class InProcessSubject : public BasicSubject {
   }
 
   Placement placement_;
+  Placed bulk_;
 };
 
 }  // namespace qualm

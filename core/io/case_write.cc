@@ -1,20 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Writes cases: every field that has a meaning for the op, in the order of CaseKey.
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <array>
-#include <cerrno>
 #include <cstdlib>
-#include <cstring>
-#include <filesystem>
 
 #include "core/float_text.h"
 #include "core/io/case_fields.h"
 #include "core/io/case_json.h"
 #include "core/io/case_keys.h"
 #include "core/io/json_text.h"
+#include "core/io/text_file.h"
 
 namespace qualm {
 namespace {
@@ -178,66 +173,11 @@ class Writer {
   std::array<std::string, kCaseKeys> values_;
 };
 
-[[noreturn]] void CannotWrite(const std::string& path, const std::string& what) {
-  const std::string reason = std::strerror(errno);
-  FailCase(path, "file", what + " (" + reason + "), expected a writable path");
-}
-
 }  // namespace
 
 std::string CaseToJson(const Case& c) { return Writer(/*pretty=*/true).Write(c); }
 std::string CaseToJsonLine(const Case& c) { return Writer(/*pretty=*/false).Write(c); }
 
-namespace {
-
-// All of the text; leaves errno where it cannot.
-bool WriteAll(int fd, const std::string& text) {
-  size_t done = 0;
-  while (done < text.size()) {
-    const ssize_t count = ::write(fd, text.data() + done, text.size() - done);
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) return false;
-    done += static_cast<size_t>(count);
-  }
-  return true;
-}
-
-}  // namespace
-
-void WriteCaseFile(const Case& c, const std::string& path) {
-  const std::string text = CaseToJson(c);
-  std::error_code ignored;
-  const auto type = std::filesystem::symlink_status(path, ignored).type();
-  if (type != std::filesystem::file_type::regular &&
-      type != std::filesystem::file_type::not_found) {
-    // A rename would put a file in the place of a device, a pipe or a link.
-    const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-    if (fd < 0) CannotWrite(path, "cannot be created");
-    const bool written = WriteAll(fd, text);
-    const int error = errno;
-    const bool closed = ::close(fd) == 0;
-    if (!written) errno = error;
-    if (!written || !closed) CannotWrite(path, "cannot be written");
-    return;
-  }
-  std::string temporary = path + ".XXXXXX";
-  const int fd = ::mkstemp(temporary.data());
-  if (fd < 0) CannotWrite(path, "cannot be created");
-  // mkstemp makes it private; case files are for everybody.
-  const bool written = WriteAll(fd, text) && ::fchmod(fd, 0644) == 0 && ::fsync(fd) == 0;
-  if (::close(fd) != 0 || !written || ::rename(temporary.c_str(), path.c_str()) != 0) {
-    const int error = errno;
-    ::unlink(temporary.c_str());
-    errno = error;
-    CannotWrite(path, "cannot be written");
-  }
-  // The rename itself is durable only once the folder is.
-  const std::string folder = std::filesystem::path(path).parent_path().string();
-  const int folder_fd = ::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY);
-  if (folder_fd >= 0) {
-    ::fsync(folder_fd);
-    ::close(folder_fd);
-  }
-}
+void WriteCaseFile(const Case& c, const std::string& path) { WriteTextFile(path, CaseToJson(c)); }
 
 }  // namespace qualm

@@ -164,6 +164,10 @@ std::vector<std::string> JsonNode::Keys() const {
   return keys;
 }
 
+std::string JsonNode::Place() const {
+  return OneLine(name_) + (field_.empty() ? "" : ": " + field_);
+}
+
 void JsonNode::RequireKeys(std::initializer_list<std::string_view> keys) const {
   for (const auto& item : value_->items()) {
     if (std::ranges::find(keys, item.key()) != keys.end()) continue;

@@ -40,6 +40,11 @@ class JsonNode {
   int64_t Integer(int64_t least, int64_t most) const;
   // The keys of an object, sorted; fails where this is none.
   std::vector<std::string> Keys() const;
+  bool IsNull() const { return value_->is_null(); }
+  // The node as JSON text, for a reader of its own.
+  std::string Dump() const { return value_->dump(); }
+  // "NAME: FIELD", as messages begin.
+  std::string Place() const;
   // Fails at the first key of an object that is none of `keys`.
   void RequireKeys(std::initializer_list<std::string_view> keys) const;
 

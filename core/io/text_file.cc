@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/io/text_file.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <cerrno>
 #include <cstdint>
 #include <cstdio>
@@ -23,6 +27,23 @@ namespace {
 [[noreturn]] void TooLong(std::string_view name, std::string_view noun, size_t most) {
   Fail(name, "is longer than " + std::to_string(most) + " bytes, expected a shorter " +
                  std::string(noun));
+}
+
+[[noreturn]] void CannotWrite(const std::string& path, const std::string& what) {
+  const std::string reason = std::strerror(errno);
+  Fail(path, what + " (" + reason + "), expected a writable path");
+}
+
+// All of the text; leaves errno where it cannot.
+bool WriteAll(int fd, const std::string& text) {
+  size_t done = 0;
+  while (done < text.size()) {
+    const ssize_t count = ::write(fd, text.data() + done, text.size() - done);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return false;
+    done += static_cast<size_t>(count);
+  }
+  return true;
 }
 
 }  // namespace
@@ -61,6 +82,41 @@ std::string ReadTextFile(const std::string& path, std::string_view noun, size_t 
     Fail(path, "cannot be read to its end, expected a readable " + file_of);
   }
   return text;
+}
+
+void WriteTextFile(const std::string& path, const std::string& text) {
+  std::error_code ignored;
+  const auto type = std::filesystem::symlink_status(path, ignored).type();
+  if (type != std::filesystem::file_type::regular &&
+      type != std::filesystem::file_type::not_found) {
+    // A rename would put a file in the place of a device, a pipe or a link.
+    const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    if (fd < 0) CannotWrite(path, "cannot be created");
+    const bool written = WriteAll(fd, text);
+    const int error = errno;
+    const bool closed = ::close(fd) == 0;
+    if (!written) errno = error;
+    if (!written || !closed) CannotWrite(path, "cannot be written");
+    return;
+  }
+  std::string temporary = path + ".XXXXXX";
+  const int fd = ::mkstemp(temporary.data());
+  if (fd < 0) CannotWrite(path, "cannot be created");
+  // mkstemp makes it private; files of results are for everybody.
+  const bool written = WriteAll(fd, text) && ::fchmod(fd, 0644) == 0 && ::fsync(fd) == 0;
+  if (::close(fd) != 0 || !written || ::rename(temporary.c_str(), path.c_str()) != 0) {
+    const int error = errno;
+    ::unlink(temporary.c_str());
+    errno = error;
+    CannotWrite(path, "cannot be written");
+  }
+  // The rename itself is durable only once the folder is.
+  const std::string folder = std::filesystem::path(path).parent_path().string();
+  const int folder_fd = ::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY);
+  if (folder_fd >= 0) {
+    ::fsync(folder_fd);
+    ::close(folder_fd);
+  }
 }
 
 }  // namespace qualm

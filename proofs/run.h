@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// Fills in a certificate: judges a subject on each parameter set that it names, on several threads,
+// piece by piece, so that a run can be stopped, continued, and shared between machines.
+#ifndef QUALM_PROOFS_RUN_H_
+#define QUALM_PROOFS_RUN_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/io/certificate_json.h"
+#include "core/subject.h"
+#include "proofs/domain.h"
+#include "proofs/exhaust.h"
+
+namespace qualm::proofs {
+
+// The problems that speak of `op` in a case of a model: the case itself, channel by channel, or the
+// quantize, dequantize and requantize that a layer of this case is made of. Throws InputError where
+// there is none.
+std::vector<Case> ProblemsFor(const Case& c, Op op);
+
+// Parameter set `set` of a certificate: scales go fastest, then zero points, then problems. What
+// scales and zero points replace: the multiplier of requantize, the scale of the output of
+// quantize, else the scale of x; the zero point of the output of quantize and requantize, else of
+// x.
+int64_t SetsOf(const Certificate& certificate);
+Case ProblemAt(const Certificate& certificate, int64_t set);
+// Certificate::whole of one that says what is to be judged. Throws InputError where its problems
+// cannot be exhausted.
+int64_t WholeOf(const Certificate& certificate);
+
+struct RunOptions {
+  int jobs = 1;
+  // What to judge of [0, whole): all that is not covered yet.
+  int64_t first = 0, last = INT64_MAX;
+  // A new instance for each thread.
+  std::function<std::unique_ptr<Subject>()> make;
+  // steps, several sets: every n-th set is judged in full too, and must agree. 0: none.
+  int64_t full_every = 0;
+  // Called under a lock: after every piece with the certificate so far; often with the units done
+  // since the start and in all. The run ends when `stop` says so.
+  std::function<void(const Certificate&)> save;
+  std::function<void(int64_t done, int64_t all, int64_t wrong)> progress;
+  std::function<bool()> stop;
+};
+// "" or why the subject could not be judged to the end, in one sentence.
+std::string Exhaust(Certificate* certificate, const RunOptions& options);
+
+// True if two certificates are of one run, but for what they cover and found there.
+bool SamePlan(const Certificate& a, const Certificate& b);
+// Both together. Throws InputError where they are not of one run, or overlap.
+Certificate Merged(const Certificate& a, const Certificate& b);
+
+}  // namespace qualm::proofs
+
+#endif  // QUALM_PROOFS_RUN_H_

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+// qualm exhaust as users start it: exit status, certificates, what is refused.
+#include <string>
+#include <vector>
+
+#include "core/io/case_json.h"
+#include "core/io/certificate_json.h"
+#include "tools/run_qualm_test_util.h"
+
+namespace qualm::tools {
+namespace {
+
+using test::Json;
+
+class ExhaustVerb : public QualmTest {
+ protected:
+  std::string Path(const char* name) const { return (folder() / name).string(); }
+  // The words of a run of one wrong input, "acc 1".
+  static std::vector<std::string> OneTie(const std::vector<std::string>& more) {
+    std::vector<std::string> words{"exhaust", "--op", "requantize",    "--multiplier",
+                                   "0.5",     "-s",   "faulty:one-tie"};
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  }
+};
+
+TEST_F(ExhaustVerb, ProvesTheNativeKernels) {
+  const std::string certificate = Path("c.json");
+  const Ran ran = Qualm({"exhaust", "--op", "quantize", "--scale", "0x1.99999ap-5", "--zero-point",
+                         "3", "-s", "native", "-o", certificate});
+  EXPECT_EQ(ran.status, 0) << ran.err;
+  EXPECT_NE(ran.out.find("0 of 4294967296 outputs wrong against exact"), std::string::npos)
+      << ran.out;
+  EXPECT_TRUE(ReadCertificateFile(certificate).complete());
+  const Ran again = Qualm({"exhaust", "--verify", certificate});
+  EXPECT_EQ(again.status, 0) << again.err;
+  EXPECT_NE(again.out.find("holds"), std::string::npos);
+}
+
+TEST_F(ExhaustVerb, RefutesOneWrongInput) {
+  const std::string worst = Path("worst.case.json"), certificate = Path("c.json");
+  const Ran ran = Qualm(OneTie({"--worst", worst, "-o", certificate, "--json", "-"}));
+  EXPECT_EQ(ran.status, 1) << ran.err;
+  const Json document = Document(ran);
+  EXPECT_EQ(document["exhaust"][0]["wrong"], 1);
+  EXPECT_EQ(document["findings"][0]["first_divergence"]["actual"], 1);
+  const Case c = ReadCaseFile(worst);
+  EXPECT_EQ(c.x.IntAt(0), 1);
+  EXPECT_EQ(Qualm({"replay", worst, "-s", "faulty:one-tie"}).status, 1);
+  // What is certified is that this one is wrong.
+  EXPECT_EQ(Qualm({"exhaust", "--verify", certificate}).status, 0);
+}
+
+TEST_F(ExhaustVerb, ACertificateThatDoesNotFitIsRefused) {
+  const std::string path = Path("c.json");
+  ASSERT_EQ(Qualm(OneTie({"-o", path})).status, 1);
+  const Certificate good = ReadCertificateFile(path);
+  const auto verify = [&](const Certificate& certificate) {
+    return std::vector<std::string>{"exhaust", "--verify",
+                                    Write("bad.json", CertificateToJson(certificate))};
+  };
+  Certificate other = good;
+  other.instruction_set = "AVX9";
+  ExpectBadInput(verify(other), Path("bad.json") + ": instruction_set: is 'AVX9', expected");
+  other = good;
+  other.version = "7";
+  ExpectBadInput(verify(other), Path("bad.json") + ": version: is '7', expected");
+  other = good;
+  other.qualm = "9.9";
+  ExpectBadInput(verify(other), Path("bad.json") + ": qualm: is '9.9', expected");
+  std::string text = CertificateToJson(good);
+  text.replace(text.find("\"wrong\": 1"), 10, "\"wrong\": 0");
+  ExpectBadInput({"exhaust", "--verify", Write("bad.json", text)}, Path("bad.json") + ": hash: is");
+  // It fits, but says what is not so.
+  other = good;
+  other.wrong = 0;
+  other.first = other.worst = std::nullopt;
+  const Ran ran = Qualm(verify(other));
+  EXPECT_EQ(ran.status, 1);
+  EXPECT_NE(ran.out.find("does not hold"), std::string::npos) << ran.out;
+}
+
+TEST_F(ExhaustVerb, ShardsMergeAndStatesContinue) {
+  const std::vector<std::string> family{"exhaust",
+                                        "--op",
+                                        "add",
+                                        "--scale",
+                                        "0.4",
+                                        "--dtype",
+                                        "s8",
+                                        "-s",
+                                        "faulty:left-shift-dropped",
+                                        "--zero-points",
+                                        "-3:6"};
+  const auto with = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> words = family;
+    words.insert(words.end(), more.begin(), more.end());
+    return Qualm(words);
+  };
+  ASSERT_EQ(with({"-o", Path("whole")}).status, 1);
+  ASSERT_EQ(with({"--shard", "0/2", "-o", Path("a")}).status, 1);
+  ASSERT_EQ(with({"--shard", "1/2", "-o", Path("b")}).status, 1);
+  EXPECT_EQ(Qualm({"exhaust", "--merge", Path("b"), Path("a"), "-o", Path("merged")}).status, 1);
+  EXPECT_EQ(Read("merged"), Read("whole"));
+  ExpectBadInput({"exhaust", "--merge", Path("a"), Path("a")}, Path("a") + ": covers [0, 5) again");
+  // A state of half the work, continued.
+  ASSERT_EQ(with({"--shard", "0/2", "--state", Path("state")}).status, 1);
+  ASSERT_EQ(with({"--state", Path("state"), "-j", "2"}).status, 1);
+  EXPECT_EQ(ReadCertificateFile(Path("state")), ReadCertificateFile(Path("whole")));
+  ExpectBadInput(OneTie({"--state", Path("state")}), Path("state") + ": is the state of another");
+}
+
+TEST_F(ExhaustVerb, SweepsTheParametersOfAModel) {
+  const Ran ran = Qualm({"exhaust", Corpus("forum/003-conv1.case.json"), "--op", "requantize", "-s",
+                         "native@all", "--json", "-"});
+  EXPECT_EQ(ran.status, 0) << ran.err;
+  const Json document = Document(ran);
+  ASSERT_GE(document["exhaust"].size(), 1u);
+  const Json& problem = document["exhaust"][0]["problems"][0];
+  EXPECT_EQ(problem["op"], "requantize");
+  EXPECT_EQ(problem["x_scale"], "0x1.31b334p-6");
+  EXPECT_EQ(problem["out_zp"], 122);
+}
+
+TEST_F(ExhaustVerb, SaysWhatIsWrongWithItsOptions) {
+  ExpectBadInput({"exhaust", "-s", "native"}, "--op: is missing");
+  ExpectBadInput({"exhaust", "--op", "quantize"}, "--subject: is missing");
+  ExpectBadInput({"exhaust", "--op", "quantise", "-s", "native"}, "--op: unknown");
+  ExpectBadInput({"exhaust", "--op", "max_pool", "-s", "native"}, "op: is max_pool");
+  ExpectBadInput({"exhaust", "--op", "quantize", "--scale", "-1", "-s", "native"},
+                 "--scale: '-1' is no scale");
+  ExpectBadInput({"exhaust", "--op", "quantize", "--scales", "2:1", "-s", "native"},
+                 "--scales: '2:1' ends before it begins");
+  ExpectBadInput({"exhaust", "--op", "quantize", "--zero-points", "x", "-s", "native"},
+                 "--zero-points: 'x' is no range");
+  ExpectBadInput({"exhaust", "--op", "quantize", "--shard", "1/2", "-s", "native"},
+                 "--shard: a few hundred questions");
+  ExpectBadInput({"exhaust", "--op", "linear", "--weights", "1,2,3", "-s", "native"},
+                 "--weights: '1,2,3' are no pairs");
+}
+
+}  // namespace
+}  // namespace qualm::tools

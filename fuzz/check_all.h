@@ -36,10 +36,10 @@ class Checker {
   // Subjects must have been registered. Throws InputError or Unavailable.
   explicit Checker(CheckerOptions options);
 
-  // Judges the case, adapted (properties/adapt.h) for a subject that does not take it, by the
-  // properties whose turn it is. Returns the
-  // first failure that no contract row declares. The artifacts folder then holds its case, as
-  // FINGERPRINT.case.json: written raw before anything else can go wrong, then with the cause.
+  // Judges the case by the properties whose turn it is. A subject that does not take the case gets
+  // it adapted (properties/adapt.h). Returns the first failure that no contract row declares. The
+  // artifacts folder then holds its case as FINGERPRINT.case.json: written raw before anything else
+  // can go wrong, then with the cause.
   std::optional<Finding> Check(const Case& c);
 
   // Names of the subjects, separated by blanks.

@@ -13,12 +13,13 @@
 
 namespace qualm {
 
-// The case itself if nothing speaks against it (`why_not` gives ""). Else a valid case that nothing
-// speaks against, changed as little as the reasons ask for: fused relu, clamp, bias, parameters per
-// channel, zero points, element types, requantization, dilation, padding, the output's parameters.
-// nullopt where no such change helps, as with sizes.
+// `why_not` says why a case cannot be run, "" if it can. Returns `c` if it can be run; else a valid
+// case that can be run and differs from `c` as little as the reasons ask for: in relu, clamp, bias,
+// parameters per channel, zero points, element types, requantization, dilation, padding, the scale
+// and zero point of the output, or the default of any other parameter. nullopt where no such change
+// helps, as with sizes.
 std::optional<Case> AdaptTo(const std::function<std::string(const Case&)>& why_not, const Case& c);
-// The reasons are those of the subject, and of the convention that it promises to follow.
+// The same where the reasons are those of the subject, and of the convention that it promises.
 std::optional<Case> AdaptTo(const Subject& subject, const Case& c);
 
 }  // namespace qualm

@@ -43,8 +43,8 @@ class KnownFindings {
   }
   bool AnyNew(const std::vector<Finding>& findings) const;
 
-  // Counts failed verdicts as expected: those of each claim and subject that has no new finding
-  // among `findings`.
+  // Counts the failed verdicts of a claim and subject as expected if `findings` has no new finding
+  // of that claim and subject.
   void CountAsExpected(const std::vector<Finding>& findings, CheckResult& result) const;
 
   // A finding for people: whether it is new, known or suppressed, and what to suppress it by.

@@ -11,26 +11,28 @@
 
 namespace qualm::conventions {
 
-// Of reasons, "" where a requirement holds: the first that is not "".
-std::string FirstReason(std::initializer_list<std::string> reasons);
-std::string Require(bool holds, std::string_view reason);
+// A reason is a text that says why a case is refused, and "" where nothing speaks against it.
 
-// "" or the reason.
-// The zero points of x, of w (weights or second operand) and of the output are codes.
+// The first reason that is not ""; "" if all are "".
+std::string FirstReason(std::initializer_list<std::string> reasons);
+// `reason` unless the requirement holds.
+std::string Require(bool holds, std::string_view reason);
+// Required: the zero points of x, of w (weights or second operand) and of the output are codes.
 std::string ZeroPointsAreCodes(const Case& c);
-// The clamp is the whole range of the output type.
+// Required: the clamp is the whole range of the output type.
 std::string WholeRange(const Case& c);
 
-// Every zero point of the weights is this one.
+// Whether every zero point of the weights is this one.
 bool WeightZeroPointsAre(const Case& c, int32_t zero_point);
-// One input and one output channel per group.
+// Whether each group has one input and one output channel.
 bool IsPlainDepthwise(const Case& c);
 
-// The case names its multipliers; otherwise they follow from the scales, of requantize as of
-// linear.
+// Whether the case gives its multipliers (some requantize cases). All other cases give scales, from
+// which multipliers follow.
 bool HasExplicitMultiplier(const Case& c);
 float ExplicitMultiplier(const Case& c, int64_t n);
-// Either of them in float64: codes out per accumulator unit.
+// The given multiplier, or the one that follows from the scales, in float64: output codes per
+// accumulator unit.
 double RealMultiplier(const Case& c, int64_t n);
 
 }  // namespace qualm::conventions

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <map>
+#include <mutex>
 #include <utility>
 
 #include "core/subject.h"
@@ -10,7 +12,7 @@
 namespace qualm {
 namespace {
 
-// A fingerprint is the name of a folder, and the command of a pipe may be longer than a file system
+// A fingerprint is the name of a folder, and the name of a subject may be longer than a file system
 // allows. What is cut off still counts, as a hash.
 std::string Shortened(const std::string& subject) {
   constexpr size_t kMost = 120;
@@ -22,7 +24,44 @@ std::string Shortened(const std::string& subject) {
   return text;
 }
 
+std::string Plain(std::string text, std::string_view also) {
+  for (char& ch : text) {
+    const bool plain = (ch >= 'a' && ch <= 'z') || (ch >= 'A' && ch <= 'Z') ||
+                       (ch >= '0' && ch <= '9') || also.find(ch) != std::string_view::npos;
+    if (!plain) ch = '_';
+  }
+  return text;
+}
+
+std::mutex lasting_mutex;
+std::map<std::string, std::string>& LastingNames() {
+  static std::map<std::string, std::string> names;
+  return names;
+}
+
+// "faulty:tail" lasts too, but a colon is no part of a file name everywhere.
+std::string LastingName(const std::string& subject) {
+  const std::scoped_lock lock(lasting_mutex);
+  const auto at = LastingNames().find(subject);
+  if (at != LastingNames().end()) return at->second;
+  std::string name = subject;
+  std::ranges::replace(name, ':', '-');
+  return name;
+}
+
 }  // namespace
+
+void SetLastingName(const std::string& name, const std::string& lasting) {
+  const std::scoped_lock lock(lasting_mutex);
+  std::map<std::string, std::string>& names = LastingNames();
+  if (names.contains(name)) return;
+  const auto taken = [&](const std::string& wanted) {
+    return std::ranges::any_of(names, [&](const auto& entry) { return entry.second == wanted; });
+  };
+  std::string free = lasting;
+  for (int number = 2; taken(free); ++number) free = lasting + "-" + std::to_string(number);
+  names[name] = free;
+}
 
 Finding::Finding(std::string_view op_name, std::string_view claim, std::string_view subject_name,
                  const Verdict& verdict, std::string file)
@@ -41,14 +80,14 @@ Finding::Finding(const Case& c, std::string_view claim, std::string_view subject
 }
 
 std::string Finding::fingerprint() const {
-  std::string text = full_property() + "-" + Shortened(subject) + "-" + std::string(Name(kind));
-  for (char& ch : text) {
-    const bool plain = (ch >= 'a' && ch <= 'z') || (ch >= 'A' && ch <= 'Z') ||
-                       (ch >= '0' && ch <= '9') || ch == '-' || ch == '.' || ch == '_' ||
-                       ch == '@' || ch == '+' || ch == ':';
-    if (!plain) ch = '_';
-  }
-  return text;
+  return Plain(
+      full_property() + "-" + Shortened(LastingName(subject)) + "-" + std::string(Name(kind)),
+      "-._@+");
+}
+
+std::string Finding::former_fingerprint() const {
+  return Plain(full_property() + "-" + Shortened(subject) + "-" + std::string(Name(kind)),
+               "-._@+:");
 }
 
 bool IsDeclared(const Finding& finding, const Contract& contract) {

@@ -54,7 +54,7 @@ class Guidance : public testing::Test {
         << output.substr(output.size() - std::min<size_t>(output.size(), 2000));
     if (!found) return std::nullopt;
     // The trap must be the one of CheckAll, because of the planted fault.
-    EXPECT_NE(output.find("qualm: finding linear.matches_exact-faulty:pair-saturation"),
+    EXPECT_NE(output.find("qualm: finding linear.matches_exact-faulty-pair-saturation"),
               std::string::npos);
     const std::string key = "stat::number_of_executed_units:";
     const size_t at = output.find(key);
@@ -83,7 +83,7 @@ TEST_F(Guidance, EverySeedFindsPairSaturation) {
     const auto runs = RunsUntilFound(seed, kCampaignRuns, "QUALM_FUZZ_FEEDBACK=on");
     ASSERT_TRUE(runs.has_value()) << "seed " << seed;
     EXPECT_TRUE(std::filesystem::exists(
-        folder_ / "linear.matches_exact-faulty:pair-saturation-pair-saturation.case.json"));
+        folder_ / "linear.matches_exact-faulty-pair-saturation-pair-saturation.case.json"));
   }
 }
 

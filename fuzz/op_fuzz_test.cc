@@ -50,7 +50,7 @@ const std::string kReplay = "'" QUALM_BINARY_DIR "/bin/op_replay' ";
 // Only a program that fuzzes linear makes this finding.
 const std::string kFault =
     "QUALM_FUZZ_SUBJECT=faulty:pair-saturation QUALM_FUZZ_PROPERTIES=linear.matches_exact ";
-const std::string kFound = "finding linear.matches_exact-faulty:pair-saturation";
+const std::string kFound = "finding linear.matches_exact-faulty-pair-saturation";
 
 TEST_F(OpFuzz, EveryOperationHasItsLinks) {
   std::string names;
@@ -95,7 +95,7 @@ TEST_F(OpFuzz, ProcessesOfTheEngineFuzzTheSameOperation) {
     const std::string text(std::istreambuf_iterator<char>(log), {});
     EXPECT_NE(text.find(kFound), std::string::npos) << program << text;
     const fs::path found =
-        folder_ / "linear.matches_exact-faulty:pair-saturation-pair-saturation.case.json";
+        folder_ / "linear.matches_exact-faulty-pair-saturation-pair-saturation.case.json";
     EXPECT_TRUE(fs::remove(found));
     Run(start + "-fork=1 -max_total_time=20 inputs");
     EXPECT_TRUE(fs::remove(found));

@@ -27,6 +27,7 @@
 #include <vector>
 
 #include "core/io/case_json.h"
+#include "core/io/text_file.h"
 #include "core/op.h"
 #include "core/rng.h"
 #include "core/status.h"
@@ -160,10 +161,7 @@ void Encode(const std::string& from, const std::string& to) {
     throw InputError(from + ": M, N, K: the case has no bytes, expected one within the limits of " +
                      std::string(Name(c.op)) + " (fuzz/fit.h)");
   }
-  std::ofstream file(to, std::ios::binary);
-  file.write(reinterpret_cast<const char*>(bytes->data()),
-             static_cast<std::streamsize>(bytes->size()));
-  if (!file.flush()) throw InputError(to + ": file: cannot be written, expected a writable path");
+  WriteTextFile(to, {reinterpret_cast<const char*>(bytes->data()), bytes->size()});
 }
 
 void Decode(const std::string& op_name, const std::string& from) {

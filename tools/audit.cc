@@ -13,6 +13,7 @@
 
 #include "core/executable.h"
 #include "core/io/case_json.h"
+#include "core/io/text_file.h"
 #include "core/status.h"
 #include "oracles/exact/exact.h"
 #include "proofs/certify.h"
@@ -138,7 +139,7 @@ class Audit {
  private:
   void ClearFolder() const;
   void Write(const std::string& stem, const std::string& extension, const std::string& text) {
-    WriteFile((sections_ / (stem + extension)).string(), text);
+    WriteTextFile((sections_ / (stem + extension)).string(), text);
   }
   std::string FileName(const std::string& path) const { return fs::path(path).filename().string(); }
 
@@ -181,7 +182,7 @@ void Audit::ClearFolder() const {
     }
   }
   MakeFolder("--out", out.string());
-  WriteFile(
+  WriteTextFile(
       marker.string(),
       "Made by qualm audit, which deletes findings/ and sections/ here when it runs again.\n");
   for (const fs::path& folder : {sections_, findings}) {
@@ -327,12 +328,12 @@ void Audit::Explanations() {
                         Describe(finding.test_case), Describe(small.minimized), small.calls,
                         triage::Explain(small.minimized, {subject.get()}));
     const fs::path folder = fs::path(options_.out) / "findings" / finding.fingerprint();
-    std::error_code error;
-    fs::create_directories(folder, error);
-    WriteCaseFile(finding.test_case, (folder / "case.json").string());
-    WriteCaseFile(small.minimized, (folder / "minimized.case.json").string());
-    WriteFile((folder / "explanation.txt").string(),
-              triage::FindingText(finding) + triage::Explain(small.minimized, {subject.get()}));
+    MakeFolder("--out", folder.parent_path().string());
+    WriteFolder(folder.string(),
+                {{"case.json", CaseToJson(finding.test_case)},
+                 {"minimized.case.json", CaseToJson(small.minimized)},
+                 {"explanation.txt", triage::FindingText(finding) +
+                                         triage::Explain(small.minimized, {subject.get()})}});
   }
   if (any) Write("30-reproducer", ".txt", text);
 

@@ -7,7 +7,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <map>
 
 #include "core/io/json_text.h"
@@ -65,13 +64,6 @@ const Property& PropertyOf(const std::string& name, Op op, const std::string& wh
     throw InputError(where + ": " + name + " says nothing about " + std::string(Name(op)));
   }
   return *property;
-}
-
-void WriteFile(const std::string& path, const std::string& text) {
-  std::ofstream file(path, std::ios::binary | std::ios::trunc);
-  file << text;
-  file.close();
-  if (!file) throw InputError(path + ": cannot be written");
 }
 
 void MakeFolder(const std::string& option, const std::string& path) {

@@ -47,7 +47,6 @@ std::string NotEmpty(const std::string& value);
 // The property called `name`, "CLAIM" or "OP.CLAIM", if it speaks of `op`; InputError "WHERE: ..."
 // if there is none.
 const Property& PropertyOf(const std::string& name, Op op, const std::string& where);
-void WriteFile(const std::string& path, const std::string& text);
 // Makes the folder, and those above it; InputError "OPTION: cannot make ..." where that fails.
 void MakeFolder(const std::string& option, const std::string& path);
 

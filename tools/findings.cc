@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/io/case_json.h"
+#include "core/io/text_file.h"
 #include "core/status.h"
 #include "oracles/exact/exact.h"
 #include "tools/command.h"
@@ -23,17 +24,17 @@ void Write(triage::Triaged& triaged, const std::string& out) {
   Finding& finding = triaged.finding();
   const std::filesystem::path folder =
       std::filesystem::path(out) / "findings" / finding.fingerprint();
-  MakeFolder("--out", folder.string());
+  MakeFolder("--out", folder.parent_path().string());
   Case written = finding.test_case;
   written.property = finding.full_property();
+  const auto& small = triaged.small();
   finding.case_file = (folder / "case.json").string();
-  WriteCaseFile(written, finding.case_file);
   const std::string explanation = triaged.Text();
-  if (triaged.small()) {
-    finding.case_file = (folder / "minimized.case.json").string();
-    WriteCaseFile(triaged.small()->minimized, finding.case_file);
-  }
-  WriteFile((folder / "explanation.txt").string(), explanation);
+  finding.case_file.clear();  // until the folder is there
+  WriteFolder(folder.string(), {{"case.json", CaseToJson(written)},
+                                {"minimized.case.json", small ? CaseToJson(small->minimized) : ""},
+                                {"explanation.txt", explanation}});
+  finding.case_file = (folder / (small ? "minimized.case.json" : "case.json")).string();
 }
 
 }  // namespace

@@ -171,5 +171,36 @@ TEST_F(ForeignCommand, LongCommandsHaveFindingsToo) {
   EXPECT_EQ(files.size(), 2u);
 }
 
+// A fingerprint is the name of a folder that CI uploads, and a baseline holds it for another
+// machine.
+TEST_F(ForeignCommand, FingerprintsNameThePluginAndNotItsPath) {
+  fs::create_directories(folder() / "a b:c");
+  const fs::path file = folder() / "a b:c" / "mine.so";
+  fs::copy_file(QUALM_BINARY_DIR "/lib/qualm_broken.so", file);
+  const std::vector<std::string> environment{"QUALM_BROKEN=write-past"};
+  const auto names = [&](const std::string& subject) {
+    std::set<std::string> found;
+    for (const Json& finding : Check(subject, "400", environment)["findings"])
+      found.insert(finding["fingerprint"]);
+    return found;
+  };
+  const std::set<std::string> expected{"linear.matches_exact-plugin-broken_0-memory"};
+  EXPECT_EQ(names("plugin:./a b:c/mine.so"), expected) << ran_.err;
+  EXPECT_EQ(names("plugin:" + file.string()), expected) << ran_.err;
+  for (const auto& entry : fs::directory_iterator(folder() / "out/findings"))
+    EXPECT_TRUE(expected.contains(entry.path().filename().string())) << entry.path();
+  const Json piped = Check(Child("exit 3 # /some:where"), "1", {});
+  EXPECT_EQ(piped["findings"][0]["fingerprint"], "linear.matches_exact-pipe-bad-crash");
+  // Two plugins that call themselves the same are two subjects.
+  const Ran both =
+      Qualm({"check", "--op", "linear", "-p", "matches_exact", "-s", "plugin:./a b:c/mine.so", "-s",
+             "plugin:" + file.string(), "-n", "400", "--json", "-"},
+            environment);
+  std::set<std::string> found;
+  for (const Json& finding : Document(both)["findings"]) found.insert(finding["fingerprint"]);
+  EXPECT_EQ(found, (std::set<std::string>{"linear.matches_exact-plugin-broken_0-memory",
+                                          "linear.matches_exact-plugin-broken_0-2-memory"}));
+}
+
 }  // namespace
 }  // namespace qualm::tools

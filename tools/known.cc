@@ -102,10 +102,10 @@ void KnownFindings::CountAsExpected(const std::vector<Finding>& findings,
 std::string KnownFindings::Text(const Finding& finding) const {
   const std::string fingerprint = finding.fingerprint();
   if (finding.expected_by_contract) return triage::FindingText(finding);
-  const auto mark = marks_.find(fingerprint);
+  const auto mark = Entry(marks_, finding);
   if (mark == marks_.end()) {
     std::string text = triage::FindingText(finding) + "  fingerprint: " + fingerprint + "\n";
-    const auto entry = expired_.find(fingerprint);
+    const auto entry = Entry(expired_, finding);
     if (entry == expired_.end()) return text;
     return text + fmt::format("  its suppression expired on {}: {}\n",
                               DateText(entry->second.expires), OneLine(entry->second.reason));
@@ -122,17 +122,23 @@ std::map<std::string, KnownMark> KnownFindings::MarksOf(
     const std::vector<Finding>& findings) const {
   std::map<std::string, KnownMark> marks;
   for (const Finding& finding : findings) {
-    const auto mark = marks_.find(finding.fingerprint());
-    if (!finding.expected_by_contract && mark != marks_.end()) marks.insert(*mark);
+    const auto mark = Entry(marks_, finding);
+    if (!finding.expected_by_contract && mark != marks_.end())
+      marks.emplace(finding.fingerprint(), mark->second);
   }
   return marks;
 }
 
 void KnownFindings::TellUnmatched(const std::vector<Finding>& findings) const {
   std::set<std::string> seen;
-  for (const Finding& finding : findings) seen.insert(finding.fingerprint());
+  for (const Finding& finding : findings)
+    seen.insert({finding.fingerprint(), finding.former_fingerprint()});
   int64_t gone = 0;
+  std::set<std::string> former;  // files
   for (const auto& [fingerprint, mark] : marks_) {
+    // No fingerprint of today has a colon.
+    if (fingerprint.find(':') != std::string::npos)
+      former.insert(mark.by == kBaseline ? baseline_ : suppressions_);
     if (seen.contains(fingerprint)) continue;
     if (mark.by == kBaseline) {
       ++gone;
@@ -141,6 +147,12 @@ void KnownFindings::TellUnmatched(const std::vector<Finding>& findings) const {
     }
   }
   if (gone > 0) Tell("{}: {} of its findings were not seen in this run", baseline_, gone);
+  for (const std::string& file : former) {
+    Tell(
+        "{}: holds fingerprints of an earlier qualm, with paths as they were typed; take those of "
+        "this run (--json)",
+        file);
+  }
 }
 
 }  // namespace qualm::tools

@@ -116,6 +116,28 @@ TEST_F(Known, WhatABaselineHasAndTheRunHasNotIsCounted) {
   EXPECT_EQ(Lines(ran.err).back(), "qualm: more.json: 1 of its findings were not seen in this run");
 }
 
+// Until fingerprints had lasting names they held the subject as it was typed.
+TEST_F(Known, FormerFingerprintsAreUnderstood) {
+  const Json document = Baseline();
+  Json former = document;
+  for (Json& finding : former["findings"]) {
+    std::string name = finding["fingerprint"];
+    const size_t at = name.find("faulty-");
+    ASSERT_NE(at, std::string::npos) << name;
+    finding["fingerprint"] = name.replace(at, 7, "faulty:");
+  }
+  Write("former.json", former.dump());
+  const Ran ran = Check({"--baseline", "former.json", "--json", "-"});
+  EXPECT_EQ(ran.status, 0) << ran.err;
+  EXPECT_EQ(Lines(ran.err).back(),
+            "qualm: former.json: holds fingerprints of an earlier qualm, with paths as they were "
+            "typed; take those of this run (--json)");
+  EXPECT_EQ(Fingerprints(Document(ran)), Fingerprints(document));
+  EXPECT_EQ(NewOnes(Document(ran)), Names{});
+  Write("list.json", Suppressions(Fingerprints(former)).dump());
+  EXPECT_EQ(Check({"--suppressions", "list.json", "--today", "2027-01-01"}).status, 0);
+}
+
 TEST_F(Known, ASuppressionHoldsWithItsReasonToItsLastDay) {
   const Names all = Fingerprints(Baseline());
   Write("list.json", Suppressions(all).dump());
@@ -139,7 +161,7 @@ TEST_F(Known, ASuppressionHoldsWithItsReasonToItsLastDay) {
   // The day after it fails again, and says so.
   const Ran after = Check({"--suppressions", "list.json", "--today", "2027-07-01"});
   EXPECT_EQ(after.status, 1);
-  const std::string fingerprint = "linear.matches_exact-faulty:k-tail-tail";
+  const std::string fingerprint = "linear.matches_exact-faulty-k-tail-tail";
   ASSERT_TRUE(all.contains(fingerprint));
   EXPECT_NE(after.err.find("qualm: list.json: the suppression of " + fingerprint +
                            " expired on 2027-06-30\n"),
@@ -271,7 +293,7 @@ TEST_F(DeclaredDepartures, FailTheAuditWhenTheyDisappear) {
     gone.insert(finding["fingerprint"]);
   }
   EXPECT_TRUE(
-      gone.contains("linear.matches_exact.vanished-pair-saturation-model:fbgemm@avx2-unknown"))
+      gone.contains("linear.matches_exact.vanished-pair-saturation-model-fbgemm@avx2-unknown"))
       << testing::PrintToString(gone);
   EXPECT_NE(Read("report/sections/50-declared.tsv").find("\tVANISHED\t"), std::string::npos);
 
@@ -289,7 +311,7 @@ TEST_F(DeclaredDepartures, FailTheAuditWhenOneIsNew) {
   const Ran ran = Audit({"--corpus", QuietCorpus()}, "faulty:k-tail");
   EXPECT_EQ(ran.status, 1) << ran.err;
   const Json document = Document(ran);
-  const std::string fingerprint = "linear.matches_exact-faulty:k-tail-tail";
+  const std::string fingerprint = "linear.matches_exact-faulty-k-tail-tail";
   EXPECT_TRUE(NewOnes(document).contains(fingerprint)) << document["findings"];
   EXPECT_GT(document["totals"]["failed"], 0);
   EXPECT_NE(Read("report/sections/60-documented.tsv").find("\tmatches_exact\tfailed\t"),

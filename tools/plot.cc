@@ -13,6 +13,7 @@
 #include <fstream>
 #include <iterator>
 
+#include "core/io/text_file.h"
 #include "core/status.h"
 #include "tools/command.h"
 
@@ -141,7 +142,7 @@ std::string SweepSvg(const Case& base, const std::vector<sweep::Result>& results
     }
     data += "\n";
   }
-  WriteFile((folder.path() / "data.txt").string(), data);
+  WriteTextFile((folder.path() / "data.txt").string(), data);
 
   std::string script = fmt::format(
       "set terminal svg size 1200,{} dynamic font 'sans,12' noenhanced background 'white'\n"
@@ -177,7 +178,7 @@ std::string SweepSvg(const Case& base, const std::vector<sweep::Result>& results
     script += "\n";
   }
   script += "unset multiplot\n";
-  WriteFile((folder.path() / "plot.gp").string(), script);
+  WriteTextFile((folder.path() / "plot.gp").string(), script);
   RunGnuplot(folder.path());
 
   std::ifstream svg(folder.path() / "plot.svg", std::ios::binary);

@@ -11,6 +11,7 @@
 
 #include "core/io/case_json.h"
 #include "core/io/golden.h"
+#include "core/io/text_file.h"
 #include "core/status.h"
 #include "oracles/golden/judge.h"
 #include "properties/engine.h"
@@ -50,6 +51,7 @@ std::vector<std::string> FilesOf(const std::string& path) {
     // In the folder of a finding the case is called case.json (docs/ci.md).
     const bool is_case = at.ends_with(".case.json") || entry->path().filename() == "case.json";
     if (is_case || at.ends_with(".jsonl")) files.push_back(at);
+    if (IsTemporary(entry->path().filename().string())) entry.disable_recursion_pending();
     entry.increment(error);  // into the folder `at`, if it is one
   }
   if (error) throw InputError(at + ": " + error.message());

@@ -6,11 +6,10 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <set>
 #include <vector>
 
+#include "core/io/text_file.h"
 #include "core/status.h"
 #include "tools/command.h"
 
@@ -30,9 +29,13 @@ h2 { margin-top: 2.5rem; border-bottom: 1px solid #8886; }
 summary { cursor: pointer; }
 )";
 
+// "" where there is no such file.
 std::string ReadAll(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  constexpr size_t kMost = size_t{1} << 28;
+  if (!fs::exists(path)) return "";
+  std::string text = ReadTextFile(path.string(), "report", kMost);
+  CheckLength(text, path.string(), "report", kMost);
+  return text;
 }
 
 std::string Escape(const std::string& text) {
@@ -117,7 +120,9 @@ std::string BuildReport(const std::string& folder) {
   }
   if (fs::is_directory(root / "findings", error)) {
     for (const auto& entry : fs::directory_iterator(root / "findings")) {
-      if (entry.is_directory()) findings.insert(entry.path());
+      if (entry.is_directory() && !IsTemporary(entry.path().filename().string())) {
+        findings.insert(entry.path());
+      }
     }
   }
   if (stems.empty() && findings.empty()) {
@@ -135,7 +140,7 @@ std::string BuildReport(const std::string& folder) {
   for (const fs::path& finding : findings) html += FindingHtml(finding);
   html += "</body></html>\n";
   const std::string path = (root / "index.html").string();
-  WriteFile(path, html);
+  WriteTextFile(path, html);
   return path;
 }
 

@@ -14,6 +14,7 @@
 #include <string_view>
 
 #include "core/io/json_text.h"
+#include "core/io/text_file.h"
 #include "core/status.h"
 #include "tools/stop.h"
 
@@ -129,7 +130,7 @@ void RequireApart(const std::vector<std::pair<std::string, std::string>>& writte
 // Into the file, or to stdout for "-".
 void WriteTo(const std::string& path, const std::string& text) {
   if (path.empty()) return;
-  if (path != "-") return WriteFile(path, text);
+  if (path != "-") return WriteTextFile(path, text);
   if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0)
     throw InputError("stdout cannot be written");
 }
@@ -256,7 +257,7 @@ void Session::Write(const std::string& copy) {
   }
   document.known = known.MarksOf(document.findings);
   document.seconds = stopwatch.seconds();
-  if (!copy.empty()) deferred.Try([&] { WriteFile(copy, ResultToJson(document)); });
+  if (!copy.empty()) deferred.Try([&] { WriteTextFile(copy, ResultToJson(document)); });
   deferred.Try("--json", [&] { WriteTo(options_.json, ResultToJson(document)); });
   deferred.Try("--junit", [&] { WriteTo(options_.junit, ToJUnit(tests)); });
   deferred.Throw();

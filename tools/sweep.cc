@@ -11,6 +11,7 @@
 #include <ranges>
 
 #include "core/io/case_json.h"
+#include "core/io/text_file.h"
 #include "core/status.h"
 #include "tools/command.h"
 #include "tools/plot.h"
@@ -221,7 +222,7 @@ int RunSweep(const Options& options) {
   for (Finding& finding : session.document.findings) finding.case_file = options.path;
   session.document.extra.emplace_back("sweep", SweepJson(base, codes, results));
   if (!options.plot.empty()) {
-    session.deferred.Try("--plot", [&] { WriteFile(options.plot, SweepSvg(base, results)); });
+    session.deferred.Try("--plot", [&] { WriteTextFile(options.plot, SweepSvg(base, results)); });
   }
   return session.End(results.empty() ? "" : results.front().skipped);
 }

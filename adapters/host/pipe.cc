@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "adapters/qualm_plugin.h"
+#include "core/finding.h"
 #include "core/status.h"
 
 namespace qualm {
@@ -207,7 +208,9 @@ void RegisterPipeSubjects() {
     if (!name.starts_with(kPrefix) || name.size() == kPrefix.size()) return nullptr;
     PipeOptions options;
     options.command = ShellCommand(name.substr(kPrefix.size()));
-    return std::make_unique<PipeSubject>(name, std::move(options));
+    auto subject = std::make_unique<PipeSubject>(name, std::move(options));
+    SetLastingName(name, "pipe-" + subject->Version());
+    return subject;
   };
   SubjectRegistry::Get().Add(std::move(kind));
 }

@@ -10,6 +10,7 @@
 
 #include "adapters/host/plugin_limits.h"
 #include "adapters/host/plugin_subjects.h"
+#include "core/finding.h"
 #include "core/status.h"
 
 namespace qualm {
@@ -98,7 +99,9 @@ void RegisterPluginSubjects() {
     options.time_limit_ms = TimeLimitMs(options.time_limit_ms);
     options.plugin = FindPlugin(file);
     if (options.plugin.empty()) throw Unavailable("subject '" + name + "': no such file");
-    return std::make_unique<PluginSubject>(name, std::move(options));
+    auto subject = std::make_unique<PluginSubject>(name, std::move(options));
+    SetLastingName(name, "plugin-" + subject->Version());
+    return subject;
   };
   SubjectRegistry::Get().Add(std::move(kind));
 }

@@ -28,7 +28,7 @@ Case ReadCaseFile(const std::string& path);
 std::string CaseToJson(const Case& c);
 // The same on one line (pipe messages).
 std::string CaseToJsonLine(const Case& c);
-// Writes to a temporary beside it, syncs, renames. Throws InputError if that fails.
+// In one step, as WriteTextFile of core/io/text_file.h.
 void WriteCaseFile(const Case& c, const std::string& path);
 
 }  // namespace qualm

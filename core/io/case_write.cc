@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Writes cases: every field that has a meaning for the op, in the order of CaseKey.
-
 #include <array>
 #include <cstdlib>
 

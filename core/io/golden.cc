@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/io/golden.h"
 
+#include <array>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "core/float_text.h"
 #include "core/io/json_text.h"
+#include "core/io/text_file.h"
 #include "core/status.h"
 
 namespace qualm {
@@ -207,6 +209,22 @@ std::vector<std::vector<float>> GoldenRecord::FloatLists(const std::string& fiel
   return result;
 }
 
+// As std::getline, but no line is read much further than its longest allowed length.
+bool NextLine(std::istream& stream, std::string& text) {
+  std::array<char, size_t{1} << 16> piece;
+  text.clear();
+  for (;;) {
+    stream.getline(piece.data(), piece.size());
+    const auto count = static_cast<size_t>(stream.gcount());
+    // gcount counts the end of the line; where that is not in the piece, the stream has failed or
+    // ended.
+    text.append(piece.data(), stream.good() ? count - 1 : count);
+    const bool goes_on = stream.fail() && !stream.eof() && count == piece.size() - 1;
+    if (!goes_on || text.size() > kMaxLineBytes) return count > 0 || !text.empty();
+    stream.clear();
+  }
+}
+
 GoldenRecord ParseGoldenLine(std::string_view text, std::string_view file, int64_t line) {
   GoldenRecord record;
   record.line = line;
@@ -230,10 +248,11 @@ GoldenRecord ParseGoldenLine(std::string_view text, std::string_view file, int64
 
 void ForEachGoldenRecord(const std::string& path,
                          const std::function<void(const GoldenRecord&)>& visit) {
+  RequireFile(path, "recording");
   std::ifstream stream(path, std::ios::binary);
   if (!stream) throw InputError(path + ": cannot be opened");
   std::string text;
-  for (int64_t line = 1; std::getline(stream, text); ++line) {
+  for (int64_t line = 1; NextLine(stream, text); ++line) {
     if (text.find_first_not_of(" \t\r") == std::string::npos) continue;
     visit(ParseGoldenLine(text, path, line));
   }

@@ -125,7 +125,9 @@ TEST(GoldenTest, FilesSkipEmptyLinesAndNameTheBadOne) {
   EXPECT_TRUE(error.starts_with(path + ":5: not JSON")) << error;
   std::remove(path.c_str());
   EXPECT_EQ(ErrorOf([&] { ForEachGoldenRecord(path, [](const GoldenRecord&) {}); }),
-            path + ": cannot be opened");
+            path +
+                ": file: cannot be opened (No such file or directory), expected a readable "
+                "recording file");
 }
 
 }  // namespace

@@ -36,7 +36,7 @@ TEST(ResultJson, KeyOrderIsFixed) {
   ],
   "totals": {"cases": 7, "passed": 0, "failed": 1, "expected": 0, "skipped": 0, "vacuous": 0, "not_applicable": 0},
   "findings": [
-    {"fingerprint": "linear.matches_exact-faulty:pair-saturation-pair-saturation", "op": "linear", "property": "linear.matches_exact", "subject": "faulty:pair-saturation", "kind": "pair-saturation", "expected_by_contract": false, "case_file": "out/a.case.json", "first_divergence": {"index": 3, "expected": 255, "actual": "0x1.8p+0", "distance_lsb": 2.5}, "explanation": "line\nbreak"},
+    {"fingerprint": "linear.matches_exact-faulty-pair-saturation-pair-saturation", "op": "linear", "property": "linear.matches_exact", "subject": "faulty:pair-saturation", "kind": "pair-saturation", "expected_by_contract": false, "case_file": "out/a.case.json", "first_divergence": {"index": 3, "expected": 255, "actual": "0x1.8p+0", "distance_lsb": 2.5}, "explanation": "line\nbreak"},
     {"fingerprint": ".--unknown", "op": "", "property": ".", "subject": "", "kind": "unknown", "expected_by_contract": false, "case_file": null, "first_divergence": null, "explanation": ""}
   ],
   "sweep": {"x": [1]},

@@ -2,9 +2,11 @@
 #include "core/io/text_file.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdint>
 #include <cstdio>
@@ -12,13 +14,14 @@
 #include <filesystem>
 #include <memory>
 #include <system_error>
-#include <vector>
 
 #include "core/io/json_text.h"
 #include "core/status.h"
 
 namespace qualm {
 namespace {
+
+namespace fs = std::filesystem;
 
 [[noreturn]] void Fail(std::string_view name, const std::string& what) {
   throw InputError(OneLine(name) + ": file: " + what);
@@ -29,38 +32,29 @@ namespace {
                  std::string(noun));
 }
 
-[[noreturn]] void CannotWrite(const std::string& path, const std::string& what) {
-  const std::string reason = std::strerror(errno);
-  Fail(path, what + " (" + reason + "), expected a writable path");
-}
-
-// All of the text; leaves errno where it cannot.
-bool WriteAll(int fd, const std::string& text) {
-  size_t done = 0;
-  while (done < text.size()) {
-    const ssize_t count = ::write(fd, text.data() + done, text.size() - done);
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) return false;
-    done += static_cast<size_t>(count);
-  }
-  return true;
-}
-
 }  // namespace
 
 void CheckLength(std::string_view text, std::string_view name, std::string_view noun, size_t most) {
   if (text.size() > most) TooLong(name, noun, most);
 }
 
+uintmax_t RequireFile(const std::string& path, std::string_view noun) {
+  struct stat found = {};
+  if (::stat(path.c_str(), &found) != 0) {
+    Fail(path, std::string("cannot be opened (") + std::strerror(errno) +
+                   "), expected a readable " + std::string(noun) + " file");
+  }
+  if (!S_ISREG(found.st_mode)) {
+    Fail(path, std::string("is ") + (S_ISDIR(found.st_mode) ? "a directory" : "no regular file") +
+                   ", expected a " + std::string(noun) + " file");
+  }
+  return static_cast<uintmax_t>(found.st_size);
+}
+
 std::string ReadTextFile(const std::string& path, std::string_view noun, size_t most) {
   const std::string file_of(std::string(noun) + " file");
-  std::error_code ignored;
-  if (std::filesystem::is_directory(path, ignored)) {
-    Fail(path, "is a directory, expected a " + file_of);
-  }
-  // A file that says it is too long is not read at all; a pipe says nothing.
-  const uintmax_t size = std::filesystem::file_size(path, ignored);
-  if (!ignored && size > most) TooLong(path, noun, most);
+  // A file that says it is too long is not read at all.
+  if (RequireFile(path, noun) > most) TooLong(path, noun, most);
   const std::unique_ptr<FILE, int (*)(FILE*)> file(std::fopen(path.c_str(), "rb"), &std::fclose);
   if (!file) {
     Fail(path, std::string("cannot be opened (") + std::strerror(errno) +
@@ -70,12 +64,10 @@ std::string ReadTextFile(const std::string& path, std::string_view noun, size_t 
   std::string text;
   std::vector<char> piece(size_t{1} << 16);
   size_t count = piece.size();
-  while (count == piece.size() && text.size() <= most && std::feof(file.get()) == 0 &&
-         std::ferror(file.get()) == 0) {
+  while (count == piece.size() && text.size() <= most) {
     count = std::fread(piece.data(), 1, piece.size(), file.get());
     text.append(piece.data(), count);
-    // No format here has such a byte, so whoever reads the text complains about it; and some of
-    // what can be opened never ends (/dev/zero).
+    // No format here has such a byte, so whoever reads the text complains about it.
     if (std::memchr(piece.data(), 0, count) != nullptr) break;
   }
   if (std::ferror(file.get()) != 0) {
@@ -84,38 +76,245 @@ std::string ReadTextFile(const std::string& path, std::string_view noun, size_t 
   return text;
 }
 
-void WriteTextFile(const std::string& path, const std::string& text) {
+namespace {
+
+constexpr std::string_view kTemporarySuffix = ".qualm-tmp";
+
+// Throws for the errno of the call that has just failed.
+[[noreturn]] void CannotWrite(const std::string& path, const char* what = "cannot be written") {
+  Fail(path, std::string(what) + " (" + std::strerror(errno) + "), expected a writable path");
+}
+
+// An open file or folder; close leaves errno alone.
+class Descriptor {
+ public:
+  explicit Descriptor(int fd) : fd_(fd) {}
+  ~Descriptor() { Close(); }
+  Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  Descriptor& operator=(Descriptor&&) = delete;
+  int get() const { return fd_; }
+  bool ok() const { return fd_ >= 0; }
+  bool Close() {
+    const int before = errno;
+    const bool closed = fd_ < 0 || ::close(std::exchange(fd_, -1)) == 0;
+    if (closed) errno = before;
+    return closed;
+  }
+
+ private:
+  int fd_;
+};
+
+bool WriteAll(int fd, std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t count = ::write(fd, text.data(), text.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return false;
+    text.remove_prefix(static_cast<size_t>(count));
+  }
+  return true;
+}
+
+// On the disk, where there is one: some file systems have nothing to sync.
+bool Sync(int fd) { return ::fsync(fd) == 0 || errno == EINVAL || errno == ENOTSUP; }
+
+// A new name is on the disk only once its folder is.
+void SyncFolder(const fs::path& folder) {
+  const Descriptor fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (fd.ok()) Sync(fd.get());
+}
+
+fs::path FolderOf(const fs::path& path) {
+  const fs::path folder = path.parent_path();
+  return folder.empty() ? fs::path(".") : folder;
+}
+
+fs::path TemporaryOf(const fs::path& path) {
+  return FolderOf(path) / ("." + path.filename().string() + std::string(kTemporarySuffix));
+}
+
+bool Lock(int fd, int how) {
+  while (::flock(fd, how) != 0) {
+    if (errno != EINTR) return errno != EWOULDBLOCK;  // a file system without locks: nobody has one
+  }
+  return true;
+}
+
+// Is the open file or folder the one that has this name now?
+bool IsStill(int fd, const fs::path& path) {
+  struct stat open_one = {}, named = {};
+  return ::fstat(fd, &open_one) == 0 && ::lstat(path.c_str(), &named) == 0 &&
+         open_one.st_dev == named.st_dev && open_one.st_ino == named.st_ino;
+}
+
+// The temporary, made where it is missing, and locked: another writer of the same file is waited
+// for, and what a killed one left behind is used again. Negative where that fails.
+template <class Open>
+int OpenLocked(const fs::path& temporary, const Open& open) {
+  for (;;) {
+    const int fd = open();
+    if (fd < 0 || (Lock(fd, LOCK_EX) && IsStill(fd, temporary))) return fd;
+    ::close(fd);
+  }
+}
+
+bool Link(const Descriptor& unnamed, const fs::path& to) {
+  const std::string from = "/proc/self/fd/" + std::to_string(unnamed.get());
+  return ::linkat(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), AT_SYMLINK_FOLLOW) == 0;
+}
+
+// Gives the file its name, in the place of what has that name now.
+bool Publish(const Descriptor& unnamed, const fs::path& path) {
+  if (Link(unnamed, path)) return true;
+  const fs::path temporary = TemporaryOf(path);
+  while (errno == EEXIST) {
+    // A link replaces nothing, a rename does. The text is whole already, so another writer of the
+    // same file may take this temporary for its own: the one that comes last repeats its part.
+    if (::unlink(temporary.c_str()) != 0 && errno != ENOENT) return false;
+    if (!Link(unnamed, temporary)) continue;
+    if (::rename(temporary.c_str(), path.c_str()) == 0) return true;
+    if (errno != ENOENT) {
+      const int error = errno;
+      ::unlink(temporary.c_str());
+      errno = error;
+      return false;
+    }
+    errno = EEXIST;
+  }
+  return false;
+}
+
+// The text in a file that disappears with this process, since it has no name yet. Not ok() where
+// the file system of `folder` has no such files. Throws in the name of `path`.
+Descriptor Unnamed(const fs::path& folder, const fs::path& path, mode_t mode,
+                   std::string_view text) {
+  Descriptor fd(::open(folder.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666));
+  if (fd.ok() && !(WriteAll(fd.get(), text) && (mode == 0 || ::fchmod(fd.get(), mode) == 0) &&
+                   Sync(fd.get()))) {
+    CannotWrite(path);
+  }
+  return fd;
+}
+
+void WriteNamed(const fs::path& path, mode_t mode, std::string_view text) {
+  const fs::path temporary = TemporaryOf(path);
+  Descriptor fd(OpenLocked(temporary, [&] {
+    return ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+  }));
+  if (!fd.ok()) CannotWrite(path, "cannot be created");
+  const bool written = ::ftruncate(fd.get(), 0) == 0 && WriteAll(fd.get(), text) &&
+                       (mode == 0 || ::fchmod(fd.get(), mode) == 0) && Sync(fd.get());
+  if (written && ::rename(temporary.c_str(), path.c_str()) == 0) return;
+  const int error = errno;
+  ::unlink(temporary.c_str());
+  errno = error;
+  CannotWrite(path);
+}
+
+// A file that is no file (a device, a pipe) cannot be replaced.
+void WriteThrough(const std::string& path, std::string_view text) {
+  Descriptor fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+  if (!fd.ok()) CannotWrite(path, "cannot be created");
+  if (!WriteAll(fd.get(), text) || !fd.Close()) CannotWrite(path);
+}
+
+// What the links end at, also where that does not exist yet.
+fs::path Followed(fs::path path) {
+  std::error_code error;
+  for (int links = 0; links < 40 && fs::is_symlink(path, error); ++links) {
+    path = path.parent_path() / fs::read_symlink(path, error);
+  }
+  return path;
+}
+
+void RemoveAll(const fs::path& path) {
   std::error_code ignored;
-  const auto type = std::filesystem::symlink_status(path, ignored).type();
-  if (type != std::filesystem::file_type::regular &&
-      type != std::filesystem::file_type::not_found) {
-    // A rename would put a file in the place of a device, a pipe or a link.
-    const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-    if (fd < 0) CannotWrite(path, "cannot be created");
-    const bool written = WriteAll(fd, text);
-    const int error = errno;
-    const bool closed = ::close(fd) == 0;
-    if (!written) errno = error;
-    if (!written || !closed) CannotWrite(path, "cannot be written");
-    return;
+  fs::remove_all(path, ignored);
+}
+
+// The files of the earlier folder that are none of ours, without copying them.
+void KeepOthers(const fs::path& earlier, const fs::path& folder, const NamedTexts& files) {
+  using Options = fs::copy_options;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(earlier, error)) {
+    const std::string name = entry.path().filename().string();
+    const auto is_it = [&](const auto& file) { return file.first == name; };
+    if (std::ranges::any_of(files, is_it) || IsTemporary(name)) continue;
+    fs::copy(entry.path(), folder / name,
+             Options::recursive | Options::create_hard_links | Options::copy_symlinks, error);
+    if (error) Fail(entry.path().string(), "cannot be kept (" + error.message() + ")");
   }
-  std::string temporary = path + ".XXXXXX";
-  const int fd = ::mkstemp(temporary.data());
-  if (fd < 0) CannotWrite(path, "cannot be created");
-  // mkstemp makes it private; files of results are for everybody.
-  const bool written = WriteAll(fd, text) && ::fchmod(fd, 0644) == 0 && ::fsync(fd) == 0;
-  if (::close(fd) != 0 || !written || ::rename(temporary.c_str(), path.c_str()) != 0) {
-    const int error = errno;
-    ::unlink(temporary.c_str());
-    errno = error;
-    CannotWrite(path, "cannot be written");
+}
+
+}  // namespace
+
+bool IsTemporary(std::string_view name) {
+  return name.starts_with('.') && name.ends_with(kTemporarySuffix);
+}
+
+void WriteTextFile(const std::string& path, std::string_view text) {
+  struct stat there = {};
+  const bool exists = ::stat(path.c_str(), &there) == 0;
+  // Through /dev and /proc somebody may hold the file open (/dev/stdout): it keeps its place.
+  const bool held = path.starts_with("/dev/") || path.starts_with("/proc/");
+  if (exists && (held || !S_ISREG(there.st_mode))) return WriteThrough(path, text);
+  const fs::path file = Followed(path);
+  const mode_t mode = exists ? there.st_mode & 07777 : 0;
+  const Descriptor unnamed = Unnamed(FolderOf(file), file, mode, text);
+  if (!unnamed.ok() || !Publish(unnamed, file)) WriteNamed(file, mode, text);
+  SyncFolder(FolderOf(file));
+}
+
+void WriteFolder(const std::string& path, const NamedTexts& files) {
+  const fs::path temporary = TemporaryOf(path);
+  // Before the folder, which is there for a moment only.
+  std::vector<Descriptor> unnamed;
+  for (const auto& [name, text] : files) unnamed.push_back(Unnamed(FolderOf(path), path, 0, text));
+  const auto open = [&](const fs::path& folder) {
+    return ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+  };
+  const Descriptor lock(OpenLocked(temporary, [&] {
+    ::mkdir(temporary.c_str(), 0777);
+    return open(temporary);
+  }));
+  if (!lock.ok()) CannotWrite(path, "cannot be created");
+  // Locked too, since it gets the name of the temporary.
+  const Descriptor earlier(open(path));
+  if (earlier.ok()) Lock(earlier.get(), LOCK_EX);
+  try {
+    for (const auto& entry : fs::directory_iterator(temporary)) fs::remove_all(entry.path());
+    for (size_t i = 0; i < files.size(); ++i) {
+      const auto& [name, text] = files[i];
+      if (text.empty() || (unnamed[i].ok() && Link(unnamed[i], temporary / name))) continue;
+      WriteNamed(temporary / name, 0, text);
+    }
+    if (earlier.ok()) KeepOthers(path, temporary, files);
+    Sync(lock.get());
+    const unsigned how = earlier.ok() ? RENAME_EXCHANGE : RENAME_NOREPLACE;
+    if (::renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, path.c_str(), how) == 0) {
+      if (earlier.ok()) RemoveAll(temporary);  // what was at `path`, still locked
+    } else {
+      if (errno != EINVAL) CannotWrite(path);
+      // A file system that cannot exchange: for a moment the name is missing.
+      if (earlier.ok()) RemoveAll(path);
+      if (::rename(temporary.c_str(), path.c_str()) != 0) CannotWrite(path);
+    }
+  } catch (...) {
+    RemoveAll(temporary);
+    throw;
   }
-  // The rename itself is durable only once the folder is.
-  const std::string folder = std::filesystem::path(path).parent_path().string();
-  const int folder_fd = ::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY);
-  if (folder_fd >= 0) {
-    ::fsync(folder_fd);
-    ::close(folder_fd);
+  SyncFolder(FolderOf(path));
+}
+
+void RemoveTemporaries(const std::string& folder) {
+  std::error_code error;
+  std::vector<fs::path> found;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    if (IsTemporary(entry.path().filename().string())) found.push_back(entry.path());
+  }
+  for (const fs::path& path : found) {
+    const Descriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+    if (fd.ok() && Lock(fd.get(), LOCK_EX | LOCK_NB) && IsStill(fd.get(), path)) RemoveAll(path);
   }
 }
 

@@ -38,6 +38,13 @@ auto ReadOption(const char* option, const std::string& path, Read read) {
   }
 }
 
+// The entry of the finding, also under the name that an earlier qualm gave it.
+template <class Entries>
+auto Entry(const Entries& entries, const Finding& finding) {
+  const auto at = entries.find(finding.fingerprint());
+  return at != entries.end() ? at : entries.find(finding.former_fingerprint());
+}
+
 }  // namespace
 
 void AddKnownOptions(CLI::App& app, KnownOptions& options) {
@@ -76,6 +83,10 @@ KnownFindings::KnownFindings(const KnownOptions& options)
 }
 
 std::string KnownFindings::today() const { return today_; }
+
+bool KnownFindings::IsNew(const Finding& finding) const {
+  return !finding.expected_by_contract && Entry(marks_, finding) == marks_.end();
+}
 
 bool KnownFindings::AnyNew(const std::vector<Finding>& findings) const {
   return std::ranges::any_of(findings, [&](const Finding& finding) { return IsNew(finding); });

@@ -37,9 +37,7 @@ class KnownFindings {
   std::string today() const;
 
   // Neither declared by a contract nor known.
-  bool IsNew(const Finding& finding) const {
-    return !finding.expected_by_contract && Entry(marks_, finding) == marks_.end();
-  }
+  bool IsNew(const Finding& finding) const;
   bool AnyNew(const std::vector<Finding>& findings) const;
 
   // Counts the failed verdicts of a claim and subject as expected if `findings` has no new finding
@@ -54,13 +52,6 @@ class KnownFindings {
   void TellUnmatched(const std::vector<Finding>& findings) const;
 
  private:
-  // The entry of the finding, also under the name that an earlier qualm gave it.
-  template <class Entries>
-  static auto Entry(const Entries& entries, const Finding& finding) {
-    const auto at = entries.find(finding.fingerprint());
-    return at != entries.end() ? at : entries.find(finding.former_fingerprint());
-  }
-
   std::map<std::string, KnownMark> marks_;      // by fingerprint
   std::map<std::string, Suppression> expired_;  // by fingerprint
   std::string baseline_, suppressions_;         // files

@@ -90,10 +90,11 @@ std::string Finding::former_fingerprint() const {
                "-._@+:");
 }
 
-bool IsDeclared(const Finding& finding, const Contract& contract) {
+bool IsDeclared(const Finding& finding, const Subject& subject, const Contract& contract) {
   return std::ranges::any_of(SubjectRegistry::Get().expected(), [&](const ExpectedDivergence& row) {
-    return Concerns(row, finding.subject, contract, finding.op, finding.property) &&
-           row.kind == Name(finding.kind);
+    return Concerns(row, subject, contract, finding.op, finding.property) &&
+           row.kind == Name(finding.kind) &&
+           finding.explanation.find(row.shape) != std::string::npos;
   });
 }
 

@@ -13,6 +13,8 @@
 
 namespace qualm {
 
+class Subject;
+
 // A failure worth telling: what failed, on what, why, and where the evidence lies.
 struct Finding {
   // `claim` fails on `subject` for the case `c`, in the words of `verdict`.
@@ -47,9 +49,9 @@ struct Finding {
 // name already, this one is told apart by a number. Any thread.
 void SetLastingName(const std::string& name, const std::string& lasting);
 
-// Does a declared divergence (core/contract.h) speak of this claim of a subject under `contract`,
-// and name the kind of this finding?
-bool IsDeclared(const Finding& finding, const Contract& contract);
+// Does a declared divergence (core/contract.h) speak of this claim of the subject under `contract`,
+// and name the kind of the finding and its shape?
+bool IsDeclared(const Finding& finding, const Subject& subject, const Contract& contract);
 
 }  // namespace qualm
 

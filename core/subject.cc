@@ -53,6 +53,15 @@ std::vector<Outcome> Subject::RunMany(std::span<const Case> cases, const RunCont
   return outcomes;
 }
 
+bool Concerns(const ExpectedDivergence& row, const Subject& subject, const Contract& contract,
+              std::string_view op, std::string_view claim) {
+  if (row.op != op || row.property != claim) return false;
+  if (row.subject == subject.name()) return true;
+  if (row.subject != contract.text()) return false;
+  return row.library.empty() ||
+         (std::string(KindOf(subject.name())) + ": " + subject.Version()).starts_with(row.library);
+}
+
 SubjectRegistry& SubjectRegistry::Get() {
   static SubjectRegistry registry;
   return registry;

@@ -117,6 +117,11 @@ class BasicSubject : public Subject {
   std::string Version() const override { return ""; }
 };
 
+// Does the row speak of this claim of the subject under `contract`? It names the subject itself, or
+// the convention that is promised, and then the subject is of the row's library.
+bool Concerns(const ExpectedDivergence& row, const Subject& subject, const Contract& contract,
+              std::string_view op, std::string_view claim);
+
 // The list of subject kinds. Filled by RegisterAllSubjects() (adapters/registry.h) in each
 // executable's main; nothing registers itself.
 struct SubjectKind {

@@ -75,7 +75,7 @@ std::optional<Finding> Checker::Keep(Finding finding, Subject& subject,
   const std::string raw = Write(finding);
   triage::Complete(finding, subject, verdict);
   // Foreign code has declared departures: a campaign against it goes on past them.
-  if (IsDeclared(finding, subject.contract())) {
+  if (IsDeclared(finding, subject, subject.contract())) {
     std::filesystem::remove(raw);
     return std::nullopt;
   }

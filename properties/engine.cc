@@ -39,8 +39,7 @@ void Keep(Finding finding, int64_t limit, std::vector<Finding>& findings) {
 bool RemembersAsDeclared(const Subject& subject, Op op) {
   return std::ranges::any_of(SubjectRegistry::Get().expected(), [&](const ExpectedDivergence& row) {
     return row.kind == Name(FindingKind::kNondeterminism) &&
-           Concerns(row, subject.name(), subject.contract(), Name(op),
-                    "answer_independent_of_history");
+           Concerns(row, subject, subject.contract(), Name(op), "answer_independent_of_history");
   });
 }
 
@@ -59,7 +58,10 @@ Judgement Declared(const Case& c, const Property& property, Subject& subject, Ve
                    const Attribute& attribute) {
   if (!verdict.failed() || !attribute) return verdict.judgement;
   for (const ExpectedDivergence& row : SubjectRegistry::Get().expected()) {
-    if (!Concerns(row, subject.name(), subject.contract(), Name(c.op), property.claim)) continue;
+    if (!Concerns(row, subject, subject.contract(), Name(c.op), property.claim) ||
+        verdict.reason.find(row.shape) == std::string::npos) {
+      continue;
+    }
     if (!verdict.kind) verdict.kind = attribute(c, verdict, subject);
     if (row.kind == Name(*verdict.kind)) return Judgement::kExpected;
   }

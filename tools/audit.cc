@@ -264,9 +264,8 @@ void Audit::DeclaredDivergences() {
     if (named != nullptr) {
       const bool seen =
           std::any_of(findings_.begin(), findings_.end(), [&](const Finding& finding) {
-            return Concerns(row, finding.subject, named->contract(), finding.op,
-                            finding.property) &&
-                   finding.subject == row.subject && row.kind == Name(finding.kind);
+            return finding.subject == row.subject && finding.op == row.op &&
+                   finding.property == row.property && row.kind == Name(finding.kind);
           });
       state = seen ? "seen, as declared" : "VANISHED";
       if (!seen) {

@@ -18,8 +18,13 @@ namespace qualm::tools {
 // What is wrong with the expected output of a case file, if it has one that is not the exact one.
 std::optional<Finding> WrongExpected(const Case& c, const std::string& file);
 
-// The finding that a failed verdict of `subject` becomes, with its cause; expected if a row of
-// adapters/contracts.cc declares it under `contract`.
+// Does a row of adapters/contracts.cc declare the finding of a subject that promised `promised`? A
+// departure from exact is excused as the convention's only where the subject keeps to the
+// convention.
+bool IsExcused(const Finding& finding, Subject& subject, const Contract& promised);
+
+// The finding that a failed verdict of `subject` becomes, with its cause; expected if it is excused
+// under `contract`.
 Finding FindingOf(const Case& c, const Property& property, Subject& subject, const Verdict& verdict,
                   const std::string& file, const Contract& contract);
 

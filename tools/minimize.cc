@@ -9,6 +9,7 @@
 #include "core/status.h"
 #include "properties/property.h"
 #include "tools/command.h"
+#include "tools/findings.h"
 #include "tools/session.h"
 #include "tools/stop.h"
 #include "triage/triage.h"
@@ -63,7 +64,7 @@ int RunMinimize(const Options& options) {
     Verdict verdict = Verdict::Failed(result.attribution.diagnosis, result.verdict.divergence);
     verdict.kind = result.attribution.kind;
     Finding finding(result.minimized, property.claim, names.front(), verdict);
-    finding.expected_by_contract = IsDeclared(finding, own);
+    finding.expected_by_contract = IsExcused(finding, *session.subjects.front(), own);
     if (!options.output.empty()) {
       session.deferred.Try([&] {
         WriteCaseFile(result.minimized, options.output);

@@ -41,8 +41,9 @@ struct Judging {
   // op and property of a failure, the failure counts as expected iff the kinds agree too. Any
   // thread.
   std::function<FindingKind(const Case&, const Verdict&, Subject&)> attribute = {};
-  // Told of every crash and hang at once, long before the run ends. Any thread, may be null.
-  std::function<void(const Finding&)> alarm = {};
+  // Told of every failure that is not expected at once, long before the run ends. Any thread, may
+  // be null.
+  std::function<void(const Finding&)> found = {};
 };
 
 struct CheckOptions : Judging {

@@ -3,10 +3,13 @@
 // cases, judged against its own contract; one report. A departure from exact that
 // adapters/contracts.cc declares is expected; a new one, or a declared one that vanished, is a
 // finding.
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cerrno>
 #include <filesystem>
 #include <map>
 #include <set>
@@ -175,16 +178,22 @@ void Audit::ClearFolder() const {
   const fs::path out(options_.out), findings = out / "findings", marker = out / ".qualm-audit";
   std::error_code error;
   if (!fs::exists(marker, error)) {
-    for (const fs::path& folder : {sections_, findings}) {
-      if (!fs::exists(fs::symlink_status(folder, error))) continue;
-      throw InputError("--out: " + folder.string() +
+    for (const fs::path& mine : {sections_, findings, out / "index.html", out / "result.json"}) {
+      if (!fs::exists(fs::symlink_status(mine, error))) continue;
+      throw InputError("--out: " + mine.string() +
                        " is there and not from qualm audit, expected another folder");
     }
+    MakeFolder("--out", out.string());
+    WriteTextFile(marker.string(),
+                  "Made by qualm audit, which deletes findings/ and sections/ here, and writes "
+                  "index.html and result.json, when it runs again.\n");
   }
-  MakeFolder("--out", out.string());
-  WriteTextFile(
-      marker.string(),
-      "Made by qualm audit, which deletes findings/ and sections/ here when it runs again.\n");
+  // Held until this process ends, however it does.
+  const int lock = open(marker.c_str(), O_RDONLY | O_CLOEXEC);
+  if (lock >= 0 && flock(lock, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+    throw InputError("--out: " + out.string() +
+                     " is in use by another audit, expected another folder");
+  }
   for (const fs::path& folder : {sections_, findings}) {
     fs::remove_all(folder, error);
     if (error) throw InputError("--out: cannot delete " + folder.string() + ": " + error.message());
@@ -195,6 +204,7 @@ void Audit::ClearFolder() const {
 void Audit::DocumentedCasesAgainstExact() {
   std::string table = "case\tsubject\tclaim\tverdict\tcause\n";
   for (const DocumentedCase& documented : cases_) {
+    if (Stopped()) break;
     ++totals_.cases;
     for (const auto& subject : subjects_) {
       const Contract own = subject->contract();
@@ -257,8 +267,10 @@ void Audit::DeclaredDivergences() {
     for (const auto& subject : subjects_) {
       if (subject->name() == row.subject) named = subject.get();
     }
-    // Documented cases are judged by these claims only: other rows cannot vanish there.
-    if (std::find(kExactClaims.begin(), kExactClaims.end(), row.property) == kExactClaims.end())
+    // Documented cases are judged by these claims only: other rows cannot vanish there. Nor can any
+    // where the run was stopped before it came to all cases.
+    if (Stopped() ||
+        std::find(kExactClaims.begin(), kExactClaims.end(), row.property) == kExactClaims.end())
       named = nullptr;
     std::string state = "not judged (on documented cases)";
     if (named != nullptr) {
@@ -319,8 +331,9 @@ void Audit::Explanations() {
         !done.insert(finding.subject).second)
       continue;
     const auto subject = std::move(MakeSubjects({finding.subject}, "exact").front());
-    const triage::MinimizeResult small = triage::Minimize(
-        finding.test_case, *subject, *FindProperty("matches_exact"), {.max_calls = 2000});
+    const triage::MinimizeResult small =
+        triage::Minimize(finding.test_case, *subject, *FindProperty("matches_exact"),
+                         {.max_calls = 2000, .stop = Stopped});
     if (!small.reproduced) continue;
     any = true;
     text += fmt::format("\n{}: from {} to {}, {} subject calls\n{}", finding.subject,
@@ -378,10 +391,11 @@ void Audit::DrawnCasesAgainstContracts() {
   check.seed = options_.seed;
   check.seconds = options_.budget;
   check.jobs = options_.jobs;
-  Connect(check);
+  FindingsFolder folder(options_.out);
+  folder.Connect(check);
   CheckResult result = Check(check);
   std::vector<Finding> found =
-      Triage(std::move(result.findings), options_.out, "", known_, session_.deferred, Stopped);
+      folder.Triage(std::move(result.findings), "", known_, session_.deferred, Stopped);
   known_.CountAsExpected(found, result);
   for (Finding& finding : found) findings_.push_back(std::move(finding));
   totals_.Merge(result.totals);
@@ -436,7 +450,6 @@ int RunAudit(const Options& options) {
   Session session(options);
   session.known = KnownFindings(options.known);
   Audit audit(options, session);
-  StopOnSignals();
   session.Begin(fmt::format("seed {}; ", options.seed), options.seed);
   audit.DocumentedCasesAgainstExact();
   audit.PrintedAnswers();

@@ -221,8 +221,8 @@ int RunCheck(Options options) {
   session.Begin(fmt::format("seed {}; ", options.check.seed), options.check.seed);
   const auto progress = std::make_shared<Progress>();
   options.check.progress = [progress](int64_t done, int64_t all) { (*progress)(done, all); };
-  Connect(options.check);
-  StopOnSignals();
+  FindingsFolder folder(options.out);
+  folder.Connect(options.check);
 
   CheckResult result = Check(options.check);
   if (options.check.seconds > 0) {
@@ -237,8 +237,8 @@ int RunCheck(Options options) {
     return Stopped() || (options.check.seconds > 0 && since.seconds() > options.check.seconds);
   };
   std::vector<Finding>& findings = session.document.findings;
-  findings = Triage(std::move(result.findings), options.out, options.contract, session.known,
-                    session.deferred, stop);
+  findings = folder.Triage(std::move(result.findings), options.contract, session.known,
+                           session.deferred, stop);
   session.known.CountAsExpected(findings, result);
   session.known.TellUnmatched(findings);
 

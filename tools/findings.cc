@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/findings.h"
 
-#include <filesystem>
+#include <unistd.h>
+
+#include <algorithm>
 #include <memory>
-#include <mutex>
 #include <set>
+#include <string_view>
 #include <utility>
 
 #include "core/io/case_json.h"
@@ -19,22 +21,24 @@
 namespace qualm::tools {
 namespace {
 
-// Writes the finding below `out` and notes there where its smallest case lies.
-void Write(triage::Triaged& triaged, const std::string& out) {
-  Finding& finding = triaged.finding();
-  const std::filesystem::path folder =
-      std::filesystem::path(out) / "findings" / finding.fingerprint();
-  MakeFolder("--out", folder.parent_path().string());
+namespace fs = std::filesystem;
+
+constexpr std::string_view kFirstSight = "As it was found. Nothing has looked for its cause yet.\n";
+
+// The case as it was drawn, for replay.
+std::string CaseOf(const Finding& finding) {
   Case written = finding.test_case;
   written.property = finding.full_property();
-  const auto& small = triaged.small();
-  finding.case_file = (folder / "case.json").string();
-  const std::string explanation = triaged.Text();
-  finding.case_file.clear();  // until the folder is there
-  WriteFolder(folder.string(), {{"case.json", CaseToJson(written)},
-                                {"minimized.case.json", small ? CaseToJson(small->minimized) : ""},
-                                {"explanation.txt", explanation}});
-  finding.case_file = (folder / (small ? "minimized.case.json" : "case.json")).string();
+  return CaseToJson(written);
+}
+
+std::string TextIn(const fs::path& folder, const std::string& name) {
+  constexpr size_t kMost = size_t{1} << 30;
+  try {
+    return ReadTextFile((folder / name).string(), "finding", kMost);
+  } catch (const InputError&) {
+    return "";
+  }
 }
 
 }  // namespace
@@ -76,17 +80,72 @@ void Alarm(const Finding& finding) {
   Tell("{} fails {}: {}", finding.subject, finding.full_property(), finding.explanation);
 }
 
-void Connect(CheckOptions& options) {
+FindingsFolder::FindingsFolder(const std::string& out)
+    : folder_(fs::path(out) / "findings"), new_(!fs::exists(out)) {
+  RemoveTemporaries(folder_.string());
+}
+
+void FindingsFolder::Connect(CheckOptions& options) {
   options.attribute = [](const Case& c, const Verdict& verdict, Subject& subject) {
     return triage::Attribute(c, verdict, subject).kind;
   };
-  options.alarm = Alarm;
+  options.found = [this](const Finding& finding) {
+    Alarm(finding);
+    Keep(finding);
+  };
   options.stop = Stopped;
 }
 
-std::vector<Finding> Triage(std::vector<Finding> raw, const std::string& out,
-                            const std::string& contract, const KnownFindings& known,
-                            Deferred& deferred, const std::function<bool()>& stop) {
+void FindingsFolder::Keep(const Finding& finding) {
+  const std::string fingerprint = finding.fingerprint();
+  const std::scoped_lock lock(mutex_);
+  if (kept_.contains(fingerprint)) return;
+  const NamedTexts& texts = kept_[fingerprint] = {
+      {"case.json", CaseOf(finding)},
+      {"minimized.case.json", ""},
+      {"explanation.txt", std::string(kFirstSight) + triage::FindingText(finding)}};
+  const fs::path folder = folder_ / fingerprint;
+  // What another run has made of such a finding says more.
+  const std::string known = TextIn(folder, "explanation.txt");
+  if (!known.empty() && !known.starts_with(kFirstSight)) return;
+  Deferred told_again;  // by Write, which comes to the same folder
+  told_again.Try([&] {
+    MakeFolder("--out", folder_.string());
+    WriteFolder(folder.string(), texts);
+  });
+}
+
+void FindingsFolder::Write(triage::Triaged& triaged) const {
+  Finding& finding = triaged.finding();
+  const fs::path folder = folder_ / finding.fingerprint();
+  const auto& small = triaged.small();
+  finding.case_file = (folder / "case.json").string();
+  const std::string explanation = triaged.Text();
+  finding.case_file.clear();  // until the folder is there
+  MakeFolder("--out", folder_.string());
+  WriteFolder(folder.string(), {{"case.json", CaseOf(finding)},
+                                {"minimized.case.json", small ? CaseToJson(small->minimized) : ""},
+                                {"explanation.txt", explanation}});
+  finding.case_file = (folder / (small ? "minimized.case.json" : "case.json")).string();
+}
+
+void FindingsFolder::RemoveKept() const {
+  std::error_code ignored;
+  for (const auto& [fingerprint, texts] : kept_) {
+    // Not what Write, or another run, has put there since.
+    const bool ours = std::ranges::all_of(texts, [&](const auto& file) {
+      return TextIn(folder_ / fingerprint, file.first) == file.second;
+    });
+    if (ours) fs::remove_all(folder_ / fingerprint, ignored);
+  }
+  // A run that found nothing new leaves no folder behind. These fail where anything is in it.
+  if (!kept_.empty()) ::rmdir(folder_.c_str());
+  if (!kept_.empty() && new_) ::rmdir(folder_.parent_path().c_str());
+}
+
+std::vector<Finding> FindingsFolder::Triage(std::vector<Finding> raw, const std::string& contract,
+                                            const KnownFindings& known, Deferred& deferred,
+                                            const std::function<bool()>& stop) {
   std::vector<Finding> kept;
   // Of two findings with one fingerprint the first is kept; it stays expected only if both are.
   const auto have = [&](const Finding& finding) {
@@ -104,15 +163,16 @@ std::vector<Finding> Triage(std::vector<Finding> raw, const std::string& out,
     const Finding& found = triaged.finding();
     if (triaged.sure() && have(found)) continue;
     const auto is_known = [&] { return !found.expected_by_contract && !known.IsNew(found); };
-    if (!out.empty() && !(triaged.sure() && is_known())) {
+    if (!(triaged.sure() && is_known())) {
       if (!stop()) triaged.Minimize({.stop = stop});
       if (have(found)) continue;
-      if (!is_known()) deferred.Try([&] { Write(triaged, out); });
+      if (!is_known()) deferred.Try([&] { Write(triaged); });
     } else if (have(found)) {
       continue;
     }
     kept.push_back(found);
   }
+  if (!deferred.failed()) RemoveKept();
   return kept;
 }
 

@@ -3,15 +3,20 @@
 #ifndef QUALM_TOOLS_FINDINGS_H_
 #define QUALM_TOOLS_FINDINGS_H_
 
+#include <filesystem>
 #include <functional>
+#include <map>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "core/finding.h"
+#include "core/io/text_file.h"
 #include "properties/property.h"
 #include "tools/known.h"
 #include "tools/session.h"
+#include "triage/triaged.h"
 
 namespace qualm::tools {
 
@@ -31,19 +36,36 @@ Finding FindingOf(const Case& c, const Property& property, Subject& subject, con
 // Says once per subject that it crashed or hung, while the run goes on. Any thread.
 void Alarm(const Finding& finding);
 
-// Gives the check loop what it does not have itself: causes of failures, alarms, the end by a
-// signal.
-void Connect(CheckOptions& options);
+// The findings of a run below OUT: findings/<fingerprint>/{case.json, minimized.case.json,
+// explanation.txt}. A run that is killed has told what it had found: each failure lies there from
+// the moment when it is found, by the kind that it shows at first.
+class FindingsFolder {
+ public:
+  // Deletes what a killed run has left half done.
+  explicit FindingsFolder(const std::string& out);
 
-// Attributes, deduplicates by fingerprint, minimizes one of each and writes it all below `out`:
-// OUT/findings/<fingerprint>/{case.json, minimized.case.json, explanation.txt}. Each finding is on
-// disk before work on the next begins. `out` empty: nothing is written or minimized. A folder that
-// cannot be written does not lose the finding.
-// A known finding is neither minimized nor written: its evidence is elsewhere. Once `stop` says so,
-// findings are written as they are.
-std::vector<Finding> Triage(std::vector<Finding> raw, const std::string& out,
-                            const std::string& contract, const KnownFindings& known,
-                            Deferred& deferred, const std::function<bool()>& stop);
+  // Gives the check loop what it does not have itself: causes of failures, alarms, this folder, the
+  // end by a signal. This must outlive the loop.
+  void Connect(CheckOptions& options);
+
+  // Attributes, deduplicates by fingerprint, minimizes one of each and writes it all in the place
+  // of what Connect has written. Each finding is on disk before work on the next begins. A folder
+  // that cannot be written does not lose the finding. A known finding is neither minimized nor
+  // written: its evidence is elsewhere. Once `stop` says so, findings are written as they are.
+  std::vector<Finding> Triage(std::vector<Finding> raw, const std::string& contract,
+                              const KnownFindings& known, Deferred& deferred,
+                              const std::function<bool()>& stop);
+
+ private:
+  void Keep(const Finding& finding);
+  void Write(triage::Triaged& triaged) const;
+  void RemoveKept() const;
+
+  const std::filesystem::path folder_;      // OUT/findings
+  const bool new_;                          // OUT was not there
+  std::mutex mutex_;                        // of kept_
+  std::map<std::string, NamedTexts> kept_;  // what Keep has written, by fingerprint
+};
 
 }  // namespace qualm::tools
 

@@ -126,7 +126,6 @@ Question Ask(const Options& options, const std::function<void()>& begin) {
   const std::vector<Op> ops = Ops(options);
   begin();
   identify.seconds /= static_cast<double>(ops.size());
-  StopOnSignals();
   identify.stopped = Stopped;
   for (const Op op : ops) {
     question.results.push_back(Identify(answerer, op, question.conventions, identify));

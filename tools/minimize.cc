@@ -49,7 +49,6 @@ int RunMinimize(const Options& options) {
     throw InputError("--output: '-' is no file; without --output the case goes to stdout");
   RequireWritable(options, {{"--output", options.output}}, {options.path});
   session.Begin();
-  StopOnSignals();
   const triage::MinimizeResult result = triage::Minimize(
       c, *session.subjects.front(), property, {.max_calls = options.max_calls, .stop = Stopped});
 

@@ -1,56 +1,60 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/plot.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <spawn.h>
-#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
 #include <iterator>
+#include <string_view>
 
-#include "core/io/text_file.h"
+#include "core/io/json_text.h"
 #include "core/status.h"
 #include "tools/command.h"
 
 namespace qualm::tools {
 namespace {
 
-namespace fs = std::filesystem;
-
-// A folder of our own that goes away again.
-class TemporaryFolder {
+// A file in memory: nothing to clean up, also where this process is killed.
+class MemoryFile {
  public:
-  TemporaryFolder() {
-    std::string pattern = (fs::temp_directory_path() / "qualm-plot-XXXXXX").string();
-    if (mkdtemp(pattern.data()) == nullptr) throw Unavailable("gnuplot: no temporary folder");
-    path_ = pattern;
+  explicit MemoryFile(std::string_view text = "") : fd_(memfd_create("qualm-plot", MFD_CLOEXEC)) {
+    // What cannot be written is missing in the script, and gnuplot says so.
+    const ssize_t ignored = write(fd_, text.data(), text.size());
+    (void)ignored;
+    lseek(fd_, 0, SEEK_SET);
   }
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
+  ~MemoryFile() { close(fd_); }
+  MemoryFile(const MemoryFile&) = delete;
+  MemoryFile& operator=(const MemoryFile&) = delete;
+  int fd() const { return fd_; }
+  std::string Text() const {
+    struct stat status = {};
+    fstat(fd_, &status);
+    std::string text(static_cast<size_t>(status.st_size), '\0');
+    const ssize_t count = pread(fd_, text.data(), text.size(), 0);
+    text.resize(count < 0 ? 0 : static_cast<size_t>(count));
+    return text;
   }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  const fs::path& path() const { return path_; }
 
  private:
-  fs::path path_;
+  int fd_;
 };
 
-void RunGnuplot(const fs::path& folder) {
-  // The script names its files relatively; a path with blanks or quotes never reaches gnuplot.
+// What gnuplot draws to its stdout.
+std::string RunGnuplot(std::string_view text) {
+  const MemoryFile script(text), drawn, log;
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_addchdir_np(&actions, folder.c_str());
-  posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "log.txt", O_WRONLY | O_CREAT | O_TRUNC,
-                                   0600);
-  std::string program = "gnuplot", script = "plot.gp";
-  char* arguments[] = {program.data(), script.data(), nullptr};
+  posix_spawn_file_actions_adddup2(&actions, script.fd(), STDIN_FILENO);
+  posix_spawn_file_actions_adddup2(&actions, drawn.fd(), STDOUT_FILENO);
+  posix_spawn_file_actions_adddup2(&actions, log.fd(), STDERR_FILENO);
+  std::string program = "gnuplot";
+  char* arguments[] = {program.data(), nullptr};
   pid_t child = 0;
   const int error = posix_spawnp(&child, "gnuplot", &actions, nullptr, arguments, environ);
   posix_spawn_file_actions_destroy(&actions);
@@ -60,11 +64,11 @@ void RunGnuplot(const fs::path& folder) {
   while (waitpid(child, &status, 0) < 0) {
   }
   if (status != 0) {
-    std::ifstream log(folder / "log.txt");
-    std::string line;
-    std::getline(log, line);
-    throw Unavailable("gnuplot: failed: " + line);
+    const std::string words = log.Text();
+    throw Unavailable("gnuplot: failed: " + OneLine(words.substr(0, words.find('\n', 1))));
   }
+  if (drawn.Text().empty()) throw Unavailable("gnuplot: drew nothing");
+  return drawn.Text();
 }
 
 // gnuplot takes '...' strings; underscores would become subscripts.
@@ -125,15 +129,12 @@ std::vector<sweep::KinkReport> Kinks(const std::vector<Line>& lines, size_t n) {
 std::string SweepSvg(const Case& base, const std::vector<sweep::Result>& results) {
   const std::vector<Line> lines = Lines(results);
   if (lines.empty()) throw InputError("--plot: no subject could run the sweep");
-  const TemporaryFolder folder;
   const std::vector<int32_t>& codes = lines.front().result->codes;
   const size_t outputs = lines.front().result->curves.size();
   const size_t columns = outputs > 1 ? 2 : 1;
   const size_t rows = (outputs + columns - 1) / columns;
 
-  std::string data = "# code";
-  for (size_t n = 0; n < outputs; ++n) data += fmt::format(" exact{}", n);
-  data += "\n";
+  std::string data;
   for (size_t i = 0; i < codes.size(); ++i) {
     data += fmt::format("{}", codes[i]);
     for (size_t n = 0; n < outputs; ++n) {
@@ -142,11 +143,11 @@ std::string SweepSvg(const Case& base, const std::vector<sweep::Result>& results
     }
     data += "\n";
   }
-  WriteTextFile((folder.path() / "data.txt").string(), data);
 
-  std::string script = fmt::format(
+  std::string script = "$data << end_of_data\n" + data + "end_of_data\n";
+  script += fmt::format(
       "set terminal svg size 1200,{} dynamic font 'sans,12' noenhanced background 'white'\n"
-      "set output 'plot.svg'\nset multiplot layout {},{}\n"
+      "set multiplot layout {},{}\n"
       "set grid lc rgb '#dddddd'\nset key outside bottom center horizontal samplen 2\n"
       "set xlabel 'input code (every element)'\nset ylabel 'output code'\n",
       340 * rows, rows, columns);
@@ -168,23 +169,17 @@ std::string SweepSvg(const Case& base, const std::vector<sweep::Result>& results
       height = height < 0.5 ? 0.97 : height - 0.08;
     }
     const size_t first = 2 + n * per_output;
-    script += fmt::format(
-        "plot 'data.txt' using 1:{} with lines lw 5 lc rgb '#cccccc' title 'exact'", first);
+    script +=
+        fmt::format("plot $data using 1:{} with lines lw 5 lc rgb '#cccccc' title 'exact'", first);
     for (size_t i = 0; i < lines.size(); ++i) {
-      script += fmt::format(", '' using 1:{} with lines lw {} dt {} lc rgb '{}' title {}",
+      script += fmt::format(", $data using 1:{} with lines lw {} dt {} lc rgb '{}' title {}",
                             first + 1 + i, i % 2 == 0 ? 2 : 1.5, 1 + i % 4,
                             kColours[i % std::size(kColours)], Quoted(lines[i].title()));
     }
     script += "\n";
   }
   script += "unset multiplot\n";
-  WriteTextFile((folder.path() / "plot.gp").string(), script);
-  RunGnuplot(folder.path());
-
-  std::ifstream svg(folder.path() / "plot.svg", std::ios::binary);
-  std::string text{std::istreambuf_iterator<char>(svg), std::istreambuf_iterator<char>()};
-  if (text.empty()) throw Unavailable("gnuplot: drew nothing");
-  return text;
+  return RunGnuplot(script);
 }
 
 }  // namespace qualm::tools

@@ -19,6 +19,7 @@
 #include "tools/command.h"
 #include "tools/findings.h"
 #include "tools/session.h"
+#include "tools/stop.h"
 #include "triage/triaged.h"
 
 namespace qualm::tools {
@@ -189,6 +190,7 @@ void ReplayGolden(const std::string& file, const std::vector<Subject*>& subjects
   const auto replay_them = [&] { ReplayRecords(std::exchange(records, {}), subjects, replay); };
   try {
     ForEachGoldenRecord(file, [&](const GoldenRecord& record) {
+      if (Stopped()) return;
       records.push_back(record);
       if (records.size() == kAtOnce) replay_them();
     });
@@ -244,6 +246,7 @@ int RunReplay(const Options& options) {
 
   Replay replay{session, {}, {}};
   for (const std::string& file : files) {
+    if (Stopped()) break;
     const auto at = cases.find(file);
     deferred.Try([&] {
       if (at != cases.end()) {

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <set>
+#include <string_view>
 #include <vector>
 
 #include "core/io/text_file.h"
@@ -18,6 +19,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr std::string_view kHead =
+    "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>qualm report</title>";
 constexpr const char* kStyle = R"(
 :root { color-scheme: light dark; }
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 76rem; margin: 2rem auto; padding: 0 1rem; }
@@ -130,16 +133,21 @@ std::string BuildReport(const std::string& folder) {
                      ": holds neither sections/ nor findings/, expected an output folder of "
                      "qualm audit or check");
   }
-  std::string html = fmt::format(
-      "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>qualm report</title>"
-      "<meta name=\"viewport\" content=\"width=device-width\"><style>{}</style></head><body>\n"
-      "<h1>qualm report</h1>\n",
-      kStyle);
+  std::string html =
+      std::string(kHead) +
+      fmt::format(
+          "<meta name=\"viewport\" content=\"width=device-width\"><style>{}</style></head><body>\n"
+          "<h1>qualm report</h1>\n",
+          kStyle);
   for (const fs::path& stem : stems) html += Section(stem);
   if (!findings.empty()) html += "<h2>Findings</h2>\n";
   for (const fs::path& finding : findings) html += FindingHtml(finding);
   html += "</body></html>\n";
   const std::string path = (root / "index.html").string();
+  const std::string before = ReadAll(path);
+  if (!before.empty() && !before.starts_with(kHead)) {
+    throw InputError(path + ": is there and no report of qualm, expected another folder");
+  }
   WriteTextFile(path, html);
   return path;
 }

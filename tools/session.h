@@ -18,6 +18,7 @@
 #include "properties/engine.h"
 #include "tools/command.h"
 #include "tools/known.h"
+#include "tools/stop.h"
 
 namespace qualm::tools {
 
@@ -43,6 +44,7 @@ class Deferred {
   void Try(const std::function<void()>& work);  // keeps the first InputError
   // As Try, and also keeps Unavailable. The message begins with OPTION.
   void Try(const std::string& option, const std::function<void()>& work);
+  bool failed() const { return !error_.empty(); }
   void Throw() const;  // throws the error that was kept, if there is one
 
  private:
@@ -68,7 +70,8 @@ std::string TotalsLine(const Totals& totals);
 // One run of a verb.
 class Session {
  public:
-  explicit Session(const CommonOptions& options) : options_(options) {}
+  // From here on an interrupt ends the run with what there is (stop.h).
+  explicit Session(const CommonOptions& options) : options_(options) { StopOnSignals(); }
 
   // Makes the subjects, gives them the contract if it is not "", and lists them in the document.
   void Open(const std::vector<std::string>& names, const std::string& contract);

@@ -5,8 +5,9 @@
 
 namespace qualm::tools {
 
-// From here on SIGINT, SIGTERM and SIGHUP only make Stopped() true. One more, a second later or
-// more, ends the process at once. Signals that were ignored stay so (nohup).
+// From here on (a second call changes nothing) SIGINT, SIGTERM and SIGHUP only make Stopped() true.
+// One more, a second later or more, ends the process at once. Signals that were ignored stay so
+// (nohup).
 void StopOnSignals();
 // Any thread.
 bool Stopped();

@@ -213,6 +213,7 @@ int RunSweep(const Options& options) {
   session.totals.cases = 1;
   std::vector<sweep::Result> results;
   for (const auto& subject : session.subjects) {
+    if (Stopped()) break;
     results.push_back(sweep::Run(base, *subject, codes));
     session.Print("{}", SweepSummary(results.back()));
     if (EqualsObserved(base, results.back()))

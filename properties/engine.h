@@ -32,8 +32,8 @@ struct Totals {
 
 // How a case is judged.
 struct Judging {
-  // Findings kept per fingerprint-before-attribution (op, property, subject); the rest only
-  // counted.
+  // Findings kept per fingerprint-before-attribution (op, property, subject, kind if it shows); the
+  // rest only counted.
   int64_t findings_per_property = 3;
   // A case that a subject does not take is brought into its limits first (properties/adapt.h).
   bool adapt = false;

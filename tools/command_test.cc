@@ -384,6 +384,108 @@ TEST_F(Command, AuditDeletesNothingOfOthers) {
   EXPECT_FALSE(std::filesystem::exists(folder() / "mine/sections/00-mine.txt"));
 }
 
+// Who reads meanwhile, or comes after a run that was killed, finds a whole document.
+TEST_F(Command, AFullDiskLeavesTheEarlierDocument) {
+  const Ran first = Qualm({"list", "properties", "--json", "r.json"});
+  ASSERT_EQ(first.status, 0) << first.err;
+  const std::string before = Read("r.json");
+  const Ran full = Shell("ulimit -f 1; '" QUALM_BINARY_DIR
+                         "/bin/qualm' list properties --json r.json > /dev/null");
+  EXPECT_EQ(full.status, 2) << full.err;
+  EXPECT_EQ(full.err,
+            "qualm: --json: r.json: file: cannot be written (File too large), expected a "
+            "writable path\n");
+  EXPECT_EQ(Read("r.json"), before);
+  const auto files = std::distance(std::filesystem::directory_iterator(folder()), {});
+  EXPECT_EQ(files, 1) << "a temporary was left behind";
+}
+
+// None of these ends by itself when it is read.
+TEST_F(Command, WhatIsNoFileIsRefusedAtOnce) {
+  std::filesystem::create_directories(folder() / "cases");
+  std::filesystem::copy(by_hand_, folder() / "cases");
+  std::filesystem::create_directories(folder() / "out/findings/one");
+  ASSERT_EQ(
+      Shell("mkfifo cases/pipe.case.json cases/pipe.jsonl out/findings/one/explanation.txt && "
+            "ln -s /dev/zero cases/zero.case.json && mkdir cases/folder.case.json")
+          .status,
+      0);
+  const std::string no_file = ": file: is no regular file, expected a ";
+  ExpectBadInput({"replay", "cases/pipe.case.json", "-s", "native"},
+                 "cases/pipe.case.json" + no_file + "case file");
+  ExpectBadInput({"replay", "cases/pipe.jsonl"}, "cases/pipe.jsonl" + no_file + "recording file");
+  ExpectBadInput({"check", "-n", "1", "--baseline", "cases/pipe.jsonl"},
+                 "--baseline: cases/pipe.jsonl" + no_file + "baseline file");
+  ExpectBadInput({"report", "out"}, "out/findings/one/explanation.txt" + no_file + "report file");
+  // The good files are judged all the same.
+  const Ran all = Qualm({"replay", "cases", "-s", "native"});
+  EXPECT_EQ(all.status, 2);
+  EXPECT_NE(all.out.find("1 cases"), std::string::npos) << all.out;
+  ASSERT_FALSE(Lines(all.err).empty());
+  EXPECT_TRUE(
+      Lines(all.err).back().starts_with("qualm: cases/folder.case.json: file: is a directory"))
+      << all.err;
+}
+
+// A run of days that is killed has told what it found.
+TEST_F(Command, AKilledRunKeepsWhatItFound) {
+  const Ran ran =
+      Shell(QUALM_BINARY_DIR
+            "/bin/qualm check -s faulty:u8-as-s8 --op linear -p linear.matches_exact --time 48h "
+            "--out out 2> err & until ls out/findings/*/case.json; do sleep 0.05; done; "
+            "kill -KILL $!; wait $!");
+  EXPECT_EQ(ran.status, 128 + 9);
+  const std::string found = "out/findings/linear.matches_exact-faulty-u8-as-s8-unknown/";
+  EXPECT_NE(Read(found + "explanation.txt").find("linear.matches_exact fails on faulty:u8-as-s8"),
+            std::string::npos);
+  EXPECT_EQ(Qualm({"replay", "out", "-s", "faulty:u8-as-s8"}).status, 1);
+  EXPECT_EQ(Qualm({"report", "out"}).status, 0);
+  // A run that comes to its end puts the same finding, looked into, in its place.
+  EXPECT_EQ(Qualm({"check", "-s", "faulty:u8-as-s8", "--op", "linear", "-p", "linear.matches_exact",
+                   "-n", "200", "--out", "out"})
+                .status,
+            1);
+  int findings = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder() / "out/findings")) {
+    EXPECT_FALSE(entry.path().string().ends_with("-unknown")) << entry.path();
+    ++findings;
+  }
+  EXPECT_GT(findings, 0);
+}
+
+// As soon as the process catches the signal at all, long before the first case.
+TEST_F(Command, AnInterruptInTheFirstMomentsStillGivesAResult) {
+  const Ran ran = Shell(QUALM_BINARY_DIR
+                        "/bin/qualm check -s native -s 'pipe:sleep 2; exit 3' --time 600s & "
+                        "until grep -q 'SigCgt:.*[4-7c-f]...$' /proc/$!/status; do :; done; "
+                        "kill -TERM $!; wait $!");
+  EXPECT_EQ(ran.status, 3) << "the subject that never came: " << ran.err;
+  const Ran native = Shell(QUALM_BINARY_DIR
+                           "/bin/qualm check -s native --time 600s --json r.json & "
+                           "until grep -q 'SigCgt:.*[4-7c-f]...$' /proc/$!/status; do :; done; "
+                           "kill -TERM $!; wait $!");
+  EXPECT_EQ(native.status, 128 + 15) << native.err;
+  EXPECT_EQ(Json::parse(Read("r.json"))["schema"], "qualm.result/1");
+}
+
+TEST_F(Command, AuditAndReportLeaveForeignFiles) {
+  for (const char* name : {"index.html", "result.json"}) {
+    std::filesystem::create_directories(folder() / "site");
+    Write(std::string("site/") + name, "mine");
+    ExpectBadInput({"audit", "--budget", "1s", "--out", "site", "-s", "native"},
+                   std::string("--out: site/") + name + " is there and not from qualm audit");
+    EXPECT_EQ(Read(std::string("site/") + name), "mine");
+    std::filesystem::remove_all(folder() / "site");
+  }
+  std::filesystem::create_directories(folder() / "site/findings/one");
+  Write("site/index.html", "mine");
+  ExpectBadInput({"report", "site"}, "site/index.html: is there and no report of qualm");
+  EXPECT_EQ(Read("site/index.html"), "mine");
+  Write("site/index.html", "");
+  EXPECT_EQ(Qualm({"report", "site"}).status, 0);
+  EXPECT_EQ(Qualm({"report", "site"}).status, 0) << "its own report is replaced";
+}
+
 TEST_F(Command, FullStdoutIsNoSuccess) {
   const std::string qualm = QUALM_BINARY_DIR "/bin/qualm";
   EXPECT_EQ(Shell("'" + qualm + "' list ops > /dev/full").status, 2);

@@ -90,8 +90,8 @@ void FindingsFolder::Connect(CheckOptions& options) {
     return triage::Attribute(c, verdict, subject).kind;
   };
   options.found = [this](const Finding& finding) {
+    Keep(finding);  // first: who is told of a finding can rely on its file
     Alarm(finding);
-    Keep(finding);
   };
   options.stop = Stopped;
 }

@@ -171,6 +171,28 @@ TEST_F(ForeignCommand, LongCommandsHaveFindingsToo) {
   EXPECT_EQ(files.size(), 2u);
 }
 
+// Once in a thousand calls: neither lost among the wrong numbers, nor taken for them.
+TEST_F(ForeignCommand, WhatFailsNowAndThenIsFound) {
+  const std::string plugin = "plugin:" QUALM_BINARY_DIR "/lib/qualm_broken.so";
+  for (const Bad& bad :
+       {Bad{"crash-now-and-then", "nondeterminism", "crashed: killed by SIGABRT"},
+        Bad{"hang-now-and-then", "nondeterminism", "hung: gave no answer within"}}) {
+    const Ran ran = Qualm({"check", "--adapt", "--op", "linear", "-p", "matches_exact", "-s",
+                           plugin, "-n", "1500", "--json", "-", "--out", "out"},
+                          {std::string("QUALM_BROKEN=") + bad.how, "QUALM_TIME_LIMIT_MS=1000"});
+    EXPECT_EQ(ran.status, 1) << ran.err;
+    bool found = false;
+    for (const Json& finding : Document(ran)["findings"]) {
+      if (finding["explanation"].get<std::string>().find(bad.says) == std::string::npos) continue;
+      found = true;
+      EXPECT_EQ(finding["kind"], bad.kind) << finding["explanation"];
+      EXPECT_TRUE(fs::exists(folder() / finding["case_file"].get<std::string>()));
+    }
+    EXPECT_TRUE(found) << bad.how << ran.out.substr(0, 3000);
+    fs::remove_all(folder() / "out");
+  }
+}
+
 // A fingerprint is the name of a folder that CI uploads, and a baseline holds it for another
 // machine.
 TEST_F(ForeignCommand, FingerprintsNameThePluginAndNotItsPath) {

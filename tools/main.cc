@@ -9,6 +9,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -144,6 +145,8 @@ int Main(int argc, char** argv) {
 int main(int argc, char** argv) {
   qualm::tools::FillStandardStreams();
   qualm::tools::KeepMemory();
+  // A file that may not grow further is a file that cannot be written.
+  std::signal(SIGXFSZ, SIG_IGN);
   try {
     return qualm::tools::Main(argc, argv);
   } catch (const qualm::InputError& error) {

@@ -18,7 +18,10 @@ Triaged::Triaged(Finding finding, Subject& subject,
     sure_ = true;
     return;
   }
-  fails_ = judged.verdict.failed();
+  // A subject that crashed and now gives wrong numbers has two faults, and the crash is the rare
+  // one.
+  const bool broke = finding_.kind == FindingKind::kCrash || finding_.kind == FindingKind::kHang;
+  fails_ = judged.verdict.failed() && (!broke || judged.attribution.kind == finding_.kind);
   if (fails_ && judged.attribution.ambiguous && known) PreferKnown(known, judged);
   sure_ = fails_ && judged.attribution.complete && judged.attribution.causes.size() <= 1;
   if (fails_) {
@@ -26,7 +29,9 @@ Triaged::Triaged(Finding finding, Subject& subject,
   } else {
     // It failed once and does not fail again: that is the finding.
     finding_.kind = FindingKind::kNondeterminism;
-    finding_.explanation += "; did not fail when it was run again";
+    finding_.explanation += judged.verdict.failed()
+                                ? "; did not fail like this when it was run again"
+                                : "; did not fail when it was run again";
     sure_ = true;
   }
 }

@@ -38,6 +38,28 @@ int Recurse(volatile char* above) {
   return for_ever ? Recurse(frame) + frame[0] : frame[0];
 }
 
+// Takes all the address space that its process may have, and keeps it.
+void TakeMemory() {
+  for (size_t bytes = size_t{1} << 30; bytes >= 4096; bytes /= 2) {
+    while (mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+                -1, 0) != MAP_FAILED) {
+    }
+  }
+}
+
+// A process that outlives this one and holds all that is open here.
+void LeaveAChild() {
+  if (fork() == 0) {
+    for (;;) pause();
+  }
+}
+
+// Once in that many calls of this process.
+bool EachTime(int calls) {
+  static int count = 0;
+  return ++count % calls == 0;
+}
+
 void WriteToSocket(const void* from, size_t bytes) {
   if (write(3, from, bytes) != static_cast<ssize_t>(bytes)) std::abort();
 }
@@ -67,6 +89,23 @@ int32_t Run(const qualm_problem* p) {
   }
   // NOLINTNEXTLINE(performance-no-int-to-ptr): a wild pointer is the point
   if (Is("crash")) *reinterpret_cast<volatile int*>(static_cast<intptr_t>(zero) + 16) = 1;
+  if (Is("ignore-segv") || Is("swallow-segv")) {
+    signal(SIGSEGV, Is("ignore-segv") ? SIG_IGN : [](int) {});
+    // NOLINTNEXTLINE(performance-no-int-to-ptr): a wild pointer is the point
+    *reinterpret_cast<volatile int*>(static_cast<intptr_t>(zero) + 16) = 1;
+  }
+  if (Is("descriptors")) {
+    while (dup(0) >= 0) {
+    }
+    return QUALM_FAILED;
+  }
+  if (Is("keep-memory")) TakeMemory();
+  if (Is("leave-a-child") || Is("leave-a-child-and-exit")) LeaveAChild();
+  if (Is("leave-a-child-and-exit")) std::_Exit(17);
+  if (Is("crash-now-and-then") && EachTime(1000)) std::abort();
+  if (Is("hang-now-and-then") && EachTime(1000)) {
+    while (for_ever) usleep(1000);
+  }
   if (Is("crash-on-9") && x[0] == 9) std::abort();
   if (Is("abort")) std::abort();
   if (Is("kill")) raise(SIGKILL);
@@ -77,7 +116,7 @@ int32_t Run(const qualm_problem* p) {
   if (Is("hang")) {
     while (for_ever) usleep(1000);
   }
-  if (Is("write-past")) y[rows * columns] = 7;
+  if (Is("write-past") || Is("entry-ignore-segv")) y[rows * columns] = 7;
   if (Is("write-before")) y[-1] = 7;
   if (Is("write-slack")) reinterpret_cast<uint8_t*>(y + rows * columns)[3] = 7;
   if (Is("write-gap") && rows > 1) Row(p->y, 0)[columns] = 7;
@@ -163,6 +202,7 @@ extern "C" const qualm_plugin* qualm_plugin_entry(void) {
     while (for_ever) usleep(1000);
   }
   if (Is("entry-exit")) std::_Exit(5);
+  if (Is("entry-ignore-segv")) signal(SIGSEGV, SIG_IGN);
   if (Is("entry-garbage")) WriteToSocket("this is not a message of the protocol", 37);
   static qualm_plugin plugin{};
   plugin.size = Is("wrong-size") ? 40 : sizeof plugin;

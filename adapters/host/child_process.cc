@@ -15,6 +15,7 @@
 #include <cstring>
 #include <thread>
 
+#include "adapters/host/patience.h"
 #include "core/status.h"
 
 extern char** environ;  // NOLINT(readability-redundant-declaration): POSIX declares it nowhere
@@ -23,7 +24,7 @@ namespace qualm {
 namespace {
 
 // A dying process gets this long until it is killed.
-constexpr auto kDyingGrace = std::chrono::seconds(2);
+constexpr int kDyingGraceMs = 2000;
 
 // "NAME=value" of this process, `changes` applied.
 std::vector<std::string> Environment(const EnvironmentChanges& changes) {
@@ -141,7 +142,8 @@ std::string ChildProcess::Reap(bool dying, const std::function<void()>& meanwhil
   const pid_t pid = std::exchange(pid_, 0);
   if (pid == 0) return "ended before";
   if (!dying) KillGroup(pid);
-  const auto deadline = std::chrono::steady_clock::now() + kDyingGrace;
+  Patience patience;
+  patience.Begin(pid, kDyingGraceMs);
   auto pause = std::chrono::microseconds(50);
   bool killed = !dying;
   for (;;) {
@@ -152,7 +154,7 @@ std::string ChildProcess::Reap(bool dying, const std::function<void()>& meanwhil
     if (waited < 0 && errno == EINTR) continue;
     if (waited < 0) return "ended, nobody knows how (SIGCHLD is ignored)";
     if (gone.si_pid == pid) break;
-    if (std::chrono::steady_clock::now() > deadline) {
+    if (patience.More() == 0) {
       KillGroup(pid);
       killed = true;
       continue;

@@ -38,6 +38,8 @@ class ForeignSubject : public BasicSubject {
   std::string InstructionSet() const override;
   std::string Version() const override;
 
+  // A hang was counted as one on a machine so busy that it may be none.
+  virtual bool machine_was_busy() const = 0;
   // What the plugin or program said of itself when it started.
   virtual const PluginInfo& info() const = 0;
   // Throws Unavailable where the process reports another instruction set than `wanted` ("" takes
@@ -54,11 +56,14 @@ class ForeignSubject : public BasicSubject {
   virtual std::string CannotSend(const Case& c) const = 0;
   // One run of a case that CannotRun let pass.
   virtual Outcome Send(const Case& c, const RunContext& context) = 0;
-  // Counts the hangs of all instances of this name. After the third, CannotRun gives the name up,
-  // because each hang costs seconds.
-  void CountHang() const;
+  // The outcome of Send, but a hang on a busy machine is asked again, alone. Counts the hangs of
+  // all instances of this name. After the third, CannotRun gives the name up, because each hang
+  // costs seconds.
+  Outcome Sure(Outcome outcome, const Case& c, const RunContext& context);
 
  private:
+  void CountHang() const;
+
   std::string name_;
 };
 

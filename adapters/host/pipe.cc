@@ -189,8 +189,7 @@ std::vector<Outcome> PipeSubject::RunMany(std::span<const Case> cases, const Run
     }
     std::vector<Outcome> answers = child_->Ask(questions);
     for (size_t i = 0; i < answers.size(); ++i) {
-      if (answers[i].status == RunStatus::kHung) CountHang();
-      outcomes[places[i]] = Cleaned(std::move(answers[i]));
+      outcomes[places[i]] = Sure(Cleaned(std::move(answers[i])), cases[places[i]], context);
     }
     at = answers.size() < places.size() ? places[answers.size()] : cases.size();
   }

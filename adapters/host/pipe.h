@@ -28,6 +28,7 @@ class PipeSubject : public ForeignSubject {
   PipeSubject(std::string name, PipeOptions options);
 
   const PluginInfo& info() const override { return info_; }
+  bool machine_was_busy() const override { return child_->machine_was_busy(); }
   // Keeps several cases in flight.
   std::vector<Outcome> RunMany(std::span<const Case> cases, const RunContext& context) override;
 

@@ -27,10 +27,8 @@ constexpr size_t kInFlight = 16;
 constexpr size_t kToWriteMax = size_t{1} << 20;
 constexpr size_t kReadBytes = size_t{64} << 10;
 constexpr size_t kErrorBytesKept = size_t{2} << 10;
-// A child from which nothing comes may have ended unnoticed.
-constexpr std::chrono::milliseconds kLookAfter{100};
 // A child that does not read can still answer what it has read.
-constexpr auto kDeafGrace = std::chrono::seconds(2);
+constexpr int kDeafGraceMs = 2000;
 
 // Longest answer to a case: many times what any float takes, and room for a sentence.
 size_t AnswerBytesMax(const Case& c, bool want_acc) {
@@ -164,8 +162,7 @@ void PipeChild::Start() {
   Spawn();
   to_write_ = PipeHelloLine();
   std::string_view line;
-  const Event event = NextLine(Clock::now() + std::chrono::milliseconds(options_.start_limit_ms),
-                               kPipeHelloBytesMax, &line);
+  const Event event = NextLine(options_.start_limit_ms, kPipeHelloBytesMax, &line);
   const std::string who = "the child did not say what it offers: ";
   if (event == Event::kTimeout) {
     Reap(/*dying=*/false);
@@ -237,10 +234,10 @@ void PipeChild::DrainErrors() {
   }
 }
 
-PipeChild::Event PipeChild::NextLine(Clock::time_point deadline, size_t bytes_max,
-                                     std::string_view* line) {
-  if (deaf_) deadline = std::min(deadline, Clock::now() + kDeafGrace);
-  bool gone = false;
+PipeChild::Event PipeChild::NextLine(int limit_ms, size_t bytes_max, std::string_view* line) {
+  patience_.Begin(process_->pid(), limit_ms);
+  if (deaf_) patience_.Limit(kDeafGraceMs);
+  bool gone = false, last_look = false;
   for (;;) {
     const size_t end = read_.find('\n', searched_);
     const size_t length = std::min(end, read_.size()) - line_begin_;
@@ -253,17 +250,17 @@ PipeChild::Event PipeChild::NextLine(Clock::time_point deadline, size_t bytes_ma
     searched_ = read_.size();
     if (at_end_) return Event::kClosed;
 
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
-    if (left.count() <= 0) {
+    if (last_look) {
       if (process_->Ended()) return Event::kClosed;
       return deaf_ ? Event::kDeaf : Event::kTimeout;
     }
+    const int left = patience_.More();
+    last_look = left == 0;
     std::array<pollfd, 3> polled{
         {{.fd = stdout_.get(), .events = POLLIN, .revents = 0},
          {.fd = stderr_.get(), .events = POLLIN, .revents = 0},
          {.fd = to_write_.empty() ? -1 : stdin_.get(), .events = POLLOUT, .revents = 0}}};
-    const auto wait = gone ? std::chrono::milliseconds(0) : std::min(left, kLookAfter);
-    const int events = poll(polled.data(), polled.size(), static_cast<int>(wait.count()));
+    const int events = poll(polled.data(), polled.size(), gone ? 0 : left);
     if (events < 0) continue;  // EINTR
     if (events == 0) {
       // A process that the child started may hold its stdout open after the child has ended. Then
@@ -274,7 +271,7 @@ PipeChild::Event PipeChild::NextLine(Clock::time_point deadline, size_t bytes_ma
     }
     if (polled[2].revents != 0) {
       Write();
-      if (deaf_) deadline = std::min(deadline, Clock::now() + kDeafGrace);
+      if (deaf_) patience_.Limit(kDeafGraceMs);
     }
     if (polled[1].revents != 0) DrainErrors();
     if (polled[0].revents != 0) ReadSome();
@@ -293,9 +290,7 @@ std::vector<Outcome> PipeChild::Ask(std::span<const Question> questions) {
       return answers;
     }
   }
-  const auto limit = std::chrono::milliseconds(options_.time_limit_ms);
   const uint64_t first_id = next_id_;
-  auto deadline = Clock::now() + limit;
   size_t asked = 0;
   while (answers.size() < questions.size()) {
     const size_t at = answers.size();
@@ -308,7 +303,7 @@ std::vector<Outcome> PipeChild::Ask(std::span<const Question> questions) {
     const Question& question = questions[at];
     const size_t bytes_max = AnswerBytesMax(*question.problem, question.want_acc);
     std::string_view line;
-    const Event event = NextLine(deadline, bytes_max, &line);
+    const Event event = NextLine(options_.time_limit_ms, bytes_max, &line);
     if (event != Event::kLine) {
       answers.push_back(Failed(event, bytes_max));
       return answers;
@@ -322,7 +317,6 @@ std::vector<Outcome> PipeChild::Ask(std::span<const Question> questions) {
       answers.push_back(Garbage("answered " + Shown(line) + ": " + error.what()));
       return answers;
     }
-    deadline = Clock::now() + limit;
   }
   return answers;
 }

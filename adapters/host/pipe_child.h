@@ -6,7 +6,6 @@
 
 #include <sys/types.h>
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -16,6 +15,7 @@
 #include <vector>
 
 #include "adapters/host/child_process.h"
+#include "adapters/host/patience.h"
 #include "core/case.h"
 #include "core/io/pipe_json.h"
 #include "core/subject.h"
@@ -45,6 +45,8 @@ class PipeChild {
   PipeChild& operator=(const PipeChild&) = delete;
 
   const PipeHello& hello() const { return hello_; }
+  // The last hang may be the machine's, not the child's.
+  bool machine_was_busy() const { return patience_.machine_was_busy(); }
 
   // 0 if none is running.
   pid_t pid() const { return process_ ? process_->pid() : 0; }
@@ -59,14 +61,14 @@ class PipeChild {
   std::vector<Outcome> Ask(std::span<const Question> questions);
 
  private:
-  using Clock = std::chrono::steady_clock;
   enum class Event : uint8_t { kLine, kClosed, kDeaf, kTimeout, kTooLong };
 
   void Start();
   void Spawn();
-  // The next line of the child's stdout, valid until the next call. Meanwhile writes what is to be
+  // The next line of the child's stdout, valid until the next call, or what comes instead within
+  // `limit_ms` of the child's time. Meanwhile writes what is to be
   // written and drains stderr.
-  Event NextLine(Clock::time_point deadline, size_t bytes_max, std::string_view* line);
+  Event NextLine(int limit_ms, size_t bytes_max, std::string_view* line);
   // Throws InputError if the child has already said more.
   void RequireSilence() const;
   void Write();
@@ -81,6 +83,7 @@ class PipeChild {
   std::string LastWords() const;
 
   PipeOptions options_;
+  Patience patience_;
   PipeHello hello_;
   bool introduced_ = false;
   std::optional<ChildProcess> process_;

@@ -4,6 +4,7 @@
 #include "adapters/host/pipe.h"
 
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -420,6 +421,55 @@ TEST(PipeSubject, AccumulatorsOnlyWhereTheyAreOffered) {
   const Outcome without = has_not.Run(SmallCase(9), {.want_acc = true});
   ASSERT_TRUE(without.ok()) << without.detail;
   EXPECT_FALSE(without.acc.has_value());
+}
+
+// Processes that do nothing but take the one processor that this thread and its children have.
+class BusyProcessor {
+ public:
+  explicit BusyProcessor(int processes) {
+    sched_getaffinity(0, sizeof before_, &before_);
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    for (int cpu = 0; cpu < CPU_SETSIZE && CPU_COUNT(&one) == 0; ++cpu) {
+      if (CPU_ISSET(cpu, &before_)) CPU_SET(cpu, &one);
+    }
+    sched_setaffinity(0, sizeof one, &one);
+    for (int i = 0; i < processes; ++i) {
+      const pid_t spinner = fork();
+      if (spinner == 0) {
+        for (volatile bool for_ever = true; for_ever;) {
+        }
+      }
+      spinners_.push_back(spinner);
+    }
+  }
+  ~BusyProcessor() {
+    for (const pid_t spinner : spinners_) {
+      kill(spinner, SIGKILL);
+      waitpid(spinner, nullptr, 0);
+    }
+    sched_setaffinity(0, sizeof before_, &before_);
+  }
+
+ private:
+  cpu_set_t before_;
+  std::vector<pid_t> spinners_;
+};
+
+// A child that works on for a time is no hang for standing in line with others; one that never ends
+// is, also there.
+TEST(PipeSubject, ASlowMachineMakesNoHangs) {
+  if (!std::filesystem::exists("/proc/self/schedstat")) GTEST_SKIP() << "no /proc/self/schedstat";
+  const std::string work = "n=0; while [ $n -lt 100000 ]; do n=$((n + 1)); done";
+  const BusyProcessor busy(15);
+  PipeSubject works("pipe:works", Options(Shell(work), 1000));
+  const auto start = std::chrono::steady_clock::now();
+  const Outcome outcome = works.Run(SmallCase(9), {});
+  const auto took = std::chrono::steady_clock::now() - start;
+  EXPECT_TRUE(outcome.ok()) << outcome.detail;
+  EXPECT_GT(took, std::chrono::milliseconds(1000)) << "not slow enough to show anything";
+  PipeSubject hangs("pipe:hangs for ever", Options(Shell("while :; do :; done"), 200));
+  EXPECT_EQ(Name(hangs.Run(SmallCase(9), {}).status), "hung");
 }
 
 TEST(PipeSubject, AfterThreeHangsItIsGivenUp) {

@@ -341,7 +341,30 @@ Outcome PluginHost::Call(const qualm_problem& problem, const RunContext& context
              std::move(why));
 }
 
+namespace {
+
+void CatchTraps() {
+  for (const int number : {SIGSEGV, SIGBUS, SIGFPE, SIGILL}) {
+    struct sigaction action{};
+    action.sa_sigaction = OnTrap;
+    action.sa_flags = SA_SIGINFO | SA_ONSTACK;
+    sigemptyset(&action.sa_mask);
+    sigaction(number, &action, nullptr);
+  }
+}
+
+// Should the parent be killed during a hang, nobody else would end this process.
+volatile sig_atomic_t parent = 0;
+extern "C" void OnAlarm(int) {
+  constexpr unsigned kLookAgainAfter = 5;
+  if (getppid() != parent) _exit(0);
+  alarm(kLookAgainAfter);
+}
+
+}  // namespace
+
 void ReportTrapsTo(int fd, Mailbox* mailbox) {
+  parent = getppid();
   trap_mailbox = mailbox;
   trap_fd = fd;
   // A stack of its own: a stack overflow is a trap as well. 64 KiB hold the AVX-512 and AMX state.
@@ -351,13 +374,11 @@ void ReportTrapsTo(int fd, Mailbox* mailbox) {
   stack.ss_sp = memory.get();
   stack.ss_size = kStackBytes;
   sigaltstack(&stack, nullptr);
-  for (const int number : {SIGSEGV, SIGBUS, SIGFPE, SIGILL}) {
-    struct sigaction action{};
-    action.sa_sigaction = OnTrap;
-    action.sa_flags = SA_SIGINFO | SA_ONSTACK;
-    sigemptyset(&action.sa_mask);
-    sigaction(number, &action, nullptr);
-  }
+  CatchTraps();
+  struct sigaction action{};
+  action.sa_handler = OnAlarm;
+  action.sa_flags = SA_RESTART;
+  sigaction(SIGALRM, &action, nullptr);
 }
 
 namespace {
@@ -403,13 +424,14 @@ int Serve(PluginHost& host, MessageChannel& channel, unsigned alarm_s) {
     const uint64_t sequence = channel.header().sequence;
     std::optional<RunRequest> request = DecodeRun(channel.payload());
     if (!request) return kBadUsage;
-    // Should the parent be killed during a hang, nobody else would end this process.
+    // A plugin may have handlers of its own since.
+    CatchTraps();
     alarm(alarm_s);
     Outcome outcome;
     try {
       outcome = host.Run(request->c, request->context);
     } catch (const std::bad_alloc&) {
-      outcome = Bad(RunStatus::kSkipped, "the problem does not fit the worker's memory limit");
+      outcome = Bad(RunStatus::kSkipped, std::string(kNoMemoryLeft));
     }
     alarm(0);
     EncodeOutcome(outcome, payload);

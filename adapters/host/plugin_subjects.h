@@ -21,6 +21,7 @@ class PluginSubject : public ForeignSubject {
   PluginSubject(std::string name, WorkerOptions options);
 
   const PluginInfo& info() const override { return worker_.info(); }
+  bool machine_was_busy() const override { return worker_.machine_was_busy(); }
 
  protected:
   std::string CannotSend(const Case& c) const override;

@@ -17,6 +17,7 @@
 #include <map>
 #include <memory>
 #include <regex>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -99,6 +100,13 @@ INSTANTIATE_TEST_SUITE_P(
         Misbehaviour{"garbage-answer", RunStatus::kGarbage, "answered 1234"},
         Misbehaviour{"garbage-message", RunStatus::kGarbage, "no answer in the worker's protocol"},
         Misbehaviour{"huge-message", RunStatus::kGarbage, "no answer in the worker's protocol"},
+        // Whatever the plugin has done to the handler of the signal.
+        Misbehaviour{"ignore-segv", RunStatus::kCrashed, "killed by SIGSEGV"},
+        Misbehaviour{"entry-ignore-segv", RunStatus::kTouchedOutside,
+                     "past the end of y (SIGSEGV)"},
+        Misbehaviour{"descriptors", RunStatus::kRefused, "said no"},
+        // Though the connection stays open.
+        Misbehaviour{"leave-a-child-and-exit", RunStatus::kCrashed, "exit status 17"},
         Misbehaviour{"close-socket", RunStatus::kCrashed, "exit status 0"},
         Misbehaviour{"close-and-stay", RunStatus::kCrashed, "closed its connection"},
         Misbehaviour{"refuse", RunStatus::kRefused, "said no [31m"},
@@ -131,6 +139,44 @@ TEST(Plugin, HangIsEndedAtTheTimeLimit) {
   EXPECT_GE(took, std::chrono::milliseconds(300));
   EXPECT_LT(took, std::chrono::seconds(10));
   EXPECT_EQ(kill(hung, 0), -1) << "the hung worker is still there";
+}
+
+// It returns from its own handler to the access that faults, for ever.
+TEST(Plugin, ASwallowedSignalIsAHang) {
+  WorkerOptions options = Broken("swallow-segv");
+  options.time_limit_ms = 300;
+  Worker worker(options);
+  EXPECT_EQ(Name(worker.Run(SmallCase(), {}).status), "hung");
+}
+
+TEST(Plugin, AProcessLeftBehindEndsWithTheWorker) {
+  std::set<pid_t> left;
+  {
+    Worker worker(Broken("leave-a-child"));
+    EXPECT_TRUE(worker.Run(SmallCase(), {}).ok());
+    std::ifstream children("/proc/" + std::to_string(worker.pid()) + "/task/" +
+                           std::to_string(worker.pid()) + "/children");
+    for (pid_t child = 0; children >> child;) left.insert(child);
+    ASSERT_EQ(left.size(), 1u);
+  }
+  // Killed; whoever adopted it may not have reaped it yet.
+  std::ifstream status("/proc/" + std::to_string(*left.begin()) + "/stat");
+  std::string number, name, state = "gone";
+  status >> number >> name >> state;
+  EXPECT_TRUE(state == "gone" || state == "Z" || state == "X") << state;
+}
+
+// Memory that a plugin keeps makes no case too large: that would hide it behind skips.
+TEST(Plugin, MemoryThatItKeepsIsNamed) {
+  Case larger = SmallCase();
+  larger.M = larger.N = 300;
+  larger.x = Tensor(DType::kU8, {300, 3});
+  larger.w = Tensor(DType::kS8, {300, 3});
+  Worker keeps(Broken("keep-memory"));
+  EXPECT_TRUE(keeps.Run(SmallCase(), {}).ok());
+  const Outcome outcome = keeps.Run(larger, {});
+  EXPECT_EQ(Name(outcome.status), "crashed") << outcome.detail;
+  EXPECT_EQ(outcome.detail, "uses up the memory of its process from call to call");
 }
 
 TEST(Plugin, WriteBeforeTheOutputIsSeen) {

@@ -22,6 +22,8 @@ using Result = MessageChannel::Result;
 
 // Longest hello, and longest sentence of the loader.
 constexpr size_t kHelloBytesMax = 64 * 1024;
+// The worker keeps buffers as large as the largest question; from here on they count.
+constexpr size_t kLargeQuestion = size_t{64} << 20;
 
 std::string FindWorker() {
   if (const char* path = std::getenv("QUALM_WORKER")) {
@@ -68,6 +70,8 @@ void Worker::Spawn(const std::string& worker_path) {
                        {-1, STDOUT_FILENO}};
   mailboxes_.emplace(memory.get());
   process_.emplace(child);
+  answers_ = 0;
+  largest_question_ = 0;
   socket_ = std::move(own);
   channel_.emplace(socket_.get(), &mailboxes_->to_worker(), &mailboxes_->from_worker());
 }
@@ -75,7 +79,7 @@ void Worker::Spawn(const std::string& worker_path) {
 void Worker::Start() {
   Spawn(FindWorker());
   const std::string who = "plugin '" + options_.plugin + "' ";
-  const Result result = channel_->Receive(kHelloBytesMax, options_.time_limit_ms);
+  const Result result = Receive(kHelloBytesMax);
   if (result == Result::kTimeout) {
     Reap(/*dying=*/false);
     throw Unavailable(who + "could not be loaded within " + std::to_string(options_.time_limit_ms) +
@@ -114,7 +118,29 @@ void Worker::Start() {
   throw Unavailable(who + "sent no message of this protocol while it was loaded");
 }
 
+Result Worker::Receive(size_t bytes_max) {
+  patience_.Begin(process_->pid(), options_.time_limit_ms);
+  bool gone = false;
+  const Result result = channel_->Receive(bytes_max, patience_.More(), [&] {
+    if (gone) return 0;
+    gone = process_->Ended();
+    return gone ? 1 : patience_.More();  // once more, for what it sent last
+  });
+  return result == Result::kTimeout && gone ? Result::kClosed : result;
+}
+
 Outcome Worker::Run(const Case& c, const RunContext& context) {
+  Outcome outcome = Ask(c, context);
+  if (outcome.status != RunStatus::kSkipped || outcome.detail != kNoMemoryLeft) return outcome;
+  if (answers_ == 1) return outcome;  // the case is too large
+  const bool had_large_ones = largest_question_ > kLargeQuestion;
+  Reap(/*dying=*/false);
+  Outcome anew = Ask(c, context);
+  if (!anew.ok() || had_large_ones) return anew;
+  return Bad(RunStatus::kCrashed, "uses up the memory of its process from call to call");
+}
+
+Outcome Worker::Ask(const Case& c, const RunContext& context) {
   if (!process_) {
     try {
       Start();
@@ -124,14 +150,17 @@ Outcome Worker::Run(const Case& c, const RunContext& context) {
     }
   }
   EncodeRun(c, context, payload_);
+  largest_question_ = std::max(largest_question_, payload_.size());
   const uint64_t sequence = ++sequence_;
   const Result sent = channel_->Send(MessageKind::kRun, sequence, payload_, options_.time_limit_ms);
   // Also where sending failed: a worker that died may have sent its trap before.
   const size_t answer_bytes_max =
       kHelloBytesMax + static_cast<size_t>(c.M * c.N) * (SizeOf(c.out_dtype) + SizeOf(DType::kS32));
-  const Result received = channel_->Receive(std::min(answer_bytes_max, kMessageBytesMax),
-                                            sent == Result::kTimeout ? 0 : options_.time_limit_ms);
+  const size_t bytes_max = std::min(answer_bytes_max, kMessageBytesMax);
+  const Result received =
+      sent == Result::kTimeout ? channel_->Receive(bytes_max, 0) : Receive(bytes_max);
   if (received != Result::kOk) return Failed(received);
+  ++answers_;
   if (channel_->header().kind == MessageKind::kTrap) {
     if (const std::optional<Trap> trap = DecodeTrap(channel_->payload())) {
       return FromTrap(*trap);

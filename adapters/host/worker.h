@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "adapters/host/child_process.h"
+#include "adapters/host/patience.h"
 #include "adapters/host/worker_message.h"
 #include "core/case.h"
 #include "core/executable.h"
@@ -47,12 +48,19 @@ class Worker {
   // new process.
   Outcome Run(const Case& c, const RunContext& context);
 
+  // The last hang may be the machine's, not the plugin's.
+  bool machine_was_busy() const { return patience_.machine_was_busy(); }
+
   // 0 if none is running.
   pid_t pid() const { return process_ ? process_->pid() : 0; }
 
  private:
   void Start();
   void Spawn(const std::string& worker_path);
+  // The next message. kTimeout once the worker has had its time; kClosed also where the worker has
+  // ended and a process that it left behind holds the connection.
+  MessageChannel::Result Receive(size_t bytes_max);
+  Outcome Ask(const Case& c, const RunContext& context);
   // Ends the process, and says in a sentence how it ended. `dying`: the process is about to end by
   // itself, and is waited for first.
   std::string Reap(bool dying);
@@ -65,6 +73,9 @@ class Worker {
   FileDescriptor socket_;
   uint64_t sequence_ = 0;
   std::optional<Mailboxes> mailboxes_;
+  int64_t answers_ = 0;          // of this process
+  size_t largest_question_ = 0;  // that it was sent, in bytes
+  Patience patience_;
   std::optional<MessageChannel> channel_;
   std::vector<uint8_t> payload_;
 };

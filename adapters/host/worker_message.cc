@@ -391,12 +391,17 @@ MessageChannel::Place MessageChannel::Await(int deadline_ms) {
   }
 }
 
-MessageChannel::Result MessageChannel::Receive(size_t bytes_max, int deadline_ms) {
+MessageChannel::Result MessageChannel::Receive(size_t bytes_max, int deadline_ms,
+                                               const std::function<int()>& more) {
   header_.bytes = 0;
-  if (in_ == nullptr) return ReceiveFromSocket(bytes_max, deadline_ms);
-  const Place place = Await(deadline_ms);
-  if (place == Place::kNowhere) return Result::kTimeout;
-  if (place == Place::kSocket) return ReceiveFromSocket(bytes_max, deadline_ms);
+  if (in_ == nullptr) return ReceiveFromSocket(bytes_max, deadline_ms, more);
+  Place place = Await(deadline_ms);
+  while (place == Place::kNowhere) {
+    deadline_ms = more ? more() : 0;
+    if (deadline_ms == 0) return Result::kTimeout;
+    place = Await(deadline_ms);
+  }
+  if (place == Place::kSocket) return ReceiveFromSocket(bytes_max, deadline_ms, more);
   ++seen_;
   // Read once and copied: what is checked stays as it was checked.
   MessageHeader header;
@@ -406,23 +411,29 @@ MessageChannel::Result MessageChannel::Receive(size_t bytes_max, int deadline_ms
   // Beside a message in the mailbox nobody says anything on the socket, but foreign code might. It
   // ends behind the sentence of a worker that leaves.
   const bool speaks = header.kind != MessageKind::kCannotLoad && SocketSpeaks();
-  if (total > Mailbox::kBytesMax || speaks) return ReceiveFromSocket(bytes_max, deadline_ms);
+  if (total > Mailbox::kBytesMax || speaks) return ReceiveFromSocket(bytes_max, deadline_ms, more);
   if (buffer_.size() < total) buffer_.resize(total);
   std::memcpy(buffer_.data(), in_->message.data(), total);
   header_ = header;
   return Result::kOk;
 }
 
-MessageChannel::Result MessageChannel::ReceiveFromSocket(size_t bytes_max, int deadline_ms) {
+MessageChannel::Result MessageChannel::ReceiveFromSocket(size_t bytes_max, int deadline_ms,
+                                                         const std::function<int()>& more) {
   constexpr size_t kFirstBytes = 64 * 1024;  // most messages arrive with one call
-  const auto deadline = DeadlineIn(deadline_ms);
+  auto deadline = DeadlineIn(deadline_ms);
   header_.bytes = 0;
   if (buffer_.size() < kFirstBytes) buffer_.resize(kFirstBytes);
   size_t have = 0;
   size_t total = sizeof(MessageHeader);
   bool header_seen = false;
   while (have < total) {
-    if (!WaitFor(fd_, POLLIN, deadline)) return Result::kTimeout;
+    if (!WaitFor(fd_, POLLIN, deadline)) {
+      const int more_ms = more ? more() : 0;
+      if (more_ms == 0) return Result::kTimeout;
+      deadline = DeadlineIn(more_ms);
+      continue;
+    }
     const ssize_t got = recv(fd_, buffer_.data() + have, buffer_.size() - have, MSG_DONTWAIT);
     if (got == 0) return have == 0 ? Result::kClosed : Result::kGarbage;
     if (got < 0) {

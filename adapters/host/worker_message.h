@@ -10,9 +10,11 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "adapters/host/mailbox.h"
@@ -28,6 +30,9 @@ inline constexpr int kWorkerFd = 3;
 inline constexpr int kWorkerMemoryFd = 4;
 // Longest message either side accepts, and so the largest problem a worker can be given.
 inline constexpr size_t kMessageBytesMax = size_t{1} << 30;
+// The worker's reason for a case that it has no memory for.
+inline constexpr std::string_view kNoMemoryLeft =
+    "the problem does not fit the worker's memory limit";
 // Longest string a plugin may hand over.
 inline constexpr size_t kPluginTextBytesMax = 200;
 
@@ -98,8 +103,9 @@ class MessageChannel {
   // deadline_ms: for the whole message; -1 waits for ever.
   Result Send(MessageKind kind, uint64_t sequence, std::span<const uint8_t> payload,
               int deadline_ms);
-  // kGarbage: no message of ours, one longer than `bytes_max`, or something behind it.
-  Result Receive(size_t bytes_max, int deadline_ms);
+  // kGarbage: no message of ours, one longer than `bytes_max`, or something behind it. Whenever
+  // `deadline_ms` have passed, `more` may give more milliseconds; 0 is the end.
+  Result Receive(size_t bytes_max, int deadline_ms, const std::function<int()>& more = nullptr);
 
   // Of the last message received; valid until the next message is received.
   const MessageHeader& header() const { return header_; }
@@ -113,7 +119,7 @@ class MessageChannel {
   Place Await(int deadline_ms);
   bool SocketSpeaks() const;  // or has ended
   bool Posted() const { return in_->posted.load(std::memory_order_acquire) != seen_; }
-  Result ReceiveFromSocket(size_t bytes_max, int deadline_ms);
+  Result ReceiveFromSocket(size_t bytes_max, int deadline_ms, const std::function<int()>& more);
 
   int fd_;
   Mailbox* out_;

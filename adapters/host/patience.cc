@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "adapters/host/patience.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <system_error>
+
+namespace qualm {
+namespace {
+
+// How often a waiting parent looks after its child.
+constexpr std::chrono::milliseconds kLook{100};
+// Nobody waits longer than this many times the limit.
+constexpr int kMostTimes = 20;
+
+using TimesInLine = std::map<pid_t, int64_t>;
+
+// The second number of a schedstat file is the time in line (Linux, Documentation/scheduler).
+void Read(const std::string& task, pid_t thread, TimesInLine& times) {
+  std::ifstream file(task + "/schedstat");
+  int64_t run = 0, in_line = 0;
+  if (file >> run >> in_line) times[thread] = in_line;
+}
+
+void ReadProcess(pid_t process, TimesInLine& times) {
+  std::error_code error;
+  const std::string tasks = "/proc/" + std::to_string(process) + "/task";
+  for (std::filesystem::directory_iterator entry(tasks, error), end; !error && entry != end;
+       entry.increment(error)) {
+    const std::string task = entry->path().string();
+    const auto thread = static_cast<pid_t>(std::atoi(entry->path().filename().c_str()));
+    if (times.contains(thread)) continue;
+    Read(task, thread, times);
+    std::ifstream children(task + "/children");
+    for (pid_t child = 0; children >> child;) ReadProcess(child, times);
+  }
+}
+
+// The longest of the child's threads, which may have stood in line side by side; and this thread's,
+// which is the next to work when the child is done.
+constexpr pid_t kOwn = 0;
+TimesInLine Look(pid_t child) {
+  TimesInLine times;
+  ReadProcess(child, times);
+  Read("/proc/thread-self", kOwn, times);
+  return times;
+}
+
+}  // namespace
+
+void Patience::Begin(pid_t child, int limit_ms) {
+  begun_ = Clock::now();
+  limit_ = Milliseconds(limit_ms);
+  waited_ = {};
+  // Cases follow each other in microseconds: what was seen a moment ago is near enough.
+  if (child == child_ && begun_ - looked_ < kLook) return;
+  child_ = child;
+  looked_ = begun_;
+  before_ = Look(child);
+}
+
+void Patience::Limit(int limit_ms) {
+  const auto elapsed = std::chrono::duration_cast<Milliseconds>(Clock::now() - begun_);
+  limit_ = std::min(limit_, elapsed - waited_ + Milliseconds(limit_ms));
+}
+
+int Patience::More() {
+  const auto elapsed = std::chrono::duration_cast<Milliseconds>(Clock::now() - begun_);
+  if (elapsed >= limit_) {
+    std::chrono::nanoseconds longest{}, own{};
+    for (const auto& [thread, now] : Look(child_)) {
+      const auto known = before_.find(thread);
+      const std::chrono::nanoseconds since(now - (known == before_.end() ? 0 : known->second));
+      if (thread == kOwn) {
+        own = since;
+      } else {
+        longest = std::max(longest, since);
+      }
+    }
+    waited_ = std::min(elapsed, std::chrono::duration_cast<Milliseconds>(longest + own));
+    if (elapsed >= kMostTimes * limit_) return 0;
+  }
+  const auto left = std::clamp(limit_ - (elapsed - waited_), Milliseconds(0), kLook);
+  return static_cast<int>(left.count());
+}
+
+}  // namespace qualm

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// How long a child may take. On a busy machine a child that works as fast as ever answers late, and
+// that is no hang.
+#ifndef QUALM_ADAPTERS_HOST_PATIENCE_H_
+#define QUALM_ADAPTERS_HOST_PATIENCE_H_
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+
+namespace qualm {
+
+// The time that passes for a child, without the time that its threads, those of the processes that
+// it has started, and the thread that waits for it have stood in line for a processor. Where the
+// system does not tell (no /proc/PID/schedstat), it is the time on the clock. Not thread-safe.
+class Patience {
+ public:
+  // The child has `limit_ms` from now on.
+  void Begin(pid_t child, int limit_ms);
+  // From now on at most `limit_ms` more.
+  void Limit(int limit_ms);
+  // Milliseconds to wait for the child until this is asked again; 0: it has had its time.
+  int More();
+  // When More said 0: has it been kept waiting for more than a tenth of its time?
+  bool machine_was_busy() const { return waited_ > limit_ / 10; }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  using Milliseconds = std::chrono::milliseconds;
+
+  pid_t child_ = 0;
+  Clock::time_point begun_, looked_;
+  Milliseconds limit_{}, waited_{};
+  std::map<pid_t, int64_t> before_;  // nanoseconds in line, by thread, at looked_
+};
+
+}  // namespace qualm
+
+#endif  // QUALM_ADAPTERS_HOST_PATIENCE_H_

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+// What adapters/contracts.cc declares of a library excuses that library, in the versions it was
+// seen in and for that fault. It excuses nobody who promises the same numbers.
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "adapters/registry.h"
+#include "core/contract.h"
+#include "core/rng.h"
+#include "core/subject.h"
+#include "oracles/conventions/convention.h"
+#include "properties/engine.h"
+#include "properties/gen/gen.h"
+#include "properties/test_subject.h"
+
+namespace qualm {
+namespace {
+
+// Gives what a convention gives, after `fault` has had its way with the outcome.
+class Follower : public TestSubject {
+ public:
+  using Fault = std::function<void(Outcome&)>;
+
+  Follower(const std::string& convention, std::string name, std::string version, Fault fault)
+      : TestSubject(
+            [=](const Case& c, const RunContext&) {
+              Outcome outcome = Good(FindConvention(convention)->run(c).y);
+              fault(outcome);
+              return outcome;
+            },
+            std::move(name)),
+        version_(std::move(version)) {
+    set_contract({convention});
+    cannot_run = [=](const Case& c) { return FindConvention(convention)->cannot_run(c); };
+  }
+  std::string Version() const override { return version_; }
+
+ private:
+  std::string version_;
+};
+
+CheckResult Judged(Subject& subject, Op op, const std::string& glob, int cases) {
+  Judging judging;
+  judging.attribute = [](const Case&, const Verdict& verdict, Subject&) {
+    return verdict.kind.value_or(FindingKind::kUnknown);
+  };
+  CheckResult result;
+  for (int i = 0; i < cases; ++i) {
+    Case c = gen::Draw(op, static_cast<uint64_t>(i));
+    if (op == Op::kMaxPool) {  // what the library takes
+      c.relu = false;
+      c.out_min = RangeOf(c.out_dtype).min;
+      c.out_max = RangeOf(c.out_dtype).max;
+    }
+    CheckCase(c, {&subject}, glob, result, judging);
+  }
+  return result;
+}
+
+TEST(Excuses, OfStrayAccessesAreForTheLibraryItsVersionsAndTheFault) {
+  RegisterAllSubjects();
+  struct Stray {
+    const char* name;
+    const char* version;
+    const char* detail;
+    bool excused;
+  };
+  for (const Stray& stray :
+       {Stray{"onednn", "oneDNN 2.6.3", "wrote 1 byte before the start of y (SIGSEGV)", true},
+        Stray{"onednn", "oneDNN 2.6.3", "wrote 63 bytes past the end of y (SIGSEGV)", false},
+        Stray{"onednn", "oneDNN 2.7.0", "wrote 1 byte before the start of y (SIGSEGV)", false},
+        Stray{"plugin:mine.so", "oneDNN 2.6.3", "wrote 1 byte before the start of y", false},
+        Stray{"plugin:mine.so", "mine 1", "wrote 63 bytes past the end of y (SIGSEGV)", false}}) {
+    Follower subject("onednn2@avx2", stray.name, stray.version, [&](Outcome& outcome) {
+      outcome.status = RunStatus::kTouchedOutside;
+      outcome.detail = stray.detail;
+    });
+    for (const char* claim : {"no_stray_access", "alignment_and_stride"}) {
+      const CheckResult result = Judged(subject, Op::kMaxPool, claim, 60);
+      const int64_t failed = result.totals.of(Judgement::kFailed);
+      const int64_t expected = result.totals.of(Judgement::kExpected);
+      EXPECT_GT(failed + expected, 0);
+      EXPECT_EQ(stray.excused ? failed : expected, 0)
+          << stray.name << " " << stray.version << ": " << stray.detail << " " << claim;
+    }
+  }
+}
+
+// A cache in PyTorch is declared. An answer that is wrong at random is no cache.
+TEST(Excuses, OfMemoryAreForTheLibraryAlone) {
+  RegisterAllSubjects();
+  const std::string convention = "torch-onednn@vnni";
+  const auto make = [&](const std::string& name, int one_in) {
+    auto rng = std::make_shared<Rng>(7);
+    return std::make_unique<Follower>(convention, name, "PyTorch 1.13.1", [=](Outcome& outcome) {
+      if (outcome.y.empty() || one_in == 0 || !rng->Chance(1, one_in)) return;
+      const int32_t code = outcome.y.IntAt(0);
+      outcome.y.SetInt(0, code == RangeOf(outcome.y.dtype()).max ? code - 1 : code + 1);
+    });
+  };
+  // Anew it is right: the excuse was that only this instance remembers.
+  SubjectKind kind;
+  kind.kind = "stranger";
+  kind.names = [] { return std::vector<std::string>{}; };
+  kind.make = [=](const std::string& name) { return make(name, 0); };
+  SubjectRegistry::Get().Add(kind);
+  const auto child = make("stranger:child", 50);
+  const CheckResult result = Judged(*child, Op::kLinear, "*", 400);
+  EXPECT_GT(result.totals.of(Judgement::kPassed), 100);
+  EXPECT_GT(result.totals.of(Judgement::kFailed), 0);
+  EXPECT_EQ(result.totals.of(Judgement::kExpected), 0);
+
+  int rows = 0;
+  const auto library = make("torch@onednn+vnni", 0);
+  for (const ExpectedDivergence& row : SubjectRegistry::Get().expected()) {
+    if (row.kind != Name(FindingKind::kNondeterminism)) continue;
+    const auto concerns = [&](const Subject& subject) {
+      return Concerns(row, subject, subject.contract(), "linear", row.property);
+    };
+    rows += concerns(*library) ? 1 : 0;
+    EXPECT_FALSE(concerns(*child));
+  }
+  EXPECT_EQ(rows, 1);
+}
+
+// But where the convention itself departs from exact, whoever keeps it departs too.
+TEST(Excuses, OfConventionsAreForAllWhoKeepThem) {
+  RegisterAllSubjects();
+  const Follower plugin("fbgemm@avx2", "plugin:mine.so", "mine 1", [](Outcome&) {});
+  int rows = 0;
+  for (const ExpectedDivergence& row : SubjectRegistry::Get().expected()) {
+    if (!Concerns(row, plugin, plugin.contract(), "linear", row.property)) continue;
+    EXPECT_NE(row.property, "environment");
+    ++rows;
+  }
+  EXPECT_GT(rows, 1);
+}
+
+}  // namespace
+}  // namespace qualm

@@ -93,11 +93,16 @@ void RequireWritable(const std::string& option, const std::string& path) {
     if (access(path.c_str(), W_OK) != 0) fail(std::strerror(errno));
     return;
   }
-  const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-  if (file < 0 && errno == EEXIST) return;  // a link to a file that does not exist yet
-  if (file < 0) fail(std::strerror(errno));
+  // A file that has no name is gone with this process; not every file system has such files.
+  const std::string folder = std::filesystem::path(path).parent_path().string();
+  int file = open(folder.empty() ? "." : folder.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666);
+  if (file < 0) {
+    file = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (file < 0 && errno == EEXIST) return;  // a link to a file that does not exist yet
+    if (file < 0) fail(std::strerror(errno));
+    unlink(path.c_str());
+  }
   close(file);
-  unlink(path.c_str());
 }
 
 void RequireApart(const std::vector<std::pair<std::string, std::string>>& written,

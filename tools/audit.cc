@@ -194,9 +194,11 @@ void Audit::ClearFolder() const {
     throw InputError("--out: " + out.string() +
                      " is in use by another audit, expected another folder");
   }
+  RemoveTemporaries(out.string());
   for (const fs::path& folder : {sections_, findings}) {
-    fs::remove_all(folder, error);
-    if (error) throw InputError("--out: cannot delete " + folder.string() + ": " + error.message());
+    RemoveFolder(folder.string());
+    if (fs::exists(fs::symlink_status(folder, error)))
+      throw InputError("--out: cannot delete " + folder.string());
   }
   MakeFolder("--out", sections_.string());
 }

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 #include <sstream>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -451,6 +452,34 @@ TEST_F(Command, AKilledRunKeepsWhatItFound) {
     ++findings;
   }
   EXPECT_GT(findings, 0);
+}
+
+TEST_F(Command, TwoRunsShareAFolder) {
+  const std::string run = QUALM_BINARY_DIR
+      "/bin/qualm check -s faulty:u8-as-s8 --op linear -p linear.matches_exact -n 60 -s "
+      "faulty:k-tail "
+      "--out out --json ";
+  const Ran ran = Shell(run + "a.json > a & first=$!; " + run +
+                        "b.json > b & second=$!; "
+                        "wait $first && exit 9; wait $second && exit 9; exit 0");
+  EXPECT_EQ(ran.status, 0) << ran.err;
+  for (const char* name : {"a.json", "b.json"}) {
+    const Json document = Json::parse(Read(name));
+    EXPECT_FALSE(document["findings"].empty());
+    for (const Json& finding : document["findings"]) {
+      const std::filesystem::path file(finding["case_file"].get<std::string>());
+      EXPECT_FALSE(Json::parse(Read(file)).empty()) << file;
+      EXPECT_NE(Read(file.parent_path() / "explanation.txt"), "");
+    }
+  }
+  std::set<std::string> claims;
+  for (const auto& entry : std::filesystem::directory_iterator(folder() / "out/findings")) {
+    const std::string name = entry.path().filename().string();
+    EXPECT_TRUE(name.starts_with("linear.matches_exact-faulty-")) << name;
+    EXPECT_FALSE(name.ends_with("-unknown")) << name;
+    claims.insert(name);
+  }
+  EXPECT_EQ(claims.size(), 2u);
 }
 
 // As soon as the process catches the signal at all, long before the first case.

@@ -130,13 +130,12 @@ void FindingsFolder::Write(triage::Triaged& triaged) const {
 }
 
 void FindingsFolder::RemoveKept() const {
-  std::error_code ignored;
   for (const auto& [fingerprint, texts] : kept_) {
     // Not what Write, or another run, has put there since.
     const bool ours = std::ranges::all_of(texts, [&](const auto& file) {
       return TextIn(folder_ / fingerprint, file.first) == file.second;
     });
-    if (ours) fs::remove_all(folder_ / fingerprint, ignored);
+    if (ours) RemoveFolder((folder_ / fingerprint).string());
   }
   // A run that found nothing new leaves no folder behind. These fail where anything is in it.
   if (!kept_.empty()) ::rmdir(folder_.c_str());

@@ -232,6 +232,21 @@ void RemoveAll(const fs::path& path) {
   fs::remove_all(path, ignored);
 }
 
+int OpenFolder(const fs::path& folder) {
+  return ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+}
+
+// An empty folder.
+Descriptor LockedFolder(const fs::path& temporary) {
+  Descriptor lock(OpenLocked(temporary, [&] {
+    ::mkdir(temporary.c_str(), 0777);
+    return OpenFolder(temporary);
+  }));
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(temporary, ignored)) RemoveAll(entry.path());
+  return lock;
+}
+
 // The files of the earlier folder that are none of ours, without copying them.
 void KeepOthers(const fs::path& earlier, const fs::path& folder, const NamedTexts& files) {
   using Options = fs::copy_options;
@@ -270,19 +285,12 @@ void WriteFolder(const std::string& path, const NamedTexts& files) {
   // Before the folder, which is there for a moment only.
   std::vector<Descriptor> unnamed;
   for (const auto& [name, text] : files) unnamed.push_back(Unnamed(FolderOf(path), path, 0, text));
-  const auto open = [&](const fs::path& folder) {
-    return ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-  };
-  const Descriptor lock(OpenLocked(temporary, [&] {
-    ::mkdir(temporary.c_str(), 0777);
-    return open(temporary);
-  }));
+  const Descriptor lock = LockedFolder(temporary);
   if (!lock.ok()) CannotWrite(path, "cannot be created");
   // Locked too, since it gets the name of the temporary.
-  const Descriptor earlier(open(path));
+  const Descriptor earlier(OpenFolder(path));
   if (earlier.ok()) Lock(earlier.get(), LOCK_EX);
   try {
-    for (const auto& entry : fs::directory_iterator(temporary)) fs::remove_all(entry.path());
     for (size_t i = 0; i < files.size(); ++i) {
       const auto& [name, text] = files[i];
       if (text.empty() || (unnamed[i].ok() && Link(unnamed[i], temporary / name))) continue;
@@ -304,6 +312,15 @@ void WriteFolder(const std::string& path, const NamedTexts& files) {
     throw;
   }
   SyncFolder(FolderOf(path));
+}
+
+void RemoveFolder(const std::string& path) {
+  const fs::path temporary = TemporaryOf(path);
+  const Descriptor lock = LockedFolder(temporary);
+  const Descriptor earlier(OpenFolder(path));
+  if (earlier.ok()) Lock(earlier.get(), LOCK_EX);  // as above
+  if (lock.ok() && earlier.ok()) ::rename(path.c_str(), temporary.c_str());
+  RemoveAll(temporary);
 }
 
 void RemoveTemporaries(const std::string& folder) {

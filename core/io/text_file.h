@@ -35,6 +35,9 @@ void WriteTextFile(const std::string& path, std::string_view text);
 using NamedTexts = std::vector<std::pair<std::string, std::string>>;
 void WriteFolder(const std::string& path, const NamedTexts& files);
 
+// Deletes the folder in one step, likewise. Nothing happens where there is none.
+void RemoveFolder(const std::string& path);
+
 // Is this a name of what a writer that was killed may leave behind (".NAME.qualm-tmp")? No reader
 // takes such a file or folder for a result.
 bool IsTemporary(std::string_view name);

@@ -160,6 +160,9 @@ TEST_P(TextFile, FoldersAppearWhole) {
   EXPECT_EQ(Read(path + "/case") + Read(path + "/notes") + Read(path + "/deeper/notes"),
             "2minemine too");
   EXPECT_EQ(Names(), Set{"found"});
+  RemoveFolder(path);
+  RemoveFolder(path);
+  EXPECT_EQ(Names(), Set{});
   EXPECT_TRUE(Error([&] {
                 WriteFolder(Path("no/where"), {{"case", "1"}});
               }).starts_with(Path("no/where") + ": file: cannot be created"));
@@ -190,6 +193,7 @@ void WriteForEver(const std::string& folder) {
   for (char letter = 'a';; letter = letter == 'z' ? 'a' : static_cast<char>(letter + 1)) {
     WriteTextFile(folder + "/file", Long(letter));
     WriteFolder(folder + "/found", {{"one", Long(letter)}, {"two", Long(letter)}});
+    RemoveFolder(folder + "/new-" + letter);
     WriteFolder(folder + "/new-" + letter, {{"one", Long(letter)}, {"two", Long(letter)}});
   }
 }
@@ -241,12 +245,14 @@ TEST_P(TextFile, WritersOfOneNameDoNotDisturbEachOther) {
         WriteTextFile(Path("file"), Long(letter));
         WriteFolder(Path("found"), {{"one", Long(letter)}, {"two", Long(letter)}});
         RemoveTemporaries(folder_.string());  // as a run does that begins meanwhile
+        RemoveFolder(Path("removed"));
+        WriteFolder(Path("removed"), {{"one", Long(letter)}, {"two", Long(letter)}});
       }
     });
   }
   for (std::thread& writer : writers) writer.join();
   ExpectWhole(folder_);
-  EXPECT_EQ(Names(), (Set{"file", "found"}));
+  EXPECT_EQ(Names(), (Set{"file", "found", "removed"}));
 }
 
 INSTANTIATE_TEST_SUITE_P(FileSystems, TextFile, testing::Bool(), [](const auto& info) {

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "core/io/case_json.h"
+#include "core/io/text_file.h"
 #include "core/status.h"
 #include "oracles/exact/exact.h"
 #include "proofs/layer_certificate.h"
@@ -92,7 +93,7 @@ class Certify {
     for (const Judged& judged : judged_) Report(judged);
     if (!options_.certificate.empty()) {
       session_.deferred.Try("--certificate", [&] {
-        WriteFile(options_.certificate, proofs::CertificateText(certificates_));
+        WriteTextFile(options_.certificate, proofs::CertificateText(certificates_));
       });
     }
     session_.document.extra.emplace_back("certify", json_);

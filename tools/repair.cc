@@ -12,6 +12,7 @@
 
 #include "core/io/case_json.h"
 #include "core/io/npy.h"
+#include "core/io/text_file.h"
 #include "core/status.h"
 #include "oracles/exact/exact.h"
 #include "proofs/directed.h"
@@ -179,14 +180,14 @@ class Repair {
     const std::string stem = (fs::path(options_.out) / (layer.stem() + "." + scheme.name)).string();
     session_.deferred.Try("--out", [&] {
       MakeFolder("--out", options_.out);
-      WriteFile(stem + ".weights.npy", NpyOf(repaired.w));
-      WriteFile(stem + ".order.npy", NpyOf(OrderOf(*remedy.rebuilt)));
+      WriteTextFile(stem + ".weights.npy", NpyOf(repaired.w));
+      WriteTextFile(stem + ".order.npy", NpyOf(OrderOf(*remedy.rebuilt)));
       WriteCaseFile(repaired, stem + ".case.json");
       Scheme same = proofs::SchemeFor(scheme, repaired);
       const proofs::Proof proof = proofs::Certify(repaired, same, remedy.x);
-      WriteFile(stem + ".certificate.json",
-                proofs::CertificateText(std::vector{
-                    proofs::CertificateOf(layer.name, repaired, same, remedy.x, proof)}));
+      WriteTextFile(stem + ".certificate.json",
+                    proofs::CertificateText(std::vector{
+                        proofs::CertificateOf(layer.name, repaired, same, remedy.x, proof)}));
     });
     session_.Print("    {}: written to {}.*\n", remedy.name, stem);
   }

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
-#include <sstream>
 #include <set>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -414,7 +414,10 @@ TEST_F(Command, WhatIsNoFileIsRefusedAtOnce) {
   const std::string no_file = ": file: is no regular file, expected a ";
   ExpectBadInput({"replay", "cases/pipe.case.json", "-s", "native"},
                  "cases/pipe.case.json" + no_file + "case file");
-  ExpectBadInput({"replay", "cases/pipe.jsonl"}, "cases/pipe.jsonl" + no_file + "recording file");
+  const Ran recording = Qualm({"replay", "cases/pipe.jsonl"});
+  EXPECT_EQ(recording.status, 2);
+  EXPECT_TRUE(recording.err.ends_with("cases/pipe.jsonl" + no_file + "recording file\n"))
+      << recording.err;
   ExpectBadInput({"check", "-n", "1", "--baseline", "cases/pipe.jsonl"},
                  "--baseline: cases/pipe.jsonl" + no_file + "baseline file");
   ExpectBadInput({"report", "out"}, "out/findings/one/explanation.txt" + no_file + "report file");

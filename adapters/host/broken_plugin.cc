@@ -99,12 +99,12 @@ int32_t Run(const qualm_problem* p) {
     }
     return QUALM_FAILED;
   }
-  if (Is("keep-memory")) TakeMemory();
+  if (Is("keep-memory") || (Is("keep-memory-later") && EachTime(2))) TakeMemory();
   if (Is("leave-a-child") || Is("leave-a-child-and-exit")) LeaveAChild();
   if (Is("leave-a-child-and-exit")) std::_Exit(17);
   if (Is("crash-now-and-then") && EachTime(1000)) std::abort();
   if (Is("hang-now-and-then") && EachTime(1000)) {
-    while (for_ever) usleep(1000);
+    while (for_ever) pause();
   }
   if (Is("crash-on-9") && x[0] == 9) std::abort();
   if (Is("abort")) std::abort();

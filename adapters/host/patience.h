@@ -23,8 +23,9 @@ class Patience {
   void Limit(int limit_ms);
   // Milliseconds to wait for the child until this is asked again; 0: it has had its time.
   int More();
-  // When More said 0: has it been kept waiting for more than a tenth of its time?
-  bool machine_was_busy() const { return waited_ > limit_ / 10; }
+  // When More said 0: did it get less than a fifth of the processor that it wanted? Then even that
+  // much waiting may hide more of it.
+  bool machine_was_busy() const { return waited_ > 4 * limit_; }
 
  private:
   using Clock = std::chrono::steady_clock;

@@ -314,8 +314,13 @@ Outcome PluginHost::Run(const Case& c, const RunContext& context) {
   // Before the answer: what a call computed that also did damage is worth nothing.
   if (const std::optional<Placement::Damage> damage = placement_.Inspect()) return Report(*damage);
   if (!called.ok()) return called;
-  called.y = Gather(placement_.y());
-  if (problem.acc != nullptr) called.acc = Gather(placement_.acc());
+  try {
+    called.y = Gather(placement_.y());
+    if (problem.acc != nullptr) called.acc = Gather(placement_.acc());
+  } catch (const std::bad_alloc&) {
+    return Bad(RunStatus::kCrashed,
+               "took all the memory of its process, and none is left for its answer");
+  }
   return called;
 }
 

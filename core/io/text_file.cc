@@ -239,8 +239,11 @@ int OpenFolder(const fs::path& folder) {
 // An empty folder.
 Descriptor LockedFolder(const fs::path& temporary) {
   Descriptor lock(OpenLocked(temporary, [&] {
-    ::mkdir(temporary.c_str(), 0777);
-    return OpenFolder(temporary);
+    for (;;) {
+      if (::mkdir(temporary.c_str(), 0777) != 0 && errno != EEXIST) return -1;
+      const int fd = OpenFolder(temporary);
+      if (fd >= 0 || errno != ENOENT) return fd;  // ENOENT: somebody has just deleted it
+    }
   }));
   std::error_code ignored;
   for (const auto& entry : fs::directory_iterator(temporary, ignored)) RemoveAll(entry.path());

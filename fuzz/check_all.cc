@@ -10,6 +10,8 @@
 
 #include "core/io/case_json.h"
 #include "core/status.h"
+#include "fuzz/canary.h"
+#include "fuzz/watch.h"
 #include "properties/adapt.h"
 #include "properties/engine.h"
 #include "properties/property.h"
@@ -36,11 +38,16 @@ CheckerOptions OptionsFromEnvironment(CheckerOptions options) {
   options.properties = Setting("QUALM_FUZZ_PROPERTIES", options.properties);
   options.artifacts = Setting("QUALM_FUZZ_ARTIFACTS", options.artifacts);
   options.every = !Setting("QUALM_FUZZ_EVERY", options.every ? "yes" : "").empty();
+  options.state = Setting("QUALM_FUZZ_STATE", options.state);
+  options.canary = !Setting("QUALM_FUZZ_CANARY", options.canary ? "on" : "").empty();
   return options;
 }
 
 Checker::Checker(CheckerOptions options) : options_(std::move(options)) {
   subjects_ = MakeSubjects(SubjectRegistry::Get().Expand(options_.subject), options_.contract);
+  if (options_.canary) {
+    for (auto& subject : subjects_) subject = std::make_unique<CanarySubject>(std::move(subject));
+  }
   const bool matched = std::ranges::any_of(
       AllOps(), [&](Op op) { return !PropertiesAbout(op, options_.properties).empty(); });
   if (!matched) {
@@ -51,6 +58,12 @@ Checker::Checker(CheckerOptions options) : options_(std::move(options)) {
     throw InputError("QUALM_FUZZ_ARTIFACTS: '" + options_.artifacts +
                      "' is no folder, expected one that exists");
   }
+  if (options_.state.empty()) return;
+  if (!std::filesystem::is_directory(std::filesystem::path(options_.state) / kInbox)) {
+    throw InputError("QUALM_FUZZ_STATE: '" + options_.state +
+                     "' is no folder of qualm fuzz, expected its --state");
+  }
+  collector_.emplace(options_.state);
 }
 
 std::string Checker::SubjectNames() const {
@@ -102,6 +115,21 @@ std::optional<Finding> Checker::Check(const Case& c) {
   return found;
 }
 
+void Checker::Collect(const Case& c) {
+  WatchPage* const watch = Watched();
+  const auto judge = options_.every ? JudgeAll : JudgeInTurn;
+  for (const auto& subject : subjects_) {
+    const std::optional<Case> taken = AdaptTo(*subject, c);
+    if (!taken) continue;
+    MemoSubject memo(*subject);
+    judge(*taken, memo, options_.properties, [&](const Property& property, const Verdict& verdict) {
+      if (watch != nullptr) ++watch->verdicts[static_cast<size_t>(verdict.judgement)];
+      if (verdict.failed()) collector_->Take(*taken, property, *subject, verdict);
+      return true;
+    });
+  }
+}
+
 void OpenChecker() { OpenChecker(nullptr); }
 
 void OpenChecker(const MakeOwnSubject& make) {
@@ -124,6 +152,7 @@ void OpenChecker(const MakeOwnSubject& make) {
 
 void CheckAll(const Case& c) {
   QUALM_CHECK(TheChecker() != nullptr);
+  if (TheChecker()->collects()) return TheChecker()->Collect(c);
   const std::optional<Finding> finding = TheChecker()->Check(c);
   if (!finding) return;
   std::fprintf(stderr, "qualm: finding %s: %s (%s)\n", finding->fingerprint().c_str(),

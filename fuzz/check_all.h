@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every fuzz target does with a case: judge it by every applicable property, and on a failure
-// write it down first and trap afterwards.
+// What every fuzz target does with a case: judge it by every applicable property. On a failure it
+// writes the case down first; then it traps, or in a campaign goes on.
 #ifndef QUALM_FUZZ_CHECK_ALL_H_
 #define QUALM_FUZZ_CHECK_ALL_H_
 
@@ -14,6 +14,7 @@
 #include "core/own_subject.h"
 #include "core/subject.h"
 #include "core/verdict.h"
+#include "fuzz/collector.h"
 
 namespace qualm::fuzz {
 
@@ -23,11 +24,15 @@ struct CheckerOptions {
   std::string properties = "*";        // glob
   std::string artifacts = ".";         // where findings are written
   bool every = false;                  // judge by every property, not in turn (JudgeInTurn)
+  // The state folder of a campaign, which gets the failures (collector.h): the fuzz target goes on.
+  // "": the first failure ends the fuzz target.
+  std::string state = "";
+  bool canary = false;  // plant a fault in every subject (canary.h)
 };
 
-// From QUALM_FUZZ_SUBJECT, QUALM_FUZZ_CONTRACT, QUALM_FUZZ_PROPERTIES, QUALM_FUZZ_ARTIFACTS and
-// QUALM_FUZZ_EVERY (not empty: every property judges every case): a fuzzing engine takes no options
-// of ours. What they do not set stays as given.
+// From QUALM_FUZZ_SUBJECT, QUALM_FUZZ_CONTRACT, QUALM_FUZZ_PROPERTIES, QUALM_FUZZ_ARTIFACTS,
+// QUALM_FUZZ_STATE, QUALM_FUZZ_CANARY and QUALM_FUZZ_EVERY (the last two: anything but empty): a
+// fuzzing engine takes no options of ours. What they do not set stays as given.
 CheckerOptions OptionsFromEnvironment(CheckerOptions options = {});
 
 // One thread.
@@ -42,6 +47,10 @@ class Checker {
   // can go wrong, then with the cause.
   std::optional<Finding> Check(const Case& c);
 
+  // In a campaign: hands every failure of every subject to the collector.
+  bool collects() const { return collector_.has_value(); }
+  void Collect(const Case& c);
+
   // Names of the subjects, separated by blanks.
   std::string SubjectNames() const;
 
@@ -52,6 +61,7 @@ class Checker {
 
   CheckerOptions options_;
   std::vector<std::unique_ptr<Subject>> subjects_;
+  std::optional<Collector> collector_;
 };
 
 // Makes the process's checker from the environment; prints one line and exits with status 2 or 3
@@ -61,7 +71,7 @@ void OpenChecker();
 void OpenChecker(const MakeOwnSubject& make);
 
 // Judges the case with that checker. On a failure: one line on stderr, then a trap, which is how
-// engines learn of it.
+// engines learn of it. In a campaign nothing of both.
 void CheckAll(const Case& c);
 
 }  // namespace qualm::fuzz

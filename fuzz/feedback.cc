@@ -9,6 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "fuzz/watch.h"
+
 namespace qualm::fuzz {
 namespace {
 
@@ -108,6 +110,7 @@ void ClearDistances() { std::fill_n(distance_counters, std::size(distance_counte
 void ReportDistances(const Case& c) {
   if (!FeedbackIsOn()) return;
   const headroom::Headroom measures = headroom::Measure(c);
+  NoteDistances(measures);
   LightCounters(measures, distance_counters);
   // Only operations with a window have many forms: the forms of any other operation would only make
   // the inputs near a hazard rarer. A case whose every output is clamped shows no error.

@@ -4,6 +4,9 @@
 //   NAME_replay PATH...                      every file, and every file in every folder, by every
 //                                            property
 //   NAME_replay --runs N [--seed S] PATH...  N random mutations of these (or of nothing)
+//   NAME_replay --keep DIR [--seconds T] [--runs N] [--seed S] PATH...
+//                                            mutations of these and of each input that came closer
+//                                            to a hazard, which go into DIR (qualm fuzz)
 //   NAME_replay --encode CASE.json OUT       a case as input of the op targets
 //   NAME_replay --decode OP IN               the case that bytes stand for, as JSON
 //   NAME_replay --list-ops                   the operations, a line each
@@ -14,6 +17,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <chrono>
 #include <csignal>
 #include <cstdint>
 #include <cstdio>
@@ -22,10 +26,12 @@
 #include <fstream>
 #include <iterator>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "core/content_name.h"
 #include "core/io/case_json.h"
 #include "core/io/text_file.h"
 #include "core/op.h"
@@ -37,6 +43,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
 extern "C" __attribute__((weak)) int LLVMFuzzerInitialize(int* argc, char*** argv);
 extern "C" __attribute__((weak)) size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size,
                                                                 size_t size_max, unsigned seed);
+// The counters of fuzz/feedback.cc, as the linker bounds them; null in a target without any.
+extern "C" __attribute__((weak)) volatile uint8_t __start___libfuzzer_extra_counters[];
+extern "C" __attribute__((weak)) volatile uint8_t __stop___libfuzzer_extra_counters[];
 
 namespace {
 
@@ -154,6 +163,52 @@ void Run(const std::vector<std::string>& files, int64_t runs, uint64_t seed) {
   std::fprintf(stderr, "%lld runs\n", static_cast<long long>(runs));
 }
 
+// Which counters any input lit so far.
+class Lit {
+ public:
+  // Runs the input; true if it lit a new counter.
+  bool RunIsNew() {
+    std::fill_n(counters_.begin(), counters_.size(), uint8_t{0});
+    LLVMFuzzerTestOneInput(input.data(), input.size());
+    bool is_new = false;
+    for (size_t i = 0; i < counters_.size(); ++i) {
+      is_new |= counters_[i] != 0 && !lit_[i];
+      lit_[i] = lit_[i] || counters_[i] != 0;
+    }
+    return is_new;
+  }
+
+ private:
+  std::span<volatile uint8_t> counters_{__start___libfuzzer_extra_counters,
+                                        __stop___libfuzzer_extra_counters};
+  std::vector<bool> lit_ = std::vector<bool>(counters_.size());
+};
+
+// A small engine for compilers that bring none: it keeps what libFuzzer would keep for the
+// counters.
+void Climb(const std::vector<std::string>& files, int64_t runs, double seconds, uint64_t seed,
+           const std::string& folder) {
+  using Clock = std::chrono::steady_clock;
+  const auto end = Clock::now() + std::chrono::duration<double>(seconds);
+  Lit lit;
+  std::vector<Bytes> kept{{}};
+  int64_t run = 0;
+  const auto goes_on = [&] { return run < runs && Clock::now() < end; };
+  for (size_t i = 0; i < files.size() && goes_on(); ++i, ++run) {
+    input = ReadBytes(files[i]);
+    if (lit.RunIsNew()) kept.push_back(input);
+  }
+  Rng rng(seed);
+  for (; goes_on(); ++run) {
+    input = kept[rng.Below(kept.size())];
+    for (uint64_t times = rng.Between(1, 5); times > 0; --times) input = Mutated(input, rng);
+    if (!lit.RunIsNew()) continue;
+    kept.push_back(input);
+    const std::string_view bytes(reinterpret_cast<const char*>(input.data()), input.size());
+    WriteTextFile(folder + "/" + ContentName(bytes), bytes);
+  }
+}
+
 void Encode(const std::string& from, const std::string& to) {
   const Case c = ReadCaseFile(from);
   const std::optional<Bytes> bytes = fuzz::EncodeCase(c);
@@ -192,6 +247,8 @@ void Main(int argc, char** argv) {
     return Decode(arguments[1], arguments[2]);
   if (arguments.size() == 1 && arguments[0] == "--list-ops") return ListOps();
   std::optional<int64_t> runs;
+  double seconds = 1e9;
+  std::string keep;
   uint64_t seed = 1;
   std::vector<std::string> paths;
   for (size_t i = 0; i < arguments.size(); ++i) {
@@ -202,20 +259,28 @@ void Main(int argc, char** argv) {
       continue;
     } else if (i + 1 < arguments.size() && argument == "--runs") {
       runs = Number<int64_t>(argument, arguments[++i]);
+    } else if (i + 1 < arguments.size() && argument == "--seconds") {
+      seconds = Number<double>(argument, arguments[++i]);
+    } else if (i + 1 < arguments.size() && argument == "--keep") {
+      keep = arguments[++i];
     } else if (i + 1 < arguments.size() && argument == "--seed") {
       seed = Number<uint64_t>(argument, arguments[++i]);
     } else {
-      throw InputError(argument +
-                       ": unknown or incomplete, expected --runs N, --seed S, "
-                       "--op=OP, --encode CASE.json OUT, --decode OP IN or --list-ops");
+      throw InputError(
+          argument +
+          ": unknown or incomplete, expected --runs N, --seed S, --keep DIR, "
+          "--seconds T, --op=OP, --encode CASE.json OUT, --decode OP IN or --list-ops");
     }
   }
-  if (paths.empty() && !runs) throw InputError("PATH: is missing, expected inputs to replay");
+  if (paths.empty() && !runs && keep.empty())
+    throw InputError("PATH: is missing, expected inputs to replay");
   const std::vector<std::string> files = FilesOf(paths);
   // Files are few, and what one of them once showed may be any property's.
   if (!runs) ::setenv("QUALM_FUZZ_EVERY", "yes", 0);
   if (&LLVMFuzzerInitialize != nullptr) LLVMFuzzerInitialize(&argc, &argv);
-  if (runs) {
+  if (!keep.empty()) {
+    Climb(files, runs.value_or(INT64_MAX), seconds, seed, keep);
+  } else if (runs) {
     Run(files, *runs, seed);
   } else {
     Replay(files);

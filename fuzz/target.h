@@ -11,11 +11,13 @@
 #include "fuzz/check_all.h"
 #include "fuzz/feedback.h"
 #include "fuzz/mutator.h"
+#include "fuzz/watch.h"
 
 // The functions that libFuzzer (AFL++, standalone_main.cc) calls, except LLVMFuzzerInitialize. On a
-// failure CheckAll writes a .case.json, then traps.
+// failure CheckAll writes a .case.json, then traps, or in a campaign goes on.
 #define QUALM_FUZZ_OPERATION(op)                                                                 \
   extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {                      \
+    ::qualm::fuzz::NoteInput(data, size);                                                        \
     const ::qualm::Case test_case = ::qualm::fuzz::DecodeCase(op, {data, size});                 \
     ::qualm::fuzz::ReportDistances(test_case);                                                   \
     ::qualm::fuzz::CheckAll(test_case);                                                          \

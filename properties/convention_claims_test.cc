@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <string>
 
@@ -51,6 +52,33 @@ TEST(ConventionClaims, HoldOnDrawnCases) {
       }
     }
   }
+}
+
+// Fuzzing model:fbgemm@avx2 reported this within seconds: two scales whose product leaves float32
+// make 0 * inf, and maxps keeps the NaN (FBGEMM src/QuantUtilsAvx2.cc, requantizeForFloatAvx2).
+TEST(ConventionClaims, ReluOfALibraryMayKeepNaN) {
+  const Convention& fbgemm = *FindConvention("fbgemm@avx2");
+  Case c;
+  c.op = Op::kLinear;
+  c.M = c.N = 1;
+  c.K = 0;
+  c.x = Tensor(DType::kU8, {1, 0});
+  c.w = Tensor(DType::kS8, {1, 0});
+  c.x_q.scale = c.w_q.scale = {0x1p127f};
+  c.out_dtype = DType::kF32;
+  c.relu = true;
+  ASSERT_EQ(Validate(c), "");
+  Tensor y = fbgemm.run(c).y;
+  ASSERT_TRUE(std::isnan(y.FloatAt(0)));
+  TestSubject subject([&](const Case&, const RunContext&) { return TestSubject::Good(y); });
+  const Property& clamp = *FindProperty("clamp");
+  EXPECT_TRUE(Judge(clamp, c, subject).failed()) << "NaN is not exact";
+  subject.set_contract({fbgemm.name});
+  EXPECT_EQ(Judge(clamp, c, subject).judgement, Judgement::kPassed);
+  EXPECT_EQ(Judge(*FindProperty("matches_model"), c, subject).judgement, Judgement::kPassed);
+  y = Tensor(DType::kF32, {1, 1});
+  y.as<float>()[0] = -1.0f;
+  EXPECT_TRUE(Judge(clamp, c, subject).failed()) << "no relu lets a negative number through";
 }
 
 // A name that no property has would never be judged.

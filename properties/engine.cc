@@ -36,14 +36,6 @@ void Keep(Finding finding, int64_t limit, std::vector<Finding>& findings) {
   if (same < limit) findings.push_back(std::move(finding));
 }
 
-// Is it declared that the subject's answers to this operation depend on earlier questions?
-bool RemembersAsDeclared(const Subject& subject, Op op) {
-  return std::ranges::any_of(SubjectRegistry::Get().expected(), [&](const ExpectedDivergence& row) {
-    return row.kind == Name(FindingKind::kNondeterminism) &&
-           Concerns(row, subject, subject.contract(), Name(op), "answer_independent_of_history");
-  });
-}
-
 // Did this failure come from memory that is declared? The subject may remember an earlier case,
 // which can break any claim about numbers. If a new instance passes, memory caused the failure. A
 // crash has no divergence and is never excused.
@@ -146,6 +138,13 @@ void ValidateOptions(const CheckOptions& options) {
 }
 
 }  // namespace
+
+bool RemembersAsDeclared(const Subject& subject, Op op) {
+  return std::ranges::any_of(SubjectRegistry::Get().expected(), [&](const ExpectedDivergence& row) {
+    return row.kind == Name(FindingKind::kNondeterminism) &&
+           Concerns(row, subject, subject.contract(), Name(op), "answer_independent_of_history");
+  });
+}
 
 std::vector<Op> DrawnOps(const CheckOptions& options) {
   std::vector<Op> about;

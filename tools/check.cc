@@ -14,6 +14,7 @@
 #include "tools/command.h"
 #include "tools/findings.h"
 #include "tools/session.h"
+#include "tools/shard.h"
 #include "tools/stop.h"
 #include "triage/triage.h"
 
@@ -27,19 +28,6 @@ struct Options : CommonOptions {
   std::string shard;
   std::string out = "qualm-findings";
 };
-
-void ParseShard(const std::string& text, CheckOptions& check) {
-  if (text.empty()) return;
-  const size_t slash = std::min(text.find('/'), text.size());
-  const auto index = ParseInteger<int>(std::string_view(text).substr(0, slash));
-  const auto count =
-      ParseInteger<int>(std::string_view(text).substr(std::min(slash + 1, text.size())));
-  if (!index || !count || *index < 0 || *index >= *count) {
-    throw InputError("--shard: '" + text + "' is no shard, expected I/N with 0 <= I < N");
-  }
-  check.shard_index = *index;
-  check.shard_count = *count;
-}
 
 template <class Key>
 JsonValue CountsJson(const std::map<Key, int64_t>& counts) {
@@ -210,7 +198,9 @@ int RunCheck(Options options) {
         options.check.ops.end())
       options.check.ops.push_back(*op);
   }
-  ParseShard(options.shard, options.check);
+  const Shard shard = ShardOf(options.shard);
+  options.check.shard_index = shard.index;
+  options.check.shard_count = shard.count;
   options.check.contract = options.contract;
   options.check.subjects = SubjectNames(options.subjects, {"native@all"});
   session.Open(options.check.subjects, options.contract);
@@ -282,8 +272,7 @@ void AddCheck(CLI::App& app, Run* run) {
       "bring a case that a subject does not take into its limits, instead of skipping it");
   AddInteger(*verb, "--jobs,-j", options->check.jobs, 1, 256,
              "threads; the result does not depend on it");
-  verb->add_option("--shard", options->shard, "I/N: every N-th case, starting at I")
-      ->check(NotEmpty);
+  AddShard(*verb, options->shard, "I/N: every N-th case, starting at I (docs/campaigns.md)");
   verb->add_option("--out", options->out, "folder for new findings")->check(NotEmpty);
   AddKnownOptions(*verb, options->known);
   verb->callback([options, run] { *run = [options] { return RunCheck(*options); }; });

@@ -74,9 +74,9 @@ void MakeFolder(const std::string& option, const std::string& path) {
 
 void AddDuration(CLI::App& app, const std::string& name, double& seconds, const std::string& help) {
   app.add_option(name, seconds, help)
-      ->transform(
-          CLI::AsNumberWithUnit(std::map<std::string, double>{{"s", 1}, {"m", 60}, {"h", 3600}},
-                                CLI::AsNumberWithUnit::CASE_SENSITIVE))
+      ->transform(CLI::AsNumberWithUnit(
+          std::map<std::string, double>{{"s", 1}, {"m", 60}, {"h", 3600}, {"d", 86400}},
+          CLI::AsNumberWithUnit::CASE_SENSITIVE))
       ->check([](const std::string& value) {
         const double read = std::strtod(value.c_str(), nullptr);
         return read > 0 && read < 1e9 ? std::string()

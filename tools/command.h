@@ -50,10 +50,14 @@ const Property& PropertyOf(const std::string& name, Op op, const std::string& wh
 // Makes the folder, and those above it; InputError "OPTION: cannot make ..." where that fails.
 void MakeFolder(const std::string& option, const std::string& path);
 
+// Case files and recordings below `path`, sorted, so that the order does not depend on the file
+// system; `path` itself if it is a file. Throws InputError where there are none.
+std::vector<std::string> FilesOf(const std::string& path);
+
 // One subject's sweep in a few lines: where it bends, which pairs bend it.
 std::string SweepSummary(const sweep::Result& result);
 
-// "60s", "10m", "8h", or plain seconds; more than 0.
+// "60s", "10m", "8h", "2d", or plain seconds; more than 0.
 void AddDuration(CLI::App& app, const std::string& name, double& seconds, const std::string& help);
 
 void AddSeed(CLI::App& app, uint64_t& seed);
@@ -102,6 +106,8 @@ void AddExhaust(CLI::App& app, Run* run);
 void AddList(CLI::App& app, Run* run);
 void AddAudit(CLI::App& app, Run* run);
 void AddReport(CLI::App& app, Run* run);
+void AddFuzz(CLI::App& app, Run* run);
+void AddMerge(CLI::App& app, Run* run);
 
 }  // namespace qualm::tools
 

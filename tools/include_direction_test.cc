@@ -24,7 +24,8 @@ const std::map<std::string, std::set<std::string>> kMayInclude{
     {"triage", {"triage", "properties", "oracles", "core"}},
     {"proofs", {"proofs", "properties", "oracles", "core"}},
     {"fuzz", {"fuzz", "triage", "properties", "oracles", "core"}},
-    {"tools", {"tools", "fuzz", "proofs", "triage", "properties", "oracles", "core"}},
+    {"campaign", {"campaign", "fuzz", "triage", "properties", "oracles", "core"}},
+    {"tools", {"tools", "campaign", "fuzz", "proofs", "triage", "properties", "oracles", "core"}},
     {"examples", {}},  // programs of users: installed headers in angle brackets only
 };
 

@@ -24,7 +24,7 @@ using proofs::Codes;
 using proofs::Scheme;
 
 // A folder stands for its case files that have weights: what qualm_export writes of a model.
-std::vector<std::string> FilesOf(const std::string& path) {
+std::vector<std::string> LayerFiles(const std::string& path) {
   std::error_code error;
   if (!fs::exists(path, error)) throw InputError(path + ": no such file or folder");
   if (!fs::is_directory(path, error)) return {path};
@@ -123,7 +123,7 @@ std::string Layer::stem() const {
 std::vector<Layer> ReadLayers(const LayerOptions& options) {
   std::vector<Layer> layers;
   for (const std::string& path : options.paths) {
-    const std::vector<std::string> files = FilesOf(path);
+    const std::vector<std::string> files = LayerFiles(path);
     for (const std::string& file : files) {
       for (NamedLayer& found : ReadLayers(file, options.reading)) {
         if (!options.only.empty() && found.name != options.only) continue;

@@ -122,6 +122,8 @@ int Main(int argc, char** argv) {
   AddExhaust(app, &run);
   AddList(app, &run);
   AddReport(app, &run);
+  AddFuzz(app, &run);
+  AddMerge(app, &run);
   if (argc < 2) throw InputError("no verb, expected one (see qualm --help)");
   RequireVerb(app, argv[1]);
   try {

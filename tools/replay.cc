@@ -40,29 +40,6 @@ struct Replay {
   std::map<std::string, int64_t> skipped;  // reason -> n
 };
 
-// Files below `path`, sorted, so that the order does not depend on the file system.
-std::vector<std::string> FilesOf(const std::string& path) {
-  std::error_code error;
-  if (!fs::exists(path, error)) throw InputError(path + ": no such file or folder");
-  if (!fs::is_directory(path, error)) return {path};
-  std::vector<std::string> files;
-  std::string at = path;
-  for (fs::recursive_directory_iterator entry(path, error), end; !error && entry != end;) {
-    at = entry->path().string();
-    // In the folder of a finding the case is called case.json (docs/ci.md).
-    const bool is_case = at.ends_with(".case.json") || entry->path().filename() == "case.json";
-    if (is_case || at.ends_with(".jsonl")) files.push_back(at);
-    if (IsTemporary(entry->path().filename().string())) entry.disable_recursion_pending();
-    entry.increment(error);  // into the folder `at`, if it is one
-  }
-  if (error) throw InputError(at + ": " + error.message());
-  if (files.empty()) {
-    throw InputError(path + ": holds no *.case.json and no *.jsonl, expected at least one");
-  }
-  std::sort(files.begin(), files.end());
-  return files;
-}
-
 void Report(Replay& replay, const std::string& suite, const std::string& name,
             const Verdict& verdict) {
   replay.session.totals.Add(verdict.judgement);
@@ -273,6 +250,28 @@ int RunReplay(const Options& options) {
 }
 
 }  // namespace
+
+std::vector<std::string> FilesOf(const std::string& path) {
+  std::error_code error;
+  if (!fs::exists(path, error)) throw InputError(path + ": no such file or folder");
+  if (!fs::is_directory(path, error)) return {path};
+  std::vector<std::string> files;
+  std::string at = path;
+  for (fs::recursive_directory_iterator entry(path, error), end; !error && entry != end;) {
+    at = entry->path().string();
+    // In the folder of a finding the case is called case.json (docs/ci.md).
+    const bool is_case = at.ends_with(".case.json") || entry->path().filename() == "case.json";
+    if (is_case || at.ends_with(".jsonl")) files.push_back(at);
+    if (IsTemporary(entry->path().filename().string())) entry.disable_recursion_pending();
+    entry.increment(error);  // into the folder `at`, if it is one
+  }
+  if (error) throw InputError(at + ": " + error.message());
+  if (files.empty()) {
+    throw InputError(path + ": holds no *.case.json and no *.jsonl, expected at least one");
+  }
+  std::sort(files.begin(), files.end());
+  return files;
+}
 
 void AddReplay(CLI::App& app, Run* run) {
   auto options = std::make_shared<Options>();

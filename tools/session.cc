@@ -144,6 +144,10 @@ void WriteTo(const std::string& path, const std::string& text) {
 
 void SetCommandLine(int argc, char** argv) { CommandLine().assign(argv, argv + argc); }
 
+void AddToCommandLine(const std::vector<std::string>& words) {
+  CommandLine().insert(CommandLine().end(), words.begin(), words.end());
+}
+
 void RequireFolder(const std::string& option, const std::string& path) {
   if (path.empty()) return;
   namespace fs = std::filesystem;

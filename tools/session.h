@@ -63,6 +63,8 @@ class Stopwatch {
 
 // The command line as it was given.
 void SetCommandLine(int argc, char** argv);
+// Options that the environment gave: a repetition has to name them.
+void AddToCommandLine(const std::vector<std::string>& words);
 
 // "1000 cases: 20000 passed, ..." for people.
 std::string TotalsLine(const Totals& totals);

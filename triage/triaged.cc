@@ -25,6 +25,7 @@ Triaged::Triaged(Finding finding, Subject& subject,
   if (fails_ && judged.attribution.ambiguous && known) PreferKnown(known, judged);
   sure_ = fails_ && judged.attribution.complete && judged.attribution.causes.size() <= 1;
   if (fails_) {
+    if (judged.attribution.complete) causes_ = judged.attribution.causes;
     Complete(finding_, judged.verdict, judged.attribution);
   } else {
     // It failed once and does not fail again: that is the finding.
@@ -65,6 +66,7 @@ void Triaged::Minimize(const MinimizeOptions& options) {
     const Attribution& fits = small_->attribution;
     if (IsBornOut(finding_.test_case, subject_, fits)) {
       finding_.kind = fits.kind;
+      causes_ = fits.causes;
       finding_.explanation += "; minimized: " + fits.diagnosis;
     } else {
       finding_.explanation +=

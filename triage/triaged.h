@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "core/finding.h"
 #include "core/subject.h"
@@ -30,6 +31,9 @@ class Triaged {
   // The kind is more than a guess.
   bool sure() const { return sure_; }
 
+  // The causes that are shown to give the subject's answer; empty where none are.
+  const std::vector<const Cause*>& causes() const { return causes_; }
+
   // A small case may show a cause that the large one hides. Does nothing if the finding did not
   // fail again.
   void Minimize(const MinimizeOptions& options = {});
@@ -48,6 +52,7 @@ class Triaged {
   const Property& property_;
   bool fails_ = false;
   bool sure_ = false;
+  std::vector<const Cause*> causes_;
   std::optional<MinimizeResult> small_;
 };
 

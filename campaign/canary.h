@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// Does this configuration find anything at all? A fault is planted in the answers of the very
+// subject (fuzz/canary.h), and the very engine must find it.
+#ifndef QUALM_CAMPAIGN_CANARY_H_
+#define QUALM_CAMPAIGN_CANARY_H_
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <string>
+
+#include "campaign/engine.h"
+#include "campaign/job.h"
+
+namespace qualm::campaign {
+
+struct CanaryResult {
+  bool found = false;
+  bool stopped = false;  // by `stop`, before a minute was over
+  double seconds = 0;
+  int64_t executions = 0;
+  std::string last_words;  // of an engine that did not find it
+};
+
+// Runs the engine in `folder`, which is emptied, until it has found the planted fault, for a minute
+// at most.
+CanaryResult RunCanary(const Engine& engine, const Aim& aim, const std::string& inputs,
+                       const std::filesystem::path& folder, const std::function<bool()>& stop);
+
+}  // namespace qualm::campaign
+
+#endif  // QUALM_CAMPAIGN_CANARY_H_

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// Fuzzing engines: programs that run the fuzz target of an operation on inputs of their own making.
+// What an engine finds comes back through the fuzz target (fuzz/collector.h, fuzz/watch.h), so a
+// row here only says how the engine is started.
+#ifndef QUALM_CAMPAIGN_ENGINE_H_
+#define QUALM_CAMPAIGN_ENGINE_H_
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/op.h"
+
+namespace qualm::campaign {
+
+// One stretch of fuzzing.
+struct Stretch {
+  Op op = Op::kLinear;
+  std::string kept;                 // folder for new inputs, a file each
+  std::string scratch;              // folder for anything else that the engine leaves
+  std::vector<std::string> inputs;  // folders with inputs to start from
+  double seconds = 60;
+  int64_t runs = 0;  // 0: as many as there is time for
+  uint64_t seed = 1;
+};
+
+struct Engine {
+  std::string_view name;
+  std::string_view program;  // beside the command
+  // Options and folders for the program.
+  std::vector<std::string> (*arguments)(const Stretch&);
+  // Is this exit status an end that the engine chose, rather than the death of the fuzz target?
+  bool (*is_good_end)(int exit_status);
+
+  // The whole command line.
+  std::vector<std::string> Command(const Stretch& stretch) const;
+};
+
+// The engine of that name, or for "" the best that this build has. Throws InputError for an unknown
+// name, Unavailable where its program is missing.
+const Engine& FindEngine(std::string_view name);
+
+}  // namespace qualm::campaign
+
+#endif  // QUALM_CAMPAIGN_ENGINE_H_

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "campaign/investigate.h"
+
+#include <chrono>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <sstream>
+#include <utility>
+#include <vector>
+
+#include "campaign/rows.h"
+#include "core/content_name.h"
+#include "core/io/case_json.h"
+#include "core/io/text_file.h"
+#include "core/status.h"
+#include "fuzz/collector.h"
+#include "properties/adapt.h"
+#include "properties/engine.h"
+#include "properties/property.h"
+#include "triage/causes.h"
+#include "triage/triage.h"
+#include "triage/triaged.h"
+
+namespace qualm::campaign {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t kMaxBefore = size_t{1} << 28;
+
+Fault ReadHandedOver(const fs::path& folder) {
+  Fault fault;
+  fault.row = ReadFaultRowFile((folder / "fault.json").string());
+  fault.found = ReadCaseFile((folder / "case.json").string());
+  RequireClaims(fault.row, (folder / "fault.json").string());
+  const fs::path before = folder / "before.cases";
+  if (fs::exists(before)) fault.before = ReadTextFile(before.string(), "case list", kMaxBefore);
+  return fault;
+}
+
+const Property& PropertyOf(const Fault& fault) {
+  return *FindProperty(*fault.row.properties.begin());
+}
+
+std::unique_ptr<Subject> Fresh(const Fault& fault, const std::string& contract) {
+  return std::move(MakeSubjects({fault.row.subject}, contract).front());
+}
+
+std::vector<Case> CasesBefore(const Fault& fault) {
+  std::vector<Case> cases;
+  std::istringstream lines(fault.before);
+  for (std::string line; std::getline(lines, line);) {
+    cases.push_back(ParseCase(line, "before.cases"));
+  }
+  return cases;
+}
+
+// Does a new instance fail, after these cases?
+bool Fails(const Fault& fault, const std::string& contract, const std::vector<Case>& before) {
+  const std::unique_ptr<Subject> subject = Fresh(fault, contract);
+  for (const Case& earlier : before) {
+    if (const std::optional<Case> taken = AdaptTo(*subject, earlier)) subject->Run(*taken, {});
+  }
+  return Judge(PropertyOf(fault), fault.found, *subject).failed();
+}
+
+Replayed Replay(const Fault& fault, const std::string& contract) {
+  const bool once = Fails(fault, contract, {}), twice = Fails(fault, contract, {});
+  if (once && twice) return Replayed::kReproducible;
+  const std::vector<Case> before = CasesBefore(fault);
+  const bool stateful = !once && !twice && !before.empty() && Fails(fault, contract, before) &&
+                        Fails(fault, contract, before);
+  return stateful ? Replayed::kStateful : Replayed::kFlaky;
+}
+
+// A crash and a hang are what they are, however often they happen.
+bool IsKindOfItsOwn(FindingKind kind) {
+  return kind == FindingKind::kCrash || kind == FindingKind::kHang;
+}
+
+void Observe(Case& c, Subject& subject) {
+  const Outcome outcome = subject.Run(ProblemOf(c), {});
+  if (outcome.ok()) c.observed = Observed{std::string(subject.name()), outcome.y};
+}
+
+std::string CauseText(const triage::Triaged& triaged) {
+  std::string text;
+  for (const triage::Cause* cause : triaged.causes()) {
+    text += (text.empty() ? "" : " + ") + std::string(cause->name);
+  }
+  return text;
+}
+
+// Takes over what triage says of the fault. What does not fail each time has no cause to show.
+void Describe(const triage::Triaged& triaged, Fault& fault) {
+  fault.row.explanation = triaged.finding().explanation;
+  fault.explanation = triaged.Text();
+  if (fault.row.replayed == Replayed::kReproducible) {
+    fault.row.kind = triaged.finding().kind;
+    fault.row.cause = CauseText(triaged);
+  } else if (!IsKindOfItsOwn(fault.row.kind)) {
+    fault.row.kind = FindingKind::kNondeterminism;
+  }
+}
+
+triage::Triaged Triage(const State& state, const Fault& fault, Subject& subject) {
+  Verdict verdict = Verdict::Failed(fault.row.explanation);
+  verdict.kind = fault.row.kind;
+  // Where several causes fit, a kind that has a row is taken.
+  const auto has_row = [rows = state.Faults(), &fault](const Finding& finding) {
+    for (const Fault& other : rows) {
+      if (other.row.identity == fault.row.identity && other.row.op == fault.row.op &&
+          other.row.kind == finding.kind)
+        return true;
+    }
+    return false;
+  };
+  return {Finding(fault.found, PropertyOf(fault).claim, fault.row.subject, verdict), subject,
+          has_row};
+}
+
+bool IsDeclared(const Fault& fault, const triage::Triaged& triaged, const Subject& subject) {
+  Finding finding = triaged.finding();
+  finding.kind = fault.row.kind;
+  return qualm::IsDeclared(finding, subject.contract()) ||
+         (finding.kind == FindingKind::kNondeterminism &&
+          RemembersAsDeclared(subject, fault.row.op));
+}
+
+}  // namespace
+
+void Investigate(const State& state, const std::string& name, const std::string& contract) {
+  const fs::path folder = state.root() / fuzz::kInbox / name;
+  Fault fault = ReadHandedOver(folder);
+  fault.row.replayed = Replay(fault, contract);
+  if (fault.row.replayed != Replayed::kStateful) fault.before.clear();
+  const std::unique_ptr<Subject> subject = Fresh(fault, contract);
+  const triage::Triaged triaged = Triage(state, fault, *subject);
+  Describe(triaged, fault);
+  Observe(fault.found, *subject);
+  fault.row.minimized = fault.row.replayed != Replayed::kReproducible;  // nothing to hold on to
+  if (!IsDeclared(fault, triaged, *subject)) state.Take({fault});
+  RemoveFolder(folder.string());
+}
+
+void Minimize(const State& state, const std::string& fingerprint, const std::string& contract,
+              double seconds) {
+  for (Fault& fault : state.Faults()) {
+    if (fault.row.fingerprint() != fingerprint) continue;
+    const std::unique_ptr<Subject> subject = Fresh(fault, contract);
+    // The case of a row names the claim that failed on it; the row may have more of them.
+    Fault asked = fault;
+    if (FindProperty(fault.found.property) != nullptr) {
+      asked.row.properties = {std::string(FindProperty(fault.found.property)->claim)};
+    }
+    triage::Triaged triaged = Triage(state, asked, *subject);
+    const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
+    triaged.Minimize({.stop = [end] { return std::chrono::steady_clock::now() >= end; }});
+    Describe(triaged, fault);
+    if (triaged.small()) fault.minimized = triaged.small()->minimized;
+    fault.row.minimized = true;
+    state.Replace(fingerprint, fault);
+    return;
+  }
+}
+
+void TakeUnexplained(const State& state, const std::string& name, FindingKind kind,
+                     std::string_view how) {
+  const fs::path folder = state.root() / fuzz::kInbox / name;
+  Fault fault = ReadHandedOver(folder);
+  fault.row.kind = kind;
+  fault.row.replayed = kind == FindingKind::kHang ? Replayed::kFlaky : Replayed::kReproducible;
+  fault.row.minimized = true;
+  fault.explanation = fault.row.explanation +
+                      "\nThe process that ran the case again ended: " + std::string(how) + "\n";
+  state.Take({fault});
+  RemoveFolder(folder.string());
+}
+
+void HandOverDeath(const State& state, FaultRow row, const Case& c) {
+  const std::string text = CaseToJson(c);
+  WriteFolder((state.root() / fuzz::kInbox / ContentName(row.subject + "\n" + text)).string(),
+              {{"case.json", text}, {"fault.json", FaultRowToJson(row)}});
+}
+
+}  // namespace qualm::campaign

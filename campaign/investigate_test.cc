@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "campaign/investigate.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "campaign/state.h"
+#include "core/io/case_json.h"
+#include "core/io/text_file.h"
+#include "core/own_subject.h"
+#include "fuzz/collector.h"
+#include "oracles/exact/exact.h"
+#include "properties/test_subject.h"
+
+namespace qualm::campaign {
+namespace {
+
+namespace fs = std::filesystem;
+
+Case Ones(int64_t rows) {
+  Case c;
+  c.op = Op::kLinear;
+  c.M = rows;
+  c.N = c.K = 1;
+  c.x = Tensor(DType::kU8, {rows, 1});
+  c.w = Tensor(DType::kS8, {1, 1});
+  for (int64_t m = 0; m < rows; ++m) c.x.SetInt(m, 1);
+  c.w.SetInt(0, 1);
+  return c;
+}
+
+// A subject that is wrong by one where `is_wrong` says so. Each instance has an `is_wrong` of its
+// own.
+template <class MakeIsWrong>
+std::string AddSubject(const std::string& name, MakeIsWrong make_is_wrong) {
+  return AddOwnSubject([=] {
+    return std::make_unique<TestSubject>(
+        [is_wrong = make_is_wrong()](const Case& c, const RunContext&) mutable {
+          Tensor y = exact::Evaluate(c);
+          if (is_wrong(c)) y.SetInt(0, y.IntAt(0) + 1);
+          return TestSubject::Good(std::move(y));
+        },
+        name);
+  });
+}
+
+class InvestigateTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    fs::remove_all(folder_);
+    state_ = std::make_unique<State>("--state", folder_);
+  }
+  void TearDown() override {
+    state_.reset();
+    fs::remove_all(folder_);
+  }
+
+  // Hands a failure of matches_exact over, as a fuzz target does, and looks into it.
+  void LookInto(const std::string& subject, const std::string& before = "") const {
+    FaultRow row;
+    row.subject = row.identity = subject;
+    row.properties = {"matches_exact"};
+    WriteFolder((state_->root() / fuzz::kInbox / "it").string(),
+                {{"case.json", CaseToJson(Ones(4))},
+                 {"fault.json", FaultRowToJson(row)},
+                 {"before.cases", before}});
+    Investigate(*state_, "it", "");
+    EXPECT_TRUE(state_->Inbox().empty());
+  }
+
+  const fs::path folder_ =
+      fs::path(testing::TempDir()) / ("qualm-investigate-" + std::to_string(::getpid()));
+  std::unique_ptr<State> state_;
+};
+
+TEST_F(InvestigateTest, AFaultThatFailsAgainIsReproducibleAndMadeSmaller) {
+  LookInto(AddSubject("off-by-one", [] { return [](const Case&) { return true; }; }));
+  ASSERT_EQ(state_->Rows().size(), 1u);
+  EXPECT_EQ(state_->Rows()[0].replayed, Replayed::kReproducible);
+  EXPECT_FALSE(state_->Rows()[0].minimized);
+  ASSERT_TRUE(state_->Faults()[0].found.observed.has_value());
+  Minimize(*state_, state_->Rows()[0].fingerprint(), "", 10);
+  ASSERT_EQ(state_->Faults().size(), 1u);
+  const Fault small = state_->Faults()[0];
+  EXPECT_TRUE(small.row.minimized);
+  ASSERT_TRUE(small.minimized.has_value());
+  EXPECT_EQ(small.minimized->M, 1);
+}
+
+TEST_F(InvestigateTest, AFaultThatComesAndGoesIsFlaky) {
+  static int calls = 0;
+  LookInto(
+      AddSubject("every-other-call", [] { return [](const Case&) { return ++calls % 2 == 1; }; }));
+  ASSERT_EQ(state_->Rows().size(), 1u);
+  EXPECT_EQ(state_->Rows()[0].replayed, Replayed::kFlaky);
+  EXPECT_EQ(state_->Rows()[0].kind, FindingKind::kNondeterminism);
+}
+
+TEST_F(InvestigateTest, AFaultThatNeedsTheCasesBeforeItIsStateful) {
+  const std::string name = AddSubject("after-two-rows", [] {
+    return [before = int64_t{0}](const Case& c) mutable { return std::exchange(before, c.M) == 2; };
+  });
+  LookInto(name, CaseToJsonLine(Ones(3)) + "\n" + CaseToJsonLine(Ones(2)) + "\n");
+  ASSERT_EQ(state_->Rows().size(), 1u);
+  EXPECT_EQ(state_->Rows()[0].replayed, Replayed::kStateful);
+  EXPECT_FALSE(state_->Faults()[0].before.empty());
+}
+
+TEST_F(InvestigateTest, TheSameFaultAgainIsNoOtherRow) {
+  const std::string name =
+      AddSubject("off-by-one-again", [] { return [](const Case&) { return true; }; });
+  LookInto(name);
+  Minimize(*state_, state_->Rows()[0].fingerprint(), "", 10);
+  const std::vector<Fault> once = state_->Faults();
+  LookInto(name);
+  EXPECT_EQ(state_->Faults(), once);
+}
+
+TEST_F(InvestigateTest, AFailureThatEndsItsProcessIsARow) {
+  FaultRow row;
+  row.subject = row.identity = "native";
+  row.kind = FindingKind::kCrash;
+  row.properties = {"matches_exact"};
+  HandOverDeath(*state_, row, Ones(1));
+  TakeUnexplained(*state_, state_->Inbox().front(), FindingKind::kCrash, "SIGSEGV");
+  EXPECT_TRUE(state_->Inbox().empty());
+  ASSERT_EQ(state_->Rows().size(), 1u);
+  EXPECT_EQ(state_->Rows()[0].replayed, Replayed::kReproducible);
+  EXPECT_NE(state_->Faults()[0].explanation.find("SIGSEGV"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace qualm::campaign

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// One engine at work for a campaign.
+#ifndef QUALM_CAMPAIGN_JOB_H_
+#define QUALM_CAMPAIGN_JOB_H_
+
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "campaign/engine.h"
+#include "campaign/process.h"
+#include "core/case.h"
+#include "fuzz/watch.h"
+
+namespace qualm::campaign {
+
+// What a fuzz target judges, and where its failures go.
+struct Aim {
+  Op op = Op::kLinear;
+  std::string subject;  // as given: "native@all" is one aim
+  std::string contract;
+  std::string properties = "*";
+};
+
+class Job {
+ public:
+  // Starts the engine. `folder` is the job's own and empty; `state` gets the failures, or those of
+  // a planted fault where `canary` says so. The stretch lacks `kept` and `scratch`, which lie in
+  // `folder`.
+  Job(const Engine& engine, const Aim& aim, Stretch stretch, const std::filesystem::path& folder,
+      const std::filesystem::path& state, bool canary);
+
+  const Aim& aim() const { return aim_; }
+  const fuzz::WatchPage& page() const { return watch_.page(); }
+  std::filesystem::path kept() const { return folder_ / std::string(Name(aim_.op)); }
+  std::optional<int> Ended() { return process_.Ended(); }
+  void Stop() { process_.Stop(); }
+  // What the engine printed last.
+  std::string LastWords() const { return campaign::LastWords((folder_ / "log").string()); }
+  // The case in hand.
+  Case LastCase() const;
+
+ private:
+  Aim aim_;
+  std::filesystem::path folder_;
+  fuzz::MappedWatch watch_;
+  Process process_;
+};
+
+}  // namespace qualm::campaign
+
+#endif  // QUALM_CAMPAIGN_JOB_H_

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "campaign/rows.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "core/io/case_json.h"
+#include "core/rng.h"
+#include "properties/gen/gen.h"
+#include "triage/causes.h"
+
+namespace qualm::campaign {
+namespace {
+
+// A drawn linear case that the cause changes, and what a subject with that cause answers.
+Case Spoiled(const std::string& cause, uint64_t seed) {
+  for (uint64_t i = 0;; ++i) {
+    Case c = gen::Draw(Op::kLinear, MixSeed(seed, i));
+    auto y = triage::Counterfactual(c, triage::CauseNamed(cause));
+    if (!y) continue;
+    c.observed = Observed{"test", *std::move(y)};
+    return c;
+  }
+}
+
+Fault Failure(const std::string& cause, uint64_t seed, const std::string& claim = "matches_exact") {
+  Fault fault;
+  fault.row.subject = fault.row.identity = "test";
+  fault.row.op = Op::kLinear;
+  fault.row.kind = triage::CauseNamed(cause).kind;
+  fault.row.cause = cause;
+  fault.row.properties = {claim};
+  fault.row.replayed = Replayed::kReproducible;
+  fault.row.found = "2026-11-2" + std::to_string(seed % 10) + "T00:00:00Z";
+  fault.found = Spoiled(cause, seed);
+  fault.explanation = cause + " " + std::to_string(seed) + "\n";
+  return fault;
+}
+
+TEST(Rows, ManyClaimsOfOneCauseAreOneRow) {
+  const std::vector<Fault> rows = OnePerFault({Failure("bias ignored", 1, "matches_exact"),
+                                               Failure("bias ignored", 2, "additive_in_x"),
+                                               Failure("bias ignored", 3, "clamp")});
+  ASSERT_EQ(rows.size(), 1u);
+  EXPECT_EQ(rows[0].row.properties,
+            (std::set<std::string>{"additive_in_x", "clamp", "matches_exact"}));
+  EXPECT_EQ(rows[0].row.found, "2026-11-21T00:00:00Z");
+}
+
+TEST(Rows, OtherSubjectsOperationsKindsAndCausesStayApart) {
+  const Fault fault = Failure("bias ignored", 1);
+  Fault subject = fault, kind = fault;
+  subject.row.identity = "other";
+  kind.row.kind = FindingKind::kCrash;
+  kind.row.cause = "";
+  // Of the same kind as "bias ignored", and neither gives what the other does.
+  const Fault cause = Failure("channel 0 for all", 2);
+  ASSERT_EQ(cause.row.kind, fault.row.kind);
+  for (const Fault& other : {subject, kind, cause}) {
+    EXPECT_FALSE(SameCause(fault, other)) << other.row.fingerprint();
+    EXPECT_EQ(OnePerFault({fault, other}).size(), 2u) << other.row.fingerprint();
+  }
+}
+
+// At a tie above zero rounding up and rounding away from zero are the same: triage gives it the
+// one name, and a tie below zero the other.
+TEST(Rows, TwoNamesOfOneCauseAreOneRow) {
+  const auto gives = [](const char* cause, const Case& c) {
+    const auto y = triage::Counterfactual(ProblemOf(c), triage::CauseNamed(cause));
+    return y && *y == c.observed->y;
+  };
+  // The first failure of `cause` that the other cause gives too, or that it does not.
+  const auto failure = [&](const char* cause, const char* other, bool given) {
+    uint64_t seed = 1;
+    while (gives(other, Failure(cause, seed).found) != given) ++seed;
+    return Failure(cause, seed);
+  };
+  const char* const up = "half up";
+  const char* const away = "half away from zero";
+  const Fault below_zero = failure(up, away, false);
+  const Fault above_zero = failure(away, up, true);
+  EXPECT_TRUE(SameCause(below_zero, above_zero));
+  const std::vector<Fault> rows = OnePerFault({below_zero, above_zero});
+  ASSERT_EQ(rows.size(), 1u);
+  EXPECT_EQ(rows[0].row.cause, away);
+  EXPECT_FALSE(SameCause(below_zero, failure(away, up, false)));
+}
+
+TEST(Rows, WhatHasNoCauseJoinsTheFirstOfItsKindAndNoBridge) {
+  Fault unexplained = Failure("bias ignored", 5);
+  unexplained.row.cause = "";
+  std::vector<Fault> faults{Failure("bias ignored", 1), Failure("channel 0 for all", 2),
+                            unexplained};
+  EXPECT_EQ(OnePerFault(faults).size(), 2u);
+  EXPECT_EQ(OnePerFault({unexplained}).size(), 1u);
+}
+
+TEST(Rows, TheOrderDoesNotMatter) {
+  std::vector<Fault> faults;
+  for (const char* cause : {"bias ignored", "channel 0 for all", "half up", "int32 wrap"}) {
+    for (uint64_t seed = 1; seed <= 3; ++seed) faults.push_back(Failure(cause, seed));
+  }
+  faults[1].row.cause = "";
+  faults[4].row.replayed = Replayed::kFlaky;
+  faults[7].row.minimized = true;
+  const std::vector<Fault> rows = OnePerFault(faults);
+  Rng rng(1);
+  for (int times = 0; times < 20; ++times) {
+    for (size_t i = faults.size(); i > 1; --i) std::swap(faults[i - 1], faults[rng.Below(i)]);
+    EXPECT_EQ(OnePerFault(faults), rows);
+  }
+  EXPECT_EQ(OnePerFault(rows), rows);
+  std::vector<Fault> twice = faults;
+  twice.insert(twice.end(), faults.begin(), faults.end());
+  EXPECT_EQ(OnePerFault(twice), rows);
+}
+
+}  // namespace
+}  // namespace qualm::campaign

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// Names of files after what they hold: one content has one name on every machine, so folders of
+// such files merge by copying.
+#ifndef QUALM_CORE_CONTENT_NAME_H_
+#define QUALM_CORE_CONTENT_NAME_H_
+
+#include <string>
+#include <string_view>
+
+namespace qualm {
+
+// 32 hexadecimal digits: FNV-1a with 128 bits.
+std::string ContentName(std::string_view bytes);
+
+}  // namespace qualm
+
+#endif  // QUALM_CORE_CONTENT_NAME_H_

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fuzz/collector.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <fstream>
+#include <vector>
+
+#include "core/content_name.h"
+#include "core/finding.h"
+#include "core/io/case_json.h"
+#include "core/io/fault_row.h"
+#include "core/io/text_file.h"
+#include "fuzz/case_codec.h"
+#include "fuzz/watch.h"
+#include "triage/causes.h"
+#include "triage/triage.h"
+
+namespace qualm::fuzz {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A property that names the cause itself (memory, crash, ...) has no other; a clamp is only where
+// the output went wrong.
+triage::Attribution CauseOf(const Case& c, Subject& subject, const Verdict& verdict) {
+  if (verdict.kind && *verdict.kind != FindingKind::kClamp) {
+    return {*verdict.kind, verdict.reason, {}, true, false, {}};
+  }
+  return triage::Attribute(c, verdict, subject);
+}
+
+std::string CausesText(const triage::Attribution& attribution) {
+  std::string text(Name(attribution.kind));
+  for (const triage::Cause* cause : attribution.causes) text += "+" + std::string(cause->name);
+  return text;
+}
+
+// What the subject was asked before the input in hand: a line for each case.
+std::string CasesBefore(Op op) {
+  const WatchPage* page = Watched();
+  if (page == nullptr) return "";
+  std::vector<std::vector<uint8_t>> inputs = LastInputs(*page);
+  if (!inputs.empty()) inputs.pop_back();
+  std::string lines;
+  for (const std::vector<uint8_t>& input : inputs) {
+    lines += CaseToJsonLine(DecodeCase(op, input)) + "\n";
+  }
+  return lines;
+}
+
+// Writes the failure into held/ and returns its name there.
+std::string Hold(const fs::path& state, const Finding& finding, const std::string& identity) {
+  FaultRow row;
+  row.subject = finding.subject;
+  row.identity = identity;
+  row.op = finding.test_case.op;
+  row.kind = finding.kind;
+  row.properties = {finding.property};
+  row.explanation = finding.explanation;
+  row.found = UtcNow();
+  Case c = finding.test_case;
+  c.property = finding.full_property();
+  const std::string text = CaseToJson(c);
+  const std::string name = ContentName(row.subject + "\n" + text);
+  WriteFolder((state / kHeld / name).string(), {{"case.json", text},
+                                                {"fault.json", FaultRowToJson(row)},
+                                                {"before.cases", CasesBefore(row.op)}});
+  return name;
+}
+
+}  // namespace
+
+Collector::Collector(fs::path state) : state_(std::move(state)) {}
+
+void Collector::Take(const Case& c, const Property& property, Subject& subject,
+                     const Verdict& verdict) {
+  Clock::duration& looked = looked_[{std::string(subject.name()), std::string(property.claim)}];
+  const Clock::time_point now = Clock::now();
+  if (4 * static_cast<int64_t>(looked_.size()) * looked > now - start_) return;
+  Look(c, property, subject, verdict);
+  looked += Clock::now() - now;
+}
+
+void Collector::Look(const Case& c, const Property& property, Subject& subject,
+                     const Verdict& verdict) {
+  Finding finding(c, property.claim, subject.name(), verdict);
+  const std::string identity = IdentityOf(subject);
+  const std::string held = Hold(state_, finding, identity);
+  const triage::Attribution cause = CauseOf(c, subject, verdict);
+  finding.kind = cause.kind;
+  const std::string claim_and_cause =
+      finding.full_property() + "\n" + identity + "\n" + CausesText(cause);
+  const std::string place =
+      IsDeclared(finding, subject.contract()) ? "" : PlaceOf(claim_and_cause);
+  if (place.empty()) {
+    RemoveFolder((state_ / kHeld / held).string());
+    return;
+  }
+  std::error_code exists;  // the same failure was handed over before
+  fs::rename(state_ / kHeld / held, state_ / kInbox / held, exists);
+  if (exists) RemoveFolder((state_ / kHeld / held).string());
+  std::ofstream(state_ / kSeen / place).flush();
+}
+
+std::string Collector::PlaceOf(const std::string& claim_and_cause) {
+  constexpr int kPlaces = 3;
+  if (full_.contains(claim_and_cause)) return "";
+  const std::string name = ContentName(claim_and_cause);
+  for (int i = 0; i < kPlaces; ++i) {
+    std::string place = name + "-" + std::to_string(i);
+    if (!fs::exists(state_ / kSeen / place)) return place;
+  }
+  full_.insert(claim_and_cause);
+  return "";
+}
+
+}  // namespace qualm::fuzz

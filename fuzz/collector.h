@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a fuzz target does with failures in a campaign: it writes each new one down and goes on.
+#ifndef QUALM_FUZZ_COLLECTOR_H_
+#define QUALM_FUZZ_COLLECTOR_H_
+
+#include <chrono>
+#include <filesystem>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "core/case.h"
+#include "core/subject.h"
+#include "core/verdict.h"
+#include "properties/property.h"
+
+namespace qualm::fuzz {
+
+// The folders of a campaign's state that fuzz targets write:
+//   held/ID    a failure whose fuzz target is still looking at it
+//   inbox/ID   a failure for the campaign: case.json, fault.json, before.cases (what the subject
+//   was
+//              asked just before, a line each)
+//   seen/KEY   an empty file: a failure of this claim and cause was handed over
+inline constexpr const char* kHeld = "held";
+inline constexpr const char* kInbox = "inbox";
+inline constexpr const char* kSeen = "seen";
+
+class Collector {
+ public:
+  explicit Collector(std::filesystem::path state);
+
+  // Writes and syncs the failure before anything else is done with it, then looks for its cause. A
+  // failure that is declared, or whose claim and cause were handed over three times, is deleted
+  // again. Looking takes a quarter of the time at most, shared by the claims that fail: a subject
+  // that fails on every case is still fuzzed, and one claim does not hide another.
+  void Take(const Case& c, const Property& property, Subject& subject, const Verdict& verdict);
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  void Look(const Case& c, const Property& property, Subject& subject, const Verdict& verdict);
+  // The first free of the few places of this claim and cause; "" if there is none.
+  std::string PlaceOf(const std::string& claim_and_cause);
+
+  std::filesystem::path state_;
+  std::set<std::string> full_;  // claims and causes without a free place
+  Clock::time_point start_ = Clock::now();
+  std::map<std::pair<std::string, std::string>, Clock::duration> looked_;  // by subject and claim
+};
+
+}  // namespace qualm::fuzz
+
+#endif  // QUALM_FUZZ_COLLECTOR_H_

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// The commands of docs/campaigns.md, on the example plugin with a bug in it, with seconds instead
+// of hours.
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <regex>
+#include <string>
+#include <vector>
+
+#include "tools/run_qualm_test_util.h"
+
+namespace qualm::tools {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string ReadAll(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  EXPECT_TRUE(file) << path;
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+class CampaignsPage : public QualmTest {
+ protected:
+  // The block that holds this text, with short times.
+  std::string Block(const std::string& text) const {
+    const size_t at = page_.find(text);
+    const size_t begin = page_.rfind("```", at), end = page_.find("```", at);
+    EXPECT_TRUE(at != std::string::npos && begin != std::string::npos) << text;
+    const size_t first = page_.find('\n', begin) + 1;
+    return std::regex_replace(page_.substr(first, end - first), std::regex("--time [0-9]+[mh] "),
+                              "--time 3s ");
+  }
+
+  void SetUp() override {
+    QualmTest::SetUp();
+    if (Shell("command -v cc").status != 0) GTEST_SKIP() << "there is no C compiler cc";
+    fs::create_directories(folder() / "bin");
+    fs::create_directory(folder() / "build");
+    fs::create_symlink(QUALM_BINARY_DIR "/bin/qualm", folder() / "bin/qualm");
+    // relu is forgotten.
+    std::string plugin = ReadAll(QUALM_SOURCE_DIR "/examples/plugin/example_plugin.c");
+    const std::string relu = "if (p->relu && sum < 0) sum = 0;";
+    ASSERT_NE(plugin.find(relu), std::string::npos);
+    plugin.erase(plugin.find(relu), relu.size());
+    Write("my_kernels.c", plugin);
+    ASSERT_EQ(Shell("cc -O2 -shared -fPIC -I " QUALM_SOURCE_DIR
+                    "/adapters -o build/my_kernels.so my_kernels.c")
+                  .status,
+              0);
+  }
+
+  Ran Page(const std::string& commands) { return Shell(commands, (folder() / "bin").string()); }
+
+  const std::string page_ = ReadAll(QUALM_SOURCE_DIR "/docs/campaigns.md");
+};
+
+TEST_F(CampaignsPage, AWeekend) {
+  const Ran weekend = Page(Block("--state weekend\n"));
+  EXPECT_EQ(weekend.status, 1) << weekend.err;
+  EXPECT_NE(weekend.out.find("[clamp]"), std::string::npos) << weekend.out;
+  EXPECT_NE(weekend.out.find("my_kernels.so@"), std::string::npos);
+  EXPECT_EQ(Page("qualm report weekend").status, 0);
+  const Ran kept = Page(Block("--to-corpus tests/regressions/weekend"));
+  EXPECT_EQ(kept.status, 1) << kept.err;  // that of the replay: the bug is still there
+  EXPECT_TRUE(fs::exists(folder() / "tests/regressions/weekend.case.json"));
+}
+
+TEST_F(CampaignsPage, TenMinutesOnEveryChange) {
+  fs::create_directory(folder() / "ci");
+  EXPECT_EQ(Page("qualm check --subject plugin:./build/my_kernels.so --op linear -n 500 --adapt "
+                 "--json ci/qualm-baseline.json")
+                .status,
+            1);
+  const Ran ran = Page(Block("--json qualm-fuzz.json"));
+  EXPECT_EQ(ran.status, 0) << ran.out << ran.err;
+}
+
+TEST_F(CampaignsPage, ShardsOfASlurmArrayMerge) {
+  for (const char* task : {"0", "1"}) {
+    const Ran ran =
+        Page("export SLURM_ARRAY_TASK_COUNT=2 SLURM_ARRAY_TASK_ID=" + std::string(task) + "\n" +
+             Block("#SBATCH"));
+    EXPECT_EQ(ran.status, 1) << ran.err;
+    EXPECT_NE(ran.err.find("--shard " + std::string(task) + "/2"), std::string::npos) << ran.err;
+  }
+  EXPECT_EQ(Page(Block("qualm merge")).status, 0);
+  EXPECT_TRUE(fs::exists(folder() / "all/index.html"));
+  // The number of shards stands in the manifest of Kubernetes twice, as it must.
+  const std::string job = Block("kind: Job");
+  EXPECT_NE(job.find("completions: 64\n"), std::string::npos);
+  EXPECT_NE(job.find("{name: JOB_COMPLETIONS, value: \"64\"}"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace qualm::tools

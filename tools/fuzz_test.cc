@@ -1,0 +1,331 @@
+// SPDX-License-Identifier: Apache-2.0
+// Campaigns as users run them: on planted faults and on broken plugins, killed, resumed, sharded,
+// merged.
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "core/io/case_json.h"
+#include "core/io/fault_row.h"
+#include "core/io/text_file.h"
+#include "core/rng.h"
+#include "tools/run_qualm_test_util.h"
+
+extern char** environ;
+
+namespace qualm::tools {
+namespace {
+
+namespace fs = std::filesystem;
+using test::Json;
+
+// Every file below the folder, with its text.
+std::map<std::string, std::string> FilesBelow(const fs::path& folder) {
+  std::map<std::string, std::string> files;
+  for (const auto& entry : fs::recursive_directory_iterator(folder)) {
+    if (!entry.is_regular_file()) continue;
+    std::ifstream file(entry.path(), std::ios::binary);
+    files[fs::relative(entry.path(), folder).string()] = {std::istreambuf_iterator<char>(file), {}};
+  }
+  return files;
+}
+
+class Fuzz : public QualmTest {
+ protected:
+  // The rows in a folder of the state. Their cases read too.
+  std::vector<FaultRow> Rows(const std::string& state, const char* below = "findings") const {
+    std::vector<FaultRow> rows;
+    if (!fs::exists(folder() / state / below)) return rows;
+    for (const auto& entry : fs::directory_iterator(folder() / state / below)) {
+      if (IsTemporary(entry.path().filename().string())) continue;
+      rows.push_back(ReadFaultRowFile((entry.path() / "fault.json").string()));
+      EXPECT_EQ(ReadCaseFile((entry.path() / "case.json").string()).op, rows.back().op);
+    }
+    return rows;
+  }
+
+  // Starts the command in the folder and returns its process.
+  pid_t Start(std::vector<std::string> arguments) const {
+    arguments.insert(arguments.begin(), QUALM_BINARY_DIR "/bin/qualm");
+    std::vector<char*> words;
+    for (std::string& argument : arguments) words.push_back(argument.data());
+    words.push_back(nullptr);
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_addchdir_np(&actions, folder().c_str());
+    for (const int stream : {0, 1, 2}) {
+      posix_spawn_file_actions_addopen(&actions, stream, "/dev/null", O_RDWR, 0);
+    }
+    pid_t pid = 0;
+    EXPECT_EQ(posix_spawn(&pid, words.front(), &actions, nullptr, words.data(), environ), 0);
+    posix_spawn_file_actions_destroy(&actions);
+    return pid;
+  }
+};
+
+TEST_F(Fuzz, ACorrectKernelHasNoFault) {
+  const Ran ran = Qualm({"fuzz", "linear", "-s", "native@emu128", "--runs", "2000", "--json", "-"});
+  EXPECT_EQ(ran.status, 0) << ran.err;
+  const Json document = Document(ran);
+  EXPECT_TRUE(document["findings"].empty());
+  EXPECT_GE(document["campaign"]["executions"], 2000);
+  EXPECT_GT(document["totals"]["passed"], 2000);
+  EXPECT_GT(document["campaign"]["corpus"], 0);
+  EXPECT_TRUE(fs::exists(folder() / "qualm-campaign" / "corpus" / "linear"));
+}
+
+TEST_F(Fuzz, EachPlantedFaultIsOneRow) {
+  std::vector<std::string> words{"fuzz",    "linear", "--runs", "40000",
+                                 "--state", "s",      "--json", "-"};
+  const std::vector<std::string> faults{"pair-saturation", "k-tail", "relu-clamp-zero", "ties-away",
+                                        "scale-index"};
+  std::set<std::string> subjects;
+  for (const std::string& fault : faults) {
+    words.insert(words.end(), {"-s", "faulty:" + fault});
+    subjects.insert("faulty:" + fault);
+  }
+  const Ran ran = Qualm(words);
+  EXPECT_EQ(ran.status, 1) << ran.err;
+  const Json document = Document(ran);
+  std::multiset<std::string> found;
+  for (const Json& row : document["campaign"]["faults"]) {
+    found.insert(row["subject"]);
+    EXPECT_EQ(row["replayed"], "reproducible") << row;
+    EXPECT_GE(row["properties"].size(), 1u);
+  }
+  EXPECT_EQ(found, std::multiset<std::string>(subjects.begin(), subjects.end())) << ran.out;
+  for (const FaultRow& row : Rows("s")) {
+    const fs::path finding = folder() / "s" / "findings" / row.fingerprint();
+    EXPECT_TRUE(row.minimized);
+    EXPECT_TRUE(fs::exists(finding / "case.json"));
+    const Case small = ReadCaseFile((finding / "minimized.case.json").string());
+    EXPECT_LE(small.M * small.N * small.K, 64) << row.fingerprint();
+    EXPECT_NE(Read("s/findings/" + row.fingerprint() + "/explanation.txt").find("matches_exact"),
+              std::string::npos);
+  }
+  // Other verbs read the state.
+  const Ran replayed = Qualm({"replay", "s/findings", "-s", "faulty:k-tail", "--json", "-"});
+  EXPECT_EQ(replayed.status, 1) << replayed.err;
+  EXPECT_EQ(Qualm({"replay", "s", "-s", "native@emu128"}).status, 0);
+  EXPECT_EQ(Qualm({"report", "s"}).status, 0);
+  for (const FaultRow& row : Rows("s")) {
+    EXPECT_NE(Read("s/index.html").find(row.fingerprint()), std::string::npos);
+  }
+}
+
+// Sums of weights are kept from the call before: a claim on its own fails for what it asks itself,
+// or for what was asked before.
+TEST_F(Fuzz, WhatDependsOnEarlierCallsKeepsThem) {
+  const Ran ran = Qualm(
+      {"fuzz", "linear", "-s", "faulty:stale-column-sums", "--runs", "20000", "--state", "s"});
+  EXPECT_EQ(ran.status, 1) << ran.err;
+  for (const FaultRow& row : Rows("s")) {
+    EXPECT_EQ(row.kind, FindingKind::kNondeterminism) << row.fingerprint() << row.explanation;
+    const bool before =
+        fs::exists(folder() / "s" / "findings" / row.fingerprint() / "before.cases");
+    EXPECT_EQ(before, row.replayed == Replayed::kStateful);
+  }
+  EXPECT_EQ(Rows("s").size(), 1u);
+}
+
+TEST_F(Fuzz, WhatIsKnownDoesNotFail) {
+  const std::vector<std::string> words{"fuzz", "linear",  "-s", "faulty:k-tail", "--runs",
+                                       "3000", "--state", "s",  "--json",        "first.json"};
+  EXPECT_EQ(Qualm(words).status, 1);
+  const Ran again = Qualm({"fuzz", "linear", "-s", "faulty:k-tail", "--runs", "3000", "--state",
+                           "t", "--baseline", "first.json", "--json", "-"});
+  EXPECT_EQ(again.status, 0) << again.err << again.out;
+  EXPECT_EQ(Document(again)["findings"][0]["known"]["by"], "baseline");
+  EXPECT_EQ(Document(again)["totals"]["failed"], 0);
+  // A baseline of qualm check names claims.
+  const Ran check = Qualm({"check", "--op", "linear", "-s", "faulty:k-tail", "-n", "200", "--json",
+                           "check.json", "--out", "out"});
+  EXPECT_EQ(check.status, 1);
+  EXPECT_EQ(Qualm({"fuzz", "linear", "-s", "faulty:k-tail", "--runs", "3000", "--state", "t",
+                   "--baseline", "check.json"})
+                .status,
+            0);
+}
+
+TEST_F(Fuzz, AFaultBecomesADescribedRegression) {
+  const Ran ran = Qualm({"fuzz", "linear", "-s", "faulty:k-tail", "--runs", "3000", "--to-corpus",
+                         "kept/dropped-product"});
+  EXPECT_EQ(ran.status, 1) << ran.err;
+  const Case c = ReadCaseFile((folder() / "kept/dropped-product.case.json").string());
+  EXPECT_NE(c.note.find("Found by qualm fuzz on faulty:k-tail"), std::string::npos) << c.note;
+  ASSERT_TRUE(c.observed.has_value());
+  EXPECT_EQ(Qualm({"replay", "kept", "-s", "faulty:k-tail"}).status, 1);
+  // The regression is where another campaign starts.
+  const Ran next = Qualm({"fuzz", "linear", "-s", "native@emu128", "--runs", "500", "--state", "t",
+                          "--from-corpus", "kept"});
+  EXPECT_EQ(next.status, 0) << next.err;
+  EXPECT_NE(next.err.find("--from-corpus: 1 cases, 0 of them too large"), std::string::npos);
+}
+
+TEST_F(Fuzz, BrokenPluginsAreCalledByTheirName) {
+  const fs::path plugin = QUALM_BINARY_DIR "/lib/qualm_broken.so";
+  if (!fs::exists(plugin)) GTEST_SKIP() << "qualm_broken.so is not built";
+  const std::map<std::string, FindingKind> ways{{"abort", FindingKind::kCrash},
+                                                {"write-past", FindingKind::kMemory},
+                                                {"exit", FindingKind::kCrash}};
+  for (const auto& [way, kind] : ways) {
+    const Ran ran = Qualm({"fuzz", "linear", "-s", "plugin:" + plugin.string(), "--runs", "3000",
+                           "--state", way, "--json", "-"},
+                          {"QUALM_BROKEN=" + way});
+    EXPECT_EQ(ran.status, 1) << way << ran.err;
+    std::set<FindingKind> kinds;
+    for (const FaultRow& row : Rows(way)) {
+      kinds.insert(row.kind);
+      EXPECT_TRUE(row.identity.starts_with("plugin:qualm_broken.so@broken")) << row.identity;
+      EXPECT_EQ(row.fingerprint().find("home"), std::string::npos);
+    }
+    EXPECT_TRUE(kinds.contains(kind)) << way << ran.out;
+  }
+}
+
+TEST_F(Fuzz, TheStandaloneDriverTakesTheEnginesPlace) {
+  const Ran ran = Qualm({"fuzz", "linear", "-s", "faulty:pair-saturation", "--engine", "standalone",
+                         "--runs", "20000", "--jobs", "2", "--state", "s", "--json", "-"});
+  EXPECT_EQ(ran.status, 1) << ran.err;
+  EXPECT_EQ(Document(ran)["campaign"]["engine"], "standalone");
+  ASSERT_EQ(Rows("s").size(), 1u);
+  EXPECT_EQ(Rows("s")[0].kind, FindingKind::kPairSaturation);
+  EXPECT_GT(Document(ran)["campaign"]["corpus"], 0);
+}
+
+TEST_F(Fuzz, BadInputIsOneLine) {
+  ExpectBadInput({"fuzz", "liner", "-s", "native"}, "OP: unknown operation 'liner'");
+  ExpectBadInput({"fuzz", "linear", "-s", "natvie"}, "--subject: unknown subject 'natvie'");
+  ExpectBadInput({"fuzz", "linear", "-s", "native", "--engine", "afl++"},
+                 "--engine: 'afl++' is no");
+  ExpectBadInput({"fuzz", "linear", "-s", "native", "--shard", "3/3"},
+                 "--shard: '3/3' is no shard");
+  ExpectBadInput({"fuzz", "linear", "-s", "native", "-p", "nothing"}, "--property: no property");
+  ExpectBadInput({"fuzz", "softmax", "-s", "faulty:k-tail"}, "nothing would be judged: ");
+  fs::create_directory(folder() / "mine");
+  Write("mine/file", "mine");
+  ExpectBadInput({"fuzz", "linear", "-s", "native", "--state", "mine"},
+                 "--state: mine holds other");
+  ExpectBadInput({"merge", "mine", "--state", "all"}, "mine: is no campaign");
+  EXPECT_FALSE(fs::exists(folder() / "all"));
+}
+
+TEST_F(Fuzz, TwoCampaignsOnOneStateSaySo) {
+  const pid_t first =
+      Start({"fuzz", "linear", "-s", "native@emu128", "--time", "60s", "--state", "s"});
+  while (!fs::exists(folder() / "s" / "stretches")) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  const Ran second = Qualm({"fuzz", "linear", "-s", "native@emu128", "--state", "s"});
+  EXPECT_EQ(second.status, 2);
+  EXPECT_NE(second.err.find("--state: s is used by another campaign"), std::string::npos);
+  // Ctrl-C: what there is, with the inputs.
+  ::kill(first, SIGINT);
+  int status = 0;
+  ::waitpid(first, &status, 0);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 128 + SIGINT);
+  EXPECT_FALSE(fs::is_empty(folder() / "s" / "corpus" / "linear"));
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder() / "s" / "results"), {}), 1);
+}
+
+// Whatever moment the campaign is killed at: what was handed over stays, whole, and the next run
+// goes on with it.
+TEST_F(Fuzz, KillsLoseNothing) {
+  const std::vector<std::string> words{"fuzz",
+                                       "linear",
+                                       "-s",
+                                       "faulty:k-tail",
+                                       "-s",
+                                       "faulty:pair-saturation",
+                                       "--runs",
+                                       "6000",
+                                       "--jobs",
+                                       "2",
+                                       "--no-canary",
+                                       "--state",
+                                       "s"};
+  Rng rng(20261122);
+  std::set<std::pair<std::string, std::string>> seen;  // subjects and the claims that failed
+  const auto claims_in = [&](const char* below) {
+    std::set<std::pair<std::string, std::string>> claims;
+    for (const FaultRow& row : Rows("s", below)) {
+      for (const std::string& claim : row.properties) claims.emplace(row.subject, claim);
+    }
+    return claims;
+  };
+  for (int kills = 0; kills < 25; ++kills) {
+    const pid_t pid = Start(words);
+    std::this_thread::sleep_for(std::chrono::milliseconds(rng.Between(1, 900)));
+    ::kill(pid, SIGKILL);
+    ::waitpid(pid, nullptr, 0);
+    // Reads every case and row that there is: nothing half-written has a name.
+    for (const char* below : {"findings", "inbox", "held"}) seen.merge(claims_in(below));
+  }
+  const Ran last = Qualm(words);
+  EXPECT_EQ(last.status, 1) << last.err;
+  EXPECT_FALSE(seen.empty());
+  const auto kept = claims_in("findings");
+  EXPECT_TRUE(std::ranges::includes(kept, seen));
+  std::multiset<std::string> rows;
+  for (const FaultRow& row : Rows("s"))
+    rows.insert(row.subject + " " + std::string(Name(row.kind)));
+  EXPECT_EQ(rows, (std::multiset<std::string>{"faulty:k-tail tail",
+                                              "faulty:pair-saturation pair-saturation"}));
+  EXPECT_TRUE(fs::is_empty(folder() / "s" / "inbox"));
+  EXPECT_TRUE(fs::is_empty(folder() / "s" / "held"));
+  EXPECT_FALSE(fs::exists(folder() / "s" / "jobs"));
+}
+
+TEST_F(Fuzz, AMergeDoesNotDependOnTheOrder) {
+  for (const char* shard : {"0/2", "1/2"}) {
+    const std::string state = shard[0] == '0' ? "a" : "b";
+    const Ran ran = Qualm({"fuzz", "linear", "-s", "faulty:k-tail", "-s", "faulty:ties-away",
+                           "--runs", "6000", "--shard", shard, "--state", state});
+    EXPECT_EQ(ran.status, 1) << ran.err;
+  }
+  EXPECT_NE(FilesBelow(folder() / "a" / "corpus"), FilesBelow(folder() / "b" / "corpus"));
+  EXPECT_EQ(Qualm({"merge", "a", "b", "--state", "ab"}).status, 0);
+  EXPECT_EQ(Qualm({"merge", "b", "a", "b", "--state", "ba"}).status, 0);
+  const auto ab = FilesBelow(folder() / "ab");
+  EXPECT_EQ(ab, FilesBelow(folder() / "ba"));
+  EXPECT_EQ(Rows("ab").size(), 2u);
+  for (const char* state : {"a", "b"}) {
+    for (const auto& [name, text] : FilesBelow(folder() / state / "corpus")) {
+      EXPECT_TRUE(ab.contains("corpus/" + name));
+    }
+  }
+  EXPECT_EQ(Qualm({"merge", "ab", "ba", "a", "--state", "ab"}).status, 0);
+  EXPECT_EQ(FilesBelow(folder() / "ab"), ab) << "a merge of what is merged changes nothing";
+}
+
+TEST_F(Fuzz, TheShardIsReadFromTheScheduler) {
+  const std::vector<std::string> words{"check", "-s", "native@emu128", "--op", "linear",
+                                       "-n",    "40", "--json",        "-"};
+  const auto cases = [&](const std::vector<std::string>& environment) {
+    return Document(Qualm(words, environment))["totals"]["cases"].get<int>();
+  };
+  EXPECT_EQ(cases({}), 40);
+  EXPECT_EQ(cases({"GTEST_TOTAL_SHARDS=4", "GTEST_SHARD_INDEX=3"}), 10);
+  EXPECT_EQ(cases({"SLURM_ARRAY_TASK_ID=8", "SLURM_ARRAY_TASK_MIN=1", "SLURM_ARRAY_TASK_COUNT=8"}),
+            5);
+  EXPECT_EQ(cases({"JOB_COMPLETION_INDEX=1", "JOB_COMPLETIONS=2"}), 20);
+  EXPECT_EQ(cases({"JOB_COMPLETION_INDEX=1"}), 40) << "of how many is not known";
+  const Ran ran = Qualm(words, {"GTEST_TOTAL_SHARDS=4", "GTEST_SHARD_INDEX=3"});
+  EXPECT_NE(Document(ran)["command"].get<std::string>().find("--shard 3/4"), std::string::npos);
+  EXPECT_EQ(Qualm(words, {"GTEST_TOTAL_SHARDS=4", "GTEST_SHARD_INDEX=4"}).status, 2);
+}
+
+}  // namespace
+}  // namespace qualm::tools

@@ -6,15 +6,91 @@
 #include <optional>
 
 #include "oracles/headroom/headroom.h"
+#include "properties/distinct.h"
 
 namespace qualm {
 namespace {
 
-constexpr std::array<std::string_view, 20> kNames{
-    "pair-saturates",   "int32-overflows", "exact-tie",     "near-tie",    "clamp-low",
-    "clamp-high",       "min-code-run",    "k-tail",        "n-tail",      "m-tail",
-    "zero-point-pair",  "empty",           "special-float", "per-channel", "padding",
-    "padding-off-code", "groups",          "all-distinct",  "long-window", "multiplier-above-one"};
+// Which operations a hazard is about.
+bool Any(Op) { return true; }
+bool HasK(Op op) { return HasWeights(op) || IsPool(op); }
+bool HasRounding(Op op) { return op != Op::kChooseQParams && op != Op::kMaxPool; }
+bool HasPairSums(Op op) { return HasSums(op) || HasTwoInputs(op); }
+bool HasClamp(Op op) { return RowOf(op).clamp || RowOf(op).relu; }
+bool HasLists(Op op) { return RowOf(op).per_channel != PerChannel::kNone; }
+bool IsAverage(Op op) { return IsPool(op) && HasOutQParams(op); }
+bool IsProduct(Op op) { return RowOf(op).layout == Layout::kProducts; }
+bool Moves(Op op) {
+  return HasTwoInputs(op) || IsAverage(op) || op == Op::kTable || op == Op::kRescale;
+}
+// An output is a multiple of one integer, whose multiplier comes from the parameters.
+bool HasMultiplier(Op op) {
+  return HasSums(op) || RowOf(op).multiplier || op == Op::kRescale || op == Op::kMul ||
+         AddsOperands(op) || RowOf(op).layout == Layout::kColumns || IsAverage(op);
+}
+bool IsConv2d(Op op) { return op == Op::kConv2d; }
+bool IsSoftmax(Op op) { return RowOf(op).out_q == OutQParams::kFixed; }
+bool IsRun(Op op) {
+  return (RowOf(op).layout == Layout::kElements || HasTwoInputs(op)) && !IsSoftmax(op);
+}
+bool HasLongSums(Op op) { return HasWeights(op) && !RowOf(op).depthwise; }
+
+constexpr std::array<HazardRow, 35> kHazards{{
+    {Hazard::kPairSaturates, "pair-saturates", "a u8*s8 pair sum leaves int16", HasSums},
+    {Hazard::kInt32Overflows, "int32-overflows", "a corrected sum leaves int32", HasSums},
+    {Hazard::kExactTie, "exact-tie", "an output is an exact rounding tie", HasRounding},
+    {Hazard::kNearTie, "near-tie", "no tie, but an output within 2^-10 of one", HasRounding},
+    {Hazard::kClampLow, "clamp-low", "the clamp or relu raises an output", HasClamp},
+    {Hazard::kClampHigh, "clamp-high", "the clamp lowers an output", HasClamp},
+    {Hazard::kMinCodeRun, "min-code-run", "two neighbours are both the smallest code", Any},
+    {Hazard::kKTail, "k-tail", "K leaves a tail behind blocks of 4", HasK},
+    {Hazard::kNTail, "n-tail", "N leaves a tail behind vectors of 8", Any},
+    {Hazard::kMTail, "m-tail", "M leaves a tail behind blocks of 4", Any},
+    {Hazard::kZeroPointPair, "zero-point-pair", "both operands have a zero point other than 0",
+     HasPairSums},
+    {Hazard::kEmpty, "empty", "a dimension is 0", Any},
+    {Hazard::kSpecialFloat, "special-float", "NaN, infinity, denormal or -0 among the floats", Any},
+    {Hazard::kPerChannel, "per-channel", "parameters per channel, of several channels", HasLists},
+    {Hazard::kPadding, "padding", "a window sees padding where the zero point is not 0", HasWindow},
+    {Hazard::kPaddingOffCode, "padding-off-code",
+     "or not even a code, so that no padded image stands for it", HasWindow},
+    {Hazard::kGroups, "groups", "more than one group, fewer than depthwise has", IsConv2d},
+    {Hazard::kAllDistinct, "all-distinct", "kernel, stride and pads differ between the axes",
+     HasWindow},
+    {Hazard::kLongWindow, "long-window", "sums of a window can leave 16 bits", IsPool},
+    {Hazard::kMultiplierAboveOne, "multiplier-above-one",
+     "an input step is more than an output step", Moves},
+    {Hazard::kBlocksOfK, "blocks-of-k", "K > 256 with more than 3 channels", HasLongSums},
+    {Hazard::kLargeLayer, "large-layer", "K of 300 or more with 16 channels or more", HasLongSums},
+    {Hazard::kLongM, "long-m", "more than 129 rows or output pixels",
+     [](Op op) { return !RowOf(op).whole_image; }},
+    {Hazard::kWideN, "wide-n", "more than 129 output channels or columns", Any},
+    {Hazard::kBlockEdges, "block-edges",
+     "two of M, N, K lie within 1 of 64, 96, 128, 192, 256, 384 or 512", IsProduct},
+    {Hazard::kDeepChannels, "deep-channels",
+     "32 channels or more in and out of a group, several taps, 8 output pixels or more", IsConv2d},
+    {Hazard::kManyGroups, "many-groups", "8 groups or more with parameters per channel", IsConv},
+    {Hazard::kWideImage, "wide-image", "more than 43 output pixels along an axis",
+     [](Op op) { return HasWindow(op) && !RowOf(op).whole_image; }},
+    {Hazard::kManyPlanes, "many-planes", "more than 131 channels, one group or pool for each",
+     [](Op op) { return IsPool(op) || op == Op::kDepthwise; }},
+    {Hazard::kLongRun, "long-run", "more than 4,096 elements", IsRun},
+    {Hazard::kBeyond16Bits, "beyond-16-bits", "more than 65,535 elements", IsRun},
+    {Hazard::kLongRow, "long-row", "a row of more than 1,100 elements", IsSoftmax},
+    {Hazard::kPowerOfTwo, "power-of-two", "a multiplier is a power of two of 2^-31 or less",
+     HasMultiplier},
+    {Hazard::kShiftEdge, "shift-edge",
+     "a multiplier is a fraction shifted by 30 bits or more, to either side", HasMultiplier},
+    {Hazard::kTermAtEdge, "term-at-edge",
+     "a term of the zero-point correction is an end of int32 or next to it", HasSums},
+}};
+constexpr bool InOrder() {
+  for (size_t i = 0; i < kHazards.size(); ++i) {
+    if (kHazards[i].hazard != static_cast<Hazard>(i)) return false;
+  }
+  return true;
+}
+static_assert(InOrder());
 
 // Two neighbours of a row that are both the smallest code: -128 * -128 twice in one lane.
 bool HasMinCodeRun(const Tensor& tensor, int64_t columns) {
@@ -67,20 +143,100 @@ void AddWindowHazards(const Case& c, const Add& add) {
 }
 
 bool MultiplierAboveOne(const Case& c) {
-  const bool average = c.op == Op::kAvgPool || c.op == Op::kGlobalAvgPool;
-  const bool moves = c.op == Op::kTable || c.op == Op::kRescale;
-  if (!HasTwoInputs(c.op) && !average && !moves) return false;
+  if (!Moves(c.op)) return false;
   double scale = c.x_q.scale_at(0);
   if (HasTwoInputs(c.op)) {
     const double w = c.w_q.scale_at(0);
     scale = RowOf(c.op).combine == Combine::kProduct ? scale * w : std::max(scale, w);
   }
-  return scale > double{c.out_q.scale_at(0)} * (average ? static_cast<double>(c.K) : 1.0);
+  return scale > double{c.out_q.scale_at(0)} * (IsAverage(c.op) ? static_cast<double>(c.K) : 1.0);
+}
+
+// The sizes of real layers and long runs. The case is not empty.
+template <class Add>
+void AddSizeHazards(const Case& c, const Add& add) {
+  const Window& v = c.window;
+  const auto at_edge = [](int64_t dim) {
+    constexpr std::array<int64_t, 7> kBlocks{64, 96, 128, 192, 256, 384, 512};
+    return std::ranges::any_of(kBlocks, [dim](int64_t b) { return dim >= b - 1 && dim <= b + 1; });
+  };
+  const bool weights = HasWeights(c.op);
+  add(Hazard::kBlocksOfK, weights && c.K > 256 && c.N > 3);
+  add(Hazard::kLargeLayer, weights && c.K >= 300 && c.N >= 16);
+  add(Hazard::kLongM, c.M > 129);
+  add(Hazard::kWideN, c.N > 129);
+  add(Hazard::kBlockEdges, IsProduct(c.op) && at_edge(c.M) + at_edge(c.N) + at_edge(c.K) >= 2);
+  if (IsConv(c.op)) {
+    const int64_t in = v.in_c / v.groups, out = c.N / v.groups;
+    add(Hazard::kDeepChannels, in >= 32 && out >= 32 && v.kernel_h * v.kernel_w > 1 && c.M >= 8);
+    add(Hazard::kManyGroups, v.groups >= 8 && c.per_channel);
+  }
+  add(Hazard::kWideImage, HasWindow(c.op) && std::max(v.out_h(), v.out_w()) > 43);
+  add(Hazard::kManyPlanes, (IsPool(c.op) || c.op == Op::kDepthwise) && v.in_c > 131);
+  add(Hazard::kLongRun, IsRun(c.op) && c.M * c.N > 4096);
+  add(Hazard::kBeyond16Bits, IsRun(c.op) && c.M * c.N > UINT16_MAX);
+  add(Hazard::kLongRow, IsSoftmax(c.op) && c.N > 1100);
+}
+
+// The multipliers of the integers that outputs are made of, by channel; of two operands both.
+std::vector<double> MultipliersOf(const Case& c) {
+  std::vector<double> multipliers;
+  if (!HasMultiplier(c.op) || !IsCode(c.out_dtype)) return multipliers;
+  if (!c.multiplier.empty()) return {c.multiplier.begin(), c.multiplier.end()};
+  const double ratio = double{c.x_q.scale_at(0)} / c.out_q.scale_at(0);
+  const bool product = HasSums(c.op) || RowOf(c.op).multiplier || c.op == Op::kMul;
+  if (!product) multipliers.push_back(ratio);
+  if (product) {
+    for (const float scale : c.w_q.scale) multipliers.push_back(ratio * scale);
+  } else if (HasTwoInputs(c.op)) {
+    multipliers.push_back(double{c.w_q.scale_at(0)} / c.out_q.scale_at(0));
+  }
+  return multipliers;
+}
+
+// Is value * factor an end of int32, or would it be if one of the two were 1 more or less?
+bool AtInt32Edge(int64_t value, int64_t factor) {
+  const double a = std::abs(static_cast<double>(value)), b = std::abs(static_cast<double>(factor));
+  return a != 0 && b != 0 && std::abs(a * b - 0x1p31) <= std::min(a, b);
+}
+
+bool HasTermAtEdge(const Case& c) {
+  const int64_t zx = c.x_q.zero_point_at(0);
+  for (int64_t n = 0; n < c.N; ++n) {
+    const int64_t zw = c.w_q.zero_point_at(n);
+    int64_t sum = 0;
+    for (int64_t k = 0; k < c.K; ++k) sum += c.w.IntAt(n * c.K + k);
+    if (AtInt32Edge(zx, sum) || AtInt32Edge(zw, c.K * zx)) return true;
+  }
+  if (c.op != Op::kLinear) return false;
+  for (int64_t m = 0; m < c.M; ++m) {
+    int64_t sum = 0;
+    for (int64_t k = 0; k < c.K; ++k) sum += c.x.IntAt(m * c.K + k);
+    const auto at_edge = [&](int32_t zero) { return AtInt32Edge(zero, sum); };
+    if (std::ranges::any_of(c.w_q.zero_point, at_edge)) return true;
+  }
+  return false;
+}
+
+template <class Add>
+void AddParameterHazards(const Case& c, const Add& add) {
+  bool power = false, shift = false;
+  for (const double multiplier : MultipliersOf(c)) {
+    int exponent = 0;
+    const double mantissa = std::frexp(multiplier, &exponent);
+    power = power || (mantissa == 0.5 && multiplier <= 0x1p-31);
+    shift = shift || exponent >= 30 || exponent <= -30;
+  }
+  add(Hazard::kPowerOfTwo, power);
+  add(Hazard::kShiftEdge, shift);
+  add(Hazard::kTermAtEdge, HasSums(c.op) && HasTermAtEdge(c));
 }
 
 }  // namespace
 
-std::string_view Name(Hazard hazard) { return kNames[static_cast<size_t>(hazard)]; }
+std::span<const HazardRow> AllHazards() { return kHazards; }
+
+std::string_view Name(Hazard hazard) { return kHazards[static_cast<size_t>(hazard)].name; }
 
 std::vector<Hazard> HazardsOf(const Case& c) {
   std::vector<Hazard> hazards;
@@ -90,7 +246,8 @@ std::vector<Hazard> HazardsOf(const Case& c) {
   const bool sums = HasSums(c.op);
   const bool empty = c.M == 0 || c.N == 0 || (HasWeights(c.op) && c.K == 0);
   if (!empty) {
-    const headroom::Headroom headroom = headroom::Measure(c);
+    // Equal rows and columns reach the same.
+    const headroom::Headroom headroom = headroom::Measure(DistinctPartsOf(c).c);
     add(Hazard::kPairSaturates, headroom.pairs_saturating > 0);
     add(Hazard::kInt32Overflows, sums && headroom.acc_min < 0);
     add(Hazard::kExactTie, headroom.ties > 0);
@@ -99,6 +256,8 @@ std::vector<Hazard> HazardsOf(const Case& c) {
     add(Hazard::kClampHigh, headroom.clamped_high > 0);
     add(Hazard::kMinCodeRun, HasMinCodeRun(c.x, RowOf(c)) && (!sums || HasMinCodeRun(c.w, c.K)));
     if (HasWindow(c.op)) AddWindowHazards(c, add);
+    AddSizeHazards(c, add);
+    AddParameterHazards(c, add);
   }
   // Behind at least one full block of the narrowest vector, as a tail needs a body to follow.
   add(Hazard::kKTail, c.K > 4 && c.K % 4 != 0);

@@ -33,14 +33,36 @@ enum class Hazard : uint8_t {
   kEmpty,
   kSpecialFloat,
   kPerChannel,
-  kPadding,             // a window sees padding where the zero point is not 0
-  kPaddingOffCode,      // or not even a code, so that no padded image stands for it
-  kGroups,              // more than one, fewer than depthwise has
-  kAllDistinct,         // kernel, stride and pads differ between the axes
-  kLongWindow,          // pools: sums of a window can leave 16 bits
-  kMultiplierAboveOne,  // add, mul, rescale, concat, table, averages: an input step is more than an
-                        // output step
+  kPadding,
+  kPaddingOffCode,
+  kGroups,
+  kAllDistinct,
+  kLongWindow,
+  kMultiplierAboveOne,
+  kBlocksOfK,
+  kLargeLayer,
+  kLongM,
+  kWideN,
+  kBlockEdges,
+  kDeepChannels,
+  kManyGroups,
+  kWideImage,
+  kManyPlanes,
+  kLongRun,
+  kBeyond16Bits,
+  kLongRow,
+  kPowerOfTwo,
+  kShiftEdge,
+  kTermAtEdge,
 };
+struct HazardRow {
+  Hazard hazard;
+  std::string_view name;
+  std::string_view sentence;  // which cases reach it
+  bool (*about)(Op);          // operations whose cases can
+};
+// In the order of the enumeration.
+std::span<const HazardRow> AllHazards();
 std::string_view Name(Hazard hazard);
 
 // The hazards one case reaches. Computed once per case, whatever the number of subjects.

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "oracles/exact/exact.h"
+#include "properties/distinct.h"
 #include "properties/property.h"
 
 namespace qualm::relation {
@@ -105,7 +106,8 @@ Tensor ExactOf(const Case& c) {
   for (const Entry& entry : recent) {
     if (entry.problem == c) return entry.y;
   }
-  Entry entry{c, exact::Evaluate(c)};
+  const Distinct distinct = DistinctPartsOf(c);
+  Entry entry{c, distinct.Expanded(exact::Evaluate(distinct.c), c.output_shape())};
   if (recent.size() < kRemembered) {
     recent.push_back(std::move(entry));
     return recent.back().y;

@@ -40,8 +40,8 @@ int64_t LowEnd(const Case& c, int64_t channel);
 // only where no requantization overflows int32.
 inline constexpr const char* kRequantOverflows = "the requantization may overflow int32";
 
-// exact::Evaluate. Each thread remembers its last few results, because many subjects and properties
-// ask for the same one.
+// exact::Evaluate, once for each of the rows and columns that differ (distinct.h). Each thread
+// remembers its last few results, because many subjects and properties ask for the same one.
 Tensor ExactOf(const Case& c);
 
 // The answer of a subject, or the verdict that stands in its place: skipped if it cannot run the

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "oracles/exact/exact.h"
+#include "properties/distinct.h"
 #include "properties/gen/gen.h"
 #include "properties/sweep.h"
 
@@ -140,6 +141,26 @@ TEST(Rows, OfChooseQParamsAreOfEveryBatch) {
       const int64_t m = rows[static_cast<size_t>(i / 3 % 3)];
       const int64_t n = columns[static_cast<size_t>(i % 3)];
       ASSERT_EQ(cut.x.BitsAt(i), c.x.BitsAt((i / 9 * c.M + m) * c.N + n));
+    }
+  }
+}
+
+// What the oracle computes of a large case: its distinct rows and columns, once each.
+TEST(DistinctParts, GiveTheWholeOutput) {
+  for (Op op : AllOps()) {
+    int64_t whole = 0, parts = 0;
+    for (uint64_t seed = 0; seed < 24; ++seed) {
+      const Case c = gen::Draw(op, gen::Theme::kLayer, seed);
+      const Distinct distinct = DistinctPartsOf(c);
+      ASSERT_EQ(Validate(distinct.c), "") << Describe(c);
+      ASSERT_EQ(distinct.Expanded(exact::Evaluate(distinct.c), c.output_shape()),
+                exact::Evaluate(c))
+          << Describe(c);
+      whole += c.M * c.N;
+      parts += distinct.c.M * distinct.c.N;
+    }
+    if (RowOf(op).layout == Layout::kElements && op != Op::kSoftmax) {
+      EXPECT_LE(4 * parts, whole) << Name(op);
     }
   }
 }

@@ -16,6 +16,8 @@ namespace qualm::faulty {
 
 inline constexpr int64_t kLanes = 8;  // columns per vector, channels per panel
 
+inline constexpr int64_t kChunk = 16384;  // elements of a run that one thread takes
+
 template <class T>
 const T* Row(const void* base, int64_t row, int64_t stride) {
   return static_cast<const T*>(base) + row * stride;

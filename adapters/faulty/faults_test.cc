@@ -174,6 +174,13 @@ Case Dynamic(std::vector<float> x, std::vector<int8_t> w, const Observer& observ
   return WithOutput(std::move(c), DType::kF32);
 }
 
+// `size` values, all of them `value` but the last.
+std::vector<double> WithLast(size_t size, double value, double last) {
+  std::vector<double> values(size, value);
+  values.back() = last;
+  return values;
+}
+
 using U8 = std::vector<uint8_t>;
 using S8 = std::vector<int8_t>;
 
@@ -302,6 +309,43 @@ std::map<std::string, Witness> Witnesses() {
   slowly[0] = 255;
   of["averaging-in-double"] = {
       Observing(std::move(slowly), 600, {.kind = Observer::Kind::kMovingAverage}), {1, 0}};
+
+  Case blocks = Linear(1, 5, 257, U8(257, 0), S8(5 * 257, 0));
+  blocks.bias_i32 = std::vector<int32_t>(5, 1);
+  of["bias-per-k-block"] = {blocks, {1, 1, 1, 1, 1}};
+  Case wide = WithOutput(Linear(1, 257, 1, U8{1}, S8(257, 1)), DType::kF32);
+  wide.per_channel = true;
+  wide.w_q = {std::vector<float>(257, 1), std::vector<int32_t>(257, 0)};
+  wide.w_q.scale.back() = 2;
+  of["channel-index-u8"] = {wide, WithLast(257, 1, 2)};
+  U8 last_row(257, 0);
+  last_row.back() = 1;
+  of["row-index-u8"] = {Linear(257, 1, 1, last_row, S8{1}, 0, 1), std::vector<double>(257, 0)};
+  U8 image(10 * 193, 0);
+  image.back() = 1;
+  of["deep-channel-tap"] = {
+      Conv(Op::kConv2d, {.in_h = 1, .in_w = 10, .in_c = 193, .kernel_w = 2}, image, 1, S8(386, 1)),
+      WithLast(9, 0, 1)};
+  Case nine =
+      Conv(Op::kConv2d, {.in_h = 1, .in_w = 1, .in_c = 9, .groups = 9}, U8(9, 1), 9, S8(9, 1));
+  nine.per_channel = true;
+  nine.w_q = {{1, 1, 1, 1, 1, 1, 1, 1, 2}, std::vector<int32_t>(9, 0)};
+  of["group-block-scale"] = {WithOutput(nine, DType::kF32), WithLast(9, 1, 2)};
+  U8 last_operand(65537, 0);
+  last_operand.back() = 1;
+  of["element-index-u16"] = {Elementwise(Op::kAdd, U8(65537, 0), last_operand),
+                             WithLast(65537, 0, 1)};
+  of["chunk-edge"] = {Quantize(std::vector<float>(16384, 1)), std::vector<double>(16384, 1)};
+  of["softmax-row-block"] = {Softmax(U8(2049, 9), 1), std::vector<double>(2049, 0)};  // 1/8
+  U8 line(65, 0);
+  line.back() = 1;
+  of["image-row-buffer"] = {Pool(Op::kMaxPool, {.in_h = 1, .in_w = 65, .in_c = 1}, line),
+                            WithLast(65, 0, 1)};
+  std::vector<float> late(4097, 0);
+  late.back() = 255;
+  of["observer-first-block"] = {Observing(late, 1, {}), {1, 0}};
+  of["power-shift-wraps"] = {Requantize({1}, 0x1p-32f), {0}};
+  of["negated-term-int32"] = {Linear(1, 1, 1, U8{0}, S8{2}, INT32_MIN / 2), {INT32_MAX}};
 
   of["output-not-cleared"] = {Linear(1, 1, 1, U8{1}, S8{1}), {1}};
   of["input-shifted-in-place"] = {

@@ -93,7 +93,10 @@ template <class One>
 void Reference::ForColumns(int64_t columns, const One& one) const {
   int64_t j = 0;
   for (; j + kLanes <= columns; j += kLanes) {
-    for (int64_t lane = 0; lane < kLanes; ++lane) one(j + lane);
+    for (int64_t lane = 0; lane < kLanes; ++lane) {
+      if (Has(Fault::kChunkEdge) && (j + lane + 1) % kChunk == 0) continue;
+      one(j + lane);
+    }
   }
   if (j == columns) return;
   // The last vector overlaps the one before: equal values are stored twice.
@@ -174,6 +177,21 @@ void Reference::Dequantize(const Placed& p) {
   }
 }
 
+namespace {
+
+// How many places a shift by 32 to 39 falls short where its count is taken modulo 32. Multipliers
+// that are powers of two need nothing but a shift; smaller ones give 0 without one.
+int WrappedShift(const Case& c, float scale) {
+  int exponent = 0;
+  double multiplier = scale;
+  if (c.multiplier.empty()) multiplier *= double{c.x_q.scale[0]} / c.out_q.scale[0];
+  const double mantissa = std::frexp(multiplier, &exponent);
+  const int shift = 1 - exponent;
+  return mantissa == 0.5 && shift >= 32 && shift < 40 ? 32 : 0;
+}
+
+}  // namespace
+
 void Reference::Requantize(const Placed& p) {
   const Case& c = *p.problem;
   const int32_t zero_point = p.zero_point[0];
@@ -190,6 +208,7 @@ void Reference::Requantize(const Placed& p) {
         value = Product(value, FromFloat(c.x_q.scale[0]));
         per = FromFloat(c.out_q.scale[0]);
       }
+      if (Has(Fault::kPowerShiftWraps)) value.exponent += WrappedShift(c, ListAt(p.scale, j));
       y[j] =
           static_cast<uint8_t>(Finish(c, Nearest(value, per, RequantizeRule(), odd), zero_point));
     });
@@ -236,7 +255,10 @@ __int128 Reference::CorrectedSum(const Placed& p, int64_t m, int64_t n) {
   const uint8_t* const w = Row<uint8_t>(p.w, n, c.K);
   __int128 sum = RawSum(p, x, w);
 
-  const uint8_t* const x_of_sum = Has(Fault::kRowSumOfRow0) ? Row<uint8_t>(p.x, 0, x_stride) : x;
+  int64_t row_of_sum = m;
+  if (Has(Fault::kRowSumOfRow0)) row_of_sum = 0;
+  if (Has(Fault::kRowIndexU8)) row_of_sum = m % 256;
+  const uint8_t* const x_of_sum = Row<uint8_t>(p.x, row_of_sum, x_stride);
   __int128 row_sum = 0;
   for (int64_t k = 0; k < c.K; ++k) row_sum += CodeAt(x_of_sum, c.x.dtype(), k);
   const __int128 column_sum = column_sums_[static_cast<size_t>(n)];
@@ -249,6 +271,8 @@ __int128 Reference::CorrectedSum(const Placed& p, int64_t m, int64_t n) {
   }
   if (Has(Fault::kZeroPointTermFloat)) {
     sum -= static_cast<__int128>(static_cast<float>(zx) * static_cast<float>(column_sum));
+  } else if (Has(Fault::kNegatedTermInt32) && zx * column_sum == INT32_MIN && zx != INT32_MIN) {
+    sum += INT32_MIN;  // its own negative
   } else {
     sum -= zx * column_sum;
   }
@@ -256,8 +280,20 @@ __int128 Reference::CorrectedSum(const Placed& p, int64_t m, int64_t n) {
   const int64_t terms =
       Has(Fault::kPaddedKZeroPoints) ? (c.K + kBlockK - 1) / kBlockK * kBlockK : c.K;
   sum += terms * zx * zw;
-  if (!p.bias_i32.empty()) sum += p.bias_i32[static_cast<size_t>(n)];
+  // The first panel of four channels clears its bias after the first block.
+  const bool every_block = Has(Fault::kBiasPerBlockOfK) && n >= 4 && c.K > 256;
+  const int64_t biases = every_block ? (c.K + 255) / 256 : 1;
+  if (!p.bias_i32.empty()) sum += biases * p.bias_i32[static_cast<size_t>(n)];
   return Has(Fault::kInt32Wraps) ? static_cast<int32_t>(static_cast<uint32_t>(sum)) : sum;
+}
+
+int64_t Reference::ParametersOf(const Case& c, int64_t n) const {
+  if (Has(Fault::kScaleIndex)) return n % kLanes;
+  if (Has(Fault::kChannelIndexU8)) return n % 256;
+  const int64_t of_group = c.N / c.window.groups;
+  if (Has(Fault::kGroupScaleIndex)) return n % of_group;
+  if (Has(Fault::kGroupBlockScale)) return n % (8 * of_group);
+  return n;
 }
 
 void Reference::StoreLinear(const Placed& p, __int128 sum, int64_t n, uint8_t* to) const {
@@ -272,10 +308,7 @@ void Reference::StoreLinear(const Placed& p, __int128 sum, int64_t n, uint8_t* t
     StoreInt(c.out_dtype, Finish(c, static_cast<int64_t>(std::clamp(sum, -kMost, kMost)), 0), to);
     return;
   }
-  int64_t channel = n;
-  if (Has(Fault::kScaleIndex)) channel = n % kLanes;
-  if (Has(Fault::kGroupScaleIndex)) channel = n % (c.N / c.window.groups);
-  const float w_scale = ListAt(p.scale, channel);
+  const float w_scale = ListAt(p.scale, ParametersOf(c, n));
   const float x_scale = c.x_q.scale[0];
   Dyadic scale = Product(FromFloat(x_scale), FromFloat(w_scale));
   if (Has(Fault::kScaleInFloat) && std::isfinite(x_scale * w_scale)) {

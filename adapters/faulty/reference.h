@@ -86,6 +86,20 @@ enum class Fault : uint8_t {
   // dynamic_linear.
   kScaleOfRow0,
   kZeroPointOfRow0,
+  // Sizes of real layers.
+  kBiasPerBlockOfK,
+  kChannelIndexU8,
+  kRowIndexU8,
+  kDeepChannelTap,
+  kGroupBlockScale,
+  kElementIndexU16,
+  kChunkEdge,
+  kSoftmaxRowBlock,
+  kImageRowBuffer,
+  kObserverFirstBlock,
+  // Edges of parameters.
+  kPowerShiftWraps,
+  kNegatedTermInt32,
 };
 
 // "" if 128-bit arithmetic (of real functions: long double) is wide enough for every output the
@@ -137,7 +151,9 @@ class Reference {
   uint8_t PoolOne(const Placed& p, const OutputPixel& at, int64_t channel) const;
   // patch_ = x under the window, [R,S,C/groups] of one group; the padding as its zero point.
   void FillPatch(const Placed& p, const OutputPixel& at, int64_t group);
-  __int128 ConvSum(const Placed& p, int64_t n) const;
+  __int128 ConvSum(const Placed& p, int64_t pixel, int64_t n) const;
+  // The entry of the lists per channel that channel n takes.
+  int64_t ParametersOf(const Case& c, int64_t n) const;
 
   int64_t QuantizeOne(float x, float scale, int32_t zero_point, RoundTo rule, const Case& c) const;
   int64_t RawSum(const Placed& p, const uint8_t* x, const uint8_t* w) const;

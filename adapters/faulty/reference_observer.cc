@@ -59,6 +59,7 @@ void Reference::ChooseQParams(const Placed& p) {
       for (int64_t i = 0; i < rows; ++i) {
         const float* const x = Row<float>(p.x, b * c.M + m + i, p.x_stride);
         for (int64_t j = 0; j < c.N; ++j) {
+          if (Has(Fault::kObserverFirstBlock) && i * c.N + j >= 4096) break;
           now = {std::min<double>(now.low, x[j]), std::max<double>(now.high, x[j])};
         }
       }

@@ -109,7 +109,8 @@ void Reference::TwoOperands(const Placed& p) {
     const uint8_t* const b = Row<uint8_t>(p.w, m, p.w_stride);
     uint8_t* const y = OutputRow(p, m);
     for (int64_t j = 0; j < c.N; ++j) {
-      y[j] = TwoOperandsOne(c, CodeAt(a, c.x.dtype(), j), CodeAt(b, c.w.dtype(), j));
+      const int64_t from = Has(Fault::kElementIndexU16) ? j % 65536 : j;
+      y[j] = TwoOperandsOne(c, CodeAt(a, c.x.dtype(), j), CodeAt(b, c.w.dtype(), from));
     }
   }
 }

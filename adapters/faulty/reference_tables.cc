@@ -134,7 +134,10 @@ void Reference::Softmax(const Placed& p) {
       return numerators[static_cast<size_t>(distance)];
     };
     int64_t sum = 0;
-    for (int64_t j = 0; j < c.N; ++j) sum += numerator(j);
+    for (int64_t j = 0; j < c.N; ++j) {
+      if (Has(Fault::kSoftmaxRowBlock) && j % 2048 == 0) sum = 0;  // each block begins anew
+      sum += numerator(j);
+    }
     const int64_t half = Has(Fault::kSoftmaxNoHalf) ? 0 : sum / 2;
     for (int64_t j = 0; j < c.N; ++j) {
       // The sum is 0 only where a fault has made it so.

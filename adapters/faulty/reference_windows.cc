@@ -56,7 +56,7 @@ void Reference::FillPatch(const Placed& p, const OutputPixel& at, int64_t group)
 }
 
 // sum (x - zx)(w - zw_n) + bias_i32: the raw sum, as a kernel accumulates it, then corrected.
-__int128 Reference::ConvSum(const Placed& p, int64_t n) const {
+__int128 Reference::ConvSum(const Placed& p, int64_t pixel, int64_t n) const {
   const Case& c = *p.problem;
   const uint8_t* const w = Row<uint8_t>(p.w, n, c.K);
   const bool u8s8 = c.x.dtype() == DType::kU8 && c.w.dtype() == DType::kS8;
@@ -71,7 +71,11 @@ __int128 Reference::ConvSum(const Placed& p, int64_t n) const {
   for (int64_t k = 0; k < c.K; k += step) {
     int64_t group = 0;
     for (int64_t i = k; i < std::min(k + step, c.K); ++i) {
-      const int64_t x = patch_[static_cast<size_t>(i)];
+      int64_t from = i;
+      // Of the second eight pixels, channels behind three blocks of 64 are those of the first tap.
+      const int64_t channel = i % (c.window.in_c / c.window.groups);
+      if (Has(Fault::kDeepChannelTap) && pixel >= 8 && channel >= 192) from = channel;
+      const int64_t x = patch_[static_cast<size_t>(from)];
       const int64_t weight = CodeAt(w, c.w.dtype(), i);
       group += x * weight;
       row_sum += x;
@@ -92,11 +96,13 @@ void Reference::Conv(const Placed& p) {
   const Case& c = *p.problem;
   const int64_t of_group = c.N / c.window.groups;
   const auto size = static_cast<int64_t>(SizeOf(c.out_dtype));
+  int64_t pixel = 0;
   ForOutputPixels(p, [&](const OutputPixel& at, uint8_t* y) {
     for (int64_t n = 0; n < c.N; ++n) {
       if (n % of_group == 0) FillPatch(p, at, n / of_group);
-      StoreLinear(p, ConvSum(p, n), n, y + n * size);
+      StoreLinear(p, ConvSum(p, pixel, n), n, y + n * size);
     }
+    ++pixel;
   });
 }
 
@@ -113,7 +119,9 @@ uint8_t Reference::PoolOne(const Placed& p, const OutputPixel& at, int64_t chann
   for (int64_t r = 0; r < v.kernel_h; ++r) {
     for (int64_t s = 0; s < v.kernel_w; ++s) {
       const int64_t y = at.top + r * v.dilation_h;
-      const int64_t x = at.left + s * v.dilation_w;
+      int64_t x = at.left + s * v.dilation_w;
+      // A buffer of 64 pixels of a row, not filled again.
+      if (Has(Fault::kImageRowBuffer) && x >= 64 && x < v.in_w) x %= 64;
       if (y < v.in_h + v.pad_bottom && x < v.in_w + v.pad_right) ++with_padding;
       if (y >= 0 && x >= 0) ++not_before;
       if (!Inside(v, y, x)) continue;

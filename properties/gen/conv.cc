@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "properties/gen/geometry.h"
+#include "properties/gen/layer.h"
 #include "properties/gen/sums.h"
 
 namespace qualm::gen::internal {
@@ -36,6 +37,7 @@ void DrawLongK(Rng& rng, Case& c) {
 }
 
 void DrawChannels(Rng& rng, Theme theme, Case& c) {
+  if (theme == Theme::kLayer) return DrawLayerChannels(rng, c);
   Window& v = c.window;
   const int64_t pixels = std::max<int64_t>(1, v.batch * v.in_h * v.in_w);
   const int64_t outputs = std::max<int64_t>(1, v.batch * v.out_h() * v.out_w());
@@ -145,6 +147,11 @@ void FillValues(Rng& rng, Theme theme, Case& c) {
   const int64_t depth = v.in_c / v.groups;
   c.x = Tensor(c.x.dtype(), {v.batch, v.in_h, v.in_w, v.in_c});
   c.w = Tensor(c.w.dtype(), {c.N, v.kernel_h, v.kernel_w, depth});
+  if (theme == Theme::kLayer) {
+    FillLayer(rng, v.in_w * v.in_c, c.x);
+    FillLayer(rng, c.K, c.w);
+    return;
+  }
   const Fill fill = PickFill(rng, theme);
   switch (fill) {
     case Fill::kUniform:
@@ -179,6 +186,8 @@ Case DrawConv(Rng& rng, Theme theme, Op op) {
   }
   DeriveSizes(&c);
   DrawTypes(rng, c);
+  // Parameters per channel are what many groups get wrong.
+  if (theme == Theme::kLayer && c.window.groups > 1) c.per_channel = rng.Chance(4, 5);
   FillValues(rng, theme, c);
   DrawAroundSums(rng, theme, c);
   return c;

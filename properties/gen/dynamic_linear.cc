@@ -6,7 +6,7 @@
 #include <cfloat>
 #include <cmath>
 
-#include "properties/gen/values.h"
+#include "properties/gen/layer.h"
 
 namespace qualm::gen::internal {
 namespace {
@@ -14,6 +14,7 @@ namespace {
 enum class Shape : uint8_t { kBothSides, kPositive, kNegative, kConstant, kZero, kOutlier, kCodes };
 
 void DrawSizes(Rng& rng, Theme theme, Case& c) {
+  if (theme == Theme::kLayer) return DrawLayerProducts(rng, c);
   const int64_t cap = theme == Theme::kTails ? 131 : 40;
   c.K = theme == Theme::kLongK ? rng.Between(255, 2100) : DrawDim(rng, cap);
   c.N = theme == Theme::kLongK ? rng.Between(1, 3) : DrawDim(rng, cap);
@@ -117,7 +118,11 @@ Case DrawDynamicLinear(Rng& rng, Theme theme, Op op) {
   DrawRule(rng, theme, c);
   FillX(rng, theme, c);
   c.w = Tensor(rng.Chance(4, 5) ? DType::kS8 : DType::kU8, {c.N, c.K});
-  FillCodes(rng, theme, c.w);
+  if (theme == Theme::kLayer) {
+    FillLayer(rng, c.K, c.w);
+  } else {
+    FillCodes(rng, theme, c.w);
+  }
   c.per_channel = rng.Chance(1, 2);
   const auto channels = static_cast<size_t>(c.per_channel ? c.N : 1);
   c.w_q.scale.assign(channels, 1.0f);

@@ -18,6 +18,7 @@ void DrawPerChannel(Rng& rng, Case& c) { c.per_channel = rng.Chance(2, 5); }
 
 float ThemeScale(Rng& rng, Theme theme) {
   if (theme == Theme::kScaleExtremes || rng.Chance(1, 30)) return ExtremeScale(rng);
+  if (theme == Theme::kParameterEdges && rng.Chance(1, 2)) return PowerOfTwo(rng);
   if (theme == Theme::kTies) {
     // Powers of two make ties exact in every channel of arithmetic. Other short mantissas have ties
     // too, but no exact inverse.
@@ -53,6 +54,14 @@ float QuantizeInput(Rng& rng, Theme theme, double s, int32_t z, const Case& c) {
         case 2: return static_cast<float>(-s * 0x1p31);
         default: return SpecialFloat(rng);
       }
+    case Theme::kParameterEdges: {
+      // Quotients at the ends of integers and of mantissas, where a conversion or the addition of
+      // 1.5 * 2^23 goes another way.
+      constexpr std::array<int, 11> kBits{7, 8, 15, 16, 22, 23, 24, 30, 31, 32, 63};
+      const double end = std::ldexp(rng.Chance(1, 2) ? 1.0 : -1.0, rng.Pick(kBits));
+      const double halves = static_cast<double>(rng.Between(-3, 3)) * 0.5;
+      return neighbour(static_cast<float>((end + halves - (rng.Chance(1, 2) ? z : 0)) * s));
+    }
     default: break;
   }
   if (rng.Chance(1, 30)) return SpecialFloat(rng);
@@ -115,6 +124,25 @@ void MissTiesWithLongProducts(Rng& rng, Case& c) {
   }
 }
 
+// Multipliers at their edges, given or as a quotient of scales, and accumulators at theirs.
+void MultiplyAtEdges(Rng& rng, Case& c) {
+  std::vector<EdgeMultiplier> edges(Entries(c));
+  for (EdgeMultiplier& edge : edges) edge = DrawEdgeMultiplier(rng);
+  if (rng.Chance(1, 2) && c.N > 0) {
+    c.x_q.scale = {PowerOfTwo(rng)};
+    c.out_q.scale = {PowerOfTwo(rng)};
+    c.w_q = {std::vector<float>(edges.size()), std::vector<int32_t>(edges.size(), 0)};
+    const double unit = double{c.out_q.scale[0]} / c.x_q.scale[0];
+    for (size_t i = 0; i < edges.size(); ++i) c.w_q.scale[i] = ToScale(edges[i].value * unit);
+  } else {
+    for (const EdgeMultiplier& edge : edges) c.multiplier.push_back(ToScale(edge.value));
+  }
+  c.x = Tensor(DType::kS32, {c.M, c.N});
+  for (int64_t i = 0; i < c.x.size(); ++i) {
+    c.x.SetInt(i, EdgeAccumulator(rng, edges[c.per_channel ? static_cast<size_t>(i % c.N) : 0]));
+  }
+}
+
 }  // namespace
 
 Case DrawQuantize(Rng& rng, Theme theme, Op op) {
@@ -171,6 +199,11 @@ Case DrawRequantize(Rng& rng, Theme theme, Op op) {
 
   if (theme == Theme::kNearTies && rng.Chance(1, 6)) {
     MissTiesWithLongProducts(rng, c);
+    return c;
+  }
+
+  if (theme == Theme::kParameterEdges) {
+    MultiplyAtEdges(rng, c);
     return c;
   }
 

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "core/status.h"
+#include "properties/gen/layer.h"
 #include "properties/gen/values.h"
 
 namespace qualm::gen {
@@ -11,18 +12,20 @@ namespace {
 
 using internal::Weighted;
 
-constexpr std::array<Theme, 15> kThemes{
+constexpr std::array<Theme, 17> kThemes{
     Theme::kUniform,       Theme::kBoundaryBytes, Theme::kAllExtreme,
     Theme::kSignAligned,   Theme::kConstantRows,  Theme::kNearPairThreshold,
     Theme::kLongK,         Theme::kTies,          Theme::kNearTies,
     Theme::kClampEdges,    Theme::kZeroPoints,    Theme::kScaleExtremes,
-    Theme::kSpecialFloats, Theme::kTails,         Theme::kEmpty};
-constexpr std::array<std::string_view, 15> kNames{
+    Theme::kSpecialFloats, Theme::kTails,         Theme::kEmpty,
+    Theme::kLayer,         Theme::kParameterEdges};
+constexpr std::array<std::string_view, 17> kNames{
     "uniform",        "boundary-bytes", "all-extreme",
     "sign-aligned",   "constant-rows",  "near-pair-threshold",
     "long-k",         "ties",           "near-ties",
     "clamp-edges",    "zero-points",    "scale-extremes",
-    "special-floats", "tails",          "empty"};
+    "special-floats", "tails",          "empty",
+    "layer",          "parameter-edges"};
 
 // Only themes that mean something for the op; others fall back to uniform values.
 constexpr std::array<Weighted, 15> kLinear{{{Theme::kUniform, 10},
@@ -151,42 +154,72 @@ constexpr std::array<Weighted, 11> kDynamic{{{Theme::kUniform, 18},
                                              {Theme::kTails, 10},
                                              {Theme::kEmpty, 2}}};
 
-// How cases of an operation are drawn.
+// How cases of an operation are drawn. Of 1000 seeds whose theme is uniform, so many draw a layer
+// or edges of parameters instead (0 where the operation has no multiplier). A layer costs as much
+// as many other cases: these numbers keep the mean cost of a case where it is.
 struct Generator {
   std::span<const Weighted> themes;
   Case (*draw)(Rng&, Theme, Op);
+  uint64_t layers = 0;
+  uint64_t edges = 0;
 };
 
 Generator GeneratorOf(Op op) {
   const OpRow& row = RowOf(op);
+  const bool average = row.out_q == OutQParams::kOwn;
   switch (row.layout) {
     case Layout::kProducts:
-      if (row.dynamic) return {kDynamic, internal::DrawDynamicLinear};
-      return {kLinear, internal::DrawLinear};
-    case Layout::kConv: return {kConv, internal::DrawConv};
+      if (row.dynamic) return {kDynamic, internal::DrawDynamicLinear, 25, 0};
+      return {kLinear, internal::DrawLinear, 80, 100};
+    case Layout::kConv: return {kConv, internal::DrawConv, 60, 50};
     case Layout::kPool:
-      return {row.out_q == OutQParams::kOwn ? std::span<const Weighted>(kAvgPool) : kMaxPool,
-              internal::DrawPool};
-    case Layout::kColumns: return {kOperands, internal::DrawConcat};
-    case Layout::kBatches: return {kObserver, internal::DrawObserver};
+      if (average) return {kAvgPool, internal::DrawPool, 20, 40};
+      return {kMaxPool, internal::DrawPool, 15, 0};
+    case Layout::kColumns: return {kOperands, internal::DrawConcat, 25, 50};
+    case Layout::kBatches: return {kObserver, internal::DrawObserver, 25, 0};
     case Layout::kElements: break;
   }
-  if (row.multiplier) return {kRequantize, internal::DrawRequantize};
-  if (row.function) return {kTable, internal::DrawTable};
-  if (row.out_q == OutQParams::kFixed) return {kSoftmax, internal::DrawSoftmax};
-  if (!row.x_qparams) return {kQuantize, internal::DrawQuantize};
-  if (row.out_q == OutQParams::kNone) return {kDequantize, internal::DrawDequantize};
-  return {kOperands, internal::DrawOperands};
+  if (row.multiplier) return {kRequantize, internal::DrawRequantize, 32, 90};
+  if (row.function) return {kTable, internal::DrawTable, 30, 40};
+  if (row.out_q == OutQParams::kFixed) return {kSoftmax, internal::DrawSoftmax, 40, 0};
+  if (!row.x_qparams) return {kQuantize, internal::DrawQuantize, 25, 50};
+  if (row.out_q == OutQParams::kNone) return {kDequantize, internal::DrawDequantize, 18, 0};
+  return {kOperands, internal::DrawOperands, 25, 50};
+}
+
+// Operations whose layers are small cases repeated: all but those with sums, windows or weights.
+bool Repeats(Op op) { return !HasWindow(op) && RowOf(op).layout != Layout::kProducts; }
+
+Case DrawRepeated(Rng& rng, Op op) {
+  const Theme theme = internal::ThemeOfLayer(rng);
+  Case small;
+  for (int attempt = 0; attempt < 16; ++attempt) {
+    small = GeneratorOf(op).draw(rng, theme, op);
+    if (internal::CanRepeat(small)) return internal::Repeated(rng, small);
+  }
+  return small;
 }
 
 // The mode is drawn last: all else of a case is what it would be without modes.
 Case DrawFrom(Rng& rng, Op op, Theme theme) {
-  Case c = GeneratorOf(op).draw(rng, theme, op);
-  if (RowOf(op).requant && IsCode(c.out_dtype) && !c.bias && rng.Chance(1, 6)) {
+  Case c = theme == Theme::kLayer && Repeats(op) ? DrawRepeated(rng, op)
+                                                 : GeneratorOf(op).draw(rng, theme, op);
+  const bool edges = theme == Theme::kParameterEdges;  // what the modes are made of
+  if (RowOf(op).requant && IsCode(c.out_dtype) && !c.bias && rng.Chance(edges ? 4 : 1, 6)) {
     constexpr std::array kModes{Requant::kFloat32, Requant::kFixedQ31, Requant::kFixedRndnu};
     c.requant = rng.Pick(kModes);
   }
   return c;
+}
+
+// The two rare themes have seeds of the plainest theme. A generator of their own decides, so that
+// all other seeds draw what they drew before there were rare themes.
+Theme ThemeOrRare(Op op, uint64_t seed, Theme theme) {
+  if (theme != Theme::kUniform) return theme;
+  const Generator generator = GeneratorOf(op);
+  const uint64_t at = Rng(MixSeed(seed, 2000 + static_cast<uint64_t>(op))).Below(1000);
+  if (at < generator.layers) return Theme::kLayer;
+  return at < generator.layers + generator.edges ? Theme::kParameterEdges : theme;
 }
 
 }  // namespace
@@ -195,10 +228,15 @@ std::span<const Theme> AllThemes() { return kThemes; }
 
 std::string_view Name(Theme theme) { return kNames[static_cast<size_t>(theme)]; }
 
+Theme ThemeOf(Op op, uint64_t seed) {
+  Rng rng(MixSeed(seed, static_cast<uint64_t>(op)));
+  return ThemeOrRare(op, seed, internal::PickTheme(rng, GeneratorOf(op).themes));
+}
+
 Case Draw(Op op, uint64_t seed) {
   Rng rng(MixSeed(seed, static_cast<uint64_t>(op)));
   const Theme theme = internal::PickTheme(rng, GeneratorOf(op).themes);
-  return DrawFrom(rng, op, theme);
+  return DrawFrom(rng, op, ThemeOrRare(op, seed, theme));
 }
 
 Case Draw(Op op, Theme theme, uint64_t seed) {

@@ -32,10 +32,14 @@ enum class Theme : uint8_t {
   kSpecialFloats,
   kTails,
   kEmpty,
+  kLayer,           // sizes of real layers: gen/layer.h
+  kParameterEdges,  // multipliers, shifts and terms of the zero-point correction at their ends
 };
 std::span<const Theme> AllThemes();
 std::string_view Name(Theme theme);
 
+// The theme of Draw(op, seed).
+Theme ThemeOf(Op op, uint64_t seed);
 // Valid cases only (Validate(c) == "").
 Case Draw(Op op, uint64_t seed);
 Case Draw(Op op, Theme theme, uint64_t seed);

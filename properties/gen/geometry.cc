@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <array>
 
+#include "properties/gen/layer.h"
+
 namespace qualm::gen::internal {
 namespace {
 
@@ -88,11 +90,12 @@ void DrawGeometry(Rng& rng, Theme theme, bool dilated, Window& v) {
     rows = ExtremeAxis(rng, dilated);
     columns = rng.Chance(1, 2) ? ExtremeAxis(rng, dilated) : SmallAxis(rng, dilated);
   }
-  const int64_t out_h = rng.Between(1, 4);
-  const int64_t out_w = rng.Between(1, theme == Theme::kTails ? 9 : 5);
-  DrawInput(rng, out_h, rows);
-  DrawInput(rng, out_w, columns);
-  v.batch = rng.Chance(1, 2) ? 1 : rng.Between(2, 3);
+  OutputPixels out{rng.Between(1, 4), 0};
+  out.w = rng.Between(1, theme == Theme::kTails ? 9 : 5);
+  if (theme == Theme::kLayer) out = DrawLayerPixels(rng);
+  DrawInput(rng, out.h, rows);
+  DrawInput(rng, out.w, columns);
+  v.batch = theme == Theme::kLayer || rng.Chance(1, 2) ? 1 : rng.Between(2, 3);
   if (theme == Theme::kEmpty) {
     switch (rng.Below(4)) {
       case 0: v.batch = 0; break;

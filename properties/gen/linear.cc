@@ -4,12 +4,20 @@
 #include <algorithm>
 #include <array>
 
+#include "properties/gen/layer.h"
 #include "properties/gen/sums.h"
 
 namespace qualm::gen::internal {
 namespace {
 
 void DrawDims(Rng& rng, Theme theme, Case& c) {
+  if (theme == Theme::kLayer) return DrawLayerProducts(rng, c);
+  if (theme == Theme::kParameterEdges) {  // powers of two divide the ends of int32
+    c.M = rng.Between(1, 2);
+    c.N = rng.Between(1, 5);
+    c.K = rng.Chance(1, 2) ? int64_t{1} << rng.Between(0, 3) : rng.Between(1, 9);
+    return;
+  }
   if (theme == Theme::kLongK) {
     constexpr std::array<int64_t, 12> kLong{255, 256,  257,  258,  511,  512,
                                             513, 1023, 1024, 1025, 1041, 1042};
@@ -70,6 +78,11 @@ void FillValues(Rng& rng, Theme theme, Case& c) {
   c.w = Tensor(c.w.dtype(), {c.N, c.K});
   const DType xd = c.x.dtype();
   const DType wd = c.w.dtype();
+  if (theme == Theme::kLayer) {
+    FillLayer(rng, c.K, c.x);
+    FillLayer(rng, c.K, c.w);
+    return;
+  }
   const Fill fill = PickFill(rng, theme);
   switch (fill) {
     case Fill::kUniform:

@@ -120,6 +120,10 @@ void DrawScales(Rng& rng, Theme theme, Case& c) {
     scales.a = ExtremeScale(rng);
     scales.b = ExtremeScale(rng);
     scales.out = rng.Chance(1, 2) ? ExtremeScale(rng) : scales.a;
+  } else if (theme == Theme::kParameterEdges) {
+    scales.out = PowerOfTwo(rng);
+    scales.b = c.op == Op::kMul ? PowerOfTwo(rng) : scales.out * DrawEdgeMultiplier(rng).value;
+    scales.a = scales.out * DrawEdgeMultiplier(rng).value / (c.op == Op::kMul ? scales.b : 1.0);
   } else if (theme == Theme::kTies || theme == Theme::kNearTies || rng.Chance(1, 12)) {
     scales = TyingScales(rng, c.op);
   } else {

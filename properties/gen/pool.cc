@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "properties/gen/geometry.h"
+#include "properties/gen/layer.h"
 #include "properties/gen/values.h"
 
 namespace qualm::gen::internal {
@@ -35,6 +36,9 @@ void DrawShape(Rng& rng, Theme theme, Case& c) {
   if (theme == Theme::kLongK || (theme == Theme::kTies && rng.Chance(1, 3))) {
     DrawLongWindow(rng, v);
     v.in_c = rng.Between(1, 3);
+  } else if (theme == Theme::kLayer) {
+    DrawGeometry(rng, theme, c.op == Op::kMaxPool, v);
+    v.in_c = DrawLayerPlanes(rng, c);
   } else {
     DrawGeometry(rng, theme, c.op == Op::kMaxPool, v);
     const int64_t cap = theme == Theme::kTails ? 131 : 40;
@@ -121,6 +125,11 @@ void DrawScales(Rng& rng, Theme theme, Case& c) {
   if (theme == Theme::kScaleExtremes) {
     c.x_q.scale = {ExtremeScale(rng)};
     c.out_q.scale = {rng.Chance(1, 2) ? ExtremeScale(rng) : c.x_q.scale[0]};
+    return;
+  }
+  if (theme == Theme::kParameterEdges) {
+    c.out_q.scale = {PowerOfTwo(rng)};
+    c.x_q.scale = {ToScale(DrawEdgeMultiplier(rng).value * c.out_q.scale[0])};
     return;
   }
   const float scale = theme == Theme::kTies

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "oracles/exact/exact.h"
+#include "properties/gen/layer.h"
 
 namespace qualm::gen::internal {
 namespace {
@@ -44,6 +45,53 @@ Sums SumsOf(const Case& c) {
     sums.row.push_back(at < corrected.size() ? static_cast<double>(corrected[at]) : 0);
   }
   return sums;
+}
+
+// One term of the zero-point correction at an end of int32, or next to it: zx * sum w, zw * sum x
+// or K * zx * zw. The bias brings the sum of all terms back.
+void PutTermAtEdge(Rng& rng, Case& c) {
+  if (c.x.empty() || c.w.empty()) return;
+  const auto zero_point = [&](int64_t factor) {
+    const double end = rng.Chance(1, 2) ? 0x1p31 : -0x1p31;
+    const auto off = static_cast<double>(rng.Between(-1, 1));
+    return ToInt32(std::floor(end / static_cast<double>(factor)) + (rng.Chance(1, 3) ? off : 0));
+  };
+  // The first K codes are 0 but for one, a power of two.
+  const auto sum_of_power = [&](Tensor& codes) {
+    const auto power = static_cast<int32_t>(1) << rng.Between(0, 6);
+    for (int64_t k = 0; k < std::min(c.K, codes.size()); ++k) codes.SetInt(k, k == 0 ? power : 0);
+    return power;
+  };
+  switch (rng.Below(3)) {
+    case 0: c.x_q.zero_point = {zero_point(sum_of_power(c.w))}; break;
+    case 1: std::ranges::fill(c.w_q.zero_point, zero_point(sum_of_power(c.x))); break;
+    default:
+      c.x_q.zero_point = {static_cast<int32_t>(1) << rng.Between(0, 30)};
+      std::ranges::fill(c.w_q.zero_point, zero_point(c.K * c.x_q.zero_point[0]));
+      break;
+  }
+}
+
+// Multipliers at their edges, from scales that are short numbers.
+std::vector<EdgeMultiplier> DrawEdgeScales(Rng& rng, Case& c) {
+  std::vector<EdgeMultiplier> edges(c.per_channel ? static_cast<size_t>(c.N) : 1);
+  c.x_q.scale = {PowerOfTwo(rng)};
+  c.out_q.scale = {PowerOfTwo(rng)};
+  const double unit = double{c.out_q.scale[0]} / c.x_q.scale[0];
+  c.w_q.scale.clear();
+  for (EdgeMultiplier& edge : edges) {
+    edge = DrawEdgeMultiplier(rng);
+    c.w_q.scale.push_back(ToScale(edge.value * unit));
+  }
+  return edges;
+}
+
+void DrawEdgeBias(Rng& rng, const Sums& sums, const std::vector<EdgeMultiplier>& edges, Case& c) {
+  c.bias_i32.emplace(static_cast<size_t>(c.N));
+  for (size_t n = 0; n < c.bias_i32->size(); ++n) {
+    const double wanted = EdgeAccumulator(rng, edges[edges.size() == 1 ? 0 : n]);
+    (*c.bias_i32)[n] = ToInt32(wanted - sums.row[n]);
+  }
 }
 
 void DrawScales(Rng& rng, Theme theme, double largest, Case& c) {
@@ -279,9 +327,17 @@ void DrawTypes(Rng& rng, Case& c) {
 }
 
 void DrawAroundSums(Rng& rng, Theme theme, Case& c) {
+  const bool at_edges = theme == Theme::kParameterEdges;
+  if (theme == Theme::kLayer) theme = ThemeOfLayer(rng);
   DrawInputZeroPoints(rng, theme, c);
+  if (at_edges && rng.Chance(1, 2)) PutTermAtEdge(rng, c);
   const Sums sums = SumsOf(c);
-  DrawScales(rng, theme, sums.largest, c);
+  std::vector<EdgeMultiplier> edges;
+  if (at_edges) {
+    edges = DrawEdgeScales(rng, c);
+  } else {
+    DrawScales(rng, theme, sums.largest, c);
+  }
   if (IsCode(c.out_dtype)) {
     DrawZeroPoints(rng, c.out_dtype, theme, c.out_q.zero_point);
   }
@@ -292,7 +348,11 @@ void DrawAroundSums(Rng& rng, Theme theme, Case& c) {
   } else {
     DrawClamp(rng, theme, c);
   }
-  DrawBias(rng, theme, sums, c);
+  if (at_edges) {
+    DrawEdgeBias(rng, sums, edges, c);
+  } else {
+    DrawBias(rng, theme, sums, c);
+  }
   if (!IsCode(c.out_dtype)) c.out_q = QParams{};  // these outputs have none
 }
 

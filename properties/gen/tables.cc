@@ -35,6 +35,10 @@ void DrawConcatScales(Rng& rng, Theme theme, Case& c) {
     a = ExtremeScale(rng);
     b = ExtremeScale(rng);
     out = rng.Chance(1, 2) ? ExtremeScale(rng) : a;
+  } else if (theme == Theme::kParameterEdges) {
+    out = PowerOfTwo(rng);
+    a = out * DrawEdgeMultiplier(rng).value;
+    b = out * DrawEdgeMultiplier(rng).value;
   } else if (theme == Theme::kTies || theme == Theme::kNearTies || rng.Chance(1, 12)) {
     out = ShortScale(rng);
     a = out * TyingRatio(rng);
@@ -110,6 +114,11 @@ void DrawTableScales(Rng& rng, Theme theme, Case& c) {
   if (theme == Theme::kScaleExtremes) {
     c.x_q.scale = {ExtremeScale(rng)};
     c.out_q.scale = {rng.Chance(1, 2) ? ExtremeScale(rng) : c.x_q.scale[0]};
+    return;
+  }
+  if (theme == Theme::kParameterEdges && !real) {
+    c.out_q.scale = {PowerOfTwo(rng)};
+    c.x_q.scale = {ToScale(DrawEdgeMultiplier(rng).value * c.out_q.scale[0])};
     return;
   }
   if (theme == Theme::kTies || theme == Theme::kNearTies || rng.Chance(1, 12)) {

@@ -86,6 +86,32 @@ float CornerMultiplier(Rng& rng) {
   return ToScale(std::ldexp(static_cast<double>(mantissa), exponent - 23));
 }
 
+EdgeMultiplier DrawEdgeMultiplier(Rng& rng) {
+  // Nothing to shift, the last shift of 32 bits and beyond, where only INT32_MIN still has a half.
+  constexpr std::array<int, 14> kShifts{-31, -30, -1, 0, 1, 2, 30, 31, 31, 32, 32, 33, 33, 34};
+  EdgeMultiplier multiplier;
+  multiplier.shift = rng.Chance(2, 3) ? rng.Pick(kShifts) : static_cast<int>(rng.Between(-31, 40));
+  int64_t mantissa = int64_t{1} << 23;
+  switch (rng.Below(6)) {
+    case 0: mantissa += 1; break;
+    case 1: mantissa = (int64_t{1} << 24) - 1; break;
+    case 2: mantissa += int64_t{1} << rng.Between(0, 22); break;
+    default: break;  // a power of two
+  }
+  multiplier.value = std::ldexp(static_cast<double>(mantissa), -multiplier.shift - 23);
+  return multiplier;
+}
+
+float PowerOfTwo(Rng& rng) {
+  return ToScale(std::ldexp(1.0, static_cast<int>(rng.Between(-9, 9))));
+}
+
+int32_t EdgeAccumulator(Rng& rng, const EdgeMultiplier& multiplier) {
+  if (rng.Chance(1, 4)) return CornerAccumulator(rng);
+  const double tie = (static_cast<double>(rng.Between(-3, 2)) + 0.5) / multiplier.value;
+  return ToInt32(std::floor(tie) + static_cast<double>(rng.Between(-1, 1)));
+}
+
 void DrawZeroPoints(Rng& rng, DType dtype, Theme theme, std::vector<int32_t>& zero_points) {
   const CodeRange range = RangeOf(dtype);
   const bool wild = theme == Theme::kZeroPoints ? rng.Chance(1, 6) : rng.Chance(1, 40);

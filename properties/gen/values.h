@@ -37,6 +37,18 @@ float ExtremeScale(Rng& rng);
 // Multiplier corners: mantissas 2^23, 2^23+1, 2^24-1, random; exponents -31..+31.
 float CornerMultiplier(Rng& rng);
 
+// A multiplier at an edge of fixed-point arithmetic: a power of two or a corner of the mantissa,
+// with any shift from -31 to 40, mostly those where a convention changes its way.
+struct EdgeMultiplier {
+  double value = 1;
+  int shift = 0;  // value lies in [2^-shift, 2^(1-shift))
+};
+EdgeMultiplier DrawEdgeMultiplier(Rng& rng);
+// 2^-9 to 2^9, for the scales around it.
+float PowerOfTwo(Rng& rng);
+// An accumulator that such a multiplier brings to a tie, next to one, or to an end of int32.
+int32_t EdgeAccumulator(Rng& rng, const EdgeMultiplier& multiplier);
+
 // From {min, -1, 0, 1, max, random code}; in few cases also outside the codes. One choice for all
 // entries of a list, since one entry outside is enough to keep most libraries from the case.
 void DrawZeroPoints(Rng& rng, DType dtype, Theme theme, std::vector<int32_t>& zero_points);

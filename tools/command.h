@@ -103,6 +103,7 @@ void AddIdentify(CLI::App& app, Run* run);
 void AddCertify(CLI::App& app, Run* run);
 void AddRepair(CLI::App& app, Run* run);
 void AddExhaust(CLI::App& app, Run* run);
+void AddHazards(CLI::App& app, Run* run);
 void AddList(CLI::App& app, Run* run);
 void AddAudit(CLI::App& app, Run* run);
 void AddReport(CLI::App& app, Run* run);

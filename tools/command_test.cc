@@ -40,6 +40,26 @@ TEST_F(Command, CleanIsZero) {
   EXPECT_EQ(Qualm({"--help"}).status, 0);
 }
 
+TEST_F(Command, HazardsOfFilesAndOfDrawnCases) {
+  const Ran files = Qualm({"hazards", Corpus("forum"), sweep_, "--json", "-"});
+  EXPECT_EQ(files.status, 0) << files.err;
+  int64_t cases = 0;
+  for (const Json& row : Document(files)["hazards"]) {
+    cases += row["cases"].get<int64_t>();
+    if (row["op"] != "linear") continue;
+    EXPECT_GE(row["reached"]["pair-saturates"], 2);  // the sweep, once by folder and once by name
+    EXPECT_EQ(row["reached"]["blocks-of-k"], 0);
+    EXPECT_FALSE(row["reached"].contains("padding"));
+  }
+  EXPECT_GE(cases, 5);
+  const Ran drawn = Qualm({"hazards", "--op", "softmax", "-n", "40"});
+  EXPECT_EQ(drawn.status, 0) << drawn.err;
+  EXPECT_TRUE(drawn.out.starts_with("softmax, 40 cases\n")) << drawn.out;
+  ExpectBadInput({"hazards", "nowhere"}, "nowhere: ");
+  ExpectBadInput({"hazards", "--op", "lineal"}, "--op: unknown operation 'lineal'");
+  ExpectBadInput({"hazards", sweep_, "--op", "linear"}, "");
+}
+
 TEST_F(Command, FindingsAreOne) {
   EXPECT_EQ(Qualm({"check", "--subject", "faulty:k-tail", "--cases", "30"}).status, 1);
   EXPECT_EQ(Qualm({"sweep", sweep_, "--subject", "model:fbgemm@avx2"}).status, 1);

@@ -10,6 +10,7 @@
 #include "core/status.h"
 #include "oracles/conventions/convention.h"
 #include "oracles/conventions/variations.h"
+#include "properties/coverage.h"
 #include "properties/property.h"
 #include "tools/command.h"
 #include "tools/session.h"
@@ -153,6 +154,25 @@ std::string ConventionTables() {
   return text;
 }
 
+std::vector<Row> HazardRows() {
+  std::vector<Row> rows;
+  for (const HazardRow& row : AllHazards()) rows.emplace_back(row.name, row.sentence);
+  return rows;
+}
+
+std::string HazardTable() {
+  std::string text = "| hazard | a case reaches it if | operations |\n|---|---|---|\n";
+  for (const HazardRow& row : AllHazards()) {
+    const std::vector<Op> ops = OpsWhere(row.about);
+    std::vector<std::string_view> names;
+    for (const Op op : ops) names.push_back(Name(op));
+    text += fmt::format(
+        "| `{}` | {} | {} |\n", row.name, row.sentence,
+        ops.size() == AllOps().size() ? "all" : fmt::format("{}", fmt::join(names, ", ")));
+  }
+  return text;
+}
+
 std::string VariationTable() {
   std::string text = "| | variation | cause | bound |\n|---|---|---|---|\n";
   for (const Variation& variation : AllVariations()) {
@@ -175,6 +195,7 @@ const std::map<std::string, List>& Lists() {
       {"faults", {FaultRows, nullptr}},
       {"conventions", {ConventionRows, ConventionTables}},
       {"variations", {VariationRows, VariationTable}},
+      {"hazards", {HazardRows, HazardTable}},
   };
   return lists;
 }
@@ -183,7 +204,7 @@ int RunList(const Options& options) {
   Session session(options);
   const List& list = Lists().at(options.what);
   if (options.markdown && list.markdown == nullptr)
-    throw InputError("--markdown: only conventions and variations have tables");
+    throw InputError("--markdown: only conventions, variations and hazards have tables");
   const std::vector<Row> rows = list.rows();
   size_t width = 0;
   JsonList json;
@@ -206,15 +227,16 @@ int RunList(const Options& options) {
 void AddList(CLI::App& app, Run* run) {
   auto options = std::make_shared<Options>();
   CLI::App* verb = app.add_subcommand(
-      "list", "subjects, properties, ops, planted faults, conventions or variations");
+      "list", "subjects, properties, ops, planted faults, conventions, variations or hazards");
   verb->footer("Example: qualm list subjects");
   verb->add_option("WHAT", options->what,
-                   "subjects, properties, ops, faults, conventions or variations")
+                   "subjects, properties, ops, faults, conventions, variations or hazards")
       ->required()
-      ->check(
-          CLI::IsMember({"subjects", "properties", "ops", "faults", "conventions", "variations"}));
-  verb->add_flag("--markdown", options->markdown,
-                 "conventions, variations: the tables of docs/backends.md");
+      ->check(CLI::IsMember(
+          {"subjects", "properties", "ops", "faults", "conventions", "variations", "hazards"}));
+  verb->add_flag(
+      "--markdown", options->markdown,
+      "conventions, variations, hazards: the tables of docs/backends.md and docs/hazards.md");
   AddOutputOptions(*verb, *options);
   verb->callback([options, run] { *run = [options] { return RunList(*options); }; });
 }

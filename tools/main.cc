@@ -120,6 +120,7 @@ int Main(int argc, char** argv) {
   AddCertify(app, &run);
   AddRepair(app, &run);
   AddExhaust(app, &run);
+  AddHazards(app, &run);
   AddList(app, &run);
   AddReport(app, &run);
   AddFuzz(app, &run);

@@ -37,7 +37,7 @@ TEST_F(Pages, ShowWhatTheCommandPrints) {
       ++shown;
     }
   }
-  EXPECT_EQ(shown, 2);
+  EXPECT_EQ(shown, 3);
 }
 
 // [text](path) leads to a file of the repository.

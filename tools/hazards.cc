@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+// qualm hazards: which places where kernels go wrong do these cases reach? Of somebody's test data,
+// or of our own drawn cases. No subject is asked.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <memory>
+
+#include "core/io/case_json.h"
+#include "core/io/golden.h"
+#include "core/status.h"
+#include "oracles/golden/judge.h"
+#include "properties/coverage.h"
+#include "properties/engine.h"
+#include "properties/gen/gen.h"
+#include "tools/command.h"
+#include "tools/session.h"
+
+namespace qualm::tools {
+namespace {
+
+struct Options : CommonOptions {
+  std::vector<std::string> paths;
+  std::vector<std::string> ops;
+  int64_t cases = 1000;
+  uint64_t seed = 1;
+};
+
+void Add(const Case& c, HazardCoverage& coverage) { coverage.Add(c.op, "", HazardsOf(c)); }
+
+void AddFile(const std::string& file, HazardCoverage& coverage) {
+  if (!file.ends_with(".jsonl")) return Add(ReadCaseFile(file), coverage);
+  ForEachGoldenRecord(file, [&](const GoldenRecord& record) {
+    if (GoldenHasCase(record)) Add(GoldenCase(record), coverage);
+  });
+}
+
+std::vector<Op> OpsNamed(const std::vector<std::string>& names) {
+  std::vector<Op> ops;
+  for (const std::string& name : names) {
+    const std::optional<Op> op = ParseOp(name);
+    if (!op) throw InputError("--op: unknown operation '" + name + "' (see qualm list ops)");
+    ops.push_back(*op);
+  }
+  return ops.empty() ? std::vector<Op>(AllOps().begin(), AllOps().end()) : ops;
+}
+
+// One line for each hazard that the operation can reach, also for those that no case reached.
+std::string TextOf(Op op, const HazardCoverage::Row& row) {
+  std::string text = fmt::format("{}, {} cases\n", Name(op), row.cases);
+  for (const HazardRow& hazard : AllHazards()) {
+    if (!hazard.about(op)) continue;
+    const auto at = row.reached.find(hazard.hazard);
+    const int64_t count = at == row.reached.end() ? 0 : at->second;
+    text += fmt::format("  {:<22}{:>8}{:>9.3f} %\n", hazard.name, count,
+                        100.0 * static_cast<double>(count) / static_cast<double>(row.cases));
+  }
+  return text;
+}
+
+JsonValue JsonOf(const HazardCoverage& coverage) {
+  JsonList rows;
+  for (const auto& [key, row] : coverage.rows()) {
+    JsonObject reached;
+    for (const HazardRow& hazard : AllHazards()) {
+      const auto at = row.reached.find(hazard.hazard);
+      if (hazard.about(key.first))
+        reached.Add(hazard.name, at == row.reached.end() ? 0 : at->second);
+    }
+    rows.Add(JsonObject{{"op", Name(key.first)},
+                        {"instruction_set", key.second},
+                        {"cases", row.cases},
+                        {"reached", reached}});
+  }
+  return rows;
+}
+
+int RunHazards(const Options& options) {
+  Session session(options);
+  HazardCoverage coverage;
+  if (!options.paths.empty()) {
+    for (const std::string& path : options.paths) {
+      for (const std::string& file : FilesOf(path)) AddFile(file, coverage);
+    }
+    session.Begin();
+  } else {
+    const std::vector<Op> ops = OpsNamed(options.ops);
+    session.Begin(fmt::format("seed {}; ", options.seed), options.seed);
+    for (const Op op : ops) {
+      for (int64_t i = 0; i < options.cases; ++i)
+        Add(gen::Draw(op, CaseSeed(options.seed, op, i)), coverage);
+    }
+  }
+  if (coverage.rows().empty()) throw InputError("the recordings hold no case that can be replayed");
+  for (const auto& [key, row] : coverage.rows()) session.Print("{}", TextOf(key.first, row));
+  session.document.extra = {{"hazards", JsonOf(coverage)}};
+  session.Write();
+  return kClean;
+}
+
+}  // namespace
+
+void AddHazards(CLI::App& app, Run* run) {
+  auto options = std::make_shared<Options>();
+  CLI::App* verb =
+      app.add_subcommand("hazards", "which hazards do case files, or drawn cases, reach?");
+  verb->footer("Example: qualm hazards corpus/golden    qualm hazards --op linear --cases 100000");
+  CLI::Option* paths = verb->add_option(
+      "PATH", options->paths, "*.case.json, *.jsonl, or folders of them; none: drawn cases");
+  verb->add_option("--op", options->ops, "draw only this operation (repeatable)")
+      ->allow_extra_args(false)
+      ->excludes(paths);
+  AddInteger(*verb, "--cases,-n", options->cases, 1, int64_t{1} << 40, "drawn cases per operation")
+      ->excludes(paths);
+  AddSeed(*verb, options->seed);
+  AddOutputOptions(*verb, *options);
+  verb->callback([options, run] { *run = [options] { return RunHazards(*options); }; });
+}
+
+}  // namespace qualm::tools

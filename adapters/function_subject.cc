@@ -38,6 +38,11 @@ std::string FunctionSubject::Execute(const Placed& placed, const RunContext& /*c
   return "";
 }
 
+// What the limits leave open, but for a layer that is packed once: a function is one call.
+std::string FunctionSubject::CannotRunAs(const Case& /*c*/, const RunContext& context) const {
+  return context.calls > 1 || context.callers > 1 ? "packs afresh for each call" : "";
+}
+
 BufferNeeds FunctionSubject::Needs() const {
   return {static_cast<size_t>(std::max(limits_.read_slack_bytes, 0)),
           static_cast<size_t>(std::max(limits_.alignment_bytes, 1))};

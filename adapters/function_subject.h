@@ -59,6 +59,7 @@ class FunctionSubject final : public InProcessSubject {
  protected:
   std::string Execute(const Placed& placed, const RunContext& context) override;
   BufferNeeds Needs() const override;
+  std::string CannotRunAs(const Case& c, const RunContext& context) const override;
 
  private:
   std::string name_;

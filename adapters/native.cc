@@ -98,7 +98,7 @@ kernels::PoolShape PoolShapeOf(const Case& c) {
   return {WindowOf(c.window), c.window.out_h(), c.window.out_w()};
 }
 
-// Pixels have a gap between them, rows and images none of their own.
+// Pixels or lines have a gap between them, images none of their own.
 kernels::ConstImages ImagesOf(const Placed& placed) {
   const Case& c = *placed.problem;
   const Window& v = c.window;
@@ -108,8 +108,8 @@ kernels::ConstImages ImagesOf(const Placed& placed) {
           .height = v.in_h,
           .width = v.in_w,
           .channels = v.in_c,
-          .image_stride = v.in_h * v.in_w * placed.x_stride,
-          .row_stride = v.in_w * placed.x_stride,
+          .image_stride = v.in_h * placed.x_line_stride,
+          .row_stride = placed.x_line_stride,
           .pixel_stride = placed.x_stride};
 }
 
@@ -251,6 +251,10 @@ class NativeSubject final : public InProcessSubject {
 
  protected:
   bool HasThreads(Op op) const override { return HasWeights(op); }
+  std::string CannotRunAs(const Case& c, const RunContext& context) const override {
+    const bool layer = HasWeights(c.op) || (context.calls == 1 && context.callers == 1);
+    return layer ? "" : "has nothing to pack";
+  }
 
   std::string Execute(const Placed& placed, const RunContext& context) override {
     const Case& c = *placed.problem;
@@ -325,7 +329,7 @@ class NativeSubject final : public InProcessSubject {
   // Weights as rows of K, for linear and convolutions.
   static kernels::LinearParams ParamsOf(const Placed& placed) {
     const Case& c = *placed.problem;
-    return {.weights = {placed.w, TypeOf(c.w.dtype()), c.N, c.K, c.K},
+    return {.weights = {placed.w, TypeOf(c.w.dtype()), c.N, c.K, placed.w_stride},
             .input_type = TypeOf(c.x.dtype()),
             .x_scale = c.x_q.scale[0],
             .x_zero_point = c.x_q.zero_point[0],
@@ -340,6 +344,45 @@ class NativeSubject final : public InProcessSubject {
             .requantization = RequantizationOf(c.requant)};
   }
 
+  // Runs a packed layer as often, and from as many threads at once, as `context` asks. The other
+  // callers have outputs and scratch of their own; an answer that differs from y takes its place,
+  // so that whoever compares y sees it.
+  template <class Packed, class Input>
+  static std::string RunPacked(const Packed& packed, const Placed& placed, const Input& x,
+                               const MutableMatrix& y, std::span<uint8_t> scratch, Pool& pool,
+                               const RunContext& context) {
+    std::string error;
+    for (int i = 0; i < context.calls && error.empty(); ++i)
+      error = packed.Run(x, y, scratch, &pool).error;
+    if (context.callers == 1 || !error.empty() || y.rows * y.columns == 0) return error;
+    const DType dtype = placed.problem->out_dtype;
+    const Rows rows{y.rows, y.columns};
+    struct Callers {
+      const Packed& packed;
+      const Input& x;
+      const MutableMatrix& y;
+      std::vector<std::vector<uint8_t>> outputs;
+    } callers{packed, x, y, {}};
+    callers.outputs.assign(static_cast<size_t>(context.callers),
+                           std::vector<uint8_t>(ScatteredBytes(dtype, rows.count, rows.columns,
+                                                               y.row_stride - y.columns),
+                                                context.poison));
+    RunOnThreads(
+        context.callers, context.callers,
+        [](void* argument, int64_t caller) {
+          auto& it = *static_cast<Callers*>(argument);
+          MutableMatrix own = it.y;
+          own.data = it.outputs[static_cast<size_t>(caller)].data();
+          (void)it.packed.Run(it.x, own);  // an output that is not written differs
+        },
+        &callers);
+    for (const std::vector<uint8_t>& output : callers.outputs) {
+      if (TakeIfDifferent(output.data(), dtype, rows, y.row_stride, static_cast<uint8_t*>(y.data)))
+        break;
+    }
+    return "";
+  }
+
   std::string Linear(const Placed& placed, const RunContext& context, const ConstMatrix& x,
                      const MutableMatrix& y) {
     kernels::PackedLinear packed;
@@ -348,7 +391,7 @@ class NativeSubject final : public InProcessSubject {
     Pool pool(context.threads);
     const size_t bytes = packed.ScratchBytes(x.rows, &pool);
     uint8_t* const scratch = scratch_.Prepare(bytes, 0, 1, context);
-    return packed.Run(x, y, {scratch, bytes}, &pool).error;
+    return RunPacked(packed, placed, x, y, {scratch, bytes}, pool, context);
   }
 
   std::string DynamicLinear(const Placed& placed, const RunContext& context, const ConstMatrix& x,
@@ -356,7 +399,7 @@ class NativeSubject final : public InProcessSubject {
     const Case& c = *placed.problem;
     kernels::PackedDynamicLinear packed;
     const kernels::Status status = kernels::PackedDynamicLinear::Pack(
-        {.weights = {placed.w, TypeOf(c.w.dtype()), c.N, c.K, c.K},
+        {.weights = {placed.w, TypeOf(c.w.dtype()), c.N, c.K, placed.w_stride},
          .w_scale = placed.scale,
          .w_zero_point = placed.zero_point,
          .bias = placed.bias,
@@ -369,7 +412,7 @@ class NativeSubject final : public InProcessSubject {
     Pool pool(context.threads);
     const size_t bytes = packed.ScratchBytes(x.rows, &pool);
     uint8_t* const scratch = scratch_.Prepare(bytes, 0, 1, context);
-    return packed.Run(x, y, {scratch, bytes}, &pool).error;
+    return RunPacked(packed, placed, x, y, {scratch, bytes}, pool, context);
   }
 
   std::string Conv(const Placed& placed, const RunContext& context, const MutableMatrix& y) {
@@ -385,7 +428,7 @@ class NativeSubject final : public InProcessSubject {
     Pool pool(context.threads);
     const size_t bytes = packed.ScratchBytes(x.batch, x.height, x.width, &pool);
     uint8_t* const scratch = scratch_.Prepare(bytes, 0, 1, context);
-    return packed.Run(x, y, {scratch, bytes}, &pool).error;
+    return RunPacked(packed, placed, x, y, {scratch, bytes}, pool, context);
   }
 
   // Observes batch after batch into states in scratch memory. Scales and zero points follow from

@@ -14,7 +14,7 @@ set_source_files_properties(host/plugin.cc PROPERTIES COMPILE_DEFINITIONS
 
 qualm_executable(qualm-worker
   SOURCES ${PROJECT_SOURCE_DIR}/tools/worker_main.cc host/plugin_host.cc
-  DEPS qualm::arena qualm::plugin_limits qualm::worker_message ${CMAKE_DL_LIBS})
+  DEPS qualm::arena qualm::plugin_limits qualm::worker_message Threads::Threads ${CMAKE_DL_LIBS})
 qualm_install_target(qualm-worker)
 # Whoever links qualm::plugins needs a worker to start.
 add_dependencies(qualm_plugins qualm-worker)

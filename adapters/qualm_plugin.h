@@ -18,14 +18,13 @@
  *     header you compile with are all there unless a comment says "not in the first headers".
  *   * A newer struct, with bytes behind the fields that its reader knows. Where these bytes are 0
  *     they say nothing. Otherwise the reader refuses with a reason: qualm turns the plugin away, a
- *     plugin answers QUALM_UNSUPPORTED. A plugin may leave this check out: qualm sends a newer field
- *     other than 0 only to a plugin whose qualm_capability asked for it.
+ *     plugin answers QUALM_UNSUPPORTED. A plugin may leave this check out: qualm sends a newer
+ * field other than 0 only to a plugin whose qualm_capability asked for it.
  *   * An unknown number. A plugin that meets an operation, element type, granularity or function
  *     that it does not know answers QUALM_UNSUPPORTED, and last_error() says why. qualm ignores
- *     bits of a qualm_capability that it does not know: such a bit offers what qualm never asks for.
- * qualm_qparams lies inside qualm_problem, and so never grows.
- * The version is raised only when something here changes its meaning, and a plugin of another
- * version is turned away.
+ *     bits of a qualm_capability that it does not know: such a bit offers what qualm never asks
+ * for. qualm_qparams lies inside qualm_problem, and so never grows. The version is raised only when
+ * something here changes its meaning, and a plugin of another version is turned away.
  */
 #ifndef QUALM_ADAPTERS_QUALM_PLUGIN_H_
 #define QUALM_ADAPTERS_QUALM_PLUGIN_H_
@@ -46,14 +45,7 @@ extern "C" {
 /* Element types. Codes are u8 or s8; real = scale * (code - zero_point). u4 and s4 are reserved: no
  * operation has them yet. Two of them share a byte, the element of even index in its low half,
  * where the index of an element is the sum of its position times the strides. */
-enum {
-  QUALM_U8 = 0,
-  QUALM_S8 = 1,
-  QUALM_S32 = 2,
-  QUALM_F32 = 3,
-  QUALM_U4 = 4,
-  QUALM_S4 = 5
-};
+enum { QUALM_U8 = 0, QUALM_S8 = 1, QUALM_S32 = 2, QUALM_F32 = 3, QUALM_U4 = 4, QUALM_S4 = 5 };
 /* Sets of element types (numbers up to 31), for qualm_capability. */
 #define QUALM_TYPE_BIT(dtype) (UINT32_C(1) << (dtype))
 
@@ -186,7 +178,7 @@ typedef struct qualm_problem {
   const qualm_tensor* x;
   const qualm_tensor* w; /* weights, or the second operand of add, sub, mul and concat; else NULL */
   /* To be written completely; holds a pattern before the call. In place (QUALM_CAN_IN_PLACE) its
-   * data and strides are those of x. */
+   * data and strides are those of x; over the second operand (QUALM_CAN_OVER_SECOND) those of w. */
   const qualm_tensor* y;
   /* s32, shaped like y, to be written completely, or NULL if nobody asks: the sums of x*w of linear
    * and convolutions as the kernel accumulates them, before zero-point correction and bias; what
@@ -218,6 +210,10 @@ typedef struct qualm_problem {
   /* dynamic_linear, else NULL; x_granularity then says which values of x share a choice. Not in the
    * first headers of version 1. */
   const qualm_choice* choice;
+  /* Threads that run() may use; 0 means 1. Only a plugin that offers QUALM_CAN_THREADS gets more
+   * than 1. Not in the first headers of version 1. */
+  int32_t threads;
+  int32_t reserved; /* 0 */
 } qualm_problem;
 
 /* What a plugin can do beyond the plain case: bits of qualm_capability.features. */
@@ -240,6 +236,16 @@ typedef struct qualm_problem {
 /* dynamic_linear: choices per row. Per block of an axis is reserved (qualm_granularity). */
 #define QUALM_CAN_PER_ROW UINT32_C(32768)
 #define QUALM_CAN_PER_BLOCK UINT32_C(65536)
+/* Rows of w, one per output channel, that do not follow each other. */
+#define QUALM_CAN_WEIGHT_STRIDES UINT32_C(131072)
+/* Lines of an image that do not follow each other; images do where their lines do. */
+#define QUALM_CAN_LINE_STRIDES UINT32_C(262144)
+/* add, sub, mul: y lies over the second operand. */
+#define QUALM_CAN_OVER_SECOND UINT32_C(524288)
+/* Reads qualm_problem.threads. */
+#define QUALM_CAN_THREADS UINT32_C(1048576)
+/* run() may be called by several threads at once; last_error() is asked after all have answered. */
+#define QUALM_CAN_CONCURRENT UINT32_C(2097152)
 
 /* Limits of one operation. Zero-initialise it and fill what differs. */
 typedef struct qualm_capability {
@@ -281,7 +287,8 @@ typedef struct qualm_plugin {
   /* Limits for one operation, NULL if it is not offered. Called for each operation qualm knows,
    * so an unknown number must give NULL. */
   const qualm_capability* (*capability)(int32_t op);
-  /* Runs one problem. Always called from the same thread. */
+  /* Runs one problem. Always called from the same thread, but for QUALM_CAN_CONCURRENT. The same
+   * problem may be asked several times, and x and w of add, sub and mul may be one buffer. */
   int32_t (*run)(const qualm_problem* problem);
   /* One sentence about the last run() that did not answer QUALM_OK; may answer NULL or "". Like the
    * two functions above it must be there. */

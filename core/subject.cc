@@ -40,9 +40,9 @@ std::string_view KindOf(std::string_view name) { return name.substr(0, name.find
 }  // namespace
 
 std::string_view Name(RunStatus status) {
-  constexpr std::array<std::string_view, 8> kNames{
-      "ok",   "skipped",         "refused",        "crashed",
-      "hung", "touched-outside", "modified-input", "garbage"};
+  constexpr std::array<std::string_view, 9> kNames{
+      "ok",      "skipped",    "refused", "crashed", "hung", "touched-outside", "modified-input",
+      "garbage", "left-behind"};
   return kNames[static_cast<size_t>(status)];
 }
 

@@ -39,6 +39,23 @@ struct RunContext {
   // The output is written over x, with x's row stride; y_row_gap then does not matter. Only for
   // operations that CanRunInPlace; skipped by subjects that cannot do it.
   bool in_place = false;
+  // What follows is skipped by subjects that cannot do it, and by operations that it says nothing
+  // about (WhyNotLaid in adapters/host/placement.h).
+  // Elements between the weights of one output channel and those of the next, and between the lines
+  // of an image, whose pixels are dense then.
+  int64_t w_row_gap = 0;
+  int64_t x_line_gap = 0;
+  // The output is written over the second operand.
+  bool over_w = false;
+  // Both operands, which must be equal, are one buffer.
+  bool shared_inputs = false;
+  // A layer is packed once and runs so many times; the last answer counts.
+  int calls = 1;
+  // So many threads run the packed layer at once. Where an answer differs from the first caller's,
+  // it is the answer.
+  int callers = 1;
+  // Look for what the call leaves behind: control word, signal mask, memory.
+  bool watch = false;
   // Threads that a subject may use, >= 1. A subject without threads skips a run with more than one.
   int threads = 1;
   Rounding rounding = Rounding::kNearest;
@@ -57,7 +74,8 @@ enum class RunStatus : uint8_t {
   kHung,            // ran past the time limit
   kTouchedOutside,  // wrote (or read, where a guard page saw it) outside its buffers
   kModifiedInput,
-  kGarbage,  // answer of the wrong size, or no answer in the protocol
+  kGarbage,     // answer of the wrong size, or no answer in the protocol
+  kLeftBehind,  // changed what belongs to the caller (RunContext::watch)
 };
 std::string_view Name(RunStatus status);
 

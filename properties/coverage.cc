@@ -247,7 +247,8 @@ std::vector<Hazard> HazardsOf(const Case& c) {
   const bool empty = c.M == 0 || c.N == 0 || (HasWeights(c.op) && c.K == 0);
   if (!empty) {
     // Equal rows and columns reach the same.
-    const headroom::Headroom headroom = headroom::Measure(DistinctPartsOf(c).c);
+    const std::optional<Distinct> distinct = DistinctPartsOf(c);
+    const headroom::Headroom headroom = headroom::Measure(distinct ? distinct->c : c);
     add(Hazard::kPairSaturates, headroom.pairs_saturating > 0);
     add(Hazard::kInt32Overflows, sums && headroom.acc_min < 0);
     add(Hazard::kExactTie, headroom.ties > 0);

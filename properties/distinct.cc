@@ -92,7 +92,6 @@ void AddColumn(const Case& c, int64_t n, Key& key) {
 }  // namespace
 
 Tensor Distinct::Expanded(const Tensor& y, std::vector<int64_t> shape) const {
-  if (y.shape() == shape) return y;
   Tensor expanded(y.dtype(), std::move(shape));
   const size_t size = SizeOf(y.dtype());
   uint8_t* to = expanded.bytes().data();
@@ -106,10 +105,11 @@ Tensor Distinct::Expanded(const Tensor& y, std::vector<int64_t> shape) const {
   return expanded;
 }
 
-Distinct DistinctPartsOf(const Case& c) {
-  Distinct distinct{ProblemOf(c), slice::Range(0, c.M), slice::Range(0, c.N)};
+std::optional<Distinct> DistinctPartsOf(const Case& c) {
   if (c.M * c.N < kManyOutputs && c.M * c.N * std::max<int64_t>(c.K, 1) < kManyProducts)
-    return distinct;
+    return std::nullopt;
+  if (!RowsAreIndependent(c) && !ColumnsAreIndependent(c)) return std::nullopt;
+  Distinct distinct{ProblemOf(c), slice::Range(0, c.M), slice::Range(0, c.N)};
   if (c.M > 4 && RowsAreIndependent(c)) {
     Classes rows = ClassesOf(c.M, [&](int64_t m, Key& key) { AddRow(c, m, key); });
     distinct.c = slice::Rows(distinct.c, rows.firsts);

@@ -5,6 +5,7 @@
 #define QUALM_PROPERTIES_DISTINCT_H_
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "core/case.h"
@@ -20,8 +21,8 @@ struct Distinct {
   // The output of the whole case, from that of `c`.
   Tensor Expanded(const Tensor& y, std::vector<int64_t> shape) const;
 };
-// The case itself where it is small, or where rows and columns depend on each other.
-Distinct DistinctPartsOf(const Case& c);
+// None where the case is small, or where its rows and columns depend on each other.
+std::optional<Distinct> DistinctPartsOf(const Case& c);
 
 }  // namespace qualm
 

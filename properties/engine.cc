@@ -105,9 +105,12 @@ void RunShare(const CheckOptions& options, CaseCursor& cursor,
     const int64_t i = number / op_count;
     if (i % options.shard_count == options.shard_index) {
       const Op op = cursor.ops[static_cast<size_t>(number % op_count)];
-      const Case c = gen::Draw(op, CaseSeed(options.seed, op, i));
+      const uint64_t seed = CaseSeed(options.seed, op, i);
+      const Case c = gen::Draw(op, seed);
       const size_t before = share.result.findings.size();
-      CheckCase(c, subjects, options.property_glob, share.result, options);
+      Judging judging = options;
+      judging.drawn = seed;
+      CheckCase(c, subjects, options.property_glob, share.result, judging);
       for (size_t f = before; f < share.result.findings.size(); ++f) {
         share.findings.push_back({{number, f}, share.result.findings[f]});
       }
@@ -218,26 +221,31 @@ void CheckCase(const Case& drawn, const std::vector<Subject*>& subjects, const s
     const Case& c = adapted ? *adapted : drawn;
     MemoSubject memo(*subject);
     bool judged = false;
-    JudgeAll(c, memo, glob, [&](const Property& property, Verdict verdict) {
-      const Judgement judgement = Declared(c, property, memo, verdict, judging.attribute);
-      const std::string name = FullName(c.op, property);
-      result.totals.Add(judgement);
-      result.by_property[name].Add(judgement);
-      result.by_subject[subject_name].Add(judgement);
-      if (judgement == Judgement::kPassed || judgement == Judgement::kFailed ||
-          judgement == Judgement::kExpected) {
-        judged = true;
-      } else {
-        ++result.reasons[{judgement, name, subject_name, verdict.reason}];
-      }
-      if (!verdict.failed()) return true;
-      if (judgement == Judgement::kFailed) ++result.failed[{name, subject_name}];
-      Finding finding(c, property.claim, subject_name, verdict);
-      finding.expected_by_contract = judgement == Judgement::kExpected;
-      if (judging.found && !finding.expected_by_contract) judging.found(finding);
-      Keep(std::move(finding), judging.findings_per_property, result.findings);
-      return true;
-    });
+    JudgeAll(
+        c, memo, glob,
+        [&](const Property& property, Verdict verdict) {
+          const Judgement judgement = Declared(c, property, memo, verdict, judging.attribute);
+          const std::string name = FullName(c.op, property);
+          result.totals.Add(judgement);
+          result.by_property[name].Add(judgement);
+          result.by_subject[subject_name].Add(judgement);
+          if (judgement == Judgement::kPassed || judgement == Judgement::kFailed ||
+              judgement == Judgement::kExpected) {
+            judged = true;
+          } else {
+            ++result.reasons[{judgement, name, subject_name, verdict.reason}];
+          }
+          if (!verdict.failed()) return true;
+          if (judgement == Judgement::kFailed) ++result.failed[{name, subject_name}];
+          Finding finding(c, property.claim, subject_name, verdict);
+          finding.expected_by_contract = judgement == Judgement::kExpected;
+          const bool alarming =
+              finding.kind == FindingKind::kCrash || finding.kind == FindingKind::kHang;
+          if (judging.alarm && alarming) judging.alarm(finding);
+          Keep(std::move(finding), judging.findings_per_property, result.findings);
+          return true;
+        },
+        judging.drawn);
     if (!judged) continue;
     if (adapted || !hazards) hazards = HazardsOf(c);
     result.coverage.Add(c.op, subject->InstructionSet(), *hazards);

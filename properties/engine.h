@@ -37,6 +37,8 @@ struct Judging {
   int64_t findings_per_property = 3;
   // A case that a subject does not take is brought into its limits first (properties/adapt.h).
   bool adapt = false;
+  // Of a drawn case: which of the dear properties have their turn (JudgeAll).
+  std::optional<uint64_t> drawn = {};
   // Kind of a failure. Where it is given and a declared divergence (core/contract.h) has subject,
   // op and property of a failure, the failure counts as expected iff the kinds agree too. Any
   // thread.

@@ -108,10 +108,12 @@ TEST_F(EngineTest, FindsAndCounts) {
   EXPECT_GT(result.by_subject.at("toy:bad").of(Judgement::kFailed), 0);
   int64_t verdicts = 0;
   for (const auto& [name, totals] : result.by_property) {
+    if (FindProperty(name)->one_in > 1) continue;  // takes turns
     for (const auto& [judgement, count] : totals.verdicts) verdicts += count;
   }
   int64_t expected = 0;
   for (const Property& property : AllProperties()) {
+    if (property.one_in > 1) continue;
     expected += static_cast<int64_t>(property.ops.size()) * 40 * 2;
   }
   EXPECT_EQ(verdicts, expected);
@@ -236,6 +238,30 @@ TEST_F(EngineTest, DrawsOnlyWhatThePropertiesAreAbout) {
   EXPECT_EQ(Check(options).totals.cases, options.cases);
   options.property_glob = "matches_exact";
   EXPECT_EQ(Check(options).totals.cases, 2 * options.cases);
+}
+
+TEST_F(EngineTest, DearPropertiesTakeTurnsOnDrawnCases) {
+  CheckOptions options = Options();
+  options.subjects = {"toy:good"};
+  options.ops = {Op::kLinear};
+  options.property_glob = "linear.concurrent_calls";
+  options.cases = 400;
+  const auto verdicts = [](const CheckResult& result) {
+    int64_t count = 0;
+    for (const auto& [judgement, n] : result.totals.verdicts) count += n;
+    return count;
+  };
+  const int64_t judged = verdicts(Check(options));
+  const int one_in = FindProperty("concurrent_calls")->one_in;
+  EXPECT_GT(one_in, 1);
+  EXPECT_GE(judged, options.cases / one_in / 2);
+  EXPECT_LE(judged, 2 * options.cases / one_in);
+  // A given case is judged by all.
+  TestSubject subject;
+  CheckResult given;
+  for (uint64_t seed = 0; seed < 20; ++seed)
+    CheckCase(gen::Draw(Op::kLinear, seed), {&subject}, options.property_glob, given);
+  EXPECT_EQ(verdicts(given), 20);
 }
 
 TEST_F(EngineTest, CoverageCountsOnlyJudgedCases) {

@@ -32,6 +32,7 @@ std::vector<Property> OperandProperties();
 std::vector<Property> TableProperties();
 std::vector<Property> ObserverProperties();
 std::vector<Property> MemoryProperties();
+std::vector<Property> StateProperties();
 std::vector<Property> EnvironmentProperties();
 
 }  // namespace qualm

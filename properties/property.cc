@@ -43,10 +43,10 @@ bool Glob(std::string_view pattern, std::string_view text) {
 std::span<const Property> AllProperties() {
   static const std::vector<Property> properties = [] {
     std::vector<Property> all;
-    for (auto group :
-         {DifferentialProperties, SweepProperties, ClampProperties, RoundTripProperties,
-          AlgebraProperties, MetamorphicProperties, WindowProperties, OperandProperties,
-          TableProperties, ObserverProperties, MemoryProperties, EnvironmentProperties}) {
+    for (auto group : {DifferentialProperties, SweepProperties, ClampProperties,
+                       RoundTripProperties, AlgebraProperties, MetamorphicProperties,
+                       WindowProperties, OperandProperties, TableProperties, ObserverProperties,
+                       MemoryProperties, StateProperties, EnvironmentProperties}) {
       for (Property& property : group()) all.push_back(std::move(property));
     }
     return all;
@@ -109,21 +109,24 @@ Verdict Judge(const Property& property, const Case& c, Subject& subject) {
 namespace {
 
 void JudgeBy(const std::vector<const Property*>& properties, const Case& c, MemoSubject& subject,
-             const Told& told) {
+             const Told& told, std::optional<uint64_t> drawn) {
   const Burst burst;
   for (const Property* property : properties) {
+    const auto one_in = static_cast<uint64_t>(property->one_in);
+    if (drawn && one_in > 1 && MixSeed(*drawn, property->claim.size()) % one_in != 0) continue;
     if (!told(*property, Judge(*property, c, subject))) return;
   }
 }
 
 }  // namespace
 
-void JudgeAll(const Case& c, MemoSubject& subject, std::string_view glob, const Told& told) {
-  JudgeBy(PropertiesAbout(c.op, glob), c, subject, told);
+void JudgeAll(const Case& c, MemoSubject& subject, std::string_view glob, const Told& told,
+              std::optional<uint64_t> drawn) {
+  JudgeBy(PropertiesAbout(c.op, glob), c, subject, told, drawn);
 }
 
 void JudgeInTurn(const Case& c, MemoSubject& subject, std::string_view glob, const Told& told) {
-  JudgeBy(PropertiesInTurn(c, glob), c, subject, told);
+  JudgeBy(PropertiesInTurn(c, glob), c, subject, told, std::nullopt);
 }
 
 std::vector<const Property*> PropertiesInTurn(const Case& c, std::string_view glob) {
@@ -150,6 +153,7 @@ std::optional<Verdict> BadOutcome(const Outcome& outcome) {
   switch (outcome.status) {
     case RunStatus::kCrashed: verdict.kind = FindingKind::kCrash; break;
     case RunStatus::kHung: verdict.kind = FindingKind::kHang; break;
+    case RunStatus::kLeftBehind:
     case RunStatus::kTouchedOutside:
     case RunStatus::kModifiedInput: verdict.kind = FindingKind::kMemory; break;
     case RunStatus::kOk:

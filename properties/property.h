@@ -32,6 +32,8 @@ struct Property {
   bool any_contract = false;
   // Judges against the subject's own contract. Never throws for what a subject does.
   Verdict (*check)(const Case&, Subject&);
+  // Judged on one of so many drawn cases, because it is dear; on a given case always.
+  int one_in = 1;
 
   bool about(Op op) const { return std::ranges::find(ops, op) != ops.end(); }
 };
@@ -85,9 +87,11 @@ class MemoSubject : public ForwardingSubject {
 };
 
 // The judging loop of every feeder: judges `c` by PropertiesAbout(c.op, glob), one after another,
-// and tells `told` of each verdict. Ends early where `told` returns false.
+// and tells `told` of each verdict. Ends early where `told` returns false. `drawn`, of a drawn
+// case, is the number that decides whether the properties with a `one_in` have their turn.
 using Told = std::function<bool(const Property&, Verdict)>;
-void JudgeAll(const Case& c, MemoSubject& subject, std::string_view glob, const Told& told);
+void JudgeAll(const Case& c, MemoSubject& subject, std::string_view glob, const Told& told,
+              std::optional<uint64_t> drawn = std::nullopt);
 
 // The same for a fuzzing engine, which asks about more cases rather than all about each: the
 // comparisons with the exact value and with the convention judge every case, the rest in turn.

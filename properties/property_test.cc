@@ -359,6 +359,22 @@ std::vector<Plant> Plants() {
         if (++*calls % 2 == 0 && !y.empty()) Nudge(c, y, 0);
       });
     });
+    add("one_thing_changed", op, "answers what it answered before", [] {
+      auto last = std::make_shared<std::optional<Tensor>>();
+      return Afterwards([last](const Case&, const RunContext&, Tensor& y) {
+        if (*last && (*last)->shape() == y.shape() && (*last)->dtype() == y.dtype()) {
+          y = **last;
+        } else {
+          *last = y;
+        }
+      });
+    });
+    add("leaves_nothing_behind", op, "a signal is blocked", [] {
+      return [](const Case& c, const RunContext& context) {
+        if (context.watch) return Broken(RunStatus::kLeftBehind, "left another signal mask");
+        return TestSubject::Good(exact::Evaluate(c));
+      };
+    });
     add("poison_is_irrelevant", op, "the last output is not written", [] {
       return Afterwards([](const Case& c, const RunContext& context, Tensor& y) {
         if (c.N % 8 == 7 && context.poison == 0x7F) Nudge(c, y, y.size() - 1);
@@ -374,6 +390,34 @@ std::vector<Plant> Plants() {
         if (context.flush_denormals && !y.empty()) Nudge(c, y, 0);
       });
     });
+  }
+  const auto when = [](bool (*holds)(const RunContext&)) {
+    return [holds]() -> TestSubject::RunFunction {
+      return Afterwards([holds](const Case& c, const RunContext& context, Tensor& y) {
+        if (holds(context) && !y.empty()) Nudge(c, y, y.size() - 1);
+      });
+    };
+  };
+  for (Op op : OpsOf("packed_once")) {
+    add("packed_once", op, "an accumulator is not cleared",
+        when([](const RunContext& context) { return context.calls > 1; }));
+    add("concurrent_calls", op, "callers share scratch memory",
+        when([](const RunContext& context) { return context.callers > 1; }));
+    add("concurrent_calls", op, "threads share scratch memory",
+        when([](const RunContext& context) { return context.threads > 1; }));
+    add("layer_strides", op, "weights taken to be dense",
+        when([](const RunContext& context) { return context.w_row_gap > 0; }));
+  }
+  for (Op op : OpsOf("layer_strides")) {
+    if (!HasWindow(op)) continue;
+    add("layer_strides", op, "lines taken to be dense",
+        when([](const RunContext& context) { return context.x_line_gap > 0; }));
+  }
+  for (Op op : OpsOf("aliased_operands")) {
+    add("aliased_operands", op, "the second operand is read after it was written",
+        when([](const RunContext& context) { return context.over_w; }));
+    add("aliased_operands", op, "one buffer, one scale",
+        when([](const RunContext& context) { return context.shared_inputs; }));
   }
   for (Op op : OpsOf("column_independence")) {
     add("column_independence", op, "the tail rounds differently", [] {

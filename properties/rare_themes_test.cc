@@ -61,8 +61,8 @@ INSTANTIATE_TEST_SUITE_P(
                     Hidden{"observer-first-block", Op::kChooseQParams, gen::Theme::kLayer, 8000},
                     Hidden{"power-shift-wraps", Op::kRequantize, gen::Theme::kParameterEdges, 8000},
                     Hidden{"negated-term-int32", Op::kLinear, gen::Theme::kParameterEdges, 8000}),
-    [](const testing::TestParamInfo<Hidden>& info) {
-      std::string name = info.param.fault;
+    [](const testing::TestParamInfo<Hidden>& instance) {
+      std::string name = instance.param.fault;
       std::erase(name, '-');
       return name;
     });

@@ -106,8 +106,9 @@ Tensor ExactOf(const Case& c) {
   for (const Entry& entry : recent) {
     if (entry.problem == c) return entry.y;
   }
-  const Distinct distinct = DistinctPartsOf(c);
-  Entry entry{c, distinct.Expanded(exact::Evaluate(distinct.c), c.output_shape())};
+  const std::optional<Distinct> distinct = DistinctPartsOf(c);
+  Entry entry{c, distinct ? distinct->Expanded(exact::Evaluate(distinct->c), c.output_shape())
+                          : exact::Evaluate(c)};
   if (recent.size() < kRemembered) {
     recent.push_back(std::move(entry));
     return recent.back().y;

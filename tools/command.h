@@ -52,7 +52,7 @@ void MakeFolder(const std::string& option, const std::string& path);
 
 // Case files and recordings below `path`, sorted, so that the order does not depend on the file
 // system; `path` itself if it is a file. Throws InputError where there are none.
-std::vector<std::string> FilesOf(const std::string& path);
+std::vector<std::string> CaseFilesOf(const std::string& path);
 
 // One subject's sweep in a few lines: where it bends, which pairs bend it.
 std::string SweepSummary(const sweep::Result& result);

@@ -109,7 +109,7 @@ void AddCases(const Options& options, const State& state) {
       campaign::AddInputsOf(state, path);
       continue;
     }
-    for (const std::string& file : FilesOf(path)) {
+    for (const std::string& file : CaseFilesOf(path)) {
       if (file.ends_with(".jsonl")) continue;
       const Case c = ReadCaseFile(file);
       const auto bytes = fuzz::EncodeCase(c);

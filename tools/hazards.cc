@@ -80,7 +80,7 @@ int RunHazards(const Options& options) {
   HazardCoverage coverage;
   if (!options.paths.empty()) {
     for (const std::string& path : options.paths) {
-      for (const std::string& file : FilesOf(path)) AddFile(file, coverage);
+      for (const std::string& file : CaseFilesOf(path)) AddFile(file, coverage);
     }
     session.Begin();
   } else {

@@ -71,8 +71,8 @@ void FillStandardStreams() {
   }
 }
 
-// The tensors of long sums come and go with their cases. Memory that the C library hands back to the
-// system has to be cleared page by page when the next one comes.
+// The tensors of long sums come and go with their cases. Memory that the C library hands back to
+// the system has to be cleared page by page when the next one comes.
 void KeepMemory() {
 #if defined(__GLIBC__)
   mallopt(M_MMAP_THRESHOLD, 32 << 20);  // the most that it takes

@@ -188,7 +188,7 @@ int RunReplay(const Options& options) {
   Session session(options);
   std::vector<std::string> files;
   for (const std::string& path : options.paths) {
-    for (std::string& file : FilesOf(path)) files.push_back(std::move(file));
+    for (std::string& file : CaseFilesOf(path)) files.push_back(std::move(file));
   }
   const bool recordings = std::any_of(
       files.begin(), files.end(), [](const std::string& file) { return file.ends_with(".jsonl"); });
@@ -251,7 +251,7 @@ int RunReplay(const Options& options) {
 
 }  // namespace
 
-std::vector<std::string> FilesOf(const std::string& path) {
+std::vector<std::string> CaseFilesOf(const std::string& path) {
   std::error_code error;
   if (!fs::exists(path, error)) throw InputError(path + ": no such file or folder");
   if (!fs::is_directory(path, error)) return {path};

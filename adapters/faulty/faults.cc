@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <signal.h>
+
 #include <algorithm>
+#include <atomic>
+#include <cfenv>
 #include <memory>
 #include <string>
 #include <utility>
@@ -7,6 +11,7 @@
 
 #include "adapters/faulty/reference.h"
 #include "adapters/host/in_process.h"
+#include "adapters/host/threads.h"
 #include "adapters/kinds.h"
 #include "adapters/registry.h"
 
@@ -284,6 +289,47 @@ const std::vector<Planted>& Table() {
       {Fault::kObserverFirstBlock,
        {"observer-first-block", "an observer that samples",
         "values behind the first 4,096 of a row do not count", observers}},
+      {Fault::kStaleScales,
+       {"stale-scales", "XNNPACK 866f7b3916: set-up not refreshed for known weights",
+        "while the weights are the same the scales of the call before are kept", linear}},
+      {Fault::kStaleBias,
+       {"stale-bias", "PyTorch's packed parameters: a bias that was packed with the weights",
+        "while the weights are the same the bias of the call before is kept", linear}},
+      {Fault::kStaleClamp,
+       {"stale-clamp", "XNNPACK 866f7b3916, oneDNN's primitive cache",
+        "while the weights are the same the clamp and relu of the call before are kept", linear}},
+      {Fault::kStaleScratch,
+       {"stale-scratch", "ruy 51b518e: accumulator not cleared",
+        "the first output is added to that of the run before of the same packed layer", linear}},
+      {Fault::kSharedScratch,
+       {"shared-scratch", "a static buffer in a kernel that threads share",
+        "sums go through memory that all callers share", linear}},
+      {Fault::kLeavesRounding,
+       {"leaves-rounding", "a kernel that sets the rounding mode and returns early",
+        "leaves the rounding mode at toward zero", quantize}},
+      {Fault::kBlocksSignals,
+       {"blocks-signals",
+        "a library that starts its threads in the first call",
+        "leaves a signal blocked",
+        {Op::kRescale}}},
+      {Fault::kLeaksPerCall,
+       {"leaks-per-call", "oneDNN's scratchpads, PyTorch's packed weights",
+        "keeps 108 bytes of memory for each call", dequantize}},
+      {Fault::kSharedFirstParameters,
+       {"shared-first-params", "a + a taken for 2 * a",
+        "operands that are one buffer both have the parameters of the first", two_operands}},
+      {Fault::kSecondReadAgain,
+       {"second-read-again", "FBGEMM 21ea7ed47",
+        "the tail is a vector that overlaps the one before, whose second operand is read again",
+        two_operands}},
+      {Fault::kWeightStrideIgnored,
+       {"weight-stride-ignored", "PyTorch issue 75009", "rows of weights are taken to be dense",
+        linear}},
+      {Fault::kLineStrideIgnored,
+       {"line-stride-ignored",
+        "QNNPACK 8a3311b",
+        "lines of images are taken to be dense",
+        {Op::kConv2d, Op::kMaxPool, Op::kAvgPool}}},
       {Fault::kPowerShiftWraps,
        {"power-shift-wraps",
         "gemmlowp ea3a4bf, CMSIS-NN 413d9a9f: shifts of 31 and more",
@@ -302,6 +348,26 @@ const Planted* Find(std::string_view id) {
   const auto at = std::find_if(table.begin(), table.end(),
                                [id](const Planted& planted) { return planted.info.id == id; });
   return at == table.end() ? nullptr : &*at;
+}
+
+// What a call that has ended leaves behind.
+void LeaveBehind(Fault fault) {
+  if (fault == Fault::kLeavesRounding) std::fesetround(FE_TOWARDZERO);
+  if (fault == Fault::kBlocksSignals) {
+    sigset_t blocked;
+    sigemptyset(&blocked);
+    sigaddset(&blocked, SIGUSR2);
+    pthread_sigmask(SIG_BLOCK, &blocked, nullptr);
+  }
+  if (fault == Fault::kLeaksPerCall) {
+    struct Leaked {
+      Leaked* before;
+      char bytes[100];
+    };
+    static std::atomic<Leaked*> last;  // so that leak checkers of the harness itself see no leak
+    auto* const leaked = new Leaked{last.load(), {}};
+    while (!last.compare_exchange_weak(leaked->before, leaked)) continue;
+  }
 }
 
 class FaultySubject final : public InProcessSubject {
@@ -333,12 +399,50 @@ class FaultySubject final : public InProcessSubject {
     if (planted_ == nullptr || planted_->fault != Fault::kCallerRounding) {
       environment.rounding = Rounding::kNearest;
     }
-    const ScopedEnvironment normal(environment);
-    reference_.Run(placed);
+    {
+      const ScopedEnvironment normal(environment);
+      for (int i = 0; i < context.calls; ++i) reference_.Run(placed, i > 0);
+      if (context.callers > 1) CallTogether(placed, context);
+    }
+    if (planted_ != nullptr) LeaveBehind(planted_->fault);
+    return "";
+  }
+
+  std::string CannotRunAs(const Case& /*c*/, const RunContext& /*context*/) const override {
     return "";
   }
 
  private:
+  // Callers that share nothing but what a fault shares. A wrong output takes the place of y.
+  void CallTogether(const Placed& placed, const RunContext& context) {
+    const Case& c = *placed.problem;
+    const Rows rows = RowsOf(c.output_shape());
+    struct Callers {
+      const Placed& placed;
+      Fault fault;
+      std::vector<std::vector<uint8_t>> outputs;
+    } callers{placed, planted_ == nullptr ? Fault::kNone : planted_->fault, {}};
+    callers.outputs.assign(
+        static_cast<size_t>(context.callers),
+        std::vector<uint8_t>(
+            ScatteredBytes(c.out_dtype, rows.count, rows.columns, placed.y_stride - rows.columns),
+            context.poison));
+    RunOnThreads(
+        context.callers, context.callers,
+        [](void* argument, int64_t caller) {
+          auto& it = *static_cast<Callers*>(argument);
+          Placed own = it.placed;
+          own.y = it.outputs[static_cast<size_t>(caller)].data();
+          faulty::Reference(it.fault).Run(own);
+        },
+        &callers);
+    for (const std::vector<uint8_t>& output : callers.outputs) {
+      if (TakeIfDifferent(output.data(), c.out_dtype, rows, placed.y_stride,
+                          static_cast<uint8_t*>(placed.y)))
+        return;
+    }
+  }
+
   std::string name_;
   const Planted* planted_;
   faulty::Reference reference_;

@@ -19,6 +19,16 @@
 namespace qualm {
 namespace {
 
+// Sanitizers have a heap of their own.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool kHeapIsCounted = false;
+#elif defined(__has_feature)
+constexpr bool kHeapIsCounted =
+    !__has_feature(address_sanitizer) && !__has_feature(thread_sanitizer);
+#else
+constexpr bool kHeapIsCounted = true;
+#endif
+
 constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
@@ -347,6 +357,41 @@ std::map<std::string, Witness> Witnesses() {
   of["power-shift-wraps"] = {Requantize({1}, 0x1p-32f), {0}};
   of["negated-term-int32"] = {Linear(1, 1, 1, U8{0}, S8{2}, INT32_MIN / 2), {INT32_MAX}};
 
+  Case twice = WithOutput(Linear(1, 1, 1, U8{1}, S8{1}), DType::kF32);
+  twice.w_q.scale = {2};
+  of["stale-scales"] = {twice, {2}};
+  of["stale-scales"].before = WithOutput(Linear(1, 1, 1, U8{1}, S8{1}), DType::kF32);
+  Case biased = Linear(1, 1, 1, U8{1}, S8{1});
+  biased.bias_i32 = std::vector<int32_t>{5};
+  of["stale-bias"] = {biased, {6}};
+  biased.bias_i32 = std::vector<int32_t>{0};
+  of["stale-bias"].before = biased;
+  of["stale-clamp"] = {Linear(1, 1, 1, U8{1}, S8{1}), {1}};
+  of["stale-clamp"].before = Linear(1, 1, 1, U8{1}, S8{1});
+  of["stale-clamp"].before->out_max = 0;
+  of["stale-scratch"] = {Linear(1, 1, 1, U8{1}, S8{1}), {1}, {.calls = 2}};
+  U8 numbers;
+  std::vector<double> products;
+  for (int i = 0; i < 32 * 32; ++i) products.push_back((i / 32 + 1) * (i % 32 + 1));
+  for (uint8_t i = 1; i <= 32; ++i) numbers.push_back(i);
+  of["shared-scratch"] = {
+      Linear(32, 32, 1, numbers, S8(numbers.begin(), numbers.end())), products, {.callers = 8}};
+  of["leaves-rounding"] = {Quantize({1}), {1}, {.watch = true}, RunStatus::kLeftBehind};
+  of["blocks-signals"] = {
+      Elementwise(Op::kRescale, U8{1}), {1}, {.watch = true}, RunStatus::kLeftBehind};
+  of["leaks-per-call"] = {Dequantize({1}, 1, 0),
+                          {1},
+                          {.watch = true},
+                          kHeapIsCounted ? RunStatus::kLeftBehind : RunStatus::kOk};
+  Case both = Elementwise(Op::kAdd, U8{1}, U8{1});
+  both.w_q.scale = {2};
+  of["shared-first-params"] = {both, {3}, {.shared_inputs = true}};
+  of["second-read-again"] = {
+      Elementwise(Op::kAdd, U8(9, 1), U8(9, 1)), std::vector<double>(9, 2), {.over_w = true}};
+  of["weight-stride-ignored"] = {Linear(1, 2, 1, U8{1}, S8{1, 2}), {1, 2}, {.w_row_gap = 1}};
+  of["line-stride-ignored"] = {
+      Pool(Op::kMaxPool, {.in_h = 2, .in_w = 1, .in_c = 1}, U8{1, 2}), {1, 2}, {.x_line_gap = 1}};
+
   of["output-not-cleared"] = {Linear(1, 1, 1, U8{1}, S8{1}), {1}};
   of["input-shifted-in-place"] = {
       Linear(1, 1, 1, S8{1}, S8{1}), {1}, {}, RunStatus::kModifiedInput};
@@ -383,7 +428,7 @@ TEST(Faults, EachHasAWitness) {
     }
     const Outcome wrong = RunWitness(std::string(info.id), witness);
     EXPECT_EQ(wrong.status, witness.status) << wrong.detail;
-    if (wrong.ok()) {
+    if (wrong.ok() && (kHeapIsCounted || info.id != "leaks-per-call")) {
       EXPECT_NE(wrong.y, right.y);
     }
   }

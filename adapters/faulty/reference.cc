@@ -2,10 +2,12 @@
 #include "adapters/faulty/reference.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cfenv>
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <thread>
 #include <utility>
 
 #include "adapters/faulty/codes.h"
@@ -252,7 +254,8 @@ __int128 Reference::CorrectedSum(const Placed& p, int64_t m, int64_t n) {
   const Case& c = *p.problem;
   const int64_t x_stride = Has(Fault::kStrideIgnored) ? c.K : p.x_stride;
   const uint8_t* const x = Row<uint8_t>(p.x, m, x_stride);
-  const uint8_t* const w = Row<uint8_t>(p.w, n, c.K);
+  const uint8_t* const w =
+      Row<uint8_t>(p.w, n, Has(Fault::kWeightStrideIgnored) ? c.K : p.w_stride);
   __int128 sum = RawSum(p, x, w);
 
   int64_t row_of_sum = m;
@@ -342,15 +345,28 @@ void Reference::StoreLinear(const Placed& p, __int128 sum, int64_t n, uint8_t* t
   StoreInt(c.out_dtype, Finish(c, rounded, zero_point), to);
 }
 
+namespace {
+
+// Memory that all callers share: another one may have written between the two.
+int64_t ThroughSharedScratch(int64_t sum) {
+  static std::atomic<int64_t> scratch;
+  scratch = sum;
+  std::this_thread::yield();
+  return scratch;
+}
+
+}  // namespace
+
 void Reference::Linear(const Placed& p) {
   const Case& c = *p.problem;
+  if (!(Has(Fault::kStaleScratch) && ran_)) scratch_ = 0;
   const bool packed_before = column_sums_.size() == static_cast<size_t>(c.N) &&
                              column_sums_of_k_ == c.K && Has(Fault::kStaleColumnSums);
   if (!packed_before) {
     column_sums_.assign(static_cast<size_t>(c.N), 0);
     column_sums_of_k_ = c.K;
     for (int64_t n = 0; n < c.N; ++n) {
-      const uint8_t* const w = Row<uint8_t>(p.w, n, c.K);
+      const uint8_t* const w = Row<uint8_t>(p.w, n, p.w_stride);
       for (int64_t k = 0; k < c.K; ++k) {
         column_sums_[static_cast<size_t>(n)] += CodeAt(w, c.w.dtype(), k);
       }
@@ -371,7 +387,12 @@ void Reference::Linear(const Placed& p) {
         continue;
       }
       const int64_t from = shifted ? n + 2 : n;
-      StoreLinear(p, CorrectedSum(p, m, from), from, y + n * size);
+      __int128 sum = CorrectedSum(p, m, from);
+      if (Has(Fault::kSharedScratch)) sum = ThroughSharedScratch(static_cast<int64_t>(sum));
+      // An accumulator that is cleared when the layer is packed.
+      if (Has(Fault::kStaleScratch) && m == 0 && n == 0)
+        sum = scratch_ += static_cast<int64_t>(sum);
+      StoreLinear(p, sum, from, y + n * size);
     }
   }
   if (Has(Fault::kInputShiftedInPlace) && c.x.dtype() == DType::kS8) {
@@ -383,7 +404,60 @@ void Reference::Linear(const Placed& p) {
   }
 }
 
-void Reference::Run(const Placed& placed) {
+Placed Reference::WithKept(const Placed& p, Case& changed) {
+  Placed now = p;
+  std::vector<uint8_t> weights;
+  for (int64_t n = 0; n < p.problem->N; ++n) {
+    const uint8_t* const row = Row<uint8_t>(p.w, n, p.w_stride);
+    weights.insert(weights.end(), row, row + p.problem->K);
+  }
+  const bool same = weights == kept_weights_ && kept_.N == p.problem->N &&
+                    kept_.per_channel == p.problem->per_channel &&
+                    kept_.out_dtype == p.problem->out_dtype;
+  changed = Case{};
+  if (!same) {
+    kept_ = *p.problem;
+    kept_weights_ = std::move(weights);
+    kept_scale_.assign(p.scale.begin(), p.scale.end());
+    kept_bias_.assign(p.bias.begin(), p.bias.end());
+    kept_bias_i32_.assign(p.bias_i32.begin(), p.bias_i32.end());
+    return now;
+  }
+  changed = *p.problem;
+  if (Has(Fault::kStaleScales)) {
+    changed.x_q.scale = kept_.x_q.scale;
+    changed.out_q.scale = kept_.out_q.scale;
+    now.scale = kept_scale_;
+  }
+  if (Has(Fault::kStaleBias) && p.bias_i32.size() == kept_bias_i32_.size() &&
+      p.bias.size() == kept_bias_.size()) {
+    now.bias = kept_bias_;
+    now.bias_i32 = kept_bias_i32_;
+  }
+  if (Has(Fault::kStaleClamp)) {
+    changed.out_min = kept_.out_min;
+    changed.out_max = kept_.out_max;
+    changed.relu = kept_.relu;
+  }
+  now.problem = &changed;
+  return now;
+}
+
+void Reference::Run(const Placed& placed, bool again) {
+  ran_ = again;
+  if (Has(Fault::kStaleScales) || Has(Fault::kStaleBias) || Has(Fault::kStaleClamp)) {
+    Case changed;
+    return Linear(WithKept(placed, changed));
+  }
+  if (Has(Fault::kLineStrideIgnored) && placed.x_line_stride != 0) {
+    Placed dense = placed;
+    dense.x_line_stride = placed.problem->window.in_w * placed.x_stride;
+    return Compute(dense);
+  }
+  Compute(placed);
+}
+
+void Reference::Compute(const Placed& placed) {
   const OpRow& row = RowOf(placed.problem->op);
   switch (row.layout) {
     case Layout::kProducts: return row.dynamic ? DynamicLinear(placed) : Linear(placed);

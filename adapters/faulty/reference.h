@@ -97,6 +97,20 @@ enum class Fault : uint8_t {
   kSoftmaxRowBlock,
   kImageRowBuffer,
   kObserverFirstBlock,
+  // What is kept between calls, shared by them, or left behind.
+  kStaleScales,
+  kStaleBias,
+  kStaleClamp,
+  kStaleScratch,
+  kSharedScratch,
+  kLeavesRounding,
+  kBlocksSignals,
+  kLeaksPerCall,
+  // Operands that share memory, strides of layers.
+  kSharedFirstParameters,
+  kSecondReadAgain,
+  kWeightStrideIgnored,
+  kLineStrideIgnored,
   // Edges of parameters.
   kPowerShiftWraps,
   kNegatedTermInt32,
@@ -121,7 +135,8 @@ class Reference {
  public:
   explicit Reference(Fault fault) : fault_(fault) {}
 
-  void Run(const Placed& placed);
+  // `again`: the layer of the call before, packed already.
+  void Run(const Placed& placed, bool again = false);
 
  private:
   bool Has(Fault fault) const { return fault_ == fault; }
@@ -139,6 +154,9 @@ class Reference {
   void Conv(const Placed& p);
   void ChooseQParams(const Placed& p);
   void DynamicLinear(const Placed& p);
+  void Compute(const Placed& placed);
+  // The problem with what a fault keeps of the last one of equal weights; `changed` holds its case.
+  Placed WithKept(const Placed& p, Case& changed);
 
   struct Chosen {
     double scale = 1, zero_point = 0;
@@ -174,6 +192,14 @@ class Reference {
   // What a kernel that packs weights would keep between calls.
   std::vector<int64_t> column_sums_;
   int64_t column_sums_of_k_ = -1;
+  // The layer of the call before, of the faults that keep some of it while the weights are the
+  // same.
+  Case kept_;
+  std::vector<float> kept_scale_, kept_bias_;
+  std::vector<int32_t> kept_bias_i32_;
+  std::vector<uint8_t> kept_weights_;
+  bool ran_ = false;  // the layer of this call
+  int64_t scratch_ = 0;
   std::vector<uint8_t> codes_;  // dynamic_linear: x quantized
   Case sums_of_;                // dynamic_linear: the linear over codes_
   std::vector<int64_t> patch_;  // a member: reading x may end in a signal, and locals would leak

@@ -103,15 +103,33 @@ uint8_t Reference::TwoOperandsOne(const Case& c, int32_t a, int32_t b) const {
 }
 
 void Reference::TwoOperands(const Placed& p) {
-  const Case& c = *p.problem;
+  Case one;  // of operands that are one buffer
+  const bool shared = Has(Fault::kSharedFirstParameters) && p.x == p.w;
+  if (shared) {
+    one = *p.problem;
+    one.w_q = one.x_q;
+  }
+  const Case& c = shared ? one : *p.problem;
+  // A last vector that overlaps the one before: its first operand is kept, the second is read
+  // again.
+  const int64_t last = c.N - kLanes;
+  const bool again = Has(Fault::kSecondReadAgain) && last > 0 && c.N % kLanes != 0;
+  std::array<int32_t, kLanes> first{};
   for (int64_t m = 0; m < c.M; ++m) {
     const uint8_t* const a = Row<uint8_t>(p.x, m, p.x_stride);
     const uint8_t* const b = Row<uint8_t>(p.w, m, p.w_stride);
     uint8_t* const y = OutputRow(p, m);
-    for (int64_t j = 0; j < c.N; ++j) {
+    const auto one_output = [&](int64_t j, int32_t code) {
       const int64_t from = Has(Fault::kElementIndexU16) ? j % 65536 : j;
-      y[j] = TwoOperandsOne(c, CodeAt(a, c.x.dtype(), j), CodeAt(b, c.w.dtype(), from));
+      y[j] = TwoOperandsOne(c, code, CodeAt(b, c.w.dtype(), from));
+    };
+    for (int64_t j = 0; j < c.N; ++j) {
+      const int32_t code = CodeAt(a, c.x.dtype(), j);
+      if (again && j >= last) first[static_cast<size_t>(j - last)] = code;
+      one_output(j, code);
     }
+    for (int64_t j = last; again && j < c.N; ++j)
+      one_output(j, first[static_cast<size_t>(j - last)]);
   }
 }
 

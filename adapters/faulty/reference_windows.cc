@@ -25,7 +25,7 @@ void ForOutputPixels(const Placed& p, const One& one) {
 
 const uint8_t* Pixel(const Placed& p, int64_t image, int64_t y, int64_t x) {
   const Window& v = p.problem->window;
-  return Row<uint8_t>(p.x, (image * v.in_h + y) * v.in_w + x, p.x_stride);
+  return static_cast<const uint8_t*>(p.x) + (image * v.in_h + y) * p.x_line_stride + x * p.x_stride;
 }
 
 bool Inside(const Window& v, int64_t y, int64_t x) {
@@ -58,7 +58,7 @@ void Reference::FillPatch(const Placed& p, const OutputPixel& at, int64_t group)
 // sum (x - zx)(w - zw_n) + bias_i32: the raw sum, as a kernel accumulates it, then corrected.
 __int128 Reference::ConvSum(const Placed& p, int64_t pixel, int64_t n) const {
   const Case& c = *p.problem;
-  const uint8_t* const w = Row<uint8_t>(p.w, n, c.K);
+  const uint8_t* const w = Row<uint8_t>(p.w, n, p.w_stride);
   const bool u8s8 = c.x.dtype() == DType::kU8 && c.w.dtype() == DType::kS8;
   const bool s8s8 = c.x.dtype() == DType::kS8 && c.w.dtype() == DType::kS8;
   // Products are added in groups of `step`, each sum narrowed, before they are widened.

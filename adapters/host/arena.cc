@@ -110,9 +110,12 @@ size_t ScatteredBytes(DType dtype, int64_t rows, int64_t columns, int64_t gap) {
 }
 
 void Scatter(const Tensor& tensor, int64_t gap, uint8_t* to) {
-  const auto [count, columns] = RowsOf(tensor.shape());
-  const auto rows = static_cast<size_t>(count);
-  const size_t row_bytes = static_cast<size_t>(columns) * SizeOf(tensor.dtype());
+  Scatter(tensor, RowsOf(tensor.shape()), gap, to);
+}
+
+void Scatter(const Tensor& tensor, const Rows& of, int64_t gap, uint8_t* to) {
+  const auto rows = static_cast<size_t>(of.count);
+  const size_t row_bytes = static_cast<size_t>(of.columns) * SizeOf(tensor.dtype());
   const size_t stride = row_bytes + static_cast<size_t>(gap) * SizeOf(tensor.dtype());
   if (row_bytes == 0) return;
   for (size_t i = 0; i < rows; ++i) {
@@ -143,6 +146,19 @@ bool GapsIntact(DType dtype, int64_t rows, int64_t columns, int64_t gap, uint8_t
     if (!AllEqual(from, from + gap_bytes, poison)) return false;
   }
   return true;
+}
+
+bool TakeIfDifferent(const uint8_t* other, DType dtype, const Rows& rows, int64_t stride,
+                     uint8_t* y) {
+  const size_t row_bytes = static_cast<size_t>(rows.columns) * SizeOf(dtype);
+  bool differs = false;
+  for (int64_t row = 0; row < rows.count && row_bytes != 0; ++row) {
+    const size_t at = static_cast<size_t>(row * stride) * SizeOf(dtype);
+    if (std::memcmp(y + at, other + at, row_bytes) == 0) continue;
+    std::memcpy(y + at, other + at, row_bytes);
+    differs = true;
+  }
+  return differs;
 }
 
 namespace {
@@ -208,11 +224,17 @@ int LibraryRounding(Rounding rounding) {
 
 }  // namespace
 
+uint64_t ControlWords() {
+  constexpr uint32_t kRaised = 0x3f;  // of MXCSR; FPCR has no such bits
+  return static_cast<uint64_t>(std::fegetround()) << 32 | (ReadControl() & ~kRaised);
+}
+
 ScopedEnvironment::ScopedEnvironment(const RunContext& context)
     : saved_rounding_(std::fegetround()), saved_control_(ReadControl()) {
   // The C library's view too: a caller's fesetround would set both.
   std::fesetround(LibraryRounding(context.rounding));
   WriteControl(ControlFor(saved_control_, context));
+  words_ = ControlWords();
 }
 
 ScopedEnvironment::~ScopedEnvironment() {

@@ -77,12 +77,23 @@ Rows RowsOf(const std::vector<int64_t>& shape);
 // Copies a tensor with `gap` untouched elements between its rows, and back. No gap follows the last
 // row, so the last element still touches the guard page.
 void Scatter(const Tensor& tensor, int64_t gap, uint8_t* to);
+// The same where `rows`, which hold all elements, are other rows than those of the last dimension.
+void Scatter(const Tensor& tensor, const Rows& rows, int64_t gap, uint8_t* to);
 // Bytes Scatter needs.
 size_t ScatteredBytes(DType dtype, int64_t rows, int64_t columns, int64_t gap);
 Tensor Gather(DType dtype, std::vector<int64_t> shape, int64_t gap, const uint8_t* from);
 // True if all gaps still hold the poison.
 bool GapsIntact(DType dtype, int64_t rows, int64_t columns, int64_t gap, uint8_t poison,
                 const uint8_t* at);
+
+// The floating-point control of this thread: rounding, denormals and masked exceptions, without the
+// exceptions that have been raised.
+uint64_t ControlWords();
+
+// Copies an output of the same rows and strides over `y` if it differs there. For the outputs of
+// several callers of one layer: a wrong one is seen in y.
+bool TakeIfDifferent(const uint8_t* other, DType dtype, const Rows& rows, int64_t stride,
+                     uint8_t* y);
 
 // Sets rounding mode and FTZ/DAZ as asked, restores on destruction.
 class ScopedEnvironment {
@@ -92,9 +103,12 @@ class ScopedEnvironment {
   ScopedEnvironment(const ScopedEnvironment&) = delete;
   ScopedEnvironment& operator=(const ScopedEnvironment&) = delete;
 
+  uint64_t words() const { return words_; }  // ControlWords as it has set them
+
  private:
   int saved_rounding_;      // as <cfenv> has it: on x86 the x87 control word
   uint32_t saved_control_;  // MXCSR or FPCR
+  uint64_t words_;
 };
 
 // What CallTrapped says when a mapped but inaccessible page was touched: our guard pages.

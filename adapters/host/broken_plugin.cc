@@ -5,6 +5,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <cfenv>
 #include <csignal>
 #include <cstdint>
 #include <cstdio>
@@ -13,6 +15,7 @@
 #include <new>
 #include <stdexcept>
 #include <string_view>
+#include <utility>
 
 #include "adapters/host/worker_message.h"  // as foreign code that knows it might have
 #include "adapters/qualm_plugin.h"
@@ -76,6 +79,21 @@ int32_t AddBytes(const qualm_problem* p) {
   return QUALM_OK;
 }
 
+void LeaveBehind() {
+  if (Is("leave-rounding")) std::fesetround(FE_UPWARD);
+  if (Is("block-signal")) {
+    sigset_t blocked;
+    sigemptyset(&blocked);
+    sigaddset(&blocked, SIGUSR1);
+    pthread_sigmask(SIG_BLOCK, &blocked, nullptr);
+  }
+  static void* kept = nullptr;  // a chain, which leak checkers do not mind
+  if (Is("leak")) {
+    auto* const leaked = static_cast<void**>(std::malloc(100));
+    if (leaked != nullptr) *leaked = std::exchange(kept, leaked);
+  }
+}
+
 int32_t Run(const qualm_problem* p) {
   if (p->op == QUALM_ADD) return AddBytes(p);
   const int64_t rows = p->y->dims[0];
@@ -84,9 +102,16 @@ int32_t Run(const qualm_problem* p) {
   auto* x = static_cast<uint8_t*>(p->x->data);
 
   if (Is("leave-output")) return QUALM_OK;
-  for (int64_t m = 0; m < rows; ++m) {
-    for (int64_t n = 0; n < columns; ++n) Row(p->y, m)[n] = 7;
+  int32_t answer = 7;
+  if (Is("layers")) {  // what it is told of threads and of gaps between weights
+    answer = static_cast<int32_t>(100 * p->threads + p->w->strides[0] - p->w->dims[1]);
   }
+  static std::atomic<int32_t> calls;
+  if (Is("count-calls")) answer = ++calls;
+  for (int64_t m = 0; m < rows; ++m) {
+    for (int64_t n = 0; n < columns; ++n) Row(p->y, m)[n] = answer;
+  }
+  LeaveBehind();
   // NOLINTNEXTLINE(performance-no-int-to-ptr): a wild pointer is the point
   if (Is("crash")) *reinterpret_cast<volatile int*>(static_cast<intptr_t>(zero) + 16) = 1;
   if (Is("ignore-segv") || Is("swallow-segv")) {
@@ -162,7 +187,8 @@ const qualm_capability* Capability(int32_t op) {
     static qualm_capability add{};
     add.size = sizeof add;
     add.x_dtypes = add.w_dtypes = add.out_dtypes = QUALM_TYPE_BIT(QUALM_U8);
-    add.features = QUALM_CAN_STRIDES | (Is("in-place") ? QUALM_CAN_IN_PLACE : 0);
+    add.features = QUALM_CAN_STRIDES | (Is("in-place") ? QUALM_CAN_IN_PLACE : 0) |
+                   (Is("layers") ? QUALM_CAN_OVER_SECOND : 0);
     return &add;
   }
   if (op != QUALM_LINEAR) return nullptr;
@@ -172,6 +198,8 @@ const qualm_capability* Capability(int32_t op) {
   linear.w_dtypes = QUALM_TYPE_BIT(QUALM_S8);
   linear.out_dtypes = QUALM_TYPE_BIT(QUALM_S32);
   linear.features = Is("dense-only") ? 0 : QUALM_CAN_STRIDES;
+  if (Is("layers")) linear.features |= QUALM_CAN_WEIGHT_STRIDES | QUALM_CAN_THREADS;
+  if (Is("count-calls")) linear.features |= QUALM_CAN_CONCURRENT;
   linear.read_slack_bytes = Is("read-slack") || Is("write-slack") ? 16 : 0;
   linear.alignment_bytes = Is("capability-alignment") ? 3 : Is("need-alignment") ? 64 : 0;
   // As a header of the future may have it, with an element type and a feature of its own.

@@ -4,6 +4,7 @@
 #include <exception>
 #include <utility>
 
+#include "adapters/host/traces.h"
 #include "core/slice.h"
 
 namespace qualm {
@@ -36,7 +37,9 @@ Placed InProcessSubject::Place(const Case& c, const RunContext& context) {
   Placed placed;
   placed.problem = &c;
   placed.x = placement_.x().data;
-  placed.x_stride = placement_.x().stride();
+  placed.x_stride = context.x_line_gap != 0 ? c.window.in_c : placement_.x().stride();
+  placed.x_line_stride =
+      context.x_line_gap != 0 ? placement_.x().stride() : c.window.in_w * placed.x_stride;
   placed.w = placement_.w().data;
   placed.w_stride = placement_.w().stride();
   placed.y = placement_.y().data;
@@ -51,6 +54,12 @@ Placed InProcessSubject::Place(const Case& c, const RunContext& context) {
   return placed;
 }
 
+std::string InProcessSubject::CannotRunAs(const Case& /*c*/, const RunContext& context) const {
+  if (context.w_row_gap != 0 || context.x_line_gap != 0) return "takes dense weights and images";
+  if (context.over_w) return "does not write over the second operand";
+  return context.calls > 1 || context.callers > 1 ? "packs afresh for each call" : "";
+}
+
 Outcome InProcessSubject::Call(const Placed& placed, const RunContext& context) {
   struct Argument {
     InProcessSubject* subject;
@@ -61,8 +70,8 @@ Outcome InProcessSubject::Call(const Placed& placed, const RunContext& context) 
     std::string trapped;
   } call{this, &placed, &context, "", "", ""};
   std::string trap;
-  {
-    const ScopedEnvironment environment(context);
+  std::string left;
+  const auto execute = [&] {
     trap = CallTrapped(
         [](void* argument) {
           auto* const it = static_cast<Argument*>(argument);
@@ -75,11 +84,22 @@ Outcome InProcessSubject::Call(const Placed& placed, const RunContext& context) 
           }
         },
         &call);
+  };
+  {
+    const ScopedEnvironment environment(context);
+    std::optional<Traces> traces;
+    if (context.watch) traces.emplace();
+    execute();
+    if (traces) {
+      left = traces->Left();
+      if (left.empty() && trap.empty()) left = LeakOf(execute);
+    }
   }
   if (trap.empty()) trap = call.trapped;
   if (trap == kGuardPageTrap) return WithoutTensors(RunStatus::kTouchedOutside, trap);
   if (!trap.empty()) return WithoutTensors(RunStatus::kCrashed, trap);
   if (!call.threw.empty()) return WithoutTensors(RunStatus::kCrashed, call.threw);
+  if (!left.empty()) return WithoutTensors(RunStatus::kLeftBehind, left);
   return WithoutTensors(call.refused.empty() ? RunStatus::kOk : RunStatus::kRefused, call.refused);
 }
 
@@ -145,6 +165,9 @@ Outcome InProcessSubject::Run(const Case& c, const RunContext& context) {
   }
   if (context.threads > 1 && !HasThreads(c.op))
     return WithoutTensors(RunStatus::kSkipped, "runs on one thread");
+  std::string why = WhyNotLaid(c, context);
+  if (why.empty()) why = CannotRunAs(c, context);
+  if (!why.empty()) return WithoutTensors(RunStatus::kSkipped, std::move(why));
   Outcome outcome = RunOnce(c, context);
   if (outcome.ok() && context.want_acc && HasSums(c.op)) {
     outcome.acc = RawAccumulators(c, context);

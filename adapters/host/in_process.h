@@ -23,9 +23,10 @@ namespace qualm {
 struct Placed {
   const Case* problem = nullptr;
   const void* x = nullptr;
-  int64_t x_stride = 0;     // from row to row, or from pixel to pixel
-  const void* w = nullptr;  // dense; of operations with two inputs with w_stride
-  int64_t w_stride = 0;
+  int64_t x_stride = 0;       // from row to row, or from pixel to pixel
+  int64_t x_line_stride = 0;  // of images: from line to line; images follow each other
+  const void* w = nullptr;
+  int64_t w_stride = 0;  // from row to row; of weights: from output channel to output channel
   // The parameters that may be per channel: those of the output (quantize), of x (dequantize), else
   // of w. requantize: the multipliers, or w's scales where the case gives no multiplier, and the
   // output's zero point.
@@ -33,7 +34,7 @@ struct Placed {
   std::span<const int32_t> zero_point;
   std::span<const float> bias;
   std::span<const int32_t> bias_i32;
-  void* y = nullptr;  // x itself if context.in_place
+  void* y = nullptr;  // x itself if context.in_place, w itself if context.over_w
   int64_t y_stride = 0;
 };
 
@@ -60,6 +61,9 @@ class InProcessSubject : public BasicSubject, public BulkSubject {
   // Whether more than one thread makes a difference to the operation.
   virtual bool HasThreads(Op /*op*/) const { return false; }
   virtual BufferNeeds Needs() const { return {}; }
+  // "" or why the subject does not run a case with gaps in weights or images, with the output over
+  // the second operand, or one packing several times or from several threads.
+  virtual std::string CannotRunAs(const Case& c, const RunContext& context) const;
 
  private:
   Outcome RunOnce(const Case& c, const RunContext& context);

@@ -115,6 +115,10 @@ std::string NotThroughAPipe(const RunContext& context) {
   if (context.x_row_gap != 0 || context.y_row_gap != 0) return "a pipe has no strides";
   if (context.in_place) return "nothing runs in place through a pipe";
   if (context.threads > 1) return "is not told how many threads to use";
+  if (context.w_row_gap != 0 || context.x_line_gap != 0) return "a pipe has no strides";
+  if (context.over_w || context.shared_inputs) return "places its operands itself";
+  if (context.calls > 1 || context.callers > 1) return "is asked one case at a time";
+  if (context.watch) return "is a process of its own";
   if (context.rounding != Rounding::kNearest || context.flush_denormals) {
     return "has a floating-point environment of its own";
   }

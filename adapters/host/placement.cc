@@ -9,16 +9,25 @@ namespace qualm {
 namespace {
 
 size_t BytesOf(const LaidTensor& laid) {
-  const Rows rows = RowsOf(laid.shape);
-  return ScatteredBytes(laid.dtype, rows.count, rows.columns, laid.gap);
+  return ScatteredBytes(laid.dtype, laid.rows.count, laid.rows.columns, laid.gap);
 }
 
 bool GapsIntact(const LaidTensor& laid, uint8_t poison) {
-  const Rows rows = RowsOf(laid.shape);
-  return GapsIntact(laid.dtype, rows.count, rows.columns, laid.gap, poison, laid.data);
+  return GapsIntact(laid.dtype, laid.rows.count, laid.rows.columns, laid.gap, poison, laid.data);
 }
 
 }  // namespace
+
+std::string WhyNotLaid(const Case& c, const RunContext& context) {
+  if (context.w_row_gap != 0 && !HasWeights(c.op)) return "has no weights";
+  if (context.x_line_gap != 0 && (!HasWindow(c.op) || context.x_row_gap != 0))
+    return "has no images of dense pixels";
+  if (!context.over_w && !context.shared_inputs) return "";
+  if (!HasTwoOperands(c.op)) return "has no second operand";
+  if (context.over_w && (context.in_place || context.shared_inputs))
+    return "the output lies over the first operand";
+  return context.shared_inputs && c.x != c.w ? "the operands are not equal" : "";
+}
 
 Tensor Gather(const LaidTensor& laid) {
   return Gather(laid.dtype, laid.shape, laid.gap, laid.data);
@@ -37,13 +46,15 @@ uint8_t* Placement::LayInput(Slot slot, size_t bytes, size_t element_bytes, cons
   return at;
 }
 
-void Placement::LayInput(Slot slot, const Tensor& tensor, int64_t gap, LaidTensor* laid) {
+void Placement::LayInput(Slot slot, const Tensor& tensor, const Rows& rows, int64_t gap,
+                         LaidTensor* laid) {
   laid->dtype = tensor.dtype();
   laid->shape = tensor.shape();
+  laid->rows = rows;
   laid->gap = gap;
   const size_t bytes = BytesOf(*laid);
   laid->data = Prepare(slot, bytes, SizeOf(tensor.dtype()));
-  Scatter(tensor, gap, laid->data);
+  Scatter(tensor, rows, gap, laid->data);
   buffers_[slot].before.assign(laid->data, laid->data + bytes);
 }
 
@@ -55,20 +66,32 @@ void Placement::Lay(const Case& c, const RunContext& context, BufferNeeds needs)
   for (Buffer& buffer : buffers_) buffer.used = false;
   context_ = context;
   needs_ = needs;
-  LayInput(kX, c.x, context.x_row_gap, &x_);
-  // A second input is walked beside x, weights are dense.
-  LayInput(kW, c.w, HasTwoInputs(c.op) ? context.x_row_gap : 0, &w_);
-  y_ = {c.out_dtype, c.output_shape(), context.y_row_gap, nullptr};
-  if (context.in_place) {
-    y_.gap = x_.gap;
-    y_.data = x_.data;
+  const Window& v = c.window;
+  if (context.x_line_gap != 0) {
+    LayInput(kX, c.x, {v.batch * v.in_h, v.in_w * v.in_c}, context.x_line_gap, &x_);
+  } else {
+    LayInput(kX, c.x, RowsOf(c.x.shape()), context.x_row_gap, &x_);
+  }
+  if (context.shared_inputs) {
+    w_ = x_;
+  } else if (HasWeights(c.op)) {
+    LayInput(kW, c.w, {c.N, c.K}, context.w_row_gap, &w_);
+  } else {  // a second input is walked beside x
+    LayInput(kW, c.w, RowsOf(c.w.shape()), HasTwoInputs(c.op) ? context.x_row_gap : 0, &w_);
+  }
+  const std::vector<int64_t> shape = c.output_shape();
+  y_ = {c.out_dtype, shape, RowsOf(shape), context.y_row_gap, nullptr};
+  if (context.in_place || context.over_w) {
+    const LaidTensor& under = context.in_place ? x_ : w_;
+    y_.gap = under.gap;
+    y_.data = under.data;
   } else {
     LayOutput(kY, &y_);
   }
 }
 
 void Placement::LayAcc() {
-  acc_ = {DType::kS32, y_.shape, 0, nullptr};
+  acc_ = {DType::kS32, y_.shape, y_.rows, 0, nullptr};
   LayOutput(kAcc, &acc_);
 }
 
@@ -81,7 +104,8 @@ std::optional<Placement::Damage> Placement::Inspect() const {
     if (!GapsIntact(*laid, context_.poison)) return Damage{Damage::Kind::kWroteBetweenRows, slot};
   }
   for (uint8_t slot = 0; slot < kInputs; ++slot) {
-    if (!buffers_[slot].used || (slot == kX && context_.in_place)) continue;
+    const bool output = (slot == kX && context_.in_place) || (slot == kW && context_.over_w);
+    if (!buffers_[slot].used || output) continue;
     const std::vector<uint8_t>& before = buffers_[slot].before;
     const uint8_t* const now = buffers_[slot].memory.data();
     if (before.empty() || std::memcmp(now, before.data(), before.size()) == 0) continue;

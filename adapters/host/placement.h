@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "adapters/host/arena.h"
@@ -23,14 +24,19 @@ struct BufferNeeds {
   size_t alignment_bytes = 1;
 };
 
-// A tensor in a buffer, with `gap` elements between its rows (RowsOf).
+// A tensor in a buffer, with `gap` elements between its rows: those of its last dimension, of
+// weights all of an output channel, of images with gaps between their lines the lines.
 struct LaidTensor {
   DType dtype = DType::kU8;
   std::vector<int64_t> shape;
+  Rows rows;
   int64_t gap = 0;
   uint8_t* data = nullptr;
-  int64_t stride() const { return RowsOf(shape).columns + gap; }
+  int64_t stride() const { return rows.columns + gap; }
 };
+// Why the data of a case cannot lie as `context` wants, "" if it can: gaps and shared buffers mean
+// something to some operations only.
+std::string WhyNotLaid(const Case& c, const RunContext& context);
 Tensor Gather(const LaidTensor& laid);
 
 class Placement {
@@ -69,7 +75,7 @@ class Placement {
 
   const LaidTensor& x() const { return x_; }
   const LaidTensor& w() const { return w_; }      // empty where the operation has none
-  const LaidTensor& y() const { return y_; }      // in place, y.data is x.data
+  const LaidTensor& y() const { return y_; }      // over x or w, y.data is theirs
   const LaidTensor& acc() const { return acc_; }  // after LayAcc
   // nullptr for a slot that this call does not use.
   const GuardedBuffer* buffer(Slot slot) const {
@@ -91,7 +97,7 @@ class Placement {
  private:
   uint8_t* Prepare(Slot slot, size_t bytes, size_t element_bytes);
   uint8_t* LayInput(Slot slot, size_t bytes, size_t element_bytes, const void* from);
-  void LayInput(Slot slot, const Tensor& tensor, int64_t gap, LaidTensor* laid);
+  void LayInput(Slot slot, const Tensor& tensor, const Rows& rows, int64_t gap, LaidTensor* laid);
   void LayOutput(Slot slot, LaidTensor* laid);
 
   struct Buffer {

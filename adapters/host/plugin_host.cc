@@ -17,8 +17,10 @@
 #include <memory>
 #include <new>
 #include <string_view>
+#include <thread>
 #include <utility>
 
+#include "adapters/host/traces.h"
 #include "core/status.h"
 
 namespace qualm {
@@ -152,10 +154,13 @@ qualm_tensor ViewOf(const LaidTensor& laid) {
   tensor.rank = static_cast<int32_t>(laid.shape.size());
   tensor.data = laid.data;
   int64_t stride = 1;
+  int64_t elements = 1;  // of one step of the next dimension
   for (size_t i = laid.shape.size(); i-- > 0;) {
     tensor.dims[i] = laid.shape[i];
     tensor.strides[i] = stride;
-    stride = i + 1 == laid.shape.size() ? laid.stride() : stride * laid.shape[i];
+    elements *= laid.shape[i];
+    const bool row = elements == laid.rows.columns && stride < laid.stride();
+    stride = row ? laid.stride() : stride * laid.shape[i];
   }
   return tensor;
 }
@@ -256,9 +261,9 @@ Outcome PluginHost::Run(const Case& c, const RunContext& context) {
   const std::optional<PluginLimits>& offered = info_.limits[static_cast<size_t>(c.op)];
   if (!offered) return Bad(RunStatus::kSkipped, "operation not offered");
   const PluginLimits& limits = *offered;
-  if (std::string why = OutsideLimits(limits, c, context); !why.empty()) {
-    return Bad(RunStatus::kSkipped, std::move(why));
-  }
+  std::string why = OutsideLimits(limits, c, context);
+  if (why.empty()) why = WhyNotLaid(c, context);
+  if (!why.empty()) return Bad(RunStatus::kSkipped, std::move(why));
 
   known_count = 0;
   placement_.Lay(c, context,
@@ -301,6 +306,7 @@ Outcome PluginHost::Run(const Case& c, const RunContext& context) {
       .size = sizeof per_row, .kind = QUALM_PER_ROW, .axis = 0, .block = 0};
   if (RowOf(c.op).dynamic) problem.choice = &choice;
   if (c.x_gran == Granularity::kRow) problem.x_granularity = &per_row;
+  problem.threads = context.threads > 1 ? context.threads : 0;
   problem.out_min = c.out_min;
   problem.out_max = c.out_max;
   if (context.want_acc && HasSums(c.op) && (limits.features & QUALM_CAN_ACC) != 0) {
@@ -310,7 +316,7 @@ Outcome PluginHost::Run(const Case& c, const RunContext& context) {
   }
   Remember(placement_);
 
-  Outcome called = Call(problem, context);
+  Outcome called = CallOften(problem, context);
   // Before the answer: what a call computed that also did damage is worth nothing.
   if (const std::optional<Placement::Damage> damage = placement_.Inspect()) return Report(*damage);
   if (!called.ok()) return called;
@@ -324,11 +330,61 @@ Outcome PluginHost::Run(const Case& c, const RunContext& context) {
   return called;
 }
 
+// As often, and from as many threads at once, as `context` asks.
+Outcome PluginHost::CallOften(const qualm_problem& problem, const RunContext& context) {
+  Outcome called;
+  const auto call = [&] { called = Call(problem, context); };
+  std::optional<Traces> traces;
+  if (context.watch) traces.emplace();
+  for (int i = 0; i < context.calls && called.ok(); ++i) call();
+  if (traces && called.ok()) {
+    std::string left = traces->Left();
+    if (left.empty()) left = LeakOf(call);
+    if (!left.empty()) return Bad(RunStatus::kLeftBehind, std::move(left));
+  }
+  if (context.callers > 1 && called.ok()) called = CallTogether(problem, context);
+  return called;
+}
+
+// Each caller writes an output of its own; y holds the first caller's answer. An answer that
+// differs takes its place, so that whoever compares y sees it.
+Outcome PluginHost::CallTogether(const qualm_problem& problem, const RunContext& context) {
+  const LaidTensor& y = placement_.y();
+  const size_t bytes = ScatteredBytes(y.dtype, y.rows.count, y.rows.columns, y.gap);
+  const auto others = static_cast<size_t>(context.callers - 1);
+  std::vector<std::vector<uint8_t>> outputs(others, std::vector<uint8_t>(bytes, context.poison));
+  std::vector<Outcome> outcomes(others);
+  {
+    std::vector<std::jthread> threads;
+    for (size_t i = 0; i < others; ++i) {
+      threads.emplace_back([&, i] {
+        qualm_tensor own = *problem.y;
+        own.data = outputs[i].data();
+        qualm_problem asked = problem;
+        asked.y = &own;
+        asked.acc = nullptr;
+        outcomes[i] = Call(asked, context);
+      });
+    }
+    Outcome called = Call(problem, context);
+    if (!called.ok()) outcomes.push_back(std::move(called));
+  }
+  for (Outcome& outcome : outcomes) {
+    if (!outcome.ok()) return std::move(outcome);
+  }
+  for (const std::vector<uint8_t>& output : outputs) {
+    if (TakeIfDifferent(output.data(), y.dtype, y.rows, y.stride(), y.data)) break;
+  }
+  return {};
+}
+
 Outcome PluginHost::Call(const qualm_problem& problem, const RunContext& context) {
   int32_t answer = QUALM_OK;
   try {
     const ScopedEnvironment environment(context);
     answer = plugin_.run(&problem);
+    if (context.watch && ControlWords() != environment.words())
+      return Bad(RunStatus::kLeftBehind, "left another floating-point control word");
   } catch (const std::exception& error) {
     return Bad(RunStatus::kCrashed,
                "let a C++ exception escape from run(): " + TextOf(error.what()));

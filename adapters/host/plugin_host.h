@@ -27,6 +27,8 @@ class PluginHost {
 
  private:
   qualm_qparams LayQParams(Placement::Slot scale_slot, const QParams& q);
+  Outcome CallOften(const qualm_problem& problem, const RunContext& context);
+  Outcome CallTogether(const qualm_problem& problem, const RunContext& context);
   Outcome Call(const qualm_problem& problem, const RunContext& context);
 
   qualm_plugin plugin_{};

@@ -114,7 +114,16 @@ std::string OutsideLimits(const PluginLimits& limits, const Case& c, const RunCo
   if (context.in_place && lacks(QUALM_CAN_IN_PLACE)) {
     return "does not run in place (no QUALM_CAN_IN_PLACE)";
   }
-  if (context.threads > 1) return "is not told how many threads to use";
+  if (context.threads > 1 && lacks(QUALM_CAN_THREADS))
+    return "is not told how many threads to use (no QUALM_CAN_THREADS)";
+  if (context.callers > 1 && lacks(QUALM_CAN_CONCURRENT))
+    return "is called by one thread at a time (no QUALM_CAN_CONCURRENT)";
+  if (context.w_row_gap != 0 && lacks(QUALM_CAN_WEIGHT_STRIDES))
+    return "takes dense weights only (no QUALM_CAN_WEIGHT_STRIDES)";
+  if (context.x_line_gap != 0 && lacks(QUALM_CAN_LINE_STRIDES))
+    return "takes dense lines of images only (no QUALM_CAN_LINE_STRIDES)";
+  if (context.over_w && lacks(QUALM_CAN_OVER_SECOND))
+    return "does not write over the second operand (no QUALM_CAN_OVER_SECOND)";
   return "";
 }
 

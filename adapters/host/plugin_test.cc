@@ -48,6 +48,16 @@ Case SmallCase() {
   return c;
 }
 
+// Sanitizers have a heap of their own.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool kHeapIsCounted = false;
+#elif defined(__has_feature)
+constexpr bool kHeapIsCounted =
+    !__has_feature(address_sanitizer) && !__has_feature(thread_sanitizer);
+#else
+constexpr bool kHeapIsCounted = true;
+#endif
+
 WorkerOptions Broken(const std::string& how) {
   return {.plugin = Module("qualm_broken"),
           .environment = {{"QUALM_BROKEN", how}},
@@ -275,6 +285,51 @@ TEST(Plugin, TheSecondOperandArrivesAndIsWatched) {
   EXPECT_EQ(outcome.detail, "changed its input w at byte 0");
 }
 
+TEST(Plugin, WhatItLeavesBehindIsNamed) {
+  for (const auto& [how, detail] : std::vector<std::pair<const char*, const char*>>{
+           {"leave-rounding", "left another floating-point control word"},
+           {"block-signal", "left another signal mask: signal 10"},
+           {"leak", "bytes of memory for each call"}}) {
+    if (std::string_view(how) == "leak" && !kHeapIsCounted) continue;
+    Worker worker(Broken(how));
+    EXPECT_TRUE(worker.Run(SmallCase(), {}).ok()) << how;
+    const Outcome outcome = worker.Run(SmallCase(), {.watch = true});
+    EXPECT_EQ(Name(outcome.status), "left-behind") << how;
+    EXPECT_NE(outcome.detail.find(detail), std::string::npos) << outcome.detail;
+  }
+  Worker clean(Broken("nothing"));
+  EXPECT_TRUE(clean.Run(SmallCase(), {.watch = true}).ok());
+}
+
+TEST(Plugin, ThreadsGapsAndCallersOnlyWhereTheyAreOffered) {
+  Worker plain(Broken("nothing"));
+  for (const RunContext& context :
+       {RunContext{.w_row_gap = 2}, RunContext{.callers = 3}, RunContext{.threads = 3}}) {
+    EXPECT_EQ(Name(plain.Run(SmallCase(), context).status), "skipped");
+  }
+  EXPECT_EQ(Name(plain.Run(AddCase(), {.over_w = true}).status), "skipped");
+  // Every answer of this one is what it was told.
+  Worker told(Broken("layers"));
+  const auto answer = [](const Outcome& outcome) {
+    EXPECT_TRUE(outcome.ok()) << outcome.detail;
+    return outcome.ok() ? outcome.y.IntAt(0) : -1;
+  };
+  EXPECT_EQ(answer(told.Run(SmallCase(), {})), 0);
+  EXPECT_EQ(answer(told.Run(SmallCase(), {.w_row_gap = 2})), 2);
+  EXPECT_EQ(answer(told.Run(SmallCase(), {.threads = 3})), 300);
+  EXPECT_EQ(told.Run(AddCase(), {.over_w = true}).y, told.Run(AddCase(), {}).y);
+  Case twice = AddCase();
+  twice.w = twice.x;
+  EXPECT_EQ(told.Run(twice, {.shared_inputs = true}).y, told.Run(twice, {}).y);
+  // Each call of this one gives another answer: several callers show it.
+  Worker counts(Broken("count-calls"));
+  EXPECT_EQ(answer(counts.Run(SmallCase(), {})), 1);
+  EXPECT_EQ(answer(counts.Run(SmallCase(), {.calls = 3})), 4);
+  const int32_t last = answer(counts.Run(SmallCase(), {.callers = 3}));
+  EXPECT_GE(last, 6);  // 5 is the call before the three
+  EXPECT_LE(last, 8);
+}
+
 TEST(Plugin, InPlaceOnlyWhereItIsOffered) {
   Worker worker(Broken("in-place"));
   for (const int64_t gap : {0, 3}) {
@@ -291,7 +346,8 @@ TEST(Plugin, InPlaceOnlyWhereItIsOffered) {
   EXPECT_EQ(skipped("nothing", AddCase(), {.in_place = true}),
             "does not run in place (no QUALM_CAN_IN_PLACE)");
   EXPECT_EQ(skipped("in-place", SmallCase(), {.in_place = true}), "linear does not run in place");
-  EXPECT_EQ(skipped("nothing", SmallCase(), {.threads = 2}), "is not told how many threads to use");
+  EXPECT_EQ(skipped("nothing", SmallCase(), {.threads = 2}),
+            "is not told how many threads to use (no QUALM_CAN_THREADS)");
 }
 
 TEST(Plugin, MemoryIsLimited) {

@@ -239,6 +239,13 @@ void EncodeRun(const Case& c, const RunContext& context, std::vector<uint8_t>& p
   writer.Put(context.x_row_gap);
   writer.Put(context.y_row_gap);
   writer.Put(context.in_place);
+  writer.Put(context.w_row_gap);
+  writer.Put(context.x_line_gap);
+  writer.Put(context.over_w);
+  writer.Put(context.shared_inputs);
+  writer.Put<int32_t>(context.calls);
+  writer.Put<int32_t>(context.callers);
+  writer.Put(context.watch);
   writer.Put<int32_t>(context.threads);
   writer.Put(context.rounding);
   writer.Put(context.flush_denormals);
@@ -259,6 +266,13 @@ std::optional<RunRequest> DecodeRun(std::span<const uint8_t> payload) {
   context.x_row_gap = reader.Get<int64_t>();
   context.y_row_gap = reader.Get<int64_t>();
   context.in_place = reader.Flag();
+  context.w_row_gap = reader.Get<int64_t>();
+  context.x_line_gap = reader.Get<int64_t>();
+  context.over_w = reader.Flag();
+  context.shared_inputs = reader.Flag();
+  context.calls = reader.Get<int32_t>();
+  context.callers = reader.Get<int32_t>();
+  context.watch = reader.Flag();
   context.threads = reader.Get<int32_t>();
   context.rounding = reader.Below<Rounding>(static_cast<size_t>(Rounding::kTowardZero) + 1);
   context.flush_denormals = reader.Flag();
@@ -279,7 +293,7 @@ void EncodeOutcome(const Outcome& outcome, std::vector<uint8_t>& payload) {
 std::optional<Outcome> DecodeOutcome(std::span<const uint8_t> payload, const Case& c) {
   Reader reader(payload);
   Outcome outcome;
-  outcome.status = reader.Below<RunStatus>(static_cast<size_t>(RunStatus::kGarbage) + 1);
+  outcome.status = reader.Below<RunStatus>(static_cast<size_t>(RunStatus::kLeftBehind) + 1);
   outcome.detail = reader.Text();
   if (reader.ok() && outcome.ok()) {
     reader.Get(outcome.y);

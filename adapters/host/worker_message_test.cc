@@ -39,6 +39,13 @@ RunRequest Request() {
   request.context.x_row_gap = 2;
   request.context.y_row_gap = 4;
   request.context.in_place = true;
+  request.context.w_row_gap = 7;
+  request.context.x_line_gap = 8;
+  request.context.over_w = true;
+  request.context.shared_inputs = true;
+  request.context.calls = 9;
+  request.context.callers = 10;
+  request.context.watch = true;
   request.context.threads = 7;
   request.context.rounding = Rounding::kUp;
   request.context.flush_denormals = true;

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "adapters/host/traces.h"
+
+#if defined(__GLIBC__)
+#include <malloc.h>
+#endif
+
+#include <array>
+#include <cstddef>
+
+#include "adapters/host/arena.h"
+
+namespace qualm {
+namespace {
+
+size_t HeapBytes() {
+#if defined(__GLIBC__)
+  const struct mallinfo2 info = mallinfo2();
+  return info.uordblks + info.hblkhd;
+#else
+  return 0;
+#endif
+}
+
+}  // namespace
+
+Traces::Traces() : control_(ControlWords()) {
+  sigset_t probes;
+  sigemptyset(&probes);
+  for (const int number : {SIGUSR1, SIGUSR2, SIGURG, SIGWINCH}) sigaddset(&probes, number);
+  pthread_sigmask(SIG_UNBLOCK, &probes, &saved_);
+  pthread_sigmask(SIG_BLOCK, nullptr, &mask_);
+}
+
+Traces::~Traces() { pthread_sigmask(SIG_SETMASK, &saved_, nullptr); }
+
+std::string Traces::Left() const {
+  sigset_t now;
+  pthread_sigmask(SIG_BLOCK, nullptr, &now);
+  if (ControlWords() != control_) return "left another floating-point control word";
+  for (int number = 1; number < NSIG; ++number) {
+    if (sigismember(&now, number) != sigismember(&mask_, number))
+      return "left another signal mask: signal " + std::to_string(number);
+  }
+  return "";
+}
+
+std::string LeakOf(const std::function<void()>& call) {
+  constexpr int kCalls = 4;
+  for (int i = 0; i < kCalls; ++i) call();
+  std::array<size_t, 6> grown;
+  for (size_t& growth : grown) {
+    const size_t before = HeapBytes();
+    for (int i = 0; i < kCalls; ++i) call();
+    growth = HeapBytes() - before;
+    if (growth != grown[0] || growth == 0 || growth > SIZE_MAX / 2) return "";
+  }
+  return "kept " + std::to_string(grown[0] / kCalls) + " bytes of memory for each call";
+}
+
+}  // namespace qualm

@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a subject keeps of a layer, what several callers of one layer share, operands that share
+// memory, strides of weights and images, and what a call leaves behind: none of it may matter.
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "core/slice.h"
+#include "oracles/conventions/convention.h"
+#include "properties/list.h"
+#include "properties/relation.h"
+
+namespace qualm {
+namespace {
+
+using relation::Answer;
+using relation::Ask;
+
+Verdict As(FindingKind kind, Verdict verdict) {
+  if (verdict.failed() && !verdict.kind) verdict.kind = kind;
+  return verdict;
+}
+
+// One change of a case; false where the case has no such thing. What comes out may be invalid.
+struct Change {
+  const char* what;
+  bool (*apply)(Case& c);
+};
+
+bool Doubled(std::vector<float>& scales) {
+  if (scales.empty()) return false;
+  float& last = scales.back();
+  last = std::isfinite(2 * last) ? 2 * last : last / 2;
+  return true;
+}
+
+bool Moved(std::vector<int32_t>& zero_points, DType dtype) {
+  if (zero_points.empty() || !IsCode(dtype)) return false;
+  const CodeRange range = RangeOf(dtype);
+  int32_t& last = zero_points.back();
+  last = last == range.max ? last - 1 : last + (last < INT32_MAX ? 1 : -1);
+  return true;
+}
+
+bool WithoutLastRow(Case& c) {
+  if (HasWindow(c.op)) {
+    if (c.window.batch < 2) return false;
+    c = slice::Batches(c, slice::Range(0, c.window.batch - 1));
+    return true;
+  }
+  if (c.M < 2) return false;
+  c = slice::Rows(c, slice::Range(0, c.M - 1));
+  return true;
+}
+
+constexpr std::array<Change, 11> kChanges{
+    {{"the scale of x", [](Case& c) { return RowOf(c.op).x_qparams && Doubled(c.x_q.scale); }},
+     {"the zero point of x",
+      [](Case& c) { return RowOf(c.op).x_qparams && Moved(c.x_q.zero_point, c.x.dtype()); }},
+     {"the scale of w", [](Case& c) { return HasW(c.op) && Doubled(c.w_q.scale); }},
+     {"the zero point of w",
+      [](Case& c) { return HasW(c.op) && Moved(c.w_q.zero_point, c.w.dtype()); }},
+     {"the multiplier", [](Case& c) { return Doubled(c.multiplier); }},
+     {"the output scale", [](Case& c) { return HasOutQParams(c.op) && Doubled(c.out_q.scale); }},
+     {"the output zero point",
+      [](Case& c) { return HasOutQParams(c.op) && Moved(c.out_q.zero_point, c.out_dtype); }},
+     {"the bias",
+      [](Case& c) {
+        if (c.bias && !c.bias->empty()) {
+          c.bias->back() = -c.bias->back();
+        } else if (c.bias_i32 && !c.bias_i32->empty()) {
+          c.bias_i32->back() = -1 - c.bias_i32->back();
+        } else {
+          return false;
+        }
+        return true;
+      }},
+     {"the clamp",
+      [](Case& c) {
+        if (!RowOf(c.op).clamp || c.out_dtype == DType::kF32 || c.out_min == c.out_max)
+          return false;
+        c.out_max = static_cast<int32_t>((int64_t{c.out_min} + c.out_max) / 2);
+        return true;
+      }},
+     {"relu",
+      [](Case& c) {
+        c.relu = !c.relu;
+        return RowOf(c.op).relu;
+      }},
+     {"the number of rows", WithoutLastRow}}};
+
+// The case with one thing changed, and what the subject's contract says it gives; nullopt where
+// the change is none, or the subject cannot run it.
+struct Changed {
+  Case c;
+  Tensor promised;
+};
+std::optional<Changed> Apply(const Change& change, const Case& c, const Convention* convention,
+                             const Subject& subject) {
+  Changed changed{ProblemOf(c), {}};
+  if (!change.apply(changed.c) || changed.c == ProblemOf(c) || !Validate(changed.c).empty())
+    return std::nullopt;
+  if (convention != nullptr && !convention->cannot_run(changed.c).empty()) return std::nullopt;
+  if (!subject.CannotRun(changed.c).empty()) return std::nullopt;
+  changed.promised =
+      convention == nullptr ? relation::ExactOf(changed.c) : convention->run(changed.c).y;
+  return changed;
+}
+
+// A new instance of the subject, where there is one, gives what was promised.
+bool GivesAnew(const Subject& subject, const Changed& changed) {
+  const auto fresh = SubjectRegistry::Get().MakeAnew(subject);
+  if (fresh == nullptr) return true;
+  const Answer answer = Ask(*fresh, changed.c);
+  return !answer.verdict && answer.y == changed.promised;
+}
+
+// B, then B with one thing changed, then B. What a layer keeps under a key that lacks this thing
+// gives the old answer. Two of the changes are tried, by the case. A new instance of a pipe takes
+// seconds: a subject that remembered once is believed from then on.
+Verdict OneThingChanged(const Case& c, Subject& subject) {
+  static thread_local std::set<std::pair<std::string, Op>> known;
+  const Contract& contract = subject.contract();
+  const Convention* const convention =
+      contract.exact() ? nullptr : FindConvention(contract.convention);
+  if (!contract.exact() && convention == nullptr) return Verdict::Vacuous("nothing is promised");
+  RunContext context;  // not the default one, which a MemoSubject answers from memory
+  context.poison = 0x3C;
+  const Answer base = Ask(subject, c, context);
+  if (base.verdict) return *base.verdict;
+  if (base.y.empty()) return Verdict::Vacuous("the output is empty");
+  const uint64_t first = relation::Hash(c) % kChanges.size();
+  int tried = 0;
+  for (size_t i = 0; i < kChanges.size() && tried < 2; ++i) {
+    const Change& change = kChanges[(first + i) % kChanges.size()];
+    const std::optional<Changed> changed = Apply(change, c, convention, subject);
+    if (!changed) continue;
+    const Answer answer = Ask(subject, changed->c, context);
+    if (answer.skipped()) continue;
+    if (answer.verdict) return *answer.verdict;
+    ++tried;
+    const std::string what = std::string("with only ") + change.what + " changed it departs";
+    auto failed = relation::Difference(changed->c, changed->promised, answer.y, what);
+    const std::pair<std::string, Op> key(subject.name(), c.op);
+    // A new instance that is wrong too does not show memory: other properties report that.
+    if (failed && (known.contains(key) || GivesAnew(subject, *changed))) {
+      known.insert(key);
+      return As(FindingKind::kNondeterminism, *failed);
+    }
+    const Answer again = Ask(subject, c, context);
+    if (again.verdict) return *again.verdict;
+    failed = relation::Difference(
+        c, base.y, again.y,
+        std::string("after an answer with ") + change.what + " changed it changes");
+    if (failed) return As(FindingKind::kNondeterminism, *failed);
+  }
+  return tried == 0 ? Verdict::Vacuous("nothing can be changed alone") : Verdict::Passed();
+}
+
+// The same bits in every one of these contexts. Passed if the subject takes one of them.
+Verdict SameIn(const Case& c, Subject& subject, std::span<const RunContext> contexts,
+               const std::string& what, FindingKind kind) {
+  const Answer base = Ask(subject, c);
+  if (base.verdict) return *base.verdict;
+  if (base.y.empty()) return Verdict::Vacuous("the output is empty");
+  std::string why_none = "no context";
+  int judged = 0;
+  for (const RunContext& context : contexts) {
+    const Answer answer = Ask(subject, c, context);
+    if (answer.skipped()) {
+      why_none = answer.verdict->reason;
+      continue;
+    }
+    if (answer.verdict) return *answer.verdict;
+    if (auto failed = relation::Difference(c, base.y, answer.y, what)) return As(kind, *failed);
+    ++judged;
+  }
+  return judged == 0 ? Verdict::Skipped(why_none) : Verdict::Passed();
+}
+
+Verdict PackedOnce(const Case& c, Subject& subject) {
+  RunContext context;
+  context.calls = 3;
+  return SameIn(c, subject, {&context, 1}, "the third run of what was packed once differs",
+                FindingKind::kNondeterminism);
+}
+
+Verdict ConcurrentCalls(const Case& c, Subject& subject) {
+  std::array<RunContext, 2> contexts;
+  contexts[0].callers = 3;
+  contexts[1].threads = 3;
+  return SameIn(c, subject, contexts, "several threads on one layer change the result",
+                FindingKind::kNondeterminism);
+}
+
+Verdict LayerStrides(const Case& c, Subject& subject) {
+  const auto gap = static_cast<int64_t>(1 + relation::Hash(c) % 7);
+  std::vector<RunContext> contexts;
+  for (const bool at_guard : {true, false}) {
+    RunContext context;
+    context.end_at_guard = at_guard;
+    context.w_row_gap = gap;
+    if (HasWeights(c.op)) contexts.push_back(context);
+    context.w_row_gap = 0;
+    context.x_line_gap = gap;
+    if (HasWindow(c.op)) contexts.push_back(context);
+  }
+  return SameIn(c, subject, contexts, "the result changes with gaps of " + std::to_string(gap),
+                FindingKind::kMemory);
+}
+
+Verdict AliasedOperands(const Case& c, Subject& subject) {
+  RunContext over_second;
+  over_second.over_w = true;
+  const Verdict over =
+      SameIn(c, subject, {&over_second, 1},
+             "the result changes when it is written over the second operand", FindingKind::kMemory);
+  if (over.failed()) return over;
+  Case twice = ProblemOf(c);
+  twice.w = c.x;
+  RunContext shared;
+  shared.shared_inputs = true;
+  RunContext all_one = shared;
+  all_one.in_place = true;
+  const std::array<RunContext, 2> contexts{shared, all_one};
+  const Verdict one =
+      SameIn(twice, subject, contexts, "the result changes when both operands are one buffer",
+             FindingKind::kMemory);
+  return one.judgement == Judgement::kSkipped ? over : one;
+}
+
+Verdict LeavesNothingBehind(const Case& c, Subject& subject) {
+  RunContext context;
+  context.watch = true;
+  const Answer answer = Ask(subject, c, context);
+  return answer.verdict ? *answer.verdict : Verdict::Passed();
+}
+
+}  // namespace
+
+std::vector<Property> StateProperties() {
+  constexpr int kSome = 8;  // these take new threads, or many calls
+  return {
+      {"one_thing_changed",
+       "With one thing changed - a scale, a zero point, the multiplier, the bias, the clamp, relu "
+       "or "
+       "the number of rows - the answer is the promised one, and after it the first one is given "
+       "again.",
+       EveryOp(), true, OneThingChanged, 2},
+      {"packed_once", "A layer packed once gives the same bits however often it runs.",
+       OpsWhere(HasWeights), true, PackedOnce, 2},
+      {"concurrent_calls",
+       "A layer that several threads call at once, or that may use several, gives the same bits.",
+       OpsWhere(HasWeights), true, ConcurrentCalls, kSome},
+      {"layer_strides",
+       "Gaps between the rows of weights and between the lines of images change nothing.",
+       OpsWhere([](Op op) { return HasWeights(op) || HasWindow(op); }), true, LayerStrides, 2},
+      {"aliased_operands",
+       "Operands that are one buffer, and an output over the second of them, give the same bits.",
+       OpsWhere(HasTwoOperands), true, AliasedOperands, 2},
+      {"leaves_nothing_behind",
+       "A call leaves the floating-point control word and the signal mask as they were, and keeps "
+       "no memory for each call.",
+       EveryOp(), true, LeavesNothingBehind, kSome},
+  };
+}
+
+}  // namespace qualm

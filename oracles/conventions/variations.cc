@@ -351,8 +351,20 @@ double ZeroPointLost(const Facts& f) {
   return lost ? kInfinity : 0;
 }
 
-// A code of x next to the exact one for each term. Where the range is not finite, or its scale is
-// denormal, a library may choose another scale.
+// The codes of x times their weights, in output units, of the terms that `of` takes.
+template <class Of>
+double CodesOfTerms(const Facts& f, const Of& of) {
+  const int64_t row = f.index / f.given->N * f.given->K;
+  int64_t k = 0;
+  double weights = 0;
+  ForEachProduct(f, [&](int64_t, int64_t w) {
+    if (!of(static_cast<double>(f.given->x.FloatAt(row + k++)))) return;
+    weights += std::abs(static_cast<double>(w) - f.c->w_q.zero_point_at(f.channel));
+  });
+  return weights * f.multiplier;
+}
+
+// Where the range is not finite, or its scale is denormal, a library may choose another scale.
 double CodesOfX(const Facts& f) {
   if (!RowOf(f.given->op).dynamic) return 0;
   const float scale = f.c->x_q.scale[0];
@@ -360,15 +372,16 @@ double CodesOfX(const Facts& f) {
       std::ranges::all_of(f.given->x.as<float>(), [](float x) { return std::isfinite(x); });
   if (!finite || !std::isnormal(scale) || scale == std::numeric_limits<float>::max())
     return kInfinity;
-  double weights = 0;
-  ForEachProduct(f, [&](int64_t, int64_t w) {
-    weights += std::abs(static_cast<double>(w) - f.c->w_q.zero_point_at(f.channel));
+  return CodesOfTerms(f, [&](double x) {
+    const double codes = x / static_cast<double>(scale);
+    return std::abs(codes - std::floor(codes) - 0.5) < 0x1p-12;
   });
-  return weights * f.multiplier;
 }
 
+// Half of a code with reduce_range, and at most another half without.
 double ReduceRangeIgnored(const Facts& f) {
-  return RowOf(f.given->op).dynamic && f.given->observer.reduce_range ? kInfinity : 0;
+  if (!RowOf(f.given->op).dynamic || !f.given->observer.reduce_range) return 0;
+  return CodesOfTerms(f, [](double) { return true; });
 }
 
 struct Entry {
@@ -469,11 +482,11 @@ constexpr std::array<Entry, 32> kEntries{{
       "(codes + 16) * 2^-24 of the share, and half of each integer of the definition"},
      RealExponentials},
     {{"V31", "codes of x", "dynamic_linear quantizes x in float32, by the choice of its rule",
-      "one code of x for each term; none where x or its range is not finite, or its scale "
-      "denormal"},
+      "one code of each x within 2^-12 codes of a tie; none where x or its range is not finite, or "
+      "its scale denormal"},
      CodesOfX},
     {{"V32", "reduce_range ignored", "dynamic_linear spreads x over all codes",
-      "none under reduce_range; else 0"},
+      "one code of each x under reduce_range; else 0"},
      ReduceRangeIgnored},
 }};
 

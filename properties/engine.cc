@@ -239,9 +239,7 @@ void CheckCase(const Case& drawn, const std::vector<Subject*>& subjects, const s
           if (judgement == Judgement::kFailed) ++result.failed[{name, subject_name}];
           Finding finding(c, property.claim, subject_name, verdict);
           finding.expected_by_contract = judgement == Judgement::kExpected;
-          const bool alarming =
-              finding.kind == FindingKind::kCrash || finding.kind == FindingKind::kHang;
-          if (judging.alarm && alarming) judging.alarm(finding);
+          if (judging.found && !finding.expected_by_contract) judging.found(finding);
           Keep(std::move(finding), judging.findings_per_property, result.findings);
           return true;
         },

@@ -123,7 +123,7 @@ triage::Triaged Triage(const State& state, const Fault& fault, Subject& subject)
 bool IsDeclared(const Fault& fault, const triage::Triaged& triaged, const Subject& subject) {
   Finding finding = triaged.finding();
   finding.kind = fault.row.kind;
-  return qualm::IsDeclared(finding, subject.contract()) ||
+  return qualm::IsDeclared(finding, subject, subject.contract()) ||
          (finding.kind == FindingKind::kNondeterminism &&
           RemembersAsDeclared(subject, fault.row.op));
 }

@@ -97,14 +97,18 @@ std::optional<Finding> Checker::Keep(Finding finding, Subject& subject,
   return finding;
 }
 
+void Checker::JudgeBy(const Case& c, MemoSubject& subject, const Told& told) const {
+  if (options_.every) return JudgeAll(c, subject, options_.properties, told);
+  JudgeInTurn(c, subject, options_.properties, told);
+}
+
 std::optional<Finding> Checker::Check(const Case& c) {
   std::optional<Finding> found;
   for (const auto& subject : subjects_) {
     const std::optional<Case> taken = AdaptTo(*subject, c);
     if (!taken) continue;
     MemoSubject memo(*subject);
-    const auto judge = options_.every ? JudgeAll : JudgeInTurn;
-    judge(*taken, memo, options_.properties, [&](const Property& property, const Verdict& verdict) {
+    JudgeBy(*taken, memo, [&](const Property& property, const Verdict& verdict) {
       if (verdict.failed()) {
         found = Keep(Finding(*taken, property.claim, subject->name(), verdict), *subject, verdict);
       }
@@ -117,12 +121,11 @@ std::optional<Finding> Checker::Check(const Case& c) {
 
 void Checker::Collect(const Case& c) {
   WatchPage* const watch = Watched();
-  const auto judge = options_.every ? JudgeAll : JudgeInTurn;
   for (const auto& subject : subjects_) {
     const std::optional<Case> taken = AdaptTo(*subject, c);
     if (!taken) continue;
     MemoSubject memo(*subject);
-    judge(*taken, memo, options_.properties, [&](const Property& property, const Verdict& verdict) {
+    JudgeBy(*taken, memo, [&](const Property& property, const Verdict& verdict) {
       if (watch != nullptr) ++watch->verdicts[static_cast<size_t>(verdict.judgement)];
       if (verdict.failed()) collector_->Take(*taken, property, *subject, verdict);
       return true;

@@ -15,6 +15,7 @@
 #include "core/subject.h"
 #include "core/verdict.h"
 #include "fuzz/collector.h"
+#include "properties/property.h"
 
 namespace qualm::fuzz {
 
@@ -58,6 +59,8 @@ class Checker {
   // Completes and writes a failure; nullopt if it is declared.
   std::optional<Finding> Keep(Finding finding, Subject& subject, const Verdict& verdict) const;
   std::string Write(const Finding& finding) const;
+  // By every property, or in turn, as the options say.
+  void JudgeBy(const Case& c, MemoSubject& subject, const Told& told) const;
 
   CheckerOptions options_;
   std::vector<std::unique_ptr<Subject>> subjects_;

@@ -92,7 +92,7 @@ void Collector::Look(const Case& c, const Property& property, Subject& subject,
   const std::string claim_and_cause =
       finding.full_property() + "\n" + identity + "\n" + CausesText(cause);
   const std::string place =
-      IsDeclared(finding, subject.contract()) ? "" : PlaceOf(claim_and_cause);
+      IsDeclared(finding, subject, subject.contract()) ? "" : PlaceOf(claim_and_cause);
   if (place.empty()) {
     RemoveFolder((state_ / kHeld / held).string());
     return;

@@ -8,6 +8,7 @@
 #include <new>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -152,35 +153,31 @@ Packed Pack(const Case& c) {
   return packed;
 }
 
+// All that Pack reads. A table is the same for any number of columns.
+auto PackedFrom(const Case& c) {
+  return std::tuple(c.op, c.op == Op::kSoftmax ? c.N : 0, c.x.dtype(), c.x_q.scale_at(0),
+                    c.x_q.zero_point_at(0), c.out_dtype, c.out_q.scale_at(0),
+                    c.out_q.zero_point_at(0), c.out_min, c.out_max, c.relu, c.function,
+                    c.negative_slope);
+}
+
 // The last few that were packed: packing takes longer than the run, and every question of CannotRun
 // packs.
 class PackedOnes {
  public:
   const Packed& For(const Case& c) {
-    Case wanted;  // what Pack reads
-    wanted.op = c.op;
-    wanted.N = c.op == Op::kSoftmax ? c.N : 0;
-    wanted.x = Tensor(c.x.dtype(), {0});
-    wanted.x_q = c.x_q;
-    wanted.out_dtype = c.out_dtype;
-    wanted.out_q = c.out_q;
-    wanted.out_min = c.out_min;
-    wanted.out_max = c.out_max;
-    wanted.relu = c.relu;
-    wanted.function = c.function;
-    wanted.negative_slope = c.negative_slope;
+    const auto from = PackedFrom(c);
     for (const Entry& entry : entries_) {
-      if (entry.problem == wanted) return entry.packed;
+      if (entry.from == from) return entry.packed;
     }
     constexpr size_t kMost = 4;
     if (entries_.size() == kMost) entries_.pop_front();
-    Packed packed = Pack(wanted);
-    return entries_.emplace_back(std::move(wanted), std::move(packed)).packed;
+    return entries_.emplace_back(from, Pack(c)).packed;
   }
 
  private:
   struct Entry {
-    Case problem;
+    decltype(PackedFrom(Case())) from;
     Packed packed;
   };
   std::deque<Entry> entries_;

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
+#include <span>
 #include <utility>
 
 #include "core/io/arrays.h"
@@ -44,15 +45,18 @@ Codes RangeOption(const LayerOptions& options, DType x) {
   const CodeRange type = RangeOf(x);
   if (options.x_range.empty()) return {type.min, type.max};
   const size_t colon = options.x_range.find(':');
-  const auto lo = ParseInteger<int32_t>(options.x_range.substr(0, colon));
-  const auto hi = colon == std::string::npos
-                      ? std::nullopt
-                      : ParseInteger<int32_t>(options.x_range.substr(colon + 1));
-  if (!lo || !hi || *lo > *hi || *lo < type.min || *hi > type.max) {
+  // What is no number is in no range.
+  const auto number = [](const std::string& text) {
+    return ParseInteger<int32_t>(text).value_or(INT32_MIN);
+  };
+  const int32_t lo = number(options.x_range.substr(0, colon));
+  const int32_t hi =
+      colon == std::string::npos ? INT32_MIN : number(options.x_range.substr(colon + 1));
+  if (lo < type.min || lo > hi || hi > type.max) {
     throw InputError(fmt::format("--x-range: is '{}', expected LO:HI inside {}..{}",
                                  options.x_range, type.min, type.max));
   }
-  return {*lo, *hi};
+  return {lo, hi};
 }
 
 // A list of terms, two by two; -1 stands for a product 0.

@@ -56,7 +56,7 @@ std::unique_ptr<Subject> Saturating() {
 TEST(DirectedLong, EveryWitnessFails) {
   const auto subject = Saturating();
   int64_t witnesses = 0;
-  for (uint64_t seed = 1; seed <= 8; ++seed) {
+  for (uint64_t seed = 1; seed <= 16; ++seed) {
     const Case layer = GaussianLayer(seed, 256, 64 << seed % 3);
     const Scheme scheme = SchemeOf("onednn2@avx2", layer);
     for (const UnsafeChannel& channel : Certify(layer, scheme, kAll).unsafe) {

@@ -255,8 +255,8 @@ TEST_P(TextFile, WritersOfOneNameDoNotDisturbEachOther) {
   EXPECT_EQ(Names(), (Set{"file", "found", "removed"}));
 }
 
-INSTANTIATE_TEST_SUITE_P(FileSystems, TextFile, testing::Bool(), [](const auto& info) {
-  return info.param ? "withoutUnnamedFiles" : "modern";
+INSTANTIATE_TEST_SUITE_P(FileSystems, TextFile, testing::Bool(), [](const auto& instance) {
+  return instance.param ? "withoutUnnamedFiles" : "modern";
 });
 
 }  // namespace

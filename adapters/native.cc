@@ -345,9 +345,9 @@ class NativeSubject final : public InProcessSubject {
   // callers have outputs and scratch of their own; an answer that differs from y takes its place,
   // so that whoever compares y sees it.
   template <class Packed, class Input>
-  static std::string RunPacked(const Packed& packed, const Placed& placed, const Input& x,
-                               const MutableMatrix& y, std::span<uint8_t> scratch, Pool& pool,
-                               const RunContext& context) {
+  std::string RunPacked(const Packed& packed, const Placed& placed, const Input& x,
+                        const MutableMatrix& y, std::span<uint8_t> scratch, Pool& pool,
+                        const RunContext& context) const {
     std::string error;
     for (int i = 0; i < context.calls && error.empty(); ++i)
       error = packed.Run(x, y, scratch, &pool).error;
@@ -358,8 +358,9 @@ class NativeSubject final : public InProcessSubject {
       const Packed& packed;
       const Input& x;
       const MutableMatrix& y;
+      const std::string& target;  // of this thread only, until each caller sets it
       std::vector<std::vector<uint8_t>> outputs;
-    } callers{packed, x, y, {}};
+    } callers{packed, x, y, target_, {}};
     callers.outputs.assign(static_cast<size_t>(context.callers),
                            std::vector<uint8_t>(ScatteredBytes(dtype, rows.count, rows.columns,
                                                                y.row_stride - y.columns),
@@ -368,6 +369,7 @@ class NativeSubject final : public InProcessSubject {
         context.callers, context.callers,
         [](void* argument, int64_t caller) {
           auto& it = *static_cast<Callers*>(argument);
+          const kernels::ScopedTarget target(it.target);
           MutableMatrix own = it.y;
           own.data = it.outputs[static_cast<size_t>(caller)].data();
           (void)it.packed.Run(it.x, own);  // an output that is not written differs

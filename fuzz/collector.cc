@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fuzz/collector.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdint>
 #include <fstream>
@@ -62,7 +64,9 @@ std::string Hold(const fs::path& state, const Finding& finding, const std::strin
   Case c = finding.test_case;
   c.property = finding.full_property();
   const std::string text = CaseToJson(c);
-  const std::string name = ContentName(row.subject + "\n" + text);
+  // Another process may hold the same failure at the same time.
+  const std::string name =
+      ContentName(row.subject + "\n" + text) + "-" + std::to_string(::getpid());
   WriteFolder((state / kHeld / name).string(), {{"case.json", text},
                                                 {"fault.json", FaultRowToJson(row)},
                                                 {"before.cases", CasesBefore(row.op)}});
@@ -98,7 +102,7 @@ void Collector::Look(const Case& c, const Property& property, Subject& subject,
     return;
   }
   std::error_code exists;  // the same failure was handed over before
-  fs::rename(state_ / kHeld / held, state_ / kInbox / held, exists);
+  fs::rename(state_ / kHeld / held, state_ / kInbox / held.substr(0, held.find('-')), exists);
   if (exists) RemoveFolder((state_ / kHeld / held).string());
   std::ofstream(state_ / kSeen / place).flush();
 }

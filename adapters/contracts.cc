@@ -261,9 +261,12 @@ void AddTorch(Rows& rows) {
       rows.Add(subject, Op::kLinear, property, FindingKind::kPairSaturation, kOnednnPairs);
   }
   for (const Op op : {Op::kLinear, Op::kConv2d, Op::kDepthwise}) {
-    for (const char* subject : kTorchOnednn)
+    for (const char* subject : kTorchOnednn) {
       rows.Add(subject, op, "answer_independent_of_history", FindingKind::kNondeterminism,
                kIdeepCache);
+      rows.Add(subject, op, "one_thing_changed", FindingKind::kNondeterminism, kIdeepCache,
+               "zero point");
+    }
   }
   rows.Add(kTorchOnednn, Op::kLinear, FindingKind::kTie, kOnednnTie);
   rows.Add(kTorchOnednn, Op::kLinear, FindingKind::kRounding, kOnednnScale);

@@ -67,6 +67,7 @@ TEST(ConventionClaims, ReluOfALibraryMayKeepNaN) {
   c.x_q.scale = c.w_q.scale = {0x1p127f};
   c.out_dtype = DType::kF32;
   c.relu = true;
+  OpenClamp(&c);
   ASSERT_EQ(Validate(c), "");
   Tensor y = fbgemm.run(c).y;
   ASSERT_TRUE(std::isnan(y.FloatAt(0)));

@@ -306,9 +306,13 @@ void WriteFolder(const std::string& path, const NamedTexts& files) {
       if (earlier.ok()) RemoveAll(temporary);  // what was at `path`, still locked
     } else {
       if (errno != EINVAL) CannotWrite(path);
-      // A file system that cannot exchange: for a moment the name is missing.
-      if (earlier.ok()) RemoveAll(path);
+      // A file system that cannot exchange: for a moment the name is missing. The earlier folder
+      // steps aside whole: a kill amid deleting it would leave half of it under the name.
+      const fs::path aside = TemporaryOf(path + ".earlier");
+      RemoveAll(aside);
+      if (earlier.ok() && ::rename(path.c_str(), aside.c_str()) != 0) CannotWrite(path);
       if (::rename(temporary.c_str(), path.c_str()) != 0) CannotWrite(path);
+      RemoveAll(aside);
     }
   } catch (...) {
     RemoveAll(temporary);

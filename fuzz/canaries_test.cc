@@ -59,6 +59,13 @@ std::optional<int> RunsUntilCaught(Op op, Subject& subject, uint64_t seed) {
   return std::nullopt;
 }
 
+// These faults need more rows, channels or elements than a case that is decoded from bytes has.
+// Drawn cases find them (properties/rare_themes_test.cc).
+bool NeedsTheSizesOfALayer(const std::string& name) {
+  return name == "faulty:channel-index-u8" || name == "faulty:element-index-u16" ||
+         name == "faulty:image-row-buffer";
+}
+
 class Canaries : public testing::TestWithParam<Op> {};
 
 TEST_P(Canaries, AreFoundForEverySeed) {
@@ -66,6 +73,7 @@ TEST_P(Canaries, AreFoundForEverySeed) {
   const SubjectRegistry& registry = SubjectRegistry::Get();
   int canaries = 0;
   for (const std::string& name : registry.Expand("faulty:*")) {
+    if (NeedsTheSizesOfALayer(name)) continue;
     const auto subject = registry.Make(name);
     if (!subject->CannotRun(DecodeCase(GetParam(), {})).empty()) continue;
     ++canaries;

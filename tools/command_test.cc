@@ -44,7 +44,8 @@ TEST_F(Command, HazardsOfFilesAndOfDrawnCases) {
   const Ran files = Qualm({"hazards", Corpus("forum"), sweep_, "--json", "-"});
   EXPECT_EQ(files.status, 0) << files.err;
   int64_t cases = 0;
-  for (const Json& row : Document(files)["hazards"]) {
+  const Json document = Document(files);
+  for (const Json& row : document["hazards"]) {
     cases += row["cases"].get<int64_t>();
     if (row["op"] != "linear") continue;
     EXPECT_GE(row["reached"]["pair-saturates"], 2);  // the sweep, once by folder and once by name

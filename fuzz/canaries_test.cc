@@ -62,8 +62,10 @@ std::optional<int> RunsUntilCaught(Op op, Subject& subject, uint64_t seed) {
 // These faults need more rows, channels or elements than a case that is decoded from bytes has.
 // Drawn cases find them (properties/rare_themes_test.cc).
 bool NeedsTheSizesOfALayer(const std::string& name) {
-  return name == "faulty:channel-index-u8" || name == "faulty:element-index-u16" ||
-         name == "faulty:image-row-buffer";
+  static const std::set<std::string> names{"faulty:channel-index-u8", "faulty:deep-channel-tap",
+                                           "faulty:element-index-u16", "faulty:group-block-scale",
+                                           "faulty:image-row-buffer"};
+  return names.contains(name);
 }
 
 class Canaries : public testing::TestWithParam<Op> {};

@@ -11,6 +11,8 @@ namespace qualm {
 
 // 32 hexadecimal digits: FNV-1a with 128 bits.
 std::string ContentName(std::string_view bytes);
+// 16 hexadecimal digits: FNV-1a with 64 bits, for checks and for the end of a longer name.
+std::string ShortContentName(std::string_view bytes);
 
 }  // namespace qualm
 

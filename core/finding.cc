@@ -7,6 +7,7 @@
 #include <mutex>
 #include <utility>
 
+#include "core/content_name.h"
 #include "core/subject.h"
 
 namespace qualm {
@@ -17,11 +18,7 @@ namespace {
 std::string Shortened(const std::string& subject) {
   constexpr size_t kMost = 120;
   if (subject.size() <= kMost) return subject;
-  uint64_t hash = 0xCBF29CE484222325;  // FNV-1a
-  for (const char ch : subject) hash = (hash ^ static_cast<uint8_t>(ch)) * 0x100000001B3;
-  std::string text = subject.substr(0, kMost - 17) + "-";
-  for (int shift = 60; shift >= 0; shift -= 4) text += "0123456789abcdef"[(hash >> shift) & 15];
-  return text;
+  return subject.substr(0, kMost - 17) + "-" + ShortContentName(subject);
 }
 
 std::string Plain(std::string text, std::string_view also) {

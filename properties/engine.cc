@@ -95,6 +95,7 @@ struct Share {
 void RunShare(const CheckOptions& options, CaseCursor& cursor,
               const std::vector<Subject*>& subjects, Share& share) {
   const Burst burst;
+  Judging judging = options;
   const auto op_count = static_cast<int64_t>(cursor.ops.size());
   while (!cursor.stop && !(options.stop && options.stop())) {
     const int64_t number = cursor.next++;
@@ -108,7 +109,6 @@ void RunShare(const CheckOptions& options, CaseCursor& cursor,
       const uint64_t seed = CaseSeed(options.seed, op, i);
       const Case c = gen::Draw(op, seed);
       const size_t before = share.result.findings.size();
-      Judging judging = options;
       judging.drawn = seed;
       CheckCase(c, subjects, options.property_glob, share.result, judging);
       for (size_t f = before; f < share.result.findings.size(); ++f) {

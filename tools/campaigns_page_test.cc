@@ -2,8 +2,6 @@
 // The commands of docs/campaigns.md, on the example plugin with a bug in it, with seconds instead
 // of hours.
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <regex>
 #include <string>
 #include <vector>
@@ -14,12 +12,6 @@ namespace qualm::tools {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string ReadAll(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  EXPECT_TRUE(file) << path;
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-}
 
 class CampaignsPage : public QualmTest {
  protected:
@@ -40,7 +32,7 @@ class CampaignsPage : public QualmTest {
     fs::create_directory(folder() / "build");
     fs::create_symlink(QUALM_BINARY_DIR "/bin/qualm", folder() / "bin/qualm");
     // relu is forgotten.
-    std::string plugin = ReadAll(QUALM_SOURCE_DIR "/examples/plugin/example_plugin.c");
+    std::string plugin = ReadSource("examples/plugin/example_plugin.c");
     const std::string relu = "if (p->relu && sum < 0) sum = 0;";
     ASSERT_NE(plugin.find(relu), std::string::npos);
     plugin.erase(plugin.find(relu), relu.size());
@@ -53,7 +45,7 @@ class CampaignsPage : public QualmTest {
 
   Ran Page(const std::string& commands) { return Shell(commands, (folder() / "bin").string()); }
 
-  const std::string page_ = ReadAll(QUALM_SOURCE_DIR "/docs/campaigns.md");
+  const std::string page_ = ReadSource("docs/campaigns.md");
 };
 
 TEST_F(CampaignsPage, AWeekend) {

@@ -2,8 +2,6 @@
 // docs/ci.md holds what somebody copies into their repository: its commands are run here, on the
 // example plugin and on one with a bug.
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <string>
 #include <vector>
 
@@ -13,12 +11,6 @@ namespace qualm::tools {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string ReadAll(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  EXPECT_TRUE(file) << path;
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-}
 
 class CiPage : public QualmTest {
  protected:
@@ -55,8 +47,8 @@ class CiPage : public QualmTest {
 
   Ran Page(const std::string& commands) { return Shell(commands, (folder() / "bin").string()); }
 
-  const std::string page_ = ReadAll(QUALM_SOURCE_DIR "/docs/ci.md");
-  const std::string plugin_ = ReadAll(QUALM_SOURCE_DIR "/examples/plugin/example_plugin.c");
+  const std::string page_ = ReadSource("docs/ci.md");
+  const std::string plugin_ = ReadSource("examples/plugin/example_plugin.c");
   std::string build_, once_, every_push_;
 };
 

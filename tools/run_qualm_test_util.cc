@@ -117,6 +117,12 @@ std::vector<std::string> Lines(const std::string& text) {
   return lines;
 }
 
+std::string ReadSource(const std::string& name) {
+  const std::filesystem::path path = std::filesystem::path(QUALM_SOURCE_DIR) / name;
+  EXPECT_TRUE(std::filesystem::is_regular_file(path)) << path;
+  return ReadAll(path);
+}
+
 std::string Corpus(const std::string& name) { return QUALM_SOURCE_DIR "/corpus/" + name; }
 
 }  // namespace qualm::tools

@@ -46,6 +46,8 @@ class QualmTest : public testing::Test {
 };
 
 std::vector<std::string> Lines(const std::string& text);
+// The text of a file of the source tree; fails the test where there is none.
+std::string ReadSource(const std::string& name);
 // A file of the corpus.
 std::string Corpus(const std::string& name);
 

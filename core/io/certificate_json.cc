@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/content_name.h"
 #include "core/float_text.h"
 #include "core/io/case_json.h"
 #include "core/io/strict_json.h"
@@ -137,12 +138,8 @@ Certificate::Method MethodOf(const JsonNode& node) {
 }  // namespace
 
 std::string HashOf(const Certificate& certificate) {
-  uint64_t hash = 0xCBF29CE484222325;
   const JsonValue members = Members(certificate, kCompact);
-  for (const char ch : members.text()) hash = (hash ^ static_cast<uint8_t>(ch)) * 0x100000001B3;
-  std::string text;
-  for (int shift = 60; shift >= 0; shift -= 4) text += "0123456789abcdef"[hash >> shift & 15];
-  return text;
+  return ShortContentName(members.text());
 }
 
 JsonValue CertificateJson(const Certificate& certificate) { return Whole(certificate, kCompact); }

@@ -6,7 +6,6 @@
 #include "oracles/exact/dynamic_linear.h"
 
 #include <algorithm>
-#include <cfenv>
 #include <cfloat>
 #include <cmath>
 #include <string>
@@ -19,6 +18,7 @@
 #include "oracles/exact/definition.h"
 #include "oracles/exact/exact.h"
 #include "oracles/exact/meanings.h"
+#include "oracles/exact/nearest_environment.h"
 
 namespace qualm::exact {
 namespace {
@@ -45,21 +45,6 @@ std::span<const float> ValuesOf(const Case& c, const Group& group) {
   return c.x.as<float>().subspan(static_cast<size_t>(group.first * c.K),
                                  static_cast<size_t>(group.count * c.K));
 }
-
-// The steps in round to nearest, without flushing of denormals, whatever the caller has set.
-class Nearest {
- public:
-  Nearest() {
-    std::fegetenv(&saved_);
-    std::fesetenv(FE_DFL_ENV);
-  }
-  ~Nearest() { std::fesetenv(&saved_); }
-  Nearest(const Nearest&) = delete;
-  Nearest& operator=(const Nearest&) = delete;
-
- private:
-  std::fenv_t saved_;
-};
 
 namespace definition {
 
@@ -272,13 +257,13 @@ Trace Steps(const Case& c, int64_t index) {
 }  // namespace
 
 AtenChoice AtenFromRange(float min, float max, bool reduce_range) {
-  const Nearest environment;
+  const NearestEnvironment environment;
   return fast::Aten(min, max, reduce_range);
 }
 
 ObservedRange FiniteRange(std::span<const float> values) {
   ObservedRange range;
-  const Nearest environment;  // denormals are told from 0
+  const NearestEnvironment environment;  // denormals are told from 0
   for (const float value : values) {
     if (!std::isfinite(value)) continue;
     range.min = std::min(range.min, value);
@@ -288,7 +273,7 @@ ObservedRange FiniteRange(std::span<const float> values) {
 }
 
 ChosenQParams ChosenFor(const Case& c, ObservedRange range) {
-  const Nearest environment;
+  const NearestEnvironment environment;
   return fast::Choose(c, range);
 }
 

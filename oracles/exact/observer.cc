@@ -4,9 +4,10 @@
 
 #include <algorithm>
 #include <array>
-#include <cfenv>
 #include <cmath>
 #include <cstddef>
+
+#include "oracles/exact/nearest_environment.h"
 
 namespace qualm::exact {
 namespace observer {
@@ -34,21 +35,6 @@ std::span<const float> Values(const Case& c, int64_t b, int64_t m) {
 namespace {
 
 using observer::kBins;
-
-// Round to nearest, no flushing of denormals, whatever the caller has set.
-class NearestEnvironment {
- public:
-  NearestEnvironment() {
-    std::fegetenv(&saved_);
-    std::fesetenv(FE_DFL_ENV);
-  }
-  ~NearestEnvironment() { std::fesetenv(&saved_); }
-  NearestEnvironment(const NearestEnvironment&) = delete;
-  NearestEnvironment& operator=(const NearestEnvironment&) = delete;
-
- private:
-  std::fenv_t saved_;
-};
 
 ObservedRange MinMax(std::span<const float> values) {
   const auto [min, max] = std::minmax_element(values.begin(), values.end());

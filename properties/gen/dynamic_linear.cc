@@ -39,14 +39,7 @@ void DrawRule(Rng& rng, Theme theme, Case& c) {
   }
   o.dtype = rng.Chance(1, 2) ? DType::kU8 : DType::kS8;
   o.symmetric = rng.Chance(2, 5);
-  o.reduce_range = reduce && !(o.symmetric && o.dtype == DType::kU8);
-  const CodeRange range = RangeOf(o.dtype);
-  o.quant_min = range.min;
-  o.quant_max = range.max;
-  if (theme != Theme::kZeroPoints && !rng.Chance(1, 10)) return;
-  // 0 is among the codes, and two are left when halved.
-  o.quant_min = static_cast<int32_t>(rng.Between(range.min, 0));
-  o.quant_max = static_cast<int32_t>(rng.Between(rng.Chance(1, 2) ? 2 : 15, range.max));
+  DrawCodesOf(rng, theme, reduce, o);
 }
 
 // The magnitude of the values: a power of two.

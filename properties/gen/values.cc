@@ -215,4 +215,15 @@ void DrawClamp(Rng& rng, Theme theme, Case& c) {
   c.relu = rng.Chance(1, 4);
 }
 
+void DrawCodesOf(Rng& rng, Theme theme, bool reduce, Observer& o) {
+  o.reduce_range = reduce && !(o.symmetric && o.dtype == DType::kU8);
+  const CodeRange range = RangeOf(o.dtype);
+  o.quant_min = range.min;
+  o.quant_max = range.max;
+  if (theme != Theme::kZeroPoints && !rng.Chance(1, 10)) return;
+  // 0 is among the codes, and two are left when halved.
+  o.quant_min = static_cast<int32_t>(rng.Between(range.min, 0));
+  o.quant_max = static_cast<int32_t>(rng.Between(rng.Chance(1, 2) ? 2 : 15, range.max));
+}
+
 }  // namespace qualm::gen::internal

@@ -32,6 +32,9 @@ void DrawShape(Rng& rng, Theme theme, int64_t budget, Case& c);
 float ToScale(double value);
 // Random mantissa, exponent uniform in [low, high].
 float DrawScale(Rng& rng, int low, int high);
+// The codes of an observer whose type and symmetry are drawn: all, or a part that holds 0. `reduce`
+// halves them where PyTorch allows it.
+void DrawCodesOf(Rng& rng, Theme theme, bool reduce, Observer& o);
 // Denormals, 2^-126, 2^+-64, FLT_MAX, 1 and neighbours.
 float ExtremeScale(Rng& rng);
 // Multiplier corners: mantissas 2^23, 2^23+1, 2^24-1, random; exponents -31..+31.

@@ -151,8 +151,11 @@ TEST(Dyadic, AnEstimateDecidesAsRoundDoesOrNotAtAll) {
     if (!estimated) continue;
     ++decided;
     ASSERT_EQ(estimated->integer, rounded.integer);
-    if (rounded.tie_distance) EXPECT_LE(estimated->tie_distance, *rounded.tie_distance);
-    if (!rounded.tie_distance) EXPECT_EQ(estimated->tie_distance, 2);
+    if (rounded.tie_distance) {
+      EXPECT_LE(estimated->tie_distance, *rounded.tie_distance);
+    } else {
+      EXPECT_EQ(estimated->tie_distance, 2);
+    }
   }
   EXPECT_GT(decided, 150000);
   EXPECT_GT(ties, 5000);

@@ -303,7 +303,7 @@ class NativeSubject final : public InProcessSubject {
       case Op::kChooseQParams: return ChooseQParams(placed, context);
       case Op::kDynamicLinear: return DynamicLinear(placed, context, x, y);
     }
-    return std::string(Name(c.op)) + " is not among the native kernels";
+    return "no native kernel has this operation";
   }
 
   std::string TouchedOutside() const override {

@@ -19,7 +19,7 @@ CanaryResult RunCanary(const Engine& engine, const Aim& aim, const std::string& 
     fs::create_directories(folder / name);
   }
   Aim planted = aim;
-  planted.properties = "*";  // which claim sees it does not matter
+  planted.properties = std::string(1, '*');  // which claim sees it does not matter
   Stretch stretch;
   stretch.seconds = kSeconds;
   if (!inputs.empty()) stretch.inputs = {inputs};

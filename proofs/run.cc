@@ -402,7 +402,8 @@ bool SamePlan(const Certificate& a, const Certificate& b) {
   const auto plan = [](Certificate c) {
     c.covered.clear();
     c.judged = c.asked = c.wrong = c.wrong_nan = 0;
-    c.first = c.worst = std::nullopt;
+    c.first.reset();
+    c.worst.reset();
     c.monotone.clear();
     return c;
   };

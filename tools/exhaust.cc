@@ -420,7 +420,8 @@ int RunVerify(const Options& options) {
   FillIn(&here, subject);
   RequireFits(options.verify, certificate, here);
   here.judged = here.asked = here.wrong = here.wrong_nan = 0;
-  here.first = here.worst = std::nullopt;
+  here.first.reset();
+  here.worst.reset();
   here.covered.clear();
   try {
     if (proofs::WholeOf(certificate) != certificate.whole)

@@ -74,7 +74,8 @@ TEST_F(ExhaustVerb, ACertificateThatDoesNotFitIsRefused) {
   // It fits, but says what is not so.
   other = good;
   other.wrong = 0;
-  other.first = other.worst = std::nullopt;
+  other.first.reset();
+  other.worst.reset();
   const Ran ran = Qualm(verify(other));
   EXPECT_EQ(ran.status, 1);
   EXPECT_NE(ran.out.find("does not hold"), std::string::npos) << ran.out;

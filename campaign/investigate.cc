@@ -18,7 +18,7 @@
 #include "properties/adapt.h"
 #include "properties/engine.h"
 #include "properties/property.h"
-#include "triage/causes.h"
+#include "triage/cover.h"
 #include "triage/triage.h"
 #include "triage/triaged.h"
 
@@ -84,21 +84,13 @@ void Observe(Case& c, Subject& subject) {
   if (outcome.ok()) c.observed = Observed{std::string(subject.name()), outcome.y};
 }
 
-std::string CauseText(const triage::Triaged& triaged) {
-  std::string text;
-  for (const triage::Cause* cause : triaged.causes()) {
-    text += (text.empty() ? "" : " + ") + std::string(cause->name);
-  }
-  return text;
-}
-
 // Takes over what triage says of the fault. What does not fail each time has no cause to show.
 void Describe(const triage::Triaged& triaged, Fault& fault) {
   fault.row.explanation = triaged.finding().explanation;
   fault.explanation = triaged.Text();
   if (fault.row.replayed == Replayed::kReproducible) {
     fault.row.kind = triaged.finding().kind;
-    fault.row.cause = CauseText(triaged);
+    fault.row.cause = triage::NamesOf(triaged.causes());
   } else if (!IsKindOfItsOwn(fault.row.kind)) {
     fault.row.kind = FindingKind::kNondeterminism;
   }

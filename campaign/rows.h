@@ -25,13 +25,8 @@ struct Fault {
   friend bool operator==(const Fault&, const Fault&) = default;
 };
 
-// Are these failures of one subject and operation, of one kind, and of one cause? Often several
-// causes give the same output, so the causes need not have the same name: the cause of one must
-// give what the subject answered to the case of the other.
-bool SameCause(const Fault& a, const Fault& b);
-
-// Joins what is one fault: all properties, the earliest date, the smallest case and its
-// explanation. The order of `faults` does not matter; the result is sorted by fingerprint.
+// Joins what is one fault (triage::FewestCauses): all properties, the earliest date, the smallest
+// case and its explanation. The order of `faults` does not matter; the result is sorted by fingerprint.
 std::vector<Fault> OnePerFault(std::vector<Fault> faults);
 
 }  // namespace qualm::campaign

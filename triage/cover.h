@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which failures have one cause: the fewest causes that together explain all failures.
+#ifndef QUALM_TRIAGE_COVER_H_
+#define QUALM_TRIAGE_COVER_H_
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/case.h"
+#include "core/verdict.h"
+#include "triage/causes.h"
+
+namespace qualm::triage {
+
+// "a + b", by the names of the table; and back, empty where a name is unknown.
+std::string NamesOf(std::span<const Cause* const> causes);
+std::vector<const Cause*> CausesNamed(std::string_view names);
+
+// A failure of one subject and operation.
+struct Failure {
+  FindingKind kind = FindingKind::kUnknown;
+  std::vector<const Cause*> causes;  // as attribution named them; empty where it named none
+  std::vector<const Case*> cases;    // with what the subject answered (Case::observed)
+};
+
+// Do the causes give every answer that is not exact, and is there one?
+bool Explain(std::span<const Cause* const> causes, std::span<const Case* const> cases);
+
+struct Covered {
+  size_t by =
+      0;  // index of the failure whose cause explains this one; its own where that is itself
+  int others = 0;  // how many causes of other rows explain this failure too
+};
+
+// One entry for each failure; equal `by` is one row. One or two codes fit many causes, so a failure
+// may have been given a wrong one: a cause that explains every failure of a subject and operation
+// is the cause of all, whatever their kinds say. What no cause explains joins the first row of its
+// kind. The order of `failures` matters only where two causes explain equally many of them: the
+// first one is taken.
+std::vector<Covered> FewestCauses(std::span<const Failure> failures);
+
+}  // namespace qualm::triage
+
+#endif  // QUALM_TRIAGE_COVER_H_

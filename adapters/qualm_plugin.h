@@ -19,11 +19,13 @@
  *   * A newer struct, with bytes behind the fields that its reader knows. Where these bytes are 0
  *     they say nothing. Otherwise the reader refuses with a reason: qualm turns the plugin away, a
  *     plugin answers QUALM_UNSUPPORTED. A plugin may leave this check out: qualm sends a newer
- * field other than 0 only to a plugin whose qualm_capability asked for it.
+ *     field other than 0 only to a plugin whose qualm_capability asked for it.
  *   * An unknown number. A plugin that meets an operation, element type, granularity or function
  *     that it does not know answers QUALM_UNSUPPORTED, and last_error() says why. qualm ignores
  *     bits of a qualm_capability that it does not know: such a bit offers what qualm never asks
- * for. qualm_qparams lies inside qualm_problem, and so never grows. The version is raised only when
+ *     for.
+ *
+ * qualm_qparams lies inside qualm_problem, and so never grows. The version is raised only when
  * something here changes its meaning, and a plugin of another version is turned away.
  */
 #ifndef QUALM_ADAPTERS_QUALM_PLUGIN_H_

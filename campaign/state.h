@@ -5,9 +5,10 @@
 //   corpus/OP/    inputs, named by their content
 //   findings/FP/  a folder for each fault: fault.json, case.json, minimized.case.json,
 //                 explanation.txt, and before.cases where the fault needs the cases before it
-//   inbox/ID/     failures that nobody has looked into yet, written by fuzz targets
-//   (fuzz/collector.h) held/, seen/  the fuzz targets' own jobs/N/       what an engine leaves
-//   while it runs results/      the result document of each finished run, named by its content
+//   inbox/ID/     failures that a fuzz target wrote and nobody has looked into yet
+//   held/, seen/  belong to the fuzz targets (fuzz/collector.h)
+//   jobs/N/       what an engine leaves while it runs
+//   results/      the result document of each finished run, named by its content
 #ifndef QUALM_CAMPAIGN_STATE_H_
 #define QUALM_CAMPAIGN_STATE_H_
 

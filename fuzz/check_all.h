@@ -74,7 +74,7 @@ void OpenChecker();
 void OpenChecker(const MakeOwnSubject& make);
 
 // Judges the case with that checker. On a failure: one line on stderr, then a trap, which is how
-// engines learn of it. In a campaign nothing of both.
+// engines learn of it. In a campaign it does neither.
 void CheckAll(const Case& c);
 
 }  // namespace qualm::fuzz

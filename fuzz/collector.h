@@ -18,11 +18,10 @@
 namespace qualm::fuzz {
 
 // The folders of a campaign's state that fuzz targets write:
-//   held/ID    a failure whose fuzz target is still looking at it
-//   inbox/ID   a failure for the campaign: case.json, fault.json, before.cases (what the subject
-//   was
-//              asked just before, a line each)
-//   seen/KEY   an empty file: a failure of this claim and cause was handed over
+//   - held/ID: a failure whose fuzz target is still looking at it.
+//   - inbox/ID: a failure for the campaign: case.json, fault.json, and before.cases, which has a
+//     line for each case that the subject was asked just before.
+//   - seen/KEY: an empty file: a failure of this claim and cause was handed over.
 inline constexpr const char* kHeld = "held";
 inline constexpr const char* kInbox = "inbox";
 inline constexpr const char* kSeen = "seen";

@@ -272,7 +272,7 @@ AddPlan MakePlan(const Quantization& a_q, const Quantization& b_q, float b_sign,
   return plan;
 }
 
-// Not inlined: the arithmetic must stay behind the change of the control word.
+// Not inlined: else the compiler may move arithmetic in front of ScopedFpEnvironment.
 HWY_NOINLINE void RunAdd(const ConstMatrix& a, const Quantization& a_q, const ConstMatrix& b,
                          const Quantization& b_q, float b_sign, const Quantization& y_q,
                          const OutputRange& range, const MutableMatrix& y) {

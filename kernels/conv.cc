@@ -25,7 +25,7 @@
 namespace qualm::kernels {
 namespace {
 
-// Gathered patches of one block should stay in the second nearest cache.
+// Gathered patches of one block should stay in the L2 cache.
 constexpr int64_t kPatchBytes = 128 * 1024;
 
 bool IsPadded(const WindowGeometry& w) {

@@ -92,7 +92,7 @@ float DequantizeExactly(int32_t q, float scale, int32_t zero_point) {
   return sum.ToFloat();
 }
 
-// Not inlined: the arithmetic must stay behind the change of the control word.
+// Not inlined: else the compiler may move arithmetic in front of ScopedFpEnvironment.
 HWY_NOINLINE void Run(const ConstMatrix& q, std::span<const float> scale,
                       std::span<const int32_t> zero_point, const MutableMatrix& y) {
   int64_t rows = q.rows;

@@ -30,7 +30,7 @@
 namespace qualm::kernels {
 namespace {
 
-// Codes of one block should stay in the second nearest cache.
+// Codes of one block should stay in the L2 cache.
 constexpr int64_t kBlockBytes = 128 * 1024;
 constexpr float kSmallestFloat = 0x1p-149f;
 constexpr float kLargestFloat = 0x1.fffffep127f;
@@ -40,7 +40,8 @@ int64_t CodesToUnsigned(ElementType type) { return type == ElementType::kS8 ? 12
 // Scales below this one are numbers of float16 without full precision (ATen's reason).
 constexpr float kAtenSmallestScale = 6.1e-5f;
 
-// Not inlined, as all arithmetic here: it must stay behind the change of the control word.
+// Not inlined, like all arithmetic here: else the compiler may move it in front of
+// ScopedFpEnvironment.
 HWY_NOINLINE Quantization ChooseAten(float min, float max, bool reduce_range) {
   const int32_t steps = reduce_range ? 127 : 255;  // from code 0
   double scale = (static_cast<double>(max) - static_cast<double>(min)) / steps;

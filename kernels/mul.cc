@@ -55,7 +55,7 @@ namespace {
 
 HWY_EXPORT(ProductsOfCodes);
 
-// Not inlined: the arithmetic must stay behind the change of the control word.
+// Not inlined: else the compiler may move arithmetic in front of ScopedFpEnvironment.
 HWY_NOINLINE void RunMul(const ConstMatrix& a, const Quantization& a_q, const ConstMatrix& b,
                          const Quantization& b_q, const Quantization& y_q, const OutputRange& range,
                          const MutableMatrix& y) {

@@ -276,7 +276,7 @@ class Means {
   std::vector<__int128> wide_;
 };
 
-// Not inlined: the arithmetic must stay behind the change of the control word.
+// Not inlined: else the compiler may move arithmetic in front of ScopedFpEnvironment.
 HWY_NOINLINE void RunAvgPool(const ConstImages& x, const PoolShape& shape, bool count_padding,
                              const Quantization& x_q, const Quantization& y_q,
                              const OutputRange& range, const MutableMatrix& y) {

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // y = clamp(RNE(x / s) + z).
 //
-// x/s is no tie n + 1/2 unless 2x = (2n+1)s; otherwise |x/s - (n+1/2)| = |2x - (2n+1)s| / (2s) is
-// at least 2^-26: next to the tie 2x is close to (2n+1)s >= s, so both are multiples of ulp(s)/2,
-// and so is their difference, and ulp(s) >= 2^-24 s. So any approximation of x/s with an error
-// below 2^-26 lies on the right side of the tie; only the ties themselves need care. In double,
+// x/s is no tie n + 1/2 unless 2x = (2n+1)s. Otherwise |x/s - (n+1/2)| = |2x - (2n+1)s| / (2s) is
+// at least 2^-26: next to the tie, 2x and (2n+1)s are both about s or larger, so both are multiples
+// of ulp(s)/2. Their difference is then a multiple of ulp(s)/2 as well, it is not 0, and
+// ulp(s) >= 2^-24 s. So any approximation of x/s with an error below 2^-26 lies on the right side
+// of the tie; only the ties themselves need care. In double,
 //   t = RN(1/s) * x + 1.5*2^22            spacing 2^-30 for |x/s| < 2^21
-// is within 2^-52 |x/s| of the quotient before the addition (one more 2^-53 |x/s| where the product
-// is not fused), and the addition rounds to the grid of 2^-30. For |x/s| <= 2^16 the error stays
-// below 2^-35: a tie, itself on the grid, is hit exactly, and everything else stays at least
-// 2^-26 - 2^-30 away from it. Adding 1.5*2^52 - 1.5*2^22 then rounds to an integer, ties to even:
-// the code. Beyond 2^16 all steps are still monotone, infinities included, so the clamp to at most
-// +-2^15 gives the right bound. Nothing underflows: |x| * RN(1/s) >= 2^-149 * 2^-128.
+// The product is within 2^-52 |x/s| of x/s (one more 2^-53 |x/s| where product and addition are not
+// fused), and the addition rounds it to the grid of 2^-30. For |x/s| <= 2^16 the error of the
+// product stays below 2^-35: a tie, itself on the grid, is hit exactly, and everything else stays
+// at least 2^-26 - 2^-30 away from it. Adding 1.5*2^52 - 1.5*2^22 then rounds to an integer, ties
+// to even: the code. Beyond 2^16 all steps are still monotone, infinities included, so the clamp to
+// at most +-2^15 gives the right bound. Nothing underflows: |x| * RN(1/s) >= 2^-149 * 2^-128.
 //
 // Where a zero point puts the bounds beyond 2^15: double(x)/double(s), rounded up and down by its
 // error, and an exact comparison where the two ends disagree, element by element.
@@ -144,7 +145,7 @@ int32_t QuantizeExactly(float x, float scale, int32_t zero_point, Bounds bounds)
   return static_cast<int32_t>(lo + zero_point);
 }
 
-// Not inlined: the arithmetic must stay behind the change of the control word.
+// Not inlined: else the compiler may move arithmetic in front of ScopedFpEnvironment.
 HWY_NOINLINE void Run(const ConstMatrix& x, std::span<const float> scale,
                       std::span<const int32_t> zero_point, const OutputRange& range,
                       const MutableMatrix& y) {

@@ -9,7 +9,7 @@
 namespace qualm::kernels {
 namespace {
 
-// Not inlined: the arithmetic must stay behind the change of the control word.
+// Not inlined: else the compiler may move arithmetic in front of ScopedFpEnvironment.
 template <class Codes>
 HWY_NOINLINE void Run(const ConstMatrix& acc, const Codes& codes, bool per_column,
                       const MutableMatrix& y) {

@@ -14,8 +14,8 @@ namespace qualm::kernels {
 namespace internal {
 namespace {
 
-// RescaleCodes of valid arguments with at least one element. Not inlined: the arithmetic must stay
-// behind the change of the control word.
+// RescaleCodes of valid arguments with at least one element. Not inlined: else the compiler may
+// move arithmetic in front of ScopedFpEnvironment.
 HWY_NOINLINE void RescaleMatrix(const ConstMatrix& x, const Quantization& x_q,
                                 const Quantization& y_q, const OutputRange& range,
                                 const MutableMatrix& y) {

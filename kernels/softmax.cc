@@ -126,7 +126,7 @@ HWY_EXPORT(SharesOf);
 constexpr int64_t kMostNumerator = (int64_t{1} << 23) - 1;
 constexpr int64_t kMostSum = (int64_t{1} << 32) - 1;
 
-// Not inlined: the arithmetic must stay behind the change of the control word.
+// Not inlined: else the compiler may move arithmetic in front of ScopedFpEnvironment.
 HWY_NOINLINE Status FillNumerators(float x_scale, int64_t columns, std::array<int32_t, 256>* t) {
   const bool shared = kMostSum < kMostNumerator * columns;
   int64_t first = kMostNumerator;

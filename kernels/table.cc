@@ -127,7 +127,7 @@ class Entries {
   Rescale below_;  // leaky relu: of negative differences
 };
 
-// Not inlined: the arithmetic must stay behind the change of the control word.
+// Not inlined: else the compiler may move arithmetic in front of ScopedFpEnvironment.
 HWY_NOINLINE Status Fill(const TableParams& params, CodeTable* table) {
   const Entries entries(params);
   const int32_t first = TypeBounds(params.x_type).lo;

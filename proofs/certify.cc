@@ -336,8 +336,8 @@ Case WitnessCase(const Case& layer, const Witness& witness) {
   for (size_t k = 0; k < witness.x.size(); ++k) {
     c.x.SetInt(static_cast<int64_t>(k), witness.x[k]);
   }
-  // The kernel's sum and the exact one in units of which they are apart: on both sides of a half
-  // where they have one sign.
+  // The output scale puts the kernel's sum and the exact one on two sides of half a code, if they
+  // have one sign. So the two round to different codes.
   const std::vector<int32_t> w = WeightsOf(layer, witness.n);
   int64_t raw = 0;
   for (size_t k = 0; k < w.size(); ++k) raw += int64_t{witness.x[k]} * w[k];

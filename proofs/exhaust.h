@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Judges a subject on every input of a domain. Two engines that check each other:
-//   steps  finds each step of the subject by bisection and compares it with the exact one. Asks
-//   some
-//          hundred inputs, and speaks for all of them if the subject rises.
-//   full   asks every input. What it is compared with comes from the exact steps, or is computed
-//   for
-//          each input by itself.
+//   - `steps` finds each step of the subject by bisection and compares it with the exact one. It
+//     asks some hundred inputs, and speaks for all of them if the subject rises.
+//   - `full` asks every input. The expected value comes from the exact steps, or is computed for
+//     each input by itself.
 #ifndef QUALM_PROOFS_EXHAUST_H_
 #define QUALM_PROOFS_EXHAUST_H_
 

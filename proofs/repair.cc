@@ -342,7 +342,7 @@ class Shop {
         const int64_t at_a = n * terms_.count() + a, at_b = n * terms_.count() + b;
         const int32_t w_a = layer_.w.IntAt(at_a), w_b = layer_.w.IntAt(at_b);
         if (rule_.Safe(w_a, w_b)) continue;
-        // Off the larger one it is the smaller share.
+        // The larger weight is changed: relative to it the change is smaller.
         const bool first = std::abs(w_a) >= std::abs(w_b);
         const int32_t over = first ? rule_.Excess(w_a, w_b) : rule_.Excess(w_b, w_a);
         edited.w.SetInt(first ? at_a : at_b, (first ? w_a : w_b) - over);

@@ -38,7 +38,7 @@ class ForeignSubject : public BasicSubject {
   std::string InstructionSet() const override;
   std::string Version() const override;
 
-  // A hang was counted as one on a machine so busy that it may be none.
+  // A hang was reported while the machine was so busy that it may have been none.
   virtual bool machine_was_busy() const = 0;
   // What the plugin or program said of itself when it started.
   virtual const PluginInfo& info() const = 0;

@@ -38,7 +38,8 @@ struct Placed {
   int64_t y_stride = 0;
 };
 
-// Ends a run like a signal inside CallTrapped: for code that has trapped one on another thread.
+// For code that has trapped a signal on another thread: it throws this, and the run ends as by a
+// signal inside CallTrapped.
 struct TrapError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };

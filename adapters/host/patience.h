@@ -12,9 +12,9 @@
 
 namespace qualm {
 
-// The time that passes for a child, without the time that its threads, those of the processes that
-// it has started, and the thread that waits for it have stood in line for a processor. Where the
-// system does not tell (no /proc/PID/schedstat), it is the time on the clock. Not thread-safe.
+// Measures the time of a child. It subtracts the time that the threads of the child, the threads of
+// the processes that the child has started, and the waiting thread stood in line for a processor.
+// Without /proc/PID/schedstat it is the time on the clock. Not thread-safe.
 class Patience {
  public:
   // The child has `limit_ms` from now on.
@@ -23,8 +23,8 @@ class Patience {
   void Limit(int limit_ms);
   // Milliseconds to wait for the child until this is asked again; 0: it has had its time.
   int More();
-  // When More said 0: did it get less than a fifth of the processor that it wanted? Then even that
-  // much waiting may hide more of it.
+  // When More said 0: did the child get less than a fifth of the processor time that it wanted?
+  // Then it is not certain that it hangs.
   bool machine_was_busy() const { return waited_ > 4 * limit_; }
 
  private:

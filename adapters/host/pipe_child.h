@@ -66,8 +66,7 @@ class PipeChild {
   void Start();
   void Spawn();
   // The next line of the child's stdout, valid until the next call, or what comes instead within
-  // `limit_ms` of the child's time. Meanwhile writes what is to be
-  // written and drains stderr.
+  // `limit_ms` of the child's time. Writes to the child and drains stderr while it waits.
   Event NextLine(int limit_ms, size_t bytes_max, std::string_view* line);
   // Throws InputError if the child has already said more.
   void RequireSilence() const;

@@ -61,8 +61,7 @@ class Placement {
   };
 
   // Begins a call: lays x, w and the poisoned y, with the gaps, alignment, poison and in-place
-  // output that `context` asks for. Pointers of the previous call are
-  // invalid then.
+  // output that `context` asks for. This invalidates the pointers of the previous call.
   void Lay(const Case& c, const RunContext& context, BufferNeeds needs);
   // Lays one list of parameters in a buffer of its own.
   template <class T>

@@ -391,10 +391,10 @@ void RunSoftmax(const qualm_problem& p) {
                             ZeroPoint<uint8_t>(p.out_q), p.out_q.scale[0]);
 }
 
-// With any dilation a tap in the padding reads a "safe" pixel of the same phase, taken for one of
-// the window; where padding is wide it is none, or lies outside the image. Neighbouring windows
-// share their entries along an axis that is not dilated, and the last writer's safe pixel is that
-// of another window (src/indirection.c, xnn_indirection_init_maxpool2d).
+// XNNPACK replaces a tap in the padding by a "safe" pixel of the same phase, which should lie in
+// the window. With wide padding that pixel lies outside the window, or outside the image. Along an
+// axis without dilation neighbouring windows share their entries, and the window that is written
+// last decides which pixel all of them read (src/indirection.c, xnn_indirection_init_maxpool2d).
 bool SafePixelsAreInTheWindow(int64_t in, int64_t out, int64_t kernel, int64_t stride, int64_t pad,
                               int64_t dilation, bool shared) {
   for (int64_t o = 0; o < out; ++o) {

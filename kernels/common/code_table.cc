@@ -13,9 +13,9 @@ namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 // Where a shuffle of bytes looks up 16 of them, sixteen shuffles look up 256: index - 16*k is 0..15
-// only for the k-th sixteen, and adding 0x70 with saturation sets the top bit, for which the
-// shuffle gives 0, for all others. What it leaves in bits 4 to 6 x86 does not look at; for Arm it
-// is an index past the end.
+// only for the k-th sixteen. Adding 0x70 with saturation sets the top bit of every other index, and
+// the shuffle gives 0 for an index with the top bit set. In the k-th sixteen bits 4 to 6 are then
+// set. x86 ignores these bits; for Arm they make an index past the end, so they are cleared.
 void LookUpBytes(const uint8_t* table, const uint8_t* x, size_t count, uint8_t* y) {
   size_t i = 0;
 #if HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128

@@ -3,11 +3,13 @@
 //
 // Write v = (S*a + b)/c for the real value, S the integer sum, a an exact double, c the denominator
 // times the divisor (an exact double where a path says so, else rounded to one), and [lo, hi] for
-// the bounds of RNE(v), the code before the zero point is added. All paths end in
-//   t = a double next to 1.5*2^52, where the spacing is 1, so that adding rounds to an integer,
-//   clamp t to [1.5*2^52 + lo, 1.5*2^52 + hi], add the zero point: the low byte is the code.
+// the bounds of RNE(v), the code before the zero point is added. Every path ends with these steps:
+//   - It computes a double t next to 1.5*2^52. The spacing there is 1, so the addition rounds v to
+//     an integer.
+//   - It clamps t to [1.5*2^52 + lo, 1.5*2^52 + hi] and adds the zero point. The low byte of t is
+//     the code.
 // The bounds fit 33 bits, so the clamp and the zero point are exact. Rounding and clamping are
-// monotone: a value beyond 2^51, where the spacing is no longer 1, still ends at the right bound.
+// monotone: where |v| exceeds 2^51 the spacing is no longer 1, and t still ends at the right bound.
 //
 // kFloat64: no bias, a/c is a double m exactly. t = fma(S, m, 1.5*2^52) rounds the exact product
 //   once, half to even. Without a fused operation the product itself must be exact: S has 31
@@ -143,7 +145,8 @@ void CodesInterval(const Rescale& rescale, const int32_t* sums, size_t first, si
       const auto odd = hn::Ne(hn::And(hn::BitCast(du, below), hn::Set(du, 1)), hn::Zero(du));
       const auto past = hn::Or(hn::Gt(side, hn::Zero(dd)),
                                hn::And(hn::RebindMask(dd, odd), hn::Eq(side, hn::Zero(dd))));
-      // Where the ends agree, both are the code, and p - tie may be inexact.
+      // Where both ends agree, p - tie may be inexact and `past` wrong: above == below all the
+      // same.
       StoreSome(ToCodes(hn::IfThenElse(past, above, below), zero_point), DDCode(), y + i, n);
       return;
     }
@@ -257,7 +260,7 @@ Rescale::Rescale(std::span<const Multiplier> scales, std::span<const float> bias
   bool exact = bias_.empty();
   bool is_float = plan_.lo >= -256 && plan_.hi <= 256;
   plan_.exact_ties = true;
-  // Of 2n + 1, the largest odd multiple of c/2 that decides anything.
+  // Bits of the largest |2n + 1| for which the tie n + 1/2 lies between the bounds.
   const int tie_bits =
       std::bit_width(static_cast<uint64_t>(2 * std::max(std::fabs(plan_.lo), plan_.hi) + 1));
   int bits = 0;

@@ -77,7 +77,7 @@ bool Overlap(const ConstMatrix& x, const MutableMatrix& y) {
   if (stride != static_cast<uintptr_t>(y.row_stride * SizeOf(y.type))) return true;
   const uintptr_t x_row = static_cast<uintptr_t>(x.columns * SizeOf(x.type));
   const uintptr_t y_row = static_cast<uintptr_t>(y.columns * SizeOf(y.type));
-  // Where a row of y begins within the row of x at or before it.
+  // How far a row of y begins behind the start of the last row of x that starts at or before it.
   const uintptr_t shift = y_extent.begin >= x_extent.begin
                               ? (y_extent.begin - x_extent.begin) % stride
                               : stride - 1 - (x_extent.begin - y_extent.begin - 1) % stride;

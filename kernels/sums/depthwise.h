@@ -15,7 +15,7 @@
 
 namespace qualm::kernels {
 
-// A block of input channels; small enough for its weights to stay in the nearest cache.
+// A block of input channels; small enough for its weights to stay in the L1 cache.
 struct DepthwiseBlock {
   int64_t first = 0;     // input channel
   int64_t channels = 0;  // the last block may have fewer than block_channels

@@ -28,8 +28,7 @@
 namespace qualm::kernels {
 
 // The narrowest integer that holds the corrected sum of every channel of a panel for every
-// activation. All sums are rings modulo 2^n, so intermediate overflow is harmless; only the result
-// must fit.
+// activation. Sums are taken modulo 2^n, so they may overflow on the way; only the result must fit.
 enum class SumWidth : uint8_t { k32, k64, k128 };
 
 struct PackedPanel {

@@ -18,7 +18,7 @@
 
 namespace qualm::kernels {
 
-// Rows that share one pass over the weights: a panel stays in the nearest cache for all of them.
+// Rows that share one pass over the weights: a panel stays in the L1 cache for all of them.
 inline constexpr int64_t kRowBlock = 64;
 
 // Hands out aligned pieces of scratch memory whose own alignment is not known.

@@ -178,10 +178,10 @@ class Sums::Terms {
     Gather(n);
   }
 
-  // As they are added.
+  // The codes that are multiplied and added.
   std::span<const int32_t> x() const { return x_; }
   std::span<const int32_t> w() const { return w_; }
-  // As the zero points are taken out of them (RawSum).
+  // The codes whose sums the zero points are multiplied with (RawSum).
   std::span<const int32_t> real_x() const { return real_x_; }
   std::span<const int32_t> real_w() const { return real_w_; }
 
@@ -213,7 +213,7 @@ class Sums::Terms {
         if (!inside && accumulation_.padding == Padding::kZeroCode) continue;
         if (accumulation_.zero_point_stays) continue;
         summed_x_.push_back(x);
-        // Zero points leave with the weights that were multiplied.
+        // The zero-point terms take the weights that were multiplied, so the halved ones.
         summed_w_.push_back(accumulation_.kind == Kind::kHalvedWeights ? Halved(w) : w);
       }
       if (accumulation_.pairs_within_tap && depth % 2 != 0) {

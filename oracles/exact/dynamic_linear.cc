@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// s, z by the rule of the case from the finite values of x, or of each row
-// q = clamp(RNE(x / s) + z), y = (sum_k (q_mk - z) * (w_nk - zw_n)) * s * sw_n + bias_n, rounded
-// once The steps from the values to s and z are the rule itself: in the definition rationals that
-// are rounded where a step says so, in the fast form floats as the processor rounds them.
+// Three steps:
+//   - s and z, by the rule of the case, from the finite values of x or of each row;
+//   - q = clamp(RNE(x / s) + z);
+//   - y = (sum_k (q_mk - z) * (w_nk - zw_n)) * s * sw_n + bias_n, rounded once.
+//
+// The rule itself defines how s and z follow from the values. The definition computes it with
+// rationals and rounds where a step of the rule does; the fast form uses floats of the processor.
 #include "oracles/exact/dynamic_linear.h"
 
 #include <algorithm>
@@ -143,7 +146,7 @@ Tensor All(const Case& c) {
 }  // namespace definition
 namespace fast {
 
-// Not inlined: the arithmetic must stay behind the change of the control word.
+// Not inlined: else the compiler may move arithmetic in front of NearestEnvironment.
 [[gnu::noinline]] AtenChoice Aten(float min, float max, bool reduce_range) {
   const int32_t steps = AtenSteps(reduce_range);
   double scale = (static_cast<double>(max) - static_cast<double>(min)) / steps;

@@ -16,11 +16,11 @@
 
 namespace qualm::exact {
 
-// A requantization mode other than exact (Case::requant) is part of the meaning: all functions here
-// that speak of outputs follow it, those that speak of real values do not.
+// A requantization mode other than exact (Case::requant) is part of the meaning of an output. The
+// functions below that give outputs follow it; functions that give real values do not.
 
-// Fast form: int64 sums, 128- and where needed 256-bit integer comparisons; real functions in fixed
-// point of growing width. Any valid case.
+// Fast form: int64 sums, 128-bit integers, and a 768-bit sum where exponents lie far apart; real
+// functions in fixed point of growing width. Any valid case.
 Tensor Evaluate(const Case& c);
 
 // Naive form: rationals over big integers, mirroring the definition term by term; real functions
@@ -69,7 +69,8 @@ Tensor EvaluateFrom(const Case& c, Integers integers);
 
 // Whether an output might leave int32 between the accumulator and the clamp, in a mode where it
 // then comes out at the wrong end (float32: INT32_MIN, fixed_q31: modulo 2^32), so that no order
-// holds. Never true for the other two. May be true a factor of 4 too early.
+// holds. Never true for the other two modes. It may already be true for values of a quarter of the
+// size that overflows.
 bool RequantMayOverflow(const Case& c);
 
 // Derivation of output element `index` (row-major), with every term that matters. Stages, where

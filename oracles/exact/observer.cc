@@ -242,7 +242,7 @@ ObserverResult ResultOf(const Observer& o, ObservedRange observed, ObservedRange
 
 using Batches = std::span<const std::span<const float>>;
 
-// Not inlined: the arithmetic must stay behind the change of the control word.
+// Not inlined: else the compiler may move arithmetic in front of NearestEnvironment.
 [[gnu::noinline]] ObserverResult ObserveNearest(const Observer& o, Batches batches) {
   if (o.kind == Observer::Kind::kHistogram) {
     Histogram histogram;

@@ -50,9 +50,8 @@ std::vector<ObservedRange> ObservedRanges(const Case& c);
 // What the search of a histogram leaves of it.
 ObservedRange SearchedRange(const Case& c);
 
-// One observer, shown batches of any sizes: what a case cannot hold, and recordings have. Of these
-// a case accepts the values and parameters, but that batches have one size; and symmetric u8 with
-// reduce_range, which PyTorch's histogram observer alone lets pass.
+// One observer, shown batches of any sizes. Recordings have two things that no case has: batches of
+// several sizes, and symmetric u8 with reduce_range, which PyTorch allows its histogram observer.
 struct ObserverResult {
   ObservedRange range;     // before the search of a histogram
   ObservedRange searched;  // after it

@@ -2,9 +2,11 @@
 // quantize, dequantize and requantize as dnnl::reorder (one output scale per tensor or channel, one
 // zero point), add and mul as dnnl::binary (one scale per operand, no zero points: 2.6 has none
 // there). PyTorch 1.13 does these without oneDNN; here it is what the attributes mean:
-//   quantize    output scale fl(1/s)        dequantize  output scale s
-//   requantize  output scale = multiplier
-//   add         scales fl(sa/sy), fl(sb/sy) mul         scales fl(sa/sy), sb
+//   - quantize: output scale fl(1/s)
+//   - dequantize: output scale s
+//   - requantize: output scale = multiplier
+//   - add: scales fl(sa/sy) and fl(sb/sy)
+//   - mul: scales fl(sa/sy) and sb
 #include <cstdint>
 #include <vector>
 

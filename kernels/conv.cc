@@ -74,6 +74,9 @@ struct PackedConv::Impl {
     return w.kernel_h == 1 && w.kernel_w == 1 && !IsPadded(w);
   }
 
+  // Sums that padding adds to become codes later.
+  const CodePlan* plan() const { return padding_tables.empty() ? epilogue.code_plan() : nullptr; }
+
   // Output pixels [first, first + rows). `x_stride` is that of pixels where IsPointwise().
   void RunBlock(const Placer& placer, int64_t first, int64_t rows, int64_t x_stride,
                 const MutableMatrix& y, const Plan& plan, uint8_t* scratch) const;
@@ -130,7 +133,7 @@ PackedConv::Impl::Plan::Plan(const Impl& layer, int64_t pixels, const ThreadPool
       rows = std::max<int64_t>(kPatchBytes / depth, 1);
       if (rows >= 4) rows -= rows % 4;  // they are computed in fours
     }
-    row_block.emplace(layer.group_weights, rows, &scratch);
+    row_block.emplace(layer.group_weights, layer.plan(), rows, &scratch);
     patches = scratch.Add(gathers ? rows * depth : 0);
   }
   tasks = internal::TaskCount(pool, (pixels - 1) / rows + 1);
@@ -160,7 +163,8 @@ void PackedConv::Impl::RunBlock(const Placer& placer, int64_t first, int64_t row
                     .rows = rows,
                     .y = outputs + first * y.row_stride * y_size,
                     .y_stride = y.row_stride,
-                    .y_type = y.type};
+                    .y_type = y.type,
+                    .plan = this->plan()};
   for (int64_t g = 0; g < groups; ++g) {
     if (gathers) {
       uint8_t* const patches = scratch + plan.patches;

@@ -130,7 +130,7 @@ int64_t RowsOfBlock(int64_t depth, int64_t rows) {
 PackedDynamicLinear::Impl::Plan::Plan(const PackedWeights& packed, int64_t all_rows,
                                       const ThreadPool* pool)
     : rows(RowsOfBlock(packed.depth, all_rows)),
-      row_block({&packed, 1}, rows, &scratch),
+      row_block({&packed, 1}, nullptr, rows, &scratch),
       codes(scratch.Add(packed.channels == 0 ? 0 : rows * packed.depth)),
       keys(scratch.Add(packed.channels == 0 || rows == 0 ? 0 : sizeof(internal::MinMaxKeys))) {
   if (rows == 0 || packed.channels == 0) return;

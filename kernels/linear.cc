@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <span>
 
 #include "kernels/common/fp_environment.h"
 #include "kernels/common/parallel.h"
@@ -18,19 +20,50 @@ namespace qualm::kernels {
 
 namespace {
 
-// The scratch of one task, and how the rows are cut.
+// Activations of one block should stay in the L2 cache, together with a panel.
+constexpr int64_t kBlockBytes = 512 * 1024;
+constexpr int64_t kFewestRows = 48;
+constexpr int64_t kMostRows = 96;
+// Rows of a block with several threads are a multiple of this: whole tiles (accumulate.cc).
+constexpr int64_t kTileRows = 12;
+// So many blocks for each thread that none waits long for the last one.
+constexpr int64_t kBlocksPerThread = 4;
+
+int64_t CeilDiv(int64_t a, int64_t b) { return a / b + (a % b != 0); }
+
+// How the outputs are cut into blocks of some rows and some panels, and the scratch of one task.
 struct Plan {
-  Plan(const PackedWeights& weights, int64_t rows, const ThreadPool* pool)
-      : layout({&weights, 1}, std::clamp<int64_t>(rows, 0, kRowBlock), &scratch),
-        blocks(rows <= 0 || weights.channels == 0 ? 0 : (rows - 1) / kRowBlock + 1),
-        tasks(internal::TaskCount(pool, blocks)) {}
+  Plan(const PackedWeights& weights, const CodePlan* codes, int64_t all_rows,
+       const ThreadPool* pool) {
+    if (all_rows <= 0 || weights.channels == 0) return;
+    const int64_t panels = static_cast<int64_t>(weights.panels.size());
+    const int64_t most =
+        std::clamp(kBlockBytes / std::max<int64_t>(weights.depth, 1), kFewestRows, kMostRows);
+    row_block.emplace(std::span(&weights, 1), codes, std::min(all_rows, most), &scratch);
+    rows = CeilDiv(all_rows, CeilDiv(all_rows, most));
+    const int64_t threads = internal::TaskCount(pool, INT64_MAX);
+    if (threads > 1) {
+      const int64_t tiles = CeilDiv(all_rows, kTileRows * kBlocksPerThread * threads);
+      rows = std::min(rows, kTileRows * tiles);
+      const int64_t wanted = CeilDiv(kBlocksPerThread * threads, CeilDiv(all_rows, rows));
+      panels_of_block = CeilDiv(panels, wanted);
+    } else {
+      panels_of_block = panels;
+    }
+    groups = CeilDiv(panels, panels_of_block);
+    blocks = CeilDiv(all_rows, rows) * groups;
+    tasks = internal::TaskCount(pool, blocks);
+  }
 
   size_t bytes() const { return scratch.bytes() * static_cast<size_t>(tasks); }
 
   ScratchLayout scratch;
-  RowBlockLayout layout;
-  int64_t blocks;
-  int64_t tasks;
+  std::optional<RowBlockLayout> row_block;
+  int64_t rows = 0;             // of a block, at most
+  int64_t panels_of_block = 0;  // at most
+  int64_t groups = 0;           // of panels
+  int64_t blocks = 0;
+  int64_t tasks = 0;  // 0: there are no outputs
 };
 
 }  // namespace
@@ -69,32 +102,36 @@ Status PackedLinear::Run(const ConstMatrix& x, const MutableMatrix& y, std::span
                              .output_type = impl_->output_type};
   if (Status status = ValidateLinearRun(shape, x, y, scratch); !status.ok()) return status;
   if (Status status = CheckPackedFor(weights.traits.target); !status.ok()) return status;
-  if (x.rows == 0 || weights.channels == 0) return {};
+  const Plan plan(weights, impl_->epilogue.code_plan(), x.rows, pool);
+  if (plan.tasks == 0) return {};
 
-  const Plan plan(weights, x.rows, pool);
   const TaskScratch pieces(plan.scratch, plan.bytes(), scratch);
   if (!pieces.status().ok()) return pieces.status();
 
-  const auto run = [&](int64_t task, int64_t block) {
-    const int64_t row = block * kRowBlock;
+  internal::ForEachBlock(pool, plan.tasks, plan.blocks, [&](int64_t task, int64_t block) {
+    const int64_t row = block / plan.groups * plan.rows;
+    const int64_t panel = block % plan.groups * plan.panels_of_block;
     const int64_t y_size = y.type == ElementType::kU8 || y.type == ElementType::kS8 ? 1 : 4;
     RunRowBlock(weights,
                 {.x = static_cast<const uint8_t*>(x.data) + row * x.row_stride,
                  .x_stride = x.row_stride,
                  .x_is_signed = x.type == ElementType::kS8,
-                 .rows = std::min(kRowBlock, x.rows - row),
+                 .rows = std::min(plan.rows, x.rows - row),
                  .y = static_cast<uint8_t*>(y.data) + row * y.row_stride * y_size,
                  .y_stride = y.row_stride,
-                 .y_type = y.type},
-                plan.layout, pieces.Of(task),
+                 .y_type = y.type,
+                 .first_panel = static_cast<size_t>(panel),
+                 .end_panel = static_cast<size_t>(panel + plan.panels_of_block),
+                 .plan = impl_->epilogue.code_plan()},
+                *plan.row_block, pieces.Of(task),
                 [&](const RowSums& sums) { sums.Finish(impl_->epilogue); });
-  };
-  internal::ForEachBlock(pool, plan.tasks, plan.blocks, run);
+  });
   return {};
 }
 
 size_t PackedLinear::ScratchBytes(int64_t rows, const ThreadPool* pool) const {
-  return impl_ == nullptr ? 0 : Plan(impl_->weights, rows, pool).bytes();
+  if (impl_ == nullptr) return 0;
+  return Plan(impl_->weights, impl_->epilogue.code_plan(), rows, pool).bytes();
 }
 
 PackedLinear::PackingStats PackedLinear::stats() const {

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // y = (sum_k (x - zx)(w - zw_n) + b_n) * sx * sw_n / sy, exactly rounded on every instruction set.
 //
-// The code, from the outside in: linear.cc cuts the rows of x into blocks, sums/row_block.cc runs a
+// The code, from the outside in: linear.cc cuts the outputs into blocks, sums/row_block.cc runs a
 // block over the packed weights (sums/pack.h has the algebra), sums/accumulate.cc is the inner loop
-// of integer sums, and sums/epilogue.cc turns sums into outputs by common/rescale.cc, which has the
-// proof that each is rounded once.
+// of integer sums, which sums/codes-inl.h makes codes of while they are in the L1 cache. Other
+// outputs are those of sums/epilogue.cc by common/rescale.cc. Both have the proof that each output is
+// rounded once.
 #ifndef QUALM_KERNELS_LINEAR_H_
 #define QUALM_KERNELS_LINEAR_H_
 

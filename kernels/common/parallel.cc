@@ -47,7 +47,8 @@ void ForEachBlock(ThreadPool* pool, int64_t tasks, int64_t blocks,
                   const void* context) {
   Job job{blocks, run, context, TargetBit()};
   if (tasks == 1) {  // also with a pool: waking a thread costs more than it gains
-    RunTask(&job, 0);
+    const ScopedFpEnvironment fp_environment;
+    for (int64_t block = 0; block < blocks; ++block) run(context, 0, block);
   } else if (tasks > 1) {
     pool->Run(tasks, RunTask, &job);
   }

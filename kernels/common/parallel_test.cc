@@ -196,8 +196,9 @@ TEST(Threads, ScratchGrowsWithTheTasksThatCanRun) {
   const TestPool none(0), three(3), many(INT64_MAX);
   EXPECT_EQ(packed.ScratchBytes(p.m, &none), one);
   EXPECT_EQ(packed.ScratchBytes(p.m, &three), 3 * one);
-  EXPECT_EQ(packed.ScratchBytes(p.m, &many), 10 * one);
-  EXPECT_EQ(packed.ScratchBytes(64, &many), one);
+  // One panel of channels, and not less than 12 rows for a task.
+  EXPECT_EQ(packed.ScratchBytes(p.m, &many), static_cast<size_t>((p.m + 11) / 12) * one);
+  EXPECT_EQ(packed.ScratchBytes(64, &many), 6 * packed.ScratchBytes(64));
   EXPECT_EQ(packed.ScratchBytes(0, &many), 0u);
   EXPECT_EQ(packed.ScratchBytes(INT64_MAX, &many), 1024 * one);
 }

@@ -1,8 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
+// A tile is a few rows of activations times a few vectors of channels. Its sums stay in registers
+// for the whole depth: for each quad of activations, a tile loads its weights once, and each row's
+// quad once, repeated for all channels. What makes it exact: the products of a quad are added
+// without saturation (or cannot saturate: certify.h), and int32 sums modulo 2^32 cannot go wrong.
 #include "kernels/sums/accumulate.h"
 
+#include <algorithm>
 #include <cstring>
 #include <string>
+#include <utility>
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/sums/accumulate.cc"
@@ -10,6 +16,7 @@
 // After foreach_target.h:
 #include "hwy/highway.h"
 #include "kernels/common/dispatch.h"
+#include "kernels/sums/codes-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace qualm::kernels {
@@ -20,29 +27,31 @@ namespace HWY_NAMESPACE {
 // Vectors have one lane here: Highway's pairwise operations find no pair and would return a plain
 // product. So this target gets plain code.
 constexpr bool kHasSaturatingPath = false;
+int64_t Lanes() { return 4; }
 int64_t PanelWidth() { return 4; }
 
 // Unsigned arithmetic: int32 overflow must wrap, not be undefined.
-void SumQuads(const uint8_t* x, uint8_t flip, int64_t quads, const int8_t* weights,
-              uint32_t* sums) {
-  for (int64_t q = 0; q < quads; ++q) {
-    for (int64_t c = 0; c < PanelWidth(); ++c) {
-      for (int64_t i = 0; i < 4; ++i) {
-        const int product = (x[4 * q + i] ^ flip) * weights[(q * PanelWidth() + c) * 4 + i];
-        sums[c] += static_cast<uint32_t>(product);
-      }
+void SumQuad(const uint8_t* x, uint8_t flip, const int8_t* weights, uint32_t* sums) {
+  for (int64_t c = 0; c < PanelWidth(); ++c) {
+    for (int64_t i = 0; i < 4; ++i) {
+      sums[c] += static_cast<uint32_t>((x[i] ^ flip) * weights[c * 4 + i]);
     }
   }
 }
 
 void AccumulatePanelImpl(const AccumulateArgs& args) {
   const uint8_t flip = args.x_is_signed ? 0x80 : 0;
+  const Pieces& pieces = args.pieces;
   for (int64_t r = 0; r < args.rows; ++r) {
     uint32_t sums[4];
     std::memcpy(sums, args.initial, sizeof(sums));
-    SumQuads(args.x + r * args.x_stride, flip, args.quads, args.weights, sums);
-    if (args.tail != nullptr) {
-      SumQuads(args.tail + 4 * r, flip, 1, args.weights + args.quads * PanelWidth() * 4, sums);
+    const int8_t* weights = args.weights;
+    for (int64_t piece = 0; piece < pieces.rows * pieces.columns; ++piece) {
+      const uint8_t* x = args.x + r * args.x_stride + piece / pieces.columns * pieces.row_step +
+                         piece % pieces.columns * pieces.column_step;
+      for (int64_t k = 0; k < pieces.bytes; k += 4, weights += 16) {
+        SumQuad(x + std::min(k, pieces.bytes - 4), flip, weights, sums);
+      }
     }
     if (args.weight_zero != nullptr) {
       for (int64_t c = 0; c < PanelWidth(); ++c) {
@@ -70,137 +79,243 @@ using VU8 = hn::Vec<DU8>;
 constexpr bool kHasSaturatingPath =
     HWY_ARCH_X86 && HWY_TARGET <= HWY_SSSE3 && HWY_TARGET > HWY_AVX3_DL;
 
-// Two vectors: with four rows that is eight accumulators, two weight vectors and one activation,
-// within 16 registers.
-int64_t PanelWidth() { return static_cast<int64_t>(2 * hn::Lanes(DI32())); }
+// Tiles fill the registers: 24 of 32, or 12 of 16, are sums. Few rows take wide tiles, so that
+// enough sums do not depend on each other; more rows take narrow ones, which read the weights of a
+// panel, half of a quad at a time, only once.
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
+constexpr int kPanelVectors = 4;
+constexpr int64_t kRowsWide = 6;     // times 4 vectors
+constexpr int64_t kRowsNarrow = 12;  // times 2 vectors, or 1
+#else
+constexpr int kPanelVectors = 2;
+constexpr int64_t kRowsNarrow = 6;
+#endif
+
+int64_t Lanes() { return static_cast<int64_t>(hn::Lanes(DI32())); }
+int64_t PanelWidth() { return kPanelVectors * Lanes(); }
+
+struct Tile {
+  const uint8_t* x[kRowsNarrow];  // of each row
+  Pieces pieces;
+  const int8_t* weights;   // at the first vector
+  int64_t quad_step;       // bytes from quad to quad of the weights
+  const int32_t* initial;  // at the first vector
+  int32_t* sums;           // of the first row, at the first vector
+};
 
 // Four activations of one row, repeated for every channel.
 template <bool kSigned>
 HWY_INLINE VU8 BroadcastQuad(const uint8_t* x) {
-  uint32_t quad;
+  int32_t quad;
   std::memcpy(&quad, x, sizeof(quad));
-  if constexpr (kSigned) quad ^= 0x80808080u;  // s8 -> u8, adds 128 to each
-  return hn::BitCast(DU8(), hn::Set(DI32(), static_cast<int32_t>(quad)));
+  const VU8 a = hn::BitCast(DU8(), hn::Set(DI32(), quad));
+  return kSigned ? hn::Xor(a, hn::Set(DU8(), 0x80)) : a;  // s8 -> u8, adds 128 to each
 }
 
-// sum + the four products of each channel. Exact modulo 2^32 for any weights if not kCertified.
+// sum += the four products of each channel. Exact modulo 2^32 for any weights if not kCertified.
 template <bool kCertified>
-HWY_INLINE VI32 AddQuad(VI32 sum, VU8 x, VI8 weights) {
+HWY_INLINE void AddQuad(VI32& sum, VU8 x, VI8 weights) {
   if constexpr (kCertified) {
     const auto pairs = hn::SatWidenMulPairwiseAdd(DI16(), x, weights);
-    return hn::Add(sum, hn::WidenMulPairwiseAdd(DI32(), pairs, hn::Set(DI16(), 1)));
+    sum = hn::Add(sum, hn::WidenMulPairwiseAdd(DI32(), pairs, hn::Set(DI16(), 1)));
   } else {
-    return hn::SumOfMulQuadAccumulate(DI32(), x, weights, sum);
+    sum = hn::SumOfMulQuadAccumulate(DI32(), x, weights, sum);
   }
 }
 
-HWY_INLINE VI32 SubtractRowSum(VI32 sum, const int32_t* weight_zero, int64_t row_sum) {
-  const auto low_bits = hn::Set(DI32(), static_cast<int32_t>(row_sum));
-  return hn::Sub(sum, hn::Mul(hn::LoadU(DI32(), weight_zero), low_bits));
+// The sums of a tile are variables with names, handed on as a pack: kVectors of the first row, then
+// those of the others. In an array, gcc 12 keeps them in memory.
+template <bool kCertified, bool kSigned, int kRow>
+HWY_INLINE void AddRows1(const Tile&, int64_t, VI8) {}
+template <bool kCertified, bool kSigned, int kRow, class... Rest>
+HWY_INLINE void AddRows1(const Tile& t, int64_t at, VI8 w0, VI32& s0, Rest&... rest) {
+  const VU8 a = BroadcastQuad<kSigned>(t.x[kRow] + at);
+  AddQuad<kCertified>(s0, a, w0);
+  AddRows1<kCertified, kSigned, kRow + 1>(t, at, w0, rest...);
+}
+template <bool kCertified, bool kSigned, int kRow>
+HWY_INLINE void AddRows2(const Tile&, int64_t, VI8, VI8) {}
+template <bool kCertified, bool kSigned, int kRow, class... Rest>
+HWY_INLINE void AddRows2(const Tile& t, int64_t at, VI8 w0, VI8 w1, VI32& s0, VI32& s1,
+                         Rest&... rest) {
+  const VU8 a = BroadcastQuad<kSigned>(t.x[kRow] + at);
+  AddQuad<kCertified>(s0, a, w0);
+  AddQuad<kCertified>(s1, a, w1);
+  AddRows2<kCertified, kSigned, kRow + 1>(t, at, w0, w1, rest...);
+}
+template <bool kCertified, bool kSigned, int kRow>
+HWY_INLINE void AddRows4(const Tile&, int64_t, VI8, VI8, VI8, VI8) {}
+template <bool kCertified, bool kSigned, int kRow, class... Rest>
+HWY_INLINE void AddRows4(const Tile& t, int64_t at, VI8 w0, VI8 w1, VI8 w2, VI8 w3, VI32& s0,
+                         VI32& s1, VI32& s2, VI32& s3, Rest&... rest) {
+  const VU8 a = BroadcastQuad<kSigned>(t.x[kRow] + at);
+  AddQuad<kCertified>(s0, a, w0);
+  AddQuad<kCertified>(s1, a, w1);
+  AddQuad<kCertified>(s2, a, w2);
+  AddQuad<kCertified>(s3, a, w3);
+  AddRows4<kCertified, kSigned, kRow + 1>(t, at, w0, w1, w2, w3, rest...);
 }
 
-// Accumulators have names: in an array, gcc 12 keeps them in memory.
-template <bool kCertified, bool kSigned>
-void OneRow(const AccumulateArgs& args, int64_t row) {
-  const DI32 d;
+// All quads of all pieces.
+template <bool kCertified, bool kSigned, int kVectors, class... Sums>
+HWY_INLINE void AddAll(const Tile& t, Sums&... sums) {
   const DI8 d8;
-  const size_t n = hn::Lanes(d);
-  VI32 sum0 = hn::LoadU(d, args.initial);
-  VI32 sum1 = hn::LoadU(d, args.initial + n);
-  const int8_t* weights = args.weights;
-  const uint8_t* x = args.x + row * args.x_stride;
-  int64_t quads = args.quads;
-  bool tail_left = args.tail != nullptr;
-  for (;;) {
-    for (int64_t q = 0; q < quads; ++q, x += 4, weights += 8 * n) {
-      const VU8 a = BroadcastQuad<kSigned>(x);
-      sum0 = AddQuad<kCertified>(sum0, a, hn::Load(d8, weights));
-      sum1 = AddQuad<kCertified>(sum1, a, hn::Load(d8, weights + 4 * n));
+  const size_t n = hn::Lanes(d8);
+  const Pieces& pieces = t.pieces;
+  const int64_t last = pieces.bytes - 4;
+  const int8_t* w = t.weights;
+  for (int64_t row = 0; row < pieces.rows; ++row) {
+    for (int64_t column = 0; column < pieces.columns; ++column) {
+      const int64_t begin = row * pieces.row_step + column * pieces.column_step;
+      for (int64_t k = 0; k < pieces.bytes; k += 4, w += t.quad_step) {
+        const int64_t at = begin + std::min(k, last);
+        const VI8 w0 = hn::Load(d8, w);
+        if constexpr (kVectors == 1) {
+          AddRows1<kCertified, kSigned, 0>(t, at, w0, sums...);
+        } else if constexpr (kVectors == 2) {
+          AddRows2<kCertified, kSigned, 0>(t, at, w0, hn::Load(d8, w + n), sums...);
+        } else {
+          AddRows4<kCertified, kSigned, 0>(t, at, w0, hn::Load(d8, w + n), hn::Load(d8, w + 2 * n),
+                                           hn::Load(d8, w + 3 * n), sums...);
+        }
+      }
     }
-    if (!tail_left) break;
-    tail_left = false;
-    quads = 1;
-    x = args.tail + 4 * row;
   }
-  if (args.weight_zero != nullptr) {
-    sum0 = SubtractRowSum(sum0, args.weight_zero, args.row_sums[row]);
-    sum1 = SubtractRowSum(sum1, args.weight_zero + n, args.row_sums[row]);
-  }
-  int32_t* out = args.sums + row * static_cast<int64_t>(2 * n);
-  hn::StoreU(sum0, d, out);
-  hn::StoreU(sum1, d, out + n);
 }
 
-template <bool kCertified, bool kSigned>
-void FourRows(const AccumulateArgs& args, int64_t row) {
+template <int kVectors>
+HWY_INLINE void StoreRows(int32_t*) {}
+template <int kVectors, class... Rest>
+HWY_INLINE void StoreRows(int32_t* out, VI32 s0, Rest... rest) {
   const DI32 d;
-  const DI8 d8;
-  const size_t n = hn::Lanes(d);
-  VI32 sum00 = hn::LoadU(d, args.initial);
-  VI32 sum01 = hn::LoadU(d, args.initial + n);
-  VI32 sum10 = sum00, sum11 = sum01;
-  VI32 sum20 = sum00, sum21 = sum01;
-  VI32 sum30 = sum00, sum31 = sum01;
-  const int8_t* weights = args.weights;
-  const uint8_t* x0 = args.x + row * args.x_stride;
-  const uint8_t* x1 = x0 + args.x_stride;
-  const uint8_t* x2 = x1 + args.x_stride;
-  const uint8_t* x3 = x2 + args.x_stride;
-  int64_t quads = args.quads;
-  bool tail_left = args.tail != nullptr;
-  for (;;) {
-    for (int64_t q = 0; q < quads; ++q, weights += 8 * n) {
-      const VI8 w0 = hn::Load(d8, weights);
-      const VI8 w1 = hn::Load(d8, weights + 4 * n);
-      const VU8 a0 = BroadcastQuad<kSigned>(x0 + 4 * q);
-      sum00 = AddQuad<kCertified>(sum00, a0, w0);
-      sum01 = AddQuad<kCertified>(sum01, a0, w1);
-      const VU8 a1 = BroadcastQuad<kSigned>(x1 + 4 * q);
-      sum10 = AddQuad<kCertified>(sum10, a1, w0);
-      sum11 = AddQuad<kCertified>(sum11, a1, w1);
-      const VU8 a2 = BroadcastQuad<kSigned>(x2 + 4 * q);
-      sum20 = AddQuad<kCertified>(sum20, a2, w0);
-      sum21 = AddQuad<kCertified>(sum21, a2, w1);
-      const VU8 a3 = BroadcastQuad<kSigned>(x3 + 4 * q);
-      sum30 = AddQuad<kCertified>(sum30, a3, w0);
-      sum31 = AddQuad<kCertified>(sum31, a3, w1);
+  const int64_t n = Lanes();
+  hn::StoreU(s0, d, out);
+  constexpr int kLeft = static_cast<int>(sizeof...(rest)) % kVectors;  // of this row
+  StoreRows<kVectors>(out + (kLeft == 0 ? (kPanelVectors - kVectors + 1) * n : n), rest...);
+}
+
+template <bool kCertified, bool kSigned, int kVectors, int kRows, class... Sums>
+HWY_INLINE void SumRows(const Tile& t, Sums&... sums) {
+  if constexpr (kRows == 0) {
+    AddAll<kCertified, kSigned, kVectors>(t, sums...);
+    StoreRows<kVectors>(t.sums, sums...);
+  } else {
+    const DI32 d;
+    const size_t n = hn::Lanes(d);
+    VI32 s0 = hn::LoadU(d, t.initial);
+    if constexpr (kVectors == 1) {
+      SumRows<kCertified, kSigned, kVectors, kRows - 1>(t, sums..., s0);
+    } else {
+      VI32 s1 = hn::LoadU(d, t.initial + n);
+      if constexpr (kVectors == 2) {
+        SumRows<kCertified, kSigned, kVectors, kRows - 1>(t, sums..., s0, s1);
+      } else {
+        VI32 s2 = hn::LoadU(d, t.initial + 2 * n);
+        VI32 s3 = hn::LoadU(d, t.initial + 3 * n);
+        SumRows<kCertified, kSigned, kVectors, kRows - 1>(t, sums..., s0, s1, s2, s3);
+      }
     }
-    if (!tail_left) break;
-    tail_left = false;
-    quads = 1;
-    x0 = args.tail + 4 * row;
-    x1 = x0 + 4;
-    x2 = x1 + 4;
-    x3 = x2 + 4;
   }
-  if (args.weight_zero != nullptr) {
-    const int32_t* zero0 = args.weight_zero;
-    const int32_t* zero1 = args.weight_zero + n;
-    sum00 = SubtractRowSum(sum00, zero0, args.row_sums[row]);
-    sum01 = SubtractRowSum(sum01, zero1, args.row_sums[row]);
-    sum10 = SubtractRowSum(sum10, zero0, args.row_sums[row + 1]);
-    sum11 = SubtractRowSum(sum11, zero1, args.row_sums[row + 1]);
-    sum20 = SubtractRowSum(sum20, zero0, args.row_sums[row + 2]);
-    sum21 = SubtractRowSum(sum21, zero1, args.row_sums[row + 2]);
-    sum30 = SubtractRowSum(sum30, zero0, args.row_sums[row + 3]);
-    sum31 = SubtractRowSum(sum31, zero1, args.row_sums[row + 3]);
+}
+
+template <bool kCertified, bool kSigned, int kVectors, int kRows>
+HWY_NOINLINE void SumTile(const Tile& t) {
+  SumRows<kCertified, kSigned, kVectors, kRows>(t);
+}
+
+// The function for a tile of 1 + i rows is element i.
+template <bool kCertified, bool kSigned, int kVectors, int... kRow>
+void SumTileOf(int64_t rows, const Tile& t, std::integer_sequence<int, kRow...>) {
+  static constexpr void (*kFunctions[])(const Tile&) = {
+      SumTile<kCertified, kSigned, kVectors, 1 + kRow>...};
+  kFunctions[rows - 1](t);
+}
+template <bool kCertified, bool kSigned, int kVectors, int64_t kMostRows>
+HWY_INLINE void SumTileOf(int64_t rows, const Tile& t) {
+  SumTileOf<kCertified, kSigned, kVectors>(rows, t,
+                                           std::make_integer_sequence<int, int{kMostRows}>());
+}
+
+// How many rows the next tile has: as equally many as possible.
+int64_t RowsOfTile(int64_t rows, int64_t most) {
+  const int64_t tiles = (rows + most - 1) / most;
+  return (rows + tiles - 1) / tiles;
+}
+
+// The sums of some rows, of all vectors of the panel; returns how many rows.
+template <bool kCertified, bool kSigned>
+int64_t SumNextRows(const AccumulateArgs& args, int64_t row, int32_t* sums) {
+  const int64_t left = args.rows - row;
+  int64_t rows = 0;
+  Tile t;
+  t.pieces = args.pieces;
+  t.quad_step = args.vectors * static_cast<int64_t>(hn::Lanes(DI8()));
+  const auto take = [&](int64_t most) {
+    rows = RowsOfTile(left, most);
+    const uint8_t* x = args.x + row * args.x_stride;
+    for (int64_t r = 0; r < rows; ++r, x += args.x_stride) t.x[r] = x;
+  };
+  const auto at = [&](int64_t vector) {
+    t.weights = args.weights + 4 * vector * Lanes();
+    t.initial = args.initial + vector * Lanes();
+    t.sums = sums + vector * Lanes();
+  };
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
+  if (args.vectors == 4 && (left <= kRowsWide || left >= kRowsNarrow)) {
+    take(kRowsWide);
+    at(0);
+    SumTileOf<kCertified, kSigned, 4, kRowsWide>(rows, t);
+    return rows;
   }
-  int32_t* out = args.sums + row * static_cast<int64_t>(2 * n);
-  hn::StoreU(sum00, d, out);
-  hn::StoreU(sum01, d, out + n);
-  hn::StoreU(sum10, d, out + 2 * n);
-  hn::StoreU(sum11, d, out + 3 * n);
-  hn::StoreU(sum20, d, out + 4 * n);
-  hn::StoreU(sum21, d, out + 5 * n);
-  hn::StoreU(sum30, d, out + 6 * n);
-  hn::StoreU(sum31, d, out + 7 * n);
+#endif
+  take(kRowsNarrow);
+  int64_t vector = 0;
+  for (; vector + 2 <= args.vectors; vector += 2) {
+    at(vector);
+    SumTileOf<kCertified, kSigned, 2, kRowsNarrow>(rows, t);
+  }
+  if (vector < args.vectors) {
+    at(vector);
+    SumTileOf<kCertified, kSigned, 1, kRowsNarrow>(rows, t);
+  }
+  return rows;
+}
+
+HWY_INLINE void SubtractRowSums(const AccumulateArgs& args, int64_t row, int64_t rows,
+                                int32_t* sums) {
+  const DI32 d;
+  for (int64_t r = 0; r < rows; ++r, sums += PanelWidth()) {
+    const VI32 row_sum = hn::Set(d, static_cast<int32_t>(args.row_sums[row + r]));  // low bits
+    for (int64_t c = 0; c < args.vectors * Lanes(); c += Lanes()) {
+      const VI32 zero = hn::LoadU(d, args.weight_zero + c);
+      hn::StoreU(hn::Sub(hn::LoadU(d, sums + c), hn::Mul(zero, row_sum)), d, sums + c);
+    }
+  }
+}
+
+void CodesOfRows(const AccumulateArgs& args, int64_t row, int64_t rows, const int32_t* sums) {
+  CodesOut out = args.codes;
+  out.y += row * out.y_stride;
+  switch (args.vectors) {
+    case 1: return codes::OfTile<1>(*args.plan, sums, PanelWidth(), rows, out);
+    case 2: return codes::OfTile<2>(*args.plan, sums, PanelWidth(), rows, out);
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
+    case 3: return codes::OfTile<3>(*args.plan, sums, PanelWidth(), rows, out);
+    default: return codes::OfTile<4>(*args.plan, sums, PanelWidth(), rows, out);
+#endif
+  }
 }
 
 template <bool kCertified, bool kSigned>
 void AllRows(const AccumulateArgs& args) {
-  int64_t row = 0;
-  for (; row + 4 <= args.rows; row += 4) FourRows<kCertified, kSigned>(args, row);
-  for (; row < args.rows; ++row) OneRow<kCertified, kSigned>(args, row);
+  HWY_ALIGN int32_t of_tile[kRowsNarrow * kPanelVectors * hn::MaxLanes(DI32())];
+  for (int64_t row = 0; row < args.rows;) {
+    int32_t* sums = args.plan != nullptr ? of_tile : args.sums + row * PanelWidth();
+    const int64_t rows = SumNextRows<kCertified, kSigned>(args, row, sums);
+    if (args.weight_zero != nullptr) SubtractRowSums(args, row, rows, sums);
+    if (args.plan != nullptr) CodesOfRows(args, row, rows, sums);
+    row += rows;
+  }
 }
 
 void AccumulatePanelImpl(const AccumulateArgs& args) {
@@ -216,7 +331,13 @@ void AccumulatePanelImpl(const AccumulateArgs& args) {
 
 #endif  // HWY_TARGET == HWY_SCALAR
 
-AccumulateTraits TraitsImpl() { return {HWY_TARGET, PanelWidth(), kHasSaturatingPath}; }
+AccumulateTraits TraitsImpl() {
+  return {.target = HWY_TARGET,
+          .lanes = Lanes(),
+          .panel_width = PanelWidth(),
+          .has_saturating_path = kHasSaturatingPath,
+          .makes_codes = kHasCodes};
+}
 
 }  // namespace HWY_NAMESPACE
 }  // namespace qualm::kernels
@@ -231,7 +352,7 @@ HWY_EXPORT(AccumulatePanelImpl);
 AccumulateTraits CurrentAccumulateTraits() { return QUALM_DISPATCH(TraitsImpl)(); }
 
 Status CheckPackedFor(int64_t target) {
-  const int64_t current = CurrentAccumulateTraits().target;
+  const int64_t current = internal::TargetBit();
   if (current == target) return {};
   return {std::string("the weights are packed for ") + hwy::TargetName(target) +
           ", expected the target that runs, " + hwy::TargetName(current)};

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The inner loop of the linear layer: u8 activations times packed s8 weights, summed in int32.
-// Internal to kernels/.
+// The inner loop of linear and conv2d: u8 activations times packed s8 weights, summed in int32, and
+// where it can the sums become codes while they are in the L1 cache. Internal to kernels/.
 #ifndef QUALM_KERNELS_SUMS_ACCUMULATE_H_
 #define QUALM_KERNELS_SUMS_ACCUMULATE_H_
 
 #include <cstdint>
 
+#include "kernels/sums/codes.h"
 #include "kernels/types.h"
 
 namespace qualm::kernels {
@@ -13,14 +14,30 @@ namespace qualm::kernels {
 // What packing must know about the instruction set that will run.
 struct AccumulateTraits {
   int64_t target = 0;                // Highway's HWY_TARGET bit
-  int64_t panel_width = 0;           // channels per panel
+  int64_t lanes = 0;                 // channels per vector
+  int64_t panel_width = 0;           // channels per panel; the last one may have fewer vectors
   bool has_saturating_path = false;  // worth certifying for: see accumulate.cc
+  bool makes_codes = false;          // takes a CodePlan
 };
 
 // For the current thread's target.
 AccumulateTraits CurrentAccumulateTraits();
 // Panels are as wide as the vectors of the target they were packed for: no other can run them.
 Status CheckPackedFor(int64_t target);
+
+// The activations of a row lie in `rows` * `columns` pieces of `bytes` consecutive bytes. A piece
+// is read in quads from its beginning. Where bytes % 4 != 0, the last quad is that of the last 4
+// bytes, and the weights of those that it shares with the quad before it are 0. So no byte outside
+// is read.
+struct Pieces {
+  int64_t rows = 1;
+  int64_t row_step = 0;  // bytes
+  int64_t columns = 1;
+  int64_t column_step = 0;
+  int64_t bytes = 0;  // 0, or 4 and more
+
+  int64_t Quads() const { return (bytes + 3) / 4; }
+};
 
 // One panel of channels times some rows. Sums are taken modulo 2^32: right whenever the true value
 // fits int32, whatever happened on the way.
@@ -29,18 +46,20 @@ Status CheckPackedFor(int64_t target);
 //
 // where a is x, or x + 128 when x_is_signed, so that it is always unsigned.
 struct AccumulateArgs {
-  const uint8_t* x = nullptr;            // first row, at the first quad
+  const uint8_t* x = nullptr;            // first row
   int64_t x_stride = 0;                  // bytes
   bool x_is_signed = false;              // the bytes are s8
   int64_t rows = 0;                      //
-  int64_t quads = 0;                     // groups of four consecutive k read from x itself
-  const uint8_t* tail = nullptr;         // [rows][4]: one more quad, zero-padded; or null
-  const int8_t* weights = nullptr;       // [quads (+1 with a tail)][panel_width][4], vector-aligned
+  Pieces pieces;                         //
+  int64_t vectors = 0;                   // of the panel: lanes * vectors channels
+  const int8_t* weights = nullptr;       // [pieces][quads][vectors * lanes][4], vector-aligned
   bool certified = false;                // no pair of these weights can leave int16
   const int32_t* initial = nullptr;      // [panel_width]
   const int32_t* weight_zero = nullptr;  // [panel_width], or null: no row sum term
   const int64_t* row_sums = nullptr;     // [rows], with weight_zero only
-  int32_t* sums = nullptr;               // [rows][panel_width]
+  int32_t* sums = nullptr;               // [rows][panel_width]; without codes only
+  const CodePlan* plan = nullptr;        // turns sums into codes; or null
+  CodesOut codes;                        // with a plan only
 };
 void AccumulatePanel(const AccumulateArgs& args);
 

@@ -8,6 +8,7 @@
 #include "kernels/common/backend_requantize.h"
 #include "kernels/common/rescale.h"
 #include "kernels/common/validate.h"
+#include "kernels/sums/accumulate.h"
 
 namespace qualm::kernels {
 namespace {
@@ -49,6 +50,33 @@ struct Epilogue::Impl {
     if (params.requantization != Requantization::kExact) {
       backend.emplace(params.requantization, Scales(params), params.y_zero_point, bounds);
     }
+    if (CurrentAccumulateTraits().makes_codes) codes = MakeCodePlan(params);
+  }
+
+  // The conditions are those of codes-inl.h.
+  std::optional<CodePlan> MakeCodePlan(const EpilogueParams& params) const {
+    const internal::Rescale::Plan& plan = rescale.plan();
+    if (!IsCode(type) || backend || !params.bias.empty()) return {};
+    if (plan.lo < -256 || plan.hi > 256) return {};
+    for (const double m : plan.multiplier) {
+      if (m < 0x1p-126 || m > 0x1.fffffep127) return {};
+    }
+    CodePlan made = {.multiplier = {},
+                     .is_exact = plan.path == internal::RescalePath::kFloat32,
+                     .is_signed = type == ElementType::kS8,
+                     .lo = bounds.lo,
+                     .hi = bounds.hi,
+                     .zero_point = params.y_zero_point,
+                     .rescale = &rescale};
+    const size_t channels = static_cast<size_t>(params.channels);
+    made.multiplier.reserve(channels + static_cast<size_t>(CurrentAccumulateTraits().panel_width));
+    if (plan.per_channel) {
+      made.multiplier.assign(plan.multiplier.begin(), plan.multiplier.end());
+    } else {
+      made.multiplier.assign(channels, static_cast<float>(plan.multiplier[0]));
+    }
+    made.multiplier.resize(made.multiplier.capacity());
+    return made;
   }
 
   // y points at the output of channel `first`.
@@ -110,6 +138,7 @@ struct Epilogue::Impl {
   internal::Bounds bounds;  // of code and s32 outputs, activation included
   internal::Rescale rescale;
   std::optional<internal::BackendRequantize> backend;  // code outputs, if not exact
+  std::optional<CodePlan> codes;
 };
 
 Epilogue::Epilogue() = default;
@@ -138,5 +167,7 @@ void Epilogue::Apply(const __int128* sums, int64_t first, int64_t count, void* y
   impl_->ApplyWide(sums, static_cast<size_t>(first), static_cast<size_t>(count), y,
                    x_scale.value_or(impl_->x_scale));
 }
+
+const CodePlan* Epilogue::code_plan() const { return impl_->codes ? &*impl_->codes : nullptr; }
 
 }  // namespace qualm::kernels

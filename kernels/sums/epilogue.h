@@ -8,6 +8,7 @@
 #include <optional>
 #include <span>
 
+#include "kernels/sums/codes.h"
 #include "kernels/types.h"
 
 namespace qualm::kernels {
@@ -49,6 +50,10 @@ class Epilogue {
   // Zero points may be any int32, so a sum may need more than 64 bits.
   void Apply(const __int128* sums, int64_t first, int64_t count, void* y,
              std::optional<float> x_scale = {}) const;
+
+  // For sums that fit int32, on the target of Make: the same codes. Null where codes-inl.h is not
+  // exact for the layer.
+  const CodePlan* code_plan() const;
 
  private:
   struct Impl;

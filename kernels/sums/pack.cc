@@ -18,6 +18,17 @@ int64_t SumOf(std::span<const int8_t> b) {
   return sum;
 }
 
+// The weights of one piece as its activations are read (accumulate.h). `quads` holds zeros where
+// nothing is written.
+void LayQuads(const int8_t* b, int64_t piece, int8_t* quads) {
+  const int64_t rest = piece % 4;
+  std::memcpy(quads, b, static_cast<size_t>(piece - rest));
+  // The last quad has the last 4 activations; a piece of fewer ones is copied to a quad.
+  const int64_t gap = piece < 4 ? 0 : 4 - rest;
+  if (rest > 0)
+    std::memcpy(quads + piece - rest + gap, b + piece - rest, static_cast<size_t>(rest));
+}
+
 }  // namespace
 
 int64_t ZeroPointOfA(const LinearParams& params) {
@@ -61,18 +72,21 @@ SumWidth SumWidthOf(std::span<const int8_t> b, TermRange terms, int64_t zb, int6
   return SumWidth::k128;
 }
 
-PackedWeights PackWeights(const LinearParams& params, TermRange terms) {
+PackedWeights PackWeights(const LinearParams& params, TermRange terms, int64_t piece) {
   PackedWeights packed;
   packed.traits = CurrentAccumulateTraits();
   packed.channels = params.weights.rows;
   packed.depth = params.weights.columns;
+  packed.piece = piece;
+  const int64_t quads_of_piece = piece / 4 + (piece % 4 != 0);
+  packed.quads = piece == 0 ? 0 : packed.depth / piece * quads_of_piece;
   const int64_t width = packed.traits.panel_width;
-  const int64_t quads = packed.depth / 4 + (packed.depth % 4 != 0);
+  const int64_t lanes = packed.traits.lanes;
   const int64_t panels = packed.channels / width + (packed.channels % width != 0);
 
   // Checked before any size is used: weights without columns may claim any number of channels.
   const __int128 padded_channels = static_cast<__int128>(panels) * width;
-  const __int128 bytes = padded_channels * quads * 4;
+  const __int128 bytes = padded_channels * packed.quads * 4;
   if (bytes > PTRDIFF_MAX || padded_channels > PTRDIFF_MAX / int64_t{sizeof(__int128)}) {
     throw std::bad_alloc();
   }
@@ -88,29 +102,35 @@ PackedWeights PackWeights(const LinearParams& params, TermRange terms) {
 
   const int64_t za = ZeroPointOfA(params);
   const bool unsigned_weights = params.weights.type == ElementType::kU8;
-  std::vector<int8_t> row(static_cast<size_t>(4 * quads));  // one channel's b, zero-padded
-  const std::span<const int8_t> b(row.data(), static_cast<size_t>(packed.depth));
+  std::vector<int8_t> b(static_cast<size_t>(packed.depth));             // of one channel
+  std::vector<int8_t> in_quads(static_cast<size_t>(4 * packed.quads));  // zero-padded
 
   for (int64_t p = 0; p < panels; ++p) {
     PackedPanel& panel = packed.panels[static_cast<size_t>(p)];
     panel.certified = packed.traits.has_saturating_path;
-    int8_t* panel_weights = packed.weights.get() + p * packed.PanelBytes();
     const int64_t first = p * width;
-    for (int64_t n = first; n < std::min(first + width, packed.channels); ++n) {
+    const int64_t end = std::min(first + width, packed.channels);
+    panel.vectors = (end - first + lanes - 1) / lanes;
+    int8_t* panel_weights = packed.weights.get() + first * 4 * packed.quads;
+    for (int64_t n = first; n < end; ++n) {
       if (packed.depth > 0) {
         std::memcpy(
-            row.data(),
+            b.data(),
             static_cast<const uint8_t*>(params.weights.data) + n * params.weights.row_stride,
             b.size());
       }
       for (size_t k = 0; unsigned_weights && k < b.size(); ++k) {
-        row[k] = static_cast<int8_t>(row[k] ^ -128);
+        b[k] = static_cast<int8_t>(b[k] ^ -128);
       }
       const int64_t sum_b = SumOf(b);
-      for (int64_t q = 0; q < quads; ++q) {
-        std::memcpy(panel_weights + (q * width + n - first) * 4, row.data() + 4 * q, 4);
+      for (int64_t i = 0; i < packed.depth; i += piece) {
+        LayQuads(b.data() + i, piece, in_quads.data() + i / piece * quads_of_piece * 4);
       }
-      panel.certified = panel.certified && CertifyRow(row);
+      int8_t* to = panel_weights + (n - first) * 4;
+      for (size_t q = 0; q < in_quads.size(); q += 4, to += 4 * panel.vectors * lanes) {
+        std::memcpy(to, in_quads.data() + q, 4);
+      }
+      panel.certified = panel.certified && CertifyRow(in_quads);
 
       const size_t i = static_cast<size_t>(n);
       const int64_t zb = ZeroPointOfB(params, n);

@@ -32,6 +32,7 @@ namespace qualm::kernels {
 enum class SumWidth : uint8_t { k32, k64, k128 };
 
 struct PackedPanel {
+  int64_t vectors = 0;  // of channels
   SumWidth sum_width = SumWidth::k32;
   bool certified = false;       // takes the saturating path
   bool needs_row_sums = false;  // some channel has zb != 0
@@ -41,8 +42,10 @@ struct PackedWeights {
   AccumulateTraits traits;
   int64_t channels = 0;  // N
   int64_t depth = 0;     // K
+  int64_t piece = 0;     // activations that lie next to each other, divides K (accumulate.h)
+  int64_t quads = 0;     // ceil(piece/4) for each piece
   std::vector<PackedPanel> panels;
-  // [panel][ceil(K/4)][panel_width][4], zero where k >= K or channel >= N.
+  // [panel][quads][vectors * lanes][4], zero where a quad has no weight of its own or channel >= N.
   hwy::AlignedFreeUniquePtr<int8_t[]> weights;
   // Per channel, padded with zeros to whole panels.
   std::vector<int64_t> zero;  // zb
@@ -51,7 +54,16 @@ struct PackedWeights {
   std::vector<int32_t> offset_low;
   std::vector<int32_t> zeros;  // [panel_width], all zero: where sums without corrections start
 
-  int64_t PanelBytes() const { return (depth + 3) / 4 * 4 * traits.panel_width; }
+  // Whether some channel has zb != 0, or a sum that is corrected apart.
+  bool UsesRowSums() const {
+    for (const PackedPanel& panel : panels) {
+      if (panel.needs_row_sums || panel.sum_width != SumWidth::k32) return true;
+    }
+    return false;
+  }
+  const int8_t* OfPanel(size_t panel) const {
+    return weights.get() + static_cast<int64_t>(panel) * quads * 4 * traits.panel_width;
+  }
 };
 
 // What the zero points become. `params` is valid.
@@ -72,7 +84,11 @@ SumWidth SumWidthOf(std::span<const int8_t> b, TermRange terms, int64_t zb, int6
 
 // For the current thread's target. `params` is valid (layer_validate.h). Throws std::bad_alloc or
 // std::length_error if the weights do not fit in memory.
-PackedWeights PackWeights(const LinearParams& params, TermRange terms);
+// `piece` divides the columns of the weights, and is 4 and more or all of them.
+PackedWeights PackWeights(const LinearParams& params, TermRange terms, int64_t piece);
+inline PackedWeights PackWeights(const LinearParams& params, TermRange terms) {
+  return PackWeights(params, terms, params.weights.columns);
+}
 
 // What comes after the sums of such a layer. `params` is valid.
 Epilogue PackEpilogue(const LinearParams& params);

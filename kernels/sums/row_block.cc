@@ -11,9 +11,11 @@ namespace qualm::kernels {
 namespace {
 
 // A raw u8*s8 sum fits int32 up to 65,793 terms (65,793 * 255 * -128 = -2,147,483,520). Sums that
-// need more than 32 bits are moved to int64 after this many quads. The last K % 4 terms come on
-// top: at most 65,791 terms between two moves.
-constexpr int64_t kQuadsPerSpill = 65'788 / 4;
+// need more than 32 bits are moved to int64 after this many terms, whole quads. The last K % 4
+// terms come on top: at most 65,791 terms between two moves.
+constexpr int64_t kTermsPerSpill = 65'788;
+
+bool IsTiny(const PackedWeights& packed) { return packed.depth > 0 && packed.depth < 4; }
 
 int64_t SumOfActivations(const uint8_t* x, int64_t depth, bool is_signed) {
   const uint8_t flip = is_signed ? 0x80 : 0;  // s8 -> u8, adds 128 to each
@@ -43,16 +45,17 @@ class Runner {
         sums64_(reinterpret_cast<int64_t*>(scratch + layout.sums64)),
         row_sums_(reinterpret_cast<int64_t*>(scratch + layout.row_sums)),
         sums32_(reinterpret_cast<int32_t*>(scratch + layout.sums32)),
-        tails_(scratch + layout.tails) {}
+        tiny_(scratch + layout.tiny) {}
 
   void Run() {
     ReadRows();
-    for (size_t p = 0; p < packed_.panels.size(); ++p) {
+    for (size_t p = block_.first_panel; p < std::min(block_.end_panel, packed_.panels.size());
+         ++p) {
       const int64_t first = static_cast<int64_t>(p) * packed_.traits.panel_width;
       switch (packed_.panels[p].sum_width) {
         case SumWidth::k32:
           NarrowSums(p);
-          Finish(sums32_, first, 0, block_.rows);
+          if (block_.plan == nullptr) Finish(sums32_, first, 0, block_.rows);
           break;
         case SumWidth::k64:
           RawSums(p);
@@ -71,46 +74,43 @@ class Runner {
   }
 
  private:
+  int64_t ChannelOfLayer(int64_t channel) const { return block_.first_channel + channel; }
   const uint8_t* Row(int64_t row) const { return block_.x + row * block_.x_stride; }
 
-  // All panels share the sums of the rows and the copied last K % 4 activations of each row. They
-  // are copied because reading them as a quad would read past the end of the row.
+  // All panels share the sums of the rows. A row of fewer than 4 activations is copied, because
+  // reading it as a quad would read past its end.
   void ReadRows() {
-    bool any_row_sums = false;
-    for (const PackedPanel& panel : packed_.panels) {
-      any_row_sums = any_row_sums || panel.needs_row_sums;
+    if (IsTiny(packed_)) {
+      for (int64_t r = 0; r < block_.rows; ++r) {
+        std::memset(tiny_ + 4 * r, 0, 4);
+        std::memcpy(tiny_ + 4 * r, Row(r), static_cast<size_t>(packed_.depth));
+      }
     }
-    const int64_t whole = packed_.depth / 4 * 4;
-    const size_t rest = static_cast<size_t>(packed_.depth - whole);
+    if (!packed_.UsesRowSums()) return;
     for (int64_t r = 0; r < block_.rows; ++r) {
-      if (rest > 0) {
-        std::memset(tails_ + 4 * r, 0, 4);
-        std::memcpy(tails_ + 4 * r, Row(r) + whole, rest);
-      }
-      if (any_row_sums && packed_.depth > 0) {
-        row_sums_[r] = SumOfActivations(Row(r), packed_.depth, block_.x_is_signed);
-      } else {
-        row_sums_[r] = 0;
-      }
+      row_sums_[r] = SumOfActivations(Row(r), packed_.depth, block_.x_is_signed);
     }
   }
 
-  // Quads [first_quad, first_quad + quads) of the panel, without corrections.
-  AccumulateArgs Args(size_t p, int64_t first_quad, int64_t quads) const {
-    const int64_t whole_quads = packed_.depth / 4;
-    const bool at_end = first_quad + quads == whole_quads;
+  // Activations [first, first + count) of each row, without corrections. `first` is a multiple of
+  // 4, and so is `count` except at the end.
+  AccumulateArgs Args(size_t p, int64_t first, int64_t count) const {
+    const PackedPanel& panel = packed_.panels[p];
     AccumulateArgs args;
-    args.x_stride = block_.x_stride;
     args.x_is_signed = block_.x_is_signed;
     args.rows = block_.rows;
-    args.quads = quads;
-    // K < 4 leaves no quad to read, and x may be null where K is 0.
-    args.x = quads > 0 ? Row(0) + 4 * first_quad : tails_;
-    if (quads == 0) args.x_stride = 4;
-    args.tail = at_end && packed_.depth % 4 != 0 ? tails_ : nullptr;
-    args.weights = packed_.weights.get() + static_cast<int64_t>(p) * packed_.PanelBytes() +
-                   first_quad * packed_.traits.panel_width * 4;
-    args.certified = packed_.panels[p].certified;
+    if (count > 0) {  // x may be null where K is 0
+      args.x = Row(0) + first;
+      args.x_stride = block_.x_stride;
+    }
+    args.pieces.bytes = count;
+    if (IsTiny(packed_)) {
+      args.x = tiny_;
+      args.x_stride = args.pieces.bytes = 4;
+    }
+    args.vectors = panel.vectors;
+    args.weights = packed_.OfPanel(p) + first * panel.vectors * packed_.traits.lanes;
+    args.certified = panel.certified;
     args.sums = sums32_;
     return args;
   }
@@ -118,28 +118,36 @@ class Runner {
   // Corrected sums that are known to fit int32: everything modulo 2^32, in one pass.
   void NarrowSums(size_t p) {
     const int64_t first = static_cast<int64_t>(p) * packed_.traits.panel_width;
-    AccumulateArgs args = Args(p, 0, packed_.depth / 4);
+    AccumulateArgs args = Args(p, 0, packed_.depth);
     args.initial = packed_.offset_low.data() + first;
     if (packed_.panels[p].needs_row_sums) {
       args.weight_zero = packed_.zero_low.data() + first;
       args.row_sums = row_sums_;
     }
+    if (block_.plan != nullptr) {
+      const int64_t channel = ChannelOfLayer(first);
+      args.plan = block_.plan;
+      args.codes = {.channel = channel,
+                    .count = std::min(packed_.traits.panel_width, packed_.channels - first),
+                    .y = block_.y + channel,
+                    .y_stride = block_.y_stride};
+    }
     AccumulatePanel(args);
   }
 
-  // sums64_[r][c] = sum_k a b, from int32 sums of at most kQuadsPerSpill quads.
+  // sums64_[r][c] = sum_k a b, from int32 sums of few enough terms.
   void RawSums(size_t p) {
     const int64_t count = block_.rows * packed_.traits.panel_width;
     std::fill_n(sums64_, count, 0);
-    int64_t first_quad = 0;
-    do {
-      const int64_t quads = std::min(packed_.depth / 4 - first_quad, kQuadsPerSpill);
-      AccumulateArgs args = Args(p, first_quad, quads);
+    for (int64_t first = 0; first < packed_.depth; first += kTermsPerSpill) {
+      // A quad is not split: the last activations are those of the last 4.
+      const int64_t left = packed_.depth - first;
+      AccumulateArgs args = Args(p, first, left < kTermsPerSpill + 4 ? left : kTermsPerSpill);
       args.initial = packed_.zeros.data();
       AccumulatePanel(args);
       for (int64_t i = 0; i < count; ++i) sums64_[i] += sums32_[i];
-      first_quad += quads;
-    } while (first_quad < packed_.depth / 4);
+      if (left < kTermsPerSpill + 4) break;
+    }
   }
 
   // Modulo 2^64 (hence unsigned); the result is known to fit.
@@ -171,7 +179,7 @@ class Runner {
     const int64_t width = packed_.traits.panel_width;
     const int64_t size =
         block_.y_type == ElementType::kU8 || block_.y_type == ElementType::kS8 ? 1 : 4;
-    const int64_t channel = block_.first_channel + first;
+    const int64_t channel = ChannelOfLayer(first);
     for (int64_t r = 0; r < rows; ++r) {
       const int64_t row = first_row + r;
       write_(context_, {.row = row,
@@ -191,31 +199,34 @@ class Runner {
   int64_t* sums64_;
   int64_t* row_sums_;
   int32_t* sums32_;
-  uint8_t* tails_;
+  uint8_t* tiny_;
 };
 
 }  // namespace
 
-RowBlockLayout::RowBlockLayout(std::span<const PackedWeights> weights, int64_t rows,
-                               ScratchLayout* scratch) {
-  bool any = false;
+RowBlockLayout::RowBlockLayout(std::span<const PackedWeights> weights, const CodePlan* plan,
+                               int64_t rows, ScratchLayout* scratch) {
   bool wide = false;
   bool widest = false;
+  bool row_sums_used = false;
+  bool tiny_rows = false;
   int64_t width = 0;
   for (const PackedWeights& packed : weights) {
+    if (packed.panels.empty()) continue;
     width = packed.traits.panel_width;
+    row_sums_used = row_sums_used || packed.UsesRowSums();
+    tiny_rows = tiny_rows || IsTiny(packed);
     for (const PackedPanel& panel : packed.panels) {
-      any = true;
       wide = wide || panel.sum_width != SumWidth::k32;
       widest = widest || panel.sum_width == SumWidth::k128;
     }
   }
-  if (rows <= 0 || !any) return;
+  if (rows <= 0 || width == 0) return;
   sums128 = scratch->Add(widest ? width * int64_t{sizeof(__int128)} : 0);
   sums64 = scratch->Add(wide ? rows * width * int64_t{sizeof(int64_t)} : 0);
-  row_sums = scratch->Add(rows * int64_t{sizeof(int64_t)});
-  sums32 = scratch->Add(rows * width * int64_t{sizeof(int32_t)});
-  tails = scratch->Add(rows * 4);
+  row_sums = scratch->Add(row_sums_used ? rows * int64_t{sizeof(int64_t)} : 0);
+  sums32 = scratch->Add(wide || plan == nullptr ? rows * width * int64_t{sizeof(int32_t)} : 0);
+  tiny = scratch->Add(tiny_rows ? rows * 4 : 0);
 }
 
 void RunRowBlock(const PackedWeights& weights, const RowBlock& block, const RowBlockLayout& layout,

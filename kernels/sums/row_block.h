@@ -18,7 +18,7 @@
 
 namespace qualm::kernels {
 
-// Rows that share one pass over the weights: a panel stays in the L1 cache for all of them.
+// Rows that share one pass over the weights, where they are gathered or quantized first.
 inline constexpr int64_t kRowBlock = 64;
 
 // Hands out aligned pieces of scratch memory whose own alignment is not known.
@@ -72,13 +72,15 @@ class TaskScratch {
 // Where the buffers of one block of at most `rows` rows lie in scratch memory; the same for all of
 // `weights`, which are used one after the other.
 struct RowBlockLayout {
-  RowBlockLayout(std::span<const PackedWeights> weights, int64_t rows, ScratchLayout* scratch);
+  // `plan` is that of the block.
+  RowBlockLayout(std::span<const PackedWeights> weights, const CodePlan* plan, int64_t rows,
+                 ScratchLayout* scratch);
 
   size_t sums128 = 0;   // [panel_width]
   size_t sums64 = 0;    // [rows][panel_width]
   size_t row_sums = 0;  // [rows]
   size_t sums32 = 0;    // [rows][panel_width]
-  size_t tails = 0;     // [rows][4]
+  size_t tiny = 0;      // [rows][4]
 };
 
 // The exact sums of one row, for channels [first, first + count) of the weights.
@@ -118,11 +120,15 @@ struct RowBlock {
   uint8_t* y = nullptr;        // output of the first row, channel 0 of the layer
   int64_t y_stride = 0;        // elements
   ElementType y_type = ElementType::kU8;
-  int64_t first_channel = 0;  // of the layer: where the weights' channels begin
+  int64_t first_channel = 0;       // of the layer: where the weights' channels begin
+  size_t first_panel = 0;          // of the weights
+  size_t end_panel = SIZE_MAX;     // or all from the first on
+  const CodePlan* plan = nullptr;  // makes codes of sums that fit int32; or null
 };
 
-// Calls write(context, sums) for each row and some channels at a time, until the sums of all were
-// there. `scratch` is aligned. Must run in a ScopedFpEnvironment, on the target of the weights.
+// Calls write(context, sums) for each row and some channels at a time, until the sums of all that
+// the plan has not made codes of were there. `scratch` is aligned. Must run in a
+// ScopedFpEnvironment, on the target of the weights.
 void RunRowBlock(const PackedWeights& weights, const RowBlock& block, const RowBlockLayout& layout,
                  uint8_t* scratch, void (*write)(const void* context, const RowSums& sums),
                  const void* context);

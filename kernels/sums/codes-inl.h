@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+// int32 sums to codes, rounded once, in float32: the end of a tile of linear, conv2d and depthwise.
+// Included after hwy/highway.h by files that hwy/foreach_target.h compiles again and again.
+//
+// Write v = S*m for the real value, S the sum and m the real multiplier, M for m rounded to float32
+// (a normal number) and F for S rounded to float32. RNE(v) matters only where |v| <= 256.5, which
+// CodePlan requires of bounds and zero point; beyond, any number on the right side of the bound
+// does.
+//
+// Multipliers that are exact: t = fma(F, M, 1.5*2^23), see RescalePath::kFloat32 in
+//   common/rescale.cc. t - 1.5*2^23 is the difference of the bits; a maximum keeps it from
+//   wrapping.
+// All others: t = F*M + 1536.5, a multiple of 2^-13 where v matters. Errors there are at most 2^-16
+//   by M, 2^-16 by F, 2^-16 by the product where it is not fused, and 2^-14 by the sum: together
+//   7/8 of 2^-13. If t is no integer, no integer lies between t and v + 1536.5, so floor(t) - 1536
+//   is floor(v + 1/2) = RNE(v), and v is no tie. floor(t) are the bits of t above the lowest 13.
+//   If t is an integer (one element of 8192, and every tie), common/rescale.h decides the vector.
+//   Bits of floats are ordered like the floats as long as these are positive, and all negative ones
+//   are negative as integers, so that the clamp is right for every t.
+
+#if defined(QUALM_KERNELS_SUMS_CODES_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef QUALM_KERNELS_SUMS_CODES_INL_H_
+#undef QUALM_KERNELS_SUMS_CODES_INL_H_
+#else
+#define QUALM_KERNELS_SUMS_CODES_INL_H_
+#endif
+
+#include <algorithm>
+#include <cstdint>
+
+#include "hwy/highway.h"
+#include "kernels/sums/codes.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace qualm::kernels {
+namespace HWY_NAMESPACE {
+
+// Vectors have one lane in SCALAR: nothing to narrow.
+#if HWY_TARGET == HWY_SCALAR
+constexpr bool kHasCodes = false;
+#else
+constexpr bool kHasCodes = true;
+
+namespace codes {
+namespace hn = hwy::HWY_NAMESPACE;
+using DF = hn::ScalableTag<float>;
+using DI32 = hn::RebindToSigned<DF>;
+using DI16 = hn::Repartition<int16_t, DF>;
+using DU8 = hn::Repartition<uint8_t, DF>;
+using VF = hn::Vec<DF>;
+using VI32 = hn::Vec<DI32>;
+using VU8 = hn::Vec<DU8>;
+using MI32 = hn::Mask<DI32>;
+
+// The bits of t of the second kind, and which of them decide.
+HWY_INLINE VI32 Bits(const int32_t* sums, VF m) {
+  const DF df;
+  const VF sum = hn::ConvertTo(df, hn::LoadU(DI32(), sums));
+  return hn::BitCast(DI32(), hn::MulAdd(sum, m, hn::Set(df, 1536.5f)));
+}
+HWY_INLINE MI32 Decides(VI32 t) {
+  return hn::Ne(hn::And(t, hn::Set(DI32(), 0x1FFF)), hn::Zero(DI32()));
+}
+
+// RNE(sum * m) + zero_point where `decided` stays set.
+template <bool kExact>
+HWY_INLINE VI32 Round(const int32_t* sums, VF m, int32_t zero_point, MI32& decided) {
+  const DF df;
+  const DI32 di;
+  if constexpr (kExact) {
+    const VF sum = hn::ConvertTo(df, hn::LoadU(di, sums));
+    const VF t = hn::Max(hn::MulAdd(sum, m, hn::Set(df, 0x1.8p23f)), hn::Set(df, 0x1.7ep23f));
+    return hn::Sub(hn::BitCast(di, t), hn::Set(di, 0x4B400000 - zero_point));
+  } else {
+    const VI32 t = Bits(sums, m);
+    decided = hn::And(decided, Decides(t));
+    return hn::Sub(hn::ShiftRight<13>(t), hn::Set(di, (0x44C00000 >> 13) - zero_point));
+  }
+}
+
+// Bytes of four vectors in their order, saturated to 0..255.
+HWY_INLINE VU8 ToBytes(VI32 n0, VI32 n1, VI32 n2, VI32 n3) {
+  const DI16 d16;
+  const DU8 d8;
+#if HWY_TARGET <= HWY_AVX3
+  // Four bytes of a 128-bit block of each vector stay together: one permutation instead of three.
+  const VU8 blocks = hn::ReorderDemote2To(d8, hn::ReorderDemote2To(d16, n0, n1),
+                                          hn::ReorderDemote2To(d16, n2, n3));
+  HWY_ALIGN static constexpr int32_t kOrder[16] = {0, 4, 8,  12, 1, 5, 9,  13,
+                                                   2, 6, 10, 14, 3, 7, 11, 15};
+  const DI32 di;
+  return hn::BitCast(
+      d8, hn::TableLookupLanes(hn::BitCast(di, blocks), hn::SetTableIndices(di, kOrder)));
+#else
+  return hn::OrderedDemote2To(d8, hn::OrderedDemote2To(d16, n0, n1),
+                              hn::OrderedDemote2To(d16, n2, n3));
+#endif
+}
+
+// What Round has left undecided in one row.
+HWY_NOINLINE void Decide(const CodePlan& plan, const int32_t* sums, const CodesOut& out,
+                         uint8_t* y) {
+  const DI32 di;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(di));
+  for (int64_t first = 0; first < out.count; first += lanes) {
+    const VF m = hn::LoadU(DF(), plan.multiplier.data() + out.channel + first);
+    if (hn::AllTrue(di, Decides(Bits(sums + first, m)))) continue;
+    plan.rescale->CodesFromSums(sums + first, static_cast<size_t>(out.channel + first),
+                                static_cast<size_t>(std::min(lanes, out.count - first)), y + first);
+  }
+}
+
+// Rows of sums of kVectors vectors of channels. Codes are computed from 0 on: s8 codes are moved up
+// by 128, and down again by a flip of their highest bit.
+template <int kVectors, bool kExact>
+void OfTile(const CodePlan& plan, const int32_t* sums, int64_t sums_step, int64_t rows,
+            const CodesOut& out) {
+  const DF df;
+  const DI32 di;
+  const DU8 d8;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(di));
+  const float* multiplier = plan.multiplier.data() + out.channel;
+  const VF m0 = hn::LoadU(df, multiplier);
+  const VF m1 = hn::LoadU(df, multiplier + (kVectors > 1 ? lanes : 0));
+  const VF m2 = hn::LoadU(df, multiplier + (kVectors > 2 ? 2 * lanes : 0));
+  const VF m3 = hn::LoadU(df, multiplier + (kVectors > 3 ? 3 * lanes : 0));
+  const int32_t up = plan.is_signed ? 128 : 0;
+  const int32_t zero_point = plan.zero_point + up;
+  const VU8 lo = hn::Set(d8, static_cast<uint8_t>(plan.lo + up));
+  const VU8 hi = hn::Set(d8, static_cast<uint8_t>(plan.hi + up));
+  const VU8 flip = hn::Set(d8, static_cast<uint8_t>(up));
+  const size_t count = static_cast<size_t>(out.count);
+  uint8_t* y = out.y;
+  for (int64_t r = 0; r < rows; ++r, sums += sums_step, y += out.y_stride) {
+    MI32 decided = hn::Eq(hn::Zero(di), hn::Zero(di));
+    const VI32 n0 = Round<kExact>(sums, m0, zero_point, decided);
+    VI32 n1 = n0, n2 = n0, n3 = n0;
+    if constexpr (kVectors > 1) n1 = Round<kExact>(sums + lanes, m1, zero_point, decided);
+    if constexpr (kVectors > 2) n2 = Round<kExact>(sums + 2 * lanes, m2, zero_point, decided);
+    if constexpr (kVectors > 3) n3 = Round<kExact>(sums + 3 * lanes, m3, zero_point, decided);
+    const VU8 bytes = hn::Xor(hn::Min(hn::Max(ToBytes(n0, n1, n2, n3), lo), hi), flip);
+    if (kVectors == 4 && HWY_LIKELY(count == hn::Lanes(d8))) {
+      hn::StoreU(bytes, d8, y);
+    } else if (kVectors == 2 && HWY_LIKELY(2 * count == hn::Lanes(d8))) {
+      hn::StoreU(hn::LowerHalf(bytes), hn::Half<DU8>(), y);
+    } else {
+      hn::StoreN(bytes, d8, y, count);
+    }
+    if (!kExact && HWY_UNLIKELY(!hn::AllTrue(di, decided))) Decide(plan, sums, out, y);
+  }
+}
+
+template <int kVectors>
+void OfTile(const CodePlan& plan, const int32_t* sums, int64_t sums_step, int64_t rows,
+            const CodesOut& out) {
+#if HWY_NATIVE_FMA
+  if (plan.is_exact) return OfTile<kVectors, true>(plan, sums, sums_step, rows, out);
+#endif
+  OfTile<kVectors, false>(plan, sums, sums_step, rows, out);
+}
+
+}  // namespace codes
+#endif
+
+}  // namespace HWY_NAMESPACE
+}  // namespace qualm::kernels
+HWY_AFTER_NAMESPACE();
+
+#endif  // QUALM_KERNELS_SUMS_CODES_INL_H_

@@ -73,6 +73,7 @@ struct PackedLinear::Impl {
   Epilogue epilogue;
   ElementType input_type = ElementType::kU8;
   ElementType output_type = ElementType::kU8;
+  bool needs_no_scratch = false;
 };
 
 PackedLinear::PackedLinear() = default;
@@ -89,6 +90,8 @@ Status PackedLinear::Pack(const LinearParams& params, PackedLinear* packed) {
                                                 .epilogue = PackEpilogue(params),
                                                 .input_type = params.input_type,
                                                 .output_type = params.output_type});
+    const CodePlan* const codes = packed->impl_->epilogue.code_plan();
+    packed->impl_->needs_no_scratch = Plan(packed->impl_->weights, codes, 1, nullptr).bytes() == 0;
   });
 }
 
@@ -102,29 +105,41 @@ Status PackedLinear::Run(const ConstMatrix& x, const MutableMatrix& y, std::span
                              .output_type = impl_->output_type};
   if (Status status = ValidateLinearRun(shape, x, y, scratch); !status.ok()) return status;
   if (Status status = CheckPackedFor(weights.traits.target); !status.ok()) return status;
-  const Plan plan(weights, impl_->epilogue.code_plan(), x.rows, pool);
-  if (plan.tasks == 0) return {};
 
-  const TaskScratch pieces(plan.scratch, plan.bytes(), scratch);
-  if (!pieces.status().ok()) return pieces.status();
-
-  internal::ForEachBlock(pool, plan.tasks, plan.blocks, [&](int64_t task, int64_t block) {
-    const int64_t row = block / plan.groups * plan.rows;
-    const int64_t panel = block % plan.groups * plan.panels_of_block;
-    const int64_t y_size = y.type == ElementType::kU8 || y.type == ElementType::kS8 ? 1 : 4;
+  const CodePlan* const codes = impl_->epilogue.code_plan();
+  const int64_t y_size = y.type == ElementType::kU8 || y.type == ElementType::kS8 ? 1 : 4;
+  const auto run_block = [&](int64_t row, int64_t rows, int64_t panel, int64_t panels,
+                             const RowBlockLayout& layout, uint8_t* piece) {
     RunRowBlock(weights,
                 {.x = static_cast<const uint8_t*>(x.data) + row * x.row_stride,
                  .x_stride = x.row_stride,
                  .x_is_signed = x.type == ElementType::kS8,
-                 .rows = std::min(plan.rows, x.rows - row),
+                 .rows = rows,
                  .y = static_cast<uint8_t*>(y.data) + row * y.row_stride * y_size,
                  .y_stride = y.row_stride,
                  .y_type = y.type,
                  .first_panel = static_cast<size_t>(panel),
-                 .end_panel = static_cast<size_t>(panel + plan.panels_of_block),
-                 .plan = impl_->epilogue.code_plan()},
-                *plan.row_block, pieces.Of(task),
-                [&](const RowSums& sums) { sums.Finish(impl_->epilogue); });
+                 .end_panel = static_cast<size_t>(panel + panels),
+                 .plan = codes},
+                layout, piece, [&](const RowSums& sums) { sums.Finish(impl_->epilogue); });
+  };
+  // A small problem shall not cost more than its sums.
+  if (pool == nullptr && impl_->needs_no_scratch && x.rows <= kFewestRows) {
+    const ScopedFpEnvironment fp_environment;
+    const int64_t panels = static_cast<int64_t>(weights.panels.size());
+    run_block(0, x.rows, 0, panels, RowBlockLayout(), nullptr);
+    return {};
+  }
+
+  const Plan plan(weights, codes, x.rows, pool);
+  if (plan.tasks == 0) return {};
+  const TaskScratch pieces(plan.scratch, plan.bytes(), scratch);
+  if (!pieces.status().ok()) return pieces.status();
+  internal::ForEachBlock(pool, plan.tasks, plan.blocks, [&](int64_t task, int64_t block) {
+    const int64_t row = block / plan.groups * plan.rows;
+    const int64_t panel = block % plan.groups * plan.panels_of_block;
+    run_block(row, std::min(plan.rows, x.rows - row), panel, plan.panels_of_block, *plan.row_block,
+              pieces.Of(task));
   });
   return {};
 }

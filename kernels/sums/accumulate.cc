@@ -237,9 +237,11 @@ HWY_INLINE void SumTileOf(int64_t rows, const Tile& t) {
 }
 
 // How many rows the next tile has: as equally many as possible.
-int64_t RowsOfTile(int64_t rows, int64_t most) {
-  const int64_t tiles = (rows + most - 1) / most;
-  return (rows + tiles - 1) / tiles;
+template <int64_t kMost>
+HWY_INLINE int64_t RowsOfTile(int64_t rows) {
+  if (rows <= kMost) return rows;
+  if (rows >= 2 * kMost) return kMost;
+  return (rows + 1) / 2;
 }
 
 // The sums of some rows, of all vectors of the panel; returns how many rows.
@@ -250,8 +252,8 @@ int64_t SumNextRows(const AccumulateArgs& args, int64_t row, int32_t* sums) {
   Tile t;
   t.pieces = args.pieces;
   t.quad_step = args.vectors * static_cast<int64_t>(hn::Lanes(DI8()));
-  const auto take = [&](int64_t most) {
-    rows = RowsOfTile(left, most);
+  const auto take = [&](int64_t rows_of_tile) {
+    rows = rows_of_tile;
     const uint8_t* x = args.x + row * args.x_stride;
     for (int64_t r = 0; r < rows; ++r, x += args.x_stride) t.x[r] = x;
   };
@@ -262,13 +264,13 @@ int64_t SumNextRows(const AccumulateArgs& args, int64_t row, int32_t* sums) {
   };
 #if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
   if (args.vectors == 4 && (left <= kRowsWide || left >= kRowsNarrow)) {
-    take(kRowsWide);
+    take(RowsOfTile<kRowsWide>(left));
     at(0);
     SumTileOf<kCertified, kSigned, 4, kRowsWide>(rows, t);
     return rows;
   }
 #endif
-  take(kRowsNarrow);
+  take(RowsOfTile<kRowsNarrow>(left));
   int64_t vector = 0;
   for (; vector + 2 <= args.vectors; vector += 2) {
     at(vector);

@@ -72,6 +72,7 @@ class TaskScratch {
 // Where the buffers of one block of at most `rows` rows lie in scratch memory; the same for all of
 // `weights`, which are used one after the other.
 struct RowBlockLayout {
+  RowBlockLayout() = default;  // of what needs no scratch
   // `plan` is that of the block.
   RowBlockLayout(std::span<const PackedWeights> weights, const CodePlan* plan, int64_t rows,
                  ScratchLayout* scratch);

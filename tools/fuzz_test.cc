@@ -76,7 +76,7 @@ class Fuzz : public QualmTest {
 };
 
 TEST_F(Fuzz, ACorrectKernelHasNoFault) {
-  const Ran ran = Qualm({"fuzz", "linear", "-s", "native@emu128", "--runs", "2000", "--json", "-"});
+  const Ran ran = Qualm({"fuzz", "linear", "-s", "native", "--runs", "2000", "--json", "-"});
   EXPECT_EQ(ran.status, 0) << ran.err;
   const Json document = Document(ran);
   EXPECT_TRUE(document["findings"].empty());
@@ -123,7 +123,7 @@ TEST_F(Fuzz, EachPlantedFaultIsOneRowOfItsKind) {
   // Other verbs read the state.
   const Ran replayed = Qualm({"replay", "s/findings", "-s", "faulty:k-tail", "--json", "-"});
   EXPECT_EQ(replayed.status, 1) << replayed.err;
-  EXPECT_EQ(Qualm({"replay", "s", "-s", "native@emu128"}).status, 0);
+  EXPECT_EQ(Qualm({"replay", "s", "-s", "native"}).status, 0);
   EXPECT_EQ(Qualm({"report", "s"}).status, 0);
   for (const FaultRow& row : Rows("s")) {
     EXPECT_NE(Read("s/index.html").find(row.fingerprint()), std::string::npos);
@@ -173,8 +173,8 @@ TEST_F(Fuzz, AFaultBecomesADescribedRegression) {
   ASSERT_TRUE(c.observed.has_value());
   EXPECT_EQ(Qualm({"replay", "kept", "-s", "faulty:k-tail"}).status, 1);
   // The regression is where another campaign starts.
-  const Ran next = Qualm({"fuzz", "linear", "-s", "native@emu128", "--runs", "500", "--state", "t",
-                          "--from-corpus", "kept"});
+  const Ran next = Qualm(
+      {"fuzz", "linear", "-s", "native", "--runs", "500", "--state", "t", "--from-corpus", "kept"});
   EXPECT_EQ(next.status, 0) << next.err;
   EXPECT_NE(next.err.find("--from-corpus: 1 cases, 0 of them too large"), std::string::npos);
 }
@@ -228,12 +228,11 @@ TEST_F(Fuzz, BadInputIsOneLine) {
 }
 
 TEST_F(Fuzz, TwoCampaignsOnOneStateSaySo) {
-  const pid_t first =
-      Start({"fuzz", "linear", "-s", "native@emu128", "--time", "60s", "--state", "s"});
+  const pid_t first = Start({"fuzz", "linear", "-s", "native", "--time", "60s", "--state", "s"});
   while (!fs::exists(folder() / "s" / "stretches")) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
-  const Ran second = Qualm({"fuzz", "linear", "-s", "native@emu128", "--state", "s"});
+  const Ran second = Qualm({"fuzz", "linear", "-s", "native", "--state", "s"});
   EXPECT_EQ(second.status, 2);
   EXPECT_NE(second.err.find("--state: s is used by another campaign"), std::string::npos);
   // Ctrl-C: what there is, with the inputs.
@@ -316,8 +315,8 @@ TEST_F(Fuzz, AMergeDoesNotDependOnTheOrder) {
 }
 
 TEST_F(Fuzz, TheShardIsReadFromTheScheduler) {
-  const std::vector<std::string> words{"check", "-s", "native@emu128", "--op", "linear",
-                                       "-n",    "40", "--json",        "-"};
+  const std::vector<std::string> words{"check", "-s", "native", "--op", "linear",
+                                       "-n",    "40", "--json", "-"};
   const auto cases = [&](const std::vector<std::string>& environment) {
     return Document(Qualm(words, environment))["totals"]["cases"].get<int>();
   };

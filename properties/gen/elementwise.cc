@@ -58,7 +58,8 @@ float QuantizeInput(Rng& rng, Theme theme, double s, int32_t z, const Case& c) {
       // Quotients at the ends of integers and of mantissas, where a conversion or the addition of
       // 1.5 * 2^23 goes another way.
       constexpr std::array<int, 11> kBits{7, 8, 15, 16, 22, 23, 24, 30, 31, 32, 63};
-      const double end = std::ldexp(rng.Chance(1, 2) ? 1.0 : -1.0, rng.Pick(kBits));
+      const double sign = rng.Chance(1, 2) ? 1.0 : -1.0;
+      const double end = std::ldexp(sign, rng.Pick(kBits));
       const double halves = static_cast<double>(rng.Between(-3, 3)) * 0.5;
       return neighbour(static_cast<float>((end + halves - (rng.Chance(1, 2) ? z : 0)) * s));
     }

@@ -20,11 +20,18 @@ int64_t DrawBudget(Rng& rng, uint64_t denominator) {
   return rng.Chance(1, denominator) ? kLargeProducts : kMostProducts;
 }
 
+// One of `places` or a neighbour of it. One expression with both draws would leave their order to
+// the compiler.
+template <size_t kCount>
+int64_t Beside(Rng& rng, const std::array<int64_t, kCount>& places) {
+  const int64_t place = rng.Pick(places);
+  return place + rng.Between(-1, 1);
+}
+
 // Where blocks of a dimension begin and end.
 int64_t BlockEdge(Rng& rng) {
   constexpr std::array<int64_t, 7> kBlocks{64, 96, 128, 192, 256, 384, 512};
-  const int64_t block = rng.Pick(kBlocks);
-  return block + rng.Between(-1, 1);
+  return Beside(rng, kBlocks);
 }
 
 // Makes the product of the three fit, the first one giving way first.
@@ -39,9 +46,9 @@ int64_t DrawRun(Rng& rng) {
   constexpr std::array<int64_t, 4> kShort{512, 1024, 2048, 4096};
   constexpr std::array<int64_t, 4> kLong{8192, 16384, 16385, 32768};
   const uint64_t style = rng.Below(16);
-  if (style < 4) return rng.Pick(kShort) + rng.Between(-1, 1);
+  if (style < 4) return Beside(rng, kShort);
   if (style < 10) return LogBetween(rng, 300, 5000);
-  if (style < 13) return rng.Pick(kLong) + rng.Between(-1, 1);
+  if (style < 13) return Beside(rng, kLong);
   return rng.Chance(1, 3) ? 65536 + rng.Between(-1, 1) : rng.Between(66100, 70000);
 }
 
@@ -98,7 +105,9 @@ bool TellsIndices(int64_t columns) { return columns >= 3 && columns % 2 == 1; }
 
 int64_t DrawSoftmaxRow(Rng& rng) {
   constexpr std::array<int64_t, 4> kEdges{1024, 2048, 3072, 4096};
-  return rng.Chance(1, 2) ? rng.Pick(kEdges) - rng.Between(0, 1) : rng.Between(1101, 4096);
+  if (!rng.Chance(1, 2)) return rng.Between(1101, 4096);
+  const int64_t edge = rng.Pick(kEdges);
+  return edge - rng.Between(0, 1);
 }
 
 }  // namespace

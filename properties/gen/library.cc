@@ -316,7 +316,8 @@ Case DrawForLibraries(Op op, uint64_t seed) {
     c = SolvedSums(rng, op).Draw();
   } else if (seed % 2 == 1) {
     constexpr std::array<Theme, 3> kThemes{Theme::kTies, Theme::kNearTies, Theme::kSpecialFloats};
-    c = IntoLibraryDomain(Draw(op, rng.Pick(kThemes), rng.Next()), rng);
+    const Theme theme = rng.Pick(kThemes);
+    c = IntoLibraryDomain(Draw(op, theme, rng.Next()), rng);
   } else {
     c = IntoLibraryDomain(Draw(op, rng.Next()), rng);
   }

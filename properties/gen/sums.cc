@@ -171,7 +171,8 @@ void DrawBias(Rng& rng, Theme theme, const Sums& sums, Case& c) {
     constexpr std::array<double, 6> kCorners{0x1p24, -0x1p24, 0x1p31, -0x1p31, 0x1p30, 0x1p31 - 1};
     c.bias_i32.emplace(channels);
     for (size_t n = 0; n < channels; ++n) {
-      const double corner = rng.Pick(kCorners) + static_cast<double>(rng.Between(-2, 2));
+      const double near = rng.Pick(kCorners);
+      const double corner = near + static_cast<double>(rng.Between(-2, 2));
       (*c.bias_i32)[n] = ToInt32(corner - sums.row[n]);
     }
     return;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Convolutions are brought to two forms. Where a group has several input channels, the activations
-// under a block of output pixels are gathered into rows, unless they already lie in memory as rows,
-// and each group is a linear layer over its part of the rows (sums/row_block.h). A depthwise
-// convolution has an inner loop of its own (sums/depthwise.h).
+// Convolutions are brought to two forms. Where a group has several input channels, each group is a
+// linear layer (sums/row_block.h), whose rows are the activations under the windows: those of a
+// line of the window follow each other in the image, or in a padded copy of some of its lines
+// (sums/bands.h), and are read there. Rare cases gather them first. A depthwise convolution has an
+// inner loop of its own (sums/depthwise.h).
 #include "kernels/conv.h"
 
 #include <algorithm>
@@ -14,6 +15,7 @@
 #include "kernels/common/fp_environment.h"
 #include "kernels/common/parallel.h"
 #include "kernels/sums/accumulate.h"
+#include "kernels/sums/bands.h"
 #include "kernels/sums/depthwise.h"
 #include "kernels/sums/epilogue.h"
 #include "kernels/sums/layer_validate.h"
@@ -27,9 +29,13 @@ namespace {
 
 // Gathered patches of one block should stay in the L2 cache.
 constexpr int64_t kPatchBytes = 128 * 1024;
+constexpr int64_t kRowsInPlace = 240;
 
-bool IsPadded(const WindowGeometry& w) {
-  return w.pad_top > 0 || w.pad_bottom > 0 || w.pad_left > 0 || w.pad_right > 0;
+// How many activations under a window follow each other: those of a line, or of a pixel.
+int64_t PieceOf(const ConvParams& params, int64_t groups) {
+  const int64_t in_group = params.in_channels / groups;
+  const bool of_line = groups == 1 && params.window.dilation_w == 1;
+  return of_line ? params.window.kernel_w * in_group : in_group;
 }
 
 // One group as a layer of its own.
@@ -53,7 +59,8 @@ LinearParams GroupOf(const ConvParams& params, int64_t groups, int64_t group) {
 struct PackedConv::Impl {
   // How output pixels are cut into blocks, and the scratch of one task.
   struct Plan {
-    Plan(const Impl& layer, int64_t pixels, const ThreadPool* pool);
+    // For images of the sizes of `window`.
+    Plan(const Impl& layer, const WindowGeometry& window, int64_t batch, const ThreadPool* pool);
 
     size_t bytes() const { return scratch.bytes() * static_cast<size_t>(tasks); }
 
@@ -63,6 +70,8 @@ struct PackedConv::Impl {
     size_t patches = 0;
     std::optional<RowBlockLayout> row_block;
     std::optional<DepthwiseLayout> depthwise_block;
+    std::optional<Bands> bands;  // instead of all these
+    size_t copy = 0;             // of a band
   };
 
   explicit Impl(const ConvParams& params);
@@ -74,8 +83,16 @@ struct PackedConv::Impl {
     return w.kernel_h == 1 && w.kernel_w == 1 && !IsPadded(w);
   }
 
+  void RunBand(const Band& band, const MutableMatrix& y) const;
+
   // Sums that padding adds to become codes later.
   const CodePlan* plan() const { return padding_tables.empty() ? epilogue.code_plan() : nullptr; }
+
+  // Pieces are lines of the window, not pixels.
+  bool HasLongPieces() const { return group_weights[0].piece > in_group(); }
+  int64_t in_group() const {
+    return shape.in_channels / static_cast<int64_t>(group_weights.size());
+  }
 
   // Output pixels [first, first + rows). `x_stride` is that of pixels where IsPointwise().
   void RunBlock(const Placer& placer, int64_t first, int64_t rows, int64_t x_stride,
@@ -88,7 +105,8 @@ struct PackedConv::Impl {
   std::vector<PackedWeights> group_weights;  // without depthwise
   // Per group; empty unless there is padding and real 0 is not a code.
   std::vector<PaddingTable> padding_tables;
-  uint8_t padding = 0;  // the byte in the padding of gathered patches
+  uint8_t padding = 0;  // the byte in the padding of gathered patches and copied bands
+  bool uses_bands = false;
 };
 
 PackedConv::Impl::Impl(const ConvParams& params)
@@ -112,17 +130,43 @@ PackedConv::Impl::Impl(const ConvParams& params)
   const bool zero_is_code = za >= 0 && za <= 255;
   const int64_t a = zero_is_code ? za : 0;
   padding = static_cast<uint8_t>(shape.input_type == ElementType::kS8 ? a - 128 : a);
-  for (int64_t g = 0; g < groups; ++g) {
-    const LinearParams group = GroupOf(params, groups, g);
-    group_weights.push_back(PackWeights(group, padded ? PaddedTermsOf(group) : TermsOf(group)));
-    if (padded && !zero_is_code && params.in_channels > 0) {
-      padding_tables.emplace_back(group, params.window, group_weights.back());
+  const auto pack = [&](int64_t piece) {
+    group_weights.clear();
+    for (int64_t g = 0; g < groups; ++g) {
+      const LinearParams group = GroupOf(params, groups, g);
+      group_weights.push_back(
+          PackWeights(group, padded ? PaddedTermsOf(group) : TermsOf(group), piece));
     }
+  };
+  const int64_t piece = PieceOf(params, groups);
+  uses_bands = (padded ? zero_is_code : !IsPointwise()) && piece >= 4 &&
+               epilogue.code_plan() != nullptr && Bands::Fit(params.window, params.in_channels);
+  if (uses_bands) {
+    pack(piece);
+    for (const PackedWeights& packed : group_weights) {
+      uses_bands = uses_bands && !packed.UsesRowSums();
+    }
+  }
+  if (!uses_bands) pack(params.layer.weights.columns);
+  for (int64_t g = 0; padded && !zero_is_code && params.in_channels > 0 && g < groups; ++g) {
+    const LinearParams group = GroupOf(params, groups, g);
+    padding_tables.emplace_back(group, params.window, group_weights[static_cast<size_t>(g)]);
   }
 }
 
-PackedConv::Impl::Plan::Plan(const Impl& layer, int64_t pixels, const ThreadPool* pool) {
+PackedConv::Impl::Plan::Plan(const Impl& layer, const WindowGeometry& window, int64_t batch,
+                             const ThreadPool* pool) {
+  const int64_t pixels = static_cast<int64_t>(std::min<__int128>(
+      static_cast<__int128>(ConvOutputHeight(window)) * ConvOutputWidth(window) * batch,
+      INT64_MAX));
   if (pixels <= 0 || layer.shape.channels == 0) return;
+  if (layer.uses_bands) {
+    const int64_t threads = internal::TaskCount(pool, INT64_MAX);
+    bands.emplace(window, batch, layer.shape.in_channels, threads);
+    copy = scratch.Add(bands->bytes());
+    tasks = internal::TaskCount(pool, bands->count());
+    return;
+  }
   rows = std::min(kRowBlock, pixels);
   if (layer.depthwise) {
     depthwise_block.emplace(*layer.depthwise, &scratch);
@@ -133,10 +177,46 @@ PackedConv::Impl::Plan::Plan(const Impl& layer, int64_t pixels, const ThreadPool
       rows = std::max<int64_t>(kPatchBytes / depth, 1);
       if (rows >= 4) rows -= rows % 4;  // they are computed in fours
     }
+    // What is read in place, and needs no memory, may come in larger blocks.
+    if (!gathers && layer.plan() != nullptr && pool == nullptr)
+      rows = std::min(kRowsInPlace, pixels);
     row_block.emplace(layer.group_weights, layer.plan(), rows, &scratch);
     patches = scratch.Add(gathers ? rows * depth : 0);
   }
   tasks = internal::TaskCount(pool, (pixels - 1) / rows + 1);
+}
+
+void PackedConv::Impl::RunBand(const Band& band, const MutableMatrix& y) const {
+  const WindowGeometry& window = shape.window;
+  const int64_t groups = static_cast<int64_t>(group_weights.size());
+  const Pieces pieces = {.rows = window.kernel_h,
+                         .row_step = window.dilation_h * band.x_line,
+                         .columns = HasLongPieces() ? 1 : window.kernel_w,
+                         .column_step = window.dilation_w * band.x_pixel,
+                         .bytes = group_weights[0].piece};
+  for (int64_t g = 0; g < groups; ++g) {
+    const PackedWeights& weights = group_weights[static_cast<size_t>(g)];
+    // A panel stays near for all lines.
+    for (size_t panel = 0; panel < weights.panels.size(); ++panel) {
+      for (int64_t line = 0; line < band.lines; ++line) {
+        RunRowBlock(
+            weights,
+            {.x = band.x + line * window.stride_h * band.x_line + g * in_group(),
+             .x_stride = window.stride_w * band.x_pixel,
+             .pieces = pieces,
+             .x_is_signed = shape.input_type == ElementType::kS8,
+             .rows = band.columns,
+             .y = static_cast<uint8_t*>(y.data) + (band.pixel + line * band.out_w) * y.row_stride,
+             .y_stride = y.row_stride,
+             .y_type = y.type,
+             .first_channel = g * (shape.channels / groups),
+             .first_panel = panel,
+             .end_panel = panel + 1,
+             .plan = plan()},
+            RowBlockLayout(), nullptr, [](const RowSums&) {});
+      }
+    }
+  }
 }
 
 void PackedConv::Impl::RunBlock(const Placer& placer, int64_t first, int64_t rows, int64_t x_stride,
@@ -208,12 +288,25 @@ Status PackedConv::Run(const ConstImages& x, const MutableMatrix& y, std::span<u
   const ScopedFpEnvironment fp_environment;
   if (Status status = ValidateConvRun(impl_->shape, x, y, scratch); !status.ok()) return status;
   if (Status status = CheckPackedFor(impl_->target); !status.ok()) return status;
-  const Impl::Plan plan(*impl_, y.rows, pool);
+  WindowGeometry window = impl_->shape.window;
+  window.in_h = x.height;
+  window.in_w = x.width;
+  const Impl::Plan plan(*impl_, window, x.batch, pool);
   if (plan.tasks == 0) return {};
 
   const TaskScratch pieces(plan.scratch, plan.bytes(), scratch);
   if (!pieces.status().ok()) return pieces.status();
 
+  if (plan.bands) {
+    // Lines of the window with gaps between their pixels are copied too.
+    const bool in_place =
+        !IsPadded(window) && (x.pixel_stride == x.channels || !impl_->HasLongPieces());
+    internal::ForEachBlock(pool, plan.tasks, plan.bands->count(), [&](int64_t task, int64_t band) {
+      uint8_t* const copy = in_place ? nullptr : pieces.Of(task) + plan.copy;
+      impl_->RunBand(plan.bands->At(x, band, impl_->padding, copy), y);
+    });
+    return {};
+  }
   const Placer placer(impl_->shape.window, x);
   // A block that is read in place ends where its pixels stop being equally far apart.
   const Placer::Run run = impl_->IsPointwise() ? placer.LongestRun() : Placer::Run{y.rows, 0};
@@ -234,10 +327,7 @@ size_t PackedConv::ScratchBytes(int64_t batch, int64_t height, int64_t width,
   window.in_h = height;
   window.in_w = width;
   if (!internal::CheckWindow(window).ok()) return 0;  // Run refuses such images
-  const __int128 pixels =
-      static_cast<__int128>(ConvOutputHeight(window)) * ConvOutputWidth(window) * batch;
-  const int64_t most = static_cast<int64_t>(std::min<__int128>(pixels, INT64_MAX));
-  return Impl::Plan(*impl_, most, pool).bytes();
+  return Impl::Plan(*impl_, window, batch, pool).bytes();
 }
 
 }  // namespace qualm::kernels

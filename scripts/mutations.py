@@ -33,6 +33,7 @@ accumulate = of("sums/accumulate.cc", "linear")
 codes = of("sums/codes-inl.h", "linear")
 epilogue = of("sums/epilogue.cc", "linear")
 conv = of("conv.cc", "conv2d")
+bands = of("sums/bands.cc", "conv2d")
 patches = of("sums/patches.cc", "conv2d")
 depthwise = of("sums/depthwise.cc", "depthwise")
 depthwise_sums = of("sums/depthwise_sums.cc", "depthwise")
@@ -262,6 +263,26 @@ MUTATIONS = [
         "return za_ * (all - inside - terms * zb_[static_cast<size_t>(channel)]);",
         "return za_ * (all - inside + terms * zb_[static_cast<size_t>(channel)]);",
         "where real 0 is no code, the weights' zero point has the wrong sign in the padding"),
+    conv("conv-dilated-lines", ".row_step = window.dilation_h * band.x_line,",
+         ".row_step = band.x_line,", "windows that are read in place are not dilated down"),
+    conv("conv-dilated-pixels", ".column_step = window.dilation_w * band.x_pixel,",
+         ".column_step = band.x_pixel,", "windows that are read in place are not dilated across"),
+    conv("conv-piece", "const bool of_line = groups == 1 && params.window.dilation_w == 1;",
+         "const bool of_line = groups == 1;", "a dilated line of the window is read without its gaps"),
+    conv("conv-group-of-band", ".first_channel = g * (shape.channels / groups),",
+         ".first_channel = 0,", "all groups that are read in place write to the channels of the first"),
+    conv("conv-row-sums", "uses_bands = uses_bands && !packed.UsesRowSums();", "(void)packed;",
+         "zero points of weights are forgotten where nothing is gathered"),
+    bands("bands-left", "const int64_t begin = std::clamp<int64_t>(-left, 0, width);",
+          "const int64_t begin = 0;", "padding on the left of a band is what lies before the line"),
+    bands("bands-bottom", "if (y < 0 || y >= x.height || begin == end) {",
+          "if (y < 0 || begin == end) {", "padding below a band is what lies after the image"),
+    bands("bands-line", "const int64_t top = line * window_.stride_h - window_.pad_top;",
+          "const int64_t top = line - window_.pad_top;",
+          "bands after the first begin at the wrong line of strided images"),
+    bands("bands-gap", "for (int64_t i = begin; i < end; ++i, from += x.pixel_stride) {",
+          "for (int64_t i = begin; i < end; ++i, from += channels_) {",
+          "gaps between pixels are copied as channels"),
     patches("patches-dilation",
             "const int64_t y = rows.start + rows.begin * window_.dilation_h;",
             "const int64_t y = rows.start + rows.begin;",

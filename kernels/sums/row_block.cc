@@ -92,6 +92,13 @@ class Runner {
     }
   }
 
+  // Of `count` activations.
+  Pieces PiecesOf(int64_t count) const {
+    if (block_.pieces.bytes > 0) return block_.pieces;
+    const int64_t bytes = std::min(packed_.piece, count);
+    return {.rows = bytes == 0 ? 0 : count / bytes, .row_step = bytes, .bytes = bytes};
+  }
+
   // Activations [first, first + count) of each row, without corrections. `first` is a multiple of
   // 4, and so is `count` except at the end.
   AccumulateArgs Args(size_t p, int64_t first, int64_t count) const {
@@ -103,7 +110,7 @@ class Runner {
       args.x = Row(0) + first;
       args.x_stride = block_.x_stride;
     }
-    args.pieces.bytes = count;
+    args.pieces = PiecesOf(count);
     if (IsTiny(packed_)) {
       args.x = tiny_;
       args.x_stride = args.pieces.bytes = 4;

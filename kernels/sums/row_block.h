@@ -12,6 +12,7 @@
 #include <type_traits>
 #include <variant>
 
+#include "kernels/sums/accumulate.h"
 #include "kernels/sums/epilogue.h"
 #include "kernels/sums/pack.h"
 #include "kernels/types.h"
@@ -114,12 +115,15 @@ struct RowSums {
 };
 
 struct RowBlock {
-  const uint8_t* x = nullptr;  // [rows, depth of the weights]; may be null where depth is 0
-  int64_t x_stride = 0;        // bytes
-  bool x_is_signed = false;    // the bytes are s8
-  int64_t rows = 0;            // 1 .. rows of the layout
-  uint8_t* y = nullptr;        // output of the first row, channel 0 of the layer
-  int64_t y_stride = 0;        // elements
+  // [rows, depth of the weights]; may be null where depth is 0. Without `pieces` wherever sums may
+  // not fit int32, or zero points need sums of rows.
+  const uint8_t* x = nullptr;
+  int64_t x_stride = 0;      // bytes
+  Pieces pieces = {};        // of a row; without any, the weights' pieces follow each other
+  bool x_is_signed = false;  // the bytes are s8
+  int64_t rows = 0;          // 1 .. rows of the layout
+  uint8_t* y = nullptr;      // output of the first row, channel 0 of the layer
+  int64_t y_stride = 0;      // elements
   ElementType y_type = ElementType::kU8;
   int64_t first_channel = 0;       // of the layer: where the weights' channels begin
   size_t first_panel = 0;          // of the weights

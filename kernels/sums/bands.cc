@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/sums/bands.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+
+namespace qualm::kernels {
+namespace {
+
+constexpr int64_t kBandBytes = 128 * 1024;
+// A copy of fewer output pixels would copy most activations again and again.
+constexpr int64_t kFewestColumns = 8;
+// So many bands for each thread that none waits long for the last one.
+constexpr int64_t kBandsPerThread = 4;
+
+int64_t CeilDiv(int64_t a, int64_t b) { return a / b + (a % b != 0); }
+
+// Input pixels under some windows next to each other, along one axis.
+int64_t Span(int64_t windows, int64_t stride, int64_t kernel, int64_t dilation) {
+  return (windows - 1) * stride + (kernel - 1) * dilation + 1;
+}
+int64_t SpanH(const WindowGeometry& w, int64_t lines) {
+  return Span(lines, w.stride_h, w.kernel_h, w.dilation_h);
+}
+int64_t SpanW(const WindowGeometry& w, int64_t columns) {
+  return Span(columns, w.stride_w, w.kernel_w, w.dilation_w);
+}
+
+// `size` in parts of at most `most`, as equal as possible.
+int64_t EqualParts(int64_t size, int64_t most) { return CeilDiv(size, CeilDiv(size, most)); }
+
+}  // namespace
+
+bool Bands::Fit(const WindowGeometry& w, int64_t channels) {
+  const __int128 pixels = static_cast<__int128>(SpanH(w, 1)) * SpanW(w, kFewestColumns);
+  return pixels <= kBandBytes && channels <= kBandBytes / static_cast<int64_t>(pixels);
+}
+
+Bands::Bands(const WindowGeometry& w, int64_t batch, int64_t channels, int64_t threads)
+    : window_(w), channels_(channels), out_h_(ConvOutputHeight(w)), out_w_(ConvOutputWidth(w)) {
+  const int64_t width = kBandBytes / (SpanH(w, 1) * channels);
+  columns_ = EqualParts(out_w_, (width - SpanW(w, 1)) / w.stride_w + 1);
+  const int64_t cuts = CeilDiv(out_w_, columns_);
+  const int64_t height = kBandBytes / (SpanW(w, std::min(out_w_, columns_)) * channels);
+  int64_t lines = (height - SpanH(w, 1)) / w.stride_h + 1;
+  if (threads > 1) {
+    const __int128 all = static_cast<__int128>(out_h_) * cuts * batch;
+    lines = static_cast<int64_t>(std::clamp<__int128>(all / (kBandsPerThread * threads), 1, lines));
+  }
+  lines_ = EqualParts(out_h_, lines);
+  count_ = static_cast<int64_t>(
+      std::min<__int128>(static_cast<__int128>(CeilDiv(out_h_, lines_)) * cuts * batch, INT64_MAX));
+  bytes_ = SpanH(w, lines_) * SpanW(w, columns_) * channels;
+}
+
+Band Bands::At(const ConstImages& x, int64_t index, uint8_t padding, uint8_t* copy) const {
+  const int64_t cuts = CeilDiv(out_w_, columns_);
+  const int64_t column = index % cuts * columns_;
+  const int64_t line = index / cuts % CeilDiv(out_h_, lines_) * lines_;
+  const int64_t image = index / cuts / CeilDiv(out_h_, lines_);
+  Band band = {.pixel = (image * out_h_ + line) * out_w_ + column,
+               .out_w = out_w_,
+               .lines = std::min(lines_, out_h_ - line),
+               .columns = std::min(columns_, out_w_ - column)};
+  const int64_t top = line * window_.stride_h - window_.pad_top;
+  const int64_t left = column * window_.stride_w - window_.pad_left;
+  const uint8_t* const pixels = static_cast<const uint8_t*>(x.data) + image * x.image_stride;
+  if (copy == nullptr) {
+    band.x = pixels + top * x.row_stride + left * x.pixel_stride;
+    band.x_line = x.row_stride;
+    band.x_pixel = x.pixel_stride;
+    return band;
+  }
+  const int64_t width = SpanW(window_, band.columns);
+  const auto bytes = [&](int64_t count) { return static_cast<size_t>(count * channels_); };
+  band.x = copy;
+  band.x_line = width * channels_;
+  band.x_pixel = channels_;
+  // Columns [begin, end) of the copy lie in the image.
+  const int64_t begin = std::clamp<int64_t>(-left, 0, width);
+  const int64_t end = std::clamp(x.width - left, begin, width);
+  for (int64_t r = 0; r < SpanH(window_, band.lines); ++r, copy += band.x_line) {
+    const int64_t y = top + r;
+    if (y < 0 || y >= x.height || begin == end) {
+      std::memset(copy, padding, bytes(width));
+      continue;
+    }
+    std::memset(copy, padding, bytes(begin));
+    const uint8_t* from = pixels + y * x.row_stride + (left + begin) * x.pixel_stride;
+    if (x.pixel_stride == channels_) {
+      std::memcpy(copy + bytes(begin), from, bytes(end - begin));
+    } else {
+      for (int64_t i = begin; i < end; ++i, from += x.pixel_stride) {
+        std::memcpy(copy + bytes(i), from, bytes(1));
+      }
+    }
+    std::memset(copy + bytes(end), padding, bytes(width - end));
+  }
+  return band;
+}
+
+}  // namespace qualm::kernels

@@ -3,7 +3,7 @@
 // linear layer (sums/row_block.h), whose rows are the activations under the windows: those of a
 // line of the window follow each other in the image, or in a padded copy of some of its lines
 // (sums/bands.h), and are read there. Rare cases gather them first. A depthwise convolution has an
-// inner loop of its own (sums/depthwise.h).
+// inner loop of its own (sums/depthwise_lines.h, or in rare cases sums/depthwise.h).
 #include "kernels/conv.h"
 
 #include <algorithm>
@@ -17,6 +17,7 @@
 #include "kernels/sums/accumulate.h"
 #include "kernels/sums/bands.h"
 #include "kernels/sums/depthwise.h"
+#include "kernels/sums/depthwise_lines.h"
 #include "kernels/sums/epilogue.h"
 #include "kernels/sums/layer_validate.h"
 #include "kernels/sums/pack.h"
@@ -71,7 +72,7 @@ struct PackedConv::Impl {
     std::optional<RowBlockLayout> row_block;
     std::optional<DepthwiseLayout> depthwise_block;
     std::optional<Bands> bands;  // instead of all these
-    size_t copy = 0;             // of a band
+    size_t copy = 0;             // of a band, or quads of depthwise_lines
   };
 
   explicit Impl(const ConvParams& params);
@@ -89,7 +90,7 @@ struct PackedConv::Impl {
   const CodePlan* plan() const { return padding_tables.empty() ? epilogue.code_plan() : nullptr; }
 
   // Pieces are lines of the window, not pixels.
-  bool HasLongPieces() const { return group_weights[0].piece > in_group(); }
+  bool HasLongPieces() const { return !depthwise_lines && group_weights[0].piece > in_group(); }
   int64_t in_group() const {
     return shape.in_channels / static_cast<int64_t>(group_weights.size());
   }
@@ -101,7 +102,8 @@ struct PackedConv::Impl {
   ConvShape shape;
   int64_t target = 0;
   Epilogue epilogue;
-  std::optional<PackedDepthwise> depthwise;
+  std::optional<PackedDepthwiseLines> depthwise_lines;
+  std::optional<PackedDepthwise> depthwise;  // without them
   std::vector<PackedWeights> group_weights;  // without depthwise
   // Per group; empty unless there is padding and real 0 is not a code.
   std::vector<PaddingTable> padding_tables;
@@ -118,11 +120,6 @@ PackedConv::Impl::Impl(const ConvParams& params)
       target(CurrentAccumulateTraits().target),
       epilogue(PackEpilogue(params.layer)) {
   if (shape.channels == 0) return;
-  // With a single input channel there would be nothing to fill vectors with.
-  if (params.groups == params.in_channels && params.groups > 1) {
-    depthwise = PackDepthwise(params);
-    return;
-  }
   // Without input channels all groups are alike, and there may be any number of them.
   const int64_t groups = params.in_channels == 0 ? 1 : params.groups;
   const bool padded = IsPadded(params.window);
@@ -130,6 +127,13 @@ PackedConv::Impl::Impl(const ConvParams& params)
   const bool zero_is_code = za >= 0 && za <= 255;
   const int64_t a = zero_is_code ? za : 0;
   padding = static_cast<uint8_t>(shape.input_type == ElementType::kS8 ? a - 128 : a);
+  // With a single input channel there would be nothing to fill vectors with.
+  if (params.groups == params.in_channels && params.groups > 1) {
+    depthwise_lines = PackDepthwiseLines(params, epilogue.code_plan(), padding);
+    if (!depthwise_lines) depthwise = PackDepthwise(params);
+    uses_bands = depthwise_lines.has_value();
+    return;
+  }
   const auto pack = [&](int64_t piece) {
     group_weights.clear();
     for (int64_t g = 0; g < groups; ++g) {
@@ -163,7 +167,8 @@ PackedConv::Impl::Plan::Plan(const Impl& layer, const WindowGeometry& window, in
   if (layer.uses_bands) {
     const int64_t threads = internal::TaskCount(pool, INT64_MAX);
     bands.emplace(window, batch, layer.shape.in_channels, threads);
-    copy = scratch.Add(bands->bytes());
+    copy = scratch.Add(layer.depthwise_lines ? DepthwiseLinesBytes(*layer.depthwise_lines)
+                                             : bands->bytes());
     tasks = internal::TaskCount(pool, bands->count());
     return;
   }
@@ -302,8 +307,15 @@ Status PackedConv::Run(const ConstImages& x, const MutableMatrix& y, std::span<u
     const bool in_place =
         !IsPadded(window) && (x.pixel_stride == x.channels || !impl_->HasLongPieces());
     internal::ForEachBlock(pool, plan.tasks, plan.bands->count(), [&](int64_t task, int64_t band) {
-      uint8_t* const copy = in_place ? nullptr : pieces.Of(task) + plan.copy;
-      impl_->RunBand(plan.bands->At(x, band, impl_->padding, copy), y);
+      Band at = plan.bands->At(band);
+      uint8_t* const copy = pieces.Of(task) + plan.copy;
+      if (impl_->depthwise_lines) {
+        RunDepthwiseLines(*impl_->depthwise_lines, x, at, static_cast<uint8_t*>(y.data),
+                          y.row_stride, copy);
+      } else {
+        plan.bands->Place(x, impl_->padding, in_place ? nullptr : copy, &at);
+        impl_->RunBand(at, y);
+      }
     });
     return {};
   }

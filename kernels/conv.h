@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // conv2d and depthwise over NHWC images: y = (sum_{r,s,c} (x - zx)(w - zw_n) + b_n) * sx * sw_n /
 // sy, exactly rounded on every instruction set. Padding contributes real 0, also where zx is no
-// code. conv.cc brings a convolution to linear's loops (linear.h) or to sums/depthwise.h.
+// code. conv.cc brings a convolution to linear's loops (linear.h), to sums/depthwise_lines.h or,
+// rarely, to sums/depthwise.h.
 #ifndef QUALM_KERNELS_CONV_H_
 #define QUALM_KERNELS_CONV_H_
 

@@ -315,6 +315,53 @@ TEST(ConvGeometry, PointwiseInEveryLayout) {
   }
 }
 
+// Layers to codes, whose weights have no zero point, are not gathered (sums/bands.h,
+// sums/depthwise_lines.h). Images that are cut into several bands of lines and columns, and lines
+// that are cut into several parts, with everything that the geometry may ask of them.
+TEST(ConvGeometry, ImagesLongerThanABandAndLinesLongerThanAPart) {
+  Choices choices(30);
+  struct Size {
+    int64_t height, width, channels, groups, n, kernel, dilation, stride;
+  };
+  for (const Size& s : {Size{5, 1500, 33, 1, 3, 3, 1, 1},
+                        {90, 40, 16, 2, 6, 3, 2, 1},
+                        {70, 90, 9, 1, 5, 2, 3, 3},
+                        {4, 250, 70, 70, 70, 3, 1, 1},
+                        {9, 130, 5, 5, 5, 5, 1, 2},
+                        {11, 120, 65, 65, 65, 4, 2, 3},
+                        {40, 9, 17, 17, 17, 6, 1, 1}}) {
+    for (const bool padded : {false, true}) {
+      ConvProblem p;
+      p.batch = 2;
+      p.height = s.height;
+      p.width = s.width;
+      p.in_channels = s.channels;
+      p.groups = s.groups;
+      p.layer.n = s.n;
+      p.window.kernel_h = p.window.kernel_w = s.kernel;
+      p.window.dilation_h = p.window.dilation_w = s.dilation;
+      p.window.stride_h = p.window.stride_w = s.stride;
+      if (padded) {
+        p.window.pad_top = 2;
+        p.window.pad_bottom = 5;
+        p.window.pad_left = 3;
+        p.window.pad_right = 4;
+      }
+      p.pixel_gap = choices.OneOf({0, 3});
+      p.row_gap = choices.OneOf({0, 7});
+      p.image_gap = choices.OneOf({0, 5});
+      p.layer.y_gap = choices.OneOf({0, 2});
+      p.layer.x_type = kCodes[choices.Between(0, 1)];
+      p.layer.y_type = kCodes[choices.Between(0, 1)];
+      FillBoth(choices, Data::kRandom, p);
+      p.layer.x_zero = 3;
+      ChooseRealParameters(choices, CorrectedSums(p), true, true, p.layer);
+      ExpectExactEverywhere(p);
+      if (::testing::Test::HasFatalFailure()) return;
+    }
+  }
+}
+
 // Patches so long that a block has few of them, and one that does not fit a block's budget.
 TEST(ConvExact, LongPatches) {
   Choices choices(29);

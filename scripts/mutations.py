@@ -37,6 +37,7 @@ bands = of("sums/bands.cc", "conv2d")
 patches = of("sums/patches.cc", "conv2d")
 depthwise = of("sums/depthwise.cc", "depthwise")
 depthwise_sums = of("sums/depthwise_sums.cc", "depthwise")
+lines = of("sums/depthwise_lines.cc", "depthwise")
 add = of("add.cc", "add")
 mul = of("mul.cc", "mul")
 pool = of("pool.cc", "avg_pool")
@@ -220,8 +221,8 @@ MUTATIONS = [
           "next to a tie, a vector has the scales of the first"),
     codes("codes-flip", "const VU8 flip = hn::Set(d8, static_cast<uint8_t>(up));",
           "const VU8 flip = hn::Zero(d8);", "s8 codes stay moved up by 128"),
-    codes("codes-order", "HWY_ALIGN static constexpr int32_t kOrder[16] = {0, 4, 8,  12, 1, 5, 9,  13,",
-          "HWY_ALIGN static constexpr int32_t kOrder[16] = {0, 4, 8,  12, 1, 9, 5,  13,",
+    codes("codes-order", "HWY_ALIGN static constexpr int32_t kPlaces[16] = {0, 4, 8,  12, 1, 5, 9,  13,",
+          "HWY_ALIGN static constexpr int32_t kPlaces[16] = {0, 4, 8,  12, 1, 9, 5,  13,",
           "channels 20..23 and 24..27 of a panel change places"),
     epilogue("epilogue-s32-clamp", "out[i] = std::min(std::max(sums[i], bounds.lo), bounds.hi);",
              "out[i] = std::max(sums[i], bounds.lo);", "s32 outputs have no upper clamp"),
@@ -277,8 +278,8 @@ MUTATIONS = [
           "const int64_t begin = 0;", "padding on the left of a band is what lies before the line"),
     bands("bands-bottom", "if (y < 0 || y >= x.height || begin == end) {",
           "if (y < 0 || begin == end) {", "padding below a band is what lies after the image"),
-    bands("bands-line", "const int64_t top = line * window_.stride_h - window_.pad_top;",
-          "const int64_t top = line - window_.pad_top;",
+    bands("bands-line", "const int64_t top = band->line * window_.stride_h - window_.pad_top;",
+          "const int64_t top = band->line - window_.pad_top;",
           "bands after the first begin at the wrong line of strided images"),
     bands("bands-gap", "for (int64_t i = begin; i < end; ++i, from += x.pixel_stride) {",
           "for (int64_t i = begin; i < end; ++i, from += channels_) {",
@@ -314,6 +315,33 @@ MUTATIONS = [
               "const int64_t to = i % packed.multiplier * packed.block_channels + "
               "i / packed.multiplier;",
               "const int64_t to = i;", "output channels are packed in the wrong order"),
+    codes("codes-blocks", "hn::FixedTag<int32_t, 4>(), in_order + 4 * lane + 4 * v);",
+          "hn::FixedTag<int32_t, 4>(), in_order + v * lanes + lane);",
+          "next to a tie, channels of depthwise layers change places", op="depthwise"),
+    lines("lines-lane", "const int64_t lane = c % 16 / 4 * (block / 4) + c / 16 * 4 + c % 4;",
+          "const int64_t lane = c;", "the channels of a block are packed in the wrong order"),
+    lines("lines-below",
+          "const bool inside = line >= 0 && line < args.height && begin < end;",
+          "const bool inside = line >= 0 && begin < end;",
+          "padding below an image is what lies after the image"),
+    lines("lines-right", "if (c < begin || c >= end) {", "if (c < begin) {",
+          "padding on the right is what lies after the line"),
+    lines("lines-third-column",
+          "const auto w2 = hn::Load(d8, args.weights + (8 + v) * kBytes);",
+          "const auto w2 = hn::Load(d8, args.weights + (4 + v) * kBytes);",
+          "the third column of a window has the weights of the second"),
+    lines("lines-fifth-row", "to[(s * packed.Quads() + r / 4) * 4 * block + r % 4] =",
+          "to[s * packed.Quads() * 4 * block + r % 4] =",
+          "the fifth row of a window overwrites the first"),
+    lines("lines-dilation",
+          "const int64_t skip = (args.column_step - 1) * args.quads * 4 * kBytes;",
+          "const int64_t skip = 0;", "windows of depthwise layers are not dilated across"),
+    lines("lines-chunk", "out.y += (first + p) * out.y_stride;", "out.y += p * out.y_stride;",
+          "long lines write over their beginning", test=("conv_test", "Conv*")),
+    lines("lines-zero-points",
+          "if (zb != 0 || SumWidthOf(b, PaddedTermsOf(layer), zb, bias) != SumWidth::k32) return {};",
+          "if (SumWidthOf(b, PaddedTermsOf(layer), zb, bias) != SumWidth::k32) return {};",
+          "zero points of weights are forgotten"),
     depthwise_sums("depthwise-multiplier",
                    "for (int64_t c = 0; c < lanes; ++c) sums[c * multiplier + j] = each[c];",
                    "for (int64_t c = 0; c < lanes; ++c) sums[j * lanes + c] = each[c];",

@@ -298,12 +298,17 @@ HWY_INLINE void SubtractRowSums(const AccumulateArgs& args, int64_t row, int64_t
 void CodesOfRows(const AccumulateArgs& args, int64_t row, int64_t rows, const int32_t* sums) {
   CodesOut out = args.codes;
   out.y += row * out.y_stride;
+  const float* multiplier = args.plan->multiplier.data() + out.channel;
+  const auto run = [&](auto vectors) {
+    codes::OfRows<vectors(), codes::Order::kChannels>(*args.plan, multiplier, sums, PanelWidth(),
+                                                      rows, out);
+  };
   switch (args.vectors) {
-    case 1: return codes::OfTile<1>(*args.plan, sums, PanelWidth(), rows, out);
-    case 2: return codes::OfTile<2>(*args.plan, sums, PanelWidth(), rows, out);
+    case 1: return run(std::integral_constant<int, 1>());
+    case 2: return run(std::integral_constant<int, 2>());
 #if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
-    case 3: return codes::OfTile<3>(*args.plan, sums, PanelWidth(), rows, out);
-    default: return codes::OfTile<4>(*args.plan, sums, PanelWidth(), rows, out);
+    case 3: return run(std::integral_constant<int, 3>());
+    default: return run(std::integral_constant<int, 4>());
 #endif
   }
 }

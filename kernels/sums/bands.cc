@@ -54,33 +54,38 @@ Bands::Bands(const WindowGeometry& w, int64_t batch, int64_t channels, int64_t t
   bytes_ = SpanH(w, lines_) * SpanW(w, columns_) * channels;
 }
 
-Band Bands::At(const ConstImages& x, int64_t index, uint8_t padding, uint8_t* copy) const {
+Band Bands::At(int64_t index) const {
   const int64_t cuts = CeilDiv(out_w_, columns_);
-  const int64_t column = index % cuts * columns_;
-  const int64_t line = index / cuts % CeilDiv(out_h_, lines_) * lines_;
-  const int64_t image = index / cuts / CeilDiv(out_h_, lines_);
-  Band band = {.pixel = (image * out_h_ + line) * out_w_ + column,
-               .out_w = out_w_,
-               .lines = std::min(lines_, out_h_ - line),
-               .columns = std::min(columns_, out_w_ - column)};
-  const int64_t top = line * window_.stride_h - window_.pad_top;
-  const int64_t left = column * window_.stride_w - window_.pad_left;
-  const uint8_t* const pixels = static_cast<const uint8_t*>(x.data) + image * x.image_stride;
+  const int64_t rows_of_bands = CeilDiv(out_h_, lines_);
+  Band band = {.out_w = out_w_,
+               .image = index / cuts / rows_of_bands,
+               .line = index / cuts % rows_of_bands * lines_,
+               .column = index % cuts * columns_};
+  band.pixel = (band.image * out_h_ + band.line) * out_w_ + band.column;
+  band.lines = std::min(lines_, out_h_ - band.line);
+  band.columns = std::min(columns_, out_w_ - band.column);
+  return band;
+}
+
+void Bands::Place(const ConstImages& x, uint8_t padding, uint8_t* copy, Band* band) const {
+  const int64_t top = band->line * window_.stride_h - window_.pad_top;
+  const int64_t left = band->column * window_.stride_w - window_.pad_left;
+  const uint8_t* const pixels = static_cast<const uint8_t*>(x.data) + band->image * x.image_stride;
   if (copy == nullptr) {
-    band.x = pixels + top * x.row_stride + left * x.pixel_stride;
-    band.x_line = x.row_stride;
-    band.x_pixel = x.pixel_stride;
-    return band;
+    band->x = pixels + top * x.row_stride + left * x.pixel_stride;
+    band->x_line = x.row_stride;
+    band->x_pixel = x.pixel_stride;
+    return;
   }
-  const int64_t width = SpanW(window_, band.columns);
+  const int64_t width = SpanW(window_, band->columns);
   const auto bytes = [&](int64_t count) { return static_cast<size_t>(count * channels_); };
-  band.x = copy;
-  band.x_line = width * channels_;
-  band.x_pixel = channels_;
+  band->x = copy;
+  band->x_line = width * channels_;
+  band->x_pixel = channels_;
   // Columns [begin, end) of the copy lie in the image.
   const int64_t begin = std::clamp<int64_t>(-left, 0, width);
   const int64_t end = std::clamp(x.width - left, begin, width);
-  for (int64_t r = 0; r < SpanH(window_, band.lines); ++r, copy += band.x_line) {
+  for (int64_t r = 0; r < SpanH(window_, band->lines); ++r, copy += band->x_line) {
     const int64_t y = top + r;
     if (y < 0 || y >= x.height || begin == end) {
       std::memset(copy, padding, bytes(width));
@@ -97,7 +102,6 @@ Band Bands::At(const ConstImages& x, int64_t index, uint8_t padding, uint8_t* co
     }
     std::memset(copy + bytes(end), padding, bytes(width - end));
   }
-  return band;
 }
 
 }  // namespace qualm::kernels

@@ -19,8 +19,12 @@ inline bool IsPadded(const WindowGeometry& w) {
 struct Band {
   int64_t pixel = 0;  // the first one, of batch * OH * OW, row-major
   int64_t out_w = 0;  // from line to line
+  int64_t image = 0;
+  int64_t line = 0;  // of the output
+  int64_t column = 0;
   int64_t lines = 0;
   int64_t columns = 0;
+  // By Place:
   const uint8_t* x = nullptr;  // channel 0 under the first tap of the first one
   int64_t x_line = 0;          // bytes from line to line of the input
   int64_t x_pixel = 0;         // from pixel to pixel of a line
@@ -38,8 +42,10 @@ class Bands {
   int64_t count() const { return count_; }
   int64_t bytes() const { return bytes_; }  // of a copy
 
-  // In place where `copy` is null. The padding of a copy has the byte `padding`.
-  Band At(const ConstImages& x, int64_t band, uint8_t padding, uint8_t* copy) const;
+  Band At(int64_t band) const;
+  // Where to read it: in the images where `copy` is null, which then have no padding. The padding
+  // of a copy has the byte `padding`.
+  void Place(const ConstImages& x, uint8_t padding, uint8_t* copy, Band* band) const;
 
  private:
   WindowGeometry window_;

@@ -78,28 +78,41 @@ HWY_INLINE VI32 Round(const int32_t* sums, VF m, int32_t zero_point, MI32& decid
   }
 }
 
-// Bytes of four vectors in their order, saturated to 0..255.
+// Which lane is which channel: in their order, or, within 16 channels, in the order in which bytes
+// of four vectors are interleaved (depthwise_lines.h).
+enum class Order { kChannels, kBlocks };
+
+#if HWY_HAVE_SCALABLE
+constexpr bool kHasBlocks = false;
+#else
+constexpr bool kHasBlocks = true;
+#endif
+
+// Bytes of four vectors, saturated to 0..255, in the order of channels.
+template <Order kOrder>
 HWY_INLINE VU8 ToBytes(VI32 n0, VI32 n1, VI32 n2, VI32 n3) {
   const DI16 d16;
   const DU8 d8;
-#if HWY_TARGET <= HWY_AVX3
-  // Four bytes of a 128-bit block of each vector stay together: one permutation instead of three.
-  const VU8 blocks = hn::ReorderDemote2To(d8, hn::ReorderDemote2To(d16, n0, n1),
-                                          hn::ReorderDemote2To(d16, n2, n3));
-  HWY_ALIGN static constexpr int32_t kOrder[16] = {0, 4, 8,  12, 1, 5, 9,  13,
-                                                   2, 6, 10, 14, 3, 7, 11, 15};
-  const DI32 di;
-  return hn::BitCast(
-      d8, hn::TableLookupLanes(hn::BitCast(di, blocks), hn::SetTableIndices(di, kOrder)));
-#else
-  return hn::OrderedDemote2To(d8, hn::OrderedDemote2To(d16, n0, n1),
-                              hn::OrderedDemote2To(d16, n2, n3));
-#endif
+  constexpr bool kInBlocks = kOrder == Order::kBlocks && kHasBlocks;
+  if constexpr (kInBlocks || HWY_TARGET <= HWY_AVX3) {
+    // Demotion keeps four bytes of a block of each vector together, and these in their order.
+    const VU8 blocks = hn::ReorderDemote2To(d8, hn::ReorderDemote2To(d16, n0, n1),
+                                            hn::ReorderDemote2To(d16, n2, n3));
+    if constexpr (kInBlocks) return blocks;
+    HWY_ALIGN static constexpr int32_t kPlaces[16] = {0, 4, 8,  12, 1, 5, 9,  13,
+                                                      2, 6, 10, 14, 3, 7, 11, 15};
+    const DI32 di;
+    return hn::BitCast(
+        d8, hn::TableLookupLanes(hn::BitCast(di, blocks), hn::SetTableIndices(di, kPlaces)));
+  } else {
+    return hn::OrderedDemote2To(d8, hn::OrderedDemote2To(d16, n0, n1),
+                                hn::OrderedDemote2To(d16, n2, n3));
+  }
 }
 
 // What Round has left undecided in one row.
-HWY_NOINLINE void Decide(const CodePlan& plan, const int32_t* sums, const CodesOut& out,
-                         uint8_t* y) {
+inline HWY_NOINLINE void Decide(const CodePlan& plan, const int32_t* sums, const CodesOut& out,
+                                uint8_t* y) {
   const DI32 di;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(di));
   for (int64_t first = 0; first < out.count; first += lanes) {
@@ -110,16 +123,29 @@ HWY_NOINLINE void Decide(const CodePlan& plan, const int32_t* sums, const CodesO
   }
 }
 
+// The same where lanes come in blocks.
+inline HWY_NOINLINE void DecideBlocks(const CodePlan& plan, const int32_t* sums,
+                                      const CodesOut& out, uint8_t* y) {
+  HWY_ALIGN int32_t in_order[4 * hn::MaxLanes(DI32())];
+  const size_t lanes = hn::Lanes(DI32());
+  for (size_t v = 0; v < 4; ++v) {
+    for (size_t lane = 0; lane < lanes; lane += 4) {
+      hn::Store(hn::Load(hn::FixedTag<int32_t, 4>(), sums + v * lanes + lane),
+                hn::FixedTag<int32_t, 4>(), in_order + 4 * lane + 4 * v);
+    }
+  }
+  Decide(plan, in_order, out, y);
+}
+
 // Rows of sums of kVectors vectors of channels. Codes are computed from 0 on: s8 codes are moved up
 // by 128, and down again by a flip of their highest bit.
-template <int kVectors, bool kExact>
-void OfTile(const CodePlan& plan, const int32_t* sums, int64_t sums_step, int64_t rows,
-            const CodesOut& out) {
+template <int kVectors, Order kOrder, bool kExact>
+void OfRows(const CodePlan& plan, const float* multiplier, const int32_t* sums, int64_t sums_step,
+            int64_t rows, const CodesOut& out) {
   const DF df;
   const DI32 di;
   const DU8 d8;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(di));
-  const float* multiplier = plan.multiplier.data() + out.channel;
   const VF m0 = hn::LoadU(df, multiplier);
   const VF m1 = hn::LoadU(df, multiplier + (kVectors > 1 ? lanes : 0));
   const VF m2 = hn::LoadU(df, multiplier + (kVectors > 2 ? 2 * lanes : 0));
@@ -138,7 +164,7 @@ void OfTile(const CodePlan& plan, const int32_t* sums, int64_t sums_step, int64_
     if constexpr (kVectors > 1) n1 = Round<kExact>(sums + lanes, m1, zero_point, decided);
     if constexpr (kVectors > 2) n2 = Round<kExact>(sums + 2 * lanes, m2, zero_point, decided);
     if constexpr (kVectors > 3) n3 = Round<kExact>(sums + 3 * lanes, m3, zero_point, decided);
-    const VU8 bytes = hn::Xor(hn::Min(hn::Max(ToBytes(n0, n1, n2, n3), lo), hi), flip);
+    const VU8 bytes = hn::Xor(hn::Min(hn::Max(ToBytes<kOrder>(n0, n1, n2, n3), lo), hi), flip);
     if (kVectors == 4 && HWY_LIKELY(count == hn::Lanes(d8))) {
       hn::StoreU(bytes, d8, y);
     } else if (kVectors == 2 && HWY_LIKELY(2 * count == hn::Lanes(d8))) {
@@ -146,17 +172,20 @@ void OfTile(const CodePlan& plan, const int32_t* sums, int64_t sums_step, int64_
     } else {
       hn::StoreN(bytes, d8, y, count);
     }
-    if (!kExact && HWY_UNLIKELY(!hn::AllTrue(di, decided))) Decide(plan, sums, out, y);
+    if (kExact || HWY_LIKELY(hn::AllTrue(di, decided))) continue;
+    kOrder == Order::kBlocks ? DecideBlocks(plan, sums, out, y) : Decide(plan, sums, out, y);
   }
 }
 
-template <int kVectors>
-void OfTile(const CodePlan& plan, const int32_t* sums, int64_t sums_step, int64_t rows,
-            const CodesOut& out) {
+template <int kVectors, Order kOrder>
+void OfRows(const CodePlan& plan, const float* multiplier, const int32_t* sums, int64_t sums_step,
+            int64_t rows, const CodesOut& out) {
 #if HWY_NATIVE_FMA
-  if (plan.is_exact) return OfTile<kVectors, true>(plan, sums, sums_step, rows, out);
+  if (plan.is_exact) {
+    return OfRows<kVectors, kOrder, true>(plan, multiplier, sums, sums_step, rows, out);
+  }
 #endif
-  OfTile<kVectors, false>(plan, sums, sums_step, rows, out);
+  OfRows<kVectors, kOrder, false>(plan, multiplier, sums, sums_step, rows, out);
 }
 
 }  // namespace codes

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// Depthwise convolution with one output channel per input channel, to codes, where sums fit int32
+// and the weights have no zero point: nearly every depthwise layer. Others: depthwise.h. Internal
+// to kernels/.
+#ifndef QUALM_KERNELS_SUMS_DEPTHWISE_LINES_H_
+#define QUALM_KERNELS_SUMS_DEPTHWISE_LINES_H_
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "hwy/aligned_allocator.h"
+#include "kernels/layer.h"
+#include "kernels/sums/bands.h"
+#include "kernels/sums/codes.h"
+
+namespace qualm::kernels {
+
+// In blocks of as many channels as a vector has bytes. Of a block, 32-bit lanes come in the order
+// in which bytes of four vectors are interleaved: lane l of vector v, of four, is channel l / 4 *
+// 16 + 4 * v + l % 4.
+struct PackedDepthwiseLines {
+  WindowGeometry window;
+  int64_t channels = 0;
+  int64_t block_channels = 0;
+  // [block][kernel_w][quads][4 vectors][lanes][4]: rows 4 q + i of a column of the window are the
+  // bytes of quad q; zero below the window and past the last channel.
+  hwy::AlignedFreeUniquePtr<int8_t[]> weights;
+  std::vector<int32_t> initial;   // [block][4 vectors][lanes]: bias - za * sum of the weights
+  std::vector<float> multiplier;  // the same, of `plan`
+  std::vector<uint8_t> padding;   // a block
+  const CodePlan* plan = nullptr;
+
+  int64_t Quads() const { return (window.kernel_h + 3) / 4; }
+};
+
+// For the current thread's target. `params` is valid, with groups = C >= 1; `plan` that of its
+// epilogue, or null; `padding` the byte of real 0. Nothing where depthwise.h is needed.
+std::optional<PackedDepthwiseLines> PackDepthwiseLines(const ConvParams& params,
+                                                       const CodePlan* plan, uint8_t padding);
+
+// Scratch of one task, to be aligned to vectors.
+int64_t DepthwiseLinesBytes(const PackedDepthwiseLines& packed);
+
+// Codes of a band, whose activations are read in the images. y is that of output pixel 0;
+// `y_stride` in bytes. On the target of the weights.
+void RunDepthwiseLines(const PackedDepthwiseLines& packed, const ConstImages& images,
+                       const Band& band, uint8_t* y, int64_t y_stride, uint8_t* scratch);
+
+}  // namespace qualm::kernels
+
+#endif  // QUALM_KERNELS_SUMS_DEPTHWISE_LINES_H_

@@ -1,0 +1,635 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the exporters write is compiled and run here, where its tool exists, and must show the
+// finding: EXPECTED the exact answer, GOT the answer of the case.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+#include <memory>
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "adapters/registry.h"
+#include "core/float_text.h"
+#include "core/io/case_json.h"
+#include "core/io/text_file.h"
+#include "core/status.h"
+#include "core/subject.h"
+#include "exporters/exporter.h"
+#include "exporters/text.h"
+#include "oracles/exact/exact.h"
+#include "properties/adapt.h"
+#include "properties/gen/gen.h"
+#include "triage/triage.h"
+
+namespace qualm::exporters {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Ran {
+  int status = -1;
+  std::string output;
+};
+
+// A folder of its own that goes away again.
+class ExportersTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = (fs::temp_directory_path() / "qualm-exporters-XXXXXX").string();
+    ASSERT_NE(mkdtemp(pattern.data()), nullptr);
+    folder_ = pattern;
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  Ran Shell(const std::string& command) const {
+    const std::string line = "cd '" + folder_.string() + "' && { " + command + " ; } 2>&1";
+    Ran run;
+    FILE* pipe = popen(line.c_str(), "r");
+    std::array<char, 4096> buffer;
+    while (const size_t bytes = std::fread(buffer.data(), 1, buffer.size(), pipe))
+      run.output.append(buffer.data(), bytes);
+    const int status = pclose(pipe);
+    run.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128;
+    return run;
+  }
+  bool Has(const std::string& program) const { return Shell("command -v " + program).status == 0; }
+  void Write(const std::string& name, const std::string& text) const {
+    WriteTextFile((folder_ / name).string(), text);
+  }
+
+  // One program of many, each in a namespace of its own; the headers that they include come first.
+  void WriteTogether(const std::vector<std::string>& texts, const std::string& headers) const {
+    std::string all = headers;
+    for (size_t i = 0; i < texts.size(); ++i) {
+      const std::string name = "program_" + std::to_string(i);
+      Write(name + ".cc", texts[i]);
+      all += "namespace " + name + " {\n#include \"" + name + ".cc\"\n}\n";
+    }
+    Write("all.cc", all);
+  }
+
+  // After WriteTogether: a main that runs the program of its argument.
+  void WriteMains(size_t count) const {
+    std::ofstream all(folder_ / "all.cc", std::ios::app);
+    all << "int main(int, char** arguments) {\n  switch (std::atoi(arguments[1])) {\n";
+    for (size_t i = 0; i < count; ++i)
+      all << "    case " << i << ": return program_" << i << "::main();\n";
+    all << "  }\n  return 99;\n}\n";
+  }
+
+  fs::path folder_;
+};
+
+std::string Corpus(const std::string& name) { return QUALM_SOURCE_DIR "/corpus/" + name; }
+
+std::vector<std::string> CaseFiles(const std::string& folder) {
+  std::vector<std::string> files;
+  for (const auto& entry : fs::directory_iterator(Corpus(folder)))
+    if (entry.path().string().ends_with(".case.json")) files.push_back(entry.path().string());
+  std::ranges::sort(files);
+  return files;
+}
+
+// A case whose answer is its observed one, or that of `subject`.
+struct Found {
+  Case c;
+  Finding finding;
+};
+Found FoundOf(Case c) {
+  Verdict verdict = Verdict::Passed();
+  if (c.observed) {
+    if (const auto divergence = FirstDivergence(exact::Evaluate(c), c.observed->y)) {
+      const triage::Attribution cause = triage::Attribute(c, c.observed->y);
+      verdict = Verdict::Failed(cause.diagnosis, divergence);
+      verdict.kind = cause.kind;
+    }
+  }
+  const std::string by = c.observed ? c.observed->by : "nobody";
+  Finding finding(c, "matches_exact", by, verdict);
+  return {std::move(c), std::move(finding)};
+}
+Found FoundOf(const std::string& file) { return FoundOf(ReadCaseFile(file)); }
+// With the answer of the subject, if it gives one.
+Found FoundOf(Case c, Subject& subject, const std::string& name) {
+  const Outcome outcome = subject.Run(c, RunContext{});
+  c.observed.reset();
+  if (outcome.ok()) c.observed = Observed{name, outcome.y};
+  return FoundOf(std::move(c));
+}
+
+std::string Text(std::string_view kind, const Found& found) {
+  return Export(kind, found.c, found.finding, {.qualm = "0.1"}).front().second;
+}
+
+// The numbers behind a word at the begin of a line, as elements of the output.
+std::vector<std::string> NumbersBehind(const std::string& output, const std::string& word) {
+  std::istringstream lines(output);
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.starts_with(word + " ")) continue;
+    std::istringstream words(line.substr(word.size()));
+    return {std::istream_iterator<std::string>(words), {}};
+  }
+  return {"no line " + word};
+}
+std::vector<std::string> ElementsOf(const Tensor& y) {
+  std::vector<std::string> words;
+  for (int64_t i = 0; i < y.size(); ++i) words.push_back(ElementText(y, i));
+  return words;
+}
+// Floats as qualm writes them, whatever language printed them.
+std::vector<std::string> Normal(std::vector<std::string> words, DType dtype) {
+  if (dtype != DType::kF32) return words;
+  for (std::string& word : words) word = FloatText(std::strtof(word.c_str(), nullptr));
+  return words;
+}
+
+void ExpectShown(const Ran& run, const Case& c, const std::string& what) {
+  const Tensor expected = exact::Evaluate(c);
+  const Tensor& got = c.observed->y;
+  EXPECT_EQ(Normal(NumbersBehind(run.output, "EXPECTED"), c.out_dtype), ElementsOf(expected))
+      << what << "\n"
+      << run.output.substr(0, 2000);
+  EXPECT_EQ(Normal(NumbersBehind(run.output, "GOT"), c.out_dtype), ElementsOf(got))
+      << what << "\n"
+      << run.output.substr(0, 2000);
+  EXPECT_EQ(run.status, expected == got ? 0 : 1) << what;
+}
+
+// Documented cases with an answer, and those whose answer a convention gives.
+std::vector<Found> DocumentedCases() {
+  std::vector<Found> cases;
+  for (const char* folder : {"forum", "regressions"}) {
+    for (const std::string& file : CaseFiles(folder)) {
+      Case c = ReadCaseFile(file);
+      if (c.observed) cases.push_back(FoundOf(std::move(c)));
+    }
+  }
+  const std::string name = "model:fbgemm@avx2";
+  const auto fbgemm = SubjectRegistry::Get().Make(name);
+  for (const char* file : {"forum/000-linear-sweep.case.json", "forum/003-conv1.case.json"})
+    cases.push_back(FoundOf(ReadCaseFile(Corpus(file)), *fbgemm, name));
+  return cases;
+}
+
+// Drawn cases that are not long, answered exactly.
+std::vector<Case> SmallCases(Op op, size_t count) {
+  std::vector<Case> cases;
+  for (uint64_t seed = 1; seed < 400 && cases.size() < count; ++seed) {
+    Case c = gen::Draw(op, seed);
+    if (c.x.size() > 2000 || c.w.size() > 2000 || c.M * c.N == 0 || c.M * c.N > 500) continue;
+    c.observed = Observed{"exact", exact::Evaluate(c)};
+    if (!c.observed->y.empty()) cases.push_back(std::move(c));
+  }
+  return cases;
+}
+
+// The exporters' text, or "" where the kind cannot express the case.
+std::string TextOrNothing(std::string_view kind, const Found& found) {
+  try {
+    return Text(kind, found);
+  } catch (const InputError& error) {
+    EXPECT_TRUE(std::string(error.what()).starts_with(std::string(kind) + " lacks "))
+        << error.what();
+    return "";
+  }
+}
+
+class Cpp : public ExportersTest {
+ protected:
+  Ran Compile(const std::string& text) const {
+    Write("repro.cc", text);
+    return Shell("c++ -std=c++17 -Wall -Wextra -Werror -O1 repro.cc -o repro && ./repro");
+  }
+};
+
+TEST_F(Cpp, DocumentedCasesCompileAloneAndShowTheFinding) {
+  if (!Has("c++")) GTEST_SKIP() << "no c++ here";
+  int written = 0, pairs = 0;
+  for (const Found& found : DocumentedCases()) {
+    const std::string text = TextOrNothing("cpp", found);
+    if (text.empty()) continue;
+    ++written;
+    pairs += text.find("_mm_maddubs_epi16") != std::string::npos ? 1 : 0;
+    ExpectShown(Compile(text), found.c, Describe(found.c));
+  }
+  EXPECT_GE(written, 15);
+  EXPECT_GE(pairs, 4);
+}
+
+TEST_F(Cpp, DrawnCasesOfEveryOperationAreComputedExactly) {
+  if (!Has("c++")) GTEST_SKIP() << "no c++ here";
+  std::vector<std::pair<std::string, Case>> programs;
+  for (const Op op : AllOps()) {
+    for (const Case& c : SmallCases(op, 4)) {
+      std::string text = TextOrNothing("cpp", FoundOf(c));
+      if (!text.empty()) programs.emplace_back(std::move(text), c);
+    }
+  }
+  EXPECT_GE(programs.size(), 40u);
+  std::vector<std::string> texts;
+  for (const auto& [text, c] : programs) texts.push_back(text);
+  WriteTogether(texts,
+                "#include <algorithm>\n#include <cmath>\n#include <cstdint>\n#include <cstdio>\n"
+                "#include <cstdlib>\n#include <vector>\n");
+  WriteMains(texts.size());
+  const Ran built = Shell("c++ -std=c++17 -w -O0 all.cc -o all");
+  ASSERT_EQ(built.status, 0) << built.output.substr(0, 4000);
+  for (size_t i = 0; i < programs.size(); ++i) {
+    const Case& c = programs[i].second;
+    ExpectShown(Shell("./all " + std::to_string(i)), c, Describe(c));
+  }
+}
+
+class Python : public ExportersTest {
+ protected:
+  Ran RunScript(const std::string& text) const {
+    Write("repro.py", text);
+    return Shell("python3 repro.py");
+  }
+};
+
+TEST_F(Python, DocumentedCasesShowTheFinding) {
+  if (!Has("python3")) GTEST_SKIP() << "no python3 here";
+  int written = 0;
+  for (const Found& found : DocumentedCases()) {
+    const std::string text = TextOrNothing("numpy", found);
+    if (text.empty()) continue;
+    ++written;
+    ExpectShown(RunScript(text), found.c, Describe(found.c));
+  }
+  EXPECT_GE(written, 20);
+}
+
+// The scripts are a third form of the exact meaning.
+TEST_F(Python, DrawnCasesOfEveryOperationAreComputedExactly) {
+  if (!Has("python3")) GTEST_SKIP() << "no python3 here";
+  for (const Op op : AllOps()) {
+    int written = 0;
+    for (const Case& c : SmallCases(op, 12)) {
+      const std::string text = TextOrNothing("numpy", FoundOf(c));
+      if (text.empty()) continue;
+      ++written;
+      ExpectShown(RunScript(text), c, Describe(c));
+    }
+    EXPECT_GE(written, 5) << Name(op);
+  }
+}
+
+class NativeTest : public ExportersTest {};
+
+// All tests are one program here: GoogleTest's headers take seconds.
+TEST_F(NativeTest, ADrawnCaseOfEachOperationPasses) {
+  std::vector<std::string> texts;
+  std::vector<Case> cases;
+  std::string headers =
+      "#include <gtest/gtest.h>\n#include <algorithm>\n#include <cmath>\n"
+      "#include <cstdint>\n#include <cstdio>\n#include <cstring>\n"
+      "#include <vector>\n";
+  for (const Op op : AllOps()) {
+    cases.push_back(SmallCases(op, 1).at(0));
+    texts.push_back(Text("gtest", FoundOf(cases.back())));
+    const size_t at = texts.back().find("#include <qualm/");
+    ASSERT_NE(at, std::string::npos);
+    headers += texts.back().substr(at, texts.back().find('\n', at) + 1 - at);
+  }
+  WriteTogether(texts, headers);
+  const Ran built = Shell("ln -sfn '" QUALM_SOURCE_DIR "' qualm && " QUALM_CXX
+                          " -std=c++20 -Wall -Wextra -Werror -O0 -I. -Iqualm all.cc " QUALM_KERNELS
+                          " -lgtest -lgtest_main -lpthread -o all");
+  ASSERT_EQ(built.status, 0) << built.output.substr(0, 4000);
+  for (const Case& c : cases) {
+    std::string suite(Name(c.op));
+    suite[0] = static_cast<char>(suite[0] - 'a' + 'A');
+    std::erase(suite, '_');
+    ExpectShown(Shell("./all --gtest_filter=" + suite + ".*"), c, Describe(c));
+  }
+}
+
+// ---- Libraries, where they are.
+
+// What the exporter lacks, "" if it can say the case.
+std::string WhyNot(std::string_view kind, const Case& c, const std::string& subject) {
+  try {
+    Export(kind, c, Finding(c, "matches_exact", subject, Verdict::Passed()));
+    return "";
+  } catch (const InputError& error) {
+    return error.what();
+  }
+}
+
+// Cases of each operation that `subject` and the exporter can do, answered by the subject.
+struct Shown {
+  Case c;
+  NamedTexts files;
+};
+std::vector<Shown> ShownBy(Subject& subject, const std::string& name, std::string_view kind,
+                           size_t of_each) {
+  std::vector<Shown> shown;
+  for (const Op op : AllOps()) {
+    size_t written = 0;
+    for (const Case& c : SmallCases(op, 120)) {
+      if (written == of_each) break;
+      const auto why_not = [&](const Case& adapted) {
+        const std::string reason = subject.CannotRun(adapted);
+        return reason.empty() ? WhyNot(kind, adapted, name) : reason;
+      };
+      const std::optional<Case> adapted = AdaptTo(why_not, c);
+      if (!adapted) continue;
+      Found found = FoundOf(*adapted, subject, name);
+      if (!found.c.observed || found.c.observed->y.empty()) continue;
+      shown.push_back({found.c, Export(kind, found.c, found.finding)});
+      ++written;
+    }
+  }
+  // The documented pair.
+  Case pair = ReadCaseFile(Corpus("regressions/linear-pair-sum-saturates.case.json"));
+  if (subject.CannotRun(pair).empty() && WhyNot(kind, pair, name).empty()) {
+    Found found = FoundOf(std::move(pair), subject, name);
+    shown.push_back({found.c, Export(kind, found.c, found.finding)});
+  }
+  return shown;
+}
+
+size_t OpsOf(const std::vector<Shown>& shown) {
+  std::set<Op> ops;
+  for (const Shown& each : shown) ops.insert(each.c.op);
+  return ops.size();
+}
+
+// nullptr, with the reason, where the subject is absent.
+std::unique_ptr<Subject> Make(const std::string& name, std::string* why) {
+  try {
+    return SubjectRegistry::Get().Make(name);
+  } catch (const std::exception& error) {
+    *why = error.what();
+    return nullptr;
+  }
+}
+
+class Libraries : public ExportersTest {
+ protected:
+  std::string why_;
+};
+
+TEST_F(Libraries, OnednnAnswersWhatTheSubjectAnswers) {
+  const auto subject = Make("onednn@avx2", &why_);
+  if (!subject) GTEST_SKIP() << why_;
+  const std::vector<Shown> shown = ShownBy(*subject, "onednn@avx2", "onednn", 3);
+  EXPECT_GE(OpsOf(shown), 10u);
+  std::vector<std::string> texts;
+  for (const Shown& each : shown) texts.push_back(each.files.front().second);
+  WriteTogether(texts,
+                "#include <algorithm>\n#include <cmath>\n#include <cstdint>\n#include <cstdio>\n"
+                "#include <cstdlib>\n#include <cstring>\n#include <oneapi/dnnl/dnnl.hpp>\n"
+                "#include <vector>\n");
+  WriteMains(texts.size());
+  const Ran built = Shell("c++ -std=c++17 -Wall -Wextra -O0 all.cc -ldnnl -o all");
+  ASSERT_EQ(built.status, 0) << built.output.substr(0, 4000);
+  EXPECT_EQ(built.output, "");
+  for (size_t i = 0; i < shown.size(); ++i)
+    ExpectShown(Shell("./all " + std::to_string(i)), shown[i].c, Describe(shown[i].c));
+}
+
+TEST_F(Libraries, XnnpackAnswersWhatTheSubjectAnswers) {
+  const auto subject = Make("xnnpack", &why_);
+  if (!subject) GTEST_SKIP() << why_;
+  std::vector<Shown> shown = ShownBy(*subject, "xnnpack", "xnnpack", 3);
+  EXPECT_GE(OpsOf(shown), 12u);
+  for (const Shown& each : shown) {
+    Write("repro.c", each.files.front().second);
+    const Ran built = Shell(
+        "cc -Wall -Wno-unused-const-variable -Werror repro.c -lXNNPACK -lpthreadpool -lcpuinfo -lm "
+        "-o repro");
+    ASSERT_EQ(built.status, 0) << built.output.substr(0, 4000);
+    ExpectShown(Shell("./repro"), each.c, Describe(each.c));
+  }
+}
+
+// Many scripts in one Python: it takes seconds to load PyTorch.
+TEST_F(Libraries, PytorchAnswersWhatTheSubjectAnswers) {
+  const auto subject = Make("torch@onednn+avx2", &why_);
+  if (!subject) GTEST_SKIP() << why_;
+  const std::vector<Shown> shown = ShownBy(*subject, "torch@onednn+avx2", "pytorch", 2);
+  EXPECT_GE(OpsOf(shown), 10u);
+  for (size_t i = 0; i < shown.size(); ++i)
+    Write("repro" + std::to_string(i) + ".py", shown[i].files.front().second);
+  Write("all.py",
+        "import contextlib, io, sys, warnings\n"
+        "warnings.simplefilter('ignore')\n"
+        "for i in range(" +
+            std::to_string(shown.size()) +
+            "):\n"
+            "    name, status = 'repro%d.py' % i, 0\n"
+            "    with contextlib.redirect_stdout(io.StringIO()) as text:\n"
+            "        try:\n"
+            "            exec(compile(open(name).read(), name, 'exec'), {})\n"
+            "        except SystemExit as end:\n"
+            "            status = end.code\n"
+            "        except Exception as error:\n"
+            "            status = repr(error)\n"
+            "    open('out%d' % i, 'w').write(text.getvalue() + 'STATUS %s\\n' % status)\n");
+  const char* const python = std::getenv("QUALM_PYTHON");
+  const Ran ran = Shell(std::string(python != nullptr ? python : "/usr/bin/python3") + " all.py");
+  ASSERT_EQ(ran.status, 0) << ran.output;
+  for (size_t i = 0; i < shown.size(); ++i) {
+    Ran one{0, ReadTextFile((folder_ / ("out" + std::to_string(i))).string(), "output", 1 << 20)};
+    one.status = one.output.find("STATUS 1\n") != std::string::npos ? 1 : 0;
+    ExpectShown(one, shown[i].c, Describe(shown[i].c));
+  }
+}
+
+// Reads the folders as anybody would who knows the layout, and runs each model.
+constexpr char kRunModels[] = R"(
+import fs from 'node:fs';
+import {createRequire} from 'node:module';
+const [packages, count] = process.argv.slice(2);
+const ort = createRequire(packages + '/package.json')('onnxruntime-node');
+const NAME = {1: 'float32', 2: 'uint8', 3: 'int8', 6: 'int32'};
+const ARRAY = {1: Float32Array, 2: Uint8Array, 3: Int8Array, 6: Int32Array};
+function tensor(file) {
+  const bytes = fs.readFileSync(file);
+  let at = 0, name = '', type = 0, raw = Buffer.alloc(0);
+  const dims = [];
+  const varint = () => { let v = 0, s = 1; for (;;) { const b = bytes[at++]; v += (b & 127) * s; if (b < 128) return v; s *= 128; } };
+  while (at < bytes.length) {
+    const key = varint();
+    if ((key & 7) === 0) { const v = varint(); if (key >> 3 === 1) dims.push(v); else type = v; continue; }
+    const length = varint(), field = bytes.subarray(at, at += length);
+    if (key >> 3 === 8) name = field.toString(); else raw = Buffer.from(field);
+  }
+  const Array = ARRAY[type];
+  return {name, type, dims, data: new Array(raw.buffer.slice(raw.byteOffset, raw.byteOffset + raw.length))};
+}
+const hex = v => typeof v === 'number' && !Number.isInteger(v) ? String(v) : Object.is(v, -0) ? '-0.0' : String(v);
+const line = (word, data) => word + ' ' + Array.from(data, hex).join(' ').replaceAll('Infinity', 'inf').replaceAll('NaN', 'nan') + '\n';
+for (let i = 0; i < Number(count); ++i) {
+  const folder = 'model' + i + '/test_data_set_0/';
+  let text = '';
+  try {
+    const session = await ort.InferenceSession.create(fs.readFileSync('model' + i + '/model.onnx'),
+        {graphOptimizationLevel: 'disabled', intraOpNumThreads: 1, interOpNumThreads: 1, logSeverityLevel: 4});
+    const feeds = {};
+    for (let k = 0; fs.existsSync(folder + 'input_' + k + '.pb'); ++k) {
+      const {name, type, dims, data} = tensor(folder + 'input_' + k + '.pb');
+      feeds[name] = new ort.Tensor(NAME[type], data, dims);
+    }
+    const expected = tensor(folder + 'output_0.pb');
+    const {y} = await session.run(feeds);
+    text = line('EXPECTED', expected.data) + line('GOT', y.data);
+    text += y.dims.join() === expected.dims.join() ? '' : 'DIMS ' + y.dims + ' not ' + expected.dims + '\n';
+  } catch (error) { text = String(error) + '\n'; }
+  fs.writeFileSync('out' + i, text);
+}
+)";
+
+// As ONNX lays out images: [batch, channels, H, W].
+Tensor ChannelsFirst(const Tensor& y) {
+  if (y.shape().size() != 4) return y;
+  const auto& s = y.shape();
+  Tensor to(y.dtype(), {s[0], s[3], s[1], s[2]});
+  for (int64_t i = 0; i < y.size(); ++i) {
+    const int64_t channel = i % s[3], pixel = i / s[3] % (s[1] * s[2]),
+                  image = i / s[3] / (s[1] * s[2]);
+    to.SetInt((image * s[3] + channel) * s[1] * s[2] + pixel, y.IntAt(i));
+  }
+  return to;
+}
+
+std::string OnnxruntimeFolder() {
+  const auto variable = [](const char* name) {
+    const char* const value = std::getenv(name);
+    return std::string(value == nullptr ? "" : value);
+  };
+  const std::string xdg = variable("XDG_CACHE_HOME"), own = variable("QUALM_CACHE_DIR");
+  const std::string cache = xdg.empty() ? variable("HOME") + "/.cache" : xdg;
+  return (own.empty() ? cache + "/qualm" : own) + "/onnxruntime-node";
+}
+
+class Onnx : public Libraries {
+ protected:
+  // By ONNX itself, where its package is.
+  void ExpectChecked(size_t count) const {
+    const std::string python = "/usr/bin/python3";
+    if (Shell(python + " -c 'import onnx'").status != 0) {
+      std::cout << "not checked by the package onnx: " << python << " does not have it\n";
+      return;
+    }
+    const Ran ran = Shell(python + " -c 'import onnx\nfor i in range(" + std::to_string(count) +
+                          "): onnx.checker.check_model(onnx.load(\"model%d/model.onnx\" % i), "
+                          "full_check=True)'");
+    EXPECT_EQ(ran.status, 0) << ran.output;
+  }
+
+  void ExpectModelsShow(const std::string& subject_name, const std::string& emulator,
+                        size_t of_each, size_t ops) {
+    const auto subject = Make(subject_name, &why_);
+    if (!subject) GTEST_SKIP() << why_;
+    const std::vector<Shown> shown = ShownBy(*subject, subject_name, "onnx", of_each);
+    EXPECT_GE(OpsOf(shown), ops);
+    for (size_t i = 0; i < shown.size(); ++i) {
+      const std::string model = "model" + std::to_string(i) + "/";
+      fs::create_directories(folder_ / model / "test_data_set_0");
+      for (const auto& [name, text] : shown[i].files) Write(model + name, text);
+    }
+    ExpectChecked(shown.size());
+    Write("run.mjs", kRunModels);
+    const Ran ran = Shell(emulator + "$(command -v node) run.mjs '" + OnnxruntimeFolder() + "' " +
+                          std::to_string(shown.size()));
+    ASSERT_EQ(ran.status, 0) << ran.output;
+    for (size_t i = 0; i < shown.size(); ++i) {
+      const Case& c = shown[i].c;
+      const std::string out =
+          ReadTextFile((folder_ / ("out" + std::to_string(i))).string(), "output", 1 << 20);
+      EXPECT_EQ(Normal(NumbersBehind(out, "EXPECTED"), c.out_dtype),
+                ElementsOf(ChannelsFirst(exact::Evaluate(c))))
+          << Describe(c) << "\n"
+          << out;
+      EXPECT_EQ(Normal(NumbersBehind(out, "GOT"), c.out_dtype),
+                ElementsOf(ChannelsFirst(c.observed->y)))
+          << Describe(c) << "\n"
+          << out;
+      EXPECT_EQ(out.find("DIMS"), std::string::npos) << Describe(c) << "\n" << out;
+    }
+  }
+};
+
+TEST_F(Onnx, RuntimeAnswersWhatTheSubjectAnswers) { ExpectModelsShow("onnxruntime", "", 3, 11); }
+
+// The documented pair saturates there: an emulated processor without VNNI.
+TEST_F(Onnx, RuntimeWithoutVnniShowsThePair) {
+  ExpectModelsShow("onnxruntime@avx2", "$(command -v qemu-x86_64) -cpu Haswell ", 0, 1);
+}
+
+// ---- Text that would get out.
+
+constexpr char kHostile[] =
+    "x */ \"quoted\" `code` ``` \\\n#error line\r\xE2\x80\xAE right to left $head$ ''' \"\"\" ?\?/";
+
+TEST_F(Cpp, HostileNamesStayInTheirComment) {
+  if (!Has("c++")) GTEST_SKIP() << "no c++ here";
+  Found found = FoundOf(Corpus("regressions/linear-pair-sum-saturates.case.json"));
+  found.c.observed->by = found.finding.subject = found.finding.explanation = kHostile;
+  const Ran run = Compile(Text("cpp", found));
+  ExpectShown(run, found.c, "hostile");
+}
+
+TEST_F(Python, HostileNamesStayInTheirComment) {
+  if (!Has("python3")) GTEST_SKIP() << "no python3 here";
+  Found found = FoundOf(Corpus("regressions/linear-pair-sum-saturates.case.json"));
+  found.c.observed->by = found.finding.subject = found.finding.explanation = kHostile;
+  ExpectShown(RunScript(Text("numpy", found)), found.c, "hostile");
+}
+
+TEST(Text, CodeAndFencesAreLongerThanWhatIsInThem) {
+  EXPECT_EQ(Code("a"), "`a`");
+  EXPECT_EQ(Code("a``b"), "``` a``b ```");
+  EXPECT_EQ(Fence("c", "```\nint x;"), "````c\n```\nint x;\n````\n");
+  EXPECT_EQ(Comment("//", "a\\\nb\n"), "// a?\n// b\n");
+  EXPECT_EQ(Plain("a\xE2\x80\xAE"
+                  "b\t?\?/"),
+            "a?\?\?b?\?\?\?");
+}
+
+TEST(Issue, SaysWhatIsExpectedWhatIsAnsweredAndWhy) {
+  Found found = FoundOf(Corpus("regressions/linear-pair-sum-saturates.case.json"));
+  found.c.observed->by = found.finding.subject = kHostile;
+  const std::string text = Text("issue", found);
+  const Tensor expected = exact::Evaluate(found.c);
+  EXPECT_NE(text.find("## Expected\n\n`" + ElementText(expected, 0)), std::string::npos) << text;
+  EXPECT_NE(text.find("## Actual\n\n`" + ElementText(found.c.observed->y, 0)), std::string::npos);
+  EXPECT_NE(text.find("_mm_maddubs_epi16"), std::string::npos);
+  EXPECT_NE(text.find("32767"), std::string::npos) << text;
+  EXPECT_LT(text.size(), 65'536u);
+}
+
+TEST(Export, RefusesWhatItCannotSay) {
+  const Found found = FoundOf(Corpus("regressions/linear-pair-sum-saturates.case.json"));
+  EXPECT_THROW(Text("perl", found), InputError);
+  Found silent = found;
+  silent.c.observed.reset();
+  EXPECT_THROW(Text("issue", silent), InputError);
+  Found long_one = found;
+  long_one.c.K = 70'000;
+  long_one.c.x = Tensor(DType::kU8, {1, 70'000});
+  long_one.c.w = Tensor(DType::kS8, {1, 70'000});
+  EXPECT_THROW(Text("cpp", long_one), InputError);
+}
+
+}  // namespace
+}  // namespace qualm::exporters
+
+int main(int argc, char** argv) {
+  testing::InitGoogleTest(&argc, argv);
+  qualm::RegisterAllSubjects();
+  return RUN_ALL_TESTS();
+}

@@ -1,0 +1,480 @@
+// SPDX-License-Identifier: Apache-2.0
+// A script that computes the exact answer from its definition, in Python's own integers and
+// fractions. Arrays are lists: it runs wherever Python does.
+#include <fmt/format.h>
+
+#include "exporters/evidence.h"
+
+namespace qualm::exporters {
+namespace {
+
+constexpr std::string_view kPrelude = R"($head$import math
+from decimal import Decimal, getcontext
+from fractions import Fraction
+
+nan, inf = math.nan, math.inf
+
+
+def floats(text):
+    return [float.fromhex(word) for word in text.split()]
+
+
+$constants$
+
+def at(values, n):
+    """Of a list with one entry for all, or one per channel."""
+    return values[n if len(values) > 1 else 0]
+
+
+def power(exponent):
+    return Fraction(2) ** exponent
+
+
+def float32(value):
+    """The float32 nearest to a fraction or a double, half to even."""
+    if not isinstance(value, Fraction):
+        if not math.isfinite(value) or value == 0:
+            return value
+        value = Fraction(value)
+    if value == 0:
+        return 0.0
+    size = abs(value)
+    log = size.numerator.bit_length() - size.denominator.bit_length()
+    if size < power(log):
+        log -= 1
+    unit = power(max(log - 23, -149))
+    nearest = round(size / unit) * unit
+    return math.copysign(float(nearest) if nearest < power(128) else inf, value)
+
+
+def clamp(code, zero):
+    low = max($out_min$, zero) if $relu$ else $out_min$
+    return min(max(code, low), $out_max$)
+
+
+)";
+
+constexpr std::string_view kLinear = R"(def terms(m, n):
+    """The codes of x and w that meet in output (m, n)."""
+    return [(x[m * K + k], w[n * K + k]) for k in range(K)]
+
+
+)";
+constexpr std::string_view kConv = R"(def terms(m, n):
+    """The codes of x and w that meet in output (m, n); padding adds real 0."""
+    pixel, image = m % (OH * OW), m // (OH * OW)
+    depth = C // groups
+    first = n // (N // groups) * depth
+    for r in range(R):
+        for s in range(S):
+            i = pixel // OW * stride_h - pad_top + r * dilation_h
+            j = pixel % OW * stride_w - pad_left + s * dilation_w
+            if 0 <= i < H and 0 <= j < W:
+                for c in range(depth):
+                    yield (x[((image * H + i) * W + j) * C + first + c],
+                           w[((n * R + r) * S + s) * depth + c])
+
+
+)";
+constexpr std::string_view kSum = R"(def total(m, n):
+    return sum((a - x_zp) * (b - at(w_zp, n)) for a, b in terms(m, n))$bias_i32$
+
+
+)";
+constexpr std::string_view kSumCode = R"(def output(m, n):
+    """(sum + bias) * x_scale * w_scale / out_scale, rounded once."""
+    value = total(m, n) * Fraction(x_scale) * Fraction(at(w_scale, n))$bias$
+    return clamp(round(value / Fraction(out_scale)) + out_zp, out_zp)
+)";
+constexpr std::string_view kSumRequantized = R"(def output(m, n):
+    return requantized(total(m, n), n)
+)";
+constexpr std::string_view kSumInteger = R"(def output(m, n):
+    return clamp(total(m, n), 0)
+)";
+constexpr std::string_view kSumFloat = R"(def output(m, n):
+    """sum * x_scale * w_scale + bias, rounded once to float32."""
+    value = float32(total(m, n) * Fraction(x_scale) * Fraction(at(w_scale, n))$bias$)
+    return max(0.0, value) if relu else value
+)";
+
+// The requantization modes of docs/quantization.md, step by step.
+constexpr std::string_view kAsFloat32 = R"(def requantized(total, n):
+    """FBGEMM's and QNNPACK's: a float32 product, half to even; INT32_MIN beyond int32."""
+    total = min(max(total, -2**31), 2**31 - 1)
+    product = float32(float32(float(total)) * factor(n))
+    fits = math.isfinite(product) and -2**31 <= round(product) < 2**31
+    return clamp((round(product) if fits else -2**31) + out_zp, out_zp)
+
+
+)";
+constexpr std::string_view kAsFixedQ31 = R"(def requantized(total, n):
+    """gemmlowp's and TFLite's: a multiplier of 31 bits, two roundings, half away from zero."""
+    def wrapped(value):
+        return (value + 2**31) % 2**32 - 2**31
+
+    total = min(max(total, -2**31), 2**31 - 1)
+    fraction, shift = math.frexp(factor(n))
+    q = math.floor(Fraction(fraction) * 2**31 + Fraction(1, 2))
+    if q == 2**31:
+        q, shift = q // 2, shift + 1
+    if shift < -31:
+        q, shift = 0, 0
+    high = math.floor(Fraction(wrapped(total << max(shift, 0)) * q, 2**31) + Fraction(1, 2))
+    value = math.floor(Fraction(abs(high), 2**max(-shift, 0)) + Fraction(1, 2))
+    return clamp(wrapped((value if high >= 0 else -value) + out_zp), out_zp)
+
+
+)";
+constexpr std::string_view kAsFixedRndnu = R"(def requantized(total, n):
+    """XNNPACK's on NEON: a multiplier of 24 bits, one rounding, half up."""
+    def saturated(value):
+        return min(max(value, -2**31), 2**31 - 1)
+
+    multiplier = factor(n)
+    fraction, exponent = math.frexp(multiplier) if multiplier < inf else (0.5, 129)
+    q, shift = int(Fraction(fraction) * 2**31), -exponent
+    high = saturated(saturated(total) << max(1 - shift, 0)) * q >> 31
+    return clamp(math.floor(Fraction(high, 2**max(shift, 1)) + Fraction(1, 2)) + out_zp, out_zp)
+
+
+)";
+
+constexpr std::string_view kQuantize = R"(def output(m, n):
+    value, zero = x[m * N + n], at(out_zp, n)
+    if math.isnan(value):
+        return clamp(zero, zero)
+    if math.isinf(value):
+        return clamp(2**40 if value > 0 else -2**40, zero)
+    return clamp(round(Fraction(value) / Fraction(at(out_scale, n))) + zero, zero)
+)";
+constexpr std::string_view kDequantize = R"(def output(m, n):
+    return float32(Fraction(at(x_scale, n)) * (x[m * N + n] - at(x_zp, n)))
+)";
+constexpr std::string_view kRequantize = R"(def output(m, n):
+    factor = $factor$
+    return clamp(round(x[m * N + n] * factor) + out_zp, out_zp)
+)";
+constexpr std::string_view kRescale = R"(def output(m, n):
+    value = Fraction(x_scale) * (x[m * N + n] - x_zp) / Fraction(out_scale)
+    return clamp(round(value) + out_zp, out_zp)
+)";
+constexpr std::string_view kOperands = R"(def output(m, n):
+    left = Fraction(a_scale) * (a[m * N + n] - a_zp)
+    right = Fraction(b_scale) * (b[m * N + n] - b_zp)
+    return clamp(round((left $sign$ right) / Fraction(out_scale)) + out_zp, out_zp)
+)";
+constexpr std::string_view kConcat = R"(def output(m, n):
+    if n < NA:
+        value = Fraction(a_scale) * (a[m * NA + n] - a_zp)
+    else:
+        value = Fraction(b_scale) * (b[m * (N - NA) + n - NA] - b_zp)
+    return clamp(round(value / Fraction(out_scale)) + out_zp, out_zp)
+)";
+
+constexpr std::string_view kPool = R"(def window(m):
+    """The positions of the window of output pixel m: (pixel of x, inside the image?)."""
+    pixel, image = m % (OH * OW), m // (OH * OW)
+    for r in range(R):
+        for s in range(S):
+            i = pixel // OW * stride_h - pad_top + r * dilation_h
+            j = pixel % OW * stride_w - pad_left + s * dilation_w
+            if i < H + pad_bottom and j < W + pad_right:  # not beyond the padding
+                yield (image * H + i) * W + j, 0 <= i < H and 0 <= j < W
+
+
+)";
+constexpr std::string_view kMaximum = R"(def output(m, n):
+    return clamp(max(x[i * C + n] for i, inside in window(m) if inside), out_zp)
+)";
+constexpr std::string_view kAverage = R"(def output(m, n):
+    codes = [x[i * C + n] - x_zp if inside else 0 for i, inside in window(m)
+             if inside or $count_include_pad$]
+    value = Fraction(x_scale) * sum(codes) / len(codes)
+    return clamp(round(value / Fraction(out_scale)) + out_zp, out_zp)
+)";
+
+constexpr std::string_view kTable = R"(getcontext().prec = 200
+
+
+def exponential(v):
+    """e^v for v <= 0, to 200 digits; below e^-3000 the rest of no rounding changes."""
+    v = max(v, Fraction(-3000))
+    return Fraction((Decimal(v.numerator) / Decimal(v.denominator)).exp())
+
+
+def function(v):
+    $function$
+
+
+def output(m, n):
+    value = function(Fraction(x_scale) * (x[m * N + n] - x_zp))
+    return clamp(round(value / Fraction(out_scale)) + out_zp, 0)
+)";
+constexpr std::string_view kSoftmax = R"(getcontext().prec = 200
+
+
+def exponential(v):
+    """e^v for v <= 0, to 200 digits; below e^-3000 nothing of it is left."""
+    v = max(v, Fraction(-3000))
+    return Fraction((Decimal(v.numerator) / Decimal(v.denominator)).exp())
+
+
+def output(m, n):
+    """QNNPACK's u8lut32norm, exactly: 256 * t / sum of t, rounded half up."""
+    row = x[m * N:(m + 1) * N]
+    most = min(Fraction(2**32 - 1, N), Fraction(2**23 - 1))
+    t = [round(most * exponential(Fraction(x_scale) * (code - max(row)))) for code in row]
+    return clamp(min(255, (256 * t[n] + sum(t) // 2) // sum(t)) + out_zp, 0)
+)";
+
+// float32, half to even, after each step: the definition itself.
+constexpr std::string_view kChoice = R"(quant_min, quant_max = $quant_min$, $quant_max$
+
+
+def choose(low, high):
+    """PyTorch's observers, float32 step by step."""
+    first, last = ($reduced$)
+    low, high = min(low, 0.0), max(high, 0.0)
+    least = float(power(-23))
+    if $symmetric$:
+        scale = max(float32(max(-low, high) / ((last - first) / 2)), least)
+        return scale, $symmetric_zero$
+    scale = max(float32(float32(high - low) / (last - first)), least)
+    return scale, min(max(first - round(float32(low / scale)), first), last)
+
+
+)";
+constexpr std::string_view kObserve = R"(def observed(rows):
+    """The smallest and the largest value of the batches, of these rows of each."""
+    low = high = None
+    for b in range(batches):
+        values = [v for m in rows for v in x[(b * M + m) * N:(b * M + m + 1) * N]]
+        if low is None:
+            low, high = min(values), max(values)
+        else:
+            low, high = $next$
+    return low, high
+
+
+columns = [range(m, m + 1) for m in range(M)] if $per_channel$ else [range(M)]
+chosen = [choose(*observed(rows)) for rows in columns]
+expected = [float(scale) for scale, zero in chosen] + [float(zero) for scale, zero in chosen]
+)";
+
+constexpr std::string_view kAten = R"(def choose(low, high):
+    """ATen's ChooseQuantizationParams: doubles, and float32 where it widens a small range."""
+    last = $last$
+    least, scale = float32(6.1e-5), (high - low) / last
+    single = float32(scale)
+    if single == 0 or float32(1 / Fraction(single)) == inf:
+        scale = 0.1
+    if scale < least:
+        if low == 0:
+            high = float32(least * last)
+        elif high == 0:
+            low = -float32(least * last)
+        else:
+            amplifier = float32(least / float32(scale))
+            low, high = float32(low * amplifier), float32(high * amplifier)
+        scale = least
+    from_low = -abs(low / scale) < last - abs(high / scale)
+    zero = -low / scale if from_low else last - high / scale
+    return float32(scale), round(min(max(zero, 0), last))
+
+
+)";
+constexpr std::string_view kOnnx = R"(def choose(low, high):
+    """ONNX Runtime's DynamicQuantizeLinear, float32 step by step."""
+    if low == high:
+        return 1.0, 0
+    width = float32(high - low)
+    if width == inf:
+        return width, 0
+    scale = max(float32(width / 255), float(power(-149)))
+    return scale, round(min(max(-float32(low / scale), 0), 255))
+
+
+)";
+constexpr std::string_view kDynamicLinear = R"(def row(m):
+    """Scale, zero point and codes of row m."""
+    rows = x[m * K:(m + 1) * K] if $per_row$ else x
+    finite = [v for v in rows if math.isfinite(v)] + [0.0]
+    scale, zero = choose(min(finite), max(finite))
+    scale = min(scale, float(power(128) - power(104)))
+    codes = []
+    for v in x[m * K:(m + 1) * K]:
+        if math.isfinite(v):
+            code = round(Fraction(v) / Fraction(scale)) + zero
+        else:
+            code = zero if math.isnan(v) else 1000 if v > 0 else -1000
+        codes.append(min(max(code, $first$), $last_code$))
+    return scale, zero, codes
+
+
+rows = [row(m) for m in range(M)]
+
+
+def output(m, n):
+    """sum * scale * w_scale + bias, rounded once to float32."""
+    scale, zero, codes = rows[m]
+    total = sum((codes[k] - zero) * (w[n * K + k] - at(w_zp, n)) for k in range(K))
+    value = float32(total * Fraction(scale) * Fraction(at(w_scale, n))$bias$)
+    return max(0.0, value) if relu else value
+)";
+
+constexpr std::string_view kMain = R"(
+
+expected = [output(m, n) for m in range(M) for n in range(N)]
+)";
+constexpr std::string_view kEnd = R"($observed$
+
+def show(name, values):
+    print(name.ljust(8), *(v.hex() if isinstance(v, float) else v for v in values))
+
+
+def same(a, b):
+    return a == b and math.copysign(1, a) == math.copysign(1, b) or a != a and b != b
+
+
+show('EXPECTED', expected)
+$compare$)";
+constexpr std::string_view kCompare = R"(show('GOT', got)
+differ = [i for i in range(len(expected)) if not same(expected[i], got[i])]
+for i in differ:
+    print('index %d: expected %s, got %s' % (i, expected[i], got[i]))
+raise SystemExit(1 if differ else 0)
+)";
+
+std::string FunctionText(Function function) {
+  switch (function) {
+    case Function::kRelu: return "return max(v, 0)";
+    case Function::kLeakyRelu: return "return v if v >= 0 else Fraction(negative_slope) * v";
+    case Function::kHardSwish: return "return v * min(max(v + 3, 0), 6) / 6";
+    case Function::kSigmoid:
+      return "e = exponential(-abs(v))\n    return 1 / (1 + e) if v >= 0 else e / (1 + e)";
+    case Function::kTanh: break;
+  }
+  return "e = exponential(-2 * abs(v))\n    return (1 - e) / (1 + e) * (1 if v >= 0 else -1)";
+}
+
+// factor(n) and requantized(total, n) of the mode of the case.
+std::string Mode(const Case& c) {
+  const bool q31 = c.requant == Requant::kFixedQ31;
+  std::string factor = "at(multiplier, n)";
+  if (c.op != Op::kRequantize || !UsesMultiplier(c)) {
+    factor = q31 ? "x_scale * at(w_scale, n) / out_scale"  // in doubles
+                 : "float32(float32(x_scale * at(w_scale, n)) / out_scale)";
+  }
+  return Fill("def factor(n):\n    return $factor$\n\n\n", {{"factor", factor}}) +
+         std::string(q31                                 ? kAsFixedQ31
+                     : c.requant == Requant::kFixedRndnu ? kAsFixedRndnu
+                                                         : kAsFloat32);
+}
+
+std::string Sums(const Case& c) {
+  std::string text(c.op == Op::kLinear ? kLinear : kConv);
+  text += Fill(kSum, {{"bias_i32", c.bias_i32 ? " + bias_i32[n]" : ""}});
+  if (c.out_dtype == DType::kS32) return text + std::string(kSumInteger);
+  if (c.requant != Requant::kExact) return text + Mode(c) + std::string(kSumRequantized);
+  return text + Fill(c.out_dtype == DType::kF32 ? kSumFloat : kSumCode,
+                     {{"bias", c.bias ? " + Fraction(bias[n])" : ""}});
+}
+
+std::string Choice(const Case& c) {
+  const Observer& o = c.observer;
+  const bool whole = CodeRange{o.quant_min, o.quant_max} == RangeOf(o.dtype);
+  std::string zero = "0";
+  if (o.dtype == DType::kU8) zero = whole ? "128" : "(first + last) // 2";
+  return Fill(kChoice, {{"quant_min", std::to_string(o.quant_min)},
+                        {"quant_max", std::to_string(o.quant_max)},
+                        {"reduced", o.reduce_range ? "quant_min // 2, quant_max // 2"
+                                                   : "quant_min, quant_max"},
+                        {"symmetric", o.symmetric ? "True" : "False"},
+                        {"symmetric_zero", zero}});
+}
+
+std::string ChooseQParams(const Case& c) {
+  const bool average = c.observer.kind == Observer::Kind::kMovingAverage;
+  Require(c.observer.kind != Observer::Kind::kHistogram, "the histogram observer");
+  const std::string next =
+      average
+          ? "[float32(old + float32(averaging_constant * float32(new - old)))\n"
+            "                         for old, new in ((low, min(values)), (high, max(values)))]"
+          : "min(low, *values), max(high, *values)";
+  return (average ? Number(Language::kPython, "averaging_constant", c.observer.averaging_constant)
+                  : "") +
+         Choice(c) +
+         Fill(kObserve, {{"next", next}, {"per_channel", c.per_channel ? "True" : "False"}});
+}
+
+std::string DynamicLinear(const Case& c) {
+  std::string rule;
+  switch (c.rule) {
+    case QParamsRule::kObserver: rule = Choice(c); break;
+    case QParamsRule::kAten:
+      rule = Fill(kAten, {{"last", c.observer.reduce_range ? "127" : "255"}});
+      break;
+    case QParamsRule::kOnnx: rule = kOnnx; break;
+  }
+  const CodeRange codes = RangeOf(c.observer.dtype);
+  return rule + Fill(kDynamicLinear, {{"per_row", c.x_gran == Granularity::kRow ? "True" : "False"},
+                                      {"first", std::to_string(codes.min)},
+                                      {"last_code", std::to_string(codes.max)},
+                                      {"bias", c.bias ? " + Fraction(bias[n])" : ""}});
+}
+
+std::string Operation(const Case& c) {
+  switch (c.op) {
+    case Op::kQuantize: return std::string(kQuantize);
+    case Op::kDequantize: return std::string(kDequantize);
+    case Op::kRequantize:
+      if (c.requant != Requant::kExact)
+        return Mode(c) + "def output(m, n):\n    return requantized(x[m * N + n], n)\n";
+      return Fill(kRequantize,
+                  {{"factor", UsesMultiplier(c) ? "Fraction(at(multiplier, n))"
+                                                : "Fraction(x_scale) * Fraction(at(w_scale, n)) / "
+                                                  "Fraction(out_scale)"}});
+    case Op::kRescale: return std::string(kRescale);
+    case Op::kAdd: return Fill(kOperands, {{"sign", "+"}});
+    case Op::kSub: return Fill(kOperands, {{"sign", "-"}});
+    case Op::kMul: return Fill(kOperands, {{"sign", "*"}});
+    case Op::kConcat: return std::string(kConcat);
+    case Op::kLinear:
+    case Op::kConv2d:
+    case Op::kDepthwise: return Sums(c);
+    case Op::kMaxPool: return std::string(kPool) + std::string(kMaximum);
+    case Op::kAvgPool:
+    case Op::kGlobalAvgPool:
+      return std::string(kPool) +
+             Fill(kAverage, {{"count_include_pad", c.window.count_include_pad ? "True" : "False"}});
+    case Op::kTable:
+      return (c.function == Function::kLeakyRelu
+                  ? Number(Language::kPython, "negative_slope", c.negative_slope)
+                  : "") +
+             Fill(kTable, {{"function", FunctionText(c.function)}});
+    case Op::kSoftmax: return std::string(kSoftmax);
+    case Op::kChooseQParams: return ChooseQParams(c);
+    case Op::kDynamicLinear: return DynamicLinear(c);
+  }
+  return "";
+}
+
+}  // namespace
+
+std::string WriteNumpy(const Evidence& evidence) {
+  const Case& c = evidence.c;
+  const bool clamps = RowOf(c.op).clamp && c.out_dtype != DType::kF32;
+  const Observed* const observed = c.observed ? &*c.observed : nullptr;
+  return Fill(kPrelude, {{"head", Head(evidence, "#", "python3 repro.py")},
+                         {"constants", Constants(Language::kPython, c)},
+                         {"out_min", clamps ? "out_min" : "-inf"},
+                         {"out_max", clamps ? "out_max" : "inf"},
+                         {"relu", RowOf(c.op).relu ? "relu" : "False"}}) +
+         Operation(c) + std::string(c.op == Op::kChooseQParams ? "" : kMain) +
+         Fill(kEnd,
+              {{"observed", observed != nullptr ? List(Language::kPython, "got", observed->y) : ""},
+               {"compare", observed != nullptr ? std::string(kCompare) : ""}});
+}
+
+}  // namespace qualm::exporters

@@ -33,9 +33,14 @@ struct CommonOptions {
   std::string json;  // file, "-" for stdout, "" for none
   std::string junit;
   std::string contract;  // overrides each subject's own
+  std::string emit;      // an exporter, "" for none
+  std::string output;    // where that goes, "" for stdout
 
-  // With --json - or --junit - the document is all that goes to stdout.
-  bool quiet_stdout() const { return json == "-" || junit == "-"; }
+  // With --json -, --junit - or an exporter that has no file, the document is all that goes to
+  // stdout.
+  bool quiet_stdout() const {
+    return json == "-" || junit == "-" || (!emit.empty() && output.empty());
+  }
 };
 void AddSubjectOption(CLI::App& app, CommonOptions& options, bool required);
 void AddOutputOptions(CLI::App& app, CommonOptions& options);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 
 #include "core/io/case_json.h"
 #include "core/status.h"
@@ -10,6 +11,7 @@
 #include "oracles/exact/exact.h"
 #include "properties/property.h"
 #include "tools/command.h"
+#include "tools/emit.h"
 #include "tools/findings.h"
 #include "tools/session.h"
 #include "triage/triage.h"
@@ -22,6 +24,14 @@ struct Options : CommonOptions {
   int64_t at = -1;
 };
 
+// What --emit writes: the answer of the first subject, else the observed one.
+void EmitFirst(const Options& options, const Case& c, Session& session) {
+  Subject* const subject = session.subjects.empty() ? nullptr : session.subjects.front().get();
+  const std::string who = subject == nullptr ? "observed" : std::string(subject->name());
+  const auto found = std::ranges::find(session.document.findings, who, &Finding::subject);
+  Emit(options, c, subject, found == session.document.findings.end() ? nullptr : &*found);
+}
+
 int RunExplain(const Options& options) {
   Session session(options);
   const Case c = ReadCaseFile(options.path);
@@ -31,7 +41,7 @@ int RunExplain(const Options& options) {
                      " is outside the output, expected less than " + std::to_string(outputs));
   }
   session.Open(SubjectNames(options.subjects, {}), options.contract);
-  RequireWritable(options, {}, {options.path});
+  RequireEmittable(options, {options.path});
   session.Begin();
   const std::string text = triage::Explain(c, session.pointers(), {.index = options.at});
   // An answer or an observed output that is not exact is a finding.
@@ -82,6 +92,7 @@ int RunExplain(const Options& options) {
   }
   session.Print("{}{}", text, wrong);
   session.document.extra.emplace_back("explanation", text);
+  session.deferred.Try("--emit", [&] { EmitFirst(options, c, session); });
   session.Write();
   if (!session.subjects.empty() && !session.Judged(session.subjects.front()->CannotRun(c)))
     return kBadInput;
@@ -99,6 +110,7 @@ void AddExplain(CLI::App& app, Run* run) {
   AddSubjectOption(*verb, *options, false);
   AddInteger(*verb, "--at", options->at, 0, INT64_MAX,
              "output index, row-major (default: the first that departs)");
+  AddEmitOptions(*verb, *options);
   AddOutputOptions(*verb, *options);
   AddContractOption(*verb, *options);
   verb->callback([options, run] { *run = [options] { return RunExplain(*options); }; });

@@ -8,6 +8,7 @@
 
 #include "adapters/registry.h"
 #include "core/status.h"
+#include "exporters/exporter.h"
 #include "oracles/conventions/convention.h"
 #include "oracles/conventions/variations.h"
 #include "properties/coverage.h"
@@ -160,6 +161,13 @@ std::vector<Row> HazardRows() {
   return rows;
 }
 
+std::vector<Row> ExporterRows() {
+  std::vector<Row> rows;
+  for (const exporters::Exporter& exporter : exporters::AllExporters())
+    rows.emplace_back(exporter.kind, exporter.sentence);
+  return rows;
+}
+
 std::string HazardTable() {
   std::string text = "| hazard | a case reaches it if | operations |\n|---|---|---|\n";
   for (const HazardRow& row : AllHazards()) {
@@ -196,6 +204,7 @@ const std::map<std::string, List>& Lists() {
       {"conventions", {ConventionRows, ConventionTables}},
       {"variations", {VariationRows, VariationTable}},
       {"hazards", {HazardRows, HazardTable}},
+      {"exporters", {ExporterRows, nullptr}},
   };
   return lists;
 }
@@ -227,13 +236,15 @@ int RunList(const Options& options) {
 void AddList(CLI::App& app, Run* run) {
   auto options = std::make_shared<Options>();
   CLI::App* verb = app.add_subcommand(
-      "list", "subjects, properties, ops, planted faults, conventions, variations or hazards");
+      "list",
+      "subjects, properties, ops, planted faults, conventions, variations, hazards or exporters");
   verb->footer("Example: qualm list subjects");
-  verb->add_option("WHAT", options->what,
-                   "subjects, properties, ops, faults, conventions, variations or hazards")
+  verb->add_option(
+          "WHAT", options->what,
+          "subjects, properties, ops, faults, conventions, variations, hazards or exporters")
       ->required()
-      ->check(CLI::IsMember(
-          {"subjects", "properties", "ops", "faults", "conventions", "variations", "hazards"}));
+      ->check(CLI::IsMember({"subjects", "properties", "ops", "faults", "conventions", "variations",
+                             "hazards", "exporters"}));
   verb->add_flag(
       "--markdown", options->markdown,
       "conventions, variations, hazards: the tables of docs/backends.md and docs/hazards.md");

@@ -9,6 +9,7 @@
 #include "core/status.h"
 #include "properties/property.h"
 #include "tools/command.h"
+#include "tools/emit.h"
 #include "tools/findings.h"
 #include "tools/session.h"
 #include "tools/stop.h"
@@ -21,7 +22,6 @@ namespace {
 struct Options : CommonOptions {
   std::string path;
   std::string property;
-  std::string output;
   int64_t max_calls = 2000;
 };
 
@@ -47,7 +47,7 @@ int RunMinimize(const Options& options) {
   const Contract own = SubjectRegistry::Get().Make(names.front())->contract();
   if (options.output == "-")
     throw InputError("--output: '-' is no file; without --output the case goes to stdout");
-  RequireWritable(options, {{"--output", options.output}}, {options.path});
+  RequireEmittable(options, {options.path});
   session.Begin();
   const triage::MinimizeResult result = triage::Minimize(
       c, *session.subjects.front(), property, {.max_calls = options.max_calls, .stop = Stopped});
@@ -59,12 +59,14 @@ int RunMinimize(const Options& options) {
     text = fmt::format("{} does not fail on {}: {}{}{}\n", FullName(c.op, property), names.front(),
                        Name(result.verdict.judgement), result.verdict.reason.empty() ? "" : " ",
                        result.verdict.reason);
+    session.deferred.Try("--emit",
+                         [&] { Emit(options, c, session.subjects.front().get(), nullptr); });
   } else {
     Verdict verdict = Verdict::Failed(result.attribution.diagnosis, result.verdict.divergence);
     verdict.kind = result.attribution.kind;
     Finding finding(result.minimized, property.claim, names.front(), verdict);
     finding.expected_by_contract = IsExcused(finding, *session.subjects.front(), own);
-    if (!options.output.empty()) {
+    if (!options.output.empty() && options.emit.empty()) {
       session.deferred.Try([&] {
         WriteCaseFile(result.minimized, options.output);
         finding.case_file = options.output;
@@ -78,6 +80,9 @@ int RunMinimize(const Options& options) {
     }
     text += triage::Explain(result.minimized, session.pointers());
     if (finding.case_file.empty()) text += CaseToJson(result.minimized);
+    session.deferred.Try("--emit", [&] {
+      Emit(options, result.minimized, session.subjects.front().get(), &finding);
+    });
     session.document.findings.push_back(std::move(finding));
     session.document.extra.emplace_back(
         "minimize", JsonObject{{"calls", result.calls},
@@ -97,14 +102,14 @@ void AddMinimize(CLI::App& app, Run* run) {
   verb->footer(
       "Exit status 1 says that the case still fails, also where the failure is one that the\n"
       "subject is known for (expected); 0 that it passes.\n"
-      "Example: qualm minimize found.case.json --subject onednn@avx2 -o small.case.json");
+      "Example: qualm minimize found.case.json --subject onednn@avx2 -o small.case.json\n"
+      "         qualm minimize found.case.json --subject onednn@avx2 --emit issue -o issue.md");
   verb->add_option("CASE", options->path, "a case that fails")->required();
   AddSubjectOption(*verb, *options, true);
   verb->add_option("--property,-p", options->property,
                    "the claim that fails (default: the case's own, else matches_exact)")
       ->check(NotEmpty);
-  verb->add_option("-o,--output", options->output, "write the minimized case to FILE")
-      ->check(NotEmpty);
+  AddEmitOptions(*verb, *options, "write the minimized case to FILE; with --emit: ");
   AddInteger(*verb, "--max-calls", options->max_calls, 1, 1 << 30, "subject runs to spend at most");
   AddOutputOptions(*verb, *options);
   AddContractOption(*verb, *options);

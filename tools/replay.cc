@@ -17,6 +17,7 @@
 #include "properties/engine.h"
 #include "properties/property.h"
 #include "tools/command.h"
+#include "tools/emit.h"
 #include "tools/findings.h"
 #include "tools/session.h"
 #include "tools/stop.h"
@@ -184,6 +185,16 @@ std::string WhyNothing(const Replay& replay) {
   return replay.skipped.empty() ? "no property applies" : replay.skipped.begin()->first;
 }
 
+// What --emit writes: the answer of the first subject to the case.
+void EmitFirst(const Options& options, const std::pair<const std::string, Case>& read,
+               Session& session) {
+  const auto& [file, c] = read;
+  Subject& subject = *session.subjects.front();
+  const auto found =
+      std::ranges::find(session.document.findings, subject.name(), &Finding::subject);
+  Emit(options, c, &subject, found == session.document.findings.end() ? nullptr : &*found);
+}
+
 int RunReplay(const Options& options) {
   Session session(options);
   std::vector<std::string> files;
@@ -218,7 +229,9 @@ int RunReplay(const Options& options) {
   if (!options.property.empty()) {
     for (const auto& [file, c] : cases) PropertyOf(options.property, c.op, "--property: " + file);
   }
-  RequireWritable(options, {}, files);
+  if (!options.emit.empty() && (files.size() != 1 || recordings || session.subjects.empty()))
+    throw InputError("--emit: takes one case file and a subject, expected no more and no less");
+  RequireEmittable(options, files);
   session.Begin(fmt::format("{} files; ", files.size()));
 
   Replay replay{session, {}, {}};
@@ -234,6 +247,8 @@ int RunReplay(const Options& options) {
     });
   }
   if (files.size() == 1) deferred.Throw();
+  if (!options.emit.empty())
+    deferred.Try("--emit", [&] { EmitFirst(options, *cases.begin(), session); });
 
   for (const Finding& finding : session.document.findings)
     session.Print("{}", triage::FindingText(finding));
@@ -281,6 +296,7 @@ void AddReplay(CLI::App& app, Run* run) {
   AddSubjectOption(*verb, *options, false);
   verb->add_option("--property,-p", options->property, "judge this claim instead of the case's own")
       ->check(NotEmpty);
+  AddEmitOptions(*verb, *options);
   AddOutputOptions(*verb, *options);
   AddJUnitOption(*verb, *options);
   AddContractOption(*verb, *options);

@@ -26,26 +26,6 @@ std::vector<std::string>& CommandLine() {
   return words;
 }
 
-std::string ShellWord(const std::string& word) {
-  const bool plain = !word.empty() && word.find_first_not_of(
-                                          "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-                                          "0123456789@%+=:,./-_") == std::string::npos;
-  if (plain) return word;
-  // For control characters the quotes of bash, zsh and POSIX 2024, so that the line stays one.
-  const bool control = OneLine(word) != word;
-  std::string quoted = control ? "$'" : "'";
-  for (const char ch : word) {
-    if (static_cast<uint8_t>(ch) < 0x20 || ch == 0x7F) {
-      quoted += fmt::format("\\{:03o}", static_cast<uint8_t>(ch));
-    } else if (ch == '\'') {
-      quoted += control ? "\\'" : "'\\''";
-    } else {
-      quoted += control && ch == '\\' ? "\\\\" : std::string(1, ch);
-    }
-  }
-  return quoted + "'";
-}
-
 // Is the word an option that a repetition leaves out: "--jobs", "--jobs=2", "-j2"? *next says
 // whether its value is the next word.
 bool IsVolatile(const std::string& word, bool* next) {
@@ -141,6 +121,26 @@ void WriteTo(const std::string& path, const std::string& text) {
 }
 
 }  // namespace
+
+std::string ShellWord(const std::string& word) {
+  const bool plain = !word.empty() && word.find_first_not_of(
+                                          "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                          "0123456789@%+=:,./-_") == std::string::npos;
+  if (plain) return word;
+  // For control characters the quotes of bash, zsh and POSIX 2024, so that the line stays one.
+  const bool control = OneLine(word) != word;
+  std::string quoted = control ? "$'" : "'";
+  for (const char ch : word) {
+    if (static_cast<uint8_t>(ch) < 0x20 || ch == 0x7F) {
+      quoted += fmt::format("\\{:03o}", static_cast<uint8_t>(ch));
+    } else if (ch == '\'') {
+      quoted += control ? "\\'" : "'\\''";
+    } else {
+      quoted += control && ch == '\\' ? "\\\\" : std::string(1, ch);
+    }
+  }
+  return quoted + "'";
+}
 
 void SetCommandLine(int argc, char** argv) { CommandLine().assign(argv, argv + argc); }
 

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/emit.h"
+
+#include <sys/utsname.h>
+
+#include <CLI/CLI.hpp>
+#include <filesystem>
+#include <fstream>
+
+#include "core/io/text_file.h"
+#include "core/status.h"
+#include "exporters/exporter.h"
+#include "tools/findings.h"
+
+namespace qualm::tools {
+namespace {
+
+namespace fs = std::filesystem;
+
+// As the kernel names it; where it does not, its architecture.
+std::string Processor() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    const size_t colon = line.find(": ");
+    if (line.starts_with("model name") && colon != std::string::npos) return line.substr(colon + 2);
+  }
+  utsname name = {};
+  return uname(&name) == 0 ? name.machine : "";
+}
+
+const exporters::Exporter& ExporterOf(const std::string& kind) {
+  for (const exporters::Exporter& exporter : exporters::AllExporters()) {
+    if (exporter.kind == kind) return exporter;
+  }
+  throw InputError("--emit: there is no '" + kind + "' (see qualm list exporters)");
+}
+
+void WriteInto(const fs::path& folder, const NamedTexts& files) {
+  for (const auto& [name, text] : files) {
+    MakeFolder("--output", (folder / name).parent_path().string());
+    WriteTextFile((folder / name).string(), text);
+  }
+}
+
+// What a case without a failure is shown as: an answer that is right.
+Finding RightAnswer(const Case& c) {
+  return {c, c.property.empty() ? "matches_exact" : c.property,
+          c.observed ? c.observed->by : "nobody", Verdict::Passed()};
+}
+
+}  // namespace
+
+void AddEmitOptions(CLI::App& app, CommonOptions& options, const std::string& without) {
+  app.add_option("--emit", options.emit,
+                 "write the case as KIND, to run without qualm (see qualm list exporters)")
+      ->type_name("KIND")
+      ->check(NotEmpty);
+  app.add_option("-o,--output", options.output,
+                 without + "what --emit makes goes to this file or folder (default: stdout)")
+      ->type_name("PATH")
+      ->check(NotEmpty);
+  if (without.empty()) {
+    app.parse_complete_callback([&options] {
+      if (options.emit.empty() && !options.output.empty())
+        throw InputError("--output: is for --emit, expected --emit KIND too");
+    });
+  }
+}
+
+void RequireEmittable(const CommonOptions& options, const std::vector<std::string>& read) {
+  if (options.emit.empty()) return RequireWritable(options, {{"--output", options.output}}, read);
+  const exporters::Exporter& exporter = ExporterOf(options.emit);
+  if (!options.output.empty() && exporter.folder) {
+    std::error_code error;
+    if (fs::exists(options.output, error) && !fs::is_empty(options.output, error))
+      throw InputError("--output: " + options.output + ": is not empty, expected a new folder");
+    RequireFolder("--output", options.output);
+    return RequireWritable(options, {}, read);
+  }
+  if (options.output.empty() && exporter.folder)
+    throw InputError("--emit: " + options.emit + " is a folder, expected -o FOLDER too");
+  if (options.output.empty() && (options.json == "-" || options.junit == "-"))
+    throw InputError("--emit: stdout takes one document, expected -o FILE or a file for --json");
+  RequireWritable(options, {{"--output", options.output}}, read);
+}
+
+void Emit(const CommonOptions& options, Case c, Subject* subject, const Finding* found) {
+  if (options.emit.empty()) return;
+  exporters::Environment environment{.qualm = QUALM_VERSION, .processor = Processor()};
+  if (subject != nullptr) {
+    environment.command =
+        "qualm explain case.json --subject " + ShellWord(std::string(subject->name()));
+    environment.library = subject->Version();
+    environment.instruction_set = subject->InstructionSet();
+    const Outcome outcome = subject->Run(c, RunContext{});
+    if (outcome.ok()) {
+      const std::string version = subject->Version().empty() ? "" : " " + subject->Version();
+      c.observed = Observed{std::string(subject->name()) + version, outcome.y};
+    }
+  }
+  const NamedTexts files =
+      exporters::Export(options.emit, c, found ? *found : RightAnswer(c), environment);
+  if (ExporterOf(options.emit).folder) {
+    WriteInto(options.output, files);
+  } else if (options.output.empty()) {
+    Out(files.front().second);
+  } else {
+    WriteTextFile(options.output, files.front().second);
+  }
+}
+
+}  // namespace qualm::tools

@@ -3,13 +3,12 @@
 // subtract, sb is minus the scale of b; the proof does not use its sign. How the rounding is
 // decided, with [lo, hi] the bounds of RNE(v), the code before the zero point is added:
 //
-// 1. float32. ma = RN(sa/sy), mb likewise, t = da*ma + db*mb, fused or not: the error is below
-//    2^-24*(2|da*ma| + 2|db*mb| + |t|)*(1 + 2^-20) < E = 2^-22*(max|da|*ma + max|db|*|mb|), a
-//    constant of the call. n = RNE(t), by adding and subtracting 1.5*2^23, is RNE(v) if |t - n| <=
-//    1/2 - E; where |t| > 2^22, n may be wrong but lies outside [lo, hi] on the right side, as v
-//    does. Where sa/sy and sb/sy are floats and every partial sum is one too, t is v and E is 0,
-//    and n is right without a test: t + 1.5*2^23 is rounded once, half to even.
-// 2. Vectors with an element next to a tie: t in double, with an error bound e for each element as
+// 1. float32, in streams (code_stream-inl.h): ma = RN(sa/sy), mb likewise, v = a*ma + b*mb + c, the
+//    zero points in c. "Exact" where sa/sy and sb/sy are floats and so is every partial sum. Else
+//    "nearly": t = fma(a, ma, fma(b, mb, origin + c)), and GridFor adds up the errors of ma, mb, of
+//    the constant and of each rounding. The window around a tie where t does not decide is the
+//    next power of two; the constant moves it up by half of it, so that it begins at fraction 0.
+// 2. Blocks with an element next to a tie: t in double, with an error bound e for each element as
 //    in rescale.cc: v lies in [t - e, t + e], e = 2^-49*(|da*ma| + |db*mb|). If both ends round to
 //    the same code, v does too.
 // 3. Where they round to n and n + 1: p = sa*da, q = sb*db and h = (n + 1/2)*sy are exact doubles
@@ -30,6 +29,7 @@
 #define HWY_TARGET_INCLUDE "kernels/add.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
+#include "kernels/common/code_stream-inl.h"
 #include "kernels/common/dispatch.h"
 #include "kernels/common/vectors-inl.h"
 
@@ -48,9 +48,10 @@ struct AddPlan {
   float a_multiplier32 = 1, b_multiplier32 = 1;
   int64_t lo = 0, hi = 0;
   int64_t y_zero = 0;
-  bool use_float32 = false;
-  float margin32 = 0;        // 1/2 - E; > 1/2 where t is exact
-  bool exact_terms = false;  // step 3 is possible
+  bool streams = false;         // step 1 is possible,
+  bool exact_in_float = false;  // and exact
+  bool exact_terms = false;     // step 3 is possible
+  UnsignedCodes codes;          // of y, if it streams
 };
 
 // The code of one pair of (shifted) codes, by steps 2 and 4.
@@ -85,9 +86,6 @@ namespace HWY_NAMESPACE {
 namespace {
 namespace hn = hwy::HWY_NAMESPACE;
 
-using DF = hn::ScalableTag<float>;
-using DFInt = hn::RebindToSigned<DF>;
-using DFCode = hn::Rebind<uint8_t, DF>;
 using DD = hn::ScalableTag<double>;
 using DDInt = hn::Rebind<int32_t, DD>;
 using DDCode = hn::Rebind<uint8_t, DD>;
@@ -153,48 +151,83 @@ HWY_INLINE void AddDoubles(const AddPlan& plan, const uint8_t* a, const uint8_t*
   StoreSome(hn::TruncateTo(dc, hn::BitCast(du, code)), dc, y, n);
 }
 
-// Step 1, and steps 2 to 4 for vectors that need them.
-void AddRow(const AddPlan& plan, const uint8_t* a, const uint8_t* b, size_t count, uint8_t* y) {
-  const auto by_doubles = [&](size_t first, size_t some) HWY_ATTR {
-    ForEachVector(DD(), some, [&](size_t i, size_t n) HWY_ATTR {
-      AddDoubles(plan, a + first + i, b + first + i, n, y + first + i);
-    });
-  };
-  if (!plan.use_float32) return by_doubles(0, count);
-  const DF df;
-  const DFInt di;
-  const DFCode dc;
-  const hn::RebindToUnsigned<DF> du;
-  const auto flip = hn::Set(dc, plan.flip);
-  const auto a_zero = hn::Set(df, static_cast<float>(plan.a_zero));
-  const auto b_zero = hn::Set(df, static_cast<float>(plan.b_zero));
-  const auto ma = hn::Set(df, plan.a_multiplier32);
-  const auto mb = hn::Set(df, plan.b_multiplier32);
-  const auto magic = hn::Set(df, kInteger32);
-  const auto margin = hn::Set(df, plan.margin32);
-  const auto lo = hn::Set(df, kInteger32 + static_cast<float>(plan.lo));
-  const auto hi = hn::Set(df, kInteger32 + static_cast<float>(plan.hi));
-  const auto y_zero = hn::Set(df, static_cast<float>(plan.y_zero));
-  ForEachVector(df, count, [&](size_t i, size_t n) HWY_ATTR {
-    const auto a_code = hn::PromoteTo(di, hn::Xor(LoadSome(dc, a + i, n), flip));
-    const auto b_code = hn::PromoteTo(di, hn::Xor(LoadSome(dc, b + i, n), flip));
-    const auto da = hn::Sub(hn::ConvertTo(df, a_code), a_zero);
-    const auto db = hn::Sub(hn::ConvertTo(df, b_code), b_zero);
-    const auto t = hn::MulAdd(da, ma, hn::Mul(db, mb));
-    const auto rounded = hn::Add(t, magic);
-    const auto distance = hn::Abs(hn::Sub(t, hn::Sub(rounded, magic)));
-    if (HWY_UNLIKELY(!hn::AllFalse(df, hn::Gt(distance, margin)))) {
-      return by_doubles(i, n);
+// How "nearly" adds: the constant, in units of kGridScale, and the fractions that decide.
+struct Grid {
+  bool possible = false;
+  float origin = 0;
+  int32_t fraction_mask = 0;
+};
+Grid GridFor(const AddPlan& plan) {
+  constexpr double kHalfUlp = 0x1p-24;
+  constexpr double kLargest = 256;  // of a code
+  const double a_zero = static_cast<double>(plan.a_zero - plan.flip) * plan.a_multiplier;
+  const double b_zero = static_cast<double>(plan.b_zero - plan.flip) * plan.b_multiplier;
+  const double origin = double{kGridStart} + plan.codes.zero_point + 0.5 - a_zero - b_zero;
+  const double a_part = kLargest * plan.a_multiplier;
+  const double b_part = kLargest * std::fabs(plan.b_multiplier);
+  const double inner = std::fabs(origin) + b_part + 1;
+  double error = kLargest * std::fabs(plan.a_multiplier - plan.a_multiplier32) +
+                 kLargest * std::fabs(plan.b_multiplier - plan.b_multiplier32) + kHalfUlp * inner +
+                 0x1p-50 * (std::fabs(a_zero) + std::fabs(b_zero) + a_part + inner);
+  if (!HWY_NATIVE_FMA) error += kHalfUlp * (a_part + b_part);
+  for (int bits = 0; bits < kFraction - 3; ++bits) {
+    const double half_window = kGridStep * static_cast<double>(1 << bits);
+    const auto rounded = static_cast<float>(origin + half_window);
+    // The last rounding is that to the grid.
+    const double off = std::fabs(rounded - (origin + half_window)) + error + kGridStep / 2;
+    if (off * 1.0001 < half_window) {
+      return {true, rounded * kGridScale, kFractionMask & -(2 << bits)};
     }
-    const auto code = hn::Add(hn::Min(hn::Max(rounded, lo), hi), y_zero);
-    StoreSome(hn::TruncateTo(dc, hn::BitCast(du, code)), dc, y + i, n);
-  });
+  }
+  return {};
+}
+
+void AddByDoubles(const AddPlan& plan, const uint8_t* a, const uint8_t* b, size_t count,
+                  uint8_t* y) {
+  ForEachVector(DD(), count,
+                [&](size_t i, size_t n) HWY_ATTR { AddDoubles(plan, a + i, b + i, n, y + i); });
+}
+
+// Codes of type T.
+template <typename T, bool kExact>
+void AddStream(const AddPlan& plan, const Grid& grid, const uint8_t* a, const uint8_t* b,
+               size_t count, uint8_t* y) {
+  const StreamD df;
+  const StreamInt di;
+  const hn::Rebind<T, StreamD> dc;
+  const auto load = [&](const uint8_t* codes, size_t n) HWY_ATTR {
+    const auto some = LoadSome(dc, reinterpret_cast<const T*>(codes), n);
+    return hn::ConvertTo(df, hn::PromoteTo(di, some));
+  };
+  const float scale = kExact ? 1.0f : kGridScale;
+  const StreamV ma = hn::Set(df, plan.a_multiplier32 * scale);
+  const StreamV mb = hn::Set(df, plan.b_multiplier32 * scale);
+  const double zero = static_cast<double>(plan.a_zero - plan.flip) * plan.a_multiplier +
+                      static_cast<double>(plan.b_zero - plan.flip) * plan.b_multiplier;
+  const StreamV constant = hn::Set(df, kExact ? static_cast<float>(-zero) : grid.origin);
+  const StreamV magic = hn::Set(df, kInteger32);
+  StreamCodes<kExact, false>(
+      plan.codes, grid.fraction_mask, count, y,
+      [&](size_t i, size_t n) HWY_ATTR {
+        const StreamV t = hn::MulAdd(load(a + i, n), ma, hn::MulAdd(load(b + i, n), mb, constant));
+        return kExact ? hn::Add(t, magic) : t;
+      },
+      [&](size_t i, size_t n) HWY_ATTR { AddByDoubles(plan, a + i, b + i, n, y + i); });
+}
+
+template <typename T>
+void AddRow(const AddPlan& plan, const uint8_t* a, const uint8_t* b, size_t count, uint8_t* y) {
+  if (!plan.streams) return AddByDoubles(plan, a, b, count, y);
+  if (plan.exact_in_float) return AddStream<T, true>(plan, {}, a, b, count, y);
+  const Grid grid = GridFor(plan);
+  grid.possible ? AddStream<T, false>(plan, grid, a, b, count, y)
+                : AddByDoubles(plan, a, b, count, y);
 }
 
 }  // namespace
 
 void AddCodes(const AddPlan& plan, const uint8_t* a, const uint8_t* b, size_t count, uint8_t* y) {
-  AddRow(plan, a, b, count, y);
+  plan.flip != 0 ? AddRow<int8_t>(plan, a, b, count, y) : AddRow<uint8_t>(plan, a, b, count, y);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -208,9 +241,9 @@ namespace {
 
 HWY_EXPORT(AddCodes);
 
-// Whether da*ma, db*mb and their sum are floats exactly, for all codes: the multipliers are, and
-// the sums are multiples of one power of two, below 2^24 times it.
-bool IsExactInFloat(const AddPlan& plan, double a_most, double b_most) {
+// Whether the multipliers and all sums of a*ma, b*mb, za*ma and zb*mb are floats exactly, for all
+// codes: the sums are multiples of one power of two, at most 2^24 times it.
+bool IsExactInFloat(const AddPlan& plan) {
   const auto is_quotient = [&](float scale, float multiplier) {
     return static_cast<double>(multiplier) * static_cast<double>(plan.y_scale) ==
            static_cast<double>(scale);
@@ -224,7 +257,10 @@ bool IsExactInFloat(const AddPlan& plan, double a_most, double b_most) {
   const int a_unit = ma.exponent + std::countr_zero(static_cast<uint64_t>(ma.mantissa));
   const int b_unit = mb.exponent + std::countr_zero(static_cast<uint64_t>(mb.mantissa));
   const double unit = std::ldexp(1.0, std::min(a_unit, b_unit));
-  return a_most * plan.a_multiplier32 + b_most * std::fabs(plan.b_multiplier32) <= 0x1p24 * unit;
+  const auto most = [](int64_t zero) { return static_cast<double>(256 + std::abs(zero)); };
+  return most(plan.a_zero) * plan.a_multiplier32 +
+             most(plan.b_zero) * std::fabs(plan.b_multiplier32) <=
+         0x1p24 * unit;
 }
 
 // b_sign is 1 to add, -1 to subtract.
@@ -252,23 +288,14 @@ AddPlan MakePlan(const Quantization& a_q, const Quantization& b_q, float b_sign,
   plan.exact_terms = a_most < 0x1p29 && b_most < 0x1p29 && inside(1 << 26);
 
   // Multipliers whose products with codes neither overflow nor underflow; exact differences.
-  const auto moderate = [](double m) { return m >= 0x1p-60 && m <= 0x1p60; };
-  const double b_multiplier = std::fabs(plan.b_multiplier);
-  if (a_most >= 0x1p20 || b_most >= 0x1p20 || !inside(1 << 20) || !moderate(plan.a_multiplier) ||
-      !moderate(b_multiplier)) {
-    return plan;
-  }
+  const auto moderate = [](double m) { return m >= 0x1p-50 && m <= 0x1p50; };
+  plan.streams = a_most < 0x1p20 && b_most < 0x1p20 && IsStreamable(bounds, y_q.zero_point) &&
+                 moderate(plan.a_multiplier) && moderate(std::fabs(plan.b_multiplier));
+  if (!plan.streams) return plan;
+  plan.codes = ToUnsignedCodes(bounds, y_q.zero_point);
   plan.a_multiplier32 = static_cast<float>(plan.a_multiplier);
   plan.b_multiplier32 = static_cast<float>(plan.b_multiplier);
-  const double error = 0x1p-22 * (a_most * plan.a_multiplier + b_most * b_multiplier);
-  if (IsExactInFloat(plan, a_most, b_most)) {
-    plan.use_float32 = true;
-    plan.margin32 = HUGE_VALF;
-  } else if (error <= 0.0625) {
-    plan.use_float32 = true;
-    // Rounded down: it is compared with an exact difference.
-    plan.margin32 = std::nextafter(static_cast<float>(0.5 - error), 0.0f);
-  }
+  plan.exact_in_float = IsExactInFloat(plan);
   return plan;
 }
 

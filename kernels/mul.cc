@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// y = clamp(RNE(sa*sb*(a - za)*(b - zb) / sy) + zy): integer products, then a requantization with
-// the multiplier sa*sb/sy (rescale.h). Zero points so large that products leave int32 take exact
-// integers, element by element.
+// y = clamp(RNE(sa*sb*(a - za)*(b - zb) / sy) + zy): integer products p = (a - za)*(b - zb), then a
+// requantization with the multiplier sa*sb/sy (rescale.h).
+//
+// Where products fit 24 bits, float32 has them exactly, and the codes are a stream
+// (code_stream-inl.h): "exact" where the multiplier is a float m, because fma(p, m, 1.5*2^23)
+// rounds once, else "nearly", with the error bound of rescale.cc. Without fusion m must be a power
+// of two to be exact. Blocks with an element next to a tie, and other zero points, write int32
+// products and requantize them; products that leave int32 take exact integers, element by element.
 #include <algorithm>
 
 #include "kernels/binary.h"
@@ -14,7 +19,23 @@
 #define HWY_TARGET_INCLUDE "kernels/mul.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
+#include "kernels/common/code_stream-inl.h"
 #include "kernels/common/dispatch.h"
+
+#ifndef QUALM_KERNELS_MUL_FACTORS_
+#define QUALM_KERNELS_MUL_FACTORS_
+namespace qualm::kernels::internal {
+namespace {
+
+// Codes are read as unsigned: s8 codes and their zero points are shifted by 128.
+struct Factors {
+  uint8_t flip = 0;  // 0x80 for s8
+  int64_t a_zero = 0, b_zero = 0;
+};
+
+}  // namespace
+}  // namespace qualm::kernels::internal
+#endif
 
 HWY_BEFORE_NAMESPACE();
 namespace qualm::kernels::internal {
@@ -23,8 +44,11 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 // products[i] = (a[i]^flip - a_zero) * (b[i]^flip - b_zero), which fit int32. `products` has room
 // for whole vectors; of a and b nothing beyond count is read.
-void ProductsOfCodes(const uint8_t* a, const uint8_t* b, size_t count, uint8_t flip, int32_t a_zero,
-                     int32_t b_zero, int32_t* HWY_RESTRICT products) {
+void ProductsOfCodes(const uint8_t* a, const uint8_t* b, size_t count, const Factors& factors,
+                     int32_t* HWY_RESTRICT products) {
+  const uint8_t flip = factors.flip;
+  const auto a_zero = static_cast<int32_t>(factors.a_zero);
+  const auto b_zero = static_cast<int32_t>(factors.b_zero);
   const hn::ScalableTag<int32_t> di;
   const hn::Rebind<uint8_t, decltype(di)> dc;
   const size_t lanes = hn::Lanes(di);
@@ -44,6 +68,63 @@ void ProductsOfCodes(const uint8_t* a, const uint8_t* b, size_t count, uint8_t f
   }
 }
 
+void CodesOfProducts(const Rescale& rescale, const uint8_t* a, const uint8_t* b, size_t count,
+                     const Factors& factors, bool near_ties, uint8_t* y) {
+  constexpr size_t kChunk = 1024;  // a multiple of every vector's lanes
+  int32_t products[kChunk];
+  for (size_t i = 0; i < count; i += kChunk) {
+    const size_t n = HWY_MIN(kChunk, count - i);
+    ProductsOfCodes(a + i, b + i, n, factors, products);
+    near_ties ? rescale.CodesNearTies(products, n, y + i)
+              : rescale.CodesFromSums(products, 0, n, y + i);
+  }
+}
+
+// Codes of type T, products of at most 24 bits.
+template <typename T, bool kExact>
+void MulStream(const Rescale& rescale, const uint8_t* a, const uint8_t* b, size_t count,
+               const Factors& factors, uint8_t* y) {
+  const StreamD df;
+  const StreamInt di;
+  const hn::Rebind<T, StreamD> dc;
+  const auto difference = [&](const uint8_t* codes, size_t n, StreamV zero) HWY_ATTR {
+    const auto some = LoadSome(dc, reinterpret_cast<const T*>(codes), n);
+    return hn::Sub(hn::ConvertTo(df, hn::PromoteTo(di, some)), zero);
+  };
+  const StreamV a_zero = hn::Set(df, static_cast<float>(factors.a_zero - factors.flip));
+  const StreamV b_zero = hn::Set(df, static_cast<float>(factors.b_zero - factors.flip));
+  const UnsignedCodes to = rescale.plan().codes;
+  const StreamV m = hn::Set(df, rescale.plan().multiplier32[0] * (kExact ? 1.0f : kGridScale));
+  const StreamV origin = hn::Set(df, kExact ? kInteger32 : GridOrigin(to));
+  StreamCodes<kExact, false>(
+      to, kFractionMask, count, y,
+      [&](size_t i, size_t n) HWY_ATTR {
+        return hn::MulAdd(hn::Mul(difference(a + i, n, a_zero), difference(b + i, n, b_zero)), m,
+                          origin);
+      },
+      [&](size_t i, size_t n)
+          HWY_ATTR { CodesOfProducts(rescale, a + i, b + i, n, factors, true, y + i); });
+}
+
+template <typename T>
+void MulRow(const Rescale& rescale, bool exact, const uint8_t* a, const uint8_t* b, size_t count,
+            const Factors& factors, uint8_t* y) {
+  exact ? MulStream<T, true>(rescale, a, b, count, factors, y)
+        : MulStream<T, false>(rescale, a, b, count, factors, y);
+}
+
+// Products fit int32.
+void MulCodes(const Rescale& rescale, const uint8_t* a, const uint8_t* b, size_t count,
+              const Factors& factors, bool fits_float, uint8_t* y) {
+  const Rescale::Plan& plan = rescale.plan();
+  if (!fits_float || !plan.streams) {
+    return CodesOfProducts(rescale, a, b, count, factors, false, y);
+  }
+  const bool exact = plan.path == RescalePath::kFloat32 && (HWY_NATIVE_FMA || plan.power_of_two);
+  factors.flip != 0 ? MulRow<int8_t>(rescale, exact, a, b, count, factors, y)
+                    : MulRow<uint8_t>(rescale, exact, a, b, count, factors, y);
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace qualm::kernels::internal
 HWY_AFTER_NAMESPACE();
@@ -53,7 +134,7 @@ namespace qualm::kernels {
 namespace internal {
 namespace {
 
-HWY_EXPORT(ProductsOfCodes);
+HWY_EXPORT(MulCodes);
 
 // Not inlined: else the compiler may move arithmetic in front of ScopedFpEnvironment.
 HWY_NOINLINE void RunMul(const ConstMatrix& a, const Quantization& a_q, const ConstMatrix& b,
@@ -62,31 +143,23 @@ HWY_NOINLINE void RunMul(const ConstMatrix& a, const Quantization& a_q, const Co
   const Multiplier multiplier{a_q.scale, b_q.scale, y_q.scale};
   const Rescale rescale({&multiplier, 1}, {}, y_q.zero_point,
                         OutputBounds(y.type, range, y_q.zero_point));
-  // Codes are read as unsigned: s8 codes and their zero points are shifted by 128.
   const uint8_t flip = a.type == ElementType::kS8 ? 0x80 : 0;
   const int64_t a_zero = int64_t{a_q.zero_point} + flip;
   const int64_t b_zero = int64_t{b_q.zero_point} + flip;
   // Each factor below 2^33.
-  const bool fits =
-      static_cast<__int128>(LargestDifference(a_zero)) * LargestDifference(b_zero) <= INT32_MAX &&
-      std::max(std::abs(a_zero), std::abs(b_zero)) <= INT32_MAX;
+  const __int128 most =
+      static_cast<__int128>(LargestDifference(a_zero)) * LargestDifference(b_zero);
+  const bool fits = most <= INT32_MAX && std::max(std::abs(a_zero), std::abs(b_zero)) <= INT32_MAX;
   ForEachRowOfTwo(a, b, y, [&](const uint8_t* pa, const uint8_t* pb, size_t count, uint8_t* py) {
-    if (!fits) {
-      for (size_t i = 0; i < count; ++i) {
-        const __int128 da = (pa[i] ^ flip) - a_zero;
-        const __int128 db = (pb[i] ^ flip) - b_zero;
-        py[i] = static_cast<uint8_t>(rescale.CodeFromSum(da * db, 0));
-      }
+    if (fits) {
+      QUALM_DISPATCH(MulCodes)
+      (rescale, pa, pb, count, {flip, a_zero, b_zero}, most <= 1 << 24, py);
       return;
     }
-    constexpr size_t kChunk = 1024;  // a multiple of every vector's lanes
-    int32_t products[kChunk];
-    for (size_t i = 0; i < count; i += kChunk) {
-      const size_t n = std::min(kChunk, count - i);
-      QUALM_DISPATCH(ProductsOfCodes)
-      (pa + i, pb + i, n, flip, static_cast<int32_t>(a_zero), static_cast<int32_t>(b_zero),
-       products);
-      rescale.CodesFromSums(products, 0, n, py + i);
+    for (size_t i = 0; i < count; ++i) {
+      const __int128 da = (pa[i] ^ flip) - a_zero;
+      const __int128 db = (pb[i] ^ flip) - b_zero;
+      py[i] = static_cast<uint8_t>(rescale.CodeFromSum(da * db, 0));
     }
   });
 }

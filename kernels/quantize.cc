@@ -14,10 +14,20 @@
 // to even: the code. Beyond 2^16 all steps are still monotone, infinities included, so the clamp to
 // at most +-2^15 gives the right bound. Nothing underflows: |x| * RN(1/s) >= 2^-149 * 2^-128.
 //
+// One scale s, 2^-60 <= s <= 2^40, whose zero point is one of its codes, takes float32 instead: the
+// streams of code_stream-inl.h. Powers of two are "exact": x * RN(1/s) is x/s. Others are "nearly":
+// RN(1/s) is off by 2^-24 of the value, |x/s| <= 255.5 next to a code, and so is the product where
+// it is not fused: together less than half a step of the grid. Next to a tie h = n - 1/2, where n
+// is the code of the stream without the zero point, the code is n or n - 1. The fused x - h*s has
+// the sign of x/s - h, because h*s is not rounded: below 0, or 0 and n odd, it is n - 1. The same
+// holds for all elements of the block: x - h*s > 0 where x is not next to a tie. Blocks with a NaN,
+// and all where nothing is fused, go the way of double.
+//
 // Where a zero point puts the bounds beyond 2^15: double(x)/double(s), rounded up and down by its
 // error, and an exact comparison where the two ends disagree, element by element.
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <vector>
 
@@ -30,6 +40,7 @@
 #define HWY_TARGET_INCLUDE "kernels/quantize.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
+#include "kernels/common/code_stream-inl.h"
 #include "kernels/common/dispatch.h"
 #include "kernels/common/vectors-inl.h"
 
@@ -47,6 +58,10 @@ struct QuantizePlan {
   const double* hi = nullptr;
   const double* zero_point = nullptr;
   bool per_column = false;
+  bool streams = false;
+  bool power_of_two = false;
+  float scale = 1;  // if it streams
+  UnsignedCodes codes;
 };
 
 }  // namespace
@@ -103,10 +118,73 @@ void Row(const QuantizePlan& plan, const float* x, size_t count, uint8_t* y) {
   }
 }
 
+#if HWY_NATIVE_FMA && HWY_TARGET != HWY_SCALAR
+
+// The codes of a stream that may be next to ties. A few elements more than whole blocks, and blocks
+// with a NaN, take double.
+void CodesNextToTies(const QuantizePlan& plan, const float* x, size_t count, uint8_t* y) {
+  const StreamD df;
+  const StreamInt di;
+  const size_t lanes = hn::Lanes(df);
+  const UnsignedCodes to = plan.codes;
+  const StreamV inverse = hn::Set(df, 1.0f / plan.scale * kGridScale);
+  const StreamV scale = hn::Set(df, plan.scale / kGridScale);
+  const StreamV origin = hn::Set(df, GridOrigin(to));
+  const auto fraction = hn::Set(di, kFractionMask);
+  const auto one = hn::Set(di, 1 << kFraction);
+  const auto odd_zero = hn::Set(di, to.zero_point << kFraction);
+  const auto code = [&](StreamV v) HWY_ATTR {
+    const auto t = hn::BitCast(di, hn::MulAdd(v, inverse, origin));
+    const auto above = hn::AndNot(fraction, t);
+    const StreamV h = hn::Sub(hn::BitCast(df, above), origin);
+    const auto side = hn::BitCast(di, hn::NegMulAdd(h, scale, v));
+    // Below 0, or 0 and n odd: what is above 0 is at least 2^23 as an integer.
+    const auto limit = hn::And(hn::Xor(t, odd_zero), one);
+    const auto lower = hn::MaskedSubOr(above, hn::Lt(side, limit), above, one);
+    return hn::ShiftRight<kFraction>(lower);
+  };
+  size_t i = 0;
+  for (; i + 4 * lanes <= count; i += 4 * lanes) {
+    const StreamV a = hn::LoadU(df, x + i);
+    const StreamV b = hn::LoadU(df, x + i + lanes);
+    const StreamV c = hn::LoadU(df, x + i + 2 * lanes);
+    const StreamV d = hn::LoadU(df, x + i + 3 * lanes);
+    if (HWY_LIKELY(hn::AllFalse(df, hn::Or(hn::IsEitherNaN(a, b), hn::IsEitherNaN(c, d))))) {
+      hn::StoreU(Finish<false>(to, code(a), code(b), code(c), code(d)),
+                 hn::Repartition<uint8_t, StreamD>(), y + i);
+    } else {
+      Row<false>(plan, x + i, 4 * lanes, y + i);
+    }
+  }
+  Row<false>(plan, x + i, count - i, y + i);
+}
+
+#endif
+
+template <bool kExact>
+void Stream(const QuantizePlan& plan, const float* x, size_t count, uint8_t* y) {
+  const StreamD df;
+  const StreamV inverse = hn::Set(df, 1.0f / plan.scale * (kExact ? 1.0f : kGridScale));
+  const StreamV origin = hn::Set(df, kExact ? kInteger32 : GridOrigin(plan.codes));
+  StreamCodes<kExact, true>(
+      plan.codes, kFractionMask, count, y,
+      [&](size_t i, size_t n)
+          HWY_ATTR { return hn::MulAdd(LoadSome(df, x + i, n), inverse, origin); },
+      [&](size_t i, size_t n) HWY_ATTR {
+#if HWY_NATIVE_FMA && HWY_TARGET != HWY_SCALAR
+        CodesNextToTies(plan, x + i, n, y + i);
+#else
+        Row<false>(plan, x + i, n, y + i);
+#endif
+      });
+}
+
 }  // namespace
 
 void QuantizeRow(const QuantizePlan& plan, const float* x, size_t count, uint8_t* y) {
-  plan.per_column ? Row<true>(plan, x, count, y) : Row<false>(plan, x, count, y);
+  if (plan.per_column) return Row<true>(plan, x, count, y);
+  if (!plan.streams) return Row<false>(plan, x, count, y);
+  plan.power_of_two ? Stream<true>(plan, x, count, y) : Stream<false>(plan, x, count, y);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -156,16 +234,22 @@ HWY_NOINLINE void Run(const ConstMatrix& x, std::span<const float> scale,
   std::array<double, 4> one{};  // so that one scale for all needs no memory
   std::vector<double> many(per_column ? 4 * parameters : 0);
   double* const lists = per_column ? many.data() : one.data();
-  const QuantizePlan plan{lists, lists + parameters, lists + 2 * parameters, lists + 3 * parameters,
-                          per_column};
+  QuantizePlan plan{lists, lists + parameters, lists + 2 * parameters, lists + 3 * parameters,
+                    per_column};
   const auto scale_of = [&](size_t j) { return scale[scale.size() == 1 ? 0 : j]; };
   const auto zero_point_of = [&](size_t j) { return zero_point[zero_point.size() == 1 ? 0 : j]; };
+  const Bounds bounds = OutputBounds(y.type, range, zero_point[0]);
+  plan.streams = !per_column && scale[0] >= 0x1p-60f && scale[0] <= 0x1p40f &&
+                 IsStreamable(bounds, zero_point[0]);
+  plan.power_of_two = (std::bit_cast<uint32_t>(scale[0]) & 0x7FFFFF) == 0;
+  plan.scale = scale[0];
+  plan.codes = ToUnsignedCodes(bounds, zero_point[0]);
   bool fast = true;
   for (size_t j = 0; j < parameters; ++j) {
     const int32_t z = zero_point_of(j);
-    const Bounds bounds = OutputBounds(y.type, range, z);
-    const int64_t lo = int64_t{bounds.lo} - z;
-    const int64_t hi = int64_t{bounds.hi} - z;
+    const Bounds of_column = OutputBounds(y.type, range, z);
+    const int64_t lo = int64_t{of_column.lo} - z;
+    const int64_t hi = int64_t{of_column.hi} - z;
     fast = fast && lo >= -kWidestFastBound && hi <= kWidestFastBound;
     lists[j] = 1.0 / static_cast<double>(scale_of(j));
     lists[j + parameters] = kInteger64 + static_cast<double>(lo);

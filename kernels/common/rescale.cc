@@ -27,6 +27,15 @@
 //   are close (Sterbenz), and the sign of RN((p - h*c) + r) is the sign of (v - h)*c. Elsewhere by
 //   ExactSum, one element at a time. Nothing underflows: u is 0 or at least 2^-479, and all
 //   magnitudes are below 2^535.
+// Streams, of one multiplier m without a bias: code_stream-inl.h. "Exact" where kFloat32 is, or the
+//   product is exact because m is a power of two. Else "nearly": RN(m) and the conversion of S to
+//   float32 are each off by 2^-24 of the value. Next to a code that is |v| <= 255.5, together less
+//   than 2^-15, half a step of the grid with fusion; without fusion the product is off by as much
+//   as m, which is less than half a step of the coarser grid. Near ties a block takes doubles: t =
+//   S*RN(a/c) + 1.5*2^16 + 1/2 is rounded to a grid of 2^-36, and adding 1.5*2^52 - 1.5*2^16 - 1/2
+//   rounds to an integer, half to even. The error of S*RN(a/c) is below 2^-51*256, so a tie is hit
+//   exactly. What else hits it may lie on either side: such blocks take one of the paths above,
+//   unless no v is as close to a tie without being one (DistanceFromTies).
 // Floats: the same interval for S*a + b, both ends converted to float32; the conversion from double
 //   is monotone and rounds once, denormals included. a is a product of two float32 too.
 #include "kernels/common/rescale.h"
@@ -40,6 +49,7 @@
 #define HWY_TARGET_INCLUDE "kernels/common/rescale.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
+#include "kernels/common/code_stream-inl.h"
 #include "kernels/common/dispatch.h"
 #include "kernels/common/vectors-inl.h"
 
@@ -48,6 +58,8 @@
 namespace qualm::kernels::internal {
 namespace {
 constexpr double kError = 0x1p-49;
+constexpr double kTieGrid = 0x1.8p16;  // spacing 2^-36
+constexpr uint64_t kTieFraction = (uint64_t{1} << 36) - 1;
 }  // namespace
 }  // namespace qualm::kernels::internal
 #endif
@@ -158,7 +170,8 @@ void CodesInterval(const Rescale& rescale, const int32_t* sums, size_t first, si
   });
 }
 
-void Codes(const Rescale& rescale, const int32_t* sums, size_t first, size_t count, uint8_t* y) {
+HWY_INLINE void CodesOfVectors(const Rescale& rescale, const int32_t* sums, size_t first,
+                               size_t count, uint8_t* y) {
   const Plan& plan = rescale.plan();
 #if HWY_NATIVE_FMA
   if (plan.path == RescalePath::kFloat32) return CodesFloat32(plan, sums, first, count, y);
@@ -167,6 +180,73 @@ void Codes(const Rescale& rescale, const int32_t* sums, size_t first, size_t cou
   if (plan.short_multiplier) return CodesFloat64(plan, sums, first, count, y);
 #endif
   return CodesInterval(rescale, sums, first, count, y);
+}
+
+// Of a stream, next to ties.
+void CodesNearTies(const Rescale& rescale, const int32_t* sums, size_t count, uint8_t* y) {
+  size_t i = 0;
+#if HWY_TARGET != HWY_SCALAR
+  const Plan& plan = rescale.plan();
+  const DD dd;
+  const DDSum di_half;
+  const DFSum di;
+  const hn::RebindToUnsigned<DD> du;
+  const size_t half = hn::Lanes(dd);
+  const size_t block = 8 * half;
+  const UnsignedCodes to = plan.codes;
+  const VD m = hn::Set(dd, plan.multiplier[0]);
+  const VD origin = hn::Set(dd, kTieGrid + 0.5);
+  const VD to_integer = hn::Set(dd, kInteger64 - kTieGrid - 0.5);
+  const auto fraction = hn::Set(du, kTieFraction);
+  const bool ties_are_exact = rescale.DistanceFromTies() > 0x1p-36;
+  // Low halves hold sums below 2^31.
+  for (; i + block <= count && plan.multiplier[0] < 0.99; i += block) {
+    auto undecided = hn::MaskFalse(du);
+    const auto rounded = [&](size_t k) HWY_ATTR {
+      const VD sum = hn::PromoteTo(dd, hn::LoadU(di_half, sums + i + k * half));
+      const VD t = hn::MulAdd(sum, m, origin);
+      const auto bits = hn::And(hn::BitCast(du, t), fraction);
+      undecided = hn::Or(undecided, hn::Eq(bits, hn::Zero(du)));
+      return hn::BitCast(di, hn::Add(t, to_integer));
+    };
+    const auto codes = [&](size_t k) HWY_ATTR {
+      const auto lower = rounded(k);
+      return hn::ConcatEven(di, rounded(k + 1), lower);
+    };
+    const auto a = codes(0);
+    const auto b = codes(2);
+    const auto c = codes(4);
+    const auto d = codes(6);
+    if (HWY_LIKELY(ties_are_exact || hn::AllFalse(du, undecided))) {
+      hn::StoreU(Finish<true>(to, a, b, c, d), hn::ScalableTag<uint8_t>(), y + i);
+    } else {
+      CodesOfVectors(rescale, sums + i, 0, block, y + i);
+    }
+  }
+#endif
+  CodesOfVectors(rescale, sums + i, 0, count - i, y + i);
+}
+
+template <bool kExact>
+void CodesOfStream(const Rescale& rescale, const int32_t* sums, size_t count, uint8_t* y) {
+  const Plan& plan = rescale.plan();
+  const DF df;
+  const VF m = hn::Set(df, plan.multiplier32[0] * (kExact ? 1.0f : kGridScale));
+  const VF origin = hn::Set(df, kExact ? kInteger32 : GridOrigin(plan.codes));
+  StreamCodes<kExact, false>(
+      plan.codes, kFractionMask, count, y,
+      [&](size_t i, size_t n) HWY_ATTR {
+        return hn::MulAdd(hn::ConvertTo(df, LoadSome(DFSum(), sums + i, n)), m, origin);
+      },
+      [&](size_t i, size_t n) HWY_ATTR { CodesNearTies(rescale, sums + i, n, y + i); });
+}
+
+void Codes(const Rescale& rescale, const int32_t* sums, size_t first, size_t count, uint8_t* y) {
+  const Plan& plan = rescale.plan();
+  if (!plan.streams) return CodesOfVectors(rescale, sums, first, count, y);
+  const bool exact = plan.path == RescalePath::kFloat32 && (HWY_NATIVE_FMA || plan.power_of_two);
+  exact ? CodesOfStream<true>(rescale, sums, count, y)
+        : CodesOfStream<false>(rescale, sums, count, y);
 }
 
 // Double to float32, rounded once, overflowing to infinity. Highway's emulation saturates to the
@@ -226,16 +306,18 @@ HWY_AFTER_NAMESPACE();
 namespace qualm::kernels::internal {
 
 HWY_EXPORT(Codes);
+HWY_EXPORT(CodesNearTies);
 HWY_EXPORT(Floats);
 
 namespace {
 
-// Bits from the first to the last one of a finite double > 0.
-int SignificantBits(double value) {
+// The exponent of the last one bit of a finite double > 0, and the number of bits from the first.
+int Trailing(double value) {
   int exponent = 0;
-  const uint64_t mantissa = static_cast<uint64_t>(std::ldexp(std::frexp(value, &exponent), 53));
-  return 53 - std::countr_zero(mantissa);
+  const auto mantissa = static_cast<uint64_t>(std::ldexp(std::frexp(value, &exponent), 53));
+  return exponent - 53 + std::countr_zero(mantissa);
 }
+int SignificantBits(double value) { return std::ilogb(value) + 1 - Trailing(value); }
 
 // What is proven about u + w in floating point, see the top of the file.
 struct Enclosure {
@@ -251,7 +333,7 @@ Enclosure Enclose(double u, double w) {
 
 Rescale::Rescale(std::span<const Multiplier> scales, std::span<const float> bias,
                  int32_t zero_point, Bounds bounds)
-    : scales_(scales.begin(), scales.end()), bias_(bias.begin(), bias.end()) {
+    : scales_(scales), bias_(bias) {
   plan_.lo = static_cast<double>(int64_t{bounds.lo} - zero_point);
   plan_.hi = static_cast<double>(int64_t{bounds.hi} - zero_point);
   plan_.zero_point = zero_point;
@@ -291,14 +373,34 @@ Rescale::Rescale(std::span<const Multiplier> scales, std::span<const float> bias
     plan_.path = RescalePath::kInterval;
   } else if (is_float && bits <= 24) {
     plan_.path = RescalePath::kFloat32;
-    plan_.multiplier32.assign(plan_.multiplier.begin(), plan_.multiplier.end());
+    plan_.power_of_two = bits == 1;
   } else {
     plan_.path = RescalePath::kFloat64;
+  }
+  plan_.codes = ToUnsignedCodes(bounds, zero_point);
+  plan_.streams = !plan_.per_channel && bias_.empty() && IsStreamable(bounds, zero_point) &&
+                  plan_.multiplier[0] >= 0x1p-50 && plan_.multiplier[0] <= 0x1p50;
+  if (!plan_.streams && plan_.path != RescalePath::kFloat32) return;
+  for (size_t i = 0; i < scales_.size(); ++i) {
+    plan_.multiplier32.push_back(static_cast<float>(plan_.multiplier[i]));
   }
 }
 
 void Rescale::CodesFromSums(const int32_t* sums, size_t first, size_t count, uint8_t* y) const {
   QUALM_DISPATCH(Codes)(*this, sums, first, count, y);
+}
+
+void Rescale::CodesNearTies(const int32_t* sums, size_t count, uint8_t* y) const {
+  QUALM_DISPATCH(internal::CodesNearTies)(*this, sums, count, y);
+}
+
+// With a = A*2^i and c = C*2^j, A and C odd, and e = i - j: v - (n + 1/2) is a multiple of 2^e/C
+// or, where 2^e is more, of 1/(2C).
+double Rescale::DistanceFromTies() const {
+  const double c = plan_.denominator[0];
+  if (!plan_.exact_ties) return 0;
+  const double odd = std::ldexp(c, -Trailing(c));
+  return std::ldexp(1.0 / odd, std::min(Trailing(plan_.numerator[0]) - Trailing(c), -1));
 }
 
 void Rescale::FloatsFromSums(const int32_t* sums, size_t first, size_t count, float factor,

@@ -9,9 +9,35 @@
 #include <span>
 #include <vector>
 
+#include "kernels/common/unsigned_codes.h"
 #include "kernels/common/validate.h"
 
 namespace qualm::kernels::internal {
+
+// One value for all channels, or one each. One value needs no memory.
+template <typename T>
+class ChannelList {
+ public:
+  ChannelList() = default;
+  explicit ChannelList(std::span<const T> values) {
+    for (const T& value : values) push_back(value);
+  }
+  void push_back(const T& value) {
+    if (size_ == 0) one_ = value;
+    if (size_ == 1) many_.push_back(one_);
+    if (size_ != 0) many_.push_back(value);
+    ++size_;
+  }
+  size_t size() const { return size_; }
+  bool empty() const { return size_ == 0; }
+  const T* data() const { return size_ > 1 ? many_.data() : &one_; }
+  const T& operator[](size_t i) const { return data()[i]; }
+
+ private:
+  size_t size_ = 0;
+  T one_ = {};
+  std::vector<T> many_;
+};
 
 // How the rounding of a code is decided. Every path gives the same codes; see rescale.cc for the
 // proofs.
@@ -33,6 +59,10 @@ class Rescale {
   // Codes (u8 or s8: the low byte) of channels [first, first + count). Nothing else is read or
   // written. Must run in a ScopedFpEnvironment.
   void CodesFromSums(const int32_t* sums, size_t first, size_t count, uint8_t* y) const;
+  // The same where the plan streams, faster if many are at or next to ties.
+  void CodesNearTies(const int32_t* sums, size_t count, uint8_t* y) const;
+  // What is not a tie is at least this far from one; 0 if unknown. One multiplier, no bias.
+  double DistanceFromTies() const;
   // Their float32 values sum * factor * numerator_b + bias: `factor`, finite and > 0, takes the
   // place of numerator_a, which is 1, as are the denominator and the divisor.
   void FloatsFromSums(const int32_t* sums, size_t first, size_t count, float factor, bool relu,
@@ -44,26 +74,29 @@ class Rescale {
 
   // What the vector code reads. Arrays have one element, or one per channel.
   struct Plan {
-    std::vector<float> multiplier32;  // kFloat32 only
-    std::vector<double> numerator;    // numerator_a * numerator_b: 48 bits, exact
-    std::vector<double> denominator;  // times the divisor, rounded
-    std::vector<double> multiplier;   // numerator / denominator, rounded
-    std::vector<double> offset;       // bias / denominator, rounded; empty without bias
-    std::vector<double> bias;         // exact; empty without bias
+    ChannelList<float> multiplier32;  // kFloat32 only
+    ChannelList<double> numerator;    // numerator_a * numerator_b: 48 bits, exact
+    ChannelList<double> denominator;  // times the divisor, rounded
+    ChannelList<double> multiplier;   // numerator / denominator, rounded
+    ChannelList<double> offset;       // bias / denominator, rounded; empty without bias
+    ChannelList<double> bias;         // exact; empty without bias
     double lo = 0;                    // bounds minus zero_point: of RNE(value)
     double hi = 0;
     double zero_point = 0;
     RescalePath path = RescalePath::kInterval;
     bool short_multiplier = false;  // multiplier exact with <= 22 significant bits
+    bool power_of_two = false;      // kFloat32, and the multipliers are powers of two
+    bool streams = false;           // one multiplier, no bias: the codes of code_stream-inl.h
     bool exact_ties = false;        // denominator, and (n + 1/2)*denominator for lo <= n < hi
     bool per_channel = false;
+    UnsignedCodes codes;  // if it streams
   };
   const Plan& plan() const { return plan_; }
 
  private:
   Plan plan_;
-  std::vector<Multiplier> scales_;
-  std::vector<float> bias_;
+  ChannelList<Multiplier> scales_;
+  ChannelList<float> bias_;
 };
 
 }  // namespace qualm::kernels::internal

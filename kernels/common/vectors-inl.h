@@ -19,7 +19,6 @@ constexpr float kInteger32 = 12582912.0f;          // 1.5 * 2^23
 #endif
 
 #include <cstddef>
-#include <vector>
 
 #include "hwy/highway.h"
 
@@ -43,9 +42,8 @@ HWY_INLINE void StoreSome(hn::Vec<D> v, D d, hn::TFromD<D>* p, size_t n) {
 }
 
 // A parameter of channels i.. of n lanes: one value for all, or one each.
-template <class D>
-HWY_INLINE hn::Vec<D> Parameter(D d, const std::vector<hn::TFromD<D>>& values, bool per_channel,
-                                size_t i, size_t n) {
+template <class D, class List>
+HWY_INLINE hn::Vec<D> Parameter(D d, const List& values, bool per_channel, size_t i, size_t n) {
   return per_channel ? LoadSome(d, values.data() + i, n) : hn::Set(d, values[0]);
 }
 

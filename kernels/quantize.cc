@@ -61,7 +61,7 @@ struct QuantizePlan {
   bool streams = false;
   bool power_of_two = false;
   float scale = 1;  // if it streams
-  UnsignedCodes codes;
+  UnsignedCodes codes = {};
 };
 
 }  // namespace

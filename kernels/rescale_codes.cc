@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // rescale looks each code up in a table of the 256 answers. concat is a rescale of each input.
+#include <array>
+#include <cstdlib>
+#include <numeric>
 #include <string>
 
 #include "hwy/base.h"
@@ -23,18 +26,26 @@ HWY_NOINLINE void RescaleMatrix(const ConstMatrix& x, const Quantization& x_q,
   const Rescale rescale({&multiplier, 1}, {}, y_q.zero_point,
                         OutputBounds(y.type, range, y_q.zero_point));
   const bool is_signed = x.type == ElementType::kS8;
-  const auto code = [&](uint8_t byte) {
-    const int value = is_signed ? static_cast<int8_t>(byte) : byte;
-    return static_cast<uint8_t>(rescale.CodeFromSum(int64_t{value} - x_q.zero_point, 0));
+  const bool fits = std::abs(int64_t{x_q.zero_point}) <= INT32_MAX - 255;
+  constexpr size_t kCodes = 256;
+  const auto rescale_some = [&](const uint8_t* in, size_t count, uint8_t* out) {  // up to kCodes
+    std::array<int64_t, kCodes> differences;
+    std::array<int32_t, kCodes> sums;
+    for (size_t i = 0; i < count; ++i) {
+      const int value = is_signed ? static_cast<int8_t>(in[i]) : in[i];
+      differences[i] = int64_t{value} - x_q.zero_point;
+      sums[i] = static_cast<int32_t>(differences[i]);
+    }
+    if (fits) return rescale.CodesFromSums(sums.data(), 0, count, out);
+    for (size_t i = 0; i < count; ++i) {
+      out[i] = static_cast<uint8_t>(rescale.CodeFromSum(differences[i], 0));
+    }
   };
-  if (x.rows * x.columns < 256) {  // fewer elements than the table has
-    ForEachRowOfCodes(x, y, [&](const uint8_t* in, size_t count, uint8_t* out) {
-      for (size_t j = 0; j < count; ++j) out[j] = code(in[j]);
-    });
-    return;
-  }
+  if (x.rows * x.columns < int64_t{kCodes}) return ForEachRowOfCodes(x, y, rescale_some);
+  std::array<uint8_t, kCodes> all;
+  std::iota(all.begin(), all.end(), uint8_t{0});
   CodeTable table;
-  for (size_t i = 0; i < table.bytes.size(); ++i) table.bytes[i] = code(static_cast<uint8_t>(i));
+  rescale_some(all.data(), kCodes, table.bytes.data());
   ForEachRowOfCodes(
       x, y, [&](const uint8_t* in, size_t count, uint8_t* out) { LookUp(table, in, count, out); });
 }

@@ -32,10 +32,10 @@
 //   float32 are each off by 2^-24 of the value. Next to a code that is |v| <= 255.5, together less
 //   than 2^-15, half a step of the grid with fusion; without fusion the product is off by as much
 //   as m, which is less than half a step of the coarser grid. Near ties a block takes doubles: t =
-//   S*RN(a/c) + 1.5*2^16 + 1/2 is rounded to a grid of 2^-36, and adding 1.5*2^52 - 1.5*2^16 - 1/2
-//   rounds to an integer, half to even. The error of S*RN(a/c) is below 2^-51*256, so a tie is hit
-//   exactly. What else hits it may lie on either side: such blocks take one of the paths above,
-//   unless no v is as close to a tie without being one (DistanceFromTies).
+//   S*RN(a/c) + 1.5*2^16 is rounded to a grid of 2^-36, and adding 1.5*2^52 - 1.5*2^16 rounds to
+//   an integer, half to even. The error of S*RN(a/c) is below 2^-51*256, so a tie is hit exactly.
+//   What else hits it may lie on either side: such blocks take one of the paths above, unless no v
+//   is as close to a tie without being one (DistanceFromTies).
 // Floats: the same interval for S*a + b, both ends converted to float32; the conversion from double
 //   is monotone and rounds once, denormals included. a is a product of two float32 too.
 #include "kernels/common/rescale.h"
@@ -59,7 +59,6 @@ namespace qualm::kernels::internal {
 namespace {
 constexpr double kError = 0x1p-49;
 constexpr double kTieGrid = 0x1.8p16;  // spacing 2^-36
-constexpr uint64_t kTieFraction = (uint64_t{1} << 36) - 1;
 }  // namespace
 }  // namespace qualm::kernels::internal
 #endif
@@ -195,9 +194,10 @@ void CodesNearTies(const Rescale& rescale, const int32_t* sums, size_t count, ui
   const size_t block = 8 * half;
   const UnsignedCodes to = plan.codes;
   const VD m = hn::Set(dd, plan.multiplier[0]);
-  const VD origin = hn::Set(dd, kTieGrid + 0.5);
-  const VD to_integer = hn::Set(dd, kInteger64 - kTieGrid - 0.5);
-  const auto fraction = hn::Set(du, kTieFraction);
+  const VD origin = hn::Set(dd, kTieGrid);
+  const VD to_integer = hn::Set(dd, kInteger64 - kTieGrid);
+  const auto fraction = hn::Set(du, (uint64_t{1} << 36) - 1);
+  const auto tie = hn::Set(du, uint64_t{1} << 35);
   const bool ties_are_exact = rescale.DistanceFromTies() > 0x1p-36;
   // Low halves hold sums below 2^31.
   for (; i + block <= count && plan.multiplier[0] < 0.99; i += block) {
@@ -206,7 +206,7 @@ void CodesNearTies(const Rescale& rescale, const int32_t* sums, size_t count, ui
       const VD sum = hn::PromoteTo(dd, hn::LoadU(di_half, sums + i + k * half));
       const VD t = hn::MulAdd(sum, m, origin);
       const auto bits = hn::And(hn::BitCast(du, t), fraction);
-      undecided = hn::Or(undecided, hn::Eq(bits, hn::Zero(du)));
+      undecided = hn::Or(undecided, hn::Eq(bits, tie));
       return hn::BitCast(di, hn::Add(t, to_integer));
     };
     const auto codes = [&](size_t k) HWY_ATTR {
@@ -381,9 +381,7 @@ Rescale::Rescale(std::span<const Multiplier> scales, std::span<const float> bias
   plan_.streams = !plan_.per_channel && bias_.empty() && IsStreamable(bounds, zero_point) &&
                   plan_.multiplier[0] >= 0x1p-50 && plan_.multiplier[0] <= 0x1p50;
   if (!plan_.streams && plan_.path != RescalePath::kFloat32) return;
-  for (size_t i = 0; i < scales_.size(); ++i) {
-    plan_.multiplier32.push_back(static_cast<float>(plan_.multiplier[i]));
-  }
+  for (const double m : plan_.multiplier) plan_.multiplier32.push_back(static_cast<float>(m));
 }
 
 void Rescale::CodesFromSums(const int32_t* sums, size_t first, size_t count, uint8_t* y) const {

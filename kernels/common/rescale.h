@@ -31,6 +31,8 @@ class ChannelList {
   size_t size() const { return size_; }
   bool empty() const { return size_ == 0; }
   const T* data() const { return size_ > 1 ? many_.data() : &one_; }
+  const T* begin() const { return data(); }
+  const T* end() const { return data() + size_; }
   const T& operator[](size_t i) const { return data()[i]; }
 
  private:

@@ -8,6 +8,7 @@
 
 #include "adapters/kinds.h"
 #include "core/op.h"
+#include "core/status.h"
 #include "core/verdict.h"
 
 namespace qualm {
@@ -87,8 +88,7 @@ constexpr const char* kAtenAdd =
     "reciprocal of the scale (PyTorch quantized/cpu/kernels/QuantizedOpKernels.cpp, qadd_kernel)";
 constexpr const char* kDynamicFloat =
     "x times the float32 reciprocal of its scale is rounded to a code, and the sum is multiplied "
-    "and "
-    "gets its bias in float32 (PyTorch quantized/cpu/qlinear_dynamic.cpp)";
+    "and gets its bias in float32 (PyTorch quantized/cpu/qlinear_dynamic.cpp)";
 constexpr const char* kQnnpackReduceRange =
     "reduce_range is ignored, as a warning says (PyTorch quantized/cpu/qlinear_dynamic.cpp)";
 constexpr const char* kOrtDynamic =
@@ -144,8 +144,8 @@ constexpr std::array<const char*, 6> kTorchOnednn{
     "model:torch-onednn@avx512core", "model:torch-onednn@vnni", "model:torch-onednn@amx"};
 constexpr std::array<const char*, 1> kTorchQnnpack{"model:torch-qnnpack"};
 
-// Where the faults of a library were seen that its convention does not have: in which library, and
-// in which version where it tells one (its program behind a pipe takes no other PyTorch than 1.13).
+// The library, and its version if it tells one, in which a fault was seen that is not part of its
+// convention. (The program behind the pipe takes no other PyTorch than 1.13.)
 std::string LibraryOf(std::string_view convention) {
   constexpr std::array<std::pair<std::string_view, const char*>, 4> kLibraries{{
       {"model:onednn2@", "onednn: oneDNN 2.6."},
@@ -156,13 +156,15 @@ std::string LibraryOf(std::string_view convention) {
   for (const auto& [prefix, library] : kLibraries) {
     if (convention.starts_with(prefix)) return library;
   }
-  return "of no library";  // excuses nobody but the convention
+  // A row about another claim than kNumbers needs its library above, or it would excuse nobody.
+  QUALM_CHECK(!convention.starts_with("model:"));
+  return "";  // the row names one subject
 }
 
 class Rows {
  public:
-  // Where the convention gives other numbers than exact, whoever keeps it does. All else that a row
-  // declares is a fault of the library, and nobody is excused for promising the same numbers.
+  // A subject that keeps a convention departs where the convention departs. Any other fault is the
+  // library's own: promising the same convention does not excuse it.
   void Add(const char* subject, Op op, const char* property, FindingKind kind, const char* reason,
            const char* shape = "") {
     const bool of_convention =

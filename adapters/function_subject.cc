@@ -19,9 +19,8 @@ FunctionSubject::FunctionSubject(std::string name, Op op, PluginLimits limits, F
 
 std::string FunctionSubject::CannotRun(const Case& c) const {
   if (c.op != op_) return name_ + " does not offer " + std::string(Name(c.op));
-  if (c.requant != Requant::kExact) {
-    return name_ + " has no requantization " + std::string(Name(c.requant));
-  }
+  if (const std::string missing = NotTold(kToldWithCases, c); !missing.empty())
+    return name_ + " has no " + missing;
   const std::string why = OutsideLimits(limits_, c);
   return why.empty() ? "" : name_ + " does not offer " + why;
 }
@@ -38,7 +37,7 @@ std::string FunctionSubject::Execute(const Placed& placed, const RunContext& /*c
   return "";
 }
 
-// What the limits leave open, but for a layer that is packed once: a function is one call.
+// The limits decide the rest (Run). A function is one call: it packs no layer.
 std::string FunctionSubject::CannotRunAs(const Case& /*c*/, const RunContext& context) const {
   return context.calls > 1 || context.callers > 1 ? "packs afresh for each call" : "";
 }

@@ -25,7 +25,7 @@ SubjectKind ConventionSubjects();
 SubjectKind FaultySubjects();
 
 // contracts.cc: the departures from the exact meaning that are known, understood and documented
-// upstream. One row per (subject, op, property, kind). `audit` expects each of them.
+// upstream. One row per (subject, op, property, kind).
 std::vector<ExpectedDivergence> DeclaredDivergences();
 
 }  // namespace qualm

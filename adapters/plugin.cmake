@@ -57,7 +57,7 @@ if(QUALM_BUILD_TESTS)
     SOURCES
       host/plugin_test.cc host/worker_message_test.cc libraries/gemmlowp_test.cc
       libraries/onednn_golden_test.cc libraries/onednn_test.cc libraries/xnnpack_test.cc
-    DEPS qualm::io qualm::libraries)
+    DEPS qualm::io qualm::libraries qualm::random_case)
   target_compile_definitions(plugin_test PRIVATE QUALM_CORPUS_DIR="${PROJECT_SOURCE_DIR}/corpus")
   add_dependencies(plugin_test qualm_example qualm_example_old qualm_broken qualm_no_entry)
   qualm_test(pipe_test SOURCES host/pipe_test.cc DEPS qualm::io qualm::plugins)

@@ -160,8 +160,7 @@ std::string CheckObserver(const Case& c) {
   if (c.x.shape()[0] < 1 || c.M < 1 || c.N < 1)
     return Wrong("x", "is empty, expected something to observe");
   QUALM_RETURN_IF_ERROR(CheckChoice(o));
-  if (!(o.averaging_constant >= 0 && o.averaging_constant <= 1))
-    return Wrong("averaging_constant", "expected 0..1");
+
   if (c.per_channel && o.kind == Observer::Kind::kHistogram)
     return Wrong("gran", "the histogram observer is per tensor");
   const auto batches = static_cast<size_t>(c.x.shape()[0]);
@@ -498,14 +497,33 @@ std::string CheckClamp(const Case& c) {
   return "";
 }
 
+// The range of each parameter that is a number (FieldsOf).
+std::string CheckRanges(const Case& c) {
+  std::string error;
+  ForEachParameter(c, [&]<class T>(const Field& field, const T& value) {
+    if constexpr (std::is_same_v<T, float> || std::is_same_v<T, int32_t>) {
+      if (!error.empty() || IsInRange(field, value)) return;
+      const auto text = [](double bound) {
+        const bool whole = bound == std::floor(bound) && std::fabs(bound) < 0x1p31;
+        return whole ? std::to_string(static_cast<int64_t>(bound))
+                     : FloatText(static_cast<float>(bound));
+      };
+      const bool open = field.highest == Field{}.highest;
+      error =
+          Wrong(field.name, open ? "must be finite and >= " + text(field.lowest)
+                                 : "expected " + text(field.lowest) + ".." + text(field.highest));
+    }
+  });
+  return error;
+}
+
 std::string CheckParameters(const Case& c) {
   if (c.requant != Requant::kExact) {
     if (!IsCode(c.out_dtype)) return Wrong("requant", "only outputs u8 and s8 are requantized");
     if (c.bias) return Wrong("requant", "takes bias_i32, not a float bias, unless exact");
   }
+  QUALM_RETURN_IF_ERROR(CheckRanges(c));
   if (!RowOf(c.op).function) return "";
-  if (!std::isfinite(c.negative_slope) || c.negative_slope < 0)
-    return Wrong("negative_slope", "must be finite and >= 0");
   if (c.function != Function::kLeakyRelu && c.negative_slope != Case{}.negative_slope)
     return Wrong("negative_slope", "only leaky_relu has it");
   return "";

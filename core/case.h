@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <span>
 #include <string>
@@ -53,7 +54,7 @@ inline constexpr std::array<std::string_view, 5> kFunctionNames{"relu", "leaky_r
 constexpr std::span<const std::string_view> NamesOf(Function /*any*/) { return kFunctionNames; }
 
 // choose_qparams: how scales and zero points follow from batches of float32 values. The meaning is
-// PyTorch's observers, float32 step by step.
+// PyTorch's observers, float32 step by step. dynamic_linear chooses those of x by the same numbers.
 struct Observer {
   enum class Kind : uint8_t { kMinMax, kMovingAverage, kHistogram };
   Kind kind = Kind::kMinMax;
@@ -145,19 +146,20 @@ struct Case {
   Op op = Op::kLinear;
   int64_t M = 0;
   int64_t N = 0;
-  int64_t K = 0;  // terms of one sum: linear, convolutions, pools; else 0
+  int64_t K = 0;  // terms of one sum: linear, dynamic_linear, convolutions, pools; else 0
 
   Tensor x;
-  Tensor w;       // weights, or the second input of add, sub, mul, concat; else empty
+  Tensor w;       // weights, or a second input (OpRow::second); else empty
   Window window;  // convolutions and pools; else default
   QParams x_q;
   QParams w_q;
   QParams out_q;
   bool per_channel = false;
-  std::vector<float> multiplier;              // requantize only; empty: x_scale*w_scale/out_scale
-  Function function = Function::kRelu;        // table only
-  float negative_slope = 0.01f;               // table with kLeakyRelu only; finite, >= 0
-  Observer observer;                          // choose_qparams; all but its kind: dynamic_linear
+  std::vector<float> multiplier;        // requantize only; empty: x_scale*w_scale/out_scale
+  Function function = Function::kRelu;  // table only
+  float negative_slope = 0.01f;         // table with kLeakyRelu only; finite, >= 0
+  // choose_qparams. dynamic_linear has symmetric, reduce_range, dtype, quant_min and quant_max.
+  Observer observer;
   QParamsRule rule = QParamsRule::kObserver;  // dynamic_linear only
   Granularity x_gran = Granularity::kTensor;  // dynamic_linear only
 
@@ -190,7 +192,17 @@ struct Field {
   // Of a number of the window: the smallest valid one, which is also the simplest.
   int64_t least = -1;
   bool is_size = false;  // such a number is a dimension of x or w
+  // Of a parameter that is a number: it lies in [lowest, highest]. Files, validation and fuzzing
+  // ask this.
+  double lowest = -std::numeric_limits<float>::max();
+  double highest = std::numeric_limits<float>::max();
+  bool is_code = false;  // and is a code of Observer::dtype, which comes before it
 };
+// In the field's range; NaN is in none.
+template <class T>
+constexpr bool IsInRange(const Field& field, T value) {
+  return value >= field.lowest && value <= field.highest;
+}
 
 template <class T>
 struct FieldOf : Field {
@@ -244,25 +256,27 @@ constexpr auto FieldsOf(C& c) {
                  FieldOf{{"out_dtype"}, out_dtype},
                  FieldOf{{"out_min"}, out_min},
                  FieldOf{{"out_max"}, out_max}},
-      std::tuple{FieldOf{{.name = "multiplier", .has = &OpRow::multiplier}, multiplier},
-                 FieldOf{{.name = "bias", .has = &OpRow::bias}, bias},
-                 FieldOf{{.name = "bias_i32", .has = &OpRow::bias_i32}, bias_i32},
-                 FieldOf{{.name = "relu", .has = &OpRow::relu}, relu},
-                 FieldOf{{.name = "requant", .has = &OpRow::requant}, requant},
-                 FieldOf{{.name = "ceil_mode", .has = &OpRow::ceil_mode}, ceil_mode},
-                 FieldOf{{.name = "count_include_pad", .has = &OpRow::count_include_pad},
-                         count_include_pad},
-                 FieldOf{{.name = "function", .has = &OpRow::function, .required = true}, function},
-                 FieldOf{{.name = "negative_slope", .has = &OpRow::function}, negative_slope},
-                 FieldOf{{.name = "observer", .has = kObserver, .required = true}, kind},
-                 FieldOf{{.name = "symmetric", .has = kQParams}, symmetric},
-                 FieldOf{{.name = "reduce_range", .has = kQParams}, reduce_range},
-                 FieldOf{{.name = "dtype", .has = kQParams}, dtype},
-                 FieldOf{{.name = "quant_min", .has = kQParams}, quant_min},
-                 FieldOf{{.name = "quant_max", .has = kQParams}, quant_max},
-                 FieldOf{{.name = "averaging_constant", .has = kObserver}, averaging_constant},
-                 FieldOf{{.name = "qparams_rule", .has = &OpRow::dynamic, .required = true}, rule},
-                 FieldOf{{.name = "x_gran", .has = &OpRow::dynamic}, x_gran}},
+      std::tuple{
+          FieldOf{{.name = "multiplier", .has = &OpRow::multiplier}, multiplier},
+          FieldOf{{.name = "bias", .has = &OpRow::bias}, bias},
+          FieldOf{{.name = "bias_i32", .has = &OpRow::bias_i32}, bias_i32},
+          FieldOf{{.name = "relu", .has = &OpRow::relu}, relu},
+          FieldOf{{.name = "requant", .has = &OpRow::requant}, requant},
+          FieldOf{{.name = "ceil_mode", .has = &OpRow::ceil_mode}, ceil_mode},
+          FieldOf{{.name = "count_include_pad", .has = &OpRow::count_include_pad},
+                  count_include_pad},
+          FieldOf{{.name = "function", .has = &OpRow::function, .required = true}, function},
+          FieldOf{{.name = "negative_slope", .has = &OpRow::function, .lowest = 0}, negative_slope},
+          FieldOf{{.name = "observer", .has = kObserver, .required = true}, kind},
+          FieldOf{{.name = "symmetric", .has = kQParams}, symmetric},
+          FieldOf{{.name = "reduce_range", .has = kQParams}, reduce_range},
+          FieldOf{{.name = "dtype", .has = kQParams}, dtype},
+          FieldOf{{.name = "quant_min", .has = kQParams, .is_code = true}, quant_min},
+          FieldOf{{.name = "quant_max", .has = kQParams, .is_code = true}, quant_max},
+          FieldOf{{.name = "averaging_constant", .has = kObserver, .lowest = 0, .highest = 1},
+                  averaging_constant},
+          FieldOf{{.name = "qparams_rule", .has = &OpRow::dynamic, .required = true}, rule},
+          FieldOf{{.name = "x_gran", .has = &OpRow::dynamic}, x_gran}},
       std::tuple{FieldOf{{"property"}, property}, FieldOf{{"note"}, note},
                  FieldOf{{"expected"}, expected}, FieldOf{{"observed"}, observed}}};
 }

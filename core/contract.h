@@ -21,8 +21,10 @@ struct Contract {
 // Parses the two forms above; throws InputError for anything else.
 Contract ParseContract(std::string_view text);
 
-// A known departure from the exact meaning: `audit` expects to see it, and fails when it vanishes
-// as well as when one appears that is not declared. One row each in adapters/contracts.cc.
+// A known departure from the exact meaning. `audit` fails when a departure appears that no row
+// declares. It also reports a row as vanished if the row names a subject of this audit and a claim
+// that documented cases are judged by, and no documented case shows it. One row each in
+// adapters/contracts.cc.
 struct ExpectedDivergence {
   // As named on the command line, e.g. "onednn@avx2"; or a convention, "model:onednn2@avx2", and
   // then also for subjects that promise it.
@@ -31,11 +33,11 @@ struct ExpectedDivergence {
   std::string property;  // the claim, without the op: "matches_exact"
   std::string kind;      // Name(FindingKind): "pair-saturation"
   std::string reason;    // one sentence and where it is documented upstream
-  // Whose fault it is, of those that promise the convention: what "KIND: VERSION" begins with, e.g.
-  // "onednn: oneDNN 2.6.". "" where the convention itself departs, so that all who keep it do.
+  // The library that has the fault: a prefix of "KIND: VERSION", e.g. "onednn: oneDNN 2.6.". "":
+  // the convention itself departs, and so does every subject that keeps it.
   std::string library = {};
-  std::string shape =
-      {};  // what the words of the failure hold, e.g. "before the start of"; "": any
+  // Words that the failure's sentence holds, e.g. "before the start of"; "": any sentence.
+  std::string shape = {};
 };
 
 }  // namespace qualm

@@ -37,16 +37,16 @@ struct Finding {
   // (op, property, subject, kind): the identity of a finding while minimizing and deduplicating.
   // Also the name of its folder, so it has no colon and nothing of a path.
   std::string fingerprint() const;
-  // What it was called once, with the subject as it was typed: lists of known findings may have
-  // it.
+  // The fingerprint of older versions, with the subject as the user typed it. Lists of known
+  // findings may contain it.
   std::string former_fingerprint() const;
   // "linear.sweep_is_monotone", as people and --property name it.
   std::string full_property() const { return op + "." + property; }
 };
 
-// From here on fingerprints call the subject `name` by `lasting`: a path or a command says where a
-// plugin or a program is on this machine, not what it is. Where another subject has that lasting
-// name already, this one is told apart by a number. Any thread.
+// Replaces `name` by `lasting` in the fingerprints made from now on: a path or a command says where
+// a plugin or a program is on this machine, not what it is. If another subject has that lasting
+// name already, this one gets a number behind it. Any thread.
 void SetLastingName(const std::string& name, const std::string& lasting);
 
 // Does a declared divergence (core/contract.h) speak of this claim of the subject under `contract`,

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // One row per operation: what it is called, which operands, types, shapes and parameters it has.
-// All that reads, writes, sends, draws, checks or shrinks cases walks these rows; only arithmetic
-// switches on the operation itself.
+// All that reads, writes, sends, checks or shrinks cases walks these rows. What an operation means
+// is a matter of its own code (oracles/exact/meanings.cc, adapters/native.cc), and so are
+// generators, properties and causes that are about one operation.
 //
 // To add an operation: its enumerator, its row below, and the files that docs/hacking.md names.
 #ifndef QUALM_CORE_OP_H_
@@ -65,6 +66,16 @@ enum class Second : uint8_t {
 // What becomes of two operands that meet element by element.
 enum class Combine : uint8_t { kNone, kSum, kDifference, kProduct };
 
+// What becomes of the output when x changes. The properties is_monotone and negation hold for the
+// operations that say so here.
+enum class Response : uint8_t {
+  kUnsaid,           // refused below: a new operation has to say
+  kNone,             // neither of the two
+  kRises,            // a larger element of x makes no output smaller
+  kMirrors,          // -x gives the negated real value; of a sum of operands, -a and -b
+  kRisesAndMirrors,  // both
+};
+
 // Which scale and zero point the output has.
 enum class OutQParams : uint8_t {
   kNone,
@@ -112,6 +123,7 @@ struct OpRow {
   bool x_qparams = true;  // x has a scale and a zero point
   Second second = Second::kNone;
   Combine combine = Combine::kNone;
+  Response response = Response::kUnsaid;
   DTypeList out_types = kCodes;  // ignored for kOfInput and kFixed
   OutQParams out_q = OutQParams::kOwn;
   PerChannel per_channel = PerChannel::kNone;
@@ -137,6 +149,7 @@ namespace internal {
 // Adds to a row what linear and the convolutions have in common.
 constexpr OpRow SumOfProducts(OpRow row) {
   row.second = Second::kWeights;
+  row.response = Response::kNone;
   row.out_types = kAnyOutput;
   row.per_channel = PerChannel::kW;
   row.bias = row.bias_i32 = row.requant = true;
@@ -150,9 +163,11 @@ inline constexpr std::array kOpRows{
           .name = "quantize",
           .x_types = kReals,
           .x_qparams = false,
+          .response = Response::kRisesAndMirrors,
           .per_channel = PerChannel::kOut},
     OpRow{.op = Op::kDequantize,
           .name = "dequantize",
+          .response = Response::kNone,
           .out_types = kReals,
           .out_q = OutQParams::kNone,
           .per_channel = PerChannel::kX,
@@ -161,24 +176,31 @@ inline constexpr std::array kOpRows{
     OpRow{.op = Op::kRequantize,
           .name = "requantize",
           .x_types = kSums,
+          .response = Response::kRisesAndMirrors,
           .per_channel = PerChannel::kW,
           .requant = true,
           .multiplier = true},
-    OpRow{.op = Op::kRescale, .name = "rescale", .in_place = true},
+    OpRow{.op = Op::kRescale,
+          .name = "rescale",
+          .response = Response::kRisesAndMirrors,
+          .in_place = true},
     OpRow{.op = Op::kAdd,
           .name = "add",
           .second = Second::kInput,
           .combine = Combine::kSum,
+          .response = Response::kRisesAndMirrors,
           .in_place = true},
     OpRow{.op = Op::kSub,
           .name = "sub",
           .second = Second::kInput,
           .combine = Combine::kDifference,
+          .response = Response::kRisesAndMirrors,
           .in_place = true},
     OpRow{.op = Op::kMul,
           .name = "mul",
           .second = Second::kInput,
           .combine = Combine::kProduct,
+          .response = Response::kMirrors,
           .in_place = true},
     internal::SumOfProducts({.op = Op::kLinear, .name = "linear", .layout = Layout::kProducts}),
     internal::SumOfProducts(
@@ -191,27 +213,44 @@ inline constexpr std::array kOpRows{
     OpRow{.op = Op::kMaxPool,
           .name = "max_pool",
           .layout = Layout::kPool,
+          .response = Response::kRises,
           .out_q = OutQParams::kOfInput,
           .dilation = true,
           .ceil_mode = true},
     OpRow{.op = Op::kAvgPool,
           .name = "avg_pool",
           .layout = Layout::kPool,
+          .response = Response::kRisesAndMirrors,
           .ceil_mode = true,
           .count_include_pad = true},
     OpRow{.op = Op::kGlobalAvgPool,
           .name = "global_avg_pool",
           .layout = Layout::kPool,
+          .response = Response::kRisesAndMirrors,
           .whole_image = true},
-    OpRow{
-        .op = Op::kConcat, .name = "concat", .layout = Layout::kColumns, .second = Second::kInput},
-    OpRow{.op = Op::kTable, .name = "table", .relu = false, .in_place = true, .function = true},
-    OpRow{.op = Op::kSoftmax, .name = "softmax", .out_q = OutQParams::kFixed, .relu = false},
+    OpRow{.op = Op::kConcat,
+          .name = "concat",
+          .layout = Layout::kColumns,
+          .second = Second::kInput,
+          .response = Response::kRises},
+    // hardswish falls and rises; is_monotone leaves it out.
+    OpRow{.op = Op::kTable,
+          .name = "table",
+          .response = Response::kRises,
+          .relu = false,
+          .in_place = true,
+          .function = true},
+    OpRow{.op = Op::kSoftmax,
+          .name = "softmax",
+          .response = Response::kNone,
+          .out_q = OutQParams::kFixed,
+          .relu = false},
     OpRow{.op = Op::kChooseQParams,
           .name = "choose_qparams",
           .layout = Layout::kBatches,
           .x_types = kReals,
           .x_qparams = false,
+          .response = Response::kNone,
           .out_types = kReals,
           .out_q = OutQParams::kNone,
           .per_channel = PerChannel::kRows,
@@ -225,6 +264,7 @@ inline constexpr std::array kOpRows{
           .x_types = kReals,
           .x_qparams = false,
           .second = Second::kWeights,
+          .response = Response::kNone,
           .out_types = kReals,
           .out_q = OutQParams::kNone,
           .per_channel = PerChannel::kW,
@@ -251,6 +291,13 @@ constexpr bool EveryOpHasARow() {
   return true;
 }
 static_assert(EveryOpHasARow(), "two rows of one operation, or an enumerator without a row");
+constexpr bool EveryRowSaysItsResponse() {
+  for (const OpRow& row : kOpRows) {
+    if (row.response == Response::kUnsaid) return false;
+  }
+  return true;
+}
+static_assert(EveryRowSaysItsResponse(), "an operation does not say how its output follows x");
 }  // namespace internal
 
 constexpr const OpRow& RowOf(Op op) { return kOpRows[internal::kPlaces[static_cast<size_t>(op)]]; }
@@ -266,8 +313,19 @@ constexpr bool IsConv(Op op) { return RowOf(op).layout == Layout::kConv; }
 constexpr bool IsPool(Op op) { return RowOf(op).layout == Layout::kPool; }
 constexpr bool HasWindow(Op op) { return IsConv(op) || IsPool(op); }
 constexpr bool HasWeights(Op op) { return RowOf(op).second == Second::kWeights; }
-// Convolutions and linear end in a sum over K terms of codes x*w.
+// Convolutions and linear end in a sum over K products of codes that the case gives. dynamic_linear
+// is not one of them: it makes the codes of x itself.
 constexpr bool HasSums(Op op) { return HasWeights(op) && RowOf(op).x_qparams; }
+// A larger element of x makes no output smaller.
+constexpr bool RisesWithX(Op op) {
+  const Response response = RowOf(op).response;
+  return response == Response::kRises || response == Response::kRisesAndMirrors;
+}
+// The negated x, or both negated operands of a sum, give the negated real value.
+constexpr bool MirrorsX(Op op) {
+  const Response response = RowOf(op).response;
+  return response == Response::kMirrors || response == Response::kRisesAndMirrors;
+}
 // x and w are inputs of one kind, which case files call a and b.
 constexpr bool HasTwoInputs(Op op) { return RowOf(op).second == Second::kInput; }
 // Those two inputs meet element by element.

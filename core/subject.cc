@@ -8,6 +8,7 @@
 #include "core/status.h"
 
 namespace qualm {
+
 namespace {
 
 std::string_view KindOf(std::string_view name) { return name.substr(0, name.find_first_of(":@")); }
@@ -38,6 +39,21 @@ std::string_view KindOf(std::string_view name) { return name.substr(0, name.find
 }
 
 }  // namespace
+
+std::string Refused(const StateLimits& limits, const RunContext& context, uint32_t features) {
+  constexpr RunContext kUsual;
+  const auto states = StatesOf(context), usual = StatesOf(kUsual);
+  std::string refusal;
+  const auto look = [&]<size_t kAt>() {
+    const StateLimit& limit = limits[kAt];
+    if (!refusal.empty() || std::get<kAt>(states) == std::get<kAt>(usual)) return;
+    if ((features & limit.feature) == 0) refusal = limit.refusal;
+  };
+  [&]<size_t... kAt>(std::index_sequence<kAt...>) {
+    (look.template operator()<kAt>(), ...);
+  }(std::make_index_sequence<kRunStates>());
+  return refusal;
+}
 
 std::string_view Name(RunStatus status) {
   constexpr std::array<std::string_view, 9> kNames{

@@ -4,6 +4,8 @@
 #ifndef QUALM_CORE_SUBJECT_H_
 #define QUALM_CORE_SUBJECT_H_
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -11,6 +13,8 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "core/case.h"
@@ -39,8 +43,9 @@ struct RunContext {
   // The output is written over x, with x's row stride; y_row_gap then does not matter. Only for
   // operations that CanRunInPlace; skipped by subjects that cannot do it.
   bool in_place = false;
-  // What follows is skipped by subjects that cannot do it, and by operations that it says nothing
-  // about (WhyNotLaid in adapters/host/placement.h).
+  // The fields below are skipped by subjects that cannot do it, and by operations that the field
+  // says nothing about (WhyNotLaid in adapters/host/placement.h).
+  //
   // Elements between the weights of one output channel and those of the next, and between the lines
   // of an image, whose pixels are dense then.
   int64_t w_row_gap = 0;
@@ -51,8 +56,8 @@ struct RunContext {
   bool shared_inputs = false;
   // A layer is packed once and runs so many times; the last answer counts.
   int calls = 1;
-  // So many threads run the packed layer at once. Where an answer differs from the first caller's,
-  // it is the answer.
+  // So many threads call the packed layer at once. If an answer differs from the first caller's,
+  // the deviating answer is returned.
   int callers = 1;
   // Look for what the call leaves behind: control word, signal mask, memory.
   bool watch = false;
@@ -65,6 +70,31 @@ struct RunContext {
   bool want_acc = false;
   friend bool operator==(const RunContext&, const RunContext&) = default;
 };
+
+// The members of a run context. A member that is added to RunContext and not named here does not
+// compile.
+template <class Context>
+constexpr auto StatesOf(Context& context) {
+  auto& [align_offset, end_at_guard, poison, x_row_gap, y_row_gap, in_place, w_row_gap, x_line_gap,
+         over_w, shared_inputs, calls, callers, watch, threads, rounding, flush_denormals,
+         want_acc] = context;
+  return std::tie(align_offset, end_at_guard, poison, x_row_gap, y_row_gap, in_place, w_row_gap,
+                  x_line_gap, over_w, shared_inputs, calls, callers, watch, threads, rounding,
+                  flush_denormals, want_acc);
+}
+inline constexpr size_t kRunStates =
+    std::tuple_size_v<decltype(StatesOf(std::declval<const RunContext&>()))>;
+
+// What a subject says that cannot be run with another value of a member than the default.
+struct StateLimit {
+  std::string_view refusal;  // "": the subject takes any value
+  uint32_t feature = 0;      // a subject with this feature takes any value
+};
+// One for each member of RunContext, in their order.
+using StateLimits = std::array<StateLimit, kRunStates>;
+
+// The first refusal of a member of `context` that is not the default, "" if there is none.
+std::string Refused(const StateLimits& limits, const RunContext& context, uint32_t features = 0);
 
 enum class RunStatus : uint8_t {
   kOk,

@@ -17,7 +17,8 @@
 //   own fields       the parameters of ForEachOwnField (fuzz/fit.h): a choice is a byte, int32 and
 //                    float32 four bytes, and successive flags share a byte, the lowest bit first.
 //                    table: function, negative_slope. choose_qparams: kind, flags (bit 0 symmetric,
-//                    1 reduce_range, 2 s8), quant_min, quant_max, averaging_constant
+//                    1 reduce_range, 2 s8), quant_min, quant_max, averaging_constant.
+//                    dynamic_linear: the same flags, quant_min, quant_max, qparams_rule, x_gran
 //   x, w             the elements
 //   channels         scale and zero point of channels 0..N-1, if there is one per channel
 //   bias             N values

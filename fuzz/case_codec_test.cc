@@ -71,8 +71,9 @@ TEST_P(CaseCodec, DataStayInPlace) {
 }
 
 // Corpora, reproducers and the inputs of campaigns elsewhere stay the cases that they are: over
-// pseudo-random bytes, FNV-1a of the JSON of every case. A new operation adds its line; the line of
-// an operation that exists never changes.
+// pseudo-random bytes, FNV-1a of the JSON of every case. A new operation adds its line. The line of
+// an operation that exists changes only with a new parameter or choice of that operation
+// (docs/hacking.md says what else then changes).
 TEST_P(CaseCodec, BytesMeanWhatTheyMeant) {
   const std::map<std::string, uint64_t> pinned{
       {"quantize", 15650676553823210447u},   {"dequantize", 1693255855988255093u},

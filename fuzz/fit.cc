@@ -5,6 +5,7 @@
 #include <cfloat>
 #include <cmath>
 #include <span>
+#include <type_traits>
 
 #include "core/status.h"
 
@@ -192,10 +193,17 @@ void FitFunctionAndObserver(Case* c) {
   if (o.quant_min == o.quant_max) o.quant_max = range.max;
   if ((o.symmetric && o.dtype == DType::kU8) || o.quant_min >> 1 == o.quant_max >> 1)
     o.reduce_range = false;
-  if (!RowOf(c->op).observer) return;
-  // NaN too becomes a number.
-  o.averaging_constant = o.averaging_constant >= 0 ? std::min(o.averaging_constant, 1.0f) : 0.0f;
-  FitObservedValues(c);
+  if (RowOf(c->op).observer) FitObservedValues(c);
+}
+
+// Brings each parameter that is a number into its range; NaN becomes the lowest number.
+void FitRanges(Case* c) {
+  ForEachParameter(*c, []<class T>(const Field& field, T& value) {
+    if constexpr (std::is_same_v<T, float> || std::is_same_v<T, int32_t>) {
+      if (IsInRange(field, value)) return;
+      value = static_cast<T>(value > field.highest ? field.highest : field.lowest);
+    }
+  });
 }
 
 }  // namespace
@@ -322,6 +330,7 @@ void FitCase(Case* c) {
   FitWindow(c);
   FitTypes(c);
   FitFunctionAndObserver(c);
+  FitRanges(c);
   FitQParams(c);
   FitPostOp(c);
 }

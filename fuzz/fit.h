@@ -12,8 +12,8 @@
 
 namespace qualm::fuzz {
 
-// Largest dimensions of linear, quantize, dequantize and requantize. K spans three 32-wide steps, N
-// one 16-wide panel.
+// Largest dimensions of operations without a window. K spans three 32-wide steps, N one 16-wide
+// panel.
 inline constexpr int64_t kMaxM = 8;
 inline constexpr int64_t kMaxN = 16;
 inline constexpr int64_t kMaxK = 96;
@@ -57,9 +57,11 @@ void FitWindow(Case* c);
 bool IsSmall(const Case& c);
 
 // Calls visit(value) for each number, flag or choice among the parameters that c.op has, in the
-// order of the fields of a case. So a new parameter is fuzzed without another line. Four parameters
-// are not visited, because the header of the bytes has bits for them: relu, requant, ceil_mode and
-// count_include_pad.
+// order of the fields of a case. So a new parameter gets bytes without another line, and FitCase
+// brings a number into its range. A rule that ties it to another parameter is said in FitCase. The
+// new bytes stand before x, so all inputs of the parameter's operations change their meaning. Four
+// parameters are not visited, because the header of the bytes has bits for them: relu, requant,
+// ceil_mode and count_include_pad.
 template <class C, class Visit>
 void ForEachOwnField(C& c, Visit&& visit) {
   ForEachParameter(c, [&](const Field& field, auto& value) {

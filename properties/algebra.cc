@@ -48,8 +48,8 @@ Verdict RaisedIsNotLower(const Case& c, Subject& subject) {
 }
 
 Verdict IsMonotone(const Case& c, Subject& subject) {
-  if (IsPool(c.op) || AddsOperands(c.op) || RowOf(c.op).layout == Layout::kColumns)
-    return RaisedIsNotLower(c, subject);
+  // Sorting would tear windows and pairs of operands apart.
+  if (HasWindow(c.op) || HasTwoInputs(c.op)) return RaisedIsNotLower(c, subject);
   if (c.op == Op::kTable && c.function == Function::kHardSwish)
     return Verdict::Vacuous("hardswish is not monotone");
   if (exact::RequantMayOverflow(c)) return Verdict::NotApplicable(relation::kRequantOverflows);
@@ -220,45 +220,18 @@ Verdict SplitK(const Case& c, Subject& subject) {
 
 }  // namespace
 
-namespace {
-
-// The row's operation gives a code for each element, of a real value that x and at most one other
-// input make.
-bool GivesCodes(const OpRow& row) {
-  return row.layout == Layout::kElements && row.out_types.contains(DType::kU8) &&
-         row.out_q == OutQParams::kOwn;
-}
-
-// A larger element of x never makes an output smaller.
-bool RisesWithX(Op op) {
-  const OpRow& row = RowOf(op);
-  return IsPool(op) || row.layout == Layout::kColumns ||
-         (GivesCodes(row) && row.combine != Combine::kProduct);
-}
-
-// The real value changes its sign with the input, or with both inputs of a sum.
-bool ChangesSignWithInputs(Op op) {
-  const OpRow& row = RowOf(op);
-  const bool averages = IsPool(op) && row.out_q == OutQParams::kOwn;
-  return averages || (GivesCodes(row) && !row.function);
-}
-
-}  // namespace
-
 std::vector<Property> AlgebraProperties() {
   return {
       {"is_monotone",
        "Sorted inputs (per channel where parameters are) give sorted outputs; NaN and tables of "
        "hardswish left out. Pools, add, sub and concat: raising codes of x lowers no output. Not "
-       "where "
-       "float32 or fixed_q31 overflow.",
+       "where float32 or fixed_q31 overflow.",
        OpsWhere(RisesWithX), false, IsMonotone},
       {"negation",
        "y(-a) - z == -(y(a) - z) where both lie strictly inside the clamp and -a is representable; "
        "of add and sub both operands change sign, of mul one. Not under fixed_q31 and fixed_rndnu, "
-       "which "
-       "round halves upwards, nor where float32 overflows.",
-       OpsWhere(ChangesSignWithInputs), false, Negation},
+       "which round halves upwards, nor where float32 overflows.",
+       OpsWhere(MirrorsX), false, Negation},
       {"split_k",
        "Accumulators of two parts of K add up to those of the whole, strictly inside int32.",
        OpsWhere(HasSums), false, SplitK},

@@ -48,10 +48,13 @@ bool IsAllowedException(const std::string& file, const std::string& included) {
 // Angle-bracket includes that make a file depend on a library; the rest is the standard library.
 std::string ThirdParty(const std::string& header) {
   static const std::map<std::string, std::string> kPrefixes{
-      {"boost/", "boost"},   {"hwy/", "highway"},         {"nlohmann/", "json"},
-      {"fmt/", "fmt"},       {"CLI/", "CLI11"},           {"dnnl", "oneDNN"},
-      {"oneapi/", "oneDNN"}, {"xnnpack", "XNNPACK"},      {"gemmlowp", "gemmlowp"},
-      {"mpfr", "MPFR"},      {"protozero/", "protozero"}, {"xxhash", "xxHash"}};
+      {"boost/", "boost"},         {"hwy/", "highway"},
+      {"nlohmann/", "json"},       {"fmt/", "fmt"},
+      {"CLI/", "CLI11"},           {"dnnl", "oneDNN"},
+      {"oneapi/", "oneDNN"},       {"xnnpack", "XNNPACK"},
+      {"gemmlowp", "gemmlowp"},    {"mpfr", "MPFR"},
+      {"protozero/", "protozero"}, {"xxhash", "xxHash"},
+      {"fbgemm/", "FBGEMM"},       {"ruy/", "ruy"}};
   for (const auto& [prefix, name] : kPrefixes) {
     if (header.starts_with(prefix)) return name;
   }

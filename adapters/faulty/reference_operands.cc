@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// rescale, concat, add and mul of the reference, and their faults.
+// rescale, concat, add, sub and mul of the reference, and their faults.
 #include <array>
 #include <cmath>
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "adapters/host/in_process.h"
 
+#include <array>
 #include <exception>
 #include <utility>
 
@@ -25,6 +26,28 @@ std::string NameOf(Placement::Slot slot) {
   if (slot == Placement::kBias || slot == Placement::kBiasI32) return "bias";
   return slot == Placement::kX ? "x" : slot == Placement::kW ? "w" : "y";
 }
+
+constexpr StateLimit kDense{"takes dense weights and images"};
+constexpr StateLimit kPacksAfresh{"packs afresh for each call"};
+// Run and RunOnce see to the rest.
+constexpr StateLimits kPlainCalls =
+    std::to_array<StateLimit>({{""},    // align_offset
+                               {""},    // end_at_guard
+                               {""},    // poison
+                               {""},    // x_row_gap
+                               {""},    // y_row_gap
+                               {""},    // in_place
+                               kDense,  // w_row_gap
+                               kDense,  // x_line_gap
+                               {"does not write over the second operand"},
+                               {""},          // shared_inputs
+                               kPacksAfresh,  // calls
+                               kPacksAfresh,  // callers
+                               {""},          // watch
+                               {""},          // threads
+                               {""},          // rounding
+                               {""},          // flush_denormals
+                               {""}});        // want_acc
 
 Outcome WithoutTensors(RunStatus status, std::string detail) {
   return {status, std::move(detail), {}, std::nullopt};
@@ -55,9 +78,7 @@ Placed InProcessSubject::Place(const Case& c, const RunContext& context) {
 }
 
 std::string InProcessSubject::CannotRunAs(const Case& /*c*/, const RunContext& context) const {
-  if (context.w_row_gap != 0 || context.x_line_gap != 0) return "takes dense weights and images";
-  if (context.over_w) return "does not write over the second operand";
-  return context.calls > 1 || context.callers > 1 ? "packs afresh for each call" : "";
+  return Refused(kPlainCalls, context);
 }
 
 Outcome InProcessSubject::Call(const Placed& placed, const RunContext& context) {

@@ -2,6 +2,7 @@
 #include "adapters/host/pipe.h"
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "adapters/qualm_plugin.h"
@@ -109,21 +110,25 @@ std::string TooLong(const Case& c) {
          " MiB)";
 }
 
-// Why a run cannot be asked through a pipe as `context` wants it, "" if it can. The child places
-// its data itself, so alignment, guard pages and poison do not matter.
-std::string NotThroughAPipe(const RunContext& context) {
-  if (context.x_row_gap != 0 || context.y_row_gap != 0) return "a pipe has no strides";
-  if (context.in_place) return "nothing runs in place through a pipe";
-  if (context.threads > 1) return "is not told how many threads to use";
-  if (context.w_row_gap != 0 || context.x_line_gap != 0) return "a pipe has no strides";
-  if (context.over_w || context.shared_inputs) return "places its operands itself";
-  if (context.calls > 1 || context.callers > 1) return "is asked one case at a time";
-  if (context.watch) return "is a process of its own";
-  if (context.rounding != Rounding::kNearest || context.flush_denormals) {
-    return "has a floating-point environment of its own";
-  }
-  return "";
-}
+// The child places its data itself, so alignment, guard pages and poison do not matter.
+constexpr StateLimits kThroughAPipe =
+    std::to_array<StateLimit>({{""},                                             // align_offset
+                               {""},                                             // end_at_guard
+                               {""},                                             // poison
+                               {"a pipe has no strides"},                        // x_row_gap
+                               {"a pipe has no strides"},                        // y_row_gap
+                               {"nothing runs in place through a pipe"},         // in_place
+                               {"a pipe has no strides"},                        // w_row_gap
+                               {"a pipe has no strides"},                        // x_line_gap
+                               {"places its operands itself"},                   // over_w
+                               {"places its operands itself"},                   // shared_inputs
+                               {"is asked one case at a time"},                  // calls
+                               {"is asked one case at a time"},                  // callers
+                               {"is a process of its own"},                      // watch
+                               {"is not told how many threads to use"},          // threads
+                               {"has a floating-point environment of its own"},  // rounding
+                               {"has a floating-point environment of its own"},  // flush_denormals
+                               {""}});                                           // want_acc
 
 // The same outcome, with one clean line for the reason that the child gave.
 Outcome Cleaned(Outcome outcome) {
@@ -157,9 +162,8 @@ PipeChild::Question PipeSubject::QuestionOf(const Case& c, const RunContext& con
 }
 
 std::string PipeSubject::CannotSend(const Case& c) const {
-  // The handshake has no feature for it: a library requantizes in the one way it has.
-  if (c.requant != Requant::kExact)
-    return "pipes have no requantization " + std::string(Name(c.requant));
+  if (const std::string missing = NotTold(kToldWithCases, c); !missing.empty())
+    return "pipes have no " + missing;
   const PipeOp& op = Offered(c.op);
   std::string why = BeyondCodes("x", c.x_q, c.x.dtype(), op.x_zp);
   if (why.empty() && HasW(c.op)) why = BeyondCodes("w", c.w_q, c.w.dtype(), op.w_zp);
@@ -169,7 +173,8 @@ std::string PipeSubject::CannotSend(const Case& c) const {
 }
 
 Outcome PipeSubject::Send(const Case& c, const RunContext& context) {
-  if (std::string why = NotThroughAPipe(context); !why.empty()) return Skipped(std::move(why));
+  if (std::string why = Refused(kThroughAPipe, context); !why.empty())
+    return Skipped(std::move(why));
   const PipeChild::Question question = QuestionOf(c, context);
   return Cleaned(std::move(child_->Ask({&question, 1}).front()));
 }
@@ -183,7 +188,7 @@ std::vector<Outcome> PipeSubject::RunMany(std::span<const Case> cases, const Run
     std::vector<size_t> places;
     for (size_t i = at; i < cases.size(); ++i) {
       std::string why = CannotRun(cases[i]);
-      if (why.empty()) why = NotThroughAPipe(context);
+      if (why.empty()) why = Refused(kThroughAPipe, context);
       if (why.empty()) {
         questions.push_back(QuestionOf(cases[i], context));
         places.push_back(i);

@@ -24,8 +24,8 @@ std::string WhyNotLaid(const Case& c, const RunContext& context) {
     return "has no images of dense pixels";
   if (!context.over_w && !context.shared_inputs) return "";
   if (!HasTwoOperands(c.op)) return "has no second operand";
-  if (context.over_w && (context.in_place || context.shared_inputs))
-    return "the output lies over the first operand";
+  if (context.over_w && context.in_place) return "the output lies over the first operand";
+  if (context.over_w && context.shared_inputs) return "the output lies over both operands";
   return context.shared_inputs && c.x != c.w ? "the operands are not equal" : "";
 }
 

@@ -2,8 +2,6 @@
 // plugin:PATH.so: anybody's kernels behind the C interface of adapters/qualm_plugin.h.
 #include <unistd.h>
 
-#include <algorithm>
-#include <array>
 #include <cstdlib>
 #include <memory>
 #include <utility>
@@ -51,36 +49,11 @@ PluginSubject::PluginSubject(std::string name, WorkerOptions options)
   AdoptContract();
 }
 
-namespace {
-
-// The parameters that qualm_problem has a field for; plugin_host.cc fills them. A plugin that was
-// never told of a parameter would be judged wrong for it.
-constexpr std::array<std::string_view, 15> kSent{
-    "multiplier",   "bias",         "bias_i32",
-    "relu",         "ceil_mode",    "count_include_pad",
-    "function",     "symmetric",    "negative_slope",
-    "reduce_range", "dtype",        "quant_min",
-    "quant_max",    "qparams_rule", "x_gran"};
-
-std::string ParameterWithoutAField(const Case& c) {
-  const Case without;
-  std::string missing;
-  ForEachParameter(c, without, [&](const Field& field, const auto& value, const auto& nothing) {
-    if (missing.empty() && value != nothing && std::ranges::find(kSent, field.name) == kSent.end())
-      missing = "plugins have no " + std::string(field.name);
-  });
-  return missing;
-}
-
-}  // namespace
-
 std::string PluginSubject::CannotSend(const Case& c) const {
   if (ProblemBytes(c) > kMessageBytesMax)
     return "larger than the worker takes (" + std::to_string(kMessageBytesMax >> 20) + " MiB)";
-  // The interface has no field for it: a library requantizes in the one way it has.
-  if (c.requant != Requant::kExact)
-    return "plugins have no requantization " + std::string(Name(c.requant));
-  return ParameterWithoutAField(c);
+  const std::string missing = NotTold(kToldToPlugins, c);
+  return missing.empty() ? "" : "plugins have no " + missing;
 }
 
 Outcome PluginSubject::Send(const Case& c, const RunContext& context) {

@@ -26,6 +26,21 @@
 namespace qualm {
 namespace {
 
+// The operations of the C interface by Op. choose_qparams is none of plugins.
+constexpr std::array<int, kOpCount> kNumbers = std::to_array<int>(
+    {QUALM_QUANTIZE, QUALM_DEQUANTIZE, QUALM_REQUANTIZE, QUALM_LINEAR, QUALM_CONV2D,
+     QUALM_DEPTHWISE, QUALM_ADD, QUALM_MUL, QUALM_MAX_POOL, QUALM_AVG_POOL, QUALM_GLOBAL_AVG_POOL,
+     QUALM_RESCALE, QUALM_CONCAT, QUALM_TABLE, QUALM_SOFTMAX, static_cast<int>(Op::kChooseQParams),
+     QUALM_SUB, QUALM_DYNAMIC_LINEAR});
+constexpr bool NumbersAreThoseOfOp() {
+  for (size_t op = 0; op < kOpCount; ++op) {
+    if (kNumbers.at(op) != static_cast<int>(op)) return false;
+  }
+  return true;
+}
+static_assert(NumbersAreThoseOfOp(), "adapters/qualm_plugin.h numbers an operation unlike Op");
+static_assert(QUALM_TANH + 1 == CountOf<Function>(), "functions are sent by their number");
+
 // Sizes above this are not a newer header but garbage.
 constexpr size_t kStructBytesMax = 4096;
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "adapters/host/plugin_limits.h"
 
+#include <algorithm>
+#include <array>
 #include <string_view>
 
 #include "adapters/qualm_plugin.h"
@@ -103,28 +105,48 @@ std::string OutsideLimits(const PluginLimits& limits, const Case& c) {
   return why;
 }
 
+namespace {
+
+constexpr StateLimit kDenseRows{"takes dense rows only (no QUALM_CAN_STRIDES)", QUALM_CAN_STRIDES};
+// The host makes the rest of the state around a plugin's call.
+constexpr StateLimits kAroundACall = std::to_array<StateLimit>(
+    {{""},        // align_offset
+     {""},        // end_at_guard
+     {""},        // poison
+     kDenseRows,  // x_row_gap
+     kDenseRows,  // y_row_gap
+     {"does not run in place (no QUALM_CAN_IN_PLACE)", QUALM_CAN_IN_PLACE},
+     {"takes dense weights only (no QUALM_CAN_WEIGHT_STRIDES)", QUALM_CAN_WEIGHT_STRIDES},
+     {"takes dense lines of images only (no QUALM_CAN_LINE_STRIDES)", QUALM_CAN_LINE_STRIDES},
+     {"does not write over the second operand (no QUALM_CAN_OVER_SECOND)", QUALM_CAN_OVER_SECOND},
+     {""},  // shared_inputs
+     {""},  // calls
+     {"is called by one thread at a time (no QUALM_CAN_CONCURRENT)", QUALM_CAN_CONCURRENT},
+     {""},  // watch
+     {"is not told how many threads to use (no QUALM_CAN_THREADS)", QUALM_CAN_THREADS},
+     {""},    // rounding
+     {""},    // flush_denormals
+     {""}});  // want_acc
+
+}  // namespace
+
 std::string OutsideLimits(const PluginLimits& limits, const Case& c, const RunContext& context) {
-  const auto lacks = [&](uint32_t feature) { return (limits.features & feature) == 0; };
-  if ((context.x_row_gap != 0 || context.y_row_gap != 0) && lacks(QUALM_CAN_STRIDES)) {
-    return "takes dense rows only (no QUALM_CAN_STRIDES)";
-  }
   if (context.in_place && !CanRunInPlace(c.op)) {
     return std::string(Name(c.op)) + " does not run in place";
   }
-  if (context.in_place && lacks(QUALM_CAN_IN_PLACE)) {
-    return "does not run in place (no QUALM_CAN_IN_PLACE)";
-  }
-  if (context.threads > 1 && lacks(QUALM_CAN_THREADS))
-    return "is not told how many threads to use (no QUALM_CAN_THREADS)";
-  if (context.callers > 1 && lacks(QUALM_CAN_CONCURRENT))
-    return "is called by one thread at a time (no QUALM_CAN_CONCURRENT)";
-  if (context.w_row_gap != 0 && lacks(QUALM_CAN_WEIGHT_STRIDES))
-    return "takes dense weights only (no QUALM_CAN_WEIGHT_STRIDES)";
-  if (context.x_line_gap != 0 && lacks(QUALM_CAN_LINE_STRIDES))
-    return "takes dense lines of images only (no QUALM_CAN_LINE_STRIDES)";
-  if (context.over_w && lacks(QUALM_CAN_OVER_SECOND))
-    return "does not write over the second operand (no QUALM_CAN_OVER_SECOND)";
-  return "";
+  return Refused(kAroundACall, context, limits.features);
+}
+
+std::string NotTold(std::span<const std::string_view> told, const Case& c) {
+  const Case without;
+  std::string missing;
+  ForEachParameter(c, without, [&](const Field& field, const auto& value, const auto& nothing) {
+    if (!missing.empty() || value == nothing || std::ranges::find(told, field.name) != told.end())
+      return;
+    missing = field.name == "requant" ? "requantization " + std::string(Name(c.requant))
+                                      : std::string(field.name);
+  });
+  return missing;
 }
 
 }  // namespace qualm

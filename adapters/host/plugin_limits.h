@@ -3,8 +3,12 @@
 #ifndef QUALM_ADAPTERS_HOST_PLUGIN_LIMITS_H_
 #define QUALM_ADAPTERS_HOST_PLUGIN_LIMITS_H_
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
+#include <string_view>
 
 #include "core/case.h"
 #include "core/subject.h"
@@ -41,6 +45,25 @@ std::string OutsideLimits(const PluginLimits& limits, const Case& c);
 // Why the limits rule out where `context` wants the data and which state it sets around the call,
 // "" if they do not.
 std::string OutsideLimits(const PluginLimits& limits, const Case& c, const RunContext& context);
+
+// The parameters of a case that the C interface of plugins has a field for; plugin_host.cc fills
+// them. They came with the first functions (adapters/function_subject.h) too.
+inline constexpr std::array<std::string_view, 15> kToldToPlugins{
+    "multiplier",   "bias",         "bias_i32",
+    "relu",         "ceil_mode",    "count_include_pad",
+    "function",     "symmetric",    "negative_slope",
+    "reduce_range", "dtype",        "quant_min",
+    "quant_max",    "qparams_rule", "x_gran"};
+// What a program behind a pipe and a function are told of: docs/pipe.md lists the keys.
+inline constexpr std::array<std::string_view, 17> kToldWithCases = [] {
+  std::array<std::string_view, 17> told{"observer", "averaging_constant"};
+  for (size_t i = 0; i < kToldToPlugins.size(); ++i) told[2 + i] = kToldToPlugins[i];
+  return told;
+}();
+// The first parameter that is not the default and that somebody else's code was never told of, ""
+// if there is none. Code that was written before the parameter existed would be judged wrong for
+// it, so a new parameter is refused until its interface tells of it.
+std::string NotTold(std::span<const std::string_view> told, const Case& c);
 
 }  // namespace qualm
 

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <chrono>
 #include <cstddef>
@@ -19,6 +20,7 @@
 #include <regex>
 #include <set>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -697,6 +699,27 @@ TEST_P(ExamplePlugin, ModulesAreNotLookedForInTheCurrentFolder) {
 INSTANTIATE_TEST_SUITE_P(Headers, ExamplePlugin,
                          testing::Values("qualm_example", "qualm_example_old"),
                          [](const auto& instance) { return std::string(instance.param); });
+
+// A parameter that is new is told to somebody else's code on purpose or refused on purpose: here it
+// is said which, after qualm_plugin.h and plugin_host.cc, or docs/pipe.md.
+TEST(Plugin, EveryParameterIsToldOrRefused) {
+  const Case c;
+  ForEachParameter(c, [](const Field& field, const auto& /*value*/) {
+    const auto in = [&](const auto& told) {
+      return std::find(told.begin(), told.end(), field.name) != told.end();
+    };
+    const bool of_observers = field.name == "observer" || field.name == "averaging_constant";
+    EXPECT_EQ(in(kToldWithCases), field.name != "requant") << field.name;
+    EXPECT_EQ(in(kToldToPlugins), in(kToldWithCases) && !of_observers) << field.name;
+  });
+  Case set;
+  set.relu = true;
+  set.requant = Requant::kFloat32;
+  EXPECT_EQ(NotTold(std::array<std::string_view, 0>{}, set), "relu");
+  EXPECT_EQ(NotTold(kToldWithCases, set), "requantization float32");
+  set.requant = Requant::kExact;
+  EXPECT_EQ(NotTold(kToldToPlugins, set), "");
+}
 
 // One subject per thread, each with its own worker; workers crash while others are being started.
 TEST(Plugin, ThreadsDoNotDisturbEachOther) {

@@ -79,6 +79,9 @@ class Reader {
   void Get(bool& value) { value = Below<uint8_t>(2) != 0; }
   void Get(Op& op) { op = Below<Op>(kOpCount); }
   void Get(DType& dtype) { dtype = Below<DType>(kDTypeCount); }
+  void Get(Rounding& mode) {
+    mode = Below<Rounding>(static_cast<size_t>(Rounding::kTowardZero) + 1);
+  }
   template <NamedEnum E>
   void Get(E& value) {
     value = Below<E>(CountOf<E>());
@@ -232,24 +235,7 @@ std::optional<PluginInfo> DecodeInfo(std::span<const uint8_t> payload) {
 void EncodeRun(const Case& c, const RunContext& context, std::vector<uint8_t>& payload) {
   Writer writer(payload);
   ForEachField(c, [&](const Field& /*field*/, const auto& value) { writer.Put(value); });
-
-  writer.Put<int32_t>(context.align_offset);
-  writer.Put(context.end_at_guard);
-  writer.Put(context.poison);
-  writer.Put(context.x_row_gap);
-  writer.Put(context.y_row_gap);
-  writer.Put(context.in_place);
-  writer.Put(context.w_row_gap);
-  writer.Put(context.x_line_gap);
-  writer.Put(context.over_w);
-  writer.Put(context.shared_inputs);
-  writer.Put<int32_t>(context.calls);
-  writer.Put<int32_t>(context.callers);
-  writer.Put(context.watch);
-  writer.Put<int32_t>(context.threads);
-  writer.Put(context.rounding);
-  writer.Put(context.flush_denormals);
-  writer.Put(context.want_acc);
+  std::apply([&](const auto&... states) { (writer.Put(states), ...); }, StatesOf(context));
 }
 
 std::optional<RunRequest> DecodeRun(std::span<const uint8_t> payload) {
@@ -259,24 +245,7 @@ std::optional<RunRequest> DecodeRun(std::span<const uint8_t> payload) {
   ForEachField(c, [&](const Field& /*field*/, auto& value) { reader.Get(value); });
   if (!reader.ok() || !ShapesFollow(c)) return std::nullopt;
 
-  RunContext& context = request.context;
-  context.align_offset = reader.Get<int32_t>();
-  context.end_at_guard = reader.Flag();
-  context.poison = reader.Get<uint8_t>();
-  context.x_row_gap = reader.Get<int64_t>();
-  context.y_row_gap = reader.Get<int64_t>();
-  context.in_place = reader.Flag();
-  context.w_row_gap = reader.Get<int64_t>();
-  context.x_line_gap = reader.Get<int64_t>();
-  context.over_w = reader.Flag();
-  context.shared_inputs = reader.Flag();
-  context.calls = reader.Get<int32_t>();
-  context.callers = reader.Get<int32_t>();
-  context.watch = reader.Flag();
-  context.threads = reader.Get<int32_t>();
-  context.rounding = reader.Below<Rounding>(static_cast<size_t>(Rounding::kTowardZero) + 1);
-  context.flush_denormals = reader.Flag();
-  context.want_acc = reader.Flag();
+  std::apply([&](auto&... states) { (reader.Get(states), ...); }, StatesOf(request.context));
   if (!reader.Finished()) return std::nullopt;
   return request;
 }

@@ -11,10 +11,28 @@
 #include <cstring>
 #include <optional>
 #include <thread>
+#include <tuple>
+#include <type_traits>
 #include <vector>
+
+#include "core/random_case_test_util.h"
 
 namespace qualm {
 namespace {
+
+// Every member has a value that is not its default.
+RunContext Unusual() {
+  RunContext context;
+  const auto alter = []<class T>(T& state) {
+    if constexpr (std::is_same_v<T, bool>) {
+      state = !state;
+    } else {
+      state = static_cast<T>(static_cast<int>(state) + 2);
+    }
+  };
+  std::apply([&](auto&... states) { (alter(states), ...); }, StatesOf(context));
+  return context;
+}
 
 RunRequest Request() {
   RunRequest request;
@@ -33,23 +51,7 @@ RunRequest Request() {
   c.out_min = -5;
   c.out_max = 100;
   c.relu = true;
-  request.context.align_offset = 13;
-  request.context.end_at_guard = false;
-  request.context.poison = 0x11;
-  request.context.x_row_gap = 2;
-  request.context.y_row_gap = 4;
-  request.context.in_place = true;
-  request.context.w_row_gap = 7;
-  request.context.x_line_gap = 8;
-  request.context.over_w = true;
-  request.context.shared_inputs = true;
-  request.context.calls = 9;
-  request.context.callers = 10;
-  request.context.watch = true;
-  request.context.threads = 7;
-  request.context.rounding = Rounding::kUp;
-  request.context.flush_denormals = true;
-  request.context.want_acc = true;
+  request.context = Unusual();
   return request;
 }
 
@@ -120,7 +122,7 @@ TEST(WorkerMessage, WindowsAndSecondOperandsComeBackWhole) {
   rescale.w = Tensor(DType::kU8, {0});
   Case mode = conv;
   mode.requant = Requant::kFixedRndnu;  // the one with the largest number
-  Case observer;                        // the operation with the largest number
+  Case observer;                        // an operation that plugins do not have
   observer.op = Op::kChooseQParams;
   observer.M = 1;
   observer.N = 2;
@@ -134,7 +136,9 @@ TEST(WorkerMessage, WindowsAndSecondOperandsComeBackWhole) {
                        .averaging_constant = 0.5f};
   observer.out_dtype = DType::kF32;
   observer.w = Tensor(DType::kU8, {0});
-  for (const Case& c : {conv, pool, mul, rescale, mode, table, concat, softmax, observer}) {
+  std::vector<Case> cases{conv, pool, mul, rescale, mode, table, concat, softmax, observer};
+  for (const Op op : AllOps()) cases.push_back(ProblemOf(test::RandomCase(1).Draw(op)));
+  for (const Case& c : cases) {
     std::vector<uint8_t> payload;
     EncodeRun(c, {}, payload);
     const std::optional<RunRequest> decoded = DecodeRun(payload);

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// To add a library: write its plugin (or its program behind a pipe) in this folder, a row in the
-// table below, a paragraph in libraries.cmake, and rows in adapters/contracts.cc for what it gets
-// wrong.
+// The table of the libraries under test. docs/hacking.md says what a new one needs.
 #include "adapters/libraries/libraries.h"
 
 #include <memory>

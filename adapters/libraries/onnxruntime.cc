@@ -30,7 +30,7 @@ std::string_view ProcessorWith(std::string_view instruction_set) {
   return instruction_set == "sse41" ? "Nehalem" : "";
 }
 
-// What MLAS finds (onnxruntime/core/mlas/lib/platform.cpp); "" where its arithmetic has no model.
+// What MLAS finds (onnxruntime/core/mlas/lib/platform.cpp); "" where no convention has its arithmetic.
 // AVX-512 without VNNI saturates pairs as AVX2 does.
 std::string OwnInstructionSet() {
 #if defined(__x86_64__)
@@ -80,7 +80,7 @@ std::string PackageFolder() {
 }  // namespace
 
 std::string WhyNoOnnxruntime() {
-  if (OwnInstructionSet().empty()) return "its arithmetic on this processor has no model";
+  if (OwnInstructionSet().empty()) return "no convention has its arithmetic on this processor";
   if (FindModule(std::string(kChild)).empty())
     return std::string(kChild) + " not found: set QUALM_PLUGIN_DIR to its folder";
   if (FindProgram("node").empty()) return "there is no node in PATH: " + std::string(kInstall);

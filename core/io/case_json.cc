@@ -416,24 +416,34 @@ class Builder {
   }
 
   // What a parameter of that type may be spelled like.
-  void ReadParameter(CaseKey key, bool& value) { value = ReadFlag(key); }
-  void ReadParameter(CaseKey key, float& value) { value = Floats(key).front(); }
-  void ReadParameter(CaseKey key, DType& value) { value = ReadDType(key, kCodes); }
-  // Each integer parameter has a range of its own, which is said here. These two are codes of the
-  // type read just before.
-  void ReadParameter(CaseKey key, int32_t& value) {
-    QUALM_CHECK(key == kQuantMin || key == kQuantMax);
-    value = ReadBound(key, c_.observer.dtype, 0);
+  void ReadParameter(const Field& /*field*/, CaseKey key, bool& value) { value = ReadFlag(key); }
+  // Validate checks the range of reals.
+  void ReadParameter(const Field& /*field*/, CaseKey key, float& value) {
+    value = Floats(key).front();
+  }
+  void ReadParameter(const Field& /*field*/, CaseKey key, DType& value) {
+    value = ReadDType(key, kCodes);
+  }
+  void ReadParameter(const Field& field, CaseKey key, int32_t& value) {
+    if (field.is_code) {
+      value = ReadBound(key, c_.observer.dtype, 0);
+      return;
+    }
+    const CodeRange whole = RangeOf(DType::kS32);
+    const CodeRange range{static_cast<int32_t>(std::max<double>(field.lowest, whole.min)),
+                          static_cast<int32_t>(std::min<double>(field.highest, whole.max))};
+    value = Ints(key, range, "a number").front();
   }
   template <NamedEnum E>
-  void ReadParameter(CaseKey key, E& value) {
+  void ReadParameter(const Field& /*field*/, CaseKey key, E& value) {
     value = *Parse<E>(ReadChoice(key, NamesOf(value), ""));
   }
   // Lists have readers of their own.
   template <class T>
-  void ReadParameter(CaseKey /*key*/, std::vector<T>& /*value*/) {}
+  void ReadParameter(const Field& /*field*/, CaseKey /*key*/, std::vector<T>& /*value*/) {}
   template <class T>
-  void ReadParameter(CaseKey /*key*/, std::optional<std::vector<T>>& /*value*/) {}
+  void ReadParameter(const Field& /*field*/, CaseKey /*key*/,
+                     std::optional<std::vector<T>>& /*value*/) {}
 
   void ReadParameters() {
     ForEachParameter(c_, [this](const Field& field, auto& value) {
@@ -444,7 +454,7 @@ class Builder {
         Fail(key, "does not belong to this function, expected it for leaky_relu only");
       }
       if (field.required) Need(key);
-      if (Has(key)) ReadParameter(key, value);
+      if (Has(key)) ReadParameter(field, key, value);
     });
   }
 

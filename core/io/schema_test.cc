@@ -78,6 +78,21 @@ TEST(CaseSchema, AgreesWithTheReaderAboutDamage) {
   EXPECT_GT(both_refuse, 1000);
 }
 
+// The tokens by which a byte-oriented fuzzer writes case files.
+TEST(CaseSchema, TheDictionaryHasEveryKeyAndOperation) {
+  std::ifstream file(QUALM_SOURCE_DIR "/fuzz/case_reader.dict");
+  const std::string words(std::istreambuf_iterator<char>(file), {});
+  const auto has = [&](std::string_view word) {
+    return words.find("\"\\\"" + std::string(word) + "\\\"\"\n") != std::string::npos;
+  };
+  EXPECT_FALSE(has("no such word"));
+  for (const Op op : AllOps()) EXPECT_TRUE(has(Name(op))) << Name(op);
+  for (size_t i = 0; i < kCaseKeys; ++i) {
+    const std::string_view name = FieldName(static_cast<CaseKey>(i));
+    EXPECT_TRUE(has(name.substr(name.find('.') + 1))) << name;
+  }
+}
+
 // The page promises a complete example.
 TEST(CaseSchema, TheDocumentedExampleIsACase) {
   std::ifstream file(QUALM_SOURCE_DIR "/docs/case-format.md");

@@ -30,7 +30,7 @@ struct Channel {
   int32_t low = 0;            // clamp, relu included
   int32_t high = 0;
   FixedMultiplier fixed;
-  // x (a) and w (b) where each has constants of its own: add, mul, pools, tables.
+  // x (a) and w (b) where each has constants of its own: two operands, pools, tables.
   struct Operand {
     float scale = 1;
     int32_t zero_point = 0;
@@ -53,7 +53,7 @@ struct Value {
   int64_t integer = 0;
   float number = 0;
   double wide = 0;
-  int32_t second = 0;  // the code of the second operand (add, mul)
+  int32_t second = 0;  // the code of the second operand
   // What steps add to a sum for the zero point of x, and for the zero point of w, where
   // Accumulation::take_out left both in (oneDNN's AMX tiles).
   int32_t x_offset = 0, w_offset = 0;

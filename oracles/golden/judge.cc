@@ -149,7 +149,7 @@ void RecordJudge::CompareText(const std::string& field, const std::string& recor
 std::optional<ConventionOutput> RecordJudge::Convention(const std::string& name, const Case& c) {
   const qualm::Convention* convention = FindConvention(name);
   if (convention == nullptr) {
-    Skip("no model for backend " + record_.backend + ", isa " + record_.isa);
+    Skip("no convention for backend " + record_.backend + ", isa " + record_.isa);
     return std::nullopt;
   }
   result_.convention = name;
@@ -231,7 +231,7 @@ void RecordJudge::Depthwise3d() {
     Wrong(record_, "out_scale", "must be finite and greater than 0");
   const std::vector<int32_t> outputs = conventions::FbgemmDepthwise3d(x, w_zero_point, out_scale);
   if (!name.starts_with("fbgemm@") || FindConvention(name) == nullptr) {
-    return Skip("no model for backend " + record_.backend + ", isa " + record_.isa);
+    return Skip("no convention for backend " + record_.backend + ", isa " + record_.isa);
   }
   result_.convention = name;
   CompareEach("y_channel0", DType::kU8, static_cast<int64_t>(outputs.size()),
@@ -371,7 +371,7 @@ void RecordJudge::Mbqm() {
   result_.convention = ConventionName(record_);
   const bool single = result_.convention == "tflite@single";
   if (!single && result_.convention != "tflite@double")
-    return Skip("no model for " + record_.backend);
+    return Skip("no convention for " + record_.backend);
   const Tensor x = Int32List("x");
   const double multiplier = record_.Double("double_multiplier");
   if (!std::isfinite(multiplier)) Wrong(record_, "double_multiplier", "must be finite");

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/io/case_json.h"
 #include "core/io/golden.h"
 #include "oracles/exact/observer.h"
 
@@ -17,12 +18,10 @@ namespace qualm::golden {
 
 // ---- Fields (fields.cc).
 
-constexpr int64_t kMaxElements = int64_t{1} << 28;
-
 [[noreturn]] void Wrong(const GoldenRecord& record, std::string_view field,
                         const std::string& what);
 
-// 0..kMaxElements.
+// 0..kMaxElements, as in case files.
 int64_t Dimension(const GoldenRecord& record, const std::string& field);
 int32_t Int32(const GoldenRecord& record, const std::string& field, int64_t low = INT32_MIN,
               int64_t high = INT32_MAX);

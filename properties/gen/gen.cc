@@ -179,11 +179,14 @@ Generator GeneratorOf(Op op) {
     case Layout::kBatches: return {kObserver, internal::DrawObserver, 25, 0};
     case Layout::kElements: break;
   }
+  QUALM_CHECK(row.second != Second::kWeights);  // no generator draws weights element by element
   if (row.multiplier) return {kRequantize, internal::DrawRequantize, 32, 90};
   if (row.function) return {kTable, internal::DrawTable, 30, 40};
   if (row.out_q == OutQParams::kFixed) return {kSoftmax, internal::DrawSoftmax, 40, 0};
   if (!row.x_qparams) return {kQuantize, internal::DrawQuantize, 25, 50};
   if (row.out_q == OutQParams::kNone) return {kDequantize, internal::DrawDequantize, 18, 0};
+  // Codes of one or two inputs become codes of the output.
+  QUALM_CHECK(row.out_q == OutQParams::kOwn && IsCode(row.x_types.front()));
   return {kOperands, internal::DrawOperands, 25, 50};
 }
 

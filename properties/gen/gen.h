@@ -15,7 +15,7 @@
 
 namespace qualm::gen {
 
-// What a case is drawn towards; independent of shape, qparams and post-op, which are drawn too.
+// What a case is drawn towards. All else of the case is drawn as for any other theme.
 enum class Theme : uint8_t {
   kUniform,
   kBoundaryBytes,

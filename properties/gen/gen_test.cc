@@ -7,8 +7,11 @@
 #include <bit>
 #include <cmath>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
+#include <type_traits>
+#include <vector>
 
 #include "oracles/exact/exact.h"
 #include "oracles/headroom/headroom.h"
@@ -19,7 +22,8 @@ namespace {
 
 constexpr uint64_t kCases = 1000;
 
-// Every field of the problem, in order.
+// Every field of the problem, in an order that the numbers below are made of.
+// TheHashTellsFieldsApart finds a field that is missing here.
 uint64_t Mix(uint64_t hash, const Case& c) {
   const auto mix = [&](uint64_t value) { hash = MixSeed(hash, value); };
   const auto mix_float = [&](float value) { mix(std::bit_cast<uint32_t>(value)); };
@@ -69,6 +73,48 @@ uint64_t Mix(uint64_t hash, const Case& c) {
   }
   mix((v.ceil_mode ? 1u : 0u) | (v.count_include_pad ? 2u : 0u));
   return hash;
+}
+
+void Alter(bool& flag) { flag = !flag; }
+void Alter(int32_t& number) { ++number; }
+void Alter(int64_t& number) { ++number; }
+void Alter(float& number) { number = -number - 1; }
+void Alter(DType& dtype) { dtype = dtype == DType::kU8 ? DType::kS8 : DType::kU8; }
+template <NamedEnum E>
+void Alter(E& choice) {
+  choice = static_cast<E>((static_cast<size_t>(choice) + 1) % CountOf<E>());
+}
+void Alter(Tensor& tensor) { tensor = Tensor(DType::kS32, {3, 3, 3, 3}); }
+void Alter(QParams& q) { Alter(q.scale.front()); }
+template <class T>
+void Alter(std::vector<T>& list) {
+  list.push_back(T(1));
+}
+template <class T>
+void Alter(std::optional<std::vector<T>>& list) {
+  if (!list) list.emplace();
+  Alter(*list);
+}
+
+TEST(Gen, TheHashTellsFieldsApart) {
+  for (const Op op : AllOps()) {
+    const Case c = Draw(op, 1);
+    size_t fields = 0;
+    ForEachField(c, [&](const Field& /*field*/, const auto& /*value*/) { ++fields; });
+    for (size_t changed = 1; changed < fields; ++changed) {  // field 0 is the operation
+      Case other = c;
+      size_t at = 0;
+      std::string name;
+      ForEachField(other, [&]<class T>(const Field& field, T& value) {
+        if (at++ != changed) return;
+        const bool of_window = field.least >= 0 && !HasWindow(op);
+        if (of_window || (field.has != nullptr && !(RowOf(op).*field.has))) return;
+        name = field.name;
+        if constexpr (!std::is_same_v<T, Op>) Alter(value);
+      });
+      EXPECT_TRUE(name.empty() || Mix(0, other) != Mix(0, c)) << Name(op) << " " << name;
+    }
+  }
 }
 
 TEST(Gen, DrawsValidCasesOfItsOp) {

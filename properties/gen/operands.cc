@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cases of add, mul and rescale. What breaks them is scales that know of each other.
+// Cases of operations that take codes of one or two inputs, element by element. What breaks them is
+// scales that know of each other.
 #include <algorithm>
 #include <cmath>
 
@@ -130,7 +131,7 @@ void DrawScales(Rng& rng, Theme theme, Case& c) {
     scales = RelatedScales(rng, c.op);
   }
   c.x_q.scale = {ToScale(scales.a)};
-  if (c.op != Op::kRescale) c.w_q.scale = {ToScale(scales.b)};
+  if (HasW(c.op)) c.w_q.scale = {ToScale(scales.b)};
   c.out_q.scale = {ToScale(scales.out)};
   FillMultiples(rng, c.x_q.zero_point[0], scales.divisor, c.x);
   if (AddsOperands(c.op)) FillMultiples(rng, c.w_q.zero_point[0], scales.divisor, c.w);
@@ -163,7 +164,7 @@ Case DrawOperands(Rng& rng, Theme theme, Op op) {
   c.x = Tensor(dtype, {c.M, c.N});
   FillCodes(rng, theme, c.x);
   DrawZeroPoints(rng, dtype, theme, c.x_q.zero_point);
-  if (op != Op::kRescale) {
+  if (HasW(op)) {
     c.w = Tensor(dtype, {c.M, c.N});
     FillCodes(rng, theme, c.w);
     if (rng.Chance(1, 4)) {

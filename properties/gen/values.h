@@ -100,7 +100,7 @@ Case DrawConv(Rng& rng, Theme theme, Op op);
 Case DrawPool(Rng& rng, Theme theme, Op op);
 Case DrawObserver(Rng& rng, Theme theme, Op op);  // choose_qparams
 Case DrawDynamicLinear(Rng& rng, Theme theme, Op op);
-Case DrawOperands(Rng& rng, Theme theme, Op op);  // add, mul, rescale
+Case DrawOperands(Rng& rng, Theme theme, Op op);  // codes of one or two inputs
 Case DrawConcat(Rng& rng, Theme theme, Op op);
 Case DrawTable(Rng& rng, Theme theme, Op op);
 Case DrawSoftmax(Rng& rng, Theme theme, Op op);

@@ -36,9 +36,9 @@ double Since(Clock::time_point start) {
 
 // Looks into failures and makes cases smaller, one at a time, in a fork of this process: a subject
 // or a judge that dies there ends nothing else.
-class Desk {
+class Investigator {
  public:
-  Desk(State& state, const CampaignOptions& options) : state_(state), options_(options) {}
+  Investigator(State& state, const CampaignOptions& options) : state_(state), options_(options) {}
 
   bool busy() const { return process_.has_value(); }
 
@@ -98,7 +98,7 @@ class Desk {
   // `how`: how the work went wrong, "" if it did not.
   void End(const std::string& how, FindingKind kind) {
     process_.reset();
-    if (minimizes_) given_up_.insert(name_);  // done, or never to be done
+    if (minimizes_) given_up_.insert(name_);  // this fault is finished, or is given up
     if (how.empty()) return;
     if (!minimizes_ && ++failures_[name_] < 2) return;
     given_up_.insert(name_);
@@ -123,7 +123,7 @@ class Desk {
 class Campaign {
  public:
   Campaign(const Engine& engine, State& state, const CampaignOptions& options)
-      : engine_(engine), state_(state), options_(options), desk_(state, options) {
+      : engine_(engine), state_(state), options_(options), investigator_(state, options) {
     jobs_.resize(static_cast<size_t>(options.jobs));
     deaths_.resize(options.aims.size());
   }
@@ -132,7 +132,8 @@ class Campaign {
     for (int64_t tick = 0; !Over(); ++tick) {
       bool any = false;
       for (size_t i = 0; i < jobs_.size(); ++i) any |= Tend(i);
-      if (desk_.busy() || tick % 10 == 0) desk_.Step();  // looking for work reads folders
+      if (investigator_.busy() || tick % 10 == 0)
+        investigator_.Step();  // looking for work reads folders
       if (!any) break;
       Tell();
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
@@ -145,7 +146,8 @@ class Campaign {
     if (next_aim_ < options_.aims.size()) {
       options_.say(
           "the campaign was too short: " + std::to_string(options_.aims.size() - next_aim_) +
-          " of " + std::to_string(options_.aims.size()) + " operations were not fuzzed");
+          " of " + std::to_string(options_.aims.size()) +
+          " pairs of operation and subject were not fuzzed");
     }
     LookIntoTheRest();
     Tell(true);
@@ -310,7 +312,7 @@ class Campaign {
   void LookIntoTheRest() {
     const double most = std::max(120.0, options_.seconds);
     const Clock::time_point start = Clock::now();
-    while (!Stopped() && Since(start) < most && desk_.Step()) {
+    while (!Stopped() && Since(start) < most && investigator_.Step()) {
       Tell();
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     }
@@ -321,7 +323,7 @@ class Campaign {
   const Engine& engine_;
   State& state_;
   const CampaignOptions& options_;
-  Desk desk_;
+  Investigator investigator_;
   std::vector<std::optional<Slot>> jobs_;
   std::vector<int> deaths_;  // in a row, by aim
   size_t next_aim_ = 0;

@@ -90,7 +90,7 @@ void Describe(const triage::Triaged& triaged, Fault& fault) {
   fault.explanation = triaged.Text();
   if (fault.row.replayed == Replayed::kReproducible) {
     fault.row.kind = triaged.finding().kind;
-    fault.row.cause = triage::NamesOf(triaged.causes());
+    fault.row.cause = triage::NamesOf(triaged.causes(), fault.found.op);
   } else if (!IsKindOfItsOwn(fault.row.kind)) {
     fault.row.kind = FindingKind::kNondeterminism;
   }

@@ -30,7 +30,8 @@ auto Key(const Fault& fault) {
 }
 
 triage::Failure FailureOf(const Fault& fault) {
-  triage::Failure failure{fault.row.kind, triage::CausesNamed(fault.row.cause), {&fault.found}};
+  triage::Failure failure{
+      fault.row.kind, triage::CausesNamed(fault.row.cause, fault.found.op), {&fault.found}};
   if (fault.minimized) failure.cases.push_back(&*fault.minimized);
   return failure;
 }

@@ -199,8 +199,7 @@ std::optional<Attribution> TwoCauses(const Case& c, const Evidence& evidence) {
 }
 
 // A usual vector length `width` such that all departures lie in the last (columns mod width)
-// columns; 0 if there is none. If `after`, at least one whole vector
-// precedes those columns.
+// columns; 0 if there is none. If `after`, at least one whole vector precedes those columns.
 int64_t TailWidth(const Case& c, const Tensor& exact_y, const Tensor& actual, bool after = true) {
   const int64_t columns = c.output_shape().back();
   int64_t first = columns;
@@ -209,7 +208,7 @@ int64_t TailWidth(const Case& c, const Tensor& exact_y, const Tensor& actual, bo
   }
   for (int64_t width : {64, 32, 16, 8, 4}) {
     if (after && columns <= width) continue;
-    if (columns % width != 0 && first >= c.N - columns % width) return width;
+    if (columns % width != 0 && first >= columns - columns % width) return width;
   }
   return 0;
 }
@@ -352,8 +351,12 @@ std::optional<Attribution> DependsOnState(const Recorded& answer, Subject& subje
     return attribution;
   }
   const std::optional<Tensor> fresh = AskFresh(subject, answer.problem);
-  // The questions above lay the case out as by default; an answer from another layout may differ.
-  const bool comparable = answer.context.align_offset == 0 && answer.context.x_row_gap == 0;
+  // The questions above run the case as by default; an answer to a run of another kind may differ.
+  // What the memory held before was looked at above, and raw sums are no part of y.
+  RunContext as_asked;
+  as_asked.poison = answer.context.poison;
+  as_asked.want_acc = answer.context.want_acc;
+  const bool comparable = answer.context == as_asked;
   if ((fresh && *fresh != *first) || (comparable && *first != answer.y)) {
     attribution.diagnosis = "the answer depends on what was asked before";
     return attribution;

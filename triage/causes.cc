@@ -74,6 +74,12 @@ bool Set(Stages& s) {
   return true;
 }
 
+template <auto kGroup, auto kHook, auto kValue>
+bool SetIn(Stages& s) {
+  (s.*kGroup).*kHook = kValue;
+  return true;
+}
+
 template <auto kHook, auto kValue>
 bool SetSum(Stages& s) {
   if (!s.sums) s.sums.emplace();
@@ -158,7 +164,7 @@ void CodeZeroUnderWindow(PoolWindow& window) {
 
 bool PadWithCodeZero(Stages& s) {
   return IsConv(s.c.op) ? SetSum<&SumSteps::padding_code, 0>(s)
-                        : Set<&Stages::window_padding, CodeZeroUnderWindow>(s);
+                        : SetIn<&Stages::pool, &PoolHooks::window_padding, CodeZeroUnderWindow>(s);
 }
 
 void ZeroPointInMaximum(PoolWindow& window) { IncludeInMaximum(window, window.zero_point); }
@@ -447,8 +453,9 @@ float InFloatSteps(const Case& c, int64_t channel, __int128 integer) {
 }
 
 bool MultiplyInFloat(Stages& s) {
-  return IsCode(s.c.out_dtype) ? Set<&Stages::round, RoundValue<InFloat<false>>>(s)
-                               : Set<&Stages::real, InFloatSteps>(s);
+  return IsCode(s.c.out_dtype)
+             ? SetIn<&Stages::codes, &CodeHooks::round, RoundValue<InFloat<false>>>(s)
+             : Set<&Stages::real, InFloatSteps>(s);
 }
 
 // A multiplier of 1 or more is a fraction below 1 and a shift to the left, which is lost.
@@ -518,7 +525,7 @@ using Kind = FindingKind;
 constexpr Cause kCauses[] = {
     {Stage::kRound, Kind::kRounding, "float64 multiplier",
      "computes in float64, whose ties are not the exact ones", Multiplies,
-     Set<&Stages::round, RoundValue<InDouble>>},
+     SetIn<&Stages::codes, &CodeHooks::round, RoundValue<InDouble>>},
     {Stage::kAccumulate, Kind::kPairSaturation, "pair saturation",
      "adds u8*s8 products in pairs in a saturating int16 (vpmaddubsw)", Pairs,
      SetSum<&SumSteps::add, AddNarrow<2, false, false>>},
@@ -535,30 +542,31 @@ constexpr Cause kCauses[] = {
      "keeps the product of the two differences in an int16 that wraps", Is<Op::kMul>,
      Set<&Stages::integer, Wrap<int16_t>>},
     {Stage::kAccumulate, Kind::kInt32Overflow, "16-bit sum", "sums the codes in 16 bits that wrap",
-     Is<Op::kAvgPool, Op::kGlobalAvgPool>, Set<&Stages::under_window, WrapSum16>},
+     Is<Op::kAvgPool, Op::kGlobalAvgPool>,
+     SetIn<&Stages::pool, &PoolHooks::under_window, WrapSum16>},
     {Stage::kAccumulate, Kind::kClamp, "maximum from -127",
      "starts the maximum of s8 codes at -127",
      [](const Case& c) { return c.op == Op::kMaxPool && c.x.dtype() == DType::kS8; },
-     Set<&Stages::under_window, StartAtMinus127>},
+     SetIn<&Stages::pool, &PoolHooks::under_window, StartAtMinus127>},
     {Stage::kPadding, Kind::kPadding, "padding of code 0", "fills the padding with code 0",
      Is<Op::kConv2d, Op::kDepthwise, Op::kMaxPool, Op::kAvgPool>, PadWithCodeZero},
     {Stage::kPadding, Kind::kPadding, "padding wins",
      "lets a padding of the zero point take part in the maximum", Is<Op::kMaxPool>,
-     Set<&Stages::window_padding, ZeroPointInMaximum>},
+     SetIn<&Stages::pool, &PoolHooks::window_padding, ZeroPointInMaximum>},
     {Stage::kPadding, Kind::kPadding, "unclipped divisor",
      "counts positions past the bottom and the right edge in the divisor", Is<Op::kAvgPool>,
-     Set<&Stages::window_padding, DivideBy<&PoolWindow::not_before>>},
+     SetIn<&Stages::pool, &PoolHooks::window_padding, DivideBy<&PoolWindow::not_before>>},
     {Stage::kPadding, Kind::kPadding, "padding in the divisor",
      "counts the padding in the divisor, which does not include it",
      [](const Case& c) { return c.op == Op::kAvgPool && !c.window.count_include_pad; },
-     Set<&Stages::window_padding, DivideBy<&PoolWindow::with_padding>>},
+     SetIn<&Stages::pool, &PoolHooks::window_padding, DivideBy<&PoolWindow::with_padding>>},
     {Stage::kPadding, Kind::kPadding, "padding not in the divisor",
      "leaves the padding out of the divisor, which includes it",
      [](const Case& c) { return c.op == Op::kAvgPool && c.window.count_include_pad; },
-     Set<&Stages::window_padding, DivideBy<&PoolWindow::inside>>},
+     SetIn<&Stages::pool, &PoolHooks::window_padding, DivideBy<&PoolWindow::inside>>},
     {Stage::kPadding, Kind::kPadding, "kernel as divisor",
      "divides by the size of the kernel everywhere", Is<Op::kAvgPool>,
-     Set<&Stages::window_padding, DivideBy<&PoolWindow::positions>>},
+     SetIn<&Stages::pool, &PoolHooks::window_padding, DivideBy<&PoolWindow::positions>>},
     {Stage::kPadding, Kind::kPadding, "padding on other side",
      "pads the bottom as the top and the right as the left", Of<HasWindow>,
      [](Stages& s) {
@@ -597,10 +605,10 @@ constexpr Cause kCauses[] = {
      Set<&Stages::integer, Wrap<int32_t>>},
     {Stage::kOffset, Kind::kZeroPoint, "maximum not subtracted",
      "takes distances from the largest code of the type instead of the row's", Is<Op::kSoftmax>,
-     Set<&Stages::largest_of_type, true>},
+     SetIn<&Stages::softmax, &SoftmaxHooks::largest_of_type, true>},
     {Stage::kOffset, Kind::kZeroPoint, "range without zero", "does not widen the range to hold 0",
      [](const Case& c) { return Observes(c) || ChoosesScales(c); },
-     Set<&Stages::range_without_zero, true>},
+     SetIn<&Stages::choice, &ChoiceHooks::range_without_zero, true>},
     {Stage::kClamp, Kind::kClamp, "reduce_range ignored",
      "spreads the range over all codes instead of half of them", Always,
      [](Stages& s) { return Replace(s.c.observer.reduce_range, false); }},
@@ -612,13 +620,13 @@ constexpr Cause kCauses[] = {
      [](Stages& s) { return Replace(s.c.x_gran, Granularity::kRow); }},
     {Stage::kIndex, Kind::kIndex, "choice of row 0",
      "quantizes every row by the scale and zero point of row 0", ChoosesForRows,
-     Set<&Stages::choice_of_row_0, true>},
+     SetIn<&Stages::choice, &ChoiceHooks::choice_of_row_0, true>},
     {Stage::kIndex, Kind::kIndex, "scale of row 0",
      "takes the sums of every row times the scale of row 0", ChoosesForRows,
-     Set<&Stages::scale_of_row_0, true>},
+     SetIn<&Stages::choice, &ChoiceHooks::scale_of_row_0, true>},
     {Stage::kIndex, Kind::kIndex, "zero point of row 0",
      "takes the zero point of row 0 out of the sums of every row", ChoosesForRows,
-     Set<&Stages::zero_point_of_row_0, true>},
+     SetIn<&Stages::choice, &ChoiceHooks::zero_point_of_row_0, true>},
     {Stage::kOperands, Kind::kRounding, "rule of observers",
      "chooses scale and zero point as PyTorch's observers do", ChoosesByAnyRule,
      SetRule<QParamsRule::kObserver>},
@@ -628,13 +636,13 @@ constexpr Cause kCauses[] = {
      "chooses scale and zero point as DynamicQuantizeLinear does", ChoosesByAnyRule,
      SetRule<QParamsRule::kOnnx>},
     {Stage::kRound, Kind::kClamp, "no scale floor", "lets a scale fall below 2^-23", Observes,
-     Set<&Stages::least_scale, 0.0f>},
+     SetIn<&Stages::choice, &ChoiceHooks::least_scale, 0.0f>},
     {Stage::kAccumulate, Kind::kRounding, "double average", "keeps the moving average in double",
      [](const Case& c) { return Observes(c) && c.observer.kind == Observer::Kind::kMovingAverage; },
-     Set<&Stages::averages_in_double, true>},
+     SetIn<&Stages::choice, &ChoiceHooks::averages_in_double, true>},
     {Stage::kClamp, Kind::kClamp, "int8 distance",
      "saturates the distance from the largest code at int8", Is<Op::kSoftmax>,
-     Set<&Stages::most_distance, 127>},
+     SetIn<&Stages::softmax, &SoftmaxHooks::most_distance, 127>},
     {Stage::kClamp, Kind::kClamp, "relu at code 0",
      "clamps the fused relu at code 0 instead of the output zero point",
      [](const Case& c) { return IsCode(c.out_dtype); }, ReluAtCodeZero},
@@ -644,9 +652,9 @@ constexpr Cause kCauses[] = {
      "clamps to the type instead of [out_min, out_max]", Always, ClampToType},
     {Stage::kClamp, Kind::kClamp, "conversion overflow",
      "turns values beyond int32 into INT32_MIN before the clamp (cvtps2dq)", Converts,
-     Set<&Stages::convert, HugeBecomesMinimum>},
+     SetIn<&Stages::codes, &CodeHooks::convert, HugeBecomesMinimum>},
     {Stage::kClamp, Kind::kClamp, "truncating narrow", "keeps the low byte instead of saturating",
-     RoundsReal, Set<&Stages::narrow, KeepLowByte>},
+     RoundsReal, SetIn<&Stages::codes, &CodeHooks::narrow, KeepLowByte>},
     {Stage::kClamp, Kind::kClamp, "NaN as lower bound",
      "turns NaN into the lower bound instead of the zero point", Quantizes, NanToLowerBound},
     {Stage::kClamp, Kind::kZeroPoint, "int8 difference", "saturates code - zero_point at int8",
@@ -712,30 +720,30 @@ constexpr Cause kCauses[] = {
      FlushDenormals},
     {Stage::kRound, Kind::kRounding, "x * fl(1/s)",
      "multiplies by the float32 reciprocal of the scale", Quantizes,
-     Set<&Stages::round, RoundValue<InFloat<true>>>},
+     SetIn<&Stages::codes, &CodeHooks::round, RoundValue<InFloat<true>>>},
     {Stage::kRound, Kind::kRounding, "fl(x / s)",
      "rounds the quotient to float32 before it rounds to a code", Quantizes,
-     Set<&Stages::round, RoundValue<InFloat<false>>>},
+     SetIn<&Stages::codes, &CodeHooks::round, RoundValue<InFloat<false>>>},
     {Stage::kRound, Kind::kRounding, "float32 multiplier",
      "rounds the sum and the {multiplier} to float32 before the result",
      [](const Case& c) { return Multiplies(c) || (SumsOfCodes(c) && c.out_dtype == DType::kF32); },
      MultiplyInFloat},
     {Stage::kRound, Kind::kRounding, "float32 reciprocal",
      "multiplies by {reciprocal} before rounding", Multiplies,
-     Set<&Stages::round, RoundValue<InFloat<true>>>},
+     SetIn<&Stages::codes, &CodeHooks::round, RoundValue<InFloat<true>>>},
     {Stage::kRound, Kind::kTie, "zero point before rounding (float32)",
      "adds the zero point in float32 before it rounds", Converts,
-     Set<&Stages::round, FloatZeroPointFirst>},
+     SetIn<&Stages::codes, &CodeHooks::round, FloatZeroPointFirst>},
     {Stage::kRound, Kind::kTie, "zero point before rounding",
      "adds the zero point before it rounds half to even", RoundsReal,
-     Set<&Stages::round, ZeroPointBeforeRounding>},
+     SetIn<&Stages::codes, &CodeHooks::round, ZeroPointBeforeRounding>},
     {Stage::kRound, Kind::kTie, "half away from zero", "rounds ties away from zero", RoundsReal,
-     Set<&Stages::round, HalfAway>},
+     SetIn<&Stages::codes, &CodeHooks::round, HalfAway>},
     {Stage::kRound, Kind::kTie, "half up", "rounds ties up", RoundsReal,
-     Set<&Stages::round, HalfUp>},
+     SetIn<&Stages::codes, &CodeHooks::round, HalfUp>},
     {Stage::kRound, Kind::kRounding, "truncation", "truncates towards zero",
      [](const Case& c) { return RoundsReal(c) || c.op == Op::kSoftmax; },
-     Set<&Stages::round, Truncate>},
+     SetIn<&Stages::codes, &CodeHooks::round, Truncate>},
     {Stage::kClamp, Kind::kClamp, "reduce_range added",
      "spreads the range over half of the codes instead of all of them",
      [](const Case& c) { return Observes(c) || ChoosesScales(c); },

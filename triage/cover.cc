@@ -24,21 +24,23 @@ bool Explains(const Failure& by, const Failure& failure) {
 
 }  // namespace
 
-std::string NamesOf(std::span<const Cause* const> causes) {
+std::string NamesOf(std::span<const Cause* const> causes, Op op) {
   std::string text;
   for (const Cause* cause : causes) {
     if (!text.empty()) text += kAnd;
-    text += cause->name;
+    text += cause->NameFor(op);
   }
   return text;
 }
 
-std::vector<const Cause*> CausesNamed(std::string_view names) {
+std::vector<const Cause*> CausesNamed(std::string_view names, Op op) {
   std::vector<const Cause*> causes;
   for (size_t from = 0; from <= names.size();) {
     const size_t to = std::min(names.find(kAnd, from), names.size());
     const std::span<const Cause> all = AllCauses();
-    const auto cause = std::ranges::find(all, names.substr(from, to - from), &Cause::name);
+    const std::string_view name = names.substr(from, to - from);
+    const auto cause = std::ranges::find_if(
+        all, [&](const Cause& each) { return each.NameFor(op) == name || each.name == name; });
     if (cause == all.end()) return {};
     causes.push_back(&*cause);
     from = to + kAnd.size();

@@ -15,9 +15,10 @@
 
 namespace qualm::triage {
 
-// "a + b", by the names of the table; and back, empty where a name is unknown.
-std::string NamesOf(std::span<const Cause* const> causes);
-std::vector<const Cause*> CausesNamed(std::string_view names);
+// "a + b", in the words of the operation; and back, empty where a name is unknown. (The names of
+// the table, with their braces, are understood too: older campaigns wrote them.)
+std::string NamesOf(std::span<const Cause* const> causes, Op op);
+std::vector<const Cause*> CausesNamed(std::string_view names, Op op);
 
 // A failure of one subject and operation.
 struct Failure {
@@ -30,8 +31,8 @@ struct Failure {
 bool Explain(std::span<const Cause* const> causes, std::span<const Case* const> cases);
 
 struct Covered {
-  size_t by =
-      0;  // index of the failure whose cause explains this one; its own where that is itself
+  // Index of the failure whose cause explains this one; its own where that is itself.
+  size_t by = 0;
   int others = 0;  // how many causes of other rows explain this failure too
 };
 

@@ -182,8 +182,8 @@ Tensor AsItIs(const Case&, const Tensor& y) { return y; }
 
 // Whether convention and answerer both define the case, and their outputs differ by `least` or
 // more.
-bool Part(const ConventionOrExact& convention, const Answerer& answerer, const Case& c, bool worst,
-          double least) {
+bool TellsApart(const ConventionOrExact& convention, const Answerer& answerer, const Case& c,
+                bool worst, double least) {
   if (!convention.CannotRun(c).empty() || !answerer.cannot_run(c).empty()) return false;
   const Outcome outcome = answerer.run(c);
   if (!outcome.ok()) return false;
@@ -203,14 +203,14 @@ void Label(const Answerer& answerer, const std::string& convention, Witness& wit
 // A near-tie rarely stays one when it loses a term, so that shortening gets stuck on it. Then a
 // case drawn with one output and few terms may do.
 std::optional<Case> DrawnShorter(const Case& c, const IdentifyOptions& options,
-                                 const Holds& parts) {
+                                 const Holds& tells_apart) {
   constexpr int64_t kTerms = 2;
   if (!HasSums(c.op) || (c.M * c.N == 1 && c.K <= kTerms)) return std::nullopt;
   for (int64_t i = 0; i < options.cases; ++i) {
     // Odd seeds draw solved near-ties.
     const uint64_t seed = CaseSeed(options.seed, c.op, (int64_t{1} << 32) + i) | 1;
     Case drawn = gen::DrawForLibraries(c.op, seed);
-    if (drawn.M * drawn.N == 1 && drawn.K <= kTerms && parts(drawn)) return drawn;
+    if (drawn.M * drawn.N == 1 && drawn.K <= kTerms && tells_apart(drawn)) return drawn;
   }
   return std::nullopt;
 }
@@ -224,15 +224,15 @@ void Shorten(const Answerer& answerer, std::span<const ConventionOrExact> conven
   for (size_t i = 0; i < list.size(); ++i) {
     if (!list[i].witness) continue;
     const double least = options.worst ? list[i].witness->divergence.distance_lsb : 0;
-    const auto parts = [&](const Case& c) {
-      return !deadline.Over() && Part(conventions[i], answerer, c, options.worst, least);
+    const auto tells_apart = [&](const Case& c) {
+      return !deadline.Over() && TellsApart(conventions[i], answerer, c, options.worst, least);
     };
     // A witness that is short already is the better start.
-    const auto known = std::ranges::find_if(shorts, parts);
+    const auto known = std::ranges::find_if(shorts, tells_apart);
     const Case& start = known == shorts.end() ? list[i].witness->c : *known;
-    Case small = Reduce(ProblemOf(start), parts, options.shorten);
-    if (std::optional<Case> drawn = DrawnShorter(small, options, parts)) {
-      drawn = Reduce(std::move(*drawn), parts, options.shorten);
+    Case small = Reduce(ProblemOf(start), tells_apart, options.shorten);
+    if (std::optional<Case> drawn = DrawnShorter(small, options, tells_apart)) {
+      drawn = Reduce(std::move(*drawn), tells_apart, options.shorten);
       if (Complexity(*drawn) < Complexity(small) ||
           drawn->M * drawn->N * drawn->K < small.M * small.N * small.K) {
         small = std::move(*drawn);

@@ -74,11 +74,11 @@ struct Remembered {
 struct Identified {
   Op op = Op::kLinear;
   int64_t drawn = 0;     // cases asked; all of the operation where files were given
-  int64_t answered = 0;  // of these
-  // Why the others were not, most frequent first: reason -> cases.
+  int64_t answered = 0;  // cases of `drawn` that the subject answered
+  // Why the others were not answered, most frequent first: reason -> cases.
   std::vector<std::pair<std::string, int64_t>> unanswered;
-  int64_t broken = 0;    // of these, crashes, hangs, refusals ...
-  std::string breakage;  // the first of them
+  int64_t broken = 0;    // cases of `drawn` that ended in a crash, a hang or a refusal
+  std::string breakage;  // how the first of these ended
   bool out_of_time = false;
   // The first answer found to depend on what was asked before; comparisons then use what a new
   // instance gives.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Greedy descent in the order of Complexity: a candidate is taken if it is simpler, still fails the
-// same property, and fails it for the same reason. Never slips to another finding.
+// same property, and has a kind that fits. A kind that was shown is kept; one that was only guessed
+// may change.
 #include <algorithm>
 #include <memory>
 #include <optional>
@@ -66,7 +67,7 @@ class Descent {
     bool improved = true;
     while (improved && !counting_.spent()) {
       improved = false;
-      for (const Pass& pass : AllPasses()) {
+      for (const Pass pass : AllPasses()) {
         while (Step(pass)) improved = true;
       }
     }
@@ -100,7 +101,7 @@ class Descent {
 
  private:
   // Offers the pass's candidates; true if one was taken.
-  bool Step(const Pass& pass) {
+  bool Step(Pass pass) {
     Judged judged;
     const auto fails = [&](const Case& candidate) { return Fails(candidate, &judged); };
     std::optional<Case> next =
@@ -153,8 +154,8 @@ std::vector<std::string> Irrelevant(const Case& original, const Case& best) {
   return list;
 }
 
-// Parameters, outputs, rows, K: what decides whether a reproducer is small at first sight.
-bool NoLargerShape(const Case& a, const Case& b) {
+// Do both have as many parameters, outputs, rows and terms of the sum?
+bool SameSize(const Case& a, const Case& b) {
   const std::vector<int64_t> x = Complexity(a), y = Complexity(b);
   return std::equal(x.begin(), x.begin() + 4, y.begin());
 }
@@ -182,7 +183,7 @@ MinimizeResult Minimize(const Case& c, Subject& subject, const Property& propert
     auto clear = std::make_unique<Descent>(ProblemOf(c), subject, property, rest, true);
     if (rest.max_calls > 0 && clear->Begin()) clear->Run();
     result.calls += clear->calls();
-    if (clear->verdict().failed() && NoLargerShape(clear->best(), descent->best())) {
+    if (clear->verdict().failed() && SameSize(clear->best(), descent->best())) {
       descent = std::move(clear);
     }
   }

@@ -77,10 +77,10 @@ void Outputs(const Case& c, const Visit& visit) {
   const auto offer = [&](Case (*cut)(const Case&, slice::Places)) {
     return [&, cut](const std::vector<int64_t>& keep) { return visit(cut(c, keep)); };
   };
-  if (c.N > 1 && Shrink(c.N, 1, offer(slice::Channels))) return;
-  if (c.M > 1 && Shrink(c.M, 1, offer(slice::Rows))) return;
+  if (c.N > 1 && Shrink(c.N, offer(slice::Channels))) return;
+  if (c.M > 1 && Shrink(c.M, offer(slice::Rows))) return;
   const bool has_batches = RowOf(c.op).layout == Layout::kBatches;
-  if (has_batches && c.x.shape()[0] > 1) Shrink(c.x.shape()[0], 1, offer(slice::Batches));
+  if (has_batches && c.x.shape()[0] > 1) Shrink(c.x.shape()[0], offer(slice::Batches));
 }
 
 bool IsZero(const Tensor& tensor, int64_t i) { return tensor.BitsAt(i) == 0; }
@@ -100,7 +100,7 @@ Case WithoutZeroPoints(Case c) {
 
 void Terms(const Case& c, const Visit& visit) {
   if (HasWindow(c.op)) return WindowTerms(c, visit);
-  if (!HasWeights(c.op) || IsConv(c.op) || c.K == 0) return;
+  if (!HasWeights(c.op) || c.K == 0) return;
   if (c.bias_i32) {
     // Boldest for overflows of int32: a bias at the end of int32, and one product of 1 or -1.
     for (int32_t sign : {1, -1}) {
@@ -112,7 +112,7 @@ void Terms(const Case& c, const Visit& visit) {
       if (visit(WithoutZeroPoints(std::move(simpler)))) return;
     }
   }
-  if (HasSums(c.op) && c.bias_i32 && c.M == 1) {
+  if (c.bias_i32 && c.M == 1) {
     // Boldest for ties: the bias takes over what the terms add, so that the sums stay what they
     // are.
     const std::vector<__int128> sums = exact::CorrectedSums(c);
@@ -142,7 +142,7 @@ void Terms(const Case& c, const Visit& visit) {
       if (c.M * c.N > 64) break;
     }
   }
-  Shrink(c.K, 1, [&](const std::vector<int64_t>& keep) { return visit(slice::Terms(c, keep)); });
+  Shrink(c.K, [&](const std::vector<int64_t>& keep) { return visit(slice::Terms(c, keep)); });
 }
 
 void SetZero(Tensor& tensor, int64_t i) {
@@ -378,18 +378,9 @@ void AnyParameter(const Case& c, const Visit& visit) {
   }
 }
 
-constexpr Pass kPasses[] = {{"parameters", Parameters},
-                            {"window", WindowParameters},
-                            {"observer", ObserverParameters},
-                            {"any parameter", AnyParameter},
-                            {"outputs", Outputs},
-                            {"terms", Terms},
-                            {"zero codes", ZeroCodes},
-                            {"uniform codes", UniformCodes},
-                            {"zero points", ZeroPointsToZero},
-                            {"scales", Scales},
-                            {"codes", Codes},
-                            {"biases", Biases}};
+constexpr Pass kPasses[] = {
+    Parameters, WindowParameters, ObserverParameters, AnyParameter, Outputs, Terms,
+    ZeroCodes,  UniformCodes,     ZeroPointsToZero,   Scales,       Codes,   Biases};
 
 }  // namespace
 

@@ -8,7 +8,6 @@
 #include <cstdint>
 #include <functional>
 #include <span>
-#include <string_view>
 #include <vector>
 
 #include "core/case.h"
@@ -19,16 +18,13 @@ namespace qualm::triage {
 // Returns true to take the candidate: the pass then ends.
 using Visit = std::function<bool(const Case&)>;
 
-struct Pass {
-  std::string_view name;
-  void (*run)(const Case& c, const Visit& visit);
-};
+using Pass = void (*)(const Case& c, const Visit& visit);
 
 // A case whose parameters, and nothing else, are as simple as those of `c` can be: the defaults,
 // and for an observer all codes of its type.
 Case SimplestParameters(const Case& c);
 
-// In the order of Complexity (triage/complexity.cc): what counts most is tried first.
+// Nearly in the order of Complexity (triage/complexity.cc): what counts most is tried first.
 std::span<const Pass> AllPasses();
 
 // ---- The passes over windows, of convolutions and pools (window_passes.cc).
@@ -49,11 +45,12 @@ inline std::vector<int64_t> Without(int64_t count, int64_t from, int64_t to) {
   return list;
 }
 
-// Calls keep(items) until it returns true: each half alone, each quarter alone, ... down to single
-// items, then everything but one half, everything but one quarter, ... Returns whether it did.
+// Offers each half, each quarter and so on to `keep`, down to about a 16th, or to one item. Then
+// offers everything but each half, everything but each quarter and so on, down to everything but
+// one item. Stops where keep(items) returns true, and returns whether it did.
 template <class Keep>
-bool Shrink(int64_t count, int64_t smallest, const Keep& keep) {
-  for (int64_t block = (count + 1) / 2; block >= smallest; block = (block + 1) / 2) {
+bool Shrink(int64_t count, const Keep& keep) {
+  for (int64_t block = (count + 1) / 2; block >= 1; block = (block + 1) / 2) {
     for (int64_t from = 0; from < count; from += block) {
       if (keep(slice::Range(from, std::min(count, from + block)))) return true;
     }

@@ -7,14 +7,14 @@
 #include "triage/triage.h"
 
 namespace qualm::triage {
-std::optional<Case> Reduction::Step(const Pass& pass, const Case& c, const Holds& holds,
+std::optional<Case> Reduction::Step(Pass pass, const Case& c, const Holds& holds,
                                     const std::function<bool()>& spent) {
   // Candidates that cost no run are not free: a long constant row offers tens of thousands.
   constexpr int64_t kMostRefused = 30'000'000;  // elements
   int64_t refused = 0;
   std::optional<Case> taken;
   const std::vector<int64_t> here = Complexity(c);
-  pass.run(c, [&](const Case& candidate) {
+  pass(c, [&](const Case& candidate) {
     if (spent() || refused > kMostRefused) return true;
     if (Complexity(candidate) >= here || !Validate(candidate).empty() ||
         !tried_.insert(ProblemKey(candidate)).second) {
@@ -39,7 +39,7 @@ Case Reduce(Case c, const Holds& holds, int64_t most) {
   bool improved = true;
   while (improved && !spent()) {
     improved = false;
-    for (const Pass& pass : AllPasses()) {
+    for (Pass pass : AllPasses()) {
       while (std::optional<Case> next = reduction.Step(pass, c, counted, spent)) {
         c = std::move(*next);
         improved = true;

@@ -21,7 +21,7 @@ class Reduction {
  public:
   // The pass's first candidate that is simpler than `c`, valid, not offered before and `holds`.
   // `spent` ends the search.
-  std::optional<Case> Step(const Pass& pass, const Case& c, const Holds& holds,
+  std::optional<Case> Step(Pass pass, const Case& c, const Holds& holds,
                            const std::function<bool()>& spent);
 
  private:

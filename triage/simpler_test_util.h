@@ -16,8 +16,8 @@ namespace qualm::triage {
 inline void ForEachSimpler(const Case& c, const std::function<bool(const Case&)>& visit) {
   const std::vector<int64_t> here = Complexity(c);
   bool taken = false;
-  for (const Pass& pass : AllPasses()) {
-    pass.run(c, [&](const Case& candidate) {
+  for (const Pass pass : AllPasses()) {
+    pass(c, [&](const Case& candidate) {
       if (Complexity(candidate) >= here || !Validate(candidate).empty()) return false;
       taken = visit(candidate);
       return taken;

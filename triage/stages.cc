@@ -167,30 +167,30 @@ exact::Integers Stages::IntegersOfStages() const {
   exact::Integers integers;
   if (sums) {
     integers.values = SumsOf(c, *sums);
-  } else if (under_window || window_padding) {
+  } else if (pool != PoolHooks{}) {
     for (int64_t i = 0; i < c.M * c.N; ++i) {
       PoolWindow window = WindowUnder(c, i / c.N, i % c.N);
-      if (under_window) under_window(window);
-      if (window_padding) window_padding(window);
+      if (pool.under_window) pool.under_window(window);
+      if (pool.window_padding) pool.window_padding(window);
       const int64_t zx = window.zero_point;
       integers.values.push_back(c.op == Op::kMaxPool
                                     ? __int128{window.largest - zx}
                                     : window.sum - static_cast<__int128>(window.terms) * zx);
       if (c.op != Op::kMaxPool && i % c.N == 0) integers.counts.push_back(window.divisor);
     }
-  } else if (largest_of_type || most_distance < 255) {
+  } else if (softmax != SoftmaxHooks{}) {
     std::array<std::optional<uint32_t>, 256> known;
     for (int64_t m = 0; m < c.M; ++m) {
-      const int32_t largest = LargestOf(c, m, largest_of_type);
+      const int32_t largest = LargestOf(c, m, softmax.largest_of_type);
       int64_t sum = 0;
       for (int64_t n = 0; n < c.N; ++n) {
-        const int32_t below = std::min(largest - c.x.IntAt(m * c.N + n), most_distance);
+        const int32_t below = std::min(largest - c.x.IntAt(m * c.N + n), softmax.most_distance);
         std::optional<uint32_t>& t = known[static_cast<size_t>(below)];
         if (!t) t = exact::SoftmaxNumerator(c.x_q.scale_at(0), below, c.N);
         integers.values.push_back(*t);
         sum += *t;
       }
-      // Without the row's own largest code every numerator may be 0: the outputs are then.
+      // Without the row's own largest code every numerator may be 0: then all outputs are 0.
       integers.counts.push_back(std::max<int64_t>(sum, 1));
     }
   } else {
@@ -207,12 +207,12 @@ Tensor Stages::CodesOf(const exact::Integers& integers) const {
   const exact::Outputs outputs(c, integers);
   for (int64_t i = 0; i < y.size(); ++i) {
     const RealOutput output{c, outputs, i, outputs.CodeAt(i / c.N, i % c.N)};
-    RoundedOutput code = round ? round(output) : RoundedOutput{output.rounded()};
-    if (convert) code.value = convert(code.value);
+    RoundedOutput code = codes.round ? codes.round(output) : RoundedOutput{output.rounded()};
+    if (codes.convert) code.value = codes.convert(code.value);
     // 0 times a reciprocal that overflowed.
     if (std::isnan(code.value)) code = RoundedOutput{};
     if (!code.has_zero_point) code.value += output.zero_point();
-    if (narrow) code.value = narrow(c.out_dtype, code.value);
+    if (codes.narrow) code.value = codes.narrow(c.out_dtype, code.value);
     const auto lo = static_cast<double>(output.exact.lo), hi = static_cast<double>(c.out_max);
     y.SetInt(i, static_cast<int32_t>(std::min(std::max(code.value, lo), hi)));
   }
@@ -233,9 +233,9 @@ Tensor Stages::QParamsOf() const {
   const std::vector<exact::ObservedRange> ranges = exact::ObservedRanges(c);
   for (size_t column = 0; column < ranges.size(); ++column) {
     Range range{ranges[column].min, ranges[column].max};
-    if (averages_in_double) range = AveragedInDouble(c, static_cast<int64_t>(column));
-    if (!range_without_zero) range = {std::min(range.low, 0.0), std::max(range.high, 0.0)};
-    const auto chosen = exact::FromRange(c.observer, range.low, range.high, least_scale);
+    if (choice.averages_in_double) range = AveragedInDouble(c, static_cast<int64_t>(column));
+    if (!choice.range_without_zero) range = {std::min(range.low, 0.0), std::max(range.high, 0.0)};
+    const auto chosen = exact::FromRange(c.observer, range.low, range.high, choice.least_scale);
     y.as<float>()[column] = chosen.scale;
     y.as<float>()[ranges.size() + column] = static_cast<float>(chosen.zero_point);
   }
@@ -247,24 +247,20 @@ Tensor Stages::DynamicOf() const {
   const int64_t rows = RowsShareQParams(c) ? c.M : 1;
   std::optional<exact::ChosenQParams> first;
   Stages linear = *this;
-  linear.round = nullptr;
-  linear.convert = nullptr;
-  linear.narrow = nullptr;
+  linear.codes = {};
   for (int64_t m = 0; m < c.M; m += rows) {
     const auto values =
         c.x.as<float>().subspan(static_cast<size_t>(m * c.K), static_cast<size_t>(rows * c.K));
-    exact::ChosenQParams chosen =
-        exact::ChosenFor(c, range_without_zero ? PlainRange(values) : exact::FiniteRange(values));
+    exact::ChosenQParams chosen = exact::ChosenFor(
+        c, choice.range_without_zero ? PlainRange(values) : exact::FiniteRange(values));
     if (!first) first = chosen;
-    if (choice_of_row_0) chosen = *first;
-    Stages codes;
-    codes.c = exact::QuantizeOf(c, m, rows, chosen);
-    codes.round = round;
-    codes.convert = convert;
-    codes.narrow = narrow;
-    if (scale_of_row_0) chosen.scale = first->scale;
-    if (zero_point_of_row_0) chosen.zero_point = first->zero_point;
-    linear.c = exact::SumsCaseOf(c, codes.Evaluate(), chosen);
+    if (choice.choice_of_row_0) chosen = *first;
+    Stages quantize;
+    quantize.c = exact::QuantizeOf(c, m, rows, chosen);
+    quantize.codes = codes;
+    if (choice.scale_of_row_0) chosen.scale = first->scale;
+    if (choice.zero_point_of_row_0) chosen.zero_point = first->zero_point;
+    linear.c = exact::SumsCaseOf(c, quantize.Evaluate(), chosen);
     std::ranges::copy(linear.Evaluate().as<float>(), y.as<float>().begin() + m * c.N);
   }
   return y;
@@ -272,14 +268,11 @@ Tensor Stages::DynamicOf() const {
 
 Tensor Stages::Evaluate() const {
   if (RowOf(c.op).dynamic) return DynamicOf();
-  if (c.op == Op::kChooseQParams) {
-    const bool hooked = averages_in_double || range_without_zero || least_scale == 0;
-    return hooked ? QParamsOf() : exact::Evaluate(c);
-  }
+  if (c.op == Op::kChooseQParams) return choice == ChoiceHooks{} ? exact::Evaluate(c) : QParamsOf();
   const exact::Integers integers = IntegersOfStages();
-  Tensor y = real                         ? FloatsOf(integers)
-             : round || convert || narrow ? CodesOf(integers)
-                                          : exact::EvaluateFrom(c, integers);
+  Tensor y = real                   ? FloatsOf(integers)
+             : codes != CodeHooks{} ? CodesOf(integers)
+                                    : exact::EvaluateFrom(c, integers);
   if (finish) {
     for (float& value : y.as<float>()) value = finish(value);
   }

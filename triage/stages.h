@@ -75,36 +75,54 @@ struct RoundedOutput {
   bool has_zero_point = false;  // already added
 };
 
+// The hooks of one stage. A group that equals its default is exact, so a hook that is added to a
+// group is never passed over.
+struct PoolHooks {
+  void (*under_window)(PoolWindow& window) = nullptr;
+  void (*window_padding)(PoolWindow& window) = nullptr;
+  friend bool operator==(const PoolHooks&, const PoolHooks&) = default;
+};
+// Distances are measured from the largest code of the type, not of the row; and no distance is
+// larger than most_distance.
+struct SoftmaxHooks {
+  bool largest_of_type = false;
+  int32_t most_distance = 255;
+  friend bool operator==(const SoftmaxHooks&, const SoftmaxHooks&) = default;
+};
+// Codes: rounded, converted to an integer, moved by the zero point, narrowed, clamped. Of
+// dynamic_linear: the codes of x.
+struct CodeHooks {
+  RoundedOutput (*round)(const RealOutput& output) = nullptr;
+  double (*convert)(double rounded) = nullptr;
+  double (*narrow)(DType dtype, double code) = nullptr;
+  friend bool operator==(const CodeHooks&, const CodeHooks&) = default;
+};
+// How scales and zero points are chosen.
+struct ChoiceHooks {
+  bool range_without_zero = false;
+  // choose_qparams only.
+  bool averages_in_double = false;
+  float least_scale = exact::observer::kEps;
+  // dynamic_linear only: what each row of x is quantized by, and what its sums are taken by, is
+  // that of row 0.
+  bool choice_of_row_0 = false, scale_of_row_0 = false, zero_point_of_row_0 = false;
+  friend bool operator==(const ChoiceHooks&, const ChoiceHooks&) = default;
+};
+
 struct Stages {
   // What is computed. Some causes edit only this case and no stage.
   Case c;
 
   std::optional<SumSteps> sums;
-  void (*under_window)(PoolWindow& window) = nullptr;
-  void (*window_padding)(PoolWindow& window) = nullptr;
-  // softmax: distances are measured from the largest code of the type, not of the row; and no
-  // distance is larger than most_distance.
-  bool largest_of_type = false;
-  int32_t most_distance = 255;
+  PoolHooks pool;
+  SoftmaxHooks softmax;
+  ChoiceHooks choice;
   // Changes the integer that the scales multiply.
   __int128 (*integer)(__int128 value) = nullptr;
-
-  // Codes: rounded, converted to an integer, moved by the zero point, narrowed, clamped.
-  RoundedOutput (*round)(const RealOutput& output) = nullptr;
-  double (*convert)(double rounded) = nullptr;
-  double (*narrow)(DType dtype, double code) = nullptr;
+  CodeHooks codes;
   // Floats.
   float (*real)(const Case& c, int64_t channel, __int128 integer) = nullptr;
   float (*finish)(float value) = nullptr;
-
-  // choose_qparams.
-  bool averages_in_double = false;
-  float least_scale = exact::observer::kEps;
-  // And dynamic_linear. `round`, `convert` and `narrow` then are about the codes of x, all others
-  // about the linear that follows.
-  bool range_without_zero = false;
-  // What each row of x is quantized by, and what its sums are taken by, is that of row 0.
-  bool choice_of_row_0 = false, scale_of_row_0 = false, zero_point_of_row_0 = false;
 
   Tensor Evaluate() const;
 

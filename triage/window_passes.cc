@@ -88,18 +88,18 @@ void WindowOutputs(const Case& c, const Visit& visit) {
   };
   if (IsConv(c.op) && v.groups > 1 && c.N > 0) {
     const int64_t per_group = c.N / v.groups;
-    if (Shrink(v.groups, 1, [&](const std::vector<int64_t>& keep) {
+    if (Shrink(v.groups, [&](const std::vector<int64_t>& keep) {
           return columns(Outputs(c, keep, slice::Range(0, per_group)));
         }))
       return;
-    if (per_group > 1 && Shrink(per_group, 1, [&](const std::vector<int64_t>& keep) {
+    if (per_group > 1 && Shrink(per_group, [&](const std::vector<int64_t>& keep) {
           return columns(Outputs(c, slice::Range(0, v.groups), keep));
         }))
       return;
-  } else if (c.N > 1 && Shrink(c.N, 1, columns)) {
+  } else if (c.N > 1 && Shrink(c.N, columns)) {
     return;
   }
-  if (v.batch > 1 && Shrink(v.batch, 1, [&](const std::vector<int64_t>& keep) {
+  if (v.batch > 1 && Shrink(v.batch, [&](const std::vector<int64_t>& keep) {
         return visit(slice::Batches(c, keep));
       }))
     return;
@@ -133,7 +133,7 @@ void WindowTerms(const Case& c, const Visit& visit) {
       return;
   }
   if (!IsConv(c.op) || v.in_c / v.groups < 2) return;
-  Shrink(v.in_c / v.groups, 1,
+  Shrink(v.in_c / v.groups,
          [&](const std::vector<int64_t>& keep) { return visit(slice::Terms(c, keep)); });
 }
 

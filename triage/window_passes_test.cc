@@ -59,24 +59,6 @@ std::optional<Case> FirstThatFails(Op op, const Fails& fails) {
   return std::nullopt;
 }
 
-TEST(Passes, OnlyOfferSimplerValidCases) {
-  for (Op op : AllOps()) {
-    int64_t offered = 0;
-    for (uint64_t seed = 0; seed < 100; ++seed) {
-      const Case c = gen::Draw(op, seed);
-      const std::vector<int64_t> here = Complexity(c);
-      int64_t left = 100;
-      ForEachSimpler(c, [&](const Case& candidate) {
-        EXPECT_LT(Complexity(candidate), here);
-        EXPECT_EQ(Validate(candidate), "");
-        ++offered;
-        return --left == 0;
-      });
-    }
-    EXPECT_GT(offered, 2000) << Name(op);
-  }
-}
-
 TEST(Passes, WithoutResistanceEveryOpEndsAtNextToNothing) {
   for (Op op : AllOps()) {
     for (uint64_t seed = 1; seed < 6; ++seed) {

@@ -4,19 +4,14 @@
 #include <algorithm>
 
 #include "core/rng.h"
+#include "core/slice.h"
 
 namespace qualm::proofs {
 
 Case RawSumsOf(const Case& layer, int64_t rows) {
-  Case c = ProblemOf(layer);
-  c.bias.reset();
-  c.bias_i32.reset();
-  c.relu = c.per_channel = false;
-  c.requant = Requant::kExact;
-  c.x_q = c.w_q = c.out_q = QParams{};
-  c.out_dtype = DType::kS32;
-  c.out_min = INT32_MIN;
-  c.out_max = INT32_MAX;
+  Case c = slice::SumsOf(layer);
+  c.per_channel = false;
+  c.x_q = c.w_q = QParams{};
   if (IsConv(c.op)) {
     const Window& v = layer.window;
     c.window = {};

@@ -71,7 +71,15 @@ Inputs InputsOf(const Case& c) {
       expect(plain, "w: is empty, expected weights, or an s32 output without zero points and bias");
       return Inputs::kQuads;
     }
-    default: break;
+    case Op::kConv2d:
+    case Op::kDepthwise:
+    case Op::kMaxPool:
+    case Op::kAvgPool:
+    case Op::kGlobalAvgPool:
+    case Op::kConcat:
+    case Op::kSoftmax:
+    case Op::kChooseQParams:
+    case Op::kDynamicLinear: break;
   }
   throw InputError(
       fmt::format("op: is {}, expected quantize, dequantize, requantize, rescale, add, sub, mul, "

@@ -191,7 +191,8 @@ class Runner {
   int64_t falls() const { return falls_; }
 
  private:
-  // One problem in full: a second or so of a fast subject. Else the whole, or some sets.
+  // How many inputs, or sets of parameters, one piece of work has: of many sets some sets, of one
+  // set by its steps the whole, of one set in full a second or so of a fast subject.
   static int64_t PieceOf(const Certificate& certificate, const RunOptions& options) {
     const bool fast = certificate.method == Certificate::Method::kSteps && options.full_every == 0;
     if (SetsOf(certificate) > 1) return fast ? 256 : 1;
@@ -323,8 +324,7 @@ std::string MonotoneOf(const Certificate& certificate, int64_t falls, const RunO
   const bool agrees = part.wrong == certificate.wrong && part.first == certificate.first &&
                       part.worst == certificate.worst;
   return agrees ? "shown by the full sweep: the steps give the same"
-                : "no: the steps give another "
-                  "result";
+                : "no: the steps give another result";
 }
 
 }  // namespace

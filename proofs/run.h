@@ -22,10 +22,11 @@ namespace qualm::proofs {
 // there is none.
 std::vector<Case> ProblemsFor(const Case& c, Op op);
 
-// Parameter set `set` of a certificate: scales go fastest, then zero points, then problems. What
-// scales and zero points replace: the multiplier of requantize, the scale of the output of
-// quantize, else the scale of x; the zero point of the output of quantize and requantize, else of
-// x.
+// Parameter set `set` of a certificate: scales go fastest, then zero points, then problems. They
+// replace these parameters:
+//   - quantize: scale and zero point of the output
+//   - requantize: the multiplier, and the zero point of the output
+//   - else: scale and zero point of x
 int64_t SetsOf(const Certificate& certificate);
 Case ProblemAt(const Certificate& certificate, int64_t set);
 // Certificate::whole of one that says what is to be judged. Throws InputError where its problems

@@ -24,8 +24,7 @@ TEST(ConventionClaims, HoldOnDrawnCases) {
         [&](const Case& c, const RunContext&) { return TestSubject::Good(convention.run(c).y); });
     subject.cannot_run = convention.cannot_run;
     subject.set_contract({convention.name});
-    for (const Op op : {Op::kQuantize, Op::kDequantize, Op::kRequantize, Op::kLinear, Op::kConv2d,
-                        Op::kDepthwise, Op::kAdd, Op::kSub, Op::kMul}) {
+    for (const Op op : convention.ops) {
       Rng rng(static_cast<uint64_t>(op) + 1);
       int64_t taken = 0;
       std::map<std::string, int64_t> passed;

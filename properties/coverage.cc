@@ -53,7 +53,8 @@ constexpr std::array<HazardRow, 35> kHazards{{
     {Hazard::kPerChannel, "per-channel", "parameters per channel, of several channels", HasLists},
     {Hazard::kPadding, "padding", "a window sees padding where the zero point is not 0", HasWindow},
     {Hazard::kPaddingOffCode, "padding-off-code",
-     "or not even a code, so that no padded image stands for it", HasWindow},
+     "a window sees padding, and the zero point is no code: no padded image stands for it",
+     HasWindow},
     {Hazard::kGroups, "groups", "more than one group, fewer than depthwise has", IsConv2d},
     {Hazard::kAllDistinct, "all-distinct", "kernel, stride and pads differ between the axes",
      HasWindow},
@@ -117,7 +118,7 @@ bool HasSpecialFloat(const Case& c) {
 }
 
 // Elements that lie next to each other and are summed or compared together: of an image its lines.
-int64_t RowOf(const Case& c) {
+int64_t LineLength(const Case& c) {
   if (HasWindow(c.op)) return c.window.in_w * c.window.in_c;
   if (RowOf(c.op).layout == Layout::kColumns) return std::max<int64_t>(c.x.shape()[1], 1);
   return RowOf(c.op).layout == Layout::kProducts ? c.K : c.N;
@@ -255,7 +256,8 @@ std::vector<Hazard> HazardsOf(const Case& c) {
     add(Hazard::kNearTie, headroom.ties == 0 && headroom.tie_min <= 0x1p-10);
     add(Hazard::kClampLow, headroom.clamped_low > 0);
     add(Hazard::kClampHigh, headroom.clamped_high > 0);
-    add(Hazard::kMinCodeRun, HasMinCodeRun(c.x, RowOf(c)) && (!sums || HasMinCodeRun(c.w, c.K)));
+    add(Hazard::kMinCodeRun,
+        HasMinCodeRun(c.x, LineLength(c)) && (!sums || HasMinCodeRun(c.w, c.K)));
     if (HasWindow(c.op)) AddWindowHazards(c, add);
     AddSizeHazards(c, add);
     AddParameterHazards(c, add);

@@ -26,18 +26,18 @@ Verdict MatchesExact(const Case& c, Subject& subject) {
 }
 
 Verdict MatchesConvention(const Case& c, Subject& subject) {
-  if (subject.contract().exact()) return Verdict::NotApplicable("the contract names no model");
+  if (subject.contract().exact()) return Verdict::NotApplicable("the contract names no convention");
   const std::string& name = subject.contract().convention;
   const Convention* convention = FindConvention(name);
-  if (convention == nullptr) return Verdict::Skipped("there is no model " + name);
+  if (convention == nullptr) return Verdict::Skipped("there is no convention " + name);
   if (std::string reason = convention->cannot_run(c); !reason.empty()) {
-    return Verdict::Skipped("model " + name + " does not define it: " + reason);
+    return Verdict::Skipped("convention " + name + " does not define it: " + reason);
   }
   const Answer answer = Ask(subject, c);
   if (answer.verdict) return *answer.verdict;
   if (answer.y.empty()) return Verdict::Vacuous("the output is empty");
   auto failed =
-      relation::Difference(c, convention->run(c).y, answer.y, "departs from model " + name);
+      relation::Difference(c, convention->run(c).y, answer.y, "departs from convention " + name);
   return failed ? *failed : Verdict::Passed();
 }
 
@@ -93,8 +93,8 @@ std::vector<Property> DifferentialProperties() {
   return {
       {"matches_exact",
        "Every output is the exact one: the real result rounded once, half to even, then clamped; "
-       "or "
-       "what the requantization mode of the case, softmax and choose_qparams define instead.",
+       "or what the requantization mode of the case, softmax, choose_qparams and the rule of "
+       "dynamic_linear define instead.",
        EveryOp(), false, MatchesExact},
       {"matches_model",
        "Every output is bit-equal to the convention that the subject's contract names.", EveryOp(),

@@ -174,7 +174,7 @@ std::vector<std::unique_ptr<Subject>> MakeSubjects(const std::vector<std::string
   if (!contract.empty()) {
     wanted = ParseContract(contract);
     if (!wanted->exact() && FindConvention(wanted->convention) == nullptr) {
-      throw InputError("--contract: there is no model '" + wanted->convention +
+      throw InputError("--contract: there is no convention '" + wanted->convention +
                        "' (see qualm list subjects)");
     }
   }
@@ -185,7 +185,7 @@ std::vector<std::unique_ptr<Subject>> MakeSubjects(const std::vector<std::string
     const Contract& own = subjects.back()->contract();
     if (!own.exact() && FindConvention(own.convention) == nullptr) {
       // A plugin may promise anything.
-      throw Unavailable("subject '" + name + "': its contract: there is no model '" +
+      throw Unavailable("subject '" + name + "': its contract: there is no convention '" +
                         own.convention + "' (see qualm list subjects)");
     }
   }
@@ -240,7 +240,7 @@ void CheckCase(const Case& drawn, const std::vector<Subject*>& subjects, const s
           Finding finding(c, property.claim, subject_name, verdict);
           finding.expected_by_contract = judgement == Judgement::kExpected;
           if (judging.found && !finding.expected_by_contract) judging.found(finding);
-          Keep(std::move(finding), judging.findings_per_property, result.findings);
+          Keep(std::move(finding), judging.findings_kept, result.findings);
           return true;
         },
         judging.drawn);
@@ -292,7 +292,7 @@ CheckResult Check(const CheckOptions& options) {
   }
   std::ranges::sort(findings, {}, &NumberedFinding::number);
   for (NumberedFinding& numbered : findings) {
-    Keep(std::move(numbered.finding), options.findings_per_property, result.findings);
+    Keep(std::move(numbered.finding), options.findings_kept, result.findings);
   }
   return result;
 }

@@ -32,16 +32,16 @@ struct Totals {
 
 // How a case is judged.
 struct Judging {
-  // Findings kept per fingerprint-before-attribution (op, property, subject, kind if it shows); the
-  // rest only counted.
-  int64_t findings_per_property = 3;
+  // Of findings with the same operation, property, subject and kind (before attribution), so many
+  // are kept. The rest are counted.
+  int64_t findings_kept = 3;
   // A case that a subject does not take is brought into its limits first (properties/adapt.h).
   bool adapt = false;
   // Of a drawn case: which of the dear properties have their turn (JudgeAll).
   std::optional<uint64_t> drawn = {};
-  // Kind of a failure. Where it is given and a declared divergence (core/contract.h) has subject,
-  // op and property of a failure, the failure counts as expected iff the kinds agree too. Any
-  // thread.
+  // Names the kind of a failure. A failure is expected if a declared divergence (core/contract.h)
+  // has its subject, operation, property, kind and shape. Any thread, may be null: then the kind
+  // that the verdict shows counts.
   std::function<FindingKind(const Case&, const Verdict&, Subject&)> attribute = {};
   // Told of every failure that is not expected at once, long before the run ends. Any thread, may
   // be null.
@@ -80,7 +80,8 @@ struct CheckResult {
   std::map<std::pair<std::string, std::string>, int64_t> failed;
   std::map<ReasonKey, int64_t> reasons;  // skipped, vacuous, not applicable
   HazardCoverage coverage;
-  std::vector<Finding> findings;  // in case order; not yet attributed or minimized
+  // In case order; not minimized, and attributed only where Judging::attribute was asked.
+  std::vector<Finding> findings;
 };
 
 // Makes the subjects, each under `contract` ("": its own). Throws InputError where that is none,

@@ -134,7 +134,7 @@ TEST_F(EngineTest, FindsAndCounts) {
 
 TEST_F(EngineTest, KeepsTheFirstFindingsOfEachClaim) {
   CheckOptions options = Options();
-  options.findings_per_property = 2;
+  options.findings_kept = 2;
   const CheckResult result = Check(options);
   std::map<std::string, int> kept;
   for (const Finding& finding : result.findings) ++kept[finding.fingerprint()];

@@ -128,7 +128,7 @@ Verdict PoisonIsIrrelevant(const Case& c, Subject& subject) {
 // Same shapes and types, every input different: what a cache keyed by shape would mix up.
 Case Lookalike(const Case& c) {
   Case other = ProblemOf(c);
-  // Negated, values that an observer takes stay such values; others change more.
+  // An observer takes the negated values too. For other operations a larger change is used.
   const uint32_t flip = c.op == Op::kChooseQParams ? 0x80000000u : 0x80400000u;
   const auto change = [flip](Tensor& tensor) {
     for (int64_t i = 0; i < tensor.size(); ++i) {
@@ -194,8 +194,9 @@ bool GivesAnew(const Subject& subject, const Sibling& sibling) {
   return !answer.verdict && answer.y == sibling.promised;
 }
 
-// After B, not what was promised for its sibling, which a new instance gives. A new instance of a
-// pipe takes seconds: of a subject that remembered once it is believed from then on.
+// Fails where the subject, asked after B, does not give what was promised for B's sibling, and a
+// new instance does. A new instance of a pipe takes seconds: where it showed once that a subject
+// remembers, no other one is asked.
 std::optional<Verdict> MixesUpZeroPoints(const Case& c, Subject& subject,
                                          const RunContext& context) {
   static thread_local std::set<std::pair<std::string, Op>> known;
@@ -218,8 +219,9 @@ std::optional<Verdict> MixesUpZeroPoints(const Case& c, Subject& subject,
   return AsMemory(*failed, FindingKind::kNondeterminism);
 }
 
-// D, B, then D, A, B: D has another shape, A the shape of B. Something kept from the problem before
-// (packed weights, a scratch size) then serves B's second answer with what was made for A.
+// Asks D and then B. Then asks D, A and B. The two answers to B must be equal. D has another shape,
+// A has the shape of B: something kept from the problem before (packed weights, a scratch size)
+// would serve the second B with what was made for A.
 Verdict AnswerIndependentOfHistory(const Case& c, Subject& subject) {
   RunContext context;  // not the default one, which a MemoSubject answers from memory
   context.poison = 0x3C;

@@ -19,8 +19,8 @@ using relation::Answer;
 using relation::Ask;
 using relation::SameAnswer;
 
-// Summands that can move on their own: all of linear's, the input channels of a group for
-// convolutions, the pixels of an image for global_avg_pool.
+// Summands that can move on their own: all of linear and dynamic_linear, the input channels of a
+// group for convolutions, the pixels of an image for global_avg_pool.
 int64_t MovableTerms(const Case& c) {
   if (HasWeights(c.op) && !IsConv(c.op)) return c.K;
   if (c.op == Op::kGlobalAvgPool) return c.K;
@@ -368,17 +368,14 @@ std::vector<Property> MetamorphicProperties() {
        ZeroTermAppend},
       {"zero_point_shift",
        "Adding c to all codes of x, or of w, and to their zero point changes nothing, all in "
-       "range, "
-       "also into the other 8-bit type by 128 (operations with two inputs: both together); "
-       "shifting the "
-       "output type, clamp and zero point by "
-       "128 shifts the codes by 128; max_pool and softmax: all of it together.",
+       "range, also into the other 8-bit type by 128 (operations with two inputs: both together); "
+       "shifting the output type, clamp and zero point by 128 shifts the codes by 128; max_pool "
+       "and softmax: all of it together.",
        EveryOpOnElements(), false, ZeroPointShift},
       {"gauge",
        "Doubling the scales of input (of add, sub and concat: of both) and output (and a float "
-       "bias; x "
-       "itself for quantize) changes nothing where all stay finite; for f32 outputs halving the "
-       "weights' scales instead. Tables: of relu and leaky_relu.",
+       "bias; x itself for quantize) changes nothing where all stay finite; for f32 outputs "
+       "halving the weights' scales instead. Tables: of relu and leaky_relu.",
        OpsWhere(HasOutQParams), false, Gauge},
       {"row_independence",
        "A row computed alone has the same bits as among others; of dynamic_linear where each row "
@@ -391,8 +388,7 @@ std::vector<Property> MetamorphicProperties() {
        RowOrder},
       {"weight_scale_doubling",
        "Doubling the scales of w, and the bias, doubles the output exactly, where no number but 0 "
-       "is "
-       "beyond 2^60 or below 2^-60.",
+       "is beyond 2^60 or below 2^-60.",
        {Op::kDynamicLinear},
        false,
        WeightScaleDoubling},

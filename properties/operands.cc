@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// add, mul and rescale in terms of each other. No oracle: the subject is compared with itself.
+// add, sub, mul and rescale in terms of each other. No oracle: the subject is compared with itself.
 #include <algorithm>
 #include <string>
 #include <utility>

@@ -108,12 +108,18 @@ Verdict Judge(const Property& property, const Case& c, Subject& subject) {
 
 namespace {
 
+// A number that depends on the case and the claim: dear properties take turns of their own.
+uint64_t TurnOf(uint64_t drawn, std::string_view claim) {
+  for (const char letter : claim) drawn = MixSeed(drawn, static_cast<uint64_t>(letter));
+  return drawn;
+}
+
 void JudgeBy(const std::vector<const Property*>& properties, const Case& c, MemoSubject& subject,
              const Told& told, std::optional<uint64_t> drawn) {
   const Burst burst;
   for (const Property* property : properties) {
     const auto one_in = static_cast<uint64_t>(property->one_in);
-    if (drawn && one_in > 1 && MixSeed(*drawn, property->claim.size()) % one_in != 0) continue;
+    if (drawn && one_in > 1 && TurnOf(*drawn, property->claim) % one_in != 0) continue;
     if (!told(*property, Judge(*property, c, subject))) return;
   }
 }

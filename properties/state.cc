@@ -4,9 +4,11 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "core/slice.h"
 #include "oracles/conventions/convention.h"
@@ -25,6 +27,7 @@ Verdict As(FindingKind kind, Verdict verdict) {
 }
 
 // One change of a case; false where the case has no such thing. What comes out may be invalid.
+// Parameters that are a number, a flag or a choice have no row: AlterParameter changes them.
 struct Change {
   const char* what;
   bool (*apply)(Case& c);
@@ -56,7 +59,7 @@ bool WithoutLastRow(Case& c) {
   return true;
 }
 
-constexpr std::array<Change, 11> kChanges{
+constexpr std::array<Change, 10> kChanges{
     {{"the scale of x", [](Case& c) { return RowOf(c.op).x_qparams && Doubled(c.x_q.scale); }},
      {"the zero point of x",
       [](Case& c) { return RowOf(c.op).x_qparams && Moved(c.x_q.zero_point, c.x.dtype()); }},
@@ -85,24 +88,59 @@ constexpr std::array<Change, 11> kChanges{
         c.out_max = static_cast<int32_t>((int64_t{c.out_min} + c.out_max) / 2);
         return true;
       }},
-     {"relu",
-      [](Case& c) {
-        c.relu = !c.relu;
-        return RowOf(c.op).relu;
-      }},
      {"the number of rows", WithoutLastRow}}};
+
+void Alter(bool& flag) { flag = !flag; }
+void Alter(int32_t& number) { number /= 2; }
+void Alter(float& number) { number /= 2; }
+void Alter(DType& codes) { codes = codes == DType::kU8 ? DType::kS8 : DType::kU8; }
+template <NamedEnum E>
+void Alter(E& choice) {
+  choice = static_cast<E>((static_cast<size_t>(choice) + 1) % CountOf<E>());
+}
+// kChanges has the lists.
+template <class T>
+void Alter(std::vector<T>& /*list*/) {}
+template <class T>
+void Alter(std::optional<std::vector<T>>& /*list*/) {}
+
+size_t ParametersOf(const Case& c) {
+  size_t count = 0;
+  ForEachParameter(c, [&](const Field& field, const auto& /*value*/) {
+    count += RowOf(c.op).*field.has ? 1 : 0;
+  });
+  return count;
+}
+
+// Alters one of those parameters and returns its name.
+std::string AlterParameter(Case& c, size_t number) {
+  std::string name;
+  size_t at = 0;
+  ForEachParameter(c, [&](const Field& field, auto& value) {
+    if (!(RowOf(c.op).*field.has) || at++ != number) return;
+    Alter(value);
+    name = field.name;
+  });
+  return name;
+}
 
 // The case with one thing changed, and what the subject's contract says it gives; nullopt where
 // the change is none, or the subject cannot run it.
 struct Changed {
+  std::string what;
   Case c;
   Tensor promised;
 };
-std::optional<Changed> Apply(const Change& change, const Case& c, const Convention* convention,
+std::optional<Changed> Apply(size_t change, const Case& c, const Convention* convention,
                              const Subject& subject) {
-  Changed changed{ProblemOf(c), {}};
-  if (!change.apply(changed.c) || changed.c == ProblemOf(c) || !Validate(changed.c).empty())
-    return std::nullopt;
+  Changed changed{"", ProblemOf(c), {}};
+  if (change < kChanges.size()) {
+    changed.what = kChanges[change].what;
+    if (!kChanges[change].apply(changed.c)) return std::nullopt;
+  } else {
+    changed.what = AlterParameter(changed.c, change - kChanges.size());
+  }
+  if (changed.c == ProblemOf(c) || !Validate(changed.c).empty()) return std::nullopt;
   if (convention != nullptr && !convention->cannot_run(changed.c).empty()) return std::nullopt;
   if (!subject.CannotRun(changed.c).empty()) return std::nullopt;
   changed.promised =
@@ -119,8 +157,8 @@ bool GivesAnew(const Subject& subject, const Changed& changed) {
 }
 
 // B, then B with one thing changed, then B. What a layer keeps under a key that lacks this thing
-// gives the old answer. Two of the changes are tried, by the case. A new instance of a pipe takes
-// seconds: a subject that remembered once is believed from then on.
+// gives the old answer. Two of the changes are tried; the case decides which. A new instance of a
+// pipe takes seconds: where it showed once that a subject remembers, no other one is asked.
 Verdict OneThingChanged(const Case& c, Subject& subject) {
   static thread_local std::set<std::pair<std::string, Op>> known;
   const Contract& contract = subject.contract();
@@ -132,17 +170,17 @@ Verdict OneThingChanged(const Case& c, Subject& subject) {
   const Answer base = Ask(subject, c, context);
   if (base.verdict) return *base.verdict;
   if (base.y.empty()) return Verdict::Vacuous("the output is empty");
-  const uint64_t first = relation::Hash(c) % kChanges.size();
+  const size_t changes = kChanges.size() + ParametersOf(c);
+  const uint64_t first = relation::Hash(c) % changes;
   int tried = 0;
-  for (size_t i = 0; i < kChanges.size() && tried < 2; ++i) {
-    const Change& change = kChanges[(first + i) % kChanges.size()];
-    const std::optional<Changed> changed = Apply(change, c, convention, subject);
+  for (size_t i = 0; i < changes && tried < 2; ++i) {
+    const std::optional<Changed> changed = Apply((first + i) % changes, c, convention, subject);
     if (!changed) continue;
     const Answer answer = Ask(subject, changed->c, context);
     if (answer.skipped()) continue;
     if (answer.verdict) return *answer.verdict;
     ++tried;
-    const std::string what = std::string("with only ") + change.what + " changed it departs";
+    const std::string what = "with only " + changed->what + " changed it departs";
     auto failed = relation::Difference(changed->c, changed->promised, answer.y, what);
     const std::pair<std::string, Op> key(subject.name(), c.op);
     // A new instance that is wrong too does not show memory: other properties report that.
@@ -152,9 +190,8 @@ Verdict OneThingChanged(const Case& c, Subject& subject) {
     }
     const Answer again = Ask(subject, c, context);
     if (again.verdict) return *again.verdict;
-    failed = relation::Difference(
-        c, base.y, again.y,
-        std::string("after an answer with ") + change.what + " changed it changes");
+    failed = relation::Difference(c, base.y, again.y,
+                                  "after an answer with " + changed->what + " changed it changes");
     if (failed) return As(FindingKind::kNondeterminism, *failed);
   }
   return tried == 0 ? Verdict::Vacuous("nothing can be changed alone") : Verdict::Passed();
@@ -246,9 +283,8 @@ std::vector<Property> StateProperties() {
   return {
       {"one_thing_changed",
        "With one thing changed - a scale, a zero point, the multiplier, the bias, the clamp, relu "
-       "or "
-       "the number of rows - the answer is the promised one, and after it the first one is given "
-       "again.",
+       "or the number of rows - the answer is the promised one, and after it the first one is "
+       "given again.",
        EveryOp(), true, OneThingChanged, 2},
       {"packed_once", "A layer packed once gives the same bits however often it runs.",
        OpsWhere(HasWeights), true, PackedOnce, 2},

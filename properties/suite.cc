@@ -49,7 +49,7 @@ void Suite::Prepare() {
   if (!options_.contract.empty()) subject->set_contract(ParseContract(options_.contract));
   const Contract& contract = subject->contract();
   if (!contract.exact() && FindConvention(contract.convention) == nullptr) {
-    throw InputError("subject '" + std::string(subject->name()) + "': there is no model '" +
+    throw InputError("subject '" + std::string(subject->name()) + "': there is no convention '" +
                      contract.convention + "' (see qualm list subjects)");
   }
   std::map<std::string, int64_t> reasons;
@@ -82,7 +82,7 @@ SuiteResult Suite::Run(const Property& property) {
   CheckResult result;
   const Burst burst;
   for (const Case& c : cases_) {
-    CheckCase(c, {subject_.get()}, name, result, {.findings_per_property = 1});
+    CheckCase(c, {subject_.get()}, name, result, {.findings_kept = 1});
     if (result.findings.empty()) continue;
     return {Judgement::kFailed,
             Message(property, op_, std::move(result.findings.front()), *subject_, options_)};

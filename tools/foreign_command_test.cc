@@ -152,7 +152,7 @@ TEST_F(ForeignCommand, WhatCannotBeStartedIsThree) {
       R"(pipe:echo '{"qualm_pipe": 1, "name": "n", "contract": "model:nope", "ops": {"add": {}}}')";
   const Ran nope = Qualm({"check", "-n", "1", "-s", promises});
   EXPECT_EQ(nope.status, 3);
-  EXPECT_NE(nope.err.find("there is no model 'nope'"), std::string::npos) << nope.err;
+  EXPECT_NE(nope.err.find("there is no convention 'nope'"), std::string::npos) << nope.err;
   EXPECT_EQ(Qualm({"check", "-s", "pipe:"}).status, 2);
 }
 

@@ -204,10 +204,12 @@ int RunReplay(const Options& options) {
   const bool recordings = std::any_of(
       files.begin(), files.end(), [](const std::string& file) { return file.ends_with(".jsonl"); });
   if (!options.property.empty() && recordings) {
-    throw InputError("--property: recordings are judged by their models, expected case files only");
+    throw InputError(
+        "--property: recordings are judged by their conventions, expected case files only");
   }
   if (!options.contract.empty() && recordings && options.subjects.empty()) {
-    throw InputError("--contract: recordings are judged by their models, expected --subject too");
+    throw InputError(
+        "--contract: recordings are judged by their conventions, expected --subject too");
   }
   if (!options.property.empty() && FindProperty(options.property) == nullptr) {
     throw InputError("--property: unknown property '" + options.property +

@@ -7,7 +7,6 @@
 #include <cstdint>
 
 #include "kernels/sums/codes.h"
-#include "kernels/sums/split.h"
 #include "kernels/types.h"
 
 namespace qualm::kernels {
@@ -44,7 +43,6 @@ struct Pieces {
 // fits int32, whatever happened on the way.
 //
 //   sums[r][c] = initial[c] + sum_k a[r][k] * w[k][c] - weight_zero[c] * row_sums[r]
-//                + sum_i a[r][places[i]] * extra[i][c]
 //
 // where a is x, or x + 128 when x_is_signed, so that it is always unsigned.
 struct AccumulateArgs {
@@ -55,8 +53,7 @@ struct AccumulateArgs {
   Pieces pieces;                         //
   int64_t vectors = 0;                   // of the panel: lanes * vectors channels
   const int8_t* weights = nullptr;       // [pieces][quads][vectors * lanes][4], vector-aligned
-  bool saturating = false;               // no pair of these weights can leave int16
-  const ExtraQuads* extra = nullptr;     // more quads of the saturating path; or null
+  bool certified = false;                // no pair of these weights can leave int16
   const int32_t* initial = nullptr;      // [panel_width]
   const int32_t* weight_zero = nullptr;  // [panel_width], or null: no row sum term
   const int64_t* row_sums = nullptr;     // [rows], with weight_zero only

@@ -20,9 +20,6 @@ std::optional<Rational> RealValue(const Case& c, int64_t m, int64_t n);
 // scale * (code - zero point) of code `index` of an operand with one scale and zero point.
 Rational RealOperand(const Tensor& codes, const QParams& q, int64_t index);
 
-// What linear and convolutions make of their sum: float bias and scales of channel n.
-Rational ScaledSum(const Case& c, int64_t n, const Integer& sum);
-
 // x_scale*w_scale/out_scale of channel n, or the given multiplier of requantize.
 Rational RealMultiplier(const Case& c, int64_t n);
 

@@ -88,9 +88,9 @@ Trace Derive(const Case& c, int64_t index);
 std::string RealValueText(const Case& c, int64_t index);
 
 // Twice the distance from that value to the nearest rounding tie, in lsb: 0 on a tie, 1 on an
-// integer; nullopt for s32 and f32 outputs, NaN/inf inputs, and values from 2^33 on in magnitude,
-// which no zero point brings back to a code, however they round. A double next to the exact number;
-// exactly 0 on ties only.
+// integer. It is a double next to the exact number, and 0 on ties only. nullopt for s32 and f32
+// outputs, for NaN and infinite inputs, and for magnitudes from 2^33 on: no zero point brings such
+// a value back to a code, however it rounds.
 std::optional<double> TieDistance(const Case& c, int64_t index);
 
 }  // namespace qualm::exact

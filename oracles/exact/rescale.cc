@@ -13,7 +13,6 @@ std::optional<Rational> Value(const Case& c, int64_t m, int64_t n) {
 }
 
 }  // namespace definition
-namespace fast {}  // namespace fast
 namespace told {
 
 void Steps(Teller& t) { t.RescaleOperand("", "x_scale", t.c.x, t.c.x_q); }

@@ -508,6 +508,37 @@ TEST(ConvExact, ChannelsOfVeryDifferentSize) {
 
 // The case this project is about, in a window: pairs just past the int16 limit, over (r, s, c)
 // flat.
+// Extra quads (sums/split.h) of windows that are read in place, line by line or pixel by pixel.
+TEST(ConvSaturation, FewPairsPastTheLimit) {
+  Choices choices(31);
+  for (const int64_t groups : {1, 2}) {
+    for (const int64_t dilation : {1, 2}) {
+      for (const int64_t channels : {10, 14}) {
+        ConvProblem p;
+        p.height = 7;
+        p.width = 19;
+        p.in_channels = channels;
+        p.groups = groups;
+        p.window.kernel_h = 2;
+        p.window.kernel_w = 3;
+        p.window.pad_left = p.window.pad_top = 1;
+        p.window.dilation_h = p.window.dilation_w = dilation;
+        p.layer.n = 6;
+        p.layer.x_type = kCodes[choices.Between(0, 1)];
+        FillBoth(choices, Data::kRandom, p);
+        p.layer.x_zero = 5;
+        for (int32_t& w : p.layer.w) {
+          w = static_cast<int32_t>(choices.OneIn(9) ? choices.OneOf({-128, -90, 100, 127})
+                                                    : choices.Between(-64, 64));
+        }
+        ChooseRealParameters(choices, CorrectedSums(p), true, true, p.layer);
+        ExpectExactEverywhere(p);
+        if (::testing::Test::HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
 TEST(ConvSaturation, PairsAroundTheInt16Limit) {
   const std::pair<int, int> kPairs[] = {{64, 64},   {64, 65},     {127, 1},   {127, 2},
                                         {127, 127}, {-128, 0},    {-128, -1}, {-64, -64},

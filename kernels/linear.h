@@ -37,8 +37,10 @@ class PackedLinear {
   size_t ScratchBytes(int64_t rows, const ThreadPool* pool = nullptr) const;
 
   // How many panels of channels there are, and how many take the fast path that saturates
-  // (sums/accumulate.cc), because no activation can make their weights saturate (sums/certify.h).
-  // Targets with vpdpbusd and targets without vpmaddubsw have no such path: they certify none.
+  // (sums/accumulate.cc) as they are, because no activation can make their weights saturate
+  // (sums/certify.h). Most others take it after a few weights have been moved to a second pass
+  // (sums/split.h). Targets with vpdpbusd and targets without vpmaddubsw have no such path: they
+  // certify none.
   struct PackingStats {
     int64_t panels = 0;
     int64_t panels_certified = 0;

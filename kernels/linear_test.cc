@@ -287,6 +287,34 @@ TEST(LinearSaturation, OnlyCertifiedPanelsTakeTheSaturatingPath) {
   }
 }
 
+// Ordinary weights: some pairs saturate, and have extra quads (sums/split.h).
+TEST(LinearSaturation, FewPairsPastTheLimit) {
+  Choices choices(8);
+  for (const int64_t k : {6, 23, 64, 255}) {
+    for (const int64_t outliers : {7, 30, 200}) {
+      for (const ElementType x_type : kCodes) {
+        for (const ElementType y_type : {ElementType::kU8, ElementType::kS32}) {
+          Problem p;
+          p.m = choices.Between(1, 14);
+          p.n = choices.OneOf({1, 5, 16, 40, 130});
+          p.k = k;
+          p.x_type = x_type;
+          p.y_type = y_type;
+          p.x_gap = choices.OneOf({0, 3});
+          FillBoth(choices, choices.OneOf({Data::kRandom, Data::kHighLow}), p);
+          for (int32_t& w : p.w) {
+            w = static_cast<int32_t>(choices.OneIn(outliers) ? choices.OneOf({-128, -90, 100, 127})
+                                                             : choices.Between(-64, 64));
+          }
+          ChooseRealParameters(choices, CorrectedSums(p), true, true, p);
+          ExpectExactEverywhere(p);
+          if (::testing::Test::HasFatalFailure()) return;
+        }
+      }
+    }
+  }
+}
+
 TEST(LinearSaturation, UnsignedWeightsAreCertifiedAfterTheShift) {
   for (const std::string& target : SupportedTargets()) {
     const ScopedTarget scoped(target);

@@ -29,6 +29,7 @@ backend = of("common/backend_requantize.cc", "requantize")
 rescale = of("common/rescale.cc", "requantize")
 stream = of("common/code_stream-inl.h", "quantize")
 pack = of("sums/pack.cc", "linear")
+split = of("sums/split.cc", "linear")
 row_block = of("sums/row_block.cc", "linear")
 accumulate = of("sums/accumulate.cc", "linear")
 codes = of("sums/codes-inl.h", "linear")
@@ -221,16 +222,35 @@ MUTATIONS = [
     accumulate("accumulate-last-quad", "const int64_t at = begin + std::min(k, last);",
                "const int64_t at = begin + k;", "the last quad is read past the end of the row"),
     accumulate("accumulate-row-of-tile",
-               "AddRows2<kCertified, kSigned, kRow + 1>(t, at, w0, w1, rest...);",
-               "AddRows2<kCertified, kSigned, (kRow == 2 ? kRow : kRow + 1)>(t, at, w0, w1, rest...);",
+               "AddRows2<kPath>(quad_of, x + 1, w0, w1, rest...);",
+               "AddRows2<kPath>(quad_of, x + (sizeof...(rest) != 4), w0, w1, rest...);",
                "a row of a tile has the activations of its neighbour"),
-    accumulate("accumulate-wide-tile", "AddQuad<kCertified>(s3, a, w3);",
-               "AddQuad<kCertified>(s3, a, w2);", "the last vector of a panel has the weights of the third"),
+    accumulate("accumulate-extra-piece",
+               "while (place >= 4 * pieces.Quads() * (piece + 1)) ++piece;",
+               "while (place > 4 * pieces.Quads() * (piece + 1)) ++piece;",
+               "the first extra activation of a piece is read behind the piece before",
+               test=("conv_test", "ConvSaturation.*")),
+    accumulate("accumulate-extra-place",
+               "piece % pieces.columns * pieces.column_step + std::min(4 * quad, pieces.bytes - 4) +",
+               "piece % pieces.columns * pieces.column_step + 4 * quad +",
+               "the last extra activations are read past the end of the row"),
+    split("split-place", "if (w == 0) continue;", "continue;",
+          "what moves to extra quads also stays", test=("certify_test", "Split.*")),
+    split("split-partner", "if (rows.size() % 2 != 0 && !ArePairs(rows.back(), row)) {",
+          "if (rows.size() % 4 == 3 && !ArePairs(rows.back(), row)) {",
+          "pairs of extra weights saturate", test=("certify_test", "Split.*")),
+    split("split-limit", "if (rows.size() > most) return false;", "if (rows.size() > most) break;",
+          "what is too much of the last weights is forgotten"),
+    pack("pack-split-wide",
+         "if (packed.traits.has_saturating_path && !panel.certified && panel.sum_width == SumWidth::k32) {",
+         "if (packed.traits.has_saturating_path && !panel.certified && panel.sum_width != SumWidth::k128) {", "wide sums lack what moved to extra quads"),
+    accumulate("accumulate-wide-tile", "AddQuad<kPath>(s3, a, w3);",
+               "AddQuad<kPath>(s3, a, w2);", "the last vector of a panel has the weights of the third"),
     accumulate("accumulate-last-vector", "t.initial = args.initial + vector * Lanes();",
                "t.initial = args.initial;", "the second half of a panel has the offsets of the first"),
     accumulate("accumulate-codes-row", "out.y += row * out.y_stride;", "out.y += (row > 0) * out.y_stride;",
                "all tiles after the first write to its second row"),
-    accumulate("accumulate-saturation", "if (kHasSaturatingPath && args.certified) {",
+    accumulate("accumulate-saturation", "if (kHasSaturatingPath && args.saturating) {",
                "if (kHasSaturatingPath) {", "vpmaddubsw saturates"),
     accumulate("accumulate-sign",
                "return kSigned ? hn::Xor(a, hn::Set(DU8(), 0x80)) : a;  // s8 -> u8, adds 128 to each",

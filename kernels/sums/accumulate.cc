@@ -79,6 +79,9 @@ using VU8 = hn::Vec<DU8>;
 constexpr bool kHasSaturatingPath =
     HWY_ARCH_X86 && HWY_TARGET <= HWY_SSSE3 && HWY_TARGET > HWY_AVX3_DL;
 
+// What the weights of a tile allow.
+enum class Path { kExact, kSaturating };
+
 // Tiles fill the registers: 24 of 32, or 12 of 16, are sums. Few rows take wide tiles, so that
 // enough sums do not depend on each other; more rows take narrow ones, which read the weights of a
 // panel, half of a quad at a time, only once.
@@ -101,6 +104,10 @@ struct Tile {
   int64_t quad_step;       // bytes from quad to quad of the weights
   const int32_t* initial;  // at the first vector
   int32_t* sums;           // of the first row, at the first vector
+  // For Path::kSaturating: where the activations of the extra quads are in a row.
+  const int64_t* extra;
+  int64_t extra_quads;
+  const int8_t* extra_weights;  // at the first vector
 };
 
 // Four activations of one row, repeated for every channel.
@@ -112,10 +119,17 @@ HWY_INLINE VU8 BroadcastQuad(const uint8_t* x) {
   return kSigned ? hn::Xor(a, hn::Set(DU8(), 0x80)) : a;  // s8 -> u8, adds 128 to each
 }
 
-// sum += the four products of each channel. Exact modulo 2^32 for any weights if not kCertified.
-template <bool kCertified>
+// Four activations from different places of one row.
+template <bool kSigned>
+HWY_INLINE VU8 BroadcastQuad(const uint8_t* x, const int64_t* places) {
+  const uint8_t quad[4] = {x[places[0]], x[places[1]], x[places[2]], x[places[3]]};
+  return BroadcastQuad<kSigned>(quad);
+}
+
+// sum += the four products of each channel. Exact modulo 2^32 for any weights if kExact.
+template <Path kPath>
 HWY_INLINE void AddQuad(VI32& sum, VU8 x, VI8 weights) {
-  if constexpr (kCertified) {
+  if constexpr (kPath == Path::kSaturating) {
     const auto pairs = hn::SatWidenMulPairwiseAdd(DI16(), x, weights);
     sum = hn::Add(sum, hn::WidenMulPairwiseAdd(DI32(), pairs, hn::Set(DI16(), 1)));
   } else {
@@ -124,43 +138,59 @@ HWY_INLINE void AddQuad(VI32& sum, VU8 x, VI8 weights) {
 }
 
 // The sums of a tile are variables with names, handed on as a pack: kVectors of the first row, then
-// those of the others. In an array, gcc 12 keeps them in memory.
-template <bool kCertified, bool kSigned, int kRow>
-HWY_INLINE void AddRows1(const Tile&, int64_t, VI8) {}
-template <bool kCertified, bool kSigned, int kRow, class... Rest>
-HWY_INLINE void AddRows1(const Tile& t, int64_t at, VI8 w0, VI32& s0, Rest&... rest) {
-  const VU8 a = BroadcastQuad<kSigned>(t.x[kRow] + at);
-  AddQuad<kCertified>(s0, a, w0);
-  AddRows1<kCertified, kSigned, kRow + 1>(t, at, w0, rest...);
-}
-template <bool kCertified, bool kSigned, int kRow>
-HWY_INLINE void AddRows2(const Tile&, int64_t, VI8, VI8) {}
-template <bool kCertified, bool kSigned, int kRow, class... Rest>
-HWY_INLINE void AddRows2(const Tile& t, int64_t at, VI8 w0, VI8 w1, VI32& s0, VI32& s1,
+// those of the others. In an array, gcc 12 keeps them in memory. `quad_of` gives a row's quad.
+template <Path kPath, class QuadOf>
+HWY_INLINE void AddRows1(const QuadOf&, const uint8_t* const*, VI8) {}
+template <Path kPath, class QuadOf, class... Rest>
+HWY_INLINE void AddRows1(const QuadOf& quad_of, const uint8_t* const* x, VI8 w0, VI32& s0,
                          Rest&... rest) {
-  const VU8 a = BroadcastQuad<kSigned>(t.x[kRow] + at);
-  AddQuad<kCertified>(s0, a, w0);
-  AddQuad<kCertified>(s1, a, w1);
-  AddRows2<kCertified, kSigned, kRow + 1>(t, at, w0, w1, rest...);
+  const VU8 a = quad_of(*x);
+  AddQuad<kPath>(s0, a, w0);
+  AddRows1<kPath>(quad_of, x + 1, w0, rest...);
 }
-template <bool kCertified, bool kSigned, int kRow>
-HWY_INLINE void AddRows4(const Tile&, int64_t, VI8, VI8, VI8, VI8) {}
-template <bool kCertified, bool kSigned, int kRow, class... Rest>
-HWY_INLINE void AddRows4(const Tile& t, int64_t at, VI8 w0, VI8 w1, VI8 w2, VI8 w3, VI32& s0,
-                         VI32& s1, VI32& s2, VI32& s3, Rest&... rest) {
-  const VU8 a = BroadcastQuad<kSigned>(t.x[kRow] + at);
-  AddQuad<kCertified>(s0, a, w0);
-  AddQuad<kCertified>(s1, a, w1);
-  AddQuad<kCertified>(s2, a, w2);
-  AddQuad<kCertified>(s3, a, w3);
-  AddRows4<kCertified, kSigned, kRow + 1>(t, at, w0, w1, w2, w3, rest...);
+template <Path kPath, class QuadOf>
+HWY_INLINE void AddRows2(const QuadOf&, const uint8_t* const*, VI8, VI8) {}
+template <Path kPath, class QuadOf, class... Rest>
+HWY_INLINE void AddRows2(const QuadOf& quad_of, const uint8_t* const* x, VI8 w0, VI8 w1, VI32& s0,
+                         VI32& s1, Rest&... rest) {
+  const VU8 a = quad_of(*x);
+  AddQuad<kPath>(s0, a, w0);
+  AddQuad<kPath>(s1, a, w1);
+  AddRows2<kPath>(quad_of, x + 1, w0, w1, rest...);
+}
+template <Path kPath, class QuadOf>
+HWY_INLINE void AddRows4(const QuadOf&, const uint8_t* const*, VI8, VI8, VI8, VI8) {}
+template <Path kPath, class QuadOf, class... Rest>
+HWY_INLINE void AddRows4(const QuadOf& quad_of, const uint8_t* const* x, VI8 w0, VI8 w1, VI8 w2,
+                         VI8 w3, VI32& s0, VI32& s1, VI32& s2, VI32& s3, Rest&... rest) {
+  const VU8 a = quad_of(*x);
+  AddQuad<kPath>(s0, a, w0);
+  AddQuad<kPath>(s1, a, w1);
+  AddQuad<kPath>(s2, a, w2);
+  AddQuad<kPath>(s3, a, w3);
+  AddRows4<kPath>(quad_of, x + 1, w0, w1, w2, w3, rest...);
+}
+
+// One quad of all rows, with its weights at `w`.
+template <Path kPath, int kVectors, class QuadOf, class... Sums>
+HWY_INLINE void AddRows(const QuadOf& quad_of, const uint8_t* const* x, const int8_t* w,
+                        Sums&... sums) {
+  const DI8 d8;
+  const size_t n = hn::Lanes(d8);
+  const VI8 w0 = hn::LoadU(d8, w);
+  if constexpr (kVectors == 1) {
+    AddRows1<kPath>(quad_of, x, w0, sums...);
+  } else if constexpr (kVectors == 2) {
+    AddRows2<kPath>(quad_of, x, w0, hn::LoadU(d8, w + n), sums...);
+  } else {
+    AddRows4<kPath>(quad_of, x, w0, hn::LoadU(d8, w + n), hn::LoadU(d8, w + 2 * n),
+                    hn::LoadU(d8, w + 3 * n), sums...);
+  }
 }
 
 // All quads of all pieces.
-template <bool kCertified, bool kSigned, int kVectors, class... Sums>
+template <Path kPath, bool kSigned, int kVectors, class... Sums>
 HWY_INLINE void AddAll(const Tile& t, Sums&... sums) {
-  const DI8 d8;
-  const size_t n = hn::Lanes(d8);
   const Pieces& pieces = t.pieces;
   const int64_t last = pieces.bytes - 4;
   const int8_t* w = t.weights;
@@ -169,16 +199,19 @@ HWY_INLINE void AddAll(const Tile& t, Sums&... sums) {
       const int64_t begin = row * pieces.row_step + column * pieces.column_step;
       for (int64_t k = 0; k < pieces.bytes; k += 4, w += t.quad_step) {
         const int64_t at = begin + std::min(k, last);
-        const VI8 w0 = hn::Load(d8, w);
-        if constexpr (kVectors == 1) {
-          AddRows1<kCertified, kSigned, 0>(t, at, w0, sums...);
-        } else if constexpr (kVectors == 2) {
-          AddRows2<kCertified, kSigned, 0>(t, at, w0, hn::Load(d8, w + n), sums...);
-        } else {
-          AddRows4<kCertified, kSigned, 0>(t, at, w0, hn::Load(d8, w + n), hn::Load(d8, w + 2 * n),
-                                           hn::Load(d8, w + 3 * n), sums...);
-        }
+        const auto quad_of = [at](const uint8_t* x)
+                                 HWY_ATTR { return BroadcastQuad<kSigned>(x + at); };
+        AddRows<kPath, kVectors>(quad_of, t.x, w, sums...);
       }
+    }
+  }
+  if constexpr (kPath == Path::kSaturating) {
+    const int8_t* extra = t.extra_weights;
+    for (int64_t q = 0; q < t.extra_quads; ++q, extra += t.quad_step) {
+      const int64_t* places = t.extra + 4 * q;
+      const auto quad_of = [places](const uint8_t* x)
+                               HWY_ATTR { return BroadcastQuad<kSigned>(x, places); };
+      AddRows<kPath, kVectors>(quad_of, t.x, extra, sums...);
     }
   }
 }
@@ -194,46 +227,45 @@ HWY_INLINE void StoreRows(int32_t* out, VI32 s0, Rest... rest) {
   StoreRows<kVectors>(out + (kLeft == 0 ? (kPanelVectors - kVectors + 1) * n : n), rest...);
 }
 
-template <bool kCertified, bool kSigned, int kVectors, int kRows, class... Sums>
+template <Path kPath, bool kSigned, int kVectors, int kRows, class... Sums>
 HWY_INLINE void SumRows(const Tile& t, Sums&... sums) {
   if constexpr (kRows == 0) {
-    AddAll<kCertified, kSigned, kVectors>(t, sums...);
+    AddAll<kPath, kSigned, kVectors>(t, sums...);
     StoreRows<kVectors>(t.sums, sums...);
   } else {
     const DI32 d;
     const size_t n = hn::Lanes(d);
     VI32 s0 = hn::LoadU(d, t.initial);
     if constexpr (kVectors == 1) {
-      SumRows<kCertified, kSigned, kVectors, kRows - 1>(t, sums..., s0);
+      SumRows<kPath, kSigned, kVectors, kRows - 1>(t, sums..., s0);
     } else {
       VI32 s1 = hn::LoadU(d, t.initial + n);
       if constexpr (kVectors == 2) {
-        SumRows<kCertified, kSigned, kVectors, kRows - 1>(t, sums..., s0, s1);
+        SumRows<kPath, kSigned, kVectors, kRows - 1>(t, sums..., s0, s1);
       } else {
         VI32 s2 = hn::LoadU(d, t.initial + 2 * n);
         VI32 s3 = hn::LoadU(d, t.initial + 3 * n);
-        SumRows<kCertified, kSigned, kVectors, kRows - 1>(t, sums..., s0, s1, s2, s3);
+        SumRows<kPath, kSigned, kVectors, kRows - 1>(t, sums..., s0, s1, s2, s3);
       }
     }
   }
 }
 
-template <bool kCertified, bool kSigned, int kVectors, int kRows>
+template <Path kPath, bool kSigned, int kVectors, int kRows>
 HWY_NOINLINE void SumTile(const Tile& t) {
-  SumRows<kCertified, kSigned, kVectors, kRows>(t);
+  SumRows<kPath, kSigned, kVectors, kRows>(t);
 }
 
 // The function for a tile of 1 + i rows is element i.
-template <bool kCertified, bool kSigned, int kVectors, int... kRow>
+template <Path kPath, bool kSigned, int kVectors, int... kRow>
 void SumTileOf(int64_t rows, const Tile& t, std::integer_sequence<int, kRow...>) {
   static constexpr void (*kFunctions[])(const Tile&) = {
-      SumTile<kCertified, kSigned, kVectors, 1 + kRow>...};
+      SumTile<kPath, kSigned, kVectors, 1 + kRow>...};
   kFunctions[rows - 1](t);
 }
-template <bool kCertified, bool kSigned, int kVectors, int64_t kMostRows>
+template <Path kPath, bool kSigned, int kVectors, int64_t kMostRows>
 HWY_INLINE void SumTileOf(int64_t rows, const Tile& t) {
-  SumTileOf<kCertified, kSigned, kVectors>(rows, t,
-                                           std::make_integer_sequence<int, int{kMostRows}>());
+  SumTileOf<kPath, kSigned, kVectors>(rows, t, std::make_integer_sequence<int, int{kMostRows}>());
 }
 
 // How many rows the next tile has: as equally many as possible.
@@ -245,12 +277,14 @@ HWY_INLINE int64_t RowsOfTile(int64_t rows) {
 }
 
 // The sums of some rows, of all vectors of the panel; returns how many rows.
-template <bool kCertified, bool kSigned>
-int64_t SumNextRows(const AccumulateArgs& args, int64_t row, int32_t* sums) {
+template <Path kPath, bool kSigned>
+int64_t SumNextRows(const AccumulateArgs& args, const int64_t* places, int64_t row, int32_t* sums) {
   const int64_t left = args.rows - row;
   int64_t rows = 0;
   Tile t;
   t.pieces = args.pieces;
+  t.extra = places;
+  t.extra_quads = args.extra == nullptr ? 0 : static_cast<int64_t>(args.extra->places.size() / 4);
   t.quad_step = args.vectors * static_cast<int64_t>(hn::Lanes(DI8()));
   const auto take = [&](int64_t rows_of_tile) {
     rows = rows_of_tile;
@@ -260,13 +294,15 @@ int64_t SumNextRows(const AccumulateArgs& args, int64_t row, int32_t* sums) {
   const auto at = [&](int64_t vector) {
     t.weights = args.weights + 4 * vector * Lanes();
     t.initial = args.initial + vector * Lanes();
+    t.extra_weights =
+        t.extra_quads == 0 ? nullptr : args.extra->weights.data() + 4 * vector * Lanes();
     t.sums = sums + vector * Lanes();
   };
 #if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
   if (args.vectors == 4 && (left <= kRowsWide || left >= kRowsNarrow)) {
     take(RowsOfTile<kRowsWide>(left));
     at(0);
-    SumTileOf<kCertified, kSigned, 4, kRowsWide>(rows, t);
+    SumTileOf<kPath, kSigned, 4, kRowsWide>(rows, t);
     return rows;
   }
 #endif
@@ -274,11 +310,11 @@ int64_t SumNextRows(const AccumulateArgs& args, int64_t row, int32_t* sums) {
   int64_t vector = 0;
   for (; vector + 2 <= args.vectors; vector += 2) {
     at(vector);
-    SumTileOf<kCertified, kSigned, 2, kRowsNarrow>(rows, t);
+    SumTileOf<kPath, kSigned, 2, kRowsNarrow>(rows, t);
   }
   if (vector < args.vectors) {
     at(vector);
-    SumTileOf<kCertified, kSigned, 1, kRowsNarrow>(rows, t);
+    SumTileOf<kPath, kSigned, 1, kRowsNarrow>(rows, t);
   }
   return rows;
 }
@@ -313,26 +349,45 @@ void CodesOfRows(const AccumulateArgs& args, int64_t row, int64_t rows, const in
   }
 }
 
-template <bool kCertified, bool kSigned>
+// Where the activations of the extra quads are in a row.
+void FindPlaces(const AccumulateArgs& args, int64_t* places) {
+  const Pieces& pieces = args.pieces;
+  int64_t piece = 0;
+  for (const int32_t place : args.extra->places) {
+    while (place >= 4 * pieces.Quads() * (piece + 1)) ++piece;
+    const int64_t quad = place / 4 - pieces.Quads() * piece;
+    *places++ = piece / pieces.columns * pieces.row_step +
+                piece % pieces.columns * pieces.column_step + std::min(4 * quad, pieces.bytes - 4) +
+                place % 4;
+  }
+}
+
+template <Path kPath, bool kSigned>
 void AllRows(const AccumulateArgs& args) {
   HWY_ALIGN int32_t of_tile[kRowsNarrow * kPanelVectors * hn::MaxLanes(DI32())];
+  int64_t places[kPath == Path::kSaturating ? kMostExtraPlaces : 1];
+  if (kPath == Path::kSaturating && args.extra != nullptr) FindPlaces(args, places);
   for (int64_t row = 0; row < args.rows;) {
     int32_t* sums = args.plan != nullptr ? of_tile : args.sums + row * PanelWidth();
-    const int64_t rows = SumNextRows<kCertified, kSigned>(args, row, sums);
+    const int64_t rows = SumNextRows<kPath, kSigned>(args, places, row, sums);
     if (args.weight_zero != nullptr) SubtractRowSums(args, row, rows, sums);
     if (args.plan != nullptr) CodesOfRows(args, row, rows, sums);
     row += rows;
   }
 }
 
+template <Path kPath>
+void AllRows(const AccumulateArgs& args) {
+  args.x_is_signed ? AllRows<kPath, true>(args) : AllRows<kPath, false>(args);
+}
+
 void AccumulatePanelImpl(const AccumulateArgs& args) {
-  // `certified` may only be set for weights packed for a target with the saturating path, so that
-  // the other targets need not carry its code.
-  if (kHasSaturatingPath && args.certified) {
-    args.x_is_signed ? AllRows<kHasSaturatingPath, true>(args)
-                     : AllRows<kHasSaturatingPath, false>(args);
+  // `saturating` may only be set for weights packed for a target with that path, so that the other
+  // targets need not carry its code.
+  if (kHasSaturatingPath && args.saturating) {
+    AllRows<kHasSaturatingPath ? Path::kSaturating : Path::kExact>(args);
   } else {
-    args.x_is_signed ? AllRows<false, true>(args) : AllRows<false, false>(args);
+    AllRows<Path::kExact>(args);
   }
 }
 

@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "kernels/sums/codes.h"
+#include "kernels/sums/split.h"
 #include "kernels/types.h"
 
 namespace qualm::kernels {
@@ -43,6 +44,7 @@ struct Pieces {
 // fits int32, whatever happened on the way.
 //
 //   sums[r][c] = initial[c] + sum_k a[r][k] * w[k][c] - weight_zero[c] * row_sums[r]
+//                + sum_i a[r][places[i]] * extra[i][c]
 //
 // where a is x, or x + 128 when x_is_signed, so that it is always unsigned.
 struct AccumulateArgs {
@@ -53,7 +55,8 @@ struct AccumulateArgs {
   Pieces pieces;                         //
   int64_t vectors = 0;                   // of the panel: lanes * vectors channels
   const int8_t* weights = nullptr;       // [pieces][quads][vectors * lanes][4], vector-aligned
-  bool certified = false;                // no pair of these weights can leave int16
+  bool saturating = false;               // no pair of these weights can leave int16
+  const ExtraQuads* extra = nullptr;     // more quads of the saturating path; or null
   const int32_t* initial = nullptr;      // [panel_width]
   const int32_t* weight_zero = nullptr;  // [panel_width], or null: no row sum term
   const int64_t* row_sums = nullptr;     // [rows], with weight_zero only

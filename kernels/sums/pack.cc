@@ -143,6 +143,10 @@ PackedWeights PackWeights(const LinearParams& params, TermRange terms, int64_t p
       panel.needs_row_sums = panel.needs_row_sums || zb != 0;
       panel.sum_width = std::max(panel.sum_width, SumWidthOf(b, terms, zb, bias));
     }
+    // Wide sums take their activations in parts (row_block.cc): too rare to split for.
+    if (packed.traits.has_saturating_path && !panel.certified && panel.sum_width == SumWidth::k32) {
+      SplitPanel(packed.quads, panel.vectors * lanes, panel_weights, &panel.extra);
+    }
   }
   return packed;
 }

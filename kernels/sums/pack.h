@@ -24,6 +24,7 @@
 #include "kernels/layer.h"
 #include "kernels/sums/accumulate.h"
 #include "kernels/sums/epilogue.h"
+#include "kernels/sums/split.h"
 
 namespace qualm::kernels {
 
@@ -34,7 +35,8 @@ enum class SumWidth : uint8_t { k32, k64, k128 };
 struct PackedPanel {
   int64_t vectors = 0;  // of channels
   SumWidth sum_width = SumWidth::k32;
-  bool certified = false;       // takes the saturating path
+  bool certified = false;       // takes the saturating path as it is
+  ExtraQuads extra;             // takes it with these; without any, not
   bool needs_row_sums = false;  // some channel has zb != 0
 };
 

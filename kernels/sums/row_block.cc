@@ -117,7 +117,8 @@ class Runner {
     }
     args.vectors = panel.vectors;
     args.weights = packed_.OfPanel(p) + first * panel.vectors * packed_.traits.lanes;
-    args.certified = panel.certified;
+    args.extra = panel.extra.places.empty() ? nullptr : &panel.extra;
+    args.saturating = panel.certified || args.extra != nullptr;
     args.sums = sums32_;
     return args;
   }

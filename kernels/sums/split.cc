@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/sums/split.h"
+
+#include <algorithm>
+#include <cstddef>
+
+#include "kernels/sums/certify.h"
+
+namespace qualm::kernels {
+namespace {
+
+using Row = std::vector<int8_t>;  // of one place, per channel
+
+bool ArePairs(const Row& a, const Row& b) {
+  for (size_t c = 0; c < a.size(); ++c) {
+    if (!CertifyPair(a[c], b[c])) return false;
+  }
+  return true;
+}
+
+// Two weights of one sign beyond 128 or -128: the first gives away what is too much. What it keeps
+// has the same sign, because the second alone is not too much.
+int8_t TooMuch(int8_t w0, int8_t w1) {
+  if (CertifyPair(w0, w1)) return 0;
+  return static_cast<int8_t>(w0 + w1 + (w0 > 0 ? -128 : 128));
+}
+
+}  // namespace
+
+bool SplitPanel(int64_t quads, int64_t width, int8_t* weights, ExtraQuads* extra) {
+  const size_t most = std::min<size_t>(kMostExtraPlaces, static_cast<size_t>(quads) * 4 / 5 * 2);
+  const auto pair_at = [&](int64_t place, int64_t c) {
+    return weights + (place / 4 * width + c) * 4 + place % 4;
+  };
+  // Extra pairs, the second one perhaps of zeros.
+  std::vector<int32_t> places;
+  std::vector<Row> rows;
+  for (int64_t place = 0; place < 4 * quads; place += 2) {
+    Row row(static_cast<size_t>(width));
+    for (int64_t c = 0; c < width; ++c) {
+      row[static_cast<size_t>(c)] = TooMuch(pair_at(place, c)[0], pair_at(place, c)[1]);
+    }
+    if (std::all_of(row.begin(), row.end(), [](int8_t w) { return w == 0; })) continue;
+    if (rows.size() % 2 != 0 && !ArePairs(rows.back(), row)) {
+      rows.emplace_back(static_cast<size_t>(width));
+      places.push_back(places.back());
+    }
+    rows.push_back(row);
+    places.push_back(static_cast<int32_t>(place));
+    if (rows.size() > most) return false;
+  }
+  while (rows.size() % 4 != 0) {
+    rows.emplace_back(static_cast<size_t>(width));
+    places.push_back(places.back());
+  }
+  extra->places = places;
+  extra->weights.resize(rows.size() * static_cast<size_t>(width));
+  for (size_t i = 0; i < rows.size(); ++i) {
+    for (size_t c = 0; c < rows[i].size(); ++c) {
+      const int8_t w = rows[i][c];
+      extra->weights[(i / 4 * rows[i].size() + c) * 4 + i % 4] = w;
+      if (w == 0) continue;
+      int8_t* const kept = pair_at(places[i], static_cast<int64_t>(c));
+      *kept = static_cast<int8_t>(*kept - w);
+    }
+  }
+  return true;
+}
+
+}  // namespace qualm::kernels

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// Weights as a sum of two sets of which neither can saturate (certify.h). Of ordinary weights only
+// a few pairs can: what they have too much moves to extra quads, whose activations are read a
+// second time. The sum over both sets is the sum over the weights. Internal to kernels/.
+#ifndef QUALM_KERNELS_SUMS_SPLIT_H_
+#define QUALM_KERNELS_SUMS_SPLIT_H_
+
+#include <cstdint>
+#include <vector>
+
+namespace qualm::kernels {
+
+// At most; a multiple of 4.
+inline constexpr int64_t kMostExtraPlaces = 2048;
+
+struct ExtraQuads {
+  // Four of each quad, ascending: 4 * quad + byte of the activations.
+  std::vector<int32_t> places;
+  std::vector<int8_t> weights;  // [quads][width][4]
+};
+
+// Makes all pairs of `weights`, [quads][width][4], safe. Nothing, and nothing is changed, where so
+// many are not that the exact path is faster.
+bool SplitPanel(int64_t quads, int64_t width, int8_t* weights, ExtraQuads* extra);
+
+}  // namespace qualm::kernels
+
+#endif  // QUALM_KERNELS_SUMS_SPLIT_H_

@@ -103,7 +103,6 @@ TEST_F(Command, AuditAndReport) {
 }
 
 TEST_F(Command, BadUsageIsTwo) {
-  ExpectBadInput({}, "no verb, expected one (see qualm --help)");
   ExpectBadInput({"--bogus"}, "unknown option '--bogus' (see qualm --help)");
   ExpectBadInput({"frobnicate"}, "unknown verb 'frobnicate' (see qualm --help)");
   ExpectBadInput({"chek"}, "unknown verb 'chek', nearest is 'check'");

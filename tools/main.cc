@@ -97,6 +97,12 @@ void RequireVerb(const CLI::App& app, const std::string& word) {
                    " (see qualm --help)");
 }
 
+constexpr const char* kFirstSteps =
+    "Three things to try first:\n"
+    "  qualm doctor                                 what works here\n"
+    "  qualm check --subject native --op linear     draw cases, judge them\n"
+    "  qualm explain CASE.json                      why do two numbers differ?\n";
+
 int Main(int argc, char** argv) {
   SetCommandLine(argc, argv);
   CLI::App app{
@@ -125,7 +131,12 @@ int Main(int argc, char** argv) {
   AddReport(app, &run);
   AddFuzz(app, &run);
   AddMerge(app, &run);
-  if (argc < 2) throw InputError("no verb, expected one (see qualm --help)");
+  AddDoctor(app, &run);
+  AddShell(app, &run);
+  if (argc < 2) {
+    Out(kFirstSteps);
+    throw InputError("no verb, expected one (see qualm --help)");
+  }
   RequireVerb(app, argv[1]);
   try {
     app.parse(argc, argv);

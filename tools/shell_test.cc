@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// What shells and man are given, tried in the shells that are here, and `qualm doctor`.
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "tools/run_qualm_test_util.h"
+
+namespace qualm::tools {
+namespace {
+
+class ShellSupport : public QualmTest {
+ protected:
+  // What bash offers for the last of these words.
+  std::vector<std::string> Completed(const std::string& words, int number) {
+    const Ran ran = Shell("bash -c 'source <(qualm completion bash); COMP_WORDS=(" + words +
+                              "); COMP_CWORD=" + std::to_string(number) +
+                              "; _qualm qualm; printf \"%s\\n\" \"${COMPREPLY[@]}\"'",
+                          QUALM_BINARY_DIR "/bin");
+    EXPECT_EQ(ran.status, 0) << ran.err;
+    return Lines(ran.out);
+  }
+  bool Has(const std::string& program) { return Shell("command -v " + program).status == 0; }
+};
+
+bool Holds(const std::vector<std::string>& words, const std::string& word) {
+  return std::ranges::find(words, word) != words.end();
+}
+
+TEST_F(ShellSupport, BashCompletesVerbsOptionsSubjectsAndOperations) {
+  EXPECT_EQ(Completed("qualm che", 1), std::vector<std::string>{"check"});
+  EXPECT_TRUE(Holds(Completed("qualm check --ca", 2), "--cases"));
+  EXPECT_FALSE(Holds(Completed("qualm check --", 2), "--bits")) << "an option of certify";
+  EXPECT_TRUE(Holds(Completed("qualm check --subject faulty", 3), "faulty:k-tail"));
+  EXPECT_TRUE(Holds(Completed("qualm check --op sof", 3), "softmax"));
+  EXPECT_EQ(Completed("qualm check mine", 2), std::vector<std::string>{""}) << "a file name";
+}
+
+TEST_F(ShellSupport, EveryShellKnowsEveryVerb) {
+  const std::string help = Qualm({"--help"}).out;
+  for (const std::string shell : {"bash", "zsh", "fish"}) {
+    const Ran ran = Qualm({"completion", shell});
+    EXPECT_EQ(ran.status, 0);
+    for (const std::string verb : {"audit", "check", "exhaust", "repair", "merge", "man"}) {
+      EXPECT_NE(help.find("  " + verb), std::string::npos);
+      EXPECT_NE(ran.out.find(verb), std::string::npos) << shell << " " << verb;
+    }
+  }
+  ExpectBadInput({"completion", "csh"}, "SHELL: csh not in {");
+}
+
+TEST_F(ShellSupport, ZshReadsItsScript) {
+  if (!Has("zsh")) GTEST_SKIP() << "no zsh";
+  EXPECT_EQ(Shell("qualm completion zsh > _qualm && zsh -n _qualm", QUALM_BINARY_DIR "/bin").status,
+            0);
+}
+
+TEST_F(ShellSupport, FishReadsItsScript) {
+  if (!Has("fish")) GTEST_SKIP() << "no fish";
+  EXPECT_EQ(Shell("qualm completion fish > q && fish -n q", QUALM_BINARY_DIR "/bin").status, 0);
+}
+
+TEST_F(ShellSupport, ManReadsItsPage) {
+  const Ran page = Qualm({"man"});
+  EXPECT_EQ(page.status, 0);
+  EXPECT_TRUE(page.out.starts_with(".TH QUALM 1\n"));
+  EXPECT_NE(page.out.find("\n.SS qualm check\n"), std::string::npos);
+  EXPECT_NE(page.out.find("\\-\\-subject"), std::string::npos);
+  if (!Has("groff")) GTEST_SKIP() << "no groff";
+  const Ran read = Shell("qualm man | groff -man -Tutf8 -ww", QUALM_BINARY_DIR "/bin");
+  EXPECT_EQ(read.status, 0);
+  EXPECT_EQ(read.err, "");
+  EXPECT_NE(read.out.find("Exit status: 0 clean"), std::string::npos);
+}
+
+TEST_F(ShellSupport, TheDoctorSaysWhatWorks) {
+  const Ran ran = Qualm({"doctor", "--json", "-"});
+  EXPECT_EQ(ran.status, 0);
+  const test::Json lines = Document(ran)["doctor"];
+  for (const std::string name : {"native", "faulty", "plugin", "fuzzing"}) {
+    const auto line =
+        std::ranges::find_if(lines, [&](const auto& row) { return row["name"] == name; });
+    ASSERT_NE(line, lines.end()) << name;
+    EXPECT_FALSE((*line)["about"].get<std::string>().empty());
+  }
+  EXPECT_EQ(lines[0]["usable"], true) << "our own kernels";
+  const std::string text = Qualm({"doctor"}).out;
+  EXPECT_NE(text.find("ok      native"), std::string::npos) << text;
+}
+
+TEST_F(ShellSupport, TheCommandAloneSaysWhatToTry) {
+  const Ran ran = Qualm({});
+  EXPECT_EQ(ran.status, 2);
+  EXPECT_EQ(ran.err, "qualm: no verb, expected one (see qualm --help)\n");
+  EXPECT_NE(ran.out.find("qualm doctor"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace qualm::tools

@@ -60,6 +60,30 @@ function(qualm_test_package)
     LABELS short TIMEOUT 1800 SKIP_REGULAR_EXPRESSION "installed test skipped: ")
 endfunction()
 
+# qualm_install_shell_support(): what the shells and man need, printed by the command itself.
+function(qualm_install_shell_support)
+  set(shell ${PROJECT_BINARY_DIR}/shell)
+  foreach(what "bash:completion bash" "_qualm:completion zsh" "qualm.fish:completion fish"
+          "qualm.1:man")
+    string(REPLACE ":" ";" what "${what}")
+    list(GET what 0 file)
+    list(GET what 1 arguments)
+    separate_arguments(arguments)
+    list(APPEND made ${shell}/${file})
+    add_custom_command(OUTPUT ${shell}/${file}
+      COMMAND ${CMAKE_COMMAND} -E make_directory ${shell}
+      COMMAND qualm ${arguments} > ${shell}/${file}
+      DEPENDS qualm VERBATIM)
+  endforeach()
+  add_custom_target(qualm_shell ALL DEPENDS ${made})
+  add_dependencies(qualm_package qualm_shell)
+  install(FILES ${shell}/bash RENAME qualm
+    DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
+  install(FILES ${shell}/_qualm DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions)
+  install(FILES ${shell}/qualm.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
+  install(FILES ${shell}/qualm.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+endfunction()
+
 # Everything but the targets, which install themselves.
 function(qualm_install_package)
   include(CMakePackageConfigHelpers)
@@ -93,27 +117,9 @@ function(qualm_install_package)
   endif()
   install(FILES tools/pytorch/qualm_export.py DESTINATION ${QUALM_DATA_DIR}/pytorch)
   install(FILES core/io/case.schema.json DESTINATION ${QUALM_DATA_DIR})
-  # What the shells and man need, printed by the command itself.
-  set(shell ${PROJECT_BINARY_DIR}/shell)
-  foreach(what "bash:completion bash" "_qualm:completion zsh" "qualm.fish:completion fish"
-          "qualm.1:man")
-    string(REPLACE ":" ";" what "${what}")
-    list(GET what 0 file)
-    list(GET what 1 arguments)
-    separate_arguments(arguments)
-    list(APPEND made ${shell}/${file})
-    add_custom_command(OUTPUT ${shell}/${file}
-      COMMAND ${CMAKE_COMMAND} -E make_directory ${shell}
-      COMMAND qualm ${arguments} > ${shell}/${file}
-      DEPENDS qualm VERBATIM)
-  endforeach()
-  add_custom_target(qualm_shell DEPENDS ${made})
-  add_dependencies(qualm_package qualm_shell)
-  install(FILES ${shell}/bash RENAME qualm
-    DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
-  install(FILES ${shell}/_qualm DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions)
-  install(FILES ${shell}/qualm.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
-  install(FILES ${shell}/qualm.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+  if(NOT CMAKE_CROSSCOMPILING)
+    qualm_install_shell_support()
+  endif()
   install(DIRECTORY docs/ DESTINATION ${CMAKE_INSTALL_DOCDIR})
   install(FILES README.md CHANGELOG.md LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 endfunction()

@@ -873,8 +873,9 @@ TEST_F(Command, PluginsThatPromiseOrHangToNoEnd) {
   if (!std::filesystem::exists(plugin.substr(7))) GTEST_SKIP() << "qualm_broken.so is not built";
   const Ran nope = Qualm({"check", "-s", plugin, "-n", "1"}, {"QUALM_BROKEN=unknown-contract"});
   EXPECT_EQ(nope.status, 3);
-  EXPECT_EQ(nope.err, "qualm: subject '" + plugin +
-                          "': its contract: there is no convention 'nope' (see qualm list subjects)\n");
+  EXPECT_EQ(nope.err,
+            "qualm: subject '" + plugin +
+                "': its contract: there is no convention 'nope' (see qualm list subjects)\n");
   const Ran hangs = Qualm({"check", "-s", plugin, "--op", "linear", "-n", "400", "--json", "-"},
                           {"QUALM_BROKEN=hang", "QUALM_TIME_LIMIT_MS=200"});
   EXPECT_EQ(hangs.status, 1) << hangs.err;

@@ -19,9 +19,9 @@ namespace qualm::triage {
 
 struct Cause;  // causes.h
 
-// Attribution by counterfactual: one cause (pair saturation, wrap, other rounding, zero point before
-// rounding, clamp bound, dropped K tail, ...), else two of different stages, that turn the exact
-// computation into what the subject answered on this case.
+// Attribution by counterfactual: one cause (pair saturation, wrap, other rounding, zero point
+// before rounding, clamp bound, dropped K tail, ...), else two of different stages, that turn the
+// exact computation into what the subject answered on this case.
 struct Attribution {
   FindingKind kind = FindingKind::kUnknown;
   std::string diagnosis;              // one sentence

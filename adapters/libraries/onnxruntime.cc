@@ -30,8 +30,8 @@ std::string_view ProcessorWith(std::string_view instruction_set) {
   return instruction_set == "sse41" ? "Nehalem" : "";
 }
 
-// What MLAS finds (onnxruntime/core/mlas/lib/platform.cpp); "" where no convention has its arithmetic.
-// AVX-512 without VNNI saturates pairs as AVX2 does.
+// What MLAS finds (onnxruntime/core/mlas/lib/platform.cpp); "" where no convention has its
+// arithmetic. AVX-512 without VNNI saturates pairs as AVX2 does.
 std::string OwnInstructionSet() {
 #if defined(__x86_64__)
   constexpr unsigned kAvxVnni = 1u << 4;  // CPUID leaf 7, subleaf 1

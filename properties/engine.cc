@@ -124,6 +124,7 @@ void MergeCounts(const CheckResult& from, CheckResult& into) {
   into.totals.Merge(from.totals);
   for (const auto& [name, totals] : from.by_property) into.by_property[name].Merge(totals);
   for (const auto& [name, totals] : from.by_subject) into.by_subject[name].Merge(totals);
+  for (const auto& [key, totals] : from.by_square) into.by_square[key].Merge(totals);
   for (const auto& [key, count] : from.failed) into.failed[key] += count;
   for (const auto& [key, count] : from.reasons) into.reasons[key] += count;
   into.coverage.Merge(from.coverage);
@@ -220,6 +221,7 @@ void CheckCase(const Case& drawn, const std::vector<Subject*>& subjects, const s
     if (judging.adapt) adapted = AdaptTo(*subject, drawn);
     const Case& c = adapted ? *adapted : drawn;
     MemoSubject memo(*subject);
+    Totals& square = result.by_square[{subject_name, std::string(Name(c.op))}];
     bool judged = false;
     JudgeAll(
         c, memo, glob,
@@ -229,6 +231,7 @@ void CheckCase(const Case& drawn, const std::vector<Subject*>& subjects, const s
           result.totals.Add(judgement);
           result.by_property[name].Add(judgement);
           result.by_subject[subject_name].Add(judgement);
+          square.Add(judgement);
           if (judgement == Judgement::kPassed || judgement == Judgement::kFailed ||
               judgement == Judgement::kExpected) {
             judged = true;

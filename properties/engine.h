@@ -76,6 +76,7 @@ struct CheckResult {
   Totals totals;
   std::map<std::string, Totals> by_property;  // full name
   std::map<std::string, Totals> by_subject;
+  std::map<std::pair<std::string, std::string>, Totals> by_square;  // subject, operation
   // Failed verdicts by (full property, subject).
   std::map<std::pair<std::string, std::string>, int64_t> failed;
   std::map<ReasonKey, int64_t> reasons;  // skipped, vacuous, not applicable

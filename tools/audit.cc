@@ -13,20 +13,19 @@
 #include <filesystem>
 #include <map>
 #include <set>
+#include <tuple>
 
-#include "core/executable.h"
 #include "core/io/case_json.h"
+#include "core/io/result_reader.h"
 #include "core/io/text_file.h"
 #include "core/status.h"
 #include "oracles/exact/exact.h"
-#include "proofs/certify.h"
-#include "proofs/repair.h"
 #include "properties/property.h"
-#include "properties/sweep.h"
+#include "report/page.h"
+#include "tools/blocks.h"
 #include "tools/command.h"
 #include "tools/findings.h"
-#include "tools/plot.h"
-#include "tools/repair.h"
+#include "tools/progress.h"
 #include "tools/report.h"
 #include "tools/session.h"
 #include "tools/stop.h"
@@ -39,15 +38,15 @@ namespace {
 namespace fs = std::filesystem;
 
 const std::vector<std::string> kDefaultSubjects{
-    "native@all", "model:fbgemm@avx2", "model:fbgemm@vnni", "model:qnnpack",
-    "onednn",     "onednn@avx2",       "onednn@sse41"};
+    "native@all",  "model:fbgemm@avx2", "model:fbgemm@vnni", "model:qnnpack", "onednn",
+    "onednn@avx2", "onednn@sse41",      "xnnpack",           "gemmlowp",      "gemmlowp@sse4"};
 constexpr std::array<std::string_view, 3> kExactClaims{"matches_exact", "sweep_is_monotone",
                                                        "sweep_is_linear"};
 
 struct Options : CommonOptions {
   KnownOptions known;
   std::string out = "build/report";
-  std::string corpus = InstalledData("corpus", QUALM_CORPUS_DIR);
+  std::string corpus = CorpusFolder();
   double budget = 60;
   uint64_t seed = 1;
   int jobs = 2;
@@ -72,48 +71,76 @@ std::vector<DocumentedCase> DocumentedCases(const std::string& corpus) {
   return cases;
 }
 
-// What somebody's software printed for a documented case, beside the exact answer: how far off it
-// is, whose arithmetic gives exactly that, and why the two differ.
-struct PrintedAnswer {
-  int64_t outputs = 0;
-  int64_t departing = 0;    // outputs that are not the exact ones
-  double worst_lsb = 0;     // the largest distance among them
-  std::string conventions;  // that give every output; "" if no known one does
-  std::string why;          // one paragraph
-};
-
-PrintedAnswer LookAtPrinted(const Case& c) {
-  PrintedAnswer answer;
+// What somebody's software printed for a documented case, beside the exact answer, and what our own
+// kernels answered ("exact", "not asked", or who did not).
+JsonValue PrintedJson(const std::string& file, const Case& c, const std::string& ours) {
   const Tensor& printed = c.observed->y;
   const Tensor exact = exact::Evaluate(c);
-  answer.outputs = exact.size();
-  answer.conventions = triage::BitEqualConventions(c, printed);
-  const auto first = FirstDivergence(exact, printed);
+  int64_t departing = 0;
+  double worst_lsb = 0;
   for (int64_t i = 0; i < exact.size(); ++i) {
-    if (exact.BitsAt(i) != printed.BitsAt(i)) ++answer.departing;
-    answer.worst_lsb = std::max(answer.worst_lsb, DistanceLsb(exact, printed, i));
+    if (exact.BitsAt(i) != printed.BitsAt(i)) ++departing;
+    worst_lsb = std::max(worst_lsb, DistanceLsb(exact, printed, i));
+  }
+  return JsonObject{{"case", file},
+                    {"printed_by", c.observed->by},
+                    {"outputs", exact.size()},
+                    {"not_exact", departing},
+                    {"worst_lsb", worst_lsb},
+                    {"arithmetic", JsonValue::OrNull(triage::BitEqualConventions(c, printed))},
+                    {"native", ours}};
+}
+
+// What subjects answered to the documented cases of one operation.
+class Answers {
+ public:
+  void Add(const std::string& file, const std::string& subject, Tensor y) {
+    if (std::ranges::find(subjects_, subject) == subjects_.end()) subjects_.push_back(subject);
+    cases_[file].emplace(subject, std::move(y));
+  }
+  // A group for each set of subjects that are bit-equal on every case that two of them answered.
+  void WriteGroups(std::string_view op, JsonList& list) const {
+    std::vector<std::vector<std::string>> groups;
+    for (const std::string& subject : subjects_) {
+      const auto fits = std::ranges::find_if(groups, [&](const auto& group) {
+        return std::ranges::all_of(
+            group, [&](const std::string& other) { return Difference(other, subject).empty(); });
+      });
+      if (fits == groups.end()) {
+        groups.push_back({subject});
+      } else {
+        fits->push_back(subject);
+      }
+    }
+    for (const auto& group : groups) {
+      list.Add(JsonObject{{"op", op},
+                          {"subjects", group},
+                          {"cases", CasesOf(group.front())},
+                          {"witness", Difference(groups.front().front(), group.front())}});
+    }
   }
 
-  answer.why = c.note + " ";
-  if (!first) {
-    answer.why += fmt::format("Every output that {} printed is the exact one", c.observed->by);
-  } else {
-    answer.why += fmt::format(
-        "{} of the {} outputs of {} are not the exact ones, by up to {:.15g} lsb; the first, at "
-        "index {}, should be {} and is {}",
-        answer.departing, answer.outputs, c.observed->by, answer.worst_lsb, first->index,
-        first->expected, first->actual);
+ private:
+  int64_t CasesOf(const std::string& subject) const {
+    return std::ranges::count_if(cases_,
+                                 [&](const auto& row) { return row.second.contains(subject); });
   }
-  answer.why += answer.conventions.empty()
-                    ? ". No known convention gives what was printed."
-                    : fmt::format(". What was printed is, bit for bit, the arithmetic of {}.",
-                                  answer.conventions);
-  if (first) {
-    const triage::Attribution cause = triage::Attribute(c, printed);
-    answer.why += fmt::format(" Cause: {}.", cause.diagnosis);
+  // Where the two differ first, "" where they do not.
+  std::string Difference(const std::string& a, const std::string& b) const {
+    for (const auto& [file, answers] : cases_) {
+      const auto left = answers.find(a), right = answers.find(b);
+      if (left == answers.end() || right == answers.end()) continue;
+      if (const auto divergence = FirstDivergence(left->second, right->second)) {
+        return fmt::format("{}, output {}: {} is {}, {} is {}", file, divergence->index, a,
+                           divergence->expected, b, divergence->actual);
+      }
+    }
+    return "";
   }
-  return answer;
-}
+
+  std::vector<std::string> subjects_;                           // in order
+  std::map<std::string, std::map<std::string, Tensor>> cases_;  // by file, by subject
+};
 
 // One audit: state that its steps add to.
 class Audit {
@@ -122,28 +149,29 @@ class Audit {
   Audit(const Options& options, Session& session)
       : options_(options),
         session_(session),
-        sections_(fs::path(options.out) / "sections"),
+        known_(session.known),
         names_(SubjectNames(options.subjects, kDefaultSubjects)) {
     session.Open(names_, "");
     cases_ = DocumentedCases(options.corpus);
     RequireWritable(options);
+    ReadTheRunBefore();
     ClearFolder();
   }
 
+  size_t documented_cases() const { return cases_.size(); }
+  size_t subjects() const { return subjects_.size(); }
+
   void DocumentedCasesAgainstExact();
-  void PrintedAnswers();
   void DeclaredDivergences();
-  void Sweep();
-  void Explanations();
-  void Repairs();
   void DrawnCasesAgainstContracts();
-  void Summary();
+  void MinimizeTheDocumented();
+  // Writes result.json and the page; returns what the page says first.
+  report::BuiltReport Report();
 
  private:
   void ClearFolder() const;
-  void Write(const std::string& stem, const std::string& extension, const std::string& text) {
-    WriteTextFile((sections_ / (stem + extension)).string(), text);
-  }
+  void ReadTheRunBefore();
+  JsonValue ChangeJson() const;
   std::string FileName(const std::string& path) const { return fs::path(path).filename().string(); }
 
   // How our own kernels answered a documented case.
@@ -162,23 +190,28 @@ class Audit {
 
   const Options& options_;
   Session& session_;
-  const KnownFindings& known_ = session_.known;
+  const KnownFindings& known_;
   const std::vector<std::unique_ptr<Subject>>& subjects_ = session_.subjects;
   Totals& totals_ = session_.totals;
   std::vector<Finding>& findings_ = session_.document.findings;
-  fs::path sections_;
   std::vector<std::string> names_;
   std::vector<DocumentedCase> cases_;
   std::map<std::string, OurAnswer> our_answers_;  // by file
+  std::map<Op, Answers> answers_;
+  std::map<std::pair<std::string, std::string>, Totals> squares_;  // subject, operation
+  HazardCoverage coverage_;
+  JsonList declared_;
+  std::optional<ResultRecord> before_;  // the run that this folder held
 };
 
 // A report describes one run, so the files of an earlier report are deleted; but only in a folder
 // that the marker shows to be the work of an audit.
 void Audit::ClearFolder() const {
   const fs::path out(options_.out), findings = out / "findings", marker = out / ".qualm-audit";
+  const fs::path sections = out / "sections";  // of reports before version 0.2
   std::error_code error;
   if (!fs::exists(marker, error)) {
-    for (const fs::path& mine : {sections_, findings, out / "index.html", out / "result.json"}) {
+    for (const fs::path& mine : {sections, findings, out / "index.html", out / "result.json"}) {
       if (!fs::exists(fs::symlink_status(mine, error))) continue;
       throw InputError("--out: " + mine.string() +
                        " is there and not from qualm audit, expected another folder");
@@ -195,75 +228,82 @@ void Audit::ClearFolder() const {
                      " is in use by another audit, expected another folder");
   }
   RemoveTemporaries(out.string());
-  for (const fs::path& folder : {sections_, findings}) {
+  for (const fs::path& folder : {sections, findings}) {
     RemoveFolder(folder.string());
     if (fs::exists(fs::symlink_status(folder, error)))
       throw InputError("--out: cannot delete " + folder.string());
   }
-  MakeFolder("--out", sections_.string());
+}
+
+void Audit::ReadTheRunBefore() {
+  const fs::path out(options_.out);
+  if (!fs::exists(out / ".qualm-audit") || !fs::exists(out / "result.json")) return;
+  try {
+    before_ = ReadResultFile((out / "result.json").string());
+  } catch (const InputError& error) {
+    Tell("nothing is compared with the run before: {}", error.what());
+  }
+}
+
+JsonValue Audit::ChangeJson() const {
+  std::set<std::string> before, now;
+  for (const RecordedFinding& finding : before_->findings) before.insert(finding.fingerprint);
+  for (const Finding& finding : findings_) now.insert(finding.fingerprint());
+  std::vector<std::string> appeared, gone;
+  std::ranges::set_difference(now, before, std::back_inserter(appeared));
+  std::ranges::set_difference(before, now, std::back_inserter(gone));
+  return JsonObject{{"date", before_->run.date}, {"appeared", appeared}, {"gone", gone}};
 }
 
 void Audit::DocumentedCasesAgainstExact() {
-  std::string table = "case\tsubject\tclaim\tverdict\tcause\n";
+  Progress progress("documented cases: ");
+  int64_t done = 0;
+  JsonList printed;
   for (const DocumentedCase& documented : cases_) {
     if (Stopped()) break;
+    progress(done++, static_cast<int64_t>(cases_.size()));
     ++totals_.cases;
+    const Case& c = documented.c;
     for (const auto& subject : subjects_) {
       const Contract own = subject->contract();
       subject->set_contract({});  // is this number right?
       MemoSubject memo(*subject);
+      const std::string name(subject->name());
+      Totals& square = squares_[{name, std::string(Name(c.op))}];
       const auto take = [&](const Property& property, const Verdict& verdict) {
-        if (property.claim == "matches_exact" && subject->name().starts_with("native")) {
+        if (property.claim == "matches_exact" && name.starts_with("native")) {
           OurAnswer& answer = our_answers_[documented.file];
           answer.judged |= verdict.failed() || verdict.judgement == Judgement::kPassed;
-          if (verdict.failed()) answer.not_exact.emplace_back(subject->name());
+          if (verdict.failed()) answer.not_exact.push_back(name);
         }
-        std::string shown(Name(verdict.judgement)), cause = verdict.reason;
+        Judgement judgement = verdict.judgement;
         if (verdict.failed()) {
-          Finding finding = FindingOf(documented.c, property, memo, verdict, documented.file, own);
-          cause = fmt::format("{}: {}", Name(finding.kind), finding.explanation);
-          shown = Name(Take(std::move(finding)));
+          judgement = Take(FindingOf(c, property, memo, verdict, documented.file, own));
         } else {
-          totals_.Add(verdict.judgement);
+          totals_.Add(judgement);
         }
-        table += fmt::format("{}\t{}\t{}\t{}\t{}\n", FileName(documented.file), subject->name(),
-                             property.claim, shown, cause);
+        square.Add(judgement);
         return true;
       };
-      for (std::string_view claim : kExactClaims) JudgeAll(documented.c, memo, claim, take);
+      for (std::string_view claim : kExactClaims) JudgeAll(c, memo, claim, take);
+      if (subject->CannotRun(c).empty()) {
+        Outcome outcome = memo.Run(c, RunContext{});
+        if (outcome.ok()) answers_[c.op].Add(FileName(documented.file), name, std::move(outcome.y));
+      }
       subject->set_contract(own);
     }
-  }
-  Write("60-documented", ".txt",
-        "Documented cases, judged against the exact result\nEvery subject on every case of "
-        "corpus/forum and corpus/regressions.");
-  Write("60-documented", ".tsv", table);
-}
-
-void Audit::PrintedAnswers() {
-  std::string table =
-      "case\tprinted by\toutputs\tnot exact\tworst, lsb\tits arithmetic\tour kernels\n";
-  std::string text = "What the libraries printed, and why it differs\n";
-  for (const DocumentedCase& documented : cases_) {
-    if (!documented.c.observed || fs::path(documented.file).parent_path().filename() != "forum")
-      continue;
-    const PrintedAnswer answer = LookAtPrinted(documented.c);
+    if (!c.observed || fs::path(documented.file).parent_path().filename() != "forum") continue;
     const OurAnswer& ours = our_answers_[documented.file];
-    std::string verdict = ours.judged ? "exact" : "not asked";
-    if (!ours.not_exact.empty())
-      verdict = fmt::format("NOT exact: {}", fmt::join(ours.not_exact, ", "));
-    table += fmt::format(
-        "{}\t{}\t{}\t{}\t{:.15g}\t{}\t{}\n", FileName(documented.file), documented.c.observed->by,
-        answer.outputs, answer.departing, answer.worst_lsb,
-        answer.conventions.empty() ? "no known convention" : answer.conventions, verdict);
-    text += fmt::format("\n{}\n{}\n", FileName(documented.file), answer.why);
+    printed.Add(PrintedJson(FileName(documented.file), c,
+                            !ours.judged ? "not asked"
+                            : ours.not_exact.empty()
+                                ? "exact"
+                                : fmt::format("NOT exact: {}", fmt::join(ours.not_exact, ", "))));
   }
-  Write("15-printed", ".txt", text);
-  Write("15-printed", ".tsv", table);
+  session_.document.extra.emplace_back("printed", printed);
 }
 
 void Audit::DeclaredDivergences() {
-  std::string table = "subject\top\tclaim\tcause\tstate\treason\n";
   for (const ExpectedDivergence& row : SubjectRegistry::Get().expected()) {
     const Subject* named = nullptr;
     for (const auto& subject : subjects_) {
@@ -289,102 +329,36 @@ void Audit::DeclaredDivergences() {
                                      ") but not seen on any documented case: " + row.reason)));
       }
     }
-    table += fmt::format("{}\t{}\t{}\t{}\t{}\t{}\n", row.subject, row.op, row.property, row.kind,
-                         state, row.reason);
-  }
-  Write("50-declared", ".txt",
-        "Declared divergences\nDepartures from exact that are known. One that vanishes is a "
-        "finding too.");
-  Write("50-declared", ".tsv", table);
-}
-
-void Audit::Sweep() {
-  for (const DocumentedCase& documented : cases_) {
-    if (!documented.file.ends_with("-sweep.case.json")) continue;
-    const CodeRange range = RangeOf(documented.c.x.dtype());
-    const std::vector<int32_t> codes = sweep::Codes(documented.c, range.min, range.max, 1);
-    std::vector<sweep::Result> results;
-    for (const auto& subject : subjects_)
-      results.push_back(sweep::Run(documented.c, *subject, codes));
-    std::string text = "The sweep: every input element set to the same code\n" + documented.c.note +
-                       "\nGrey: exact. Each red mark: the last code up to which a "
-                       "pair of products still fits int16; grey marks are latent.\n\n";
-    for (const sweep::Result& result : results) text += SweepSummary(result);
-    Write("20-sweep", ".txt", text);
-    if (std::ranges::all_of(results, [](const auto& result) { return result.curves.empty(); })) {
-      Tell("no subject could run the sweep of {}: it is not drawn", documented.file);
-      continue;
-    }
-    try {
-      Write("20-sweep", ".svg", SweepSvg(documented.c, results));
-    } catch (const Unavailable& error) {
-      Tell("{}", error.what());
-    }
+    declared_.Add(JsonObject{{"subject", row.subject},
+                             {"op", row.op},
+                             {"claim", row.property},
+                             {"kind", row.kind},
+                             {"state", state},
+                             {"reason", row.reason}});
   }
 }
 
-void Audit::Explanations() {
-  // The bug in its smallest form, for each subject that has it.
-  std::string text = "A two-element reproducer, found and minimized in this run\n";
-  bool any = false;
-  std::set<std::string> done;
+// One of each fault that documented cases alone show, made as small as it goes for the report.
+void Audit::MinimizeTheDocumented() {
+  std::set<std::tuple<std::string, std::string, FindingKind>> done;
+  const fs::path folder = fs::path(options_.out) / "findings";
   for (const Finding& finding : findings_) {
-    if (finding.kind != FindingKind::kPairSaturation || finding.property != "matches_exact" ||
-        !done.insert(finding.subject).second)
-      continue;
+    if (Stopped() || finding.property != "matches_exact") continue;
+    const std::string family = finding.subject.substr(0, finding.subject.find('@'));
+    const fs::path place = folder / finding.fingerprint();
+    if (!done.insert({family, finding.op, finding.kind}).second || fs::exists(place)) continue;
     const auto subject = std::move(MakeSubjects({finding.subject}, "exact").front());
     const triage::MinimizeResult small =
         triage::Minimize(finding.test_case, *subject, *FindProperty("matches_exact"),
                          {.max_calls = 2000, .stop = Stopped});
     if (!small.reproduced) continue;
-    any = true;
-    text += fmt::format("\n{}: from {} to {}, {} subject calls\n{}", finding.subject,
-                        Describe(finding.test_case), Describe(small.minimized), small.calls,
-                        triage::Explain(small.minimized, {subject.get()}));
-    const fs::path folder = fs::path(options_.out) / "findings" / finding.fingerprint();
-    MakeFolder("--out", folder.parent_path().string());
-    WriteFolder(folder.string(),
+    MakeFolder("--out", folder.string());
+    WriteFolder(place.string(),
                 {{"case.json", CaseToJson(finding.test_case)},
                  {"minimized.case.json", CaseToJson(small.minimized)},
                  {"explanation.txt", triage::FindingText(finding) +
                                          triage::Explain(small.minimized, {subject.get()})}});
   }
-  if (any) Write("30-reproducer", ".txt", text);
-
-  std::string why = "The documented cases, explained\n";
-  for (const DocumentedCase& documented : cases_) {
-    why += fmt::format("\n{}\n{}\n{}", FileName(documented.file), documented.c.note,
-                       triage::Explain(documented.c, {}));
-  }
-  Write("40-explained", ".txt", why);
-}
-
-// Thread 003 asks for fixes beyond reduce_range.
-void Audit::Repairs() {
-  std::string text = "Thread 003: are there fixes beyond reduce_range?\n";
-  for (const DocumentedCase& documented : cases_) {
-    if (!FileName(documented.file).starts_with("003")) continue;
-    const proofs::Codes x = proofs::WithPadding(documented.c, {0, 255});
-    for (const proofs::Scheme& scheme : proofs::SchemesOfConventions(documented.c)) {
-      const proofs::Proof proof = proofs::Certify(documented.c, scheme, x);
-      text +=
-          fmt::format("\n{}, products added as {} adds them: {} of {} channels can saturate\n",
-                      FileName(documented.file), scheme.name, proof.unsafe.size(), proof.channels);
-      if (proof.safe()) continue;
-      const std::vector<proofs::Remedy> remedies = proofs::Repair(documented.c, scheme, x);
-      for (const proofs::Remedy& remedy : remedies) text += RemedyText(remedy);
-      const proofs::Remedy& best = remedies.front();
-      if (!best.exact) continue;
-      for (const auto& subject : subjects_) {
-        for (const Comparison& comparison :
-             Compare(documented.c, best, x, 256, options_.seed, *subject)) {
-          if (comparison.wrong_before.value_or(0) == 0) continue;  // exact, or cannot run it
-          text += fmt::format("    {} by {}\n", comparison.Text(*subject), best.name);
-        }
-      }
-    }
-  }
-  Write("35-repair", ".txt", text);
 }
 
 void Audit::DrawnCasesAgainstContracts() {
@@ -393,6 +367,8 @@ void Audit::DrawnCasesAgainstContracts() {
   check.seed = options_.seed;
   check.seconds = options_.budget;
   check.jobs = options_.jobs;
+  Progress progress("drawn cases: ", options_.budget);
+  check.progress = [&](int64_t done, int64_t all) { progress(done, all); };
   FindingsFolder folder(options_.out);
   folder.Connect(check);
   CheckResult result = Check(check);
@@ -402,50 +378,35 @@ void Audit::DrawnCasesAgainstContracts() {
   for (Finding& finding : found) findings_.push_back(std::move(finding));
   totals_.Merge(result.totals);
 
-  std::string table =
-      "subject\tversion\tcontract\tpassed\tfailed\tskipped\tvacuous\tnot applicable\n";
-  for (const auto& subject : subjects_) {
-    const Totals& t = result.by_subject[std::string(subject->name())];
-    table += fmt::format(
-        "{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}\n", subject->name(),
-        subject->Version().empty() ? subject->InstructionSet() : subject->Version(),
-        subject->contract().text(), t.of(Judgement::kPassed), t.of(Judgement::kFailed),
-        t.of(Judgement::kSkipped), t.of(Judgement::kVacuous), t.of(Judgement::kNotApplicable));
-  }
-  Write(
-      "70-contracts", ".txt",
-      fmt::format("Drawn cases, judged against each subject's own contract\n{} cases from seed {}.",
-                  result.totals.cases, options_.seed));
-  Write("70-contracts", ".tsv", table);
-
-  std::string hazards = "op\tinstruction set\tcases judged\thazard\tshare\n";
-  for (const auto& [key, row] : result.coverage.rows()) {
-    for (const auto& [hazard, count] : row.reached) {
-      hazards += fmt::format("{}\t{}\t{}\t{}\t{:.2f} %\n", Name(key.first), key.second, row.cases,
-                             Name(hazard),
-                             100.0 * static_cast<double>(count) / static_cast<double>(row.cases));
-    }
-  }
-  Write(
-      "80-hazards", ".txt",
-      "Hazard coverage\nShare of the judged cases that reached the places where kernels go wrong.");
-  Write("80-hazards", ".tsv", hazards);
+  for (const auto& [square, totals] : result.by_square) squares_[square].Merge(totals);
+  coverage_ = std::move(result.coverage);
 }
 
-void Audit::Summary() {
-  int64_t fresh = 0, expected = 0, known = 0;
-  for (const Finding& finding : findings_) {
-    ++(known_.IsNew(finding) ? fresh : finding.expected_by_contract ? expected : known);
-  }
-  std::string text = fmt::format(
-      "Summary\n{} new findings, {} expected by contract{}\n{}\n\n", fresh, expected,
-      known > 0 ? fmt::format(", {} known or suppressed", known) : "", TotalsLine(totals_));
-  for (bool wanted : {true, false}) {
-    for (const Finding& finding : findings_) {
-      if (finding.expected_by_contract == wanted) text += known_.Text(finding);
-    }
-  }
-  Write("10-summary", ".txt", text);
+report::BuiltReport Audit::Report() {
+  auto& extra = session_.document.extra;
+  extra.emplace_back("run", RunJson());
+  extra.emplace_back("verdicts", VerdictsJson(squares_));
+  extra.emplace_back("hazards", HazardJson(coverage_));
+  extra.emplace_back("declared", declared_);
+  JsonList agreement;
+  for (const auto& [op, answers] : answers_) answers.WriteGroups(Name(op), agreement);
+  extra.emplace_back("agreement", agreement);
+  if (before_) extra.emplace_back("since", ChangeJson());
+  session_.Complete();
+  WriteTextFile((fs::path(options_.out) / "result.json").string(), ResultToJson(session_.document));
+  return report::BuildReport(options_.out, CorpusFolder());
+}
+
+// Verdicts are counted as verdicts, and cases as cases.
+std::string VerdictsLine(const Totals& totals) {
+  int64_t all = 0;
+  for (const auto& [judgement, count] : totals.verdicts) all += count;
+  return fmt::format(
+      "{} verdicts on {} cases: {} passed, {} failed, {} expected; not judged: {} "
+      "skipped, {} vacuous, {} not applicable",
+      all, totals.cases, totals.of(Judgement::kPassed), totals.of(Judgement::kFailed),
+      totals.of(Judgement::kExpected), totals.of(Judgement::kSkipped),
+      totals.of(Judgement::kVacuous), totals.of(Judgement::kNotApplicable));
 }
 
 int RunAudit(const Options& options) {
@@ -453,23 +414,27 @@ int RunAudit(const Options& options) {
   session.known = KnownFindings(options.known);
   Audit audit(options, session);
   session.Begin(fmt::format("seed {}; ", options.seed), options.seed);
+  Tell(
+      "about {:.0f} s: {} documented cases on {} subjects, {:.0f} s of drawn cases, then what they "
+      "found is minimized",
+      options.budget + 10, audit.documented_cases(), audit.subjects(), options.budget);
   audit.DocumentedCasesAgainstExact();
-  audit.PrintedAnswers();
   audit.DeclaredDivergences();
-  audit.Sweep();
-  audit.Explanations();
-  audit.Repairs();
   Tell("documented cases done, {:.0f} s; drawing cases for {:.0f} s", session.stopwatch.seconds(),
        options.budget);
   audit.DrawnCasesAgainstContracts();
-  audit.Summary();
+  audit.MinimizeTheDocumented();
   const std::vector<Finding>& findings = session.document.findings;
   session.known.TellUnmatched(findings);
-  const std::string page = BuildReport(options.out);
+  report::BuiltReport built;
+  session.deferred.Try([&] { built = audit.Report(); });
 
-  for (const Finding& finding : findings) session.Print("{}", session.known.Text(finding));
-  session.Print("{}\nreport: {}\n", TotalsLine(session.totals), page);
-  return session.End("", (fs::path(options.out) / "result.json").string());
+  for (const Finding& finding : findings) {
+    if (session.known.IsNew(finding)) session.Print("{}", session.known.Text(finding));
+  }
+  session.Print("{}\n", VerdictsLine(session.totals));
+  if (!built.path.empty()) session.Print("report: {}\n{}\n", built.path, built.verdict);
+  return session.End("");
 }
 
 }  // namespace

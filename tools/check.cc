@@ -11,8 +11,10 @@
 
 #include "core/status.h"
 #include "properties/engine.h"
+#include "tools/blocks.h"
 #include "tools/command.h"
 #include "tools/findings.h"
+#include "tools/progress.h"
 #include "tools/session.h"
 #include "tools/shard.h"
 #include "tools/stop.h"
@@ -28,13 +30,6 @@ struct Options : CommonOptions {
   std::string shard;
   std::string out = "qualm-findings";
 };
-
-template <class Key>
-JsonValue CountsJson(const std::map<Key, int64_t>& counts) {
-  JsonObject object;
-  for (const auto& [key, count] : counts) object.Add(Name(key), count);
-  return object;
-}
 
 // Instruction sets that judged the same cases share a line; the document has them one by one.
 std::string HazardLines(const HazardCoverage& coverage) {
@@ -67,17 +62,6 @@ std::string HazardLines(const HazardCoverage& coverage) {
     text += "\n";
   }
   return text;
-}
-
-JsonValue HazardJson(const HazardCoverage& coverage) {
-  JsonList rows;
-  for (const auto& [key, row] : coverage.rows()) {
-    rows.Add(JsonObject{{"op", Name(key.first)},
-                        {"instruction_set", key.second},
-                        {"cases", row.cases},
-                        {"reached", CountsJson(row.reached)}});
-  }
-  return rows;
 }
 
 JsonValue PropertiesJson(const CheckResult& result) {
@@ -149,27 +133,6 @@ JsonValue NotJudgedJson(const CheckResult& result) {
   }
   return list;
 }
-
-// A line on stderr every few seconds, from whatever thread comes by.
-class Progress {
- public:
-  void operator()(int64_t done, int64_t all) {
-    const std::scoped_lock lock(mutex_);
-    const double now = stopwatch_.seconds();
-    if (now < next_) return;
-    next_ = now + 5;
-    if (all < 0) {
-      Tell("{} cases, {:.0f} s", done, now);
-    } else {
-      Tell("{} of {} cases, {:.0f} s", done, all, now);
-    }
-  }
-
- private:
-  std::mutex mutex_;
-  Stopwatch stopwatch_;
-  double next_ = 5;
-};
 
 std::vector<JUnitTest> JUnitTests(const CheckResult& result, const std::vector<Finding>& findings,
                                   const KnownFindings& known) {

@@ -26,9 +26,10 @@ const std::map<std::string, std::set<std::string>> kMayInclude{
     {"fuzz", {"fuzz", "triage", "properties", "oracles", "core"}},
     {"campaign", {"campaign", "fuzz", "triage", "properties", "oracles", "core"}},
     {"exporters", {"exporters", "triage", "properties", "oracles", "core"}},
+    {"report", {"report", "exporters", "proofs", "triage", "properties", "oracles", "core"}},
     {"tools",
-     {"tools", "exporters", "campaign", "fuzz", "proofs", "triage", "properties", "oracles",
-      "core"}},
+     {"tools", "report", "exporters", "campaign", "fuzz", "proofs", "triage", "properties",
+      "oracles", "core"}},
     {"examples", {}},  // programs of users: installed headers in angle brackets only
 };
 

@@ -101,7 +101,8 @@ void KnownFindings::CountAsExpected(const std::vector<Finding>& findings,
     });
     if (any_new) continue;
     for (Totals* totals :
-         {&result.totals, &result.by_property[property], &result.by_subject[subject]}) {
+         {&result.totals, &result.by_property[property], &result.by_subject[subject],
+          &result.by_square[{subject, property.substr(0, property.find('.'))}]}) {
       totals->verdicts[Judgement::kExpected] += count;
       int64_t& failed = totals->verdicts[Judgement::kFailed];
       failed -= count;

@@ -256,7 +256,7 @@ void Session::Begin(const std::string& what, std::optional<uint64_t> seed) {
   Tell("{}to repeat: {}", what, Repeat(ShellWord(CommandLine().front()), seed, known.today()));
 }
 
-void Session::Write(const std::string& copy) {
+void Session::Complete() {
   document.command = Repeat("qualm", document.seed, known.today());
   document.totals["cases"] = totals.cases;
   for (Judgement judgement :
@@ -266,6 +266,10 @@ void Session::Write(const std::string& copy) {
   }
   document.known = known.MarksOf(document.findings);
   document.seconds = stopwatch.seconds();
+}
+
+void Session::Write(const std::string& copy) {
+  Complete();
   if (!copy.empty()) deferred.Try([&] { WriteTextFile(copy, ResultToJson(document)); });
   deferred.Try("--json", [&] { WriteTo(options_.json, ResultToJson(document)); });
   deferred.Try("--junit", [&] { WriteTo(options_.junit, ToJUnit(tests)); });

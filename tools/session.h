@@ -93,6 +93,8 @@ class Session {
     if (!options_.quiet_stdout()) Out(fmt::format(format, std::forward<Args>(args)...));
   }
 
+  // Puts totals, known findings and the time so far into the document.
+  void Complete();
   // Completes the document and writes --json, --junit and `copy`, a second file for the
   // document. Throws what was deferred.
   void Write(const std::string& copy = "");

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reads a result document (qualm.result/1) back, for the report and for what changed between two
+// runs. Blocks that a verb does not write are empty.
+#ifndef QUALM_CORE_IO_RESULT_READER_H_
+#define QUALM_CORE_IO_RESULT_READER_H_
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "core/verdict.h"
+
+namespace qualm {
+
+// What ran where. "" where the document does not say.
+struct RunFacts {
+  std::string version, commit;  // of qualm
+  std::string date;             // "2026-11-23 02:40 UTC"
+  std::string processor, compiler;
+};
+
+struct RecordedFinding {
+  std::string fingerprint;
+  std::string op;
+  std::string claim;  // "matches_exact"
+  std::string subject;
+  std::string kind;
+  bool expected_by_contract = false;
+  std::string known;  // why it does not fail the run although no contract declares it, else ""
+  std::string case_file;
+  std::optional<Divergence> divergence;
+  std::string explanation;
+
+  bool is_new() const { return !expected_by_contract && known.empty(); }
+};
+
+// Verdicts of one subject on one operation, by judgement as documents spell it: "passed".
+struct RecordedVerdicts {
+  std::string subject, op;
+  std::map<std::string, int64_t> counts;
+};
+
+struct RecordedHazards {
+  std::string op, instruction_set;
+  int64_t cases = 0;
+  std::map<std::string, int64_t> reached;
+};
+
+// A row of adapters/contracts.cc, and what the run saw of it.
+struct RecordedDeclaration {
+  std::string subject, op, claim, kind, reason, state;
+};
+
+// Subjects whose answers to the documented cases of an operation are bit-equal, and where they
+// differ from the first group of that operation.
+struct RecordedGroup {
+  std::string op;
+  std::vector<std::string> subjects;
+  int64_t cases = 0;
+  std::string witness;  // "004-add.case.json, index 3: 52, not 53"; "" for the first group
+};
+
+struct RecordedChange {
+  std::string date;                         // of the run before
+  std::vector<std::string> appeared, gone;  // fingerprints
+};
+
+struct ResultRecord {
+  RunFacts run;
+  std::string command;
+  double seconds = 0;
+  std::vector<std::pair<std::string, std::string>> subjects;  // name, contract
+  std::map<std::string, int64_t> totals;
+  std::vector<RecordedFinding> findings;
+  std::vector<RecordedVerdicts> verdicts;
+  std::vector<RecordedHazards> hazards;
+  std::vector<RecordedDeclaration> declared;
+  std::vector<RecordedGroup> agreement;
+  std::optional<RecordedChange> since;
+  bool has_documented_cases = false;
+};
+
+// Throws InputError "NAME: FIELD: what, expected what".
+ResultRecord ParseResult(std::string_view text, std::string_view name);
+ResultRecord ReadResultFile(const std::string& path);
+
+}  // namespace qualm
+
+#endif  // QUALM_CORE_IO_RESULT_READER_H_

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a reader of a fault may take away: each is a button of its section.
+#ifndef QUALM_REPORT_COPIES_H_
+#define QUALM_REPORT_COPIES_H_
+
+#include <optional>
+#include <string>
+
+#include "core/case.h"
+#include "core/io/result_reader.h"
+#include "report/document.h"
+
+namespace qualm::report {
+
+// The list of them. An exporter of cases gets its line here.
+Blocks CopiesOf(const RecordedFinding& finding, const std::optional<Case>& c);
+
+}  // namespace qualm::report
+
+#endif  // QUALM_REPORT_COPIES_H_

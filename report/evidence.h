@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// What an output folder of qualm holds: DIR/result.json, and DIR/findings/NAME/ with case.json,
+// minimized.case.json, explanation.txt, and of a campaign fault.json.
+#ifndef QUALM_REPORT_EVIDENCE_H_
+#define QUALM_REPORT_EVIDENCE_H_
+
+#include <map>
+#include <optional>
+#include <string>
+
+#include "core/case.h"
+#include "core/io/result_reader.h"
+
+namespace qualm::report {
+
+struct Evidence {
+  std::optional<Case> found, minimized;
+  std::string explanation;
+};
+
+struct OutputFolder {
+  ResultRecord record;
+  std::map<std::string, Evidence> evidence;  // by the name of its folder, which is a fingerprint
+};
+
+// Findings that have a folder and are in no result.json (the run was killed; a campaign) become
+// findings of the record too. Throws InputError for a folder with neither, and for what is broken.
+OutputFolder ReadOutputFolder(const std::string& folder);
+
+}  // namespace qualm::report
+
+#endif  // QUALM_REPORT_EVIDENCE_H_

@@ -1,0 +1,307 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "report/faults.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <iterator>
+#include <map>
+#include <optional>
+#include <set>
+#include <tuple>
+
+#include "core/io/case_json.h"
+#include "core/status.h"
+#include "oracles/exact/exact.h"
+#include "properties/sweep.h"
+#include "report/copies.h"
+#include "report/pictures.h"
+#include "report/words.h"
+#include "report/worked.h"
+#include "triage/triage.h"
+
+namespace qualm::report {
+namespace {
+
+Aspect AspectOf(const RecordedFinding& finding) {
+  if (finding.claim.find(".vanished-") != std::string::npos) return Aspect::kVanished;
+  if (finding.claim == "environment") return Aspect::kEnvironment;
+  if (finding.kind == "memory") return Aspect::kMemory;
+  return Aspect::kNumbers;
+}
+
+std::string ContractOf(const ResultRecord& record, const std::string& subject) {
+  for (const auto& [name, contract] : record.subjects) {
+    if (name == subject) return contract;
+  }
+  return "";
+}
+
+// Of an expected finding: what the row of adapters/contracts.cc says that declares it.
+std::string ReasonOf(const ResultRecord& record, const RecordedFinding& finding) {
+  if (!finding.expected_by_contract) return finding.known;
+  const std::string contract = ContractOf(record, finding.subject);
+  for (const RecordedDeclaration& row : record.declared) {
+    if ((row.subject == finding.subject || row.subject == contract) && row.op == finding.op &&
+        row.claim == finding.claim && row.kind == finding.kind)
+      return row.reason;
+  }
+  return "declared in adapters/contracts.cc";
+}
+
+std::string_view WordsOf(Aspect aspect, const std::string& kind) {
+  switch (aspect) {
+    case Aspect::kEnvironment:
+      return "lets the caller's floating-point environment (rounding mode, flushing of denormals) "
+             "change its numbers";
+    case Aspect::kVanished: return "no longer departs where a departure is declared";
+    case Aspect::kNumbers:
+    case Aspect::kMemory: break;
+  }
+  return report::WordsOf(kind);
+}
+
+// How well a finding shows its fault: smaller is better.
+int RankOf(const RecordedFinding& finding, const OutputFolder& folder) {
+  const auto at = folder.evidence.find(finding.fingerprint);
+  const int evidence = at == folder.evidence.end() ? 2 : at->second.minimized ? 0 : 1;
+  const int claim = finding.claim == "matches_exact" ? 0 : finding.claim == "matches_model" ? 1 : 2;
+  return 3 * evidence + claim;
+}
+
+// What the section is about: the finding that shows the fault best, and its cases.
+struct Shown {
+  const RecordedFinding* finding = nullptr;
+  const Evidence* evidence = nullptr;
+  std::optional<Case> small, large;
+};
+
+std::optional<Case> ReadCase(const std::string& path) {
+  try {
+    return ReadCaseFile(path);
+  } catch (const InputError&) {
+    return std::nullopt;  // of another machine
+  }
+}
+
+Shown Show(const Fault& fault, const OutputFolder& folder) {
+  Shown shown;
+  shown.finding = *std::ranges::min_element(
+      fault.findings, {}, [&](const RecordedFinding* finding) { return RankOf(*finding, folder); });
+  const auto at = folder.evidence.find(shown.finding->fingerprint);
+  if (at != folder.evidence.end()) {
+    shown.evidence = &at->second;
+    shown.small = at->second.minimized;
+    shown.large = at->second.found;
+  } else if (!shown.finding->case_file.empty()) {
+    shown.large = ReadCase(shown.finding->case_file);
+  }
+  return shown;
+}
+
+// The convention that a subject is, or promises to be.
+const Convention* ConventionOf(const ResultRecord& record, const std::string& subject) {
+  constexpr std::string_view kModel = "model:";
+  const std::string name = subject.starts_with(kModel) ? subject : ContractOf(record, subject);
+  return name.starts_with(kModel) ? FindConvention(name.substr(kModel.size())) : nullptr;
+}
+
+// What the subject answers to the case: as recorded in it, else as its convention computes it.
+std::optional<Answer> AnswerOf(const Case& c, bool recorded, const std::string& subject,
+                               const Convention* convention) {
+  const bool defined = convention != nullptr && convention->cannot_run(c).empty();
+  std::optional<Tensor> model;
+  if (defined) model = convention->run(c).y;
+  if (recorded && c.observed) {
+    const bool same = model && *model == c.observed->y;
+    return Answer{subject, c.observed->y, same ? convention : nullptr};
+  }
+  if (!model) return std::nullopt;
+  return Answer{subject, std::move(*model), convention};
+}
+
+// Sentences end in one period.
+std::string Sentence(std::string text) {
+  while (!text.empty() && (text.back() == '.' || text.back() == ' ')) text.pop_back();
+  return text + ".";
+}
+
+// In an environment finding "expected" is the answer in the usual environment and "actual" the one
+// in another: neither is about the exact number.
+Paragraph WhatHappened(const Fault& fault, const RecordedFinding& finding) {
+  const std::string what = finding.explanation.substr(0, finding.explanation.find("; "));
+  if (fault.aspect != Aspect::kEnvironment || !finding.divergence) return {Text(Sentence(what))};
+  const std::string change = what.substr(0, what.find(':'));
+  return {
+      Text(fmt::format("{}: output {} is {} in the environment that programs start with, and {} "
+                       "in the other one. On the found case; the claim is that both are equal.",
+                       change, finding.divergence->index, finding.divergence->expected,
+                       finding.divergence->actual))};
+}
+
+Table SeenBy(const Fault& fault) {
+  std::map<std::string, std::vector<std::string>> subjects;  // by claim
+  for (const RecordedFinding* finding : fault.findings)
+    subjects[finding->claim].push_back(finding->subject);
+  Table table{"Properties that saw it, and on which subjects", {"property", "subjects"}, {}};
+  for (const auto& [claim, names] : subjects)
+    table.rows.push_back({Code(fmt::format("{}.{}", fault.op, claim)), Subjects(names)});
+  return table;
+}
+
+void AddWorked(const Shown& shown, const Convention* convention, const Fault& fault,
+               Blocks& blocks) {
+  const std::optional<Case>& c = shown.small ? shown.small : shown.large;
+  if (!c || c->output_shape().empty()) return;
+  const Tensor exact = exact::Evaluate(*c);
+  if (exact.empty()) return;
+  const auto answer = AnswerOf(*c, shown.small.has_value(), shown.finding->subject, convention);
+  const auto departs = answer ? FirstDivergence(exact, answer->y) : std::optional<Divergence>();
+  const int64_t index = departs ? departs->index : 0;
+  blocks.push_back(
+      Heading{4, shown.small ? "The smallest case that shows it" : "A case that shows it", ""});
+  Text about = Code(Describe(*c));
+  about += fmt::format(" — {}.", PlaceOf(*c, index));
+  if (shown.small && !c->note.empty()) about += " " + Sentence(c->note);
+  if (answer && !departs && fault.aspect == Aspect::kNumbers)
+    about += " The answer to this very case is exact; the claim compares it with another answer.";
+  if (fault.aspect == Aspect::kEnvironment)
+    about += " In the usual environment the answer is the exact one, worked out here.";
+  blocks.push_back(Paragraph{about});
+  Table operands = OperandTable(*c, index);
+  if (!operands.rows.empty()) blocks.push_back(std::move(operands));
+  blocks.push_back(StepTable(*c, index, departs ? &*answer : nullptr));
+}
+
+// The first output of the sweep over `base` that bends.
+void AddSweep(const Case& base, const std::string& who, const Convention& convention,
+              Blocks& blocks) {
+  if (base.op != Op::kLinear || base.K < 2 || base.N == 0 || base.x.dtype() == DType::kF32) return;
+  if (base.out_dtype == DType::kF32) return;
+  const CodeRange range = RangeOf(base.x.dtype());
+  const std::vector<int32_t> codes = sweep::Codes(base, range.min, range.max, 1);
+  const Case expanded = sweep::Expand(base, codes);
+  if (!convention.cannot_run(expanded).empty()) return;
+  const Tensor y = convention.run(expanded).y;
+  for (int64_t n = 0; n < base.N; ++n) {
+    const Tensor curve = sweep::ExactCurve(base, n, codes);
+    std::vector<int32_t> exact, theirs;
+    for (size_t i = 0; i < codes.size(); ++i) {
+      exact.push_back(curve.IntAt(static_cast<int64_t>(i)));
+      theirs.push_back(y.IntAt(static_cast<int64_t>(i) * base.N + n));
+    }
+    if (exact == theirs) continue;
+    std::vector<SweepKink> kinks;
+    for (const headroom::Kink& kink : headroom::PredictKinks(base, n)) {
+      const int32_t code = kink.last_exact_code - (base.x.dtype() == DType::kS8 ? 128 : 0);
+      kinks.push_back({kink, code, true});
+    }
+    blocks.push_back(
+        Picture{SweepPicture(fmt::format("channel {}", n), codes, exact, {{who, theirs}}, kinks),
+                "All elements of the input have the same code. The exact line is straight; each "
+                "red line is "
+                "where a pair of weights leaves 16 bits.",
+                "sweep"});
+    return;
+  }
+}
+
+void AddPictures(const Shown& shown, const Convention* convention, const Fault& fault,
+                 Blocks& blocks) {
+  const std::optional<Case>& c = shown.large ? shown.large : shown.small;
+  if (!c || fault.aspect != Aspect::kNumbers) return;
+  const std::string who = WithoutFolders(shown.finding->subject);
+  if (fault.kind == "pair-saturation" && convention != nullptr)
+    AddSweep(*c, who, *convention, blocks);
+  const auto answer = AnswerOf(*c, !shown.large, who, convention);
+  if (!answer) return;
+  const Tensor exact = exact::Evaluate(*c);
+  if (Svg histogram = ErrorHistogram(exact, answer->y); !histogram.empty()) {
+    std::string caption =
+        "How far " + who + " is off on the case as it was found: " + histogram.says();
+    blocks.push_back(Picture{std::move(histogram), caption, "errors"});
+  }
+  if (Svg map = MismatchMap(exact, answer->y); !map.empty()) {
+    std::string caption = "Where it is off: " + map.says();
+    blocks.push_back(Picture{std::move(map), caption, "places"});
+  }
+}
+
+}  // namespace
+
+std::string Fault::Title() const {
+  switch (aspect) {
+    case Aspect::kEnvironment: return fmt::format("{}, {}: depends on the environment", family, op);
+    case Aspect::kVanished: return fmt::format("{}, {}: a declared departure is gone", family, op);
+    case Aspect::kNumbers:
+    case Aspect::kMemory: break;
+  }
+  return fmt::format("{}, {}: {}", family, op, kind);
+}
+
+std::vector<std::string> Fault::subjects() const {
+  std::vector<std::string> names;
+  for (const RecordedFinding* finding : findings) {
+    if (std::ranges::find(names, finding->subject) == names.end())
+      names.push_back(finding->subject);
+  }
+  return names;
+}
+
+std::vector<Fault> FaultsOf(const ResultRecord& record) {
+  std::vector<Fault> faults;
+  for (const RecordedFinding& finding : record.findings) {
+    const std::string family = FamilyOf(finding.subject), reason = ReasonOf(record, finding);
+    const Aspect aspect = AspectOf(finding);
+    const auto same = std::ranges::find_if(faults, [&](const Fault& fault) {
+      return fault.family == family && fault.op == finding.op && fault.kind == finding.kind &&
+             fault.aspect == aspect && fault.is_new == finding.is_new() && fault.reason == reason;
+    });
+    if (same != faults.end()) {
+      same->findings.push_back(&finding);
+    } else {
+      faults.push_back(
+          {"", family, finding.op, finding.kind, aspect, finding.is_new(), reason, {&finding}});
+    }
+  }
+  // New ones first, in the order in which they were found.
+  std::vector<Fault> ordered;
+  for (const bool fresh : {true, false}) {
+    std::ranges::copy_if(faults, std::back_inserter(ordered),
+                         [&](const Fault& fault) { return fault.is_new == fresh; });
+  }
+  std::set<std::string> ids;
+  for (Fault& fault : ordered) {
+    const std::string slug = Slug("fault " + fault.Title());
+    fault.id = slug;
+    for (int n = 2; !ids.insert(fault.id).second; ++n) fault.id = fmt::format("{}-{}", slug, n);
+  }
+  return ordered;
+}
+
+Block FaultSection(const Fault& fault, const OutputFolder& folder) {
+  const Shown shown = Show(fault, folder);
+  const Convention* convention = ConventionOf(folder.record, shown.finding->subject);
+  const std::vector<std::string> names = fault.subjects();
+  Section section{fault.id, fault.is_new ? Tone::kBad : Tone::kDeclared, {}};
+  Blocks& blocks = section.inside;
+  blocks.push_back(Heading{3, Text(fault.Title()), ""});
+  blocks.push_back(Paragraph{Strong(Subjects(names)) +
+                             fmt::format(" {} in ", WordsOf(fault.aspect, fault.kind)) +
+                             Code(fault.op) + "."});
+  blocks.push_back(WhatHappened(fault, *shown.finding));
+  AddWorked(shown, convention, fault, blocks);
+  AddPictures(shown, convention, fault, blocks);
+  blocks.push_back(SeenBy(fault));
+  blocks.push_back(Heading{4, "See it again", ""});
+  Append(blocks, CopiesOf(*shown.finding, shown.small ? shown.small : shown.large));
+  if (shown.evidence != nullptr && !shown.evidence->explanation.empty()) {
+    blocks.push_back(Fold{"Everything that triage tried",
+                          "",
+                          {Verbatim{WithoutFolders(shown.evidence->explanation), ""}}});
+  }
+  return section;
+}
+
+}  // namespace qualm::report

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// Findings that show the same fault, and what the page says of each fault.
+#ifndef QUALM_REPORT_FAULTS_H_
+#define QUALM_REPORT_FAULTS_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "report/document.h"
+#include "report/evidence.h"
+
+namespace qualm::report {
+
+// What a failed claim is about: numbers, or what must not have changed them.
+enum class Aspect : uint8_t { kNumbers, kEnvironment, kMemory, kVanished };
+
+struct Fault {
+  std::string id;  // anchor
+  std::string family, op, kind;
+  Aspect aspect = Aspect::kNumbers;
+  bool is_new = false;
+  std::string reason;                            // why it is expected or known; "" of a new one
+  std::vector<const RecordedFinding*> findings;  // never empty
+
+  std::string Title() const;
+  std::vector<std::string> subjects() const;
+};
+
+// The one place that says which findings are one fault. New ones first.
+std::vector<Fault> FaultsOf(const ResultRecord& record);
+
+// A section: a sentence, the smallest case worked through, a picture, who saw it, how to see it
+// again.
+Block FaultSection(const Fault& fault, const OutputFolder& folder);
+
+}  // namespace qualm::report
+
+#endif  // QUALM_REPORT_FAULTS_H_

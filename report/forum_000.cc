@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/subject.h"
+#include "oracles/exact/exact.h"
+#include "properties/property.h"
+#include "properties/sweep.h"
+#include "report/forum_util.h"
+#include "report/pictures.h"
+#include "report/words.h"
+#include "report/worked.h"
+#include "triage/triage.h"
+
+namespace qualm::report {
+namespace {
+
+constexpr const char* kBends = "model:fbgemm@avx2";
+
+struct Sweeps {
+  Case base;
+  std::vector<int32_t> codes;
+  sweep::Result bends, qnnpack, vnni;
+};
+
+Sweeps Run(const Case& base) {
+  const CodeRange range = RangeOf(base.x.dtype());
+  Sweeps sweeps{base, sweep::Codes(base, range.min, range.max, 1), {}, {}, {}};
+  const auto run = [&](const char* name) {
+    const auto subject = SubjectRegistry::Get().Make(name);
+    return sweep::Run(base, *subject, sweeps.codes);
+  };
+  sweeps.bends = run(kBends);
+  sweeps.qnnpack = run("model:qnnpack");
+  sweeps.vnni = run("model:fbgemm@vnni");
+  return sweeps;
+}
+
+double RealOf(const Case& c, int32_t code) {
+  return static_cast<double>(c.x_q.scale_at(0)) * (code - c.x_q.zero_point_at(0));
+}
+// Output codes for one unit of the integer sum.
+double Multiplier(const Case& c) {
+  return static_cast<double>(c.x_q.scale_at(0)) * static_cast<double>(c.w_q.scale_at(0)) /
+         static_cast<double>(c.out_q.scale_at(0));
+}
+
+// What a pair has lost at the first code after its kink, and at each one more.
+struct Loss {
+  int64_t first = 0, each = 0;
+};
+Loss LossOf(const headroom::Kink& kink) {
+  const int64_t sum = kink.weight_sum, at = int64_t{kink.last_exact_code} + 1;
+  return {sum > 0 ? sum * at - INT16_MAX : -(sum * at) + INT16_MIN, std::abs(sum)};
+}
+
+Blocks Where(const Sweeps& sweeps) {
+  Table table{
+      "Pairs of weights whose products leave 16 bits, and the last input code (and the real "
+      "input that it stands for) for which they do not",
+      {"output", "weights", "values", "their sum", "exact up to code", "real input",
+       "in the output"},
+      {}};
+  std::vector<std::string> back, bent;
+  for (const sweep::Curve& curve : sweeps.bends.curves) {
+    if (!curve.monotone) back.push_back(std::to_string(curve.n));
+    if (curve.monotone && !curve.linear) bent.push_back(std::to_string(curve.n));
+    for (const sweep::KinkReport& report : curve.kinks) {
+      const headroom::Kink& kink = report.kink;
+      const int64_t at = curve.n * sweeps.base.K + kink.k;
+      table.rows.push_back(
+          {std::to_string(curve.n), fmt::format("w{}, w{}", kink.k, kink.k + 1),
+           fmt::format("{}, {}", sweeps.base.w.IntAt(at),
+                       kink.k + 1 < sweeps.base.K ? sweeps.base.w.IntAt(at + 1) : 0),
+           std::to_string(kink.weight_sum), std::to_string(kink.last_exact_code),
+           Real(RealOf(sweeps.base, kink.last_exact_code)), std::string(report.state())});
+    }
+  }
+  return {
+      Heading{4, "Where?", ""},
+      Paragraph{fmt::format(
+          "FBGEMM without VNNI multiplies with the instruction vpmaddubsw: it adds the products "
+          "of two neighbouring inputs with their weights in 16 bits, and cuts the sum off at "
+          "32,767 or −32,768. With all inputs equal to x that sum is x × (w_k + w_k+1). A curve "
+          "bends where it leaves 16 bits: x* = ⌊32,767 / (w_k + w_k+1)⌋, or ⌊32,768 / |…|⌋ "
+          "below. Here outputs {} bend.",
+          List(bent))},
+      table};
+}
+
+Blocks WhyFew(const Sweeps& sweeps) {
+  const int64_t pairs = sweeps.base.N * ((sweeps.base.K + 1) / 2);
+  int64_t leave = 0, visible = 0;
+  for (const sweep::Curve& curve : sweeps.bends.curves) {
+    leave += static_cast<int64_t>(curve.kinks.size());
+    visible += std::ranges::count_if(curve.kinks, &sweep::KinkReport::visible);
+  }
+  return {
+      Heading{4, "Why so few kinks?", ""},
+      Paragraph{fmt::format(
+          "The layer has {} pairs of weights ({} outputs of {} inputs). A pair leaves 16 bits "
+          "for some code up to 255 only if |w_k + w_k+1| is 129 or more: {} of them do. Of these "
+          "{} can be seen; at the others the output is already cut off at 0 or 255, or the loss "
+          "is rounded away.",
+          pairs, sweeps.base.N, sweeps.base.K, leave, visible)}};
+}
+
+Blocks WhyNoJump(const Sweeps& sweeps) {
+  const double m = Multiplier(sweeps.base);
+  Loss largest;
+  for (const sweep::Curve& curve : sweeps.bends.curves) {
+    for (const sweep::KinkReport& report : curve.kinks) {
+      const Loss loss = LossOf(report.kink);
+      largest.first = std::max(largest.first, loss.first);
+      largest.each = std::max(largest.each, loss.each);
+    }
+  }
+  return {
+      Heading{4, "Why is there no jump?", ""},
+      Paragraph{fmt::format(
+          "Saturation keeps the largest value, it does not wrap around. At the first code after "
+          "a kink a pair has lost less than one more step would have added: here at most {} of "
+          "the integer sum, which is {} output codes (one unit of the sum is {} codes). Each "
+          "further input code loses as much as the pair would have added, at most {} or {} "
+          "codes. So the curve continues with another slope; where what is lost is more than "
+          "what the other weights add, it turns back.",
+          largest.first, Real(static_cast<double>(largest.first) * m), Real(m), largest.each,
+          Real(static_cast<double>(largest.each) * m))}};
+}
+
+Blocks WhyTwo(const Sweeps& sweeps) {
+  const auto subject = SubjectRegistry::Get().Make(kBends);
+  subject->set_contract({});
+  const triage::MinimizeResult small =
+      triage::Minimize(sweeps.base, *subject, *FindProperty("matches_exact"));
+  Blocks blocks{
+      Heading{4, "Why already at K = 2?", ""},
+      Paragraph{Text("Because one pair is enough. Minimizing the layer, ") +
+                Code(Describe(sweeps.base)) + ", ends at " + Code(Describe(small.minimized)) +
+                fmt::format(" after {} calls:", small.calls)}};
+  if (!small.minimized.observed) return blocks;
+  const Answer answer{"fbgemm@avx2", small.minimized.observed->y, &ConventionCalled("fbgemm@avx2")};
+  blocks.push_back(OperandTable(small.minimized, 0));
+  blocks.push_back(StepTable(small.minimized, 0, &answer));
+  return blocks;
+}
+
+Blocks WhyQnnpackIsStraight(const Sweeps& sweeps) {
+  Table table{
+      "The same sweep by three arithmetics", {"arithmetic", "bent outputs", "not exact"}, {}};
+  for (const sweep::Result* result : {&sweeps.bends, &sweeps.vnni, &sweeps.qnnpack}) {
+    int64_t bent = 0, wrong = 0, all = 0;
+    for (const sweep::Curve& curve : result->curves) {
+      bent += curve.linear && curve.monotone ? 0 : 1;
+      all += static_cast<int64_t>(curve.y.size());
+      for (size_t i = 0; i < curve.y.size(); ++i) wrong += curve.y[i] == curve.exact[i] ? 0 : 1;
+    }
+    table.rows.push_back({Code(result->subject),
+                          fmt::format("{} of {}", bent, result->curves.size()),
+                          fmt::format("{} of {} codes", Number(wrong), Number(all))});
+  }
+  return {
+      Heading{4, "Why is QNNPACK straight?", ""},
+      Paragraph{"QNNPACK widens both operands to 16 bits before it multiplies (pmaddwd) and adds "
+                "the products in 32 bits: no sum on the way is narrow. So does FBGEMM where the "
+                "processor has VNNI, whose vpdpbusd adds four products in 32 bits. Choosing "
+                "qparams with reduce_range only keeps x × (w_k + w_k+1) small."},
+      table};
+}
+
+Blocks Pictures(const Sweeps& sweeps) {
+  Blocks blocks;
+  for (size_t n = 0; n < sweeps.bends.curves.size(); ++n) {
+    const sweep::Curve& curve = sweeps.bends.curves[n];
+    if (curve.linear && curve.monotone) continue;
+    std::vector<SweepKink> kinks;
+    for (const sweep::KinkReport& report : curve.kinks)
+      kinks.push_back({report.kink, report.kink.last_exact_code, report.visible});
+    blocks.push_back(Picture{
+        SweepPicture(fmt::format("output {}", n), sweeps.codes, curve.exact,
+                     {{"FBGEMM on AVX2", curve.y}, {"QNNPACK", sweeps.qnnpack.curves[n].y}}, kinks),
+        fmt::format("Output {}: dashed red where it bends, grey where a pair leaves 16 bits "
+                    "and nobody sees it.",
+                    n),
+        fmt::format("000-output-{}", n)});
+  }
+  return blocks;
+}
+
+}  // namespace
+
+Blocks Thread000(const ForumCases& cases) {
+  const Sweeps sweeps = Run(cases.Read("000-linear-sweep"));
+  Blocks blocks{Question(
+      "I feed a quantized Linear layer inputs whose elements are all equal. Each output should be "
+      "a "
+      "straight line of the input, rounded. With FBGEMM some outputs have kinks and even turn "
+      "back. "
+      "Where are they, why so few, why no jump, why does a layer with K = 2 have them, and why is "
+      "QNNPACK straight?")};
+  Append(blocks, Where(sweeps));
+  Append(blocks, Pictures(sweeps));
+  Append(blocks, WhyFew(sweeps));
+  Append(blocks, WhyNoJump(sweeps));
+  Append(blocks, WhyTwo(sweeps));
+  Append(blocks, WhyQnnpackIsStraight(sweeps));
+  return blocks;
+}
+
+}  // namespace qualm::report

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/status.h"
+#include "oracles/exact/exact.h"
+#include "report/forum_util.h"
+#include "report/words.h"
+#include "report/worked.h"
+
+namespace qualm::report {
+namespace {
+
+constexpr const char* kAddress =
+    "https://discuss.pytorch.org/t/"
+    "implement-inference-of-quantized-network-with-primitive-operations/"
+    "141369";
+
+// The addition of every pair of codes.
+Case EveryPair(Case c) {
+  std::vector<uint8_t> a, b;
+  for (int i = 0; i < 256; ++i) {
+    for (int j = 0; j < 256; ++j) {
+      a.push_back(static_cast<uint8_t>(i));
+      b.push_back(static_cast<uint8_t>(j));
+    }
+  }
+  c.N = 256 * 256;
+  c.x = Tensor::Of<uint8_t>({1, c.N}, a);
+  c.w = Tensor::Of<uint8_t>({1, c.N}, b);
+  c.expected.reset();
+  c.observed.reset();
+  return c;
+}
+
+Blocks TheFormula(const Case& c) {
+  const Tensor exact = exact::Evaluate(c);
+  const Tensor& printed = c.observed->y;
+  Table table{"The 18 pairs of the thread",
+              {"a", "b", "real sum", "exact code", "printed", "a + b, clamped"},
+              {},
+              Table::Form::kNumbers};
+  int64_t added_right = 0;
+  for (int64_t i = 0; i < exact.size(); ++i) {
+    const int32_t a = c.x.IntAt(i), b = c.w.IntAt(i), added = std::min(a + b, 255);
+    added_right += added == printed.IntAt(i) ? 1 : 0;
+    const double sum = static_cast<double>(c.x_q.scale_at(0)) * (a - c.x_q.zero_point_at(0)) +
+                       static_cast<double>(c.w_q.scale_at(0)) * (b - c.w_q.zero_point_at(0));
+    table.rows.push_back({std::to_string(a), std::to_string(b), Real(sum),
+                          std::to_string(exact.IntAt(i)), std::to_string(printed.IntAt(i)),
+                          std::to_string(added)});
+  }
+  const Mismatch mismatch = Compare(exact, printed);
+  return {
+      Heading{4, "The exact formula", ""},
+      Verbatim{
+          "code = round((a_scale·(a − a_zero_point) + b_scale·(b − b_zero_point)) / out_scale)\n"
+          "       + out_zero_point, clamped to 0..255",
+          ""},
+      Paragraph{fmt::format(
+          "A code is no number but a step: real value = scale × (code − zero point). Codes of "
+          "different scales cannot be added; the real values can. Here a_scale = {}, b_scale = "
+          "{}, out_scale = {}, with zero points {}, {} and {}. The formula gives {} of the {} "
+          "printed codes; adding the codes gives {}.",
+          Real(static_cast<double>(c.x_q.scale_at(0))),
+          Real(static_cast<double>(c.w_q.scale_at(0))),
+          Real(static_cast<double>(c.out_q.scale_at(0))), c.x_q.zero_point_at(0),
+          c.w_q.zero_point_at(0), c.out_q.zero_point_at(0), mismatch.outputs - mismatch.wrong,
+          mismatch.outputs, added_right)},
+      table};
+}
+
+// So many codes fill whole vectors of 64; with the default capability all code is scalar.
+struct BothWays {
+  explicit BothWays(const Case& all)
+      : c(all),
+        exact(exact::Evaluate(all)),
+        body(vector.run(all).y),
+        tail(scalar.run(all).y),
+        differ(Compare(body, tail)) {}
+  const Convention& vector = ConventionCalled("aten@avx2");
+  const Convention& scalar = ConventionCalled("aten@default");
+  const Case& c;
+  Tensor exact, body, tail;
+  Mismatch differ;
+};
+
+void AddRows(const std::string& scales, const BothWays& ways, Table& table) {
+  const auto add = [&](const char* who, const Tensor& y) {
+    const Mismatch mismatch = Compare(ways.exact, y);
+    table.rows.push_back({scales, who, Number(mismatch.wrong), std::to_string(mismatch.worst)});
+  };
+  add("PyTorch (ATen), vector body", ways.body);
+  add("PyTorch (ATen), scalar tail", ways.tail);
+  add("QNNPACK", ConventionCalled("qnnpack").run(ways.c).y);
+}
+
+Blocks BodyAndTail(const Case& c) {
+  const Case all = EveryPair(c);
+  Case ties = all;  // every other sum lies half way between two codes
+  ties.w_q.scale = ties.x_q.scale;
+  ties.out_q.scale = {2 * ties.x_q.scale_at(0)};
+  const BothWays of_thread(all), of_ties(ties);
+  Table table{"All 65,536 pairs of codes",
+              {"scales", "arithmetic", "not exact", "largest error, codes"},
+              {}};
+  AddRows("of the thread", of_thread, table);
+  AddRows("b_scale = a_scale, out_scale = 2 · a_scale", of_ties, table);
+  Blocks blocks{
+      Heading{4, "Where vector body and scalar tail differ", ""},
+      Paragraph{fmt::format(
+          "ATen adds blocks of 64 codes with vector instructions: scale × code and the zero point, "
+          "multiplied by the scale beforehand, are taken in one fused step that rounds once. What "
+          "is "
+          "left over goes through scalar code, which subtracts the zero point first and then "
+          "rounds "
+          "the product. So the place of a pair in its tensor can decide which of two codes it "
+          "gets. "
+          "With the thread's scales the two differ on {} of the 65,536 pairs of codes. With scales "
+          "that put every other sum half way between two codes they differ on {}: there the last "
+          "bit "
+          "of a float32 number decides.",
+          Number(of_thread.differ.wrong), Number(of_ties.differ.wrong))},
+      table};
+  const BothWays& shown = of_thread.differ.wrong > 0 ? of_thread : of_ties;
+  const int64_t i = shown.differ.first;
+  if (i < 0) return blocks;
+  blocks.push_back(Paragraph{fmt::format(
+      "The first pair on which they differ, a = {} and b = {}: {} in the body, {} in the tail, {} "
+      "exactly.",
+      all.x.IntAt(i), all.w.IntAt(i), shown.body.IntAt(i), shown.tail.IntAt(i),
+      shown.exact.IntAt(i))});
+  blocks.push_back(OperandTable(shown.c, i));
+  for (const bool body : {true, false}) {
+    const Answer answer{body ? "vector body" : "scalar tail", body ? shown.body : shown.tail,
+                        body ? &shown.vector : &shown.scalar};
+    if (answer.y.IntAt(i) != shown.exact.IntAt(i)) blocks.push_back(StepTable(shown.c, i, &answer));
+  }
+  return blocks;
+}
+
+}  // namespace
+
+Blocks Thread004(const ForumCases& cases) {
+  const Case c = cases.Read("004-add");
+  QUALM_CHECK(c.observed.has_value());
+  Blocks blocks{
+      Question("I want to implement a quantized network in C, and start with the addition of "
+               "two tensors. I expected out.int_repr() to be x1.int_repr() + x2.int_repr(), "
+               "perhaps clamped. It is not. What is the formula?"),
+      Paragraph{Link("The thread", kAddress) + "."}};
+  Append(blocks, TheFormula(c));
+  Append(blocks, BodyAndTail(c));
+  return blocks;
+}
+
+}  // namespace qualm::report

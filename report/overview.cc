@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "report/overview.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+
+#include "report/words.h"
+
+namespace qualm::report {
+namespace {
+
+int64_t Of(const std::map<std::string, int64_t>& counts, const std::string& name) {
+  const auto at = counts.find(name);
+  return at == counts.end() ? 0 : at->second;
+}
+
+// What the matrix says of a subject and an operation.
+struct Square {
+  int64_t passed = 0, skipped = 0;
+  std::vector<const Fault*> declared, fresh;
+};
+
+using Squares = std::map<std::string, Square>;  // by operation
+
+std::map<std::string, Squares> SquaresOf(const ResultRecord& record,
+                                         const std::vector<Fault>& faults) {
+  std::map<std::string, Squares> squares;
+  for (const RecordedVerdicts& verdicts : record.verdicts) {
+    Square& square = squares[verdicts.subject][verdicts.op];
+    square.passed += Of(verdicts.counts, "passed");
+    square.skipped += Of(verdicts.counts, "skipped");
+  }
+  for (const Fault& fault : faults) {
+    for (const std::string& subject : fault.subjects()) {
+      Square& square = squares[subject][fault.op];
+      (fault.is_new ? square.fresh : square.declared).push_back(&fault);
+    }
+  }
+  return squares;
+}
+
+Cell CellOf(const Square& square) {
+  const std::string passed = Count(square.passed, "verdict") + " passed";
+  if (!square.fresh.empty()) {
+    Cell cell(Link(fmt::format("✗ {}", square.fresh.size()), "#" + square.fresh.front()->id),
+              Tone::kBad);
+    cell.title = Count(static_cast<int64_t>(square.fresh.size()), "new fault") + "; " + passed;
+    return cell;
+  }
+  if (!square.declared.empty()) {
+    Cell cell(Link(fmt::format("~ {}", square.declared.size()), "#" + square.declared.front()->id),
+              Tone::kDeclared);
+    cell.title =
+        Count(static_cast<int64_t>(square.declared.size()), "known departure") + "; " + passed;
+    return cell;
+  }
+  if (square.passed > 0) {
+    Cell cell("✓", Tone::kGood);
+    cell.title = passed;
+    return cell;
+  }
+  Cell cell("–", Tone::kMuted);
+  cell.title =
+      square.skipped > 0 ? "not judged: the subject does not take such cases" : "not asked";
+  return cell;
+}
+
+// Does a row of the matrix look like another one?
+bool SameRow(const Squares& a, const Squares& b, const std::vector<std::string>& ops) {
+  return std::ranges::all_of(ops, [&](const std::string& op) {
+    const auto left = a.find(op), right = b.find(op);
+    const Square none;
+    const Square& x = left == a.end() ? none : left->second;
+    const Square& y = right == b.end() ? none : right->second;
+    return x.declared == y.declared && x.fresh == y.fresh && (x.passed > 0) == (y.passed > 0);
+  });
+}
+
+Table Matrix(const ResultRecord& record, const std::vector<Fault>& faults) {
+  const std::map<std::string, Squares> squares = SquaresOf(record, faults);
+  std::vector<std::string> ops;
+  for (const auto& [subject, row] : squares) {
+    for (const auto& [op, square] : row) {
+      if (std::ranges::find(ops, op) == ops.end()) ops.push_back(op);
+    }
+  }
+  std::ranges::sort(ops);
+  // In the order of the run; a subject that only findings name comes last.
+  std::vector<std::string> names;
+  for (const auto& [name, contract] : record.subjects) names.push_back(name);
+  for (const auto& [name, row] : squares) {
+    if (std::ranges::find(names, name) == names.end()) names.push_back(name);
+  }
+  struct Row {
+    std::vector<std::string> names;
+    Squares squares;
+  };
+  std::vector<Row> rows;
+  for (const std::string& name : names) {
+    const auto at = squares.find(name);
+    const Squares own = at == squares.end() ? Squares() : at->second;
+    const auto same = std::ranges::find_if(rows, [&](const Row& row) {
+      return FamilyOf(row.names.front()) == FamilyOf(name) && SameRow(row.squares, own, ops);
+    });
+    if (same == rows.end()) {
+      rows.push_back({{name}, own});
+      continue;
+    }
+    same->names.push_back(name);
+    for (const auto& [op, square] : own) same->squares[op].passed += square.passed;
+  }
+  Table table{
+      "Subjects by operations. ✓ clean, ~ known departures, ✗ new faults, – not judged; a "
+      "number counts faults and leads to the first of them",
+      {"subject"},
+      {},
+      Table::Form::kMatrix};
+  for (const std::string& op : ops) table.head.emplace_back(op);
+  for (const Row& row : rows) {
+    const std::string& first = row.names.front();
+    Cell name(row.names.size() == 1
+                  ? first
+                  : fmt::format("{}, {} instruction sets", FamilyOf(first), row.names.size()));
+    name.title = fmt::format("{}", fmt::join(row.names, ", "));
+    std::vector<Cell> cells{name};
+    for (const std::string& op : ops) {
+      const auto at = row.squares.find(op);
+      cells.push_back(CellOf(at == row.squares.end() ? Square() : at->second));
+    }
+    table.rows.push_back(std::move(cells));
+  }
+  return table;
+}
+
+Table FactsOf(const ResultRecord& record) {
+  Table table{"", {}, {}};
+  const auto add = [&](const char* name, const Text& value) {
+    if (!value.empty()) table.rows.push_back({name, value});
+  };
+  const RunFacts& run = record.run;
+  add("date", run.date);
+  if (!run.version.empty())
+    add("qualm", run.version + (run.commit.empty() ? "" : ", commit " + run.commit));
+  add("processor", run.processor);
+  add("compiler", run.compiler);
+  if (!record.command.empty()) add("to repeat", Code(record.command));
+  const auto& totals = record.totals;
+  if (Of(totals, "cases") > 0) {
+    int64_t verdicts = 0;
+    for (const auto& [name, count] : totals) verdicts += name == "cases" ? 0 : count;
+    add("asked", fmt::format("{} in {:.0f} s, {}: {} passed, {} failed, {} expected; {} not judged "
+                             "(skipped, vacuous or not applicable)",
+                             Count(Of(totals, "cases"), "case"), record.seconds,
+                             Count(verdicts, "verdict"), Number(Of(totals, "passed")),
+                             Number(Of(totals, "failed")), Number(Of(totals, "expected")),
+                             Number(Of(totals, "skipped") + Of(totals, "vacuous") +
+                                    Of(totals, "not_applicable"))));
+  }
+  return table;
+}
+
+Blocks ChangeOf(const ResultRecord& record) {
+  if (!record.since) return {};
+  const RecordedChange& since = *record.since;
+  const std::string before =
+      since.date.empty() ? "the last run in this folder" : "the run of " + since.date;
+  if (since.appeared.empty() && since.gone.empty())
+    return {Paragraph{Text("Since " + before + ": the same findings, none more and none less.")}};
+  Blocks blocks{Paragraph{Strong("Since " + before) +
+                          fmt::format(": {} came, {} are gone.",
+                                      Count(static_cast<int64_t>(since.appeared.size()), "finding"),
+                                      since.gone.size())}};
+  Bullets list;
+  for (const std::string& name : since.appeared) list.items.push_back("came: " + Code(name));
+  for (const std::string& name : since.gone) list.items.push_back("gone: " + Code(name));
+  blocks.push_back(Fold{"Which", "", {list}});
+  return blocks;
+}
+
+}  // namespace
+
+std::string VerdictSentence(const std::vector<Fault>& faults) {
+  const auto fresh = std::ranges::count_if(faults, [](const Fault& fault) { return fault.is_new; });
+  const auto known = static_cast<int64_t>(faults.size()) - fresh;
+  const std::string rest =
+      known == 0 ? "" : fmt::format("; {}, folded by reason", Count(known, "known departure"));
+  return fresh == 0 ? "OK: nothing new" + rest : "NOT OK: " + Count(fresh, "new fault") + rest;
+}
+
+Blocks FirstScreen(const ResultRecord& record, const std::vector<Fault>& faults) {
+  const bool good = std::ranges::none_of(faults, &Fault::is_new);
+  Blocks blocks{Heading{1, "qualm report", ""},
+                Paragraph{Text(VerdictSentence(faults)), good ? Tone::kGood : Tone::kBad, true}};
+  Table facts = FactsOf(record);
+  if (!facts.rows.empty()) blocks.push_back(std::move(facts));
+  Append(blocks, ChangeOf(record));
+  Table matrix = Matrix(record, faults);
+  if (!matrix.rows.empty()) blocks.push_back(std::move(matrix));
+  return blocks;
+}
+
+Blocks AgreementOf(const ResultRecord& record) {
+  if (record.agreement.empty()) return {};
+  Table table{"Subjects in one cell gave the same bits to every documented case that both can run",
+              {"operation", "bit-equal", "differs from the first group, for example"},
+              {}};
+  std::string last;
+  for (const RecordedGroup& group : record.agreement) {
+    table.rows.push_back(
+        {group.op == last ? "" : group.op,
+         fmt::format("{} ({})", Subjects(group.subjects), Count(group.cases, "case")),
+         group.witness.empty() ? "–" : group.witness});
+    last = group.op;
+  }
+  return {Heading{2, "Who agrees with whom", "agreement"}, table};
+}
+
+Blocks HazardMatrix(const ResultRecord& record) {
+  if (record.hazards.empty()) return {};
+  // Instruction sets judge the same drawn cases: of each operation the row with most cases.
+  std::map<std::string, const RecordedHazards*> rows;
+  std::set<std::string> hazards;
+  for (const RecordedHazards& row : record.hazards) {
+    const RecordedHazards*& best = rows[row.op];
+    if (best == nullptr || row.cases > best->cases) best = &row;
+    for (const auto& [name, count] : row.reached) hazards.insert(name);
+  }
+  Table table{
+      "Share of the judged cases that reach a place where kernels go wrong, in percent; "
+      "darker is more; an empty cell: none",
+      {"operation", "cases"},
+      {},
+      Table::Form::kMatrix};
+  for (const std::string& name : hazards) table.head.emplace_back(name);
+  for (const auto& [op, row] : rows) {
+    std::vector<Cell> cells{op, Number(row->cases)};
+    for (const std::string& name : hazards) {
+      const double share = row->cases == 0 ? 0
+                                           : static_cast<double>(Of(row->reached, name)) /
+                                                 static_cast<double>(row->cases);
+      Cell cell(share == 0 ? "" : share < 0.01 ? "<1" : fmt::format("{:.0f}", 100 * share));
+      cell.title = fmt::format("{} {}: {:.2f} %", op, name, 100 * share);
+      cell.shade = share == 0 ? 0 : 0.12 + 0.55 * std::sqrt(share);
+      cells.push_back(cell);
+    }
+    table.rows.push_back(std::move(cells));
+  }
+  return {Heading{2, "What the drawn cases reached", "hazards"}, table};
+}
+
+Blocks QuietDeclarations(const ResultRecord& record) {
+  std::map<std::string, std::map<std::string, std::vector<std::string>>> rows;  // reason, state
+  for (const RecordedDeclaration& row : record.declared) {
+    if (row.state.starts_with("seen")) continue;
+    rows[row.reason][row.state].push_back(row.subject + " " + row.op);
+  }
+  if (rows.empty()) return {};
+  Table table{
+      "Declared in adapters/contracts.cc for subjects or claims that this run did not judge "
+      "on documented cases",
+      {"reason", "state", "rows"},
+      {}};
+  for (const auto& [reason, states] : rows) {
+    for (const auto& [state, names] : states) {
+      std::set<std::string> once(names.begin(), names.end());
+      table.rows.push_back(
+          {WithUpstreamLinks(reason), state, fmt::format("{}", fmt::join(once, ", "))});
+    }
+  }
+  return {
+      Fold{Text("Other declared departures, not asked for here"), "declared-elsewhere", {table}}};
+}
+
+}  // namespace qualm::report

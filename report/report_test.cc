@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "adapters/registry.h"
+#include "report/escape.h"
+#include "report/faults.h"
+#include "report/forum.h"
+#include "report/html.h"
+#include "report/markdown.h"
+#include "report/overview.h"
+#include "report/pictures.h"
+#include "report/words.h"
+
+namespace qualm::report {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kHostile = "<script>alert('x')</script>\"&\x01";
+
+RecordedFinding FindingOn(const std::string& subject, const std::string& claim,
+                          const std::string& kind) {
+  RecordedFinding finding;
+  finding.op = "linear";
+  finding.claim = claim;
+  finding.subject = subject;
+  finding.kind = kind;
+  finding.fingerprint = "linear." + claim + "-" + subject + "-" + kind;
+  finding.explanation = "departs from the exact value: expected 1, got 2; because";
+  return finding;
+}
+
+std::string PageOf(const OutputFolder& folder) {
+  const std::vector<Fault> faults = FaultsOf(folder.record);
+  Blocks sections;
+  for (const Fault& fault : faults) sections.push_back(FaultSection(fault, folder));
+  return Html(FirstScreen(folder.record, faults), sections);
+}
+
+std::string Read(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+TEST(Escape, LeavesNothingThatMarksUp) {
+  EXPECT_EQ(Escape(kHostile),
+            "&lt;script&gt;alert(&#39;x&#39;)&lt;/script&gt;&quot;&amp;\xEF\xBF\xBD");
+}
+
+// Whatever a plugin calls itself, or a case says of itself, is text on the page.
+TEST(Page, HostileNamesAreText) {
+  OutputFolder folder;
+  folder.record.command = kHostile;
+  folder.record.run.processor = kHostile;
+  folder.record.subjects = {{kHostile, kHostile}};
+  folder.record.verdicts = {{kHostile, kHostile, {{"passed", 1}}}};
+  folder.record.hazards = {{kHostile, kHostile, 1, {{kHostile, 1}}}};
+  RecordedFinding finding = FindingOn(kHostile, "matches_exact", "tail");
+  finding.op = finding.explanation = finding.case_file = kHostile;
+  finding.divergence = Divergence{0, kHostile, kHostile, 1};
+  folder.record.findings = {finding};
+  folder.evidence[finding.fingerprint].explanation = kHostile;
+  Case c =
+      CaseOver(Op::kDequantize, Tensor::Of<uint8_t>({1, 1}, std::vector<uint8_t>{3}), DType::kF32);
+  c.note = kHostile;
+  folder.evidence[finding.fingerprint].minimized = c;
+  std::string page = PageOf(folder);
+  Blocks rest = HazardMatrix(folder.record);
+  page += Html({}, rest);
+  EXPECT_EQ(page.find("<script>alert"), std::string::npos);
+  EXPECT_EQ(page.find('\x01'), std::string::npos);
+  EXPECT_NE(page.find("&lt;script&gt;alert"), std::string::npos);
+}
+
+TEST(Page, TellsNoFolderOfThisMachine) {
+  EXPECT_EQ(WithoutFolders("case: /home/me/x/a.case.json, then /tmp/b"),
+            "case: x/a.case.json, then tmp/b");
+  EXPECT_EQ(WithoutFolders("33147 * 1 / 256 and a/b/c, and/or"),
+            "33147 * 1 / 256 and a/b/c, and/or");
+  EXPECT_EQ(WithoutFolders("plugin:/home/me/mine.so"), "plugin:me/mine.so");
+  OutputFolder folder;
+  folder.record.command = "qualm audit --out /home/me/report";
+  RecordedFinding finding = FindingOn("plugin:/home/me/mine.so", "matches_exact", "tail");
+  finding.case_file = "/home/me/report/x.case.json";
+  folder.record.findings = {finding};
+  EXPECT_EQ(PageOf(folder).find("/home/me"), std::string::npos);
+}
+
+TEST(Faults, AreOneForAllPropertiesAndInstructionSets) {
+  ResultRecord record;
+  record.findings = {FindingOn("onednn@avx2", "matches_exact", "pair-saturation"),
+                     FindingOn("onednn@sse41", "sweep_is_linear", "pair-saturation"),
+                     FindingOn("onednn@avx2", "environment", "rounding"),
+                     FindingOn("onednn@avx2", "matches_exact", "rounding"),
+                     FindingOn("xnnpack", "matches_exact", "pair-saturation")};
+  record.findings[0].expected_by_contract = record.findings[1].expected_by_contract = true;
+  const std::vector<Fault> faults = FaultsOf(record);
+  ASSERT_EQ(faults.size(), 4u);
+  EXPECT_TRUE(faults[0].is_new && faults[1].is_new && faults[2].is_new) << "new ones come first";
+  EXPECT_FALSE(faults[3].is_new);
+  EXPECT_EQ(faults[3].findings.size(), 2u);
+  EXPECT_EQ(Subjects(faults[3].subjects()), "onednn (avx2, sse41)");
+  std::set<std::string> ids;
+  for (const Fault& fault : faults) ids.insert(fault.id);
+  EXPECT_EQ(ids.size(), faults.size());
+  EXPECT_EQ(VerdictSentence(faults), "NOT OK: 3 new faults; 1 known departure, folded by reason");
+  EXPECT_EQ(VerdictSentence({faults[3]}), "OK: nothing new; 1 known departure, folded by reason");
+}
+
+// What the first environment answers is not what should be answered.
+TEST(Faults, AnEnvironmentIsNotCalledExpected) {
+  OutputFolder folder;
+  RecordedFinding finding = FindingOn("onednn", "environment", "rounding");
+  finding.explanation =
+      "the result changes with rounding down: expected 255 at output [0,0], got 0";
+  finding.divergence = Divergence{0, "255", "0", 255};
+  folder.record.findings = {finding};
+  const std::string page = PageOf(folder);
+  EXPECT_EQ(page.find("expected 255"), std::string::npos);
+  EXPECT_NE(page.find("is 255 in the environment that programs start with, and 0 in the other"),
+            std::string::npos);
+}
+
+TEST(Upstream, FilesAndIssuesAreLinks) {
+  const Text text = WithUpstreamLinks(
+      "adds in 16 bits (FBGEMM src/A.cc; pytorch/FBGEMM issue 125, oneDNN 2.6 src/cpu/x.cpp)");
+  std::vector<std::string> links;
+  std::string words;
+  for (const Span& span : text.spans()) {
+    words += span.text;
+    if (span.kind == Span::Kind::kLink) links.push_back(span.href);
+  }
+  EXPECT_EQ(
+      words,
+      "adds in 16 bits (FBGEMM src/A.cc; pytorch/FBGEMM issue 125, oneDNN 2.6 src/cpu/x.cpp)");
+  EXPECT_EQ(links, (std::vector<std::string>{
+                       "https://github.com/pytorch/FBGEMM/blob/HEAD/src/A.cc",
+                       "https://github.com/pytorch/FBGEMM/issues/125",
+                       "https://github.com/uxlfoundation/oneDNN/blob/v2.6/src/cpu/x.cpp"}));
+}
+
+TEST(Words, NumbersAndLists) {
+  EXPECT_EQ(Number(-1234567), "-1,234,567");
+  EXPECT_EQ(Number(-123), "-123");
+  EXPECT_EQ(Number(1000), "1,000");
+  EXPECT_EQ(Count(1, "fault"), "1 fault");
+  EXPECT_EQ(List({"a", "b", "c"}), "a, b and c");
+}
+
+// x and width of each label of the picture, by its row.
+TEST(Pictures, LabelsOfKinksDoNotOverlap) {
+  std::vector<int32_t> codes, line;
+  for (int32_t code = 0; code < 256; ++code) codes.push_back(code), line.push_back(code);
+  std::vector<SweepKink> kinks;
+  for (int32_t at : {181, 183, 186, 189, 250, 255})
+    kinks.push_back({{0, at % 8, 130, at}, at, true});
+  const std::string svg = SweepPicture("output 0", codes, line, {{"s", line}}, kinks).Inline();
+  std::map<std::string, std::vector<std::pair<double, double>>> rows;  // by y
+  size_t labels = 0;
+  for (size_t at = svg.find("<text"); at != std::string::npos; at = svg.find("<text", at + 1)) {
+    const std::string element = svg.substr(at, svg.find("</text>", at) - at);
+    if (element.find(">w") == std::string::npos) continue;
+    ++labels;
+    const double x = std::stod(element.substr(element.find(" x=\"") + 4));
+    const std::string y = element.substr(element.find(" y=\"") + 4, 4);
+    const double width = 6.6 * static_cast<double>(element.size() - element.find(">w") - 1);
+    EXPECT_LE(x + width, 520) << element;
+    for (const auto& [from, to] : rows[y]) EXPECT_TRUE(x >= to || x + width <= from) << element;
+    rows[y].emplace_back(x, x + width);
+  }
+  EXPECT_GE(labels, 4u);
+}
+
+TEST(Pictures, ErrorsAreCountedWithTheirSign) {
+  const Tensor exact = Tensor::Of<uint8_t>({8, 10}, std::vector<uint8_t>(80, 100));
+  std::vector<uint8_t> values(80, 100);
+  values[3] = 101;
+  values[13] = 101;
+  values[23] = 90;
+  const Tensor answer = Tensor::Of<uint8_t>({8, 10}, values);
+  const std::string bars = ErrorHistogram(exact, answer).Inline();
+  EXPECT_NE(bars.find("+1: 2 outputs"), std::string::npos);
+  EXPECT_NE(bars.find("-10: 1 output"), std::string::npos);
+  EXPECT_NE(MismatchMap(exact, answer).Inline().find("row 2, column 3: 1 wrong, -10 in all"),
+            std::string::npos);
+  EXPECT_TRUE(ErrorHistogram(exact, exact).empty());
+  EXPECT_TRUE(MismatchMap(exact, exact).empty());
+}
+
+TEST(Markdown, TextStaysText) {
+  MarkdownPage page("pictures");
+  page.Add({Paragraph{Text("a|b <i> ") + Code("x*y")}, Table{"t", {"h"}, {{"1 * 2"}}}});
+  EXPECT_EQ(page.text(), "a\\|b \\<i\\> `x*y`\n\nt:\n\n| h |\n|---|\n| 1 \\* 2 |\n\n");
+}
+
+// docs/forum.md is what `qualm report --forum docs` writes today.
+TEST(Forum, TheCommittedPageIsCurrent) {
+  RegisterAllSubjects();
+  const fs::path folder = fs::temp_directory_path() / ("qualm-forum-" + std::to_string(getpid()));
+  WriteForumPage(QUALM_SOURCE_DIR "/corpus", folder.string());
+  const fs::path docs = QUALM_SOURCE_DIR "/docs";
+  EXPECT_EQ(Read(folder / "forum.md"), Read(docs / "forum.md")) << "run: qualm report --forum docs";
+  int pictures = 0;
+  for (const auto& entry : fs::directory_iterator(folder / "forum")) {
+    EXPECT_EQ(Read(entry.path()), Read(docs / "forum" / entry.path().filename())) << entry.path();
+    ++pictures;
+  }
+  EXPECT_EQ(pictures, std::distance(fs::directory_iterator(docs / "forum"), {}));
+  fs::remove_all(folder);
+}
+
+}  // namespace
+}  // namespace qualm::report

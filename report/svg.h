@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// Small pictures: lines, boxes and words on a sheet, and a chart with axes. Colours are classes, so
+// that a page, or the picture's own style where it is a file, has them light and dark.
+#ifndef QUALM_REPORT_SVG_H_
+#define QUALM_REPORT_SVG_H_
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace qualm::report {
+
+enum class Anchor : uint8_t { kStart, kMiddle, kEnd };
+
+class Svg {
+ public:
+  Svg() = default;
+  // `says`: the picture in words, for whoever cannot see it.
+  Svg(double width, double height, std::string says)
+      : width_(width), height_(height), says_(std::move(says)) {}
+
+  using Points = std::vector<std::pair<double, double>>;
+  void Line(double x1, double y1, double x2, double y2, std::string_view style);
+  void Path(const Points& points, std::string_view style);
+  // `title` is said where one points at the box.
+  void Box(double x, double y, double w, double h, std::string_view style,
+           std::string_view title = "");
+  void Words(double x, double y, std::string_view text, std::string_view style = "",
+             Anchor anchor = Anchor::kStart);
+
+  // Inside a page, which brings the style.
+  std::string Inline() const { return Element(""); }
+  // A file of its own.
+  std::string File() const;
+  bool empty() const { return body_.empty(); }
+  const std::string& says() const { return says_; }
+
+ private:
+  std::string Element(std::string_view style) const;
+
+  double width_ = 0, height_ = 0;
+  std::string says_;
+  std::string body_;
+};
+// Of the classes that Svg draws with.
+std::string_view SvgStyle();
+
+// A sheet with two axes: values in, points on the sheet out.
+class Chart {
+ public:
+  struct Axis {
+    std::string title;
+    double from = 0, to = 1;
+  };
+  Chart(Axis x, Axis y, std::string says);
+
+  void Curve(const std::vector<std::pair<double, double>>& values, std::string_view style);
+  // A box from the axis of x up to `y`.
+  void Bar(double from, double to, double y, std::string_view style, std::string_view title);
+  // An upright line at x with words at the top, beside those of other marks and never on them.
+  void Mark(double x, const std::string& text, std::string_view style);
+  // What the lines are; call it last.
+  void Legend(const std::vector<std::pair<std::string, std::string>>& lines);  // words, style
+  Svg& svg() { return svg_; }
+
+ private:
+  double X(double value) const;
+  double Y(double value) const;
+  struct Placed {
+    double from = 0, to = 0;
+    int row = 0;
+  };
+
+  Svg svg_;
+  Axis x_, y_;
+  std::vector<Placed> labels_;
+};
+
+}  // namespace qualm::report
+
+#endif  // QUALM_REPORT_SVG_H_

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/blocks.h"
+
+#include <fmt/format.h>
+#include <qualm_commit.h>
+#include <sys/utsname.h>
+
+#include <ctime>
+#include <fstream>
+
+namespace qualm::tools {
+namespace {
+
+// As the kernel names it; where it does not, its architecture.
+std::string Processor() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    if (!line.starts_with("model name")) continue;
+    const size_t colon = line.find(": ");
+    if (colon != std::string::npos) return line.substr(colon + 2);
+  }
+  utsname name = {};
+  return uname(&name) == 0 ? name.machine : "";
+}
+
+std::string Compiler() {
+#if defined(__clang__)
+  return fmt::format("Clang {}.{}.{}", __clang_major__, __clang_minor__, __clang_patchlevel__);
+#else
+  return "GCC " __VERSION__;
+#endif
+}
+
+std::string Now() {
+  const std::time_t now = std::time(nullptr);
+  std::tm utc = {};
+  gmtime_r(&now, &utc);
+  return fmt::format("{:04}-{:02}-{:02} {:02}:{:02} UTC", utc.tm_year + 1900, utc.tm_mon + 1,
+                     utc.tm_mday, utc.tm_hour, utc.tm_min);
+}
+
+}  // namespace
+
+JsonValue RunJson() {
+  return JsonObject{{"version", QUALM_VERSION},
+                    {"commit", JsonValue::OrNull(QUALM_COMMIT)},
+                    {"date", Now()},
+                    {"processor", Processor()},
+                    {"compiler", Compiler()}};
+}
+
+JsonValue VerdictsJson(const std::map<std::pair<std::string, std::string>, Totals>& squares) {
+  JsonList rows;
+  for (const auto& [key, totals] : squares) {
+    rows.Add(JsonObject{
+        {"subject", key.first}, {"op", key.second}, {"counts", CountsJson(totals.verdicts)}});
+  }
+  return rows;
+}
+
+JsonValue HazardJson(const HazardCoverage& coverage) {
+  JsonList rows;
+  for (const auto& [key, row] : coverage.rows()) {
+    rows.Add(JsonObject{{"op", Name(key.first)},
+                        {"instruction_set", key.second},
+                        {"cases", row.cases},
+                        {"reached", CountsJson(row.reached)}});
+  }
+  return rows;
+}
+
+}  // namespace qualm::tools

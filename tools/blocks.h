@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// Blocks of the result document that several verbs write (core/io/result.schema.json).
+#ifndef QUALM_TOOLS_BLOCKS_H_
+#define QUALM_TOOLS_BLOCKS_H_
+
+#include <map>
+#include <string>
+#include <utility>
+
+#include "core/io/json_writer.h"
+#include "properties/coverage.h"
+#include "properties/engine.h"
+
+namespace qualm::tools {
+
+template <class Key>
+JsonValue CountsJson(const std::map<Key, int64_t>& counts) {
+  JsonObject object;
+  for (const auto& [key, count] : counts) object.Add(Name(key), count);
+  return object;
+}
+
+// "run": version of qualm, date, processor, compiler.
+JsonValue RunJson();
+// "verdicts", by subject and operation.
+JsonValue VerdictsJson(const std::map<std::pair<std::string, std::string>, Totals>& squares);
+// "hazards".
+JsonValue HazardJson(const HazardCoverage& coverage);
+
+}  // namespace qualm::tools
+
+#endif  // QUALM_TOOLS_BLOCKS_H_

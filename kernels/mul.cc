@@ -68,8 +68,10 @@ void ProductsOfCodes(const uint8_t* a, const uint8_t* b, size_t count, const Fac
   }
 }
 
-void CodesOfProducts(const Rescale& rescale, const uint8_t* a, const uint8_t* b, size_t count,
-                     const Factors& factors, bool near_ties, uint8_t* y) {
+// Not inlined: its array would push what the streams need out of registers.
+HWY_NOINLINE void CodesOfProducts(const Rescale& rescale, const uint8_t* a, const uint8_t* b,
+                                  size_t count, const Factors& factors, bool near_ties,
+                                  uint8_t* y) {
   constexpr size_t kChunk = 1024;  // a multiple of every vector's lanes
   int32_t products[kChunk];
   for (size_t i = 0; i < count; i += kChunk) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Pools. Codes are read as unsigned: s8 codes and their zero points are shifted by 128. A mean is
 // an integer sum, then a requantization with the multiplier sx / (count * sy) (rescale.h): one plan
-// for each count, of which there are few, at the edges of the image.
+// for each count, of which there are few, at the edges of the image. Neighbouring pixels of one
+// count are requantized in one go.
 #include "kernels/pool.h"
 
 #include <algorithm>
@@ -219,22 +220,36 @@ class Means {
         y_q_(y_q),
         bounds_(bounds),
         zero_(int64_t{x_q.zero_point} + (is_signed ? 128 : 0)),
-        sums_(channels) {}
+        channels_(channels),
+        sums_(channels * std::max<size_t>(1, kMostSums / channels)) {}
 
-  // One output pixel.
+  // One output pixel. It is written by Flush at the latest.
   void Write(const Taps& taps, int64_t divisor, uint8_t* y) {
     const Rescale& rescale = PlanFor(divisor);
     const auto count = static_cast<__int128>(taps.rows) * static_cast<__int128>(taps.columns);
     if (count * std::max(std::abs(zero_), std::abs(255 - zero_)) > INT32_MAX) {
       return WriteWide(rescale, taps, y);
     }
+    if (&rescale != plan_ || y != y_ + pending_ || pending_ + channels_ > sums_.size()) {
+      Flush();
+      plan_ = &rescale;
+      y_ = y;
+    }
     const auto correction = static_cast<uint32_t>(static_cast<int64_t>(count) * zero_);
-    auto* sums = reinterpret_cast<uint32_t*>(sums_.data());
-    QUALM_DISPATCH(SumOfTaps)(taps, sums_.size(), correction, sums);
-    rescale.CodesFromSums(sums_.data(), 0, sums_.size(), y);
+    auto* sums = reinterpret_cast<uint32_t*>(sums_.data() + pending_);
+    QUALM_DISPATCH(SumOfTaps)(taps, channels_, correction, sums);
+    pending_ += channels_;
+  }
+
+  // Writes the pixels whose sums are known: one after the other in memory, with one plan.
+  void Flush() {
+    if (pending_ != 0) plan_->CodesFromSums(sums_.data(), 0, pending_, y_);
+    pending_ = 0;
   }
 
  private:
+  static constexpr size_t kMostSums = 4096;  // of several pixels: they fit the L1 cache
+
   const Rescale& PlanFor(int64_t divisor) {
     auto found = plans_.find(divisor);
     if (found == plans_.end()) {
@@ -247,10 +262,11 @@ class Means {
 
   // Row by row in pieces whose sums fit 32 bits.
   void WriteWide(const Rescale& rescale, const Taps& taps, uint8_t* y) {
+    Flush();  // its sums have the same place
     constexpr size_t kPiece = size_t{1} << 24;
     const __int128 correction = static_cast<__int128>(zero_) * static_cast<int64_t>(taps.rows) *
                                 static_cast<int64_t>(taps.columns);
-    wide_.assign(sums_.size(), -correction);
+    wide_.assign(channels_, -correction);
     auto* sums = reinterpret_cast<uint32_t*>(sums_.data());
     for (size_t r = 0; r < taps.rows; ++r) {
       for (size_t s = 0; s < taps.columns; s += kPiece) {
@@ -259,7 +275,7 @@ class Means {
         piece.first += static_cast<int64_t>(s) * taps.column_step;
         piece.rows = 1;
         piece.columns = std::min(kPiece, taps.columns - s);
-        QUALM_DISPATCH(SumOfTaps)(piece, sums_.size(), 0, sums);
+        QUALM_DISPATCH(SumOfTaps)(piece, channels_, 0, sums);
         for (size_t c = 0; c < wide_.size(); ++c) wide_[c] += sums[c];
       }
     }
@@ -272,8 +288,12 @@ class Means {
   const Bounds bounds_;
   const int64_t zero_;                // shifted like the codes
   std::map<int64_t, Rescale> plans_;  // by divisor
+  const size_t channels_;
   std::vector<int32_t> sums_;
   std::vector<__int128> wide_;
+  size_t pending_ = 0;             // sums, for plan_ and from y_ on
+  const Rescale* plan_ = nullptr;  // in plans_, which moves none
+  uint8_t* y_ = nullptr;
 };
 
 // Not inlined: else the compiler may move arithmetic in front of ScopedFpEnvironment.
@@ -286,6 +306,7 @@ HWY_NOINLINE void RunAvgPool(const ConstImages& x, const PoolShape& shape, bool 
     const auto inside = static_cast<int64_t>(taps.rows * taps.columns);
     means.Write(taps, count_padding ? counted : inside, out);
   });
+  means.Flush();
 }
 
 }  // namespace

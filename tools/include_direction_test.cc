@@ -30,6 +30,7 @@ const std::map<std::string, std::set<std::string>> kMayInclude{
     {"tools",
      {"tools", "report", "exporters", "campaign", "fuzz", "proofs", "triage", "properties",
       "oracles", "core"}},
+    {"bench", {"bench", "kernels"}},
     {"examples", {}},  // programs of users: installed headers in angle brackets only
 };
 
@@ -48,14 +49,21 @@ bool IsAllowedException(const std::string& file, const std::string& included) {
 
 // Angle-bracket includes that make a file depend on a library; the rest is the standard library.
 std::string ThirdParty(const std::string& header) {
-  static const std::map<std::string, std::string> kPrefixes{
-      {"boost/", "boost"},         {"hwy/", "highway"},
-      {"nlohmann/", "json"},       {"fmt/", "fmt"},
-      {"CLI/", "CLI11"},           {"dnnl", "oneDNN"},
-      {"oneapi/", "oneDNN"},       {"xnnpack", "XNNPACK"},
-      {"gemmlowp", "gemmlowp"},    {"mpfr", "MPFR"},
-      {"protozero/", "protozero"}, {"xxhash", "xxHash"},
-      {"fbgemm/", "FBGEMM"},       {"ruy/", "ruy"}};
+  static const std::map<std::string, std::string> kPrefixes{{"boost/", "boost"},
+                                                            {"hwy/", "highway"},
+                                                            {"nlohmann/", "json"},
+                                                            {"fmt/", "fmt"},
+                                                            {"CLI/", "CLI11"},
+                                                            {"dnnl", "oneDNN"},
+                                                            {"oneapi/", "oneDNN"},
+                                                            {"xnnpack", "XNNPACK"},
+                                                            {"gemmlowp", "gemmlowp"},
+                                                            {"mpfr", "MPFR"},
+                                                            {"protozero/", "protozero"},
+                                                            {"xxhash", "xxHash"},
+                                                            {"fbgemm/", "FBGEMM"},
+                                                            {"ruy/", "ruy"},
+                                                            {"benchmark/", "Google Benchmark"}};
   for (const auto& [prefix, name] : kPrefixes) {
     if (header.starts_with(prefix)) return name;
   }

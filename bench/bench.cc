@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// qualm_bench: our kernels and the libraries that are there, on the same problems, one thread, by
+// Google Benchmark. Names are WORK/SHAPE/WHO. scripts/bench runs it row by row and compares.
+#include "bench/bench.h"
+
+#include <benchmark/benchmark.h>
+
+#include <cmath>
+#include <cstdlib>
+
+namespace qualm::bench {
+
+std::string Linear::Name() const {
+  return std::to_string(m) + "x" + std::to_string(n) + "x" + std::to_string(k);
+}
+
+// The shapes of layers, tiny ones, and neighbours of powers of two, where tiles and vectors end.
+const std::vector<Linear> kLinear = {
+    {1, 1024, 1024},    {8, 1024, 1024}, {64, 512, 512},  {256, 256, 256}, {512, 512, 512},
+    {1024, 1024, 1024}, {3136, 64, 576}, {49, 512, 4608}, {127, 129, 131}, {1, 16, 16},
+    {16, 16, 16},       {32, 32, 32},    {17, 19, 23},    {64, 64, 64},    {100, 100, 100},
+    {31, 33, 35},       {63, 65, 67},    {7, 100, 300},   {65, 511, 513},  {255, 257, 259}};
+
+const std::vector<Conv> kConv = {{"stem-7x7s2-3-64", 224, 3, 64, 7, 2, 3, false},
+                                 {"3x3-64-64", 56, 64, 64, 3, 1, 1, false},
+                                 {"1x1-256-64", 56, 256, 64, 1, 1, 0, false},
+                                 {"depthwise-3x3-128", 56, 128, 128, 3, 1, 1, true},
+                                 {"depthwise-3x3s2-128", 56, 128, 128, 3, 2, 1, true}};
+
+const std::vector<int64_t> kElements = {1, 16, 63, 100, 1000, 1023, 1024, 65536, 16777216};
+
+float WeightScale(int64_t channel) { return 0.0021f + 0.00017f * static_cast<float>(channel % 23); }
+
+float LayerScale(int64_t depth) { return 0.11f * std::sqrt(static_cast<float>(depth)); }
+
+namespace {
+
+uint32_t Next(uint32_t* state) { return (*state = *state * 1664525u + 1013904223u) >> 8; }
+
+template <typename T, class Make>
+Buffer<T> Filled(int64_t count, uint32_t seed, const Make& make) {
+  const Buffer<T> buffer = Zeros<T>(count);
+  for (T& value : *buffer) value = make(Next(&seed));
+  return buffer;
+}
+
+}  // namespace
+
+Buffer<uint8_t> Codes(int64_t count, uint32_t seed) {
+  return Filled<uint8_t>(count, seed, [](uint32_t r) { return static_cast<uint8_t>(r); });
+}
+Buffer<int8_t> Weights(int64_t count, uint32_t seed) {
+  return Filled<int8_t>(count, seed,
+                        [](uint32_t r) { return static_cast<int8_t>(int32_t(r % 255) - 127); });
+}
+Buffer<int32_t> Sums(int64_t count, int32_t largest, uint32_t seed) {
+  const auto range = static_cast<uint32_t>(2 * largest + 1);
+  return Filled<int32_t>(count, seed,
+                         [=](uint32_t r) { return static_cast<int32_t>(r % range) - largest; });
+}
+Buffer<float> Reals(int64_t count, uint32_t seed) {
+  return Filled<float>(count, seed, [](uint32_t r) {
+    return (static_cast<float>(r & 0xFFFF) - 32768.0f) * 0.0005f;
+  });
+}
+
+void Join(const std::string& work, const std::string& who, double items,
+          std::function<Run()> prepare) {
+  benchmark::RegisterBenchmark(
+      (work + "/" + who).c_str(), [items, prepare = std::move(prepare),
+                                   run = std::make_shared<Run>()](benchmark::State& state) {
+        if (!*run) *run = prepare();
+        for (auto _ : state) (*run)();
+        state.counters["rate"] =
+            benchmark::Counter(items, benchmark::Counter::kIsIterationInvariantRate);
+      });
+}
+
+}  // namespace qualm::bench
+
+int main(int argc, char** argv) {
+  setenv("OMP_NUM_THREADS", "1", 1);  // oneDNN's threads
+  qualm::bench::JoinPeaks();
+  qualm::bench::JoinNative();
+#ifdef QUALM_BENCH_ONEDNN
+  qualm::bench::JoinOneDnn();
+#endif
+#ifdef QUALM_BENCH_XNNPACK
+  qualm::bench::JoinXnnpack();
+#endif
+#ifdef QUALM_BENCH_GEMMLOWP
+  qualm::bench::JoinGemmlowp();
+#endif
+  benchmark::Initialize(&argc, argv);
+  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
+  benchmark::RunSpecifiedBenchmarks();
+  return 0;
+}

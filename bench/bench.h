@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// What all measured sides share: shapes, parameters, data, and how a side joins.
+#ifndef QUALM_BENCH_BENCH_H_
+#define QUALM_BENCH_BENCH_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace qualm::bench {
+
+// One call of `who` on `work`, such as "linear/64x512x512", which handles `items` operations (two
+// for each multiply-add) or elements. `run` owns its data; `prepare` makes it, when first measured.
+using Run = std::function<void()>;
+void Join(const std::string& work, const std::string& who, double items,
+          std::function<Run()> prepare);
+
+// Where a library is found, its file defines one of these; bench.cc calls what there is.
+void JoinPeaks();
+void JoinNative();
+void JoinOneDnn();
+void JoinXnnpack();
+void JoinGemmlowp();
+
+// Activations u8 with a zero point, weights s8, a bias, a scale per channel, outputs u8 with a zero
+// point. A side that cannot have one of these says so in its name.
+struct Linear {
+  int64_t m, n, k;
+  std::string Name() const;
+  double Items() const { return 2.0 * static_cast<double>(m * n * k); }
+};
+extern const std::vector<Linear> kLinear;
+
+// Images and kernels are square.
+struct Conv {
+  const char* name;
+  int64_t size, channels, outputs, kernel, stride, padding;
+  bool depthwise;
+  int64_t OutSize() const { return (size + 2 * padding - kernel) / stride + 1; }
+  int64_t Depth() const { return kernel * kernel * (depthwise ? 1 : channels); }
+  double Items() const {
+    return 2.0 * static_cast<double>(OutSize() * OutSize() * outputs * Depth());
+  }
+};
+extern const std::vector<Conv> kConv;
+
+extern const std::vector<int64_t> kElements;
+
+inline constexpr int32_t kXZero = 113, kYZero = 7, kBZero = 9;
+inline constexpr float kXScale = 0.0473f, kBScale = 0.0291f, kYScale = 0.1137f;
+// Sums of layers end among the codes: the scale of outputs grows with the depth.
+float WeightScale(int64_t channel);
+float LayerScale(int64_t depth);
+
+template <typename T>
+using Buffer = std::shared_ptr<std::vector<T>>;
+Buffer<uint8_t> Codes(int64_t count, uint32_t seed);
+Buffer<int8_t> Weights(int64_t count, uint32_t seed);
+Buffer<int32_t> Sums(int64_t count, int32_t largest, uint32_t seed);
+Buffer<float> Reals(int64_t count, uint32_t seed);
+template <typename T>
+Buffer<T> Zeros(int64_t count) {
+  return std::make_shared<std::vector<T>>(static_cast<size_t>(count));
+}
+
+}  // namespace qualm::bench
+
+#endif  // QUALM_BENCH_BENCH_H_

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+// Our kernels: "qualm" is the best instruction set of this processor, or that which the environment
+// names (QUALM_BENCH_TARGET=AVX2), "qualm@NAME" a forced one.
+#include <cctype>
+#include <cstdio>
+#include <cstdlib>
+
+#include "bench/bench.h"
+#include "kernels/binary.h"
+#include "kernels/conv.h"
+#include "kernels/elementwise.h"
+#include "kernels/linear.h"
+#include "kernels/pool.h"
+#include "kernels/softmax.h"
+#include "kernels/table.h"
+#include "kernels/targets.h"
+
+namespace qualm::bench {
+namespace {
+
+namespace k = qualm::kernels;
+using Type = k::ElementType;
+
+void Require(const k::Status& status) {
+  if (status.ok()) return;
+  std::fprintf(stderr, "qualm_bench: %s\n", status.error.c_str());
+  std::exit(1);
+}
+
+// `prepare` and its run on one instruction set. Joins under `who`, or `who` and more.
+class Side {
+ public:
+  Side(std::string target, std::string who) : target_(std::move(target)), who_(std::move(who)) {}
+
+  void Join(const std::string& work, double items, std::function<Run()> prepare) const {
+    bench::Join(work, who_, items, [target = target_, prepare = std::move(prepare)] {
+      const k::ScopedTarget scoped(target);
+      return Run([target, run = prepare()] {
+        const k::ScopedTarget forced(target);
+        run();
+      });
+    });
+  }
+
+ private:
+  std::string target_, who_;
+};
+
+k::ConstMatrix Row(const void* data, Type type, int64_t n) { return {data, type, 1, n, n}; }
+k::MutableMatrix RowOut(void* data, Type type, int64_t n) { return {data, type, 1, n, n}; }
+
+// The spans and codes that the parameters of a layer point into.
+struct Layer {
+  Layer(int64_t outputs, int64_t depth)
+      : weights(Weights(outputs * depth, 2)), bias(Sums(outputs, 1000, 3)) {
+    for (int64_t n = 0; n < outputs; ++n) scales.push_back(WeightScale(n));
+    params.weights = {weights->data(), Type::kS8, outputs, depth, depth};
+    params.x_scale = kXScale;
+    params.x_zero_point = kXZero;
+    params.w_scale = scales;
+    params.w_zero_point = {&no_zero, 1};
+    params.bias_i32 = *bias;
+    params.y_scale = LayerScale(depth);
+    params.y_zero_point = kYZero;
+  }
+  Layer(const Layer&) = delete;
+  Layer& operator=(const Layer&) = delete;
+
+  Buffer<int8_t> weights;
+  Buffer<int32_t> bias;
+  std::vector<float> scales;
+  int32_t no_zero = 0;
+  k::LinearParams params;
+};
+
+Run PrepareLinear(const Linear& shape, bool packing_included) {
+  const auto layer = std::make_shared<Layer>(shape.n, shape.k);
+  const auto packed = std::make_shared<k::PackedLinear>();
+  Require(k::PackedLinear::Pack(layer->params, packed.get()));
+  const auto scratch = Zeros<uint8_t>(static_cast<int64_t>(packed->ScratchBytes(shape.m)));
+  return [=, x = Codes(shape.m * shape.k, 1), y = Zeros<uint8_t>(shape.m * shape.n)] {
+    if (packing_included) Require(k::PackedLinear::Pack(layer->params, packed.get()));
+    Require(packed->Run({x->data(), Type::kU8, shape.m, shape.k, shape.k},
+                        {y->data(), Type::kU8, shape.m, shape.n, shape.n}, *scratch));
+  };
+}
+
+Run PrepareConv(const Conv& shape) {
+  const auto layer = std::make_shared<Layer>(shape.outputs, shape.Depth());
+  k::ConvParams params;
+  params.layer = layer->params;
+  params.in_channels = shape.channels;
+  params.groups = shape.depthwise ? shape.channels : 1;
+  params.window.kernel_h = params.window.kernel_w = shape.kernel;
+  params.window.stride_h = params.window.stride_w = shape.stride;
+  params.window.pad_top = params.window.pad_bottom = shape.padding;
+  params.window.pad_left = params.window.pad_right = shape.padding;
+  const auto packed = std::make_shared<k::PackedConv>();
+  Require(k::PackedConv::Pack(params, packed.get()));
+  const int64_t size = shape.size, channels = shape.channels;
+  const int64_t pixels = shape.OutSize() * shape.OutSize();
+  const auto scratch = Zeros<uint8_t>(static_cast<int64_t>(packed->ScratchBytes(1, size, size)));
+  return [=, x = Codes(size * size * channels, 1), y = Zeros<uint8_t>(pixels * shape.outputs)] {
+    k::ConstImages images{x->data(), Type::kU8, 1, size, size, channels};
+    images.pixel_stride = channels;
+    images.row_stride = size * channels;
+    images.image_stride = size * size * channels;
+    Require(packed->Run(images, {y->data(), Type::kU8, pixels, shape.outputs, shape.outputs},
+                        *scratch));
+  };
+}
+
+Run PrepareQuantize(int64_t n, bool ties) {
+  const auto x = Reals(n, 1);
+  // Half a step beside each code; exactly representable with the scale 0.75.
+  if (ties) {
+    for (size_t i = 0; i < x->size(); ++i) (*x)[i] = (static_cast<float>(i % 200) + 0.5f) * 0.75f;
+  }
+  return [=, y = Zeros<uint8_t>(n), scale = ties ? 0.75f : kXScale] {
+    Require(k::Quantize(Row(x->data(), Type::kF32, n), {&scale, 1}, {&kXZero, 1}, {},
+                        RowOut(y->data(), Type::kU8, n)));
+  };
+}
+
+Run PrepareDequantize(int64_t n) {
+  return [n, x = Codes(n, 1), y = Zeros<float>(n)] {
+    Require(k::Dequantize(Row(x->data(), Type::kU8, n), {&kXScale, 1}, {&kXZero, 1},
+                          RowOut(y->data(), Type::kF32, n)));
+  };
+}
+
+// Multipliers as layers have them, a quotient of three scales, and as a float32.
+Run PrepareRequantize(int64_t n, const k::Multiplier& multiplier) {
+  return [n, multiplier, x = Sums(n, 100000, 1), y = Zeros<uint8_t>(n)] {
+    Require(k::Requantize(Row(x->data(), Type::kS32, n), {&multiplier, 1}, kYZero, {},
+                          RowOut(y->data(), Type::kU8, n)));
+  };
+}
+
+template <class Function>
+Run PrepareBinary(int64_t n, const Function& function) {
+  return [n, function, a = Codes(n, 1), b = Codes(n, 2), y = Zeros<uint8_t>(n)] {
+    Require(function(Row(a->data(), Type::kU8, n), k::Quantization{kXScale, kXZero},
+                     Row(b->data(), Type::kU8, n), k::Quantization{kBScale, kBZero},
+                     k::Quantization{kYScale, kYZero}, k::OutputRange{},
+                     RowOut(y->data(), Type::kU8, n)));
+  };
+}
+
+Run PrepareRescale(int64_t n) {
+  return [n, x = Codes(n, 1), y = Zeros<uint8_t>(n)] {
+    Require(k::RescaleCodes(Row(x->data(), Type::kU8, n), {kXScale, kXZero}, {kYScale, kYZero}, {},
+                            RowOut(y->data(), Type::kU8, n)));
+  };
+}
+
+Run PrepareTable(int64_t n) {
+  const auto table = std::make_shared<k::PackedTable>();
+  k::TableParams params;
+  params.function = k::TableFunction::kSigmoid;
+  params.x_q = {kXScale, kXZero};
+  params.y_q = {1.0f / 256, 0};
+  Require(k::PackedTable::Build(params, table.get()));
+  return [=, x = Codes(n, 1), y = Zeros<uint8_t>(n)] {
+    Require(table->Run(Row(x->data(), Type::kU8, n), RowOut(y->data(), Type::kU8, n)));
+  };
+}
+
+void JoinElements(const Side& side, int64_t n) {
+  const std::string size = "/" + std::to_string(n);
+  const auto items = static_cast<double>(n);
+  side.Join("quantize" + size, items, [=] { return PrepareQuantize(n, false); });
+  side.Join("quantize-ties" + size, items, [=] { return PrepareQuantize(n, true); });
+  side.Join("dequantize" + size, items, [=] { return PrepareDequantize(n); });
+  side.Join("requantize" + size, items,
+            [=] { return PrepareRequantize(n, {kXScale, 0.0021f, kYScale}); });
+  side.Join("requantize-float32" + size, items, [=] { return PrepareRequantize(n, {0.0013f}); });
+  side.Join("add" + size, items, [=] { return PrepareBinary(n, k::Add); });
+  side.Join("mul" + size, items, [=] { return PrepareBinary(n, k::Mul); });
+  side.Join("rescale" + size, items, [=] { return PrepareRescale(n); });
+  side.Join("table" + size, items, [=] { return PrepareTable(n); });
+}
+
+void JoinAll(const Side& side) {
+  for (const Linear& shape : kLinear) {
+    side.Join("linear/" + shape.Name(), shape.Items(), [=] { return PrepareLinear(shape, false); });
+    side.Join("linear-with-packing/" + shape.Name(), shape.Items(),
+              [=] { return PrepareLinear(shape, true); });
+  }
+  for (const Conv& shape : kConv) {
+    side.Join(std::string("conv/") + shape.name, shape.Items(), [=] { return PrepareConv(shape); });
+  }
+  for (const int64_t n : kElements) JoinElements(side, n);
+}
+
+}  // namespace
+
+void JoinNative() {
+  const char* wanted = std::getenv("QUALM_BENCH_TARGET");
+  const bool best = wanted == nullptr || *wanted == '\0';
+  JoinAll({best ? k::SupportedTargets()[0] : wanted, "qualm"});
+  for (const std::string& target : k::SupportedTargets()) {
+    std::string lower = target;
+    for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    JoinAll({target, "qualm@" + lower});
+  }
+}
+
+}  // namespace qualm::bench

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+// oneDNN 2.x, as PyTorch's ideep calls it: matmul and convolution with one output scale per
+// channel, reorders, binary (which has no zero points). Arguments are made once.
+#include <oneapi/dnnl/dnnl.hpp>
+
+#include "bench/bench.h"
+
+namespace qualm::bench {
+namespace {
+
+using dnnl::memory;
+using Tag = memory::format_tag;
+using Type = memory::data_type;
+
+const dnnl::engine& Engine() {
+  static const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
+  return engine;
+}
+
+// A primitive with its arguments; owns what they point to.
+struct Call {
+  dnnl::primitive primitive;
+  std::unordered_map<int, memory> arguments;
+  std::vector<std::shared_ptr<void>> owned;
+
+  template <typename T>
+  memory Hold(const memory::desc& desc, const Buffer<T>& buffer) {
+    owned.push_back(buffer);
+    return memory(desc, Engine(), buffer->data());
+  }
+  Run Finish() && {
+    return [call = std::make_shared<Call>(std::move(*this)), stream = dnnl::stream(Engine())] {
+      dnnl::stream to = stream;
+      call->primitive.execute(to, call->arguments);
+      to.wait();
+    };
+  }
+};
+
+void Reorder(const memory& from, const memory& to) {
+  dnnl::stream stream(Engine());
+  dnnl::reorder(from, to).execute(stream, const_cast<memory&>(from), const_cast<memory&>(to));
+  stream.wait();
+}
+
+// Of a layer: codes with zero points, a scale for each channel.
+dnnl::primitive_attr Attributes(int64_t channels, int64_t depth, int channel_dim) {
+  std::vector<float> scales;
+  for (int64_t n = 0; n < channels; ++n) {
+    scales.push_back(kXScale * WeightScale(n) / LayerScale(depth));
+  }
+  dnnl::primitive_attr attributes;
+  attributes.set_output_scales(1 << channel_dim, scales);
+  attributes.set_zero_points(DNNL_ARG_SRC, 0, {kXZero});
+  attributes.set_zero_points(DNNL_ARG_DST, 0, {kYZero});
+  return attributes;
+}
+
+// Biases in units of sums, as float32.
+Buffer<float> Bias(int64_t channels) {
+  const Buffer<int32_t> sums = Sums(channels, 1000, 3);
+  return std::make_shared<std::vector<float>>(sums->begin(), sums->end());
+}
+
+Run PrepareLinear(const Linear& shape, bool packing_included) {
+  const auto [m, n, k] = shape;
+  const memory::desc x({m, k}, Type::u8, Tag::ab), y({m, n}, Type::u8, Tag::ab);
+  const memory::desc any({k, n}, Type::s8, Tag::any), bias({1, n}, Type::f32, Tag::ab);
+  const dnnl::matmul::primitive_desc made({x, any, bias, y}, Attributes(n, k, 1), Engine());
+  Call call{dnnl::matmul(made), {}, {}};
+  const memory given = call.Hold(memory::desc({k, n}, Type::s8, Tag::ba), Weights(n * k, 2));
+  const memory packed(made.weights_desc(), Engine());
+  Reorder(given, packed);
+  call.arguments = {{DNNL_ARG_SRC, call.Hold(x, Codes(m * k, 1))},
+                    {DNNL_ARG_WEIGHTS, packed},
+                    {DNNL_ARG_BIAS, call.Hold(bias, Bias(n))},
+                    {DNNL_ARG_DST, call.Hold(y, Zeros<uint8_t>(m * n))}};
+  const Run run = std::move(call).Finish();
+  if (!packing_included) return run;
+  return [=] {
+    Reorder(given, packed);
+    run();
+  };
+}
+
+Run PrepareConv(const Conv& shape) {
+  const int64_t c = shape.channels, n = shape.outputs, r = shape.kernel, out = shape.OutSize();
+  const memory::desc x({1, c, shape.size, shape.size}, Type::u8, Tag::nhwc);
+  const memory::desc y({1, n, out, out}, Type::u8, Tag::nhwc);
+  const memory::dims taps =
+      shape.depthwise ? memory::dims{c, 1, 1, r, r} : memory::dims{n, c, r, r};
+  const memory::desc any(taps, Type::s8, Tag::any), bias({n}, Type::f32, Tag::x);
+  const memory::dims stride{shape.stride, shape.stride}, padding{shape.padding, shape.padding};
+  dnnl::primitive_attr attributes = Attributes(n, shape.Depth(), 1);
+  const dnnl::convolution_forward::primitive_desc made(
+      {dnnl::prop_kind::forward_inference, dnnl::algorithm::convolution_direct, x, any, bias, y,
+       stride, padding, padding},
+      attributes, Engine());
+  Call call{dnnl::convolution_forward(made), {}, {}};
+  const memory packed(made.weights_desc(), Engine());
+  Reorder(call.Hold(memory::desc(taps, Type::s8, shape.depthwise ? Tag::goihw : Tag::oihw),
+                    Weights(n * shape.Depth(), 2)),
+          packed);
+  call.arguments = {{DNNL_ARG_SRC, call.Hold(x, Codes(shape.size * shape.size * c, 1))},
+                    {DNNL_ARG_WEIGHTS, packed},
+                    {DNNL_ARG_BIAS, call.Hold(bias, Bias(n))},
+                    {DNNL_ARG_DST, call.Hold(y, Zeros<uint8_t>(out * out * n))}};
+  return std::move(call).Finish();
+}
+
+template <typename From, typename To>
+Run PrepareReorder(int64_t n, Type from, Type to, float scale, int32_t from_zero, int32_t to_zero,
+                   const Buffer<From>& x, const Buffer<To>& y) {
+  dnnl::primitive_attr attributes;
+  attributes.set_output_scales(0, {scale});
+  if (from_zero != 0) attributes.set_zero_points(DNNL_ARG_SRC, 0, {from_zero});
+  if (to_zero != 0) attributes.set_zero_points(DNNL_ARG_DST, 0, {to_zero});
+  const memory::desc source({n}, from, Tag::a), destination({n}, to, Tag::a);
+  Call call{dnnl::reorder({Engine(), source, Engine(), destination, attributes}), {}, {}};
+  call.arguments = {{DNNL_ARG_FROM, call.Hold(source, x)},
+                    {DNNL_ARG_TO, call.Hold(destination, y)}};
+  return std::move(call).Finish();
+}
+
+Run PrepareAdd(int64_t n) {
+  const memory::desc codes({n}, Type::u8, Tag::a);
+  dnnl::primitive_attr attributes;
+  attributes.set_scales(DNNL_ARG_SRC_0, 0, {kXScale / kYScale});
+  attributes.set_scales(DNNL_ARG_SRC_1, 0, {kBScale / kYScale});
+  Call call{
+      dnnl::binary({{dnnl::algorithm::binary_add, codes, codes, codes}, attributes, Engine()}),
+      {},
+      {}};
+  call.arguments = {{DNNL_ARG_SRC_0, call.Hold(codes, Codes(n, 1))},
+                    {DNNL_ARG_SRC_1, call.Hold(codes, Codes(n, 2))},
+                    {DNNL_ARG_DST, call.Hold(codes, Zeros<uint8_t>(n))}};
+  return std::move(call).Finish();
+}
+
+void JoinElements(int64_t n) {
+  const std::string size = "/" + std::to_string(n);
+  const auto items = static_cast<double>(n);
+  Join("quantize" + size, "onednn", items, [=] {
+    return PrepareReorder(n, Type::f32, Type::u8, 1 / kXScale, 0, kXZero, Reals(n, 1),
+                          Zeros<uint8_t>(n));
+  });
+  Join("dequantize" + size, "onednn", items, [=] {
+    return PrepareReorder(n, Type::u8, Type::f32, kXScale, kXZero, 0, Codes(n, 1), Zeros<float>(n));
+  });
+  for (const char* work : {"requantize", "requantize-float32"}) {
+    Join(work + size, "onednn", items, [=] {
+      return PrepareReorder(n, Type::s32, Type::u8, 0.0013f, 0, kYZero, Sums(n, 100000, 1),
+                            Zeros<uint8_t>(n));
+    });
+  }
+  Join("add" + size, "onednn(no-zero-points)", items, [=] { return PrepareAdd(n); });
+}
+
+}  // namespace
+
+void JoinOneDnn() {
+  for (const Linear& shape : kLinear) {
+    Join("linear/" + shape.Name(), "onednn", shape.Items(),
+         [=] { return PrepareLinear(shape, false); });
+    Join("linear-with-packing/" + shape.Name(), "onednn", shape.Items(),
+         [=] { return PrepareLinear(shape, true); });
+  }
+  for (const Conv& shape : kConv) {
+    Join(std::string("conv/") + shape.name, "onednn", shape.Items(),
+         [=] { return PrepareConv(shape); });
+  }
+  for (const int64_t n : kElements) JoinElements(n);
+}
+
+}  // namespace qualm::bench

@@ -612,11 +612,22 @@ TEST(Issue, SaysWhatIsExpectedWhatIsAnsweredAndWhy) {
   EXPECT_LT(text.size(), 65'536u);
 }
 
+TEST(Issue, TellsOfACrashWithoutAnAnswer) {
+  Found found = FoundOf(Corpus("regressions/linear-pair-sum-saturates.case.json"));
+  found.c.observed.reset();
+  found.finding.kind = FindingKind::kCrash;
+  found.finding.explanation = "the subject ended by SIGSEGV";
+  const std::string text = Text("issue", found);
+  EXPECT_TRUE(text.starts_with("# linear u8*s8->u8: matches_exact fails (crash)\n")) << text;
+  EXPECT_NE(text.find("## Actual\n\n`the subject ended by SIGSEGV`"), std::string::npos) << text;
+}
+
 TEST(Export, RefusesWhatItCannotSay) {
   const Found found = FoundOf(Corpus("regressions/linear-pair-sum-saturates.case.json"));
   EXPECT_THROW(Text("perl", found), InputError);
   Found silent = found;
   silent.c.observed.reset();
+  silent.finding.explanation.clear();
   EXPECT_THROW(Text("issue", silent), InputError);
   Found long_one = found;
   long_one.c.K = 70'000;

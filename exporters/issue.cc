@@ -40,10 +40,10 @@ std::string EnvironmentText(const Evidence& evidence) {
 
 std::string Title(const Evidence& evidence) {
   const Case& c = evidence.c;
-  const auto first = FirstDivergence(evidence.expected, c.observed->y);
   std::string text = fmt::format("{} {}: ", Name(c.op), TypesText(c));
-  if (!first) return text + evidence.finding.property + " fails";
-  text += fmt::format("{} instead of {}", first->actual, first->expected);
+  const auto first = c.observed ? FirstDivergence(evidence.expected, c.observed->y) : std::nullopt;
+  text += first ? fmt::format("{} instead of {}", first->actual, first->expected)
+                : evidence.finding.property + " fails";
   if (evidence.finding.kind != FindingKind::kUnknown)
     text += fmt::format(" ({})", Name(evidence.finding.kind));
   return text;
@@ -55,6 +55,14 @@ std::string Numbers(const Tensor& y) {
   for (int64_t i = 0; i < std::min(y.size(), kMost); ++i)
     text += (i != 0 ? " " : "") + ElementText(y, i);
   return text + (y.size() > kMost ? fmt::format(" ... ({} numbers)", y.size()) : "");
+}
+
+// Who crashes has no answer, and a claim may fail where the answer to the case itself is exact.
+std::string Actual(const Evidence& evidence) {
+  const Case& c = evidence.c;
+  if (evidence.finding.explanation.empty() || (c.observed && c.observed->y != evidence.expected))
+    return Code(Numbers(evidence.answer().y));
+  return Code(evidence.finding.explanation);
 }
 
 // A program that shows it, or "" where none can.
@@ -93,11 +101,10 @@ std::string Links(const Evidence& evidence) {
 
 std::string WriteIssue(const Evidence& evidence) {
   const Case& c = evidence.c;
-  const Observed& answer = evidence.answer();
   const Finding& finding = evidence.finding;
   const std::string snippet = Snippet(evidence);
   Case shown = c;
-  shown.observed->by = Plain(answer.by);
+  if (shown.observed) shown.observed->by = Plain(shown.observed->by);
   const std::string& command = evidence.environment.command;
   return Fill(
       R"(# $title$
@@ -131,7 +138,7 @@ $case$)",
                                    : "\nWith qualm and the case below, as case.json:\n\n" +
                                          Fence("sh", Plain(command))},
        {"expected", Code(Numbers(evidence.expected))},
-       {"actual", Code(Numbers(answer.y))},
+       {"actual", Actual(evidence)},
        {"why", Fence("", triage::Explain(shown, {}))},
        {"links", Links(evidence)},
        {"case", CaseText(c)}});

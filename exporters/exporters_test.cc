@@ -78,6 +78,35 @@ class ExportersTest : public testing::Test {
     Write("all.cc", all);
   }
 
+  // Runs scripts in one Python: it takes long to start, and longer to load PyTorch.
+  std::vector<Ran> RunScripts(const std::vector<std::string>& texts,
+                              const std::string& python) const {
+    for (size_t i = 0; i < texts.size(); ++i) Write("repro" + std::to_string(i) + ".py", texts[i]);
+    Write("all.py", R"(import contextlib, io, sys, warnings
+warnings.simplefilter('ignore')
+for i in range(int(sys.argv[1])):
+    name, status = 'repro%d.py' % i, 0
+    with contextlib.redirect_stdout(io.StringIO()) as text:
+        try:
+            exec(compile(open(name).read(), name, 'exec'), {})
+        except SystemExit as end:
+            status = end.code
+        except Exception as error:
+            status = repr(error)
+    open('out%d' % i, 'w').write('%sSTATUS %s\n' % (text.getvalue(), status))
+)");
+    const Ran all = Shell(python + " all.py " + std::to_string(texts.size()));
+    EXPECT_EQ(all.status, 0) << all.output;
+    std::vector<Ran> ran(texts.size());
+    for (size_t i = 0; i < texts.size() && all.status == 0; ++i) {
+      const std::string path = (folder_ / ("out" + std::to_string(i))).string();
+      ran[i].output = ReadTextFile(path, "output", 1 << 20);
+      if (ran[i].output.ends_with("STATUS 0\n")) ran[i].status = 0;
+      if (ran[i].output.ends_with("STATUS 1\n")) ran[i].status = 1;
+    }
+    return ran;
+  }
+
   // After WriteTogether: a main that runs the program of its argument.
   void WriteMains(size_t count) const {
     std::ofstream all(folder_ / "all.cc", std::ios::app);
@@ -208,7 +237,7 @@ class Cpp : public ExportersTest {
  protected:
   Ran Compile(const std::string& text) const {
     Write("repro.cc", text);
-    return Shell("c++ -std=c++17 -Wall -Wextra -Werror -O1 repro.cc -o repro && ./repro");
+    return Shell("c++ -std=c++17 -Wall -Wextra -Werror -O0 repro.cc -o repro && ./repro");
   }
 };
 
@@ -273,16 +302,20 @@ TEST_F(Python, DocumentedCasesShowTheFinding) {
 // The scripts are a third form of the exact meaning.
 TEST_F(Python, DrawnCasesOfEveryOperationAreComputedExactly) {
   if (!Has("python3")) GTEST_SKIP() << "no python3 here";
+  std::vector<Case> cases;
+  std::vector<std::string> texts;
   for (const Op op : AllOps()) {
-    int written = 0;
-    for (const Case& c : SmallCases(op, 12)) {
-      const std::string text = TextOrNothing("numpy", FoundOf(c));
+    const size_t before = texts.size();
+    for (Case& c : SmallCases(op, 12)) {
+      std::string text = TextOrNothing("numpy", FoundOf(c));
       if (text.empty()) continue;
-      ++written;
-      ExpectShown(RunScript(text), c, Describe(c));
+      texts.push_back(std::move(text));
+      cases.push_back(std::move(c));
     }
-    EXPECT_GE(written, 5) << Name(op);
+    EXPECT_GE(texts.size() - before, 5u) << Name(op);
   }
+  const std::vector<Ran> ran = RunScripts(texts, "python3");
+  for (size_t i = 0; i < cases.size(); ++i) ExpectShown(ran[i], cases[i], Describe(cases[i]));
 }
 
 class NativeTest : public ExportersTest {};
@@ -351,10 +384,11 @@ std::vector<Shown> ShownBy(Subject& subject, const std::string& name, std::strin
       ++written;
     }
   }
-  // The documented pair.
-  Case pair = ReadCaseFile(Corpus("regressions/linear-pair-sum-saturates.case.json"));
-  if (subject.CannotRun(pair).empty() && WhyNot(kind, pair, name).empty()) {
-    Found found = FoundOf(std::move(pair), subject, name);
+  for (const char* file : {"regressions/linear-pair-sum-saturates", "forum/000-linear-sweep",
+                           "forum/000-linear-points", "forum/003-conv1"}) {
+    Case documented = ReadCaseFile(Corpus(std::string(file) + ".case.json"));
+    if (!subject.CannotRun(documented).empty() || !WhyNot(kind, documented, name).empty()) continue;
+    Found found = FoundOf(std::move(documented), subject, name);
     shown.push_back({found.c, Export(kind, found.c, found.finding)});
   }
   return shown;
@@ -416,36 +450,22 @@ TEST_F(Libraries, XnnpackAnswersWhatTheSubjectAnswers) {
 }
 
 // Many scripts in one Python: it takes seconds to load PyTorch.
-TEST_F(Libraries, PytorchAnswersWhatTheSubjectAnswers) {
-  const auto subject = Make("torch@onednn+avx2", &why_);
+class Pytorch : public Libraries, public testing::WithParamInterface<const char*> {};
+INSTANTIATE_TEST_SUITE_P(Engines, Pytorch, testing::Values("torch@onednn+avx2", "torch@qnnpack"),
+                         [](const auto& engine) {
+                           return std::string(engine.param).substr(6, 7) == "qnnpack" ? "qnnpack"
+                                                                                      : "onednn";
+                         });
+TEST_P(Pytorch, AnswersWhatTheSubjectAnswers) {
+  const auto subject = Make(GetParam(), &why_);
   if (!subject) GTEST_SKIP() << why_;
-  const std::vector<Shown> shown = ShownBy(*subject, "torch@onednn+avx2", "pytorch", 2);
+  const std::vector<Shown> shown = ShownBy(*subject, GetParam(), "pytorch", 2);
   EXPECT_GE(OpsOf(shown), 10u);
-  for (size_t i = 0; i < shown.size(); ++i)
-    Write("repro" + std::to_string(i) + ".py", shown[i].files.front().second);
-  Write("all.py",
-        "import contextlib, io, sys, warnings\n"
-        "warnings.simplefilter('ignore')\n"
-        "for i in range(" +
-            std::to_string(shown.size()) +
-            "):\n"
-            "    name, status = 'repro%d.py' % i, 0\n"
-            "    with contextlib.redirect_stdout(io.StringIO()) as text:\n"
-            "        try:\n"
-            "            exec(compile(open(name).read(), name, 'exec'), {})\n"
-            "        except SystemExit as end:\n"
-            "            status = end.code\n"
-            "        except Exception as error:\n"
-            "            status = repr(error)\n"
-            "    open('out%d' % i, 'w').write(text.getvalue() + 'STATUS %s\\n' % status)\n");
+  std::vector<std::string> texts;
+  for (const Shown& each : shown) texts.push_back(each.files.front().second);
   const char* const python = std::getenv("QUALM_PYTHON");
-  const Ran ran = Shell(std::string(python != nullptr ? python : "/usr/bin/python3") + " all.py");
-  ASSERT_EQ(ran.status, 0) << ran.output;
-  for (size_t i = 0; i < shown.size(); ++i) {
-    Ran one{0, ReadTextFile((folder_ / ("out" + std::to_string(i))).string(), "output", 1 << 20)};
-    one.status = one.output.find("STATUS 1\n") != std::string::npos ? 1 : 0;
-    ExpectShown(one, shown[i].c, Describe(shown[i].c));
-  }
+  const std::vector<Ran> ran = RunScripts(texts, python != nullptr ? python : "/usr/bin/python3");
+  for (size_t i = 0; i < shown.size(); ++i) ExpectShown(ran[i], shown[i].c, Describe(shown[i].c));
 }
 
 // Reads the folders as anybody would who knows the layout, and runs each model.

@@ -2,6 +2,9 @@
 // A script for PyTorch's quantized operators, as a quantized module calls them.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <iterator>
+
 #include "exporters/evidence.h"
 
 namespace qualm::exporters {
@@ -239,8 +242,13 @@ std::string Body(const Case& c) {
 // The engine that answered; where that was no engine, those whose arithmetic it may be.
 std::string_view EnginesOf(const Evidence& evidence) {
   const std::string& who = evidence.finding.subject;
+  // oneDNN takes symmetric weights only.
+  const bool symmetric =
+      std::ranges::count(evidence.c.w_q.zero_point, 0) == std::ssize(evidence.c.w_q.zero_point);
   if (who.find("qnnpack") != std::string::npos) return "('qnnpack',)";
   if (who.find("onednn") != std::string::npos) return "('onednn',)";
+  if (!symmetric)
+    return IsPairSaturation(evidence) ? "('fbgemm', 'x86')" : "('fbgemm', 'x86', 'qnnpack')";
   return IsPairSaturation(evidence) ? "('fbgemm', 'x86', 'onednn')"
                                     : "('fbgemm', 'x86', 'qnnpack', 'onednn')";
 }

@@ -11,7 +11,7 @@ namespace {
 constexpr std::string_view kHelpers = R"(
 [[maybe_unused]] float Reciprocal(float scale) { return float(1.0 / double(scale)); }
 
-// The data of a tensor; `strides` in elements.
+// A tensor of oneDNN over these values, where they lie.
 template <class T>
 memory Memory(const dnnl::engine& engine, const memory::desc& desc, const std::vector<T>& values) {
   return memory(desc, engine, const_cast<T*>(values.data()));

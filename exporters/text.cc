@@ -184,12 +184,12 @@ std::string Literal(Language language, float value) {
 
 std::string List(Language language, std::string_view name, const Tensor& values,
                  std::string_view slack) {
-  // Python has no hex literal of a float: the prelude of a script has floats().
-  if (language == Language::kPython && values.dtype() == DType::kF32)
-    return fmt::format("{} = floats('''\n{}''')\n", name, Wrapped(language, values, ""));
-  std::string inside = Wrapped(language, values, ",");
+  const bool words = language == Language::kPython && values.dtype() == DType::kF32;
+  std::string inside = Wrapped(language, values, words ? "" : ",");
   constexpr size_t kShort = 60;  // fits behind the name
   inside = inside.size() > kShort ? "\n" + inside : inside.substr(2, inside.size() - 3);
+  // Python has no hex literal of a float: the prelude of a script has floats().
+  if (words) return fmt::format("{} = floats('''{}''')\n", name, inside);
   if (language == Language::kPython) return fmt::format("{} = [{}]\n", name, inside);
   const std::string_view type = TypeIn(language, values.dtype());
   if (language == Language::kCpp)

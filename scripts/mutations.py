@@ -246,8 +246,7 @@ MUTATIONS = [
          "if (packed.traits.has_saturating_path && !panel.certified && panel.sum_width != SumWidth::k128) {", "wide sums lack what moved to extra quads"),
     accumulate("accumulate-wide-tile", "AddQuad<kPath>(s3, a, w3);",
                "AddQuad<kPath>(s3, a, w2);", "the last vector of a panel has the weights of the third"),
-    accumulate("accumulate-last-vector", "t.initial = args.initial + vector * Lanes();",
-               "t.initial = args.initial;", "the second half of a panel has the offsets of the first"),
+    accumulate("accumulate-last-vector", "second.initial += 2 * Lanes();", "", "the second half of a panel has the offsets of the first"),
     accumulate("accumulate-codes-row", "out.y += row * out.y_stride;", "out.y += (row > 0) * out.y_stride;",
                "all tiles after the first write to its second row"),
     accumulate("accumulate-saturation", "if (kHasSaturatingPath && args.saturating) {",
@@ -257,7 +256,7 @@ MUTATIONS = [
                "return kSigned ? hn::BitCast(DU8(), hn::Xor(hn::BitCast(DI32(), a), hn::Set(DI32(), "
                "0x00808080))) : a;",
                "one of four s8 activations is taken as u8"),
-    codes("codes-tie", "decided = hn::And(decided, Decides(t));", "(void)decided;",
+    codes("codes-tie", "undecided = hn::Or(undecided, IsInteger(t));", "(void)undecided;",
           "ties go up, and their neighbours too"),
     codes("codes-grid", "return hn::BitCast(DI32(), hn::MulAdd(sum, m, hn::Set(df, 1536.5f)));",
           "return hn::BitCast(DI32(), hn::MulAdd(sum, m, hn::Set(df, 1536.0f)));",

@@ -82,23 +82,22 @@ constexpr bool kHasSaturatingPath =
 // What the weights of a tile allow.
 enum class Path { kExact, kSaturating };
 
-// Tiles fill the registers: 24 of 32, or 12 of 16, are sums. Few rows take wide tiles, so that
-// enough sums do not depend on each other; more rows take narrow ones, which read the weights of a
-// panel, half of a quad at a time, only once.
+// The most rows of a tile by its vectors of channels: sums, weights and what is repeated of a row
+// fill the registers, and compilers keep them there.
 #if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
 constexpr int kPanelVectors = 4;
-constexpr int64_t kRowsWide = 6;     // times 4 vectors
-constexpr int64_t kRowsNarrow = 12;  // times 2 vectors, or 1
+constexpr int64_t kMostRows[] = {0, 12, 8, 6, 6};
 #else
 constexpr int kPanelVectors = 2;
-constexpr int64_t kRowsNarrow = 6;
+constexpr int64_t kMostRows[] = {0, 6, 4};
 #endif
+constexpr int64_t kMostRowsOfAny = std::ranges::max(kMostRows);
 
 int64_t Lanes() { return static_cast<int64_t>(hn::Lanes(DI32())); }
 int64_t PanelWidth() { return kPanelVectors * Lanes(); }
 
 struct Tile {
-  const uint8_t* x[kRowsNarrow];  // of each row
+  const uint8_t* x[kMostRowsOfAny];  // of each row
   Pieces pieces;
   const int8_t* weights;   // at the first vector
   int64_t quad_step;       // bytes from quad to quad of the weights
@@ -159,6 +158,17 @@ HWY_INLINE void AddRows2(const QuadOf& quad_of, const uint8_t* const* x, VI8 w0,
   AddRows2<kPath>(quad_of, x + 1, w0, w1, rest...);
 }
 template <Path kPath, class QuadOf>
+HWY_INLINE void AddRows3(const QuadOf&, const uint8_t* const*, VI8, VI8, VI8) {}
+template <Path kPath, class QuadOf, class... Rest>
+HWY_INLINE void AddRows3(const QuadOf& quad_of, const uint8_t* const* x, VI8 w0, VI8 w1, VI8 w2,
+                         VI32& s0, VI32& s1, VI32& s2, Rest&... rest) {
+  const VU8 a = quad_of(*x);
+  AddQuad<kPath>(s0, a, w0);
+  AddQuad<kPath>(s1, a, w1);
+  AddQuad<kPath>(s2, a, w2);
+  AddRows3<kPath>(quad_of, x + 1, w0, w1, w2, rest...);
+}
+template <Path kPath, class QuadOf>
 HWY_INLINE void AddRows4(const QuadOf&, const uint8_t* const*, VI8, VI8, VI8, VI8) {}
 template <Path kPath, class QuadOf, class... Rest>
 HWY_INLINE void AddRows4(const QuadOf& quad_of, const uint8_t* const* x, VI8 w0, VI8 w1, VI8 w2,
@@ -182,6 +192,8 @@ HWY_INLINE void AddRows(const QuadOf& quad_of, const uint8_t* const* x, const in
     AddRows1<kPath>(quad_of, x, w0, sums...);
   } else if constexpr (kVectors == 2) {
     AddRows2<kPath>(quad_of, x, w0, hn::LoadU(d8, w + n), sums...);
+  } else if constexpr (kVectors == 3) {
+    AddRows3<kPath>(quad_of, x, w0, hn::LoadU(d8, w + n), hn::LoadU(d8, w + 2 * n), sums...);
   } else {
     AddRows4<kPath>(quad_of, x, w0, hn::LoadU(d8, w + n), hn::LoadU(d8, w + 2 * n),
                     hn::LoadU(d8, w + 3 * n), sums...);
@@ -244,8 +256,12 @@ HWY_INLINE void SumRows(const Tile& t, Sums&... sums) {
         SumRows<kPath, kSigned, kVectors, kRows - 1>(t, sums..., s0, s1);
       } else {
         VI32 s2 = hn::LoadU(d, t.initial + 2 * n);
-        VI32 s3 = hn::LoadU(d, t.initial + 3 * n);
-        SumRows<kPath, kSigned, kVectors, kRows - 1>(t, sums..., s0, s1, s2, s3);
+        if constexpr (kVectors == 3) {
+          SumRows<kPath, kSigned, kVectors, kRows - 1>(t, sums..., s0, s1, s2);
+        } else {
+          VI32 s3 = hn::LoadU(d, t.initial + 3 * n);
+          SumRows<kPath, kSigned, kVectors, kRows - 1>(t, sums..., s0, s1, s2, s3);
+        }
       }
     }
   }
@@ -263,58 +279,59 @@ void SumTileOf(int64_t rows, const Tile& t, std::integer_sequence<int, kRow...>)
       SumTile<kPath, kSigned, kVectors, 1 + kRow>...};
   kFunctions[rows - 1](t);
 }
-template <Path kPath, bool kSigned, int kVectors, int64_t kMostRows>
+template <Path kPath, bool kSigned, int kVectors>
 HWY_INLINE void SumTileOf(int64_t rows, const Tile& t) {
-  SumTileOf<kPath, kSigned, kVectors>(rows, t, std::make_integer_sequence<int, int{kMostRows}>());
+  SumTileOf<kPath, kSigned, kVectors>(rows, t,
+                                      std::make_integer_sequence<int, int{kMostRows[kVectors]}>());
 }
 
 // How many rows the next tile has: as equally many as possible.
-template <int64_t kMost>
-HWY_INLINE int64_t RowsOfTile(int64_t rows) {
-  if (rows <= kMost) return rows;
-  if (rows >= 2 * kMost) return kMost;
-  return (rows + 1) / 2;
+HWY_INLINE int64_t RowsOfTile(int64_t rows, int64_t most) {
+  if (rows <= most) return rows;
+  return rows >= 2 * most ? most : (rows + 1) / 2;
+}
+
+// All of a tile but its rows, of the whole panel.
+Tile TileOfPanel(const AccumulateArgs& args, const int64_t* places) {
+  Tile t;
+  t.pieces = args.pieces;
+  t.weights = args.weights;
+  t.quad_step = args.vectors * static_cast<int64_t>(hn::Lanes(DI8()));
+  t.initial = args.initial;
+  t.extra = places;
+  t.extra_quads = args.extra == nullptr ? 0 : static_cast<int64_t>(args.extra->places.size() / 4);
+  t.extra_weights = args.extra == nullptr ? nullptr : args.extra->weights.data();
+  return t;
 }
 
 // The sums of some rows, of all vectors of the panel; returns how many rows.
 template <Path kPath, bool kSigned>
-int64_t SumNextRows(const AccumulateArgs& args, const int64_t* places, int64_t row, int32_t* sums) {
+HWY_INLINE int64_t SumNextRows(const AccumulateArgs& args, int64_t row, int32_t* sums, Tile& t) {
   const int64_t left = args.rows - row;
-  int64_t rows = 0;
-  Tile t;
-  t.pieces = args.pieces;
-  t.extra = places;
-  t.extra_quads = args.extra == nullptr ? 0 : static_cast<int64_t>(args.extra->places.size() / 4);
-  t.quad_step = args.vectors * static_cast<int64_t>(hn::Lanes(DI8()));
-  const auto take = [&](int64_t rows_of_tile) {
-    rows = rows_of_tile;
-    const uint8_t* x = args.x + row * args.x_stride;
-    for (int64_t r = 0; r < rows; ++r, x += args.x_stride) t.x[r] = x;
-  };
-  const auto at = [&](int64_t vector) {
-    t.weights = args.weights + 4 * vector * Lanes();
-    t.initial = args.initial + vector * Lanes();
-    t.extra_weights =
-        t.extra_quads == 0 ? nullptr : args.extra->weights.data() + 4 * vector * Lanes();
-    t.sums = sums + vector * Lanes();
-  };
-#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
-  if (args.vectors == 4 && (left <= kRowsWide || left >= kRowsNarrow)) {
-    take(RowsOfTile<kRowsWide>(left));
-    at(0);
-    SumTileOf<kPath, kSigned, 4, kRowsWide>(rows, t);
+  // Seven or eight rows of a wide panel read its weights once as two narrow tiles, twice as two
+  // flat ones.
+  const bool halves = args.vectors == 4 && left > kMostRows[args.vectors] && left <= kMostRows[2];
+  const int64_t rows = RowsOfTile(left, kMostRows[halves ? 2 : args.vectors]);
+  const uint8_t* x = args.x + row * args.x_stride;
+  for (int64_t r = 0; r < rows; ++r, x += args.x_stride) t.x[r] = x;
+  t.sums = sums;
+  if (halves) {
+    SumTileOf<kPath, kSigned, 2>(rows, t);
+    Tile second = t;
+    second.weights += 8 * Lanes();
+    second.initial += 2 * Lanes();
+    second.sums += 2 * Lanes();
+    second.extra_weights += t.extra_quads == 0 ? 0 : 8 * Lanes();
+    SumTileOf<kPath, kSigned, 2>(rows, second);
     return rows;
   }
+  switch (args.vectors) {
+    case 1: SumTileOf<kPath, kSigned, 1>(rows, t); break;
+    case 2: SumTileOf<kPath, kSigned, 2>(rows, t); break;
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
+    case 3: SumTileOf<kPath, kSigned, 3>(rows, t); break;
+    default: SumTileOf<kPath, kSigned, 4>(rows, t); break;
 #endif
-  take(RowsOfTile<kRowsNarrow>(left));
-  int64_t vector = 0;
-  for (; vector + 2 <= args.vectors; vector += 2) {
-    at(vector);
-    SumTileOf<kPath, kSigned, 2, kRowsNarrow>(rows, t);
-  }
-  if (vector < args.vectors) {
-    at(vector);
-    SumTileOf<kPath, kSigned, 1, kRowsNarrow>(rows, t);
   }
   return rows;
 }
@@ -364,12 +381,13 @@ void FindPlaces(const AccumulateArgs& args, int64_t* places) {
 
 template <Path kPath, bool kSigned>
 void AllRows(const AccumulateArgs& args) {
-  HWY_ALIGN int32_t of_tile[kRowsNarrow * kPanelVectors * hn::MaxLanes(DI32())];
+  HWY_ALIGN int32_t of_tile[kMostRowsOfAny * kPanelVectors * hn::MaxLanes(DI32())];
   int64_t places[kPath == Path::kSaturating ? kMostExtraPlaces : 1];
   if (kPath == Path::kSaturating && args.extra != nullptr) FindPlaces(args, places);
+  Tile t = TileOfPanel(args, places);
   for (int64_t row = 0; row < args.rows;) {
     int32_t* sums = args.plan != nullptr ? of_tile : args.sums + row * PanelWidth();
-    const int64_t rows = SumNextRows<kPath, kSigned>(args, places, row, sums);
+    const int64_t rows = SumNextRows<kPath, kSigned>(args, row, sums, t);
     if (args.weight_zero != nullptr) SubtractRowSums(args, row, rows, sums);
     if (args.plan != nullptr) CodesOfRows(args, row, rows, sums);
     row += rows;

@@ -52,19 +52,19 @@ using VI32 = hn::Vec<DI32>;
 using VU8 = hn::Vec<DU8>;
 using MI32 = hn::Mask<DI32>;
 
-// The bits of t of the second kind, and which of them decide.
+// The bits of t of the second kind, and which of them are integers.
 HWY_INLINE VI32 Bits(const int32_t* sums, VF m) {
   const DF df;
   const VF sum = hn::ConvertTo(df, hn::LoadU(DI32(), sums));
   return hn::BitCast(DI32(), hn::MulAdd(sum, m, hn::Set(df, 1536.5f)));
 }
-HWY_INLINE MI32 Decides(VI32 t) {
-  return hn::Ne(hn::And(t, hn::Set(DI32(), 0x1FFF)), hn::Zero(DI32()));
+HWY_INLINE MI32 IsInteger(VI32 t) {
+  return hn::Eq(hn::And(t, hn::Set(DI32(), 0x1FFF)), hn::Zero(DI32()));
 }
 
-// RNE(sum * m) + zero_point where `decided` stays set.
+// RNE(sum * m) + zero_point, or anything where `undecided` becomes set.
 template <bool kExact>
-HWY_INLINE VI32 Round(const int32_t* sums, VF m, int32_t zero_point, MI32& decided) {
+HWY_INLINE VI32 Round(const int32_t* sums, VF m, int32_t zero_point, MI32& undecided) {
   const DF df;
   const DI32 di;
   if constexpr (kExact) {
@@ -73,7 +73,7 @@ HWY_INLINE VI32 Round(const int32_t* sums, VF m, int32_t zero_point, MI32& decid
     return hn::Sub(hn::BitCast(di, t), hn::Set(di, 0x4B400000 - zero_point));
   } else {
     const VI32 t = Bits(sums, m);
-    decided = hn::And(decided, Decides(t));
+    undecided = hn::Or(undecided, IsInteger(t));
     return hn::Sub(hn::ShiftRight<13>(t), hn::Set(di, (0x44C00000 >> 13) - zero_point));
   }
 }
@@ -117,7 +117,7 @@ inline HWY_NOINLINE void Decide(const CodePlan& plan, const int32_t* sums, const
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(di));
   for (int64_t first = 0; first < out.count; first += lanes) {
     const VF m = hn::LoadU(DF(), plan.multiplier.data() + out.channel + first);
-    if (hn::AllTrue(di, Decides(Bits(sums + first, m)))) continue;
+    if (hn::AllFalse(di, IsInteger(Bits(sums + first, m)))) continue;
     plan.rescale->CodesFromSums(sums + first, static_cast<size_t>(out.channel + first),
                                 static_cast<size_t>(std::min(lanes, out.count - first)), y + first);
   }
@@ -158,12 +158,12 @@ void OfRows(const CodePlan& plan, const float* multiplier, const int32_t* sums, 
   const size_t count = static_cast<size_t>(out.count);
   uint8_t* y = out.y;
   for (int64_t r = 0; r < rows; ++r, sums += sums_step, y += out.y_stride) {
-    MI32 decided = hn::Eq(hn::Zero(di), hn::Zero(di));
-    const VI32 n0 = Round<kExact>(sums, m0, zero_point, decided);
+    MI32 undecided = hn::MaskFalse(di);
+    const VI32 n0 = Round<kExact>(sums, m0, zero_point, undecided);
     VI32 n1 = n0, n2 = n0, n3 = n0;
-    if constexpr (kVectors > 1) n1 = Round<kExact>(sums + lanes, m1, zero_point, decided);
-    if constexpr (kVectors > 2) n2 = Round<kExact>(sums + 2 * lanes, m2, zero_point, decided);
-    if constexpr (kVectors > 3) n3 = Round<kExact>(sums + 3 * lanes, m3, zero_point, decided);
+    if constexpr (kVectors > 1) n1 = Round<kExact>(sums + lanes, m1, zero_point, undecided);
+    if constexpr (kVectors > 2) n2 = Round<kExact>(sums + 2 * lanes, m2, zero_point, undecided);
+    if constexpr (kVectors > 3) n3 = Round<kExact>(sums + 3 * lanes, m3, zero_point, undecided);
     const VU8 bytes = hn::Xor(hn::Min(hn::Max(ToBytes<kOrder>(n0, n1, n2, n3), lo), hi), flip);
     if (kVectors == 4 && HWY_LIKELY(count == hn::Lanes(d8))) {
       hn::StoreU(bytes, d8, y);
@@ -172,7 +172,7 @@ void OfRows(const CodePlan& plan, const float* multiplier, const int32_t* sums, 
     } else {
       hn::StoreN(bytes, d8, y, count);
     }
-    if (kExact || HWY_LIKELY(hn::AllTrue(di, decided))) continue;
+    if (kExact || HWY_LIKELY(hn::AllFalse(di, undecided))) continue;
     kOrder == Order::kBlocks ? DecideBlocks(plan, sums, out, y) : Decide(plan, sums, out, y);
   }
 }

@@ -141,6 +141,23 @@ TEST(LinearExact, LongSumsOfExtremes) {
   }
 }
 
+// Long sums are taken in parts; a few weights that would make some pairs saturate belong to one of
+// them (sums/split.h).
+TEST(LinearExact, LongSumsOfFewPairsPastTheInt16Limit) {
+  for (const ElementType y_type : {ElementType::kS32, ElementType::kF32}) {
+    Problem p;
+    p.m = 2;
+    p.n = 2;
+    p.k = 140'001;
+    p.y_type = y_type;
+    p.x.assign(static_cast<size_t>(p.m * p.k), 255);
+    p.w.assign(static_cast<size_t>(p.n * p.k), 63);
+    for (size_t k = 5; k < p.w.size(); k += 20'000) p.w[k] = p.w[k - 1] = 127;
+    ExpectExactEverywhere(p);
+    if (::testing::Test::HasFatalFailure()) return;
+  }
+}
+
 // The extreme sum of a layer is exactly a limit of int32, or one past it. One channel at a time: a
 // neighbour that needs 64 bits would hide a wrong choice.
 TEST(LinearExact, SumsAtTheLimitsOfInt32) {

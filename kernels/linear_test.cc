@@ -141,6 +141,30 @@ TEST(LinearExact, LongSumsOfExtremes) {
   }
 }
 
+// The numbers between a sum and its code must not wrap (sums/codes-inl.h).
+TEST(LinearExact, SumsFarBeyondTheCodes) {
+  for (const float x_scale : {1.0f, 0.0078125f, 3.0f, 0.1f, 1000.3f}) {
+    for (const ElementType y_type : kCodes) {
+      Problem p;
+      p.m = 3;
+      p.k = 4;
+      p.y_type = y_type;
+      p.x_scale = x_scale;
+      for (int64_t bias = 1; bias < int64_t{1} << 31; bias *= 2) {
+        for (const int64_t b : {bias - 1, bias + bias / 2, -bias, -bias - bias / 2}) {
+          p.bias_i32.push_back(static_cast<int32_t>(std::clamp<int64_t>(b, INT32_MIN, INT32_MAX)));
+        }
+      }
+      p.n = static_cast<int64_t>(p.bias_i32.size());
+      p.x.assign(static_cast<size_t>(p.m * p.k), 1);
+      p.w.assign(static_cast<size_t>(p.n * p.k), 0);
+      p.w[1] = 1;
+      ExpectExactEverywhere(p);
+      if (::testing::Test::HasFatalFailure()) return;
+    }
+  }
+}
+
 // Long sums are taken in parts; a few weights that would make some pairs saturate belong to one of
 // them (sums/split.h).
 TEST(LinearExact, LongSumsOfFewPairsPastTheInt16Limit) {

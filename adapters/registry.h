@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/op.h"
+#include "core/verdict.h"
 
 namespace qualm {
 
@@ -22,6 +23,10 @@ struct FaultInfo {
   std::string_view modelled_on;  // the upstream bug: "PyTorch issue 44939"
   std::string_view description;  // one line: what it does wrong
   std::vector<Op> ops;           // where it was planted; other ops are skipped
+  // What a right diagnosis calls it: the kind, and the name of the cause (triage/causes.h), ""
+  // where triage has none for it.
+  FindingKind kind = FindingKind::kUnknown;
+  std::string_view cause = {};
 };
 
 // In the order of `qualm list faults`.

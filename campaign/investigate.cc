@@ -99,17 +99,15 @@ void Describe(const triage::Triaged& triaged, Fault& fault) {
 triage::Triaged Triage(const State& state, const Fault& fault, Subject& subject) {
   Verdict verdict = Verdict::Failed(fault.row.explanation);
   verdict.kind = fault.row.kind;
-  // Where several causes fit, a kind that has a row is taken.
-  const auto has_row = [rows = state.Faults(), &fault](const Finding& finding) {
-    for (const Fault& other : rows) {
-      if (other.row.identity == fault.row.identity && other.row.op == fault.row.op &&
-          other.row.kind == finding.kind)
-        return true;
-    }
-    return false;
-  };
+  // What the cause of a row explains is that row.
+  std::vector<triage::Hypothesis> established;
+  for (const FaultRow& row : state.Rows()) {
+    if (row.identity != fault.row.identity || row.op != fault.row.op) continue;
+    triage::Hypothesis causes = triage::CausesNamed(row.cause, row.op);
+    if (!causes.empty()) established.push_back(std::move(causes));
+  }
   return {Finding(fault.found, PropertyOf(fault).claim, fault.row.subject, verdict), subject,
-          has_row};
+          nullptr, std::move(established)};
 }
 
 bool IsDeclared(const Fault& fault, const triage::Triaged& triaged, const Subject& subject) {

@@ -27,7 +27,11 @@ namespace fs = std::filesystem;
 // the output went wrong.
 triage::Attribution CauseOf(const Case& c, Subject& subject, const Verdict& verdict) {
   if (verdict.kind && *verdict.kind != FindingKind::kClamp) {
-    return {*verdict.kind, verdict.reason, {}, true, false, {}};
+    triage::Attribution given;
+    given.kind = *verdict.kind;
+    given.diagnosis = verdict.reason;
+    given.complete = true;
+    return given;
   }
   return triage::Attribute(c, verdict, subject);
 }

@@ -145,34 +145,73 @@ void FindingsFolder::RemoveKept() const {
 std::vector<Finding> FindingsFolder::Triage(std::vector<Finding> raw, const std::string& contract,
                                             const KnownFindings& known, Deferred& deferred,
                                             const std::function<bool()>& stop) {
-  std::vector<Finding> kept;
+  // Causes that the answers of a subject to an operation have borne out: what one of them explains
+  // is the same fault.
+  std::map<std::pair<std::string, std::string>, std::vector<triage::Hypothesis>> established;
+  struct Item {
+    size_t number;
+    std::unique_ptr<Subject> subject;
+    std::unique_ptr<triage::Triaged> triaged;
+  };
+  const auto causes_of = [&](const Finding& finding) -> std::vector<triage::Hypothesis>& {
+    return established[{finding.subject, finding.op}];
+  };
+  const auto establish = [&](const triage::Triaged& triaged) {
+    std::vector<triage::Hypothesis>& causes = causes_of(triaged.finding());
+    if (triaged.causes().empty() || std::ranges::count(causes, triaged.causes()) > 0) return;
+    causes.push_back(triaged.causes());
+  };
+  const auto look_into = [&](Finding finding, Item& item) {
+    std::vector<triage::Hypothesis> causes = causes_of(finding);
+    item.subject = std::move(MakeSubjects({finding.subject}, contract).front());
+    item.triaged = std::make_unique<triage::Triaged>(
+        std::move(finding), *item.subject,
+        [&](const Finding& found) { return !known.IsNew(found); }, std::move(causes));
+    if (item.triaged->sure()) establish(*item.triaged);
+  };
+  std::vector<Item> items;
+  for (const Finding& finding : raw) {
+    items.push_back({items.size(), nullptr, nullptr});
+    look_into(finding, items.back());
+  }
+  // What is not sure comes last: what has been found about the others may explain it.
+  std::ranges::sort(items, {},
+                    [](const Item& item) { return std::pair(!item.triaged->sure(), item.number); });
+
+  std::vector<std::pair<size_t, Finding>> kept;
   // Of two findings with one fingerprint the first is kept; it stays expected only if both are.
   const auto have = [&](const Finding& finding) {
-    for (Finding& other : kept) {
+    for (auto& [number, other] : kept) {
       if (other.fingerprint() != finding.fingerprint()) continue;
       other.expected_by_contract &= finding.expected_by_contract;
       return true;
     }
     return false;
   };
-  for (Finding& finding : raw) {
-    const auto subject = std::move(MakeSubjects({finding.subject}, contract).front());
-    triage::Triaged triaged(std::move(finding), *subject,
-                            [&](const Finding& found) { return !known.IsNew(found); });
+  for (Item& item : items) {
+    if (!item.triaged->sure() && !causes_of(raw[item.number]).empty())
+      look_into(raw[item.number], item);
+    triage::Triaged& triaged = *item.triaged;
     const Finding& found = triaged.finding();
     if (triaged.sure() && have(found)) continue;
     const auto is_known = [&] { return !found.expected_by_contract && !known.IsNew(found); };
     if (!(triaged.sure() && is_known())) {
       if (!stop()) triaged.Minimize({.stop = stop});
+      establish(triaged);
       if (have(found)) continue;
       if (!is_known()) deferred.Try([&] { Write(triaged); });
     } else if (have(found)) {
       continue;
     }
-    kept.push_back(found);
+    kept.emplace_back(item.number, found);
+    item.triaged.reset();
+    item.subject.reset();
   }
   if (!deferred.failed()) RemoveKept();
-  return kept;
+  std::ranges::sort(kept, {}, [](const auto& numbered) { return numbered.first; });
+  std::vector<Finding> findings;
+  for (auto& [number, finding] : kept) findings.push_back(std::move(finding));
+  return findings;
 }
 
 }  // namespace qualm::tools

@@ -110,6 +110,20 @@ std::vector<Row> FaultRows() {
   return rows;
 }
 
+// What a right diagnosis of each planted fault is: for bench/diagnosis.
+JsonValue PlantedJson() {
+  JsonList list;
+  for (const FaultInfo& fault : ListFaults()) {
+    std::vector<std::string_view> ops;
+    for (const Op op : fault.ops) ops.push_back(Name(op));
+    list.Add(JsonObject{{"subject", "faulty:" + std::string(fault.id)},
+                        {"ops", ops},
+                        {"kind", Name(fault.kind)},
+                        {"cause", fault.cause}});
+  }
+  return list;
+}
+
 std::string OpsOf(const Convention& convention) {
   std::vector<std::string_view> names;
   for (const Op op : convention.ops) names.push_back(Name(op));
@@ -227,6 +241,7 @@ int RunList(const Options& options) {
     for (const auto& [name, about] : rows) session.Print("{:<{}}  {}\n", name, width, about);
   }
   session.document.extra.emplace_back("list", json);
+  if (options.what == "faults") session.document.extra.emplace_back("planted", PlantedJson());
   session.Write();
   return kClean;
 }

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <memory>
 #include <optional>
@@ -10,12 +12,11 @@
 #include "oracles/exact/exact.h"
 #include "properties/sweep.h"
 #include "triage/causes.h"
+#include "triage/examine.h"
 #include "triage/triage.h"
 
 namespace qualm::triage {
 namespace {
-
-using Causes = std::span<const Cause* const>;
 
 struct Recorded {
   Case problem;
@@ -52,14 +53,14 @@ class Recorder : public ForwardingSubject {
   std::vector<Recorded> recorded_;
 };
 
-std::string Sentence(Op op, Causes causes) {
+std::string Sentence(Op op, const Hypothesis& causes) {
   std::string text = "the subject ";
   for (size_t i = 0; i < causes.size(); ++i)
     text += (i == 0 ? "" : " and ") + causes[i]->SentenceFor(op);
   return text;
 }
 
-std::string Names(Op op, Causes causes) {
+std::string Names(Op op, const Hypothesis& causes) {
   std::string text;
   for (const Cause* cause : causes) text += (text.empty() ? "" : " + ") + cause->NameFor(op);
   return text;
@@ -117,8 +118,13 @@ class Evidence {
   }
 
   int64_t departures() const { return departures_; }
+  // The case, or two rows of it where it is long.
+  const Case& SmallCase() const {
+    constexpr int64_t kLong = int64_t{1} << 14;
+    return two_rows_ && Work(c_) > kLong ? *two_rows_ : c_;
+  }
 
-  bool Reproduced(Causes causes) const {
+  bool Reproduced(const Hypothesis& causes) const {
     if (two_rows_) {
       const std::optional<Tensor> y = Counterfactual(*two_rows_, causes);
       if (y && *y != actual_rows_) return false;
@@ -136,7 +142,7 @@ class Evidence {
 
   Op op() const { return c_.op; }
 
-  std::string Text(Causes causes) const {
+  std::string Text(const Hypothesis& causes) const {
     return "exact arithmetic with " + Names(op(), causes) + " reproduces " +
            (actual_.size() == 1 ? "the output"
                                 : "all " + std::to_string(actual_.size()) + " outputs (" +
@@ -153,7 +159,7 @@ class Evidence {
   Tensor actual_rows_;
 };
 
-Attribution Shown(const Evidence& evidence, std::vector<const Cause*> causes) {
+Attribution Shown(const Evidence& evidence, Hypothesis causes) {
   Attribution attribution;
   attribution.kind = causes.front()->kind;
   attribution.diagnosis = Sentence(evidence.op(), causes);
@@ -163,39 +169,52 @@ Attribution Shown(const Evidence& evidence, std::vector<const Cause*> causes) {
   return attribution;
 }
 
-// The likeliest single cause that gives the output; the evidence names every other one.
-std::optional<Attribution> OneCause(const Evidence& evidence) {
-  std::vector<const Cause*> all;
+// Every single cause that gives the output, the likeliest first.
+std::vector<Hypothesis> SingleCauses(const Evidence& evidence) {
+  std::vector<Hypothesis> fit;
   for (const Cause& cause : AllCauses()) {
-    const Cause* const one = &cause;
-    if (evidence.Reproduced({&one, 1})) all.push_back(one);
+    if (evidence.Reproduced(Hypothesis{&cause})) fit.push_back({&cause});
   }
-  if (all.empty()) return std::nullopt;
-  Attribution attribution = Shown(evidence, {all.front()});
+  return fit;
+}
+
+// Other causes that explain the same.
+void AddOthers(Op op, std::span<const Hypothesis> others, Attribution& attribution) {
   std::string text;
-  for (const Cause* cause : Causes(all).subspan(1)) {
-    text += (text.empty() ? "also reproduced by: " : ", ") + cause->NameFor(evidence.op());
-    attribution.ambiguous |= cause->kind != attribution.kind;
+  for (const Hypothesis& causes : others) {
+    text += (text.empty() ? "also reproduced by: " : ", ") + Names(op, causes);
+    attribution.ambiguous |= causes.front()->kind != attribution.kind;
+    attribution.open.push_back(causes);
   }
   if (!text.empty()) attribution.evidence.push_back(text);
+}
+
+// The likeliest single cause that gives the output; the evidence names every other one.
+std::optional<Attribution> OneCause(const Evidence& evidence) {
+  const std::vector<Hypothesis> fit = SingleCauses(evidence);
+  if (fit.empty()) return std::nullopt;
+  Attribution attribution = Shown(evidence, fit.front());
+  AddOthers(evidence.op(), std::span(fit).subspan(1), attribution);
   return attribution;
 }
 
-std::optional<Attribution> TwoCauses(const Case& c, const Evidence& evidence) {
+// Pairs of causes that give the output, at most `most` of them.
+std::vector<Hypothesis> TwoCauses(const Case& c, const Evidence& evidence, size_t most) {
   // On a small case all pairs; on a large one only pairs of causes that each change the output.
   constexpr int64_t kSmall = 4096;
   std::vector<const Cause*> usable;
   for (const Cause& cause : AllCauses()) {
     if (Work(c) <= kSmall || evidence.Explained(cause)) usable.push_back(&cause);
   }
+  std::vector<Hypothesis> fit;
   for (size_t i = 0; i < usable.size(); ++i) {
-    for (size_t j = i + 1; j < usable.size(); ++j) {
+    for (size_t j = i + 1; j < usable.size() && fit.size() < most; ++j) {
       if (usable[i]->stage == usable[j]->stage) continue;
-      const Cause* const both[] = {usable[i], usable[j]};
-      if (evidence.Reproduced(both)) return Shown(evidence, {usable[i], usable[j]});
+      Hypothesis both{usable[i], usable[j]};
+      if (evidence.Reproduced(both)) fit.push_back(std::move(both));
     }
   }
-  return std::nullopt;
+  return fit;
 }
 
 // A usual vector length `width` such that all departures lie in the last (columns mod width)
@@ -231,6 +250,14 @@ bool Misplaced(const Case& c, const Tensor& exact_y, const Tensor& actual) {
   return moved;
 }
 
+Attribution Stated(FindingKind kind, std::string diagnosis, bool complete) {
+  Attribution attribution;
+  attribution.kind = kind;
+  attribution.diagnosis = std::move(diagnosis);
+  attribution.complete = complete;
+  return attribution;
+}
+
 // The best guess if neither one cause nor two give the whole output.
 Attribution Guess(const Case& c, const Tensor& exact_y, const Tensor& actual,
                   const Evidence& evidence) {
@@ -261,7 +288,7 @@ Attribution Guess(const Case& c, const Tensor& exact_y, const Tensor& actual,
     return attribution;
   }
   attribution.kind = best->kind;
-  attribution.diagnosis = Sentence(c.op, {&best, 1}) + ", and something else";
+  attribution.diagnosis = Sentence(c.op, {best}) + ", and something else";
   attribution.evidence.push_back("exact arithmetic with " + best->NameFor(c.op) + " reproduces " +
                                  std::to_string(most.explained) + " of the " +
                                  std::to_string(evidence.departures()) +
@@ -427,28 +454,145 @@ std::optional<Attribution> WrongAtTheEnd(const Recorded& answer, Subject& subjec
   return std::nullopt;
 }
 
+// Only the last columns are wrong. If they are wrong again when other channels stand there, their
+// position is the cause.
+std::optional<Attribution> WrongInTheLastColumns(const Recorded& answer, Subject& subject) {
+  const Case& c = answer.problem;
+  const Layout layout = RowOf(c.op).layout;
+  const bool has_channels = layout == Layout::kProducts || layout == Layout::kElements ||
+                            (layout == Layout::kConv && c.window.groups == 1);
+  if (!has_channels || RowOf(c.op).out_q == OutQParams::kFixed) return std::nullopt;
+  const int64_t width = TailWidth(c, exact::Evaluate(c), answer.y);
+  if (width == 0) return std::nullopt;
+  int again = 0;
+  for (const int64_t by : {1, 2, 3, 5, 7, 11}) {
+    std::vector<int64_t> channels = slice::Range(0, c.N);
+    std::ranges::rotate(channels, channels.begin() + by % c.N);
+    const Case turned = slice::Channels(c, channels);
+    const Tensor expected = exact::Evaluate(turned);
+    const std::optional<Tensor> actual = Ask(subject, turned, kPoison);
+    if (!actual) return std::nullopt;
+    if (*actual == expected) continue;
+    if (TailWidth(turned, expected, *actual) != width) return std::nullopt;
+    ++again;
+  }
+  if (again < 3) return std::nullopt;
+  Attribution attribution = Stated(
+      FindingKind::kTail,
+      fmt::format("only the last N % {} outputs of a row are wrong, whatever channels they are of",
+                  width),
+      true);
+  attribution.evidence.push_back(
+      fmt::format("so they are with the channels in {} other orders", again));
+  return attribution;
+}
+
+// What the subject has been asked beyond the case found, for the reader.
+std::string Asked(const Examination& examination) {
+  return fmt::format("{} further cases asked", examination.asked);
+}
+
+// What the examination names: nothing where causes of several kinds are borne out alike.
+const Examination::BorneOut* Decided(const Examination& examination) {
+  if (examination.borne_out.empty()) return nullptr;
+  const Examination::BorneOut& best = examination.borne_out.front();
+  const bool alike = std::ranges::all_of(examination.borne_out, [&](const auto& other) {
+    return other.rank != best.rank || other.causes.front()->kind == best.causes.front()->kind;
+  });
+  return alike ? &best : nullptr;
+}
+
+// The cause of one answer: an established one, else what further cases bear out of all that fit.
+Attribution Examined(const Recorded& answer, Subject& subject, const AttributionOptions& options) {
+  constexpr size_t kMostPairs = 12;
+  const Case& c = answer.problem;
+  const Tensor exact_y = exact::Evaluate(c);
+  const Evidence evidence(c, answer.y, exact_y);
+  for (const Hypothesis& causes : options.established) {
+    if (evidence.Reproduced(causes)) return Shown(evidence, causes);
+  }
+  const auto tail = [&] {
+    return options.probe_state ? WrongInTheLastColumns(answer, subject) : std::nullopt;
+  };
+  if (options.only_established) {
+    return tail().value_or(Stated(FindingKind::kUnknown, "no established cause", false));
+  }
+  std::vector<Hypothesis> fit = SingleCauses(evidence);
+  if (fit.empty()) fit = TwoCauses(c, evidence, kMostPairs);
+  std::erase_if(fit, [&](const Hypothesis& causes) {
+    return std::ranges::find(options.contradicted, causes) != options.contradicted.end();
+  });
+  Examination found;
+  if (!fit.empty()) found = Examine(evidence.SmallCase(), answer.context, fit, subject);
+  const Examination::BorneOut* const best = Decided(found);
+  if (best != nullptr) {
+    Attribution attribution = Shown(evidence, best->causes);
+    if (!best->where.empty()) attribution.diagnosis += ", " + best->where;
+    std::vector<Hypothesis> left;
+    for (const Examination::BorneOut& other : found.borne_out) left.push_back(other.causes);
+    AddOthers(c.op, std::span(left).subspan(1), attribution);
+    std::erase_if(fit, [&](const Hypothesis& causes) {
+      return std::ranges::find(left, causes) != left.end();
+    });
+    std::string text = Asked(found) + " bear it out";
+    for (size_t i = 0; i < fit.size(); ++i) {
+      text += (i == 0 ? " and rule out: " : ", ") + Names(c.op, fit[i]);
+    }
+    attribution.evidence.push_back(text);
+    return attribution;
+  }
+  if (const auto in_tail = tail()) return *in_tail;
+  Attribution attribution =
+      Stated(FindingKind::kUnknown, "no known cause gives every output", false);
+  if (!fit.empty()) {
+    std::string names;
+    for (const Hypothesis& causes : fit) names += (names.empty() ? "" : ", ") + Names(c.op, causes);
+    attribution.diagnosis = "no known cause gives this and what was asked besides";
+    attribution.evidence.push_back(fmt::format(
+        "{}: {} {} the output, and {}", Asked(found), names, fit.size() == 1 ? "gives" : "give",
+        found.open.empty() && found.borne_out.empty() ? "other answers contradict it"
+                                                      : "nothing shows which of them it is"));
+  } else if (const Attribution nearest = Guess(c, exact_y, answer.y, evidence);
+             nearest.kind != FindingKind::kUnknown) {
+    attribution.evidence.push_back("what comes nearest: " + nearest.diagnosis);
+  }
+  for (const Examination::BorneOut& other : found.borne_out) {
+    attribution.open.push_back(other.causes);
+  }
+  attribution.contradicted = found.contradicted;
+  attribution.open.insert(attribution.open.end(), found.open.begin(), found.open.end());
+  return attribution;
+}
+
 Attribution FromAnswers(const Verdict& verdict, const std::vector<Recorded>& recorded,
                         Subject& subject, const AttributionOptions& options) {
   // A kind that the property gives is the cause. Only kClamp is not: it says where the output went
   // wrong.
   const bool place_only = verdict.kind == FindingKind::kClamp;
-  if (verdict.kind && !place_only) return {*verdict.kind, verdict.reason, {}, true, false, {}};
+  if (verdict.kind && !place_only) return Stated(*verdict.kind, verdict.reason, true);
   if (auto environment = FollowsEnvironment(recorded)) return *environment;
   std::vector<const Recorded*> departing;
   for (const Recorded& answer : recorded) {
     if (answer.y != exact::Evaluate(answer.problem)) departing.push_back(&answer);
   }
   if (departing.empty()) {
-    return {verdict.kind.value_or(FindingKind::kUnknown),
-            "every answer is exact",
-            {},
-            false,
-            false,
-            {}};
+    return Stated(verdict.kind.value_or(FindingKind::kUnknown), "every answer is exact", false);
   }
   if (options.probe_state) {
     if (auto state = DependsOnState(*departing.front(), subject)) return *state;
     if (auto tail = WrongAtTheEnd(*departing.front(), subject)) return *tail;
+  }
+  if (options.only_established) return Examined(*departing.front(), subject, options);
+  if (options.examine) {
+    // The first answer whose cause is borne out decides.
+    constexpr size_t kMost = 3;
+    std::optional<Attribution> first;
+    for (size_t i = 0; i < std::min(departing.size(), kMost); ++i) {
+      Attribution attribution = Examined(*departing[i], subject, options);
+      if (attribution.complete) return attribution;
+      if (!first) first = std::move(attribution);
+    }
+    return *first;
   }
   // The first answer with one unambiguous cause decides; until then the best guess is kept.
   std::optional<Attribution> guess;
@@ -465,7 +609,7 @@ Attribution FromAnswers(const Verdict& verdict, const std::vector<Recorded>& rec
 
 }  // namespace
 
-Attribution Attribute(const Case& c, const Tensor& actual, Causes hint) {
+Attribution Attribute(const Case& c, const Tensor& actual, std::span<const Cause* const> hint) {
   const Tensor exact_y = exact::Evaluate(c);
   if (actual == exact_y) {
     Attribution attribution;
@@ -473,11 +617,16 @@ Attribution Attribute(const Case& c, const Tensor& actual, Causes hint) {
     return attribution;
   }
   const Evidence evidence(c, actual, exact_y);
-  if (!hint.empty() && evidence.Reproduced(hint))
-    return Shown(evidence, {hint.begin(), hint.end()});
+  const Hypothesis hinted(hint.begin(), hint.end());
+  if (!hint.empty() && evidence.Reproduced(hinted)) return Shown(evidence, hinted);
   if (auto one = OneCause(evidence)) return *one;
-  if (auto two = TwoCauses(c, evidence)) return *two;
+  const std::vector<Hypothesis> two = TwoCauses(c, evidence, 1);
+  if (!two.empty()) return Shown(evidence, two.front());
   return Guess(c, exact_y, actual, evidence);
+}
+
+Attribution Attribute(const Case& c, const Tensor& actual, Subject& subject) {
+  return Examined({ProblemOf(c), {}, actual}, subject, {});
 }
 
 Attribution Attribute(const Case& c, const Verdict& verdict, Subject& subject) {
@@ -494,18 +643,14 @@ Attribution Attribute(const Case& c, const Verdict& verdict, Subject& subject) {
   return FromAnswers(verdict, recorder.recorded(), subject, {.hint = {}, .probe_state = false});
 }
 
-bool IsBornOut(const Case& c, Subject& subject, const Attribution& fits) {
-  if (fits.causes.empty()) return true;
+bool IsBornOut(const Case& c, Subject& subject, const Hypothesis& causes) {
   const Outcome outcome = subject.Run(c, {});
   if (!outcome.ok()) return true;
   const Tensor exact_y = exact::Evaluate(c);
-  if (outcome.y == exact_y) return !fits.ambiguous;
-  const std::optional<Tensor> y = Counterfactual(c, fits.causes);
-  if (!y) return false;
-  const Agreement agreement = Compare(exact_y, outcome.y, *y);
-  return 2 * agreement.explained >= agreement.departures ||
-         (4 * agreement.explained >= agreement.departures &&
-          agreement.explained > agreement.spoiled);
+  if (outcome.y == exact_y) return true;
+  const Agreement agreement =
+      Compare(exact_y, outcome.y, Counterfactual(c, causes).value_or(exact_y));
+  return agreement.explained > 0 && agreement.spoiled == 0;
 }
 
 Judged JudgeAndAttribute(const Property& property, const Case& c, Subject& subject,

@@ -81,6 +81,7 @@ struct Answer {
   Tensor y;
   const Convention* convention = nullptr;  // the first of them that is a convention
   bool observed = false;
+  Subject* subject = nullptr;  // the first that gave it
 };
 
 // Whose arithmetic it is.
@@ -90,8 +91,15 @@ std::string ConventionsLine(const Case& c, const Answer& answer) {
   return answer.observed ? "    bit-equal to no known convention\n" : "";
 }
 
-std::string ExplainAnswer(const Case& c, const Answer& answer, int64_t index,
-                          const Tensor& exact_y) {
+std::string CauseLines(const Attribution& attribution) {
+  std::string text =
+      fmt::format("    cause: {} [{}]\n", attribution.diagnosis, Name(attribution.kind));
+  for (const std::string& line : attribution.evidence) text += "    evidence: " + line + "\n";
+  return text;
+}
+
+std::string ExplainAnswer(const Case& c, const Answer& answer, int64_t index, const Tensor& exact_y,
+                          const Attribution* known) {
   const std::string expected = ElementText(exact_y, index), actual = ElementText(answer.y, index);
   const std::optional<Divergence> departs = FirstDivergence(exact_y, answer.y);
   std::string text = fmt::format("  {}: {}", answer.who, actual);
@@ -109,9 +117,10 @@ std::string ExplainAnswer(const Case& c, const Answer& answer, int64_t index,
       pairs_shown |= step.stage == Stage::kAccumulate && step.lossy;
     }
   }
-  const Attribution attribution = Attribute(c, answer.y);
-  text += fmt::format("    cause: {} [{}]\n", attribution.diagnosis, Name(attribution.kind));
-  for (const std::string& line : attribution.evidence) text += "    evidence: " + line + "\n";
+  const Attribution attribution = answer.subject == nullptr ? Attribute(c, answer.y)
+                                  : known != nullptr        ? *known
+                                                     : Attribute(c, answer.y, *answer.subject);
+  text += CauseLines(attribution);
   if (attribution.kind == FindingKind::kPairSaturation && !pairs_shown) {
     text += PairLines(c, index);
   }
@@ -138,13 +147,14 @@ std::string Explain(const Case& c, const std::vector<Subject*>& subjects,
       known.who += ", " + answer.who;
       if (known.convention == nullptr) known.convention = answer.convention;
       known.observed |= answer.observed;
+      if (known.subject == nullptr) known.subject = answer.subject;
       return;
     }
     answers.push_back(std::move(answer));
   };
   std::string skipped;
   if (c.observed) {
-    add({"observed (" + c.observed->by + ")", c.observed->y, nullptr, true});
+    add({"observed (" + c.observed->by + ")", c.observed->y, nullptr, true, nullptr});
   }
   for (Subject* subject : subjects) {
     const std::string who(subject->name());
@@ -158,7 +168,7 @@ std::string Explain(const Case& c, const std::vector<Subject*>& subjects,
       skipped += fmt::format("  {}: {}, {}\n", who, Name(outcome.status), outcome.detail);
       continue;
     }
-    add({who, std::move(outcome.y), FindConvention(ConventionName(who)), false});
+    add({who, std::move(outcome.y), FindConvention(ConventionName(who)), false, subject});
   }
 
   int64_t index = options.index;
@@ -171,7 +181,9 @@ std::string Explain(const Case& c, const std::vector<Subject*>& subjects,
   text += fmt::format("{}, exact: {}\n", Where(c, index), ElementText(exact_y, index));
   text += WindowLines(c, index);
   for (const TraceStep& step : exact::Derive(c, index)) text += StepLine(step);
-  for (const Answer& answer : answers) text += ExplainAnswer(c, answer, index, exact_y);
+  for (const Answer& answer : answers) {
+    text += ExplainAnswer(c, answer, index, exact_y, options.attribution);
+  }
   return text + skipped;
 }
 

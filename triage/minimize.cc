@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Greedy descent in the order of Complexity: a candidate is taken if it is simpler, still fails the
-// same property, and has a kind that fits. A kind that was shown is kept; one that was only guessed
-// may change.
+// same property, and is explained by a cause that was named, or is left, for the case given.
 #include <algorithm>
 #include <memory>
 #include <optional>
@@ -20,7 +19,11 @@ namespace {
 class CountingSubject : public ForwardingSubject {
  public:
   CountingSubject(Subject& inner, const MinimizeOptions& options)
-      : ForwardingSubject(inner), limit_(options.max_calls), stop_(options.stop) {}
+      : ForwardingSubject(inner),
+        limit_(options.max_calls - Reserve(options.max_calls)),
+        stop_(options.stop) {}
+  // For what is asked about the smallest case.
+  void SpendReserve(int64_t max_calls) { limit_ = max_calls; }
   Outcome Run(const Case& c, const RunContext& context) override {
     if (spent()) return {RunStatus::kSkipped, "the call budget is spent", {}, {}};
     ++calls_;
@@ -34,34 +37,44 @@ class CountingSubject : public ForwardingSubject {
   bool spent() const { return calls_ >= limit_ || (stop_ && stop_()); }
 
  private:
+  static int64_t Reserve(int64_t max_calls) { return std::min<int64_t>(64, max_calls / 8); }
+
   int64_t limit_;
   std::function<bool()> stop_;
   int64_t calls_ = 0;
 };
 
-// Is the kind one that a smaller case must keep? One cause, or a rerun, showed it.
-bool Binds(const Attribution& attribution) {
-  return attribution.complete && attribution.causes.size() <= 1;
-}
-
 class Descent {
  public:
-  // `unambiguous`: no step from a case with one possible kind to a case with several.
-  Descent(Case start, Subject& subject, const Property& property, const MinimizeOptions& options,
-          bool unambiguous)
+  Descent(Case start, Subject& subject, const Property& property, const MinimizeOptions& options)
       : counting_(subject, options),
         memo_(counting_),
         property_(property),
-        keep_kind_(options.keep_kind),
-        unambiguous_(unambiguous),
+        options_(options),
         best_(std::move(start)) {}
 
   bool Begin() {
-    Judged judged = JudgeAndAttribute(property_, best_, memo_);
+    AttributionOptions how;
+    how.established = options_.established;
+    how.examine = true;
+    Judged judged;
+    if (options_.attribution == nullptr) {
+      judged = JudgeAndAttribute(property_, best_, memo_, how);
+    } else {
+      judged = {Judge(property_, best_, memo_), *options_.attribution};
+    }
     verdict_ = std::move(judged.verdict);
     attribution_ = std::move(judged.attribution);
+    if (!attribution_.complete) {
+      keep_ = attribution_.open;
+    } else if (!attribution_.causes.empty()) {
+      // Of two faults that show together one is enough.
+      for (const Cause* cause : attribution_.causes) keep_.push_back({cause});
+      if (keep_.size() > 1) keep_.push_back(attribution_.causes);
+    }
     return verdict_.failed();
   }
+  void KeepUnambiguous() { unambiguous_ = true; }
 
   void Run() {
     bool improved = true;
@@ -81,22 +94,41 @@ class Descent {
   // Does `candidate` fail the same property for the same reason?
   bool Fails(const Case& candidate, Judged* judged) {
     if (counting_.spent() || !memo_.CannotRun(candidate).empty()) return false;
-    // The search for a pair of causes, or over long sums, costs more than a run of the subject.
-    constexpr int64_t kLong = 4096;
-    const bool slow =
-        attribution_.causes.size() > 1 || candidate.M * candidate.N * candidate.K > kLong;
-    AttributionOptions options;
-    if (slow) options.hint = attribution_.causes;
-    options.probe_state = attribution_.complete && attribution_.causes.empty();
-    *judged = JudgeAndAttribute(property_, candidate, memo_, options);
+    AttributionOptions how;
+    how.established = keep_;
+    how.only_established = true;
+    const bool rerun = attribution_.complete && attribution_.causes.empty();
+    how.probe_state = rerun;
+    *judged = JudgeAndAttribute(property_, candidate, memo_, how);
     if (!judged->verdict.failed()) return false;
-    if (!keep_kind_) return true;
+    if (!options_.keep_kind) return true;
     const Attribution& found = judged->attribution;
-    if (Binds(attribution_)) {
-      return found.complete && found.kind == attribution_.kind &&
-             (!unambiguous_ || attribution_.ambiguous || !found.ambiguous);
-    }
-    return found.complete || (!attribution_.complete && found.kind == attribution_.kind);
+    if (rerun) return found.complete && found.kind == attribution_.kind;
+    if (keep_.empty()) return !found.complete;
+    return !found.causes.empty() && (!unambiguous_ || !IsAmbiguous(candidate));
+  }
+
+  // A small case may show a cause that the large one hides, and the large one must agree.
+  Attribution OfTheBest(const Case& original, const Attribution& begun) {
+    counting_.SpendReserve(options_.max_calls);
+    AttributionOptions how;
+    how.contradicted = begun.contradicted;
+    how.established = options_.established;
+    how.examine = true;
+    Attribution found = JudgeAndAttribute(property_, best_, memo_, how).attribution;
+    if (!found.complete || found.causes.empty() || IsBornOut(original, memo_, found.causes))
+      return found;
+    found.diagnosis = "it could be that " + found.diagnosis + ", but not in the case found";
+    found.kind = FindingKind::kUnknown;
+    found.complete = false;
+    found.causes.clear();
+    return found;
+  }
+
+  bool IsAmbiguous(const Case& candidate) {
+    AttributionOptions how;
+    how.probe_state = false;
+    return JudgeAndAttribute(property_, candidate, memo_, how).attribution.ambiguous;
   }
 
  private:
@@ -116,8 +148,9 @@ class Descent {
   CountingSubject counting_;
   MemoSubject memo_;
   const Property& property_;
-  bool keep_kind_;
-  bool unambiguous_;
+  const MinimizeOptions options_;
+  std::vector<Hypothesis> keep_;  // each step is explained by one of them
+  bool unambiguous_ = false;      // and by no cause of another kind
   Case best_;
   Verdict verdict_;
   Attribution attribution_;
@@ -164,7 +197,7 @@ bool SameSize(const Case& a, const Case& b) {
 
 MinimizeResult Minimize(const Case& c, Subject& subject, const Property& property,
                         const MinimizeOptions& options) {
-  auto descent = std::make_unique<Descent>(ProblemOf(c), subject, property, options, false);
+  auto descent = std::make_unique<Descent>(ProblemOf(c), subject, property, options);
   MinimizeResult result;
   if (!descent->Begin()) {
     result.minimized = c;
@@ -173,14 +206,19 @@ MinimizeResult Minimize(const Case& c, Subject& subject, const Property& propert
     result.reproduced = false;
     return result;
   }
-  const bool ambiguous_from_the_start = descent->attribution().ambiguous;
+  const Attribution begun = descent->attribution();
   descent->Run();
+  const bool by_cause = begun.complete && begun.causes.size() == 1;
+  const bool ambiguous =
+      by_cause && descent->IsAmbiguous(descent->best()) && !descent->IsAmbiguous(c);
   result.calls = descent->calls();
-  if (descent->attribution().ambiguous && !ambiguous_from_the_start) {
+  if (ambiguous) {
     // An output one lsb off fits many causes. A case of the same size that fits only one is better.
     MinimizeOptions rest = options;
     rest.max_calls = options.max_calls - result.calls;
-    auto clear = std::make_unique<Descent>(ProblemOf(c), subject, property, rest, true);
+    rest.attribution = &begun;
+    auto clear = std::make_unique<Descent>(ProblemOf(c), subject, property, rest);
+    clear->KeepUnambiguous();
     if (rest.max_calls > 0 && clear->Begin()) clear->Run();
     result.calls += clear->calls();
     if (clear->verdict().failed() && SameSize(clear->best(), descent->best())) {
@@ -189,11 +227,11 @@ MinimizeResult Minimize(const Case& c, Subject& subject, const Property& propert
   }
   result.minimized = descent->best();
   result.verdict = descent->verdict();
-  result.attribution = descent->attribution();
-  if (!result.attribution.causes.empty()) {
-    // Every cause that fits the small case, not only the one that led here.
-    Attribution all = JudgeAndAttribute(property, result.minimized, subject).attribution;
-    if (all.complete) result.attribution = std::move(all);
+  result.attribution = by_cause ? begun : descent->attribution();
+  if (!begun.complete || begun.causes.size() > 1) {
+    const int64_t before = descent->calls();
+    result.attribution = descent->OfTheBest(c, begun);
+    result.calls += descent->calls() - before;
   }
   result.irrelevant = Irrelevant(c, result.minimized);
 

@@ -19,6 +19,9 @@ namespace qualm::triage {
 
 struct Cause;  // causes.h
 
+// Causes that act together; most often one.
+using Hypothesis = std::vector<const Cause*>;
+
 // Attribution by counterfactual: one cause (pair saturation, wrap, other rounding, zero point
 // before rounding, clamp bound, dropped K tail, ...), else two of different stages, that turn the
 // exact computation into what the subject answered on this case.
@@ -30,10 +33,17 @@ struct Attribution {
   // is what fits best, and the kind a guess that a smaller case may correct.
   bool complete = false;
   bool ambiguous = false;  // a cause of another kind gives the same output
-  std::vector<const Cause*> causes;
+  Hypothesis causes;
+  // Other causes that give every output, and that no further case told apart from these. Where
+  // nothing is named: those that too few cases bore out. A smaller case may decide.
+  std::vector<Hypothesis> open;
+  // Causes that give every output, and that further cases contradicted.
+  std::vector<Hypothesis> contradicted;
 };
 // `hint`: causes to try before all others, as found for a similar case; they are taken if they fit.
 Attribution Attribute(const Case& c, const Tensor& actual, std::span<const Cause* const> hint = {});
+// The same, of the answer `actual` of a subject, which is asked further cases.
+Attribution Attribute(const Case& c, const Tensor& actual, Subject& subject);
 // The same starting from a verdict on `c`, whose answer and sweep are looked at. Crash, hang and
 // memory need no replay.
 Attribution Attribute(const Case& c, const Verdict& verdict, Subject& subject);
@@ -46,6 +56,16 @@ struct Judged {
 };
 struct AttributionOptions {
   std::span<const Cause* const> hint = {};
+  // Causes of faults of this subject and operation that are known already: the first one that gives
+  // every output is named.
+  std::span<const Hypothesis> established = {};
+  // Ask the subject about further cases, and name only what they bear out (triage/examine.h). Else
+  // the likeliest cause is named that gives every output of the one answer.
+  bool examine = false;
+  // Never to be named: the same subject has contradicted them.
+  std::span<const Hypothesis> contradicted = {};
+  // Name nothing but what is established.
+  bool only_established = false;
   // First ask again, with other memory contents, and a new instance of the subject: an answer that
   // depends on such things has no cause in arithmetic, whatever fits it. Four runs and, where the
   // subject is foreign, the start of a worker.
@@ -54,11 +74,9 @@ struct AttributionOptions {
 Judged JudgeAndAttribute(const Property& property, const Case& c, Subject& subject,
                          const AttributionOptions& options = {});
 
-// Does the subject's answer to `c` confirm the causes that fit a smaller case? A small case has one
-// or two codes, and many causes give those. The answer confirms the causes if they give half of the
-// outputs that are not exact, or a quarter of them while they spoil fewer outputs that are exact.
-// An exact answer confirms only a cause that is not ambiguous.
-bool IsBornOut(const Case& c, Subject& subject, const Attribution& fits);
+// Does the subject's answer to `c` agree with causes that were found on a smaller case? They give
+// some of its outputs that are not exact, and change none that is; or the answer is exact.
+bool IsBornOut(const Case& c, Subject& subject, const Hypothesis& causes);
 
 // Total order "simpler than" (docs/architecture.md): lexicographic; smaller is simpler.
 std::vector<int64_t> Complexity(const Case& c);
@@ -67,9 +85,12 @@ struct MinimizeOptions {
   int64_t max_calls = 2000;  // subject runs
   // Asked before each of them: true ends the search with what there is. May be null.
   std::function<bool()> stop = nullptr;
-  // Never slip to a finding of another kind. A kind that is unknown or only guessed binds nothing:
-  // the first smaller case whose cause is shown sets it.
+  // Never slip to a finding of another cause. What is unknown binds nothing: the smallest case
+  // shows its cause, if it can.
   bool keep_kind = true;
+  std::span<const Hypothesis> established = {};  // as in AttributionOptions
+  // Of the given case, from JudgeAndAttribute with `examine`; null: not known yet.
+  const Attribution* attribution = nullptr;
 };
 struct MinimizeResult {
   Case minimized;   // carries property, expected, observed and a note
@@ -86,6 +107,8 @@ MinimizeResult Minimize(const Case& c, Subject& subject, const Property& propert
 // the case carries an observed output, which conventions produce exactly that.
 struct ExplainOptions {
   int64_t index = -1;  // -1: the first output at which a subject (or observed) departs from exact
+  // Of the subject's answer; null: the subject is asked further cases to find it.
+  const Attribution* attribution = nullptr;
 };
 std::string Explain(const Case& c, const std::vector<Subject*>& subjects,
                     const ExplainOptions& options = {});

@@ -10,9 +10,16 @@
 namespace qualm::triage {
 
 Triaged::Triaged(Finding finding, Subject& subject,
-                 const std::function<bool(const Finding&)>& known)
-    : finding_(std::move(finding)), subject_(subject), property_(*FindProperty(finding_.property)) {
-  Judged judged = JudgeAndAttribute(property_, finding_.test_case, subject_);
+                 const std::function<bool(const Finding&)>& known,
+                 std::vector<Hypothesis> established)
+    : finding_(std::move(finding)),
+      subject_(subject),
+      property_(*FindProperty(finding_.property)),
+      established_(std::move(established)) {
+  AttributionOptions how;
+  how.established = established_;
+  how.examine = !finding_.expected_by_contract;  // what is declared has been named
+  Judged judged = JudgeAndAttribute(property_, finding_.test_case, subject_, how);
   if (judged.verdict.judgement == Judgement::kSkipped) {
     // The subject hung too often and was given up: it answers nothing any more.
     sure_ = true;
@@ -22,10 +29,11 @@ Triaged::Triaged(Finding finding, Subject& subject,
   // one.
   const bool broke = finding_.kind == FindingKind::kCrash || finding_.kind == FindingKind::kHang;
   fails_ = judged.verdict.failed() && (!broke || judged.attribution.kind == finding_.kind);
-  if (fails_ && judged.attribution.ambiguous && known) PreferKnown(known, judged);
+  if (fails_ && known) PreferKnown(known, judged);
   sure_ = fails_ && judged.attribution.complete && judged.attribution.causes.size() <= 1;
   if (fails_) {
-    if (judged.attribution.complete) causes_ = judged.attribution.causes;
+    attribution_ = judged.attribution;
+    if (!attribution_.complete) attribution_.causes.clear();
     Complete(finding_, judged.verdict, judged.attribution);
   } else {
     // It failed once and does not fail again: that is the finding.
@@ -43,15 +51,12 @@ void Triaged::PreferKnown(const std::function<bool(const Finding&)>& known, Judg
     finding.kind = kind;
     return known(finding);
   };
-  if (is_known(judged.attribution.kind)) return;
-  for (const Cause& cause : AllCauses()) {
-    if (!is_known(cause.kind)) continue;
-    const Cause* const hint = &cause;
+  if (judged.attribution.open.empty() || is_known(judged.attribution.kind)) return;
+  for (const Hypothesis& causes : judged.attribution.open) {
+    if (!is_known(causes.front()->kind)) continue;
     const Judged again = JudgeAndAttribute(property_, finding_.test_case, subject_,
-                                           {.hint = {&hint, 1}, .probe_state = false});
-    if (!again.verdict.failed() || !again.attribution.complete ||
-        again.attribution.kind != cause.kind)
-      continue;
+                                           {.hint = causes, .probe_state = false});
+    if (!again.verdict.failed() || again.attribution.causes != causes) continue;
     judged = again;
     return;
   }
@@ -59,19 +64,18 @@ void Triaged::PreferKnown(const std::function<bool(const Finding&)>& known, Judg
 
 void Triaged::Minimize(const MinimizeOptions& options) {
   if (!fails_) return;
-  small_ = triage::Minimize(finding_.test_case, subject_, property_, options);
+  MinimizeOptions how = options;
+  how.established = established_;
+  how.attribution = &attribution_;
+  small_ = triage::Minimize(finding_.test_case, subject_, property_, how);
   if (!small_->reproduced) {
     small_.reset();
-  } else if (!sure_ && small_->attribution.complete) {
-    const Attribution& fits = small_->attribution;
-    if (IsBornOut(finding_.test_case, subject_, fits)) {
-      finding_.kind = fits.kind;
-      causes_ = fits.causes;
-      finding_.explanation += "; minimized: " + fits.diagnosis;
-    } else {
-      finding_.explanation +=
-          "; minimized it could be that " + fits.diagnosis + ", but not in the case found";
+  } else if (!sure_ && !small_->attribution.diagnosis.empty()) {
+    if (small_->attribution.complete) {
+      finding_.kind = small_->attribution.kind;
+      attribution_ = small_->attribution;
     }
+    finding_.explanation += "; minimized: " + small_->attribution.diagnosis;
   }
 }
 
@@ -86,7 +90,7 @@ std::string Triaged::Text() const {
     }
     text += "\n";
   }
-  return text + Explain(small_->minimized, {&subject_});
+  return text + Explain(small_->minimized, {&subject_}, {.attribution = &attribution_});
 }
 
 std::string FindingText(const Finding& finding, std::string_view label) {

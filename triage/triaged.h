@@ -21,10 +21,12 @@ namespace qualm::triage {
 class Triaged {
  public:
   // Judges the case of the finding once more. `subject` must outlive this. Where several causes
-  // give every output, a cause that makes the finding `known` is taken: a known bug would otherwise
-  // look like a new one on some cases.
+  // are left, a cause that makes the finding `known` is taken: a known bug would otherwise look
+  // like a new one on some cases. `established`: causes of faults of this subject and operation
+  // that are known already; what one of them explains is that fault.
   Triaged(Finding finding, Subject& subject,
-          const std::function<bool(const Finding&)>& known = nullptr);
+          const std::function<bool(const Finding&)>& known = nullptr,
+          std::vector<Hypothesis> established = {});
 
   const Finding& finding() const { return finding_; }
   Finding& finding() { return finding_; }
@@ -32,7 +34,7 @@ class Triaged {
   bool sure() const { return sure_; }
 
   // The causes that are shown to give the subject's answer; empty where none are.
-  const std::vector<const Cause*>& causes() const { return causes_; }
+  const Hypothesis& causes() const { return attribution_.causes; }
 
   // A small case may show a cause that the large one hides. Does nothing if the finding did not
   // fail again.
@@ -50,9 +52,10 @@ class Triaged {
   Finding finding_;
   Subject& subject_;
   const Property& property_;
+  std::vector<Hypothesis> established_;
   bool fails_ = false;
   bool sure_ = false;
-  std::vector<const Cause*> causes_;
+  Attribution attribution_;
   std::optional<MinimizeResult> small_;
 };
 

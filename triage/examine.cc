@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "triage/examine.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <set>
+#include <string>
+#include <tuple>
+#include <utility>
+
+#include "core/rng.h"
+#include "oracles/exact/exact.h"
+#include "properties/adapt.h"
+#include "properties/gen/gen.h"
+#include "triage/causes.h"
+#include "triage/vary.h"
+
+namespace qualm::triage {
+namespace {
+
+// Answers that bear a cause out: so many for a cause, so many more for a cause with a condition,
+// and so many after which no more are looked for.
+constexpr size_t kEnough = 3, kEnoughForShape = 4, kPlenty = 6;
+// Drawn cases on which a cause that is borne out is held against the subject all the same.
+constexpr int kDrawn = 6;
+
+// What a fault may depend on besides its arithmetic.
+struct Shape {
+  std::array<int64_t, 3> sizes{};
+  std::array<std::string, 6> modes;
+  friend bool operator==(const Shape&, const Shape&) = default;
+};
+constexpr std::array<const char*, 3> kSizeNames{"K", "N", "M"};
+Shape ShapeOf(const Case& c) {
+  const auto type = [](const char* what, const Tensor& tensor) {
+    return fmt::format("where {} is {}", what, Name(tensor.dtype()));
+  };
+  const auto flag = [](const char* what, bool value) {
+    return fmt::format("where {} is {}", what, value);
+  };
+  return {{c.K, c.N, c.M},
+          {type("x", c.x), type("w", c.w), fmt::format("where the output is {}", Name(c.out_dtype)),
+           flag("per_channel", c.per_channel), flag("ceil_mode", c.window.ceil_mode),
+           flag("count_include_pad", c.window.count_include_pad)}};
+}
+
+struct Tested {
+  Hypothesis causes;
+  size_t order = 0;
+  std::vector<Shape> bearing_out, against;
+  int64_t otherwise = 0;  // answers that depart in another way as well
+  std::string where;
+  bool refuted = false;
+  int drawn = 0;
+
+  size_t answers() const { return bearing_out.size() + against.size(); }
+  bool settled() const {
+    return refuted || (against.empty() ? bearing_out.size() >= kPlenty : answers() >= 3 * kPlenty);
+  }
+};
+
+// What separates the cases that bear a hypothesis out from those that contradict it: "" if nothing
+// does.
+std::string Separating(const Tested& tested) {
+  if (tested.bearing_out.size() < kEnoughForShape) return "";
+  for (size_t i = 0; i < Shape().modes.size(); ++i) {
+    const std::string& mode = tested.bearing_out.front().modes[i];
+    const auto is_mode = [&](const Shape& shape) { return shape.modes[i] == mode; };
+    if (std::ranges::all_of(tested.bearing_out, is_mode) &&
+        std::ranges::none_of(tested.against, is_mode))
+      return mode;
+  }
+  for (size_t i = 0; i < kSizeNames.size(); ++i) {
+    std::set<int64_t> in, out;
+    for (const Shape& shape : tested.bearing_out) in.insert(shape.sizes[i]);
+    for (const Shape& shape : tested.against) out.insert(shape.sizes[i]);
+    if (*out.rbegin() < *in.begin()) {
+      return fmt::format("where {} is {} or more", kSizeNames[i], *in.begin());
+    }
+    if (in.size() < 2 || out.size() < 2) continue;
+    for (const int64_t lanes : {4, 8, 16, 32, 64}) {
+      const int64_t rest = *in.begin() % lanes;
+      const auto has_rest = [&](int64_t size) { return size % lanes == rest; };
+      if (std::ranges::all_of(in, has_rest) && std::ranges::none_of(out, has_rest)) {
+        return fmt::format("where {} % {} is {}", kSizeNames[i], lanes, rest);
+      }
+    }
+  }
+  return "";
+}
+
+class Examiner {
+ public:
+  Examiner(const Case& c, const RunContext& context, const std::vector<Hypothesis>& hypotheses,
+           Subject& subject, const ExamineLimits& limits)
+      : base_(c), context_(context), subject_(subject), limits_(limits) {
+    for (const Hypothesis& causes : hypotheses) {
+      tested_.emplace_back().order = tested_.size();
+      tested_.back().causes = causes;
+    }
+    about_rounding_ = std::ranges::any_of(tested_, [](const Tested& tested) {
+      return std::ranges::any_of(
+          tested.causes, [](const Cause* cause) { return cause->stage == CauseStage::kRound; });
+    });
+  }
+
+  Examination Run() {
+    constexpr uint64_t kMostTries = 2000;
+    // Not the poison of other questions: the subject is run, its answer not remembered.
+    context_.poison = 0x3C;
+    // So many at least: what every near case bears out a drawn one may contradict.
+    constexpr uint64_t kLeastTries = 600;
+    for (uint64_t i = 0; i < kMostTries && !(Done() && (i >= kLeastTries || Spent())); ++i) {
+      const bool near = i % 4 != 3;
+      const std::optional<Case> c = near ? Varied(base_, MixSeed(kSeed, i)) : Drawn(i);
+      if (c) Try(*c, near);
+    }
+    return Result();
+  }
+
+ private:
+  static constexpr uint64_t kSeed = 20261123;
+
+  bool Spent() const {
+    return examination_.asked >= limits_.most_calls || work_ >= limits_.most_work || Alive() == 0;
+  }
+  bool Done() const {
+    return Spent() ||
+           (std::ranges::all_of(tested_, &Tested::settled) && (Alive() < 2 || alike_ > kMostAlike));
+  }
+  int64_t Alive() const {
+    return std::ranges::count_if(tested_, [](const Tested& tested) { return !tested.refuted; });
+  }
+
+  // A small case of the operation, which knows nothing of the case found.
+  std::optional<Case> Drawn(uint64_t i) const {
+    const uint64_t seed = MixSeed(kSeed, i);
+    const bool tie = about_rounding_ && i % 8 == 3;
+    const Case c = tie ? gen::Draw(base_.op, gen::Theme::kTies, seed) : gen::Draw(base_.op, seed);
+    if (c.x.size() + c.w.size() > 4096 || c.M * c.N * std::max<int64_t>(c.K, 1) > 16384)
+      return std::nullopt;
+    return AdaptTo(subject_, c);
+  }
+
+  void Try(const Case& c, bool near) {
+    const Tensor exact_y = exact::Evaluate(c);
+    work_ += (Alive() + 1) * (c.M * c.N * std::max<int64_t>(c.K, 1) + c.x.size() + c.w.size());
+    std::vector<std::optional<Tensor>> predicted;
+    bool worth = false;
+    std::optional<Tensor> first;
+    bool differ = false;
+    for (const Tested& tested : tested_) {
+      if (tested.refuted) {
+        predicted.emplace_back();
+        continue;
+      }
+      Tensor y = Counterfactual(c, tested.causes).value_or(exact_y);
+      worth |= (!tested.settled() || (!near && tested.drawn < kDrawn)) && y != exact_y;
+      differ |= first && *first != y;
+      if (!first) first = y;
+      predicted.emplace_back(std::move(y));
+    }
+    alike_ = differ ? 0 : alike_ + 1;
+    // Half of the questions are for telling what is left apart.
+    if (2 * examination_.asked >= limits_.most_calls && Alive() > 1) worth = false;
+    if ((!worth && !differ) || !subject_.CannotRun(c).empty()) return;
+    const Outcome outcome = subject_.Run(c, context_);
+    ++examination_.asked;
+    if (!outcome.ok() || outcome.y.shape() != exact_y.shape()) return;
+    for (size_t i = 0; i < tested_.size(); ++i) {
+      if (predicted[i]) Hold(*predicted[i], c, exact_y, outcome.y, near, tested_[i]);
+    }
+  }
+
+  // An answer against what a hypothesis predicts.
+  void Hold(const Tensor& predicted, const Case& c, const Tensor& exact_y, const Tensor& actual,
+            bool near, Tested& tested) const {
+    int64_t given = 0, right = 0, other = 0, more = 0;
+    for (int64_t i = 0; i < actual.size(); ++i) {
+      const uint32_t said = predicted.BitsAt(i), is = actual.BitsAt(i), exact = exact_y.BitsAt(i);
+      if (said == exact) {
+        more += is != exact ? 1 : 0;
+      } else {
+        (is == said ? given : is == exact ? right : other) += 1;
+      }
+    }
+    const Shape shape = ShapeOf(c);
+    if (right > 0) {
+      tested.against.push_back(shape);
+      tested.refuted |= shape == ShapeOf(base_);
+    } else if (given > 0 && other == 0) {
+      tested.bearing_out.push_back(shape);
+    }
+    tested.drawn += !near && given + right + other > 0;
+    // A drawn case may show another fault of the subject.
+    if (other > 0 || (more > 0 && near)) ++tested.otherwise;
+  }
+
+  Examination Result() {
+    for (Tested& tested : tested_) {
+      if (!tested.against.empty()) tested.where = Separating(tested);
+      tested.refuted |= !tested.against.empty() && tested.where.empty();
+      if (tested.refuted) examination_.contradicted.push_back(tested.causes);
+    }
+    std::erase_if(tested_, [](const Tested& tested) { return tested.refuted; });
+    // A cause that holds everywhere is likelier than one that holds for some sizes.
+    std::ranges::sort(tested_, {}, [](const Tested& tested) {
+      return std::tuple(!tested.where.empty(), tested.otherwise, tested.order);
+    });
+    for (const Tested& tested : tested_) {
+      const auto bearing_out = static_cast<int64_t>(tested.bearing_out.size());
+      // One departure in another way, in four that are explained, may be another fault.
+      if (tested.bearing_out.size() >= kEnough && 4 * tested.otherwise <= bearing_out) {
+        examination_.borne_out.push_back(
+            {tested.causes, tested.where, 2 * tested.otherwise + !tested.where.empty()});
+      } else if (tested.otherwise == 0) {
+        examination_.open.push_back(tested.causes);
+      } else {
+        examination_.contradicted.push_back(tested.causes);
+      }
+    }
+    return std::move(examination_);
+  }
+
+  // So many cases on which all that is left predicts the same.
+  static constexpr int64_t kMostAlike = 150;
+
+  const Case& base_;
+  RunContext context_;
+  Subject& subject_;
+  const ExamineLimits& limits_;
+  std::vector<Tested> tested_;
+  bool about_rounding_ = false;
+  int64_t alike_ = 0;
+  Examination examination_;
+  int64_t work_ = 0;
+};
+
+}  // namespace
+
+Examination Examine(const Case& c, const RunContext& context,
+                    const std::vector<Hypothesis>& hypotheses, Subject& subject,
+                    const ExamineLimits& limits) {
+  return Examiner(c, context, hypotheses, subject, limits).Run();
+}
+
+}  // namespace qualm::triage

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "triage/vary.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "core/rng.h"
+#include "core/slice.h"
+
+namespace qualm::triage {
+namespace {
+
+constexpr int64_t kMostElements = int64_t{1} << 16;  // of a case that grows
+
+int32_t Within(int64_t value, CodeRange range) {
+  return static_cast<int32_t>(std::clamp<int64_t>(value, range.min, range.max));
+}
+
+void Shuffle(Tensor& tensor, Rng& rng) {
+  for (int64_t i = tensor.size(); i > 1; --i) {
+    const auto j = static_cast<int64_t>(rng.Below(static_cast<uint64_t>(i)));
+    if (tensor.dtype() == DType::kF32) {
+      std::swap(tensor.as<float>()[static_cast<size_t>(i - 1)],
+                tensor.as<float>()[static_cast<size_t>(j)]);
+    } else {
+      const int32_t a = tensor.IntAt(i - 1), b = tensor.IntAt(j);
+      tensor.SetInt(i - 1, b);
+      tensor.SetInt(j, a);
+    }
+  }
+}
+
+// `zero` is the code of real 0.
+void EditIntegers(Tensor& tensor, int32_t zero, Rng& rng) {
+  const CodeRange range = RangeOf(tensor.dtype());
+  const auto edit_all = [&](const auto& value) {
+    for (int64_t i = 0; i < tensor.size(); ++i)
+      tensor.SetInt(i, Within(value(int64_t{tensor.IntAt(i)}), range));
+  };
+  const uint64_t how = rng.Below(5);
+  if (how == 0) return Shuffle(tensor, rng);
+  if (how == 1) {
+    const auto i = static_cast<int64_t>(rng.Below(static_cast<uint64_t>(tensor.size())));
+    return tensor.SetInt(i, Within(int64_t{tensor.IntAt(i)} + (rng.Chance(1, 2) ? 1 : -1), range));
+  }
+  if (how == 2) {
+    // Multiples keep what makes a tie, a negation its distance.
+    const std::array<int64_t, 6> factors{-1, 2, 3, -2, 5, 7};
+    const int64_t factor = rng.Pick(factors);
+    return edit_all([&](int64_t code) { return zero + factor * (code - zero); });
+  }
+  if (how == 3 && IsCode(tensor.dtype())) {
+    return edit_all([&](int64_t /*code*/) { return rng.Between(range.min, range.max); });
+  }
+  const std::array<int32_t, 5> rails{range.min, range.max, zero, Within(zero + 1, range),
+                                     Within(zero - 1, range)};
+  edit_all([&](int64_t code) { return rng.Chance(1, 2) ? code : int64_t{rng.Pick(rails)}; });
+}
+
+void EditFloats(std::span<float> values, float unit, Rng& rng) {
+  if (values.empty()) return;
+  const std::array<float, 5> factors{-1, 2, 0.5f, 3, 1.0f / 3};
+  const bool all = rng.Chance(1, 2);
+  const size_t one = rng.Below(values.size());
+  const uint64_t how = rng.Below(3);
+  const float factor = rng.Pick(factors);
+  for (size_t i = all ? 0 : one; i < (all ? values.size() : one + 1); ++i) {
+    float& value = values[i];
+    if (how == 0) value *= factor;
+    if (how == 1) value += static_cast<float>(rng.Between(-4, 4)) * unit;
+    if (how == 2) value = std::nextafter(value, rng.Chance(1, 2) ? INFINITY : -INFINITY);
+  }
+}
+
+void EditTensor(Tensor& tensor, const QParams& q, Rng& rng) {
+  if (tensor.empty()) return;
+  if (tensor.dtype() != DType::kF32) {
+    EditIntegers(tensor, q.zero_point.empty() ? 0 : q.zero_point[0], rng);
+  } else if (rng.Chance(1, 3)) {
+    Shuffle(tensor, rng);
+  } else {
+    EditFloats(tensor.as<float>(), q.scale.empty() ? 1.0f : q.scale[0], rng);
+  }
+}
+
+void EditZeroPoints(QParams& q, CodeRange range, Rng& rng) {
+  const bool random = rng.Chance(1, 2);
+  for (int32_t& z : q.zero_point) {
+    z = random ? static_cast<int32_t>(rng.Between(range.min, range.max))
+               : Within(int64_t{z} + (rng.Chance(1, 2) ? 1 : -1), range);
+  }
+}
+
+void EditScales(QParams& q, Rng& rng) {
+  const std::array<float, 4> factors{2, 0.5f, 3, 1.0f / 3};
+  const float factor = rng.Chance(1, 2) ? rng.Pick(factors)
+                                        : std::ldexp(1.0f, static_cast<int>(rng.Between(-60, 60)));
+  for (float& scale : q.scale) scale *= factor;
+}
+
+void EditParameters(Case& c, Rng& rng) {
+  const OpRow& row = RowOf(c.op);
+  const CodeRange codes{-128, 255};
+  switch (rng.Below(7)) {
+    case 0: return EditZeroPoints(c.x_q, IsCode(c.x.dtype()) ? RangeOf(c.x.dtype()) : codes, rng);
+    case 1: return EditZeroPoints(c.w_q, IsCode(c.w.dtype()) ? RangeOf(c.w.dtype()) : codes, rng);
+    case 2:
+      if (row.out_q != OutQParams::kFixed)
+        EditZeroPoints(c.out_q, IsCode(c.out_dtype) ? RangeOf(c.out_dtype) : codes, rng);
+      return;
+    case 3:
+      if (row.out_q != OutQParams::kFixed) EditScales(rng.Chance(1, 2) ? c.out_q : c.x_q, rng);
+      return;
+    case 4:
+      if (c.bias) EditFloats(*c.bias, c.x_q.scale_at(0) * c.w_q.scale_at(0), rng);
+      if (c.bias_i32 && !c.bias_i32->empty()) {
+        const auto size = static_cast<int64_t>(c.bias_i32->size());
+        Tensor bias = Tensor::Of<int32_t>({size}, *c.bias_i32);
+        EditIntegers(bias, 0, rng);
+        std::ranges::copy(bias.as<int32_t>(), c.bias_i32->begin());
+      }
+      return;
+    case 5: return OpenClamp(&c);
+    case 6: c.relu = row.relu && !c.relu; return;
+  }
+}
+
+// 0 .. count-1, and more of them at random.
+std::vector<int64_t> Grown(int64_t count, Rng& rng) {
+  const std::array<int64_t, 10> by{1, 2, 3, 4, 4, 8, 8, 16, 32, count};
+  std::vector<int64_t> items = slice::Range(0, count);
+  for (int64_t more = rng.Pick(by); more > 0; --more) items.push_back(rng.Between(0, count - 1));
+  return items;
+}
+
+void Grow(Case& c, Rng& rng) {
+  if (HasWindow(c.op) || RowOf(c.op).qparams) return;
+  switch (rng.Below(3)) {
+    case 0:
+      if (HasWeights(c.op) && c.K > 0) c = slice::Terms(c, Grown(c.K, rng));
+      return;
+    case 1:
+      if (c.N > 0 && RowOf(c.op).layout != Layout::kColumns)
+        c = slice::Channels(c, Grown(c.N, rng));
+      return;
+    case 2:
+      if (c.M > 0) c = slice::Rows(c, Grown(c.M, rng));
+      return;
+  }
+}
+
+}  // namespace
+
+std::optional<Case> Varied(const Case& c, uint64_t seed) {
+  Rng rng(seed);
+  Case varied = ProblemOf(c);
+  if (rng.Chance(1, 3) && c.x.size() + c.w.size() <= kMostElements) Grow(varied, rng);
+  if (rng.Chance(1, 2)) EditParameters(varied, rng);
+  if (rng.Chance(3, 4)) EditTensor(varied.x, varied.x_q, rng);
+  if (rng.Chance(1, 2)) EditTensor(varied.w, varied.w_q, rng);
+  if (!Validate(varied).empty()) return std::nullopt;
+  return varied;
+}
+
+}  // namespace qualm::triage

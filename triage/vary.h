@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// Cases near a case, to ask a subject what it does there.
+#ifndef QUALM_TRIAGE_VARY_H_
+#define QUALM_TRIAGE_VARY_H_
+
+#include <cstdint>
+#include <optional>
+
+#include "core/case.h"
+
+namespace qualm::triage {
+
+// The case with other codes, zero points, scales, bias, clamp, or with more terms, rows or
+// channels; never with fewer: what needs a size keeps it. A function of the case and the seed.
+// Valid; nullopt where the edits made no valid case.
+std::optional<Case> Varied(const Case& c, uint64_t seed);
+
+}  // namespace qualm::triage
+
+#endif  // QUALM_TRIAGE_VARY_H_

@@ -325,6 +325,7 @@ TEST(ConvGeometry, ImagesLongerThanABandAndLinesLongerThanAPart) {
   };
   for (const Size& s : {Size{5, 1500, 33, 1, 3, 3, 1, 1},
                         {90, 40, 16, 2, 6, 3, 2, 1},
+                        {150, 100, 16, 1, 2, 3, 1, 2},
                         {70, 90, 9, 1, 5, 2, 3, 3},
                         {4, 250, 70, 70, 70, 3, 1, 1},
                         {9, 130, 5, 5, 5, 5, 1, 2},
@@ -356,7 +357,9 @@ TEST(ConvGeometry, ImagesLongerThanABandAndLinesLongerThanAPart) {
       FillBoth(choices, Data::kRandom, p);
       p.layer.x_zero = 3;
       ChooseRealParameters(choices, CorrectedSums(p), true, true, p.layer);
-      p.layer.bias.clear();  // layers with a bias in real units are gathered
+      // A bias in real units, or a zero point far from all codes, would be gathered.
+      p.layer.bias.clear();
+      p.layer.y_zero = 7;
       ExpectExactEverywhere(p);
       if (::testing::Test::HasFatalFailure()) return;
     }
@@ -534,6 +537,7 @@ TEST(ConvSaturation, FewPairsPastTheLimit) {
         }
         ChooseRealParameters(choices, CorrectedSums(p), true, true, p.layer);
         p.layer.bias.clear();  // as above
+        p.layer.y_zero = 7;
         ExpectExactEverywhere(p);
         if (::testing::Test::HasFatalFailure()) return;
       }

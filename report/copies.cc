@@ -3,11 +3,21 @@
 
 #include <fmt/format.h>
 
+#include "core/finding.h"
 #include "core/io/case_json.h"
+#include "core/status.h"
+#include "exporters/exporter.h"
 #include "report/words.h"
 
 namespace qualm::report {
 namespace {
+
+FindingKind KindOf(const std::string& name) {
+  for (int kind = 0; kind < static_cast<int>(FindingKind::kUnknown); ++kind) {
+    if (Name(static_cast<FindingKind>(kind)) == name) return static_cast<FindingKind>(kind);
+  }
+  return FindingKind::kUnknown;
+}
 
 constexpr size_t kMostOfACase = size_t{24} << 10;
 
@@ -23,9 +33,35 @@ std::string Quoted(const std::string& word) {
   return quoted + "'";
 }
 
+// What the exporters make of the case; nothing where it has no answer.
+Blocks ExportsOf(const RecordedFinding& recorded, const Case& c, const RunFacts& run) {
+  if (!c.observed) return {};
+  Finding finding(c, recorded.claim, WithoutFolders(recorded.subject), Verdict::Failed(""));
+  finding.kind = KindOf(recorded.kind);
+  finding.explanation = WithoutFolders(recorded.explanation);
+  const exporters::Environment environment{
+      .qualm = run.version,
+      .processor = run.processor,
+      .command = "qualm explain case.json --subject " + Quoted(finding.subject)};
+  Blocks exports;
+  for (const exporters::Exporter& exporter : exporters::AllExporters()) {
+    if (exporter.folder) continue;
+    try {
+      const NamedTexts files = exporters::Export(exporter.kind, c, finding, environment);
+      exports.push_back(
+          Fold{Code(std::string(exporter.kind)) + (": " + std::string(exporter.sentence)),
+               "",
+               {Verbatim{files.front().second, "copy " + files.front().first}}});
+    } catch (const InputError&) {
+      continue;  // the exporter cannot express this case
+    }
+  }
+  return exports;
+}
+
 }  // namespace
 
-Blocks CopiesOf(const RecordedFinding& finding, const std::optional<Case>& c) {
+Blocks CopiesOf(const RecordedFinding& finding, const std::optional<Case>& c, const RunFacts& run) {
   const std::string subject = Quoted(WithoutFolders(finding.subject));
   const bool whole = c && CaseToJson(*c).size() <= kMostOfACase;
   const std::string file = whole ? "small.case.json" : "CASE";
@@ -35,6 +71,7 @@ Blocks CopiesOf(const RecordedFinding& finding, const std::optional<Case>& c) {
   if (whole)
     copies.push_back(
         Fold{Text("The case, small.case.json"), "", {Verbatim{CaseToJson(*c), "copy the case"}}});
+  if (whole) Append(copies, ExportsOf(finding, *c, run));
   copies.push_back(
       Paragraph{Text(whole ? "The evidence of this run: " : "The case is large; it lies in ") +
                 Code(WithoutFolders(finding.case_file.empty() ? "findings/" + finding.fingerprint

@@ -12,8 +12,8 @@
 
 namespace qualm::report {
 
-// The list of them. An exporter of cases gets its line here.
-Blocks CopiesOf(const RecordedFinding& finding, const std::optional<Case>& c);
+// The commands, the case, and the case as everything that exporters/ can write of it in one text.
+Blocks CopiesOf(const RecordedFinding& finding, const std::optional<Case>& c, const RunFacts& run);
 
 }  // namespace qualm::report
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <set>
+#include <sstream>
 
 #include "core/io/case_json.h"
 #include "core/io/fault_row.h"
@@ -37,11 +38,22 @@ std::string Between(const std::string& text, const std::string& left, const std:
   return to == std::string::npos ? "" : text.substr(from + left.size(), to - from - left.size());
 }
 
+// Of triage::FindingText the line that says what happened: after the head and "  at index".
+std::string SentenceOf(const std::string& text) {
+  std::istringstream lines(text);
+  std::string line;
+  std::getline(lines, line);
+  while (std::getline(lines, line)) {
+    if (line.starts_with("  ") && !line.starts_with("  at index ")) return line.substr(2);
+  }
+  return text.substr(0, text.find('\n'));
+}
+
 // A folder alone, as a finding: triage::FindingText begins "FINDING: OP.CLAIM fails on S [KIND]".
 void AddFindingsOf(const fs::path& folder, const Evidence& evidence, ResultRecord& record) {
   RecordedFinding finding;
   finding.fingerprint = folder.filename().string();
-  finding.explanation = evidence.explanation.substr(0, evidence.explanation.find("\n\n"));
+  finding.explanation = SentenceOf(evidence.explanation);
   if (fs::exists(folder / "fault.json")) {
     const FaultRow row = ReadFaultRowFile((folder / "fault.json").string());
     finding.op = Name(row.op);

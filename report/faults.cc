@@ -121,8 +121,10 @@ std::optional<Answer> AnswerOf(const Case& c, bool recorded, const std::string& 
   return Answer{subject, std::move(*model), convention};
 }
 
-// Sentences end in one period.
+// Sentences begin with a capital and end in one period.
 std::string Sentence(std::string text) {
+  if (!text.empty() && text.front() >= 'a' && text.front() <= 'z')
+    text.front() = static_cast<char>(text.front() - 'a' + 'A');
   while (!text.empty() && (text.back() == '.' || text.back() == ' ')) text.pop_back();
   return text + ".";
 }
@@ -295,7 +297,8 @@ Block FaultSection(const Fault& fault, const OutputFolder& folder) {
   AddPictures(shown, convention, fault, blocks);
   blocks.push_back(SeenBy(fault));
   blocks.push_back(Heading{4, "See it again", ""});
-  Append(blocks, CopiesOf(*shown.finding, shown.small ? shown.small : shown.large));
+  Append(blocks,
+         CopiesOf(*shown.finding, shown.small ? shown.small : shown.large, folder.record.run));
   if (shown.evidence != nullptr && !shown.evidence->explanation.empty()) {
     blocks.push_back(Fold{"Everything that triage tried",
                           "",

@@ -77,9 +77,14 @@ struct Renderer {
   }
   std::string operator()(const Table& table) const {
     static constexpr std::string_view kForms[] = {"", "numbers", "matrix"};
-    std::string html = fmt::format(
-        "<div class=\"scroll\" role=\"region\" tabindex=\"0\"{}><table{}>\n",
-        With("aria-label", table.caption), With("class", kForms[static_cast<int>(table.form)]));
+    // The visible caption stays where it is when the table is moved sideways.
+    std::string html = table.caption.empty()
+                           ? ""
+                           : fmt::format("<p class=\"caption\" aria-hidden=\"true\">{}</p>\n",
+                                         Escape(table.caption));
+    html += fmt::format("<div class=\"scroll\" role=\"region\" tabindex=\"0\"{}><table{}>\n",
+                        With("aria-label", table.caption),
+                        With("class", kForms[static_cast<int>(table.form)]));
     if (!table.caption.empty()) html += "<caption>" + Escape(table.caption) + "</caption>\n";
     if (!table.head.empty()) {
       html += "<thead><tr>";

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "adapters/registry.h"
+#include "exporters/exporter.h"
 #include "report/escape.h"
 #include "report/faults.h"
 #include "report/forum.h"
@@ -131,6 +132,31 @@ TEST(Faults, AnEnvironmentIsNotCalledExpected) {
             std::string::npos);
 }
 
+// What a reader may take away: the case as a program, as the text of an issue, and so on.
+TEST(Faults, ExportersHaveButtons) {
+  OutputFolder folder;
+  folder.record.findings = {FindingOn("onednn@avx2", "matches_exact", "pair-saturation")};
+  Case c;
+  c.M = c.N = 1;
+  c.K = 2;
+  c.x = Tensor::Of<uint8_t>({1, 2}, std::vector<uint8_t>{129, 132});
+  c.w = Tensor::Of<int8_t>({1, 2}, std::vector<int8_t>{127, 127});
+  c.out_q.scale = {256};
+  c.observed = Observed{"onednn@avx2", Tensor::Of<uint8_t>({1, 1}, std::vector<uint8_t>{128})};
+  folder.evidence[folder.record.findings.front().fingerprint].minimized = c;
+  const std::string page = PageOf(folder);
+  std::set<std::string_view> shown;
+  for (const exporters::Exporter& exporter : exporters::AllExporters()) {
+    if (page.find("<code>" + std::string(exporter.kind) + "</code>: ") != std::string::npos)
+      shown.insert(exporter.kind);
+  }
+  EXPECT_GE(shown.size(), 6u) << testing::PrintToString(shown);
+  for (const char* kind : {"cpp", "gtest", "numpy", "issue"})
+    EXPECT_TRUE(shown.contains(kind)) << kind;
+  EXPECT_NE(page.find("129 × 127 + 132 × 127 = 33,147 would be cut off at 32,767, 380 lost"),
+            std::string::npos);
+}
+
 TEST(Upstream, FilesAndIssuesAreLinks) {
   const Text text = WithUpstreamLinks(
       "adds in 16 bits (FBGEMM src/A.cc; pytorch/FBGEMM issue 125, oneDNN 2.6 src/cpu/x.cpp)");
@@ -144,7 +170,7 @@ TEST(Upstream, FilesAndIssuesAreLinks) {
       words,
       "adds in 16 bits (FBGEMM src/A.cc; pytorch/FBGEMM issue 125, oneDNN 2.6 src/cpu/x.cpp)");
   EXPECT_EQ(links, (std::vector<std::string>{
-                       "https://github.com/pytorch/FBGEMM/blob/HEAD/src/A.cc",
+                       "https://github.com/pytorch/FBGEMM/blob/71d6f8b/src/A.cc",
                        "https://github.com/pytorch/FBGEMM/issues/125",
                        "https://github.com/uxlfoundation/oneDNN/blob/v2.6/src/cpu/x.cpp"}));
 }

@@ -30,9 +30,10 @@ a:focus-visible,summary:focus-visible,button:focus-visible,input:focus-visible,
 border-left:.4rem solid;max-width:none}
 .verdict.good{color:var(--good);background:var(--good-bg)}
 .verdict.bad{color:var(--bad);background:var(--bad-bg)}
-.scroll{overflow-x:auto;max-width:100%;margin:.6rem 0 1rem}
+.scroll{position:relative;overflow-x:auto;max-width:100%;margin:.6rem 0 1rem}
 table{border-collapse:collapse;font-size:.875rem}
-caption{text-align:left;color:var(--dim);padding:.2rem 0;font-size:.875rem}
+caption{position:absolute;clip-path:inset(50%);width:1px;height:1px;overflow:hidden}
+.caption{color:var(--dim);margin:.8rem 0 -.3rem;font-size:.875rem;max-width:none}
 th{overflow-wrap:normal}
 th,td{border:1px solid var(--line);padding:.3rem .55rem;text-align:left;vertical-align:top;
 min-width:2.6rem}
@@ -76,7 +77,8 @@ input{font:inherit;padding:.25rem .5rem;border:1px solid var(--line);border-radi
 background:var(--bg);color:var(--fg);max-width:100%}
 [hidden]{display:none}
 @media(max-width:40rem){main{padding:.7rem}.verdict{font-size:1.2rem}section.item{padding:.1rem .6rem .6rem}
-.matrix tbody th{white-space:normal;max-width:8rem}}
+.matrix tbody th{white-space:normal;min-width:6.5rem;max-width:8rem;
+overflow-wrap:anywhere}}
 @media print{nav,.copy{display:none}}
 )css";
 

@@ -35,23 +35,24 @@ constexpr std::array<Kind, 14> kKinds{{
 }};
 
 struct Project {
-  std::string_view name, repository, version, revision;  // the name and version as reasons say them
+  std::string_view name, repository, revision;  // the name as reasons say it
 };
 // Longer names first: "pytorch/FBGEMM" is no PyTorch.
-constexpr std::array<Project, 13> kProjects{{
-    {"pytorch/FBGEMM", "pytorch/FBGEMM", "", "HEAD"},
-    {"FBGEMM", "pytorch/FBGEMM", "", "HEAD"},
-    {"oneDNN 2.6", "uxlfoundation/oneDNN", " 2.6", "v2.6"},
-    {"oneDNN 3.7.2", "uxlfoundation/oneDNN", " 3.7.2", "v3.7.2"},
-    {"oneDNN", "uxlfoundation/oneDNN", "", "v2.6"},
-    {"ideep b2f8044", "intel/ideep", " b2f8044", "b2f8044"},
-    {"ONNX Runtime", "microsoft/onnxruntime", "", "HEAD"},
-    {"XNNPACK", "google/XNNPACK", "", "HEAD"},
-    {"gemmlowp", "google/gemmlowp", "", "HEAD"},
-    {"TFLite", "tensorflow/tensorflow", "", "HEAD"},
-    {"ruy", "google/ruy", "", "HEAD"},
-    {"PyTorch", "pytorch/pytorch", "", "v1.13.1"},
-    {"pytorch", "pytorch/pytorch", "", "HEAD"},
+constexpr std::array<Project, 14> kProjects{{
+    {"pytorch/FBGEMM", "pytorch/FBGEMM", "71d6f8b"},
+    {"FBGEMM", "pytorch/FBGEMM", "71d6f8b"},
+    {"oneDNN 2.6", "uxlfoundation/oneDNN", "v2.6"},
+    {"oneDNN 3.7.2", "uxlfoundation/oneDNN", "v3.7.2"},
+    {"oneDNN", "uxlfoundation/oneDNN", "v2.6"},
+    {"ideep b2f8044", "intel/ideep", "b2f8044"},
+    {"ONNX Runtime", "microsoft/onnxruntime", "HEAD"},
+    {"QNNPACK", "pytorch/QNNPACK", "7d2a4e9"},
+    {"XNNPACK", "google/XNNPACK", "ae108ef"},
+    {"gemmlowp", "google/gemmlowp", "HEAD"},
+    {"TFLite", "tensorflow/tensorflow", "HEAD"},
+    {"ruy", "google/ruy", "HEAD"},
+    {"PyTorch", "pytorch/pytorch", "v1.13.1"},
+    {"pytorch", "pytorch/pytorch", "HEAD"},
 }};
 
 std::string_view WordAt(std::string_view text, size_t at) {

@@ -126,10 +126,15 @@ Table StepTable(const Case& c, int64_t index, const Answer* answer) {
       table.rows.push_back({std::string(Name(step.stage)), step.text});
     return table;
   }
-  table.caption = "Step by step; the first step that is not exact is marked";
-  table.head.emplace_back(answer->who);
   const Trace theirs =
       answer->convention != nullptr ? answer->convention->trace(c, index) : Trace{};
+  const bool beside = !theirs.empty();
+  if (beside) {
+    table.caption = "Step by step; the first step that is not exact is marked";
+    table.head.emplace_back(answer->who);
+  } else {
+    table.caption = "Step by step, exactly; what happens inside " + answer->who + " is not known";
+  }
   // All that the answer does in a stage stands beside the exact step of that stage.
   bool marked = false;
   std::vector<Stage> done;
@@ -154,17 +159,21 @@ Table StepTable(const Case& c, int64_t index, const Answer* answer) {
   for (const TraceStep& step : theirs) {
     if (std::ranges::find(done, step.stage) == done.end()) add(step.stage, "");
   }
-  if (headroom::HasPairs(c) && theirs.empty()) {
+  const Cell right(Strong(ElementText(answer->y, index)), Tone::kBad);
+  if (beside) {
+    table.rows.push_back({"output", Strong(ElementText(exact::Evaluate(c), index)), right});
+    return table;
+  }
+  if (headroom::HasPairs(c)) {
     for (const headroom::Pair& pair : headroom::SaturatingPairs(c, index / c.N, index % c.N)) {
       table.rows.push_back(
-          {"pair",
-           fmt::format("{} × {} + {} × {} = {}", pair.x0, pair.w0, pair.x1, pair.w1,
-                       Number(pair.sum)),
-           fmt::format("in 16 bits {}, lost {}", Number(pair.saturated), Number(pair.lost()))});
+          {"in 16 bits", fmt::format("{} × {} + {} × {} = {} would be cut off at {}, {} lost",
+                                     pair.x0, pair.w0, pair.x1, pair.w1, Number(pair.sum),
+                                     Number(pair.saturated), Number(pair.lost()))});
     }
   }
-  table.rows.push_back({"output", Strong(ElementText(exact::Evaluate(c), index)),
-                        Cell(Strong(ElementText(answer->y, index)), Tone::kBad)});
+  table.rows.push_back({"exact output", Strong(ElementText(exact::Evaluate(c), index))});
+  table.rows.push_back({"answer", right});
   return table;
 }
 

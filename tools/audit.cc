@@ -433,7 +433,10 @@ int RunAudit(const Options& options) {
     if (session.known.IsNew(finding)) session.Print("{}", session.known.Text(finding));
   }
   session.Print("{}\n", VerdictsLine(session.totals));
-  if (!built.path.empty()) session.Print("report: {}\n{}\n", built.path, built.verdict);
+  if (!built.path.empty()) {
+    session.Print("report: {}\n{}{}\n", built.path, built.verdict,
+                  built.verdict.ends_with("by reason") ? " in the report" : "");
+  }
   return session.End("");
 }
 

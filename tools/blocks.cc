@@ -11,18 +11,6 @@
 namespace qualm::tools {
 namespace {
 
-// As the kernel names it; where it does not, its architecture.
-std::string Processor() {
-  std::ifstream file("/proc/cpuinfo");
-  for (std::string line; std::getline(file, line);) {
-    if (!line.starts_with("model name")) continue;
-    const size_t colon = line.find(": ");
-    if (colon != std::string::npos) return line.substr(colon + 2);
-  }
-  utsname name = {};
-  return uname(&name) == 0 ? name.machine : "";
-}
-
 std::string Compiler() {
 #if defined(__clang__)
   return fmt::format("Clang {}.{}.{}", __clang_major__, __clang_minor__, __clang_patchlevel__);
@@ -40,6 +28,17 @@ std::string Now() {
 }
 
 }  // namespace
+
+std::string Processor() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    if (!line.starts_with("model name")) continue;
+    const size_t colon = line.find(": ");
+    if (colon != std::string::npos) return line.substr(colon + 2);
+  }
+  utsname name = {};
+  return uname(&name) == 0 ? name.machine : "";
+}
 
 JsonValue RunJson() {
   return JsonObject{{"version", QUALM_VERSION},

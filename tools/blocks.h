@@ -20,6 +20,8 @@ JsonValue CountsJson(const std::map<Key, int64_t>& counts) {
   return object;
 }
 
+// As the kernel names it; where it does not, its architecture.
+std::string Processor();
 // "run": version of qualm, date, processor, compiler.
 JsonValue RunJson();
 // "verdicts", by subject and operation.

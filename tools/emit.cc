@@ -1,32 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/emit.h"
 
-#include <sys/utsname.h>
-
 #include <CLI/CLI.hpp>
 #include <filesystem>
-#include <fstream>
 
 #include "core/io/text_file.h"
 #include "core/status.h"
 #include "exporters/exporter.h"
+#include "tools/blocks.h"
 #include "tools/findings.h"
 
 namespace qualm::tools {
 namespace {
 
 namespace fs = std::filesystem;
-
-// As the kernel names it; where it does not, its architecture.
-std::string Processor() {
-  std::ifstream file("/proc/cpuinfo");
-  for (std::string line; std::getline(file, line);) {
-    const size_t colon = line.find(": ");
-    if (line.starts_with("model name") && colon != std::string::npos) return line.substr(colon + 2);
-  }
-  utsname name = {};
-  return uname(&name) == 0 ? name.machine : "";
-}
 
 const exporters::Exporter& ExporterOf(const std::string& kind) {
   for (const exporters::Exporter& exporter : exporters::AllExporters()) {

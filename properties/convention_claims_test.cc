@@ -25,6 +25,10 @@ TEST(ConventionClaims, HoldOnDrawnCases) {
     subject.cannot_run = convention.cannot_run;
     subject.set_contract({convention.name});
     for (const Op op : convention.ops) {
+      // The operations that IntoLibraryDomain moves into the domain of conventions.
+      const bool moved = HasSums(op) || HasTwoOperands(op) || op == Op::kQuantize ||
+                         op == Op::kDequantize || op == Op::kRequantize;
+      if (!moved) continue;
       Rng rng(static_cast<uint64_t>(op) + 1);
       int64_t taken = 0;
       std::map<std::string, int64_t> passed;

@@ -60,7 +60,7 @@ Buffer<int32_t> Sums(int64_t count, int32_t largest, uint32_t seed) {
 }
 Buffer<float> Reals(int64_t count, uint32_t seed) {
   return Filled<float>(count, seed, [](uint32_t r) {
-    return (static_cast<float>(r & 0xFFFF) - 32768.0f) * 0.0005f;
+    return (static_cast<float>(r) - 0x1p23f) * 0.75e-6f;  // of 24 bits; most become codes
   });
 }
 

@@ -2,11 +2,11 @@
 // y = clamp(RNE(sa*sb*(a - za)*(b - zb) / sy) + zy): integer products p = (a - za)*(b - zb), then a
 // requantization with the multiplier sa*sb/sy (rescale.h).
 //
-// Where products fit 24 bits, float32 has them exactly, and the codes are a stream
-// (code_stream-inl.h): "exact" where the multiplier is a float m, because fma(p, m, 1.5*2^23)
-// rounds once, else "nearly", with the error bound of rescale.cc. Without fusion m must be a power
-// of two to be exact. Blocks with an element next to a tie, and other zero points, write int32
-// products and requantize them; products that leave int32 take exact integers, element by element.
+// Where products fit int32, the codes are a stream (code_stream-inl.h), as those of sums are in
+// rescale.cc: float32 has both differences exactly, and rounds their product where it exceeds 24
+// bits, as it rounds a sum there. Blocks with an element next to a tie, and multipliers and zero
+// points without a stream, write int32 products and requantize them. Products that leave int32 take
+// exact integers, element by element.
 #include <algorithm>
 
 #include "kernels/binary.h"
@@ -82,7 +82,7 @@ HWY_NOINLINE void CodesOfProducts(const Rescale& rescale, const uint8_t* a, cons
   }
 }
 
-// Codes of type T, products of at most 24 bits.
+// Codes of type T.
 template <typename T, bool kExact>
 void MulStream(const Rescale& rescale, const uint8_t* a, const uint8_t* b, size_t count,
                const Factors& factors, uint8_t* y) {
@@ -117,11 +117,9 @@ void MulRow(const Rescale& rescale, bool exact, const uint8_t* a, const uint8_t*
 
 // Products fit int32.
 void MulCodes(const Rescale& rescale, const uint8_t* a, const uint8_t* b, size_t count,
-              const Factors& factors, bool fits_float, uint8_t* y) {
+              const Factors& factors, uint8_t* y) {
   const Rescale::Plan& plan = rescale.plan();
-  if (!fits_float || !plan.streams) {
-    return CodesOfProducts(rescale, a, b, count, factors, false, y);
-  }
+  if (!plan.streams) return CodesOfProducts(rescale, a, b, count, factors, false, y);
   const bool exact = plan.path == RescalePath::kFloat32 && (HWY_NATIVE_FMA || plan.power_of_two);
   factors.flip != 0 ? MulRow<int8_t>(rescale, exact, a, b, count, factors, y)
                     : MulRow<uint8_t>(rescale, exact, a, b, count, factors, y);
@@ -155,7 +153,7 @@ HWY_NOINLINE void RunMul(const ConstMatrix& a, const Quantization& a_q, const Co
   ForEachRowOfTwo(a, b, y, [&](const uint8_t* pa, const uint8_t* pb, size_t count, uint8_t* py) {
     if (fits) {
       QUALM_DISPATCH(MulCodes)
-      (rescale, pa, pb, count, {flip, a_zero, b_zero}, most <= 1 << 24, py);
+      (rescale, pa, pb, count, {flip, a_zero, b_zero}, py);
       return;
     }
     for (size_t i = 0; i < count; ++i) {

@@ -155,6 +155,19 @@ TEST(Requantize, IsExactForHardMultipliersAndZeroPoints) {
   }
 }
 
+// 4586011 * 5394451 = 2^39 * (2 * 22 + 1) + 1: past the tie by 2^-40, in rows of whole blocks.
+TEST(Requantize, DecidesMissesThatDoublesTakeForTies) {
+  const Multiplier m{5394451 * 0x1p-40f};
+  const std::vector<int32_t> acc(300, 4586011);
+  ForEachTarget([&](const std::string&) {
+    std::vector<uint8_t> y(acc.size());
+    ASSERT_TRUE(Requantize({acc.data(), ElementType::kS32, 1, 300, 300}, {&m, 1}, 10, {},
+                           {y.data(), ElementType::kU8, 1, 300, 300})
+                    .ok());
+    EXPECT_EQ(y, std::vector<uint8_t>(acc.size(), 33));
+  });
+}
+
 TEST(Requantize, EveryPathIsTaken) {
   using internal::Rescale;
   using internal::RescalePath;

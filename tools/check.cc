@@ -29,6 +29,7 @@ struct Options : CommonOptions {
   CheckOptions check;
   std::string shard;
   std::string out = "qualm-findings";
+  bool verbose = false;
 };
 
 // Instruction sets that judged the same cases share a line; the document has them one by one.
@@ -106,6 +107,37 @@ std::string WhyNothing(const CheckResult& result, const std::string& subject = "
   const auto most = std::ranges::max_element(reasons, {}, [](const auto& r) { return r.second; });
   const bool more = !subject.empty() && reasons.size() > 1;
   return most->first + (more ? fmt::format(" (and {} more)", reasons.size() - 1) : "");
+}
+
+// What was judged and what not, in words.
+std::string ClosingLine(const CheckResult& result, size_t faults, bool adapts) {
+  int64_t judged = 0, most = 0;
+  for (const auto& [key, row] : result.coverage.rows()) judged += row.cases;
+  const int64_t all = result.totals.cases * static_cast<int64_t>(result.by_subject.size());
+  std::map<std::string, int64_t> why;
+  for (const auto& [key, count] : result.reasons) {
+    if (key.judgement == Judgement::kSkipped) why[key.reason] += count;
+  }
+  std::string reason;
+  for (const auto& [text, count] : why) {
+    if (count > most) most = count, reason = text;
+  }
+  if (judged == 0) return "";  // IdleLines says why
+  const Totals& totals = result.totals;
+  std::string text =
+      fmt::format("{}{} of {} answers were judged: {} claims hold{}", faults == 0 ? "OK: " : "",
+                  judged, all, totals.of(Judgement::kPassed),
+                  faults == 0 ? ""
+                              : fmt::format(", {} fail ({} fault{})", totals.of(Judgement::kFailed),
+                                            faults, faults == 1 ? "" : "s"));
+  if (const int64_t expected = totals.of(Judgement::kExpected); expected > 0)
+    text += fmt::format(", {} fail as declared or known", expected);
+  text += ".";
+  if (!reason.empty()) {
+    text += fmt::format(" What was not judged the subject does not take, most often: {}.{}", reason,
+                        adapts ? "" : " --adapt brings cases into its limits.");
+  }
+  return text + " --verbose has the rest.\n";
 }
 
 // Subjects that judged nothing at all: a run that looks clean and tested nothing.
@@ -195,13 +227,28 @@ int RunCheck(Options options) {
   session.known.CountAsExpected(findings, result);
   session.known.TellUnmatched(findings);
 
-  for (const Finding& finding : findings) session.Print("{}", session.known.Text(finding));
-  session.Print("{}\n{}", TotalsLine(result.totals), IdleLines(result));
+  const std::vector<FaultOfRun> faults =
+      FaultsOf(findings, folder.diagnoses(), session.known, result);
+  for (const FaultOfRun& fault : faults) {
+    session.Print("{}", FaultText(fault, findings, result));
+    if (options.verbose) continue;
+    const std::string text = session.known.Text(findings[fault.findings.front()]);
+    session.Print("{}", text.substr(std::min(text.find("  fingerprint: "), text.size())));
+  }
+  for (const Finding& finding : findings) {
+    if (options.verbose || !session.known.IsNew(finding))
+      session.Print("{}", session.known.Text(finding));
+  }
   const std::string hazards = HazardLines(result.coverage), reasons = ReasonLines(result);
-  if (!hazards.empty()) session.Print("hazard coverage\n{}", hazards);
-  if (!reasons.empty()) session.Print("not judged\n{}", reasons);
+  if (options.verbose) {
+    session.Print("{}\n", TotalsLine(result.totals));
+    if (!hazards.empty()) session.Print("hazard coverage\n{}", hazards);
+    if (!reasons.empty()) session.Print("not judged\n{}", reasons);
+  }
+  session.Print("{}{}", IdleLines(result), ClosingLine(result, faults.size(), options.check.adapt));
   session.totals = result.totals;
-  session.document.extra = {{"hazards", HazardJson(result.coverage)},
+  session.document.extra = {{"faults", FaultsJson(faults, findings)},
+                            {"hazards", HazardJson(result.coverage)},
                             {"properties", PropertiesJson(result)},
                             {"not_judged", NotJudgedJson(result)}};
   session.tests = JUnitTests(result, findings, session.known);
@@ -237,6 +284,8 @@ void AddCheck(CLI::App& app, Run* run) {
              "threads; the result does not depend on it");
   AddShard(*verb, options->shard, "I/N: every N-th case, starting at I (docs/campaigns.md)");
   verb->add_option("--out", options->out, "folder for new findings")->check(NotEmpty);
+  verb->add_flag("--verbose", options->verbose,
+                 "every finding, all counts, hazard coverage, why verdicts were no passes");
   AddKnownOptions(*verb, options->known);
   verb->callback([options, run] { *run = [options] { return RunCheck(*options); }; });
 }

@@ -894,7 +894,11 @@ TEST_F(Command, PluginsThatPromiseOrHangToNoEnd) {
 
 // Eight instruction sets that reached the same share one line.
 TEST_F(Command, TextForPeopleIsShort) {
-  const Ran ran = Qualm({"check", "--cases", "20"});
+  const Ran brief = Qualm({"check", "--cases", "20"});
+  EXPECT_EQ(brief.status, 0) << brief.err;
+  EXPECT_LE(Lines(brief.out).size(), 2u) << brief.out;
+  EXPECT_TRUE(brief.out.starts_with("OK: ")) << brief.out;
+  const Ran ran = Qualm({"check", "--cases", "20", "--verbose"});
   EXPECT_EQ(ran.status, 0) << ran.err;
   // One line per operation, and a few about all.
   EXPECT_LE(Lines(ran.out).size(), AllOps().size() + 8) << ran.out;
@@ -904,6 +908,37 @@ TEST_F(Command, TextForPeopleIsShort) {
                 Lines(ran.err),
                 [](const std::string& line) { return line.find(" of ") == std::string::npos; }),
             1);
+}
+
+// A dropped product breaks many claims: people read one block, programs every finding.
+TEST_F(Command, OneFaultIsOneBlock) {
+  const std::vector<std::string> words{"check", "-s",  "faulty:k-tail", "--op", "linear",
+                                       "-n",    "300", "--out",         "out"};
+  const auto blocks = [](const std::string& text) {
+    size_t count = 0;
+    for (size_t at = 0; (at = text.find("FINDING: ", at)) != std::string::npos; ++at) ++count;
+    return count;
+  };
+  const Ran ran = Qualm(words);
+  EXPECT_EQ(ran.status, 1) << ran.err;
+  EXPECT_EQ(blocks(ran.out), 1u) << ran.out;
+  EXPECT_NE(ran.out.find("\n  the subject drops the last product, where K % 4 is 1\n"),
+            std::string::npos)
+      << ran.out;
+  EXPECT_NE(ran.out.find("\n  smallest case: linear M=1 N=1 K=1 "), std::string::npos) << ran.out;
+  EXPECT_NE(ran.out.find("\n  next: qualm explain out/findings/"), std::string::npos) << ran.out;
+  EXPECT_NE(ran.out.find(" answers were judged: "), std::string::npos) << ran.out;
+  EXPECT_NE(ran.out.find("(1 fault)"), std::string::npos) << ran.out;
+
+  std::vector<std::string> more = words;
+  more.insert(more.end(), {"--verbose", "--json", "out.json"});
+  const Ran verbose = Qualm(more);
+  EXPECT_GT(blocks(verbose.out), 3u) << verbose.out;
+  EXPECT_NE(verbose.out.find("hazard coverage\n"), std::string::npos) << verbose.out;
+  const Json document = Json::parse(Read("out.json"));
+  ASSERT_EQ(document["faults"].size(), 1u);
+  EXPECT_EQ(document["faults"][0]["cause"], "last product dropped");
+  EXPECT_EQ(document["faults"][0]["findings"].size(), document["findings"].size());
 }
 
 }  // namespace

@@ -142,6 +142,21 @@ void FindingsFolder::RemoveKept() const {
   if (!kept_.empty() && new_) ::rmdir(folder_.parent_path().c_str());
 }
 
+void FindingsFolder::Remember(const triage::Triaged& triaged, Subject& subject) {
+  const Finding& finding = triaged.finding();
+  Diagnosed& diagnosed = diagnoses_[finding.fingerprint()];
+  diagnosed.causes = triaged.causes();
+  diagnosed.sentence = triaged.attribution().diagnosis;
+  diagnosed.found = ProblemOf(finding.test_case);
+  if (subject.CannotRun(diagnosed.found).empty()) {
+    const Outcome outcome = subject.Run(diagnosed.found, {});
+    if (outcome.ok()) diagnosed.found.observed = Observed{finding.subject, outcome.y};
+  }
+  if (!triaged.small()) return;
+  diagnosed.small = triaged.small()->minimized;
+  diagnosed.divergence = triaged.small()->verdict.divergence;
+}
+
 std::vector<Finding> FindingsFolder::Triage(std::vector<Finding> raw, const std::string& contract,
                                             const KnownFindings& known, Deferred& deferred,
                                             const std::function<bool()>& stop) {
@@ -203,6 +218,7 @@ std::vector<Finding> FindingsFolder::Triage(std::vector<Finding> raw, const std:
     } else if (have(found)) {
       continue;
     }
+    if (known.IsNew(found)) Remember(triaged, *item.subject);
     kept.emplace_back(item.number, found);
     item.triaged.reset();
     item.subject.reset();

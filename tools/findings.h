@@ -14,6 +14,7 @@
 #include "core/finding.h"
 #include "core/io/text_file.h"
 #include "properties/property.h"
+#include "tools/faults.h"
 #include "tools/known.h"
 #include "tools/session.h"
 #include "triage/triaged.h"
@@ -55,8 +56,11 @@ class FindingsFolder {
   std::vector<Finding> Triage(std::vector<Finding> raw, const std::string& contract,
                               const KnownFindings& known, Deferred& deferred,
                               const std::function<bool()>& stop);
+  // What Triage has learnt about the new findings.
+  const Diagnoses& diagnoses() const { return diagnoses_; }
 
  private:
+  void Remember(const triage::Triaged& triaged, Subject& subject);
   void Keep(const Finding& finding);
   void Write(triage::Triaged& triaged) const;
   void RemoveKept() const;
@@ -65,6 +69,7 @@ class FindingsFolder {
   const bool new_;                          // OUT was not there
   std::mutex mutex_;                        // of kept_
   std::map<std::string, NamedTexts> kept_;  // what Keep has written, by fingerprint
+  Diagnoses diagnoses_;
 };
 
 }  // namespace qualm::tools

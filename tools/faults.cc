@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/faults.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include "tools/session.h"
+#include "triage/cover.h"
+
+namespace qualm::tools {
+namespace {
+
+int64_t FailuresOf(const Finding& finding, const CheckResult& result) {
+  const auto at = result.failed.find({finding.full_property(), finding.subject});
+  return at == result.failed.end() ? 0 : at->second;
+}
+
+// The faults among findings of one subject and operation.
+void AddFaults(const std::vector<size_t>& group, const std::vector<Finding>& findings,
+               const Diagnoses& diagnoses, const CheckResult& result,
+               std::vector<FaultOfRun>& faults) {
+  static const Diagnosed kNone;
+  const auto diagnosed = [&](size_t i) -> const Diagnosed& {
+    const auto at = diagnoses.find(findings[i].fingerprint());
+    return at == diagnoses.end() ? kNone : at->second;
+  };
+  std::vector<triage::Failure> failures;
+  for (const size_t i : group) {
+    const Diagnosed& of = diagnosed(i);
+    failures.push_back({findings[i].kind, of.causes, {&of.found}});
+    if (of.small) failures.back().cases.push_back(&*of.small);
+  }
+  const std::vector<triage::Covered> covered = triage::FewestCauses(failures);
+  std::map<size_t, FaultOfRun> rows;
+  for (size_t j = 0; j < group.size(); ++j) rows[covered[j].by].findings.push_back(group[j]);
+  for (auto& [by, row] : rows) {
+    const Diagnosed& cause = diagnosed(group[by]);
+    // The numbers themselves show a fault better than what follows from them.
+    std::ranges::sort(row.findings, {}, [&](size_t i) {
+      const bool direct = findings[i].property.starts_with("matches_");
+      return std::tuple(diagnosed(i).causes != cause.causes, !direct, i);
+    });
+    row.best = diagnosed(row.findings.front());
+    if (row.best.sentence.empty()) row.best.sentence = findings[row.findings.front()].explanation;
+    if (!cause.causes.empty())
+      row.cause = triage::NamesOf(cause.causes, findings[group[by]].test_case.op);
+    for (const size_t i : row.findings) {
+      row.failures = std::max(row.failures, FailuresOf(findings[i], result));
+      // The finding that the cause was found on says where it holds, too.
+      const Diagnosed& of = diagnosed(i);
+      if (!of.causes.empty() && of.causes == row.best.causes &&
+          of.sentence.size() > row.best.sentence.size())
+        row.best.sentence = of.sentence;
+    }
+    faults.push_back(std::move(row));
+  }
+}
+
+}  // namespace
+
+std::vector<FaultOfRun> FaultsOf(const std::vector<Finding>& findings, const Diagnoses& diagnoses,
+                                 const KnownFindings& known, const CheckResult& result) {
+  std::map<std::pair<std::string, std::string>, std::vector<size_t>> groups;
+  for (size_t i = 0; i < findings.size(); ++i) {
+    if (known.IsNew(findings[i])) groups[{findings[i].subject, findings[i].op}].push_back(i);
+  }
+  std::vector<FaultOfRun> faults;
+  for (const auto& [key, group] : groups) AddFaults(group, findings, diagnoses, result, faults);
+  std::ranges::sort(faults, {}, [](const FaultOfRun& fault) {
+    return std::pair(-fault.failures, fault.findings.front());
+  });
+  return faults;
+}
+
+std::string FaultText(const FaultOfRun& fault, const std::vector<Finding>& findings,
+                      const CheckResult& result) {
+  const Finding& best = findings[fault.findings.front()];
+  std::string text = fmt::format("FINDING: {} fails on {} [{}]\n  {}\n", best.full_property(),
+                                 best.subject, Name(best.kind), fault.best.sentence);
+  text += "  smallest case: " + Describe(fault.best.small.value_or(best.test_case));
+  const std::optional<Divergence>& d =
+      fault.best.divergence ? fault.best.divergence : best.first_divergence;
+  if (d) text += fmt::format(": expected {}, got {} at index {}", d->expected, d->actual, d->index);
+  std::set<std::string> claims;
+  for (const size_t i : fault.findings) claims.insert(findings[i].property);
+  text += fmt::format("\n  fails {} claim{}: {}", claims.size(), claims.size() == 1 ? "" : "s",
+                      fmt::join(claims, ", "));
+  // Totals of a property are of all subjects.
+  const auto judged = result.by_property.find(best.full_property());
+  if (result.by_subject.size() == 1 && judged != result.by_property.end()) {
+    text += fmt::format("; {} in {} of {} cases judged by it", best.property,
+                        FailuresOf(best, result), judged->second.judged());
+  }
+  text += "\n";
+  if (best.case_file.empty()) return text;
+  return text +
+         fmt::format("  next: qualm explain {} --subject {}\n", ShellWord(best.case_file),
+                     ShellWord(best.subject)) +
+         fmt::format("        qualm replay {} --subject {}\n", ShellWord(best.case_file),
+                     ShellWord(best.subject));
+}
+
+JsonValue FaultsJson(const std::vector<FaultOfRun>& faults, const std::vector<Finding>& findings) {
+  JsonList list;
+  for (const FaultOfRun& fault : faults) {
+    const Finding& best = findings[fault.findings.front()];
+    std::vector<std::string> fingerprints;
+    for (const size_t i : fault.findings) fingerprints.push_back(findings[i].fingerprint());
+    list.Add(JsonObject{{"op", best.op},
+                        {"subject", best.subject},
+                        {"kind", Name(best.kind)},
+                        {"cause", fault.cause},
+                        {"sentence", fault.best.sentence},
+                        {"findings", fingerprints}});
+  }
+  return list;
+}
+
+}  // namespace qualm::tools

@@ -23,7 +23,7 @@ inline bool IsStreamable(Bounds bounds, int64_t zero_point) {
 }
 
 inline UnsignedCodes ToUnsignedCodes(Bounds bounds, int32_t zero_point) {
-  const int32_t shift = bounds.lo < 0 || zero_point < 0 ? 128 : 0;
+  const int64_t shift = bounds.lo < 0 || zero_point < 0 ? 128 : 0;  // any zero point: no overflow
   return {static_cast<uint8_t>(bounds.lo + shift), static_cast<uint8_t>(bounds.hi + shift),
           static_cast<uint8_t>(shift), static_cast<uint8_t>(zero_point + shift)};
 }

@@ -159,9 +159,20 @@ class Evidence {
   Tensor actual_rows_;
 };
 
+// Of several causes, the kind is that of the cause which alone comes nearest to the answer: another
+// one may only tell how far a number went that left its range.
+FindingKind KindOf(const Evidence& evidence, const Hypothesis& causes) {
+  if (causes.size() == 1) return causes.front()->kind;
+  const auto explained = [&](const Cause* cause) {
+    const std::optional<Agreement> alone = evidence.Explained(*cause);
+    return alone ? alone->explained : -1;
+  };
+  return (*std::ranges::max_element(causes, {}, explained))->kind;
+}
+
 Attribution Shown(const Evidence& evidence, Hypothesis causes) {
   Attribution attribution;
-  attribution.kind = causes.front()->kind;
+  attribution.kind = KindOf(evidence, causes);
   attribution.diagnosis = Sentence(evidence.op(), causes);
   attribution.evidence.push_back(evidence.Text(causes));
   attribution.complete = true;

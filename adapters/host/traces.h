@@ -30,8 +30,9 @@ class Traces {
 };
 
 // "" or how many bytes each `call` keeps. A first call may keep what it likes; a leak is what later
-// ones keep, always the same and more than nothing. Other threads that allocate meanwhile do not
-// look like that. "" where the C library does not count its heap (under sanitizers).
+// ones keep, the same but for the rounding of blocks, and more than nothing. Other threads that
+// allocate meanwhile do not look like that. "" where the C library does not count its heap (under
+// sanitizers).
 std::string LeakOf(const std::function<void()>& call);
 
 }  // namespace qualm

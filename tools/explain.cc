@@ -4,6 +4,9 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <filesystem>
+#include <optional>
+#include <vector>
 
 #include "core/io/case_json.h"
 #include "core/status.h"
@@ -13,7 +16,9 @@
 #include "tools/command.h"
 #include "tools/emit.h"
 #include "tools/findings.h"
+#include "tools/recorded.h"
 #include "tools/session.h"
+#include "tools/stop.h"
 #include "triage/triage.h"
 
 namespace qualm::tools {
@@ -21,6 +26,7 @@ namespace {
 
 struct Options : CommonOptions {
   std::string path;
+  std::string reference;  // float32 outputs, a .npy file
   int64_t at = -1;
 };
 
@@ -32,7 +38,72 @@ void EmitFirst(const Options& options, const Case& c, Session& session) {
   Emit(options, c, subject, found == session.document.findings.end() ? nullptr : &*found);
 }
 
+// A folder: the answers that its case files hold, and those of the named subjects, layer by layer.
+int RunExplainModel(const Options& options) {
+  Session session(options);
+  if (options.at >= 0 || !options.emit.empty() || !options.contract.empty() ||
+      !options.reference.empty()) {
+    throw InputError(
+        "--at, --emit, --contract and --reference are about one case, expected a file");
+  }
+  std::vector<std::string> files = CaseFilesOf(options.path);
+  std::erase_if(files, [](const std::string& file) { return file.ends_with(".jsonl"); });
+  std::vector<Case> cases;
+  std::vector<std::optional<Tensor>> references;
+  for (const std::string& file : files) {
+    cases.push_back(ReadCaseFile(file));
+    references.push_back(ReferenceOf(file, cases.back(), ""));
+  }
+  session.Open(SubjectNames(options.subjects, {}), "");
+  RequireWritable(options, {}, files);
+  session.Begin();
+  std::vector<AnsweredLayer> layers;
+  std::string skipped;
+  for (size_t i = 0; i < files.size() && !Stopped(); ++i) {
+    const Case& c = cases[i];
+    ++session.totals.cases;
+    const auto add = [&](const std::string& who, const std::string& name, const Tensor& y) {
+      layers.push_back(LayerOf(files[i], who, c, y, references[i] ? &*references[i] : nullptr));
+      const triage::RecordedAnswer& answer = layers.back().answer;
+      session.totals.Add(answer.exact() ? Judgement::kPassed : Judgement::kFailed);
+      if (answer.exact()) return;
+      session.document.findings.emplace_back(
+          c, "matches_exact", name,
+          Verdict::Failed(answer.arithmetic.empty() ? "no known arithmetic gives it"
+                                                    : "the arithmetic of " + answer.arithmetic,
+                          answer.first),
+          files[i]);
+    };
+    if (c.observed) add(c.observed->by, "observed", c.observed->y);
+    for (const auto& subject : session.subjects) {
+      const std::string name(subject->name());
+      std::string reason = subject->CannotRun(c);
+      if (reason.empty()) {
+        const Outcome outcome = subject->Run(c, RunContext{});
+        if (outcome.ok()) {
+          add(name, name, outcome.y);
+          continue;
+        }
+        reason = fmt::format("{}, {}", Name(outcome.status), outcome.detail);
+      }
+      session.totals.Add(Judgement::kSkipped);
+      skipped += fmt::format("  {}: {}: {}\n", files[i], name, reason);
+    }
+  }
+  if (!layers.empty()) session.Print("{}", LayersText(layers));
+  session.Print("{}", skipped);
+  session.document.extra.emplace_back("layers", LayersJson(layers));
+  session.Write();
+  if (!session.Judged("no case holds an observed output, and no --subject is named"))
+    return kBadInput;
+  return StatusOfStopped(session.document.findings.empty() ? kClean : kFindings);
+}
+
 int RunExplain(const Options& options) {
+  std::error_code ignored;
+  // What is called a case file and is a folder is a mistake, and said by the reader.
+  if (!options.path.ends_with(".case.json") && std::filesystem::is_directory(options.path, ignored))
+    return RunExplainModel(options);
   Session session(options);
   const Case c = ReadCaseFile(options.path);
   const int64_t outputs = Tensor(c.out_dtype, c.output_shape()).size();
@@ -40,6 +111,7 @@ int RunExplain(const Options& options) {
     throw InputError("--at: index " + std::to_string(options.at) +
                      " is outside the output, expected less than " + std::to_string(outputs));
   }
+  const std::optional<Tensor> reference_y = ReferenceOf(options.path, c, options.reference);
   session.Open(SubjectNames(options.subjects, {}), options.contract);
   RequireEmittable(options, {options.path});
   session.Begin();
@@ -66,6 +138,11 @@ int RunExplain(const Options& options) {
     findings.emplace_back(c, contract.exact() ? "matches_exact" : "matches_model", who, verdict,
                           options.path);
   };
+  std::vector<AnsweredLayer> answers;
+  const auto split = [&](const std::string& who, const Tensor& y) {
+    answers.push_back(LayerOf(options.path, who, c, y, reference_y ? &*reference_y : nullptr));
+  };
+  if (c.observed) split("observed (" + c.observed->by + ")", c.observed->y);
   std::string wrong;
   if (std::optional<Finding> finding = WrongExpected(c, options.path)) {
     const Divergence& divergence = *finding->first_divergence;
@@ -83,6 +160,7 @@ int RunExplain(const Options& options) {
     const Outcome outcome = subject->Run(c, RunContext{});
     if (outcome.ok()) {
       judge(std::string(subject->name()), outcome.y);
+      split(std::string(subject->name()), outcome.y);
       continue;
     }
     const std::optional<Verdict> bad = BadOutcome(outcome);
@@ -90,8 +168,13 @@ int RunExplain(const Options& options) {
     if (bad->failed())
       findings.emplace_back(c, "matches_exact", subject->name(), *bad, options.path);
   }
-  session.Print("{}{}", text, wrong);
+  std::string splits;
+  for (const AnsweredLayer& answer : answers) {
+    if (reference_y || !answer.answer.exact()) splits += SplitText(answer);
+  }
+  session.Print("{}{}{}", text, splits, wrong);
   session.document.extra.emplace_back("explanation", text);
+  session.document.extra.emplace_back("layers", LayersJson(answers));
   session.deferred.Try("--emit", [&] { EmitFirst(options, c, session); });
   session.Write();
   if (!session.subjects.empty() && !session.Judged(session.subjects.front()->CannotRun(c)))
@@ -105,11 +188,18 @@ void AddExplain(CLI::App& app, Run* run) {
   auto options = std::make_shared<Options>();
   CLI::App* verb = app.add_subcommand(
       "explain", "derive one output exactly, then each subject's, to the first divergence");
-  verb->footer("Example: qualm explain corpus/forum/002-linear-by-hand.case.json");
-  verb->add_option("CASE", options->path, "a case file")->required();
+  verb->footer(
+      "Example: qualm explain corpus/forum/002-linear-by-hand.case.json\n"
+      "         qualm explain cases/ (a recorded model, layer by layer: docs/pytorch.md)");
+  verb->add_option("CASE", options->path, "a case file, or a folder of recorded layers")
+      ->required();
   AddSubjectOption(*verb, *options, false);
   AddInteger(*verb, "--at", options->at, 0, INT64_MAX,
              "output index, row-major (default: the first that departs)");
+  verb->add_option("--reference", options->reference,
+                   "float32 outputs (.npy) to split the error against (default: NAME.reference.npy "
+                   "beside NAME.case.json, else the real result on the same codes)")
+      ->check(NotEmpty);
   AddEmitOptions(*verb, *options);
   AddOutputOptions(*verb, *options);
   AddContractOption(*verb, *options);

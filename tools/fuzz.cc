@@ -25,6 +25,7 @@
 #include "properties/gen/gen.h"
 #include "tools/command.h"
 #include "tools/fuzz_status.h"
+#include "tools/regressions.h"
 #include "tools/session.h"
 #include "tools/shard.h"
 #include "tools/stop.h"
@@ -172,8 +173,7 @@ void KeepRegressions(const Options& options, const std::vector<FaultRow>& rows,
   for (size_t i = 0; i < rows.size(); ++i) {
     if (!known.IsNew(findings[i]) || rows[i].replayed != Replayed::kReproducible) continue;
     Case c = ReadCaseFile(findings[i].case_file);
-    c.note = fmt::format("{}. Found by qualm fuzz on {}, {}.", rows[i].explanation,
-                         rows[i].identity, rows[i].found.substr(0, 10));
+    c.note = RegressionNote(rows[i].explanation, "fuzz", rows[i].identity, rows[i].found);
     const std::string suffix = ++number == 1 ? "" : fmt::format("-{}", number);
     const fs::path file = options.to_corpus + suffix + ".case.json";
     if (file.has_parent_path()) MakeFolder("--to-corpus", file.parent_path().string());

@@ -4,13 +4,16 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <filesystem>
 
 #include "core/io/case_json.h"
+#include "core/io/fault_row.h"
 #include "core/status.h"
 #include "properties/property.h"
 #include "tools/command.h"
 #include "tools/emit.h"
 #include "tools/findings.h"
+#include "tools/regressions.h"
 #include "tools/session.h"
 #include "tools/stop.h"
 #include "triage/triage.h"
@@ -22,6 +25,7 @@ namespace {
 struct Options : CommonOptions {
   std::string path;
   std::string property;
+  std::string to_corpus;
   int64_t max_calls = 2000;
 };
 
@@ -30,6 +34,20 @@ const Property& ChooseProperty(const Options& options, const Case& c) {
   if (name.empty()) name = "matches_exact";
   return PropertyOf(name, c.op,
                     options.property.empty() ? options.path + ": property" : "--property");
+}
+
+// --to-corpus: the minimized case with its reason, for replay to ask again.
+std::string ToCorpus(const Options& options, const triage::MinimizeResult& result,
+                     const Subject& subject) {
+  Case c = result.minimized;
+  const std::string version = subject.Version().empty() ? "" : " " + subject.Version();
+  c.note = RegressionNote(result.attribution.diagnosis, "minimize",
+                          std::string(subject.name()) + version, UtcNow());
+  const std::string file = RegressionFile(options.to_corpus, c.op, result.attribution);
+  const std::filesystem::path folder = std::filesystem::path(file).parent_path();
+  if (!folder.empty()) MakeFolder("--to-corpus", folder.string());
+  WriteCaseFile(c, file);
+  return file;
 }
 
 int RunMinimize(const Options& options) {
@@ -48,6 +66,7 @@ int RunMinimize(const Options& options) {
   if (options.output == "-")
     throw InputError("--output: '-' is no file; without --output the case goes to stdout");
   RequireEmittable(options, {options.path});
+  RequireRegressionFile(options.to_corpus);
   session.Begin();
   const triage::MinimizeResult result = triage::Minimize(
       c, *session.subjects.front(), property, {.max_calls = options.max_calls, .stop = Stopped});
@@ -72,7 +91,14 @@ int RunMinimize(const Options& options) {
         finding.case_file = options.output;
       });
     }
-    text = triage::FindingText(finding);
+    if (!options.to_corpus.empty()) {
+      session.deferred.Try([&] {
+        const std::string file = ToCorpus(options, result, *session.subjects.front());
+        if (finding.case_file.empty()) finding.case_file = file;
+        text += "regression: " + file + "\n";
+      });
+    }
+    text = triage::FindingText(finding) + text;
     text += fmt::format("minimized: {} -> {}, {} subject calls\n", Describe(c),
                         Describe(result.minimized), result.calls);
     if (!result.irrelevant.empty()) {
@@ -110,6 +136,12 @@ void AddMinimize(CLI::App& app, Run* run) {
                    "the claim that fails (default: the case's own, else matches_exact)")
       ->check(NotEmpty);
   AddEmitOptions(*verb, *options, "write the minimized case to FILE; with --emit: ");
+  verb->add_option(
+          "--to-corpus", options->to_corpus,
+          "also write the minimized case, with the reason, as WHERE.case.json, or into the "
+          "folder WHERE under a name of its own; replay then says what became of it")
+      ->type_name("WHERE")
+      ->check(NotEmpty);
   AddInteger(*verb, "--max-calls", options->max_calls, 1, 1 << 30, "subject runs to spend at most");
   AddOutputOptions(*verb, *options);
   AddContractOption(*verb, *options);

@@ -4,10 +4,13 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cstdint>
 #include <filesystem>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "core/io/case_json.h"
 #include "core/io/golden.h"
@@ -19,8 +22,11 @@
 #include "tools/command.h"
 #include "tools/emit.h"
 #include "tools/findings.h"
+#include "tools/recorded.h"
+#include "tools/regressions.h"
 #include "tools/session.h"
 #include "tools/stop.h"
+#include "triage/recorded.h"
 #include "triage/triaged.h"
 
 namespace qualm::tools {
@@ -37,8 +43,11 @@ struct Options : CommonOptions {
 struct Replay {
   Session& session;
   std::map<std::string, std::map<std::string, int64_t>>
-      golden;                              // convention or "-" -> judgement -> n
-  std::map<std::string, int64_t> skipped;  // reason -> n
+      golden;                               // convention or "-" -> judgement -> n
+  std::map<std::string, int64_t> skipped;   // reason -> n
+  std::map<std::string, int64_t> observed;  // how the answers in case files are -> n
+  std::vector<Regression> regressions;
+  int64_t answers = 0;  // of subjects that were judged
 };
 
 void Report(Replay& replay, const std::string& suite, const std::string& name,
@@ -49,15 +58,25 @@ void Report(Replay& replay, const std::string& suite, const std::string& name,
   if (verdict.judgement == Judgement::kSkipped) ++replay.skipped[verdict.reason];
 }
 
+// Where a case comes from, and what the subject promises that is asked for it.
+struct Origin {
+  const std::string& file;
+  const Contract& promised;
+};
+
 // One verdict of one subject, reported under `name`; a failure that a row of adapters/contracts.cc
 // declares is expected.
 void Take(const Case& c, const Property& property, Subject& subject, Verdict verdict,
-          const std::string& name, const std::string& file, Replay& replay) {
+          const std::string& name, const Origin& origin, Replay& replay) {
   if (verdict.failed()) {
-    Finding finding = FindingOf(c, property, subject, verdict, file, subject.contract());
+    Finding finding = FindingOf(c, property, subject, verdict, origin.file, origin.promised);
     if (finding.expected_by_contract) verdict.judgement = Judgement::kExpected;
     replay.session.document.findings.push_back(std::move(finding));
   }
+  const bool judged = verdict.judgement == Judgement::kPassed ||
+                      verdict.judgement == Judgement::kFailed ||
+                      verdict.judgement == Judgement::kExpected;
+  replay.answers += judged ? 1 : 0;
   Report(replay, std::string(subject.name()), name, verdict);
 }
 
@@ -65,6 +84,30 @@ Case ReadCase(const std::string& file) {
   Case c = ReadCaseFile(file);
   if (!c.property.empty()) PropertyOf(c.property, c.op, file + ": property");
   return c;
+}
+
+// The answer that the file holds, where it is a recording and no reproducer (which names the claim
+// that it breaks): exact, or all of it some library's. Changed by a single code it is neither.
+void JudgeObserved(const std::string& file, const Case& c, Replay& replay) {
+  const triage::RecordedAnswer answer = triage::JudgeRecorded(c, c.observed->y);
+  const std::string about = fmt::format("{} of {} outputs are not exact, by at most {:.3g}",
+                                        answer.departing, answer.outputs, answer.worst_lsb);
+  Verdict verdict = Verdict::Passed();
+  std::string state = "exact";
+  if (answer.is_wrong()) {
+    verdict = Verdict::Failed(
+        "the observed output is nobody's: " + about + ", and no known arithmetic gives all of it",
+        answer.first);
+    state = "nobody's";
+    replay.session.document.findings.emplace_back(c, "named_arithmetic", "observed", verdict, file);
+  } else if (!answer.exact() && answer.undefined) {
+    verdict = Verdict::Skipped("observed: " + about + ", and no convention defines the case");
+    state = "not exact, and defined by no convention";
+  } else if (!answer.exact()) {
+    state = "not exact, and all of it the arithmetic of a known library";
+  }
+  ++replay.observed[state];
+  Report(replay, "observed", file, verdict);
 }
 
 void ReplayCase(const std::string& file, const Case& c, const Options& options, Replay& replay) {
@@ -78,15 +121,27 @@ void ReplayCase(const std::string& file, const Case& c, const Options& options, 
         wrong ? Verdict::Failed(wrong->explanation, wrong->first_divergence) : Verdict::Passed());
     if (wrong) replay.session.document.findings.push_back(std::move(*wrong));
   }
+  if (c.observed && wanted.empty()) JudgeObserved(file, c, replay);
   const std::string glob =
       wanted.empty() ? "*" : FullName(c.op, PropertyOf(wanted, c.op, "--property"));
   for (const auto& subject : replay.session.subjects) {
+    // `minimize` asks whether the number is right, so exact judges its reproducers again. What the
+    // subject promises may still excuse them.
+    const Contract own = subject->contract();
+    const bool reproducer = options.contract.empty() && IsReproducerOf(c, *subject);
+    if (reproducer && !c.property.ends_with("matches_model")) subject->set_contract({});
     MemoSubject memo(*subject);
+    bool fails = false, judged = false;
     JudgeAll(c, memo, glob, [&](const Property& property, Verdict verdict) {
       const std::string name = FullName(c.op, property) + " " + file;
-      Take(c, property, memo, std::move(verdict), name, file, replay);
+      fails |= verdict.failed();
+      judged |= verdict.failed() || verdict.judgement == Judgement::kPassed;
+      Take(c, property, memo, std::move(verdict), name, {file, own}, replay);
       return true;
     });
+    if (reproducer && judged && options.property.empty())
+      replay.regressions.push_back(CompareWithThen(file, c, memo, fails));
+    subject->set_contract(own);
   }
 }
 
@@ -153,8 +208,8 @@ void ReplayRecords(const std::vector<GoldenRecord>& records, const std::vector<S
       if (next->answers[s]) memo.Remember(next->problem, *next->answers[s]);
       JudgeAll(next->problem, memo, exact_contract ? "matches_exact" : "matches_model",
                [&](const Property& property, Verdict verdict) {
-                 Take(next->problem, property, memo, std::move(verdict), record.where, record.where,
-                      replay);
+                 Take(next->problem, property, memo, std::move(verdict), record.where,
+                      {record.where, memo.contract()}, replay);
                  return true;
                });
     }
@@ -193,6 +248,12 @@ void EmitFirst(const Options& options, const std::pair<const std::string, Case>&
   const auto found =
       std::ranges::find(session.document.findings, subject.name(), &Finding::subject);
   Emit(options, c, &subject, found == session.document.findings.end() ? nullptr : &*found);
+}
+
+std::string Names(const std::vector<std::unique_ptr<Subject>>& subjects) {
+  std::vector<std::string> names;
+  for (const auto& subject : subjects) names.emplace_back(subject->name());
+  return fmt::format("{}", fmt::join(names, ", "));
 }
 
 int RunReplay(const Options& options) {
@@ -236,7 +297,17 @@ int RunReplay(const Options& options) {
   RequireEmittable(options, files);
   session.Begin(fmt::format("{} files; ", files.size()));
 
-  Replay replay{session, {}, {}};
+  // What once failed comes first: whoever mends something waits for that.
+  std::vector<std::string> first, rest;
+  for (std::string& file : files) {
+    const auto at = cases.find(file);
+    const bool once_failed = at != cases.end() && !at->second.property.empty();
+    (once_failed ? first : rest).push_back(std::move(file));
+  }
+  files = std::move(first);
+  files.insert(files.end(), std::make_move_iterator(rest.begin()),
+               std::make_move_iterator(rest.end()));
+  Replay replay{session, {}, {}, {}, {}, 0};
   for (const std::string& file : files) {
     if (Stopped()) break;
     const auto at = cases.find(file);
@@ -252,8 +323,13 @@ int RunReplay(const Options& options) {
   if (!options.emit.empty())
     deferred.Try("--emit", [&] { EmitFirst(options, *cases.begin(), session); });
 
+  session.Print("{}", RegressionsText(replay.regressions));
   for (const Finding& finding : session.document.findings)
     session.Print("{}", triage::FindingText(finding));
+  for (const auto& [state, count] : replay.observed)
+    session.Print("  {} observed answer{}: {}\n", count, count == 1 ? "" : "s", state);
+  if (!cases.empty() && !session.subjects.empty())
+    session.Print("  asked again: {}\n", FewNames(Names(session.subjects)));
   for (const auto& [convention, counts] : replay.golden) {
     if (convention == "-") continue;
     session.Print("  model:{}:", convention);
@@ -263,7 +339,13 @@ int RunReplay(const Options& options) {
   for (const auto& [reason, count] : replay.skipped)
     session.Print("  {} skipped: {}\n", count, reason);
   session.Print("{}\n", TotalsLine(session.totals));
-  return session.End(WhyNothing(replay));
+  session.document.extra.emplace_back("regressions", RegressionsJson(replay.regressions));
+  const int status = session.End(WhyNothing(replay));
+  // Whoever names a subject wants it judged; the recorded answers are no substitute.
+  if (status != kClean || options.subjects.empty() || recordings || replay.answers > 0 || Stopped())
+    return status;
+  Tell("nothing was judged: {}", WhyNothing(replay));
+  return kBadInput;
 }
 
 }  // namespace

@@ -29,8 +29,8 @@ std::vector<std::string>& CommandLine() {
 // Is the word an option that a repetition leaves out: "--jobs", "--jobs=2", "-j2"? *next says
 // whether its value is the next word.
 bool IsVolatile(const std::string& word, bool* next) {
-  static const std::set<std::string> kLong{"--json", "--junit", "--jobs",
-                                           "--out",  "--plot",  "--output"};
+  static const std::set<std::string> kLong{"--json", "--junit",  "--jobs",     "--out",
+                                           "--plot", "--output", "--to-corpus"};
   static const std::set<std::string> kShort{"-j", "-o"};
   const std::string name = word.substr(0, word.find('='));
   *next = name == word;

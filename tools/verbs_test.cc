@@ -12,6 +12,7 @@
 
 #include "core/io/case_json.h"
 #include "core/io/json_schema_test_util.h"
+#include "core/io/npy.h"
 #include "tools/run_qualm_test_util.h"
 
 namespace qualm::tools {
@@ -398,6 +399,106 @@ TEST_F(Verbs, RegressionsPassOnEveryTarget) {
   EXPECT_EQ(document["totals"]["passed"],
             cases * (1 + static_cast<int64_t>(document["subjects"].size())));
   EXPECT_GE(document["subjects"].size(), 2u);
+}
+
+// A recording that somebody has changed is nobody's arithmetic, and no other answer hides that.
+TEST_F(Verbs, ObservedAnswersAreJudged) {
+  const Ran as_recorded = Qualm({"replay", Corpus("forum"), "-s", "native"});
+  EXPECT_EQ(as_recorded.status, 0) << as_recorded.out;
+  EXPECT_NE(as_recorded.out.find("  3 observed answers: exact\n"), std::string::npos)
+      << as_recorded.out;
+  EXPECT_NE(as_recorded.out.find("  asked again: native\n"), std::string::npos);
+  Case c = ReadCaseFile(Corpus("forum/004-add.case.json"));
+  c.observed->y.as<uint8_t>()[5] += 9;
+  WriteCaseFile(c, (folder() / "changed.case.json").string());
+  const Ran changed = Qualm({"replay", "changed.case.json", "-s", "native", "--json", "-"});
+  EXPECT_EQ(changed.status, 1) << changed.err;
+  const Json document = Document(changed);
+  ASSERT_EQ(document["findings"].size(), 1u);
+  EXPECT_EQ(document["findings"][0]["property"], "add.named_arithmetic");
+  EXPECT_EQ(document["findings"][0]["subject"], "observed");
+  EXPECT_EQ(document["findings"][0]["first_divergence"]["index"], 5);
+}
+
+TEST_F(Verbs, ARecordedModelIsExplainedLayerByLayer) {
+  fs::create_directory(folder() / "model");
+  for (const char* name : {"002-linear-2x2", "000-linear-sweep"}) {
+    fs::copy(Corpus(std::string("forum/") + name + ".case.json"), folder() / "model");
+  }
+  const Ran text = Qualm({"explain", "model"});
+  EXPECT_EQ(text.status, 1) << text.err;
+  EXPECT_NE(text.out.find("  002-linear-2x2           2          0         0"), std::string::npos)
+      << text.out;
+  EXPECT_NE(text.out.find("fbgemm@avx2, fbgemm@avx512 and 4 more\n"), std::string::npos)
+      << text.out;
+  // The float model's outputs: 59.1750123 * out_scale and the like, here one step further.
+  const Case c = ReadCaseFile(Corpus("forum/002-linear-2x2.case.json"));
+  const float step = c.out_q.scale_at(0);
+  Tensor reference(DType::kF32, {2});
+  reference.as<float>()[0] = 60 * step;
+  reference.as<float>()[1] = 254 * step;
+  Write("model/002-linear-2x2.reference.npy", NpyOf(reference));
+  const Json document = Document(Qualm({"explain", "model", "--json", "-"}));
+  ASSERT_EQ(document["layers"].size(), 2u);
+  const Json& sweep = document["layers"][0];
+  EXPECT_EQ(sweep["not_exact"], 524);
+  EXPECT_EQ(sweep["wrong"], false);
+  EXPECT_EQ(sweep["error"]["reference"], "operands");
+  EXPECT_EQ(sweep["error"]["kernel"]["worst"], 67);
+  const Json& two = document["layers"][1];
+  EXPECT_EQ(two["error"]["reference"], "given");
+  EXPECT_EQ(two["error"]["kernel"]["worst"], 0);
+  EXPECT_NEAR(two["error"]["quantization"]["worst"].get<double>(), 1, 1e-5);
+  EXPECT_NEAR(two["error"]["operands"]["worst"].get<double>(), 0.825, 1e-3);
+
+  const Ran one = Qualm({"explain", "model/002-linear-2x2.case.json"});
+  EXPECT_NE(one.out.find("against the float32 reference"), std::string::npos) << one.out;
+  EXPECT_NE(one.out.find("    the kernel:              0, none\n"), std::string::npos) << one.out;
+  Write("model/002-linear-2x2.reference.npy", NpyOf(Tensor(DType::kF32, {3})));
+  ExpectBadInput({"explain", "model"}, "model/002-linear-2x2.reference.npy: reference: has 3 ");
+  ExpectBadInput({"explain", "model", "--at", "0"}, "--at, --emit, ");
+}
+
+TEST_F(Verbs, RegressionsSayWhatBecameOfThem) {
+  const std::string found = Corpus("regressions/linear-last-product-dropped.case.json");
+  const Ran kept = Qualm({"minimize", found, "-s", "faulty:k-tail", "--to-corpus", "kept/"});
+  EXPECT_EQ(kept.status, 1) << kept.err;
+  const std::string file = "kept/linear-last-product-dropped.case.json";
+  EXPECT_NE(kept.out.find("regression: " + file + "\n"), std::string::npos) << kept.out;
+  Case c = ReadCaseFile((folder() / file).string());
+  EXPECT_NE(c.note.find("drops the last product"), std::string::npos) << c.note;
+  EXPECT_NE(c.note.find("Found by qualm minimize on faulty:k-tail, 20"), std::string::npos)
+      << c.note;
+  // Beside a case that comes first by name.
+  fs::copy(Corpus("forum/002-linear-2x2.case.json"), folder() / "kept/a.case.json");
+  const auto state = [&](const std::string& subject) {
+    const Json document = Document(Qualm({"replay", "kept", "-s", subject, "--json", "-"}));
+    return document["regressions"];
+  };
+  const Json fails = state("faulty:k-tail");
+  ASSERT_EQ(fails.size(), 1u);
+  EXPECT_EQ(fails[0]["state"], "still fails");
+  EXPECT_EQ(fails[0]["case"], file);
+  EXPECT_EQ(state("native"), Json::array()) << "native never failed it";
+  const Ran text = Qualm({"replay", "kept", "-s", "faulty:k-tail"});
+  EXPECT_TRUE(text.out.starts_with("still fails: " + file)) << text.out;
+
+  c.observed->y = Tensor::Of<int32_t>({1, 1}, std::vector<int32_t>{c.observed->y.IntAt(0) + 1});
+  WriteCaseFile(c, (folder() / file).string());
+  EXPECT_EQ(state("faulty:k-tail")[0]["state"], "fails differently");
+  c.observed->by = "native 0.1";
+  WriteCaseFile(c, (folder() / file).string());
+  const Json fixed = state("native");
+  ASSERT_EQ(fixed.size(), 1u);
+  EXPECT_EQ(fixed[0]["state"], "fixed");
+
+  const std::vector<std::string> again{"minimize", found, "-s", "faulty:k-tail", "--to-corpus"};
+  std::vector<std::string> named = again;
+  named.emplace_back("kept/linear-last-product-dropped");
+  ExpectBadInput(named, "--to-corpus: " + file + " is there");
+  named.back() = "kept";
+  EXPECT_NE(Qualm(named).out.find("kept/linear-last-product-dropped-2.case.json"),
+            std::string::npos);
 }
 
 }  // namespace

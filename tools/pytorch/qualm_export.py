@@ -358,17 +358,26 @@ class record(TorchDispatchMode):  # pylint: disable=invalid-name
     limit: outputs that a file takes at most. Larger layers are cut to their first rows, images or
         channels, and the file's note says so.
 
-    Afterwards `files` lists what was written and `left_out` the quantized calls that no case file
-    can hold, as (layer, operator, reason).
+    reference: the model before it was converted (float32; names of its modules as in `model`), to be
+        called inside the `with` too, with the same input. Of each layer that ran once and gave one
+        file its output goes beside it as NAME.reference.npy: `qualm explain FOLDER` then tells what
+        quantization costs and what the kernel adds.
+
+    Afterwards `files` lists what was written, `references` the files beside them, and `left_out` the
+    quantized calls that no case file can hold, as (layer, operator, reason).
     """
 
-    def __init__(self, model, folder, limit=1 << 16):
+    def __init__(self, model, folder, limit=1 << 16, reference=None):
         super().__init__()
         self.folder = folder
         self.limit = min(limit, MAX_OUTPUTS)
         self.files = []
+        self.references = []
         self.left_out = []
         self._model = model
+        self._reference = reference
+        self._floats = {}  # layer -> outputs of the reference
+        self._written = {}  # layer -> (file, case, full shape) of what it wrote
         self._layers = []
         self._hooks = []
         os.makedirs(folder, exist_ok=True)
@@ -386,13 +395,43 @@ class record(TorchDispatchMode):  # pylint: disable=invalid-name
             for name, module in self._model.named_modules():
                 self._hooks.append(module.register_forward_pre_hook(enter(name)))
                 self._hooks.append(module.register_forward_hook(leave))
+        if self._reference is not None:
+            def keep(name):
+                def hook(_module, _inputs, output):
+                    if isinstance(output, torch.Tensor) and not output.is_quantized:
+                        self._floats.setdefault(name, []).append(output.detach())
+                return hook
+
+            for name, module in self._reference.named_modules():
+                if name:
+                    self._hooks.append(module.register_forward_hook(keep(name)))
         return super().__enter__()
 
     def __exit__(self, *exception):
         for hook in self._hooks:
             hook.remove()
         self._hooks, self._layers = [], []
-        return super().__exit__(*exception)
+        left = super().__exit__(*exception)
+        self._write_references()
+        return left
+
+    def _write_references(self):
+        """Outputs of the reference beside the case files, cut and laid out as these are."""
+        for layer, written in self._written.items():
+            outputs = self._floats.get(layer, [])
+            if len(written) != 1 or len(outputs) != 1:
+                continue  # which output belongs to which file nobody can tell
+            path, shape, count, relu, images = written[0]
+            values = outputs[0].to(torch.float32)
+            if list(values.shape) != shape:
+                continue
+            rows = (values.permute(0, 2, 3, 1) if images else values).reshape(-1)[:count]
+            if relu:
+                rows = torch.relu(rows)
+            file = path[:-len(".case.json")] + ".reference.npy"
+            with open(file, "wb") as out:
+                out.write(_npy(rows))
+            self.references.append(file)
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         y = func(*args, **(kwargs or {}))
@@ -429,6 +468,20 @@ class record(TorchDispatchMode):  # pylint: disable=invalid-name
             fields = ["  %s: %s" % (json.dumps(k), json.dumps(v)) for k, v in writer.case.items()]
             file.write("{\n" + ",\n".join(fields) + "\n}\n")
         self.files.append(path)
+        # The outputs of a file are the first ones of the layer, images with their channels last.
+        images = "R" in writer.case
+        cut = any(note.endswith((" channels", " groups")) for note in writer.notes)
+        if y.is_quantized and not cut and (images or y.dim() <= 3):
+            self._written.setdefault(self._layer(), []).append(
+                (path, list(y.shape), len(observed), bool(writer.case.get("relu")), images))
+
+
+def _npy(values):
+    """One axis of float32 in NumPy's format, without NumPy."""
+    header = "{'descr': '<f4', 'fortran_order': False, 'shape': (%d,), }" % values.numel()
+    header += " " * (-(len(header) + 11) % 64) + "\n"
+    return (b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode()
+            + struct.pack("<%df" % values.numel(), *values.tolist()))
 
 
 def _written_over(func):

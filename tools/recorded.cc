@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/recorded.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+
+#include "core/io/arrays.h"
+#include "core/io/json_text.h"
+#include "core/io/npy.h"
+#include "core/status.h"
+
+namespace qualm::tools {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kCase = ".case.json";
+
+std::string WithoutEnding(const std::string& file) {
+  return file.ends_with(kCase) ? file.substr(0, file.size() - kCase.size()) : file;
+}
+
+std::string Plural(int64_t count, const std::string& noun) {
+  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
+}
+
+std::string CodesText(double codes) {
+  return codes >= 100 ? fmt::format("{:.0f}", codes) : fmt::format("{:.2g}", codes);
+}
+
+// "0.29 (at most 0.5)", of a part in output codes.
+std::string PartText(const triage::ErrorPart& part) {
+  if (part.worst == 0) return "0";
+  return fmt::format("{} (at most {})", CodesText(part.rms), CodesText(part.worst));
+}
+
+std::string WhoseText(const triage::RecordedAnswer& answer) {
+  if (answer.exact()) return "exact";
+  if (!answer.arithmetic.empty()) return FewNames(answer.arithmetic);
+  return answer.undefined ? "no convention defines this case" : "NO KNOWN ARITHMETIC";
+}
+
+JsonValue PartJson(const triage::ErrorPart& part) {
+  return JsonObject{{"rms", part.rms}, {"worst", part.worst}};
+}
+
+JsonValue SplitJson(const std::optional<triage::ErrorSplit>& split) {
+  if (!split) return std::nullopt;
+  return JsonObject{{"reference", split->given ? "given" : "operands"},
+                    {"quantization", PartJson(split->quantization)},
+                    {"operands", PartJson(split->operands)},
+                    {"rounding", PartJson(split->rounding)},
+                    {"kernel", PartJson(split->kernel)},
+                    {"total", PartJson(split->total)}};
+}
+
+}  // namespace
+
+std::string AnsweredLayer::name() const {
+  return WithoutEnding(fs::path(file).filename().string());
+}
+
+std::optional<Tensor> ReferenceOf(const std::string& case_file, const Case& c,
+                                  const std::string& option) {
+  std::string path = option;
+  if (path.empty()) {
+    path = WithoutEnding(case_file) + ".reference.npy";
+    std::error_code error;
+    if (!fs::exists(path, error)) return std::nullopt;
+  }
+  Tensor reference = ParseNpy(ReadBinaryFile(path, kMaxWeightFile), path);
+  try {
+    triage::RequireReference(reference, Tensor(c.out_dtype, c.output_shape()).size());
+  } catch (const InputError& error) {
+    throw InputError(OneLine(path) + ": " + error.what());
+  }
+  return reference;
+}
+
+AnsweredLayer LayerOf(const std::string& file, const std::string& who, const Case& c,
+                      const Tensor& y, const Tensor* reference) {
+  return {file, OneLine(who), c.op, triage::JudgeRecorded(c, y),
+          triage::SplitError(c, y, reference)};
+}
+
+std::string FewNames(const std::string& names) {
+  constexpr size_t kMost = 2;
+  size_t end = 0, count = 1;
+  for (size_t at = 0; (at = names.find(", ", at)) != std::string::npos; at += 2, ++count) {
+    if (count == kMost) end = at;
+  }
+  if (count <= kMost) return names;
+  return fmt::format("{} and {} more", names.substr(0, end), count - kMost);
+}
+
+std::string SplitText(const AnsweredLayer& layer) {
+  if (!layer.split) return "";
+  const triage::ErrorSplit& split = *layer.split;
+  std::string text =
+      fmt::format("  error of {} against {}, in output codes (root mean square):\n", layer.who,
+                  split.given ? "the float32 reference" : "the real result on the same codes");
+  text += fmt::format("    quantization, expected:  {}\n", PartText(split.quantization));
+  if (split.given) {
+    text += fmt::format("      of x, w and earlier layers {}, of the output {}\n",
+                        PartText(split.operands), PartText(split.rounding));
+  }
+  text += fmt::format(
+      "    the kernel:              {}{}\n", PartText(split.kernel),
+      layer.answer.exact()
+          ? ", none"
+          : fmt::format(" on {} of {}: {}", split.departing, Plural(split.outputs, "output"),
+                        layer.answer.is_wrong() ? "a bug, no known arithmetic gives it"
+                                                : "not exact, as " + WhoseText(layer.answer)));
+  return text + fmt::format("    in all:                  {}\n", PartText(split.total));
+}
+
+std::string LayersText(const std::vector<AnsweredLayer>& layers) {
+  size_t widest = 5;
+  for (const AnsweredLayer& layer : layers) widest = std::max(widest, layer.name().size());
+  std::map<std::string, std::vector<const AnsweredLayer*>> by_who;
+  std::vector<std::string> order;
+  for (const AnsweredLayer& layer : layers) {
+    if (!by_who.contains(layer.who)) order.push_back(layer.who);
+    by_who[layer.who].push_back(&layer);
+  }
+  std::string text;
+  for (const std::string& who : order) {
+    text += fmt::format("{}, layer by layer\n", who);
+    text += fmt::format("  {:<{}}  {:>8}  {:>9}  {:>8}  {:>22}  {:<22}  {}\n", "layer", widest,
+                        "outputs", "not exact", "at most", "quantization", "kernel error",
+                        "whose arithmetic");
+    int64_t exact = 0, named = 0, undefined = 0;
+    std::vector<std::string> wrong;
+    for (const AnsweredLayer* layer : by_who[who]) {
+      const triage::RecordedAnswer& answer = layer->answer;
+      text += fmt::format("  {:<{}}  {:>8}  {:>9}  {:>8}  {:>22}  {:<22}  {}\n", layer->name(),
+                          widest, answer.outputs, answer.departing,
+                          answer.exact() ? "0" : CodesText(answer.worst_lsb),
+                          layer->split ? PartText(layer->split->quantization) : "-",
+                          layer->split ? PartText(layer->split->kernel) : "-", WhoseText(answer));
+      if (answer.exact()) {
+        ++exact;
+      } else if (answer.is_wrong()) {
+        wrong.push_back(layer->name());
+      } else {
+        ++(answer.undefined ? undefined : named);
+      }
+    }
+    text += fmt::format("  of {}: {} exact",
+                        Plural(static_cast<int64_t>(by_who[who].size()), "layer"), exact);
+    if (named != 0) text += fmt::format(", {} not exact in the way of a known library", named);
+    if (undefined != 0) text += fmt::format(", {} not exact and defined by nobody", undefined);
+    text += wrong.empty() ? ".\n"
+                          : fmt::format(", {} WRONG: {}.\n", wrong.size(), fmt::join(wrong, ", "));
+  }
+  return text +
+         "Errors are in output codes, root mean square. Quantization is expected to cost what it "
+         "costs (values\nbeyond the range of the codes included); a kernel error nothing asks "
+         "for.\n";
+}
+
+JsonValue LayersJson(const std::vector<AnsweredLayer>& layers) {
+  JsonList list;
+  for (const AnsweredLayer& layer : layers) {
+    list.Add(JsonObject{{"file", layer.file},
+                        {"by", layer.who},
+                        {"op", Name(layer.op)},
+                        {"outputs", layer.answer.outputs},
+                        {"not_exact", layer.answer.departing},
+                        {"worst_lsb", layer.answer.worst_lsb},
+                        {"arithmetic", JsonValue::OrNull(layer.answer.arithmetic)},
+                        {"wrong", layer.answer.is_wrong()},
+                        {"error", SplitJson(layer.split)}});
+  }
+  return list;
+}
+
+}  // namespace qualm::tools

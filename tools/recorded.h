@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// Recorded answers as text for people: of one case, and of a whole model layer by layer.
+#ifndef QUALM_TOOLS_RECORDED_H_
+#define QUALM_TOOLS_RECORDED_H_
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/case.h"
+#include "core/io/json_writer.h"
+#include "triage/recorded.h"
+
+namespace qualm::tools {
+
+// One answer to the case of a file: of a model, a layer.
+struct AnsweredLayer {
+  std::string file;
+  std::string who;  // "PyTorch 1.13.1, engine onednn", or a subject
+  Op op = Op::kLinear;
+  triage::RecordedAnswer answer;
+  std::optional<triage::ErrorSplit> split;  // where the outputs are codes of real values
+
+  // The file without folders and ".case.json".
+  std::string name() const;
+};
+
+// The float32 outputs that somebody's unquantized model gave for this case: of `option` where that
+// is not "", else of NAME.reference.npy beside NAME.case.json where it is there.
+// Throws InputError for one that is not as long as the output.
+std::optional<Tensor> ReferenceOf(const std::string& case_file, const Case& c,
+                                  const std::string& option);
+
+AnsweredLayer LayerOf(const std::string& file, const std::string& who, const Case& c,
+                      const Tensor& y, const Tensor* reference);
+
+// What is left of the error when the unavoidable is taken out, in a few lines; "" where there is
+// nothing to split.
+std::string SplitText(const AnsweredLayer& layer);
+// A line for each layer, and one sentence about all of them.
+std::string LayersText(const std::vector<AnsweredLayer>& layers);
+JsonValue LayersJson(const std::vector<AnsweredLayer>& layers);
+
+// "onednn2@avx2, onednn2@sse41 and 7 more".
+std::string FewNames(const std::string& names);
+
+}  // namespace qualm::tools
+
+#endif  // QUALM_TOOLS_RECORDED_H_

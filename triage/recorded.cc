@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "triage/recorded.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <string>
+
+#include "core/status.h"
+#include "oracles/exact/exact.h"
+#include "triage/identify.h"
+#include "triage/triage.h"
+
+namespace qualm::triage {
+namespace {
+
+// Sums the squares of one part.
+class Part {
+ public:
+  void Add(double error) {
+    squares_ += error * error;
+    worst_ = std::max(worst_, std::abs(error));
+    ++count_;
+  }
+  ErrorPart Take() const {
+    return {count_ == 0 ? 0 : std::sqrt(squares_ / static_cast<double>(count_)), worst_};
+  }
+
+ private:
+  double squares_ = 0, worst_ = 0;
+  int64_t count_ = 0;
+};
+
+bool HasCodes(const Case& c) { return c.out_dtype == DType::kU8 || c.out_dtype == DType::kS8; }
+
+// "p/q" as the nearest double or nearly so; nullopt for a value that is no fraction.
+std::optional<double> FractionOf(const std::string& text) {
+  if (text.find_first_not_of("-0123456789/") != std::string::npos) return std::nullopt;
+  const size_t slash = text.find('/');
+  const double p = std::strtod(text.substr(0, slash).c_str(), nullptr);
+  const double q =
+      slash == std::string::npos ? 1 : std::strtod(text.substr(slash + 1).c_str(), nullptr);
+  const double value = p / q;
+  if (!std::isfinite(value)) return std::nullopt;
+  return value;
+}
+
+// Sums of products: the same case with a float32 output.
+Tensor SumReference(const Case& c) {
+  Case real = ProblemOf(c);
+  real.requant = Requant::kExact;
+  real.out_dtype = DType::kF32;
+  real.out_q = {};
+  OpenClamp(&real);
+  return exact::Evaluate(real);
+}
+
+double RealOf(const Case& c, int64_t i, double code) {
+  const int64_t column = i % c.output_shape().back();
+  return static_cast<double>(c.out_q.scale_at(column)) * (code - c.out_q.zero_point_at(column));
+}
+
+// The real values that outputs are rounded from; empty where there are none.
+std::vector<double> RealValues(const Case& c) {
+  std::vector<double> values;
+  if (!HasCodes(c)) return values;
+  const bool sums = c.op == Op::kLinear || IsConv(c.op);
+  if (sums || c.op == Op::kQuantize) {
+    const Tensor real = sums ? SumReference(c) : c.x;
+    for (int64_t i = 0; i < real.size(); ++i) {
+      const double value = real.FloatAt(i);
+      if (!std::isfinite(value)) return {};
+      // A fused relu is part of the operation, and no loss.
+      values.push_back(c.relu && !sums ? std::max(value, 0.0) : value);
+    }
+    return values;
+  }
+  // These say their values in steps of the output.
+  const int64_t outputs = Tensor(c.out_dtype, c.output_shape()).size();
+  for (int64_t i = 0; i < outputs; ++i) {
+    const std::optional<double> steps = FractionOf(exact::RealValueText(c, i));
+    if (!steps) return {};
+    const int64_t column = i % c.output_shape().back();
+    const double value = *steps * static_cast<double>(c.out_q.scale_at(column));
+    values.push_back(c.relu ? std::max(value, 0.0) : value);
+  }
+  return values;
+}
+
+}  // namespace
+
+void RequireReference(const Tensor& reference, int64_t outputs) {
+  if (reference.dtype() != DType::kF32 || reference.size() != outputs) {
+    throw InputError("reference: has " + std::to_string(reference.size()) + " elements of " +
+                     std::string(Name(reference.dtype())) + ", expected " +
+                     std::to_string(outputs) + " of f32, one for each output");
+  }
+  for (int64_t i = 0; i < outputs; ++i) {
+    if (!std::isfinite(reference.FloatAt(i)))
+      throw InputError("reference: element " + std::to_string(i) +
+                       " is not finite, expected a number");
+  }
+}
+
+std::optional<ErrorSplit> SplitError(const Case& c, const Tensor& y, const Tensor* reference) {
+  if (!HasOutQParams(c.op)) return std::nullopt;
+  const std::vector<double> real = RealValues(c);
+  if (real.empty() || y.size() != static_cast<int64_t>(real.size())) return std::nullopt;
+  if (reference != nullptr) RequireReference(*reference, y.size());
+  const Tensor exact = exact::Evaluate(c);
+  ErrorSplit split;
+  split.given = reference != nullptr;
+  split.outputs = y.size();
+  Part operands, rounding, quantization, kernel, total;
+  for (int64_t i = 0; i < y.size(); ++i) {
+    const auto step = static_cast<double>(c.out_q.scale_at(i % c.output_shape().back()));
+    const double value = real[static_cast<size_t>(i)];
+    const double wanted = reference == nullptr ? value : reference->FloatAt(i);
+    operands.Add((value - wanted) / step);
+    rounding.Add((RealOf(c, i, exact.IntAt(i)) - value) / step);
+    quantization.Add((RealOf(c, i, exact.IntAt(i)) - wanted) / step);
+    kernel.Add(y.IntAt(i) - exact.IntAt(i));
+    total.Add((RealOf(c, i, y.IntAt(i)) - wanted) / step);
+    if (y.IntAt(i) != exact.IntAt(i)) ++split.departing;
+  }
+  split.operands = operands.Take();
+  split.rounding = rounding.Take();
+  split.quantization = quantization.Take();
+  split.kernel = kernel.Take();
+  split.total = total.Take();
+  return split;
+}
+
+RecordedAnswer JudgeRecorded(const Case& c, const Tensor& y) {
+  const Tensor exact = exact::Evaluate(c);
+  RecordedAnswer answer;
+  answer.outputs = exact.size();
+  answer.first = FirstDivergence(exact, y);
+  if (!answer.first) return answer;
+  for (int64_t i = 0; i < exact.size(); ++i) {
+    if (exact.BitsAt(i) == y.BitsAt(i)) continue;
+    ++answer.departing;
+    answer.worst_lsb = std::max(answer.worst_lsb, DistanceLsb(exact, y, i));
+  }
+  answer.arithmetic = BitEqualConventions(c, y);
+  answer.undefined = std::ranges::all_of(
+      AllConventionsAndExact().subspan(1),
+      [&](const ConventionOrExact& convention) { return !convention.CannotRun(c).empty(); });
+  return answer;
+}
+
+}  // namespace qualm::triage

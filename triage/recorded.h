@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// What somebody's software answered to a case: exact or not, whose arithmetic it is, and how much
+// of its error a quantized computation cannot avoid.
+#ifndef QUALM_TRIAGE_RECORDED_H_
+#define QUALM_TRIAGE_RECORDED_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "core/case.h"
+#include "core/tensor.h"
+#include "core/verdict.h"
+
+namespace qualm::triage {
+
+// A part of an error, over all outputs, in output codes.
+struct ErrorPart {
+  double rms = 0;
+  double worst = 0;
+};
+
+// An answer in codes less a float32 reference. Output by output the parts add up:
+//   total = quantization + kernel, quantization = operands + rounding.
+struct ErrorSplit {
+  bool given = false;  // the reference is somebody's, and not the operation on these operands
+  ErrorPart operands;  // the real result on these codes less the reference: what it costs that x
+                       // and w (and the layers before) are quantized; 0 where no reference is given
+  ErrorPart rounding;  // the exact code less that real result: at most half a code, or the clamp
+  ErrorPart quantization;
+  ErrorPart kernel;  // the answer less the exact code: no quantization asks for it
+  ErrorPart total;
+  // Codes that depart from the exact ones, and the outputs in all.
+  int64_t departing = 0, outputs = 0;
+};
+
+// Throws InputError "reference: ..." for what is not `outputs` finite numbers of float32.
+void RequireReference(const Tensor& reference, int64_t outputs);
+
+// Splits the answer `y`. `reference`: float32, as many elements as outputs, in their order; null:
+// the real result of the operation on the codes and parameters of the case. nullopt where the
+// output has no scale of its own or a real result is no finite fraction. Throws as
+// RequireReference.
+std::optional<ErrorSplit> SplitError(const Case& c, const Tensor& y,
+                                     const Tensor* reference = nullptr);
+
+// An answer judged by itself: no subject is asked.
+struct RecordedAnswer {
+  int64_t outputs = 0;
+  int64_t departing = 0;  // outputs that are not exact
+  double worst_lsb = 0;   // the largest distance; ulps of f32
+  std::optional<Divergence> first;
+  // The named conventions that give all of it, where it is not exact; "" where none does.
+  std::string arithmetic;
+  // No convention defines the case, so that nobody knows whose arithmetic it could be.
+  bool undefined = false;
+
+  bool exact() const { return departing == 0; }
+  // Neither exact nor anybody's known arithmetic, though some convention defines the case.
+  bool is_wrong() const { return !exact() && arithmetic.empty() && !undefined; }
+};
+RecordedAnswer JudgeRecorded(const Case& c, const Tensor& y);
+
+}  // namespace qualm::triage
+
+#endif  // QUALM_TRIAGE_RECORDED_H_

@@ -9,10 +9,10 @@
 #include <optional>
 #include <set>
 #include <string>
-#include <vector>
 
 #include "adapters/registry.h"
 #include "fuzz/case_codec.h"
+#include "fuzz/climber.h"
 #include "fuzz/feedback.h"
 #include "fuzz/mutator.h"
 #include "fuzz/test_util.h"
@@ -21,10 +21,7 @@
 namespace qualm::fuzz {
 namespace {
 
-using Bytes = std::vector<uint8_t>;
-
 constexpr int kRuns = 20000;
-constexpr size_t kInputMax = 4096;  // libFuzzer's
 
 bool Caught(const Case& c, Subject& subject) {
   MemoSubject memo(subject);
@@ -33,28 +30,11 @@ bool Caught(const Case& c, Subject& subject) {
   });
 }
 
-// Inputs that light a counter not lit before are kept, as libFuzzer keeps them. Returns the number
-// of executions until the subject was caught.
+// The number of executions until the subject was caught.
 std::optional<int> RunsUntilCaught(Op op, Subject& subject, uint64_t seed) {
-  Rng rng(seed);
-  std::vector<Bytes> kept{{}};
-  std::set<size_t> lit;
+  Climber next(op, seed, ReportDistances);
   for (int run = 1; run <= kRuns; ++run) {
-    Bytes input = kept[rng.Below(kept.size())];
-    for (uint64_t times = rng.Between(1, 5); times > 0; --times) {
-      const size_t size = input.size();
-      input.resize(kInputMax);
-      input.resize(
-          MutateBytes(op, input.data(), size, kInputMax, static_cast<unsigned>(rng.Next())));
-    }
-    const Case c = DecodeCase(op, input);
-    if (Caught(c, subject)) return run;
-    ClearDistances();
-    ReportDistances(c);
-    const auto counters = DistanceCounters();
-    bool news = false;
-    for (size_t i = 0; i < counters.size(); ++i) news |= counters[i] != 0 && lit.insert(i).second;
-    if (news) kept.push_back(input);
+    if (Caught(next(), subject)) return run;
   }
   return std::nullopt;
 }

@@ -4,7 +4,9 @@
 #include <fmt/format.h>
 
 #include "core/finding.h"
+#include "core/finding_kind.h"
 #include "core/io/case_json.h"
+#include "core/io/shell_word.h"
 #include "core/status.h"
 #include "exporters/exporter.h"
 #include "report/words.h"
@@ -12,37 +14,18 @@
 namespace qualm::report {
 namespace {
 
-FindingKind KindOf(const std::string& name) {
-  for (int kind = 0; kind < static_cast<int>(FindingKind::kUnknown); ++kind) {
-    if (Name(static_cast<FindingKind>(kind)) == name) return static_cast<FindingKind>(kind);
-  }
-  return FindingKind::kUnknown;
-}
-
 constexpr size_t kMostOfACase = size_t{24} << 10;
-
-// 'a b' for a shell.
-std::string Quoted(const std::string& word) {
-  if (word.find_first_not_of(
-          "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789@%+=:,./-_") ==
-          std::string::npos &&
-      !word.empty())
-    return word;
-  std::string quoted = "'";
-  for (const char ch : word) quoted += ch == '\'' ? std::string("'\\''") : std::string(1, ch);
-  return quoted + "'";
-}
 
 // What the exporters make of the case; nothing where it has no answer.
 Blocks ExportsOf(const RecordedFinding& recorded, const Case& c, const RunFacts& run) {
   if (!c.observed) return {};
   Finding finding(c, recorded.claim, WithoutFolders(recorded.subject), Verdict::Failed(""));
-  finding.kind = KindOf(recorded.kind);
+  finding.kind = ParseFindingKind(recorded.kind).value_or(FindingKind::kUnknown);
   finding.explanation = WithoutFolders(recorded.explanation);
   const exporters::Environment environment{
       .qualm = run.version,
       .processor = run.processor,
-      .command = "qualm explain case.json --subject " + Quoted(finding.subject)};
+      .command = "qualm explain case.json --subject " + ShellWord(finding.subject)};
   Blocks exports;
   for (const exporters::Exporter& exporter : exporters::AllExporters()) {
     if (exporter.folder) continue;
@@ -62,7 +45,7 @@ Blocks ExportsOf(const RecordedFinding& recorded, const Case& c, const RunFacts&
 }  // namespace
 
 Blocks CopiesOf(const RecordedFinding& finding, const std::optional<Case>& c, const RunFacts& run) {
-  const std::string subject = Quoted(WithoutFolders(finding.subject));
+  const std::string subject = ShellWord(WithoutFolders(finding.subject));
   const bool whole = c && CaseToJson(*c).size() <= kMostOfACase;
   const std::string file = whole ? "small.case.json" : "CASE";
   Blocks copies{Verbatim{

@@ -5,8 +5,9 @@
 #include <qualm_commit.h>
 #include <sys/utsname.h>
 
-#include <ctime>
 #include <fstream>
+
+#include "core/io/fault_row.h"
 
 namespace qualm::tools {
 namespace {
@@ -19,12 +20,10 @@ std::string Compiler() {
 #endif
 }
 
+// The minute, for people.
 std::string Now() {
-  const std::time_t now = std::time(nullptr);
-  std::tm utc = {};
-  gmtime_r(&now, &utc);
-  return fmt::format("{:04}-{:02}-{:02} {:02}:{:02} UTC", utc.tm_year + 1900, utc.tm_mon + 1,
-                     utc.tm_mday, utc.tm_hour, utc.tm_min);
+  const std::string now = UtcNow();
+  return now.substr(0, 10) + " " + now.substr(11, 5) + " UTC";
 }
 
 }  // namespace

@@ -28,19 +28,15 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <set>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "adapters/registry.h"
 #include "core/case.h"
 #include "core/op.h"
-#include "core/rng.h"
 #include "core/subject.h"
-#include "fuzz/case_codec.h"
+#include "fuzz/climber.h"
 #include "fuzz/feedback.h"
-#include "fuzz/mutator.h"
 #include "oracles/headroom/headroom.h"
 #include "properties/engine.h"
 #include "properties/gen/gen.h"
@@ -52,7 +48,6 @@ namespace {
 
 using namespace qualm;
 using Next = std::function<Case()>;
-using Bytes = std::vector<uint8_t>;
 
 struct Question {
   Op op;
@@ -72,43 +67,9 @@ Next Uniform(const Question& asked) {
   };
 }
 
-// Keeps an input that lights a counter not lit before, as libFuzzer does.
-class Climber {
- public:
-  using Light = void (*)(const Case&);
-  Climber(const Question& asked, Light light)
-      : op_(asked.op), rng_(asked.seed), light_(light), kept_{{}} {}
-
-  Case operator()() {
-    constexpr size_t kInputMax = 4096;  // libFuzzer's
-    Bytes input = kept_[rng_.Below(kept_.size())];
-    for (uint64_t times = 1 + rng_.Below(5); times > 0; --times) {
-      const size_t size = input.size();
-      input.resize(kInputMax);
-      const auto seed = static_cast<unsigned>(rng_.Next());
-      input.resize(fuzz::MutateBytes(op_, input.data(), size, kInputMax, seed));
-    }
-    Case c = fuzz::DecodeCase(op_, input);
-    if (light_ != nullptr && IsNews(c)) kept_.push_back(input);
-    return c;
-  }
-
- private:
-  bool IsNews(const Case& c) {
-    fuzz::ClearDistances();
-    light_(c);
-    const auto counters = fuzz::DistanceCounters();
-    bool news = false;
-    for (size_t i = 0; i < counters.size(); ++i) news |= counters[i] != 0 && lit_.insert(i).second;
-    return news;
-  }
-
-  Op op_;
-  Rng rng_;
-  Light light_;
-  std::vector<Bytes> kept_;
-  std::set<size_t> lit_;
-};
+Next Climb(const Question& asked, fuzz::Climber::Light light) {
+  return fuzz::Climber(asked.op, asked.seed, light);
+}
 
 void LightDistances(const Case& c) {
   fuzz::LightCounters(headroom::Measure(c), fuzz::DistanceCounters());
@@ -118,9 +79,9 @@ const std::map<std::string_view, Next (*)(const Question&)>& Feeders() {
   static const std::map<std::string_view, Next (*)(const Question&)> feeders{
       {"drawn", Drawn},
       {"uniform", Uniform},
-      {"blind", [](const Question& asked) { return Next(Climber(asked, nullptr)); }},
-      {"distances", [](const Question& asked) { return Next(Climber(asked, LightDistances)); }},
-      {"guided", [](const Question& asked) { return Next(Climber(asked, fuzz::ReportDistances)); }},
+      {"blind", [](const Question& asked) { return Climb(asked, nullptr); }},
+      {"distances", [](const Question& asked) { return Climb(asked, LightDistances); }},
+      {"guided", [](const Question& asked) { return Climb(asked, fuzz::ReportDistances); }},
   };
   return feeders;
 }

@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <filesystem>
 
+#include "core/io/shell_word.h"
 #include "core/io/text_file.h"
 #include "core/status.h"
 #include "exporters/exporter.h"

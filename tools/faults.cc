@@ -8,6 +8,7 @@
 #include <tuple>
 #include <utility>
 
+#include "core/io/shell_word.h"
 #include "tools/session.h"
 #include "triage/cover.h"
 

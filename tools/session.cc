@@ -14,6 +14,7 @@
 #include <string_view>
 
 #include "core/io/json_text.h"
+#include "core/io/shell_word.h"
 #include "core/io/text_file.h"
 #include "core/status.h"
 #include "tools/stop.h"
@@ -121,26 +122,6 @@ void WriteTo(const std::string& path, const std::string& text) {
 }
 
 }  // namespace
-
-std::string ShellWord(const std::string& word) {
-  const bool plain = !word.empty() && word.find_first_not_of(
-                                          "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-                                          "0123456789@%+=:,./-_") == std::string::npos;
-  if (plain) return word;
-  // For control characters the quotes of bash, zsh and POSIX 2024, so that the line stays one.
-  const bool control = OneLine(word) != word;
-  std::string quoted = control ? "$'" : "'";
-  for (const char ch : word) {
-    if (static_cast<uint8_t>(ch) < 0x20 || ch == 0x7F) {
-      quoted += fmt::format("\\{:03o}", static_cast<uint8_t>(ch));
-    } else if (ch == '\'') {
-      quoted += control ? "\\'" : "'\\''";
-    } else {
-      quoted += control && ch == '\\' ? "\\\\" : std::string(1, ch);
-    }
-  }
-  return quoted + "'";
-}
 
 void SetCommandLine(int argc, char** argv) { CommandLine().assign(argv, argv + argc); }
 

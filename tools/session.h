@@ -66,9 +66,6 @@ void SetCommandLine(int argc, char** argv);
 // Options that the environment gave: a repetition has to name them.
 void AddToCommandLine(const std::vector<std::string>& words);
 
-// A word of a command line, quoted for a shell where it must be; never more than one line.
-std::string ShellWord(const std::string& word);
-
 // "1000 cases: 20000 passed, ..." for people.
 std::string TotalsLine(const Totals& totals);
 

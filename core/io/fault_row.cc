@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/finding.h"
+#include "core/finding_kind.h"
 #include "core/io/json_text.h"
 #include "core/io/json_writer.h"
 #include "core/io/strict_json.h"
@@ -35,11 +36,9 @@ std::string Slug(std::string_view text) {
   return slug;
 }
 
-// The value of an enumeration that begins at 0 and ends at `last`, by its name.
-template <class Enum>
-std::optional<Enum> Named(std::string_view name, Enum last) {
-  for (int i = 0; i <= static_cast<int>(last); ++i) {
-    if (Name(static_cast<Enum>(i)) == name) return static_cast<Enum>(i);
+std::optional<Replayed> ParseReplayed(std::string_view name) {
+  for (int i = 0; i <= static_cast<int>(Replayed::kFlaky); ++i) {
+    if (Name(static_cast<Replayed>(i)) == name) return static_cast<Replayed>(i);
   }
   return std::nullopt;
 }
@@ -120,14 +119,14 @@ FaultRow ParseFaultRow(std::string_view text, std::string_view name) {
   row.subject = at("subject").Text();
   row.identity = at("identity").Text();
   row.op = Required(at("op"), ParseOp(at("op").Text()), "the name of an operation");
-  row.kind = Required(at("kind"), Named(at("kind").Text(), FindingKind::kUnknown),
+  row.kind = Required(at("kind"), ParseFindingKind(at("kind").Text()),
                       "the kind of a finding");
   row.cause = at("cause").Text();
   const JsonNode properties = top.At("properties", "a list of claims");
   for (size_t i = 0; i < properties.SizeOfList(); ++i) {
     row.properties.insert(properties.At(i).Text());
   }
-  row.replayed = Required(at("replayed"), Named(at("replayed").Text(), Replayed::kFlaky),
+  row.replayed = Required(at("replayed"), ParseReplayed(at("replayed").Text()),
                           "not, reproducible, stateful or flaky");
   const std::string& minimized = at("minimized").Text();
   if (minimized != "done" && minimized != "pending") {

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/finding_kind.h"
+
+namespace qualm {
+
+std::optional<FindingKind> ParseFindingKind(std::string_view name) {
+  for (int i = 0; i <= static_cast<int>(FindingKind::kUnknown); ++i) {
+    if (Name(static_cast<FindingKind>(i)) == name) return static_cast<FindingKind>(i);
+  }
+  return std::nullopt;
+}
+
+}  // namespace qualm

@@ -8,6 +8,7 @@
 
 #include "adapters/host/arena.h"
 #include "adapters/kinds.h"
+#include "core/enclosure.h"
 #include "oracles/conventions/convention.h"
 
 namespace qualm {
@@ -15,7 +16,7 @@ namespace {
 
 constexpr std::string_view kPrefix = "model:";
 
-class ConventionSubject final : public BasicSubject {
+class ConventionSubject final : public BasicSubject, public EnclosingSubject {
  public:
   ConventionSubject(std::string name, const Convention& convention)
       : name_(std::move(name)), convention_(convention) {
@@ -40,6 +41,15 @@ class ConventionSubject final : public BasicSubject {
     } catch (const std::exception& exception) {
       return {RunStatus::kCrashed, std::string("exception: ") + exception.what(), {}, std::nullopt};
     }
+  }
+
+  std::string Evaluates(const Case& c) const override {
+    const bool known = (c.op == Op::kQuantize || c.op == Op::kRequantize) && convention_.enclose;
+    return known ? "the steps of the convention" : "";
+  }
+  std::optional<Codes> Enclose(const Case& c, uint32_t first, uint32_t last) override {
+    const auto codes = EncloseBy(convention_, EndsOf(c, first, last));
+    return codes ? std::optional(Codes{codes->min, codes->max}) : std::nullopt;
   }
 
  private:

@@ -16,13 +16,16 @@
 #include "adapters/host/in_process.h"
 #include "adapters/host/threads.h"
 #include "adapters/kinds.h"
+#include "core/enclosure.h"
 #include "core/status.h"
 #include "kernels/binary.h"
+#include "kernels/common/fused.h"
 #include "kernels/concat.h"
 #include "kernels/conv.h"
 #include "kernels/dynamic_linear.h"
 #include "kernels/elementwise.h"
 #include "kernels/images.h"
+#include "kernels/intervals/intervals.h"
 #include "kernels/linear.h"
 #include "kernels/observer.h"
 #include "kernels/pool.h"
@@ -213,7 +216,27 @@ kernels::QParamsRule RuleOf(QParamsRule rule) {
   return kernels::QParamsRule::kObserver;
 }
 
-class NativeSubject final : public InProcessSubject {
+// The problem that the kernels' source is evaluated for on intervals.
+intervals::Problem IntervalProblemOf(const Case& c) {
+  intervals::Problem problem{.quantize = c.op == Op::kQuantize,
+                             .zero_point = c.out_q.zero_point_at(0),
+                             .signed_codes = c.out_dtype == DType::kS8,
+                             .out_min = c.out_min,
+                             .out_max = c.out_max,
+                             .relu = c.relu};
+  if (problem.quantize) {
+    problem.denominator = c.out_q.scale_at(0);
+  } else if (UsesMultiplier(c)) {
+    problem.numerator_a = c.multiplier[0];
+  } else {
+    problem.numerator_a = c.x_q.scale_at(0);
+    problem.numerator_b = c.w_q.scale_at(0);
+    problem.denominator = c.out_q.scale_at(0);
+  }
+  return problem;
+}
+
+class NativeSubject final : public InProcessSubject, public EnclosingSubject {
  public:
   NativeSubject(std::string name, std::string target)
       : name_(std::move(name)), target_(std::move(target)) {}
@@ -244,6 +267,19 @@ class NativeSubject final : public InProcessSubject {
   std::string RunBulk() override {
     const kernels::ScopedTarget target(target_);
     return InProcessSubject::RunBulk();
+  }
+
+  std::string Evaluates(const Case& c) const override {
+    if (c.per_channel || c.requant != Requant::kExact) return "";
+    const bool fuses = Fuses();
+    // Without them a requantize leaves the vectors next to ties, for scalar code.
+    if (c.op != Op::kQuantize && !(c.op == Op::kRequantize && fuses)) return "";
+    return fuses ? "the source of the kernel with fused multiply-adds"
+                 : "the source of the kernel without fused multiply-adds";
+  }
+  std::optional<Codes> Enclose(const Case& c, uint32_t first, uint32_t last) override {
+    const auto codes = intervals::CodesBetween(IntervalProblemOf(c), Fuses(), first, last);
+    return codes ? std::optional(Codes{codes->lo, codes->hi}) : std::nullopt;
   }
 
  protected:
@@ -312,6 +348,10 @@ class NativeSubject final : public InProcessSubject {
   }
 
  private:
+  bool Fuses() const {
+    const kernels::ScopedTarget target(target_);
+    return kernels::FusesMultiplyAdd();
+  }
   // Packs again where the environment of the run must not matter to packing either.
   template <class Run>
   std::string WithPacked(const Case& c, const RunContext& context, const Run& run) const {

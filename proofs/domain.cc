@@ -221,6 +221,13 @@ std::pair<Case, int64_t> Domain::Alone(uint64_t number) const {
   return {std::move(c), 0};
 }
 
+uint32_t Domain::BitsOf(uint64_t number) const {
+  QUALM_CHECK(inputs_ == Inputs::kFloats || inputs_ == Inputs::kSums);
+  uint32_t bits = 0;
+  Fill(number, 1, {reinterpret_cast<uint8_t*>(&bits), sizeof bits}, {});
+  return bits;
+}
+
 bool Domain::IsNan(uint64_t number) const {
   return inputs_ == Inputs::kFloats && (number < kNans || number >= kAll - kNans);
 }

@@ -51,6 +51,9 @@ class Domain {
   // The smallest case that holds the output of this number, and the output's place in it.
   std::pair<Case, int64_t> Alone(uint64_t number) const;
 
+  // The bits of an input; of kFloats and kSums.
+  uint32_t BitsOf(uint64_t number) const;
+
   // Whether the input is a NaN, which has no place among the others.
   bool IsNan(uint64_t number) const;
 

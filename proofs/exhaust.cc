@@ -11,6 +11,7 @@
 
 #include "core/bulk.h"
 #include "core/status.h"
+#include "proofs/enclose.h"
 #include "proofs/steps.h"
 
 namespace qualm::proofs {
@@ -170,8 +171,14 @@ bool HasSteps(const Domain& domain) {
   return !domain.Rising().empty() && IsCode(domain.problem().out_dtype);
 }
 
-Tally BySteps(const Domain& domain, Reference& reference, Subject& subject) {
+Tally BySteps(const Domain& domain, Reference& reference, Subject& subject, bool intervals) {
   Tally tally;
+  auto* const enclosing = intervals ? dynamic_cast<EnclosingSubject*>(&subject) : nullptr;
+  if (intervals && (enclosing == nullptr || enclosing->Evaluates(domain.problem()).empty())) {
+    tally.failed =
+        fmt::format("the arithmetic of {} is not known here, expected --full", subject.name());
+    return tally;
+  }
   const std::vector<Steps>& expected = reference.StepsOfRanges();
   const Ask ask = [&](std::span<const uint64_t> numbers) {
     std::vector<int32_t> values(numbers.size());
@@ -184,6 +191,8 @@ Tally BySteps(const Domain& domain, Reference& reference, Subject& subject) {
     for (size_t i = 0; i < values.size(); ++i) values[i] = outcome.y.IntAt(static_cast<int64_t>(i));
     return values;
   };
+  if (intervals) tally.failed = reference.WhyNotShown();
+  if (!tally.failed.empty()) return tally;
   const auto ranges = domain.Rising();
   for (size_t r = 0; r < ranges.size(); ++r) {
     const auto& [first, last] = ranges[r];
@@ -200,6 +209,13 @@ Tally BySteps(const Domain& domain, Reference& reference, Subject& subject) {
           "falls from {} at {} to {} at {}: only the full sweep speaks for it", found.fall->value_a,
           domain.TextOf(found.fall->a), found.fall->value_b, domain.TextOf(found.fall->b));
       return tally;
+    }
+    if (intervals) {
+      tally.failed =
+          WhyNotEnclosed(domain, found.steps, last, [&](uint32_t first_bits, uint32_t last_bits) {
+            return enclosing->Enclose(domain.problem(), first_bits, last_bits);
+          });
+      if (!tally.failed.empty()) return tally;
     }
     tally.judged += last - first + 1;
     CompareSteps(domain, expected[r], found.steps, last, tally);

@@ -40,8 +40,8 @@ struct Tally {
   uint64_t wrong = 0, wrong_nan = 0;  // all; those of NaN inputs
   // Of the lowest number; of the largest distance. NaN inputs only where no other is wrong.
   std::optional<Wrong> first, worst;
-  // Why this proves nothing: "STATUS: why" of a subject that gave no answer (Name(RunStatus)), or
-  // that it falls too often to have steps.
+  // Why this proves nothing: "STATUS: why" of a subject that gave no answer (Name(RunStatus)),
+  // that it falls too often to have steps, or that intervals do not show them.
   std::string failed;
 
   void Add(const Wrong& found, uint64_t times = 1);
@@ -50,8 +50,9 @@ struct Tally {
   friend bool operator==(const Tally&, const Tally&) = default;
 };
 
-// For domains with Domain::Rising().
-Tally BySteps(const Domain& domain, Reference& reference, Subject& subject);
+// For domains with Domain::Rising(). With `intervals` nothing is assumed: the subject's arithmetic,
+// evaluated on intervals (core/enclosure.h), must give the steps that were found.
+Tally BySteps(const Domain& domain, Reference& reference, Subject& subject, bool intervals = false);
 
 struct FullOptions {
   bool each = false;      // expect what each input gives by itself, not the steps

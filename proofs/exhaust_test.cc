@@ -10,9 +10,11 @@
 #include <memory>
 
 #include "adapters/registry.h"
+#include "core/enclosure.h"
 #include "core/forwarding_subject.h"
 #include "core/rng.h"
 #include "core/status.h"
+#include "oracles/conventions/convention.h"
 #include "oracles/exact/exact.h"
 #include "proofs/nearest.h"
 
@@ -78,10 +80,10 @@ Range Around(const Domain& domain, int32_t n, uint64_t half) {
 }
 
 // Right but for one input, wherever it is.
-class WrongAt final : public ForwardingSubject {
+class WrongAt : public ForwardingSubject {
  public:
   WrongAt(std::unique_ptr<Subject> inner, uint32_t bits)
-      : ForwardingSubject(*inner), inner_(std::move(inner)), bits_(bits) {}
+      : ForwardingSubject(*inner), bits_(bits), inner_(std::move(inner)) {}
   Outcome Run(const Case& c, const RunContext& context) override {
     Outcome outcome = ForwardingSubject::Run(c, context);
     for (int64_t i = 0; i < c.x.size(); ++i) {
@@ -90,9 +92,11 @@ class WrongAt final : public ForwardingSubject {
     return outcome;
   }
 
+ protected:
+  uint32_t bits_;
+
  private:
   std::unique_ptr<Subject> inner_;
-  uint32_t bits_;
 };
 
 TEST(Domain, NumbersFloatsInTheirOrder) {
@@ -328,6 +332,88 @@ TEST(Exhaust, TheFullSweepFindsAWrongInputAnywhere) {
     EXPECT_EQ(tally.first->expected, 77);
     EXPECT_EQ(tally.first->actual, 76);
   }
+}
+
+// Its arithmetic is known, and gives the wrong code there.
+class WrongAndKnown final : public WrongAt, public EnclosingSubject {
+ public:
+  using WrongAt::WrongAt;
+  std::string Evaluates(const Case& /*c*/) const override { return "the test"; }
+  std::optional<Codes> Enclose(const Case& c, uint32_t first, uint32_t last) override {
+    const Outcome ends = Run(EndsOf(c, first, last), {});
+    const int32_t lo = ends.y.IntAt(0), hi = ends.y.IntAt(1);
+    const bool inside = first < bits_ && bits_ < last && last < 0x8000'0000;
+    return inside ? Codes{std::min(lo, lo ^ 1), std::max(hi, lo ^ 1)} : Codes{lo, hi};
+  }
+};
+
+// What only a full sweep saw, intervals see too.
+TEST(Intervals, FindAWrongInputAnywhere) {
+  WrongAndKnown subject(Make("native"), std::bit_cast<uint32_t>(77.25f));
+  const Domain domain(Quantize(1));
+  Reference reference(domain, {});
+  EXPECT_EQ(BySteps(domain, reference, subject).failed, "");
+  EXPECT_EQ(BySteps(domain, reference, subject, true).failed,
+            "is not shown by intervals: at x 0x1.35p+6 they give 76 to 76, expected 77");
+  WrongAt unknown(Make("native"), 0);
+  EXPECT_EQ(BySteps(domain, reference, unknown, true).failed,
+            "the arithmetic of native is not known here, expected --full");
+}
+
+TEST(Intervals, ShowTheStepsOfNativeKernels) {
+  Rng rng(17);
+  for (const std::string& name : SubjectRegistry::Get().Expand((Make("native"), "native@all"))) {
+    const auto subject = Make(name);
+    for (const DType dtype : {DType::kU8, DType::kS8}) {
+      const auto zero_point = static_cast<int32_t>(rng.Between(-40, 120));
+      Case requantize = Requantize(std::ldexp(RandomScale(rng), -10), zero_point);
+      requantize.out_dtype = dtype;
+      requantize.out_min = RangeOf(dtype).min;
+      requantize.out_max = RangeOf(dtype).max;
+      for (const Case& c : {Quantize(RandomScale(rng), zero_point, dtype), requantize}) {
+        const Domain domain(c);
+        Reference reference(domain, {});
+        const Tally tally = BySteps(domain, reference, *subject, true);
+        // Without a fused multiply-add what is near ties goes to scalar code.
+        const bool fused = !name.starts_with("native@s") && name != "native@portable";
+        if (c.op == Op::kRequantize && !fused) {
+          EXPECT_TRUE(tally.failed.starts_with("the arithmetic of " + name)) << tally.failed;
+          continue;
+        }
+        EXPECT_EQ(tally.failed, "") << name << Describe(c);
+        EXPECT_EQ(tally.judged, domain.size());
+        EXPECT_EQ(tally.wrong, 0u);
+      }
+    }
+  }
+}
+
+// Of conventions too, where they are wrong and where they fall; their steps are shown as reference
+// as well.
+TEST(Intervals, ShowTheStepsOfConventions) {
+  int shown = 0;
+  std::vector<std::string> falling;
+  for (const Convention& convention : AllConventions()) {
+    for (const Case& c : {Quantize(0x1.99999ap-5f, 3), Requantize(0x1.930be0p-7f, 3)}) {
+      const Domain domain(c);
+      const auto subject = Make("model:" + convention.name);
+      if (!subject->CannotRun(domain.Shape(1)).empty()) continue;
+      Reference reference(domain, {});
+      const Tally assumed = BySteps(domain, reference, *subject);
+      const Tally tally = BySteps(domain, reference, *subject, true);
+      if (!tally.failed.empty()) {
+        EXPECT_NE(tally.failed.find("not shown by intervals"), std::string::npos) << tally.failed;
+        continue;
+      }
+      ++shown;
+      EXPECT_EQ(tally, assumed) << convention.name;
+      if (tally.falls != 0) falling.push_back(convention.name);
+      Reference own(domain, {convention.name});
+      EXPECT_EQ(own.WhyNotShown(), "") << convention.name;
+    }
+  }
+  EXPECT_GT(shown, 40);
+  EXPECT_TRUE(std::ranges::count(falling, "aten@default")) << falling.size();
 }
 
 // Where a subject's steps lie elsewhere, the steps find the wrong inputs that the full sweep finds.

@@ -9,6 +9,7 @@
 #include "core/status.h"
 #include "oracles/conventions/convention.h"
 #include "oracles/exact/exact.h"
+#include "proofs/enclose.h"
 #include "proofs/nearest.h"
 
 namespace qualm::proofs {
@@ -32,7 +33,10 @@ std::function<Tensor(const Case&)> EvaluatorOf(const Domain& domain, const Contr
 }  // namespace
 
 Reference::Reference(const Domain& domain, const Contract& contract)
-    : domain_(domain), exact_(contract.exact()), evaluate_(EvaluatorOf(domain, contract)) {}
+    : domain_(domain),
+      exact_(contract.exact()),
+      convention_(exact_ ? nullptr : FindConvention(contract.convention)),
+      evaluate_(EvaluatorOf(domain, contract)) {}
 
 const std::vector<Steps>& Reference::StepsOfRanges() {
   if (!steps_.empty()) return steps_;
@@ -54,6 +58,23 @@ const std::vector<Steps>& Reference::StepsOfRanges() {
   }
   QUALM_CHECK(!steps_.empty());
   return steps_;
+}
+
+std::string Reference::WhyNotShown() {
+  if (exact_) return "";
+  const Enclose enclose = [this](uint32_t first,
+                                 uint32_t last) -> std::optional<EnclosingSubject::Codes> {
+    const auto codes = EncloseBy(*convention_, EndsOf(domain_.problem(), first, last));
+    if (!codes) return std::nullopt;
+    return EnclosingSubject::Codes{codes->min, codes->max};
+  };
+  const std::vector<Steps>& steps = StepsOfRanges();
+  const auto ranges = domain_.Rising();
+  for (size_t r = 0; r < ranges.size(); ++r) {
+    const std::string why = WhyNotEnclosed(domain_, steps[r], ranges[r].second, enclose);
+    if (!why.empty()) return convention_->name + " " + why;
+  }
+  return "";
 }
 
 bool Reference::InDoubles(uint64_t first, uint64_t count, std::span<uint8_t> expected) const {

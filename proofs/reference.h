@@ -14,6 +14,10 @@
 #include "proofs/domain.h"
 #include "proofs/steps.h"
 
+namespace qualm {
+struct Convention;
+}
+
 namespace qualm::proofs {
 
 class Reference {
@@ -25,6 +29,10 @@ class Reference {
   // found by bisection and shown by the value on both its sides. Not for domains without such
   // ranges. Throws InputError, with two inputs, where the values fall.
   const std::vector<Steps>& StepsOfRanges();
+
+  // "" if the steps are shown: those of the exact meaning are, and those of a convention where its
+  // arithmetic, evaluated on intervals, gives them. Else why not, in one sentence.
+  std::string WhyNotShown();
 
   // The outputs [first, first + count), each computed from its input alone; `expected` has the
   // bytes of the output tensor.
@@ -38,6 +46,7 @@ class Reference {
 
   const Domain& domain_;
   bool exact_ = true;
+  const Convention* convention_ = nullptr;
   std::function<Tensor(const Case&)> evaluate_;
   std::vector<Steps> steps_;
 };

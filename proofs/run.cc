@@ -11,6 +11,7 @@
 #include <tuple>
 #include <utility>
 
+#include "core/enclosure.h"
 #include "core/status.h"
 #include "proofs/reference.h"
 
@@ -172,6 +173,11 @@ bool SameFindings(const Tally& a, const Tally& b) {
   return a.wrong == b.wrong && a.first == b.first && a.worst == b.worst;
 }
 
+bool TakesSteps(const Certificate& certificate) {
+  return certificate.method == Certificate::Method::kSteps ||
+         certificate.method == Certificate::Method::kIntervals;
+}
+
 class Runner {
  public:
   Runner(Certificate* certificate, const RunOptions& options)
@@ -196,7 +202,7 @@ class Runner {
   static int64_t PieceOf(const Certificate& certificate, const RunOptions& options) {
     const bool fast = certificate.method == Certificate::Method::kSteps && options.full_every == 0;
     if (SetsOf(certificate) > 1) return fast ? 256 : 1;
-    if (certificate.method == Certificate::Method::kSteps) return certificate.whole;
+    if (TakesSteps(certificate)) return certificate.whole;
     const auto granule = static_cast<int64_t>(Domain(certificate.problems[0]).granule());
     return std::max(int64_t{1}, (int64_t{1} << 27) / granule) * granule;
   }
@@ -241,6 +247,11 @@ class Runner {
     if (options_.progress) options_.progress(done_ + more, pieces_.all(), certificate_.wrong);
   }
 
+  Tally Steps(const Domain& domain, Reference& reference, Subject& subject) const {
+    return BySteps(domain, reference, subject,
+                   certificate_.method == Certificate::Method::kIntervals);
+  }
+
   Tally Full(const Domain& domain, Reference& reference, Subject& subject, Range range) {
     FullOptions options;
     options.each = certificate_.method == Certificate::Method::kEach;
@@ -259,8 +270,8 @@ class Runner {
   void JudgePart(Subject& subject, int64_t first, int64_t last) {
     const Domain domain(ProblemAt(certificate_, 0));
     Reference reference(domain, contract_);
-    const bool steps = certificate_.method == Certificate::Method::kSteps;
-    const Tally tally = steps ? BySteps(domain, reference, subject)
+    const bool steps = TakesSteps(certificate_);
+    const Tally tally = steps ? Steps(domain, reference, subject)
                               : Full(domain, reference, subject,
                                      {static_cast<uint64_t>(first), static_cast<uint64_t>(last)});
     if (!tally.failed.empty()) return Fail(tally.failed);
@@ -274,10 +285,10 @@ class Runner {
     for (; set < last && !Ended(); ++set) {
       const Domain domain(ProblemAt(certificate_, set));
       Reference reference(domain, contract_);
-      const bool steps = certificate_.method == Certificate::Method::kSteps;
+      const bool steps = TakesSteps(certificate_);
       const Range all{0, domain.size()};
       Tally tally =
-          steps ? BySteps(domain, reference, subject) : Full(domain, reference, subject, all);
+          steps ? Steps(domain, reference, subject) : Full(domain, reference, subject, all);
       if (steps && options_.full_every != 0 && set % options_.full_every == 0 &&
           tally.failed.empty()) {
         const Tally full = Full(domain, reference, subject, all);
@@ -307,10 +318,16 @@ class Runner {
 
 // What says of a complete certificate why so few questions speak for so many outputs.
 std::string MonotoneOf(const Certificate& certificate, int64_t falls, const RunOptions& options) {
-  if (certificate.method == Certificate::Method::kSteps) {
+  if (TakesSteps(certificate)) {
     std::string text = "assumed";
-    if (falls != 0)
+    if (certificate.method == Certificate::Method::kIntervals) {
+      const auto subject = options.make();
+      text = "shown by interval evaluation of " +
+             dynamic_cast<const EnclosingSubject&>(*subject).Evaluates(certificate.problems[0]);
+      if (falls != 0) text += fmt::format(", which falls {} time{}", falls, falls == 1 ? "" : "s");
+    } else if (falls != 0) {
       text += fmt::format(" on both sides of {} fall{}", falls, falls == 1 ? "" : "s");
+    }
     if (options.full_every == 0) return text;
     return fmt::format("{}; the full sweep agrees for every {}th parameter set", text,
                        options.full_every);
@@ -385,7 +402,7 @@ int64_t WholeOf(const Certificate& certificate) {
   const int64_t sets = SetsOf(certificate);
   const Domain domain(ProblemAt(certificate, 0));
   for (size_t i = 1; i < certificate.problems.size(); ++i) Domain{certificate.problems[i]};
-  if (certificate.method == Certificate::Method::kSteps && !HasSteps(domain)) {
+  if (TakesSteps(certificate) && !HasSteps(domain)) {
     throw InputError(fmt::format("--full: is missing, {} has no steps to find", Name(op)));
   }
   return sets == 1 ? static_cast<int64_t>(domain.size()) : sets;

@@ -33,7 +33,7 @@ struct Options : CommonOptions {
   bool relu = false;
 
   std::string scales, zero_points;
-  bool full = false, each = false;
+  bool full = false, each = false, intervals = false;
   int64_t full_every = 0, per_call = 0;
   int jobs = 1;
   std::string shard, state, output, worst, verify;
@@ -199,6 +199,7 @@ Certificate PlanOf(const Options& options) {
   }
   const bool steps = proofs::HasSteps(proofs::Domain(problems.front()));
   plan.method = options.each             ? Certificate::Method::kEach
+                : options.intervals      ? Certificate::Method::kIntervals
                 : options.full || !steps ? Certificate::Method::kFull
                                          : Certificate::Method::kSteps;
   plan.per_call = options.per_call;
@@ -308,7 +309,9 @@ Part PartOf(const std::string& shard, const Certificate& plan) {
   if (!index || !count || *index < 0 || *index >= *count || *count > 1 << 20)
     throw InputError("--shard: '" + shard + "' is no shard, expected I/N with 0 <= I < N");
   const bool single = proofs::SetsOf(plan) == 1;
-  if (single && plan.method == Certificate::Method::kSteps)
+  const bool steps =
+      plan.method == Certificate::Method::kSteps || plan.method == Certificate::Method::kIntervals;
+  if (single && steps)
     throw InputError("--shard: a few hundred questions are no work to share, expected --full");
   const int64_t granule =
       single ? static_cast<int64_t>(proofs::Domain(proofs::ProblemAt(plan, 0)).granule()) : 1;
@@ -552,6 +555,9 @@ void AddExhaust(CLI::App& app, Run* run) {
   verb->add_flag("--full", options->full, "ask every input, not only those beside a step");
   verb->add_flag("--each", options->each,
                  "ask every input, and compute what to expect of each by itself");
+  verb->add_flag(
+      "--intervals", options->intervals,
+      "take the steps, and show them by evaluating the subject's arithmetic on intervals");
   AddInteger(*verb, "--full-every", options->full_every, 1, int64_t{1} << 40,
              "with --scales: judge every N-th parameter set in full too");
   AddInteger(*verb, "--per-call", options->per_call, 1, int64_t{1} << 28,

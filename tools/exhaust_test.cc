@@ -37,6 +37,33 @@ TEST_F(ExhaustVerb, ProvesTheNativeKernels) {
   EXPECT_NE(again.out.find("holds"), std::string::npos);
 }
 
+// Nothing is assumed where the arithmetic is evaluated on intervals.
+TEST_F(ExhaustVerb, IntervalsShowTheSteps) {
+  const std::string certificate = Path("native.json");
+  const auto words = [&](const std::string& subject) {
+    return std::vector<std::string>{"exhaust", "--op",  "quantize",    "--scale", "0x1.99999ap-5",
+                                    "-s",      subject, "--intervals", "-o",      certificate};
+  };
+  const Ran ran = Qualm(words("native"));
+  EXPECT_EQ(ran.status, 0) << ran.err;
+  const Certificate c = ReadCertificateFile(certificate);
+  EXPECT_EQ(c.method, Certificate::Method::kIntervals);
+  EXPECT_EQ(c.judged, int64_t{1} << 32);
+  EXPECT_LT(c.asked, 10000);
+  EXPECT_TRUE(c.monotone.starts_with("shown by interval evaluation of the source of the kernel"))
+      << c.monotone;
+  EXPECT_EQ(Qualm({"exhaust", "--verify", certificate}).status, 0);
+  // Of convention and fall.
+  const Ran model = Qualm(words("model:aten@default"));
+  EXPECT_EQ(model.status, 1) << model.err;
+  EXPECT_EQ(ReadCertificateFile(certificate).monotone,
+            "shown by interval evaluation of the steps of the convention, which falls 1 time");
+  const Ran unknown = Qualm(words("faulty:none"));
+  EXPECT_NE(unknown.out.find("the arithmetic of faulty:none is not known here, expected --full"),
+            std::string::npos)
+      << unknown.out;
+}
+
 TEST_F(ExhaustVerb, RefutesOneWrongInput) {
   const std::string worst = Path("worst.case.json"), certificate = Path("c.json");
   const Ran ran = Qualm(OneTie({"--worst", worst, "-o", certificate, "--json", "-"}));

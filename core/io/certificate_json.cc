@@ -131,7 +131,8 @@ std::optional<Certificate::Wrong> WrongOf(const JsonNode& node) {
 
 Certificate::Method MethodOf(const JsonNode& node) {
   const auto at = std::ranges::find(kMethodNames, node.Text());
-  if (at == kMethodNames.end()) node.Fail("is " + node.Dump() + ", expected steps, full or each");
+  if (at == kMethodNames.end())
+    node.Fail("is " + node.Dump() + ", expected steps, full, each or intervals");
   return static_cast<Certificate::Method>(at - kMethodNames.begin());
 }
 

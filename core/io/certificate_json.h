@@ -21,9 +21,10 @@ namespace qualm {
 struct Certificate {
   // How it was found.
   enum class Method : uint8_t {
-    kSteps,  // each step of the subject against the exact one
-    kFull,   // every input, compared between exact steps
-    kEach,   // every input, each compared with what it gives by itself
+    kSteps,      // each step of the subject against the exact one
+    kFull,       // every input, compared between exact steps
+    kEach,       // every input, each compared with what it gives by itself
+    kIntervals,  // as kSteps, and the subject's arithmetic, evaluated on intervals, has these steps
   };
 
   // Who was judged, by what.
@@ -74,7 +75,7 @@ struct Certificate {
   friend bool operator==(const Certificate&, const Certificate&) = default;
 };
 
-constexpr std::array<std::string_view, 3> kMethodNames{"steps", "full", "each"};
+constexpr std::array<std::string_view, 4> kMethodNames{"steps", "full", "each", "intervals"};
 constexpr std::string_view Name(Certificate::Method method) {
   return kMethodNames[static_cast<size_t>(method)];
 }

@@ -79,9 +79,9 @@ constexpr Step kTimesReciprocal{Stage::kScale, "times fl(1/scale) {reciprocal}",
 constexpr Step kClamp{Stage::kClamp, "clamp to {low}..{high}", step::Clamp};
 const Step kQuantize[] = {
     kTimesReciprocal,
-    {Stage::kRound, "nearbyint, ties to even", RoundReal},
+    {Stage::kRound, "nearbyint, ties to even", RoundReal, Rise::kAlways},
     {Stage::kZeroPoint, "+ zero point {zero_point} in float32", step::AddZeroPointFloat},
-    {Stage::kClamp, "to int64", CastTo64},
+    {Stage::kClamp, "to int64", CastTo64, Rise::kUnlessLossy},
     kClamp,
 };
 const Step kQuantizeArm[] = {
@@ -92,7 +92,7 @@ const Step kQuantizeArm[] = {
 };
 const Step kVectorQuantize[] = {
     kTimesReciprocal,
-    {Stage::kScale, "minps with 2147483520", Cut},
+    {Stage::kScale, "minps with 2147483520", Cut, Rise::kAlways},
     {Stage::kRound, "cvtps2dq, ties to even", step::RoundX86},
     {Stage::kZeroPoint, "+ zero point {zero_point}, wrapping", step::AddZeroPointWrap32},
     kClamp,

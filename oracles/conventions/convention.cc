@@ -43,6 +43,10 @@ std::vector<std::string_view> AllFamilies() {
   return families;
 }
 
+std::optional<CodeRange> EncloseBy(const Convention& convention, const Case& ends) {
+  return convention.enclose ? convention.enclose(ends) : std::nullopt;
+}
+
 bool Satisfies(const Convention& convention, Op op, std::string_view claim) {
   if (convention.for_op) {
     const Convention* const one = convention.for_op(op);

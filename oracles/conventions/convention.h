@@ -39,6 +39,10 @@ struct Convention {
   // "" if the convention defines this case, else why not ("weight zero point must be 0").
   std::function<std::string(const Case&)> cannot_run;
   std::function<ConventionOutput(const Case&)> run;
+  // Encloses the codes of all inputs between two: `ends` is a quantize or requantize of these, the
+  // first one no larger, or both NaN, which stands for every NaN. nullopt where that is not known:
+  // steps that may fall between them, or are not known to rise. Empty: nothing is known.
+  std::function<std::optional<CodeRange>(const Case& ends)> enclose;
   // Steps of output element `index`.
   std::function<Trace(const Case&, int64_t index)> trace;
 
@@ -57,6 +61,9 @@ struct Convention {
   // (oracles/conventions/variations.h, docs/backends.md).
   std::vector<std::string> variations;
 };
+
+// convention.enclose(ends), nullopt where there is none.
+std::optional<CodeRange> EncloseBy(const Convention& convention, const Case& ends);
 
 // Whether the convention makes this claim for this operation.
 bool Satisfies(const Convention& convention, Op op, std::string_view claim);

@@ -2,6 +2,9 @@
 #include "oracles/conventions/definition.h"
 
 #include <algorithm>
+#include <bit>
+#include <climits>
+#include <cmath>
 #include <iterator>
 #include <memory>
 #include <utility>
@@ -91,6 +94,53 @@ ConventionOutput Run(const Definition& definition, const Case& c) {
   return output;
 }
 
+bool Same(const Value& a, const Value& b) {
+  if (a.real != b.real || a.is_wide || b.is_wide) return false;
+  if (!a.real) return a.integer == b.integer;
+  return std::bit_cast<uint32_t>(a.number) == std::bit_cast<uint32_t>(b.number) ||
+         (std::isnan(a.number) && std::isnan(b.number));
+}
+
+// Applies the steps to both ends; false where the values between may not lie between the results.
+bool ApplyToEnds(std::span<const Step> steps, const Channel& channel, Value& lo, Value& hi) {
+  // Products with these rise.
+  for (const float factor : {channel.multiplier, channel.reciprocal, channel.scale}) {
+    if (!(factor > 0) || std::isinf(factor)) return false;
+  }
+  for (const Step& step : steps) {
+    const Rise rise = RiseOf(step);
+    if (rise == Rise::kUnknown) return false;
+    const bool same = Same(lo, hi);
+    const bool positive = lo.real && lo.number > 0, negative = hi.real && hi.number < 0;
+    lo.lossy = hi.lossy = false;
+    step.apply(lo, channel);
+    step.apply(hi, channel);
+    if (same || rise == Rise::kAlways) continue;
+    // A number that no integer holds: the same result for all on its side of 0.
+    const bool both = lo.lossy && hi.lossy && (positive || negative) && Same(lo, hi);
+    if (!both && (lo.lossy || hi.lossy)) return false;
+  }
+  return true;
+}
+
+std::optional<CodeRange> Enclose(const Definition& definition, const Case& ends) {
+  const bool known = (ends.op == Op::kQuantize || ends.op == Op::kRequantize) && !ends.per_channel;
+  if (!known || !IsCode(ends.out_dtype)) return std::nullopt;
+  const Channel channel = ChannelOf(definition, ends, 0);
+  std::vector<std::vector<Step>> variants{definition.steps(ends)};
+  // Two elements are less than any block: where there is a tail, they lie in it.
+  if (definition.body && definition.body(ends) < ends.M * ends.N)
+    variants.push_back(definition.tail_steps(ends));
+  CodeRange all{INT32_MAX, INT32_MIN};
+  for (const std::vector<Step>& steps : variants) {
+    Value lo = Input(definition, ends, 0, nullptr), hi = Input(definition, ends, 1, nullptr);
+    if (!ApplyToEnds(steps, channel, lo, hi) || lo.real || hi.real) return std::nullopt;
+    all.min = std::min(all.min, static_cast<int32_t>(lo.integer));
+    all.max = std::max(all.max, static_cast<int32_t>(hi.integer));
+  }
+  return all;
+}
+
 Trace TraceOf(const Definition& definition, const Case& c, int64_t index) {
   QUALM_CHECK(index >= 0);
   QUALM_CHECK_LT(index, c.M * c.N);
@@ -145,6 +195,7 @@ Convention MakeConvention(Definition definition) {
   convention.accumulation = definition.accumulation;
   const auto shared = std::make_shared<const Definition>(std::move(definition));
   convention.run = [shared](const Case& c) { return Run(*shared, c); };
+  convention.enclose = [shared](const Case& ends) { return Enclose(*shared, ends); };
   convention.trace = [shared](const Case& c, int64_t index) { return TraceOf(*shared, c, index); };
   return convention;
 }
@@ -161,6 +212,7 @@ void AddOperation(Convention& all, Convention one) {
   const auto of = [=](const Case& c) -> const Convention& { return c.op == op ? *own : *others; };
   all.cannot_run = [of](const Case& c) { return of(c).cannot_run(c); };
   all.run = [of](const Case& c) { return of(c).run(c); };
+  all.enclose = [of](const Case& ends) { return EncloseBy(of(ends), ends); };
   all.trace = [of](const Case& c, int64_t index) { return of(c).trace(c, index); };
 }
 

@@ -64,8 +64,8 @@ constexpr Step kScale{Stage::kScale, "times multiplier {multiplier}", step::Time
 constexpr Step kRound{Stage::kRound, "cvtps2dq, ties to even", step::RoundX86};
 constexpr Step kZeroPoint{Stage::kZeroPoint, "to int16, + zero point {zero_point}, saturating",
                           step::AddZeroPointSat16};
-constexpr Step kClamp{Stage::kClamp, "clamp to u8", ClampU8};
-constexpr Step kRelu{Stage::kClamp, "relu: at least {zero_point}", ReluCode};
+constexpr Step kClamp{Stage::kClamp, "clamp to u8", ClampU8, Rise::kAlways};
+constexpr Step kRelu{Stage::kClamp, "relu: at least {zero_point}", ReluCode, Rise::kAlways};
 
 struct Variant {
   Kind kind = Kind::kExact;
@@ -144,21 +144,21 @@ constexpr Step kTimesReciprocal{Stage::kScale, "times fl(1/scale) {reciprocal}",
                                 step::TimesReciprocal};
 const Step kQuantizeVector[] = {
     kTimesReciprocal,
-    {Stage::kScale, "minps with 2147483520", QuantizeCut},
+    {Stage::kScale, "minps with 2147483520", QuantizeCut, Rise::kAlways},
     kRound,
     {Stage::kZeroPoint, "+ zero point {zero_point}, wrapping", step::AddZeroPointWrap32},
     {Stage::kClamp, "clamp to {low}..{high}", step::Clamp},
 };
 const Step kQuantizeScalar[] = {
     kTimesReciprocal,
-    {Stage::kRound, "nearbyint, ties to even", QuantizeRoundReal},
+    {Stage::kRound, "nearbyint, ties to even", QuantizeRoundReal, Rise::kAlways},
     {Stage::kZeroPoint, "+ zero point {zero_point} in float32", step::AddZeroPointFloat},
-    {Stage::kClamp, "clamp to {low}..{high}", QuantizeClampReal},
+    {Stage::kClamp, "clamp to {low}..{high}", QuantizeClampReal, Rise::kAlways},
 };
 const Step kRequantizeScalar[] = {
     kToFloat,
     kScale,
-    {Stage::kRound, "lrintf, ties to even", RoundTo64},
+    {Stage::kRound, "lrintf, ties to even", RoundTo64, Rise::kUnlessLossy},
     {Stage::kZeroPoint, "+ zero point {zero_point}", AddZeroPoint64},
     {Stage::kClamp, "clamp to {low}..{high}", step::Clamp},
 };

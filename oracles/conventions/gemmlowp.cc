@@ -95,9 +95,9 @@ Convention Make(bool simd) {
         c, {{Stage::kScale,
              simd ? "<< {shift} if positive, wrapping in blocks of 4"
                   : "<< {shift} if positive, saturating",
-             simd ? shift_simd : ShiftSaturating},
+             simd ? shift_simd : ShiftSaturating, simd ? Rise::kUnknown : Rise::kAlways},
             {Stage::kRound, "times {fixed}*2^-31, >> -{shift} if negative, rounded twice",
-             ScaleDown}});
+             ScaleDown, Rise::kAlways}});
   };
   return MakeConvention(std::move(definition));
 }

@@ -413,8 +413,9 @@ Definition DefinitionOf(const OneDnnIsa& isa) {
       if (!ThroughFloat(isa, c)) return std::vector<Step>{};
       add_offsets();
       if (c.relu) steps.push_back({Stage::kClamp, "relu", step::Relu});
-      steps.insert(steps.end(), {{Stage::kClamp, "saturate in float32 to {high}", SaturateFloat},
-                                 {Stage::kRound, "cvtps2dq, ties to even", step::RoundX86}});
+      steps.insert(steps.end(),
+                   {{Stage::kClamp, "saturate in float32 to {high}", SaturateFloat, Rise::kAlways},
+                    {Stage::kRound, "cvtps2dq, ties to even", step::RoundX86}});
       return steps;
     }
     if (c.bias)
@@ -578,12 +579,13 @@ void SetOneDnnRange(Channel& channel, const Case& c) {
 }
 
 void AppendOneDnnEnd(std::vector<Step>& steps) {
-  steps.insert(steps.end(),
-               {{Stage::kZeroPoint, "+ zero point {zero_point} in float32, before rounding",
-                 step::AddZeroPointFloat},
-                {Stage::kClamp, "saturate in float32 to {low}..{high}", SaturateFloat},
-                {Stage::kRound, "cvtps2dq, ties to even", step::RoundX86},
-                {Stage::kClamp, "pack to {low}..{high}", step::Clamp}});
+  steps.insert(
+      steps.end(),
+      {{Stage::kZeroPoint, "+ zero point {zero_point} in float32, before rounding",
+        step::AddZeroPointFloat},
+       {Stage::kClamp, "saturate in float32 to {low}..{high}", SaturateFloat, Rise::kAlways},
+       {Stage::kRound, "cvtps2dq, ties to even", step::RoundX86},
+       {Stage::kClamp, "pack to {low}..{high}", step::Clamp}});
 }
 
 std::vector<Convention> OneDnn2Conventions() {

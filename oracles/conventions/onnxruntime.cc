@@ -85,7 +85,7 @@ Channel OperandsChannel(const Case& c, bool fma) {
 }
 
 const Step kEnd[] = {
-    {Stage::kClamp, "maxps with {low} - {zero_point}", MaxLow},
+    {Stage::kClamp, "maxps with {low} - {zero_point}", MaxLow, Rise::kAlways},
     {Stage::kClamp, "minps with {high} - {zero_point}", step::MinHigh},
     {Stage::kRound, "cvtps2dq, ties to even", step::RoundX86},
     {Stage::kZeroPoint, "+ zero point {zero_point}", step::AddZeroPointWrap32},

@@ -63,9 +63,10 @@ std::vector<Convention> RuyConventions() {
   definition.accumulation = [](const Case&) { return Accumulation{}; };
   definition.channel = ChannelOf;
   definition.steps = [](const Case& c) {
-    return FixedPointSteps(c, {{Stage::kScale, "<< {shift} if positive, wrapping", ShiftLeft},
-                               {Stage::kRound, "times {fixed}*2^-31, half up", HighHalf},
-                               {Stage::kRound, ">> -{shift} if negative, half up", ShiftRight}});
+    return FixedPointSteps(
+        c, {{Stage::kScale, "<< {shift} if positive, wrapping", ShiftLeft, Rise::kUnlessLossy},
+            {Stage::kRound, "times {fixed}*2^-31, half up", HighHalf, Rise::kAlways},
+            {Stage::kRound, ">> -{shift} if negative, half up", ShiftRight, Rise::kAlways}});
   };
   return {MakeConvention(std::move(definition))};
 }

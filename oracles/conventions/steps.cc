@@ -5,6 +5,7 @@
 #include <array>
 #include <cmath>
 #include <cstdio>
+#include <iterator>
 #include <utility>
 
 #include "core/float_text.h"
@@ -48,6 +49,29 @@ std::string Substitute(std::string_view text, const Channel& c, int32_t second) 
 }
 
 }  // namespace
+
+Rise RiseOf(const Step& step) {
+  struct Row {
+    void (*apply)(Value&, const Channel&);
+    Rise rise;
+  };
+  static constexpr Row kRows[] = {{step::AddBiasI32, Rise::kUnlessLossy},
+                                  {step::AddBiasFloat, Rise::kAlways},
+                                  {step::ToFloat, Rise::kAlways},
+                                  {step::TimesMultiplier, Rise::kAlways},
+                                  {step::TimesReciprocal, Rise::kAlways},
+                                  {step::DivideByScale, Rise::kAlways},
+                                  {step::Relu, Rise::kAlways},
+                                  {step::AddZeroPointFloat, Rise::kAlways},
+                                  {step::RoundX86, Rise::kUnlessLossy},
+                                  {step::RoundArm, Rise::kAlways},
+                                  {step::MinHigh, Rise::kAlways},
+                                  {step::AddZeroPointSat16, Rise::kAlways},
+                                  {step::AddZeroPointWrap32, Rise::kUnlessLossy},
+                                  {step::Clamp, Rise::kAlways}};
+  const auto* const row = std::ranges::find(kRows, step.apply, &Row::apply);
+  return row == std::end(kRows) ? step.rise : row->rise;
+}
 
 std::string ValueText(const Value& v) {
   if (!v.real) return Text(v.integer);

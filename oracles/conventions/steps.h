@@ -74,6 +74,13 @@ struct Value {
   }
 };
 
+// How the result of a step follows the number it begins with.
+enum class Rise : uint8_t {
+  kUnknown,
+  kAlways,       // a larger number never gives a smaller result; every NaN gives one result
+  kUnlessLossy,  // so while what the step computes fits; where it does not, the value is `lossy`
+};
+
 // `text` may name constants: {multiplier} {scale} {reciprocal} {bias} {zero_point} {low} {high}
 // {fixed} {shift}; of two operands {a_scale} {a_zp} {a_fixed} {a_shift}, {b_...} likewise, and {b},
 // the code of the second.
@@ -81,7 +88,9 @@ struct Step {
   Stage stage;
   std::string_view text;
   void (*apply)(Value&, const Channel&);
+  Rise rise = Rise::kUnknown;  // of the steps below it is known
 };
+Rise RiseOf(const Step& step);
 
 // A value as traces show it: an integer, or a float in hex.
 std::string ValueText(const Value& v);

@@ -123,8 +123,9 @@ Convention Make(bool single) {
   definition.channel = [single](const Case& c, int64_t n) { return ChannelOf(c, n, single); };
   definition.steps = [single](const Case& c) {
     if (c.op == Op::kQuantize) {
-      return FixedPointSteps(c, {{Stage::kScale, "divided by scale {scale}", step::DivideByScale},
-                                 {Stage::kRound, "round, ties away from zero", RoundAway}});
+      return FixedPointSteps(
+          c, {{Stage::kScale, "divided by scale {scale}", step::DivideByScale},
+              {Stage::kRound, "round, ties away from zero", RoundAway, Rise::kUnlessLossy}});
     }
     const Step multiply =
         single

@@ -56,6 +56,7 @@ class Engine {
       return at(c.op).cannot_run(c);
     };
     convention.run = [at](const Case& c) { return at(c.op).run(c); };
+    convention.enclose = [at](const Case& ends) { return EncloseBy(at(ends.op), ends); };
     convention.trace = [at](const Case& c, int64_t index) { return at(c.op).trace(c, index); };
     return convention;
   }
@@ -83,6 +84,7 @@ Convention WithXnnpackS8(const Convention& own, std::initializer_list<const char
                         WholeRange(c), of(c).cannot_run(c)});
   };
   convention.run = [of](const Case& c) { return of(c).run(c); };
+  convention.enclose = [of](const Case& ends) { return EncloseBy(of(ends), ends); };
   convention.trace = [of](const Case& c, int64_t index) { return of(c).trace(c, index); };
   std::erase_if(convention.satisfies, [&](const std::string& claim) {
     return std::ranges::find(s8.satisfies, claim) == s8.satisfies.end();

@@ -66,18 +66,18 @@ constexpr Step kToFloat{Stage::kScale, "to float32", step::ToFloat};
 constexpr Step kBias{Stage::kBias, "+ int32 bias {bias_i32}", step::AddBiasI32};
 constexpr Step kZeroPoint{Stage::kZeroPoint, "to int16, + zero point {zero_point}, saturating",
                           step::AddZeroPointSat16};
-constexpr Step kFlush{Stage::kScale, "denormals flushed to zero", FlushInput};
+constexpr Step kFlush{Stage::kScale, "denormals flushed to zero", FlushInput, Rise::kAlways};
 constexpr Step kReciprocal{Stage::kScale, "times fl(1/scale) {reciprocal}", step::TimesReciprocal};
 const Step kFp32End[] = {
     {Stage::kClamp, "minps with {high} - {zero_point}", step::MinHigh},
     {Stage::kRound, "cvtps2dq, ties to even", step::RoundX86},
     kZeroPoint,
-    {Stage::kClamp, "pack to {high}, max with {low}", PackAndMaxLow},
+    {Stage::kClamp, "pack to {high}, max with {low}", PackAndMaxLow, Rise::kAlways},
 };
 const Step kRndnu[] = {
-    {Stage::kScale, "vqshl, saturating", RndnuShiftLeft},
-    {Stage::kScale, "vqdmulh by the 24-bit mantissa of {multiplier}", RndnuHighHalf},
-    {Stage::kRound, "vrshl, ties toward +infinity", RndnuShiftRight},
+    {Stage::kScale, "vqshl, saturating", RndnuShiftLeft, Rise::kAlways},
+    {Stage::kScale, "vqdmulh by the 24-bit mantissa of {multiplier}", RndnuHighHalf, Rise::kAlways},
+    {Stage::kRound, "vrshl, ties toward +infinity", RndnuShiftRight, Rise::kAlways},
     kZeroPoint,
     {Stage::kClamp, "clamp to {low}..{high}", step::Clamp},
 };

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef QUALM_KERNELS_COMMON_FUSED_H_
+#define QUALM_KERNELS_COMMON_FUSED_H_
+
+namespace qualm::kernels {
+
+// Whether the kernels round a product and the sum it goes into once, on this thread's target.
+bool FusesMultiplyAdd();
+
+}  // namespace qualm::kernels
+
+#endif  // QUALM_KERNELS_COMMON_FUSED_H_

@@ -91,16 +91,42 @@ class Group {
   // Each channel with a compatible one, as far as that goes; the rest alone, or, to be split, with
   // each other.
   std::optional<std::vector<Pair>> Permuted(bool split) const {
-    return Assemble(Paired(columns_, split));
+    std::vector<Column> alone;
+    std::vector<Pair> pairs = Matched(columns_, &alone);
+    Columns excess;
+    while (split && alone.size() > 1) {
+      pairs.emplace_back(std::move(alone[alone.size() - 2]), std::move(alone.back()));
+      alone.resize(alone.size() - 2);
+      std::optional<Column> over = Split(&pairs.back());
+      if (!over) return std::nullopt;
+      // Few rows have too much, so nearly any third channel goes beside it: two pairs for three.
+      const auto third =
+          std::ranges::find_if(alone, [&](const Column& column) { return Safe({*over, column}); });
+      if (third == alone.end()) {
+        excess.push_back(std::move(*over));
+        continue;
+      }
+      pairs.emplace_back(std::move(*over), std::move(*third));
+      alone.erase(third);
+    }
+    AddAlone(&pairs, std::move(alone));
+    AddExcess(&pairs, excess);
+    return pairs;
   }
 
   // The channels where they are, what does not fit behind them.
   std::optional<std::vector<Pair>> SplitInPlace() const {
     std::vector<Pair> pairs;
+    Columns excess;
     for (size_t i = 0; i < columns_.size(); i += 2) {
       pairs.emplace_back(columns_[i], i + 1 < columns_.size() ? columns_[i + 1] : Nothing(rows_));
+      if (Safe(pairs.back())) continue;
+      std::optional<Column> over = Split(&pairs.back());
+      if (!over) return std::nullopt;
+      excess.push_back(std::move(*over));
     }
-    return Assemble(std::move(pairs));
+    AddExcess(&pairs, excess);
+    return pairs;
   }
 
   size_t rows() const { return rows_; }
@@ -113,44 +139,42 @@ class Group {
     return true;
   }
 
-  std::vector<Pair> Paired(const Columns& columns, bool split) const {
+  // A maximum matching; `alone` gets what is left over.
+  std::vector<Pair> Matched(const Columns& columns, Columns* alone) const {
     const std::vector<int32_t> partners = Partners(Conflicts(columns, rule_));
     std::vector<Pair> pairs;
-    std::vector<size_t> alone;
     for (size_t i = 0; i < columns.size(); ++i) {
       const auto partner = static_cast<size_t>(partners[i]);
       if (partners[i] == kNoPartner) {
-        alone.push_back(i);
+        alone->push_back(columns[i]);
       } else if (i < partner) {
         pairs.emplace_back(columns[i], columns[partner]);
       }
     }
-    const size_t step = split ? 2 : 1;
-    for (size_t i = 0; i < alone.size(); i += step) {
-      const bool has_partner = split && i + 1 < alone.size();
-      pairs.emplace_back(columns[alone[i]], has_partner ? columns[alone[i + 1]] : Nothing(rows_));
-    }
     return pairs;
   }
 
-  // Splits the pairs that are not safe: what is too much of the first weight goes to a second
-  // channel that reads the same activation. nullopt where a part would be no s8 code.
-  std::optional<std::vector<Pair>> Assemble(std::vector<Pair> pairs) const {
-    Columns excess;
-    for (Pair& pair : pairs) {
-      if (Safe(pair)) continue;
-      Column second{pair.first.channel, {}};
-      for (size_t r = 0; r < rows_; ++r) {
-        const int32_t over = rule_.Excess(pair.first.w[r], pair.second.w[r]);
-        pair.first.w[r] -= over;
-        // Both parts are taken less the zero point of w, which must count once.
-        second.w.push_back(over + zero_points_[r]);
-        if (std::clamp(second.w.back(), -128, 127) != second.w.back()) return std::nullopt;
-      }
-      excess.push_back(std::move(second));
+  void AddAlone(std::vector<Pair>* pairs, Columns alone) const {
+    for (Column& column : alone) pairs->emplace_back(std::move(column), Nothing(rows_));
+  }
+  void AddExcess(std::vector<Pair>* pairs, const Columns& excess) const {
+    Columns alone;
+    for (Pair& pair : Matched(excess, &alone)) pairs->push_back(std::move(pair));
+    AddAlone(pairs, std::move(alone));
+  }
+
+  // Makes a pair safe: what is too much of the first weight goes to a second channel that reads the
+  // same activation, which is returned. nullopt where a part would be no s8 code.
+  std::optional<Column> Split(Pair* pair) const {
+    Column second{pair->first.channel, {}};
+    for (size_t r = 0; r < rows_; ++r) {
+      const int32_t over = rule_.Excess(pair->first.w[r], pair->second.w[r]);
+      pair->first.w[r] -= over;
+      // Both parts are taken less the zero point of w, which must count once.
+      second.w.push_back(over + zero_points_[r]);
+      if (std::clamp(second.w.back(), -128, 127) != second.w.back()) return std::nullopt;
     }
-    for (Pair& pair : Paired(excess, false)) pairs.push_back(std::move(pair));
-    return pairs;
+    return second;
   }
 
   Terms terms_;

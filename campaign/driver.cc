@@ -268,7 +268,7 @@ class Campaign {
   // The engine has ended: what it leaves goes to the state.
   void Close(std::optional<Slot>& job) {
     AddTo(done_, job->running->page());
-    // What it was to do and did not is for the next one.
+    // The next engine gets the runs that this one was given and did not make.
     runs_given_ -= std::max<int64_t>(0, job->runs - job->running->page().executions);
     state_.TakeInputs(job->running->kept(), job->running->aim().op);
     job.reset();

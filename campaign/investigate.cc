@@ -99,7 +99,7 @@ void Describe(const triage::Triaged& triaged, Fault& fault) {
 triage::Triaged Triage(const State& state, const Fault& fault, Subject& subject) {
   Verdict verdict = Verdict::Failed(fault.row.explanation);
   verdict.kind = fault.row.kind;
-  // What the cause of a row explains is that row.
+  // A failure that the cause of an existing row explains is the fault of that row.
   std::vector<triage::Hypothesis> established;
   for (const FaultRow& row : state.Rows()) {
     if (row.identity != fault.row.identity || row.op != fault.row.op) continue;

@@ -56,8 +56,9 @@ void AddRows(std::span<const Fault> faults, std::vector<Fault>& rows) {
   for (size_t i = 0; i < faults.size(); ++i) members[covered[i].by].push_back(i);
   for (auto& [index, of] : members) {
     const Fault& by = faults[index];
-    // What was explained by this cause comes first, then what fits no other row: it keeps the rows
-    // apart when they are joined again.
+    // Among equals the failures that triage itself gave this cause come first, then the failures
+    // that fit the fewest other rows. The first one represents the row when rows are joined again,
+    // and one that fits no other row keeps the rows apart.
     std::ranges::sort(of, {}, [&](size_t i) {
       return std::tuple(Rank(faults[i].row.replayed), faults[i].row.cause != by.row.cause,
                         covered[i].others, i);

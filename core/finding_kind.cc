@@ -4,6 +4,7 @@
 namespace qualm {
 
 std::optional<FindingKind> ParseFindingKind(std::string_view name) {
+  // kUnknown is the last kind: a kind behind it would not be found.
   for (int i = 0; i <= static_cast<int>(FindingKind::kUnknown); ++i) {
     if (Name(static_cast<FindingKind>(i)) == name) return static_cast<FindingKind>(i);
   }

@@ -17,7 +17,8 @@ bool Averages(Op op) { return IsPool(op) && HasOutQParams(op); }
 
 int64_t CeilOfQuotient(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-// This ends: a pool without padding has no window wholly in the padding.
+// Takes padding away until every window of a pool meets the image. The loops end, because without
+// padding no window lies wholly in it.
 void KeepWindowsOnInput(Window* v) {
   while (!EveryWindowMeetsInput(v->out_h(), v->in_h, v->kernel_h, v->stride_h, v->pad_top,
                                 v->dilation_h)) {

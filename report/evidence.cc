@@ -30,7 +30,7 @@ std::optional<Case> CaseIn(const fs::path& path) {
   return ReadCaseFile(path.string());
 }
 
-// What stands between the two in the text, "" where they do not.
+// The text between `left` and the next `right`, "" where it does not hold them in this order.
 std::string Between(const std::string& text, const std::string& left, const std::string& right) {
   const size_t from = text.find(left);
   if (from == std::string::npos) return "";

@@ -101,7 +101,7 @@ int RunExplainModel(const Options& options) {
 
 int RunExplain(const Options& options) {
   std::error_code ignored;
-  // What is called a case file and is a folder is a mistake, and said by the reader.
+  // A folder with the name of a case file is a mistake: ReadCaseFile says so.
   if (!options.path.ends_with(".case.json") && std::filesystem::is_directory(options.path, ignored))
     return RunExplainModel(options);
   Session session(options);

@@ -105,7 +105,7 @@ void FindingsFolder::Keep(const Finding& finding) {
       {"minimized.case.json", ""},
       {"explanation.txt", std::string(kFirstSight) + triage::FindingText(finding)}};
   const fs::path folder = folder_ / fingerprint;
-  // What another run has made of such a finding says more.
+  // An earlier run has looked into a finding with this fingerprint: its text says more.
   const std::string known = TextIn(folder, "explanation.txt");
   if (!known.empty() && !known.starts_with(kFirstSight)) return;
   Deferred told_again;  // by Write, which comes to the same folder
@@ -189,7 +189,7 @@ std::vector<Finding> FindingsFolder::Triage(std::vector<Finding> raw, const std:
     items.push_back({items.size(), nullptr, nullptr});
     look_into(finding, items.back());
   }
-  // What is not sure comes last: what has been found about the others may explain it.
+  // Findings whose cause is not sure come last: a cause found for another one may explain them.
   std::ranges::sort(items, {},
                     [](const Item& item) { return std::pair(!item.triaged->sure(), item.number); });
 

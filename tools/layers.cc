@@ -45,7 +45,7 @@ Codes RangeOption(const LayerOptions& options, DType x) {
   const CodeRange type = RangeOf(x);
   if (options.x_range.empty()) return {type.min, type.max};
   const size_t colon = options.x_range.find(':');
-  // What is no number is in no range.
+  // A bound that is no number becomes INT32_MIN, outside every type: the check below refuses it.
   const auto number = [](const std::string& text) {
     return ParseInteger<int32_t>(text).value_or(INT32_MIN);
   };

@@ -7,7 +7,7 @@ namespace qualm {
 int WorkerMain(int argc, char** argv);
 }  // namespace qualm
 
-// What a plugin leaks, or does when it is unloaded, is not what is under test.
+// LeakSanitizer is off: what a plugin leaks, or does while it is unloaded, is not under test.
 // NOLINTBEGIN(bugprone-reserved-identifier): LeakSanitizer's name for it
 extern "C" const char* __lsan_default_options();
 extern "C" const char* __lsan_default_options() { return "detect_leaks=0"; }

@@ -187,7 +187,8 @@ std::vector<std::string> Irrelevant(const Case& original, const Case& best) {
   return list;
 }
 
-// Do both have as many parameters, outputs, rows and terms of the sum?
+// Do both have as many parameters, outputs, rows and terms of the sum? These are the first four
+// numbers of Complexity.
 bool SameSize(const Case& a, const Case& b) {
   const std::vector<int64_t> x = Complexity(a), y = Complexity(b);
   return std::equal(x.begin(), x.begin() + 4, y.begin());

@@ -36,7 +36,7 @@ Triaged::Triaged(Finding finding, Subject& subject,
     if (!attribution_.complete) attribution_.causes.clear();
     Complete(finding_, judged.verdict, judged.attribution);
   } else {
-    // It failed once and does not fail again: that is the finding.
+    // The case failed once and does not fail again: the finding is that the answer varies.
     finding_.kind = FindingKind::kNondeterminism;
     finding_.explanation += judged.verdict.failed()
                                 ? "; did not fail like this when it was run again"

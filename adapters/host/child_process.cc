@@ -163,7 +163,7 @@ std::string ChildProcess::Reap(bool dying, const std::function<void()>& meanwhil
     std::this_thread::sleep_for(pause);
     pause = std::min(pause * 2, std::chrono::microseconds(10'000));
   }
-  // What it has started itself and left behind.
+  // The child has ended. Processes that it started may still run: they end with its group.
   KillGroup(pid);
   int status = 0;
   while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "adapters/registry.h"
+#include "core/verdict.h"
 #include "exporters/exporter.h"
 #include "report/escape.h"
 #include "report/faults.h"
@@ -184,6 +185,14 @@ TEST(Words, NumbersAndLists) {
 }
 
 // x and width of each label of the picture, by its row.
+TEST(Words, EveryKindHasItsOwn) {
+  std::set<std::string_view> seen;
+  for (int kind = 0; kind <= static_cast<int>(FindingKind::kUnknown); ++kind) {
+    const std::string_view name = Name(static_cast<FindingKind>(kind));
+    EXPECT_TRUE(seen.insert(WordsOf(name)).second) << name << " is told as another kind";
+  }
+}
+
 TEST(Pictures, LabelsOfKinksDoNotOverlap) {
   std::vector<int32_t> codes, line;
   for (int32_t code = 0; code < 256; ++code) codes.push_back(code), line.push_back(code);

@@ -42,8 +42,6 @@ bool IsAllowedException(const std::string& file, const std::string& included) {
   // The binding for GoogleTest prints a failure minimized and explained.
   if (file == "properties/suite.cc" || file == "properties/rapidcheck_test.cc")
     return included.starts_with("triage/");
-  // The worker's main is one line: it calls into the half of the adapters that runs foreign code.
-  if (file == "tools/worker_main.cc") return included.starts_with("adapters/");
   return false;
 }
 

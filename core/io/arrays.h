@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,6 +20,7 @@ inline constexpr int64_t kMaxArray = int64_t{1} << 28;  // elements, as of a ten
 struct NamedArray {
   std::string name;
   Tensor values;
+  bool half = false;  // F16 or BF16 in the file
 };
 
 // A tensor of exactly these bytes. Throws InputError "NAME: shape: ..." where the shape claims
@@ -29,7 +31,12 @@ Tensor TensorOfBytes(DType dtype, const std::vector<int64_t>& shape, std::string
 // A regular file. Throws InputError "PATH: file: ...".
 std::string ReadBinaryFile(const std::string& path, size_t most);
 
-// The arrays of a .safetensors file with elements I8, U8, I32 or F32, in the order of the file.
+// Bytes [offset, offset + length) of one, or all from `offset` on.
+std::string ReadPartOfFile(const std::string& path, uint64_t offset,
+                           std::optional<uint64_t> length);
+
+// The arrays of a .safetensors file with elements I8, U8, I32 or F32, in the order of the file; F16
+// and BF16 become F32.
 // Throws InputError "NAME: FIELD: what, expected what".
 std::vector<NamedArray> ParseSafetensors(std::string_view bytes, std::string_view name);
 

@@ -98,14 +98,23 @@ std::vector<NamedLayer> ReadLayers(const std::string& path, const LayerReading& 
     const Tensor array = ParseNpy(ReadBinaryFile(path, kMaxWeightFile), path);
     layers.push_back({"", LayerOf(array, reading, OneLine(path))});
   } else if (path.ends_with(".safetensors")) {
-    for (const NamedArray& array : ParseSafetensors(ReadBinaryFile(path, kMaxWeightFile), path)) {
+    const std::vector<NamedArray> arrays =
+        ParseSafetensors(ReadBinaryFile(path, kMaxWeightFile), path);
+    const auto is_layer = [](const NamedArray& array) {
       const size_t rank = array.values.shape().size();
-      if ((rank != 2 && rank != 4) || array.values.dtype() == DType::kS32) continue;
+      return (rank == 2 || rank == 4) && array.values.dtype() != DType::kS32;
+    };
+    // What a quantized model keeps in 16 bits is not meant to be quantized.
+    const bool quantized = std::ranges::any_of(arrays, [&](const NamedArray& array) {
+      return is_layer(array) && IsCode(array.values.dtype());
+    });
+    for (const NamedArray& array : arrays) {
+      if (!is_layer(array) || (array.half && quantized)) continue;
       layers.push_back(
           {array.name, LayerOf(array.values, reading, OneLine(path) + ": " + OneLine(array.name))});
     }
   } else if (path.ends_with(".onnx")) {
-    layers = ParseOnnx(ReadBinaryFile(path, kMaxWeightFile), path);
+    layers = ReadOnnxFile(path);
   } else {
     Case c = ReadCaseFile(path);
     if (!HasLayer(c)) {

@@ -5,7 +5,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <string>
 #include <vector>
 
@@ -80,7 +83,7 @@ TEST(Npy, RefusesWhatItDoesNotHold) {
 
 TEST(Safetensors, GivesTheLayersOfTwoAndFourDimensions) {
   const std::vector<NamedLayer> layers = ReadLayers(kFolder + "mixed.safetensors", {});
-  ASSERT_EQ(layers.size(), 2u);  // no bias, and nothing of a type that is not read
+  ASSERT_EQ(layers.size(), 2u);  // no bias, and no half floats beside codes
   EXPECT_EQ(layers[0].name, "fc.weight");
   EXPECT_EQ(layers[0].layer.op, Op::kLinear);
   EXPECT_EQ(layers[0].layer.w.shape(), (std::vector<int64_t>{16, 64}));
@@ -108,6 +111,74 @@ TEST(Safetensors, GivesTheLayersOfTwoAndFourDimensions) {
   EXPECT_EQ(ReadLayers(kFolder + "float.safetensors", {})[0].layer.w.dtype(), DType::kF32);
 }
 
+TEST(Onnx, ReadsDataInFilesBesideTheModel) {
+  const std::vector<NamedLayer> layers = ReadLayers(kFolder + "external.onnx", {});
+  ASSERT_EQ(layers.size(), 1u);
+  EXPECT_EQ(layers[0].layer.w, ReadLayers(kFolder + "fc.npy", {})[0].layer.w);
+  // Bytes that come without a file have none beside them.
+  std::string model = ReadBinaryFile(kFolder + "external.onnx", kMaxWeightFile);
+  EXPECT_EQ(MessageOf(model, ParseOnnx),
+            "file: fc.weight: has its data in another file, expected it inside");
+  const auto refused = [&](const std::string& from, const std::string& to) -> std::string {
+    std::string other = model;
+    other.replace(other.find(from), from.size(), to);
+    const std::string folder = ::testing::TempDir() + "qualm_external_onnx";
+    std::filesystem::create_directories(folder);
+    std::filesystem::copy_file(kFolder + "external.bin", folder + "/external.bin",
+                               std::filesystem::copy_options::overwrite_existing);
+    const std::string path = folder + "/model.onnx";
+    std::ofstream(path, std::ios::binary) << other;
+    try {
+      ReadLayers(path, {});
+    } catch (const InputError& error) {
+      const std::string text = error.what();
+      return text.starts_with(folder + "/") ? text.substr(folder.size() + 1) : text;
+    }
+    return "";
+  };
+  EXPECT_EQ(refused("external.bin", "external.bin"), "");
+  EXPECT_EQ(
+      refused("external.bin", "../ternal.in"),
+      "model.onnx: fc.weight: location: is \"../ternal.in\", expected a file in the folder of "
+      "the model");
+  EXPECT_EQ(
+      refused("external.bin", "/xternal.bin"),
+      "model.onnx: fc.weight: location: is \"/xternal.bin\", expected a file in the folder of "
+      "the model");
+  EXPECT_EQ(refused("external.bin", "external.dat"),
+            "external.dat: file: is no regular file, expected a readable one");
+  EXPECT_EQ(refused("1024", "1023"),
+            "model.onnx: fc.weight: shape: asks for 1024 bytes, expected the 1023 that are there");
+  EXPECT_EQ(refused("1024", "2024"), "external.bin: file: has 1088 bytes, expected more");
+  EXPECT_EQ(refused("1024", "10x4"),
+            "model.onnx: fc.weight: length: is \"10x4\", expected a number");
+}
+
+TEST(Safetensors, FloatsOf16BitsAreReadExactly) {
+  const auto floats = [](const std::string& type, const std::vector<uint16_t>& bits) {
+    const auto length = std::to_string(2 * bits.size());
+    const std::string header = R"({"a":{"dtype":")" + type + R"(","shape":[)" +
+                               std::to_string(bits.size()) + R"(],"data_offsets":[0,)" + length +
+                               "]}}";
+    std::string bytes(8, '\0');
+    bytes[0] = static_cast<char>(header.size());
+    bytes += header;
+    for (const uint16_t b : bits) {
+      bytes += static_cast<char>(b & 0xFF);
+      bytes += static_cast<char>(b >> 8);
+    }
+    const Tensor values = ParseSafetensors(bytes, "file")[0].values;
+    return std::vector<float>(values.as<float>().begin(), values.as<float>().end());
+  };
+  // 1, -2, the largest, the smallest normal one, the smallest one, -0.
+  EXPECT_EQ(floats("F16", {0x3C00, 0xC000, 0x7BFF, 0x0400, 0x0001, 0x8000}),
+            (std::vector<float>{1, -2, 65504, 0x1p-14f, 0x1p-24f, -0.0f}));
+  EXPECT_EQ(floats("F16", {0x7C00, 0xFC00}), (std::vector<float>{INFINITY, -INFINITY}));
+  EXPECT_TRUE(std::isnan(floats("F16", {0x7C01})[0]));
+  EXPECT_EQ(floats("BF16", {0x3F80, 0xC000, 0x0001, 0x7F7F}),
+            (std::vector<float>{1, -2, 0x1p-133f, 0x1.fep127f}));
+}
+
 TEST(Safetensors, RefusesWhatItDoesNotHold) {
   const auto message = [](const std::string& header, const std::string& data) {
     std::string bytes(8, '\0');
@@ -121,6 +192,10 @@ TEST(Safetensors, RefusesWhatItDoesNotHold) {
             "file: a.data_offsets[0]: is 2, expected an integer in 0..1");
   EXPECT_EQ(message(R"({"a":{"dtype":"I8","shape":[3],"data_offsets":[0,2]}})", "ab"),
             "file: a: shape: asks for 3 bytes, expected the 2 that are there");
+  EXPECT_EQ(message(R"({"a":{"dtype":"F16","shape":[1],"data_offsets":[0,1]}})", "ab"),
+            "file: a: shape: has elements of 2 bytes, expected an even number of bytes");
+  EXPECT_EQ(message(R"({"a":{"dtype":"BF16","shape":[2],"data_offsets":[0,2]}})", "ab"),
+            "file: a: shape: asks for 8 bytes, expected the 4 that are there");
   EXPECT_EQ(message(R"({"a":{"dtype":"I8","shape":[-1],"data_offsets":[0,2]}})", "ab"),
             "file: a.shape[0]: is -1, expected an integer in 0..9223372036854775807");
   EXPECT_EQ(message(R"({"a":{"dtype":"I8","shape":[1e0],"data_offsets":[0,2]}})", "ab"),

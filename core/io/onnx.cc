@@ -2,11 +2,15 @@
 // The few fields of an ONNX model (onnx.proto) that weights need.
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cstring>
+#include <filesystem>
+#include <functional>
 #include <map>
 #include <optional>
 #include <protozero/pbf_reader.hpp>
 #include <set>
+#include <system_error>
 #include <utility>
 
 #include "core/io/arrays.h"
@@ -69,7 +73,20 @@ struct Initializer {
   int64_t type = 0;
   std::string_view raw, floats, integers;  // raw_data, packed float_data, packed int32_data
   bool external = false;
+  std::map<std::string, std::string, std::less<>> outside;  // external_data: location, offset ...
 };
+
+std::pair<std::string, std::string> EntryOf(std::string_view bytes) {
+  std::pair<std::string, std::string> entry;
+  ForEach(
+      bytes,
+      [&](uint32_t tag, std::string_view field) {
+        if (tag == 1) entry.first = field;
+        if (tag == 2) entry.second = field;
+      },
+      kIgnore);
+  return entry;
+}
 
 Initializer InitializerOf(std::string_view bytes, std::string* name) {
   Initializer result;
@@ -81,7 +98,10 @@ Initializer InitializerOf(std::string_view bytes, std::string* name) {
         if (tag == 5) result.integers = field;
         if (tag == 8) *name = field;
         if (tag == 9) result.raw = field;
-        if (tag == 13) result.external = true;
+        if (tag == 13) {
+          result.external = true;
+          result.outside.insert(EntryOf(field));
+        }
       },
       [&](uint32_t tag, int64_t value) {
         if (tag == 1) result.dims.push_back(value);
@@ -137,7 +157,9 @@ constexpr std::array<OperatorRow, 5> kOperators{{{"QLinearConv", true, 2, 3, 4, 
 
 class Graph {
  public:
-  Graph(std::string_view model, std::string_view name) : name_(name) {
+  // `folder` is that of the model's file, if it has one: where its external data lies.
+  Graph(std::string_view model, std::string_view name, std::optional<std::filesystem::path> folder)
+      : name_(name), folder_(std::move(folder)) {
     ForEach(
         model,
         [&](uint32_t tag, std::string_view graph) {
@@ -193,8 +215,36 @@ class Graph {
     return name.empty() || at == initializers_.end() ? nullptr : &at->second;
   }
 
+  // The bytes of an initializer in a file beside the model. A model is somebody else's: it names no
+  // file anywhere else.
+  std::string Outside(const std::string& name, const Initializer& initializer) const {
+    if (!folder_) Fail(name, "has its data in another file, expected it inside");
+    const auto entry = [&](std::string_view key) {
+      const auto at = initializer.outside.find(key);
+      return at == initializer.outside.end() ? std::string() : at->second;
+    };
+    const auto number = [&](std::string_view key) -> std::optional<uint64_t> {
+      const std::string text = entry(key);
+      if (text.empty()) return std::nullopt;
+      uint64_t value = 0;
+      const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+      if (error != std::errc() || end != text.data() + text.size())
+        Fail(name, std::string(key) + ": is " + Shown(text) + ", expected a number");
+      return value;
+    };
+    const std::filesystem::path location(entry("location"));
+    const bool beside = !location.empty() && location.is_relative() &&
+                        std::ranges::find(location, "..") == location.end();
+    if (!beside) {
+      Fail(name, "location: is " + Shown(location.string()) +
+                     ", expected a file in the folder of the model");
+    }
+    return ReadPartOfFile((*folder_ / location).string(), number("offset").value_or(0),
+                          number("length"));
+  }
+
   Tensor TensorNamed(const std::string& name, const Initializer& initializer) const {
-    if (initializer.external) Fail(name, "has its data in another file, expected it inside");
+    const std::string outside = initializer.external ? Outside(name, initializer) : "";
     const auto* const row = std::ranges::find(kTypes, initializer.type, &TypeRow::type);
     if (row == kTypes.end()) Fail(name, "has another type, expected int8, uint8, int32 or float");
     const DType dtype = row->dtype;
@@ -208,8 +258,10 @@ class Graph {
       unpacked.append(reinterpret_cast<const char*>(&value), SizeOf(dtype));
     }
     if (!unpacked.empty()) return TensorOfBytes(dtype, initializer.dims, unpacked, where);
-    const std::string_view data =
-        initializer.floats.empty() || dtype != DType::kF32 ? initializer.raw : initializer.floats;
+    const std::string_view data = initializer.external ? outside
+                                  : initializer.floats.empty() || dtype != DType::kF32
+                                      ? initializer.raw
+                                      : initializer.floats;
     return TensorOfBytes(dtype, initializer.dims, data, where);
   }
 
@@ -308,20 +360,31 @@ class Graph {
   }
 
   std::string_view name_;
+  std::optional<std::filesystem::path> folder_;
   std::vector<Node> nodes_;
   std::map<std::string, Initializer> initializers_;
   std::map<std::string, size_t> made_by_;  // output -> node
 };
 
-}  // namespace
-
-std::vector<NamedLayer> ParseOnnx(std::string_view bytes, std::string_view name) {
+std::vector<NamedLayer> LayersOf(std::string_view bytes, std::string_view name,
+                                 std::optional<std::filesystem::path> folder) {
   try {
-    return Graph(bytes, name).Layers();
+    return Graph(bytes, name, std::move(folder)).Layers();
   } catch (const protozero::exception& error) {
     throw InputError(OneLine(name) + ": file: is no ONNX model (" + error.what() +
                      "), expected a protobuf message");
   }
+}
+
+}  // namespace
+
+std::vector<NamedLayer> ParseOnnx(std::string_view bytes, std::string_view name) {
+  return LayersOf(bytes, name, std::nullopt);
+}
+
+std::vector<NamedLayer> ReadOnnxFile(const std::string& path) {
+  return LayersOf(ReadBinaryFile(path, kMaxWeightFile), path,
+                  std::filesystem::path(path).parent_path());
 }
 
 }  // namespace qualm

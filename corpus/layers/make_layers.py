@@ -60,6 +60,12 @@ def initializer(name, kind, dims, raw):
     return (5, message(*[(1, d) for d in dims], (2, kind), (8, name), (9, raw)))
 
 
+def outside(name, kind, dims, **entries):
+    """An initializer whose data lies in another file."""
+    fields = [(13, message((1, key), (2, str(value)))) for key, value in entries.items()]
+    return (5, message(*[(1, d) for d in dims], (2, kind), (8, name), *fields, (14, 1)))
+
+
 def node(op, inputs, outputs, **attributes):
     fields = [(1, i) for i in inputs] + [(2, o) for o in outputs] + [(4, op)]
     fields += [(5, message((1, key), (3, value), (20, 2))) for key, value in attributes.items()]
@@ -115,6 +121,11 @@ def files():
     yield "float.safetensors", safetensors([
         ("fc.weight", "F32", [n, k], struct.pack("<%df" % (n * k), *real))])
     yield "model.onnx", model(rng, 8, 24)
+    # MatMul has weights as [K,N].
+    yield "external.onnx", onnx(
+        outside("fc.weight", INT8, [k, n], location="external.bin", offset=64, length=n * k),
+        node("MatMulInteger", ["x", "fc.weight"], ["y"]))
+    yield "external.bin", bytes(64) + transposed(fc, n, k)
 
 
 def seeds():
@@ -124,9 +135,13 @@ def seeds():
     yield "float.npy", npy("<f4", [2, 1], struct.pack("<2f", 1, -0.5))
     yield "conv.npy", npy("|u1", [2, 1, 1, 3], w)
     yield "two.safetensors", safetensors([("a", "I8", [2, 3], w), ("b", "F32", [1, 1], bytes(4))])
+    yield "half.safetensors", safetensors([
+        ("a", "F16", [1, 2], struct.pack("<2H", 0x3C00, 0x8001)), ("b", "BF16", [1, 1], struct.pack("<H", 0x3F80))])
     yield "empty.safetensors", safetensors([])
     yield "model.onnx", model(rng, 2, 3)
     packed = b"".join(varint(v) for v in (1, 2, -3, 127))
+    yield "external.onnx", onnx(outside("w", INT8, [2, 2], location="../x", offset=0),
+                                node("MatMulInteger", ["x", "w"], ["y"]))
     yield "integers.onnx", onnx(
         (5, message((1, varint(2) + varint(2)), (2, INT8), (5, packed), (8, "w"))),
         node("MatMulInteger", ["x", "w"], ["y"]))

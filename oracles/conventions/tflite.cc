@@ -127,12 +127,16 @@ Convention Make(bool single) {
           c, {{Stage::kScale, "divided by scale {scale}", step::DivideByScale},
               {Stage::kRound, "round, ties away from zero", RoundAway, Rise::kUnlessLossy}});
     }
+    // A left shift wraps.
+    const bool rises = c.op == Op::kRequantize && !c.per_channel &&
+                       FixedPointChannel(c, 0, single).fixed.shift <= 0;
+    const Rise rise = rises ? Rise::kAlways : Rise::kUnknown;
     const Step multiply =
-        single
-            ? Step{Stage::kRound, "times {fixed}*2^({shift}-31), ties toward +inf", TimesFixedOnce}
-            : Step{Stage::kRound,
-                   "times {fixed}*2^({shift}-31), rounded twice, ties away from zero",
-                   TimesFixedTwice};
+        single ? Step{Stage::kRound, "times {fixed}*2^({shift}-31), ties toward +inf",
+                      TimesFixedOnce, rise}
+               : Step{Stage::kRound,
+                      "times {fixed}*2^({shift}-31), rounded twice, ties away from zero",
+                      TimesFixedTwice, rise};
     if (c.op == Op::kMul) return FixedPointSteps(c, {step::kProduct, multiply});
     if (c.op != Op::kAdd) return FixedPointSteps(c, {multiply});
     return FixedPointSteps(

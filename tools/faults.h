@@ -12,6 +12,7 @@
 #include "core/case.h"
 #include "core/finding.h"
 #include "core/io/json_writer.h"
+#include "oracles/conventions/convention.h"
 #include "properties/engine.h"
 #include "tools/known.h"
 #include "triage/triage.h"
@@ -21,8 +22,9 @@ namespace qualm::tools {
 // What triage says of a finding beyond the finding.
 struct Diagnosed {
   triage::Hypothesis causes;
-  std::string sentence;  // what is wrong, as far as it is known
-  Case found;            // with what the subject answered
+  std::string sentence;               // what is wrong, as far as it is known
+  Case found;                         // with what the subject answered
+  const Convention* model = nullptr;  // what the subject promises, null: to be exact
   std::optional<Case> small;
   std::optional<Divergence> divergence;  // in the smallest case
 };

@@ -104,6 +104,10 @@ int RunMinimize(const Options& options) {
     if (!result.irrelevant.empty()) {
       text += fmt::format("irrelevant: {}\n", fmt::join(result.irrelevant, ", "));
     }
+    if (!result.needs.empty()) {
+      text += fmt::format("needs {}; no smaller case that was tried fails\n",
+                          fmt::join(result.needs, ", "));
+    }
     text += triage::Explain(result.minimized, session.pointers());
     if (finding.case_file.empty()) text += CaseToJson(result.minimized);
     session.deferred.Try("--emit", [&] {

@@ -2,6 +2,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -13,6 +15,7 @@
 #include "properties/sweep.h"
 #include "triage/causes.h"
 #include "triage/examine.h"
+#include "triage/influence.h"
 #include "triage/triage.h"
 
 namespace qualm::triage {
@@ -55,8 +58,10 @@ class Recorder : public ForwardingSubject {
 
 std::string Sentence(Op op, const Hypothesis& causes) {
   std::string text = "the subject ";
-  for (size_t i = 0; i < causes.size(); ++i)
-    text += (i == 0 ? "" : " and ") + causes[i]->SentenceFor(op);
+  for (size_t i = 0; i < causes.size(); ++i) {
+    const bool place = causes[i]->stage == CauseStage::kPlace;
+    text += (i == 0 ? "" : place ? ", " : " and ") + causes[i]->SentenceFor(op);
+  }
   return text;
 }
 
@@ -100,8 +105,10 @@ Agreement Compare(const Tensor& exact_y, const Tensor& actual, const Tensor& rep
 // combinations of causes quickly.
 class Evidence {
  public:
-  Evidence(const Case& c, const Tensor& actual, const Tensor& exact_y)
-      : c_(c), actual_(actual), exact_y_(exact_y) {
+  // `exact_y`: what is right, under the model if there is one.
+  Evidence(const Case& c, const Tensor& actual, const Tensor& exact_y,
+           const Convention* model = nullptr)
+      : c_(c), actual_(actual), exact_y_(exact_y), model_(model) {
     for (int64_t i = 0; i < actual.size(); ++i) {
       if (actual.BitsAt(i) == exact_y.BitsAt(i)) continue;
       if (departures_++ == 0) first_ = i;
@@ -126,24 +133,62 @@ class Evidence {
 
   bool Reproduced(const Hypothesis& causes) const {
     if (two_rows_) {
-      const std::optional<Tensor> y = Counterfactual(*two_rows_, causes);
+      work_ += WorkOf(*two_rows_);
+      const std::optional<Tensor> y = Counterfactual(*two_rows_, causes, model_);
       if (y && *y != actual_rows_) return false;
     }
-    const std::optional<Tensor> y = Counterfactual(c_, causes);
+    work_ += WorkOf(c_);
+    const std::optional<Tensor> y = Counterfactual(c_, causes, model_);
     return y && *y == actual_;
   }
 
+  // The places in which the cause gives every output that is not exact, while the subject is exact
+  // everywhere else. None if the cause gives the whole output.
+  std::vector<const Cause*> PlacesOf(const Cause& cause) const {
+    if (two_rows_) {
+      work_ += WorkOf(*two_rows_);
+      const std::optional<Tensor> y = Counterfactual(*two_rows_, cause, model_);
+      const Tensor exact_y = RightOutput(*two_rows_, model_);
+      if (y) {
+        const Agreement agreement = Compare(exact_y, actual_rows_, *y);
+        if (agreement.explained < agreement.departures) return {};
+      }
+    }
+    work_ += WorkOf(c_);
+    const std::optional<Tensor> y = Counterfactual(c_, cause, model_);
+    if (!y) return {};
+    const Agreement agreement = Compare(exact_y_, actual_, *y);
+    if (agreement.explained < agreement.departures || agreement.spoiled == 0) return {};
+    std::vector<const Cause*> places;
+    for (const Cause& place : AllPlaces()) {
+      const auto is_at = PlaceIn(c_, place);
+      bool fits = is_at != nullptr;
+      for (int64_t i = 0; fits && i < actual_.size(); ++i) {
+        const uint32_t right = exact_y_.BitsAt(i);
+        if (y->BitsAt(i) != right) fits = is_at(i / c_.N, i % c_.N) == (actual_.BitsAt(i) != right);
+      }
+      if (fits) places.push_back(&place);
+    }
+    return places;
+  }
+
+  // Products computed so far, for those who try many causes.
+  int64_t work() const { return work_; }
+
   // How far the cause alone agrees with the answer; nullopt if it changes no output.
   std::optional<Agreement> Explained(const Cause& cause) const {
-    const std::optional<Tensor> y = Counterfactual(c_, cause);
+    const std::optional<Tensor> y = Counterfactual(c_, cause, model_);
     if (!y || *y == exact_y_) return std::nullopt;
     return Compare(exact_y_, actual_, *y);
   }
 
   Op op() const { return c_.op; }
 
+  static int64_t WorkOf(const Case& c) { return Work(c) + c.x.size() + c.w.size(); }
+
   std::string Text(const Hypothesis& causes) const {
-    return "exact arithmetic with " + Names(op(), causes) + " reproduces " +
+    const std::string what = model_ == nullptr ? "exact arithmetic" : "model:" + model_->name;
+    return what + " with " + Names(op(), causes) + " reproduces " +
            (actual_.size() == 1 ? "the output"
                                 : "all " + std::to_string(actual_.size()) + " outputs (" +
                                       std::to_string(departures_) + " of them not exact)");
@@ -153,16 +198,21 @@ class Evidence {
   const Case& c_;
   const Tensor& actual_;
   const Tensor& exact_y_;
+  const Convention* model_;
   int64_t departures_ = 0;
   int64_t first_ = 0;
   std::optional<Case> two_rows_;
   Tensor actual_rows_;
+  mutable int64_t work_ = 0;
 };
 
 // Of several causes, the kind is that of the cause which alone comes nearest to the answer: another
 // one may only tell how far a number went that left its range.
 FindingKind KindOf(const Evidence& evidence, const Hypothesis& causes) {
   if (causes.size() == 1) return causes.front()->kind;
+  // What happens in a tail alone is a matter of the tail.
+  if (causes.back()->stage == CauseStage::kPlace)
+    return causes.back()->kind == FindingKind::kTail ? FindingKind::kTail : causes.front()->kind;
   const auto explained = [&](const Cause* cause) {
     const std::optional<Agreement> alone = evidence.Explained(*cause);
     return alone ? alone->explained : -1;
@@ -180,24 +230,48 @@ Attribution Shown(const Evidence& evidence, Hypothesis causes) {
   return attribution;
 }
 
-// Every single cause that gives the output, the likeliest first.
-std::vector<Hypothesis> SingleCauses(const Evidence& evidence) {
+// So much is computed to find out which causes explain one answer.
+constexpr int64_t kMostWork = int64_t{1} << 31;
+
+// Every single cause that gives the output, the likeliest first; of families or not.
+std::vector<Hypothesis> SingleCauses(const Evidence& evidence, bool of_family = false) {
   std::vector<Hypothesis> fit;
   for (const Cause& cause : AllCauses()) {
+    if (cause.of_family != of_family || evidence.work() > kMostWork) continue;
     if (evidence.Reproduced(Hypothesis{&cause})) fit.push_back({&cause});
   }
   return fit;
 }
 
+// Single causes in some places of the output, at most `most` of them.
+std::vector<Hypothesis> CausesInPlaces(const Evidence& evidence, size_t most) {
+  std::vector<Hypothesis> fit;
+  for (const Cause& cause : AllCauses()) {
+    if (evidence.work() > kMostWork) break;
+    for (const Cause* place : evidence.PlacesOf(cause)) {
+      if (fit.size() < most) fit.push_back({&cause, place});
+    }
+  }
+  return fit;
+}
+
+// The names of several, of many the first ones.
+std::string ListOf(Op op, std::span<const Hypothesis> several) {
+  constexpr size_t kMost = 6;
+  std::string text;
+  for (size_t i = 0; i < std::min(several.size(), kMost); ++i)
+    text += (i == 0 ? "" : ", ") + Names(op, several[i]);
+  return several.size() > kMost ? fmt::format("{} and {} more", text, several.size() - kMost)
+                                : text;
+}
+
 // Other causes that explain the same.
 void AddOthers(Op op, std::span<const Hypothesis> others, Attribution& attribution) {
-  std::string text;
   for (const Hypothesis& causes : others) {
-    text += (text.empty() ? "also reproduced by: " : ", ") + Names(op, causes);
     attribution.ambiguous |= causes.front()->kind != attribution.kind;
     attribution.open.push_back(causes);
   }
-  if (!text.empty()) attribution.evidence.push_back(text);
+  if (!others.empty()) attribution.evidence.push_back("also reproduced by: " + ListOf(op, others));
 }
 
 // The likeliest single cause that gives the output; the evidence names every other one.
@@ -215,12 +289,13 @@ std::vector<Hypothesis> TwoCauses(const Case& c, const Evidence& evidence, size_
   constexpr int64_t kSmall = 4096;
   std::vector<const Cause*> usable;
   for (const Cause& cause : AllCauses()) {
+    if (cause.of_family) continue;
     if (Work(c) <= kSmall || evidence.Explained(cause)) usable.push_back(&cause);
   }
   std::vector<Hypothesis> fit;
   for (size_t i = 0; i < usable.size(); ++i) {
     for (size_t j = i + 1; j < usable.size() && fit.size() < most; ++j) {
-      if (usable[i]->stage == usable[j]->stage) continue;
+      if (usable[i]->stage == usable[j]->stage || evidence.work() > kMostWork) continue;
       Hypothesis both{usable[i], usable[j]};
       if (evidence.Reproduced(both)) fit.push_back(std::move(both));
     }
@@ -286,6 +361,7 @@ Attribution Guess(const Case& c, const Tensor& exact_y, const Tensor& actual,
   const Cause* best = nullptr;
   Agreement most;
   for (const Cause& cause : AllCauses()) {
+    if (cause.of_family) continue;
     const Agreement agreement = evidence.Explained(cause).value_or(Agreement{});
     if (agreement.explained > most.explained ||
         (best != nullptr && agreement.explained == most.explained &&
@@ -372,6 +448,15 @@ Attribution DependsOnMemory(const Case& c, const Tensor& first, const Tensor& se
   return attribution;
 }
 
+// Does the answer to this problem depend on what memory held before?
+std::optional<Attribution> DependsOnPoison(const Case& problem, Subject& subject) {
+  const std::optional<Tensor> first = Ask(subject, problem, kPoison);
+  const std::optional<Tensor> again = Ask(subject, problem, kPoison);
+  const std::optional<Tensor> second = Ask(subject, problem, kSecondPoison);
+  if (!first || !again || !second || *first != *again || *first == *second) return std::nullopt;
+  return DependsOnMemory(problem, *first, *second);
+}
+
 // Does the answer depend on memory contents, or on what the subject was asked before?
 std::optional<Attribution> DependsOnState(const Recorded& answer, Subject& subject) {
   const std::optional<Tensor> first = Ask(subject, answer.problem, kPoison);
@@ -429,7 +514,7 @@ std::optional<Attribution> WrongAtTheEnd(const Recorded& answer, Subject& subjec
   const bool is_elementwise = CanRunInPlace(c.op) || c.op == Op::kQuantize ||
                               c.op == Op::kDequantize || c.op == Op::kRequantize;
   if (!is_elementwise || c.per_channel || c.x.size() != answer.y.size()) return std::nullopt;
-  const Tensor exact_y = exact::Evaluate(c);
+  const Tensor exact_y = RightOutput(c, ModelOf(subject.contract()));
   const int64_t size = exact_y.size(), width = FlatTailWidth(exact_y, answer.y);
   if (width == 0) return std::nullopt;
   // A rotation may move elements to the end that come out right even there: try several.
@@ -473,14 +558,15 @@ std::optional<Attribution> WrongInTheLastColumns(const Recorded& answer, Subject
   const bool has_channels = layout == Layout::kProducts || layout == Layout::kElements ||
                             (layout == Layout::kConv && c.window.groups == 1);
   if (!has_channels || RowOf(c.op).out_q == OutQParams::kFixed) return std::nullopt;
-  const int64_t width = TailWidth(c, exact::Evaluate(c), answer.y);
+  const Convention* const model = ModelOf(subject.contract());
+  const int64_t width = TailWidth(c, RightOutput(c, model), answer.y);
   if (width == 0) return std::nullopt;
   int again = 0;
   for (const int64_t by : {1, 2, 3, 5, 7, 11}) {
     std::vector<int64_t> channels = slice::Range(0, c.N);
     std::ranges::rotate(channels, channels.begin() + by % c.N);
     const Case turned = slice::Channels(c, channels);
-    const Tensor expected = exact::Evaluate(turned);
+    const Tensor expected = RightOutput(turned, model);
     const std::optional<Tensor> actual = Ask(subject, turned, kPoison);
     if (!actual) return std::nullopt;
     if (*actual == expected) continue;
@@ -517,50 +603,66 @@ const Examination::BorneOut* Decided(const Examination& examination) {
 Attribution Examined(const Recorded& answer, Subject& subject, const AttributionOptions& options) {
   constexpr size_t kMostPairs = 12;
   const Case& c = answer.problem;
-  const Tensor exact_y = exact::Evaluate(c);
-  const Evidence evidence(c, answer.y, exact_y);
+  const Convention* const model = ModelOf(subject.contract());
+  const Tensor exact_y = RightOutput(c, model);
+  const Evidence evidence(c, answer.y, exact_y, model);
   for (const Hypothesis& causes : options.established) {
     if (evidence.Reproduced(causes)) return Shown(evidence, causes);
   }
-  const auto tail = [&] {
-    return options.probe_state ? WrongInTheLastColumns(answer, subject) : std::nullopt;
+  const auto by_experiment = [&]() -> std::optional<Attribution> {
+    if (!options.probe_state) return std::nullopt;
+    if (const auto influence = ForeignInfluence(c, exact_y, answer.y, subject))
+      return Stated(FindingKind::kIndex, *influence, true);
+    return WrongInTheLastColumns(answer, subject);
   };
   if (options.only_established) {
-    return tail().value_or(Stated(FindingKind::kUnknown, "no established cause", false));
+    return by_experiment().value_or(Stated(FindingKind::kUnknown, "no established cause", false));
   }
-  std::vector<Hypothesis> fit = SingleCauses(evidence);
-  if (fit.empty()) fit = TwoCauses(c, evidence, kMostPairs);
-  std::erase_if(fit, [&](const Hypothesis& causes) {
-    return std::ranges::find(options.contradicted, causes) != options.contradicted.end();
-  });
+  // From what is likeliest on: what further answers contradict leaves room for the next.
+  const std::array<std::function<std::vector<Hypothesis>()>, 4> ways{
+      [&] { return SingleCauses(evidence); }, [&] { return SingleCauses(evidence, true); },
+      [&] { return CausesInPlaces(evidence, kMostPairs); },
+      [&] { return TwoCauses(c, evidence, kMostPairs); }};
   Examination found;
-  if (!fit.empty()) found = Examine(evidence.SmallCase(), answer.context, fit, subject);
-  const Examination::BorneOut* const best = Decided(found);
-  if (best != nullptr) {
-    Attribution attribution = Shown(evidence, best->causes);
-    if (!best->where.empty()) attribution.diagnosis += ", " + best->where;
-    std::vector<Hypothesis> left;
-    for (const Examination::BorneOut& other : found.borne_out) left.push_back(other.causes);
-    AddOthers(c.op, std::span(left).subspan(1), attribution);
-    std::erase_if(fit, [&](const Hypothesis& causes) {
-      return std::ranges::find(left, causes) != left.end();
+  std::vector<Hypothesis> fit;
+  for (const auto& way : ways) {
+    std::vector<Hypothesis> more = way();
+    std::erase_if(more, [&](const Hypothesis& causes) {
+      return std::ranges::find(options.contradicted, causes) != options.contradicted.end();
     });
-    std::string text = Asked(found) + " bear it out";
-    for (size_t i = 0; i < fit.size(); ++i) {
-      text += (i == 0 ? " and rule out: " : ", ") + Names(c.op, fit[i]);
+    if (more.empty()) continue;
+    Examination examined = Examine(evidence.SmallCase(), answer.context, more, subject);
+    fit.insert(fit.end(), more.begin(), more.end());
+    if (const Examination::BorneOut* const best = Decided(examined); best != nullptr) {
+      Attribution attribution = Shown(evidence, best->causes);
+      if (!best->where.empty()) attribution.diagnosis += ", " + best->where;
+      std::vector<Hypothesis> left;
+      for (const Examination::BorneOut& other : examined.borne_out) left.push_back(other.causes);
+      AddOthers(c.op, std::span(left).subspan(1), attribution);
+      std::erase_if(fit, [&](const Hypothesis& causes) {
+        return std::ranges::find(left, causes) != left.end();
+      });
+      std::string text = Asked(examined) + " bear it out";
+      if (!fit.empty()) text += " and rule out: " + ListOf(c.op, fit);
+      attribution.evidence.push_back(text);
+      return attribution;
     }
-    attribution.evidence.push_back(text);
-    return attribution;
+    found.asked += examined.asked;
+    for (std::vector<Hypothesis> Examination::* const list :
+         {&Examination::open, &Examination::contradicted}) {
+      (found.*list).insert((found.*list).end(), (examined.*list).begin(), (examined.*list).end());
+    }
+    found.borne_out.insert(found.borne_out.end(), examined.borne_out.begin(),
+                           examined.borne_out.end());
   }
-  if (const auto in_tail = tail()) return *in_tail;
+  if (const auto shown = by_experiment()) return *shown;
   Attribution attribution =
       Stated(FindingKind::kUnknown, "no known cause gives every output", false);
   if (!fit.empty()) {
-    std::string names;
-    for (const Hypothesis& causes : fit) names += (names.empty() ? "" : ", ") + Names(c.op, causes);
     attribution.diagnosis = "no known cause gives this and what was asked besides";
     attribution.evidence.push_back(fmt::format(
-        "{}: {} {} the output, and {}", Asked(found), names, fit.size() == 1 ? "gives" : "give",
+        "{}: {} {} the output, and {}", Asked(found), ListOf(c.op, fit),
+        fit.size() == 1 ? "gives" : "give",
         found.open.empty() && found.borne_out.empty() ? "other answers contradict it"
                                                       : "nothing shows which of them it is"));
   } else if (const Attribution nearest = Guess(c, exact_y, answer.y, evidence);
@@ -575,19 +677,50 @@ Attribution Examined(const Recorded& answer, Subject& subject, const Attribution
   return attribution;
 }
 
+// The likeliest cause of one answer, its subject unasked.
+Attribution OfOneAnswer(const Case& c, const Tensor& actual, std::span<const Cause* const> hint,
+                        const Convention* model) {
+  const Tensor right = RightOutput(c, model);
+  if (actual == right) {
+    Attribution attribution;
+    attribution.diagnosis = "the output is exact";
+    return attribution;
+  }
+  const Evidence evidence(c, actual, right, model);
+  const Hypothesis hinted(hint.begin(), hint.end());
+  if (!hint.empty() && evidence.Reproduced(hinted)) return Shown(evidence, hinted);
+  if (auto one = OneCause(evidence)) return *one;
+  const std::vector<Hypothesis> two = TwoCauses(c, evidence, 1);
+  if (!two.empty()) return Shown(evidence, two.front());
+  return Guess(c, right, actual, evidence);
+}
+
 Attribution FromAnswers(const Verdict& verdict, const std::vector<Recorded>& recorded,
                         Subject& subject, const AttributionOptions& options) {
   // A kind that the property gives is the cause. Only kClamp is not: it says where the output went
   // wrong.
   const bool place_only = verdict.kind == FindingKind::kClamp;
+  // What memory held before also makes one run differ from the next, and says more.
+  const bool of_state =
+      verdict.kind == FindingKind::kMemory || verdict.kind == FindingKind::kNondeterminism;
+  if (of_state && options.probe_state) {
+    constexpr size_t kMostAsked = 3;
+    for (size_t i = 0; i < std::min(recorded.size(), kMostAsked); ++i) {
+      if (auto memory = DependsOnPoison(recorded[i].problem, subject)) return *memory;
+    }
+  }
   if (verdict.kind && !place_only) return Stated(*verdict.kind, verdict.reason, true);
   if (auto environment = FollowsEnvironment(recorded)) return *environment;
+  const Convention* const model = ModelOf(subject.contract());
   std::vector<const Recorded*> departing;
   for (const Recorded& answer : recorded) {
-    if (answer.y != exact::Evaluate(answer.problem)) departing.push_back(&answer);
+    if (answer.y != RightOutput(answer.problem, model)) departing.push_back(&answer);
   }
   if (departing.empty()) {
-    return Stated(verdict.kind.value_or(FindingKind::kUnknown), "every answer is exact", false);
+    return Stated(verdict.kind.value_or(FindingKind::kUnknown),
+                  "every answer is " +
+                      (model == nullptr ? "exact" : "the one of " + subject.contract().text()),
+                  false);
   }
   if (options.probe_state) {
     if (auto state = DependsOnState(*departing.front(), subject)) return *state;
@@ -608,7 +741,7 @@ Attribution FromAnswers(const Verdict& verdict, const std::vector<Recorded>& rec
   // The first answer with one unambiguous cause decides; until then the best guess is kept.
   std::optional<Attribution> guess;
   for (const Recorded* answer : departing) {
-    Attribution attribution = Attribute(answer->problem, answer->y, options.hint);
+    Attribution attribution = OfOneAnswer(answer->problem, answer->y, options.hint, model);
     if (attribution.complete && !attribution.ambiguous) return attribution;
     const bool is_better = !guess || (attribution.complete && !guess->complete) ||
                            (!guess->complete && guess->kind == FindingKind::kUnknown);
@@ -621,23 +754,16 @@ Attribution FromAnswers(const Verdict& verdict, const std::vector<Recorded>& rec
 }  // namespace
 
 Attribution Attribute(const Case& c, const Tensor& actual, std::span<const Cause* const> hint) {
-  const Tensor exact_y = exact::Evaluate(c);
-  if (actual == exact_y) {
-    Attribution attribution;
-    attribution.diagnosis = "the output is exact";
-    return attribution;
-  }
-  const Evidence evidence(c, actual, exact_y);
-  const Hypothesis hinted(hint.begin(), hint.end());
-  if (!hint.empty() && evidence.Reproduced(hinted)) return Shown(evidence, hinted);
-  if (auto one = OneCause(evidence)) return *one;
-  const std::vector<Hypothesis> two = TwoCauses(c, evidence, 1);
-  if (!two.empty()) return Shown(evidence, two.front());
-  return Guess(c, exact_y, actual, evidence);
+  return OfOneAnswer(c, actual, hint, nullptr);
 }
 
 Attribution Attribute(const Case& c, const Tensor& actual, Subject& subject) {
-  return Examined({ProblemOf(c), {}, actual}, subject, {});
+  // An answer that keeps the promise of a convention departs from the exact meaning, if at all.
+  const Contract promised = subject.contract();
+  if (actual == RightOutput(c, ModelOf(promised))) subject.set_contract({});
+  Attribution attribution = Examined({ProblemOf(c), {}, actual}, subject, {});
+  subject.set_contract(promised);
+  return attribution;
 }
 
 Attribution Attribute(const Case& c, const Verdict& verdict, Subject& subject) {
@@ -657,10 +783,11 @@ Attribution Attribute(const Case& c, const Verdict& verdict, Subject& subject) {
 bool IsBornOut(const Case& c, Subject& subject, const Hypothesis& causes) {
   const Outcome outcome = subject.Run(c, {});
   if (!outcome.ok()) return true;
-  const Tensor exact_y = exact::Evaluate(c);
-  if (outcome.y == exact_y) return true;
+  const Convention* const model = ModelOf(subject.contract());
+  const Tensor right = RightOutput(c, model);
+  if (outcome.y == right) return true;
   const Agreement agreement =
-      Compare(exact_y, outcome.y, Counterfactual(c, causes).value_or(exact_y));
+      Compare(right, outcome.y, Counterfactual(c, causes, model).value_or(right));
   return agreement.explained > 0 && agreement.spoiled == 0;
 }
 

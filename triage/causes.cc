@@ -14,7 +14,9 @@
 
 #include "core/slice.h"
 #include "core/status.h"
+#include "oracles/exact/exact.h"
 #include "oracles/headroom/headroom.h"
+#include "triage/cause_families.h"
 #include "triage/stages.h"
 
 namespace qualm::triage {
@@ -280,7 +282,7 @@ void TakeWeightZeroPointFromInput(SumTerms& t) { t.zx += std::exchange(t.zw, 0);
 
 void RoundCountUp(SumTerms& t) { t.count = (t.count + 3) / 4 * 4; }
 
-void TakeFirstRowSum(SumTerms& t) { t.x_sum = t.first_x_sum; }
+void TakeFirstRowSum(SumTerms& t) { t.x_sum = t.x_sums[0]; }
 
 void ZeroPointTermInFloat(SumTerms& t) {
   const float term = static_cast<float>(t.zx) * static_cast<float>(t.w_sum);
@@ -364,27 +366,6 @@ bool RoundScaleProduct(Stages& s) {
   }
   c.x_q.scale = {1.0f};
   return true;
-}
-
-// The numbers that a kernel computes an output from, each exact in a double. The real value is
-// (sum * multiplier + offset) / y / divisor.
-struct Factors {
-  double sum = 0, multiplier = 0;
-  double offset = 0;  // the float bias, or the second operand's part of a sum of two operands
-  double y = 1, divisor = 1;
-};
-Factors FactorsOf(const RealOutput& o) {
-  const exact::Scaled scaled = o.outputs.ScaledAt(o.index / o.c.N, o.channel());
-  const exact::Line& line = scaled.line;
-  const std::vector<int64_t>& divisors = o.outputs.integers().counts;
-  Factors f;
-  f.sum = static_cast<double>(scaled.integer);
-  f.multiplier = std::ldexp(static_cast<double>(line.gain), line.gain_exponent);
-  f.offset = std::ldexp(static_cast<double>(line.offset), line.offset_exponent);
-  if (!divisors.empty())
-    f.divisor = static_cast<double>(divisors[static_cast<size_t>(o.index / o.c.N)]);
-  f.y = std::ldexp(static_cast<double>(line.divisor), line.divisor_exponent) / f.divisor;
-  return f;
 }
 
 // The real value as float32 arithmetic gives it, every step rounded. NaN where 0 meets a reciprocal
@@ -522,7 +503,7 @@ __int128 SaturateAtInt8(__int128 value) { return std::clamp<__int128>(value, -12
 using Stage = CauseStage;
 using Kind = FindingKind;
 
-constexpr Cause kCauses[] = {
+const Cause kCauses[] = {
     {Stage::kRound, Kind::kRounding, "float64 multiplier",
      "computes in float64, whose ties are not the exact ones", Multiplies,
      SetIn<&Stages::codes, &CodeHooks::round, RoundValue<InDouble>>},
@@ -832,16 +813,76 @@ std::string Written(std::string_view text, const Words& words) {
 std::string Cause::NameFor(Op op) const { return Written(name, WordsOf(op)); }
 std::string Cause::SentenceFor(Op op) const { return Written(sentence, WordsOf(op)); }
 
-std::span<const Cause> AllCauses() { return kCauses; }
+std::span<const Cause> AllCauses() {
+  static const std::vector<Cause> all = [] {
+    std::vector<Cause> list(std::begin(kCauses), std::end(kCauses));
+    for (Cause& cause : CausesOfFamilies()) {
+      cause.of_family = true;
+      list.push_back(std::move(cause));
+    }
+    return list;
+  }();
+  return all;
+}
+
+std::span<const Cause> AllPlaces() {
+  static const std::vector<Cause> all = Places();
+  return all;
+}
 
 const Cause& CauseNamed(std::string_view name) {
+  const std::span<const Cause> all = AllCauses();
   const auto found =
-      std::ranges::find(kCauses, name, [](const Cause& cause) { return Written(cause.name, {}); });
-  QUALM_CHECK(found != std::end(kCauses));
+      std::ranges::find(all, name, [](const Cause& cause) { return Written(cause.name, {}); });
+  QUALM_CHECK(found != all.end());
   return *found;
 }
 
-std::optional<Tensor> Counterfactual(const Case& c, std::span<const Cause* const> causes) {
+const Convention* ModelOf(const Contract& contract) {
+  return contract.exact() ? nullptr : FindConvention(contract.convention);
+}
+
+Tensor RightOutput(const Case& c, const Convention* model) {
+  const bool has = model != nullptr && model->cannot_run(c).empty();
+  return has ? model->run(c).y : exact::Evaluate(c);
+}
+
+namespace {
+
+void CopyOutput(const Tensor& from, int64_t at, Tensor& to, int64_t i) {
+  const auto size = static_cast<int64_t>(SizeOf(to.dtype()));
+  std::copy_n(from.bytes().begin() + at * size, size, to.bytes().begin() + i * size);
+}
+
+// The model's output of the edited case, with its sums moved: as by a larger int32 bias, which
+// every convention adds to the sum before anything else.
+std::optional<Tensor> ChangedModel(const Stages& stages, const Convention& model) {
+  constexpr int64_t kMostMoved = 4096;
+  const Case& c = stages.c;
+  const std::optional<std::vector<__int128>> moved = stages.Moved();
+  if (!moved || !Validate(c).empty() || !model.cannot_run(c).empty()) return std::nullopt;
+  Tensor y = model.run(c).y;
+  int64_t left = kMostMoved;
+  for (int64_t i = 0; i < std::ssize(*moved); ++i) {
+    const __int128 by = (*moved)[static_cast<size_t>(i)];
+    if (by == 0) continue;
+    Case one = slice::OneOutput(c, i);
+    const __int128 bias = by + (one.bias_i32 ? one.bias_i32->front() : 0);
+    if (one.bias || bias != static_cast<int32_t>(bias) || --left < 0) return std::nullopt;
+    // A tail may be computed otherwise than a body.
+    if (!model.cannot_run(one).empty() || model.run(one).y.BitsAt(0) != y.BitsAt(i))
+      return std::nullopt;
+    one.bias_i32.emplace(1, static_cast<int32_t>(bias));
+    if (!model.cannot_run(one).empty()) return std::nullopt;
+    CopyOutput(model.run(one).y, 0, y, i);
+  }
+  return y;
+}
+
+}  // namespace
+
+std::optional<Tensor> Counterfactual(const Case& c, std::span<const Cause* const> causes,
+                                     const Convention* model) {
   if (!std::ranges::all_of(causes, [&](const Cause* cause) { return cause->applies(c); }))
     return std::nullopt;
   Stages stages;
@@ -849,12 +890,25 @@ std::optional<Tensor> Counterfactual(const Case& c, std::span<const Cause* const
   for (const Cause* cause : causes) {
     if (!cause->change(stages)) return std::nullopt;
   }
-  return stages.Evaluate();
+  std::optional<Tensor> y = model == nullptr ? stages.Evaluate() : ChangedModel(stages, *model);
+  if (!y || !stages.only_at) return y;
+  const Tensor right = RightOutput(c, model);
+  for (int64_t i = 0; i < y->size(); ++i) {
+    if (!stages.only_at(i / c.N, i % c.N)) CopyOutput(right, i, *y, i);
+  }
+  return y;
 }
 
-std::optional<Tensor> Counterfactual(const Case& c, const Cause& cause) {
+std::optional<Tensor> Counterfactual(const Case& c, const Cause& cause, const Convention* model) {
   const Cause* const one = &cause;
-  return Counterfactual(c, {&one, 1});
+  return Counterfactual(c, {&one, 1}, model);
+}
+
+std::function<bool(int64_t row, int64_t column)> PlaceIn(const Case& c, const Cause& place) {
+  if (!place.applies(c)) return nullptr;
+  Stages stages;
+  stages.c = ProblemOf(c);
+  return place.change(stages) ? stages.only_at : nullptr;
 }
 
 }  // namespace qualm::triage

@@ -6,13 +6,16 @@
 #define QUALM_TRIAGE_CAUSES_H_
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 
 #include "core/case.h"
+#include "core/contract.h"
 #include "core/verdict.h"
+#include "oracles/conventions/convention.h"
 
 namespace qualm::triage {
 
@@ -29,16 +32,20 @@ enum class CauseStage : uint8_t {
   kBias,
   kIndex,
   kRound,
-  kClamp
+  kClamp,
+  kPlace  // where another cause acts: in some columns, in some rows
 };
 
 struct Cause {
   CauseStage stage;
   FindingKind kind;
-  std::string_view name;
-  std::string_view sentence;       // what the subject does: "ignores the relu"
-  bool (*applies)(const Case&);    // to the case as it was given
-  bool (*change)(Stages& stages);  // edits the case or sets a hook; false if that changes nothing
+  std::string name;
+  std::string sentence;                        // what the subject does: "ignores the relu"
+  std::function<bool(const Case&)> applies;    // to the case as it was given
+  std::function<bool(Stages& stages)> change;  // edits the case or sets a hook; false: no change
+  // One of a family that differs in a number, such as the length of a block. Asked about only where
+  // no other cause explains an answer.
+  bool of_family = false;
 
   // In the words of an operation: of an input and weights, or of operands a and b.
   std::string NameFor(Op op) const;
@@ -47,13 +54,27 @@ struct Cause {
 
 // The likelier cause first: where several give the same output, the first one is named.
 std::span<const Cause> AllCauses();
+// Those of stage kPlace, which mean nothing alone.
+std::span<const Cause> AllPlaces();
 // By its name for an input and weights.
 const Cause& CauseNamed(std::string_view name);
 
+// The convention that a contract promises, nullptr for the exact meaning.
+const Convention* ModelOf(const Contract& contract);
+// What is right under a convention; the exact output where `model` is null or refuses the case.
+Tensor RightOutput(const Case& c, const Convention* model);
+
 // The output with these causes, at most one of each stage; nullopt where one of them does not apply
-// or changes nothing.
-std::optional<Tensor> Counterfactual(const Case& c, std::span<const Cause* const> causes);
-std::optional<Tensor> Counterfactual(const Case& c, const Cause& cause);
+// or changes nothing. With a `model` its computation is changed instead of the exact one: by causes
+// that edit the case, and by those that move a sum. For others there is nullopt.
+std::optional<Tensor> Counterfactual(const Case& c, std::span<const Cause* const> causes,
+                                     const Convention* model = nullptr);
+std::optional<Tensor> Counterfactual(const Case& c, const Cause& cause,
+                                     const Convention* model = nullptr);
+
+// In which outputs of the case, by row and column, a cause of stage kPlace lets others act; null
+// where it does not apply.
+std::function<bool(int64_t row, int64_t column)> PlaceIn(const Case& c, const Cause& place);
 
 }  // namespace qualm::triage
 

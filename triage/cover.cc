@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <optional>
 
-#include "oracles/exact/exact.h"
-
 namespace qualm::triage {
 namespace {
 
@@ -19,7 +17,35 @@ bool IsArithmetic(const Failure& failure) {
 bool Explains(const Failure& by, const Failure& failure) {
   if (by.causes.empty()) return false;
   return by.causes == failure.causes ||
-         (IsArithmetic(failure) && Explain(by.causes, failure.cases));
+         (IsArithmetic(failure) && Explain(by.causes, failure.cases, failure.model));
+}
+
+// Experiments do not show everywhere what they show of a fault that no cause describes. Where there
+// is one such fault and nothing else, what is unknown belongs to it. Outputs that are read from
+// elsewhere, and those that are wrong at the end of a row alone, are one fault.
+void JoinUnknown(std::span<const Failure> failures, std::vector<Covered>& covered) {
+  std::optional<size_t> shown;
+  for (const Covered& each : covered) {
+    const Failure& row = failures[each.by];
+    if (!row.causes.empty()) return;
+    if (row.kind == FindingKind::kUnknown || (shown && *shown == each.by)) continue;
+    const bool by_experiment = row.kind == FindingKind::kIndex || row.kind == FindingKind::kTail ||
+                               row.kind == FindingKind::kMemory ||
+                               row.kind == FindingKind::kNondeterminism;
+    if (!by_experiment) return;
+    if (!shown) {
+      shown = each.by;
+      continue;
+    }
+    const FindingKind before = failures[*shown].kind;
+    if (before == FindingKind::kTail && row.kind == FindingKind::kIndex) {
+      shown = each.by;
+    } else if (before != FindingKind::kIndex || row.kind != FindingKind::kTail) {
+      return;
+    }
+  }
+  if (!shown) return;
+  for (Covered& each : covered) each.by = *shown;
 }
 
 }  // namespace
@@ -37,25 +63,29 @@ std::vector<const Cause*> CausesNamed(std::string_view names, Op op) {
   std::vector<const Cause*> causes;
   for (size_t from = 0; from <= names.size();) {
     const size_t to = std::min(names.find(kAnd, from), names.size());
-    const std::span<const Cause> all = AllCauses();
     const std::string_view name = names.substr(from, to - from);
-    const auto cause = std::ranges::find_if(
-        all, [&](const Cause& each) { return each.NameFor(op) == name || each.name == name; });
-    if (cause == all.end()) return {};
-    causes.push_back(&*cause);
+    const Cause* found = nullptr;
+    for (const std::span<const Cause> all : {AllCauses(), AllPlaces()}) {
+      const auto cause = std::ranges::find_if(
+          all, [&](const Cause& each) { return each.NameFor(op) == name || each.name == name; });
+      if (cause != all.end() && found == nullptr) found = &*cause;
+    }
+    if (found == nullptr) return {};
+    causes.push_back(found);
     from = to + kAnd.size();
   }
   return causes;
 }
 
-bool Explain(std::span<const Cause* const> causes, std::span<const Case* const> cases) {
+bool Explain(std::span<const Cause* const> causes, std::span<const Case* const> cases,
+             const Convention* model) {
   bool any = false;
   for (const Case* c : cases) {
     if (!c->observed) continue;
-    const Tensor exact_y = exact::Evaluate(*c);
-    const std::optional<Tensor> y = Counterfactual(*c, causes);
-    if (y.value_or(exact_y) != c->observed->y) return false;
-    any |= c->observed->y != exact_y;
+    const Tensor right = RightOutput(*c, model);
+    const std::optional<Tensor> y = Counterfactual(*c, causes, model);
+    if (y.value_or(right) != c->observed->y) return false;
+    any |= c->observed->y != right;
   }
   return any;
 }
@@ -100,6 +130,7 @@ std::vector<Covered> FewestCauses(std::span<const Failure> failures) {
       without.push_back(covered[j].by = j);
     }
   }
+  JoinUnknown(failures, covered);
   return covered;
 }
 

@@ -23,12 +23,14 @@ std::vector<const Cause*> CausesNamed(std::string_view names, Op op);
 // A failure of one subject and operation.
 struct Failure {
   FindingKind kind = FindingKind::kUnknown;
-  std::vector<const Cause*> causes;  // as attribution named them; empty where it named none
-  std::vector<const Case*> cases;    // with what the subject answered (Case::observed)
+  std::vector<const Cause*> causes;   // as attribution named them; empty where it named none
+  std::vector<const Case*> cases;     // with what the subject answered (Case::observed)
+  const Convention* model = nullptr;  // what the subject promises, null: to be exact
 };
 
 // Do the causes give every answer that is not exact, and is there one?
-bool Explain(std::span<const Cause* const> causes, std::span<const Case* const> cases);
+bool Explain(std::span<const Cause* const> causes, std::span<const Case* const> cases,
+             const Convention* model = nullptr);
 
 struct Covered {
   // Index of the failure whose cause explains this one; its own where that is itself.
@@ -39,8 +41,8 @@ struct Covered {
 // One entry for each failure; equal `by` is one row. One or two codes fit many causes, so a failure
 // may have been given a wrong one: a cause that explains every failure of a subject and operation
 // is the cause of all, whatever their kinds say. What no cause explains joins the first row of its
-// kind. The order of `failures` matters only where two causes explain equally many of them: the
-// first one is taken.
+// kind; and where there is one row without a cause, all that is unknown joins it. The order of
+// `failures` matters only where two causes explain equally many of them: the first one is taken.
 std::vector<Covered> FewestCauses(std::span<const Failure> failures);
 
 }  // namespace qualm::triage

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <optional>
 #include <set>
 #include <string>
@@ -24,16 +25,33 @@ namespace {
 // Answers that bear a cause out: so many for a cause, so many more for a cause with a condition,
 // and so many after which no more are looked for.
 constexpr size_t kEnough = 3, kEnoughForShape = 4, kPlenty = 6;
+constexpr int64_t kEnoughForValues = 6, kOften = 12;
 // Drawn cases on which a cause that is borne out is held against the subject all the same.
 constexpr int kDrawn = 6;
 
 // What a fault may depend on besides its arithmetic.
 struct Shape {
   std::array<int64_t, 3> sizes{};
-  std::array<std::string, 6> modes;
+  std::array<std::string, 15> modes;
   friend bool operator==(const Shape&, const Shape&) = default;
 };
 constexpr std::array<const char*, 3> kSizeNames{"K", "N", "M"};
+// From this mode on they are about values, of which one is always another by chance.
+constexpr size_t kFirstOfValues = 6;
+
+bool AllZero(const std::vector<int32_t>& list) {
+  return std::ranges::all_of(list, [](int32_t value) { return value == 0; });
+}
+
+// Every code of the tensor lies in [low, high].
+bool AllWithin(const Tensor& tensor, int32_t low, int32_t high) {
+  if (!IsCode(tensor.dtype())) return false;
+  for (int64_t i = 0; i < tensor.size(); ++i) {
+    if (tensor.IntAt(i) < low || tensor.IntAt(i) > high) return false;
+  }
+  return true;
+}
+
 Shape ShapeOf(const Case& c) {
   const auto type = [](const char* what, const Tensor& tensor) {
     return fmt::format("where {} is {}", what, Name(tensor.dtype()));
@@ -41,16 +59,33 @@ Shape ShapeOf(const Case& c) {
   const auto flag = [](const char* what, bool value) {
     return fmt::format("where {} is {}", what, value);
   };
-  return {{c.K, c.N, c.M},
-          {type("x", c.x), type("w", c.w), fmt::format("where the output is {}", Name(c.out_dtype)),
-           flag("per_channel", c.per_channel), flag("ceil_mode", c.window.ceil_mode),
-           flag("count_include_pad", c.window.count_include_pad)}};
+  const auto whether = [](const char* yes, const char* no, bool value) {
+    return std::string("where ") + (value ? yes : no);
+  };
+  return {
+      {c.K, c.N, c.M},
+      {type("x", c.x), type("w", c.w), fmt::format("where the output is {}", Name(c.out_dtype)),
+       flag("per_channel", c.per_channel), flag("ceil_mode", c.window.ceil_mode),
+       flag("count_include_pad", c.window.count_include_pad),
+       whether("there is a bias", "there is no bias", c.bias || c.bias_i32),
+       whether("there is a relu", "there is no relu", c.relu),
+       whether("the zero point of x is 0", "the zero point of x is not 0",
+               AllZero(c.x_q.zero_point)),
+       whether("the zero points of w are 0", "a zero point of w is not 0",
+               AllZero(c.w_q.zero_point)),
+       whether("the output zero point is 0", "the output zero point is not 0",
+               AllZero(c.out_q.zero_point)),
+       whether("no weight lies beyond 64", "a weight lies beyond 64", AllWithin(c.w, -64, 64)),
+       whether("no weight is below 0", "a weight is below 0", AllWithin(c.w, 0, 255)),
+       whether("no code of x is above 127", "a code of x is above 127", AllWithin(c.x, -128, 127)),
+       whether("no code of x is below 0", "a code of x is below 0", AllWithin(c.x, 0, 255))}};
 }
 
 struct Tested {
   Hypothesis causes;
   size_t order = 0;
   std::vector<Shape> bearing_out, against;
+  int64_t telling = 0;    // answers that bear it out, not all of them at an end of the clamp
   int64_t otherwise = 0;  // answers that depart in another way as well
   std::string where;
   bool refuted = false;
@@ -58,7 +93,15 @@ struct Tested {
 
   size_t answers() const { return bearing_out.size() + against.size(); }
   bool settled() const {
-    return refuted || (against.empty() ? bearing_out.size() >= kPlenty : answers() >= 3 * kPlenty);
+    return refuted || (against.empty() ? bearing_out.size() >= kPlenty : answers() >= 4 * kPlenty);
+  }
+  // Not one of the causes is about the last digit, which others may give by chance, and none holds
+  // in some places only.
+  bool about_numbers() const {
+    return std::ranges::none_of(causes, [](const Cause* cause) {
+      return cause->stage == CauseStage::kRound || cause->stage == CauseStage::kClamp ||
+             cause->stage == CauseStage::kPlace;
+    });
   }
 };
 
@@ -66,13 +109,17 @@ struct Tested {
 // does.
 std::string Separating(const Tested& tested) {
   if (tested.bearing_out.size() < kEnoughForShape) return "";
-  for (size_t i = 0; i < Shape().modes.size(); ++i) {
-    const std::string& mode = tested.bearing_out.front().modes[i];
-    const auto is_mode = [&](const Shape& shape) { return shape.modes[i] == mode; };
-    if (std::ranges::all_of(tested.bearing_out, is_mode) &&
-        std::ranges::none_of(tested.against, is_mode))
-      return mode;
-  }
+  const auto mode_from = [&](size_t from, size_t to) -> std::string {
+    for (size_t i = from; i < to; ++i) {
+      const std::string& mode = tested.bearing_out.front().modes[i];
+      const auto is_mode = [&](const Shape& shape) { return shape.modes[i] == mode; };
+      if (std::ranges::all_of(tested.bearing_out, is_mode) &&
+          std::ranges::none_of(tested.against, is_mode))
+        return mode;
+    }
+    return "";
+  };
+  if (const std::string mode = mode_from(0, kFirstOfValues); !mode.empty()) return mode;
   for (size_t i = 0; i < kSizeNames.size(); ++i) {
     std::set<int64_t> in, out;
     for (const Shape& shape : tested.bearing_out) in.insert(shape.sizes[i]);
@@ -89,14 +136,32 @@ std::string Separating(const Tested& tested) {
       }
     }
   }
-  return "";
+  if (!tested.about_numbers() || tested.telling < kEnoughForValues) return "";
+  if (tested.against.size() >= kEnough) {
+    const std::string mode = mode_from(kFirstOfValues, Shape().modes.size());
+    if (!mode.empty()) return mode;
+  }
+  // A sum that is wrong in this way time and again, and in no other way, is no chance.
+  const bool often = tested.telling >= kOften && tested.otherwise == 0;
+  return often ? "in some cases" : "";
+}
+
+// The output is where every number beyond it goes.
+bool AtAnEnd(const Case& c, const Tensor& y, int64_t i) {
+  if (y.dtype() == DType::kF32) return std::isinf(y.FloatAt(i));
+  const int32_t value = y.IntAt(i), zero = IsCode(c.out_dtype) ? c.out_q.zero_point_at(i % c.N) : 0;
+  return value == c.out_min || value == c.out_max || (c.relu && value == zero);
 }
 
 class Examiner {
  public:
   Examiner(const Case& c, const RunContext& context, const std::vector<Hypothesis>& hypotheses,
            Subject& subject, const ExamineLimits& limits)
-      : base_(c), context_(context), subject_(subject), limits_(limits) {
+      : base_(c),
+        context_(context),
+        subject_(subject),
+        model_(ModelOf(subject.contract())),
+        limits_(limits) {
     for (const Hypothesis& causes : hypotheses) {
       tested_.emplace_back().order = tested_.size();
       tested_.back().causes = causes;
@@ -146,7 +211,7 @@ class Examiner {
   }
 
   void Try(const Case& c, bool near) {
-    const Tensor exact_y = exact::Evaluate(c);
+    const Tensor exact_y = RightOutput(c, model_);
     work_ += (Alive() + 1) * (c.M * c.N * std::max<int64_t>(c.K, 1) + c.x.size() + c.w.size());
     std::vector<std::optional<Tensor>> predicted;
     bool worth = false;
@@ -157,7 +222,7 @@ class Examiner {
         predicted.emplace_back();
         continue;
       }
-      Tensor y = Counterfactual(c, tested.causes).value_or(exact_y);
+      Tensor y = Counterfactual(c, tested.causes, model_).value_or(exact_y);
       worth |= (!tested.settled() || (!near && tested.drawn < kDrawn)) && y != exact_y;
       differ |= first && *first != y;
       if (!first) first = y;
@@ -166,7 +231,9 @@ class Examiner {
     alike_ = differ ? 0 : alike_ + 1;
     // Half of the questions are for telling what is left apart.
     if (2 * examination_.asked >= limits_.most_calls && Alive() > 1) worth = false;
-    if ((!worth && !differ) || !subject_.CannotRun(c).empty()) return;
+    const bool refused =
+        !subject_.CannotRun(c).empty() || (model_ != nullptr && !model_->cannot_run(c).empty());
+    if ((!worth && !differ) || refused) return;
     const Outcome outcome = subject_.Run(c, context_);
     ++examination_.asked;
     if (!outcome.ok() || outcome.y.shape() != exact_y.shape()) return;
@@ -178,21 +245,26 @@ class Examiner {
   // An answer against what a hypothesis predicts.
   void Hold(const Tensor& predicted, const Case& c, const Tensor& exact_y, const Tensor& actual,
             bool near, Tested& tested) const {
-    int64_t given = 0, right = 0, other = 0, more = 0;
+    int64_t given = 0, right = 0, other = 0, more = 0, inside = 0;
     for (int64_t i = 0; i < actual.size(); ++i) {
       const uint32_t said = predicted.BitsAt(i), is = actual.BitsAt(i), exact = exact_y.BitsAt(i);
       if (said == exact) {
         more += is != exact ? 1 : 0;
       } else {
         (is == said ? given : is == exact ? right : other) += 1;
+        inside += is == said && !AtAnEnd(c, actual, i) ? 1 : 0;
       }
     }
     const Shape shape = ShapeOf(c);
     if (right > 0) {
       tested.against.push_back(shape);
-      tested.refuted |= shape == ShapeOf(base_);
+      // One that was never right beside several times wrong will not be right.
+      tested.refuted |= shape == ShapeOf(base_) && !tested.about_numbers();
+      tested.refuted |=
+          tested.against.size() >= kPlenty && tested.against.size() > 3 * tested.bearing_out.size();
     } else if (given > 0 && other == 0) {
       tested.bearing_out.push_back(shape);
+      tested.telling += inside > 0 ? 1 : 0;
     }
     tested.drawn += !near && given + right + other > 0;
     // A drawn case may show another fault of the subject.
@@ -231,6 +303,7 @@ class Examiner {
   const Case& base_;
   RunContext context_;
   Subject& subject_;
+  const Convention* const model_;
   const ExamineLimits& limits_;
   std::vector<Tested> tested_;
   bool about_rounding_ = false;

@@ -2,12 +2,13 @@
 // Greedy descent in the order of Complexity: a candidate is taken if it is simpler, still fails the
 // same property, and is explained by a cause that was named, or is left, for the case given.
 #include <algorithm>
+#include <array>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 
-#include "oracles/exact/exact.h"
+#include "triage/causes.h"
 #include "triage/passes.h"
 #include "triage/reduce.h"
 #include "triage/triage.h"
@@ -83,6 +84,7 @@ class Descent {
       for (const Pass pass : AllPasses()) {
         while (Step(pass)) improved = true;
       }
+      if (!counting_.spent()) tried_below_ = SizesOf(best_);
     }
   }
 
@@ -90,6 +92,8 @@ class Descent {
   const Verdict& verdict() const { return verdict_; }
   const Attribution& attribution() const { return attribution_; }
   int64_t calls() const { return counting_.calls(); }
+  // Every pass has tried to get below the sizes that are left.
+  bool ended() const { return tried_below_ == SizesOf(best_); }
 
   // Does `candidate` fail the same property for the same reason?
   bool Fails(const Case& candidate, Judged* judged) {
@@ -145,6 +149,9 @@ class Descent {
     return true;
   }
 
+  using Sizes = std::array<int64_t, 3>;
+  static Sizes SizesOf(const Case& c) { return {c.M, c.N, c.K}; }
+
   CountingSubject counting_;
   MemoSubject memo_;
   const Property& property_;
@@ -155,6 +162,7 @@ class Descent {
   Verdict verdict_;
   Attribution attribution_;
   Reduction reduction_;
+  std::optional<Sizes> tried_below_;
 };
 
 // What the original case had and the minimized one fails without.
@@ -187,6 +195,17 @@ std::vector<std::string> Irrelevant(const Case& original, const Case& best) {
   return list;
 }
 
+// Sizes below which no candidate failed. One or two of anything is no size to speak of.
+std::vector<std::string> Needs(const Case& best) {
+  constexpr int64_t kFew = 2;
+  std::vector<std::string> needs;
+  if (HasWindow(best.op) || RowOf(best.op).qparams) return needs;
+  if (HasWeights(best.op) && best.K > kFew) needs.push_back("K >= " + std::to_string(best.K));
+  if (best.N > kFew) needs.push_back("N >= " + std::to_string(best.N));
+  if (best.M > kFew) needs.push_back("M >= " + std::to_string(best.M));
+  return needs;
+}
+
 // Do both have as many parameters, outputs, rows and terms of the sum? These are the first four
 // numbers of Complexity.
 bool SameSize(const Case& a, const Case& b) {
@@ -213,6 +232,7 @@ MinimizeResult Minimize(const Case& c, Subject& subject, const Property& propert
   const bool ambiguous =
       by_cause && descent->IsAmbiguous(descent->best()) && !descent->IsAmbiguous(c);
   result.calls = descent->calls();
+  bool ended = descent->ended();
   if (ambiguous) {
     // An output one lsb off fits many causes. A case of the same size that fits only one is better.
     MinimizeOptions rest = options;
@@ -223,6 +243,7 @@ MinimizeResult Minimize(const Case& c, Subject& subject, const Property& propert
     if (rest.max_calls > 0 && clear->Begin()) clear->Run();
     result.calls += clear->calls();
     if (clear->verdict().failed() && SameSize(clear->best(), descent->best())) {
+      ended = clear->ended();
       descent = std::move(clear);
     }
   }
@@ -235,9 +256,12 @@ MinimizeResult Minimize(const Case& c, Subject& subject, const Property& propert
     result.calls += descent->calls() - before;
   }
   result.irrelevant = Irrelevant(c, result.minimized);
+  if (ended) result.needs = Needs(result.minimized);
 
   result.minimized.property = FullName(c.op, property);
-  result.minimized.expected = exact::Evaluate(result.minimized);
+  const bool of_model = property.claim == "matches_model";
+  result.minimized.expected =
+      RightOutput(result.minimized, of_model ? ModelOf(subject.contract()) : nullptr);
   if (subject.CannotRun(result.minimized).empty()) {
     // Beyond the budget, so that the reproducer always says what was seen.
     const Outcome outcome = subject.Run(ProblemOf(result.minimized), RunContext{});

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstring>
 #include <optional>
+#include <set>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -145,17 +146,54 @@ void Terms(const Case& c, const Visit& visit) {
   Shrink(c.K, [&](const std::vector<int64_t>& keep) { return visit(slice::Terms(c, keep)); });
 }
 
+// Boldest for sums that have to be large: fewer terms, with codes at the ends of their types. Where
+// sums are kept in float32 the last product makes them odd.
+void LongSums(const Case& c, const Visit& visit) {
+  constexpr int64_t kShort = 16;
+  if (HasWindow(c.op) || !HasWeights(c.op) || c.K <= kShort || !IsCode(c.x.dtype())) return;
+  const CodeRange x = RangeOf(c.x.dtype()), w = RangeOf(c.w.dtype());
+  for (int64_t power = kShort; power < c.K; power *= 2) {
+    for (const int64_t terms : {power, power + 1, power + power / 2}) {
+      if (terms >= c.K) continue;
+      const std::vector<int64_t> first = slice::Range(0, terms);
+      for (const auto& [x_code, w_code] :
+           {std::pair{x.max, w.max},
+            std::pair{x.min != 0 ? x.min : x.max, w.min != 0 ? w.min : w.max}}) {
+        for (const bool odd : {true, false}) {
+          Case simpler = WithoutZeroPoints(slice::Terms(c, first));
+          for (int64_t i = 0; i < simpler.x.size(); ++i)
+            simpler.x.SetInt(i, odd && i % terms == terms - 1 ? 1 : x_code);
+          for (int64_t i = 0; i < simpler.w.size(); ++i)
+            simpler.w.SetInt(i, odd && i % terms == terms - 1 ? 1 : w_code);
+          if (visit(simpler)) return;
+        }
+      }
+    }
+  }
+}
+
 void SetZero(Tensor& tensor, int64_t i) {
   const size_t size = SizeOf(tensor.dtype());
   std::memset(tensor.bytes().data() + static_cast<size_t>(i) * size, 0, size);
 }
 
+// Of long tensors a single code is tried once for each value that it and its factor have: one of
+// hundreds of equal products is as good as another.
 void ZeroCodes(const Case& c, const Visit& visit) {
+  constexpr int64_t kLong = 128, kMostBlocks = 64;
   for (Tensor Case::* field : {&Case::x, &Case::w}) {
     const Tensor& tensor = c.*field;
+    const Tensor& other = field == &Case::x ? c.w : c.x;
+    std::set<std::pair<uint32_t, uint32_t>> seen;
     for (int64_t block = tensor.size(); block >= 1; block /= 2) {
+      const bool is_long = tensor.size() > kLong;
+      if (is_long && tensor.size() / block > kMostBlocks) block = 1;
       for (int64_t from = 0; from < tensor.size(); from += block) {
         const int64_t to = std::min(tensor.size(), from + block);
+        if (is_long && block == 1) {
+          const uint32_t factor = other.size() == tensor.size() ? other.BitsAt(from) : 0;
+          if (!seen.insert({tensor.BitsAt(from), factor}).second) continue;
+        }
         bool changes = false;
         Case simpler = ProblemOf(c);
         for (int64_t i = from; i < to; ++i) {
@@ -379,7 +417,7 @@ void AnyParameter(const Case& c, const Visit& visit) {
 }
 
 constexpr Pass kPasses[] = {
-    Parameters, WindowParameters, ObserverParameters, AnyParameter, Outputs, Terms,
+    Parameters, WindowParameters, ObserverParameters, AnyParameter, Outputs, LongSums, Terms,
     ZeroCodes,  UniformCodes,     ZeroPointsToZero,   Scales,       Codes,   Biases};
 
 }  // namespace

@@ -17,6 +17,7 @@ namespace {
 struct Matrix {
   int64_t columns = 0;
   std::vector<int32_t> codes;
+  std::vector<bool> padding;  // of an input: which codes stand for the padding; empty for none
 
   Codes row(int64_t at) const {
     return Codes(codes).subspan(static_cast<size_t>(at * columns), static_cast<size_t>(columns));
@@ -32,7 +33,7 @@ struct Matrix {
 };
 
 Matrix MatrixOf(const Case& c, const Tensor& tensor) {
-  Matrix matrix{c.K, {}};
+  Matrix matrix{c.K, {}, {}};
   for (int64_t i = 0; i < tensor.size(); ++i) matrix.codes.push_back(tensor.IntAt(i));
   return matrix;
 }
@@ -43,7 +44,7 @@ Matrix InputMatrix(const Case& c, const SumSteps& steps) {
   const Window& v = c.window;
   const int32_t padding = steps.padding_code.value_or(c.x_q.zero_point_at(0));
   const int64_t channels = v.in_c / v.groups;
-  Matrix matrix{c.K, {}};
+  Matrix matrix{c.K, {}, {}};
   for (int64_t m = 0; m < c.M; ++m) {
     const std::vector<Tap> taps = TapsOf(v, m);
     for (int64_t group = 0; group < v.groups; ++group) {
@@ -51,6 +52,7 @@ Matrix InputMatrix(const Case& c, const SumSteps& steps) {
         const bool outside = tap.x_row < 0 || (steps.in_padding && steps.in_padding(v, tap));
         for (int64_t i = 0; i < channels; ++i) {
           matrix.codes.push_back(outside ? padding : c.x.IntAt(tap.x_row + group * channels + i));
+          matrix.padding.push_back(outside);
         }
       }
     }
@@ -66,35 +68,65 @@ int64_t Dot(Codes x, Codes w) {
 
 __int128 Corrected(const SumTerms& t) {
   const __int128 zx = t.zx, zw = t.zw;
-  return t.products - zx * t.w_sum - zw * t.x_sum + t.count * zx * zw;
+  return t.products - zx * t.w_sum - zw * t.x_sum + t.count * zx * zw + t.bias;
+}
+
+// The matrix as the products read it.
+Matrix Read(const Matrix& matrix,
+            const std::function<int64_t(int64_t row, int64_t term, int64_t columns)>& from) {
+  Matrix read{matrix.columns, {}, {}};
+  const auto size = static_cast<int64_t>(matrix.codes.size());
+  for (int64_t i = 0; i < size; ++i) {
+    const int64_t at = from(i / matrix.columns, i % matrix.columns, matrix.columns);
+    read.codes.push_back(at < 0 || at >= size ? 0 : matrix.codes[static_cast<size_t>(at)]);
+  }
+  return read;
+}
+
+int64_t PaddingWeights(const Matrix& x, int64_t row, Codes w) {
+  int64_t sum = 0;
+  for (size_t k = 0; k < w.size() && !x.padding.empty(); ++k)
+    sum += x.padding[static_cast<size_t>(row * x.columns) + k] ? w[k] : 0;
+  return sum;
 }
 
 std::vector<__int128> SumsOf(const Case& c, const SumSteps& steps) {
   const Matrix x = InputMatrix(c, steps), w = MatrixOf(c, c.w);
   Case read = c;
   if (steps.other_sign_in_products) read.x = OtherSign(c.x);
-  const Matrix factors = steps.other_sign_in_products ? InputMatrix(read, steps) : x;
+  Matrix left_factors = steps.other_sign_in_products ? InputMatrix(read, steps) : x;
+  if (steps.read_x) left_factors = Read(left_factors, steps.read_x);
+  const Matrix right_factors = steps.read_w ? Read(w, steps.read_w) : w;
   const int64_t groups = c.window.groups;
   const std::vector<int64_t> x_sums = x.RowSums(c.M * groups), w_sums = w.RowSums(c.N);
-  const auto added = static_cast<size_t>(std::min(steps.added, c.K));
+  const auto first = static_cast<size_t>(std::min(steps.first_added, c.K));
+  const auto added = static_cast<size_t>(std::min(steps.added, c.K - static_cast<int64_t>(first)));
   std::vector<__int128> sums;
   sums.reserve(static_cast<size_t>(c.M * c.N));
   for (int64_t m = 0; m < c.M; ++m) {
     for (int64_t n = 0; n < c.N; ++n) {
       const auto channel = static_cast<size_t>(n);
       const int64_t row = m * groups + (steps.group_modulo ? n % groups : n / (c.N / groups));
-      const Codes left = factors.row(row).first(added), right = w.row(n).first(added);
+      const Codes left = left_factors.row(row).subspan(first, added);
+      const Codes right = right_factors.row(n).subspan(first, added);
       SumTerms terms;
       terms.products = steps.add ? steps.add(read.x.dtype(), left, right) : Dot(left, right);
       terms.x_sum = x_sums[static_cast<size_t>(row)];
       terms.w_sum = w_sums[channel];
-      terms.first_x_sum = x_sums[0];
       terms.count = c.K;
       terms.zx = c.x_q.zero_point_at(0);
       terms.zw = c.w_q.zero_point_at(n);
+      if (c.bias_i32) terms.bias = (*c.bias_i32)[channel];
+      if (steps.edit_terms || steps.edit_bias) {
+        terms.x_dtype = c.x.dtype(), terms.w_dtype = c.w.dtype();
+        terms.x = x.row(row), terms.w = w.row(n);
+        terms.x_sums = x_sums;
+        terms.row = row, terms.channel = n;
+        terms.padding_w_sum = PaddingWeights(x, row, terms.w);
+      }
       if (steps.edit_terms) steps.edit_terms(terms);
+      if (steps.edit_bias) steps.edit_bias(terms);
       sums.push_back(Corrected(terms));
-      if (c.bias_i32) sums.back() += (*c.bias_i32)[channel];
     }
   }
   return sums;
@@ -161,6 +193,20 @@ Tensor OtherSign(const Tensor& tensor) {
   Tensor result(tensor.dtype() == DType::kU8 ? DType::kS8 : DType::kU8, tensor.shape());
   std::copy(tensor.bytes().begin(), tensor.bytes().end(), result.bytes().begin());
   return result;
+}
+
+Factors FactorsOf(const RealOutput& o) {
+  const exact::Scaled scaled = o.outputs.ScaledAt(o.index / o.c.N, o.channel());
+  const exact::Line& line = scaled.line;
+  const std::vector<int64_t>& divisors = o.outputs.integers().counts;
+  Factors f;
+  f.sum = static_cast<double>(scaled.integer);
+  f.multiplier = std::ldexp(static_cast<double>(line.gain), line.gain_exponent);
+  f.offset = std::ldexp(static_cast<double>(line.offset), line.offset_exponent);
+  if (!divisors.empty())
+    f.divisor = static_cast<double>(divisors[static_cast<size_t>(o.index / o.c.N)]);
+  f.y = std::ldexp(static_cast<double>(line.divisor), line.divisor_exponent) / f.divisor;
+  return f;
 }
 
 exact::Integers Stages::IntegersOfStages() const {
@@ -264,6 +310,18 @@ Tensor Stages::DynamicOf() const {
     std::ranges::copy(linear.Evaluate().as<float>(), y.as<float>().begin() + m * c.N);
   }
   return y;
+}
+
+std::optional<std::vector<__int128>> Stages::Moved() const {
+  const bool others = pool != PoolHooks{} || softmax != SoftmaxHooks{} || choice != ChoiceHooks{} ||
+                      codes != CodeHooks{} || integer != nullptr || real != nullptr ||
+                      finish != nullptr || (sums && !HasSums(c.op));
+  if (others) return std::nullopt;
+  if (!sums) return std::vector<__int128>{};
+  std::vector<__int128> moved = SumsOf(c, *sums);
+  const std::vector<__int128> right = SumsOf(c, SumSteps{});
+  for (size_t i = 0; i < moved.size(); ++i) moved[i] -= right[i];
+  return moved;
 }
 
 Tensor Stages::Evaluate() const {

@@ -5,9 +5,11 @@
 #define QUALM_TRIAGE_STAGES_H_
 
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "core/case.h"
 #include "oracles/exact/evaluate.h"
@@ -20,13 +22,20 @@ Tensor OtherSign(const Tensor& tensor);
 
 using Codes = std::span<const int32_t>;
 
-// One sum over K is products - zx*w_sum - zw*x_sum + count*zx*zw.
+// One sum over K is products - zx*w_sum - zw*x_sum + count*zx*zw + bias.
 struct SumTerms {
   int64_t products = 0;
   int64_t x_sum = 0, w_sum = 0;  // of the codes
-  int64_t first_x_sum = 0;       // x_sum of the first row
   int64_t count = 0;             // K
   int64_t zx = 0, zw = 0;
+  int64_t bias = 0;  // the int32 bias
+
+  // What these are made of.
+  DType x_dtype = DType::kU8, w_dtype = DType::kS8;
+  Codes x, w;
+  std::span<const int64_t> x_sums;  // of every row
+  int64_t row = 0, channel = 0;
+  int64_t padding_w_sum = 0;  // of the weights whose taps lie in the padding
 };
 
 // Linear, and a convolution laid out as a matrix (im2col): products of codes are added, then
@@ -34,11 +43,17 @@ struct SumTerms {
 struct SumSteps {
   bool other_sign_in_products = false;
   bool (*in_padding)(const Window& window, const Tap& tap) = nullptr;
-  bool group_modulo = false;                            // output channel n is of group n mod groups
-  std::optional<int32_t> padding_code;                  // none: the zero point of x
-  int64_t added = std::numeric_limits<int64_t>::max();  // how many of the K products
-  int64_t (*add)(DType x_dtype, Codes x, Codes w) = nullptr;
-  void (*edit_terms)(SumTerms& terms) = nullptr;
+  bool group_modulo = false;            // output channel n is of group n mod groups
+  std::optional<int32_t> padding_code;  // none: the zero point of x
+  // Which of the K products are added: from `first_added` on, `added` of them.
+  int64_t first_added = 0;
+  int64_t added = std::numeric_limits<int64_t>::max();
+  std::function<int64_t(DType x_dtype, Codes x, Codes w)> add;
+  std::function<void(SumTerms& terms)> edit_terms;
+  std::function<void(SumTerms& terms)> edit_bias;
+  // Where the products read what the rest reads from row `row` and term `term`: an index into the
+  // codes of the matrix, -1 for code 0. `columns` is K.
+  std::function<int64_t(int64_t row, int64_t term, int64_t columns)> read_w, read_x;
 };
 
 // What lies under one window of a pool, and what the pool makes of it.
@@ -74,6 +89,15 @@ struct RoundedOutput {
   double value = 0;
   bool has_zero_point = false;  // already added
 };
+
+// The numbers that a kernel computes an output from, each exact in a double. The real value is
+// (sum * multiplier + offset) / y / divisor.
+struct Factors {
+  double sum = 0, multiplier = 0;
+  double offset = 0;  // the float bias, or the second operand's part of a sum of two operands
+  double y = 1, divisor = 1;
+};
+Factors FactorsOf(const RealOutput& output);
 
 // The hooks of one stage. A group that equals its default is exact, so a hook that is added to a
 // group is never passed over.
@@ -123,8 +147,14 @@ struct Stages {
   // Floats.
   float (*real)(const Case& c, int64_t channel, __int128 integer) = nullptr;
   float (*finish)(float value) = nullptr;
+  // Which outputs all this is about: the others stay exact. Rows of an image are its pixels.
+  std::function<bool(int64_t row, int64_t column)> only_at;
 
   Tensor Evaluate() const;
+
+  // How far the hooks of the sums move each corrected sum. nullopt where another stage has a hook.
+  // Empty where none has: then only the case is edited.
+  std::optional<std::vector<__int128>> Moved() const;
 
  private:
   exact::Integers IntegersOfStages() const;

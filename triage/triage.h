@@ -98,7 +98,9 @@ struct MinimizeResult {
   Attribution attribution;
   int64_t calls = 0;
   std::vector<std::string> irrelevant;  // what does not matter: "bias", "relu", "zero points"
-  bool reproduced = true;               // false: the given case does not fail at all
+  // Sizes that the failure needs, of a search that came to its end: "K >= 257", "N >= 5".
+  std::vector<std::string> needs;
+  bool reproduced = true;  // false: the given case does not fail at all
 };
 MinimizeResult Minimize(const Case& c, Subject& subject, const Property& property,
                         const MinimizeOptions& options = {});

@@ -19,7 +19,13 @@ Triaged::Triaged(Finding finding, Subject& subject,
   AttributionOptions how;
   how.established = established_;
   how.examine = !finding_.expected_by_contract;  // what is declared has been named
-  Judged judged = JudgeAndAttribute(property_, finding_.test_case, subject_, how);
+  // What depends on the state of the machine, such as memory that is kept, may need several runs.
+  constexpr int kMostRuns = 4;
+  Judged judged;
+  for (int run = 0; run < kMostRuns; ++run) {
+    judged = JudgeAndAttribute(property_, finding_.test_case, subject_, how);
+    if (judged.verdict.judgement != Judgement::kPassed) break;
+  }
   if (judged.verdict.judgement == Judgement::kSkipped) {
     // The subject hung too often and was given up: it answers nothing any more.
     sure_ = true;
@@ -36,8 +42,10 @@ Triaged::Triaged(Finding finding, Subject& subject,
     if (!attribution_.complete) attribution_.causes.clear();
     Complete(finding_, judged.verdict, judged.attribution);
   } else {
-    // The case failed once and does not fail again: the finding is that the answer varies.
-    finding_.kind = FindingKind::kNondeterminism;
+    // The case failed once and does not fail again: the finding is that the answer varies. But what
+    // a call left behind was left, whether it happens again or not.
+    const bool left = finding_.explanation.starts_with(Name(RunStatus::kLeftBehind));
+    if (!left) finding_.kind = FindingKind::kNondeterminism;
     finding_.explanation += judged.verdict.failed()
                                 ? "; did not fail like this when it was run again"
                                 : "; did not fail when it was run again";
@@ -90,6 +98,9 @@ std::string Triaged::Text() const {
     }
     text += "\n";
   }
+  for (size_t i = 0; i < small_->needs.size(); ++i)
+    text += (i == 0 ? "needs " : ", ") + small_->needs[i];
+  if (!small_->needs.empty()) text += "; no smaller case that was tried fails\n";
   return text + Explain(small_->minimized, {&subject_}, {.attribution = &attribution_});
 }
 

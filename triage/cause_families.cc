@@ -1,0 +1,759 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "triage/cause_families.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+#include "triage/stages.h"
+
+namespace qualm::triage {
+namespace {
+
+using Stage = CauseStage;
+using Kind = FindingKind;
+using Applies = std::function<bool(const Case&)>;
+
+constexpr std::array<int64_t, 5> kBlocks{32, 64, 128, 256, 512};
+
+bool SumsOfCodes(const Case& c) { return HasSums(c.op) || RowOf(c.op).dynamic; }
+// An output is a real value that is rounded once, by the exact rule.
+bool RoundsSums(const Case& c) {
+  return IsCode(c.out_dtype) && HasOutQParams(c.op) && c.requant == Requant::kExact &&
+         RowOf(c.op).x_qparams && !RowOf(c.op).function;
+}
+
+SumSteps& SumsOf(Stages& s) {
+  if (!s.sums) s.sums.emplace();
+  return *s.sums;
+}
+
+Applies SumsLongerThan(int64_t terms) {
+  return [terms](const Case& c) { return SumsOfCodes(c) && c.K > terms; };
+}
+
+template <class Edit>
+std::function<bool(Stages&)> EditTerms(Edit edit) {
+  return [edit](Stages& s) {
+    SumsOf(s).edit_terms = edit;
+    return true;
+  };
+}
+
+int64_t Blocks(int64_t terms, int64_t block) { return (terms + block - 1) / block; }
+
+int64_t SumFrom(Codes codes, int64_t from, int64_t to) {
+  int64_t sum = 0;
+  for (int64_t k = std::max<int64_t>(from, 0); k < std::min<int64_t>(to, std::ssize(codes)); ++k)
+    sum += codes[static_cast<size_t>(k)];
+  return sum;
+}
+
+template <class Narrow>
+int64_t Wrapped(int64_t value) {
+  return static_cast<Narrow>(static_cast<std::make_unsigned_t<Narrow>>(value));
+}
+
+template <class Narrow>
+int64_t Saturated(int64_t value) {
+  return std::clamp<int64_t>(value, std::numeric_limits<Narrow>::min(),
+                             std::numeric_limits<Narrow>::max());
+}
+
+// ---- Zero-point terms.
+
+void AddOffsets(std::vector<Cause>& rows) {
+  const auto offset = [&](Kind kind, std::string name, std::string sentence, auto edit,
+                          Applies applies = SumsOfCodes) {
+    rows.push_back({Stage::kOffset, kind, std::move(name), std::move(sentence), std::move(applies),
+                    EditTerms(edit)});
+  };
+  offset(Kind::kZeroPoint, "K*zx*zw ignored", "leaves K times both zero points out",
+         [](SumTerms& t) { t.count = 0; });
+  offset(Kind::kZeroPoint, "K*zx*zw subtracted",
+         "subtracts K times both zero points instead of adding it",
+         [](SumTerms& t) { t.count = -t.count; });
+  offset(Kind::kZeroPoint, "K*zx*zw twice", "adds K times both zero points twice",
+         [](SumTerms& t) { t.count *= 2; });
+  offset(Kind::kZeroPoint, "zero points exchanged",
+         "takes each zero point times the sum of the other operand",
+         [](SumTerms& t) { std::swap(t.zx, t.zw); });
+  offset(Kind::kZeroPoint, "input zero point added",
+         "adds the input zero point instead of "
+         "subtracting it",
+         [](SumTerms& t) { t.zx = -t.zx; });
+  offset(Kind::kZeroPoint, "weight zero point added",
+         "adds the weight zero point instead of "
+         "subtracting it",
+         [](SumTerms& t) { t.zw = -t.zw; });
+  offset(Kind::kZeroPoint, "column-sum term ignored",
+         "leaves the input zero point times the sum of the weights out",
+         [](SumTerms& t) { t.w_sum = 0; });
+  offset(Kind::kZeroPoint, "row-sum term ignored",
+         "leaves the weight zero point times the sum of the input out",
+         [](SumTerms& t) { t.x_sum = 0; });
+  offset(Kind::kZeroPoint, "column-sum term twice",
+         "subtracts the input zero point times the sum of the weights twice",
+         [](SumTerms& t) { t.w_sum *= 2; });
+  offset(Kind::kZeroPoint, "row-sum term twice",
+         "subtracts the weight zero point times the sum of the input twice",
+         [](SumTerms& t) { t.x_sum *= 2; });
+
+  // One operand moved by 128, for instructions that want the other signedness.
+  struct Moved {
+    const char* what;
+    bool of_x;
+  };
+  for (const auto& [what, of_x] : {Moved{"input", true}, Moved{"weights", false}}) {
+    for (const int64_t by : {128, -128}) {
+      const std::string text = fmt::format("{} {} by 128", what, by > 0 ? "raised" : "lowered");
+      const Applies applies = [of_x, by](const Case& c) {
+        const DType type = of_x ? c.x.dtype() : c.w.dtype();
+        return SumsOfCodes(c) &&
+               (RowOf(c.op).dynamic || type == (by > 0 ? DType::kS8 : DType::kU8));
+      };
+      offset(
+          Kind::kZeroPoint, text + ", not taken out",
+          fmt::format("computes with the {} and does not take it out of the sums", text),
+          [of_x, by](SumTerms& t) { t.products += by * (of_x ? t.w_sum : t.x_sum); }, applies);
+      offset(
+          Kind::kZeroPoint, text + ", taken out twice",
+          fmt::format("computes with the {} and takes it out of the sums twice", text),
+          [of_x, by](SumTerms& t) { t.products -= by * (of_x ? t.w_sum : t.x_sum); }, applies);
+      if (!of_x) continue;
+      offset(
+          Kind::kPadding, text + ", but not in the padding",
+          fmt::format("computes with the {}, but for the padding, and takes it out of all taps",
+                      text),
+          [by](SumTerms& t) { t.products -= by * t.padding_w_sum; },
+          [applies](const Case& c) { return applies(c) && IsConv(c.op); });
+      offset(
+          Kind::kPadding, text + ", taken out of the image alone",
+          fmt::format("computes with the {}, padding included, and takes it out of the taps in "
+                      "the image alone",
+                      text),
+          [by](SumTerms& t) { t.products += by * t.padding_w_sum; },
+          [applies](const Case& c) { return applies(c) && IsConv(c.op); });
+    }
+  }
+
+  const auto of_width = [&](std::string_view width, auto narrow, int64_t longer_than) {
+    offset(
+        Kind::kZeroPoint, fmt::format("K in {}", width),
+        fmt::format("keeps the K of K times both zero points in {}", width),
+        [narrow](SumTerms& t) { t.count = narrow(t.count); }, SumsLongerThan(longer_than));
+  };
+  of_width("8 bits", Wrapped<uint8_t>, 255);
+  of_width("an int8", Wrapped<int8_t>, 127);
+  of_width("16 bits", Wrapped<uint16_t>, 65535);
+  of_width("an int16", Wrapped<int16_t>, 32767);
+  const auto sums = [&](std::string_view how, auto narrow) {
+    offset(Kind::kInt32Overflow, fmt::format("column sum {}", how),
+           fmt::format("keeps the sum of the weights {}", how),
+           [narrow](SumTerms& t) { t.w_sum = narrow(t.w_sum); });
+    offset(Kind::kInt32Overflow, fmt::format("row sum {}", how),
+           fmt::format("keeps the sum of the input {}", how),
+           [narrow](SumTerms& t) { t.x_sum = narrow(t.x_sum); });
+  };
+  sums("in an int16 that wraps", Wrapped<int16_t>);
+  sums("in an int16 that saturates", Saturated<int16_t>);
+  sums("in a uint16 that wraps", Wrapped<uint16_t>);
+  const auto term16 = [](int64_t& sum, int64_t zero) {
+    // No sum of codes gives the term that is kept: it goes into the products.
+    const auto whole = static_cast<int64_t>(static_cast<__int128>(zero) * sum);
+    sum = 0;
+    return -Wrapped<int16_t>(whole);
+  };
+  offset(Kind::kInt32Overflow, "zero-point terms in int16",
+         "keeps each zero point times a sum of codes in an int16 that wraps",
+         [term16](SumTerms& t) {
+           t.products += term16(t.w_sum, t.zx);
+           t.products += term16(t.x_sum, t.zw);
+         });
+
+  for (const int64_t lanes : {4, 8, 16, 32, 64}) {
+    const auto whole = [lanes](const SumTerms& t) { return t.count - t.count % lanes; };
+    const Applies applies = [lanes](const Case& c) { return SumsOfCodes(c) && c.K % lanes != 0; };
+    offset(
+        Kind::kTail, fmt::format("column sum without the tail of {}", lanes),
+        fmt::format("leaves the last K % {} weights out of their sum", lanes),
+        [whole](SumTerms& t) { t.w_sum = SumFrom(t.w, 0, whole(t)); }, applies);
+    offset(
+        Kind::kTail, fmt::format("row sum without the tail of {}", lanes),
+        fmt::format("leaves the last K % {} codes of the input out of their sum", lanes),
+        [whole](SumTerms& t) { t.x_sum = SumFrom(t.x, 0, whole(t)); }, applies);
+    if (lanes == 4) continue;  // has a row of its own
+    offset(
+        Kind::kZeroPoint, fmt::format("K rounded up to {} in K*zx*zw", lanes),
+        fmt::format("uses K rounded up to a multiple of {} in the zero-point term", lanes),
+        [lanes](SumTerms& t) { t.count = Blocks(t.count, lanes) * lanes; }, applies);
+  }
+  for (const int64_t block : kBlocks) {
+    const Applies applies = SumsLongerThan(block);
+    const std::string of = fmt::format(" once per block of {}", block);
+    const std::string each = fmt::format(" once for each block of {} terms", block);
+    offset(
+        Kind::kZeroPoint, "column-sum term" + of,
+        "subtracts the input zero point times the sum of all weights" + each,
+        [block](SumTerms& t) { t.w_sum *= Blocks(t.count, block); }, applies);
+    offset(
+        Kind::kZeroPoint, "row-sum term" + of,
+        "subtracts the weight zero point times the sum of all codes of the input" + each,
+        [block](SumTerms& t) { t.x_sum *= Blocks(t.count, block); }, applies);
+    offset(
+        Kind::kZeroPoint, "K*zx*zw" + of, "adds K times both zero points" + each,
+        [block](SumTerms& t) { t.count *= Blocks(t.count, block); }, applies);
+    offset(
+        Kind::kZeroPoint, "zero-point terms" + of, "applies all zero-point terms" + each,
+        [block](SumTerms& t) {
+          const int64_t blocks = Blocks(t.count, block);
+          t.w_sum *= blocks, t.x_sum *= blocks, t.count *= blocks;
+        },
+        applies);
+    for (const bool last : {false, true}) {
+      const auto from = [block, last](int64_t count) {
+        return last ? (count - 1) / block * block : 0;
+      };
+      const auto to = [block, last](int64_t count) { return last ? count : block; };
+      const std::string part =
+          fmt::format(" of the {} block of {} alone", last ? "last" : "first", block);
+      offset(
+          Kind::kZeroPoint, "column sum" + part, "takes the sum of the weights" + part,
+          [from, to](SumTerms& t) { t.w_sum = SumFrom(t.w, from(t.count), to(t.count)); }, applies);
+      offset(
+          Kind::kZeroPoint, "row sum" + part, "takes the sum of the input" + part,
+          [from, to](SumTerms& t) { t.x_sum = SumFrom(t.x, from(t.count), to(t.count)); }, applies);
+    }
+  }
+  for (const int64_t rows_of : {4, 8, 256}) {
+    offset(
+        Kind::kIndex, fmt::format("row sum modulo {}", rows_of),
+        fmt::format("corrects row m with the sum of row m % {}", rows_of),
+        [rows_of](SumTerms& t) { t.x_sum = t.x_sums[static_cast<size_t>(t.row % rows_of)]; },
+        [rows_of](const Case& c) { return SumsOfCodes(c) && c.M > rows_of; });
+  }
+}
+
+// ---- Sums.
+
+// Adds products in lanes of 16 bits, which are emptied into the sum after `every` additions.
+struct Lanes {
+  int64_t step = 1;  // products that are added before they come to a lane, saturating if two
+  size_t lanes = 1;
+  int64_t every = 0;  // 0: at the end alone
+  bool wraps = false;
+};
+
+int64_t AddInLanes(const Lanes& how, DType x_dtype, Codes x, Codes w) {
+  // vpmaddubsw wants one operand unsigned.
+  const int32_t shift = how.step == 2 && x_dtype == DType::kS8 ? 128 : 0;
+  std::array<int32_t, 32> lanes{};
+  int64_t sum = 0, weights = 0, additions = 0;
+  const auto count = std::ssize(x);
+  const auto spill = [&] {
+    for (size_t i = 0; i < how.lanes; ++i) sum += std::exchange(lanes[i], 0);
+  };
+  for (int64_t k = 0; k < count; k += how.step) {
+    int32_t narrow = 0;
+    for (int64_t i = k; i < std::min(k + how.step, count); ++i) {
+      const auto at = static_cast<size_t>(i);
+      weights += w[at];
+      narrow += (x[at] + shift) * w[at];
+    }
+    if (how.step == 2) narrow = std::clamp<int32_t>(narrow, INT16_MIN, INT16_MAX);
+    int32_t& lane = lanes[static_cast<size_t>(k / how.step) % how.lanes];
+    lane += narrow;
+    lane = static_cast<int32_t>(how.wraps ? Wrapped<int16_t>(lane) : Saturated<int16_t>(lane));
+    ++additions;
+    if (how.every != 0 && additions % (how.every * static_cast<int64_t>(how.lanes)) == 0) spill();
+  }
+  spill();
+  return sum - int64_t{shift} * weights;
+}
+
+int64_t AddInFloat(size_t lanes, Codes x, Codes w) {
+  std::array<float, 16> sums{};
+  for (size_t k = 0; k < x.size(); ++k)
+    sums[k % lanes] += static_cast<float>(x[k]) * static_cast<float>(w[k]);
+  float sum = 0;
+  for (size_t i = 0; i < lanes; ++i) sum += sums[i];
+  return static_cast<int64_t>(sum);
+}
+
+void AddSums(std::vector<Cause>& rows) {
+  const auto products = [&](Kind kind, std::string name, std::string sentence, auto edit,
+                            Applies applies = SumsOfCodes) {
+    const Stage stage = kind == Kind::kTail ? Stage::kTail : Stage::kAccumulate;
+    rows.push_back(
+        {stage, kind, std::move(name), std::move(sentence), std::move(applies), [edit](Stages& s) {
+           edit(SumsOf(s), s.c);
+           return true;
+         }});
+  };
+  for (const size_t lanes : {1, 4, 8, 16}) {
+    const std::string in =
+        lanes == 1 ? ", one product after another" : fmt::format(", in {} lanes", lanes);
+    products(Kind::kRounding, "float32 sum" + in, "keeps the sum of products in float32" + in,
+             [lanes](SumSteps& steps, const Case&) {
+               steps.add = [lanes](DType, Codes x, Codes w) { return AddInFloat(lanes, x, w); };
+             });
+  }
+  for (const int64_t step : {2, 1}) {
+    for (const bool wraps : {false, true}) {
+      for (const size_t lanes : {1, 4, 8, 16, 32}) {
+        for (const int64_t every : {0, 4, 8, 16, 32, 64, 128, 256}) {
+          if (step == 2 && !wraps && lanes == 1 && every == 128) continue;  // has a row of its own
+          const std::string what = step == 2 ? "saturated pairs" : "products";
+          const std::string how =
+              fmt::format("{} int16 {} that {}{}", lanes, lanes == 1 ? "lane" : "lanes",
+                          wraps ? "wrap" : "saturate",
+                          every == 0 ? "" : fmt::format(", emptied every {} additions", every));
+          products(
+              Kind::kPairSaturation, what + " in " + how, "adds " + what + " in " + how,
+              [=](SumSteps& steps, const Case&) {
+                steps.add = [=](DType x_dtype, Codes x, Codes w) {
+                  return AddInLanes({step, lanes, every, wraps}, x_dtype, x, w);
+                };
+              },
+              [=](const Case& c) { return SumsOfCodes(c) && c.K > (step == 1 ? 2 : 3); });
+        }
+      }
+    }
+  }
+  const auto counted = [&](std::string_view width, int64_t modulo) {
+    products(
+        Kind::kTail, fmt::format("terms counted in {}", width),
+        fmt::format("counts the terms of a sum in {}: of K terms it adds K % {}", width, modulo),
+        [modulo](SumSteps& steps, const Case& c) { steps.added = c.K % modulo; },
+        SumsLongerThan(modulo - 1));
+  };
+  counted("8 bits", 256);
+  counted("16 bits", 65536);
+  for (const int64_t block : kBlocks) {
+    products(
+        Kind::kIndex, fmt::format("last block of {} alone", block),
+        fmt::format("keeps the products of the last block of {} terms alone", block),
+        [block](SumSteps& steps, const Case& c) { steps.first_added = (c.K - 1) / block * block; },
+        SumsLongerThan(block));
+    products(
+        Kind::kTail, fmt::format("first block of {} alone", block),
+        fmt::format("adds the products of the first block of {} terms alone", block),
+        [block](SumSteps& steps, const Case&) { steps.added = block; }, SumsLongerThan(block));
+    products(
+        Kind::kTail, fmt::format("last partial block of {} dropped", block),
+        fmt::format("drops the last K % {} products where blocks of {} stand before them", block,
+                    block),
+        [block](SumSteps& steps, const Case& c) { steps.added = c.K - c.K % block; },
+        [block](const Case& c) { return SumsOfCodes(c) && c.K > block && c.K % block > 1; });
+  }
+
+  // Where codes are read.
+  const auto index = [&](std::string name, std::string sentence, bool of_w, auto from,
+                         Applies applies) {
+    rows.push_back({Stage::kGeometry, Kind::kIndex, std::move(name), std::move(sentence),
+                    std::move(applies), [of_w, from](Stages& s) {
+                      (of_w ? SumsOf(s).read_w : SumsOf(s).read_x) = from;
+                      return true;
+                    }});
+  };
+  for (const bool of_w : {true, false}) {
+    const std::string_view what = of_w ? "weights" : "input";
+    const auto more_than = [of_w](int64_t codes) {
+      return [of_w, codes](const Case& c) {
+        return SumsOfCodes(c) && (of_w ? c.N : c.M) * c.K > codes;
+      };
+    };
+    for (const int64_t modulo : {65536, 32768}) {
+      index(
+          fmt::format("{} offset modulo {}", what, modulo),
+          fmt::format("reads the {} of a product at their offset modulo {}", what, modulo), of_w,
+          [modulo](int64_t row, int64_t term, int64_t columns) {
+            return (row * columns + term) % modulo;
+          },
+          more_than(modulo));
+    }
+    index(
+        fmt::format("{} row in 8 bits", what),
+        fmt::format("reads row r of the {} from row r % 256", what), of_w,
+        [](int64_t row, int64_t term, int64_t columns) { return row % 256 * columns + term; },
+        [of_w](const Case& c) { return SumsOfCodes(c) && (of_w ? c.N : c.M) > 256; });
+    index(
+        fmt::format("{} one code on", what),
+        fmt::format("reads the {} of a product one code further on", what), of_w,
+        [](int64_t row, int64_t term, int64_t columns) { return row * columns + term + 1; },
+        SumsLongerThan(1));
+    index(
+        fmt::format("{} one row on", what),
+        fmt::format("reads the {} of a product one row further on", what), of_w,
+        [](int64_t row, int64_t term, int64_t columns) { return (row + 1) * columns + term; },
+        [of_w](const Case& c) { return SumsOfCodes(c) && (of_w ? c.N : c.M) > 1; });
+    for (const int64_t block : kBlocks) {
+      const Applies applies = [block](const Case& c) { return SumsOfCodes(c) && c.K > block; };
+      index(
+          fmt::format("{} of the first block of {}", what, block),
+          fmt::format("reads the {} of every block of {} terms from the first block", what, block),
+          of_w,
+          [block](int64_t row, int64_t term, int64_t columns) {
+            return row * columns + term % block;
+          },
+          applies);
+      // A last block that is packed densely, and read with the length of a whole one; or packed
+      // with that length and read densely. Panels of four and of eight rows.
+      for (const int64_t panel : {4, 8}) {
+        for (const bool dense : {true, false}) {
+          if (!of_w) continue;
+          index(
+              fmt::format("stride of the last block, panels of {} by {}{}", panel, block,
+                          dense ? "" : ", padded"),
+              fmt::format("reads the last, shorter block of a panel of {} rows by {} terms with "
+                          "the stride of {}",
+                          panel, block, dense ? "a whole block" : "a short block"),
+              of_w,
+              [=](int64_t row, int64_t term, int64_t columns) -> int64_t {
+                const int64_t first = term / block * block;
+                const int64_t length = std::min(block, columns - first);
+                if (length == block) return row * columns + term;
+                const int64_t read = dense ? block : length, packed = dense ? length : block;
+                const int64_t at = row % panel * read + (term - first);
+                const int64_t column = at % packed, in_panel = at / packed;
+                if (in_panel >= panel || column >= length) return -1;
+                return (row / panel * panel + in_panel) * columns + first + column;
+              },
+              [block](const Case& c) { return SumsOfCodes(c) && c.K > block && c.K % block != 0; });
+        }
+      }
+    }
+  }
+}
+
+// ---- Bias and parameters per channel.
+
+template <class T>
+bool Reindex(std::optional<std::vector<T>>& list, const auto& from) {
+  if (!list) return false;
+  const std::vector<T> old = *list;
+  const auto size = std::ssize(old);
+  for (int64_t n = 0; n < size; ++n) {
+    const int64_t at = from(n, size);
+    (*list)[static_cast<size_t>(n)] = at >= 0 && at < size ? old[static_cast<size_t>(at)] : T{0};
+  }
+  return *list != old;
+}
+
+template <class T>
+bool ReindexList(std::vector<T>& list, const auto& from) {
+  if (list.size() < 2) return false;
+  std::optional<std::vector<T>> optional(list);
+  const bool changes = Reindex(optional, from);
+  if (changes) list = *optional;
+  return changes;
+}
+
+bool HasAnyBias(const Case& c) { return c.bias || c.bias_i32; }
+
+void AddChannels(std::vector<Cause>& rows) {
+  struct From {
+    std::string name, sentence;
+    std::function<int64_t(int64_t n, int64_t channels)> at;
+    int64_t more_than;
+  };
+  std::vector<From> all;
+  for (const int64_t modulo : {1, 4, 8, 16, 32, 64, 128, 256})
+    all.push_back({fmt::format("channel n % {}", modulo),
+                   modulo == 1 ? "channel 0" : fmt::format("channel n % {}", modulo),
+                   [modulo](int64_t n, int64_t) { return n % modulo; }, modulo});
+  all.push_back({"the next channel", "channel n+1",
+                 [](int64_t n, int64_t channels) { return (n + 1) % channels; }, 1});
+  all.push_back({"the channel before", "channel n-1",
+                 [](int64_t n, int64_t channels) { return (n + channels - 1) % channels; }, 1});
+  all.push_back({"the opposite channel", "channel N-1-n",
+                 [](int64_t n, int64_t channels) { return channels - 1 - n; }, 1});
+  for (const From& from : all) {
+    const Applies several = [more = from.more_than](const Case& c) { return c.N > more; };
+    const std::string sentence = " of channel n from " + from.sentence;
+    rows.push_back({Stage::kBias, Kind::kIndex, "bias of " + from.name, "takes the bias" + sentence,
+                    [several](const Case& c) { return HasAnyBias(c) && several(c); },
+                    [at = from.at](Stages& s) {
+                      const bool real = Reindex(s.c.bias, at);
+                      return Reindex(s.c.bias_i32, at) || real;
+                    }});
+    rows.push_back({Stage::kIndex, Kind::kIndex, "weight zero point of " + from.name,
+                    "takes the weight zero point" + sentence, several,
+                    [at = from.at](Stages& s) { return ReindexList(s.c.w_q.zero_point, at); }});
+    rows.push_back({Stage::kIndex, Kind::kIndex, "parameters of " + from.name,
+                    "takes scale and zero point" + sentence, several, [at = from.at](Stages& s) {
+                      bool changes = false;
+                      for (QParams* q : {&s.c.x_q, &s.c.w_q, &s.c.out_q}) {
+                        changes |= ReindexList(q->scale, at);
+                        changes |= ReindexList(q->zero_point, at);
+                      }
+                      return ReindexList(s.c.multiplier, at) || changes;
+                    }});
+    const bool has_row = from.more_than == 1 ? from.name == "channel n % 1"
+                                             : from.more_than == 8 || from.more_than == 16;
+    if (has_row) continue;
+    rows.push_back({Stage::kIndex, Kind::kIndex, "scale of " + from.name,
+                    "takes the scale" + sentence, several, [at = from.at](Stages& s) {
+                      bool changes = false;
+                      for (QParams* q : {&s.c.x_q, &s.c.w_q, &s.c.out_q})
+                        changes |= ReindexList(q->scale, at);
+                      return ReindexList(s.c.multiplier, at) || changes;
+                    }});
+  }
+
+  const auto bias = [&](Kind kind, std::string name, std::string sentence, auto times,
+                        Applies applies) {
+    rows.push_back({Stage::kBias, kind, std::move(name), std::move(sentence),
+                    [applies](const Case& c) { return HasAnyBias(c) && applies(c); },
+                    [times](Stages& s) {
+                      const int64_t factor = times(s.c);
+                      if (s.c.bias) {
+                        for (float& b : *s.c.bias) b *= static_cast<float>(factor);
+                        if (!Validate(s.c).empty()) return false;  // an infinite one
+                      }
+                      if (s.c.bias_i32)
+                        SumsOf(s).edit_bias = [factor](SumTerms& t) { t.bias *= factor; };
+                      return factor != 1;
+                    }});
+  };
+  bias(
+      Kind::kIndex, "bias twice", "adds the bias twice", [](const Case&) { return 2; },
+      SumsOfCodes);
+  bias(
+      Kind::kIndex, "bias subtracted", "subtracts the bias instead of adding it",
+      [](const Case&) { return -1; }, SumsOfCodes);
+  for (const int64_t block : kBlocks) {
+    bias(
+        Kind::kIndex, fmt::format("bias once per block of {}", block),
+        fmt::format("adds the bias once for each block of {} terms", block),
+        [block](const Case& c) { return Blocks(c.K, block); }, SumsLongerThan(block));
+  }
+  const auto narrow = [&](std::string_view how, auto keep) {
+    rows.push_back({Stage::kBias, Kind::kInt32Overflow, fmt::format("int32 bias {}", how),
+                    fmt::format("keeps the int32 bias {}", how),
+                    [](const Case& c) { return c.bias_i32.has_value() && SumsOfCodes(c); },
+                    [keep](Stages& s) {
+                      bool changes = false;
+                      for (int32_t& b : *s.c.bias_i32) {
+                        const auto kept = static_cast<int32_t>(keep(b));
+                        changes |= kept != b;
+                        b = kept;
+                      }
+                      return changes;
+                    }});
+  };
+  narrow("in an int16 that wraps", Wrapped<int16_t>);
+  narrow("in an int16 that saturates", Saturated<int16_t>);
+  narrow("in an int8 that wraps", Wrapped<int8_t>);
+  narrow("as a float32", [](int64_t b) {
+    return std::clamp<int64_t>(static_cast<int64_t>(static_cast<float>(b)), INT32_MIN, INT32_MAX);
+  });
+}
+
+// ---- Rounding and clamp.
+
+double WithBits(double value, int bits, bool nearest) {
+  int exponent = 0;
+  const double mantissa = std::ldexp(std::frexp(value, &exponent), bits);
+  return std::ldexp(nearest ? std::nearbyint(mantissa) : std::trunc(mantissa), exponent - bits);
+}
+
+// The exact sum times a multiplier of so many bits.
+template <int kBits, bool kNearest>
+RoundedOutput ShortMultiplier(const RealOutput& o) {
+  const Factors f = FactorsOf(o);
+  const auto cut = [](double multiplier) -> long double {
+    return WithBits(multiplier, kBits, kNearest);
+  };
+  long double value = cut(f.multiplier / f.y / f.divisor) * static_cast<long double>(f.sum);
+  if (AddsOperands(o.c.op)) {
+    const double scale = o.c.w_q.scale_at(0);
+    value += cut(scale / f.y) * static_cast<long double>(f.offset / scale);
+  } else {
+    value += static_cast<long double>(f.offset) / static_cast<long double>(f.y);
+  }
+  return {static_cast<double>(std::nearbyint(value))};
+}
+
+template <bool kNearest, int... kBits>
+void AddMultipliers(std::vector<Cause>& rows, std::integer_sequence<int, kBits...>) {
+  (rows.push_back({Stage::kRound, Kind::kRounding,
+                   fmt::format("multiplier {} to {} bits", kNearest ? "rounded" : "cut", kBits),
+                   fmt::format("{} the multiplier to {} bits", kNearest ? "rounds" : "cuts", kBits),
+                   RoundsSums,
+                   [](Stages& s) {
+                     s.codes.round = ShortMultiplier<kBits, kNearest>;
+                     return true;
+                   }}),
+   ...);
+}
+
+RoundedOutput Floor(const RealOutput& o) { return {o.rounded() + (o.exact.rest < 0 ? -1 : 0)}; }
+RoundedOutput Ceil(const RealOutput& o) { return {o.rounded() + (o.exact.rest > 0 ? 1 : 0)}; }
+RoundedOutput HalfDown(const RealOutput& o) {
+  return {o.rounded() + (o.is_tie() && o.exact.rest < 0 ? -1 : 0)};
+}
+RoundedOutput HalfToZero(const RealOutput& o) {
+  const bool is_inner = o.rounded() * o.exact.rest < 0;
+  return {o.rounded() + (o.is_tie() && is_inner ? o.exact.rest : 0)};
+}
+// trunc(v + 1/2): right for values above -1/2, one too high for most below.
+RoundedOutput HalfAddedAndCut(const RealOutput& o) {
+  const double up = o.rounded() + (o.is_tie() && o.exact.rest > 0 ? 1 : 0);
+  // Here `up` is floor(v + 1/2), which the cut raises where it is negative and not whole. v + 1/2
+  // is whole on ties alone.
+  return {up + (up < 0 && !o.is_tie() ? 1 : 0)};
+}
+
+RoundedOutput NarrowAfter(const RealOutput& o, bool saturates) {
+  const auto code = static_cast<int64_t>(std::clamp(o.rounded(), -0x1p62, 0x1p62));
+  const int64_t narrow = saturates ? Saturated<int16_t>(code) : Wrapped<int16_t>(code);
+  if (!saturates) return {static_cast<double>(narrow)};
+  return {static_cast<double>(Wrapped<int16_t>(narrow + o.zero_point())), true};
+}
+
+template <Requant kMode>
+bool RequantizesAs(Stages& s) {
+  s.c.requant = kMode;
+  return Validate(s.c).empty();
+}
+
+void AddRounding(std::vector<Cause>& rows) {
+  const auto round = [&](Kind kind, const char* name, const char* sentence,
+                         RoundedOutput (*hook)(const RealOutput&)) {
+    const Stage stage = kind == Kind::kClamp ? Stage::kClamp : Stage::kRound;
+    rows.push_back({stage, kind, name, sentence, RoundsSums, [hook](Stages& s) {
+                      s.codes.round = hook;
+                      return true;
+                    }});
+  };
+  round(Kind::kRounding, "floor", "rounds down", Floor);
+  round(Kind::kRounding, "ceiling", "rounds up", Ceil);
+  round(Kind::kRounding, "half added and cut", "adds a half and cuts, also below zero",
+        HalfAddedAndCut);
+  round(Kind::kTie, "half down", "rounds ties down", HalfDown);
+  round(Kind::kTie, "half towards zero", "rounds ties towards zero", HalfToZero);
+  round(Kind::kClamp, "int16 that wraps", "keeps the rounded value in an int16 that wraps",
+        [](const RealOutput& o) { return NarrowAfter(o, false); });
+  round(Kind::kClamp, "zero point added in int16",
+        "adds the zero point in an int16 that wraps, to a value that was saturated",
+        [](const RealOutput& o) { return NarrowAfter(o, true); });
+  rows.push_back({Stage::kRound, Kind::kRounding, "rounded twice in fixed point",
+                  "multiplies by a 31-bit multiplier and rounds, shifts and rounds again",
+                  RoundsSums, RequantizesAs<Requant::kFixedQ31>});
+  rows.push_back({Stage::kRound, Kind::kRounding, "rounded half up in fixed point",
+                  "multiplies by a 31-bit multiplier, shifts and rounds half up", RoundsSums,
+                  RequantizesAs<Requant::kFixedRndnu>});
+  rows.push_back({Stage::kRound, Kind::kRounding, "float32 requantization",
+                  "converts the sum with its bias to float32 and multiplies by a float32 "
+                  "multiplier",
+                  RoundsSums, RequantizesAs<Requant::kFloat32>});
+  AddMultipliers<false>(rows, std::integer_sequence<int, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17,
+                                                    18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28>());
+  AddMultipliers<true>(rows,
+                       std::integer_sequence<int, 7, 8, 11, 12, 14, 15, 16, 20, 23, 24, 30, 31>());
+
+  const auto clamp = [&](const char* name, const char* sentence, Applies applies, auto edit) {
+    rows.push_back(
+        {Stage::kClamp, Kind::kClamp, name, sentence, std::move(applies), [edit](Stages& s) {
+           const int32_t low = s.c.out_min, high = s.c.out_max;
+           edit(s.c);
+           return low != s.c.out_min || high != s.c.out_max;
+         }});
+  };
+  const Applies codes = [](const Case& c) { return IsCode(c.out_dtype); };
+  const Applies any = [](const Case& c) { return c.out_dtype != DType::kF32; };
+  clamp("lower clamp ignored", "ignores out_min", any,
+        [](Case& c) { c.out_min = RangeOf(c.out_dtype).min; });
+  clamp("upper clamp ignored", "ignores out_max", any,
+        [](Case& c) { c.out_max = RangeOf(c.out_dtype).max; });
+  clamp(
+      "lower bound -127", "never gives code -128",
+      [](const Case& c) { return c.out_dtype == DType::kS8 && c.out_max >= -127; },
+      [](Case& c) { c.out_min = std::max(c.out_min, -127); });
+  clamp(
+      "upper bound 127", "never gives a code above 127",
+      [](const Case& c) { return c.out_dtype == DType::kU8 && c.out_min <= 127; },
+      [](Case& c) { c.out_max = std::min(c.out_max, 127); });
+  clamp(
+      "highest code never given", "never gives the highest code of the type",
+      [codes](const Case& c) { return codes(c) && c.out_min < RangeOf(c.out_dtype).max; },
+      [](Case& c) { c.out_max = std::min(c.out_max, RangeOf(c.out_dtype).max - 1); });
+}
+
+}  // namespace
+
+std::vector<Cause> CausesOfFamilies() {
+  std::vector<Cause> rows;
+  AddOffsets(rows);
+  AddChannels(rows);
+  AddRounding(rows);
+  AddSums(rows);
+  return rows;
+}
+
+std::vector<Cause> Places() {
+  std::vector<Cause> rows;
+  const auto place = [&](Kind kind, std::string text, Applies applies, auto is_at) {
+    rows.push_back({Stage::kPlace, kind, text, text, std::move(applies), [is_at](Stages& s) {
+                      const int64_t rows_of = s.c.M, columns = s.c.N;
+                      s.only_at = [=](int64_t m, int64_t n) {
+                        return is_at(m, n, rows_of, columns);
+                      };
+                      return true;
+                    }});
+  };
+  struct Axis {
+    std::string_view one, all;
+    bool of_columns;
+  };
+  for (const auto& [one, all, of_columns] : {Axis{"column", "N", true}, Axis{"row", "M", false}}) {
+    const auto size = [of_columns](const Case& c) { return of_columns ? c.N : c.M; };
+    for (const int64_t from : {1, 2, 4, 8, 16, 32, 64, 128, 256}) {
+      place(
+          Kind::kIndex, fmt::format("only from {} {} on", one, from),
+          [=](const Case& c) { return size(c) > from; },
+          [=](int64_t m, int64_t n, int64_t, int64_t) { return (of_columns ? n : m) >= from; });
+    }
+    for (const int64_t lanes : {4, 8, 16, 32, 64}) {
+      const auto has_tail = [=](const Case& c) { return size(c) % lanes != 0; };
+      place(Kind::kTail, fmt::format("only in the last {} % {} {}s", all, lanes, one), has_tail,
+            [=](int64_t m, int64_t n, int64_t rows_of, int64_t columns) {
+              const int64_t i = of_columns ? n : m, count = of_columns ? columns : rows_of;
+              return i >= count - count % lanes;
+            });
+      place(
+          Kind::kIndex, fmt::format("only before the last {} % {} {}s", all, lanes, one),
+          [=](const Case& c) { return has_tail(c) && size(c) > lanes; },
+          [=](int64_t m, int64_t n, int64_t rows_of, int64_t columns) {
+            const int64_t i = of_columns ? n : m, count = of_columns ? columns : rows_of;
+            return i < count - count % lanes;
+          });
+    }
+    for (const int64_t lanes : {2, 4, 8}) {
+      for (int64_t lane = 0; lane < lanes; ++lane) {
+        place(
+            Kind::kIndex, fmt::format("only in {}s whose number modulo {} is {}", one, lanes, lane),
+            [=](const Case& c) { return size(c) > lanes; },
+            [=](int64_t m, int64_t n, int64_t, int64_t) {
+              return (of_columns ? n : m) % lanes == lane;
+            });
+      }
+    }
+    place(
+        Kind::kIndex, fmt::format("only in the last {}", one),
+        [=](const Case& c) { return size(c) > 1; },
+        [=](int64_t m, int64_t n, int64_t rows_of, int64_t columns) {
+          return of_columns ? n == columns - 1 : m == rows_of - 1;
+        });
+  }
+  return rows;
+}
+
+}  // namespace qualm::triage

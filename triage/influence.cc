@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "triage/influence.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <span>
+#include <vector>
+
+#include "core/rng.h"
+
+namespace qualm::triage {
+namespace {
+
+// Each element of [from, from + count) becomes one of them.
+void Resample(Tensor& tensor, int64_t from, int64_t count, Rng& rng) {
+  const auto size = static_cast<int64_t>(SizeOf(tensor.dtype()));
+  const std::vector<uint8_t> old(tensor.bytes().begin() + from * size,
+                                 tensor.bytes().begin() + (from + count) * size);
+  for (int64_t i = 0; i < count; ++i) {
+    const auto other = static_cast<int64_t>(rng.Below(static_cast<uint64_t>(count)));
+    std::memcpy(tensor.bytes().data() + (from + i) * size, old.data() + other * size,
+                static_cast<size_t>(size));
+  }
+}
+
+template <class T>
+void ResampleOthers(std::vector<T>& list, int64_t but, Rng& rng) {
+  const std::vector<T> old = list;
+  for (size_t i = 0; i < list.size(); ++i) {
+    const size_t other = rng.Below(old.size());
+    if (static_cast<int64_t>(i) != but) list[i] = old[other];
+  }
+}
+
+// What a case has for each channel or each row, and how all of it but that of `but` changes.
+struct Experiment {
+  std::string_view what;
+  bool of_rows;
+  bool (*applies)(const Case& c);
+  void (*edit)(Case& c, int64_t but, Rng& rng);
+};
+
+bool HasOtherChannels(const Case& c) {
+  return HasWeights(c.op) && c.N > 1 && RowOf(c.op).layout != Layout::kColumns && !c.w.empty();
+}
+bool HasOtherRows(const Case& c) {
+  const bool rows_of_x = !HasWindow(c.op) && !RowOf(c.op).qparams;
+  return rows_of_x && c.M > 1 && !(RowOf(c.op).dynamic && RowsShareQParams(c)) && !c.x.empty();
+}
+bool HasOtherImages(const Case& c) { return HasWindow(c.op) && c.window.batch > 1 && !c.x.empty(); }
+
+void OtherRowsOf(Tensor& tensor, int64_t rows, int64_t but, Rng& rng) {
+  const int64_t length = tensor.size() / rows;
+  for (int64_t row = 0; row < rows; ++row) {
+    if (row != but) Resample(tensor, row * length, length, rng);
+  }
+}
+
+constexpr std::array kExperiments{
+    Experiment{"the weights of other channels", false, HasOtherChannels,
+               [](Case& c, int64_t but, Rng& rng) { OtherRowsOf(c.w, c.N, but, rng); }},
+    Experiment{"the bias of other channels", false,
+               [](const Case& c) { return c.N > 1 && (c.bias || c.bias_i32); },
+               [](Case& c, int64_t but, Rng& rng) {
+                 if (c.bias) ResampleOthers(*c.bias, but, rng);
+                 if (c.bias_i32) ResampleOthers(*c.bias_i32, but, rng);
+               }},
+    Experiment{"the zero points of other channels", false,
+               [](const Case& c) { return c.w_q.zero_point.size() > 1; },
+               [](Case& c, int64_t but, Rng& rng) { ResampleOthers(c.w_q.zero_point, but, rng); }},
+    Experiment{"the scales of other channels", false,
+               [](const Case& c) {
+                 return c.w_q.scale.size() > 1 || c.x_q.scale.size() > 1 ||
+                        c.out_q.scale.size() > 1 || c.multiplier.size() > 1;
+               },
+               [](Case& c, int64_t but, Rng& rng) {
+                 for (QParams* q : {&c.x_q, &c.w_q, &c.out_q}) {
+                   if (q->scale.size() > 1) ResampleOthers(q->scale, but, rng);
+                 }
+                 if (c.multiplier.size() > 1) ResampleOthers(c.multiplier, but, rng);
+               }},
+    Experiment{"other rows of the input", true, HasOtherRows,
+               [](Case& c, int64_t but, Rng& rng) {
+                 OtherRowsOf(c.x, c.M, but, rng);
+                 if (HasTwoOperands(c.op) && !c.w.empty()) OtherRowsOf(c.w, c.M, but, rng);
+               }},
+    Experiment{"other images", true, HasOtherImages,
+               [](Case& c, int64_t but, Rng& rng) {
+                 OtherRowsOf(c.x, c.window.batch, but / (c.M / c.window.batch), rng);
+               }},
+};
+
+// Some outputs that are not right: the first, the last, and between.
+std::vector<int64_t> Departing(const Tensor& right, const Tensor& y) {
+  std::vector<int64_t> all;
+  for (int64_t i = 0; i < y.size(); ++i) {
+    if (y.BitsAt(i) != right.BitsAt(i)) all.push_back(i);
+  }
+  if (all.size() <= 3) return all;
+  return {all.front(), all[all.size() / 2], all.back()};
+}
+
+}  // namespace
+
+std::optional<std::string> ForeignInfluence(const Case& c, const Tensor& right, const Tensor& y,
+                                            Subject& subject) {
+  constexpr int kTries = 3;
+  const int64_t columns = c.N;
+  if (columns == 0 || RowOf(c.op).qparams) return std::nullopt;
+  const auto ask = [&](const Case& problem) -> std::optional<Tensor> {
+    RunContext context;
+    context.poison = 0x3C;
+    if (!subject.CannotRun(problem).empty()) return std::nullopt;
+    Outcome outcome = subject.Run(problem, context);
+    if (!outcome.ok() || outcome.y.shape() != y.shape()) return std::nullopt;
+    return std::move(outcome.y);
+  };
+  const std::vector<int64_t> departing = Departing(right, y);
+  int left = 38;  // and two runs of the case itself
+  for (const Experiment& experiment : kExperiments) {
+    if (!experiment.applies(c)) continue;
+    int seen = 0;
+    for (size_t at = 0; at < departing.size() && seen < 2; ++at) {
+      const int64_t output = departing[at], m = output / columns, n = output % columns;
+      for (int t = 0; t < kTries && seen < 2 && left > 0; ++t) {
+        Rng rng(MixSeed(static_cast<uint64_t>(output), static_cast<uint64_t>(t)));
+        Case edited = ProblemOf(c);
+        experiment.edit(edited, experiment.of_rows ? m : n, rng);
+        if (edited == c || !Validate(edited).empty()) continue;
+        --left;
+        const std::optional<Tensor> answer = ask(edited);
+        seen += answer && answer->BitsAt(output) != y.BitsAt(output) ? 1 : 0;
+      }
+    }
+    if (seen < 2) continue;
+    // What answers the same question differently has another cause.
+    for (int again = 0; again < 2; ++again) {
+      if (ask(ProblemOf(c)) != y) return std::nullopt;
+    }
+    return "outputs change with " + std::string(experiment.what);
+  }
+  return std::nullopt;
+}
+
+}  // namespace qualm::triage

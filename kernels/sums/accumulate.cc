@@ -383,8 +383,12 @@ template <Path kPath, bool kSigned>
 void AllRows(const AccumulateArgs& args) {
   HWY_ALIGN int32_t of_tile[kMostRowsOfAny * kPanelVectors * hn::MaxLanes(DI32())];
   int64_t places[kPath == Path::kSaturating ? kMostExtraPlaces : 1];
-  if (kPath == Path::kSaturating && args.extra != nullptr) FindPlaces(args, places);
-  Tile t = TileOfPanel(args, places);
+  const int64_t* extra = nullptr;
+  if (kPath == Path::kSaturating && args.extra != nullptr) {
+    FindPlaces(args, places);
+    extra = places;
+  }
+  Tile t = TileOfPanel(args, extra);
   for (int64_t row = 0; row < args.rows;) {
     int32_t* sums = args.plan != nullptr ? of_tile : args.sums + row * PanelWidth();
     const int64_t rows = SumNextRows<kPath, kSigned>(args, row, sums, t);

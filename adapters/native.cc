@@ -299,8 +299,8 @@ class NativeSubject final : public InProcessSubject, public EnclosingSubject {
     const MutableMatrix y{placed.y, TypeOf(c.out_dtype), c.M, c.N, placed.y_stride};
     const OutputRange range{c.out_min, c.out_max, c.relu};
     const auto of = QuantizationOf;
-    scratch_.Prepare(0, 0, 1, context);
-    multipliers_.Prepare(0, 0, 1, context);
+    scratch_.Drop();
+    multipliers_.Drop();
     switch (c.op) {
       case Op::kQuantize:
         return kernels::Quantize(x, placed.scale, placed.zero_point, range, y).error;

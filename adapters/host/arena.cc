@@ -72,7 +72,7 @@ GuardedBuffer::Mapping& GuardedBuffer::MappingFor(size_t bytes) {
 }
 
 uint8_t* GuardedBuffer::Prepare(size_t bytes, size_t slack, size_t element_size,
-                                const RunContext& context) {
+                                const RunContext& context, Inside inside) {
   // Room for the largest shift, and one more element to round an end down to.
   const size_t margin = 64 + element_size;
   if (bytes > SIZE_MAX / 2 || slack > SIZE_MAX / 4) throw std::bad_alloc();
@@ -88,12 +88,18 @@ uint8_t* GuardedBuffer::Prepare(size_t bytes, size_t slack, size_t element_size,
     const size_t shift = static_cast<size_t>(context.align_offset) % 64;
     data_ = mapping.body() + shift / element_size * element_size;
   }
-  std::memset(mapping.body(), poison_, mapping.bytes());
+  uint8_t* from = mapping.body();
+  const auto in_front = static_cast<size_t>(data_ - from);
+  if (in_front > kNear && context == RunContext{}) from = data_ - kNear;
+  filled_from_ = from;
+  const size_t left = inside == Inside::kLeft ? bytes_ : 0;
+  std::memset(from, poison_, static_cast<size_t>(data_ - from));
+  std::memset(data_ + left, poison_, static_cast<size_t>(mapping.end() - data_) - left);
   return data_;
 }
 
 bool GuardedBuffer::OutsideIntact() const {
-  return used_ == nullptr || (AllEqual(used_->body(), data_, poison_) &&
+  return used_ == nullptr || (AllEqual(filled_from_, data_, poison_) &&
                               AllEqual(data_ + bytes_, used_->end(), poison_));
 }
 

@@ -25,18 +25,28 @@ class GuardedBuffer {
   GuardedBuffer(const GuardedBuffer&) = delete;
   GuardedBuffer& operator=(const GuardedBuffer&) = delete;
 
-  // Lays out `bytes` usable bytes for this run and fills the whole mapping with context.poison.
+  // Lays out `bytes` usable bytes for this run and fills the whole mapping with context.poison; of
+  // a run in the default context the buffer itself, what lies behind it, and the last kNear bytes
+  // in front of it. Most runs are in that context: there a page is neither filled nor compared, and
+  // a write further in front than kNear is left to the contexts in which the memory properties run.
   // With end_at_guard the last byte (after `slack` readable bytes) touches the guard page, as far
   // as the alignment of the first byte to `element_size` (a power of two) allows. Without it the
   // first byte follows the guard page, moved off 64-byte alignment by align_offset in steps of
   // `element_size`. A buffer of 0 bytes and no slack lies on the guard page: any access to it is
   // seen. Throws std::bad_alloc where the system has no such memory.
-  uint8_t* Prepare(size_t bytes, size_t slack, size_t element_size, const RunContext& context);
+  // An input, which is written at once, may be left as it is (kLeft).
+  enum class Inside : uint8_t { kPoisoned, kLeft };
+  uint8_t* Prepare(size_t bytes, size_t slack, size_t element_size, const RunContext& context,
+                   Inside inside = Inside::kPoisoned);
+  // The run uses no such buffer.
+  void Drop() { used_ = nullptr; }
 
   uint8_t* data() const { return data_; }
   size_t size() const { return bytes_; }
-  // True if every byte of the mapping outside [data, data+bytes) still holds the poison.
+  // True if every byte that was filled outside [data, data+bytes) still holds the poison.
   bool OutsideIntact() const;
+
+  static constexpr size_t kNear = 256;
 
  private:
   // Guard page, body, guard page.
@@ -62,6 +72,7 @@ class GuardedBuffer {
   std::array<Mapping, 9> small_;  // bodies of 1, 2, 4, ... 256 pages
   Mapping large_;
   const Mapping* used_ = nullptr;
+  const uint8_t* filled_from_ = nullptr;
   uint8_t* data_ = nullptr;
   size_t bytes_ = 0;
   uint8_t poison_ = 0;

@@ -8,6 +8,7 @@
 #include <bit>
 #include <cfenv>
 #include <csetjmp>
+#include <cstddef>
 #include <limits>
 #include <stdexcept>
 #include <thread>
@@ -84,6 +85,30 @@ TEST(GuardedBuffer, SeesEveryByteWrittenOutsideAndNoneInside) {
       EXPECT_FALSE(buffer.OutsideIntact()) << at;
     }
   }
+}
+
+TEST(GuardedBuffer, InTheDefaultContextWatchesWhatIsNear) {
+  constexpr auto kNear = static_cast<std::ptrdiff_t>(GuardedBuffer::kNear);
+  GuardedBuffer buffer;
+  for (const std::ptrdiff_t at : {std::ptrdiff_t{-1}, -kNear}) {
+    uint8_t* const data = buffer.Prepare(40, 0, 1, {});
+    EXPECT_TRUE(buffer.OutsideIntact());
+    data[at] ^= 1;
+    EXPECT_FALSE(buffer.OutsideIntact()) << at;
+  }
+  // The contexts of memory properties watch the whole page.
+  uint8_t* const data = buffer.Prepare(40, 0, 1, {.poison = 0x5A});
+  data[-kNear - 1] ^= 1;
+  EXPECT_FALSE(buffer.OutsideIntact());
+
+  // An output is poisoned, an input is left to whoever writes it.
+  EXPECT_EQ(buffer.Prepare(40, 0, 1, {})[39], RunContext{}.poison);
+  data[39] = 7;
+  EXPECT_EQ(buffer.Prepare(40, 0, 1, {}, GuardedBuffer::Inside::kLeft)[39], 7);
+  EXPECT_TRUE(buffer.OutsideIntact());
+  data[-1] ^= 1;
+  buffer.Drop();
+  EXPECT_TRUE(buffer.OutsideIntact());
 }
 
 TEST(GuardedBuffer, AnEmptyOneMayNotBeTouched) {

@@ -33,16 +33,18 @@ Tensor Gather(const LaidTensor& laid) {
   return Gather(laid.dtype, laid.shape, laid.gap, laid.data);
 }
 
-uint8_t* Placement::Prepare(Slot slot, size_t bytes, size_t element_bytes) {
+uint8_t* Placement::Prepare(Slot slot, size_t bytes, size_t element_bytes,
+                            GuardedBuffer::Inside inside) {
   buffers_[slot].used = true;
   return buffers_[slot].memory.Prepare(bytes, needs_.read_slack_bytes,
-                                       std::max(element_bytes, needs_.alignment_bytes), context_);
+                                       std::max(element_bytes, needs_.alignment_bytes), context_,
+                                       inside);
 }
 
 uint8_t* Placement::LayInput(Slot slot, size_t bytes, size_t element_bytes, const void* from) {
-  uint8_t* const at = Prepare(slot, bytes, element_bytes);
+  uint8_t* const at = Prepare(slot, bytes, element_bytes, GuardedBuffer::Inside::kLeft);
   if (bytes != 0) std::memcpy(at, from, bytes);
-  buffers_[slot].before.assign(at, at + bytes);
+  buffers_[slot].before = static_cast<const uint8_t*>(from);
   return at;
 }
 
@@ -53,13 +55,18 @@ void Placement::LayInput(Slot slot, const Tensor& tensor, const Rows& rows, int6
   laid->rows = rows;
   laid->gap = gap;
   const size_t bytes = BytesOf(*laid);
-  laid->data = Prepare(slot, bytes, SizeOf(tensor.dtype()));
+  if (gap == 0) {
+    laid->data = LayInput(slot, bytes, SizeOf(tensor.dtype()), tensor.bytes().data());
+    return;
+  }
+  laid->data = Prepare(slot, bytes, SizeOf(tensor.dtype()), GuardedBuffer::Inside::kPoisoned);
   Scatter(tensor, rows, gap, laid->data);
-  buffers_[slot].before.assign(laid->data, laid->data + bytes);
+  buffers_[slot].copy.assign(laid->data, laid->data + bytes);
+  buffers_[slot].before = buffers_[slot].copy.data();
 }
 
 void Placement::LayOutput(Slot slot, LaidTensor* laid) {
-  laid->data = Prepare(slot, BytesOf(*laid), SizeOf(laid->dtype));
+  laid->data = Prepare(slot, BytesOf(*laid), SizeOf(laid->dtype), GuardedBuffer::Inside::kPoisoned);
 }
 
 void Placement::Lay(const Case& c, const RunContext& context, BufferNeeds needs) {
@@ -106,12 +113,13 @@ std::optional<Placement::Damage> Placement::Inspect() const {
   for (uint8_t slot = 0; slot < kInputs; ++slot) {
     const bool output = (slot == kX && context_.in_place) || (slot == kW && context_.over_w);
     if (!buffers_[slot].used || output) continue;
-    const std::vector<uint8_t>& before = buffers_[slot].before;
+    const uint8_t* const before = buffers_[slot].before;
     const uint8_t* const now = buffers_[slot].memory.data();
-    if (before.empty() || std::memcmp(now, before.data(), before.size()) == 0) continue;
-    const auto differs = std::mismatch(before.begin(), before.end(), now).first;
+    const size_t size = buffers_[slot].memory.size();
+    if (size == 0 || std::memcmp(now, before, size) == 0) continue;
+    const auto differs = std::mismatch(before, before + size, now).first;
     return Damage{Damage::Kind::kModifiedInput, static_cast<Slot>(slot),
-                  static_cast<size_t>(differs - before.begin())};
+                  static_cast<size_t>(differs - before)};
   }
   return std::nullopt;
 }

@@ -61,9 +61,10 @@ class Placement {
   };
 
   // Begins a call: lays x, w and the poisoned y, with the gaps, alignment, poison and in-place
-  // output that `context` asks for. This invalidates the pointers of the previous call.
+  // output that `context` asks for. This invalidates the pointers of the previous call. The case
+  // must stay as it is until Inspect.
   void Lay(const Case& c, const RunContext& context, BufferNeeds needs);
-  // Lays one list of parameters in a buffer of its own.
+  // Lays one list of parameters, which must stay as it is until Inspect, in a buffer of its own.
   template <class T>
   const T* LayList(Slot slot, const std::vector<T>& list) {
     return reinterpret_cast<const T*>(
@@ -94,14 +95,15 @@ class Placement {
   std::optional<Damage> Inspect() const;
 
  private:
-  uint8_t* Prepare(Slot slot, size_t bytes, size_t element_bytes);
+  uint8_t* Prepare(Slot slot, size_t bytes, size_t element_bytes, GuardedBuffer::Inside inside);
   uint8_t* LayInput(Slot slot, size_t bytes, size_t element_bytes, const void* from);
   void LayInput(Slot slot, const Tensor& tensor, const Rows& rows, int64_t gap, LaidTensor* laid);
   void LayOutput(Slot slot, LaidTensor* laid);
 
   struct Buffer {
     GuardedBuffer memory;
-    std::vector<uint8_t> before;  // what an input held
+    const uint8_t* before = nullptr;  // what an input held, as many bytes as the buffer has
+    std::vector<uint8_t> copy;        // of that, where the rows of a tensor have gaps
     bool used = false;
   };
   std::array<Buffer, kSlots> buffers_;

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <span>
 #include <utility>
 
@@ -96,23 +95,23 @@ __int128 Outputs::CodeOf(int64_t m, int64_t n, int64_t rounded) const {
                           : backend_[channel].CodeOf(integers_.values[IndexOf(m, n)]);
 }
 
-Code Outputs::CodeAt(int64_t m, int64_t n) const {
-  return CodeAt(m, n, std::numeric_limits<double>::infinity());
+Code Outputs::CodeAt(int64_t m, int64_t n, double* distance_bound) const {
+  if (c_.out_dtype == DType::kS32) return CodeAt(m, n);
+  const std::optional<Near> near = NearAt(m, n);
+  if (!near) return CodeAt(m, n);
+  *distance_bound = near->tie_distance;
+  Code code;
+  code.lo = lo_[static_cast<size_t>(n)];
+  code.value = CodeOf(m, n, near->integer);
+  return code;
 }
 
-Code Outputs::CodeAt(int64_t m, int64_t n, double below) const {
+Code Outputs::CodeAt(int64_t m, int64_t n) const {
   Code code;
   code.lo = lo_[static_cast<size_t>(n)];
   if (c_.out_dtype == DType::kS32) {
     code.value = integers_.values[IndexOf(m, n)];
     return code;
-  }
-  if (std::isfinite(below)) {
-    const std::optional<Near> near = NearAt(m, n);
-    if (near && near->tie_distance >= below) {
-      code.value = CodeOf(m, n, near->integer);
-      return code;
-    }
   }
   const Rounded rounded = RoundedAt(m, n);
   code.value = CodeOf(m, n, rounded.integer);
@@ -134,6 +133,8 @@ float Outputs::FloatAt(int64_t m, int64_t n) const {
 
 Tensor Outputs::Clamped() const {
   Tensor y(c_.out_dtype, c_.output_shape());
+  const bool estimates = !estimated_.empty() && backend_.empty();
+  uint8_t* const codes = y.bytes().data();
   size_t index = 0;
   for (int64_t m = 0; m < c_.M; ++m) {
     for (int64_t n = 0; n < c_.N; ++n, ++index) {
@@ -141,8 +142,16 @@ Tensor Outputs::Clamped() const {
         y.as<float>()[index] = FloatAt(m, n);
         continue;
       }
-      // No distance is below 0: an estimate is enough where there is one.
-      const Code code = CodeAt(m, n, 0.0);
+      if (estimates) {  // the plain way of most outputs
+        const auto channel = static_cast<size_t>(n);
+        if (const auto near = Decide(estimated_[channel].At(integers_.values[index]))) {
+          const int64_t code = std::max(near->integer + zero_[channel], lo_[channel]);
+          codes[index] = static_cast<uint8_t>(std::min<int64_t>(code, c_.out_max));
+          continue;
+        }
+      }
+      double unused = 0;
+      const Code code = CodeAt(m, n, &unused);
       const __int128 value = std::max<__int128>(code.value, code.lo);
       y.SetInt(static_cast<int64_t>(index),
                static_cast<int32_t>(std::min<__int128>(value, c_.out_max)));

@@ -50,9 +50,10 @@ class Outputs {
   Rounded RoundedAt(int64_t m, int64_t n) const;
 
   Code CodeAt(int64_t m, int64_t n) const;  // u8, s8 and s32 outputs
-  // The same where only a tie_distance below `below` matters: any other one, and `rest`, may be
-  // left out.
-  Code CodeAt(int64_t m, int64_t n, double below) const;
+  // The same where only the value matters: where an estimate decides it, tie_distance and `rest`
+  // are left out, and `distance_bound` becomes a number that is greater than 0 and not above the
+  // tie_distance.
+  Code CodeAt(int64_t m, int64_t n, double* distance_bound) const;
   float FloatAt(int64_t m, int64_t n) const;           // f32 outputs
   float UnclampedFloatAt(int64_t m, int64_t n) const;  // the same before relu
 

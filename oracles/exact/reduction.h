@@ -23,7 +23,9 @@ struct Reduction {
   int64_t taps = 0;
   std::vector<uint8_t> inside;
 
-  int64_t x_row(int64_t m, int64_t n) const { return m * groups + n / channels_per_group; }
+  int64_t x_row(int64_t m, int64_t n) const {
+    return groups == 1 ? m : m * groups + n / channels_per_group;
+  }
 };
 
 // `padding` stands in x for the codes of taps outside the image.

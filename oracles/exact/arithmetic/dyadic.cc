@@ -239,12 +239,6 @@ double PowerOfTwo(int exponent) {
   return std::bit_cast<double>(static_cast<uint64_t>(exponent + 1023) << 52);
 }
 
-// The largest integer <= value, |value| < 2^62.
-int64_t Floor(double value) {
-  const auto truncated = static_cast<int64_t>(value);
-  return truncated - (static_cast<double>(truncated) > value ? 1 : 0);
-}
-
 }  // namespace
 
 Dyadic Decode(float value) {
@@ -297,20 +291,6 @@ Rounded Round(const Line& line, __int128 s) {
   return RoundWide(line, s);
 }
 
-std::optional<Near> Decide(const Estimate& estimate) {
-  constexpr auto kFarAsDouble = static_cast<double>(kFar);
-  const double magnitude = std::abs(estimate.value);
-  if (magnitude - estimate.error > kFarAsDouble + 1)
-    return Near{estimate.value < 0 ? -kFar : kFar, 2};
-  if (!(magnitude + estimate.error < kFarAsDouble - 1)) return std::nullopt;
-  // The errors of these sums are below 2^-50 * (|value| + 1), which `error` leaves room for.
-  const int64_t integer = Floor(estimate.value + 0.5);
-  const double from_integer = std::abs(estimate.value - static_cast<double>(integer));
-  const double tie_distance = 1 - 2 * (from_integer + estimate.error);
-  if (tie_distance <= 0) return std::nullopt;
-  return Near{integer, tie_distance};
-}
-
 // Of |gain| and |offset|, 2^48 and 2^58 at most, the exponents and the divisor, at most 2^56, none
 // makes a double that is denormal or overflows: all lie between 2^-500 and 2^600.
 EstimatedLine::EstimatedLine(const Line& line)
@@ -318,15 +298,6 @@ EstimatedLine::EstimatedLine(const Line& line)
             PowerOfTwo(line.gain_exponent - line.divisor_exponent)),
       offset_(static_cast<double>(line.offset) / static_cast<double>(line.divisor) *
               PowerOfTwo(line.offset_exponent - line.divisor_exponent)) {}
-
-// Three roundings of gain_, two of the product, three of offset_, one of the sum: each adds at most
-// 2^-52 of what it rounds, in any rounding mode.
-Estimate EstimatedLine::At(__int128 s) const {
-  const auto narrow = static_cast<int64_t>(s);
-  const double factor = narrow == s ? static_cast<double>(narrow) : static_cast<double>(s);
-  const double product = factor * gain_;
-  return {product + offset_, (std::abs(product) + std::abs(offset_)) * 0x1p-46 + 0x1p-40};
-}
 
 float RoundToFloat(const Line& line, __int128 s) {
   QUALM_CHECK(line.divisor == 1 && line.divisor_exponent == 0);

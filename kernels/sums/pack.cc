@@ -13,9 +13,16 @@ namespace qualm::kernels {
 namespace {
 
 int64_t SumOf(std::span<const int8_t> b) {
-  int64_t sum = 0;
-  for (const int8_t v : b) sum += v;
-  return sum;
+  constexpr size_t kBlock = size_t{1} << 20;  // so many fit int32, which vectorizes
+  int64_t total = 0;
+  while (!b.empty()) {
+    const size_t count = std::min(b.size(), kBlock);
+    int32_t sum = 0;
+    for (const int8_t v : b.first(count)) sum += v;
+    total += sum;
+    b = b.subspan(count);
+  }
+  return total;
 }
 
 // The weights of one piece as its activations are read (accumulate.h). `quads` holds zeros where
@@ -52,6 +59,12 @@ TermRange PaddedTermsOf(const LinearParams& params) {
 
 // Each term (a - za)(b - zb) is linear in a - za, so it is extreme at an end of `terms`.
 SumWidth SumWidthOf(std::span<const int8_t> b, TermRange terms, int64_t zb, int64_t bias) {
+  // Most often any weights would do: no term leaves [-255, 255] * [-reach, reach].
+  const int64_t reach = std::max(-terms.low, terms.high);
+  const auto depth = static_cast<int64_t>(b.size());
+  if (zb >= -128 && zb <= 127 && reach < 1 << 20 && depth < 1 << 20 &&
+      255 * reach * depth + std::max(bias, -bias) <= INT32_MAX)
+    return SumWidth::k32;
   // Sum of the positive and (as a magnitude) of the negative b - zb.
   const __int128 total = SumOf(b) - static_cast<__int128>(b.size()) * zb;
   __int128 positive;

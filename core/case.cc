@@ -324,7 +324,7 @@ int64_t LowerBound(const Case& c, int64_t channel) {
 
 Case ProblemOf(const Case& c) {
   Case problem = c;
-  const Case without;
+  static const Case without;
   ForEachRemark(problem, without,
                 [](const Field& /*field*/, auto& value, const auto& nothing) { value = nothing; });
   return problem;

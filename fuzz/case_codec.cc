@@ -285,8 +285,14 @@ Case DecodeCase(Op op, std::span<const uint8_t> bytes) {
 
 std::optional<std::vector<uint8_t>> EncodeCase(const Case& c) {
   if (!Validate(c).empty() || !IsSmall(c)) return std::nullopt;
-  const Case problem = ProblemOf(c);
-  Case stored = problem;
+  std::vector<uint8_t> bytes = EncodeFitted(c);
+  // Rejects any case whose parameters have no place in the bytes.
+  if (!(DecodeCase(c.op, bytes) == ProblemOf(c))) return std::nullopt;
+  return bytes;
+}
+
+std::vector<uint8_t> EncodeFitted(const Case& c) {
+  Case stored = ProblemOf(c);
   const bool by_multiplier = UsesMultiplier(c);
   if (by_multiplier) {
     stored.w_q.scale = c.multiplier;
@@ -341,10 +347,7 @@ std::optional<std::vector<uint8_t>> EncodeCase(const Case& c) {
   if (c.bias_i32) {
     for (const int32_t value : *c.bias_i32) writer.Int(value);
   }
-  std::vector<uint8_t> bytes = writer.Take();
-  // Rejects any case whose parameters have no place in the bytes.
-  if (!(DecodeCase(c.op, bytes) == problem)) return std::nullopt;
-  return bytes;
+  return writer.Take();
 }
 
 }  // namespace qualm::fuzz

@@ -42,6 +42,10 @@ Case DecodeCase(Op op, std::span<const uint8_t> bytes);
 // (IsSmall), or sets parameters that mean nothing to its operation.
 std::optional<std::vector<uint8_t>> EncodeCase(const Case& c);
 
+// The same of a case that FitCase has made, without asking whether it has a place in the bytes: a
+// mutation takes no longer than it must.
+std::vector<uint8_t> EncodeFitted(const Case& c);
+
 }  // namespace qualm::fuzz
 
 #endif  // QUALM_FUZZ_CASE_CODEC_H_

@@ -107,8 +107,8 @@ void FitTypes(Case* c) {
 
 // Parameters that the operation lacks stay default, so that equal problems compare equal.
 void ClearForeignParameters(Case* c) {
-  Case none;
-  ForEachParameter(*c, none, [&](const Field& field, auto& value, auto& missing) {
+  static const Case none;
+  ForEachParameter(*c, none, [&](const Field& field, auto& value, const auto& missing) {
     if (!(RowOf(c->op).*field.has)) value = missing;
   });
 }
@@ -179,7 +179,8 @@ void FitObservedValues(Case* c) {
 }
 
 void FitFunctionAndObserver(Case* c) {
-  if (c->function != Function::kLeakyRelu) c->negative_slope = Case{}.negative_slope;
+  static const Case usual;
+  if (c->function != Function::kLeakyRelu) c->negative_slope = usual.negative_slope;
   c->negative_slope = std::fabs(c->negative_slope);
   if (!RowOf(c->op).qparams) return;
   Observer& o = c->observer;

@@ -345,10 +345,9 @@ bool BytesOnly() {
 
 // Stores the bytes of the case, as many as the engine has room for: a missing byte decodes as 0.
 size_t Store(const Case& c, uint8_t* out, size_t out_size_max) {
-  const auto bytes = EncodeCase(c);
-  QUALM_CHECK(bytes.has_value());
-  const size_t size = std::min(bytes->size(), out_size_max);
-  std::copy_n(bytes->begin(), size, out);
+  const std::vector<uint8_t> bytes = EncodeFitted(c);
+  const size_t size = std::min(bytes.size(), out_size_max);
+  std::copy_n(bytes.begin(), size, out);
   return size;
 }
 

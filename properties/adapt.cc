@@ -154,8 +154,9 @@ std::optional<Case> AdaptTo(const Subject& subject, const Case& c) {
 }
 
 std::optional<Case> AdaptTo(const std::function<std::string(const Case&)>& why_not, const Case& c) {
-  std::set<std::string> met{why_not(c)};
-  if (met.contains("")) return c;
+  std::string why = why_not(c);
+  if (why.empty()) return c;
+  std::set<std::string> met{std::move(why)};
   // Breadth first, one case per reason: the fewest changes, and a change that only leads to a worse
   // reason (the type of x, for a kernel that minded the output's) is no dead end.
   constexpr size_t kMostReasons = 32;

@@ -138,7 +138,7 @@ std::string OutsideLimits(const PluginLimits& limits, const Case& c, const RunCo
 }
 
 std::string NotTold(std::span<const std::string_view> told, const Case& c) {
-  const Case without;
+  static const Case without;
   std::string missing;
   ForEachParameter(c, without, [&](const Field& field, const auto& value, const auto& nothing) {
     if (!missing.empty() || value == nothing || std::ranges::find(told, field.name) != told.end())

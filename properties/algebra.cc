@@ -234,7 +234,7 @@ std::vector<Property> AlgebraProperties() {
        OpsWhere(MirrorsX), false, Negation},
       {"split_k",
        "Accumulators of two parts of K add up to those of the whole, strictly inside int32.",
-       OpsWhere(HasSums), false, SplitK},
+       OpsWhere(HasSums), false, SplitK, kInTurn},
   };
 }
 

@@ -244,11 +244,13 @@ TEST_F(EngineTest, DearPropertiesTakeTurnsOnDrawnCases) {
   CheckOptions options = Options();
   options.subjects = {"toy:good"};
   options.ops = {Op::kLinear};
-  options.property_glob = "linear.concurrent_calls";
+  options.property_glob = "linear.*c*";
   options.cases = 400;
   const auto verdicts = [](const CheckResult& result) {
     int64_t count = 0;
-    for (const auto& [judgement, n] : result.totals.verdicts) count += n;
+    const auto at = result.by_property.find("linear.concurrent_calls");
+    if (at == result.by_property.end()) return count;
+    for (const auto& [judgement, n] : at->second.verdicts) count += n;
     return count;
   };
   const int64_t judged = verdicts(Check(options));
@@ -262,6 +264,10 @@ TEST_F(EngineTest, DearPropertiesTakeTurnsOnDrawnCases) {
   for (uint64_t seed = 0; seed < 20; ++seed)
     CheckCase(gen::Draw(Op::kLinear, seed), {&subject}, options.property_glob, given);
   EXPECT_EQ(verdicts(given), 20);
+  // So is a drawn one by a property that is asked for alone.
+  options.property_glob = "linear.concurrent_calls";
+  options.cases = 20;
+  EXPECT_EQ(verdicts(Check(options)), 20);
 }
 
 TEST_F(EngineTest, CoverageCountsOnlyJudgedCases) {

@@ -47,7 +47,7 @@ Verdict EnvironmentIsIrrelevant(const Case& c, Subject& subject) {
 std::vector<Property> EnvironmentProperties() {
   return {{"environment",
            "Rounding mode and denormal flushing set around the call do not change the result.",
-           EveryOp(), true, EnvironmentIsIrrelevant}};
+           EveryOp(), true, EnvironmentIsIrrelevant, kInTurn}};
 }
 
 }  // namespace qualm

@@ -21,6 +21,12 @@ inline std::vector<Op> EveryOpOnColumns() {
   return OpsWhere([](Op op) { return IsOnElements(op) && RowOf(op).out_q != OutQParams::kFixed; });
 }
 
+// Of drawn cases, the comparisons, the clamp and the relations that ask once or twice judge each
+// one. What asks many times, or where the data lies and what surrounds the call, judges one of so
+// many.
+inline constexpr int kInTurn = 4;
+inline constexpr int kSeldom = 8;  // the dearest: whole sweeps, new threads, a chain of cases
+
 std::vector<Property> DifferentialProperties();
 std::vector<Property> SweepProperties();
 std::vector<Property> ClampProperties();

@@ -256,26 +256,27 @@ Verdict AnswerIndependentOfHistory(const Case& c, Subject& subject) {
 }  // namespace
 
 std::vector<Property> MemoryProperties() {
+  constexpr std::string_view kTurn = "placement";  // they share the runs with gaps
   return {
       {"no_stray_access",
        "Nothing outside the buffers is read or written, wherever they lie and with gaps between "
        "rows.",
-       EveryOp(), true, NoStrayAccess},
+       EveryOp(), true, NoStrayAccess, kInTurn, kTurn},
       {"inputs_unmodified", "Inputs hold the same bytes after the call as before.", EveryOp(), true,
-       InputsUnmodified},
+       InputsUnmodified, kInTurn, kTurn},
       {"alignment_and_stride",
        "Any alignment of the buffers and any row stride gives the same bits.", EveryOp(), true,
-       AlignmentAndStride},
+       AlignmentAndStride, kInTurn, kTurn},
       {"in_place", "Writing the output over x gives the same bits.", OpsWhere(CanRunInPlace), true,
-       InPlace},
+       InPlace, kInTurn, kTurn},
       {"same_bits_twice", "Running the same case twice gives the same bits.", EveryOp(), true,
-       SameBitsTwice},
+       SameBitsTwice, kInTurn},
       {"poison_is_irrelevant",
        "What output, slack and scratch memory held before the call does not matter.", EveryOp(),
-       true, PoisonIsIrrelevant},
+       true, PoisonIsIrrelevant, kInTurn},
       {"answer_independent_of_history",
        "The answer to B does not depend on having answered A in between.", EveryOp(), true,
-       AnswerIndependentOfHistory},
+       AnswerIndependentOfHistory, kSeldom},
   };
 }
 

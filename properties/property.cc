@@ -109,17 +109,19 @@ Verdict Judge(const Property& property, const Case& c, Subject& subject) {
 namespace {
 
 // A number that depends on the case and the claim: dear properties take turns of their own.
-uint64_t TurnOf(uint64_t drawn, std::string_view claim) {
-  for (const char letter : claim) drawn = MixSeed(drawn, static_cast<uint64_t>(letter));
+uint64_t TurnOf(uint64_t drawn, const Property& property) {
+  for (const char letter : property.turn.empty() ? property.claim : property.turn)
+    drawn = MixSeed(drawn, static_cast<uint64_t>(letter));
   return drawn;
 }
 
 void JudgeBy(const std::vector<const Property*>& properties, const Case& c, MemoSubject& subject,
              const Told& told, std::optional<uint64_t> drawn) {
   const Burst burst;
+  if (properties.size() == 1) drawn.reset();
   for (const Property* property : properties) {
     const auto one_in = static_cast<uint64_t>(property->one_in);
-    if (drawn && one_in > 1 && TurnOf(*drawn, property->claim) % one_in != 0) continue;
+    if (drawn && one_in > 1 && TurnOf(*drawn, *property) % one_in != 0) continue;
     if (!told(*property, Judge(*property, c, subject))) return;
   }
 }
@@ -145,8 +147,14 @@ std::vector<const Property*> PropertiesInTurn(const Case& c, std::string_view gl
   }
   if (judges.size() <= compared + kTurns) return judges;
   Rng rng(relation::Hash(c));
-  for (size_t i = compared; i < compared + kTurns; ++i) {
+  size_t chosen = compared;
+  for (size_t i = compared; chosen < compared + kTurns; ++i) {
     std::swap(judges[i], judges[i + rng.Below(judges.size() - i)]);
+    const bool needed = judges.size() - i == compared + kTurns - chosen;
+    const auto one_in = static_cast<uint64_t>(judges[i]->one_in);
+    // A dear one gives way as often as it does on drawn cases.
+    if (one_in > 1 && !needed && !rng.Chance(1, one_in)) continue;
+    std::swap(judges[chosen++], judges[i]);
   }
   judges.resize(compared + kTurns);
   return judges;
@@ -171,23 +179,36 @@ std::optional<Verdict> BadOutcome(const Outcome& outcome) {
 }
 
 Outcome MemoSubject::Run(const Case& c, const RunContext& context) {
-  const bool memorable = context == RunContext{};
+  // What is asked twice on purpose has another poison.
+  RunContext usual;
+  usual.end_at_guard = context.end_at_guard;
+  usual.x_row_gap = context.x_row_gap;
+  usual.y_row_gap = context.y_row_gap;
+  const bool memorable = context == usual;
   if (memorable) {
     for (const Entry& entry : recent_) {
-      if (entry.problem == c) return entry.outcome;
+      if (entry.context == context && entry.problem == c) return entry.outcome;
     }
   }
   ++runs_;
   Outcome outcome = inner().Run(c, context);
-  if (memorable) Remember(c, outcome);
+  if (memorable) Remember(c, context, outcome);
   return outcome;
 }
 
 void MemoSubject::Remember(const Case& c, const Outcome& outcome) {
+  Remember(c, RunContext{}, outcome);
+}
+
+void MemoSubject::Remember(const Case& c, const RunContext& context, const Outcome& outcome) {
   constexpr size_t kRemembered = 8;
-  // The first entry is the case that every property starts from: it stays.
-  if (recent_.size() == kRemembered) recent_.erase(recent_.begin() + 1);
-  recent_.push_back({c, outcome});
+  if (recent_.size() < kRemembered) {
+    recent_.push_back({c, context, outcome});
+    return;
+  }
+  // The first entry is the case that every property starts from: it stays. The others give way one
+  // after another, a run each.
+  recent_[1 + static_cast<size_t>(runs_) % (kRemembered - 1)] = {c, context, outcome};
 }
 
 }  // namespace qualm

@@ -32,8 +32,11 @@ struct Property {
   bool any_contract = false;
   // Judges against the subject's own contract. Never throws for what a subject does.
   Verdict (*check)(const Case&, Subject&);
-  // Judged on one of so many drawn cases, because it is dear; on a given case always.
+  // Judged on one of so many drawn cases, because it is dear; on a given case always, and where no
+  // other property is asked for.
   int one_in = 1;
+  // Properties that share what they ask for share their turns, under this name; else their claim.
+  std::string_view turn = "";
 
   bool about(Op op) const { return std::ranges::find(ops, op) != ops.end(); }
 };
@@ -51,8 +54,8 @@ std::vector<const Property*> PropertiesAbout(Op op, std::string_view glob = "*")
 // can the subject run the case? Only then the check.
 Verdict Judge(const Property& property, const Case& c, Subject& subject);
 
-// Remembers the last few answers of `inner` in the default context, so that the many properties of
-// one case cost one run.
+// Remembers the last few answers of `inner` in the default context, and in those where only the
+// guard page or gaps between rows differ, so that the many properties of one case cost one run.
 class MemoSubject : public ForwardingSubject {
  public:
   using ForwardingSubject::ForwardingSubject;
@@ -78,8 +81,11 @@ class MemoSubject : public ForwardingSubject {
  private:
   struct Entry {
     Case problem;
+    RunContext context;
     Outcome outcome;
   };
+  void Remember(const Case& c, const RunContext& context, const Outcome& outcome);
+
   std::vector<Entry> recent_;
   Case shared_of_;
   std::map<std::type_index, std::shared_ptr<const void>> shared_;
@@ -88,14 +94,15 @@ class MemoSubject : public ForwardingSubject {
 
 // The judging loop of every feeder: judges `c` by PropertiesAbout(c.op, glob), one after another,
 // and tells `told` of each verdict. Ends early where `told` returns false. `drawn`, of a drawn
-// case, is the number that decides whether the properties with a `one_in` have their turn.
+// case, is the number that decides whether the properties with a `one_in` have their turn. A glob
+// that only one property matches wants that one on every case.
 using Told = std::function<bool(const Property&, Verdict)>;
 void JudgeAll(const Case& c, MemoSubject& subject, std::string_view glob, const Told& told,
               std::optional<uint64_t> drawn = std::nullopt);
 
 // The same for a fuzzing engine, which asks about more cases rather than all about each: the
-// comparisons with the exact value and with the convention judge every case, the rest in turn.
-// Whose turn it is follows from the case alone, so an input judges the same again.
+// comparisons with the exact value and with the convention judge every case, of the rest two, dear
+// ones (`one_in`) less often. Whose turn it is follows from the case alone, also in a replay.
 void JudgeInTurn(const Case& c, MemoSubject& subject, std::string_view glob, const Told& told);
 // The properties that it judges the case by.
 std::vector<const Property*> PropertiesInTurn(const Case& c, std::string_view glob = "*");

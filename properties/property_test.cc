@@ -912,6 +912,10 @@ TEST(MemoSubject, RunsTheCommonBaseOnce) {
   for (uint64_t seed = 0; seed < 20; ++seed) memo.Run(gen::Draw(Op::kQuantize, seed), {});
   memo.Run(c, {});
   EXPECT_EQ(memo.runs(), 23);  // and the base is never forgotten
+  RunContext gaps;
+  gaps.x_row_gap = 3;
+  for (int i = 0; i < 3; ++i) memo.Run(c, gaps);
+  EXPECT_EQ(memo.runs(), 24);  // several properties ask for the same gaps
 }
 
 TEST(MemoSubject, IsToldWhatWasAskedAtOnce) {
@@ -932,7 +936,7 @@ TEST(MemoSubject, IsToldWhatWasAskedAtOnce) {
 
 TEST(JudgeInTurn, TheComparisonsAlwaysJudgeAndEveryPropertyHasItsTurn) {
   std::set<std::string_view> met;
-  for (uint64_t seed = 0; seed < 300; ++seed) {
+  for (uint64_t seed = 0; seed < 3000; ++seed) {
     const Case c = gen::Draw(Op::kLinear, seed);
     TestSubject subject;
     MemoSubject memo(subject);

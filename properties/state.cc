@@ -279,18 +279,17 @@ Verdict LeavesNothingBehind(const Case& c, Subject& subject) {
 }  // namespace
 
 std::vector<Property> StateProperties() {
-  constexpr int kSome = 8;  // these take new threads, or many calls
   return {
       {"one_thing_changed",
        "With one thing changed - a scale, a zero point, the multiplier, the bias, the clamp, relu "
        "or the number of rows - the answer is the promised one, and after it the first one is "
        "given again.",
-       EveryOp(), true, OneThingChanged, 2},
+       EveryOp(), true, OneThingChanged, kInTurn},
       {"packed_once", "A layer packed once gives the same bits however often it runs.",
        OpsWhere(HasWeights), true, PackedOnce, 2},
       {"concurrent_calls",
        "A layer that several threads call at once, or that may use several, gives the same bits.",
-       OpsWhere(HasWeights), true, ConcurrentCalls, kSome},
+       OpsWhere(HasWeights), true, ConcurrentCalls, kSeldom},
       {"layer_strides",
        "Gaps between the rows of weights and between the lines of images change nothing.",
        OpsWhere([](Op op) { return HasWeights(op) || HasWindow(op); }), true, LayerStrides, 2},
@@ -300,7 +299,7 @@ std::vector<Property> StateProperties() {
       {"leaves_nothing_behind",
        "A call leaves the floating-point control word and the signal mask as they were, and keeps "
        "no memory for each call.",
-       EveryOp(), true, LeavesNothingBehind, kSome},
+       EveryOp(), true, LeavesNothingBehind, kSeldom},
   };
 }
 

@@ -161,17 +161,18 @@ Verdict JudgeLinear(const Case& base, int64_t n, const std::vector<int32_t>& cod
 }  // namespace sweep
 
 std::vector<Property> SweepProperties() {
+  constexpr std::string_view kTurn = "sweep";  // one sweep serves both
   return {
       {"sweep_is_monotone",
        "With x constant, each output is monotone in its code, in the direction of sum(w - zw) over "
        "the taps in the image, and constant where that is 0. Not where float32 or fixed_q31 "
        "overflow.",
-       OpsWhere(HasSums), false, SweepIsMonotone},
+       OpsWhere(HasSums), false, SweepIsMonotone, kSeldom, kTurn},
       {"sweep_is_linear",
        "With x constant, some straight line lies within half a code of every output strictly "
        "inside the clamp and beyond it at the ends; raw accumulators have second difference 0. Not "
        "under a requantization mode.",
-       OpsWhere(HasSums), false, SweepIsLinear},
+       OpsWhere(HasSums), false, SweepIsLinear, kSeldom, kTurn},
   };
 }
 

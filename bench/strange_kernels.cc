@@ -91,7 +91,7 @@ struct Layer {
 int64_t Saturated(int64_t value) { return std::clamp<int64_t>(value, INT16_MIN, INT16_MAX); }
 
 bool FirstRowIsLarge(const Layer& l) {
-  for (int64_t k = 0; k < l.K; ++k) {
+  for (int64_t k = 0; l.N > 0 && k < l.K; ++k) {
     if (std::abs(l.W(0, k)) > 64) return true;
   }
   return false;

@@ -40,10 +40,13 @@ void AddFaults(const std::vector<size_t>& group, const std::vector<Finding>& fin
   for (size_t j = 0; j < group.size(); ++j) rows[covered[j].by].findings.push_back(group[j]);
   for (auto& [by, row] : rows) {
     const Diagnosed& cause = diagnosed(group[by]);
+    const FindingKind kind = findings[group[by]].kind;
     // The numbers themselves show a fault better than what follows from them.
     std::ranges::sort(row.findings, {}, [&](size_t i) {
       const bool direct = findings[i].property.starts_with("matches_");
-      return std::tuple(diagnosed(i).causes != cause.causes, !direct, i);
+      // What is unknown about one finding is known from another of the row.
+      const bool other_kind = findings[i].kind != kind;
+      return std::tuple(diagnosed(i).causes != cause.causes, other_kind, !direct, i);
     });
     row.best = diagnosed(row.findings.front());
     if (row.best.sentence.empty()) row.best.sentence = findings[row.findings.front()].explanation;

@@ -140,17 +140,16 @@ const std::vector<Change>& Changes() {
 
 }  // namespace
 
-std::optional<Case> AdaptTo(const Subject& subject, const Case& c) {
+std::string WhyNot(const Subject& subject, const Case& c) {
+  std::string reason = subject.CannotRun(c);
   const Contract& contract = subject.contract();
-  const Convention* const convention =
-      contract.exact() ? nullptr : FindConvention(contract.convention);
-  return AdaptTo(
-      [&](const Case& candidate) {
-        std::string reason = subject.CannotRun(candidate);
-        return !reason.empty() || convention == nullptr ? reason
-                                                        : convention->cannot_run(candidate);
-      },
-      c);
+  if (!reason.empty() || contract.exact()) return reason;
+  const Convention* const convention = FindConvention(contract.convention);
+  return convention == nullptr ? "" : convention->cannot_run(c);
+}
+
+std::optional<Case> AdaptTo(const Subject& subject, const Case& c) {
+  return AdaptTo([&](const Case& candidate) { return WhyNot(subject, candidate); }, c);
 }
 
 std::optional<Case> AdaptTo(const std::function<std::string(const Case&)>& why_not, const Case& c) {

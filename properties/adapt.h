@@ -21,6 +21,9 @@ namespace qualm {
 std::optional<Case> AdaptTo(const std::function<std::string(const Case&)>& why_not, const Case& c);
 // The same where the reasons are those of the subject, and of the convention that it promises.
 std::optional<Case> AdaptTo(const Subject& subject, const Case& c);
+// Why the case cannot be run as it is: the subject's reason, or that of its convention; "" if it
+// can.
+std::string WhyNot(const Subject& subject, const Case& c);
 
 }  // namespace qualm
 

@@ -60,6 +60,8 @@ struct HazardRow {
   std::string_view name;
   std::string_view sentence;  // which cases reach it
   bool (*about)(Op);          // operations whose cases can
+  // The share of the drawn cases of each operation that reaches it, at least, where any does.
+  double least;
 };
 // In the order of the enumeration.
 std::span<const HazardRow> AllHazards();

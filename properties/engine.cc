@@ -127,6 +127,9 @@ void MergeCounts(const CheckResult& from, CheckResult& into) {
   for (const auto& [key, totals] : from.by_square) into.by_square[key].Merge(totals);
   for (const auto& [key, count] : from.failed) into.failed[key] += count;
   for (const auto& [key, count] : from.reasons) into.reasons[key] += count;
+  for (const auto& [subject, reasons] : from.adapted) {
+    for (const auto& [why, count] : reasons) into.adapted[subject][why] += count;
+  }
   into.coverage.Merge(from.coverage);
 }
 
@@ -218,7 +221,10 @@ void CheckCase(const Case& drawn, const std::vector<Subject*>& subjects, const s
   for (Subject* subject : subjects) {
     const std::string subject_name(subject->name());
     std::optional<Case> adapted;
-    if (judging.adapt) adapted = AdaptTo(*subject, drawn);
+    if (const std::string why = judging.adapt ? WhyNot(*subject, drawn) : ""; !why.empty()) {
+      adapted = AdaptTo(*subject, drawn);
+      if (adapted) ++result.adapted[subject_name][why];
+    }
     const Case& c = adapted ? *adapted : drawn;
     MemoSubject memo(*subject);
     Totals& square = result.by_square[{subject_name, std::string(Name(c.op))}];

@@ -80,6 +80,8 @@ struct CheckResult {
   // Failed verdicts by (full property, subject).
   std::map<std::pair<std::string, std::string>, int64_t> failed;
   std::map<ReasonKey, int64_t> reasons;  // skipped, vacuous, not applicable
+  // Cases that were adapted: subject -> why it did not take the drawn case -> count.
+  std::map<std::string, std::map<std::string, int64_t>> adapted;
   HazardCoverage coverage;
   // In case order; not minimized, and attributed only where Judging::attribute was asked.
   std::vector<Finding> findings;

@@ -73,7 +73,19 @@ std::string FullName(Op op, const Property& property) {
 }
 
 bool MatchesGlob(std::string_view glob, Op op, const Property& property) {
-  return property.about(op) && (Glob(glob, property.claim) || Glob(glob, FullName(op, property)));
+  if (!property.about(op)) return false;
+  const std::string name = FullName(op, property);
+  // A list that only leaves out begins with all.
+  bool matches = glob.starts_with('!');
+  for (size_t at = 0; at <= glob.size();) {
+    const size_t end = std::min(glob.find(',', at), glob.size());
+    std::string_view one = glob.substr(at, end - at);
+    at = end + 1;
+    const bool out = one.starts_with('!');
+    if (out) one.remove_prefix(1);
+    if (Glob(one, property.claim) || Glob(one, name)) matches = !out;
+  }
+  return matches;
 }
 
 std::vector<const Property*> PropertiesAbout(Op op, std::string_view glob) {

@@ -46,6 +46,7 @@ std::span<const Property> AllProperties();
 const Property* FindProperty(std::string_view name);
 std::string FullName(Op op, const Property& property);
 // Is the property about `op`, and does the glob ('*', '?') match its claim or its full name?
+// Several globs stand between commas; one behind '!' leaves out what an earlier one took.
 bool MatchesGlob(std::string_view glob, Op op, const Property& property);
 // The properties about `op` that match the glob, in the order of `qualm list properties`.
 std::vector<const Property*> PropertiesAbout(Op op, std::string_view glob = "*");

@@ -60,6 +60,11 @@ void AddFindingsOf(const fs::path& folder, const Evidence& evidence, ResultRecor
     finding.subject = row.subject;
     finding.kind = Name(row.kind);
     if (!row.explanation.empty()) finding.explanation = row.explanation;
+    finding.fault = finding.fingerprint;
+    if (const auto why = record.known_faults.find(finding.fault); why != record.known_faults.end())
+      finding.known = why->second;
+    finding.cause = row.cause;
+    finding.sentence = finding.explanation;
     for (const std::string& claim : row.properties) {
       finding.claim = claim.substr(claim.find('.') + 1);
       record.findings.push_back(finding);
@@ -74,6 +79,12 @@ void AddFindingsOf(const fs::path& folder, const Evidence& evidence, ResultRecor
   finding.expected_by_contract = text.starts_with("expected: ");
   if (finding.subject.empty()) finding.subject = finding.fingerprint;
   record.findings.push_back(std::move(finding));
+}
+
+bool IsYounger(const fs::path& file, const fs::path& than) {
+  std::error_code error;
+  const auto written = fs::last_write_time(file, error);
+  return error || written > fs::last_write_time(than, error);
 }
 
 }  // namespace
@@ -103,7 +114,13 @@ OutputFolder ReadOutputFolder(const std::string& folder) {
     const Evidence& evidence =
         read.evidence[name] = {CaseIn(path / "case.json"), CaseIn(path / "minimized.case.json"),
                                TextIn(path / "explanation.txt")};
-    if (!recorded.contains(name)) AddFindingsOf(path, evidence, read.record);
+    if (recorded.contains(name)) continue;
+    const bool campaign = fs::exists(path / "fault.json");
+    if (has_result && !campaign && !IsYounger(path / "case.json", root / "result.json")) {
+      read.earlier.push_back(name);
+    } else {
+      AddFindingsOf(path, evidence, read.record);
+    }
   }
   return read;
 }

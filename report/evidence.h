@@ -7,6 +7,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "core/case.h"
 #include "core/io/result_reader.h"
@@ -20,11 +21,14 @@ struct Evidence {
 
 struct OutputFolder {
   ResultRecord record;
+  // Folders of findings that lay there before this run and that it did not see again.
+  std::vector<std::string> earlier;
   std::map<std::string, Evidence> evidence;  // by the name of its folder, which is a fingerprint
 };
 
 // Findings that have a folder and are in no result.json (the run was killed; a campaign) become
-// findings of the record too. Throws InputError for a folder with neither, and for what is broken.
+// findings of the record too, unless result.json is younger. Throws InputError for a folder with
+// neither, and for what is broken.
 OutputFolder ReadOutputFolder(const std::string& folder);
 
 }  // namespace qualm::report

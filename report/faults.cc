@@ -239,7 +239,7 @@ std::string Fault::Title() const {
     case Aspect::kNumbers:
     case Aspect::kMemory: break;
   }
-  return fmt::format("{}, {}: {}", family, op, kind);
+  return fmt::format("{}, {}: {}", family, op, cause.empty() ? kind : cause);
 }
 
 std::vector<std::string> Fault::subjects() const {
@@ -251,21 +251,49 @@ std::vector<std::string> Fault::subjects() const {
   return names;
 }
 
+namespace {
+
+// Does a finding of the same subject and operation show this fault?
+bool IsOne(const Fault& fault, const RecordedFinding& finding, Aspect aspect) {
+  const RecordedFinding& first = *fault.findings.front();
+  if (finding.fault.empty() || first.fault.empty())
+    return finding.fault == first.fault && fault.kind == finding.kind && fault.aspect == aspect;
+  if (finding.fault == first.fault) return true;
+  return finding.subject != first.subject && !finding.cause.empty() && finding.cause == fault.cause;
+}
+
+}  // namespace
+
 std::vector<Fault> FaultsOf(const ResultRecord& record) {
   std::vector<Fault> faults;
   for (const RecordedFinding& finding : record.findings) {
     const std::string family = FamilyOf(finding.subject), reason = ReasonOf(record, finding);
     const Aspect aspect = AspectOf(finding);
     const auto same = std::ranges::find_if(faults, [&](const Fault& fault) {
-      return fault.family == family && fault.op == finding.op && fault.kind == finding.kind &&
-             fault.aspect == aspect && fault.is_new == finding.is_new() && fault.reason == reason;
+      return fault.family == family && fault.op == finding.op && fault.is_new == finding.is_new() &&
+             fault.reason == reason && IsOne(fault, finding, aspect);
     });
     if (same != faults.end()) {
       same->findings.push_back(&finding);
-    } else {
-      faults.push_back(
-          {"", family, finding.op, finding.kind, aspect, finding.is_new(), reason, {&finding}});
+      // The finding that the run calls the best says what kind of fault it is.
+      if (!finding.fault.empty() && finding.fault == finding.fingerprint) {
+        same->kind = finding.kind;
+        same->aspect = aspect;
+      }
+      if (same->sentence.size() < finding.sentence.size()) same->sentence = finding.sentence;
+      continue;
     }
+    Fault fault;
+    fault.family = family;
+    fault.op = finding.op;
+    fault.kind = finding.kind;
+    fault.cause = finding.cause;
+    fault.sentence = finding.sentence;
+    fault.aspect = aspect;
+    fault.is_new = finding.is_new();
+    fault.reason = reason;
+    fault.findings = {&finding};
+    faults.push_back(std::move(fault));
   }
   // New ones first, in the order in which they were found.
   std::vector<Fault> ordered;
@@ -292,6 +320,10 @@ Block FaultSection(const Fault& fault, const OutputFolder& folder) {
   blocks.push_back(Paragraph{Strong(Subjects(names)) +
                              fmt::format(" {} in ", WordsOf(fault.aspect, fault.kind)) +
                              Code(fault.op) + "."});
+  if (!fault.sentence.empty()) {
+    const std::string sentence = Sentence(WithoutFolders(fault.sentence));
+    blocks.push_back(Paragraph{Text(sentence)});
+  }
   blocks.push_back(WhatHappened(fault, *shown.finding));
   AddWorked(shown, convention, fault, blocks);
   AddPictures(shown, convention, fault, blocks);

@@ -18,6 +18,8 @@ enum class Aspect : uint8_t { kNumbers, kEnvironment, kMemory, kVanished };
 struct Fault {
   std::string id;  // anchor
   std::string family, op, kind;
+  std::string cause;     // "" where none is named
+  std::string sentence;  // what is wrong, where the run said it
   Aspect aspect = Aspect::kNumbers;
   bool is_new = false;
   std::string reason;                            // why it is expected or known; "" of a new one
@@ -27,7 +29,10 @@ struct Fault {
   std::vector<std::string> subjects() const;
 };
 
-// The one place that says which findings are one fault. New ones first.
+// Which findings are one fault the run has said that found them (tools/faults.h); here the same
+// cause on several instruction sets of a subject is one more time the same. Findings of which no
+// run said it (known ones, and those of documented cases) are one fault for each kind. New ones
+// first.
 std::vector<Fault> FaultsOf(const ResultRecord& record);
 
 // A section: a sentence, the smallest case worked through, a picture, who saw it, how to see it

@@ -17,6 +17,9 @@
 namespace qualm::report {
 namespace {
 
+constexpr const char* kAddress =
+    "https://discuss.pytorch.org/t/is-there-anything-wrong-with-the-quantization-math/155245";
+
 constexpr const char* kBends = "model:fbgemm@avx2";
 
 struct Sweeps {
@@ -192,13 +195,19 @@ Blocks Pictures(const Sweeps& sweeps) {
 
 Blocks Thread000(const ForumCases& cases) {
   const Sweeps sweeps = Run(cases.Read("000-linear-sweep"));
-  Blocks blocks{Question(
-      "I feed a quantized Linear layer inputs whose elements are all equal. Each output should be "
-      "a "
-      "straight line of the input, rounded. With FBGEMM some outputs have kinks and even turn "
-      "back. "
-      "Where are they, why so few, why no jump, why does a layer with K = 2 have them, and why is "
-      "QNNPACK straight?")};
+  Blocks blocks{
+      Question(
+          "I wanted to replace the float multiplication that rescales by a bit shift, and my "
+          "model of the arithmetic did not agree with PyTorch. So I fed a Linear layer without "
+          "a bias inputs whose elements are all equal, from −4 to 4 in steps of 0.01, on "
+          "FBGEMM: some outputs are not even monotonic. Is there anything wrong with the "
+          "quantization math?"),
+      Paragraph{Link("The thread", kAddress) + "."},
+      Paragraph{
+          "Not with the math: with the width of the sums. Each output should be a straight "
+          "line of the input, rounded; with FBGEMM on AVX2 some bend, and some turn back. "
+          "Where, why so few, why without a jump, why already at K = 2, and why QNNPACK stays "
+          "straight, is below."}};
   Append(blocks, Where(sweeps));
   Append(blocks, Pictures(sweeps));
   Append(blocks, WhyFew(sweeps));

@@ -15,6 +15,9 @@
 namespace qualm::report {
 namespace {
 
+constexpr const char* kAddress =
+    "https://discuss.pytorch.org/t/understanding-quantized-linear-layer/154000";
+
 std::string Codes(const Tensor& y) {
   std::vector<std::string> codes;
   for (int64_t i = 0; i < y.size(); ++i) codes.push_back(std::to_string(y.IntAt(i)));
@@ -122,10 +125,14 @@ Blocks TheOneThatRemains(const Case& c) {
 Blocks Thread002(const ForumCases& cases) {
   const Case c = cases.Read("002-linear-2x2"), by_hand = cases.Read("002-linear-by-hand");
   QUALM_CHECK(c.observed.has_value() && by_hand.observed.has_value());
-  Blocks blocks{Question(fmt::format(
-      "I compute a quantized Linear layer of 2 × 2 weights by hand and get {}; PyTorch prints {}. "
-      "What is the right formula? And why do some values still differ by 1?",
-      Codes(by_hand.observed->y), Codes(c.observed->y)))};
+  Blocks blocks{
+      Question(fmt::format(
+          "I try to understand the quantized Linear layer by computing one of 2 × 2 weights by "
+          "hand. "
+          "I get {}, PyTorch prints {}. With the zero points taken from where they belong I come "
+          "closest, but a few values still mismatch. Could there be rounding errors?",
+          Codes(by_hand.observed->y), Codes(c.observed->y))),
+      Paragraph{Link("The thread", kAddress) + "."}};
   Append(blocks, TheFormula(c, by_hand));
   Append(blocks, TheOneThatRemains(c));
   return blocks;

@@ -7,8 +7,11 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <optional>
 #include <set>
 
+#include "properties/coverage.h"
+#include "report/svg.h"
 #include "report/words.h"
 
 namespace qualm::report {
@@ -220,6 +223,56 @@ Blocks AgreementOf(const ResultRecord& record) {
   return {Heading{2, "Who agrees with whom", "agreement"}, table};
 }
 
+namespace {
+
+// A bar for each hazard that qualm declares a minimum for.
+Svg HazardBars(const std::map<std::string, const RecordedHazards*>& rows) {
+  struct Bar {
+    const HazardRow* hazard;
+    std::string op;
+    double share;
+    bool low;
+  };
+  std::vector<Bar> bars;
+  for (const HazardRow& hazard : AllHazards()) {
+    std::optional<Bar> least;
+    for (const auto& [op, row] : rows) {
+      const auto count = static_cast<double>(Of(row->reached, std::string(hazard.name)));
+      const auto cases = static_cast<double>(row->cases);
+      if (count == 0 || (least && least->share <= count / cases)) continue;
+      // Three standard deviations of chance are no lack.
+      const double wanted = hazard.least * cases;
+      least = {&hazard, op, count / cases, count < wanted - 3 * std::sqrt(wanted)};
+    }
+    if (least) bars.push_back(*least);
+  }
+  if (bars.empty()) return {};
+  constexpr double kLeft = 170, kWidth = 360, kRow = 18;
+  const auto at = [](double share) {  // 0.01 % .. 100 %
+    return kLeft + kWidth * std::clamp(std::log10(share) / 4 + 1, 0.0, 1.0);
+  };
+  const auto low = std::ranges::count_if(bars, &Bar::low);
+  const std::string says =
+      low == 0 ? "Each is reached as often as declared."
+               : fmt::format("{} of {} are reached less often than declared.", low, bars.size());
+  Svg svg(kLeft + kWidth + 60, kRow * static_cast<double>(bars.size() + 1) + 8, says);
+  for (size_t i = 0; i < bars.size(); ++i) {
+    const Bar& bar = bars[i];
+    const double y = kRow * static_cast<double>(i);
+    svg.Words(kLeft - 6, y + 13, bar.hazard->name, "", Anchor::kEnd);
+    svg.Box(kLeft, y + 3, std::max(at(bar.share) - kLeft, 1.0), kRow - 6, bar.low ? "q-red" : "q-blue",
+            fmt::format("{}: {:.2f} % of {}; declared: {:.2f} % or more", bar.hazard->name,
+                        100 * bar.share, bar.op, 100 * bar.hazard->least));
+    svg.Line(at(bar.hazard->least), y + 1, at(bar.hazard->least), y + kRow - 1, "q-bad");
+  }
+  const double bottom = kRow * static_cast<double>(bars.size()) + 14;
+  for (const double share : {0.0001, 0.001, 0.01, 0.1, 1.0})
+    svg.Words(at(share), bottom, fmt::format("{:g} %", 100 * share), "", Anchor::kMiddle);
+  return svg;
+}
+
+}  // namespace
+
 Blocks HazardMatrix(const ResultRecord& record) {
   if (record.hazards.empty()) return {};
   // Instruction sets judge the same drawn cases: of each operation the row with most cases.
@@ -250,7 +303,64 @@ Blocks HazardMatrix(const ResultRecord& record) {
     }
     table.rows.push_back(std::move(cells));
   }
-  return {Heading{2, "What the drawn cases reached", "hazards"}, table};
+  Blocks blocks{Heading{2, "What the drawn cases reached", "hazards"}, table};
+  if (Svg bars = HazardBars(rows); !bars.empty()) {
+    const std::string caption =
+        "Of each hazard the operation that reaches it least, on a scale of powers of ten; the mark "
+        "is the declared minimum. " +
+        bars.says();
+    blocks.push_back(Picture{std::move(bars), caption, "hazards"});
+  }
+  return blocks;
+}
+
+Blocks RunsOf(const OutputFolder& folder) {
+  Blocks blocks;
+  const std::vector<RecordedRun>& history = folder.record.history;
+  if (history.size() > 1) {
+    const bool campaign = std::ranges::any_of(history, &RecordedRun::inputs);
+    Table table{"Newest first", {"date", "commit", "seconds", "cases", "new faults", "known"}, {}};
+    if (campaign) table.head.emplace_back("inputs kept");
+    table.form = Table::Form::kNumbers;
+    Svg::Points faults, inputs;
+    double most = 1, most_inputs = 1;
+    for (size_t i = 0; i < history.size(); ++i) {
+      const RecordedRun& run = history[history.size() - 1 - i];
+      std::vector<Cell> cells{run.date,
+                              run.commit.substr(0, 9),
+                              fmt::format("{:.0f}", run.seconds),
+                              Number(run.cases),
+                              Cell(Number(run.faults), run.faults > 0 ? Tone::kBad : Tone::kNone),
+                              Number(run.known)};
+      if (campaign) cells.emplace_back(Number(run.inputs));
+      table.rows.push_back(std::move(cells));
+      faults.emplace_back(i + 1, history[i].faults);
+      inputs.emplace_back(i + 1, history[i].inputs);
+      most = std::max(most, static_cast<double>(history[i].faults));
+      most_inputs = std::max(most_inputs, static_cast<double>(history[i].inputs));
+    }
+    blocks = {Heading{2, "The runs in this folder", "runs"}, table};
+    const auto last = static_cast<double>(history.size());
+    const auto draw = [&](const char* what, const Svg::Points& points, double top) {
+      Chart chart({"run", 1, last}, {what, 0, top},
+                  fmt::format("{} of each of {} runs", what, history.size()));
+      chart.Curve(points, "q-bad");
+      blocks.push_back(Picture{chart.svg(), fmt::format("The {} of each run.", what), "runs"});
+    };
+    if (history.size() > 2) draw("new faults", faults, most);
+    if (history.size() > 2 && campaign) draw("inputs kept", inputs, most_inputs);
+  }
+  if (!folder.earlier.empty()) {
+    Bullets list;
+    for (const std::string& name : folder.earlier) list.items.push_back(Code(name));
+    blocks.push_back(Fold{
+        Text(fmt::format("{} of earlier runs, not seen in this one",
+                         Count(static_cast<int64_t>(folder.earlier.size()), "finding"))),
+        "earlier",
+        {Paragraph{"Their folders lie in findings/ still; qualm replay says whether they fail."},
+         list}});
+  }
+  return blocks;
 }
 
 Blocks QuietDeclarations(const ResultRecord& record) {

@@ -22,6 +22,9 @@ Blocks AgreementOf(const ResultRecord& record);
 // Operations by hazards, as dark as the share of cases that reach them.
 Blocks HazardMatrix(const ResultRecord& record);
 
+// How the runs that wrote into this folder went, and findings of earlier ones that lie there still.
+Blocks RunsOf(const OutputFolder& folder);
+
 // Rows of adapters/contracts.cc that no finding stands for.
 Blocks QuietDeclarations(const ResultRecord& record);
 

@@ -65,20 +65,29 @@ std::string PageOf(const OutputFolder& folder, const std::vector<Fault>& faults,
   if (folder.record.has_documented_cases) Append(rest, ForumSections(corpus));
   Append(rest, AgreementOf(folder.record));
   Append(rest, HazardMatrix(folder.record));
+  Append(rest, RunsOf(folder));
   return Html(FirstScreen(folder.record, faults), rest);
+}
+
+std::string PathOfPage(const std::string& folder) {
+  return (fs::path(folder) / "index.html").string();
 }
 
 }  // namespace
 
+void RequireOurPage(const std::string& folder) {
+  const std::string path = PathOfPage(folder);
+  if (!fs::exists(path)) return;
+  const std::string before = ReadTextFile(path, "report", size_t{1} << 28);
+  if (!before.empty() && !before.starts_with(kHtmlHead))
+    throw InputError(path + ": is there and no report of qualm, expected another folder");
+}
+
 BuiltReport BuildReport(const std::string& folder, const std::string& corpus) {
   const OutputFolder read = ReadOutputFolder(folder);
   const std::vector<Fault> faults = FaultsOf(read.record);
-  const std::string path = (fs::path(folder) / "index.html").string();
-  if (fs::exists(path)) {
-    const std::string before = ReadTextFile(path, "report", size_t{1} << 28);
-    if (!before.empty() && !before.starts_with(kHtmlHead))
-      throw InputError(path + ": is there and no report of qualm, expected another folder");
-  }
+  RequireOurPage(folder);
+  const std::string path = PathOfPage(folder);
   WriteTextFile(path, PageOf(read, faults, corpus));
   return {path, VerdictSentence(faults)};
 }

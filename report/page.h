@@ -16,6 +16,9 @@ struct BuiltReport {
 // index.html of somebody else lies there.
 BuiltReport BuildReport(const std::string& folder, const std::string& corpus);
 
+// Throws where an index.html of somebody else lies in the folder.
+void RequireOurPage(const std::string& folder);
+
 }  // namespace qualm::report
 
 #endif  // QUALM_REPORT_PAGE_H_

@@ -151,6 +151,10 @@ Table StepTable(const Case& c, int64_t index, const Answer* answer) {
     }
     const bool mark = lossy && !marked;
     marked |= mark;
+    if (!beside) {
+      table.rows.push_back({std::string(Name(stage)), left});
+      return;
+    }
     table.rows.push_back({std::string(Name(stage)), left,
                           Cell((mark ? Strong("first difference:") + " " : Text()) + right,
                                mark ? Tone::kBad : Tone::kNone)});

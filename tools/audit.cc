@@ -171,7 +171,6 @@ class Audit {
  private:
   void ClearFolder() const;
   void ReadTheRunBefore();
-  JsonValue ChangeJson() const;
   std::string FileName(const std::string& path) const { return fs::path(path).filename().string(); }
 
   // How our own kernels answered a documented case.
@@ -236,23 +235,7 @@ void Audit::ClearFolder() const {
 }
 
 void Audit::ReadTheRunBefore() {
-  const fs::path out(options_.out);
-  if (!fs::exists(out / ".qualm-audit") || !fs::exists(out / "result.json")) return;
-  try {
-    before_ = ReadResultFile((out / "result.json").string());
-  } catch (const InputError& error) {
-    Tell("nothing is compared with the run before: {}", error.what());
-  }
-}
-
-JsonValue Audit::ChangeJson() const {
-  std::set<std::string> before, now;
-  for (const RecordedFinding& finding : before_->findings) before.insert(finding.fingerprint);
-  for (const Finding& finding : findings_) now.insert(finding.fingerprint());
-  std::vector<std::string> appeared, gone;
-  std::ranges::set_difference(now, before, std::back_inserter(appeared));
-  std::ranges::set_difference(before, now, std::back_inserter(gone));
-  return JsonObject{{"date", before_->run.date}, {"appeared", appeared}, {"gone", gone}};
+  if (fs::exists(fs::path(options_.out) / ".qualm-audit")) before_ = RunBefore(options_.out);
 }
 
 void Audit::DocumentedCasesAgainstExact() {
@@ -375,6 +358,8 @@ void Audit::DrawnCasesAgainstContracts() {
   std::vector<Finding> found =
       folder.Triage(std::move(result.findings), "", known_, session_.deferred, Stopped);
   known_.CountAsExpected(found, result);
+  session_.document.extra.emplace_back(
+      "faults", FaultsJson(FaultsOf(found, folder.diagnoses(), known_, result), found));
   for (Finding& finding : found) findings_.push_back(std::move(finding));
   totals_.Merge(result.totals);
 
@@ -391,10 +376,9 @@ report::BuiltReport Audit::Report() {
   JsonList agreement;
   for (const auto& [op, answers] : answers_) answers.WriteGroups(Name(op), agreement);
   extra.emplace_back("agreement", agreement);
-  if (before_) extra.emplace_back("since", ChangeJson());
+  if (before_) extra.emplace_back("since", ChangeJson(*before_, findings_));
   session_.Complete();
-  WriteTextFile((fs::path(options_.out) / "result.json").string(), ResultToJson(session_.document));
-  return report::BuildReport(options_.out, CorpusFolder());
+  return WriteReport(options_.out, session_.document, before_);
 }
 
 // Verdicts are counted as verdicts, and cases as cases.

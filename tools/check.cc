@@ -10,14 +10,18 @@
 #include <tuple>
 
 #include "core/status.h"
+#include "oracles/exact/exact.h"
 #include "properties/engine.h"
 #include "tools/blocks.h"
 #include "tools/command.h"
 #include "tools/findings.h"
 #include "tools/progress.h"
+#include "tools/recorded.h"
+#include "tools/report.h"
 #include "tools/session.h"
 #include "tools/shard.h"
 #include "tools/stop.h"
+#include "triage/identify.h"
 #include "triage/triage.h"
 
 namespace qualm::tools {
@@ -29,6 +33,8 @@ struct Options : CommonOptions {
   CheckOptions check;
   std::string shard;
   std::string out = "qualm-findings";
+  bool out_named = false;
+  std::vector<std::string> skip;  // globs
   bool verbose = false;
 };
 
@@ -135,7 +141,17 @@ std::string ClosingLine(const CheckResult& result, size_t faults, bool adapts) {
   text += ".";
   if (!reason.empty()) {
     text += fmt::format(" What was not judged the subject does not take, most often: {}.{}", reason,
-                        adapts ? "" : " --adapt brings cases into its limits.");
+                        adapts ? "" : " Without --no-adapt cases are brought into its limits.");
+  }
+  for (const auto& [subject, reasons] : result.adapted) {
+    int64_t adapted = 0;
+    for (const auto& [why_not, count] : reasons) adapted += count;
+    const auto often =
+        std::ranges::max_element(reasons, {}, [](const auto& r) { return r.second; });
+    text += fmt::format(
+        " {} of {} cases were brought into the limits of {}, which does not take them all (most "
+        "often: {}).",
+        adapted, result.totals.cases, subject, often->first);
   }
   return text + " --verbose has the rest.\n";
 }
@@ -184,6 +200,60 @@ std::vector<JUnitTest> JUnitTests(const CheckResult& result, const std::vector<F
   return tests;
 }
 
+// A subject that answers like somebody's arithmetic may be right, and judged by a contract that its
+// author did not choose: says which one fits, and how to choose it.
+std::string FittingContracts(const std::vector<Finding>& findings, const Diagnoses& diagnoses) {
+  constexpr int64_t kCases = 100;
+  std::map<std::pair<std::string, Op>, std::vector<triage::ObservedCase>> wrong;
+  for (const Finding& finding : findings) {
+    const auto at = diagnoses.find(finding.fingerprint());
+    if (at == diagnoses.end() || !at->second.found.observed) continue;
+    const Case& c = at->second.found;
+    if (exact::Evaluate(c) != c.observed->y) wrong[{finding.subject, c.op}].push_back({"", c});
+  }
+  std::string text;
+  for (const auto& [key, cases] : wrong) {
+    const auto& [name, op] = key;
+    const auto subject = SubjectRegistry::Get().Make(name);
+    // Ours are judged by what they promise.
+    if (!subject->contract().exact() || !(name.starts_with("plugin:") || name.starts_with("pipe:")))
+      continue;
+    std::vector<triage::ConventionOrExact> fit;
+    for (const triage::Identified& result :
+         triage::IdentifyObserved(cases, triage::AllConventionsAndExact().subspan(1))) {
+      for (const std::string& convention : result.bit_equal())
+        fit.push_back(triage::FindConventionOrExact(convention, "contract"));
+    }
+    if (fit.empty()) continue;
+    triage::IdentifyOptions options;
+    options.cases = kCases;
+    options.shorten = 0;
+    options.stopped = Stopped;
+    const triage::Identified result =
+        triage::Identify(triage::AnswererOf(*subject), op, fit, options);
+    const std::vector<std::string> names = result.bit_equal();
+    if (names.empty() || result.broken != 0) continue;
+    text += fmt::format(
+        "contract: {}, {}: not exact, but all {} answers that were compared are those of {}. If "
+        "that is\n  what it should compute, judge it by that: --contract model:{}\n",
+        name, Name(op), result.answered, FewNames(fmt::format("{}", fmt::join(names, ", "))),
+        names.front());
+  }
+  return text;
+}
+
+// The page of --out, and its result.json, which knows more than --json: date and machine differ
+// from run to run.
+void ReportOf(const Options& options, const CheckResult& result,
+              const std::optional<ResultRecord>& before, Session& session) {
+  session.Complete();
+  ResultDocument document = session.document;
+  document.extra.emplace_back("run", RunJson());
+  document.extra.emplace_back("verdicts", VerdictsJson(result.by_square));
+  if (before) document.extra.emplace_back("since", ChangeJson(*before, document.findings));
+  session.Print("report: {}\n", WriteReport(options.out, document, before).path);
+}
+
 int RunCheck(Options options) {
   Session session(options);
   for (const std::string& name : options.ops) {
@@ -193,6 +263,7 @@ int RunCheck(Options options) {
         options.check.ops.end())
       options.check.ops.push_back(*op);
   }
+  AddSkipped(options.skip, options.check.property_glob);
   const Shard shard = ShardOf(options.shard);
   options.check.shard_index = shard.index;
   options.check.shard_count = shard.count;
@@ -203,13 +274,17 @@ int RunCheck(Options options) {
   session.known = KnownFindings(options.known);
   RequireWritable(options);
   RequireFolder("--out", options.out);
+  RequireReportFolder("--out", options.out);
+  const std::optional<ResultRecord> before = RunBefore(options.out);
   session.Begin(fmt::format("seed {}; ", options.check.seed), options.check.seed);
-  const auto progress = std::make_shared<Progress>();
-  options.check.progress = [progress](int64_t done, int64_t all) { (*progress)(done, all); };
+  auto progress = std::make_shared<Progress>("", options.check.seconds);
+  options.check.progress = [bar = progress.get()](int64_t done, int64_t all) { (*bar)(done, all); };
   FindingsFolder folder(options.out);
   folder.Connect(options.check);
 
   CheckResult result = Check(options.check);
+  options.check.progress = nullptr;
+  progress.reset();  // takes the bar away
   if (options.check.seconds > 0) {
     Tell(
         "how far a time takes a run depends on the machine; --cases {} "
@@ -226,6 +301,8 @@ int RunCheck(Options options) {
                            session.deferred, stop);
   session.known.CountAsExpected(findings, result);
   session.known.TellUnmatched(findings);
+  const std::string contracts =
+      options.contract.empty() && !stop() ? FittingContracts(findings, folder.diagnoses()) : "";
 
   const std::vector<FaultOfRun> faults =
       FaultsOf(findings, folder.diagnoses(), session.known, result);
@@ -239,6 +316,7 @@ int RunCheck(Options options) {
     if (options.verbose || !session.known.IsNew(finding))
       session.Print("{}", session.known.Text(finding));
   }
+  session.Print("{}", contracts);
   const std::string hazards = HazardLines(result.coverage), reasons = ReasonLines(result);
   if (options.verbose) {
     session.Print("{}\n", TotalsLine(result.totals));
@@ -252,6 +330,9 @@ int RunCheck(Options options) {
                             {"properties", PropertiesJson(result)},
                             {"not_judged", NotJudgedJson(result)}};
   session.tests = JUnitTests(result, findings, session.known);
+  // A clean run leaves no folder behind that nobody asked for.
+  if (options.out_named || !findings.empty() || before)
+    session.deferred.Try([&] { ReportOf(options, result, before, session); });
   const int status = session.End(WhyNothing(result));
   // A shard of few cases may be empty: other shards judge them.
   const bool empty_shard = options.check.shard_count > 1 && result.totals.cases == 0;
@@ -268,22 +349,32 @@ void AddCheck(CLI::App& app, Run* run) {
   AddOutputOptions(*verb, *options);
   AddContractOption(*verb, *options);
   AddJUnitOption(*verb, *options);
-  verb->add_option("--property,-p", options->check.property_glob, "glob on OP.CLAIM or CLAIM")
+  verb->add_option("--property,-p", options->check.property_glob,
+                   "globs on OP.CLAIM or CLAIM, between commas")
       ->check(NotEmpty);
   verb->add_option("--op", options->ops, "only this operation (repeatable)")
       ->allow_extra_args(false);
+  AddSkip(*verb, options->skip);
   CLI::Option* cases = AddInteger(*verb, "--cases,-n", options->check.cases, 1, int64_t{1} << 40,
                                   "cases per operation");
   AddDuration(*verb, "--time", options->check.seconds, "run this long instead, e.g. 60s, 10m");
   verb->get_option("--time")->excludes(cases);
   AddSeed(*verb, options->check.seed);
-  verb->add_flag(
-      "--adapt", options->check.adapt,
-      "bring a case that a subject does not take into its limits, instead of skipping it");
+  options->check.adapt = true;
+  verb->add_flag("--adapt,!--no-adapt", options->check.adapt,
+                 "bring a case that a subject does not take into its limits (the default), or skip "
+                 "it");
   AddInteger(*verb, "--jobs,-j", options->check.jobs, 1, 256,
              "threads; the result does not depend on it");
   AddShard(*verb, options->shard, "I/N: every N-th case, starting at I (docs/campaigns.md)");
-  verb->add_option("--out", options->out, "folder for new findings")->check(NotEmpty);
+  verb->add_option_function<std::string>(
+          "--out",
+          [raw = options.get()](const std::string& folder) {
+            raw->out = folder;
+            raw->out_named = true;
+          },
+          "folder for new findings and the report of the run (default: qualm-findings)")
+      ->check(NotEmpty);
   verb->add_flag("--verbose", options->verbose,
                  "every finding, all counts, hazard coverage, why verdicts were no passes");
   AddKnownOptions(*verb, options->known);

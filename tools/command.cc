@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -11,20 +12,20 @@
 
 #include "core/io/json_text.h"
 #include "core/status.h"
+#include "tools/terminal.h"
 
 namespace qualm::tools {
 
-void Out(const std::string& text) {
+void Out(const std::string& plain) {
+  EraseStatusLine();
+  static const bool colour = HasColour();
+  const std::string text = colour ? Painted(plain) : plain;
   if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size()) {
     throw InputError("stdout cannot be written");
   }
 }
 
-void TellLine(const std::string& text) {
-  const std::string line = "qualm: " + OneLine(text) + "\n";
-  // Unchecked on purpose: see the header.
-  (void)std::fwrite(line.data(), 1, line.size(), stderr);
-}
+void TellLine(const std::string& text) { WriteAboveStatus("qualm: " + OneLine(text) + "\n"); }
 
 void AddSubjectOption(CLI::App& app, CommonOptions& options, bool required) {
   CLI::Option* option = app.add_option("--subject,-s", options.subjects,
@@ -36,6 +37,7 @@ void AddSubjectOption(CLI::App& app, CommonOptions& options, bool required) {
 void AddOutputOptions(CLI::App& app, CommonOptions& options) {
   app.add_option("--json", options.json, "write the result document to FILE, - for stdout")
       ->check(NotEmpty);
+  app.add_flag_callback("--quiet", SetQuiet, "tell nothing on stderr but errors");
 }
 
 void AddJUnitOption(CLI::App& app, CommonOptions& options) {
@@ -70,6 +72,27 @@ void MakeFolder(const std::string& option, const std::string& path) {
   std::error_code error;
   std::filesystem::create_directories(path, error);
   if (error) throw InputError(option + ": cannot make " + path + ": " + error.message());
+}
+
+void AddSkip(CLI::App& app, std::vector<std::string>& skip) {
+  app.add_option("--skip", skip, "leave out properties that match these globs (repeatable)")
+      ->allow_extra_args(false)
+      ->type_name("GLOB")
+      ->check(NotEmpty);
+}
+
+void AddSkipped(const std::vector<std::string>& skip, std::string& glob) {
+  for (const std::string& one : skip) {
+    const bool any =
+        std::ranges::any_of(AllOps(), [&](Op op) { return !PropertiesAbout(op, one).empty(); });
+    if (!any || one.find('!') != std::string::npos)
+      throw InputError("--skip: no property matches '" + one + "' (see qualm list properties)");
+    for (size_t at = 0; at <= one.size();) {
+      const size_t end = std::min(one.find(',', at), one.size());
+      glob += ",!" + one.substr(at, end - at);
+      at = end + 1;
+    }
+  }
 }
 
 void AddDuration(CLI::App& app, const std::string& name, double& seconds, const std::string& help) {

@@ -17,6 +17,7 @@
 
 #include "properties/property.h"
 #include "properties/sweep.h"
+#include "tools/terminal.h"
 
 namespace CLI {
 class App;
@@ -62,6 +63,11 @@ std::vector<std::string> CaseFilesOf(const std::string& path);
 // One subject's sweep in a few lines: where it bends, which pairs bend it.
 std::string SweepSummary(const sweep::Result& result);
 
+// --skip GLOB: properties to leave out.
+void AddSkip(CLI::App& app, std::vector<std::string>& skip);
+// Leaves them out of the glob; InputError where one leaves out nothing.
+void AddSkipped(const std::vector<std::string>& skip, std::string& glob);
+
 // "60s", "10m", "8h", "2d", or plain seconds; more than 0.
 void AddDuration(CLI::App& app, const std::string& name, double& seconds, const std::string& help);
 
@@ -87,13 +93,15 @@ CLI::Option* AddInteger(CLI::App& app, const std::string& names, T& value, int64
       app, names, [&value](int64_t read) { value = static_cast<T>(read); }, least, most, help);
 }
 
-// Text for people, to stdout; throws InputError where that cannot be written.
+// Text for people, to stdout, in colour on a terminal; throws InputError where that cannot be
+// written.
 void Out(const std::string& text);
-// "qualm: ..." on one line of stderr. Errors of writing are ignored: a run whose stderr is closed
-// has the same result.
+// "qualm: ..." on one line of stderr; Tell says nothing under --quiet. Errors of writing are
+// ignored: a run whose stderr is closed has the same result.
 void TellLine(const std::string& text);
 template <class... Args>
 void Tell(fmt::format_string<Args...> format, Args&&... args) {
+  if (IsQuiet()) return;
   TellLine(fmt::format(format, std::forward<Args>(args)...));
 }
 

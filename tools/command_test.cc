@@ -358,8 +358,12 @@ TEST_F(Command, PlacesThatCannotBeWrittenAreSaidFirst) {
   }
   ExpectBadInput({"check", "-s", "native", "--out", "/proc/no"},
                  "--out: /proc/no: cannot be made or written (");
+  // A clean run leaves a folder behind only where one was asked for: its report.
+  EXPECT_EQ(Qualm({"check", "-s", "native", "-n", "1"}).status, 0);
+  EXPECT_FALSE(std::filesystem::exists(folder() / "qualm-findings"));
   EXPECT_EQ(Qualm({"check", "-s", "native", "-n", "1", "--out", "a/b"}).status, 0);
-  EXPECT_FALSE(std::filesystem::exists(folder() / "a"));
+  EXPECT_TRUE(std::filesystem::exists(folder() / "a/b/index.html"));
+  EXPECT_FALSE(std::filesystem::exists(folder() / "a/b/findings"));
   ExpectBadInput({"minimize", case_file, "-s", "native", "-o", "/proc/no/x"}, "--output: /proc/no");
   ExpectBadInput({"sweep", case_file, "-s", "native", "--plot", "/proc/no/x.svg"},
                  "--plot: /proc/no/x.svg: ");

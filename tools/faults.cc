@@ -100,6 +100,11 @@ std::string FaultText(const FaultOfRun& fault, const std::vector<Finding>& findi
                         FailuresOf(best, result), judged->second.judged());
   }
   text += "\n";
+  if (claims == std::set<std::string>{"environment"}) {
+    text +=
+        "  many kernels round in whatever mode their caller has set; where no caller changes it: "
+        "--skip environment\n";
+  }
   if (best.case_file.empty()) return text;
   return text +
          fmt::format("  next: qualm explain {} --subject {}\n", ShellWord(best.case_file),

@@ -14,6 +14,7 @@
 #include "core/status.h"
 #include "oracles/exact/exact.h"
 #include "tools/command.h"
+#include "tools/progress.h"
 #include "tools/stop.h"
 #include "triage/causes.h"
 #include "triage/triage.h"
@@ -188,7 +189,11 @@ std::vector<Finding> FindingsFolder::Triage(std::vector<Finding> raw, const std:
     if (item.triaged->sure()) establish(*item.triaged);
   };
   std::vector<Item> items;
+  Progress progress("looking for causes: ", 0, "steps");
+  const auto all = static_cast<int64_t>(2 * raw.size());
+  int64_t done = 0;
   for (const Finding& finding : raw) {
+    progress(done++, all);
     items.push_back({items.size(), nullptr, nullptr});
     look_into(finding, items.back());
   }
@@ -207,6 +212,7 @@ std::vector<Finding> FindingsFolder::Triage(std::vector<Finding> raw, const std:
     return false;
   };
   for (Item& item : items) {
+    progress(done++, all);
     if (!item.triaged->sure() && !causes_of(raw[item.number]).empty())
       look_into(raw[item.number], item);
     triage::Triaged& triaged = *item.triaged;
@@ -214,7 +220,11 @@ std::vector<Finding> FindingsFolder::Triage(std::vector<Finding> raw, const std:
     if (triaged.sure() && have(found)) continue;
     const auto is_known = [&] { return !found.expected_by_contract && !known.IsNew(found); };
     if (!(triaged.sure() && is_known())) {
-      if (!stop()) triaged.Minimize({.stop = stop});
+      const auto go_on = [&] {
+        progress(done, all);
+        return stop();
+      };
+      if (!stop()) triaged.Minimize({.stop = go_on});
       establish(triaged);
       if (have(found)) continue;
       if (!is_known()) deferred.Try([&] { Write(triaged); });

@@ -23,9 +23,11 @@
 #include "properties/adapt.h"
 #include "properties/engine.h"
 #include "properties/gen/gen.h"
+#include "tools/blocks.h"
 #include "tools/command.h"
 #include "tools/fuzz_status.h"
 #include "tools/regressions.h"
+#include "tools/report.h"
 #include "tools/session.h"
 #include "tools/shard.h"
 #include "tools/stop.h"
@@ -41,6 +43,7 @@ struct Options : CommonOptions {
   KnownOptions known;
   std::vector<std::string> ops;
   std::string property_glob = "*";
+  std::vector<std::string> skip;  // globs
   double seconds = 0;
   int64_t runs = 0;
   int jobs = 1;
@@ -151,17 +154,26 @@ std::string AlsoText(const FaultRow& row) {
                      fmt::join(row.properties, ", "));
 }
 
-JsonValue RowsJson(const std::vector<FaultRow>& rows) {
+// Why the finding of a row does not fail the run; "" of a new one.
+std::string WhyKnown(const Finding& finding, const KnownFindings& known) {
+  if (known.IsNew(finding)) return "";
+  const auto marks = known.MarksOf({finding});
+  const auto mark = marks.find(finding.fingerprint());
+  if (mark == marks.end()) return "declared in adapters/contracts.cc";
+  return mark->second.reason.empty() ? "in the baseline" : mark->second.reason;
+}
+
+JsonValue RowsJson(const std::vector<FaultRow>& rows, const std::vector<Finding>& findings,
+                   const KnownFindings& known) {
   JsonList list;
-  for (const FaultRow& row : rows) {
-    list.Add(JsonObject{{"fault", row.fingerprint()},
-                        {"op", Name(row.op)},
-                        {"subject", row.subject},
-                        {"kind", Name(row.kind)},
-                        {"cause", row.cause},
-                        {"properties", row.properties},
-                        {"replayed", Name(row.replayed)},
-                        {"found", row.found}});
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const FaultRow& row = rows[i];
+    JsonObject json{
+        {"fault", row.fingerprint()},     {"op", Name(row.op)}, {"subject", row.subject},
+        {"kind", Name(row.kind)},         {"cause", row.cause}, {"properties", row.properties},
+        {"replayed", Name(row.replayed)}, {"found", row.found}};
+    if (const std::string why = WhyKnown(findings[i], known); !why.empty()) json.Add("known", why);
+    list.Add(json);
   }
   return list;
 }
@@ -212,8 +224,9 @@ campaign::CampaignOptions CampaignOf(const Options& options, std::vector<Aim> ai
   return run;
 }
 
-int RunFuzz(const Options& options) {
+int RunFuzz(Options options) {
   Session session(options);
+  AddSkipped(options.skip, options.property_glob);
   const campaign::Engine& engine = campaign::FindEngine(options.engine);
   campaign::CampaignOptions run = CampaignOf(options, AimsOf(options));
   session.Open(SubjectNames(options.subjects, {}), options.contract);
@@ -221,6 +234,8 @@ int RunFuzz(const Options& options) {
   session.known = KnownFindings(options.known);
   RequireWritable(options);
   State state("--state", options.state);
+  RequireReportFolder("--state", options.state);
+  const std::optional<ResultRecord> before = RunBefore(options.state);
   session.Begin(fmt::format("seed {}; ", options.seed), options.seed);
   AddCases(options, state);
   StopOnSignals();
@@ -249,12 +264,21 @@ int RunFuzz(const Options& options) {
     Tell("{} failures wait in {}: the next run looks into them first", progress.waiting,
          options.state);
   }
-  session.document.extra = {{"campaign", JsonObject{{"engine", engine.name},
-                                                    {"executions", progress.executions},
-                                                    {"corpus", progress.corpus},
-                                                    {"deaths", progress.deaths},
-                                                    {"waiting", progress.waiting},
-                                                    {"faults", RowsJson(progress.rows)}}}};
+  session.document.extra = {
+      {"campaign", JsonObject{{"engine", engine.name},
+                              {"executions", progress.executions},
+                              {"corpus", progress.corpus},
+                              {"deaths", progress.deaths},
+                              {"waiting", progress.waiting},
+                              {"faults", RowsJson(progress.rows, findings, session.known)}}}};
+  session.deferred.Try([&] {
+    session.Complete();
+    ResultDocument document = session.document;
+    document.findings.clear();  // the page takes them from fault.json
+    document.extra.emplace_back("run", RunJson());
+    session.Print("report: {}\n",
+                  WriteReport(options.state, document, before, progress.corpus).path);
+  });
   const std::string name = ContentName(UtcNow() + std::to_string(::getpid())) + ".json";
   return session.End("", (state.root() / "results" / name).string());
 }
@@ -269,8 +293,10 @@ void AddFuzz(CLI::App& app, Run* run) {
   AddSubjectOption(*verb, *options, true);
   AddOutputOptions(*verb, *options);
   AddContractOption(*verb, *options);
-  verb->add_option("--property,-p", options->property_glob, "glob on OP.CLAIM or CLAIM")
+  verb->add_option("--property,-p", options->property_glob,
+                   "globs on OP.CLAIM or CLAIM, between commas")
       ->check(NotEmpty);
+  AddSkip(*verb, options->skip);
   AddDuration(*verb, "--time", options->seconds, "run this long, e.g. 10m, 8h, 2d (default: 10m)");
   AddInteger(*verb, "--runs", options->runs, 1, int64_t{1} << 50, "executions in all");
   AddInteger(*verb, "--jobs,-j", options->jobs, 1, 256, "engines at a time");

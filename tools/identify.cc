@@ -366,7 +366,7 @@ int RunIdentify(Options options) {
   session.Write();
   if (!findings.empty()) return StatusOfStopped(kFindings);
   if (compared != 0 || Stopped()) return StatusOfStopped(kClean);
-  Tell("nothing was compared{}{}", why.empty() ? "" : ": ", why);
+  TellLine(fmt::format("nothing was compared{}{}", why.empty() ? "" : ": ", why));
   return kBadInput;
 }
 

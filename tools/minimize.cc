@@ -13,6 +13,7 @@
 #include "tools/command.h"
 #include "tools/emit.h"
 #include "tools/findings.h"
+#include "tools/progress.h"
 #include "tools/regressions.h"
 #include "tools/session.h"
 #include "tools/stop.h"
@@ -68,8 +69,14 @@ int RunMinimize(const Options& options) {
   RequireEmittable(options, {options.path});
   RequireRegressionFile(options.to_corpus);
   session.Begin();
+  int64_t calls = 0;
+  Progress progress("minimizing: ", 0, "subject calls at most");
+  const auto stop = [&] {
+    progress(calls++, options.max_calls);
+    return Stopped();
+  };
   const triage::MinimizeResult result = triage::Minimize(
-      c, *session.subjects.front(), property, {.max_calls = options.max_calls, .stop = Stopped});
+      c, *session.subjects.front(), property, {.max_calls = options.max_calls, .stop = stop});
 
   session.totals.cases = 1;
   session.totals.Add(result.verdict.judgement);

@@ -1,38 +1,64 @@
 // SPDX-License-Identifier: Apache-2.0
-// A line on stderr every few seconds, from whatever thread comes by.
+// How far a run is: on a terminal a bar with the time that is left, elsewhere a line on stderr
+// every few seconds. From whatever thread comes by.
 #ifndef QUALM_TOOLS_PROGRESS_H_
 #define QUALM_TOOLS_PROGRESS_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <mutex>
 #include <string>
+#include <utility>
 
 #include "tools/command.h"
 #include "tools/session.h"
+#include "tools/terminal.h"
 
 namespace qualm::tools {
 
 class Progress {
  public:
-  // `what` begins each line; `seconds`: how long it will take, 0 where nobody knows.
-  explicit Progress(std::string what = "", double seconds = 0)
-      : what_(std::move(what)), seconds_(seconds) {}
+  // `what` begins each line; `seconds`: how long it will take, 0 where nobody knows; `noun`: what
+  // is counted.
+  explicit Progress(std::string what = "", double seconds = 0, std::string noun = "cases")
+      : what_(std::move(what)), noun_(std::move(noun)), seconds_(seconds) {}
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+  ~Progress() { EraseStatusLine(); }
 
   // all < 0: nobody knows how many.
   void operator()(int64_t done, int64_t all) {
     const std::scoped_lock lock(mutex_);
     const double now = stopwatch_.seconds();
     if (now < next_) return;
-    next_ = now + 5;
-    Tell("{}{}{} cases, {:.0f}{} s", what_, done, all < 0 ? "" : fmt::format(" of {}", all), now,
+    next_ = now + (HasStatusLine() ? 0.25 : 5);
+    const std::string count =
+        fmt::format("{}{} {}", done, all < 0 ? "" : fmt::format(" of {}", all), noun_);
+    if (HasStatusLine()) return SetStatusLine(what_ + Bar(Share(done, all, now), now) + count);
+    Tell("{}{}, {:.0f}{} s", what_, count, now,
          seconds_ > 0 ? fmt::format(" of {:.0f}", seconds_) : "");
   }
 
  private:
+  // How much is done, 0..1; 0 where nobody knows.
+  double Share(int64_t done, int64_t all, double now) const {
+    const double share = seconds_ > 0 ? now / seconds_
+                         : all > 0    ? static_cast<double>(done) / static_cast<double>(all)
+                                      : 0;
+    return std::min(share, 1.0);
+  }
+  static std::string Bar(double share, double now) {
+    if (share <= 0) return fmt::format("{:.0f} s  ", now);
+    constexpr size_t kWidth = 24;
+    const auto full = static_cast<size_t>(share * kWidth);
+    return fmt::format("[{}{}] {:.0f} %, {:.0f} s left  ", std::string(full, '#'),
+                       std::string(kWidth - full, '.'), 100 * share, now * (1 - share) / share);
+  }
+
   std::mutex mutex_;
   Stopwatch stopwatch_;
-  double next_ = 5;
-  std::string what_;
+  double next_ = HasStatusLine() ? 2 : 5;
+  std::string what_, noun_;
   double seconds_;
 };
 

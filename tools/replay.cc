@@ -344,7 +344,7 @@ int RunReplay(const Options& options) {
   // Whoever names a subject wants it judged; the recorded answers are no substitute.
   if (status != kClean || options.subjects.empty() || recordings || replay.answers > 0 || Stopped())
     return status;
-  Tell("nothing was judged: {}", WhyNothing(replay));
+  TellLine("nothing was judged: " + WhyNothing(replay));
   return kBadInput;
 }
 

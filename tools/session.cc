@@ -259,7 +259,7 @@ void Session::Write(const std::string& copy) {
 
 bool Session::Judged(const std::string& why) const {
   if (Stopped() || totals.judged() != 0) return true;
-  Tell("nothing was judged{}{}", why.empty() ? "" : ": ", why);
+  TellLine(fmt::format("nothing was judged{}{}", why.empty() ? "" : ": ", why));
   return false;
 }
 

@@ -501,5 +501,90 @@ TEST_F(Verbs, RegressionsSayWhatBecameOfThem) {
             std::string::npos);
 }
 
+// check writes the page itself, groups as it has grouped, and remembers the runs before.
+TEST_F(Verbs, CheckWritesItsReport) {
+  const std::vector<std::string> words{"check", "-s",  "faulty:k-tail", "--op", "linear",
+                                       "-n",    "120", "--out",         "out"};
+  const Ran first = Qualm(words);
+  EXPECT_EQ(first.status, 1) << first.err;
+  EXPECT_NE(first.out.find("\nreport: out/index.html\n"), std::string::npos) << first.out;
+  const std::string page = Read("out/index.html");
+  EXPECT_NE(page.find("NOT OK: 1 new fault"), std::string::npos);
+  EXPECT_NE(page.find("faulty:k-tail, linear: last product dropped"), std::string::npos);
+  EXPECT_NE(page.find("<svg"), std::string::npos) << "bars of the hazards";
+  EXPECT_EQ(Qualm(words).status, 1);
+  const Json document = Json::parse(Read("out/result.json"));
+  ASSERT_EQ(document["history"].size(), 2u);
+  EXPECT_EQ(document["history"][1]["faults"], 1);
+  EXPECT_EQ(document["since"]["appeared"], Json::array());
+  const Json schema = test::ReadJsonFile(QUALM_SOURCE_DIR "/core/io/result.schema.json");
+  EXPECT_EQ(test::JsonSchema(schema).Check(document), "");
+  EXPECT_NE(Read("out/index.html").find("The runs in this folder"), std::string::npos);
+
+  // A clean run shows that the fault is gone, and where its evidence still lies.
+  const Ran clean = Qualm({"check", "-s", "native", "--op", "linear", "-n", "20", "--out", "out"});
+  EXPECT_EQ(clean.status, 0) << clean.err;
+  EXPECT_NE(Read("out/index.html").find("OK: nothing new"), std::string::npos);
+  EXPECT_NE(Read("out/index.html").find("of earlier runs, not seen in this one"),
+            std::string::npos);
+  fs::create_directory(folder() / "foreign");
+  Write("foreign/index.html", "mine");
+  ExpectBadInput({"check", "-s", "native", "--out", "foreign"},
+                 "--out: foreign/index.html: is there");
+  EXPECT_EQ(Read("foreign/index.html"), "mine");
+}
+
+TEST_F(Verbs, PropertiesAreListedAndLeftOut) {
+  const auto judged = [&](std::vector<std::string> more) {
+    std::vector<std::string> words{"check", "-s", "native", "--op", "linear",
+                                   "-n",    "10", "--json", "-"};
+    words.insert(words.end(), more.begin(), more.end());
+    std::set<std::string> names;
+    const Json properties = Document(Qualm(words))["properties"];
+    for (const auto& [name, counts] : properties.items()) names.insert(name);
+    return names;
+  };
+  const std::set<std::string> two{"linear.clamp", "linear.matches_exact"};
+  EXPECT_EQ(judged({"-p", "clamp,matches_exact"}), two);
+  EXPECT_EQ(judged({"-p", "clamp,matches_*", "--skip", "matches_model"}), two);
+  const std::set<std::string> all = judged({}), without = judged({"--skip", "environment,clamp"});
+  EXPECT_EQ(without.size() + 2, all.size());
+  EXPECT_FALSE(without.contains("linear.environment"));
+  ExpectBadInput({"check", "-s", "native", "--skip", "nothing"}, "--skip: no property matches ");
+}
+
+// A terminal gets colour, unless NO_COLOR is set; --quiet leaves stderr to errors.
+TEST_F(Verbs, TerminalsGetColourAndNobodyElse) {
+  const std::string check = QUALM_BINARY_DIR "/bin/qualm check -s native --op add -n 5";
+  const Ran plain = Shell(check + " --quiet");
+  EXPECT_TRUE(plain.out.starts_with("OK: ")) << plain.out;
+  EXPECT_EQ(plain.err, "");
+  const std::string python = "python3 -c 'import pty,sys; pty.spawn(sys.argv[1].split())' ";
+  const Ran has = Shell("python3 -c 'import pty' && echo yes");
+  if (has.out != "yes\n") GTEST_SKIP() << "no python3 to make a terminal";
+  const Ran coloured = Shell("TERM=xterm; export TERM; " + python + "'" + check + "'");
+  EXPECT_NE(coloured.out.find("\x1b[1;32mOK:\x1b[0m "), std::string::npos) << coloured.out;
+  const Ran asked_not =
+      Shell("TERM=xterm NO_COLOR=1; export TERM NO_COLOR; " + python + "'" + check + "'");
+  EXPECT_EQ(asked_not.out.find('\x1b'), std::string::npos) << asked_not.out;
+}
+
+// 2,000 pairs that saturate are said in a few lines.
+TEST_F(Verbs, AnExplanationIsRead) {
+  Case c;
+  c.M = c.N = 1;
+  c.K = 4000;
+  c.x = Tensor::Of<uint8_t>({1, c.K}, std::vector<uint8_t>(4000, 255));
+  c.w = Tensor::Of<int8_t>({1, c.K}, std::vector<int8_t>(4000, 127));
+  c.out_q.scale = {1 << 20};
+  WriteCaseFile(c, (folder() / "long.case.json").string());
+  for (const char* subject : {"model:fbgemm@avx2", "faulty:pair-saturation"}) {
+    const Ran ran = Qualm({"explain", "long.case.json", "-s", subject});
+    EXPECT_EQ(ran.status, 1) << ran.err;
+    EXPECT_LT(Lines(ran.out).size(), 60u) << subject;
+    EXPECT_NE(ran.out.find("more pairs)"), std::string::npos) << ran.out;
+  }
+}
+
 }  // namespace
 }  // namespace qualm::tools

@@ -62,12 +62,18 @@ std::string WindowLines(const Case& c, int64_t index) {
   return text;
 }
 
+// A long sum may have thousands of pairs that saturate: the first ones show what happens.
+constexpr size_t kMostPairs = 12;
+std::string MorePairs(size_t count) { return fmt::format("    ... ({} more pairs)\n", count); }
+
 std::string PairLines(const Case& c, int64_t index) {
   std::string text;
   const std::vector<headroom::Pair> pairs =
       headroom::HasPairs(c) ? headroom::SaturatingPairs(c, index / c.N, index % c.N)
                             : std::vector<headroom::Pair>{};
-  for (const headroom::Pair& pair : pairs) {
+  for (size_t i = 0; i < pairs.size(); ++i) {
+    if (i == kMostPairs) return text + MorePairs(pairs.size() - i);
+    const headroom::Pair& pair = pairs[i];
     text += fmt::format("    pair k=({},{}): {}*{} + {}*{} = {} + {} = {} -> {}, lost {}\n", pair.k,
                         pair.k + 1, pair.x0, pair.w0, pair.x1, pair.w1, pair.x0 * pair.w0,
                         pair.x1 * pair.w1, pair.sum, pair.saturated, pair.lost());
@@ -112,8 +118,13 @@ std::string ExplainAnswer(const Case& c, const Answer& answer, int64_t index, co
               : fmt::format(", exact is {}\n", expected);
   bool pairs_shown = false;
   if (answer.convention != nullptr && expected != actual) {
+    size_t pairs = 0;
     for (const TraceStep& step : answer.convention->trace(c, index)) {
-      text += StepLine(step);
+      const bool pair = step.text.starts_with("pair ");
+      pairs += pair ? 1 : 0;
+      if (!pair && pairs > kMostPairs) text += MorePairs(pairs - kMostPairs);
+      if (!pair) pairs = 0;
+      if (pairs <= kMostPairs) text += StepLine(step);
       pairs_shown |= step.stage == Stage::kAccumulate && step.lossy;
     }
   }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/io/result_reader.h"
 
+#include <algorithm>
 #include <limits>
 
 #include "core/io/json_text.h"
@@ -106,6 +107,28 @@ void ReadChange(const JsonNode& top, ResultRecord& record) {
       RecordedChange{TextAt(node, "date"), TextsAt(node, "appeared"), TextsAt(node, "gone")};
 }
 
+// Says of each finding of `record` which fault it shows.
+void ReadFault(const JsonNode& node, ResultRecord& record) {
+  const std::vector<std::string> fingerprints = TextsAt(node, "findings");
+  if (fingerprints.empty()) return;
+  for (RecordedFinding& finding : record.findings) {
+    if (std::ranges::find(fingerprints, finding.fingerprint) == fingerprints.end()) continue;
+    finding.fault = fingerprints.front();
+    finding.cause = node.At("cause", "a text").Text();
+    finding.sentence = node.At("sentence", "a text").Text();
+  }
+}
+
+RecordedRun RunOf(const JsonNode& node) {
+  return {TextAt(node, "date"),
+          TextAt(node, "commit"),
+          NumberAt(node, "seconds"),
+          CountAt(node, "cases"),
+          CountAt(node, "faults"),
+          CountAt(node, "known"),
+          node.Has("inputs") ? CountAt(node, "inputs") : 0};
+}
+
 }  // namespace
 
 ResultRecord ParseResult(std::string_view text, std::string_view name) {
@@ -127,6 +150,9 @@ ResultRecord ParseResult(std::string_view text, std::string_view name) {
   });
   ForEachEntry(top, "findings",
                [&](const JsonNode& node) { record.findings.push_back(FindingOf(node)); });
+  ForEachEntry(top, "faults", [&](const JsonNode& node) { ReadFault(node, record); });
+  ForEachEntry(top, "history",
+               [&](const JsonNode& node) { record.history.push_back(RunOf(node)); });
   ForEachEntry(top, "verdicts", [&](const JsonNode& node) {
     record.verdicts.push_back({node.At("subject", "a text").Text(), node.At("op", "a text").Text(),
                                CountsAt(node, "counts")});
@@ -144,6 +170,15 @@ ResultRecord ParseResult(std::string_view text, std::string_view name) {
     record.agreement.push_back({TextAt(node, "op"), TextsAt(node, "subjects"),
                                 CountAt(node, "cases"), TextAt(node, "witness")});
   });
+  if (top.Has("campaign")) {
+    const JsonNode campaign = top.At("campaign", "an object");
+    campaign.RequireObject("an object");
+    ForEachEntry(campaign, "faults", [&](const JsonNode& node) {
+      ++record.campaign_faults;
+      if (const std::string why = TextAt(node, "known"); !why.empty())
+        record.known_faults[node.At("fault", "a text").Text()] = why;
+    });
+  }
   record.has_documented_cases = top.Has("declared");
   return record;
 }

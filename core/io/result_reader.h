@@ -34,6 +34,11 @@ struct RecordedFinding {
   std::string case_file;
   std::optional<Divergence> divergence;
   std::string explanation;
+  // The fault that it shows, as the run that found it grouped its findings (block "faults"): equal
+  // for findings of one fault. "" where the run did not say.
+  std::string fault;
+  std::string cause;     // of the fault, "" where none is named
+  std::string sentence;  // what is wrong, and where it holds
 
   bool is_new() const { return !expected_by_contract && known.empty(); }
 };
@@ -69,6 +74,15 @@ struct RecordedChange {
   std::vector<std::string> appeared, gone;  // fingerprints
 };
 
+// One of the runs that wrote into a folder, oldest first.
+struct RecordedRun {
+  std::string date, commit;
+  double seconds = 0;
+  int64_t cases = 0;  // of a campaign: executions
+  int64_t faults = 0, known = 0;
+  int64_t inputs = 0;  // of a campaign: kept in its corpus
+};
+
 struct ResultRecord {
   RunFacts run;
   std::string command;
@@ -81,6 +95,9 @@ struct ResultRecord {
   std::vector<RecordedDeclaration> declared;
   std::vector<RecordedGroup> agreement;
   std::optional<RecordedChange> since;
+  int64_t campaign_faults = 0;
+  std::map<std::string, std::string> known_faults;  // of a campaign: fault -> why it is known
+  std::vector<RecordedRun> history;                 // this run is the last one
   bool has_documented_cases = false;
 };
 

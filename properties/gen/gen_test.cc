@@ -187,6 +187,19 @@ class HazardRates : public testing::Test {
   }
 };
 
+// What a report holds drawn cases against. Shares of less than a percent need more cases than this:
+// rare_themes_test finds what they are there for.
+TEST_F(HazardRates, AreAsDeclared) {
+  for (const Op op : AllOps()) {
+    const auto rates = Measure(op);
+    for (const HazardRow& row : AllHazards()) {
+      const auto at = rates.find(row.hazard);
+      if (at == rates.end() || row.least < 0.01) continue;
+      EXPECT_GE(at->second, 100 * row.least) << Name(op) << " " << row.name;
+    }
+  }
+}
+
 TEST_F(HazardRates, Linear) {
   auto rates = Measure(Op::kLinear);
   EXPECT_GE(rates[Hazard::kPairSaturates], 15);

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a terminal gets beyond the text: colour on stdout, one line on stderr that is drawn again.
+// Nothing of it reaches a pipe or a file.
+#ifndef QUALM_TOOLS_TERMINAL_H_
+#define QUALM_TOOLS_TERMINAL_H_
+
+#include <string>
+
+namespace qualm::tools {
+
+// Is stdout a terminal that shows colours, and does NO_COLOR (no-color.org) not forbid them?
+bool HasColour();
+// Colours the words with which findings, good news and known departures begin their lines.
+std::string Painted(const std::string& text);
+
+// Is stderr a terminal, whose last line may be drawn again?
+bool HasStatusLine();
+// Shows the text as the last line of the terminal, "" for none. Whatever is told meanwhile stands
+// above it. Any thread; nothing happens without a terminal.
+void SetStatusLine(const std::string& text);
+// Writes a whole line to stderr, above the status line.
+void WriteAboveStatus(const std::string& line);
+// Takes the status line away until the next one is set: something else is about to be written.
+void EraseStatusLine();
+
+// --quiet: nothing is told but errors.
+void SetQuiet();
+bool IsQuiet();
+
+}  // namespace qualm::tools
+
+#endif  // QUALM_TOOLS_TERMINAL_H_

@@ -330,8 +330,11 @@ int RunCheck(Options options) {
                             {"properties", PropertiesJson(result)},
                             {"not_judged", NotJudgedJson(result)}};
   session.tests = JUnitTests(result, findings, session.known);
-  // A clean run leaves no folder behind that nobody asked for.
-  if (options.out_named || !findings.empty() || before)
+  // A run without anything new leaves no folder behind that nobody asked for.
+  const bool news = std::any_of(findings.begin(), findings.end(), [&](const Finding& finding) {
+    return session.known.IsNew(finding);
+  });
+  if (options.out_named || news || before)
     session.deferred.Try([&] { ReportOf(options, result, before, session); });
   const int status = session.End(WhyNothing(result));
   // A shard of few cases may be empty: other shards judge them.

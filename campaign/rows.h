@@ -26,7 +26,8 @@ struct Fault {
 };
 
 // Joins what is one fault (triage::FewestCauses): all properties, the earliest date, the smallest
-// case and its explanation. The order of `faults` does not matter; the result is sorted by fingerprint.
+// case and its explanation. The order of `faults` does not matter; the result is sorted by
+// fingerprint.
 std::vector<Fault> OnePerFault(std::vector<Fault> faults);
 
 }  // namespace qualm::campaign

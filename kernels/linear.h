@@ -4,8 +4,8 @@
 // The code, from the outside in: linear.cc cuts the outputs into blocks, sums/row_block.cc runs a
 // block over the packed weights (sums/pack.h has the algebra), sums/accumulate.cc is the inner loop
 // of integer sums, which sums/codes-inl.h makes codes of while they are in the L1 cache. Other
-// outputs are those of sums/epilogue.cc by common/rescale.cc. Both have the proof that each output is
-// rounded once.
+// outputs are those of sums/epilogue.cc by common/rescale.cc. Both have the proof that each output
+// is rounded once.
 #ifndef QUALM_KERNELS_LINEAR_H_
 #define QUALM_KERNELS_LINEAR_H_
 

@@ -260,7 +260,8 @@ Svg HazardBars(const std::map<std::string, const RecordedHazards*>& rows) {
     const Bar& bar = bars[i];
     const double y = kRow * static_cast<double>(i);
     svg.Words(kLeft - 6, y + 13, bar.hazard->name, "", Anchor::kEnd);
-    svg.Box(kLeft, y + 3, std::max(at(bar.share) - kLeft, 1.0), kRow - 6, bar.low ? "q-red" : "q-blue",
+    svg.Box(kLeft, y + 3, std::max(at(bar.share) - kLeft, 1.0), kRow - 6,
+            bar.low ? "q-red" : "q-blue",
             fmt::format("{}: {:.2f} % of {}; declared: {:.2f} % or more", bar.hazard->name,
                         100 * bar.share, bar.op, 100 * bar.hazard->least));
     svg.Line(at(bar.hazard->least), y + 1, at(bar.hazard->least), y + kRow - 1, "q-bad");

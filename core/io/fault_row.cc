@@ -119,8 +119,7 @@ FaultRow ParseFaultRow(std::string_view text, std::string_view name) {
   row.subject = at("subject").Text();
   row.identity = at("identity").Text();
   row.op = Required(at("op"), ParseOp(at("op").Text()), "the name of an operation");
-  row.kind = Required(at("kind"), ParseFindingKind(at("kind").Text()),
-                      "the kind of a finding");
+  row.kind = Required(at("kind"), ParseFindingKind(at("kind").Text()), "the kind of a finding");
   row.cause = at("cause").Text();
   const JsonNode properties = top.At("properties", "a list of claims");
   for (size_t i = 0; i < properties.SizeOfList(); ++i) {

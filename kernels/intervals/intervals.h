@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The source of quantize and requantize, compiled once more over a Highway whose lanes are intervals
-// (highway/hwy/highway.h): what the arithmetic can give for any input between two, in any vector
-// and beside any other inputs. So a few evaluations speak for all of 2^32 inputs.
+// The source of quantize and requantize, compiled once more over a Highway whose lanes are
+// intervals (highway/hwy/highway.h): what the arithmetic can give for any input between two, in any
+// vector and beside any other inputs. So a few evaluations speak for all of 2^32 inputs.
 //
 // What is evaluated is the branch of the source for vectors that are neither AVX-512 nor of several
-// blocks, with or without a fused multiply-add. What is taken for granted: that Highway's operations
-// do what their names say, and that the compiler keeps to the source.
+// blocks, with or without a fused multiply-add. What is taken for granted: that Highway's
+// operations do what their names say, and that the compiler keeps to the source.
 #ifndef QUALM_KERNELS_INTERVALS_INTERVALS_H_
 #define QUALM_KERNELS_INTERVALS_INTERVALS_H_
 
@@ -30,9 +30,9 @@ struct Codes {
   friend bool operator==(const Codes&, const Codes&) = default;
 };
 
-// Each encloses the codes of all inputs from `first` to `last`: the bits of float32, first <= last or both
-// NaN (which stands for any NaN), or of int32. nullopt where the source leaves vectors for scalar
-// code, which is not evaluated.
+// Each encloses the codes of all inputs from `first` to `last`: the bits of float32, first <= last
+// or both NaN (which stands for any NaN), or of int32. nullopt where the source leaves vectors for
+// scalar code, which is not evaluated.
 std::optional<Codes> FusedCodesBetween(const Problem& problem, uint32_t first, uint32_t last);
 std::optional<Codes> PlainCodesBetween(const Problem& problem, uint32_t first, uint32_t last);
 inline std::optional<Codes> CodesBetween(const Problem& problem, bool fused, uint32_t first,

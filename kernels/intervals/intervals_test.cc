@@ -34,7 +34,8 @@ T Draw(std::mt19937_64& rng) {
     switch (rng() % 6) {
       case 0: return static_cast<T>(static_cast<int64_t>(rng() % 7) - 3);
       case 1: return std::numeric_limits<T>::infinity() * (rng() % 2 == 0 ? 1 : -1);
-      case 2: return std::ldexp(static_cast<T>(rng() % 1000) - 500, static_cast<int>(rng() % 40) - 20);
+      case 2:
+        return std::ldexp(static_cast<T>(rng() % 1000) - 500, static_cast<int>(rng() % 40) - 20);
       case 3: return -T{0};
       default: {
         const T value = std::bit_cast<T>(static_cast<hn::BitsOf<T>>(rng()));
@@ -57,7 +58,8 @@ std::pair<hn::Lane<T>, T> DrawLane(std::mt19937_64& rng) {
     if (lo < other && other < hi) member = other;
   }
   if (lo == hi) member = lo;  // a point has one sign of zero
-  if (std::bit_cast<std::array<char, sizeof(T)>>(lo) == std::bit_cast<std::array<char, sizeof(T)>>(hi))
+  if (std::bit_cast<std::array<char, sizeof(T)>>(lo) ==
+      std::bit_cast<std::array<char, sizeof(T)>>(hi))
     member = lo;
   return {hn::Between(lo, hi), member};
 }
@@ -144,22 +146,18 @@ TEST(Intervals, OperationsEncloseWhatTheyGiveForMembers) {
   CheckReals<double>();
   CheckIntegers<int32_t>();
   CheckIntegers<uint64_t>();
-  Check<int32_t>("to float", [](auto a, auto, auto) {
-    return hn::ConvertTo(hn::Simd<float, 1>(), a);
-  });
-  Check<int32_t>("as float", [](auto a, auto, auto) {
-    return hn::BitCast(hn::Simd<float, 1>(), a);
-  });
-  Check<float>("to double", [](auto a, auto, auto) {
-    return hn::PromoteTo(hn::Simd<double, 1>(), a);
-  });
+  Check<int32_t>("to float",
+                 [](auto a, auto, auto) { return hn::ConvertTo(hn::Simd<float, 1>(), a); });
+  Check<int32_t>("as float",
+                 [](auto a, auto, auto) { return hn::BitCast(hn::Simd<float, 1>(), a); });
+  Check<float>("to double",
+               [](auto a, auto, auto) { return hn::PromoteTo(hn::Simd<double, 1>(), a); });
   for (int half = 0; half < 2; ++half) {
     const auto pick = [half](auto v) {
       return hn::Vector<decltype(v.lane[0].lo), 1>{{v.lane[static_cast<size_t>(half)]}};
     };
-    Check<double>("halves", [&](auto a, auto, auto) {
-      return pick(hn::BitCast(hn::Simd<int32_t, 2>(), a));
-    });
+    Check<double>("halves",
+                  [&](auto a, auto, auto) { return pick(hn::BitCast(hn::Simd<int32_t, 2>(), a)); });
     Check<int32_t>("quarters", [&](auto a, auto, auto) {
       return pick(hn::BitCast(hn::Simd<int16_t, 2>(), a));
     });
@@ -194,9 +192,10 @@ int32_t KernelsCode(const Problem& p, uint32_t bits) {
 
 Problem DrawProblem(std::mt19937_64& rng) {
   const auto scale = [&](int lowest, int highest) {
-    const auto exponent = lowest + static_cast<int>(rng() % static_cast<uint64_t>(highest - lowest));
-    return std::ldexp(rng() % 5 == 0 ? 1.0f : 1.0f + static_cast<float>(rng() % (1 << 23)) * 0x1p-23f,
-                      exponent);
+    const auto exponent =
+        lowest + static_cast<int>(rng() % static_cast<uint64_t>(highest - lowest));
+    return std::ldexp(
+        rng() % 5 == 0 ? 1.0f : 1.0f + static_cast<float>(rng() % (1 << 23)) * 0x1p-23f, exponent);
   };
   Problem p;
   p.quantize = rng() % 2 == 0;

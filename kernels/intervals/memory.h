@@ -22,8 +22,8 @@ struct Memory {
 // Of the run on this thread.
 inline thread_local Memory memory;
 
-// Only what lies in `memory` has two ends: anything else that a kernel loads, lists of one parameter
-// for each column, is not meant here.
+// Only what lies in `memory` has two ends: anything else that a kernel loads, lists of one
+// parameter for each column, is not meant here.
 inline size_t OffsetIn(const std::array<unsigned char, 2 * Memory::kBytes>& all, const void* at,
                        size_t bytes) {
   const auto offset = reinterpret_cast<uintptr_t>(at) - reinterpret_cast<uintptr_t>(all.data());

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // choose_qparams worked by hand, and the corners of its domain. Recorded runs of PyTorch are judged
 // in oracles/conventions; that both forms agree is told by agreement_test.
-#include "core/random_case_test_util.h"
 #include "oracles/exact/observer.h"
 
 #include <gtest/gtest.h>
@@ -11,6 +10,7 @@
 #include <cmath>
 #include <vector>
 
+#include "core/random_case_test_util.h"
 #include "oracles/exact/exact.h"
 
 namespace qualm::exact {

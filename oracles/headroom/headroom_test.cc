@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Measure against a slow count of the same things.
-#include "core/random_case_test_util.h"
 #include "oracles/headroom/headroom.h"
 
 #include <gtest/gtest.h>
@@ -10,6 +9,7 @@
 #include <limits>
 #include <tuple>
 
+#include "core/random_case_test_util.h"
 #include "oracles/exact/arithmetic/rational.h"
 #include "oracles/exact/exact.h"
 

@@ -42,7 +42,8 @@
 #define HWY_LIKELY(condition) (condition)
 #define HWY_MIN(a, b) ((a) < (b) ? (a) : (b))
 #define HWY_DISPATCH_TABLE(FUNC) FUNC##Table
-#define HWY_EXPORT(FUNC) constexpr std::array FUNC##Table{&HWY_NAMESPACE::FUNC}
+#define HWY_EXPORT(FUNC) \
+  constexpr std::array FUNC##Table { &HWY_NAMESPACE::FUNC }
 
 namespace hwy::HWY_NAMESPACE {
 
@@ -206,7 +207,7 @@ Lane<T> AddLanes(const Lane<T>& a, const Lane<T>& b) {
     if (a.nan || b.nan || (std::isinf(a.hi) && std::isinf(b.lo)) ||
         (std::isinf(a.lo) && std::isinf(b.hi)))
       return a.IsPoint() && b.IsPoint() && !std::isnan(a.lo + b.lo) ? Point(a.lo + b.lo)
-                                                                     : Anything<T>();
+                                                                    : Anything<T>();
     return Between<T>(a.lo + b.lo, a.hi + b.hi);
   } else {
     T lo{}, hi{};
@@ -315,7 +316,8 @@ V Min(const V& a, const V& b) {
   return Map(
       [](const auto& x, const auto& y) {
         using T = decltype(x.lo);
-        return x.nan || y.nan ? Anything<T>() : Between<T>(std::min(x.lo, y.lo), std::min(x.hi, y.hi));
+        return x.nan || y.nan ? Anything<T>()
+                              : Between<T>(std::min(x.lo, y.lo), std::min(x.hi, y.hi));
       },
       a, b);
 }
@@ -324,7 +326,8 @@ V Max(const V& a, const V& b) {
   return Map(
       [](const auto& x, const auto& y) {
         using T = decltype(x.lo);
-        return x.nan || y.nan ? Anything<T>() : Between<T>(std::max(x.lo, y.lo), std::max(x.hi, y.hi));
+        return x.nan || y.nan ? Anything<T>()
+                              : Between<T>(std::max(x.lo, y.lo), std::max(x.hi, y.hi));
       },
       a, b);
 }
@@ -429,9 +432,7 @@ auto Gt(const V& a, const V& b) {
 template <class V>
 auto IsEitherNaN(const V& a, const V& b) {
   return Map(
-      [](const auto& x, const auto& y) {
-        return Truth{!x.IsNan() && !y.IsNan(), x.nan || y.nan};
-      },
+      [](const auto& x, const auto& y) { return Truth{!x.IsNan() && !y.IsNan(), x.nan || y.nan}; },
       a, b);
 }
 template <class F, size_t N>
@@ -610,8 +611,7 @@ Vector<To, M> BitCast(Simd<To, M> /*d*/, const Vector<From, N>& v) {
     using Half = std::make_unsigned_t<To>;
     for (size_t i = 0; i < N; ++i) {
       const auto halves = Halves<Half>(Reinterpreted<Whole>(v.lane[i]));
-      for (size_t k = 0; k < 2; ++k)
-        result.lane[2 * i + k] = Reinterpreted<To>(halves[k]);
+      for (size_t k = 0; k < 2; ++k) result.lane[2 * i + k] = Reinterpreted<To>(halves[k]);
     }
   } else {
     static_assert(2 * M == N && !kReal<From> && !kReal<To>);

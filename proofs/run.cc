@@ -173,11 +173,6 @@ bool SameFindings(const Tally& a, const Tally& b) {
   return a.wrong == b.wrong && a.first == b.first && a.worst == b.worst;
 }
 
-bool TakesSteps(const Certificate& certificate) {
-  return certificate.method == Certificate::Method::kSteps ||
-         certificate.method == Certificate::Method::kIntervals;
-}
-
 class Runner {
  public:
   Runner(Certificate* certificate, const RunOptions& options)
@@ -361,6 +356,11 @@ std::vector<Case> ProblemsFor(const Case& c, Op op) {
   if (problems.empty())
     throw InputError(fmt::format("op: is {}, which has no {}", Name(c.op), Name(op)));
   return problems;
+}
+
+bool TakesSteps(const Certificate& certificate) {
+  return certificate.method == Certificate::Method::kSteps ||
+         certificate.method == Certificate::Method::kIntervals;
 }
 
 int64_t SetsOf(const Certificate& certificate) {

@@ -29,6 +29,8 @@ std::vector<Case> ProblemsFor(const Case& c, Op op);
 //   - else: scale and zero point of x
 int64_t SetsOf(const Certificate& certificate);
 Case ProblemAt(const Certificate& certificate, int64_t set);
+// Whether the method asks beside the steps of the domain alone, not every input.
+bool TakesSteps(const Certificate& certificate);
 // Certificate::whole of one that says what is to be judged. Throws InputError where its problems
 // cannot be exhausted.
 int64_t WholeOf(const Certificate& certificate);

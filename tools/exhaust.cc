@@ -309,9 +309,7 @@ Part PartOf(const std::string& shard, const Certificate& plan) {
   if (!index || !count || *index < 0 || *index >= *count || *count > 1 << 20)
     throw InputError("--shard: '" + shard + "' is no shard, expected I/N with 0 <= I < N");
   const bool single = proofs::SetsOf(plan) == 1;
-  const bool steps =
-      plan.method == Certificate::Method::kSteps || plan.method == Certificate::Method::kIntervals;
-  if (single && steps)
+  if (single && proofs::TakesSteps(plan))
     throw InputError("--shard: a few hundred questions are no work to share, expected --full");
   const int64_t granule =
       single ? static_cast<int64_t>(proofs::Domain(proofs::ProblemAt(plan, 0)).granule()) : 1;

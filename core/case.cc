@@ -78,7 +78,7 @@ int64_t TermsOf(const Case& c) {
 
 std::string CheckWindow(const Case& c) {
   if (!HasWindow(c.op)) return "";
-  // So that no derived size overflows: dimensions of tensors are bounded by their readers too.
+  // Bounds that keep derived sizes from overflowing. Readers bound the dimensions of tensors too.
   constexpr int64_t kMost = int64_t{1} << 20;
   const Window& v = c.window;
   const bool conv = IsConv(c.op);
@@ -105,8 +105,8 @@ std::string CheckWindow(const Case& c) {
   if (RowOf(c.op).whole_image && (v.kernel_h != std::max<int64_t>(v.in_h, 1) ||
                                   v.kernel_w != std::max<int64_t>(v.in_w, 1) || v.has_padding()))
     return Wrong("R", "the window of " + std::string(Name(c.op)) + " is the whole image");
-  // A window without a single input element has no maximum and divides by zero. Windows are
-  // products of two intervals, so each axis decides alone.
+  // A window without a single input element has no maximum, and its average divides by zero. A
+  // window is rows times columns, so each axis can be checked alone.
   if (IsPool(c.op) && !v.count_include_pad && c.M > 0 &&
       !(EveryWindowMeetsInput(v.out_h(), v.in_h, v.kernel_h, v.stride_h, v.pad_top, v.dilation_h) &&
         EveryWindowMeetsInput(v.out_w(), v.in_w, v.kernel_w, v.stride_w, v.pad_left, v.dilation_w)))
@@ -118,7 +118,7 @@ std::string CheckDType(std::string_view field, bool allowed, std::string_view ex
   return allowed ? "" : Wrong(field, "type not possible here, expected " + std::string(expected));
 }
 
-// What scales and zero points are chosen by.
+// Checks the parameters by which scales and zero points are chosen.
 std::string CheckChoice(const Observer& o) {
   if (!IsCode(o.dtype)) return Wrong("dtype", "type not possible here, expected u8 or s8");
   const CodeRange range = RangeOf(o.dtype);
@@ -165,7 +165,7 @@ std::string CheckObserver(const Case& c) {
     return Wrong("gran", "the histogram observer is per tensor");
   const auto batches = static_cast<size_t>(c.x.shape()[0]);
   const size_t count = c.x.as<float>().size() / batches;
-  double first_span = 0;  // of the first batch with two different values
+  double first_span = 0;  // of the first batch that holds two different values
   double least = INFINITY, most = -INFINITY;
   for (size_t b = 0; b < batches; ++b) {
     double low = INFINITY, high = -INFINITY;
@@ -179,7 +179,7 @@ std::string CheckObserver(const Case& c) {
     most = std::max(most, high);
     if (first_span == 0) first_span = high - low;
   }
-  // The difference of two batches would overflow, and then min > max.
+  // Otherwise the difference of two batches overflows, and then min > max.
   if (o.kind == Observer::Kind::kMovingAverage && std::max(-least, most) > 0x1p126)
     return Wrong("x", "moving averages are of values up to 2^126");
   if (o.kind != Observer::Kind::kHistogram) return "";
@@ -332,7 +332,7 @@ Case ProblemOf(const Case& c) {
 
 namespace {
 
-// Appends a value so that what follows it cannot be mistaken for a piece of it.
+// Appends values to a key so that different lists of values never give the same bytes.
 class KeyWriter {
  public:
   template <class T>
@@ -571,7 +571,7 @@ std::string TypesText(const Case& c) {
 
 namespace {
 
-// What Describe says of a parameter that is not the default.
+// The words of Describe for a parameter that is not the default.
 template <class T>
 std::string ParameterText(const Field& field, const T& value) {
   const std::string name(field.name);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A case: one complete, printable problem. Everything a subject needs, nothing it may guess.
+// A case: one complete, printable problem. A case holds everything that a subject needs to know.
 // docs/case-format.md is the file form; core/io/case_json.h reads and writes it.
 #ifndef QUALM_CORE_CASE_H_
 #define QUALM_CORE_CASE_H_
@@ -47,14 +47,14 @@ inline constexpr std::array<std::string_view, 4> kRequantNames{"exact", "float32
                                                                "fixed_rndnu"};
 constexpr std::span<const std::string_view> NamesOf(Requant /*any*/) { return kRequantNames; }
 
-// What a table operation applies to the real value of a code.
+// The function that a table operation applies to the real value of a code.
 enum class Function : uint8_t { kRelu, kLeakyRelu, kHardSwish, kSigmoid, kTanh };
 inline constexpr std::array<std::string_view, 5> kFunctionNames{"relu", "leaky_relu", "hardswish",
                                                                 "sigmoid", "tanh"};
 constexpr std::span<const std::string_view> NamesOf(Function /*any*/) { return kFunctionNames; }
 
 // choose_qparams: how scales and zero points follow from batches of float32 values. The meaning is
-// PyTorch's observers, float32 step by step. dynamic_linear chooses those of x by the same numbers.
+// PyTorch's observers, float32 step by step. dynamic_linear chooses the scale of x by them too.
 struct Observer {
   enum class Kind : uint8_t { kMinMax, kMovingAverage, kHistogram };
   Kind kind = Kind::kMinMax;
@@ -82,7 +82,7 @@ constexpr std::span<const std::string_view> NamesOf(QParamsRule /*any*/) {
   return kQParamsRuleNames;
 }
 
-// What shares one scale and zero point: all of a tensor, or each row alone.
+// How much of a tensor shares one scale and zero point: the whole tensor, or one row.
 enum class Granularity : uint8_t { kTensor, kRow };
 inline constexpr std::array<std::string_view, 2> kGranularityNames{"tensor", "row"};
 constexpr std::span<const std::string_view> NamesOf(Granularity /*any*/) {
@@ -109,7 +109,7 @@ constexpr std::optional<E> Parse(std::string_view name) {
   return std::nullopt;
 }
 
-// What somebody else's software printed for this case.
+// The output that somebody else's software gave for this case.
 struct Observed {
   std::string by;  // free text: library, version, instruction set
   Tensor y;        // of out_dtype, the shape of the output
@@ -196,9 +196,9 @@ struct Field {
   // ask this.
   double lowest = -std::numeric_limits<float>::max();
   double highest = std::numeric_limits<float>::max();
-  bool is_code = false;  // and is a code of Observer::dtype, which comes before it
+  bool is_code = false;  // the number is a code of Observer::dtype, which is read before it
 };
-// In the field's range; NaN is in none.
+// Whether the value lies in the field's range. NaN lies in no range.
 template <class T>
 constexpr bool IsInRange(const Field& field, T value) {
   return value >= field.lowest && value <= field.highest;
@@ -313,7 +313,7 @@ template <class C, class Visit>
 constexpr void ForEachParameter(C& c, Visit&& visit) {
   internal::WalkGroup<internal::kParameters>(visit, c);
 }
-// The numbers of the window alone: visit(field, int64_t number). field.least is their range's end.
+// The numbers of the window alone: visit(field, int64_t number). No number is below field.least.
 template <class C, class Visit>
 constexpr void ForEachWindowNumber(C& c, Visit&& visit) {
   const auto visit_number = [&](const Field& field, auto& value) {

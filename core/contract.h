@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a subject promises, and the departures from exact that are known and declared.
+// The contract of a subject (what it promises), and the known departures from exact.
 #ifndef QUALM_CORE_CONTRACT_H_
 #define QUALM_CORE_CONTRACT_H_
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A subject whose arithmetic is known well enough to be evaluated on intervals: a few questions
-// then speak for every input between, without any assumption about the subject's shape.
+// A subject whose arithmetic can be evaluated on intervals of inputs. A few evaluations then bound
+// the output on every input, and nobody has to assume that the output rises with the input.
 #ifndef QUALM_CORE_ENCLOSURE_H_
 #define QUALM_CORE_ENCLOSURE_H_
 
@@ -17,8 +17,8 @@ class EnclosingSubject {
  public:
   virtual ~EnclosingSubject() = default;
 
-  // What is evaluated, as certificates say it: "the steps of the convention". "" where the
-  // arithmetic of this problem (quantize or requantize, one scale) is not known.
+  // The arithmetic that is evaluated, in the words of certificates: "the steps of the convention".
+  // "" if the arithmetic of this problem (quantize or requantize, one scale) is not known.
   virtual std::string Evaluates(const Case& problem) const = 0;
 
   struct Codes {
@@ -30,7 +30,7 @@ class EnclosingSubject {
   virtual std::optional<Codes> Enclose(const Case& problem, uint32_t first, uint32_t last) = 0;
 };
 
-// The case of both inputs.
+// The problem with two inputs, `first` and `last`.
 inline Case EndsOf(const Case& problem, uint32_t first, uint32_t last) {
   Case ends = problem;
   ends.M = 1;

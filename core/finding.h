@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a failed verdict becomes.
+// A finding: a failed verdict with its subject, case, kind and fingerprint.
 #ifndef QUALM_CORE_FINDING_H_
 #define QUALM_CORE_FINDING_H_
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every wrapper of a subject begins with: all questions go to the subject inside.
+// The base class of subjects that wrap a subject: it passes every question on to the one inside.
 #ifndef QUALM_CORE_FORWARDING_SUBJECT_H_
 #define QUALM_CORE_FORWARDING_SUBJECT_H_
 
@@ -12,9 +12,9 @@
 
 namespace qualm {
 
-// A wrapper overrides the functions that it changes. If it overrides Run it also overrides RunMany,
-// which otherwise goes past it to `inner`. It begins with the contract of `inner`, and `inner` must
-// outlive it.
+// A wrapper overrides the functions that it changes. A wrapper that overrides Run overrides RunMany
+// too, because RunMany here asks `inner` and so passes by the wrapper's Run. A wrapper starts with
+// the contract of `inner`, and `inner` must outlive the wrapper.
 class ForwardingSubject : public Subject {
  public:
   explicit ForwardingSubject(Subject& inner) : inner_(inner) { set_contract(inner.contract()); }

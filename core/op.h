@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // One row per operation: what it is called, which operands, types, shapes and parameters it has.
-// All that reads, writes, sends, checks or shrinks cases walks these rows. What an operation means
-// is a matter of its own code (oracles/exact/meanings.cc, adapters/native.cc), and so are
-// generators, properties and causes that are about one operation.
+// Code that reads, writes, sends, checks or shrinks cases walks these rows. The meaning of an
+// operation is in its own code (oracles/exact/meanings.cc, adapters/native.cc). Generators,
+// properties and causes that are about one operation name it.
 //
 // To add an operation: its enumerator, its row below, and the files that docs/hacking.md names.
 #ifndef QUALM_CORE_OP_H_
@@ -21,9 +21,9 @@
 
 namespace qualm {
 
-// What is computed. The meaning of each is docs/quantization.md.
-// The values are part of every drawn case's seed and are the numbers of adapters/qualm_plugin.h:
-// new operations go to the end.
+// The operations. docs/quantization.md says what each of them computes. The values are part of
+// every drawn case's seed, and adapters/qualm_plugin.h has the same numbers: a new operation goes
+// to the end.
 enum class Op : uint8_t {
   kQuantize,
   kDequantize,
@@ -56,17 +56,17 @@ enum class Layout : uint8_t {
   kBatches,   // x [batches,M,N] -> y [2, M or 1]: scales, then zero points
 };
 
-// What the tensor w of a case is.
+// The role of the tensor w of a case.
 enum class Second : uint8_t {
   kNone,
   kWeights,  // of its own type, with scale and zero point, for sums of products
   kInput,    // a second input of the type of x; case files call x and w `a` and `b`
 };
 
-// What becomes of two operands that meet element by element.
+// How two operands that meet element by element are combined.
 enum class Combine : uint8_t { kNone, kSum, kDifference, kProduct };
 
-// What becomes of the output when x changes. The properties is_monotone and negation hold for the
+// How the output changes when x changes. The properties is_monotone and negation hold for the
 // operations that say so here.
 enum class Response : uint8_t {
   kUnsaid,           // refused below: a new operation has to say
@@ -90,7 +90,7 @@ enum class PerChannel : uint8_t {
   kX,
   kW,  // of requantize: Case::multiplier, where that is not empty
   kOut,
-  kRows,  // no list; per_channel: the output has one scale and zero point for each row m
+  kRows,  // no list; per_channel here: one scale and zero point of the output for each row m
 };
 
 // The element types of an operand. The first one is the default of case files.
@@ -142,7 +142,7 @@ struct OpRow {
   bool function = false;           // Case::function, negative_slope
   bool observer = false;           // Observer::kind, averaging_constant
   bool qparams = false;            // the other members of Observer: inputs of the choice
-  bool dynamic = false;            // the operation chooses those of x itself: Case::rule, x_gran
+  bool dynamic = false;            // chooses scale and zero point of x itself: Case::rule, x_gran
 };
 
 namespace internal {
@@ -306,15 +306,15 @@ constexpr const OpRow& RowOf(Op op) { return kOpRows[internal::kPlaces[static_ca
 std::span<const Op> AllOps();
 constexpr std::string_view Name(Op op) { return RowOf(op).name; }
 std::optional<Op> ParseOp(std::string_view name);
-// The operations that `has` holds for, in that order.
+// The operations for which `has` is true, in the order of AllOps.
 std::vector<Op> OpsWhere(bool (*has)(Op));
 
 constexpr bool IsConv(Op op) { return RowOf(op).layout == Layout::kConv; }
 constexpr bool IsPool(Op op) { return RowOf(op).layout == Layout::kPool; }
 constexpr bool HasWindow(Op op) { return IsConv(op) || IsPool(op); }
 constexpr bool HasWeights(Op op) { return RowOf(op).second == Second::kWeights; }
-// Convolutions and linear end in a sum over K products of codes that the case gives. dynamic_linear
-// is not one of them: it makes the codes of x itself.
+// Each output of linear and of the convolutions is a sum of K products of codes that the case
+// gives. dynamic_linear is not one of them: it makes the codes of x itself.
 constexpr bool HasSums(Op op) { return HasWeights(op) && RowOf(op).x_qparams; }
 // A larger element of x makes no output smaller.
 constexpr bool RisesWithX(Op op) {
@@ -328,13 +328,13 @@ constexpr bool MirrorsX(Op op) {
 }
 // x and w are inputs of one kind, which case files call a and b.
 constexpr bool HasTwoInputs(Op op) { return RowOf(op).second == Second::kInput; }
-// Those two inputs meet element by element.
+// x and w meet element by element: y[i] follows from x[i] and w[i].
 constexpr bool HasTwoOperands(Op op) { return RowOf(op).combine != Combine::kNone; }
 // a + b or a - b.
 constexpr bool AddsOperands(Op op) {
   return RowOf(op).combine == Combine::kSum || RowOf(op).combine == Combine::kDifference;
 }
-// The sign of b in that sum: -1 for a difference, else 1.
+// The sign of b in a + b or a - b: -1 for a difference, else 1.
 constexpr int SignOfSecond(Op op) { return RowOf(op).combine == Combine::kDifference ? -1 : 1; }
 constexpr bool HasW(Op op) { return RowOf(op).second != Second::kNone; }
 constexpr bool HasOutQParams(Op op) { return RowOf(op).out_q == OutQParams::kOwn; }

@@ -47,8 +47,8 @@ bool IsWhole(Places places, int64_t count) {
   return Count(places) == count;
 }
 
-// The elements of `from` at the places that `axes` keep. For places of -1 stand `codes`: one for
-// all, or one for each place of the first axis.
+// The elements of `from` at the kept places. A place of -1 takes its code from `codes`: one code
+// for all such places, or one for each place of the first axis.
 Tensor Gather(const Tensor& from, std::initializer_list<Axis> kept,
               std::span<const int32_t> codes = {}) {
   const std::span<const Axis> axes(kept.begin(), kept.size());
@@ -84,11 +84,11 @@ Tensor Gather(const Tensor& from, std::initializer_list<Axis> kept,
     return to;
   }
   const auto place_of = [&](size_t axis, int64_t i) { return axes[axis] ? At(*axes[axis], i) : i; };
-  // Row by row along the innermost axis that is cut.
+  // Copies row by row along the innermost axis that is cut.
   const size_t inner = whole - 1;
   for (int64_t row = 0; row < to.size() / (block * shape[inner]); ++row) {
     int64_t rest = row, from_row = 0, stride = 1;
-    int64_t first = 0;  // in the end the place along the first axis
+    int64_t first = 0;  // after the loop: the place along the first axis
     bool absent = false;
     for (size_t axis = inner; axis-- > 0;) {
       first = rest % shape[axis];
@@ -122,7 +122,7 @@ void Pick(std::vector<T>& list, Places at) {
   list = std::move(picked);
 }
 
-// What to keep of a case, axis by axis.
+// The places that a cut keeps of a case, axis by axis.
 struct Kept {
   Axis rows = std::nullopt;      // of the output, where there is no window
   Axis channels = std::nullopt;  // of the output
@@ -130,7 +130,7 @@ struct Kept {
   Axis batches = std::nullopt;
   Axis image_rows = std::nullopt, image_columns = std::nullopt;
   Axis kernel_rows = std::nullopt, kernel_columns = std::nullopt;
-  std::span<const int32_t> x_codes = {}, w_codes = {};  // what stands for places of -1
+  std::span<const int32_t> x_codes = {}, w_codes = {};  // the codes at places of -1
 };
 
 // The groups of a convolution that the kept outputs belong to.
@@ -151,7 +151,7 @@ std::vector<int64_t> GroupsOf(const Case& c, const Axis& outputs) {
   return occurring;
 }
 
-// `terms` of each of the groups, as input channels.
+// The input channels of these `terms` in each of these `groups`.
 std::vector<int64_t> InputChannels(const Case& c, Places groups, Places terms) {
   const int64_t depth = c.window.in_c / c.window.groups;
   std::vector<int64_t> channels;
@@ -242,7 +242,7 @@ View ViewOf(int64_t out, int64_t in, int64_t kernel, int64_t stride, int64_t pad
   return {Range(from, to + 1), kernel, stride, from - first, last - to};
 }
 
-// Output pixel m, and of its channels those that are kept.
+// The case of output pixel m alone, with the kept ones of its channels.
 Case CutPixel(const Case& c, int64_t m, const Axis& channels) {
   QUALM_CHECK(HasWindow(c.op) && m < c.M);
   const Window& old = c.window;

@@ -22,7 +22,7 @@
 
 namespace qualm {
 
-// Floating-point control word around the call.
+// The rounding mode of floating-point instructions during the call.
 enum class Rounding : uint8_t { kNearest, kDown, kUp, kTowardZero };
 
 // Where the harness puts the data and what state it sets around the call. None of it may change
@@ -43,8 +43,8 @@ struct RunContext {
   // The output is written over x, with x's row stride; y_row_gap then does not matter. Only for
   // operations that CanRunInPlace; skipped by subjects that cannot do it.
   bool in_place = false;
-  // The fields below are skipped by subjects that cannot do it, and by operations that the field
-  // says nothing about (WhyNotLaid in adapters/host/placement.h).
+  // A subject that cannot do one of the fields below skips the case, and so does a run of an
+  // operation to which the field does not apply (WhyNotLaid in adapters/host/placement.h).
   //
   // Elements between the weights of one output channel and those of the next, and between the lines
   // of an image, whose pixels are dense then.
@@ -54,9 +54,9 @@ struct RunContext {
   bool over_w = false;
   // Both operands, which must be equal, are one buffer.
   bool shared_inputs = false;
-  // A layer is packed once and runs so many times; the last answer counts.
+  // The layer is packed once and run this many times; the last answer counts.
   int calls = 1;
-  // So many threads call the packed layer at once. If an answer differs from the first caller's,
+  // This many threads call the packed layer at once. If an answer differs from the first caller's,
   // the deviating answer is returned.
   int callers = 1;
   // Look for what the call leaves behind: control word, signal mask, memory.
@@ -85,15 +85,15 @@ constexpr auto StatesOf(Context& context) {
 inline constexpr size_t kRunStates =
     std::tuple_size_v<decltype(StatesOf(std::declval<const RunContext&>()))>;
 
-// What a subject says that cannot be run with another value of a member than the default.
+// The limit of a subject on one member of RunContext, for values other than the default.
 struct StateLimit {
   std::string_view refusal;  // "": the subject takes any value
   uint32_t feature = 0;      // a subject with this feature takes any value
 };
-// One for each member of RunContext, in their order.
+// One limit for each member of RunContext, in the order of the members.
 using StateLimits = std::array<StateLimit, kRunStates>;
 
-// The first refusal of a member of `context` that is not the default, "" if there is none.
+// The refusal of the first member of `context` that may not differ from its default; "" if none.
 std::string Refused(const StateLimits& limits, const RunContext& context, uint32_t features = 0);
 
 enum class RunStatus : uint8_t {
@@ -127,7 +127,7 @@ class Subject {
   // As on the command line: "native@avx2", "model:fbgemm@avx2", "onednn@avx2",
   // "faulty:pair-saturation".
   virtual std::string_view name() const = 0;
-  // What it promises unless --contract overrides.
+  // The contract that the subject promises unless --contract overrides it.
   const Contract& contract() const { return contract_; }
   void set_contract(Contract contract) { contract_ = std::move(contract); }
 
@@ -165,8 +165,8 @@ class BasicSubject : public Subject {
   std::string Version() const override { return ""; }
 };
 
-// Does the row speak of this claim of the subject under `contract`? It names the subject itself, or
-// the convention that is promised, and then the subject is of the row's library.
+// Whether the row speaks of this claim of the subject under `contract`. The row names the subject,
+// or it names the promised convention, and then the subject must be of the row's library.
 bool Concerns(const ExpectedDivergence& row, const Subject& subject, const Contract& contract,
               std::string_view op, std::string_view claim);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the readers of weight files share: arrays with names, and their bounds.
+// Arrays with names, which is what the readers of weight files return, and their bounds.
 #ifndef QUALM_CORE_IO_ARRAYS_H_
 #define QUALM_CORE_IO_ARRAYS_H_
 
@@ -23,15 +23,15 @@ struct NamedArray {
   bool half = false;  // F16 or BF16 in the file
 };
 
-// A tensor of exactly these bytes. Throws InputError "NAME: shape: ..." where the shape claims
-// other than what is there; nothing is allocated before that is known.
+// A tensor of exactly these bytes. Throws InputError "NAME: shape: ..." if the shape does not fit
+// the bytes; nothing is allocated before that is known.
 Tensor TensorOfBytes(DType dtype, const std::vector<int64_t>& shape, std::string_view bytes,
                      std::string_view name);
 
 // A regular file. Throws InputError "PATH: file: ...".
 std::string ReadBinaryFile(const std::string& path, size_t most);
 
-// Bytes [offset, offset + length) of one, or all from `offset` on.
+// The bytes [offset, offset + length) of a regular file; without `length` all from `offset` on.
 std::string ReadPartOfFile(const std::string& path, uint64_t offset,
                            std::optional<uint64_t> length);
 

@@ -105,7 +105,7 @@ class Builder {
     Fail(key, "is " + Shown(text) + ", expected " + known);
   }
 
-  // The first type is the default.
+  // The element type that the file names; the first of `types` if it names none.
   DType ReadDType(CaseKey key, const DTypeList& types) const {
     std::vector<std::string_view> names;
     for (const DType dtype : types) names.push_back(Name(dtype));
@@ -136,7 +136,7 @@ class Builder {
     return value.present() && Ints(key, {0, 1}, "true, false, 0 or 1").front() == 1;
   }
 
-  // `count` integers, or as many of the default.
+  // The `count` integers of a key, or `count` times `least` if the file lacks the key.
   std::vector<int32_t> ReadTuple(CaseKey key, size_t count, int32_t least) const {
     if (!Has(key)) return std::vector<int32_t>(count, least);
     const std::vector<int32_t> values =
@@ -174,7 +174,7 @@ class Builder {
     v.in_w = ReadInteger(kWidth, 0, kMaxWindow);
     v.in_c = ReadInteger(conv ? kIC : kC, 0, kMaxWindow);
     c_.N = conv ? ReadInteger(kOC, 0, kMaxWindow) : v.in_c;
-    // The whole image, if there is one.
+    // The window of a global pool is the whole image, or 1 where the image is empty.
     v.kernel_h = global ? std::max<int64_t>(v.in_h, 1) : ReadInteger(kR, 1, kMaxWindow);
     v.kernel_w = global ? std::max<int64_t>(v.in_w, 1) : ReadInteger(kS, 1, kMaxWindow);
     const std::vector<int32_t> stride = ReadTuple(kStride, 2, 1);
@@ -201,10 +201,10 @@ class Builder {
     }
     const int64_t pixels = ElementCount(std::vector{v.batch, v.out_h(), v.out_w()}, kMaxOutputs);
     const int64_t values = ElementCount(std::vector{pixels, c_.N}, kMaxOutputs);
-    // Pixels without channels, which no data backs, are bounded as such.
+    // Without channels the file holds no data that back the number of pixels: a lower limit holds.
     if (pixels < 0 || values < 0) FailOutputs(kMaxOutputs, "");
     if (c_.N == 0 && pixels > kMaxUnbacked) FailOutputs(kMaxUnbacked, " for no channels");
-    // Neither does data back the window of a pool, nor the weights of no output.
+    // Nor do data back the window of a pool, or the weights of a convolution without outputs.
     const bool backed = conv ? c_.N != 0 : global && v.in_c * v.batch != 0;
     DeriveSizes(&c_);
     if (!backed && c_.K > kMaxUnbacked) {
@@ -286,7 +286,7 @@ class Builder {
 
   void ReadOperands() {
     const OperandKeys keys = OperandKeysOf(c_.op);
-    // The dimensions of x that no size of the case gives.
+    // Dimensions of x that M, N and K do not give.
     std::vector<int64_t> x_shape = ShapeOfX(c_);
     if (RowOf(c_.op).layout == Layout::kColumns) x_shape[1] = x_columns_;
     if (RowOf(c_.op).layout == Layout::kBatches) x_shape[0] = batches_;
@@ -296,11 +296,11 @@ class Builder {
       CheckShape(kWShape, ShapeOfW(c_));
       c_.w = ReadTensor(keys.w, w_dtype_, ShapeOfW(c_));
     }
-    // Outputs of sums and windows are many where the data are few; the others are as many as x.
+    // Sums and windows can have many outputs of few data; other operations have as many as x.
     const int64_t most = HasWeights(c_.op) || HasWindow(c_.op) ? kMaxOutputs : kMaxElements;
     const int64_t outputs = ElementCount(c_.output_shape(), most);
     if (outputs < 0) FailOutputs(most, "");
-    // Dimensions that no data backs are mere claims.
+    // Without data the dimensions are mere claims, so a lower limit holds for them.
     if (c_.x.empty() && c_.w.empty()) {
       for (const CaseKey key : {kM, kN, kK, kNA, kNB, kBatches}) {
         if (Has(key) && ReadDim(key) > kMaxUnbacked) {
@@ -349,7 +349,7 @@ class Builder {
     const OperandKeys keys = OperandKeysOf(c_.op);
     const OpRow& row = RowOf(c_.op);
     if (row.multiplier) return ReadRequantizeQParams();
-    // A sum in s32 needs no scale, and parameters of an output that is no code may be left out.
+    // A sum in s32 needs no scale, and an output that is no code needs no scale or zero point.
     const bool scales = c_.out_dtype != DType::kS32;
     if (row.x_qparams) {
       if (scales || Has(keys.x_scale)) ReadScale(keys.x_scale, c_.x_q.scale);
@@ -391,7 +391,7 @@ class Builder {
     ReadScale(kWScale, c_.w_q.scale);
     ReadScale(kOutScale, c_.out_q.scale);
     if (Has(kXZp)) ReadZeroPoint(kXZp, c_.x_q.zero_point);
-    // As many entries as there are scales, which the file really holds.
+    // As many zero points as scales: the file really holds the scales, so the number is bounded.
     c_.w_q.zero_point.assign(c_.w_q.scale.size(), 0);
     if (Has(kWZp)) ReadZeroPoint(kWZp, c_.w_q.zero_point);
   }
@@ -415,7 +415,7 @@ class Builder {
     c_.out_max = ReadBound(kOutMax, c_.out_dtype, range.max);
   }
 
-  // What a parameter of that type may be spelled like.
+  // One overload per type of a parameter: it reads the value as case files spell that type.
   void ReadParameter(const Field& /*field*/, CaseKey key, bool& value) { value = ReadFlag(key); }
   // Validate checks the range of reals.
   void ReadParameter(const Field& /*field*/, CaseKey key, float& value) {
@@ -458,7 +458,7 @@ class Builder {
     });
   }
 
-  // All codes of the type, where the file does not say less.
+  // The whole range of the type, unless the file gives a smaller one.
   void SetQuantRange() {
     const CodeRange range = RangeOf(c_.observer.dtype);
     c_.observer.quant_min = range.min;

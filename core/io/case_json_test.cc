@@ -111,7 +111,7 @@ TEST(CaseJson, DefaultsFollowTheOutputType) {
   EXPECT_FALSE(c.bias.has_value());
 }
 
-// Through double this rounds twice: to 1 + 2^-24, then down to even.
+// A reader that goes through double rounds twice: to 1 + 2^-24, then down to even.
 TEST(CaseJson, NumbersRoundOnce) {
   const std::string text =
       With("\"x_scale\": 0.1", "\"x_scale\": 1.00000005960464477539062500000000000001");
@@ -195,7 +195,7 @@ TEST(CaseJson, EveryPrefixAndEveryDamagedByteIsRefusedOrReads) {
   }
 }
 
-// What is no ordinary file is written to, never replaced: a rename onto a device would remove it.
+// A path that is no ordinary file is written into, never replaced: a rename removes a device.
 TEST(CaseJson, LinksAreWrittenThrough) {
   const std::string target = testing::TempDir() + "qualm-link-target.case.json";
   const std::string link = testing::TempDir() + "qualm-link.case.json";

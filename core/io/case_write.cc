@@ -51,7 +51,7 @@ class Writer {
  private:
   void Put(CaseKey key, std::string_view value) { values_[static_cast<size_t>(key)] = value; }
 
-  // What was put, in the order of CaseKey.
+  // The text of all keys put so far, in the order of CaseKey.
   std::string Text() const {
     std::string body;
     for (size_t i = 0; i < kCaseKeys; ++i) {
@@ -105,7 +105,7 @@ class Writer {
   void PutParameter(CaseKey key, const std::optional<std::vector<T>>& list) {
     if (list) Put(key, List(*list));
   }
-  // The multiplier stands among the scales.
+  // The multiplier is written with the scales.
   void PutParameter(CaseKey /*key*/, const std::vector<float>& /*list*/) {}
 
   void WriteParameters(const Case& c) {
@@ -117,7 +117,7 @@ class Writer {
     });
   }
 
-  // What the op has of it.
+  // Writes a size if the operation has it.
   void PutSize(const Case& c, CaseKey key, int64_t value) {
     if (HasKey(c.op, key)) Put(key, Token(value));
   }

@@ -19,22 +19,22 @@
 namespace qualm {
 
 struct Certificate {
-  // How it was found.
+  // How the result was obtained.
   enum class Method : uint8_t {
     kSteps,      // each step of the subject against the exact one
     kFull,       // every input, compared between exact steps
-    kEach,       // every input, each compared with what it gives by itself
+    kEach,       // every input, each compared with the exact output for this input
     kIntervals,  // as kSteps, and the subject's arithmetic, evaluated on intervals, has these steps
   };
 
-  // Who was judged, by what.
+  // The subject that was judged, and the program that judged it.
   std::string qualm;     // its version
   std::string compiler;  // that built it
   std::string subject, version, instruction_set;
   std::string contract;  // "exact", "model:NAME"
 
-  // On what: each problem with each scale and each zero point. Problems carry one input, which
-  // means nothing.
+  // The problems, each judged with each scale and each zero point. A problem carries one input,
+  // which means nothing.
   std::vector<Case> problems;
   bool any_weights = false;  // linear: over the weights too
   struct Scales {
@@ -54,7 +54,7 @@ struct Certificate {
   // [first, last) of outputs, or, where there are several parameter sets, of sets; disjoint,
   // rising.
   std::vector<std::pair<int64_t, int64_t>> covered;
-  int64_t whole = 0;  // what all of it would be: [0, whole)
+  int64_t whole = 0;  // the whole domain is [0, whole)
 
   // The result. An output that is wrong, in words and by its numbers.
   struct Wrong {
@@ -66,7 +66,7 @@ struct Certificate {
   };
   int64_t judged = 0, asked = 0, wrong = 0, wrong_nan = 0;
   std::optional<Wrong> first, worst;
-  // What stands between `asked` and `judged`: that the subject rises with its input.
+  // Why the inputs that were asked speak for all those judged: the subject rises with its input.
   std::string monotone;
 
   bool complete() const {

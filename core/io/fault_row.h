@@ -14,7 +14,7 @@
 
 namespace qualm {
 
-// What came of running the case again, twice, each time in a new instance of the subject.
+// The result of running the case again, twice, each time in a new instance of the subject.
 enum class Replayed : uint8_t {
   kNot,           // not run again yet
   kReproducible,  // failed both times
@@ -42,9 +42,9 @@ struct FaultRow {
   friend bool operator==(const FaultRow&, const FaultRow&) = default;
 };
 
-// The subject without the folders of this machine: the name, but for a plugin the name of its file
-// and for a program behind a pipe nothing of its command line. Each with the version that the
-// subject tells.
+// The subject without the folders of this machine: its name, but for a plugin the name of the file,
+// and for a program behind a pipe nothing of the command line. Behind each stands the version that
+// the subject tells.
 std::string IdentityOf(const Subject& subject);
 
 // The present moment as `found` has it.

@@ -33,7 +33,7 @@ class JsonValue {
     requires(!std::convertible_to<const Values&, std::string_view>)
   JsonValue(const Values& values);
 
-  // What is JSON already.
+  // Takes over text that is JSON already.
   static JsonValue Written(std::string text) {
     JsonValue json(std::nullopt);
     json.text_ = std::move(text);
@@ -53,7 +53,7 @@ class JsonValue {
   std::string text_;
 };
 
-// Where the text of an object or a list breaks.
+// The text between the parts of an object or a list: where its lines break.
 struct JsonLayout {
   std::string_view after_open, between, after_key, before_close;
 };

@@ -54,7 +54,7 @@ void SetConvolution(const Tensor& w, const LayerReading& reading, const std::str
   DeriveSizes(c);
 }
 
-// dynamic_linear multiplies codes too, once it has chosen the scale of x.
+// dynamic_linear multiplies codes too, after it has chosen the scale of x.
 Case LayerOfDynamic(const Case& c, const std::string& where) {
   Case layer = LayerOf(c.w, {}, where);
   layer.w_q = c.w_q;
@@ -104,7 +104,7 @@ std::vector<NamedLayer> ReadLayers(const std::string& path, const LayerReading& 
       const size_t rank = array.values.shape().size();
       return (rank == 2 || rank == 4) && array.values.dtype() != DType::kS32;
     };
-    // What a quantized model keeps in 16 bits is not meant to be quantized.
+    // A quantized model keeps an array in 16 bits if it is not meant to be quantized.
     const bool quantized = std::ranges::any_of(arrays, [&](const NamedArray& array) {
       return is_layer(array) && IsCode(array.values.dtype());
     });

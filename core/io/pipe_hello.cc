@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a child says of itself, read. The line is short, so it becomes a tree first.
+// Reads what a child says of itself. The line is short, so it is first parsed into a JSON tree.
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -20,7 +20,7 @@ constexpr std::array<std::string_view, kPipeFeatureCount> kFeatureNames{
     "empty_k",       "acc",      "dilation", "groups", "asymmetric_padding", "ceil_mode",
     "count_padding", "per_row"};
 
-// For messages.
+// The value in the words of an error message.
 std::string Described(const nlohmann::json& value) {
   if (value.is_object()) return "an object";
   if (value.is_array()) return "a list";
@@ -90,7 +90,7 @@ void ReadSize(const JsonNode& op, const char* key, int64_t* size) {
   const std::optional<JsonNode> node = Find(op, key);
   if (!node) return;
   const nlohmann::json& value = node->value();
-  // Integers from 0 on are "unsigned" to the library; int64 holds all but the largest.
+  // The JSON library calls integers from 0 on "unsigned"; int64 holds all but the largest of them.
   if (!value.is_number_unsigned() || value.get<uint64_t>() > uint64_t{INT64_MAX})
     FailAs(*node, "an integer from 0 on");
   *size = value.get<int64_t>();
@@ -145,7 +145,7 @@ PipeHello ParsePipeHello(std::string_view line) {
   const JsonNode top(tree, "");
   if (!tree.is_object()) FailAs(top, "an object");
 
-  // Another version may look different in everything else.
+  // The version first: another version of the protocol may differ in every other key.
   const std::string version = std::to_string(kPipeVersion);
   const JsonNode given = top.At("qualm_pipe", "the version of the protocol, " + version);
   if (!given.value().is_number_integer() || given.value() != kPipeVersion)

@@ -61,7 +61,7 @@ struct PipeOp {
   friend bool operator==(const PipeOp&, const PipeOp&) = default;
 };
 
-// What a child says of itself.
+// The first answer of a child: its name, its contract and what it can run.
 struct PipeHello {
   std::string name;
   std::string version;
@@ -73,7 +73,7 @@ struct PipeHello {
 
 // The first line of qualm, with its line end.
 std::string PipeHelloLine();
-// Its answer, without line end. Throws InputError "FIELD: what is wrong, what was expected".
+// Reads the child's answer to it, without line end. Throws InputError "FIELD: what, expected what".
 PipeHello ParsePipeHello(std::string_view line);
 
 // A case to run, with its line end: the problem alone, without property, note, expected and

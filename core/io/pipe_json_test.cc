@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a child may say, and everything else that it might.
+// The reader of a pipe takes every line that a child may send, and refuses every other line.
 #include "core/io/pipe_json.h"
 
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ std::string ErrorOf(Act act) {
   return "no error";
 }
 
-// Part of the one line that says what is wrong.
+// A line that is refused, and a part of the error that says why.
 struct Hostile {
   std::string text;
   const char* says;
@@ -95,7 +95,7 @@ TEST(PipeHello, EveryFieldArrives) {
   EXPECT_FALSE(op->features[static_cast<size_t>(PipeFeature::kCountPadding)]);
   EXPECT_EQ(op->m_max, 1);
   EXPECT_EQ(op->n_max, 2);
-  EXPECT_EQ(op->k_max, 9007199254740993);  // no double
+  EXPECT_EQ(op->k_max, 9007199254740993);  // a double cannot hold this number
   EXPECT_EQ(op->n_multiple, 4);
   EXPECT_EQ(op->k_multiple, 5);
   EXPECT_EQ(op->x_zp, (CodeRange{0, 255}));
@@ -177,7 +177,7 @@ TEST(PipeRequest, IsTheProblemOnOneLine) {
   for (const Op op : AllOps()) {
     for (uint64_t seed = 0; seed < 20; ++seed) {
       Case c = test::RandomCase(MixSeed(seed, static_cast<uint64_t>(op))).DrawWhole(op);
-      // What is known of the right answer stays here.
+      // The request must not hold what is known of the right answer.
       c.expected = Tensor(c.out_dtype, c.output_shape());
       c.observed = Observed{"somebody", *c.expected};
       c.property = "matches_exact";

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every verb reports with --json ("schema": "qualm.result/1", core/io/result.schema.json) and
-// --junit. Key order is fixed, so same run, same bytes (the only volatile key is "seconds").
+// The result of every verb: --json ("schema": "qualm.result/1", core/io/result.schema.json),
+// --junit. The order of keys is fixed; two equal runs differ in "seconds" only.
 #ifndef QUALM_CORE_IO_RESULT_JSON_H_
 #define QUALM_CORE_IO_RESULT_JSON_H_
 

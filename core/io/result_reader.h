@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads a result document (qualm.result/1) back, for the report and for what changed between two
-// runs. Blocks that a verb does not write are empty.
+// Reads a result document (qualm.result/1) back, for the report and for comparing two runs. A block
+// that the verb does not write is empty.
 #ifndef QUALM_CORE_IO_RESULT_READER_H_
 #define QUALM_CORE_IO_RESULT_READER_H_
 
@@ -16,7 +16,7 @@
 
 namespace qualm {
 
-// What ran where. "" where the document does not say.
+// Build, machine and date of a run. "" where the document does not say.
 struct RunFacts {
   std::string version, commit;  // of qualm
   std::string date;             // "2026-11-23 02:40 UTC"
@@ -55,7 +55,7 @@ struct RecordedHazards {
   std::map<std::string, int64_t> reached;
 };
 
-// A row of adapters/contracts.cc, and what the run saw of it.
+// A row of adapters/contracts.cc, and the state that the run found it in.
 struct RecordedDeclaration {
   std::string subject, op, claim, kind, reason, state;
 };

@@ -49,13 +49,13 @@ TEST(CaseSchema, WrittenCasesAreValid) {
   }
 }
 
-// What the schema takes for a field of an op, the reader does too, and the other way round: damage
-// one key of a written case and compare.
+// Schema and reader agree about the value of each field: this test damages one key of a written
+// case at a time and compares.
 TEST(CaseSchema, AgreesWithTheReaderAboutDamage) {
   JsonSchema schema(ReadSchema("case.schema.json"));
   const std::vector<Json> junk = {
       nullptr, true, 2, -1, 2.5, "text", "0x1p+0", Json::array(), Json::object(), 3000000000};
-  // The schema does not compare fields, so the reader may refuse more; never less.
+  // The reader compares fields with each other, so it may refuse more than the schema, never less.
   test::RandomCase draw(5);
   int both_refuse = 0;
   for (const Op op : AllOps()) {
@@ -78,7 +78,7 @@ TEST(CaseSchema, AgreesWithTheReaderAboutDamage) {
   EXPECT_GT(both_refuse, 1000);
 }
 
-// The tokens by which a byte-oriented fuzzer writes case files.
+// The dictionary from which a byte-oriented fuzzer builds case files.
 TEST(CaseSchema, TheDictionaryHasEveryKeyAndOperation) {
   std::ifstream file(QUALM_SOURCE_DIR "/fuzz/case_reader.dict");
   const std::string words(std::istreambuf_iterator<char>(file), {});
@@ -113,7 +113,7 @@ TEST(CaseSchema, TheDocumentedExampleIsACase) {
   }
 }
 
-// The committed cases: read, written and read again, and as the schema says.
+// Every committed case is the same after reading, writing and reading again, and fits the schema.
 TEST(CaseSchema, CommittedCasesAreValid) {
   JsonSchema schema(ReadSchema("case.schema.json"));
   std::set<std::string> threads;

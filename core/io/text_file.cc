@@ -53,21 +53,21 @@ uintmax_t RequireFile(const std::string& path, std::string_view noun) {
 
 std::string ReadTextFile(const std::string& path, std::string_view noun, size_t most) {
   const std::string file_of(std::string(noun) + " file");
-  // A file that says it is too long is not read at all.
+  // A file whose size is already too large is not read at all.
   if (RequireFile(path, noun) > most) TooLong(path, noun, most);
   const std::unique_ptr<FILE, int (*)(FILE*)> file(std::fopen(path.c_str(), "rb"), &std::fclose);
   if (!file) {
     Fail(path, std::string("cannot be opened (") + std::strerror(errno) +
                    "), expected a readable " + file_of);
   }
-  // Piece by piece: a size may also change under us. A short piece is the last one.
+  // Read piece by piece, because the size may change meanwhile. A short piece is the last one.
   std::string text;
   std::vector<char> piece(size_t{1} << 16);
   size_t count = piece.size();
   while (count == piece.size() && text.size() <= most) {
     count = std::fread(piece.data(), 1, piece.size(), file.get());
     text.append(piece.data(), count);
-    // No format here has such a byte, so whoever reads the text complains about it.
+    // No format here has a zero byte, so whoever reads the text complains about it.
     if (std::memchr(piece.data(), 0, count) != nullptr) break;
   }
   if (std::ferror(file.get()) != 0) {
@@ -115,10 +115,10 @@ bool WriteAll(int fd, std::string_view text) {
   return true;
 }
 
-// On the disk, where there is one: some file systems have nothing to sync.
+// Flushes to the disk. A file system that has nothing to sync is no error.
 bool Sync(int fd) { return ::fsync(fd) == 0 || errno == EINVAL || errno == ENOTSUP; }
 
-// A new name is on the disk only once its folder is.
+// A new name is on the disk only after its folder has been flushed.
 void SyncFolder(const fs::path& folder) {
   const Descriptor fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (fd.ok()) Sync(fd.get());
@@ -140,15 +140,15 @@ bool Lock(int fd, int how) {
   return true;
 }
 
-// Is the open file or folder the one that has this name now?
+// Whether `path` still names the open file or folder.
 bool IsStill(int fd, const fs::path& path) {
   struct stat open_one = {}, named = {};
   return ::fstat(fd, &open_one) == 0 && ::lstat(path.c_str(), &named) == 0 &&
          open_one.st_dev == named.st_dev && open_one.st_ino == named.st_ino;
 }
 
-// The temporary, made where it is missing, and locked: another writer of the same file is waited
-// for, and what a killed one left behind is used again. Negative where that fails.
+// Opens the temporary (`open` makes it if it is missing) and locks it. Waits for another writer of
+// the same file; uses what a killed writer left behind. Negative if opening fails.
 template <class Open>
 int OpenLocked(const fs::path& temporary, const Open& open) {
   for (;;) {
@@ -163,13 +163,13 @@ bool Link(const Descriptor& unnamed, const fs::path& to) {
   return ::linkat(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), AT_SYMLINK_FOLLOW) == 0;
 }
 
-// Gives the file its name, in the place of what has that name now.
+// Gives the file its name, and replaces whatever has that name now.
 bool Publish(const Descriptor& unnamed, const fs::path& path) {
   if (Link(unnamed, path)) return true;
   const fs::path temporary = TemporaryOf(path);
   while (errno == EEXIST) {
     // A link replaces nothing, a rename does. The text is whole already, so another writer of the
-    // same file may take this temporary for its own: the one that comes last repeats its part.
+    // same file may take this temporary for its own: then the loop makes a new one.
     if (::unlink(temporary.c_str()) != 0 && errno != ENOENT) return false;
     if (!Link(unnamed, temporary)) continue;
     if (::rename(temporary.c_str(), path.c_str()) == 0) return true;
@@ -184,8 +184,8 @@ bool Publish(const Descriptor& unnamed, const fs::path& path) {
   return false;
 }
 
-// The text in a file that disappears with this process, since it has no name yet. Not ok() where
-// the file system of `folder` has no such files. Throws in the name of `path`.
+// Writes the text into a file without a name, which disappears with this process. Not ok() if the
+// file system of `folder` has no such files. Throws in the name of `path`.
 Descriptor Unnamed(const fs::path& folder, const fs::path& path, mode_t mode,
                    std::string_view text) {
   Descriptor fd(::open(folder.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666));
@@ -211,14 +211,14 @@ void WriteNamed(const fs::path& path, mode_t mode, std::string_view text) {
   CannotWrite(path);
 }
 
-// A file that is no file (a device, a pipe) cannot be replaced.
+// Writes into a path that cannot be replaced because it is no regular file (a device, a pipe).
 void WriteThrough(const std::string& path, std::string_view text) {
   Descriptor fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
   if (!fd.ok()) CannotWrite(path, "cannot be created");
   if (!WriteAll(fd.get(), text) || !fd.Close()) CannotWrite(path);
 }
 
-// What the links end at, also where that does not exist yet.
+// The path that a chain of symbolic links ends at, even if nothing exists there yet.
 fs::path Followed(fs::path path) {
   std::error_code error;
   for (int links = 0; links < 40 && fs::is_symlink(path, error); ++links) {
@@ -236,7 +236,7 @@ int OpenFolder(const fs::path& folder) {
   return ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 }
 
-// An empty folder.
+// Makes or empties the temporary folder, and locks it.
 Descriptor LockedFolder(const fs::path& temporary) {
   Descriptor lock(OpenLocked(temporary, [&] {
     for (;;) {
@@ -250,7 +250,7 @@ Descriptor LockedFolder(const fs::path& temporary) {
   return lock;
 }
 
-// The files of the earlier folder that are none of ours, without copying them.
+// Links what is in the earlier folder, and not among `files`, into the new folder, without copying.
 void KeepOthers(const fs::path& earlier, const fs::path& folder, const NamedTexts& files) {
   using Options = fs::copy_options;
   std::error_code error;
@@ -273,7 +273,7 @@ bool IsTemporary(std::string_view name) {
 void WriteTextFile(const std::string& path, std::string_view text) {
   struct stat there = {};
   const bool exists = ::stat(path.c_str(), &there) == 0;
-  // Through /dev and /proc somebody may hold the file open (/dev/stdout): it keeps its place.
+  // Somebody may hold the file open through /dev or /proc (/dev/stdout), so it is not replaced.
   const bool held = path.starts_with("/dev/") || path.starts_with("/proc/");
   if (exists && (held || !S_ISREG(there.st_mode))) return WriteThrough(path, text);
   const fs::path file = Followed(path);
@@ -285,12 +285,12 @@ void WriteTextFile(const std::string& path, std::string_view text) {
 
 void WriteFolder(const std::string& path, const NamedTexts& files) {
   const fs::path temporary = TemporaryOf(path);
-  // Before the folder, which is there for a moment only.
+  // The texts are written before the temporary folder is made, so that it exists only for a moment.
   std::vector<Descriptor> unnamed;
   for (const auto& [name, text] : files) unnamed.push_back(Unnamed(FolderOf(path), path, 0, text));
   const Descriptor lock = LockedFolder(temporary);
   if (!lock.ok()) CannotWrite(path, "cannot be created");
-  // Locked too, since it gets the name of the temporary.
+  // The earlier folder is locked too, because it will get the name of the temporary folder.
   const Descriptor earlier(OpenFolder(path));
   if (earlier.ok()) Lock(earlier.get(), LOCK_EX);
   try {
@@ -325,7 +325,7 @@ void RemoveFolder(const std::string& path) {
   const fs::path temporary = TemporaryOf(path);
   const Descriptor lock = LockedFolder(temporary);
   const Descriptor earlier(OpenFolder(path));
-  if (earlier.ok()) Lock(earlier.get(), LOCK_EX);  // as above
+  if (earlier.ok()) Lock(earlier.get(), LOCK_EX);  // it gets the name of the temporary
   if (lock.ok() && earlier.ok()) ::rename(path.c_str(), temporary.c_str());
   RemoveAll(temporary);
 }

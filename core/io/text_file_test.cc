@@ -27,8 +27,8 @@ namespace {
 bool links_fail = false, exchange_fails = false;
 }  // namespace
 
-// In the place of the C library's: a file system without files that have no name, one that cannot
-// exchange two names.
+// These take the place of the C library's functions. links_fail: a file system where a file without
+// name gets none; exchange_fails: one that cannot exchange two names.
 extern "C" int linkat(int from_folder, const char* from, int to_folder, const char* to, int flags) {
   if (!links_fail)
     return static_cast<int>(syscall(SYS_linkat, from_folder, from, to_folder, to, flags));
@@ -49,7 +49,7 @@ namespace {
 namespace fs = std::filesystem;
 using Set = std::set<std::string>;
 
-// With and without what modern file systems have.
+// Each test runs twice: with the calls that modern file systems have, and with those calls failing.
 class TextFile : public testing::TestWithParam<bool> {
  protected:
   void SetUp() override {
@@ -91,7 +91,7 @@ TEST_P(TextFile, IsReplacedWhole) {
   struct stat status = {};
   ASSERT_EQ(::stat(path.c_str(), &status), 0);
   EXPECT_EQ(status.st_mode & 0777, 0604u) << "the permissions of the earlier file";
-  // Whoever reads meanwhile reads the earlier file to its end.
+  // A reader that holds the earlier file open reads it to its end.
   EXPECT_EQ((std::ostringstream() << reader.rdbuf()).str(), "one");
   EXPECT_EQ(Names(), Set{"a"});
 }
@@ -151,7 +151,7 @@ TEST_P(TextFile, FoldersAppearWhole) {
   const std::string path = Path("found");
   WriteFolder(path, {{"case", "1"}, {"small", "1"}, {"empty", ""}});
   EXPECT_EQ(Names("found"), (Set{"case", "small"}));
-  // What others have put there stays; ours that are no more go.
+  // Files that others put into the folder stay; files of ours that the new list lacks go.
   WriteTextFile(path + "/notes", "mine");
   fs::create_directory(path + "/deeper");
   WriteTextFile(path + "/deeper/notes", "mine too");
@@ -174,7 +174,7 @@ TEST_P(TextFile, TemporariesOfTheDeadGo) {
   std::ofstream(Path(".mine")) << "whole";
   RemoveTemporaries(folder_.string());
   EXPECT_EQ(Names(), Set{".mine"});
-  // Nor do they stand in the way.
+  // Temporaries of the dead do not stand in the way of a new writer.
   std::ofstream(Path(".a.qualm-tmp")) << "half of an earlier text";
   fs::create_directories(folder_ / ".b.qualm-tmp/deep");
   WriteTextFile(Path("a"), "whole");
@@ -188,7 +188,7 @@ TEST_P(TextFile, TemporariesOfTheDeadGo) {
 
 std::string Long(char letter) { return std::string(200'000, letter); }
 
-// Texts and folders of one letter each, without end.
+// Writes files and folders whose texts repeat one letter, without end.
 void WriteForEver(const std::string& folder) {
   for (char letter = 'a';; letter = letter == 'z' ? 'a' : static_cast<char>(letter + 1)) {
     WriteTextFile(folder + "/file", Long(letter));
@@ -198,7 +198,7 @@ void WriteForEver(const std::string& folder) {
   }
 }
 
-// How many bytes of `folder` are of another letter than they should be, or missing.
+// Expects every file to have its full length and one letter, the same in both files of a folder.
 void ExpectWhole(const fs::path& folder) {
   const auto text = [](const fs::path& path) {
     return ReadTextFile(path.string(), "test", 1 << 20);

@@ -25,7 +25,7 @@ struct RawSum {
   std::span<const int32_t> x, w;
 };
 
-// acc without the zero points, modulo 2^32.
+// acc minus the terms of the zero points, modulo 2^32.
 Value TakeOutWrapping(const RawSum& sum);
 // The same with `x_sum` in place of SumOf(sum.x).
 Value TakeOutWrapping(const RawSum& sum, int64_t x_sum);
@@ -43,28 +43,28 @@ struct Accumulation {
     kHalvedWeights,  // the exact sum of x*rne(w/2); the result is doubled after the zero points are
                      // out
   };
-  // What a convolution multiplies for its taps in the padding.
+  // How a convolution counts its taps in the padding.
   enum class Padding : uint8_t {
     kAbsent,     // left out of the sums and of the offsets
     kZeroPoint,  // the low byte of the zero point of x, in sums and offsets
     kZeroCode,   // code 0 in the sums, where it may be one half of a pair; left out of the offsets
   };
   Kind kind = Kind::kExact;
-  // Subtracts the zero-point terms. Its result is the input of the first Step. A family with its
-  // own way brings its own function.
+  // Subtracts the zero-point terms; the result is the input of the first Step. A family that
+  // subtracts them in another way sets a function of its own.
   Value (*take_out)(const RawSum&) = TakeOutWrapping;
   // For traces: how take_out loses bits. "" if take_out leaves the sum unchanged; then the steps
   // subtract the zero points.
   std::string_view lossy_how = ", wrapped to int32";
-  // Pairs do not cross this k (0: no limit): the first of two blocks ends here, padded to an even
-  // length.
+  // No pair crosses this k (0: no limit): the first of two blocks ends here, and is padded to an
+  // even length.
   int64_t first_block = 0;
   // Convolutions add in the order of the weights: (r, s, c), c fastest and inside the group.
   Padding padding = Padding::kAbsent;
   bool pairs_within_tap = false;  // the last of an odd number of channels is added alone
-  // The kernel has no sum of the weights to take the zero point of x out with. The zero point
-  // of x stays in the products of the image; for each tap in the padding, zero point times weight
-  // is added.
+  // The kernel does not sum the weights, so it cannot subtract the zero point of x times that sum.
+  // The zero point of x stays in the products of the image; for each tap in the padding, zero point
+  // times weight is added.
   bool zero_point_stays = false;
   std::string_view kernel;  // for traces
 };

@@ -37,19 +37,19 @@ struct Definition {
   // accumulators.
   std::function<Accumulation(const Case&)> accumulation;
   std::function<Channel(const Case&, int64_t channel)> channel;
-  // Optional: what the steps of an output begin with (pools, rows, sums in floating point), noted
-  // in `trace` if given. Where it gives nullopt, the steps begin with the element of x.
+  // Optional: makes the value that the steps begin with (pools, rows, sums in floating point), and
+  // notes it in `trace` if given. Where it gives nullopt, the steps begin with the element of x.
   std::function<std::optional<Value>(const Case&, int64_t index, Trace* trace)> gather;
-  // What happens to a sum without its zero points, or, where there are no sums, to the input.
+  // The steps from a sum without its zero points to the output; without sums, from the input.
   std::function<std::vector<Step>(const Case&)> steps;
-  // Optional, where the tail of a vector loop computes otherwise: elements from `body` on take
+  // Optional, if the tail of a vector loop computes differently: elements from `body` on go through
   // tail_steps.
   std::function<int64_t(const Case&)> body;
   std::function<std::vector<Step>(const Case&)> tail_steps;
 };
 
 Convention MakeConvention(Definition definition);
-// Adds an operation that a convention of its own computes, with that one's claims and variations.
+// Adds the operation of `one`, with the claims and variations of `one`, to the convention `all`.
 void AddOperation(Convention& all, Convention one);
 // Sorts by number, V2 before V10, and drops repetitions.
 void SortVariations(std::vector<std::string>& ids);

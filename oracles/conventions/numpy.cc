@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What people write in NumPy to check a library, as the forum threads of corpus/forum tried it:
+// The NumPy lines that people write to check a library, as the forum threads of corpus/forum did:
 // dequantize, compute in floating point, then clip(round(y / scale) + zero_point). Zero points and
 // codes are Python integers, so differences of codes are exact; np.round rounds ties to even.
 //
@@ -9,8 +9,8 @@
 //                   calibrates for (0..127, -64..63), which the library does not
 //   +w_zp_from_x    thread 002: subtracts the weight zero point from x, and not from w
 //
-// Sums are added one product after the other, as a loop over k does; BLAS may add in another order,
-// which matters only within some last bits of a tie. A NaN that is cast to a code is 0, as on x86.
+// Sums are added one product after the other, as a loop over k does. BLAS may add in another order;
+// this matters only within some last bits of a tie. A NaN cast to a code is 0, as on x86.
 #include <algorithm>
 #include <array>
 #include <cmath>

@@ -7,7 +7,7 @@
 //   epilogue  src/cpu/x64/jit_gemm_inner_product_utils.cpp: zero point added in float32, saturation
 //             in float32, then cvtps2dq
 //
-// What the installed library does with zero points, read in src/cpu/matmul and src/cpu/gemm at
+// How the installed library treats zero points, as read in src/cpu/matmul and src/cpu/gemm at
 // v2.6.3 and seen on 400,000 drawn cases:
 //  * Pairs are made of raw codes; both zero points are taken out of the sums, modulo 2^32. The gemm
 //    does it itself where both are codes of their types.
@@ -20,11 +20,11 @@
 //    and, for s8 activations, takes the weights as u8 by adding 128.
 //  * K longer than one block and shorter than two full ones is cut at ceil(K/2); where that is odd,
 //    the pairs behind it start on an odd k.
-//  * brgemm (AVX-512 with VNNI) adds exactly and takes both zero points out modulo 2^32, but then
-//    an s32 output goes through float32, and so does one of s8 activations.
+//  * brgemm (AVX-512 with VNNI) adds exactly and takes zero points out modulo 2^32; but if there
+//    is one, or activations are s8, an s32 output then goes through float32.
 //  * brgemm with AMX (src/cpu/x64/brgemm/jit_brgemm_amx_uker.cpp, process_output_range) converts
-//    the raw sum to float32, adds the bias, then what the zero point of x asks for, then what that
-//    of w does, each rounded. Small matmuls go to VNNI (brgemm_matmul_utils.cpp, is_small_shapes).
+//    the raw sum to float32, adds the bias, then the term of x's zero point, then that of w's, and
+//    rounds after each. Small matmuls go to VNNI (brgemm_matmul_utils.cpp, is_small_shapes).
 // There is one zero point for all weights; zero points per channel are refused.
 #include "oracles/conventions/onednn2.h"
 
@@ -88,7 +88,7 @@ Value TakeOutInFloat(const RawSum& sum) {
   value.SetReal(number);
   return value;
 }
-// Not here: both addends, int32 modulo 2^32, are left to AddXOffset and AddWOffset.
+// The addends of both zero points, int32 modulo 2^32, are left to AddXOffset and AddWOffset.
 Value TakeOutInSteps(const RawSum& sum) {
   Value value;
   value.SetInt(sum.acc);
@@ -100,7 +100,7 @@ Value TakeOutInSteps(const RawSum& sum) {
 
 // Steps -------------------------------------------------------------------------------------------
 
-// Rounds twice: the offset on its way to float32, then the sum.
+// Rounds twice: once when the offset becomes a float32, once when it is added.
 void AddOffset(Value& v, int32_t offset) {
   const auto number = static_cast<float>(offset);
   AddInto(v, v.number, number);
@@ -171,7 +171,7 @@ void MinusZeroPoint(Value& v, const Channel& c) {
 }
 void TimesScale(Value& v, const Channel& c) { MultiplyInto(v, v.number, c.scale); }
 
-// Both operands in output units; the products round too.
+// Both operands are scaled to output units; each product is rounded too.
 template <auto kCombineInto>
 void CombineScaled(Value& v, const Channel& c) {
   Value a, b;
@@ -302,7 +302,7 @@ bool HasPoolKernel(const OneDnnIsa& isa, const Case& c) {
          v.batch * v.in_c * std::min(v.in_h, v.out_h()) * std::min(v.in_w, v.out_w()) >= kRegister;
 }
 
-// The largest code, or the sum of codes with the number of codes in `second`.
+// Max pool: the largest code. Average pools: the sum of codes, and in `second` their number.
 std::optional<Value> GatherPool(const Case& c, int64_t index, Trace* trace) {
   if (!IsPool(c.op)) return std::nullopt;
   const bool is_max = c.op == Op::kMaxPool;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What oneDNN 2.6 and 3.7 share: accumulators and the end of the epilogue.
+// The parts that oneDNN 2.6 and 3.7 share: accumulators, and the end of the epilogue.
 #ifndef QUALM_ORACLES_CONVENTIONS_ONEDNN2_H_
 #define QUALM_ORACLES_CONVENTIONS_ONEDNN2_H_
 
@@ -34,15 +34,15 @@ Convention OneDnn2GemmLinear(OneDnnIsa isa, float inverse_x_scale);
 // this case.
 Accumulation OneDnnAccumulation(const OneDnnIsa& isa, const Case& c);
 
-// What both versions refuse, claim and vary. Each version checks outputs and weight zero points
-// itself.
+// The refusals, claims and variations of both versions. Each version itself checks outputs and
+// weight zero points.
 std::string OneDnnCannotRun(const OneDnnIsa& isa, const Case& c);
 std::vector<std::string> OneDnnClaims(const OneDnnIsa& isa);
 std::vector<std::string> OneDnnVariations(const OneDnnIsa& isa);
 
-// Zero point in float32, saturation in float32, conversion: what follows scaling and relu.
+// The steps after scaling and relu: zero point in float32, saturation in float32, conversion.
 void AppendOneDnnEnd(std::vector<Step>& steps);
-// Clamp bounds: the whole output type; relu is a step of its own.
+// Sets the clamp bounds to the whole output type, because relu is a step of its own.
 void SetOneDnnRange(Channel& channel, const Case& c);
 
 }  // namespace qualm::conventions

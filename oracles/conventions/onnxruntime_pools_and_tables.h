@@ -12,9 +12,9 @@
 namespace qualm::conventions::ort {
 
 std::vector<Op> PoolAndTableOps();
-// Why the operator does not take a case of these operations, "" if it does.
+// The reason why the operator refuses a case of these operations, "" if it takes the case.
 std::string CannotPoolOrTable(const Case& c);
-// What the steps of output `index` begin with, and the constants of its column.
+// The value that the steps of output `index` begin with, and the constants of its column.
 Value PoolOrTableInput(const Case& c, int64_t index);
 Channel PoolOrTableChannel(const Case& c, int64_t column);
 // `fma`: the sigmoid's polynomials are fused. `end` requantizes a float32 number of output codes

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// add and mul of the conventions by hand: what each does differently, on the smallest case that
-// shows it.
+// add and mul of the conventions, worked out by hand: where each differs, on the smallest case that
+// shows the difference.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -53,7 +53,7 @@ TEST(OperandConventionsTest, TiesOfAdd) {
   c.w.SetInt(0, 2);                            // 7/2
   EXPECT_EQ(First("onnxruntime@sse41", c), 4);
   EXPECT_EQ(First("aten@default", c), 5);
-  // -3/2 tells away from zero and up apart.
+  // -3/2 tells rounding away from zero and rounding up apart.
   c = Two(Op::kAdd, {0}, {0});
   c.x_q.zero_point = {3};
   c.out_q = {{2.0f}, {10}};
@@ -78,7 +78,7 @@ TEST(OperandConventionsTest, AtenAddsBodyAndTailDifferently) {
         c.x.SetInt(i, a);
         c.w.SetInt(i, b);
       }
-      // Half steps of the output, so that ties are near.
+      // Scales of half an output step, so that ties are frequent.
       c.x_q = {{0.0123f}, {static_cast<int32_t>(rng.Below(256))}};
       c.w_q = {{0.0123f}, {static_cast<int32_t>(rng.Below(256))}};
       c.out_q = {{0.0246f}, {128}};
@@ -133,7 +133,7 @@ TEST(OperandConventionsTest, RangesOfRatios) {
   EXPECT_EQ(Get("onednn2@vnni").cannot_run(both), "a binary primitive has no zero points");
 }
 
-// What oneDNN's attributes mean, one rounding after the other.
+// oneDNN's attributes scale each operand and round after each step.
 TEST(OperandConventionsTest, OneDnnScalesEachOperand) {
   Case c = Two(Op::kAdd, {3, 250, 200}, {2, 100, 0});
   c.out_q = {{2.0f}, {0}};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What conventions ask of a case, to say why they refuse it.
+// Requirements of conventions on a case, and the reasons for which they refuse a case.
 #ifndef QUALM_ORACLES_CONVENTIONS_REQUIREMENTS_H_
 #define QUALM_ORACLES_CONVENTIONS_REQUIREMENTS_H_
 
@@ -11,7 +11,7 @@
 
 namespace qualm::conventions {
 
-// A reason is a text that says why a case is refused, and "" where nothing speaks against it.
+// A reason is a text that says why a case is refused; "" means that the case is not refused.
 
 // The first reason that is not ""; "" if all are "".
 std::string FirstReason(std::initializer_list<std::string> reasons);

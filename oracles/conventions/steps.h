@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The steps of a convention: what flows through them, the constants that they use, and the steps
-// that several families share.
+// The steps of a convention: the value that flows through them, the constants that they use, and
+// the steps that several families share.
 #ifndef QUALM_ORACLES_CONVENTIONS_STEPS_H_
 #define QUALM_ORACLES_CONVENTIONS_STEPS_H_
 
@@ -30,7 +30,7 @@ struct Channel {
   int32_t low = 0;            // clamp, relu included
   int32_t high = 0;
   FixedMultiplier fixed;
-  // x (a) and w (b) where each has constants of its own: two operands, pools, tables.
+  // For x (a) and w (b) if each has constants of its own: two operands, pools, tables.
   struct Operand {
     float scale = 1;
     int32_t zero_point = 0;
@@ -45,8 +45,8 @@ struct Channel {
   Element element;
 };
 
-// What flows through the steps: an integer, later a float32, or the other way round; in NumPy's
-// conventions a float64.
+// The value that flows through the steps: an integer that later becomes a float32, or the other way
+// round; in NumPy's conventions a float64.
 struct Value {
   bool real = false;
   bool is_wide = false;  // the real number is `wide`, not `number`
@@ -54,8 +54,8 @@ struct Value {
   float number = 0;
   double wide = 0;
   int32_t second = 0;  // the code of the second operand
-  // What steps add to a sum for the zero point of x, and for the zero point of w, where
-  // Accumulation::take_out left both in (oneDNN's AMX tiles).
+  // The terms that steps add to a sum for the zero points of x and of w, if Accumulation::take_out
+  // left both in the sum (oneDNN's AMX tiles).
   int32_t x_offset = 0, w_offset = 0;
   bool lossy = false;  // the last step departed from the exact value
 
@@ -74,11 +74,11 @@ struct Value {
   }
 };
 
-// How the result of a step follows the number it begins with.
+// How the result of a step depends on the number that goes into the step.
 enum class Rise : uint8_t {
   kUnknown,
   kAlways,       // a larger number never gives a smaller result; every NaN gives one result
-  kUnlessLossy,  // so while what the step computes fits; where it does not, the value is `lossy`
+  kUnlessLossy,  // so while the step's result fits its type; else the value is `lossy`
 };
 
 // `text` may name constants: {multiplier} {scale} {reciprocal} {bias} {zero_point} {low} {high}
@@ -129,11 +129,11 @@ std::vector<int32_t> CodesUnderWindow(const Case& c, int64_t index);
 
 // Clamp bounds of a code output, relu included.
 void SetClamp(Channel& channel, const Case& c);
-// What fixed-point backends compute with (gemmlowp, ruy, TFLite): clamp, int32 bias, zero point and
+// The constants of fixed-point backends (gemmlowp, ruy, TFLite): clamp, int32 bias, zero point and
 // the multiplier of channel n as an integer and a shift. `single`: see QuantizeMultiplier.
 Channel FixedPointChannel(const Case& c, int64_t n, bool single = false);
-// Their steps: an int32 bias, then `scaling` and the zero point (not for s32 outputs), then the
-// clamp.
+// The steps of these backends: an int32 bias, then `scaling` and the zero point (not for s32
+// outputs), then the clamp.
 std::vector<Step> FixedPointSteps(const Case& c, std::initializer_list<Step> scaling);
 // add in fixed point: both scales over the output's as integers that share one exponent
 // (a_fixed, b_fixed, fixed.shift), the larger in [2^(bits-1), 2^bits].

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the tests of this folder share.
+// Lookup of a convention for the tests of this folder.
 #ifndef QUALM_ORACLES_CONVENTIONS_TEST_UTIL_H_
 #define QUALM_ORACLES_CONVENTIONS_TEST_UTIL_H_
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What PyTorch's engines do beyond the conventions they are composed of, on the smallest case each.
+// The smallest cases on which PyTorch's engines differ from the conventions they are composed of.
 #include <gtest/gtest.h>
 
 #include "oracles/conventions/convention.h"
@@ -56,12 +56,12 @@ Case BiasOnly(int32_t bias, int64_t stride) {
   return c;
 }
 
-// 2^31 - 1 is 255.99 units and rounded to 2^31, which is no int32.
+// A bias of 2^31 - 1 is 255.99 units. Packed as float32 it is 2^31, which is no int32.
 TEST(TorchConventions, QnnpackPacksTheBiasOfConvolutionsAsFloat) {
   const Convention& convention = Get("torch-qnnpack");
   EXPECT_EQ(convention.run(BiasOnly(INT32_MAX, 1)).y.IntAt(0), 255);
   EXPECT_EQ(convention.run(BiasOnly(INT32_MAX, 2)).y.IntAt(0), 0);
-  // 3*2^23 + 1 becomes 3*2^23. Less 2, 1.5 units of 2^24 are left, in float32, or a little less.
+  // The sum 3*2^23 - 1 is 1.5 units in float32. With the bias packed as float, 3*2^23, it is less.
   for (const int64_t stride : {1, 2}) {
     Case c = BiasOnly((3 << 23) + 1, stride);
     c.x.SetInt(0, 1);
@@ -71,7 +71,7 @@ TEST(TorchConventions, QnnpackPacksTheBiasOfConvolutionsAsFloat) {
   }
 }
 
-// Without a bias, one of 0 is divided by x_scale*w_scale.
+// Without a bias QNNPACK divides a bias of 0 by x_scale*w_scale.
 TEST(TorchConventions, QnnpackNeedsAReciprocal) {
   Case c = BiasOnly(0, 1);
   c.bias_i32.reset();
@@ -142,7 +142,7 @@ TEST(TorchConventions, AtenDividesByWhatCounts) {
   is({3, 5});
 }
 
-// A product of s8 codes is XNNPACK's, which has no multiplier from 2^8 on; one of u8 is ATen's.
+// On both engines XNNPACK multiplies s8 codes, with multipliers below 2^8; ATen multiplies u8.
 TEST(TorchConventions, ProductsOfS8AreXnnpacks) {
   Case c;
   c.op = Op::kMul;
@@ -171,7 +171,7 @@ TEST(TorchConventions, ProductsOfS8AreXnnpacks) {
     EXPECT_EQ(Get(convention).run(edge).y.IntAt(0), 114);
   }
   EXPECT_EQ(FindConvention("xnnpack@fp32")->run(edge).y.IntAt(0), 115);
-  // Sums of s8 are so on QNNPACK only.
+  // Only on QNNPACK's engine does XNNPACK add s8 codes too.
   c.op = Op::kAdd;
   c.out_q = {{0x1p-8f}, {0}};
   EXPECT_NE(Get("torch-qnnpack").cannot_run(c), "");
@@ -265,7 +265,7 @@ TEST(TorchConventions, Softmax) {
     EXPECT_EQ(Get(convention).run(c).y, Tensor::Of<uint8_t>({1, 2}, std::vector<uint8_t>{69, 187}));
   }
   EXPECT_EQ(Get("torch-onednn@avx2").trace(c, 0).back().value, "69");
-  // A share of 1 would be 256.
+  // A share of 1 is 256, which is beyond the codes.
   c.x = Tensor::Of<uint8_t>({1, 2}, std::vector<uint8_t>{0, 255});
   EXPECT_EQ(Get("torch-onednn@avx2").run(c).y,
             Tensor::Of<uint8_t>({1, 2}, std::vector<uint8_t>{0, 255}));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the bounds of the permitted variations (variations.h) are computed from: the exact value of
-// an output, which oracles/exact gives, and the magnitudes that make it up.
+// The facts from which the bounds of the permitted variations (variations.h) are computed: the
+// exact value of an output, from oracles/exact, and the magnitudes of its terms.
 #ifndef QUALM_ORACLES_CONVENTIONS_VARIATION_FACTS_H_
 #define QUALM_ORACLES_CONVENTIONS_VARIATION_FACTS_H_
 
@@ -13,14 +13,14 @@
 
 namespace qualm::variations {
 
-// What is known of one output, in output codes, or in real units where the output is f32.
+// The facts of one output, in output codes, or in real units for f32 outputs.
 struct Facts {
-  const Case* c = nullptr;      // of dynamic_linear: the linear that is left once x has codes
+  const Case* c = nullptr;      // of dynamic_linear: the linear that remains once x has codes
   const Case* given = nullptr;  // the case itself
   int64_t index = 0, channel = 0;
   double real = 0;        // the exact value before rounding and zero point
   double terms = 0;       // the sum of the magnitudes that make it up: |sum|*multiplier + |bias|
-  double products = 0;    // the same, every product of the sum by itself
+  double products = 0;    // the same, with the magnitude of every product
   double sum = 0;         // |accumulator|, int32 bias included, zero points taken out
   double multiplier = 0;  // output units per accumulator unit
   long double exact_multiplier = 0;  // the same, to 64 bits
@@ -29,28 +29,28 @@ struct Facts {
   double chosen_scale = 0;           // of choose_qparams
   int64_t count = 0;                 // elements that an average is taken of
   bool zero_points_are_codes = true;
-  bool real_is_exact = false;  // as the double that it is
+  bool real_is_exact = false;  // the double `real` is the exact value
   // The value is codes times scales, or a sum of such products. false where it also depends on a
   // count of elements or on a function: their float32 may be inexact even where every scale has few
   // bits.
   bool is_linear = true;
 };
 
-// 1 where the output is no code.
+// The output scale; 1 if the output is no code.
 float OutputScale(const Facts& f);
 // Whether the accumulator is in units of the product of two input scales.
 bool HasProductOfScales(Op op);
 // The product of the two input scales, or the only input scale.
 float InputScales(const Case& c, int64_t channel);
 
-// Nothing is lost where a step is exact: ties stay ties there. Products of two float32 numbers are
-// exact in long double.
+// The next two tell where a step is exact: ties stay ties there. A product of two float32 numbers
+// is exact in long double.
 bool IsFloat(long double value);
 bool IsPowerOfTwo(float value);
 bool DividesExactly(long double value, float divisor);
 
-// The products of one output, as a kernel of saturating pairs meets them: u8 * s8, an s8 operand
-// shifted by 128; taps in the padding read the zero point's low byte, or nothing.
+// The products of one output as a kernel of saturating pairs computes them: u8 * s8, an s8 operand
+// shifted by 128; a tap in the padding has the zero point's low byte, or is left out.
 template <class Visit>
 void ForEachProduct(const Facts& f, const Visit& visit) {
   const Case& c = *f.c;
@@ -79,9 +79,9 @@ class FactsOf {
   Facts operator()(int64_t index) const;
 
  private:
-  // Magnitudes of what the exact value is made of: an integer times a multiplier, and an offset.
+  // Adds the magnitudes whose sum is the exact value: an integer times a multiplier, and an offset.
   void AddTerms(Facts* f) const;
-  // The same for a value that is no line of an integer, from the real number before the output
+  // The same for a value that is not linear in an integer: from the real number before the output
   // scale.
   void AddRealNumber(Facts* f) const;
   void AddProducts(Facts* f) const;

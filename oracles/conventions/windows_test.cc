@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Convolutions of the conventions by hand: which taps share a pair, what a tap in the padding
-// counts, which kernel computes which case.
+// Convolutions of the conventions, worked out by hand: which taps share a pair, how a tap in the
+// padding counts, which kernel computes which case.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -73,8 +73,8 @@ TEST(ConvConventionsTest, FbgemmPairsRunAcrossTaps) {
 }
 
 TEST(ConvConventionsTest, PaddingIsTheZeroPointOrNothing) {
-  // The corner pixel sees four taps: (1,1), (1,2), (2,1), (2,2), of which (4,5) is a pair of the
-  // flat order and 7 and 8 belong to (6,7) and the odd end.
+  // The corner pixel sees four taps, (1,1), (1,2), (2,1), (2,2): 4, 5, 7 and 8 in flat order. 4 and
+  // 5 are a pair; 7 is paired with 6, and 8 is the odd end.
   Case c = Conv(2, 2, 1, 1, 3, 1, 255, 127);
   Pad(c, 1);
   EXPECT_EQ(Acc("fbgemm@avx2", c), 32767 + 2 * 32385);
@@ -84,7 +84,7 @@ TEST(ConvConventionsTest, PaddingIsTheZeroPointOrNothing) {
   EXPECT_EQ(Acc("fbgemm@vnni", c), 9 * 32385);
   EXPECT_EQ(Acc("qnnpack", c), 4 * 32385);
   EXPECT_EQ(Acc("onednn2@avx2", c), 4 * 32385);
-  // The zero point taken out, all of them say 0 but where a pair lost something.
+  // Without the zero point every output is 0, except where a pair saturated.
   EXPECT_EQ(Get("fbgemm@vnni").run(c).y.IntAt(0), 0);
   EXPECT_EQ(Get("qnnpack").run(c).y.IntAt(0), 0);
   // Zero points that are no codes enter the im2col buffer as bytes.
@@ -99,7 +99,7 @@ TEST(ConvConventionsTest, FbgemmDepthwiseSaturatesUnderVnniToo) {
   const int64_t centre = 4 * 8;
   EXPECT_EQ(Acc("fbgemm@vnni", c, centre), 4 * 32767 + 32385);
   EXPECT_EQ(Acc("fbgemm@avx2", c, centre), 4 * 32767 + 32385);
-  // What that kernel does not take goes to im2col.
+  // A case that the depthwise kernel does not take goes to im2col.
   const auto exact = [&](const Case& other) {
     EXPECT_EQ(Acc("fbgemm@vnni", other, other.M / 2 * other.N), 9 * 32385);
   };
@@ -166,7 +166,7 @@ TEST(ConvConventionsTest, OneDnnHalvesWeightsForSignedActivations) {
   EXPECT_EQ(Acc("onednn2@avx2vnni", c), 4 * 100 * 3);
   for (int64_t i = 0; i < c.w.size(); ++i) c.w.SetInt(i, 5);
   EXPECT_EQ(Acc("onednn2@avx2", c), 4 * 100 * 4);  // rne(2.5) * 2
-  // The zero point leaves with the halved weights.
+  // The zero point is subtracted with the halved weights too.
   c.x_q.zero_point = {100};
   EXPECT_EQ(Get("onednn2@avx2").run(c).y.IntAt(0), 0);
   bool told = false;
@@ -286,7 +286,7 @@ TEST(PoolConventionsTest, OneDnnsPoolsHaveNoRelu) {
   }
 }
 
-// A sum times fl(1/count) or over the count: they part where the quotient is near a tie.
+// A sum times fl(1/count), or a sum over count: the two differ where the quotient is near a tie.
 TEST(PoolConventionsTest, OneDnnMultipliesByTheReciprocalOrDivides) {
   const auto pool = [](Op op, int64_t height, int64_t width, int64_t channels) {
     Case c;

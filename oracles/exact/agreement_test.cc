@@ -28,8 +28,8 @@ std::string Print(const Case& c, int64_t index) {
   return text;
 }
 
-// What a batch of cases reached, so that a generator that stopped drawing anything interesting
-// fails the test instead of passing it.
+// Counts of the outputs that a batch of cases reached. They make the test fail if a generator stops
+// drawing interesting cases.
 struct Reached {
   int outputs = 0;
   int ties = 0;
@@ -41,7 +41,7 @@ struct Reached {
   int differ = 0;  // from the exact mode
 };
 
-// The staged form ends like the fast form, and knows on which side of its integer a value lies.
+// The stages agree with the fast form, and `rest` says on which side of its integer a value is.
 void CompareStages(const Case& c) {
   const Integers integers = IntegersOf(c);
   EXPECT_EQ(EvaluateFrom(c, integers), Evaluate(c)) << Describe(c);
@@ -253,7 +253,7 @@ TEST(Agreement, DynamicLinear) {
   EXPECT_GT(reached.denormal, 10);
 }
 
-// The real value; where it is not rational, one that differs from it in the 500th bit.
+// The real value; if it is not rational, a rational that differs from it in the 500th bit.
 std::optional<Rational> ValueOf(const Case& c, int64_t at) {
   if (!IsCode(c.out_dtype)) return std::nullopt;
   const std::optional<Rational> value = RealValue(c, at / c.N, at % c.N);
@@ -297,7 +297,7 @@ TEST(Agreement, Stages) {
       if (!IsCode(c.out_dtype)) continue;
       const Rounded rounded = outputs.RoundedAt(m, n);
       if (!rounded.tie_distance) continue;
-      // Near an integer the value in ValueOf may be the integer.
+      // Near an integer the rational of ValueOf may be the integer itself.
       if (!RealValue(c, m, n) && denominator(*value) == 1) continue;
       EXPECT_EQ(rounded.rest, value->compare(Rational(rounded.integer))) << Print(c, at);
     }

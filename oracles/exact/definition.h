@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the definitions of several operations share. Internal to oracles/exact; EvaluateRational is
-// the door.
+// Functions that the definitions of several operations share. Internal to oracles/exact; other
+// folders call EvaluateRational.
 #ifndef QUALM_ORACLES_EXACT_DEFINITION_H_
 #define QUALM_ORACLES_EXACT_DEFINITION_H_
 
@@ -23,8 +23,8 @@ Rational RealOperand(const Tensor& codes, const QParams& q, int64_t index);
 // x_scale*w_scale/out_scale of channel n, or the given multiplier of requantize.
 Rational RealMultiplier(const Case& c, int64_t n);
 
-// An accumulator in the arithmetic of a requantization mode other than exact: the code before the
-// clamp, zero point added, and how it came about.
+// The code that a requantization mode other than exact makes of an accumulator, before the clamp
+// and with the zero point, and the steps to it.
 struct Requantized {
   Integer code;
   Trace steps;

@@ -42,7 +42,7 @@ Tensor EvaluateFromSums(const Case& c, std::span<const __int128> sums);
 // The fast form in stages: integers, then codes, then the clamp. A counterfactual replaces one
 // stage and keeps the others exact.
 
-// What the scales of an output multiply and what they divide by beside the output scale.
+// The integers of the fast form, from which the scales make the outputs.
 struct Integers {
   // [M*N]. Linear, convolutions: CorrectedSums. Pools: sum, of max_pool maximum, of x - zx over the
   // window. mul: (a - za)(b - zb). softmax: t. requantize: x. quantize: the mantissa of x. Other
@@ -63,14 +63,14 @@ struct Code {
   int rest = 0;  // sign of the real value less its rounded one; 0 for far values and NaN
 };
 
-// The stages after the integers, to the end; evaluate.h stops at each of them. Any operation but
-// choose_qparams.
+// Computes the stages after the integers, to the end; the functions of evaluate.h stop at a stage.
+// Any operation but choose_qparams.
 Tensor EvaluateFrom(const Case& c, Integers integers);
 
-// Whether an output might leave int32 between the accumulator and the clamp, in a mode where it
-// then comes out at the wrong end (float32: INT32_MIN, fixed_q31: modulo 2^32), so that no order
-// holds. Never true for the other two modes. It may already be true for values of a quarter of the
-// size that overflows.
+// Whether an output might leave int32 between the accumulator and the clamp in a mode that then
+// gives the wrong end of the range (float32: INT32_MIN, fixed_q31: modulo 2^32), so that outputs no
+// longer rise with the input. Never true in the other two modes. May already be true for values of
+// a quarter of the size that overflows.
 bool RequantMayOverflow(const Case& c);
 
 // Derivation of output element `index` (row-major), with every term that matters. Stages, where

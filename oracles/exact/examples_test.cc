@@ -123,7 +123,7 @@ TEST(Examples, Requantize) {
   c.op = Op::kRequantize;
   c.M = 1;
   c.N = 4;
-  // 2^24 + 1 is not a float32: 0.5 + 2^-25 must not become a tie.
+  // 2^24 + 1 is not a float32: the result 0.5 + 2^-25 must not be rounded to a tie.
   const std::vector<int32_t> acc = {16777217, 16777216, -16777217, INT32_MIN};
   c.x = Tensor::Of<int32_t>({1, 4}, acc);
   c.multiplier = {0x1p-25f};
@@ -276,7 +276,7 @@ TEST(Examples, ConvStrideAndDilation) {
   EXPECT_TRUE(Exact(c).empty());
 }
 
-// Channels 0,1 of two feed outputs 0,1 of four; each output sees its own group alone.
+// Input channels 0 and 1 feed two outputs each of four; each output sees its own group alone.
 TEST(Examples, DepthwiseWithMultiplier) {
   Case c;
   c.op = Op::kDepthwise;
@@ -315,7 +315,7 @@ TEST(Examples, AddRoundsOnce) {
   c.w_q = {{1.0f}, {INT32_MIN}};
   c.out_q = {{0x1p24f}, {0}};
   EXPECT_EQ(Exact(c).IntAt(0), 128);  // (1 - 255 + 2^31) / 2^24 = 127.99...
-  // Large operands of opposite sign leave what one rounding leaves.
+  // Large operands of opposite sign cancel, and the rest is rounded once.
   c.x_q = {{FLT_MAX}, {0}};
   c.w_q = {{FLT_MAX}, {4}};
   c.out_q = {{FLT_MAX}, {10}};
@@ -381,7 +381,7 @@ TEST(Examples, AvgPoolCounts) {
   EXPECT_EQ(Values<uint8_t>(Exact(c)), (std::vector<uint8_t>{15, 36, 32}));  // 60/4 145/4 95/3
   c.window.count_include_pad = false;
   EXPECT_EQ(Values<uint8_t>(Exact(c)), (std::vector<uint8_t>{20, 36, 48}));  // 60/3 145/4 95/2
-  // What is averaged is real: padding that counts is 0, not a code.
+  // The average is of real values: padding that counts is real 0, not code 0.
   c.window.count_include_pad = true;
   c.x_q.zero_point = {100};
   c.out_q.zero_point = {100};

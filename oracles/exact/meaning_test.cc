@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the operations have to do with each other. Each law is checked in both forms, on random
-// cases over the whole domain where it holds.
+// Laws that tie operations to each other. Each law is checked in both forms, on random cases of the
+// whole domain in which the law holds.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -288,7 +288,7 @@ TEST(Meaning, GlobalAvgPoolIsAvgPoolOverTheImage) {
 }
 
 // An average whose divisor is the same power of two everywhere is a depthwise convolution with
-// weights 1 / count: with padding, that takes counting it.
+// weights 1 / count. With padding the divisor is the same only if padding counts.
 TEST(Meaning, AvgPoolIsADepthwiseConvolution) {
   RandomCase draw(10);
   int64_t compared = 0;
@@ -311,7 +311,7 @@ TEST(Meaning, AvgPoolIsADepthwiseConvolution) {
   EXPECT_GT(compared, 3000);
 }
 
-// Real parameters do not move a maximum, and neither does the type: s8 codes are u8 codes less 128.
+// Scales and zero points do not change which code is largest; s8 codes act as u8 codes less 128.
 TEST(Meaning, MaxPoolWorksOnCodes) {
   RandomCase draw(11);
   int64_t compared = 0;

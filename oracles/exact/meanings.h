@@ -26,36 +26,36 @@ class Teller;
 
 struct Definition {
   // The real value of output (m, n) before rounding, zero point and clamp; m counts the pixels of
-  // an output with a window in row-major order. None: quantize of NaN and infinities, and values of
-  // table that are not rational.
+  // an output with a window in row-major order. nullopt: quantize of NaN and infinities, and values
+  // of table that are not rational.
   std::optional<Rational> (*value)(const Case& c, int64_t m, int64_t n) = nullptr;
-  // What a requantization mode other than exact takes instead: the accumulator.
+  // The accumulator, which is the input of a requantization mode other than exact.
   Integer (*accumulator)(const Case& c, int64_t m, int64_t n) = nullptr;
-  // All outputs, of an operation that does more than round the value half to even.
+  // Computes all outputs of an operation that does more than round the value half to even.
   Tensor (*outputs)(const Case& c) = nullptr;
 };
 
 struct FastForm {
   void (*integers)(const Case& c, Integers* integers) = nullptr;
-  // Channel n: what turns an integer into its real value.
+  // The line of channel n, which turns an integer into its real value.
   Line (*line)(const Case& c, int64_t n) = nullptr;
-  // Changes the channel's line of the integer of output (m, n) to what its value is.
+  // Turns the integer and the line that the channel gives into those of the value of output (m, n).
   void (*scaled)(const Case& c, const Integers& integers, int64_t m, int64_t n,
                  Scaled* scaled) = nullptr;
-  // The value of output (m, n) rounded, where that is not Round(scaled). `integer` is the integer
-  // with the channel's line.
+  // The rounded value of output (m, n), for operations where it differs from Round(scaled).
+  // `integer` is the integer with the channel's line.
   Rounded (*rounded)(const Case& c, const Integers& integers, int64_t m, int64_t n,
                      const Scaled& integer) = nullptr;
-  // An estimate of that value, if there is one.
+  // An estimate of that rounded value, if there is one.
   std::optional<Estimate> (*estimate)(const Case& c, int64_t m, int64_t n,
                                       const Scaled& integer) = nullptr;
-  // The value of an output that is no line of an integer; none for other outputs.
+  // The value of an output that is not linear in an integer; nullopt for other outputs.
   std::optional<Real> (*real)(const Case& c, int64_t m, int64_t n) = nullptr;
-  // All outputs, of an operation without these stages.
+  // Computes all outputs of an operation without these stages.
   Tensor (*outputs)(const Case& c) = nullptr;
 };
 
-// What several fast forms share. Code less zero point, of an operand with one zero point:
+// Parts that several fast forms share. Code less zero point, of an operand with one zero point:
 inline int64_t Difference(const Tensor& codes, const QParams& q, int64_t index) {
   return int64_t{codes.IntAt(index)} - q.zero_point_at(0);
 }
@@ -68,7 +68,7 @@ Line RescaleLine(const Case& c, int64_t n);
 struct Told {
   // exact::Derive of output `index`.
   Trace (*steps)(const Case& c, int64_t index) = nullptr;
-  // exact::RealValueText of a value that Definition::value has none for.
+  // exact::RealValueText of a value for which Definition::value gives nullopt.
   std::string (*value)(const Case& c, int64_t index) = nullptr;
 };
 

@@ -23,7 +23,7 @@ namespace observer {
 
 inline constexpr float kEps = 0x1p-23f;
 inline constexpr int64_t kBins = 2048;     // of the histogram
-inline constexpr int64_t kCodes = 256;     // that its search assumes, also with reduce_range
+inline constexpr int64_t kCodes = 256;     // codes that its search assumes, also with reduce_range
 inline constexpr int64_t kUpsample = 128;  // parts of a bin where histograms are combined
 inline constexpr double kStepSize = 1e-5;  // of the search, in parts of all values
 inline constexpr int64_t kSumLanes = 8;    // torch.sum: elements of a vector,
@@ -35,7 +35,7 @@ CodeRange Codes(const Observer& observer);
 // Zero point of symmetric quantization.
 int32_t SymmetricZeroPoint(const Observer& observer);
 
-// The values of batch `b` that output column `m` is about: one row, or all of them.
+// The values that output column `m` describes: one row of batch `b`, or all of its rows.
 std::span<const float> Values(const Case& c, int64_t b, int64_t m);
 
 }  // namespace observer
@@ -47,7 +47,7 @@ struct ObservedRange {
   float max = 0;
 };
 std::vector<ObservedRange> ObservedRanges(const Case& c);
-// What the search of a histogram leaves of it.
+// The range that remains after the search of a histogram.
 ObservedRange SearchedRange(const Case& c);
 
 // One observer, shown batches of any sizes. Recordings have two things that no case has: batches of
@@ -60,9 +60,9 @@ struct ObserverResult {
 };
 ObserverResult Observe(const Observer& observer, std::span<const std::span<const float>> batches);
 
-// The last step, from the range to spread over codes, already widened to hold 0, to scale and zero
-// point. A counterfactual gives ranges that the steps before do not, or a smaller least scale: then
-// the scale may be 0.
+// The last step: from the range that the codes shall cover, already widened to hold 0, to scale and
+// zero point. Counterfactuals also give ranges that no step before gives, or a smaller least scale,
+// and then the scale may be 0.
 struct ChosenQParams {
   float scale = 1.0f;
   int32_t zero_point = 0;

@@ -23,7 +23,7 @@ namespace qualm::exact {
 namespace {
 namespace definition {
 
-// What stands in the table for each element of a row.
+// The table entries t of the elements of one row, and the sum of t.
 struct Row {
   Rational q;
   int32_t largest = 0;
@@ -33,7 +33,7 @@ struct Row {
   Integer Share(int64_t n) const { return (256 * t[static_cast<size_t>(n)] + sum / 2) / sum; }
 };
 
-// t, remembered: no more than 256 differ.
+// t of each distance to the largest code, computed once: no more than 256 distances occur.
 class Numerators {
  public:
   explicit Numerators(const Case& c) : s_(ToRational(c.x_q.scale_at(0))) {
@@ -63,7 +63,7 @@ Row RowWith(const Case& c, int64_t m, Numerators* numerators) {
     row.t.push_back(numerators->At(row.largest - c.x.IntAt(m * c.N + n)));
     row.sum += row.t.back();
   }
-  QUALM_CHECK(row.sum > 0);  // unless N is beyond 2^32
+  QUALM_CHECK(row.sum > 0);  // 0 only if N is beyond 2^32
   return row;
 }
 

@@ -16,7 +16,7 @@
 namespace qualm::exact {
 namespace {
 
-// So many terms fit int32 that the inner loop vectorizes.
+// The number of terms that int32 can sum, so that the inner loop vectorizes.
 constexpr int64_t kBlock = 32768;
 static_assert(kBlock * 255 * 255 <= INT32_MAX);
 
@@ -45,7 +45,7 @@ std::vector<int64_t> StretchSums(const std::vector<int16_t>& codes, int64_t rows
   return sums;
 }
 
-// Taps in the padding have x = 0 here, so that they add nothing to sums of x and of x*w.
+// Taps in the padding have x = 0 here, so they add nothing to the sums of x and of x*w.
 std::vector<int64_t> RawSums(const Case& c, const Reduction& lists) {
   std::vector<int64_t> sums(static_cast<size_t>(c.M * c.N));
   for (int64_t m = 0; m < c.M; ++m) {
@@ -57,8 +57,8 @@ std::vector<int64_t> RawSums(const Case& c, const Reduction& lists) {
   return sums;
 }
 
-// What a case's sums are made of before zero points and bias: all that only x, w and the window
-// decide.
+// The sums of a case before zero points and bias: all numbers that depend only on x, w and the
+// window.
 struct Parts {
   Reduction layout;               // without its lists
   std::vector<int64_t> raw;       // [M*N]
@@ -80,8 +80,8 @@ Parts Compute(const Case& c) {
   return parts;
 }
 
-// A case is drawn, judged and measured with the same sums, and most of what properties change of it
-// (scales, zero points, bias, clamp) leaves them as they are: each thread keeps its last few.
+// A case is drawn, judged and measured with the same sums, and properties mostly change what the
+// sums do not depend on (scales, zero points, bias, clamp). So each thread keeps its last few.
 const Parts& PartsOf(const Case& c) {
   struct Known {
     Op op;
@@ -108,7 +108,7 @@ const Parts& PartsOf(const Case& c) {
   return known[oldest].parts;
 }
 
-// How many terms of an output are real, and the sum of their weights by channel.
+// The number of terms of an output that are not padding, and the sum of their weights per channel.
 class RealTerms {
  public:
   RealTerms(const Case& c, const Parts& parts) : c_(c), parts_(parts) {}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What linear and convolutions share: all but where the terms of a sum lie. Internal to
-// oracles/exact.
+// The parts that linear and convolutions share: all but the places of the terms of a sum. Internal
+// to oracles/exact.
 #ifndef QUALM_ORACLES_EXACT_SUMS_H_
 #define QUALM_ORACLES_EXACT_SUMS_H_
 
@@ -14,20 +14,20 @@
 
 namespace qualm::exact {
 
-// Definition: the value that float bias and scales of channel n make of a sum.
+// Definition: the real value that the scales and the float bias of channel n make of a sum.
 Rational ScaledSum(const Case& c, int64_t n, const Integer& sum);
 
 // Fast form: exact::CorrectedSums, and the scales and float bias of channel n.
 void SumsOf(const Case& c, Integers* integers);
 Line LineOfSum(const Case& c, int64_t n);
 
-// Told steps: the x and w of each term, and the names of the indices that the sum runs over.
+// Told steps: the x and w of each term, and the names of the indices over which the sum runs.
 struct Terms {
   std::string over;
   std::vector<std::pair<int32_t, int32_t>> xw;
   int64_t taps_in_padding = 0;
 };
-// Tells the only output from the sum of these terms on.
+// Tells the steps of a case with one output, from the sum of these terms on.
 void TellSum(Teller& teller, const Terms& terms);
 
 }  // namespace qualm::exact

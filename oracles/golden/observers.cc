@@ -48,7 +48,7 @@ Observer ObserverOf(const GoldenRecord& record) {
   return o;
 }
 
-// What a record shows its observer: batch after batch, or (observer_per_channel) the rows of x.
+// The values that the record's observer saw: batches, or (observer_per_channel) the rows of x.
 struct Shown {
   std::vector<std::vector<float>> lists;
   bool per_channel = false;
@@ -70,8 +70,8 @@ Shown ShownBy(const GoldenRecord& record) {
   return shown;
 }
 
-// The values and parameters of the record pass the checks of a case. A case has rows of one length:
-// a shorter list is filled up with its first value, which changes no range.
+// Passes the values and parameters of the record through the checks of a case. A case has rows of
+// one length: a shorter list is filled up with its first value, which changes no range.
 void Check(const GoldenRecord& record, const Observer& observer, const Shown& shown) {
   Case c;
   c.op = Op::kChooseQParams;

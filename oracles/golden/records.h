@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A recorded line: its fields, the case that it is, and whose arithmetic it follows. What a record
-// lacks or has wrong throws InputError, which names the file, the line and the field. Private to
+// A recorded line: its fields, the case that it is, and the convention that it follows. Fields that
+// are missing or wrong throw InputError with the file, the line and the field. Private to
 // oracles/golden.
 #ifndef QUALM_ORACLES_GOLDEN_RECORDS_H_
 #define QUALM_ORACLES_GOLDEN_RECORDS_H_
@@ -61,10 +61,10 @@ Case RequantizeCase(const GoldenRecord& record);
 // Throws InputError, naming the record, unless the case is valid.
 void CheckCase(const GoldenRecord& record, const Case& c);
 
-// ---- PyTorch's observers, and the codes that ATen makes with what they chose (observers.cc).
+// ---- PyTorch's observers, and the codes that ATen makes with their results (observers.cc).
 
-// What the observer of a record chooses: one result for op observer and observer_quantize, one for
-// each row of x for op observer_per_channel. Throws InputError for a record of another op.
+// The results of a record's observer: one for op observer and observer_quantize, one for each row
+// of x for op observer_per_channel. Throws InputError for a record of another op.
 std::vector<exact::ObserverResult> ObserveRecord(const GoldenRecord& record);
 
 // The codes of x [rows, columns] that ATen makes, each row with its own result. Their type is the
@@ -77,7 +77,7 @@ Tensor DequantizeRecord(const Tensor& codes, const std::vector<exact::ObserverRe
 
 // ---- The convention that a recorded backend and instruction set follow (backends.cc).
 
-// "" where none is known. The convention of that name need not exist.
+// "" if no convention is known. A convention of that name need not exist.
 std::string ConventionName(const GoldenRecord& record);
 
 }  // namespace qualm::golden

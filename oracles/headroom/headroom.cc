@@ -13,8 +13,8 @@
 namespace qualm::headroom {
 namespace {
 
-// What a kernel that reads a padded image finds there: the code of real 0 or, where no code stands
-// for it, the one that the kernel sees as 0.
+// The code that a kernel finds in the padding of an image: the code of real 0, or, if no code is
+// real 0, the code that the kernel treats as 0.
 int16_t PaddingCode(const Case& c) {
   const int32_t zero_point = c.x_q.zero_point_at(0);
   const CodeRange range = RangeOf(c.x.dtype());
@@ -77,7 +77,7 @@ class Operands {
   Operands(exact::Reduction lists, int shift) : pairs_((lists.k + 1) / 2) {
     Fill(lists.x, lists.k, shift, &x_);
     Fill(lists.w, lists.k, 0, &w_);
-    lists.x = {};  // only the layout is asked for from here on
+    lists.x = {};  // from here on only the layout is used
     lists.w = {};
     layout_ = std::move(lists);
   }
@@ -161,14 +161,14 @@ Headroom Measure(const Case& c) {
   if (HasSums(c.op)) {
     for (const __int128 sum : outputs.integers().values) {
       const __int128 distance = std::min<__int128>(INT32_MAX - sum, sum - INT32_MIN);
-      // |sum| < 2^110: only a sum of astronomic zero points does not fit.
+      // |sum| < 2^110: only a sum with astronomic zero points does not fit int64.
       result.acc_min =
           static_cast<int64_t>(std::clamp<__int128>(distance, INT64_MIN, result.acc_min));
     }
   }
-  // An exact distance costs as much as many estimates. So first the values, and where an estimate
-  // decides them only a bound of the distance; then the distance where that is least; then those
-  // whose bound leaves room for a smaller one.
+  // An exact distance costs as much as many estimates. So compute the values first, and a bound of
+  // the distance where an estimate decides the value; then the exact distance where it is least;
+  // then the exact distances whose bound leaves room for a smaller one.
   constexpr double kKnown = 4;  // above every distance and bound
   std::vector<double> bounds;
   for (int64_t m = 0; m < c.M; ++m) {

@@ -21,7 +21,7 @@ struct Dyadic {
 // A finite float32, from its bits.
 Dyadic Decode(float value);
 
-// What one output channel does to an integer s:
+// The line by which one output channel turns an integer s into a real value:
 //   (s * gain * 2^gain_exponent + offset * 2^offset_exponent) / (divisor * 2^divisor_exponent)
 // gain is a product of at most two float32 mantissas, offset one times a code less its zero point,
 // divisor one times a count.
@@ -64,13 +64,13 @@ struct Estimate {
   double error = 0;
 };
 
-// What Round would tell, as far as an estimate tells it.
+// The result of Round, as far as an estimate decides it.
 struct Near {
   int64_t integer = 0;  // as Rounded::integer
   // Not above Rounded::tie_distance. 2 for far values, which have no distance.
   double tie_distance = 0;
 };
-// Nothing where the estimate does not decide the integer: next to a tie, and next to kFar.
+// nullopt where the estimate does not decide the integer: next to a tie, and next to kFar.
 inline std::optional<Near> Decide(const Estimate& estimate) {
   constexpr auto kFarAsDouble = static_cast<double>(kFar);
   const double magnitude = std::abs(estimate.value);
@@ -117,7 +117,7 @@ struct Real {
 };
 Real ToReal(const Line& line, __int128 s);
 
-// What the line multiplies s with, and what it adds, rounded to long double.
+// The factor by which the line multiplies s, and the offset, rounded to long double.
 long double MultiplierOf(const Line& line);
 long double OffsetOf(const Line& line);
 

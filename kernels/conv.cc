@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Convolutions are brought to two forms. Where a group has several input channels, each group is a
-// linear layer (sums/row_block.h), whose rows are the activations under the windows: those of a
+// A convolution takes one of two forms. If a group has several input channels, each group is a
+// linear layer (sums/row_block.h). Its rows are the activations under the windows. Those under one
 // line of the window follow each other in the image, or in a padded copy of some of its lines
-// (sums/bands.h), and are read there. Rare cases gather them first. A depthwise convolution has an
+// (sums/bands.h), and are read there; rare cases gather them first. A depthwise convolution has an
 // inner loop of its own (sums/depthwise_lines.h, or in rare cases sums/depthwise.h).
 #include "kernels/conv.h"
 
@@ -32,14 +32,14 @@ namespace {
 constexpr int64_t kPatchBytes = 128 * 1024;
 constexpr int64_t kRowsInPlace = 240;
 
-// How many activations under a window follow each other: those of a line, or of a pixel.
+// The number of activations under a window that follow each other: a line, or one pixel.
 int64_t PieceOf(const ConvParams& params, int64_t groups) {
   const int64_t in_group = params.in_channels / groups;
   const bool of_line = groups == 1 && params.window.dilation_w == 1;
   return of_line ? params.window.kernel_w * in_group : in_group;
 }
 
-// One group as a layer of its own.
+// One group as a linear layer.
 LinearParams GroupOf(const ConvParams& params, int64_t groups, int64_t group) {
   LinearParams layer = params.layer;
   const int64_t channels = layer.weights.rows / groups;
@@ -86,7 +86,7 @@ struct PackedConv::Impl {
 
   void RunBand(const Band& band, const MutableMatrix& y) const;
 
-  // Sums that padding adds to become codes later.
+  // If padding corrects the sums, they become codes later, so the inner loop gets no plan.
   const CodePlan* plan() const { return padding_tables.empty() ? epilogue.code_plan() : nullptr; }
 
   // Pieces are lines of the window, not pixels.
@@ -127,7 +127,7 @@ PackedConv::Impl::Impl(const ConvParams& params)
   const bool zero_is_code = za >= 0 && za <= 255;
   const int64_t a = zero_is_code ? za : 0;
   padding = static_cast<uint8_t>(shape.input_type == ElementType::kS8 ? a - 128 : a);
-  // With a single input channel there would be nothing to fill vectors with.
+  // With a single input channel per group, vectors of depth could not be filled.
   if (params.groups == params.in_channels && params.groups > 1) {
     depthwise_lines = PackDepthwiseLines(params, epilogue.code_plan(), padding);
     if (!depthwise_lines) depthwise = PackDepthwise(params);
@@ -182,7 +182,7 @@ PackedConv::Impl::Plan::Plan(const Impl& layer, const WindowGeometry& window, in
       rows = std::max<int64_t>(kPatchBytes / depth, 1);
       if (rows >= 4) rows -= rows % 4;  // they are computed in fours
     }
-    // What is read in place, and needs no memory, may come in larger blocks.
+    // Rows that are read in place need no memory, so their blocks may be larger.
     if (!gathers && layer.plan() != nullptr && pool == nullptr)
       rows = std::min(kRowsInPlace, pixels);
     row_block.emplace(layer.group_weights, layer.plan(), rows, &scratch);
@@ -201,7 +201,7 @@ void PackedConv::Impl::RunBand(const Band& band, const MutableMatrix& y) const {
                          .bytes = group_weights[0].piece};
   for (int64_t g = 0; g < groups; ++g) {
     const PackedWeights& weights = group_weights[static_cast<size_t>(g)];
-    // A panel stays near for all lines.
+    // A panel of weights stays in the cache for all lines.
     for (size_t panel = 0; panel < weights.panels.size(); ++panel) {
       for (int64_t line = 0; line < band.lines; ++line) {
         RunRowBlock(

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a convolution may touch: its outputs, its scratch, nothing else; and what it must not depend
-// on. Reads past x and the weights, and writes into gaps, are checked by RunProblem in every test
-// of conv_test.cc too.
+// A convolution touches its outputs and its scratch and nothing else, and does not depend on other
+// memory. Reads past x and the weights, and writes into gaps, are checked by RunProblem in every
+// test of conv_test.cc too.
 #include <gtest/gtest.h>
 
 #include <cfenv>
@@ -97,7 +97,7 @@ TEST(ConvMemory, ScratchOfTheAskedSizeSufficesAtAnyAlignment) {
       ASSERT_GT(bytes, 0u);
       for (const size_t slack : {0, 1, 3, 8}) {
         for (const uint8_t poison : {0x00, 0xFF, 0x5A}) {
-          // Slack behind moves the beginning off the alignment the page end gives.
+          // Slack at the end moves the beginning off the alignment that the page end gives.
           const GuardedBytes memory(bytes + slack, poison);
           int64_t allocated = 0;
           ASSERT_EQ(RunWithScratch(p, packed, {memory.data(), bytes}, &allocated), expected)
@@ -161,7 +161,7 @@ TEST(ConvMemory, EveryOutputIsWrittenWhateverWasThere) {
 }
 
 // Channels of x and of y side by side in one buffer, as in networks that concatenate outputs to
-// inputs: extents intersect, elements do not.
+// inputs: the address ranges overlap, no element does.
 TEST(ConvMemory, InputsAndOutputsMayBeChannelsOfOneBuffer) {
   ConvProblem p;
   p.batch = 2;
@@ -225,7 +225,7 @@ TEST(ConvMemory, WeightsArePackedOnceAndCanBeMovedAndUsedForOtherImages) {
   }
 }
 
-// Epilogues round in floating point; the caller's rounding mode must not leak in, nor ours out.
+// Epilogues round in floating point: they must ignore the caller's rounding mode and restore it.
 TEST(ConvMemory, RoundingModeOfTheCallerDoesNotMatter) {
   for (ConvProblem p : EveryPath()) {
     p.layer.x_scale = 0.3f;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the linear layer may touch: its outputs, its scratch, nothing else; and what it must not
-// depend on. Reads past x and the weights, and writes into gaps, are checked by RunProblem in every
-// test of linear_test.cc too.
+// The linear layer touches its outputs and its scratch and nothing else, and does not depend on
+// other memory. Reads past x and the weights, and writes into gaps, are checked by RunProblem in
+// every test of linear_test.cc too.
 #include <gtest/gtest.h>
 
 #include <cfenv>
@@ -67,7 +67,7 @@ TEST(LinearMemory, ScratchOfTheAskedSizeSufficesAtAnyAlignment) {
     ASSERT_GT(bytes, 0u);
     for (const size_t slack : {0, 1, 3, 8}) {
       for (const uint8_t poison : {0x00, 0xFF, 0x5A}) {
-        // Slack behind moves the beginning off the alignment the page end gives.
+        // Slack at the end moves the beginning off the alignment that the page end gives.
         const GuardedBytes memory(bytes + slack, poison);
         std::vector<float> y(static_cast<size_t>(p.m * p.n), -1.0f);
         const int64_t before = allocations;
@@ -118,7 +118,7 @@ TEST(LinearMemory, EveryOutputIsWrittenWhateverWasThere) {
   }
 }
 
-// Rows of x and of y side by side in one buffer: extents intersect, elements do not.
+// Rows of x and of y side by side in one buffer: the address ranges overlap, no element does.
 TEST(LinearMemory, InputsAndOutputsMayBeInterleavedRows) {
   Choices choices(12);
   Problem p;
@@ -179,7 +179,7 @@ TEST(LinearMemory, WeightsArePackedOnceAndCanBeMovedAndReplaced) {
   }
 }
 
-// Epilogues round in floating point; the caller's rounding mode must not leak in, nor ours out.
+// Epilogues round in floating point: they must ignore the caller's rounding mode and restore it.
 TEST(LinearMemory, RoundingModeOfTheCallerDoesNotMatter) {
   Problem p = UsesAllScratch();
   p.x_scale = 0.3f;

@@ -13,7 +13,7 @@
 
 namespace qualm::kernels {
 
-// What the values are to be quantized to.
+// The codes for which scale and zero point are chosen.
 struct ObserverParams {
   bool symmetric = false;
   bool reduce_range = false;            // half the codes; not with symmetric u8

@@ -26,8 +26,8 @@ class BackendRequantize {
   // written. Must run in a ScopedFpEnvironment.
   void CodesFromSums(const int32_t* sums, size_t first, size_t count, uint8_t* y) const;
 
-  // What the vector code reads. A list has one element, or one per channel; a list that the mode
-  // does not use is empty.
+  // The arrays that the vector code reads. A list has one element, or one per channel; a list that
+  // the mode does not use is empty.
   struct Plan {
     std::vector<float> multiplier;  // kFloat32; may be 0 or infinite
     std::vector<int32_t> mantissa;  // fixed point: 0, or 2^30..2^31-1

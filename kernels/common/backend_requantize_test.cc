@@ -69,7 +69,7 @@ int64_t FixedRndnuReference(int32_t acc, const Multiplier& m) {
   const int64_t mantissa = int64_t{(bits & 0x7FFFFF) | 0x800000} << 7;
   const int shift = 126 - static_cast<int>(bits >> 23);
   const int post = std::max(shift, 1);
-  const int pre = post - shift;  // vqshl by so many
+  const int pre = post - shift;  // vqshl shifts by this
   int64_t v = acc;
   for (int i = 0; i < pre; ++i) v = std::clamp<int64_t>(2 * v, INT32_MIN, INT32_MAX);
   v = static_cast<int64_t>((static_cast<__int128>(2) * v * mantissa) >> 32);
@@ -216,7 +216,7 @@ TEST(BackendRequantize, WorkedExamples) {
     EXPECT_EQ(one(Requantization::kFixedRndnu, 5, {0.5f}, 10), 13);
     EXPECT_EQ(one(Requantization::kFixedRndnu, -5, {0.5f}, 10), 8);
     EXPECT_EQ(one(Requantization::kFixedQ31, -10, {0.25f}, 10), 7);
-    // What does not fit int32 comes out at the wrong end, in float32 and, from a shift, in q31.
+    // A result beyond int32 becomes the wrong end of the range in float32, in q31 after a shift.
     EXPECT_EQ(one(Requantization::kExact, 1 << 30, {2.0f}, 10), 255);
     EXPECT_EQ(one(Requantization::kFloat32, 1 << 30, {2.0f}, 10), 0);
     EXPECT_EQ(one(Requantization::kFixedQ31, 1 << 29, {2.0f}, 10), 0);
@@ -295,7 +295,7 @@ TEST(BackendRequantize, EpilogueClampsWideSumsToInt32) {
   }
 }
 
-// A layer with s32 outputs and Requantize of its accumulators are the layer with the mode.
+// A layer with s32 outputs followed by Requantize gives what the layer gives in that mode.
 struct Fused {
   Fused() {
     Random random(11);
@@ -303,7 +303,7 @@ struct Fused {
     for (int8_t& v : w) v = static_cast<int8_t>(random.Between(-128, 127));
     for (float& s : w_scale) s = random.Scale(-9, -6);
     for (int32_t& b : bias) b = static_cast<int32_t>(random.Between(-3000, 3000));
-    // So that each mode differs from exact somewhere: halves, and a product beyond int32.
+    // These make each mode differ from exact somewhere: halves, and a product beyond int32.
     w_scale[0] = 4;
     bias[0] = 1 << 30;
     for (size_t n = 1; n < 12; ++n) {

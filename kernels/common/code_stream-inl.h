@@ -10,9 +10,9 @@
 //     v), and the fraction says how far v is from a tie n + 1/2: where it is further than |e| and
 //     half a step of the grid, the code is RNE(v) + z. Elsewhere, once in some thousand elements or
 //     where v is a tie, the caller decides again, exactly.
-// Both t are monotone in v where it is so large that the spacing changes, and beyond the codes
-// nothing else matters: the saturating conversions end at the right bound. A NaN among the t of
-// "nearly" values is found by a comparison and goes to the caller too.
+// Where v is so large that the spacing changes, both t still rise with v. Such v lie beyond the
+// codes, and the saturating conversions end at the right bound. A NaN among the t of "nearly"
+// values is found by a comparison and goes to the caller too.
 //
 // With a fused multiply-add all of this is scaled by 2^-73, so that the bits of t above the
 // fraction are 63 * 2^9 plus the code and fit int16. A product that underflows is not rounded
@@ -46,7 +46,7 @@ constexpr float kGridScale = HWY_NATIVE_FMA ? 0x1p-73f : 1.0f;
 constexpr int32_t kGridBase = HWY_NATIVE_FMA ? 63 << 9 : 137 << 10;  // the bits of code 0
 constexpr float kGridStart = 1 << (23 - kFraction);
 
-// What v is added to: exact, for v in units of kGridScale.
+// The constant to which v is added: exact, for v in units of kGridScale.
 HWY_INLINE float GridOrigin(UnsignedCodes to) {
   return (kGridStart + static_cast<float>(to.zero_point) + 0.5f) * kGridScale;
 }
@@ -61,8 +61,8 @@ HWY_INLINE bool AreDecided(StreamV a, StreamV b, StreamV c, StreamV d, int32_t f
   const auto mask = hn::Set(di, fraction_mask);
   const auto fraction = [&](StreamV t) HWY_ATTR { return hn::And(hn::BitCast(di, t), mask); };
 #if HWY_TARGET <= HWY_AVX3
-  // A test under a mask combines two. Without the empty asm the compiler turns the conjunction into
-  // a disjunction of single tests, which takes a quarter longer.
+  // A test under a mask replaces two tests. Without the empty asm the compiler makes single tests
+  // of the conjunction, joined by "or", which takes a quarter longer.
   const auto test = [&](StreamV t) HWY_ATTR { return hn::Ne(fraction(t), hn::Zero(di)); };
   auto decided = test(a);
   const auto narrow = [&](hn::Mask<StreamInt> other) HWY_ATTR {
@@ -129,15 +129,15 @@ HWY_INLINE hn::Vec<hn::Repartition<uint8_t, StreamD>> Finish(UnsignedCodes to, h
                                                         : HWY_NATIVE_FMA ? kGridBase
                                                                          : 0));
   const auto bytes = ToBytes(a, b, c, d, offset);
-  if (to.lo == 0 && to.hi == 255 && to.flip == 0) return bytes;  // the loop knows which
+  if (to.lo == 0 && to.hi == 255 && to.flip == 0) return bytes;  // the same in the whole loop
   return hn::Xor(hn::Min(hn::Max(bytes, hn::Set(d8, to.lo)), hn::Set(d8, to.hi)),
                  hn::Set(d8, to.flip));
 }
 
-// y[i] of value(i, n), the t of elements [i, i + n); lanes beyond n are ignored. Elements near ties
-// go to repair(i, n), which writes y[i..i+n): all of a block of four vectors, and more blocks where
-// one undecided block follows another, as in data full of ties. Each block is read before it is
-// written, so y may begin where an input does.
+// Makes y[i] of value(i, n), the t of elements [i, i + n); lanes beyond n are ignored. Undecided
+// elements go to repair(i, n), which writes y[i..i+n): a whole block of four vectors, and several
+// blocks if undecided blocks follow each other, as in data full of ties. Each block is read before
+// it is written, so y may begin where an input does.
 template <bool kExact, bool kMayBeNaN, class Value, class Repair>
 HWY_INLINE void StreamCodes(UnsignedCodes to, int32_t fraction_mask, size_t count, uint8_t* y,
                             const Value& value, const Repair& repair) {
@@ -146,7 +146,7 @@ HWY_INLINE void StreamCodes(UnsignedCodes to, int32_t fraction_mask, size_t coun
   const hn::Repartition<uint8_t, StreamD> d8;
   const auto integer = [&](StreamV t) HWY_ATTR {
     if constexpr (kExact) {
-      // Not below what int16 saturates: the difference of the bits would wrap.
+      // A t below what int16 saturates is raised: the difference of the bits would wrap.
       const StreamV bounded = hn::Max(t, hn::Set(df, kInteger32 - 65536.0f));
       return hn::Sub(hn::BitCast(di, bounded), hn::Set(di, 0x4B400000));
     } else {
@@ -170,7 +170,7 @@ HWY_INLINE void StreamCodes(UnsignedCodes to, int32_t fraction_mask, size_t coun
   const size_t lanes = hn::Lanes(df);
   const size_t block = 4 * lanes;
   size_t i = 0;
-  size_t undecided = block;  // of the elements to come: four times as many after each repair
+  size_t undecided = block;  // elements for the next repair: four times as many after each one
   while (i + block <= count) {
     const StreamV a = value(i, lanes);
     const StreamV b = value(i + lanes, lanes);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How one rounding is decided exactly.
+// How each path decides a rounding exactly.
 //
 // Write v = (S*a + b)/c for the real value, S the integer sum, a an exact double, c the denominator
 // times the divisor (an exact double where a path says so, else rounded to one), and [lo, hi] for
@@ -34,8 +34,8 @@
 //   as m, which is less than half a step of the coarser grid. Near ties a block takes doubles: t =
 //   S*RN(a/c) + 1.5*2^16 is rounded to a grid of 2^-36, and adding 1.5*2^52 - 1.5*2^16 rounds to
 //   an integer, half to even. The error of S*RN(a/c) is below 2^-51*256, so a tie is hit exactly.
-//   What else hits it may lie on either side: such blocks take one of the paths above, unless no v
-//   is as close to a tie without being one (DistanceFromTies).
+//   Other values may come as close, on either side: such blocks take one of the paths above, unless
+//   DistanceFromTies shows that no v is as close to a tie without being one.
 // Floats: the same interval for S*a + b, both ends converted to float32; the conversion from double
 //   is monotone and rounds once, denormals included. a is a product of two float32 too.
 #include "kernels/common/rescale.h"
@@ -104,7 +104,7 @@ void CodesFloat32(const Plan& plan, const int32_t* sums, size_t first, size_t co
 }
 #endif
 
-// Exact where the product is fused or itself exact.
+// Exact if the product is fused with the addition, or exact by itself.
 void CodesFloat64(const Plan& plan, const int32_t* sums, size_t first, size_t count, uint8_t* y) {
   const DD dd;
   const VD magic = hn::Set(dd, kInteger64);
@@ -181,7 +181,7 @@ HWY_INLINE void CodesOfVectors(const Rescale& rescale, const int32_t* sums, size
   return CodesInterval(rescale, sums, first, count, y);
 }
 
-// Of a stream, next to ties.
+// Codes of a stream where elements lie next to ties.
 void CodesNearTies(const Rescale& rescale, const int32_t* sums, size_t count, uint8_t* y) {
   size_t i = 0;
 #if HWY_TARGET != HWY_SCALAR
@@ -199,7 +199,7 @@ void CodesNearTies(const Rescale& rescale, const int32_t* sums, size_t count, ui
   const auto fraction = hn::Set(du, (uint64_t{1} << 36) - 1);
   const auto tie = hn::Set(du, uint64_t{1} << 35);
   const bool ties_are_exact = rescale.DistanceFromTies() > 0x1p-36;
-  // Low halves hold sums below 2^31.
+  // With m < 0.99 the rounded values are below 2^31 in magnitude and fit the low halves.
   for (; i + block <= count && plan.multiplier[0] < 0.99; i += block) {
     auto undecided = hn::MaskFalse(du);
     const auto rounded = [&](size_t k) HWY_ATTR {
@@ -285,7 +285,7 @@ void Floats(const Rescale& rescale, const int32_t* sums, size_t first, size_t co
     const VD error = hn::Mul(magnitude, hn::Set(dd, kError));
     const auto below = ToFloats(hn::Sub(t, error));
     const auto above = ToFloats(hn::Add(t, error));
-    // As integers: +0 and -0 differ, and so do the signs of results that underflow.
+    // Compared as integers: +0 and -0 differ, and so do the signs of results that underflow.
     const auto same = hn::Eq(hn::BitCast(di, below), hn::BitCast(di, above));
     if (HWY_LIKELY(hn::AllTrue(di, same))) {
       StoreSome(relu ? hn::ZeroIfNegative(below) : below, df, y + i, n);
@@ -319,7 +319,7 @@ int Trailing(double value) {
 }
 int SignificantBits(double value) { return std::ilogb(value) + 1 - Trailing(value); }
 
-// What is proven about u + w in floating point, see the top of the file.
+// The interval that holds u + w, by the error bound at the top of the file.
 struct Enclosure {
   double lo, hi;
 };

@@ -63,10 +63,10 @@ class Rescale {
   void CodesFromSums(const int32_t* sums, size_t first, size_t count, uint8_t* y) const;
   // The same where the plan streams, faster if many are at or next to ties.
   void CodesNearTies(const int32_t* sums, size_t count, uint8_t* y) const;
-  // What is not a tie is at least this far from one; 0 if unknown. One multiplier, no bias.
+  // A value that is no tie is at least this far from a tie; 0 if unknown. One multiplier, no bias.
   double DistanceFromTies() const;
-  // Their float32 values sum * factor * numerator_b + bias: `factor`, finite and > 0, takes the
-  // place of numerator_a, which is 1, as are the denominator and the divisor.
+  // The float32 values sum * factor * numerator_b + bias of the channels: `factor`, finite and > 0,
+  // takes the place of numerator_a, which is 1, as are the denominator and the divisor.
   void FloatsFromSums(const int32_t* sums, size_t first, size_t count, float factor, bool relu,
                       float* y) const;
 
@@ -74,7 +74,7 @@ class Rescale {
   int32_t CodeFromSum(__int128 sum, size_t channel) const;
   float FloatFromSum(__int128 sum, size_t channel, float factor, bool relu) const;
 
-  // What the vector code reads. Arrays have one element, or one per channel.
+  // The constants that the vector code reads. Arrays have one element, or one per channel.
   struct Plan {
     ChannelList<float> multiplier32;  // kFloat32 only
     ChannelList<double> numerator;    // numerator_a * numerator_b: 48 bits, exact

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the tests of kernels/ share: every target, buffers that end at a guard page, and exact
+// For the tests of kernels/: a loop over all targets, buffers that end at a guard page, and exact
 // references. The references find each rounding by bisection with comparisons of big integers, a
 // method the kernels do not use.
 #ifndef QUALM_KERNELS_COMMON_TEST_SUPPORT_H_
@@ -161,8 +161,8 @@ inline int32_t ReferenceCode(const std::vector<Term>& numerator, Term denominato
 inline float ReferenceFloat(const std::vector<Term>& terms) {
   const int sign = SignOfSum(terms);
   if (sign == 0) return 0.0f;
-  // Smallest magnitude whose bits are at least...: bits of floats >= 0 are ordered like them, and
-  // the midpoint of two neighbours, infinity standing for 2^128, decides.
+  // Bisects the bits, which are ordered like floats >= 0: |sum| rounds to the largest float whose
+  // midpoint with the float below it is not above |sum|. Infinity stands for 2^128.
   uint32_t low = 0;
   uint32_t high = 0x7F800000;
   while (low < high) {

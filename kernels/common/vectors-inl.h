@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the loops over rows share, once per instruction set: whole vectors and the rest of a row.
+// Loops over the whole vectors of a row and its rest, once per instruction set.
 // Included after hwy/highway.h by files that hwy/foreach_target.h compiles again and again.
 
 #ifndef QUALM_KERNELS_VECTORS_CONSTANTS_
 #define QUALM_KERNELS_VECTORS_CONSTANTS_
 namespace qualm::kernels::internal {
-// Where the spacing of floating point numbers is 1: adding them rounds to an integer, half to even.
+// Near these numbers floats are 1 apart, so adding one of them rounds to an integer, half to even.
 constexpr double kInteger64 = 6755399441055744.0;  // 1.5 * 2^52
 constexpr float kInteger32 = 12582912.0f;          // 1.5 * 2^23
 }  // namespace qualm::kernels::internal
@@ -47,7 +47,7 @@ HWY_INLINE hn::Vec<D> Parameter(D d, const List& values, bool per_channel, size_
   return per_channel ? LoadSome(d, values.data() + i, n) : hn::Set(d, values[0]);
 }
 
-// leaf(i, n) for all vectors of [0, count); n is a constant in the main loop.
+// Calls leaf(i, n) for all vectors of [0, count); n is a constant in the main loop.
 template <class D, class Leaf>
 HWY_INLINE void ForEachVector(D d, size_t count, const Leaf& leaf) {
   const size_t lanes = hn::Lanes(d);

@@ -24,7 +24,7 @@ size_t TargetIndex() { return 0; }
 namespace qualm::intervals {
 namespace {
 
-// One whole block of a stream, and less than a vector.
+// The numbers of elements: one whole block of a stream, and less than a vector.
 constexpr std::array<int64_t, 2> kCounts{8, 1};
 
 // Runs the kernel on `count` elements of the interval, on one way through its branches.
@@ -41,7 +41,7 @@ void RunKernel(const Problem& problem, int64_t count) {
     if (!kernels::Quantize(x, scale, zero_point, range, y).ok()) std::abort();
     return;
   }
-  // What kernels::Requantize does in mode exact.
+  // The calls that kernels::Requantize makes in mode exact.
   const std::array<kernels::Multiplier, 1> multiplier{
       {{problem.numerator_a, problem.numerator_b, problem.denominator}}};
   const kernels::internal::Rescale rescale(
@@ -74,12 +74,12 @@ std::optional<Codes> PlainCodesBetween(
       memory.stored.fill(false);
       RunKernel(problem, count);
       for (size_t i = 0; i < static_cast<size_t>(count); ++i) {
-        // Scalar code saw the first input only.
+        // Scalar code, which stored this byte, has read the first input only.
         if (!memory.stored[i] && first != last) return std::nullopt;
         const uint8_t lo = memory.y[i];
         const uint8_t hi = memory.stored[i] ? memory.y[i + Memory::kBytes] : lo;
         const int32_t from = CodeOf(problem, lo), to = CodeOf(problem, hi);
-        // Bytes that cross from 127 to 128 are signed codes of both ends.
+        // Bytes that cross from 127 to 128 are codes from both ends of the signed range.
         all.lo = std::min(all.lo, from <= to ? from : INT8_MIN);
         all.hi = std::max(all.hi, from <= to ? to : INT8_MAX);
       }

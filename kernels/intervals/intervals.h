@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The source of quantize and requantize, compiled once more over a Highway whose lanes are
-// intervals (highway/hwy/highway.h): what the arithmetic can give for any input between two, in any
-// vector and beside any other inputs. So a few evaluations speak for all of 2^32 inputs.
+// intervals (highway/hwy/highway.h): the codes that the arithmetic can give for any input of an
+// interval, in any vector, beside any other inputs. A few evaluations then cover all 2^32 inputs.
 //
-// What is evaluated is the branch of the source for vectors that are neither AVX-512 nor of several
-// blocks, with or without a fused multiply-add. What is taken for granted: that Highway's
-// operations do what their names say, and that the compiler keeps to the source.
+// The evaluated branch of the source is the one for vectors that are neither AVX-512 nor of several
+// blocks, with or without a fused multiply-add. Two things are taken for granted: Highway's
+// operations do what their names say, and the compiler keeps to the source.
 #ifndef QUALM_KERNELS_INTERVALS_INTERVALS_H_
 #define QUALM_KERNELS_INTERVALS_INTERVALS_H_
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ways through a program whose branches are not decided: where a condition may hold and may
-// not, a run takes one way, and further runs take the others.
+// The ways through a program with undecided branches: where a condition may hold and may not hold,
+// a run takes one way, and later runs take the others.
 #ifndef QUALM_KERNELS_INTERVALS_WAYS_H_
 #define QUALM_KERNELS_INTERVALS_WAYS_H_
 
@@ -12,8 +12,8 @@ namespace qualm::intervals {
 
 class Ways {
  public:
-  // What the condition at `place` is on this way. A place that is asked twice on one way answers
-  // the same: it asks about vectors with the same inputs, and no output depends on two of them.
+  // The value of the condition at `place` on this way. On one way a place gets the same answer each
+  // time: it asks about vectors with the same inputs, and no output depends on two of them.
   bool Take(const std::source_location& place, bool can_be_false, bool can_be_true) {
     if (!can_be_false || !can_be_true) return can_be_true;
     for (const Turn& turn : turns_) {
@@ -40,7 +40,7 @@ class Ways {
   std::vector<Turn> turns_;
 };
 
-// Of the run on this thread.
+// The ways of the run on this thread.
 inline thread_local Ways ways;
 
 }  // namespace qualm::intervals

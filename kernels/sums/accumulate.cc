@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A tile is a few rows of activations times a few vectors of channels. Its sums stay in registers
 // for the whole depth: for each quad of activations, a tile loads its weights once, and each row's
-// quad once, repeated for all channels. What makes it exact: the products of a quad are added
-// without saturation (or cannot saturate: certify.h), and int32 sums modulo 2^32 cannot go wrong.
+// quad once, repeated for all channels. It is exact because the products of a quad are added
+// without saturation (or cannot saturate: certify.h), and because int32 sums wrap modulo 2^32.
 #include "kernels/sums/accumulate.h"
 
 #include <algorithm>
@@ -79,11 +79,11 @@ using VU8 = hn::Vec<DU8>;
 constexpr bool kHasSaturatingPath =
     HWY_ARCH_X86 && HWY_TARGET <= HWY_SSSE3 && HWY_TARGET > HWY_AVX3_DL;
 
-// What the weights of a tile allow.
+// The inner loops: kSaturating is right only for weights whose pairs cannot saturate.
 enum class Path { kExact, kSaturating };
 
-// The most rows of a tile by its vectors of channels: sums, weights and what is repeated of a row
-// fill the registers, and compilers keep them there.
+// The most rows of a tile, by its vectors of channels: sums, weights and the repeated quad of a row
+// then fill the registers, and compilers keep them there.
 #if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
 constexpr int kPanelVectors = 4;
 constexpr int64_t kMostRows[] = {0, 12, 8, 6, 6};
@@ -285,13 +285,13 @@ HWY_INLINE void SumTileOf(int64_t rows, const Tile& t) {
                                       std::make_integer_sequence<int, int{kMostRows[kVectors]}>());
 }
 
-// How many rows the next tile has: as equally many as possible.
+// The number of rows of the next tile: tiles are as equal as possible.
 HWY_INLINE int64_t RowsOfTile(int64_t rows, int64_t most) {
   if (rows <= most) return rows;
   return rows >= 2 * most ? most : (rows + 1) / 2;
 }
 
-// All of a tile but its rows, of the whole panel.
+// A tile of the whole panel, complete but for its rows.
 Tile TileOfPanel(const AccumulateArgs& args, const int64_t* places) {
   Tile t;
   t.pieces = args.pieces;
@@ -304,7 +304,7 @@ Tile TileOfPanel(const AccumulateArgs& args, const int64_t* places) {
   return t;
 }
 
-// The sums of some rows, of all vectors of the panel; returns how many rows.
+// Sums the next rows over all vectors of the panel; returns the number of rows.
 template <Path kPath, bool kSigned>
 HWY_INLINE int64_t SumNextRows(const AccumulateArgs& args, int64_t row, int32_t* sums, Tile& t) {
   const int64_t left = args.rows - row;
@@ -366,7 +366,7 @@ void CodesOfRows(const AccumulateArgs& args, int64_t row, int64_t rows, const in
   }
 }
 
-// Where the activations of the extra quads are in a row.
+// Finds the offsets in a row of the activations of the extra quads.
 void FindPlaces(const AccumulateArgs& args, int64_t* places) {
   const Pieces& pieces = args.pieces;
   int64_t piece = 0;

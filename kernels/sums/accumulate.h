@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The inner loop of linear and conv2d: u8 activations times packed s8 weights, summed in int32, and
-// where it can the sums become codes while they are in the L1 cache. Internal to kernels/.
+// The inner loop of linear and conv2d: u8 activations times packed s8 weights, summed in int32.
+// Where possible the sums become codes while they are in the L1 cache. Internal to kernels/.
 #ifndef QUALM_KERNELS_SUMS_ACCUMULATE_H_
 #define QUALM_KERNELS_SUMS_ACCUMULATE_H_
 
@@ -12,7 +12,7 @@
 
 namespace qualm::kernels {
 
-// What packing must know about the instruction set that will run.
+// The facts about the target instruction set on which packing depends.
 struct AccumulateTraits {
   int64_t target = 0;                // Highway's HWY_TARGET bit
   int64_t lanes = 0;                 // channels per vector
@@ -21,15 +21,15 @@ struct AccumulateTraits {
   bool makes_codes = false;          // takes a CodePlan
 };
 
-// For the current thread's target.
+// The facts for the current thread's target.
 AccumulateTraits CurrentAccumulateTraits();
 // Panels are as wide as the vectors of the target they were packed for: no other can run them.
 Status CheckPackedFor(int64_t target);
 
 // The activations of a row lie in `rows` * `columns` pieces of `bytes` consecutive bytes. A piece
-// is read in quads from its beginning. Where bytes % 4 != 0, the last quad is that of the last 4
-// bytes, and the weights of those that it shares with the quad before it are 0. So no byte outside
-// is read.
+// is read in quads from its beginning. If bytes % 4 != 0, the last quad is the last 4 bytes, so
+// that no byte outside is read. Some of these bytes belong to the quad before too: their weights in
+// the last quad are 0.
 struct Pieces {
   int64_t rows = 1;
   int64_t row_step = 0;  // bytes
@@ -41,7 +41,7 @@ struct Pieces {
 };
 
 // One panel of channels times some rows. Sums are taken modulo 2^32: right whenever the true value
-// fits int32, whatever happened on the way.
+// fits int32, even if partial sums do not.
 //
 //   sums[r][c] = initial[c] + sum_k a[r][k] * w[k][c] - weight_zero[c] * row_sums[r]
 //                + sum_i a[r][places[i]] * extra[i][c]

@@ -4,8 +4,8 @@
 //
 // Write v = S*m for the real value, S the sum and m the real multiplier, M for m rounded to float32
 // (a normal number) and F for S rounded to float32. RNE(v) matters only where |v| <= 256.5, which
-// CodePlan requires of bounds and zero point; beyond, any number on the right side of the bound
-// does.
+// CodePlan requires of bounds and zero point; for larger |v| any number beyond the same bound gives
+// the same code.
 //
 // Multipliers that are exact: t = fma(F, M, 1.5*2^23), see RescalePath::kFloat32 in
 //   common/rescale.cc. t - 1.5*2^23 is the difference of the bits; a maximum keeps it from
@@ -78,7 +78,7 @@ HWY_INLINE VI32 Round(const int32_t* sums, VF m, int32_t zero_point, MI32& undec
   }
 }
 
-// Which lane is which channel: in their order, or, within 16 channels, in the order in which bytes
+// The order of the channels in lanes: ascending, or, within 16 channels, the order in which bytes
 // of four vectors are interleaved (depthwise_lines.h).
 enum class Order { kChannels, kBlocks };
 
@@ -110,7 +110,7 @@ HWY_INLINE VU8 ToBytes(VI32 n0, VI32 n1, VI32 n2, VI32 n3) {
   }
 }
 
-// What Round has left undecided in one row.
+// Decides the elements of one row that Round has left undecided.
 inline HWY_NOINLINE void Decide(const CodePlan& plan, const int32_t* sums, const CodesOut& out,
                                 uint8_t* y) {
   const DI32 di;
@@ -123,7 +123,7 @@ inline HWY_NOINLINE void Decide(const CodePlan& plan, const int32_t* sums, const
   }
 }
 
-// The same where lanes come in blocks.
+// The same for lanes in the order kBlocks.
 inline HWY_NOINLINE void DecideBlocks(const CodePlan& plan, const int32_t* sums,
                                       const CodesOut& out, uint8_t* y) {
   HWY_ALIGN int32_t in_order[4 * hn::MaxLanes(DI32())];
@@ -137,8 +137,8 @@ inline HWY_NOINLINE void DecideBlocks(const CodePlan& plan, const int32_t* sums,
   Decide(plan, in_order, out, y);
 }
 
-// Rows of sums of kVectors vectors of channels. Codes are computed from 0 on: s8 codes are moved up
-// by 128, and down again by a flip of their highest bit.
+// Codes of rows of sums, kVectors vectors of channels wide. Codes are computed from 0 on: s8 codes
+// are moved up by 128, and down again by a flip of their highest bit.
 template <int kVectors, Order kOrder, bool kExact>
 void OfRows(const CodePlan& plan, const float* multiplier, const int32_t* sums, int64_t sums_step,
             int64_t rows, const CodesOut& out) {

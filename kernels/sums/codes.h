@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the inner loops need to turn int32 sums into codes by themselves (codes-inl.h). Internal to
-// kernels/.
+// The constants with which the inner loops turn int32 sums into codes by themselves (codes-inl.h).
+// Internal to kernels/.
 #ifndef QUALM_KERNELS_SUMS_CODES_H_
 #define QUALM_KERNELS_SUMS_CODES_H_
 
@@ -19,10 +19,10 @@ struct CodePlan {
   int32_t lo = 0;                 // bounds of the codes
   int32_t hi = 0;
   int32_t zero_point = 0;
-  const internal::Rescale* rescale = nullptr;  // decides what lies next to a tie
+  const internal::Rescale* rescale = nullptr;  // decides elements next to a tie
 };
 
-// Where the codes of some rows and some consecutive channels go.
+// The place of the codes of some rows and some consecutive channels.
 struct CodesOut {
   int64_t channel = 0;   // of the layer: the first one
   int64_t count = 0;     // channels

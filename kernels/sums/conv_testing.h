@@ -14,8 +14,8 @@
 namespace qualm::kernels::testing {
 
 struct ConvProblem {
-  // What a linear layer has too. m and k follow from the rest (Derive); n are the output channels;
-  // x are the codes of the images, dense [batch,H,W,C]; x_gap is not used.
+  // The members that a linear layer has too. m and k follow from the rest (Derive); n counts output
+  // channels; x holds the codes of the images, dense [batch,H,W,C]; x_gap is not used.
   Problem layer;
   int64_t batch = 1, height = 1, width = 1, in_channels = 1;
   int64_t groups = 1;
@@ -48,7 +48,7 @@ std::vector<int32_t> RunProblem(const ConvProblem& p, uint8_t poison = 0xA5,
 // Runs the problem on every supported target and expects the definition's answer.
 void ExpectExactEverywhere(const ConvProblem& p);
 
-// Codes, after the geometry is complete.
+// Fills in the codes of x and w, after the geometry is complete.
 void FillBoth(Choices& choices, Data data, ConvProblem& p);
 
 }  // namespace qualm::kernels::testing

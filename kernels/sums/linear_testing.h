@@ -62,7 +62,7 @@ std::vector<__int128> CorrectedSums(const Problem& p);
 // bits do not suffice for the comparison: choose simpler scales.
 int32_t ExpectedOutput(const Problem& p, __int128 sum, int64_t channel);
 
-// All of them, [m,n].
+// All outputs, [m,n].
 std::vector<int32_t> ExpectedOutputs(const Problem& p);
 
 // Everything but the activations, with the weights at `w` in rows of k + w_gap.
@@ -82,15 +82,15 @@ void ExpectExactEverywhere(const Problem& p);
 size_t SizeOf(ElementType type);
 size_t Elements(int64_t rows, int64_t columns, int64_t gap);
 
-// Dense codes to such a matrix of bytes, and the outputs of such a matrix, filled with `poison`
-// before, as dense codes or float bits. Expects the gaps to be untouched.
+// Spread writes dense codes into a matrix with gaps. Collect reads such a matrix, which held
+// `poison` before, as dense codes or float bits, and expects the gaps to be untouched.
 void Spread(const std::vector<int32_t>& codes, int64_t rows, int64_t columns, int64_t gap,
             uint8_t* to);
 std::vector<int32_t> Collect(ElementType type, int64_t columns, int64_t gap, uint8_t poison,
                              const GuardedBytes& y);
 
-// FE_*, seen from what float arithmetic does. x86 has two control words, and fegetround tells of
-// the one that floats do not obey.
+// The rounding mode (FE_*) that float arithmetic really has. x86 has two control words, and
+// fegetround reads the one that floats do not obey.
 int FloatRoundingMode();
 
 // Small deterministic source of choices.
@@ -114,7 +114,7 @@ class Choices {
 int32_t LowestCode(ElementType type);
 int32_t HighestCode(ElementType type);
 
-// What the codes look like. Random codes alone never reach int16 saturation or the spill.
+// How codes are drawn. Random codes alone never reach int16 saturation or the spill.
 enum class Data { kRandom, kHighLow, kLowLow, kExtremes, kZeroHeavy };
 
 void Fill(Choices& choices, Data data, ElementType type, bool weights, std::vector<int32_t>& codes);

@@ -56,7 +56,7 @@ struct PackedWeights {
   std::vector<int32_t> offset_low;
   std::vector<int32_t> zeros;  // [panel_width], all zero: where sums without corrections start
 
-  // Whether some channel has zb != 0, or a sum that is corrected apart.
+  // Whether some channel has zb != 0, or a panel's sums are corrected outside the inner loop.
   bool UsesRowSums() const {
     for (const PackedPanel& panel : panels) {
       if (panel.needs_row_sums || panel.sum_width != SumWidth::k32) return true;
@@ -68,7 +68,7 @@ struct PackedWeights {
   }
 };
 
-// What the zero points become. `params` is valid.
+// The zero points of the form with u8 activations a and s8 weights b. `params` is valid.
 int64_t ZeroPointOfA(const LinearParams& params);                   // za
 int64_t ZeroPointOfB(const LinearParams& params, int64_t channel);  // zb
 
@@ -92,10 +92,10 @@ inline PackedWeights PackWeights(const LinearParams& params, TermRange terms) {
   return PackWeights(params, terms, params.weights.columns);
 }
 
-// What comes after the sums of such a layer. `params` is valid.
+// The epilogue of a layer: it makes outputs of the sums. `params` is valid.
 Epilogue PackEpilogue(const LinearParams& params);
 
-// Runs what packs; whoever calls a layer's Pack never sees an exception.
+// Runs pack_all and turns its exceptions into a Status: a layer's Pack never throws.
 template <typename PackAll>
 Status PackInMemory(const PackAll& pack_all) {
   constexpr const char* kTooLarge = "weights do not fit in memory when packed";

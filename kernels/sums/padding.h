@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the padding of a convolution adds to a sum where the input's zero point is not a code.
+// The correction of a convolution's sum for its padding, if the input's zero point is no code.
 // Internal to kernels/.
 //
-// Patches are then gathered with a = 0 in the padding (a, b, za, zb: see pack.h), so each tap there
-// adds (0 - za)(b - zb) to the sum instead of nothing. For every channel the sums of b over all
-// rectangles of taps are kept as a summed-area table; the taps in the input are such a rectangle,
-// and those in the padding the rest.
+// Then patches are gathered with a = 0 in the padding (a, b, za, zb: see pack.h), so each tap there
+// adds (0 - za)(b - zb) to the sum instead of nothing. For every channel a summed-area table holds
+// the sums of b over all rectangles of taps. The taps in the input are such a rectangle; the taps
+// in the padding are all others.
 #ifndef QUALM_KERNELS_SUMS_PADDING_H_
 #define QUALM_KERNELS_SUMS_PADDING_H_
 

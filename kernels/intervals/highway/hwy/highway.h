@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the kernels use of Highway, over intervals: a lane is the set of values from lo to hi, and
-// each operation gives a set that holds every result. Where that is not worth more thought, the set
-// is everything. Branches on what vectors hold go both ways (../ways.h), because other lanes, which
-// nobody knows, decide with this one. Vectors have 8 bytes.
+// The part of Highway that the kernels use, over intervals: a lane is the set of values from lo to
+// hi, and each operation gives a set that holds every result. Where a closer set is not worth the
+// effort, it is everything. A branch on what vectors hold goes both ways (../ways.h), because lanes
+// that nobody knows decide with this one. Vectors have 8 bytes.
 //
 // QUALM_INTERVALS_FUSED says whether MulAdd and its like round once.
 #ifndef QUALM_KERNELS_INTERVALS_HIGHWAY_H_
@@ -54,7 +54,7 @@ using Limits = std::numeric_limits<T>;
 template <class T>
 using BitsOf = std::conditional_t<sizeof(T) == 8, uint64_t, uint32_t>;
 
-// A number of its own for each value that is computed: two lanes with the same one are equal.
+// A new number for each computed value: two lanes with the same number are equal.
 inline uint32_t NewName() {
   thread_local uint32_t names = 0;
   return ++names;
@@ -310,7 +310,7 @@ V Abs(const V& a) {
       },
       a);
 }
-// With a NaN processors disagree.
+// If one operand is a NaN, processors disagree about the result, so it may be anything.
 template <class V>
 V Min(const V& a, const V& b) {
   return Map(
@@ -343,7 +343,7 @@ Vector<int16_t, N> SaturatedSub(const Vector<int16_t, N>& a, const Vector<int16_
       a, b);
 }
 
-// Bits. With a mask that is known: its low bits rise with the value while all above are the same.
+// Bits. With a known mask: its low bits rise with the value while all bits above stay the same.
 template <class T>
 Lane<T> AndLanes(const Lane<T>& a, const Lane<T>& b) {
   if (!a.IsPoint() && !b.IsPoint()) return Anything<T>();
@@ -468,7 +468,7 @@ Masks<N> RebindMask(D /*d*/, const Masks<N>& mask) {
   static_assert(D::kLanes == N);
   return mask;
 }
-// Other lanes of the vector may always speak against it.
+// AllTrue can always be false, because of the other lanes of the vector.
 template <class D, size_t N>
 bool AllTrue(D /*d*/, const Masks<N>& mask,
              const std::source_location& place = std::source_location::current()) {
@@ -564,7 +564,7 @@ Lane<To> Reinterpreted(const Lane<From>& x) {
     using S = std::make_signed_t<To>;
     if (x.IsPoint()) return Point(std::bit_cast<To>(x.lo));
     if (x.nan) return Anything<To>();
-    // Negative numbers fall as signed integers; both zeros may be meant by one.
+    // Negative floats fall as signed integers; a lane that ends at 0 may hold either zero.
     Lane<S> bits;
     if (x.hi < 0) {
       bits = Between(std::bit_cast<S>(x.hi), std::bit_cast<S>(x.lo));
@@ -584,7 +584,7 @@ Lane<To> Reinterpreted(const Lane<From>& x) {
     if (std::isnan(a) || std::isnan(b)) return Anything<To>();
     return Between(std::min(a, b), std::max(a, b));
   } else {
-    // Signed and unsigned: the same order on either side of the top bit.
+    // Between signed and unsigned the order is kept on either side of the top bit.
     const auto lo = static_cast<To>(x.lo), hi = static_cast<To>(x.hi);
     return lo <= hi && (static_cast<std::make_signed_t<To>>(lo) < 0) ==
                            (static_cast<std::make_signed_t<To>>(hi) < 0)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the conventions claim of themselves, on drawn cases moved into the domains of conventions.
+// Each claim of a convention (`satisfies`) holds on drawn cases that are moved into its domain.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -48,7 +48,7 @@ TEST(ConventionClaims, HoldOnDrawnCases) {
         }
       }
       for (const auto& [claim, count] : passed) {
-        // A claim that nothing was tried on is no evidence.
+        // A claim that was judged on no case has no evidence.
         if (taken >= 20) {
           EXPECT_GT(count, 0) << convention.name << " " << claim;
         }
@@ -85,7 +85,7 @@ TEST(ConventionClaims, ReluOfALibraryMayKeepNaN) {
   EXPECT_TRUE(Judge(clamp, c, subject).failed()) << "no relu lets a negative number through";
 }
 
-// A name that no property has would never be judged.
+// A claim that no property has would never be judged.
 TEST(ConventionClaims, NameProperties) {
   const auto expect_names = [](const Convention& convention, const std::string& of) {
     for (const std::string& claim : convention.satisfies) {

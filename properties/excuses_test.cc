@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What adapters/contracts.cc declares of a library excuses that library, in the versions it was
-// seen in and for that fault. It excuses nobody who promises the same numbers.
+// A row of adapters/contracts.cc about a library excuses that library, in the versions that the row
+// names and for that fault. It excuses nobody else who promises the same numbers.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -20,7 +20,7 @@
 namespace qualm {
 namespace {
 
-// Gives what a convention gives, after `fault` has had its way with the outcome.
+// Answers as a convention does, after `fault` has changed the outcome.
 class Follower : public TestSubject {
  public:
   using Fault = std::function<void(Outcome&)>;
@@ -51,7 +51,7 @@ CheckResult Judged(Subject& subject, Op op, const std::string& glob, int cases) 
   CheckResult result;
   for (int i = 0; i < cases; ++i) {
     Case c = gen::Draw(op, static_cast<uint64_t>(i));
-    if (op == Op::kMaxPool) {  // what the library takes
+    if (op == Op::kMaxPool) {  // the shapes that the library takes
       c.relu = false;
       c.out_min = RangeOf(c.out_dtype).min;
       c.out_max = RangeOf(c.out_dtype).max;
@@ -102,7 +102,7 @@ TEST(Excuses, OfMemoryAreForTheLibraryAlone) {
       outcome.y.SetInt(0, code == RangeOf(outcome.y.dtype()).max ? code - 1 : code + 1);
     });
   };
-  // Anew it is right: the excuse was that only this instance remembers.
+  // A new instance is right, as with a subject that remembers; the row must still not excuse it.
   SubjectKind kind;
   kind.kind = "stranger";
   kind.names = [] { return std::vector<std::string>{}; };
@@ -127,7 +127,7 @@ TEST(Excuses, OfMemoryAreForTheLibraryAlone) {
   EXPECT_EQ(rows, 2);  // answer_independent_of_history, one_thing_changed
 }
 
-// But where the convention itself departs from exact, whoever keeps it departs too.
+// If the convention itself departs from exact, every subject that keeps it departs too.
 TEST(Excuses, OfConventionsAreForAllWhoKeepThem) {
   RegisterAllSubjects();
   const Follower plugin("fbgemm@avx2", "plugin:mine.so", "mine 1", [](Outcome&) {});

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernels/targets.txt, executed: on every instruction set that the file lists for this compiler and
-// this processor has, native is judged on every operation. One that silently drops out fails, and
-// so does one that the file does not know.
+// Judges native on every operation, on every instruction set that kernels/targets.txt lists for
+// this compiler and that this processor has. The test fails if an instruction set silently drops
+// out, and if native offers one that the file lacks.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -72,7 +72,7 @@ Names Chosen() {
   return names;
 }
 
-// As subjects call it: the portable target has one name with all compilers.
+// The name that subjects use: the portable target has one name with all compilers.
 std::string SubjectsName(const std::string& target) {
   return target == "EMU128" || target == "SCALAR" ? "PORTABLE" : target;
 }
@@ -81,7 +81,7 @@ bool Contains(const Names& names, const std::string& name) {
   return std::ranges::find(names, name) != names.end();
 }
 
-// What this build must offer here; everything else of `compiled`, with the reason why not.
+// The targets that this build must offer here, and the rest of `compiled` with the reasons why not.
 struct Expected {
   std::set<std::string> offered;
   std::map<std::string, std::string> absent;
@@ -188,7 +188,7 @@ TEST(NativeTargets, EveryOperationIsJudgedOnEveryTargetOfTheFile) {
   }
 }
 
-// The reasons above excuse a target: they must not excuse one that native can run.
+// The reasons above excuse a target; they must not excuse a target that native can run.
 TEST(NativeTargets, WhatNativeOffersCanRunHere) {
   RegisterAllSubjects();
   for (const std::string& name : SubjectRegistry::Get().Expand("native@all")) {

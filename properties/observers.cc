@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What observers owe to their values: not to their order, not to their unit, and 0 its code. No
-// oracle: the subject is compared with itself, or its answer with the values.
+// Scales and zero points follow from the values, not from their order; they scale with the values,
+// and 0 is a code. No oracle: the subject is compared with itself, or its answer with the values.
 #include <algorithm>
 #include <cmath>
 #include <string>
@@ -20,7 +20,7 @@ using Kind = Observer::Kind;
 
 constexpr float kFloor = 0x1p-23f;  // of scales
 
-// Scales and zero points of an answer, column by column.
+// Scales and zero points of an answer, by column.
 struct QParamsOf {
   explicit QParamsOf(const Tensor& tensor) : y(tensor), columns(tensor.shape()[1]) {}
   float scale(int64_t m) const { return y.FloatAt(m); }
@@ -57,7 +57,7 @@ float ValueAt(const Case& c, int64_t b, int64_t m, int64_t n) {
 Verdict ValuePermutation(const Case& c, Subject& subject) {
   Rng rng(relation::Hash(c));
   const int64_t batches = c.x.shape()[0];
-  // Values stay in their batch, but for min_max; per channel they stay in their row.
+  // Values stay in their batch, except for min_max; with a scale per row they stay in their row.
   const std::vector<int64_t> order =
       relation::Permutation(rng, c.observer.kind == Kind::kMinMax ? batches : 1);
   std::vector<std::vector<int64_t>> columns;
@@ -94,7 +94,7 @@ Verdict Negation(const Case& c, Subject& subject) {
   return relation::SameAnswer(c, negated, subject, "negating all values changes the result");
 }
 
-// hi - lo of a column, in float32 as the definition takes it: may overflow where no value does.
+// hi - lo of a column in float32, as in the definition: it may overflow though no value does.
 float RangeOfColumn(const Case& c, int64_t column) {
   float lo = 0, hi = 0;
   for (int64_t batch = 0; batch < c.x.shape()[0]; ++batch) {
@@ -123,7 +123,7 @@ Verdict Doubling(const Case& c, Subject& subject) {
   const Answer twice = Ask(subject, doubled);
   if (twice.verdict) return *twice.verdict;
   const QParamsOf q(base.y);
-  Tensor expected = twice.y;  // where nothing is claimed
+  Tensor expected = twice.y;  // stays so where nothing is claimed
   int64_t judged = 0;
   for (int64_t m = 0; m < q.columns; ++m) {
     if (!(q.scale(m) > kFloor) || !std::isfinite(RangeOfColumn(doubled, m))) continue;

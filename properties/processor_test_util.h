@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What this processor and its operating system can run, asked without Highway: the second opinion
-// on the list of instruction sets that the native kernels offer.
+// The instruction sets that this processor and its operating system can run, asked without Highway:
+// a second opinion on the list that the native kernels offer.
 #ifndef QUALM_PROPERTIES_PROCESSOR_TEST_UTIL_H_
 #define QUALM_PROPERTIES_PROCESSOR_TEST_UTIL_H_
 

@@ -75,7 +75,7 @@ std::string FullName(Op op, const Property& property) {
 bool MatchesGlob(std::string_view glob, Op op, const Property& property) {
   if (!property.about(op)) return false;
   const std::string name = FullName(op, property);
-  // A list that only leaves out begins with all.
+  // A list of exclusions alone begins with all properties.
   bool matches = glob.starts_with('!');
   for (size_t at = 0; at <= glob.size();) {
     const size_t end = std::min(glob.find(',', at), glob.size());
@@ -89,7 +89,7 @@ bool MatchesGlob(std::string_view glob, Op op, const Property& property) {
 }
 
 std::vector<const Property*> PropertiesAbout(Op op, std::string_view glob) {
-  // Every case of a run asks the same question.
+  // All cases of a run ask with the same glob, so the answer is kept.
   using Known = std::map<std::string, std::vector<const Property*>, std::less<>>;
   thread_local std::array<Known, kOpCount> every;
   Known& known = every[static_cast<size_t>(op)];
@@ -120,7 +120,7 @@ Verdict Judge(const Property& property, const Case& c, Subject& subject) {
 
 namespace {
 
-// A number that depends on the case and the claim: dear properties take turns of their own.
+// A number that depends on the case and the claim, so that dear properties have turns of their own.
 uint64_t TurnOf(uint64_t drawn, const Property& property) {
   for (const char letter : property.turn.empty() ? property.claim : property.turn)
     drawn = MixSeed(drawn, static_cast<uint64_t>(letter));
@@ -164,7 +164,7 @@ std::vector<const Property*> PropertiesInTurn(const Case& c, std::string_view gl
     std::swap(judges[i], judges[i + rng.Below(judges.size() - i)]);
     const bool needed = judges.size() - i == compared + kTurns - chosen;
     const auto one_in = static_cast<uint64_t>(judges[i]->one_in);
-    // A dear one gives way as often as it does on drawn cases.
+    // A dear property gives way as often as it does on drawn cases.
     if (one_in > 1 && !needed && !rng.Chance(1, one_in)) continue;
     std::swap(judges[chosen++], judges[i]);
   }
@@ -191,7 +191,7 @@ std::optional<Verdict> BadOutcome(const Outcome& outcome) {
 }
 
 Outcome MemoSubject::Run(const Case& c, const RunContext& context) {
-  // What is asked twice on purpose has another poison.
+  // Runs with another poison are not remembered: a property that asks twice on purpose sets one.
   RunContext usual;
   usual.end_at_guard = context.end_at_guard;
   usual.x_row_gap = context.x_row_gap;
@@ -218,8 +218,8 @@ void MemoSubject::Remember(const Case& c, const RunContext& context, const Outco
     recent_.push_back({c, context, outcome});
     return;
   }
-  // The first entry is the case that every property starts from: it stays. The others give way one
-  // after another, a run each.
+  // The first entry is the case that every property starts from, and it stays. Each new run
+  // replaces one of the others in turn.
   recent_[1 + static_cast<size_t>(runs_) % (kRemembered - 1)] = {c, context, outcome};
 }
 

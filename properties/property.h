@@ -32,10 +32,10 @@ struct Property {
   bool any_contract = false;
   // Judges against the subject's own contract. Never throws for what a subject does.
   Verdict (*check)(const Case&, Subject&);
-  // Judged on one of so many drawn cases, because it is dear; on a given case always, and where no
-  // other property is asked for.
+  // Judged on one of this many drawn cases, because it is dear. Judged always on a given case, and
+  // if no other property is asked for.
   int one_in = 1;
-  // Properties that share what they ask for share their turns, under this name; else their claim.
+  // Properties that ask the same questions share their turns under this name; "": under the claim.
   std::string_view turn = "";
 
   bool about(Op op) const { return std::ranges::find(ops, op) != ops.end(); }
@@ -51,12 +51,12 @@ bool MatchesGlob(std::string_view glob, Op op, const Property& property);
 // The properties about `op` that match the glob, in the order of `qualm list properties`.
 std::vector<const Property*> PropertiesAbout(Op op, std::string_view glob = "*");
 
-// One verdict: is the property about the operation, is it a theorem under the subject's contract,
-// can the subject run the case? Only then the check.
+// One verdict. The check runs only if the property is about the operation, is a theorem under the
+// subject's contract, and the subject can run the case.
 Verdict Judge(const Property& property, const Case& c, Subject& subject);
 
-// Remembers the last few answers of `inner` in the default context, and in those where only the
-// guard page or gaps between rows differ, so that the many properties of one case cost one run.
+// Remembers the last few answers of `inner` in the default context, and where only the guard page
+// or gaps between rows differ, so that the many properties of one case cost one run.
 class MemoSubject : public ForwardingSubject {
  public:
   using ForwardingSubject::ForwardingSubject;
@@ -65,8 +65,8 @@ class MemoSubject : public ForwardingSubject {
 
   // Adds an answer that the subject gave earlier, in the default context.
   void Remember(const Case& c, const Outcome& outcome);
-  // What several properties of one case make of it and the answers, made by the first of them.
-  // One of each type is kept.
+  // A value that several properties of one case compute from it and the answers. The first of them
+  // makes it. One value of each type is kept.
   template <class T, class Make>
   std::shared_ptr<const T> Shared(const Case& c, const Make& make) {
     if (!(shared_of_ == c)) {
@@ -95,17 +95,17 @@ class MemoSubject : public ForwardingSubject {
 
 // The judging loop of every feeder: judges `c` by PropertiesAbout(c.op, glob), one after another,
 // and tells `told` of each verdict. Ends early where `told` returns false. `drawn`, of a drawn
-// case, is the number that decides whether the properties with a `one_in` have their turn. A glob
-// that only one property matches wants that one on every case.
+// case, is the number that decides whether the properties with a `one_in` have their turn. If a
+// glob matches only one property, that property judges every case.
 using Told = std::function<bool(const Property&, Verdict)>;
 void JudgeAll(const Case& c, MemoSubject& subject, std::string_view glob, const Told& told,
               std::optional<uint64_t> drawn = std::nullopt);
 
-// The same for a fuzzing engine, which asks about more cases rather than all about each: the
-// comparisons with the exact value and with the convention judge every case, of the rest two, dear
-// ones (`one_in`) less often. Whose turn it is follows from the case alone, also in a replay.
+// The same for a fuzzing engine, which asks about more cases with fewer properties each: the
+// comparisons with the exact value and with the convention judge every case, and two of the others,
+// dear ones (`one_in`) less often. The turns follow from the case alone, also in a replay.
 void JudgeInTurn(const Case& c, MemoSubject& subject, std::string_view glob, const Told& told);
-// The properties that it judges the case by.
+// The properties by which JudgeInTurn judges the case.
 std::vector<const Property*> PropertiesInTurn(const Case& c, std::string_view glob = "*");
 
 // A failed run (crash, hang, touched outside, garbage ...) as a verdict; nullopt if it went well.

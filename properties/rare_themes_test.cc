@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the rare themes are for: faults that need the sizes of a layer or the edge of a parameter.
-// `check` finds each within the stated number of cases. All other themes together do not, in as
-// many.
+// Faults that need the sizes of a layer or the edge of a parameter: the rare themes exist for
+// these. `check` finds each fault within the stated number of cases; as many cases of all other
+// themes do not find it.
 #include <gtest/gtest.h>
 
 #include <memory>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What metamorphic relations are written with: a property makes a follow-up case of its case
-// (core/slice.h cuts it out), asks the subject about both, and compares the answers.
+// The parts of metamorphic relations: a property makes a follow-up case of its case (core/slice.h
+// cuts it out), asks the subject about both, and compares the answers.
 #ifndef QUALM_PROPERTIES_RELATION_H_
 #define QUALM_PROPERTIES_RELATION_H_
 
@@ -19,7 +19,7 @@ namespace qualm::relation {
 
 // The tensor with `shift` added to every code and the given type; nullopt where a code leaves it.
 std::optional<Tensor> Shifted(const Tensor& tensor, DType dtype, int32_t shift);
-// The shift of all codes within their type that has the most room; 0 where there is none.
+// The largest shift of all codes that keeps them inside their type; 0 if there is none.
 int32_t ShiftWithin(const Tensor& codes);
 // value + shift if that is an int32.
 std::optional<int32_t> ShiftedInt(int32_t value, int64_t shift);
@@ -58,8 +58,8 @@ Verdict SameAnswer(const Case& c, const Case& follow_up, Subject& subject, const
 // Passed if the subject answers `expected`.
 Verdict Expect(const Case& c, const Tensor& expected, Subject& subject, const std::string& what);
 
-// Asks for `part`, a piece of `c` whose answer is `whole`: element i of the piece's answer must be
-// element place(i) of `whole`. A verdict only where it is not, or where the piece has no answer.
+// Asks for `part`, a piece of `c`; `whole` is the answer to `c`. Element i of the piece's answer
+// must be element place(i) of `whole`: a verdict if it is not, or if the piece has no answer.
 std::optional<Verdict> DiffersAlone(const Case& c, const Tensor& whole, const Case& part,
                                     Subject& subject,
                                     const std::function<int64_t(int64_t i)>& place,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// quantize and dequantize undo each other as far as rounding allows.
+// quantize and dequantize invert each other as far as rounding allows.
 #include <bit>
 #include <cmath>
 #include <string>
@@ -101,7 +101,7 @@ Verdict RoundTrip(const Case& c, Subject& subject) {
     return relation::FailedAt(c, i, "a code within half a step of x", ElementText(answer.y, i), 0,
                               "quantize is more than half a step off");
   }
-  // What the subject cannot dequantize is no reason to skip what was judged.
+  // If the subject cannot dequantize, the verdict rests on the half steps judged above.
   const Verdict back = ThereAndBack(c, subject, answer.y, c.out_q);
   if (back.failed() || back.judgement == Judgement::kPassed) return back;
   return judged == 0 ? Verdict::Vacuous("no x lies within half a step of the range")

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cases cut out of cases compute what they are cut from, for every operation.
+// A case cut out of a case computes the same outputs as the whole, for every operation.
 #include "core/slice.h"
 
 #include <gtest/gtest.h>
@@ -61,7 +61,7 @@ TEST(Rows, AreTheSameAlone) {
   }
 }
 
-// Also with parameters and biases of their own.
+// Channels cut out of a case give the same outputs; their parameters and biases are cut with them.
 TEST(Channels, AreTheSameAlone) {
   int64_t with_lists = 0, with_bias = 0;
   for (Op op : AllOps()) {
@@ -99,7 +99,7 @@ TEST(Terms, OfAllAreTheCase) {
       SCOPED_TRACE(Describe(c));
       const int64_t count = op == Op::kLinear ? c.K : c.window.in_c / c.window.groups;
       EXPECT_EQ(Terms(c, Range(0, count)), ProblemOf(c));
-      // A term of two zero points adds nothing.
+      // A term whose two codes are the zero points adds nothing.
       const int32_t zx = c.x_q.zero_point_at(0);
       const CodeRange codes = RangeOf(c.x.dtype());
       if (op == Op::kDepthwise || c.per_channel || zx < codes.min || zx > codes.max) continue;
@@ -145,7 +145,7 @@ TEST(Rows, OfChooseQParamsAreOfEveryBatch) {
   }
 }
 
-// What the oracle computes of a large case: its distinct rows and columns, once each.
+// The oracle computes the distinct rows and columns of a large case, once each.
 TEST(DistinctParts, GiveTheWholeOutput) {
   for (Op op : AllOps()) {
     int64_t whole = 0, parts = 0;

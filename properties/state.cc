@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a subject keeps of a layer, what several callers of one layer share, operands that share
-// memory, strides of weights and images, and what a call leaves behind: none of it may matter.
+// The answer must not depend on what a subject keeps of a layer, on several callers of one layer,
+// on operands that share memory, on strides; and a call must leave nothing behind.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -26,7 +26,7 @@ Verdict As(FindingKind kind, Verdict verdict) {
   return verdict;
 }
 
-// One change of a case; false where the case has no such thing. What comes out may be invalid.
+// One change of a case; false if the case has nothing to change. The changed case may be invalid.
 // Parameters that are a number, a flag or a choice have no row: AlterParameter changes them.
 struct Change {
   const char* what;
@@ -98,7 +98,7 @@ template <NamedEnum E>
 void Alter(E& choice) {
   choice = static_cast<E>((static_cast<size_t>(choice) + 1) % CountOf<E>());
 }
-// kChanges has the lists.
+// Lists have rows in kChanges.
 template <class T>
 void Alter(std::vector<T>& /*list*/) {}
 template <class T>
@@ -124,8 +124,8 @@ std::string AlterParameter(Case& c, size_t number) {
   return name;
 }
 
-// The case with one thing changed, and what the subject's contract says it gives; nullopt where
-// the change is none, or the subject cannot run it.
+// The case with one thing changed, and its output by the subject's contract; nullopt if nothing
+// changes or the subject cannot run the case.
 struct Changed {
   std::string what;
   Case c;
@@ -148,7 +148,7 @@ std::optional<Changed> Apply(size_t change, const Case& c, const Convention* con
   return changed;
 }
 
-// A new instance of the subject, where there is one, gives what was promised.
+// Whether a new instance of the subject, if there is one, gives the promised output.
 bool GivesAnew(const Subject& subject, const Changed& changed) {
   const auto fresh = SubjectRegistry::Get().MakeAnew(subject);
   if (fresh == nullptr) return true;
@@ -156,9 +156,9 @@ bool GivesAnew(const Subject& subject, const Changed& changed) {
   return !answer.verdict && answer.y == changed.promised;
 }
 
-// B, then B with one thing changed, then B. What a layer keeps under a key that lacks this thing
-// gives the old answer. Two of the changes are tried; the case decides which. A new instance of a
-// pipe takes seconds: where it showed once that a subject remembers, no other one is asked.
+// Asks about B, then B with one thing changed, then B. A layer that was kept under a key without
+// this thing gives the old answer. Two of the changes are tried; the case decides which. A new
+// instance of a pipe takes seconds, so none is made once a subject has been shown to remember.
 Verdict OneThingChanged(const Case& c, Subject& subject) {
   static thread_local std::set<std::pair<std::string, Op>> known;
   const Contract& contract = subject.contract();
@@ -197,7 +197,7 @@ Verdict OneThingChanged(const Case& c, Subject& subject) {
   return tried == 0 ? Verdict::Vacuous("nothing can be changed alone") : Verdict::Passed();
 }
 
-// The same bits in every one of these contexts. Passed if the subject takes one of them.
+// All these contexts must give the same bits. Passed if the subject takes one of them.
 Verdict SameIn(const Case& c, Subject& subject, std::span<const RunContext> contexts,
                const std::string& what, FindingKind kind) {
   const Answer base = Ask(subject, c);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One subject under every property of one operation, one property at a time: what a test framework
-// needs. properties/gtest.h is GoogleTest's; another one is as short.
+// One subject under every property of one operation, one property at a time, as test frameworks
+// need it. properties/gtest.h binds it to GoogleTest; a binding to another framework is as short.
 #ifndef QUALM_PROPERTIES_SUITE_H_
 #define QUALM_PROPERTIES_SUITE_H_
 
@@ -25,8 +25,8 @@ struct SuiteOptions {
   std::string contract = {};     // "" = the subject's own; "exact", "model:NAME"
 };
 
-// What all cases said of a property together: failed with the first finding, minimized and
-// explained; passed if nothing failed and something passed; else the commonest reason why not.
+// The verdict of all cases on one property: failed with the first finding, minimized and explained;
+// passed if nothing failed and something passed; else the commonest reason why not.
 struct SuiteResult {
   Judgement judgement = Judgement::kPassed;
   std::string text;  // "" if passed
@@ -41,8 +41,8 @@ class Suite {
   Op op() const { return op_; }
   const SuiteOptions& options() const { return options_; }
 
-  // Throws InputError for a contract that is none, and where the subject takes hardly any case:
-  // a suite that judges nothing must not look clean.
+  // Throws InputError for an unknown contract, and if the subject takes hardly any case: a suite
+  // that judges nothing must not look clean.
   SuiteResult Run(const Property& property);
 
  private:

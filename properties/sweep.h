@@ -18,14 +18,14 @@
 
 namespace qualm::sweep {
 
-// What a sweep is made of: of a convolution the output pixel with the most of the image under its
-// window, whose curves look like those of linear; linear itself unchanged.
+// The case that a sweep starts from: linear unchanged; of a convolution the output pixel whose
+// window holds most of the image, because its curves look like those of linear.
 Case OneRow(const Case& c);
 // The case whose row i (for convolutions: image i) is constantly codes[i]; weights, qparams and
 // bias of `base`, which must have one output pixel per image. With real 0 in the padding an output
 // stays an affine function of the code.
 Case Expand(const Case& base, const std::vector<int32_t>& codes);
-// from, from+step, ... up to and including `to` where it is hit.
+// The codes from, from+step, ... up to `to`, which is included if a step reaches it.
 std::vector<int32_t> Codes(const Case& base, int32_t from, int32_t to, int32_t step);
 
 // Exact rational feasibility: are there a, b with y-1/2 <= a*x+b <= y+1/2 wherever lo < y < hi,
@@ -40,14 +40,14 @@ Tensor ExactCurve(const Case& base, int64_t n, const std::vector<int32_t>& codes
 
 struct KinkReport {
   headroom::Kink kink;
-  // The output departs from the exact curve because of it. Otherwise the kink is latent: predicted,
-  // but rounding or the clamp hides it at every swept code.
+  // The output departs from the exact curve because of the kink. Otherwise the kink is latent:
+  // predicted, but rounding or the clamp hides it at every swept code.
   bool visible = false;
   std::string_view state() const { return visible ? "visible" : "latent"; }
 };
 
-// What the properties sweep_is_monotone and sweep_is_linear say of the curve `y` of output channel
-// n: passed, or failed at a code. `base` is one row, `y` its outputs at `codes`.
+// The verdicts of the properties sweep_is_monotone and sweep_is_linear on the curve `y` of output
+// channel n: passed, or failed at a code. `base` is one row, `y` its outputs at `codes`. See
 // sweep_properties.cc.
 Verdict JudgeMonotone(const Case& base, int64_t n, const std::vector<int32_t>& codes,
                       const std::vector<int32_t>& y);

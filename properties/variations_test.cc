@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A convention differs from the exact meaning in the ways that its row names, and in no other;
-// docs/backends.md says the same; and each way is shown by a committed case.
+// A convention differs from the exact meaning only in the ways that its row names. docs/backends.md
+// names the same ways, and a committed case shows each.
 #include "oracles/conventions/variations.h"
 
 #include <gtest/gtest.h>
@@ -27,13 +27,13 @@ double ElementOf(const Tensor& y, int64_t i) {
   return y.dtype() == DType::kF32 ? static_cast<double>(y.FloatAt(i)) : y.IntAt(i);
 }
 
-// NaN is an answer where nothing bounds it.
+// NaN is permitted only if the interval has no bounds.
 bool Holds(const Permitted& permitted, double value) {
   if (std::isnan(value)) return std::isinf(permitted.low) && std::isinf(permitted.high);
   return permitted.low <= value && value <= permitted.high;
 }
 
-// Mistakes in nearly every output.
+// Conventions that are wrong in nearly every output.
 bool HasUnconditional(const std::string& name) { return name == "numpy@float32+half_clip"; }
 
 class Variations : public testing::TestWithParam<Op> {};
@@ -55,7 +55,7 @@ TEST_P(Variations, CoverEveryDifferenceOnDrawnCases) {
         ++outputs[convention.name];
         bounded[convention.name] += range.high - range.low <= 2 ? 1 : 0;
         differing[convention.name] += y.BitsAt(i) != exact.BitsAt(i) ? 1 : 0;
-        // What is right is always permitted.
+        // The exact value is always permitted.
         ASSERT_TRUE(Holds(range, ElementOf(exact, i)))
             << convention.name << " seed " << seed << " index " << i << " " << Describe(c);
         ASSERT_TRUE(Holds(range, ElementOf(y, i)))
@@ -66,7 +66,7 @@ TEST_P(Variations, CoverEveryDifferenceOnDrawnCases) {
     }
   }
   for (const Convention& convention : AllConventions()) {
-    // The operations that a convention lists are those it computes.
+    // A convention lists the operations that it computes, and no others.
     EXPECT_EQ(std::ranges::find(convention.ops, op) != convention.ops.end(),
               defined.contains(convention.name))
         << convention.name;

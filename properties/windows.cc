@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a window over an image means, said by other windows: explicit padding, separate groups,
+// An operation on a window equals one on other windows: explicit padding, separate groups,
 // zero-stuffed kernels, subsampled strides. No oracle: the subject is compared with itself.
 #include <algorithm>
 #include <string>
@@ -25,8 +25,8 @@ bool IsCodeOf(DType dtype, int64_t value) {
   return value >= range.min && value <= range.max;
 }
 
-// One weight per output channel is 1, all others are 0, scales as of the input: what comes out is
-// the code under that tap, or real 0 from the padding.
+// One weight per output channel is 1, all others are 0, scales are those of the input: each output
+// is the code under that tap, or real 0 from the padding.
 Verdict IdentityWeights(const Case& c, Subject& subject) {
   if (c.M == 0 || c.N == 0 || c.K == 0) return Verdict::Vacuous(kEmptyOutput);
   Case one = slice::WithoutParameters(c);  // no mode of requantization promises an exact copy
@@ -203,7 +203,7 @@ Verdict StrideIsSubsample(const Case& c, Subject& subject) {
   return Verdict::Passed();
 }
 
-// Every image and channel constant, each at its own code, the ends of the type among them.
+// Each channel of each image is constant at a code of its own, half of the time an end of the type.
 Verdict ConstantsPoolToThemselves(const Case& c, Subject& subject) {
   if (c.M == 0 || c.N == 0) return Verdict::Vacuous(kEmptyOutput);
   Case flat = ProblemOf(c);

@@ -15,7 +15,7 @@
 
 namespace qualm::gen {
 
-// What a case is drawn towards. All else of the case is drawn as for any other theme.
+// The feature of a case that is drawn on purpose. The rest is drawn as for any other theme.
 enum class Theme : uint8_t {
   kUniform,
   kBoundaryBytes,

@@ -22,7 +22,7 @@ namespace {
 
 constexpr uint64_t kCases = 1000;
 
-// Every field of the problem, in an order that the numbers below are made of.
+// Hashes every field of the problem; the expected numbers below depend on the order of fields.
 // TheHashTellsFieldsApart finds a field that is missing here.
 uint64_t Mix(uint64_t hash, const Case& c) {
   const auto mix = [&](uint64_t value) { hash = MixSeed(hash, value); };
@@ -187,8 +187,8 @@ class HazardRates : public testing::Test {
   }
 };
 
-// What a report holds drawn cases against. Shares of less than a percent need more cases than this:
-// rare_themes_test finds what they are there for.
+// Reports compare drawn cases with these shares. Shares of less than a percent need more cases than
+// this; rare_themes_test finds the faults for which the rare themes exist.
 TEST_F(HazardRates, AreAsDeclared) {
   for (const Op op : AllOps()) {
     const auto rates = Measure(op);
@@ -336,7 +336,7 @@ TEST_F(HazardRates, Tables) {
   EXPECT_GE(rates[Hazard::kEmpty], 1);
 }
 
-// What these operations have and no others.
+// Parameters that only these operations have.
 TEST(Gen, TablesAndRowsOfEveryKind) {
   std::map<Function, int64_t> functions;
   int64_t first_empty = 0, second_empty = 0, long_rows = 0, wide_rows = 0, elements = 0;
@@ -393,7 +393,7 @@ TEST(Gen, ObserversMeetTheirCorners) {
   EXPECT_GE(reduced, 200);
 }
 
-// Products of Draw(op, seed): layers have more, and are rare.
+// The most products of Draw(op, seed): layers have more, and are rare.
 int64_t MostProducts(Op op, uint64_t seed) {
   return ThemeOf(op, seed) == Theme::kLayer ? int64_t{5} << 20 : 80000;
 }
@@ -465,7 +465,7 @@ TEST(Gen, WindowsAreSmallAndOfEveryKind) {
   EXPECT_GE(all_min, 30);
 }
 
-// What a case costs decides how many of them a second sees.
+// The cost of a case decides how many cases are judged in a second.
 TEST(Gen, LinearCasesAreSmall) {
   int64_t products = 0;
   int64_t library_like = 0;

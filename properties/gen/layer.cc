@@ -12,7 +12,7 @@
 namespace qualm::gen::internal {
 namespace {
 
-// Products of most cases, and of the few that are as large as a real layer.
+// The most products of most cases, and of the few that are as large as a real layer.
 constexpr int64_t kMostProducts = int64_t{1} << 17;
 constexpr int64_t kLargeProducts = int64_t{1} << 21;
 
@@ -34,14 +34,14 @@ int64_t BlockEdge(Rng& rng) {
   return Beside(rng, kBlocks);
 }
 
-// Makes the product of the three fit, the first one giving way first.
+// Lowers the numbers until their product fits the budget, `first` before `second`.
 void Fit(int64_t budget, int64_t& first, int64_t& second, int64_t third) {
   if (first * second * third > budget) first = std::max<int64_t>(1, budget / (second * third));
   if (first * second * third > budget) second = std::max<int64_t>(1, budget / (first * third));
 }
 
-// Elements of a run: mostly some thousands; the ends of 15 and 16 bits and what lies beyond, the
-// dearest, about once in 2,000 cases.
+// The number of elements of a run: mostly some thousands. The ends of 15 and 16 bits and numbers
+// beyond, which are the dearest, come about once in 2,000 cases.
 int64_t DrawRun(Rng& rng) {
   constexpr std::array<int64_t, 4> kShort{512, 1024, 2048, 4096};
   constexpr std::array<int64_t, 4> kLong{8192, 16384, 16385, 32768};
@@ -93,14 +93,14 @@ void RepeatLists(Case& c) {
   Repeat(c.N, q.zero_point);
 }
 
-// What is repeated has its extremes in its first period: one value anywhere goes beyond them.
+// Sets one value beyond all others, anywhere: repeated values have extremes in the first period.
 void AddOutlier(Rng& rng, std::span<float> values) {
   const auto [low, high] = std::ranges::minmax(values);
   const float outlier = rng.Chance(1, 2) ? 2 * low : 2 * high;
   if (std::isfinite(outlier)) values[rng.Below(values.size())] = outlier;
 }
 
-// A number of columns that no block of a power of two is a multiple of.
+// Whether no block of a power of two (but 1) divides the number of columns.
 bool TellsIndices(int64_t columns) { return columns >= 3 && columns % 2 == 1; }
 
 int64_t DrawSoftmaxRow(Rng& rng) {

@@ -60,7 +60,7 @@ void MoveSums(Case& c, Rng& rng) {
   }
 }
 
-// What a solved sum is for.
+// The aim for which the sums of a case are solved.
 enum class Aim : uint8_t { kPairs, kTies, kNearTies, kWideSums, kOverflow };
 
 class SolvedSums {
@@ -114,7 +114,7 @@ class SolvedSums {
     if (aim_ == Aim::kPairs) c_.K = rng_.Between(2, 6);
     if (aim_ == Aim::kWideSums) c_.K = rng_.Chance(1, 2) ? 600 : c_.K;
     if (aim_ == Aim::kNearTies && bias_ == 0) {
-      // The terms alone must reach sums that come close enough to a tie.
+      // Without a bias the terms alone must reach sums that come close enough to a tie.
       constexpr std::array<int64_t, 4> kManyTerms{17, 33, 64, 300};
       c_.K = rng_.Pick(kManyTerms);
     } else if (rng_.Chance(
@@ -154,8 +154,8 @@ class SolvedSums {
     c_.out_q.zero_point = {rng_.Chance(1, 4) ? 0 : DrawCode(c_.out_dtype)};
   }
 
-  // Large codes, all of one row the same way up, since what is solved is the weights; the last one
-  // is a step of 1 from the zero point, so that any rest can be made up.
+  // Large codes, all of one row with the same sign, because the weights are what is solved for. The
+  // last code is a step of 1 from the zero point, so that any rest can be made up.
   void DrawInput() {
     low_x_ = rng_.Chance(1, 2);
     const CodeRange range = RangeOf(x_dtype_);
@@ -200,7 +200,7 @@ class SolvedSums {
     }
   }
 
-  // The accumulator wanted of a channel, in units of the scales.
+  // The accumulator that a channel aims at, in units of the scales.
   double Target(double multiplier) {
     const CodeRange range = RangeOf(c_.out_dtype);
     const double z = c_.out_q.zero_point[0];
@@ -212,7 +212,7 @@ class SolvedSums {
       case Aim::kNearTies:
       case Aim::kWideSums: break;
     }
-    // Of a few, the one that comes closest to a tie.
+    // Of some random ties, the one whose nearest sum is closest.
     double best = 0, closest = 1;
     for (int tries = 0; tries < 64; ++tries) {
       const double half = static_cast<double>(rng_.Between(range.min, range.max - 1)) - z + 0.5;
@@ -233,7 +233,7 @@ class SolvedSums {
     const auto index = static_cast<size_t>(n);
     double solved = target;
     if (c_.bias_i32) {
-      // Some of it in the bias, all that the terms cannot reach included.
+      // A part of the target goes into the bias, with all that the terms cannot reach.
       const double reach = std::clamp(target, -largest_ / 2, largest_ / 2);
       solved = std::floor(reach * rng_.Unit());
     }
@@ -244,7 +244,7 @@ class SolvedSums {
     const double rest = Solve(n, solved);
     if (c_.bias_i32) (*c_.bias_i32)[index] = ToInt32(target - solved + rest);
     if (c_.bias && rng_.Chance(2, 3)) {
-      // To the tie itself, and a last bit beside it.
+      // The bias leads to the tie itself, or to a last bit beside it.
       const double bias = half_ * c_.out_q.scale[0] - (solved - rest) * unit;
       const auto nearest = static_cast<float>(std::clamp(bias, -1e30, 1e30));
       const uint64_t side = rng_.Below(3);
@@ -254,8 +254,8 @@ class SolvedSums {
     }
   }
 
-  // Weights of channel n whose sum with terms_ is `target`, as near as they come; returns what is
-  // missing.
+  // Sets the weights of channel n so that their sum with terms_ comes as near to `target` as it
+  // can; returns the rest.
   double Solve(int64_t n, double target) {
     const CodeRange range = RangeOf(w_dtype_);
     const int32_t x_zero = c_.x_q.zero_point[0], w_zero = c_.w_q.zero_point_at(n);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cases of choose_qparams. What breaks observers: nothing to spread over the codes, values all on
-// one side of 0, scales next to their floor, ranges that grow or shrink from batch to batch.
+// Cases of choose_qparams. They hold what breaks observers: all values equal, values all on one
+// side of 0, scales next to their floor, ranges that grow or shrink from batch to batch.
 #include <algorithm>
 #include <bit>
 #include <cfloat>
@@ -72,7 +72,7 @@ Tensor DrawBatches(Rng& rng, Theme theme, int64_t batches, const Case& c) {
     for (size_t i = 0; i < per_batch; ++i) {
       float value = DrawValue(rng, now, constant, moved);
       if (theme == Theme::kSpecialFloats && rng.Chance(1, 3)) value = SmallSpecial(rng);
-      // Ends on codes, and on the whole numbers between which a histogram counts.
+      // Values on codes, and on the whole numbers between which a histogram counts.
       if (theme == Theme::kTies && rng.Chance(1, 2)) value = std::trunc(value * 8.0f) / 4.0f;
       values[b * per_batch + i] = value;
     }
@@ -101,7 +101,7 @@ Case DrawObserver(Rng& rng, Theme theme, Op op) {
   c.out_min = INT32_MIN;
   c.out_max = INT32_MAX;
   const int64_t batches = theme == Theme::kLongK ? rng.Between(5, 24) : rng.Between(1, 4);
-  // What a histogram refuses is drawn again; a single value always is one.
+  // A histogram may refuse values: they are drawn again, and in the end replaced by 1.
   for (int attempt = 0; attempt < 20; ++attempt) {
     c.x = DrawBatches(rng, theme, batches, c);
     if (Validate(c).empty()) return c;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the generators of linear and of convolutions share: operations that end in sums over K.
+// Drawing of operations that end in sums over K: the part that linear and the convolutions share.
 #ifndef QUALM_PROPERTIES_GEN_SUMS_H_
 #define QUALM_PROPERTIES_GEN_SUMS_H_
 
@@ -9,7 +9,7 @@
 
 namespace qualm::gen::internal {
 
-// How x and w are filled; a theme may insist on one.
+// How x and w are filled; a theme may require one of these.
 enum class Fill : uint8_t { kUniform, kBoundary, kExtreme, kSignAligned, kConstant, kThreshold };
 
 Fill PickFill(Rng& rng, Theme theme);
@@ -19,8 +19,8 @@ void FillElements(Rng& rng, Fill fill, Case& c);
 // Weights whose largest magnitude is the threshold of a mitigation (63, 64, 65) or of the type, of
 // one sign or both, under large activations.
 void FillMagnitudes(Rng& rng, Case& c);
-// Now and then makes one channel of s8 weights all zeros: scale and bias are all that is left of
-// it.
+// Now and then makes one channel of s8 weights all zeros, so that its outputs are its
+// bias.
 void ZeroAChannel(Rng& rng, Case& c);
 
 // Types of x, w (both still empty) and the output, and the granularity.

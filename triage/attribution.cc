@@ -32,7 +32,7 @@ class Recorder : public ForwardingSubject {
  public:
   using ForwardingSubject::ForwardingSubject;
   Outcome Run(const Case& c, const RunContext& context) override {
-    constexpr size_t kMost = 64;  // no property asks more different questions
+    constexpr size_t kMost = 64;  // no property asks about more different cases
     Outcome outcome = inner().Run(c, context);
     if (!outcome.ok() || recorded_.size() == kMost) return outcome;
     if (outcome.y.dtype() != c.out_dtype || outcome.y.shape() != c.output_shape()) return outcome;
@@ -43,7 +43,7 @@ class Recorder : public ForwardingSubject {
     if (!known) recorded_.push_back(std::move(record));
     return outcome;
   }
-  // Records each case.
+  // Records each of the cases.
   std::vector<Outcome> RunMany(std::span<const Case> cases, const RunContext& context) override {
     return Subject::RunMany(cases, context);
   }
@@ -105,7 +105,7 @@ Agreement Compare(const Tensor& exact_y, const Tensor& actual, const Tensor& rep
 // combinations of causes quickly.
 class Evidence {
  public:
-  // `exact_y`: what is right, under the model if there is one.
+  // `exact_y`: the right output, under the model if there is one.
   Evidence(const Case& c, const Tensor& actual, const Tensor& exact_y,
            const Convention* model = nullptr)
       : c_(c), actual_(actual), exact_y_(exact_y), model_(model) {
@@ -113,8 +113,8 @@ class Evidence {
       if (actual.BitsAt(i) == exact_y.BitsAt(i)) continue;
       if (departures_++ == 0) first_ = i;
     }
-    // Neither pixels nor the rows of choose_qparams are rows of x. Where scales are chosen, a cause
-    // may let a row depend on all others.
+    // The rows of M are no rows of x if they are pixels or belong to choose_qparams. Where scales
+    // are chosen from x, a cause may let a row depend on all others.
     const bool rows_of_x = !HasWindow(c.op) && !RowOf(c.op).qparams;
     if (c.M <= 2 || departures_ == 0 || !rows_of_x) return;
     const int64_t row = first_ / c.N;
@@ -125,7 +125,7 @@ class Evidence {
   }
 
   int64_t departures() const { return departures_; }
-  // The case, or two rows of it where it is long.
+  // The whole case, or two rows of it if it is long.
   const Case& SmallCase() const {
     constexpr int64_t kLong = int64_t{1} << 14;
     return two_rows_ && Work(c_) > kLong ? *two_rows_ : c_;
@@ -172,7 +172,7 @@ class Evidence {
     return places;
   }
 
-  // Products computed so far, for those who try many causes.
+  // Products computed so far, which callers bound when they try many causes.
   int64_t work() const { return work_; }
 
   // How far the cause alone agrees with the answer; nullopt if it changes no output.
@@ -207,10 +207,10 @@ class Evidence {
 };
 
 // Of several causes, the kind is that of the cause which alone comes nearest to the answer: another
-// one may only tell how far a number went that left its range.
+// cause may only say where a number ends that left its range.
 FindingKind KindOf(const Evidence& evidence, const Hypothesis& causes) {
   if (causes.size() == 1) return causes.front()->kind;
-  // What happens in a tail alone is a matter of the tail.
+  // If the cause acts in a tail alone, the fault is the tail.
   if (causes.back()->stage == CauseStage::kPlace)
     return causes.back()->kind == FindingKind::kTail ? FindingKind::kTail : causes.front()->kind;
   const auto explained = [&](const Cause* cause) {
@@ -230,10 +230,10 @@ Attribution Shown(const Evidence& evidence, Hypothesis causes) {
   return attribution;
 }
 
-// So much is computed to find out which causes explain one answer.
+// The most products that are computed to find the causes of one answer.
 constexpr int64_t kMostWork = int64_t{1} << 31;
 
-// Every single cause that gives the output, the likeliest first; of families or not.
+// Every single cause that gives the output, the likeliest first; causes in families or the others.
 std::vector<Hypothesis> SingleCauses(const Evidence& evidence, bool of_family = false) {
   std::vector<Hypothesis> fit;
   for (const Cause& cause : AllCauses()) {
@@ -255,7 +255,7 @@ std::vector<Hypothesis> CausesInPlaces(const Evidence& evidence, size_t most) {
   return fit;
 }
 
-// The names of several, of many the first ones.
+// The names of several hypotheses; of many, the first names and their number.
 std::string ListOf(Op op, std::span<const Hypothesis> several) {
   constexpr size_t kMost = 6;
   std::string text;
@@ -265,7 +265,7 @@ std::string ListOf(Op op, std::span<const Hypothesis> several) {
                                 : text;
 }
 
-// Other causes that explain the same.
+// Adds the other causes that explain the same output.
 void AddOthers(Op op, std::span<const Hypothesis> others, Attribution& attribution) {
   for (const Hypothesis& causes : others) {
     attribution.ambiguous |= causes.front()->kind != attribution.kind;
@@ -407,8 +407,8 @@ std::optional<Attribution> FollowsEnvironment(const std::vector<Recorded>& recor
   return std::nullopt;
 }
 
-// Neither poison is the default poison, so that a MemoSubject runs the case instead of remembering
-// its answer.
+// Neither poison is the default poison: a MemoSubject then runs the case and does not answer from
+// memory.
 constexpr uint8_t kPoison = 0x3C, kSecondPoison = 0xC3;
 
 std::optional<Tensor> Ask(Subject& subject, const Case& c, uint8_t poison) {
@@ -424,8 +424,8 @@ std::optional<Tensor> AskFresh(const Subject& subject, const Case& c) {
   return fresh == nullptr ? std::nullopt : Ask(*fresh, c, kPoison);
 }
 
-// The answers differ with what the memory held before. If they differ only in outputs that still
-// hold the poison of their call, the subject leaves outputs unwritten.
+// The answers differ with the previous contents of memory. If they differ only in outputs that
+// still hold the poison of their call, the subject leaves outputs unwritten.
 Attribution DependsOnMemory(const Case& c, const Tensor& first, const Tensor& second) {
   Attribution attribution;
   attribution.kind = FindingKind::kMemory;
@@ -448,7 +448,7 @@ Attribution DependsOnMemory(const Case& c, const Tensor& first, const Tensor& se
   return attribution;
 }
 
-// Does the answer to this problem depend on what memory held before?
+// Whether the answer to this problem depends on the previous contents of memory.
 std::optional<Attribution> DependsOnPoison(const Case& problem, Subject& subject) {
   const std::optional<Tensor> first = Ask(subject, problem, kPoison);
   const std::optional<Tensor> again = Ask(subject, problem, kPoison);
@@ -457,7 +457,7 @@ std::optional<Attribution> DependsOnPoison(const Case& problem, Subject& subject
   return DependsOnMemory(problem, *first, *second);
 }
 
-// Does the answer depend on memory contents, or on what the subject was asked before?
+// Whether the answer depends on memory contents, or on the cases that the subject was asked before.
 std::optional<Attribution> DependsOnState(const Recorded& answer, Subject& subject) {
   const std::optional<Tensor> first = Ask(subject, answer.problem, kPoison);
   const std::optional<Tensor> again = Ask(subject, answer.problem, kPoison);
@@ -474,8 +474,8 @@ std::optional<Attribution> DependsOnState(const Recorded& answer, Subject& subje
     return attribution;
   }
   const std::optional<Tensor> fresh = AskFresh(subject, answer.problem);
-  // The questions above run the case as by default; an answer to a run of another kind may differ.
-  // What the memory held before was looked at above, and raw sums are no part of y.
+  // The questions above run the case in the default context, so only an answer in that context can
+  // be compared. Poison may differ, as it was looked at above; raw sums are no part of y.
   RunContext as_asked;
   as_asked.poison = answer.context.poison;
   as_asked.want_acc = answer.context.want_acc;
@@ -517,7 +517,7 @@ std::optional<Attribution> WrongAtTheEnd(const Recorded& answer, Subject& subjec
   const Tensor exact_y = RightOutput(c, ModelOf(subject.contract()));
   const int64_t size = exact_y.size(), width = FlatTailWidth(exact_y, answer.y);
   if (width == 0) return std::nullopt;
-  // A rotation may move elements to the end that come out right even there: try several.
+  // A rotation may move elements to the end that are right even there, so several are tried.
   for (const int64_t by : {1, 2, 3, 5, 7}) {
     Case turned = ProblemOf(c);
     turned.x = Rotated(c.x, by);
@@ -537,7 +537,7 @@ std::optional<Attribution> WrongAtTheEnd(const Recorded& answer, Subject& subjec
     if (!again) continue;
     if (FlatTailWidth(expected, *actual) != width) return std::nullopt;
     const int64_t before = (again->index + by) % size;
-    if (answer.y.BitsAt(before) != exact_y.BitsAt(before)) continue;  // moved within the tail
+    if (answer.y.BitsAt(before) != exact_y.BitsAt(before)) continue;  // moved inside the tail
     Attribution attribution;
     attribution.kind = FindingKind::kTail;
     attribution.complete = true;
@@ -584,12 +584,12 @@ std::optional<Attribution> WrongInTheLastColumns(const Recorded& answer, Subject
   return attribution;
 }
 
-// What the subject has been asked beyond the case found, for the reader.
+// The number of cases that the subject was asked beyond the case found.
 std::string Asked(const Examination& examination) {
   return fmt::format("{} further cases asked", examination.asked);
 }
 
-// What the examination names: nothing where causes of several kinds are borne out alike.
+// The cause that the examination names; none if causes of several kinds are borne out equally.
 const Examination::BorneOut* Decided(const Examination& examination) {
   if (examination.borne_out.empty()) return nullptr;
   const Examination::BorneOut& best = examination.borne_out.front();
@@ -599,7 +599,7 @@ const Examination::BorneOut* Decided(const Examination& examination) {
   return alike ? &best : nullptr;
 }
 
-// The cause of one answer: an established one, else what further cases bear out of all that fit.
+// The cause of one answer: an established one, else the one that further cases bear out.
 Attribution Examined(const Recorded& answer, Subject& subject, const AttributionOptions& options) {
   constexpr size_t kMostPairs = 12;
   const Case& c = answer.problem;
@@ -618,7 +618,7 @@ Attribution Examined(const Recorded& answer, Subject& subject, const Attribution
   if (options.only_established) {
     return by_experiment().value_or(Stated(FindingKind::kUnknown, "no established cause", false));
   }
-  // From what is likeliest on: what further answers contradict leaves room for the next.
+  // The likeliest causes first. If further answers contradict them, the next ones are examined.
   const std::array<std::function<std::vector<Hypothesis>()>, 4> ways{
       [&] { return SingleCauses(evidence); }, [&] { return SingleCauses(evidence, true); },
       [&] { return CausesInPlaces(evidence, kMostPairs); },
@@ -677,7 +677,7 @@ Attribution Examined(const Recorded& answer, Subject& subject, const Attribution
   return attribution;
 }
 
-// The likeliest cause of one answer, its subject unasked.
+// The likeliest cause of one answer, without asking its subject.
 Attribution OfOneAnswer(const Case& c, const Tensor& actual, std::span<const Cause* const> hint,
                         const Convention* model) {
   const Tensor right = RightOutput(c, model);
@@ -700,7 +700,7 @@ Attribution FromAnswers(const Verdict& verdict, const std::vector<Recorded>& rec
   // A kind that the property gives is the cause. Only kClamp is not: it says where the output went
   // wrong.
   const bool place_only = verdict.kind == FindingKind::kClamp;
-  // What memory held before also makes one run differ from the next, and says more.
+  // Dependence on memory also makes runs differ from each other, and names the cause more closely.
   const bool of_state =
       verdict.kind == FindingKind::kMemory || verdict.kind == FindingKind::kNondeterminism;
   if (of_state && options.probe_state) {
@@ -758,7 +758,7 @@ Attribution Attribute(const Case& c, const Tensor& actual, std::span<const Cause
 }
 
 Attribution Attribute(const Case& c, const Tensor& actual, Subject& subject) {
-  // An answer that keeps the promise of a convention departs from the exact meaning, if at all.
+  // An answer that keeps the promised convention can be wrong only by the exact meaning.
   const Contract promised = subject.contract();
   if (actual == RightOutput(c, ModelOf(promised))) subject.set_contract({});
   Attribution attribution = Examined({ProblemOf(c), {}, actual}, subject, {});

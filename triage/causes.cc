@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of causes stands at the end; before it, stage by stage, the small functions that its
-// rows name.
+// The table of causes stands at the end of this file. The small functions that its rows name stand
+// before it, stage by stage.
 #include "triage/causes.h"
 
 #include <fmt/format.h>
@@ -42,30 +42,30 @@ bool Pairs(const Case& c) {
   return headroom::HasPairs(c) || (ChoosesScales(c) && c.w.dtype() == DType::kS8);
 }
 bool Groups(const Case& c) { return c.window.groups > 1; }
-// A bias that an int32 could stand for.
+// A float bias of an operation that could also have an int32 bias.
 bool HasBias(const Case& c) { return c.bias.has_value() && RowOf(c.op).bias_i32; }
 bool ChoosesForRows(const Case& c) { return c.x_gran == Granularity::kRow && c.M > 1; }
 bool Quantizes(const Case& c) { return c.op == Op::kQuantize || ChoosesScales(c); }
 bool CodesOfInput(const Case& c) { return IsCode(c.x.dtype()); }
 bool Weights(const Case& c) { return HasW(c.op) && !c.w.empty(); }
 
-// The output, or x of dynamic_linear, is a real value that is rounded once to a code. The other
-// requantization modes round in steps of their own, which the causes about that one rounding do not
-// describe.
+// The output, or x of dynamic_linear, is a real value rounded once to a code. The other
+// requantization modes round in several steps, and the causes about that one rounding do not apply
+// to them.
 bool RoundsReal(const Case& c) {
   const bool to_output = IsCode(c.out_dtype) && HasOutQParams(c.op);
   return (to_output || ChoosesScales(c)) && c.requant == Requant::kExact;
 }
-// The rounding happens while the case runs: a table is made beforehand.
+// The rounding happens while the case runs; a table is rounded in advance.
 bool Converts(const Case& c) { return RoundsReal(c) && !RowOf(c.op).function; }
-// An integer is multiplied by scales.
+// The operation multiplies an integer by scales.
 bool Multiplies(const Case& c) { return Converts(c) && RowOf(c.op).x_qparams; }
 
 bool Observes(const Case& c) {
   return RowOf(c.op).observer && c.observer.kind != Observer::Kind::kHistogram;
 }
 
-// For parameters that every rule takes: u8, all codes.
+// Parameters that every rule takes: u8, all codes.
 bool ChoosesByAnyRule(const Case& c) { return ChoosesScales(c) && c.observer == Observer{}; }
 
 // ---- How a cause changes the stages.
@@ -89,7 +89,7 @@ bool SetSum(Stages& s) {
   return true;
 }
 
-// Whether the value is another one.
+// Sets `where`; whether its value has changed.
 template <class T>
 bool Replace(T& where, T value) {
   const bool changes = where != value;
@@ -136,7 +136,7 @@ bool SwapParameters(Stages& s) {
 
 // ---- Geometry and padding.
 
-// Another window over the same images, where the output has the same shape by it.
+// Edits the window over the same images; false if the output would get another shape.
 bool EditWindow(Stages& s, void (*edit)(Window& window)) {
   const Window before = s.c.window;
   const std::vector<int64_t> shape = s.c.output_shape();
@@ -144,7 +144,7 @@ bool EditWindow(Stages& s, void (*edit)(Window& window)) {
   return s.c.window != before && s.c.output_shape() == shape && Validate(s.c).empty();
 }
 
-// The output keeps the shape that the dilation gave it: fewer rows of padding are met.
+// The output keeps the shape that the dilation gave it, so less of the padding is reached.
 void IgnoreDilation(Window& v) {
   const int64_t rows = (v.dilation_h - 1) * (v.kernel_h - 1);
   const int64_t columns = (v.dilation_w - 1) * (v.kernel_w - 1);
@@ -192,7 +192,7 @@ bool HasTail(const Case& c) {
   return kLanes == 1 || WithoutTail(c.K, kLanes).has_value();
 }
 
-// The last one for a single lane.
+// With one lane the tail is the last term.
 template <int64_t kLanes>
 int64_t TermsLeft(const Case& c) {
   return kLanes == 1 ? c.K - 1 : c.K - c.K % kLanes;
@@ -219,7 +219,7 @@ bool DropTerms(Stages& s) {
 // steps are added in a second int16, which saturates too and is emptied every 256 products.
 template <size_t kStep, bool kWraps, bool kLane16>
 int64_t AddNarrow(DType x_dtype, Codes x, Codes w) {
-  // vpmaddubsw wants one operand unsigned; what wraps multiplies s8 by s8.
+  // vpmaddubsw wants one operand unsigned; a kernel whose sums wrap multiplies s8 by s8.
   const int32_t shift = x_dtype == DType::kS8 && !kWraps ? 128 : 0;
   int64_t sum = 0, weights = 0;
   int32_t lane = 0;
@@ -291,14 +291,14 @@ void ZeroPointTermInFloat(SumTerms& t) {
 
 // ---- Bias.
 
-// A float bias as an integer of units x_scale*w_scale; in float64, as kernels convert it.
+// A float bias in units of x_scale*w_scale, computed in float64 as kernels convert it.
 double BiasUnits(const Case& c, size_t n) {
   const double unit =
       static_cast<double>(c.x_q.scale_at(0)) * c.w_q.scale_at(static_cast<int64_t>(n));
   return std::nearbyint((*c.bias)[n] / unit);
 }
 
-// `convert` gives the int32 that stands for so many units, or nullopt where the bias stays float.
+// `convert` makes an int32 of the bias in these units, or nullopt where the bias stays float.
 bool ConvertBias(Stages& s, std::optional<int32_t> (*convert)(double units)) {
   Case& c = s.c;
   c.bias_i32.emplace(c.bias->size(), 0);
@@ -368,8 +368,8 @@ bool RoundScaleProduct(Stages& s) {
   return true;
 }
 
-// The real value as float32 arithmetic gives it, every step rounded. NaN where 0 meets a reciprocal
-// that overflowed.
+// The real value in float32 arithmetic, every step rounded. NaN where 0 meets a reciprocal that
+// overflowed.
 template <bool kReciprocal>
 float InFloat(const RealOutput& o) {
   const auto over = [](float a, float b) { return kReciprocal ? a * (1.0f / b) : a / b; };
@@ -390,7 +390,7 @@ float InFloat(const RealOutput& o) {
          (over(multiplier, y) / static_cast<float>(f.divisor));
 }
 
-// The same in float64, because that is what the cause says: kernels in float64 miss ties.
+// The same in float64, as the cause says: kernels in float64 miss ties.
 double InDouble(const RealOutput& o) {
   const Factors f = FactorsOf(o);
   if (AddsOperands(o.c.op)) return (f.multiplier * f.sum + f.offset) / f.y;
@@ -439,7 +439,7 @@ bool MultiplyInFloat(Stages& s) {
              : Set<&Stages::real, InFloatSteps>(s);
 }
 
-// A multiplier of 1 or more is a fraction below 1 and a shift to the left, which is lost.
+// A multiplier of 1 or more is a fraction below 1 and a left shift, and the left shift is lost.
 bool DropLeftShift(Stages& s) {
   float& a = s.c.x_q.scale[0];
   float& b = s.c.w_q.scale[0];
@@ -775,7 +775,7 @@ const Cause kCauses[] = {
      Weights, ReadWithOtherSign<&Case::w>},
 };
 
-// What an operation calls its operands and their scales.
+// The words of an operation for its operands and their scales.
 struct Words {
   std::string_view x_sign = "input sign", w_sign = "weight sign";
   std::string_view x_codes = "input codes", w_codes = "weight codes";
@@ -799,7 +799,7 @@ Words WordsOf(Op op) {
           is_product ? "fl(fl(sa*sb) * fl(1/sy))" : "fl(sa * fl(1/sy)) and fl(sb * fl(1/sy))"};
 }
 
-// Puts the words where the text names them in braces.
+// Replaces the names in braces by the words.
 std::string Written(std::string_view text, const Words& words) {
   return fmt::format(
       fmt::runtime(text), fmt::arg("x_sign", words.x_sign), fmt::arg("w_sign", words.w_sign),
@@ -854,8 +854,8 @@ void CopyOutput(const Tensor& from, int64_t at, Tensor& to, int64_t i) {
   std::copy_n(from.bytes().begin() + at * size, size, to.bytes().begin() + i * size);
 }
 
-// The model's output of the edited case, with its sums moved: as by a larger int32 bias, which
-// every convention adds to the sum before anything else.
+// The model's output of the edited case. Sums that the stages moved are moved by a larger int32
+// bias, which every convention adds to the sum before anything else.
 std::optional<Tensor> ChangedModel(const Stages& stages, const Convention& model) {
   constexpr int64_t kMostMoved = 4096;
   const Case& c = stages.c;
@@ -869,7 +869,7 @@ std::optional<Tensor> ChangedModel(const Stages& stages, const Convention& model
     Case one = slice::OneOutput(c, i);
     const __int128 bias = by + (one.bias_i32 ? one.bias_i32->front() : 0);
     if (one.bias || bias != static_cast<int32_t>(bias) || --left < 0) return std::nullopt;
-    // A tail may be computed otherwise than a body.
+    // A tail may compute differently than a body: the output alone must have the same bits.
     if (!model.cannot_run(one).empty() || model.run(one).y.BitsAt(0) != y.BitsAt(i))
       return std::nullopt;
     one.bias_i32.emplace(1, static_cast<int32_t>(bias));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Well-known ways in which a kernel computes something else than the exact result. Attribution
-// replays a failing case with each of them and looks for the smallest set that gives what the
-// subject answered.
+// Well-known ways in which a kernel departs from the exact result. Attribution replays a failing
+// case with each of them and looks for the smallest set of causes that gives the subject's
+// answer.
 #ifndef QUALM_TRIAGE_CAUSES_H_
 #define QUALM_TRIAGE_CAUSES_H_
 
@@ -43,37 +43,37 @@ struct Cause {
   std::string sentence;                        // what the subject does: "ignores the relu"
   std::function<bool(const Case&)> applies;    // to the case as it was given
   std::function<bool(Stages& stages)> change;  // edits the case or sets a hook; false: no change
-  // One of a family that differs in a number, such as the length of a block. Asked about only where
+  // One of a family of causes that differ in a number, such as the length of a block. Tried only if
   // no other cause explains an answer.
   bool of_family = false;
 
-  // In the words of an operation: of an input and weights, or of operands a and b.
+  // Name and sentence with the operation's words: input and weights, or operands a and b.
   std::string NameFor(Op op) const;
   std::string SentenceFor(Op op) const;
 };
 
 // The likelier cause first: where several give the same output, the first one is named.
 std::span<const Cause> AllCauses();
-// Those of stage kPlace, which mean nothing alone.
+// The causes of stage kPlace, which mean nothing without another cause.
 std::span<const Cause> AllPlaces();
 // By its name for an input and weights.
 const Cause& CauseNamed(std::string_view name);
 
 // The convention that a contract promises, nullptr for the exact meaning.
 const Convention* ModelOf(const Contract& contract);
-// What is right under a convention; the exact output where `model` is null or refuses the case.
+// The right output under a convention; the exact output if `model` is null or refuses the case.
 Tensor RightOutput(const Case& c, const Convention* model);
 
-// The output with these causes, at most one of each stage; nullopt where one of them does not apply
-// or changes nothing. With a `model` its computation is changed instead of the exact one: by causes
-// that edit the case, and by those that move a sum. For others there is nullopt.
+// The output with these causes, at most one of each stage; nullopt if one of them does not apply or
+// changes nothing. With a `model` its computation is changed instead of the exact one: by causes
+// that edit the case or move a sum. For all other causes the result is nullopt.
 std::optional<Tensor> Counterfactual(const Case& c, std::span<const Cause* const> causes,
                                      const Convention* model = nullptr);
 std::optional<Tensor> Counterfactual(const Case& c, const Cause& cause,
                                      const Convention* model = nullptr);
 
-// In which outputs of the case, by row and column, a cause of stage kPlace lets others act; null
-// where it does not apply.
+// The outputs of the case, by row and column, in which a cause of stage kPlace lets other causes
+// act; null if the place does not apply.
 std::function<bool(int64_t row, int64_t column)> PlaceIn(const Case& c, const Cause& place);
 
 }  // namespace qualm::triage

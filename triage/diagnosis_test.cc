@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Faults that nobody planted for triage to find: kernels as people write them. A cause that is
-// named must be the true one; `unknown` is allowed, a wrong one is not.
+// Faults that were not planted with triage in mind: kernels as people write them. A named cause
+// must be the true one; `unknown` is allowed, a wrong cause is not.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -29,7 +29,7 @@ bool IsPlain(const Case& c) {
   return IsCode(c.out_dtype) && c.requant == Requant::kExact && c.M * c.N * c.K < 20000;
 }
 
-// Where a rounded value goes.
+// The code of a rounded value.
 int32_t Finish(const Case& c, double rounded) {
   const double zero = c.out_q.zero_point_at(0);
   const double low = c.relu ? std::max<double>(c.out_min, zero) : c.out_min;
@@ -82,7 +82,7 @@ Tensor InNumpyFloats(const Case& c) {
 struct Kernel {
   const char* name;
   std::function<Tensor(const Case&)> run;
-  // What may be named besides unknown, and how many of the findings must be.
+  // The kinds that may be named besides unknown, and the share of findings that must be named.
   std::set<FindingKind> right;
   double least_right;
 };

@@ -22,21 +22,21 @@
 namespace qualm::triage {
 namespace {
 
-// Answers that bear a cause out: so many for a cause, so many more for a cause with a condition,
-// and so many after which no more are looked for.
+// Numbers of answers that bear a cause out: enough for a cause, enough for a cause with a
+// condition, and so many that no more are looked for.
 constexpr size_t kEnough = 3, kEnoughForShape = 4, kPlenty = 6;
 constexpr int64_t kEnoughForValues = 6, kOften = 12;
-// Drawn cases on which a cause that is borne out is held against the subject all the same.
+// The least number of drawn cases on which a cause is compared with the subject, even if borne out.
 constexpr int kDrawn = 6;
 
-// What a fault may depend on besides its arithmetic.
+// The properties of a case on which a fault may depend: sizes, and modes such as types.
 struct Shape {
   std::array<int64_t, 3> sizes{};
   std::array<std::string, 15> modes;
   friend bool operator==(const Shape&, const Shape&) = default;
 };
 constexpr std::array<const char*, 3> kSizeNames{"K", "N", "M"};
-// From this mode on they are about values, of which one is always another by chance.
+// Modes from this index on are about values; one of these many always differs by chance.
 constexpr size_t kFirstOfValues = 6;
 
 bool AllZero(const std::vector<int32_t>& list) {
@@ -85,7 +85,7 @@ struct Tested {
   Hypothesis causes;
   size_t order = 0;
   std::vector<Shape> bearing_out, against;
-  int64_t telling = 0;    // answers that bear it out, not all of them at an end of the clamp
+  int64_t telling = 0;    // answers that bear it out, with at least one code off the clamp
   int64_t otherwise = 0;  // answers that depart in another way as well
   std::string where;
   bool refuted = false;
@@ -95,8 +95,8 @@ struct Tested {
   bool settled() const {
     return refuted || (against.empty() ? bearing_out.size() >= kPlenty : answers() >= 4 * kPlenty);
   }
-  // Not one of the causes is about the last digit, which others may give by chance, and none holds
-  // in some places only.
+  // Whether none of the causes is about the last digit only, which other causes may give by chance,
+  // and none holds in some places only.
   bool about_numbers() const {
     return std::ranges::none_of(causes, [](const Cause* cause) {
       return cause->stage == CauseStage::kRound || cause->stage == CauseStage::kClamp ||
@@ -141,12 +141,12 @@ std::string Separating(const Tested& tested) {
     const std::string mode = mode_from(kFirstOfValues, Shape().modes.size());
     if (!mode.empty()) return mode;
   }
-  // A sum that is wrong in this way time and again, and in no other way, is no chance.
+  // A sum that is often wrong in this way, and in no other way, is not so by chance.
   const bool often = tested.telling >= kOften && tested.otherwise == 0;
   return often ? "in some cases" : "";
 }
 
-// The output is where every number beyond it goes.
+// Whether the output is at an end of its range, where every number beyond that end goes too.
 bool AtAnEnd(const Case& c, const Tensor& y, int64_t i) {
   if (y.dtype() == DType::kF32) return std::isinf(y.FloatAt(i));
   const int32_t value = y.IntAt(i), zero = IsCode(c.out_dtype) ? c.out_q.zero_point_at(i % c.N) : 0;
@@ -174,9 +174,9 @@ class Examiner {
 
   Examination Run() {
     constexpr uint64_t kMostTries = 2000;
-    // Not the poison of other questions: the subject is run, its answer not remembered.
+    // Another poison than that of other questions: the subject runs, nothing is remembered.
     context_.poison = 0x3C;
-    // So many at least: what every near case bears out a drawn one may contradict.
+    // At least this many drawn cases are tried: they may contradict what near cases bear out.
     constexpr uint64_t kLeastTries = 600;
     for (uint64_t i = 0; i < kMostTries && !(Done() && (i >= kLeastTries || Spent())); ++i) {
       const bool near = i % 4 != 3;
@@ -200,7 +200,7 @@ class Examiner {
     return std::ranges::count_if(tested_, [](const Tested& tested) { return !tested.refuted; });
   }
 
-  // A small case of the operation, which knows nothing of the case found.
+  // A small case of the operation, drawn without regard to the case found.
   std::optional<Case> Drawn(uint64_t i) const {
     const uint64_t seed = MixSeed(kSeed, i);
     const bool tie = about_rounding_ && i % 8 == 3;
@@ -229,7 +229,7 @@ class Examiner {
       predicted.emplace_back(std::move(y));
     }
     alike_ = differ ? 0 : alike_ + 1;
-    // Half of the questions are for telling what is left apart.
+    // The second half of the questions is kept for cases that tell the remaining causes apart.
     if (2 * examination_.asked >= limits_.most_calls && Alive() > 1) worth = false;
     const bool refused =
         !subject_.CannotRun(c).empty() || (model_ != nullptr && !model_->cannot_run(c).empty());
@@ -242,7 +242,7 @@ class Examiner {
     }
   }
 
-  // An answer against what a hypothesis predicts.
+  // Compares an answer with the prediction of a hypothesis.
   void Hold(const Tensor& predicted, const Case& c, const Tensor& exact_y, const Tensor& actual,
             bool near, Tested& tested) const {
     int64_t given = 0, right = 0, other = 0, more = 0, inside = 0;
@@ -258,7 +258,7 @@ class Examiner {
     const Shape shape = ShapeOf(c);
     if (right > 0) {
       tested.against.push_back(shape);
-      // One that was never right beside several times wrong will not be right.
+      // A hypothesis that was never right, and wrong several times, will not be right.
       tested.refuted |= shape == ShapeOf(base_) && !tested.about_numbers();
       tested.refuted |=
           tested.against.size() >= kPlenty && tested.against.size() > 3 * tested.bearing_out.size();
@@ -284,7 +284,7 @@ class Examiner {
     });
     for (const Tested& tested : tested_) {
       const auto bearing_out = static_cast<int64_t>(tested.bearing_out.size());
-      // One departure in another way, in four that are explained, may be another fault.
+      // One departure in another way, for four that are explained, may be another fault.
       if (tested.bearing_out.size() >= kEnough && 4 * tested.otherwise <= bearing_out) {
         examination_.borne_out.push_back(
             {tested.causes, tested.where, 2 * tested.otherwise + !tested.where.empty()});
@@ -297,7 +297,7 @@ class Examiner {
     return std::move(examination_);
   }
 
-  // So many cases on which all that is left predicts the same.
+  // The examination ends after this many cases on which all remaining causes predict the same.
   static constexpr int64_t kMostAlike = 150;
 
   const Case& base_;

@@ -25,19 +25,19 @@ struct Examination {
     std::string where;  // "where K is 33 or more", "" for everywhere
     int64_t rank = 0;   // equal: the answers do not tell them apart
   };
-  // What three further answers or more bore out and none contradicted, the best first.
+  // Borne out by at least three further answers and contradicted by none, the best first.
   std::vector<BorneOut> borne_out;
-  // What no answer contradicted, and too few bore out.
+  // Contradicted by no answer, but borne out by too few.
   std::vector<Hypothesis> open;
   std::vector<Hypothesis> contradicted;
   int64_t asked = 0;
 };
 
 // Each of `hypotheses` explains what the subject answered to `c` in `context`. Asks about cases
-// near `c` and about drawn cases, most of them cases where two hypotheses differ. A hypothesis is
-// contradicted by an exact answer where it predicts another, unless all such cases differ in size
-// or type from those that bear it out: then it holds for that type, from a size on, or for sizes of
-// one remainder.
+// near `c` and about drawn cases, most of them cases where two hypotheses differ. An exact answer
+// contradicts a hypothesis that predicts a departure, unless all such cases differ in size or type
+// from those that bear the hypothesis out: then it holds for that type, from a size on, or for
+// sizes of one remainder.
 Examination Examine(const Case& c, const RunContext& context,
                     const std::vector<Hypothesis>& hypotheses, Subject& subject,
                     const ExamineLimits& limits = {});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whose arithmetic is this? Which of exact and the named conventions (oracles/conventions) give a
-// subject's outputs bit for bit, and the shortest input found that rules each of the rest out.
+// Identification: which of exact and the named conventions (oracles/conventions) give a subject's
+// outputs bit for bit, and for each other one the shortest input found that rules it out.
 #ifndef QUALM_TRIAGE_IDENTIFY_H_
 #define QUALM_TRIAGE_IDENTIFY_H_
 
@@ -26,7 +26,7 @@ struct ConventionOrExact {
   std::string name;
   const Convention* convention = nullptr;  // nullptr: exact
 
-  // "", or why it does not define this case.
+  // The reason why it does not define this case, "" if it does.
   std::string CannotRun(const Case& c) const;
   Tensor Run(const Case& c) const;
 };
@@ -36,12 +36,12 @@ std::span<const ConventionOrExact> AllConventionsAndExact();
 // none.
 const ConventionOrExact& FindConventionOrExact(std::string_view name, const std::string& where);
 
-// What occurred in the compared cases: the domain on which two answerers are equal.
+// The types and sizes of the compared cases: the domain on which two answerers are equal.
 struct Domain {
   std::map<std::string, int64_t> types;  // "u8*s8->u8" -> cases
   int64_t terms = 0;                     // the longest sum
   int64_t outputs = 0;                   // of all cases
-  // What cases of the operation can have, and whether one of these cases had it.
+  // Features that cases of the operation can have, and whether one of the compared cases had it.
   std::vector<std::pair<std::string, bool>> features;
 
   void Add(const Case& c);
@@ -59,8 +59,8 @@ struct Comparison {
   enum class State : uint8_t { kBitEqual, kRuledOut, kNoVerdict };
   std::string convention;
   State state = State::kNoVerdict;
-  int64_t cases = 0;   // compared; the last of them rules out
-  Domain domain;       // of the compared
+  int64_t cases = 0;   // compared; the last of them is the one that rules out
+  Domain domain;       // of the compared cases
   std::string reason;  // of kNoVerdict
   std::optional<Witness> witness;
 };
@@ -91,13 +91,13 @@ struct Identified {
   std::vector<std::string> bit_equal() const;
 };
 
-// What is to be identified: anything that answers cases.
+// A subject or a file of answers that is to be identified.
 struct Answerer {
   std::string name;
   std::function<std::string(const Case&)> cannot_run;
   std::function<Outcome(const Case&)> run;
-  // A new instance, which has answered nothing yet; nullptr where there is none. Empty: answers
-  // depend on no earlier case.
+  // Makes a new instance, which has answered nothing yet; nullptr if there is none. Empty: answers
+  // do not depend on earlier cases.
   std::function<std::shared_ptr<Answerer>()> anew;
 };
 Answerer AnswererOf(Subject& subject);

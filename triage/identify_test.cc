@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whose arithmetic: conventions as subjects must be found again, with a short witness against each
-// other.
+// Conventions as subjects must be identified as themselves, with a short witness against each other
+// convention.
 #include "triage/identify.h"
 
 #include <fmt/format.h>
@@ -39,7 +39,7 @@ class IdentifyTest : public testing::Test {
     ADD_FAILURE() << name;
     return identified.conventions.front();
   }
-  // Every witness is a case on which the two really part, in the way it says.
+  // On every witness the two must really differ, in the element and by the numbers it says.
   static void ExpectWitnesses(const Identified& identified, const std::string& subject) {
     const auto made = SubjectRegistry::Get().Make(subject);
     for (const Comparison& comparison : identified.conventions) {
@@ -73,9 +73,9 @@ TEST_F(IdentifyTest, PairsRuleOutVnniByTwoTerms) {
     EXPECT_EQ(comparison.witness->c.M * comparison.witness->c.N, 1) << name;
     EXPECT_LE(comparison.witness->c.K, 2) << name;
   }
-  // Pairs alone part these two.
+  // Only pairs tell these two apart.
   EXPECT_EQ(With(linear, "fbgemm@vnni").witness->c.K, 2);
-  // What compares nothing says so, and is no survivor.
+  // A convention that was compared on no case says so, and is no survivor.
   EXPECT_EQ(With(linear, "aten@avx2").state, State::kNoVerdict);
   EXPECT_EQ(With(linear, "aten@avx2").reason, "this convention has no linear");
   EXPECT_EQ(With(linear, "tflite@double").reason, "activations and weights must be s8");
@@ -129,7 +129,7 @@ TEST_F(IdentifyTest, SameSeedSameAnswer) {
   }
 }
 
-// A subject that no convention describes, one that breaks, one that answers nothing.
+// A subject that no convention describes, one that breaks, and one that answers nothing.
 TEST_F(IdentifyTest, StrangersHaveNoName) {
   TestSubject off([](const Case& c, const RunContext&) {
     Tensor y = exact::Evaluate(c);
@@ -208,7 +208,7 @@ TEST_F(IdentifyTest, ForumCasesAreNamed) {
   EXPECT_FALSE(named("003-conv1").contains("fbgemm@vnni"));
 }
 
-// PyTorch's engine onednn: the zero points of the first problem of a shape and scale stay for all.
+// PyTorch's engine onednn keeps the zero points of the first problem of a shape and scale.
 Answerer Remembering() {
   auto zero_points = std::make_shared<std::map<std::string, int32_t>>();
   Answerer answerer{"remembering", [](const Case&) { return ""; }, {}, {}};
@@ -244,7 +244,7 @@ TEST_F(IdentifyTest, WhatWasAskedBeforeRulesNothingOut) {
   }
 }
 
-// One instance asked the doubtful cases only would remember among those.
+// An instance that is asked only the doubtful cases would remember among those.
 TEST_F(IdentifyTest, NeitherDoesWhatWasConfirmedBefore) {
   for (const Op op : {Op::kMul, Op::kAdd, Op::kRescale, Op::kQuantize, Op::kLinear}) {
     const Identified identified =
@@ -253,7 +253,7 @@ TEST_F(IdentifyTest, NeitherDoesWhatWasConfirmedBefore) {
   }
 }
 
-// A fault that only short cases have: what a shortened witness shows counts for all.
+// A fault that only short cases have: a shortened witness that shows it counts for all conventions.
 TEST_F(IdentifyTest, WitnessesRuleOutWhatDrawnCasesDidNot) {
   const ConventionOrExact& vnni = FindConventionOrExact("fbgemm@vnni", "test");
   Answerer answerer = AnswererOf(vnni);
@@ -265,7 +265,7 @@ TEST_F(IdentifyTest, WitnessesRuleOutWhatDrawnCasesDidNot) {
     return outcome;
   };
   const std::vector<ConventionOrExact> two{FindConventionOrExact("exact", "test"), vnni};
-  // Drawn cases that are all longer.
+  // Finds a seed whose drawn cases are all too long to show the fault.
   IdentifyOptions options{.cases = 30, .shorten = 0};
   while (Survivors(Identify(answerer, Op::kLinear, two, options)) != Names{"fbgemm@vnni"})
     ASSERT_LT(++options.seed, 1000u);

@@ -12,7 +12,7 @@
 namespace qualm::triage {
 namespace {
 
-// Each element of [from, from + count) becomes one of them.
+// Replaces each element of [from, from + count) by a random one of them.
 void Resample(Tensor& tensor, int64_t from, int64_t count, Rng& rng) {
   const auto size = static_cast<int64_t>(SizeOf(tensor.dtype()));
   const std::vector<uint8_t> old(tensor.bytes().begin() + from * size,
@@ -33,7 +33,7 @@ void ResampleOthers(std::vector<T>& list, int64_t but, Rng& rng) {
   }
 }
 
-// What a case has for each channel or each row, and how all of it but that of `but` changes.
+// Lists that have an entry for each channel or row; `edit` changes all entries but that of `but`.
 struct Experiment {
   std::string_view what;
   bool of_rows;
@@ -91,7 +91,7 @@ constexpr std::array kExperiments{
                }},
 };
 
-// Some outputs that are not right: the first, the last, and between.
+// Some wrong outputs: the first, the last, and some in between.
 std::vector<int64_t> Departing(const Tensor& right, const Tensor& y) {
   std::vector<int64_t> all;
   for (int64_t i = 0; i < y.size(); ++i) {
@@ -117,7 +117,7 @@ std::optional<std::string> ForeignInfluence(const Case& c, const Tensor& right, 
     return std::move(outcome.y);
   };
   const std::vector<int64_t> departing = Departing(right, y);
-  int left = 38;  // and two runs of the case itself
+  int left = 38;  // two more runs repeat the case itself
   for (const Experiment& experiment : kExperiments) {
     if (!experiment.applies(c)) continue;
     int seen = 0;
@@ -134,7 +134,7 @@ std::optional<std::string> ForeignInfluence(const Case& c, const Tensor& right, 
       }
     }
     if (seen < 2) continue;
-    // What answers the same question differently has another cause.
+    // A subject that answers the same question differently has another cause.
     for (int again = 0; again < 2; ++again) {
       if (ask(ProblemOf(c)) != y) return std::nullopt;
     }

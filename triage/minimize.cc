@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Greedy descent in the order of Complexity: a candidate is taken if it is simpler, still fails the
-// same property, and is explained by a cause that was named, or is left, for the case given.
+// same property, and fails by a cause that was named for the given case, or left open there.
 #include <algorithm>
 #include <array>
 #include <memory>
@@ -23,7 +23,7 @@ class CountingSubject : public ForwardingSubject {
       : ForwardingSubject(inner),
         limit_(options.max_calls - Reserve(options.max_calls)),
         stop_(options.stop) {}
-  // For what is asked about the smallest case.
+  // Raises the limit for the questions about the smallest case.
   void SpendReserve(int64_t max_calls) { limit_ = max_calls; }
   Outcome Run(const Case& c, const RunContext& context) override {
     if (spent()) return {RunStatus::kSkipped, "the call budget is spent", {}, {}};
@@ -69,7 +69,7 @@ class Descent {
     if (!attribution_.complete) {
       keep_ = attribution_.open;
     } else if (!attribution_.causes.empty()) {
-      // Of two faults that show together one is enough.
+      // If two faults show together, a candidate that shows one of them is enough.
       for (const Cause* cause : attribution_.causes) keep_.push_back({cause});
       if (keep_.size() > 1) keep_.push_back(attribution_.causes);
     }
@@ -92,7 +92,7 @@ class Descent {
   const Verdict& verdict() const { return verdict_; }
   const Attribution& attribution() const { return attribution_; }
   int64_t calls() const { return counting_.calls(); }
-  // Every pass has tried to get below the sizes that are left.
+  // Whether every pass has tried to get below the remaining sizes.
   bool ended() const { return tried_below_ == SizesOf(best_); }
 
   // Does `candidate` fail the same property for the same reason?
@@ -112,7 +112,7 @@ class Descent {
     return !found.causes.empty() && (!unambiguous_ || !IsAmbiguous(candidate));
   }
 
-  // A small case may show a cause that the large one hides, and the large one must agree.
+  // A small case may show a cause that the large case hides; the cause must fit the large case too.
   Attribution OfTheBest(const Case& original, const Attribution& begun) {
     counting_.SpendReserve(options_.max_calls);
     AttributionOptions how;
@@ -156,7 +156,7 @@ class Descent {
   MemoSubject memo_;
   const Property& property_;
   const MinimizeOptions options_;
-  std::vector<Hypothesis> keep_;  // each step is explained by one of them
+  std::vector<Hypothesis> keep_;  // the failure of each step is explained by one of these
   bool unambiguous_ = false;      // and by no cause of another kind
   Case best_;
   Verdict verdict_;
@@ -165,7 +165,7 @@ class Descent {
   std::optional<Sizes> tried_below_;
 };
 
-// What the original case had and the minimized one fails without.
+// Features of the original case without which the minimized case fails too.
 std::vector<std::string> Irrelevant(const Case& original, const Case& best) {
   std::vector<std::string> list;
   const Case simplest = SimplestParameters(best);
@@ -195,7 +195,7 @@ std::vector<std::string> Irrelevant(const Case& original, const Case& best) {
   return list;
 }
 
-// Sizes below which no candidate failed. One or two of anything is no size to speak of.
+// Sizes below which no candidate failed. A size of one or two is not worth a word.
 std::vector<std::string> Needs(const Case& best) {
   constexpr int64_t kFew = 2;
   std::vector<std::string> needs;
@@ -263,7 +263,7 @@ MinimizeResult Minimize(const Case& c, Subject& subject, const Property& propert
   result.minimized.expected =
       RightOutput(result.minimized, of_model ? ModelOf(subject.contract()) : nullptr);
   if (subject.CannotRun(result.minimized).empty()) {
-    // Beyond the budget, so that the reproducer always says what was seen.
+    // Runs even beyond the budget, so that the reproducer always says what was seen.
     const Outcome outcome = subject.Run(ProblemOf(result.minimized), RunContext{});
     if (outcome.ok()) {
       result.minimized.observed = Observed{std::string(subject.name()), outcome.y};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What somebody's software answered to a case: exact or not, whose arithmetic it is, and how much
-// of its error a quantized computation cannot avoid.
+// The answer of somebody's software to a case: whether it is exact, whose arithmetic it is, and how
+// much of its error a quantized computation cannot avoid.
 #ifndef QUALM_TRIAGE_RECORDED_H_
 #define QUALM_TRIAGE_RECORDED_H_
 
@@ -20,10 +20,10 @@ struct ErrorPart {
   double worst = 0;
 };
 
-// An answer in codes less a float32 reference. Output by output the parts add up:
+// An answer minus a float32 reference, in codes. Output by output the parts add up:
 //   total = quantization + kernel, quantization = operands + rounding.
 struct ErrorSplit {
-  bool given = false;  // the reference is somebody's, and not the operation on these operands
+  bool given = false;  // the caller gave the reference; else it is the operation on these operands
   ErrorPart operands;  // the real result on these codes less the reference: what it costs that x
                        // and w (and the layers before) are quantized; 0 where no reference is given
   ErrorPart rounding;  // the exact code less that real result: at most half a code, or the clamp
@@ -34,7 +34,7 @@ struct ErrorSplit {
   int64_t departing = 0, outputs = 0;
 };
 
-// Throws InputError "reference: ..." for what is not `outputs` finite numbers of float32.
+// Throws InputError "reference: ..." unless it is `outputs` finite numbers of float32.
 void RequireReference(const Tensor& reference, int64_t outputs);
 
 // Splits the answer `y`. `reference`: float32, as many elements as outputs, in their order; null:
@@ -50,7 +50,7 @@ struct RecordedAnswer {
   int64_t departing = 0;  // outputs that are not exact
   double worst_lsb = 0;   // the largest distance; ulps of f32
   std::optional<Divergence> first;
-  // The named conventions that give all of it, where it is not exact; "" where none does.
+  // The named conventions that give the whole answer if it is not exact; "" if none does.
   std::string arithmetic;
   // No convention defines the case, so that nobody knows whose arithmetic it could be.
   bool undefined = false;

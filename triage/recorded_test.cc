@@ -54,7 +54,7 @@ TEST(Split, ThePartsAddUp) {
   EXPECT_EQ(given->quantization.worst, 0.25);
 }
 
-// What the clamp cuts off is the loss of a range that is too small, and no error of the kernel.
+// The clamp's loss belongs to a range that is too small; it is no error of the kernel.
 TEST(Split, TheClampIsNoKernelError) {
   Case c = ThreeOutputs();
   c.out_max = 60;
@@ -65,7 +65,7 @@ TEST(Split, TheClampIsNoKernelError) {
   EXPECT_EQ(split->rounding.worst, 3.75);
 }
 
-// Operations without a float32 output of their own say their real value as a fraction.
+// Operations without a float32 output give their real value as a fraction.
 TEST(Split, OperandsToo) {
   Case c = CaseOver(Op::kAdd, Tensor::Of<uint8_t>({1, 2}, std::vector<uint8_t>{3, 4}), DType::kU8);
   c.w = Tensor::Of<uint8_t>({1, 2}, std::vector<uint8_t>{2, 2});

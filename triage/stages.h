@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The exact computation of a case in stages. A stage without a hook is exact; a hook replaces it by
-// what a wrong kernel does there. The rows of causes.cc set the hooks.
+// The exact computation of a case in stages. A stage without a hook is exact; a hook computes the
+// stage as a wrong kernel does. The rows of causes.cc set the hooks.
 #ifndef QUALM_TRIAGE_STAGES_H_
 #define QUALM_TRIAGE_STAGES_H_
 
@@ -30,7 +30,7 @@ struct SumTerms {
   int64_t zx = 0, zw = 0;
   int64_t bias = 0;  // the int32 bias
 
-  // What these are made of.
+  // The operands of the products, and their sums.
   DType x_dtype = DType::kU8, w_dtype = DType::kS8;
   Codes x, w;
   std::span<const int64_t> x_sums;  // of every row
@@ -45,18 +45,18 @@ struct SumSteps {
   bool (*in_padding)(const Window& window, const Tap& tap) = nullptr;
   bool group_modulo = false;            // output channel n is of group n mod groups
   std::optional<int32_t> padding_code;  // none: the zero point of x
-  // Which of the K products are added: from `first_added` on, `added` of them.
+  // The products that are added: `added` of the K, from `first_added` on.
   int64_t first_added = 0;
   int64_t added = std::numeric_limits<int64_t>::max();
   std::function<int64_t(DType x_dtype, Codes x, Codes w)> add;
   std::function<void(SumTerms& terms)> edit_terms;
   std::function<void(SumTerms& terms)> edit_bias;
-  // Where the products read what the rest reads from row `row` and term `term`: an index into the
-  // codes of the matrix, -1 for code 0. `columns` is K.
+  // The places from which the products take the codes of row `row` and term `term`: an index into
+  // the codes of the matrix, -1 for code 0. All other terms read (row, term). `columns` is K.
   std::function<int64_t(int64_t row, int64_t term, int64_t columns)> read_w, read_x;
 };
 
-// What lies under one window of a pool, and what the pool makes of it.
+// The codes under one window of a pool, and the numbers from which the pool makes its output.
 struct PoolWindow {
   int64_t positions = 0;     // K
   int64_t inside = 0;        // positions in the image
@@ -71,7 +71,7 @@ struct PoolWindow {
   int64_t largest = INT32_MIN;  // code
 };
 
-// An output that is about to be rounded to a code.
+// A real output before it is rounded to a code.
 struct RealOutput {
   const Case& c;
   const exact::Outputs& outputs;
@@ -90,7 +90,7 @@ struct RoundedOutput {
   bool has_zero_point = false;  // already added
 };
 
-// The numbers that a kernel computes an output from, each exact in a double. The real value is
+// The numbers from which a kernel computes an output, each exact in a double. The real value is
 // (sum * multiplier + offset) / y / divisor.
 struct Factors {
   double sum = 0, multiplier = 0;
@@ -106,15 +106,15 @@ struct PoolHooks {
   void (*window_padding)(PoolWindow& window) = nullptr;
   friend bool operator==(const PoolHooks&, const PoolHooks&) = default;
 };
-// Distances are measured from the largest code of the type, not of the row; and no distance is
-// larger than most_distance.
+// With these hooks distances are measured from the largest code of the type, not of the row, and no
+// distance is larger than most_distance.
 struct SoftmaxHooks {
   bool largest_of_type = false;
   int32_t most_distance = 255;
   friend bool operator==(const SoftmaxHooks&, const SoftmaxHooks&) = default;
 };
-// Codes: rounded, converted to an integer, moved by the zero point, narrowed, clamped. Of
-// dynamic_linear: the codes of x.
+// The steps from a real value to a code: round, convert to an integer, add the zero point, narrow,
+// clamp. For dynamic_linear: of the codes of x.
 struct CodeHooks {
   RoundedOutput (*round)(const RealOutput& output) = nullptr;
   double (*convert)(double rounded) = nullptr;
@@ -127,14 +127,14 @@ struct ChoiceHooks {
   // choose_qparams only.
   bool averages_in_double = false;
   float least_scale = exact::observer::kEps;
-  // dynamic_linear only: what each row of x is quantized by, and what its sums are taken by, is
-  // that of row 0.
+  // dynamic_linear only: each row of x is quantized with the choice (scale, zero point) of row 0,
+  // or its sums are scaled with the scale, or corrected with the zero point, of row 0.
   bool choice_of_row_0 = false, scale_of_row_0 = false, zero_point_of_row_0 = false;
   friend bool operator==(const ChoiceHooks&, const ChoiceHooks&) = default;
 };
 
 struct Stages {
-  // What is computed. Some causes edit only this case and no stage.
+  // The case to compute. Some causes edit only this case and set no hook.
   Case c;
 
   std::optional<SumSteps> sums;
@@ -147,13 +147,13 @@ struct Stages {
   // Floats.
   float (*real)(const Case& c, int64_t channel, __int128 integer) = nullptr;
   float (*finish)(float value) = nullptr;
-  // Which outputs all this is about: the others stay exact. Rows of an image are its pixels.
+  // The outputs to which the hooks apply; all others stay exact. Rows of an image are its pixels.
   std::function<bool(int64_t row, int64_t column)> only_at;
 
   Tensor Evaluate() const;
 
-  // How far the hooks of the sums move each corrected sum. nullopt where another stage has a hook.
-  // Empty where none has: then only the case is edited.
+  // The amount by which the hooks move each corrected sum. nullopt if another stage has a hook.
+  // Empty if no stage has one: then only the case was edited.
   std::optional<std::vector<__int128>> Moved() const;
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which minimum is found, and which reason is given, on the planted faults.
+// The minimum that is found, and the cause that is named, for each planted fault.
 #include "triage/triage.h"
 
 #include <gtest/gtest.h>
@@ -105,7 +105,7 @@ TEST_P(MinimumOfFault, IsSmallAndNamed) {
   EXPECT_EQ(result.minimized.M * result.minimized.N, 1);
   EXPECT_LE(result.minimized.K, fault.most_terms) << CaseToJson(result.minimized);
   EXPECT_LE(result.calls, 2000);
-  // The reproducer replays alone and is not more complex than what it came from.
+  // The reproducer replays alone and is not more complex than the original case.
   EXPECT_TRUE(
       Judge(property, ParseCase(CaseToJson(result.minimized), "minimized"), *subject).failed());
   EXPECT_LE(Complexity(result.minimized), Complexity(*failing));
@@ -168,8 +168,8 @@ TEST_F(Triage, MinimizedParametersAreNeeded) {
   }
 }
 
-// A tie is a tie of the whole sum. It stays one when the bias takes over what the terms added;
-// without that, dropping a term loses the tie, and so did every zero point that was made smaller.
+// A tie is a tie of the whole sum. It remains a tie if the bias takes over the terms that are
+// dropped; without that, dropping a term, or making a zero point smaller, loses the tie.
 TEST_F(Triage, TheBiasTakesOverTheSumOfATie) {
   const auto subject = Make("faulty:multiplier-in-double");
   const Property& property = *FindProperty("matches_exact");
@@ -287,7 +287,7 @@ INSTANTIATE_TEST_SUITE_P(
       return name;
     });
 
-// Exact but for sums of 60000 terms and more.
+// A subject that is exact, except for sums of 60000 terms and more.
 class WrongFrom60000 : public BasicSubject {
  public:
   std::string_view name() const override { return "wrong-from-60000"; }
@@ -363,7 +363,7 @@ MinimizeResult MinimizedWith(std::string_view cause, const Case& c) {
   return Minimize(c, subject, *FindProperty("matches_exact"));
 }
 
-// 2^24 is not reached by fewer products of 255 and 127: 519 of them, and one that makes it odd.
+// 519 products of 255 and 127, and one that makes the sum odd, are the fewest that pass 2^24.
 TEST_F(Triage, AFloatSumEndsAtTheFewestTermsThatAreTooLarge) {
   const MinimizeResult result =
       MinimizedWith("float32 sum, one product after another", LongLayer(5000));
@@ -421,7 +421,7 @@ TEST(Passes, OnlyOfferSimplerValidCases) {
 }
 
 TEST(Passes, DescentAlwaysEnds) {
-  // Taking everything that is offered reaches a fixed point: the order has no infinite descent.
+  // Taking every candidate that is offered comes to an end: the order has no infinite descent.
   Case c = gen::Draw(Op::kLinear, 11);
   int64_t steps = 0;
   bool moved = true;
@@ -448,7 +448,7 @@ TEST(Counterfactuals, NoCauseIsTheExactResult) {
   }
 }
 
-// A reciprocal or a product of such scales is infinite, and 0 times it is NaN.
+// A reciprocal or product of such scales is infinite, and 0 times infinity is NaN.
 TEST(Counterfactuals, AreDefinedForExtremeScales) {
   constexpr float kLeast = 0x1p-149f, kLargest = 0x1.fffffep+127f;
   int64_t defined = 0;
@@ -469,7 +469,7 @@ TEST(Counterfactuals, AreDefinedForExtremeScales) {
   EXPECT_GT(defined, 1000);
 }
 
-// What fault.json and reports call a cause.
+// fault.json and reports name causes; each name must lead back to its cause.
 TEST(Counterfactuals, NamesLeadBackToTheirCauses) {
   for (const Op op : AllOps()) {
     for (const Cause& cause : AllCauses()) {
@@ -707,7 +707,7 @@ TEST(Attribution, SpeaksOfOperandsWhereThereAreNoWeights) {
             rounds + "multiplier fl(sx/sy)" + std::string(kBefore));
 }
 
-// A tail that loses its second operand looks like many things on one answer.
+// A tail that loses its second operand fits many causes on one answer.
 TEST(Attribution, ATailOfElementsIsOne) {
   TestSubject subject([](const Case& c, const RunContext&) {
     Tensor y = exact::Evaluate(c);
@@ -734,7 +734,7 @@ TEST(Attribution, ATailOfElementsIsOne) {
   EXPECT_GE(tail * 10, failed * 9) << tail << " of " << failed;
 }
 
-// Wrong rows from the third on: what one of their codes fits, when it is alone, is not the cause.
+// Rows from the third on are wrong: a cause that fits one of their codes alone is not named.
 TEST(Attribution, OfASmallCaseHasToBeBornOutByTheLargeOne) {
   TestSubject subject([](const Case& c, const RunContext&) {
     Tensor y = exact::Evaluate(c);
@@ -757,7 +757,7 @@ TEST(Attribution, OfASmallCaseHasToBeBornOutByTheLargeOne) {
   EXPECT_LE(8 * believed, judged) << believed << " of " << judged;
 }
 
-// Under a convention its own steps are changed, not the exact ones.
+// Under a convention a cause changes the convention's steps, not the exact ones.
 TEST_F(Triage, TheStepsOfAPromisedConventionAreChanged) {
   const Convention& model = *FindConvention("fbgemm@avx2");
   struct Wrong {
@@ -778,7 +778,7 @@ TEST_F(Triage, TheStepsOfAPromisedConventionAreChanged) {
     for (int64_t i = 0; i < 4000 && found < 4; ++i) {
       const Case c = gen::Draw(Op::kLinear, CaseSeed(1, Op::kLinear, i));
       if (c.M * c.N * c.K > 20000 || !model.cannot_run(c).empty()) continue;
-      // The convention departs from exact here, too.
+      // The convention departs from exact on this case too.
       if (model.run(c).y == exact::Evaluate(c) || !Judge(property, c, subject).failed()) continue;
       ++found;
       Triaged triaged(Finding(c, property.claim, "test", {}), subject);
@@ -797,7 +797,7 @@ TEST_F(Triage, TheStepsOfAPromisedConventionAreChanged) {
   }
 }
 
-// What no cause explains: an output that changes with what it must not depend on.
+// Faults that no cause explains: an output changes with channels, rows or images not its own.
 TEST(Attribution, ReadingWhatBelongsElsewhereIsSeenByExperiment) {
   // Every third row repeats the one before, backwards.
   TestSubject subject([](const Case& c, const RunContext&) {

@@ -19,7 +19,7 @@ Triaged::Triaged(Finding finding, Subject& subject,
   AttributionOptions how;
   how.established = established_;
   how.examine = !finding_.expected_by_contract;  // what is declared has been named
-  // What depends on the state of the machine, such as memory that is kept, may need several runs.
+  // A fault that depends on the state of the machine, such as kept memory, may need several runs.
   constexpr int kMostRuns = 4;
   Judged judged;
   for (int run = 0; run < kMostRuns; ++run) {
@@ -32,7 +32,7 @@ Triaged::Triaged(Finding finding, Subject& subject,
     return;
   }
   // A subject that crashed and now gives wrong numbers has two faults, and the crash is the rare
-  // one.
+  // fault.
   const bool broke = finding_.kind == FindingKind::kCrash || finding_.kind == FindingKind::kHang;
   fails_ = judged.verdict.failed() && (!broke || judged.attribution.kind == finding_.kind);
   if (fails_ && known) PreferKnown(known, judged);
@@ -42,8 +42,8 @@ Triaged::Triaged(Finding finding, Subject& subject,
     if (!attribution_.complete) attribution_.causes.clear();
     Complete(finding_, judged.verdict, judged.attribution);
   } else {
-    // The case failed once and does not fail again: the finding is that the answer varies. But what
-    // a call left behind was left, whether it happens again or not.
+    // The case failed once and does not fail again: the finding is that the answer varies. But if a
+    // call left something behind, that stays the finding.
     const bool left = finding_.explanation.starts_with(Name(RunStatus::kLeftBehind));
     if (!left) finding_.kind = FindingKind::kNondeterminism;
     finding_.explanation += judged.verdict.failed()
@@ -111,7 +111,7 @@ std::string FindingText(const Finding& finding, std::string_view label) {
   if (finding.first_divergence) {
     const Divergence& d = *finding.first_divergence;
     text += fmt::format("  at index {}: expected {}, actual {}", d.index, d.expected, d.actual);
-    // A divergence from "at least 0" has no distance.
+    // A divergence without a number, such as "at least 0", has no distance.
     if (d.distance_lsb > 0) text += fmt::format(" ({} lsb)", d.distance_lsb);
     text += "\n";
   }

@@ -114,7 +114,7 @@ constexpr const char* kOrtAdd =
 constexpr const char* kFixedPointAdd =
     "scales over the output scale are rounded to integers of some 20 bits (QNNPACK src/add.c; "
     "XNNPACK src/params-init.c, add minmax)";
-// The attribution has no swap that rounds twice, so it names no cause on cases of many outputs.
+// No cause of the attribution rounds twice, so it names none on cases of many outputs.
 constexpr const char* kRuyFixedPoint =
     "the high half of the product with a 31-bit multiplier is rounded half up, and so is the shift "
     "behind it (ruy kernel_avx2_fma.cc, kernel_avx512.cc)";
@@ -164,7 +164,7 @@ std::string LibraryOf(std::string_view convention) {
 class Rows {
  public:
   // A subject that keeps a convention departs where the convention departs. Any other fault is the
-  // library's own: promising the same convention does not excuse it.
+  // library's own, and does not excuse others that promise the same convention.
   void Add(const char* subject, Op op, const char* property, FindingKind kind, const char* reason,
            const char* shape = "") {
     const bool of_convention =
@@ -255,7 +255,7 @@ void AddOnednn(Rows& rows) {
            kOnednn3Tie);
 }
 
-// PyTorch's engines depart where the conventions do that they are composed of.
+// PyTorch's engines depart where the conventions of which they are composed depart.
 void AddTorch(Rows& rows) {
   for (const char* subject :
        {"model:torch-onednn@sse41", "model:torch-onednn@avx2", "model:torch-onednn@avx512core"}) {
@@ -276,7 +276,7 @@ void AddTorch(Rows& rows) {
   rows.Add(kTorchOnednn, Op::kQuantize, FindingKind::kRounding, kReciprocal);
   rows.Add(kTorchQnnpack, Op::kLinear, FindingKind::kRounding, kQnnpackMultiplier);
   rows.Add(kTorchQnnpack, Op::kAdd, FindingKind::kRounding, kFixedPointAdd);
-  rows.Add(kTorchQnnpack, Op::kAdd, FindingKind::kTie, kTiesUp);  // of s8: XNNPACK's
+  rows.Add(kTorchQnnpack, Op::kAdd, FindingKind::kTie, kTiesUp);  // sums of s8 are XNNPACK's
   rows.Add(kTorchQnnpack, Op::kQuantize, FindingKind::kRounding, kReciprocal);
   rows.Add(kTorchOnednn, Op::kDynamicLinear, FindingKind::kRounding, kDynamicFloat);
   rows.Add(kTorchQnnpack, Op::kDynamicLinear, FindingKind::kRounding, kDynamicFloat);
@@ -285,8 +285,8 @@ void AddTorch(Rows& rows) {
   rows.Add(kTorchQnnpack, Op::kAvgPool, FindingKind::kPadding, kQnnpackAvgPool);
 }
 
-// These rows are for the libraries under the named conventions: a library rounds in its caller's
-// mode, a convention knows one rounding mode.
+// These rows are for the libraries that keep the named conventions: a library rounds in its
+// caller's mode, a convention knows one rounding mode.
 void AddEnvironments(Rows& rows) {
   for (const auto* conventions : {&kFbgemmVpmaddubsw, &kFbgemmSaturatingAcc16, &kFbgemmVnni}) {
     for (const char* convention : *conventions) {
@@ -356,7 +356,7 @@ void AddOthers(Rows& rows) {
   }
 }
 
-// What people computed by hand; corpus/forum has their numbers.
+// Computations that people made by hand; corpus/forum has their numbers.
 void AddNumpy(Rows& rows) {
   rows.Add("model:numpy@float32", Op::kQuantize, "matches_exact", FindingKind::kRounding,
            "the quotient is rounded to float32 before it is rounded to a code (numpy.float32)");
@@ -370,8 +370,8 @@ void AddNumpy(Rows& rows) {
 
 }  // namespace
 
-// Rows name conventions where they can: which contract "onednn" has depends on the CPU. `audit`
-// does not insist on seeing such a row.
+// Rows name conventions if they can, because the contract of "onednn" depends on the CPU. `audit`
+// does not require to see such a row.
 std::vector<ExpectedDivergence> DeclaredDivergences() {
   Rows rows;
   AddFbgemm(rows);

@@ -72,8 +72,8 @@ std::string Lower(std::string_view text) {
   return lower;
 }
 
-// Compilers differ in which of Highway's two fallbacks they make. Both are one subject, so that
-// runs of different builds compare.
+// Compilers differ in which of Highway's two fallbacks they make. Both have one name as a subject,
+// so that runs of different builds compare.
 constexpr std::string_view kPortable = "portable";
 
 std::string VariantOf(std::string_view target) {
@@ -102,7 +102,7 @@ kernels::PoolShape PoolShapeOf(const Case& c) {
   return {WindowOf(c.window), c.window.out_h(), c.window.out_w()};
 }
 
-// Pixels or lines have a gap between them, images none of their own.
+// Pixels or lines have gaps between them; images have none of their own.
 kernels::ConstImages ImagesOf(const Placed& placed) {
   const Case& c = *placed.problem;
   const Window& v = c.window;
@@ -132,7 +132,7 @@ kernels::Quantization QuantizationOf(const QParams& q) {
   return {q.scale_at(0), q.zero_point_at(0)};
 }
 
-// What a table or a softmax is packed into, once for many runs.
+// A packed table or softmax: packed once, run many times.
 struct Packed {
   kernels::Status status;
   kernels::PackedTable table;
@@ -156,7 +156,7 @@ Packed Pack(const Case& c) {
   return packed;
 }
 
-// All that Pack reads. A table is the same for any number of columns.
+// All parameters that Pack reads. A table is the same for any number of columns.
 auto PackedFrom(const Case& c) {
   return std::tuple(c.op, c.op == Op::kSoftmax ? c.N : 0, c.x.dtype(), c.x_q.scale_at(0),
                     c.x_q.zero_point_at(0), c.out_dtype, c.out_q.scale_at(0),
@@ -164,7 +164,7 @@ auto PackedFrom(const Case& c) {
                     c.negative_slope);
 }
 
-// The last few that were packed: packing takes longer than the run, and every question of CannotRun
+// Keeps the last few packed ones: packing takes longer than a run, and every question of CannotRun
 // packs.
 class PackedOnes {
  public:
@@ -186,7 +186,7 @@ class PackedOnes {
   std::deque<Entry> entries_;
 };
 
-// The caller's threads behind the interface that the kernels have for them.
+// The caller's threads, as the thread pool that the kernels expect.
 class Pool final : public kernels::ThreadPool {
  public:
   explicit Pool(int threads) : threads_(threads) {}
@@ -216,7 +216,7 @@ kernels::QParamsRule RuleOf(QParamsRule rule) {
   return kernels::QParamsRule::kObserver;
 }
 
-// The problem that the kernels' source is evaluated for on intervals.
+// The problem for which the kernels' source is evaluated on intervals.
 intervals::Problem IntervalProblemOf(const Case& c) {
   intervals::Problem problem{.quantize = c.op == Op::kQuantize,
                              .zero_point = c.out_q.zero_point_at(0),
@@ -272,7 +272,7 @@ class NativeSubject final : public InProcessSubject, public EnclosingSubject {
   std::string Evaluates(const Case& c) const override {
     if (c.per_channel || c.requant != Requant::kExact) return "";
     const bool fuses = Fuses();
-    // Without them a requantize leaves the vectors next to ties, for scalar code.
+    // Without fused multiply-adds a requantize leaves elements next to ties to scalar code.
     if (c.op != Op::kQuantize && !(c.op == Op::kRequantize && fuses)) return "";
     return fuses ? "the source of the kernel with fused multiply-adds"
                  : "the source of the kernel without fused multiply-adds";
@@ -382,8 +382,8 @@ class NativeSubject final : public InProcessSubject, public EnclosingSubject {
   }
 
   // Runs a packed layer as often, and from as many threads at once, as `context` asks. The other
-  // callers have outputs and scratch of their own; an answer that differs from y takes its place,
-  // so that whoever compares y sees it.
+  // callers have outputs and scratch of their own; an answer that differs from y replaces y, so
+  // that a comparison of y sees it.
   template <class Packed, class Input>
   std::string RunPacked(const Packed& packed, const Placed& placed, const Input& x,
                         const MutableMatrix& y, std::span<uint8_t> scratch, Pool& pool,
@@ -398,7 +398,7 @@ class NativeSubject final : public InProcessSubject, public EnclosingSubject {
       const Packed& packed;
       const Input& x;
       const MutableMatrix& y;
-      const std::string& target;  // of this thread only, until each caller sets it
+      const std::string& target;  // of this thread only, so each caller sets it
       std::vector<std::vector<uint8_t>> outputs;
     } callers{packed, x, y, target_, {}};
     callers.outputs.assign(static_cast<size_t>(context.callers),
@@ -412,7 +412,7 @@ class NativeSubject final : public InProcessSubject, public EnclosingSubject {
           const kernels::ScopedTarget target(it.target);
           MutableMatrix own = it.y;
           own.data = it.outputs[static_cast<size_t>(caller)].data();
-          (void)it.packed.Run(it.x, own);  // an output that is not written differs
+          (void)it.packed.Run(it.x, own);  // an output left unwritten differs from y
         },
         &callers);
     for (const std::vector<uint8_t>& output : callers.outputs) {

@@ -23,8 +23,8 @@ struct FaultInfo {
   std::string_view modelled_on;  // the upstream bug: "PyTorch issue 44939"
   std::string_view description;  // one line: what it does wrong
   std::vector<Op> ops;           // where it was planted; other ops are skipped
-  // What a right diagnosis calls it: the kind, and the name of the cause (triage/causes.h), ""
-  // where triage has none for it.
+  // The right diagnosis: the kind, and the name of the cause (triage/causes.h), "" if triage has no
+  // row for it.
   FindingKind kind = FindingKind::kUnknown;
   std::string_view cause = {};
 };

@@ -414,7 +414,7 @@ const Planted* Find(std::string_view id) {
   return at == table.end() ? nullptr : &*at;
 }
 
-// What a call that has ended leaves behind.
+// Changes thread or process after a call as the fault does, and leaves it so.
 void LeaveBehind(Fault fault) {
   if (fault == Fault::kLeavesRounding) std::fesetround(FE_TOWARDZERO);
   if (fault == Fault::kBlocksSignals) {
@@ -477,7 +477,7 @@ class FaultySubject final : public InProcessSubject {
   }
 
  private:
-  // Callers that share nothing but what a fault shares. A wrong output takes the place of y.
+  // Callers that share only what the fault shares. A wrong output takes the place of y.
   void CallTogether(const Placed& placed, const RunContext& context) {
     const Case& c = *placed.problem;
     const Rows rows = RowsOf(c.output_shape());

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A plain, exact implementation of every operation with one fault planted in it, or none. Shaped
+// A plain, exact implementation of every operation with one planted fault, or none. It is shaped
 // like a real kernel - blocks of four k, vectors of eight columns, raw sums corrected for zero
-// points afterwards - so that every fault has the place it has in real code.
+// points afterwards - so that every fault has the place that it has in real code.
 #ifndef QUALM_ADAPTERS_FAULTY_REFERENCE_H_
 #define QUALM_ADAPTERS_FAULTY_REFERENCE_H_
 
@@ -15,8 +15,8 @@
 
 namespace qualm::faulty {
 
-// One planted change each. The table of faults.cc says what it does. It acts where the reference
-// asks Has() for it.
+// One planted change each. The table of faults.cc says what the change does. The reference asks
+// Has() where a fault acts.
 enum class Fault : uint8_t {
   kNone,
   // Dot products.
@@ -50,7 +50,7 @@ enum class Fault : uint8_t {
   kDifferenceInt8,
   kTruncatingNarrow,
   kReluClampZero,
-  // Where results go and what else is touched.
+  // Places of results, and other memory that is touched.
   kScaleIndex,
   kGroupScaleIndex,
   kOverlappedTail,
@@ -97,7 +97,7 @@ enum class Fault : uint8_t {
   kSoftmaxRowBlock,
   kImageRowBuffer,
   kObserverFirstBlock,
-  // What is kept between calls, shared by them, or left behind.
+  // State that is kept between calls, shared by them, or left behind.
   kStaleScales,
   kStaleBias,
   kStaleClamp,
@@ -116,10 +116,10 @@ enum class Fault : uint8_t {
   kNegatedTermInt32,
 };
 
-// "" if 128-bit arithmetic (of real functions: long double) is wide enough for every output the
-// case could have, else why not. There is no histogram here.
+// The reason why 128-bit arithmetic (for real functions: long double) may be too narrow for an
+// output of the case; "" if it is wide enough. Histograms are not computed here.
 std::string CannotCompute(const Case& c);
-// The same of tables and of softmax (reference_tables.cc).
+// The same for tables and for softmax (reference_tables.cc).
 std::string CannotTabulate(const Case& c);
 std::string CannotSoftmax(const Case& c);
 
@@ -135,7 +135,7 @@ class Reference {
  public:
   explicit Reference(Fault fault) : fault_(fault) {}
 
-  // `again`: the layer of the call before, packed already.
+  // `again`: the layer was packed by the call before.
   void Run(const Placed& placed, bool again = false);
 
  private:
@@ -155,13 +155,13 @@ class Reference {
   void ChooseQParams(const Placed& p);
   void DynamicLinear(const Placed& p);
   void Compute(const Placed& placed);
-  // The problem with what a fault keeps of the last one of equal weights; `changed` holds its case.
+  // The problem with values that a fault keeps of the last layer of equal weights, in `changed`.
   Placed WithKept(const Placed& p, Case& changed);
 
   struct Chosen {
     double scale = 1, zero_point = 0;
   };
-  // From the smallest and the largest value.
+  // Chooses from the smallest and the largest value.
   Chosen Choose(const Observer& o, double low, double high) const;
 
   uint8_t RescaleOne(const Case& c, const QParams& q, int32_t code) const;
@@ -179,7 +179,7 @@ class Reference {
   void StoreLinear(const Placed& p, __int128 sum, int64_t n, uint8_t* to) const;
   // Real code -> clamped code: adds the zero point (rounded is +-kHuge at most), clamps.
   int64_t Finish(const Case& c, int64_t rounded, int32_t zero_point) const;
-  // RoundQuotient, but for kOneTie.
+  // RoundQuotient, except for the fault kOneTie.
   int64_t Nearest(const Dyadic& value, const Dyadic& per, RoundTo rule, bool odd = false) const;
   RoundTo RequantizeRule() const {
     return Has(Fault::kTiesAway) ? RoundTo::kNearestAway : RoundTo::kNearestEven;
@@ -189,16 +189,16 @@ class Reference {
   void ForColumns(int64_t columns, const One& one) const;
 
   Fault fault_;
-  // What a kernel that packs weights would keep between calls.
+  // The column sums that a kernel which packs weights would keep between calls.
   std::vector<int64_t> column_sums_;
   int64_t column_sums_of_k_ = -1;
-  // The layer of the call before, of the faults that keep some of it while the weights are the
+  // The layer of the call before, for the faults that keep a part of it while the weights are the
   // same.
   Case kept_;
   std::vector<float> kept_scale_, kept_bias_;
   std::vector<int32_t> kept_bias_i32_;
   std::vector<uint8_t> kept_weights_;
-  bool ran_ = false;  // the layer of this call
+  bool ran_ = false;  // whether the layer of this call has run
   int64_t scratch_ = 0;
   std::vector<uint8_t> codes_;  // dynamic_linear: x quantized
   Case sums_of_;                // dynamic_linear: the linear over codes_

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Guarded buffers: each lies in a mapping of its own between inaccessible pages, and the rest of
-// the mapping holds a pattern (the poison). So every stray access of foreign code is seen.
+// the mapping holds a pattern (the poison), so that stray accesses of foreign code are seen.
 #ifndef QUALM_ADAPTERS_HOST_ARENA_H_
 #define QUALM_ADAPTERS_HOST_ARENA_H_
 
@@ -25,20 +25,20 @@ class GuardedBuffer {
   GuardedBuffer(const GuardedBuffer&) = delete;
   GuardedBuffer& operator=(const GuardedBuffer&) = delete;
 
-  // Lays out `bytes` usable bytes for this run and fills the whole mapping with context.poison; of
-  // a run in the default context the buffer itself, what lies behind it, and the last kNear bytes
-  // in front of it. Most runs are in that context: there a page is neither filled nor compared, and
-  // a write further in front than kNear is left to the contexts in which the memory properties run.
+  // Lays out `bytes` usable bytes for this run and fills the mapping with context.poison. In the
+  // default context, that of most runs, it fills only the buffer, all bytes behind it, and the last
+  // kNear bytes in front, so that no whole page is filled and compared. A write further in front is
+  // found in the other contexts, in which the memory properties run.
   // With end_at_guard the last byte (after `slack` readable bytes) touches the guard page, as far
   // as the alignment of the first byte to `element_size` (a power of two) allows. Without it the
   // first byte follows the guard page, moved off 64-byte alignment by align_offset in steps of
   // `element_size`. A buffer of 0 bytes and no slack lies on the guard page: any access to it is
   // seen. Throws std::bad_alloc where the system has no such memory.
-  // An input, which is written at once, may be left as it is (kLeft).
+  // An input, which is written at once, need not be filled (kLeft).
   enum class Inside : uint8_t { kPoisoned, kLeft };
   uint8_t* Prepare(size_t bytes, size_t slack, size_t element_size, const RunContext& context,
                    Inside inside = Inside::kPoisoned);
-  // The run uses no such buffer.
+  // This run has no such buffer.
   void Drop() { used_ = nullptr; }
 
   uint8_t* data() const { return data_; }
@@ -85,10 +85,10 @@ struct Rows {
 };
 Rows RowsOf(const std::vector<int64_t>& shape);
 
-// Copies a tensor with `gap` untouched elements between its rows, and back. No gap follows the last
-// row, so the last element still touches the guard page.
+// Copies a tensor with `gap` untouched elements between its rows, and back. Behind the last row
+// there is no gap, so the last element still touches the guard page.
 void Scatter(const Tensor& tensor, int64_t gap, uint8_t* to);
-// The same where `rows`, which hold all elements, are other rows than those of the last dimension.
+// The same with `rows` of any length that hold all elements, instead of rows of the last dimension.
 void Scatter(const Tensor& tensor, const Rows& rows, int64_t gap, uint8_t* to);
 // Bytes Scatter needs.
 size_t ScatteredBytes(DType dtype, int64_t rows, int64_t columns, int64_t gap);
@@ -101,8 +101,8 @@ bool GapsIntact(DType dtype, int64_t rows, int64_t columns, int64_t gap, uint8_t
 // exceptions that have been raised.
 uint64_t ControlWords();
 
-// Copies an output of the same rows and strides over `y` if it differs there. For the outputs of
-// several callers of one layer: a wrong one is seen in y.
+// Copies `other` over `y`, of the same rows and strides, if it differs. For the outputs of several
+// callers of one layer: a comparison of y then sees a wrong one.
 bool TakeIfDifferent(const uint8_t* other, DType dtype, const Rows& rows, int64_t stride,
                      uint8_t* y);
 
@@ -122,7 +122,7 @@ class ScopedEnvironment {
   uint64_t words_;
 };
 
-// What CallTrapped says when a mapped but inaccessible page was touched: our guard pages.
+// The sentence of CallTrapped if a mapped but inaccessible page was touched: our guard pages.
 inline constexpr std::string_view kGuardPageTrap = "SIGSEGV: access to a guard page";
 
 // Calls `body` and turns SIGSEGV, SIGBUS, SIGFPE and SIGILL raised inside it on this thread into a

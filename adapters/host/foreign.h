@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What plugins and programs behind a pipe have in common as subjects: they declared limits, they
-// promised a contract, and they are given up after three hangs.
+// The base class of plugins and of programs behind a pipe as subjects: both declare limits, promise
+// a contract, and are given up after three hangs.
 #ifndef QUALM_ADAPTERS_HOST_FOREIGN_H_
 #define QUALM_ADAPTERS_HOST_FOREIGN_H_
 
@@ -38,9 +38,9 @@ class ForeignSubject : public BasicSubject {
   std::string InstructionSet() const override;
   std::string Version() const override;
 
-  // A hang was reported while the machine was so busy that it may have been none.
+  // Whether a hang was reported while the machine was so busy that it may have been no hang.
   virtual bool machine_was_busy() const = 0;
-  // What the plugin or program said of itself when it started.
+  // The name, contract and limits that the plugin or program gave when it started.
   virtual const PluginInfo& info() const = 0;
   // Throws Unavailable where the process reports another instruction set than `wanted` ("" takes
   // any). The sentence names the library, and the value that should have forced the set.
@@ -56,9 +56,9 @@ class ForeignSubject : public BasicSubject {
   virtual std::string CannotSend(const Case& c) const = 0;
   // One run of a case that CannotRun let pass.
   virtual Outcome Send(const Case& c, const RunContext& context) = 0;
-  // The outcome of Send, but a hang on a busy machine is asked again, alone. Counts the hangs of
-  // all instances of this name. After the third, CannotRun gives the name up, because each hang
-  // costs seconds.
+  // The outcome of Send, but a case that hung on a busy machine is asked again, alone. Counts the
+  // hangs of all instances of this name. After the third, CannotRun refuses every case, because
+  // each hang costs seconds.
   Outcome Sure(Outcome outcome, const Case& c, const RunContext& context);
 
  private:

@@ -19,7 +19,7 @@ const std::vector<int32_t>& ZeroPointList(const Case& c) {
   return (RowOf(c.op).multiplier ? c.out_q : ChannelQParams(c)).zero_point;
 }
 
-// How an outcome's sentence calls what lay in a buffer.
+// The name of a buffer's contents in the sentence of an outcome.
 std::string NameOf(Placement::Slot slot) {
   if (slot == Placement::kWScale) return "the scales";
   if (slot == Placement::kWZeroPoint) return "the zero points";
@@ -29,7 +29,7 @@ std::string NameOf(Placement::Slot slot) {
 
 constexpr StateLimit kDense{"takes dense weights and images"};
 constexpr StateLimit kPacksAfresh{"packs afresh for each call"};
-// Run and RunOnce see to the rest.
+// The limits of a subject that just computes; Run and RunOnce do the rest.
 constexpr StateLimits kPlainCalls =
     std::to_array<StateLimit>({{""},    // align_offset
                                {""},    // end_at_guard
@@ -139,7 +139,7 @@ Outcome InProcessSubject::RunOnce(const Case& c, const RunContext& context) {
     return WithoutTensors(damage->status(), (gap ? "wrote between the rows of " : "modified ") +
                                                 NameOf(damage->slot));
   }
-  // Last: a call that refused must not have touched anything either.
+  // The output is gathered last: a call that refused must not have touched anything either.
   if (outcome.ok()) outcome.y = Gather(placement_.y());
   return outcome;
 }
@@ -162,8 +162,8 @@ std::string InProcessSubject::RunBulk() {
   return TouchedOutside().empty() ? "" : "wrote outside " + TouchedOutside();
 }
 
-// What the same kernel gives without zero points and without all that follows the sums. Nothing
-// where a sum reaches the ends of int32: the clamp may have hidden the accumulator.
+// The sums of the same kernel without zero points and without the steps after the sums. nullopt if
+// a sum is at an end of int32: the clamp may have hidden the accumulator.
 std::optional<Tensor> InProcessSubject::RawAccumulators(const Case& c, const RunContext& context) {
   Case raw = slice::SumsOf(c);
   raw.x_q = raw.w_q = QParams{};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the subjects that run inside this process share: a case in guarded buffers (placement.h),
-// the state around the call, and what is checked after the call.
+// The base class of subjects that run inside this process: it lays a case into guarded buffers
+// (placement.h), sets the state around the call, and checks memory and state after the call.
 #ifndef QUALM_ADAPTERS_HOST_IN_PROCESS_H_
 #define QUALM_ADAPTERS_HOST_IN_PROCESS_H_
 
@@ -38,8 +38,8 @@ struct Placed {
   int64_t y_stride = 0;
 };
 
-// For code that has trapped a signal on another thread: it throws this, and the run ends as by a
-// signal inside CallTrapped.
+// Thrown by code that has trapped a signal on another thread. The run then ends as if the signal
+// came inside CallTrapped.
 struct TrapError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
@@ -59,11 +59,11 @@ class InProcessSubject : public BasicSubject, public BulkSubject {
   virtual std::string Execute(const Placed& placed, const RunContext& context) = 0;
   // "" or which buffer of the subject's own was written outside, after Execute.
   virtual std::string TouchedOutside() const { return ""; }
-  // Whether more than one thread makes a difference to the operation.
+  // Whether the operation runs differently with more than one thread.
   virtual bool HasThreads(Op /*op*/) const { return false; }
   virtual BufferNeeds Needs() const { return {}; }
-  // "" or why the subject does not run a case with gaps in weights or images, with the output over
-  // the second operand, or one packing several times or from several threads.
+  // "" or the reason why the subject does not run a case with gaps in weights or images, with the
+  // output over the second operand, or with one packing run several times or from several threads.
   virtual std::string CannotRunAs(const Case& c, const RunContext& context) const;
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every subject in this process is checked for, tried with code that does it on purpose.
+// Every check on subjects in this process, tried with code that misbehaves on purpose.
 #include "adapters/host/in_process.h"
 
 #include <gtest/gtest.h>
@@ -114,7 +114,7 @@ RunStatus StatusOf(const LambdaSubject::Kernel& kernel, const RunContext& contex
   LambdaSubject subject(kernel);
   Outcome outcome = subject.Run(Linear(), context);
   if (detail != nullptr) *detail = outcome.detail;
-  // The buffers are as good as new afterwards.
+  // After that the buffers are usable as before.
   LambdaSubject good(Raw);
   EXPECT_TRUE(good.Run(Linear(), context).ok());
   return outcome.status;
@@ -331,7 +331,7 @@ TEST(InProcess, InPlaceTheOutputLiesOverX) {
       EXPECT_EQ(outcome.y.IntAt(3), HasTwoOperands(op) ? 44 : 4);
     }
   }
-  // What lies beside it is watched as before.
+  // Memory beside it is watched as before.
   LambdaSubject gap([](const Placed& p, const RunContext& context) {
     static_cast<uint8_t*>(p.y)[2] ^= 1;
     return AddBytes(p, context);

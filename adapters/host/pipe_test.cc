@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Everything a child behind a pipe can do wrong is survived, called by its name, and does not
-// disturb the next case.
+// A child behind a pipe may do anything wrong: the harness survives it, reports it by its name, and
+// the next case runs undisturbed.
 #include "adapters/host/pipe.h"
 
 #include <gtest/gtest.h>
@@ -43,7 +43,7 @@ Case SmallCase(int first_code = 1) {
 
 Tensor Sevens() { return Tensor::Of<int32_t>({2, 2}, std::vector<int32_t>{7, 7, 7, 7}); }
 
-// A child in shell: answers 7 for everything; where the first code of x is 9 it does `bad` before.
+// A child in shell. It answers 7 for everything; if the first code of x is 9 it does `bad` before.
 std::string Shell(const std::string& bad, const std::string& op = "") {
   return R"(answer() { echo "{\"id\": $i, \"y\": [7, 7, 7, 7]}"; }
             read -r hello
@@ -83,7 +83,7 @@ void PrintTo(const Misbehaviour& m, std::ostream* out) { *out << m.name; }
 
 class Misbehaves : public testing::TestWithParam<Misbehaviour> {};
 
-// Reported as exactly that, every time; the next case runs on a fresh child.
+// The misbehaviour is reported by its name, every time; the next case runs on a fresh child.
 TEST_P(Misbehaves, IsSurvivedAndNamed) {
   const Misbehaviour& m = GetParam();
   const bool hangs = m.status == RunStatus::kHung;
@@ -141,13 +141,13 @@ INSTANTIATE_TEST_SUITE_P(
         Misbehaviour{"out_of_range", "echo \"{\\\"id\\\": $i, \\\"y\\\": [7, 7, 7, 2147483648]}\"",
                      RunStatus::kGarbage, "y[3]: is 2147483648, expected s32 values"},
         Misbehaviour{"invalid_utf8", "printf '\\377\\n'", RunStatus::kGarbage, "is invalid UTF-8"},
-        // Both with one write, so that neither is seen alone.
+        // One write sends both lines, so that neither is seen alone.
         Misbehaviour{"a_line_too_many",
                      "printf '{\"id\": %d, \"y\": [7, 7, 7, 7]}\\nmore\\n' $i; sleep 100",
                      RunStatus::kGarbage, "then sent \"more\", a line that nobody asked for"}),
     [](const testing::TestParamInfo<Misbehaviour>& instance) { return instance.param.name; });
 
-// What comes after its answer is seen at the latest before the next one.
+// A line after the answer is seen, at the latest, before the next answer.
 TEST(Pipe, ALateLineIsTakenForTheNextAnswer) {
   PipeChild child(Options(Shell("answer; sleep 0.2; echo late; continue")));
   EXPECT_TRUE(AskOne(child, SmallCase(9)).ok());
@@ -158,7 +158,7 @@ TEST(Pipe, ALateLineIsTakenForTheNextAnswer) {
 }
 
 TEST(Pipe, ClosedStdinIsNamed) {
-  // Closed before it says hello, so that no request can slip in.
+  // The child closes stdin before its hello, so that no request can slip in.
   PipeChild child(Options(R"(read -r hello; exec 0<&-
                              echo '{"qualm_pipe": 1, "name": "deaf", "ops": {"linear": {}}}'
                              sleep 100)"));
@@ -189,7 +189,7 @@ TEST(Pipe, SkipAndErrorAreTheChildsOwn) {
 }
 
 TEST(Pipe, ChildKilledBetweenTwoCasesIsReportedNotFatal) {
-  // The write to its stdin would raise SIGPIPE here.
+  // Without protection the write to the dead child's stdin would raise SIGPIPE here.
   PipeChild child(Options(Shell("")));
   ASSERT_TRUE(AskOne(child, SmallCase()).ok());
   kill(child.pid(), SIGKILL);
@@ -208,7 +208,7 @@ TEST(Pipe, EndOfInputIsTheEnd) {
     start = std::chrono::steady_clock::now();
   }
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
-  // One that stays is killed, with what it has started.
+  // A child that does not exit is killed, with the processes that it has started.
   const std::string file = testing::TempDir() + "qualm-pipe-stays-" + std::to_string(getpid());
   pid_t pid = 0;
   {
@@ -222,7 +222,7 @@ TEST(Pipe, EndOfInputIsTheEnd) {
   std::ifstream(file) >> started;
   std::filesystem::remove(file);
   ASSERT_GT(started, 0);
-  // It may wait for its new parent to reap it.
+  // The process may be dead and wait for its new parent to reap it.
   const auto runs = [&] {
     std::ifstream stat("/proc/" + std::to_string(started) + "/stat");
     std::string number, name, state;
@@ -371,7 +371,7 @@ TEST(PipeSubject, OnlyWhatIsOfferedIsAsked) {
             "sh does not offer parameters per channel");
   EXPECT_EQ(reason([](Case& c) { c.M = 3; }), "sh does not offer M = 3 is more than 2");
   EXPECT_EQ(reason([](Case& c) { c.K = 4; }), "sh does not offer K = 4 is no multiple of 3");
-  // A stated range, and the one that follows from the type.
+  // A stated range, and a range that follows from the type.
   EXPECT_EQ(reason([](Case& c) { c.w_q.zero_point = {1}; }),
             "sh does not offer w: zero point 1 is outside 0");
   EXPECT_EQ(reason([](Case& c) { c.x_q.zero_point = {-1}; }),
@@ -456,8 +456,8 @@ class BusyProcessor {
   std::vector<pid_t> spinners_;
 };
 
-// A child that works on for a time is no hang for standing in line with others; one that never ends
-// is, also there.
+// A child that needs time because others use its processor does not hang. A child that never ends
+// does hang, there too.
 TEST(PipeSubject, ASlowMachineMakesNoHangs) {
   if (!std::filesystem::exists("/proc/self/schedstat")) GTEST_SKIP() << "no /proc/self/schedstat";
   const std::string work = "n=0; while [ $n -lt 100000 ]; do n=$((n + 1)); done";
@@ -515,8 +515,8 @@ TEST(PipeSubject, ManyCasesGetTheAnswersOfEach) {
   EXPECT_TRUE(subject.RunMany({}, {}).empty());
 }
 
-// Echoes its x: requests and answers of 1 MiB each, several in flight, neither side waiting for the
-// other to read.
+// A child that echoes x: requests and answers of 1 MiB each, several in flight. Neither side waits
+// for the other to read.
 TEST(PipeSubject, LargeCasesInFlightDoNotBlock) {
   if (std::system("command -v python3 >/dev/null") != 0) GTEST_SKIP() << "no python3";
   const char* const program = R"py(

@@ -17,15 +17,15 @@
 
 namespace qualm {
 
-// What a kernel needs of every buffer: bytes past the end that it may read (never write), and the
-// alignment of the first byte.
+// The demands of a kernel on every buffer: bytes past the end that it may read (never write), and
+// the alignment of the first byte.
 struct BufferNeeds {
   size_t read_slack_bytes = 0;
   size_t alignment_bytes = 1;
 };
 
-// A tensor in a buffer, with `gap` elements between its rows: those of its last dimension, of
-// weights all of an output channel, of images with gaps between their lines the lines.
+// A tensor in a buffer, with `gap` elements between its rows. A row is one line of the last
+// dimension; of weights one output channel; of images with gaps between lines, one line.
 struct LaidTensor {
   DType dtype = DType::kU8;
   std::vector<int64_t> shape;
@@ -34,8 +34,8 @@ struct LaidTensor {
   uint8_t* data = nullptr;
   int64_t stride() const { return rows.columns + gap; }
 };
-// Why the data of a case cannot lie as `context` wants, "" if it can: gaps and shared buffers mean
-// something to some operations only.
+// The reason why the data of a case cannot lie as `context` wants, "" if they can: gaps and shared
+// buffers exist for some operations only.
 std::string WhyNotLaid(const Case& c, const RunContext& context);
 Tensor Gather(const LaidTensor& laid);
 
@@ -91,7 +91,7 @@ class Placement {
       return kind == Kind::kModifiedInput ? RunStatus::kModifiedInput : RunStatus::kTouchedOutside;
     }
   };
-  // What the call did to memory that it had to leave alone. Writes outside come first.
+  // The damage of the call to memory that it had to leave alone. Writes outside come first.
   std::optional<Damage> Inspect() const;
 
  private:
@@ -102,8 +102,8 @@ class Placement {
 
   struct Buffer {
     GuardedBuffer memory;
-    const uint8_t* before = nullptr;  // what an input held, as many bytes as the buffer has
-    std::vector<uint8_t> copy;        // of that, where the rows of a tensor have gaps
+    const uint8_t* before = nullptr;  // contents of an input, as long as the buffer
+    std::vector<uint8_t> copy;        // the memory of `before` if the rows of a tensor have gaps
     bool used = false;
   };
   std::array<Buffer, kSlots> buffers_;

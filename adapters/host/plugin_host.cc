@@ -26,7 +26,7 @@
 namespace qualm {
 namespace {
 
-// The operations of the C interface by Op. choose_qparams is none of plugins.
+// The operations of the C interface by Op. Plugins do not have choose_qparams.
 constexpr std::array<int, kOpCount> kNumbers = std::to_array<int>(
     {QUALM_QUANTIZE, QUALM_DEQUANTIZE, QUALM_REQUANTIZE, QUALM_LINEAR, QUALM_CONV2D,
      QUALM_DEPTHWISE, QUALM_ADD, QUALM_MUL, QUALM_MAX_POOL, QUALM_AVG_POOL, QUALM_GLOBAL_AVG_POOL,
@@ -44,7 +44,7 @@ static_assert(QUALM_TANH + 1 == CountOf<Function>(), "functions are sent by thei
 // Sizes above this are not a newer header but garbage.
 constexpr size_t kStructBytesMax = 4096;
 
-// What the signal handler knows of the buffers in use. Written between calls only.
+// The buffers in use, for the signal handler. Written between calls only.
 struct KnownBuffer {
   const char* name = nullptr;
   uintptr_t begin = 0;
@@ -110,9 +110,9 @@ std::string TextOf(const char* text) {
 
 [[noreturn]] void Reject(const std::string& what) { throw Unavailable(what); }
 
-// A copy of what the plugin filled, whose header may be older (fields that it lacks are 0) or newer
-// than this one. `first_bytes` is the size in the first header. Bytes behind the fields that are
-// known here must be 0, or qualm would disregard what they ask for.
+// A copy of a struct that the plugin filled. The plugin's header may be older (fields that it lacks
+// are 0) or newer than this one. `first_bytes` is the size in the first header. Bytes behind the
+// known fields must be 0, or qualm would disregard what they ask for.
 template <class T>
 T Read(const T& from, size_t first_bytes, const std::string& of) {
   if (from.size < first_bytes || from.size > kStructBytesMax) {
@@ -197,7 +197,7 @@ qualm_window WindowOf(const Window& v) {
           .count_include_pad = v.count_include_pad ? 1 : 0};
 }
 
-// How reports call what lies in the buffers.
+// The names of the buffers' contents in reports.
 constexpr std::array<const char*, Placement::kSlots> kSlotNames{
     "x",      "w",          "x_scale", "x_zp",     "w_scale", "w_zp", "out_scale",
     "out_zp", "multiplier", "bias",    "bias_i32", "y",       "acc"};
@@ -241,7 +241,7 @@ PluginHost::PluginHost(const std::string& path) {
   if (symbol == nullptr) Reject("exports no qualm_plugin_entry (see adapters/qualm_plugin.h)");
   const qualm_plugin* const filled = reinterpret_cast<decltype(&qualm_plugin_entry)>(symbol)();
   if (filled == nullptr) Reject("qualm_plugin_entry returned NULL");
-  // Another version may have another layout behind its number.
+  // A header of another version may have another layout behind its number.
   if (filled->size >= offsetof(qualm_plugin, reserved) && filled->size <= kStructBytesMax &&
       filled->abi_version != QUALM_ABI_VERSION) {
     Reject("was built for version " + std::to_string(filled->abi_version) +
@@ -332,7 +332,7 @@ Outcome PluginHost::Run(const Case& c, const RunContext& context) {
   Remember(placement_);
 
   Outcome called = CallOften(problem, context);
-  // Before the answer: what a call computed that also did damage is worth nothing.
+  // Damage is reported before the answer: an answer of a call that did damage is worth nothing.
   if (const std::optional<Placement::Damage> damage = placement_.Inspect()) return Report(*damage);
   if (!called.ok()) return called;
   try {
@@ -345,7 +345,7 @@ Outcome PluginHost::Run(const Case& c, const RunContext& context) {
   return called;
 }
 
-// As often, and from as many threads at once, as `context` asks.
+// Calls as often, and from as many threads at once, as `context` asks.
 Outcome PluginHost::CallOften(const qualm_problem& problem, const RunContext& context) {
   Outcome called;
   const auto call = [&] { called = Call(problem, context); };
@@ -362,7 +362,7 @@ Outcome PluginHost::CallOften(const qualm_problem& problem, const RunContext& co
 }
 
 // Each caller writes an output of its own; y holds the first caller's answer. An answer that
-// differs takes its place, so that whoever compares y sees it.
+// differs replaces y, so that a comparison of y sees it.
 Outcome PluginHost::CallTogether(const qualm_problem& problem, const RunContext& context) {
   const LaidTensor& y = placement_.y();
   const size_t bytes = ScatteredBytes(y.dtype, y.rows.count, y.rows.columns, y.gap);
@@ -429,7 +429,7 @@ void CatchTraps() {
   }
 }
 
-// Should the parent be killed during a hang, nobody else would end this process.
+// An alarm ends this process if the parent was killed during a hang; nobody else would.
 volatile sig_atomic_t parent = 0;
 extern "C" void OnAlarm(int) {
   constexpr unsigned kLookAgainAfter = 5;
@@ -443,7 +443,7 @@ void ReportTrapsTo(int fd, Mailbox* mailbox) {
   parent = getppid();
   trap_mailbox = mailbox;
   trap_fd = fd;
-  // A stack of its own: a stack overflow is a trap as well. 64 KiB hold the AVX-512 and AMX state.
+  // A stack for the handler: a stack overflow is a trap too. 64 KiB hold the AVX-512 and AMX state.
   constexpr size_t kStackBytes = 64 * 1024;
   static const std::unique_ptr<char[]> memory = std::make_unique<char[]>(kStackBytes);
   stack_t stack{};
@@ -500,7 +500,7 @@ int Serve(PluginHost& host, MessageChannel& channel, unsigned alarm_s) {
     const uint64_t sequence = channel.header().sequence;
     std::optional<RunRequest> request = DecodeRun(channel.payload());
     if (!request) return kBadUsage;
-    // A plugin may have handlers of its own since.
+    // A plugin may have installed handlers of its own since the last request.
     CatchTraps();
     alarm(alarm_s);
     Outcome outcome;

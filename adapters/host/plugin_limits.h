@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a kernel that is not ours can do of one operation, and why a case is not asked of it.
+// The declared limits of somebody else's kernel, and the reasons why a case is not given to it.
 #ifndef QUALM_ADAPTERS_HOST_PLUGIN_LIMITS_H_
 #define QUALM_ADAPTERS_HOST_PLUGIN_LIMITS_H_
 
@@ -42,8 +42,8 @@ std::string WrongLimits(const PluginLimits& limits);
 
 // Why the limits rule out a case, "" if they do not.
 std::string OutsideLimits(const PluginLimits& limits, const Case& c);
-// Why the limits rule out where `context` wants the data and which state it sets around the call,
-// "" if they do not.
+// The reason why the limits rule out the places of the data or the state around the call that
+// `context` asks for, "" if they do not.
 std::string OutsideLimits(const PluginLimits& limits, const Case& c, const RunContext& context);
 
 // The parameters of a case that the C interface of plugins has a field for; plugin_host.cc fills
@@ -54,15 +54,15 @@ inline constexpr std::array<std::string_view, 15> kToldToPlugins{
     "function",     "symmetric",    "negative_slope",
     "reduce_range", "dtype",        "quant_min",
     "quant_max",    "qparams_rule", "x_gran"};
-// What a program behind a pipe and a function are told of: docs/pipe.md lists the keys.
+// The parameters that a program behind a pipe and a function are told: docs/pipe.md lists the keys.
 inline constexpr std::array<std::string_view, 17> kToldWithCases = [] {
   std::array<std::string_view, 17> told{"observer", "averaging_constant"};
   for (size_t i = 0; i < kToldToPlugins.size(); ++i) told[2 + i] = kToldToPlugins[i];
   return told;
 }();
-// The first parameter that is not the default and that somebody else's code was never told of, ""
-// if there is none. Code that was written before the parameter existed would be judged wrong for
-// it, so a new parameter is refused until its interface tells of it.
+// The first parameter that is not the default and that the code of others is never told, "" if
+// there is none. Code that is older than the parameter would be judged wrong for ignoring it, so a
+// new parameter is refused until its interface tells it.
 std::string NotTold(std::span<const std::string_view> told, const Case& c);
 
 }  // namespace qualm

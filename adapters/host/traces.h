@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a call leaves behind on the thread and in the process that called it.
+// The changes that a call leaves behind on the thread and in the process that called it.
 #ifndef QUALM_ADAPTERS_HOST_TRACES_H_
 #define QUALM_ADAPTERS_HOST_TRACES_H_
 
@@ -21,7 +21,7 @@ class Traces {
   Traces(const Traces&) = delete;
   Traces& operator=(const Traces&) = delete;
 
-  // "" or what has changed since.
+  // "" or the state that has changed since.
   std::string Left() const;
 
  private:
@@ -29,10 +29,10 @@ class Traces {
   sigset_t saved_, mask_;
 };
 
-// "" or how many bytes each `call` keeps. A first call may keep what it likes; a leak is what later
-// ones keep, the same but for the rounding of blocks, and more than nothing. Other threads that
-// allocate meanwhile do not look like that. "" where the C library does not count its heap (under
-// sanitizers).
+// "" or how many bytes each `call` keeps. A first call may keep any amount. It is a leak if later
+// calls each keep the same amount (but for the rounding of blocks), and more than nothing. Other
+// threads that allocate meanwhile do not look like that. "" if the C library does not count its
+// heap (sanitizers).
 std::string LeakOf(const std::function<void()>& call);
 
 }  // namespace qualm

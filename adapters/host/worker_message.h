@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What qualm and qualm-worker say to each other: length-prefixed binary messages, one answer per
-// request, through mailboxes in shared memory (mailbox.h). Over a socket go messages too large for
-// those, traps, and the end of either process. Both ends are built together and run on one machine,
-// so numbers travel in native byte order; but whoever reads trusts nothing, because foreign code
+// The messages between qualm and qualm-worker: length-prefixed and binary, one answer per request,
+// through mailboxes in shared memory (mailbox.h). A socket carries messages too large for a
+// mailbox, traps, and the end of either process. Both ends are built together and run on one
+// machine, so numbers travel in native byte order. A reader trusts nothing, because foreign code
 // shares the worker's address space and may have written to the socket itself.
 #ifndef QUALM_ADAPTERS_HOST_WORKER_MESSAGE_H_
 #define QUALM_ADAPTERS_HOST_WORKER_MESSAGE_H_
@@ -26,7 +26,7 @@ namespace qualm {
 
 // The worker's end of the socket. stdin and stdout are not used: libraries print.
 inline constexpr int kWorkerFd = 3;
-// And the memory of the mailboxes.
+// The memory of the mailboxes.
 inline constexpr int kWorkerMemoryFd = 4;
 // Longest message either side accepts, and so the largest problem a worker can be given.
 inline constexpr size_t kMessageBytesMax = size_t{1} << 30;
@@ -52,7 +52,7 @@ struct MessageHeader {
 };
 static_assert(sizeof(MessageHeader) == 24);
 
-// What a plugin says of itself.
+// The name, contract and limits of a plugin, as the plugin gave them.
 struct PluginInfo {
   std::string name;
   std::string version;
@@ -61,7 +61,7 @@ struct PluginInfo {
   std::array<std::optional<PluginLimits>, kOpCount> limits;  // by Op; nullopt: not offered
 };
 
-// A signal and what it touched. Plain data: written from a signal handler.
+// A signal and the place that it touched. Plain data, because a signal handler writes it.
 struct Trap {
   enum class Access : int32_t { kUnknown, kRead, kWrite };
   int32_t signal = 0;
@@ -91,8 +91,8 @@ std::optional<Trap> DecodeTrap(std::span<const uint8_t> payload);
 // y and acc must have the type and shape that `c` asks for.
 std::optional<Outcome> DecodeOutcome(std::span<const uint8_t> payload, const Case& c);
 
-// One end of the connection. Never raises SIGPIPE. Not owned: the fd and the mailboxes. Without
-// mailboxes everything goes over the socket.
+// One end of the connection. Never raises SIGPIPE. Does not own the fd and the mailboxes. Without
+// mailboxes every message goes over the socket.
 class MessageChannel {
  public:
   explicit MessageChannel(int fd, Mailbox* out = nullptr, Mailbox* in = nullptr)
@@ -103,8 +103,8 @@ class MessageChannel {
   // deadline_ms: for the whole message; -1 waits for ever.
   Result Send(MessageKind kind, uint64_t sequence, std::span<const uint8_t> payload,
               int deadline_ms);
-  // kGarbage: no message of ours, one longer than `bytes_max`, or something behind it. Whenever
-  // `deadline_ms` have passed, `more` may give more milliseconds; 0 is the end.
+  // kGarbage: not a message of ours, a message longer than `bytes_max`, or bytes behind it. Each
+  // time `deadline_ms` have passed, `more` may give more milliseconds; 0 ends the wait.
   Result Receive(size_t bytes_max, int deadline_ms, const std::function<int()>& more = nullptr);
 
   // Of the last message received; valid until the next message is received.

@@ -6,8 +6,8 @@
 // FBGEMM_ENABLE_INSTRUCTIONS chooses the kernels, once per process. With QUALM_FBGEMM_ACC16 the
 // products are summed in int16 (linear only).
 //
-// Results follow model:fbgemm@ISA. Whether the bias is added with a fused multiply-add is the
-// choice of the compiler that built the library, so it is asked when the plugin is loaded.
+// Results follow model:fbgemm@ISA. The compiler that built the library chose whether the bias is
+// added with a fused multiply-add, so this is tried out when the plugin is loaded.
 #include <fbgemm/Fbgemm.h>
 #include <fbgemm/QuantUtils.h>
 
@@ -31,7 +31,7 @@ using Accumulator = int16_t;
 using Accumulator = int32_t;
 #endif
 
-// How the conventions call an instruction set; nullptr for a set without a convention.
+// The conventions' name of the instruction set; nullptr for a set without a convention.
 const char* InstructionSet() {
   switch (fbgemm::fbgemmInstructionSet()) {
     case fbgemm::inst_set_t::avx2: return "avx2";
@@ -43,7 +43,7 @@ const char* InstructionSet() {
   }
 }
 
-// `use` with the first element of every row of `tensor`, from the first row to the last.
+// Calls `use` with the first element of every row of `tensor`, from the first row to the last.
 template <class T, class Use>
 void ForEachRow(const qualm_tensor& tensor, const Use& use, T* first, int axis = 0) {
   if (axis == tensor.rank - 1) return use(first);
@@ -73,7 +73,7 @@ void Scatter(const std::vector<T>& dense, const qualm_tensor& tensor) {
   ForEachRow(tensor, copy, static_cast<T*>(tensor.data));
 }
 
-// What turns sums into outputs, as ATen prepares it.
+// The numbers that turn sums into outputs, as ATen prepares them.
 struct Epilogue {
   int columns;
   int groups;
@@ -110,7 +110,7 @@ Epilogue Prepare(const qualm_problem& p, const std::vector<int8_t>& w, int64_t c
   return e;
 }
 
-// `use` with the template arguments that relu and parameters per channel ask for.
+// Calls `use` with the template arguments for relu and for parameters per channel.
 template <class Use>
 void WithArguments(const qualm_problem& p, Use use) {
   const auto granular = [&](auto relu) {
@@ -125,7 +125,7 @@ void WithArguments(const qualm_problem& p, Use use) {
   p.relu != 0 ? granular(std::true_type{}) : granular(std::false_type{});
 }
 
-// `use` with the output stage that makes u8.
+// Calls `use` with the output stage that makes u8.
 template <class Use>
 void WithCodes(const qualm_problem& p, const Epilogue& e, const int32_t* row_offsets, Use use) {
   WithArguments(p, [&](auto relu, auto granularity) {
@@ -323,7 +323,7 @@ const qualm_capability* Capability(int32_t op) {
     qualm_capability c =
         Limits(kU8, kS8, kU8,
                kSums | QUALM_CAN_DILATION | QUALM_CAN_GROUPS | QUALM_CAN_ASYMMETRIC_PADDING);
-    // The groupwise epilogue of AVX-512 loads 16 int32 biases, where 8 channels have 8
+    // The groupwise epilogue of AVX-512 loads 16 int32 biases although 8 channels have only 8
     // (src/QuantUtilsAvx512.cc, requantizeOutputProcessingGConvAvx512).
     c.read_slack_bytes = 32;
     return c;

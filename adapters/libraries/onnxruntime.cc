@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The npm package onnxruntime-node in a Node process (onnxruntime_child.mjs) behind a pipe. MLAS,
-// its kernels, takes the best instruction set that the processor has, and no switch says otherwise.
-// So an older instruction set is forced by emulating an older processor.
+// The npm package onnxruntime-node in a Node process (onnxruntime_child.mjs) behind a pipe. Its
+// kernels (MLAS) take the best instruction set of the processor, and no switch changes that. So an
+// older instruction set is forced by emulating an older processor.
 #include <unistd.h>
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -23,15 +23,15 @@ namespace {
 constexpr std::string_view kChild = "onnxruntime_child.mjs";
 constexpr std::string_view kInstall = "run scripts/install-onnxruntime";
 
-// As qemu-x86_64 calls it; "" for an instruction set that is not forced. Haswell has AVX2 and FMA,
-// Nehalem neither.
+// The processor's name in qemu-x86_64; "" for an instruction set that is not forced. Haswell has
+// AVX2 and FMA, Nehalem neither.
 std::string_view ProcessorWith(std::string_view instruction_set) {
   if (instruction_set == "avx2") return "Haswell";
   return instruction_set == "sse41" ? "Nehalem" : "";
 }
 
-// What MLAS finds (onnxruntime/core/mlas/lib/platform.cpp); "" where no convention has its
-// arithmetic. AVX-512 without VNNI saturates pairs as AVX2 does.
+// The instruction set that MLAS finds (onnxruntime/core/mlas/lib/platform.cpp); "" if no convention
+// describes it. AVX-512 without VNNI saturates pairs as AVX2 does.
 std::string OwnInstructionSet() {
 #if defined(__x86_64__)
   constexpr unsigned kAvxVnni = 1u << 4;  // CPUID leaf 7, subleaf 1
@@ -100,7 +100,7 @@ PipeOptions OnnxruntimeChild(const LibraryName& name) {
       throw Unavailable("subject '" + std::string(name.name) +
                         "': there is no qemu-x86_64 in PATH: " + std::string(kInstall));
     options.command = {emulator, "-cpu", std::string(processor)};
-    // Some 30 times slower, and more beside other work.
+    // Emulation is some 30 times slower, and more on a busy machine.
     options.start_limit_ms = 300'000;
     options.time_limit_ms = 120'000;
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the plugins of ours share: the answer of run() and the sentence behind it. Header only,
-// since each plugin is a shared object of its own.
+// Shared by our plugins: the answer of run() and the sentence behind it. Header only, because each
+// plugin is a shared object of its own.
 #ifndef QUALM_ADAPTERS_LIBRARIES_PLUGIN_ANSWER_H_
 #define QUALM_ADAPTERS_LIBRARIES_PLUGIN_ANSWER_H_
 
@@ -12,7 +12,7 @@
 
 namespace qualm::plugin {
 
-// Thrown where a problem is not run: QUALM_UNSUPPORTED or QUALM_FAILED, and why.
+// Thrown to refuse a problem: QUALM_UNSUPPORTED or QUALM_FAILED, and the reason.
 struct Refusal {
   int32_t status;
   std::string text;
@@ -25,7 +25,7 @@ inline std::string& LastError() {
 }
 inline const char* LastErrorText() { return LastError().c_str(); }
 
-// The answer of run() for what `run` does or throws.
+// Calls `run` and turns its end, or its exception, into the answer of run().
 template <class Function>
 int32_t Answer(Function run) {
   LastError().clear();

@@ -128,7 +128,7 @@ class Engine:
         if len(paths) != 1:
             raise Skip("this PyTorch has oneDNN linked in: its instruction set cannot be asked for")
         effective = ctypes.CDLL(paths.pop()).dnnl_get_effective_cpu_isa()
-        # dnnl_cpu_isa_t: each includes the bits of what it builds upon.
+        # dnnl_cpu_isa_t: each value includes the bits of the sets it builds upon.
         for bits, name in ((0x200, "amx"), (0x40, "vnni"), (0x20, "avx512core"),
                            (0x8, "avx2vnni"), (0x4, "avx2"), (0x1, "sse41")):
             if effective & bits:
@@ -385,7 +385,7 @@ class Engine:
     def table(self, c):
         out = real(c["out_scale"])
         qnnpack = self.name == "qnnpack"
-        # What the output has, whatever is asked for; only ATen's sigmoid can be asked.
+        # These outputs have fixed parameters; only ATen's sigmoid accepts others.
         given = {"sigmoid": (2.0**-8, 0), "tanh": (2.0**-7, 128)}.get(c["function"])
         ask = c["function"] == "sigmoid" and not qnnpack
         if given and not ask and (out, c["out_zp"]) != given:
@@ -517,7 +517,7 @@ def answer(engine, request):
 def main():
     if len(sys.argv) != 2 or sys.argv[1] not in ("qnnpack", "onednn"):
         sys.exit("usage: torch_child.py qnnpack|onednn")
-    # Whatever the libraries print must not stand between the answers.
+    # The libraries' own prints go to stderr, so that they do not mix with answers.
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
 

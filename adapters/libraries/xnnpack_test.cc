@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// XNNPACK as this build found it: it repeats its recordings (corpus/golden/xnnpack.jsonl), and what
-// is peculiar to it, found by drawing cases, stays as it was understood.
+// XNNPACK as this build found it: it repeats its recordings (corpus/golden/xnnpack.jsonl), and its
+// peculiarities, found by drawing cases, stay as they were understood.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -142,7 +142,7 @@ TEST_F(Xnnpack, ADenormalReciprocalIsZero) {
   ExpectCodes(c, {0, 6, 14});
 }
 
-// Sum / 2 with ties: a window that is the whole image is rounded to even, others away from zero.
+// Sum / 2 with ties: a window that is the whole image rounds to even, others away from zero.
 TEST_F(Xnnpack, AveragesOfTheWholeImageRoundAnotherWay) {
   if (subject_->InstructionSet() == "neon")
     GTEST_SKIP() << "the averages of NEON have one rounding";
@@ -155,14 +155,14 @@ TEST_F(Xnnpack, AveragesOfTheWholeImageRoundAnotherWay) {
 }
 
 // src/indirection.c: along an axis without dilation, neighbouring windows share their pointers, so
-// that of the first window to the padding becomes the pixel that the last one would read.
+// the first window's pointer to the padding becomes the pixel that the last window would read.
 TEST_F(Xnnpack, DilatedMaxPoolsThatReadOtherPixelsAreRefused) {
   Case c = Image(Op::kMaxPool, 1, 2, 1, 3);
   c.window.pad_left = 2;
   DeriveSizes(&c);
   c.x = Codes(DType::kU8, {1, 1, 2, 1}, {0, 1});
   ExpectCodes(c, {0, 1});
-  c.window.dilation_h = 2;  // of a single row: no difference
+  c.window.dilation_h = 2;  // a single row: no difference
   ExpectRefused(c, "XNNPACK's dilated max pool reads a pixel outside the window with this padding");
 
   c = Image(Op::kMaxPool, 1, 5, 1, 2);
@@ -186,7 +186,7 @@ TEST_F(Xnnpack, ASoftmaxWhoseSumWrapsToZeroIsRefused) {
   ExpectCodes(c, {64, 64, 64, 64});
 }
 
-// What lies past a row is read, 16 bytes at most, and never matters.
+// The kernels read up to 16 bytes past a row; these bytes never matter.
 TEST_F(Xnnpack, EveryShapeKeepsToItsBuffers) {
   for (const DType dtype : {DType::kU8, DType::kS8}) {
     for (const int64_t m : {1, 2, 5}) {

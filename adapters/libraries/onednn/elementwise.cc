@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // quantize, dequantize and requantize as dnnl::reorder (one output scale per tensor or channel, one
 // zero point), add and mul as dnnl::binary (one scale per operand, no zero points: 2.6 has none
-// there). PyTorch 1.13 does these without oneDNN; here it is what the attributes mean:
+// there). PyTorch 1.13 does these without oneDNN; here the attributes are set to mean them:
 //   - quantize: output scale fl(1/s)
 //   - dequantize: output scale s
 //   - requantize: output scale = multiplier
@@ -33,7 +33,7 @@ bool OneZeroPoint(const qualm_qparams& q) {
 
 struct Attributes {
   std::vector<float> scales;
-  int argument = 0;  // whose the zero point is
+  int argument = 0;  // the argument that has the zero point
   int32_t zero_point = 0;
 };
 
@@ -60,7 +60,7 @@ int32_t Reorder(const qualm_problem& problem, const Attributes& attributes) {
   return QUALM_OK;
 }
 
-// What a binary primitive is made from.
+// The parameters from which a binary primitive is made.
 struct Binary {
   dnnl::algorithm algorithm{};
   float a = 1, b = 1;  // scales

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the files of the oneDNN plugin share. Loaded only in the worker; nothing else includes this.
+// Shared by the files of the oneDNN plugin, and included nowhere else. Loaded only in the worker.
 #ifndef QUALM_ADAPTERS_LIBRARIES_ONEDNN_OPS_H_
 #define QUALM_ADAPTERS_LIBRARIES_ONEDNN_OPS_H_
 
@@ -51,7 +51,7 @@ struct Epilogue {
 };
 dnnl::primitive_attr AttributesOf(const Epilogue& epilogue);
 
-// What a primitive is made from, as a string of bytes: equal keys, equal primitives.
+// The parameters of a primitive as a string of bytes: equal keys, equal primitives.
 class Key {
  public:
   template <class T>
@@ -90,7 +90,7 @@ class Cache {
   std::unordered_map<std::string, Primitive> made_;
 };
 
-// What is offered of an operation, and how it is run.
+// For each operation its declared limits, and the function that runs it.
 const qualm_capability* LinearCapability();
 int32_t RunLinear(const qualm_problem& problem);
 const qualm_capability* ConvCapability();

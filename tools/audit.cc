@@ -71,8 +71,8 @@ std::vector<DocumentedCase> DocumentedCases(const std::string& corpus) {
   return cases;
 }
 
-// What somebody's software printed for a documented case, beside the exact answer, and what our own
-// kernels answered ("exact", "not asked", or who did not).
+// The output that somebody's software printed for a documented case, compared with the exact
+// answer; and how our own kernels answered ("exact", "not asked", or which ones did not).
 JsonValue PrintedJson(const std::string& file, const Case& c, const std::string& ours) {
   const Tensor& printed = c.observed->y;
   const Tensor exact = exact::Evaluate(c);
@@ -91,7 +91,7 @@ JsonValue PrintedJson(const std::string& file, const Case& c, const std::string&
                     {"native", ours}};
 }
 
-// What subjects answered to the documented cases of one operation.
+// The answers of subjects to the documented cases of one operation.
 class Answers {
  public:
   void Add(const std::string& file, const std::string& subject, Tensor y) {
@@ -125,7 +125,7 @@ class Answers {
     return std::ranges::count_if(cases_,
                                  [&](const auto& row) { return row.second.contains(subject); });
   }
-  // Where the two differ first, "" where they do not.
+  // The first element in which the two subjects differ; "" if they are bit-equal.
   std::string Difference(const std::string& a, const std::string& b) const {
     for (const auto& [file, answers] : cases_) {
       const auto left = answers.find(a), right = answers.find(b);
@@ -165,7 +165,7 @@ class Audit {
   void DeclaredDivergences();
   void DrawnCasesAgainstContracts();
   void MinimizeTheDocumented();
-  // Writes result.json and the page; returns what the page says first.
+  // Writes result.json and the page; returns the first words of the page.
   report::BuiltReport Report();
 
  private:
@@ -249,7 +249,7 @@ void Audit::DocumentedCasesAgainstExact() {
     const Case& c = documented.c;
     for (const auto& subject : subjects_) {
       const Contract own = subject->contract();
-      subject->set_contract({});  // is this number right?
+      subject->set_contract({});  // judges whether the number is right
       MemoSubject memo(*subject);
       const std::string name(subject->name());
       Totals& square = squares_[{name, std::string(Name(c.op))}];
@@ -292,8 +292,8 @@ void Audit::DeclaredDivergences() {
     for (const auto& subject : subjects_) {
       if (subject->name() == row.subject) named = subject.get();
     }
-    // Documented cases are judged by these claims only: other rows cannot vanish there. Nor can any
-    // where the run was stopped before it came to all cases.
+    // Only these claims are judged on documented cases, so rows about other claims cannot vanish
+    // there. No row can vanish if the run was stopped before it came to all cases.
     if (Stopped() ||
         std::find(kExactClaims.begin(), kExactClaims.end(), row.property) == kExactClaims.end())
       named = nullptr;
@@ -306,7 +306,7 @@ void Audit::DeclaredDivergences() {
           });
       state = seen ? "seen, as declared" : "VANISHED";
       if (!seen) {
-        // A claim of its own: who knows of the departure does not know that it is gone.
+        // The claim has a name of its own: to know of the departure is not to know that it is gone.
         Take(Finding(row.op, row.property + ".vanished-" + row.kind, row.subject,
                      Verdict::Failed("declared in adapters/contracts.cc (" + row.kind +
                                      ") but not seen on any documented case: " + row.reason)));
@@ -321,7 +321,7 @@ void Audit::DeclaredDivergences() {
   }
 }
 
-// One of each fault that documented cases alone show, made as small as it goes for the report.
+// Minimizes, for the report, one case of each fault that only documented cases show.
 void Audit::MinimizeTheDocumented() {
   std::set<std::tuple<std::string, std::string, FindingKind>> done;
   const fs::path folder = fs::path(options_.out) / "findings";
@@ -381,7 +381,7 @@ report::BuiltReport Audit::Report() {
   return WriteReport(options_.out, session_.document, before_);
 }
 
-// Verdicts are counted as verdicts, and cases as cases.
+// Verdicts are counted apart from cases, because a case is judged by several properties.
 std::string VerdictsLine(const Totals& totals) {
   int64_t all = 0;
   for (const auto& [judgement, count] : totals.verdicts) all += count;

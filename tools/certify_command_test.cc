@@ -20,7 +20,7 @@ class Certify : public QualmTest {};
 
 std::string Layers(const std::string& name) { return Corpus("layers/" + name); }
 
-// Which channels of thread 003 saturate, on what input, and that the library's arithmetic does.
+// The channels of thread 003 that saturate, the input on which they do, and the library's sums.
 TEST_F(Certify, FindsTheChannelOfThread003) {
   const Ran ran = Qualm({"certify", Corpus("forum/003-conv1.case.json"), "--scheme", "fbgemm@avx2",
                          "-s", "model:fbgemm@avx2", "-s", "model:fbgemm@vnni", "--witnesses", "w",
@@ -39,7 +39,7 @@ TEST_F(Certify, FindsTheChannelOfThread003) {
   }
   EXPECT_EQ(wrong,
             (std::map<std::string, int>{{"model:fbgemm@avx2", 1}, {"model:fbgemm@vnni", 0}}));
-  // The witness replays: it fails where it should.
+  // The witness replays: it fails on the library's arithmetic.
   const std::string witness = "w/003-conv1.fbgemm@avx2.1.case.json";
   ASSERT_TRUE(fs::exists(folder() / witness));
   EXPECT_EQ(document["findings"][0]["case_file"], witness);
@@ -60,7 +60,7 @@ TEST_F(Certify, CertificatesAreCheckedAgain) {
   ASSERT_EQ(certificate["layers"].size(), 2u);
   EXPECT_EQ(certificate["layers"][0]["layer"], "fc.weight");
   EXPECT_EQ(Qualm(with({"--verify", "c.json"})).status, 1);
-  // Another range of activations, and a claim that somebody changed.
+  // Another range of activations is refused, and a certificate whose claim was changed.
   ExpectBadInput(with({"--x-range", "0:127", "--verify", "c.json"}), "c.json: line 4: ");
   std::string changed = Read("c.json");
   changed.replace(changed.find("\"safe\": false"), 13, "\"safe\": true");
@@ -121,7 +121,7 @@ TEST_F(Certify, GivenPairingAndSchemes) {
 
 class Repair : public QualmTest {};
 
-// The author's own layer: wrong as it is, exact when repaired, on the arithmetic of his library.
+// The author's own layer: wrong as it is, exact when repaired, on his library's arithmetic.
 TEST_F(Repair, OfTheLayerOfThread003) {
   const Ran ran = Qualm({"repair", Corpus("forum/003-conv1.case.json"), "--scheme", "fbgemm@avx2",
                          "-s", "model:fbgemm@avx2", "--out", "r", "--json", "-"});
@@ -137,7 +137,7 @@ TEST_F(Repair, OfTheLayerOfThread003) {
     EXPECT_GT(comparison["wrong_before"], 0) << comparison;
     EXPECT_EQ(comparison["wrong_after"], 0) << comparison;
   }
-  // What was written is the layer, certified again.
+  // The written files hold the repaired layer, and its certificate verifies.
   const std::string stem = "r/003-conv1.fbgemm@avx2";
   const Case repaired = ReadCaseFile((folder() / (stem + ".case.json")).string());
   EXPECT_EQ(ParseNpy(Read(stem + ".weights.npy"), "file"), repaired.w);

@@ -38,7 +38,7 @@ struct Options : CommonOptions {
   bool verbose = false;
 };
 
-// Instruction sets that judged the same cases share a line; the document has them one by one.
+// Instruction sets that reached the same share a line; the document lists them one by one.
 std::string HazardLines(const HazardCoverage& coverage) {
   struct Group {
     Op op;
@@ -78,7 +78,7 @@ JsonValue PropertiesJson(const CheckResult& result) {
   return properties;
 }
 
-// What was not judged and why, most frequent first: the reasons of a judgement on one line.
+// The reasons for which cases were not judged, most frequent first, one line for each judgement.
 std::string ReasonLines(const CheckResult& result) {
   constexpr size_t kMost = 5;
   std::map<Judgement, std::map<std::string, int64_t>> reasons;
@@ -115,7 +115,7 @@ std::string WhyNothing(const CheckResult& result, const std::string& subject = "
   return most->first + (more ? fmt::format(" (and {} more)", reasons.size() - 1) : "");
 }
 
-// What was judged and what not, in words.
+// The closing sentence: how much was judged, how much was not, and why.
 std::string ClosingLine(const CheckResult& result, size_t faults, bool adapts) {
   int64_t judged = 0, most = 0;
   for (const auto& [key, row] : result.coverage.rows()) judged += row.cases;
@@ -200,8 +200,8 @@ std::vector<JUnitTest> JUnitTests(const CheckResult& result, const std::vector<F
   return tests;
 }
 
-// A subject that answers like somebody's arithmetic may be right, and judged by a contract that its
-// author did not choose: says which one fits, and how to choose it.
+// A subject that answers like somebody's arithmetic may be right, but judged by a contract that its
+// author did not choose. Names the contract that fits, and how to choose it.
 std::string FittingContracts(const std::vector<Finding>& findings, const Diagnoses& diagnoses) {
   constexpr int64_t kCases = 100;
   std::map<std::pair<std::string, Op>, std::vector<triage::ObservedCase>> wrong;
@@ -215,7 +215,7 @@ std::string FittingContracts(const std::vector<Finding>& findings, const Diagnos
   for (const auto& [key, cases] : wrong) {
     const auto& [name, op] = key;
     const auto subject = SubjectRegistry::Get().Make(name);
-    // Ours are judged by what they promise.
+    // Only plugins and pipes: our own subjects are judged by the contract that they promise.
     if (!subject->contract().exact() || !(name.starts_with("plugin:") || name.starts_with("pipe:")))
       continue;
     std::vector<triage::ConventionOrExact> fit;
@@ -242,8 +242,8 @@ std::string FittingContracts(const std::vector<Finding>& findings, const Diagnos
   return text;
 }
 
-// The page of --out, and its result.json, which knows more than --json: date and machine differ
-// from run to run.
+// Writes the page of --out and its result.json. That file holds more than --json: date and machine,
+// which differ from run to run.
 void ReportOf(const Options& options, const CheckResult& result,
               const std::optional<ResultRecord>& before, Session& session) {
   session.Complete();
@@ -330,7 +330,7 @@ int RunCheck(Options options) {
                             {"properties", PropertiesJson(result)},
                             {"not_judged", NotJudgedJson(result)}};
   session.tests = JUnitTests(result, findings, session.known);
-  // A run without anything new leaves no folder behind that nobody asked for.
+  // A run without new findings leaves no folder behind, unless the user asked for one.
   const bool news = std::any_of(findings.begin(), findings.end(), [&](const Finding& finding) {
     return session.known.IsNew(finding);
   });

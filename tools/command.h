@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every verb of the command line shares: options, text for people, exit status.
+// The parts that all verbs share: options, text for people, exit status.
 #ifndef QUALM_TOOLS_COMMAND_H_
 #define QUALM_TOOLS_COMMAND_H_
 
@@ -35,9 +35,9 @@ struct CommonOptions {
   std::string junit;
   std::string contract;  // overrides each subject's own
   std::string emit;      // an exporter, "" for none
-  std::string output;    // where that goes, "" for stdout
+  std::string output;    // where the export goes, "" for stdout
 
-  // With --json -, --junit - or an exporter that has no file, the document is all that goes to
+  // With --json -, --junit - or an exporter without a file, nothing but the document goes to
   // stdout.
   bool quiet_stdout() const {
     return json == "-" || junit == "-" || (!emit.empty() && output.empty());
@@ -65,7 +65,7 @@ std::string SweepSummary(const sweep::Result& result);
 
 // --skip GLOB: properties to leave out.
 void AddSkip(CLI::App& app, std::vector<std::string>& skip);
-// Leaves them out of the glob; InputError where one leaves out nothing.
+// Leaves the properties of --skip out of the glob; InputError if a pattern leaves out nothing.
 void AddSkipped(const std::vector<std::string>& skip, std::string& glob);
 
 // "60s", "10m", "8h", "2d", or plain seconds; more than 0.
@@ -82,7 +82,7 @@ std::optional<T> ParseInteger(std::string_view text) {
   if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
   return value;
 }
-// An integer in least..most. CLI11 alone reads 010 as 8 and wraps what is too large.
+// An integer in least..most. CLI11 alone reads 010 as 8, and wraps numbers that are too large.
 CLI::Option* AddInteger(CLI::App& app, const std::string& names,
                         const std::function<void(int64_t)>& store, int64_t least, int64_t most,
                         const std::string& help);
@@ -93,8 +93,8 @@ CLI::Option* AddInteger(CLI::App& app, const std::string& names, T& value, int64
       app, names, [&value](int64_t read) { value = static_cast<T>(read); }, least, most, help);
 }
 
-// Text for people, to stdout, in colour on a terminal; throws InputError where that cannot be
-// written.
+// Prints text for people to stdout, in colour on a terminal; throws InputError if the text cannot
+// be written.
 void Out(const std::string& text);
 // "qualm: ..." on one line of stderr; Tell says nothing under --quiet. Errors of writing are
 // ignored: a run whose stderr is closed has the same result.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The command line as users and CI servers meet it: exit statuses, what goes where, what bad input
-// gets, what the documents look like.
+// The command line as users and CI servers meet it: exit statuses, stdout and stderr, bad input,
+// the form of the documents.
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -78,7 +78,7 @@ TEST_F(Command, AuditAndReport) {
   EXPECT_EQ(document["totals"]["failed"], 0);
   EXPECT_NE(Read("out/index.html").find("</html>"), std::string::npos);
   EXPECT_EQ(Json::parse(Read("out/result.json"))["totals"], document["totals"]);
-  // The forum cases: our kernels are exact, and what a library printed has a known arithmetic.
+  // The forum cases: our kernels are exact, and each printed library output has a known arithmetic.
   int from_libraries = 0;
   for (const Json& row : document["printed"]) {
     EXPECT_EQ(row["native"], "exact") << row;
@@ -178,7 +178,7 @@ TEST_F(Command, BadUsageIsTwo) {
   ExpectBadInput({"replay", "."}, ".: holds no ");
   ExpectBadInput({"replay", by_hand_, "-p", "no_such"}, "--property: ");
   ExpectBadInput({"list", "everything"}, "WHAT: ");
-  // A name that is empty is a mistake, not the absence of one.
+  // An empty name is a mistake; it does not stand for a missing option.
   for (const char* option : {"--json", "--junit", "--out", "--shard", "--contract"}) {
     ExpectBadInput({"check", option, ""}, std::string(option) + ": is empty");
   }
@@ -186,7 +186,7 @@ TEST_F(Command, BadUsageIsTwo) {
   ExpectBadInput({"minimize", by_hand_, "-s", "native", "-o", ""}, "--output: is empty");
 }
 
-// Whatever an argument holds, what is said about it is one line without control bytes.
+// A message about an argument is one line without control bytes, whatever the argument holds.
 TEST_F(Command, ArgumentsAreShownOnOneLine) {
   const std::string bad = "a\nb\x1b[31m";
   ExpectBadInput({bad}, "unknown verb 'a?b?[31m'");
@@ -296,7 +296,7 @@ TEST_F(Command, HostileRecordingsNameFileAndLine) {
   EXPECT_TRUE(Lines(ran.err).back().starts_with("qualm: " + path + ":1: ")) << ran.err;
 }
 
-// What the good files say is not lost because of a bad one among them.
+// Findings in good files are reported although one file among them is bad.
 TEST_F(Command, OneBadFileAmongManyLosesNothing) {
   std::filesystem::copy(Corpus("regressions"), folder() / "cases");
   Write("cases/aaa.case.json", "{");
@@ -326,14 +326,14 @@ TEST_F(Command, UnwritableResultsAreTwoAndTheFindingsAreStillTold) {
     EXPECT_NE(ran.out.find(finding), std::string::npos) << where[0] << "\n" << ran.out;
     EXPECT_TRUE(Lines(ran.err).back().starts_with("qualm: " + where[0] + ": ")) << ran.err;
   }
-  // The document is written even where the folder of findings cannot be, and the other way round.
+  // The document is written even if the folder of findings cannot be written, and vice versa.
   EXPECT_EQ(Qualm({"check", "--subject", "faulty:k-tail", "--cases", "100", "--op", "linear",
                    "--out", "taken", "--json", "x.json"})
                 .status,
             2);
   EXPECT_FALSE(Json::parse(Read("x.json"))["findings"].empty());
 
-  // Links, so that a command that replaced what it is to write to would harm nobody.
+  // Links: a command that replaced its output file, instead of writing into it, would harm nobody.
   std::filesystem::create_symlink("/dev/full", folder() / "full.case.json");
   const Ran small =
       Qualm({"minimize", sweep_, "--subject", "model:fbgemm@avx2", "-o", "full.case.json"});
@@ -347,7 +347,7 @@ TEST_F(Command, UnwritableResultsAreTwoAndTheFindingsAreStillTold) {
   EXPECT_TRUE(Lines(plot.err).back().starts_with("qualm: --plot: ")) << plot.err;
 }
 
-// What can be known before the run is said before it, and costs nothing that is there.
+// Errors that can be known before the run are reported before it, and existing files survive.
 TEST_F(Command, PlacesThatCannotBeWrittenAreSaidFirst) {
   const std::string case_file = sweep_;
   for (const char* option : {"--json", "--junit"}) {
@@ -368,7 +368,7 @@ TEST_F(Command, PlacesThatCannotBeWrittenAreSaidFirst) {
   ExpectBadInput({"sweep", case_file, "-s", "native", "--plot", "/proc/no/x.svg"},
                  "--plot: /proc/no/x.svg: ");
   ExpectBadInput({"explain", case_file, "--json", "/proc/no/x"}, "--json: /proc/no/x: ");
-  // A run that does not come about leaves a file as it is, and makes none.
+  // A run that cannot start leaves an existing file as it is, and makes none.
   Write("kept.json", "precious");
   ExpectBadInput({"check", "-s", "native", "--json", "kept.json", "--junit", "/proc/no/x"},
                  "--junit: ");
@@ -385,7 +385,7 @@ TEST_F(Command, JUnitGoesToStdoutToo) {
   EXPECT_TRUE(ran.out.ends_with("</testsuites>\n")) << ran.out;
 }
 
-// An audit deletes only what an audit made, and only once it knows that it can run.
+// An audit deletes only the files of an earlier audit, and only once it knows that it can run.
 TEST_F(Command, AuditDeletesNothingOfOthers) {
   std::filesystem::create_directories(folder() / "mine/findings");
   Write("mine/findings/notes.txt", "precious");
@@ -407,7 +407,7 @@ TEST_F(Command, AuditDeletesNothingOfOthers) {
   EXPECT_FALSE(std::filesystem::exists(folder() / "mine/sections/00-mine.txt"));
 }
 
-// Who reads meanwhile, or comes after a run that was killed, finds a whole document.
+// A reader during a run, or after a run that was killed, finds a whole document.
 TEST_F(Command, AFullDiskLeavesTheEarlierDocument) {
   const Ran first = Qualm({"list", "properties", "--json", "r.json"});
   ASSERT_EQ(first.status, 0) << first.err;
@@ -423,7 +423,7 @@ TEST_F(Command, AFullDiskLeavesTheEarlierDocument) {
   EXPECT_EQ(files, 1) << "a temporary was left behind";
 }
 
-// None of these ends by itself when it is read.
+// Reading any of these would never end, so each must be refused without reading.
 TEST_F(Command, WhatIsNoFileIsRefusedAtOnce) {
   std::filesystem::create_directories(folder() / "cases");
   std::filesystem::copy(by_hand_, folder() / "cases");
@@ -453,7 +453,7 @@ TEST_F(Command, WhatIsNoFileIsRefusedAtOnce) {
       << all.err;
 }
 
-// A run of days that is killed has told what it found.
+// A long run that is killed keeps the findings that it had written.
 TEST_F(Command, AKilledRunKeepsWhatItFound) {
   const Ran ran =
       Shell(QUALM_BINARY_DIR
@@ -466,7 +466,7 @@ TEST_F(Command, AKilledRunKeepsWhatItFound) {
             std::string::npos);
   EXPECT_EQ(Qualm({"replay", "out", "-s", "faulty:u8-as-s8"}).status, 1);
   EXPECT_EQ(Qualm({"report", "out"}).status, 0);
-  // A run that comes to its end puts the same finding, looked into, in its place.
+  // A run that ends replaces the finding by the same finding, minimized and explained.
   EXPECT_EQ(Qualm({"check", "-s", "faulty:u8-as-s8", "--op", "linear", "-p", "linear.matches_exact",
                    "-n", "200", "--out", "out"})
                 .status,
@@ -507,7 +507,7 @@ TEST_F(Command, TwoRunsShareAFolder) {
   EXPECT_EQ(claims.size(), 2u);
 }
 
-// As soon as the process catches the signal at all, long before the first case.
+// The signal comes as soon as the process catches it, long before the first case.
 TEST_F(Command, AnInterruptInTheFirstMomentsStillGivesAResult) {
   const Ran ran = Shell(QUALM_BINARY_DIR
                         "/bin/qualm check -s native -s 'pipe:sleep 2; exit 3' --time 600s & "
@@ -549,7 +549,7 @@ TEST_F(Command, FullStdoutIsNoSuccess) {
   EXPECT_EQ(Shell("'" + qualm + "' list properties >&-").status, 2);
 }
 
-// Nobody need listen to stderr. Nor may it land in a file that is opened in its place.
+// stderr may be closed. Text for stderr must not land in a file that is opened in its place.
 TEST_F(Command, StderrMayFail) {
   const std::string qualm = QUALM_BINARY_DIR "/bin/qualm";
   for (const std::string where : {" 2>&-", " 2>/dev/full"}) {
@@ -620,7 +620,7 @@ TEST_F(Command, SameSeedSameDocumentForAnyNumberOfJobs) {
   EXPECT_NE(one["totals"], run("1", "8")["totals"]);
 }
 
-// stderr says how to repeat the run; saying just that repeats it.
+// stderr names the command that repeats the run, and that command must repeat it.
 TEST_F(Command, TheRepeatCommandRepeats) {
   std::filesystem::copy(by_hand_, folder() / "it's a case.case.json");
   const std::vector<std::vector<std::string>> runs{
@@ -641,7 +641,7 @@ TEST_F(Command, TheRepeatCommandRepeats) {
     Json a = Json::parse(Read("first.json")), b = Json::parse(Read("second.json"));
     for (Json* document : {&a, &b}) {
       document->erase("seconds");
-      // Where findings are written is not repeated.
+      // The files of findings are not compared: the repetition may write them elsewhere.
       for (Json& finding : (*document)["findings"]) finding.erase("case_file");
     }
     EXPECT_EQ(a, b) << command;
@@ -781,13 +781,13 @@ TEST_F(Command, RunsThatJudgeNothingAreNoSuccess) {
       Qualm({"identify", "-s", "native", "--op", "linear", "-n", "5", "--convention", "aten@avx2"})
           .status,
       2);
-  // A shard of few cases may have none.
+  // A shard of a run with few cases may have no case.
   expect({"check", "-s", "native", "--op", "add", "-n", "1", "--shard", "1/2"}, 0,
          "there was no case");
 }
 
 // A case whose own property is of another operation.
-// Ctrl-C, or a CI that has waited long enough: what was found until then is there.
+// After Ctrl-C, or when a CI has waited long enough, the findings so far are reported.
 TEST_F(Command, AStoppedRunSaysWhatItFound) {
   const auto stopped = [&](const std::string& subject, const std::string& signal) {
     return Shell(
@@ -869,7 +869,7 @@ TEST_F(Command, FoldersThatCannotBeReadAreNamed) {
   std::filesystem::permissions(folder() / "cases/closed", std::filesystem::perms::owner_all);
 }
 
-// A promise of a plugin that nothing can be held to, and one that never answers.
+// A plugin that promises an unknown contract, and a plugin that never answers.
 TEST_F(Command, PluginsThatPromiseOrHangToNoEnd) {
   const std::string plugin = "plugin:" QUALM_BINARY_DIR "/lib/qualm_broken.so";
   if (!std::filesystem::exists(plugin.substr(7))) GTEST_SKIP() << "qualm_broken.so is not built";

@@ -30,7 +30,7 @@ void WriteInto(const fs::path& folder, const NamedTexts& files) {
   }
 }
 
-// What a case without a failure is shown as: an answer that is right.
+// A finding that shows a case without a failure: the answer is right.
 Finding RightAnswer(const Case& c) {
   return {c, c.property.empty() ? "matches_exact" : c.property,
           c.observed ? c.observed->by : "nobody", Verdict::Passed()};

@@ -112,7 +112,7 @@ Case CaseOf(const Options& options) {
   };
   set(c.x_q, "--x-scale", options.x_scale, options.x_zero_point);
   set(c.w_q, "--w-scale", options.w_scale, options.w_zero_point);
-  // Of dequantize the only scale is that of x.
+  // The only scale of dequantize is that of x.
   set(HasOutQParams(op) ? c.out_q : c.x_q, "--scale", options.scale, options.zero_point);
   if (!options.multiplier.empty()) c.multiplier = {ReadScale("--multiplier", options.multiplier)};
   const CodeRange range = RangeOf(c.out_dtype);
@@ -172,7 +172,7 @@ Certificate::ZeroPoints ReadZeroPoints(const std::string& text, const Case& c) {
   return {*from, *to};
 }
 
-// What is to be judged, without the subject.
+// The domain and the method to judge by, without the subject.
 Certificate PlanOf(const Options& options) {
   Certificate plan;
   std::vector<Case> problems;
@@ -215,7 +215,7 @@ void FillIn(Certificate* plan, const Subject& subject) {
   plan->instruction_set = subject.InstructionSet();
 }
 
-// How far a run is: a line that is written over on a terminal, else one every few seconds.
+// The progress of a run: on a terminal a line that is overwritten, else a line every few seconds.
 class Bar {
  public:
   void Show(int64_t done, int64_t all, int64_t wrong) {
@@ -283,7 +283,7 @@ std::optional<Finding> FindingOf(const Certificate& c) {
                  verdict);
 }
 
-// The kind of a failure that is the subject's, if `failed` (Tally::failed) is one.
+// The kind of a failure that is the subject's own, if `failed` (Tally::failed) is such a failure.
 std::optional<FindingKind> KindOf(const std::string& failed) {
   const auto is = [&](RunStatus status) {
     return failed.starts_with(std::string(Name(status)) + ": ");
@@ -296,7 +296,7 @@ std::optional<FindingKind> KindOf(const std::string& failed) {
   return memory ? std::optional(FindingKind::kMemory) : std::nullopt;
 }
 
-// What a shard judges of [0, whole).
+// The part of [0, whole) that a shard judges.
 struct Part {
   int64_t first = 0, last = INT64_MAX;
 };
@@ -317,7 +317,7 @@ Part PartOf(const std::string& shard, const Certificate& plan) {
   return {granules * *index / *count * granule, granules * (*index + 1) / *count * granule};
 }
 
-// Continues what an earlier run has left in the state file.
+// Continues the work that an earlier run left in the state file.
 void Continue(const std::string& path, Certificate* plan) {
   if (path.empty() || !std::filesystem::exists(path)) return;
   Certificate earlier = ReadCertificateFile(path);
@@ -337,7 +337,7 @@ proofs::RunOptions RunOptionsOf(const Options& options, const Subject& subject) 
   return run;
 }
 
-// Judges one subject; "" or why it could not be.
+// Judges one subject; "" or the reason why it could not be judged.
 std::string JudgeOne(const Options& options, const Subject& subject, const Part& part,
                      Certificate* certificate) {
   proofs::RunOptions run = RunOptionsOf(options, subject);
@@ -396,7 +396,7 @@ int RunMerge(const Options& options) {
   return session.End("");
 }
 
-// A certificate is for this very subject and program; anything else is refused in one line.
+// A certificate holds for this very subject and program; any other is refused in one line.
 void RequireFits(const std::string& path, const Certificate& certificate, const Certificate& here) {
   const auto require = [&](const char* field, const std::string& was, const std::string& is) {
     if (was != is)

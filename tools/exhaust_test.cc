@@ -53,7 +53,7 @@ TEST_F(ExhaustVerb, IntervalsShowTheSteps) {
   EXPECT_TRUE(c.monotone.starts_with("shown by interval evaluation of the source of the kernel"))
       << c.monotone;
   EXPECT_EQ(Qualm({"exhaust", "--verify", certificate}).status, 0);
-  // Of convention and fall.
+  // The same for a convention, whose output falls once.
   const Ran model = Qualm(words("model:aten@default"));
   EXPECT_EQ(model.status, 1) << model.err;
   EXPECT_EQ(ReadCertificateFile(certificate).monotone,
@@ -74,7 +74,7 @@ TEST_F(ExhaustVerb, RefutesOneWrongInput) {
   const Case c = ReadCaseFile(worst);
   EXPECT_EQ(c.x.IntAt(0), 1);
   EXPECT_EQ(Qualm({"replay", worst, "-s", "faulty:one-tie"}).status, 1);
-  // What is certified is that this one is wrong.
+  // The certificate says that this input is wrong, and verifies.
   EXPECT_EQ(Qualm({"exhaust", "--verify", certificate}).status, 0);
 }
 
@@ -98,7 +98,7 @@ TEST_F(ExhaustVerb, ACertificateThatDoesNotFitIsRefused) {
   std::string text = CertificateToJson(good);
   text.replace(text.find("\"wrong\": 1"), 10, "\"wrong\": 0");
   ExpectBadInput({"exhaust", "--verify", Write("bad.json", text)}, Path("bad.json") + ": hash: is");
-  // It fits, but says what is not so.
+  // The certificate fits, but a number in it is false.
   other = good;
   other.wrong = 0;
   other.first.reset();
@@ -131,7 +131,7 @@ TEST_F(ExhaustVerb, ShardsMergeAndStatesContinue) {
   EXPECT_EQ(Qualm({"exhaust", "--merge", Path("b"), Path("a"), "-o", Path("merged")}).status, 1);
   EXPECT_EQ(Read("merged"), Read("whole"));
   ExpectBadInput({"exhaust", "--merge", Path("a"), Path("a")}, Path("a") + ": covers [0, 5) again");
-  // A state of half the work, continued.
+  // A saved state of half the work, and the run that continues it.
   ASSERT_EQ(with({"--shard", "0/2", "--state", Path("state")}).status, 1);
   ASSERT_EQ(with({"--state", Path("state"), "-j", "2"}).status, 1);
   EXPECT_EQ(ReadCertificateFile(Path("state")), ReadCertificateFile(Path("whole")));

@@ -30,7 +30,7 @@ struct Options : CommonOptions {
   int64_t at = -1;
 };
 
-// What --emit writes: the answer of the first subject, else the observed one.
+// Writes what --emit asks for: the answer of the first subject, else the observed output.
 void EmitFirst(const Options& options, const Case& c, Session& session) {
   Subject* const subject = session.subjects.empty() ? nullptr : session.subjects.front().get();
   const std::string who = subject == nullptr ? "observed" : std::string(subject->name());
@@ -38,7 +38,7 @@ void EmitFirst(const Options& options, const Case& c, Session& session) {
   Emit(options, c, subject, found == session.document.findings.end() ? nullptr : &*found);
 }
 
-// A folder: the answers that its case files hold, and those of the named subjects, layer by layer.
+// A folder: the answers in its case files and the answers of the named subjects, layer by layer.
 int RunExplainModel(const Options& options) {
   Session session(options);
   if (options.at >= 0 || !options.emit.empty() || !options.contract.empty() ||
@@ -119,7 +119,7 @@ int RunExplain(const Options& options) {
   // An answer or an observed output that is not exact is a finding.
   session.totals.cases = 1;
   std::vector<Finding>& findings = session.document.findings;
-  // Exact judges, or the convention that --contract names.
+  // The exact result judges, or the convention that --contract names.
   const Contract contract = options.contract.empty() ? Contract{} : ParseContract(options.contract);
   const Convention* convention = FindConvention(contract.convention);
   if (!contract.exact()) {

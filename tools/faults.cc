@@ -41,10 +41,10 @@ void AddFaults(const std::vector<size_t>& group, const std::vector<Finding>& fin
   for (auto& [by, row] : rows) {
     const Diagnosed& cause = diagnosed(group[by]);
     const FindingKind kind = findings[group[by]].kind;
-    // The numbers themselves show a fault better than what follows from them.
+    // A finding about the numbers shows a fault better than a finding that follows from them.
     std::ranges::sort(row.findings, {}, [&](size_t i) {
       const bool direct = findings[i].property.starts_with("matches_");
-      // What is unknown about one finding is known from another of the row.
+      // A finding of unknown cause takes the cause of another finding of the row.
       const bool other_kind = findings[i].kind != kind;
       return std::tuple(diagnosed(i).causes != cause.causes, other_kind, !direct, i);
     });
@@ -54,7 +54,7 @@ void AddFaults(const std::vector<size_t>& group, const std::vector<Finding>& fin
       row.cause = triage::NamesOf(cause.causes, findings[group[by]].test_case.op);
     for (const size_t i : row.findings) {
       row.failures = std::max(row.failures, FailuresOf(findings[i], result));
-      // The finding that the cause was found on says where it holds, too.
+      // The finding from which the cause was taken also says where the cause holds.
       const Diagnosed& of = diagnosed(i);
       if (!of.causes.empty() && of.causes == row.best.causes &&
           of.sentence.size() > row.best.sentence.size())
@@ -93,7 +93,7 @@ std::string FaultText(const FaultOfRun& fault, const std::vector<Finding>& findi
   for (const size_t i : fault.findings) claims.insert(findings[i].property);
   text += fmt::format("\n  fails {} claim{}: {}", claims.size(), claims.size() == 1 ? "" : "s",
                       fmt::join(claims, ", "));
-  // Totals of a property are of all subjects.
+  // The totals of a property add up all subjects, so only a run of one subject tells them.
   const auto judged = result.by_property.find(best.full_property());
   if (result.by_subject.size() == 1 && judged != result.by_property.end()) {
     text += fmt::format("; {} in {} of {} cases judged by it", best.property,

@@ -19,12 +19,12 @@
 
 namespace qualm::tools {
 
-// What triage says of a finding beyond the finding.
+// The result of triage for one finding: causes, sentence, smallest case.
 struct Diagnosed {
   triage::Hypothesis causes;
   std::string sentence;               // what is wrong, as far as it is known
-  Case found;                         // with what the subject answered
-  const Convention* model = nullptr;  // what the subject promises, null: to be exact
+  Case found;                         // with the subject's answer
+  const Convention* model = nullptr;  // the subject's promised convention, null: exact
   std::optional<Case> small;
   std::optional<Divergence> divergence;  // in the smallest case
 };
@@ -39,12 +39,12 @@ struct FaultOfRun {
 // By fingerprint of the finding.
 using Diagnoses = std::map<std::string, Diagnosed>;
 
-// The faults among the new findings, what fails most often first.
+// The faults among the new findings, those with the most failures first.
 std::vector<FaultOfRun> FaultsOf(const std::vector<Finding>& findings, const Diagnoses& diagnoses,
                                  const KnownFindings& known, const CheckResult& result);
 
-// A few lines for people: what is wrong, the smallest case, the claims that fail, what to type
-// next.
+// A few lines for people: what is wrong, the smallest case, the claims that fail, and the next
+// command to type.
 std::string FaultText(const FaultOfRun& fault, const std::vector<Finding>& findings,
                       const CheckResult& result);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What becomes of the findings of a run.
+// Attributes, minimizes and stores the findings of a run.
 #ifndef QUALM_TOOLS_FINDINGS_H_
 #define QUALM_TOOLS_FINDINGS_H_
 
@@ -21,42 +21,42 @@
 
 namespace qualm::tools {
 
-// What is wrong with the expected output of a case file, if it has one that is not the exact one.
+// A finding if the case file has an expected output that is not the exact one.
 std::optional<Finding> WrongExpected(const Case& c, const std::string& file);
 
-// Does a row of adapters/contracts.cc declare the finding of a subject that promised `promised`? A
-// departure from exact is excused as the convention's only where the subject keeps to the
-// convention.
+// Whether a row of adapters/contracts.cc declares the finding of a subject that promised
+// `promised`. A departure of the convention excuses the subject only if the subject's answer keeps
+// to the convention.
 bool IsExcused(const Finding& finding, Subject& subject, const Contract& promised);
 
-// The finding that a failed verdict of `subject` becomes, with its cause; expected if it is excused
-// under `contract`.
+// Makes a finding of a failed verdict of `subject`, with its cause; expected if it is excused under
+// `contract`.
 Finding FindingOf(const Case& c, const Property& property, Subject& subject, const Verdict& verdict,
                   const std::string& file, const Contract& contract);
 
-// Says once per subject that it crashed or hung, while the run goes on. Any thread.
+// Tells once per subject that it crashed or hung, while the run goes on. Any thread.
 void Alarm(const Finding& finding);
 
 // The findings of a run below OUT: findings/<fingerprint>/{case.json, minimized.case.json,
-// explanation.txt}. A run that is killed has told what it had found: each failure lies there from
-// the moment when it is found, by the kind that it shows at first.
+// explanation.txt}. Each failure is written when it is found, under the kind that it shows at
+// first, so a run that is killed keeps what it has found.
 class FindingsFolder {
  public:
-  // Deletes what a killed run has left half done.
+  // Deletes half-written files of a run that was killed.
   explicit FindingsFolder(const std::string& out);
 
-  // Gives the check loop what it does not have itself: causes of failures, alarms, this folder, the
-  // end by a signal. This must outlive the loop.
+  // Connects the check loop with what it lacks: causes of failures, alarms, this folder, the end by
+  // a signal. The loop must end before this object does.
   void Connect(CheckOptions& options);
 
-  // Attributes, deduplicates by fingerprint, minimizes one of each and writes it all in the place
-  // of what Connect has written. Each finding is on disk before work on the next begins. A folder
-  // that cannot be written does not lose the finding. A known finding is neither minimized nor
-  // written: its evidence is elsewhere. Once `stop` says so, findings are written as they are.
+  // Attributes, deduplicates by fingerprint, minimizes one of each, and writes them all in place of
+  // what Connect has written. Each finding is on disk before work on the next begins. If a folder
+  // cannot be written, the finding is still reported. A known finding is neither minimized nor
+  // written: its evidence is elsewhere. Once `stop` is true, findings are written as they are.
   std::vector<Finding> Triage(std::vector<Finding> raw, const std::string& contract,
                               const KnownFindings& known, Deferred& deferred,
                               const std::function<bool()>& stop);
-  // What Triage has learnt about the new findings.
+  // The results of Triage for the new findings.
   const Diagnoses& diagnoses() const { return diagnoses_; }
 
  private:

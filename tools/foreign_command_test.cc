@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Programs behind a pipe and plugins as users put them under test: a good one passes, a bad one is
-// a finding of its own kind with its case, and the run goes on.
+// Programs behind a pipe and plugins as users test them: a good one passes; a bad one gives a
+// finding of its own kind with its case, and the run goes on.
 #include <filesystem>
 #include <functional>
 #include <set>
@@ -17,7 +17,7 @@ namespace {
 namespace fs = std::filesystem;
 using test::Json;
 
-// What somebody's code does and what is said of it.
+// The misbehaviour of somebody's code, and the report about it.
 struct Bad {
   const char* how;
   const char* kind;
@@ -34,7 +34,7 @@ class ForeignCommand : public QualmTest {
            how + "; done";
   }
 
-  // Checks it beside a subject that is right: the document.
+  // Checks the subject beside one that is right; returns the document.
   Json Check(const std::string& subject, const std::string& cases,
              const std::vector<std::string>& environment) {
     ran_ = Qualm({"check", "--op", "linear", "-p", "matches_exact", "-s", subject, "-s", "native",
@@ -45,7 +45,7 @@ class ForeignCommand : public QualmTest {
     return document.is_discarded() ? Json::object() : document;
   }
 
-  // Findings of that kind, each with a case that reads; the other subject passed.
+  // Expects findings of that kind, each with a case that reads, and the other subject passed.
   void ExpectFindings(const Bad& bad, const std::string& subject, int cases,
                       const std::vector<std::string>& environment) {
     const Json document = Check(subject, std::to_string(cases), environment);
@@ -87,13 +87,13 @@ TEST_F(ForeignCommand, TheExampleIsExact) {
   EXPECT_EQ(document["totals"]["failed"], 0);
   EXPECT_GT(document["properties"]["linear.matches_exact"]["passed"], 10);
   EXPECT_GT(document["properties"]["linear.sweep_is_linear"]["passed"], 0);
-  // Recordings of u8*s8->u8 that are exact; the child has several before it.
+  // Recordings of u8*s8->u8 that are exact; the child is sent several before it answers.
   const Ran replay = Qualm({"replay", Corpus("golden/seeds.jsonl"), "-s", subject, "--json", "-"});
   EXPECT_LE(replay.status, 1) << replay.err;
   const Json replayed = Json::parse(replay.out);
   EXPECT_GT(replayed["totals"]["passed"], 0);
   for (const Json& finding : replayed["findings"]) EXPECT_NE(finding["kind"], "crash");
-  // And the same bug of a library that README shows is none of its.
+  // README shows a library's bug on this case; this child must not have it.
   const Ran sweep = Qualm({"sweep", Corpus("forum/000-linear-sweep.case.json"), "-s", subject});
   EXPECT_EQ(sweep.status, 0) << sweep.out << sweep.err;
 }
@@ -173,7 +173,7 @@ TEST_F(ForeignCommand, LongCommandsHaveFindingsToo) {
   EXPECT_EQ(files.size(), 2u);
 }
 
-// Once in a thousand calls: neither lost among the wrong numbers, nor taken for them.
+// A fault once in a thousand calls: it is reported beside the wrong numbers, and by its own kind.
 TEST_F(ForeignCommand, WhatFailsNowAndThenIsFound) {
   const std::string plugin = "plugin:" QUALM_BINARY_DIR "/lib/qualm_broken.so";
   for (const Bad& bad :
@@ -196,8 +196,8 @@ TEST_F(ForeignCommand, WhatFailsNowAndThenIsFound) {
   }
 }
 
-// A fingerprint is the name of a folder that CI uploads, and a baseline holds it for another
-// machine.
+// A fingerprint is the name of a folder that CI uploads, and a baseline holds the fingerprint on
+// another machine.
 TEST_F(ForeignCommand, FingerprintsNameThePluginAndNotItsPath) {
   fs::create_directories(folder() / "a b:c");
   const fs::path file = folder() / "a b:c" / "mine.so";

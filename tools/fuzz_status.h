@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a campaign says on stderr while it runs.
+// The progress of a campaign on stderr.
 #ifndef QUALM_TOOLS_FUZZ_STATUS_H_
 #define QUALM_TOOLS_FUZZ_STATUS_H_
 
@@ -11,15 +11,15 @@
 
 namespace qualm::tools {
 
-// On a terminal one line that is written over; elsewhere a plain line every half minute.
+// On a terminal one line that is overwritten; elsewhere a plain line every half minute.
 class FuzzStatus {
  public:
   explicit FuzzStatus(std::function<bool(const FaultRow&)> is_new);
 
   void Tell(const campaign::Progress& progress);
-  // A line of its own.
+  // Prints the text as a line of its own.
   void Say(const std::string& text) const;
-  // Takes the line away.
+  // Removes the status line.
   void End() const;
   std::string LastLine() const { return Line(); }
 
@@ -29,7 +29,7 @@ class FuzzStatus {
 
   std::function<bool(const FaultRow&)> is_new_;
   bool terminal_;
-  double told_ = -1e9;  // when, in seconds of the campaign
+  double told_ = -1e9;  // time of the last line, in seconds of the campaign
   campaign::Progress latest_;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What certify and repair share: which layers, how they are added, which activations.
+// The options of certify and repair that both have: layers, scheme of sums, activations.
 #ifndef QUALM_TOOLS_LAYERS_H_
 #define QUALM_TOOLS_LAYERS_H_
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// qualm list: what there is.
+// qualm list: subjects, properties, operations and the other things that exist.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -27,7 +27,7 @@ struct Options : CommonOptions {
 // One thing of a list: its name and what there is to say.
 using Row = std::pair<std::string, std::string>;
 
-// "native" is one of the names that follow it: the best of them here.
+// If "native" stands for one of the subjects listed after it, the name of that subject.
 std::string AliasOf(const SubjectKind& kind, const Subject& subject) {
   if (subject.name() != kind.kind) return "";
   for (const std::string& name : kind.names()) {
@@ -36,7 +36,7 @@ std::string AliasOf(const SubjectKind& kind, const Subject& subject) {
       const auto other = SubjectRegistry::Get().Make(name);
       if (other->InstructionSet() == subject.InstructionSet()) return name;
     } catch (const std::exception&) {
-      continue;  // not to be had here
+      continue;  // not available here
     }
   }
   return "";
@@ -110,7 +110,7 @@ std::vector<Row> FaultRows() {
   return rows;
 }
 
-// What a right diagnosis of each planted fault is: for bench/diagnosis.
+// The right diagnosis of each planted fault, for bench/diagnosis.
 JsonValue PlantedJson() {
   JsonList list;
   for (const FaultInfo& fault : ListFaults()) {
@@ -153,7 +153,7 @@ std::vector<Row> VariationRows() {
   return rows;
 }
 
-// The tables of docs/backends.md: of conventions one for each family.
+// The tables of docs/backends.md; of conventions one table for each family.
 std::string ConventionTables() {
   std::string text;
   for (const std::string_view family : AllFamilies()) {
@@ -204,7 +204,7 @@ std::string VariationTable() {
   return text;
 }
 
-// What WHAT may be: its rows, and the tables that --markdown prints, if it has any.
+// A list that `qualm list` prints: its rows, and its tables for --markdown, if it has any.
 struct List {
   std::vector<Row> (*rows)();
   std::string (*markdown)();

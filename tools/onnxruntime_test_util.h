@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the tests of ONNX Runtime share, native and emulated.
+// The fixture for tests of ONNX Runtime, native and emulated.
 #ifndef QUALM_TOOLS_ONNXRUNTIME_TEST_UTIL_H_
 #define QUALM_TOOLS_ONNXRUNTIME_TEST_UTIL_H_
 
@@ -21,7 +21,7 @@
 
 namespace qualm {
 
-// A fixture of one subject, skipped with the reason where it is absent.
+// A fixture of one subject, skipped with the reason if the subject is absent.
 class OnnxruntimeTest : public testing::Test {
  protected:
   explicit OnnxruntimeTest(std::string name) : name_(std::move(name)) {}

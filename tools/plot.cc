@@ -19,11 +19,11 @@
 namespace qualm::tools {
 namespace {
 
-// A file in memory: nothing to clean up, also where this process is killed.
+// A file in memory: nothing to clean up, even if this process is killed.
 class MemoryFile {
  public:
   explicit MemoryFile(std::string_view text = "") : fd_(memfd_create("qualm-plot", MFD_CLOEXEC)) {
-    // What cannot be written is missing in the script, and gnuplot says so.
+    // If writing fails, the script is incomplete, and gnuplot reports that.
     const ssize_t ignored = write(fd_, text.data(), text.size());
     (void)ignored;
     lseek(fd_, 0, SEEK_SET);
@@ -45,7 +45,7 @@ class MemoryFile {
   int fd_;
 };
 
-// What gnuplot draws to its stdout.
+// The drawing that gnuplot writes to its stdout.
 std::string RunGnuplot(std::string_view text) {
   const MemoryFile script(text), drawn, log;
   posix_spawn_file_actions_t actions;

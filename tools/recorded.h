@@ -34,7 +34,7 @@ std::optional<Tensor> ReferenceOf(const std::string& case_file, const Case& c,
 AnsweredLayer LayerOf(const std::string& file, const std::string& who, const Case& c,
                       const Tensor& y, const Tensor* reference);
 
-// What is left of the error when the unavoidable is taken out, in a few lines; "" where there is
+// The part of the error that is left without the unavoidable parts, in a few lines; "" if there is
 // nothing to split.
 std::string SplitText(const AnsweredLayer& layer);
 // A line for each layer, and one sentence about all of them.

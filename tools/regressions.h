@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The life of a case that failed: written with a name and a reason, and asked again until it is
+// The life of a case that failed: written with a name and a reason, and replayed until the fault is
 // fixed.
 #ifndef QUALM_TOOLS_REGRESSIONS_H_
 #define QUALM_TOOLS_REGRESSIONS_H_
@@ -15,7 +15,7 @@
 
 namespace qualm::tools {
 
-// A case that a subject once failed, and what this subject makes of it today.
+// A case that a subject once failed, and its state today.
 struct Regression {
   enum class State : uint8_t { kFixed, kStillFails, kFailsDifferently };
   std::string file, subject, note;
@@ -23,9 +23,9 @@ struct Regression {
   std::string was, is;  // where it fails differently
 };
 
-// Is it a reproducer (a case that names the claim that it breaks) of this very subject?
+// Whether the case is a reproducer (it names the claim that it breaks) of this very subject.
 bool IsReproducerOf(const Case& c, const Subject& subject);
-// Of a reproducer of `subject`. `fails`: does the claim fail today?
+// For a reproducer of `subject`. `fails`: whether the claim fails today.
 Regression CompareWithThen(const std::string& file, const Case& c, Subject& subject, bool fails);
 // "still fails: FILE on SUBJECT", and the note of the case below it.
 std::string RegressionsText(const std::vector<Regression>& regressions);
@@ -36,7 +36,7 @@ JsonValue RegressionsJson(const std::vector<Regression>& regressions);
 std::string RegressionFile(const std::string& where, Op op, const triage::Attribution& attribution);
 // Throws InputError where no such file can be written.
 void RequireRegressionFile(const std::string& where);
-// What is wrong, who was asked, and when ("2026-11-23T02:40:00Z").
+// The note of a case: what is wrong, which subject was asked, and when ("2026-11-23T02:40:00Z").
 std::string RegressionNote(const std::string& diagnosis, const std::string& verb,
                            const std::string& subject, const std::string& found);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A layer and what was done about it, on subjects that saturate: for repair and audit.
+// A layer before and after its repair, on subjects that saturate: for repair and audit.
 #ifndef QUALM_TOOLS_REPAIR_H_
 #define QUALM_TOOLS_REPAIR_H_
 
@@ -17,7 +17,7 @@ namespace qualm::tools {
 // One line: cost, whether it is certified, effect.
 std::string RemedyText(const proofs::Remedy& remedy);
 
-// What a subject computes of a layer as it was and as it is rebuilt, against exact results.
+// The outputs of a subject for a layer before and after its repair, against exact results.
 struct Comparison {
   std::string what;  // "its own rows"
   int64_t outputs = 0;
@@ -27,8 +27,8 @@ struct Comparison {
 
   std::string Text(const Subject& subject) const;
 };
-// The rows of the layer, if it has any, and the raw sums of `rows` rows that aim at what was
-// unsafe.
+// Compares the rows of the layer, if it has any, and the raw sums of `rows` rows that aim at the
+// sums that were unsafe.
 std::vector<Comparison> Compare(const Case& layer, const proofs::Remedy& remedy, proofs::Codes x,
                                 int64_t rows, uint64_t seed, Subject& subject);
 

@@ -39,7 +39,7 @@ struct Options : CommonOptions {
   std::string property;
 };
 
-// The sums of a run.
+// The totals of a run.
 struct Replay {
   Session& session;
   std::map<std::string, std::map<std::string, int64_t>>
@@ -58,7 +58,7 @@ void Report(Replay& replay, const std::string& suite, const std::string& name,
   if (verdict.judgement == Judgement::kSkipped) ++replay.skipped[verdict.reason];
 }
 
-// Where a case comes from, and what the subject promises that is asked for it.
+// The origin of a case, and the contract of the subject that is asked about it.
 struct Origin {
   const std::string& file;
   const Contract& promised;
@@ -86,8 +86,8 @@ Case ReadCase(const std::string& file) {
   return c;
 }
 
-// The answer that the file holds, where it is a recording and no reproducer (which names the claim
-// that it breaks): exact, or all of it some library's. Changed by a single code it is neither.
+// Judges the answer in the file if it is a recording and no reproducer (which names the claim that
+// it breaks): it must be exact, or wholly some library's. With one changed code it is neither.
 void JudgeObserved(const std::string& file, const Case& c, Replay& replay) {
   const triage::RecordedAnswer answer = triage::JudgeRecorded(c, c.observed->y);
   const std::string about = fmt::format("{} of {} outputs are not exact, by at most {:.3g}",
@@ -125,8 +125,8 @@ void ReplayCase(const std::string& file, const Case& c, const Options& options, 
   const std::string glob =
       wanted.empty() ? "*" : FullName(c.op, PropertyOf(wanted, c.op, "--property"));
   for (const auto& subject : replay.session.subjects) {
-    // `minimize` asks whether the number is right, so exact judges its reproducers again. What the
-    // subject promises may still excuse them.
+    // `minimize` judges a subject by the exact result, so its reproducers are judged by it again.
+    // The subject's promise may still excuse them.
     const Contract own = subject->contract();
     const bool reproducer = options.contract.empty() && IsReproducerOf(c, *subject);
     if (reproducer && !c.property.ends_with("matches_model")) subject->set_contract({});
@@ -240,7 +240,7 @@ std::string WhyNothing(const Replay& replay) {
   return replay.skipped.empty() ? "no property applies" : replay.skipped.begin()->first;
 }
 
-// What --emit writes: the answer of the first subject to the case.
+// Writes what --emit asks for: the answer of the first subject to the case.
 void EmitFirst(const Options& options, const std::pair<const std::string, Case>& read,
                Session& session) {
   const auto& [file, c] = read;
@@ -297,7 +297,7 @@ int RunReplay(const Options& options) {
   RequireEmittable(options, files);
   session.Begin(fmt::format("{} files; ", files.size()));
 
-  // What once failed comes first: whoever mends something waits for that.
+  // Cases that failed once come first, because the author of a fix waits for them.
   std::vector<std::string> first, rest;
   for (std::string& file : files) {
     const auto at = cases.find(file);
@@ -341,7 +341,7 @@ int RunReplay(const Options& options) {
   session.Print("{}\n", TotalsLine(session.totals));
   session.document.extra.emplace_back("regressions", RegressionsJson(replay.regressions));
   const int status = session.End(WhyNothing(replay));
-  // Whoever names a subject wants it judged; the recorded answers are no substitute.
+  // A user who names a subject wants it judged; recorded answers are no substitute.
   if (status != kClean || options.subjects.empty() || recordings || replay.answers > 0 || Stopped())
     return status;
   TellLine("nothing was judged: " + WhyNothing(replay));

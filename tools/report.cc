@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// qualm report: the page of an output folder, made again from what lies in it.
+// qualm report: writes the page of an output folder again, from the files in it.
 #include "tools/report.h"
 
 #include <CLI/CLI.hpp>
@@ -78,7 +78,7 @@ JsonValue ChangeJson(const ResultRecord& before, const std::vector<Finding>& fin
 
 report::BuiltReport WriteReport(const std::string& folder, ResultDocument document,
                                 const std::optional<ResultRecord>& before, int64_t inputs) {
-  // What the page calls a fault counts in the history too.
+  // The history counts as faults what the page shows as faults.
   const ResultRecord record = ParseResult(ResultToJson(document), "result");
   const std::vector<report::Fault> faults = report::FaultsOf(record);
   RecordedRun run{record.run.date, record.run.commit, record.seconds};

@@ -19,7 +19,7 @@ struct Ran {
   std::string err;
 };
 
-// Every test runs in an empty folder that goes away again.
+// Every test runs in an empty folder that is removed after it.
 class QualmTest : public testing::Test {
  protected:
   void SetUp() override;
@@ -30,7 +30,7 @@ class QualmTest : public testing::Test {
             const std::vector<std::string>& environment = {});
   // `path`: folders to look for programs in before all others.
   Ran Shell(const std::string& command, const std::string& path = "");
-  // What is on stdout: one document, valid, and nothing else.
+  // The one valid document that stdout must hold, and nothing else.
   test::Json Document(const Ran& ran);
   // Exit status 2, nothing on stdout and one line on stderr that begins so.
   void ExpectBadInput(const std::vector<std::string>& arguments, const std::string& begins);

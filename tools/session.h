@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What verbs begin and end with: the subjects, the command that repeats the run, the result
-// document, the exit status.
+// The beginning and the end of every verb: the subjects, the command that repeats the run, the
+// result document, the exit status.
 #ifndef QUALM_TOOLS_SESSION_H_
 #define QUALM_TOOLS_SESSION_H_
 
@@ -28,8 +28,8 @@ namespace qualm::tools {
 void RequireWritable(const CommonOptions& options,
                      const std::vector<std::pair<std::string, std::string>>& more = {},
                      const std::vector<std::string>& read = {});
-// Throws InputError where the folder that findings would go to cannot be made or written. Leaves
-// nothing behind.
+// Throws InputError if the folder of findings cannot be made or written. Leaves nothing
+// behind.
 void RequireFolder(const std::string& option, const std::string& path);
 
 // Expands patterns ("native@all"), drops repetitions, keeps the order. A subject named on the
@@ -63,7 +63,7 @@ class Stopwatch {
 
 // The command line as it was given.
 void SetCommandLine(int argc, char** argv);
-// Options that the environment gave: a repetition has to name them.
+// Adds options that the environment gave, because a repetition has to name them.
 void AddToCommandLine(const std::vector<std::string>& words);
 
 // "1000 cases: 20000 passed, ..." for people.
@@ -72,7 +72,7 @@ std::string TotalsLine(const Totals& totals);
 // One run of a verb.
 class Session {
  public:
-  // From here on an interrupt ends the run with what there is (stop.h).
+  // From here on an interrupt ends the run with the results so far (stop.h).
   explicit Session(const CommonOptions& options) : options_(options) { StopOnSignals(); }
 
   // Makes the subjects, gives them the contract if it is not "", and lists them in the document.

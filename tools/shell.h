@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a shell and `man` are told of the command line: read off the same objects as --help.
+// Completion scripts for shells and a page for `man`, made from the same objects as --help.
 #ifndef QUALM_TOOLS_SHELL_H_
 #define QUALM_TOOLS_SHELL_H_
 

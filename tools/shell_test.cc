@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What shells and man are given, tried in the shells that are here, and `qualm doctor`.
+// Completion and man page, tried in the shells that are here, and `qualm doctor`.
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -11,7 +11,7 @@ namespace {
 
 class ShellSupport : public QualmTest {
  protected:
-  // What bash offers for the last of these words.
+  // The words that bash offers to complete the last of these words.
   std::vector<std::string> Completed(const std::string& words, int number) {
     const Ran ran = Shell("bash -c 'source <(qualm completion bash); COMP_WORDS=(" + words +
                               "); COMP_CWORD=" + std::to_string(number) +

@@ -14,10 +14,10 @@ namespace {
 
 std::atomic<int> received{0};
 std::atomic<int64_t> first_ms{-1};
-// What a signal handler may touch.
+// A signal handler may touch only lock-free atomics.
 static_assert(std::atomic<int>::is_always_lock_free && std::atomic<int64_t>::is_always_lock_free);
 
-// timeout(1) and terminals tell the process and its group: two signals that are one.
+// timeout(1) and terminals signal the process and its group: two signals that count as one.
 constexpr int64_t kSameMs = 1000;
 
 void OnSignal(int number) {

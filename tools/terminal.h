@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a terminal gets beyond the text: colour on stdout, one line on stderr that is drawn again.
-// Nothing of it reaches a pipe or a file.
+// Additions for terminals: colour on stdout, one line on stderr that is drawn again. None of it
+// reaches a pipe or a file.
 #ifndef QUALM_TOOLS_TERMINAL_H_
 #define QUALM_TOOLS_TERMINAL_H_
 
@@ -8,12 +8,12 @@
 
 namespace qualm::tools {
 
-// Is stdout a terminal that shows colours, and does NO_COLOR (no-color.org) not forbid them?
+// Whether stdout is a terminal with colours, and NO_COLOR (no-color.org) does not forbid them.
 bool HasColour();
 // Colours the words with which findings, good news and known departures begin their lines.
 std::string Painted(const std::string& text);
 
-// Is stderr a terminal, whose last line may be drawn again?
+// Whether stderr is a terminal, whose last line may be drawn again.
 bool HasStatusLine();
 // Shows the text as the last line of the terminal, "" for none. Whatever is told meanwhile stands
 // above it. Any thread; nothing happens without a terminal.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the verbs must find: the bug of the forum threads, its smallest form and its reason, the
-// canaries, the recordings.
+// The verbs must find the bug of the forum threads, its smallest form and its cause, the canaries,
+// and the recordings.
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -120,13 +120,13 @@ TEST_F(Verbs, SweepTakesConvolutions) {
   for (const Json& subject : document["sweep"]["subjects"]) {
     ASSERT_EQ(subject["skipped"], nullptr) << subject["subject"];
     ASSERT_EQ(subject["outputs"].size(), 8u);
-    // The channel that the thread's library has wrong.
+    // The channel that is wrong in the thread's library.
     const Set bent = subject["subject"] == "faulty:pair-saturation" ? Set{1} : Set{};
     EXPECT_EQ(Broken(subject, "linear"), bent) << subject["subject"];
   }
 }
 
-// What `check` finds of each operation replays, shrinks and is explained.
+// A finding of `check` on each operation replays, shrinks and is explained.
 TEST_F(Verbs, TakeEveryOperation) {
   const std::map<std::string, std::string> faults = {{"quantize", "reciprocal"},
                                                      {"dequantize", "difference-int8"},
@@ -208,7 +208,7 @@ TEST_F(Verbs, MinimizeEndsAtTwoTerms) {
   EXPECT_NE(*small.expected, small.observed->y);
   EXPECT_EQ(small.observed->by, "model:fbgemm@avx2");
   EXPECT_NE(ran.out.find("irrelevant: input zero point, "), std::string::npos) << ran.out;
-  // It is the committed one.
+  // The result is the committed case.
   EXPECT_EQ(small, ReadCaseFile(Corpus("regressions/linear-pair-sum-saturates.case.json")));
 }
 
@@ -219,7 +219,7 @@ TEST_F(Verbs, ExplainNamesPairValueAndLoss) {
   EXPECT_NE(ran.out.find("-> 32767, lost "), std::string::npos) << ran.out;
   EXPECT_NE(ran.out.find("[pair-saturation]"), std::string::npos) << ran.out;
   EXPECT_NE(ran.out.find("\n  native: 129, exact\n"), std::string::npos) << ran.out;
-  // Thread 002: which arithmetic gives what was observed.
+  // Thread 002: the arithmetic that gives the observed output is named.
   const Ran thread = Qualm({"explain", Corpus("forum/002-linear-by-hand.case.json")});
   EXPECT_NE(thread.out.find("subtracts the weight zero point from the input"), std::string::npos)
       << thread.out;
@@ -227,7 +227,7 @@ TEST_F(Verbs, ExplainNamesPairValueAndLoss) {
   EXPECT_EQ(library.status, 0) << library.out;
 }
 
-// Whose arithmetic a subject has: what is left, and for the rest an input that replays.
+// The arithmetic of a subject: the conventions that remain, and for each other one an input.
 TEST_F(Verbs, IdentifyNamesTheArithmeticAndRulesOutTheRest) {
   const Ran ran = Qualm({"identify", "--subject", "model:qnnpack", "--op", "linear", "--op", "add",
                          "--cases", "400", "-o", "out", "--json", "-"});
@@ -249,7 +249,7 @@ TEST_F(Verbs, IdentifyNamesTheArithmeticAndRulesOutTheRest) {
       ++witnesses;
       const Case c = ReadCaseFile((folder() / convention["witness"]["case_file"]).string());
       EXPECT_EQ(c.observed->by, "model:qnnpack");
-      // The case alone says the same.
+      // The case alone gives the same result.
       const Ran again = Qualm({"identify", convention["witness"]["case_file"], "--convention",
                                convention["name"], "--convention", "qnnpack", "--json", "-"});
       const Json alone = Json::parse(again.out)["identify"]["ops"][0]["conventions"];
@@ -295,7 +295,7 @@ TEST_F(Verbs, IdentifyTellsTwoConventionsApartOrSaysWhatItSearched) {
   EXPECT_NE(same.out.find("  bit-equal to fbgemm@avx512 (4000 cases)\n    searched: u8*s8->"),
             std::string::npos)
       << same.out;
-  // A contract is asked about, not taken for granted.
+  // `identify` asks about a contract; it does not take the contract for granted.
   const std::vector<std::string> native{"identify", "-s",  "native",     "--op", "linear",
                                         "-n",       "300", "--contract", "exact"};
   EXPECT_EQ(Qualm(native).status, 0);
@@ -383,7 +383,7 @@ TEST_F(Verbs, RegressionsPassOnEveryTarget) {
   for (const auto& entry : fs::directory_iterator(Corpus("regressions"))) {
     if (!entry.path().string().ends_with(".case.json")) continue;
     ++cases;
-    // On the subject that it was found on it still fails.
+    // On the subject on which it was found the case still fails.
     const Case c = ReadCaseFile(entry.path().string());
     ASSERT_TRUE(c.expected && c.observed) << entry.path();
     EXPECT_FALSE(c.note.empty() || c.property.empty()) << entry.path();
@@ -395,13 +395,13 @@ TEST_F(Verbs, RegressionsPassOnEveryTarget) {
   }
   EXPECT_GE(cases, 4);
   EXPECT_EQ(document["totals"]["cases"], cases);
-  // The oracle's own verdict and one of each target.
+  // The oracle's own verdict, and one of each target.
   EXPECT_EQ(document["totals"]["passed"],
             cases * (1 + static_cast<int64_t>(document["subjects"].size())));
   EXPECT_GE(document["subjects"].size(), 2u);
 }
 
-// A recording that somebody has changed is nobody's arithmetic, and no other answer hides that.
+// A recording that somebody changed is nobody's arithmetic; a good answer beside it hides nothing.
 TEST_F(Verbs, ObservedAnswersAreJudged) {
   const Ran as_recorded = Qualm({"replay", Corpus("forum"), "-s", "native"});
   EXPECT_EQ(as_recorded.status, 0) << as_recorded.out;
@@ -469,7 +469,7 @@ TEST_F(Verbs, RegressionsSayWhatBecameOfThem) {
   EXPECT_NE(c.note.find("drops the last product"), std::string::npos) << c.note;
   EXPECT_NE(c.note.find("Found by qualm minimize on faulty:k-tail, 20"), std::string::npos)
       << c.note;
-  // Beside a case that comes first by name.
+  // The case stands beside a case that comes first by name.
   fs::copy(Corpus("forum/002-linear-2x2.case.json"), folder() / "kept/a.case.json");
   const auto state = [&](const std::string& subject) {
     const Json document = Document(Qualm({"replay", "kept", "-s", subject, "--json", "-"}));
@@ -501,7 +501,7 @@ TEST_F(Verbs, RegressionsSayWhatBecameOfThem) {
             std::string::npos);
 }
 
-// check writes the page itself, groups as it has grouped, and remembers the runs before.
+// check writes the page itself, with the same groups of findings, and remembers earlier runs.
 TEST_F(Verbs, CheckWritesItsReport) {
   const std::vector<std::string> words{"check", "-s",  "faulty:k-tail", "--op", "linear",
                                        "-n",    "120", "--out",         "out"};
@@ -569,7 +569,7 @@ TEST_F(Verbs, TerminalsGetColourAndNobodyElse) {
   EXPECT_EQ(asked_not.out.find('\x1b'), std::string::npos) << asked_not.out;
 }
 
-// 2,000 pairs that saturate are said in a few lines.
+// An explanation of 2,000 saturating pairs takes a few lines.
 TEST_F(Verbs, AnExplanationIsRead) {
   Case c;
   c.M = c.N = 1;

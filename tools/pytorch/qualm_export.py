@@ -243,7 +243,7 @@ def _concat(writer, limit, args, y, relu):
     inputs, dim = args[0], args[1] if len(args) > 1 else 0
     if len(inputs) != 2:
         raise _Cannot("a concatenation of %d tensors" % len(inputs))
-    # Everything behind the axis belongs to a column.
+    # All dimensions behind the axis belong to a column.
     dim %= y.dim()
     a, b, out = [t.reshape(math.prod(t.shape[:dim]), -1) for t in (inputs[0], inputs[1], y)]
     kept = _first_rows(writer, out.shape[0], limit // max(1, out.shape[1]))
@@ -315,7 +315,7 @@ def _table(writer, limit, args, y, function):
     return _codes(out)
 
 
-# What hands codes on, or tells something of a tensor. Views are known by their schema.
+# Operators that hand codes on, or read a fact about a tensor. Views are known by their schema.
 _MOVES = {"aten::clone", "aten::contiguous", "aten::_to_copy", "aten::copy_", "aten::int_repr",
           "aten::equal", "aten::is_same_size", "aten::_unsafe_view"}
 _MOVES_BEGIN = ("aten::empty", "aten::q_", "aten::_empty", "aten::new_empty")
@@ -456,7 +456,7 @@ class record(TorchDispatchMode):  # pylint: disable=invalid-name
             self.left_out.append((self._layer(), name, str(reason)))
             return
         except Exception as error:  # pylint: disable=broad-except
-            # The model's own run must not end with ours.
+            # An error here must not end the model's own run.
             self.left_out.append((self._layer(), name, "not understood: %r" % error))
             return
         by = "PyTorch %s, engine %s" % (torch.__version__, torch.backends.quantized.engine)

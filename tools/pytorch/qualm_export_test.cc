@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What qualm_export.py writes of an eager and of an FX model is read, and observed outputs are
-// those of the convention that the engine has, bit for bit.
+// Reads the files that qualm_export.py writes for an eager and an FX model. Their observed outputs
+// are, bit for bit, those of the engine's convention.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -19,7 +19,7 @@ namespace {
 
 using Kind = Scheme::Kind;
 
-// The operand of a kernel as the codes of x reach it.
+// The range of the operand that the kernel multiplies, which follows from the codes of x.
 struct Operand {
   int32_t lo, hi;
   int64_t most(int32_t w) const { return int64_t{w} * (w > 0 ? hi : lo); }
@@ -88,7 +88,7 @@ Bounds ForEachSum(const Scheme& scheme, std::span<const int16_t> row, Operand x,
       if (begin % scheme.spill == 0) run_most = run_least = 0;
       run_most += most;
       run_least += least;
-      // Whichever of the two is farther out: the pair alone or the run with it.
+      // The pair alone or the run with the pair, whichever is farther out.
       most = std::max(most, run_most);
       least = std::min(least, run_least);
     }
@@ -99,10 +99,10 @@ Bounds ForEachSum(const Scheme& scheme, std::span<const int16_t> row, Operand x,
   return bounds;
 }
 
-// float32 holds every multiple of 2^e up to 2^(24+e) and no odd multiple beyond, so a row whose
-// weights are multiples of 2^e can go wrong if and only if an odd multiple lies within reach beyond
-// it. From the corner, the farthest odd multiple is the corner itself or what taking one step off
-// the smallest odd weight leaves.
+// float32 holds every multiple of 2^e up to 2^(24+e) and no odd multiple beyond. So a row whose
+// weights are multiples of 2^e can go wrong if and only if its sums reach an odd multiple beyond.
+// The farthest odd multiple in reach is the corner itself, or the sum that remains when the
+// smallest odd weight is taken one step off the corner.
 struct FloatCorner {
   int64_t value = 0;     // the farthest odd multiple within reach
   int64_t limit = 0;     // 2^(24+e)
@@ -132,7 +132,7 @@ FloatCorner FarthestOddSum(std::span<const int16_t> row, Operand x, bool high) {
   return result;
 }
 
-// The rows of a layer as the scheme orders them.
+// The rows of a layer, with their weights in the order of the scheme.
 class Rows {
  public:
   Rows(const Case& layer, const Scheme& scheme)
@@ -185,7 +185,7 @@ bool HasNarrowSums(const Scheme& scheme) {
   return scheme.kind != Kind::kExact && scheme.kind != Kind::kFloat32;
 }
 
-// What is unsafe in a row that is.
+// Describes the unsafe sums of a row that has some: their number, and the worst of them.
 UnsafeChannel Describe(Rows& rows, const Scheme& scheme, int64_t n, Operand x) {
   UnsafeChannel channel{.n = n};
   const Limits limits;
@@ -211,7 +211,7 @@ std::optional<UnsafeChannel> FloatChannel(Rows& rows, int64_t n, Operand x) {
   return std::nullopt;
 }
 
-// The terms of one narrow sum, and with kRuns those of its run before it.
+// The places of the products in one narrow sum; with kRuns from the begin of its run.
 std::pair<int64_t, int64_t> PlacesOf(const Scheme& scheme, int64_t place) {
   return {scheme.kind == Kind::kRuns ? place / scheme.spill * scheme.spill : place,
           place + scheme.length};
@@ -336,8 +336,8 @@ Case WitnessCase(const Case& layer, const Witness& witness) {
   for (size_t k = 0; k < witness.x.size(); ++k) {
     c.x.SetInt(static_cast<int64_t>(k), witness.x[k]);
   }
-  // The output scale puts the kernel's sum and the exact one on two sides of half a code, if they
-  // have one sign. So the two round to different codes.
+  // With this output scale the kernel's sum and the exact sum lie on two sides of half a code if
+  // they have one sign. So the two round to different codes.
   const std::vector<int32_t> w = WeightsOf(layer, witness.n);
   int64_t raw = 0;
   for (size_t k = 0; k < w.size(); ++k) raw += int64_t{witness.x[k]} * w[k];

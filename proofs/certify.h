@@ -23,15 +23,15 @@ struct Codes {
   int32_t lo = 0, hi = 255;
   friend bool operator==(const Codes&, const Codes&) = default;
 };
-// What reaches the products of this layer: the given codes and, in a convolution, what kernels
-// multiply in the padding, code 0 or the zero point.
+// The codes that reach the products of this layer: the given codes and, in a convolution, the code
+// that kernels multiply in the padding, code 0 or the zero point.
 Codes WithPadding(const Case& layer, Codes x);
 
 struct UnsafeChannel {
   int64_t n = 0;
   int64_t sums = 0;    // unsafe ones
-  int64_t place = 0;   // of the first product of the worst one, in the order of the scheme
-  int64_t corner = 0;  // what that one comes to, exact
+  int64_t place = 0;   // of the worst sum: the place of its first product, in the scheme's order
+  int64_t corner = 0;  // the exact corner value of the worst sum
 };
 
 struct Proof {
@@ -49,17 +49,17 @@ using Progress = std::function<void(double)>;
 
 // The weights must be u8 or s8. `x` is of the type of layer.x.
 Proof Certify(const Case& layer, const Scheme& scheme, Codes x, const Progress& progress = {});
-// Yes or no alone; stops at the first channel that is not safe.
+// Whether the proof succeeds; stops at the first channel that is not safe.
 bool IsSafe(const Case& layer, const Scheme& scheme, Codes x);
 
-// An input of one output on which the kernel errs.
+// An input on which the kernel gets one output wrong.
 struct Witness {
   int64_t n = 0;
   std::vector<int32_t> x;  // a code for each term
   int64_t exact = 0, got = 0;
 };
-// nullopt where no input was found: only in a range of x without the code that the kernel sees as
-// 0, where what is lost may be made up for elsewhere.
+// nullopt if no input was found. That happens only in a range of x without the code that the kernel
+// sees as 0: there other terms may make up for the loss.
 std::optional<Witness> WitnessOf(const Case& layer, const Scheme& scheme, Codes x,
                                  const UnsafeChannel& channel);
 // The witness as a case of one output: its codes differ between the exact sum and the kernel's.

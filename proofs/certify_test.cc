@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Certificates against every activation there is, witnesses against the conventions' arithmetic.
+// Certificates against all activations, witnesses against the arithmetic of conventions.
 #include "proofs/certify.h"
 
 #include <gtest/gtest.h>
@@ -76,7 +76,7 @@ bool ErrsSomewhere(const Case& layer, const Scheme& scheme, Codes x, int64_t n) 
 }
 
 // Over all u8 activations a pair is safe iff its positive weights add up to at most 128 and its
-// negative ones to at least -128.
+// negative weights to at least -128.
 TEST(Certify, EveryPairOfWeights) {
   int unsafe = 0;
   for (int w0 = -128; w0 <= 127; ++w0) {
@@ -87,7 +87,7 @@ TEST(Certify, EveryPairOfWeights) {
       const Scheme pairs = SchemeOf("pairs", layer);
       ASSERT_EQ(IsSafe(layer, pairs, {0, 255}), safe) << w0 << " " << w1;
       ASSERT_EQ(Certify(layer, pairs, {0, 255}).safe(), safe) << w0 << " " << w1;
-      // What reduce_range relies on, and the first code that some weights do not stand.
+      // reduce_range relies on codes up to 128 being safe; some weights are unsafe from 129 on.
       ASSERT_TRUE(IsSafe(layer, pairs, {0, 128}));
       ASSERT_EQ(IsSafe(layer, pairs, {0, 129}), w0 + w1 >= -254);
       unsafe += safe ? 0 : 1;
@@ -105,13 +105,13 @@ TEST(Certify, AgreesWithAllInputs) {
     const int32_t lo = static_cast<int32_t>(rng.Between(0, 1) == 0 ? 0 : rng.Between(0, 250));
     const Codes u8{lo, static_cast<int32_t>(rng.Between(lo, std::min(lo + 5, 255)))};
     std::vector<std::pair<Scheme, Codes>> judged;
-    // From 0 or another code to a large one: the ends alone decide, so few codes stand for all.
+    // Ranges from 0 or another code: only the ends matter, so few codes stand for all.
     for (const char* name : {"pairs", "acc16"}) judged.emplace_back(SchemeOf(name, layer), u8);
     judged.back().first.spill = rng.Chance(1, 2) ? 2 : 256;
     judged.emplace_back(GivenPairs({2, 0, kNoTerm, 1}), u8);
     Case s8 = layer;
     s8.x = Tensor(DType::kS8, {0, 3});
-    // Two products leave int16 for these weights alone.
+    // Only weights of -128 make two products leave int16.
     for (int64_t k = 0; k < 2 && rng.Chance(1, 2); ++k) s8.w.SetInt(k, -128);
     const Codes near_end{-128, static_cast<int32_t>(rng.Between(-128, -124))};
     Scheme chain = SchemeOf("neon-mlal", s8);
@@ -137,7 +137,7 @@ TEST(Certify, AgreesWithAllInputs) {
   }
 }
 
-// Witnesses err as they say, and inside the range.
+// The kernel errs on each witness as the witness says, and witnesses lie inside the range.
 TEST(Certify, WitnessesErr) {
   Rng rng(5);
   int witnesses = 0;
@@ -171,8 +171,8 @@ TEST(Certify, WitnessesErr) {
   EXPECT_GT(witnesses, 500);
 }
 
-// Simulate against the conventions, and each witness case against the convention itself: written
-// down it fails, as the kernel would.
+// Simulate agrees with the conventions, and each witness, written as a case, fails under the
+// convention as it would in the kernel.
 TEST(Certify, ConventionsFailOnWitnesses) {
   Rng rng(7);
   std::map<std::string, int> failed;
@@ -197,7 +197,7 @@ TEST(Certify, ConventionsFailOnWitnesses) {
               << scheme.name;
           ++failed[scheme.name];
         }
-        // Channels that are safe are right on inputs that aim at them.
+        // Safe channels give exact outputs even on inputs that aim at them.
         const Case directed = Directed(layer, x, 8, static_cast<uint64_t>(i));
         Case codes = directed;
         codes.out_dtype = DType::kU8;

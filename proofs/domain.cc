@@ -17,7 +17,7 @@ namespace {
 constexpr uint64_t kAll = uint64_t{1} << 32;
 constexpr uint64_t kHalf = uint64_t{1} << 31;
 constexpr uint64_t kNans = 0x7F'FFFF;  // of one sign
-// Of kQuads: rows of activations and weights of one granule.
+// kQuads: the rows of activations and of weights in one granule.
 constexpr uint64_t kQuadRows = 4096;
 constexpr uint64_t kQuadWeights = 64;
 
@@ -46,7 +46,7 @@ uint8_t CodeByte(DType dtype, uint64_t number) {
   return static_cast<uint8_t>(static_cast<int64_t>(number) + RangeOf(dtype).min);
 }
 
-// What a domain of this operation enumerates.
+// The kind of inputs that a domain of this operation enumerates.
 Inputs InputsOf(const Case& c) {
   const auto expect = [](bool holds, const std::string& otherwise) {
     if (!holds) throw InputError(otherwise);
@@ -177,7 +177,7 @@ void Domain::Fill(uint64_t first, uint64_t count, std::span<uint8_t> x,
         put_pair(type, first / granule_ + m, &x[2 * m], &x[2 * m + 1]);
       return;
     case Inputs::kQuads: {
-      const uint64_t block = first / granule_;  // those of the same weights come together
+      const uint64_t block = first / granule_;  // blocks of the same weights follow each other
       const uint64_t row = block % (65536 / kQuadRows) * kQuadRows;
       const uint64_t weight = block / (65536 / kQuadRows) * kQuadWeights;
       for (uint64_t m = 0; m < kQuadRows; ++m) put_pair(type, row + m, &x[2 * m], &x[2 * m + 1]);

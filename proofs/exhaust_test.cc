@@ -73,13 +73,13 @@ std::unique_ptr<Subject> Make(const std::string& name) {
   return SubjectRegistry::Get().Make(name);
 }
 
-// A window of the 2^32 inputs around the codes, where everything happens.
+// A window of the 2^32 inputs around those whose outputs are the middle codes.
 Range Around(const Domain& domain, int32_t n, uint64_t half) {
   const uint64_t middle = std::clamp(domain.Guess(n), half, domain.size() - half);
   return {middle - half, middle + half};
 }
 
-// Right but for one input, wherever it is.
+// A subject that is right except on one input.
 class WrongAt : public ForwardingSubject {
  public:
   WrongAt(std::unique_ptr<Subject> inner, uint32_t bits)
@@ -194,7 +194,7 @@ TEST(Reference, StepsAreThoseOfTheRationals) {
   }
 }
 
-// Doubles decide only what they know: what they leave open goes to the oracle, the rest is right.
+// Doubles decide only where their error allows it: they leave the rest to the oracle.
 TEST(Nearest, NeverDecidesWrong) {
   Rng rng(11);
   for (int i = 0; i < 200; ++i) {
@@ -313,7 +313,7 @@ TEST(Exhaust, BothEnginesRefuteOneTie) {
   EXPECT_EQ(domain.TextOf(BySteps(domain, reference, *subject).first->number), "x 0x1.8p+0");
 }
 
-// One wrong input between two steps is what only a full sweep sees.
+// Only a full sweep sees one wrong input between two steps.
 TEST(Exhaust, TheFullSweepFindsAWrongInputAnywhere) {
   const uint32_t bits = std::bit_cast<uint32_t>(77.25f);
   WrongAt subject(Make("native"), bits);
@@ -334,7 +334,7 @@ TEST(Exhaust, TheFullSweepFindsAWrongInputAnywhere) {
   }
 }
 
-// Its arithmetic is known, and gives the wrong code there.
+// A subject whose arithmetic is known to the harness and gives the wrong code on that input.
 class WrongAndKnown final : public WrongAt, public EnclosingSubject {
  public:
   using WrongAt::WrongAt;
@@ -347,7 +347,7 @@ class WrongAndKnown final : public WrongAt, public EnclosingSubject {
   }
 };
 
-// What only a full sweep saw, intervals see too.
+// Interval evaluation finds a wrong input between two steps, as a full sweep does.
 TEST(Intervals, FindAWrongInputAnywhere) {
   WrongAndKnown subject(Make("native"), std::bit_cast<uint32_t>(77.25f));
   const Domain domain(Quantize(1));
@@ -374,7 +374,7 @@ TEST(Intervals, ShowTheStepsOfNativeKernels) {
         const Domain domain(c);
         Reference reference(domain, {});
         const Tally tally = BySteps(domain, reference, *subject, true);
-        // Without a fused multiply-add what is near ties goes to scalar code.
+        // Without a fused multiply-add elements near ties go to scalar code.
         const bool fused = !name.starts_with("native@s") && name != "native@portable";
         if (c.op == Op::kRequantize && !fused) {
           EXPECT_TRUE(tally.failed.starts_with("the arithmetic of " + name)) << tally.failed;
@@ -388,8 +388,8 @@ TEST(Intervals, ShowTheStepsOfNativeKernels) {
   }
 }
 
-// Of conventions too, where they are wrong and where they fall; their steps are shown as reference
-// as well.
+// Intervals show the steps of conventions too, where conventions are wrong and where they fall; and
+// the steps of a convention that is the reference.
 TEST(Intervals, ShowTheStepsOfConventions) {
   int shown = 0;
   std::vector<std::string> falling;
@@ -416,7 +416,7 @@ TEST(Intervals, ShowTheStepsOfConventions) {
   EXPECT_TRUE(std::ranges::count(falling, "aten@default")) << falling.size();
 }
 
-// Where a subject's steps lie elsewhere, the steps find the wrong inputs that the full sweep finds.
+// If a subject's steps lie elsewhere, the steps find the wrong inputs that the full sweep finds.
 TEST(Exhaust, StepsFindWhatTheFullSweepFinds) {
   const auto subject = Make("faulty:reciprocal");
   Case c = Quantize(0x1.99999ap-5f, 3);
@@ -433,7 +433,7 @@ TEST(Exhaust, StepsFindWhatTheFullSweepFinds) {
   EXPECT_EQ(domain.TextOf(full.first->number), "x 0x1.666666p-3");
 }
 
-// What overflows falls: both sides of the fall are counted.
+// Where a conversion overflows the output falls: both sides of the fall are counted.
 TEST(Exhaust, AFallSplitsTheSteps) {
   const auto subject = Make("faulty:clamp-after-conversion");
   const Domain domain(Quantize(1));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What was proven of layers, as a file that anyone can check again: the same weights give the same
+// The proofs about layers as a file that anyone can check again: the same weights give the same
 // text.
 #ifndef QUALM_PROOFS_LAYER_CERTIFICATE_H_
 #define QUALM_PROOFS_LAYER_CERTIFICATE_H_
@@ -23,8 +23,8 @@ JsonValue CertificateOf(std::string_view name, const Case& layer, const Scheme& 
 // The document of these certificates, with its hash.
 std::string CertificateText(std::span<const JsonValue> certificates);
 
-// Throws InputError "PATH: FIELD: what, expected what" unless the file is CertificateText of these:
-// where it was changed, or is about other weights, activations, schemes or another version.
+// Throws InputError "PATH: FIELD: what, expected what" unless the file is CertificateText of these,
+// because it was changed or is about other weights, activations, schemes or another version.
 void RequireSame(const std::string& path, std::span<const JsonValue> certificates);
 
 }  // namespace qualm::proofs

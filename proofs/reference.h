@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the inputs of a domain should give: the exact meaning, or a named convention.
+// The right outputs of a domain: by the exact meaning, or by a named convention.
 #ifndef QUALM_PROOFS_REFERENCE_H_
 #define QUALM_PROOFS_REFERENCE_H_
 
@@ -30,8 +30,8 @@ class Reference {
   // ranges. Throws InputError, with two inputs, where the values fall.
   const std::vector<Steps>& StepsOfRanges();
 
-  // "" if the steps are shown: those of the exact meaning are, and those of a convention where its
-  // arithmetic, evaluated on intervals, gives them. Else why not, in one sentence.
+  // "" if the steps are shown; else the reason in one sentence. Steps of the exact meaning always
+  // are. Steps of a convention are if its arithmetic, evaluated on intervals, gives the same steps.
   std::string WhyNotShown();
 
   // The outputs [first, first + count), each computed from its input alone; `expected` has the

@@ -18,7 +18,7 @@ namespace {
 
 using Kind = Scheme::Kind;
 
-// What is added up in one int16: two weights and the range of x as the kernel sees it.
+// Two weights that share one int16 sum, with the range of x as the kernel sees it.
 struct PairRule {
   int32_t lo, hi;
   int32_t most(int32_t w) const { return w * (w > 0 ? hi : lo); }
@@ -26,7 +26,7 @@ struct PairRule {
   bool Safe(int32_t a, int32_t b) const {
     return most(a) + most(b) <= INT16_MAX && least(a) + least(b) >= INT16_MIN;
   }
-  // What has to leave `a`, towards 0, for the pair to be safe.
+  // The part of `a` that must be taken away, towards 0, to make the pair safe.
   int32_t Excess(int32_t a, int32_t b) const {
     int32_t kept = a;
     while (!Safe(kept, b)) kept += kept > 0 ? -1 : 1;
@@ -34,7 +34,7 @@ struct PairRule {
   }
 };
 
-// The weights that one input channel of a group is multiplied by, in every output and tap.
+// The weights of one input channel of a group, for every output and tap.
 struct Column {
   int32_t channel = kNoTerm;  // of the group
   std::vector<int32_t> w;
@@ -88,8 +88,8 @@ class Group {
     }
   }
 
-  // Each channel with a compatible one, as far as that goes; the rest alone, or, to be split, with
-  // each other.
+  // Pairs as many channels as possible with a compatible one. The rest stay alone or, with `split`,
+  // are paired with each other and split.
   std::optional<std::vector<Pair>> Permuted(bool split) const {
     std::vector<Column> alone;
     std::vector<Pair> pairs = Matched(columns_, &alone);
@@ -99,7 +99,7 @@ class Group {
       alone.resize(alone.size() - 2);
       std::optional<Column> over = Split(&pairs.back());
       if (!over) return std::nullopt;
-      // Few rows have too much, so nearly any third channel goes beside it: two pairs for three.
+      // Few rows of it are not 0, so nearly any third channel fits beside it: two pairs for three.
       const auto third =
           std::ranges::find_if(alone, [&](const Column& column) { return Safe({*over, column}); });
       if (third == alone.end()) {
@@ -114,7 +114,7 @@ class Group {
     return pairs;
   }
 
-  // The channels where they are, what does not fit behind them.
+  // The channels in their places; the parts that do not fit come behind them.
   std::optional<std::vector<Pair>> SplitInPlace() const {
     std::vector<Pair> pairs;
     Columns excess;
@@ -163,14 +163,14 @@ class Group {
     AddAlone(pairs, std::move(alone));
   }
 
-  // Makes a pair safe: what is too much of the first weight goes to a second channel that reads the
-  // same activation, which is returned. nullopt where a part would be no s8 code.
+  // Makes a pair safe: moves the excess of the first weight to a second channel, which reads the
+  // same activation and is returned. nullopt where a part would be no s8 code.
   std::optional<Column> Split(Pair* pair) const {
     Column second{pair->first.channel, {}};
     for (size_t r = 0; r < rows_; ++r) {
       const int32_t over = rule_.Excess(pair->first.w[r], pair->second.w[r]);
       pair->first.w[r] -= over;
-      // Both parts are taken less the zero point of w, which must count once.
+      // The zero point of w is subtracted from both parts, but must count once.
       second.w.push_back(over + zero_points_[r]);
       if (std::clamp(second.w.back(), -128, 127) != second.w.back()) return std::nullopt;
     }
@@ -343,7 +343,7 @@ class Shop {
 
   int64_t Channels() const { return terms_.depth * (IsConv(layer_.op) ? layer_.window.groups : 1); }
 
-  // One weight of each unsafe pair: fewer do not suffice, since the pairs are disjoint.
+  // Edits one weight of each unsafe pair. Fewer do not suffice, since the pairs are disjoint.
   void AddEdits() {
     Rebuilt edited{layer_.w, {}};
     const int32_t zero_point = layer_.x_q.zero_point_at(0);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What can be done about a layer with unsafe pairs, exact remedies first, each certified again.
+// Remedies for a layer with unsafe pairs, exact ones first, each certified again.
 #ifndef QUALM_PROOFS_REPAIR_H_
 #define QUALM_PROOFS_REPAIR_H_
 
@@ -21,13 +21,13 @@ struct Rebuilt {
   Tensor w;
   std::vector<int32_t> source;
 };
-// The original problem with these weights, and x to match. Its exact output is that of the
+// The original problem with these weights and a matching x. It has the same exact output as the
 // original.
 Case Apply(const Rebuilt& rebuilt, const Case& original);
 
 struct Remedy {
   std::string name;
-  bool exact = false;      // the layer computes what it did, for every x in the range
+  bool exact = false;      // the layer has the same outputs for every x in the range
   double overhead = 0;     // multiplies added, as a share of those of the original
   std::string effect;      // what it changes, for people
   bool certified = false;  // no narrow sum can overflow any more
@@ -36,9 +36,9 @@ struct Remedy {
   std::optional<Rebuilt> rebuilt;
 };
 
-// Ranked: exact ones by overhead, then those that change results; reduce_range last. Of schemes
-// other than pairs only remedies that change the range of x. No permutation or split where the
-// kernel shifts the weights, or where the zero point of x is no code though weights have one.
+// Ranked: exact remedies by overhead, then those that change results; reduce_range last. For
+// schemes other than pairs only remedies that change the range of x. No permutation or split if the
+// kernel shifts the weights, or if the zero point of x is no code though weights have one.
 std::vector<Remedy> Repair(const Case& layer, const Scheme& scheme, Codes x);
 
 }  // namespace qualm::proofs

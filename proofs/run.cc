@@ -48,7 +48,7 @@ QParams AtChannel(const QParams& q, int64_t channel) {
   return {{q.scale_at(channel)}, {q.zero_point_at(channel)}};
 }
 
-// A case per channel becomes one per tensor for each channel.
+// A case with parameters per channel becomes one case per tensor for each channel.
 std::vector<Case> ByChannel(const Case& c) {
   if (!c.per_channel || c.op == Op::kLinear) return {c};
   std::vector<Case> channels;
@@ -77,7 +77,7 @@ std::vector<Case> RequantizesOf(const Case& c) {
   return problems;
 }
 
-// Pieces of what is not covered, handed out to threads.
+// Hands out pieces of the uncovered part to threads.
 class Pieces {
  public:
   Pieces(const Certificate& certificate, int64_t first, int64_t last, int64_t piece) {
@@ -147,7 +147,7 @@ void AddCounts(Certificate* certificate, const Certificate& other) {
   TakeWorst(&certificate->worst, other.worst);
 }
 
-// A tally as the part of a certificate that it is.
+// The part of a certificate that a tally gives.
 Certificate Part(const Domain& domain, int64_t set, const Tally& tally) {
   const auto told = [&](const std::optional<Wrong>& wrong) -> CertifiedWrong {
     if (!wrong) return std::nullopt;
@@ -192,8 +192,8 @@ class Runner {
   int64_t falls() const { return falls_; }
 
  private:
-  // How many inputs, or sets of parameters, one piece of work has: of many sets some sets, of one
-  // set by its steps the whole, of one set in full a second or so of a fast subject.
+  // The number of inputs, or of parameter sets, in one piece of work. Several sets: some sets. One
+  // set by its steps: all of it. One set in full: a second or so of a fast subject.
   static int64_t PieceOf(const Certificate& certificate, const RunOptions& options) {
     const bool fast = certificate.method == Certificate::Method::kSteps && options.full_every == 0;
     if (SetsOf(certificate) > 1) return fast ? 256 : 1;
@@ -311,7 +311,7 @@ class Runner {
   std::atomic<int64_t> falls_ = 0;
 };
 
-// What says of a complete certificate why so few questions speak for so many outputs.
+// The sentence of a complete certificate about why so few questions speak for so many outputs.
 std::string MonotoneOf(const Certificate& certificate, int64_t falls, const RunOptions& options) {
   if (TakesSteps(certificate)) {
     std::string text = "assumed";
@@ -380,7 +380,7 @@ Case ProblemAt(const Certificate& certificate, int64_t set) {
                                : c.op == Op::kQuantize ? c.out_q.scale
                                                        : c.x_q.scale;
     list = {std::bit_cast<float>(place)};
-    if (c.op == Op::kRequantize) {  // a multiplier has no scales beside it
+    if (c.op == Op::kRequantize) {  // a given multiplier takes the place of scales
       c.x_q.scale = c.w_q.scale = c.out_q.scale = {1.0f};
     }
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fills in a certificate: judges a subject on each parameter set that it names, on several threads,
-// piece by piece, so that a run can be stopped, continued, and shared between machines.
+// Fills in a certificate: judges a subject on each parameter set of the certificate, on several
+// threads, piece by piece, so that a run can be stopped, continued, and shared between machines.
 #ifndef QUALM_PROOFS_RUN_H_
 #define QUALM_PROOFS_RUN_H_
 
@@ -17,8 +17,8 @@
 
 namespace qualm::proofs {
 
-// The problems that speak of `op` in a case of a model: the case itself, channel by channel, or the
-// quantize, dequantize and requantize that a layer of this case is made of. Throws InputError where
+// The problems about `op` in a case of a model: the case itself, channel by channel, or the
+// quantize, dequantize and requantize that a layer of this case is made of. Throws InputError if
 // there is none.
 std::vector<Case> ProblemsFor(const Case& c, Op op);
 
@@ -29,15 +29,15 @@ std::vector<Case> ProblemsFor(const Case& c, Op op);
 //   - else: scale and zero point of x
 int64_t SetsOf(const Certificate& certificate);
 Case ProblemAt(const Certificate& certificate, int64_t set);
-// Whether the method asks beside the steps of the domain alone, not every input.
+// Whether the method asks only about inputs beside the steps of the domain, not about every input.
 bool TakesSteps(const Certificate& certificate);
-// Certificate::whole of one that says what is to be judged. Throws InputError where its problems
+// The number `whole` of a certificate that names the problems. Throws InputError if its problems
 // cannot be exhausted.
 int64_t WholeOf(const Certificate& certificate);
 
 struct RunOptions {
   int jobs = 1;
-  // What to judge of [0, whole): all that is not covered yet.
+  // The part of [0, whole) to judge: all of it that is not covered yet.
   int64_t first = 0, last = INT64_MAX;
   // A new instance for each thread.
   std::function<std::unique_ptr<Subject>()> make;
@@ -52,9 +52,9 @@ struct RunOptions {
 // "" or why the subject could not be judged to the end, in one sentence.
 std::string Exhaust(Certificate* certificate, const RunOptions& options);
 
-// True if two certificates are of one run, but for what they cover and found there.
+// Whether two certificates are of one run and differ only in the covered parts and their results.
 bool SamePlan(const Certificate& a, const Certificate& b);
-// Both together. Throws InputError where they are not of one run, or overlap.
+// The union of both. Throws InputError if they are of different runs, or overlap.
 Certificate Merged(const Certificate& a, const Certificate& b);
 
 }  // namespace qualm::proofs

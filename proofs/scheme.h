@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // How a kernel adds the products of one output in sums too narrow for all of them: which products
-// meet in one narrow sum, and what that sum does when it is full.
+// share a narrow sum, and how that sum behaves when it is full.
 #ifndef QUALM_PROOFS_SCHEME_H_
 #define QUALM_PROOFS_SCHEME_H_
 
@@ -22,7 +22,7 @@ struct Scheme {
   };
   Kind kind = Kind::kPairs;
   std::string name;                      // "pairs", "fbgemm@avx2"
-  std::vector<std::string> conventions;  // those that add so
+  std::vector<std::string> conventions;  // conventions with this scheme
   int64_t length = 2;                    // products that meet in one narrow sum
   int64_t spill = 256;                   // kRuns
   int32_t x_plus = 0, w_plus = 0;        // the kernel multiplies x + x_plus by w + w_plus
@@ -51,10 +51,10 @@ inline constexpr const char* kGiven = "given";
 // Pairs as listed, under that name: order[2t] and order[2t+1] meet.
 Scheme GivenPairs(std::vector<int32_t> order);
 
-// The scheme of the same kernel for a layer with another number of terms.
+// The scheme of the same kernel for a layer with a different number of terms.
 Scheme SchemeFor(const Scheme& scheme, const Case& layer);
 
-// What the kernel gets for one output, simulated: x and w are the terms of the sum.
+// The sum that the kernel gets for one output, simulated: x and w are the terms of the sum.
 int64_t Simulate(const Scheme& scheme, const std::vector<int32_t>& x,
                  const std::vector<int32_t>& w);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Fuzzing engines: programs that run the fuzz target of an operation on inputs of their own making.
-// What an engine finds comes back through the fuzz target (fuzz/collector.h, fuzz/watch.h), so a
-// row here only says how the engine is started.
+// Failures come back through the fuzz target (fuzz/collector.h, fuzz/watch.h), so a row here only
+// says how the engine is started.
 #ifndef QUALM_CAMPAIGN_ENGINE_H_
 #define QUALM_CAMPAIGN_ENGINE_H_
 
@@ -30,7 +30,7 @@ struct Engine {
   std::string_view program;  // beside the command
   // Options and folders for the program.
   std::vector<std::string> (*arguments)(const Stretch&);
-  // Is this exit status an end that the engine chose, rather than the death of the fuzz target?
+  // Whether the engine chose to end with this exit status, rather than the fuzz target having died.
   bool (*is_good_end)(int exit_status);
 
   // The whole command line.

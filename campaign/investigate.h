@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What becomes of a failure that a fuzz target handed over: it is run again, classed, given its
-// cause and a row, and later minimized. All of it asks the subject, so it runs in a fork
+// Looks into a failure that a fuzz target handed over: runs it again, classes it, finds its cause,
+// gives it a row, and later minimizes it. Every step asks the subject, so all of it runs in a fork
 // (driver.cc).
 #ifndef QUALM_CAMPAIGN_INVESTIGATE_H_
 #define QUALM_CAMPAIGN_INVESTIGATE_H_
@@ -22,11 +22,11 @@ void Investigate(const State& state, const std::string& name, const std::string&
 void Minimize(const State& state, const std::string& fingerprint, const std::string& contract,
               double seconds);
 
-// A failure that ended the process that looked into it, twice: a row without further questions.
+// Makes a row of a failure that twice ended the process looking into it; asks no questions.
 void TakeUnexplained(const State& state, const std::string& name, FindingKind kind,
                      std::string_view how);
 
-// A fuzz target died on an input: hands it over as Investigate takes it.
+// Hands over the death of a fuzz target on an input, in the form that Investigate takes.
 void HandOverDeath(const State& state, FaultRow row, const Case& c);
 
 }  // namespace qualm::campaign

@@ -14,7 +14,7 @@
 
 namespace qualm::campaign {
 
-// What a fuzz target judges, and where its failures go.
+// The operation, subject and properties that a fuzz target judges.
 struct Aim {
   Op op = Op::kLinear;
   std::string subject;  // as given: "native@all" is one aim
@@ -24,8 +24,8 @@ struct Aim {
 
 class Job {
  public:
-  // Starts the engine. `folder` is the job's own and empty; `state` gets the failures, or those of
-  // a planted fault where `canary` says so. The stretch lacks `kept` and `scratch`, which lie in
+  // Starts the engine. `folder` is the job's own and empty; `state` gets the failures, or with
+  // `canary` those of a planted fault. The stretch lacks `kept` and `scratch`, which lie in
   // `folder`.
   Job(const Engine& engine, const Aim& aim, Stretch stretch, const std::filesystem::path& folder,
       const std::filesystem::path& state, bool canary);
@@ -35,9 +35,9 @@ class Job {
   std::filesystem::path kept() const { return folder_ / std::string(Name(aim_.op)); }
   std::optional<int> Ended() { return process_.Ended(); }
   void Stop() { process_.Stop(); }
-  // What the engine printed last.
+  // The last lines that the engine printed.
   std::string LastWords() const { return campaign::LastWords((folder_ / "log").string()); }
-  // The case in hand.
+  // The case that the fuzz target runs now, or ran last.
   Case LastCase() const;
 
  private:

@@ -16,7 +16,7 @@
 namespace qualm::campaign {
 namespace {
 
-// A drawn linear case that the cause changes, and what a subject with that cause answers.
+// A drawn linear case that the cause changes, with the answer of a subject with that cause.
 Case Spoiled(const std::string& cause, uint64_t seed) {
   for (uint64_t i = 0;; ++i) {
     Case c = gen::Draw(Op::kLinear, MixSeed(seed, i));
@@ -57,7 +57,7 @@ TEST(Rows, OtherSubjectsOperationsKindsAndCausesStayApart) {
   subject.row.identity = "other";
   kind.row.kind = FindingKind::kCrash;
   kind.row.cause = "";
-  // Of the same kind as "bias ignored", and neither gives what the other does.
+  // A cause of the same kind as "bias ignored"; neither gives the output of the other.
   const Fault cause = Failure("channel 0 for all", 2);
   ASSERT_EQ(cause.row.kind, fault.row.kind);
   for (const Fault& other : {subject, kind, cause}) {
@@ -65,8 +65,8 @@ TEST(Rows, OtherSubjectsOperationsKindsAndCausesStayApart) {
   }
 }
 
-// At a tie above zero rounding up and rounding away from zero are the same: triage gives it the
-// one name, and a tie below zero the other.
+// At a tie above zero rounding up and rounding away from zero give the same: triage gives such a
+// failure one name, and a failure at a tie below zero the other name.
 TEST(Rows, TwoNamesOfOneCauseAreOneRow) {
   const auto gives = [](const char* cause, const Case& c) {
     const auto y = triage::Counterfactual(ProblemOf(c), triage::CauseNamed(cause));
@@ -88,7 +88,7 @@ TEST(Rows, TwoNamesOfOneCauseAreOneRow) {
   EXPECT_EQ(OnePerFault({below_zero, failure(away, up, false)}).size(), 2u);
 }
 
-// One code fits many causes, also of other kinds. The cause that explains every failure is the one.
+// One code fits many causes, of other kinds too. The cause that explains every failure is right.
 TEST(Rows, ACauseThatExplainsAllAbsorbsAnotherKind) {
   const Fault right = Failure("truncation", 1);
   Fault wrong = Failure("truncation", 2);
@@ -102,11 +102,11 @@ TEST(Rows, ACauseThatExplainsAllAbsorbsAnotherKind) {
   EXPECT_EQ(rows[0].row.cause, "truncation");
   EXPECT_EQ(rows[0].row.kind, FindingKind::kRounding);
   EXPECT_EQ(rows[0].found, right.found);
-  // What nothing explains stays: it may be another fault.
+  // A failure that no cause explains keeps its row: it may be another fault.
   Fault other = unexplained;
   other.found.observed->y.bytes()[0] ^= 1;
   EXPECT_EQ(OnePerFault({right, other}).size(), 2u);
-  // An answer that is exact is no evidence: the failure was about another question.
+  // An exact answer is no evidence: the failure was about another question.
   other.found.observed->y = exact::Evaluate(other.found);
   EXPECT_EQ(OnePerFault({right, other}).size(), 2u);
 }

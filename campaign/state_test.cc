@@ -75,7 +75,7 @@ TEST_F(StateTest, AForeignFolderIsLeftAlone) {
   EXPECT_EQ(std::distance(fs::directory_iterator(folder_), {}), 1);
 }
 
-// What a campaign that was killed leaves: a failure in hand, inputs of an engine, half a folder.
+// A killed campaign leaves a failure in hand, inputs of an engine, and half a folder.
 TEST_F(StateTest, WhatAKilledCampaignLeftIsPutInOrder) {
   {
     const State state("--state", folder_);
@@ -95,7 +95,7 @@ TEST_F(StateTest, WhatAKilledCampaignLeftIsPutInOrder) {
   EXPECT_TRUE(fs::is_empty(folder_ / "findings"));
 }
 
-// Killed between writing the row under its new name and deleting the old one.
+// A campaign killed after it wrote a row under its new name, before it deleted the old one.
 TEST_F(StateTest, ARowTooManyIsJoined) {
   {
     const State state("--state", folder_);

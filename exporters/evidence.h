@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an exporter is given. Internal to exporters/.
+// The case, answer and cause that an exporter writes about. Internal to exporters/.
 #ifndef QUALM_EXPORTERS_EVIDENCE_H_
 #define QUALM_EXPORTERS_EVIDENCE_H_
 
@@ -18,11 +18,11 @@ struct Evidence {
   const Environment& environment;
   Tensor expected;  // exact
 
-  // Who answered, and what; throws CannotExpress where the case has no answer.
+  // The answer and who gave it; throws CannotExpress if the case has no answer.
   const Observed& answer() const;
 };
 
-// The kind is named by the caller.
+// Thrown if a kind cannot express the case; the caller adds the name of the kind.
 class CannotExpress : public InputError {
  public:
   using InputError::InputError;
@@ -33,14 +33,14 @@ inline void Require(bool holds, std::string_view lacks) {
 
 // "linear M=1 N=1 K=2 u8*s8->u8 per-tensor: output 0 is 129, the answer is 128".
 std::string Headline(const Evidence& evidence);
-// What stands at the head of a program: the headline, who answered, the cause, how to run it.
+// The head of a program as comments: the headline, who answered, the cause, how to run it.
 std::string Head(const Evidence& evidence, std::string_view mark, std::string_view how_to_run);
 
 // Every cause of the answer is the saturating pair sum of vpmaddubsw; the rest is exact.
 bool IsPairSaturation(const Evidence& evidence);
 
-// How libraries are told the instruction set that the subject used: ONEDNN_MAX_CPU_ISA,
-// ATEN_CPU_CAPABILITY, FBGEMM_ENABLE_INSTRUCTIONS. All are "" where it is not known.
+// The values that make libraries use the subject's instruction set: ONEDNN_MAX_CPU_ISA,
+// ATEN_CPU_CAPABILITY, FBGEMM_ENABLE_INSTRUCTIONS. All are "" if the set is not known.
 struct InstructionSet {
   std::string_view name, onednn, aten, fbgemm;
 };

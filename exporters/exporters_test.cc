@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the exporters write is compiled and run here, where its tool exists, and must show the
-// finding: EXPECTED the exact answer, GOT the answer of the case.
+// Each export is compiled and run here, if its tool exists, and must show the finding: EXPECTED the
+// exact answer, GOT the answer of the case.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 
@@ -41,7 +41,7 @@ struct Ran {
   std::string output;
 };
 
-// A folder of its own that goes away again.
+// A fixture with a folder of its own, which is removed after the test.
 class ExportersTest : public testing::Test {
  protected:
   void SetUp() override {
@@ -129,7 +129,7 @@ std::vector<std::string> CaseFiles(const std::string& folder) {
   return files;
 }
 
-// A case whose answer is its observed one, or that of `subject`.
+// A case whose answer is its observed output, or the answer of `subject`.
 struct Found {
   Case c;
   Finding finding;
@@ -194,7 +194,7 @@ void ExpectShown(const Ran& run, const Case& c, const std::string& what) {
   EXPECT_EQ(run.status, expected == got ? 0 : 1) << what;
 }
 
-// Documented cases with an answer, and those whose answer a convention gives.
+// Documented cases with an answer, and documented cases that a convention answers.
 std::vector<Found> DocumentedCases() {
   std::vector<Found> cases;
   for (const char* folder : {"forum", "regressions"}) {
@@ -350,7 +350,7 @@ TEST_F(NativeTest, ADrawnCaseOfEachOperationPasses) {
 
 // ---- Libraries, where they are.
 
-// What the exporter lacks, "" if it can say the case.
+// The reason why the exporter cannot express the case, "" if it can.
 std::string WhyNot(std::string_view kind, const Case& c, const std::string& subject) {
   try {
     Export(kind, c, Finding(c, "matches_exact", subject, Verdict::Passed()));
@@ -512,7 +512,7 @@ for (let i = 0; i < Number(count); ++i) {
 }
 )";
 
-// As ONNX lays out images: [batch, channels, H, W].
+// The layout of images in ONNX: [batch, channels, H, W].
 Tensor ChannelsFirst(const Tensor& y) {
   if (y.shape().size() != 4) return y;
   const auto& s = y.shape();
@@ -537,7 +537,7 @@ std::string OnnxruntimeFolder() {
 
 class Onnx : public Libraries {
  protected:
-  // By ONNX itself, where its package is.
+  // Has ONNX itself check the models, if its package is installed.
   void ExpectChecked(size_t count) const {
     const std::string python = "/usr/bin/python3";
     if (Shell(python + " -c 'import onnx'").status != 0) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A GoogleTest of the production kernels on the case: what a project that links qualm::kernels
-// keeps, so that the case stays right.
+// A GoogleTest of the production kernels on the case. A project that links qualm::kernels keeps it,
+// so that the case stays right.
 #include <fmt/format.h>
 
 #include "exporters/evidence.h"
@@ -185,7 +185,7 @@ std::string RuleName(QParamsRule rule) {
 
 std::string OperandsName(Op op) { return op == Op::kAdd ? "Add" : op == Op::kSub ? "Sub" : "Mul"; }
 
-// What an observer keeps between batches, how it sees one, and where its choice goes.
+// The state that an observer keeps between batches, its call for a batch, and its choice.
 struct ObserverText {
   std::string state, observe, chosen;
 };

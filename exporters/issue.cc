@@ -9,10 +9,10 @@
 namespace qualm::exporters {
 namespace {
 
-// GitHub takes 65,536 characters. What is longer than this goes into a file of its own.
+// GitHub takes 65,536 characters. A longer text than this goes into a file of its own.
 constexpr size_t kMostInside = 12'000;
 
-// What the library's own people run first, then what anybody can.
+// First the program that the library's own people run, then programs that anybody can run.
 std::vector<std::string> SnippetKindsOf(const Evidence& evidence) {
   const std::string& who = evidence.finding.subject;
   const auto is = [&](std::string_view name) { return who.find(name) != std::string::npos; };
@@ -57,7 +57,7 @@ std::string Numbers(const Tensor& y) {
   return text + (y.size() > kMost ? fmt::format(" ... ({} numbers)", y.size()) : "");
 }
 
-// Who crashes has no answer, and a claim may fail where the answer to the case itself is exact.
+// A crash leaves no answer, and a claim may fail although the answer to the case itself is exact.
 std::string Actual(const Evidence& evidence) {
   const Case& c = evidence.c;
   if (evidence.finding.explanation.empty() || (c.observed && c.observed->y != evidence.expected))
@@ -65,7 +65,7 @@ std::string Actual(const Evidence& evidence) {
   return Code(evidence.finding.explanation);
 }
 
-// A program that shows it, or "" where none can.
+// A program that shows the failure, or "" if no exporter can write one.
 std::string Snippet(const Evidence& evidence) {
   for (const std::string& kind : SnippetKindsOf(evidence)) {
     try {
@@ -88,7 +88,7 @@ std::string CaseText(const Case& c) {
          "\n</details>\n";
 }
 
-// Where to read on.
+// Links for further reading.
 std::string Links(const Evidence& evidence) {
   if (evidence.finding.kind != FindingKind::kPairSaturation) return "";
   return "\nThe instruction: "

@@ -73,7 +73,7 @@ std::string ValueInfo(const Value& value) {
   pbf_writer type(proto, 2);
   pbf_writer tensor(type, 1);
   tensor.add_int32(1, ElementOf(value.tensor.dtype()));
-  // Apart: of a scalar the message is empty, and protozero takes empty ones back.
+  // Written on its own: a scalar's shape is empty, and protozero would take an empty message back.
   std::string shape;
   pbf_writer dimensions(shape);
   for (const int64_t size : value.tensor.shape()) {
@@ -234,7 +234,7 @@ Model Conv(const Case& c) {
   return Single(std::move(model), "QLinearConv", "", std::move(attributes));
 }
 
-// What quantize_dynamic of ONNX Runtime makes of a MatMul.
+// The nodes that quantize_dynamic of ONNX Runtime puts in place of a MatMul.
 Model DynamicLinear(const Case& c) {
   Require(c.rule == QParamsRule::kOnnx && c.x_gran == Granularity::kTensor,
           "other rules than onnx, or one for each row");

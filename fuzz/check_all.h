@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every fuzz target does with a case: judge it by every applicable property. On a failure it
-// writes the case down first; then it traps, or in a campaign goes on.
+// The common end of every fuzz target: it judges a case by every applicable property. On a failure
+// it writes the case down first; then it traps, or in a campaign goes on.
 #ifndef QUALM_FUZZ_CHECK_ALL_H_
 #define QUALM_FUZZ_CHECK_ALL_H_
 
@@ -33,7 +33,7 @@ struct CheckerOptions {
 
 // From QUALM_FUZZ_SUBJECT, QUALM_FUZZ_CONTRACT, QUALM_FUZZ_PROPERTIES, QUALM_FUZZ_ARTIFACTS,
 // QUALM_FUZZ_STATE, QUALM_FUZZ_CANARY and QUALM_FUZZ_EVERY (the last two: anything but empty): a
-// fuzzing engine takes no options of ours. What they do not set stays as given.
+// fuzzing engine takes no options of ours. A setting without its variable stays as given.
 CheckerOptions OptionsFromEnvironment(CheckerOptions options = {});
 
 // One thread.
@@ -67,14 +67,14 @@ class Checker {
   std::optional<Collector> collector_;
 };
 
-// Makes the process's checker from the environment; prints one line and exits with status 2 or 3
-// where that fails. Called once, before the first input.
+// Makes the process's checker from the environment; on an error prints one line and exits with
+// status 2 or 3. Called once, before the first input.
 void OpenChecker();
-// The same of a subject that is no part of qualm, unless QUALM_FUZZ_SUBJECT names another.
+// The same for a subject that is no part of qualm, unless QUALM_FUZZ_SUBJECT names another.
 void OpenChecker(const MakeOwnSubject& make);
 
-// Judges the case with that checker. On a failure: one line on stderr, then a trap, which is how
-// engines learn of it. In a campaign it does neither.
+// Judges the case with that checker. On a failure it prints one line on stderr and traps, which
+// tells the engine. In a campaign it does neither.
 void CheckAll(const Case& c);
 
 }  // namespace qualm::fuzz

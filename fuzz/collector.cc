@@ -23,8 +23,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A property that names the cause itself (memory, crash, ...) has no other; a clamp is only where
-// the output went wrong.
+// A property that names the cause itself (memory, crash, ...) needs no attribution. A clamp is no
+// cause: it only says where the output went wrong.
 triage::Attribution CauseOf(const Case& c, Subject& subject, const Verdict& verdict) {
   if (verdict.kind && *verdict.kind != FindingKind::kClamp) {
     triage::Attribution given;
@@ -42,7 +42,7 @@ std::string CausesText(const triage::Attribution& attribution) {
   return text;
 }
 
-// What the subject was asked before the input in hand: a line for each case.
+// The cases that the subject was asked before the current input, one line for each.
 std::string CasesBefore(Op op) {
   const WatchPage* page = Watched();
   if (page == nullptr) return "";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a fuzz target does with failures in a campaign: it writes each new one down and goes on.
+// Collects failures in a campaign: writes each new one down, and the fuzz target goes on.
 #ifndef QUALM_FUZZ_COLLECTOR_H_
 #define QUALM_FUZZ_COLLECTOR_H_
 

@@ -30,7 +30,7 @@ void KeepWindowsOnInput(Window* v) {
   }
 }
 
-// Every group of a convolution has as many input channels, and as many output channels.
+// Makes all groups have the same number of input channels, and of output channels.
 void FitConvChannels(Case* c) {
   Window& v = c->window;
   const Sizes limits = LimitsOf(c->op);
@@ -79,7 +79,7 @@ void Lessen(Case* c) {
   }
 }
 
-// The shape of x where the sizes that only the shape of x gives are within the limits.
+// The shape of x, with the dimensions that only x gives brought within the limits.
 std::vector<int64_t> FittedShapeOfX(const Case& c) {
   std::vector<int64_t> shape = ShapeOfX(c);
   const Layout layout = RowOf(c.op).layout;
@@ -130,7 +130,7 @@ void FitQParams(Case* c) {
   const bool multiplies = UsesMultiplier(*c);
   if (multiplies) {
     fit(c->multiplier, length, 1.0f);
-    c->x_q = c->w_q = QParams{};  // mean nothing beside a multiplier
+    c->x_q = c->w_q = QParams{};  // without a meaning if there is a multiplier
   }
   for (QParams* q : {&c->x_q, &c->w_q, &c->out_q}) {
     const bool channels = HasChannelList(c->op) && !multiplies && q == &ChannelQParams(*c);
@@ -154,8 +154,8 @@ void FitPostOp(Case* c) {
   if (IsFloat(c->out_dtype)) OpenClamp(c);
 }
 
-// What PyTorch can observe (docs/quantization.md): finite values, no sums that overflow, and for
-// histograms bins that are neither too narrow nor too many.
+// Brings values into the range that PyTorch can observe (docs/quantization.md): finite, no sums
+// that overflow, and for histograms bins that are neither too narrow nor too many.
 void FitObservedValues(Case* c) {
   Observer& o = c->observer;
   float most = FLT_MAX;

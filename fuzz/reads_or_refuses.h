@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every reader of hostile text owes: it reads, or refuses in one line.
+// The promise of every reader of hostile text: it reads the text, or refuses it in one line.
 #ifndef QUALM_FUZZ_READS_OR_REFUSES_H_
 #define QUALM_FUZZ_READS_OR_REFUSES_H_
 

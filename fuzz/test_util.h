@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the tests of this folder share.
+// Tells the tests of this folder which fields of a case a mutation changed.
 #ifndef QUALM_FUZZ_TEST_UTIL_H_
 #define QUALM_FUZZ_TEST_UTIL_H_
 

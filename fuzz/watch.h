@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a fuzz target tells the process that started it: a file that both have mapped, named by
-// QUALM_FUZZ_WATCH. Any engine will do, and the page outlives a fuzz target that is killed.
+// A page of facts from a fuzz target to the process that started it: a file that both have mapped,
+// named by QUALM_FUZZ_WATCH. Any engine will do, and the page outlives a killed fuzz target.
 #ifndef QUALM_FUZZ_WATCH_H_
 #define QUALM_FUZZ_WATCH_H_
 
@@ -63,7 +63,7 @@ class MappedWatch {
   WatchPage* page_;
 };
 
-// The page of this process, nullptr where nobody watches.
+// The page of this process, nullptr if no process watches.
 WatchPage* Watched();
 void NoteInput(const uint8_t* data, size_t size);
 void NoteDistances(const headroom::Headroom& measures);

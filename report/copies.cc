@@ -16,7 +16,7 @@ namespace {
 
 constexpr size_t kMostOfACase = size_t{24} << 10;
 
-// What the exporters make of the case; nothing where it has no answer.
+// The texts that exporters make of the case; none if the case has no answer.
 Blocks ExportsOf(const RecordedFinding& recorded, const Case& c, const RunFacts& run) {
   if (!c.observed) return {};
   Finding finding(c, recorded.claim, WithoutFolders(recorded.subject), Verdict::Failed(""));

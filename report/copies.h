@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a reader of a fault may take away: each is a button of its section.
+// The copies that a reader of a fault can take away: each is a button of its section.
 #ifndef QUALM_REPORT_COPIES_H_
 #define QUALM_REPORT_COPIES_H_
 
@@ -12,7 +12,7 @@
 
 namespace qualm::report {
 
-// The commands, the case, and the case as everything that exporters/ can write of it in one text.
+// The commands, the case, and the case in every form that exporters/ can write as one text.
 Blocks CopiesOf(const RecordedFinding& finding, const std::optional<Case>& c, const RunFacts& run);
 
 }  // namespace qualm::report

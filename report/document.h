@@ -48,7 +48,7 @@ inline Text Link(std::string text, std::string href) {
   return Text({std::move(text), Span::Kind::kLink, std::move(href)});
 }
 
-// How good a thing is, said by colour and never by colour alone.
+// How good or bad something is. Colour shows it, but never colour alone.
 enum class Tone : uint8_t { kNone, kGood, kDeclared, kBad, kMuted };
 
 struct Block;
@@ -64,7 +64,7 @@ struct Paragraph {
   Tone tone = Tone::kNone;
   bool verdict = false;  // the sentence that the page begins with
 };
-// Verbatim, with a button that copies it where it is something to run or to paste.
+// Verbatim text, with a button to copy it if people run or paste it.
 struct Verbatim {
   std::string text;
   std::string copy;  // words on the button, "": none
@@ -99,7 +99,7 @@ struct Fold {
   std::string id;
   Blocks inside;
 };
-// What the filter shows or hides as a whole.
+// A part of the page that the filter shows or hides as a whole.
 struct Section {
   std::string id;
   Tone tone = Tone::kNone;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an output folder of qualm holds: DIR/result.json, and DIR/findings/NAME/ with case.json,
-// minimized.case.json, explanation.txt, and of a campaign fault.json.
+// An output folder of qualm: DIR/result.json, and DIR/findings/NAME/ with case.json,
+// minimized.case.json, explanation.txt, and in a campaign fault.json.
 #ifndef QUALM_REPORT_EVIDENCE_H_
 #define QUALM_REPORT_EVIDENCE_H_
 
@@ -26,9 +26,9 @@ struct OutputFolder {
   std::map<std::string, Evidence> evidence;  // by the name of its folder, which is a fingerprint
 };
 
-// Findings that have a folder and are in no result.json (the run was killed; a campaign) become
-// findings of the record too, unless result.json is younger. Throws InputError for a folder with
-// neither, and for what is broken.
+// Findings that have a folder but are in no result.json (the run was killed, or is a campaign) are
+// added to the record, unless result.json is younger. Throws InputError for a folder with neither,
+// and for files that are broken.
 OutputFolder ReadOutputFolder(const std::string& folder);
 
 }  // namespace qualm::report

@@ -38,7 +38,7 @@ std::string ContractOf(const ResultRecord& record, const std::string& subject) {
   return "";
 }
 
-// Of an expected finding: what the row of adapters/contracts.cc says that declares it.
+// The reason of an expected finding, from the row of adapters/contracts.cc that declares it.
 std::string ReasonOf(const ResultRecord& record, const RecordedFinding& finding) {
   if (!finding.expected_by_contract) return finding.known;
   const std::string contract = ContractOf(record, finding.subject);
@@ -70,7 +70,7 @@ int RankOf(const RecordedFinding& finding, const OutputFolder& folder) {
   return 3 * evidence + claim;
 }
 
-// What the section is about: the finding that shows the fault best, and its cases.
+// The finding of a section: the one that shows the fault best, and its cases.
 struct Shown {
   const RecordedFinding* finding = nullptr;
   const Evidence* evidence = nullptr;
@@ -81,7 +81,7 @@ std::optional<Case> ReadCase(const std::string& path) {
   try {
     return ReadCaseFile(path);
   } catch (const InputError&) {
-    return std::nullopt;  // of another machine
+    return std::nullopt;  // a path of another machine
   }
 }
 
@@ -107,7 +107,7 @@ const Convention* ConventionOf(const ResultRecord& record, const std::string& su
   return name.starts_with(kModel) ? FindConvention(name.substr(kModel.size())) : nullptr;
 }
 
-// What the subject answers to the case: as recorded in it, else as its convention computes it.
+// The subject's answer to the case: the recorded answer, else that of its convention.
 std::optional<Answer> AnswerOf(const Case& c, bool recorded, const std::string& subject,
                                const Convention* convention) {
   const bool defined = convention != nullptr && convention->cannot_run(c).empty();
@@ -129,8 +129,8 @@ std::string Sentence(std::string text) {
   return text + ".";
 }
 
-// In an environment finding "expected" is the answer in the usual environment and "actual" the one
-// in another: neither is about the exact number.
+// In an environment finding "expected" is the answer in the usual environment, and "actual" the
+// answer in another one. Neither says whether the number is exact.
 Paragraph WhatHappened(const Fault& fault, const RecordedFinding& finding) {
   const std::string what = finding.explanation.substr(0, finding.explanation.find("; "));
   if (fault.aspect != Aspect::kEnvironment || !finding.divergence) return {Text(Sentence(what))};
@@ -253,7 +253,7 @@ std::vector<std::string> Fault::subjects() const {
 
 namespace {
 
-// Does a finding of the same subject and operation show this fault?
+// Whether a finding of the same subject and operation shows this fault.
 bool IsOne(const Fault& fault, const RecordedFinding& finding, Aspect aspect) {
   const RecordedFinding& first = *fault.findings.front();
   if (finding.fault.empty() || first.fault.empty())

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Findings that show the same fault, and what the page says of each fault.
+// Groups the findings that show the same fault, and writes the section of each fault.
 #ifndef QUALM_REPORT_FAULTS_H_
 #define QUALM_REPORT_FAULTS_H_
 
@@ -12,7 +12,7 @@
 
 namespace qualm::report {
 
-// What a failed claim is about: numbers, or what must not have changed them.
+// The subject of a failed claim: the numbers, or something that must not have changed them.
 enum class Aspect : uint8_t { kNumbers, kEnvironment, kMemory, kVanished };
 
 struct Fault {
@@ -29,9 +29,9 @@ struct Fault {
   std::vector<std::string> subjects() const;
 };
 
-// Which findings are one fault the run has said that found them (tools/faults.h); here the same
-// cause on several instruction sets of a subject is one more time the same. Findings of which no
-// run said it (known ones, and those of documented cases) are one fault for each kind. New ones
+// The run that found the findings has said which of them are one fault (tools/faults.h); here the
+// same cause on several instruction sets of a subject becomes one fault. Findings that no run has
+// grouped (known ones, and those of documented cases) are one fault for each kind. New faults come
 // first.
 std::vector<Fault> FaultsOf(const ResultRecord& record);
 

@@ -50,7 +50,7 @@ double Multiplier(const Case& c) {
          static_cast<double>(c.out_q.scale_at(0));
 }
 
-// What a pair has lost at the first code after its kink, and at each one more.
+// The loss of a pair at the first code after its kink, and the further loss at each next code.
 struct Loss {
   int64_t first = 0, each = 0;
 };

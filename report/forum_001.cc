@@ -21,7 +21,7 @@ Case Doubled(Case c) {
   return c;
 }
 
-// What an observer chooses for these values.
+// The scale and zero point that an observer chooses for these values.
 struct Choice {
   double scale = 0;
   int64_t zero_point = 0;

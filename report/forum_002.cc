@@ -63,7 +63,7 @@ Blocks TheFormula(const Case& c, const Case& by_hand) {
   return blocks;
 }
 
-// What one arithmetic gets wrong.
+// The wrong outputs of one arithmetic.
 struct Misses {
   int64_t here = 0, worst_here = 0;      // with the thread's output scale
   int64_t around = 0, worst_around = 0;  // with output scales near it
@@ -81,7 +81,7 @@ Blocks TheOneThatRemains(const Case& c) {
   const Tensor exact = exact::Evaluate(all);
   std::vector<Tensor> exact_around;
   for (const Case& other : around) exact_around.push_back(exact::Evaluate(other));
-  // Arithmetics that miss alike stand together.
+  // Arithmetics with the same wrong outputs share a row.
   std::map<Misses, std::vector<std::string>> rows;
   for (const Convention& convention : AllConventions()) {
     const bool by_hand = convention.name.find("w_zp_from_x") != std::string::npos;

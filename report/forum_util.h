@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the answers to forum threads share.
+// Helpers for the answers to forum threads.
 #ifndef QUALM_REPORT_FORUM_UTIL_H_
 #define QUALM_REPORT_FORUM_UTIL_H_
 

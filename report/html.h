@@ -10,7 +10,7 @@
 
 namespace qualm::report {
 
-// What every page of ours begins with: a file that begins otherwise is somebody else's.
+// The first bytes of every page of ours: a file that begins differently is somebody else's.
 inline constexpr std::string_view kHtmlHead =
     "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>qualm report</title>";
 

@@ -22,7 +22,7 @@ int64_t Of(const std::map<std::string, int64_t>& counts, const std::string& name
   return at == counts.end() ? 0 : at->second;
 }
 
-// What the matrix says of a subject and an operation.
+// The entry of the matrix for a subject and an operation.
 struct Square {
   int64_t passed = 0, skipped = 0;
   std::vector<const Fault*> declared, fresh;
@@ -73,7 +73,7 @@ Cell CellOf(const Square& square) {
   return cell;
 }
 
-// Does a row of the matrix look like another one?
+// Whether two rows of the matrix look the same.
 bool SameRow(const Squares& a, const Squares& b, const std::vector<std::string>& ops) {
   return std::ranges::all_of(ops, [&](const std::string& op) {
     const auto left = a.find(op), right = b.find(op);
@@ -225,7 +225,7 @@ Blocks AgreementOf(const ResultRecord& record) {
 
 namespace {
 
-// A bar for each hazard that qualm declares a minimum for.
+// A bar for each hazard for which qualm declares a minimum.
 Svg HazardBars(const std::map<std::string, const RecordedHazards*>& rows) {
   struct Bar {
     const HazardRow* hazard;
@@ -240,7 +240,7 @@ Svg HazardBars(const std::map<std::string, const RecordedHazards*>& rows) {
       const auto count = static_cast<double>(Of(row->reached, std::string(hazard.name)));
       const auto cases = static_cast<double>(row->cases);
       if (count == 0 || (least && least->share <= count / cases)) continue;
-      // Three standard deviations of chance are no lack.
+      // A lack within three standard deviations is chance.
       const double wanted = hazard.least * cases;
       least = {&hazard, op, count / cases, count < wanted - 3 * std::sqrt(wanted)};
     }
@@ -276,7 +276,7 @@ Svg HazardBars(const std::map<std::string, const RecordedHazards*>& rows) {
 
 Blocks HazardMatrix(const ResultRecord& record) {
   if (record.hazards.empty()) return {};
-  // Instruction sets judge the same drawn cases: of each operation the row with most cases.
+  // Instruction sets judge the same drawn cases: of each operation the row with most cases counts.
   std::map<std::string, const RecordedHazards*> rows;
   std::set<std::string> hazards;
   for (const RecordedHazards& row : record.hazards) {

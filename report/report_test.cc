@@ -59,7 +59,7 @@ TEST(Escape, LeavesNothingThatMarksUp) {
             "&lt;script&gt;alert(&#39;x&#39;)&lt;/script&gt;&quot;&amp;\xEF\xBF\xBD");
 }
 
-// Whatever a plugin calls itself, or a case says of itself, is text on the page.
+// Names from plugins and cases are shown as text, whatever they contain.
 TEST(Page, HostileNamesAreText) {
   OutputFolder folder;
   folder.record.command = kHostile;
@@ -119,7 +119,7 @@ TEST(Faults, AreOneForAllPropertiesAndInstructionSets) {
   EXPECT_EQ(VerdictSentence({faults[3]}), "OK: nothing new; 1 known departure, folded by reason");
 }
 
-// What the first environment answers is not what should be answered.
+// The answer in the first environment is not necessarily right, so it is not called expected.
 TEST(Faults, AnEnvironmentIsNotCalledExpected) {
   OutputFolder folder;
   RecordedFinding finding = FindingOn("onednn", "environment", "rounding");
@@ -133,7 +133,7 @@ TEST(Faults, AnEnvironmentIsNotCalledExpected) {
             std::string::npos);
 }
 
-// What a reader may take away: the case as a program, as the text of an issue, and so on.
+// A reader can take the case away as a program, as the text of an issue, and so on.
 TEST(Faults, ExportersHaveButtons) {
   OutputFolder folder;
   folder.record.findings = {FindingOn("onednn@avx2", "matches_exact", "pair-saturation")};
@@ -184,7 +184,7 @@ TEST(Words, NumbersAndLists) {
   EXPECT_EQ(List({"a", "b", "c"}), "a, b and c");
 }
 
-// x and width of each label of the picture, by its row.
+// No two kinds are described in the same words.
 TEST(Words, EveryKindHasItsOwn) {
   std::set<std::string_view> seen;
   for (int kind = 0; kind <= static_cast<int>(FindingKind::kUnknown); ++kind) {
@@ -238,7 +238,7 @@ TEST(Markdown, TextStaysText) {
   EXPECT_EQ(page.text(), "a\\|b \\<i\\> `x*y`\n\nt:\n\n| h |\n|---|\n| 1 \\* 2 |\n\n");
 }
 
-// docs/forum.md is what `qualm report --forum docs` writes today.
+// docs/forum.md is equal to the output of `qualm report --forum docs`.
 TEST(Forum, TheCommittedPageIsCurrent) {
   RegisterAllSubjects();
   const fs::path folder = fs::temp_directory_path() / ("qualm-forum-" + std::to_string(getpid()));

@@ -17,7 +17,7 @@ import tempfile
 WIDTHS = {"desktop": 1280, "phone": 390}
 SCHEMES = {"light": 1, "dark": 0}  # Chromium's preferredColorScheme
 
-# What the page finds out about itself, told to the page around it.
+# The page checks itself with this script, and tells the page around it what is wrong.
 PROBE = """<script>
 const complaints = [];
 addEventListener('error', event => complaints.push(String(event.message)));
@@ -35,7 +35,7 @@ addEventListener('load', () => {
     dark: matchMedia('(prefers-color-scheme: dark)').matches}, '*');
 });
 </script>"""
-# A window cannot be as narrow as a phone: a frame can.
+# A window cannot be as narrow as a phone, but a frame can.
 FRAME = """<!doctype html><meta charset="utf-8"><style>body{margin:0}iframe{border:0;height:%(height)dpx}</style>
 <iframe width="%(width)d" src="page.html"></iframe><pre id="seen"></pre><script>
 addEventListener('message', event => {

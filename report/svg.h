@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Small pictures: lines, boxes and words on a sheet, and a chart with axes. Colours are classes, so
-// that a page, or the picture's own style where it is a file, has them light and dark.
+// Small pictures: lines, boxes and words on a sheet, and a chart with axes. Colours are classes:
+// the style of the page, or of a picture in a file of its own, has them light and dark.
 #ifndef QUALM_REPORT_SVG_H_
 #define QUALM_REPORT_SVG_H_
 
@@ -17,14 +17,14 @@ enum class Anchor : uint8_t { kStart, kMiddle, kEnd };
 class Svg {
  public:
   Svg() = default;
-  // `says`: the picture in words, for whoever cannot see it.
+  // `says`: the picture in words, for readers who cannot see it.
   Svg(double width, double height, std::string says)
       : width_(width), height_(height), says_(std::move(says)) {}
 
   using Points = std::vector<std::pair<double, double>>;
   void Line(double x1, double y1, double x2, double y2, std::string_view style);
   void Path(const Points& points, std::string_view style);
-  // `title` is said where one points at the box.
+  // `title` appears when the pointer is on the box.
   void Box(double x, double y, double w, double h, std::string_view style,
            std::string_view title = "");
   void Words(double x, double y, std::string_view text, std::string_view style = "",
@@ -44,7 +44,7 @@ class Svg {
   std::string says_;
   std::string body_;
 };
-// Of the classes that Svg draws with.
+// The style for the classes that Svg draws with.
 std::string_view SvgStyle();
 
 // A sheet with two axes: values in, points on the sheet out.
@@ -59,9 +59,9 @@ class Chart {
   void Curve(const std::vector<std::pair<double, double>>& values, std::string_view style);
   // A box from the axis of x up to `y`.
   void Bar(double from, double to, double y, std::string_view style, std::string_view title);
-  // An upright line at x with words at the top, beside those of other marks and never on them.
+  // An upright line at x, labelled at the top; labels of several marks do not overlap.
   void Mark(double x, const std::string& text, std::string_view style);
-  // What the lines are; call it last.
+  // A key that names the lines; call it last.
   void Legend(const std::vector<std::pair<std::string, std::string>>& lines);  // words, style
   Svg& svg() { return svg_; }
 

@@ -20,10 +20,10 @@ std::string FamilyOf(const std::string& subject);
 // Subjects by family: "onednn (avx2, sse41), gemmlowp".
 std::string Subjects(const std::vector<std::string>& names);
 
-// The text without the folders of this machine: of "/home/me/case.json" stays "me/case.json".
+// The text without folders of this machine: "/home/me/case.json" becomes "me/case.json".
 std::string WithoutFolders(std::string_view text);
 
-// What a kind of finding is, for somebody who meets it first: "two 8-bit products are added in
+// A kind of finding in words for somebody who meets it first: "two 8-bit products are added in
 // ...".
 std::string_view WordsOf(std::string_view kind);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One output of a case worked through: what goes in, and the exact steps beside those of a subject.
+// One output of a case worked through: its inputs, and the exact steps beside those of a subject.
 #ifndef QUALM_REPORT_WORKED_H_
 #define QUALM_REPORT_WORKED_H_
 
@@ -13,11 +13,11 @@
 
 namespace qualm::report {
 
-// What a subject makes of a case.
+// A subject's answer to a case.
 struct Answer {
   std::string who;
   Tensor y;
-  const Convention* convention = nullptr;  // that gives this answer, for its steps; may be none
+  const Convention* convention = nullptr;  // gives this answer, for its steps; may be null
 };
 
 // "output row 0, channel 3".
@@ -26,8 +26,8 @@ std::string PlaceOf(const Case& c, int64_t index);
 // The operands of output `index`, term by term where there are sums; zeros are left out.
 Table OperandTable(const Case& c, int64_t index);
 
-// The exact steps, and beside them the answer's up to the first that is not exact, which is marked.
-// Without an answer, or where that is exact here, the exact steps alone.
+// The exact steps and, beside them, the answer's steps up to the first that is not exact, which is
+// marked. Without an answer, or if the answer is exact here, only the exact steps.
 Table StepTable(const Case& c, int64_t index, const Answer* answer);
 
 }  // namespace qualm::report

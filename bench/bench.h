@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What all measured sides share: shapes, parameters, data, and how a side joins.
+// The parts that all measured sides share: shapes, parameters, data, and how a side joins.
 #ifndef QUALM_BENCH_BENCH_H_
 #define QUALM_BENCH_BENCH_H_
 
@@ -17,7 +17,7 @@ using Run = std::function<void()>;
 void Join(const std::string& work, const std::string& who, double items,
           std::function<Run()> prepare);
 
-// Where a library is found, its file defines one of these; bench.cc calls what there is.
+// If a library was found, its file defines one of these; bench.cc calls those that exist.
 void JoinPeaks();
 void JoinNative();
 void JoinOneDnn();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the core can do at most, measured beside every row: loops of one instruction on registers,
+// The most that the core can do, measured beside every row: loops of one instruction on registers,
 // and copies. x86 only; elsewhere there are only the copies.
 #include <cstring>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Linear layers as people write them, each with one mistake, as plugins: bench/strangers compiles
-// this file once for each FAULT and asks what qualm says. Nothing here knows how qualm names
+// Linear layers as people write them, each with one mistake, as plugins. bench/strangers compiles
+// this file once for each FAULT and records qualm's diagnosis. Nothing here knows how qualm names
 // causes. Without a fault the layer is exact.
 #include <qualm_plugin.h>
 
@@ -172,7 +172,7 @@ struct Sums {
   int64_t rows = -1, terms = -1;
 };
 
-// What the zero points add to the products.
+// The terms of the zero points, which are added to the products.
 Wide Offsets(const Layer& l, int64_t n, int64_t x_sum, int64_t w_sum) {
   Wide zw = l.p.w_q.zero_point[l.of_channel(l.p.w_q.count, n)];
   if (Has(kZeroPointOfChannel0)) zw = l.p.w_q.zero_point[0];

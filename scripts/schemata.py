@@ -15,8 +15,8 @@ from clang.cindex import BinaryOperator, CursorKind, TypeKind
 
 cindex.Config.set_library_file("libclang-19.so.1")
 
-# What instrumented sources include. A process that names a trace file marks there which mutants it
-# reaches; children inherit both variables.
+# The header that instrumented sources include. A process that names a trace file marks in it which
+# mutants it reaches; children inherit both variables.
 SWITCH = r"""// Which mutant is on, and which are reached.
 #pragma once
 #include <fcntl.h>

@@ -786,8 +786,8 @@ TEST_F(Command, RunsThatJudgeNothingAreNoSuccess) {
          "there was no case");
 }
 
-// A case whose own property is of another operation.
-// After Ctrl-C, or when a CI has waited long enough, the findings so far are reported.
+// Ctrl-C, or a CI that has waited long enough, ends a run, and the run still reports the findings
+// so far.
 TEST_F(Command, AStoppedRunSaysWhatItFound) {
   const auto stopped = [&](const std::string& subject, const std::string& signal) {
     return Shell(

@@ -399,7 +399,7 @@ Case ProblemOf(const Case& c);
 std::string ProblemKey(const Case& c);
 
 // Entries of all lists that stand beside the tensors: scales, zero points, multipliers, biases.
-// What sends a case bounds its size by this.
+// Code that sends a case bounds the size of the message by this number.
 size_t ListedValues(const Case& c);
 
 // Checks every rule of the domain (docs/quantization.md): shapes, list lengths, finite positive

@@ -105,8 +105,8 @@ struct Tested {
   }
 };
 
-// What separates the cases that bear a hypothesis out from those that contradict it: "" if nothing
-// does.
+// The condition that separates the cases bearing a hypothesis out from the cases that contradict
+// it: "" if there is none.
 std::string Separating(const Tested& tested) {
   if (tested.bearing_out.size() < kEnoughForShape) return "";
   const auto mode_from = [&](size_t from, size_t to) -> std::string {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Names of files after what they hold: one content has one name on every machine, so folders of
+// File names made of the contents: equal contents have one name on every machine, so folders of
 // such files merge by copying.
 #ifndef QUALM_CORE_CONTENT_NAME_H_
 #define QUALM_CORE_CONTENT_NAME_H_

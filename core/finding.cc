@@ -14,7 +14,7 @@ namespace qualm {
 namespace {
 
 // A fingerprint is the name of a folder, and the name of a subject may be longer than a file system
-// allows. What is cut off still counts, as a hash.
+// allows. The part that is cut off still counts, as a hash.
 std::string Shortened(const std::string& subject) {
   constexpr size_t kMost = 120;
   if (subject.size() <= kMost) return subject;

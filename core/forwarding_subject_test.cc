@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A wrapper answers what the subject inside answers. That no question is forgotten is seen by the
-// compiler: Subject has pure functions only, so Wrapper could not be made.
+// A wrapper gives the answers of the subject inside. The compiler sees a forgotten question:
+// Subject has pure functions only, so Wrapper could not be made.
 #include "core/forwarding_subject.h"
 
 #include <gtest/gtest.h>

@@ -141,7 +141,7 @@ Tensor RandomCase::Codes(DType dtype, std::vector<int64_t> shape) {
   return tensor;
 }
 
-// Also the dimensions of x that no size gives.
+// Draws the sizes, and the dimensions of x that no size gives.
 void RandomCase::DrawSizes(Case* c) {
   static constexpr std::array<int64_t, 8> kLengths = {0, 1, 2, 3, 4, 7, 16, 33};
   c->M = rng_.Chance(1, 20) ? 0 : rng_.Between(1, 3);

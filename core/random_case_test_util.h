@@ -18,8 +18,8 @@ namespace qualm::test {
 
 class RandomCase {
  public:
-  // Of up to `most_columns` output columns, convolutions up to twice as many: kernels need more of
-  // them than one vector holds.
+  // Draws cases with up to `most_columns` output columns, convolutions with up to twice as many.
+  // Kernels need more columns than one vector holds.
   explicit RandomCase(uint64_t seed, int64_t most_columns = 4)
       : rng_(seed), most_columns_(most_columns) {}
 

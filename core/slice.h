@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Cases cut out of a case: fewer rows, channels, terms, images or taps, one pixel, one output, or
-// the sums without what becomes of them. What remains computes what it computed in the whole case
+// the sums without the steps after them. The kept outputs are those of the whole case
 // (properties/slice_test.cc). Every list with one entry per channel is cut with its channels. The
 // results are problems alone: without property, note, expected and observed.
 #ifndef QUALM_CORE_SLICE_H_
@@ -49,8 +49,8 @@ Case Taps(const Case& c, Places rows, Places columns, std::span<const int32_t> w
 Case Crop(const Case& c, int64_t top, int64_t bottom, int64_t left, int64_t right);
 // Every image with its padding made of `code`, and no other padding.
 Case ExplicitPadding(const Case& c, int32_t code);
-// The case whose only output pixel is pixel m: of its image, what the window sees. Taps of a
-// convolution in the padding stay. Taps of a pool beyond the padding go: they count nowhere.
+// The case whose only output pixel is pixel m, with the part of its image under the window. Taps of
+// a convolution in the padding stay. Taps of a pool beyond the padding go: they count nowhere.
 Case Pixel(const Case& c, int64_t m);
 
 // Output `index` alone, with M = N = 1 and the parameters of its channel. Two operations need more

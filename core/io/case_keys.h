@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which keys a case of an op has, and under which names its operands stand: what the reader and the
-// writer of case files share. Private to core/io.
+// The keys that a case of an op may have, and the names of its operands, for the reader and the
+// writer of case files. Private to core/io.
 #ifndef QUALM_CORE_IO_CASE_KEYS_H_
 #define QUALM_CORE_IO_CASE_KEYS_H_
 

@@ -278,7 +278,7 @@ inline std::vector<Hostile> HostileTable() {
            "R": 1, "S": 1, "x_scale": 1, "x_zp": 0, "w_scale": 1, "w_zp": 0, "out_scale": 1,
            "out_zp": 0, "x": [], "w": []})",
        "N", "without data"},
-      // So are the outputs of a small image in large padding, and the terms of each.
+      // The outputs of a small image in large padding are too many, and so are the terms of each.
       {R"({"qualm_case": 1, "op": "conv2d", "N": 1, "H": 4, "W": 1, "IC": 1, "OC": 1, "R": 1,
            "S": 1, "pad": [5000, 5000, 5000, 5000], "x_scale": 1, "x_zp": 0, "w_scale": 1,
            "w_zp": 0, "out_scale": 1, "out_zp": 0, "x": [1, 2, 3, 4], "w": [1]})",

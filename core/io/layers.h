@@ -36,7 +36,7 @@ Case LayerOf(const Tensor& weights, const LayerReading& reading, const std::stri
 // reach Conv, MatMul and Gemm through DequantizeLinear, in the order of the graph: initializers of
 // int8 or uint8. Throws InputError "NAME: FIELD: what, expected what".
 std::vector<NamedLayer> ParseOnnx(std::string_view bytes, std::string_view name);
-// Of a file, whose initializers may have their data in other files in its folder (external_data).
+// The layers of a file, whose initializers may lie in other files of its folder (external_data).
 std::vector<NamedLayer> ReadOnnxFile(const std::string& path);
 
 // The layers of a .npy, .safetensors or .onnx file, or of a case file. Of arrays with names those

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Weight files: what corpus/layers/make_layers.py wrote, and what is refused.
+// Weight files: those of corpus/layers/make_layers.py are read, malformed ones are refused.
 #include "core/io/layers.h"
 
 #include <gtest/gtest.h>
@@ -251,7 +251,7 @@ TEST(Onnx, RefusesWhatIsNoModel) {
   }
 }
 
-// It multiplies codes, of the type that its observer makes.
+// dynamic_linear multiplies codes, of the type that its observer makes.
 TEST(Layers, OfDynamicLinear) {
   Case c;
   c.op = Op::kDynamicLinear;

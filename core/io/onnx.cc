@@ -265,7 +265,7 @@ class Graph {
     return TensorOfBytes(dtype, initializer.dims, data, where);
   }
 
-  // Scales and zero points of the weights of n channels. What is no initializer keeps its default.
+  // Scales and zero points of the weights of n channels; the default if not an initializer.
   void SetQParams(const std::string& scale, const std::string& zero_point, Case* c) const {
     const auto n = static_cast<size_t>(c->N);
     const Initializer* scales = Find(scale);

@@ -30,7 +30,7 @@ std::string InFile(std::string_view name) { return name.empty() ? "" : OneLine(n
   throw InputError(InFile(name) + (field.empty() ? "top level" : field) + ": " + what);
 }
 
-// The first pass: what the second, which builds the tree, would not notice.
+// The first pass finds errors that the second pass, which builds the tree, would not notice.
 class Guard {
  public:
   explicit Guard(std::string_view name) : name_(name) {}

@@ -56,7 +56,7 @@ int32_t First(std::string_view convention, const Case& c) {
   EXPECT_EQ(Validate(c), "");
   EXPECT_EQ(Get(convention).cannot_run(c), "") << convention;
   const Tensor y = Get(convention).run(c).y;
-  // The trace ends in what was computed.
+  // The last value of the trace is the output.
   EXPECT_EQ(Get(convention).trace(c, 0).back().value, std::to_string(y.IntAt(0))) << convention;
   return y.IntAt(0);
 }

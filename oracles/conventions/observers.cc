@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who chooses scales and zero points: PyTorch's observers, ATen, FBGEMM. PyTorch's observers are
-// the exact meaning of choose_qparams (oracles/exact/observer.h), so that their convention asks
-// exact::.
+// Conventions that choose scales and zero points: PyTorch's observers, ATen, FBGEMM. PyTorch's
+// observers are the exact meaning of choose_qparams (oracles/exact/observer.h), so their convention
+// calls exact::.
 #include <algorithm>
 #include <string>
 #include <utility>

@@ -26,8 +26,8 @@ void MaxLow(Value& v, const Channel& c) {
   v.SetReal(MaxPs(v.number, static_cast<float>(int64_t{c.low} - c.zero_point)));
   v.lossy = nan;
 }
-// add: scales are those of the operands over the output's; {bias} is what the three zero points
-// leave, fl(zo - (ra*za + rb*zb)).
+// add: scales are the operands' scales over the output's; {bias} is the sum of the three zero
+// points' terms, fl(zo - (ra*za + rb*zb)).
 void PlusA(Value& v, const Channel& c) {
   const float product = MultiplyInto(v, c.a.scale, static_cast<float>(v.integer));
   AddInto(v, c.bias, product);

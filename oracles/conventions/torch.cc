@@ -70,7 +70,7 @@ class Engine {
 // Where PyTorch was built with XNNPACK, as Debian's is, XNNPACK multiplies s8 codes, and on the
 // engine qnnpack also adds them, unless the output zero point is 127 (qmul.cpp, _mul_out_xnnpack;
 // BinaryOps.cpp, xnnp_add; both ask for zero_point < q_max). `own` computes all other cases.
-// `variations`: what the function of XNNPACK varies beside `own`.
+// `variations`: the variations of XNNPACK's function that `own` does not have.
 Convention WithXnnpackS8(const Convention& own, std::initializer_list<const char*> variations) {
   const Convention s8 = Named(XnnpackConventions(), "xnnpack@fp32");
   const auto by_op = std::make_shared<const std::array<Convention, 2>>(std::array{own, s8});

@@ -94,7 +94,7 @@ Trace Steps(const Case& c, int64_t index) {
   return trace;
 }
 
-// There is no other value than what the steps end in.
+// The value of an output is the result of its steps; there is no other real value.
 std::string Value(const Case& c, int64_t index) {
   const float y = ChooseQParams(c).FloatAt(index);
   return std::isinf(y) ? FloatText(y) : ToText(ToRational(y));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// dynamic_linear: which scales and zero points it chooses for x, and what is left once they are
-// chosen, a quantize and a linear (docs/quantization.md).
+// dynamic_linear: the scales and zero points that it chooses for x, and the quantize and the linear
+// that remain once they are chosen (docs/quantization.md).
 #ifndef QUALM_ORACLES_EXACT_DYNAMIC_LINEAR_H_
 #define QUALM_ORACLES_EXACT_DYNAMIC_LINEAR_H_
 

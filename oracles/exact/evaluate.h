@@ -62,7 +62,7 @@ class Outputs {
  private:
   size_t IndexOf(int64_t m, int64_t n) const { return static_cast<size_t>(m * c_.N + n); }
   Scaled OnChannelLine(int64_t m, int64_t n) const;
-  // Of RoundedAt, where an estimate decides it.
+  // The result of RoundedAt, if an estimate decides it.
   std::optional<Near> NearAt(int64_t m, int64_t n) const;
   // A code of u8 and s8 outputs, from the rounded value.
   __int128 CodeOf(int64_t m, int64_t n, int64_t rounded) const;

@@ -232,7 +232,7 @@ class Histogram {
   Counts counts_{};
 };
 
-// From what was observed and the part of it to quantize.
+// The result for an observed range and the part of that range to quantize.
 ObserverResult ResultOf(const Observer& o, ObservedRange observed, ObservedRange part) {
   const double min = std::min(part.min, 0.0f);
   const double max = std::max(part.max, 0.0f);

@@ -193,8 +193,8 @@ class Histogram {
     AddDifference(kBins - expected, before, expected, counts);
   }
 
-  // `bins` new bins from `first` on between which the integral stays `value`: what they get is the
-  // difference of its roundings to float64 and float32.
+  // `bins` new bins from `first` on, between which the integral stays `value`: each of them gets
+  // the difference between the roundings of `value` to float64 and float32.
   static void AddDifference(int64_t bins, const Rational& value, int64_t first, Counts* counts) {
     const Rational difference = value - Single(value);
     if (difference == 0) return;

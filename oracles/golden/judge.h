@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Holds the conventions to recordings of the real libraries: every recorded output (y*, acc*,
-// scale, zp, q) must be bit-equal to what the convention of its backend computes.
+// Compares the conventions with recordings of the real libraries: every recorded output (y*, acc*,
+// scale, zp, q) must be bit-equal to the output of the convention of its backend.
 #ifndef QUALM_ORACLES_GOLDEN_JUDGE_H_
 #define QUALM_ORACLES_GOLDEN_JUDGE_H_
 

@@ -19,7 +19,7 @@ struct Enclosure {
 Enclosure Enclose(RealFunction function, const Rational& x, int precision);
 
 // RNE(f(x) * factor), factor > 0 rational: the precision grows until no tie lies in the enclosure.
-// That ends, because a transcendental number times a rational one is no tie.
+// The growth ends, because a transcendental number times a rational one is no tie.
 Integer RoundReal(RealFunction function, const Rational& x, const Rational& factor);
 
 }  // namespace qualm::exact

@@ -41,7 +41,7 @@ std::string Text(const Problem& p) {
   return buffer;
 }
 
-// Of the second operand of add and sub.
+// The sign of the second operand of add and sub.
 int Sign(const Problem& p) { return p.operation == Operation::kSub ? -1 : 1; }
 
 int32_t Code(uint8_t byte, ElementType type) {

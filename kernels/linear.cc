@@ -26,7 +26,7 @@ constexpr int64_t kFewestRows = 48;
 constexpr int64_t kMostRows = 96;
 // Rows of a block with several threads are a multiple of this: whole tiles (accumulate.cc).
 constexpr int64_t kTileRows = 12;
-// So many blocks for each thread that none waits long for the last one.
+// The number of blocks per thread: with several, no thread waits long for the last block.
 constexpr int64_t kBlocksPerThread = 4;
 
 int64_t CeilDiv(int64_t a, int64_t b) { return a / b + (a % b != 0); }

@@ -26,7 +26,7 @@ using intervals::Codes;
 using intervals::CodesBetween;
 using intervals::Problem;
 
-// --- Operations: what they give for members of lanes lies in the lane they give. ---
+// --- Operations: the results for members of lanes lie in the lane of the result. ---
 
 template <class T>
 T Draw(std::mt19937_64& rng) {
@@ -167,7 +167,7 @@ TEST(Intervals, OperationsEncloseWhatTheyGiveForMembers) {
   }
 }
 
-// --- Kernels: what they give lies in what intervals say, on every target. ---
+// --- Kernels: their codes lie in the intervals' codes, on every target. ---
 
 int32_t KernelsCode(const Problem& p, uint32_t bits) {
   const kernels::OutputRange range{p.out_min, p.out_max, p.relu};

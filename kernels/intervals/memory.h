@@ -19,7 +19,7 @@ struct Memory {
   alignas(64) std::array<unsigned char, 2 * kBytes> y;
   std::array<bool, kBytes> stored;  // of y, by a vector
 };
-// Of the run on this thread.
+// The memory of the run on this thread.
 inline thread_local Memory memory;
 
 // Only what lies in `memory` has two ends: anything else that a kernel loads, lists of one

@@ -11,7 +11,7 @@ namespace {
 constexpr int64_t kBandBytes = 128 * 1024;
 // A copy of fewer output pixels would copy most activations again and again.
 constexpr int64_t kFewestColumns = 8;
-// So many bands for each thread that none waits long for the last one.
+// The number of bands per thread: with several, no thread waits long for the last band.
 constexpr int64_t kBandsPerThread = 4;
 
 int64_t CeilDiv(int64_t a, int64_t b) { return a / b + (a % b != 0); }

@@ -81,7 +81,7 @@ Status CheckAtLeast(std::string_view name, int64_t value, int64_t least) {
   return IsButExpected(name, value, "at least " + std::to_string(least));
 }
 
-// Some elements, of which none of the checks below has anything to say.
+// Whether the matrix has elements and passes every check below.
 template <class Matrix>
 bool IsOrdinary(const Matrix& m, ElementType type, int64_t columns) {
   constexpr int64_t kMost = int64_t{1} << 29;

@@ -92,7 +92,7 @@ class Runner {
     }
   }
 
-  // Of `count` activations.
+  // The pieces of a row of `count` activations.
   Pieces PiecesOf(int64_t count) const {
     if (block_.pieces.bytes > 0) return block_.pieces;
     const int64_t bytes = std::min(packed_.piece, count);

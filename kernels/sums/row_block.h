@@ -91,7 +91,7 @@ struct RowSums {
   int64_t first = 0;
   int64_t count = 0;
   int64_t channel = 0;  // of the layer: where those of the weights lie
-  // Modulo 2^32, 2^64 or 2^128: what is still to be added to them may wrap. May be written to.
+  // Modulo 2^32, 2^64 or 2^128: terms that are still to be added may wrap. May be written to.
   std::variant<int32_t*, int64_t*, __int128*> sums;
   void* y = nullptr;  // the output of `channel`
 

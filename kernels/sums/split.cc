@@ -18,8 +18,8 @@ bool ArePairs(const Row& a, const Row& b) {
   return true;
 }
 
-// Two weights of one sign beyond 128 or -128: the first gives away what is too much. What it keeps
-// has the same sign, because the second alone is not too much.
+// The excess of two weights of one sign whose sum is beyond 128 or -128: the first weight gives it
+// away, and keeps its sign, because the second weight alone is not beyond.
 int8_t TooMuch(int8_t w0, int8_t w1) {
   if (CertifyPair(w0, w1)) return 0;
   return static_cast<int8_t>(w0 + w1 + (w0 > 0 ? -128 : 128));

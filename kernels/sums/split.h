@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Weights as a sum of two sets of which neither can saturate (certify.h). Of ordinary weights only
-// a few pairs can: what they have too much moves to extra quads, whose activations are read a
-// second time. The sum over both sets is the sum over the weights. Internal to kernels/.
+// Weights as a sum of two sets, neither of which can saturate (certify.h). In ordinary weights only
+// a few pairs can saturate: their excess moves to extra quads, whose activations are read a second
+// time. The sum over both sets is the sum over the weights. Internal to kernels/.
 #ifndef QUALM_KERNELS_SUMS_SPLIT_H_
 #define QUALM_KERNELS_SUMS_SPLIT_H_
 

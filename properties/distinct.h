@@ -21,7 +21,7 @@ struct Distinct {
   // The output of the whole case, from that of `c`.
   Tensor Expanded(const Tensor& y, std::vector<int64_t> shape) const;
 };
-// None where the case is small, or where its rows and columns depend on each other.
+// nullopt if the case is small, or if its rows and columns depend on each other.
 std::optional<Distinct> DistinctPartsOf(const Case& c);
 
 }  // namespace qualm

@@ -261,8 +261,8 @@ void CheckCase(const Case& drawn, const std::vector<Subject*>& subjects, const s
 
 CheckResult Check(const CheckOptions& options) {
   ValidateOptions(options);
-  // All subjects before the first case, and on this thread: what is missing is known at once, and a
-  // worker process that dies with the thread that started it lives as long as the run.
+  // All subjects are made before the first case, on this thread: a missing one is known at once,
+  // and a worker process, which dies with the thread that started it, lives as long as the run.
   const auto jobs = static_cast<size_t>(options.jobs);
   std::vector<std::vector<std::unique_ptr<Subject>>> subjects(jobs);
   for (auto& own : subjects) own = MakeSubjects(options.subjects, options.contract);

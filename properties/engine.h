@@ -32,12 +32,12 @@ struct Totals {
 
 // How a case is judged.
 struct Judging {
-  // Of findings with the same operation, property, subject and kind (before attribution), so many
-  // are kept. The rest are counted.
+  // The number of findings that are kept of one operation, property, subject and kind (before
+  // attribution). The rest are counted.
   int64_t findings_kept = 3;
   // A case that a subject does not take is brought into its limits first (properties/adapt.h).
   bool adapt = false;
-  // Of a drawn case: which of the dear properties have their turn (JudgeAll).
+  // For a drawn case: decides which of the dear properties have their turn (JudgeAll).
   std::optional<uint64_t> drawn = {};
   // Names the kind of a failure. A failure is expected if a declared divergence (core/contract.h)
   // has its subject, operation, property, kind and shape. Any thread, may be null: then the kind

@@ -168,7 +168,7 @@ TEST_F(EngineTest, WhatADeclaredMemorySpoilsIsExpected) {
   };
   EXPECT_EQ(judgement_of_second("toy:good"), Judgement::kPassed);
   EXPECT_EQ(judgement_of_second("toy:remembers"), Judgement::kExpected);
-  // Nobody declared that this one remembers; and what a new instance gets wrong is no memory.
+  // No row declares that this subject remembers; and a wrong new instance shows no memory.
   EXPECT_EQ(judgement_of_second("toy:remembers-undeclared"), Judgement::kFailed);
   EXPECT_EQ(judgement_of_second("toy:bad"), Judgement::kFailed);
 }
@@ -264,7 +264,7 @@ TEST_F(EngineTest, DearPropertiesTakeTurnsOnDrawnCases) {
   for (uint64_t seed = 0; seed < 20; ++seed)
     CheckCase(gen::Draw(Op::kLinear, seed), {&subject}, options.property_glob, given);
   EXPECT_EQ(verdicts(given), 20);
-  // So is a drawn one by a property that is asked for alone.
+  // A property that is asked for alone judges every drawn case too.
   options.property_glob = "linear.concurrent_calls";
   options.cases = 20;
   EXPECT_EQ(verdicts(Check(options)), 20);

@@ -21,9 +21,9 @@ inline std::vector<Op> EveryOpOnColumns() {
   return OpsWhere([](Op op) { return IsOnElements(op) && RowOf(op).out_q != OutQParams::kFixed; });
 }
 
-// Of drawn cases, the comparisons, the clamp and the relations that ask once or twice judge each
-// one. What asks many times, or where the data lies and what surrounds the call, judges one of so
-// many.
+// Comparisons, the clamp and relations that ask once or twice judge every drawn case. Properties
+// that ask many times, or that are about the place of the data or the state around the call, judge
+// one of this many drawn cases.
 inline constexpr int kInTurn = 4;
 inline constexpr int kSeldom = 8;  // the dearest: whole sweeps, new threads, a chain of cases
 

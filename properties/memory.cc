@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the data lies, what lay there before, and what was asked before: none of it may matter.
+// The place of the data, previous contents of memory, and earlier questions must not matter.
 #include <array>
 #include <bit>
 #include <set>
@@ -186,7 +186,7 @@ std::optional<Sibling> WithOtherZeroPoints(const Case& c, Subject& subject) {
   return std::nullopt;
 }
 
-// A new instance of the subject, where there is one, gives what was promised.
+// Whether a new instance of the subject, if there is one, gives the promised output.
 bool GivesAnew(const Subject& subject, const Sibling& sibling) {
   const auto fresh = SubjectRegistry::Get().MakeAnew(subject);
   if (fresh == nullptr) return true;
@@ -194,9 +194,9 @@ bool GivesAnew(const Subject& subject, const Sibling& sibling) {
   return !answer.verdict && answer.y == sibling.promised;
 }
 
-// Fails where the subject, asked after B, does not give what was promised for B's sibling, and a
-// new instance does. A new instance of a pipe takes seconds: where it showed once that a subject
-// remembers, no other one is asked.
+// Fails if the subject, asked after B, does not give the promised output for B's sibling, and a new
+// instance does. A new instance of a pipe takes seconds, so none is made once a subject has been
+// shown to remember.
 std::optional<Verdict> MixesUpZeroPoints(const Case& c, Subject& subject,
                                          const RunContext& context) {
   static thread_local std::set<std::pair<std::string, Op>> known;
@@ -221,7 +221,7 @@ std::optional<Verdict> MixesUpZeroPoints(const Case& c, Subject& subject,
 
 // Asks D and then B. Then asks D, A and B. The two answers to B must be equal. D has another shape,
 // A has the shape of B: something kept from the problem before (packed weights, a scratch size)
-// would serve the second B with what was made for A.
+// would serve the second B with A's data.
 Verdict AnswerIndependentOfHistory(const Case& c, Subject& subject) {
   RunContext context;  // not the default one, which a MemoSubject answers from memory
   context.poison = 0x3C;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which properties are theorems of which requantization mode: the native kernels must fail none,
-// and each mode must really be judged by those that say something about it.
+// The properties that are theorems of each requantization mode: the native kernels must fail none,
+// and each mode must really be judged by the properties that apply to it.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -203,7 +203,7 @@ Case DrawRepeated(Rng& rng, Op op) {
   return small;
 }
 
-// The mode is drawn last: all else of a case is what it would be without modes.
+// The mode is drawn last, so that the rest of a case is the same as without modes.
 Case DrawFrom(Rng& rng, Op op, Theme theme) {
   Case c = theme == Theme::kLayer && Repeats(op) ? DrawRepeated(rng, op)
                                                  : GeneratorOf(op).draw(rng, theme, op);

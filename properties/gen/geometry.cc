@@ -66,7 +66,7 @@ void DistinctAxes(Rng& rng, bool dilated, Axis& rows, Axis& columns) {
   columns.dilation = rows.dilation % 3 + 1;
 }
 
-// An input size that gives about `out` outputs; what the last window leaves over differs.
+// An input size that gives about `out` outputs; the rest behind the last window is drawn.
 void DrawInput(Rng& rng, int64_t out, Axis& axis) {
   const int64_t left_over = rng.Between(0, axis.stride - 1);
   axis.in = (out - 1) * axis.stride + SpanOf(axis) - axis.before - axis.after + left_over;

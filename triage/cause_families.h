@@ -11,7 +11,7 @@
 namespace qualm::triage {
 
 std::vector<Cause> CausesOfFamilies();
-// Of stage kPlace: in which rows and columns another cause acts.
+// The causes of stage kPlace: rows and columns in which another cause acts.
 std::vector<Cause> Places();
 
 }  // namespace qualm::triage

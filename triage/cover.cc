@@ -20,9 +20,9 @@ bool Explains(const Failure& by, const Failure& failure) {
          (IsArithmetic(failure) && Explain(by.causes, failure.cases, failure.model));
 }
 
-// Experiments do not show everywhere what they show of a fault that no cause describes. Where there
-// is one such fault and nothing else, what is unknown belongs to it. Outputs that are read from
-// elsewhere, and those that are wrong at the end of a row alone, are one fault.
+// A fault that no cause describes is not found by experiments on every case. If there is one such
+// fault and no other, failures of unknown cause belong to it. Outputs that are read from elsewhere,
+// and outputs that are wrong only at the end of a row, are one fault.
 void JoinUnknown(std::span<const Failure> failures, std::vector<Covered>& covered) {
   std::optional<size_t> shown;
   for (const Covered& each : covered) {

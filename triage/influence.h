@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Experiments that need no idea of what a kernel computes: an output that changes with what it must
-// not depend on is read, corrected or scaled by something that belongs elsewhere.
+// Experiments without any idea of the kernel's arithmetic: if an output changes with channels, rows
+// or images not its own, it is read, corrected or scaled by something of theirs.
 #ifndef QUALM_TRIAGE_INFLUENCE_H_
 #define QUALM_TRIAGE_INFLUENCE_H_
 

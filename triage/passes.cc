@@ -114,8 +114,8 @@ void Terms(const Case& c, const Visit& visit) {
     }
   }
   if (c.bias_i32 && c.M == 1) {
-    // Boldest for ties: the bias takes over what the terms add, so that the sums stay what they
-    // are.
+    // Boldest for ties: the bias takes over the part of the terms, so that all sums stay the
+    // same.
     const std::vector<__int128> sums = exact::CorrectedSums(c);
     Case simpler = slice::Terms(c, std::array{int64_t{0}});
     for (Tensor* tensor : {&simpler.x, &simpler.w}) std::ranges::fill(tensor->bytes(), 0);
@@ -177,8 +177,8 @@ void SetZero(Tensor& tensor, int64_t i) {
   std::memset(tensor.bytes().data() + static_cast<size_t>(i) * size, 0, size);
 }
 
-// Of long tensors a single code is tried once for each value that it and its factor have: one of
-// hundreds of equal products is as good as another.
+// In long tensors a single code is tried once for each pair of its value and its factor's value:
+// one of hundreds of equal products is as good as another.
 void ZeroCodes(const Case& c, const Visit& visit) {
   constexpr int64_t kLong = 128, kMostBlocks = 64;
   for (Tensor Case::* field : {&Case::x, &Case::w}) {

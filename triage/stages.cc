@@ -38,7 +38,7 @@ Matrix MatrixOf(const Case& c, const Tensor& tensor) {
   return matrix;
 }
 
-// Row m*groups + g holds what the weights of group g multiply for output pixel m, in their order.
+// Row m*groups + g holds the codes that meet the weights of group g for output pixel m, in order.
 Matrix InputMatrix(const Case& c, const SumSteps& steps) {
   if (c.op == Op::kLinear) return MatrixOf(c, c.x);
   const Window& v = c.window;

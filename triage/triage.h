@@ -34,8 +34,8 @@ struct Attribution {
   bool complete = false;
   bool ambiguous = false;  // a cause of another kind gives the same output
   Hypothesis causes;
-  // Other causes that give every output, and that no further case told apart from these. Where
-  // nothing is named: those that too few cases bore out. A smaller case may decide.
+  // Other causes that give every output, and that no further case told apart from these. If no
+  // cause is named: the causes that too few cases bore out. A smaller case may decide.
   std::vector<Hypothesis> open;
   // Causes that give every output, and that further cases contradicted.
   std::vector<Hypothesis> contradicted;
@@ -59,8 +59,8 @@ struct AttributionOptions {
   // Causes of faults of this subject and operation that are known already: the first one that gives
   // every output is named.
   std::span<const Hypothesis> established = {};
-  // Ask the subject about further cases, and name only what they bear out (triage/examine.h). Else
-  // the likeliest cause is named that gives every output of the one answer.
+  // Ask the subject further cases, and name only causes that these bear out (triage/examine.h).
+  // Else the likeliest cause that gives every output of the one answer is named.
   bool examine = false;
   // Never to be named: the same subject has contradicted them.
   std::span<const Hypothesis> contradicted = {};
@@ -85,11 +85,11 @@ struct MinimizeOptions {
   int64_t max_calls = 2000;  // subject runs
   // Asked before each of them: true ends the search with what there is. May be null.
   std::function<bool()> stop = nullptr;
-  // Never slip to a finding of another cause. What is unknown binds nothing: the smallest case
-  // shows its cause, if it can.
+  // Never slip to a finding of another cause. An unknown cause binds nothing: the smallest case may
+  // show its cause.
   bool keep_kind = true;
   std::span<const Hypothesis> established = {};  // as in AttributionOptions
-  // Of the given case, from JudgeAndAttribute with `examine`; null: not known yet.
+  // The attribution of the given case, by JudgeAndAttribute with `examine`; null: not known yet.
   const Attribution* attribution = nullptr;
 };
 struct MinimizeResult {
@@ -109,7 +109,7 @@ MinimizeResult Minimize(const Case& c, Subject& subject, const Property& propert
 // the case carries an observed output, which conventions produce exactly that.
 struct ExplainOptions {
   int64_t index = -1;  // -1: the first output at which a subject (or observed) departs from exact
-  // Of the subject's answer; null: the subject is asked further cases to find it.
+  // The attribution of the subject's answer; null: the subject is asked further cases to find it.
   const Attribution* attribution = nullptr;
 };
 std::string Explain(const Case& c, const std::vector<Subject*>& subjects,

@@ -35,7 +35,7 @@ class Triaged {
 
   // The causes that are shown to give the subject's answer; empty where none are.
   const Hypothesis& causes() const { return attribution_.causes; }
-  // Of the finding, if it failed again.
+  // The attribution of the finding, if it failed again.
   const Attribution& attribution() const { return attribution_; }
 
   // A small case may show a cause that the large one hides. Does nothing if the finding did not

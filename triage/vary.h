@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cases near a case, to ask a subject what it does there.
+// Cases near a given case, on which a subject can be asked.
 #ifndef QUALM_TRIAGE_VARY_H_
 #define QUALM_TRIAGE_VARY_H_
 

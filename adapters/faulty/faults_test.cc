@@ -90,7 +90,7 @@ Case Linear(int64_t M, int64_t N, int64_t K, std::vector<X> x, std::vector<W> w,
   return WithOutput(std::move(c), DType::kS32);
 }
 
-// Two inputs of which the second one has its own scale.
+// Two inputs; the second one has a scale of its own.
 Case Concat(std::vector<uint8_t> x, std::vector<uint8_t> w, float w_scale) {
   Case c;
   c.op = Op::kConcat;

@@ -72,7 +72,7 @@ __int128 Reference::ConvSum(const Placed& p, int64_t pixel, int64_t n) const {
     int64_t group = 0;
     for (int64_t i = k; i < std::min(k + step, c.K); ++i) {
       int64_t from = i;
-      // Of the second eight pixels, channels behind three blocks of 64 are those of the first tap.
+      // In the second eight pixels, channels behind three blocks of 64 read those of the first tap.
       const int64_t channel = i % (c.window.in_c / c.window.groups);
       if (Has(Fault::kDeepChannelTap) && pixel >= 8 && channel >= 192) from = channel;
       const int64_t x = patch_[static_cast<size_t>(from)];

@@ -252,7 +252,7 @@ namespace {
 
 constexpr std::array<int, 4> kSignals{SIGSEGV, SIGBUS, SIGFPE, SIGILL};
 
-// Where the innermost CallTrapped of this thread resumes, and what it then reports.
+// The place where the innermost CallTrapped of this thread resumes, and the sentence of its report.
 struct Trap {
   sigjmp_buf resume;
   const char* sentence = "";
@@ -284,7 +284,7 @@ const char* Sentence(int number, int code) {
   }
 }
 
-// Hands a signal that is not ours to whoever had it before.
+// Hands a signal that is not ours to the handler that was there before.
 void Chain(int number, siginfo_t* info, void* context) {
   const auto at = std::find(kSignals.begin(), kSignals.end(), number) - kSignals.begin();
   const struct sigaction previous = Handlers().previous[static_cast<size_t>(at)];

@@ -15,7 +15,7 @@ namespace {
 
 // How often a waiting parent looks after its child.
 constexpr std::chrono::milliseconds kLook{100};
-// Nobody waits longer than this many times the limit.
+// No wait is longer than this many times the limit.
 constexpr int kMostTimes = 20;
 
 using TimesInLine = std::map<pid_t, int64_t>;
@@ -57,7 +57,7 @@ void Patience::Begin(pid_t child, int limit_ms) {
   begun_ = Clock::now();
   limit_ = Milliseconds(limit_ms);
   waited_ = {};
-  // Cases follow each other in microseconds: what was seen a moment ago is near enough.
+  // Cases follow each other in microseconds: a reading of a moment ago is near enough.
   if (child == child_ && begun_ - looked_ < kLook) return;
   child_ = child;
   looked_ = begun_;

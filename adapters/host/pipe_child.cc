@@ -27,7 +27,7 @@ constexpr size_t kInFlight = 16;
 constexpr size_t kToWriteMax = size_t{1} << 20;
 constexpr size_t kReadBytes = size_t{64} << 10;
 constexpr size_t kErrorBytesKept = size_t{2} << 10;
-// A child that does not read can still answer what it has read.
+// A child that has stopped reading can still answer the cases that it has read.
 constexpr int kDeafGraceMs = 2000;
 
 // Longest answer to a case: many times what any float takes, and room for a sentence.

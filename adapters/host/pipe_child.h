@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A child that answers cases over stdin and stdout, in any language: docs/pipe.md is the protocol.
-// It is watched, and replaced when it dies, stalls or babbles.
+// The child is watched, and replaced when it dies, stalls or babbles.
 #ifndef QUALM_ADAPTERS_HOST_PIPE_CHILD_H_
 #define QUALM_ADAPTERS_HOST_PIPE_CHILD_H_
 
@@ -36,8 +36,8 @@ std::vector<std::string> ShellCommand(const std::string& text);
 // Not thread-safe: one per thread. Each has its own process.
 class PipeChild {
  public:
-  // Starts the child and reads what it says of itself. Throws Unavailable with a sentence where the
-  // child says nothing, or something else.
+  // Starts the child and reads its first answer. Throws Unavailable with a sentence if the child
+  // says nothing, or something else.
   explicit PipeChild(PipeOptions options);
   // Closes its stdin; a child that has not left after two seconds is killed.
   ~PipeChild();

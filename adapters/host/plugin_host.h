@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The worker's side of a plugin: loads the shared object, lays each problem out between guard
-// pages, calls it, and looks at what it touched. Only qualm-worker links this.
+// pages, calls the plugin, and checks the memory afterwards. Only qualm-worker links this.
 #ifndef QUALM_ADAPTERS_HOST_PLUGIN_HOST_H_
 #define QUALM_ADAPTERS_HOST_PLUGIN_HOST_H_
 

@@ -153,7 +153,7 @@ TEST(Plugin, HangIsEndedAtTheTimeLimit) {
   EXPECT_EQ(kill(hung, 0), -1) << "the hung worker is still there";
 }
 
-// It returns from its own handler to the access that faults, for ever.
+// The plugin's own handler returns to the access that faults, for ever.
 TEST(Plugin, ASwallowedSignalIsAHang) {
   WorkerOptions options = Broken("swallow-segv");
   options.time_limit_ms = 300;
@@ -171,7 +171,7 @@ TEST(Plugin, AProcessLeftBehindEndsWithTheWorker) {
     for (pid_t child = 0; children >> child;) left.insert(child);
     ASSERT_EQ(left.size(), 1u);
   }
-  // Killed, which takes a moment; whoever adopted it may not have reaped it yet.
+  // Killing takes a moment; the process that adopted the child may not have reaped it yet.
   const auto state = [&] {
     std::ifstream status("/proc/" + std::to_string(*left.begin()) + "/stat");
     std::string number, name, letter = "gone";
@@ -311,7 +311,7 @@ TEST(Plugin, ThreadsGapsAndCallersOnlyWhereTheyAreOffered) {
     EXPECT_EQ(Name(plain.Run(SmallCase(), context).status), "skipped");
   }
   EXPECT_EQ(Name(plain.Run(AddCase(), {.over_w = true}).status), "skipped");
-  // Every answer of this one is what it was told.
+  // This plugin answers what it was told to answer.
   Worker told(Broken("layers"));
   const auto answer = [](const Outcome& outcome) {
     EXPECT_TRUE(outcome.ok()) << outcome.detail;

@@ -153,7 +153,7 @@ Outcome Worker::Ask(const Case& c, const RunContext& context) {
   largest_question_ = std::max(largest_question_, payload_.size());
   const uint64_t sequence = ++sequence_;
   const Result sent = channel_->Send(MessageKind::kRun, sequence, payload_, options_.time_limit_ms);
-  // Also where sending failed: a worker that died may have sent its trap before.
+  // Received even if sending failed: a worker that died may have sent its trap before.
   const size_t answer_bytes_max =
       kHelloBytesMax + static_cast<size_t>(c.M * c.N) * (SizeOf(c.out_dtype) + SizeOf(DType::kS32));
   const size_t bytes_max = std::min(answer_bytes_max, kMessageBytesMax);

@@ -386,7 +386,7 @@ MessageChannel::Result MessageChannel::Receive(size_t bytes_max, int deadline_ms
   }
   if (place == Place::kSocket) return ReceiveFromSocket(bytes_max, deadline_ms, more);
   ++seen_;
-  // Read once and copied: what is checked stays as it was checked.
+  // Read once and copied, because a check holds only for bytes that cannot change after it.
   MessageHeader header;
   std::memcpy(&header, in_->message.data(), sizeof header);
   if (header.magic != MessageHeader{}.magic || header.bytes > bytes_max) return Result::kGarbage;

@@ -171,7 +171,7 @@ TEST(WorkerMessage, EveryTruncationAndAnythingBehindIsRefused) {
   EXPECT_FALSE(DecodeRun(longer).has_value());
 }
 
-// No byte of a message makes a reader allocate what is not there, or take what it must not.
+// No byte of a message makes a reader allocate for data that is not there, or accept wrong data.
 TEST(WorkerMessage, FlippedBytesNeverGiveAnInconsistentCase) {
   const std::vector<uint8_t> payload = Encoded();
   for (size_t at = 0; at < payload.size(); ++at) {

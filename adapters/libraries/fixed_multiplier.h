@@ -33,8 +33,8 @@ inline void AppendMultiplier(double multiplier, Multipliers& multipliers) {
   multipliers.exponent.push_back(exponent);
 }
 
-// The libraries compute without floating point. So what is computed here in floating point must not
-// make their results depend on the caller's rounding mode.
+// The libraries compute without floating point. Under this scope our own computation in floating
+// point does not depend on the caller's rounding mode.
 class NearestRounding {
  public:
   NearestRounding() {
@@ -49,7 +49,7 @@ class NearestRounding {
   std::fenv_t before_;
 };
 
-// Those of a problem: as given, or the quotients of its scales.
+// The multipliers of a problem: as given, or the quotients of its scales.
 [[gnu::noinline]] inline Multipliers MultipliersOf(const qualm_problem& p) {
   const NearestRounding scope;
   Multipliers multipliers;

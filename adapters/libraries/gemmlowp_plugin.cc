@@ -52,8 +52,8 @@ gemmlowp::OutputStageClamp ClampOf(const qualm_problem& p) {
 }
 
 // result[n][m] = pipeline(sum over k of (w[n][k] - w zero point) * (x[m][k] - x zero point)).
-// gemmlowp's offsets are what it adds, hence the negated zero points. Both matrices and the result
-// lie in memory as the case has them: the result is the transpose of y, column-major.
+// gemmlowp adds its offsets, hence the negated zero points. Both matrices and the result lie in
+// memory as the case has them: the result is the transpose of y, column-major.
 struct Matrices {
   const uint8_t* w;
   const uint8_t* x;

@@ -149,7 +149,7 @@ void RequireSameParameters(const qualm_problem& p) {
 size_t Size(int64_t value) { return static_cast<size_t>(value); }
 uint32_t Small(int64_t value) { return static_cast<uint32_t>(value); }
 
-// Whether the library will choose the depthwise kernels of SSE2, SSE4.1, AVX or XOP, some of which
+// Whether the library will choose the depthwise kernels of SSE2, SSE4.1, AVX or XOP. Some of these
 // add pairs of s8*s8 products in int16 before they widen them.
 bool AddsProductsInInt16() {
 #if defined(__x86_64__) || defined(__i386__)
@@ -182,7 +182,7 @@ Geometry GeometryOf(const qualm_problem& p) {
           Size(p.y->dims[3]), Size(p.x->strides[2]), Size(p.y->strides[2]), *p.window};
 }
 
-// create(padding, kernel, ..., strides, `rest`...): what the three kinds of convolution share.
+// Calls create(padding, kernel, ..., strides, `rest`...) for each of the kinds of convolution.
 template <typename Create, typename... Rest>
 void CreateConvolution(Create create, const Geometry& g, Operator& op, Rest... rest) {
   const qualm_window& v = g.window;

@@ -89,8 +89,8 @@ const Primitive& Prepare(const Recipe& recipe) {
   return cache->Get(key, [&] { return Build(recipe); });
 }
 
-// The case's weights, O H W I, as O I H W: those that PyTorch hands over, and the layout from which
-// every reorder knows how to make its compensations.
+// The case's weights, O H W I, as O I H W: PyTorch hands over this layout, and from it every
+// reorder knows how to make its compensations.
 std::vector<int8_t> ChannelsFirst(const qualm_tensor& w) {
   const int64_t taps = w.dims[1] * w.dims[2], depth = w.dims[3];
   const auto* from = static_cast<const int8_t*>(w.data);

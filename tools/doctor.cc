@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// qualm doctor: what of qualm works here, what is absent, and which command brings it.
+// qualm doctor: the parts of qualm that work here, the absent parts, and how to get them.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 

@@ -46,7 +46,7 @@ std::string TextIn(const fs::path& folder, const std::string& name) {
 }  // namespace
 
 std::optional<Finding> WrongExpected(const Case& c, const std::string& file) {
-  // Of a claim about a convention the file has the convention's output.
+  // If the claim is about a convention, the file holds the convention's output.
   if (!c.expected || c.property.ends_with(".matches_model")) return std::nullopt;
   const auto divergence = FirstDivergence(exact::Evaluate(c), *c.expected);
   if (!divergence) return std::nullopt;

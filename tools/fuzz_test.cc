@@ -130,8 +130,8 @@ TEST_F(Fuzz, EachPlantedFaultIsOneRowOfItsKind) {
   }
 }
 
-// Sums of weights are kept from the call before: a claim on its own fails for what it asks itself,
-// or for what was asked before.
+// The subject keeps sums of weights from the call before: a claim fails because of its own
+// questions, or because of the questions of earlier claims.
 TEST_F(Fuzz, WhatDependsOnEarlierCallsKeepsThem) {
   const Ran ran = Qualm(
       {"fuzz", "linear", "-s", "faulty:stale-column-sums", "--runs", "20000", "--state", "s"});
@@ -244,8 +244,8 @@ TEST_F(Fuzz, TwoCampaignsOnOneStateSaySo) {
   EXPECT_EQ(std::distance(fs::directory_iterator(folder() / "s" / "results"), {}), 1);
 }
 
-// Whatever moment the campaign is killed at: what was handed over stays, whole, and the next run
-// goes on with it.
+// At whatever moment the campaign is killed: failures that were handed over stay, whole, and the
+// next run continues with them.
 TEST_F(Fuzz, KillsLoseNothing) {
   const std::vector<std::string> words{"fuzz",
                                        "linear",

@@ -157,8 +157,8 @@ TEST(IncludeDirection, CoreAndKernelsDependOnLittle) {
   }
 }
 
-// Of the headers on top of kernels/ the inner folders include only the vocabulary, which includes
-// nothing of theirs: so each operation of kernels/ is read from its header down, never back up.
+// The inner folders of kernels/ include, of the headers on top, only the vocabulary, and that
+// includes no inner header: each operation is read from its header down, never back up.
 TEST(IncludeDirection, InnerFoldersOfKernelsIncludeNoOperation) {
   const std::set<std::string> vocabulary = {"kernels/images.h", "kernels/layer.h",
                                             "kernels/targets.h", "kernels/types.h",

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// --baseline and --suppressions: what is known does not fail a run, what is new does, and nobody
-// can mistake one for the other. And audit: a declared departure that is gone is as new as one that
-// has come.
+// --baseline and --suppressions: known findings do not fail a run, new ones do, and nobody can
+// mistake one for the other. And audit: a declared departure that is gone is as new as one that has
+// come.
 #include <algorithm>
 #include <filesystem>
 #include <set>
@@ -260,7 +260,7 @@ TEST_F(Known, BadFilesAreOneLineBeforeTheRun) {
 
 class DeclaredDepartures : public Known {
  protected:
-  // Of the documented cases alone: the time for drawn ones is over before the first of them.
+  // Audits the documented cases alone: the time for drawn cases is over before the first of them.
   Ran Audit(const std::vector<std::string>& more, const std::string& subject) {
     std::vector<std::string> arguments{"audit", "-s",     subject,  "--budget", "0.000000001s",
                                        "--out", "report", "--json", "-"};

@@ -63,8 +63,8 @@ std::string VersionText() {
   return text;
 }
 
-// A file that is opened where stdout or stderr is closed would get its number, and what is said
-// there. Read-only, so that writing to it fails as before.
+// Fills closed standard streams. Else a file opened later would get the number of stdout or stderr,
+// and the text for it. Read-only, so that writing to the stream still fails.
 void FillStandardStreams() {
   for (int number : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (fcntl(number, F_GETFD) < 0 && open("/dev/null", O_RDONLY) != number) return;

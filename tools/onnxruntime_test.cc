@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// ONNX Runtime on this processor: what it says of itself, its recordings once more, drawn cases
+// ONNX Runtime on this processor: its name and version, its recordings once more, and drawn cases
 // under its contract.
 #include "tools/onnxruntime_test_util.h"
 

@@ -72,7 +72,7 @@ void QualmTest::ExpectBadInput(const std::vector<std::string>& arguments,
 
 Ran QualmTest::Run(const std::vector<std::string>& words,
                    const std::vector<std::string>& environment) {
-  // Outside the folder: what the command leaves there is under test too.
+  // Outside the folder, because the files that the command leaves in it are under test.
   const std::string out = folder_.string() + ".out", err = folder_.string() + ".err";
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);

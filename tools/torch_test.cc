@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The installed PyTorch against what the conventions say of it: recordings once more, and drawn
-// cases under its own contract.
+// The installed PyTorch against its conventions: the recordings once more, and drawn cases under
+// its own contract.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -58,7 +58,7 @@ void AimAverageAtTie(Case& c, int64_t i, Rng& rng) {
   c.out_q.scale[0] = std::ldexp(1.0f, std::countr_zero(static_cast<uint64_t>(sum)) + 1);
 }
 
-// The int32 bias of output n takes what is missing to `target`.
+// The int32 bias of output n takes the difference between the sum and `target`.
 void AimSumAtTie(Case& c, int64_t m, int64_t n, int64_t target, float code) {
   __int128 bias = target - exact::CorrectedSums(c)[static_cast<size_t>(m * c.N + n)];
   if (c.bias_i32) bias += (*c.bias_i32)[static_cast<size_t>(n)];

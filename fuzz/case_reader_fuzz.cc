@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads any bytes as a case file: an InputError on one line, or a valid case that reads back equal
-// from what is written. Traps at anything else.
+// Reads any bytes as a case file: an InputError on one line, or a valid case that is equal after
+// writing and reading. Traps at anything else.
 #include <cstddef>
 #include <cstdint>
 #include <string>

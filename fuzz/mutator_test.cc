@@ -63,7 +63,7 @@ TEST_P(Mutator, SameSeedSameBytes) {
 INSTANTIATE_TEST_SUITE_P(Ops, Mutator, testing::ValuesIn(EveryOp()),
                          [](const auto& op) { return std::string(Name(op.param)); });
 
-// A walk of mutations reaches what the fuzzer is there for.
+// A walk of mutations reaches saturation, ties and every form of a case.
 TEST(MutatorReach, SaturationTiesAndEveryForm) {
   Rng rng(3);
   Case c = DecodeCase(Op::kLinear, {});

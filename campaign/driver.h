@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A campaign: engines at work on every operation and subject in turn, and what they hand over made
-// into rows, until time, executions or patience end.
+// A campaign keeps engines at work on every operation and subject in turn, and makes rows of the
+// failures that they hand over, until time, executions or patience end.
 #ifndef QUALM_CAMPAIGN_DRIVER_H_
 #define QUALM_CAMPAIGN_DRIVER_H_
 

@@ -74,7 +74,7 @@ Replayed Replay(const Fault& fault, const std::string& contract) {
   return stateful ? Replayed::kStateful : Replayed::kFlaky;
 }
 
-// A crash and a hang are what they are, however often they happen.
+// A crash or a hang keeps its kind, however often it happens.
 bool IsKindOfItsOwn(FindingKind kind) {
   return kind == FindingKind::kCrash || kind == FindingKind::kHang;
 }
@@ -84,7 +84,7 @@ void Observe(Case& c, Subject& subject) {
   if (outcome.ok()) c.observed = Observed{std::string(subject.name()), outcome.y};
 }
 
-// Takes over what triage says of the fault. What does not fail each time has no cause to show.
+// Takes over the result of triage. A fault that does not fail each time has no cause to show.
 void Describe(const triage::Triaged& triaged, Fault& fault) {
   fault.row.explanation = triaged.finding().explanation;
   fault.explanation = triaged.Text();

@@ -25,9 +25,9 @@ struct Fault {
   friend bool operator==(const Fault&, const Fault&) = default;
 };
 
-// Joins what is one fault (triage::FewestCauses): all properties, the earliest date, the smallest
-// case and its explanation. The order of `faults` does not matter; the result is sorted by
-// fingerprint.
+// Joins the failures that are one fault (triage::FewestCauses): all properties, the earliest date,
+// the smallest case and its explanation. The order of `faults` does not matter; the result is
+// sorted by fingerprint.
 std::vector<Fault> OnePerFault(std::vector<Fault> faults);
 
 }  // namespace qualm::campaign

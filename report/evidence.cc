@@ -38,7 +38,7 @@ std::string Between(const std::string& text, const std::string& left, const std:
   return to == std::string::npos ? "" : text.substr(from + left.size(), to - from - left.size());
 }
 
-// Of triage::FindingText the line that says what happened: after the head and "  at index".
+// The line of triage::FindingText that says what happened: after the head and " at index".
 std::string SentenceOf(const std::string& text) {
   std::istringstream lines(text);
   std::string line;

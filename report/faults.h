@@ -35,8 +35,8 @@ struct Fault {
 // first.
 std::vector<Fault> FaultsOf(const ResultRecord& record);
 
-// A section: a sentence, the smallest case worked through, a picture, who saw it, how to see it
-// again.
+// A section: a sentence, the smallest case worked through, a picture, the subjects with this fault,
+// and the commands that show it again.
 Block FaultSection(const Fault& fault, const OutputFolder& folder);
 
 }  // namespace qualm::report

@@ -71,7 +71,7 @@ Blocks TheFormula(const Case& c) {
       table};
 }
 
-// So many codes fill whole vectors of 64; with the default capability all code is scalar.
+// This many codes fill whole vectors of 64; with the default capability all code is scalar.
 struct BothWays {
   explicit BothWays(const Case& all)
       : c(all),

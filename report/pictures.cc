@@ -76,7 +76,7 @@ Svg ErrorHistogram(const Tensor& exact, const Tensor& answer) {
     widest = std::max(widest, std::abs(error));
   }
   if (counts.size() < 2) return {};
-  // So many errors share a bar that no more than 41 bars are drawn.
+  // Bars are so wide that no more than 41 are drawn.
   const int64_t step = (2 * widest + 41) / 41;
   std::map<int64_t, int64_t> bars;
   for (const auto& [error, count] : counts) {

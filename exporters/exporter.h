@@ -14,7 +14,7 @@
 
 namespace qualm::exporters {
 
-// Where the finding was seen. What is empty is left out of the text.
+// The machine and versions of a finding. Empty members are left out of the text.
 struct Environment {
   std::string qualm = {};            // version
   std::string library = {};          // version of the subject

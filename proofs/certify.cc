@@ -68,8 +68,8 @@ struct Limits {
   bool Hold(int64_t least, int64_t most) const { return least >= low && most <= high; }
 };
 
-// Corners of the narrow sum that begins at a place, as visit(place, least, most). Those of kRuns
-// also count what the run holds already.
+// Calls visit(place, least, most) for each narrow sum, with its corners and the place at which it
+// begins. The corners of kRuns include the sum that the run already holds.
 template <class Visit>
 Bounds ForEachSum(const Scheme& scheme, std::span<const int16_t> row, Operand x, Visit visit) {
   Bounds bounds;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Certificates against the saturating library itself: every witness fails there, and what is proven
-// safe stands 10^8 outputs of rows that aim at it. Long tier; minutes.
+// Certificates against the saturating library itself: it fails on every witness, and gives exact
+// results in 10^8 outputs of rows that aim at sums proven safe. Long tier; minutes.
 #include <gtest/gtest.h>
 
 #include <chrono>

@@ -19,7 +19,7 @@ using Enclose =
     std::function<std::optional<EnclosingSubject::Codes>(uint32_t first, uint32_t last)>;
 
 // "" if the arithmetic gives the values of `steps` on every input from their first start to `last`,
-// else one sentence with an input of which that is not shown. An interval that is not decided is
+// else one sentence with an input on which this could not be shown. An undecided interval is
 // halved, down to single inputs.
 std::string WhyNotEnclosed(const Domain& domain, const Steps& steps, uint64_t last,
                            const Enclose& enclose);

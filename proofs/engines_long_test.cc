@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Both engines on drawn parameter sets: what the steps say of 2^32 inputs, the full sweep says too,
-// of kernels that are right and of kernels with one wrong input. Seconds for each set, so a run
-// takes a share: QUALM_FIRST_SET and QUALM_SETS say which sets (default: the first 24).
+// Both engines on drawn parameter sets: the full sweep must confirm the verdict of the steps on
+// 2^32 inputs, for right kernels and for kernels with one wrong input. Each set takes seconds, so a
+// run takes a share: QUALM_FIRST_SET and QUALM_SETS say which sets (default: the first 24).
 #include <gtest/gtest.h>
 
 #include <cmath>

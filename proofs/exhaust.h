@@ -38,7 +38,7 @@ struct Tally {
   uint64_t asked = 0;   // outputs the subject was asked for
   uint64_t falls = 0;   // steps: where the subject falls, and is taken to rise on both sides
   uint64_t wrong = 0, wrong_nan = 0;  // all; those of NaN inputs
-  // Of the lowest number; of the largest distance. NaN inputs only where no other is wrong.
+  // The wrong input with the lowest number, and the most distant one; NaN only if no other.
   std::optional<Wrong> first, worst;
   // Why this proves nothing: "STATUS: why" of a subject that gave no answer (Name(RunStatus)),
   // that it falls too often to have steps, or that intervals do not show them.

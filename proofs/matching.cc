@@ -23,7 +23,7 @@ std::vector<int32_t> MatchingOf(const Graph& graph) {
   return partners;
 }
 
-// Of each vertex at most `most` edges to later ones.
+// The compatible pairs as a graph: each vertex has at most `most` edges to later vertices.
 Graph Compatible(const std::vector<std::vector<bool>>& conflicts, size_t most) {
   Graph graph(conflicts.size());
   for (size_t a = 0; a < conflicts.size(); ++a) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Exact codes at the speed of doubles: a value is computed with a bound of its error, and a code is
-// taken only where the whole interval rounds to it. What is left goes to the oracle.
+// taken only if the whole interval rounds to it. The oracle decides all other values.
 #ifndef QUALM_PROOFS_NEAREST_H_
 #define QUALM_PROOFS_NEAREST_H_
 

@@ -139,7 +139,7 @@ class Group {
     return true;
   }
 
-  // A maximum matching; `alone` gets what is left over.
+  // A maximum matching; `alone` gets the columns without a partner.
   std::vector<Pair> Matched(const Columns& columns, Columns* alone) const {
     const std::vector<int32_t> partners = Partners(Conflicts(columns, rule_));
     std::vector<Pair> pairs;

@@ -160,8 +160,8 @@ TEST_F(RepairTest, RemediesAreRanked) {
   const std::vector<Remedy> remedies = Repair(layer, scheme, {0, 255});
   std::vector<std::string> names;
   for (const Remedy& remedy : remedies) names.push_back(remedy.name);
-  // No two of them fit. What is too much of two, 62 and 22, makes a pair; alone, four take seven
-  // places, since the last needs no partner.
+  // No two of them fit. The excess of two, 62 and 22, makes a pair; alone, four take seven places,
+  // since the last needs no partner.
   EXPECT_EQ(names, (std::vector<std::string>{"permutation and split", "split", "permutation",
                                              "edits", "largest safe code", "reduce_range"}));
   const auto by_name = ByName(remedies);

@@ -54,7 +54,7 @@ TEST(Exhausting, FillsInACertificate) {
   EXPECT_EQ(done.monotone, "assumed");
 }
 
-// Sets of a family differ in scale first; what is found in one of them is found in its place.
+// Sets of a family differ in scale first; a wrong output is reported with the number of its set.
 TEST(Exhausting, JudgesFamilies) {
   Certificate plan = PlanFor("faulty:one-tie", Op::kRequantize, 1);
   const float half = 0.5f;
@@ -98,7 +98,7 @@ TEST(Exhausting, ShardsMergeIntoTheWhole) {
   EXPECT_THROW(Merged(parts[0], other), InputError);
 }
 
-// A run that is stopped anywhere covers what it judged, and another one does the rest.
+// A run that is stopped anywhere has covered the part it judged, and the next run judges the rest.
 TEST(Exhausting, ContinuesWhereItStopped) {
   Certificate plan = PlanFor("faulty:left-shift-dropped", Op::kMul, 0.4f);
   plan.zero_points = Certificate::ZeroPoints{0, 9};

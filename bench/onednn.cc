@@ -43,7 +43,7 @@ void Reorder(const memory& from, const memory& to) {
   stream.wait();
 }
 
-// Of a layer: codes with zero points, a scale for each channel.
+// The attributes of a layer: codes with zero points, a scale for each channel.
 dnnl::primitive_attr Attributes(int64_t channels, int64_t depth, int channel_dim) {
   std::vector<float> scales;
   for (int64_t n = 0; n < channels; ++n) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Does this configuration find anything at all? A fault is planted in the answers of the very
-// subject (fuzz/canary.h), and the very engine must find it.
+// Tests whether this configuration finds anything at all: a fault is planted in the answers of this
+// very subject (fuzz/canary.h), and this very engine must find it.
 #ifndef QUALM_CAMPAIGN_CANARY_H_
 #define QUALM_CAMPAIGN_CANARY_H_
 

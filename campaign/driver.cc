@@ -42,13 +42,13 @@ class Investigator {
 
   bool busy() const { return process_.has_value(); }
 
-  // Takes the next piece of work, or sees to the one in hand. False where there is none.
+  // Takes the next piece of work, or checks the current one. False if there is no work.
   bool Step() {
     if (!busy()) return Begin();
     if (const std::optional<int> status = process_->Ended()) {
       const bool killed = WIFSIGNALED(*status) && WTERMSIG(*status) == SIGKILL;
       if (killed && ++kills_ < kMostKills) {
-        process_.reset();  // by somebody else: once more
+        process_.reset();  // killed by somebody else: once more
         return true;
       }
       End(*status == 0 ? "" : HowItEnded(*status), FindingKind::kCrash);
@@ -170,7 +170,7 @@ class Campaign {
   }
   bool Over() const { return Stopped() || SecondsLeft() <= 0; }
 
-  // Every aim comes up several times, so that what one stretch kept is where the next one starts.
+  // Every aim comes up several times: each stretch starts from the inputs of the one before.
   double StretchSeconds() const {
     constexpr double kLeast = 1, kMost = 300, kTimes = 4;
     const double share =
@@ -183,7 +183,7 @@ class Campaign {
     return std::min((options_.runs + pieces - 1) / pieces, options_.runs - runs_given_);
   }
 
-  // Sees to job i. False where the job has nothing left to do.
+  // Checks job i, and ends it when its time is over. False if the job has nothing left to do.
   bool Tend(size_t i) {
     std::optional<Slot>& job = jobs_[i];
     if (!job) return Begin(i);
@@ -265,7 +265,7 @@ class Campaign {
     HandOverDeath(state_, row, c);
   }
 
-  // The engine has ended: what it leaves goes to the state.
+  // The engine has ended: its counts go to the progress, its inputs to the state.
   void Close(std::optional<Slot>& job) {
     AddTo(done_, job->running->page());
     // The next engine gets the runs that this one was given and did not make.
@@ -282,7 +282,7 @@ class Campaign {
     progress.tie = std::min<double>(progress.tie, page.tie);
   }
 
-  // Folders are counted now and then only: they may be large.
+  // Folders are counted only now and then, because they may be large.
   void Tell(bool last = false) {
     const int64_t before = progress_.executions;
     Progress now = done_;
@@ -308,7 +308,7 @@ class Campaign {
     if (options_.tell && (last || progress_.executions != before)) options_.tell(progress_);
   }
 
-  // As long again as the campaign was to take, but no less than two minutes.
+  // Takes as long again as the campaign was to take, but no less than two minutes.
   void LookIntoTheRest() {
     const double most = std::max(120.0, options_.seconds);
     const Clock::time_point start = Clock::now();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One row for each fault: which failures have one cause.
+// One row for each fault: joins the failures that have one cause.
 #ifndef QUALM_CAMPAIGN_ROWS_H_
 #define QUALM_CAMPAIGN_ROWS_H_
 

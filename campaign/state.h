@@ -47,7 +47,7 @@ class State {
   std::vector<std::string> Inbox() const;
   // The faults, by fingerprint. Throws InputError where one cannot be read.
   std::vector<Fault> Faults() const;
-  // The same without their cases, also while another process moves them.
+  // The same without their cases, even while another process moves the folders.
   std::vector<FaultRow> Rows() const;
   int64_t CorpusSize() const;
 

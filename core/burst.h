@@ -5,9 +5,9 @@
 
 namespace qualm {
 
-// While a burst lives on a thread, the subjects that this thread asks may leave in place what they
-// would set up and take down around every call: signal handlers. A loop that judges cases opens
-// one. Code of strangers runs inside a burst only where a subject calls it.
+// While a burst lives on a thread, the subjects that this thread asks may keep signal handlers
+// installed, instead of setting them up and taking them down around every call. A loop that judges
+// cases opens a burst. Foreign code runs inside a burst only where a subject calls it.
 class Burst {
  public:
   Burst();

@@ -17,7 +17,7 @@ int64_t AnyIndex(Rng& rng, int64_t count) {
   return static_cast<int64_t>(rng.Below(static_cast<uint64_t>(count)));
 }
 
-// Where term k of output (m, n) lies in x; -1 in the padding. Its weight lies at n*K + k.
+// The place of term k of output (m, n) in x; -1 in the padding. Its weight lies at n*K + k.
 int64_t TermInX(const Case& c, int64_t m, int64_t n, int64_t k) {
   if (c.op == Op::kLinear) return m * c.K + k;
   const Window& v = c.window;
@@ -46,7 +46,7 @@ bool SetDifference(int64_t code, int64_t difference, QParams& q) {
   return true;
 }
 
-// The average becomes an odd number of halves: scales 1 and powers of two, but for the divisor.
+// Makes the average an odd number of halves: scales 1 and powers of two, but for the divisor.
 void AimAverageAtTie(Case& c, int64_t i, Rng& rng) {
   const auto zero_point = static_cast<int32_t>(rng.Between(-300, 300));
   Case one = slice::OneOutput(c, i);
@@ -105,7 +105,7 @@ void AimAtCode(Case& c, Rng& rng) {
     return;
   }
   if (RowOf(c.op).out_q != OutQParams::kOwn) return;
-  // Near the aim: the single steps of ChangeScale do the rest.
+  // Brings the output near the aim; the single steps of ChangeScale do the rest.
   Case one = slice::OneOutput(c, m * c.N + n);
   one.out_q.scale = {1.0f};
   const double real = exact::Outputs(one).RealAt(0, 0).value;
@@ -119,8 +119,8 @@ void AimAtTie(Case& c, Rng& rng) {
   const int64_t n = AnyIndex(rng, c.N);
   const int64_t i = m * c.N + n;
   const auto at = static_cast<size_t>(c.per_channel ? n : 0);
-  // Scales become powers of two, the value an odd multiple of half a code. Or that of the output an
-  // odd number times one: float64 does not see each of those ties (49 * (1/49) < 1).
+  // Scales become powers of two, and the value an odd multiple of half a code. Or the output scale
+  // becomes an odd number times a power: float64 misses some of those ties (49 * (1/49) < 1).
   const int shift = static_cast<int>(rng.Between(1, 10));
   const bool over_odd = c.op != Op::kQuantize && c.multiplier.empty() && rng.Chance(1, 2);
   const int64_t odd = !over_odd ? 1 : rng.Chance(1, 3) ? 49 : 2 * rng.Between(1, 63) + 1;
@@ -161,7 +161,7 @@ void AimAtTie(Case& c, Rng& rng) {
   } else if (IsPool(c.op) && RowOf(c.op).out_q == OutQParams::kOwn) {
     AimAverageAtTie(c, i, rng);
   }
-  // Elsewhere nothing is rounded, or not in a way to aim at.
+  // Other operations do not round, or not in a way that can be aimed at.
 }
 
 }  // namespace qualm::fuzz

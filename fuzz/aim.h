@@ -9,7 +9,7 @@
 
 namespace qualm::fuzz {
 
-// Two neighbouring products of a sum to their extremes, with equal signs: what int16 cannot hold.
+// Sets two neighbouring products of a sum to their extremes, with equal signs: beyond int16.
 void ExtremePair(Case& c, Rng& rng);
 
 // Makes one output lie at (or a hair beside) j or j + 1/2 codes from its zero point: inside the

@@ -27,7 +27,7 @@ struct Sizes {
   int64_t n = kMaxN;
   int64_t k = 0;
 };
-// The largest that a case of `op` may have.
+// The largest sizes that a case of `op` may have.
 Sizes LimitsOf(Op op);
 Sizes SizesOf(const Case& c);
 
@@ -44,7 +44,7 @@ inline constexpr int64_t kMaxGroups = 4;     // depthwise: kMaxChannels
 inline constexpr int64_t kMaxChannels = 72;  // past the widest vector of bytes
 inline constexpr int64_t kMaxWork = 3 * 1024;
 
-// The products of a convolution, or the codes that a pool looks at, and the elements of x and w.
+// The products of a convolution, or the codes that a pool reads, plus the elements of x and w.
 int64_t WorkOf(const Case& c);
 
 // Changes the window of a convolution or pool, and N, until bytes can stand for them: the numbers

@@ -151,7 +151,7 @@ HWY_INLINE void AddDoubles(const AddPlan& plan, const uint8_t* a, const uint8_t*
   StoreSome(hn::TruncateTo(dc, hn::BitCast(du, code)), dc, y, n);
 }
 
-// How "nearly" adds: the constant, in units of kGridScale, and the fractions that decide.
+// The constants of the "nearly" form: its origin in units of kGridScale, and the fractions to test.
 struct Grid {
   bool possible = false;
   float origin = 0;

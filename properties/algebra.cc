@@ -94,8 +94,8 @@ Verdict IsMonotone(const Case& c, Subject& subject) {
   return Verdict::Passed();
 }
 
-// The case with x mirrored about real 0. Codes whose mirror image is none are made the zero point
-// first, in `c` too; false where that is no code.
+// The case with x mirrored about real 0. A code whose mirror image is no code becomes the zero
+// point first, in `c` too; false if the zero point is no code.
 bool Mirror(Case& c, Case& mirrored) {
   const CodeRange range = RangeOf(c.x.dtype());
   const int64_t zero = c.x_q.zero_point_at(0);
@@ -120,7 +120,7 @@ Verdict Negation(const Case& c, Subject& subject) {
   if (IsCode(c.x.dtype())) {
     if (!Mirror(straight, negated)) return Verdict::Vacuous("real 0 is not a code of x");
     if (AddsOperands(c.op)) {
-      Case other = straight;  // b the same way: both operands change sign
+      Case other = straight;  // b is mirrored too: both operands change sign
       std::swap(other.x, other.w);
       std::swap(other.x_q, other.w_q);
       Case other_negated;

@@ -12,7 +12,7 @@
 namespace qualm {
 namespace {
 
-// Which operations a hazard is about.
+// The operations that a hazard is about.
 bool Any(Op) { return true; }
 bool HasK(Op op) { return HasWeights(op) || IsPool(op); }
 bool HasRounding(Op op) { return op != Op::kChooseQParams && op != Op::kMaxPool; }
@@ -24,7 +24,7 @@ bool IsProduct(Op op) { return RowOf(op).layout == Layout::kProducts; }
 bool Moves(Op op) {
   return HasTwoInputs(op) || IsAverage(op) || op == Op::kTable || op == Op::kRescale;
 }
-// An output is a multiple of one integer, whose multiplier comes from the parameters.
+// Each output is a multiple of one integer, and the multiplier comes from the parameters.
 bool HasMultiplier(Op op) {
   return HasSums(op) || RowOf(op).multiplier || op == Op::kRescale || op == Op::kMul ||
          AddsOperands(op) || RowOf(op).layout == Layout::kColumns || IsAverage(op);
@@ -188,7 +188,7 @@ void AddSizeHazards(const Case& c, const Add& add) {
   add(Hazard::kLongRow, IsSoftmax(c.op) && c.N > 1100);
 }
 
-// The multipliers of the integers that outputs are made of, by channel; of two operands both.
+// The multipliers from integers to outputs, by channel; for two operands both.
 std::vector<double> MultipliersOf(const Case& c) {
   std::vector<double> multipliers;
   if (!HasMultiplier(c.op) || !IsCode(c.out_dtype)) return multipliers;
@@ -212,7 +212,7 @@ bool AtInt32Edge(int64_t value, int64_t factor) {
 
 bool HasTermAtEdge(const Case& c) {
   const int64_t zx = c.x_q.zero_point_at(0);
-  // With zero points that are codes no term comes near: each is at most K * 256 * 256.
+  // With zero points that are codes no term comes near the edge: each is at most K * 256 * 256.
   const auto small = [](int64_t zero) { return zero >= -256 && zero <= 256; };
   if (c.K < 1 << 14 && small(zx) && std::ranges::all_of(c.w_q.zero_point, small)) return false;
   for (int64_t n = 0; n < c.N; ++n) {

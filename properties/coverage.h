@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hazard coverage: which share of the judged cases reached the places where kernels go wrong, per
-// operation and per instruction set that was really executed. Makes a suite that tests nothing
+// Hazard coverage: the share of the judged cases that reached the places where kernels go
+// wrong, per operation and per executed instruction set. It makes a suite that tests nothing
 // visible.
 #ifndef QUALM_PROPERTIES_COVERAGE_H_
 #define QUALM_PROPERTIES_COVERAGE_H_
@@ -60,7 +60,7 @@ struct HazardRow {
   std::string_view name;
   std::string_view sentence;  // which cases reach it
   bool (*about)(Op);          // operations whose cases can
-  // The share of the drawn cases of each operation that reaches it, at least, where any does.
+  // The least share of an operation's drawn cases that reaches it, if any of its cases do.
   double least;
 };
 // In the order of the enumeration.

@@ -75,7 +75,7 @@ Verdict TargetsAgree(const Case& c, Subject& subject) {
       continue;
     }
     const Answer other = Ask(*sibling.memo, c);
-    if (other.verdict) {  // its own failure is told where it is the subject
+    if (other.verdict) {  // a sibling's own failure is reported where the sibling is the subject
       why_none = other.verdict->reason;
       continue;
     }

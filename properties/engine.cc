@@ -36,7 +36,7 @@ void Keep(Finding finding, int64_t limit, std::vector<Finding>& findings) {
   if (same < limit) findings.push_back(std::move(finding));
 }
 
-// Did this failure come from memory that is declared? The subject may remember an earlier case,
+// Whether a failure comes from memory that is declared. The subject may remember an earlier case,
 // which can break any claim about numbers. If a new instance passes, memory caused the failure. A
 // crash has no divergence and is never excused.
 bool FailsOnlyFromMemory(const Case& c, const Property& property, const Subject& subject,
@@ -46,7 +46,7 @@ bool FailsOnlyFromMemory(const Case& c, const Property& property, const Subject&
   return fresh != nullptr && Judge(property, c, *fresh).judgement == Judgement::kPassed;
 }
 
-// The judgement after the contract table had its say. Sets verdict.kind if attribution ran.
+// The judgement with the declared divergences applied. Sets verdict.kind if attribution ran.
 Judgement Declared(const Case& c, const Property& property, Subject& subject, Verdict& verdict,
                    const Attribute& attribute) {
   if (!verdict.failed() || !attribute) return verdict.judgement;

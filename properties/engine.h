@@ -40,11 +40,11 @@ struct Judging {
   // For a drawn case: decides which of the dear properties have their turn (JudgeAll).
   std::optional<uint64_t> drawn = {};
   // Names the kind of a failure. A failure is expected if a declared divergence (core/contract.h)
-  // has its subject, operation, property, kind and shape. Any thread, may be null: then the kind
-  // that the verdict shows counts.
+  // has its subject, operation, property, kind and shape. Any thread. May be null: then the kind of
+  // the verdict counts.
   std::function<FindingKind(const Case&, const Verdict&, Subject&)> attribute = {};
-  // Told of every failure that is not expected at once, long before the run ends. Any thread, may
-  // be null.
+  // Gets every failure that is not expected at once, long before the run ends. Any thread, may be
+  // null.
   std::function<void(const Finding&)> found = {};
 };
 
@@ -59,7 +59,7 @@ struct CheckOptions : Judging {
   int shard_index = 0, shard_count = 1;
   std::string contract;                                                 // "" = each subject's own
   std::function<void(int64_t cases_done, int64_t cases_all)> progress;  // any thread, may be null
-  // Asked before each case: true ends the run with what there is. Any thread, may be null.
+  // Asked before each case: true ends the run with the results so far. Any thread, may be null.
   std::function<bool()> stop;
 };
 

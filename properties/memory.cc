@@ -125,7 +125,7 @@ Verdict PoisonIsIrrelevant(const Case& c, Subject& subject) {
   return Verdict::Passed();
 }
 
-// Same shapes and types, every input different: what a cache keyed by shape would mix up.
+// Same shapes and types, every input different: a cache keyed by shapes would mix the two up.
 Case Lookalike(const Case& c) {
   Case other = ProblemOf(c);
   // An observer takes the negated values too. For other operations a larger change is used.
@@ -162,10 +162,10 @@ QParams Moved(QParams q, DType dtype) {
 
 struct Sibling {
   Case c;
-  Tensor promised;  // what the subject's contract says it gives
+  Tensor promised;  // the output by the subject's contract
 };
 
-// The same problem with other zero points: what a cache keyed by shapes and scales would mix up.
+// The same problem with other zero points: a cache keyed by shapes and scales mixes the two up.
 std::optional<Sibling> WithOtherZeroPoints(const Case& c, Subject& subject) {
   const Contract& contract = subject.contract();
   const Convention* const convention =

@@ -60,8 +60,8 @@ Verdict ZeroTermAppend(const Case& c, Subject& subject) {
   bool w_is_code = zw >= w_range.min && zw <= w_range.max;
   for (int64_t n = 1; n < c.N; ++n) w_is_code = w_is_code && c.w_q.zero_point_at(n) == zw;
   if (!x_is_code && !w_is_code) return Verdict::Vacuous("no zero point is a code");
-  // One term before, which shifts all pairs by one, and one behind. The other factor is as large as
-  // can be. Which factor is real 0 alternates if both zero points are codes.
+  // One term before, which shifts all pairs by one, and one behind. One factor is real 0, the other
+  // as large as can be; if both zero points are codes, the two take turns.
   std::vector<int64_t> terms = slice::Range(0, MovableTerms(c));
   terms.insert(terms.begin(), -1);
   terms.push_back(-1);
@@ -106,7 +106,7 @@ void AddShiftWithin(const Case& c, Tensor Case::* tensor, QParams Case::* q,
   if (Move(shift.follow_up, tensor, q, codes.dtype(), by)) shifts.push_back(std::move(shift));
 }
 
-// By 128 into the other type.
+// Shifts codes by 128, into the other type.
 void AddShiftOfType(const Case& c, Tensor Case::* tensor, QParams Case::* q,
                     const std::string& name, std::vector<Shift>& shifts) {
   const DType dtype = (c.*tensor).dtype();
@@ -201,8 +201,8 @@ bool Double(float& value) {
   return std::isfinite(value);
 }
 
-// The two modes with a float32 multiplier round x_scale*w_scale first: a denormal product has fewer
-// bits than its double.
+// The two modes with a float32 multiplier round x_scale*w_scale first. A denormal product has fewer
+// bits than twice that product.
 bool FloatProductsAreNormal(const Case& c) {
   if (c.requant != Requant::kFloat32 && c.requant != Requant::kFixedRndnu) return true;
   return std::ranges::all_of(c.w_q.scale, [&](float scale) {
@@ -249,7 +249,7 @@ Verdict Gauge(const Case& c, Subject& subject) {
   return SameAnswer(c, doubled, subject, "a common factor 2 of the scales changes the output");
 }
 
-// The last slice (the tail) and one that depends on the case.
+// The last slice (the tail), and another slice that depends on the case.
 std::vector<int64_t> TwoOf(const Case& c, int64_t count) {
   const auto other = static_cast<int64_t>(relation::Hash(c) % static_cast<uint64_t>(count));
   std::vector<int64_t> chosen{count - 1};
@@ -290,7 +290,7 @@ Verdict RowOrder(const Case& c, Subject& subject) {
   return Verdict::Passed();
 }
 
-// 0, or of a size that leaves room for products and roundings.
+// 0, or a magnitude that leaves room for products and roundings.
 bool IsModerate(float value) {
   return value == 0.0f || (std::abs(value) >= 0x1p-60f && std::abs(value) <= 0x1p60f);
 }

@@ -32,8 +32,8 @@ class KnownFindings {
   // suppressions have expired.
   explicit KnownFindings(const KnownOptions& options);
 
-  // The date that suppressions were held against, "" where there are none. The command that repeats
-  // the run names it.
+  // The date against which the last days of suppressions were checked, "" if there are none. The
+  // command that repeats the run names it.
   std::string today() const;
 
   // Neither declared by a contract nor known.
@@ -48,7 +48,7 @@ class KnownFindings {
   std::string Text(const Finding& finding) const;
   // Why each known finding of `findings` does not fail the run, for ResultDocument::known.
   std::map<std::string, KnownMark> MarksOf(const std::vector<Finding>& findings) const;
-  // Says on stderr what no finding of this run matches.
+  // Says on stderr which entries no finding of this run matches.
   void TellUnmatched(const std::vector<Finding>& findings) const;
 
  private:

@@ -23,7 +23,7 @@ using Applies = std::function<bool(const Case&)>;
 constexpr std::array<int64_t, 5> kBlocks{32, 64, 128, 256, 512};
 
 bool SumsOfCodes(const Case& c) { return HasSums(c.op) || RowOf(c.op).dynamic; }
-// An output is a real value that is rounded once, by the exact rule.
+// The output is a real value that is rounded once, by the exact rule.
 bool RoundsSums(const Case& c) {
   return IsCode(c.out_dtype) && HasOutQParams(c.op) && c.requant == Requant::kExact &&
          RowOf(c.op).x_qparams && !RowOf(c.op).function;
@@ -105,7 +105,7 @@ void AddOffsets(std::vector<Cause>& rows) {
          "subtracts the weight zero point times the sum of the input twice",
          [](SumTerms& t) { t.x_sum *= 2; });
 
-  // One operand moved by 128, for instructions that want the other signedness.
+  // One operand moved by 128, for instructions that want it with the other sign.
   struct Moved {
     const char* what;
     bool of_x;
@@ -165,7 +165,7 @@ void AddOffsets(std::vector<Cause>& rows) {
   sums("in an int16 that saturates", Saturated<int16_t>);
   sums("in a uint16 that wraps", Wrapped<uint16_t>);
   const auto term16 = [](int64_t& sum, int64_t zero) {
-    // No sum of codes gives the term that is kept: it goes into the products.
+    // No sum of codes gives the term that is kept, so the term is added to the products.
     const auto whole = static_cast<int64_t>(static_cast<__int128>(zero) * sum);
     sum = 0;
     return -Wrapped<int16_t>(whole);
@@ -353,7 +353,7 @@ void AddSums(std::vector<Cause>& rows) {
         [block](const Case& c) { return SumsOfCodes(c) && c.K > block && c.K % block > 1; });
   }
 
-  // Where codes are read.
+  // Codes that are read from the wrong place.
   const auto index = [&](std::string name, std::string sentence, bool of_w, auto from,
                          Applies applies) {
     rows.push_back({Stage::kGeometry, Kind::kIndex, std::move(name), std::move(sentence),
@@ -403,8 +403,8 @@ void AddSums(std::vector<Cause>& rows) {
             return row * columns + term % block;
           },
           applies);
-      // A last block that is packed densely, and read with the length of a whole one; or packed
-      // with that length and read densely. Panels of four and of eight rows.
+      // The last block is packed densely but read with the length of a whole one; or packed with
+      // that length but read densely. Panels of four and of eight rows.
       for (const int64_t panel : {4, 8}) {
         for (const bool dense : {true, false}) {
           if (!of_w) continue;
@@ -564,7 +564,7 @@ double WithBits(double value, int bits, bool nearest) {
   return std::ldexp(nearest ? std::nearbyint(mantissa) : std::trunc(mantissa), exponent - bits);
 }
 
-// The exact sum times a multiplier of so many bits.
+// The exact sum times a multiplier with this many bits.
 template <int kBits, bool kNearest>
 RoundedOutput ShortMultiplier(const RealOutput& o) {
   const Factors f = FactorsOf(o);

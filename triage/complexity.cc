@@ -69,7 +69,7 @@ WindowNumbers CountWindow(const Case& c) {
   return count;
 }
 
-// A value that is not the simplest costs 1, and of an enumeration the more, the later it stands.
+// A value that is not the simplest costs 1; an enumerator costs its distance from the simplest.
 template <class T>
 int64_t CostOf(const T& value, const T& simplest) {
   return value == simplest ? 0 : 1;
@@ -78,7 +78,7 @@ template <NamedEnum E>
 int64_t CostOf(const E& value, const E& simplest) {
   return std::abs(static_cast<int64_t>(value) - static_cast<int64_t>(simplest));
 }
-// A multiplier is the simpler form of a requantization; scales are counted as such.
+// A multiplier costs nothing here: it is the simpler form of a requantization, and a scale.
 int64_t CostOf(const std::vector<float>& /*multiplier*/, const std::vector<float>& /*none*/) {
   return 0;
 }

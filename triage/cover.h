@@ -15,8 +15,8 @@
 
 namespace qualm::triage {
 
-// "a + b", in the words of the operation; and back, empty where a name is unknown. (The names of
-// the table, with their braces, are understood too: older campaigns wrote them.)
+// "a + b", in the words of the operation; and back, empty if a name is unknown. (Names as in the
+// table, with their braces, are understood too: older campaigns wrote them.)
 std::string NamesOf(std::span<const Cause* const> causes, Op op);
 std::vector<const Cause*> CausesNamed(std::string_view names, Op op);
 
@@ -39,10 +39,10 @@ struct Covered {
 };
 
 // One entry for each failure; equal `by` is one row. One or two codes fit many causes, so a failure
-// may have been given a wrong one: a cause that explains every failure of a subject and operation
-// is the cause of all, whatever their kinds say. What no cause explains joins the first row of its
-// kind; and where there is one row without a cause, all that is unknown joins it. The order of
-// `failures` matters only where two causes explain equally many of them: the first one is taken.
+// may have been given a wrong cause: a cause that explains every failure of a subject and operation
+// is the cause of all, whatever their kinds say. A failure that no cause explains joins the first
+// row of its kind. If only one row has no cause, all failures of unknown cause join it. The order
+// of `failures` matters only where two causes explain equally many: the first is taken.
 std::vector<Covered> FewestCauses(std::span<const Failure> failures);
 
 }  // namespace qualm::triage

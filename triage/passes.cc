@@ -408,8 +408,8 @@ void Biases(const Case& c, const Visit& visit) {
   }
 }
 
-// Every parameter that is not the simplest, one by one: what nobody has written a pass for is
-// shrunk here. (Reduction drops what an earlier pass offered.)
+// Every parameter that is not the simplest, one by one: so a parameter without a pass of its own is
+// shrunk too. (Reduction drops candidates that an earlier pass offered.)
 void AnyParameter(const Case& c, const Visit& visit) {
   for (const Case& simpler : slice::WithOneParameterOf(c, SimplestParameters(c))) {
     if (visit(simpler)) return;

@@ -24,7 +24,7 @@ using Pass = void (*)(const Case& c, const Visit& visit);
 // and for an observer all codes of its type.
 Case SimplestParameters(const Case& c);
 
-// Nearly in the order of Complexity (triage/complexity.cc): what counts most is tried first.
+// Nearly in the order of Complexity (triage/complexity.cc): the numbers that count most come first.
 std::span<const Pass> AllPasses();
 
 // ---- The passes over windows, of convolutions and pools (window_passes.cc).
@@ -36,7 +36,7 @@ void WindowOutputs(const Case& c, const Visit& visit);
 // Fewer input channels, fewer taps of the kernel.
 void WindowTerms(const Case& c, const Visit& visit);
 
-// ---- What passes are written with: which of `count` items to keep, in the order of trying.
+// ---- Helpers of passes: the items to keep, of `count`, in the order of trying.
 
 // Everything except [from, to).
 inline std::vector<int64_t> Without(int64_t count, int64_t from, int64_t to) {

@@ -9,7 +9,7 @@
 namespace qualm::triage {
 std::optional<Case> Reduction::Step(Pass pass, const Case& c, const Holds& holds,
                                     const std::function<bool()>& spent) {
-  // Candidates that cost no run are not free: a long constant row offers tens of thousands.
+  // Candidates refused without a run cost too: a long constant row offers tens of thousands.
   constexpr int64_t kMostRefused = 30'000'000;  // elements
   int64_t refused = 0;
   std::optional<Case> taken;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a failing case to a small one with the reason beside it.
+// Attribution, minimization and explanation: from a failing case to a small one and its cause.
 #ifndef QUALM_TRIAGE_TRIAGE_H_
 #define QUALM_TRIAGE_TRIAGE_H_
 
@@ -83,7 +83,7 @@ std::vector<int64_t> Complexity(const Case& c);
 
 struct MinimizeOptions {
   int64_t max_calls = 2000;  // subject runs
-  // Asked before each of them: true ends the search with what there is. May be null.
+  // Asked before each run: true ends the search with the smallest case so far. May be null.
   std::function<bool()> stop = nullptr;
   // Never slip to a finding of another cause. An unknown cause binds nothing: the smallest case may
   // show its cause.

@@ -9,7 +9,7 @@
 namespace qualm::triage {
 namespace {
 
-// Takes `steps` pixels from one side: padding first, then image.
+// Takes `steps` pixels away from one side: padding first, then image.
 struct Side {
   int64_t pad = 0;
   int64_t crop = 0;
@@ -18,7 +18,7 @@ Side Take(int64_t pad, int64_t steps) {
   return {std::max<int64_t>(0, pad - steps), std::max<int64_t>(0, steps - pad)};
 }
 
-// Only the taps [from, to) of one axis, each still over the pixels that it saw.
+// Only the taps [from, to) of one axis, each over the same pixels as before.
 Case KeepTaps(const Case& c, bool rows, int64_t from, int64_t to) {
   const Window& v = c.window;
   const int64_t dilation = rows ? v.dilation_h : v.dilation_w;
@@ -72,7 +72,7 @@ void WindowParameters(const Case& c, const Visit& visit) {
   for (int64_t Window::* step : kSteps) {
     if (offer([&](Window& v) { v.*step = 1; })) return;
   }
-  // Smaller numbers, where the output does not grow by them.
+  // Smaller numbers, unless the output grows by them.
   for (int64_t Window::* pad : kPads) {
     if (c.window.*pad > 1 && offer([&](Window& v) { --(v.*pad); })) return;
   }

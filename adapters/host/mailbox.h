@@ -15,14 +15,14 @@ namespace qualm {
 struct Mailbox {
   static constexpr size_t kBytesMax = size_t{1} << 20;
 
-  // Messages posted so far. A futex: whoever posts wakes the reader.
+  // Messages posted so far. A futex: posting wakes the reader.
   alignas(64) std::atomic<uint32_t> posted = 0;
   alignas(64) std::array<uint8_t, kBytesMax> message;
 
   void Post();
   // Wakes the reader without a message. Safe in a signal handler.
   void Wake();
-  // Waits until `posted` is no longer `seen`, at most so long; returns early for no reason too.
+  // Waits until `posted` is no longer `seen`, at most `ms`; may return early without a reason.
   void WaitPast(uint32_t seen, int ms) const;
 };
 

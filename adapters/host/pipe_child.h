@@ -39,7 +39,7 @@ class PipeChild {
   // Starts the child and reads its first answer. Throws Unavailable with a sentence if the child
   // says nothing, or something else.
   explicit PipeChild(PipeOptions options);
-  // Closes its stdin; a child that has not left after two seconds is killed.
+  // Closes the child's stdin; a child that has not left after two seconds is killed.
   ~PipeChild();
   PipeChild(const PipeChild&) = delete;
   PipeChild& operator=(const PipeChild&) = delete;
@@ -65,8 +65,8 @@ class PipeChild {
 
   void Start();
   void Spawn();
-  // The next line of the child's stdout, valid until the next call, or what comes instead within
-  // `limit_ms` of the child's time. Writes to the child and drains stderr while it waits.
+  // Waits for the next line of the child's stdout, valid until the next call, or for another event,
+  // at most `limit_ms` of the child's time. Writes to the child and drains stderr meanwhile.
   Event NextLine(int limit_ms, size_t bytes_max, std::string_view* line);
   // Throws InputError if the child has already said more.
   void RequireSilence() const;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Named conventions: what real backends compute, bit for bit, as scalar functions. One file per
-// family, with its sources (upstream file, commit); families.h lists them.
+// Named conventions: the arithmetic of real backends, bit for bit, as scalar functions. One file
+// per family, with its sources (upstream file, commit); families.h lists them.
 #ifndef QUALM_ORACLES_CONVENTIONS_CONVENTION_H_
 #define QUALM_ORACLES_CONVENTIONS_CONVENTION_H_
 
@@ -40,8 +40,8 @@ struct Convention {
   std::function<std::string(const Case&)> cannot_run;
   std::function<ConventionOutput(const Case&)> run;
   // Encloses the codes of all inputs between two: `ends` is a quantize or requantize of these, the
-  // first one no larger, or both NaN, which stands for every NaN. nullopt where that is not known:
-  // steps that may fall between them, or are not known to rise. Empty: nothing is known.
+  // first no larger, or both NaN, which stands for every NaN. nullopt if steps may fall between
+  // them, or are not known to rise. Empty: nothing is known.
   std::function<std::optional<CodeRange>(const Case& ends)> enclose;
   // Steps of output element `index`.
   std::function<Trace(const Case&, int64_t index)> trace;

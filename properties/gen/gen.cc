@@ -154,9 +154,9 @@ constexpr std::array<Weighted, 11> kDynamic{{{Theme::kUniform, 18},
                                              {Theme::kTails, 10},
                                              {Theme::kEmpty, 2}}};
 
-// How cases of an operation are drawn. Of 1000 seeds whose theme is uniform, so many draw a layer
-// or edges of parameters instead (0 where the operation has no multiplier). A layer costs as much
-// as many other cases: these numbers keep the mean cost of a case where it is.
+// How cases of an operation are drawn. The numbers say how many of 1000 seeds with theme uniform
+// draw a layer, or edges of parameters, instead (0 if the operation has no multiplier). A layer
+// costs as much as many other cases: with these numbers the mean cost of a case stays the same.
 struct Generator {
   std::span<const Weighted> themes;
   Case (*draw)(Rng&, Theme, Op);
@@ -215,8 +215,8 @@ Case DrawFrom(Rng& rng, Op op, Theme theme) {
   return c;
 }
 
-// The two rare themes have seeds of the plainest theme. A generator of their own decides, so that
-// all other seeds draw what they drew before there were rare themes.
+// The two rare themes take seeds of the plainest theme. A random generator of their own decides, so
+// that all other seeds draw the same cases as before there were rare themes.
 Theme ThemeOrRare(Op op, uint64_t seed, Theme theme) {
   if (theme != Theme::kUniform) return theme;
   const Generator generator = GeneratorOf(op);

@@ -11,8 +11,8 @@ namespace qualm::gen::internal {
 
 // Batch, image, kernel, stride, padding and dilation (1 unless `dilated`); small, with all numbers
 // different, or extreme: padding from the kernel on, strides beyond the kernel, dilations beyond
-// the image. kEmpty gives an empty batch, image or output. Few output pixels: channels make the
-// cost.
+// the image. kEmpty gives an empty batch, image or output. Output pixels are few, because channels
+// add to the cost of each.
 void DrawGeometry(Rng& rng, Theme theme, bool dilated, Window& v);
 
 }  // namespace qualm::gen::internal

@@ -47,7 +47,7 @@ struct EdgeMultiplier {
   int shift = 0;  // value lies in [2^-shift, 2^(1-shift))
 };
 EdgeMultiplier DrawEdgeMultiplier(Rng& rng);
-// 2^-9 to 2^9, for the scales around it.
+// 2^-9 to 2^9, for the scales around an edge multiplier.
 float PowerOfTwo(Rng& rng);
 // An accumulator that such a multiplier brings to a tie, next to one, or to an end of int32.
 int32_t EdgeAccumulator(Rng& rng, const EdgeMultiplier& multiplier);
@@ -75,8 +75,8 @@ void FillEach(Tensor& codes, const Draw& draw) {
 void FillCodes(Rng& rng, Theme theme, Tensor& codes);
 // A float with few mantissa bits: products and halves of such are floats.
 double ShortScale(Rng& rng);
-// 1, or as often an odd number: over it a ratio of scales is no binary fraction, its exact ties are
-// not those of a multiplier in float64 (49 * (1/49) < 1).
+// 1 or, as often, an odd number. Over an odd number a ratio of scales is no binary fraction, and
+// its exact ties are not those of a multiplier in float64 (49 * (1/49) < 1).
 int64_t DrawDivisor(Rng& rng);
 // Makes about half of the codes differ from `zero` by a multiple of `divisor`, where the type can;
 // none for a divisor of 1.

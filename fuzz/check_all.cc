@@ -77,7 +77,13 @@ std::string Checker::SubjectNames() const {
 std::string Checker::Write(const Finding& finding) const {
   const std::string path =
       (std::filesystem::path(options_.artifacts) / (finding.fingerprint() + ".case.json")).string();
-  WriteCaseFile(finding.test_case, path);
+  try {
+    WriteCaseFile(finding.test_case, path);
+  } catch (const InputError& error) {
+    // ClusterFuzz runs targets where nothing can be written: the engine keeps the input.
+    std::fprintf(stderr, "qualm: %s\n", error.what());
+    return "";
+  }
   return path;
 }
 
@@ -92,7 +98,8 @@ std::optional<Finding> Checker::Keep(Finding finding, Subject& subject,
     std::filesystem::remove(raw);
     return std::nullopt;
   }
-  finding.case_file = Write(finding);
+  const std::string named = Write(finding);
+  finding.case_file = named.empty() ? raw : named;
   if (finding.case_file != raw) std::filesystem::remove(raw);
   return finding;
 }
@@ -159,7 +166,8 @@ void CheckAll(const Case& c) {
   const std::optional<Finding> finding = TheChecker()->Check(c);
   if (!finding) return;
   std::fprintf(stderr, "qualm: finding %s: %s (%s)\n", finding->fingerprint().c_str(),
-               finding->explanation.c_str(), finding->case_file.c_str());
+               finding->explanation.c_str(),
+               finding->case_file.empty() ? "no case file" : finding->case_file.c_str());
   __builtin_trap();
 }
 

@@ -45,7 +45,8 @@ class Checker {
   // Judges the case by the properties whose turn it is. A subject that does not take the case gets
   // it adapted (properties/adapt.h). Returns the first failure that no contract row declares. The
   // artifacts folder then holds its case as FINGERPRINT.case.json: written raw before anything else
-  // can go wrong, then with the cause.
+  // can go wrong, then with the cause. Where nothing can be written, the finding is the same but
+  // has no case file.
   std::optional<Finding> Check(const Case& c);
 
   // In a campaign: hands every failure of every subject to the collector.
@@ -58,6 +59,7 @@ class Checker {
  private:
   // Completes and writes a failure; nullopt if it is declared.
   std::optional<Finding> Keep(Finding finding, Subject& subject, const Verdict& verdict) const;
+  // The path of the case file; "" where it cannot be written, which stderr says.
   std::string Write(const Finding& finding) const;
   // By every property, or in turn, as the options say.
   void JudgeBy(const Case& c, MemoSubject& subject, const Told& told) const;

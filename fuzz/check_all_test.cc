@@ -72,6 +72,16 @@ TEST_F(CheckAllTest, ACorrectKernelHasNoFinding) {
   EXPECT_NE(checker.SubjectNames().find("native@"), std::string::npos);
 }
 
+// As on the machines of ClusterFuzz. No user may write into /proc, root included.
+TEST_F(CheckAllTest, AFolderThatTakesNoFileHidesNoFinding) {
+  CheckerOptions options = Options("faulty:pair-saturation");
+  options.artifacts = "/proc/self";
+  const auto finding = Checker(options).Check(SaturatingPair());
+  ASSERT_TRUE(finding.has_value());
+  EXPECT_EQ(finding->kind, FindingKind::kPairSaturation);
+  EXPECT_EQ(finding->case_file, "");
+}
+
 TEST_F(CheckAllTest, OnlyTheNamedPropertiesJudge) {
   CheckerOptions options = Options("faulty:pair-saturation");
   options.properties = "dequantize.*";

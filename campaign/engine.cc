@@ -28,6 +28,18 @@ std::vector<std::string> LibFuzzerArguments(const Stretch& stretch) {
   return arguments;
 }
 
+std::vector<std::string> LibFuzzerShrinks(const Shrinking& shrinking) {
+  return {"-merge=1",
+          "-max_len=" + std::to_string(fuzz::kWatchedBytes),
+          "-merge_control_file=" + shrinking.scratch + "/control",
+          "-artifact_prefix=" + shrinking.scratch + "/",
+          "-timeout=120",
+          "-rss_limit_mb=4096",
+          "-detect_leaks=0",
+          shrinking.needed,
+          shrinking.corpus};
+}
+
 std::vector<std::string> StandaloneArguments(const Stretch& stretch) {
   std::vector<std::string> arguments{"--keep",    stretch.kept,
                                      "--seconds", std::to_string(stretch.seconds),
@@ -43,7 +55,8 @@ std::vector<std::string> StandaloneArguments(const Stretch& stretch) {
 constexpr std::array<Engine, 2> kEngines{{
     // 72: libFuzzer was told to end.
     {"libfuzzer", "op_fuzz", LibFuzzerArguments,
-     [](int status) { return status == 0 || status == 72; }},
+     [](int status) { return status == 0 || status == 72; }, LibFuzzerShrinks},
+    // Keeps no more inputs than there are counters.
     {"standalone", "op_replay", StandaloneArguments, [](int status) { return status == 0; }},
 }};
 
@@ -57,6 +70,12 @@ std::string PathOf(const Engine& engine) {
 std::vector<std::string> Engine::Command(const Stretch& stretch) const {
   std::vector<std::string> command{PathOf(*this), "--op=" + std::string(Name(stretch.op))};
   std::ranges::copy(arguments(stretch), std::back_inserter(command));
+  return command;
+}
+
+std::vector<std::string> Engine::ShrinkCommand(const Shrinking& shrinking) const {
+  std::vector<std::string> command{PathOf(*this), "--op=" + std::string(Name(shrinking.op))};
+  std::ranges::copy(shrink(shrinking), std::back_inserter(command));
   return command;
 }
 

@@ -25,6 +25,14 @@ struct Stretch {
   uint64_t seed = 1;
 };
 
+// One corpus that is to be made smaller.
+struct Shrinking {
+  Op op = Op::kLinear;
+  std::string corpus;   // folder with the inputs
+  std::string needed;   // empty folder for copies of those that are needed
+  std::string scratch;  // folder for anything else that the engine leaves
+};
+
 struct Engine {
   std::string_view name;
   std::string_view program;  // beside the command
@@ -32,9 +40,13 @@ struct Engine {
   std::vector<std::string> (*arguments)(const Stretch&);
   // Whether the engine chose to end with this exit status, rather than the fuzz target having died.
   bool (*is_good_end)(int exit_status);
+  // The same for a corpus that is to be made smaller; null where the engine keeps so little that it
+  // need not.
+  std::vector<std::string> (*shrink)(const Shrinking&) = nullptr;
 
   // The whole command line.
   std::vector<std::string> Command(const Stretch& stretch) const;
+  std::vector<std::string> ShrinkCommand(const Shrinking& shrinking) const;
 };
 
 // The engine of that name, or for "" the best that this build has. Throws InputError for an unknown

@@ -181,6 +181,10 @@ std::vector<FaultRow> State::Rows() const {
   return rows;
 }
 
+int64_t State::CorpusSize(Op op) const {
+  return static_cast<int64_t>(NamesIn(root_ / "corpus" / std::string(Name(op))).size());
+}
+
 int64_t State::CorpusSize() const {
   int64_t size = 0;
   for (const std::string& op : NamesIn(root_ / "corpus")) {
@@ -229,6 +233,18 @@ void State::TakeInputs(const fs::path& folder, Op op) const {
 void State::AddInput(std::string_view bytes, Op op) const {
   const fs::path file = Corpus(op) / ContentName(bytes);
   if (!fs::exists(file)) WriteTextFile(file.string(), bytes);
+}
+
+Shrunk State::KeepInputs(Op op, const std::set<std::string>& names) const {
+  const fs::path corpus = Corpus(op);
+  const std::vector<std::string> all = NamesIn(corpus);
+  Shrunk shrunk{static_cast<int64_t>(all.size()), static_cast<int64_t>(all.size())};
+  for (const std::string& name : all) {
+    // Somebody may have put an input there under a name of their own.
+    if (names.contains(name) || names.contains(ContentName(TextIn(corpus / name)))) continue;
+    if (fs::remove(corpus / name)) --shrunk.after;
+  }
+  return shrunk;
 }
 
 uint64_t State::NextStretch() const {

@@ -14,6 +14,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -25,6 +26,12 @@ namespace qualm::campaign {
 
 // Throws InputError "FILE: properties: ..." unless the row names claims about its operation.
 void RequireClaims(const FaultRow& row, const std::string& file);
+
+// How many inputs a corpus had and has.
+struct Shrunk {
+  int64_t before = 0;
+  int64_t after = 0;
+};
 
 bool IsState(const std::filesystem::path& folder);
 
@@ -50,6 +57,7 @@ class State {
   // The same without their cases, even while another process moves the folders.
   std::vector<FaultRow> Rows() const;
   int64_t CorpusSize() const;
+  int64_t CorpusSize(Op op) const;
 
   // Takes the faults in, one row for each. Each folder changes in one step; a campaign that is
   // killed between two steps leaves a row too many, which the next one joins.
@@ -60,6 +68,8 @@ class State {
   void TakeInputs(const std::filesystem::path& folder, Op op) const;
   // Copies an input to the corpus.
   void AddInput(std::string_view bytes, Op op) const;
+  // Deletes all other inputs of the operation. `names` are those of contents.
+  Shrunk KeepInputs(Op op, const std::set<std::string>& names) const;
   // The number of this stretch of fuzzing, from 0 on, over all runs on this state.
   uint64_t NextStretch() const;
   // In a fork: the lock stays with the campaign.

@@ -15,12 +15,12 @@ namespace qualm::intervals {
 
 struct Memory {
   static constexpr size_t kBytes = 64;
-  alignas(64) std::array<unsigned char, 2 * kBytes> x;
-  alignas(64) std::array<unsigned char, 2 * kBytes> y;
-  std::array<bool, kBytes> stored;  // of y, by a vector
+  alignas(64) std::array<unsigned char, 2 * kBytes> x{};
+  alignas(64) std::array<unsigned char, 2 * kBytes> y{};
+  std::array<bool, kBytes> stored{};  // of y, by a vector
 };
 // The memory of the run on this thread.
-inline thread_local Memory memory;
+constinit inline thread_local Memory memory;
 
 // Only what lies in `memory` has two ends: anything else that a kernel loads, lists of one
 // parameter for each column, is not meant here.

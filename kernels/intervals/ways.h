@@ -4,9 +4,10 @@
 #ifndef QUALM_KERNELS_INTERVALS_WAYS_H_
 #define QUALM_KERNELS_INTERVALS_WAYS_H_
 
+#include <array>
 #include <cstddef>
+#include <cstdlib>
 #include <source_location>
-#include <vector>
 
 namespace qualm::intervals {
 
@@ -16,32 +17,35 @@ class Ways {
   // time: it asks about vectors with the same inputs, and no output depends on two of them.
   bool Take(const std::source_location& place, bool can_be_false, bool can_be_true) {
     if (!can_be_false || !can_be_true) return can_be_true;
-    for (const Turn& turn : turns_) {
+    for (size_t i = 0; i < turns_; ++i) {
+      const Turn& turn = turn_[i];
       if (turn.line == place.line() && turn.file == place.file_name()) return turn.taken;
     }
-    turns_.push_back({place.line(), place.file_name(), false});
+    if (turns_ == turn_.size()) std::abort();
+    turn_[turns_++] = {place.line(), place.file_name(), false};
     return false;
   }
 
   // After a run: true if there is another way, which the next run takes.
   bool Next() {
-    while (!turns_.empty() && turns_.back().taken) turns_.pop_back();
-    if (turns_.empty()) return false;
-    turns_.back().taken = true;
+    while (turns_ > 0 && turn_[turns_ - 1].taken) --turns_;
+    if (turns_ == 0) return false;
+    turn_[turns_ - 1].taken = true;
     return true;
   }
 
  private:
   struct Turn {
-    unsigned line;
-    const char* file;
-    bool taken;
+    unsigned line = 0;
+    const char* file = nullptr;
+    bool taken = false;
   };
-  std::vector<Turn> turns_;
+  std::array<Turn, 16> turn_{};
+  size_t turns_ = 0;
 };
 
-// The ways of the run on this thread.
-inline thread_local Ways ways;
+// The ways of the run on this thread. No code runs before the first use: there are thousands.
+constinit inline thread_local Ways ways;
 
 }  // namespace qualm::intervals
 

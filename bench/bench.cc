@@ -25,7 +25,8 @@ const std::vector<Conv> kConv = {{"stem-7x7s2-3-64", 224, 3, 64, 7, 2, 3, false}
                                  {"3x3-64-64", 56, 64, 64, 3, 1, 1, false},
                                  {"1x1-256-64", 56, 256, 64, 1, 1, 0, false},
                                  {"depthwise-3x3-128", 56, 128, 128, 3, 1, 1, true},
-                                 {"depthwise-3x3s2-128", 56, 128, 128, 3, 2, 1, true}};
+                                 {"depthwise-3x3s2-128", 56, 128, 128, 3, 2, 1, true},
+                                 {"depthwise-5x5-96", 28, 96, 96, 5, 1, 2, true}};
 
 const std::vector<int64_t> kElements = {1, 16, 63, 100, 1000, 1023, 1024, 65536, 16777216};
 

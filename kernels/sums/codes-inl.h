@@ -53,27 +53,38 @@ using VU8 = hn::Vec<DU8>;
 using MI32 = hn::Mask<DI32>;
 
 // The bits of t of the second kind, and which of them are integers.
-HWY_INLINE VI32 Bits(const int32_t* sums, VF m) {
+HWY_INLINE VI32 Bits(VI32 sums, VF m) {
   const DF df;
-  const VF sum = hn::ConvertTo(df, hn::LoadU(DI32(), sums));
-  return hn::BitCast(DI32(), hn::MulAdd(sum, m, hn::Set(df, 1536.5f)));
+  return hn::BitCast(DI32(), hn::MulAdd(hn::ConvertTo(df, sums), m, hn::Set(df, 1536.5f)));
 }
 HWY_INLINE MI32 IsInteger(VI32 t) {
   return hn::Eq(hn::And(t, hn::Set(DI32(), 0x1FFF)), hn::Zero(DI32()));
 }
 
-// RNE(sum * m) + zero_point, or anything where `undecided` becomes set.
+// Leaves in `decided` the lanes that have no integer here either.
+HWY_INLINE void KeepDecided(VI32 t, MI32& decided) {
+#if HWY_TARGET <= HWY_AVX3
+  // A test under a mask combines two. Without the empty asm the compiler turns the conjunction into
+  // a disjunction of single tests.
+  decided = hn::And(decided, hn::Ne(hn::And(t, hn::Set(DI32(), 0x1FFF)), hn::Zero(DI32())));
+  __asm__("" : "+k"(decided.raw));
+#else
+  decided = hn::AndNot(IsInteger(t), decided);
+#endif
+}
+
+// RNE(sum * m) + zero_point, or anything where `decided` becomes false.
 template <bool kExact>
-HWY_INLINE VI32 Round(const int32_t* sums, VF m, int32_t zero_point, MI32& undecided) {
+HWY_INLINE VI32 Round(VI32 sums, VF m, int32_t zero_point, MI32& decided) {
   const DF df;
   const DI32 di;
   if constexpr (kExact) {
-    const VF sum = hn::ConvertTo(df, hn::LoadU(di, sums));
+    const VF sum = hn::ConvertTo(df, sums);
     const VF t = hn::Max(hn::MulAdd(sum, m, hn::Set(df, 0x1.8p23f)), hn::Set(df, 0x1.7ep23f));
     return hn::Sub(hn::BitCast(di, t), hn::Set(di, 0x4B400000 - zero_point));
   } else {
     const VI32 t = Bits(sums, m);
-    undecided = hn::Or(undecided, IsInteger(t));
+    KeepDecided(t, decided);
     return hn::Sub(hn::ShiftRight<13>(t), hn::Set(di, (0x44C00000 >> 13) - zero_point));
   }
 }
@@ -117,7 +128,7 @@ inline HWY_NOINLINE void Decide(const CodePlan& plan, const int32_t* sums, const
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(di));
   for (int64_t first = 0; first < out.count; first += lanes) {
     const VF m = hn::LoadU(DF(), plan.multiplier.data() + out.channel + first);
-    if (hn::AllFalse(di, IsInteger(Bits(sums + first, m)))) continue;
+    if (hn::AllFalse(di, IsInteger(Bits(hn::LoadU(di, sums + first), m)))) continue;
     plan.rescale->CodesFromSums(sums + first, static_cast<size_t>(out.channel + first),
                                 static_cast<size_t>(std::min(lanes, out.count - first)), y + first);
   }
@@ -137,11 +148,12 @@ inline HWY_NOINLINE void DecideBlocks(const CodePlan& plan, const int32_t* sums,
   Decide(plan, in_order, out, y);
 }
 
-// Codes of rows of sums, kVectors vectors of channels wide. Codes are computed from 0 on: s8 codes
-// are moved up by 128, and down again by a flip of their highest bit.
-template <int kVectors, Order kOrder, bool kExact>
-void OfRows(const CodePlan& plan, const float* multiplier, const int32_t* sums, int64_t sums_step,
-            int64_t rows, const CodesOut& out) {
+// Rows of sums of kVectors vectors of channels: sums_of(r, s0, s1, s2, s3) computes those of a row.
+// Codes are computed from 0 on: s8 codes are moved up by 128, and down again by a flip of their
+// highest bit. undecided(r, y, s0, s1, s2, s3) has the rows whose codes Decide must write again.
+template <int kVectors, Order kOrder, bool kExact, class SumsOf, class Undecided>
+HWY_INLINE void OfRows(const CodePlan& plan, const float* multiplier, int64_t rows,
+                       const CodesOut& out, const SumsOf& sums_of, const Undecided& undecided) {
   const DF df;
   const DI32 di;
   const DU8 d8;
@@ -155,16 +167,20 @@ void OfRows(const CodePlan& plan, const float* multiplier, const int32_t* sums, 
   const VU8 lo = hn::Set(d8, static_cast<uint8_t>(plan.lo + up));
   const VU8 hi = hn::Set(d8, static_cast<uint8_t>(plan.hi + up));
   const VU8 flip = hn::Set(d8, static_cast<uint8_t>(up));
+  const bool is_narrower = plan.is_signed || plan.lo > 0 || plan.hi < 255;  // than saturation
   const size_t count = static_cast<size_t>(out.count);
   uint8_t* y = out.y;
-  for (int64_t r = 0; r < rows; ++r, sums += sums_step, y += out.y_stride) {
-    MI32 undecided = hn::MaskFalse(di);
-    const VI32 n0 = Round<kExact>(sums, m0, zero_point, undecided);
+  for (int64_t r = 0; r < rows; ++r, y += out.y_stride) {
+    VI32 s0, s1, s2, s3;
+    sums_of(r, s0, s1, s2, s3);
+    MI32 decided = hn::Not(hn::MaskFalse(di));
+    const VI32 n0 = Round<kExact>(s0, m0, zero_point, decided);
     VI32 n1 = n0, n2 = n0, n3 = n0;
-    if constexpr (kVectors > 1) n1 = Round<kExact>(sums + lanes, m1, zero_point, undecided);
-    if constexpr (kVectors > 2) n2 = Round<kExact>(sums + 2 * lanes, m2, zero_point, undecided);
-    if constexpr (kVectors > 3) n3 = Round<kExact>(sums + 3 * lanes, m3, zero_point, undecided);
-    const VU8 bytes = hn::Xor(hn::Min(hn::Max(ToBytes<kOrder>(n0, n1, n2, n3), lo), hi), flip);
+    if constexpr (kVectors > 1) n1 = Round<kExact>(s1, m1, zero_point, decided);
+    if constexpr (kVectors > 2) n2 = Round<kExact>(s2, m2, zero_point, decided);
+    if constexpr (kVectors > 3) n3 = Round<kExact>(s3, m3, zero_point, decided);
+    VU8 bytes = ToBytes<kOrder>(n0, n1, n2, n3);
+    if (is_narrower) bytes = hn::Xor(hn::Min(hn::Max(bytes, lo), hi), flip);
     if (kVectors == 4 && HWY_LIKELY(count == hn::Lanes(d8))) {
       hn::StoreU(bytes, d8, y);
     } else if (kVectors == 2 && HWY_LIKELY(2 * count == hn::Lanes(d8))) {
@@ -172,20 +188,41 @@ void OfRows(const CodePlan& plan, const float* multiplier, const int32_t* sums, 
     } else {
       hn::StoreN(bytes, d8, y, count);
     }
-    if (kExact || HWY_LIKELY(hn::AllFalse(di, undecided))) continue;
-    kOrder == Order::kBlocks ? DecideBlocks(plan, sums, out, y) : Decide(plan, sums, out, y);
+    if (!kExact && HWY_UNLIKELY(!hn::AllTrue(di, decided))) undecided(r, y, s0, s1, s2, s3);
   }
 }
 
+template <int kVectors, Order kOrder, class SumsOf, class Undecided>
+HWY_INLINE void OfRows(const CodePlan& plan, const float* multiplier, int64_t rows,
+                       const CodesOut& out, const SumsOf& sums_of, const Undecided& undecided) {
+#if HWY_NATIVE_FMA
+  if (plan.is_exact) {
+    return OfRows<kVectors, kOrder, true>(plan, multiplier, rows, out, sums_of, undecided);
+  }
+#endif
+  OfRows<kVectors, kOrder, false>(plan, multiplier, rows, out, sums_of, undecided);
+}
+
+// The same for sums in memory, a row each `sums_step`.
 template <int kVectors, Order kOrder>
 void OfRows(const CodePlan& plan, const float* multiplier, const int32_t* sums, int64_t sums_step,
             int64_t rows, const CodesOut& out) {
-#if HWY_NATIVE_FMA
-  if (plan.is_exact) {
-    return OfRows<kVectors, kOrder, true>(plan, multiplier, sums, sums_step, rows, out);
-  }
-#endif
-  OfRows<kVectors, kOrder, false>(plan, multiplier, sums, sums_step, rows, out);
+  const DI32 di;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(di));
+  OfRows<kVectors, kOrder>(
+      plan, multiplier, rows, out,
+      [&](int64_t r, VI32& s0, VI32& s1, VI32& s2, VI32& s3) HWY_ATTR {
+        const int32_t* const of_row = sums + r * sums_step;
+        s0 = s1 = s2 = s3 = hn::LoadU(di, of_row);
+        if constexpr (kVectors > 1) s1 = hn::LoadU(di, of_row + lanes);
+        if constexpr (kVectors > 2) s2 = hn::LoadU(di, of_row + 2 * lanes);
+        if constexpr (kVectors > 3) s3 = hn::LoadU(di, of_row + 3 * lanes);
+      },
+      [&](int64_t r, uint8_t* y, VI32, VI32, VI32, VI32) HWY_ATTR {
+        const int32_t* const of_row = sums + r * sums_step;
+        kOrder == Order::kBlocks ? DecideBlocks(plan, of_row, out, y)
+                                 : Decide(plan, of_row, out, y);
+      });
 }
 
 }  // namespace codes

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Up to four activations of a column of the window are brought next to each other once, for all
-// output pixels of a line that see them. Then each quad is one multiply-add, as in linear. Sums are
-// exact for the same reason as there (accumulate.cc), and codes-inl.h rounds them once.
+// output pixels that see them: those of a line, and of further lines where the last quad has rows
+// to spare (four rows hold two windows of three, if lines are as far apart as taps). Then each quad
+// is one multiply-add, as in linear; where a quad has activations of other windows, their weights
+// are 0. Sums are exact for the same reason as there (accumulate.cc), and codes-inl.h rounds them
+// once.
 #include "kernels/sums/depthwise_lines.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstring>
 #include <new>
@@ -29,27 +33,33 @@ namespace {
 constexpr int64_t kColumns = 96;
 // Output pixels between sums and codes.
 constexpr int64_t kPixels = 16;
+// Output pixels whose codes are decided before those next to ties are written again.
+constexpr int64_t kMostAgain = 64;
 
-// One line of output pixels, one block of channels. Positions count from the first pixel of the
-// image; those outside it are padding.
+// One line of output pixels, or some that share their quads, and one block of channels. Positions
+// count from the first pixel of the image; those outside it are padding.
 struct LineArgs {
   const uint8_t* x = nullptr;  // first channel of the image's first pixel
   int64_t height = 0;
   int64_t width = 0;
   int64_t x_line = 0;                // bytes from line to line
   int64_t x_pixel = 0;               // from pixel to pixel
-  int64_t top = 0;                   // line under the first tap
+  int64_t top = 0;                   // line under the first tap of the first line
   int64_t left = 0;                  // pixel under the first tap of the first output pixel
   const uint8_t* padding = nullptr;  // a block of it
   bool x_is_signed = false;
-  int64_t rows = 0;         // of taps
-  int64_t row_step = 0;     // lines from tap to tap
-  int64_t quads = 0;        // of a column of taps
-  int64_t columns = 0;      // of taps
-  int64_t column_step = 0;  // pixels from tap to tap
-  int64_t stride = 0;       // pixels from output pixel to output pixel
-  int64_t pixels = 0;       // of the output
-  const int8_t* weights = nullptr;
+  int64_t rows = 0;                 // of taps, those of all lines together
+  int64_t row_step = 0;             // lines from tap to tap
+  bool threes = false;              // CodesOfThrees can take it, and there is one line
+  int64_t quads = 0;                // of a column of taps
+  int64_t columns = 0;              // of taps
+  int64_t column_step = 0;          // pixels from tap to tap
+  int64_t stride = 0;               // pixels from output pixel to output pixel
+  int64_t pixels = 0;               // of a line of the output
+  int64_t lines = 0;                // of the output
+  int64_t y_line = 0;               // bytes from line to line
+  const int8_t* weights = nullptr;  // of the first line; then those of the others
+  int64_t weights_of_line = 0;      // bytes
   const int32_t* initial = nullptr;
   const float* multiplier = nullptr;
   const CodePlan* plan = nullptr;
@@ -73,40 +83,94 @@ using DI8 = hn::Repartition<int8_t, DI32>;
 using DU8 = hn::Repartition<uint8_t, DI32>;
 using DU16 = hn::Repartition<uint16_t, DI32>;
 using VI32 = hn::Vec<DI32>;
+using VI8 = hn::Vec<DI8>;
 using VU8 = hn::Vec<DU8>;
 
 constexpr int64_t kBytes = static_cast<int64_t>(hn::MaxLanes(DU8()));  // of a vector
 
-template <bool kSigned>
+// The largest stride that CodesOfThrees takes; 0 without it. With fewer than 32 registers it
+// spills, and that costs more than it saves where two columns are laid for each output pixel.
+constexpr int64_t kMostStride = HWY_TARGET_IS_NEON || (HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3) ? 2
+                                : HWY_ARCH_X86 && HWY_TARGET != HWY_EMU128                     ? 1
+                                                                                               : 0;
+
+template <bool kSigned, bool kWhole>
 HWY_INLINE VU8 LoadChannels(const uint8_t* x, size_t count) {
   const DU8 d;
-  const VU8 v = HWY_LIKELY(count == hn::Lanes(d)) ? hn::LoadU(d, x) : hn::LoadN(d, x, count);
+  const VU8 v = kWhole ? hn::LoadU(d, x) : hn::LoadN(d, x, count);
   return kSigned ? hn::Xor(v, hn::Set(d, 0x80)) : v;  // s8 -> u8, adds 128 to each
 }
 
+// Four vectors with names: in an array, gcc 12 keeps them in memory.
+struct Quads {
+  VU8 q0, q1, q2, q3;
+};
+struct Taps {
+  VI8 w0, w1, w2, w3;
+};
+struct Sums {
+  VI32 s0, s1, s2, s3;
+};
+
 // The quads of four rows at one pixel.
-template <bool kSigned>
-HWY_INLINE void LayQuad(const uint8_t* x0, const uint8_t* x1, const uint8_t* x2, const uint8_t* x3,
-                        size_t count, uint8_t* to) {
+HWY_INLINE Quads QuadsOf(VU8 r0, VU8 r1, VU8 r2, VU8 r3) {
   const DU8 d;
   const DU16 d16;
-  const VU8 r0 = LoadChannels<kSigned>(x0, count);
-  const VU8 r1 = LoadChannels<kSigned>(x1, count);
-  const VU8 r2 = LoadChannels<kSigned>(x2, count);
-  const VU8 r3 = LoadChannels<kSigned>(x3, count);
   const auto low01 = hn::BitCast(d16, hn::InterleaveLower(d, r0, r1));
   const auto high01 = hn::BitCast(d16, hn::InterleaveUpper(d, r0, r1));
   const auto low23 = hn::BitCast(d16, hn::InterleaveLower(d, r2, r3));
   const auto high23 = hn::BitCast(d16, hn::InterleaveUpper(d, r2, r3));
-  hn::Store(hn::BitCast(d, hn::InterleaveLower(d16, low01, low23)), d, to);
-  hn::Store(hn::BitCast(d, hn::InterleaveUpper(d16, low01, low23)), d, to + kBytes);
-  hn::Store(hn::BitCast(d, hn::InterleaveLower(d16, high01, high23)), d, to + 2 * kBytes);
-  hn::Store(hn::BitCast(d, hn::InterleaveUpper(d16, high01, high23)), d, to + 3 * kBytes);
+  return {hn::BitCast(d, hn::InterleaveLower(d16, low01, low23)),
+          hn::BitCast(d, hn::InterleaveUpper(d16, low01, low23)),
+          hn::BitCast(d, hn::InterleaveLower(d16, high01, high23)),
+          hn::BitCast(d, hn::InterleaveUpper(d16, high01, high23))};
+}
+
+// The same of activations in memory. kWhole: all channels of the block.
+template <bool kSigned, bool kWhole>
+HWY_INLINE void LayQuad(const uint8_t* x0, const uint8_t* x1, const uint8_t* x2, const uint8_t* x3,
+                        size_t count, uint8_t* to) {
+  const DU8 d;
+  const Quads quads =
+      QuadsOf(LoadChannels<kSigned, kWhole>(x0, count), LoadChannels<kSigned, kWhole>(x1, count),
+              LoadChannels<kSigned, kWhole>(x2, count), LoadChannels<kSigned, kWhole>(x3, count));
+  hn::Store(quads.q0, d, to);
+  hn::Store(quads.q1, d, to + kBytes);
+  hn::Store(quads.q2, d, to + 2 * kBytes);
+  hn::Store(quads.q3, d, to + 3 * kBytes);
+}
+
+HWY_INLINE Taps LoadTaps(const int8_t* weights) {
+  const DI8 d;
+  return {hn::Load(d, weights), hn::Load(d, weights + kBytes), hn::Load(d, weights + 2 * kBytes),
+          hn::Load(d, weights + 3 * kBytes)};
+}
+HWY_INLINE Sums LoadSums(const int32_t* sums) {
+  const DI32 d;
+  constexpr int64_t kLanes = kBytes / 4;
+  return {hn::Load(d, sums), hn::Load(d, sums + kLanes), hn::Load(d, sums + 2 * kLanes),
+          hn::Load(d, sums + 3 * kLanes)};
+}
+HWY_INLINE void StoreSums(const Sums& sums, int32_t* to) {
+  const DI32 d;
+  constexpr int64_t kLanes = kBytes / 4;
+  hn::Store(sums.s0, d, to);
+  hn::Store(sums.s1, d, to + kLanes);
+  hn::Store(sums.s2, d, to + 2 * kLanes);
+  hn::Store(sums.s3, d, to + 3 * kLanes);
+}
+
+HWY_INLINE Sums Plus(const Sums& sums, const Quads& x, const Taps& w) {
+  const DI32 d;
+  return {hn::SumOfMulQuadAccumulate(d, x.q0, w.w0, sums.s0),
+          hn::SumOfMulQuadAccumulate(d, x.q1, w.w1, sums.s1),
+          hn::SumOfMulQuadAccumulate(d, x.q2, w.w2, sums.s2),
+          hn::SumOfMulQuadAccumulate(d, x.q3, w.w3, sums.s3)};
 }
 
 // [column][quads][4 vectors] of the pixels from `left` on, for all rows of taps. Where the last
 // quad has fewer than four rows, the last row stands for the rest, whose weights are 0.
-template <bool kSigned>
+template <bool kSigned, bool kWhole>
 void LayQuads(const LineArgs& args, int64_t left, int64_t columns, uint8_t* to) {
   const size_t count = static_cast<size_t>(args.codes.count);
   const int64_t step = args.quads * 4 * kBytes;
@@ -124,100 +188,194 @@ void LayQuads(const LineArgs& args, int64_t left, int64_t columns, uint8_t* to) 
     }
     for (int64_t c = 0; c < columns; ++c) {
       if (c < begin || c >= end) {
-        LayQuad<kSigned>(none, none, none, none, count, to + c * step);
+        LayQuad<kSigned, kWhole>(none, none, none, none, count, to + c * step);
         continue;
       }
-      LayQuad<kSigned>(x[0], x[1], x[2], x[3], count, to + c * step);
+      LayQuad<kSigned, kWhole>(x[0], x[1], x[2], x[3], count, to + c * step);
       for (int64_t i = 0; i < 4; ++i) x[i] += x_step[i];
     }
   }
 }
 
 // The sums of one output pixel.
-HWY_INLINE void SumPixel(const LineArgs& args, const uint8_t* quads, int32_t* sums) {
-  const DI32 d;
-  const DI8 d8;
-  const DU8 du8;
-  constexpr int64_t kLanes = kBytes / 4;
-  VI32 sum0 = hn::LoadU(d, args.initial);
-  VI32 sum1 = hn::LoadU(d, args.initial + kLanes);
-  VI32 sum2 = hn::LoadU(d, args.initial + 2 * kLanes);
-  VI32 sum3 = hn::LoadU(d, args.initial + 3 * kLanes);
-  const int8_t* w = args.weights;
+HWY_INLINE void SumPixel(const LineArgs& args, const int8_t* w, const uint8_t* quads, int32_t* to) {
+  const DU8 d;
+  Sums sums = LoadSums(args.initial);
   const int64_t skip = (args.column_step - 1) * args.quads * 4 * kBytes;
   for (int64_t column = 0; column < args.columns; ++column, quads += skip) {
     for (int64_t q = 0; q < args.quads; ++q, w += 4 * kBytes, quads += 4 * kBytes) {
-      const auto add = [&](VI32& sum, int64_t at) HWY_ATTR {
-        sum = hn::SumOfMulQuadAccumulate(d, hn::Load(du8, quads + at), hn::Load(d8, w + at), sum);
-      };
-      add(sum0, 0);
-      add(sum1, kBytes);
-      add(sum2, 2 * kBytes);
-      add(sum3, 3 * kBytes);
+      const Quads x = {hn::Load(d, quads), hn::Load(d, quads + kBytes),
+                       hn::Load(d, quads + 2 * kBytes), hn::Load(d, quads + 3 * kBytes)};
+      sums = Plus(sums, x, LoadTaps(w));
     }
   }
-  hn::StoreU(sum0, d, sums);
-  hn::StoreU(sum1, d, sums + kLanes);
-  hn::StoreU(sum2, d, sums + 2 * kLanes);
-  hn::StoreU(sum3, d, sums + 3 * kLanes);
+  StoreSums(sums, to);
 }
 
 // The sums of some output pixels under windows of three columns of one quad each: the weights stay
 // in registers.
-HWY_INLINE void SumThrees(const LineArgs& args, const uint8_t* quads, int64_t pixels,
-                          int32_t* sums) {
+HWY_INLINE void SumThrees(const LineArgs& args, const int8_t* weights, const uint8_t* quads,
+                          int64_t pixels, int32_t* sums) {
   const DI32 d;
   const DI8 d8;
   const DU8 du8;
   const int64_t pixel = args.stride * 4 * kBytes;
   const int64_t column = args.column_step * 4 * kBytes;
-  for (int64_t v = 0; v < 4; ++v, quads += kBytes, sums += kBytes / 4) {
-    const VI32 initial = hn::LoadU(d, args.initial + v * kBytes / 4);
-    const auto w0 = hn::Load(d8, args.weights + v * kBytes);
-    const auto w1 = hn::Load(d8, args.weights + (4 + v) * kBytes);
-    const auto w2 = hn::Load(d8, args.weights + (8 + v) * kBytes);
+  for (int64_t v = 0; v < 4; ++v, quads += kBytes, sums += kBytes / 4, weights += kBytes) {
+    const VI32 initial = hn::Load(d, args.initial + v * kBytes / 4);
+    const VI8 w0 = hn::Load(d8, weights);
+    const VI8 w1 = hn::Load(d8, weights + 4 * kBytes);
+    const VI8 w2 = hn::Load(d8, weights + 8 * kBytes);
     const uint8_t* x = quads;
     for (int64_t p = 0; p < pixels; ++p, x += pixel) {
       VI32 sum = hn::SumOfMulQuadAccumulate(d, hn::Load(du8, x), w0, initial);
       sum = hn::SumOfMulQuadAccumulate(d, hn::Load(du8, x + column), w1, sum);
       sum = hn::SumOfMulQuadAccumulate(d, hn::Load(du8, x + 2 * column), w2, sum);
-      hn::StoreU(sum, d, sums + p * kBytes);
+      hn::Store(sum, d, sums + p * kBytes);
     }
   }
 }
 
-void RunLineImpl(const LineArgs& args) {
+// Codes of one line, or a part of it, whose quads are laid.
+void CodesOfLine(const LineArgs& args, const int8_t* weights, int64_t pixels, CodesOut out) {
   HWY_ALIGN int32_t sums[kPixels * kBytes];
+  const int64_t pixel = args.stride * args.quads * 4 * kBytes;
+  for (int64_t p = 0; p < pixels; p += kPixels, out.y += kPixels * out.y_stride) {
+    const int64_t some = std::min(kPixels, pixels - p);
+    const uint8_t* const quads = args.scratch + p * pixel;
+    if (args.columns == 3 && args.quads == 1) {
+      SumThrees(args, weights, quads, some, sums);
+    } else {
+      for (int64_t i = 0; i < some; ++i) {
+        SumPixel(args, weights, quads + i * pixel, sums + i * kBytes);
+      }
+    }
+    codes::OfRows<4, codes::Order::kBlocks>(*args.plan, args.multiplier, sums, kBytes, some, out);
+  }
+}
+
+// Windows of three columns next to each other and at most three rows, the stride 1 or 2: quads go
+// from the shuffles to the sums of all output pixels that see them, and none is kept. `sums` has
+// room for kMostAgain pixels.
+template <bool kSigned, bool kWhole, int64_t kStride>
+HWY_NOINLINE void CodesOfThrees(const LineArgs& args, int64_t first, int64_t pixels,
+                                int32_t* HWY_RESTRICT sums) {
+  const size_t count = static_cast<size_t>(args.codes.count);
+  const int64_t left = args.left + first * kStride;
+  const uint8_t* x[3];
+  int64_t step[3];
+  for (int64_t i = 0; i < 3; ++i) {
+    const int64_t line = args.top + std::min(i, args.rows - 1) * args.row_step;
+    const bool inside = line >= 0 && line < args.height;
+    x[i] = inside ? args.x + line * args.x_line : args.padding;
+    step[i] = inside ? args.x_pixel : 0;
+  }
+  const uint8_t* const x0 = x[0];
+  const uint8_t* const x1 = x[1];
+  const uint8_t* const x2 = x[2];
+  const int64_t step0 = step[0], step1 = step[1], step2 = step[2];
+  const auto quads = [&](int64_t column) HWY_ATTR {
+    const int64_t at = left + column;
+    const bool inside = at >= 0 && at < args.width;
+    const auto load = [&](const uint8_t* row, int64_t of_pixel) HWY_ATTR {
+      return LoadChannels<kSigned, kWhole>(inside ? row + at * of_pixel : args.padding, count);
+    };
+    const VU8 last = load(x2, step2);
+    return QuadsOf(load(x0, step0), load(x1, step1), last, last);  // the fourth weight is 0
+  };
+  const Taps taps0 = LoadTaps(args.weights);
+  // Read again for each output pixel: not all fits into registers.
+  const int8_t* const taps1 = args.weights + 4 * kBytes;
+  const int8_t* const taps2 = args.weights + 8 * kBytes;
+  const int32_t* const initial = args.initial;
+
+  // Of the next output pixel, and with stride 1 of the one after it.
+  const Quads first_column = quads(0);
+  Sums next = Plus(LoadSums(initial), first_column, taps0);
+  Sums second = next;
+  if constexpr (kStride == 1) {
+    const Quads second_column = quads(1);
+    next = Plus(next, second_column, LoadTaps(taps1));
+    second = Plus(LoadSums(initial), second_column, taps0);
+  }
+  CodesOut out = args.codes;
+  out.y += first * out.y_stride;
+  uint64_t again = 0;  // a bit for each pixel
+  static_assert(kMostAgain == 64);
+  codes::OfRows<4, codes::Order::kBlocks>(
+      *args.plan, args.multiplier, pixels, out,
+      [&](int64_t p, VI32& s0, VI32& s1, VI32& s2, VI32& s3) HWY_ATTR {
+        if constexpr (kStride == 2) next = Plus(next, quads(2 * p + 1), LoadTaps(taps1));
+        const Quads last = quads(kStride * p + 2);
+        const Sums done = Plus(next, last, LoadTaps(taps2));
+        if constexpr (kStride == 1) {
+          next = Plus(second, last, LoadTaps(taps1));
+          second = Plus(LoadSums(initial), last, taps0);
+        } else {
+          next = Plus(LoadSums(initial), last, taps0);
+        }
+        s0 = done.s0;
+        s1 = done.s1;
+        s2 = done.s2;
+        s3 = done.s3;
+      },
+      [&](int64_t p, uint8_t*, VI32 s0, VI32 s1, VI32 s2, VI32 s3) HWY_ATTR {
+        StoreSums({s0, s1, s2, s3}, sums + p * kBytes);
+        again |= uint64_t{1} << p;
+      });
+  // Not in the loop: a call there would push the weights out of their registers.
+  for (; again != 0; again &= again - 1) {
+    const int64_t p = std::countr_zero(again);
+    codes::DecideBlocks(*args.plan, sums + p * kBytes, out, out.y + p * out.y_stride);
+  }
+}
+
+template <bool kSigned, bool kWhole>
+void RunThrees(const LineArgs& args) {
+  HWY_ALIGN int32_t sums[kMostAgain * kBytes];
+  const auto codes_of = args.stride == 1 ? CodesOfThrees<kSigned, kWhole, 1>
+                                         : CodesOfThrees<kSigned, kWhole, kMostStride>;
+  for (int64_t first = 0; first < args.pixels; first += kMostAgain) {
+    codes_of(args, first, std::min(kMostAgain, args.pixels - first), sums);
+  }
+}
+
+void RunLinesImpl(const LineArgs& args) {
+  const bool whole = args.codes.count == kBytes;
+  if constexpr (kMostStride > 0) {
+    if (args.threes) {
+      const auto run = args.x_is_signed
+                           ? (whole ? RunThrees<true, true> : RunThrees<true, false>)
+                           : (whole ? RunThrees<false, true> : RunThrees<false, false>);
+      return run(args);
+    }
+  }
   const int64_t span = (args.columns - 1) * args.column_step + 1;
   const int64_t most = std::max<int64_t>((kColumns - span) / args.stride + 1, 1);
+  const auto lay = args.x_is_signed ? (whole ? LayQuads<true, true> : LayQuads<true, false>)
+                                    : (whole ? LayQuads<false, true> : LayQuads<false, false>);
   for (int64_t first = 0; first < args.pixels; first += most) {
     const int64_t pixels = std::min(most, args.pixels - first);
-    const int64_t left = args.left + first * args.stride;
-    const int64_t columns = (pixels - 1) * args.stride + span;
-    args.x_is_signed ? LayQuads<true>(args, left, columns, args.scratch)
-                     : LayQuads<false>(args, left, columns, args.scratch);
-    for (int64_t p = 0; p < pixels; p += kPixels) {
-      const int64_t some = std::min(kPixels, pixels - p);
-      const int64_t pixel = args.stride * args.quads * 4 * kBytes;
-      const uint8_t* quads = args.scratch + p * pixel;
-      if (args.columns == 3 && args.quads == 1) {
-        SumThrees(args, quads, some, sums);
-      } else {
-        for (int64_t i = 0; i < some; ++i) SumPixel(args, quads + i * pixel, sums + i * kBytes);
-      }
-      CodesOut out = args.codes;
-      out.y += (first + p) * out.y_stride;
-      codes::OfRows<4, codes::Order::kBlocks>(*args.plan, args.multiplier, sums, kBytes, some, out);
+    lay(args, args.left + first * args.stride, (pixels - 1) * args.stride + span, args.scratch);
+    CodesOut out = args.codes;
+    out.y += first * out.y_stride;
+    const int8_t* weights = args.weights;
+    for (int64_t line = 0; line < args.lines; ++line) {
+      CodesOfLine(args, weights, pixels, out);
+      weights += args.weights_of_line;
+      out.y += args.y_line;
     }
   }
 }
 
 int64_t BytesOfVectorImpl() { return kBytes; }
+int64_t MostStrideOfThreesImpl() { return kMostStride; }
 
 #else
 
-void RunLineImpl(const LineArgs&) {}
+void RunLinesImpl(const LineArgs&) {}
 int64_t BytesOfVectorImpl() { return 0; }
+int64_t MostStrideOfThreesImpl() { return 0; }
 
 #endif
 
@@ -228,8 +386,9 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace qualm::kernels {
 
-HWY_EXPORT(RunLineImpl);
+HWY_EXPORT(RunLinesImpl);
 HWY_EXPORT(BytesOfVectorImpl);
+HWY_EXPORT(MostStrideOfThreesImpl);
 
 namespace {
 
@@ -263,8 +422,14 @@ std::optional<PackedDepthwiseLines> PackDepthwiseLines(const ConvParams& params,
   packed.block_channels = block;
   packed.padding.resize(static_cast<size_t>(block), padding);
   packed.plan = plan;
+  packed.threes = window.kernel_w == 3 && window.kernel_h <= 3 && window.dilation_w == 1 &&
+                  window.stride_w <= QUALM_DISPATCH(MostStrideOfThreesImpl)();
+  // Lines share quads where they are as far apart as taps.
+  const int64_t spare = 4 * packed.Quads() - window.kernel_h;
+  if (!packed.threes && window.stride_h == window.dilation_h) packed.lines = 1 + spare;
   const int64_t blocks = (packed.channels - 1) / block + 1;
-  const int64_t bytes_of_block = window.kernel_w * packed.Quads() * 4 * block;
+  const int64_t bytes_of_line = packed.BytesOfLine();
+  const int64_t bytes_of_block = packed.lines * bytes_of_line;
   const size_t bytes = static_cast<size_t>(blocks * bytes_of_block);
   packed.weights = hwy::AllocateAligned<int8_t>(bytes);
   if (packed.weights == nullptr) throw std::bad_alloc();
@@ -284,11 +449,14 @@ std::optional<PackedDepthwiseLines> PackDepthwiseLines(const ConvParams& params,
     // Where the channel's lane is in the block.
     const int64_t c = n % block;
     const int64_t lane = c % 16 / 4 * (block / 4) + c / 16 * 4 + c % 4;
-    int8_t* const to = packed.weights.get() + n / block * bytes_of_block + lane * 4;
-    for (int64_t r = 0; r < window.kernel_h; ++r) {
-      for (int64_t s = 0; s < window.kernel_w; ++s) {
-        to[(s * packed.Quads() + r / 4) * 4 * block + r % 4] =
-            b[static_cast<size_t>(r * window.kernel_w + s)];
+    int8_t* to = packed.weights.get() + n / block * bytes_of_block + lane * 4;
+    for (int64_t line = 0; line < packed.lines; ++line, to += bytes_of_line) {
+      for (int64_t r = 0; r < window.kernel_h; ++r) {
+        const int64_t row = line + r;  // of the quads
+        for (int64_t s = 0; s < window.kernel_w; ++s) {
+          to[(s * packed.Quads() + row / 4) * 4 * block + row % 4] =
+              b[static_cast<size_t>(r * window.kernel_w + s)];
+        }
       }
     }
     const size_t at = static_cast<size_t>(n / block * block + lane);
@@ -306,7 +474,7 @@ void RunDepthwiseLines(const PackedDepthwiseLines& packed, const ConstImages& im
                        const Band& band, uint8_t* y, int64_t y_stride, uint8_t* scratch) {
   const WindowGeometry& window = packed.window;
   const int64_t block = packed.block_channels;
-  const int64_t bytes_of_block = window.kernel_w * packed.Quads() * 4 * block;
+  const int64_t bytes_of_line = packed.BytesOfLine();
   const uintptr_t misaligned = reinterpret_cast<uintptr_t>(scratch) % static_cast<uintptr_t>(block);
   LineArgs args = {
       .height = images.height,
@@ -316,31 +484,36 @@ void RunDepthwiseLines(const PackedDepthwiseLines& packed, const ConstImages& im
       .left = band.column * window.stride_w - window.pad_left,
       .padding = packed.padding.data(),
       .x_is_signed = images.type == ElementType::kS8,
-      .rows = window.kernel_h,
       .row_step = window.dilation_h,
+      .threes = packed.threes,
       .quads = packed.Quads(),
       .columns = window.kernel_w,
       .column_step = window.dilation_w,
       .stride = window.stride_w,
       .pixels = band.columns,
+      .y_line = band.out_w * y_stride,
+      .weights_of_line = bytes_of_line,
       .plan = packed.plan,
       .codes = {},
       .scratch = scratch + (misaligned == 0 ? 0 : block - static_cast<int64_t>(misaligned))};
   const uint8_t* const image =
       static_cast<const uint8_t*>(images.data) + band.image * images.image_stride;
-  const auto run_line = QUALM_DISPATCH(RunLineImpl);
-  for (int64_t first = 0; first < packed.channels; first += block) {
-    args.weights = packed.weights.get() + first / block * bytes_of_block;
-    args.initial = packed.initial.data() + first;
-    args.multiplier = packed.multiplier.data() + first;
-    for (int64_t line = 0; line < band.lines; ++line) {
+  const auto run_lines = QUALM_DISPATCH(RunLinesImpl);
+  // All blocks of some lines, whose activations are still near.
+  for (int64_t line = 0; line < band.lines; line += packed.lines) {
+    args.lines = std::min(packed.lines, band.lines - line);
+    args.rows = window.kernel_h + args.lines - 1;
+    args.top = (band.line + line) * window.stride_h - window.pad_top;
+    for (int64_t first = 0; first < packed.channels; first += block) {
       args.x = image + first;
-      args.top = (band.line + line) * window.stride_h - window.pad_top;
+      args.weights = packed.weights.get() + first / block * packed.lines * bytes_of_line;
+      args.initial = packed.initial.data() + first;
+      args.multiplier = packed.multiplier.data() + first;
       args.codes = {.channel = first,
                     .count = std::min(block, packed.channels - first),
                     .y = y + (band.pixel + line * band.out_w) * y_stride + first,
                     .y_stride = y_stride};
-      run_line(args);
+      run_lines(args);
     }
   }
 }

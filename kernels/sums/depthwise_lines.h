@@ -23,15 +23,19 @@ struct PackedDepthwiseLines {
   WindowGeometry window;
   int64_t channels = 0;
   int64_t block_channels = 0;
-  // [block][kernel_w][quads][4 vectors][lanes][4]: rows 4 q + i of a column of the window are the
-  // bytes of quad q; zero below the window and past the last channel.
+  bool threes = false;  // windows of three columns, whose quads are not kept
+  int64_t lines = 1;    // of the output that share quads
+  // [block][line][kernel_w][quads][4 vectors][lanes][4]: rows 4 q + i of a column of activations
+  // are the bytes of quad q, and line l of the output sees rows from l on; zero above and below its
+  // window and past the last channel.
   hwy::AlignedFreeUniquePtr<int8_t[]> weights;
-  std::vector<int32_t> initial;   // [block][4 vectors][lanes]: bias - za * sum of the weights
-  std::vector<float> multiplier;  // the same, of `plan`
-  std::vector<uint8_t> padding;   // a block
+  hwy::AlignedVector<int32_t> initial;  // [block][4 vectors][lanes]: bias - za * sum of the weights
+  hwy::AlignedVector<float> multiplier;  // the same, of `plan`
+  std::vector<uint8_t> padding;          // a block
   const CodePlan* plan = nullptr;
 
   int64_t Quads() const { return (window.kernel_h + 3) / 4; }
+  int64_t BytesOfLine() const { return window.kernel_w * Quads() * 4 * block_channels; }
 };
 
 // For the current thread's target. `params` is valid, with groups = C >= 1; `plan` that of its

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The order in which minimization goes down. Lexicographic; smaller is simpler.
+#include "triage/complexity.h"
+
+#include <algorithm>
 #include <bit>
 #include <cstdint>
 #include <cstdlib>
@@ -110,6 +113,7 @@ std::vector<int64_t> Complexity(const Case& c) {
   }
   int64_t scales = Scales(c.x_q) + Scales(c.w_q) + Scales(c.out_q);
   for (float m : c.multiplier) scales += ScaleComplexity(m);
+  // SameSize compares the first four.
   return {parameters,
           c.M * c.N,
           c.M,
@@ -121,6 +125,12 @@ std::vector<int64_t> Complexity(const Case& c) {
           scales,
           x.magnitude + w.magnitude,
           bias};
+}
+
+bool SameSize(const Case& a, const Case& b) {
+  constexpr int kSizes = 4;
+  const std::vector<int64_t> x = Complexity(a), y = Complexity(b);
+  return std::equal(x.begin(), x.begin() + kSizes, y.begin());
 }
 
 }  // namespace qualm::triage

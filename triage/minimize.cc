@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "triage/causes.h"
+#include "triage/complexity.h"
 #include "triage/passes.h"
 #include "triage/reduce.h"
 #include "triage/triage.h"
@@ -204,13 +205,6 @@ std::vector<std::string> Needs(const Case& best) {
   if (best.N > kFew) needs.push_back("N >= " + std::to_string(best.N));
   if (best.M > kFew) needs.push_back("M >= " + std::to_string(best.M));
   return needs;
-}
-
-// Do both have as many parameters, outputs, rows and terms of the sum? These are the first four
-// numbers of Complexity.
-bool SameSize(const Case& a, const Case& b) {
-  const std::vector<int64_t> x = Complexity(a), y = Complexity(b);
-  return std::equal(x.begin(), x.begin() + 4, y.begin());
 }
 
 }  // namespace

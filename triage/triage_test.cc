@@ -15,6 +15,7 @@
 #include "properties/gen/gen.h"
 #include "properties/test_subject.h"
 #include "triage/causes.h"
+#include "triage/complexity.h"
 #include "triage/cover.h"
 #include "triage/passes.h"
 #include "triage/reduce.h"
@@ -400,6 +401,26 @@ TEST_F(Triage, TheBudgetOfCallsIsKept) {
       Minimize(c, *subject, *FindProperty("matches_exact"), {.max_calls = 10});
   EXPECT_TRUE(result.reproduced);
   EXPECT_LE(result.calls, 10);
+}
+
+// Minimize exchanges a case for a clearer one of the same size, never for a larger one: the first
+// numbers of Complexity must stay those that SameSize compares.
+TEST(SameSize, SeesRowsChannelsTermsAndParametersOnly) {
+  const Case c = gen::Draw(Op::kLinear, 1);
+  const auto with = [&c](auto change) {
+    Case d = c;
+    change(d);
+    return d;
+  };
+  EXPECT_TRUE(SameSize(c, c));
+  EXPECT_TRUE(SameSize(c, with([](Case& d) { d.x.SetInt(0, d.x.IntAt(0) == 7 ? 8 : 7); })));
+  EXPECT_TRUE(SameSize(c, with([](Case& d) { ++d.out_q.zero_point[0]; })));
+  EXPECT_TRUE(SameSize(c, with([](Case& d) { d.x_q.scale[0] *= 0.75f; })));
+  EXPECT_FALSE(SameSize(c, with([](Case& d) { ++d.M; })));
+  EXPECT_FALSE(SameSize(c, with([](Case& d) { --d.N; })));
+  EXPECT_FALSE(SameSize(c, with([](Case& d) { ++d.K; })));
+  EXPECT_FALSE(SameSize(c, with([](Case& d) { d.per_channel = !d.per_channel; })));
+  EXPECT_FALSE(SameSize(c, with([](Case& d) { ++d.out_min; })));
 }
 
 TEST(Passes, OnlyOfferSimplerValidCases) {

@@ -59,14 +59,17 @@ function(qualm_executable name)
   target_link_libraries(${name} PRIVATE ${ARG_DEPS} qualm_flags)
 endfunction()
 
-# qualm_test(NAME [TIER smoke|short|long] SOURCES a_test.cc ... DEPS lib ... [TIMEOUT seconds]):
+# qualm_test(NAME [TIER smoke|short|long] SOURCES a_test.cc ... DEPS lib ... [TIMEOUT seconds]
+#            [OPTIMIZED]):
 # a GoogleTest binary; each TEST is one ctest, labelled with its tier. Tests may read the corpus
-# through QUALM_SOURCE_DIR and find sibling executables through QUALM_BINARY_DIR.
+# through QUALM_SOURCE_DIR and find sibling executables through QUALM_BINARY_DIR. The sources of a
+# test are compiled without optimisation, in half the time, since the libraries do the work;
+# OPTIMIZED is for a test that computes much by itself.
 function(qualm_test name)
   if(NOT QUALM_BUILD_TESTS)
     return()
   endif()
-  cmake_parse_arguments(ARG "" "TIER;TIMEOUT" "SOURCES;DEPS" ${ARGN})
+  cmake_parse_arguments(ARG "OPTIMIZED" "TIER;TIMEOUT" "SOURCES;DEPS" ${ARGN})
   if(NOT ARG_TIER)
     set(ARG_TIER smoke)
   endif()
@@ -77,6 +80,9 @@ function(qualm_test name)
     math(EXPR ARG_TIMEOUT "4 * ${ARG_TIMEOUT}")
   endif()
   qualm_executable(${name} SOURCES ${ARG_SOURCES} DEPS ${ARG_DEPS} GTest::gtest GTest::gtest_main)
+  if(NOT ARG_OPTIMIZED)
+    target_compile_options(${name} PRIVATE -O0)
+  endif()
   target_compile_definitions(${name} PRIVATE
     QUALM_SOURCE_DIR="${PROJECT_SOURCE_DIR}" QUALM_BINARY_DIR="${CMAKE_BINARY_DIR}")
   gtest_discover_tests(${name} DISCOVERY_TIMEOUT 120

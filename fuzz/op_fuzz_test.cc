@@ -84,6 +84,15 @@ TEST_F(OpFuzz, WithoutAnOperationOneLineSaysSo) {
   EXPECT_EQ(unknown.find('\n'), unknown.size() - 1);
 }
 
+TEST_F(OpFuzz, ADeviceOrAPipeIsNoInput) {
+  ASSERT_EQ(Run("mkfifo pipe"), "");
+  for (const char* path : {"/dev/zero", "pipe"}) {
+    const std::string refused = Run("ulimit -t 20; timeout 60 " + kReplay + "--op=linear " + path);
+    EXPECT_EQ(status_, 2) << refused;
+    EXPECT_NE(refused.find(std::string(path) + ": file: is no "), std::string::npos) << refused;
+  }
+}
+
 // libFuzzer starts itself again by the name, or with the flag, that it was started with.
 TEST_F(OpFuzz, ProcessesOfTheEngineFuzzTheSameOperation) {
   const fs::path fuzz = QUALM_BINARY_DIR "/bin/op_fuzz";

@@ -23,8 +23,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <optional>
 #include <span>
 #include <string>
@@ -54,11 +52,13 @@ using Bytes = std::vector<uint8_t>;
 
 constexpr size_t kInputMax = 4096;
 
+// Inputs are a few kB. A device without an end, or somebody's disk image, is refused.
+constexpr size_t kFileMax = size_t{64} << 20;
+
 Bytes ReadBytes(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  Bytes bytes(std::istreambuf_iterator<char>(file), {});
-  if (!file && !file.eof()) throw InputError(path + ": file: cannot be read, expected an input");
-  return bytes;
+  const std::string text = ReadTextFile(path, "fuzz input", kFileMax);
+  CheckLength(text, path, "fuzz input", kFileMax);
+  return Bytes(text.begin(), text.end());
 }
 
 // Sorted, so that a run is the same everywhere.

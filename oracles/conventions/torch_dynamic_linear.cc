@@ -111,13 +111,13 @@ Convention OneDnnDynamicLinear(const OneDnnIsa& isa) {
     return OneDnn2GemmLinear(isa, Inverse(choice.scale));
   };
   library.cannot_run = [](const Case& c) {
+    if (std::string reason = CannotRun(c); !reason.empty()) return reason;
     const float x = Inverse(Choose(EndsOfX(c), c.observer.reduce_range).scale);
     const bool finite = std::ranges::all_of(c.w_q.scale, [&](float w) {
       const float product = x * Inverse(static_cast<double>(w));
       return std::isfinite(product) && std::isfinite(1.0f / product);
     });
-    return FirstReason({CannotRun(c),
-                        Require(WeightZeroPointsAre(c, 0), "weight zero point must be 0"),
+    return FirstReason({Require(WeightZeroPointsAre(c, 0), "weight zero point must be 0"),
                         Require(finite, "the reciprocals of the scales must be finite")});
   };
   return MakeDynamicLinear(std::move(library));

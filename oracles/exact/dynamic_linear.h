@@ -13,7 +13,7 @@
 
 namespace qualm::exact {
 
-// ATen's choice for a range that holds 0. The scale is of float64 until its last step.
+// ATen's choice for a finite range that holds 0. The scale is of float64 until its last step.
 struct AtenChoice {
   double scale = 1.0;
   int32_t zero_point = 0;

@@ -28,6 +28,11 @@ const std::vector<Conv> kConv = {{"stem-7x7s2-3-64", 224, 3, 64, 7, 2, 3, false}
                                  {"depthwise-3x3s2-128", 56, 128, 128, 3, 2, 1, true},
                                  {"depthwise-5x5-96", 28, 96, 96, 5, 1, 2, true}};
 
+const std::vector<Pool> kPool = {
+    {"max-3x3s2-64", true, 112, 64, 3, 2, 1}, {"max-2x2s2-128", true, 56, 128, 2, 2, 0},
+    {"max-3x3s2-3", true, 112, 3, 3, 2, 1},   {"mean-3x3-128", false, 28, 128, 3, 1, 1},
+    {"mean-2x2s2-3", false, 112, 3, 2, 2, 0}, {"mean-7x7-512", false, 7, 512, 7, 1, 0}};
+
 const std::vector<int64_t> kElements = {1, 16, 63, 100, 1000, 1023, 1024, 65536, 16777216};
 
 float WeightScale(int64_t channel) { return 0.0021f + 0.00017f * static_cast<float>(channel % 23); }

@@ -46,6 +46,19 @@ struct Conv {
 };
 extern const std::vector<Conv> kConv;
 
+// Square too, of u8 codes. Each output handles `kernel` squared elements. The mean of a whole image
+// has its size as kernel, and one output pixel.
+struct Pool {
+  const char* name;
+  bool is_max;
+  int64_t size, channels, kernel, stride, padding;
+  int64_t OutSize() const { return (size + 2 * padding - kernel) / stride + 1; }
+  double Items() const {
+    return static_cast<double>(OutSize() * OutSize() * channels * kernel * kernel);
+  }
+};
+extern const std::vector<Pool> kPool;
+
 extern const std::vector<int64_t> kElements;
 
 inline constexpr int32_t kXZero = 113, kYZero = 7, kBZero = 9;

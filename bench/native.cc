@@ -21,6 +21,9 @@ namespace {
 namespace k = qualm::kernels;
 using Type = k::ElementType;
 
+// Depths at which the cost of exact rounding is watched.
+const std::vector<Linear> kModes = {{64, 64, 64}, {128, 256, 256}, {64, 512, 1024}};
+
 void Require(const k::Status& status) {
   if (status.ok()) return;
   std::fprintf(stderr, "qualm_bench: %s\n", status.error.c_str());
@@ -73,8 +76,10 @@ struct Layer {
   k::LinearParams params;
 };
 
-Run PrepareLinear(const Linear& shape, bool packing_included) {
+Run PrepareLinear(const Linear& shape, bool packing_included,
+                  k::Requantization requantization = k::Requantization::kExact) {
   const auto layer = std::make_shared<Layer>(shape.n, shape.k);
+  layer->params.requantization = requantization;
   const auto packed = std::make_shared<k::PackedLinear>();
   Require(k::PackedLinear::Pack(layer->params, packed.get()));
   const auto scratch = Zeros<uint8_t>(static_cast<int64_t>(packed->ScratchBytes(shape.m)));
@@ -166,6 +171,55 @@ Run PrepareTable(int64_t n) {
   };
 }
 
+Run PreparePool(const Pool& shape) {
+  k::PoolShape pool;
+  pool.window.kernel_h = pool.window.kernel_w = shape.kernel;
+  pool.window.stride_h = pool.window.stride_w = shape.stride;
+  pool.window.pad_top = pool.window.pad_bottom = shape.padding;
+  pool.window.pad_left = pool.window.pad_right = shape.padding;
+  pool.out_h = pool.out_w = shape.OutSize();
+  const int64_t size = shape.size, channels = shape.channels, pixels = pool.out_h * pool.out_w;
+  return [=, is_max = shape.is_max, x = Codes(size * size * channels, 1),
+          y = Zeros<uint8_t>(pixels * channels)] {
+    k::ConstImages images{x->data(), Type::kU8, 1, size, size, channels};
+    images.pixel_stride = channels;
+    images.row_stride = size * channels;
+    images.image_stride = size * size * channels;
+    const k::MutableMatrix out{y->data(), Type::kU8, pixels, channels, channels};
+    Require(is_max
+                ? k::MaxPool(images, pool, kXZero, {}, out)
+                : k::AvgPool(images, pool, false, {kXScale, kXZero}, {kXScale, kXZero}, {}, out));
+  };
+}
+
+// A layer all of whose sums are odd multiples of 3, and all of whose multipliers are 1/6, which is
+// no float32: every output is a tie.
+Run PrepareTies(const Linear& shape, k::Requantization requantization) {
+  const auto layer = std::make_shared<Layer>(shape.n, shape.k);
+  for (int64_t i = 0; i < shape.n * shape.k; ++i) {
+    int8_t& weight = (*layer->weights)[static_cast<size_t>(i)];
+    weight = i % shape.k == 0 ? int8_t{1} : static_cast<int8_t>((weight + 128) % 3 - 1);
+  }
+  const auto x = Codes(shape.m * shape.k, 1);
+  for (int64_t i = 0; i < shape.m * shape.k; ++i) {
+    uint8_t& code = (*x)[static_cast<size_t>(i)];
+    code = static_cast<uint8_t>(kXZero + (i % shape.k == 0 ? 3 : 6 * (code % 5 - 2)));
+  }
+  for (int32_t& bias : *layer->bias) bias = 0;
+  for (float& scale : layer->scales) scale = 1;
+  layer->params.x_scale = 1;
+  layer->params.y_scale = 6;
+  layer->params.y_zero_point = 128;
+  layer->params.requantization = requantization;
+  const auto packed = std::make_shared<k::PackedLinear>();
+  Require(k::PackedLinear::Pack(layer->params, packed.get()));
+  const auto scratch = Zeros<uint8_t>(static_cast<int64_t>(packed->ScratchBytes(shape.m)));
+  return [=, y = Zeros<uint8_t>(shape.m * shape.n)] {
+    Require(packed->Run({x->data(), Type::kU8, shape.m, shape.k, shape.k},
+                        {y->data(), Type::kU8, shape.m, shape.n, shape.n}, *scratch));
+  };
+}
+
 void JoinElements(const Side& side, int64_t n) {
   const std::string size = "/" + std::to_string(n);
   const auto items = static_cast<double>(n);
@@ -190,7 +244,20 @@ void JoinAll(const Side& side) {
   for (const Conv& shape : kConv) {
     side.Join(std::string("conv/") + shape.name, shape.Items(), [=] { return PrepareConv(shape); });
   }
+  for (const Pool& shape : kPool) {
+    side.Join(std::string("pool/") + shape.name, shape.Items(), [=] { return PreparePool(shape); });
+  }
   for (const int64_t n : kElements) JoinElements(side, n);
+}
+
+// What exactness costs: the same kernel beside itself in the mode that reproduces float32.
+void JoinModes(const Side& side, k::Requantization requantization) {
+  for (const Linear& shape : kModes) {
+    side.Join("exact/" + shape.Name(), shape.Items(),
+              [=] { return PrepareLinear(shape, false, requantization); });
+    side.Join("exact-ties/" + shape.Name(), shape.Items(),
+              [=] { return PrepareTies(shape, requantization); });
+  }
 }
 
 }  // namespace
@@ -198,7 +265,10 @@ void JoinAll(const Side& side) {
 void JoinNative() {
   const char* wanted = std::getenv("QUALM_BENCH_TARGET");
   const bool best = wanted == nullptr || *wanted == '\0';
-  JoinAll({best ? "" : wanted, "qualm"});
+  const std::string target = best ? "" : wanted;
+  JoinAll({target, "qualm"});
+  JoinModes({target, "qualm"}, k::Requantization::kExact);
+  JoinModes({target, "float32-mode"}, k::Requantization::kFloat32);
   for (const std::string& target : k::SupportedTargets()) {
     std::string lower = target;
     for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));

@@ -108,6 +108,24 @@ Run PrepareConv(const Conv& shape) {
   return std::move(call).Finish();
 }
 
+Run PreparePool(const Pool& shape) {
+  const int64_t c = shape.channels, out = shape.OutSize(), k = shape.kernel;
+  const memory::desc x({1, c, shape.size, shape.size}, Type::u8, Tag::nhwc);
+  const memory::desc y({1, c, out, out}, Type::u8, Tag::nhwc);
+  const memory::dims stride{shape.stride, shape.stride}, padding{shape.padding, shape.padding};
+  const auto algorithm =
+      shape.is_max ? dnnl::algorithm::pooling_max : dnnl::algorithm::pooling_avg_exclude_padding;
+  Call call{
+      dnnl::pooling_forward(
+          {{dnnl::prop_kind::forward_inference, algorithm, x, y, stride, {k, k}, padding, padding},
+           Engine()}),
+      {},
+      {}};
+  call.arguments = {{DNNL_ARG_SRC, call.Hold(x, Codes(shape.size * shape.size * c, 1))},
+                    {DNNL_ARG_DST, call.Hold(y, Zeros<uint8_t>(out * out * c))}};
+  return std::move(call).Finish();
+}
+
 template <typename From, typename To>
 Run PrepareReorder(int64_t n, Type from, Type to, float scale, int32_t from_zero, int32_t to_zero,
                    const Buffer<From>& x, const Buffer<To>& y) {
@@ -168,6 +186,10 @@ void JoinOneDnn() {
   for (const Conv& shape : kConv) {
     Join(std::string("conv/") + shape.name, "onednn", shape.Items(),
          [=] { return PrepareConv(shape); });
+  }
+  for (const Pool& shape : kPool) {
+    Join(std::string("pool/") + shape.name, "onednn", shape.Items(),
+         [=] { return PreparePool(shape); });
   }
   for (const int64_t n : kElements) JoinElements(n);
 }

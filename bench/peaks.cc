@@ -35,6 +35,7 @@ __attribute__((target("avx2"))) void Vpmaddubsw256() {
   for (int64_t i = 0; i < kSteps; ++i) {
 #pragma GCC unroll 12
     for (__m256i& sum : sums) {
+      QUALM_KEEP(a);  // or the product leaves the loop
       __m256i pairs = _mm256_maddubs_epi16(a, a);
       QUALM_KEEP(pairs);
       sum = _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, ones));

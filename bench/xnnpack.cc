@@ -74,6 +74,31 @@ Run PrepareConv(const Conv& shape) {
   };
 }
 
+// Maxima, and means of whole images: u8 has no others.
+Run PreparePool(const Pool& shape) {
+  const auto size = static_cast<size_t>(shape.size), channels = static_cast<size_t>(shape.channels);
+  const auto pad = static_cast<uint32_t>(shape.padding), k = static_cast<uint32_t>(shape.kernel);
+  const auto stride = static_cast<uint32_t>(shape.stride);
+  const auto x = Codes(shape.size * shape.size * shape.channels, 1);
+  const auto y = Zeros<uint8_t>(shape.OutSize() * shape.OutSize() * shape.channels);
+  if (shape.is_max) {
+    const Operator op =
+        Make(xnn_create_max_pooling2d_nhwc_u8, pad, pad, pad, pad, k, k, stride, stride, 1u, 1u,
+             channels, channels, channels, uint8_t{0}, uint8_t{255}, uint32_t{0});
+    return [=] {
+      RunOn(op, xnn_setup_max_pooling2d_nhwc_u8(op.get(), 1, size, size, x->data(), y->data(),
+                                                nullptr));
+    };
+  }
+  const Operator op =
+      Make(xnn_create_global_average_pooling_nwc_qu8, channels, channels, channels, uint8_t{kXZero},
+           kXScale, uint8_t{kXZero}, kXScale, uint8_t{0}, uint8_t{255}, uint32_t{0});
+  return [=] {
+    RunOn(op, xnn_setup_global_average_pooling_nwc_qu8(op.get(), 1, size * size, x->data(),
+                                                       y->data(), nullptr));
+  };
+}
+
 constexpr size_t kOne = 1;  // channels, and the strides between rows of them
 
 Run PrepareQuantize(int64_t n) {
@@ -137,6 +162,11 @@ void JoinXnnpack() {
   for (const Conv& shape : kConv) {
     Join(std::string("conv/") + shape.name, "xnnpack(s8)", shape.Items(),
          [=] { return PrepareConv(shape); });
+  }
+  for (const Pool& shape : kPool) {
+    if (!shape.is_max && shape.kernel != shape.size) continue;
+    Join(std::string("pool/") + shape.name, "xnnpack", shape.Items(),
+         [=] { return PreparePool(shape); });
   }
   for (const int64_t n : kElements) JoinElements(n);
 }

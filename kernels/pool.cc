@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pools. Codes are read as unsigned: s8 codes and their zero points are shifted by 128. A mean is
-// an integer sum, then a requantization with the multiplier sx / (count * sy) (rescale.h): one plan
-// for each count, of which there are few, at the edges of the image. Neighbouring pixels of one
-// count are requantized in one go.
+// Pools. Output pixels of a line that see equally many taps are one run: one call of the inner
+// loop, and where they follow each other in memory like the channels of one pixel, one pixel of so
+// many channels. A maximum is exact. For means, codes are read as unsigned: s8 codes and their zero
+// points are shifted by 128. A mean is an integer sum, then a requantization with the multiplier
+// sx / (count * sy) (rescale.h): one plan for each count, of which there are few, at the edges of
+// the image. Sums are added up in 16 bits as long as they fit, then in 32 bits modulo 2^32.
 #include "kernels/pool.h"
 
 #include <algorithm>
@@ -26,13 +28,28 @@
 namespace qualm::kernels::internal {
 namespace {
 
-// The pixels of one image under one window. Steps in bytes.
+// The pixels of one image under the windows of some output pixels. Steps in bytes.
 struct Taps {
-  const uint8_t* first = nullptr;
+  const uint8_t* first = nullptr;  // of the first window
   size_t rows = 0, columns = 0;
   int64_t row_step = 0, column_step = 0;
-  uint8_t flip = 0;  // 0x80 for s8
+  size_t pixels = 1;  // of the output
+  int64_t pixel_step = 0;
+  bool is_signed = false;
 };
+
+// The same, as one output pixel of so many more channels where windows and outputs follow each
+// other so; `y_step` is that of output pixels.
+inline Taps Merged(Taps taps, int64_t y_step, size_t* channels) {
+  const auto count = static_cast<int64_t>(*channels);
+  if (taps.pixels > 1 && taps.pixel_step == count && y_step == count) {
+    *channels *= taps.pixels;
+    taps.pixels = 1;
+  }
+  return taps;
+}
+
+constexpr size_t kSpareSums = 256;  // of a vector, at least
 
 }  // namespace
 }  // namespace qualm::kernels::internal
@@ -43,52 +60,108 @@ namespace qualm::kernels::internal {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// y[c] = clamp(max over the taps), flipped back. At least one tap.
-void MaxOfTaps(const Taps& taps, size_t channels, uint8_t lo, uint8_t hi, uint8_t* y) {
-  const hn::ScalableTag<uint8_t> d;
-  const auto flip = hn::Set(d, taps.flip);
+// y[p][c] = clamp(max over the taps). At least one tap.
+template <typename T>
+void MaxOfCodes(const Taps& taps, size_t channels, T lo, T hi, T* y, int64_t y_step) {
+  const hn::ScalableTag<T> d;
   const auto least = hn::Set(d, lo);
   const auto most = hn::Set(d, hi);
-  ForEachVector(d, channels, [&](size_t c, size_t n) HWY_ATTR {
-    auto max = least;
-    for (size_t r = 0; r < taps.rows; ++r) {
-      const uint8_t* p = taps.first + static_cast<int64_t>(r) * taps.row_step + c;
-      for (size_t s = 0; s < taps.columns; ++s, p += taps.column_step) {
-        max = hn::Max(max, hn::Xor(LoadSome(d, p, n), flip));
+  for (size_t pixel = 0; pixel < taps.pixels; ++pixel) {
+    const auto at = static_cast<int64_t>(pixel);
+    const T* const first = reinterpret_cast<const T*>(taps.first) + at * taps.pixel_step;
+    T* const out = y + at * y_step;
+    ForEachVector(d, channels, [&](size_t c, size_t n) HWY_ATTR {
+      auto max = least;
+      for (size_t r = 0; r < taps.rows; ++r) {
+        const T* p = first + static_cast<int64_t>(r) * taps.row_step + c;
+        for (size_t s = 0; s < taps.columns; ++s, p += taps.column_step) {
+          max = hn::Max(max, LoadSome(d, p, n));
+        }
       }
-    }
-    const auto result = hn::Xor(hn::Min(max, most), flip);
-    StoreSome(result, d, y + c, n);
-  });
+      StoreSome(hn::Min(max, most), d, out + c, n);
+    });
+  }
 }
 
-// sums[c] = sum over the taps - correction, modulo 2^32.
+void MaxOfTaps(const Taps& taps, size_t channels, Bounds bounds, uint8_t* y, int64_t y_step) {
+  if (taps.is_signed) {
+    MaxOfCodes<int8_t>(taps, channels, static_cast<int8_t>(bounds.lo),
+                       static_cast<int8_t>(bounds.hi), reinterpret_cast<int8_t*>(y), y_step);
+  } else {
+    MaxOfCodes<uint8_t>(taps, channels, static_cast<uint8_t>(bounds.lo),
+                        static_cast<uint8_t>(bounds.hi), y, y_step);
+  }
+}
+
+constexpr size_t kNarrow = 257;  // so many codes fit 16 bits
+
+#if HWY_TARGET == HWY_SCALAR
+
 void SumOfTaps(const Taps& taps, size_t channels, uint32_t correction, uint32_t* sums) {
-  const hn::ScalableTag<uint32_t> d32;
-  const hn::Rebind<uint16_t, decltype(d32)> d16;
-  const hn::Rebind<uint8_t, decltype(d32)> d8;
-  const auto flip = hn::Set(d8, taps.flip);
-  const auto initial = hn::Set(d32, 0 - correction);
-  ForEachVector(d32, channels, [&](size_t c, size_t n) HWY_ATTR {
-    auto sum = initial;
-    auto narrow = hn::Zero(d16);
-    size_t room = 257;  // 257 * 255 fits 16 bits
-    for (size_t r = 0; r < taps.rows; ++r) {
-      const uint8_t* p = taps.first + static_cast<int64_t>(r) * taps.row_step + c;
-      for (size_t s = 0; s < taps.columns; ++s, p += taps.column_step) {
-        if (HWY_UNLIKELY(room == 0)) {
-          sum = hn::Add(sum, hn::PromoteTo(d32, narrow));
-          narrow = hn::Zero(d16);
-          room = 257;
+  const uint8_t flip = taps.is_signed ? 0x80 : 0;
+  for (size_t pixel = 0; pixel < taps.pixels; ++pixel) {
+    const uint8_t* const first = taps.first + static_cast<int64_t>(pixel) * taps.pixel_step;
+    for (size_t c = 0; c < channels; ++c, ++sums) {
+      *sums = 0 - correction;
+      for (size_t r = 0; r < taps.rows; ++r) {
+        const uint8_t* p = first + static_cast<int64_t>(r) * taps.row_step + c;
+        for (size_t s = 0; s < taps.columns; ++s, p += taps.column_step) {
+          *sums += static_cast<uint8_t>(*p ^ flip);
         }
-        --room;
-        narrow = hn::Add(narrow, hn::PromoteTo(d16, hn::Xor(LoadSome(d8, p, n), flip)));
       }
     }
-    sum = hn::Add(sum, hn::PromoteTo(d32, narrow));
-    StoreSome(sum, d32, sums + c, n);
-  });
+  }
 }
+
+#else
+
+template <bool kSigned>
+void SumOfCodes(const Taps& taps, size_t channels, uint32_t correction, uint32_t* sums) {
+  const hn::ScalableTag<uint16_t> d16;
+  const hn::RepartitionToWide<decltype(d16)> d32;
+  const hn::Rebind<uint8_t, decltype(d16)> d8;
+  const auto initial = hn::Set(d32, 0 - correction);
+  for (size_t pixel = 0; pixel < taps.pixels; ++pixel, sums += channels) {
+    const uint8_t* const first = taps.first + static_cast<int64_t>(pixel) * taps.pixel_step;
+    ForEachVector(d16, channels, [&](size_t c, size_t n) HWY_ATTR {
+      auto low = initial;
+      auto high = initial;
+      auto narrow = hn::Zero(d16);
+      const auto widen = [&]() HWY_ATTR {
+        low = hn::Add(low, hn::PromoteTo(d32, hn::LowerHalf(narrow)));
+        high = hn::Add(high, hn::PromoteUpperTo(d32, narrow));
+      };
+      size_t room = kNarrow;
+      for (size_t r = 0; r < taps.rows; ++r) {
+        const uint8_t* p = first + static_cast<int64_t>(r) * taps.row_step + c;
+        for (size_t s = 0; s < taps.columns; ++s, p += taps.column_step) {
+          if (HWY_UNLIKELY(room == 0)) {
+            widen();
+            narrow = hn::Zero(d16);
+            room = kNarrow;
+          }
+          --room;
+          auto codes = LoadSome(d8, p, n);
+          if (kSigned) codes = hn::Xor(codes, hn::Set(d8, 0x80));
+          narrow = hn::Add(narrow, hn::PromoteTo(d16, codes));
+        }
+      }
+      widen();
+      // What is past the last channel is overwritten by the next pixel, or lies in kSpareSums.
+      hn::StoreU(low, d32, sums + c);
+      hn::StoreU(high, d32, sums + c + hn::Lanes(d32));
+    });
+  }
+}
+
+// sums[p][c] = sum over the taps - correction, modulo 2^32, and kSpareSums more that mean nothing.
+void SumOfTaps(const Taps& taps, size_t channels, uint32_t correction, uint32_t* sums) {
+  static_assert(hn::MaxLanes(hn::ScalableTag<uint16_t>()) <= kSpareSums);
+  taps.is_signed ? SumOfCodes<true>(taps, channels, correction, sums)
+                 : SumOfCodes<false>(taps, channels, correction, sums);
+}
+
+#endif
 
 }  // namespace HWY_NAMESPACE
 }  // namespace qualm::kernels::internal
@@ -175,10 +248,24 @@ Status ValidateAvgPool(const ConstImages& x, const PoolShape& shape, bool count_
   return CheckScale("y_q.scale", y_q.scale);
 }
 
-// visit(taps, counted positions, output) for each output pixel, row-major.
+// How many windows from across[first] on have equally many taps, and equally many that count, and
+// begin `stride` pixels after each other.
+size_t RunAt(const std::vector<AxisWindow>& across, size_t first, const WindowGeometry& g) {
+  const auto left = [&](const AxisWindow& w) { return w.start + w.begin * g.dilation_w; };
+  size_t end = first + 1;
+  for (; end < across.size(); ++end) {
+    const AxisWindow& last = across[end - 1];
+    const AxisWindow& next = across[end];
+    if (next.end - next.begin != last.end - last.begin || next.counted != last.counted) break;
+    if (next.begin < next.end && left(next) - left(last) != g.stride_w) break;
+  }
+  return end - first;
+}
+
+// visit(taps, counted positions, output) for each run of output pixels, row-major.
 template <class Visit>
-void ForEachWindow(const ConstImages& x, const PoolShape& shape, const MutableMatrix& y,
-                   const Visit& visit) {
+void ForEachRun(const ConstImages& x, const PoolShape& shape, const MutableMatrix& y,
+                const Visit& visit) {
   WindowGeometry g = shape.window;
   g.in_h = x.height;
   g.in_w = x.width;
@@ -186,26 +273,32 @@ void ForEachWindow(const ConstImages& x, const PoolShape& shape, const MutableMa
   for (size_t i = 0; i < across.size(); ++i) across[i] = WindowAlongW(g, static_cast<int64_t>(i));
   auto* out = static_cast<uint8_t*>(y.data);
   Taps taps;
-  taps.flip = x.type == ElementType::kS8 ? 0x80 : 0;
+  taps.is_signed = x.type == ElementType::kS8;
   // A window with one tap in the image along an axis does not use the step, which might overflow.
+  // So does a run of one pixel.
   taps.row_step = g.dilation_h < g.in_h ? g.dilation_h * x.row_stride : 0;
   taps.column_step = g.dilation_w < g.in_w ? g.dilation_w * x.pixel_stride : 0;
+  const int64_t pixel_step = g.stride_w < g.in_w ? g.stride_w * x.pixel_stride : 0;
   for (int64_t image = 0; image < x.batch; ++image) {
     const auto* in = static_cast<const uint8_t*>(x.data) + image * x.image_stride;
     for (int64_t oy = 0; oy < shape.out_h; ++oy) {
       const AxisWindow down = WindowAlongH(g, oy);
-      for (const AxisWindow& w : across) {
+      for (size_t i = 0; i < across.size(); i += taps.pixels) {
+        const AxisWindow& w = across[i];
+        taps.pixels = RunAt(across, i, g);
         taps.rows = static_cast<size_t>(down.end - down.begin);
         taps.columns = static_cast<size_t>(w.end - w.begin);
         if (taps.rows == 0 || taps.columns == 0) {
           taps.rows = taps.columns = 0;
+          taps.pixel_step = 0;
         } else {
           const int64_t top = down.start + down.begin * g.dilation_h;
           const int64_t left = w.start + w.begin * g.dilation_w;
           taps.first = in + top * x.row_stride + left * x.pixel_stride;
+          taps.pixel_step = pixel_step;
         }
         visit(taps, down.counted * w.counted, out);
-        out += y.row_stride;
+        out += static_cast<int64_t>(taps.pixels) * y.row_stride;
       }
     }
   }
@@ -221,24 +314,28 @@ class Means {
         bounds_(bounds),
         zero_(int64_t{x_q.zero_point} + (is_signed ? 128 : 0)),
         channels_(channels),
-        sums_(channels * std::max<size_t>(1, kMostSums / channels)) {}
+        room_(channels * std::max<size_t>(1, kMostSums / channels)),
+        sums_(room_ + kSpareSums) {}
 
-  // One output pixel. It is written by Flush at the latest.
-  void Write(const Taps& taps, int64_t divisor, uint8_t* y) {
+  // A run of output pixels, `y_step` from each to the next. They are written by Flush at the
+  // latest.
+  void Write(const Taps& taps, int64_t divisor, uint8_t* y, int64_t y_step) {
     const Rescale& rescale = PlanFor(divisor);
     const auto count = static_cast<__int128>(taps.rows) * static_cast<__int128>(taps.columns);
-    if (count * std::max(std::abs(zero_), std::abs(255 - zero_)) > INT32_MAX) {
-      return WriteWide(rescale, taps, y);
+    const bool fits = count * std::max(std::abs(zero_), std::abs(255 - zero_)) <= INT32_MAX;
+    Taps part = taps;
+    for (size_t done = 0; done < taps.pixels; done += part.pixels) {
+      const auto at = static_cast<int64_t>(done);
+      part.first = taps.first + at * taps.pixel_step;
+      part.pixels = taps.pixels - done;
+      if (fits) {
+        const auto correction = static_cast<uint32_t>(static_cast<int64_t>(count) * zero_);
+        part.pixels = AddSums(rescale, part, correction, y + at * y_step, y_step);
+      } else {
+        part.pixels = 1;
+        WriteWide(rescale, part, y + at * y_step);
+      }
     }
-    if (&rescale != plan_ || y != y_ + pending_ || pending_ + channels_ > sums_.size()) {
-      Flush();
-      plan_ = &rescale;
-      y_ = y;
-    }
-    const auto correction = static_cast<uint32_t>(static_cast<int64_t>(count) * zero_);
-    auto* sums = reinterpret_cast<uint32_t*>(sums_.data() + pending_);
-    QUALM_DISPATCH(SumOfTaps)(taps, channels_, correction, sums);
-    pending_ += channels_;
   }
 
   // Writes the pixels whose sums are known: one after the other in memory, with one plan.
@@ -249,6 +346,26 @@ class Means {
 
  private:
   static constexpr size_t kMostSums = 4096;  // of several pixels: they fit the L1 cache
+
+  // The sums of as many pixels as there is room for, all of one plan and next to each other;
+  // returns how many.
+  size_t AddSums(const Rescale& rescale, Taps taps, uint32_t correction, uint8_t* y,
+                 int64_t y_step) {
+    if (&rescale != plan_ || y != y_ + pending_ || pending_ + channels_ > room_) {
+      Flush();
+      plan_ = &rescale;
+      y_ = y;
+    }
+    const bool dense = y_step == static_cast<int64_t>(channels_);
+    taps.pixels = dense ? std::min(taps.pixels, (room_ - pending_) / channels_) : 1;
+    const size_t pixels = taps.pixels;
+    size_t channels = channels_;
+    const Taps merged = Merged(taps, y_step, &channels);
+    QUALM_DISPATCH(SumOfTaps)
+    (merged, channels, correction, reinterpret_cast<uint32_t*>(sums_.data() + pending_));
+    pending_ += pixels * channels_;
+    return pixels;
+  }
 
   const Rescale& PlanFor(int64_t divisor) {
     auto found = plans_.find(divisor);
@@ -289,6 +406,7 @@ class Means {
   const int64_t zero_;                // shifted like the codes
   std::map<int64_t, Rescale> plans_;  // by divisor
   const size_t channels_;
+  const size_t room_;  // of sums_
   std::vector<int32_t> sums_;
   std::vector<__int128> wide_;
   size_t pending_ = 0;             // sums, for plan_ and from y_ on
@@ -302,9 +420,9 @@ HWY_NOINLINE void RunAvgPool(const ConstImages& x, const PoolShape& shape, bool 
                              const OutputRange& range, const MutableMatrix& y) {
   Means means(x_q, y_q, OutputBounds(y.type, range, y_q.zero_point), x.type == ElementType::kS8,
               static_cast<size_t>(x.channels));
-  ForEachWindow(x, shape, y, [&](const Taps& taps, int64_t counted, uint8_t* out) {
+  ForEachRun(x, shape, y, [&](const Taps& taps, int64_t counted, uint8_t* out) {
     const auto inside = static_cast<int64_t>(taps.rows * taps.columns);
-    means.Write(taps, count_padding ? counted : inside, out);
+    means.Write(taps, count_padding ? counted : inside, out, y.row_stride);
   });
   means.Flush();
 }
@@ -317,11 +435,11 @@ Status MaxPool(const ConstImages& x, const PoolShape& shape, int32_t zero_point,
   if (Status s = internal::ValidateMaxPool(x, shape, range, y); !s.ok()) return s;
   if (y.rows == 0 || y.columns == 0) return {};
   const internal::Bounds bounds = internal::OutputBounds(y.type, range, zero_point);
-  internal::ForEachWindow(
+  internal::ForEachRun(
       x, shape, y, [&](const internal::Taps& taps, int64_t /*counted*/, uint8_t* out) {
-        const auto shifted = [&](int32_t code) { return static_cast<uint8_t>(code ^ taps.flip); };
-        QUALM_DISPATCH(internal::MaxOfTaps)
-        (taps, static_cast<size_t>(x.channels), shifted(bounds.lo), shifted(bounds.hi), out);
+        auto channels = static_cast<size_t>(x.channels);
+        const internal::Taps merged = internal::Merged(taps, y.row_stride, &channels);
+        QUALM_DISPATCH(internal::MaxOfTaps)(merged, channels, bounds, out, y.row_stride);
       });
   return {};
 }

@@ -41,6 +41,7 @@
 #include "kernels/common/rescale.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include "kernels/common/exact_sum.h"
@@ -311,13 +312,15 @@ HWY_EXPORT(Floats);
 
 namespace {
 
-// The exponent of the last one bit of a finite double > 0, and the number of bits from the first.
-int Trailing(double value) {
-  int exponent = 0;
-  const auto mantissa = static_cast<uint64_t>(std::ldexp(std::frexp(value, &exponent), 53));
-  return exponent - 53 + std::countr_zero(mantissa);
+// The exponent of the last one bit of a normal double > 0, and the number of bits from the first.
+uint64_t MantissaOf(double value) {
+  return (std::bit_cast<uint64_t>(value) & ((uint64_t{1} << 52) - 1)) | uint64_t{1} << 52;
 }
-int SignificantBits(double value) { return std::ilogb(value) + 1 - Trailing(value); }
+int Trailing(double value) {
+  const auto exponent = static_cast<int>(std::bit_cast<uint64_t>(value) >> 52);
+  return exponent - 1075 + std::countr_zero(MantissaOf(value));
+}
+int SignificantBits(double value) { return 53 - std::countr_zero(MantissaOf(value)); }
 
 // The interval that holds u + w, by the error bound at the top of the file.
 struct Enclosure {
@@ -360,12 +363,16 @@ Rescale::Rescale(std::span<const Multiplier> scales, std::span<const float> bias
       plan_.offset.push_back(bias_[i] / denominator);
     }
     const bool exact_denominator =
+        divisor == 1 ||
         std::fma(static_cast<double>(scales_[i].denominator), divisor, -denominator) == 0;
-    plan_.exact_ties =
-        plan_.exact_ties && exact_denominator && tie_bits + SignificantBits(denominator) <= 53;
-    // The residual of a correctly rounded quotient is representable: 0 means exact.
-    exact = exact && exact_denominator && std::fma(multiplier, denominator, -numerator) == 0;
-    bits = std::max(bits, SignificantBits(multiplier));
+    const int denominator_bits = SignificantBits(denominator);
+    const int multiplier_bits = SignificantBits(multiplier);
+    plan_.exact_ties = plan_.exact_ties && exact_denominator && tie_bits + denominator_bits <= 53;
+    // The numerator has at most 48 bits, and a product at most one less than its factors together.
+    // So an exact quotient times the denominator is no more than 49 bits, and is not rounded here.
+    exact = exact && exact_denominator && multiplier_bits + denominator_bits <= 49 &&
+            multiplier * denominator == numerator;
+    bits = std::max(bits, multiplier_bits);
     is_float = is_float && multiplier >= 256.5 * 0x1p-24 && multiplier <= 0x1.fffffep127;
   }
   plan_.short_multiplier = exact && bits <= 22;

@@ -20,10 +20,26 @@ const char* TypeName(ElementType type) {
   return "an unknown type";
 }
 
-Status Error(std::string_view name, const std::string& rest) { return {std::string(name) + rest}; }
+// Small calls take little longer than their checks. So each check is a condition, which the
+// compiler puts into the callers of this file, and a function of its own that writes the message.
+#define QUALM_COLD [[gnu::cold, gnu::noinline]]
+
+QUALM_COLD Status Error(std::string_view name, const std::string& rest) {
+  return {std::string(name) + rest};
+}
+
+// Enough for an answer of CheckAnyMatrix without a message.
+template <class Matrix>
+bool IsPlain(const Matrix& m) {
+  int64_t elements = 0;
+  const auto last_bits = static_cast<uintptr_t>(SizeOf(m.type)) - 1;  // of a misaligned address
+  return m.rows > 0 && m.columns > 0 && m.row_stride >= m.columns &&
+         !__builtin_mul_overflow(m.rows, m.row_stride, &elements) && elements <= INT64_MAX / 8 &&
+         m.data != nullptr && (reinterpret_cast<uintptr_t>(m.data) & last_bits) == 0;
+}
 
 template <class Matrix>
-Status CheckAnyMatrix(std::string_view name, const Matrix& m) {
+QUALM_COLD Status CheckAnyMatrix(std::string_view name, const Matrix& m) {
   if (m.rows < 0) {
     return Error(name, ".rows is " + std::to_string(m.rows) + ", expected at least 0");
   }
@@ -102,48 +118,69 @@ Bounds OutputBounds(ElementType type, const OutputRange& range, int32_t zero_poi
 }
 
 Status CheckMatrix(std::string_view name, const ConstMatrix& matrix) {
-  return CheckAnyMatrix(name, matrix);
+  return IsPlain(matrix) ? Status{} : CheckAnyMatrix(name, matrix);
 }
 Status CheckMatrix(std::string_view name, const MutableMatrix& matrix) {
-  return CheckAnyMatrix(name, matrix);
+  return IsPlain(matrix) ? Status{} : CheckAnyMatrix(name, matrix);
 }
 
-Status CheckSameShape(const ConstMatrix& x, const MutableMatrix& y) {
-  if (x.rows == y.rows && x.columns == y.columns) return {};
+namespace {
+QUALM_COLD Status OtherShape(const ConstMatrix& x, const MutableMatrix& y) {
   return Error("y", " is " + std::to_string(y.rows) + " x " + std::to_string(y.columns) +
                         ", expected the shape of the input, " + std::to_string(x.rows) + " x " +
                         std::to_string(x.columns));
 }
 
-Status CheckCode(std::string_view name, ElementType type) {
-  if (type == ElementType::kU8 || type == ElementType::kS8) return {};
+QUALM_COLD Status NoCode(std::string_view name, ElementType type) {
   return Error(name, ".type is " + std::string(TypeName(type)) + ", expected u8 or s8");
 }
-
-Status CheckType(std::string_view name, ElementType type, ElementType expected) {
-  if (type == expected) return {};
+QUALM_COLD Status OtherType(std::string_view name, ElementType type, ElementType expected) {
   return Error(name,
                ".type is " + std::string(TypeName(type)) + ", expected " + TypeName(expected));
 }
+QUALM_COLD Status NoScale(std::string_view name, float value) {
+  return Error(name, " is " + Text(value) + ", expected a finite number > 0");
+}
+QUALM_COLD Status NoScaleAt(std::string_view name, size_t i, float value) {
+  return NoScale(std::string(name) + "[" + std::to_string(i) + "]", value);
+}
+QUALM_COLD Status OtherCount(std::string_view name, size_t count, int64_t columns) {
+  return Error(name, " has " + std::to_string(count) + " elements, expected 1 or " +
+                         std::to_string(columns) + ", one per column");
+}
+QUALM_COLD Status EmptyRange(std::string_view name, const OutputRange& range, ElementType type) {
+  return Error(name, " is [" + std::to_string(range.min) + ", " + std::to_string(range.max) +
+                         "], expected min <= max and an overlap with " + TypeName(type));
+}
+}  // namespace
+
+Status CheckSameShape(const ConstMatrix& x, const MutableMatrix& y) {
+  return x.rows == y.rows && x.columns == y.columns ? Status{} : OtherShape(x, y);
+}
+
+Status CheckCode(std::string_view name, ElementType type) {
+  return type == ElementType::kU8 || type == ElementType::kS8 ? Status{} : NoCode(name, type);
+}
+
+Status CheckType(std::string_view name, ElementType type, ElementType expected) {
+  return type == expected ? Status{} : OtherType(name, type, expected);
+}
 
 Status CheckScale(std::string_view name, float value) {
-  if (IsScale(value)) return {};
-  return Error(name, " is " + Text(value) + ", expected a finite number > 0");
+  return IsScale(value) ? Status{} : NoScale(name, value);
 }
 
 Status CheckScales(std::string_view name, std::span<const float> values, int64_t columns) {
-  if (Status s = CheckCount(name, values.size(), columns); !s.ok()) return s;
+  QUALM_RETURN_IF_ERROR(CheckCount(name, values.size(), columns));
   for (size_t i = 0; i < values.size(); ++i) {
-    if (IsScale(values[i])) continue;
-    return CheckScale(std::string(name) + "[" + std::to_string(i) + "]", values[i]);
+    if (!IsScale(values[i])) return NoScaleAt(name, i, values[i]);
   }
   return {};
 }
 
 Status CheckCount(std::string_view name, size_t count, int64_t columns) {
-  if (count == 1 || count == static_cast<uint64_t>(columns)) return {};
-  return Error(name, " has " + std::to_string(count) + " elements, expected 1 or " +
-                         std::to_string(columns) + ", one per column");
+  const bool fits = count == 1 || count == static_cast<uint64_t>(columns);
+  return fits ? Status{} : OtherCount(name, count, columns);
 }
 
 Status CheckRequantization(Requantization requantization) {
@@ -154,9 +191,8 @@ Status CheckRequantization(Requantization requantization) {
 
 Status CheckRange(std::string_view name, const OutputRange& range, ElementType type) {
   const Bounds bounds = TypeBounds(type);
-  if (std::max(range.min, bounds.lo) <= std::min(range.max, bounds.hi)) return {};
-  return Error(name, " is [" + std::to_string(range.min) + ", " + std::to_string(range.max) +
-                         "], expected min <= max and an overlap with " + TypeName(type));
+  const bool fits = std::max(range.min, bounds.lo) <= std::min(range.max, bounds.hi);
+  return fits ? Status{} : EmptyRange(name, range, type);
 }
 
 Status IsButExpected(std::string_view name, int64_t value, const std::string& expected) {

@@ -55,8 +55,8 @@ void EditIntegers(Tensor& tensor, int32_t zero, Rng& rng) {
   if (how == 3 && IsCode(tensor.dtype())) {
     return edit_all([&](int64_t /*code*/) { return rng.Between(range.min, range.max); });
   }
-  const std::array<int32_t, 5> rails{range.min, range.max, zero, Within(zero + 1, range),
-                                     Within(zero - 1, range)};
+  const std::array<int32_t, 5> rails{range.min, range.max, zero, Within(int64_t{zero} + 1, range),
+                                     Within(int64_t{zero} - 1, range)};
   edit_all([&](int64_t code) { return rng.Chance(1, 2) ? code : int64_t{rng.Pick(rails)}; });
 }
 

@@ -76,7 +76,7 @@ uint64_t Mix(uint64_t hash, const Case& c) {
 }
 
 void Alter(bool& flag) { flag = !flag; }
-void Alter(int32_t& number) { ++number; }
+void Alter(int32_t& number) { number ^= 1; }
 void Alter(int64_t& number) { ++number; }
 void Alter(float& number) { number = -number - 1; }
 void Alter(DType& dtype) { dtype = dtype == DType::kU8 ? DType::kS8 : DType::kU8; }

@@ -48,13 +48,15 @@ std::string ForumCases::PathOf(const std::string& name) const {
 bool ForumCases::Has(const std::string& name) const { return fs::exists(PathOf(name)); }
 Case ForumCases::Read(const std::string& name) const { return ReadCaseFile(PathOf(name)); }
 
-Blocks ForumSections(const std::string& corpus) {
+Blocks ForumSections(const std::string& corpus, const ResultRecord& run) {
   const ForumCases cases(corpus);
   Blocks blocks;
   for (const Thread& thread : kThreads) {
     if (!cases.Has(std::string(thread.needs))) continue;
-    blocks.push_back(Fold{Strong(TitleOf(thread)), fmt::format("thread-{}", thread.number),
-                          thread.answer(cases)});
+    Blocks answer = thread.answer(cases);
+    if (thread.number == "003") Append(answer, RepairedOnSubjects(run.repairs));
+    blocks.push_back(
+        Fold{Strong(TitleOf(thread)), fmt::format("thread-{}", thread.number), std::move(answer)});
   }
   if (blocks.empty()) return {};
   Blocks all{Heading{2, "Five questions from the forum", "forum"}, Paragraph{kAbout}};

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Five questions from PyTorch's forum (corpus/forum), answered: why does my quantized model compute
-// that number? Every number on these pages is computed while the page is made, from the cases and
-// the named conventions alone, so it is the same on every machine.
+// that number? The numbers are computed while the page is made, from the cases and the named
+// conventions alone, so they are the same on every machine; but what an audit asked of libraries.
 #ifndef QUALM_REPORT_FORUM_H_
 #define QUALM_REPORT_FORUM_H_
 
 #include <string>
+#include <vector>
 
 #include "core/case.h"
+#include "core/io/result_reader.h"
 #include "report/document.h"
 
 namespace qualm::report {
@@ -31,8 +33,11 @@ Blocks Thread002(const ForumCases& cases);
 Blocks Thread003(const ForumCases& cases);
 Blocks Thread004(const ForumCases& cases);
 
-// All of them whose cases are in the corpus, as folded sections of a page.
-Blocks ForumSections(const std::string& corpus);
+// What the subjects of a run computed of the layer of thread 003, as it was and repaired.
+Blocks RepairedOnSubjects(const std::vector<RecordedRepair>& repairs);
+
+// All of them whose cases are in the corpus, as folded sections of a page, with what the run tried.
+Blocks ForumSections(const std::string& corpus, const ResultRecord& run);
 
 // The same as a page of Markdown, and its pictures as files beside it: writes FOLDER/forum.md and
 // FOLDER/forum/*.svg. Throws InputError where a case is missing.

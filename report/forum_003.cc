@@ -143,4 +143,19 @@ Blocks Thread003(const ForumCases& cases) {
   return blocks;
 }
 
+Blocks RepairedOnSubjects(const std::vector<RecordedRepair>& repairs) {
+  if (repairs.empty()) return {};
+  Table table{fmt::format("This layer as it was and repaired by “{}”, on the subjects of this run "
+                          "that get it wrong",
+                          repairs.front().remedy),
+              {"subject", "asked", "outputs", "wrong as it was", "wrong when repaired"},
+              {}};
+  for (const RecordedRepair& row : repairs) {
+    table.rows.push_back(
+        {row.subject, row.rows, Number(row.outputs), Number(row.wrong_before),
+         Cell(Number(row.wrong_after), row.wrong_after == 0 ? Tone::kGood : Tone::kBad)});
+  }
+  return {table};
+}
+
 }  // namespace qualm::report

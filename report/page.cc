@@ -62,7 +62,7 @@ std::string PageOf(const OutputFolder& folder, const std::vector<Fault>& faults,
   Blocks rest = NewFaults(faults, folder);
   Append(rest, KnownDepartures(faults, folder));
   Append(rest, QuietDeclarations(folder.record));
-  if (folder.record.has_documented_cases) Append(rest, ForumSections(corpus));
+  if (folder.record.has_documented_cases) Append(rest, ForumSections(corpus, folder.record));
   Append(rest, AgreementOf(folder.record));
   Append(rest, HazardMatrix(folder.record));
   Append(rest, RunsOf(folder));

@@ -89,6 +89,15 @@ TEST_F(Command, AuditAndReport) {
   }
   EXPECT_EQ(from_libraries, 7);
   EXPECT_NE(Read("out/index.html").find("Thread 004: "), std::string::npos);
+  // The layer of thread 003 is wrong on the subject that saturates, and exact when repaired.
+  const Json& tried = document["repair"][0]["subjects"];
+  ASSERT_EQ(tried.size(), 2u) << tried;
+  for (const Json& row : tried) {
+    EXPECT_EQ(row["subject"], "model:fbgemm@avx2");
+    EXPECT_GT(row["wrong_before"], 0);
+    EXPECT_EQ(row["wrong_after"], 0);
+  }
+  EXPECT_NE(Read("out/index.html").find("repaired by “permutation”"), std::string::npos);
   std::filesystem::remove(folder() / "out/index.html");
   const Ran report = Qualm({"report", "out"});
   EXPECT_EQ(report.status, 0);

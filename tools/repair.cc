@@ -135,20 +135,13 @@ class Repair {
       session_.Print("  {}: safe, nothing to repair\n", SchemeText(scheme));
       return;
     }
-    std::vector<Remedy> remedies = proofs::Repair(layer.layer, scheme, layer.x);
+    const std::vector<Remedy> remedies = proofs::Repair(layer.layer, scheme, layer.x);
     std::string text = fmt::format("  {}: unsafe\n", SchemeText(scheme));
-    JsonList list;
-    for (const Remedy& remedy : remedies) {
-      text += RemedyText(remedy);
-      list.Add(RemedyJson(remedy));
-    }
+    for (const Remedy& remedy : remedies) text += RemedyText(remedy);
     session_.Print("{}", text);
-    const auto chosen = std::ranges::find_if(remedies, [&](const Remedy& remedy) {
-      return remedy.rebuilt && remedy.certified &&
-             (options_.remedy.empty() ? remedy.exact : remedy.name == options_.remedy);
-    });
+    const Remedy* const chosen = Chosen(remedies, options_.remedy);
     JsonList subjects;
-    if (chosen == remedies.end()) {
+    if (chosen == nullptr) {
       Verdict verdict = Verdict::Failed(options_.remedy.empty()
                                             ? "no exact remedy"
                                             : "no certified remedy called " + options_.remedy);
@@ -166,13 +159,7 @@ class Repair {
         Prove(layer, scheme, *chosen, *subject, subjects);
       }
     }
-    json_.Add(
-        JsonObject{{"layer", layer.title()},
-                   {"scheme", scheme.name},
-                   {"x", RangeJson(layer.x)},
-                   {"remedies", list},
-                   {"taken", chosen == remedies.end() ? JsonValue(std::nullopt) : chosen->name},
-                   {"subjects", subjects}});
+    json_.Add(RepairJson(layer.title(), scheme, layer.x, remedies, chosen, subjects));
   }
 
   void Write(const Layer& layer, const Scheme& scheme, const Remedy& remedy, const Case& repaired) {
@@ -197,12 +184,7 @@ class Repair {
     for (const Comparison& comparison :
          Compare(layer.layer, remedy, layer.x, options_.rows, options_.seed, subject)) {
       session_.Print("    {}\n", comparison.Text(subject));
-      list.Add(JsonObject{{"subject", subject.name()},
-                          {"what", comparison.what},
-                          {"outputs", comparison.outputs},
-                          {"wrong_before", comparison.wrong_before},
-                          {"wrong_after", comparison.wrong_after},
-                          {"skipped", JsonValue::OrNull(comparison.skipped)}});
+      list.Add(comparison.Json(subject));
       const bool failed = remedy.exact && comparison.wrong_after.value_or(0) > 0;
       session_.totals.Add(!comparison.wrong_after ? Judgement::kSkipped
                           : failed                ? Judgement::kFailed
@@ -236,6 +218,33 @@ std::string Comparison::Text(const Subject& subject) const {
   if (!wrong_after) return who + "skipped, " + skipped;
   return who + fmt::format("the original is wrong in {} of {} outputs, repaired in {}",
                            *wrong_before, outputs, *wrong_after);
+}
+
+JsonValue Comparison::Json(const Subject& subject) const {
+  return JsonObject{{"subject", subject.name()},  {"what", what},
+                    {"outputs", outputs},         {"wrong_before", wrong_before},
+                    {"wrong_after", wrong_after}, {"skipped", JsonValue::OrNull(skipped)}};
+}
+
+const Remedy* Chosen(const std::vector<Remedy>& remedies, const std::string& name) {
+  const auto chosen = std::ranges::find_if(remedies, [&](const Remedy& remedy) {
+    return remedy.rebuilt && remedy.certified &&
+           (name.empty() ? remedy.exact : remedy.name == name);
+  });
+  return chosen == remedies.end() ? nullptr : &*chosen;
+}
+
+JsonValue RepairJson(const std::string& layer, const Scheme& scheme, proofs::Codes x,
+                     const std::vector<Remedy>& remedies, const Remedy* taken,
+                     const JsonValue& subjects) {
+  JsonList list;
+  for (const Remedy& remedy : remedies) list.Add(RemedyJson(remedy));
+  return JsonObject{{"layer", layer},
+                    {"scheme", scheme.name},
+                    {"x", RangeJson(x)},
+                    {"remedies", list},
+                    {"taken", taken == nullptr ? JsonValue(std::nullopt) : taken->name},
+                    {"subjects", subjects}};
 }
 
 std::vector<Comparison> Compare(const Case& layer, const Remedy& remedy, proofs::Codes x,

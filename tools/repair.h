@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/case.h"
+#include "core/io/json_writer.h"
 #include "core/subject.h"
 #include "proofs/repair.h"
 
@@ -26,11 +27,21 @@ struct Comparison {
   Case after;
 
   std::string Text(const Subject& subject) const;
+  JsonValue Json(const Subject& subject) const;
 };
 // Compares the rows of the layer, if it has any, and the raw sums of `rows` rows that aim at the
 // sums that were unsafe.
 std::vector<Comparison> Compare(const Case& layer, const proofs::Remedy& remedy, proofs::Codes x,
                                 int64_t rows, uint64_t seed, Subject& subject);
+
+// The first remedy that is exact and certified, or of that name if it is not ""; nullptr: none.
+const proofs::Remedy* Chosen(const std::vector<proofs::Remedy>& remedies,
+                             const std::string& name = "");
+
+// An entry of the block "repair" of result documents.
+JsonValue RepairJson(const std::string& layer, const proofs::Scheme& scheme, proofs::Codes x,
+                     const std::vector<proofs::Remedy>& remedies, const proofs::Remedy* taken,
+                     const JsonValue& subjects);
 
 }  // namespace qualm::tools
 

@@ -119,6 +119,17 @@ void ReadFault(const JsonNode& node, ResultRecord& record) {
   }
 }
 
+void ReadRepair(const JsonNode& node, ResultRecord& record) {
+  if (node.At("taken", "a text or null").IsNull()) return;
+  ForEachEntry(node, "subjects", [&](const JsonNode& tried) {
+    if (tried.At("wrong_after", "an integer or null").IsNull()) return;
+    record.repairs.push_back({TextAt(node, "layer"), TextAt(node, "taken"),
+                              TextAt(tried, "subject"), TextAt(tried, "what"),
+                              CountAt(tried, "outputs"), CountAt(tried, "wrong_before"),
+                              CountAt(tried, "wrong_after")});
+  });
+}
+
 RecordedRun RunOf(const JsonNode& node) {
   return {TextAt(node, "date"),
           TextAt(node, "commit"),
@@ -170,6 +181,7 @@ ResultRecord ParseResult(std::string_view text, std::string_view name) {
     record.agreement.push_back({TextAt(node, "op"), TextsAt(node, "subjects"),
                                 CountAt(node, "cases"), TextAt(node, "witness")});
   });
+  ForEachEntry(top, "repair", [&](const JsonNode& node) { ReadRepair(node, record); });
   if (top.Has("campaign")) {
     const JsonNode campaign = top.At("campaign", "an object");
     campaign.RequireObject("an object");

@@ -69,6 +69,13 @@ struct RecordedGroup {
   std::string witness;  // "004-add.case.json, index 3: 52, not 53"; "" for the first group
 };
 
+// A layer as it was and as it was repaired, on a subject that answered to both.
+struct RecordedRepair {
+  std::string layer, remedy, subject;
+  std::string rows;  // that were asked: "its own rows"
+  int64_t outputs = 0, wrong_before = 0, wrong_after = 0;
+};
+
 struct RecordedChange {
   std::string date;                         // of the run before
   std::vector<std::string> appeared, gone;  // fingerprints
@@ -94,6 +101,7 @@ struct ResultRecord {
   std::vector<RecordedHazards> hazards;
   std::vector<RecordedDeclaration> declared;
   std::vector<RecordedGroup> agreement;
+  std::vector<RecordedRepair> repairs;
   std::optional<RecordedChange> since;
   int64_t campaign_faults = 0;
   std::map<std::string, std::string> known_faults;  // of a campaign: fault -> why it is known

@@ -600,7 +600,8 @@ MUTATIONS = [
              'const ScopedTarget target("");', "other threads run the best instruction set"),
     parallel("parallel-environment", "const ScopedFpEnvironment fp_environment;", "",
              "a thread's rounding mode reaches the sums' scaling",
-             after="const ScopedTarget target(hwy::TargetName(job.target));"),
+             after="const ScopedTarget target(hwy::TargetName(job.target));",
+             test=("parallel_test", "Threads.*")),  # `check` lends threads in the default mode
     parallel("parallel-environment-alone", "const ScopedFpEnvironment fp_environment;", "",
              "the caller's rounding mode reaches the sums' scaling",
              after="if (tasks == 1) {  // also with a pool: waking a thread costs more than it gains"),

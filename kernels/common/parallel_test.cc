@@ -16,6 +16,7 @@
 #include "kernels/common/dispatch.h"
 #include "kernels/conv.h"
 #include "kernels/linear.h"
+#include "kernels/sums/accumulate.h"
 #include "kernels/sums/conv_testing.h"
 #include "kernels/sums/linear_testing.h"
 #include "kernels/targets.h"
@@ -190,17 +191,24 @@ TEST(Threads, ConvolutionsHaveTheSameBitsOnAnyNumber) {
 // More threads than blocks, and pools that claim to have none.
 TEST(Threads, ScratchGrowsWithTheTasksThatCanRun) {
   const Problem p = ManyRows();
-  PackedLinear packed;
-  ASSERT_TRUE(PackProblem(p, &packed).ok());
-  const size_t one = packed.ScratchBytes(p.m);
   const TestPool none(0), three(3), many(INT64_MAX);
-  EXPECT_EQ(packed.ScratchBytes(p.m, &none), one);
-  EXPECT_EQ(packed.ScratchBytes(p.m, &three), 3 * one);
-  // One panel of channels, and not less than 12 rows for a task.
-  EXPECT_EQ(packed.ScratchBytes(p.m, &many), static_cast<size_t>((p.m + 11) / 12) * one);
-  EXPECT_EQ(packed.ScratchBytes(64, &many), 6 * packed.ScratchBytes(64));
-  EXPECT_EQ(packed.ScratchBytes(0, &many), 0u);
-  EXPECT_EQ(packed.ScratchBytes(INT64_MAX, &many), 1024 * one);
+  for (const std::string& target : SupportedTargets()) {
+    SCOPED_TRACE(target);
+    const ScopedTarget scoped(target);
+    PackedLinear packed;
+    ASSERT_TRUE(PackProblem(p, &packed).ok());
+    const auto width = static_cast<size_t>(CurrentAccumulateTraits().panel_width);
+    const size_t panels = (static_cast<size_t>(p.n) + width - 1) / width;
+    const size_t one = packed.ScratchBytes(p.m);
+    ASSERT_GT(one, 0u);
+    EXPECT_EQ(packed.ScratchBytes(p.m, &none), one);
+    EXPECT_EQ(packed.ScratchBytes(p.m, &three), 3 * one);
+    // A task has one panel of channels and not less than 12 rows.
+    EXPECT_EQ(packed.ScratchBytes(p.m, &many), static_cast<size_t>((p.m + 11) / 12) * panels * one);
+    EXPECT_EQ(packed.ScratchBytes(64, &many), 6 * panels * packed.ScratchBytes(64));
+    EXPECT_EQ(packed.ScratchBytes(0, &many), 0u);
+    EXPECT_EQ(packed.ScratchBytes(INT64_MAX, &many), 1024 * one);
+  }
 }
 
 TEST(Threads, EveryBlockRunsOnceOnTheTargetOfTheCaller) {

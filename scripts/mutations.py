@@ -173,8 +173,9 @@ MUTATIONS = [
         "validate-stride", "return m.rows > 0 && m.columns > 0 && m.row_stride >= m.columns &&",
         "return m.rows > 0 && m.columns > 0 &&", "rows that overlap are taken",
         test=("kernels_test", "Validate.*")),
-    rescale("rescale-exact-product", "multiplier * denominator == numerator;",
-            "true;", "quotients of few bits are held to be exact"),
+    rescale("rescale-exact-quotient",
+            "exact = exact && exact_denominator && multiplier_bits + denominator_bits <= 49;",
+            "exact = exact && exact_denominator;", "every quotient is held to be exact"),
     of("common/validate.cc", "quantize")(
         "clamp-bound", "bounds.hi = std::min(bounds.hi, range.max);",
         "bounds.hi = std::min(bounds.hi, range.max + (range.max < 255));",

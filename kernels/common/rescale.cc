@@ -368,10 +368,11 @@ Rescale::Rescale(std::span<const Multiplier> scales, std::span<const float> bias
     const int denominator_bits = SignificantBits(denominator);
     const int multiplier_bits = SignificantBits(multiplier);
     plan_.exact_ties = plan_.exact_ties && exact_denominator && tie_bits + denominator_bits <= 53;
-    // The numerator has at most 48 bits, and a product at most one less than its factors together.
-    // So an exact quotient times the denominator is no more than 49 bits, and is not rounded here.
-    exact = exact && exact_denominator && multiplier_bits + denominator_bits <= 49 &&
-            multiplier * denominator == numerator;
+    // The numerator has at most 48 bits, and odd factors of a and b bits have a product of a + b
+    // bits or one less: an exact quotient and the denominator have at most 49 bits together. Where
+    // they have no more, their product differs from the numerator by less than 2^-52 of itself,
+    // which numbers of 49 bits only do if they are equal: such a quotient is exact.
+    exact = exact && exact_denominator && multiplier_bits + denominator_bits <= 49;
     bits = std::max(bits, multiplier_bits);
     is_float = is_float && multiplier >= 256.5 * 0x1p-24 && multiplier <= 0x1.fffffep127;
   }

@@ -275,6 +275,22 @@ TEST(Pool, TheDivisorCountsWhatItShould) {
   EXPECT_EQ(y, (std::vector<uint8_t>{45, 40}));  // 180 / 4; 120 / 3: the overhang does not count
 }
 
+// Two neighbours with two taps each: the first has two positions of padding beside them, the second
+// hangs over the image, which does not count. A run of windows may not share a divisor then.
+TEST(Pool, NeighboursWithEqualTapsMayHaveOtherDivisors) {
+  const std::vector<uint8_t> x = {60, 60, 60, 60};
+  Problem p;
+  p.kind = Kind::kAvgPadded;
+  p.shape = {.window = {.in_h = 1, .in_w = 4, .kernel_w = 4, .stride_w = 4, .pad_left = 2},
+             .out_h = 1,
+             .out_w = 2};
+  ForEachTarget([&](const std::string&) {
+    std::vector<uint8_t> y(2);
+    ASSERT_TRUE(Call(p, x.data(), y.data()).ok());
+    EXPECT_EQ(y, (std::vector<uint8_t>{30, 60}));  // 120 / 4; 120 / 2
+  });
+}
+
 TEST(Pool, InvalidArgumentsAreErrors) {
   std::vector<uint8_t> codes(32, 1), out(32, 0xA5);
   struct Arguments {

@@ -76,7 +76,8 @@ function(qualm_test name)
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 300)
   endif()
-  if(CMAKE_CROSSCOMPILING)  # an emulator runs it, some 30 times slower
+  # An emulator is some 30 times slower, sanitizers on a busy machine ten.
+  if(CMAKE_CROSSCOMPILING OR QUALM_SANITIZE)
     math(EXPR ARG_TIMEOUT "4 * ${ARG_TIMEOUT}")
   endif()
   qualm_executable(${name} SOURCES ${ARG_SOURCES} DEPS ${ARG_DEPS} GTest::gtest GTest::gtest_main)

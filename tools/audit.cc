@@ -17,6 +17,7 @@
 
 #include "core/io/case_json.h"
 #include "core/io/result_reader.h"
+#include "core/io/short_path.h"
 #include "core/io/text_file.h"
 #include "core/status.h"
 #include "oracles/exact/exact.h"
@@ -454,7 +455,7 @@ int RunAudit(const Options& options) {
   }
   session.Print("{}\n", VerdictsLine(session.totals));
   if (!built.path.empty()) {
-    session.Print("report: {}\n{}{}\n", built.path, built.verdict,
+    session.Print("report: {}\n{}{}\n", ShortPath(built.path), built.verdict,
                   built.verdict.ends_with("by reason") ? " in the report" : "");
   }
   return session.End("");

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "core/io/case_json.h"
+#include "core/io/short_path.h"
 #include "core/io/text_file.h"
 #include "core/status.h"
 #include "oracles/exact/exact.h"
@@ -127,7 +128,8 @@ class Certify {
   void Report(const Judged& judged) {
     const auto& [layer, scheme, proof] = judged;
     if (&layer != last_) {
-      session_.Print("{}: {}, {}\n", layer.title(), Describe(layer.layer), RangeText(layer.x));
+      session_.Print("{}: {}, {}\n", ShortPath(layer.title()), Describe(layer.layer),
+                     RangeText(layer.x));
       if (layer.schemes.empty()) session_.Print("  no convention adds this layer in narrow sums\n");
       last_ = &layer;
     }

@@ -9,6 +9,7 @@
 #include <mutex>
 #include <tuple>
 
+#include "core/io/short_path.h"
 #include "core/status.h"
 #include "oracles/exact/exact.h"
 #include "properties/engine.h"
@@ -251,7 +252,7 @@ void ReportOf(const Options& options, const CheckResult& result,
   document.extra.emplace_back("run", RunJson());
   document.extra.emplace_back("verdicts", VerdictsJson(result.by_square));
   if (before) document.extra.emplace_back("since", ChangeJson(*before, document.findings));
-  session.Print("report: {}\n", WriteReport(options.out, document, before).path);
+  session.Print("report: {}\n", ShortPath(WriteReport(options.out, document, before).path));
 }
 
 int RunCheck(Options options) {

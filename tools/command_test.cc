@@ -99,7 +99,7 @@ TEST_F(Command, AuditAndReport) {
   }
   EXPECT_NE(Read("out/index.html").find("repaired by “permutation”"), std::string::npos);
   std::filesystem::remove(folder() / "out/index.html");
-  const Ran report = Qualm({"report", "out"});
+  const Ran report = Qualm({"report", folder().string() + "/out"});
   EXPECT_EQ(report.status, 0);
   EXPECT_EQ(report.out, "out/index.html\n");
   EXPECT_TRUE(std::filesystem::exists(folder() / "out/index.html"));
@@ -658,6 +658,39 @@ TEST_F(Command, TheRepeatCommandRepeats) {
       EXPECT_NE(line.find("seed "), std::string::npos) << line;
       EXPECT_NE(command.find("--seed "), std::string::npos) << command;
     }
+  }
+}
+
+// The user stands in the folder that his absolute paths name.
+TEST_F(Command, PathsArePrintedRelativeToTheCurrentFolder) {
+  const std::string here = folder().string() + "/";
+  std::filesystem::create_directory(here + "cases");
+  std::filesystem::copy_file(sweep_, here + "cases/found.case.json");
+  std::filesystem::copy_file(QUALM_BINARY_DIR "/lib/qualm_broken.so", here + "mine.so");
+  const std::string found = here + "cases/found.case.json", model = "model:fbgemm@avx2";
+  struct Row {
+    std::vector<std::string> arguments;
+    std::string prints;
+  };
+  const std::vector<Row> rows{
+      {{"check", "-s", "faulty:k-tail", "--op", "linear", "-n", "30", "--out", here + "out"},
+       "next: qualm explain out/findings/"},
+      {{"check", "-s", "plugin:" + here + "mine.so", "--op", "linear", "-n", "5", "--out",
+        here + "out2"},
+       ""},
+      {{"minimize", found, "-s", model, "-o", here + "small.case.json", "--to-corpus",
+        here + "corpus/"},
+       "case: small.case.json"},
+      {{"replay", here + "small.case.json", found, "-s", model}, "still fails: small.case.json"},
+      {{"replay", found, "-s", model, "--contract", "exact"}, "case: cases/found.case.json"},
+      {{"explain", here + "cases", "-s", model}, "found"},
+      {{"identify", found, "--output", here + "witnesses"}, "ruled out by cases/found.case.json"},
+      {{"certify", found}, "cases/found.case.json: "}};
+  for (const Row& row : rows) {
+    const Ran ran = Qualm(row.arguments);
+    EXPECT_NE(ran.out.find(row.prints), std::string::npos) << row.prints << "\n" << ran.out;
+    EXPECT_EQ(ran.out.find(here), std::string::npos) << ran.out << ran.err;
+    EXPECT_EQ(ran.err.find(here), std::string::npos) << ran.err;
   }
 }
 

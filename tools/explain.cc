@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/io/case_json.h"
+#include "core/io/short_path.h"
 #include "core/status.h"
 #include "oracles/conventions/convention.h"
 #include "oracles/exact/exact.h"
@@ -87,7 +88,7 @@ int RunExplainModel(const Options& options) {
         reason = fmt::format("{}, {}", Name(outcome.status), outcome.detail);
       }
       session.totals.Add(Judgement::kSkipped);
-      skipped += fmt::format("  {}: {}: {}\n", files[i], name, reason);
+      skipped += fmt::format("  {}: {}: {}\n", ShortPath(files[i]), name, reason);
     }
   }
   if (!layers.empty()) session.Print("{}", LayersText(layers));

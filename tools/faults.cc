@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "core/io/shell_word.h"
+#include "core/io/short_path.h"
 #include "tools/session.h"
 #include "triage/cover.h"
 
@@ -106,11 +107,9 @@ std::string FaultText(const FaultOfRun& fault, const std::vector<Finding>& findi
         "--skip environment\n";
   }
   if (best.case_file.empty()) return text;
-  return text +
-         fmt::format("  next: qualm explain {} --subject {}\n", ShellWord(best.case_file),
-                     ShellWord(best.subject)) +
-         fmt::format("        qualm replay {} --subject {}\n", ShellWord(best.case_file),
-                     ShellWord(best.subject));
+  const std::string arguments =
+      fmt::format("{} --subject {}", ShellWord(ShortPath(best.case_file)), ShellWord(best.subject));
+  return text + fmt::format("  next: qualm explain {0}\n        qualm replay {0}\n", arguments);
 }
 
 JsonValue FaultsJson(const std::vector<FaultOfRun>& faults, const std::vector<Finding>& findings) {

@@ -17,6 +17,7 @@
 #include "core/executable.h"
 #include "core/io/case_json.h"
 #include "core/io/fault_row.h"
+#include "core/io/short_path.h"
 #include "core/rng.h"
 #include "core/status.h"
 #include "fuzz/case_codec.h"
@@ -190,7 +191,7 @@ void KeepRegressions(const Options& options, const std::vector<FaultRow>& rows,
     const fs::path file = options.to_corpus + suffix + ".case.json";
     if (file.has_parent_path()) MakeFolder("--to-corpus", file.parent_path().string());
     WriteCaseFile(c, file.string());
-    Tell("--to-corpus: wrote {}", file.string());
+    Tell("--to-corpus: wrote {}", ShortPath(file.string()));
   }
 }
 
@@ -262,7 +263,7 @@ int RunFuzz(Options options) {
   session.Print("{}\n", status.LastLine());
   if (progress.waiting > 0) {
     Tell("{} failures wait in {}: the next run looks into them first", progress.waiting,
-         options.state);
+         ShortPath(options.state));
   }
   session.document.extra = {
       {"campaign", JsonObject{{"engine", engine.name},
@@ -277,7 +278,7 @@ int RunFuzz(Options options) {
     document.findings.clear();  // the page takes them from fault.json
     document.extra.emplace_back("run", RunJson());
     session.Print("report: {}\n",
-                  WriteReport(options.state, document, before, progress.corpus).path);
+                  ShortPath(WriteReport(options.state, document, before, progress.corpus).path));
   });
   const std::string name = ContentName(UtcNow() + std::to_string(::getpid())) + ".json";
   return session.End("", (state.root() / "results" / name).string());

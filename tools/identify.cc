@@ -12,6 +12,7 @@
 #include <ranges>
 
 #include "core/io/case_json.h"
+#include "core/io/short_path.h"
 #include "core/nearest.h"
 #include "core/status.h"
 #include "tools/command.h"
@@ -178,7 +179,7 @@ std::string RuledOutText(const Identified& result, const std::string& name) {
   for (const Group& group : groups) {
     const triage::Witness& witness = *group.witness;
     text += fmt::format("  ruled out by {}\n",
-                        witness.file.empty() ? Describe(witness.c) : witness.file);
+                        witness.file.empty() ? Describe(witness.c) : ShortPath(witness.file));
     if (const std::string brief = triage::Brief(witness.c); !brief.empty())
       text += "    " + brief + "\n";
     text += fmt::format("    at index {} {} is {}; {}\n", witness.divergence.index, name,

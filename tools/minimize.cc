@@ -8,6 +8,7 @@
 
 #include "core/io/case_json.h"
 #include "core/io/fault_row.h"
+#include "core/io/short_path.h"
 #include "core/status.h"
 #include "properties/property.h"
 #include "tools/command.h"
@@ -102,7 +103,7 @@ int RunMinimize(const Options& options) {
       session.deferred.Try([&] {
         const std::string file = ToCorpus(options, result, *session.subjects.front());
         if (finding.case_file.empty()) finding.case_file = file;
-        text += "regression: " + file + "\n";
+        text += "regression: " + ShortPath(file) + "\n";
       });
     }
     text = triage::FindingText(finding) + text;

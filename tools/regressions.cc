@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "core/io/json_text.h"
+#include "core/io/short_path.h"
 #include "core/status.h"
 #include "core/verdict.h"
 #include "tools/session.h"
@@ -80,7 +81,8 @@ Regression CompareWithThen(const std::string& file, const Case& c, Subject& subj
 std::string RegressionsText(const std::vector<Regression>& regressions) {
   std::string text;
   for (const Regression& regression : regressions) {
-    text += fmt::format("{}: {} on {}", StateOf(regression), regression.file, regression.subject);
+    text += fmt::format("{}: {} on {}", StateOf(regression), ShortPath(regression.file),
+                        regression.subject);
     if (!regression.is.empty())
       text += fmt::format(": gave {} then, gives {} now", regression.was, regression.is);
     if (!regression.note.empty()) text += "\n  " + OneLine(regression.note);

@@ -12,6 +12,7 @@
 
 #include "core/io/case_json.h"
 #include "core/io/npy.h"
+#include "core/io/short_path.h"
 #include "core/io/text_file.h"
 #include "core/status.h"
 #include "oracles/exact/exact.h"
@@ -113,7 +114,8 @@ class Repair {
     session_.Begin("", options_.seed);
     for (const Layer& layer : layers) {
       ++session_.totals.cases;
-      session_.Print("{}: {}, {}\n", layer.title(), Describe(layer.layer), RangeText(layer.x));
+      session_.Print("{}: {}, {}\n", ShortPath(layer.title()), Describe(layer.layer),
+                     RangeText(layer.x));
       if (layer.schemes.empty()) {
         session_.totals.Add(Judgement::kPassed);
         session_.Print("  no convention adds this layer in narrow sums\n");

@@ -10,6 +10,7 @@
 #include <set>
 
 #include "core/executable.h"
+#include "core/io/short_path.h"
 #include "core/io/text_file.h"
 #include "core/status.h"
 #include "report/faults.h"
@@ -116,7 +117,7 @@ void AddReport(CLI::App& app, Run* run) {
         report::WriteForumPage(CorpusFolder(), *folder);
         return static_cast<int>(kClean);
       }
-      Out(report::BuildReport(*folder, CorpusFolder()).path + "\n");
+      Out(ShortPath(report::BuildReport(*folder, CorpusFolder()).path) + "\n");
       return static_cast<int>(kClean);
     };
   });

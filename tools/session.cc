@@ -15,6 +15,7 @@
 
 #include "core/io/json_text.h"
 #include "core/io/shell_word.h"
+#include "core/io/short_path.h"
 #include "core/io/text_file.h"
 #include "core/status.h"
 #include "tools/stop.h"
@@ -41,6 +42,15 @@ bool IsVolatile(const std::string& word, bool* next) {
   return true;
 }
 
+// A word that names a file, as ShortPath has it.
+std::string ShortWord(const std::string& word) {
+  constexpr std::string_view kPlugin = "plugin:";
+  if (word.starts_with(kPlugin))
+    return std::string(kPlugin) + ShortProgram(word.substr(kPlugin.size()));
+  std::error_code ignored;
+  return word.starts_with('/') && std::filesystem::exists(word, ignored) ? ShortPath(word) : word;
+}
+
 std::string Repeat(const std::string& program, std::optional<uint64_t> seed,
                    const std::string& today) {
   std::string command = program;
@@ -55,7 +65,7 @@ std::string Repeat(const std::string& program, std::optional<uint64_t> seed,
     const std::string name = words[i].substr(0, words[i].find('='));
     has_seed |= name == "--seed";
     has_today |= name == "--today";
-    command += " " + ShellWord(words[i]);
+    command += " " + ShellWord(ShortWord(words[i]));
   }
   if (seed && !has_seed) command += " --seed " + std::to_string(*seed);
   if (!today.empty() && !has_today) command += " --today " + today;
@@ -167,7 +177,8 @@ std::vector<std::string> SubjectNames(const std::vector<std::string>& named,
   const SubjectRegistry& registry = SubjectRegistry::Get();
   std::vector<std::string> names;
   const auto add = [&](const std::string& name) {
-    if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+    const std::string shown = ShortWord(name);
+    if (std::find(names.begin(), names.end(), shown) == names.end()) names.push_back(shown);
   };
   for (const std::string& pattern : named) {
     for (const std::string& name : registry.Expand(pattern)) add(name);
@@ -234,7 +245,8 @@ std::vector<Subject*> Session::pointers() const {
 
 void Session::Begin(const std::string& what, std::optional<uint64_t> seed) {
   document.seed = seed;
-  Tell("{}to repeat: {}", what, Repeat(ShellWord(CommandLine().front()), seed, known.today()));
+  Tell("{}to repeat: {}", what,
+       Repeat(ShellWord(ShortProgram(CommandLine().front())), seed, known.today()));
 }
 
 void Session::Complete() {

@@ -5,6 +5,7 @@
 
 #include <utility>
 
+#include "core/io/short_path.h"
 #include "triage/causes.h"
 
 namespace qualm::triage {
@@ -116,7 +117,7 @@ std::string FindingText(const Finding& finding, std::string_view label) {
     text += "\n";
   }
   if (!finding.explanation.empty()) text += "  " + finding.explanation + "\n";
-  if (!finding.case_file.empty()) text += "  case: " + finding.case_file + "\n";
+  if (!finding.case_file.empty()) text += "  case: " + ShortPath(finding.case_file) + "\n";
   return text;
 }
 

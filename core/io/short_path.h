@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef QUALM_CORE_IO_SHORT_PATH_H_
+#define QUALM_CORE_IO_SHORT_PATH_H_
+
+#include <string>
+
+namespace qualm {
+
+// The path as people want to read and paste it: relative to the folder `current` (default: the one
+// this process runs in) where that is shorter, else as it is. Only absolute paths change. Looks at
+// names, not at files: a path through a symbolic link is cut only where the names agree.
+std::string ShortPath(const std::string& path);
+std::string ShortPath(const std::string& path, const std::string& current);
+
+// The same for a program or a plugin, which shells and loaders look for elsewhere if its name has
+// no slash: "./mine.so".
+std::string ShortProgram(const std::string& path);
+std::string ShortProgram(const std::string& path, const std::string& current);
+
+}  // namespace qualm
+
+#endif  // QUALM_CORE_IO_SHORT_PATH_H_

@@ -7,7 +7,6 @@
 #include <fmt/format.h>
 #include <sys/file.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
@@ -465,19 +464,18 @@ int RunAudit(const Options& options) {
 
 void AddAudit(CLI::App& app, Run* run) {
   auto options = std::make_shared<Options>();
-  CLI::App* verb = app.add_subcommand(
-      "audit", "the documented cases, every subject under its contract, and one report");
-  verb->footer("Example: qualm audit --budget 60s --out build/report");
-  AddSubjectOption(*verb, *options, false);
-  AddOutputOptions(*verb, *options);
-  AddDuration(*verb, "--budget", options->budget, "time for drawn cases, e.g. 60s, 10m");
-  AddSeed(*verb, options->seed);
-  AddInteger(*verb, "--jobs,-j", options->jobs, 1, 256, "threads");
-  verb->add_option("--out", options->out, "folder of the report")->check(NotEmpty);
-  AddKnownOptions(*verb, options->known);
-  verb->add_option("--corpus", options->corpus, "folder that holds forum/ and regressions/")
-      ->check(NotEmpty);
-  verb->callback([options, run] { *run = [options] { return RunAudit(*options); }; });
+  Verb verb(app, run, "audit",
+            "the documented cases, every subject under its contract, and one report",
+            "Example: qualm audit --budget 60s --out build/report");
+  AddSubjectOption(verb, *options, false);
+  AddOutputOptions(verb, *options);
+  verb.Duration("--budget", options->budget, "time for drawn cases, e.g. 60s, 10m");
+  verb.Seed(options->seed);
+  verb.Integer("--jobs,-j", options->jobs, 1, 256, "threads");
+  verb.Text("--out", options->out, "folder of the report");
+  AddKnownOptions(verb, options->known);
+  verb.Text("--corpus", options->corpus, "folder that holds forum/ and regressions/");
+  verb.Does([options] { return RunAudit(*options); });
 }
 
 }  // namespace qualm::tools

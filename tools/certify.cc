@@ -5,7 +5,6 @@
 
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <array>
 #include <filesystem>
 #include <map>
@@ -255,20 +254,16 @@ class Certify {
 
 void AddCertify(CLI::App& app, Run* run) {
   auto options = std::make_shared<Options>();
-  CLI::App* verb = app.add_subcommand(
-      "certify", "can 16-bit sums of these weights overflow? A proof or a witness per channel");
-  verb->footer(
-      "Example: qualm certify corpus/forum/003-conv1.case.json --subject model:fbgemm@avx2");
-  AddLayerOptions(*verb, *options);
-  AddSubjectOption(*verb, *options, false);
-  verb->add_option("--witnesses", options->witnesses, "folder for a case file of each witness")
-      ->check(NotEmpty);
-  verb->add_option("--certificate", options->certificate, "write what was proven to FILE")
-      ->check(NotEmpty);
-  verb->add_option("--verify", options->verify,
-                   "prove again, and refuse a certificate that says something else")
-      ->check(NotEmpty);
-  verb->callback([options, run] { *run = [options] { return Certify(*options).Run(); }; });
+  Verb verb(app, run, "certify",
+            "can 16-bit sums of these weights overflow? A proof or a witness per channel",
+            "Example: qualm certify corpus/forum/003-conv1.case.json --subject model:fbgemm@avx2");
+  AddLayerOptions(verb, *options);
+  AddSubjectOption(verb, *options, false);
+  verb.Text("--witnesses", options->witnesses, "folder for a case file of each witness");
+  verb.Text("--certificate", options->certificate, "write what was proven to FILE");
+  verb.Text("--verify", options->verify,
+            "prove again, and refuse a certificate that says something else");
+  verb.Does([options] { return Certify(*options).Run(); });
 }
 
 }  // namespace qualm::tools

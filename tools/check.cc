@@ -2,7 +2,6 @@
 // qualm check: draw cases, judge every applicable property on every named subject.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
 #include <memory>
@@ -347,42 +346,39 @@ int RunCheck(Options options) {
 
 void AddCheck(CLI::App& app, Run* run) {
   auto options = std::make_shared<Options>();
-  CLI::App* verb = app.add_subcommand("check", "judge every applicable property on drawn cases");
-  verb->footer("Example: qualm check --subject native@all --op linear --cases 20000 --seed 7");
-  AddSubjectOption(*verb, *options, false);
-  AddOutputOptions(*verb, *options);
-  AddContractOption(*verb, *options);
-  AddJUnitOption(*verb, *options);
-  verb->add_option("--property,-p", options->check.property_glob,
-                   "globs on OP.CLAIM or CLAIM, between commas")
-      ->check(NotEmpty);
-  verb->add_option("--op", options->ops, "only this operation (repeatable)")
-      ->allow_extra_args(false);
-  AddSkip(*verb, options->skip);
-  CLI::Option* cases = AddInteger(*verb, "--cases,-n", options->check.cases, 1, int64_t{1} << 40,
-                                  "cases per operation");
-  AddDuration(*verb, "--time", options->check.seconds, "run this long instead, e.g. 60s, 10m");
-  verb->get_option("--time")->excludes(cases);
-  AddSeed(*verb, options->check.seed);
+  Verb verb(app, run, "check", "judge every applicable property on drawn cases",
+            "Example: qualm check --subject native@all --op linear --cases 20000 --seed 7");
+  AddSubjectOption(verb, *options, false);
+  AddOutputOptions(verb, *options);
+  AddContractOption(verb, *options);
+  AddJUnitOption(verb, *options);
+  verb.Text("--property,-p", options->check.property_glob,
+            "globs on OP.CLAIM or CLAIM, between commas");
+  verb.Texts("--op", options->ops, "only this operation (repeatable)");
+  AddSkip(verb, options->skip);
+  const VerbOption cases =
+      verb.Integer("--cases,-n", options->check.cases, 1, int64_t{1} << 40, "cases per operation");
+  verb.Duration("--time", options->check.seconds, "run this long instead, e.g. 60s, 10m")
+      .Excludes(cases);
+  verb.Seed(options->check.seed);
   options->check.adapt = true;
-  verb->add_flag("--adapt,!--no-adapt", options->check.adapt,
-                 "bring a case that a subject does not take into its limits (the default), or skip "
-                 "it");
-  AddInteger(*verb, "--jobs,-j", options->check.jobs, 1, 256,
-             "threads; the result does not depend on it");
-  AddShard(*verb, options->shard, "I/N: every N-th case, starting at I (docs/campaigns.md)");
-  verb->add_option_function<std::string>(
-          "--out",
-          [raw = options.get()](const std::string& folder) {
-            raw->out = folder;
-            raw->out_named = true;
-          },
-          "folder for new findings and the report of the run (default: qualm-findings)")
-      ->check(NotEmpty);
-  verb->add_flag("--verbose", options->verbose,
-                 "every finding, all counts, hazard coverage, why verdicts were no passes");
-  AddKnownOptions(*verb, options->known);
-  verb->callback([options, run] { *run = [options] { return RunCheck(*options); }; });
+  verb.Flag("--adapt,!--no-adapt", options->check.adapt,
+            "bring a case that a subject does not take into its limits (the default), or skip "
+            "it");
+  verb.Integer("--jobs,-j", options->check.jobs, 1, 256,
+               "threads; the result does not depend on it");
+  AddShard(verb, options->shard, "I/N: every N-th case, starting at I (docs/campaigns.md)");
+  verb.Text(
+      "--out",
+      [raw = options.get()](const std::string& folder) {
+        raw->out = folder;
+        raw->out_named = true;
+      },
+      "folder for new findings and the report of the run (default: qualm-findings)");
+  verb.Flag("--verbose", options->verbose,
+            "every finding, all counts, hazard coverage, why verdicts were no passes");
+  AddKnownOptions(verb, options->known);
+  verb.Does([options] { return RunCheck(*options); });
 }
 
 }  // namespace qualm::tools

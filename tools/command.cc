@@ -3,12 +3,10 @@
 
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
-#include <map>
 
 #include "core/io/json_text.h"
 #include "core/status.h"
@@ -27,32 +25,24 @@ void Out(const std::string& plain) {
 
 void TellLine(const std::string& text) { WriteAboveStatus("qualm: " + OneLine(text) + "\n"); }
 
-void AddSubjectOption(CLI::App& app, CommonOptions& options, bool required) {
-  CLI::Option* option = app.add_option("--subject,-s", options.subjects,
-                                       "who is judged (repeatable; see qualm list subjects)");
-  option->allow_extra_args(false);
-  if (required) option->required();
+void AddSubjectOption(Verb& verb, CommonOptions& options, bool required) {
+  VerbOption subjects = verb.Texts("--subject,-s", options.subjects,
+                                   "who is judged (repeatable; see qualm list subjects)");
+  if (required) subjects.Required();
 }
 
-void AddOutputOptions(CLI::App& app, CommonOptions& options) {
-  app.add_option("--json", options.json, "write the result document to FILE, - for stdout")
-      ->check(NotEmpty);
-  app.add_flag_callback("--quiet", SetQuiet, "tell nothing on stderr but errors");
+void AddOutputOptions(Verb& verb, CommonOptions& options) {
+  verb.Text("--json", options.json, "write the result document to FILE, - for stdout");
+  verb.Flag("--quiet", SetQuiet, "tell nothing on stderr but errors");
 }
 
-void AddJUnitOption(CLI::App& app, CommonOptions& options) {
-  app.add_option("--junit", options.junit, "write a JUnit report to FILE, - for stdout")
-      ->check(NotEmpty);
+void AddJUnitOption(Verb& verb, CommonOptions& options) {
+  verb.Text("--junit", options.junit, "write a JUnit report to FILE, - for stdout");
 }
 
-std::string NotEmpty(const std::string& value) {
-  return value.empty() ? "is empty, expected a value" : "";
-}
-
-void AddContractOption(CLI::App& app, CommonOptions& options) {
-  app.add_option("--contract", options.contract,
-                 "judge against exact or model:NAME instead of each subject's own contract")
-      ->check(NotEmpty);
+void AddContractOption(Verb& verb, CommonOptions& options) {
+  verb.Text("--contract", options.contract,
+            "judge against exact or model:NAME instead of each subject's own contract");
 }
 
 const Property& PropertyOf(const std::string& name, Op op, const std::string& where) {
@@ -74,11 +64,9 @@ void MakeFolder(const std::string& option, const std::string& path) {
   if (error) throw InputError(option + ": cannot make " + path + ": " + error.message());
 }
 
-void AddSkip(CLI::App& app, std::vector<std::string>& skip) {
-  app.add_option("--skip", skip, "leave out properties that match these globs (repeatable)")
-      ->allow_extra_args(false)
-      ->type_name("GLOB")
-      ->check(NotEmpty);
+void AddSkip(Verb& verb, std::vector<std::string>& skip) {
+  verb.Texts("--skip", skip, "leave out properties that match these globs (repeatable)")
+      .Called("GLOB");
 }
 
 void AddSkipped(const std::vector<std::string>& skip, std::string& glob) {
@@ -93,53 +81,6 @@ void AddSkipped(const std::vector<std::string>& skip, std::string& glob) {
       at = end + 1;
     }
   }
-}
-
-void AddDuration(CLI::App& app, const std::string& name, double& seconds, const std::string& help) {
-  app.add_option(name, seconds, help)
-      ->transform(CLI::AsNumberWithUnit(
-          std::map<std::string, double>{{"s", 1}, {"m", 60}, {"h", 3600}, {"d", 86400}},
-          CLI::AsNumberWithUnit::CASE_SENSITIVE))
-      ->check([](const std::string& value) {
-        const double read = std::strtod(value.c_str(), nullptr);
-        return read > 0 && read < 1e9 ? std::string()
-                                      : "is not more than 0 or too long, expected e.g. 60s";
-      });
-}
-
-void AddSeed(CLI::App& app, uint64_t& seed) {
-  app.add_option_function<std::string>(
-         "--seed",
-         [&seed](const std::string& text) {
-           const std::optional<uint64_t> read = ParseInteger<uint64_t>(text);
-           if (!read) {
-             throw CLI::ValidationError(
-                 "--seed", "'" + text + "' is no seed, expected an integer in 0..2^64-1");
-           }
-           seed = *read;
-         },
-         "seed of the drawn cases")
-      ->type_name("INT");
-}
-
-CLI::Option* AddInteger(CLI::App& app, const std::string& names,
-                        const std::function<void(int64_t)>& store, int64_t least, int64_t most,
-                        const std::string& help) {
-  const std::string name = names.substr(0, names.find(','));
-  return app
-      .add_option_function<std::string>(
-          names,
-          [=](const std::string& text) {
-            const std::optional<int64_t> read = ParseInteger<int64_t>(text);
-            if (!read || *read < least || *read > most) {
-              const std::string range = most == INT64_MAX ? fmt::format("from {} on", least)
-                                                          : fmt::format("in {}..{}", least, most);
-              throw CLI::ValidationError(name, "is '" + text + "', expected an integer " + range);
-            }
-            store(*read);
-          },
-          help)
-      ->type_name("INT");
 }
 
 }  // namespace qualm::tools

@@ -5,24 +5,15 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
 #include <cstdint>
-#include <functional>
-#include <optional>
 #include <string>
-#include <string_view>
-#include <system_error>
 #include <utility>
 #include <vector>
 
 #include "properties/property.h"
 #include "properties/sweep.h"
 #include "tools/terminal.h"
-
-namespace CLI {
-class App;
-class Option;
-}  // namespace CLI
+#include "tools/verb.h"
 
 namespace qualm::tools {
 
@@ -43,12 +34,10 @@ struct CommonOptions {
     return json == "-" || junit == "-" || (!emit.empty() && output.empty());
   }
 };
-void AddSubjectOption(CLI::App& app, CommonOptions& options, bool required);
-void AddOutputOptions(CLI::App& app, CommonOptions& options);
-void AddJUnitOption(CLI::App& app, CommonOptions& options);
-void AddContractOption(CLI::App& app, CommonOptions& options);
-// For CLI::Option::check: an empty value is a mistake, not a missing option.
-std::string NotEmpty(const std::string& value);
+void AddSubjectOption(Verb& verb, CommonOptions& options, bool required);
+void AddOutputOptions(Verb& verb, CommonOptions& options);
+void AddJUnitOption(Verb& verb, CommonOptions& options);
+void AddContractOption(Verb& verb, CommonOptions& options);
 
 // The property called `name`, "CLAIM" or "OP.CLAIM", if it speaks of `op`; InputError "WHERE: ..."
 // if there is none.
@@ -64,34 +53,9 @@ std::vector<std::string> CaseFilesOf(const std::string& path);
 std::string SweepSummary(const sweep::Result& result);
 
 // --skip GLOB: properties to leave out.
-void AddSkip(CLI::App& app, std::vector<std::string>& skip);
+void AddSkip(Verb& verb, std::vector<std::string>& skip);
 // Leaves the properties of --skip out of the glob; InputError if a pattern leaves out nothing.
 void AddSkipped(const std::vector<std::string>& skip, std::string& glob);
-
-// "60s", "10m", "8h", "2d", or plain seconds; more than 0.
-void AddDuration(CLI::App& app, const std::string& name, double& seconds, const std::string& help);
-
-void AddSeed(CLI::App& app, uint64_t& seed);
-
-// Decimal digits, with '-' before them where T has a sign; nullopt for any other text and for
-// numbers that T does not hold.
-template <class T>
-std::optional<T> ParseInteger(std::string_view text) {
-  T value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
-// An integer in least..most. CLI11 alone reads 010 as 8, and wraps numbers that are too large.
-CLI::Option* AddInteger(CLI::App& app, const std::string& names,
-                        const std::function<void(int64_t)>& store, int64_t least, int64_t most,
-                        const std::string& help);
-template <class T>
-CLI::Option* AddInteger(CLI::App& app, const std::string& names, T& value, int64_t least,
-                        int64_t most, const std::string& help) {
-  return AddInteger(
-      app, names, [&value](int64_t read) { value = static_cast<T>(read); }, least, most, help);
-}
 
 // Prints text for people to stdout, in colour on a terminal; throws InputError if the text cannot
 // be written.
@@ -106,7 +70,6 @@ void Tell(fmt::format_string<Args...> format, Args&&... args) {
 }
 
 // A verb adds its options to a subcommand of `app` and stores the work to do in *run.
-using Run = std::function<int()>;
 void AddCheck(CLI::App& app, Run* run);
 void AddSweep(CLI::App& app, Run* run);
 void AddReplay(CLI::App& app, Run* run);

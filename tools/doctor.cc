@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <CLI/CLI.hpp>
 #include <exception>
 #include <memory>
 #include <string>
@@ -81,11 +80,10 @@ int RunDoctor(const CommonOptions& options) {
 
 void AddDoctor(CLI::App& app, Run* run) {
   auto options = std::make_shared<CommonOptions>();
-  CLI::App* verb =
-      app.add_subcommand("doctor", "what works here, what is absent, and how to get it");
-  verb->footer("Example: qualm doctor");
-  AddOutputOptions(*verb, *options);
-  verb->callback([options, run] { *run = [options] { return RunDoctor(*options); }; });
+  Verb verb(app, run, "doctor", "what works here, what is absent, and how to get it",
+            "Example: qualm doctor");
+  AddOutputOptions(verb, *options);
+  verb.Does([options] { return RunDoctor(*options); });
 }
 
 }  // namespace qualm::tools

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/emit.h"
 
-#include <CLI/CLI.hpp>
 #include <filesystem>
 
 #include "core/io/shell_word.h"
@@ -38,17 +37,15 @@ Finding RightAnswer(const Case& c) {
 
 }  // namespace
 
-void AddEmitOptions(CLI::App& app, CommonOptions& options, const std::string& without) {
-  app.add_option("--emit", options.emit,
-                 "write the case as KIND, to run without qualm (see qualm list exporters)")
-      ->type_name("KIND")
-      ->check(NotEmpty);
-  app.add_option("-o,--output", options.output,
-                 without + "what --emit makes goes to this file or folder (default: stdout)")
-      ->type_name("PATH")
-      ->check(NotEmpty);
+void AddEmitOptions(Verb& verb, CommonOptions& options, const std::string& without) {
+  verb.Text("--emit", options.emit,
+            "write the case as KIND, to run without qualm (see qualm list exporters)")
+      .Called("KIND");
+  verb.Text("-o,--output", options.output,
+            without + "what --emit makes goes to this file or folder (default: stdout)")
+      .Called("PATH");
   if (without.empty()) {
-    app.parse_complete_callback([&options] {
+    verb.Checks([&options] {
       if (options.emit.empty() && !options.output.empty())
         throw InputError("--output: is for --emit, expected --emit KIND too");
     });

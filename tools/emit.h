@@ -14,7 +14,7 @@
 namespace qualm::tools {
 
 // Adds --emit and -o; `without` is what -o writes without --emit, "" for nothing.
-void AddEmitOptions(CLI::App& app, CommonOptions& options, const std::string& without = "");
+void AddEmitOptions(Verb& verb, CommonOptions& options, const std::string& without = "");
 
 // Throws InputError where the output cannot be written.
 void RequireEmittable(const CommonOptions& options, const std::vector<std::string>& read);

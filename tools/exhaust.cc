@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -516,20 +515,19 @@ int RunExhaust(const Options& options) {
 
 void AddExhaust(CLI::App& app, Run* run) {
   auto options = std::make_shared<Options>();
-  CLI::App* verb = app.add_subcommand(
-      "exhaust", "every input of an operation: a proof, or the inputs that are wrong");
-  verb->footer(
-      "Example: qualm exhaust --op quantize --scale 0x1.99999ap-5 --zero-point 3 --subject "
-      "native@all --full");
+  Verb verb(app, run, "exhaust",
+            "every input of an operation: a proof, or the inputs that are wrong",
+            "Example: qualm exhaust --op quantize --scale 0x1.99999ap-5 --zero-point 3 --subject "
+            "native@all --full");
   const auto text = [&](const char* name, std::string& value, const char* help) {
-    return verb->add_option(name, value, help)->check(NotEmpty);
+    return verb.Text(name, value, help);
   };
   const auto integer = [&](const char* name, std::optional<int64_t>& value, const char* help) {
-    AddInteger(*verb, name, [&value](int64_t read) { value = read; }, INT32_MIN, INT32_MAX, help);
+    verb.Integer(name, [&value](int64_t read) { value = read; }, INT32_MIN, INT32_MAX, help);
   };
-  verb->add_option("CASE", options->cases,
-                   "cases that give the parameters; with --op those of a part of them");
-  AddSubjectOption(*verb, *options, false);
+  verb.Texts("CASE", options->cases,
+             "cases that give the parameters; with --op those of a part of them");
+  AddSubjectOption(verb, *options, false);
   text("--op", options->op,
        "quantize, dequantize, requantize, rescale, add, sub, mul, table; linear with two weights "
        "for each channel, or over all weights");
@@ -545,32 +543,31 @@ void AddExhaust(CLI::App& app, Run* run) {
   text("--dtype", options->dtype, "of codes: u8 or s8");
   integer("--out-min", options->out_min, "lower clamp");
   integer("--out-max", options->out_max, "upper clamp");
-  verb->add_flag("--relu", options->relu, "fused relu");
+  verb.Flag("--relu", options->relu, "fused relu");
   text("--scales", options->scales,
        "each float32 scale of binade:S or of FIRST:LAST[:STRIDE]: the multiplier of requantize, "
        "the scale of the output of quantize, else that of x");
   text("--zero-points", options->zero_points, "each zero point of FIRST:LAST, or all");
-  verb->add_flag("--full", options->full, "ask every input, not only those beside a step");
-  verb->add_flag("--each", options->each,
-                 "ask every input, and compute what to expect of each by itself");
-  verb->add_flag(
-      "--intervals", options->intervals,
-      "take the steps, and show them by evaluating the subject's arithmetic on intervals");
-  AddInteger(*verb, "--full-every", options->full_every, 1, int64_t{1} << 40,
-             "with --scales: judge every N-th parameter set in full too");
-  AddInteger(*verb, "--per-call", options->per_call, 1, int64_t{1} << 28,
-             "outputs of one call of the subject");
-  AddInteger(*verb, "--jobs,-j", options->jobs, 1, 256, "threads");
+  verb.Flag("--full", options->full, "ask every input, not only those beside a step");
+  verb.Flag("--each", options->each,
+            "ask every input, and compute what to expect of each by itself");
+  verb.Flag("--intervals", options->intervals,
+            "take the steps, and show them by evaluating the subject's arithmetic on intervals");
+  verb.Integer("--full-every", options->full_every, 1, int64_t{1} << 40,
+               "with --scales: judge every N-th parameter set in full too");
+  verb.Integer("--per-call", options->per_call, 1, int64_t{1} << 28,
+               "outputs of one call of the subject");
+  verb.Integer("--jobs,-j", options->jobs, 1, 256, "threads");
   text("--shard", options->shard, "I/N: the I-th of N equal parts; --merge joins them");
   text("--state", options->state, "file that a run which was stopped continues from");
   text("--output,-o", options->output, "write the certificate into this file");
   text("--worst", options->worst, "write the worst wrong input into this file, as a case");
   text("--verify", options->verify, "check a certificate again");
-  verb->add_option("--merge", options->merge, "join the certificates of shards");
-  AddOutputOptions(*verb, *options);
+  verb.Texts("--merge", options->merge, "join the certificates of shards").TakesMany();
+  AddOutputOptions(verb, *options);
   text("--contract", options->contract,
        "judge against exact (the default), model:NAME, or own: what each subject promises");
-  verb->callback([options, run] { *run = [options] { return RunExhaust(*options); }; });
+  verb.Does([options] { return RunExhaust(*options); });
 }
 
 }  // namespace qualm::tools

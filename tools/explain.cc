@@ -2,7 +2,6 @@
 // qualm explain: why two numbers differ.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <filesystem>
 #include <optional>
@@ -187,24 +186,21 @@ int RunExplain(const Options& options) {
 
 void AddExplain(CLI::App& app, Run* run) {
   auto options = std::make_shared<Options>();
-  CLI::App* verb = app.add_subcommand(
-      "explain", "derive one output exactly, then each subject's, to the first divergence");
-  verb->footer(
-      "Example: qualm explain corpus/forum/002-linear-by-hand.case.json\n"
-      "         qualm explain cases/ (a recorded model, layer by layer: docs/pytorch.md)");
-  verb->add_option("CASE", options->path, "a case file, or a folder of recorded layers")
-      ->required();
-  AddSubjectOption(*verb, *options, false);
-  AddInteger(*verb, "--at", options->at, 0, INT64_MAX,
-             "output index, row-major (default: the first that departs)");
-  verb->add_option("--reference", options->reference,
-                   "float32 outputs (.npy) to split the error against (default: NAME.reference.npy "
-                   "beside NAME.case.json, else the real result on the same codes)")
-      ->check(NotEmpty);
-  AddEmitOptions(*verb, *options);
-  AddOutputOptions(*verb, *options);
-  AddContractOption(*verb, *options);
-  verb->callback([options, run] { *run = [options] { return RunExplain(*options); }; });
+  Verb verb(app, run, "explain",
+            "derive one output exactly, then each subject's, to the first divergence",
+            "Example: qualm explain corpus/forum/002-linear-by-hand.case.json\n"
+            "         qualm explain cases/ (a recorded model, layer by layer: docs/pytorch.md)");
+  verb.Text("CASE", options->path, "a case file, or a folder of recorded layers").Required();
+  AddSubjectOption(verb, *options, false);
+  verb.Integer("--at", options->at, 0, INT64_MAX,
+               "output index, row-major (default: the first that departs)");
+  verb.Text("--reference", options->reference,
+            "float32 outputs (.npy) to split the error against (default: NAME.reference.npy "
+            "beside NAME.case.json, else the real result on the same codes)");
+  AddEmitOptions(verb, *options);
+  AddOutputOptions(verb, *options);
+  AddContractOption(verb, *options);
+  verb.Does([options] { return RunExplain(*options); });
 }
 
 }  // namespace qualm::tools

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <filesystem>
 #include <memory>
@@ -288,33 +287,28 @@ int RunFuzz(Options options) {
 
 void AddFuzz(CLI::App& app, Run* run) {
   auto options = std::make_shared<Options>();
-  CLI::App* verb = app.add_subcommand("fuzz", "run a fuzzing campaign (docs/campaigns.md)");
-  verb->footer("Example: qualm fuzz linear --subject plugin:./mine.so --time 48h --state weekend");
-  verb->add_option("OP", options->ops, "operations (default: all that a subject has)");
-  AddSubjectOption(*verb, *options, true);
-  AddOutputOptions(*verb, *options);
-  AddContractOption(*verb, *options);
-  verb->add_option("--property,-p", options->property_glob,
-                   "globs on OP.CLAIM or CLAIM, between commas")
-      ->check(NotEmpty);
-  AddSkip(*verb, options->skip);
-  AddDuration(*verb, "--time", options->seconds, "run this long, e.g. 10m, 8h, 2d (default: 10m)");
-  AddInteger(*verb, "--runs", options->runs, 1, int64_t{1} << 50, "executions in all");
-  AddInteger(*verb, "--jobs,-j", options->jobs, 1, 256, "engines at a time");
-  AddSeed(*verb, options->seed);
-  verb->add_option("--state", options->state, "folder of the campaign; one that exists goes on")
-      ->check(NotEmpty);
-  verb->add_option("--engine", options->engine, "libfuzzer or standalone")->check(NotEmpty);
-  AddShard(*verb, options->shard, "I/N: seed and order of run I of N");
-  verb->add_option("--from-corpus", options->from_corpus,
-                   "case files, folders of them, or another campaign to start from (repeatable)")
-      ->allow_extra_args(false);
-  verb->add_option("--to-corpus", options->to_corpus,
-                   "write each new fault as NAME.case.json, NAME-2.case.json, ...")
-      ->check(NotEmpty);
-  verb->add_flag("--no-canary", options->no_canary, "do not look for a planted fault first");
-  AddKnownOptions(*verb, options->known);
-  verb->callback([options, run] { *run = [options] { return RunFuzz(*options); }; });
+  Verb verb(app, run, "fuzz", "run a fuzzing campaign (docs/campaigns.md)",
+            "Example: qualm fuzz linear --subject plugin:./mine.so --time 48h --state weekend");
+  verb.Texts("OP", options->ops, "operations (default: all that a subject has)");
+  AddSubjectOption(verb, *options, true);
+  AddOutputOptions(verb, *options);
+  AddContractOption(verb, *options);
+  verb.Text("--property,-p", options->property_glob, "globs on OP.CLAIM or CLAIM, between commas");
+  AddSkip(verb, options->skip);
+  verb.Duration("--time", options->seconds, "run this long, e.g. 10m, 8h, 2d (default: 10m)");
+  verb.Integer("--runs", options->runs, 1, int64_t{1} << 50, "executions in all");
+  verb.Integer("--jobs,-j", options->jobs, 1, 256, "engines at a time");
+  verb.Seed(options->seed);
+  verb.Text("--state", options->state, "folder of the campaign; one that exists goes on");
+  verb.Text("--engine", options->engine, "libfuzzer or standalone");
+  AddShard(verb, options->shard, "I/N: seed and order of run I of N");
+  verb.Texts("--from-corpus", options->from_corpus,
+             "case files, folders of them, or another campaign to start from (repeatable)");
+  verb.Text("--to-corpus", options->to_corpus,
+            "write each new fault as NAME.case.json, NAME-2.case.json, ...");
+  verb.Flag("--no-canary", options->no_canary, "do not look for a planted fault first");
+  AddKnownOptions(verb, options->known);
+  verb.Does([options] { return RunFuzz(*options); });
 }
 
 }  // namespace qualm::tools

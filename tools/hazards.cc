@@ -3,7 +3,6 @@
 // or of our own drawn cases. No subject is asked.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <memory>
 
 #include "core/io/case_json.h"
@@ -102,19 +101,16 @@ int RunHazards(const Options& options) {
 
 void AddHazards(CLI::App& app, Run* run) {
   auto options = std::make_shared<Options>();
-  CLI::App* verb =
-      app.add_subcommand("hazards", "which hazards do case files, or drawn cases, reach?");
-  verb->footer("Example: qualm hazards corpus/golden    qualm hazards --op linear --cases 100000");
-  CLI::Option* paths = verb->add_option(
+  Verb verb(app, run, "hazards", "which hazards do case files, or drawn cases, reach?",
+            "Example: qualm hazards corpus/golden    qualm hazards --op linear --cases 100000");
+  const VerbOption paths = verb.Texts(
       "PATH", options->paths, "*.case.json, *.jsonl, or folders of them; none: drawn cases");
-  verb->add_option("--op", options->ops, "draw only this operation (repeatable)")
-      ->allow_extra_args(false)
-      ->excludes(paths);
-  AddInteger(*verb, "--cases,-n", options->cases, 1, int64_t{1} << 40, "drawn cases per operation")
-      ->excludes(paths);
-  AddSeed(*verb, options->seed);
-  AddOutputOptions(*verb, *options);
-  verb->callback([options, run] { *run = [options] { return RunHazards(*options); }; });
+  verb.Texts("--op", options->ops, "draw only this operation (repeatable)").Excludes(paths);
+  verb.Integer("--cases,-n", options->cases, 1, int64_t{1} << 40, "drawn cases per operation")
+      .Excludes(paths);
+  verb.Seed(options->seed);
+  AddOutputOptions(verb, *options);
+  verb.Does([options] { return RunHazards(*options); });
 }
 
 }  // namespace qualm::tools

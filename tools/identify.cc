@@ -4,7 +4,6 @@
 
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <filesystem>
 #include <functional>
@@ -375,41 +374,36 @@ int RunIdentify(Options options) {
 
 void AddIdentify(CLI::App& app, Run* run) {
   auto options = std::make_shared<Options>();
-  CLI::App* verb = app.add_subcommand(
-      "identify", "whose arithmetic it is: which named conventions are bit-equal");
-  verb->footer(
+  Verb verb(
+      app, run, "identify", "whose arithmetic it is: which named conventions are bit-equal",
       "Exit status 1: of some operation the arithmetic is no known one (with --contract: not that\n"
       "one), or the subject broke; with --between: the two differ.\n"
       "Example: qualm identify --subject onednn@avx2 --op linear\n"
       "Example: qualm identify corpus/forum/004-add.case.json\n"
       "Example: qualm identify --between fbgemm@vnni qnnpack --op linear");
-  verb->add_option("CASE", options->cases, "case files with observed outputs");
-  AddSubjectOption(*verb, *options, false);
-  verb->add_option("--between", options->between,
-                   "two conventions: an input that tells them apart, or what was searched")
-      ->expected(2);
-  verb->add_option("--convention", options->conventions,
-                   "compare with this one only (repeatable; default: exact and every model)")
-      ->allow_extra_args(false)
-      ->check(NotEmpty);
-  verb->add_option("--op", options->ops, "operation (repeatable; default: all)")
-      ->allow_extra_args(false);
-  CLI::Option* cases = AddInteger(*verb, "--cases,-n", options->identify.cases, 1, INT32_MAX,
-                                  "answered cases per operation (default 1000, between 4000)");
-  AddDuration(*verb, "--time", options->identify.seconds,
-              "draw and shorten until the time is up, e.g. 60s");
-  cases->excludes("--time");
-  verb->add_flag("--worst", options->identify.worst,
-                 "of all cases the one with the largest difference, instead of the first");
-  AddSeed(*verb, options->identify.seed);
-  verb->add_option("-o,--output", options->out,
-                   "write each ruling-out input to DIR/OP.CONVENTION.case.json")
-      ->check(NotEmpty);
-  AddOutputOptions(*verb, *options);
-  verb->add_option("--contract", options->contract,
-                   "exact or model:NAME: fail unless it is bit-equal to that one")
-      ->check(NotEmpty);
-  verb->callback([options, run] { *run = [options] { return RunIdentify(*options); }; });
+  verb.Texts("CASE", options->cases, "case files with observed outputs");
+  AddSubjectOption(verb, *options, false);
+  verb.Texts("--between", options->between,
+             "two conventions: an input that tells them apart, or what was searched")
+      .TakesMany(2);
+  verb.Texts("--convention", options->conventions,
+             "compare with this one only (repeatable; default: exact and every model)");
+  verb.Texts("--op", options->ops, "operation (repeatable; default: all)");
+  const VerbOption cases =
+      verb.Integer("--cases,-n", options->identify.cases, 1, INT32_MAX,
+                   "answered cases per operation (default 1000, between 4000)");
+  verb.Duration("--time", options->identify.seconds,
+                "draw and shorten until the time is up, e.g. 60s")
+      .Excludes(cases);
+  verb.Flag("--worst", options->identify.worst,
+            "of all cases the one with the largest difference, instead of the first");
+  verb.Seed(options->identify.seed);
+  verb.Text("-o,--output", options->out,
+            "write each ruling-out input to DIR/OP.CONVENTION.case.json");
+  AddOutputOptions(verb, *options);
+  verb.Text("--contract", options->contract,
+            "exact or model:NAME: fail unless it is bit-equal to that one");
+  verb.Does([options] { return RunIdentify(*options); });
 }
 
 }  // namespace qualm::tools

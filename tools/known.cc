@@ -3,7 +3,6 @@
 
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <set>
@@ -47,18 +46,15 @@ auto Entry(const Entries& entries, const Finding& finding) {
 
 }  // namespace
 
-void AddKnownOptions(CLI::App& app, KnownOptions& options) {
-  app.add_option("--baseline", options.baseline,
-                 "result document (--json) of an earlier run: its findings do not fail this one")
-      ->check(NotEmpty);
-  CLI::Option* suppressions =
-      app.add_option("--suppressions", options.suppressions,
-                     "findings that do not fail until a date, with the reason (docs/ci.md)")
-          ->check(NotEmpty);
-  app.add_option("--today", options.today,
-                 "date that suppressions are held against, YYYY-MM-DD (default: now, UTC)")
-      ->check(NotEmpty)
-      ->needs(suppressions);
+void AddKnownOptions(Verb& verb, KnownOptions& options) {
+  verb.Text("--baseline", options.baseline,
+            "result document (--json) of an earlier run: its findings do not fail this one");
+  const VerbOption suppressions =
+      verb.Text("--suppressions", options.suppressions,
+                "findings that do not fail until a date, with the reason (docs/ci.md)");
+  verb.Text("--today", options.today,
+            "date that suppressions are held against, YYYY-MM-DD (default: now, UTC)")
+      .Needs(suppressions);
 }
 
 KnownFindings::KnownFindings(const KnownOptions& options)

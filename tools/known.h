@@ -11,10 +11,7 @@
 #include "core/io/known_json.h"
 #include "core/io/result_json.h"
 #include "properties/engine.h"
-
-namespace CLI {
-class App;
-}  // namespace CLI
+#include "tools/verb.h"
 
 namespace qualm::tools {
 
@@ -23,7 +20,7 @@ struct KnownOptions {
   std::string suppressions;  // file, "" for none
   std::string today;         // YYYY-MM-DD; "" is the current date, UTC
 };
-void AddKnownOptions(CLI::App& app, KnownOptions& options);
+void AddKnownOptions(Verb& verb, KnownOptions& options);
 
 class KnownFindings {
  public:

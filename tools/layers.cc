@@ -3,7 +3,6 @@
 
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
 #include <filesystem>
@@ -154,32 +153,28 @@ std::string SchemeText(const Scheme& scheme) {
 std::string RangeText(Codes x) { return fmt::format("x in {}..{}", x.lo, x.hi); }
 JsonValue RangeJson(Codes x) { return std::array{x.lo, x.hi}; }
 
-void AddLayerOptions(CLI::App& app, LayerOptions& options) {
-  app.add_option("PATH", options.paths,
-                 "weights: .npy, .safetensors, .onnx, a case file, or a folder of case files")
-      ->required();
-  app.add_option("--x-range", options.x_range,
-                 "LO:HI, the codes that activations may take (default: all)")
-      ->check(NotEmpty);
-  app.add_option("--x-type", options.x_type, "type of the activations (default: the file's, or u8)")
-      ->check(CLI::IsMember({"u8", "s8"}));
-  app.add_option("--scheme", options.schemes,
-                 "how products are added: pairs, pairs-in-tap, acc16, neon-mlal, float32, or as a "
-                 "convention adds them (repeatable; default: every way of the conventions)")
-      ->allow_extra_args(false)
-      ->check(NotEmpty);
-  app.add_option("--pairing", options.pairing,
-                 "a .npy of int32: the terms that meet in int16, two by two, -1 for none")
-      ->check(NotEmpty);
-  app.add_option("--quantize", options.quantize,
-                 "make s8 codes of float32 weights, one scale per tensor or per channel")
-      ->check(CLI::IsMember({"tensor", "channel"}));
-  app.add_option("--tensor", options.only, "only the layer with these weights")->check(NotEmpty);
-  app.add_flag("--channels-last", options.reading.channels_last,
-               "convolutions in .npy and .safetensors are [OC,R,S,IC/groups]");
-  AddInteger(app, "--groups", options.reading.groups, 1, 1 << 20,
-             "groups of the convolutions in .npy and .safetensors");
-  AddOutputOptions(app, options);
+void AddLayerOptions(Verb& verb, LayerOptions& options) {
+  verb.Texts("PATH", options.paths,
+             "weights: .npy, .safetensors, .onnx, a case file, or a folder of case files")
+      .Required();
+  verb.Text("--x-range", options.x_range,
+            "LO:HI, the codes that activations may take (default: all)");
+  verb.Text("--x-type", options.x_type, "type of the activations (default: the file's, or u8)")
+      .OneOf({"u8", "s8"});
+  verb.Texts("--scheme", options.schemes,
+             "how products are added: pairs, pairs-in-tap, acc16, neon-mlal, float32, or as a "
+             "convention adds them (repeatable; default: every way of the conventions)");
+  verb.Text("--pairing", options.pairing,
+            "a .npy of int32: the terms that meet in int16, two by two, -1 for none");
+  verb.Text("--quantize", options.quantize,
+            "make s8 codes of float32 weights, one scale per tensor or per channel")
+      .OneOf({"tensor", "channel"});
+  verb.Text("--tensor", options.only, "only the layer with these weights");
+  verb.Flag("--channels-last", options.reading.channels_last,
+            "convolutions in .npy and .safetensors are [OC,R,S,IC/groups]");
+  verb.Integer("--groups", options.reading.groups, 1, 1 << 20,
+               "groups of the convolutions in .npy and .safetensors");
+  AddOutputOptions(verb, options);
 }
 
 }  // namespace qualm::tools

@@ -22,7 +22,7 @@ struct LayerOptions : CommonOptions {
   std::vector<std::string> schemes;
   LayerReading reading;
 };
-void AddLayerOptions(CLI::App& app, LayerOptions& options);
+void AddLayerOptions(Verb& verb, LayerOptions& options);
 
 // A layer that is judged, with the name that people see: the file and, where it has several, the
 // name in it.

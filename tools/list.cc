@@ -2,7 +2,6 @@
 // qualm list: subjects, properties, operations and the other things that exist.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <map>
 #include <set>
 
@@ -250,21 +249,19 @@ int RunList(const Options& options) {
 
 void AddList(CLI::App& app, Run* run) {
   auto options = std::make_shared<Options>();
-  CLI::App* verb = app.add_subcommand(
-      "list",
-      "subjects, properties, ops, planted faults, conventions, variations, hazards or exporters");
-  verb->footer("Example: qualm list subjects");
-  verb->add_option(
-          "WHAT", options->what,
-          "subjects, properties, ops, faults, conventions, variations, hazards or exporters")
-      ->required()
-      ->check(CLI::IsMember({"subjects", "properties", "ops", "faults", "conventions", "variations",
-                             "hazards", "exporters"}));
-  verb->add_flag(
-      "--markdown", options->markdown,
-      "conventions, variations, hazards: the tables of docs/backends.md and docs/hazards.md");
-  AddOutputOptions(*verb, *options);
-  verb->callback([options, run] { *run = [options] { return RunList(*options); }; });
+  Verb verb(
+      app, run, "list",
+      "subjects, properties, ops, planted faults, conventions, variations, hazards or exporters",
+      "Example: qualm list subjects");
+  verb.Text("WHAT", options->what,
+            "subjects, properties, ops, faults, conventions, variations, hazards or exporters")
+      .Required()
+      .OneOf({"subjects", "properties", "ops", "faults", "conventions", "variations", "hazards",
+              "exporters"});
+  verb.Flag("--markdown", options->markdown,
+            "conventions, variations, hazards: the tables of docs/backends.md and docs/hazards.md");
+  AddOutputOptions(verb, *options);
+  verb.Does([options] { return RunList(*options); });
 }
 
 }  // namespace qualm::tools

@@ -2,7 +2,6 @@
 // qualm merge: several campaigns made one.
 #include "campaign/merge.h"
 
-#include <CLI/CLI.hpp>
 #include <filesystem>
 #include <memory>
 
@@ -31,13 +30,11 @@ int RunMerge(const Options& options) {
 
 void AddMerge(CLI::App& app, Run* run) {
   auto options = std::make_shared<Options>();
-  CLI::App* verb = app.add_subcommand("merge", "make several campaigns of qualm fuzz one");
-  verb->footer("Example: qualm merge shard-* --state all && qualm report all");
-  verb->add_option("DIR", options->folders, "campaigns; they stay as they are")->required();
-  verb->add_option("--state", options->state, "campaign to add them to, new or not")
-      ->required()
-      ->check(NotEmpty);
-  verb->callback([options, run] { *run = [options] { return RunMerge(*options); }; });
+  Verb verb(app, run, "merge", "make several campaigns of qualm fuzz one",
+            "Example: qualm merge shard-* --state all && qualm report all");
+  verb.Texts("DIR", options->folders, "campaigns; they stay as they are").Required();
+  verb.Text("--state", options->state, "campaign to add them to, new or not").Required();
+  verb.Does([options] { return RunMerge(*options); });
 }
 
 }  // namespace qualm::tools

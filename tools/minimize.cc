@@ -2,7 +2,6 @@
 // qualm minimize: the smallest case that still fails, with the reason beside it.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <filesystem>
 
@@ -136,28 +135,25 @@ int RunMinimize(const Options& options) {
 
 void AddMinimize(CLI::App& app, Run* run) {
   auto options = std::make_shared<Options>();
-  CLI::App* verb = app.add_subcommand("minimize", "reduce a failing case to a small one");
-  verb->footer(
+  Verb verb(
+      app, run, "minimize", "reduce a failing case to a small one",
       "Exit status 1 says that the case still fails, also where the failure is one that the\n"
       "subject is known for (expected); 0 that it passes.\n"
       "Example: qualm minimize found.case.json --subject onednn@avx2 -o small.case.json\n"
       "         qualm minimize found.case.json --subject onednn@avx2 --emit issue -o issue.md");
-  verb->add_option("CASE", options->path, "a case that fails")->required();
-  AddSubjectOption(*verb, *options, true);
-  verb->add_option("--property,-p", options->property,
-                   "the claim that fails (default: the case's own, else matches_exact)")
-      ->check(NotEmpty);
-  AddEmitOptions(*verb, *options, "write the minimized case to FILE; with --emit: ");
-  verb->add_option(
-          "--to-corpus", options->to_corpus,
-          "also write the minimized case, with the reason, as WHERE.case.json, or into the "
-          "folder WHERE under a name of its own; replay then says what became of it")
-      ->type_name("WHERE")
-      ->check(NotEmpty);
-  AddInteger(*verb, "--max-calls", options->max_calls, 1, 1 << 30, "subject runs to spend at most");
-  AddOutputOptions(*verb, *options);
-  AddContractOption(*verb, *options);
-  verb->callback([options, run] { *run = [options] { return RunMinimize(*options); }; });
+  verb.Text("CASE", options->path, "a case that fails").Required();
+  AddSubjectOption(verb, *options, true);
+  verb.Text("--property,-p", options->property,
+            "the claim that fails (default: the case's own, else matches_exact)");
+  AddEmitOptions(verb, *options, "write the minimized case to FILE; with --emit: ");
+  verb.Text("--to-corpus", options->to_corpus,
+            "also write the minimized case, with the reason, as WHERE.case.json, or into the "
+            "folder WHERE under a name of its own; replay then says what became of it")
+      .Called("WHERE");
+  verb.Integer("--max-calls", options->max_calls, 1, 1 << 30, "subject runs to spend at most");
+  AddOutputOptions(verb, *options);
+  AddContractOption(verb, *options);
+  verb.Does([options] { return RunMinimize(*options); });
 }
 
 }  // namespace qualm::tools

@@ -4,7 +4,6 @@
 
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <filesystem>
 #include <optional>
@@ -279,22 +278,18 @@ std::vector<Comparison> Compare(const Case& layer, const Remedy& remedy, proofs:
 
 void AddRepair(CLI::App& app, Run* run) {
   auto options = std::make_shared<Options>();
-  CLI::App* verb = app.add_subcommand(
-      "repair", "permute, split or edit weights so that no 16-bit sum can overflow");
-  verb->footer(
-      "Example: qualm repair corpus/forum/003-conv1.case.json --scheme fbgemm@avx2 "
-      "--subject model:fbgemm@avx2 --out repaired");
-  AddLayerOptions(*verb, *options);
-  AddSubjectOption(*verb, *options, false);
-  verb->add_option("--remedy", options->remedy,
-                   "which remedy is written and tried (default: the cheapest exact one)")
-      ->check(NotEmpty);
-  verb->add_option("--out", options->out,
-                   "folder for the weights, the order of channels, the case and the certificate")
-      ->check(NotEmpty);
-  AddInteger(*verb, "--rows", options->rows, 1, 1 << 16, "drawn rows for each subject");
-  AddSeed(*verb, options->seed);
-  verb->callback([options, run] { *run = [options] { return Repair(*options).Run(); }; });
+  Verb verb(app, run, "repair", "permute, split or edit weights so that no 16-bit sum can overflow",
+            "Example: qualm repair corpus/forum/003-conv1.case.json --scheme fbgemm@avx2 "
+            "--subject model:fbgemm@avx2 --out repaired");
+  AddLayerOptions(verb, *options);
+  AddSubjectOption(verb, *options, false);
+  verb.Text("--remedy", options->remedy,
+            "which remedy is written and tried (default: the cheapest exact one)");
+  verb.Text("--out", options->out,
+            "folder for the weights, the order of channels, the case and the certificate");
+  verb.Integer("--rows", options->rows, 1, 1 << 16, "drawn rows for each subject");
+  verb.Seed(options->seed);
+  verb.Does([options] { return Repair(*options).Run(); });
 }
 
 }  // namespace qualm::tools

@@ -2,7 +2,6 @@
 // qualm replay: case files, golden .jsonl files, and folders of them.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>
@@ -374,17 +373,16 @@ std::vector<std::string> CaseFilesOf(const std::string& path) {
 
 void AddReplay(CLI::App& app, Run* run) {
   auto options = std::make_shared<Options>();
-  CLI::App* verb = app.add_subcommand("replay", "run case files and golden recordings again");
-  verb->footer("Example: qualm replay corpus/golden corpus/regressions");
-  verb->add_option("PATH", options->paths, "*.case.json, *.jsonl, or folders of them")->required();
-  AddSubjectOption(*verb, *options, false);
-  verb->add_option("--property,-p", options->property, "judge this claim instead of the case's own")
-      ->check(NotEmpty);
-  AddEmitOptions(*verb, *options);
-  AddOutputOptions(*verb, *options);
-  AddJUnitOption(*verb, *options);
-  AddContractOption(*verb, *options);
-  verb->callback([options, run] { *run = [options] { return RunReplay(*options); }; });
+  Verb verb(app, run, "replay", "run case files and golden recordings again",
+            "Example: qualm replay corpus/golden corpus/regressions");
+  verb.Texts("PATH", options->paths, "*.case.json, *.jsonl, or folders of them").Required();
+  AddSubjectOption(verb, *options, false);
+  verb.Text("--property,-p", options->property, "judge this claim instead of the case's own");
+  AddEmitOptions(verb, *options);
+  AddOutputOptions(verb, *options);
+  AddJUnitOption(verb, *options);
+  AddContractOption(verb, *options);
+  verb.Does([options] { return RunReplay(*options); });
 }
 
 }  // namespace qualm::tools

@@ -2,7 +2,6 @@
 // qualm report: writes the page of an output folder again, from the files in it.
 #include "tools/report.h"
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <filesystem>
 #include <iterator>
@@ -107,19 +106,17 @@ std::string CorpusFolder() { return InstalledData("corpus", QUALM_CORPUS_DIR); }
 void AddReport(CLI::App& app, Run* run) {
   auto folder = std::make_shared<std::string>();
   auto forum = std::make_shared<bool>(false);
-  CLI::App* verb = app.add_subcommand("report", "rebuild the HTML report of an output folder");
-  verb->footer("Example: qualm report build/report");
-  verb->add_option("DIR", *folder, "output folder of qualm audit, check or fuzz")->required();
-  verb->add_flag("--forum", *forum, "write the answers to forum threads into DIR/forum.md instead");
-  verb->callback([folder, forum, run] {
-    *run = [folder, forum] {
-      if (*forum) {
-        report::WriteForumPage(CorpusFolder(), *folder);
-        return static_cast<int>(kClean);
-      }
-      Out(ShortPath(report::BuildReport(*folder, CorpusFolder()).path) + "\n");
+  Verb verb(app, run, "report", "rebuild the HTML report of an output folder",
+            "Example: qualm report build/report");
+  verb.Text("DIR", *folder, "output folder of qualm audit, check or fuzz").Required();
+  verb.Flag("--forum", *forum, "write the answers to forum threads into DIR/forum.md instead");
+  verb.Does([folder, forum] {
+    if (*forum) {
+      report::WriteForumPage(CorpusFolder(), *folder);
       return static_cast<int>(kClean);
-    };
+    }
+    Out(ShortPath(report::BuildReport(*folder, CorpusFolder()).path) + "\n");
+    return static_cast<int>(kClean);
   });
 }
 

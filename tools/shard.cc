@@ -3,7 +3,6 @@
 
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdlib>
 #include <optional>
@@ -61,8 +60,8 @@ std::optional<Shard> FromEnvironment() {
 
 }  // namespace
 
-void AddShard(CLI::App& app, std::string& text, const std::string& help) {
-  app.add_option("--shard", text, help)->check(NotEmpty);
+void AddShard(Verb& verb, std::string& text, const std::string& help) {
+  verb.Text("--shard", text, help);
 }
 
 Shard ShardOf(const std::string& text) {

@@ -5,9 +5,7 @@
 
 #include <string>
 
-namespace CLI {
-class App;
-}  // namespace CLI
+#include "tools/verb.h"
 
 namespace qualm::tools {
 
@@ -17,7 +15,7 @@ struct Shard {
 };
 
 // --shard I/N, stored as text.
-void AddShard(CLI::App& app, std::string& text, const std::string& help);
+void AddShard(Verb& verb, std::string& text, const std::string& help);
 
 // The shard of --shard, or, where that is "", of the first of these that is set: GTEST_SHARD_INDEX
 // and GTEST_TOTAL_SHARDS; SLURM_ARRAY_TASK_ID, _COUNT and _MIN; JOB_COMPLETION_INDEX and

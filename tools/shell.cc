@@ -234,25 +234,18 @@ std::string ManPage(const CLI::App& app) {
 
 void AddShell(CLI::App& app, Run* run) {
   auto shell = std::make_shared<std::string>();
-  CLI::App* completion = app.add_subcommand("completion", "a script that completes this command");
-  completion->footer(
+  Verb completion(
+      app, run, "completion", "a script that completes this command",
       "Example: qualm completion bash > ~/.local/share/bash-completion/completions/qualm");
-  completion->add_option("SHELL", *shell, "bash, zsh or fish")
-      ->required()
-      ->check(CLI::IsMember({"bash", "zsh", "fish"}));
-  completion->callback([&app, shell, run] {
-    *run = [&app, shell] {
-      Out(std::ranges::find(kShells, std::string_view(*shell), &Shell::name)->script(app));
-      return kClean;
-    };
+  completion.Text("SHELL", *shell, "bash, zsh or fish").Required().OneOf({"bash", "zsh", "fish"});
+  completion.Does([&app, shell] {
+    Out(std::ranges::find(kShells, std::string_view(*shell), &Shell::name)->script(app));
+    return kClean;
   });
-  CLI::App* man = app.add_subcommand("man", "the manual page qualm(1)");
-  man->footer("Example: qualm man | man -l -");
-  man->callback([&app, run] {
-    *run = [&app] {
-      Out(ManPage(app));
-      return kClean;
-    };
+  Verb man(app, run, "man", "the manual page qualm(1)", "Example: qualm man | man -l -");
+  man.Does([&app] {
+    Out(ManPage(app));
+    return kClean;
   });
 }
 

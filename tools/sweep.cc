@@ -4,7 +4,6 @@
 
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -232,28 +231,26 @@ int RunSweep(const Options& options) {
 
 void AddSweep(CLI::App& app, Run* run) {
   auto options = std::make_shared<Options>();
-  CLI::App* verb = app.add_subcommand(
-      "sweep", "constant-input curves: monotone? linear? which pair bends them?");
-  verb->footer(
-      "Example: qualm sweep corpus/forum/000-linear-sweep.case.json --subject native@all "
-      "--subject model:fbgemm@avx2 --plot sweep.svg");
-  verb->add_option("CASE", options->path,
-                   "a case of linear or a convolution; its rows or images are replaced")
-      ->required();
-  AddSubjectOption(*verb, *options, true);
-  AddOutputOptions(*verb, *options);
-  AddContractOption(*verb, *options);
+  Verb verb(app, run, "sweep", "constant-input curves: monotone? linear? which pair bends them?",
+            "Example: qualm sweep corpus/forum/000-linear-sweep.case.json --subject native@all "
+            "--subject model:fbgemm@avx2 --plot sweep.svg");
+  verb.Text("CASE", options->path,
+            "a case of linear or a convolution; its rows or images are replaced")
+      .Required();
+  AddSubjectOption(verb, *options, true);
+  AddOutputOptions(verb, *options);
+  AddContractOption(verb, *options);
   // Ranges depend on the type of the codes: sweep::Codes judges them.
   const auto code = [&](const char* name, auto& value, const char* help) {
-    AddInteger(
-        *verb, name, [&value](int64_t read) { value = static_cast<int32_t>(read); }, INT32_MIN,
-        INT32_MAX, help);
+    verb.Integer(
+        name, [&value](int64_t read) { value = static_cast<int32_t>(read); }, INT32_MIN, INT32_MAX,
+        help);
   };
   code("--from", options->from, "first code");
   code("--to", options->to, "last code");
   code("--step", options->step, "distance of codes");
-  verb->add_option("--plot", options->plot, "draw the curves into FILE.svg")->check(NotEmpty);
-  verb->callback([options, run] { *run = [options] { return RunSweep(*options); }; });
+  verb.Text("--plot", options->plot, "draw the curves into FILE.svg");
+  verb.Does([options] { return RunSweep(*options); });
 }
 
 }  // namespace qualm::tools

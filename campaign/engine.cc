@@ -14,30 +14,31 @@
 namespace qualm::campaign {
 namespace {
 
+// The length, time and memory that one input may take, and where inputs beyond them go.
+std::vector<std::string> LibFuzzerLimits(const std::string& scratch) {
+  return {"-max_len=" + std::to_string(fuzz::kWatchedBytes), "-artifact_prefix=" + scratch + "/",
+          "-timeout=120", "-rss_limit_mb=4096", "-detect_leaks=0"};
+}
+
 std::vector<std::string> LibFuzzerArguments(const Stretch& stretch) {
   const auto seconds = static_cast<int64_t>(std::ceil(stretch.seconds));
-  std::vector<std::string> arguments{
-      "-max_total_time=" + std::to_string(std::max<int64_t>(1, seconds)),
-      "-runs=" + std::to_string(stretch.runs > 0 ? stretch.runs : -1),
-      // libFuzzer takes seed 0 for none.
-      "-seed=" + std::to_string(1 + stretch.seed % 0x7FFFFFFF),
-      "-max_len=" + std::to_string(fuzz::kWatchedBytes),
-      "-artifact_prefix=" + stretch.scratch + "/", "-timeout=120", "-rss_limit_mb=4096",
-      "-detect_leaks=0", "-reload=0", "-print_final_stats=0", stretch.kept};
+  std::vector<std::string> arguments = LibFuzzerLimits(stretch.scratch);
+  arguments.insert(arguments.end(),
+                   {"-max_total_time=" + std::to_string(std::max<int64_t>(1, seconds)),
+                    "-runs=" + std::to_string(stretch.runs > 0 ? stretch.runs : -1),
+                    // libFuzzer takes seed 0 for none.
+                    "-seed=" + std::to_string(1 + stretch.seed % 0x7FFFFFFF), "-reload=0",
+                    "-print_final_stats=0", stretch.kept});
   arguments.insert(arguments.end(), stretch.inputs.begin(), stretch.inputs.end());
   return arguments;
 }
 
 std::vector<std::string> LibFuzzerShrinks(const Shrinking& shrinking) {
-  return {"-merge=1",
-          "-max_len=" + std::to_string(fuzz::kWatchedBytes),
-          "-merge_control_file=" + shrinking.scratch + "/control",
-          "-artifact_prefix=" + shrinking.scratch + "/",
-          "-timeout=120",
-          "-rss_limit_mb=4096",
-          "-detect_leaks=0",
-          shrinking.needed,
-          shrinking.corpus};
+  std::vector<std::string> arguments = LibFuzzerLimits(shrinking.scratch);
+  arguments.insert(arguments.end(),
+                   {"-merge=1", "-merge_control_file=" + shrinking.scratch + "/control",
+                    shrinking.needed, shrinking.corpus});
+  return arguments;
 }
 
 std::vector<std::string> StandaloneArguments(const Stretch& stretch) {

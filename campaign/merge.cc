@@ -15,8 +15,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kMaxBytes = size_t{1} << 28;
-
 // Calls `take` with each file or folder that is no temporary.
 template <class Take>
 void ForEachIn(const fs::path& folder, const Take& take) {
@@ -24,10 +22,6 @@ void ForEachIn(const fs::path& folder, const Take& take) {
   for (const auto& entry : fs::directory_iterator(folder, error)) {
     if (!IsTemporary(entry.path().filename().string())) take(entry.path());
   }
-}
-
-std::string Bytes(const fs::path& file) {
-  return ReadTextFile(file.string(), "campaign", kMaxBytes);
 }
 
 void CopyInbox(const fs::path& from, const fs::path& to) {

@@ -14,7 +14,6 @@
 
 #include "campaign/process.h"
 #include "core/content_name.h"
-#include "core/io/text_file.h"
 #include "fuzz/collector.h"
 
 namespace qualm::campaign {
@@ -22,12 +21,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kMaxBytes = size_t{1} << 28;
-
 std::set<std::string> ContentsOf(const fs::path& folder) {
   std::set<std::string> names;
   for (const auto& entry : fs::directory_iterator(folder)) {
-    names.insert(ContentName(ReadTextFile(entry.path().string(), "campaign", kMaxBytes)));
+    names.insert(ContentName(Bytes(entry.path())));
   }
   return names;
 }

@@ -32,7 +32,6 @@ constexpr const char* kMarkerText = "A campaign of qualm fuzz, version 1. docs/c
 constexpr const char* kFindings = "findings";
 constexpr const char* kFolders[] = {"corpus",    kFindings, fuzz::kInbox, fuzz::kHeld,
                                     fuzz::kSeen, "jobs",    "results"};
-constexpr size_t kMaxText = size_t{1} << 28;
 
 std::vector<std::string> NamesIn(const fs::path& folder) {
   std::vector<std::string> names;
@@ -45,9 +44,7 @@ std::vector<std::string> NamesIn(const fs::path& folder) {
   return names;
 }
 
-std::string TextIn(const fs::path& file) {
-  return fs::exists(file) ? ReadTextFile(file.string(), "campaign", kMaxText) : "";
-}
+std::string TextIn(const fs::path& file) { return fs::exists(file) ? Bytes(file) : ""; }
 
 Fault ReadFault(const fs::path& folder) {
   const std::string file = (folder / "fault.json").string();
@@ -73,6 +70,10 @@ void WriteFault(const Fault& fault, const fs::path& folder) {
 }
 
 }  // namespace
+
+std::string Bytes(const fs::path& file) {
+  return ReadTextFile(file.string(), "campaign", size_t{1} << 28);
+}
 
 State::State(std::string where, const fs::path& root) : where_(std::move(where)), root_(root) {
   std::error_code error;
@@ -187,9 +188,7 @@ int64_t State::CorpusSize(Op op) const {
 
 int64_t State::CorpusSize() const {
   int64_t size = 0;
-  for (const std::string& op : NamesIn(root_ / "corpus")) {
-    size += static_cast<int64_t>(NamesIn(root_ / "corpus" / op).size());
-  }
+  for (const Op op : AllOps()) size += CorpusSize(op);
   return size;
 }
 

@@ -35,6 +35,9 @@ struct Shrunk {
 
 bool IsState(const std::filesystem::path& folder);
 
+// A file of a campaign; throws InputError where it cannot be read or is longer than 2^28 bytes.
+std::string Bytes(const std::filesystem::path& file);
+
 // The faults in the folder of any campaign, by the names of their folders.
 std::vector<Fault> ReadFaults(const std::filesystem::path& root);
 

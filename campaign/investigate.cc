@@ -113,6 +113,10 @@ triage::Triaged Triage(const State& state, const Fault& fault, Subject& subject)
 bool IsDeclared(const Fault& fault, const triage::Triaged& triaged, const Subject& subject) {
   Finding finding = triaged.finding();
   finding.kind = fault.row.kind;
+  // Declared memory fails after the same cases each time. Random errors are no memory.
+  if (finding.kind == FindingKind::kNondeterminism && fault.row.replayed == Replayed::kFlaky) {
+    return false;
+  }
   return qualm::IsDeclared(finding, subject, subject.contract()) ||
          (finding.kind == FindingKind::kNondeterminism &&
           RemembersAsDeclared(subject, fault.row.op));

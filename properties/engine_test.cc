@@ -36,6 +36,15 @@ TestSubject::RunFunction KeepsZeroPoints() {
   };
 }
 
+// Wrong in its second answer alone: no memory is wrong once.
+TestSubject::RunFunction ErrsOnce() {
+  return [answers = 0](const Case& c, const RunContext&) mutable {
+    Case asked = ProblemOf(c);
+    if (++answers == 2) asked.out_q.zero_point[0] ^= 1;
+    return TestSubject::Good(exact::Evaluate(asked));
+  };
+}
+
 class EngineTest : public testing::Test {
  protected:
   static void SetUpTestSuite() {
@@ -48,6 +57,8 @@ class EngineTest : public testing::Test {
                                     return std::make_unique<TestSubject>(TestSubject::Exact, name);
                                   if (name == "toy:bad")
                                     return std::make_unique<TestSubject>(OffByOneInTails, name);
+                                  if (name == "toy:remembers-and-errs")
+                                    return std::make_unique<TestSubject>(ErrsOnce(), name);
                                   if (name.starts_with("toy:remembers"))
                                     return std::make_unique<TestSubject>(KeepsZeroPoints(), name);
                                   if (name == "toy:absent")
@@ -64,7 +75,7 @@ class EngineTest : public testing::Test {
                                 {}});
     SubjectRegistry::Get().AddExpectedDivergence(
         {"toy:bad", "quantize", "matches_exact", "tail", "a test"});
-    for (const char* subject : {"toy:remembers", "toy:bad"}) {
+    for (const char* subject : {"toy:remembers", "toy:remembers-and-errs", "toy:bad"}) {
       SubjectRegistry::Get().AddExpectedDivergence(
           {subject, "add", "answer_independent_of_history", "nondeterminism", "a test"});
     }
@@ -168,6 +179,8 @@ TEST_F(EngineTest, WhatADeclaredMemorySpoilsIsExpected) {
   };
   EXPECT_EQ(judgement_of_second("toy:good"), Judgement::kPassed);
   EXPECT_EQ(judgement_of_second("toy:remembers"), Judgement::kExpected);
+  // That it remembers is declared, but it forgets: its error is another one.
+  EXPECT_EQ(judgement_of_second("toy:remembers-and-errs"), Judgement::kFailed);
   // No row declares that this subject remembers; and a wrong new instance shows no memory.
   EXPECT_EQ(judgement_of_second("toy:remembers-undeclared"), Judgement::kFailed);
   EXPECT_EQ(judgement_of_second("toy:bad"), Judgement::kFailed);

@@ -16,7 +16,7 @@ import tempfile
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-SECONDS = 3
+seconds = 3  # --seconds
 RELU = "if (p->relu && sum < 0) sum = 0;"
 BASELINE = "qualm check --subject plugin:./build/my_kernels.so --op linear --cases 500 --seed 1 --json ci/qualm-baseline.json"
 
@@ -36,7 +36,7 @@ def blocks(page, language):
 
 def shorter(command):
     """Hours and minutes of fuzzing become seconds."""
-    return re.sub(r"--time \d+[mh]\b", f"--time {SECONDS}s", command)
+    return re.sub(r"--time \d+[mh]\b", f"--time {seconds}s", command)
 
 
 class Place:
@@ -222,9 +222,13 @@ def test_committed(yaml):
 
 
 def main():
+    global seconds
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--bin", required=True, type=pathlib.Path, help="the build folder")
-    built = parser.parse_args().bin.resolve()
+    parser.add_argument("--seconds", type=int, default=seconds, help="what hours and minutes of fuzzing become")
+    arguments = parser.parse_args()
+    built = arguments.bin.resolve()
+    seconds = arguments.seconds
     try:
         import yaml
     except ImportError:

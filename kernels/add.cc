@@ -6,8 +6,9 @@
 // 1. float32, in streams (code_stream-inl.h): ma = RN(sa/sy), mb likewise, v = a*ma + b*mb + c, the
 //    zero points in c. "Exact" where sa/sy and sb/sy are floats and so is every partial sum. Else
 //    "nearly": t = fma(a, ma, fma(b, mb, origin + c)), and GridFor adds up the errors of ma, mb, of
-//    the constant and of each rounding. The window around a tie where t does not decide is the
-//    next power of two; the constant moves it up by half of it, so that it begins at fraction 0.
+//    the constant and of each rounding: nearer to a tie than that, t does not decide. GridFor
+//    rounds the width of this window up to a power of two, and moves t up by half of it: t lies in
+//    the window exactly if the upper bits of its fraction are 0.
 // 2. Blocks with an element next to a tie: t in double, with an error bound e for each element as
 //    in rescale.cc: v lies in [t - e, t + e], e = 2^-49*(|da*ma| + |db*mb|). If both ends round to
 //    the same code, v does too.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// concat of tensors of codes along the columns: exactly rounded on every instruction set.
+// concat of tensors of codes along the columns: exactly rounded on every instruction set. The code
+// is in rescale_codes.cc, because concat is a rescale of each input.
 #ifndef QUALM_KERNELS_CONCAT_H_
 #define QUALM_KERNELS_CONCAT_H_
 

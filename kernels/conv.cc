@@ -3,7 +3,9 @@
 // linear layer (sums/row_block.h). Its rows are the activations under the windows. Those under one
 // line of the window follow each other in the image, or in a padded copy of some of its lines
 // (sums/bands.h), and are read there; rare cases gather them first. A depthwise convolution has an
-// inner loop of its own (sums/depthwise_lines.h, or in rare cases sums/depthwise.h).
+// inner loop of its own (sums/depthwise_lines.h, or in rare cases sums/depthwise.h). Both forms are
+// exact for the same reason as linear: exact integer sums, each rounded once. Padding adds 0 to a
+// sum: its byte is real 0, or sums/padding.h corrects the sum.
 #include "kernels/conv.h"
 
 #include <algorithm>

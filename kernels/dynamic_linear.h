@@ -2,8 +2,8 @@
 // dynamic_linear: a linear layer over float32 activations, which are quantized on the way with a
 // scale and zero point chosen from the activations themselves. For row m of x:
 //
-//   s_m, z_m   by a QParamsRule from the smallest and the largest finite value of the row, or with
-//              per_row = false of all of x; 0 and 0 where there is none
+//   s_m, z_m   by a QParamsRule from the smallest and the largest finite value of the row (of all
+//              of x if per_row is false). If no value is finite, both count as 0
 //   q[m][k]  = clamp(RNE(x[m][k] / s_m) + z_m) to all codes of the type; NaN gives z_m, an infinity
 //              the end of the codes
 //   y[m][n]  = (sum_k (q[m][k] - z_m)(w[n][k] - zw_n)) * s_m * sw_n + b_n, rounded once to float32

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Checks images, and describes them as a matrix for checks of overlap. Extents are added up in 128
+// bits, so that no size or stride that a caller gives can overflow.
 #include "kernels/images.h"
 
 #include <string>

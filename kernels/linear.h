@@ -3,9 +3,9 @@
 //
 // The code, from the outside in: linear.cc cuts the outputs into blocks, sums/row_block.cc runs a
 // block over the packed weights (sums/pack.h has the algebra), sums/accumulate.cc is the inner loop
-// of integer sums, which sums/codes-inl.h makes codes of while they are in the L1 cache. Other
-// outputs are those of sums/epilogue.cc by common/rescale.cc. Both have the proof that each output
-// is rounded once.
+// of integer sums. sums/codes-inl.h makes codes of the sums while they are in the L1 cache; all
+// other outputs go through sums/epilogue.cc to common/rescale.cc. codes-inl.h and rescale.cc have
+// the proofs that each output is rounded once.
 #ifndef QUALM_KERNELS_LINEAR_H_
 #define QUALM_KERNELS_LINEAR_H_
 

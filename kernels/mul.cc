@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // y = clamp(RNE(sa*sb*(a - za)*(b - zb) / sy) + zy): integer products p = (a - za)*(b - zb), then a
-// requantization with the multiplier sa*sb/sy (rescale.h).
+// requantization with the multiplier sa*sb/sy (common/rescale.h).
 //
-// Where products fit int32, the codes are a stream (code_stream-inl.h), as those of sums are in
-// rescale.cc: float32 has both differences exactly, and rounds their product where it exceeds 24
-// bits, as it rounds a sum there. Blocks with an element next to a tie, and multipliers and zero
-// points without a stream, write int32 products and requantize them. Products that leave int32 take
-// exact integers, element by element.
+// Where products fit int32, the codes are a stream (code_stream-inl.h). float32 has both
+// differences exactly. A product of more than 24 bits is rounded to float32, and so is a sum in
+// rescale.cc: the proof of streams there holds here too. Blocks with an element next to a tie, and
+// multipliers and zero points without a stream, write int32 products and requantize them. Products
+// that leave int32 take exact integers, element by element.
 #include <algorithm>
 
 #include "kernels/binary.h"

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Smallest and largest value are found as integers (common/min_max.h); the rest is a few float32
-// operations per channel.
+// choose_qparams: scale and zero point of observed values, as PyTorch computes them. The contract
+// is its float32 steps, not one rounding (docs/quantization.md). The same bits everywhere because
+// the smallest and the largest value are found as integers (common/min_max.h), and the few steps
+// after that, and the histogram's (common/histogram.cc), are scalar code compiled without
+// contraction.
 #include "kernels/observer.h"
 
 #include <algorithm>

@@ -43,8 +43,9 @@ Status ChooseQParams(const ObserverParams& params, std::span<const MinMaxState> 
                      std::span<float> scale, std::span<int32_t> zero_point);
 
 // `batch` is f32, not empty, with at most 2^24 values of magnitude up to 2^24. The first batch
-// whose values are not all equal spans at least 2^-60, and no later batch makes the range grow by
-// more than 2^11. An error otherwise.
+// whose values are not all equal spans at least 2^-60, and no later batch makes the histogram more
+// than 2^11 times as wide. An error otherwise. Values that span at most 2^10 times the first batch
+// (docs/quantization.md) cause none: see histogram.cc.
 Status ObserveHistogram(const ConstMatrix& batch, HistogramState* state);
 
 // The scale and zero point of the part of the range whose quantization has the smallest squared

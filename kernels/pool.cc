@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pools. Output pixels of a line that see equally many taps are one run: one call of the inner
-// loop, and where they follow each other in memory like the channels of one pixel, one pixel of so
-// many channels. A maximum is exact. For means, codes are read as unsigned: s8 codes and their zero
-// points are shifted by 128. A mean is an integer sum, then a requantization with the multiplier
-// sx / (count * sy) (rescale.h): one plan for each count, of which there are few, at the edges of
-// the image. Sums are added up in 16 bits as long as they fit, then in 32 bits modulo 2^32.
+// Pools. Neighbouring output pixels of a line that see equally many taps are a run: the inner loop
+// is called once for it. A maximum is exact: nothing is rounded. A mean is exact too: an exact
+// integer sum, rounded once by a requantization with the multiplier sx / (count * sy)
+// (common/rescale.cc). There is one plan for each count; counts differ at the edges of the image
+// only. For means, s8 codes and their zero points are shifted by 128, so that codes are unsigned.
+// They are added in 16 bits as long as they fit, then modulo 2^32 if the sum fits int32, else in
+// 128 bits (WriteWide).
 #include "kernels/pool.h"
 
 #include <algorithm>
@@ -38,8 +39,8 @@ struct Taps {
   bool is_signed = false;
 };
 
-// The same, as one output pixel of so many more channels where windows and outputs follow each
-// other so; `y_step` is that of output pixels.
+// The same taps. If windows and outputs are contiguous, the run becomes one output pixel with
+// pixels * channels channels. `y_step` leads from output pixel to output pixel.
 inline Taps Merged(Taps taps, int64_t y_step, size_t* channels) {
   const auto count = static_cast<int64_t>(*channels);
   if (taps.pixels > 1 && taps.pixel_step == count && y_step == count) {
@@ -147,7 +148,7 @@ void SumOfCodes(const Taps& taps, size_t channels, uint32_t correction, uint32_t
         }
       }
       widen();
-      // What is past the last channel is overwritten by the next pixel, or lies in kSpareSums.
+      // The next pixel overwrites the lanes past the last channel, or they lie in kSpareSums.
       hn::StoreU(low, d32, sums + c);
       hn::StoreU(high, d32, sums + c + hn::Lanes(d32));
     });
@@ -238,7 +239,7 @@ Status ValidateAvgPool(const ConstImages& x, const PoolShape& shape, bool count_
                        const Quantization& x_q, const Quantization& y_q, const OutputRange& range,
                        const MutableMatrix& y) {
   QUALM_RETURN_IF_ERROR(CheckPool(x, shape, count_padding, range, y));
-  // The count is a divisor (elementwise.h).
+  // The count is a divisor (types.h).
   if (shape.window.kernel_h * shape.window.kernel_w > int64_t{1} << 53) {
     return Error("shape", ".window has " + std::to_string(shape.window.kernel_h) + " x " +
                               std::to_string(shape.window.kernel_w) +
@@ -275,7 +276,7 @@ void ForEachRun(const ConstImages& x, const PoolShape& shape, const MutableMatri
   Taps taps;
   taps.is_signed = x.type == ElementType::kS8;
   // A window with one tap in the image along an axis does not use the step, which might overflow.
-  // So does a run of one pixel.
+  // A run of one pixel does not use its step either.
   taps.row_step = g.dilation_h < g.in_h ? g.dilation_h * x.row_stride : 0;
   taps.column_step = g.dilation_w < g.in_w ? g.dilation_w * x.pixel_stride : 0;
   const int64_t pixel_step = g.stride_w < g.in_w ? g.stride_w * x.pixel_stride : 0;

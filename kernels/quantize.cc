@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // y = clamp(RNE(x / s) + z).
 //
-// x/s is no tie n + 1/2 unless 2x = (2n+1)s. Otherwise |x/s - (n+1/2)| = |2x - (2n+1)s| / (2s) is
-// at least 2^-26: next to the tie, 2x and (2n+1)s are both about s or larger, so both are multiples
+// x/s is a tie n + 1/2 only if 2x = (2n+1)s. If it is none, |x/s - (n+1/2)| = |2x - (2n+1)s| / (2s)
+// is at least 2^-26: next to the tie, 2x and (2n+1)s are about s or larger, so both are multiples
 // of ulp(s)/2. Their difference is then a multiple of ulp(s)/2 as well, it is not 0, and
 // ulp(s) >= 2^-24 s. So any approximation of x/s with an error below 2^-26 lies on the right side
 // of the tie; only the ties themselves need care. In double,

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// requantize: y = clamp(RNE(acc * m) + zero_point), row by row. Mode kExact takes the inner loops
+// of common/rescale.cc, which proves that each value is rounded once. The other modes give the bits
+// of other libraries by common/backend_requantize.cc.
 #include "hwy/base.h"
 #include "kernels/common/backend_requantize.h"
 #include "kernels/common/fp_environment.h"

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// rescale looks each code up in a table of the 256 answers. concat is a rescale of each input.
+// rescale: y = clamp(RNE(sx * (x - zx) / sy) + zy). x has only 256 values: their answers fill a
+// table, and common/code_table.cc looks each element up. Exact because each answer is the integer
+// x - zx times a rational scale, rounded once by common/rescale.cc. Fewer than 256 elements are
+// answered without a table. concat rescales each input into its columns of y.
 #include <array>
 #include <cstdlib>
 #include <numeric>

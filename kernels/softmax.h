@@ -22,8 +22,8 @@ namespace qualm::kernels {
 class PackedSoftmax {
  public:
   // Computes t for rows of `columns` codes, in double with an error bound (transcendental.h); where
-  // the bound does not decide a rounding, Build refuses with an error. For drawn scales that is
-  // about one in 10^5; x_scale below 2^-26 where q is next to a tie is always among them.
+  // the bound does not decide a rounding, Build refuses with an error: about one of 10^5 drawn
+  // scales, and every x_scale below 2^-26 if q is next to a tie.
   static Status Build(float x_scale, int64_t columns, PackedSoftmax* softmax);
 
   // x and y are of one type, u8 or s8, and one shape, and do not overlap. range.relu is not set.

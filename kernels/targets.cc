@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Lists the instruction sets that this build and this CPU have, and says which one a thread uses.
+// No result depends on it: every kernel gives the same bits on all of them.
 #include "kernels/targets.h"
 
 #include <cstdio>

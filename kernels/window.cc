@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Output sizes, and the taps of a window that lie inside the image. Exact: integers, which cannot
+// overflow because CheckWindow holds every field to 2^30.
 #include "kernels/window.h"
 
 #include <algorithm>

@@ -6,9 +6,9 @@
 //   cvtps2dq gives; also for NaN, 0 times an overflowed m); code = clamp(r + zero point).
 // kFixedQ31: gemmlowp and TFLite, the build with two roundings. M = a*b/d in float64 is taken apart
 //   as Q * 2^(shift-31), Q = 0 or 2^30..2^31-1 (rounded half away from zero; 0 for shift < -31).
-//   p = (sum * 2^max(shift,0) mod 2^32) * Q; h = floor(p/2^31 + 1/2), which is their doubling high
-//   multiply for Q >= 0: their nudge differs by one for p < 0 and their division goes toward zero,
-//   which cancels. r = h / 2^max(-shift,0) rounded half away from zero; code = clamp((r + zero
+//   p = (sum * 2^max(shift,0) mod 2^32) * Q; h = floor(p/2^31 + 1/2). Their doubling high multiply
+//   gives the same h: for p < 0 it adds 1 - 2^30 where we add 2^30, and divides toward zero where
+//   we divide down. r = h / 2^max(-shift,0) rounded half away from zero; code = clamp((r + zero
 //   point) mod 2^32).
 // kFixedRndnu: XNNPACK on NEON (src/params-init.c @ ae108ef). m as in kFloat32, its bits taken
 //   apart as mantissa Q (24 bits, at the top of 31) and shift = 126 - exponent field. v = sum *

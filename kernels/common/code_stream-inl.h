@@ -14,9 +14,10 @@
 // codes, and the saturating conversions end at the right bound. A NaN among the t of "nearly"
 // values is found by a comparison and goes to the caller too.
 //
-// With a fused multiply-add all of this is scaled by 2^-73, so that the bits of t above the
-// fraction are 63 * 2^9 plus the code and fit int16. A product that underflows is not rounded
-// there. Without fusion nothing is scaled, and one subtraction more makes them fit.
+// With a fused multiply-add all of this is scaled by 2^-73: then the bits of t above the fraction
+// are 63 * 2^9 plus the code, and fit int16. A product that underflows does no harm, because a
+// fused one is not rounded. Without fusion nothing is scaled, and one more subtraction makes the
+// bits fit.
 
 #if defined(QUALM_KERNELS_CODE_STREAM_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef QUALM_KERNELS_CODE_STREAM_INL_H_

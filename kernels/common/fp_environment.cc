@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Sets the control word that the proofs of the kernels need: half to even, no flush to zero, no
+// traps. One version for each kind of control word. The destructor restores the caller's.
 #include "kernels/common/fp_environment.h"
 
 #if defined(__x86_64__) || defined(_M_X64) || defined(__SSE2__)

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Asks the code of this thread's target whether it has a fused multiply-add. No result depends on
+// it, but a proof over intervals (intervals/intervals.h) must follow the arithmetic that runs.
 #include "kernels/common/fused.h"
 
 #undef HWY_TARGET_INCLUDE

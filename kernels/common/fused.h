@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Whether this thread's target has a fused multiply-add: proofs over intervals ask.
 #ifndef QUALM_KERNELS_COMMON_FUSED_H_
 #define QUALM_KERNELS_COMMON_FUSED_H_
 

@@ -15,6 +15,8 @@ namespace {
 
 constexpr int64_t kBins = HistogramState::kBins;
 constexpr int64_t kParts = 128;  // of a bin, where ranges differ
+// docs/quantization.md takes values that span up to 2^10 times the first batch. The histogram is no
+// narrower than that batch, so such values never make it more than 1 + 2^10 times as wide.
 constexpr float kMostGrowth = 0x1p11f;
 constexpr float kLeastSpan = 0x1p-60f;
 constexpr double kQuantileStep = 1e-5;
@@ -81,8 +83,8 @@ void AddRegridded(const Bins& old, int64_t parts_per_bin, int64_t start, Bins* c
   while (bin < kBins) finish_bin();
 }
 
-// Thirty-two sums of every thirty-second term, sixteen terms at a time; then the four of each of
-// eight lanes, then the lanes.
+// In PyTorch's order. Sum j of 32 adds the terms j, j + 32, j + 64, ..., sixteen at a time. Then
+// lane l of 8 adds the sums l, l + 8, l + 16 and l + 24. Then the lanes are added.
 float Sum(const Bins& terms) {
   std::array<float, 32> sums{};
   for (size_t block = 0; block < terms.size(); block += 512) {

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// The smallest and the largest of a row of floats, a vector at a time. Exact because the floats are
+// compared as integers of the same order (min_max.h): nothing is rounded or flushed to zero.
 #include "kernels/common/min_max.h"
 
 #include <algorithm>

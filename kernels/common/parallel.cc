@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Hands blocks of work to the caller's threads. Threads, blocks and their order change no bit: no
+// two blocks share a sum, and each runs in the caller's instruction set and a ScopedFpEnvironment.
 #include "kernels/common/parallel.h"
 
 #include <algorithm>

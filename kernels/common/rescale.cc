@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How each path decides a rounding exactly.
+// Integer sums times a rational scale, rounded once: the loops of requantize, and the arithmetic of
+// linear, mul, means, rescale and tables. How each path decides a rounding exactly:
 //
 // Write v = (S*a + b)/c for the real value, S the integer sum, a an exact double, c the denominator
 // times the divisor (an exact double where a path says so, else rounded to one), and [lo, hi] for
@@ -312,10 +313,11 @@ HWY_EXPORT(Floats);
 
 namespace {
 
-// The exponent of the last one bit of a normal double > 0, and the number of bits from the first.
+// The bits of a normal double > 0 from its first one bit on.
 uint64_t MantissaOf(double value) {
   return (std::bit_cast<uint64_t>(value) & ((uint64_t{1} << 52) - 1)) | uint64_t{1} << 52;
 }
+// The exponent of the last one bit of a normal double > 0, and the number of bits from the first.
 int Trailing(double value) {
   const auto exponent = static_cast<int>(std::bit_cast<uint64_t>(value) >> 52);
   return exponent - 1075 + std::countr_zero(MantissaOf(value));

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Bounds of e^-t, sigmoid and tanh, computed in double. transcendental.h proves that the true value
+// lies between them.
 #include "kernels/common/transcendental.h"
 
 #include <algorithm>

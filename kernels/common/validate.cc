@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Checks of the arguments of kernels: success, or one sentence that names the argument. Nothing is
+// rounded: scales are compared by their bits, and sizes are multiplied without overflow.
 #include "kernels/common/validate.h"
 
 #include <algorithm>

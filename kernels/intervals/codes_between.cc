@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compiled once for each of the two arithmetics, like the kernels that it calls: CMakeLists.txt
-// gives their namespace another name, so that they live beside the real ones.
+// The codes of a kernel for an interval of inputs: runs the kernel on each way through its branches
+// and joins the codes. Encloses all codes because the Highway that it runs over does so in each
+// operation. Compiled once for each of the two arithmetics, like the kernels that it calls:
+// CMakeLists.txt gives their namespace another name, so that they live beside the real ones.
 #include <algorithm>
 #include <array>
 #include <climits>

@@ -22,8 +22,9 @@ struct Memory {
 // The memory of the run on this thread.
 constinit inline thread_local Memory memory;
 
-// Only what lies in `memory` has two ends: anything else that a kernel loads, lists of one
-// parameter for each column, is not meant here.
+// The offset of `at` in `all`, an array of `memory`. Only these arrays have two ends, so a kernel
+// that loads from elsewhere (from a list of parameters per column) cannot run over intervals:
+// abort.
 inline size_t OffsetIn(const std::array<unsigned char, 2 * Memory::kBytes>& all, const void* at,
                        size_t bytes) {
   const auto offset = reinterpret_cast<uintptr_t>(at) - reinterpret_cast<uintptr_t>(all.data());

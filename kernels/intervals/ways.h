@@ -44,7 +44,8 @@ class Ways {
   size_t turns_ = 0;
 };
 
-// The ways of the run on this thread. No code runs before the first use: there are thousands.
+// The ways of the run on this thread. Initialized at compile time: else each of the thousands of
+// uses in a run would first ask whether that has been done.
 constinit inline thread_local Ways ways;
 
 }  // namespace qualm::intervals

@@ -24,7 +24,7 @@ struct Band {
   int64_t column = 0;
   int64_t lines = 0;
   int64_t columns = 0;
-  // By Place:
+  // Set by Place:
   const uint8_t* x = nullptr;  // channel 0 under the first tap of the first one
   int64_t x_line = 0;          // bytes from line to line of the input
   int64_t x_pixel = 0;         // from pixel to pixel of a line

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Whether the saturating multiply-add is exact for given weights. CertifyPair has the proof: the
+// largest and the smallest sum of a pair decide.
 #include "kernels/sums/certify.h"
 
 #include <algorithm>

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// Depthwise convolutions that depthwise_lines.cc does not take. The inner loop is
+// depthwise_sums.cc. Exact because a block of channels adds modulo 2^32 only if IsWide has shown
+// that no sum leaves int32, and else in 128 bits (WideSum). The epilogue rounds each sum once.
 #include "kernels/sums/depthwise.h"
 
 #include <algorithm>

@@ -16,18 +16,18 @@
 
 namespace qualm::kernels {
 
-// In blocks of as many channels as a vector has bytes. Of a block, 32-bit lanes come in the order
-// in which bytes of four vectors are interleaved: lane l of vector v, of four, is channel l / 4 *
-// 16 + 4 * v + l % 4.
+// Channels lie in blocks of as many as a vector has bytes. The 32-bit lanes of a block come in the
+// order in which bytes of four vectors are interleaved: lane l of vector v, of four, is channel
+// l / 4 * 16 + 4 * v + l % 4.
 struct PackedDepthwiseLines {
   WindowGeometry window;
   int64_t channels = 0;
   int64_t block_channels = 0;
   bool threes = false;  // windows of three columns, whose quads are not kept
-  int64_t lines = 1;    // of the output that share quads
-  // [block][line][kernel_w][quads][4 vectors][lanes][4]: rows 4 q + i of a column of activations
-  // are the bytes of quad q, and line l of the output sees rows from l on; zero above and below its
-  // window and past the last channel.
+  int64_t lines = 1;    // how many lines of the output share quads
+  // [block][line][kernel_w][quads][4 vectors][lanes][4]. Byte i of quad q has the weight of row
+  // 4 q + i of a column of activations. The window of output line l begins at row l: the weights of
+  // rows above and below it are zero, and so are those past the last channel.
   hwy::AlignedFreeUniquePtr<int8_t[]> weights;
   hwy::AlignedVector<int32_t> initial;  // [block][4 vectors][lanes]: bias - za * sum of the weights
   hwy::AlignedVector<float> multiplier;  // the same, of `plan`

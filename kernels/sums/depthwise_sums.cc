@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// Each lane is a channel, and adds (x - zx) * (w - zw) over the taps inside the input. Exact
+// because int32 lanes subtract, multiply and add modulo 2^32, and the caller knows that the sum
+// fits int32.
 #include "kernels/sums/depthwise_sums.h"
 
 #undef HWY_TARGET_INCLUDE

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Checks of the arguments of linear layers and convolutions: success, or one sentence that names
+// the argument. Packing and the inner loops rely on them.
 #include "kernels/sums/layer_validate.h"
 
 #include <cmath>

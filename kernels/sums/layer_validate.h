@@ -16,7 +16,7 @@ namespace qualm::kernels {
 
 Status ValidateLinearParams(const LinearParams& params);
 
-// Shapes and types that the layer was packed for.
+// Shapes and types that a linear layer was packed for.
 struct LinearShape {
   int64_t channels = 0;
   int64_t depth = 0;
@@ -28,7 +28,7 @@ Status ValidateLinearRun(const LinearShape& layer, const ConstMatrix& x, const M
 
 Status ValidateConvParams(const ConvParams& params);
 
-// Shapes and types that the layer was packed for.
+// Shapes and types that a convolution was packed for.
 struct ConvShape {
   int64_t channels = 0;  // N
   int64_t in_channels = 0;

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Tables of sums of weights, and the correction that padding.h explains. Exact because sums of
+// weights in memory fit 64 bits, and the correction is computed in 128.
 #include "kernels/sums/padding.h"
 
 #include <cstddef>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Finds the activations under each window, and copies them into patches. Exact because bytes are
+// only copied: if the byte in the padding is not real 0, padding.h corrects the sums.
 #include "kernels/sums/patches.h"
 
 #include <cstddef>

@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+// The sums of a block of rows, panel by panel; accumulate.cc is the inner loop. Exact because each
+// panel's sums have a width in which they fit (SumWidth, pack.h): int32 sums are taken modulo 2^32;
+// for wider ones, accumulate.cc adds no more terms than int32 holds, and the zero points are taken
+// out in 64 or 128 bits.
 #include "kernels/sums/row_block.h"
 
 #include <algorithm>

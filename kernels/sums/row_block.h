@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A block of rows of activations times packed weights, to outputs: what linear does with its rows
-// and conv2d with its gathered patches. Internal to kernels/.
+// A block of rows of activations times packed weights, to outputs, for linear, dynamic_linear and
+// conv2d. The inner loop is accumulate.cc. Internal to kernels/.
 #ifndef QUALM_KERNELS_SUMS_ROW_BLOCK_H_
 #define QUALM_KERNELS_SUMS_ROW_BLOCK_H_
 

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Moves the excess of pairs that could saturate to extra quads. Exact because a weight remains the
+// sum of its two parts, and CertifyPair holds for the pairs of both parts.
 #include "kernels/sums/split.h"
 
 #include <algorithm>

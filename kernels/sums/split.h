@@ -19,8 +19,8 @@ struct ExtraQuads {
   std::vector<int8_t> weights;  // [quads][width][4]
 };
 
-// Makes all pairs of `weights`, [quads][width][4], safe. Nothing, and nothing is changed, where so
-// many are not that the exact path is faster.
+// Makes all pairs of `weights`, [quads][width][4], safe, and returns true. Returns false and leaves
+// `weights` as they are if so many pairs are unsafe that the exact path is faster.
 bool SplitPanel(int64_t quads, int64_t width, int8_t* weights, ExtraQuads* extra);
 
 }  // namespace qualm::kernels

@@ -64,6 +64,77 @@ TEST(PageLinks, LeadSomewhere) {
   EXPECT_GT(links, 30);
 }
 
+// The cells of the table under a heading of a page, without its head.
+std::vector<std::vector<std::string>> TableUnder(const std::string& page,
+                                                 const std::string& heading) {
+  std::ifstream file(page, std::ios::binary);
+  std::vector<std::vector<std::string>> rows;
+  std::string line;
+  while (std::getline(file, line) && line != heading) continue;
+  while (std::getline(file, line) && !line.starts_with("|")) continue;
+  for (; line.starts_with("|"); std::getline(file, line)) {
+    std::istringstream text(line.substr(1));
+    rows.emplace_back();
+    for (std::string cell; std::getline(text, cell, '|');) rows.back().push_back(cell);
+  }
+  if (rows.size() > 2) rows.erase(rows.begin(), rows.begin() + 2);
+  return rows;
+}
+
+// What stands between backquotes.
+std::vector<std::string> Quoted(const std::string& text) {
+  std::vector<std::string> result;
+  for (size_t at = text.find('`'); at != std::string::npos; at = text.find('`', at + 1)) {
+    const size_t begin = at + 1;
+    at = text.find('`', begin);
+    result.push_back(text.substr(begin, at - begin));
+  }
+  return result;
+}
+
+TEST_F(Pages, NameTheInnerLoopOfEveryOperation) {
+  namespace fs = std::filesystem;
+  std::vector<std::string> listed, named;
+  for (const std::string& line : Lines(Qualm({"list", "ops"}).out))
+    listed.push_back(line.substr(0, line.find(' ')));
+  for (const std::vector<std::string>& row :
+       TableUnder(QUALM_SOURCE_DIR "/docs/architecture.md", "## Inner loops")) {
+    ASSERT_EQ(row.size(), 4);
+    std::istringstream operations(row[0]);
+    for (std::string word; operations >> word;) {
+      if (word.ends_with(',')) word.pop_back();
+      named.push_back(word);
+    }
+    for (size_t i = 1; i < row.size(); ++i) {
+      EXPECT_FALSE(Quoted(row[i]).empty()) << row[0] << ": no file in '" << row[i] << "'";
+      for (const std::string& path : Quoted(row[i]))
+        EXPECT_TRUE(fs::is_regular_file(fs::path(QUALM_SOURCE_DIR "/kernels") / path)) << path;
+    }
+  }
+  std::ranges::sort(listed);
+  std::ranges::sort(named);
+  EXPECT_EQ(named, listed);
+}
+
+// Not its includes: a reader who comes from the table learns first what the file computes, and why
+// that is exact.
+TEST(KernelFiles, BeginWithWhatTheyCompute) {
+  namespace fs = std::filesystem;
+  int64_t files = 0;
+  for (const auto& entry : fs::recursive_directory_iterator(QUALM_SOURCE_DIR "/kernels")) {
+    if (entry.path().extension() != ".cc") continue;
+    const std::string name = entry.path().stem().string();
+    if (name.ends_with("_test") || name.ends_with("_testing")) continue;
+    std::ifstream file(entry.path());
+    std::string licence, first;
+    std::getline(file, licence);
+    std::getline(file, first);
+    EXPECT_TRUE(first.starts_with("// ")) << entry.path() << " begins with: " << first;
+    ++files;
+  }
+  EXPECT_GT(files, 30);
+}
+
 TEST_F(Pages, OnlyConventionsAndVariationsAreTables) {
   ExpectBadInput({"list", "ops", "--markdown"}, "--markdown: ");
 }

@@ -91,7 +91,8 @@ TEST_F(EngineTest, ATargetThatDiesIsAFindingAndIsStartedAgain) {
   if (libfuzzer.name != "libfuzzer") GTEST_SKIP() << "built without libFuzzer";
   Engine dies = libfuzzer;
   dies.arguments = [](const Stretch& stretch) {
-    return std::vector<std::string>{"-rss_limit_mb=1", "-max_len=64", stretch.kept};
+    return std::vector<std::string>{"-rss_limit_mb=1", "-max_len=64",
+                                    "-artifact_prefix=" + stretch.scratch + "/", stretch.kept};
   };
   State state("--state", folder_ / "state");
   CampaignOptions options;

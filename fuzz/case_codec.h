@@ -42,8 +42,8 @@ Case DecodeCase(Op op, std::span<const uint8_t> bytes);
 // (IsSmall), or sets parameters that mean nothing to its operation.
 std::optional<std::vector<uint8_t>> EncodeCase(const Case& c);
 
-// The same of a case that FitCase has made, without asking whether it has a place in the bytes: a
-// mutation takes no longer than it must.
+// The bytes of a case that FitCase has made. Such a case always has some, so this does not check it
+// as EncodeCase does: mutations are faster.
 std::vector<uint8_t> EncodeFitted(const Case& c);
 
 }  // namespace qualm::fuzz

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// A fuzzing engine small enough for a test: it climbs towards hazards by their distances, with the
+// same inputs on every machine.
 #ifndef QUALM_FUZZ_CLIMBER_H_
 #define QUALM_FUZZ_CLIMBER_H_
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Five questions from PyTorch's forum (corpus/forum), answered: why does my quantized model compute
 // that number? The numbers are computed while the page is made, from the cases and the named
-// conventions alone, so they are the same on every machine; but what an audit asked of libraries.
+// conventions alone, so they are the same on every machine. Only answers of libraries come from an
+// audit.
 #ifndef QUALM_REPORT_FORUM_H_
 #define QUALM_REPORT_FORUM_H_
 

@@ -57,7 +57,7 @@ Blocks WhichWeights(const Case& layer, const Case& all_codes, const proofs::Sche
       "For inputs from {} to {} the layer adds {} pairs of products in 16 bits; {} of them can "
       "leave "
       "16 bits, all in output channel {} of {}. For the other channels that is proved impossible, "
-      "whatever the image. On an image with codes like the thread's {}; on one with codes from 0 "
+      "whatever the image. On an image with codes like the thread's, {}; on one with codes from 0 "
       "to 255, "
       "and other weights of the same kind, {}.",
       x.lo, x.hi, Number(proof.sums), proof.unsafe_sums, List(channels), proof.channels,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // How far a run is: on a terminal a bar with the time that is left, elsewhere a line on stderr
-// every few seconds. From whatever thread comes by.
+// every few seconds. Any thread may call it.
 #ifndef QUALM_TOOLS_PROGRESS_H_
 #define QUALM_TOOLS_PROGRESS_H_
 

@@ -498,7 +498,7 @@ __int128 SaturateAtInt8(__int128 value) { return std::clamp<__int128>(value, -12
 
 // ---- The table. The likelier cause comes first. Float64 comes before all others: it is wrong only
 // next to ties, so it hardly ever gives the output of another cause by chance. Words in braces, in
-// a name or a sentence, are replaced by what the operation calls its operands (Words, below).
+// a name or a sentence, are replaced by what the operation calls its operands (WordsOf, below).
 
 using Stage = CauseStage;
 using Kind = FindingKind;

@@ -552,7 +552,9 @@ std::vector<std::string> OneDnnClaims(const OneDnnIsa& isa) {
     claim({"conv2d.dilation_is_zero_stuffed"});
     if (!isa.transposes) claim({"depthwise.dilation_is_zero_stuffed"});
   }
-  // The kernel of a product depends on its M, N and K.
+  // The kernel of a product depends on its M, N and K. With AMX this changes bits: tiles round
+  // where VNNI, which takes small products (InTiles), does not. So AMX makes no claim that changes
+  // M, N or K of a product.
   if (isa.amx) {
     claim({"requantize.row_independence", "requantize.column_independence"});
   } else if (isa.brgemm || !isa.avx512) {
@@ -567,7 +569,8 @@ std::vector<std::string> OneDnnClaims(const OneDnnIsa& isa) {
     // A group alone, or an image without padding or strides, goes to another kernel.
     claim({"linear.column_independence", "requantize.column_independence"});
   }
-  // These two do not hold where rows may be summed as signed bytes.
+  // These two do not hold where rows may be summed as signed bytes, nor with AMX: more terms may
+  // move a product to tiles, whose rounding convolutions do not have.
   if (isa.brgemm && !isa.amx) claim({"linear.zero_term_append", "one_by_one_is_linear"});
   return claims;
 }

@@ -183,7 +183,16 @@ std::string RuleName(QParamsRule rule) {
   return "kOnnx";
 }
 
-std::string OperandsName(Op op) { return op == Op::kAdd ? "Add" : op == Op::kSub ? "Sub" : "Mul"; }
+// "" for other operations, whose text has no place for it.
+std::string OperandsName(Op op) {
+  switch (RowOf(op).combine) {
+    case Combine::kSum: return "Add";
+    case Combine::kDifference: return "Sub";
+    case Combine::kProduct: return "Mul";
+    case Combine::kNone: return "";
+  }
+  return "";
+}
 
 // The state that an observer keeps between batches, its call for a batch, and its choice.
 struct ObserverText {

@@ -144,10 +144,14 @@ void AimAtTie(Case& c, Rng& rng) {
     c.x_q.scale[0] = 1.0f;
     c.out_q.scale[0] = code;
   } else if (HasTwoOperands(c.op)) {
-    // a + b, a - b or a * b is the target: b stays as it is, or becomes 1.
-    const bool product = RowOf(c.op).combine == Combine::kProduct;
-    const int64_t b = product ? 1 : int64_t{c.w.IntAt(i)} - c.w_q.zero_point[0];
-    const int64_t a = product ? target : target - SignOfSecond(c.op) * b;
+    // The target is a + b or a - b, where b stays as it is, or a * b, where b becomes 1.
+    int64_t a = target, b = int64_t{c.w.IntAt(i)} - c.w_q.zero_point[0];
+    switch (RowOf(c.op).combine) {
+      case Combine::kSum: a = target - b; break;
+      case Combine::kDifference: a = target + b; break;
+      case Combine::kProduct: b = 1; break;
+      case Combine::kNone: return;
+    }
     QParams a_q = c.x_q, b_q = c.w_q;
     if (!SetDifference(c.x.IntAt(i), a, a_q) || !SetDifference(c.w.IntAt(i), b, b_q)) return;
     c.x_q = {{1.0f}, a_q.zero_point};

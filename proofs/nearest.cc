@@ -86,36 +86,55 @@ std::vector<uint32_t> OfTwo(const Case& c, std::span<const uint8_t> x, std::span
   const double zero_a = c.x_q.zero_point_at(0), zero_b = c.w_q.zero_point_at(0);
   const auto a = [=](size_t i) { return static_cast<double>(At<T>(x, i)) - zero_a; };
   const auto b = [=](size_t i) { return static_cast<double>(At<T>(w, i)) - zero_b; };
-  if (RowOf(c.op).combine == Combine::kProduct) {
-    const double factor = scale_a * scale_b / out;
-    const auto value_of = [=](size_t i, double* term) {
-      const double value = a(i) * b(i) * factor;
-      *term = std::fabs(value);
-      return value;
-    };
-    return Decide(codes.size(), Clamp(c), value_of, codes);
+  switch (RowOf(c.op).combine) {
+    case Combine::kProduct: {
+      const double factor = scale_a * scale_b / out;
+      const auto value_of = [=](size_t i, double* term) {
+        const double value = a(i) * b(i) * factor;
+        *term = std::fabs(value);
+        return value;
+      };
+      return Decide(codes.size(), Clamp(c), value_of, codes);
+    }
+    case Combine::kSum:
+    case Combine::kDifference: {
+      const double factor_a = scale_a / out, factor_b = SignOfSecond(c.op) * scale_b / out;
+      const auto value_of = [=](size_t i, double* term) {
+        const double of_a = a(i) * factor_a, of_b = b(i) * factor_b;
+        *term = std::fabs(of_a) + std::fabs(of_b);
+        return of_a + of_b;
+      };
+      return Decide(codes.size(), Clamp(c), value_of, codes);
+    }
+    case Combine::kNone: break;
   }
-  const double factor_a = scale_a / out, factor_b = SignOfSecond(c.op) * scale_b / out;
-  const auto value_of = [=](size_t i, double* term) {
-    const double of_a = a(i) * factor_a, of_b = b(i) * factor_b;
-    *term = std::fabs(of_a) + std::fabs(of_b);
-    return of_a + of_b;
-  };
-  return Decide(codes.size(), Clamp(c), value_of, codes);
+  QUALM_CHECK(!"no two operands");
+  return {};
+}
+
+// Does OfTwo compute the operation?
+bool IsOfTwo(Op op) {
+  switch (RowOf(op).combine) {
+    case Combine::kSum:
+    case Combine::kDifference:
+    case Combine::kProduct: return true;
+    case Combine::kNone: return false;
+  }
+  return false;
 }
 
 }  // namespace
 
 bool HasNearest(const Case& c) {
-  const bool elementwise = c.op == Op::kQuantize || c.op == Op::kRequantize ||
-                           c.op == Op::kRescale || HasTwoOperands(c.op);
+  const bool elementwise =
+      c.op == Op::kQuantize || c.op == Op::kRequantize || c.op == Op::kRescale || IsOfTwo(c.op);
   return elementwise && !c.per_channel && c.requant == Requant::kExact;
 }
 
 std::vector<uint32_t> Nearest(const Case& c, std::span<const uint8_t> x, std::span<const uint8_t> w,
                               std::span<uint8_t> codes) {
   const bool is_signed = c.x.dtype() == DType::kS8;
-  if (HasTwoOperands(c.op))
+  if (IsOfTwo(c.op))
     return is_signed ? OfTwo<int8_t>(c, x, w, codes) : OfTwo<uint8_t>(c, x, w, codes);
   const double out = c.out_q.scale_at(0);
   if (c.op == Op::kQuantize) return OfOne<float>(c, 1 / out, 0, x, codes);

@@ -19,23 +19,47 @@ Verdict Commutes(const Case& c, Subject& subject) {
   return relation::SameAnswer(c, swapped, subject, "swapping the operands changes the output");
 }
 
-// b is real 0 for sums and differences, real 1 for products.
+// A difference is the one that changes when its operands are swapped.
+bool IsCommutative(Op op) {
+  switch (RowOf(op).combine) {
+    case Combine::kSum:
+    case Combine::kProduct: return true;
+    case Combine::kDifference:
+    case Combine::kNone: return false;
+  }
+  return false;
+}
+
+// The second operand that leaves the first one as it is.
+struct Neutral {
+  int32_t real = 0;
+  const char* otherwise = "";  // the message if the subject does not rescale
+};
+Neutral NeutralOf(Op op) {
+  switch (RowOf(op).combine) {
+    case Combine::kSum:
+    case Combine::kDifference: return {0, "adding or subtracting 0 is not rescaling"};
+    case Combine::kProduct: return {1, "multiplying by 1 is not rescaling"};
+    case Combine::kNone: break;
+  }
+  QUALM_CHECK(!"no two operands");
+  return {};
+}
+
 Verdict NeutralOperandIsRescale(const Case& c, Subject& subject) {
   if (c.x.empty()) return Verdict::Vacuous("the output is empty");
   Case neutral = ProblemOf(c);
   const CodeRange range = RangeOf(c.w.dtype());
-  const bool mul = RowOf(c.op).combine == Combine::kProduct;
+  const auto [real, otherwise] = NeutralOf(c.op);
   int32_t& zero = neutral.w_q.zero_point[0];
-  zero = std::clamp(zero, range.min, range.max - (mul ? 1 : 0));
-  if (mul) neutral.w_q.scale = {1.0f};
-  for (int64_t i = 0; i < neutral.w.size(); ++i) neutral.w.SetInt(i, zero + (mul ? 1 : 0));
+  zero = std::clamp(zero, range.min, range.max - real);
+  if (real != 0) neutral.w_q.scale = {1.0f};
+  for (int64_t i = 0; i < neutral.w.size(); ++i) neutral.w.SetInt(i, zero + real);
   Case rescale = ProblemOf(c);
   rescale.op = Op::kRescale;
   rescale.w = Tensor();
   rescale.w_q = QParams{};
-  return relation::SameAnswer(
-      rescale, neutral, subject,
-      mul ? "multiplying by 1 is not rescaling" : "adding or subtracting 0 is not rescaling");
+  return relation::SameAnswer(rescale, neutral, subject, otherwise);
 }
 
 Verdict EqualQParamsIsIdentity(const Case& c, Subject& subject) {
@@ -57,9 +81,7 @@ Verdict EqualQParamsIsIdentity(const Case& c, Subject& subject) {
 std::vector<Property> OperandProperties() {
   return {
       {"commutes", "Swapping the operands with their scales and zero points changes nothing.",
-       OpsWhere(
-           [](Op op) { return HasTwoOperands(op) && RowOf(op).combine != Combine::kDifference; }),
-       false, Commutes},
+       OpsWhere(IsCommutative), false, Commutes},
       {"neutral_operand_is_rescale",
        "Adding or subtracting real 0, or multiplying by real 1, is rescale of the first operand.",
        OpsWhere(HasTwoOperands), false, NeutralOperandIsRescale},

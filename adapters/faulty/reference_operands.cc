@@ -78,25 +78,32 @@ uint8_t Reference::TwoOperandsOne(const Case& c, int32_t a, int32_t b) const {
   const double y_scale = c.out_q.scale[0];
   const bool drop = Has(Fault::kLeftShiftDropped);
   Dyadic real;
-  if (AddsOperands(c.op)) {
-    Dyadic left = Product(FromInt(da), FromFloat(a_scale));
-    Dyadic right = Product(FromInt(db), FromFloat(b_scale));
-    if (drop) {
-      left = WithoutLeftShift(left, a_scale / y_scale);
-      right = WithoutLeftShift(right, b_scale / y_scale);
+  switch (RowOf(c.op).combine) {
+    case Combine::kSum:
+    case Combine::kDifference: {
+      Dyadic left = Product(FromInt(da), FromFloat(a_scale));
+      Dyadic right = Product(FromInt(db), FromFloat(b_scale));
+      if (drop) {
+        left = WithoutLeftShift(left, a_scale / y_scale);
+        right = WithoutLeftShift(right, b_scale / y_scale);
+      }
+      // CannotCompute has made sure, but for shifts that are missing.
+      if (!Sum(left, right, &real)) QUALM_CHECK(drop);
+      break;
     }
-    // CannotCompute has made sure, but for shifts that are missing.
-    if (!Sum(left, right, &real)) QUALM_CHECK(drop);
-  } else {
-    __int128 product = static_cast<__int128>(da) * db;
-    if (Has(Fault::kProductInt16)) product = static_cast<int16_t>(product);
-    if (Has(Fault::kMultiplierInDouble)) {
-      const double multiplier = static_cast<double>(a_scale) * b_scale / y_scale;
-      return static_cast<uint8_t>(
-          Finish(c, RoundedProduct(product, multiplier), c.out_q.zero_point[0]));
+    case Combine::kProduct: {
+      __int128 product = static_cast<__int128>(da) * db;
+      if (Has(Fault::kProductInt16)) product = static_cast<int16_t>(product);
+      if (Has(Fault::kMultiplierInDouble)) {
+        const double multiplier = static_cast<double>(a_scale) * b_scale / y_scale;
+        return static_cast<uint8_t>(
+            Finish(c, RoundedProduct(product, multiplier), c.out_q.zero_point[0]));
+      }
+      real = Product(FromInt(product), Product(FromFloat(a_scale), FromFloat(b_scale)));
+      if (drop) real = WithoutLeftShift(real, static_cast<double>(a_scale) * b_scale / y_scale);
+      break;
     }
-    real = Product(FromInt(product), Product(FromFloat(a_scale), FromFloat(b_scale)));
-    if (drop) real = WithoutLeftShift(real, static_cast<double>(a_scale) * b_scale / y_scale);
+    case Combine::kNone: QUALM_CHECK(!"no two operands");
   }
   const int64_t rounded = RoundQuotient(real, FromFloat(c.out_q.scale[0]), RoundTo::kNearestEven);
   return static_cast<uint8_t>(Finish(c, rounded, c.out_q.zero_point[0]));

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// XNNPACK at ae108ef: fully connected and convolution qs8, qu8 and (fp32 only) qc8, add, mul,
+// XNNPACK at ae108ef: fully connected and convolution qs8, qu8 and (fp32 only) qc8, add, sub, mul,
 // conversion between f32 and codes, pools, tables and softmax. Taps in the padding are real 0. add
-// (src/params-init.c, *_add_minmax_*) is fixed point with one exponent for both operands, ties
-// toward +infinity, everywhere; mul (qs8-vmul, qu8-vmul) requantizes the exact product as the
+// and sub (src/params-init.c, *_add_minmax_*) are fixed point with one exponent for both operands,
+// ties toward +infinity, everywhere; mul (qs8-vmul, qu8-vmul) requantizes the exact product as the
 // architecture does. Operators run with denormals flushed to zero, but are made without
 // (src/operator-run.c, PTHREADPOOL_FLAG_DISABLE_DENORMALS).
 // Products are exact on every instruction set; the requantization is chosen per architecture:
@@ -312,10 +312,21 @@ std::string CannotMapCodes(const Case& c) {
                       Require(!c.relu, "softmax has no fused relu")});
 }
 
+// The operations on two operands that XNNPACK has.
+bool HasItsOperands(Op op) {
+  switch (RowOf(op).combine) {
+    case Combine::kSum:
+    case Combine::kDifference:
+    case Combine::kProduct: return true;
+    case Combine::kNone: return false;
+  }
+  return false;
+}
+
 std::vector<Op> OpsOf(bool rndnu) {
   std::vector<Op> ops{Op::kQuantize,  Op::kDequantize, Op::kRequantize, Op::kLinear, Op::kConv2d,
                       Op::kDepthwise, Op::kMaxPool,    Op::kRescale,    Op::kTable,  Op::kSoftmax};
-  const std::vector<Op> two_operands = OpsWhere(HasTwoOperands);
+  const std::vector<Op> two_operands = OpsWhere(HasItsOperands);
   ops.insert(ops.end(), two_operands.begin(), two_operands.end());
   // The averages of AArch64 have kernels of their own.
   if (!rndnu) ops.insert(ops.end(), {Op::kAvgPool, Op::kGlobalAvgPool});

@@ -58,6 +58,17 @@ struct Scales {
   int64_t divisor = 1;  // ties where the difference from a's zero point is a multiple
 };
 
+// Do codes meet as a product, so that the output's scale stands beside the product of both scales?
+bool Multiplies(Op op) {
+  switch (RowOf(op).combine) {
+    case Combine::kProduct: return true;
+    case Combine::kSum:
+    case Combine::kDifference:
+    case Combine::kNone: return false;  // rescale has one operand
+  }
+  return false;
+}
+
 // Ties at odd codes: a/out and b/out (their product, for mul) are odd multiples of powers of 1/2,
 // or such over an odd divisor.
 Scales TyingScales(Rng& rng, Op op) {
@@ -67,7 +78,7 @@ Scales TyingScales(Rng& rng, Op op) {
   const auto odd_b = static_cast<double>(2 * rng.Between(0, 3) + 1);
   const auto down = static_cast<int>(rng.Between(1, 5));
   scales.a = std::ldexp(scales.out * odd_a, -down);
-  if (op == Op::kMul) {
+  if (Multiplies(op)) {
     scales.b = std::ldexp(odd_b, -static_cast<int>(rng.Between(0, 4)));
   } else {
     scales.b = std::ldexp(scales.out * odd_b, -static_cast<int>(rng.Between(0, down)));
@@ -80,7 +91,7 @@ Scales TyingScales(Rng& rng, Op op) {
 Scales RelatedScales(Rng& rng, Op op) {
   Scales scales;
   scales.a = DrawScale(rng, -10, -1);
-  const double most = op == Op::kMul ? 127.0 : 2.0;  // times a: what the output has to hold
+  const double most = Multiplies(op) ? 127.0 : 2.0;  // times a: what the output has to hold
   switch (rng.Below(6)) {
     case 0:  // one for all, or so nearly that few codes tell
       scales.b = scales.out = scales.a;
@@ -89,26 +100,26 @@ Scales RelatedScales(Rng& rng, Op op) {
     case 1:  // a multiplier of exactly 1
       scales.a = std::ldexp(1.0, static_cast<int>(rng.Between(-8, 0)));
       scales.b = DrawScale(rng, -10, -1);
-      scales.out = op == Op::kMul ? scales.a * scales.b : scales.a;
+      scales.out = Multiplies(op) ? scales.a * scales.b : scales.a;
       break;
     case 2:  // shared by the operands
       scales.b = scales.a;
-      scales.out = scales.a * (0.25 + 2.0 * rng.Unit()) * (op == Op::kMul ? scales.b : 1.0);
+      scales.out = scales.a * (0.25 + 2.0 * rng.Unit()) * (Multiplies(op) ? scales.b : 1.0);
       break;
     case 3:  // multipliers above 1
       scales.b = std::ldexp(scales.a, static_cast<int>(rng.Between(-3, 3)));
-      scales.out = std::ldexp(op == Op::kMul ? scales.a * scales.b : scales.a,
+      scales.out = std::ldexp(Multiplies(op) ? scales.a * scales.b : scales.a,
                               -static_cast<int>(rng.Between(1, 10)));
       scales.out *= 1.0 + rng.Unit();
       break;
     case 4:  // one operand far below the other, also below float64, whose ties it breaks
       scales.b = std::ldexp(scales.a, -static_cast<int>(rng.Between(8, 70)));
-      scales.out = op == Op::kMul ? scales.a * scales.b * most
+      scales.out = Multiplies(op) ? scales.a * scales.b * most
                                   : std::ldexp(scales.a, static_cast<int>(rng.Between(0, 3)));
       break;
     default:  // calibrated
       scales.b = DrawScale(rng, -10, -1);
-      scales.out = op == Op::kMul ? scales.a * scales.b * most : scales.a + scales.b;
+      scales.out = Multiplies(op) ? scales.a * scales.b * most : scales.a + scales.b;
       scales.out *= 0.5 + rng.Unit();
       break;
   }
@@ -123,8 +134,8 @@ void DrawScales(Rng& rng, Theme theme, Case& c) {
     scales.out = rng.Chance(1, 2) ? ExtremeScale(rng) : scales.a;
   } else if (theme == Theme::kParameterEdges) {
     scales.out = PowerOfTwo(rng);
-    scales.b = c.op == Op::kMul ? PowerOfTwo(rng) : scales.out * DrawEdgeMultiplier(rng).value;
-    scales.a = scales.out * DrawEdgeMultiplier(rng).value / (c.op == Op::kMul ? scales.b : 1.0);
+    scales.b = Multiplies(c.op) ? PowerOfTwo(rng) : scales.out * DrawEdgeMultiplier(rng).value;
+    scales.a = scales.out * DrawEdgeMultiplier(rng).value / (Multiplies(c.op) ? scales.b : 1.0);
   } else if (theme == Theme::kTies || theme == Theme::kNearTies || rng.Chance(1, 12)) {
     scales = TyingScales(rng, c.op);
   } else {

@@ -252,10 +252,10 @@ Result Run(const Case& c, Subject& subject, const std::vector<int32_t>& codes) {
       const int64_t at = static_cast<int64_t>(row) * base.N + n;
       curve.y.push_back(outcome.y.IntAt(at));
       curve.exact.push_back(exact_y.IntAt(at));
-      if (curve.y.back() != curve.exact.back() && !curve.last_exact_code && row > 0) {
-        curve.last_exact_code = codes[row - 1];
-      }
     }
+    const auto departure = std::ranges::mismatch(curve.y, curve.exact).in1 - curve.y.begin();
+    if (departure > 0 && departure < std::ssize(codes))
+      curve.last_exact_code = codes[static_cast<size_t>(departure - 1)];
     curve.direction = Direction(base, n);
     curve.monotone = !JudgeMonotone(base, n, codes, curve.y).failed();
     curve.linear = !JudgeLinear(base, n, codes, curve.y).failed();

@@ -64,7 +64,7 @@ struct Curve {
   bool monotone = true;  // JudgeMonotone passes
   bool linear = true;    // JudgeLinear passes
   int direction = 0;
-  std::optional<int32_t> last_exact_code;  // before the first code whose y differs from exact
+  std::optional<int32_t> last_exact_code;  // the one before y first departs from exact
   std::vector<KinkReport> kinks;  // for subjects that are or may be pair-saturating: all predicted
   // Codes at which y departs from exact although no predicted kink explains it.
   std::vector<int32_t> unexplained;

@@ -84,6 +84,25 @@ TEST(StabbingLine, ASlopeThatDropsByOneIsSeenOnceItAddsUp) {
   EXPECT_FALSE(HasStabbingLine(x, y, -1000, 1000));
 }
 
+// Answers as `inner` does, but output 9 is wrong for the codes from `first` to 20, long before any
+// pair saturates.
+class Wrong : public BasicSubject {
+ public:
+  Wrong(Subject& inner, int64_t first) : inner_(inner), first_(first) {}
+  std::string_view name() const override { return "foreign"; }
+  std::string CannotRun(const Case&) const override { return ""; }
+  Outcome Run(const Case& c, const RunContext& context) override {
+    Outcome outcome = inner_.Run(c, context);
+    for (int64_t i = 10 * first_ + 9; i <= 10 * 20 + 9; i += 10)
+      outcome.y.SetInt(i, outcome.y.IntAt(i) == 255 ? 251 : outcome.y.IntAt(i) + 4);
+    return outcome;
+  }
+
+ private:
+  Subject& inner_;
+  int64_t first_;
+};
+
 class ForumSweep : public testing::Test {
  protected:
   static void SetUpTestSuite() { RegisterAllSubjects(); }
@@ -149,28 +168,23 @@ TEST_F(ForumSweep, ExactSubjectsAreStraight) {
 
 TEST_F(ForumSweep, AKinkThatNothingPredictsIsReported) {
   // The same curve without the weights that would explain it: every departure is unexplained.
-  class Foreign : public BasicSubject {
-   public:
-    explicit Foreign(Subject& inner) : inner_(inner) {}
-    std::string_view name() const override { return "foreign"; }
-    std::string CannotRun(const Case&) const override { return ""; }
-    Outcome Run(const Case& c, const RunContext& context) override {
-      Outcome outcome = inner_.Run(c, context);
-      for (int64_t i = 9; i < outcome.y.size(); i += 10) {
-        if (i / 10 > 20) continue;  // output 9, codes 0..20: long before any pair saturates
-        outcome.y.SetInt(i, outcome.y.IntAt(i) == 255 ? 251 : outcome.y.IntAt(i) + 4);
-      }
-      return outcome;
-    }
-
-   private:
-    Subject& inner_;
-  };
   const std::unique_ptr<Subject> inner = SubjectRegistry::Get().Make("model:fbgemm@vnni");
-  Foreign foreign(*inner);
+  Wrong foreign(*inner, 0);
   const Result result = sweep::Run(base_, foreign, Codes(base_, 0, 255, 1));
   EXPECT_EQ(result.curves[9].unexplained.size(), 21u);
   EXPECT_TRUE(result.curves[8].unexplained.empty());
+}
+
+TEST_F(ForumSweep, TheLastExactCodeIsTheOneBeforeTheFirstDeparture) {
+  const std::unique_ptr<Subject> inner = SubjectRegistry::Get().Make("model:fbgemm@vnni");
+  const auto last_exact = [&](int64_t first) {
+    Wrong foreign(*inner, first);
+    return sweep::Run(base_, foreign, Codes(base_, 0, 255, 1)).curves[9].last_exact_code;
+  };
+  EXPECT_EQ(last_exact(5), 4);
+  EXPECT_EQ(last_exact(1), 0);
+  EXPECT_EQ(last_exact(0), std::nullopt) << "no code before the first one is exact";
+  EXPECT_EQ(last_exact(21), std::nullopt) << "no code departs";
 }
 
 TEST(SweepCodes, RefusesWhatTheTypeDoesNotHold) {

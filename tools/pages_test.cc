@@ -135,6 +135,27 @@ TEST(KernelFiles, BeginWithWhatTheyCompute) {
   EXPECT_GT(files, 30);
 }
 
+// The table of docs/triage.md names the passes of minimization as kPasses does, in its order.
+TEST(TriagePage, NamesEveryPassInItsOrder) {
+  std::ifstream file(QUALM_SOURCE_DIR "/triage/passes.cc", std::ios::binary);
+  const std::string source{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  const std::string begin = "constexpr Pass kPasses[] = {";
+  const size_t at = source.find(begin);
+  ASSERT_NE(at, std::string::npos);
+  const size_t first = at + begin.size();
+  std::string list = source.substr(first, source.find('}', first) - first);
+  std::ranges::replace(list, ',', ' ');
+  std::istringstream words(list);
+  const std::vector<std::string> passes{std::istream_iterator<std::string>(words), {}};
+  std::vector<std::string> named;
+  for (const std::vector<std::string>& row :
+       TableUnder(QUALM_SOURCE_DIR "/docs/triage.md", "## How a case becomes small")) {
+    for (const std::string& pass : Quoted(row[0])) named.push_back(pass);
+  }
+  EXPECT_EQ(named, passes);
+  EXPECT_GT(passes.size(), 10u);
+}
+
 TEST_F(Pages, OnlyConventionsAndVariationsAreTables) {
   ExpectBadInput({"list", "ops", "--markdown"}, "--markdown: ");
 }

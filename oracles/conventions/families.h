@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The one list of conventions. To add a convention: write a file with a function that makes it,
-// name the file in CMakeLists.txt, add a row here, and run `scripts/tables`, which writes the
-// convention into docs/backends.md.
+// name the file in CMakeLists.txt, add a row here, and run `scripts/tables`; what else it takes is
+// in docs/hacking.md.
 #ifndef QUALM_ORACLES_CONVENTIONS_FAMILIES_H_
 #define QUALM_ORACLES_CONVENTIONS_FAMILIES_H_
 

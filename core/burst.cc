@@ -19,7 +19,7 @@ Burst::~Burst() {
   for (void (*end)() : std::exchange(ends, {})) end();
 }
 
-bool Burst::AtEnd(void (*end)()) {
+bool Burst::CallAtEnd(void (*end)()) {
   if (bursts == 0) return false;
   ends.push_back(end);
   return true;

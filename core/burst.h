@@ -17,7 +17,7 @@ class Burst {
 
   // Inside a burst of this thread: true, and `end` is called when the outermost burst ends. Else
   // false.
-  static bool AtEnd(void (*end)());
+  static bool CallAtEnd(void (*end)());
 };
 
 }  // namespace qualm

@@ -21,13 +21,13 @@ struct Contract {
 // Parses the two forms above; throws InputError for anything else.
 Contract ParseContract(std::string_view text);
 
-// A known departure from the exact meaning. `audit` fails when a departure appears that no row
-// declares. It also reports a row as vanished if the row names a subject of this audit and a claim
-// that documented cases are judged by, and no documented case shows it. One row each in
-// adapters/contracts.cc.
+// A known departure from the exact meaning, one row each in adapters/contracts.cc. `audit` fails
+// when it sees a departure that no row declares. It also reports a row as vanished if no documented
+// case shows its departure. It can say that only of rows whose subject it asks, and by whose claim
+// it judges documented cases.
 struct ExpectedDivergence {
-  // As named on the command line, e.g. "onednn@avx2"; or a convention, "model:onednn2@avx2", and
-  // then also for subjects that promise it.
+  // A subject as on the command line, "onednn@avx2". Or a convention, "model:onednn2@avx2": such a
+  // row also declares the departure for every subject that promises the convention.
   std::string subject;
   std::string op;        // "linear"
   std::string property;  // the claim, without the op: "matches_exact"

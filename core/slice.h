@@ -27,11 +27,11 @@ Case Rows(const Case& c, Places rows);
 // Output channel i of the result is channel channels[i], with its weights, bias and parameters.
 //   concat                   the chosen columns of the first input stand before those of the second
 //   softmax, choose_qparams  every row keeps the chosen values only, so the outputs change
-//   convolution with groups  `channels` goes group after group, and takes equally many channels of
-//                            each group that it takes any of; the input channels of the other
-//                            groups are dropped
+//   convolution with groups  `channels` names channels group by group, and equally many of each
+//                            group that it names. A group that it does not name is dropped with
+//                            its input channels
 Case Channels(const Case& c, Places channels);
-// The most leading channels, but at most `most` >= 1, that Channels accepts.
+// Channels 0, 1, 2 ...: as many as Channels accepts, but at most `most`, which is at least 1.
 std::vector<int64_t> LeadingChannels(const Case& c, int64_t most);
 // linear: summand i of the result is summand terms[i]. Convolutions: input channel i of every group
 // is channel terms[i] of that group. A term of -1 multiplies x_code by w_code.
@@ -68,8 +68,8 @@ Case WithoutParameters(const Case& c);
 // zero points of x and w stay.
 Case SumsOf(const Case& c);
 
-// The parameters of channel n for every channel; `per_channel` says whether as lists of one entry
-// or of N. Biases stay.
+// Every channel gets the parameters of channel n, in lists of N entries if `per_channel`, else in
+// lists of one. Biases stay.
 Case WithParamsOf(const Case& c, int64_t n, bool per_channel);
 
 }  // namespace qualm::slice

@@ -25,9 +25,9 @@ namespace qualm {
 // The rounding mode of floating-point instructions during the call.
 enum class Rounding : uint8_t { kNearest, kDown, kUp, kTowardZero };
 
-// Where the harness puts the data and what state it sets around the call. None of it may change
-// the result: that is what the memory and environment properties check. Every subject runs with
-// each buffer (x, w, bias, output) in its own mapping between inaccessible pages.
+// Where the harness puts the data and what state it sets around the call. None of it may change the
+// result: the memory and environment properties check that. In process and in a worker each buffer
+// has its own mapping between inaccessible pages; programs behind a pipe place data themselves.
 struct RunContext {
   // Bytes by which every buffer is moved off 64-byte alignment (0..63); element-aligned.
   int align_offset = 0;

@@ -39,7 +39,7 @@ class Tensor {
  public:
   Tensor() = default;
   // Zero-filled. Dimensions must be >= 0 and their product times the element size fit in memory:
-  // readers check claims before they come here.
+  // readers check the sizes that a file states before they come here.
   Tensor(DType dtype, std::vector<int64_t> shape);
 
   template <class T>

@@ -15,7 +15,7 @@ namespace qualm {
 enum class Judgement : uint8_t {
   kPassed,
   kFailed,
-  kExpected,       // failed, and the subject's contract row declares it
+  kExpected,       // failed, as a contract row, a baseline or a suppression declares
   kSkipped,        // the subject cannot do this case (reason says why)
   kVacuous,        // nothing here could have failed (reason says why)
   kNotApplicable,  // not a theorem under the subject's contract, or not for this op

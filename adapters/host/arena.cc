@@ -338,7 +338,7 @@ class ScopedHandlers {
   ScopedHandlers() {
     if (kept_) return;
     Install();
-    kept_ = Burst::AtEnd([] {
+    kept_ = Burst::CallAtEnd([] {
       kept_ = false;
       Restore();
     });

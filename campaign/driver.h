@@ -37,7 +37,7 @@ struct CampaignOptions {
   int64_t runs = 0;    // executions, 0: no limit
   int jobs = 1;
   uint64_t seed = 1;
-  int64_t large_corpus = 1000;  // inputs of an operation that are shrunk before the campaign begins
+  int64_t large_corpus = 1000;  // a corpus with this many inputs or more is shrunk first
   // Folder of starting inputs of an operation, "" if there is none.
   std::function<std::string(Op)> inputs;
   std::function<bool()> stop;                   // true ends the campaign

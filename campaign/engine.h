@@ -29,7 +29,7 @@ struct Stretch {
 struct Shrinking {
   Op op = Op::kLinear;
   std::string corpus;   // folder with the inputs
-  std::string needed;   // empty folder for copies of those that are needed
+  std::string needed;   // empty folder for copies of the inputs that are needed
   std::string scratch;  // folder for anything else that the engine leaves
 };
 
@@ -40,8 +40,8 @@ struct Engine {
   std::vector<std::string> (*arguments)(const Stretch&);
   // Whether the engine chose to end with this exit status, rather than the fuzz target having died.
   bool (*is_good_end)(int exit_status);
-  // The same for a corpus that is to be made smaller; null where the engine keeps so little that it
-  // need not.
+  // Options and folders that make a corpus smaller; null for an engine that keeps so few inputs
+  // that no corpus needs it.
   std::vector<std::string> (*shrink)(const Shrinking&) = nullptr;
 
   // The whole command line.

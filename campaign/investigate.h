@@ -22,7 +22,7 @@ void Investigate(const State& state, const std::string& name, const std::string&
 void Minimize(const State& state, const std::string& fingerprint, const std::string& contract,
               double seconds);
 
-// Makes a row of a failure that twice ended the process looking into it; asks no questions.
+// Makes a row of a failure that twice ended the process looking into it, without running it again.
 void TakeUnexplained(const State& state, const std::string& name, FindingKind kind,
                      std::string_view how);
 

@@ -14,7 +14,7 @@ namespace qualm::campaign {
 // Throws InputError for a folder that is no campaign.
 void RequireStates(const std::vector<std::string>& folders);
 
-// Adds the inputs of a campaign alone.
+// Adds the inputs of a campaign, but not its findings, failures or results.
 void AddInputsOf(const State& state, const std::filesystem::path& folder);
 
 // Adds the inputs, findings, waiting failures and results of the campaigns in `folders`, which stay

@@ -17,7 +17,7 @@ struct Fault {
   FaultRow row;
   Case found;  // carries the claim and what the subject answered
   std::optional<Case> minimized;
-  std::string explanation;  // a text for people, from its second line on
+  std::string explanation;  // explanation.txt from its second line on
   std::string before;       // lines of cases, see fuzz/collector.h
 
   const Case& smallest() const { return minimized ? *minimized : found; }

@@ -71,7 +71,8 @@ class State {
   void TakeInputs(const std::filesystem::path& folder, Op op) const;
   // Copies an input to the corpus.
   void AddInput(std::string_view bytes, Op op) const;
-  // Deletes all other inputs of the operation. `names` are those of contents.
+  // Deletes every input of the operation whose name, or the hash of its contents, is not in
+  // `names`.
   Shrunk KeepInputs(Op op, const std::set<std::string>& names) const;
   // The number of this stretch of fuzzing, from 0 on, over all runs on this state.
   uint64_t NextStretch() const;

@@ -161,8 +161,9 @@ Verdict Negation(const Case& c, Subject& subject) {
                      : Verdict::Passed();
 }
 
-// Two cases whose sums add up to those of `whole`. Convolutions with one channel per group have no
-// channels to split: there some weights of each half are the zero point. `what` is told.
+// Two cases whose sums add up to the sums of the whole case. A convolution with one input channel
+// per group has no channels to split: there each weight is real 0 in one of the two. `what` says in
+// messages what was split.
 struct Halves {
   Case first, second;
   std::string what;

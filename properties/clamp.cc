@@ -30,8 +30,9 @@ int64_t LowEndUnder(const Contract& contract, const Case& c, int64_t channel) {
                                                              : c.out_min;
 }
 
-// For each output: -1, +1 if its exact rounded value lies at least 1 lsb below, above the clamp,
-// else 0. Moving the zero point by one towards the clamp must then leave the output at that end.
+// For each output: -1 if its exact rounded value lies at least 1 lsb below the clamp, +1 if it lies
+// as far above, else 0. An output of -1 or +1 stays at its end of the clamp when the zero point
+// moves by one towards the clamp.
 std::vector<int> PastAnEnd(const Case& c) {
   std::vector<int> past(static_cast<size_t>(c.M * c.N), 0);
   if (c.out_dtype == DType::kS32) {

@@ -21,7 +21,7 @@ bool HasClamp(Op op) { return RowOf(op).clamp || RowOf(op).relu; }
 bool HasLists(Op op) { return RowOf(op).per_channel != PerChannel::kNone; }
 bool IsAverage(Op op) { return IsPool(op) && HasOutQParams(op); }
 bool IsProduct(Op op) { return RowOf(op).layout == Layout::kProducts; }
-bool Moves(Op op) {
+bool ScalesCodes(Op op) {
   return HasTwoInputs(op) || IsAverage(op) || op == Op::kTable || op == Op::kRescale;
 }
 // Each output is a multiple of one integer, and the multiplier comes from the parameters.
@@ -60,11 +60,11 @@ constexpr std::array<HazardRow, 35> kHazards{{
      "a window sees padding, and the zero point is no code: no padded image stands for it",
      HasWindow, 0.008},
     {Hazard::kGroups, "groups", "more than one group, fewer than depthwise has", IsConv2d, 0.15},
-    {Hazard::kAllDistinct, "all-distinct", "kernel, stride and pads differ between the axes",
-     HasWindow, 0.05},
+    {Hazard::kAllDistinct, "all-distinct",
+     "kernel and stride differ between the axes, pads between opposite sides", HasWindow, 0.05},
     {Hazard::kLongWindow, "long-window", "sums of a window can leave 16 bits", IsPool, 0.008},
     {Hazard::kMultiplierAboveOne, "multiplier-above-one",
-     "an input step is more than an output step", Moves, 0.05},
+     "an input step is more than an output step", ScalesCodes, 0.05},
     {Hazard::kBlocksOfK, "blocks-of-k", "K > 256 with more than 3 channels", HasLongSums, 0.002},
     {Hazard::kLargeLayer, "large-layer", "K of 300 or more with 16 channels or more", HasLongSums,
      0.0005},
@@ -153,7 +153,7 @@ void AddWindowHazards(const Case& c, const Add& add) {
 }
 
 bool MultiplierAboveOne(const Case& c) {
-  if (!Moves(c.op)) return false;
+  if (!ScalesCodes(c.op)) return false;
   double scale = c.x_q.scale_at(0);
   if (HasTwoInputs(c.op)) {
     const double w = c.w_q.scale_at(0);
@@ -274,7 +274,7 @@ std::vector<Hazard> HazardsOf(const Case& c) {
     AddSizeHazards(c, add);
     AddParameterHazards(c, add);
   }
-  // Behind at least one full block of the narrowest vector, as a tail needs a body to follow.
+  // A tail counts only behind at least one full block of the narrowest vector.
   add(Hazard::kKTail, c.K > 4 && c.K % 4 != 0);
   add(Hazard::kNTail, c.N > 8 && c.N % 8 != 0);
   add(Hazard::kMTail, c.M > 4 && c.M % 4 != 0);

@@ -15,7 +15,7 @@ namespace qualm {
 
 struct Distinct {
   Case c;
-  // Row m and column n of the case are these of `c`.
+  // Row m of the whole case equals row row_of[m] of `c`; columns likewise.
   std::vector<int64_t> row_of, column_of;
 
   // The output of the whole case, from that of `c`.

@@ -28,8 +28,8 @@ bool SameClaim(const Finding& a, const Finding& b) {
          a.expected_by_contract == b.expected_by_contract;
 }
 
-// Keeps the first `limit` findings of each claim, expected ones apart from new ones, and a crash
-// now and then apart from wrong numbers.
+// Keeps the first `limit` findings of each claim. Expected findings count apart from others, and
+// each kind counts apart: wrong numbers do not crowd out a crash that happens now and then.
 void Keep(Finding finding, int64_t limit, std::vector<Finding>& findings) {
   const auto same = std::ranges::count_if(
       findings, [&](const Finding& known) { return SameClaim(known, finding); });
@@ -46,11 +46,12 @@ bool FailsAgain(const Case& c, const Property& property, Subject& subject, const
          again.divergence->actual == verdict.divergence->actual;
 }
 
-// Whether a failure comes from memory that is declared. The subject may remember an earlier case,
-// which can break any claim about numbers. If this instance stays wrong and a new one passes,
-// memory caused the failure. A crash has no divergence and is never excused.
-bool FailsOnlyFromMemory(const Case& c, const Property& property, Subject& subject,
-                         const Verdict& verdict) {
+// Is it declared that the subject's answers depend on history, and did history cause this failure?
+// What a subject remembers of an earlier case can break any claim about numbers. If this instance
+// stays wrong and a new one passes, history was the cause. A crash has no divergence and is never
+// excused.
+bool FailsOnlyFromHistory(const Case& c, const Property& property, Subject& subject,
+                          const Verdict& verdict) {
   if (!verdict.divergence || !RemembersAsDeclared(subject, c.op)) return false;
   if (!FailsAgain(c, property, subject, verdict)) return false;
   const auto fresh = SubjectRegistry::Get().MakeAnew(subject);
@@ -75,7 +76,7 @@ Judgement Declared(const Case& c, const Property& property, Subject& subject, Me
     }
     return Judgement::kExpected;
   }
-  if (FailsOnlyFromMemory(c, property, subject, verdict)) {
+  if (FailsOnlyFromHistory(c, property, subject, verdict)) {
     verdict.kind = FindingKind::kNondeterminism;
     verdict.reason +=
         "; a new instance of the subject keeps the promise, and that this one "

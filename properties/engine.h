@@ -37,7 +37,7 @@ struct Judging {
   int64_t findings_kept = 3;
   // A case that a subject does not take is brought into its limits first (properties/adapt.h).
   bool adapt = false;
-  // For a drawn case: decides which of the dear properties have their turn (JudgeAll).
+  // The seed of a drawn case: decides which of the dear properties have their turn (JudgeAll).
   std::optional<uint64_t> drawn = {};
   // Names the kind of a failure. A failure is expected if a declared divergence (core/contract.h)
   // has its subject, operation, property, kind and shape. Any thread. May be null: then the kind of

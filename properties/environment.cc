@@ -35,7 +35,7 @@ Verdict EnvironmentIsIrrelevant(const Case& c, Subject& subject) {
     if (answer.verdict) return *answer.verdict;
     if (auto failed = relation::Difference(
             c, base.y, answer.y, std::string("the result changes with ") + environment.text)) {
-      failed->kind = FindingKind::kRounding;  // the cause is known; the case itself may be right
+      failed->kind = FindingKind::kRounding;  // the cause, even if the base answer is right
       return *failed;
     }
   }

@@ -194,9 +194,9 @@ bool GivesAnew(const Subject& subject, const Sibling& sibling) {
   return !answer.verdict && answer.y == sibling.promised;
 }
 
-// Fails if the subject, asked after B, does not give the promised output for B's sibling, and a new
-// instance does. A new instance of a pipe takes seconds, so none is made once a subject has been
-// shown to remember.
+// Asks about the sibling of `c` after `c`. Fails if the subject does not give the promised output,
+// and a new instance does. A new instance of a pipe takes seconds, so none is made once a subject
+// has been shown to remember.
 std::optional<Verdict> MixesUpZeroPoints(const Case& c, Subject& subject,
                                          const RunContext& context) {
   static thread_local std::set<std::pair<std::string, Op>> known;
@@ -207,8 +207,10 @@ std::optional<Verdict> MixesUpZeroPoints(const Case& c, Subject& subject,
     if (answer.skipped()) return std::nullopt;
     return answer.verdict;
   }
-  auto failed = relation::Difference(c, sibling->promised, answer.y,
-                                     "with other zero points it gives what it gave with these");
+  auto failed =
+      relation::Difference(c, sibling->promised, answer.y,
+                           "after another problem with other zero points, the answer departs "
+                           "from the promised one");
   if (!failed) return std::nullopt;
   const std::pair<std::string, Op> key(subject.name(), c.op);
   if (!known.contains(key)) {
@@ -219,9 +221,10 @@ std::optional<Verdict> MixesUpZeroPoints(const Case& c, Subject& subject,
   return AsMemory(*failed, FindingKind::kNondeterminism);
 }
 
-// Asks D and then B. Then asks D, A and B. The two answers to B must be equal. D has another shape,
-// A has the shape of B: something kept from the problem before (packed weights, a scratch size)
-// would serve the second B with A's data.
+// Asks about `other` and then about `c`. Then asks about `other`, `lookalike` and `c`. The two
+// answers to `c` must be equal. `other` has another shape, `lookalike` has the shape of `c`:
+// something kept from the problem before (packed weights, a scratch size) would serve the second
+// `c` with the data of `lookalike`.
 Verdict AnswerIndependentOfHistory(const Case& c, Subject& subject) {
   RunContext context;  // not the default one, which a MemoSubject answers from memory
   context.poison = 0x3C;

@@ -263,7 +263,7 @@ Verdict RowIndependence(const Case& c, Subject& subject) {
   const Answer whole = Ask(subject, c);
   if (whole.verdict) return *whole.verdict;
   for (int64_t row : TwoOf(c, c.M)) {
-    const auto differs = relation::DiffersAlone(
+    const auto differs = relation::CompareAlone(
         c, whole.y, slice::Rows(c, std::span(&row, 1)), subject,
         [&](int64_t n) { return row * c.N + n; }, "a row differs from the same row alone");
     if (differs) return *differs;
@@ -323,7 +323,7 @@ Verdict BatchIndependence(const Case& c, Subject& subject) {
   if (whole.verdict) return *whole.verdict;
   for (int64_t image : TwoOf(c, batch)) {
     const int64_t size = whole.y.size() / batch;
-    const auto differs = relation::DiffersAlone(
+    const auto differs = relation::CompareAlone(
         c, whole.y, slice::Batches(c, std::span(&image, 1)), subject,
         [&](int64_t i) { return image * size + i; }, "an image differs from the same image alone");
     if (differs) return *differs;
@@ -336,7 +336,7 @@ Verdict ColumnIndependence(const Case& c, Subject& subject) {
   const Answer whole = Ask(subject, c);
   if (whole.verdict) return *whole.verdict;
   for (int64_t column : TwoOf(c, c.N)) {
-    const auto differs = relation::DiffersAlone(
+    const auto differs = relation::CompareAlone(
         c, whole.y, slice::Channels(c, std::span(&column, 1)), subject,
         [&](int64_t m) { return m * c.N + column; }, "a column differs from the same column alone");
     if (differs) return *differs;
@@ -367,10 +367,11 @@ std::vector<Property> MetamorphicProperties() {
        false,
        ZeroTermAppend},
       {"zero_point_shift",
-       "Adding c to all codes of x, or of w, and to their zero point changes nothing, all in "
-       "range, also into the other 8-bit type by 128 (operations with two inputs: both together); "
-       "shifting the output type, clamp and zero point by 128 shifts the codes by 128; max_pool "
-       "and softmax: all of it together.",
+       "Adding a number to all codes of x, or of w, and to their zero point changes nothing while "
+       "all stay in their type. Moving x or w to the other 8-bit type, their codes and zero point "
+       "by 128, changes nothing (operations with two inputs: both together). Moving the type, the "
+       "clamp and the zero point of the output by 128 moves its codes by 128 (max_pool and "
+       "softmax: input and output together).",
        EveryOpOnElements(), false, ZeroPointShift},
       {"gauge",
        "Doubling the scales of input (of add, sub and concat: of both) and output (and a float "

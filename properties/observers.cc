@@ -200,7 +200,8 @@ Verdict RangeIsCovered(const Case& c, Subject& subject) {
 }
 
 Verdict ReduceRangeHalves(const Case& c, Subject& subject) {
-  if (c.observer.kind == Kind::kHistogram) return Verdict::Vacuous("min_max has this already");
+  if (c.observer.kind == Kind::kHistogram)
+    return Verdict::Vacuous("a histogram need not keep its range");
   Case other = ProblemOf(c);
   other.observer.reduce_range = !c.observer.reduce_range;
   if (!Validate(other).empty()) return Verdict::Vacuous("reduce_range is not possible here");
@@ -238,24 +239,26 @@ std::vector<Property> ObserverProperties() {
       {"zero_append", "Zeros in every row, and a batch of them, change nothing for min_max.", ops,
        false, ZeroAppend},
       {"symmetric_negation",
-       "Negating all values changes nothing in symmetric quantization; no histogram.", ops, false,
-       Negation},
+       "Negating all values changes nothing in symmetric quantization, but for histograms.", ops,
+       false, Negation},
       {"doubling",
        "Doubled values double the scale and keep the zero point, for min_max, where the scale is "
        "above its floor and nothing overflows.",
        ops, false, Doubling},
-      {"rows_are_tensors", "A row per channel has the scale and zero point it has per tensor.", ops,
+      {"rows_are_tensors",
+       "Per channel, a row gets the scale and zero point that it gets as a tensor of its own.", ops,
        false, RowsAreTensors},
       {"zero_is_representable",
-       "The zero point is one of the codes, halved ones if so asked, and the scale at least 2^-23.",
+       "The zero point is one of the codes (with reduce_range: of the halved range), and the scale "
+       "is at least 2^-23.",
        ops, false, ZeroIsRepresentable},
       {"range_is_covered",
-       "Every value of min_max lies within half a step of the codes (symmetric: where they are all "
-       "of the type's).",
+       "Every value of min_max lies within half a step of what the codes span. Symmetric "
+       "quantization: only with all codes of the type.",
        ops, false, RangeIsCovered},
       {"reduce_range_halves",
-       "With and without reduce_range the codes span the same range, but for one rounding each; no "
-       "histogram.",
+       "The codes span the same range with and without reduce_range, but for one rounding of each "
+       "scale. Histograms need not.",
        ops, false, ReduceRangeHalves},
   };
 }

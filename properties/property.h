@@ -24,7 +24,7 @@ namespace qualm {
 
 struct Property {
   std::string_view claim;     // "sweep_is_monotone"; with an op: "linear.sweep_is_monotone"
-  std::string_view sentence;  // one English sentence, the statement with its side conditions
+  std::string_view sentence;  // English: the statement with its side conditions
   std::vector<Op> ops;
   // true: the property holds under any contract (matches_model, clamp, memory, same bits,
   // environment). false: it is a theorem under `exact`, and under model:NAME it is judged only if
@@ -35,7 +35,8 @@ struct Property {
   // Judged on one of this many drawn cases, because it is dear. Judged always on a given case, and
   // if no other property is asked for.
   int one_in = 1;
-  // Properties that ask the same questions share their turns under this name; "": under the claim.
+  // Properties with one name here are judged on the same drawn cases, as they share runs; "":
+  // alone.
   std::string_view turn = "";
 
   bool about(Op op) const { return std::ranges::find(ops, op) != ops.end(); }
@@ -55,8 +56,8 @@ std::vector<const Property*> PropertiesAbout(Op op, std::string_view glob = "*")
 // subject's contract, and the subject can run the case.
 Verdict Judge(const Property& property, const Case& c, Subject& subject);
 
-// Remembers the last few answers of `inner` in the default context, and where only the guard page
-// or gaps between rows differ, so that the many properties of one case cost one run.
+// Remembers the last few answers of `inner` in the default context, and in contexts with another
+// guard page or other gaps between rows. The many properties of one case then cost one run.
 class MemoSubject : public ForwardingSubject {
  public:
   using ForwardingSubject::ForwardingSubject;

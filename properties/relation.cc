@@ -149,7 +149,7 @@ Verdict Expect(const Case& c, const Tensor& expected, Subject& subject, const st
   return Difference(c, expected, actual.y, what).value_or(Verdict::Passed());
 }
 
-std::optional<Verdict> DiffersAlone(const Case& c, const Tensor& whole, const Case& part,
+std::optional<Verdict> CompareAlone(const Case& c, const Tensor& whole, const Case& part,
                                     Subject& subject,
                                     const std::function<int64_t(int64_t i)>& place,
                                     const std::string& what) {

@@ -58,9 +58,9 @@ Verdict SameAnswer(const Case& c, const Case& follow_up, Subject& subject, const
 // Passed if the subject answers `expected`.
 Verdict Expect(const Case& c, const Tensor& expected, Subject& subject, const std::string& what);
 
-// Asks for `part`, a piece of `c`; `whole` is the answer to `c`. Element i of the piece's answer
-// must be element place(i) of `whole`: a verdict if it is not, or if the piece has no answer.
-std::optional<Verdict> DiffersAlone(const Case& c, const Tensor& whole, const Case& part,
+// Asks about `part`, a piece of `c`; `whole` is the answer to `c`. nullopt if element i of the
+// piece's answer is element place(i) of `whole`; a verdict if not, or if the piece has no answer.
+std::optional<Verdict> CompareAlone(const Case& c, const Tensor& whole, const Case& part,
                                     Subject& subject,
                                     const std::function<int64_t(int64_t i)>& place,
                                     const std::string& what);

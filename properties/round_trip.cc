@@ -28,8 +28,9 @@ Dyadic Split(float value) {
 
 enum class Trip : uint8_t { kOutside, kGood, kBad };
 
-// Is |s (y - z) - x| <= s/2, for x within half a step of [s (low - z), s (high - z)]? Exact: both
-// sides are multiples of a power of two that fits 128 bits whenever the answer is not plain.
+// Is |s (y - z) - x| <= s/2? kOutside if x lies more than half a step outside [s (low - z),
+// s (high - z)], where nothing is claimed. Exact: if x and s differ by more than 2^36, their
+// exponents decide; else both sides are 128-bit multiples of one power of two.
 Trip WithinHalfStep(float x, float scale, int64_t y, int64_t z, int64_t low, int64_t high) {
   const Dyadic a = Split(x);
   const Dyadic s = Split(scale);
@@ -48,13 +49,14 @@ Trip WithinHalfStep(float x, float scale, int64_t y, int64_t z, int64_t low, int
   return off <= step && -off <= step ? Trip::kGood : Trip::kBad;
 }
 
-// The case that turns codes of (q, per_channel) into floats, and back.
+// The case that dequantizes `codes` with the parameters q, per channel where `c` is.
 Case Dequantizing(const Case& c, const Tensor& codes, const QParams& q) {
   Case back = CaseOver(Op::kDequantize, codes, DType::kF32);
   back.x_q = q;
   back.per_channel = c.per_channel;
   return back;
 }
+// The case that quantizes `values` likewise.
 Case Quantizing(const Case& c, const Tensor& values, const QParams& q, DType dtype) {
   Case forth = CaseOver(Op::kQuantize, values, dtype);
   forth.out_q = q;

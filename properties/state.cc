@@ -156,9 +156,10 @@ bool GivesAnew(const Subject& subject, const Changed& changed) {
   return !answer.verdict && answer.y == changed.promised;
 }
 
-// Asks about B, then B with one thing changed, then B. A layer that was kept under a key without
-// this thing gives the old answer. Two of the changes are tried; the case decides which. A new
-// instance of a pipe takes seconds, so none is made once a subject has been shown to remember.
+// Asks about `c`, then `c` with one thing changed, then `c` again. A layer that was kept under a
+// key without this thing gives the old answer. Two of the changes are tried; the case decides
+// which. A new instance of a pipe takes seconds, so none is made once a subject has been shown to
+// remember.
 Verdict OneThingChanged(const Case& c, Subject& subject) {
   static thread_local std::set<std::pair<std::string, Op>> known;
   const Contract& contract = subject.contract();
@@ -180,7 +181,8 @@ Verdict OneThingChanged(const Case& c, Subject& subject) {
     if (answer.skipped()) continue;
     if (answer.verdict) return *answer.verdict;
     ++tried;
-    const std::string what = "with only " + changed->what + " changed it departs";
+    const std::string what =
+        "asked with only " + changed->what + " changed, the answer departs from the promised one";
     auto failed = relation::Difference(changed->c, changed->promised, answer.y, what);
     const std::pair<std::string, Op> key(subject.name(), c.op);
     // A new instance that is wrong too does not show memory: other properties report that.
@@ -191,7 +193,8 @@ Verdict OneThingChanged(const Case& c, Subject& subject) {
     const Answer again = Ask(subject, c, context);
     if (again.verdict) return *again.verdict;
     failed = relation::Difference(c, base.y, again.y,
-                                  "after an answer with " + changed->what + " changed it changes");
+                                  "the first problem, asked again after one with " + changed->what +
+                                      " changed, gets another answer");
     if (failed) return As(FindingKind::kNondeterminism, *failed);
   }
   return tried == 0 ? Verdict::Vacuous("nothing can be changed alone") : Verdict::Passed();
@@ -281,9 +284,9 @@ Verdict LeavesNothingBehind(const Case& c, Subject& subject) {
 std::vector<Property> StateProperties() {
   return {
       {"one_thing_changed",
-       "With one thing changed - a scale, a zero point, the multiplier, the bias, the clamp, relu "
-       "or the number of rows - the answer is the promised one, and after it the first one is "
-       "given again.",
+       "With one thing changed - a scale, a zero point, the multiplier, the bias, the clamp, the "
+       "number of rows or any parameter - the answer is the promised one, and after it the first "
+       "one is given again.",
        EveryOp(), true, OneThingChanged, kInTurn},
       {"packed_once", "A layer packed once gives the same bits however often it runs.",
        OpsWhere(HasWeights), true, PackedOnce, 2},

@@ -35,7 +35,7 @@ Verdict PartsAreRescaled(const Case& c, Subject& subject) {
     const auto place = [&](int64_t i) {
       return i / part.N * c.N + i % part.N + (second ? first : 0);
     };
-    const auto differs = relation::DiffersAlone(c, whole.y, part, subject, place,
+    const auto differs = relation::CompareAlone(c, whole.y, part, subject, place,
                                                 second ? "the second input is not rescaled alone"
                                                        : "the first input is not rescaled alone");
     if (differs) return *differs;

@@ -25,8 +25,8 @@ bool IsCodeOf(DType dtype, int64_t value) {
   return value >= range.min && value <= range.max;
 }
 
-// One weight per output channel is 1, all others are 0, scales are those of the input: each output
-// is the code under that tap, or real 0 from the padding.
+// One weight per output channel is 1 and all others are 0. The weights' scale is 1 and the output's
+// is that of x. Each output is then the code under that tap, or real 0 from the padding.
 Verdict IdentityWeights(const Case& c, Subject& subject) {
   if (c.M == 0 || c.N == 0 || c.K == 0) return Verdict::Vacuous(kEmptyOutput);
   Case one = slice::WithoutParameters(c);  // no mode of requantization promises an exact copy
@@ -129,7 +129,7 @@ Verdict GroupsAreSeparate(const Case& c, Subject& subject) {
   const auto other = static_cast<int64_t>(relation::Hash(c) % static_cast<uint64_t>(groups - 1));
   for (int64_t group : {groups - 1, other}) {
     const std::vector<int64_t> columns = slice::Range(group * per_group, (group + 1) * per_group);
-    const auto differs = relation::DiffersAlone(
+    const auto differs = relation::CompareAlone(
         c, whole.y, slice::Channels(c, columns), subject,
         [&](int64_t i) { return i / per_group * c.N + group * per_group + i % per_group; },
         "a group differs from its own convolution");
@@ -198,7 +198,7 @@ Verdict StrideIsSubsample(const Case& c, Subject& subject) {
     const int64_t from = ((image * dense_h + y) * dense_w + x) * c.N + i % c.N;
     if (every.y.BitsAt(from) == base.y.BitsAt(i)) continue;
     return relation::FailedAt(c, every.y, from, base.y, i,
-                              "a stride does not pick from what stride 1 gives");
+                              "an output differs from that of the same window with stride 1");
   }
   return Verdict::Passed();
 }

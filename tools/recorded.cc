@@ -49,7 +49,7 @@ JsonValue PartJson(const triage::ErrorPart& part) {
 
 JsonValue SplitJson(const std::optional<triage::ErrorSplit>& split) {
   if (!split) return std::nullopt;
-  return JsonObject{{"reference", split->given ? "given" : "operands"},
+  return JsonObject{{"reference", split->has_reference ? "given" : "operands"},
                     {"quantization", PartJson(split->quantization)},
                     {"operands", PartJson(split->operands)},
                     {"rounding", PartJson(split->rounding)},
@@ -99,11 +99,11 @@ std::string FewNames(const std::string& names) {
 std::string SplitText(const AnsweredLayer& layer) {
   if (!layer.split) return "";
   const triage::ErrorSplit& split = *layer.split;
-  std::string text =
-      fmt::format("  error of {} against {}, in output codes (root mean square):\n", layer.who,
-                  split.given ? "the float32 reference" : "the real result on the same codes");
+  std::string text = fmt::format(
+      "  error of {} against {}, in output codes (root mean square):\n", layer.who,
+      split.has_reference ? "the float32 reference" : "the real result on the same codes");
   text += fmt::format("    quantization, expected:  {}\n", PartText(split.quantization));
-  if (split.given) {
+  if (split.has_reference) {
     text += fmt::format("      of x, w and earlier layers {}, of the output {}\n",
                         PartText(split.operands), PartText(split.rounding));
   }

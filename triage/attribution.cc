@@ -780,7 +780,7 @@ Attribution Attribute(const Case& c, const Verdict& verdict, Subject& subject) {
   return FromAnswers(verdict, recorder.recorded(), subject, {.hint = {}, .probe_state = false});
 }
 
-bool IsBornOut(const Case& c, Subject& subject, const Hypothesis& causes) {
+bool IsBorneOut(const Case& c, Subject& subject, const Hypothesis& causes) {
   const Outcome outcome = subject.Run(c, {});
   if (!outcome.ok()) return true;
   const Convention* const model = ModelOf(subject.contract());

@@ -56,7 +56,7 @@ struct Cause {
 std::span<const Cause> AllCauses();
 // The causes of stage kPlace, which mean nothing without another cause.
 std::span<const Cause> AllPlaces();
-// By its name for an input and weights.
+// The cause that NameFor gives this name for an operation with an input and weights.
 const Cause& CauseNamed(std::string_view name);
 
 // The convention that a contract promises, nullptr for the exact meaning.

@@ -7,8 +7,8 @@
 
 namespace qualm::triage {
 
-// Do both cases have the same count of parameters that are not the simplest, and as many outputs,
-// rows and terms of a sum? Complexity compares these four before anything else.
+// Do the parameters of both cases cost as much, and have both as many outputs, rows and terms of a
+// sum? Complexity compares these four before anything else.
 bool SameSize(const Case& a, const Case& b);
 
 }  // namespace qualm::triage

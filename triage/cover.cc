@@ -17,7 +17,7 @@ bool IsArithmetic(const Failure& failure) {
 bool Explains(const Failure& by, const Failure& failure) {
   if (by.causes.empty()) return false;
   return by.causes == failure.causes ||
-         (IsArithmetic(failure) && Explain(by.causes, failure.cases, failure.model));
+         (IsArithmetic(failure) && Covers(by.causes, failure.cases, failure.model));
 }
 
 // A fault that no cause describes is not found by experiments on every case. If there is one such
@@ -77,8 +77,8 @@ std::vector<const Cause*> CausesNamed(std::string_view names, Op op) {
   return causes;
 }
 
-bool Explain(std::span<const Cause* const> causes, std::span<const Case* const> cases,
-             const Convention* model) {
+bool Covers(std::span<const Cause* const> causes, std::span<const Case* const> cases,
+            const Convention* model) {
   bool any = false;
   for (const Case* c : cases) {
     if (!c->observed) continue;

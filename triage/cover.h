@@ -29,11 +29,11 @@ struct Failure {
 };
 
 // Do the causes give every answer that is not exact, and is there one?
-bool Explain(std::span<const Cause* const> causes, std::span<const Case* const> cases,
-             const Convention* model = nullptr);
+bool Covers(std::span<const Cause* const> causes, std::span<const Case* const> cases,
+            const Convention* model = nullptr);
 
 struct Covered {
-  // Index of the failure whose cause explains this one; its own where that is itself.
+  // Index of the failure whose causes explain this one: its own index where its own causes do.
   size_t by = 0;
   int others = 0;  // how many causes of other rows explain this failure too
 };

@@ -105,8 +105,8 @@ Answerer AnswererOf(const ConventionOrExact& one);
 
 struct IdentifyOptions {
   uint64_t seed = 1;
-  int64_t cases = 1000;   // that the answerer answers, and more where it pays; at most eight times
-                          // as many are drawn
+  int64_t cases = 1000;   // to be answered, and more that a seldom compared convention defines; at
+                          // most eight times as many are drawn
   double seconds = 0;     // > 0: until then instead; half of it is left for shortening
   int64_t shorten = 500;  // cases tried to make one witness shorter; 0: leave it as drawn
   // The witness is the answered case with the largest difference (output codes; ulps of f32)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Experiments without any idea of the kernel's arithmetic: if an output changes with channels, rows
-// or images not its own, it is read, corrected or scaled by something of theirs.
+// Experiments that know nothing of the kernel's arithmetic: other channels, rows or images get
+// other codes. An output that changes with them was computed from something that belongs to them.
 #ifndef QUALM_TRIAGE_INFLUENCE_H_
 #define QUALM_TRIAGE_INFLUENCE_H_
 
@@ -12,10 +12,10 @@
 
 namespace qualm::triage {
 
-// "outputs change with the weights of other channels", where the subject's answer `y` to `c` has
-// outputs that are not `right` and do so; nullopt if none was seen. Of the other channels, rows and
-// images every code stays in its row, at another place or more than once, so that no check of their
-// range or type takes another path. At most 40 runs.
+// Looks at outputs of the subject's answer `y` to `c` that are not `right`. If they change with
+// something that belongs to others, says so: "outputs change with the weights of other channels";
+// nullopt if none was seen to change. The others get codes of their own row, at other places, so
+// that a kernel which checks ranges or types takes the same path as before. At most 40 runs.
 std::optional<std::string> ForeignInfluence(const Case& c, const Tensor& right, const Tensor& y,
                                             Subject& subject);
 

@@ -121,7 +121,7 @@ class Descent {
     how.established = options_.established;
     how.examine = true;
     Attribution found = JudgeAndAttribute(property_, best_, memo_, how).attribution;
-    if (!found.complete || found.causes.empty() || IsBornOut(original, memo_, found.causes))
+    if (!found.complete || found.causes.empty() || IsBorneOut(original, memo_, found.causes))
       return found;
     found.diagnosis = "it could be that " + found.diagnosis + ", but not in the case found";
     found.kind = FindingKind::kUnknown;

@@ -86,7 +86,8 @@ void Outputs(const Case& c, const Visit& visit) {
 
 bool IsZero(const Tensor& tensor, int64_t i) { return tensor.BitsAt(i) == 0; }
 
-void SetNonzero(Tensor& tensor, int32_t code, bool zeros_too = false) {
+// Sets every code other than 0 (with `zeros_too` every code) to `code`.
+void ReplaceCodes(Tensor& tensor, int32_t code, bool zeros_too = false) {
   for (int64_t i = 0; i < tensor.size(); ++i) {
     if (zeros_too || !IsZero(tensor, i)) tensor.SetInt(i, code);
   }
@@ -106,9 +107,9 @@ void Terms(const Case& c, const Visit& visit) {
     // Boldest for overflows of int32: a bias at the end of int32, and one product of 1 or -1.
     for (int32_t sign : {1, -1}) {
       Case simpler = slice::Terms(c, std::array{int64_t{0}});
-      SetNonzero(simpler.x, 1, true);
+      ReplaceCodes(simpler.x, 1, true);
       if (sign < 0 && c.w.dtype() == DType::kU8) break;
-      SetNonzero(simpler.w, sign, true);
+      ReplaceCodes(simpler.w, sign, true);
       simpler.bias_i32->assign(c.bias_i32->size(), sign > 0 ? INT32_MAX : INT32_MIN);
       if (visit(WithoutZeroPoints(std::move(simpler)))) return;
     }
@@ -239,8 +240,8 @@ void UniformCodes(const Case& c, const Visit& visit) {
   for (bool zero_points : {true, false}) {
     for (const auto& [x, w] : pairs) {
       Case simpler = ProblemOf(c);
-      SetNonzero(simpler.x, x);
-      if (HasSums(c.op) || !c.w.empty()) SetNonzero(simpler.w, w);
+      ReplaceCodes(simpler.x, x);
+      if (HasSums(c.op) || !c.w.empty()) ReplaceCodes(simpler.w, w);
       if (zero_points) simpler = WithoutZeroPoints(std::move(simpler));
       if (simpler != ProblemOf(c) && visit(simpler)) return;
     }
@@ -345,8 +346,8 @@ void Scales(const Case& c, const Visit& visit) {
     for (float power : {NearestPowerOfTwo(ratio), NearestPowerOfTwo(ratio) * 2}) {
       for (const auto& [x_code, w_code] : RoundCodes(c)) {
         Case simpler = ProblemOf(c);
-        SetNonzero(simpler.x, x_code);
-        SetNonzero(simpler.w, w_code);
+        ReplaceCodes(simpler.x, x_code);
+        ReplaceCodes(simpler.w, w_code);
         simpler.x_q.scale.assign(c.x_q.scale.size(), 1.0f);
         simpler.w_q.scale.assign(c.w_q.scale.size(), 1.0f);
         simpler.out_q.scale.assign(c.out_q.scale.size(), power);

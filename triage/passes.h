@@ -20,8 +20,8 @@ using Visit = std::function<bool(const Case&)>;
 
 using Pass = void (*)(const Case& c, const Visit& visit);
 
-// A case whose parameters, and nothing else, are as simple as those of `c` can be: the defaults,
-// and for an observer all codes of its type.
+// A case that holds nothing but parameters, each as simple as `c` allows: the defaults, and for an
+// observer all codes of its type.
 Case SimplestParameters(const Case& c);
 
 // Nearly in the order of Complexity (triage/complexity.cc): the numbers that count most come first.

@@ -109,7 +109,7 @@ std::optional<ErrorSplit> SplitError(const Case& c, const Tensor& y, const Tenso
   if (reference != nullptr) RequireReference(*reference, y.size());
   const Tensor exact = exact::Evaluate(c);
   ErrorSplit split;
-  split.given = reference != nullptr;
+  split.has_reference = reference != nullptr;
   split.outputs = y.size();
   Part operands, rounding, quantization, kernel, total;
   for (int64_t i = 0; i < y.size(); ++i) {

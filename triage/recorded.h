@@ -23,9 +23,9 @@ struct ErrorPart {
 // An answer minus a float32 reference, in codes. Output by output the parts add up:
 //   total = quantization + kernel, quantization = operands + rounding.
 struct ErrorSplit {
-  bool given = false;  // the caller gave the reference; else it is the operation on these operands
-  ErrorPart operands;  // the real result on these codes less the reference: what it costs that x
-                       // and w (and the layers before) are quantized; 0 where no reference is given
+  bool has_reference = false;  // else the real result on these codes stands in for the reference
+  ErrorPart operands;  // the real result on these codes less the reference: what the quantization
+                       // of x and w, and the layers before, cost; 0 without a reference
   ErrorPart rounding;  // the exact code less that real result: at most half a code, or the clamp
   ErrorPart quantization;
   ErrorPart kernel;  // the answer less the exact code: no quantization asks for it

@@ -32,7 +32,7 @@ TEST(Split, ThePartsAddUp) {
   const Tensor y = Tensor::Of<uint8_t>({3, 1}, std::vector<uint8_t>{6, 3, 64});
   const auto split = SplitError(c, y);
   ASSERT_TRUE(split);
-  EXPECT_FALSE(split->given);
+  EXPECT_FALSE(split->has_reference);
   EXPECT_EQ(split->operands.worst, 0);
   EXPECT_EQ(split->rounding.worst, 0.25);
   EXPECT_EQ(split->rounding.rms, 0.25);
@@ -47,7 +47,7 @@ TEST(Split, ThePartsAddUp) {
   const Tensor reference = Tensor::Of<float>({3}, std::vector<float>{12, 0.5f, 127.5f});
   const auto given = SplitError(c, y, &reference);
   ASSERT_TRUE(given);
-  EXPECT_TRUE(given->given);
+  EXPECT_TRUE(given->has_reference);
   EXPECT_EQ(given->operands.worst, 0.25);
   EXPECT_EQ(given->rounding.worst, 0.25);
   EXPECT_EQ(given->kernel.worst, 3);

@@ -19,8 +19,8 @@ using Holds = std::function<bool(const Case&)>;
 
 class Reduction {
  public:
-  // The pass's first candidate that is simpler than `c`, valid, not offered before and `holds`.
-  // `spent` ends the search.
+  // The first candidate of the pass that is simpler than `c`, valid, not offered before, and for
+  // which `holds` is true. nullopt if there is none, or once `spent` is true.
   std::optional<Case> Step(Pass pass, const Case& c, const Holds& holds,
                            const std::function<bool()>& spent);
 
@@ -28,8 +28,8 @@ class Reduction {
   std::set<std::string> tried_;
 };
 
-// Down from a case that holds until no pass offers a simpler one that does, or `most` candidates
-// were asked about.
+// Makes `c`, for which `holds` is true, simpler, until no pass offers a simpler case for which it
+// is true, or until `holds` was asked about `most` candidates.
 Case Reduce(Case c, const Holds& holds, int64_t most);
 
 }  // namespace qualm::triage

@@ -76,7 +76,7 @@ Judged JudgeAndAttribute(const Property& property, const Case& c, Subject& subje
 
 // Does the subject's answer to `c` agree with causes that were found on a smaller case? They give
 // some of its outputs that are not exact, and change none that is; or the answer is exact.
-bool IsBornOut(const Case& c, Subject& subject, const Hypothesis& causes);
+bool IsBorneOut(const Case& c, Subject& subject, const Hypothesis& causes);
 
 // Total order "simpler than" (docs/architecture.md): lexicographic; smaller is simpler.
 std::vector<int64_t> Complexity(const Case& c);

@@ -199,7 +199,7 @@ struct KindCase {
 
 class KindOfFault : public Triage, public testing::WithParamInterface<KindCase> {};
 
-// The first drawn failure of each planted fault, attributed as it stands.
+// The first drawn failure of each planted fault, minimized.
 TEST_P(KindOfFault, IsTheOneThatWasPlanted) {
   const KindCase& fault = GetParam();
   const auto subject = Make(fault.subject);

@@ -10,9 +10,9 @@
 
 namespace qualm::triage {
 
-// The case with other codes, zero points, scales, bias, clamp, or with more terms, rows or
-// channels; never with fewer: what needs a size keeps it. A function of the case and the seed.
-// Valid; nullopt where the edits made no valid case.
+// The case with other codes, zero points, scales, bias or clamp, or with more terms, rows or
+// channels. Never with fewer, because a fault may need a size. The same case and seed give the same
+// result. nullopt where the edits made no valid case.
 std::optional<Case> Varied(const Case& c, uint64_t seed);
 
 }  // namespace qualm::triage

@@ -101,8 +101,8 @@ bool GapsIntact(DType dtype, int64_t rows, int64_t columns, int64_t gap, uint8_t
 // exceptions that have been raised.
 uint64_t ControlWords();
 
-// Copies `other` over `y`, of the same rows and strides, if it differs. For the outputs of several
-// callers of one layer: a comparison of y then sees a wrong one.
+// Copies `other` over `y`, which has the same rows and stride, if they differ, and says whether
+// they did. With the outputs of several callers of one layer, y is wrong if any of them is.
 bool TakeIfDifferent(const uint8_t* other, DType dtype, const Rows& rows, int64_t stride,
                      uint8_t* y);
 

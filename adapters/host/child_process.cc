@@ -129,7 +129,7 @@ ChildProcess::ChildProcess(const ChildOptions& options) {
 }
 
 ChildProcess::~ChildProcess() {
-  if (pid_ != 0) Reap(/*dying=*/false);
+  if (pid_ != 0) EndAndReap(/*dying=*/false);
 }
 
 bool ChildProcess::Ended() const {
@@ -138,7 +138,7 @@ bool ChildProcess::Ended() const {
          gone.si_pid == pid_;
 }
 
-std::string ChildProcess::Reap(bool dying, const std::function<void()>& meanwhile) {
+std::string ChildProcess::EndAndReap(bool dying, const std::function<void()>& meanwhile) {
   const pid_t pid = std::exchange(pid_, 0);
   if (pid == 0) return "ended before";
   if (!dying) KillGroup(pid);
@@ -154,7 +154,7 @@ std::string ChildProcess::Reap(bool dying, const std::function<void()>& meanwhil
     if (waited < 0 && errno == EINTR) continue;
     if (waited < 0) return "ended, nobody knows how (SIGCHLD is ignored)";
     if (gone.si_pid == pid) break;
-    if (patience.More() == 0) {
+    if (patience.MillisecondsLeft() == 0) {
       KillGroup(pid);
       killed = true;
       continue;

@@ -48,7 +48,7 @@ class ChildProcess {
   // process is about to end by itself, and is killed only after two seconds. Until then `meanwhile`
   // is called again and again, to read what the process prints last: a process whose output nobody
   // reads would wait.
-  std::string Reap(bool dying, const std::function<void()>& meanwhile = nullptr);
+  std::string EndAndReap(bool dying, const std::function<void()>& meanwhile = nullptr);
 
  private:
   pid_t pid_ = 0;

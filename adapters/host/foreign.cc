@@ -79,12 +79,12 @@ std::string ForeignSubject::CannotRun(const Case& c) const {
 
 Outcome ForeignSubject::Run(const Case& c, const RunContext& context) {
   if (std::string why = CannotRun(c); !why.empty()) return Skipped(std::move(why));
-  return Sure(Send(c, context), c, context);
+  return Confirmed(RunRaw(c, context), c, context);
 }
 
-Outcome ForeignSubject::Sure(Outcome outcome, const Case& c, const RunContext& context) {
+Outcome ForeignSubject::Confirmed(Outcome outcome, const Case& c, const RunContext& context) {
   if (outcome.status != RunStatus::kHung) return outcome;
-  if (machine_was_busy()) outcome = Send(c, context);
+  if (machine_was_busy()) outcome = RunRaw(c, context);
   if (outcome.status == RunStatus::kHung) CountHang();
   return outcome;
 }

@@ -55,11 +55,11 @@ class ForeignSubject : public BasicSubject {
   // Why the process cannot be given the case, for reasons beyond the declared limits. "" if it can.
   virtual std::string CannotSend(const Case& c) const = 0;
   // One run of a case that CannotRun let pass.
-  virtual Outcome Send(const Case& c, const RunContext& context) = 0;
-  // The outcome of Send, but a case that hung on a busy machine is asked again, alone. Counts the
+  virtual Outcome RunRaw(const Case& c, const RunContext& context) = 0;
+  // The outcome of RunRaw, but a case that hung on a busy machine is asked again, alone. Counts the
   // hangs of all instances of this name. After the third, CannotRun refuses every case, because
   // each hang costs seconds.
-  Outcome Sure(Outcome outcome, const Case& c, const RunContext& context);
+  Outcome Confirmed(Outcome outcome, const Case& c, const RunContext& context);
 
  private:
   void CountHang() const;

@@ -69,7 +69,7 @@ void Patience::Limit(int limit_ms) {
   limit_ = std::min(limit_, elapsed - waited_ + Milliseconds(limit_ms));
 }
 
-int Patience::More() {
+int Patience::MillisecondsLeft() {
   const auto elapsed = std::chrono::duration_cast<Milliseconds>(Clock::now() - begun_);
   if (elapsed >= limit_) {
     std::chrono::nanoseconds longest{}, own{};

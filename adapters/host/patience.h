@@ -22,9 +22,9 @@ class Patience {
   // From now on at most `limit_ms` more.
   void Limit(int limit_ms);
   // Milliseconds to wait for the child until this is asked again; 0: it has had its time.
-  int More();
-  // When More said 0: did the child get less than a fifth of the processor time that it wanted?
-  // Then it is not certain that it hangs.
+  int MillisecondsLeft();
+  // When MillisecondsLeft said 0: did the child get less than a fifth of the processor time that it
+  // wanted? Then it is not certain that it hangs.
   bool machine_was_busy() const { return waited_ > 4 * limit_; }
 
  private:

@@ -172,7 +172,7 @@ std::string PipeSubject::CannotSend(const Case& c) const {
   return TooLong(c);
 }
 
-Outcome PipeSubject::Send(const Case& c, const RunContext& context) {
+Outcome PipeSubject::RunRaw(const Case& c, const RunContext& context) {
   if (std::string why = Refused(kThroughAPipe, context); !why.empty())
     return Skipped(std::move(why));
   const PipeChild::Question question = QuestionOf(c, context);
@@ -198,7 +198,7 @@ std::vector<Outcome> PipeSubject::RunMany(std::span<const Case> cases, const Run
     }
     std::vector<Outcome> answers = child_->Ask(questions);
     for (size_t i = 0; i < answers.size(); ++i) {
-      outcomes[places[i]] = Sure(Cleaned(std::move(answers[i])), cases[places[i]], context);
+      outcomes[places[i]] = Confirmed(Cleaned(std::move(answers[i])), cases[places[i]], context);
     }
     at = answers.size() < places.size() ? places[answers.size()] : cases.size();
   }

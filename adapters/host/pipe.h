@@ -34,7 +34,7 @@ class PipeSubject : public ForeignSubject {
 
  protected:
   std::string CannotSend(const Case& c) const override;
-  Outcome Send(const Case& c, const RunContext& context) override;
+  Outcome RunRaw(const Case& c, const RunContext& context) override;
 
  private:
   const PipeOp& Offered(Op op) const;

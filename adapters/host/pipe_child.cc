@@ -139,7 +139,7 @@ std::vector<std::string> ShellCommand(const std::string& text) {
 PipeChild::PipeChild(PipeOptions options) : options_(std::move(options)) { Start(); }
 
 PipeChild::~PipeChild() {
-  if (process_) Reap(/*dying=*/true);
+  if (process_) EndAndReap(/*dying=*/true);
 }
 
 void PipeChild::Spawn() {
@@ -165,7 +165,7 @@ void PipeChild::Start() {
   const Event event = NextLine(options_.start_limit_ms, kPipeHelloBytesMax, &line);
   const std::string who = "the child did not say what it offers: ";
   if (event == Event::kTimeout) {
-    Reap(/*dying=*/false);
+    EndAndReap(/*dying=*/false);
     throw Unavailable(who + "gave no answer within " + std::to_string(options_.start_limit_ms) +
                       " ms" + LastWords());
   }
@@ -254,7 +254,7 @@ PipeChild::Event PipeChild::NextLine(int limit_ms, size_t bytes_max, std::string
       if (process_->Ended()) return Event::kClosed;
       return deaf_ ? Event::kDeaf : Event::kTimeout;
     }
-    const int left = patience_.More();
+    const int left = patience_.MillisecondsLeft();
     last_look = left == 0;
     std::array<pollfd, 3> polled{
         {{.fd = stdout_.get(), .events = POLLIN, .revents = 0},
@@ -324,7 +324,7 @@ std::vector<Outcome> PipeChild::Ask(std::span<const Question> questions) {
 Outcome PipeChild::Failed(Event event, size_t bytes_max) {
   switch (event) {
     case Event::kTimeout:
-      Reap(/*dying=*/false);
+      EndAndReap(/*dying=*/false);
       return Bad(
           RunStatus::kHung,
           "gave no answer within " + std::to_string(options_.time_limit_ms) + " ms" + LastWords());
@@ -332,30 +332,30 @@ Outcome PipeChild::Failed(Event event, size_t bytes_max) {
       return Garbage("sent a line of more than " + std::to_string(bytes_max) + " bytes");
     }
     case Event::kDeaf:
-      Reap(/*dying=*/false);
+      EndAndReap(/*dying=*/false);
       return Bad(RunStatus::kCrashed, "closed its stdin and went on running" + LastWords());
     case Event::kLine:
     case Event::kClosed: break;
   }
   const bool cut = line_begin_ < read_.size();
-  std::string how = Reap(/*dying=*/true);
+  std::string how = EndAndReap(/*dying=*/true);
   if (cut) how += ", in the middle of a line";
   return Bad(RunStatus::kCrashed, how + LastWords());
 }
 
 Outcome PipeChild::Garbage(const std::string& what) {
-  Reap(/*dying=*/false);
+  EndAndReap(/*dying=*/false);
   return Bad(RunStatus::kGarbage, what + LastWords());
 }
 
-std::string PipeChild::Reap(bool dying) {
+std::string PipeChild::EndAndReap(bool dying) {
   // A child without pipes has nobody to talk to, and ends.
   stdin_.Close();
   stdout_.Close();
   const auto drain = [this] {
     if (stderr_.open()) DrainErrors();
   };
-  std::string how = process_->Reap(dying, drain);
+  std::string how = process_->EndAndReap(dying, drain);
   process_.reset();
   // Reads what a full pipe still holds.
   for (int i = 0; i < 16 && stderr_.open(); ++i) drain();

@@ -76,7 +76,7 @@ class PipeChild {
   // Ends the child, and gives its failure as an outcome.
   Outcome Failed(Event event, size_t bytes_max);
   Outcome Garbage(const std::string& what);
-  std::string Reap(bool dying);
+  std::string EndAndReap(bool dying);
   void Forget();
   // "; its stderr ends in ...", or "".
   std::string LastWords() const;

@@ -56,7 +56,7 @@ std::string PluginSubject::CannotSend(const Case& c) const {
   return missing.empty() ? "" : "plugins have no " + missing;
 }
 
-Outcome PluginSubject::Send(const Case& c, const RunContext& context) {
+Outcome PluginSubject::RunRaw(const Case& c, const RunContext& context) {
   return worker_.Run(c, context);
 }
 

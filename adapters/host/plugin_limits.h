@@ -47,7 +47,8 @@ std::string OutsideLimits(const PluginLimits& limits, const Case& c);
 std::string OutsideLimits(const PluginLimits& limits, const Case& c, const RunContext& context);
 
 // The parameters of a case that the C interface of plugins has a field for; plugin_host.cc fills
-// them. They came with the first functions (adapters/function_subject.h) too.
+// the fields. C++ functions (adapters/function_subject.h) are told them from their first version
+// on.
 inline constexpr std::array<std::string_view, 15> kToldToPlugins{
     "multiplier",   "bias",         "bias_i32",
     "relu",         "ceil_mode",    "count_include_pad",

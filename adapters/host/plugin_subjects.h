@@ -25,7 +25,7 @@ class PluginSubject : public ForeignSubject {
 
  protected:
   std::string CannotSend(const Case& c) const override;
-  Outcome Send(const Case& c, const RunContext& context) override;
+  Outcome RunRaw(const Case& c, const RunContext& context) override;
 
  private:
   Worker worker_;

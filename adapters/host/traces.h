@@ -29,10 +29,10 @@ class Traces {
   sigset_t saved_, mask_;
 };
 
-// "" or how many bytes each `call` keeps. A first call may keep any amount. It is a leak if later
-// calls each keep the same amount (but for the rounding of blocks), and more than nothing. Other
-// threads that allocate meanwhile do not look like that. "" if the C library does not count its
-// heap (sanitizers).
+// "" or a sentence that says how many bytes of heap each `call` keeps. First calls may keep any
+// amount. It is a leak if all later calls keep the same amount (but for the rounding of blocks) and
+// more than nothing: threads that allocate meanwhile keep another amount each time. "" if the C
+// library does not count its heap (sanitizers).
 std::string LeakOf(const std::function<void()>& call);
 
 }  // namespace qualm

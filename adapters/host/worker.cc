@@ -46,7 +46,7 @@ Worker::Worker(WorkerOptions options) : options_(std::move(options)) { Start(); 
 
 Worker::~Worker() {
   // Closing the socket asks it to leave.
-  if (process_) Reap(/*dying=*/true);
+  if (process_) EndAndReap(/*dying=*/true);
 }
 
 void Worker::Spawn(const std::string& worker_path) {
@@ -81,15 +81,15 @@ void Worker::Start() {
   const std::string who = "plugin '" + options_.plugin + "' ";
   const Result result = Receive(kHelloBytesMax);
   if (result == Result::kTimeout) {
-    Reap(/*dying=*/false);
+    EndAndReap(/*dying=*/false);
     throw Unavailable(who + "could not be loaded within " + std::to_string(options_.time_limit_ms) +
                       " ms");
   }
   if (result == Result::kClosed) {
-    throw Unavailable(who + "ended the process that loaded it: " + Reap(/*dying=*/true));
+    throw Unavailable(who + "ended the process that loaded it: " + EndAndReap(/*dying=*/true));
   }
   if (result == Result::kGarbage) {
-    Reap(/*dying=*/false);
+    EndAndReap(/*dying=*/false);
     throw Unavailable(who + "sent no message of this protocol while it was loaded");
   }
   switch (channel_->header().kind) {
@@ -103,7 +103,7 @@ void Worker::Start() {
       const std::span<const uint8_t> text = channel_->payload();
       // Not CleanText: the loader's own sentence, whose end names the file, may be long.
       std::string why(text.begin(), text.end());
-      Reap(/*dying=*/true);
+      EndAndReap(/*dying=*/true);
       throw Unavailable(who + why);
     }
     case MessageKind::kTrap:
@@ -114,17 +114,17 @@ void Worker::Start() {
     case MessageKind::kRun:
     case MessageKind::kAnswer: break;
   }
-  Reap(/*dying=*/false);
+  EndAndReap(/*dying=*/false);
   throw Unavailable(who + "sent no message of this protocol while it was loaded");
 }
 
 Result Worker::Receive(size_t bytes_max) {
   patience_.Begin(process_->pid(), options_.time_limit_ms);
   bool gone = false;
-  const Result result = channel_->Receive(bytes_max, patience_.More(), [&] {
+  const Result result = channel_->Receive(bytes_max, patience_.MillisecondsLeft(), [&] {
     if (gone) return 0;
     gone = process_->Ended();
-    return gone ? 1 : patience_.More();  // once more, for what it sent last
+    return gone ? 1 : patience_.MillisecondsLeft();  // once more, for what it sent last
   });
   return result == Result::kTimeout && gone ? Result::kClosed : result;
 }
@@ -134,7 +134,7 @@ Outcome Worker::Run(const Case& c, const RunContext& context) {
   if (outcome.status != RunStatus::kSkipped || outcome.detail != kNoMemoryLeft) return outcome;
   if (answers_ == 1) return outcome;  // the case is too large
   const bool had_large_ones = largest_question_ > kLargeQuestion;
-  Reap(/*dying=*/false);
+  EndAndReap(/*dying=*/false);
   Outcome anew = Ask(c, context);
   if (!anew.ok() || had_large_ones) return anew;
   return Bad(RunStatus::kCrashed, "uses up the memory of its process from call to call");
@@ -177,19 +177,19 @@ Outcome Worker::Ask(const Case& c, const RunContext& context) {
 Outcome Worker::Failed(Result result) {
   switch (result) {
     case Result::kTimeout:
-      Reap(/*dying=*/false);
+      EndAndReap(/*dying=*/false);
       return Bad(RunStatus::kHung,
                  "gave no answer within " + std::to_string(options_.time_limit_ms) + " ms");
-    case Result::kClosed: return Bad(RunStatus::kCrashed, Reap(/*dying=*/true));
+    case Result::kClosed: return Bad(RunStatus::kCrashed, EndAndReap(/*dying=*/true));
     case Result::kOk:
     case Result::kGarbage: break;
   }
-  Reap(/*dying=*/false);
+  EndAndReap(/*dying=*/false);
   return Bad(RunStatus::kGarbage, "sent something that is no answer in the worker's protocol");
 }
 
 Outcome Worker::FromTrap(const Trap& trap) {
-  Reap(/*dying=*/true);
+  EndAndReap(/*dying=*/true);
   const std::string signal_name = SignalName(trap.signal);
   std::string verb = "accessed";
   if (trap.access == Trap::Access::kRead) verb = "read";
@@ -210,11 +210,11 @@ Outcome Worker::FromTrap(const Trap& trap) {
   return Bad(RunStatus::kTouchedOutside, verb + " " + where + buffer + " (" + signal_name + ")");
 }
 
-std::string Worker::Reap(bool dying) {
+std::string Worker::EndAndReap(bool dying) {
   channel_.reset();
   socket_.Close();
   mailboxes_->to_worker().Wake();  // so that it sees that at once
-  std::string how = process_->Reap(dying);
+  std::string how = process_->EndAndReap(dying);
   process_.reset();
   return how;
 }

@@ -63,7 +63,7 @@ class Worker {
   Outcome Ask(const Case& c, const RunContext& context);
   // Ends the process, and says in a sentence how it ended. `dying`: the process is about to end by
   // itself, and is waited for first.
-  std::string Reap(bool dying);
+  std::string EndAndReap(bool dying);
   Outcome Failed(MessageChannel::Result result);
   Outcome FromTrap(const Trap& trap);
 

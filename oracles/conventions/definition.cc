@@ -116,7 +116,8 @@ bool ApplyToEnds(std::span<const Step> steps, const Channel& channel, Value& lo,
     step.apply(lo, channel);
     step.apply(hi, channel);
     if (same || rise == Rise::kAlways) continue;
-    // A number that no integer holds: the same result for all on its side of 0.
+    // Both ends were too large for the step's type and gave one result: numbers between them do
+    // too.
     const bool both = lo.lossy && hi.lossy && (positive || negative) && Same(lo, hi);
     if (!both && (lo.lossy || hi.lossy)) return false;
   }
@@ -128,7 +129,8 @@ std::optional<CodeRange> Enclose(const Definition& definition, const Case& ends)
   if (!known || !IsCode(ends.out_dtype)) return std::nullopt;
   const Channel channel = ChannelOf(definition, ends, 0);
   std::vector<std::vector<Step>> variants{definition.steps(ends)};
-  // Two elements are less than any block: where there is a tail, they lie in it.
+  // The element may lie in a block or in the tail behind the blocks. If the convention has a tail,
+  // two elements alone lie in it.
   if (definition.body && definition.body(ends) < ends.M * ends.N)
     variants.push_back(definition.tail_steps(ends));
   CodeRange all{INT32_MAX, INT32_MIN};

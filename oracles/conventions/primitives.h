@@ -139,8 +139,8 @@ constexpr int32_t MultiplyOneRounding(int32_t x, FixedMultiplier m) {
 
 // ChooseQuantizationParams of FBGEMM and ATen: no scale is smaller than this one.
 constexpr float kSmallestScale = 6.1e-5f;
-// A range whose scale would be smaller, widened to that of the smallest: `steps` = qmax - qmin. The
-// end that is 0 stays; between two others the proportion does. min <= 0 <= max.
+// Widens a range whose scale would be smaller, so that it is the smallest; `steps` = qmax - qmin.
+// An end that is 0 stays 0; two others grow by one factor. min <= 0 <= max.
 constexpr void WidenToSmallestScale(float scale, int32_t steps, float& min, float& max) {
   if (min == 0.0f) {
     max = kSmallestScale * static_cast<float>(steps);

@@ -88,7 +88,7 @@ struct Step {
   Stage stage;
   std::string_view text;
   void (*apply)(Value&, const Channel&);
-  Rise rise = Rise::kUnknown;  // of the steps below it is known
+  Rise rise = Rise::kUnknown;  // RiseOf knows it for the steps below
 };
 Rise RiseOf(const Step& step);
 

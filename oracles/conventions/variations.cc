@@ -24,8 +24,8 @@ using variations::IsPowerOfTwo;
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kHalfUlp = 0x1p-24;  // relative error of one float32 rounding
 constexpr double kSmallest = 0x1p-149;
-// How near to a tie a value in float64 may be a tie: its error is smaller, and every value that is
-// no tie is farther away.
+// A float64 value nearer than this to a tie is a tie: its error is smaller than this, and every
+// other value lies farther away.
 constexpr double kTie = 0x1p-36;
 
 double ZeroPoint(const Facts& f) {

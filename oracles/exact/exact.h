@@ -44,9 +44,18 @@ Tensor EvaluateFromSums(const Case& c, std::span<const __int128> sums);
 
 // The integers of the fast form, from which the scales make the outputs.
 struct Integers {
-  // [M*N]. Linear, convolutions: CorrectedSums. Pools: sum, of max_pool maximum, of x - zx over the
-  // window. mul: (a - za)(b - zb). softmax: t. requantize: x. quantize: the mantissa of x. Other
-  // codes: x - zx, of add a - za. Empty for choose_qparams.
+  // [M*N], except that choose_qparams has none. Of each output:
+  //   linear, conv2d, depthwise       its element of CorrectedSums
+  //   dynamic_linear                  the same of the linear on the codes that it chooses
+  //   avg_pool, global_avg_pool       the sum of x - zx over the window
+  //   max_pool                        the maximum of x - zx over the window
+  //   mul                             (a - za)(b - zb)
+  //   add, sub                        a - za
+  //   rescale, dequantize, table      x - zx
+  //   concat                          a - za or b - zb
+  //   requantize                      x
+  //   quantize                        the mantissa of x
+  //   softmax                         t
   std::vector<__int128> values;
   // Average pools: the divisor of each pixel. softmax: sum of t of each row. Empty for others.
   std::vector<int64_t> counts;
@@ -74,11 +83,11 @@ Tensor EvaluateFrom(const Case& c, Integers integers);
 bool RequantMayOverflow(const Case& c);
 
 // Derivation of output element `index` (row-major), with every term that matters. Stages, where
-// they apply: accumulate, offset, bias, scale, round, zero_point, clamp; add and mul have an offset
-// for each operand. A float bias of codes is added in units of x_scale*w_scale, before scaling; an
-// f32 output takes it after. The last value is the output; max_pool goes from accumulate to clamp.
-// table: three steps of scale (argument, function, quotient). softmax: offset, scale (t),
-// accumulate (its sum), round, and clamp where 255 cuts.
+// they apply: accumulate, offset, bias, scale, round, zero_point, clamp; add, sub and mul have an
+// offset for each operand. A float bias of codes is added in units of x_scale*w_scale, before
+// scaling; an f32 output takes it after. The last value is the output; max_pool goes from
+// accumulate to clamp. table: three steps of scale (argument, function, quotient). softmax: offset,
+// scale (t), accumulate (its sum), round, and clamp where 255 cuts.
 Trace Derive(const Case& c, int64_t index);
 
 // The exact real value of output `index` before rounding, zero point and clamp, as "p/q".

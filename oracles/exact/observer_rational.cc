@@ -183,7 +183,7 @@ class Histogram {
     Rational before = 0;
     int64_t expected = 0;
     for (const auto& [i, value] : integral) {
-      // A bin after one that adds nothing: the integral before it is not rounded to itself.
+      // Bins from `expected` up to i got no count, but the rounding of the integral changes them.
       if (i != expected) AddDifference(i - expected, before, expected, counts);
       Rational& count = (*counts)[i];
       count = Single(count + Single(Double(value - Single(before)) / observer::kUpsample));

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Exact rounding of a quotient of dyadic numbers: 128-bit integers where they suffice, a 768-bit
 // fixed-point sum where exponents lie far apart. For the fast forms; shares nothing with
-// rational.h. A double decides only where it carries a bound on its error (Estimate) that holds in
-// every rounding mode, and none of them is denormal; so rounding mode and FTZ/DAZ do not matter.
+// rational.h. Doubles decide only where a bound on their error (Estimate) settles the answer. The
+// bound holds in every rounding mode, and no double is denormal: rounding and FTZ/DAZ do not
+// matter.
 #ifndef QUALM_ORACLES_EXACT_ARITHMETIC_DYADIC_H_
 #define QUALM_ORACLES_EXACT_ARITHMETIC_DYADIC_H_
 
@@ -23,8 +24,8 @@ Dyadic Decode(float value);
 
 // The line by which one output channel turns an integer s into a real value:
 //   (s * gain * 2^gain_exponent + offset * 2^offset_exponent) / (divisor * 2^divisor_exponent)
-// gain is a product of at most two float32 mantissas, offset one times a code less its zero point,
-// divisor one times a count.
+// gain is a float32 mantissa or a product of two, offset a float32 mantissa times (code - its zero
+// point), divisor a float32 mantissa times a count.
 struct Line {
   int64_t gain = 1;  // >= 0, < 2^48
   int gain_exponent = 0;

@@ -60,6 +60,7 @@ Tensor Gather(const Tensor& from, std::initializer_list<Axis> kept,
     shape[axis] = Count(*axes[axis]);
     whole = axis + 1;
   }
+  if (whole == 0) return from;
   Tensor to(from.dtype(), shape);
   if (to.empty()) return to;
   int64_t block = 1;
@@ -79,10 +80,6 @@ Tensor Gather(const Tensor& from, std::initializer_list<Axis> kept,
       std::memcpy(to_bytes + at * block_bytes, from_bytes + place * block_bytes, block_bytes);
     }
   };
-  if (whole == 0) {
-    copy(0, 0);
-    return to;
-  }
   const auto place_of = [&](size_t axis, int64_t i) { return axes[axis] ? At(*axes[axis], i) : i; };
   // Copies row by row along the innermost axis that is cut.
   const size_t inner = whole - 1;

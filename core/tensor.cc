@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/tensor.h"
 
+#include <algorithm>
 #include <bit>
+#include <new>
 #include <utility>
 
 namespace qualm {
@@ -18,10 +20,40 @@ int64_t ElementCount(std::span<const int64_t> shape, int64_t limit) {
   return count;
 }
 
+Tensor::Storage* Tensor::Storage::Make(std::vector<int64_t> shape, size_t byte_count) {
+  auto* const storage = new (::operator new(sizeof(Storage) + byte_count)) Storage;
+  storage->shape = std::move(shape);
+  storage->byte_count = byte_count;
+  return storage;
+}
+
 Tensor::Tensor(DType dtype, std::vector<int64_t> shape)
-    : dtype_(dtype), shape_(std::move(shape)), size_(ElementCount(shape_, int64_t{1} << 40)) {
+    : dtype_(dtype), size_(ElementCount(shape, int64_t{1} << 40)) {
   QUALM_CHECK_LE(0, size_);
-  bytes_.resize(BytesFor(dtype, static_cast<size_t>(size_)));
+  storage_ = Storage::Make(std::move(shape), BytesFor(dtype, static_cast<size_t>(size_)));
+  std::memset(storage_->data(), 0, storage_->byte_count);
+}
+
+void Tensor::Separate() {
+  Storage* const own = Storage::Make(storage_->shape, storage_->byte_count);
+  std::memcpy(own->data(), storage_->data(), own->byte_count);
+  Release();
+  storage_ = own;
+}
+
+void Tensor::Release() noexcept {
+  if (storage_->owners.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+  storage_->~Storage();
+  ::operator delete(storage_);
+}
+
+bool Tensor::EqualContents(const Tensor& other) const {
+  return shape() == other.shape() && std::ranges::equal(bytes(), other.bytes());
+}
+
+const std::vector<int64_t>& Tensor::ShapeOfNone() {
+  static const std::vector<int64_t> none{0};
+  return none;
 }
 
 void Tensor::SetInt(int64_t i, int32_t value) {
@@ -36,7 +68,7 @@ void Tensor::SetInt(int64_t i, int32_t value) {
     case DType::kS32: as<int32_t>()[at] = value; return;
     case DType::kU4:
     case DType::kS4: {
-      uint8_t& byte = bytes_[at / 2];
+      uint8_t& byte = OwnData()[at / 2];
       const unsigned shift = at % 2 * 4;
       byte = static_cast<uint8_t>((byte & (0xF0u >> shift)) | (static_cast<unsigned>(value) & 0xFu)
                                                                   << shift);

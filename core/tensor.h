@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// A dense row-major tensor that owns its bytes. Small on purpose: no views, no broadcasting.
-// Elements of 4 bits are packed two to a byte, the even element in the low half, without a gap
-// between rows; the unused half of the last byte is 0. This file is the one place that knows.
+// A dense row-major tensor, a value: no views, no broadcasting. Copies share their bytes until one
+// of them is asked for bytes to write, so that a copy of a case copies no tensor. Elements of 4
+// bits are packed two to a byte, the even element in the low half, without a gap between rows; the
+// unused half of the last byte is 0. This file is the one place that knows.
 #ifndef QUALM_CORE_TENSOR_H_
 #define QUALM_CORE_TENSOR_H_
 
+#include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "core/status.h"
@@ -41,33 +45,54 @@ class Tensor {
   // Zero-filled. Dimensions must be >= 0 and their product times the element size fit in memory:
   // readers check the sizes that a file states before they come here.
   Tensor(DType dtype, std::vector<int64_t> shape);
+  Tensor(const Tensor& other) noexcept
+      : dtype_(other.dtype_), size_(other.size_), storage_(other.storage_) {
+    if (storage_ != nullptr) storage_->owners.fetch_add(1, std::memory_order_relaxed);
+  }
+  // What is moved from is empty.
+  Tensor(Tensor&& other) noexcept
+      : dtype_(other.dtype_),
+        size_(std::exchange(other.size_, 0)),
+        storage_(std::exchange(other.storage_, nullptr)) {}
+  Tensor& operator=(Tensor other) noexcept {
+    std::swap(dtype_, other.dtype_);
+    std::swap(size_, other.size_);
+    std::swap(storage_, other.storage_);
+    return *this;
+  }
+  ~Tensor() {
+    if (storage_ != nullptr) Release();
+  }
 
   template <class T>
   static Tensor Of(std::vector<int64_t> shape, std::span<const T> values) {
     Tensor tensor(DTypeOf<T>::value, std::move(shape));
     QUALM_CHECK_EQ(static_cast<size_t>(tensor.size()), values.size());
-    if (!values.empty()) std::memcpy(tensor.bytes_.data(), values.data(), values.size_bytes());
+    if (!values.empty()) std::memcpy(tensor.Data(), values.data(), values.size_bytes());
     return tensor;
   }
 
   DType dtype() const { return dtype_; }
-  const std::vector<int64_t>& shape() const { return shape_; }
+  const std::vector<int64_t>& shape() const {
+    return storage_ == nullptr ? ShapeOfNone() : storage_->shape;
+  }
   int64_t size() const { return size_; }  // elements
   bool empty() const { return size_ == 0; }
 
-  std::span<const uint8_t> bytes() const { return bytes_; }
-  std::span<uint8_t> bytes() { return bytes_; }
+  std::span<const uint8_t> bytes() const { return {Data(), ByteCount()}; }
+  // Bytes to write, for as long as this tensor is not copied: a copy made meanwhile shares them.
+  std::span<uint8_t> bytes() { return {OwnData(), ByteCount()}; }
 
-  // Typed view of the elements; T must be the element type.
+  // Typed view of the elements, as with bytes(); T must be the element type.
   template <class T>
   std::span<const T> as() const {
     QUALM_CHECK(DTypeOf<T>::value == dtype_);
-    return {reinterpret_cast<const T*>(bytes_.data()), static_cast<size_t>(size_)};
+    return {reinterpret_cast<const T*>(Data()), static_cast<size_t>(size_)};
   }
   template <class T>
   std::span<T> as() {
     QUALM_CHECK(DTypeOf<T>::value == dtype_);
-    return {reinterpret_cast<T*>(bytes_.data()), static_cast<size_t>(size_)};
+    return {reinterpret_cast<T*>(OwnData()), static_cast<size_t>(size_)};
   }
 
   // Calls visit(std::span<const T>) with T the element type, for loops over all elements. Only
@@ -91,8 +116,8 @@ class Tensor {
     const auto at = static_cast<size_t>(i);
     QUALM_CHECK(i >= 0 && i < size_);
     switch (dtype_) {
-      case DType::kU8: return bytes_[at];
-      case DType::kS8: return static_cast<int8_t>(bytes_[at]);
+      case DType::kU8: return Data()[at];
+      case DType::kS8: return static_cast<int8_t>(Data()[at]);
       case DType::kS32: return as<int32_t>()[at];
       case DType::kU4: return NibbleAt(at);
       case DType::kS4: return (NibbleAt(at) ^ 8) - 8;
@@ -108,15 +133,39 @@ class Tensor {
   uint32_t BitsAt(int64_t i) const;
 
   // Same type, shape and bits (so -0 and +0 differ, and NaN equals itself).
-  friend bool operator==(const Tensor&, const Tensor&) = default;
+  friend bool operator==(const Tensor& a, const Tensor& b) {
+    if (a.dtype_ != b.dtype_ || a.size_ != b.size_) return false;
+    return a.storage_ == b.storage_ || a.EqualContents(b);
+  }
 
  private:
-  int32_t NibbleAt(size_t at) const { return bytes_[at / 2] >> (at % 2 * 4) & 0xF; }
+  // Stands in front of the bytes of one or more tensors, of one allocation. Only a tensor that owns
+  // it alone writes.
+  struct alignas(16) Storage {
+    std::atomic<size_t> owners{1};
+    std::vector<int64_t> shape;
+    size_t byte_count = 0;
+    uint8_t* data() { return reinterpret_cast<uint8_t*>(this + 1); }
+    static Storage* Make(std::vector<int64_t> shape, size_t byte_count);
+  };
+
+  size_t ByteCount() const { return storage_ == nullptr ? 0 : storage_->byte_count; }
+  const uint8_t* Data() const { return storage_ == nullptr ? nullptr : storage_->data(); }
+  uint8_t* Data() { return storage_ == nullptr ? nullptr : storage_->data(); }
+  uint8_t* OwnData() {
+    // Acquire: what another owner read, it has read before it let go.
+    if (storage_ != nullptr && storage_->owners.load(std::memory_order_acquire) != 1) Separate();
+    return Data();
+  }
+  void Separate();
+  void Release() noexcept;
+  bool EqualContents(const Tensor& other) const;
+  static const std::vector<int64_t>& ShapeOfNone();
+  int32_t NibbleAt(size_t at) const { return Data()[at / 2] >> (at % 2 * 4) & 0xF; }
 
   DType dtype_ = DType::kU8;
-  std::vector<int64_t> shape_ = {0};
   int64_t size_ = 0;
-  std::vector<uint8_t> bytes_;  // operator new aligns to 16 >= any element
+  Storage* storage_ = nullptr;  // none: shape [0]
 };
 
 // Product of dimensions, or -1 where it passes `limit` (so that no size is computed unchecked).

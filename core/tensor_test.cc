@@ -6,6 +6,9 @@
 #include <array>
 #include <bit>
 #include <limits>
+#include <thread>
+#include <utility>
+#include <vector>
 
 namespace qualm {
 namespace {
@@ -74,6 +77,56 @@ TEST(Tensor, EqualityIsOfBits) {
   EXPECT_FALSE(Tensor::Of<float>({1}, a) == Tensor::Of<float>({1}, b));
   EXPECT_FALSE(Tensor(DType::kU8, {0, 2}) == Tensor(DType::kU8, {2, 0}));
   EXPECT_FALSE(Tensor(DType::kU8, {1}) == Tensor(DType::kS8, {1}));
+}
+
+TEST(Tensor, CopiesAreValues) {
+  const std::array<uint8_t, 3> codes{1, 2, 3};
+  const Tensor first = Tensor::Of<uint8_t>({3}, codes);
+  Tensor set = first, viewed = first, seen = first;
+  set.SetInt(0, 9);
+  viewed.as<uint8_t>()[1] = 9;
+  seen.bytes()[2] = 9;
+  Tensor again = seen;
+  seen.SetInt(0, 8);
+  EXPECT_EQ(first, Tensor::Of<uint8_t>({3}, codes));
+  EXPECT_EQ(set, Tensor::Of<uint8_t>({3}, std::array<uint8_t, 3>{9, 2, 3}));
+  EXPECT_EQ(viewed, Tensor::Of<uint8_t>({3}, std::array<uint8_t, 3>{1, 9, 3}));
+  EXPECT_EQ(again, Tensor::Of<uint8_t>({3}, std::array<uint8_t, 3>{1, 2, 9}));
+  EXPECT_EQ(seen, Tensor::Of<uint8_t>({3}, std::array<uint8_t, 3>{8, 2, 9}));
+  Tensor packed(DType::kU4, {4});
+  const Tensor zeros = packed;
+  packed.SetInt(3, 15);
+  EXPECT_EQ(zeros, Tensor(DType::kU4, {4}));
+
+  Tensor moved = std::move(again);
+  EXPECT_EQ(again, Tensor());  // NOLINT(bugprone-use-after-move)
+  again = moved;
+  Tensor& itself = again;
+  again = itself;
+  EXPECT_EQ(again, moved);
+  EXPECT_EQ(Tensor(), Tensor(DType::kU8, {0}));
+  EXPECT_EQ(Tensor().shape(), std::vector<int64_t>{0});
+}
+
+// The sanitizer of threads judges this one.
+TEST(Tensor, ThreadsCopyAndWriteTheirCopies) {
+  Tensor shared(DType::kS32, {64});
+  for (int round = 0; round < 100; ++round) {
+    std::vector<std::jthread> threads;
+    std::array<Tensor, 3> own;
+    for (size_t i = 0; i < own.size(); ++i) {
+      threads.emplace_back([i, &own, copy = shared]() mutable {
+        const Tensor before = copy;
+        copy.SetInt(0, copy.IntAt(0) + static_cast<int32_t>(i) + 1);
+        own[i] = std::move(copy);
+        EXPECT_EQ(before.IntAt(1), 0);
+      });
+    }
+    threads.clear();
+    for (size_t i = 0; i < own.size(); ++i)
+      EXPECT_EQ(own[i].IntAt(0), shared.IntAt(0) + static_cast<int32_t>(i) + 1);
+    shared.SetInt(0, round);
+  }
 }
 
 using TensorDeath = testing::Test;

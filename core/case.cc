@@ -114,8 +114,9 @@ std::string CheckWindow(const Case& c) {
   return "";
 }
 
-std::string CheckDType(std::string_view field, bool allowed, std::string_view expected) {
-  return allowed ? "" : Wrong(field, "type not possible here, expected " + std::string(expected));
+std::string CheckDType(std::string_view field, DType dtype, const DTypeList& allowed) {
+  if (allowed.contains(dtype)) return "";
+  return Wrong(field, "type not possible here, expected " + Join(allowed));
 }
 
 // Checks the parameters by which scales and zero points are chosen.
@@ -401,7 +402,7 @@ namespace {
 
 // A parameter that the operation does not have keeps its default.
 std::string CheckFieldsBelong(const Case& c) {
-  const Case without;
+  static const Case without;
   std::string error;
   ForEachParameter(c, without, [&](const Field& field, const auto& value, const auto& nothing) {
     if (!error.empty() || RowOf(c.op).*field.has || value == nothing) return;
@@ -414,18 +415,17 @@ std::string CheckFieldsBelong(const Case& c) {
 std::string CheckTypes(const Case& c) {
   const OpRow& row = RowOf(c.op);
   const DTypeList& out = KeepsType(c.op) ? row.x_types : row.out_types;
-  QUALM_RETURN_IF_ERROR(
-      CheckDType("x_dtype", row.x_types.contains(c.x.dtype()), Join(row.x_types)));
+  QUALM_RETURN_IF_ERROR(CheckDType("x_dtype", c.x.dtype(), row.x_types));
   if (row.layout == Layout::kColumns && (c.x.shape().size() != 2 || c.x.shape()[1] > c.N))
     return Wrong("x", "does not have the shape [M,A] with A <= N");
   QUALM_RETURN_IF_ERROR(CheckTensor("x", c.x, ShapeOfX(c)));
   if (HasWeights(c.op)) {
-    QUALM_RETURN_IF_ERROR(CheckDType("w_dtype", kWeightCodes.contains(c.w.dtype()), Join(kCodes)));
-  } else if (row.second == Second::kInput) {
-    QUALM_RETURN_IF_ERROR(CheckDType("w_dtype", c.w.dtype() == c.x.dtype(), "the type of x"));
+    QUALM_RETURN_IF_ERROR(CheckDType("w_dtype", c.w.dtype(), kCodes));
+  } else if (row.second == Second::kInput && c.w.dtype() != c.x.dtype()) {
+    return Wrong("w_dtype", "type not possible here, expected the type of x");
   }
   if (HasW(c.op)) QUALM_RETURN_IF_ERROR(CheckTensor("w", c.w, ShapeOfW(c)));
-  return CheckDType("out_dtype", out.contains(c.out_dtype), Join(out));
+  return CheckDType("out_dtype", c.out_dtype, out);
 }
 
 // The output of some operations has fixed parameters, or those of the input.

@@ -37,6 +37,20 @@ bool AllEqual(const uint8_t* from, const uint8_t* to, uint8_t value) {
   return count == 0 || (*from == value && std::memcmp(from, from + 1, count - 1) == 0);
 }
 
+// Whether buffers lie and are filled as in the default context.
+bool PlacesAsUsual(const RunContext& context) {
+  const RunContext usual;
+  RunContext placing = context;
+  placing.calls = usual.calls;
+  placing.callers = usual.callers;
+  placing.watch = usual.watch;
+  placing.threads = usual.threads;
+  placing.rounding = usual.rounding;
+  placing.flush_denormals = usual.flush_denormals;
+  placing.want_acc = usual.want_acc;
+  return placing == usual;
+}
+
 }  // namespace
 
 void GuardedBuffer::Mapping::Map(size_t body_bytes) {
@@ -55,6 +69,7 @@ void GuardedBuffer::Mapping::Unmap() {
   if (bytes_ != 0) munmap(body_ - PageBytes(), bytes_ + 2 * PageBytes());
   body_ = nullptr;
   bytes_ = 0;
+  filled = {};
 }
 
 GuardedBuffer::Mapping& GuardedBuffer::MappingFor(size_t bytes) {
@@ -77,7 +92,7 @@ uint8_t* GuardedBuffer::Prepare(size_t bytes, size_t slack, size_t element_size,
   const size_t margin = 64 + element_size;
   if (bytes > SIZE_MAX / 2 || slack > SIZE_MAX / 4) throw std::bad_alloc();
   used_ = nullptr;
-  const Mapping& mapping = MappingFor(bytes + slack + margin);
+  Mapping& mapping = MappingFor(bytes + slack + margin);
   used_ = &mapping;
   bytes_ = bytes;
   poison_ = context.poison;
@@ -90,17 +105,32 @@ uint8_t* GuardedBuffer::Prepare(size_t bytes, size_t slack, size_t element_size,
   }
   uint8_t* from = mapping.body();
   const auto in_front = static_cast<size_t>(data_ - from);
-  if (in_front > kNear && context == RunContext{}) from = data_ - kNear;
+  if (in_front > kNear && PlacesAsUsual(context)) from = data_ - kNear;
   filled_from_ = from;
-  const size_t left = inside == Inside::kLeft ? bytes_ : 0;
-  std::memset(from, poison_, static_cast<size_t>(data_ - from));
-  std::memset(data_ + left, poison_, static_cast<size_t>(mapping.end() - data_) - left);
+  Fill(mapping, from, inside);
   return data_;
 }
 
+void GuardedBuffer::Fill(Mapping& mapping, uint8_t* from, Inside inside) {
+  const Mapping::Filled before = std::exchange(mapping.filled, {});
+  const bool is_filled = before.from != nullptr && before.from <= from && before.poison == poison_;
+  const bool same_place = before.data == data_ && before.bytes == bytes_;
+  if (is_filled && !(same_place && inside == Inside::kLeft)) {
+    std::memset(before.data, poison_, before.bytes);
+  } else if (!is_filled) {
+    const size_t left = inside == Inside::kLeft ? bytes_ : 0;
+    std::memset(from, poison_, static_cast<size_t>(data_ - from));
+    std::memset(data_ + left, poison_, static_cast<size_t>(mapping.end() - data_) - left);
+  }
+}
+
 bool GuardedBuffer::OutsideIntact() const {
-  return used_ == nullptr || (AllEqual(filled_from_, data_, poison_) &&
-                              AllEqual(data_ + bytes_, used_->end(), poison_));
+  if (used_ == nullptr) return true;
+  const bool intact =
+      AllEqual(filled_from_, data_, poison_) && AllEqual(data_ + bytes_, used_->end(), poison_);
+  used_->filled =
+      intact ? Mapping::Filled{filled_from_, poison_, data_, bytes_} : Mapping::Filled{};
+  return intact;
 }
 
 Rows RowsOf(const std::vector<int64_t>& shape) {
@@ -362,7 +392,7 @@ class AlternateStack {
   AlternateStack() {
     stack_t current = {};
     if (sigaltstack(nullptr, &current) != 0 || (current.ss_flags & SS_DISABLE) == 0) return;
-    memory_ = std::make_unique<char[]>(kBytes);
+    memory_ = std::make_unique_for_overwrite<char[]>(kBytes);  // its pages are not touched
     stack_t stack = {};
     stack.ss_sp = memory_.get();
     stack.ss_size = kBytes;

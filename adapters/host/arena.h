@@ -25,10 +25,11 @@ class GuardedBuffer {
   GuardedBuffer(const GuardedBuffer&) = delete;
   GuardedBuffer& operator=(const GuardedBuffer&) = delete;
 
-  // Lays out `bytes` usable bytes for this run and fills the mapping with context.poison. In the
-  // default context, that of most runs, it fills only the buffer, all bytes behind it, and the last
-  // kNear bytes in front, so that no whole page is filled and compared. A write further in front is
-  // found in the other contexts, in which the memory properties run.
+  // Lays out `bytes` usable bytes for this run and fills the mapping with context.poison. Where the
+  // context places and fills buffers as the default one does, as for most runs, it fills only the
+  // buffer, all bytes behind it, and the last kNear bytes in front, so that no whole page is filled
+  // and compared. A write further in front is found in the other contexts, in which the memory
+  // properties run. What a check has found to hold the poison is not filled again.
   // With end_at_guard the last byte (after `slack` readable bytes) touches the guard page, as far
   // as the alignment of the first byte to `element_size` (a power of two) allows. Without it the
   // first byte follows the guard page, moved off 64-byte alignment by align_offset in steps of
@@ -63,15 +64,25 @@ class GuardedBuffer {
     uint8_t* end() const { return body_ + bytes_; }
     size_t bytes() const { return bytes_; }  // of the body; 0: nothing is mapped
 
+    // The bytes from `from` to the end hold `poison`, but for the buffer of an earlier run.
+    struct Filled {
+      const uint8_t* from = nullptr;  // nullptr: nothing is known
+      uint8_t poison = 0;
+      uint8_t* data = nullptr;
+      size_t bytes = 0;
+    };
+    Filled filled;
+
    private:
     uint8_t* body_ = nullptr;
     size_t bytes_ = 0;
   };
   Mapping& MappingFor(size_t bytes);
+  void Fill(Mapping& mapping, uint8_t* from, Inside inside);
 
   std::array<Mapping, 9> small_;  // bodies of 1, 2, 4, ... 256 pages
   Mapping large_;
-  const Mapping* used_ = nullptr;
+  Mapping* used_ = nullptr;
   const uint8_t* filled_from_ = nullptr;
   uint8_t* data_ = nullptr;
   size_t bytes_ = 0;

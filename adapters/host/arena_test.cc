@@ -71,6 +71,31 @@ TEST(GuardedBuffer, SlackIsReadableAndBelongsToTheOutside) {
   EXPECT_FALSE(buffer.OutsideIntact());
 }
 
+// A run finds the poison everywhere, whatever the runs before it wrote, and whether or not somebody
+// looked at what they wrote.
+TEST(GuardedBuffer, IsFilledAfterAnyOtherRun) {
+  GuardedBuffer buffer;
+  const std::vector<RunContext> contexts{
+      {}, {.end_at_guard = false}, {.poison = 0x5C}, {.rounding = Rounding::kUp}, {}};
+  uint64_t turn = 0;
+  for (int round = 0; round < 500; ++round) {
+    turn = turn * 6364136223846793005u + 1442695040888963407u;
+    const auto draw = [&](size_t shift, size_t below) { return (turn >> shift) % below; };
+    const size_t bytes = draw(20, 200);
+    const RunContext context = contexts[draw(33, contexts.size())];
+    uint8_t* const data = buffer.Prepare(bytes, draw(40, 2) * 8, 1, context);
+    for (size_t i = 0; i < bytes; ++i) ASSERT_EQ(data[i], context.poison) << round;
+    if (draw(50, 2) == 0) ASSERT_TRUE(buffer.OutsideIntact()) << round;
+    for (size_t i = 0; i < bytes; ++i) data[i] = static_cast<uint8_t>(i);
+    if (context.end_at_guard && draw(45, 4) == 0) {
+      data[-1] ^= 1;
+      ASSERT_FALSE(buffer.OutsideIntact()) << round;
+    } else if (draw(48, 2) == 0) {
+      ASSERT_TRUE(buffer.OutsideIntact()) << round;
+    }
+  }
+}
+
 TEST(GuardedBuffer, SeesEveryByteWrittenOutsideAndNoneInside) {
   for (bool end : {false, true}) {
     GuardedBuffer buffer;

@@ -42,9 +42,16 @@ std::optional<Tensor> Shifted(const Tensor& tensor, DType dtype, int32_t shift) 
 int32_t ShiftWithin(const Tensor& codes) {
   const CodeRange range = RangeOf(codes.dtype());
   int32_t lowest = range.max, highest = range.min;
-  for (int64_t i = 0; i < codes.size(); ++i) {
-    lowest = std::min(lowest, codes.IntAt(i));
-    highest = std::max(highest, codes.IntAt(i));
+  const auto note = [&](int32_t code) {
+    lowest = std::min(lowest, code);
+    highest = std::max(highest, code);
+  };
+  if (IsCode(codes.dtype())) {
+    codes.VisitElements([&](auto elements) {
+      for (const auto code : elements) note(static_cast<int32_t>(code));
+    });
+  } else {
+    for (int64_t i = 0; i < codes.size(); ++i) note(codes.IntAt(i));
   }
   const int32_t up = range.max - highest, down = range.min - lowest;
   return up >= -down ? up : down;

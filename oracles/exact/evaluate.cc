@@ -40,10 +40,21 @@ Outputs::Outputs(const Case& c) : Outputs(c, IntegersOf(c)) {}
 Outputs::Outputs(const Case& c, Integers integers)
     : c_(c), form_(MeaningOf(c.op).fast), integers_(std::move(integers)) {
   const bool codes = IsCode(c.out_dtype);
+  const bool estimates = codes && form_.scaled == nullptr && form_.rounded == nullptr;
+  // The channels of a sum differ in the scale of w and in the float bias alone.
+  const bool one_line = HasSums(c.op) && !c.bias && c.w_q.scale.size() == 1;
+  const auto channels = static_cast<size_t>(c.N);
+  if (c.out_dtype != DType::kS32) lines_.reserve(channels);
+  if (estimates) estimated_.reserve(channels);
+  lo_.reserve(channels);
+  zero_.reserve(channels);
   for (int64_t n = 0; n < c.N; ++n) {
-    if (c.out_dtype != DType::kS32) lines_.push_back(form_.line(c, n));
-    if (codes && form_.scaled == nullptr && form_.rounded == nullptr)
-      estimated_.emplace_back(lines_.back());
+    const bool same = one_line && n > 0;
+    if (c.out_dtype != DType::kS32) lines_.push_back(same ? lines_.front() : form_.line(c, n));
+    if (estimates) {
+      const EstimatedLine line = same ? estimated_.front() : EstimatedLine(lines_.back());
+      estimated_.push_back(line);
+    }
     if (c.requant != Requant::kExact) backend_.emplace_back(c, n);
     lo_.push_back(LowerBound(c, n));
     zero_.push_back(codes ? c.out_q.zero_point_at(n) : 0);

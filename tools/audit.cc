@@ -161,6 +161,7 @@ class Audit {
 
   size_t documented_cases() const { return cases_.size(); }
   size_t subjects() const { return subjects_.size(); }
+  const std::string& effort() const { return effort_; }
 
   void DocumentedCasesAgainstExact();
   void DeclaredDivergences();
@@ -204,6 +205,7 @@ class Audit {
   HazardCoverage coverage_;
   JsonList declared_;
   std::optional<ResultRecord> before_;  // the run that this folder held
+  std::string effort_;                  // of triage, for people
 };
 
 // A report describes one run, so the files of an earlier report are deleted; but only in a folder
@@ -388,13 +390,15 @@ void Audit::DrawnCasesAgainstContracts() {
   Progress progress("drawn cases: ", options_.budget);
   check.progress = [&](int64_t done, int64_t all) { progress(done, all); };
   FindingsFolder folder(options_.out);
-  folder.Connect(check);
+  folder.Connect(check, known_);
   CheckResult result = Check(check);
   std::vector<Finding> found =
       folder.Triage(std::move(result.findings), "", known_, session_.deferred, Stopped);
   known_.CountAsExpected(found, result);
   session_.document.extra.emplace_back(
       "faults", FaultsJson(FaultsOf(found, folder.diagnoses(), known_, result), found));
+  session_.document.extra.emplace_back("triage", folder.effort().Json());
+  effort_ = folder.effort().Sentence();
   for (Finding& finding : found) findings_.push_back(std::move(finding));
   totals_.Merge(result.totals);
 
@@ -452,7 +456,7 @@ int RunAudit(const Options& options) {
   for (const Finding& finding : findings) {
     if (session.known.IsNew(finding)) session.Print("{}", session.known.Text(finding));
   }
-  session.Print("{}\n", VerdictsLine(session.totals));
+  session.Print("{}{}\n", audit.effort(), VerdictsLine(session.totals));
   if (!built.path.empty()) {
     session.Print("report: {}\n{}{}\n", ShortPath(built.path), built.verdict,
                   built.verdict.ends_with("by reason") ? " in the report" : "");

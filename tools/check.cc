@@ -280,7 +280,7 @@ int RunCheck(Options options) {
   auto progress = std::make_shared<Progress>("", options.check.seconds);
   options.check.progress = [bar = progress.get()](int64_t done, int64_t all) { (*bar)(done, all); };
   FindingsFolder folder(options.out);
-  folder.Connect(options.check);
+  folder.Connect(options.check, session.known);
 
   CheckResult result = Check(options.check);
   options.check.progress = nullptr;
@@ -323,9 +323,11 @@ int RunCheck(Options options) {
     if (!hazards.empty()) session.Print("hazard coverage\n{}", hazards);
     if (!reasons.empty()) session.Print("not judged\n{}", reasons);
   }
-  session.Print("{}{}", IdleLines(result), ClosingLine(result, faults.size(), options.check.adapt));
+  session.Print("{}{}{}", IdleLines(result), folder.effort().Sentence(),
+                ClosingLine(result, faults.size(), options.check.adapt));
   session.totals = result.totals;
   session.document.extra = {{"faults", FaultsJson(faults, findings)},
+                            {"triage", folder.effort().Json()},
                             {"hazards", HazardJson(result.coverage)},
                             {"properties", PropertiesJson(result)},
                             {"not_judged", NotJudgedJson(result)}};

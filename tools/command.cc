@@ -15,12 +15,9 @@
 namespace qualm::tools {
 
 void Out(const std::string& plain) {
-  EraseStatusLine();
   static const bool colour = HasColour();
   const std::string text = colour ? Painted(plain) : plain;
-  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size()) {
-    throw InputError("stdout cannot be written");
-  }
+  if (!WriteToStdout(text)) throw InputError("stdout cannot be written");
 }
 
 void TellLine(const std::string& text) { WriteAboveStatus("qualm: " + OneLine(text) + "\n"); }

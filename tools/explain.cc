@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -16,6 +17,7 @@
 #include "tools/command.h"
 #include "tools/emit.h"
 #include "tools/findings.h"
+#include "tools/progress.h"
 #include "tools/recorded.h"
 #include "tools/session.h"
 #include "tools/stop.h"
@@ -38,6 +40,11 @@ void EmitFirst(const Options& options, const Case& c, Session& session) {
   Emit(options, c, subject, found == session.document.findings.end() ? nullptr : &*found);
 }
 
+// What a layer costs, to say how long the others will take: multiplications.
+double CostOf(const Case& c) {
+  return static_cast<double>(c.M) * static_cast<double>(c.N) * static_cast<double>(c.K + 1);
+}
+
 // A folder: the answers in its case files and the answers of the named subjects, layer by layer.
 int RunExplainModel(const Options& options) {
   Session session(options);
@@ -50,7 +57,9 @@ int RunExplainModel(const Options& options) {
   std::erase_if(files, [](const std::string& file) { return file.ends_with(".jsonl"); });
   std::vector<Case> cases;
   std::vector<std::optional<Tensor>> references;
+  auto progress = std::make_unique<StepProgress>("explaining: ");
   for (const std::string& file : files) {
+    progress->At(0, fmt::format("reading {} of {} layers", cases.size() + 1, files.size()));
     cases.push_back(ReadCaseFile(file));
     references.push_back(ReferenceOf(file, cases.back(), ""));
   }
@@ -59,8 +68,12 @@ int RunExplainModel(const Options& options) {
   session.Begin();
   std::vector<AnsweredLayer> layers;
   std::string skipped;
+  double spent = 0, whole = 1;
+  for (const Case& c : cases) whole += CostOf(c);
   for (size_t i = 0; i < files.size() && !Stopped(); ++i) {
     const Case& c = cases[i];
+    progress->At(spent / whole, fmt::format("layer {} of {}", i + 1, files.size()));
+    spent += CostOf(c);
     ++session.totals.cases;
     const auto add = [&](const std::string& who, const std::string& name, const Tensor& y) {
       layers.push_back(LayerOf(files[i], who, c, y, references[i] ? &*references[i] : nullptr));
@@ -90,6 +103,7 @@ int RunExplainModel(const Options& options) {
       skipped += fmt::format("  {}: {}: {}\n", ShortPath(files[i]), name, reason);
     }
   }
+  progress.reset();
   if (!layers.empty()) session.Print("{}", LayersText(layers));
   session.Print("{}", skipped);
   session.document.extra.emplace_back("layers", LayersJson(layers));
@@ -115,6 +129,8 @@ int RunExplain(const Options& options) {
   session.Open(SubjectNames(options.subjects, {}), options.contract);
   RequireEmittable(options, {options.path});
   session.Begin();
+  auto progress = std::make_unique<StepProgress>("explaining: ");
+  progress->At(0, "deriving the output and looking for the cause");
   const std::string text = triage::Explain(c, session.pointers(), {.index = options.at});
   // An answer or an observed output that is not exact is a finding.
   session.totals.cases = 1;
@@ -151,12 +167,16 @@ int RunExplain(const Options& options) {
     session.totals.Add(Judgement::kFailed);
     findings.push_back(std::move(*finding));
   }
-  if (c.observed) judge("observed", c.observed->y);
+  if (c.observed) {
+    progress->At(0, "judging the observed output");
+    judge("observed", c.observed->y);
+  }
   for (const auto& subject : session.subjects) {
     if (!subject->CannotRun(c).empty()) {
       session.totals.Add(Judgement::kSkipped);
       continue;
     }
+    progress->At(0, fmt::format("judging {}", subject->name()));
     const Outcome outcome = subject->Run(c, RunContext{});
     if (outcome.ok()) {
       judge(std::string(subject->name()), outcome.y);
@@ -168,6 +188,7 @@ int RunExplain(const Options& options) {
     if (bad->failed())
       findings.emplace_back(c, "matches_exact", subject->name(), *bad, options.path);
   }
+  progress.reset();
   std::string splits;
   for (const AnsweredLayer& answer : answers) {
     if (reference_y || !answer.answer.exact()) splits += SplitText(answer);

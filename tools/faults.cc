@@ -92,6 +92,7 @@ std::string FaultText(const FaultOfRun& fault, const std::vector<Finding>& findi
   if (d) text += fmt::format(": expected {}, got {} at index {}", d->expected, d->actual, d->index);
   std::set<std::string> claims;
   for (const size_t i : fault.findings) claims.insert(findings[i].property);
+  if (fault.best.cut_short) text += "; the search for a smaller one was cut short";
   text += fmt::format("\n  fails {} claim{}: {}", claims.size(), claims.size() == 1 ? "" : "s",
                       fmt::join(claims, ", "));
   // The totals of a property add up all subjects, so only a run of one subject tells them.
@@ -123,6 +124,7 @@ JsonValue FaultsJson(const std::vector<FaultOfRun>& faults, const std::vector<Fi
                         {"kind", Name(best.kind)},
                         {"cause", fault.cause},
                         {"sentence", fault.best.sentence},
+                        {"cut_short", fault.best.cut_short},
                         {"findings", fingerprints}});
   }
   return list;

@@ -27,6 +27,7 @@ struct Diagnosed {
   const Convention* model = nullptr;  // the subject's promised convention, null: exact
   std::optional<Case> small;
   std::optional<Divergence> divergence;  // in the smallest case
+  bool cut_short = false;                // the time was up before the search ended
 };
 
 struct FaultOfRun {

@@ -25,6 +25,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr double kMostSecondsOfAFinding = 60;  // of minimizing
 constexpr std::string_view kFirstSight = "As it was found. Nothing has looked for its cause yet.\n";
 
 // The case as it was drawn, for replay.
@@ -41,6 +42,16 @@ std::string TextIn(const fs::path& folder, const std::string& name) {
   } catch (const InputError&) {
     return "";
   }
+}
+
+// Whether the finding is known under the kind that it has, or under one that triage may give it.
+bool MayBeKnown(const Finding& found, const KnownFindings& known) {
+  Finding finding = found;
+  for (int kind = 0; kind <= static_cast<int>(FindingKind::kUnknown); ++kind) {
+    finding.kind = static_cast<FindingKind>(kind);
+    if (!known.IsNew(finding)) return true;
+  }
+  return false;
 }
 
 }  // namespace
@@ -88,15 +99,47 @@ FindingsFolder::FindingsFolder(const std::string& out)
   RemoveTemporaries(folder_.string());
 }
 
-void FindingsFolder::Connect(CheckOptions& options) {
+void FindingsFolder::Connect(CheckOptions& options, const KnownFindings& known) {
   options.attribute = [](const Case& c, const Verdict& verdict, Subject& subject) {
     return triage::Attribute(c, verdict, subject).kind;
   };
-  options.found = [this](const Finding& finding) {
+  options.found = [this, &known](const Finding& finding) {
     Keep(finding);  // first: who is told of a finding can rely on its file
-    Alarm(finding);
+    TellFirst(finding, known);
   };
   options.stop = Stopped;
+}
+
+// Crashes and hangs are told by Alarm.
+void FindingsFolder::TellFirst(const Finding& finding, const KnownFindings& known) {
+  if (finding.kind == FindingKind::kCrash || finding.kind == FindingKind::kHang)
+    return Alarm(finding);
+  {
+    const std::scoped_lock lock(mutex_);
+    const std::tuple key(finding.subject, finding.op, finding.kind);
+    if (told_.contains(key) || MayBeKnown(finding, known)) return;
+    told_.insert(key);
+  }
+  const std::optional<Divergence>& d = finding.first_divergence;
+  Tell("found: {} fails on {} [{}]{}", finding.full_property(), finding.subject, Name(finding.kind),
+       d ? fmt::format(": expected {}, got {} at index {}", d->expected, d->actual, d->index)
+         : ": " + finding.explanation);
+}
+
+JsonValue FindingsFolder::Effort::Json() const {
+  return JsonObject{{"seconds", seconds}, {"findings", findings}, {"cut_short", cut_short}};
+}
+
+std::string FindingsFolder::Effort::Sentence() const {
+  if (cut_short == 0 && seconds < 2) return "";
+  std::string text = fmt::format("Causes and smallest cases took {:.0f} s", std::max(seconds, 1.0));
+  if (cut_short > 0) {
+    text += fmt::format(
+        ", and the search was cut short for {} of {} findings: a smaller case or the cause of "
+        "another may exist (qualm minimize CASE --subject S goes on)",
+        cut_short, findings);
+  }
+  return text + ".\n";
 }
 
 void FindingsFolder::Keep(const Finding& finding) {
@@ -145,13 +188,14 @@ void FindingsFolder::RemoveKept() const {
   if (!kept_.empty() && new_) ::rmdir(folder_.parent_path().c_str());
 }
 
-void FindingsFolder::Remember(const triage::Triaged& triaged, Subject& subject) {
+void FindingsFolder::Remember(const triage::Triaged& triaged, Subject& subject, bool cut_short) {
   const Finding& finding = triaged.finding();
   Diagnosed& diagnosed = diagnoses_[finding.fingerprint()];
   diagnosed.causes = triaged.causes();
   diagnosed.sentence = triaged.attribution().diagnosis;
   diagnosed.found = ProblemOf(finding.test_case);
   diagnosed.model = triage::ModelOf(subject.contract());
+  diagnosed.cut_short = cut_short;
   if (subject.CannotRun(diagnosed.found).empty()) {
     const Outcome outcome = subject.Run(diagnosed.found, {});
     if (outcome.ok()) diagnosed.found.observed = Observed{finding.subject, outcome.y};
@@ -188,6 +232,7 @@ std::vector<Finding> FindingsFolder::Triage(std::vector<Finding> raw, const std:
         [&](const Finding& found) { return !known.IsNew(found); }, std::move(causes));
     if (item.triaged->sure()) establish(*item.triaged);
   };
+  const Stopwatch since;
   std::vector<Item> items;
   Progress progress("looking for causes: ", 0, "steps");
   const auto all = static_cast<int64_t>(2 * raw.size());
@@ -218,25 +263,31 @@ std::vector<Finding> FindingsFolder::Triage(std::vector<Finding> raw, const std:
     triage::Triaged& triaged = *item.triaged;
     const Finding& found = triaged.finding();
     if (triaged.sure() && have(found)) continue;
+    bool cut_short = false;
     const auto is_known = [&] { return !found.expected_by_contract && !known.IsNew(found); };
     if (!(triaged.sure() && is_known())) {
-      const auto go_on = [&] {
+      const Stopwatch own;
+      const auto has_to_end = [&] {
         progress(done, all);
-        return stop();
+        cut_short |= stop() || own.seconds() > kMostSecondsOfAFinding;
+        return cut_short;
       };
-      if (!stop()) triaged.Minimize({.stop = go_on});
+      if (!has_to_end()) triaged.Minimize({.stop = has_to_end});
       establish(triaged);
       if (have(found)) continue;
       if (!is_known()) deferred.Try([&] { Write(triaged); });
     } else if (have(found)) {
       continue;
     }
-    if (known.IsNew(found)) Remember(triaged, *item.subject);
+    if (known.IsNew(found)) Remember(triaged, *item.subject, cut_short);
+    ++effort_.findings;
+    effort_.cut_short += cut_short ? 1 : 0;
     kept.emplace_back(item.number, found);
     item.triaged.reset();
     item.subject.reset();
   }
   if (!deferred.failed()) RemoveKept();
+  effort_.seconds += since.seconds();
   std::ranges::sort(kept, {}, [](const auto& numbered) { return numbered.first; });
   std::vector<Finding> findings;
   for (auto& [number, finding] : kept) findings.push_back(std::move(finding));

@@ -8,7 +8,9 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "core/finding.h"
@@ -46,30 +48,43 @@ class FindingsFolder {
   explicit FindingsFolder(const std::string& out);
 
   // Connects the check loop with what it lacks: causes of failures, alarms, this folder, the end by
-  // a signal. The loop must end before this object does.
-  void Connect(CheckOptions& options);
+  // a signal. Tells of the first failure of each subject, operation and kind when it is found, but
+  // not of `known` ones. The loop must end before this object does, and before `known` does.
+  void Connect(CheckOptions& options, const KnownFindings& known);
 
   // Attributes, deduplicates by fingerprint, minimizes one of each, and writes them all in place of
   // what Connect has written. Each finding is on disk before work on the next begins. If a folder
   // cannot be written, the finding is still reported. A known finding is neither minimized nor
-  // written: its evidence is elsewhere. Once `stop` is true, findings are written as they are.
+  // written: its evidence is elsewhere. Once `stop` is true, findings are written as they are. One
+  // finding is minimized for a minute at most.
   std::vector<Finding> Triage(std::vector<Finding> raw, const std::string& contract,
                               const KnownFindings& known, Deferred& deferred,
                               const std::function<bool()>& stop);
   // The results of Triage for the new findings.
   const Diagnoses& diagnoses() const { return diagnoses_; }
+  // How long Triage took, and how many findings it left before it was done with them.
+  struct Effort {
+    double seconds = 0;
+    int64_t findings = 0, cut_short = 0;
+    JsonValue Json() const;
+    std::string Sentence() const;  // "" where nobody had to wait
+  };
+  const Effort& effort() const { return effort_; }
 
  private:
-  void Remember(const triage::Triaged& triaged, Subject& subject);
+  void TellFirst(const Finding& finding, const KnownFindings& known);
+  void Remember(const triage::Triaged& triaged, Subject& subject, bool cut_short);
   void Keep(const Finding& finding);
   void Write(triage::Triaged& triaged) const;
   void RemoveKept() const;
 
   const std::filesystem::path folder_;      // OUT/findings
   const bool new_;                          // OUT was not there
-  std::mutex mutex_;                        // of kept_
+  std::mutex mutex_;                        // of kept_ and told_
   std::map<std::string, NamedTexts> kept_;  // what Keep has written, by fingerprint
+  std::set<std::tuple<std::string, std::string, FindingKind>> told_;
   Diagnoses diagnoses_;
+  Effort effort_;
 };
 
 }  // namespace qualm::tools

@@ -15,6 +15,7 @@
 #include "core/nearest.h"
 #include "core/status.h"
 #include "tools/command.h"
+#include "tools/progress.h"
 #include "tools/session.h"
 #include "tools/stop.h"
 
@@ -101,7 +102,13 @@ Question Ask(const Options& options, const std::function<void()>& begin) {
     const std::vector<triage::ObservedCase> cases = ReadObserved(options);
     begin();
     question.name = "observed";
-    question.results = IdentifyObserved(cases, question.conventions);
+    StepProgress progress("comparing: ");
+    const auto compared = [&](size_t done) {
+      progress.At(static_cast<double>(done) / static_cast<double>(cases.size()),
+                  fmt::format("{} of {} answers", done, cases.size()));
+    };
+    compared(0);
+    question.results = IdentifyObserved(cases, question.conventions, compared);
     return question;
   }
   triage::IdentifyOptions identify = options.identify;
@@ -125,9 +132,32 @@ Question Ask(const Options& options, const std::function<void()>& begin) {
   question.name = answerer.name;
   const std::vector<Op> ops = Ops(options);
   begin();
+  StepProgress progress("identifying: ", identify.seconds);
   identify.seconds /= static_cast<double>(ops.size());
   identify.stopped = Stopped;
+  Op asked = ops.front();
+  int64_t answers = 0;  // of the operation that is asked, of all its phases
+  const auto tell = [&] {
+    const int64_t done = std::min(answers, identify.cases);
+    const double part = static_cast<double>(done) / static_cast<double>(identify.cases);
+    std::string at = fmt::format("{}, {} answers", Name(asked), answers);
+    if (identify.seconds == 0) {
+      at = fmt::format("{}, {} of {} cases{}", Name(asked), done, identify.cases,
+                       answers > done ? ", then what rules out is made shorter" : "");
+    }
+    progress.At(
+        (static_cast<double>(question.results.size()) + part) / static_cast<double>(ops.size()),
+        std::move(at));
+  };
+  answerer.run = [run = answerer.run, &answers, &tell](const Case& c) {
+    ++answers;
+    tell();
+    return run(c);
+  };
   for (const Op op : ops) {
+    asked = op;
+    answers = 0;
+    tell();
     question.results.push_back(Identify(answerer, op, question.conventions, identify));
   }
   return question;

@@ -51,6 +51,11 @@ std::string ToCorpus(const Options& options, const triage::MinimizeResult& resul
   return file;
 }
 
+// Minimization keeps some calls for questions about the smallest case.
+bool WasCutShort(const Options& options, const triage::MinimizeResult& result) {
+  return result.calls + std::min<int64_t>(64, options.max_calls / 8) >= options.max_calls;
+}
+
 int RunMinimize(const Options& options) {
   Session session(options);
   const Case c = ReadCaseFile(options.path);
@@ -115,6 +120,12 @@ int RunMinimize(const Options& options) {
       text += fmt::format("needs {}; no smaller case that was tried fails\n",
                           fmt::join(result.needs, ", "));
     }
+    const bool cut_short = Stopped() || WasCutShort(options, result);
+    if (cut_short) {
+      text +=
+          fmt::format("cut short {}, after {:.0f} s: a smaller case may exist\n",
+                      Stopped() ? "by a signal" : "by --max-calls", session.stopwatch.seconds());
+    }
     text += triage::Explain(result.minimized, session.pointers());
     if (finding.case_file.empty()) text += CaseToJson(result.minimized);
     session.deferred.Try("--emit", [&] {
@@ -123,6 +134,7 @@ int RunMinimize(const Options& options) {
     session.document.findings.push_back(std::move(finding));
     session.document.extra.emplace_back(
         "minimize", JsonObject{{"calls", result.calls},
+                               {"cut_short", cut_short},
                                {"case", JsonValue::Written(CaseToJsonLine(result.minimized))}});
   }
   session.Print("{}", text);

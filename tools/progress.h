@@ -5,9 +5,11 @@
 #define QUALM_TOOLS_PROGRESS_H_
 
 #include <algorithm>
+#include <condition_variable>
 #include <cstdint>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "tools/command.h"
@@ -28,25 +30,23 @@ class Progress {
 
   // all < 0: nobody knows how many.
   void operator()(int64_t done, int64_t all) {
+    const double share =
+        all > 0 ? std::min(1.0, static_cast<double>(done) / static_cast<double>(all)) : 0;
+    Show(share, fmt::format("{}{} {}", done, all < 0 ? "" : fmt::format(" of {}", all), noun_));
+  }
+  // `share`: of the work, 0..1; 0 where nobody knows. `at`: what is done, in words.
+  void Show(double share, const std::string& at) {
     const std::scoped_lock lock(mutex_);
     const double now = stopwatch_.seconds();
     if (now < next_) return;
     next_ = now + (HasStatusLine() ? 0.25 : 5);
-    const std::string count =
-        fmt::format("{}{} {}", done, all < 0 ? "" : fmt::format(" of {}", all), noun_);
-    if (HasStatusLine()) return SetStatusLine(what_ + Bar(Share(done, all, now), now) + count);
-    Tell("{}{}, {:.0f}{} s", what_, count, now,
+    if (seconds_ > 0) share = std::min(now / seconds_, 1.0);
+    if (HasStatusLine()) return SetStatusLine(what_ + Bar(share, now) + at);
+    Tell("{}{}, {:.0f}{} s", what_, at, now,
          seconds_ > 0 ? fmt::format(" of {:.0f}", seconds_) : "");
   }
 
  private:
-  // How much is done, 0..1; 0 where nobody knows.
-  double Share(int64_t done, int64_t all, double now) const {
-    const double share = seconds_ > 0 ? now / seconds_
-                         : all > 0    ? static_cast<double>(done) / static_cast<double>(all)
-                                      : 0;
-    return std::min(share, 1.0);
-  }
   static std::string Bar(double share, double now) {
     if (share <= 0) return fmt::format("{:.0f} s  ", now);
     constexpr size_t kWidth = 24;
@@ -60,6 +60,29 @@ class Progress {
   double next_ = HasStatusLine() ? 2 : 5;
   std::string what_, noun_;
   double seconds_;
+};
+
+// The progress of work whose steps may take long: a thread shows the last of them.
+class StepProgress {
+ public:
+  explicit StepProgress(std::string what, double seconds = 0);
+  StepProgress(const StepProgress&) = delete;
+  StepProgress& operator=(const StepProgress&) = delete;
+  ~StepProgress();
+
+  // As Progress::Show, at once.
+  void At(double share, std::string text);
+
+ private:
+  void Watch();
+
+  Progress progress_;
+  std::mutex mutex_;  // of the following
+  std::condition_variable over_;
+  bool is_over_ = false;
+  double share_ = 0;
+  std::string text_;
+  std::thread thread_;  // the last member: it uses the others
 };
 
 }  // namespace qualm::tools

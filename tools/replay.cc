@@ -7,12 +7,14 @@
 #include <filesystem>
 #include <iterator>
 #include <map>
+#include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include "core/io/case_json.h"
 #include "core/io/golden.h"
+#include "core/io/short_path.h"
 #include "core/io/text_file.h"
 #include "core/status.h"
 #include "oracles/golden/judge.h"
@@ -21,6 +23,7 @@
 #include "tools/command.h"
 #include "tools/emit.h"
 #include "tools/findings.h"
+#include "tools/progress.h"
 #include "tools/recorded.h"
 #include "tools/regressions.h"
 #include "tools/session.h"
@@ -255,6 +258,17 @@ std::string Names(const std::vector<std::unique_ptr<Subject>>& subjects) {
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
+// Bytes, to say how long the other files will take.
+double SizeOf(const std::vector<std::string>& files) {
+  double size = 0;
+  for (const std::string& file : files) {
+    std::error_code error;
+    const auto bytes = fs::file_size(file, error);
+    if (!error) size += static_cast<double>(bytes);
+  }
+  return size;
+}
+
 int RunReplay(const Options& options) {
   Session session(options);
   std::vector<std::string> files;
@@ -307,8 +321,13 @@ int RunReplay(const Options& options) {
   files.insert(files.end(), std::make_move_iterator(rest.begin()),
                std::make_move_iterator(rest.end()));
   Replay replay{session, {}, {}, {}, {}, 0};
+  auto progress = std::make_unique<StepProgress>("replaying: ");
+  const double whole = std::max(1.0, SizeOf(files));
+  double spent = 0;
   for (const std::string& file : files) {
     if (Stopped()) break;
+    progress->At(spent / whole, fmt::format("{} cases, {}", session.totals.cases, ShortPath(file)));
+    spent += SizeOf({file});
     const auto at = cases.find(file);
     deferred.Try([&] {
       if (at != cases.end()) {
@@ -321,6 +340,7 @@ int RunReplay(const Options& options) {
   if (files.size() == 1) deferred.Throw();
   if (!options.emit.empty())
     deferred.Try("--emit", [&] { EmitFirst(options, *cases.begin(), session); });
+  progress.reset();
 
   session.Print("{}", RegressionsText(replay.regressions));
   for (const Finding& finding : session.document.findings)

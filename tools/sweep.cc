@@ -14,6 +14,7 @@
 #include "core/status.h"
 #include "tools/command.h"
 #include "tools/plot.h"
+#include "tools/progress.h"
 #include "tools/session.h"
 
 namespace qualm::tools {
@@ -211,8 +212,12 @@ int RunSweep(const Options& options) {
 
   session.totals.cases = 1;
   std::vector<sweep::Result> results;
+  StepProgress progress("sweeping: ");
   for (const auto& subject : session.subjects) {
     if (Stopped()) break;
+    progress.At(static_cast<double>(results.size()) / static_cast<double>(session.subjects.size()),
+                fmt::format("{} of {} subjects, {}", results.size(), session.subjects.size(),
+                            subject->name()));
     results.push_back(sweep::Run(base, *subject, codes));
     session.Print("{}", SweepSummary(results.back()));
     if (EqualsObserved(base, results.back()))

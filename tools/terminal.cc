@@ -102,6 +102,19 @@ void WriteAboveStatus(const std::string& line) {
   ToStderr(Status());
 }
 
+bool WriteToStdout(const std::string& text) {
+  const std::scoped_lock lock(StatusMutex());
+  const bool shown = !Status().empty();
+  if (shown) ToStderr(kErase);
+  bool good = std::fwrite(text.data(), 1, text.size(), stdout) == text.size();
+  if (!shown) return good;
+  good &= std::fflush(stdout) == 0;             // before the line below it
+  if (!text.ends_with('\n')) Status().clear();  // until it is set again
+  ToStderr(Status());
+  (void)std::fflush(stderr);
+  return good;
+}
+
 void EraseStatusLine() { SetStatusLine(""); }
 
 void SetQuiet() { Quiet() = true; }

@@ -20,6 +20,8 @@ bool HasStatusLine();
 void SetStatusLine(const std::string& text);
 // Writes a whole line to stderr, above the status line.
 void WriteAboveStatus(const std::string& line);
+// Writes text to stdout, above the status line; false if that fails.
+bool WriteToStdout(const std::string& text);
 // Takes the status line away until the next one is set: something else is about to be written.
 void EraseStatusLine();
 

@@ -569,6 +569,111 @@ TEST_F(Verbs, TerminalsGetColourAndNobodyElse) {
   EXPECT_EQ(asked_not.out.find('\x1b'), std::string::npos) << asked_not.out;
 }
 
+// A long run shows what it finds at once, one line for each kind of failure; the blocks come at the
+// end, and --quiet leaves only them.
+TEST_F(Verbs, FindingsAreToldAsTheyCome) {
+  const std::vector<std::string> check{"check", "-s", "faulty:k-tail", "--op", "linear",
+                                       "-n",    "60"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), check.begin(), check.end());
+    return Qualm(more);
+  };
+  const auto told = [](const Ran& ran) {
+    std::vector<std::string> lines;
+    for (const std::string& line : Lines(ran.err)) {
+      if (line.starts_with("qualm: found: ")) lines.push_back(line);
+    }
+    return lines;
+  };
+  const Ran ran = with({"--json", "known.json"});
+  const std::vector<std::string> lines = told(ran);
+  ASSERT_FALSE(lines.empty()) << ran.err;
+  std::set<std::string> kinds;
+  for (const std::string& line : lines) {
+    EXPECT_NE(line.find(" fails on faulty:k-tail ["), std::string::npos) << line;
+    EXPECT_TRUE(kinds.insert(line.substr(line.find('['), line.find(']') - line.find('['))).second)
+        << "twice: " << line;
+  }
+  EXPECT_NE(lines.front().find(": expected "), std::string::npos) << lines.front();
+  EXPECT_NE(ran.out.find("FINDING: linear."), std::string::npos) << ran.out;
+  EXPECT_EQ(ran.out.find("found: "), std::string::npos) << ran.out;
+  const Ran quiet = with({"--quiet"});
+  EXPECT_EQ(quiet.err, "");
+  EXPECT_EQ(quiet.out, ran.out);
+  EXPECT_TRUE(told(with({"--baseline", "known.json"})).empty());
+}
+
+// The search for causes and smallest cases ends in time, and the run says that it did.
+TEST_F(Verbs, TheTimeOfTriageIsBoundedAndShown) {
+  if (Shell("python3 -c 1").status != 0) GTEST_SKIP() << "no python3 for a slow program";
+  Write("slow.py",
+        "import json, sys, time\n"
+        "sys.stdin.readline()\n"
+        "print(json.dumps({'qualm_pipe': 1, 'name': 'slow', 'ops': {'linear': {}}}), flush=True)\n"
+        "for line in sys.stdin:\n"
+        "  request = json.loads(line)\n"
+        "  time.sleep(0.2)\n"
+        "  case = request['case']\n"
+        "  y = [7] * (case['M'] * case['N'])\n"
+        "  print(json.dumps({'id': request['id'], 'y': y}), flush=True)\n");
+  const Ran ran = Qualm({"check", "-s", "pipe:python3 slow.py", "--op", "linear", "-p",
+                         "matches_exact", "--time", "1s", "--json", "run.json"});
+  EXPECT_EQ(ran.status, 1) << ran.err;
+  const Json document = Json::parse(Read("run.json"));
+  EXPECT_EQ(document["triage"]["findings"], 1);
+  EXPECT_EQ(document["triage"]["cut_short"], 1);
+  EXPECT_GT(document["triage"]["seconds"], 0.2);
+  EXPECT_EQ(document["faults"][0]["cut_short"], true);
+  EXPECT_NE(ran.out.find("the search for a smaller one was cut short"), std::string::npos);
+  EXPECT_NE(ran.out.find("was cut short for 1 of 1 findings"), std::string::npos) << ran.out;
+  const Ran done = Qualm({"check", "-s", "faulty:k-tail", "--op", "linear", "-p", "matches_exact",
+                          "-n", "30", "--json", "run.json"});
+  EXPECT_EQ(done.out.find("cut short"), std::string::npos) << done.out;
+  EXPECT_EQ(Json::parse(Read("run.json"))["triage"]["cut_short"], 0);
+  const std::string sweep = Corpus("forum/000-linear-sweep.case.json");
+  const Ran few = Qualm({"minimize", sweep, "-s", "model:fbgemm@avx2", "--max-calls", "20"});
+  EXPECT_NE(few.out.find("cut short by --max-calls"), std::string::npos) << few.out;
+  const Ran enough = Qualm({"minimize", sweep, "-s", "model:fbgemm@avx2"});
+  EXPECT_EQ(enough.out.find("cut short"), std::string::npos) << enough.out;
+}
+
+// Whatever takes longer than two seconds says how far it is: to a terminal with a bar, which leaves
+// nothing behind.
+TEST_F(Verbs, WhatTakesLongSaysHowFarItIs) {
+  const Ran has = Shell("python3 -c 'import pty' && echo yes");
+  if (has.out != "yes\n") GTEST_SKIP() << "no python3 to make a terminal";
+  Write("terminal.py", "import pty,sys\npty.spawn(sys.argv[1:])\n");
+  // A program that thinks, then is gone.
+  Write("slow.sh",
+        "read -r hello\n"
+        R"(echo '{"qualm_pipe": 1, "name": "slow", "ops": {"linear": {}}}')"
+        "\nread -r line\nsleep 2.6\n");
+  fs::create_directory(folder() / "cases");
+  const std::string found = "cases/found.case.json", slow = "pipe:sh slow.sh";
+  fs::copy_file(Corpus("forum/000-linear-points.case.json"), folder() / found);
+  struct Row {
+    std::string arguments, shows;
+  };
+  const std::string erase = "\r\x1b[K";
+  const std::vector<Row> rows{
+      {"identify --subject native --op linear --time 5s", "identifying: [#"},
+      {"sweep " + found + " --subject '" + slow + "'", "sweeping: 2 s  0 of 1 subjects, pipe:"},
+      {"explain " + found + " --subject '" + slow + "'", "explaining: 2 s  "},
+      {"explain cases --subject '" + slow + "'", "explaining: 2 s  layer 1 of 1"},
+      {"replay " + found + " -p linear.matches_exact --subject '" + slow + "'",
+       "replaying: 2 s  0"}};
+  for (const Row& row : rows) {
+    const std::string command = QUALM_BINARY_DIR "/bin/qualm " + row.arguments;
+    const Ran seen = Shell("python3 terminal.py " + command);
+    EXPECT_NE(seen.out.find(row.shows), std::string::npos) << row.arguments << "\n" << seen.out;
+    const size_t last = seen.out.rfind(row.shows.substr(0, row.shows.find(':')));
+    EXPECT_NE(seen.out.find(erase, last), std::string::npos) << seen.out;
+  }
+  const Ran quiet =
+      Shell("python3 terminal.py " QUALM_BINARY_DIR "/bin/qualm " + rows[0].arguments + " --quiet");
+  EXPECT_EQ(quiet.out.find(erase), std::string::npos) << quiet.out;
+}
+
 // An explanation of 2,000 saturating pairs takes a few lines.
 TEST_F(Verbs, AnExplanationIsRead) {
   Case c;

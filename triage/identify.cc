@@ -436,8 +436,10 @@ Identified Identify(const Answerer& answerer, Op op, std::span<const ConventionO
 }
 
 std::vector<Identified> IdentifyObserved(std::span<const ObservedCase> cases,
-                                         std::span<const ConventionOrExact> conventions) {
+                                         std::span<const ConventionOrExact> conventions,
+                                         const std::function<void(size_t)>& compared) {
   std::vector<Identified> results;
+  size_t done = 0;
   for (const Op op : AllOps()) {
     Identified result;
     result.op = op;
@@ -448,6 +450,8 @@ std::vector<Identified> IdentifyObserved(std::span<const ObservedCase> cases,
       ++result.answered;
       const Observed& answer = *observed.c.observed;
       comparing.Meet(observed.c, answer.y, answer.by, observed.file, AsItIs);
+      ++done;
+      if (compared) compared(done);
     }
     if (result.drawn == 0) continue;
     result.conventions = comparing.Take();

@@ -126,9 +126,11 @@ struct ObservedCase {
   std::string file;
   Case c;
 };
-// Compares observed outputs, operation by operation, in the order of AllOps().
+// Compares observed outputs, operation by operation, in the order of AllOps(). `compared` is told
+// how many cases are done.
 std::vector<Identified> IdentifyObserved(std::span<const ObservedCase> cases,
-                                         std::span<const ConventionOrExact> conventions);
+                                         std::span<const ConventionOrExact> conventions,
+                                         const std::function<void(size_t)>& compared = nullptr);
 
 // Names of the conventions whose whole output is bit-equal to y.
 std::vector<std::string> BitEqual(const Case& c, const Tensor& y,

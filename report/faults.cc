@@ -12,6 +12,7 @@
 #include <tuple>
 
 #include "core/io/case_json.h"
+#include "core/io/shell_word.h"
 #include "core/status.h"
 #include "oracles/exact/exact.h"
 #include "properties/sweep.h"
@@ -131,15 +132,19 @@ std::string Sentence(std::string text) {
 
 // In an environment finding "expected" is the answer in the usual environment, and "actual" the
 // answer in another one. Neither says whether the number is exact.
-Paragraph WhatHappened(const Fault& fault, const RecordedFinding& finding) {
+Blocks WhatHappened(const Fault& fault, const RecordedFinding& finding) {
   const std::string what = finding.explanation.substr(0, finding.explanation.find("; "));
-  if (fault.aspect != Aspect::kEnvironment || !finding.divergence) return {Text(Sentence(what))};
-  const std::string change = what.substr(0, what.find(':'));
-  return {
+  if (fault.aspect != Aspect::kEnvironment || !finding.divergence) {
+    if (fault.sentence.starts_with(what)) return {};  // it is said already
+    return {Paragraph{Text(Sentence(what))}};
+  }
+  std::string change = Sentence(what.substr(0, what.find(':')));
+  change.pop_back();
+  return {Paragraph{
       Text(fmt::format("{}: output {} is {} in the environment that programs start with, and {} "
                        "in the other one. On the found case; the claim is that both are equal.",
                        change, finding.divergence->index, finding.divergence->expected,
-                       finding.divergence->actual))};
+                       finding.divergence->actual))}};
 }
 
 Table SeenBy(const Fault& fault) {
@@ -310,6 +315,137 @@ std::vector<Fault> FaultsOf(const ResultRecord& record) {
   return ordered;
 }
 
+namespace {
+
+// How wrong a fault is: output codes, added up over the cases that showed it.
+double WeightOf(const Fault& fault) {
+  double weight = 0;
+  for (const RecordedFinding* finding : fault.findings) {
+    if (finding->divergence) weight += finding->divergence->distance_lsb;
+  }
+  return weight;
+}
+
+// "expected 129, got 128", in the smallest case that is known.
+std::string ExpectedAndGot(const Fault& fault, const OutputFolder& folder) {
+  const Shown shown = Show(fault, folder);
+  std::optional<Divergence> divergence = shown.finding->divergence;
+  if (shown.small && shown.small->expected && shown.small->observed) {
+    if (auto small = FirstDivergence(*shown.small->expected, shown.small->observed->y))
+      divergence = std::move(small);
+  }
+  if (fault.aspect != Aspect::kNumbers || !divergence) return "";
+  return fmt::format(" (expected {}, got {})", divergence->expected, divergence->actual);
+}
+
+// The command that shows the fault on this subject, in the folder of the page.
+std::string CommandFor(const Fault& fault, const std::string& subject, const OutputFolder& folder) {
+  const Shown shown = Show(fault, folder);
+  if (shown.evidence == nullptr) return "";
+  return fmt::format("qualm explain {} --subject {}\n",
+                     ShellWord(fmt::format("findings/{}/{}case.json", shown.finding->fingerprint,
+                                           shown.small ? "minimized." : "")),
+                     ShellWord(WithoutFolders(subject)));
+}
+
+// Faults of one subject that are the same in words, in several operations.
+struct SameWords {
+  std::string words;
+  bool is_new = false;
+  Aspect aspect = Aspect::kNumbers;
+  double weight = 0;
+  std::vector<const Fault*> faults = {};  // the heaviest first
+};
+
+// What is wrong comes before what may be, and heavy before light.
+std::vector<SameWords> ByWords(std::vector<const Fault*> faults) {
+  std::ranges::sort(faults, {}, [](const Fault* fault) {  // the last key: in the order of the list
+    return std::pair(-WeightOf(*fault), fault);
+  });
+  std::vector<SameWords> rows;
+  for (const Fault* fault : faults) {
+    const std::string words(WordsOf(fault->aspect, fault->kind));
+    auto row = std::ranges::find_if(rows, [&](const SameWords& other) {
+      return other.words == words && other.is_new == fault->is_new;
+    });
+    if (row == rows.end()) row = rows.insert(rows.end(), {words, fault->is_new, fault->aspect});
+    row->weight += WeightOf(*fault);
+    row->faults.push_back(fault);
+  }
+  std::ranges::sort(rows, {}, [](const SameWords& row) {
+    return std::tuple(!row.is_new, row.aspect != Aspect::kNumbers, -row.weight, row.words);
+  });
+  return rows;
+}
+
+Fold SubjectFold(const std::string& name, const std::vector<const Fault*>& faults,
+                 const OutputFolder& folder) {
+  const std::vector<SameWords> rows = ByWords(faults);
+  std::vector<std::string> ops;
+  for (const Fault* fault : rows.front().faults) ops.push_back(fault->op);
+  Text summary =
+      Strong(WithoutFolders(name)) +
+      fmt::format(" {}, in {}{}", rows.front().words, List(ops),
+                  rows.size() == 1
+                      ? "."
+                      : fmt::format("; and {}.",
+                                    Count(static_cast<int64_t>(rows.size()) - 1, "other thing")));
+  Bullets list;
+  std::string commands;
+  for (const SameWords& row : rows) {
+    Text item(row.is_new ? "New: it " : "It ");
+    item += row.words + ", in ";
+    for (size_t i = 0; i < row.faults.size(); ++i) {
+      item += i == 0 ? "" : ", ";
+      item += Link(row.faults[i]->op, "#" + row.faults[i]->id);
+      if (i == 0) item += ExpectedAndGot(*row.faults[i], folder);
+    }
+    list.items.push_back(item + ".");
+    constexpr int kMostCommands = 3;
+    if (std::ranges::count(commands, '\n') < kMostCommands)
+      commands += CommandFor(*row.faults.front(), name, folder);
+  }
+  Blocks inside{list};
+  if (!commands.empty()) {
+    commands.pop_back();
+    inside.push_back(Paragraph{"What to type next, in the folder of this page:"});
+    inside.push_back(Verbatim{commands, "copy the commands"});
+  }
+  return Fold{std::move(summary), SubjectAnchor(name), std::move(inside)};
+}
+
+}  // namespace
+
+std::string SubjectAnchor(const std::string& subject) { return "subject-" + Slug(subject); }
+
+Blocks SubjectBySubject(const std::vector<Fault>& faults, const OutputFolder& folder) {
+  std::vector<std::string> names, clean;
+  for (const auto& [name, contract] : folder.record.subjects) names.push_back(name);
+  std::map<std::string, std::vector<const Fault*>> by_subject;
+  for (const Fault& fault : faults) {
+    for (const std::string& name : fault.subjects()) {
+      by_subject[name].push_back(&fault);
+      if (std::ranges::find(names, name) == names.end()) names.push_back(name);
+    }
+  }
+  if (by_subject.empty()) return {};
+  Blocks blocks{Heading{2, "Subject by subject", "subjects"}};
+  for (const std::string& name : names) {
+    if (const auto at = by_subject.find(name); at != by_subject.end()) {
+      blocks.push_back(SubjectFold(name, at->second, folder));
+      continue;
+    }
+    const bool judged =
+        std::ranges::any_of(folder.record.verdicts, [&](const RecordedVerdicts& verdicts) {
+          return verdicts.subject == name && verdicts.counts.contains("passed");
+        });
+    if (judged) clean.push_back(name);
+  }
+  if (!clean.empty())
+    blocks.push_back(Paragraph{Text("Nothing was found on ") + Strong(Subjects(clean)) + "."});
+  return blocks;
+}
+
 Block FaultSection(const Fault& fault, const OutputFolder& folder) {
   const Shown shown = Show(fault, folder);
   const Convention* convention = ConventionOf(folder.record, shown.finding->subject);
@@ -324,7 +460,7 @@ Block FaultSection(const Fault& fault, const OutputFolder& folder) {
     const std::string sentence = Sentence(WithoutFolders(fault.sentence));
     blocks.push_back(Paragraph{Text(sentence)});
   }
-  blocks.push_back(WhatHappened(fault, *shown.finding));
+  Append(blocks, WhatHappened(fault, *shown.finding));
   AddWorked(shown, convention, fault, blocks);
   AddPictures(shown, convention, fault, blocks);
   blocks.push_back(SeenBy(fault));

@@ -35,6 +35,11 @@ struct Fault {
 // first.
 std::vector<Fault> FaultsOf(const ResultRecord& record);
 
+// For each subject with faults: what is wrong, the worst first, and what to type next. The anchor
+// of a subject there.
+Blocks SubjectBySubject(const std::vector<Fault>& faults, const OutputFolder& folder);
+std::string SubjectAnchor(const std::string& subject);
+
 // A section: a sentence, the smallest case worked through, a picture, the subjects with this fault,
 // and the commands that show it again.
 Block FaultSection(const Fault& fault, const OutputFolder& folder);

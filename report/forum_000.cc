@@ -88,8 +88,8 @@ Blocks Where(const Sweeps& sweeps) {
           "of two neighbouring inputs with their weights in 16 bits, and cuts the sum off at "
           "32,767 or −32,768. With all inputs equal to x that sum is x × (w_k + w_k+1). A curve "
           "bends where it leaves 16 bits: x* = ⌊32,767 / (w_k + w_k+1)⌋, or ⌊32,768 / |…|⌋ "
-          "below. Here outputs {} bend.",
-          List(bent))},
+          "below. Here outputs {} bend, and outputs {} even turn back.",
+          List(bent), List(back))},
       table};
 }
 

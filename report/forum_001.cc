@@ -112,6 +112,18 @@ Blocks Thread001(const ForumCases& cases) {
                "and why do "
                "the codes lie in 0..127 although the type is quint8?")};
   QUALM_CHECK(c.observed.has_value());
+  const Mismatch aten = Compare(exact::Evaluate(c), ConventionCalled("aten@avx2").run(c).y);
+  blocks.push_back(Paragraph{
+      "The clamp is the type's, 0..255. That your codes end at 127 is no clamp: reduce_range made "
+      "the scale twice as wide, so that what calibration saw ends there. By hand:"});
+  blocks.push_back(Verbatim{
+      fmt::format("code = clamp(round(x / {}) + {}, 0, 255)",
+                  Real(static_cast<double>(c.out_q.scale_at(0))), c.out_q.zero_point_at(0)),
+      ""});
+  blocks.push_back(Paragraph{fmt::format(
+      "PyTorch multiplies by 1 / scale in float32 instead of dividing, so a value half way between "
+      "two codes may get the other one: of these {} values {} do.",
+      aten.outputs, aten.wrong == 0 ? "none" : std::to_string(aten.wrong))});
   Append(blocks, WhichClamp(c));
   Append(blocks, WhyHalf(c));
   return blocks;

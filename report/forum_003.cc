@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 
 #include "oracles/exact/exact.h"
@@ -89,6 +90,52 @@ Blocks WhichWeights(const Case& layer, const Case& all_codes, const proofs::Sche
   return blocks;
 }
 
+// The layer as reduce_range makes it, steps of the input 255/127 times as wide, on the real inputs
+// of `layer` times a factor.
+Case Reduced(const Case& layer, double factor) {
+  Case c = ProblemOf(layer);
+  const double scale = static_cast<double>(layer.x_q.scale_at(0));
+  const int32_t zero_point = layer.x_q.zero_point_at(0);
+  const double wide = scale * 255 / 127;
+  const auto zero_there = static_cast<int32_t>(std::lround(zero_point * 127.0 / 255));
+  c.x_q.scale = {static_cast<float>(wide)};
+  c.x_q.zero_point = {zero_there};
+  for (uint8_t& code : c.x.as<uint8_t>()) {
+    const double real = factor * scale * (code - zero_point);
+    const auto there = static_cast<int64_t>(std::lround(real / wide)) + zero_there;
+    code = static_cast<uint8_t>(std::clamp<int64_t>(there, 0, 255));
+  }
+  return c;
+}
+
+// The image of the thread's test was larger than the images of its calibration.
+Blocks WhyAHandful(const Case& layer) {
+  Table table{"The image with all codes as reduce_range quantizes it, FBGEMM on AVX2",
+              {"inputs", "largest code", "wrong outputs", "by at most"},
+              {}};
+  Mismatch twice;
+  for (const double factor : {1.0, 1.5, 2.0, 3.0}) {
+    const Case c = Reduced(layer, factor);
+    const Mismatch wrong = Compare(exact::Evaluate(c), ConventionCalled(kAvx2).run(c).y);
+    if (factor == 2) twice = wrong;
+    int32_t largest = 0;
+    for (int64_t i = 0; i < c.x.size(); ++i) largest = std::max(largest, c.x.IntAt(i));
+    table.rows.push_back(
+        {factor == 1 ? "as calibrated" : fmt::format("{:g} times as large", factor),
+         std::to_string(largest), fmt::format("{} of {}", wrong.wrong, wrong.outputs),
+         wrong.wrong == 0 ? "–" : fmt::format("{} codes", wrong.worst)});
+  }
+  return {Heading{4, "Why does a handful still overflow with reduce_range?", ""},
+          Paragraph{fmt::format(
+              "Because reduce_range only chooses a scale: what calibration has seen gets codes up "
+              "to 127, and with these no pair of weights can leave 16 bits. Nothing stops an "
+              "input at run time from being larger: quantize clamps to 255, not to 127 (thread "
+              "001). With inputs twice as large as in calibration, {} of {} outputs of this layer "
+              "are wrong again, by up to {} codes.",
+              twice.wrong, twice.outputs, twice.worst)},
+          table};
+}
+
 Blocks WhatBesides(const Case& layer, const proofs::Scheme& scheme, proofs::Codes x) {
   Table table{
       "What can be done, cheapest exact remedy first; “proved” means that no input can "
@@ -138,7 +185,14 @@ Blocks Thread003(const ForumCases& cases) {
       "but "
       "a handful of values still overflows. Which weights saturate, and are there any fixes beyond "
       "reduce_range?")};
+  blocks.push_back(Paragraph{
+      "The weights of one channel, two by two: a pair of large neighbours. reduce_range does not "
+      "mend them, it makes the inputs smaller that calibration has seen; larger inputs still "
+      "overflow. And yes, there is a fix beyond it that changes no result: put the channel's "
+      "weights into another order. Which weights, why a handful is left, and the fixes are "
+      "below."});
   Append(blocks, WhichWeights(layer, all_codes, scheme, x));
+  Append(blocks, WhyAHandful(all_codes));
   Append(blocks, WhatBesides(layer, scheme, x));
   return blocks;
 }

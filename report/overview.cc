@@ -119,16 +119,21 @@ Table Matrix(const ResultRecord& record, const std::vector<Fault>& faults) {
   }
   Table table{
       "Subjects by operations. ✓ clean, ~ known departures, ✗ new faults, – not judged; a "
-      "number counts faults and leads to the first of them",
+      "number counts faults and leads to the first of them, a subject to what is wrong with it",
       {"subject"},
       {},
       Table::Form::kMatrix};
   for (const std::string& op : ops) table.head.emplace_back(op);
   for (const Row& row : rows) {
     const std::string& first = row.names.front();
-    Cell name(row.names.size() == 1
-                  ? first
-                  : fmt::format("{}, {} instruction sets", FamilyOf(first), row.names.size()));
+    const std::string words =
+        row.names.size() == 1
+            ? first
+            : fmt::format("{}, {} instruction sets", FamilyOf(first), row.names.size());
+    const bool faulty = std::ranges::any_of(row.squares, [](const auto& square) {
+      return !square.second.fresh.empty() || !square.second.declared.empty();
+    });
+    Cell name(faulty ? Link(words, "#" + SubjectAnchor(first)) : Text(words));
     name.title = fmt::format("{}", fmt::join(row.names, ", "));
     std::vector<Cell> cells{name};
     for (const std::string& op : ops) {

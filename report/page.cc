@@ -59,7 +59,8 @@ Blocks KnownDepartures(const std::vector<Fault>& faults, const OutputFolder& fol
 
 std::string PageOf(const OutputFolder& folder, const std::vector<Fault>& faults,
                    const std::string& corpus) {
-  Blocks rest = NewFaults(faults, folder);
+  Blocks rest = SubjectBySubject(faults, folder);
+  Append(rest, NewFaults(faults, folder));
   Append(rest, KnownDepartures(faults, folder));
   Append(rest, QuietDeclarations(folder.record));
   if (folder.record.has_documented_cases) Append(rest, ForumSections(corpus, folder.record));

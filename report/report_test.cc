@@ -44,7 +44,7 @@ RecordedFinding FindingOn(const std::string& subject, const std::string& claim,
 
 std::string PageOf(const OutputFolder& folder) {
   const std::vector<Fault> faults = FaultsOf(folder.record);
-  Blocks sections;
+  Blocks sections = SubjectBySubject(faults, folder);
   for (const Fault& fault : faults) sections.push_back(FaultSection(fault, folder));
   return Html(FirstScreen(folder.record, faults), sections);
 }
@@ -96,6 +96,36 @@ TEST(Page, TellsNoFolderOfThisMachine) {
   finding.case_file = "/home/me/report/x.case.json";
   folder.record.findings = {finding};
   EXPECT_EQ(PageOf(folder).find("/home/me"), std::string::npos);
+}
+
+// A reader who asks what is wrong with one subject finds it under its name: the worst first, and
+// the command to type.
+TEST(Page, SaysSubjectBySubjectWhatIsWrong) {
+  OutputFolder folder;
+  ResultRecord& record = folder.record;
+  record.subjects = {{"native", "exact"}, {"onednn@avx2", "exact"}, {"onednn@sse41", "exact"}};
+  record.verdicts = {{"native", "linear", {{"passed", 3}}}};
+  record.findings = {FindingOn("onednn@avx2", "matches_exact", "rounding"),
+                     FindingOn("onednn@avx2", "sweep_is_linear", "pair-saturation"),
+                     FindingOn("onednn@sse41", "matches_exact", "rounding")};
+  record.findings[0].divergence = Divergence{0, "8", "7", 1};
+  record.findings[1].divergence = Divergence{0, "133", "60", 73};
+  for (RecordedFinding& finding : record.findings) finding.expected_by_contract = true;
+  folder.evidence[record.findings[1].fingerprint].explanation = "tried";
+  const std::string page = PageOf(folder);
+  const size_t at = page.find("<details id=\"subject-onednn-avx2\">");
+  ASSERT_NE(at, std::string::npos);
+  const std::string summary = page.substr(at, page.find("</summary>", at) - at);
+  EXPECT_NE(summary.find("in pairs in 16 bits"), std::string::npos) << summary;
+  EXPECT_NE(summary.find("in linear; and 1 other thing."), std::string::npos) << summary;
+  const std::string inside = page.substr(at, page.find("</details>", at) - at);
+  EXPECT_NE(inside.find("(expected 133, got 60)"), std::string::npos) << inside;
+  EXPECT_NE(inside.find("qualm explain findings/linear.sweep_is_linear-onednn@avx2-pair-saturation/"
+                        "case.json --subject onednn@avx2"),
+            std::string::npos)
+      << inside;
+  EXPECT_NE(page.find("<a href=\"#subject-onednn-avx2\">onednn@avx2</a>"), std::string::npos);
+  EXPECT_NE(page.find("Nothing was found on <strong>native</strong>"), std::string::npos);
 }
 
 TEST(Faults, AreOneForAllPropertiesAndInstructionSets) {

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Looks at a report in headless Chromium: desktop and phone, light and dark, folded and opened.
 
-Fails where the page is wider than its window, where a script or the console complains, or where a
-link leads nowhere. Leaves screenshots in FOLDER. Exit status 77 where there is no Chromium.
+Fails where the page is wider than its window, where words of a picture lie over each other or leave
+it, where a script or the console complains, or where a link leads nowhere. Leaves screenshots in FOLDER. Exit status 77 where there is no Chromium.
 """
 import argparse
 import json
@@ -27,11 +27,26 @@ addEventListener('load', () => {
   const root = document.documentElement;
   const wide = [...document.querySelectorAll('main *')].filter(element =>
     element.getBoundingClientRect().right > root.clientWidth + 1 && !element.closest('.scroll, pre, svg'));
+  const over = [];
+  for (const svg of document.querySelectorAll('svg')) {
+    const sheet = svg.getBoundingClientRect();
+    if (!sheet.width) continue;
+    const words = [...svg.querySelectorAll('text')].map(text => [text.textContent, text.getBoundingClientRect()]);
+    words.forEach(([text, box], i) => {
+      if (box.left < sheet.left - 1 || box.right > sheet.right + 1) over.push(`${text} leaves its picture`);
+      for (const [other, at] of words.slice(i + 1)) {
+        const wide = Math.min(box.right, at.right) - Math.max(box.left, at.left);
+        const high = Math.min(box.bottom, at.bottom) - Math.max(box.top, at.top);
+        // The box of a line is higher than its letters.
+        if (wide > 1 && high > 0.4 * box.height) over.push(`${text} lies over ${other}`);
+      }
+    });
+  }
   const nowhere = [...document.querySelectorAll('a[href^="#"]')].filter(link =>
     !document.getElementById(link.getAttribute('href').slice(1)));
   parent.postMessage({width: root.clientWidth, scroll: root.scrollWidth,
     wide: wide.slice(0, 5).map(element => element.tagName + '.' + element.className + ': ' + element.textContent.slice(0, 60)),
-    nowhere: nowhere.map(link => link.getAttribute('href')), complaints,
+    over: over.slice(0, 5), nowhere: nowhere.map(link => link.getAttribute('href')), complaints,
     dark: matchMedia('(prefers-color-scheme: dark)').matches}, '*');
 });
 </script>"""
@@ -71,6 +86,7 @@ def look(program, page, out, device, scheme, opened):
     seen = json.loads(text)
     wrong = [f"script: {text}" for text in seen["complaints"]]
     wrong += [f"console: {line}" for line in ran.stderr.splitlines() if ":CONSOLE" in line]
+    wrong += [f"picture: {text}" for text in seen["over"]]
     wrong += [f"link to {link}, which is nowhere" for link in seen["nowhere"]]
     if seen["width"] != width:
         wrong.append(f"is {seen['width']} pixels wide, not {width}")

@@ -19,7 +19,8 @@ h1{font-size:1.25rem;margin:.2rem 0;color:var(--dim);font-weight:600}
 h2{margin:2.5rem 0 .6rem;padding-bottom:.3rem;border-bottom:1px solid var(--line)}
 h3{margin:1.6rem 0 .5rem}
 h4{margin:1.2rem 0 .3rem;font-size:1rem}
-p,ul,li,summary,td,figcaption{overflow-wrap:anywhere}
+p,ul,li,summary,figcaption{overflow-wrap:anywhere}
+td{overflow-wrap:break-word}
 p,ul{max-width:48rem}
 a{color:var(--link)}
 a:focus-visible,summary:focus-visible,button:focus-visible,input:focus-visible,
@@ -50,7 +51,7 @@ white-space:nowrap}
 td.good{color:var(--good);background:var(--good-bg)}
 td.declared{color:var(--declared);background:var(--declared-bg)}
 td.bad{color:var(--bad);background:var(--bad-bg);font-weight:700}
-td.declared a,td.bad a{color:inherit}
+td.declared a,td.bad a,.matrix th a{color:inherit}
 .muted{color:var(--dim)}
 td[data-shade]{background:color-mix(in srgb,var(--link) var(--shade),var(--bg))}
 .verbatim{position:relative;margin:.6rem 0 1rem;max-width:100%}
@@ -77,7 +78,7 @@ input{font:inherit;padding:.25rem .5rem;border:1px solid var(--line);border-radi
 background:var(--bg);color:var(--fg);max-width:100%}
 [hidden]{display:none}
 @media(max-width:40rem){main{padding:.7rem}.verdict{font-size:1.2rem}section.item{padding:.1rem .6rem .6rem}
-.matrix tbody th{white-space:normal;min-width:6.5rem;max-width:8rem;
+.matrix tbody th{white-space:normal;min-width:9.6rem;max-width:9.6rem;
 overflow-wrap:anywhere}}
 @media print{nav,.copy{display:none}}
 )css";

@@ -145,7 +145,7 @@ void Chart::Legend(const std::vector<std::pair<std::string, std::string>>& lines
   for (const auto& [text, style] : lines) {
     svg_.Line(at, kHeight - 12, at + 22, kHeight - 12, style);
     svg_.Words(at + 27, kHeight - 8, text, "q-s");
-    at += 42 + kLetter * static_cast<double>(text.size());
+    at += 46 + 1.15 * kLetter * static_cast<double>(text.size());
   }
 }
 

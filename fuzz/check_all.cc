@@ -2,6 +2,7 @@
 #include "fuzz/check_all.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -40,6 +41,7 @@ CheckerOptions OptionsFromEnvironment(CheckerOptions options) {
   options.every = !Setting("QUALM_FUZZ_EVERY", options.every ? "yes" : "").empty();
   options.state = Setting("QUALM_FUZZ_STATE", options.state);
   options.canary = !Setting("QUALM_FUZZ_CANARY", options.canary ? "on" : "").empty();
+  options.wanted = Setting("QUALM_FUZZ_WANTED", options.wanted);
   return options;
 }
 
@@ -91,10 +93,16 @@ std::optional<Finding> Checker::Keep(Finding finding, Subject& subject,
                                      const Verdict& verdict) const {
   finding.test_case.property = finding.property;
   finding.test_case.note = verdict.reason;
-  const std::string raw = Write(finding);
+  // A search for one finding passes over many, and a file of each would cost more than all else.
+  const std::string raw = options_.wanted.empty() ? Write(finding) : "";
   triage::Complete(finding, subject, verdict);
-  // Foreign code has declared departures: a campaign against it goes on past them.
-  if (IsDeclared(finding, subject, subject.contract())) {
+  // Foreign code has declared departures: a campaign against it goes on past them. A finding that
+  // is wanted counts even so.
+  const bool wanted = finding.fingerprint().find(options_.wanted) != std::string::npos ||
+                      finding.explanation.find(options_.wanted) != std::string::npos;
+  const bool counts =
+      options_.wanted.empty() ? !IsDeclared(finding, subject, subject.contract()) : wanted;
+  if (!counts) {
     std::filesystem::remove(raw);
     return std::nullopt;
   }
@@ -163,11 +171,14 @@ void OpenChecker(const MakeOwnSubject& make) {
 void CheckAll(const Case& c) {
   QUALM_CHECK(TheChecker() != nullptr);
   if (TheChecker()->collects()) return TheChecker()->Collect(c);
+  static int64_t executions = 0;
+  ++executions;
   const std::optional<Finding> finding = TheChecker()->Check(c);
   if (!finding) return;
-  std::fprintf(stderr, "qualm: finding %s: %s (%s)\n", finding->fingerprint().c_str(),
-               finding->explanation.c_str(),
-               finding->case_file.empty() ? "no case file" : finding->case_file.c_str());
+  std::fprintf(stderr, "qualm: finding %s: %s (%s, execution %lld)\n",
+               finding->fingerprint().c_str(), finding->explanation.c_str(),
+               finding->case_file.empty() ? "no case file" : finding->case_file.c_str(),
+               static_cast<long long>(executions));
   __builtin_trap();
 }
 

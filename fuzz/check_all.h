@@ -29,11 +29,15 @@ struct CheckerOptions {
   // "": the first failure ends the fuzz target.
   std::string state = "";
   bool canary = false;  // plant a fault in every subject (canary.h)
+  // Only a finding with these words in its fingerprint or explanation counts, declared or not;
+  // others are passed over. "": any that is not declared.
+  std::string wanted = "";
 };
 
 // From QUALM_FUZZ_SUBJECT, QUALM_FUZZ_CONTRACT, QUALM_FUZZ_PROPERTIES, QUALM_FUZZ_ARTIFACTS,
-// QUALM_FUZZ_STATE, QUALM_FUZZ_CANARY and QUALM_FUZZ_EVERY (the last two: anything but empty): a
-// fuzzing engine takes no options of ours. A setting without its variable stays as given.
+// QUALM_FUZZ_STATE, QUALM_FUZZ_WANTED, QUALM_FUZZ_CANARY and QUALM_FUZZ_EVERY (the last two:
+// anything but empty): a fuzzing engine takes no options of ours. A setting without its variable
+// stays as given.
 CheckerOptions OptionsFromEnvironment(CheckerOptions options = {});
 
 // One thread.
@@ -57,7 +61,7 @@ class Checker {
   std::string SubjectNames() const;
 
  private:
-  // Completes and writes a failure; nullopt if it is declared.
+  // Completes and writes a failure; nullopt if it does not count.
   std::optional<Finding> Keep(Finding finding, Subject& subject, const Verdict& verdict) const;
   // The path of the case file; "" where it cannot be written, which stderr says.
   std::string Write(const Finding& finding) const;

@@ -88,6 +88,15 @@ TEST_F(CheckAllTest, OnlyTheNamedPropertiesJudge) {
   EXPECT_FALSE(Checker(options).Check(SaturatingPair()).has_value());
 }
 
+TEST_F(CheckAllTest, OtherFindingsThanTheWantedOneArePassedOver) {
+  CheckerOptions options = Options("faulty:pair-saturation");
+  options.wanted = "int32-overflow";
+  EXPECT_FALSE(Checker(options).Check(SaturatingPair()).has_value());
+  EXPECT_EQ(FileCount(), 0);
+  options.wanted = "saturating int16";
+  EXPECT_TRUE(Checker(options).Check(SaturatingPair()).has_value());
+}
+
 TEST_F(CheckAllTest, AnOwnSubjectIsAskedWhatItTakes) {
   const std::string name = AddOwnSubject([] {
     auto subject = std::make_unique<TestSubject>(

@@ -71,12 +71,10 @@ std::vector<bool> FormOf(const Case& c) {
           c.relu};
 }
 
-bool FeedbackIsOn() {
-  static const bool on = [] {
-    const char* setting = std::getenv("QUALM_FUZZ_FEEDBACK");
-    return setting == nullptr || std::string_view(setting) != "off";
-  }();
-  return on;
+// "off", "distances", or anything else for all.
+std::string_view Setting() {
+  static const char* const setting = std::getenv("QUALM_FUZZ_FEEDBACK");
+  return setting == nullptr ? "" : setting;
 }
 
 }  // namespace
@@ -108,13 +106,13 @@ std::span<volatile uint8_t> DistanceCounters() { return distance_counters; }
 void ClearDistances() { std::fill_n(distance_counters, std::size(distance_counters), uint8_t{0}); }
 
 void ReportDistances(const Case& c) {
-  if (!FeedbackIsOn()) return;
+  if (Setting() == "off") return;
   const headroom::Headroom measures = headroom::Measure(c);
   NoteDistances(measures);
   LightCounters(measures, distance_counters);
   // Only operations with a window have many forms: the forms of any other operation would only make
   // the inputs near a hazard rarer. A case whose every output is clamped shows no error.
-  if (!HasWindow(c.op)) return;
+  if (!HasWindow(c.op) || Setting() == "distances") return;
   if (measures.clamped_low + measures.clamped_high >= measures.outputs) return;
   const std::vector<bool> form = FormOf(c);
   size_t pair = 0;

@@ -16,7 +16,8 @@ namespace qualm::fuzz {
 
 // Lights the counters of this case. libFuzzer keeps an input that lights a new counter, and clears
 // the counters before each execution; other engines do not look at the counters.
-// QUALM_FUZZ_FEEDBACK=off leaves the counters dark, to measure what they are worth.
+// To measure what they are worth (bench/guidance), QUALM_FUZZ_FEEDBACK=off leaves the counters
+// dark, and QUALM_FUZZ_FEEDBACK=distances those of the forms.
 void ReportDistances(const Case& c);
 
 // The counters that the measures of a case light, as ReportDistances does.

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "core/slice.h"
 #include "oracles/exact/exact.h"
 #include "properties/engine.h"
 #include "properties/gen/gen.h"
@@ -85,6 +86,7 @@ struct Kernel {
   // The kinds that may be named besides unknown, and the share of findings that must be named.
   std::set<FindingKind> right;
   double least_right;
+  std::function<bool(const Case&)> takes = nullptr;  // null: every plain layer
 };
 
 void PrintTo(const Kernel& kernel, std::ostream* out) { *out << kernel.name; }
@@ -95,13 +97,16 @@ TEST_P(Diagnosis, IsRightOrUnknown) {
   const Kernel& kernel = GetParam();
   TestSubject subject(
       [&](const Case& c, const RunContext&) { return TestSubject::Good(kernel.run(c)); });
-  subject.cannot_run = [](const Case& c) { return IsPlain(c) ? "" : "no plain layer"; };
+  const auto takes = [&](const Case& c) {
+    return IsPlain(c) && (kernel.takes == nullptr || kernel.takes(c));
+  };
+  subject.cannot_run = [&](const Case& c) { return takes(c) ? "" : "no layer of this kernel"; };
   const Property& property = *FindProperty("matches_exact");
   std::vector<Hypothesis> established;
   int found = 0, right = 0;
   for (uint64_t seed = 0; seed < 20000 && found < 12; ++seed) {
     const Case c = gen::Draw(Op::kLinear, CaseSeed(1, Op::kLinear, static_cast<int64_t>(seed)));
-    if (!IsPlain(c) || !Judge(property, c, subject).failed()) continue;
+    if (!takes(c) || !Judge(property, c, subject).failed()) continue;
     ++found;
     Triaged triaged(Finding(c, property.claim, "test", {}), subject, nullptr, established);
     triaged.Minimize({.max_calls = 600});
@@ -166,6 +171,85 @@ Tensor LosingTheHighestCode(const Case& c) {
   return y;
 }
 
+bool HasIntegerBias(const Case& c) { return !c.bias; }
+bool HasPairs(const Case& c) {
+  return !c.bias && c.x.dtype() == DType::kU8 && c.w.dtype() == DType::kS8;
+}
+
+// How far the sum of an output, of a layer with one output, is from the right one.
+using DeltaOf = int64_t (*)(const Case& one);
+
+auto MovedSums(DeltaOf delta) {
+  return [delta](const Case& c) {
+    Tensor y = exact::Evaluate(c);
+    for (int64_t i = 0; i < y.size(); ++i) {
+      Case one = slice::OneOutput(c, i);
+      const int64_t moved = (one.bias_i32 ? one.bias_i32->front() : 0) + delta(one);
+      one.bias_i32.emplace(1,
+                           static_cast<int32_t>(std::clamp<int64_t>(moved, INT32_MIN, INT32_MAX)));
+      y.SetInt(i, exact::Evaluate(one).IntAt(0));
+    }
+    return y;
+  };
+}
+
+int64_t BiasOncePer32Terms(const Case& one) {
+  const int64_t blocks = (one.K + 31) / 32;
+  return one.bias_i32 && blocks > 1 ? (blocks - 1) * one.bias_i32->front() : 0;
+}
+
+int64_t SumOf(const Tensor& codes) {
+  int64_t sum = 0;
+  for (int64_t k = 0; k < codes.size(); ++k) sum += codes.IntAt(k);
+  return sum;
+}
+
+// The compensation of one operand used for the other.
+int64_t ZeroPointsExchanged(const Case& one) {
+  const int64_t zx = one.x_q.zero_point_at(0), zw = one.w_q.zero_point_at(0);
+  return (zx - zw) * (SumOf(one.w) - SumOf(one.x));
+}
+
+// Products in an int16 that wraps, emptied after every fourth.
+int64_t SpillsLate(const Case& one) {
+  int64_t sum = 0, right = 0;
+  int16_t lane = 0;
+  for (int64_t k = 0; k < one.K; ++k) {
+    const int32_t product = one.x.IntAt(k) * one.w.IntAt(k);
+    right += product;
+    lane = static_cast<int16_t>(lane + product);
+    if (k % 4 != 3 && k + 1 < one.K) continue;
+    sum += lane;
+    lane = 0;
+  }
+  return sum - right;
+}
+
+double MultiplierOf(const Case& c, int64_t channel) {
+  return static_cast<double>(c.x_q.scale_at(0)) * c.w_q.scale_at(channel) / c.out_q.scale_at(0);
+}
+
+int32_t MultiplierOf12Bits(const Case& c, int64_t channel, int64_t sum, double /*bias*/) {
+  int exponent = 0;
+  const double mantissa = std::frexp(MultiplierOf(c, channel), &exponent);
+  const double cut = std::ldexp(std::trunc(std::ldexp(mantissa, 12)), exponent - 12);
+  return Finish(c, static_cast<double>(std::nearbyint(static_cast<long double>(sum) *
+                                                      static_cast<long double>(cut))));
+}
+
+// A 31-bit multiplier whose product is rounded, then shifted and rounded again, both half up.
+int32_t RoundedTwiceInFixedPoint(const Case& c, int64_t channel, int64_t sum, double /*bias*/) {
+  int exponent = 0;
+  const double mantissa = std::frexp(MultiplierOf(c, channel), &exponent);
+  if (exponent > 0 || exponent < -30 || std::abs(sum) > INT32_MAX)
+    return Finish(c, std::nearbyint(RealOf(c, channel, sum, 0)));
+  const auto multiplier = static_cast<int64_t>(std::nearbyint(std::ldexp(mantissa, 31)));
+  const int64_t high = (sum * multiplier + (int64_t{1} << 30)) >> 31;
+  const int shift = -exponent;
+  return Finish(
+      c, static_cast<double>(shift == 0 ? high : (high + (int64_t{1} << (shift - 1))) >> shift));
+}
+
 OneOutput Rounding(double (*round)(double)) {
   return [round](const Case& c, int64_t channel, int64_t sum, double bias) {
     return Finish(c, round(RealOf(c, channel, sum, bias)));
@@ -177,29 +261,45 @@ auto Outputs(OneOutput one) {
 }
 
 constexpr FindingKind kTie = FindingKind::kTie, kRounding = FindingKind::kRounding,
-                      kTail = FindingKind::kTail, kIndex = FindingKind::kIndex;
+                      kTail = FindingKind::kTail, kIndex = FindingKind::kIndex,
+                      kZeroPoint = FindingKind::kZeroPoint;
 
 INSTANTIATE_TEST_SUITE_P(
     Kernels, Diagnosis,
-    testing::Values(Kernel{"numpy_float32", InNumpyFloats, {kRounding}, 0},
-                    Kernel{"half_up",
-                           Outputs(Rounding([](double v) { return std::floor(v + 0.5); })),
-                           {kTie, kRounding},  // in float64 besides
-                           0.7},
-                    Kernel{"half_away",
-                           Outputs(Rounding([](double v) { return std::round(v); })),
-                           {kTie, kRounding},
-                           0.7},
-                    Kernel{"truncates",
-                           Outputs(Rounding([](double v) { return std::trunc(v); })),
-                           {kRounding},
-                           0.7},
-                    Kernel{"two_roundings", Outputs(RoundedTwice), {kRounding}, 0},
-                    Kernel{"scales_overflow", Outputs(WithFloatScales), {kRounding}, 0},
-                    Kernel{"highest_code_lost", LosingTheHighestCode, {FindingKind::kClamp}, 0.7},
-                    Kernel{"bias_of_next_channel", WithBiasOfTheNextChannel, {kIndex}, 0},
-                    Kernel{"tail_of_long_sums", WithoutTheTailOfLongSums, {kTail}, 0.7},
-                    Kernel{"last_columns_of_last_row", LastColumnsOfTheLastRow, {kTail}, 0}),
+    testing::Values(
+        Kernel{"numpy_float32", InNumpyFloats, {kRounding}, 0},
+        Kernel{"half_up",
+               Outputs(Rounding([](double v) { return std::floor(v + 0.5); })),
+               {kTie, kRounding},  // in float64 besides
+               0.7},
+        Kernel{"half_away",
+               Outputs(Rounding([](double v) { return std::round(v); })),
+               {kTie, kRounding},
+               0.7},
+        Kernel{"truncates",
+               Outputs(Rounding([](double v) { return std::trunc(v); })),
+               {kRounding},
+               0.7},
+        Kernel{"two_roundings", Outputs(RoundedTwice), {kRounding}, 0},
+        Kernel{"scales_overflow", Outputs(WithFloatScales), {kRounding}, 0},
+        Kernel{"highest_code_lost", LosingTheHighestCode, {FindingKind::kClamp}, 0.7},
+        Kernel{"bias_of_next_channel", WithBiasOfTheNextChannel, {kIndex}, 0},
+        Kernel{"tail_of_long_sums", WithoutTheTailOfLongSums, {kTail}, 0.7},
+        Kernel{"last_columns_of_last_row", LastColumnsOfTheLastRow, {kTail}, 0},
+        Kernel{"bias_once_per_block", MovedSums(BiasOncePer32Terms), {kIndex}, 0.7, HasIntegerBias},
+        Kernel{"zero_points_exchanged",
+               MovedSums(ZeroPointsExchanged),
+               {kZeroPoint},
+               0.7,
+               HasIntegerBias},
+        Kernel{"spills_late", MovedSums(SpillsLate), {FindingKind::kPairSaturation}, 0.7, HasPairs},
+        Kernel{
+            "multiplier_of_12_bits", Outputs(MultiplierOf12Bits), {kRounding}, 0.7, HasIntegerBias},
+        Kernel{"rounded_twice_in_fixed_point",
+               Outputs(RoundedTwiceInFixedPoint),
+               {kRounding, kTie},
+               0,
+               HasIntegerBias}),
     [](const auto& kernel) { return std::string(kernel.param.name); });
 
 }  // namespace

@@ -457,23 +457,45 @@ std::optional<Attribution> DependsOnPoison(const Case& problem, Subject& subject
   return DependsOnMemory(problem, *first, *second);
 }
 
+// Whether the answers come again. An answer that varies by chance may vary just when the memory
+// contents are changed.
+bool ComeAgain(const Case& problem, const Tensor& first, const Tensor& second, Subject& subject) {
+  constexpr int kTimes = 3;
+  for (int i = 0; i < kTimes; ++i) {
+    if (Ask(subject, problem, kPoison) != first) return false;
+    if (Ask(subject, problem, kSecondPoison) != second) return false;
+  }
+  return true;
+}
+
+// How many of several more answers to the same question differ from `first`.
+int OtherAnswers(const Case& problem, const Tensor& first, Subject& subject, int times) {
+  int others = 0;
+  for (int i = 0; i < times; ++i) others += Ask(subject, problem, kPoison) != first ? 1 : 0;
+  return others;
+}
+
 // Whether the answer depends on memory contents, or on the cases that the subject was asked before.
 std::optional<Attribution> DependsOnState(const Recorded& answer, Subject& subject) {
-  const std::optional<Tensor> first = Ask(subject, answer.problem, kPoison);
-  const std::optional<Tensor> again = Ask(subject, answer.problem, kPoison);
-  const std::optional<Tensor> second = Ask(subject, answer.problem, kSecondPoison);
+  const Case& problem = answer.problem;
+  const std::optional<Tensor> first = Ask(subject, problem, kPoison);
+  const std::optional<Tensor> again = Ask(subject, problem, kPoison);
+  const std::optional<Tensor> second = Ask(subject, problem, kSecondPoison);
   if (!first || !again || !second) return std::nullopt;
-  if (*first == *again && *first != *second) {
-    return DependsOnMemory(answer.problem, *first, *second);
+  bool varies = *first != *again;
+  if (!varies && *first != *second) {
+    if (ComeAgain(problem, *first, *second, subject))
+      return DependsOnMemory(problem, *first, *second);
+    varies = true;
   }
   Attribution attribution;
   attribution.kind = FindingKind::kNondeterminism;
   attribution.complete = true;
-  if (*first != *again) {
+  if (varies) {
     attribution.diagnosis = "the same question, asked twice, is answered differently";
     return attribution;
   }
-  const std::optional<Tensor> fresh = AskFresh(subject, answer.problem);
+  const std::optional<Tensor> fresh = AskFresh(subject, problem);
   // The questions above run the case in the default context, so only an answer in that context can
   // be compared. Poison may differ, as it was looked at above; raw sums are no part of y.
   RunContext as_asked;
@@ -481,7 +503,14 @@ std::optional<Attribution> DependsOnState(const Recorded& answer, Subject& subje
   as_asked.want_acc = answer.context.want_acc;
   const bool comparable = answer.context == as_asked;
   if ((fresh && *fresh != *first) || (comparable && *first != answer.y)) {
-    attribution.diagnosis = "the answer depends on what was asked before";
+    constexpr int kTimes = 16;
+    const int others = OtherAnswers(problem, *first, subject, kTimes);
+    attribution.diagnosis =
+        others == 0 ? "the answer depends on what was asked before"
+                    : fmt::format(
+                          "the same question, asked {} times, is answered differently {} "
+                          "times",
+                          kTimes + 1, others);
     return attribution;
   }
   return std::nullopt;

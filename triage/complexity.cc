@@ -28,10 +28,19 @@ int64_t Scales(const QParams& q) {
   return sum;
 }
 
-int64_t ZeroPoints(const QParams& q) {
+struct ZeroPoints {
+  int64_t nonzero = 0;
   int64_t sum = 0;
-  for (int32_t zero_point : q.zero_point) sum += std::abs(int64_t{zero_point});
-  return sum;
+};
+ZeroPoints CountZeroPoints(const Case& c) {
+  ZeroPoints count;
+  for (const QParams* q : {&c.x_q, &c.w_q, &c.out_q}) {
+    for (int32_t zero_point : q->zero_point) {
+      count.nonzero += zero_point != 0 ? 1 : 0;
+      count.sum += std::abs(int64_t{zero_point});
+    }
+  }
+  return count;
 }
 
 struct Codes {
@@ -104,6 +113,7 @@ std::vector<int64_t> Complexity(const Case& c) {
                              (c.out_max != range.max ? 1 : 0) + window.parameters + Parameters(c);
   const Codes x = CountCodes(c.x);
   const Codes w = CountCodes(c.w);
+  const ZeroPoints zero_points = CountZeroPoints(c);
   int64_t bias = 0;
   if (c.bias) {
     for (float value : *c.bias) bias += value == 0 ? 0 : 1 + ScaleComplexity(std::abs(value));
@@ -120,8 +130,8 @@ std::vector<int64_t> Complexity(const Case& c) {
           c.K,
           HasWindow(c.op) || RowOf(c.op).layout == Layout::kBatches ? c.x.size() : 0,
           window.sum,
-          x.nonzero + w.nonzero,
-          ZeroPoints(c.x_q) + ZeroPoints(c.w_q) + ZeroPoints(c.out_q),
+          x.nonzero + w.nonzero + zero_points.nonzero,
+          zero_points.sum,
           scales,
           x.magnitude + w.magnitude,
           bias};

@@ -12,6 +12,7 @@
 #include "triage/complexity.h"
 #include "triage/passes.h"
 #include "triage/reduce.h"
+#include "triage/restart.h"
 #include "triage/triage.h"
 
 namespace qualm::triage {
@@ -56,15 +57,9 @@ class Descent {
         best_(std::move(start)) {}
 
   bool Begin() {
-    AttributionOptions how;
-    how.established = options_.established;
-    how.examine = true;
-    Judged judged;
-    if (options_.attribution == nullptr) {
-      judged = JudgeAndAttribute(property_, best_, memo_, how);
-    } else {
-      judged = {Judge(property_, best_, memo_), *options_.attribution};
-    }
+    Judged judged = JudgeStart(memo_);
+    for (int i = 1; i < kMostAsked && judged.verdict.judgement == Judgement::kPassed; ++i)
+      judged = JudgeStart(counting_);
     verdict_ = std::move(judged.verdict);
     attribution_ = std::move(judged.attribution);
     if (!attribution_.complete) {
@@ -74,19 +69,19 @@ class Descent {
       for (const Cause* cause : attribution_.causes) keep_.push_back({cause});
       if (keep_.size() > 1) keep_.push_back(attribution_.causes);
     }
+    flaky_ = verdict_.failed() && attribution_.kind == FindingKind::kNondeterminism && Varies();
     return verdict_.failed();
   }
+  bool flaky() const { return flaky_; }
   void KeepUnambiguous() { unambiguous_ = true; }
 
   void Run() {
-    bool improved = true;
-    while (improved && !counting_.spent()) {
-      improved = false;
-      for (const Pass pass : AllPasses()) {
-        while (Step(pass)) improved = true;
-      }
-      if (!counting_.spent()) tried_below_ = SizesOf(best_);
-    }
+    constexpr int kMostRestarts = 2;
+    // Half of the calls are kept for the descent from a case that is already small.
+    bool ended = Descend(options_.max_calls / 2);
+    for (int i = 0; i < kMostRestarts && !counting_.spent() && Restart(); ++i)
+      ended = Descend(options_.max_calls);
+    if (!ended) Descend(options_.max_calls);
   }
 
   const Case& best() const { return best_; }
@@ -96,21 +91,14 @@ class Descent {
   // Whether every pass has tried to get below the remaining sizes.
   bool ended() const { return tried_below_ == SizesOf(best_); }
 
-  // Does `candidate` fail the same property for the same reason?
+  // Does `candidate` fail the same property for the same reason? A subject that answers by chance
+  // is asked several times.
   bool Fails(const Case& candidate, Judged* judged) {
-    if (counting_.spent() || !memo_.CannotRun(candidate).empty()) return false;
-    AttributionOptions how;
-    how.established = keep_;
-    how.only_established = true;
-    const bool rerun = attribution_.complete && attribution_.causes.empty();
-    how.probe_state = rerun;
-    *judged = JudgeAndAttribute(property_, candidate, memo_, how);
-    if (!judged->verdict.failed()) return false;
-    if (!options_.keep_kind) return true;
-    const Attribution& found = judged->attribution;
-    if (rerun) return found.complete && found.kind == attribution_.kind;
-    if (keep_.empty()) return !found.complete;
-    return !found.causes.empty() && (!unambiguous_ || !IsAmbiguous(candidate));
+    if (!flaky_) return FailsOnce(candidate, memo_, judged);
+    for (int i = 0; i < kMostAsked; ++i) {
+      if (FailsOnce(candidate, counting_, judged)) return true;
+    }
+    return false;
   }
 
   // A small case may show a cause that the large case hides; the cause must fit the large case too.
@@ -137,17 +125,87 @@ class Descent {
   }
 
  private:
+  // An answer that is wrong once in five times is right this often in a row once in 35 times.
+  static constexpr int kMostAsked = 16;
+
+  Judged JudgeStart(Subject& subject) {
+    AttributionOptions how;
+    how.established = options_.established;
+    how.examine = true;
+    if (options_.attribution == nullptr) return JudgeAndAttribute(property_, best_, subject, how);
+    return {Judge(property_, best_, subject), *options_.attribution};
+  }
+
+  // Is the start judged differently when it is judged again and again?
+  bool Varies() {
+    for (int i = 0; i < kMostAsked; ++i) {
+      const Verdict again = Judge(property_, best_, counting_);
+      if (again.judgement == Judgement::kPassed) return true;
+    }
+    return false;
+  }
+
+  bool FailsOnce(const Case& candidate, Subject& subject, Judged* judged) {
+    if (counting_.spent() || !memo_.CannotRun(candidate).empty()) return false;
+    AttributionOptions how;
+    how.established = keep_;
+    how.only_established = true;
+    const bool rerun = attribution_.complete && attribution_.causes.empty();
+    how.probe_state = rerun;
+    *judged = JudgeAndAttribute(property_, candidate, subject, how);
+    if (!judged->verdict.failed()) return false;
+    if (!options_.keep_kind) return true;
+    const Attribution& found = judged->attribution;
+    if (rerun) return found.complete && found.kind == attribution_.kind;
+    if (keep_.empty()) return !found.complete;
+    return !found.causes.empty() && (!unambiguous_ || !IsAmbiguous(candidate));
+  }
+
+  // Until no pass helps (true), or `most` calls were made.
+  bool Descend(int64_t most) {
+    most_ = most;
+    bool improved = true;
+    while (improved && !enough()) {
+      improved = false;
+      for (const Pass pass : AllPasses()) {
+        while (Step(pass)) improved = true;
+      }
+      if (!enough()) tried_below_ = SizesOf(best_);
+    }
+    return !enough();
+  }
+  bool enough() const { return counting_.spent() || counting_.calls() >= most_; }
+
+  // Takes a simpler case that no pass offers, if a cause is known and the subject fails there too.
+  bool Restart() {
+    constexpr int kMostCandidates = 24;
+    const Holds possible = [&](const Case& c) { return memo_.CannotRun(c).empty(); };
+    const Convention* const model = ModelOf(memo_.contract());
+    if (keep_.empty()) return false;
+    int asked = 0;
+    for (Case& candidate : Restarts(best_, keep_.front(), model, possible)) {
+      Judged judged;
+      if (++asked > kMostCandidates) break;
+      if (!Fails(candidate, &judged)) continue;
+      Take(std::move(candidate), std::move(judged));
+      return true;
+    }
+    return false;
+  }
+
   // Offers the pass's candidates; true if one was taken.
   bool Step(Pass pass) {
     Judged judged;
     const auto fails = [&](const Case& candidate) { return Fails(candidate, &judged); };
-    std::optional<Case> next =
-        reduction_.Step(pass, best_, fails, [&] { return counting_.spent(); });
+    std::optional<Case> next = reduction_.Step(pass, best_, fails, [&] { return enough(); });
     if (!next) return false;
-    best_ = std::move(*next);
+    Take(std::move(*next), std::move(judged));
+    return true;
+  }
+  void Take(Case simpler, Judged judged) {
+    best_ = std::move(simpler);
     verdict_ = std::move(judged.verdict);
     attribution_ = std::move(judged.attribution);
-    return true;
   }
 
   using Sizes = std::array<int64_t, 3>;
@@ -159,10 +217,12 @@ class Descent {
   const MinimizeOptions options_;
   std::vector<Hypothesis> keep_;  // the failure of each step is explained by one of these
   bool unambiguous_ = false;      // and by no cause of another kind
+  bool flaky_ = false;            // the same question is answered differently
   Case best_;
   Verdict verdict_;
   Attribution attribution_;
   Reduction reduction_;
+  int64_t most_ = 0;  // calls, of the descent under way
   std::optional<Sizes> tried_below_;
 };
 
@@ -257,11 +317,15 @@ MinimizeResult Minimize(const Case& c, Subject& subject, const Property& propert
   result.minimized.expected =
       RightOutput(result.minimized, of_model ? ModelOf(subject.contract()) : nullptr);
   if (subject.CannotRun(result.minimized).empty()) {
-    // Runs even beyond the budget, so that the reproducer always says what was seen.
-    const Outcome outcome = subject.Run(ProblemOf(result.minimized), RunContext{});
-    if (outcome.ok()) {
+    // Runs even beyond the budget, so that the reproducer always says what was seen: of a subject
+    // that answers by chance, a wrong answer.
+    const int most_runs = descent->flaky() ? 32 : 1;
+    for (int run = 0; run < most_runs; ++run) {
+      const Outcome outcome = subject.Run(ProblemOf(result.minimized), RunContext{});
+      if (!outcome.ok()) continue;
       result.minimized.observed = Observed{std::string(subject.name()), outcome.y};
       if (!subject.Version().empty()) result.minimized.observed->by += " " + subject.Version();
+      if (outcome.y != result.minimized.expected) break;
     }
   }
   result.minimized.note = result.attribution.diagnosis;

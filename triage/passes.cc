@@ -148,20 +148,27 @@ void Terms(const Case& c, const Visit& visit) {
 }
 
 // Boldest for sums that have to be large: fewer terms, with codes at the ends of their types. Where
-// sums are kept in float32 the last product makes them odd.
+// sums are kept in float32 the last product makes them odd. Of a window, the taps are the terms.
 void LongSums(const Case& c, const Visit& visit) {
-  constexpr int64_t kShort = 16;
-  if (HasWindow(c.op) || !HasWeights(c.op) || c.K <= kShort || !IsCode(c.x.dtype())) return;
+  const bool has_taps =
+      (IsConv(c.op) && c.w.size() == c.K) || c.op == Op::kAvgPool || c.op == Op::kGlobalAvgPool;
+  const bool has_terms = HasWindow(c.op) ? has_taps && c.N == 1 : HasWeights(c.op);
+  const int64_t shortest = HasWindow(c.op) ? 2 : 16;
+  if (!has_terms || c.K <= shortest || !IsCode(c.x.dtype())) return;
+  const std::optional<Case> line = LineOf(c);
+  if (HasWindow(c.op) && !line) return;
   const CodeRange x = RangeOf(c.x.dtype()), w = RangeOf(c.w.dtype());
-  for (int64_t power = kShort; power < c.K; power *= 2) {
+  for (int64_t power = shortest; power < c.K; power *= 2) {
     for (const int64_t terms : {power, power + 1, power + power / 2}) {
       if (terms >= c.K) continue;
       const std::vector<int64_t> first = slice::Range(0, terms);
+      const Case shorter =
+          WithoutZeroPoints(line ? LineTaps(*line, first) : slice::Terms(c, first));
       for (const auto& [x_code, w_code] :
            {std::pair{x.max, w.max},
             std::pair{x.min != 0 ? x.min : x.max, w.min != 0 ? w.min : w.max}}) {
         for (const bool odd : {true, false}) {
-          Case simpler = WithoutZeroPoints(slice::Terms(c, first));
+          Case simpler = shorter;
           for (int64_t i = 0; i < simpler.x.size(); ++i)
             simpler.x.SetInt(i, odd && i % terms == terms - 1 ? 1 : x_code);
           for (int64_t i = 0; i < simpler.w.size(); ++i)
@@ -418,8 +425,8 @@ void AnyParameter(const Case& c, const Visit& visit) {
 }
 
 constexpr Pass kPasses[] = {
-    Parameters, WindowParameters, ObserverParameters, AnyParameter, Outputs, LongSums, Terms,
-    ZeroCodes,  UniformCodes,     ZeroPointsToZero,   Scales,       Codes,   Biases};
+    Parameters, WindowParameters, ObserverParameters, AnyParameter,     Outputs, LongSums, Terms,
+    WindowLine, ZeroCodes,        UniformCodes,       ZeroPointsToZero, Scales,  Codes,    Biases};
 
 }  // namespace
 

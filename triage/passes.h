@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -35,6 +36,14 @@ void WindowParameters(const Case& c, const Visit& visit);
 void WindowOutputs(const Case& c, const Visit& visit);
 // Fewer input channels, fewer taps of the kernel.
 void WindowTerms(const Case& c, const Visit& visit);
+// The taps of one output one below the other, and fewer of them: so the kernels 2x2 and 1x4 end
+// alike.
+void WindowLine(const Case& c, const Visit& visit);
+// The case whose kernel and image are one column of the pixels under the only window of `c`, in
+// row-major order; nullopt if there are more windows, or if a tap lies in the padding.
+std::optional<Case> LineOf(const Case& c);
+// Pixel and tap i of the result are number items[i] of the line.
+Case LineTaps(const Case& line, slice::Places items);
 
 // ---- Helpers of passes: the items to keep, of `count`, in the order of trying.
 

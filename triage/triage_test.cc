@@ -190,6 +190,66 @@ TEST_F(Triage, TheBiasTakesOverTheSumOfATie) {
   EXPECT_EQ(minimized, 3);
 }
 
+struct StartCase {
+  const char* subject;
+  Op op;
+  DType x, w;
+  int starts;  // drawn cases
+  int64_t terms;
+  std::vector<int32_t> x_codes, w_codes;  // no x_codes: not compared
+};
+
+class MinimumFromAnywhere : public Triage, public testing::WithParamInterface<StartCase> {};
+
+// Drawn cases that have nothing in common but the fault end in the same numbers.
+TEST_P(MinimumFromAnywhere, IsTheSame) {
+  const StartCase& wanted = GetParam();
+  const auto subject = Make(wanted.subject);
+  const Property& property = *FindProperty("matches_exact");
+  int found = 0;
+  for (int64_t i = 0; i < 60000 && found < wanted.starts; ++i) {
+    const Case c = gen::Draw(wanted.op, CaseSeed(1, wanted.op, i));
+    if (c.x.dtype() != wanted.x || c.w.dtype() != wanted.w || c.out_dtype != DType::kU8) continue;
+    if (!Judge(property, c, *subject).failed()) continue;
+    ++found;
+    const Case least = Minimize(c, *subject, property).minimized;
+    EXPECT_EQ(least.M * least.N, 1) << i;
+    EXPECT_EQ(least.K, wanted.terms) << i;
+    const auto codes = [](const Tensor& tensor) {
+      std::vector<int32_t> list;
+      for (int64_t k = 0; k < tensor.size(); ++k) list.push_back(tensor.IntAt(k));
+      return list;
+    };
+    if (!wanted.x_codes.empty()) {
+      EXPECT_EQ(codes(least.x), wanted.x_codes) << CaseToJson(least);
+    }
+    EXPECT_EQ(codes(least.w), wanted.w_codes) << CaseToJson(least);
+    EXPECT_FALSE(least.bias || least.bias_i32) << i;
+  }
+  EXPECT_EQ(found, wanted.starts);
+}
+
+// 257 codes of 255 are 65,535: an average over 258 pixels is the first that does not fit 16 bits.
+INSTANTIATE_TEST_SUITE_P(
+    Starts, MinimumFromAnywhere,
+    testing::Values(
+        StartCase{"faulty:taps-int16",
+                  Op::kDepthwise,
+                  DType::kS8,
+                  DType::kS8,
+                  4,
+                  2,
+                  {-128, -128},
+                  {-128, -128}},
+        StartCase{"faulty:ties-away", Op::kLinear, DType::kU8, DType::kS8, 4, 1, {1}, {1}},
+        StartCase{
+            "faulty:average-sums-u16", Op::kAvgPool, DType::kU8, Case().w.dtype(), 2, 258, {}, {}}),
+    [](const auto& param) {
+      std::string name = std::string(param.param.subject).substr(7);
+      std::replace(name.begin(), name.end(), '-', '_');
+      return name;
+    });
+
 struct KindCase {
   const char* subject;
   Op op;
@@ -391,6 +451,55 @@ TEST_F(Triage, WhatDoesNotFailIsSaidToBeSo) {
   const MinimizeResult result = Minimize(c, *subject, *FindProperty("matches_exact"));
   EXPECT_FALSE(result.reproduced);
   EXPECT_EQ(result.minimized, c);
+}
+
+// The first output is one off in one of five answers.
+Outcome WrongByChance(const Case& c, Rng& rng) {
+  Tensor y = exact::Evaluate(c);
+  const bool wrong = rng.Chance(1, 5);
+  if (wrong && !y.empty() && y.dtype() != DType::kF32)
+    y.SetInt(0, y.IntAt(0) == c.out_max ? c.out_min : y.IntAt(0) + 1);
+  return TestSubject::Good(std::move(y));
+}
+
+TEST_F(Triage, ASubjectThatIsWrongByChanceIsAskedAgain) {
+  const Property& property = *FindProperty("matches_exact");
+  for (uint64_t seed = 1; seed < 9; ++seed) {
+    Rng rng(seed);
+    TestSubject subject([&](const Case& c, const RunContext&) { return WrongByChance(c, rng); });
+    Case c;
+    for (uint64_t i = seed; c.M * c.N < 4 || c.K < 4 || c.out_dtype != DType::kU8; i += 10)
+      c = gen::Draw(Op::kLinear, i);
+    const MinimizeResult result = Minimize(c, subject, property);
+    ASSERT_TRUE(result.reproduced) << seed;
+    EXPECT_EQ(result.attribution.kind, FindingKind::kNondeterminism)
+        << seed << ": " << result.attribution.diagnosis;
+    EXPECT_NE(result.attribution.diagnosis.find("answered differently"), std::string::npos)
+        << result.attribution.diagnosis;
+    EXPECT_EQ(result.minimized.M * result.minimized.N, 1) << seed;
+    EXPECT_LE(result.minimized.K, 1) << seed;
+    ASSERT_TRUE(result.minimized.observed) << seed;
+    EXPECT_NE(result.minimized.observed->y, result.minimized.expected) << seed;
+    EXPECT_LE(result.calls, 2000) << seed;
+  }
+}
+
+// The finding was seen once; most often the next answer is right.
+TEST_F(Triage, AFindingOfChanceIsMinimized) {
+  Rng rng(3);
+  TestSubject subject([&](const Case& c, const RunContext&) { return WrongByChance(c, rng); });
+  Case c;
+  for (uint64_t i = 1; c.M * c.N < 4 || c.K < 4 || c.out_dtype != DType::kU8; ++i)
+    c = gen::Draw(Op::kLinear, i);
+  int small = 0;
+  for (int i = 0; i < 10; ++i) {
+    Triaged triaged(Finding(c, "matches_exact", "test", {}), subject);
+    EXPECT_EQ(triaged.finding().kind, FindingKind::kNondeterminism)
+        << triaged.finding().explanation;
+    triaged.Minimize({.max_calls = 2000});
+    small += triaged.small() && triaged.small()->minimized.M * triaged.small()->minimized.N == 1;
+  }
+  EXPECT_GE(small, 8);
 }
 
 TEST_F(Triage, TheBudgetOfCallsIsKept) {

@@ -20,10 +20,13 @@ Triaged::Triaged(Finding finding, Subject& subject,
   AttributionOptions how;
   how.established = established_;
   how.examine = !finding_.expected_by_contract;  // what is declared has been named
-  // A fault that depends on the state of the machine, such as kept memory, may need several runs.
-  constexpr int kMostRuns = 4;
+  // A fault that depends on the state of the machine, such as kept memory, or on chance may need
+  // several runs. Each crash or hang may cost the time limit.
+  const bool was_crash =
+      finding_.kind == FindingKind::kCrash || finding_.kind == FindingKind::kHang;
+  const int most_runs = was_crash ? 4 : 16;
   Judged judged;
-  for (int run = 0; run < kMostRuns; ++run) {
+  for (int run = 0; run < most_runs; ++run) {
     judged = JudgeAndAttribute(property_, finding_.test_case, subject_, how);
     if (judged.verdict.judgement != Judgement::kPassed) break;
   }
@@ -34,8 +37,7 @@ Triaged::Triaged(Finding finding, Subject& subject,
   }
   // A subject that crashed and now gives wrong numbers has two faults, and the crash is the rare
   // fault.
-  const bool broke = finding_.kind == FindingKind::kCrash || finding_.kind == FindingKind::kHang;
-  fails_ = judged.verdict.failed() && (!broke || judged.attribution.kind == finding_.kind);
+  fails_ = judged.verdict.failed() && (!was_crash || judged.attribution.kind == finding_.kind);
   if (fails_ && known) PreferKnown(known, judged);
   sure_ = fails_ && judged.attribution.complete && judged.attribution.causes.size() <= 1;
   if (fails_) {

@@ -137,4 +137,48 @@ void WindowTerms(const Case& c, const Visit& visit) {
          [&](const std::vector<int64_t>& keep) { return visit(slice::Terms(c, keep)); });
 }
 
+std::optional<Case> LineOf(const Case& c) {
+  if (!HasWindow(c.op) || c.M != 1 || c.window.batch != 1) return std::nullopt;
+  const std::vector<Tap> taps = TapsOf(c.window, 0);
+  if (std::ranges::any_of(taps, [](const Tap& tap) { return tap.x_row < 0; })) return std::nullopt;
+  Case line = ProblemOf(c);
+  Window& v = line.window;
+  v.drop_padding();
+  v.stride_h = v.stride_w = v.dilation_h = v.dilation_w = 1;
+  v.in_h = v.kernel_h = std::ssize(taps);
+  v.in_w = v.kernel_w = 1;
+  line.x = Tensor(c.x.dtype(), ShapeOfX(line));
+  for (size_t i = 0; i < taps.size(); ++i) {
+    // Codes of pools and convolutions have one byte.
+    std::copy_n(c.x.bytes().begin() + taps[i].x_row, v.in_c,
+                line.x.bytes().begin() + static_cast<int64_t>(i) * v.in_c);
+  }
+  if (IsConv(c.op)) {
+    line.w = Tensor(c.w.dtype(), ShapeOfW(line));
+    std::ranges::copy(c.w.bytes(), line.w.bytes().begin());
+  }
+  DeriveSizes(&line);
+  return line;
+}
+
+Case LineTaps(const Case& line, slice::Places items) {
+  Case smaller = IsConv(line.op) ? slice::Taps(line, items, slice::Range(0, 1)) : line;
+  const int64_t channels = line.window.in_c;
+  smaller.window.in_h = smaller.window.kernel_h = std::ssize(items);
+  smaller.x = Tensor(line.x.dtype(), ShapeOfX(smaller));
+  for (size_t i = 0; i < items.size(); ++i) {
+    std::copy_n(line.x.bytes().begin() + items[i] * channels, channels,
+                smaller.x.bytes().begin() + static_cast<int64_t>(i) * channels);
+  }
+  DeriveSizes(&smaller);
+  return smaller;
+}
+
+void WindowLine(const Case& c, const Visit& visit) {
+  const std::optional<Case> line = LineOf(c);
+  if (!line || visit(*line)) return;
+  Shrink(line->window.kernel_h,
+         [&](const std::vector<int64_t>& keep) { return visit(LineTaps(*line, keep)); });
+}
+
 }  // namespace qualm::triage

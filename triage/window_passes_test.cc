@@ -6,6 +6,8 @@
 #include <functional>
 #include <optional>
 
+#include "core/slice.h"
+#include "oracles/exact/exact.h"
 #include "oracles/headroom/headroom.h"
 #include "properties/gen/gen.h"
 #include "triage/simpler_test_util.h"
@@ -109,6 +111,53 @@ TEST(Passes, APaddedTapKeepsItsPaddingAndNothingElse) {
     EXPECT_EQ(v.pad_top + v.pad_bottom + v.pad_left + v.pad_right, 1) << Describe(end);
     EXPECT_EQ(v.groups * v.dilation_h * v.dilation_w, 1) << Describe(end);
     EXPECT_EQ(std::abs(end.x_q.zero_point_at(0)), 1) << Describe(end);
+  }
+}
+
+// No rectangle has three taps of a kernel of two by two.
+TEST(Passes, TapsOfARectangleEndInALine) {
+  for (const Op op : {Op::kConv2d, Op::kDepthwise, Op::kAvgPool, Op::kMaxPool}) {
+    Case c = gen::Draw(op, 1);
+    c.window = {.batch = 1, .in_h = 2, .in_w = 2, .in_c = 1, .kernel_h = 2, .kernel_w = 2};
+    c.N = 1;
+    DeriveSizes(&c);
+    c = slice::WithParamsOf(slice::WithoutParameters(c), 0, false);
+    c.x = Tensor(DType::kU8, ShapeOfX(c));
+    if (IsConv(op)) c.w = Tensor(DType::kS8, ShapeOfW(c));
+    for (int i = 0; i < 4; ++i) {
+      c.x.SetInt(i, 10 + i);
+      if (IsConv(op)) c.w.SetInt(i, 1 + i);
+    }
+    for (QParams* q : {&c.x_q, &c.w_q, &c.out_q}) *q = {};
+    c.out_dtype = DType::kU8;
+    OpenClamp(&c);
+    ASSERT_EQ(Validate(c), "") << Name(op);
+    const Case end = Descend(c, [](const Case& s) { return s.M * s.N == 1 && s.K >= 3; });
+    EXPECT_EQ(end.K, 3) << Describe(end);
+    EXPECT_EQ(end.window.kernel_h, 3) << Describe(end);
+    EXPECT_EQ(end.window.kernel_w, 1) << Describe(end);
+    EXPECT_EQ(end.x.size(), 3) << Describe(end);
+  }
+}
+
+// Pixels and weights keep their partners.
+TEST(Passes, ALineComputesTheSame) {
+  for (const Op op : {Op::kConv2d, Op::kDepthwise, Op::kAvgPool, Op::kGlobalAvgPool}) {
+    int lines = 0;
+    for (uint64_t seed = 0; seed < 2000 && lines < 5; ++seed) {
+      const Case drawn = gen::Draw(op, seed);
+      if (drawn.M == 0 || drawn.N == 0 || drawn.x.size() > 4000) continue;
+      const Case c = drawn.M == 1 ? drawn : slice::Pixel(drawn, drawn.M / 2);
+      const std::optional<Case> line = LineOf(c);
+      if (!line || line->window.kernel_h < 3) continue;
+      ++lines;
+      EXPECT_EQ(Validate(*line), "") << Describe(*line);
+      EXPECT_EQ(line->window.kernel_w, 1);
+      EXPECT_EQ(exact::Evaluate(*line), exact::Evaluate(c)) << Describe(c);
+      const Case all = LineTaps(*line, slice::Range(0, line->window.kernel_h));
+      EXPECT_EQ(all, *line) << Describe(c);
+    }
+    EXPECT_EQ(lines, 5) << Name(op);
   }
 }
 

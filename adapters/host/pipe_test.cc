@@ -460,7 +460,7 @@ class BusyProcessor {
 // does hang, there too.
 TEST(PipeSubject, ASlowMachineMakesNoHangs) {
   if (!std::filesystem::exists("/proc/self/schedstat")) GTEST_SKIP() << "no /proc/self/schedstat";
-  const std::string work = "n=0; while [ $n -lt 100000 ]; do n=$((n + 1)); done";
+  const std::string work = "n=0; while [ $n -lt 200000 ]; do n=$((n + 1)); done";
   const BusyProcessor busy(15);
   PipeSubject works("pipe:works", Options(Shell(work), 1000));
   const auto start = std::chrono::steady_clock::now();

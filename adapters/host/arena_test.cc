@@ -85,7 +85,9 @@ TEST(GuardedBuffer, IsFilledAfterAnyOtherRun) {
     const RunContext context = contexts[draw(33, contexts.size())];
     uint8_t* const data = buffer.Prepare(bytes, draw(40, 2) * 8, 1, context);
     for (size_t i = 0; i < bytes; ++i) ASSERT_EQ(data[i], context.poison) << round;
-    if (draw(50, 2) == 0) ASSERT_TRUE(buffer.OutsideIntact()) << round;
+    if (draw(50, 2) == 0) {
+      ASSERT_TRUE(buffer.OutsideIntact()) << round;
+    }
     for (size_t i = 0; i < bytes; ++i) data[i] = static_cast<uint8_t>(i);
     if (context.end_at_guard && draw(45, 4) == 0) {
       data[-1] ^= 1;

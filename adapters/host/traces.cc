@@ -6,8 +6,11 @@
 #endif
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <thread>
 
 #include "adapters/host/arena.h"
 
@@ -21,6 +24,28 @@ size_t HeapBytes() {
 #else
   return 0;
 #endif
+}
+
+constexpr int kCalls = 4;  // of a round
+// A block is larger than another of the same request where the rest of a hole is too small to be a
+// block of its own.
+constexpr size_t kRest = 16;
+
+// The bytes by which the heap grows in each of six rounds of calls, with a pause in each; nullopt
+// if it is another number each time, or none.
+std::optional<size_t> SteadyGrowth(const std::function<void()>& call,
+                                   std::chrono::microseconds pause) {
+  size_t least = SIZE_MAX, most = 0;
+  for (int round = 0; round < 6; ++round) {
+    const size_t before = HeapBytes();
+    for (int i = 0; i < kCalls; ++i) call();
+    if (pause.count() > 0) std::this_thread::sleep_for(pause);
+    const size_t growth = HeapBytes() - before;
+    least = std::min(least, growth);
+    most = std::max(most, growth);
+    if (growth == 0 || growth > SIZE_MAX / 2 || most - least > kRest * kCalls) return std::nullopt;
+  }
+  return least;
 }
 
 }  // namespace
@@ -47,26 +72,18 @@ std::string Traces::Left() const {
 }
 
 std::string LeakOf(const std::function<void()>& call) {
-  constexpr int kCalls = 4;
-  // A block is larger than another of the same request where the rest of a hole is too small to be
-  // a block of its own.
-  constexpr size_t kRest = 16;
   // Most calls keep nothing, and two of them show it.
   const size_t heap = HeapBytes();
   call();
   call();
   if (HeapBytes() == heap) return "";
   for (int i = 0; i < kCalls; ++i) call();
-  size_t least = SIZE_MAX, most = 0;
-  for (int round = 0; round < 6; ++round) {
-    const size_t before = HeapBytes();
-    for (int i = 0; i < kCalls; ++i) call();
-    const size_t growth = HeapBytes() - before;
-    least = std::min(least, growth);
-    most = std::max(most, growth);
-    if (growth == 0 || growth > SIZE_MAX / 2 || most - least > kRest * kCalls) return "";
-  }
-  return "kept " + std::to_string(least / kCalls) + " bytes of memory for each call";
+  const std::optional<size_t> growth = SteadyGrowth(call, std::chrono::microseconds(0));
+  if (!growth) return "";
+  // A call keeps as much if time passes between the calls; other threads keep more.
+  const std::optional<size_t> slow = SteadyGrowth(call, std::chrono::milliseconds(1));
+  if (!slow || std::max(*slow, *growth) - std::min(*slow, *growth) > kRest * kCalls) return "";
+  return "kept " + std::to_string(*growth / kCalls) + " bytes of memory for each call";
 }
 
 }  // namespace qualm

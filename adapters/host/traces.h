@@ -31,8 +31,9 @@ class Traces {
 
 // "" or a sentence that says how many bytes of heap each `call` keeps. First calls may keep any
 // amount. It is a leak if all later calls keep the same amount (but for the rounding of blocks) and
-// more than nothing: threads that allocate meanwhile keep another amount each time. "" if the C
-// library does not count its heap (sanitizers).
+// more than nothing, and no more if time passes between them: threads that allocate meanwhile keep
+// another amount each time, or more in more time. "" if the C library does not count its heap
+// (sanitizers).
 std::string LeakOf(const std::function<void()>& call);
 
 }  // namespace qualm

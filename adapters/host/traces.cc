@@ -72,8 +72,8 @@ std::string Traces::Left() const {
 }
 
 std::string LeakOf(const std::function<void()>& call) {
-  // Most calls keep nothing. Eight show it: glibc hands out up to seven freed blocks of a size again
-  // without counting them (tcache).
+  // Most calls keep nothing. Eight show it: glibc hands out up to seven freed blocks of a size
+  // again without counting them (tcache).
   const size_t heap = HeapBytes();
   for (int i = 0; i < 8; ++i) call();
   if (HeapBytes() == heap) return "";

@@ -96,13 +96,16 @@ void Describe(const triage::Triaged& triaged, Fault& fault) {
   }
 }
 
-triage::Triaged Triage(const State& state, const Fault& fault, Subject& subject) {
+// `own`: the row that the fault has already; its cause is what is asked for, and proves nothing.
+triage::Triaged Triage(const State& state, const Fault& fault, Subject& subject,
+                       std::string_view own = {}) {
   Verdict verdict = Verdict::Failed(fault.row.explanation);
   verdict.kind = fault.row.kind;
   // A failure that the cause of an existing row explains is the fault of that row.
   std::vector<triage::Hypothesis> established;
   for (const FaultRow& row : state.Rows()) {
     if (row.identity != fault.row.identity || row.op != fault.row.op) continue;
+    if (row.fingerprint() == own) continue;
     triage::Hypothesis causes = triage::CausesNamed(row.cause, row.op);
     if (!causes.empty()) established.push_back(std::move(causes));
   }
@@ -148,7 +151,7 @@ void Minimize(const State& state, const std::string& fingerprint, const std::str
     if (FindProperty(fault.found.property) != nullptr) {
       asked.row.properties = {std::string(FindProperty(fault.found.property)->claim)};
     }
-    triage::Triaged triaged = Triage(state, asked, *subject);
+    triage::Triaged triaged = Triage(state, asked, *subject, fingerprint);
     const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
     triaged.Minimize({.stop = [end] { return std::chrono::steady_clock::now() >= end; }});
     Describe(triaged, fault);

@@ -484,6 +484,14 @@ double KeepLowByte(DType dtype, double code) {
   return dtype == DType::kS8 ? static_cast<int8_t>(whole) : static_cast<uint8_t>(whole);
 }
 
+// The value reaches the narrow in a lane of int32, where it saturates.
+double SaturateAtInt32(double rounded) { return std::clamp(rounded, -0x1p31, 0x1p31 - 1); }
+
+bool NarrowToLowByte(Stages& s) {
+  const bool narrows = Replace(s.codes.narrow, KeepLowByte);
+  return (s.codes.convert != nullptr || Replace(s.codes.convert, SaturateAtInt32)) && narrows;
+}
+
 bool NanToLowerBound(Stages& s) {
   bool changes = false;
   for (float& x : s.c.x.as<float>()) {
@@ -635,7 +643,7 @@ const Cause kCauses[] = {
      "turns values beyond int32 into INT32_MIN before the clamp (cvtps2dq)", Converts,
      SetIn<&Stages::codes, &CodeHooks::convert, HugeBecomesMinimum>},
     {Stage::kClamp, Kind::kClamp, "truncating narrow", "keeps the low byte instead of saturating",
-     RoundsReal, SetIn<&Stages::codes, &CodeHooks::narrow, KeepLowByte>},
+     RoundsReal, NarrowToLowByte},
     {Stage::kClamp, Kind::kClamp, "NaN as lower bound",
      "turns NaN into the lower bound instead of the zero point", Quantizes, NanToLowerBound},
     {Stage::kClamp, Kind::kZeroPoint, "int8 difference", "saturates code - zero_point at int8",

@@ -113,6 +113,8 @@ int64_t Reference::Finish(const Case& c, int64_t rounded, int32_t zero_point) co
   }
   int64_t code = rounded + zero_point;
   if (Has(Fault::kTruncatingNarrow) && IsCode(c.out_dtype)) {
+    // Vector code rounds to lanes of int32, which saturate, before it drops the upper bits.
+    code = std::clamp<int64_t>(rounded, INT32_MIN, INT32_MAX) + zero_point;
     code = c.out_dtype == DType::kU8 ? static_cast<int64_t>(static_cast<uint8_t>(code))
                                      : static_cast<int64_t>(static_cast<int8_t>(code));
   }

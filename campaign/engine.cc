@@ -91,7 +91,7 @@ const Engine& FindEngine(std::string_view name) {
                         ", the program of " + std::string(name));
     }
   }
-  if (name.empty()) throw Unavailable("this build has no fuzzing engine, neither " + names);
+  if (name.empty()) throw Unavailable("this build has no fuzzing engine (" + names + ")");
   throw InputError("--engine: '" + std::string(name) + "' is no engine, expected " + names);
 }
 

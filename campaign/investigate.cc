@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <sstream>
@@ -18,7 +19,9 @@
 #include "properties/adapt.h"
 #include "properties/engine.h"
 #include "properties/property.h"
+#include "triage/causes.h"
 #include "triage/cover.h"
+#include "triage/history.h"
 #include "triage/triage.h"
 #include "triage/triaged.h"
 
@@ -56,21 +59,28 @@ std::vector<Case> CasesBefore(const Fault& fault) {
   return cases;
 }
 
-// Does a new instance fail, after these cases?
-bool Fails(const Fault& fault, const std::string& contract, const std::vector<Case>& before) {
-  const std::unique_ptr<Subject> subject = Fresh(fault, contract);
+// A new instance that was asked the earlier cases.
+std::unique_ptr<Subject> After(const Fault& fault, const std::string& contract,
+                               const std::vector<Case>& before) {
+  std::unique_ptr<Subject> subject = Fresh(fault, contract);
   for (const Case& earlier : before) {
     if (const std::optional<Case> taken = AdaptTo(*subject, earlier)) subject->Run(*taken, {});
   }
-  return Judge(PropertyOf(fault), fault.found, *subject).failed();
+  return subject;
+}
+
+// Does a new instance fail, after the earlier cases?
+bool Fails(const Fault& fault, const std::string& contract, const triage::History& history) {
+  const std::unique_ptr<Subject> subject = After(fault, contract, history.before);
+  return Judge(PropertyOf(fault), history.failing, *subject).failed();
 }
 
 Replayed Replay(const Fault& fault, const std::string& contract) {
-  const bool once = Fails(fault, contract, {}), twice = Fails(fault, contract, {});
+  const triage::History none{{}, fault.found}, all{CasesBefore(fault), fault.found};
+  const bool once = Fails(fault, contract, none), twice = Fails(fault, contract, none);
   if (once && twice) return Replayed::kReproducible;
-  const std::vector<Case> before = CasesBefore(fault);
-  const bool stateful = !once && !twice && !before.empty() && Fails(fault, contract, before) &&
-                        Fails(fault, contract, before);
+  const bool stateful = !once && !twice && !all.before.empty() && Fails(fault, contract, all) &&
+                        Fails(fault, contract, all);
   return stateful ? Replayed::kStateful : Replayed::kFlaky;
 }
 
@@ -82,6 +92,31 @@ bool IsKindOfItsOwn(FindingKind kind) {
 void Observe(Case& c, Subject& subject) {
   const Outcome outcome = subject.Run(ProblemOf(c), {});
   if (outcome.ok()) c.observed = Observed{std::string(subject.name()), outcome.y};
+}
+
+// The fewest and smallest earlier cases after which the fault fails. A case that fails without them
+// is another fault, and one that fails only once is no evidence.
+void CutHistory(Fault& fault, const std::string& contract, const std::function<bool()>& stop) {
+  const auto fails = [&](const triage::History& history) {
+    return Fails(fault, contract, history) && !Fails(fault, contract, {{}, history.failing}) &&
+           Fails(fault, contract, history);
+  };
+  const triage::History shortest =
+      triage::ShortestHistory({CasesBefore(fault), ProblemOf(fault.found)}, fails, stop);
+  fault.before.clear();
+  fault.explanation +=
+      "\nFails in a new instance of the subject after these cases (before.cases):\n";
+  for (const Case& earlier : shortest.before) {
+    fault.before += CaseToJsonLine(earlier) + "\n";
+    fault.explanation += "  " + qualm::Describe(earlier) + "\n";
+  }
+  fault.minimized = shortest.failing;
+  fault.minimized->property = fault.found.property;
+  const std::unique_ptr<Subject> subject = After(fault, contract, shortest.before);
+  const bool of_model = PropertyOf(fault).claim == "matches_model";
+  fault.minimized->expected = triage::RightOutput(
+      *fault.minimized, of_model ? triage::ModelOf(subject->contract()) : nullptr);
+  Observe(*fault.minimized, *subject);
 }
 
 // Takes over the result of triage. A fault that does not fail each time has no cause to show.
@@ -135,8 +170,12 @@ void Investigate(const State& state, const std::string& name, const std::string&
   const std::unique_ptr<Subject> subject = Fresh(fault, contract);
   const triage::Triaged triaged = Triage(state, fault, *subject);
   Describe(triaged, fault);
-  Observe(fault.found, *subject);
-  fault.row.minimized = fault.row.replayed != Replayed::kReproducible;  // nothing to hold on to
+  if (fault.row.replayed == Replayed::kStateful) {
+    Observe(fault.found, *After(fault, contract, CasesBefore(fault)));
+  } else {
+    Observe(fault.found, *subject);
+  }
+  fault.row.minimized = fault.row.replayed == Replayed::kFlaky;  // nothing to hold on to
   if (!IsDeclared(fault, triaged, *subject)) state.Take({fault});
   RemoveFolder(folder.string());
 }
@@ -145,17 +184,25 @@ void Minimize(const State& state, const std::string& fingerprint, const std::str
               double seconds) {
   for (Fault& fault : state.Faults()) {
     if (fault.row.fingerprint() != fingerprint) continue;
-    const std::unique_ptr<Subject> subject = Fresh(fault, contract);
+    const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
+    const auto stop = [end] { return std::chrono::steady_clock::now() >= end; };
     // The case of a row names the claim that failed on it; the row may have more of them.
     Fault asked = fault;
     if (FindProperty(fault.found.property) != nullptr) {
       asked.row.properties = {std::string(FindProperty(fault.found.property)->claim)};
     }
-    triage::Triaged triaged = Triage(state, asked, *subject, fingerprint);
-    const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
-    triaged.Minimize({.stop = [end] { return std::chrono::steady_clock::now() >= end; }});
-    Describe(triaged, fault);
-    if (triaged.small()) fault.minimized = triaged.small()->minimized;
+    if (fault.row.replayed == Replayed::kStateful) {
+      CutHistory(asked, contract, stop);
+      fault.minimized = asked.minimized;
+      fault.before = asked.before;
+      fault.explanation = asked.explanation;
+    } else {
+      const std::unique_ptr<Subject> subject = Fresh(fault, contract);
+      triage::Triaged triaged = Triage(state, asked, *subject, fingerprint);
+      triaged.Minimize({.stop = stop});
+      Describe(triaged, fault);
+      if (triaged.small()) fault.minimized = triaged.small()->minimized;
+    }
     fault.row.minimized = true;
     state.Replace(fingerprint, fault);
     return;

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -109,6 +110,35 @@ TEST_F(InvestigateTest, AFaultThatNeedsTheCasesBeforeItIsStateful) {
   ASSERT_EQ(state_->Rows().size(), 1u);
   EXPECT_EQ(state_->Rows()[0].replayed, Replayed::kStateful);
   EXPECT_FALSE(state_->Faults()[0].before.empty());
+  EXPECT_FALSE(state_->Rows()[0].minimized);
+}
+
+// Wrong on two rows and more once it was asked three, whatever was asked between.
+TEST_F(InvestigateTest, AStatefulFaultKeepsTheShortestHistory) {
+  const std::string name = AddSubject("remembers-three-rows", [] {
+    return [seen = false](const Case& c) mutable {
+      const bool before = seen;
+      seen |= c.M >= 3;
+      return before && c.M >= 2;
+    };
+  });
+  std::string before;
+  for (const int rows : {1, 2, 5, 1, 2, 7, 1}) before += CaseToJsonLine(Ones(rows)) + "\n";
+  LookInto(name, before);
+  ASSERT_EQ(state_->Rows().size(), 1u);
+  ASSERT_EQ(state_->Rows()[0].replayed, Replayed::kStateful);
+  Minimize(*state_, state_->Rows()[0].fingerprint(), "", 20);
+  ASSERT_EQ(state_->Faults().size(), 1u);
+  const Fault fault = state_->Faults()[0];
+  EXPECT_TRUE(fault.row.minimized);
+  EXPECT_EQ(fault.row.replayed, Replayed::kStateful);
+  ASSERT_EQ(std::ranges::count(fault.before, '\n'), 1);
+  EXPECT_EQ(ParseCase(fault.before, "before").M, 3);
+  ASSERT_TRUE(fault.minimized.has_value());
+  EXPECT_EQ(fault.minimized->M, 2);
+  ASSERT_TRUE(fault.minimized->observed.has_value());
+  EXPECT_NE(fault.minimized->observed->y, fault.minimized->expected);
+  EXPECT_NE(fault.explanation.find("after these cases"), std::string::npos);
 }
 
 TEST_F(InvestigateTest, TheSameFaultAgainIsNoOtherRow) {

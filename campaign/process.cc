@@ -122,6 +122,16 @@ std::string LastWords(const std::string& log) {
   std::ifstream file(log, std::ios::binary);
   const std::string text(std::istreambuf_iterator<char>(file), {});
   constexpr size_t kMost = 400;
+  // What an engine or a sanitizer says begins here; a message of the program stands in the line
+  // before. A list of frames and the bytes of the input come after it.
+  for (const char* mark : {"== ERROR: ", "==ERROR: "}) {
+    const size_t at = text.find(mark);
+    if (at == std::string::npos) continue;
+    const size_t line = text.rfind('\n', at);
+    if (line == std::string::npos || line == 0) return text.substr(0, kMost);
+    const size_t before = text.rfind('\n', line - 1);
+    return text.substr(before == std::string::npos ? 0 : before + 1, kMost);
+  }
   return text.substr(text.size() - std::min(text.size(), kMost));
 }
 

@@ -41,7 +41,8 @@ class Process {
   pid_t pid_ = 0;  // 0: reaped
 };
 
-// The end of a log.
+// The line before an engine or a sanitizer says why the process ended, and what follows it; where
+// neither says so, the end of the log. At most 400 bytes.
 std::string LastWords(const std::string& log);
 
 // "exit status 77", "SIGSEGV".

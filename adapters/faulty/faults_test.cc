@@ -552,6 +552,19 @@ TEST(Faults, SkipWhatTheArithmeticCannotHold) {
             "the scales of the operands are too far apart for 128-bit arithmetic");
 }
 
+// A kept scale beside a bias that was made for another one: no exact sum, and no reason to end.
+TEST(Faults, KeptScalesMayBeFarFromTheBias) {
+  const std::unique_ptr<Subject> subject = Make("stale-scales");
+  Case c = WithOutput(Linear(1, 1, 1, U8{1}, S8{1}), DType::kU8);
+  c.x_q.scale = {0x1p-120f};
+  ASSERT_TRUE(subject->Run(c, {}).ok());
+  c.x_q.scale = {1};
+  c.bias = std::vector<float>{0x1p40f};
+  const Outcome outcome = subject->Run(c, {});
+  ASSERT_TRUE(outcome.ok());
+  EXPECT_EQ(outcome.y.IntAt(0), 255);
+}
+
 TEST(Faults, AreListedOnceEachAndInWords) {
   std::vector<std::string_view> ids;
   for (const FaultInfo& info : ListFaults()) {

@@ -136,73 +136,45 @@ HWY_INLINE void AddQuad(VI32& sum, VU8 x, VI8 weights) {
   }
 }
 
-// The sums of a tile are variables with names, handed on as a pack: kVectors of the first row, then
-// those of the others. In an array, gcc 12 keeps them in memory. `quad_of` gives a row's quad.
-template <Path kPath, class QuadOf>
-HWY_INLINE void AddRows1(const QuadOf&, const uint8_t* const*, VI8) {}
-template <Path kPath, class QuadOf, class... Rest>
-HWY_INLINE void AddRows1(const QuadOf& quad_of, const uint8_t* const* x, VI8 w0, VI32& s0,
-                         Rest&... rest) {
-  const VU8 a = quad_of(*x);
-  AddQuad<kPath>(s0, a, w0);
-  AddRows1<kPath>(quad_of, x + 1, w0, rest...);
-}
-template <Path kPath, class QuadOf>
-HWY_INLINE void AddRows2(const QuadOf&, const uint8_t* const*, VI8, VI8) {}
-template <Path kPath, class QuadOf, class... Rest>
-HWY_INLINE void AddRows2(const QuadOf& quad_of, const uint8_t* const* x, VI8 w0, VI8 w1, VI32& s0,
-                         VI32& s1, Rest&... rest) {
-  const VU8 a = quad_of(*x);
-  AddQuad<kPath>(s0, a, w0);
-  AddQuad<kPath>(s1, a, w1);
-  AddRows2<kPath>(quad_of, x + 1, w0, w1, rest...);
-}
-template <Path kPath, class QuadOf>
-HWY_INLINE void AddRows3(const QuadOf&, const uint8_t* const*, VI8, VI8, VI8) {}
-template <Path kPath, class QuadOf, class... Rest>
-HWY_INLINE void AddRows3(const QuadOf& quad_of, const uint8_t* const* x, VI8 w0, VI8 w1, VI8 w2,
-                         VI32& s0, VI32& s1, VI32& s2, Rest&... rest) {
-  const VU8 a = quad_of(*x);
-  AddQuad<kPath>(s0, a, w0);
-  AddQuad<kPath>(s1, a, w1);
-  AddQuad<kPath>(s2, a, w2);
-  AddRows3<kPath>(quad_of, x + 1, w0, w1, w2, rest...);
-}
-template <Path kPath, class QuadOf>
-HWY_INLINE void AddRows4(const QuadOf&, const uint8_t* const*, VI8, VI8, VI8, VI8) {}
-template <Path kPath, class QuadOf, class... Rest>
-HWY_INLINE void AddRows4(const QuadOf& quad_of, const uint8_t* const* x, VI8 w0, VI8 w1, VI8 w2,
-                         VI8 w3, VI32& s0, VI32& s1, VI32& s2, VI32& s3, Rest&... rest) {
-  const VU8 a = quad_of(*x);
-  AddQuad<kPath>(s0, a, w0);
-  AddQuad<kPath>(s1, a, w1);
-  AddQuad<kPath>(s2, a, w2);
-  AddQuad<kPath>(s3, a, w3);
-  AddRows4<kPath>(quad_of, x + 1, w0, w1, w2, w3, rest...);
+// The sums of a tile are parameters with names, handed on as a pack: kVectors of the first row,
+// then of the others. In an array, gcc 12 keeps them in memory. A pack is expanded at once: a
+// recursion over it makes a copy of the tile for each of its steps, which takes compilers four
+// times as long. Vector kVector of a panel's weights.
+template <size_t kVector>
+HWY_INLINE VI8 Pick(VI8 w0, VI8 w1, VI8 w2, VI8 w3) {
+  if constexpr (kVector == 0) return w0;
+  if constexpr (kVector == 1) return w1;
+  if constexpr (kVector == 2) return w2;
+  return w3;
 }
 
-// One quad of all rows, with its weights at `w`.
-template <Path kPath, int kVectors, class QuadOf, class... Sums>
-HWY_INLINE void AddRows(const QuadOf& quad_of, const uint8_t* const* x, const int8_t* w,
-                        Sums&... sums) {
+// Adds to sum kSum of a tile. `quad` stays from vector to vector of a row.
+template <Path kPath, int kVectors, size_t kSum, class QuadOf>
+HWY_INLINE void AddToSum(const QuadOf& quad_of, const uint8_t* const* x, VU8& quad, VI8 weights,
+                         VI32& sum) {
+  if constexpr (kSum % kVectors == 0) quad = quad_of(x[kSum / kVectors]);
+  AddQuad<kPath>(sum, quad, weights);
+}
+
+// One quad of all rows, with its weights at `w`. `quad_of` gives a row's quad.
+template <Path kPath, int kVectors, class QuadOf, size_t... kSum, class... Sums>
+HWY_INLINE void AddRows(std::index_sequence<kSum...>, const QuadOf& quad_of,
+                        const uint8_t* const* x, const int8_t* w, Sums&... sums) {
   const DI8 d8;
   const size_t n = hn::Lanes(d8);
   const VI8 w0 = hn::LoadU(d8, w);
-  if constexpr (kVectors == 1) {
-    AddRows1<kPath>(quad_of, x, w0, sums...);
-  } else if constexpr (kVectors == 2) {
-    AddRows2<kPath>(quad_of, x, w0, hn::LoadU(d8, w + n), sums...);
-  } else if constexpr (kVectors == 3) {
-    AddRows3<kPath>(quad_of, x, w0, hn::LoadU(d8, w + n), hn::LoadU(d8, w + 2 * n), sums...);
-  } else {
-    AddRows4<kPath>(quad_of, x, w0, hn::LoadU(d8, w + n), hn::LoadU(d8, w + 2 * n),
-                    hn::LoadU(d8, w + 3 * n), sums...);
-  }
+  VI8 w1 = w0, w2 = w0, w3 = w0;
+  if constexpr (kVectors > 1) w1 = hn::LoadU(d8, w + n);
+  if constexpr (kVectors > 2) w2 = hn::LoadU(d8, w + 2 * n);
+  if constexpr (kVectors > 3) w3 = hn::LoadU(d8, w + 3 * n);
+  VU8 quad = hn::Zero(DU8());
+  (AddToSum<kPath, kVectors, kSum>(quad_of, x, quad, Pick<kSum % kVectors>(w0, w1, w2, w3), sums),
+   ...);
 }
 
 // All quads of all pieces.
-template <Path kPath, bool kSigned, int kVectors, class... Sums>
-HWY_INLINE void AddAll(const Tile& t, Sums&... sums) {
+template <Path kPath, bool kSigned, int kVectors, size_t... kSum, class... Sums>
+HWY_INLINE void SumTile(std::index_sequence<kSum...> all, const Tile& t, Sums... sums) {
   const Pieces& pieces = t.pieces;
   const int64_t last = pieces.bytes - 4;
   const int8_t* w = t.weights;
@@ -213,7 +185,7 @@ HWY_INLINE void AddAll(const Tile& t, Sums&... sums) {
         const int64_t at = begin + std::min(k, last);
         const auto quad_of = [at](const uint8_t* x)
                                  HWY_ATTR { return BroadcastQuad<kSigned>(x + at); };
-        AddRows<kPath, kVectors>(quad_of, t.x, w, sums...);
+        AddRows<kPath, kVectors>(all, quad_of, t.x, w, sums...);
       }
     }
   }
@@ -223,53 +195,26 @@ HWY_INLINE void AddAll(const Tile& t, Sums&... sums) {
       const int64_t* places = t.extra + 4 * q;
       const auto quad_of = [places](const uint8_t* x)
                                HWY_ATTR { return BroadcastQuad<kSigned>(x, places); };
-      AddRows<kPath, kVectors>(quad_of, t.x, extra, sums...);
+      AddRows<kPath, kVectors>(all, quad_of, t.x, extra, sums...);
     }
   }
-}
-
-template <int kVectors>
-HWY_INLINE void StoreRows(int32_t*) {}
-template <int kVectors, class... Rest>
-HWY_INLINE void StoreRows(int32_t* out, VI32 s0, Rest... rest) {
   const DI32 d;
-  const int64_t n = Lanes();
-  hn::StoreU(s0, d, out);
-  constexpr int kLeft = static_cast<int>(sizeof...(rest)) % kVectors;  // of this row
-  StoreRows<kVectors>(out + (kLeft == 0 ? (kPanelVectors - kVectors + 1) * n : n), rest...);
+  int32_t* const out = t.sums;
+  (hn::StoreU(sums, d, out + kSum / kVectors * PanelWidth() + kSum % kVectors * Lanes()), ...);
 }
 
-template <Path kPath, bool kSigned, int kVectors, int kRows, class... Sums>
-HWY_INLINE void SumRows(const Tile& t, Sums&... sums) {
-  if constexpr (kRows == 0) {
-    AddAll<kPath, kSigned, kVectors>(t, sums...);
-    StoreRows<kVectors>(t.sums, sums...);
-  } else {
-    const DI32 d;
-    const size_t n = hn::Lanes(d);
-    VI32 s0 = hn::LoadU(d, t.initial);
-    if constexpr (kVectors == 1) {
-      SumRows<kPath, kSigned, kVectors, kRows - 1>(t, sums..., s0);
-    } else {
-      VI32 s1 = hn::LoadU(d, t.initial + n);
-      if constexpr (kVectors == 2) {
-        SumRows<kPath, kSigned, kVectors, kRows - 1>(t, sums..., s0, s1);
-      } else {
-        VI32 s2 = hn::LoadU(d, t.initial + 2 * n);
-        if constexpr (kVectors == 3) {
-          SumRows<kPath, kSigned, kVectors, kRows - 1>(t, sums..., s0, s1, s2);
-        } else {
-          VI32 s3 = hn::LoadU(d, t.initial + 3 * n);
-          SumRows<kPath, kSigned, kVectors, kRows - 1>(t, sums..., s0, s1, s2, s3);
-        }
-      }
-    }
-  }
+// Begins with the initial sums of the panel in every row.
+template <Path kPath, bool kSigned, int kVectors, size_t... kSum>
+HWY_INLINE void BeginTile(std::index_sequence<kSum...> all, const Tile& t) {
+  const DI32 d;
+  const int32_t* const initial = t.initial;
+  SumTile<kPath, kSigned, kVectors>(all, t,
+                                    hn::LoadU(d, initial + kSum % kVectors * hn::Lanes(d))...);
 }
 
 template <Path kPath, bool kSigned, int kVectors, int kRows>
 HWY_NOINLINE void SumTile(const Tile& t) {
-  SumRows<kPath, kSigned, kVectors, kRows>(t);
+  BeginTile<kPath, kSigned, kVectors>(std::make_index_sequence<kRows * kVectors>(), t);
 }
 
 // The function for a tile of 1 + i rows is element i.

@@ -10,6 +10,7 @@
 #include <string>
 #include <utility>
 
+#include "adapters/registry.h"
 #include "campaign/state.h"
 #include "core/io/case_json.h"
 #include "core/io/text_file.h"
@@ -149,6 +150,26 @@ TEST_F(InvestigateTest, TheSameFaultAgainIsNoOtherRow) {
   const std::vector<Fault> once = state_->Faults();
   LookInto(name);
   EXPECT_EQ(state_->Faults(), once);
+}
+
+// The first failure of a fault may fit a cause too many. A smaller case shows it, if the row's own
+// cause is not taken for granted.
+TEST_F(InvestigateTest, TheCauseOfARowProvesNothingForTheRow) {
+  RegisterAllSubjects();
+  Fault fault;
+  fault.row.subject = fault.row.identity = "faulty:truncating-narrow";
+  fault.row.properties = {"matches_exact"};
+  fault.row.kind = FindingKind::kClamp;
+  fault.row.cause = "float64 multiplier + truncating narrow";
+  fault.row.replayed = Replayed::kReproducible;
+  fault.found = Ones(4);
+  fault.found.property = "linear.matches_exact";
+  for (int64_t m = 0; m < 4; ++m) fault.found.x.SetInt(m, 200 + m);
+  fault.found.w.SetInt(0, 2);
+  state_->Take({fault});
+  Minimize(*state_, state_->Rows()[0].fingerprint(), "", 10);
+  ASSERT_EQ(state_->Rows().size(), 1u);
+  EXPECT_EQ(state_->Rows()[0].cause, "truncating narrow");
 }
 
 TEST_F(InvestigateTest, AFailureThatEndsItsProcessIsARow) {

@@ -362,7 +362,7 @@ bool RoundScaleProduct(Stages& s) {
   if (c.w_q.scale.empty() || !c.multiplier.empty() || c.out_dtype == DType::kS32) return false;
   for (float& scale : c.w_q.scale) {
     scale *= c.x_q.scale_at(0);
-    if (!std::isfinite(scale) || scale <= 0) return false;
+    if (!std::isfinite(scale)) return false;
   }
   c.x_q.scale = {1.0f};
   return true;

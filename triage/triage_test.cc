@@ -68,6 +68,18 @@ TEST_F(Triage, ForumSweepEndsAtTwoTerms) {
   EXPECT_NE(text.find("bit-equal to: fbgemm@avx2, "), std::string::npos) << text;
 }
 
+// A product of scales below the least float32 is 0 there: the bias alone is left.
+TEST_F(Triage, AFloat32ScaleProductMayBeZero) {
+  Case c = ReadCaseFile(QUALM_SOURCE_DIR "/corpus/forum/002-linear-by-hand.case.json");
+  c.x_q.scale = {0x1p-149f};
+  c.w_q.scale.assign(c.w_q.scale.size(), 0x1p-3f);
+  c.out_q.scale = {0x1p-149f};
+  const auto y = Counterfactual(c, std::vector{&CauseNamed("float32 scale product")});
+  ASSERT_TRUE(y);
+  for (int64_t i = 0; i < y->size(); ++i) EXPECT_EQ(y->IntAt(i), c.out_q.zero_point[0]);
+  EXPECT_NE(*y, exact::Evaluate(c));
+}
+
 // Thread 002: the poster's NumPy code subtracted the weight zero point from x. Reading x with the
 // other sign happens to give the same two numbers; it is listed, not named.
 TEST_F(Triage, HandComputationOfTheThreadIsNamed) {

@@ -91,6 +91,7 @@ Tensor Gather(const Tensor& from, std::initializer_list<Axis> kept,
       first = rest % shape[axis];
       rest /= shape[axis];
       const int64_t place = place_of(axis, first);
+      QUALM_CHECK_LT(place, from.shape()[axis]);
       absent = absent || place < 0;
       from_row += place * stride;
       stride *= from.shape()[axis];
@@ -98,6 +99,7 @@ Tensor Gather(const Tensor& from, std::initializer_list<Axis> kept,
     for (int64_t i = 0; i < shape[inner]; ++i) {
       const int64_t at = row * shape[inner] + i;
       const int64_t place = place_of(inner, i);
+      QUALM_CHECK_LT(place, from.shape()[inner]);
       if (!absent && place >= 0) {
         copy(at, from_row * from.shape()[inner] + place);
         continue;

@@ -157,10 +157,12 @@ void LongSums(const Case& c, const Visit& visit) {
   if (!has_terms || c.K <= shortest || !IsCode(c.x.dtype())) return;
   const std::optional<Case> line = LineOf(c);
   if (HasWindow(c.op) && !line) return;
+  // A tap of a line has the products of all its channels.
+  const int64_t count = line ? line->window.kernel_h : c.K;
   const CodeRange x = RangeOf(c.x.dtype()), w = RangeOf(c.w.dtype());
-  for (int64_t power = shortest; power < c.K; power *= 2) {
+  for (int64_t power = shortest; power < count; power *= 2) {
     for (const int64_t terms : {power, power + 1, power + power / 2}) {
-      if (terms >= c.K) continue;
+      if (terms >= count) continue;
       const std::vector<int64_t> first = slice::Range(0, terms);
       const Case shorter =
           WithoutZeroPoints(line ? LineTaps(*line, first) : slice::Terms(c, first));
@@ -169,10 +171,11 @@ void LongSums(const Case& c, const Visit& visit) {
             std::pair{x.min != 0 ? x.min : x.max, w.min != 0 ? w.min : w.max}}) {
         for (const bool odd : {true, false}) {
           Case simpler = shorter;
+          const int64_t products = terms * (line ? line->window.in_c : 1);
           for (int64_t i = 0; i < simpler.x.size(); ++i)
-            simpler.x.SetInt(i, odd && i % terms == terms - 1 ? 1 : x_code);
+            simpler.x.SetInt(i, odd && i % products == products - 1 ? 1 : x_code);
           for (int64_t i = 0; i < simpler.w.size(); ++i)
-            simpler.w.SetInt(i, odd && i % terms == terms - 1 ? 1 : w_code);
+            simpler.w.SetInt(i, odd && i % products == products - 1 ? 1 : w_code);
           if (visit(simpler)) return;
         }
       }

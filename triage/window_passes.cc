@@ -167,6 +167,7 @@ Case LineTaps(const Case& line, slice::Places items) {
   smaller.window.in_h = smaller.window.kernel_h = std::ssize(items);
   smaller.x = Tensor(line.x.dtype(), ShapeOfX(smaller));
   for (size_t i = 0; i < items.size(); ++i) {
+    QUALM_CHECK_LT(items[i], line.window.kernel_h);
     std::copy_n(line.x.bytes().begin() + items[i] * channels, channels,
                 smaller.x.bytes().begin() + static_cast<int64_t>(i) * channels);
   }

@@ -5,7 +5,9 @@
 #include <atomic>
 #include <cfenv>
 #include <memory>
+#include <ranges>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -19,6 +21,7 @@ namespace qualm {
 namespace {
 
 using faulty::Fault;
+using faulty::Faults;
 
 struct Planted {
   Fault fault;
@@ -414,16 +417,22 @@ const Planted* Find(std::string_view id) {
   return at == table.end() ? nullptr : &*at;
 }
 
-// Changes thread or process after a call as the fault does, and leaves it so.
-void LeaveBehind(Fault fault) {
-  if (fault == Fault::kLeavesRounding) std::fesetround(FE_TOWARDZERO);
-  if (fault == Fault::kBlocksSignals) {
+Faults FaultsOf(const std::vector<const Planted*>& planted) {
+  Faults faults;
+  for (const Planted* one : planted) faults.Add(one->fault);
+  return faults;
+}
+
+// Changes thread or process after a call as the faults do, and leaves it so.
+void LeaveBehind(const Faults& faults) {
+  if (faults.Has(Fault::kLeavesRounding)) std::fesetround(FE_TOWARDZERO);
+  if (faults.Has(Fault::kBlocksSignals)) {
     sigset_t blocked;
     sigemptyset(&blocked);
     sigaddset(&blocked, SIGUSR2);
     pthread_sigmask(SIG_BLOCK, &blocked, nullptr);
   }
-  if (fault == Fault::kLeaksPerCall) {
+  if (faults.Has(Fault::kLeaksPerCall)) {
     struct Leaked {
       Leaked* before;
       char bytes[100];
@@ -436,16 +445,19 @@ void LeaveBehind(Fault fault) {
 
 class FaultySubject final : public InProcessSubject {
  public:
-  // `planted` is null for the implementation without a fault.
-  FaultySubject(std::string name, const Planted* planted)
+  FaultySubject(std::string name, std::vector<const Planted*> planted)
       : name_(std::move(name)),
-        planted_(planted),
-        reference_(planted == nullptr ? Fault::kNone : planted->fault) {}
+        planted_(std::move(planted)),
+        faults_(FaultsOf(planted_)),
+        reference_(faults_) {}
 
   std::string_view name() const override { return name_; }
 
   std::string CannotRun(const Case& c) const override {
-    if (planted_ != nullptr && std::ranges::count(planted_->info.ops, c.op) == 0) {
+    const auto has_op = [&](const Planted* planted) {
+      return std::ranges::count(planted->info.ops, c.op) != 0;
+    };
+    if (!planted_.empty() && std::ranges::none_of(planted_, has_op)) {
       return "the fault is not in " + std::string(Name(c.op));
     }
     if (c.requant != Requant::kExact) {
@@ -460,7 +472,7 @@ class FaultySubject final : public InProcessSubject {
   std::string Execute(const Placed& placed, const RunContext& context) override {
     RunContext environment = context;
     environment.flush_denormals = false;
-    if (planted_ == nullptr || planted_->fault != Fault::kCallerRounding) {
+    if (!faults_.Has(Fault::kCallerRounding)) {
       environment.rounding = Rounding::kNearest;
     }
     {
@@ -468,7 +480,7 @@ class FaultySubject final : public InProcessSubject {
       for (int i = 0; i < context.calls; ++i) reference_.Run(placed, i > 0);
       if (context.callers > 1) CallTogether(placed, context);
     }
-    if (planted_ != nullptr) LeaveBehind(planted_->fault);
+    LeaveBehind(faults_);
     return "";
   }
 
@@ -477,15 +489,15 @@ class FaultySubject final : public InProcessSubject {
   }
 
  private:
-  // Callers that share only what the fault shares. A wrong output takes the place of y.
+  // Callers that share only what a fault shares. A wrong output takes the place of y.
   void CallTogether(const Placed& placed, const RunContext& context) {
     const Case& c = *placed.problem;
     const Rows rows = RowsOf(c.output_shape());
     struct Callers {
       const Placed& placed;
-      Fault fault;
+      const Faults& faults;
       std::vector<std::vector<uint8_t>> outputs;
-    } callers{placed, planted_ == nullptr ? Fault::kNone : planted_->fault, {}};
+    } callers{placed, faults_, {}};
     callers.outputs.assign(
         static_cast<size_t>(context.callers),
         std::vector<uint8_t>(
@@ -497,7 +509,7 @@ class FaultySubject final : public InProcessSubject {
           auto& it = *static_cast<Callers*>(argument);
           Placed own = it.placed;
           own.y = it.outputs[static_cast<size_t>(caller)].data();
-          faulty::Reference(it.fault).Run(own);
+          faulty::Reference(it.faults).Run(own);
         },
         &callers);
     for (const std::vector<uint8_t>& output : callers.outputs) {
@@ -508,7 +520,8 @@ class FaultySubject final : public InProcessSubject {
   }
 
   std::string name_;
-  const Planted* planted_;
+  std::vector<const Planted*> planted_;  // none: the implementation without a fault
+  Faults faults_;
   faulty::Reference reference_;
 };
 
@@ -523,9 +536,15 @@ std::vector<std::string> Names() {
 
 std::unique_ptr<Subject> Make(const std::string& name) {
   if (!name.starts_with(kPrefix)) return nullptr;
-  const Planted* const planted = Find(std::string_view(name).substr(kPrefix.size()));
-  if (planted == nullptr && name != kNoFault) return nullptr;
-  return std::make_unique<FaultySubject>(name, planted);
+  std::vector<const Planted*> planted;
+  if (name != kNoFault) {
+    for (const auto& id : std::views::split(std::string_view(name).substr(kPrefix.size()), '+')) {
+      planted.push_back(Find(std::string_view(id.begin(), id.end())));
+      if (planted.back() == nullptr) return nullptr;
+    }
+    if (planted.empty()) return nullptr;
+  }
+  return std::make_unique<FaultySubject>(name, std::move(planted));
 }
 
 std::vector<std::string> Expand(const std::string& pattern) {
@@ -545,7 +564,8 @@ std::span<const FaultInfo> ListFaults() {
 
 SubjectKind FaultySubjects() {
   return {"faulty",
-          "planted faults, one per name; faulty:none is the same code without one, faulty:* all",
+          "planted faults, one per name; faulty:A+B has both, faulty:none is the same code without "
+          "one, faulty:* all",
           "",
           Names,
           Make,

@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -565,6 +566,24 @@ TEST(Faults, KeptScalesMayBeFarFromTheBias) {
   EXPECT_EQ(outcome.y.IntAt(0), 255);
 }
 
+TEST(Faults, OneImplementationCanHaveSeveral) {
+  const auto sum = [](const std::string& ids, std::vector<uint8_t> x, std::vector<int8_t> w) {
+    const auto K = static_cast<int64_t>(x.size());
+    return Make(ids)->Run(Linear(1, 1, K, std::move(x), std::move(w)), {}).y.IntAt(0);
+  };
+  for (const auto& [ids, pair, tail] : {std::tuple{"none", 64770, 1},
+                                        {"pair-saturation", 32767, 1},
+                                        {"k-tail", 64770, 0},
+                                        {"pair-saturation+k-tail", 32767, 0}}) {
+    EXPECT_EQ(sum(ids, {255, 255}, {127, 127}), pair) << ids;
+    EXPECT_EQ(sum(ids, {0, 0, 0, 0, 1}, {1, 1, 1, 1, 1}), tail) << ids;
+  }
+  // The operations are those of all its faults.
+  const Case quantize = Quantize({1.5f});
+  EXPECT_EQ(Make("reciprocal+k-tail")->CannotRun(quantize), "");
+  EXPECT_NE(Make("k-tail+row-bound")->CannotRun(quantize), "");
+}
+
 TEST(Faults, AreListedOnceEachAndInWords) {
   std::vector<std::string_view> ids;
   for (const FaultInfo& info : ListFaults()) {
@@ -576,7 +595,10 @@ TEST(Faults, AreListedOnceEachAndInWords) {
   std::ranges::sort(ids);
   EXPECT_EQ(std::ranges::adjacent_find(ids), ids.end());
   EXPECT_EQ(FaultySubjects().make("faulty:no-such-fault"), nullptr);
-  EXPECT_EQ(FaultySubjects().make("faulty"), nullptr);
+  for (const char* name : {"faulty", "faulty:", "faulty:k-tail+", "faulty:+k-tail",
+                           "faulty:k-tail+none", "faulty:k-tail+no-such-fault"}) {
+    EXPECT_EQ(FaultySubjects().make(name), nullptr) << name;
+  }
   EXPECT_EQ(FaultySubjects().expand("faulty:*").size(), ids.size());
 }
 

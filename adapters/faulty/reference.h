@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// A plain, exact implementation of every operation with one planted fault, or none. It is shaped
+// A plain, exact implementation of every operation with planted faults, or none. It is shaped
 // like a real kernel - blocks of four k, vectors of eight columns, raw sums corrected for zero
 // points afterwards - so that every fault has the place that it has in real code.
 #ifndef QUALM_ADAPTERS_FAULTY_REFERENCE_H_
 #define QUALM_ADAPTERS_FAULTY_REFERENCE_H_
 
+#include <bitset>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -18,7 +19,6 @@ namespace qualm::faulty {
 // One planted change each. The table of faults.cc says what the change does. The reference asks
 // Has() where a fault acts.
 enum class Fault : uint8_t {
-  kNone,
   // Dot products.
   kPairSaturation,
   kS8PairWraps,
@@ -116,6 +116,16 @@ enum class Fault : uint8_t {
   kNegatedTermInt32,
 };
 
+// The faults of one implementation: none, one, or several, as a real kernel may have.
+class Faults {
+ public:
+  void Add(Fault fault) { has_.set(static_cast<size_t>(fault)); }
+  bool Has(Fault fault) const { return has_.test(static_cast<size_t>(fault)); }
+
+ private:
+  std::bitset<static_cast<size_t>(Fault::kNegatedTermInt32) + 1> has_;
+};
+
 // The reason why 128-bit arithmetic (for real functions: long double) may be too narrow for an
 // output of the case; "" if it is wide enough. Histograms are not computed here.
 std::string CannotCompute(const Case& c);
@@ -129,17 +139,17 @@ struct OutputPixel {
   int64_t top = 0, left = 0;  // of the window in the image, may be negative
 };
 
-// Without a fault, results are exact for every case that CannotCompute accepts. Only
+// Without faults, results are exact for every case that CannotCompute accepts. Only
 // kCallerRounding makes them depend on the caller's floating-point environment.
 class Reference {
  public:
-  explicit Reference(Fault fault) : fault_(fault) {}
+  explicit Reference(const Faults& faults) : faults_(faults) {}
 
   // `again`: the layer was packed by the call before.
   void Run(const Placed& placed, bool again = false);
 
  private:
-  bool Has(Fault fault) const { return fault_ == fault; }
+  bool Has(Fault fault) const { return faults_.Has(fault); }
 
   void Quantize(const Placed& p);
   void Dequantize(const Placed& p);
@@ -188,7 +198,7 @@ class Reference {
   template <class One>
   void ForColumns(int64_t columns, const One& one) const;
 
-  Fault fault_;
+  Faults faults_;
   // The column sums that a kernel which packs weights would keep between calls.
   std::vector<int64_t> column_sums_;
   int64_t column_sums_of_k_ = -1;

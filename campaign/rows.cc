@@ -66,7 +66,11 @@ void AddRows(std::span<const Fault> faults, std::vector<Fault>& rows) {
     Fault row = faults[of.front()];
     for (const size_t i : of) Join(row, faults[i]);
     row.row.kind = by.row.kind;
-    row.row.cause = by.row.cause;
+    // A row without causes may have a cause that this version does not know.
+    if (!covered[index].causes.empty())
+      row.row.cause = triage::NamesOf(covered[index].causes, by.found.op);
+    else
+      row.row.cause = by.row.cause;
     rows.push_back(std::move(row));
   }
 }

@@ -12,16 +12,23 @@
 #include "oracles/exact/exact.h"
 #include "properties/gen/gen.h"
 #include "triage/causes.h"
+#include "triage/cover.h"
 
 namespace qualm::campaign {
 namespace {
 
-// A drawn linear case that the cause changes, with the answer of a subject with that cause.
-Case Spoiled(const std::string& cause, uint64_t seed) {
+// A drawn linear case that the causes change, none of them for nothing, with the answer of a
+// subject with these causes.
+Case Spoiled(const std::string& names, uint64_t seed) {
+  const triage::Hypothesis causes = triage::CausesNamed(names, Op::kLinear);
   for (uint64_t i = 0;; ++i) {
     Case c = gen::Draw(Op::kLinear, MixSeed(seed, i));
-    auto y = triage::Counterfactual(c, triage::CauseNamed(cause));
+    auto y = triage::Counterfactual(c, causes);
     if (!y || *y == exact::Evaluate(c)) continue;
+    const auto is_alone = [&](const triage::Cause* cause) {
+      return causes.size() > 1 && triage::Counterfactual(c, *cause) == *y;
+    };
+    if (std::ranges::any_of(causes, is_alone)) continue;
     c.observed = Observed{"test", *std::move(y)};
     return c;
   }
@@ -31,7 +38,7 @@ Fault Failure(const std::string& cause, uint64_t seed, const std::string& claim 
   Fault fault;
   fault.row.subject = fault.row.identity = "test";
   fault.row.op = Op::kLinear;
-  fault.row.kind = triage::CauseNamed(cause).kind;
+  fault.row.kind = triage::CausesNamed(cause, Op::kLinear).front()->kind;
   fault.row.cause = cause;
   fault.row.properties = {claim};
   fault.row.replayed = Replayed::kReproducible;
@@ -109,6 +116,29 @@ TEST(Rows, ACauseThatExplainsAllAbsorbsAnotherKind) {
   // An exact answer is no evidence: the failure was about another question.
   other.found.observed->y = exact::Evaluate(other.found);
   EXPECT_EQ(OnePerFault({right, other}).size(), 2u);
+}
+
+// A kernel with two faults fails by both on some cases. That is no third fault.
+TEST(Rows, TwoFaultsTogetherAreNoThirdRow) {
+  const Fault bias = Failure("bias ignored", 1), half_up = Failure("half up", 2);
+  const Fault both = Failure("bias ignored + half up", 3);
+  Fault unexplained = both;
+  unexplained.row.cause = "";
+  unexplained.row.kind = FindingKind::kUnknown;
+  for (const Fault& third : {both, unexplained}) {
+    const std::vector<Fault> rows = OnePerFault({third, half_up, bias});
+    ASSERT_EQ(rows.size(), 2u) << third.row.cause;
+    EXPECT_EQ(rows[0].row.cause, "bias ignored");
+    EXPECT_EQ(rows[1].row.cause, "half up");
+  }
+  // A fault that was never seen without another one is told by its own name.
+  const std::vector<Fault> rows = OnePerFault({both, half_up});
+  ASSERT_EQ(rows.size(), 2u);
+  EXPECT_EQ(rows[0].row.cause, "bias ignored");
+  EXPECT_EQ(rows[0].found, both.found);
+  EXPECT_EQ(rows[1].row.cause, "half up");
+  // Both at once, and neither alone: one fault, for all that is known.
+  EXPECT_EQ(OnePerFault({both}).front().row.cause, "bias ignored + half up");
 }
 
 TEST(Rows, WhatHasNoCauseJoinsTheFirstOfItsKindAndNoBridge) {

@@ -52,7 +52,7 @@ void AddFaults(const std::vector<size_t>& group, const std::vector<Finding>& fin
     row.best = diagnosed(row.findings.front());
     if (row.best.sentence.empty()) row.best.sentence = findings[row.findings.front()].explanation;
     if (!cause.causes.empty())
-      row.cause = triage::NamesOf(cause.causes, findings[group[by]].test_case.op);
+      row.cause = triage::NamesOf(covered[by].causes, findings[group[by]].test_case.op);
     for (const size_t i : row.findings) {
       row.failures = std::max(row.failures, FailuresOf(findings[i], result));
       // The finding from which the cause was taken also says where the cause holds.

@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -14,6 +13,7 @@
 #include "oracles/exact/exact.h"
 #include "properties/sweep.h"
 #include "triage/causes.h"
+#include "triage/cover.h"
 #include "triage/examine.h"
 #include "triage/influence.h"
 #include "triage/triage.h"
@@ -223,7 +223,7 @@ FindingKind KindOf(const Evidence& evidence, const Hypothesis& causes) {
 Attribution Shown(const Evidence& evidence, Hypothesis causes) {
   Attribution attribution;
   attribution.kind = KindOf(evidence, causes);
-  attribution.diagnosis = Sentence(evidence.op(), causes);
+  attribution.diagnosis = Sentence(evidence.SmallCase().op, causes);
   attribution.evidence.push_back(evidence.Text(causes));
   attribution.complete = true;
   attribution.causes = std::move(causes);
@@ -279,7 +279,7 @@ std::optional<Attribution> OneCause(const Evidence& evidence) {
   const std::vector<Hypothesis> fit = SingleCauses(evidence);
   if (fit.empty()) return std::nullopt;
   Attribution attribution = Shown(evidence, fit.front());
-  AddOthers(evidence.op(), std::span(fit).subspan(1), attribution);
+  AddOthers(evidence.SmallCase().op, std::span(fit).subspan(1), attribution);
   return attribution;
 }
 
@@ -628,6 +628,40 @@ const Examination::BorneOut* Decided(const Examination& examination) {
   return alike ? &best : nullptr;
 }
 
+// The attribution to a cause that further cases bear out. `fit`: all causes that give the answer.
+Attribution Named(const Evidence& evidence, const Examination& examined,
+                  const Examination::BorneOut& best, std::vector<Hypothesis> fit) {
+  Attribution attribution = Shown(evidence, best.causes);
+  if (!best.where.empty()) attribution.diagnosis += ", " + best.where;
+  std::vector<Hypothesis> left;
+  for (const Examination::BorneOut& other : examined.borne_out) left.push_back(other.causes);
+  AddOthers(evidence.SmallCase().op, std::span(left).subspan(1), attribution);
+  std::erase_if(
+      fit, [&](const Hypothesis& causes) { return std::ranges::find(left, causes) != left.end(); });
+  std::string text = Asked(examined) + " bear it out";
+  if (!fit.empty()) text += " and rule out: " + ListOf(evidence.SmallCase().op, fit);
+  attribution.evidence.push_back(text);
+  return attribution;
+}
+
+// Several established causes, none more than the answer takes.
+std::optional<Attribution> EstablishedTogether(const Evidence& evidence,
+                                               std::span<const Hypothesis> established,
+                                               const Convention* model) {
+  std::vector<Hypothesis> left(established.begin(), established.end());
+  const auto gives_it = [&] {
+    const Hypothesis all = Together(evidence.SmallCase(), left, model);
+    return !all.empty() && evidence.Reproduced(all);
+  };
+  if (left.size() < 2 || !gives_it()) return std::nullopt;
+  for (size_t i = left.size(); i-- > 0;) {
+    Hypothesis without = std::move(left[i]);
+    left.erase(left.begin() + static_cast<std::ptrdiff_t>(i));
+    if (!gives_it()) left.insert(left.begin() + static_cast<std::ptrdiff_t>(i), without);
+  }
+  return Shown(evidence, Together(evidence.SmallCase(), left, model));
+}
+
 // The cause of one answer: an established one, else the one that further cases bear out.
 Attribution Examined(const Recorded& answer, Subject& subject, const AttributionOptions& options) {
   constexpr size_t kMostPairs = 12;
@@ -638,6 +672,7 @@ Attribution Examined(const Recorded& answer, Subject& subject, const Attribution
   for (const Hypothesis& causes : options.established) {
     if (evidence.Reproduced(causes)) return Shown(evidence, causes);
   }
+  if (auto together = EstablishedTogether(evidence, options.established, model)) return *together;
   const auto by_experiment = [&]() -> std::optional<Attribution> {
     if (!options.probe_state) return std::nullopt;
     if (const auto influence = ForeignInfluence(c, exact_y, answer.y, subject))
@@ -647,43 +682,47 @@ Attribution Examined(const Recorded& answer, Subject& subject, const Attribution
   if (options.only_established) {
     return by_experiment().value_or(Stated(FindingKind::kUnknown, "no established cause", false));
   }
-  // The likeliest causes first. If further answers contradict them, the next ones are examined.
-  const std::array<std::function<std::vector<Hypothesis>()>, 4> ways{
-      [&] { return SingleCauses(evidence); }, [&] { return SingleCauses(evidence, true); },
-      [&] { return CausesInPlaces(evidence, kMostPairs); },
-      [&] { return TwoCauses(c, evidence, kMostPairs); }};
   Examination found;
   std::vector<Hypothesis> fit;
-  for (const auto& way : ways) {
-    std::vector<Hypothesis> more = way();
+  const auto examined = [&](const std::vector<Hypothesis>& ways,
+                            std::span<const Hypothesis> established) -> std::optional<Attribution> {
+    std::vector<Hypothesis> more = ways;
     std::erase_if(more, [&](const Hypothesis& causes) {
       return std::ranges::find(options.contradicted, causes) != options.contradicted.end();
     });
-    if (more.empty()) continue;
-    Examination examined = Examine(evidence.SmallCase(), answer.context, more, subject);
+    if (more.empty()) return std::nullopt;
+    Examination examination =
+        Examine(evidence.SmallCase(), answer.context, more, subject, established);
     fit.insert(fit.end(), more.begin(), more.end());
-    if (const Examination::BorneOut* const best = Decided(examined); best != nullptr) {
-      Attribution attribution = Shown(evidence, best->causes);
-      if (!best->where.empty()) attribution.diagnosis += ", " + best->where;
-      std::vector<Hypothesis> left;
-      for (const Examination::BorneOut& other : examined.borne_out) left.push_back(other.causes);
-      AddOthers(c.op, std::span(left).subspan(1), attribution);
-      std::erase_if(fit, [&](const Hypothesis& causes) {
-        return std::ranges::find(left, causes) != left.end();
-      });
-      std::string text = Asked(examined) + " bear it out";
-      if (!fit.empty()) text += " and rule out: " + ListOf(c.op, fit);
-      attribution.evidence.push_back(text);
-      return attribution;
+    if (const Examination::BorneOut* const best = Decided(examination); best != nullptr) {
+      return Named(evidence, examination, *best, std::move(fit));
     }
-    found.asked += examined.asked;
+    found.asked += examination.asked;
     for (std::vector<Hypothesis> Examination::* const list :
          {&Examination::open, &Examination::contradicted}) {
-      (found.*list).insert((found.*list).end(), (examined.*list).begin(), (examined.*list).end());
+      (found.*list)
+          .insert((found.*list).end(), (examination.*list).begin(), (examination.*list).end());
     }
-    found.borne_out.insert(found.borne_out.end(), examined.borne_out.begin(),
-                           examined.borne_out.end());
+    found.borne_out.insert(found.borne_out.end(), examination.borne_out.begin(),
+                           examination.borne_out.end());
+    return std::nullopt;
+  };
+  // The likeliest causes first. If further answers contradict them, the next ones are examined.
+  const std::vector<Hypothesis> single = SingleCauses(evidence);
+  if (auto named = examined(single, {})) return *named;
+  const std::vector<Hypothesis> of_family = SingleCauses(evidence, true);
+  if (auto named = examined(of_family, {})) return *named;
+  // The answers that contradict them may show other faults of the subject.
+  if (!options.established.empty()) {
+    const Examination alone = std::exchange(found, {});
+    fit.clear();
+    for (const auto* const causes : {&single, &of_family}) {
+      if (auto named = examined(*causes, options.established)) return *named;
+    }
+    found.asked += alone.asked;
   }
+  if (auto named = examined(CausesInPlaces(evidence, kMostPairs), {})) return *named;
+  if (auto named = examined(TwoCauses(c, evidence, kMostPairs), {})) return *named;
   if (const auto shown = by_experiment()) return *shown;
   Attribution attribution =
       Stated(FindingKind::kUnknown, "no known cause gives every output", false);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 namespace qualm::triage {
 namespace {
@@ -18,6 +19,43 @@ bool Explains(const Failure& by, const Failure& failure) {
   if (by.causes.empty()) return false;
   return by.causes == failure.causes ||
          (IsArithmetic(failure) && Covers(by.causes, failure.cases, failure.model));
+}
+
+// Whether other failures have shown each of its causes.
+bool IsJoint(std::span<const Failure> failures, const Failure& failure) {
+  const auto shown_alone = [&](const Cause* cause) {
+    return std::ranges::any_of(failures, [&](const Failure& other) {
+      const auto of_both = [&](const Cause* each) {
+        return std::ranges::count(failure.causes, each) > 0;
+      };
+      return other.causes.size() < failure.causes.size() &&
+             std::ranges::count(other.causes, cause) > 0 &&
+             std::ranges::all_of(other.causes, of_both);
+    });
+  };
+  return failure.causes.size() > 1 && std::ranges::all_of(failure.causes, shown_alone);
+}
+
+// The first of the rows whose causes, together with the causes of other rows, explain a failure.
+std::optional<size_t> ExplainedTogether(std::span<const Failure> failures,
+                                        std::span<const size_t> rows, const Failure& failure) {
+  if (!IsArithmetic(failure)) return std::nullopt;
+  std::vector<Hypothesis> shown;
+  for (const size_t row : rows) shown.push_back(failures[row].causes);
+  std::optional<size_t> first;
+  for (const Case* c : failure.cases) {
+    if (!c->observed) continue;
+    const Tensor right = RightOutput(*c, failure.model);
+    if (c->observed->y == right) continue;
+    const Hypothesis all = Together(*c, shown, failure.model);
+    if (Counterfactual(*c, all, failure.model) != c->observed->y) return std::nullopt;
+    for (const size_t row : rows) {
+      if (first || std::ranges::count(all, failures[row].causes.front()) == 0) continue;
+      const std::optional<Tensor> y = Counterfactual(*c, failures[row].causes, failure.model);
+      if (y && *y != right) first = row;
+    }
+  }
+  return first;
 }
 
 // A fault that no cause describes is not found by experiments on every case. If there is one such
@@ -77,6 +115,20 @@ std::vector<const Cause*> CausesNamed(std::string_view names, Op op) {
   return causes;
 }
 
+Hypothesis Together(const Case& c, std::span<const Hypothesis> hypotheses, const Convention* model,
+                    Hypothesis first) {
+  Hypothesis all = std::move(first);
+  for (const Hypothesis& more : hypotheses) {
+    const auto excluded = [&](const Cause* cause) {
+      return cause->stage == CauseStage::kPlace ||
+             std::ranges::count(all, cause->stage, &Cause::stage) > 0;
+    };
+    if (std::ranges::any_of(more, excluded) || !Counterfactual(c, more, model)) continue;
+    all.insert(all.end(), more.begin(), more.end());
+  }
+  return all;
+}
+
 bool Covers(std::span<const Cause* const> causes, std::span<const Case* const> cases,
             const Convention* model) {
   bool any = false;
@@ -96,10 +148,11 @@ std::vector<Covered> FewestCauses(std::span<const Failure> failures) {
   for (size_t i = 0; i < count; ++i) {
     const auto same = [&](const Failure& other) { return other.causes == failures[i].causes; };
     if (std::ranges::any_of(failures.first(i), same)) continue;  // explains the same
+    if (IsJoint(failures, failures[i])) continue;
     for (size_t j = 0; j < count; ++j) explains[i][j] = Explains(failures[i], failures[j]);
   }
 
-  std::vector<Covered> covered(count, {count, 0});  // by `count`: not yet
+  std::vector<Covered> covered(count, {count, {}, 0});  // by `count`: not yet
   std::vector<size_t> rows;
   while (true) {
     size_t best = count, most = 0;
@@ -122,7 +175,9 @@ std::vector<Covered> FewestCauses(std::span<const Failure> failures) {
   for (size_t j = 0; j < count; ++j) {
     if (covered[j].by != count) continue;
     const auto same = [&](size_t row) { return failures[row].kind == failures[j].kind; };
-    if (const auto row = std::ranges::find_if(rows, same); row != rows.end()) {
+    if (const auto together = ExplainedTogether(failures, rows, failures[j])) {
+      covered[j].by = *together;
+    } else if (const auto row = std::ranges::find_if(rows, same); row != rows.end()) {
       covered[j].by = *row;
     } else if (const auto first = std::ranges::find_if(without, same); first != without.end()) {
       covered[j].by = *first;
@@ -131,6 +186,18 @@ std::vector<Covered> FewestCauses(std::span<const Failure> failures) {
     }
   }
   JoinUnknown(failures, covered);
+  for (Covered& each : covered) {
+    each.causes = failures[each.by].causes;
+    for (const size_t row : rows) {
+      const std::vector<const Cause*>& shown = failures[row].causes;
+      const auto is_shown = [&](const Cause* cause) {
+        return std::ranges::count(shown, cause) > 0;
+      };
+      if (row == each.by || shown.size() >= each.causes.size()) continue;
+      if (std::ranges::count_if(each.causes, is_shown) == std::ssize(shown))
+        std::erase_if(each.causes, is_shown);
+    }
+  }
   return covered;
 }
 

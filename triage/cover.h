@@ -12,6 +12,7 @@
 #include "core/case.h"
 #include "core/verdict.h"
 #include "triage/causes.h"
+#include "triage/triage.h"
 
 namespace qualm::triage {
 
@@ -19,6 +20,11 @@ namespace qualm::triage {
 // table, with their braces, are understood too: older campaigns wrote them.)
 std::string NamesOf(std::span<const Cause* const> causes, Op op);
 std::vector<const Cause*> CausesNamed(std::string_view names, Op op);
+
+// The causes of `first`, and of all hypotheses that change the case and act at stages where none
+// acts yet: what a subject does that has several faults.
+Hypothesis Together(const Case& c, std::span<const Hypothesis> hypotheses, const Convention* model,
+                    Hypothesis first = {});
 
 // A failure of one subject and operation.
 struct Failure {
@@ -35,14 +41,18 @@ bool Covers(std::span<const Cause* const> causes, std::span<const Case* const> c
 struct Covered {
   // Index of the failure whose causes explain this one: its own index where its own causes do.
   size_t by = 0;
+  // The causes of the row, without causes that other rows show alone.
+  std::vector<const Cause*> causes;
   int others = 0;  // how many causes of other rows explain this failure too
 };
 
 // One entry for each failure; equal `by` is one row. One or two codes fit many causes, so a failure
 // may have been given a wrong cause: a cause that explains every failure of a subject and operation
-// is the cause of all, whatever their kinds say. A failure that no cause explains joins the first
-// row of its kind. If only one row has no cause, all failures of unknown cause join it. The order
-// of `failures` matters only where two causes explain equally many: the first is taken.
+// is the cause of all, whatever their kinds say. A failure that takes the causes of several other
+// failures together is no fault of its own: it joins the row of one of these. A failure that no
+// cause explains joins the first row of its kind. If only one row has no cause, all failures of
+// unknown cause join it. The order of `failures` matters only where two causes explain equally
+// many: the first is taken.
 std::vector<Covered> FewestCauses(std::span<const Failure> failures);
 
 }  // namespace qualm::triage

@@ -17,6 +17,7 @@
 #include "properties/adapt.h"
 #include "properties/gen/gen.h"
 #include "triage/causes.h"
+#include "triage/cover.h"
 #include "triage/vary.h"
 
 namespace qualm::triage {
@@ -153,14 +154,24 @@ bool AtAnEnd(const Case& c, const Tensor& y, int64_t i) {
   return value == c.out_min || value == c.out_max || (c.relu && value == zero);
 }
 
+// What a subject answers that has certain faults: these alone, or these and the established ones.
+struct Predicted {
+  Tensor alone, together;
+  bool Has(int64_t i, uint32_t bits) const {
+    return alone.BitsAt(i) == bits || together.BitsAt(i) == bits;
+  }
+  friend bool operator==(const Predicted&, const Predicted&) = default;
+};
+
 class Examiner {
  public:
   Examiner(const Case& c, const RunContext& context, const std::vector<Hypothesis>& hypotheses,
-           Subject& subject, const ExamineLimits& limits)
+           Subject& subject, std::span<const Hypothesis> established, const ExamineLimits& limits)
       : base_(c),
         context_(context),
         subject_(subject),
         model_(ModelOf(subject.contract())),
+        established_(established),
         limits_(limits) {
     for (const Hypothesis& causes : hypotheses) {
       tested_.emplace_back().order = tested_.size();
@@ -210,20 +221,29 @@ class Examiner {
     return AdaptTo(subject_, c);
   }
 
+  // What the causes give, or the right output where they change nothing.
+  Predicted Predict(const Case& c, const Hypothesis& causes, const Tensor& right) const {
+    Tensor alone = causes.empty() ? right : Counterfactual(c, causes, model_).value_or(right);
+    const Hypothesis all = Together(c, established_, model_, causes);
+    if (all.size() == causes.size()) return {alone, alone};
+    return {alone, Counterfactual(c, all, model_).value_or(alone)};
+  }
+
   void Try(const Case& c, bool near) {
-    const Tensor exact_y = RightOutput(c, model_);
+    const Tensor right = RightOutput(c, model_);
+    const Predicted without = Predict(c, {}, right);
     work_ += (Alive() + 1) * (c.M * c.N * std::max<int64_t>(c.K, 1) + c.x.size() + c.w.size());
-    std::vector<std::optional<Tensor>> predicted;
+    std::vector<std::optional<Predicted>> predicted;
     bool worth = false;
-    std::optional<Tensor> first;
+    std::optional<Predicted> first;
     bool differ = false;
     for (const Tested& tested : tested_) {
       if (tested.refuted) {
         predicted.emplace_back();
         continue;
       }
-      Tensor y = Counterfactual(c, tested.causes, model_).value_or(exact_y);
-      worth |= (!tested.settled() || (!near && tested.drawn < kDrawn)) && y != exact_y;
+      Predicted y = Predict(c, tested.causes, right);
+      worth |= (!tested.settled() || (!near && tested.drawn < kDrawn)) && y != without;
       differ |= first && *first != y;
       if (!first) first = y;
       predicted.emplace_back(std::move(y));
@@ -236,23 +256,27 @@ class Examiner {
     if ((!worth && !differ) || refused) return;
     const Outcome outcome = subject_.Run(c, context_);
     ++examination_.asked;
-    if (!outcome.ok() || outcome.y.shape() != exact_y.shape()) return;
+    if (!outcome.ok() || outcome.y.shape() != right.shape()) return;
     for (size_t i = 0; i < tested_.size(); ++i) {
-      if (predicted[i]) Hold(*predicted[i], c, exact_y, outcome.y, near, tested_[i]);
+      if (predicted[i]) Hold(*predicted[i], c, without, outcome.y, near, tested_[i]);
     }
   }
 
-  // Compares an answer with the prediction of a hypothesis.
-  void Hold(const Tensor& predicted, const Case& c, const Tensor& exact_y, const Tensor& actual,
-            bool near, Tested& tested) const {
+  // Compares an answer with the prediction of a hypothesis, and with the answer of a subject that
+  // is `without` it.
+  void Hold(const Predicted& predicted, const Case& c, const Predicted& without,
+            const Tensor& actual, bool near, Tested& tested) const {
     int64_t given = 0, right = 0, other = 0, more = 0, inside = 0;
     for (int64_t i = 0; i < actual.size(); ++i) {
-      const uint32_t said = predicted.BitsAt(i), is = actual.BitsAt(i), exact = exact_y.BitsAt(i);
-      if (said == exact) {
-        more += is != exact ? 1 : 0;
-      } else {
-        (is == said ? given : is == exact ? right : other) += 1;
-        inside += is == said && !AtAnEnd(c, actual, i) ? 1 : 0;
+      const uint32_t is = actual.BitsAt(i);
+      const bool said = predicted.Has(i, is), said_without = without.Has(i, is);
+      const bool acts = predicted.alone.BitsAt(i) != without.alone.BitsAt(i) ||
+                        predicted.together.BitsAt(i) != without.together.BitsAt(i);
+      if (!acts) {
+        more += said_without ? 0 : 1;
+      } else if (!said || !said_without) {  // else nothing is told
+        (said ? given : said_without ? right : other) += 1;
+        inside += said && !AtAnEnd(c, actual, i) ? 1 : 0;
       }
     }
     const Shape shape = ShapeOf(c);
@@ -304,6 +328,7 @@ class Examiner {
   RunContext context_;
   Subject& subject_;
   const Convention* const model_;
+  const std::span<const Hypothesis> established_;
   const ExamineLimits& limits_;
   std::vector<Tested> tested_;
   bool about_rounding_ = false;
@@ -316,8 +341,8 @@ class Examiner {
 
 Examination Examine(const Case& c, const RunContext& context,
                     const std::vector<Hypothesis>& hypotheses, Subject& subject,
-                    const ExamineLimits& limits) {
-  return Examiner(c, context, hypotheses, subject, limits).Run();
+                    std::span<const Hypothesis> established, const ExamineLimits& limits) {
+  return Examiner(c, context, hypotheses, subject, established, limits).Run();
 }
 
 }  // namespace qualm::triage

@@ -5,6 +5,7 @@
 #define QUALM_TRIAGE_EXAMINE_H_
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -37,10 +38,11 @@ struct Examination {
 // near `c` and about drawn cases, most of them cases where two hypotheses differ. An exact answer
 // contradicts a hypothesis that predicts a departure, unless all such cases differ in size or type
 // from those that bear the hypothesis out: then it holds for that type, from a size on, or for
-// sizes of one remainder.
+// sizes of one remainder. `established`: causes of other faults of the subject. An answer that they
+// explain, alone or together with a hypothesis, does not contradict that hypothesis.
 Examination Examine(const Case& c, const RunContext& context,
                     const std::vector<Hypothesis>& hypotheses, Subject& subject,
-                    const ExamineLimits& limits = {});
+                    std::span<const Hypothesis> established = {}, const ExamineLimits& limits = {});
 
 }  // namespace qualm::triage
 

@@ -68,6 +68,59 @@ TEST_F(Triage, ForumSweepEndsAtTwoTerms) {
   EXPECT_NE(text.find("bit-equal to: fbgemm@avx2, "), std::string::npos) << text;
 }
 
+// Each cause of a kernel with three faults is borne out where the other two are known, though many
+// answers show several faults.
+TEST_F(Triage, KnownFaultsOfAKernelDoNotContradictItsOthers) {
+  const auto subject = Make("faulty:pair-saturation+k-tail+relu-clamp-zero");
+  const Property& exact = *FindProperty("matches_exact");
+  const std::vector<std::string> names{"pair saturation", "last product dropped", "relu at code 0"};
+  for (const std::string& name : names) {
+    const Hypothesis wanted = CausesNamed(name, Op::kLinear);
+    std::vector<Hypothesis> known;
+    for (const std::string& other : names) {
+      if (other != name) known.push_back(CausesNamed(other, Op::kLinear));
+    }
+    int seen = 0, right = 0;
+    for (uint64_t seed = 0; seen < 10; ++seed) {
+      const Case c = gen::Draw(Op::kLinear, seed);
+      const auto y = Counterfactual(c, wanted);
+      if (!y || *y == exact::Evaluate(c) || !subject->CannotRun(c).empty()) continue;
+      if (subject->Run(c, {}).y != *y || Counterfactual(c, known[0]) == *y ||
+          Counterfactual(c, known[1]) == *y)
+        continue;
+      ++seen;
+      const Judged judged =
+          JudgeAndAttribute(exact, c, *subject, {.established = known, .examine = true});
+      right += judged.attribution.causes == wanted;
+      for (const Cause* cause : judged.attribution.causes) {
+        EXPECT_EQ(std::ranges::count(names, cause->name), 1) << cause->name << Describe(c);
+      }
+    }
+    EXPECT_GE(right, 5) << name;
+  }
+}
+
+TEST_F(Triage, KnownFaultsTogetherAreNamed) {
+  const auto subject = Make("faulty:pair-saturation+k-tail+relu-clamp-zero");
+  const std::vector<Hypothesis> known{CausesNamed("relu at code 0", Op::kLinear),
+                                      CausesNamed("pair saturation", Op::kLinear),
+                                      CausesNamed("last product dropped", Op::kLinear)};
+  const Hypothesis wanted{known[1].front(), known[2].front()};
+  for (uint64_t seed = 0;; ++seed) {
+    const Case c = gen::Draw(Op::kLinear, seed);
+    const auto y = Counterfactual(c, wanted);
+    if (c.relu || !y || *y == Counterfactual(c, known[1]) || *y == Counterfactual(c, known[2]))
+      continue;
+    if (subject->Run(c, {}).y != *y) continue;
+    const Judged judged = JudgeAndAttribute(*FindProperty("matches_exact"), c, *subject,
+                                            {.established = known, .examine = true});
+    ASSERT_TRUE(judged.verdict.failed());
+    EXPECT_EQ(NamesOf(judged.attribution.causes, Op::kLinear), NamesOf(wanted, Op::kLinear))
+        << Describe(c);
+    return;
+  }
+}
+
 // A product of scales below the least float32 is 0 there: the bias alone is left.
 TEST_F(Triage, AFloat32ScaleProductMayBeZero) {
   Case c = ReadCaseFile(QUALM_SOURCE_DIR "/corpus/forum/002-linear-by-hand.case.json");

@@ -69,6 +69,22 @@ TEST_F(Command, FindingsAreOne) {
   EXPECT_EQ(Qualm({"explain", by_hand_}).status, 1);
 }
 
+// Whoever has a small case wants to hand it over.
+TEST_F(Command, MinimizeSaysWhatToTypeNext) {
+  const Ran ran =
+      Qualm({"minimize", sweep_, "-s", "model:fbgemm@avx2", "-o", "it's small.case.json"});
+  EXPECT_EQ(ran.status, 1) << ran.err;
+  const std::vector<std::string> lines = Lines(ran.out);
+  ASSERT_GE(lines.size(), 2u);
+  const std::string explain = lines[lines.size() - 2], replay = lines.back();
+  ASSERT_TRUE(explain.starts_with("next: qualm explain ")) << ran.out;
+  ASSERT_TRUE(replay.starts_with("      qualm replay ")) << ran.out;
+  const std::string issue = Shell(QUALM_BINARY_DIR "/bin/" + explain.substr(6)).out;
+  EXPECT_NE(issue.find("128 instead of 129"), std::string::npos) << issue;
+  EXPECT_NE(Shell(QUALM_BINARY_DIR "/bin/" + replay.substr(6)).out.find("1 expected"),
+            std::string::npos);
+}
+
 TEST_F(Command, AuditAndReport) {
   const Ran audit = Qualm({"audit", "--budget", "1s", "--subject", "native", "--subject",
                            "model:fbgemm@avx2", "--out", "out", "--json", "-"});

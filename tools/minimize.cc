@@ -7,6 +7,7 @@
 
 #include "core/io/case_json.h"
 #include "core/io/fault_row.h"
+#include "core/io/shell_word.h"
 #include "core/io/short_path.h"
 #include "core/status.h"
 #include "properties/property.h"
@@ -127,7 +128,14 @@ int RunMinimize(const Options& options) {
                       Stopped() ? "by a signal" : "by --max-calls", session.stopwatch.seconds());
     }
     text += triage::Explain(result.minimized, session.pointers());
-    if (finding.case_file.empty()) text += CaseToJson(result.minimized);
+    if (finding.case_file.empty()) {
+      text += CaseToJson(result.minimized);
+    } else {
+      const std::string arguments = fmt::format(
+          "{} --subject {}", ShellWord(ShortPath(finding.case_file)), ShellWord(finding.subject));
+      text +=
+          fmt::format("next: qualm explain {0} --emit issue\n      qualm replay {0}\n", arguments);
+    }
     session.deferred.Try("--emit", [&] {
       Emit(options, result.minimized, session.subjects.front().get(), &finding);
     });

@@ -143,7 +143,8 @@ class Evidence {
   }
 
   // The places in which the cause gives every output that is not exact, while the subject is exact
-  // everywhere else. None if the cause gives the whole output.
+  // everywhere else. Where the cause gives the whole output: the tails that hold all of it, as the
+  // columns of a narrow case may all belong to the last N % 8.
   std::vector<const Cause*> PlacesOf(const Cause& cause) const {
     if (two_rows_) {
       work_ += WorkOf(*two_rows_);
@@ -158,9 +159,10 @@ class Evidence {
     const std::optional<Tensor> y = Counterfactual(c_, cause, model_);
     if (!y) return {};
     const Agreement agreement = Compare(exact_y_, actual_, *y);
-    if (agreement.explained < agreement.departures || agreement.spoiled == 0) return {};
+    if (agreement.explained < agreement.departures) return {};
     std::vector<const Cause*> places;
     for (const Cause& place : AllPlaces()) {
+      if (agreement.spoiled == 0 && place.kind != FindingKind::kTail) continue;
       const auto is_at = PlaceIn(c_, place);
       bool fits = is_at != nullptr;
       for (int64_t i = 0; fits && i < actual_.size(); ++i) {
@@ -243,15 +245,21 @@ std::vector<Hypothesis> SingleCauses(const Evidence& evidence, bool of_family = 
   return fit;
 }
 
-// Single causes in some places of the output, at most `most` of them.
-std::vector<Hypothesis> CausesInPlaces(const Evidence& evidence, size_t most) {
-  std::vector<Hypothesis> fit;
+// Single causes in some places of the output, at most `most` of them. `whole`: causes that give the
+// whole output, and that other answers contradict.
+std::vector<Hypothesis> CausesInPlaces(const Evidence& evidence, size_t most,
+                                       const std::vector<Hypothesis>& whole) {
+  std::vector<Hypothesis> fit, tails;
   for (const Cause& cause : AllCauses()) {
     if (evidence.work() > kMostWork) break;
+    const bool is_whole = std::ranges::count(whole, Hypothesis{&cause}) > 0;
+    std::vector<Hypothesis>& into = is_whole ? tails : fit;
+    const size_t room = is_whole ? 3 * most : most;  // one narrow row is in the tail of many widths
     for (const Cause* place : evidence.PlacesOf(cause)) {
-      if (fit.size() < most) fit.push_back({&cause, place});
+      if (into.size() < room) into.push_back({&cause, place});
     }
   }
+  fit.insert(fit.end(), tails.begin(), tails.end());
   return fit;
 }
 
@@ -721,7 +729,7 @@ Attribution Examined(const Recorded& answer, Subject& subject, const Attribution
     }
     found.asked += alone.asked;
   }
-  if (auto named = examined(CausesInPlaces(evidence, kMostPairs), {})) return *named;
+  if (auto named = examined(CausesInPlaces(evidence, kMostPairs, single), {})) return *named;
   if (auto named = examined(TwoCauses(c, evidence, kMostPairs), {})) return *named;
   if (const auto shown = by_experiment()) return *shown;
   Attribution attribution =

@@ -368,16 +368,16 @@ bool RoundScaleProduct(Stages& s) {
   return true;
 }
 
-// The real value in float32 arithmetic, every step rounded. NaN where 0 meets a reciprocal that
-// overflowed.
-template <bool kReciprocal>
+// The real value in float32 arithmetic, every step rounded. Where 0 meets a reciprocal that
+// overflowed, their product is NaN, which cvtps2dq (x86) converts to -2^31 and fcvtns (Arm) to 0.
+template <bool kReciprocal, bool kNanIsZero = false>
 float InFloat(const RealOutput& o) {
   const auto over = [](float a, float b) { return kReciprocal ? a * (1.0f / b) : a / b; };
   if (o.c.op == Op::kQuantize) {
     const float x = o.c.x.FloatAt(o.index);
     const float value = over(x, o.c.out_q.scale_at(o.channel()));
     if (std::isnan(x)) return 0;
-    return std::isnan(value) ? -0x1p31f : value;  // as cvtps2dq converts it
+    return !std::isnan(value) ? value : kNanIsZero ? 0 : -0x1p31f;
   }
   const Factors f = FactorsOf(o);
   const auto multiplier = static_cast<float>(f.multiplier), offset = static_cast<float>(f.offset);
@@ -710,6 +710,9 @@ const Cause kCauses[] = {
     {Stage::kRound, Kind::kRounding, "x * fl(1/s)",
      "multiplies by the float32 reciprocal of the scale", Quantizes,
      SetIn<&Stages::codes, &CodeHooks::round, RoundValue<InFloat<true>>>},
+    {Stage::kRound, Kind::kRounding, "x * fl(1/s), NaN is 0",
+     "multiplies by the float32 reciprocal of the scale, and converts NaN, 0 times infinity, to 0",
+     Quantizes, SetIn<&Stages::codes, &CodeHooks::round, RoundValue<InFloat<true, true>>>, true},
     {Stage::kRound, Kind::kRounding, "fl(x / s)",
      "rounds the quotient to float32 before it rounds to a code", Quantizes,
      SetIn<&Stages::codes, &CodeHooks::round, RoundValue<InFloat<false>>>},

@@ -229,6 +229,14 @@ class Examiner {
     return {alone, Counterfactual(c, all, model_).value_or(alone)};
   }
 
+  // Whether the case tells of the place, if the causes end with one: in a row of 7 columns all are
+  // among the last N % 16.
+  bool TellsOfPlace(const Case& c, const Predicted& predicted, Hypothesis causes) const {
+    if (causes.back()->stage != CauseStage::kPlace) return true;
+    causes.pop_back();
+    return Counterfactual(c, causes, model_) != predicted.alone;
+  }
+
   void Try(const Case& c, bool near) {
     const Tensor right = RightOutput(c, model_);
     const Predicted without = Predict(c, {}, right);
@@ -286,7 +294,7 @@ class Examiner {
       tested.refuted |= shape == ShapeOf(base_) && !tested.about_numbers();
       tested.refuted |=
           tested.against.size() >= kPlenty && tested.against.size() > 3 * tested.bearing_out.size();
-    } else if (given > 0 && other == 0) {
+    } else if (given > 0 && other == 0 && TellsOfPlace(c, predicted, tested.causes)) {
       tested.bearing_out.push_back(shape);
       tested.telling += inside > 0 ? 1 : 0;
     }
@@ -309,7 +317,9 @@ class Examiner {
     for (const Tested& tested : tested_) {
       const auto bearing_out = static_cast<int64_t>(tested.bearing_out.size());
       // One departure in another way, for four that are explained, may be another fault.
-      if (tested.bearing_out.size() >= kEnough && 4 * tested.otherwise <= bearing_out) {
+      const bool in_place = tested.causes.back()->stage == CauseStage::kPlace;
+      const size_t enough = in_place ? kPlenty : kEnough;  // there are many places to choose from
+      if (tested.bearing_out.size() >= enough && 4 * tested.otherwise <= bearing_out) {
         examination_.borne_out.push_back(
             {tested.causes, tested.where, 2 * tested.otherwise + !tested.where.empty()});
       } else if (tested.otherwise == 0) {

@@ -26,7 +26,8 @@ struct Examination {
     std::string where;  // "where K is 33 or more", "" for everywhere
     int64_t rank = 0;   // equal: the answers do not tell them apart
   };
-  // Borne out by at least three further answers and contradicted by none, the best first.
+  // Borne out by at least three further answers (six where they tell of a place, of which there are
+  // many) and contradicted by none, the best first.
   std::vector<BorneOut> borne_out;
   // Contradicted by no answer, but borne out by too few.
   std::vector<Hypothesis> open;

@@ -137,8 +137,9 @@ int64_t Reference::QuantizeOne(float x, float scale, int32_t zero_point, RoundTo
   } else if (Has(Fault::kReciprocal)) {
     const float product = x * (1.0f / scale);
     const auto huge = static_cast<float>(kHuge);
+    // 0 times infinity is NaN, which cvtps2dq converts to -2^31.
     rounded = std::isnan(product)
-                  ? 0
+                  ? std::numeric_limits<int32_t>::min()
                   : static_cast<int64_t>(std::nearbyint(std::clamp(product, -huge, huge)));
   } else {
     rounded = Nearest(FromFloat(x), FromFloat(scale), rule);

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 #include <type_traits>
 #include <utility>
@@ -444,14 +445,15 @@ bool DropLeftShift(Stages& s) {
   float& a = s.c.x_q.scale[0];
   float& b = s.c.w_q.scale[0];
   float& y = s.c.out_q.scale[0];
-  // All scales grow together, so that none gets too small for a float32.
-  const int up = y < 1 ? 64 : 0;
-  bool changes = false;
+  struct Dropped {
+    float* scale;
+    int shift;
+  };
+  std::vector<Dropped> dropped;
   const auto drop = [&](double multiplier, float& scale) {
     int shift = 0;
     (void)std::frexp(multiplier, &shift);
-    changes |= shift > 0;
-    scale = std::ldexp(scale, up - std::max(shift, 0));
+    dropped.push_back({&scale, std::max(shift, 0)});
   };
   if (s.c.op == Op::kMul) {
     drop(static_cast<double>(a) * b / y, a >= b ? a : b);
@@ -459,8 +461,16 @@ bool DropLeftShift(Stages& s) {
     drop(static_cast<double>(a) / y, a);
     if (HasTwoInputs(s.c.op)) drop(static_cast<double>(b) / y, b);
   }
+  // All scales grow together, so that none gets too small for a float32.
+  int up = 0;
+  bool changes = false;
+  for (const auto& [scale, shift] : dropped) {
+    up = std::max(up, shift - std::ilogb(*scale) + std::numeric_limits<float>::min_exponent);
+    changes |= shift > 0;
+  }
+  for (const auto& [scale, shift] : dropped) *scale = std::ldexp(*scale, up - shift);
   y = std::ldexp(y, up);
-  return changes;
+  return changes && std::isfinite(a) && std::isfinite(b) && std::isfinite(y);
 }
 
 // ---- Clamp.

@@ -566,6 +566,20 @@ TEST(Faults, KeptScalesMayBeFarFromTheBias) {
   EXPECT_EQ(outcome.y.IntAt(0), 255);
 }
 
+// Channel 8 takes the scale of channel 0.
+TEST(Faults, ScalesOfOtherChannelsMayBeFarFromTheBias) {
+  Case c = WithOutput(Linear(1, 9, 1, U8{1}, std::vector<int8_t>(9, 1)), DType::kU8);
+  c.per_channel = true;
+  c.w_q.scale.assign(9, 1.0f);
+  c.w_q.scale[0] = 0x1p-120f;
+  c.w_q.zero_point.assign(9, 0);
+  c.bias.emplace(9, 0.0f);
+  c.bias->back() = 0x1p40f;
+  const Outcome outcome = Make("scale-index")->Run(c, {});
+  ASSERT_TRUE(outcome.ok());
+  EXPECT_EQ(outcome.y.IntAt(8), 255);
+}
+
 TEST(Faults, OneImplementationCanHaveSeveral) {
   const auto sum = [](const std::string& ids, std::vector<uint8_t> x, std::vector<int8_t> w) {
     const auto K = static_cast<int64_t>(x.size());

@@ -336,9 +336,10 @@ void Reference::StoreLinear(const Placed& p, __int128 sum, int64_t n, uint8_t* t
     if (Has(Fault::kBiasWraps) && units != narrow) {
       real = Product(FromInt(sum + narrow), scale);
     } else {
-      // CannotCompute has made sure of it, but for parameters that a fault kept from another case.
+      // CannotCompute has made sure of it for the parameters of the channel, not for parameters
+      // that a fault takes from elsewhere.
       if (!Sum(real, bias, &real)) {
-        QUALM_CHECK(Has(Fault::kStaleScales) || Has(Fault::kStaleBias));
+        QUALM_CHECK(Has(Fault::kStaleScales) || Has(Fault::kStaleBias) || ParametersOf(c, n) != n);
         real = Magnitude(bias) > Magnitude(real) ? bias : real;
       }
     }

@@ -277,7 +277,7 @@ ChosenQParams FromRange(const Observer& o, double min, double max, float least_s
   const auto steps = static_cast<float>(codes.max - codes.min);
   const float span = o.symmetric ? static_cast<float>(std::max(-min, max)) / (steps / 2.0f)
                                  : static_cast<float>(max - min) / steps;
-  const float scale = std::max(span, least_scale);
+  const float scale = span > least_scale ? span : least_scale;  // never -0
   if (o.symmetric) return {scale, observer::SymmetricZeroPoint(o)};
   const auto first = static_cast<float>(min / static_cast<double>(scale));
   if (std::isnan(first)) return {scale, codes.min};  // 0 / 0

@@ -130,13 +130,19 @@ std::string Sentence(std::string text) {
   return text + ".";
 }
 
+// Whether the words name a cause. A departure that is declared has its reason beside it; that no
+// cause of ours gives every output says nothing then.
+bool IsCause(const Fault& fault, std::string_view words) {
+  return !words.empty() && (fault.reason.empty() || !words.starts_with("no known cause"));
+}
+
 // In an environment finding "expected" is the answer in the usual environment, and "actual" the
 // answer in another one. Neither says whether the number is exact.
 Blocks WhatHappened(const Fault& fault, const RecordedFinding& finding) {
   const std::string what = finding.explanation.substr(0, finding.explanation.find("; "));
   if (fault.aspect != Aspect::kEnvironment || !finding.divergence) {
     if (fault.sentence.starts_with(what)) return {};  // it is said already
-    return {Paragraph{Text(Sentence(what))}};
+    return {Paragraph{Text(Sentence("in the case as it was found: " + what))}};
   }
   std::string change = Sentence(what.substr(0, what.find(':')));
   change.pop_back();
@@ -170,11 +176,12 @@ void AddWorked(const Shown& shown, const Convention* convention, const Fault& fa
       Heading{4, shown.small ? "The smallest case that shows it" : "A case that shows it", ""});
   Text about = Code(Describe(*c));
   about += fmt::format(" — {}.", PlaceOf(*c, index));
-  if (shown.small && !c->note.empty()) about += " " + Sentence(c->note);
+  if (shown.small && IsCause(fault, c->note)) about += " " + Sentence(c->note);
   if (answer && !departs && fault.aspect == Aspect::kNumbers)
     about += " The answer to this very case is exact; the claim compares it with another answer.";
   if (fault.aspect == Aspect::kEnvironment)
-    about += " In the usual environment the answer is the exact one, worked out here.";
+    about += departs ? " The answer shown is that of the usual environment."
+                     : " In the usual environment the answer is the exact one, worked out here.";
   blocks.push_back(Paragraph{about});
   Table operands = OperandTable(*c, index);
   if (!operands.rows.empty()) blocks.push_back(std::move(operands));
@@ -384,12 +391,20 @@ Fold SubjectFold(const std::string& name, const std::vector<const Fault*>& fault
   std::vector<std::string> ops;
   for (const Fault* fault : rows.front().faults) ops.push_back(fault->op);
   Text summary =
-      Strong(WithoutFolders(name)) +
-      fmt::format(" {}, in {}{}", rows.front().words, List(ops),
-                  rows.size() == 1
-                      ? "."
-                      : fmt::format("; and {}.",
-                                    Count(static_cast<int64_t>(rows.size()) - 1, "other thing")));
+      Strong(WithoutFolders(name)) + fmt::format(" {}, in {}", rows.front().words, List(ops));
+  auto others = static_cast<int64_t>(rows.size()) - 1;
+  // What may end a program is not left to the list, whatever its weight.
+  const auto grave = std::ranges::find_if(rows.begin() + 1, rows.end(), [](const SameWords& row) {
+    const std::string& kind = row.faults.front()->kind;
+    return kind == "memory" || kind == "crash" || kind == "hang";
+  });
+  if (grave != rows.end()) {
+    std::vector<std::string> there;
+    for (const Fault* fault : grave->faults) there.push_back(fault->op);
+    summary += fmt::format("; {}, in {}", grave->words, List(there));
+    --others;
+  }
+  summary += others == 0 ? "." : fmt::format("; and {}.", Count(others, "other thing"));
   Bullets list;
   std::string commands;
   for (const SameWords& row : rows) {
@@ -408,7 +423,7 @@ Fold SubjectFold(const std::string& name, const std::vector<const Fault*>& fault
   Blocks inside{list};
   if (!commands.empty()) {
     commands.pop_back();
-    inside.push_back(Paragraph{"What to type next, in the folder of this page:"});
+    inside.push_back(Paragraph{"What to type, in the folder of this page:"});
     inside.push_back(Verbatim{commands, "copy the commands"});
   }
   return Fold{std::move(summary), SubjectAnchor(name), std::move(inside)};
@@ -430,6 +445,18 @@ Blocks SubjectBySubject(const std::vector<Fault>& faults, const OutputFolder& fo
   }
   if (by_subject.empty()) return {};
   Blocks blocks{Heading{2, "Subject by subject", "subjects"}};
+  std::string commands;
+  for (const std::string& name : names) {
+    if (const auto at = by_subject.find(name); at != by_subject.end())
+      commands += CommandFor(*ByWords(at->second).front().faults.front(), name, folder);
+  }
+  if (!commands.empty()) {
+    commands.pop_back();
+    blocks.push_back(
+        Paragraph{"What to type next, in the folder of this page, to see step by step "
+                  "what is wrong with each:"});
+    blocks.push_back(Verbatim{commands, "copy the commands"});
+  }
   for (const std::string& name : names) {
     if (const auto at = by_subject.find(name); at != by_subject.end()) {
       blocks.push_back(SubjectFold(name, at->second, folder));
@@ -456,7 +483,7 @@ Block FaultSection(const Fault& fault, const OutputFolder& folder) {
   blocks.push_back(Paragraph{Strong(Subjects(names)) +
                              fmt::format(" {} in ", WordsOf(fault.aspect, fault.kind)) +
                              Code(fault.op) + "."});
-  if (!fault.sentence.empty()) {
+  if (IsCause(fault, fault.sentence)) {
     const std::string sentence = Sentence(WithoutFolders(fault.sentence));
     blocks.push_back(Paragraph{Text(sentence)});
   }

@@ -119,7 +119,9 @@ Table Matrix(const ResultRecord& record, const std::vector<Fault>& faults) {
   }
   Table table{
       "Subjects by operations. ✓ clean, ~ known departures, ✗ new faults, – not judged; a "
-      "number counts faults and leads to the first of them, a subject to what is wrong with it",
+      "number counts faults and leads to the first of them, a subject to what is wrong with it and "
+      "what to type next. native: the kernels of qualm; model:NAME: the arithmetic of a library, "
+      "computed again; all others: libraries as they are installed",
       {"subject"},
       {},
       Table::Form::kMatrix};
@@ -161,8 +163,9 @@ Table FactsOf(const ResultRecord& record) {
   if (Of(totals, "cases") > 0) {
     int64_t verdicts = 0;
     for (const auto& [name, count] : totals) verdicts += name == "cases" ? 0 : count;
-    add("asked", fmt::format("{} in {:.0f} s, {}: {} passed, {} failed, {} expected; {} not judged "
-                             "(skipped, vacuous or not applicable)",
+    add("asked", fmt::format("{} in {:.0f} s, {}: {} passed, {} failed, {} expected (known "
+                             "departures); {} properties not judged, which a case or a subject "
+                             "has no use for",
                              Count(Of(totals, "cases"), "case"), record.seconds,
                              Count(verdicts, "verdict"), Number(Of(totals, "passed")),
                              Number(Of(totals, "failed")), Number(Of(totals, "expected")),
@@ -258,7 +261,7 @@ Svg HazardBars(const std::map<std::string, const RecordedHazards*>& rows) {
   };
   const auto low = std::ranges::count_if(bars, &Bar::low);
   const std::string says =
-      low == 0 ? "Each is reached as often as declared."
+      low == 0 ? "Each is reached as often as declared, or misses it by no more than chance does."
                : fmt::format("{} of {} are reached less often than declared.", low, bars.size());
   Svg svg(kLeft + kWidth + 60, kRow * static_cast<double>(bars.size() + 1) + 8, says);
   for (size_t i = 0; i < bars.size(); ++i) {

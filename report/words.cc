@@ -22,7 +22,9 @@ constexpr std::array<Kind, 14> kKinds{{
      "off"},
     {"int32-overflow", "keeps a sum in 32 bits that does not fit into them"},
     {"rounding", "rounds a number on the way, so that the last rounding starts from a wrong one"},
-    {"tie", "rounds a value exactly half way between two codes to the other side"},
+    {"tie",
+     "rounds a value half way between two codes (or brought there by an earlier rounding) to "
+     "the other side"},
     {"tail", "treats the last elements, which fill no whole vector, differently"},
     {"padding", "takes something else than real 0 for the padding around an image"},
     {"clamp", "cuts its output off at another bound"},
@@ -145,7 +147,7 @@ Text WithUpstreamLinks(const std::string& reason) {
     const bool begins = at == 0 || std::isalnum(static_cast<unsigned char>(reason[at - 1])) == 0;
     const std::string_view rest = std::string_view(reason).substr(at);
     if (const std::string_view path = WordAt(reason, at);
-        begins && project != nullptr && IsPath(path)) {
+        begins && (at == 0 || reason[at - 1] != '/') && project != nullptr && IsPath(path)) {
       link(std::string(path),
            fmt::format("{}/blob/{}/{}", project->repository, project->revision, path));
       at += path.size();

@@ -29,7 +29,7 @@ Reference::Chosen Reference::Choose(const Observer& o, double low, double high) 
   const double steps = most - least;
   double scale = o.symmetric ? Single(Single(std::max(-low, high)) / (steps / 2))
                              : Single(Single(high - low) / steps);
-  if (!Has(Fault::kNoScaleFloor)) scale = std::max(scale, 0x1p-23);
+  scale = Has(Fault::kNoScaleFloor) ? std::fabs(scale) : std::max(scale, 0x1p-23);  // no -0
   double zero_point = 0;
   if (!o.symmetric) {
     const double first = Single(low / scale);

@@ -114,7 +114,6 @@ constexpr const char* kOrtAdd =
 constexpr const char* kFixedPointAdd =
     "scales over the output scale are rounded to integers of some 20 bits (QNNPACK src/add.c; "
     "XNNPACK src/params-init.c, add minmax)";
-// No cause of the attribution rounds twice, so it names none on cases of many outputs.
 constexpr const char* kRuyFixedPoint =
     "the high half of the product with a 31-bit multiplier is rounded half up, and so is the shift "
     "behind it (ruy kernel_avx2_fma.cc, kernel_avx512.cc)";
@@ -122,8 +121,8 @@ constexpr const char* kGemmlowpFixedPoint =
     "the multiplier is a 31-bit fixed-point number, and its high product is rounded before the "
     "shift rounds again, ties away from zero (gemmlowp public/output_stages.h, fixedpoint.h)";
 
-// A saturated pair changes the slope of a sweep, so every claim about numbers fails; one rounding
-// early shows only against the exact answer.
+// A saturated pair changes the slope of a sweep, so every claim about numbers fails; a value that
+// is rounded too early shows only against the exact answer.
 constexpr std::array<const char*, 3> kNumbers{"matches_exact", "sweep_is_monotone",
                                               "sweep_is_linear"};
 constexpr std::array<const char*, 4> kFbgemmVpmaddubsw{
@@ -285,8 +284,8 @@ void AddTorch(Rows& rows) {
   rows.Add(kTorchQnnpack, Op::kAvgPool, FindingKind::kPadding, kQnnpackAvgPool);
 }
 
-// These rows are for the libraries that keep the named conventions: a library rounds in its
-// caller's mode, a convention knows one rounding mode.
+// Each row names a convention, but excuses only libraries that keep it: they follow the rounding
+// mode of their caller, the convention does not.
 void AddEnvironments(Rows& rows) {
   for (const auto* conventions : {&kFbgemmVpmaddubsw, &kFbgemmSaturatingAcc16, &kFbgemmVnni}) {
     for (const char* convention : *conventions) {
@@ -349,6 +348,7 @@ void AddOthers(Rows& rows) {
     for (const Op op : {Op::kLinear, Op::kRequantize})
       rows.Add("model:ruy", op, "matches_exact", kind, kRuyFixedPoint);
   }
+  // No cause of ours rounds twice, so none is named on cases of many outputs.
   rows.Add("model:ruy", Op::kLinear, "matches_exact", FindingKind::kUnknown, kRuyFixedPoint);
   for (const char* subject : {"model:gemmlowp", "model:gemmlowp@sse4"}) {
     for (const FindingKind kind : {FindingKind::kRounding, FindingKind::kTie})
@@ -371,7 +371,7 @@ void AddNumpy(Rows& rows) {
 }  // namespace
 
 // Rows name conventions if they can, because the contract of "onednn" depends on the CPU. `audit`
-// does not require to see such a row.
+// requires to see a row only if it asks the subject and the claim of the row.
 std::vector<ExpectedDivergence> DeclaredDivergences() {
   Rows rows;
   AddFbgemm(rows);

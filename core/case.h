@@ -138,10 +138,10 @@ struct Window {
 };
 
 // Tensors are row-major. Their shapes follow from the Layout of the operation (core/op.h), their
-// types and the lists that may have N entries from its row; docs/quantization.md says what it
-// computes. M, N and K of operations with a window are derived: M = batch*OH*OW; K = R*S*C/groups,
-// or R*S of a pool. With N = 1 a list has one entry in both forms, and per_channel tells them
-// apart: some backends compute the two differently.
+// types and the lists that may have N entries from its row; docs/quantization.md says what
+// the operation computes. M, N and K of operations with a window are derived: M = batch*OH*OW; K =
+// R*S*C/groups, or R*S of a pool. With N = 1 a list has one entry in both forms, and per_channel
+// tells them apart: some backends compute the two differently.
 struct Case {
   Op op = Op::kLinear;
   int64_t M = 0;
@@ -215,8 +215,8 @@ namespace internal {
 
 // The members of a case in three groups: structure (sizes, tensors, scales, types); parameters,
 // which some operations have; remarks, which are no part of the problem. A member that is added to
-// Case, Window or Observer and not named here does not compile. Inlined, so that the rows, which
-// are 3 kB, are never made.
+// Case, Window or Observer and not named here does not compile. Inlined always, or
+// each call would build 3 kB of Field objects.
 template <class C>
 [[gnu::always_inline]] constexpr auto FieldsOf(C& c) {
   auto& [op, M, N, K, x, w, window, x_q, w_q, out_q, per_channel, multiplier, function,
@@ -314,7 +314,7 @@ template <class C, class Visit>
 constexpr void ForEachParameter(C& c, Visit&& visit) {
   internal::WalkGroup<internal::kParameters>(visit, c);
 }
-// The numbers of the window alone: visit(field, int64_t number). No number is below field.least.
+// The numbers of the window alone: visit(field, int64_t number). In a valid case: >= field.least.
 template <class C, class Visit>
 constexpr void ForEachWindowNumber(C& c, Visit&& visit) {
   const auto visit_number = [&](const Field& field, auto& value) {
@@ -359,8 +359,8 @@ inline bool RowsShareQParams(const Case& c) {
 // The output parameters of an operation with OutQParams::kFixed: scale 2^-8, the lowest code.
 QParams FixedOutQParams(DType out_dtype);
 
-// Whether a requantize case has a multiplier, rather than a quotient of scales in its place. An
-// empty list is a multiplier per channel of no channels.
+// Whether a requantize case has a multiplier, rather than a quotient of scales in its place. With
+// N = 0, per_channel and default x_q and w_q the empty list counts as a multiplier.
 bool UsesMultiplier(const Case& c);
 
 // Derives M, N and K of a case with a window from it and from N (pools: N = in_c).

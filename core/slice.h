@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Cases cut out of a case: fewer rows, channels, terms, images or taps, one pixel, one output, or
-// the sums without the steps after them. The kept outputs are those of the whole case
-// (properties/slice_test.cc). Every list with one entry per channel is cut with its channels. The
-// results are problems alone: without property, note, expected and observed.
+// the sums without the steps after them. Rows, Channels (but of softmax and choose_qparams),
+// Batches, Pixel and OneOutput keep output values (properties/slice_test.cc). Lists with one entry
+// per channel are cut with the channels. Results are problems alone: no property, note, expected
+// and observed.
 #ifndef QUALM_CORE_SLICE_H_
 #define QUALM_CORE_SLICE_H_
 
@@ -41,8 +42,8 @@ Case Batches(const Case& c, Places batches);
 
 // Operations with a window.
 //
-// The kernel of the result has the taps (rows[i], columns[j]). Where either is -1 the weights of
-// output channel n are w_codes[n]. The image and its padding stay.
+// The kernel of the result has the taps (rows[i], columns[j]); the image and its padding stay. A
+// tap with -1 has no source: its weight in channel n is w_codes[n], or w_codes[0] if that is all.
 Case Taps(const Case& c, Places rows, Places columns, std::span<const int32_t> w_codes = {});
 // Every image without its first and last rows and columns; the padding stays. The kernel of a
 // global average pool shrinks with the image.

@@ -9,11 +9,12 @@
 
 namespace qualm::fuzz {
 
-// Sets two neighbouring products of a sum to their extremes, with equal signs: beyond int16.
+// Sets two neighbouring products of a sum to their extremes, with equal signs. Products u8*s8 leave
+// int16 together, s8*s8 only with -128 four times.
 void ExtremePair(Case& c, Rng& rng);
 
-// Makes one output lie at (or a hair beside) j or j + 1/2 codes from its zero point: inside the
-// clamp, where errors show, and near the ties.
+// Makes one output lie at (or a hair beside) j or j + 1/2 codes from its zero point, j at most 255:
+// near a tie or near a code, and most often inside the clamp, where errors show.
 void AimAtCode(Case& c, Rng& rng);
 
 // Puts one output exactly on a tie.

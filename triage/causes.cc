@@ -66,7 +66,7 @@ bool Observes(const Case& c) {
   return RowOf(c.op).observer && c.observer.kind != Observer::Kind::kHistogram;
 }
 
-// Parameters that every rule takes: u8, all codes.
+// Parameters that every rule takes: u8, all codes, not symmetric, no reduce_range.
 bool ChoosesByAnyRule(const Case& c) { return ChoosesScales(c) && c.observer == Observer{}; }
 
 // ---- How a cause changes the stages.
@@ -391,7 +391,7 @@ float InFloat(const RealOutput& o) {
          (over(multiplier, y) / static_cast<float>(f.divisor));
 }
 
-// The same in float64, as the cause says: kernels in float64 miss ties.
+// The real value in float64 arithmetic, which misses ties: the cause "float64 multiplier".
 double InDouble(const RealOutput& o) {
   const Factors f = FactorsOf(o);
   if (AddsOperands(o.c.op)) return (f.multiplier * f.sum + f.offset) / f.y;
@@ -875,7 +875,7 @@ void CopyOutput(const Tensor& from, int64_t at, Tensor& to, int64_t i) {
   std::copy_n(from.bytes().begin() + at * size, size, to.bytes().begin() + i * size);
 }
 
-// The model's output of the edited case. Sums that the stages moved are moved by a larger int32
+// The model's output of the edited case. Sums that the stages moved are moved by another int32
 // bias, which every convention adds to the sum before anything else.
 std::optional<Tensor> ChangedModel(const Stages& stages, const Convention& model) {
   constexpr int64_t kMostMoved = 4096;

@@ -147,8 +147,9 @@ void Terms(const Case& c, const Visit& visit) {
   Shrink(c.K, [&](const std::vector<int64_t>& keep) { return visit(slice::Terms(c, keep)); });
 }
 
-// Boldest for sums that have to be large: fewer terms, with codes at the ends of their types. Where
-// sums are kept in float32 the last product makes them odd. Of a window, the taps are the terms.
+// Boldest for sums that have to be large: fewer terms, with codes at the ends of their types. Each
+// is offered twice: with a last product of 1*1, which shows whether a float32 sum loses its last
+// bit, and without. Of a window, the taps are the terms.
 void LongSums(const Case& c, const Visit& visit) {
   const bool has_taps =
       (IsConv(c.op) && c.w.size() == c.K) || c.op == Op::kAvgPool || c.op == Op::kGlobalAvgPool;

@@ -25,17 +25,16 @@ class GuardedBuffer {
   GuardedBuffer(const GuardedBuffer&) = delete;
   GuardedBuffer& operator=(const GuardedBuffer&) = delete;
 
-  // Lays out `bytes` usable bytes for this run and fills the mapping with context.poison. Where the
-  // context places and fills buffers as the default one does, as for most runs, it fills only the
-  // buffer, all bytes behind it, and the last kNear bytes in front, so that no whole page is filled
-  // and compared. A write further in front is found in the other contexts, in which the memory
-  // properties run. What a check has found to hold the poison is not filled again.
-  // With end_at_guard the last byte (after `slack` readable bytes) touches the guard page, as far
-  // as the alignment of the first byte to `element_size` (a power of two) allows. Without it the
-  // first byte follows the guard page, moved off 64-byte alignment by align_offset in steps of
-  // `element_size`. A buffer of 0 bytes and no slack lies on the guard page: any access to it is
-  // seen. Throws std::bad_alloc where the system has no such memory.
-  // An input, which is written at once, need not be filled (kLeft).
+  // Lays out `bytes` usable bytes for this run and fills the mapping with context.poison. In the
+  // default context, that of most runs, it fills three parts only, so that no whole page is filled
+  // and compared: the buffer, everything behind it, the last kNear bytes before it. The memory
+  // properties run in other contexts, which find a write further in front. What a check has found
+  // to hold the poison is not filled again. With end_at_guard the last byte (after `slack` readable
+  // bytes) touches the guard page, as far as the alignment of the first byte to `element_size` (a
+  // power of two) allows. Without it the first byte follows the guard page, moved off 64-byte
+  // alignment by align_offset in steps of `element_size`. A buffer of 0 bytes and no slack lies on
+  // the guard page: any access to it is seen. Throws std::bad_alloc where the system has no such
+  // memory. An input, which is written at once, need not be filled (kLeft).
   enum class Inside : uint8_t { kPoisoned, kLeft };
   uint8_t* Prepare(size_t bytes, size_t slack, size_t element_size, const RunContext& context,
                    Inside inside = Inside::kPoisoned);
@@ -112,8 +111,8 @@ bool GapsIntact(DType dtype, int64_t rows, int64_t columns, int64_t gap, uint8_t
 // exceptions that have been raised.
 uint64_t ControlWords();
 
-// Copies `other` over `y`, which has the same rows and stride, if they differ, and says whether
-// they did. With the outputs of several callers of one layer, y is wrong if any of them is.
+// If the elements differ, copies `other` to `y`, which has the same rows and stride, and returns
+// true. Called for the output of each caller of a layer, it leaves in y one that differs.
 bool TakeIfDifferent(const uint8_t* other, DType dtype, const Rows& rows, int64_t stride,
                      uint8_t* y);
 
@@ -137,10 +136,11 @@ class ScopedEnvironment {
 inline constexpr std::string_view kGuardPageTrap = "SIGSEGV: access to a guard page";
 
 // Calls `body` and turns SIGSEGV, SIGBUS, SIGFPE and SIGILL raised inside it on this thread into a
-// sentence (kGuardPageTrap); "" if none. For our own kernels and planted faults only: after a
-// signal no destructor of `body` has run, so what it had allocated is leaked, and a floating-point
-// control word it had set is lost. Exceptions pass through. Calls may nest and run on any threads.
-// The signal handlers are installed for the call, inside a Burst (core/burst.h) until that ends.
+// sentence (kGuardPageTrap); "" if none. For code that runs in this process, not for libraries:
+// after a signal no destructor of `body` has run, so what it had allocated is leaked, and a
+// floating-point control word it had set is lost. Exceptions pass through. Calls may nest and run
+// on any threads. The signal handlers are installed for the call, inside a Burst (core/burst.h)
+// until that ends.
 std::string CallTrapped(void (*body)(void*), void* argument);
 
 }  // namespace qualm

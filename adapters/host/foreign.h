@@ -20,8 +20,8 @@ namespace qualm {
 // InputError where its value is no time limit.
 int TimeLimitMs(int standard);
 
-// Gives a kind its names, and KIND@all as the name of them all. `kind.kind` is set. Each variant
-// has a member `name`.
+// Gives a kind its names, and KIND@all as the name of them all. Requires kind.kind, and of each
+// variant a member `name`.
 void SetNames(SubjectKind& kind, std::vector<std::string> names);
 template <class Variants>
 void SetVariants(SubjectKind& kind, const Variants& variants) {

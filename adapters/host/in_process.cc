@@ -139,7 +139,7 @@ Outcome InProcessSubject::RunOnce(const Case& c, const RunContext& context) {
     return WithoutTensors(damage->status(), (gap ? "wrote between the rows of " : "modified ") +
                                                 NameOf(damage->slot));
   }
-  // The output is gathered last: a call that refused must not have touched anything either.
+  // Memory was checked first, for refused calls too. Only now is the output read.
   if (outcome.ok()) outcome.y = Gather(placement_.y());
   return outcome;
 }

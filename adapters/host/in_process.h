@@ -44,7 +44,8 @@ struct TrapError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// A subject whose code is ours and runs on the calling thread, behind CallTrapped.
+// A subject that runs on the calling thread, behind CallTrapped: our kernels, planted faults,
+// conventions, functions that an embedding program gives.
 class InProcessSubject : public BasicSubject, public BulkSubject {
  public:
   // `c` is valid (Validate). A trap at a guard page is kTouchedOutside, any other trap kCrashed.
@@ -59,7 +60,8 @@ class InProcessSubject : public BasicSubject, public BulkSubject {
   virtual std::string Execute(const Placed& placed, const RunContext& context) = 0;
   // "" or which buffer of the subject's own was written outside, after Execute.
   virtual std::string TouchedOutside() const { return ""; }
-  // Whether the operation runs differently with more than one thread.
+  // Whether the operation can use more than one thread. If not, runs that ask for threads are
+  // skipped.
   virtual bool HasThreads(Op /*op*/) const { return false; }
   virtual BufferNeeds Needs() const { return {}; }
   // "" or the reason why the subject does not run a case with gaps in weights or images, with the

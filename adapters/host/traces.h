@@ -30,10 +30,9 @@ class Traces {
 };
 
 // "" or a sentence that says how many bytes of heap each `call` keeps. First calls may keep any
-// amount. It is a leak if all later calls keep the same amount (but for the rounding of blocks) and
-// more than nothing, and no more if time passes between them: threads that allocate meanwhile keep
-// another amount each time, or more in more time. "" if the C library does not count its heap
-// (sanitizers).
+// amount. A call leaks if each later call keeps the same number of bytes above 0 (but for the
+// rounding of blocks), also with a pause between calls: what other threads allocate varies, or
+// grows with the pause. "" if the C library does not count its heap (sanitizers).
 std::string LeakOf(const std::function<void()>& call);
 
 }  // namespace qualm

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Integer sums times a rational scale, plus an optional bias, to codes or float32, rounded once.
-// The arithmetic behind requantize and behind the epilogue of linear. Internal to kernels/.
+// The arithmetic behind requantize, the epilogue of sums, pools, tables, mul and rescale. Internal.
 #ifndef QUALM_KERNELS_COMMON_RESCALE_H_
 #define QUALM_KERNELS_COMMON_RESCALE_H_
 
@@ -61,12 +61,12 @@ class Rescale {
   // Codes (u8 or s8: the low byte) of channels [first, first + count). Nothing else is read or
   // written. Must run in a ScopedFpEnvironment.
   void CodesFromSums(const int32_t* sums, size_t first, size_t count, uint8_t* y) const;
-  // The same where the plan streams, faster if many are at or next to ties.
+  // The same codes, faster if many sums are at or next to ties. Requires plan().streams.
   void CodesNearTies(const int32_t* sums, size_t count, uint8_t* y) const;
   // A value that is no tie is at least this far from a tie; 0 if unknown. One multiplier, no bias.
   double DistanceFromTies() const;
-  // The float32 values sum * factor * numerator_b + bias of the channels: `factor`, finite and > 0,
-  // takes the place of numerator_a, which is 1, as are the denominator and the divisor.
+  // The float32 values sum * factor * numerator_b + bias of the channels; `factor` is finite and >
+  // 0. Requires numerator_a = denominator = divisor = 1.
   void FloatsFromSums(const int32_t* sums, size_t first, size_t count, float factor, bool relu,
                       float* y) const;
 
@@ -76,7 +76,7 @@ class Rescale {
 
   // The constants that the vector code reads. Arrays have one element, or one per channel.
   struct Plan {
-    ChannelList<float> multiplier32;  // kFloat32 only
+    ChannelList<float> multiplier32;  // kFloat32, or if it streams
     ChannelList<double> numerator;    // numerator_a * numerator_b: 48 bits, exact
     ChannelList<double> denominator;  // times the divisor, rounded
     ChannelList<double> multiplier;   // numerator / denominator, rounded
@@ -89,7 +89,7 @@ class Rescale {
     bool short_multiplier = false;  // multiplier exact with <= 22 significant bits
     bool power_of_two = false;      // kFloat32, and the multipliers are powers of two
     bool streams = false;           // one multiplier, no bias: the codes of code_stream-inl.h
-    bool exact_ties = false;        // denominator, and (n + 1/2)*denominator for lo <= n < hi
+    bool exact_ties = false;  // denominator and (n + 1/2)*denominator, lo <= n < hi, are exact
     bool per_channel = false;
     UnsignedCodes codes;  // if it streams
   };

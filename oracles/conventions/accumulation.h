@@ -62,9 +62,8 @@ struct Accumulation {
   // Convolutions add in the order of the weights: (r, s, c), c fastest and inside the group.
   Padding padding = Padding::kAbsent;
   bool pairs_within_tap = false;  // the last of an odd number of channels is added alone
-  // The kernel does not sum the weights, so it cannot subtract the zero point of x times that sum.
-  // The zero point of x stays in the products of the image; for each tap in the padding, zero point
-  // times weight is added.
+  // The kernel leaves zero_point_x * sum(weights) in the result. For each tap in the padding it
+  // adds zero_point_x * weight, and nothing else.
   bool zero_point_stays = false;
   std::string_view kernel;  // for traces
 };

@@ -40,7 +40,8 @@ struct Definition {
   // Optional: makes the value that the steps begin with (pools, rows, sums in floating point), and
   // notes it in `trace` if given. Where it gives nullopt, the steps begin with the element of x.
   std::function<std::optional<Value>(const Case&, int64_t index, Trace* trace)> gather;
-  // The steps from a sum without its zero points to the output; without sums, from the input.
+  // The steps from a sum without its zero points (with them, where Accumulation::lossy_how is
+  // empty) to the output; without sums, from the input.
   std::function<std::vector<Step>(const Case&)> steps;
   // Optional, if the tail of a vector loop computes differently: elements from `body` on go through
   // tail_steps.

@@ -78,7 +78,7 @@ struct Value {
 enum class Rise : uint8_t {
   kUnknown,
   kAlways,       // a larger number never gives a smaller result; every NaN gives one result
-  kUnlessLossy,  // so while the step's result fits its type; else the value is `lossy`
+  kUnlessLossy,  // as kAlways, while the result fits its type; else it sets value.lossy
 };
 
 // `text` may name constants: {multiplier} {scale} {reciprocal} {bias} {zero_point} {low} {high}

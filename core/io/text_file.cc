@@ -169,7 +169,8 @@ bool Publish(const Descriptor& unnamed, const fs::path& path) {
   const fs::path temporary = TemporaryOf(path);
   while (errno == EEXIST) {
     // A link replaces nothing, a rename does. The text is whole already, so another writer of the
-    // same file may take this temporary for its own: then the loop makes a new one.
+    // same file may take this temporary for its own. The kernel links a file whose last name is
+    // gone no second time (ENOENT): then the caller writes the text again, into a named file.
     if (::unlink(temporary.c_str()) != 0 && errno != ENOENT) return false;
     if (!Link(unnamed, temporary)) continue;
     if (::rename(temporary.c_str(), path.c_str()) == 0) return true;
@@ -198,17 +199,21 @@ Descriptor Unnamed(const fs::path& folder, const fs::path& path, mode_t mode,
 
 void WriteNamed(const fs::path& path, mode_t mode, std::string_view text) {
   const fs::path temporary = TemporaryOf(path);
-  Descriptor fd(OpenLocked(temporary, [&] {
-    return ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
-  }));
-  if (!fd.ok()) CannotWrite(path, "cannot be created");
-  const bool written = ::ftruncate(fd.get(), 0) == 0 && WriteAll(fd.get(), text) &&
-                       (mode == 0 || ::fchmod(fd.get(), mode) == 0) && Sync(fd.get());
-  if (written && ::rename(temporary.c_str(), path.c_str()) == 0) return;
-  const int error = errno;
-  ::unlink(temporary.c_str());
-  errno = error;
-  CannotWrite(path);
+  for (;;) {
+    Descriptor fd(OpenLocked(temporary, [&] {
+      return ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+    }));
+    if (!fd.ok()) CannotWrite(path, "cannot be created");
+    const bool written = ::ftruncate(fd.get(), 0) == 0 && WriteAll(fd.get(), text) &&
+                         (mode == 0 || ::fchmod(fd.get(), mode) == 0) && Sync(fd.get());
+    if (written && ::rename(temporary.c_str(), path.c_str()) == 0) return;
+    // Publish takes the temporary of another writer away, locked or not: begin again.
+    if (written && errno == ENOENT) continue;
+    const int error = errno;
+    ::unlink(temporary.c_str());
+    errno = error;
+    CannotWrite(path);
+  }
 }
 
 // Writes into a path that cannot be replaced because it is no regular file (a device, a pipe).

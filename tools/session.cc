@@ -184,6 +184,7 @@ std::vector<std::string> SubjectNames(const std::vector<std::string>& named,
     for (const std::string& name : registry.Expand(pattern)) add(name);
   }
   if (!named.empty()) return names;
+  std::set<std::string> told;  // a library that is absent is told once, not once per name
   for (const std::string& pattern : defaults) {
     try {
       for (const std::string& name : registry.Expand(pattern)) {
@@ -191,7 +192,8 @@ std::vector<std::string> SubjectNames(const std::vector<std::string>& named,
         add(name);
       }
     } catch (const Unavailable& error) {
-      Tell("left out: {}", error.what());
+      const std::string_view why = error.what();
+      if (told.emplace(why.substr(why.find("': ") + 1)).second) Tell("left out: {}", why);
     } catch (const InputError&) {
       Tell("left out: this build has no subject '{}'", pattern);
     }

@@ -142,15 +142,15 @@ Blocks WhatHappened(const Fault& fault, const RecordedFinding& finding) {
   const std::string what = finding.explanation.substr(0, finding.explanation.find("; "));
   if (fault.aspect != Aspect::kEnvironment || !finding.divergence) {
     if (fault.sentence.starts_with(what)) return {};  // it is said already
-    return {Paragraph{Text(Sentence("in the case as it was found: " + what))}};
+    return {Paragraph{Text(WithDecimals(Sentence("in the case as it was found: " + what)))}};
   }
   std::string change = Sentence(what.substr(0, what.find(':')));
   change.pop_back();
-  return {Paragraph{
-      Text(fmt::format("{}: output {} is {} in the environment that programs start with, and {} "
-                       "in the other one. On the found case; the claim is that both are equal.",
-                       change, finding.divergence->index, finding.divergence->expected,
-                       finding.divergence->actual))}};
+  return {Paragraph{Text(
+      fmt::format("{}: output {} is {} in the environment that programs start with, and {} "
+                  "in the other one. On the found case; the claim is that both are equal.",
+                  change, finding.divergence->index, WithDecimals(finding.divergence->expected),
+                  WithDecimals(finding.divergence->actual)))}};
 }
 
 Table SeenBy(const Fault& fault) {
@@ -176,16 +176,20 @@ void AddWorked(const Shown& shown, const Convention* convention, const Fault& fa
       Heading{4, shown.small ? "The smallest case that shows it" : "A case that shows it", ""});
   Text about = Code(Describe(*c));
   about += fmt::format(" — {}.", PlaceOf(*c, index));
-  if (shown.small && IsCause(fault, c->note)) about += " " + Sentence(c->note);
+  if (shown.small && IsCause(fault, c->note)) about += " " + WithDecimals(Sentence(c->note));
   if (answer && !departs && fault.aspect == Aspect::kNumbers)
     about += " The answer to this very case is exact; the claim compares it with another answer.";
   if (fault.aspect == Aspect::kEnvironment)
-    about += departs ? " The answer shown is that of the usual environment."
+    about += departs ? " In the usual environment the answer is not exact either, which is another "
+                       "fault."
                      : " In the usual environment the answer is the exact one, worked out here.";
   blocks.push_back(Paragraph{about});
   Table operands = OperandTable(*c, index);
   if (!operands.rows.empty()) blocks.push_back(std::move(operands));
-  blocks.push_back(StepTable(*c, index, departs ? &*answer : nullptr));
+  const bool own_steps =
+      fault.aspect == Aspect::kEnvironment && departs && answer->convention != nullptr;
+  blocks.push_back(own_steps ? OwnSteps(*c, index, *answer)
+                             : StepTable(*c, index, departs ? &*answer : nullptr));
 }
 
 // The first output of the sweep over `base` that bends.
@@ -342,7 +346,8 @@ std::string ExpectedAndGot(const Fault& fault, const OutputFolder& folder) {
       divergence = std::move(small);
   }
   if (fault.aspect != Aspect::kNumbers || !divergence) return "";
-  return fmt::format(" (expected {}, got {})", divergence->expected, divergence->actual);
+  return WithDecimals(
+      fmt::format(" (expected {}, got {})", divergence->expected, divergence->actual));
 }
 
 // The command that shows the fault on this subject, in the folder of the page.
@@ -484,7 +489,7 @@ Block FaultSection(const Fault& fault, const OutputFolder& folder) {
                              fmt::format(" {} in ", WordsOf(fault.aspect, fault.kind)) +
                              Code(fault.op) + "."});
   if (IsCause(fault, fault.sentence)) {
-    const std::string sentence = Sentence(WithoutFolders(fault.sentence));
+    const std::string sentence = WithDecimals(Sentence(WithoutFolders(fault.sentence)));
     blocks.push_back(Paragraph{Text(sentence)});
   }
   Append(blocks, WhatHappened(fault, *shown.finding));

@@ -12,8 +12,11 @@
 #include <vector>
 
 #include "adapters/registry.h"
+#include "core/io/case_json.h"
 #include "core/verdict.h"
 #include "exporters/exporter.h"
+#include "oracles/conventions/convention.h"
+#include "oracles/exact/exact.h"
 #include "report/escape.h"
 #include "report/faults.h"
 #include "report/forum.h"
@@ -22,6 +25,7 @@
 #include "report/overview.h"
 #include "report/pictures.h"
 #include "report/words.h"
+#include "report/worked.h"
 
 namespace qualm::report {
 namespace {
@@ -215,12 +219,46 @@ TEST(Words, NumbersAndLists) {
 }
 
 // No two kinds are described in the same words.
+TEST(Words, HexBecomesTheShortestDecimal) {
+  EXPECT_EQ(WithDecimals("to float32: 3 -> 0x1.8p+1; times 0x1p-8"),
+            "to float32: 3 -> 3; times 0.00390625");
+  EXPECT_EQ(WithDecimals("-0x1.99999ap-4, -0x0p+0, 0x1.999999999999ap-4"), "-0.1, -0, 0.1");
+  EXPECT_EQ(WithDecimals("0x10 and x0p+1"), "0x10 and x0p+1");
+}
+
 TEST(Words, EveryKindHasItsOwn) {
   std::set<std::string_view> seen;
   for (int kind = 0; kind <= static_cast<int>(FindingKind::kUnknown); ++kind) {
     const std::string_view name = Name(static_cast<FindingKind>(kind));
     EXPECT_TRUE(seen.insert(WordsOf(name)).second) << name << " is told as another kind";
   }
+}
+
+// Wherever a convention departs in a documented case, its table says at which step.
+TEST(Worked, MarksTheStepOfEveryDeparture) {
+  int tables = 0;
+  for (const char* folder : {"forum", "regressions"}) {
+    for (const auto& entry :
+         fs::directory_iterator(fs::path(QUALM_SOURCE_DIR "/corpus") / folder)) {
+      if (!entry.path().string().ends_with(".case.json")) continue;
+      const Case c = ReadCaseFile(entry.path().string());
+      const Tensor exact = exact::Evaluate(c);
+      for (const Convention& convention : AllConventions()) {
+        if (!convention.cannot_run(c).empty()) continue;
+        const Answer answer{convention.name, convention.run(c).y, &convention};
+        const auto departs = FirstDivergence(exact, answer.y);
+        if (!departs || convention.trace(c, departs->index).empty()) continue;
+        const Table table = StepTable(c, departs->index, &answer);
+        const auto marked = std::count_if(
+            table.rows.begin(), table.rows.end(),
+            [](const std::vector<Cell>& row) { return row.back().tone == Tone::kBad; });
+        // The output is in the same colour.
+        EXPECT_EQ(marked, 2) << entry.path() << ", " << convention.name;
+        ++tables;
+      }
+    }
+  }
+  EXPECT_GT(tables, 100);
 }
 
 TEST(Pictures, LabelsOfKinksDoNotOverlap) {

@@ -7,7 +7,9 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <cstdlib>
 #include <map>
+#include <regex>
 
 namespace qualm::report {
 namespace {
@@ -133,6 +135,21 @@ std::string WithoutFolders(std::string_view text) {
     at += path.size();
   }
   return shorter;
+}
+
+std::string WithDecimals(const std::string& text) {
+  static const std::regex hex("-?0x[0-9a-f]+(\\.[0-9a-f]+)?p[+-][0-9]+");
+  std::string plain;
+  auto rest = text.begin();
+  for (std::sregex_iterator at(text.begin(), text.end(), hex); at != std::sregex_iterator(); ++at) {
+    plain.append(rest, text.begin() + at->position());
+    const double number = std::strtod(at->str().c_str(), nullptr);
+    const auto narrow = static_cast<float>(number);
+    plain += static_cast<double>(narrow) == number ? fmt::format("{}", narrow)
+                                                   : fmt::format("{}", number);
+    rest = text.begin() + at->position() + at->length();
+  }
+  return plain.append(rest, text.end());
 }
 
 Text WithUpstreamLinks(const std::string& reason) {

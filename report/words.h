@@ -23,6 +23,10 @@ std::string Subjects(const std::vector<std::string>& names);
 // The text without folders of this machine: "/home/me/case.json" becomes "me/case.json".
 std::string WithoutFolders(std::string_view text);
 
+// The text with decimal numbers in place of hex floats. The decimals give the same float32 back (of
+// numbers that are none, the same float64): "0x1.8p+0" becomes "1.5".
+std::string WithDecimals(const std::string& text);
+
 // A kind of finding in words for somebody who meets it first: "two 8-bit products are added in
 // ...".
 std::string_view WordsOf(std::string_view kind);

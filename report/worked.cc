@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <cstdlib>
 #include <optional>
 #include <vector>
 
@@ -77,12 +79,95 @@ Table SumOperands(const Case& c, int64_t index) {
 std::vector<Cell> OperandRow(const std::string& name, const Tensor& tensor, const QParams& q,
                              int64_t at, int64_t channel) {
   if (tensor.dtype() == DType::kF32)
-    return {name, ElementText(tensor, at), "", "",
-            fmt::format("{:g}", tensor.as<float>()[static_cast<size_t>(at)])};
+    return {name, "", "", "", WithDecimals(ElementText(tensor, at))};
   const int64_t z = q.zero_point_at(channel), code = tensor.IntAt(at);
   const double scale = static_cast<double>(q.scale_at(channel));
   return {name, Number(code), Number(z), fmt::format("{:g}", scale),
           fmt::format("{:g}", scale * static_cast<double>(code - z))};
+}
+
+bool Has(const Trace& trace, Stage stage) {
+  return std::ranges::find(trace, stage, &TraceStep::stage) != trace.end();
+}
+
+// All that a trace does in a stage.
+std::string TextOf(const Trace& trace, Stage stage) {
+  std::string text;
+  for (const TraceStep& step : trace) {
+    if (step.stage == stage) text += (text.empty() ? "" : "; then ") + step.text;
+  }
+  return text;
+}
+
+struct StepRow {
+  Stage stage;
+  std::string exact, theirs;
+};
+
+// The exact steps in their order. All that the answer does in a stage stands beside the first exact
+// step of that stage, and a stage that only the answer has before the one that follows there.
+std::vector<StepRow> Beside(const Trace& exact, const Trace& theirs) {
+  std::vector<StepRow> rows;
+  std::vector<Stage> done;
+  const auto take = [&](Stage stage) {
+    if (std::ranges::find(done, stage) != done.end()) return std::string();
+    done.push_back(stage);
+    return TextOf(theirs, stage);
+  };
+  // Takes the stages that only the answer has, up to its first step of a stage.
+  const auto take_until = [&](auto end) {
+    for (auto step = theirs.begin(); step != end; ++step) {
+      if (Has(exact, step->stage)) continue;
+      if (std::string text = take(step->stage); !text.empty())
+        rows.push_back({step->stage, "", std::move(text)});
+    }
+  };
+  for (const TraceStep& step : exact) {
+    const auto first = std::ranges::find(theirs, step.stage, &TraceStep::stage);
+    if (first != theirs.end()) take_until(first);
+    rows.push_back({step.stage, step.text, take(step.stage)});
+  }
+  take_until(theirs.end());
+  return rows;
+}
+
+// The value after the last step of a stage: "3", "7/2" or "0x1.8p+0"; NaN where there is none.
+double ValueAfter(const Trace& trace, Stage stage) {
+  double value = std::nan("");
+  for (const TraceStep& step : trace) {
+    if (step.stage != stage || step.value.empty()) continue;
+    const size_t slash = step.value.find('/');
+    value = std::strtod(step.value.c_str(), nullptr);
+    if (slash != std::string::npos) value /= std::strtod(step.value.c_str() + slash + 1, nullptr);
+  }
+  return value;
+}
+
+// The stage at which the answer first departs from exact: where a step loses something; where the
+// answer does a step before another one that comes first exactly; or where another number comes
+// out.
+std::optional<Stage> FirstDifference(const Trace& exact, const Trace& theirs) {
+  for (const TraceStep& step : theirs) {
+    if (step.lossy) return step.stage;
+  }
+  const auto place = [&](Stage stage) {
+    return std::ranges::find(exact, stage, &TraceStep::stage) - exact.begin();
+  };
+  for (size_t i = 0; i < theirs.size(); ++i) {
+    const bool early = std::any_of(
+        theirs.begin() + static_cast<std::ptrdiff_t>(i), theirs.end(), [&](const TraceStep& later) {
+          return Has(exact, later.stage) && place(later.stage) < place(theirs[i].stage);
+        });
+    if (Has(exact, theirs[i].stage) && early) return theirs[i].stage;
+  }
+  // Sums and products are in units of their own, unless nothing is rounded or the number is real.
+  for (const TraceStep& step : theirs) {
+    const double ours = ValueAfter(exact, step.stage), other = ValueAfter(theirs, step.stage);
+    const bool real = step.stage == Stage::kScale && step.value.find("0x") != std::string::npos;
+    const bool same_unit = step.stage >= Stage::kRound || real || !Has(exact, Stage::kRound);
+    if (same_unit && std::fabs(ours - other) > 1e-6 * std::fabs(ours)) return step.stage;
+  }
+  return std::nullopt;
 }
 
 bool IsElementwise(const Case& c) {
@@ -116,6 +201,16 @@ Table OperandTable(const Case& c, int64_t index) {
   return table;
 }
 
+Table OwnSteps(const Case& c, int64_t index, const Answer& answer) {
+  Table table{"Step by step, as " + answer.who + " computes in the usual environment",
+              {"step", answer.who},
+              {}};
+  for (const TraceStep& step : answer.convention->trace(c, index))
+    table.rows.push_back({std::string(Name(step.stage)), WithDecimals(step.text)});
+  table.rows.push_back({"output", Strong(WithDecimals(ElementText(answer.y, index)))});
+  return table;
+}
+
 Table StepTable(const Case& c, int64_t index, const Answer* answer) {
   const Trace exact = exact::Derive(c, index);
   const bool departs = answer != nullptr && !exact.empty() &&
@@ -123,7 +218,7 @@ Table StepTable(const Case& c, int64_t index, const Answer* answer) {
   Table table{"Step by step", {"step", "exact"}, {}};
   if (!departs) {
     for (const TraceStep& step : exact)
-      table.rows.push_back({std::string(Name(step.stage)), step.text});
+      table.rows.push_back({std::string(Name(step.stage)), WithDecimals(step.text)});
     return table;
   }
   const Trace theirs =
@@ -135,37 +230,19 @@ Table StepTable(const Case& c, int64_t index, const Answer* answer) {
   } else {
     table.caption = "Step by step, exactly; what happens inside " + answer->who + " is not known";
   }
-  // All that the answer does in a stage stands beside the exact step of that stage.
-  bool marked = false;
-  std::vector<Stage> done;
-  const auto add = [&](Stage stage, const std::string& left) {
-    std::string right;
-    bool lossy = false;
-    if (std::ranges::find(done, stage) == done.end()) {
-      for (const TraceStep& step : theirs) {
-        if (step.stage != stage) continue;
-        right += (right.empty() ? "" : "; then ") + step.text;
-        lossy |= step.lossy;
-      }
-      done.push_back(stage);
-    }
-    const bool mark = lossy && !marked;
-    marked |= mark;
-    if (!beside) {
-      table.rows.push_back({std::string(Name(stage)), left});
-      return;
-    }
-    table.rows.push_back({std::string(Name(stage)), left,
-                          Cell((mark ? Strong("first difference:") + " " : Text()) + right,
-                               mark ? Tone::kBad : Tone::kNone)});
-  };
-  for (const TraceStep& step : exact) add(step.stage, step.text);
-  for (const TraceStep& step : theirs) {
-    if (std::ranges::find(done, step.stage) == done.end()) add(step.stage, "");
+  const std::optional<Stage> marked = FirstDifference(exact, theirs);
+  for (const StepRow& row : Beside(exact, theirs)) {
+    table.rows.push_back({std::string(Name(row.stage)), WithDecimals(row.exact)});
+    if (!beside) continue;
+    const bool mark = row.stage == marked && !row.theirs.empty();
+    table.rows.back().emplace_back(
+        (mark ? Strong("first difference:") + " " : Text()) + WithDecimals(row.theirs),
+        mark ? Tone::kBad : Tone::kNone);
   }
-  const Cell right(Strong(ElementText(answer->y, index)), Tone::kBad);
+  const Cell right(Strong(WithDecimals(ElementText(answer->y, index))), Tone::kBad);
   if (beside) {
-    table.rows.push_back({"output", Strong(ElementText(exact::Evaluate(c), index)), right});
+    table.rows.push_back(
+        {"output", Strong(WithDecimals(ElementText(exact::Evaluate(c), index))), right});
     return table;
   }
   if (headroom::HasPairs(c)) {
@@ -176,7 +253,8 @@ Table StepTable(const Case& c, int64_t index, const Answer* answer) {
                                      Number(pair.saturated), Number(pair.lost()))});
     }
   }
-  table.rows.push_back({"exact output", Strong(ElementText(exact::Evaluate(c), index))});
+  table.rows.push_back(
+      {"exact output", Strong(WithDecimals(ElementText(exact::Evaluate(c), index)))});
   table.rows.push_back({"answer", right});
   return table;
 }

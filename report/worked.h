@@ -26,6 +26,10 @@ std::string PlaceOf(const Case& c, int64_t index);
 // The operands of output `index`, term by term where there are sums; zeros are left out.
 Table OperandTable(const Case& c, int64_t index);
 
+// The steps of an answer's convention alone: where numbers are rounded in float32, the environment
+// acts.
+Table OwnSteps(const Case& c, int64_t index, const Answer& answer);
+
 // The exact steps and, beside them, the answer's steps up to the first that is not exact, which is
 // marked. Without an answer, or if the answer is exact here, only the exact steps.
 Table StepTable(const Case& c, int64_t index, const Answer* answer);

@@ -20,8 +20,12 @@ namespace {
 // The shift by 31 multiplies by 1 << 31, which C++ leaves undefined there.
 constexpr int32_t kMostShift = 30;
 
-void ScaleDown(Value& v, const Channel& c) {
+void HighHalf(Value& v, const Channel& c) {
+  const int64_t product = v.integer * c.fixed.value;
   v.SetInt(SaturatingRoundingDoublingHighMul(static_cast<int32_t>(v.integer), c.fixed.value));
+  v.lossy = v.integer * (int64_t{1} << 31) != product;
+}
+void ShiftRight(Value& v, const Channel& c) {
   v.SetInt(RoundingDivideByPot(static_cast<int32_t>(v.integer), std::max(-c.fixed.shift, 0)));
 }
 void ShiftSaturating(Value& v, const Channel& c) {
@@ -92,12 +96,10 @@ Convention Make(bool simd) {
   definition.steps = [simd](const Case& c) {
     const auto shift_simd = c.op == Op::kRequantize ? ShiftInRows : ShiftInBlocks;
     return FixedPointSteps(
-        c, {{Stage::kScale,
-             simd ? "<< {shift} if positive, wrapping in blocks of 4"
-                  : "<< {shift} if positive, saturating",
+        c, {{Stage::kScale, simd ? "<< {left}, wrapping in blocks of 4" : "<< {left}, saturating",
              simd ? shift_simd : ShiftSaturating, simd ? Rise::kUnknown : Rise::kAlways},
-            {Stage::kRound, "times {fixed}*2^-31, >> -{shift} if negative, rounded twice",
-             ScaleDown, Rise::kAlways}});
+            {Stage::kRound, "times {fixed}*2^-31, rounded", HighHalf, Rise::kAlways},
+            {Stage::kRound, ">> {right}, ties away from zero", ShiftRight, Rise::kAlways}});
   };
   return MakeConvention(std::move(definition));
 }

@@ -29,14 +29,17 @@ void AddTerms(Value& v, const Channel& c) {
   const int64_t a = v.integer - c.a.zero_point, b = int64_t{v.second} - c.b.zero_point;
   const int64_t sum = a * c.a.fixed.value + b * c.b.fixed.value;
   v.SetInt(Wrap32(sum));
-  v.lossy = v.integer != sum;
+  v.lossy = v.integer != sum || c.operands_rounded;
 }
 void ShiftAway(Value& v, const Channel& c) {
   const auto before = static_cast<int32_t>(v.integer);
   v.SetInt(RoundingDivideByPot(before, c.fixed.shift));
 }
 const Step kAdd[] = {
-    {Stage::kAccumulate, "{a_fixed}*(a - {a_zp}) + {b_fixed}*({b} - {b_zp})", AddTerms},
+    {Stage::kAccumulate,
+     "{a_fixed}*(a - {a_zp}) + {b_fixed}*({b} - {b_zp}), the factors a scale over the output's "
+     "times 2^{shift}, rounded",
+     AddTerms},
     {Stage::kRound, "/ 2^{shift}, ties away from zero", ShiftAway},
     {Stage::kZeroPoint, "to int16, + zero point {zero_point}, saturating", step::AddZeroPointSat16},
     {Stage::kClamp, "clamp to {low}..{high}", step::Clamp},

@@ -19,7 +19,9 @@ void ShiftLeft(Value& v, const Channel& c) {
   v.lossy = v.integer != full;
 }
 void HighHalf(Value& v, const Channel& c) {
-  v.SetInt(Wrap32((v.integer * c.fixed.value + (int64_t{1} << 30)) >> 31));
+  const int64_t product = v.integer * c.fixed.value;
+  v.SetInt(Wrap32((product + (int64_t{1} << 30)) >> 31));
+  v.lossy = v.integer * (int64_t{1} << 31) != product;
 }
 void ShiftRight(Value& v, const Channel& c) {
   const int32_t right = std::max(-c.fixed.shift, 0);
@@ -64,9 +66,9 @@ std::vector<Convention> RuyConventions() {
   definition.channel = ChannelOf;
   definition.steps = [](const Case& c) {
     return FixedPointSteps(
-        c, {{Stage::kScale, "<< {shift} if positive, wrapping", ShiftLeft, Rise::kUnlessLossy},
+        c, {{Stage::kScale, "<< {left}, wrapping", ShiftLeft, Rise::kUnlessLossy},
             {Stage::kRound, "times {fixed}*2^-31, half up", HighHalf, Rise::kAlways},
-            {Stage::kRound, ">> -{shift} if negative, half up", ShiftRight, Rise::kAlways}});
+            {Stage::kRound, ">> {right}, half up", ShiftRight, Rise::kAlways}});
   };
   return {MakeConvention(std::move(definition))};
 }

@@ -29,6 +29,8 @@ std::string Substitute(std::string_view text, const Channel& c, int32_t second) 
       {"{high}", Text(c.high)},
       {"{fixed}", Text(c.fixed.value)},
       {"{shift}", Text(c.fixed.shift)},
+      {"{left}", Text(std::max(c.fixed.shift, 0))},
+      {"{right}", Text(std::max(-c.fixed.shift, 0))},
       {"{a_scale}", FloatText(c.a.scale)},
       {"{b_scale}", FloatText(c.b.scale)},
       {"{a_zp}", Text(c.a.zero_point)},
@@ -246,6 +248,13 @@ Channel FixedPointAddChannel(const Case& c, int32_t bits) {
   };
   channel.a.fixed.value = fixed(channel.a.scale);
   channel.b.fixed.value = SignOfSecond(c.op) * fixed(channel.b.scale);
+  const auto exact = [&](const Channel::Operand& operand, float scale) {
+    // The product has at most 24 + 24 bits.
+    return std::ldexp(static_cast<double>(std::abs(operand.fixed.value)) *
+                          static_cast<double>(c.out_q.scale[0]),
+                      -channel.fixed.shift) == static_cast<double>(scale);
+  };
+  channel.operands_rounded = !exact(channel.a, c.x_q.scale[0]) || !exact(channel.b, c.w_q.scale[0]);
   return channel;
 }
 

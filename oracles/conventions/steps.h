@@ -30,6 +30,7 @@ struct Channel {
   int32_t low = 0;            // clamp, relu included
   int32_t high = 0;
   FixedMultiplier fixed;
+  bool operands_rounded = false;  // a.fixed or b.fixed is not exactly its ratio of scales
   // For x (a) and w (b) if each has constants of its own: two operands, pools, tables.
   struct Operand {
     float scale = 1;
@@ -82,7 +83,7 @@ enum class Rise : uint8_t {
 };
 
 // `text` may name constants: {multiplier} {scale} {reciprocal} {bias} {zero_point} {low} {high}
-// {fixed} {shift}; of two operands {a_scale} {a_zp} {a_fixed} {a_shift}, {b_...} likewise, and {b},
+// {fixed} {shift}, and {left} {right}, of which one is the shift and the other 0; of two operands {a_scale} {a_zp} {a_fixed} {a_shift}, {b_...} likewise, and {b},
 // the code of the second.
 struct Step {
   Stage stage;

@@ -94,11 +94,13 @@ void AddTerms(Value& v, const Channel& c) {
   const int64_t sum = half + (v.integer - c.a.zero_point) * c.a.fixed.value +
                       (int64_t{v.second} - c.b.zero_point) * c.b.fixed.value;
   v.SetInt(Wrap32(sum));
-  v.lossy = v.integer != sum;
+  v.lossy = v.integer != sum || c.operands_rounded;
 }
 void ShiftDown(Value& v, const Channel& c) { v.SetInt(v.integer >> c.fixed.shift); }
 const Step kAdd[] = {
-    {Stage::kAccumulate, "{a_fixed}*(a - {a_zp}) + {b_fixed}*({b} - {b_zp}) + 2^({shift}-1)",
+    {Stage::kAccumulate,
+     "{a_fixed}*(a - {a_zp}) + {b_fixed}*({b} - {b_zp}) + 2^({shift}-1), the factors a scale over "
+     "the output's times 2^{shift}, rounded",
      AddTerms},
     {Stage::kRound, ">> {shift}: ties toward +infinity", ShiftDown},
     kZeroPoint,

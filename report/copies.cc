@@ -18,7 +18,6 @@ constexpr size_t kMostOfACase = size_t{24} << 10;
 
 // The texts that exporters make of the case; none if the case has no answer.
 Blocks ExportsOf(const RecordedFinding& recorded, const Case& c, const RunFacts& run) {
-  if (!c.observed) return {};
   Finding finding(c, recorded.claim, WithoutFolders(recorded.subject), Verdict::Failed(""));
   finding.kind = ParseFindingKind(recorded.kind).value_or(FindingKind::kUnknown);
   finding.explanation = WithoutFolders(recorded.explanation);
@@ -44,17 +43,23 @@ Blocks ExportsOf(const RecordedFinding& recorded, const Case& c, const RunFacts&
 
 }  // namespace
 
-Blocks CopiesOf(const RecordedFinding& finding, const std::optional<Case>& c, const RunFacts& run) {
+Blocks CopiesOf(const RecordedFinding& finding, const std::optional<Case>& c,
+                const std::string& file, const RunFacts& run) {
   const std::string subject = ShellWord(WithoutFolders(finding.subject));
   const bool whole = c && CaseToJson(*c).size() <= kMostOfACase;
-  const std::string file = whole ? "small.case.json" : "CASE";
-  Blocks copies{Verbatim{
-      fmt::format("qualm explain {0} --subject {1}\nqualm replay {0} --subject {1}", file, subject),
-      "copy the commands"}};
-  if (whole)
+  const std::string path = !file.empty() ? file : whole ? "case.json" : "CASE";
+  Blocks copies{
+      Paragraph{Text(!file.empty() ? "What to type, in the folder of this page:"
+                     : whole       ? "What to type, beside a file case.json with the case:"
+                                   : "What to type, with the file of the case:")},
+      Verbatim{fmt::format("qualm explain {0} --subject {1}\nqualm replay {0} --subject {1}",
+                           ShellWord(path), subject),
+               "copy the commands"}};
+  // The exporters begin with the case file; they need an answer.
+  if (whole && c->observed) Append(copies, ExportsOf(finding, *c, run));
+  if (whole && !c->observed)
     copies.push_back(
-        Fold{Text("The case, small.case.json"), "", {Verbatim{CaseToJson(*c), "copy the case"}}});
-  if (whole) Append(copies, ExportsOf(finding, *c, run));
+        Fold{Text("The case, case.json"), "", {Verbatim{CaseToJson(*c), "copy case.json"}}});
   copies.push_back(
       Paragraph{Text(whole ? "The evidence of this run: " : "The case is large; it lies in ") +
                 Code(WithoutFolders(finding.case_file.empty() ? "findings/" + finding.fingerprint

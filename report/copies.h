@@ -12,8 +12,10 @@
 
 namespace qualm::report {
 
-// The commands, the case, and the case in every form that exporters/ can write as one text.
-Blocks CopiesOf(const RecordedFinding& finding, const std::optional<Case>& c, const RunFacts& run);
+// The commands, and the case in every form that exporters/ can write as one text. `file` is where
+// the case lies, from the folder of the page; "" if it lies nowhere.
+Blocks CopiesOf(const RecordedFinding& finding, const std::optional<Case>& c,
+                const std::string& file, const RunFacts& run);
 
 }  // namespace qualm::report
 

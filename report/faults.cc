@@ -76,6 +76,12 @@ struct Shown {
   const RecordedFinding* finding = nullptr;
   const Evidence* evidence = nullptr;
   std::optional<Case> small, large;
+
+  // The case that is shown, from the folder of the page; "" if the run wrote none.
+  std::string File() const {
+    if (evidence == nullptr) return "";
+    return fmt::format("findings/{}/{}case.json", finding->fingerprint, small ? "minimized." : "");
+  }
 };
 
 std::optional<Case> ReadCase(const std::string& path) {
@@ -354,9 +360,7 @@ std::string ExpectedAndGot(const Fault& fault, const OutputFolder& folder) {
 std::string CommandFor(const Fault& fault, const std::string& subject, const OutputFolder& folder) {
   const Shown shown = Show(fault, folder);
   if (shown.evidence == nullptr) return "";
-  return fmt::format("qualm explain {} --subject {}\n",
-                     ShellWord(fmt::format("findings/{}/{}case.json", shown.finding->fingerprint,
-                                           shown.small ? "minimized." : "")),
+  return fmt::format("qualm explain {} --subject {}\n", ShellWord(shown.File()),
                      ShellWord(WithoutFolders(subject)));
 }
 
@@ -497,8 +501,8 @@ Block FaultSection(const Fault& fault, const OutputFolder& folder) {
   AddPictures(shown, convention, fault, blocks);
   blocks.push_back(SeenBy(fault));
   blocks.push_back(Heading{4, "See it again", ""});
-  Append(blocks,
-         CopiesOf(*shown.finding, shown.small ? shown.small : shown.large, folder.record.run));
+  Append(blocks, CopiesOf(*shown.finding, shown.small ? shown.small : shown.large, shown.File(),
+                          folder.record.run));
   if (shown.evidence != nullptr && !shown.evidence->explanation.empty()) {
     blocks.push_back(Fold{"Everything that triage tried",
                           "",

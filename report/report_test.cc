@@ -185,6 +185,10 @@ TEST(Faults, ExportersHaveButtons) {
     if (page.find("<code>" + std::string(exporter.kind) + "</code>: ") != std::string::npos)
       shown.insert(exporter.kind);
   }
+  EXPECT_TRUE(shown.contains("case"));
+  EXPECT_NE(page.find("qualm replay findings/" + folder.record.findings.front().fingerprint +
+                      "/minimized.case.json --subject onednn@avx2"),
+            std::string::npos);
   EXPECT_GE(shown.size(), 6u) << testing::PrintToString(shown);
   for (const char* kind : {"cpp", "gtest", "numpy", "issue"})
     EXPECT_TRUE(shown.contains(kind)) << kind;

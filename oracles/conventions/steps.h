@@ -83,8 +83,8 @@ enum class Rise : uint8_t {
 };
 
 // `text` may name constants: {multiplier} {scale} {reciprocal} {bias} {zero_point} {low} {high}
-// {fixed} {shift}, and {left} {right}, of which one is the shift and the other 0; of two operands {a_scale} {a_zp} {a_fixed} {a_shift}, {b_...} likewise, and {b},
-// the code of the second.
+// {fixed} {shift}, and {left} {right}, of which one is the shift and the other 0; of two operands
+// {a_scale} {a_zp} {a_fixed} {a_shift}, {b_...} likewise, and {b}, the code of the second.
 struct Step {
   Stage stage;
   std::string_view text;

@@ -36,6 +36,7 @@ class Side {
   Side(std::string target, std::string who) : target_(std::move(target)), who_(std::move(who)) {}
 
   void Join(const std::string& work, double items, std::function<Run()> prepare) const {
+    if (target_.empty()) return bench::Join(work, who_, items, std::move(prepare));
     bench::Join(work, who_, items, [target = target_, prepare = std::move(prepare)] {
       const k::ScopedTarget scoped(target);
       return Run([target, run = prepare()] {

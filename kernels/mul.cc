@@ -69,9 +69,10 @@ void ProductsOfCodes(const uint8_t* a, const uint8_t* b, size_t count, const Fac
 }
 
 // Not inlined: its array would push what the streams need out of registers.
-HWY_NOINLINE void CodesOfProducts(const Rescale& rescale, const uint8_t* a, const uint8_t* b,
+HWY_NOINLINE void CodesOfProducts(OneRescale& rounding, const uint8_t* a, const uint8_t* b,
                                   size_t count, const Factors& factors, bool near_ties,
                                   uint8_t* y) {
+  const Rescale& rescale = rounding.rescale();
   constexpr size_t kChunk = 1024;  // a multiple of every vector's lanes
   int32_t products[kChunk];
   for (size_t i = 0; i < count; i += kChunk) {
@@ -84,7 +85,7 @@ HWY_NOINLINE void CodesOfProducts(const Rescale& rescale, const uint8_t* a, cons
 
 // Codes of type T.
 template <typename T, bool kExact>
-void MulStream(const Rescale& rescale, const uint8_t* a, const uint8_t* b, size_t count,
+void MulStream(OneRescale& rounding, const uint8_t* a, const uint8_t* b, size_t count,
                const Factors& factors, uint8_t* y) {
   const StreamD df;
   const StreamInt di;
@@ -95,8 +96,8 @@ void MulStream(const Rescale& rescale, const uint8_t* a, const uint8_t* b, size_
   };
   const StreamV a_zero = hn::Set(df, static_cast<float>(factors.a_zero - factors.flip));
   const StreamV b_zero = hn::Set(df, static_cast<float>(factors.b_zero - factors.flip));
-  const UnsignedCodes to = rescale.plan().codes;
-  const StreamV m = hn::Set(df, rescale.plan().multiplier32[0] * (kExact ? 1.0f : kGridScale));
+  const UnsignedCodes to = rounding.stream().codes;
+  const StreamV m = hn::Set(df, rounding.stream().multiplier * (kExact ? 1.0f : kGridScale));
   const StreamV origin = hn::Set(df, kExact ? kInteger32 : GridOrigin(to));
   StreamCodes<kExact, false>(
       to, kFractionMask, count, y,
@@ -105,24 +106,24 @@ void MulStream(const Rescale& rescale, const uint8_t* a, const uint8_t* b, size_
                           origin);
       },
       [&](size_t i, size_t n)
-          HWY_ATTR { CodesOfProducts(rescale, a + i, b + i, n, factors, true, y + i); });
+          HWY_ATTR { CodesOfProducts(rounding, a + i, b + i, n, factors, true, y + i); });
 }
 
 template <typename T>
-void MulRow(const Rescale& rescale, bool exact, const uint8_t* a, const uint8_t* b, size_t count,
+void MulRow(OneRescale& rounding, bool exact, const uint8_t* a, const uint8_t* b, size_t count,
             const Factors& factors, uint8_t* y) {
-  exact ? MulStream<T, true>(rescale, a, b, count, factors, y)
-        : MulStream<T, false>(rescale, a, b, count, factors, y);
+  exact ? MulStream<T, true>(rounding, a, b, count, factors, y)
+        : MulStream<T, false>(rounding, a, b, count, factors, y);
 }
 
 // Products fit int32.
-void MulCodes(const Rescale& rescale, const uint8_t* a, const uint8_t* b, size_t count,
+void MulCodes(OneRescale& rounding, const uint8_t* a, const uint8_t* b, size_t count,
               const Factors& factors, uint8_t* y) {
-  const Rescale::Plan& plan = rescale.plan();
-  if (!plan.streams) return CodesOfProducts(rescale, a, b, count, factors, false, y);
-  const bool exact = plan.path == RescalePath::kFloat32 && (HWY_NATIVE_FMA || plan.power_of_two);
-  factors.flip != 0 ? MulRow<int8_t>(rescale, exact, a, b, count, factors, y)
-                    : MulRow<uint8_t>(rescale, exact, a, b, count, factors, y);
+  const StreamMultiplier& stream = rounding.stream();
+  if (!stream.streams) return CodesOfProducts(rounding, a, b, count, factors, false, y);
+  const bool exact = stream.is_float && (HWY_NATIVE_FMA || stream.power_of_two);
+  factors.flip != 0 ? MulRow<int8_t>(rounding, exact, a, b, count, factors, y)
+                    : MulRow<uint8_t>(rounding, exact, a, b, count, factors, y);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -140,9 +141,8 @@ HWY_EXPORT(MulCodes);
 HWY_NOINLINE void RunMul(const ConstMatrix& a, const Quantization& a_q, const ConstMatrix& b,
                          const Quantization& b_q, const Quantization& y_q, const OutputRange& range,
                          const MutableMatrix& y) {
-  const Multiplier multiplier{a_q.scale, b_q.scale, y_q.scale};
-  const Rescale rescale({&multiplier, 1}, {}, y_q.zero_point,
-                        OutputBounds(y.type, range, y_q.zero_point));
+  OneRescale rounding({a_q.scale, b_q.scale, y_q.scale}, y_q.zero_point,
+                      OutputBounds(y.type, range, y_q.zero_point));
   const uint8_t flip = a.type == ElementType::kS8 ? 0x80 : 0;
   const int64_t a_zero = int64_t{a_q.zero_point} + flip;
   const int64_t b_zero = int64_t{b_q.zero_point} + flip;
@@ -153,13 +153,13 @@ HWY_NOINLINE void RunMul(const ConstMatrix& a, const Quantization& a_q, const Co
   ForEachRowOfTwo(a, b, y, [&](const uint8_t* pa, const uint8_t* pb, size_t count, uint8_t* py) {
     if (fits) {
       QUALM_DISPATCH(MulCodes)
-      (rescale, pa, pb, count, {flip, a_zero, b_zero}, py);
+      (rounding, pa, pb, count, {flip, a_zero, b_zero}, py);
       return;
     }
     for (size_t i = 0; i < count; ++i) {
       const __int128 da = (pa[i] ^ flip) - a_zero;
       const __int128 db = (pb[i] ^ flip) - b_zero;
-      py[i] = static_cast<uint8_t>(rescale.CodeFromSum(da * db, 0));
+      py[i] = static_cast<uint8_t>(rounding.rescale().CodeFromSum(da * db, 0));
     }
   });
 }

@@ -51,17 +51,35 @@ namespace {
 
 constexpr double kGrid = 0x1.8p22;  // spacing 2^-30
 
-// Lists of one value, or of one per column.
-struct QuantizePlan {
+// What doubles need: one value, or lists of one per column.
+struct DoublePlan {
   const double* inverse = nullptr;  // RN(1/s)
   const double* lo = nullptr;       // kInteger64 + bounds of RNE(x/s)
   const double* hi = nullptr;
   const double* zero_point = nullptr;
   bool per_column = false;
-  bool streams = false;
+};
+
+// What streams need. The doubles of an element next to a tie are made there: a call of few elements
+// takes little longer than its plan.
+struct StreamPlan {
+  float scale = 1;
+  int32_t zero_point = 0;
+  Bounds bounds = {};
   bool power_of_two = false;
-  float scale = 1;  // if it streams
   UnsignedCodes codes = {};
+};
+
+// One scale and one zero point as a DoublePlan.
+struct OneInDouble {
+  OneInDouble(float scale, int32_t z, Bounds bounds)
+      : inverse(1.0 / static_cast<double>(scale)),
+        lo(kInteger64 + static_cast<double>(int64_t{bounds.lo} - z)),
+        hi(kInteger64 + static_cast<double>(int64_t{bounds.hi} - z)),
+        zero_point(z) {}
+  DoublePlan plan() const { return {&inverse, &lo, &hi, &zero_point}; }
+
+  double inverse, lo, hi, zero_point;
 };
 
 }  // namespace
@@ -90,7 +108,7 @@ HWY_INLINE VD Parameter(const double* values, size_t i, size_t n) {
 }
 
 template <bool kPerColumn>
-void Row(const QuantizePlan& plan, const float* x, size_t count, uint8_t* y) {
+void Row(const DoublePlan& plan, const float* x, size_t count, uint8_t* y) {
   const DD dd;
   const DX dx;
   const DY dy;
@@ -118,11 +136,16 @@ void Row(const QuantizePlan& plan, const float* x, size_t count, uint8_t* y) {
   }
 }
 
+void RowInDouble(const StreamPlan& plan, const float* x, size_t count, uint8_t* y) {
+  const OneInDouble one(plan.scale, plan.zero_point, plan.bounds);
+  Row<false>(one.plan(), x, count, y);
+}
+
 #if HWY_NATIVE_FMA && HWY_TARGET != HWY_SCALAR
 
 // The codes of a stream that may be next to ties. A few elements more than whole blocks, and blocks
 // with a NaN, take double.
-void CodesNextToTies(const QuantizePlan& plan, const float* x, size_t count, uint8_t* y) {
+void CodesNextToTies(const StreamPlan& plan, const float* x, size_t count, uint8_t* y) {
   const StreamD df;
   const StreamInt di;
   const size_t lanes = hn::Lanes(df);
@@ -153,16 +176,16 @@ void CodesNextToTies(const QuantizePlan& plan, const float* x, size_t count, uin
       hn::StoreU(Finish<false>(to, code(a), code(b), code(c), code(d)),
                  hn::Repartition<uint8_t, StreamD>(), y + i);
     } else {
-      Row<false>(plan, x + i, 4 * lanes, y + i);
+      RowInDouble(plan, x + i, 4 * lanes, y + i);
     }
   }
-  Row<false>(plan, x + i, count - i, y + i);
+  if (i < count) RowInDouble(plan, x + i, count - i, y + i);
 }
 
 #endif
 
 template <bool kExact>
-void Stream(const QuantizePlan& plan, const float* x, size_t count, uint8_t* y) {
+void Stream(const StreamPlan& plan, const float* x, size_t count, uint8_t* y) {
   const StreamD df;
   const StreamV inverse = hn::Set(df, 1.0f / plan.scale * (kExact ? 1.0f : kGridScale));
   const StreamV origin = hn::Set(df, kExact ? kInteger32 : GridOrigin(plan.codes));
@@ -174,16 +197,18 @@ void Stream(const QuantizePlan& plan, const float* x, size_t count, uint8_t* y) 
 #if HWY_NATIVE_FMA && HWY_TARGET != HWY_SCALAR
         CodesNextToTies(plan, x + i, n, y + i);
 #else
-        Row<false>(plan, x + i, n, y + i);
+        RowInDouble(plan, x + i, n, y + i);
 #endif
       });
 }
 
 }  // namespace
 
-void QuantizeRow(const QuantizePlan& plan, const float* x, size_t count, uint8_t* y) {
-  if (plan.per_column) return Row<true>(plan, x, count, y);
-  if (!plan.streams) return Row<false>(plan, x, count, y);
+void QuantizeRow(const DoublePlan& plan, const float* x, size_t count, uint8_t* y) {
+  plan.per_column ? Row<true>(plan, x, count, y) : Row<false>(plan, x, count, y);
+}
+
+void QuantizeStream(const StreamPlan& plan, const float* x, size_t count, uint8_t* y) {
   plan.power_of_two ? Stream<true>(plan, x, count, y) : Stream<false>(plan, x, count, y);
 }
 
@@ -197,6 +222,7 @@ namespace internal {
 namespace {
 
 HWY_EXPORT(QuantizeRow);
+HWY_EXPORT(QuantizeStream);
 
 constexpr int64_t kWidestFastBound = 1 << 15;
 
@@ -223,57 +249,76 @@ int32_t QuantizeExactly(float x, float scale, int32_t zero_point, Bounds bounds)
   return static_cast<int32_t>(lo + zero_point);
 }
 
-// Not inlined: else the compiler may move arithmetic in front of ScopedFpEnvironment.
-HWY_NOINLINE void Run(const ConstMatrix& x, std::span<const float> scale,
-                      std::span<const int32_t> zero_point, const OutputRange& range,
-                      const MutableMatrix& y) {
+// Calls row(x, columns, y) for each row, or once for everything where there are no gaps and
+// `may_join`.
+template <class RowOf>
+void ForEachRow(const ConstMatrix& x, const MutableMatrix& y, bool may_join, const RowOf& row) {
   int64_t rows = x.rows;
   int64_t columns = x.columns;
-  const bool per_column = scale.size() != 1 || zero_point.size() != 1;
-  const size_t parameters = per_column ? static_cast<size_t>(columns) : 1;
-  std::array<double, 4> one{};  // so that one scale for all needs no memory
-  std::vector<double> many(per_column ? 4 * parameters : 0);
-  double* const lists = per_column ? many.data() : one.data();
-  QuantizePlan plan{lists, lists + parameters, lists + 2 * parameters, lists + 3 * parameters,
-                    per_column};
-  const auto scale_of = [&](size_t j) { return scale[scale.size() == 1 ? 0 : j]; };
-  const auto zero_point_of = [&](size_t j) { return zero_point[zero_point.size() == 1 ? 0 : j]; };
-  const Bounds bounds = OutputBounds(y.type, range, zero_point[0]);
-  plan.streams = !per_column && scale[0] >= 0x1p-60f && scale[0] <= 0x1p40f &&
-                 IsStreamable(bounds, zero_point[0]);
-  plan.power_of_two = (std::bit_cast<uint32_t>(scale[0]) & 0x7FFFFF) == 0;
-  plan.scale = scale[0];
-  plan.codes = ToUnsignedCodes(bounds, zero_point[0]);
-  bool fast = true;
-  for (size_t j = 0; j < parameters; ++j) {
-    const int32_t z = zero_point_of(j);
-    const Bounds of_column = OutputBounds(y.type, range, z);
-    const int64_t lo = int64_t{of_column.lo} - z;
-    const int64_t hi = int64_t{of_column.hi} - z;
-    fast = fast && lo >= -kWidestFastBound && hi <= kWidestFastBound;
-    lists[j] = 1.0 / static_cast<double>(scale_of(j));
-    lists[j + parameters] = kInteger64 + static_cast<double>(lo);
-    lists[j + 2 * parameters] = kInteger64 + static_cast<double>(hi);
-    lists[j + 3 * parameters] = z;
-  }
-  if (!per_column && x.row_stride == columns && y.row_stride == columns) {
+  if (may_join && x.row_stride == columns && y.row_stride == columns) {
     columns *= rows;
     rows = 1;
   }
   for (int64_t i = 0; i < rows; ++i) {
-    const auto* in = static_cast<const float*>(x.data) + i * x.row_stride;
-    auto* out = static_cast<uint8_t*>(y.data) + i * y.row_stride;
-    if (fast) {
-      QUALM_DISPATCH(QuantizeRow)(plan, in, static_cast<size_t>(columns), out);
-      continue;
-    }
-    for (int64_t j = 0; j < columns; ++j) {
-      const size_t k = per_column ? static_cast<size_t>(j) : 0;
+    row(static_cast<const float*>(x.data) + i * x.row_stride, static_cast<size_t>(columns),
+        static_cast<uint8_t*>(y.data) + i * y.row_stride);
+  }
+}
+
+// One scale and one zero point, or one per column.
+HWY_NOINLINE void RunInDouble(const ConstMatrix& x, std::span<const float> scale,
+                              std::span<const int32_t> zero_point, const OutputRange& range,
+                              const MutableMatrix& y) {
+  const bool per_column = scale.size() != 1 || zero_point.size() != 1;
+  const size_t parameters = per_column ? static_cast<size_t>(x.columns) : 1;
+  std::array<double, 4> one{};  // so that one scale for all needs no memory
+  std::vector<double> many(per_column ? 4 * parameters : 0);
+  double* const lists = per_column ? many.data() : one.data();
+  const DoublePlan plan{lists, lists + parameters, lists + 2 * parameters, lists + 3 * parameters,
+                        per_column};
+  const auto scale_of = [&](size_t j) { return scale[scale.size() == 1 ? 0 : j]; };
+  const auto zero_point_of = [&](size_t j) { return zero_point[zero_point.size() == 1 ? 0 : j]; };
+  bool fast = true;
+  for (size_t j = 0; j < parameters; ++j) {
+    const int32_t z = zero_point_of(j);
+    const Bounds bounds = OutputBounds(y.type, range, z);
+    fast = fast && int64_t{bounds.lo} - z >= -kWidestFastBound &&
+           int64_t{bounds.hi} - z <= kWidestFastBound;
+    const OneInDouble values(scale_of(j), z, bounds);
+    lists[j] = values.inverse;
+    lists[j + parameters] = values.lo;
+    lists[j + 2 * parameters] = values.hi;
+    lists[j + 3 * parameters] = values.zero_point;
+  }
+  ForEachRow(x, y, !per_column, [&](const float* in, size_t columns, uint8_t* out) {
+    if (fast) return QUALM_DISPATCH(QuantizeRow)(plan, in, columns, out);
+    for (size_t j = 0; j < columns; ++j) {
+      const size_t k = per_column ? j : 0;
       const int32_t z = zero_point_of(k);
       out[j] = static_cast<uint8_t>(
           QuantizeExactly(in[j], scale_of(k), z, OutputBounds(y.type, range, z)));
     }
-  }
+  });
+}
+
+// Not inlined: else the compiler may move arithmetic in front of ScopedFpEnvironment.
+HWY_NOINLINE void Run(const ConstMatrix& x, std::span<const float> scale,
+                      std::span<const int32_t> zero_point, const OutputRange& range,
+                      const MutableMatrix& y) {
+  const Bounds bounds = OutputBounds(y.type, range, zero_point[0]);
+  const bool streams = scale.size() == 1 && zero_point.size() == 1 && scale[0] >= 0x1p-60f &&
+                       scale[0] <= 0x1p40f && IsStreamable(bounds, zero_point[0]);
+  if (!streams) return RunInDouble(x, scale, zero_point, range, y);
+  const StreamPlan plan = {
+      .scale = scale[0],
+      .zero_point = zero_point[0],
+      .bounds = bounds,
+      .power_of_two = (std::bit_cast<uint32_t>(scale[0]) & 0x7FFFFF) == 0,
+      .codes = ToUnsignedCodes(bounds, zero_point[0]),
+  };
+  ForEachRow(x, y, true, [&](const float* in, size_t columns, uint8_t* out) {
+    QUALM_DISPATCH(QuantizeStream)(plan, in, columns, out);
+  });
 }
 
 }  // namespace

@@ -12,10 +12,12 @@
 namespace qualm::kernels {
 namespace {
 
-// Not inlined: else the compiler may move arithmetic in front of ScopedFpEnvironment.
+// codes(sums, count, y) for each row, or once for everything where there are no gaps and all
+// columns have one multiplier. Not inlined: else the compiler may move arithmetic in front of
+// ScopedFpEnvironment.
 template <class Codes>
-HWY_NOINLINE void Run(const ConstMatrix& acc, const Codes& codes, bool per_column,
-                      const MutableMatrix& y) {
+HWY_NOINLINE void ForEachRow(const ConstMatrix& acc, bool per_column, const MutableMatrix& y,
+                             const Codes& codes) {
   const auto* in = static_cast<const int32_t*>(acc.data);
   auto* out = static_cast<uint8_t*>(y.data);
   int64_t rows = acc.rows;
@@ -25,8 +27,7 @@ HWY_NOINLINE void Run(const ConstMatrix& acc, const Codes& codes, bool per_colum
     rows = 1;
   }
   for (int64_t i = 0; i < rows; ++i) {
-    codes.CodesFromSums(in + i * acc.row_stride, 0, static_cast<size_t>(columns),
-                        out + i * y.row_stride);
+    codes(in + i * acc.row_stride, static_cast<size_t>(columns), out + i * y.row_stride);
   }
 }
 
@@ -41,11 +42,20 @@ Status Requantize(const ConstMatrix& acc, std::span<const Multiplier> multiplier
   if (acc.rows == 0 || acc.columns == 0) return {};
   const internal::Bounds bounds = internal::OutputBounds(y.type, range, zero_point);
   const bool per_column = multiplier.size() != 1;
-  if (requantization == Requantization::kExact) {
-    Run(acc, internal::Rescale(multiplier, {}, zero_point, bounds), per_column, y);
+  const auto run = [&](const auto& all) {
+    ForEachRow(acc, per_column, y, [&](const int32_t* sums, size_t count, uint8_t* out) {
+      all.CodesFromSums(sums, 0, count, out);
+    });
+  };
+  if (requantization != Requantization::kExact) {
+    run(internal::BackendRequantize(requantization, multiplier, zero_point, bounds));
+  } else if (per_column) {
+    run(internal::Rescale(multiplier, {}, zero_point, bounds));
   } else {
-    Run(acc, internal::BackendRequantize(requantization, multiplier, zero_point, bounds),
-        per_column, y);
+    internal::OneRescale one(multiplier[0], zero_point, bounds);
+    ForEachRow(acc, per_column, y, [&](const int32_t* sums, size_t count, uint8_t* out) {
+      one.CodesFromSums(sums, count, out);
+    });
   }
   return {};
 }

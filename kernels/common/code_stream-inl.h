@@ -194,9 +194,12 @@ HWY_INLINE void StreamCodes(UnsignedCodes to, int32_t fraction_mask, size_t coun
     return value(begin, HWY_MIN(count - begin, lanes));
   };
   const StreamV a = rest(0);
-  const StreamV b = rest(1);
-  const StreamV c = rest(2);
-  const StreamV d = rest(3);
+  StreamV b = a, c = a, d = a;  // copies decide nothing else, and their codes are not stored
+  if (count - i > lanes) {
+    b = rest(1);
+    c = rest(2);
+    d = rest(3);
+  }
   if (are_decided(a, b, c, d)) {
     hn::StoreN(codes(a, b, c, d), d8, y + i, count - i);
   } else {

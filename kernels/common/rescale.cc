@@ -230,25 +230,30 @@ void CodesNearTies(const Rescale& rescale, const int32_t* sums, size_t count, ui
 }
 
 template <bool kExact>
-void CodesOfStream(const Rescale& rescale, const int32_t* sums, size_t count, uint8_t* y) {
-  const Plan& plan = rescale.plan();
+void CodesOfStream(OneRescale& one, const int32_t* sums, size_t count, uint8_t* y) {
+  const StreamMultiplier& stream = one.stream();
   const DF df;
-  const VF m = hn::Set(df, plan.multiplier32[0] * (kExact ? 1.0f : kGridScale));
-  const VF origin = hn::Set(df, kExact ? kInteger32 : GridOrigin(plan.codes));
+  const VF m = hn::Set(df, stream.multiplier * (kExact ? 1.0f : kGridScale));
+  const VF origin = hn::Set(df, kExact ? kInteger32 : GridOrigin(stream.codes));
   StreamCodes<kExact, false>(
-      plan.codes, kFractionMask, count, y,
+      stream.codes, kFractionMask, count, y,
       [&](size_t i, size_t n) HWY_ATTR {
         return hn::MulAdd(hn::ConvertTo(df, LoadSome(DFSum(), sums + i, n)), m, origin);
       },
-      [&](size_t i, size_t n) HWY_ATTR { CodesNearTies(rescale, sums + i, n, y + i); });
+      [&](size_t i, size_t n) HWY_ATTR { CodesNearTies(one.rescale(), sums + i, n, y + i); });
+}
+
+void StreamedCodes(OneRescale& one, const int32_t* sums, size_t count, uint8_t* y) {
+  const StreamMultiplier& stream = one.stream();
+  stream.is_float && (HWY_NATIVE_FMA || stream.power_of_two)
+      ? CodesOfStream<true>(one, sums, count, y)
+      : CodesOfStream<false>(one, sums, count, y);
 }
 
 void Codes(const Rescale& rescale, const int32_t* sums, size_t first, size_t count, uint8_t* y) {
-  const Plan& plan = rescale.plan();
-  if (!plan.streams) return CodesOfVectors(rescale, sums, first, count, y);
-  const bool exact = plan.path == RescalePath::kFloat32 && (HWY_NATIVE_FMA || plan.power_of_two);
-  exact ? CodesOfStream<true>(rescale, sums, count, y)
-        : CodesOfStream<false>(rescale, sums, count, y);
+  if (!rescale.plan().streams) return CodesOfVectors(rescale, sums, first, count, y);
+  OneRescale one(rescale);
+  StreamedCodes(one, sums, count, y);
 }
 
 // Double to float32, rounded once, overflowing to infinity. Highway's emulation saturates to the
@@ -308,6 +313,7 @@ HWY_AFTER_NAMESPACE();
 namespace qualm::kernels::internal {
 
 HWY_EXPORT(Codes);
+HWY_EXPORT(StreamedCodes);
 HWY_EXPORT(CodesNearTies);
 HWY_EXPORT(Floats);
 
@@ -323,6 +329,40 @@ int Trailing(double value) {
   return exponent - 1075 + std::countr_zero(MantissaOf(value));
 }
 int SignificantBits(double value) { return 53 - std::countr_zero(MantissaOf(value)); }
+
+// A multiplier in double.
+struct Quotient {
+  explicit Quotient(const Multiplier& scale)
+      : numerator(static_cast<double>(scale.numerator_a) * static_cast<double>(scale.numerator_b)) {
+    const double divisor = static_cast<double>(scale.divisor);
+    denominator = static_cast<double>(scale.denominator) * divisor;
+    value = numerator / denominator;
+    exact_denominator = scale.divisor == 1 || std::fma(static_cast<double>(scale.denominator),
+                                                       divisor, -denominator) == 0;
+    denominator_bits = SignificantBits(denominator);
+    bits = SignificantBits(value);
+    // The numerator has at most 48 bits, and odd factors of a and b bits have a product of a + b
+    // bits or one less: an exact quotient and the denominator have at most 49 bits together. Where
+    // they have no more, their product differs from the numerator by less than 2^-52 of itself,
+    // which numbers of 49 bits only do if they are equal: such a quotient is exact.
+    exact = exact_denominator && bits + denominator_bits <= 49;
+  }
+
+  // Whether RescalePath::kFloat32 is right for it.
+  bool IsFloat(double lo, double hi) const {
+    return exact && bits <= 24 && value >= 256.5 * 0x1p-24 && value <= 0x1.fffffep127 &&
+           lo >= -256 && hi <= 256;
+  }
+
+  double numerator, denominator, value;
+  bool exact_denominator, exact;
+  int denominator_bits, bits;
+};
+
+bool IsStreamable(double multiplier, Bounds bounds, int32_t zero_point) {
+  return internal::IsStreamable(bounds, zero_point) && multiplier >= 0x1p-50 &&
+         multiplier <= 0x1p50;
+}
 
 // The interval that holds u + w, by the error bound at the top of the file.
 struct Enclosure {
@@ -345,53 +385,66 @@ Rescale::Rescale(std::span<const Multiplier> scales, std::span<const float> bias
   plan_.per_channel = scales_.size() != 1;
 
   bool exact = bias_.empty();
-  bool is_float = plan_.lo >= -256 && plan_.hi <= 256;
+  bool is_float = true;
   plan_.exact_ties = true;
   // Bits of the largest |2n + 1| for which the tie n + 1/2 lies between the bounds.
   const int tie_bits =
       std::bit_width(static_cast<uint64_t>(2 * std::max(std::fabs(plan_.lo), plan_.hi) + 1));
   int bits = 0;
   for (size_t i = 0; i < scales_.size(); ++i) {
-    const double numerator =
-        static_cast<double>(scales_[i].numerator_a) * static_cast<double>(scales_[i].numerator_b);
-    const double divisor = static_cast<double>(scales_[i].divisor);
-    const double denominator = static_cast<double>(scales_[i].denominator) * divisor;
-    const double multiplier = numerator / denominator;
-    plan_.numerator.push_back(numerator);
-    plan_.denominator.push_back(denominator);
-    plan_.multiplier.push_back(multiplier);
+    const Quotient quotient(scales_[i]);
+    plan_.numerator.push_back(quotient.numerator);
+    plan_.denominator.push_back(quotient.denominator);
+    plan_.multiplier.push_back(quotient.value);
     if (!bias_.empty()) {
       plan_.bias.push_back(bias_[i]);
-      plan_.offset.push_back(bias_[i] / denominator);
+      plan_.offset.push_back(bias_[i] / quotient.denominator);
     }
-    const bool exact_denominator =
-        divisor == 1 ||
-        std::fma(static_cast<double>(scales_[i].denominator), divisor, -denominator) == 0;
-    const int denominator_bits = SignificantBits(denominator);
-    const int multiplier_bits = SignificantBits(multiplier);
-    plan_.exact_ties = plan_.exact_ties && exact_denominator && tie_bits + denominator_bits <= 53;
-    // The numerator has at most 48 bits, and odd factors of a and b bits have a product of a + b
-    // bits or one less: an exact quotient and the denominator have at most 49 bits together. Where
-    // they have no more, their product differs from the numerator by less than 2^-52 of itself,
-    // which numbers of 49 bits only do if they are equal: such a quotient is exact.
-    exact = exact && exact_denominator && multiplier_bits + denominator_bits <= 49;
-    bits = std::max(bits, multiplier_bits);
-    is_float = is_float && multiplier >= 256.5 * 0x1p-24 && multiplier <= 0x1.fffffep127;
+    plan_.exact_ties = plan_.exact_ties && quotient.exact_denominator &&
+                       tie_bits + quotient.denominator_bits <= 53;
+    exact = exact && quotient.exact;
+    bits = std::max(bits, quotient.bits);
+    is_float = is_float && quotient.IsFloat(plan_.lo, plan_.hi);
   }
   plan_.short_multiplier = exact && bits <= 22;
   if (!exact) {
     plan_.path = RescalePath::kInterval;
-  } else if (is_float && bits <= 24) {
+  } else if (is_float) {
     plan_.path = RescalePath::kFloat32;
     plan_.power_of_two = bits == 1;
   } else {
     plan_.path = RescalePath::kFloat64;
   }
   plan_.codes = ToUnsignedCodes(bounds, zero_point);
-  plan_.streams = !plan_.per_channel && bias_.empty() && IsStreamable(bounds, zero_point) &&
-                  plan_.multiplier[0] >= 0x1p-50 && plan_.multiplier[0] <= 0x1p50;
+  plan_.streams =
+      !plan_.per_channel && bias_.empty() && IsStreamable(plan_.multiplier[0], bounds, zero_point);
   if (!plan_.streams && plan_.path != RescalePath::kFloat32) return;
   for (const double m : plan_.multiplier) plan_.multiplier32.push_back(static_cast<float>(m));
+}
+
+StreamMultiplier::StreamMultiplier(const Multiplier& scale, int32_t zero_point, Bounds bounds) {
+  const Quotient quotient(scale);
+  streams = IsStreamable(quotient.value, bounds, zero_point);
+  if (!streams) return;
+  is_float = quotient.IsFloat(static_cast<double>(int64_t{bounds.lo} - zero_point),
+                              static_cast<double>(int64_t{bounds.hi} - zero_point));
+  power_of_two = is_float && quotient.bits == 1;
+  multiplier = static_cast<float>(quotient.value);
+  codes = ToUnsignedCodes(bounds, zero_point);
+}
+
+OneRescale::OneRescale(const Rescale& made) : made_(&made) {
+  const Rescale::Plan& plan = made.plan();
+  stream_.streams = plan.streams;
+  stream_.is_float = plan.path == RescalePath::kFloat32;
+  stream_.power_of_two = plan.power_of_two;
+  stream_.multiplier = plan.multiplier32[0];
+  stream_.codes = plan.codes;
+}
+
+void OneRescale::CodesFromSums(const int32_t* sums, size_t count, uint8_t* y) {
+  if (!stream_.streams) return rescale().CodesFromSums(sums, 0, count, y);
+  QUALM_DISPATCH(StreamedCodes)(*this, sums, count, y);
 }
 
 void Rescale::CodesFromSums(const int32_t* sums, size_t first, size_t count, uint8_t* y) const {

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -47,6 +48,19 @@ enum class RescalePath : uint8_t {
   kFloat32,   // one float32 fused multiply-add per element
   kFloat64,   // one double fused multiply-add per element
   kInterval,  // double with an error bound; elements next to a tie go to ExactSum
+};
+
+// A multiplier as streams of codes take it (code_stream-inl.h).
+struct StreamMultiplier {
+  StreamMultiplier() = default;
+  // Arguments as those of Rescale.
+  StreamMultiplier(const Multiplier& scale, int32_t zero_point, Bounds bounds);
+
+  bool streams = false;
+  bool is_float = false;      // as RescalePath::kFloat32
+  bool power_of_two = false;  // and is_float
+  float multiplier = 1;       // rounded; if it streams
+  UnsignedCodes codes;        // if it streams
 };
 
 // value = (sum * numerator_a * numerator_b + bias) / (denominator * divisor). Immutable after
@@ -99,6 +113,40 @@ class Rescale {
   Plan plan_;
   ChannelList<Multiplier> scales_;
   ChannelList<float> bias_;
+};
+
+// A Rescale of one multiplier without a bias. It is made when an element first needs it: that takes
+// as long as a call of a hundred elements, and most calls have no such element.
+class OneRescale {
+ public:
+  OneRescale(const Multiplier& scale, int32_t zero_point, Bounds bounds)
+      : stream_(scale, zero_point, bounds),
+        scale_(scale),
+        zero_point_(zero_point),
+        bounds_(bounds) {}
+  // Uses one that is there, whose plan streams.
+  explicit OneRescale(const Rescale& made);
+  OneRescale(const OneRescale&) = delete;
+  OneRescale& operator=(const OneRescale&) = delete;
+
+  // As Rescale::CodesFromSums.
+  void CodesFromSums(const int32_t* sums, size_t count, uint8_t* y);
+
+  const StreamMultiplier& stream() const { return stream_; }
+  const Rescale& rescale() {
+    if (made_ == nullptr) {
+      made_ = &own_.emplace(std::span(&scale_, 1), std::span<const float>(), zero_point_, bounds_);
+    }
+    return *made_;
+  }
+
+ private:
+  StreamMultiplier stream_;
+  Multiplier scale_;
+  int32_t zero_point_ = 0;
+  Bounds bounds_;
+  const Rescale* made_ = nullptr;
+  std::optional<Rescale> own_;
 };
 
 }  // namespace qualm::kernels::internal

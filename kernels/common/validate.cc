@@ -226,11 +226,33 @@ Status CheckCodesOut(const ConstMatrix& x, const OutputRange& range, const Mutab
   return CheckSameShape(x, y);
 }
 
+bool IsDivisor(int64_t divisor) { return divisor >= 1 && divisor <= int64_t{1} << 53; }
+
+bool IsMultiplier(const Multiplier& m) {
+  return IsScale(m.numerator_a) && IsScale(m.numerator_b) && IsScale(m.denominator) &&
+         IsDivisor(m.divisor);
+}
+
+// True only for what passes the checks of x and CheckCodesOut: nearly every call, and without an
+// answer in memory for each check.
+bool AreOrdinary(const ConstMatrix& x, ElementType type, const OutputRange& range,
+                 const MutableMatrix& y) {
+  const bool is_code = y.type == ElementType::kU8 || y.type == ElementType::kS8;
+  const Bounds bounds = TypeBounds(y.type);
+  return x.type == type && is_code && x.rows == y.rows && x.columns == y.columns &&
+         std::max(range.min, bounds.lo) <= std::min(range.max, bounds.hi) && IsPlain(x) &&
+         IsPlain(y);
+}
+
 }  // namespace
 
 Status ValidateQuantize(const ConstMatrix& x, std::span<const float> scale,
                         std::span<const int32_t> zero_point, const OutputRange& range,
                         const MutableMatrix& y) {
+  if (AreOrdinary(x, ElementType::kF32, range, y) && scale.size() == 1 && IsScale(scale[0]) &&
+      zero_point.size() == 1) {
+    return {};
+  }
   QUALM_RETURN_IF_ERROR(CheckType("x", x.type, ElementType::kF32));
   QUALM_RETURN_IF_ERROR(CheckMatrix("x", x));
   QUALM_RETURN_IF_ERROR(CheckScales("scale", scale, x.columns));
@@ -252,6 +274,10 @@ Status ValidateDequantize(const ConstMatrix& q, std::span<const float> scale,
 Status ValidateRequantize(const ConstMatrix& acc, std::span<const Multiplier> multiplier,
                           const OutputRange& range, const MutableMatrix& y,
                           Requantization requantization) {
+  if (requantization == Requantization::kExact && multiplier.size() == 1 &&
+      IsMultiplier(multiplier[0]) && AreOrdinary(acc, ElementType::kS32, range, y)) {
+    return {};
+  }
   QUALM_RETURN_IF_ERROR(CheckRequantization(requantization));
   QUALM_RETURN_IF_ERROR(CheckType("acc", acc.type, ElementType::kS32));
   QUALM_RETURN_IF_ERROR(CheckMatrix("acc", acc));
@@ -264,7 +290,7 @@ Status ValidateRequantize(const ConstMatrix& acc, std::span<const Multiplier> mu
       if (IsScale(value)) continue;
       return CheckScale("multiplier[" + std::to_string(i) + "]." + field, value);
     }
-    if (m.divisor < 1 || m.divisor > int64_t{1} << 53) {
+    if (!IsDivisor(m.divisor)) {
       return Error("multiplier[", std::to_string(i) + "].divisor is " + std::to_string(m.divisor) +
                                       ", expected 1..2^53");
     }
@@ -289,6 +315,12 @@ Status ValidateRescaleCodes(const ConstMatrix& x, const Quantization& x_q, const
 Status ValidateBinary(const ConstMatrix& a, const Quantization& a_q, const ConstMatrix& b,
                       const Quantization& b_q, const Quantization& y_q, const OutputRange& range,
                       const MutableMatrix& y) {
+  if ((a.type == ElementType::kU8 || a.type == ElementType::kS8) &&
+      AreOrdinary(a, a.type, range, y) && b.type == a.type && b.rows == y.rows &&
+      b.columns == y.columns && IsPlain(b) && IsScale(a_q.scale) && IsScale(b_q.scale) &&
+      IsScale(y_q.scale)) {
+    return {};
+  }
   QUALM_RETURN_IF_ERROR(CheckCode("a", a.type));
   QUALM_RETURN_IF_ERROR(CheckMatrix("a", a));
   QUALM_RETURN_IF_ERROR(CheckScale("a_q.scale", a_q.scale));

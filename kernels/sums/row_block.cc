@@ -100,7 +100,8 @@ class Runner {
   Pieces PiecesOf(int64_t count) const {
     if (block_.pieces.bytes > 0) return block_.pieces;
     const int64_t bytes = std::min(packed_.piece, count);
-    return {.rows = bytes == 0 ? 0 : count / bytes, .row_step = bytes, .bytes = bytes};
+    if (bytes == count) return {.rows = bytes == 0 ? 0 : 1, .row_step = bytes, .bytes = bytes};
+    return {.rows = count / bytes, .row_step = bytes, .bytes = bytes};
   }
 
   // Activations [first, first + count) of each row, without corrections. `first` is a multiple of

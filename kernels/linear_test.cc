@@ -372,6 +372,103 @@ TEST(LinearSaturation, UnsignedWeightsAreCertifiedAfterTheShift) {
   }
 }
 
+// Channels whose sums are `bias` - 128 .. `bias` + 127, one in each row.
+Problem ConsecutiveSums(std::vector<float> w_scale, float y_scale, std::vector<int32_t> bias) {
+  Problem p;
+  p.m = 256;
+  p.n = static_cast<int64_t>(w_scale.size());
+  p.k = 4;
+  for (int32_t r = 0; r < 256; ++r) p.x.insert(p.x.end(), {r, 128, 128, 128});
+  for (int64_t c = 0; c < p.n; ++c) p.w.insert(p.w.end(), {1, 0, 0, 0});
+  p.x_zero = 128;
+  p.w_scale = std::move(w_scale);
+  p.y_scale = y_scale;
+  p.bias_i32 = std::move(bias);
+  return p;
+}
+
+constexpr int64_t kTieChannels = 70;
+
+// Multipliers A / (3 * 2^-exponent) with A odd: values that are no ties are 2^exponent / 3 and more
+// away from them. Rounding to multiples of 2^-13 is right down to 2^-11 / 3, and wrong below.
+TEST(LinearTies, ValuesNextToTies) {
+  for (const int exponent : {-1, -9, -10, -11, -12, -13, -14, -15, -16}) {
+    const float unit = std::ldexp(1.0f, exponent);
+    for (int32_t shift = -3; shift <= 3; ++shift) {
+      std::vector<float> w_scale;
+      std::vector<int32_t> bias;
+      for (int32_t c = 0; c < kTieChannels; ++c) {
+        const float numerator = std::floor(0.15f / unit) + static_cast<float>(c);
+        w_scale.push_back((numerator + (std::fmod(numerator, 2.0f) == 0 ? 1 : 0)) * unit);
+        bias.push_back(700 * shift + 10 * c);
+      }
+      Problem p = ConsecutiveSums(w_scale, 3, bias);
+      p.y_type = kCodes[shift & 1];
+      p.y_zero = shift * 20 + (shift & 1 ? 0 : 128);
+      ExpectExactEverywhere(p);
+      if (::testing::Test::HasFatalFailure()) return;
+    }
+  }
+}
+
+// The last channel has a multiplier of 1/6, all others come closer to ties than it.
+TEST(LinearTies, EachChannelIsAsCloseAsItIs) {
+  std::vector<float> w_scale;
+  std::vector<int32_t> bias;
+  for (int32_t c = 0; c < kTieChannels; ++c) {
+    w_scale.push_back(c + 1 == kTieChannels ? 0.5f : static_cast<float>(4001 + 2 * c) * 0x1p-13f);
+    bias.push_back(20 * (c - kTieChannels / 2));
+  }
+  Problem p = ConsecutiveSums(w_scale, 3, bias);
+  p.y_zero = 100;
+  ExpectExactEverywhere(p);
+}
+
+// Multipliers so small that ties, which are common, are only told from their neighbours in double.
+TEST(LinearTies, TiesOfSmallMultipliers) {
+  for (const bool per_channel : {false, true}) {
+    std::vector<float> w_scale;
+    std::vector<int32_t> bias;
+    for (int32_t c = 0; c < kTieChannels; ++c) {
+      const int32_t numerator = per_channel ? 1 + 2 * (c % 4) : 3;  // 1, 3, 5 or 7
+      w_scale.push_back(static_cast<float>(numerator) * 0x1p-13f);
+      // The value (2n + 1) / 2 with 2n + 1 = numerator * (2c - 69).
+      bias.push_back((2 * c - 69) * 5 * (1 << 12));
+    }
+    Problem p = ConsecutiveSums(w_scale, 5, bias);
+    if (!per_channel) p.w_scale.resize(1);
+    p.y_zero = 128;
+    ExpectExactEverywhere(p);
+  }
+}
+
+// Layers with a value 2^-40 away from a tie. With odd numbers a, b, c and k, the sum 1 has the
+// value a*b*2^-16 / c = k/2 +- 2^-16 / c.
+TEST(LinearTies, NearMisses) {
+  int found = 0;
+  for (int64_t a = 0xC00001; found < 8; a += 2) {
+    int64_t inverse = 1;  // of a, modulo 2^15
+    for (int i = 0; i < 4; ++i) inverse = inverse * (2 - a * inverse) & 0x7FFF;
+    for (int64_t sign : {-1, 1}) {
+      const int64_t b = (sign * inverse & 0x7FFF) + 511 * (1 << 15);
+      const int64_t rest = (a * b - sign) >> 15;
+      for (int64_t k = 257; k < 511; k += 2) {
+        // Rounded half to even, the tie would become the other neighbour.
+        if (rest % k != 0 || rest / k % 2 == 0 || (k / 2 % 2 == 0) != (sign > 0)) continue;
+        ++found;
+        Problem p = ConsecutiveSums(
+            std::vector<float>(kTieChannels, std::ldexp(static_cast<float>(b), -16)),
+            static_cast<float>(rest / k), std::vector<int32_t>(kTieChannels, 1));
+        p.x_scale = static_cast<float>(a);
+        ExpectExactEverywhere(p);
+        p.w_scale.resize(1);
+        ExpectExactEverywhere(p);
+        if (::testing::Test::HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
 TEST(LinearRows, EveryRowIsIndependentOfTheOthers) {
   Choices choices(7);
   Problem p;

@@ -36,7 +36,10 @@
 //   S*RN(a/c) + 1.5*2^16 is rounded to a grid of 2^-36, and adding 1.5*2^52 - 1.5*2^16 rounds to
 //   an integer, half to even. The error of S*RN(a/c) is below 2^-51*256, so a tie is hit exactly.
 //   Other values may come as close, on either side: such blocks take one of the paths above, unless
-//   DistanceFromTies shows that no v is as close to a tie without being one.
+//   Plan::tie_distance shows that no v is as close to a tie without being one.
+// Grid: the same for multipliers per channel, no bias, |lo| and |hi| <= 512, where tie_distance
+//   shows that of all of them. The error of the product is below 2^-53*4*512 (three roundings, c is
+//   exact), that of the grid at most 2^-37: together less than 2^-36.
 // Floats: the same interval for S*a + b, both ends converted to float32; the conversion from double
 //   is monotone and rounds once, denormals included. a is a product of two float32 too.
 #include "kernels/common/rescale.h"
@@ -61,6 +64,7 @@ namespace qualm::kernels::internal {
 namespace {
 constexpr double kError = 0x1p-49;
 constexpr double kTieGrid = 0x1.8p16;  // spacing 2^-36
+constexpr int kTieGridBits = 36;
 }  // namespace
 }  // namespace qualm::kernels::internal
 #endif
@@ -117,6 +121,22 @@ void CodesFloat64(const Plan& plan, const int32_t* sums, size_t first, size_t co
     const VD sum = hn::PromoteTo(dd, LoadSome(DDSum(), sums + i, n));
     const VD m = Parameter(dd, plan.multiplier, plan.per_channel, first + i, n);
     const VD t = hn::MulAdd(sum, m, magic);
+    StoreSome(ToCodes(hn::Min(hn::Max(t, lo), hi), zero_point), DDCode(), y + i, n);
+  });
+}
+
+// Exact if the only values within 2^-36 of a tie are ties.
+void CodesOnGrid(const Plan& plan, const int32_t* sums, size_t first, size_t count, uint8_t* y) {
+  const DD dd;
+  const VD origin = hn::Set(dd, kTieGrid);
+  const VD to_integer = hn::Set(dd, kInteger64 - kTieGrid);
+  const VD lo = hn::Set(dd, kInteger64 + plan.lo);
+  const VD hi = hn::Set(dd, kInteger64 + plan.hi);
+  const VD zero_point = hn::Set(dd, plan.zero_point);
+  ForEachVector(dd, count, [&](size_t i, size_t n) HWY_ATTR {
+    const VD sum = hn::PromoteTo(dd, LoadSome(DDSum(), sums + i, n));
+    const VD m = Parameter(dd, plan.multiplier, plan.per_channel, first + i, n);
+    const VD t = hn::Add(hn::MulAdd(sum, m, origin), to_integer);
     StoreSome(ToCodes(hn::Min(hn::Max(t, lo), hi), zero_point), DDCode(), y + i, n);
   });
 }
@@ -180,6 +200,7 @@ HWY_INLINE void CodesOfVectors(const Rescale& rescale, const int32_t* sums, size
 #else
   if (plan.short_multiplier) return CodesFloat64(plan, sums, first, count, y);
 #endif
+  if (plan.on_grid) return CodesOnGrid(plan, sums, first, count, y);
   return CodesInterval(rescale, sums, first, count, y);
 }
 
@@ -200,7 +221,7 @@ void CodesNearTies(const Rescale& rescale, const int32_t* sums, size_t count, ui
   const VD to_integer = hn::Set(dd, kInteger64 - kTieGrid);
   const auto fraction = hn::Set(du, (uint64_t{1} << 36) - 1);
   const auto tie = hn::Set(du, uint64_t{1} << 35);
-  const bool ties_are_exact = rescale.DistanceFromTies() > 0x1p-36;
+  const bool ties_are_exact = plan.tie_distance <= kTieGridBits;
   // With m < 0.99 the rounded values are below 2^31 in magnitude and fit the low halves.
   for (; i + block <= count && plan.multiplier[0] < 0.99; i += block) {
     auto undecided = hn::MaskFalse(du);
@@ -245,9 +266,8 @@ void CodesOfStream(OneRescale& one, const int32_t* sums, size_t count, uint8_t* 
 
 void StreamedCodes(OneRescale& one, const int32_t* sums, size_t count, uint8_t* y) {
   const StreamMultiplier& stream = one.stream();
-  stream.is_float && (HWY_NATIVE_FMA || stream.power_of_two)
-      ? CodesOfStream<true>(one, sums, count, y)
-      : CodesOfStream<false>(one, sums, count, y);
+  const bool exact = stream.is_float && (HWY_NATIVE_FMA || stream.power_of_two);
+  exact ? CodesOfStream<true>(one, sums, count, y) : CodesOfStream<false>(one, sums, count, y);
 }
 
 void Codes(const Rescale& rescale, const int32_t* sums, size_t first, size_t count, uint8_t* y) {
@@ -346,6 +366,10 @@ struct Quotient {
     // they have no more, their product differs from the numerator by less than 2^-52 of itself,
     // which numbers of 49 bits only do if they are equal: such a quotient is exact.
     exact = exact_denominator && bits + denominator_bits <= 49;
+    // With numerator = A*2^i and denominator = C*2^j, A and C odd, and e = i - j: v - (n + 1/2) is
+    // a multiple of 2^e/C or, where 2^e is more, of 1/(2C). C is less than 2^denominator_bits.
+    if (!exact_denominator) return;
+    tie_distance = denominator_bits - std::min(Trailing(numerator) - Trailing(denominator), -1);
   }
 
   // Whether RescalePath::kFloat32 is right for it.
@@ -357,6 +381,7 @@ struct Quotient {
   double numerator, denominator, value;
   bool exact_denominator, exact;
   int denominator_bits, bits;
+  int tie_distance = Rescale::kNoDistance;  // see Rescale::Plan
 };
 
 bool IsStreamable(double multiplier, Bounds bounds, int32_t zero_point) {
@@ -387,6 +412,7 @@ Rescale::Rescale(std::span<const Multiplier> scales, std::span<const float> bias
   bool exact = bias_.empty();
   bool is_float = true;
   plan_.exact_ties = true;
+  plan_.tie_distance = bias_.empty() ? 1 : kNoDistance;
   // Bits of the largest |2n + 1| for which the tie n + 1/2 lies between the bounds.
   const int tie_bits =
       std::bit_width(static_cast<uint64_t>(2 * std::max(std::fabs(plan_.lo), plan_.hi) + 1));
@@ -402,10 +428,12 @@ Rescale::Rescale(std::span<const Multiplier> scales, std::span<const float> bias
     }
     plan_.exact_ties = plan_.exact_ties && quotient.exact_denominator &&
                        tie_bits + quotient.denominator_bits <= 53;
+    plan_.tie_distance = std::max(plan_.tie_distance, quotient.tie_distance);
     exact = exact && quotient.exact;
     bits = std::max(bits, quotient.bits);
     is_float = is_float && quotient.IsFloat(plan_.lo, plan_.hi);
   }
+  plan_.on_grid = plan_.tie_distance <= kTieGridBits && plan_.lo >= -512 && plan_.hi <= 512;
   plan_.short_multiplier = exact && bits <= 22;
   if (!exact) {
     plan_.path = RescalePath::kInterval;
@@ -442,6 +470,13 @@ OneRescale::OneRescale(const Rescale& made) : made_(&made) {
   stream_.codes = plan.codes;
 }
 
+const Rescale& OneRescale::rescale() {
+  if (made_ == nullptr) {
+    made_ = &own_.emplace(std::span(&scale_, 1), std::span<const float>(), zero_point_, bounds_);
+  }
+  return *made_;
+}
+
 void OneRescale::CodesFromSums(const int32_t* sums, size_t count, uint8_t* y) {
   if (!stream_.streams) return rescale().CodesFromSums(sums, 0, count, y);
   QUALM_DISPATCH(StreamedCodes)(*this, sums, count, y);
@@ -453,15 +488,6 @@ void Rescale::CodesFromSums(const int32_t* sums, size_t first, size_t count, uin
 
 void Rescale::CodesNearTies(const int32_t* sums, size_t count, uint8_t* y) const {
   QUALM_DISPATCH(internal::CodesNearTies)(*this, sums, count, y);
-}
-
-// With a = A*2^i and c = C*2^j, A and C odd, and e = i - j: v - (n + 1/2) is a multiple of 2^e/C
-// or, where 2^e is more, of 1/(2C).
-double Rescale::DistanceFromTies() const {
-  const double c = plan_.denominator[0];
-  if (!plan_.exact_ties) return 0;
-  const double odd = std::ldexp(c, -Trailing(c));
-  return std::ldexp(1.0 / odd, std::min(Trailing(plan_.numerator[0]) - Trailing(c), -1));
 }
 
 void Rescale::FloatsFromSums(const int32_t* sums, size_t first, size_t count, float factor,

@@ -77,8 +77,6 @@ class Rescale {
   void CodesFromSums(const int32_t* sums, size_t first, size_t count, uint8_t* y) const;
   // The same codes, faster if many sums are at or next to ties. Requires plan().streams.
   void CodesNearTies(const int32_t* sums, size_t count, uint8_t* y) const;
-  // A value that is no tie is at least this far from a tie; 0 if unknown. One multiplier, no bias.
-  double DistanceFromTies() const;
   // The float32 values sum * factor * numerator_b + bias of the channels; `factor` is finite and >
   // 0. Requires numerator_a = denominator = divisor = 1.
   void FloatsFromSums(const int32_t* sums, size_t first, size_t count, float factor, bool relu,
@@ -88,6 +86,7 @@ class Rescale {
   int32_t CodeFromSum(__int128 sum, size_t channel) const;
   float FloatFromSum(__int128 sum, size_t channel, float factor, bool relu) const;
 
+  static constexpr int kNoDistance = 1 << 20;
   // The constants that the vector code reads. Arrays have one element, or one per channel.
   struct Plan {
     ChannelList<float> multiplier32;  // kFloat32, or if it streams
@@ -103,6 +102,9 @@ class Rescale {
     bool short_multiplier = false;  // multiplier exact with <= 22 significant bits
     bool power_of_two = false;      // kFloat32, and the multipliers are powers of two
     bool streams = false;           // one multiplier, no bias: the codes of code_stream-inl.h
+    // A value that is no tie is further than 2^-tie_distance from all ties; kNoDistance if unknown.
+    int tie_distance = kNoDistance;
+    bool on_grid = false;     // tie_distance is short enough for doubles without a test
     bool exact_ties = false;  // denominator and (n + 1/2)*denominator, lo <= n < hi, are exact
     bool per_channel = false;
     UnsignedCodes codes;  // if it streams
@@ -133,12 +135,7 @@ class OneRescale {
   void CodesFromSums(const int32_t* sums, size_t count, uint8_t* y);
 
   const StreamMultiplier& stream() const { return stream_; }
-  const Rescale& rescale() {
-    if (made_ == nullptr) {
-      made_ = &own_.emplace(std::span(&scale_, 1), std::span<const float>(), zero_point_, bounds_);
-    }
-    return *made_;
-  }
+  const Rescale& rescale();
 
  private:
   StreamMultiplier stream_;

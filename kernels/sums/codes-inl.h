@@ -10,6 +10,11 @@
 // Multipliers that are exact: t = fma(F, M, 1.5*2^23), see RescalePath::kFloat32 in
 //   common/rescale.cc. t - 1.5*2^23 is the difference of the bits; a maximum keeps it from
 //   wrapping.
+// Multipliers all of whose values are ties or further than 2^-13 from each (Plan::tie_distance):
+//   fma(F, M, 1536) is rounded to a multiple of 2^-13 where v matters. Before that it is off by
+//   2.01 * 2^-16, by M and by F: a tie, itself a multiple, is hit exactly. Other values are moved
+//   by less than 2^-13 in all and stay on their side of each tie. Adding 1.5*2^23 - 1536 then
+//   rounds to an integer, half to even, and the rest is as before.
 // All others: t = F*M + 1536.5, a multiple of 2^-13 where v matters. Errors there are at most 2^-16
 //   by M, 2^-16 by F, 2^-16 by the product where it is not fused, and 2^-14 by the sum: together
 //   7/8 of 2^-13. If t is no integer, no integer lies between t and v + 1536.5, so floor(t) - 1536
@@ -75,12 +80,13 @@ HWY_INLINE void KeepDecided(VI32 t, MI32& decided) {
 
 // RNE(sum * m) + zero_point, or anything where `decided` becomes false.
 template <bool kExact>
-HWY_INLINE VI32 Round(VI32 sums, VF m, int32_t zero_point, MI32& decided) {
+HWY_INLINE VI32 Round(VI32 sums, VF m, VF origin, VF to_integer, int32_t zero_point,
+                      MI32& decided) {
   const DF df;
   const DI32 di;
   if constexpr (kExact) {
-    const VF sum = hn::ConvertTo(df, sums);
-    const VF t = hn::Max(hn::MulAdd(sum, m, hn::Set(df, 0x1.8p23f)), hn::Set(df, 0x1.7ep23f));
+    const VF integer = hn::Add(hn::MulAdd(hn::ConvertTo(df, sums), m, origin), to_integer);
+    const VF t = hn::Max(integer, hn::Set(df, 0x1.7ep23f));
     return hn::Sub(hn::BitCast(di, t), hn::Set(di, 0x4B400000 - zero_point));
   } else {
     const VI32 t = Bits(sums, m);
@@ -126,11 +132,19 @@ inline HWY_NOINLINE void Decide(const CodePlan& plan, const int32_t* sums, const
                                 uint8_t* y) {
   const DI32 di;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(di));
+  const internal::Rescale& rescale = *plan.rescale;
+  if (rescale.plan().on_grid) {  // the whole row costs little more than a vector of it
+    const size_t count = static_cast<size_t>(out.count);
+    rescale.plan().streams
+        ? rescale.CodesNearTies(sums, count, y)
+        : rescale.CodesFromSums(sums, static_cast<size_t>(out.channel), count, y);
+    return;
+  }
   for (int64_t first = 0; first < out.count; first += lanes) {
     const VF m = hn::LoadU(DF(), plan.multiplier.data() + out.channel + first);
     if (hn::AllFalse(di, IsInteger(Bits(hn::LoadU(di, sums + first), m)))) continue;
-    plan.rescale->CodesFromSums(sums + first, static_cast<size_t>(out.channel + first),
-                                static_cast<size_t>(std::min(lanes, out.count - first)), y + first);
+    rescale.CodesFromSums(sums + first, static_cast<size_t>(out.channel + first),
+                          static_cast<size_t>(std::min(lanes, out.count - first)), y + first);
   }
 }
 
@@ -162,6 +176,8 @@ HWY_INLINE void OfRows(const CodePlan& plan, const float* multiplier, int64_t ro
   const VF m1 = hn::LoadU(df, multiplier + (kVectors > 1 ? lanes : 0));
   const VF m2 = hn::LoadU(df, multiplier + (kVectors > 2 ? 2 * lanes : 0));
   const VF m3 = hn::LoadU(df, multiplier + (kVectors > 3 ? 3 * lanes : 0));
+  const VF origin = hn::Set(df, plan.origin);
+  const VF to_integer = hn::Set(df, plan.to_integer);
   const int32_t up = plan.is_signed ? 128 : 0;
   const int32_t zero_point = plan.zero_point + up;
   const VU8 lo = hn::Set(d8, static_cast<uint8_t>(plan.lo + up));
@@ -169,16 +185,19 @@ HWY_INLINE void OfRows(const CodePlan& plan, const float* multiplier, int64_t ro
   const VU8 flip = hn::Set(d8, static_cast<uint8_t>(up));
   const bool is_narrower = plan.is_signed || plan.lo > 0 || plan.hi < 255;  // than saturation
   const size_t count = static_cast<size_t>(out.count);
+  const auto round = [&](VI32 sums, VF m, MI32& decided) HWY_ATTR {
+    return Round<kExact>(sums, m, origin, to_integer, zero_point, decided);
+  };
   uint8_t* y = out.y;
   for (int64_t r = 0; r < rows; ++r, y += out.y_stride) {
     VI32 s0, s1, s2, s3;
     sums_of(r, s0, s1, s2, s3);
     MI32 decided = hn::Not(hn::MaskFalse(di));
-    const VI32 n0 = Round<kExact>(s0, m0, zero_point, decided);
+    const VI32 n0 = round(s0, m0, decided);
     VI32 n1 = n0, n2 = n0, n3 = n0;
-    if constexpr (kVectors > 1) n1 = Round<kExact>(s1, m1, zero_point, decided);
-    if constexpr (kVectors > 2) n2 = Round<kExact>(s2, m2, zero_point, decided);
-    if constexpr (kVectors > 3) n3 = Round<kExact>(s3, m3, zero_point, decided);
+    if constexpr (kVectors > 1) n1 = round(s1, m1, decided);
+    if constexpr (kVectors > 2) n2 = round(s2, m2, decided);
+    if constexpr (kVectors > 3) n3 = round(s3, m3, decided);
     VU8 bytes = ToBytes<kOrder>(n0, n1, n2, n3);
     if (is_narrower) bytes = hn::Xor(hn::Min(hn::Max(bytes, lo), hi), flip);
     if (kVectors == 4 && HWY_LIKELY(count == hn::Lanes(d8))) {

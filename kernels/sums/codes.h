@@ -14,9 +14,11 @@ namespace qualm::kernels {
 // Immutable; made by the epilogue for the layers that codes-inl.h is exact for.
 struct CodePlan {
   std::vector<float> multiplier;  // one per channel, rounded; then zeros for the rest of a panel
-  bool is_exact = false;          // RescalePath::kFloat32: the multipliers are exact
-  bool is_signed = false;         // codes are s8
-  int32_t lo = 0;                 // bounds of the codes
+  bool is_exact = false;          // no element is undecided: codes-inl.h, the first two kinds
+  float origin = 0;               // of the first two kinds
+  float to_integer = 0;
+  bool is_signed = false;  // codes are s8
+  int32_t lo = 0;          // bounds of the codes
   int32_t hi = 0;
   int32_t zero_point = 0;
   const internal::Rescale* rescale = nullptr;  // decides elements next to a tie

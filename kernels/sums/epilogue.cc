@@ -64,8 +64,11 @@ struct Epilogue::Impl {
     for (const double m : plan.multiplier) {
       if (m < 0x1p-126 || m > 0x1.fffffep127) return {};
     }
+    const bool is_float = plan.path == internal::RescalePath::kFloat32;
     CodePlan made = {.multiplier = {},
-                     .is_exact = plan.path == internal::RescalePath::kFloat32,
+                     .is_exact = is_float || plan.tie_distance <= 13,
+                     .origin = is_float ? 0x1.8p23f : 1536.0f,
+                     .to_integer = is_float ? 0.0f : 0x1.8p23f - 1536.0f,
                      .is_signed = type == ElementType::kS8,
                      .lo = bounds.lo,
                      .hi = bounds.hi,

@@ -387,42 +387,44 @@ Problem ConsecutiveSums(std::vector<float> w_scale, float y_scale, std::vector<i
   return p;
 }
 
-constexpr int64_t kTieChannels = 70;
-
-// Multipliers A / (3 * 2^-exponent) with A odd: values that are no ties are 2^exponent / 3 and more
-// away from them. Rounding to multiples of 2^-13 is right down to 2^-11 / 3, and wrong below.
-TEST(LinearTies, ValuesNextToTies) {
-  for (const int exponent : {-1, -9, -10, -11, -12, -13, -14, -15, -16}) {
-    const float unit = std::ldexp(1.0f, exponent);
-    for (int32_t shift = -3; shift <= 3; ++shift) {
-      std::vector<float> w_scale;
-      std::vector<int32_t> bias;
-      for (int32_t c = 0; c < kTieChannels; ++c) {
-        const float numerator = std::floor(0.15f / unit) + static_cast<float>(c);
-        w_scale.push_back((numerator + (std::fmod(numerator, 2.0f) == 0 ? 1 : 0)) * unit);
-        bias.push_back(700 * shift + 10 * c);
-      }
-      Problem p = ConsecutiveSums(w_scale, 3, bias);
-      p.y_type = kCodes[shift & 1];
-      p.y_zero = shift * 20 + (shift & 1 ? 0 : 128);
-      ExpectExactEverywhere(p);
-      if (::testing::Test::HasFatalFailure()) return;
+// A channel for each multiplier A * 2^exponent / 3, A odd and no multiple of 3, with the two sums
+// whose values are 2^exponent / 3 above and below ties n + 1/2, n even and odd. No other value but
+// ties is as close.
+Problem NextToTies(int exponent) {
+  const int64_t unit = int64_t{3} << -exponent;  // sums that differ by it have fractions alike
+  std::vector<float> w_scale;
+  std::vector<int32_t> bias;
+  for (int64_t a = 1; a <= 61; a += 2) {
+    for (int64_t sum = 0; a % 3 != 0 && sum < 2 * unit; ++sum) {
+      const int64_t rest = sum * a % unit;
+      if (rest != unit / 2 - 1 && rest != unit / 2 + 1) continue;
+      w_scale.push_back(std::ldexp(static_cast<float>(a), exponent));
+      bias.push_back(static_cast<int32_t>(sum));
     }
+  }
+  return ConsecutiveSums(w_scale, 3, bias);
+}
+
+// Rounding to multiples of 2^-13 is right down to 2^-12 / 3, and wrong below.
+TEST(LinearTies, ValuesNextToTies) {
+  for (int exponent = -9; exponent >= -16; --exponent) {
+    Problem p = NextToTies(exponent);
+    ExpectExactEverywhere(p);
+    p.y_type = ElementType::kS8;
+    ExpectExactEverywhere(p);
+    if (::testing::Test::HasFatalFailure()) return;
   }
 }
 
 // The last channel has a multiplier of 1/6, all others come closer to ties than it.
 TEST(LinearTies, EachChannelIsAsCloseAsItIs) {
-  std::vector<float> w_scale;
-  std::vector<int32_t> bias;
-  for (int32_t c = 0; c < kTieChannels; ++c) {
-    w_scale.push_back(c + 1 == kTieChannels ? 0.5f : static_cast<float>(4001 + 2 * c) * 0x1p-13f);
-    bias.push_back(20 * (c - kTieChannels / 2));
-  }
-  Problem p = ConsecutiveSums(w_scale, 3, bias);
-  p.y_zero = 100;
-  ExpectExactEverywhere(p);
+  Problem p = NextToTies(-13);
+  p.w_scale.push_back(0.5f);
+  p.bias_i32.push_back(1);
+  ExpectExactEverywhere(ConsecutiveSums(p.w_scale, 3, p.bias_i32));
 }
+
+constexpr int64_t kTieChannels = 70;
 
 // Multipliers so small that ties, which are common, are only told from their neighbours in double.
 TEST(LinearTies, TiesOfSmallMultipliers) {

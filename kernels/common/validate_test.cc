@@ -148,6 +148,10 @@ TEST(Validate, Requantize) {
             "multiplier[0].numerator_b is 0, expected a finite number > 0");
   EXPECT_EQ(RequantizeError([](Arguments& a) { a.multiplier = {{1}, {1}, {1, 1, INFINITY}}; }),
             "multiplier[2].denominator is inf, expected a finite number > 0");
+  EXPECT_EQ(RequantizeError([](Arguments& a) { a.multiplier = {{1, 1, -1}}; }),
+            "multiplier[0].denominator is -1, expected a finite number > 0");
+  EXPECT_EQ(RequantizeError([](Arguments& a) { a.multiplier = {{kNan}}; }),
+            "multiplier[0].numerator_a is nan, expected a finite number > 0");
   EXPECT_EQ(RequantizeError([](Arguments& a) { a.multiplier = {{1, 1, 1, 0}}; }),
             "multiplier[0].divisor is 0, expected 1..2^53");
   EXPECT_EQ(RequantizeError([](Arguments& a) { a.multiplier = {{1, 1, 1, INT64_MAX}}; }),

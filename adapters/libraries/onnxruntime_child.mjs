@@ -9,8 +9,9 @@
 //
 // Scales, zero points and weights are inputs of the model and shapes are left open, so that one
 // session per (operator, types, attributes) serves all cases. With "constant" all but the first
-// input are part of the model, and each case has a session of its own. Graph optimisations are off:
-// each answer is that of the operator's own kernel, not of a fusion.
+// input are part of the model, and one session serves the cases that differ in the first input
+// alone. Graph optimisations are off: each answer is that of the operator's own kernel, not of a
+// fusion.
 import {createRequire} from 'node:module';
 import path from 'node:path';
 
@@ -32,31 +33,36 @@ const OPTIONS = {
   enableMemPattern: false,
   logSeverityLevel: 4,
 };
-const MOST_SESSIONS = 2000;  // geometries of windows are attributes
-const sessions = new Map();
-async function sessionOf(plan) {
-  const signature = plan.inputs.map(([name, type]) => [name, type]);
-  const key = JSON.stringify([plan.operator, plan.attributes, signature, plan.type]);
-  let session = sessions.get(key);
-  if (session === undefined) {
-    if (sessions.size >= MOST_SESSIONS) {
-      for (const old of sessions.values()) await old.release();
-      sessions.clear();
-    }
-    session = await ort.InferenceSession.create(makeModel(plan, plan.inputs.length), OPTIONS);
-    sessions.set(key, session);
+// Without "constant" geometries of windows are attributes; with it a session is a layer, with the
+// weights that it has packed, and few are kept: a later case of the same layer runs on the same one.
+const CONSTANT = weights === 'constant';
+const MOST_SESSIONS = CONSTANT ? 8 : 2000;
+const sessions = new Map();  // the one asked last comes last
+const bytesOf = ({buffer, byteOffset, byteLength}) =>
+    Buffer.from(buffer, byteOffset, byteLength).toString('latin1');
+async function sessionOf(plan, fed) {
+  const {operator, nodes, attributes, type} = plan;
+  const inputs = plan.inputs.map(
+      ([name, of, data, dims], i) => i < fed ? [name, of] : [name, of, dims, bytesOf(data)]);
+  const key = JSON.stringify([operator, nodes, attributes, type, inputs]);
+  const session =
+      sessions.get(key) ?? await ort.InferenceSession.create(makeModel(plan, fed), OPTIONS);
+  sessions.delete(key);
+  sessions.set(key, session);
+  if (sessions.size > MOST_SESSIONS) {
+    const [oldest, old] = sessions.entries().next().value;
+    sessions.delete(oldest);
+    await old.release();
   }
   return session;
 }
 async function run(plan) {
-  const constant = weights === 'constant';
-  const session = constant ? await ort.InferenceSession.create(makeModel(plan, 1), OPTIONS)
-                           : await sessionOf(plan);
+  const fed = CONSTANT ? 1 : plan.inputs.length;
+  const session = await sessionOf(plan, fed);
   const feeds = {};
-  for (const [name, type, data, dims] of constant ? plan.inputs.slice(0, 1) : plan.inputs)
+  for (const [name, type, data, dims] of plan.inputs.slice(0, fed))
     feeds[name] = new ort.Tensor(NAME[type], data, dims);
   const {y} = await session.run(feeds);
-  if (constant) await session.release();
   return y;
 }
 

@@ -77,12 +77,30 @@ constexpr const char* kQnnpackMultiplier =
 constexpr const char* kIdeepCache =
     "a primitive of the same shapes and scales is taken from a cache whose key leaves the zero "
     "points out (ideep b2f8044, include/ideep/attributes.hpp, attr_t::to_bytes)";
+constexpr const char* kPackedRelu =
+    "a packed layer keeps the primitive of its first run for the same scales, zero points and "
+    "shape, with or without relu (PyTorch quantized/cpu/OnednnUtils.h, PrimitiveCacheKey)";
+constexpr const char* kQnnpackRepack =
+    "a packed layer computes its multipliers in the first run and again only when the scale of x "
+    "has changed: another output scale gets the old ones (PyTorch quantized/cpu/qlinear.cpp and "
+    "qconv.cpp, input_scale of the packed weights)";
+constexpr const char* kQnnpackPadding =
+    "a packed convolution pads with the zero point of x of its first run (PyTorch "
+    "quantized/cpu/qconv.cpp, qnnpack/src/conv-prepack.cc: the operator's zero buffer)";
 constexpr const char* kQnnpackMaxPool =
     "a tap in the padding reads the nearest pixel, which a dilated window may leave out (PyTorch "
     "qnnpack/src/indirection.c, pytorch_qnnp_indirection_init_maxpool2d)";
 constexpr const char* kQnnpackAvgPool =
     "the divisor counts the padding, whatever count_include_pad says (PyTorch "
     "quantized/cpu/AveragePool2d.cpp, qnnpack_avg_pool2d)";
+constexpr const char* kQnnpackAddRelu =
+    "relu at output zero point 255 leaves one code, QNNPACK makes no operator for fewer than two, "
+    "and PyTorch asserts that it did (PyTorch qnnpack/src/add.c; quantized/cpu/BinaryOps.cpp, "
+    "qnnpack_add)";
+constexpr const char* kMovingAverages =
+    "min + c*(v - min) and max + c*(v - max) round each on its own, so equal values after others "
+    "can put min above max, and PyTorch asserts that they do not (PyTorch "
+    "torch/ao/quantization/utils.py, check_min_max_valid)";
 constexpr const char* kAtenAdd =
     "add runs in float32: both operands are dequantized, and the sum is multiplied by the "
     "reciprocal of the scale (PyTorch quantized/cpu/kernels/QuantizedOpKernels.cpp, qadd_kernel)";
@@ -125,6 +143,8 @@ constexpr const char* kGemmlowpFixedPoint =
 // is rounded too early shows only against the exact answer.
 constexpr std::array<const char*, 3> kNumbers{"matches_exact", "sweep_is_monotone",
                                               "sweep_is_linear"};
+// No claim can be judged where the library ends in an error of its own.
+constexpr const char* kAnyClaim = "*";
 constexpr std::array<const char*, 4> kFbgemmVpmaddubsw{
     "model:fbgemm@avx2", "model:fbgemm@avx2+nofma", "model:fbgemm@avx512",
     "model:fbgemm@avx512+nofma"};
@@ -268,6 +288,16 @@ void AddTorch(Rows& rows) {
       rows.Add(subject, op, "one_thing_changed", FindingKind::kNondeterminism, kIdeepCache,
                "zero point");
     }
+    const auto remembers = [&](const char* subject, const char* property, const char* reason,
+                               const char* shape) {
+      rows.Add(subject, op, property, FindingKind::kNondeterminism, reason, shape);
+    };
+    remembers("torch@onednn+kept", "one_thing_changed", kPackedRelu, "relu changed");
+    remembers("torch@qnnpack+kept", "one_thing_changed", kQnnpackRepack, "output scale changed");
+    remembers("torch@qnnpack+kept", "answer_independent_of_history", kQnnpackRepack, "");
+    if (op == Op::kLinear) continue;
+    for (const char* property : {"one_thing_changed", "zero_point_shift"})
+      remembers("torch@qnnpack+kept", property, kQnnpackPadding, "zero point");
   }
   rows.Add(kTorchOnednn, Op::kLinear, FindingKind::kTie, kOnednnTie);
   rows.Add(kTorchOnednn, Op::kLinear, FindingKind::kRounding, kOnednnScale);
@@ -280,6 +310,13 @@ void AddTorch(Rows& rows) {
   rows.Add(kTorchOnednn, Op::kDynamicLinear, FindingKind::kRounding, kDynamicFloat);
   rows.Add(kTorchQnnpack, Op::kDynamicLinear, FindingKind::kRounding, kDynamicFloat);
   rows.Add(kTorchQnnpack, Op::kDynamicLinear, FindingKind::kClamp, kQnnpackReduceRange);
+  rows.Add("model:torch-qnnpack", Op::kAdd, kAnyClaim, FindingKind::kUnknown, kQnnpackAddRelu,
+           "failed to create QNNPACK Add operator");
+  for (const auto& subjects : {std::span<const char* const>(kTorchOnednn), {kTorchQnnpack}}) {
+    for (const char* subject : subjects)
+      rows.Add(subject, Op::kChooseQParams, kAnyClaim, FindingKind::kUnknown, kMovingAverages,
+               "should be less than max");
+  }
   rows.Add(kTorchQnnpack, Op::kMaxPool, FindingKind::kIndex, kQnnpackMaxPool);
   rows.Add(kTorchQnnpack, Op::kAvgPool, FindingKind::kPadding, kQnnpackAvgPool);
 }

@@ -115,7 +115,7 @@ TEST(Contracts, DeclaredRowsNameThingsThatExist) {
   EXPECT_FALSE(Registry().expected().empty());
   for (const ExpectedDivergence& row : Registry().expected()) {
     SCOPED_TRACE(row.subject + " " + row.property + " " + row.kind);
-    EXPECT_TRUE(seen.insert(row.subject + row.op + row.property + row.kind).second);
+    EXPECT_TRUE(seen.insert(row.subject + row.op + row.property + row.kind + row.shape).second);
     EXPECT_TRUE(ParseOp(row.op));
     EXPECT_TRUE(ParseFindingKind(row.kind));
     EXPECT_FALSE(row.reason.empty());

@@ -30,7 +30,7 @@ struct ExpectedDivergence {
   // row also declares the departure for every subject that promises the convention.
   std::string subject;
   std::string op;        // "linear"
-  std::string property;  // the claim, without the op: "matches_exact"
+  std::string property;  // the claim, without the op: "matches_exact"; "*": any claim
   std::string kind;      // Name(FindingKind): "pair-saturation"
   std::string reason;    // one sentence and where it is documented upstream
   // The library that has the fault: a prefix of "KIND: VERSION", e.g. "onednn: oneDNN 2.6.". "":

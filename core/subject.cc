@@ -71,7 +71,7 @@ std::vector<Outcome> Subject::RunMany(std::span<const Case> cases, const RunCont
 
 bool Concerns(const ExpectedDivergence& row, const Subject& subject, const Contract& contract,
               std::string_view op, std::string_view claim) {
-  if (row.op != op || row.property != claim) return false;
+  if (row.op != op || (row.property != claim && row.property != "*")) return false;
   if (row.subject == subject.name()) return true;
   if (row.subject != contract.text()) return false;
   return row.library.empty() ||

@@ -36,8 +36,8 @@ struct RunContext {
   // Fill of outputs, slack, stride gaps and scratch before the call.
   uint8_t poison = 0xA5;
   // Elements added to the row stride of x (and of w in operations with two inputs) and of the
-  // output; the gaps must stay untouched. Images (NHWC) are rows of channels: the gap lies between
-  // any two pixels.
+  // output; the gaps must stay untouched. Gaps of 256 MiB and more are address space without
+  // memory. Images (NHWC) are rows of channels: the gap lies between any two pixels.
   int64_t x_row_gap = 0;
   int64_t y_row_gap = 0;
   // The output is written over x, with x's row stride; y_row_gap then does not matter. Only for

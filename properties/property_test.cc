@@ -413,6 +413,13 @@ std::vector<Plant> Plants() {
     add("layer_strides", op, "lines taken to be dense",
         when([](const RunContext& context) { return context.x_line_gap > 0; }));
   }
+  for (Op op : OpsOf("far_rows")) {
+    add("far_rows", op, "the distance of rows in 32 bits",
+        when([](const RunContext& context) { return context.y_row_gap > INT32_MAX / 2; }));
+    if (!HasWeights(op)) continue;
+    add("far_rows", op, "the distance of weights in 32 bits",
+        when([](const RunContext& context) { return context.w_row_gap > INT32_MAX / 2; }));
+  }
   for (Op op : OpsOf("aliased_operands")) {
     add("aliased_operands", op, "the second operand is read after it was written",
         when([](const RunContext& context) { return context.over_w; }));

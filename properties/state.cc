@@ -252,6 +252,35 @@ Verdict LayerStrides(const Case& c, Subject& subject) {
                 FindingKind::kMemory);
 }
 
+// Distances between rows that 32 bits do not hold, neither in elements nor in bytes: row 1 lies
+// beyond int32, row 2 beyond uint32. Each row costs pages, so only cases of few rows are asked.
+Verdict FarRows(const Case& c, Subject& subject) {
+  constexpr int64_t kStride = (int64_t{1} << 31) + 64;
+  constexpr int64_t kMostRows = 8;
+  std::vector<RunContext> contexts;
+  const auto add = [&](int64_t RunContext::* gap, int64_t rows, int64_t columns) {
+    if (rows < 2 || rows > kMostRows) return;
+    RunContext context;
+    context.*gap = kStride - columns;
+    contexts.push_back(context);
+  };
+  const auto add_rows = [&](int64_t RunContext::* gap, const std::vector<int64_t>& shape) {
+    if (shape.empty() || shape.back() == 0) return;
+    int64_t rows = 1;
+    for (size_t i = 0; i + 1 < shape.size(); ++i) rows *= shape[i];
+    add(gap, rows, shape.back());
+  };
+  add_rows(&RunContext::x_row_gap, c.x.shape());
+  add_rows(&RunContext::y_row_gap, c.output_shape());
+  if (HasWeights(c.op)) add(&RunContext::w_row_gap, c.N, c.K);
+  if (HasWindow(c.op))
+    add(&RunContext::x_line_gap, c.window.batch * c.window.in_h, c.window.in_w * c.window.in_c);
+  if (contexts.empty())
+    return Verdict::Vacuous("no tensor has from 2 to " + std::to_string(kMostRows) + " rows");
+  return SameIn(c, subject, contexts, "the result changes with rows that lie 2^31 elements apart",
+                FindingKind::kMemory);
+}
+
 Verdict AliasedOperands(const Case& c, Subject& subject) {
   RunContext over_second;
   over_second.over_w = true;
@@ -296,6 +325,9 @@ std::vector<Property> StateProperties() {
       {"layer_strides",
        "Gaps between the rows of weights and between the lines of images change nothing.",
        OpsWhere([](Op op) { return HasWeights(op) || HasWindow(op); }), true, LayerStrides, 2},
+      {"far_rows",
+       "Rows, weights, pixels and lines of images that lie 2^31 elements apart give the same bits.",
+       EveryOp(), true, FarRows, 4 * kSeldom},  // each row costs a call of the system
       {"aliased_operands",
        "Operands that are one buffer, and an output over the second of them, give the same bits.",
        OpsWhere(HasTwoOperands), true, AliasedOperands, 2},

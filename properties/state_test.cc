@@ -25,9 +25,9 @@ struct Hidden {
   int64_t cases = 60;
 };
 
-const std::set<std::string_view> kClaims{"one_thing_changed", "packed_once",
-                                         "concurrent_calls",  "layer_strides",
-                                         "aliased_operands",  "leaves_nothing_behind"};
+const std::set<std::string_view> kClaims{"one_thing_changed",    "packed_once", "concurrent_calls",
+                                         "layer_strides",        "far_rows",    "aliased_operands",
+                                         "leaves_nothing_behind"};
 
 class State : public testing::TestWithParam<Hidden> {};
 
@@ -63,6 +63,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Hidden{"shared-first-params", Op::kAdd, "aliased_operands"},
                     Hidden{"second-read-again", Op::kMul, "aliased_operands"},
                     Hidden{"weight-stride-ignored", Op::kLinear, "layer_strides"},
+                    Hidden{"row-offset-u32", Op::kLinear, "far_rows"},
                     Hidden{"line-stride-ignored", Op::kConv2d, "layer_strides"}),
     [](const testing::TestParamInfo<Hidden>& instance) {
       std::string name = instance.param.fault;

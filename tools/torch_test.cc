@@ -172,6 +172,69 @@ TEST_F(Torch, OnednnOnAmxIsNotAskedWhatItGetsWrong) {
   EXPECT_EQ(FirstCode(*avx2, grouped), "32");
 }
 
+// An assertion of PyTorch is a declared fault, whatever the claim.
+void ExpectDeclaredRefusal(Subject& subject, const Case& c, std::string_view words) {
+  ASSERT_EQ(Validate(c), "");
+  const Outcome outcome = subject.Run(c, {});
+  EXPECT_EQ(outcome.status, RunStatus::kRefused);
+  EXPECT_NE(outcome.detail.find(words), std::string::npos) << outcome.detail;
+  CheckResult result;
+  Judging judging;
+  judging.attribute = [](const Case&, const Verdict& verdict, Subject&) {
+    return verdict.kind.value_or(FindingKind::kUnknown);
+  };
+  CheckCase(c, {&subject}, "*", result, judging);
+  EXPECT_GT(result.totals.of(Judgement::kExpected), 3);
+  EXPECT_EQ(result.totals.of(Judgement::kFailed), 0);
+  EXPECT_EQ(result.totals.of(Judgement::kPassed), 0);
+}
+
+// Three taps over two pixels, the first of them in the padding: 100 + 0.5 * (-2*100 - 4*50) / 4.
+TEST_F(Torch, KeptLayersRememberTheirFirstRun) {
+  Window window{.in_h = 1, .in_w = 2, .in_c = 1, .kernel_h = 1, .kernel_w = 3};
+  window.pad_left = window.pad_right = 1;
+  Case first = Convolution(window, 1);
+  first.x = Tensor::Of<uint8_t>(first.x.shape(), std::vector<uint8_t>{100, 50});
+  first.w = Tensor::Of<int8_t>(first.w.shape(), std::vector<int8_t>{-4, -2, -4});
+  first.w_q.scale = {0.5f};
+  first.out_q = {{4.0f}, {100}};
+  struct Asked {
+    std::string engine;
+    void (*change)(Case& c);
+    std::string anew, kept;
+  };
+  for (const Asked& asked : {
+           Asked{"qnnpack", [](Case& c) { c.x_q.zero_point = {100}; }, "125", "175"},
+           Asked{"qnnpack", [](Case& c) { c.out_q.scale = {8.0f}; }, "75", "50"},
+           Asked{"onednn", [](Case& c) { c.relu = true; }, "100", "50"},
+       }) {
+    Case second = first;
+    asked.change(second);
+    SCOPED_TRACE(asked.engine + ": " + asked.anew);
+    const std::unique_ptr<Subject> anew = Make("torch@" + asked.engine);
+    const std::unique_ptr<Subject> kept = Make("torch@" + asked.engine + "+kept");
+    if (anew == nullptr || kept == nullptr) continue;
+    for (Subject* subject : {anew.get(), kept.get()}) EXPECT_EQ(FirstCode(*subject, first), "50");
+    EXPECT_EQ(FirstCode(*anew, second), asked.anew);
+    EXPECT_EQ(FirstCode(*kept, second), asked.kept);
+  }
+}
+
+TEST_F(Torch, QnnpackAddsNoReluAtTheLastCode) {
+  const std::unique_ptr<Subject> subject = Make("torch@qnnpack");
+  ASSERT_NE(subject, nullptr);
+  Case c;
+  c.op = Op::kAdd;
+  c.M = 1;
+  c.N = 2;
+  c.x = c.w = Tensor::Of<uint8_t>({1, 2}, std::vector<uint8_t>{1, 200});
+  c.out_q.zero_point = {255};
+  c.relu = true;
+  ExpectDeclaredRefusal(*subject, c, "failed to create QNNPACK Add operator");
+  c.out_q.zero_point = {254};
+  EXPECT_EQ(FirstCode(*subject, c), "255");
+}
+
 // -4 + 1*(v + 4) is one ulp above 0 + 1*(v - 0).
 TEST_F(Torch, HasNoParametersWhereMovingAveragesCross) {
   const std::unique_ptr<Subject> subject = Make("torch@qnnpack");
@@ -187,8 +250,7 @@ TEST_F(Torch, HasNoParametersWhereMovingAveragesCross) {
   c.observer.kind = Observer::Kind::kMovingAverage;
   c.observer.averaging_constant = 1.0f;
   c.x = Tensor::Of<float>({2, 1, 2}, std::vector<float>{-4, 0, 0x1.aea43ep+3f, 0x1.aea43ep+3f});
-  ASSERT_EQ(Validate(c), "");
-  EXPECT_NE(subject->Run(c, {}).detail.find("round past each other"), std::string::npos);
+  ExpectDeclaredRefusal(*subject, c, "should be less than max");
   c.x = Tensor::Of<float>({2, 1, 2}, std::vector<float>{0, 0, 0x1.aea43ep+3f, 0x1.aea43ep+3f});
   EXPECT_TRUE(subject->Run(c, {}).ok());
 }

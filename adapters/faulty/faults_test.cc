@@ -390,6 +390,9 @@ std::map<std::string, Witness> Witnesses() {
   of["second-read-again"] = {
       Elementwise(Op::kAdd, U8(9, 1), U8(9, 1)), std::vector<double>(9, 2), {.over_w = true}};
   of["weight-stride-ignored"] = {Linear(1, 2, 1, U8{1}, S8{1, 2}), {1, 2}, {.w_row_gap = 1}};
+  // The third row lies 2^32 + 128 bytes behind the first one.
+  of["row-offset-u32"] = {
+      Linear(3, 1, 1, U8{1, 2, 3}, S8{1}), {1, 2, 3}, {.x_row_gap = (int64_t{1} << 31) + 63}};
   of["line-stride-ignored"] = {
       Pool(Op::kMaxPool, {.in_h = 2, .in_w = 1, .in_c = 1}, U8{1, 2}), {1, 2}, {.x_line_gap = 1}};
 

@@ -257,7 +257,8 @@ int64_t Reference::RawSum(const Placed& p, const uint8_t* x, const uint8_t* w) c
 __int128 Reference::CorrectedSum(const Placed& p, int64_t m, int64_t n) {
   const Case& c = *p.problem;
   const int64_t x_stride = Has(Fault::kStrideIgnored) ? c.K : p.x_stride;
-  const uint8_t* const x = Row<uint8_t>(p.x, m, x_stride);
+  const uint8_t* x = Row<uint8_t>(p.x, m, x_stride);
+  if (Has(Fault::kRowOffsetU32)) x = Row<uint8_t>(p.x, static_cast<uint32_t>(m * x_stride), 1);
   const uint8_t* const w =
       Row<uint8_t>(p.w, n, Has(Fault::kWeightStrideIgnored) ? c.K : p.w_stride);
   __int128 sum = RawSum(p, x, w);

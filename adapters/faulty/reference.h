@@ -111,6 +111,7 @@ enum class Fault : uint8_t {
   kSecondReadAgain,
   kWeightStrideIgnored,
   kLineStrideIgnored,
+  kRowOffsetU32,
   // Edges of parameters.
   kPowerShiftWraps,
   kNegatedTermInt32,

@@ -12,8 +12,10 @@ size_t BytesOf(const LaidTensor& laid) {
   return ScatteredBytes(laid.dtype, laid.rows.count, laid.rows.columns, laid.gap);
 }
 
+// Of far rows, FarRows itself watches what can be accessed of the gaps.
 bool GapsIntact(const LaidTensor& laid, uint8_t poison) {
-  return GapsIntact(laid.dtype, laid.rows.count, laid.rows.columns, laid.gap, poison, laid.data);
+  return laid.is_far() ||
+         GapsIntact(laid.dtype, laid.rows.count, laid.rows.columns, laid.gap, poison, laid.data);
 }
 
 }  // namespace
@@ -54,6 +56,12 @@ void Placement::LayInput(Slot slot, const Tensor& tensor, const Rows& rows, int6
   laid->shape = tensor.shape();
   laid->rows = rows;
   laid->gap = gap;
+  if (laid->is_far()) {
+    LayFar(slot, laid);
+    Scatter(tensor, rows, gap, laid->data);
+    buffers_[slot].before = tensor.bytes().data();
+    return;
+  }
   const size_t bytes = BytesOf(*laid);
   if (gap == 0) {
     laid->data = LayInput(slot, bytes, SizeOf(tensor.dtype()), tensor.bytes().data());
@@ -65,12 +73,21 @@ void Placement::LayInput(Slot slot, const Tensor& tensor, const Rows& rows, int6
   buffers_[slot].before = buffers_[slot].copy.data();
 }
 
+void Placement::LayFar(Slot slot, LaidTensor* laid) {
+  Buffer& buffer = buffers_[slot];
+  buffer.used = buffer.is_far = true;
+  laid->data = buffer.far.Prepare(static_cast<size_t>(laid->rows.count), laid->row_bytes(),
+                                  static_cast<size_t>(laid->stride()) * SizeOf(laid->dtype),
+                                  context_.poison);
+}
+
 void Placement::LayOutput(Slot slot, LaidTensor* laid) {
+  if (laid->is_far()) return LayFar(slot, laid);
   laid->data = Prepare(slot, BytesOf(*laid), SizeOf(laid->dtype), GuardedBuffer::Inside::kPoisoned);
 }
 
 void Placement::Lay(const Case& c, const RunContext& context, BufferNeeds needs) {
-  for (Buffer& buffer : buffers_) buffer.used = false;
+  for (Buffer& buffer : buffers_) buffer.used = buffer.is_far = false;
   context_ = context;
   needs_ = needs;
   const Window& v = c.window;
@@ -102,9 +119,23 @@ void Placement::LayAcc() {
   LayOutput(kAcc, &acc_);
 }
 
+std::optional<size_t> Placement::Buffer::Modified() const {
+  const auto differs = [](const uint8_t* was, const uint8_t* now,
+                          size_t bytes) -> std::optional<size_t> {
+    if (bytes == 0 || std::memcmp(now, was, bytes) == 0) return std::nullopt;
+    return static_cast<size_t>(std::mismatch(was, was + bytes, now).first - was);
+  };
+  if (!is_far) return differs(before, memory.data(), memory.size());
+  for (size_t row = 0; row < far.rows(); ++row) {
+    const size_t at = row * far.row_bytes();
+    if (const auto byte = differs(before + at, far.row(row), far.row_bytes())) return at + *byte;
+  }
+  return std::nullopt;
+}
+
 std::optional<Placement::Damage> Placement::Inspect() const {
   for (uint8_t slot = 0; slot < kSlots; ++slot) {
-    if (buffers_[slot].used && !buffers_[slot].memory.OutsideIntact())
+    if (buffers_[slot].used && !buffers_[slot].OutsideIntact())
       return Damage{Damage::Kind::kWroteOutside, static_cast<Slot>(slot)};
   }
   for (const auto& [slot, laid] : {std::pair{kX, &x_}, {kW, &w_}, {kY, &y_}}) {
@@ -113,13 +144,8 @@ std::optional<Placement::Damage> Placement::Inspect() const {
   for (uint8_t slot = 0; slot < kInputs; ++slot) {
     const bool output = (slot == kX && context_.in_place) || (slot == kW && context_.over_w);
     if (!buffers_[slot].used || output) continue;
-    const uint8_t* const before = buffers_[slot].before;
-    const uint8_t* const now = buffers_[slot].memory.data();
-    const size_t size = buffers_[slot].memory.size();
-    if (size == 0 || std::memcmp(now, before, size) == 0) continue;
-    const auto differs = std::mismatch(before, before + size, now).first;
-    return Damage{Damage::Kind::kModifiedInput, static_cast<Slot>(slot),
-                  static_cast<size_t>(differs - before)};
+    if (const std::optional<size_t> byte = buffers_[slot].Modified())
+      return Damage{Damage::Kind::kModifiedInput, static_cast<Slot>(slot), *byte};
   }
   return std::nullopt;
 }

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "adapters/host/arena.h"
+#include "adapters/host/far_rows.h"
 #include "core/case.h"
 #include "core/subject.h"
 
@@ -33,6 +34,10 @@ struct LaidTensor {
   int64_t gap = 0;
   uint8_t* data = nullptr;
   int64_t stride() const { return rows.columns + gap; }
+  size_t row_bytes() const { return static_cast<size_t>(rows.columns) * SizeOf(dtype); }
+  bool is_far() const {  // in FarRows
+    return rows.count != 0 && static_cast<size_t>(gap) * SizeOf(dtype) >= kFarGapBytes;
+  }
 };
 // The reason why the data of a case cannot lie as `context` wants, "" if they can: gaps and shared
 // buffers exist for some operations only.
@@ -77,16 +82,16 @@ class Placement {
   const LaidTensor& w() const { return w_; }      // empty where the operation has none
   const LaidTensor& y() const { return y_; }      // over x or w, y.data is theirs
   const LaidTensor& acc() const { return acc_; }  // after LayAcc
-  // nullptr for a slot that this call does not use.
+  // nullptr for a slot that this call does not use, and for one whose rows lie far apart.
   const GuardedBuffer* buffer(Slot slot) const {
-    return buffers_[slot].used ? &buffers_[slot].memory : nullptr;
+    return buffers_[slot].used && !buffers_[slot].is_far ? &buffers_[slot].memory : nullptr;
   }
 
   struct Damage {
     enum class Kind : uint8_t { kWroteOutside, kWroteBetweenRows, kModifiedInput };
     Kind kind = Kind::kWroteOutside;
     Slot slot = kX;
-    size_t byte = 0;  // kModifiedInput: the first byte that differs
+    size_t byte = 0;  // kModifiedInput: the first byte that differs; of far rows, without gaps
     RunStatus status() const {
       return kind == Kind::kModifiedInput ? RunStatus::kModifiedInput : RunStatus::kTouchedOutside;
     }
@@ -99,9 +104,16 @@ class Placement {
   uint8_t* LayInput(Slot slot, size_t bytes, size_t element_bytes, const void* from);
   void LayInput(Slot slot, const Tensor& tensor, const Rows& rows, int64_t gap, LaidTensor* laid);
   void LayOutput(Slot slot, LaidTensor* laid);
+  void LayFar(Slot slot, LaidTensor* laid);
 
   struct Buffer {
+    bool OutsideIntact() const { return is_far ? far.OutsideIntact() : memory.OutsideIntact(); }
+    // The first byte of an input that is not as before, without the gaps of far rows.
+    std::optional<size_t> Modified() const;
+
     GuardedBuffer memory;
+    FarRows far;  // instead of `memory`
+    bool is_far = false;
     const uint8_t* before = nullptr;  // contents of an input, as long as the buffer
     std::vector<uint8_t> copy;        // the memory of `before` if the rows of a tensor have gaps
     bool used = false;

@@ -468,11 +468,12 @@ namespace {
 #endif
 #endif
 
-// Sanitizers reserve terabytes of address space, so under them there is no limit.
+// Memory that can be written counts, address space does not: rows that lie far apart take terabytes
+// of that. Sanitizers map as much for themselves, so under them there is no limit.
 void LimitMemory(uint64_t bytes) {
 #if !defined(QUALM_SANITIZED)
   const rlimit limit{.rlim_cur = bytes, .rlim_max = bytes};
-  setrlimit(RLIMIT_AS, &limit);
+  setrlimit(RLIMIT_DATA, &limit);
 #else
   (void)bytes;
 #endif

@@ -9,6 +9,7 @@
 #include <gemmlowp/public/gemmlowp.h>
 
 #include <algorithm>
+#include <climits>
 #include <cstdint>
 #include <limits>
 #include <tuple>
@@ -120,6 +121,8 @@ void MultiplyInto(const qualm_problem& p, const Matrices& a, void* y,
 using Bias = gemmlowp::OutputStageBiasAddition<Column>;
 
 void RunLinear(const qualm_problem& p) {
+  if (p.x->strides[0] > INT_MAX || p.y->strides[0] > INT_MAX)
+    throw Refusal{QUALM_UNSUPPORTED, "gemmlowp's strides are ints"};
   Matrices a{.w = static_cast<const uint8_t*>(p.w->data),
              .x = static_cast<const uint8_t*>(p.x->data),
              .rows = static_cast<int>(p.y->dims[1]),

@@ -78,12 +78,14 @@ std::vector<Library> Libraries() {
        .when_listed = "ONNX Runtime through Node, started when it is asked"},
       {.kind = "torch",
        .library = "oneDNN",
-       .help = "torch@qnnpack, torch@onednn[+sse41|+avx2|+avx2vnni|+avx512core|+vnni|+amx]  "
-               "PyTorch's quantized operators",
+       .help = "torch@qnnpack[+kept], torch@onednn[+kept|+sse41|+avx2|+avx2vnni|+avx512core|+vnni|"
+               "+amx]  PyTorch's quantized operators; kept: layers stay packed from case to case",
        // ATen of 1.13 takes AVX2 wherever the processor has it, so AVX2 goes with newer sets.
        .names =
            {{"torch@qnnpack", "qnnpack"},
+            {"torch@qnnpack+kept", "qnnpack+kept"},
             {"torch@onednn", "onednn"},
+            {"torch@onednn+kept", "onednn+kept"},
             {"torch@onednn+sse41",
              "onednn",
              "sse41",

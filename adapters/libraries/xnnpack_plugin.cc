@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // XNNPACK (Debian 12: ae108ef, 2022-02) as a plugin: its quantized operators as the public header
-// declares them, made, run and deleted for each problem, on the calling thread.
+// declares them, on the calling thread. An operator without weights is made, run and deleted for
+// each problem. The last operators with weights are kept, because an application runs one many
+// times: what an operator remembers of earlier inputs shows only so.
 //
 // Results follow model:xnnpack@fp32 on x86 and model:xnnpack@rndnu on AArch64. The library itself
 // refuses ratios of scales out of its range and 1x1 pools. Cases that it only asserts about, or
@@ -12,8 +14,11 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <string>
 #include <type_traits>
+#include <utility>
+#include <vector>
 
 #include "adapters/libraries/plugin_answer.h"
 #include "adapters/qualm_plugin.h"
@@ -218,42 +223,113 @@ void RequireWeights(const qualm_problem& p) {
   }
 }
 
+// The parameters of an operator as bytes: equal keys, equal operators.
+class Key {
+ public:
+  template <typename T>
+  Key& AddList(const T* values, int64_t count) {
+    text_.append(reinterpret_cast<const char*>(values), Size(count) * sizeof(T));
+    return *this;
+  }
+  template <typename... Numbers>
+  Key& Add(Numbers... numbers) {
+    (AddList(&numbers, 1), ...);
+    return *this;
+  }
+  const std::string& text() const { return text_; }
+
+ private:
+  std::string text_;
+};
+
+// An operator with weights, made now or kept from an earlier problem. The one used last stands at
+// the end.
+class KeptOperator {
+ public:
+  // `create(op)` makes the operator of this key.
+  template <typename Create>
+  KeptOperator(const Key& key, const Create& create) : kept_(Kept()) {
+    const auto at = std::find_if(kept_.begin(), kept_.end(),
+                                 [&](const Entry& entry) { return entry.key == key.text(); });
+    if (at != kept_.end()) {
+      std::rotate(at, at + 1, kept_.end());
+      return;
+    }
+    auto made = std::make_unique<Operator>();
+    create(*made);
+    if (kept_.size() == kMost) kept_.erase(kept_.begin());
+    kept_.push_back({key.text(), std::move(made)});
+  }
+  // A refused setup may leave the operator half set up.
+  ~KeptOperator() {
+    if (!ran_) kept_.pop_back();
+  }
+  KeptOperator(const KeptOperator&) = delete;
+  KeptOperator& operator=(const KeptOperator&) = delete;
+
+  xnn_operator_t get() const { return kept_.back().op->get(); }
+  void Run() {
+    kept_.back().op->Run();
+    ran_ = true;
+  }
+
+ private:
+  struct Entry {
+    std::string key;
+    std::unique_ptr<Operator> op;
+  };
+  static constexpr size_t kMost = 8;
+  // Never destroyed: at process exit the library's own globals may go first.
+  static std::vector<Entry>& Kept() {
+    static auto* kept = new std::vector<Entry>;
+    return *kept;
+  }
+
+  std::vector<Entry>& kept_;
+  bool ran_ = false;
+};
+
+// Everything an operator with weights is made from. The batch and the size of the image are no part
+// of it.
 template <typename Code>
-void RunSums(const qualm_problem& p) {
-  RequireWeights<Code>(p);
-  const Geometry g = GeometryOf(p);
-  const auto clamp = ClampOf<Code>(p);
+Key KeyOf(const qualm_problem& p, const Geometry& g, Clamp<Code> clamp) {
+  const qualm_window& v = g.window;
+  Key key;
+  key.Add(p.op, std::is_signed_v<Code>, g.in_c, g.out_c, g.x_stride, g.y_stride);
+  key.Add(v.kernel_h, v.kernel_w, v.stride_h, v.stride_w, v.pad_top, v.pad_bottom, v.pad_left,
+          v.pad_right, v.dilation_h, v.dilation_w, v.groups);
+  key.Add(clamp.low, clamp.high, p.bias_i32 != nullptr);
+  for (const qualm_qparams* q : {&p.x_q, &p.w_q, &p.out_q})
+    key.Add(q->count).AddList(q->scale, q->count).AddList(q->zero_point, q->count);
+  const auto channels = static_cast<int64_t>(g.out_c);
+  if (p.bias_i32 != nullptr) key.AddList(p.bias_i32, channels);
+  const int64_t terms = v.kernel_h * v.kernel_w * static_cast<int64_t>(g.in_c) / v.groups;
+  return key.AddList(static_cast<const Code*>(p.w->data), channels * terms);
+}
+
+template <typename Code>
+void CreateSums(const qualm_problem& p, const Geometry& g, Clamp<Code> clamp, Operator& op) {
   const auto x_zero_point = ZeroPoint<Code>(p.x_q);
   const auto out_zero_point = ZeroPoint<Code>(p.out_q);
-  const auto* x = static_cast<const Code*>(p.x->data);
   const auto* w = static_cast<const Code*>(p.w->data);
-  auto* y = static_cast<Code*>(p.y->data);
   const float x_scale = p.x_q.scale[0];
   const float out_scale = p.out_q.scale[0];
-  Operator op;
   if constexpr (std::is_signed_v<Code>) {
     if (p.w_q.count > 1) {
       CreateConvolution(xnn_create_convolution2d_nhwc_qc8, g, op, x_zero_point, x_scale,
                         p.w_q.scale, w, p.bias_i32, out_zero_point, out_scale, clamp.low,
                         clamp.high);
-      Check(xnn_setup_convolution2d_nhwc_qc8(op.get(), g.batch, g.in_h, g.in_w, x, y, nullptr),
-            "xnn_setup_convolution2d_nhwc_qc8");
     } else if (p.op == QUALM_LINEAR) {
       Check(xnn_create_fully_connected_nc_qs8(
                 g.in_c, g.out_c, g.x_stride, g.y_stride, x_zero_point, x_scale, p.w_q.scale[0], w,
                 p.bias_i32, out_zero_point, out_scale, clamp.low, clamp.high, 0, op.out()),
             "xnn_create_fully_connected_nc_qs8");
-      Check(xnn_setup_fully_connected_nc_qs8(op.get(), g.in_h, x, y, nullptr),
-            "xnn_setup_fully_connected_nc_qs8");
     } else {
       CreateConvolution(xnn_create_convolution2d_nhwc_qs8, g, op, x_zero_point, x_scale,
                         p.w_q.scale[0], w, p.bias_i32, out_zero_point, out_scale, clamp.low,
                         clamp.high);
-      Check(xnn_setup_convolution2d_nhwc_qs8(op.get(), g.batch, g.in_h, g.in_w, x, y, nullptr),
-            "xnn_setup_convolution2d_nhwc_qs8");
     }
   } else {
-    Require(p.w_q.count == 1, "XNNPACK has parameters per channel for s8 only");
     const auto w_zero_point = ZeroPoint<Code>(p.w_q);
     if (p.op == QUALM_LINEAR) {
       Check(xnn_create_fully_connected_nc_qu8(g.in_c, g.out_c, g.x_stride, g.y_stride, x_zero_point,
@@ -261,16 +337,48 @@ void RunSums(const qualm_problem& p) {
                                               out_zero_point, out_scale, clamp.low, clamp.high, 0,
                                               op.out()),
             "xnn_create_fully_connected_nc_qu8");
-      Check(xnn_setup_fully_connected_nc_qu8(op.get(), g.in_h, x, y, nullptr),
-            "xnn_setup_fully_connected_nc_qu8");
     } else {
       CreateConvolution(xnn_create_convolution2d_nhwc_qu8, g, op, x_zero_point, x_scale,
                         w_zero_point, p.w_q.scale[0], w, p.bias_i32, out_zero_point, out_scale,
                         clamp.low, clamp.high);
-      Check(xnn_setup_convolution2d_nhwc_qu8(op.get(), g.batch, g.in_h, g.in_w, x, y, nullptr),
-            "xnn_setup_convolution2d_nhwc_qu8");
     }
   }
+}
+
+template <typename Code>
+void SetupSums(const qualm_problem& p, const Geometry& g, xnn_operator_t op) {
+  const auto* x = static_cast<const Code*>(p.x->data);
+  auto* y = static_cast<Code*>(p.y->data);
+  if constexpr (std::is_signed_v<Code>) {
+    if (p.w_q.count > 1) {
+      Check(xnn_setup_convolution2d_nhwc_qc8(op, g.batch, g.in_h, g.in_w, x, y, nullptr),
+            "xnn_setup_convolution2d_nhwc_qc8");
+    } else if (p.op == QUALM_LINEAR) {
+      Check(xnn_setup_fully_connected_nc_qs8(op, g.in_h, x, y, nullptr),
+            "xnn_setup_fully_connected_nc_qs8");
+    } else {
+      Check(xnn_setup_convolution2d_nhwc_qs8(op, g.batch, g.in_h, g.in_w, x, y, nullptr),
+            "xnn_setup_convolution2d_nhwc_qs8");
+    }
+  } else if (p.op == QUALM_LINEAR) {
+    Check(xnn_setup_fully_connected_nc_qu8(op, g.in_h, x, y, nullptr),
+          "xnn_setup_fully_connected_nc_qu8");
+  } else {
+    Check(xnn_setup_convolution2d_nhwc_qu8(op, g.batch, g.in_h, g.in_w, x, y, nullptr),
+          "xnn_setup_convolution2d_nhwc_qu8");
+  }
+}
+
+template <typename Code>
+void RunSums(const qualm_problem& p) {
+  RequireWeights<Code>(p);
+  if (!std::is_signed_v<Code>)
+    Require(p.w_q.count == 1, "XNNPACK has parameters per channel for s8 only");
+  const Geometry g = GeometryOf(p);
+  const auto clamp = ClampOf<Code>(p);
+  KeptOperator op(KeyOf<Code>(p, g, clamp),
+                  [&](Operator& made) { CreateSums<Code>(p, g, clamp, made); });
+  SetupSums<Code>(p, g, op.get());
   op.Run();
 }
 

@@ -128,6 +128,10 @@ int32_t RunLinear(const qualm_problem& problem) {
     if (problem.w_q.zero_point[n] != problem.w_q.zero_point[0])
       return Unsupported("oneDNN has one zero point for all weights, not one per channel");
   }
+  // Its gemm then writes the second row elsewhere: over other memory, or to a page that is not
+  // there; or it writes nothing. (2.6.3; its kernels with brgemm take dense rows only.)
+  if (problem.x->strides[0] > INT32_MAX || problem.y->strides[0] > INT32_MAX)
+    return Unsupported("oneDNN's gemm writes elsewhere if rows lie 2^31 elements apart");
   Recipe recipe;
   recipe.source = DescOf(*problem.x);
   recipe.destination = DescOf(*problem.y);

@@ -51,6 +51,12 @@ std::string CheckLength(std::string_view field, size_t length, bool per_channel,
 
 std::string CheckQParams(std::string_view name, const QParams& q, bool per_channel,
                          int64_t channels) {
+  // Nearly every case is right, so names are made only for one that is not.
+  const size_t want = per_channel ? static_cast<size_t>(channels) : 1;
+  const auto is_scale = [](float scale) { return std::isfinite(scale) && scale > 0.0f; };
+  if (q.scale.size() == want && q.zero_point.size() == want &&
+      std::ranges::all_of(q.scale, is_scale))
+    return "";
   const std::string scale = std::string(name) + "_scale";
   if (auto error = CheckScales(scale, q.scale); !error.empty()) return error;
   if (auto error = CheckLength(scale, q.scale.size(), per_channel, channels); !error.empty())
@@ -400,15 +406,39 @@ size_t ListedValues(const Case& c) {
 
 namespace {
 
+// Bit i: the operation has the parameter that ForEachParameter visits after i others.
+uint64_t ParametersOf(Op op) {
+  static const std::array<uint64_t, kOpCount> parameters = [] {
+    std::array<uint64_t, kOpCount> every{};
+    for (const Op each : AllOps()) {
+      const Case any;
+      uint64_t bit = 1;
+      ForEachParameter(any, [&](const Field& field, const auto& /*value*/) {
+        if (RowOf(each).*field.has) every[static_cast<size_t>(each)] |= bit;
+        bit <<= 1;
+      });
+    }
+    return every;
+  }();
+  return parameters[static_cast<size_t>(op)];
+}
+
 // A parameter that the operation does not have keeps its default.
 std::string CheckFieldsBelong(const Case& c) {
   static const Case without;
+  // As bits of a number first, and with their names only where one is wrong.
+  uint64_t set = 0, bit = 1;
+  ForEachParameter(c, without, [&](const Field& /*field*/, const auto& value, const auto& nothing) {
+    set |= value == nothing ? 0 : bit;
+    bit <<= 1;
+  });
+  if ((set & ~ParametersOf(c.op)) == 0)
+    return HasW(c.op) || c.w.empty() ? "" : DoesNotBelong("w", c.op);
   std::string error;
   ForEachParameter(c, without, [&](const Field& field, const auto& value, const auto& nothing) {
     if (!error.empty() || RowOf(c.op).*field.has || value == nothing) return;
     error = DoesNotBelong(field.name, c.op);
   });
-  if (error.empty() && !HasW(c.op) && !c.w.empty()) return DoesNotBelong("w", c.op);
   return error;
 }
 
@@ -499,6 +529,14 @@ std::string CheckClamp(const Case& c) {
 
 // The range of each parameter that is a number (FieldsOf).
 std::string CheckRanges(const Case& c) {
+  static const Case without;
+  bool same = true;  // every number has its default, which lies in its range
+  ForEachParameter(c, without,
+                   [&]<class T>(const Field& /*field*/, const T& value, const T& usual) {
+                     if constexpr (std::is_same_v<T, float> || std::is_same_v<T, int32_t>)
+                       same = same && value == usual;
+                   });
+  if (same) return "";
   std::string error;
   ForEachParameter(c, [&]<class T>(const Field& field, const T& value) {
     if constexpr (std::is_same_v<T, float> || std::is_same_v<T, int32_t>) {

@@ -163,18 +163,20 @@ std::optional<Case> AdaptTo(const std::function<std::string(const Case&)>& why_n
   for (size_t at = 0; at < reached.size() && at < kMostReasons; ++at) {
     const auto helps = [&](Case candidate) {
       DeriveSizes(&candidate);
-      if (candidate == reached[at] || !Validate(candidate).empty()) return false;
+      if (!Validate(candidate).empty()) return false;
       if (!met.insert(why_not(candidate)).second) return false;
       reached.push_back(std::move(candidate));
       return met.contains("");
     };
+    Case candidate = reached[at];
     for (const Change& change : Changes()) {
-      Case candidate = reached[at];
       change(candidate);
+      if (candidate == reached[at]) continue;  // most changes find nothing to change
       if (helps(std::move(candidate))) return reached.back();
+      candidate = reached[at];
     }
-    for (Case& candidate : slice::WithOneParameterOf(reached[at], Case{})) {
-      if (helps(std::move(candidate))) return reached.back();
+    for (Case& other : slice::WithOneParameterOf(reached[at], Case{})) {
+      if (helps(std::move(other))) return reached.back();
     }
   }
   return std::nullopt;

@@ -261,13 +261,13 @@ std::vector<Hazard> HazardsOf(const Case& c) {
   if (!empty) {
     // Equal rows and columns reach the same.
     const std::optional<Distinct> distinct = DistinctPartsOf(c);
-    const headroom::Headroom headroom = headroom::Measure(distinct ? distinct->c : c);
-    add(Hazard::kPairSaturates, headroom.pairs_saturating > 0);
-    add(Hazard::kInt32Overflows, sums && headroom.acc_min < 0);
-    add(Hazard::kExactTie, headroom.ties > 0);
-    add(Hazard::kNearTie, headroom.ties == 0 && headroom.tie_min <= 0x1p-10);
-    add(Hazard::kClampLow, headroom.clamped_low > 0);
-    add(Hazard::kClampHigh, headroom.clamped_high > 0);
+    const headroom::Reached reached = headroom::ReachedBy(distinct ? distinct->c : c, 0x1p-10);
+    add(Hazard::kPairSaturates, reached.pair_saturates);
+    add(Hazard::kInt32Overflows, reached.int32_overflows);
+    add(Hazard::kExactTie, reached.tie);
+    add(Hazard::kNearTie, reached.near_tie);
+    add(Hazard::kClampLow, reached.clamped_low);
+    add(Hazard::kClampHigh, reached.clamped_high);
     add(Hazard::kMinCodeRun,
         HasMinCodeRun(c.x, LineLength(c)) && (!sums || HasMinCodeRun(c.w, c.K)));
     if (HasWindow(c.op)) AddWindowHazards(c, add);

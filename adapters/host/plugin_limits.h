@@ -63,7 +63,8 @@ inline constexpr std::array<std::string_view, 17> kToldWithCases = [] {
 }();
 // The first parameter that is not the default and that the code of others is never told, "" if
 // there is none. Code that is older than the parameter would be judged wrong for ignoring it, so a
-// new parameter is refused until its interface tells it.
+// new parameter is refused until its interface tells it. `told` is one of the lists above, or
+// another that lives as long as the program: what it tells is remembered by its address.
 std::string NotTold(std::span<const std::string_view> told, const Case& c);
 
 }  // namespace qualm

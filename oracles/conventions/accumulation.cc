@@ -17,7 +17,14 @@ std::string Text(int64_t value) { return std::to_string(value); }
 // All elements of an integer tensor.
 std::vector<int32_t> Integers(const Tensor& tensor) {
   std::vector<int32_t> values(static_cast<size_t>(tensor.size()));
-  for (size_t i = 0; i < values.size(); ++i) values[i] = tensor.IntAt(static_cast<int64_t>(i));
+  if (BitsOf(tensor.dtype()) % 8 != 0) {
+    for (size_t i = 0; i < values.size(); ++i) values[i] = tensor.IntAt(static_cast<int64_t>(i));
+    return values;
+  }
+  tensor.VisitElements([&](auto elements) {
+    std::ranges::transform(elements, values.begin(),
+                           [](auto code) { return static_cast<int32_t>(code); });
+  });
   return values;
 }
 
@@ -87,6 +94,24 @@ int64_t Doubled(const Accumulation& accumulation, int32_t units) {
   return accumulation.kind == Kind::kHalvedWeights ? 2 * int64_t{units} : units;
 }
 
+// How a sum of so many products is taken.
+std::string HowText(const Accumulation& accumulation, size_t products) {
+  std::string how = "sum of " + Text(static_cast<int64_t>(products)) + " products";
+  if (!accumulation.kernel.empty()) how += " (" + std::string(accumulation.kernel) + ")";
+  switch (accumulation.kind) {
+    case Kind::kExact: return how;
+    case Kind::kHalvedWeights:
+      return how + ", each weight halved, rounded to even, in units of two";
+    case Kind::kPairsInto16: return how + " in saturating int16, spilled every 256";
+    case Kind::kPairs: return how + " in saturating int16 pairs";
+    case Kind::kPairsXPlus128:
+      return how + " in saturating int16 pairs, x shifted to u8 by 128 and 128*sum(w) taken off";
+    case Kind::kPairsWPlus128:
+      return how + " in saturating int16 pairs, w shifted to u8 by 128 and 128*sum(x) taken off";
+  }
+  return how;
+}
+
 }  // namespace
 
 int64_t SumOf(std::span<const int32_t> codes) {
@@ -100,8 +125,6 @@ int32_t Accumulate(const Accumulation& accumulation, std::span<const int32_t> x,
   QUALM_CHECK_EQ(x.size(), w.size());
   int64_t sum = 0;
   bool halved = false;
-  std::string how = "sum of " + Text(static_cast<int64_t>(x.size())) + " products";
-  if (!accumulation.kernel.empty()) how += " (" + std::string(accumulation.kernel) + ")";
   // int64 holds it: readers bound K at 2^28 elements and one product at 2^16.
   switch (accumulation.kind) {
     case Kind::kExact:
@@ -113,14 +136,10 @@ int32_t Accumulate(const Accumulation& accumulation, std::span<const int32_t> x,
         odd += w[k] & 1;
         sum += int64_t{x[k]} * Halved(w[k]);
       }
-      how += ", each weight halved, rounded to even, in units of two";
       halved = odd != 0;
       break;
     }
-    case Kind::kPairsInto16:
-      sum = SumInto16(x, w, trace);
-      how += " in saturating int16, spilled every 256";
-      break;
+    case Kind::kPairsInto16: sum = SumInto16(x, w, trace); break;
     case Kind::kPairs:
     case Kind::kPairsXPlus128:
     case Kind::kPairsWPlus128: {
@@ -131,16 +150,15 @@ int32_t Accumulate(const Accumulation& accumulation, std::span<const int32_t> x,
             SumOfPairs(x, w, split, x.size(), x_plus, w_plus, trace);
       if (x_plus != 0) sum -= 128 * SumOf(w);
       if (w_plus != 0) sum -= 128 * SumOf(x);
-      how += " in saturating int16 pairs";
-      if (x_plus != 0) how += ", x shifted to u8 by 128 and 128*sum(w) taken off";
-      if (w_plus != 0) how += ", w shifted to u8 by 128 and 128*sum(x) taken off";
       break;
     }
   }
   const int32_t acc = Wrap32(sum);
+  if (trace == nullptr) return acc;  // most sums are not told, and their text costs more than they
   Note(trace, Stage::kAccumulate,
-       how + " = " + Text(sum) + (acc != sum ? ", wrapped to int32" : ""), Text(acc),
-       acc != sum || halved);
+       HowText(accumulation, x.size()) + " = " + Text(sum) +
+           (acc != sum ? ", wrapped to int32" : ""),
+       Text(acc), acc != sum || halved);
   return acc;
 }
 

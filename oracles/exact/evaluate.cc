@@ -131,6 +131,47 @@ Code Outputs::CodeAt(int64_t m, int64_t n) const {
   return code;
 }
 
+Ends Outputs::EndsReached(double near) const {
+  Ends ends;
+  const bool estimates = !estimated_.empty() && backend_.empty();
+  size_t index = 0;
+  for (int64_t m = 0; m < c_.M; ++m) {
+    for (int64_t n = 0; n < c_.N; ++n, ++index) {
+      // Only a tie or a near tie needs the exact distance.
+      const auto look_closely = [&](double bound) {
+        if (ends.tie || bound > near || (ends.near_tie && bound > 0)) return;
+        const std::optional<double> distance = CodeAt(m, n).tie_distance;
+        if (!distance) return;
+        ends.tie = *distance == 0;
+        ends.near_tie = ends.near_tie || (*distance > 0 && *distance <= near);
+      };
+      const auto channel = static_cast<size_t>(n);
+      if (estimates) {  // the plain way of most outputs
+        if (const auto known = Decide(estimated_[channel].At(integers_.values[index]))) {
+          const int64_t code = known->integer + zero_[channel];
+          ends.below = ends.below || code < lo_[channel];
+          ends.above = ends.above || (code >= lo_[channel] && code > c_.out_max);
+          look_closely(known->tie_distance);
+          continue;
+        }
+      }
+      double bound = 0;
+      const Code code = CodeAt(m, n, &bound);
+      ends.below = ends.below || code.value < code.lo;
+      ends.above = ends.above || (code.value >= code.lo && code.value > c_.out_max);
+      if (!code.tie_distance) {
+        if (bound > 0) look_closely(bound);
+        continue;
+      }
+      ends.tie = ends.tie || *code.tie_distance == 0;
+      ends.near_tie = ends.near_tie || (*code.tie_distance > 0 && *code.tie_distance <= near);
+    }
+    if (ends.below && ends.above && ends.tie) break;
+  }
+  ends.near_tie = ends.near_tie && !ends.tie;
+  return ends;
+}
+
 float Outputs::UnclampedFloatAt(int64_t m, int64_t n) const {
   const Scaled scaled = ScaledAt(m, n);
   return RoundToFloat(scaled.line, scaled.integer);

@@ -30,6 +30,14 @@ struct Scaled {
   __int128 integer = 0;
 };
 
+// What at least one output of u8 or s8 comes to.
+struct Ends {
+  bool below = false;  // the clamp raises it
+  bool above = false;  // the clamp lowers it
+  bool tie = false;
+  bool near_tie = false;  // within the asked distance of a tie, and on none
+};
+
 // All integers and per-channel constants are computed once, here. The case must outlive it. Not for
 // choose_qparams, which has no such stages.
 class Outputs {
@@ -54,6 +62,9 @@ class Outputs {
   // are left out, and `distance_bound` becomes a number that is greater than 0 and not above the
   // tie_distance.
   Code CodeAt(int64_t m, int64_t n, double* distance_bound) const;
+  // Of u8 and s8 outputs. `near` is in units of TieDistance. If there is a tie, near_tie is not
+  // looked for any more.
+  Ends EndsReached(double near) const;
   float FloatAt(int64_t m, int64_t n) const;           // f32 outputs
   float UnclampedFloatAt(int64_t m, int64_t n) const;  // the same before relu
 

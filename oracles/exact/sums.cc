@@ -159,6 +159,30 @@ void Correct(const Case& c, const Parts& parts, std::vector<__int128>& sums) {
   }
 }
 
+// The same for linear, whose terms are those of every row. What a channel adds to all of its sums
+// is computed once, and with one zero point for all weights the inner loop only adds.
+void CorrectLinear(const Case& c, const Parts& parts, std::vector<__int128>& sums) {
+  const auto channels = static_cast<size_t>(c.N);
+  const std::vector<int32_t>& zw = c.w_q.zero_point;
+  const int64_t zx = c.x_q.zero_point_at(0);
+  std::vector<int64_t> added(channels);
+  for (size_t n = 0; n < channels; ++n) {
+    added[n] = c.K * zx * zw[zw.size() == 1 ? 0 : n] - zx * parts.w_sums[n];
+    if (c.bias_i32) added[n] += (*c.bias_i32)[n];
+  }
+  const int64_t* raw = parts.raw.data();
+  __int128* sum = sums.data();
+  for (int64_t m = 0; m < c.M; ++m, raw += channels, sum += channels) {
+    const int64_t x_sum = parts.x_sums[static_cast<size_t>(m)];
+    if (zw.size() == 1) {
+      const int64_t of_row = zw[0] * x_sum;
+      for (size_t n = 0; n < channels; ++n) sum[n] = raw[n] + added[n] - of_row;
+    } else {
+      for (size_t n = 0; n < channels; ++n) sum[n] = raw[n] + added[n] - zw[n] * x_sum;
+    }
+  }
+}
+
 }  // namespace
 
 std::vector<int64_t> RawSums(const Case& c) { return PartsOf(c).raw; }
@@ -171,7 +195,11 @@ std::vector<__int128> CorrectedSums(const Case& c) {
   const auto narrow = [](int32_t zero) { return zero > -kNarrow && zero < kNarrow; };
   if (c.K < kNarrow && narrow(c.x_q.zero_point_at(0)) &&
       std::ranges::all_of(c.w_q.zero_point, narrow)) {
-    Correct<int64_t>(c, parts, sums);
+    if (c.op == Op::kLinear) {
+      CorrectLinear(c, parts, sums);
+    } else {
+      Correct<int64_t>(c, parts, sums);
+    }
   } else {
     Correct<__int128>(c, parts, sums);
   }

@@ -129,6 +129,41 @@ void MeasurePairs(const Case& c, Headroom* result) {
   result->pair_worst = operands.PairAt(worst_m, worst_n, t);
 }
 
+// Does any pair of the case saturate? A last term without a partner never does.
+bool SomePairSaturates(const Case& c) {
+  exact::Reduction lists = exact::ReductionOf(c, PaddingCode(c));
+  const auto k = static_cast<size_t>(lists.k);
+  if (c.x.dtype() == DType::kS8) {
+    for (int16_t& code : lists.x) code = static_cast<int16_t>(code + 128);
+  }
+  // Sums lie between those of one code, the largest, with the weights of one sign alone.
+  const int32_t largest = lists.x.empty() ? 0 : *std::ranges::max_element(lists.x);
+  const auto could_saturate = [&](const int16_t* w) {
+    int32_t low = 0, high = 0;
+    for (size_t i = 0; i + 1 < k; i += 2) {
+      const int32_t a = w[i], b = w[i + 1];
+      low = std::min(low, std::min(a, 0) + std::min(b, 0));
+      high = std::max(high, std::max(a, 0) + std::max(b, 0));
+    }
+    return PairHeadroom(low * largest) < 0 || PairHeadroom(high * largest) < 0;
+  };
+  for (int64_t n = 0; n < c.N; ++n) {
+    const int16_t* const w = lists.w.data() + static_cast<size_t>(n) * k;
+    if (!could_saturate(w)) continue;
+    for (int64_t m = 0; m < c.M; ++m) {
+      const int16_t* const x = lists.x.data() + static_cast<size_t>(lists.x_row(m, n)) * k;
+      // Other than 0 as soon as one sum is not in [-32768, 32767].
+      uint32_t outside = 0;
+      for (size_t i = 0; i + 1 < k; i += 2) {
+        const int32_t sum = x[i] * w[i] + x[i + 1] * w[i + 1];
+        outside |= static_cast<uint32_t>(sum + 32768) >> 16;
+      }
+      if (outside != 0) return true;
+    }
+  }
+  return false;
+}
+
 }  // namespace
 
 int32_t PairHeadroom(int32_t sum) { return std::min(32767 - sum, sum + 32768); }
@@ -199,6 +234,41 @@ Headroom Measure(const Case& c) {
   if (!bounds.empty()) measure(std::ranges::min_element(bounds));
   for (auto at = bounds.begin(); at != bounds.end(); ++at) measure(at);
   return result;
+}
+
+Reached ReachedBy(const Case& c, double near) {
+  Reached reached;
+  if (c.op == Op::kChooseQParams) return reached;
+  reached.pair_saturates = HasPairs(c) && SomePairSaturates(c);
+  const exact::Outputs outputs(c);
+  if (HasSums(c.op)) {
+    reached.int32_overflows = std::ranges::any_of(
+        outputs.integers().values, [](__int128 sum) { return static_cast<int32_t>(sum) != sum; });
+  }
+  if (IsCode(c.out_dtype)) {
+    const exact::Ends ends = outputs.EndsReached(near);
+    reached.clamped_low = ends.below;
+    reached.clamped_high = ends.above;
+    reached.tie = ends.tie;
+    reached.near_tie = ends.near_tie;
+    return reached;
+  }
+  for (int64_t m = 0; m < c.M; ++m) {
+    for (int64_t n = 0; n < c.N; ++n) {
+      if (c.out_dtype == DType::kF32) {
+        if (!c.relu) return reached;
+        if (!reached.clamped_low)
+          reached.clamped_low = std::signbit(outputs.UnclampedFloatAt(m, n));
+        if (reached.clamped_low) return reached;
+      } else {
+        const exact::Code code = outputs.CodeAt(m, n);
+        const bool low = code.value < code.lo;
+        reached.clamped_low = reached.clamped_low || low;
+        reached.clamped_high = reached.clamped_high || (!low && code.value > c.out_max);
+      }
+    }
+  }
+  return reached;
 }
 
 }  // namespace qualm::headroom

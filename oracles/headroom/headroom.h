@@ -53,6 +53,20 @@ struct Headroom {
 };
 Headroom Measure(const Case& c);
 
+// Which places Measure finds that the case reaches, in a third of its time: the search of each
+// place ends where the case has reached it.
+struct Reached {
+  bool pair_saturates = false;   // pairs_saturating > 0
+  bool int32_overflows = false;  // acc_min < 0
+  bool tie = false;              // ties > 0
+  bool near_tie = false;         // no tie, but tie_min <= the asked distance
+  bool clamped_low = false;      // clamped_low > 0
+  bool clamped_high = false;     // clamped_high > 0
+  friend bool operator==(const Reached&, const Reached&) = default;
+};
+// `near` < 1.
+Reached ReachedBy(const Case& c, double near);
+
 // A kink: the code after which output channel n of a constant-input sweep changes slope on a
 // pair-saturating kernel, because pair (k, k+1) with S = w_k + w_{k+1} leaves int16.
 struct Kink {

@@ -152,6 +152,63 @@ TEST(Headroom, AgainstASlowCount) {
   EXPECT_GT(overflowing, 200);
 }
 
+// ReachedBy ends its searches early and Measure does not: they agree on every case.
+TEST(Headroom, WhatACaseReachesIsWhatMeasureFinds) {
+  test::RandomCase draw(3);
+  int pairs = 0, overflows = 0, ties = 0, near_ties = 0, low = 0, high = 0;
+  for (int i = 0; i < 20000; ++i) {
+    const Op op = AllOps()[static_cast<size_t>(i) % AllOps().size()];
+    const Case c = i % 2 == 0 ? draw.Draw(op) : ProblemOf(draw.DrawWhole(op));
+    const Headroom measured = Measure(c);
+    for (const double near : {0x1p-10, 0.25}) {
+      Reached expected;
+      expected.pair_saturates = measured.pairs_saturating > 0;
+      expected.int32_overflows = measured.acc_min < 0;
+      expected.tie = measured.ties > 0;
+      expected.near_tie = measured.ties == 0 && measured.tie_min <= near;
+      expected.clamped_low = measured.clamped_low > 0;
+      expected.clamped_high = measured.clamped_high > 0;
+      ASSERT_EQ(ReachedBy(c, near), expected) << Describe(c);
+      pairs += expected.pair_saturates ? 1 : 0;
+      overflows += expected.int32_overflows ? 1 : 0;
+      ties += expected.tie ? 1 : 0;
+      near_ties += expected.near_tie ? 1 : 0;
+      low += expected.clamped_low ? 1 : 0;
+      high += expected.clamped_high ? 1 : 0;
+    }
+  }
+  for (const int count : {pairs, overflows, ties, near_ties, low, high}) EXPECT_GT(count, 200);
+}
+
+// Pair sums at both ends of int16 and one beyond, for both types of x.
+TEST(Headroom, AReachedPairIsOneBeyondInt16) {
+  for (const DType dtype : {DType::kU8, DType::kS8}) {
+    const int32_t shift = dtype == DType::kS8 ? 128 : 0;
+    // The ends of int16, and one beyond each; the last term has no partner.
+    for (const auto& [x0, w0, x1, w1, sum] : {std::tuple{171, 127, 221, 50, 32767},
+                                              {184, 127, 188, 50, 32768},
+                                              {100, -128, 156, -128, -32768},
+                                              {130, -128, 127, -127, -32769}}) {
+      ASSERT_EQ(x0 * w0 + x1 * w1, sum);
+      const bool saturates = sum > INT16_MAX || sum < INT16_MIN;
+      Case c;
+      c.M = c.N = 1;
+      c.K = 3;
+      c.x = Tensor(dtype, {1, 3});
+      c.w = Tensor(DType::kS8, {1, 3});
+      c.x.SetInt(0, x0 - shift);
+      c.x.SetInt(1, x1 - shift);
+      c.x.SetInt(2, 255 - shift);
+      c.w.SetInt(0, w0);
+      c.w.SetInt(1, w1);
+      c.w.SetInt(2, 127);
+      ASSERT_EQ(Validate(c), "");
+      EXPECT_EQ(ReachedBy(c, 0).pair_saturates, saturates) << sum;
+      EXPECT_EQ(Measure(c).pairs_saturating > 0, saturates);
+    }
+  }
+}
+
 // The saturating pair of the forum's Linear: 255*127 + 255*127 does not fit int16.
 TEST(Headroom, WorstPairIsTold) {
   Case c;

@@ -111,7 +111,7 @@ void FillThreshold(Rng& rng, int64_t depth, Case& c) {
     pattern.x.push_back(static_cast<int32_t>(rng.Between(least, 255)) - shift);
   }
   Paint(pattern, c);
-  for (int64_t i = 0; i < c.w.size(); ++i) c.w.SetInt(i, BoundaryCode(rng, c.w.dtype()));
+  FillBoundary(rng, c.w.dtype(), c.w.bytes());
   for (int64_t n = 0; n < c.N; ++n) {
     for (int64_t k = 0; k + 1 < c.K; k += 2) {
       const int32_t x0 = pattern.At(k) + shift;

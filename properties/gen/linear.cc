@@ -3,6 +3,7 @@
 // of the documented bugs need two of them at once.
 #include <algorithm>
 #include <array>
+#include <span>
 
 #include "properties/gen/layer.h"
 #include "properties/gen/sums.h"
@@ -53,22 +54,24 @@ void FillThreshold(Rng& rng, Case& c) {
   const int32_t shift = c.x.dtype() == DType::kS8 ? 128 : 0;
   const CodeRange w_range = RangeOf(c.w.dtype());
   if (rng.Chance(1, 3)) return FillMagnitudes(rng, c);
-  for (int64_t i = 0; i < c.x.size(); ++i) c.x.SetInt(i, BoundaryCode(rng, c.x.dtype()));
-  for (int64_t i = 0; i < c.w.size(); ++i) c.w.SetInt(i, BoundaryCode(rng, c.w.dtype()));
+  FillBoundary(rng, c.x.dtype(), c.x.bytes());
+  FillBoundary(rng, c.w.dtype(), c.w.bytes());
   if (c.M == 0) return;
+  const std::span<uint8_t> x = c.x.bytes(), w = c.w.bytes();
   for (int64_t k = 0; k + 1 < c.K; k += 2) {
     const auto x0 = static_cast<int32_t>(rng.Between(200, 255));
     const auto x1 = static_cast<int32_t>(rng.Between(4, 255));
-    c.x.SetInt(k, x0 - shift);
-    c.x.SetInt(k + 1, x1 - shift);
+    x[static_cast<size_t>(k)] = static_cast<uint8_t>(x0 - shift);
+    x[static_cast<size_t>(k + 1)] = static_cast<uint8_t>(x1 - shift);
     for (int64_t n = 0; n < c.N; ++n) {
       const auto off = static_cast<int32_t>(rng.Between(-8, 8));
       const int32_t target = (rng.Chance(1, 2) ? 32767 : -32768) + off;
       const int32_t w0 = target > 0 ? static_cast<int32_t>(rng.Between(100, 127))
                                     : static_cast<int32_t>(rng.Between(-128, -100));
       const int32_t w1 = (target - x0 * w0) / x1;
-      c.w.SetInt(n * c.K + k, std::clamp(w0, w_range.min, w_range.max));
-      c.w.SetInt(n * c.K + k + 1, std::clamp(w1, w_range.min, w_range.max));
+      uint8_t* const pair = &w[static_cast<size_t>(n * c.K + k)];
+      pair[0] = static_cast<uint8_t>(std::clamp(w0, w_range.min, w_range.max));
+      pair[1] = static_cast<uint8_t>(std::clamp(w1, w_range.min, w_range.max));
     }
   }
 }
@@ -94,30 +97,34 @@ void FillValues(Rng& rng, Theme theme, Case& c) {
       const CodeRange xr = RangeOf(xd);
       const CodeRange wr = RangeOf(wd);
       const bool by_pair = rng.Chance(1, 2);
-      for (int64_t i = 0; i < c.x.size(); ++i) {
-        c.x.SetInt(i, by_pair && rng.Chance(3, 4) ? xr.max : ExtremeCode(rng, xd));
-      }
+      FillEach(c.x, [&] { return by_pair && rng.Chance(3, 4) ? xr.max : ExtremeCode(rng, xd); });
+      uint8_t* w = c.w.bytes().data();
       for (int64_t n = 0; n < c.N; ++n) {
         bool high = rng.Chance(1, 2);
         for (int64_t k = 0; k < c.K; ++k) {
           if (by_pair && k % 2 == 0) high = rng.Chance(1, 2);
           if (!by_pair && c.M > 0) high = c.x.IntAt(k) == xr.max;
           const auto less = static_cast<int32_t>(rng.Chance(1, 4) ? rng.Between(0, 3) : 0);
-          c.w.SetInt(n * c.K + k, high ? wr.max - less : wr.min + less);
+          *w++ = static_cast<uint8_t>(high ? wr.max - less : wr.min + less);
         }
       }
       break;
     }
     case Fill::kConstant: {
+      const auto depth = static_cast<size_t>(c.K);
+      const auto row = [&](Tensor& codes, int64_t i) {
+        return codes.bytes().subspan(static_cast<size_t>(i) * depth, depth);
+      };
       for (int64_t m = 0; m < c.M; ++m) {
-        const int32_t code = BoundaryCode(rng, xd);
-        for (int64_t k = 0; k < c.K; ++k) c.x.SetInt(m * c.K + k, code);
+        std::ranges::fill(row(c.x, m), static_cast<uint8_t>(BoundaryCode(rng, xd)));
       }
       const bool constant_w = rng.Chance(1, 3);
       for (int64_t n = 0; n < c.N; ++n) {
-        const int32_t code = BoundaryCode(rng, wd);
-        for (int64_t k = 0; k < c.K; ++k) {
-          c.w.SetInt(n * c.K + k, constant_w ? code : BoundaryCode(rng, wd));
+        const auto code = static_cast<uint8_t>(BoundaryCode(rng, wd));
+        if (constant_w) {
+          std::ranges::fill(row(c.w, n), code);
+        } else {
+          FillBoundary(rng, wd, row(c.w, n));
         }
       }
       break;

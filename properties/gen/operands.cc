@@ -14,17 +14,12 @@ void FillCodes(Rng& rng, Theme theme, Tensor& codes) {
   if (theme == Theme::kUniform) style = 0;
   if (theme == Theme::kBoundaryBytes || theme == Theme::kZeroPoints) style = 1;
   if (theme == Theme::kAllExtreme) style = 2;
-  const CodeRange range = RangeOf(dtype);
-  const auto first = rng.Between(0, 255);
-  for (int64_t i = 0; i < codes.size(); ++i) {
-    int32_t code = 0;
-    switch (style) {
-      case 0: code = UniformCode(rng, dtype); break;
-      case 1: code = BoundaryCode(rng, dtype); break;
-      case 2: code = ExtremeCode(rng, dtype); break;
-      default: code = range.min + static_cast<int32_t>((first + i) % 256); break;  // every code
-    }
-    codes.SetInt(i, code);
+  int64_t next = rng.Between(0, 255) + RangeOf(dtype).min;
+  switch (style) {
+    case 0: return FillUniform(rng, dtype, codes.bytes());
+    case 1: return FillBoundary(rng, dtype, codes.bytes());
+    case 2: return FillExtreme(rng, dtype, codes.bytes());
+    default: FillEach(codes, [&] { return next++; });  // every code: its byte, modulo 256
   }
 }
 

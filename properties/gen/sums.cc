@@ -37,13 +37,14 @@ struct Sums {
 Sums SumsOf(const Case& c) {
   Sums sums;
   const std::vector<__int128> corrected = exact::CorrectedSums(c);
-  // Converting 64 bits is many times as fast as 128.
-  const auto as_double = [](__int128 sum) {
-    const auto narrow = static_cast<int64_t>(sum);
-    return narrow == sum ? static_cast<double>(narrow) : static_cast<double>(sum);
-  };
-  for (const __int128 sum : corrected)
-    sums.largest = std::max(sums.largest, std::abs(as_double(sum)));
+  // Rounding to double keeps the order, so the least and the largest sum give the largest
+  // magnitude.
+  __int128 least = 0, most = 0;
+  for (const __int128 sum : corrected) {
+    least = std::min(least, sum);
+    most = std::max(most, sum);
+  }
+  sums.largest = std::max(static_cast<double>(most), -static_cast<double>(least));
   const int64_t row = IsConv(c.op) ? c.M / 2 : 0;
   for (int64_t n = 0; n < c.N; ++n) {
     const auto at = static_cast<size_t>(row * c.N + n);
@@ -254,11 +255,13 @@ void FillElements(Rng& rng, Fill fill, Case& c) {
     case Fill::kUniform: {
       // Now and then values around zero only: small sums, and weights of magnitude 1.
       const bool small = rng.Chance(1, 6);
-      FillEach(c.x, [&] { return UniformCode(rng, xd); });
+      FillUniform(rng, xd, c.x.bytes());
+      if (!small) {
+        FillUniform(rng, wd, c.w.bytes());
+        break;
+      }
       FillEach(c.w, [&] {
-        return !small             ? UniformCode(rng, wd)
-               : wd == DType::kU8 ? static_cast<int32_t>(rng.Between(127, 129))
-                                  : static_cast<int32_t>(rng.Between(-1, 1));
+        return static_cast<int32_t>(wd == DType::kU8 ? rng.Between(127, 129) : rng.Between(-1, 1));
       });
       break;
     }
@@ -266,8 +269,12 @@ void FillElements(Rng& rng, Fill fill, Case& c) {
       std::array<int32_t, 4> alphabet{};
       for (int32_t& code : alphabet) code = UniformCode(rng, xd);
       const bool few = rng.Chance(1, 3);
-      FillEach(c.x, [&] { return few ? rng.Pick(alphabet) : BoundaryCode(rng, xd); });
-      FillEach(c.w, [&] { return BoundaryCode(rng, wd); });
+      if (few) {
+        FillPicks(rng, alphabet, c.x.bytes());
+      } else {
+        FillBoundary(rng, xd, c.x.bytes());
+      }
+      FillBoundary(rng, wd, c.w.bytes());
       break;
     }
     case Fill::kExtreme: {
@@ -276,8 +283,12 @@ void FillElements(Rng& rng, Fill fill, Case& c) {
       const bool one_w = rng.Chance(1, 2);
       const int32_t x0 = ExtremeCode(rng, xd);
       const int32_t w0 = ExtremeCode(rng, wd);
-      FillEach(c.x, [&] { return one_x ? x0 : ExtremeCode(rng, xd); });
-      FillEach(c.w, [&] { return one_w ? w0 : ExtremeCode(rng, wd); });
+      const auto fill_one = [&](bool one, int32_t code, Tensor& codes) {
+        if (!one) return FillExtreme(rng, codes.dtype(), codes.bytes());
+        std::ranges::fill(codes.bytes(), static_cast<uint8_t>(code));
+      };
+      fill_one(one_x, x0, c.x);
+      fill_one(one_w, w0, c.w);
       break;
     }
     default: QUALM_CHECK(false);  // the others look at shapes
@@ -289,9 +300,7 @@ void FillMagnitudes(Rng& rng, Case& c) {
   const CodeRange w_range = RangeOf(c.w.dtype());
   constexpr std::array<int32_t, 5> kMagnitudes{63, 64, 65, 127, 128};
   const int32_t magnitude = rng.Pick(kMagnitudes);
-  for (int64_t i = 0; i < c.x.size(); ++i) {
-    c.x.SetInt(i, rng.Chance(3, 4) ? 255 - shift : BoundaryCode(rng, c.x.dtype()));
-  }
+  FillEach(c.x, [&] { return rng.Chance(3, 4) ? 255 - shift : BoundaryCode(rng, c.x.dtype()); });
   const bool one_sign = rng.Chance(1, 2);
   const bool negative = rng.Chance(1, 2);
   // Pairs next to each other whose sum is the last that fits 16 bits times 255, or the first that
@@ -300,16 +309,17 @@ void FillMagnitudes(Rng& rng, Case& c) {
     const auto sum = static_cast<int32_t>(rng.Between(128, 129));
     const auto first = static_cast<int32_t>(rng.Between(sum - 127, 127));
     const int32_t zero = c.w.dtype() == DType::kU8 ? 128 : 0;
-    for (int64_t i = 0; i < c.w.size(); ++i) {
-      const int32_t weight = i % c.K % 2 == 0 ? first : sum - first;
-      c.w.SetInt(i, zero + (negative ? -weight : weight));
-    }
+    int64_t i = 0;
+    FillEach(c.w, [&] {
+      const int32_t weight = i++ % c.K % 2 == 0 ? first : sum - first;
+      return zero + (negative ? -weight : weight);
+    });
     return;
   }
-  for (int64_t i = 0; i < c.w.size(); ++i) {
+  FillEach(c.w, [&] {
     const bool minus = one_sign ? negative : rng.Chance(1, 2);
-    c.w.SetInt(i, std::clamp(minus ? -magnitude : magnitude, w_range.min, w_range.max));
-  }
+    return std::clamp(minus ? -magnitude : magnitude, w_range.min, w_range.max);
+  });
 }
 
 void ZeroAChannel(Rng& rng, Case& c) {

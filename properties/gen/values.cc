@@ -142,12 +142,76 @@ void DrawZeroPoints(Rng& rng, DType dtype, Theme theme, std::vector<int32_t>& ze
   }
 }
 
+namespace {
+
+// The codes that BoundaryCode chooses from in half of the cases.
+std::array<int32_t, 8> CornersOf(DType dtype) {
+  const CodeRange range = RangeOf(dtype);
+  return {range.min, range.min,     range.min + 1, 0,
+          1,         range.max - 1, range.max,     range.min < 0 ? -1 : 128};
+}
+
+}  // namespace
+
 int32_t BoundaryCode(Rng& rng, DType dtype) {
   if (rng.Chance(1, 2)) return UniformCode(rng, dtype);
+  return rng.Pick(CornersOf(dtype));
+}
+
+namespace {
+
+// What Rng::Below(count) gives and takes from the generator, for a power of two.
+uint64_t BelowPower(Rng& rng, uint64_t count) {
+  uint64_t value = rng.Next();
+  while (value > UINT64_MAX - count) [[unlikely]]
+    value = rng.Next();
+  return value & (count - 1);
+}
+
+// Fills with draw(rng). The generator is a local of the loop: stores to bytes may otherwise change
+// it as far as the compiler knows, and it would be loaded and stored for each code.
+template <class Draw>
+void FillBytes(Rng& rng, std::span<uint8_t> codes, const Draw& draw) {
+  Rng own = rng;
+  for (uint8_t& code : codes) code = draw(own);
+  rng = own;
+}
+
+}  // namespace
+
+void FillUniform(Rng& rng, DType dtype, std::span<uint8_t> codes) {
+  const auto low = static_cast<uint8_t>(RangeOf(dtype).min);
+  FillBytes(rng, codes, [low](Rng& own) {  // all 256 codes of the type
+    return static_cast<uint8_t>(low + BelowPower(own, 256));
+  });
+}
+
+void FillBoundary(Rng& rng, DType dtype, std::span<uint8_t> codes) {
+  const auto low = static_cast<uint8_t>(RangeOf(dtype).min);
+  std::array<uint8_t, 8> corners{};
+  std::ranges::transform(CornersOf(dtype), corners.begin(),
+                         [](int32_t code) { return static_cast<uint8_t>(code); });
+  // Which of the two halves draws is decided by chance, so a branch would often be guessed wrongly.
+  FillBytes(rng, codes, [&corners, low](Rng& own) {
+    const bool uniform = BelowPower(own, 2) == 0;
+    const uint64_t drawn = BelowPower(own, uniform ? 256 : corners.size());
+    const auto code = static_cast<uint8_t>(low + drawn);
+    const uint8_t corner = corners[drawn % corners.size()];
+    const auto mask = static_cast<uint8_t>(uniform ? 0xFF : 0);
+    return static_cast<uint8_t>(corner ^ ((code ^ corner) & mask));
+  });
+}
+
+void FillExtreme(Rng& rng, DType dtype, std::span<uint8_t> codes) {
   const CodeRange range = RangeOf(dtype);
-  const std::array<int32_t, 8> corners{range.min,     range.min, range.min + 1,           0, 1,
-                                       range.max - 1, range.max, range.min < 0 ? -1 : 128};
-  return rng.Pick(corners);
+  const auto low = static_cast<uint8_t>(range.min), high = static_cast<uint8_t>(range.max);
+  FillBytes(rng, codes, [=](Rng& own) { return BelowPower(own, 2) == 0 ? low : high; });
+}
+
+void FillPicks(Rng& rng, const std::array<int32_t, 4>& alphabet, std::span<uint8_t> codes) {
+  FillBytes(rng, codes, [&](Rng& own) {
+    return static_cast<uint8_t>(alphabet[BelowPower(own, alphabet.size())]);
+  });
 }
 
 int32_t CornerAccumulator(Rng& rng) {

@@ -484,7 +484,7 @@ MUTATIONS = [
         "difference.AddHalves(-2 * db, plan.b_scale);",
         "exact comparisons subtract the second operand"),
     add("add-margin",
-        "const double off = std::fabs(rounded - (origin + half_window)) + error + kGridStep / 2;",
+        "const double off = std::fabs(rounded - (origin + half_window)) + error + kGridRounding;",
         "const double off = std::fabs(rounded - (origin + half_window));",
         "what lies next to a tie is decided by rounded floats",
         test=("binary_test", "AddAndSub.*:Binary.*")),

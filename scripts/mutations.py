@@ -99,7 +99,7 @@ MUTATIONS = [
     stream("stream-window",
            "constexpr int32_t HalfWindow(int parts) { return kInt32Grid ? 2 * parts : 0; }",
            "constexpr int32_t HalfWindow(int) { return kInt32Grid ? 1 : 0; }",
-           "next to ties, the rounding of the reciprocal decides"),
+           "next to ties, the rounding of the reciprocal decides", test=("kernels_test", "Quantize.*")),
     stream("stream-second-block",
            "if (HWY_UNLIKELY(!AreDecided<kMayBeNaN>(fractions, a, b, c, d, e, f, g, h))) break;",
            "if (HWY_UNLIKELY(!AreDecided<kMayBeNaN>(fractions, a, b, c, d, e, f, g))) break;",

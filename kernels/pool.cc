@@ -115,12 +115,12 @@ void MaxOfNarrow(const Taps& taps, size_t channels, T lo, T hi, T* y, int64_t y_
     const size_t outputs = (pixels - 1) * step + channels;
     const T* const first = reinterpret_cast<const T*>(taps.first) + done * step;
     ForEachVector(d, outputs + window, [&](size_t i, size_t n) HWY_ATTR {
-      auto max = least;
+      auto largest = least;
       for (size_t r = 0; r < taps.rows; ++r) {
         const T* const row = first + static_cast<int64_t>(r) * taps.row_step;
-        max = hn::Max(max, LoadSome(d, row + i, n));
+        largest = hn::Max(largest, LoadSome(d, row + i, n));
       }
-      hn::Store(max, d, down + i);
+      hn::Store(largest, d, down + i);
     });
     hn::StoreU(least, d, down + outputs + window);
     for (size_t i = 0; i < outputs; i += lanes) {

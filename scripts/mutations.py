@@ -543,6 +543,8 @@ MUTATIONS = [
     pool("max-pool-narrow-piece", "const T* const first = reinterpret_cast<const T*>(taps.first) + done * step;",
          "const T* const first = reinterpret_cast<const T*>(taps.first);",
          "pieces of a long line past the first are the first again", test=("pool_test", "Pool.*")),
+    pool("max-pool-narrow-clamp", "auto largest = least;", "auto largest = hn::Zero(d);",
+         "maxima of narrow pixels have no lower clamp", test=("pool_test", "Pool.*")),
     pool("max-pool-narrow-gaps", "if (y_step == static_cast<int64_t>(channels)) {", "if (true) {",
          "gaps between narrow outputs are overwritten", test=("pool_test", "Pool.*")),
     pool("pool-many-taps", "const auto even32 = hn::BitCast(d32, hn::Sub(pairs, hn::ShiftLeft<8>(odd)));",

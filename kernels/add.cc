@@ -175,7 +175,7 @@ Grid GridFor(const AddPlan& plan) {
     const double half_window = kGridStep * static_cast<double>(1 << bits);
     const auto rounded = static_cast<float>(origin + half_window);
     // The last rounding is that to the grid.
-    const double off = std::fabs(rounded - (origin + half_window)) + error + kGridStep / 2;
+    const double off = std::fabs(rounded - (origin + half_window)) + error + kGridRounding;
     if (off * 1.0001 < half_window) {
       return {true, rounded * kGridScale, kFractionMask & -(2 << bits)};
     }
@@ -208,7 +208,7 @@ void AddStream(const AddPlan& plan, const Grid& grid, const uint8_t* a, const ui
   const StreamV constant = hn::Set(df, kExact ? static_cast<float>(-zero) : grid.origin);
   const StreamV magic = hn::Set(df, kInteger32);
   StreamCodes<kExact, false>(
-      plan.codes, grid.fraction_mask, count, y,
+      plan.codes, grid.fraction_mask, AreBeyondCaches(3 * count), count, y,
       [&](size_t i, size_t n) HWY_ATTR {
         const StreamV t = hn::MulAdd(load(a + i, n), ma, hn::MulAdd(load(b + i, n), mb, constant));
         return kExact ? hn::Add(t, magic) : t;

@@ -12,6 +12,7 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/dequantize.cc"
+#include "hwy/cache_control.h"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
 #include "kernels/common/dispatch.h"
@@ -25,6 +26,8 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 using DF = hn::ScalableTag<float>;
 using DI = hn::RebindToSigned<DF>;
+
+constexpr size_t kWorthAligning = 256;
 
 template <bool kPerColumn, class D, typename T>
 HWY_INLINE hn::Vec<D> Parameter(D d, const T* values, size_t i, size_t n) {
@@ -46,14 +49,25 @@ void Row(const T* q, const float* scale, const int32_t* zero_point, size_t count
     const auto difference = hn::Sub(hn::PromoteTo(di, codes), z);
     return hn::Mul(hn::ConvertTo(df, difference), Parameter<kPerColumn>(df, scale, i, n));
   };
+  const auto some = [&](size_t i, size_t n) HWY_ATTR {
+    hn::StoreN(dequantize(hn::LoadN(dq, q + i, n), i, n), df, y + i, n);
+  };
   size_t i = 0;
+  // Stores across cache lines take twice as long.
+  if (count >= kWorthAligning) {
+    i = ElementsToAlignment(df, y);
+    some(0, i);
+  }
+  if (HWY_UNLIKELY(AreBeyondCaches(count * (sizeof(T) + sizeof(float))))) {
+    for (; i + lanes <= count; i += lanes) {
+      hn::Stream(dequantize(hn::LoadU(dq, q + i), i, lanes), df, y + i);
+    }
+    hwy::FlushStream();
+  }
   for (; i + lanes <= count; i += lanes) {
     hn::StoreU(dequantize(hn::LoadU(dq, q + i), i, lanes), df, y + i);
   }
-  if (i < count) {
-    const size_t n = count - i;
-    hn::StoreN(dequantize(hn::LoadN(dq, q + i, n), i, n), df, y + i, n);
-  }
+  if (i < count) some(i, count - i);
 }
 
 }  // namespace

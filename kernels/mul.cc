@@ -98,9 +98,10 @@ void MulStream(OneRescale& rounding, const uint8_t* a, const uint8_t* b, size_t 
   const StreamV b_zero = hn::Set(df, static_cast<float>(factors.b_zero - factors.flip));
   const UnsignedCodes to = rounding.stream().codes;
   const StreamV m = hn::Set(df, rounding.stream().multiplier * (kExact ? 1.0f : kGridScale));
-  const StreamV origin = hn::Set(df, kExact ? kInteger32 : GridOrigin(to));
+  const int parts = rounding.stream().parts();
+  const StreamV origin = hn::Set(df, kExact ? kInteger32 : GridOrigin(to, parts));
   StreamCodes<kExact, false>(
-      to, kFractionMask, count, y,
+      to, FractionsToTest(parts), AreBeyondCaches(3 * count), count, y,
       [&](size_t i, size_t n) HWY_ATTR {
         return hn::MulAdd(hn::Mul(difference(a + i, n, a_zero), difference(b + i, n, b_zero)), m,
                           origin);

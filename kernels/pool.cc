@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Pools. Neighbouring output pixels of a line that see equally many taps are a run: the inner loop
-// is called once for it. A maximum is exact: nothing is rounded. A mean is exact too: an exact
-// integer sum, rounded once by a requantization with the multiplier sx / (count * sy)
+// is called once for it. A maximum is exact in any order: nothing is rounded. A mean is exact too:
+// an exact integer sum, rounded once by a requantization with the multiplier sx / (count * sy)
 // (common/rescale.cc). There is one plan for each count; counts differ at the edges of the image
 // only. For means, s8 codes and their zero points are shifted by 128, so that codes are unsigned.
-// They are added in 16 bits as long as they fit, then modulo 2^32 if the sum fits int32, else in
-// 128 bits (WriteWide).
+// They are added in 16 bits as long as they fit (257 codes; of many taps two channels at a time,
+// SumOfManyCodes), then modulo 2^32 if the sum fits int32, else in 128 bits (WriteWide).
 #include "kernels/pool.h"
 
 #include <algorithm>
@@ -37,6 +37,7 @@ struct Taps {
   size_t pixels = 1;  // of the output
   int64_t pixel_step = 0;
   bool is_signed = false;
+  bool dense = false;  // no bytes lie between the pixels of a line
 };
 
 // The same taps. If windows and outputs are contiguous, the run becomes one output pixel with
@@ -84,13 +85,82 @@ void MaxOfCodes(const Taps& taps, size_t channels, T lo, T hi, T* y, int64_t y_s
   }
 }
 
+// The same for pixels of a few channels with a stride, which would be read and written a few bytes
+// at a time: the maxima of all bytes of a piece of the line, down the taps and then along the line.
+// Of those a window's are every pixel_step-th; the others mean nothing.
+constexpr size_t kPiece = 2048;
+
+inline bool IsNarrow(const Taps& taps, size_t channels) {
+  const auto window = static_cast<int64_t>(taps.columns - 1) * taps.column_step;
+  const auto width = static_cast<int64_t>(channels);
+  return taps.dense && taps.pixels > 2 && channels <= 8 && taps.pixel_step <= 4 * width &&
+         taps.rows != 0 && window + width <= static_cast<int64_t>(kPiece / 2);
+}
+
+template <typename T>
+void MaxOfNarrow(const Taps& taps, size_t channels, T lo, T hi, T* y, int64_t y_step) {
+  const hn::ScalableTag<T> d;
+  const size_t lanes = hn::Lanes(d);
+  constexpr size_t kSpare = 512;  // whole vectors, and the moves of 8 bytes below
+  static_assert(hn::MaxLanes(d) + 8 <= kSpare);
+  HWY_ALIGN T down[kPiece + kSpare];
+  HWY_ALIGN T along[kPiece + kSpare];
+  const auto least = hn::Set(d, lo);
+  const auto most = hn::Set(d, hi);
+  const auto step = static_cast<size_t>(taps.pixel_step);
+  const size_t window = (taps.columns - 1) * static_cast<size_t>(taps.column_step);
+  const size_t room = (kPiece - window - channels) / step + 1;  // pixels of a piece
+  for (size_t done = 0; done < taps.pixels;) {
+    const size_t pixels = HWY_MIN(room, taps.pixels - done);
+    const size_t outputs = (pixels - 1) * step + channels;
+    const T* const first = reinterpret_cast<const T*>(taps.first) + done * step;
+    ForEachVector(d, outputs + window, [&](size_t i, size_t n) HWY_ATTR {
+      auto largest = least;
+      for (size_t r = 0; r < taps.rows; ++r) {
+        const T* const row = first + static_cast<int64_t>(r) * taps.row_step;
+        largest = hn::Max(largest, LoadSome(d, row + i, n));
+      }
+      hn::Store(largest, d, down + i);
+    });
+    hn::StoreU(least, d, down + outputs + window);
+    for (size_t i = 0; i < outputs; i += lanes) {
+      auto max = hn::Load(d, down + i);
+      const T* p = down + i;
+      for (size_t s = 1; s < taps.columns; ++s) {
+        p += taps.column_step;
+        max = hn::Max(max, hn::LoadU(d, p));
+      }
+      hn::Store(hn::Min(max, most), d, along + i);
+    }
+    // 8 bytes at a time: the next pixel overwrites what is too much.
+    const T* from = along;
+    T* to = y + static_cast<int64_t>(done) * y_step;
+    size_t k = 0;
+    if (y_step == static_cast<int64_t>(channels)) {
+      for (; (pixels - k) * channels >= 8; ++k, from += step, to += channels) {
+        hwy::CopyBytes<8>(from, to);
+      }
+    }
+    for (; k < pixels; ++k, from += step, to += y_step) {
+      for (size_t c = 0; c < channels; ++c) to[c] = from[c];
+    }
+    done += pixels;
+  }
+}
+
+template <typename T>
+void MaxOfRun(const Taps& taps, size_t channels, Bounds bounds, T* y, int64_t y_step) {
+  const auto lo = static_cast<T>(bounds.lo);
+  const auto hi = static_cast<T>(bounds.hi);
+  IsNarrow(taps, channels) ? MaxOfNarrow<T>(taps, channels, lo, hi, y, y_step)
+                           : MaxOfCodes<T>(taps, channels, lo, hi, y, y_step);
+}
+
 void MaxOfTaps(const Taps& taps, size_t channels, Bounds bounds, uint8_t* y, int64_t y_step) {
   if (taps.is_signed) {
-    MaxOfCodes<int8_t>(taps, channels, static_cast<int8_t>(bounds.lo),
-                       static_cast<int8_t>(bounds.hi), reinterpret_cast<int8_t*>(y), y_step);
+    MaxOfRun<int8_t>(taps, channels, bounds, reinterpret_cast<int8_t*>(y), y_step);
   } else {
-    MaxOfCodes<uint8_t>(taps, channels, static_cast<uint8_t>(bounds.lo),
-                        static_cast<uint8_t>(bounds.hi), y, y_step);
+    MaxOfRun<uint8_t>(taps, channels, bounds, y, y_step);
   }
 }
 
@@ -116,6 +186,64 @@ void SumOfTaps(const Taps& taps, size_t channels, uint32_t correction, uint32_t*
 
 #else
 
+using D32 = hn::ScalableTag<uint32_t>;
+
+// Sums of whole vectors of channels, where a window has many taps; returns for how many channels.
+// Two sums of 16 bits for each pair of codes e, o: of o, and of e + 256*o modulo 2^16, from which
+// 256 times the first is taken in the end. So a pair costs a shift and two additions, and is not
+// widened.
+template <bool kSigned>
+size_t SumOfManyCodes(const Taps& taps, const uint8_t* first, size_t channels, hn::Vec<D32> initial,
+                      uint32_t* sums) {
+  constexpr size_t kMany = 8;
+  size_t c = 0;
+#if HWY_IS_LITTLE_ENDIAN
+  const D32 d32;
+  const hn::Repartition<uint16_t, D32> d16;
+  const hn::Repartition<uint8_t, D32> d8;
+  const size_t lanes = hn::Lanes(d8);
+  if (taps.rows * taps.columns < kMany) return 0;
+  const auto lower = hn::Set(d32, 0xFFFF);
+  for (; c + lanes <= channels; c += lanes) {
+    auto s0 = initial, s1 = initial, s2 = initial, s3 = initial;  // of every fourth channel
+    auto pairs = hn::Zero(d16);
+    auto odd = hn::Zero(d16);
+    const auto widen = [&]() HWY_ATTR {
+      const auto even32 = hn::BitCast(d32, hn::Sub(pairs, hn::ShiftLeft<8>(odd)));
+      const auto odd32 = hn::BitCast(d32, odd);
+      s0 = hn::Add(s0, hn::And(even32, lower));
+      s1 = hn::Add(s1, hn::And(odd32, lower));
+      s2 = hn::Add(s2, hn::ShiftRight<16>(even32));
+      s3 = hn::Add(s3, hn::ShiftRight<16>(odd32));
+    };
+    size_t room = kNarrow;
+    for (size_t r = 0; r < taps.rows; ++r) {
+      const uint8_t* p = first + static_cast<int64_t>(r) * taps.row_step + c;
+      for (size_t left = taps.columns; left != 0;) {
+        if (HWY_UNLIKELY(room == 0)) {
+          widen();
+          pairs = odd = hn::Zero(d16);
+          room = kNarrow;
+        }
+        const size_t n = HWY_MIN(left, room);
+        for (size_t s = 0; s < n; ++s, p += taps.column_step) {
+          auto codes = hn::LoadU(d8, p);
+          if (kSigned) codes = hn::Xor(codes, hn::Set(d8, 0x80));
+          const auto words = hn::BitCast(d16, codes);
+          pairs = hn::Add(pairs, words);
+          odd = hn::Add(odd, hn::ShiftRight<8>(words));
+        }
+        room -= n;
+        left -= n;
+      }
+    }
+    widen();
+    hn::StoreInterleaved4(s0, s1, s2, s3, d32, sums + c);
+  }
+#endif
+  return c;
+}
+
 template <bool kSigned>
 void SumOfCodes(const Taps& taps, size_t channels, uint32_t correction, uint32_t* sums) {
   const hn::ScalableTag<uint16_t> d16;
@@ -124,7 +252,9 @@ void SumOfCodes(const Taps& taps, size_t channels, uint32_t correction, uint32_t
   const auto initial = hn::Set(d32, 0 - correction);
   for (size_t pixel = 0; pixel < taps.pixels; ++pixel, sums += channels) {
     const uint8_t* const first = taps.first + static_cast<int64_t>(pixel) * taps.pixel_step;
-    ForEachVector(d16, channels, [&](size_t c, size_t n) HWY_ATTR {
+    const size_t whole = SumOfManyCodes<kSigned>(taps, first, channels, initial, sums);
+    ForEachVector(d16, channels - whole, [&](size_t begin, size_t n) HWY_ATTR {
+      const size_t c = whole + begin;
       auto low = initial;
       auto high = initial;
       auto narrow = hn::Zero(d16);
@@ -275,6 +405,7 @@ void ForEachRun(const ConstImages& x, const PoolShape& shape, const MutableMatri
   auto* out = static_cast<uint8_t*>(y.data);
   Taps taps;
   taps.is_signed = x.type == ElementType::kS8;
+  taps.dense = x.pixel_stride == x.channels;
   // A window with one tap in the image along an axis does not use the step, which might overflow.
   // A run of one pixel does not use its step either.
   taps.row_step = g.dilation_h < g.in_h ? g.dilation_h * x.row_stride : 0;
@@ -309,13 +440,13 @@ void ForEachRun(const ConstImages& x, const PoolShape& shape, const MutableMatri
 class Means {
  public:
   Means(const Quantization& x_q, const Quantization& y_q, Bounds bounds, bool is_signed,
-        size_t channels)
+        size_t channels, size_t pixels)
       : x_q_(x_q),
         y_q_(y_q),
         bounds_(bounds),
         zero_(int64_t{x_q.zero_point} + (is_signed ? 128 : 0)),
         channels_(channels),
-        room_(channels * std::max<size_t>(1, kMostSums / channels)),
+        room_(channels * std::min(pixels, std::max<size_t>(1, kMostSums / channels))),
         sums_(room_ + kSpareSums) {}
 
   // A run of output pixels, `y_step` from each to the next. They are written by Flush at the
@@ -420,7 +551,7 @@ HWY_NOINLINE void RunAvgPool(const ConstImages& x, const PoolShape& shape, bool 
                              const Quantization& x_q, const Quantization& y_q,
                              const OutputRange& range, const MutableMatrix& y) {
   Means means(x_q, y_q, OutputBounds(y.type, range, y_q.zero_point), x.type == ElementType::kS8,
-              static_cast<size_t>(x.channels));
+              static_cast<size_t>(x.channels), static_cast<size_t>(y.rows));
   ForEachRun(x, shape, y, [&](const Taps& taps, int64_t counted, uint8_t* out) {
     const auto inside = static_cast<int64_t>(taps.rows * taps.columns);
     means.Write(taps, count_padding ? counted : inside, out, y.row_stride);

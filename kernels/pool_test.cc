@@ -257,6 +257,62 @@ TEST(Pool, LongWindowsOfEqualCodes) {
   }
 }
 
+TEST(Pool, NarrowPixelsOfLongLines) {
+  // Lines of a few channels with a stride are pooled in pieces.
+  Random random(77);
+  for (int64_t channels = 1; channels <= 9; ++channels) {
+    for (int64_t stride = 1; stride <= 5; ++stride) {
+      const int64_t kernel = random.Between(1, 4);
+      Problem p;
+      p.shape.window = {.in_h = 5,
+                        .in_w = 9000 / (channels * stride),
+                        .kernel_h = 3,
+                        .kernel_w = kernel,
+                        .stride_h = 2,
+                        .stride_w = stride,
+                        .pad_top = 1,
+                        .pad_left = kernel > 1 ? random.Between(0, 1) : 0,
+                        .dilation_w = random.Between(1, 2)};
+      const WindowGeometry& g = p.shape.window;
+      p.shape.out_h = 2;
+      p.shape.out_w = (g.in_w + g.pad_left - (g.kernel_w - 1) * g.dilation_w - 1) / g.stride_w + 1;
+      p.channels = channels;
+      p.x_stride = channels + random.Between(0, 4) / 4;
+      p.y_stride = channels + random.Between(0, 4) / 4;
+      p.x_row_gap = random.Between(0, 2);
+      p.x_type = p.y_type = random.Between(0, 1) == 0 ? ElementType::kU8 : ElementType::kS8;
+      if (random.Between(0, 1) == 0) p.range = {.min = -50, .max = 90};
+      for (const bool at_start : {false, true}) {
+        Check(p, random, at_start);
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
+TEST(Pool, ManyTapsOfManyChannels) {
+  // Whole vectors of channels and a rest, up to more codes than 16 bits hold.
+  Random random(78);
+  for (int trial = 0; trial < 40; ++trial) {
+    Problem p;
+    p.kind = Kind::kAvg;
+    const int64_t size = trial < 4 ? 20 : random.Between(2, 9);
+    p.shape = {.window = {.in_h = size, .in_w = size, .kernel_h = size, .kernel_w = size},
+               .out_h = 1,
+               .out_w = 1};
+    p.batch = random.Between(1, 3);
+    p.channels = random.Between(1, 150);
+    p.x_stride = p.channels + random.Between(0, 1);
+    p.y_stride = p.channels + random.Between(0, 1);
+    p.x_type = trial % 2 == 0 ? ElementType::kU8 : ElementType::kS8;
+    p.y_type = p.x_type;
+    p.x_q = {0.0473f, static_cast<int32_t>(random.Between(-20, 140))};
+    p.y_q = {0.0501f, static_cast<int32_t>(random.Between(0, 100))};
+    Check(p, random, trial % 3 == 0);
+    if (HasFatalFailure()) return;
+  }
+}
+
 TEST(Pool, TheDivisorCountsWhatItShould) {
   // One row of three pixels, window of four, padding of one at each end, stride two, and room for
   // a last window that hangs over the padding by one.

@@ -17,11 +17,12 @@
 // One scale s, 2^-60 <= s <= 2^40, whose zero point is one of its codes, takes float32 instead: the
 // streams of code_stream-inl.h. Powers of two are "exact": x * RN(1/s) is x/s. Others are "nearly":
 // RN(1/s) is off by 2^-24 of the value, |x/s| <= 255.5 next to a code, and so is the product where
-// it is not fused: together less than half a step of the grid. Next to a tie h = n - 1/2, where n
-// is the code of the stream without the zero point, the code is n or n - 1. The fused x - h*s has
-// the sign of x/s - h, because h*s is not rounded: below 0, or 0 and n odd, it is n - 1. The same
-// holds for all elements of the block: x - h*s > 0 where x is not next to a tie. Blocks with a NaN,
-// and all where nothing is fused, go the way of double.
+// it is not fused: together less than half a step of the grid of floats, and on the finer grid of
+// AVX-512 one part of HalfWindow. Blocks with an element next to a tie go to the grid of floats. If
+// the tie is h = n - 1/2, where n is the code of the grid without the zero point, the code is n or
+// n - 1. The fused x - h*s has the sign of x/s - h, because h*s is not rounded: below 0, or 0 and n
+// odd, it is n - 1. The same holds for all elements of the block: x - h*s > 0 where x is not next
+// to a tie. Blocks with a NaN, and all where nothing is fused, go the way of double.
 //
 // Where a zero point puts the bounds beyond 2^15: double(x)/double(s), rounded up and down by its
 // error, and an exact comparison where the two ends disagree, element by element.
@@ -143,19 +144,18 @@ void RowInDouble(const StreamPlan& plan, const float* x, size_t count, uint8_t* 
 
 #if HWY_NATIVE_FMA && HWY_TARGET != HWY_SCALAR
 
-// The codes of a stream that may be next to ties. A few elements more than whole blocks, and blocks
-// with a NaN, take double.
+// The codes of a stream that may be next to ties. Blocks with a NaN take double.
 void CodesNextToTies(const StreamPlan& plan, const float* x, size_t count, uint8_t* y) {
   const StreamD df;
   const StreamInt di;
   const size_t lanes = hn::Lanes(df);
   const UnsignedCodes to = plan.codes;
-  const StreamV inverse = hn::Set(df, 1.0f / plan.scale * kGridScale);
-  const StreamV scale = hn::Set(df, plan.scale / kGridScale);
-  const StreamV origin = hn::Set(df, GridOrigin(to));
-  const auto fraction = hn::Set(di, kFractionMask);
-  const auto one = hn::Set(di, 1 << kFraction);
-  const auto odd_zero = hn::Set(di, to.zero_point << kFraction);
+  const StreamV inverse = hn::Set(df, 1.0f / plan.scale * kFloatScale);
+  const StreamV scale = hn::Set(df, plan.scale / kFloatScale);
+  const StreamV origin = hn::Set(df, FloatGridOrigin(to));
+  const auto fraction = hn::Set(di, (1 << kFloatFraction) - 1);
+  const auto one = hn::Set(di, 1 << kFloatFraction);
+  const auto odd_zero = hn::Set(di, to.zero_point << kFloatFraction);
   const auto code = [&](StreamV v) HWY_ATTR {
     const auto t = hn::BitCast(di, hn::MulAdd(v, inverse, origin));
     const auto above = hn::AndNot(fraction, t);
@@ -164,7 +164,11 @@ void CodesNextToTies(const StreamPlan& plan, const float* x, size_t count, uint8
     // Below 0, or 0 and n odd: what is above 0 is at least 2^23 as an integer.
     const auto limit = hn::And(hn::Xor(t, odd_zero), one);
     const auto lower = hn::MaskedSubOr(above, hn::Lt(side, limit), above, one);
-    return hn::ShiftRight<kFraction>(lower);
+    return hn::ShiftRight<kFloatFraction>(lower);
+  };
+  const hn::Repartition<uint8_t, StreamD> d8;
+  const auto all_numbers = [&](StreamV a, StreamV b, StreamV c, StreamV d) HWY_ATTR {
+    return hn::AllFalse(df, hn::Or(hn::IsEitherNaN(a, b), hn::IsEitherNaN(c, d)));
   };
   size_t i = 0;
   for (; i + 4 * lanes <= count; i += 4 * lanes) {
@@ -172,14 +176,27 @@ void CodesNextToTies(const StreamPlan& plan, const float* x, size_t count, uint8
     const StreamV b = hn::LoadU(df, x + i + lanes);
     const StreamV c = hn::LoadU(df, x + i + 2 * lanes);
     const StreamV d = hn::LoadU(df, x + i + 3 * lanes);
-    if (HWY_LIKELY(hn::AllFalse(df, hn::Or(hn::IsEitherNaN(a, b), hn::IsEitherNaN(c, d))))) {
-      hn::StoreU(Finish<false>(to, code(a), code(b), code(c), code(d)),
-                 hn::Repartition<uint8_t, StreamD>(), y + i);
+    if (HWY_LIKELY(all_numbers(a, b, c, d))) {
+      hn::StoreU(Finish<Form::kFloatGrid>(to, code(a), code(b), code(c), code(d)), d8, y + i);
     } else {
       RowInDouble(plan, x + i, 4 * lanes, y + i);
     }
   }
-  if (i < count) RowInDouble(plan, x + i, count - i, y + i);
+  if (i == count) return;
+  const auto rest = [&](size_t k) HWY_ATTR {
+    const size_t begin = HWY_MIN(i + k * lanes, count);
+    return LoadSome(df, x + begin, HWY_MIN(count - begin, lanes));
+  };
+  const StreamV a = rest(0);
+  const StreamV b = rest(1);
+  const StreamV c = rest(2);
+  const StreamV d = rest(3);
+  if (HWY_LIKELY(all_numbers(a, b, c, d))) {
+    const auto codes = Finish<Form::kFloatGrid>(to, code(a), code(b), code(c), code(d));
+    hn::StoreN(codes, d8, y + i, count - i);
+  } else {
+    RowInDouble(plan, x + i, count - i, y + i);
+  }
 }
 
 #endif
@@ -188,9 +205,9 @@ template <bool kExact>
 void Stream(const StreamPlan& plan, const float* x, size_t count, uint8_t* y) {
   const StreamD df;
   const StreamV inverse = hn::Set(df, 1.0f / plan.scale * (kExact ? 1.0f : kGridScale));
-  const StreamV origin = hn::Set(df, kExact ? kInteger32 : GridOrigin(plan.codes));
+  const StreamV origin = hn::Set(df, kExact ? kInteger32 : GridOrigin(plan.codes, 1));
   StreamCodes<kExact, true>(
-      plan.codes, kFractionMask, count, y,
+      plan.codes, FractionsToTest(1), AreBeyondCaches(5 * count), count, y,
       [&](size_t i, size_t n)
           HWY_ATTR { return hn::MulAdd(LoadSome(df, x + i, n), inverse, origin); },
       [&](size_t i, size_t n) HWY_ATTR {

@@ -133,6 +133,69 @@ TEST(Quantize, AllTiesGoToEven) {
   }
 }
 
+TEST(Quantize, OneHardElementAtEachPlaceOfTwoBlocks) {
+  // Two blocks of vectors share a branch: what makes one of them undecided must not touch the rest.
+  constexpr size_t kCount = 300;
+  const float scale = 0.75f;
+  const Output o{ElementType::kU8, 113, {}};
+  std::vector<float> x(kCount);
+  std::vector<int32_t> expected(kCount);
+  for (size_t i = 0; i < kCount; ++i) {
+    x[i] = (static_cast<float>(i) - 130.0f) * 0.9f + 0.01f;
+    expected[i] = Reference(x[i], scale, o);
+  }
+  const auto n = static_cast<int64_t>(kCount);
+  ForEachTarget([&](const std::string&) {
+    const std::vector<float> hards = {0.375f,   1.125f,    NAN,  std::bit_cast<float>(0xFFC01234u),
+                                      INFINITY, -INFINITY, 3e4f, -3e4f,
+                                      0x1p120f, -0x1p120f};
+    for (const float hard : hards) {
+      const int32_t code = Reference(hard, scale, o);
+      for (size_t at = 0; at < kCount; ++at) {
+        std::vector<float> hard_x = x;
+        hard_x[at] = hard;
+        std::vector<uint8_t> y(kCount);
+        ASSERT_TRUE(Quantize({hard_x.data(), ElementType::kF32, 1, n, n}, {&scale, 1},
+                             {&o.zero_point, 1}, {}, {y.data(), ElementType::kU8, 1, n, n})
+                        .ok());
+        for (size_t i = 0; i < kCount; ++i) {
+          ASSERT_EQ(y[i], i == at ? code : expected[i])
+              << hard << " at " << at << ", element " << i;
+        }
+      }
+    }
+  });
+}
+
+TEST(Quantize, OfMoreThanCachesHoldIsThatOfItsParts) {
+  // Stores that bypass the caches begin at a multiple of 64 bytes.
+  constexpr size_t kCount = (size_t{1} << 25) / 5 + 1000;
+  constexpr size_t kPart = 4099;
+  const float scale = 0.0473f;
+  const int32_t zero_point = 113;
+  Random random(17);
+  std::vector<float> x(kCount);
+  for (float& v : x) v = static_cast<float>(random.Between(-200'000, 200'000)) * 0x1p-14f;
+  const auto quantize = [&](size_t first, size_t count, uint8_t* y) {
+    const auto n = static_cast<int64_t>(count);
+    ASSERT_TRUE(Quantize({x.data() + first, ElementType::kF32, 1, n, n}, {&scale, 1},
+                         {&zero_point, 1}, {}, {y, ElementType::kU8, 1, n, n})
+                    .ok());
+  };
+  ForEachTarget([&](const std::string& target) {
+    std::vector<uint8_t> parts(kCount);
+    for (size_t i = 0; i < kCount; i += kPart) {
+      quantize(i, std::min(kPart, kCount - i), parts.data() + i);
+    }
+    for (const size_t offset : {0, 1, 63}) {
+      std::vector<uint8_t> y(kCount + 64, 0xA5);
+      quantize(0, kCount, y.data() + offset);
+      ASSERT_TRUE(std::equal(parts.begin(), parts.end(), y.data() + offset)) << target << offset;
+      for (size_t i = 0; i < 64; ++i) ASSERT_EQ(y[i < offset ? i : kCount + i], 0xA5) << i;
+    }
+  });
+}
+
 TEST(Quantize, DecidesTheNearestMissesOfTies) {
   // S and X are odd 24-bit integers with X * 2^e = (2n+1) S +- 1: the quotient X * 2^(e-1) / S
   // misses the tie n + 1/2 by 1/(2S), as little as two float32 can.

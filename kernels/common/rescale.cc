@@ -31,12 +31,14 @@
 // Streams, of one multiplier m without a bias: code_stream-inl.h. "Exact" where kFloat32 is, or the
 //   product is exact because m is a power of two. Else "nearly": RN(m) and the conversion of S to
 //   float32 are each off by 2^-24 of the value. Next to a code that is |v| <= 255.5, together less
-//   than 2^-15, half a step of the grid with fusion; without fusion the product is off by as much
-//   as m, which is less than half a step of the coarser grid. Near ties a block takes doubles: t =
-//   S*RN(a/c) + 1.5*2^16 is rounded to a grid of 2^-36, and adding 1.5*2^52 - 1.5*2^16 rounds to
-//   an integer, half to even. The error of S*RN(a/c) is below 2^-51*256, so a tie is hit exactly.
-//   Other values may come as close, on either side: such blocks take one of the paths above, unless
-//   Plan::tie_distance shows that no v is as close to a tie without being one.
+//   than 2^-15, half a step of the grid with fusion (two parts of HalfWindow where the grid is
+//   finer; one if m >= 256.5*2^-24, because what S rounds is beyond the codes then); without fusion
+//   the product is off by as much as m, which is less than half a step of the coarser grid. Near
+//   ties a block takes doubles: t = S*RN(a/c) + 1.5*2^16 is rounded to a grid of 2^-36, and
+//   adding 1.5*2^52 - 1.5*2^16 rounds to an integer, half to even. The error of S*RN(a/c) is below
+//   2^-51*256, so a tie is hit exactly. Other values may come as close, on either side: such blocks
+//   take one of the paths above, unless Plan::tie_distance shows that no v is as close to a tie
+//   without being one.
 // Grid: the same for multipliers per channel, no bias, |lo| and |hi| <= 512, where tie_distance
 //   shows that of all of them. The error of the product is below 2^-53*4*512 (three roundings, c is
 //   exact), that of the grid at most 2^-37: together less than 2^-36.
@@ -241,7 +243,7 @@ void CodesNearTies(const Rescale& rescale, const int32_t* sums, size_t count, ui
     const auto c = codes(4);
     const auto d = codes(6);
     if (HWY_LIKELY(ties_are_exact || hn::AllFalse(du, undecided))) {
-      hn::StoreU(Finish<true>(to, a, b, c, d), hn::ScalableTag<uint8_t>(), y + i);
+      hn::StoreU(Finish<Form::kExact>(to, a, b, c, d), hn::ScalableTag<uint8_t>(), y + i);
     } else {
       CodesOfVectors(rescale, sums + i, 0, block, y + i);
     }
@@ -255,9 +257,10 @@ void CodesOfStream(OneRescale& one, const int32_t* sums, size_t count, uint8_t* 
   const StreamMultiplier& stream = one.stream();
   const DF df;
   const VF m = hn::Set(df, stream.multiplier * (kExact ? 1.0f : kGridScale));
-  const VF origin = hn::Set(df, kExact ? kInteger32 : GridOrigin(stream.codes));
+  const int parts = stream.parts();
+  const VF origin = hn::Set(df, kExact ? kInteger32 : GridOrigin(stream.codes, parts));
   StreamCodes<kExact, false>(
-      stream.codes, kFractionMask, count, y,
+      stream.codes, FractionsToTest(parts), AreBeyondCaches(5 * count), count, y,
       [&](size_t i, size_t n) HWY_ATTR {
         return hn::MulAdd(hn::ConvertTo(df, LoadSome(DFSum(), sums + i, n)), m, origin);
       },

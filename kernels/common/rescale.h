@@ -60,7 +60,11 @@ struct StreamMultiplier {
   bool is_float = false;      // as RescalePath::kFloat32
   bool power_of_two = false;  // and is_float
   float multiplier = 1;       // rounded; if it streams
-  UnsignedCodes codes;        // if it streams
+  // How many roundings, of 2^-24 each, part a value next to a code from the exact one: that of the
+  // multiplier, and that of a sum wider than 24 bits to float32 unless such values are beyond the
+  // codes.
+  int parts() const { return multiplier >= 256.5f * 0x1p-24f ? 1 : 2; }
+  UnsignedCodes codes;  // if it streams
 };
 
 // value = (sum * numerator_a * numerator_b + bias) / (denominator * divisor). Immutable after

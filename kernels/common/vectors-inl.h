@@ -4,10 +4,16 @@
 
 #ifndef QUALM_KERNELS_VECTORS_CONSTANTS_
 #define QUALM_KERNELS_VECTORS_CONSTANTS_
+#include <cstddef>
+
 namespace qualm::kernels::internal {
 // Near these numbers floats are 1 apart, so adding one of them rounds to an integer, half to even.
 constexpr double kInteger64 = 6755399441055744.0;  // 1.5 * 2^52
 constexpr float kInteger32 = 12582912.0f;          // 1.5 * 2^23
+
+// Whether a call that reads and writes so many bytes finds its output in no cache afterwards. Then
+// stores that bypass the caches save reading each line before it is written.
+constexpr bool AreBeyondCaches(size_t bytes) { return bytes >= size_t{1} << 25; }
 }  // namespace qualm::kernels::internal
 #endif
 
@@ -19,6 +25,7 @@ constexpr float kInteger32 = 12582912.0f;          // 1.5 * 2^23
 #endif
 
 #include <cstddef>
+#include <cstdint>
 
 #include "hwy/highway.h"
 
@@ -45,6 +52,13 @@ HWY_INLINE void StoreSome(hn::Vec<D> v, D d, hn::TFromD<D>* p, size_t n) {
 template <class D, class List>
 HWY_INLINE hn::Vec<D> Parameter(D d, const List& values, bool per_channel, size_t i, size_t n) {
   return per_channel ? LoadSome(d, values.data() + i, n) : hn::Set(d, values[0]);
+}
+
+// Elements from p to the next multiple of a vector's bytes.
+template <class D>
+HWY_INLINE size_t ElementsToAlignment(D d, const hn::TFromD<D>* p) {
+  const size_t bytes = hn::Lanes(d) * sizeof(*p);
+  return (bytes - reinterpret_cast<uintptr_t>(p) % bytes) % bytes / sizeof(*p);
 }
 
 // Calls leaf(i, n) for all vectors of [0, count); n is a constant in the main loop.

@@ -270,10 +270,10 @@ void JoinNative() {
   JoinAll({target, "qualm"});
   JoinModes({target, "qualm"}, k::Requantization::kExact);
   JoinModes({target, "float32-mode"}, k::Requantization::kFloat32);
-  for (const std::string& target : k::SupportedTargets()) {
-    std::string lower = target;
+  for (const std::string& name : k::SupportedTargets()) {
+    std::string lower = name;
     for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-    JoinAll({target, "qualm@" + lower});
+    JoinAll({name, "qualm@" + lower});
   }
 }
 

@@ -290,11 +290,11 @@ MUTATIONS = [
     accumulate("accumulate-last-vector", "second.initial += 2 * Lanes();", "", "the second half of a panel has the offsets of the first"),
     accumulate("accumulate-codes-row", "out.y += row * out.y_stride;", "out.y += (row > 0) * out.y_stride;",
                "all tiles after the first write to its second row"),
-    accumulate("accumulate-saturation", "if (kHasSaturatingPath && args.saturating) {",
-               "if (kHasSaturatingPath) {", "vpmaddubsw saturates"),
+    row_block("row-block-saturation", "if (panel.certified || args.extra != nullptr) args.quad_sum",
+               "if (packed_.traits.has_saturating_path) args.quad_sum", "vpmaddubsw saturates"),
     accumulate("accumulate-sign",
-               "return kSigned ? hn::Xor(a, hn::Set(DU8(), 0x80)) : a;  // s8 -> u8, adds 128 to each",
-               "return kSigned ? hn::BitCast(DU8(), hn::Xor(hn::BitCast(DI32(), a), hn::Set(DI32(), "
+               "return kFlip ? hn::Xor(a, hn::Set(DU8(), 0x80)) : a;",
+               "return kFlip ? hn::BitCast(DU8(), hn::Xor(hn::BitCast(DI32(), a), hn::Set(DI32(), "
                "0x00808080))) : a;",
                "one of four s8 activations is taken as u8"),
     codes("codes-tie", "KeepDecided(t, decided);", "(void)decided;",

@@ -123,7 +123,8 @@ class Runner {
     args.vectors = panel.vectors;
     args.weights = packed_.OfPanel(p) + first * panel.vectors * packed_.traits.lanes;
     args.extra = panel.extra.places.empty() ? nullptr : &panel.extra;
-    args.saturating = panel.certified || args.extra != nullptr;
+    args.quad_sum = packed_.traits.quad_sum;
+    if (panel.certified || args.extra != nullptr) args.quad_sum = internal::QuadSum::kPairs;
     args.sums = sums32_;
     return args;
   }
@@ -157,6 +158,8 @@ class Runner {
       const int64_t left = packed_.depth - first;
       AccumulateArgs args = Args(p, first, left < kTermsPerSpill + 4 ? left : kTermsPerSpill);
       args.initial = packed_.zeros.data();
+      // Sums of a part would need a correction of that part: too rare.
+      if (args.quad_sum == internal::QuadSum::kDot) args.quad_sum = internal::QuadSum::kHighway;
       AccumulatePanel(args);
       for (int64_t i = 0; i < count; ++i) sums64_[i] += sums32_[i];
       if (left < kTermsPerSpill + 4) break;

@@ -85,7 +85,7 @@ constexpr bool kHasSaturatingPath = quads::Has(QuadSum::kPairs);
 // then fill the registers, and compilers keep them there.
 #if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
 constexpr int kPanelVectors = 4;
-constexpr int64_t kMostRows[] = {0, 12, 8, 6, 6};
+constexpr int64_t kMostRows[] = {0, 16, 8, 6, 6};
 #else
 constexpr int kPanelVectors = 2;
 constexpr int64_t kMostRows[] = {0, 6, 4};

@@ -119,7 +119,8 @@ Status PackedLinear::Run(const ConstMatrix& x, const MutableMatrix& y, std::span
 
   // A small problem shall not cost more than its sums.
   if (pool == nullptr && !impl_->ready.empty() && x.rows > 0 && x.rows <= kFewestRows) {
-    const ScopedFpEnvironment fp_environment;
+    std::optional<ScopedFpEnvironment> fp_environment;
+    if (weights.traits.needs_environment) fp_environment.emplace();
     for (AccumulateArgs args : impl_->ready) {
       if (weights.depth > 0) {  // x may be null where it is 0
         args.x = static_cast<const uint8_t*>(x.data);
@@ -128,7 +129,7 @@ Status PackedLinear::Run(const ConstMatrix& x, const MutableMatrix& y, std::span
       args.rows = x.rows;
       args.codes.y = static_cast<uint8_t*>(y.data) + args.codes.channel;
       args.codes.y_stride = y.row_stride;
-      AccumulatePanel(args);
+      weights.traits.run(args);
     }
     return {};
   }

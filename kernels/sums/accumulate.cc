@@ -367,7 +367,9 @@ AccumulateTraits TraitsImpl() {
           .panel_width = PanelWidth(),
           .quad_sum = quad_sum,
           .has_saturating_path = kHasSaturatingPath && quad_sum == internal::QuadSum::kHighway,
-          .makes_codes = kHasCodes};
+          .makes_codes = kHasCodes,
+          .needs_environment = codes::kNeedsEnvironment,
+          .run = AccumulatePanelImpl};
 }
 
 }  // namespace HWY_NAMESPACE

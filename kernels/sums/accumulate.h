@@ -13,14 +13,18 @@
 
 namespace qualm::kernels {
 
+struct AccumulateArgs;
+
 // The facts about the target instruction set on which packing depends.
 struct AccumulateTraits {
   int64_t target = 0;       // internal::TargetId()
   int64_t lanes = 0;        // channels per vector
   int64_t panel_width = 0;  // channels per panel; the last one may have fewer vectors
   internal::QuadSum quad_sum = internal::QuadSum::kHighway;
-  bool has_saturating_path = false;  // worth certifying for: see accumulate.cc
-  bool makes_codes = false;          // takes a CodePlan
+  bool has_saturating_path = false;                   // worth certifying for: see accumulate.cc
+  bool makes_codes = false;                           // takes a CodePlan
+  bool needs_environment = true;                      // a ScopedFpEnvironment, to make them
+  void (*run)(const AccumulateArgs& args) = nullptr;  // AccumulatePanel, on this target
 };
 
 // The facts for the current thread's target.

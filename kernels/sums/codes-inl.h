@@ -34,6 +34,7 @@
 #include <cstdint>
 
 #include "hwy/highway.h"
+#include "kernels/common/fp_environment.h"
 #include "kernels/sums/codes.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -43,6 +44,9 @@ namespace HWY_NAMESPACE {
 // Vectors have one lane in SCALAR: nothing to narrow.
 #if HWY_TARGET == HWY_SCALAR
 constexpr bool kHasCodes = false;
+namespace codes {
+constexpr bool kNeedsEnvironment = true;
+}
 #else
 constexpr bool kHasCodes = true;
 
@@ -57,10 +61,27 @@ using VI32 = hn::Vec<DI32>;
 using VU8 = hn::Vec<DU8>;
 using MI32 = hn::Mask<DI32>;
 
+// What rounds, to nearest and half to even. AVX-512 instructions carry that in them, together with
+// silence about exceptions, and no operand or result here is subnormal: the control word does not
+// matter, and small calls need not set it, which takes as long as their sums. Decide sets it.
+#if HWY_TARGET <= HWY_AVX3
+constexpr bool kNeedsEnvironment = false;
+constexpr int kNearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
+HWY_INLINE VF RoundedFloat(VI32 v) { return VF{_mm512_cvt_roundepi32_ps(v.raw, kNearest)}; }
+HWY_INLINE VF RoundedMulAdd(VF a, VF b, VF c) {
+  return VF{_mm512_fmadd_round_ps(a.raw, b.raw, c.raw, kNearest)};
+}
+HWY_INLINE VF RoundedSum(VF a, VF b) { return VF{_mm512_add_round_ps(a.raw, b.raw, kNearest)}; }
+#else
+constexpr bool kNeedsEnvironment = true;
+HWY_INLINE VF RoundedFloat(VI32 v) { return hn::ConvertTo(DF(), v); }
+HWY_INLINE VF RoundedMulAdd(VF a, VF b, VF c) { return hn::MulAdd(a, b, c); }
+HWY_INLINE VF RoundedSum(VF a, VF b) { return hn::Add(a, b); }
+#endif
+
 // The bits of t of the second kind, and which of them are integers.
 HWY_INLINE VI32 Bits(VI32 sums, VF m) {
-  const DF df;
-  return hn::BitCast(DI32(), hn::MulAdd(hn::ConvertTo(df, sums), m, hn::Set(df, 1536.5f)));
+  return hn::BitCast(DI32(), RoundedMulAdd(RoundedFloat(sums), m, hn::Set(DF(), 1536.5f)));
 }
 HWY_INLINE MI32 IsInteger(VI32 t) {
   return hn::Eq(hn::And(t, hn::Set(DI32(), 0x1FFF)), hn::Zero(DI32()));
@@ -85,7 +106,7 @@ HWY_INLINE VI32 Round(VI32 sums, VF m, VF origin, VF to_integer, int32_t zero_po
   const DF df;
   const DI32 di;
   if constexpr (kExact) {
-    const VF integer = hn::Add(hn::MulAdd(hn::ConvertTo(df, sums), m, origin), to_integer);
+    const VF integer = RoundedSum(RoundedMulAdd(RoundedFloat(sums), m, origin), to_integer);
     const VF t = hn::Max(integer, hn::Set(df, 0x1.7ep23f));
     return hn::Sub(hn::BitCast(di, t), hn::Set(di, 0x4B400000 - zero_point));
   } else {
@@ -130,6 +151,7 @@ HWY_INLINE VU8 ToBytes(VI32 n0, VI32 n1, VI32 n2, VI32 n3) {
 // Decides the elements of one row that Round has left undecided.
 inline HWY_NOINLINE void Decide(const CodePlan& plan, const int32_t* sums, const CodesOut& out,
                                 uint8_t* y) {
+  const ScopedFpEnvironment fp_environment;
   const DI32 di;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(di));
   const internal::Rescale& rescale = *plan.rescale;

@@ -31,8 +31,8 @@ struct PackedDepthwiseLines {
   // 4 q + i of a column of activations. The window of output line l begins at row l: the weights of
   // rows above and below it are zero, and so are those past the last channel.
   hwy::AlignedFreeUniquePtr<int8_t[]> weights;
-  hwy::AlignedVector<int32_t> initial;  // [block][4 vectors][lanes]: bias - za * sum of the
-                                        // weights, and for kDot 128 * that sum
+  hwy::AlignedVector<int32_t> initial;   // [block][4 vectors][lanes]: bias - za * sum of the
+                                         // weights, and for kDot 128 * that sum
   hwy::AlignedVector<float> multiplier;  // the same, of `plan`
   std::vector<uint8_t> padding;          // a block
   const CodePlan* plan = nullptr;

@@ -85,24 +85,26 @@ constexpr bool kHasSaturatingPath = quads::Has(QuadSum::kPairs);
 // then fill the registers, and compilers keep them there.
 #if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
 constexpr int kPanelVectors = 4;
-constexpr int64_t kMostRows[] = {0, 16, 8, 6, 6};
+constexpr int64_t kMostRows[] = {0, 12, 8, 6, 6};
 #else
 constexpr int kPanelVectors = 2;
 constexpr int64_t kMostRows[] = {0, 6, 4};
 #endif
-// Where one instruction adds a quad, nothing else needs registers.
+// Where one instruction adds a quad, it needs no registers of its own.
 #if HWY_TARGET == HWY_AVX2
-constexpr int64_t kMostRowsOfOne[] = {0, 12, 6};
+constexpr int64_t kMostRowsOfOne[] = {0, 8, 6};
 #else
 constexpr int64_t kMostRowsOfOne[] = {0, 12, 8};
 #endif
 constexpr int64_t kMostRowsOfAny =
     std::max(std::ranges::max(kMostRows), std::ranges::max(kMostRowsOfOne));
 
-template <QuadSum kQuadSum>
+template <QuadSum kQuadSum, bool kSigned>
 constexpr int64_t MostRows(int64_t vectors) {
-  constexpr bool kTakesMore = kQuadSum == QuadSum::kHighway || kQuadSum == QuadSum::kPairs;
-  return kTakesMore ? kMostRows[vectors] : kMostRowsOfOne[vectors];
+  if (kQuadSum == QuadSum::kHighway || kQuadSum == QuadSum::kPairs) return kMostRows[vectors];
+  // Of 16 registers, one has what flips s8.
+  constexpr bool kIsFull = kSigned && HWY_TARGET == HWY_AVX2;
+  return kMostRowsOfOne[vectors] - (kIsFull && vectors == 2 ? 1 : 0);
 }
 
 int64_t Lanes() { return static_cast<int64_t>(hn::Lanes(DI32())); }
@@ -232,7 +234,7 @@ void SumTileOf(int64_t rows, const Tile& t, std::integer_sequence<int, kRow...>)
 template <QuadSum kQuadSum, bool kSigned, int kVectors>
 HWY_INLINE void SumTileOf(int64_t rows, const Tile& t) {
   SumTileOf<kQuadSum, kSigned, kVectors>(
-      rows, t, std::make_integer_sequence<int, int{MostRows<kQuadSum>(kVectors)}>());
+      rows, t, std::make_integer_sequence<int, int{MostRows<kQuadSum, kSigned>(kVectors)}>());
 }
 
 // The number of rows of the next tile: tiles are as equal as possible.
@@ -260,9 +262,9 @@ HWY_INLINE int64_t SumNextRows(const AccumulateArgs& args, int64_t row, int32_t*
   const int64_t left = args.rows - row;
   // Seven or eight rows of a wide panel read its weights once as two narrow tiles, twice as two
   // flat ones.
-  const bool halves =
-      args.vectors == 4 && left > MostRows<kQuadSum>(args.vectors) && left <= MostRows<kQuadSum>(2);
-  const int64_t rows = RowsOfTile(left, MostRows<kQuadSum>(halves ? 2 : args.vectors));
+  const bool halves = args.vectors == 4 && left > MostRows<kQuadSum, kSigned>(args.vectors) &&
+                      left <= MostRows<kQuadSum, kSigned>(2);
+  const int64_t rows = RowsOfTile(left, MostRows<kQuadSum, kSigned>(halves ? 2 : args.vectors));
   const uint8_t* x = args.x + row * args.x_stride;
   for (int64_t r = 0; r < rows; ++r, x += args.x_stride) t.x[r] = x;
   t.sums = sums;

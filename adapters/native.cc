@@ -532,14 +532,37 @@ class NativeSubject final : public InProcessSubject, public EnclosingSubject {
   GuardedBuffer multipliers_;
 };
 
-// Highway's names, to tell an instruction set that is not to be had from a misspelt one.
-constexpr std::array<std::string_view, 22> kHighwayTargets{
-    "avx10_2", "avx3_spr",  "avx3_zen4", "avx3_dl",
-    "avx3",    "avx2",      "sse4",      "ssse3",
-    "sse2",    "sve2_128",  "sve_256",   "sve2",
-    "sve",     "neon_bf16", "neon",      "neon_without_aes",
-    "ppc10",   "ppc9",      "ppc8",      "rvv",
-    "emu128",  "scalar"};
+// Names of targets (kernels/targets.h), to tell an instruction set that is not to be had from a
+// misspelt one.
+constexpr std::array<std::string_view, 29> kTargets{"avx2_vnni",
+                                                    "sve2_128_i8mm",
+                                                    "sve_256_i8mm",
+                                                    "sve2_i8mm",
+                                                    "sve_i8mm",
+                                                    "neon_bf16_i8mm",
+                                                    "neon_dot",
+                                                    "avx10_2",
+                                                    "avx3_spr",
+                                                    "avx3_zen4",
+                                                    "avx3_dl",
+                                                    "avx3",
+                                                    "avx2",
+                                                    "sse4",
+                                                    "ssse3",
+                                                    "sse2",
+                                                    "sve2_128",
+                                                    "sve_256",
+                                                    "sve2",
+                                                    "sve",
+                                                    "neon_bf16",
+                                                    "neon",
+                                                    "neon_without_aes",
+                                                    "ppc10",
+                                                    "ppc9",
+                                                    "ppc8",
+                                                    "rvv",
+                                                    "emu128",
+                                                    "scalar"};
 
 std::vector<std::string> TargetNames() {
   std::vector<std::string> names;
@@ -566,7 +589,7 @@ std::unique_ptr<Subject> Make(const std::string& name) {
       return std::make_unique<NativeSubject>(NameOf(target), target);
     available += (available.empty() ? "" : ", ") + VariantOf(target);
   }
-  if (std::ranges::count(kHighwayTargets, wanted) == 0) return nullptr;
+  if (std::ranges::count(kTargets, wanted) == 0) return nullptr;
   throw Unavailable("subject '" + name + "': this processor or build has no " + wanted +
                     ", it has " + available);
 }

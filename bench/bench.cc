@@ -21,6 +21,16 @@ const std::vector<Linear> kLinear = {
     {16, 16, 16},       {32, 32, 32},    {17, 19, 23},    {64, 64, 64},    {100, 100, 100},
     {31, 33, 35},       {63, 65, 67},    {7, 100, 300},   {65, 511, 513},  {255, 257, 259}};
 
+const std::vector<SweepRow> kSweep = [] {
+  std::vector<SweepRow> rows;
+  for (const int64_t size : {63, 64, 65, 127, 128, 129, 255, 256, 257}) {
+    rows.push_back({"sweep-m/" + std::to_string(size), Linear{size, 256, 256}});
+    rows.push_back({"sweep-n/" + std::to_string(size), Linear{256, size, 256}});
+    rows.push_back({"sweep-k/" + std::to_string(size), Linear{256, 256, size}});
+  }
+  return rows;
+}();
+
 const std::vector<Conv> kConv = {{"stem-7x7s2-3-64", 224, 3, 64, 7, 2, 3, false},
                                  {"3x3-64-64", 56, 64, 64, 3, 1, 1, false},
                                  {"1x1-256-64", 56, 256, 64, 1, 1, 0, false},
@@ -70,16 +80,30 @@ Buffer<float> Reals(int64_t count, uint32_t seed) {
   });
 }
 
-void Join(const std::string& work, const std::string& who, double items,
-          std::function<Run()> prepare) {
-  benchmark::RegisterBenchmark(
-      (work + "/" + who).c_str(), [items, prepare = std::move(prepare),
-                                   run = std::make_shared<Run>()](benchmark::State& state) {
+namespace {
+
+benchmark::internal::Benchmark* Register(const std::string& name, double items,
+                                         std::function<Run()> prepare) {
+  return benchmark::RegisterBenchmark(
+      name.c_str(), [items, prepare = std::move(prepare),
+                     run = std::make_shared<Run>()](benchmark::State& state) {
         if (!*run) *run = prepare();
         for (auto _ : state) (*run)();
         state.counters["rate"] =
             benchmark::Counter(items, benchmark::Counter::kIsIterationInvariantRate);
       });
+}
+
+}  // namespace
+
+void Join(const std::string& work, const std::string& who, double items,
+          std::function<Run()> prepare) {
+  Register(work + "/" + who, items, std::move(prepare));
+}
+
+void JoinByWall(const std::string& work, const std::string& who, double items,
+                std::function<Run()> prepare) {
+  Register(work + "/" + who, items, std::move(prepare))->UseRealTime();
 }
 
 }  // namespace qualm::bench

@@ -16,6 +16,9 @@ namespace qualm::bench {
 using Run = std::function<void()>;
 void Join(const std::string& work, const std::string& who, double items,
           std::function<Run()> prepare);
+// The same by the clock on the wall, for what runs on several threads.
+void JoinByWall(const std::string& work, const std::string& who, double items,
+                std::function<Run()> prepare);
 
 // If a library was found, its file defines one of these; bench.cc calls those that exist.
 void JoinPeaks();
@@ -32,6 +35,12 @@ struct Linear {
   double Items() const { return 2.0 * static_cast<double>(m * n * k); }
 };
 extern const std::vector<Linear> kLinear;
+// Sizes of one dimension around powers of two; the others are 256.
+struct SweepRow {
+  std::string name;
+  Linear shape;
+};
+extern const std::vector<SweepRow> kSweep;
 
 // Images and kernels are square.
 struct Conv {

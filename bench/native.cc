@@ -2,8 +2,11 @@
 // Our kernels: "qualm" is the best instruction set of this processor, or that which the environment
 // names (QUALM_BENCH_TARGET=AVX2), "qualm@NAME" a forced one.
 #include <cctype>
+#include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
+#include <mutex>
+#include <thread>
 
 #include "bench/bench.h"
 #include "kernels/binary.h"
@@ -236,11 +239,105 @@ void JoinElements(const Side& side, int64_t n) {
   side.Join("table" + size, items, [=] { return PrepareTable(n); });
 }
 
+// Waits for work between calls: starting a thread would take longer than some layers.
+class WaitingThreads final : public k::ThreadPool {
+ public:
+  explicit WaitingThreads(int64_t threads) : threads_(threads) {
+    for (int64_t i = 1; i < threads; ++i) workers_.emplace_back([this] { Serve(); });
+  }
+  ~WaitingThreads() override {
+    {
+      const std::lock_guard lock(mutex_);
+      ends_ = true;
+    }
+    changed_.notify_all();
+    for (std::thread& worker : workers_) worker.join();
+  }
+  WaitingThreads(const WaitingThreads&) = delete;
+  WaitingThreads& operator=(const WaitingThreads&) = delete;
+
+  int64_t Threads() const override { return threads_; }
+  void Run(int64_t tasks, void (*fn)(void* arg, int64_t task), void* arg) override {
+    std::unique_lock lock(mutex_);
+    fn_ = fn;
+    arg_ = arg;
+    tasks_ = left_ = tasks;
+    changed_.notify_all();
+    while (TakeOne(lock)) continue;
+    changed_.wait(lock, [this] { return left_ == 0; });
+  }
+
+ private:
+  // Runs a task outside the lock, if there is one that nobody has.
+  bool TakeOne(std::unique_lock<std::mutex>& lock) {
+    if (tasks_ == 0) return false;
+    const int64_t task = --tasks_;
+    lock.unlock();
+    fn_(arg_, task);
+    lock.lock();
+    if (--left_ == 0) changed_.notify_all();
+    return true;
+  }
+  void Serve() {
+    std::unique_lock lock(mutex_);
+    while (!ends_) {
+      if (!TakeOne(lock)) changed_.wait(lock, [this] { return ends_ || tasks_ > 0; });
+    }
+  }
+
+  int64_t threads_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  void (*fn_)(void* arg, int64_t task) = nullptr;
+  void* arg_ = nullptr;
+  int64_t tasks_ = 0;  // that nobody has taken
+  int64_t left_ = 0;   // that have not ended
+  bool ends_ = false;
+  std::vector<std::thread> workers_;  // last: they use the rest
+};
+
+// On some threads. Before it is measured, its codes are compared with those of one thread.
+Run PrepareThreads(const Linear& shape, int64_t threads) {
+  const auto layer = std::make_shared<Layer>(shape.n, shape.k);
+  const auto packed = std::make_shared<k::PackedLinear>();
+  Require(k::PackedLinear::Pack(layer->params, packed.get()));
+  const auto pool = threads == 1 ? nullptr : std::make_shared<WaitingThreads>(threads);
+  const auto scratch =
+      Zeros<uint8_t>(static_cast<int64_t>(packed->ScratchBytes(shape.m, pool.get())));
+  const auto x = Codes(shape.m * shape.k, 1);
+  const auto run = [=](uint8_t* y, k::ThreadPool* of) {
+    Require(packed->Run({x->data(), Type::kU8, shape.m, shape.k, shape.k},
+                        {y, Type::kU8, shape.m, shape.n, shape.n}, *scratch, of));
+  };
+  const auto y = Zeros<uint8_t>(shape.m * shape.n);
+  const auto of_one = Zeros<uint8_t>(shape.m * shape.n);
+  run(y->data(), pool.get());
+  run(of_one->data(), nullptr);
+  if (*y != *of_one) Require({"the codes depend on the number of threads"});
+  return [=] { run(y->data(), pool.get()); };
+}
+
+void JoinThreads(const std::string& target) {
+  const Linear shape{1024, 1024, 1024};
+  for (const int64_t threads : {1, 2}) {
+    JoinByWall("threads/" + shape.Name(), "qualm-" + std::to_string(threads), shape.Items(), [=] {
+      const k::ScopedTarget scoped(target);
+      return Run([target, run = PrepareThreads(shape, threads)] {
+        const k::ScopedTarget forced(target);
+        run();
+      });
+    });
+  }
+}
+
 void JoinAll(const Side& side) {
   for (const Linear& shape : kLinear) {
     side.Join("linear/" + shape.Name(), shape.Items(), [=] { return PrepareLinear(shape, false); });
     side.Join("linear-with-packing/" + shape.Name(), shape.Items(),
               [=] { return PrepareLinear(shape, true); });
+  }
+  for (const SweepRow& row : kSweep) {
+    side.Join(row.name, row.shape.Items(), [=] { return PrepareLinear(row.shape, false); });
   }
   for (const Conv& shape : kConv) {
     side.Join(std::string("conv/") + shape.name, shape.Items(), [=] { return PrepareConv(shape); });
@@ -268,12 +365,13 @@ void JoinNative() {
   const bool best = wanted == nullptr || *wanted == '\0';
   const std::string target = best ? "" : wanted;
   JoinAll({target, "qualm"});
+  JoinThreads(target);
   JoinModes({target, "qualm"}, k::Requantization::kExact);
   JoinModes({target, "float32-mode"}, k::Requantization::kFloat32);
-  for (const std::string& target : k::SupportedTargets()) {
-    std::string lower = target;
+  for (const std::string& name : k::SupportedTargets()) {
+    std::string lower = name;
     for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-    JoinAll({target, "qualm@" + lower});
+    JoinAll({name, "qualm@" + lower});
   }
 }
 

@@ -183,6 +183,9 @@ void JoinOneDnn() {
     Join("linear-with-packing/" + shape.Name(), "onednn", shape.Items(),
          [=] { return PrepareLinear(shape, true); });
   }
+  for (const SweepRow& row : kSweep) {
+    Join(row.name, "onednn", row.shape.Items(), [=] { return PrepareLinear(row.shape, false); });
+  }
   for (const Conv& shape : kConv) {
     Join(std::string("conv/") + shape.name, "onednn", shape.Items(),
          [=] { return PrepareConv(shape); });

@@ -159,6 +159,10 @@ void JoinXnnpack() {
     Join("linear-with-packing/" + shape.Name(), "xnnpack(per-tensor)", shape.Items(),
          [=] { return PrepareLinear(shape, true); });
   }
+  for (const SweepRow& row : kSweep) {
+    Join(row.name, "xnnpack(per-tensor)", row.shape.Items(),
+         [=] { return PrepareLinear(row.shape, false); });
+  }
   for (const Conv& shape : kConv) {
     Join(std::string("conv/") + shape.name, "xnnpack(s8)", shape.Items(),
          [=] { return PrepareConv(shape); });

@@ -11,6 +11,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "kernels/common/fp_environment.h"
 #include "kernels/common/parallel.h"
@@ -77,7 +78,8 @@ struct PackedLinear::Impl {
   Epilogue epilogue;
   ElementType input_type = ElementType::kU8;
   ElementType output_type = ElementType::kU8;
-  bool needs_no_scratch = false;
+  // Of each panel, if no call needs scratch; for small calls.
+  std::vector<AccumulateArgs> ready = {};
 };
 
 PackedLinear::PackedLinear() = default;
@@ -95,7 +97,12 @@ Status PackedLinear::Pack(const LinearParams& params, PackedLinear* packed) {
                                                 .input_type = params.input_type,
                                                 .output_type = params.output_type});
     const CodePlan* const codes = packed->impl_->epilogue.code_plan();
-    packed->impl_->needs_no_scratch = Plan(packed->impl_->weights, codes, 1, nullptr).bytes() == 0;
+    const PackedWeights& weights = packed->impl_->weights;
+    if (codes == nullptr || Plan(weights, codes, 1, nullptr).bytes() != 0) return;
+    for (size_t panel = 0; panel < weights.panels.size(); ++panel) {
+      packed->impl_->ready.push_back(
+          ArgsOfPanel(weights, *codes, params.input_type == ElementType::kS8, panel));
+    }
   });
 }
 
@@ -109,6 +116,23 @@ Status PackedLinear::Run(const ConstMatrix& x, const MutableMatrix& y, std::span
                              .output_type = impl_->output_type};
   if (Status status = ValidateLinearRun(shape, x, y, scratch); !status.ok()) return status;
   if (Status status = CheckPackedFor(weights.traits.target); !status.ok()) return status;
+
+  // A small problem shall not cost more than its sums.
+  if (pool == nullptr && !impl_->ready.empty() && x.rows > 0 && x.rows <= kFewestRows) {
+    std::optional<ScopedFpEnvironment> fp_environment;
+    if (weights.traits.needs_environment) fp_environment.emplace();
+    for (AccumulateArgs args : impl_->ready) {
+      if (weights.depth > 0) {  // x may be null where it is 0
+        args.x = static_cast<const uint8_t*>(x.data);
+        args.x_stride = x.row_stride;
+      }
+      args.rows = x.rows;
+      args.codes.y = static_cast<uint8_t*>(y.data) + args.codes.channel;
+      args.codes.y_stride = y.row_stride;
+      weights.traits.run(args);
+    }
+    return {};
+  }
 
   const CodePlan* const codes = impl_->epilogue.code_plan();
   const int64_t y_size = y.type == ElementType::kU8 || y.type == ElementType::kS8 ? 1 : 4;
@@ -127,14 +151,6 @@ Status PackedLinear::Run(const ConstMatrix& x, const MutableMatrix& y, std::span
                  .plan = codes},
                 layout, piece, [&](const RowSums& sums) { sums.Finish(impl_->epilogue); });
   };
-  // A small problem shall not cost more than its sums.
-  if (pool == nullptr && impl_->needs_no_scratch && x.rows <= kFewestRows) {
-    const ScopedFpEnvironment fp_environment;
-    const int64_t panels = static_cast<int64_t>(weights.panels.size());
-    run_block(0, x.rows, 0, panels, RowBlockLayout(), nullptr);
-    return {};
-  }
-
   const Plan plan(weights, codes, x.rows, pool);
   if (plan.tasks == 0) return {};
   const TaskScratch pieces(plan.scratch, plan.bytes(), scratch);

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every output of the linear layer against its definition, on every instruction set.
-#include "kernels/linear.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -10,6 +8,11 @@
 #include <utility>
 #include <vector>
 
+#if defined(__SSE2__)
+#include <xmmintrin.h>
+#endif
+
+#include "kernels/linear.h"
 #include "kernels/sums/linear_testing.h"
 #include "kernels/targets.h"
 
@@ -18,16 +21,20 @@ namespace {
 
 using testing::Choices;
 using testing::ChooseRealParameters;
+using testing::Collect;
 using testing::CorrectedSums;
 using testing::Data;
+using testing::Elements;
 using testing::ExpectedOutputs;
 using testing::ExpectExactEverywhere;
 using testing::Fill;
+using testing::GuardedBytes;
 using testing::HighestCode;
 using testing::LowestCode;
 using testing::PackProblem;
 using testing::Problem;
 using testing::RunProblem;
+using testing::Spread;
 
 constexpr ElementType kCodes[] = {ElementType::kU8, ElementType::kS8};
 constexpr ElementType kOutputs[] = {ElementType::kU8, ElementType::kS8, ElementType::kS32,
@@ -497,6 +504,50 @@ TEST(LinearRows, EveryRowIsIndependentOfTheOthers) {
     }
   }
 }
+
+#if defined(__SSE2__)
+// A call with few rows may leave the caller's control word as it is: rounding upward, flushing
+// subnormals, with traps. It computes the same codes under all of them, and leaves no flag.
+TEST(LinearRows, SmallCallsNeitherObeyNorChangeTheEnvironment) {
+  constexpr unsigned kControls[] = {0x1F80, 0x3F80, 0x5F80, 0x7F80, 0x9FC0, 0x0000, 0x6000, 0xE040};
+  Choices choices(11);
+  for (int round = 0; round < 40; ++round) {
+    Problem p;
+    p.m = choices.Between(1, 48);
+    p.n = choices.Between(1, 70);
+    p.k = choices.Between(4, 40);
+    p.x_type = choices.OneOf({ElementType::kU8, ElementType::kS8});
+    p.y_type = choices.OneOf({ElementType::kU8, ElementType::kS8});
+    FillBoth(choices, Data::kRandom, p);
+    // Multipliers of all three kinds of sums/codes-inl.h: powers of two, sixths, and others.
+    p.x_scale = choices.OneOf({1.0f, 1.0f, 0.7f});
+    p.y_scale = choices.OneOf({512.0f, 768.0f, 700.0f});
+    p.y_zero = choices.OneOf({0, 100});
+    const std::vector<int32_t> expected = ExpectedOutputs(p);
+    for (const std::string& target : SupportedTargets()) {
+      SCOPED_TRACE(target + " " + p.Describe());
+      const ScopedTarget scoped(target);
+      PackedLinear packed;
+      ASSERT_TRUE(PackProblem(p, &packed).ok());
+      GuardedBytes x(Elements(p.m, p.k, 0));
+      Spread(p.x, p.m, p.k, 0, x.data());
+      for (const unsigned control : kControls) {
+        GuardedBytes y(Elements(p.m, p.n, 0));
+        const unsigned caller = _mm_getcsr();
+        _mm_setcsr(control);
+        const bool ok =
+            packed.Run({x.data(), p.x_type, p.m, p.k, p.k}, {y.data(), p.y_type, p.m, p.n, p.n})
+                .ok();
+        const unsigned after = _mm_getcsr();
+        _mm_setcsr(caller);
+        ASSERT_TRUE(ok);
+        EXPECT_EQ(after, control);
+        EXPECT_EQ(Collect(p.y_type, p.n, 0, 0xA5, y), expected) << std::hex << control;
+      }
+    }
+  }
+}
+#endif
 
 TEST(LinearRows, EmptyProblems) {
   for (const std::string& target : SupportedTargets()) {

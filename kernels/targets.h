@@ -10,8 +10,11 @@
 
 namespace qualm::kernels {
 
-// Highway names of the targets compiled in and supported by this CPU, best first:
-// "AVX3_DL", ..., "EMU128". Cached: CPUID leaves a virtual machine.
+// The targets compiled in and supported by this CPU, best first: "AVX3_DL", ..., "EMU128". Names
+// are Highway's. Where a processor has an instruction for sums of products that Highway's target
+// lacks, there is another target before that one: "AVX2_VNNI" (AVX-VNNI), "NEON_DOT" (sdot), and
+// "_I8MM" (usdot) behind the names of SVE and NEON_BF16. Computed once: CPUID is slow in a virtual
+// machine.
 const std::vector<std::string>& SupportedTargets();
 
 // Forces every kernel call of this thread to the named target for its lifetime (for tests).
@@ -24,7 +27,7 @@ class ScopedTarget {
   ScopedTarget& operator=(const ScopedTarget&) = delete;
 
  private:
-  int64_t previous_;
+  const void* previous_;
 };
 
 }  // namespace qualm::kernels

@@ -5,11 +5,16 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <barrier>
 #include <fstream>
 #include <set>
 #include <sstream>
 #include <thread>
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 
 #include "kernels/common/fp_environment.h"
 #include "kernels/common/test_support.h"
@@ -55,11 +60,19 @@ HWY_EXPORT(VectorMultiplyAdd);
 HWY_EXPORT(VectorFused);
 HWY_EXPORT(HasFma);
 
+// The target of Highway whose code runs on this one: "AVX2" for "AVX2_VNNI".
+std::string HighwayName(const std::string& name) {
+  for (const std::string suffix : {"_VNNI", "_I8MM", "_DOT"}) {
+    if (name.ends_with(suffix)) return name.substr(0, name.size() - suffix.size());
+  }
+  return name;
+}
+
 TEST(Targets, BestFirstAndTheBaselineIsAlwaysThere) {
   const std::vector<std::string>& names = SupportedTargets();
   ASSERT_FALSE(names.empty());
   EXPECT_TRUE(names.back() == "EMU128" || names.back() == "SCALAR") << names.back();
-  EXPECT_EQ(names.front(), hwy::TargetName(internal::TargetBit()));
+  EXPECT_EQ(internal::TargetId(), 0);
 #if defined(__x86_64__)
   for (const char* name : {"SSE2", "SSSE3", "SSE4", "AVX2", "AVX3", "AVX3_DL"}) {
     std::string feature = name;
@@ -74,6 +87,30 @@ TEST(Targets, BestFirstAndTheBaselineIsAlwaysThere) {
 #endif
 }
 
+#if defined(__x86_64__)
+// The instruction of AVX2_VNNI, by what the processor says of itself.
+TEST(Targets, Avx2HasVnniWhereTheProcessorHas) {
+  const std::vector<std::string>& names = SupportedTargets();
+  const auto avx2 = std::ranges::find(names, "AVX2");
+  if (avx2 == names.end()) GTEST_SKIP() << "no AVX2 here";
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  const bool vex = __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) != 0 && (eax & 1u << 4) != 0;
+  const bool evex = __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vnni");
+  const auto vnni = std::ranges::find(names, "AVX2_VNNI");
+  ASSERT_EQ(vnni != names.end(), vex || evex);
+  EXPECT_TRUE(internal::TargetQuadSum() == internal::QuadSum::kHighway || names[0] == "AVX2_VNNI");
+  if (vnni == names.end()) return;
+  EXPECT_EQ(vnni + 1, avx2);
+  // The best one where there is no AVX-512.
+  for (auto better = names.begin(); better != vnni; ++better) {
+    EXPECT_TRUE(better->starts_with("AVX3") || better->starts_with("AVX10")) << *better;
+  }
+  const ScopedTarget target("AVX2_VNNI");
+  EXPECT_EQ(internal::TargetQuadSum(),
+            vex ? internal::QuadSum::kVnniVex : internal::QuadSum::kVnniEvex);
+}
+#endif
+
 // kernels/targets.txt lists what Highway makes of this library, also for processors that are not
 // here: a definition that got lost, or a compiler that no longer makes one, shows on any machine.
 TEST(Targets, TheCompilerMakesThoseOfTheFile) {
@@ -87,12 +124,18 @@ TEST(Targets, TheCompilerMakesThoseOfTheFile) {
 #else
   const std::string section = "[aarch64 " + compiler + "]";
 #endif
-  std::set<std::string> made;
+  const std::vector<std::string> compiled = internal::CompiledTargets();
+  const std::set<std::string> made(compiled.begin(), compiled.end());
+  std::set<std::string> of_highway;
   std::set<std::string> left_out;
   for (int bit = 0; bit < 63; ++bit) {
     const int64_t target = int64_t{1} << bit;
-    if ((HWY_TARGETS & target) != 0) made.insert(hwy::TargetName(target));
+    if ((HWY_TARGETS & target) != 0) of_highway.insert(hwy::TargetName(target));
     if (((HWY_DISABLED_TARGETS)&target) != 0) left_out.insert(hwy::TargetName(target));
+  }
+  for (const std::string& target : of_highway) EXPECT_TRUE(made.contains(target)) << target;
+  for (const std::string& target : made) {
+    EXPECT_TRUE(of_highway.contains(HighwayName(target))) << target;
   }
   std::ifstream file(QUALM_SOURCE_DIR "/kernels/targets.txt");
   std::string line;
@@ -102,7 +145,7 @@ TEST(Targets, TheCompilerMakesThoseOfTheFile) {
   std::string word;
   ASSERT_TRUE(file >> word && word == "compiled" && std::getline(file, line)) << word;
   for (std::istringstream words(line); words >> word;) {
-    if (!left_out.contains(word)) listed.insert(word);
+    if (!left_out.contains(HighwayName(word))) listed.insert(word);
   }
   EXPECT_EQ(made, listed);
 }
@@ -110,10 +153,12 @@ TEST(Targets, TheCompilerMakesThoseOfTheFile) {
 TEST(Targets, DispatchFollowsTheScopedTarget) {
   const int64_t best = QUALM_DISPATCH(CompiledFor)();
   test::ForEachTarget([](const std::string& name) {
-    EXPECT_EQ(hwy::TargetName(QUALM_DISPATCH(CompiledFor)()), name);
-    EXPECT_EQ(hwy::TargetName(internal::TargetBit()), name);
+    EXPECT_EQ(hwy::TargetName(QUALM_DISPATCH(CompiledFor)()), HighwayName(name));
+    EXPECT_EQ(SupportedTargets()[static_cast<size_t>(internal::TargetId())], name);
     const ScopedTarget nested("");
-    EXPECT_EQ(hwy::TargetName(QUALM_DISPATCH(CompiledFor)()), SupportedTargets().front());
+    EXPECT_EQ(hwy::TargetName(QUALM_DISPATCH(CompiledFor)()),
+              HighwayName(SupportedTargets().front()));
+    EXPECT_EQ(internal::TargetId(), 0);
   });
   EXPECT_EQ(QUALM_DISPATCH(CompiledFor)(), best);
 }
@@ -128,7 +173,8 @@ TEST(Targets, ThreadsChooseIndependently) {
     threads.emplace_back([&, i] {
       const ScopedTarget target(names[i]);
       chosen.arrive_and_wait();
-      wrong[i] = hwy::TargetName(QUALM_DISPATCH(CompiledFor)()) != names[i];
+      wrong[i] = SupportedTargets()[static_cast<size_t>(internal::TargetId())] != names[i] ||
+                 hwy::TargetName(QUALM_DISPATCH(CompiledFor)()) != HighwayName(names[i]);
       chosen.arrive_and_wait();
     });
   }

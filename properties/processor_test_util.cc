@@ -60,6 +60,8 @@ constexpr Feature kAvx2[] = {{"avx", 1, 0, kEcx, 28},          {"avx2", 7, 0, kE
                              {"fma", 1, 0, kEcx, 12},          {"f16c", 1, 0, kEcx, 29},
                              {"bmi1", 7, 0, kEbx, 3},          {"bmi2", 7, 0, kEbx, 8},
                              {"lzcnt", 0x80000001, 0, kEcx, 5}};
+constexpr Feature kAvxVnni[] = {{"avx_vnni", 7, 1, kEax, 4}};
+constexpr Feature kAvx512Vnni[] = {{"avx512_vnni", 7, 0, kEcx, 11}};
 constexpr Feature kAvx3[] = {{"avx512f", 7, 0, kEbx, 16},
                              {"avx512dq", 7, 0, kEbx, 17},
                              {"avx512cd", 7, 0, kEbx, 28},
@@ -98,6 +100,14 @@ std::string WhyCannotRunHere(std::string_view target) {
   if (level("SSSE3", kSsse3) || level("SSE4", kSse4)) return missing;
   if (!OperatingSystemSaves(0x06)) return "the operating system does not save AVX registers";
   if (level("AVX2", kAvx2)) return missing;
+  if (target == "AVX2_VNNI") {
+    if (!missing.empty() || FirstMissing(kAvxVnni).empty()) return missing;
+    // Or the same instruction of AVX-512.
+    if (FirstMissing(kAvx3).empty() && FirstMissing(kAvx512Vnni).empty() &&
+        OperatingSystemSaves(0xE6))
+      return "";
+    return FirstMissing(kAvxVnni);
+  }
   if (missing.empty() && FirstMissing(kAvx3).empty() && !OperatingSystemSaves(0xE6))
     return "the operating system does not save AVX-512 registers";
   if (level("AVX3", kAvx3) || level("AVX3_DL", kAvx3Dl)) return missing;
@@ -112,11 +122,21 @@ std::string WhyCannotRunHere(std::string_view target) {
 
 // asm/hwcap.h; older headers lack the later ones.
 constexpr unsigned long kAes = 1ul << 3, kHalf = 1ul << 10, kDot = 1ul << 20, kSve = 1ul << 22;
-constexpr unsigned long kSve2 = 1ul << 1, kSveAes = 1ul << 2, kBf16 = 1ul << 14;  // AT_HWCAP2
+constexpr unsigned long kSve2 = 1ul << 1, kSveAes = 1ul << 2, kSveI8mm = 1ul << 9,
+                        kI8mm = 1ul << 13, kBf16 = 1ul << 14;  // AT_HWCAP2
 
 std::string WhyCannotRunHere(std::string_view target) {
   const unsigned long caps = getauxval(AT_HWCAP);
   const unsigned long caps2 = getauxval(AT_HWCAP2);
+  if (target == "NEON_DOT") {
+    if ((caps & kAes) == 0) return Lacks("aes");
+    return (caps & kDot) != 0 ? "" : Lacks("asimddp");
+  }
+  if (constexpr std::string_view kSuffix = "_I8MM"; target.ends_with(kSuffix)) {
+    const bool sve = target.starts_with("SVE");
+    if ((caps2 & (sve ? kSveI8mm : kI8mm)) == 0) return Lacks(sve ? "svei8mm" : "i8mm");
+    target.remove_suffix(kSuffix.size());
+  }
   const auto vector_bytes = [] { return prctl(PR_SVE_GET_VL) & PR_SVE_VL_LEN_MASK; };
   if (target == "EMU128" || target == "SCALAR" || target == "NEON_WITHOUT_AES") return "";
   if (target == "NEON") return (caps & kAes) != 0 ? "" : Lacks("aes");

@@ -33,6 +33,7 @@ split = of("sums/split.cc", "linear")
 row_block = of("sums/row_block.cc", "linear")
 accumulate = of("sums/accumulate.cc", "linear")
 codes = of("sums/codes-inl.h", "linear")
+quads = of("sums/quads-inl.h", "linear")
 epilogue = of("sums/epilogue.cc", "linear")
 conv = of("conv.cc", "conv2d")
 bands = of("sums/bands.cc", "conv2d")
@@ -305,17 +306,33 @@ MUTATIONS = [
     accumulate("accumulate-last-vector", "second.initial += 2 * Lanes();", "", "the second half of a panel has the offsets of the first"),
     accumulate("accumulate-codes-row", "out.y += row * out.y_stride;", "out.y += (row > 0) * out.y_stride;",
                "all tiles after the first write to its second row"),
-    accumulate("accumulate-saturation", "if (kHasSaturatingPath && args.saturating) {",
-               "if (kHasSaturatingPath) {", "vpmaddubsw saturates"),
+    row_block("row-block-saturation",
+              "if (panel.certified || args.extra != nullptr) args.quad_sum = internal::QuadSum::kPairs;",
+              "if (packed_.traits.has_saturating_path) args.quad_sum = internal::QuadSum::kPairs;", "vpmaddubsw saturates"),
+    quads("quads-vnni-operands",
+          '__asm__("%{evex%} vpdpbusd %2, %1, %0" : "+x"(sum.raw) : "x"(x.raw), "x"(w.raw));',
+          '__asm__("%{evex%} vpdpbusd %1, %2, %0" : "+x"(sum.raw) : "x"(x.raw), "x"(w.raw));',
+          "weights are taken as u8 and activations as s8"),
+    quads("quads-vnni-saturates",
+          '__asm__("%{evex%} vpdpbusd %2, %1, %0" : "+x"(sum.raw) : "x"(x.raw), "x"(w.raw));',
+          '__asm__("%{evex%} vpdpbusds %2, %1, %0" : "+x"(sum.raw) : "x"(x.raw), "x"(w.raw));',
+          "sums that leave int32 on the way saturate instead of wrapping", test=("linear_test", "LinearExact.*")),
+    codes("codes-narrow-rows",
+          "StoreRows<kRows / 2>(half, hn::UpperHalf(half, bytes), y + kRows / 2 * y_stride, y_stride,",
+          "StoreRows<kRows / 2>(half, hn::UpperHalf(half, bytes), y + y_stride, y_stride,",
+          "the second half of rows that are narrowed together begins at the second row"),
+    codes("codes-environment", "constexpr int kNearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;",
+          "constexpr int kNearest = _MM_FROUND_CUR_DIRECTION;",
+          "small calls obey the caller's rounding", test=("linear_test", "LinearRows.*")),
     accumulate("accumulate-sign",
-               "return kSigned ? hn::Xor(a, hn::Set(DU8(), 0x80)) : a;  // s8 -> u8, adds 128 to each",
-               "return kSigned ? hn::BitCast(DU8(), hn::Xor(hn::BitCast(DI32(), a), hn::Set(DI32(), "
+               "return kFlip ? hn::Xor(a, hn::Set(DU8(), 0x80)) : a;",
+               "return kFlip ? hn::BitCast(DU8(), hn::Xor(hn::BitCast(DI32(), a), hn::Set(DI32(), "
                "0x00808080))) : a;",
                "one of four s8 activations is taken as u8"),
     codes("codes-tie", "KeepDecided(t, decided);", "(void)decided;",
           "ties go up, and their neighbours too"),
-    codes("codes-grid", "return hn::BitCast(DI32(), hn::MulAdd(hn::ConvertTo(df, sums), m, hn::Set(df, 1536.5f)));",
-          "return hn::BitCast(DI32(), hn::MulAdd(hn::ConvertTo(df, sums), m, hn::Set(df, 1536.0f)));",
+    codes("codes-grid", "return hn::BitCast(DI32(), RoundedMulAdd(RoundedFloat(sums), m, hn::Set(DF(), 1536.5f)));",
+          "return hn::BitCast(DI32(), RoundedMulAdd(RoundedFloat(sums), m, hn::Set(DF(), 1536.0f)));",
           "codes are rounded down"),
     codes("codes-wrap",
           "const VF t = hn::Max(integer, hn::Set(df, 0x1.7ep23f));", "const VF t = integer;",
@@ -460,11 +477,11 @@ MUTATIONS = [
           "const bool inside = line >= 0;", "padding below an image is what lies after the image"),
     lines("threes-right", "const bool inside = at >= 0 && at < args.width;",
           "const bool inside = at >= 0;", "padding on the right is what lies after the line"),
-    lines("threes-middle", "if constexpr (kStride == 2) next = Plus(next, quads(2 * p + 1), LoadTaps(taps1));",
-          "if constexpr (kStride == 2) next = Plus(next, quads(2 * p), LoadTaps(taps1));",
+    lines("threes-middle", "if constexpr (kStride == 2) next = Plus<kQuadSum>(next, quads(2 * p + 1), LoadTaps(taps1));",
+          "if constexpr (kStride == 2) next = Plus<kQuadSum>(next, quads(2 * p), LoadTaps(taps1));",
           "with stride 2, the middle column of a window is the first again"),
-    lines("threes-kept", "second = Plus(LoadSums(initial), last, taps0);",
-          "second = Plus(next, last, taps0);", "with stride 1, sums go on from those of the neighbour"),
+    lines("threes-kept", "second = Plus<kQuadSum>(LoadSums(initial), last, taps0);",
+          "second = Plus<kQuadSum>(next, last, taps0);", "with stride 1, sums go on from those of the neighbour"),
     lines("threes-part", "const int64_t left = args.left + first * kStride;",
           "const int64_t left = args.left + first;",
           "the second part of a long line with stride 2 begins too early",
@@ -480,7 +497,7 @@ MUTATIONS = [
     lines("threes-chunk", "out.y += first * out.y_stride;", "(void)first;",
           "long lines of windows of three columns write over their beginning",
           test=("conv_test", "Conv*"),
-          after="second = Plus(LoadSums(initial), second_column, taps0);"),
+          after="second = Plus<kQuadSum>(LoadSums(initial), second_column, taps0);"),
     lines("lines-zero-points",
           "if (zb != 0 || SumWidthOf(b, PaddedTermsOf(layer), zb, bias) != SumWidth::k32) return {};",
           "if (SumWidthOf(b, PaddedTermsOf(layer), zb, bias) != SumWidth::k32) return {};",
@@ -658,11 +675,11 @@ MUTATIONS = [
             "keys.max = keys_of(task)->max;", "the largest value is that of the last thread",
             test=("dynamic_linear_test", "DynamicLinear.AnyNumberOfThreads*")),
 
-    parallel("parallel-target", "const ScopedTarget target(hwy::TargetName(job.target));",
+    parallel("parallel-target", "const ScopedTarget target(SupportedTargets()[static_cast<size_t>(job.target)]);",
              'const ScopedTarget target("");', "other threads run the best instruction set"),
     parallel("parallel-environment", "const ScopedFpEnvironment fp_environment;", "",
              "a thread's rounding mode reaches the sums' scaling",
-             after="const ScopedTarget target(hwy::TargetName(job.target));",
+             after="const ScopedTarget target(SupportedTargets()[static_cast<size_t>(job.target)]);",
              test=("parallel_test", "Threads.*")),  # `check` lends threads in the default mode
     parallel("parallel-environment-alone", "const ScopedFpEnvironment fp_environment;", "",
              "the caller's rounding mode reaches the sums' scaling",
@@ -673,7 +690,8 @@ MUTATIONS = [
         "environment-flush", "constexpr uint32_t kMxcsrDefault = 0x1F80;",
         "constexpr uint32_t kMxcsrDefault = 0x9F80;", "results that underflow become 0"),
     of("targets.cc")(
-        "targets-index", "current = static_cast<int64_t>(i);", "current = 0;",
+        "targets-index", "current = All().targets.data() + (found - names.begin());",
+        "current = All().targets.data();",
         "a forced instruction set is ignored; all would agree with each other",
         test=("kernels_test", "Targets.DispatchFollowsTheScopedTarget")),
     of("common/validate.cc")(

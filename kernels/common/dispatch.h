@@ -12,8 +12,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
+#include <vector>
 
 #include "hwy/highway.h"
+#include "kernels/common/quad_sum.h"
 
 namespace qualm::kernels::internal {
 
@@ -21,8 +24,13 @@ namespace qualm::kernels::internal {
 // HWY_TARGETS, so one index serves all tables. One thread-local load when nothing is forced.
 size_t TargetIndex();
 
-// The HWY_* bit of the target that TargetIndex() stands for.
-int64_t TargetBit();
+// The position of the thread's target in SupportedTargets(). Several targets may have one index.
+int64_t TargetId();
+
+QuadSum TargetQuadSum();
+
+// The targets of this build, whether or not this CPU has them.
+std::vector<std::string> CompiledTargets();
 
 }  // namespace qualm::kernels::internal
 

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <atomic>
 
-#include "hwy/targets.h"
 #include "kernels/common/dispatch.h"
 #include "kernels/common/fp_environment.h"
 #include "kernels/targets.h"
@@ -21,14 +20,14 @@ struct Job {
   int64_t blocks;
   void (*run)(const void* context, int64_t task, int64_t block);
   const void* context;
-  int64_t target;
+  int64_t target;                // TargetId()
   std::atomic<int64_t> next{0};  // block that nobody has taken yet
 };
 
 // Takes blocks until none is left: a slow thread holds up the others by one block at most.
 void RunTask(void* argument, int64_t task) {
   Job& job = *static_cast<Job*>(argument);
-  const ScopedTarget target(hwy::TargetName(job.target));
+  const ScopedTarget target(SupportedTargets()[static_cast<size_t>(job.target)]);
   const ScopedFpEnvironment fp_environment;
   for (;;) {
     const int64_t block = job.next.fetch_add(1, std::memory_order_relaxed);
@@ -47,7 +46,7 @@ int64_t TaskCount(const ThreadPool* pool, int64_t blocks) {
 void ForEachBlock(ThreadPool* pool, int64_t tasks, int64_t blocks,
                   void (*run)(const void* context, int64_t task, int64_t block),
                   const void* context) {
-  Job job{blocks, run, context, TargetBit()};
+  Job job{blocks, run, context, TargetId()};
   if (tasks == 1) {  // also with a pool: waking a thread costs more than it gains
     const ScopedFpEnvironment fp_environment;
     for (int64_t block = 0; block < blocks; ++block) run(context, 0, block);

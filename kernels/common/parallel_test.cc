@@ -214,7 +214,7 @@ TEST(Threads, ScratchGrowsWithTheTasksThatCanRun) {
 TEST(Threads, EveryBlockRunsOnceOnTheTargetOfTheCaller) {
   for (const std::string& target : SupportedTargets()) {
     const ScopedTarget scoped(target);
-    const int64_t bit = internal::TargetBit();
+    const int64_t id = internal::TargetId();
     for (const int64_t tasks : {1, 2, 5}) {
       TestPool pool(tasks);
       std::vector<std::atomic<int>> runs(100);
@@ -223,7 +223,7 @@ TEST(Threads, EveryBlockRunsOnceOnTheTargetOfTheCaller) {
       const auto run = [&](int64_t task, int64_t block) {
         // No two calls of one task at the same time: they would share its scratch.
         if (running[static_cast<size_t>(task)]++ != 0) ++wrong;
-        if (internal::TargetBit() != bit || FloatRoundingMode() != FE_TONEAREST) ++wrong;
+        if (internal::TargetId() != id || FloatRoundingMode() != FE_TONEAREST) ++wrong;
         ++runs[static_cast<size_t>(block)];
         --running[static_cast<size_t>(task)];
       };

@@ -2,13 +2,17 @@
 // A tile is a few rows of activations times a few vectors of channels. Its sums stay in registers
 // for the whole depth: for each quad of activations, a tile loads its weights once, and each row's
 // quad once, repeated for all channels. It is exact because the products of a quad are added
-// without saturation (or cannot saturate: certify.h), and because int32 sums wrap modulo 2^32.
+// without saturation (or cannot saturate: certify.h), by the one instruction or the few of
+// quads-inl.h, and because int32 sums wrap modulo 2^32.
 #include "kernels/sums/accumulate.h"
 
 #include <algorithm>
 #include <cstring>
 #include <string>
 #include <utility>
+#include <vector>
+
+#include "kernels/targets.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/sums/accumulate.cc"
@@ -17,6 +21,7 @@
 #include "hwy/highway.h"
 #include "kernels/common/dispatch.h"
 #include "kernels/sums/codes-inl.h"
+#include "kernels/sums/quads-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace qualm::kernels {
@@ -66,21 +71,15 @@ void AccumulatePanelImpl(const AccumulateArgs& args) {
 #else  // HWY_TARGET != HWY_SCALAR
 
 namespace hn = hwy::HWY_NAMESPACE;
-using DI32 = hn::ScalableTag<int32_t>;
-using DI16 = hn::Repartition<int16_t, DI32>;
-using DI8 = hn::Repartition<int8_t, DI32>;
-using DU8 = hn::Repartition<uint8_t, DI32>;
-using VI32 = hn::Vec<DI32>;
-using VI8 = hn::Vec<DI8>;
-using VU8 = hn::Vec<DU8>;
+using internal::QuadSum;
+using quads::DI32;
+using quads::DI8;
+using quads::DU8;
+using quads::VI32;
+using quads::VI8;
+using quads::VU8;
 
-// vpmaddubsw exists from SSSE3 on and is superseded by vpdpbusd, which does not saturate, from
-// AVX3_DL on. Elsewhere Highway emulates it, slower than the exact sum.
-constexpr bool kHasSaturatingPath =
-    HWY_ARCH_X86 && HWY_TARGET <= HWY_SSSE3 && HWY_TARGET > HWY_AVX3_DL;
-
-// The inner loops: kSaturating is right only for weights whose pairs cannot saturate.
-enum class Path { kExact, kSaturating };
+constexpr bool kHasSaturatingPath = quads::Has(QuadSum::kPairs);
 
 // The most rows of a tile, by its vectors of channels: sums, weights and the repeated quad of a row
 // then fill the registers, and compilers keep them there.
@@ -91,7 +90,22 @@ constexpr int64_t kMostRows[] = {0, 12, 8, 6, 6};
 constexpr int kPanelVectors = 2;
 constexpr int64_t kMostRows[] = {0, 6, 4};
 #endif
-constexpr int64_t kMostRowsOfAny = std::ranges::max(kMostRows);
+// Where one instruction adds a quad, it needs no registers of its own.
+#if HWY_TARGET == HWY_AVX2
+constexpr int64_t kMostRowsOfOne[] = {0, 8, 6};
+#else
+constexpr int64_t kMostRowsOfOne[] = {0, 12, 8};
+#endif
+constexpr int64_t kMostRowsOfAny =
+    std::max(std::ranges::max(kMostRows), std::ranges::max(kMostRowsOfOne));
+
+template <QuadSum kQuadSum, bool kSigned>
+constexpr int64_t MostRows(int64_t vectors) {
+  if (kQuadSum == QuadSum::kHighway || kQuadSum == QuadSum::kPairs) return kMostRows[vectors];
+  // Of 16 registers, one has what flips s8.
+  constexpr bool kIsFull = kSigned && HWY_TARGET == HWY_AVX2;
+  return kMostRowsOfOne[vectors] - (kIsFull && vectors == 2 ? 1 : 0);
+}
 
 int64_t Lanes() { return static_cast<int64_t>(hn::Lanes(DI32())); }
 int64_t PanelWidth() { return kPanelVectors * Lanes(); }
@@ -103,37 +117,27 @@ struct Tile {
   int64_t quad_step;       // bytes from quad to quad of the weights
   const int32_t* initial;  // at the first vector
   int32_t* sums;           // of the first row, at the first vector
-  // For Path::kSaturating: where the activations of the extra quads are in a row.
+  // For QuadSum::kPairs: where the activations of the extra quads are in a row.
   const int64_t* extra;
   int64_t extra_quads;
   const int8_t* extra_weights;  // at the first vector
 };
 
-// Four activations of one row, repeated for every channel.
-template <bool kSigned>
+// Four activations of one row, repeated for every channel. kFlip: 128 is added to each modulo 256,
+// or taken from it, which is the same.
+template <bool kFlip>
 HWY_INLINE VU8 BroadcastQuad(const uint8_t* x) {
   int32_t quad;
   std::memcpy(&quad, x, sizeof(quad));
   const VU8 a = hn::BitCast(DU8(), hn::Set(DI32(), quad));
-  return kSigned ? hn::Xor(a, hn::Set(DU8(), 0x80)) : a;  // s8 -> u8, adds 128 to each
+  return kFlip ? hn::Xor(a, hn::Set(DU8(), 0x80)) : a;
 }
 
 // Four activations from different places of one row.
-template <bool kSigned>
+template <bool kFlip>
 HWY_INLINE VU8 BroadcastQuad(const uint8_t* x, const int64_t* places) {
   const uint8_t quad[4] = {x[places[0]], x[places[1]], x[places[2]], x[places[3]]};
-  return BroadcastQuad<kSigned>(quad);
-}
-
-// sum += the four products of each channel. Exact modulo 2^32 for any weights if kExact.
-template <Path kPath>
-HWY_INLINE void AddQuad(VI32& sum, VU8 x, VI8 weights) {
-  if constexpr (kPath == Path::kSaturating) {
-    const auto pairs = hn::SatWidenMulPairwiseAdd(DI16(), x, weights);
-    sum = hn::Add(sum, hn::WidenMulPairwiseAdd(DI32(), pairs, hn::Set(DI16(), 1)));
-  } else {
-    sum = hn::SumOfMulQuadAccumulate(DI32(), x, weights, sum);
-  }
+  return BroadcastQuad<kFlip>(quad);
 }
 
 // The sums of a tile are parameters with names, handed on as a pack: kVectors of the first row,
@@ -149,15 +153,15 @@ HWY_INLINE VI8 Pick(VI8 w0, VI8 w1, VI8 w2, VI8 w3) {
 }
 
 // Adds to sum kSum of a tile. `quad` stays from vector to vector of a row.
-template <Path kPath, int kVectors, size_t kSum, class QuadOf>
+template <QuadSum kQuadSum, int kVectors, size_t kSum, class QuadOf>
 HWY_INLINE void AddToSum(const QuadOf& quad_of, const uint8_t* const* x, VU8& quad, VI8 weights,
                          VI32& sum) {
   if constexpr (kSum % kVectors == 0) quad = quad_of(x[kSum / kVectors]);
-  AddQuad<kPath>(sum, quad, weights);
+  quads::Add<kQuadSum>(sum, quad, weights);
 }
 
 // One quad of all rows, with its weights at `w`. `quad_of` gives a row's quad.
-template <Path kPath, int kVectors, class QuadOf, size_t... kSum, class... Sums>
+template <QuadSum kQuadSum, int kVectors, class QuadOf, size_t... kSum, class... Sums>
 HWY_INLINE void AddRows(std::index_sequence<kSum...>, const QuadOf& quad_of,
                         const uint8_t* const* x, const int8_t* w, Sums&... sums) {
   const DI8 d8;
@@ -168,13 +172,16 @@ HWY_INLINE void AddRows(std::index_sequence<kSum...>, const QuadOf& quad_of,
   if constexpr (kVectors > 2) w2 = hn::LoadU(d8, w + 2 * n);
   if constexpr (kVectors > 3) w3 = hn::LoadU(d8, w + 3 * n);
   VU8 quad = hn::Zero(DU8());
-  (AddToSum<kPath, kVectors, kSum>(quad_of, x, quad, Pick<kSum % kVectors>(w0, w1, w2, w3), sums),
+  (AddToSum<kQuadSum, kVectors, kSum>(quad_of, x, quad, Pick<kSum % kVectors>(w0, w1, w2, w3),
+                                      sums),
    ...);
 }
 
 // All quads of all pieces.
-template <Path kPath, bool kSigned, int kVectors, size_t... kSum, class... Sums>
+template <QuadSum kQuadSum, bool kSigned, int kVectors, size_t... kSum, class... Sums>
 HWY_INLINE void SumTile(std::index_sequence<kSum...> all, const Tile& t, Sums... sums) {
+  // kDot takes s8, the others u8.
+  constexpr bool kFlip = kSigned != (kQuadSum == QuadSum::kDot);
   const Pieces& pieces = t.pieces;
   const int64_t last = pieces.bytes - 4;
   const int8_t* w = t.weights;
@@ -184,18 +191,18 @@ HWY_INLINE void SumTile(std::index_sequence<kSum...> all, const Tile& t, Sums...
       for (int64_t k = 0; k < pieces.bytes; k += 4, w += t.quad_step) {
         const int64_t at = begin + std::min(k, last);
         const auto quad_of = [at](const uint8_t* x)
-                                 HWY_ATTR { return BroadcastQuad<kSigned>(x + at); };
-        AddRows<kPath, kVectors>(all, quad_of, t.x, w, sums...);
+                                 HWY_ATTR { return BroadcastQuad<kFlip>(x + at); };
+        AddRows<kQuadSum, kVectors>(all, quad_of, t.x, w, sums...);
       }
     }
   }
-  if constexpr (kPath == Path::kSaturating) {
+  if constexpr (kQuadSum == QuadSum::kPairs) {
     const int8_t* extra = t.extra_weights;
     for (int64_t q = 0; q < t.extra_quads; ++q, extra += t.quad_step) {
       const int64_t* places = t.extra + 4 * q;
       const auto quad_of = [places](const uint8_t* x)
-                               HWY_ATTR { return BroadcastQuad<kSigned>(x, places); };
-      AddRows<kPath, kVectors>(all, quad_of, t.x, extra, sums...);
+                               HWY_ATTR { return BroadcastQuad<kFlip>(x, places); };
+      AddRows<kQuadSum, kVectors>(all, quad_of, t.x, extra, sums...);
     }
   }
   const DI32 d;
@@ -204,30 +211,30 @@ HWY_INLINE void SumTile(std::index_sequence<kSum...> all, const Tile& t, Sums...
 }
 
 // Begins with the initial sums of the panel in every row.
-template <Path kPath, bool kSigned, int kVectors, size_t... kSum>
+template <QuadSum kQuadSum, bool kSigned, int kVectors, size_t... kSum>
 HWY_INLINE void BeginTile(std::index_sequence<kSum...> all, const Tile& t) {
   const DI32 d;
   const int32_t* const initial = t.initial;
-  SumTile<kPath, kSigned, kVectors>(all, t,
-                                    hn::LoadU(d, initial + kSum % kVectors * hn::Lanes(d))...);
+  SumTile<kQuadSum, kSigned, kVectors>(all, t,
+                                       hn::LoadU(d, initial + kSum % kVectors * hn::Lanes(d))...);
 }
 
-template <Path kPath, bool kSigned, int kVectors, int kRows>
+template <QuadSum kQuadSum, bool kSigned, int kVectors, int kRows>
 HWY_NOINLINE void SumTile(const Tile& t) {
-  BeginTile<kPath, kSigned, kVectors>(std::make_index_sequence<kRows * kVectors>(), t);
+  BeginTile<kQuadSum, kSigned, kVectors>(std::make_index_sequence<kRows * kVectors>(), t);
 }
 
 // The function for a tile of 1 + i rows is element i.
-template <Path kPath, bool kSigned, int kVectors, int... kRow>
+template <QuadSum kQuadSum, bool kSigned, int kVectors, int... kRow>
 void SumTileOf(int64_t rows, const Tile& t, std::integer_sequence<int, kRow...>) {
   static constexpr void (*kFunctions[])(const Tile&) = {
-      SumTile<kPath, kSigned, kVectors, 1 + kRow>...};
+      SumTile<kQuadSum, kSigned, kVectors, 1 + kRow>...};
   kFunctions[rows - 1](t);
 }
-template <Path kPath, bool kSigned, int kVectors>
+template <QuadSum kQuadSum, bool kSigned, int kVectors>
 HWY_INLINE void SumTileOf(int64_t rows, const Tile& t) {
-  SumTileOf<kPath, kSigned, kVectors>(rows, t,
-                                      std::make_integer_sequence<int, int{kMostRows[kVectors]}>());
+  SumTileOf<kQuadSum, kSigned, kVectors>(
+      rows, t, std::make_integer_sequence<int, int{MostRows<kQuadSum, kSigned>(kVectors)}>());
 }
 
 // The number of rows of the next tile: tiles are as equal as possible.
@@ -250,32 +257,33 @@ Tile TileOfPanel(const AccumulateArgs& args, const int64_t* places) {
 }
 
 // Sums the next rows over all vectors of the panel; returns the number of rows.
-template <Path kPath, bool kSigned>
+template <QuadSum kQuadSum, bool kSigned>
 HWY_INLINE int64_t SumNextRows(const AccumulateArgs& args, int64_t row, int32_t* sums, Tile& t) {
   const int64_t left = args.rows - row;
   // Seven or eight rows of a wide panel read its weights once as two narrow tiles, twice as two
   // flat ones.
-  const bool halves = args.vectors == 4 && left > kMostRows[args.vectors] && left <= kMostRows[2];
-  const int64_t rows = RowsOfTile(left, kMostRows[halves ? 2 : args.vectors]);
+  const bool halves = args.vectors == 4 && left > MostRows<kQuadSum, kSigned>(args.vectors) &&
+                      left <= MostRows<kQuadSum, kSigned>(2);
+  const int64_t rows = RowsOfTile(left, MostRows<kQuadSum, kSigned>(halves ? 2 : args.vectors));
   const uint8_t* x = args.x + row * args.x_stride;
   for (int64_t r = 0; r < rows; ++r, x += args.x_stride) t.x[r] = x;
   t.sums = sums;
   if (halves) {
-    SumTileOf<kPath, kSigned, 2>(rows, t);
+    SumTileOf<kQuadSum, kSigned, 2>(rows, t);
     Tile second = t;
     second.weights += 8 * Lanes();
     second.initial += 2 * Lanes();
     second.sums += 2 * Lanes();
     second.extra_weights += t.extra_quads == 0 ? 0 : 8 * Lanes();
-    SumTileOf<kPath, kSigned, 2>(rows, second);
+    SumTileOf<kQuadSum, kSigned, 2>(rows, second);
     return rows;
   }
   switch (args.vectors) {
-    case 1: SumTileOf<kPath, kSigned, 1>(rows, t); break;
-    case 2: SumTileOf<kPath, kSigned, 2>(rows, t); break;
+    case 1: SumTileOf<kQuadSum, kSigned, 1>(rows, t); break;
+    case 2: SumTileOf<kQuadSum, kSigned, 2>(rows, t); break;
 #if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
-    case 3: SumTileOf<kPath, kSigned, 3>(rows, t); break;
-    default: SumTileOf<kPath, kSigned, 4>(rows, t); break;
+    case 3: SumTileOf<kQuadSum, kSigned, 3>(rows, t); break;
+    default: SumTileOf<kQuadSum, kSigned, 4>(rows, t); break;
 #endif
   }
   return rows;
@@ -324,48 +332,46 @@ void FindPlaces(const AccumulateArgs& args, int64_t* places) {
   }
 }
 
-template <Path kPath, bool kSigned>
+template <QuadSum kQuadSum, bool kSigned>
 void AllRows(const AccumulateArgs& args) {
   HWY_ALIGN int32_t of_tile[kMostRowsOfAny * kPanelVectors * hn::MaxLanes(DI32())];
-  int64_t places[kPath == Path::kSaturating ? kMostExtraPlaces : 1];
+  int64_t places[kQuadSum == QuadSum::kPairs ? kMostExtraPlaces : 1];
   const int64_t* extra = nullptr;
-  if (kPath == Path::kSaturating && args.extra != nullptr) {
+  if (kQuadSum == QuadSum::kPairs && args.extra != nullptr) {
     FindPlaces(args, places);
     extra = places;
   }
   Tile t = TileOfPanel(args, extra);
   for (int64_t row = 0; row < args.rows;) {
     int32_t* sums = args.plan != nullptr ? of_tile : args.sums + row * PanelWidth();
-    const int64_t rows = SumNextRows<kPath, kSigned>(args, row, sums, t);
+    const int64_t rows = SumNextRows<kQuadSum, kSigned>(args, row, sums, t);
     if (args.weight_zero != nullptr) SubtractRowSums(args, row, rows, sums);
     if (args.plan != nullptr) CodesOfRows(args, row, rows, sums);
     row += rows;
   }
 }
 
-template <Path kPath>
+template <QuadSum kQuadSum>
 void AllRows(const AccumulateArgs& args) {
-  args.x_is_signed ? AllRows<kPath, true>(args) : AllRows<kPath, false>(args);
+  args.x_is_signed ? AllRows<kQuadSum, true>(args) : AllRows<kQuadSum, false>(args);
 }
 
 void AccumulatePanelImpl(const AccumulateArgs& args) {
-  // `saturating` may only be set for weights packed for a target with that path, so that the other
-  // targets need not carry its code.
-  if (kHasSaturatingPath && args.saturating) {
-    AllRows<kHasSaturatingPath ? Path::kSaturating : Path::kExact>(args);
-  } else {
-    AllRows<Path::kExact>(args);
-  }
+  quads::ForQuadSum(args.quad_sum, [&](auto quad_sum) { AllRows<quad_sum()>(args); });
 }
 
 #endif  // HWY_TARGET == HWY_SCALAR
 
 AccumulateTraits TraitsImpl() {
-  return {.target = HWY_TARGET,
+  const internal::QuadSum quad_sum = internal::TargetQuadSum();
+  return {.target = internal::TargetId(),
           .lanes = Lanes(),
           .panel_width = PanelWidth(),
-          .has_saturating_path = kHasSaturatingPath,
-          .makes_codes = kHasCodes};
+          .quad_sum = quad_sum,
+          .has_saturating_path = kHasSaturatingPath && quad_sum == internal::QuadSum::kHighway,
+          .makes_codes = kHasCodes,
+          .needs_environment = codes::kNeedsEnvironment,
+          .run = AccumulatePanelImpl};
 }
 
 }  // namespace HWY_NAMESPACE
@@ -381,10 +387,11 @@ HWY_EXPORT(AccumulatePanelImpl);
 AccumulateTraits CurrentAccumulateTraits() { return QUALM_DISPATCH(TraitsImpl)(); }
 
 Status CheckPackedFor(int64_t target) {
-  const int64_t current = internal::TargetBit();
+  const int64_t current = internal::TargetId();
   if (current == target) return {};
-  return {std::string("the weights are packed for ") + hwy::TargetName(target) +
-          ", expected the target that runs, " + hwy::TargetName(current)};
+  const std::vector<std::string>& names = SupportedTargets();
+  return {"the weights are packed for " + names[static_cast<size_t>(target)] +
+          ", expected the target that runs, " + names[static_cast<size_t>(current)]};
 }
 
 void AccumulatePanel(const AccumulateArgs& args) { QUALM_DISPATCH(AccumulatePanelImpl)(args); }

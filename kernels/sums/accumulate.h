@@ -6,19 +6,25 @@
 
 #include <cstdint>
 
+#include "kernels/common/quad_sum.h"
 #include "kernels/sums/codes.h"
 #include "kernels/sums/split.h"
 #include "kernels/types.h"
 
 namespace qualm::kernels {
 
+struct AccumulateArgs;
+
 // The facts about the target instruction set on which packing depends.
 struct AccumulateTraits {
-  int64_t target = 0;                // Highway's HWY_TARGET bit
-  int64_t lanes = 0;                 // channels per vector
-  int64_t panel_width = 0;           // channels per panel; the last one may have fewer vectors
-  bool has_saturating_path = false;  // worth certifying for: see accumulate.cc
-  bool makes_codes = false;          // takes a CodePlan
+  int64_t target = 0;       // internal::TargetId()
+  int64_t lanes = 0;        // channels per vector
+  int64_t panel_width = 0;  // channels per panel; the last one may have fewer vectors
+  internal::QuadSum quad_sum = internal::QuadSum::kHighway;
+  bool has_saturating_path = false;                   // worth certifying for: see accumulate.cc
+  bool makes_codes = false;                           // takes a CodePlan
+  bool needs_environment = true;                      // a ScopedFpEnvironment, to make them
+  void (*run)(const AccumulateArgs& args) = nullptr;  // AccumulatePanel, on this target
 };
 
 // The facts for the current thread's target.
@@ -48,15 +54,17 @@ struct Pieces {
 //
 // where a is x, or x + 128 when x_is_signed, so that it is always unsigned.
 struct AccumulateArgs {
-  const uint8_t* x = nullptr;            // first row
-  int64_t x_stride = 0;                  // bytes
-  bool x_is_signed = false;              // the bytes are s8
-  int64_t rows = 0;                      //
-  Pieces pieces;                         //
-  int64_t vectors = 0;                   // of the panel: lanes * vectors channels
-  const int8_t* weights = nullptr;       // [pieces][quads][vectors * lanes][4], vector-aligned
-  bool saturating = false;               // no pair of these weights can leave int16
-  const ExtraQuads* extra = nullptr;     // more quads of the saturating path; or null
+  const uint8_t* x = nullptr;       // first row
+  int64_t x_stride = 0;             // bytes
+  bool x_is_signed = false;         // the bytes are s8
+  int64_t rows = 0;                 //
+  Pieces pieces;                    //
+  int64_t vectors = 0;              // of the panel: lanes * vectors channels
+  const int8_t* weights = nullptr;  // [pieces][quads][vectors * lanes][4], vector-aligned
+  // Of the target, or kHighway. kPairs: no pair of these weights can leave int16. kDot: `initial`
+  // has 128 * sum_k w[k][c] more.
+  internal::QuadSum quad_sum = internal::QuadSum::kHighway;
+  const ExtraQuads* extra = nullptr;     // more quads of kPairs; or null
   const int32_t* initial = nullptr;      // [panel_width]
   const int32_t* weight_zero = nullptr;  // [panel_width], or null: no row sum term
   const int64_t* row_sums = nullptr;     // [rows], with weight_zero only

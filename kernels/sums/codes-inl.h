@@ -34,6 +34,7 @@
 #include <cstdint>
 
 #include "hwy/highway.h"
+#include "kernels/common/fp_environment.h"
 #include "kernels/sums/codes.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -43,6 +44,9 @@ namespace HWY_NAMESPACE {
 // Vectors have one lane in SCALAR: nothing to narrow.
 #if HWY_TARGET == HWY_SCALAR
 constexpr bool kHasCodes = false;
+namespace codes {
+constexpr bool kNeedsEnvironment = true;
+}
 #else
 constexpr bool kHasCodes = true;
 
@@ -57,10 +61,27 @@ using VI32 = hn::Vec<DI32>;
 using VU8 = hn::Vec<DU8>;
 using MI32 = hn::Mask<DI32>;
 
+// What rounds, to nearest and half to even. AVX-512 instructions carry that in them, together with
+// silence about exceptions, and no operand or result here is subnormal: the control word does not
+// matter, and small calls need not set it, which takes as long as their sums. Decide sets it.
+#if HWY_TARGET <= HWY_AVX3
+constexpr bool kNeedsEnvironment = false;
+constexpr int kNearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
+HWY_INLINE VF RoundedFloat(VI32 v) { return VF{_mm512_cvt_roundepi32_ps(v.raw, kNearest)}; }
+HWY_INLINE VF RoundedMulAdd(VF a, VF b, VF c) {
+  return VF{_mm512_fmadd_round_ps(a.raw, b.raw, c.raw, kNearest)};
+}
+HWY_INLINE VF RoundedSum(VF a, VF b) { return VF{_mm512_add_round_ps(a.raw, b.raw, kNearest)}; }
+#else
+constexpr bool kNeedsEnvironment = true;
+HWY_INLINE VF RoundedFloat(VI32 v) { return hn::ConvertTo(DF(), v); }
+HWY_INLINE VF RoundedMulAdd(VF a, VF b, VF c) { return hn::MulAdd(a, b, c); }
+HWY_INLINE VF RoundedSum(VF a, VF b) { return hn::Add(a, b); }
+#endif
+
 // The bits of t of the second kind, and which of them are integers.
 HWY_INLINE VI32 Bits(VI32 sums, VF m) {
-  const DF df;
-  return hn::BitCast(DI32(), hn::MulAdd(hn::ConvertTo(df, sums), m, hn::Set(df, 1536.5f)));
+  return hn::BitCast(DI32(), RoundedMulAdd(RoundedFloat(sums), m, hn::Set(DF(), 1536.5f)));
 }
 HWY_INLINE MI32 IsInteger(VI32 t) {
   return hn::Eq(hn::And(t, hn::Set(DI32(), 0x1FFF)), hn::Zero(DI32()));
@@ -85,7 +106,7 @@ HWY_INLINE VI32 Round(VI32 sums, VF m, VF origin, VF to_integer, int32_t zero_po
   const DF df;
   const DI32 di;
   if constexpr (kExact) {
-    const VF integer = hn::Add(hn::MulAdd(hn::ConvertTo(df, sums), m, origin), to_integer);
+    const VF integer = RoundedSum(RoundedMulAdd(RoundedFloat(sums), m, origin), to_integer);
     const VF t = hn::Max(integer, hn::Set(df, 0x1.7ep23f));
     return hn::Sub(hn::BitCast(di, t), hn::Set(di, 0x4B400000 - zero_point));
   } else {
@@ -130,6 +151,7 @@ HWY_INLINE VU8 ToBytes(VI32 n0, VI32 n1, VI32 n2, VI32 n3) {
 // Decides the elements of one row that Round has left undecided.
 inline HWY_NOINLINE void Decide(const CodePlan& plan, const int32_t* sums, const CodesOut& out,
                                 uint8_t* y) {
+  const ScopedFpEnvironment fp_environment;
   const DI32 di;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(di));
   const internal::Rescale& rescale = *plan.rescale;
@@ -162,20 +184,42 @@ inline HWY_NOINLINE void DecideBlocks(const CodePlan& plan, const int32_t* sums,
   Decide(plan, in_order, out, y);
 }
 
+// The codes of kRows rows, which follow each other in `bytes`, each in its place.
+template <int kRows, class D, class V = hn::Vec<D> >
+HWY_INLINE void StoreRows(D d, V bytes, uint8_t* y, int64_t y_stride, size_t count) {
+  if constexpr (kRows > 1) {
+    const hn::Half<D> half;
+    StoreRows<kRows / 2>(half, hn::LowerHalf(half, bytes), y, y_stride, count);
+    StoreRows<kRows / 2>(half, hn::UpperHalf(half, bytes), y + kRows / 2 * y_stride, y_stride,
+                         count);
+  } else if (HWY_LIKELY(count == hn::Lanes(d))) {
+    hn::StoreU(bytes, d, y);
+  } else {
+    hn::StoreN(bytes, d, y, count);
+  }
+}
+
 // Rows of sums of kVectors vectors of channels: sums_of(r, s0, s1, s2, s3) computes those of a row.
+// kRows rows of one or two vectors, which fill four, are narrowed and stored together: sums_of has
+// then the sums of as many rows from r on, vector by vector.
 // Codes are computed from 0 on: s8 codes are moved up by 128, and down again by a flip of their
 // highest bit. undecided(r, y, s0, s1, s2, s3) has the rows whose codes Decide must write again.
-template <int kVectors, Order kOrder, bool kExact, class SumsOf, class Undecided>
+template <int kVectors, int kRows, Order kOrder, bool kExact, class SumsOf, class Undecided>
 HWY_INLINE void OfRows(const CodePlan& plan, const float* multiplier, int64_t rows,
                        const CodesOut& out, const SumsOf& sums_of, const Undecided& undecided) {
+  static_assert(kRows == 1 || kRows * kVectors == 4);
   const DF df;
   const DI32 di;
   const DU8 d8;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(di));
-  const VF m0 = hn::LoadU(df, multiplier);
-  const VF m1 = hn::LoadU(df, multiplier + (kVectors > 1 ? lanes : 0));
-  const VF m2 = hn::LoadU(df, multiplier + (kVectors > 2 ? 2 * lanes : 0));
-  const VF m3 = hn::LoadU(df, multiplier + (kVectors > 3 ? 3 * lanes : 0));
+  const auto multiplier_of = [&](int vector) HWY_ATTR {
+    const int of_row = vector % kVectors;
+    return hn::LoadU(df, multiplier + (vector < kVectors * kRows ? of_row * lanes : 0));
+  };
+  const VF m0 = multiplier_of(0);
+  const VF m1 = multiplier_of(1);
+  const VF m2 = multiplier_of(2);
+  const VF m3 = multiplier_of(3);
   const VF origin = hn::Set(df, plan.origin);
   const VF to_integer = hn::Set(df, plan.to_integer);
   const int32_t up = plan.is_signed ? 128 : 0;
@@ -189,18 +233,20 @@ HWY_INLINE void OfRows(const CodePlan& plan, const float* multiplier, int64_t ro
     return Round<kExact>(sums, m, origin, to_integer, zero_point, decided);
   };
   uint8_t* y = out.y;
-  for (int64_t r = 0; r < rows; ++r, y += out.y_stride) {
+  for (int64_t r = 0; r < rows; r += kRows, y += kRows * out.y_stride) {
     VI32 s0, s1, s2, s3;
     sums_of(r, s0, s1, s2, s3);
     MI32 decided = hn::Not(hn::MaskFalse(di));
     const VI32 n0 = round(s0, m0, decided);
     VI32 n1 = n0, n2 = n0, n3 = n0;
-    if constexpr (kVectors > 1) n1 = round(s1, m1, decided);
-    if constexpr (kVectors > 2) n2 = round(s2, m2, decided);
-    if constexpr (kVectors > 3) n3 = round(s3, m3, decided);
+    if constexpr (kVectors * kRows > 1) n1 = round(s1, m1, decided);
+    if constexpr (kVectors * kRows > 2) n2 = round(s2, m2, decided);
+    if constexpr (kVectors * kRows > 3) n3 = round(s3, m3, decided);
     VU8 bytes = ToBytes<kOrder>(n0, n1, n2, n3);
     if (is_narrower) bytes = hn::Xor(hn::Min(hn::Max(bytes, lo), hi), flip);
-    if (kVectors == 4 && HWY_LIKELY(count == hn::Lanes(d8))) {
+    if constexpr (kRows > 1) {
+      StoreRows<kRows>(d8, bytes, y, out.y_stride, count);
+    } else if (kVectors == 4 && HWY_LIKELY(count == hn::Lanes(d8))) {
       hn::StoreU(bytes, d8, y);
     } else if (kVectors == 2 && HWY_LIKELY(2 * count == hn::Lanes(d8))) {
       hn::StoreU(hn::LowerHalf(bytes), hn::Half<DU8>(), y);
@@ -211,37 +257,61 @@ HWY_INLINE void OfRows(const CodePlan& plan, const float* multiplier, int64_t ro
   }
 }
 
-template <int kVectors, Order kOrder, class SumsOf, class Undecided>
+template <int kVectors, Order kOrder, int kRows = 1, class SumsOf, class Undecided>
 HWY_INLINE void OfRows(const CodePlan& plan, const float* multiplier, int64_t rows,
                        const CodesOut& out, const SumsOf& sums_of, const Undecided& undecided) {
 #if HWY_NATIVE_FMA
   if (plan.is_exact) {
-    return OfRows<kVectors, kOrder, true>(plan, multiplier, rows, out, sums_of, undecided);
+    return OfRows<kVectors, kRows, kOrder, true>(plan, multiplier, rows, out, sums_of, undecided);
   }
 #endif
-  OfRows<kVectors, kOrder, false>(plan, multiplier, rows, out, sums_of, undecided);
+  OfRows<kVectors, kRows, kOrder, false>(plan, multiplier, rows, out, sums_of, undecided);
 }
 
-// The same for sums in memory, a row each `sums_step`.
-template <int kVectors, Order kOrder>
-void OfRows(const CodePlan& plan, const float* multiplier, const int32_t* sums, int64_t sums_step,
-            int64_t rows, const CodesOut& out) {
+// The same for sums in memory, a row each `sums_step`. `rows` is a multiple of kRows.
+template <int kVectors, Order kOrder, int kRows>
+HWY_INLINE void OfWholeRows(const CodePlan& plan, const float* multiplier, const int32_t* sums,
+                            int64_t sums_step, int64_t rows, const CodesOut& out) {
   const DI32 di;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(di));
-  OfRows<kVectors, kOrder>(
+  // Vector v of those that are narrowed together.
+  const auto vector = [=](const int32_t* row, int v) HWY_ATTR {
+    return hn::LoadU(di, row + v / kVectors * sums_step + v % kVectors * lanes);
+  };
+  OfRows<kVectors, kOrder, kRows>(
       plan, multiplier, rows, out,
       [&](int64_t r, VI32& s0, VI32& s1, VI32& s2, VI32& s3) HWY_ATTR {
-        const int32_t* const of_row = sums + r * sums_step;
-        s0 = s1 = s2 = s3 = hn::LoadU(di, of_row);
-        if constexpr (kVectors > 1) s1 = hn::LoadU(di, of_row + lanes);
-        if constexpr (kVectors > 2) s2 = hn::LoadU(di, of_row + 2 * lanes);
-        if constexpr (kVectors > 3) s3 = hn::LoadU(di, of_row + 3 * lanes);
+        const int32_t* const row = sums + r * sums_step;
+        s0 = s1 = s2 = s3 = vector(row, 0);
+        if constexpr (kVectors * kRows > 1) s1 = vector(row, 1);
+        if constexpr (kVectors * kRows > 2) s2 = vector(row, 2);
+        if constexpr (kVectors * kRows > 3) s3 = vector(row, 3);
       },
       [&](int64_t r, uint8_t* y, VI32, VI32, VI32, VI32) HWY_ATTR {
-        const int32_t* const of_row = sums + r * sums_step;
-        kOrder == Order::kBlocks ? DecideBlocks(plan, of_row, out, y)
-                                 : Decide(plan, of_row, out, y);
+        for (int64_t i = 0; i < kRows; ++i, y += out.y_stride) {
+          const int32_t* const row = sums + (r + i) * sums_step;
+          kOrder == Order::kBlocks ? DecideBlocks(plan, row, out, y) : Decide(plan, row, out, y);
+        }
       });
+}
+
+template <int kVectors, Order kOrder>
+void OfRows(const CodePlan& plan, const float* multiplier, const int32_t* sums, int64_t sums_step,
+            int64_t rows, CodesOut out) {
+#if HWY_HAVE_SCALABLE
+  constexpr int kRows = 1;  // parts of vectors are dear
+#else
+  constexpr int kRows = kOrder == Order::kChannels && 4 % kVectors == 0 ? 4 / kVectors : 1;
+#endif
+  const int64_t whole = rows - rows % kRows;
+  if (kRows > 1 && whole > 0) {
+    OfWholeRows<kVectors, kOrder, kRows>(plan, multiplier, sums, sums_step, whole, out);
+    sums += whole * sums_step;
+    out.y += whole * out.y_stride;
+  }
+  if (whole == rows && kRows > 1) return;
+  OfWholeRows<kVectors, kOrder, 1>(plan, multiplier, sums, sums_step,
+                                   kRows > 1 ? rows - whole : rows, out);
 }
 
 }  // namespace codes

@@ -22,6 +22,7 @@
 #include "hwy/highway.h"
 #include "kernels/common/dispatch.h"
 #include "kernels/sums/codes-inl.h"
+#include "kernels/sums/quads-inl.h"
 
 #ifndef QUALM_KERNELS_DEPTHWISE_LINES_ARGS_
 #define QUALM_KERNELS_DEPTHWISE_LINES_ARGS_
@@ -47,7 +48,8 @@ struct LineArgs {
   int64_t top = 0;                   // line under the first tap of the first line
   int64_t left = 0;                  // pixel under the first tap of the first output pixel
   const uint8_t* padding = nullptr;  // a block of it
-  bool x_is_signed = false;
+  bool flips = false;  // 128 is added to each activation modulo 256: x is s8, or (kDot) x is u8
+  internal::QuadSum quad_sum = internal::QuadSum::kHighway;
   int64_t rows = 0;                 // of taps, those of all lines together
   int64_t row_step = 0;             // lines from tap to tap
   bool threes = false;              // CodesOfThrees can take it, and there is one line
@@ -78,6 +80,7 @@ namespace HWY_NAMESPACE {
 #if HWY_TARGET != HWY_SCALAR && !HWY_HAVE_SCALABLE  // as codes::kHasBlocks
 
 namespace hn = hwy::HWY_NAMESPACE;
+using internal::QuadSum;
 using DI32 = hn::ScalableTag<int32_t>;
 using DI8 = hn::Repartition<int8_t, DI32>;
 using DU8 = hn::Repartition<uint8_t, DI32>;
@@ -94,11 +97,11 @@ constexpr int64_t kMostStride = HWY_TARGET_IS_NEON || (HWY_ARCH_X86 && HWY_TARGE
                                 : HWY_ARCH_X86 && HWY_TARGET != HWY_EMU128                     ? 1
                                                                                                : 0;
 
-template <bool kSigned, bool kWhole>
+template <bool kFlip, bool kWhole>
 HWY_INLINE VU8 LoadChannels(const uint8_t* x, size_t count) {
   const DU8 d;
   const VU8 v = kWhole ? hn::LoadU(d, x) : hn::LoadN(d, x, count);
-  return kSigned ? hn::Xor(v, hn::Set(d, 0x80)) : v;  // s8 -> u8, adds 128 to each
+  return kFlip ? hn::Xor(v, hn::Set(d, 0x80)) : v;
 }
 
 // Four vectors with names: in an array, gcc 12 keeps them in memory.
@@ -127,13 +130,13 @@ HWY_INLINE Quads QuadsOf(VU8 r0, VU8 r1, VU8 r2, VU8 r3) {
 }
 
 // The same of activations in memory. kWhole: all channels of the block.
-template <bool kSigned, bool kWhole>
+template <bool kFlip, bool kWhole>
 HWY_INLINE void LayQuad(const uint8_t* x0, const uint8_t* x1, const uint8_t* x2, const uint8_t* x3,
                         size_t count, uint8_t* to) {
   const DU8 d;
   const Quads quads =
-      QuadsOf(LoadChannels<kSigned, kWhole>(x0, count), LoadChannels<kSigned, kWhole>(x1, count),
-              LoadChannels<kSigned, kWhole>(x2, count), LoadChannels<kSigned, kWhole>(x3, count));
+      QuadsOf(LoadChannels<kFlip, kWhole>(x0, count), LoadChannels<kFlip, kWhole>(x1, count),
+              LoadChannels<kFlip, kWhole>(x2, count), LoadChannels<kFlip, kWhole>(x3, count));
   hn::Store(quads.q0, d, to);
   hn::Store(quads.q1, d, to + kBytes);
   hn::Store(quads.q2, d, to + 2 * kBytes);
@@ -160,17 +163,18 @@ HWY_INLINE void StoreSums(const Sums& sums, int32_t* to) {
   hn::Store(sums.s3, d, to + 3 * kLanes);
 }
 
-HWY_INLINE Sums Plus(const Sums& sums, const Quads& x, const Taps& w) {
-  const DI32 d;
-  return {hn::SumOfMulQuadAccumulate(d, x.q0, w.w0, sums.s0),
-          hn::SumOfMulQuadAccumulate(d, x.q1, w.w1, sums.s1),
-          hn::SumOfMulQuadAccumulate(d, x.q2, w.w2, sums.s2),
-          hn::SumOfMulQuadAccumulate(d, x.q3, w.w3, sums.s3)};
+template <QuadSum kQuadSum>
+HWY_INLINE Sums Plus(Sums sums, const Quads& x, const Taps& w) {
+  quads::Add<kQuadSum>(sums.s0, x.q0, w.w0);
+  quads::Add<kQuadSum>(sums.s1, x.q1, w.w1);
+  quads::Add<kQuadSum>(sums.s2, x.q2, w.w2);
+  quads::Add<kQuadSum>(sums.s3, x.q3, w.w3);
+  return sums;
 }
 
 // [column][quads][4 vectors] of the pixels from `left` on, for all rows of taps. Where the last
 // quad has fewer than four rows, the last row stands for the rest, whose weights are 0.
-template <bool kSigned, bool kWhole>
+template <bool kFlip, bool kWhole>
 void LayQuads(const LineArgs& args, int64_t left, int64_t columns, uint8_t* to) {
   const size_t count = static_cast<size_t>(args.codes.count);
   const int64_t step = args.quads * 4 * kBytes;
@@ -188,16 +192,17 @@ void LayQuads(const LineArgs& args, int64_t left, int64_t columns, uint8_t* to) 
     }
     for (int64_t c = 0; c < columns; ++c) {
       if (c < begin || c >= end) {
-        LayQuad<kSigned, kWhole>(none, none, none, none, count, to + c * step);
+        LayQuad<kFlip, kWhole>(none, none, none, none, count, to + c * step);
         continue;
       }
-      LayQuad<kSigned, kWhole>(x[0], x[1], x[2], x[3], count, to + c * step);
+      LayQuad<kFlip, kWhole>(x[0], x[1], x[2], x[3], count, to + c * step);
       for (int64_t i = 0; i < 4; ++i) x[i] += x_step[i];
     }
   }
 }
 
 // The sums of one output pixel.
+template <QuadSum kQuadSum>
 HWY_INLINE void SumPixel(const LineArgs& args, const int8_t* w, const uint8_t* quads, int32_t* to) {
   const DU8 d;
   Sums sums = LoadSums(args.initial);
@@ -206,7 +211,7 @@ HWY_INLINE void SumPixel(const LineArgs& args, const int8_t* w, const uint8_t* q
     for (int64_t q = 0; q < args.quads; ++q, w += 4 * kBytes, quads += 4 * kBytes) {
       const Quads x = {hn::Load(d, quads), hn::Load(d, quads + kBytes),
                        hn::Load(d, quads + 2 * kBytes), hn::Load(d, quads + 3 * kBytes)};
-      sums = Plus(sums, x, LoadTaps(w));
+      sums = Plus<kQuadSum>(sums, x, LoadTaps(w));
     }
   }
   StoreSums(sums, to);
@@ -214,6 +219,7 @@ HWY_INLINE void SumPixel(const LineArgs& args, const int8_t* w, const uint8_t* q
 
 // The sums of some output pixels under windows of three columns of one quad each: the weights stay
 // in registers.
+template <QuadSum kQuadSum>
 HWY_INLINE void SumThrees(const LineArgs& args, const int8_t* weights, const uint8_t* quads,
                           int64_t pixels, int32_t* sums) {
   const DI32 d;
@@ -228,15 +234,17 @@ HWY_INLINE void SumThrees(const LineArgs& args, const int8_t* weights, const uin
     const VI8 w2 = hn::Load(d8, weights + 8 * kBytes);
     const uint8_t* x = quads;
     for (int64_t p = 0; p < pixels; ++p, x += pixel) {
-      VI32 sum = hn::SumOfMulQuadAccumulate(d, hn::Load(du8, x), w0, initial);
-      sum = hn::SumOfMulQuadAccumulate(d, hn::Load(du8, x + column), w1, sum);
-      sum = hn::SumOfMulQuadAccumulate(d, hn::Load(du8, x + 2 * column), w2, sum);
+      VI32 sum = initial;
+      quads::Add<kQuadSum>(sum, hn::Load(du8, x), w0);
+      quads::Add<kQuadSum>(sum, hn::Load(du8, x + column), w1);
+      quads::Add<kQuadSum>(sum, hn::Load(du8, x + 2 * column), w2);
       hn::Store(sum, d, sums + p * kBytes);
     }
   }
 }
 
 // Codes of one line, or a part of it, whose quads are laid.
+template <QuadSum kQuadSum>
 void CodesOfLine(const LineArgs& args, const int8_t* weights, int64_t pixels, CodesOut out) {
   HWY_ALIGN int32_t sums[kPixels * kBytes];
   const int64_t pixel = args.stride * args.quads * 4 * kBytes;
@@ -244,10 +252,10 @@ void CodesOfLine(const LineArgs& args, const int8_t* weights, int64_t pixels, Co
     const int64_t some = std::min(kPixels, pixels - p);
     const uint8_t* const quads = args.scratch + p * pixel;
     if (args.columns == 3 && args.quads == 1) {
-      SumThrees(args, weights, quads, some, sums);
+      SumThrees<kQuadSum>(args, weights, quads, some, sums);
     } else {
       for (int64_t i = 0; i < some; ++i) {
-        SumPixel(args, weights, quads + i * pixel, sums + i * kBytes);
+        SumPixel<kQuadSum>(args, weights, quads + i * pixel, sums + i * kBytes);
       }
     }
     codes::OfRows<4, codes::Order::kBlocks>(*args.plan, args.multiplier, sums, kBytes, some, out);
@@ -257,7 +265,7 @@ void CodesOfLine(const LineArgs& args, const int8_t* weights, int64_t pixels, Co
 // Windows of three columns next to each other and at most three rows, the stride 1 or 2: quads go
 // from the shuffles to the sums of all output pixels that see them, and none is kept. `sums` has
 // room for kMostAgain pixels.
-template <bool kSigned, bool kWhole, int64_t kStride>
+template <QuadSum kQuadSum, bool kFlip, bool kWhole, int64_t kStride>
 HWY_NOINLINE void CodesOfThrees(const LineArgs& args, int64_t first, int64_t pixels,
                                 int32_t* HWY_RESTRICT sums) {
   const size_t count = static_cast<size_t>(args.codes.count);
@@ -278,7 +286,7 @@ HWY_NOINLINE void CodesOfThrees(const LineArgs& args, int64_t first, int64_t pix
     const int64_t at = left + column;
     const bool inside = at >= 0 && at < args.width;
     const auto load = [&](const uint8_t* row, int64_t of_pixel) HWY_ATTR {
-      return LoadChannels<kSigned, kWhole>(inside ? row + at * of_pixel : args.padding, count);
+      return LoadChannels<kFlip, kWhole>(inside ? row + at * of_pixel : args.padding, count);
     };
     const VU8 last = load(x2, step2);
     return QuadsOf(load(x0, step0), load(x1, step1), last, last);  // the fourth weight is 0
@@ -291,12 +299,12 @@ HWY_NOINLINE void CodesOfThrees(const LineArgs& args, int64_t first, int64_t pix
 
   // Of the next output pixel, and with stride 1 of the one after it.
   const Quads first_column = quads(0);
-  Sums next = Plus(LoadSums(initial), first_column, taps0);
+  Sums next = Plus<kQuadSum>(LoadSums(initial), first_column, taps0);
   Sums second = next;
   if constexpr (kStride == 1) {
     const Quads second_column = quads(1);
-    next = Plus(next, second_column, LoadTaps(taps1));
-    second = Plus(LoadSums(initial), second_column, taps0);
+    next = Plus<kQuadSum>(next, second_column, LoadTaps(taps1));
+    second = Plus<kQuadSum>(LoadSums(initial), second_column, taps0);
   }
   CodesOut out = args.codes;
   out.y += first * out.y_stride;
@@ -305,14 +313,14 @@ HWY_NOINLINE void CodesOfThrees(const LineArgs& args, int64_t first, int64_t pix
   codes::OfRows<4, codes::Order::kBlocks>(
       *args.plan, args.multiplier, pixels, out,
       [&](int64_t p, VI32& s0, VI32& s1, VI32& s2, VI32& s3) HWY_ATTR {
-        if constexpr (kStride == 2) next = Plus(next, quads(2 * p + 1), LoadTaps(taps1));
+        if constexpr (kStride == 2) next = Plus<kQuadSum>(next, quads(2 * p + 1), LoadTaps(taps1));
         const Quads last = quads(kStride * p + 2);
-        const Sums done = Plus(next, last, LoadTaps(taps2));
+        const Sums done = Plus<kQuadSum>(next, last, LoadTaps(taps2));
         if constexpr (kStride == 1) {
-          next = Plus(second, last, LoadTaps(taps1));
-          second = Plus(LoadSums(initial), last, taps0);
+          next = Plus<kQuadSum>(second, last, LoadTaps(taps1));
+          second = Plus<kQuadSum>(LoadSums(initial), last, taps0);
         } else {
-          next = Plus(LoadSums(initial), last, taps0);
+          next = Plus<kQuadSum>(LoadSums(initial), last, taps0);
         }
         s0 = done.s0;
         s1 = done.s1;
@@ -330,30 +338,32 @@ HWY_NOINLINE void CodesOfThrees(const LineArgs& args, int64_t first, int64_t pix
   }
 }
 
-template <bool kSigned, bool kWhole>
+template <QuadSum kQuadSum, bool kFlip, bool kWhole>
 void RunThrees(const LineArgs& args) {
   HWY_ALIGN int32_t sums[kMostAgain * kBytes];
-  const auto codes_of = args.stride == 1 ? CodesOfThrees<kSigned, kWhole, 1>
-                                         : CodesOfThrees<kSigned, kWhole, kMostStride>;
+  const auto codes_of = args.stride == 1 ? CodesOfThrees<kQuadSum, kFlip, kWhole, 1>
+                                         : CodesOfThrees<kQuadSum, kFlip, kWhole, kMostStride>;
   for (int64_t first = 0; first < args.pixels; first += kMostAgain) {
     codes_of(args, first, std::min(kMostAgain, args.pixels - first), sums);
   }
 }
 
-void RunLinesImpl(const LineArgs& args) {
+template <QuadSum kQuadSum>
+void RunLines(const LineArgs& args) {
   const bool whole = args.codes.count == kBytes;
   if constexpr (kMostStride > 0) {
     if (args.threes) {
-      const auto run = args.x_is_signed
-                           ? (whole ? RunThrees<true, true> : RunThrees<true, false>)
-                           : (whole ? RunThrees<false, true> : RunThrees<false, false>);
+      const auto run =
+          args.flips
+              ? (whole ? RunThrees<kQuadSum, true, true> : RunThrees<kQuadSum, true, false>)
+              : (whole ? RunThrees<kQuadSum, false, true> : RunThrees<kQuadSum, false, false>);
       return run(args);
     }
   }
   const int64_t span = (args.columns - 1) * args.column_step + 1;
   const int64_t most = std::max<int64_t>((kColumns - span) / args.stride + 1, 1);
-  const auto lay = args.x_is_signed ? (whole ? LayQuads<true, true> : LayQuads<true, false>)
-                                    : (whole ? LayQuads<false, true> : LayQuads<false, false>);
+  const auto lay = args.flips ? (whole ? LayQuads<true, true> : LayQuads<true, false>)
+                              : (whole ? LayQuads<false, true> : LayQuads<false, false>);
   for (int64_t first = 0; first < args.pixels; first += most) {
     const int64_t pixels = std::min(most, args.pixels - first);
     lay(args, args.left + first * args.stride, (pixels - 1) * args.stride + span, args.scratch);
@@ -361,11 +371,18 @@ void RunLinesImpl(const LineArgs& args) {
     out.y += first * out.y_stride;
     const int8_t* weights = args.weights;
     for (int64_t line = 0; line < args.lines; ++line) {
-      CodesOfLine(args, weights, pixels, out);
+      CodesOfLine<kQuadSum>(args, weights, pixels, out);
       weights += args.weights_of_line;
       out.y += args.y_line;
     }
   }
+}
+
+void RunLinesImpl(const LineArgs& args) {
+  quads::ForQuadSum(args.quad_sum, [&](auto quad_sum) {
+    // No weights are certified here.
+    if constexpr (quad_sum() != QuadSum::kPairs) RunLines<quad_sum()>(args);
+  });
 }
 
 int64_t BytesOfVectorImpl() { return kBytes; }
@@ -420,6 +437,7 @@ std::optional<PackedDepthwiseLines> PackDepthwiseLines(const ConvParams& params,
   packed.window = window;
   packed.channels = params.in_channels;
   packed.block_channels = block;
+  packed.quad_sum = internal::TargetQuadSum();
   packed.padding.resize(static_cast<size_t>(block), padding);
   packed.plan = plan;
   packed.threes = window.kernel_w == 3 && window.kernel_h <= 3 && window.dilation_w == 1 &&
@@ -460,7 +478,9 @@ std::optional<PackedDepthwiseLines> PackDepthwiseLines(const ConvParams& params,
       }
     }
     const size_t at = static_cast<size_t>(n / block * block + lane);
-    packed.initial[at] = static_cast<int32_t>(bias - za * sum);
+    // sdot takes a - 128 for a (quads-inl.h).
+    const int64_t more = packed.quad_sum == internal::QuadSum::kDot ? 128 * sum : 0;
+    packed.initial[at] = static_cast<int32_t>(bias - za * sum + more);
     packed.multiplier[at] = plan->multiplier[static_cast<size_t>(n)];
   }
   return packed;
@@ -483,7 +503,8 @@ void RunDepthwiseLines(const PackedDepthwiseLines& packed, const ConstImages& im
       .x_pixel = images.pixel_stride,
       .left = band.column * window.stride_w - window.pad_left,
       .padding = packed.padding.data(),
-      .x_is_signed = images.type == ElementType::kS8,
+      .flips = (images.type == ElementType::kS8) != (packed.quad_sum == internal::QuadSum::kDot),
+      .quad_sum = packed.quad_sum,
       .row_step = window.dilation_h,
       .threes = packed.threes,
       .quads = packed.Quads(),

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "hwy/aligned_allocator.h"
+#include "kernels/common/quad_sum.h"
 #include "kernels/layer.h"
 #include "kernels/sums/bands.h"
 #include "kernels/sums/codes.h"
@@ -23,13 +24,15 @@ struct PackedDepthwiseLines {
   WindowGeometry window;
   int64_t channels = 0;
   int64_t block_channels = 0;
+  internal::QuadSum quad_sum = internal::QuadSum::kHighway;
   bool threes = false;  // windows of three columns, whose quads are not kept
   int64_t lines = 1;    // how many lines of the output share quads
   // [block][line][kernel_w][quads][4 vectors][lanes][4]. Byte i of quad q has the weight of row
   // 4 q + i of a column of activations. The window of output line l begins at row l: the weights of
   // rows above and below it are zero, and so are those past the last channel.
   hwy::AlignedFreeUniquePtr<int8_t[]> weights;
-  hwy::AlignedVector<int32_t> initial;  // [block][4 vectors][lanes]: bias - za * sum of the weights
+  hwy::AlignedVector<int32_t> initial;   // [block][4 vectors][lanes]: bias - za * sum of the
+                                         // weights, and for kDot 128 * that sum
   hwy::AlignedVector<float> multiplier;  // the same, of `plan`
   std::vector<uint8_t> padding;          // a block
   const CodePlan* plan = nullptr;

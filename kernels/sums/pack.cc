@@ -156,6 +156,10 @@ PackedWeights PackWeights(const LinearParams& params, TermRange terms, int64_t p
           bias - static_cast<__int128>(za) * sum_b + static_cast<__int128>(za) * zb * packed.depth;
       packed.zero_low[i] = static_cast<int32_t>(zb);
       packed.offset_low[i] = static_cast<int32_t>(packed.offset[i]);
+      // sdot takes a - 128 for a (quads-inl.h).
+      if (packed.traits.quad_sum == internal::QuadSum::kDot) {
+        packed.offset_low[i] = static_cast<int32_t>(packed.offset[i] + 128 * __int128{sum_b});
+      }
       panel.needs_row_sums = panel.needs_row_sums || zb != 0;
       panel.sum_width = std::max(panel.sum_width, SumWidthOf(b, terms, zb, bias));
     }

@@ -51,6 +51,25 @@ class Runner {
         sums32_(reinterpret_cast<int32_t*>(scratch + layout.sums32)),
         tiny_(scratch + layout.tiny) {}
 
+  // For corrected sums that are known to fit int32: everything modulo 2^32, in one pass. Lacks the
+  // place of the codes.
+  AccumulateArgs NarrowArgs(size_t p) const {
+    AccumulateArgs args = Args(p, 0, packed_.depth);
+    const int64_t first = static_cast<int64_t>(p) * packed_.traits.panel_width;
+    args.initial = packed_.offset_low.data() + first;
+    if (packed_.panels[p].needs_row_sums) {
+      args.weight_zero = packed_.zero_low.data() + first;
+      args.row_sums = row_sums_;
+    }
+    if (block_.plan != nullptr) {
+      args.plan = block_.plan;
+      args.codes = {.channel = ChannelOfLayer(first),
+                    .count = std::min(packed_.traits.panel_width, packed_.channels - first),
+                    .y_stride = block_.y_stride};
+    }
+    return args;
+  }
+
   void Run() {
     ReadRows();
     for (size_t p = block_.first_panel; p < std::min(block_.end_panel, packed_.panels.size());
@@ -123,28 +142,16 @@ class Runner {
     args.vectors = panel.vectors;
     args.weights = packed_.OfPanel(p) + first * panel.vectors * packed_.traits.lanes;
     args.extra = panel.extra.places.empty() ? nullptr : &panel.extra;
-    args.saturating = panel.certified || args.extra != nullptr;
+    args.quad_sum = packed_.traits.quad_sum;
+    if (panel.certified || args.extra != nullptr) args.quad_sum = internal::QuadSum::kPairs;
     args.sums = sums32_;
     return args;
   }
 
-  // Corrected sums that are known to fit int32: everything modulo 2^32, in one pass.
-  void NarrowSums(size_t p) {
-    const int64_t first = static_cast<int64_t>(p) * packed_.traits.panel_width;
-    AccumulateArgs args = Args(p, 0, packed_.depth);
-    args.initial = packed_.offset_low.data() + first;
-    if (packed_.panels[p].needs_row_sums) {
-      args.weight_zero = packed_.zero_low.data() + first;
-      args.row_sums = row_sums_;
-    }
-    if (block_.plan != nullptr) {
-      const int64_t channel = ChannelOfLayer(first);
-      args.plan = block_.plan;
-      args.codes = {.channel = channel,
-                    .count = std::min(packed_.traits.panel_width, packed_.channels - first),
-                    .y = block_.y + channel,
-                    .y_stride = block_.y_stride};
-    }
+  // Writes sums32_, or codes.
+  void NarrowSums(size_t p) const {
+    AccumulateArgs args = NarrowArgs(p);
+    if (block_.plan != nullptr) args.codes.y = block_.y + args.codes.channel;
     AccumulatePanel(args);
   }
 
@@ -157,6 +164,8 @@ class Runner {
       const int64_t left = packed_.depth - first;
       AccumulateArgs args = Args(p, first, left < kTermsPerSpill + 4 ? left : kTermsPerSpill);
       args.initial = packed_.zeros.data();
+      // Sums of a part would need a correction of that part: too rare.
+      if (args.quad_sum == internal::QuadSum::kDot) args.quad_sum = internal::QuadSum::kHighway;
       AccumulatePanel(args);
       for (int64_t i = 0; i < count; ++i) sums64_[i] += sums32_[i];
       if (left < kTermsPerSpill + 4) break;
@@ -216,6 +225,12 @@ class Runner {
 };
 
 }  // namespace
+
+AccumulateArgs ArgsOfPanel(const PackedWeights& weights, const CodePlan& plan, bool x_is_signed,
+                           size_t panel) {
+  const RowBlock block = {.x_is_signed = x_is_signed, .plan = &plan};
+  return Runner(weights, block, {}, nullptr, nullptr, nullptr).NarrowArgs(panel);
+}
 
 RowBlockLayout::RowBlockLayout(std::span<const PackedWeights> weights, const CodePlan* plan,
                                int64_t rows, ScratchLayout* scratch) {

@@ -146,6 +146,12 @@ void RunRowBlock(const PackedWeights& weights, const RowBlock& block, const RowB
   RunRowBlock(weights, block, layout, scratch, call, &write);
 }
 
+// The arguments of AccumulatePanel for a panel of a layer with `plan` that needs no scratch, all
+// but the activations, their rows, and where and how far apart the codes are: what a small call
+// shall not work out again.
+AccumulateArgs ArgsOfPanel(const PackedWeights& weights, const CodePlan& plan, bool x_is_signed,
+                           size_t panel);
+
 }  // namespace qualm::kernels
 
 #endif  // QUALM_KERNELS_SUMS_ROW_BLOCK_H_

@@ -9,6 +9,8 @@
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "core/status.h"
 #include "properties/gen/gen.h"
@@ -235,6 +237,72 @@ TEST_F(EngineTest, DeclaredDivergencesAreExpectedWhereTheKindAgrees) {
   EXPECT_TRUE(expected.findings[0].expected_by_contract);
   options.attribute = [](const Case&, const Verdict&, Subject&) { return FindingKind::kTie; };
   EXPECT_EQ(Check(options).totals.of(Judgement::kExpected), 0);
+}
+
+TEST_F(EngineTest, EveryFailureIsKeptWithTheKindOfItsRun) {
+  const Case c = gen::Draw(Op::kLinear, gen::Theme::kUniform, 1);
+  for (const auto& [ends, kind] : std::vector<std::pair<RunStatus, FindingKind>>{
+           {RunStatus::kCrashed, FindingKind::kCrash},
+           {RunStatus::kHung, FindingKind::kHang},
+           {RunStatus::kTouchedOutside, FindingKind::kMemory},
+           {RunStatus::kModifiedInput, FindingKind::kMemory},
+           {RunStatus::kLeftBehind, FindingKind::kMemory},
+           {RunStatus::kRefused, FindingKind::kUnknown},
+           {RunStatus::kGarbage, FindingKind::kUnknown},
+           {RunStatus::kOk, FindingKind::kUnknown}}) {
+    const RunStatus status = ends;
+    TestSubject subject([status](const Case& asked, const RunContext&) {
+      Outcome outcome = TestSubject::Good(exact::Evaluate(asked));
+      outcome.status = status;
+      outcome.detail = "the detail";
+      outcome.y.SetInt(0, outcome.y.IntAt(0) ^ 1);
+      return outcome;
+    });
+    CheckResult result;
+    std::vector<FindingKind> told;
+    Judging judging;
+    judging.found = [&](const Finding& finding) { told.push_back(finding.kind); };
+    CheckCase(c, {&subject}, "matches_exact", result, judging);
+    ASSERT_EQ(result.findings.size(), 1u) << Name(status);
+    const Finding& finding = result.findings.front();
+    EXPECT_EQ(finding.kind, kind) << Name(status);
+    EXPECT_EQ(told, std::vector{kind});
+    EXPECT_EQ(finding.test_case, c);
+    EXPECT_EQ(finding.subject, "test");
+    EXPECT_EQ(finding.full_property(), "linear.matches_exact");
+    EXPECT_EQ(finding.first_divergence.has_value(), status == RunStatus::kOk);
+    EXPECT_EQ(finding.explanation.find("the detail") != std::string::npos,
+              status != RunStatus::kOk);
+    EXPECT_FALSE(finding.expected_by_contract);
+    EXPECT_EQ(result.failed.at({"linear.matches_exact", "test"}), 1);
+    EXPECT_EQ(result.totals.of(Judgement::kFailed), 1);
+    EXPECT_EQ(result.totals.judged(), 1);
+    EXPECT_TRUE(result.reasons.empty());
+  }
+}
+
+TEST_F(EngineTest, OneKindDoesNotCrowdOutAnother) {
+  // Two wrong numbers, then a crash: with one finding kept of each, both kinds are there.
+  CheckResult result;
+  Judging judging;
+  judging.findings_kept = 1;
+  std::vector<Finding> told;
+  judging.found = [&](const Finding& finding) { told.push_back(finding); };
+  for (const RunStatus status : {RunStatus::kGarbage, RunStatus::kRefused, RunStatus::kCrashed,
+                                 RunStatus::kTouchedOutside, RunStatus::kCrashed}) {
+    TestSubject subject([status](const Case&, const RunContext&) {
+      Outcome outcome;
+      outcome.status = status;
+      return outcome;
+    });
+    CheckCase(gen::Draw(Op::kLinear, gen::Theme::kUniform, 1), {&subject}, "matches_exact", result,
+              judging);
+  }
+  std::vector<FindingKind> kept;
+  for (const Finding& finding : result.findings) kept.push_back(finding.kind);
+  EXPECT_EQ(kept, (std::vector{FindingKind::kUnknown, FindingKind::kCrash, FindingKind::kMemory}));
+  EXPECT_EQ(told.size(), 5u) << "all are told, whatever is kept";
+  EXPECT_EQ(result.totals.of(Judgement::kFailed), 5);
 }
 
 TEST_F(EngineTest, DrawsOnlyWhatThePropertiesAreAbout) {

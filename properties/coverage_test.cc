@@ -379,6 +379,7 @@ TEST(Hazards, MultipliersThatArePowersOrShiftFar) {
   Case floats = linear(0x1p-31f, 1, 1);
   floats.out_dtype = DType::kF32;
   floats.out_q = QParams{};
+  OpenClamp(&floats);
   EXPECT_FALSE(Has(floats, Hazard::kPowerOfTwo)) << "which has no multiplier";
   Case channels = Linear(1, 2, 1);
   channels.per_channel = true;

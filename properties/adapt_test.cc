@@ -118,7 +118,7 @@ Case LinearWithAll() {
   c.w_q = {{2, 3}, {-200, 5}};
   c.out_q = {{4}, {400}};
   c.per_channel = true;
-  c.bias = {{1, 2}};
+  c.bias_i32 = {{1, 2}};
   c.out_min = 3;
   c.out_max = 200;
   c.relu = true;
@@ -150,7 +150,7 @@ TEST(Adapt, ALinearLosesOneThingAtATime) {
   ExpectOneChange(c, "relu", [](Case& e) { e.relu = false; });
   ExpectOneChange(c, "clamp", [](Case& e) { OpenClamp(&e); });
   ExpectOneChange(c, "requant", [](Case& e) { e.requant = Requant::kExact; });
-  ExpectOneChange(c, "bias", [](Case& e) { e.bias.reset(); });
+  ExpectOneChange(c, "bias in int32", [](Case& e) { e.bias_i32.reset(); });
   ExpectOneChange(c, "per channel", [](Case& e) {
     e.per_channel = false;
     e.w_q = {{2}, {-200}};
@@ -161,10 +161,22 @@ TEST(Adapt, ALinearLosesOneThingAtATime) {
   ExpectOneChange(c, "symmetric x", [](Case& e) { e.x_q.zero_point = {0}; });
   ExpectOneChange(c, "symmetric w", [](Case& e) { e.w_q.zero_point = {0, 0}; });
   ExpectOneChange(c, "symmetric output", [](Case& e) { e.out_q.zero_point = {0}; });
-  Case ints = c;
-  ints.bias.reset();
-  ints.bias_i32 = {{1, 2}};
-  ExpectOneChange(ints, "bias in int32", [](Case& e) { e.bias_i32.reset(); });
+  Case real = c;  // which no mode of requantization takes
+  real.requant = Requant::kExact;
+  real.bias_i32.reset();
+  real.bias = {{1, 2}};
+  ExpectOneChange(real, "bias in real units", [](Case& e) { e.bias.reset(); });
+  ExpectOneChange(real, "s32", [](Case& e) {
+    e.bias.reset();
+    e.out_dtype = DType::kS32;
+    e.out_q = QParams{};
+    OpenClamp(&e);
+  });
+  ExpectOneChange(real, "f32", [](Case& e) {
+    e.out_dtype = DType::kF32;
+    e.out_q = QParams{};
+    OpenClamp(&e);
+  });
 }
 
 TEST(Adapt, ALinearTakesOtherTypesWithTheSameRealValues) {
@@ -187,12 +199,11 @@ TEST(Adapt, ALinearTakesOtherTypesWithTheSameRealValues) {
   MoveOut(mixed, s8);
   ExpectOneChange(mixed, "all u8", [&](Case& e) { MoveW(e, u8), MoveOut(e, u8); });
   ExpectOneChange(mixed, "all s8", [&](Case& e) { MoveX(e, s8); });
-  // Integers and floats have no zero point, no mode of requantization; sums no bias in real units.
+  // Integers and floats have no zero point and no mode of requantization.
   ExpectOneChange(c, "s32", [](Case& e) {
     e.out_dtype = DType::kS32;
     e.out_q = QParams{};
     e.requant = Requant::kExact;
-    e.bias.reset();
     OpenClamp(&e);
   });
   ExpectOneChange(c, "f32", [](Case& e) {
@@ -205,7 +216,6 @@ TEST(Adapt, ALinearTakesOtherTypesWithTheSameRealValues) {
   sums.out_dtype = DType::kS32;
   sums.out_q = QParams{};
   sums.requant = Requant::kExact;
-  sums.bias.reset();
   OpenClamp(&sums);
   for (const DType to : {u8, s8}) {
     ExpectOneChange(sums, "codes", [&](Case& e) {

@@ -142,6 +142,9 @@ TEST(Hazards, SpecialFloatsStandAnywhere) {
   EXPECT_TRUE(denormal([](Case& c) -> auto& { return c.out_q.scale; }));
   EXPECT_TRUE(denormal([](Case& c) -> auto& { return c.bias.emplace(); }));
   EXPECT_FALSE(Has(Linear(1, 1, 1), Hazard::kSpecialFloat));
+  Case bias = Linear(1, 2, 1);
+  bias.bias = {{1, 2}};
+  EXPECT_FALSE(Has(bias, Hazard::kSpecialFloat));
 }
 
 TEST(Hazards, PerChannelNeedsTwoChannels) {
@@ -185,8 +188,23 @@ TEST(Hazards, ARunOfSmallestCodesStaysInItsRow) {
   pool.x.SetInt(3, 0);
   pool.x.SetInt(4, 0);
   EXPECT_FALSE(Has(pool, Hazard::kMinCodeRun)) << "across lines of the image";
+  pool.x.SetInt(3, 1);
+  pool.x.SetInt(4, 1);
+  pool.x.SetInt(1, 0);
   pool.x.SetInt(2, 0);
+  EXPECT_TRUE(Has(pool, Hazard::kMinCodeRun)) << "two pixels of one line";
+  pool.x.SetInt(1, 1);
+  pool.x.SetInt(3, 0);
   EXPECT_TRUE(Has(pool, Hazard::kMinCodeRun));
+  Case concat = Elements(Op::kConcat, 2, 2);
+  concat.w = Tensor(DType::kU8, {2, 1});
+  Fill(concat.w, 1);
+  concat.N = 3;
+  concat.x.SetInt(1, 0);
+  concat.x.SetInt(2, 0);
+  EXPECT_FALSE(Has(concat, Hazard::kMinCodeRun)) << "rows of x are shorter than those of y";
+  concat.x.SetInt(3, 0);
+  EXPECT_TRUE(Has(concat, Hazard::kMinCodeRun));
 }
 
 TEST(Hazards, PaddingCountsWhereAWindowSeesItAndItsCodeIsNotZero) {
@@ -195,12 +213,23 @@ TEST(Hazards, PaddingCountsWhereAWindowSeesItAndItsCodeIsNotZero) {
   v.pad_bottom = 1;
   Case c = Windowed(Op::kConv2d, v, 1);
   EXPECT_FALSE(Has(c, Hazard::kPadding)) << "its code is 0";
+  EXPECT_FALSE(Has(c, Hazard::kPaddingOffCode)) << "which is a code";
   for (const auto& [zero, off] :
        std::vector<std::pair<int32_t, bool>>{{1, false}, {255, false}, {256, true}, {-1, true}}) {
     c.x_q.zero_point = {zero};
     EXPECT_TRUE(Has(c, Hazard::kPadding)) << zero;
     EXPECT_EQ(Has(c, Hazard::kPaddingOffCode), off) << zero;
   }
+  Window first = kImage;  // one window sees padding, the last one does not
+  first.kernel_h = first.kernel_w = 2;
+  first.pad_top = 1;
+  c = Windowed(Op::kConv2d, first, 1);
+  c.x_q.zero_point = {1};
+  EXPECT_TRUE(Has(c, Hazard::kPadding));
+  const Window only{.batch = 1, .in_h = 1, .in_w = 1, .in_c = 1, .kernel_h = 2, .pad_top = 1};
+  c = Windowed(Op::kConv2d, only, 1);
+  c.x_q.zero_point = {1};
+  EXPECT_TRUE(Has(c, Hazard::kPadding)) << "there is one window";
   v.stride_h = 2;  // rows 0 2 4 6: the line at 8 is in no window
   c = Windowed(Op::kConv2d, v, 1);
   c.x_q.zero_point = {300};
@@ -251,6 +280,8 @@ TEST(Hazards, TheMultiplierAboveOne) {
   };
   EXPECT_TRUE(above(Op::kRescale, 2, 1, 1));
   EXPECT_FALSE(above(Op::kRescale, 1, 1, 1));
+  EXPECT_FALSE(above(Op::kRescale, 0.5f, 1, 0.75f));
+  EXPECT_TRUE(above(Op::kAdd, 2, 0.25f, 1)) << "no product";
   EXPECT_TRUE(above(Op::kAdd, 2, 1, 1));
   EXPECT_TRUE(above(Op::kAdd, 1, 2, 1)) << "the larger of the two";
   EXPECT_FALSE(above(Op::kAdd, 1, 1, 1));
@@ -295,6 +326,10 @@ TEST(Hazards, SizesOfLayers) {
   }
   EXPECT_FALSE(Has(Elements(Op::kQuantize, 64, 64), Hazard::kBlockEdges));
   EXPECT_FALSE(Has(Elements(Op::kQuantize, 1, 400), Hazard::kLargeLayer));
+  const Window long_pool{
+      .batch = 1, .in_h = 1, .in_w = 300, .in_c = 16, .kernel_h = 1, .kernel_w = 300};
+  EXPECT_FALSE(Has(Windowed(Op::kAvgPool, long_pool, 16), Hazard::kBlocksOfK)) << "no weights";
+  EXPECT_FALSE(Has(Windowed(Op::kAvgPool, long_pool, 16), Hazard::kLargeLayer));
 }
 
 TEST(Hazards, SizesOfConvolutionsAndPools) {
@@ -394,6 +429,14 @@ TEST(Hazards, MultipliersThatArePowersOrShiftFar) {
   EXPECT_FALSE(Has(add, Hazard::kPowerOfTwo));
   add.x_q.scale = {0x1p-31f};
   EXPECT_TRUE(Has(add, Hazard::kPowerOfTwo));
+  add.x_q.scale = {3};
+  add.w_q.scale = {0x1p-31f};
+  EXPECT_TRUE(Has(add, Hazard::kPowerOfTwo)) << "not their product";
+  EXPECT_FALSE(Has(linear(0x1p-31f, 3, 1), Hazard::kPowerOfTwo)) << "of a sum only the product";
+  Case one = Elements(Op::kRescale, 1, 1);
+  one.x_q.scale = {3};
+  one.out_q.scale = {0x1p31f};
+  EXPECT_FALSE(Has(one, Hazard::kPowerOfTwo)) << "which has no second scale";
   Case mul = Elements(Op::kMul, 1, 1);
   mul.x_q.scale = {0x1p-31f};
   mul.w_q.scale = {3};
@@ -410,6 +453,11 @@ TEST(Hazards, MultipliersThatArePowersOrShiftFar) {
   EXPECT_TRUE(Has(requantize, Hazard::kPowerOfTwo)) << "a given one";
   requantize.multiplier = {0.3f};
   EXPECT_FALSE(Has(requantize, Hazard::kPowerOfTwo));
+  requantize.multiplier.clear();
+  requantize.x_q.scale = {0x1p-31f};
+  EXPECT_TRUE(Has(requantize, Hazard::kPowerOfTwo));
+  requantize.w_q.scale = {3};
+  EXPECT_FALSE(Has(requantize, Hazard::kPowerOfTwo)) << "the product of both scales";
 }
 
 TEST(Hazards, TermsAtTheEdgeOfInt32) {
@@ -472,6 +520,58 @@ TEST(Hazards, OfNumbersAreWhatTheHeadroomSays) {
     }
   }
   EXPECT_EQ(met.size(), 6u);
+}
+
+using Ops = std::set<Op>;
+Ops OpsAbout(Hazard hazard) {
+  Ops ops;
+  for (const Op op : AllOps()) {
+    if (AllHazards()[static_cast<size_t>(hazard)].about(op)) ops.insert(op);
+  }
+  return ops;
+}
+Ops AllBut(const Ops& left_out) {
+  Ops ops;
+  for (const Op op : AllOps()) {
+    if (!left_out.contains(op)) ops.insert(op);
+  }
+  return ops;
+}
+
+TEST(Hazards, SayWhichOperationsReachThem) {
+  using enum Op;
+  const Ops sums{kLinear, kConv2d, kDepthwise},
+      weights{kLinear, kConv2d, kDepthwise, kDynamicLinear};
+  const Ops pools{kMaxPool, kAvgPool, kGlobalAvgPool}, averages{kAvgPool, kGlobalAvgPool};
+  const Ops two{kAdd, kSub, kMul, kConcat};
+  const auto join = [](Ops a, const Ops& b) {
+    a.insert(b.begin(), b.end());
+    return a;
+  };
+  EXPECT_EQ(OpsAbout(Hazard::kPairSaturates), sums);
+  EXPECT_EQ(OpsAbout(Hazard::kExactTie), AllBut({kChooseQParams, kMaxPool}));
+  EXPECT_EQ(OpsAbout(Hazard::kKTail), join(weights, pools));
+  EXPECT_EQ(OpsAbout(Hazard::kNTail), AllBut({}));
+  EXPECT_EQ(OpsAbout(Hazard::kZeroPointPair), join(sums, two));
+  EXPECT_EQ(OpsAbout(Hazard::kGroups), Ops{kConv2d});
+  EXPECT_EQ(OpsAbout(Hazard::kPadding), join(pools, {kConv2d, kDepthwise}));
+  EXPECT_EQ(OpsAbout(Hazard::kLongWindow), pools);
+  EXPECT_EQ(OpsAbout(Hazard::kManyPlanes), join(pools, {kDepthwise}));
+  EXPECT_EQ(OpsAbout(Hazard::kMultiplierAboveOne), join(join(two, averages), {kTable, kRescale}));
+  EXPECT_EQ(OpsAbout(Hazard::kBlocksOfK), (Ops{kLinear, kConv2d, kDynamicLinear}));
+  EXPECT_EQ(OpsAbout(Hazard::kLongRow), Ops{kSoftmax});
+  EXPECT_EQ(OpsAbout(Hazard::kBlockEdges), (Ops{kLinear, kDynamicLinear}));
+  EXPECT_EQ(OpsAbout(Hazard::kLongRun),
+            join(two, {kQuantize, kDequantize, kRequantize, kRescale, kTable}));
+  EXPECT_EQ(OpsAbout(Hazard::kPowerOfTwo),
+            join(join(join(sums, two), averages), {kRequantize, kRescale}));
+  EXPECT_EQ(OpsAbout(Hazard::kLongM), AllBut({kGlobalAvgPool}));
+  EXPECT_EQ(OpsAbout(Hazard::kWideImage), (Ops{kConv2d, kDepthwise, kMaxPool, kAvgPool}));
+  for (const Op op : AllOps()) {
+    EXPECT_EQ(OpsAbout(Hazard::kClampLow).contains(op), RowOf(op).clamp || RowOf(op).relu);
+    EXPECT_EQ(OpsAbout(Hazard::kPerChannel).contains(op),
+              RowOf(op).per_channel != PerChannel::kNone);
+  }
 }
 
 // The rows of hazards say which operations can reach them.

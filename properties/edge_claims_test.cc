@@ -9,7 +9,9 @@
 #include <functional>
 #include <limits>
 #include <optional>
+#include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -214,6 +216,75 @@ TEST(Clamp, FloatReluCutsBelowZeroAndKeepsTheRest) {
   EXPECT_EQ(Ask("clamp", none, TestSubject()).judgement, Judgement::kVacuous);
 }
 
+TEST(Clamp, WhereARequantizationMayWrapNoEndIsClaimed) {
+  // 100 * 2^25 leaves int32: fixed_q31 may come out at either end.
+  Case c = CaseOver(Op::kRequantize, Tensor::Of<int32_t>({1, 2}, std::vector<int32_t>{100, -100}),
+                    DType::kU8);
+  c.out_min = 10;
+  c.out_max = 20;
+  c.x_q.scale = {0x1p25f};
+  for (const auto& [requant, fails] : std::vector<std::pair<Requant, bool>>{
+           {Requant::kExact, true}, {Requant::kFloat32, true}, {Requant::kFixedQ31, false}}) {
+    c.requant = requant;
+    EXPECT_EQ(Ask("clamp", c, With(0, 15)).failed(), fails) << Name(requant);
+    EXPECT_TRUE(Ask("clamp", c, With(0, 21)).failed()) << "outside is outside";
+  }
+  c.x_q.scale = {1};
+  EXPECT_TRUE(Ask("clamp", c, With(0, 15)).failed()) << "nothing wraps";
+}
+
+TEST(Clamp, ReluIsNotPartOfWhatLiesPastAnEnd) {
+  // Exact 8, the zero point 12: relu gives 12, the clamp ends at 10.
+  Case c = QuantizeOf({-4, -2, 0, 1, 7});
+  c.relu = true;
+  c.out_q.zero_point = {12};
+  c.out_min = 10;
+  c.out_max = 18;
+  EXPECT_EQ(Ask("clamp", c, TestSubject()).judgement, Judgement::kPassed);
+  EXPECT_EQ(Ask("clamp", c, With(0, 13)).reason.find("the exact value lies past"), 0u);
+  EXPECT_EQ(Ask("clamp", c, With(4, 17)).reason.find("the exact value lies past"), 0u);
+  EXPECT_EQ(Ask("clamp", c, With(2, 13)).reason.find("fused relu"), 0u) << "0 is at the end";
+  EXPECT_EQ(Ask("clamp", c, With(3, 14)).reason.find("fused relu"), 0u);
+  Case pool;
+  pool.op = Op::kMaxPool;
+  pool.N = 4;
+  pool.window = {.batch = 1, .in_h = 1, .in_w = 1, .in_c = 4};
+  pool.x = Tensor::Of<uint8_t>({1, 1, 1, 4}, std::vector<uint8_t>{9, 11, 12, 21});
+  pool.out_min = 10;
+  pool.out_max = 20;
+  pool.relu = true;
+  pool.x_q.zero_point = pool.out_q.zero_point = {12};
+  DeriveSizes(&pool);
+  EXPECT_EQ(Ask("clamp", pool, With(1, 13)).reason.find("the exact value lies past"), 0u);
+  EXPECT_EQ(Ask("clamp", pool, With(2, 13)).reason.find("fused relu"), 0u);
+}
+
+TEST(Clamp, AnUnfusedRunThatIsRefusedOrFailsIsTold) {
+  for (Case c : {QuantizeOf({-5, 0, 3, 30}), LinearOf(5, {-3, 0, 3}, DType::kF32)}) {
+    c.relu = true;
+    TestSubject refuses;
+    refuses.cannot_run = [](const Case& asked) { return asked.relu ? "" : "no"; };
+    EXPECT_EQ(Ask("clamp", c, refuses).judgement,
+              c.op == Op::kLinear ? Judgement::kPassed : Judgement::kPassed);
+    TestSubject crashes([](const Case& asked, const RunContext& context) {
+      Outcome outcome = TestSubject::Exact(asked, context);
+      if (!asked.relu) outcome.status = RunStatus::kCrashed;
+      return outcome;
+    });
+    EXPECT_EQ(Ask("clamp", c, crashes).kind, FindingKind::kCrash);
+  }
+  Case none = QuantizeOf({});
+  EXPECT_EQ(Ask("clamp", none, TestSubject()).reason, "the output is empty");
+}
+
+TEST(Clamp, ANegativeZeroBecomesZero) {
+  Case c = LinearOf(5, {-3, 0, 3}, DType::kF32);
+  c.relu = true;
+  // Unfused -0: max(-0, 0) is 0, as the fused run says.
+  EXPECT_FALSE(Ask("clamp", c, With(1, -0.0f, 1)).failed());
+  EXPECT_TRUE(Ask("clamp", c, With(1, -0.0f)).failed());
+}
+
 // --- round trips --------------------------------------------------------------------------------
 
 TEST(RoundTrip, HalfAStepIsGoodAndMoreIsNot) {
@@ -366,7 +437,6 @@ TEST(IsMonotone, RaisedInputsLowerNoOutput) {
   c.w = c.x;
   for (int64_t i = 0; i < 64; ++i) c.x.SetInt(i, 50);
   EXPECT_EQ(Ask("is_monotone", c, TestSubject()).judgement, Judgement::kPassed);
-  bool some_stay = false, some_rise = false, by_one = false;
   for (int64_t i = 0; i < 64; ++i) {
     const Verdict verdict = Ask("is_monotone", c, With(i, 49, 1));
     ASSERT_TRUE(verdict.failed()) << i;
@@ -375,18 +445,28 @@ TEST(IsMonotone, RaisedInputsLowerNoOutput) {
     EXPECT_EQ(verdict.divergence->distance_lsb, 1);
     EXPECT_FALSE(Ask("is_monotone", c, With(i, 50, 1)).failed());
   }
-  TestSubject looks([&](const Case& asked, const RunContext& context) {
-    for (int64_t i = 0; i < 64; ++i) {
-      const int32_t code = asked.x.IntAt(i);
-      EXPECT_GE(code, 50);
-      if (asked.x == c.x) continue;
-      (code == 50 ? some_stay : some_rise) = true;
-      by_one = by_one || code == 51;
-    }
-    return TestSubject::Exact(asked, context);
-  });
-  EXPECT_FALSE(Judge(*FindProperty("is_monotone"), c, looks).failed());
-  EXPECT_TRUE(some_stay && some_rise && by_one);
+  // Of half of the codes, a half rises by one and a half by any number: of all places.
+  std::set<int64_t> risen;
+  int64_t stay = 0, by_one = 0, more = 0;
+  for (int32_t of_w = 0; of_w < 20; ++of_w) {  // which makes another draw
+    c.w.SetInt(0, of_w);
+    TestSubject looks([&](const Case& asked, const RunContext& context) {
+      for (int64_t i = 0; asked.x != c.x && i < 64; ++i) {
+        const int32_t code = asked.x.IntAt(i);
+        EXPECT_GE(code, 50);
+        EXPECT_LE(code, 255);
+        ++(code == 50 ? stay : code == 51 ? by_one : more);
+        if (code > 50) risen.insert(i);
+      }
+      return TestSubject::Exact(asked, context);
+    });
+    EXPECT_FALSE(Judge(*FindProperty("is_monotone"), c, looks).failed());
+  }
+  EXPECT_EQ(risen.size(), 64u);
+  EXPECT_NEAR(static_cast<double>(stay), 640, 120);
+  EXPECT_NEAR(static_cast<double>(by_one), 320, 90);
+  EXPECT_NEAR(static_cast<double>(more), 320, 90);
+  c.w.SetInt(0, 0);
   for (int64_t i = 0; i < 64; ++i) c.x.SetInt(i, 255);
   EXPECT_EQ(Ask("is_monotone", c, TestSubject()).judgement, Judgement::kVacuous);
 }
@@ -403,11 +483,171 @@ TEST(Negation, MirrorsStrictlyInsideTheClampAndNowhereElse) {
     EXPECT_EQ(verdict.divergence->index, i);
     EXPECT_EQ(verdict.divergence->expected, std::to_string(100 - (i == 0 ? 3 : i == 1 ? -4 : 0)));
     EXPECT_EQ(verdict.divergence->actual, "105");
+    EXPECT_EQ(verdict.divergence->distance_lsb, i == 0 ? 8 : i == 1 ? 1 : 5);
     EXPECT_TRUE(Ask("negation", c, With(i, 106, 0)).failed());
   }
   for (const int32_t end : {60, 140}) EXPECT_FALSE(Ask("negation", c, With(0, end, 1)).failed());
   EXPECT_TRUE(Ask("negation", c, With(0, 61, 1)).failed());
   EXPECT_TRUE(Ask("negation", c, With(0, 139, 1)).failed());
+}
+
+Case AddOf(const std::vector<uint8_t>& a, const std::vector<uint8_t>& b, int32_t zero) {
+  const auto n = static_cast<int64_t>(a.size());
+  Case c = CaseOver(Op::kAdd, Tensor::Of<uint8_t>({1, n}, a), DType::kU8);
+  c.w = Tensor::Of<uint8_t>({1, n}, b);
+  c.x_q.zero_point = c.w_q.zero_point = c.out_q.zero_point = {zero};
+  return c;
+}
+
+TEST(Negation, MirrorsBothOperandsAndCodesThatHaveAMirrorImage) {
+  // 100 +- 100 and 155 +- 100 are the last codes with a mirror image; other codes become real 0.
+  for (const auto& [zero, code, image] : std::vector<std::tuple<int32_t, uint8_t, int32_t>>{
+           {100, 200, 0}, {155, 55, 255}, {100, 201, 100}, {155, 54, 155}, {100, 90, 110}}) {
+    const Case c = AddOf({code, 120}, {120, 110}, zero);
+    std::vector<Case> asked;
+    TestSubject looks([&](const Case& problem, const RunContext& context) {
+      asked.push_back(problem);
+      return TestSubject::Exact(problem, context);
+    });
+    EXPECT_FALSE(Judge(*FindProperty("negation"), c, looks).failed());
+    ASSERT_EQ(asked.size(), 2u);
+    EXPECT_EQ(asked[1].x.IntAt(0), image) << zero << " " << int{code};
+    EXPECT_EQ(asked[0].x.IntAt(0), image == zero ? zero : code);
+    EXPECT_EQ(asked[0].x.IntAt(1), 120);
+    EXPECT_EQ(asked[0].w, c.w);
+    EXPECT_EQ(asked[1].w.IntAt(0), 2 * zero - 120);
+    EXPECT_EQ(asked[1].w.IntAt(1), 2 * zero - 110);
+    EXPECT_EQ(asked[1].x_q, c.x_q);
+    EXPECT_EQ(asked[1].w_q, c.w_q);
+  }
+}
+
+TEST(Negation, IsVacuousWhereNothingIsMirrored) {
+  EXPECT_EQ(Ask("negation", AddOf({7, 7}, {7, 7}, 7), TestSubject()).judgement,
+            Judgement::kVacuous);
+  EXPECT_EQ(Ask("negation", AddOf({7, 7}, {7, 8}, 7), TestSubject()).judgement, Judgement::kPassed);
+  EXPECT_EQ(Ask("negation", AddOf({8, 7}, {7, 7}, 7), TestSubject()).judgement, Judgement::kPassed);
+  for (const int32_t zero : {-1, 256}) {
+    Case off = AddOf({8, 7}, {7, 7}, 7);
+    off.x_q.zero_point = {zero};
+    EXPECT_EQ(Ask("negation", off, TestSubject()).judgement, Judgement::kVacuous);
+    off = AddOf({8, 7}, {7, 7}, 7);
+    off.w_q.zero_point = {zero};
+    EXPECT_EQ(Ask("negation", off, TestSubject()).judgement, Judgement::kVacuous);
+  }
+  for (const int32_t zero : {0, 255}) {
+    EXPECT_EQ(Ask("negation", AddOf({5, 9}, {250, 9}, zero), TestSubject()).reason,
+              "every input is real 0");
+  }
+  Case cut = QuantizeOf({5, 6});
+  cut.out_q.zero_point = {100};
+  cut.out_min = cut.out_max = 100;
+  EXPECT_EQ(Ask("negation", cut, TestSubject()).judgement, Judgement::kVacuous);
+}
+
+TEST(Negation, IsNoTheoremWhereHalvesOfOneSignRoundOtherwise) {
+  Case c =
+      CaseOver(Op::kRequantize, Tensor::Of<int32_t>({1, 1}, std::vector<int32_t>{5}), DType::kS8);
+  for (const auto& [requant, scale, judged] : std::vector<std::tuple<Requant, float, Judgement>>{
+           {Requant::kExact, 0.5f, Judgement::kPassed},
+           {Requant::kFloat32, 0.5f, Judgement::kPassed},
+           {Requant::kFixedQ31, 0.5f, Judgement::kNotApplicable},
+           {Requant::kFixedRndnu, 0.5f, Judgement::kNotApplicable},
+           {Requant::kFloat32, 0x1p40f, Judgement::kNotApplicable}}) {
+    c.requant = requant;
+    c.x_q.scale = {scale};
+    for (const char* claim : {"negation", "is_monotone"}) {
+      if (claim == std::string("is_monotone") && scale == 0.5f) continue;
+      const Verdict verdict = Ask(claim, c, TestSubject());
+      EXPECT_EQ(verdict.judgement, judged) << Name(requant) << scale << claim;
+      EXPECT_EQ(verdict.reason.empty(), judged == Judgement::kPassed);
+    }
+  }
+  c.x = Tensor::Of<int32_t>({1, 2}, std::vector<int32_t>{INT32_MIN, 5});
+  c.N = 2;
+  c.requant = Requant::kExact;
+  c.x_q.scale = {0.5f};
+  EXPECT_EQ(Ask("negation", c, TestSubject()).judgement, Judgement::kPassed);
+  EXPECT_FALSE(Ask("negation", c, With(0, 7, 1)).failed()) << "which has no negative";
+}
+
+TEST(SplitK, TheTwoPartsMakeUpTheWhole) {
+  Case conv;  // one channel for each group: taps are split
+  conv.op = Op::kDepthwise;
+  conv.N = 2;
+  conv.window = {.batch = 1, .in_h = 3, .in_w = 3, .in_c = 2, .kernel_h = 3, .kernel_w = 3};
+  conv.window.groups = 2;
+  conv.x = Tensor(DType::kU8, {1, 3, 3, 2});
+  conv.w = Tensor(DType::kS8, {2, 3, 3, 1});
+  for (int64_t i = 0; i < 18; ++i) conv.x.SetInt(i, static_cast<int32_t>(200 + i));
+  DeriveSizes(&conv);
+  Case linear = LinearOf(5, {3}, DType::kS32);
+  linear.K = 5;
+  linear.x = Tensor::Of<uint8_t>({1, 5}, std::vector<uint8_t>{200, 201, 202, 203, 204});
+  linear.w = Tensor(DType::kS8, {1, 5});
+  std::set<int64_t> cuts, zeroed;
+  int64_t in_first = 0, in_second = 0;
+  for (int32_t draw = 0; draw < 40; ++draw) {
+    for (int64_t i = 0; i < 18; ++i) conv.w.SetInt(i, static_cast<int32_t>(10 + i + draw));
+    conv.w_q.zero_point = {draw - 20};
+    for (int64_t i = 0; i < 5; ++i) linear.w.SetInt(i, static_cast<int32_t>(10 + i + draw));
+    for (const Case* c : {&conv, &linear}) {
+      std::vector<Case> asked;
+      TestSubject looks([&](const Case& problem, const RunContext& context) {
+        asked.push_back(problem);
+        return TestSubject::Exact(problem, context);
+      });
+      EXPECT_EQ(Judge(*FindProperty("split_k"), *c, looks).judgement, Judgement::kPassed);
+      ASSERT_EQ(asked.size(), 3u);
+      EXPECT_EQ(asked[0].x, c->x);
+      EXPECT_EQ(asked[0].w, c->w);
+      if (c == &linear) {
+        const int64_t cut = asked[1].K;
+        cuts.insert(cut);
+        EXPECT_EQ(asked[2].K, 5 - cut);
+        for (int64_t k = 0; k < 5; ++k) {
+          const Case& part = asked[k < cut ? 1 : 2];
+          EXPECT_EQ(part.x.IntAt(k < cut ? k : k - cut), c->x.IntAt(k));
+          EXPECT_EQ(part.w.IntAt(k < cut ? k : k - cut), c->w.IntAt(k));
+        }
+        continue;
+      }
+      const int32_t zero = c->w_q.zero_point[0];
+      for (int64_t i = 0; i < 18; ++i) {
+        const int32_t first = asked[1].w.IntAt(i), second = asked[2].w.IntAt(i);
+        EXPECT_TRUE((first == zero && second == c->w.IntAt(i)) ||
+                    (second == zero && first == c->w.IntAt(i)));
+        if (c->w.IntAt(i) == zero) continue;
+        ++(second == zero ? in_first : in_second);
+        if (first == zero) zeroed.insert(i);
+      }
+    }
+  }
+  EXPECT_EQ(cuts, (std::set<int64_t>{1, 3})) << "odd: pairs are torn too";
+  EXPECT_EQ(zeroed.size(), 18u);
+  EXPECT_NEAR(static_cast<double>(in_first), static_cast<double>(in_second), 120);
+  for (const auto& [zero, judged] :
+       std::vector<std::pair<int32_t, Judgement>>{{-128, Judgement::kPassed},
+                                                  {127, Judgement::kPassed},
+                                                  {-129, Judgement::kVacuous},
+                                                  {128, Judgement::kVacuous}}) {
+    conv.w_q.zero_point = {zero};
+    EXPECT_EQ(Ask("split_k", conv, TestSubject()).judgement, judged) << zero;
+  }
+  EXPECT_EQ(Ask("split_k", LinearOf(5, {3}, DType::kS32), TestSubject()).judgement,
+            Judgement::kVacuous)
+      << "one term";
+  linear.K = 2;
+  linear.x = Tensor::Of<uint8_t>({1, 2}, std::vector<uint8_t>{200, 201});
+  linear.w = Tensor::Of<int8_t>({1, 2}, std::vector<int8_t>{1, 2});
+  EXPECT_EQ(Ask("split_k", linear, TestSubject()).judgement, Judgement::kPassed);
+  for (const int64_t run : {0, 1, 2}) {
+    EXPECT_TRUE(Ask("split_k", linear, With(0, 77, run)).failed()) << run;
+    for (const int32_t end : {INT32_MIN, INT32_MAX}) {
+      EXPECT_EQ(Ask("split_k", linear, With(0, end, run)).judgement, Judgement::kVacuous);
+      EXPECT_TRUE(Ask("split_k", linear, With(0, end + (end < 0 ? 1 : -1), run)).failed());
+    }
+  }
 }
 
 TEST(SplitK, AllBitsOfTheSumsCount) {

@@ -305,6 +305,146 @@ TEST_F(EngineTest, OneKindDoesNotCrowdOutAnother) {
   EXPECT_EQ(result.totals.of(Judgement::kFailed), 5);
 }
 
+TEST_F(EngineTest, EachClaimKeepsItsOwnFindings) {
+  const Case linear = gen::Draw(Op::kLinear, gen::Theme::kUniform, 1);
+  const Case quantize = gen::Draw(Op::kQuantize, gen::Theme::kUniform, 1);
+  const auto wrong = [](const Case& c, const RunContext&) {
+    Tensor y = exact::Evaluate(c);
+    y.SetInt(0, y.IntAt(0) ^ 1);
+    return TestSubject::Good(y);
+  };
+  TestSubject one(wrong, "one"), two(wrong, "two");
+  for (const int64_t limit : {1, 2}) {
+    CheckResult result;
+    Judging judging;
+    judging.findings_kept = limit;
+    for (int turn = 0; turn < 3; ++turn) {
+      for (const Case* c : {&linear, &quantize})
+        CheckCase(*c, {&one, &two}, "matches_exact,clamp,zero_maps*", result, judging);
+    }
+    std::map<std::pair<std::string, std::string>, int64_t> kept;
+    for (const Finding& finding : result.findings)
+      ++kept[{finding.full_property(), finding.subject}];
+    ASSERT_GE(kept.size(), 4u) << "two operations, two subjects";
+    ASSERT_EQ(kept.size(), result.failed.size());
+    for (const auto& [claim, count] : result.failed)
+      EXPECT_EQ(kept.at(claim), std::min(limit, count)) << claim.first << " " << claim.second;
+  }
+}
+
+// A subject of this name, its answers wrong at output 0 by what `flip` says for each run.
+class Declared : public EngineTest {
+ protected:
+  Declared() {
+    c_.op = Op::kAdd;
+    c_.M = 1;
+    c_.N = 2;
+    c_.x = Tensor::Of<uint8_t>({1, 2}, std::vector<uint8_t>{10, 20});
+    c_.w = Tensor::Of<uint8_t>({1, 2}, std::vector<uint8_t>{5, 6});
+  }
+  Judgement JudgementOf(const std::string& name, const std::vector<std::pair<int64_t, int>>& flips,
+                        FindingKind kind, CheckResult* told = nullptr) {
+    size_t run = 0;
+    TestSubject subject(
+        [&](const Case& c, const RunContext&) {
+          Tensor y = exact::Evaluate(c);
+          const auto& [at, flip] = flips[std::min(run++, flips.size() - 1)];
+          y.SetInt(at, y.IntAt(at) ^ flip);
+          return TestSubject::Good(y);
+        },
+        name);
+    CheckResult result;
+    Judging judging;
+    judging.attribute = [kind](const Case&, const Verdict&, Subject&) { return kind; };
+    CheckCase(c_, {&subject}, "matches_exact", result, judging);
+    if (told != nullptr) *told = result;
+    EXPECT_EQ(result.findings.size(), 1u);
+    const bool expected = result.totals.of(Judgement::kExpected) == 1;
+    if (expected) EXPECT_EQ(result.findings.front().kind, kind);
+    EXPECT_EQ(result.findings.front().expected_by_contract, expected);
+    EXPECT_EQ(result.failed.empty(), expected);
+    return expected ? Judgement::kExpected : Judgement::kFailed;
+  }
+  static void Declare(const std::string& subject, const std::string& kind, const std::string& shape,
+                      const std::string& op = "add", const std::string& claim = "matches_exact") {
+    SubjectRegistry::Get().AddExpectedDivergence({subject, op, claim, kind, "a test", "", shape});
+  }
+
+  Case c_;
+};
+
+TEST_F(Declared, OnlyForItsSubjectOperationClaimKindAndShape) {
+  using enum FindingKind;
+  Declare("declared", "tie", "got 14");
+  Declare("declared-elsewhere", "tie", "", "sub");
+  Declare("declared-otherwise", "tie", "", "add", "clamp");
+  EXPECT_EQ(JudgementOf("declared", {{0, 1}}, kTie), Judgement::kExpected);
+  EXPECT_EQ(JudgementOf("declared", {{0, 3}}, kTie), Judgement::kFailed) << "got 12";
+  EXPECT_EQ(JudgementOf("declared", {{0, 1}}, kTail), Judgement::kFailed);
+  EXPECT_EQ(JudgementOf("nobody", {{0, 1}}, kTie), Judgement::kFailed);
+  EXPECT_EQ(JudgementOf("declared-elsewhere", {{0, 1}}, kTie), Judgement::kFailed);
+  EXPECT_EQ(JudgementOf("declared-otherwise", {{0, 1}}, kTie), Judgement::kFailed);
+  // The first row does not fit, the second one does.
+  Declare("declared", "clamp", "");
+  EXPECT_EQ(JudgementOf("declared", {{0, 3}}, kClamp), Judgement::kExpected);
+}
+
+TEST_F(Declared, NondeterminismOnlyWhereTheSameNumberComesAgain) {
+  const FindingKind kind = FindingKind::kNondeterminism;
+  Declare("forgetful", "nondeterminism", "");
+  EXPECT_EQ(JudgementOf("forgetful", {{0, 1}}, kind), Judgement::kExpected) << "it stays so";
+  EXPECT_EQ(JudgementOf("forgetful", {{0, 1}, {0, 0}}, kind), Judgement::kFailed) << "an error";
+  EXPECT_EQ(JudgementOf("forgetful", {{0, 1}, {0, 2}}, kind), Judgement::kFailed)
+      << "another number";
+  EXPECT_EQ(JudgementOf("forgetful", {{0, 1}, {1, 1}}, kind), Judgement::kFailed)
+      << "another place";
+}
+
+TEST_F(EngineTest, HistoryExcusesNumbersNoCrashesAndSaysSo) {
+  Case c;
+  c.op = Op::kAdd;
+  c.M = c.N = 1;
+  c.x = Tensor::Of<uint8_t>({1, 1}, std::vector<uint8_t>{10});
+  c.w = Tensor::Of<uint8_t>({1, 1}, std::vector<uint8_t>{5});
+  Case other = c;
+  other.out_q.zero_point = {1};
+  const std::unique_ptr<Subject> subject = SubjectRegistry::Get().Make("toy:remembers");
+  CheckResult result;
+  Judging judging;
+  judging.attribute = [](const Case&, const Verdict&, Subject&) { return FindingKind::kUnknown; };
+  CheckCase(other, {subject.get()}, "matches_exact", result, judging);
+  CheckCase(c, {subject.get()}, "matches_exact", result, judging);
+  ASSERT_EQ(result.findings.size(), 1u);
+  EXPECT_EQ(result.findings.front().kind, FindingKind::kNondeterminism);
+  EXPECT_NE(result.findings.front().explanation.find("that this one remembers is declared"),
+            std::string::npos)
+      << result.findings.front().explanation;
+  // A crash of the same subject is no memory.
+  TestSubject crashes(
+      [](const Case&, const RunContext&) {
+        Outcome outcome;
+        outcome.status = RunStatus::kCrashed;
+        return outcome;
+      },
+      "toy:remembers");
+  result = {};
+  CheckCase(c, {&crashes}, "matches_exact", result, judging);
+  EXPECT_EQ(result.totals.of(Judgement::kFailed), 1);
+  // Nobody can make another instance of this one, so nothing tells history from error.
+  SubjectRegistry::Get().AddExpectedDivergence(
+      {"unmakeable", "add", "answer_independent_of_history", "nondeterminism", "a test"});
+  TestSubject wrong(
+      [](const Case& asked, const RunContext&) {
+        Tensor y = exact::Evaluate(asked);
+        y.SetInt(0, y.IntAt(0) ^ 1);
+        return TestSubject::Good(y);
+      },
+      "unmakeable");
+  result = {};
+  CheckCase(c, {&wrong}, "matches_exact", result, judging);
+  EXPECT_EQ(result.totals.of(Judgement::kFailed), 1);
+}
+
 TEST_F(EngineTest, DrawsOnlyWhatThePropertiesAreAbout) {
   CheckOptions options = Options();
   options.property_glob = "quantize.*";

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -16,6 +17,8 @@
 #include <vector>
 
 #include "core/slice.h"
+#include "core/status.h"
+#include "oracles/conventions/convention.h"
 #include "properties/gen/gen.h"
 #include "properties/property.h"
 #include "properties/relation.h"
@@ -470,6 +473,99 @@ TEST(MatchesExact, SeesTheLastOfManyOutputs) {
           << verdict.reason;
     }
   }
+}
+
+// --- Conventions and other targets --------------------------------------------------------------
+
+TEST(MatchesModel, SaysWhatIsMissing) {
+  const Property& property = *FindProperty("matches_model");
+  const Case c = gen::Draw(Op::kLinear, gen::Theme::kUniform, 1);
+  Spoiled subject;
+  subject.set_contract({"no such convention"});
+  const Verdict none = Judge(property, c, subject);
+  EXPECT_EQ(none.judgement, Judgement::kSkipped);
+  EXPECT_EQ(none.reason, "there is no convention no such convention");
+  const Convention& convention = *FindConvention("fbgemm@avx2");
+  subject.set_contract({convention.name});
+  int judged = 0;
+  for (uint64_t seed = 0; seed < 100; ++seed) {
+    const Case drawn = gen::Draw(Op::kLinear, seed);
+    if (!convention.cannot_run(drawn).empty()) {
+      const Verdict refused = Judge(property, drawn, subject);
+      EXPECT_EQ(refused.judgement, Judgement::kSkipped);
+      EXPECT_NE(refused.reason.find(convention.cannot_run(drawn)), std::string::npos);
+      continue;
+    }
+    const Tensor promised = convention.run(drawn).y;
+    const auto judge = [&](const Spoiled::Spoil& spoil) {
+      Spoiled keeps(
+          [&](size_t run, const Case& asked, const RunContext& context, Outcome& outcome) {
+            outcome.y = promised;
+            if (spoil) spoil(run, asked, context, outcome);
+          });
+      keeps.set_contract({convention.name});
+      return Judge(property, drawn, keeps);
+    };
+    EXPECT_EQ(judge(nullptr).judgement,
+              promised.empty() ? Judgement::kVacuous : Judgement::kPassed);
+    if (promised.empty()) continue;
+    ++judged;
+    const Verdict off = judge([&](size_t, const Case&, const RunContext&, Outcome& outcome) {
+      Spoil(outcome.y, outcome.y.size() - 1);
+    });
+    EXPECT_TRUE(off.failed());
+    EXPECT_NE(off.reason.find("departs from convention fbgemm@avx2"), std::string::npos);
+    const Verdict crash = judge([](size_t, const Case&, const RunContext&, Outcome& outcome) {
+      outcome = Broken(RunStatus::kCrashed, "signal 11");
+    });
+    EXPECT_EQ(crash.kind, FindingKind::kCrash);
+  }
+  EXPECT_GT(judged, 10);
+}
+
+TEST(TargetsAgree, NamesWhyNobodyWasAsked) {
+  static int made = 0;
+  static std::optional<Outcome> answer;
+  SubjectRegistry::Get().Add({"sibling",
+                              "test",
+                              "",
+                              [] { return std::vector<std::string>{}; },
+                              [](const std::string& name) -> std::unique_ptr<Subject> {
+                                ++made;
+                                if (name == "sibling@absent")
+                                  throw Unavailable("no such processor");
+                                return std::make_unique<TestSubject>(
+                                    [](const Case& c, const RunContext& context) {
+                                      return answer ? *answer : TestSubject::Exact(c, context);
+                                    },
+                                    name);
+                              },
+                              {}});
+  const Property& property = *FindProperty("targets_agree");
+  TestSubject subject;
+  const auto judge = [&](uint64_t seed, const std::vector<std::string>& siblings) {
+    subject.siblings = siblings;
+    return Judge(property, gen::Draw(Op::kLinear, gen::Theme::kUniform, seed), subject);
+  };
+  EXPECT_EQ(judge(1, {}).reason, "the subject has no other targets");
+  EXPECT_EQ(judge(1, {"test"}).reason, "the subject has no other targets") << "itself is none";
+  EXPECT_EQ(judge(1, {"sibling@absent"}).reason, "no such processor");
+  EXPECT_EQ(judge(2, {"sibling@absent"}).reason, "no such processor");
+  EXPECT_EQ(made, 1) << "who is absent is asked for once";
+  EXPECT_EQ(judge(1, {"sibling@absent", "sibling@good"}).judgement, Judgement::kPassed);
+  EXPECT_EQ(judge(2, {"sibling@good"}).judgement, Judgement::kPassed);
+  EXPECT_EQ(made, 2) << "a subject is made once";
+  answer = Broken(RunStatus::kCrashed, "signal 11");
+  const Verdict crashed = judge(3, {"sibling@good"});
+  EXPECT_EQ(crashed.judgement, Judgement::kVacuous) << "which is reported of the sibling";
+  EXPECT_NE(crashed.reason.find("signal 11"), std::string::npos);
+  answer.reset();
+  Case empty = gen::Draw(Op::kLinear, gen::Theme::kUniform, 1);
+  empty = slice::Rows(empty, {});
+  EXPECT_EQ(Judge(property, empty, subject).judgement, Judgement::kVacuous);
+  TestSubject crashes(
+      [](const Case&, const RunContext&) { return Broken(RunStatus::kCrashed, "signal 11"); });
+  EXPECT_TRUE(Judge(property, gen::Draw(Op::kLinear, gen::Theme::kUniform, 1), crashes).failed());
 }
 
 TEST(Hash, SeesEverySizeAndEveryCode) {

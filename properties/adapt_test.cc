@@ -199,6 +199,24 @@ TEST(Adapt, ALinearTakesOtherTypesWithTheSameRealValues) {
   MoveOut(mixed, s8);
   ExpectOneChange(mixed, "all u8", [&](Case& e) { MoveW(e, u8), MoveOut(e, u8); });
   ExpectOneChange(mixed, "all s8", [&](Case& e) { MoveX(e, s8); });
+  ExpectOneChange(mixed, "w", [&](Case& e) { MoveW(e, u8); });
+  for (const DType from : {u8, s8}) {
+    Case both = c;  // all of one type; w keeps it
+    if (from == u8) MoveW(both, u8);
+    if (from == s8) MoveX(both, s8), MoveOut(both, s8);
+    const DType to = from == u8 ? s8 : u8;
+    ExpectOneChange(both, "x and output", [&](Case& e) { MoveX(e, to), MoveOut(e, to); });
+  }
+  ExpectNoChange(c, "the output has the type already", [](Case& e) {
+    MoveAll(e.out_q.zero_point, 128);
+    OpenClamp(&e);
+  });
+  ExpectNoChange(c, "all s8: w has the type already",
+                 [&](Case& e) { MoveX(e, s8), MoveW(e, u8), MoveOut(e, s8); });
+  ExpectNoChange(c, "all u8: the clamp is not in the way", [&](Case& e) {
+    MoveW(e, u8);
+    OpenClamp(&e);
+  });
   // Integers and floats have no zero point and no mode of requantization.
   ExpectOneChange(c, "s32", [](Case& e) {
     e.out_dtype = DType::kS32;
@@ -225,7 +243,7 @@ TEST(Adapt, ALinearTakesOtherTypesWithTheSameRealValues) {
   }
   ExpectNoChange(sums, "x and output need codes", [&](Case& e) {
     MoveX(e, s8);
-    e.out_dtype = s8;
+    e.out_dtype = u8;
     OpenClamp(&e);
   });
   ExpectNoChange(sums, "all u8 needs codes", [&](Case& e) {
@@ -246,6 +264,7 @@ TEST(Adapt, ElementsTakeTheQParamsOfTheirInput) {
     OpenClamp(&e);
   });
   ExpectOneChange(c, "all u8", [](Case& e) { MoveOut(e, DType::kU8); });
+  ExpectNoChange(c, "there is no w", [](Case& e) { e.w = Tensor(DType::kS8, {}); });
   Case add = CaseOver(Op::kAdd, Tensor::Of<uint8_t>({1, 1}, std::vector<uint8_t>{7}), DType::kU8);
   add.w = add.x;
   add.w_q.zero_point = {9};

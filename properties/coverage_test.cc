@@ -96,6 +96,13 @@ TEST(Hazards, EmptyMeansThatADimensionIsZero) {
   EXPECT_TRUE(Has(Linear(0, 1, 1), Hazard::kEmpty));
   EXPECT_TRUE(Has(Linear(1, 0, 1), Hazard::kEmpty));
   EXPECT_TRUE(Has(Linear(1, 1, 0), Hazard::kEmpty));
+  EXPECT_FALSE(Has(Linear(130, 0, 1), Hazard::kLongM)) << "nothing is computed";
+  Window v = kImage;
+  v.pad_top = 1;
+  v.kernel_h = 2;
+  Case none = Windowed(Op::kConv2d, v, 0);
+  none.x_q.zero_point = {5};
+  EXPECT_FALSE(Has(none, Hazard::kPadding));
   EXPECT_FALSE(Has(Elements(Op::kAdd, 1, 1), Hazard::kEmpty)) << "which has no K";
 }
 
@@ -353,6 +360,8 @@ TEST(Hazards, SizesOfConvolutionsAndPools) {
   EXPECT_FALSE(Has(conv(32, 31, 2, 8), Hazard::kDeepChannels));
   EXPECT_FALSE(Has(conv(32, 32, 1, 8), Hazard::kDeepChannels));
   EXPECT_FALSE(Has(conv(32, 32, 2, 7), Hazard::kDeepChannels));
+  const Window pooled{.batch = 1, .in_h = 8, .in_w = 2, .in_c = 32, .kernel_h = 1, .kernel_w = 2};
+  EXPECT_FALSE(Has(Windowed(Op::kMaxPool, pooled, 32), Hazard::kDeepChannels)) << "no weights";
   for (const int64_t groups : {7, 8}) {
     Case c = conv(1, 1, 1, 1, groups);
     EXPECT_FALSE(Has(c, Hazard::kManyGroups)) << "per tensor";
@@ -421,6 +430,12 @@ TEST(Hazards, MultipliersThatArePowersOrShiftFar) {
   channels.w_q.scale = {1, 0x1p-31f};
   channels.w_q.zero_point = {0, 0};
   EXPECT_TRUE(Has(channels, Hazard::kPowerOfTwo)) << "of any channel";
+  channels.w_q.scale = {0x1p-31f, 1};
+  EXPECT_TRUE(Has(channels, Hazard::kPowerOfTwo));
+  EXPECT_TRUE(Has(channels, Hazard::kShiftEdge));
+  Case quantize = Elements(Op::kQuantize, 1, 1);
+  quantize.out_q.scale = {0x1p31f};
+  EXPECT_FALSE(Has(quantize, Hazard::kPowerOfTwo)) << "it divides floats";
   // Of two operands both count, for mul their product.
   Case add = Elements(Op::kAdd, 1, 1);
   add.w_q.scale = {0x1p-31f};
@@ -497,6 +512,14 @@ TEST(Hazards, TermsAtTheEdgeOfInt32) {
   rows.x.SetInt(3, 64);
   rows.w_q.zero_point = {1 << 24};
   EXPECT_TRUE(Has(rows, Hazard::kTermAtEdge)) << "of any row";
+  Case conv = Windowed(Op::kConv2d, kImage, 1);
+  conv.x_q.zero_point = {1000};
+  EXPECT_FALSE(Has(conv, Hazard::kTermAtEdge));
+  conv.x_q.zero_point = {1 << 29};  // times the sum of four weights
+  EXPECT_TRUE(Has(conv, Hazard::kTermAtEdge));
+  Case pool = Windowed(Op::kAvgPool, kImage, 4);
+  pool.x_q.zero_point = {1 << 29};
+  EXPECT_FALSE(Has(pool, Hazard::kTermAtEdge)) << "which has no weights";
 }
 
 TEST(Hazards, OfNumbersAreWhatTheHeadroomSays) {
@@ -520,6 +543,13 @@ TEST(Hazards, OfNumbersAreWhatTheHeadroomSays) {
     }
   }
   EXPECT_EQ(met.size(), 6u);
+  for (const auto& [x, near] : std::vector<std::pair<float, bool>>{
+           {10.5f + 0x1p-11f, true}, {10.5f + 0x1.1p-11f, false}, {10.5f, false}}) {
+    Case c = Elements(Op::kQuantize, 1, 1);
+    c.x.as<float>()[0] = x;
+    EXPECT_EQ(Has(c, Hazard::kNearTie), near) << x;
+    EXPECT_EQ(Has(c, Hazard::kExactTie), x == 10.5f);
+  }
 }
 
 using Ops = std::set<Op>;

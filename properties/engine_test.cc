@@ -339,8 +339,8 @@ class Declared : public EngineTest {
     c_.op = Op::kAdd;
     c_.M = 1;
     c_.N = 2;
-    c_.x = Tensor::Of<uint8_t>({1, 2}, std::vector<uint8_t>{10, 20});
-    c_.w = Tensor::Of<uint8_t>({1, 2}, std::vector<uint8_t>{5, 6});
+    c_.x = Tensor::Of<uint8_t>({1, 2}, std::vector<uint8_t>{10, 10});
+    c_.w = Tensor::Of<uint8_t>({1, 2}, std::vector<uint8_t>{5, 5});  // two equal outputs
   }
   Judgement JudgementOf(const std::string& name, const std::vector<std::pair<int64_t, int>>& flips,
                         FindingKind kind, CheckResult* told = nullptr) {
@@ -384,6 +384,8 @@ TEST_F(Declared, OnlyForItsSubjectOperationClaimKindAndShape) {
   EXPECT_EQ(JudgementOf("nobody", {{0, 1}}, kTie), Judgement::kFailed);
   EXPECT_EQ(JudgementOf("declared-elsewhere", {{0, 1}}, kTie), Judgement::kFailed);
   EXPECT_EQ(JudgementOf("declared-otherwise", {{0, 1}}, kTie), Judgement::kFailed);
+  EXPECT_EQ(JudgementOf("declared", {{0, 1}, {0, 0}}, kTie), Judgement::kExpected)
+      << "only of nondeterminism it matters whether it comes again";
   // The first row does not fit, the second one does.
   Declare("declared", "clamp", "");
   EXPECT_EQ(JudgementOf("declared", {{0, 3}}, kClamp), Judgement::kExpected);
@@ -398,6 +400,48 @@ TEST_F(Declared, NondeterminismOnlyWhereTheSameNumberComesAgain) {
       << "another number";
   EXPECT_EQ(JudgementOf("forgetful", {{0, 1}, {1, 1}}, kind), Judgement::kFailed)
       << "another place";
+}
+
+TEST_F(Declared, WhatIsExpectedDoesNotCrowdOutWhatIsNot) {
+  Declare("two-faced", "nondeterminism", "");
+  CheckResult result;
+  Judging judging;
+  judging.findings_kept = 1;
+  judging.attribute = [](const Case&, const Verdict&, Subject&) {
+    return FindingKind::kNondeterminism;
+  };
+  for (const bool stays : {true, false, true, false}) {
+    TestSubject subject(
+        [stays, run = 0](const Case& c, const RunContext&) mutable {
+          Tensor y = exact::Evaluate(c);
+          if (stays || run++ == 0) y.SetInt(0, y.IntAt(0) ^ 1);
+          return TestSubject::Good(y);
+        },
+        "two-faced");
+    CheckCase(c_, {&subject}, "matches_exact", result, judging);
+  }
+  ASSERT_EQ(result.findings.size(), 2u);
+  EXPECT_TRUE(result.findings[0].expected_by_contract);
+  EXPECT_FALSE(result.findings[1].expected_by_contract);
+  EXPECT_EQ(result.findings[1].kind, FindingKind::kNondeterminism);
+}
+
+TEST_F(Declared, AKindThatTheRunShowedIsNotAttributedAgain) {
+  Declare("crasher", "crash", "");
+  TestSubject subject(
+      [](const Case&, const RunContext&) {
+        Outcome outcome;
+        outcome.status = RunStatus::kCrashed;
+        return outcome;
+      },
+      "crasher");
+  CheckResult result;
+  Judging judging;
+  judging.attribute = [](const Case&, const Verdict&, Subject&) { return FindingKind::kTie; };
+  CheckCase(c_, {&subject}, "matches_exact", result, judging);
+  ASSERT_EQ(result.findings.size(), 1u);
+  EXPECT_EQ(result.findings[0].kind, FindingKind::kCrash);
+  EXPECT_TRUE(result.findings[0].expected_by_contract);
 }
 
 TEST_F(EngineTest, HistoryExcusesNumbersNoCrashesAndSaysSo) {

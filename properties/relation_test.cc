@@ -161,6 +161,60 @@ TEST(ExactOf, OfManyEqualRowsAndColumns) {
   EXPECT_GT(joined_columns, 20);
 }
 
+// Outputs of many equal pixels, channels or tensors that are no rows or columns of x.
+TEST(ExactOf, OfManyEqualPixelsAndBatches) {
+  for (const Op op :
+       {Op::kConv2d, Op::kDepthwise, Op::kMaxPool, Op::kAvgPool, Op::kGlobalAvgPool}) {
+    Case c;
+    c.op = op;
+    c.N = 6;
+    c.window = {.batch = 7, .in_h = 9, .in_w = 8, .in_c = 6};
+    if (op == Op::kDepthwise) c.window.groups = 6;
+    if (op == Op::kGlobalAvgPool) {
+      c.window.batch = 400;
+      c.window.kernel_h = 9, c.window.kernel_w = 8;
+    }
+    const Window& v = c.window;
+    c.x = Tensor(DType::kU8, {v.batch, v.in_h, v.in_w, v.in_c});
+    for (int64_t i = 0; i < c.x.size(); ++i) c.x.SetInt(i, static_cast<int32_t>(i / 6 % 5 * 40));
+    if (HasWeights(op)) {
+      c.w = Tensor(DType::kS8, {6, 1, 1, v.in_c / v.groups});
+      for (int64_t i = 0; i < c.w.size(); ++i) c.w.SetInt(i, static_cast<int32_t>(i % 2));
+    }
+    DeriveSizes(&c);
+    ASSERT_EQ(Validate(c), "") << Name(op);
+    ASSERT_GT(c.M * c.N, 2048) << Name(op);
+    EXPECT_EQ(ExactOf(c), exact::Evaluate(c)) << Name(op);
+  }
+  Case concat = CaseOver(Op::kConcat, Tensor(DType::kU8, {500, 3}), DType::kU8);
+  concat.w = Tensor(DType::kU8, {500, 4});
+  concat.N = 7;
+  for (int64_t i = 0; i < concat.x.size(); ++i) concat.x.SetInt(i, static_cast<int32_t>(i % 4));
+  for (int64_t i = 0; i < concat.w.size(); ++i) concat.w.SetInt(i, static_cast<int32_t>(i % 5));
+  ASSERT_EQ(Validate(concat), "");
+  EXPECT_EQ(ExactOf(concat), exact::Evaluate(concat));
+  for (const bool per_channel : {false, true}) {
+    Case observer;
+    observer.op = Op::kChooseQParams;
+    observer.M = 8;
+    observer.N = 400;
+    observer.x = Tensor(DType::kF32, {2, 8, 400});
+    for (int64_t i = 0; i < observer.x.size(); ++i)
+      observer.x.as<float>()[static_cast<size_t>(i)] = static_cast<float>(i / 400 % 3);
+    observer.out_dtype = DType::kF32;
+    OpenClamp(&observer);
+    observer.per_channel = per_channel;
+    ASSERT_EQ(Validate(observer), "");
+    EXPECT_EQ(ExactOf(observer), exact::Evaluate(observer));
+  }
+  Case softmax = CaseOver(Op::kSoftmax, Tensor(DType::kU8, {300, 8}), DType::kU8);
+  softmax.out_q.scale = {1.0f / 256};
+  for (int64_t i = 0; i < softmax.x.size(); ++i)
+    softmax.x.SetInt(i, static_cast<int32_t>(i / 8 % 3));
+  ASSERT_EQ(Validate(softmax), "");
+  EXPECT_EQ(ExactOf(softmax), exact::Evaluate(softmax));
+}
+
 // Columns that differ in one thing alone are not the same column.
 TEST(ExactOf, OfColumnsThatDifferInOneParameter) {
   Case c;

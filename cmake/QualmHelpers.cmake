@@ -84,6 +84,10 @@ function(qualm_test_headers target)
   target_precompile_headers(${target} REUSE_FROM ${name})
 endfunction()
 
+# What brings main() into each test; scripts/mutate-judges has one of its own.
+set(QUALM_TEST_MAIN GTest::gtest_main CACHE STRING "Library or object with the main function of tests")
+mark_as_advanced(QUALM_TEST_MAIN)
+
 # qualm_test(NAME [TIER smoke|short|long] SOURCES a_test.cc ... DEPS lib ... [TIMEOUT seconds]
 #            [OPTIMIZED]):
 # a GoogleTest binary; each TEST is one ctest, labelled with its tier. Tests may read the corpus
@@ -105,7 +109,7 @@ function(qualm_test name)
   if(CMAKE_CROSSCOMPILING OR QUALM_SANITIZE)
     math(EXPR ARG_TIMEOUT "4 * ${ARG_TIMEOUT}")
   endif()
-  qualm_executable(${name} SOURCES ${ARG_SOURCES} DEPS ${ARG_DEPS} GTest::gtest GTest::gtest_main)
+  qualm_executable(${name} SOURCES ${ARG_SOURCES} DEPS ${ARG_DEPS} GTest::gtest ${QUALM_TEST_MAIN})
   if(NOT ARG_OPTIMIZED)
     target_compile_options(${name} PRIVATE -O0)
   endif()

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -49,6 +50,28 @@ TEST(Verdict, TheFirstDivergenceIsToldInNumbers) {
   EXPECT_NE(zero->expected, zero->actual);
   EXPECT_EQ(ElementText(Floats({0.5f}), 0), "0x1p-1");
   EXPECT_FALSE(FirstDivergence(Floats({0.5f}), Floats({0.5f})).has_value());
+}
+
+TEST(Verdict, EveryBitOfEveryElementCounts) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const float other = std::bit_cast<float>(std::bit_cast<uint32_t>(nan) ^ 1);
+  EXPECT_TRUE(FirstDivergence(Floats({nan}), Floats({other}))) << "NaN have bits too";
+  EXPECT_TRUE(FirstDivergence(Floats({nan}), Floats({-nan})));
+  EXPECT_FALSE(FirstDivergence(Floats({nan}), Floats({nan})));
+  for (int bit = 0; bit < 32; ++bit) {
+    const auto flipped = static_cast<int32_t>(uint32_t{1} << bit);
+    EXPECT_TRUE(FirstDivergence(Codes(DType::kS32, {0}), Codes(DType::kS32, {flipped}))) << bit;
+  }
+  std::vector<int32_t> many(100'000, 7);
+  const Tensor expected = Codes(DType::kS8, many);
+  for (const size_t at : {size_t{0}, size_t{2000}, size_t{4096}, size_t{65'536}, many.size() - 1}) {
+    std::vector<int32_t> wrong = many;
+    wrong[at] = 8;
+    const std::optional<Divergence> found = FirstDivergence(expected, Codes(DType::kS8, wrong));
+    ASSERT_TRUE(found) << at;
+    EXPECT_EQ(found->index, static_cast<int64_t>(at));
+    EXPECT_EQ(found->distance_lsb, 1);
+  }
 }
 
 }  // namespace

@@ -3,8 +3,14 @@
 
 #include <gtest/gtest.h>
 
+#include <optional>
+#include <string>
+#include <vector>
+
 #include "core/slice.h"
+#include "oracles/conventions/convention.h"
 #include "properties/gen/gen.h"
+#include "properties/relation.h"
 #include "properties/test_subject.h"
 
 namespace qualm {
@@ -73,6 +79,285 @@ TEST(Adapt, EveryParameterCanBeLeftOut) {
     }
   }
   EXPECT_GT(left_out, 500);
+}
+
+// Can the case be brought into this one, and no other, by one change?
+template <class Edit>
+void ExpectOneChange(const Case& c, const char* what, Edit edit) {
+  ASSERT_EQ(Validate(c), "") << what;
+  Case wanted = ProblemOf(c);
+  edit(wanted);
+  DeriveSizes(&wanted);
+  ASSERT_EQ(Validate(wanted), "") << what;
+  ASSERT_FALSE(wanted == c) << what;
+  const auto only = [&](const Case& candidate) {
+    return candidate == wanted ? std::string() : std::string("another case");
+  };
+  EXPECT_EQ(AdaptTo(only, c), wanted) << what;
+}
+// A change that is no change of this case: nothing is offered that a subject could take for it.
+template <class Edit>
+void ExpectNoChange(const Case& c, const char* what, Edit edit) {
+  Case unwanted = ProblemOf(c);
+  edit(unwanted);
+  const auto only = [&](const Case& candidate) {
+    return candidate == unwanted ? std::string() : std::string("another case");
+  };
+  EXPECT_EQ(AdaptTo(only, c), std::nullopt) << what;
+}
+
+Case LinearWithAll() {
+  Case c;
+  c.op = Op::kLinear;
+  c.M = 1;
+  c.N = 2;
+  c.K = 2;
+  c.x = Tensor::Of<uint8_t>({1, 2}, std::vector<uint8_t>{0, 255});
+  c.w = Tensor::Of<int8_t>({2, 2}, std::vector<int8_t>{-128, 127, 1, 2});
+  c.x_q = {{0.5f}, {300}};
+  c.w_q = {{2, 3}, {-200, 5}};
+  c.out_q = {{4}, {400}};
+  c.per_channel = true;
+  c.bias_i32 = {{1, 2}};
+  c.out_min = 3;
+  c.out_max = 200;
+  c.relu = true;
+  c.requant = Requant::kFloat32;
+  return c;
+}
+
+void MoveAll(std::vector<int32_t>& zero_points, int32_t by) {
+  for (int32_t& zero : zero_points) zero += by;
+}
+void MoveX(Case& c, DType to) {
+  const int32_t by = to == DType::kS8 ? -128 : 128;
+  c.x = *relation::Shifted(c.x, to, by);
+  MoveAll(c.x_q.zero_point, by);
+}
+void MoveW(Case& c, DType to) {
+  const int32_t by = to == DType::kS8 ? -128 : 128;
+  c.w = *relation::Shifted(c.w, to, by);
+  MoveAll(c.w_q.zero_point, by);
+}
+void MoveOut(Case& c, DType to) {
+  MoveAll(c.out_q.zero_point, to == DType::kS8 ? -128 : 128);
+  c.out_dtype = to;
+  OpenClamp(&c);
+}
+
+TEST(Adapt, ALinearLosesOneThingAtATime) {
+  const Case c = LinearWithAll();
+  ExpectOneChange(c, "relu", [](Case& e) { e.relu = false; });
+  ExpectOneChange(c, "clamp", [](Case& e) { OpenClamp(&e); });
+  ExpectOneChange(c, "requant", [](Case& e) { e.requant = Requant::kExact; });
+  ExpectOneChange(c, "bias in int32", [](Case& e) { e.bias_i32.reset(); });
+  ExpectOneChange(c, "per channel", [](Case& e) {
+    e.per_channel = false;
+    e.w_q = {{2}, {-200}};
+  });
+  ExpectOneChange(c, "zero point of x", [](Case& e) { e.x_q.zero_point = {255}; });
+  ExpectOneChange(c, "zero points of w", [](Case& e) { e.w_q.zero_point = {-128, 5}; });
+  ExpectOneChange(c, "output zero point", [](Case& e) { e.out_q.zero_point = {255}; });
+  ExpectOneChange(c, "symmetric x", [](Case& e) { e.x_q.zero_point = {0}; });
+  ExpectOneChange(c, "symmetric w", [](Case& e) { e.w_q.zero_point = {0, 0}; });
+  ExpectOneChange(c, "symmetric output", [](Case& e) { e.out_q.zero_point = {0}; });
+  Case real = c;  // which no mode of requantization takes
+  real.requant = Requant::kExact;
+  real.bias_i32.reset();
+  real.bias = {{1, 2}};
+  ExpectOneChange(real, "bias in real units", [](Case& e) { e.bias.reset(); });
+  ExpectOneChange(real, "s32", [](Case& e) {
+    e.bias.reset();
+    e.out_dtype = DType::kS32;
+    e.out_q = QParams{};
+    OpenClamp(&e);
+  });
+  ExpectOneChange(real, "f32", [](Case& e) {
+    e.out_dtype = DType::kF32;
+    e.out_q = QParams{};
+    OpenClamp(&e);
+  });
+}
+
+TEST(Adapt, ALinearTakesOtherTypesWithTheSameRealValues) {
+  const Case c = LinearWithAll();
+  const DType u8 = DType::kU8, s8 = DType::kS8;
+  ExpectOneChange(c, "x", [&](Case& e) { MoveX(e, s8); });
+  ExpectOneChange(c, "w", [&](Case& e) { MoveW(e, u8); });
+  ExpectOneChange(c, "x and w", [&](Case& e) { MoveX(e, s8), MoveW(e, u8); });
+  ExpectOneChange(c, "x and output", [&](Case& e) { MoveX(e, s8), MoveOut(e, s8); });
+  ExpectOneChange(c, "output", [&](Case& e) { MoveOut(e, s8); });
+  ExpectOneChange(c, "all s8", [&](Case& e) { MoveX(e, s8), MoveOut(e, s8); });
+  Case other = c;  // the other way round
+  MoveX(other, s8), MoveW(other, u8), MoveOut(other, s8);
+  ExpectOneChange(other, "x", [&](Case& e) { MoveX(e, u8); });
+  ExpectOneChange(other, "output", [&](Case& e) { MoveOut(e, u8); });
+  ExpectOneChange(other, "x and output", [&](Case& e) { MoveX(e, u8), MoveOut(e, u8); });
+  ExpectOneChange(other, "all u8", [&](Case& e) { MoveX(e, u8), MoveOut(e, u8); });
+  ExpectOneChange(other, "all s8", [&](Case& e) { MoveW(e, s8); });
+  Case mixed = c;  // x u8, w s8, output s8
+  MoveOut(mixed, s8);
+  ExpectOneChange(mixed, "all u8", [&](Case& e) { MoveW(e, u8), MoveOut(e, u8); });
+  ExpectOneChange(mixed, "all s8", [&](Case& e) { MoveX(e, s8); });
+  ExpectOneChange(mixed, "w", [&](Case& e) { MoveW(e, u8); });
+  for (const DType from : {u8, s8}) {
+    Case both = c;  // all of one type; w keeps it
+    if (from == u8) MoveW(both, u8);
+    if (from == s8) MoveX(both, s8), MoveOut(both, s8);
+    const DType to = from == u8 ? s8 : u8;
+    ExpectOneChange(both, "x and output", [&](Case& e) { MoveX(e, to), MoveOut(e, to); });
+  }
+  ExpectNoChange(c, "the output has the type already", [](Case& e) {
+    MoveAll(e.out_q.zero_point, 128);
+    OpenClamp(&e);
+  });
+  ExpectNoChange(c, "all s8: w has the type already",
+                 [&](Case& e) { MoveX(e, s8), MoveW(e, u8), MoveOut(e, s8); });
+  ExpectNoChange(c, "all u8: the clamp is not in the way", [&](Case& e) {
+    MoveW(e, u8);
+    OpenClamp(&e);
+  });
+  // Integers and floats have no zero point and no mode of requantization.
+  ExpectOneChange(c, "s32", [](Case& e) {
+    e.out_dtype = DType::kS32;
+    e.out_q = QParams{};
+    e.requant = Requant::kExact;
+    OpenClamp(&e);
+  });
+  ExpectOneChange(c, "f32", [](Case& e) {
+    e.out_dtype = DType::kF32;
+    e.out_q = QParams{};
+    e.requant = Requant::kExact;
+    OpenClamp(&e);
+  });
+  Case sums = c;
+  sums.out_dtype = DType::kS32;
+  sums.out_q = QParams{};
+  sums.requant = Requant::kExact;
+  OpenClamp(&sums);
+  for (const DType to : {u8, s8}) {
+    ExpectOneChange(sums, "codes", [&](Case& e) {
+      e.out_dtype = to;
+      OpenClamp(&e);
+    });
+  }
+  ExpectNoChange(sums, "x and output need codes", [&](Case& e) {
+    MoveX(e, s8);
+    e.out_dtype = u8;
+    OpenClamp(&e);
+  });
+  ExpectNoChange(sums, "all u8 needs codes", [&](Case& e) {
+    MoveW(e, u8);
+    e.out_dtype = u8;
+    OpenClamp(&e);
+  });
+}
+
+TEST(Adapt, ElementsTakeTheQParamsOfTheirInput) {
+  Case c = CaseOver(Op::kRescale, Tensor::Of<uint8_t>({1, 1}, std::vector<uint8_t>{7}), DType::kS8);
+  c.x_q = {{2}, {3}};
+  c.out_q = {{4}, {5}};
+  c.out_max = 100;
+  ExpectOneChange(c, "output as input", [](Case& e) {
+    e.out_dtype = DType::kU8;
+    e.out_q = e.x_q;
+    OpenClamp(&e);
+  });
+  ExpectOneChange(c, "all u8", [](Case& e) { MoveOut(e, DType::kU8); });
+  ExpectNoChange(c, "there is no w", [](Case& e) { e.w = Tensor(DType::kS8, {}); });
+  Case add = CaseOver(Op::kAdd, Tensor::Of<uint8_t>({1, 1}, std::vector<uint8_t>{7}), DType::kU8);
+  add.w = add.x;
+  add.w_q.zero_point = {9};
+  ExpectOneChange(add, "both operands",
+                  [](Case& e) { MoveX(e, DType::kS8), MoveW(e, DType::kS8); });
+  ExpectOneChange(add, "all s8", [](Case& e) {
+    MoveX(e, DType::kS8), MoveW(e, DType::kS8), MoveOut(e, DType::kS8);
+  });
+  Case linear = LinearWithAll();
+  linear.requant = Requant::kExact;
+  ExpectNoChange(linear, "sums have a scale of their own", [](Case& e) {
+    e.out_q = e.x_q;
+    OpenClamp(&e);
+  });
+}
+
+TEST(Adapt, WindowsBecomePlainer) {
+  Case c;
+  c.op = Op::kMaxPool;
+  c.N = 1;
+  c.window = {.batch = 1, .in_h = 9, .in_w = 9, .in_c = 1, .kernel_h = 3, .kernel_w = 3};
+  c.window.dilation_h = c.window.dilation_w = 2;
+  c.window.pad_top = 2, c.window.pad_bottom = 1, c.window.pad_left = 1, c.window.pad_right = 2;
+  c.x = Tensor(DType::kU8, {1, 9, 9, 1});
+  DeriveSizes(&c);
+  ExpectOneChange(c, "dilation", [](Case& e) { e.window.dilation_h = e.window.dilation_w = 1; });
+  ExpectOneChange(c, "equal pads",
+                  [](Case& e) { e.window.pad_bottom = 2, e.window.pad_right = 1; });
+  ExpectOneChange(c, "pads of at most half of the kernel", [](Case& e) {
+    e.window.pad_top = e.window.pad_bottom = e.window.pad_left = e.window.pad_right = 1;
+  });
+}
+
+TEST(Adapt, DynamicLinearsTakeARule) {
+  int met = 0;
+  for (uint64_t seed = 0; seed < 300; ++seed) {
+    const Case c = gen::Draw(Op::kDynamicLinear, seed);
+    if (!Validate(c).empty()) continue;
+    for (const QParamsRule rule : {QParamsRule::kAten, QParamsRule::kOnnx}) {
+      Case wanted = ProblemOf(c);
+      wanted.rule = rule;
+      wanted.observer = {.reduce_range = c.observer.reduce_range && rule == QParamsRule::kAten};
+      if (wanted == c || !Validate(wanted).empty()) continue;
+      ExpectOneChange(c, "rule", [&](Case& e) { e = wanted; });
+      ++met;
+    }
+  }
+  EXPECT_GT(met, 50);
+}
+
+TEST(Adapt, RowsOfResultsNeedNoChannel) {
+  int met = 0;
+  for (uint64_t seed = 0; seed < 200; ++seed) {
+    const Case c = gen::Draw(Op::kChooseQParams, seed);
+    if (!c.per_channel) continue;
+    ++met;
+    ExpectOneChange(c, "per tensor", [](Case& e) { e.per_channel = false; });
+  }
+  EXPECT_GT(met, 10);
+}
+
+TEST(Adapt, ConventionsRefuseToo) {
+  TestSubject subject;
+  const Case c = gen::Draw(Op::kLinear, gen::Theme::kUniform, 1);
+  EXPECT_EQ(WhyNot(subject, c), "");
+  int refused = 0, taken = 0;
+  for (const Convention& convention : AllConventions()) {
+    subject.set_contract({convention.name});
+    for (uint64_t seed = 0; seed < 20; ++seed) {
+      const Case drawn = gen::Draw(Op::kLinear, seed);
+      EXPECT_EQ(WhyNot(subject, drawn), convention.cannot_run(drawn));
+      ++(convention.cannot_run(drawn).empty() ? taken : refused);
+    }
+  }
+  EXPECT_GT(refused, 20);
+  EXPECT_GT(taken, 20);
+  subject.set_contract({"no such convention"});
+  EXPECT_EQ(WhyNot(subject, c), "");
+  subject.cannot_run = [](const Case&) { return "never"; };
+  EXPECT_EQ(WhyNot(subject, c), "never");
+  subject.set_contract({"fbgemm@avx2"});
+  EXPECT_EQ(WhyNot(subject, c), "never");
+  subject.set_contract({});
+  EXPECT_EQ(WhyNot(subject, c), "never");
+}
+
+TEST(Adapt, EndsAfter32Reasons) {
+  // A new reason for every case: the search would go on for ever.
+  int64_t asked = 0;
+  const auto always_another = [&](const Case&) { return std::to_string(++asked); };
+  EXPECT_EQ(AdaptTo(always_another, LinearWithAll()), std::nullopt);
+  EXPECT_GT(asked, 32);
+  EXPECT_LT(asked, 32 * 40);
 }
 
 TEST(Adapt, ChangesNothingThatIsNotInTheWay) {

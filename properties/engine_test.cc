@@ -9,6 +9,8 @@
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "core/status.h"
 #include "properties/gen/gen.h"
@@ -235,6 +237,256 @@ TEST_F(EngineTest, DeclaredDivergencesAreExpectedWhereTheKindAgrees) {
   EXPECT_TRUE(expected.findings[0].expected_by_contract);
   options.attribute = [](const Case&, const Verdict&, Subject&) { return FindingKind::kTie; };
   EXPECT_EQ(Check(options).totals.of(Judgement::kExpected), 0);
+}
+
+TEST_F(EngineTest, EveryFailureIsKeptWithTheKindOfItsRun) {
+  const Case c = gen::Draw(Op::kLinear, gen::Theme::kUniform, 1);
+  for (const auto& [ends, kind] : std::vector<std::pair<RunStatus, FindingKind>>{
+           {RunStatus::kCrashed, FindingKind::kCrash},
+           {RunStatus::kHung, FindingKind::kHang},
+           {RunStatus::kTouchedOutside, FindingKind::kMemory},
+           {RunStatus::kModifiedInput, FindingKind::kMemory},
+           {RunStatus::kLeftBehind, FindingKind::kMemory},
+           {RunStatus::kRefused, FindingKind::kUnknown},
+           {RunStatus::kGarbage, FindingKind::kUnknown},
+           {RunStatus::kOk, FindingKind::kUnknown}}) {
+    const RunStatus status = ends;
+    TestSubject subject([status](const Case& asked, const RunContext&) {
+      Outcome outcome = TestSubject::Good(exact::Evaluate(asked));
+      outcome.status = status;
+      outcome.detail = "the detail";
+      outcome.y.SetInt(0, outcome.y.IntAt(0) ^ 1);
+      return outcome;
+    });
+    CheckResult result;
+    std::vector<FindingKind> told;
+    Judging judging;
+    judging.found = [&](const Finding& finding) { told.push_back(finding.kind); };
+    CheckCase(c, {&subject}, "matches_exact", result, judging);
+    ASSERT_EQ(result.findings.size(), 1u) << Name(status);
+    const Finding& finding = result.findings.front();
+    EXPECT_EQ(finding.kind, kind) << Name(status);
+    EXPECT_EQ(told, std::vector{kind});
+    EXPECT_EQ(finding.test_case, c);
+    EXPECT_EQ(finding.subject, "test");
+    EXPECT_EQ(finding.full_property(), "linear.matches_exact");
+    EXPECT_EQ(finding.first_divergence.has_value(), status == RunStatus::kOk);
+    EXPECT_EQ(finding.explanation.find("the detail") != std::string::npos,
+              status != RunStatus::kOk);
+    EXPECT_FALSE(finding.expected_by_contract);
+    EXPECT_EQ(result.failed.at({"linear.matches_exact", "test"}), 1);
+    EXPECT_EQ(result.totals.of(Judgement::kFailed), 1);
+    EXPECT_EQ(result.totals.judged(), 1);
+    EXPECT_TRUE(result.reasons.empty());
+  }
+}
+
+TEST_F(EngineTest, OneKindDoesNotCrowdOutAnother) {
+  // Two wrong numbers, then a crash: with one finding kept of each, both kinds are there.
+  CheckResult result;
+  Judging judging;
+  judging.findings_kept = 1;
+  std::vector<Finding> told;
+  judging.found = [&](const Finding& finding) { told.push_back(finding); };
+  for (const RunStatus status : {RunStatus::kGarbage, RunStatus::kRefused, RunStatus::kCrashed,
+                                 RunStatus::kTouchedOutside, RunStatus::kCrashed}) {
+    TestSubject subject([status](const Case&, const RunContext&) {
+      Outcome outcome;
+      outcome.status = status;
+      return outcome;
+    });
+    CheckCase(gen::Draw(Op::kLinear, gen::Theme::kUniform, 1), {&subject}, "matches_exact", result,
+              judging);
+  }
+  std::vector<FindingKind> kept;
+  for (const Finding& finding : result.findings) kept.push_back(finding.kind);
+  EXPECT_EQ(kept, (std::vector{FindingKind::kUnknown, FindingKind::kCrash, FindingKind::kMemory}));
+  EXPECT_EQ(told.size(), 5u) << "all are told, whatever is kept";
+  EXPECT_EQ(result.totals.of(Judgement::kFailed), 5);
+}
+
+TEST_F(EngineTest, EachClaimKeepsItsOwnFindings) {
+  const Case linear = gen::Draw(Op::kLinear, gen::Theme::kUniform, 1);
+  const Case quantize = gen::Draw(Op::kQuantize, gen::Theme::kUniform, 1);
+  const auto wrong = [](const Case& c, const RunContext&) {
+    Tensor y = exact::Evaluate(c);
+    y.SetInt(0, y.IntAt(0) ^ 1);
+    return TestSubject::Good(y);
+  };
+  TestSubject one(wrong, "one"), two(wrong, "two");
+  for (const int64_t limit : {1, 2}) {
+    CheckResult result;
+    Judging judging;
+    judging.findings_kept = limit;
+    for (int turn = 0; turn < 3; ++turn) {
+      for (const Case* c : {&linear, &quantize})
+        CheckCase(*c, {&one, &two}, "matches_exact,clamp,zero_maps*", result, judging);
+    }
+    std::map<std::pair<std::string, std::string>, int64_t> kept;
+    for (const Finding& finding : result.findings)
+      ++kept[{finding.full_property(), finding.subject}];
+    ASSERT_GE(kept.size(), 4u) << "two operations, two subjects";
+    ASSERT_EQ(kept.size(), result.failed.size());
+    for (const auto& [claim, count] : result.failed)
+      EXPECT_EQ(kept.at(claim), std::min(limit, count)) << claim.first << " " << claim.second;
+  }
+}
+
+// A subject of this name, its answers wrong at output 0 by what `flip` says for each run.
+class Declared : public EngineTest {
+ protected:
+  Declared() {
+    c_.op = Op::kAdd;
+    c_.M = 1;
+    c_.N = 2;
+    c_.x = Tensor::Of<uint8_t>({1, 2}, std::vector<uint8_t>{10, 10});
+    c_.w = Tensor::Of<uint8_t>({1, 2}, std::vector<uint8_t>{5, 5});  // two equal outputs
+  }
+  Judgement JudgementOf(const std::string& name, const std::vector<std::pair<int64_t, int>>& flips,
+                        FindingKind kind, CheckResult* told = nullptr) {
+    size_t run = 0;
+    TestSubject subject(
+        [&](const Case& c, const RunContext&) {
+          Tensor y = exact::Evaluate(c);
+          const auto& [at, flip] = flips[std::min(run++, flips.size() - 1)];
+          y.SetInt(at, y.IntAt(at) ^ flip);
+          return TestSubject::Good(y);
+        },
+        name);
+    CheckResult result;
+    Judging judging;
+    judging.attribute = [kind](const Case&, const Verdict&, Subject&) { return kind; };
+    CheckCase(c_, {&subject}, "matches_exact", result, judging);
+    if (told != nullptr) *told = result;
+    EXPECT_EQ(result.findings.size(), 1u);
+    const bool expected = result.totals.of(Judgement::kExpected) == 1;
+    if (expected) EXPECT_EQ(result.findings.front().kind, kind);
+    EXPECT_EQ(result.findings.front().expected_by_contract, expected);
+    EXPECT_EQ(result.failed.empty(), expected);
+    return expected ? Judgement::kExpected : Judgement::kFailed;
+  }
+  static void Declare(const std::string& subject, const std::string& kind, const std::string& shape,
+                      const std::string& op = "add", const std::string& claim = "matches_exact") {
+    SubjectRegistry::Get().AddExpectedDivergence({subject, op, claim, kind, "a test", "", shape});
+  }
+
+  Case c_;
+};
+
+TEST_F(Declared, OnlyForItsSubjectOperationClaimKindAndShape) {
+  using enum FindingKind;
+  Declare("declared", "tie", "got 14");
+  Declare("declared-elsewhere", "tie", "", "sub");
+  Declare("declared-otherwise", "tie", "", "add", "clamp");
+  EXPECT_EQ(JudgementOf("declared", {{0, 1}}, kTie), Judgement::kExpected);
+  EXPECT_EQ(JudgementOf("declared", {{0, 3}}, kTie), Judgement::kFailed) << "got 12";
+  EXPECT_EQ(JudgementOf("declared", {{0, 1}}, kTail), Judgement::kFailed);
+  EXPECT_EQ(JudgementOf("nobody", {{0, 1}}, kTie), Judgement::kFailed);
+  EXPECT_EQ(JudgementOf("declared-elsewhere", {{0, 1}}, kTie), Judgement::kFailed);
+  EXPECT_EQ(JudgementOf("declared-otherwise", {{0, 1}}, kTie), Judgement::kFailed);
+  EXPECT_EQ(JudgementOf("declared", {{0, 1}, {0, 0}}, kTie), Judgement::kExpected)
+      << "only of nondeterminism it matters whether it comes again";
+  // The first row does not fit, the second one does.
+  Declare("declared", "clamp", "");
+  EXPECT_EQ(JudgementOf("declared", {{0, 3}}, kClamp), Judgement::kExpected);
+}
+
+TEST_F(Declared, NondeterminismOnlyWhereTheSameNumberComesAgain) {
+  const FindingKind kind = FindingKind::kNondeterminism;
+  Declare("forgetful", "nondeterminism", "");
+  EXPECT_EQ(JudgementOf("forgetful", {{0, 1}}, kind), Judgement::kExpected) << "it stays so";
+  EXPECT_EQ(JudgementOf("forgetful", {{0, 1}, {0, 0}}, kind), Judgement::kFailed) << "an error";
+  EXPECT_EQ(JudgementOf("forgetful", {{0, 1}, {0, 2}}, kind), Judgement::kFailed)
+      << "another number";
+  EXPECT_EQ(JudgementOf("forgetful", {{0, 1}, {1, 1}}, kind), Judgement::kFailed)
+      << "another place";
+}
+
+TEST_F(Declared, WhatIsExpectedDoesNotCrowdOutWhatIsNot) {
+  Declare("two-faced", "nondeterminism", "");
+  CheckResult result;
+  Judging judging;
+  judging.findings_kept = 1;
+  judging.attribute = [](const Case&, const Verdict&, Subject&) {
+    return FindingKind::kNondeterminism;
+  };
+  for (const bool stays : {true, false, true, false}) {
+    TestSubject subject(
+        [stays, run = 0](const Case& c, const RunContext&) mutable {
+          Tensor y = exact::Evaluate(c);
+          if (stays || run++ == 0) y.SetInt(0, y.IntAt(0) ^ 1);
+          return TestSubject::Good(y);
+        },
+        "two-faced");
+    CheckCase(c_, {&subject}, "matches_exact", result, judging);
+  }
+  ASSERT_EQ(result.findings.size(), 2u);
+  EXPECT_TRUE(result.findings[0].expected_by_contract);
+  EXPECT_FALSE(result.findings[1].expected_by_contract);
+  EXPECT_EQ(result.findings[1].kind, FindingKind::kNondeterminism);
+}
+
+TEST_F(Declared, AKindThatTheRunShowedIsNotAttributedAgain) {
+  Declare("crasher", "crash", "");
+  TestSubject subject(
+      [](const Case&, const RunContext&) {
+        Outcome outcome;
+        outcome.status = RunStatus::kCrashed;
+        return outcome;
+      },
+      "crasher");
+  CheckResult result;
+  Judging judging;
+  judging.attribute = [](const Case&, const Verdict&, Subject&) { return FindingKind::kTie; };
+  CheckCase(c_, {&subject}, "matches_exact", result, judging);
+  ASSERT_EQ(result.findings.size(), 1u);
+  EXPECT_EQ(result.findings[0].kind, FindingKind::kCrash);
+  EXPECT_TRUE(result.findings[0].expected_by_contract);
+}
+
+TEST_F(EngineTest, HistoryExcusesNumbersNoCrashesAndSaysSo) {
+  Case c;
+  c.op = Op::kAdd;
+  c.M = c.N = 1;
+  c.x = Tensor::Of<uint8_t>({1, 1}, std::vector<uint8_t>{10});
+  c.w = Tensor::Of<uint8_t>({1, 1}, std::vector<uint8_t>{5});
+  Case other = c;
+  other.out_q.zero_point = {1};
+  const std::unique_ptr<Subject> subject = SubjectRegistry::Get().Make("toy:remembers");
+  CheckResult result;
+  Judging judging;
+  judging.attribute = [](const Case&, const Verdict&, Subject&) { return FindingKind::kUnknown; };
+  CheckCase(other, {subject.get()}, "matches_exact", result, judging);
+  CheckCase(c, {subject.get()}, "matches_exact", result, judging);
+  ASSERT_EQ(result.findings.size(), 1u);
+  EXPECT_EQ(result.findings.front().kind, FindingKind::kNondeterminism);
+  EXPECT_NE(result.findings.front().explanation.find("that this one remembers is declared"),
+            std::string::npos)
+      << result.findings.front().explanation;
+  // A crash of the same subject is no memory.
+  TestSubject crashes(
+      [](const Case&, const RunContext&) {
+        Outcome outcome;
+        outcome.status = RunStatus::kCrashed;
+        return outcome;
+      },
+      "toy:remembers");
+  result = {};
+  CheckCase(c, {&crashes}, "matches_exact", result, judging);
+  EXPECT_EQ(result.totals.of(Judgement::kFailed), 1);
+  // Nobody can make another instance of this one, so nothing tells history from error.
+  SubjectRegistry::Get().AddExpectedDivergence(
+      {"unmakeable", "add", "answer_independent_of_history", "nondeterminism", "a test"});
+  TestSubject wrong(
+      [](const Case& asked, const RunContext&) {
+        Tensor y = exact::Evaluate(asked);
+        y.SetInt(0, y.IntAt(0) ^ 1);
+        return TestSubject::Good(y);
+      },
+      "unmakeable");
+  result = {};
+  CheckCase(c, {&wrong}, "matches_exact", result, judging);
+  EXPECT_EQ(result.totals.of(Judgement::kFailed), 1);
 }
 
 TEST_F(EngineTest, DrawsOnlyWhatThePropertiesAreAbout) {

@@ -16,19 +16,19 @@ def write(path, content, mode=None):
         path.chmod(mode)
 
 
-def copy_tree(root, tree):
-    """Makes `tree` what the working tree at `root` is, but for its folder build. Undoes what a killed
-    run left there."""
+def copy_tree(root, tree, leave=()):
+    """Makes `tree` what the working tree at `root` is, but for its folder build and the files of
+    `leave`, which the caller writes. Undoes what a killed run left there."""
     listing = subprocess.run(["git", "ls-files", "-co", "--exclude-standard", "-z"], cwd=root,
                              check=True, capture_output=True).stdout
     wanted = {Path(os.fsdecode(name)) for name in listing.split(b"\0") if name}
     wanted = {name for name in wanted if (root / name).is_file()}
-    for name in wanted:
+    for name in wanted - {Path(name) for name in leave}:
         write(tree / name, (root / name).read_bytes(), (root / name).stat().st_mode)
     for folder, folders, files in os.walk(tree):
         here = Path(folder).relative_to(tree)
         if here == Path("."):
             folders[:] = [name for name in folders if name not in ("build", ".git")]
         for name in files:
-            if here / name not in wanted and name != ".git":
+            if here / name not in wanted and str(here / name) not in leave and name != ".git":
                 (tree / here / name).unlink()

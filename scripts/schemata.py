@@ -16,7 +16,7 @@ from clang.cindex import BinaryOperator, CursorKind, TypeKind
 cindex.Config.set_library_file("libclang-19.so.1")
 
 # The header that instrumented sources include. A process that names a trace file marks in it which
-# mutants it reaches; children inherit both variables.
+# mutants it reaches; children inherit both variables. MAIN changes the two in each process that it forks.
 SWITCH = r"""// Which mutant is on, and which are reached.
 #pragma once
 #include <fcntl.h>
@@ -38,8 +38,8 @@ inline volatile char* Trace() {
   close(file);
   return page == MAP_FAILED ? nullptr : static_cast<volatile char*>(page);
 }
-inline const int chosen = Chosen();
-inline volatile char* const trace = Trace();
+inline int chosen = Chosen();
+inline volatile char* trace = Trace();
 constexpr bool On(int id) {
   if (std::is_constant_evaluated()) return false;
   if (trace) trace[id] = 1;
@@ -55,6 +55,107 @@ template <int id, class A, class B> constexpr auto NotEqual(A a, B b) { return O
 template <int id, class A, class B> constexpr auto Plus(A a, B b) { return On(id) ? a - b : a + b; }
 template <int id, class A, class B> constexpr auto Minus(A a, B b) { return On(id) ? a + b : a - b; }
 }  // namespace qualm_mutants
+"""
+
+# The main function of each test program. Loading a program and making its tests costs more than most
+# tests: it is done once, and each request runs its tests in a fork, which no other request has
+# touched. Without QUALM_MUTANT_SERVER it is the main function of GoogleTest.
+# Request: mutant, seconds, trace file or -, folder, filter, with tabs between and a newline behind.
+# Answer: "passed", "failed" or "hung", seconds, and the test that was begun last.
+MAIN = r"""#include <gtest/gtest.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <chrono>
+#include <iostream>
+#include <sstream>
+#include <vector>
+#include "mutant_switch.h"
+namespace {
+class Tells : public testing::EmptyTestEventListener {
+ public:
+  explicit Tells(int pipe) : pipe_(pipe) {}
+  void OnTestStart(const testing::TestInfo& test) override {
+    const std::string name = std::string(test.test_suite_name()) + "." + test.name() + "\n";
+    if (write(pipe_, name.data(), name.size()) < 0) _exit(9);
+  }
+ private:
+  int pipe_;
+};
+[[noreturn]] void RunTests(const std::vector<std::string>& request, int pipe) {
+  setsid();
+  const int none = open("/dev/null", O_RDWR);
+  for (int i = 0; i < 3; ++i) dup2(none, i);
+  setenv("QUALM_MUTANT", request[0].c_str(), 1);
+  setenv("TMPDIR", request[3].c_str(), 1);
+  if (request[2] != "-") setenv("QUALM_MUTANT_TRACE", request[2].c_str(), 1);
+  if (chdir(request[3].c_str()) != 0) _exit(9);
+  qualm_mutants::trace = qualm_mutants::Trace();
+  qualm_mutants::chosen = qualm_mutants::Chosen();
+  testing::GTEST_FLAG(filter) = request[4];
+  testing::GTEST_FLAG(fail_fast) = true;
+  testing::UnitTest::GetInstance()->listeners().Append(new Tells(pipe));
+  std::exit(RUN_ALL_TESTS());
+}
+std::string Serve(const std::vector<std::string>& request) {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) std::exit(9);
+  const auto start = std::chrono::steady_clock::now();
+  const pid_t child = fork();
+  if (child == 0) RunTests(request, ends[1]);
+  close(ends[1]);
+  std::string begun;
+  pollfd waits[2] = {{int(syscall(SYS_pidfd_open, child, 0)), POLLIN, 0}, {ends[0], POLLIN, 0}};
+  const auto passed = [&] {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  };
+  const double seconds = std::atof(request[1].c_str());
+  bool hung = false;
+  while (!hung && !(waits[0].revents & POLLIN)) {
+    const double left = seconds - passed();
+    hung = left <= 0 || poll(waits, 2, int(left * 1000) + 1) == 0;
+    char text[4096];
+    if (waits[1].revents & POLLIN) begun.append(text, size_t(read(ends[0], text, sizeof text)));
+    if (waits[1].revents & POLLHUP) waits[1].fd = -1;
+  }
+  const double took = passed();
+  kill(-child, SIGKILL);
+  if (hung) kill(child, SIGKILL);
+  int status = 0;
+  waitpid(child, &status, 0);
+  close(waits[0].fd);
+  // What was written just before the end.
+  pollfd rest{ends[0], POLLIN, 0};
+  char text[4096];
+  while (poll(&rest, 1, 0) > 0 && (rest.revents & POLLIN)) {
+    const ssize_t got = read(ends[0], text, sizeof text);
+    if (got <= 0) break;
+    begun.append(text, size_t(got));
+  }
+  close(ends[0]);
+  while (!begun.empty() && begun.back() == '\n') begun.pop_back();
+  std::ostringstream answer;
+  answer << (hung ? "hung" : status == 0 ? "passed" : "failed") << "\t" << took << "\t"
+         << begun.substr(begun.rfind('\n') + 1);
+  return answer.str();
+}
+}  // namespace
+int main(int count, char** words) {
+  testing::InitGoogleTest(&count, words);
+  if (!std::getenv("QUALM_MUTANT_SERVER")) return RUN_ALL_TESTS();
+  unsetenv("QUALM_MUTANT_SERVER");
+  unsetenv("QUALM_MUTANT_TRACE");
+  std::cout << "ready" << std::endl;
+  std::string line;
+  while (std::getline(std::cin, line)) {
+    std::vector<std::string> request;
+    std::istringstream fields(line);
+    for (std::string field; std::getline(fields, field, '\t');) request.push_back(field);
+    std::cout << Serve(request) << std::endl;
+  }
+  return 0;
+}
 """
 
 # Operator: (the function above, what the mutant does). Operands of arithmetic types only.
@@ -73,12 +174,17 @@ ASSIGNMENTS = {op for op in BinaryOperator if op.name.endswith("Assign")}
 ARITHMETIC = range(TypeKind.BOOL.value, TypeKind.LONGDOUBLE.value + 1)
 
 
+FUNCTIONS = (CursorKind.FUNCTION_DECL, CursorKind.CXX_METHOD, CursorKind.CONSTRUCTOR,
+             CursorKind.DESTRUCTOR, CursorKind.FUNCTION_TEMPLATE)
+
+
 class Mutant(NamedTuple):
     id: int
     file: str
     line: int
     text: str  # of the line, without indentation
     what: str
+    function: str  # a lambda is part of the function around it; "" outside of all
 
 
 class Edit(NamedTuple):
@@ -90,15 +196,16 @@ class Edit(NamedTuple):
 
 
 class Source:
-    """The mutants of one file. `first` is the number of its first."""
+    """The mutants of one file with this content. `first` is the number of its first."""
 
-    def __init__(self, root, name, arguments, first):
+    def __init__(self, root, name, content, arguments, first):
         self.name, self.next, self.mutants, self.edits = name, first, [], []
-        self.last_condition = None
+        self.last_condition, self.function = None, ""
         self.path = str(root / name)
-        self.bytes = (root / name).read_bytes()
+        self.bytes = content
         self.starts = [0] + [i + 1 for i, byte in enumerate(self.bytes) if byte == 10]
-        unit = cindex.Index.create().parse(self.path, args=arguments)
+        unit = cindex.Index.create().parse(self.path, args=arguments,
+                                           unsaved_files=[(self.path, content.decode())])
         errors = [d for d in unit.diagnostics if d.severity >= cindex.Diagnostic.Error]
         if errors:
             raise ValueError(f"{name}: {errors[0].spelling}")
@@ -109,7 +216,7 @@ class Source:
     def mutant(self, cursor, what):
         line = bisect_right(self.starts, cursor.extent.start.offset)
         text = self.bytes[self.starts[line - 1]:].split(b"\n", 1)[0].decode().strip()
-        made = Mutant(self.next, self.name, line, text, what)
+        made = Mutant(self.next, self.name, line, text, what, self.function)
         self.mutants.append(made)
         self.next += 1
         return made.id
@@ -133,9 +240,13 @@ class Source:
     def visit(self, cursor, parent):
         if cursor.kind == CursorKind.STATIC_ASSERT or self.constant(cursor):
             return  # what the compiler computes is the same for every mutant
+        before = self.function
+        if cursor.kind in FUNCTIONS:
+            self.function = cursor.spelling
         self.mutate(cursor, parent)
         for child in cursor.get_children():
             self.visit(child, cursor)
+        self.function = before
 
     def constant(self, cursor):
         head = self.source(cursor)[:60].split(b"{")[0].split(b"=")[0]
@@ -234,6 +345,8 @@ class Source:
         call = inner.kind in (CursorKind.CALL_EXPR, CursorKind.UNARY_OPERATOR,
                               CursorKind.COMPOUND_ASSIGNMENT_OPERATOR)
         assigned = inner.kind == CursorKind.BINARY_OPERATOR and inner.binary_operator in ASSIGNMENTS
+        if re.search(rb"\.(reserve|shrink_to_fit)\([^;]*$", self.source(cursor)):
+            return  # changes no value
         if (call or assigned) and self.written_here(cursor):
             number = self.mutant(cursor, f"does not do: {self.brief(cursor)}")
             self.edits.append(Edit(cursor.extent.start.offset, -1, 0,

@@ -5,8 +5,12 @@
 
 #include <benchmark/benchmark.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <random>
+#include <span>
+#include <utility>
 
 namespace qualm::bench {
 
@@ -21,12 +25,27 @@ const std::vector<Linear> kLinear = {
     {16, 16, 16},       {32, 32, 32},    {17, 19, 23},    {64, 64, 64},    {100, 100, 100},
     {31, 33, 35},       {63, 65, 67},    {7, 100, 300},   {65, 511, 513},  {255, 257, 259}};
 
-const std::vector<SweepRow> kSweep = [] {
-  std::vector<SweepRow> rows;
+const std::vector<NamedLinear> kSweep = [] {
+  std::vector<NamedLinear> rows;
   for (const int64_t size : {63, 64, 65, 127, 128, 129, 255, 256, 257}) {
     rows.push_back({"sweep-m/" + std::to_string(size), Linear{size, 256, 256}});
     rows.push_back({"sweep-n/" + std::to_string(size), Linear{256, size, 256}});
     rows.push_back({"sweep-k/" + std::to_string(size), Linear{256, 256, size}});
+  }
+  return rows;
+}();
+
+const std::vector<NamedLinear> kWeightKinds = [] {
+  std::vector<NamedLinear> rows;
+  for (const auto& [name, kind] :
+       {std::pair{"weights-safe/", WeightKind::kSafe},
+        {"weights-gaussian/", WeightKind::kGaussian},
+        {"weights-gaussian-per-channel/", WeightKind::kGaussianPerChannel},
+        {"weights-uniform/", WeightKind::kUniform},
+        {"weights-worst/", WeightKind::kWorst}}) {
+    for (const Linear& shape : std::span(kLinear).first(9)) {
+      rows.push_back({name + shape.Name(), {shape.m, shape.n, shape.k, kind}});
+    }
   }
   return rows;
 }();
@@ -68,6 +87,33 @@ Buffer<uint8_t> Codes(int64_t count, uint32_t seed) {
 Buffer<int8_t> Weights(int64_t count, uint32_t seed) {
   return Filled<int8_t>(count, seed,
                         [](uint32_t r) { return static_cast<int8_t>(int32_t(r % 255) - 127); });
+}
+Buffer<int8_t> Weights(const Linear& shape, uint32_t seed) {
+  const int64_t count = shape.n * shape.k;
+  if (shape.weights == WeightKind::kUniform) return Weights(count, seed);
+  const Buffer<int8_t> codes = Zeros<int8_t>(count);
+  if (shape.weights == WeightKind::kWorst) {
+    std::ranges::fill(*codes, int8_t{127});
+    return codes;
+  }
+  if (shape.weights == WeightKind::kSafe) {
+    for (int8_t& code : *codes) code = static_cast<int8_t>(int32_t(Next(&seed) % 129) - 64);
+    return codes;
+  }
+  std::mt19937 random(seed);
+  std::normal_distribution<float> normal;
+  std::vector<float> reals(static_cast<size_t>(count));
+  for (float& real : reals) real = normal(random);
+  const bool per_channel = shape.weights == WeightKind::kGaussianPerChannel;
+  const auto group = static_cast<size_t>(per_channel ? shape.k : count);
+  for (size_t first = 0; first < reals.size(); first += group) {
+    const auto [least, most] = std::ranges::minmax(std::span(reals).subspan(first, group));
+    const float step = std::max(-least, most) / 127;
+    for (size_t i = first; i < first + group; ++i) {
+      (*codes)[i] = static_cast<int8_t>(std::lround(reals[i] / step));
+    }
+  }
+  return codes;
 }
 Buffer<int32_t> Sums(int64_t count, int32_t largest, uint32_t seed) {
   const auto range = static_cast<uint32_t>(2 * largest + 1);

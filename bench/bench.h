@@ -29,18 +29,25 @@ void JoinGemmlowp();
 
 // Activations u8 with a zero point, weights s8, a bias, a scale per channel, outputs u8 with a zero
 // point. A side that cannot have one of these says so in its name.
+// What decides whether pairs of products fit into 16 bits: all do (|w| <= 64), few do not
+// (Gaussian, the largest of the layer or of its channel is 127), a part does not (uniform in
+// -127..127), none does (all 127).
+enum class WeightKind { kUniform, kSafe, kGaussian, kGaussianPerChannel, kWorst };
 struct Linear {
   int64_t m, n, k;
+  WeightKind weights = WeightKind::kUniform;
   std::string Name() const;
   double Items() const { return 2.0 * static_cast<double>(m * n * k); }
 };
 extern const std::vector<Linear> kLinear;
-// Sizes of one dimension around powers of two; the others are 256.
-struct SweepRow {
+struct NamedLinear {
   std::string name;
   Linear shape;
 };
-extern const std::vector<SweepRow> kSweep;
+// Sizes of one dimension around powers of two; the others are 256.
+extern const std::vector<NamedLinear> kSweep;
+// Layers with each kind of weights, for instruction sets that add pairs in 16 bits.
+extern const std::vector<NamedLinear> kWeightKinds;
 
 // Images and kernels are square.
 struct Conv {
@@ -80,6 +87,7 @@ template <typename T>
 using Buffer = std::shared_ptr<std::vector<T>>;
 Buffer<uint8_t> Codes(int64_t count, uint32_t seed);
 Buffer<int8_t> Weights(int64_t count, uint32_t seed);
+Buffer<int8_t> Weights(const Linear& shape, uint32_t seed);  // [n, k], of the kind of the shape
 Buffer<int32_t> Sums(int64_t count, int32_t largest, uint32_t seed);
 Buffer<float> Reals(int64_t count, uint32_t seed);
 template <typename T>

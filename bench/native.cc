@@ -58,8 +58,8 @@ k::MutableMatrix RowOut(void* data, Type type, int64_t n) { return {data, type, 
 
 // The spans and codes that the parameters of a layer point into.
 struct Layer {
-  Layer(int64_t outputs, int64_t depth)
-      : weights(Weights(outputs * depth, 2)), bias(Sums(outputs, 1000, 3)) {
+  Layer(int64_t outputs, int64_t depth, WeightKind kind = WeightKind::kUniform)
+      : weights(Weights(Linear{0, outputs, depth, kind}, 2)), bias(Sums(outputs, 1000, 3)) {
     for (int64_t n = 0; n < outputs; ++n) scales.push_back(WeightScale(n));
     params.weights = {weights->data(), Type::kS8, outputs, depth, depth};
     params.x_scale = kXScale;
@@ -82,7 +82,7 @@ struct Layer {
 
 Run PrepareLinear(const Linear& shape, bool packing_included,
                   k::Requantization requantization = k::Requantization::kExact) {
-  const auto layer = std::make_shared<Layer>(shape.n, shape.k);
+  const auto layer = std::make_shared<Layer>(shape.n, shape.k, shape.weights);
   layer->params.requantization = requantization;
   const auto packed = std::make_shared<k::PackedLinear>();
   Require(k::PackedLinear::Pack(layer->params, packed.get()));
@@ -336,8 +336,10 @@ void JoinAll(const Side& side) {
     side.Join("linear-with-packing/" + shape.Name(), shape.Items(),
               [=] { return PrepareLinear(shape, true); });
   }
-  for (const SweepRow& row : kSweep) {
-    side.Join(row.name, row.shape.Items(), [=] { return PrepareLinear(row.shape, false); });
+  for (const auto* rows : {&kSweep, &kWeightKinds}) {
+    for (const NamedLinear& row : *rows) {
+      side.Join(row.name, row.shape.Items(), [=] { return PrepareLinear(row.shape, false); });
+    }
   }
   for (const Conv& shape : kConv) {
     side.Join(std::string("conv/") + shape.name, shape.Items(), [=] { return PrepareConv(shape); });

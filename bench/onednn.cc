@@ -63,12 +63,12 @@ Buffer<float> Bias(int64_t channels) {
 }
 
 Run PrepareLinear(const Linear& shape, bool packing_included) {
-  const auto [m, n, k] = shape;
+  const int64_t m = shape.m, n = shape.n, k = shape.k;
   const memory::desc x({m, k}, Type::u8, Tag::ab), y({m, n}, Type::u8, Tag::ab);
   const memory::desc any({k, n}, Type::s8, Tag::any), bias({1, n}, Type::f32, Tag::ab);
   const dnnl::matmul::primitive_desc made({x, any, bias, y}, Attributes(n, k, 1), Engine());
   Call call{dnnl::matmul(made), {}, {}};
-  const memory given = call.Hold(memory::desc({k, n}, Type::s8, Tag::ba), Weights(n * k, 2));
+  const memory given = call.Hold(memory::desc({k, n}, Type::s8, Tag::ba), Weights(shape, 2));
   const memory packed(made.weights_desc(), Engine());
   Reorder(given, packed);
   call.arguments = {{DNNL_ARG_SRC, call.Hold(x, Codes(m * k, 1))},
@@ -183,8 +183,10 @@ void JoinOneDnn() {
     Join("linear-with-packing/" + shape.Name(), "onednn", shape.Items(),
          [=] { return PrepareLinear(shape, true); });
   }
-  for (const SweepRow& row : kSweep) {
-    Join(row.name, "onednn", row.shape.Items(), [=] { return PrepareLinear(row.shape, false); });
+  for (const auto* rows : {&kSweep, &kWeightKinds}) {
+    for (const NamedLinear& row : *rows) {
+      Join(row.name, "onednn", row.shape.Items(), [=] { return PrepareLinear(row.shape, false); });
+    }
   }
   for (const Conv& shape : kConv) {
     Join(std::string("conv/") + shape.name, "onednn", shape.Items(),

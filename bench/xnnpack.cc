@@ -159,7 +159,7 @@ void JoinXnnpack() {
     Join("linear-with-packing/" + shape.Name(), "xnnpack(per-tensor)", shape.Items(),
          [=] { return PrepareLinear(shape, true); });
   }
-  for (const SweepRow& row : kSweep) {
+  for (const NamedLinear& row : kSweep) {
     Join(row.name, "xnnpack(per-tensor)", row.shape.Items(),
          [=] { return PrepareLinear(row.shape, false); });
   }

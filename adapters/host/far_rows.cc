@@ -38,8 +38,8 @@ uint8_t* FarRows::Prepare(size_t rows, size_t row_bytes, size_t stride_bytes, ui
   Unmap();
   // A page in front, and one behind the last row's pages.
   reserved_bytes_ = (page + (rows - 1) * stride_bytes + row_bytes) / page * page + 2 * page;
-  void* const at = mmap(nullptr, reserved_bytes_, PROT_NONE,
-                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* const at =
+      mmap(nullptr, reserved_bytes_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (at == MAP_FAILED) throw std::bad_alloc();
   reserved_ = static_cast<uint8_t*>(at);
   row_bytes_ = row_bytes;

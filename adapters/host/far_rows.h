@@ -22,10 +22,10 @@ class FarRows {
   FarRows& operator=(const FarRows&) = delete;
   ~FarRows() { Unmap(); }
 
-  // Places `rows` rows of `row_bytes`, their beginnings `stride_bytes` apart, fills their pages with
-  // `poison` and returns the first row. What an earlier call placed is gone. The first row begins
-  // a page; `stride_bytes` decides where in a page the others begin, and the gaps must leave a page
-  // between two rows. Throws std::bad_alloc where the system has no such address space.
+  // Places `rows` rows of `row_bytes`, their beginnings `stride_bytes` apart, fills their pages
+  // with `poison` and returns the first row. What an earlier call placed is gone. The first row
+  // begins a page; `stride_bytes` decides where in a page the others begin, and the gaps must leave
+  // a page between two rows. Throws std::bad_alloc where the system has no such address space.
   uint8_t* Prepare(size_t rows, size_t row_bytes, size_t stride_bytes, uint8_t poison);
   // True if every byte of the pages outside the rows still holds the poison.
   bool OutsideIntact() const;

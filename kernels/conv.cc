@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// A convolution takes one of two forms. If a group has several input channels, each group is a
-// linear layer (sums/row_block.h). Its rows are the activations under the windows. Those under one
-// line of the window follow each other in the image, or in a padded copy of some of its lines
-// (sums/bands.h), and are read there; rare cases gather them first. A depthwise convolution has an
-// inner loop of its own (sums/depthwise_lines.h, or in rare cases sums/depthwise.h). Both forms are
-// exact for the same reason as linear: exact integer sums, each rounded once. Padding adds 0 to a
-// sum: its byte is real 0, or sums/padding.h corrects the sum.
+// A convolution takes one of two forms. One with as many groups as input channels, and more than
+// one, is depthwise and has an inner loop of its own (sums/depthwise_lines.h or sums/depthwise.h).
+// In all others each group is a linear layer (sums/row_block.h). Its rows are the activations under
+// the windows. Those under one line of the window follow each other in the image, or in a padded
+// copy of some of its lines (sums/bands.h), and are read there; else they are gathered first
+// (sums/patches.h). Both forms are exact for the same reason as linear: exact integer sums, each
+// rounded once. Padding adds 0 to a sum: its byte is real 0, or sums/padding.h corrects the sum, or
+// the tap is left out (sums/depthwise.cc).
 #include "kernels/conv.h"
 
 #include <algorithm>

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Each block of rows goes through three stages: the smallest and largest value choose a scale and
-// zero point, Quantize makes codes in scratch memory, and linear's loops (sums/row_block.h) make
-// exact sums of them, which the epilogue rounds once to float32 (common/rescale.cc).
+// The smallest and largest finite value, of each row or (in a first pass) of all of x, choose a
+// scale and zero point. Then each block of rows is quantized into scratch memory, linear's loops
+// (sums/row_block.h) make exact sums of the codes, and the epilogue rounds each sum once to float32
+// (common/rescale.cc).
 //
 // The zero point za of the unsigned activations a (pack.h) is not known when the weights are
 // packed. sum_k (a - za)(b - zb) = sum_k (a + 1)(b - zb) - (za + 1) sum_k (b - zb): so the weights

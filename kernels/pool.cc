@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pools. Neighbouring output pixels of a line that see equally many taps are a run: the inner loop
-// is called once for it. A maximum is exact in any order: nothing is rounded. A mean is exact too:
+// Pools. Neighbouring output pixels of a line that see equally many taps are a run. The inner loop
+// takes a whole run; for means, as much of it as there is room for sums, or one pixel where y has
+// gaps. A maximum is exact in any order: nothing is rounded. A mean is exact too:
 // an exact integer sum, rounded once by a requantization with the multiplier sx / (count * sy)
 // (common/rescale.cc). There is one plan for each count; counts differ at the edges of the image
 // only. For means, s8 codes and their zero points are shifted by 128, so that codes are unsigned.

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// y = clamp(RNE(x / s) + z).
+// y = clamp(RNE(x / s) + z). One scale, and a zero point that is a code: float32 streams (third
+// paragraph). Several scales, and very small or large ones: double (second). Zero points far away
+// from the codes: exact integers (last).
 //
 // x/s is a tie n + 1/2 only if 2x = (2n+1)s. If it is none, |x/s - (n+1/2)| = |2x - (2n+1)s| / (2s)
 // is at least 2^-26: next to the tie, 2x and (2n+1)s are about s or larger, so both are multiples

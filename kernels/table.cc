@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // table: y = clamp(RNE(f(sx * (x - zx)) / sy) + zy). x has only 256 values: Fill makes a table of
 // their answers, and common/code_table.cc looks each element up. Each answer is rounded once: relu
-// and leaky relu are an integer times a rational scale (common/rescale.cc); of hard swish, double
-// with an error bound gives candidates, and exact integers decide between them; sigmoid and tanh
+// and leaky relu are an integer times a rational scale (common/rescale.cc); for hard swish, doubles
+// with an error bound give candidates, and exact integers decide between them; sigmoid and tanh
 // have proven bounds (common/transcendental.h), and if both bounds do not round to the same code,
 // Build refuses.
 #include "kernels/table.h"

@@ -18,9 +18,9 @@
 //     HalfWindow(), more steps than this and |e|: next to a tie the fraction is one of 0..2w-1, a
 //     power of two, and the code is its upper half word. NaN and what leaves int32 become -2^31,
 //     whose fraction is 0: the caller decides those too.
-//   - Elsewhere: origin = 2^(23-f), which makes the spacing of t the grid. What is not decided has
-//   a
-//     fraction of 0: it is within half a step of the tie. With a fused multiply-add all of this is
+//   - Elsewhere: origin = 2^(23-f), which makes the spacing of t the grid. A fraction of 0 is not
+//     decided: v is within half a step of the tie. add makes a window of its own, of more steps
+//     (GridFor in add.cc). With one lane (SCALAR) the caller decides all elements. With a fused multiply-add all of this is
 //     scaled by 2^-73: then the bits of t above the fraction are 63 * 2^9 plus the code, and fit
 //     int16. A product that underflows does no harm, because a fused one is not rounded. Without
 //     fusion nothing is scaled, and one more subtraction makes the bits fit. A NaN among the t is

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sets the control word that the proofs of the kernels need: half to even, no flush to zero, no
-// traps. One version for each kind of control word. The destructor restores the caller's.
+// traps. One version for each kind of control word; on processors without a version of their own
+// only the rounding is set. The destructor restores the caller's.
 #include "kernels/common/fp_environment.h"
 
 #if defined(__x86_64__) || defined(_M_X64) || defined(__SSE2__)

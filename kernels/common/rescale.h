@@ -47,7 +47,7 @@ class ChannelList {
 enum class RescalePath : uint8_t {
   kFloat32,   // one float32 fused multiply-add per element
   kFloat64,   // one double fused multiply-add per element
-  kInterval,  // double with an error bound; elements next to a tie go to ExactSum
+  kInterval,  // double with an error bound; elements next to a tie are compared exactly
 };
 
 // A multiplier as streams of codes take it (code_stream-inl.h).

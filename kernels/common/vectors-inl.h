@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loops over the whole vectors of a row and its rest, once per instruction set.
+// Loops over the whole vectors of a row and its rest, once per instruction set. Only elements of
+// the row are read and written, and nothing is computed here.
 // Included after hwy/highway.h by files that hwy/foreach_target.h compiles again and again.
 
 #ifndef QUALM_KERNELS_VECTORS_CONSTANTS_

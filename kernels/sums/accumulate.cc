@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// A tile is a few rows of activations times a few vectors of channels. Its sums stay in registers
-// for the whole depth: for each quad of activations, a tile loads its weights once, and each row's
-// quad once, repeated for all channels. It is exact because the products of a quad are added
-// without saturation (or cannot saturate: certify.h), by the one instruction or the few of
-// quads-inl.h, and because int32 sums wrap modulo 2^32.
+// Sums of activations times weights (formula: accumulate.h), a tile at a time: a few rows times a
+// few vectors of channels, whose sums stay in registers for the whole depth. Each step loads four
+// weights of each channel, and repeats four activations of each row in all channels. Exact because
+// the products of a quad are added without saturation (quads-inl.h), or cannot saturate
+// (certify.h), and int32 sums wrap modulo 2^32: they are right where the true sum fits int32.
 #include "kernels/sums/accumulate.h"
 
 #include <algorithm>

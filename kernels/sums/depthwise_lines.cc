@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Up to four activations of a column of the window are brought next to each other once, for all
-// output pixels that see them: those of a line, and of further lines where the last quad has rows
+// Depthwise convolution, one output channel per input channel, to codes. Up to four activations of
+// a column of the window (a quad) are brought next to each other once, for all output pixels that
+// see them: those of a line, and of further lines where the last quad has rows
 // to spare (four rows hold two windows of three, if lines are as far apart as taps). Then each quad
 // is one multiply-add, as in linear; where a quad has activations of other windows, their weights
-// are 0. Sums are exact for the same reason as there (accumulate.cc), and codes-inl.h rounds them
-// once.
+// are 0. Sums are exact for the same reason as there (accumulate.cc), they fit int32
+// (PackDepthwiseLines looks), and codes-inl.h rounds them once.
 #include "kernels/sums/depthwise_lines.h"
 
 #include <algorithm>

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Exact integer sums to outputs. common/rescale.cc rounds codes and floats once and has the proof;
 // int32 outputs are only clamped; codes in the arithmetic of another library come from
-// common/backend_requantize.cc. Sums that leave int32 are rounded once too, one at a time.
+// common/backend_requantize.cc. Sums that leave int32 are rounded once too, one at a
+// time; in the arithmetic of another library they saturate to int32 first.
 #include "kernels/sums/epilogue.h"
 
 #include <algorithm>

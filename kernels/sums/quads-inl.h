@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// sum += the four products of each channel, u8 times s8: the one step of the inner loops of linear,
+// sum += the four products of each channel, u8 times s8 (kDot: s8 times s8): the one step of the inner loops of linear,
 // conv2d and depthwise. Exact modulo 2^32, but for kPairs, which needs weights that cannot saturate
-// (certify.h), and kDot, which needs initial sums with 128 * w (pack.cc).
+// (certify.h), and kDot, which needs initial sums with 128 * w (pack.cc, depthwise_lines.cc).
 // Included after hwy/highway.h by files that hwy/foreach_target.h compiles again and again.
 //
 // Why there is assembly here: Highway 1.2 has no target with AVX-VNNI; on NEON it takes three times
 // as many instructions as sdot, also where it knows that the processor has it (NEON_BF16); on SVE
 // it needs two udot and three more for one usdot. Intrinsics would need functions of another
-// target, which compilers do not inline. The assembler needs no leave for x86, and on Arm a
+// target, which compilers do not inline. The assembler needs no permission on x86, and on Arm a
 // directive. Which processor has what: kernels/targets.cc.
 //
 //   vpdpbusd  u8 times s8 in four int16 without saturation (products lie in [-32640, 32385]), their

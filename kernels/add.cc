@@ -10,8 +10,8 @@
 //    rounds the width of this window up to a power of two, and moves t up by half of it: t lies in
 //    the window exactly if the upper bits of its fraction are 0.
 // 2. Blocks with an element next to a tie, and all elements where step 1 is impossible: t in
-//    double, with an error bound e for each element as in rescale.cc: v lies in [t - e, t + e], e = 2^-49*(|da*ma| + |db*mb|). If both ends round to
-//    the same code, v does too.
+//    double, with an error bound e for each element as in rescale.cc: v lies in [t - e, t + e], e =
+//    2^-49*(|da*ma| + |db*mb|). If both ends round to the same code, v does too.
 // 3. Where they round to n and n + 1: p = sa*da, q = sb*db and h = (n + 1/2)*sy are exact doubles
 //    (|da|, |db| < 2^29, |n| < 2^27), s + f = p + q and d + g = s - h exactly (Knuth's two-sum), so
 //    the sign of d + f + g is that of v - (n + 1/2). If f or g is 0, RN(d + f + g) has that sign.

@@ -20,11 +20,11 @@
 //     whose fraction is 0: the caller decides those too.
 //   - Elsewhere: origin = 2^(23-f), which makes the spacing of t the grid. A fraction of 0 is not
 //     decided: v is within half a step of the tie. add makes a window of its own, of more steps
-//     (GridFor in add.cc). With one lane (SCALAR) the caller decides all elements. With a fused multiply-add all of this is
-//     scaled by 2^-73: then the bits of t above the fraction are 63 * 2^9 plus the code, and fit
-//     int16. A product that underflows does no harm, because a fused one is not rounded. Without
-//     fusion nothing is scaled, and one more subtraction makes the bits fit. A NaN among the t is
-//     found by a comparison and goes to the caller.
+//     (GridFor in add.cc). With one lane (SCALAR) the caller decides all elements. With a fused
+//     multiply-add all of this is scaled by 2^-73: then the bits of t above the fraction are 63 *
+//     2^9 plus the code, and fit int16. A product that underflows does no harm, because a fused one
+//     is not rounded. Without fusion nothing is scaled, and one more subtraction makes the bits
+//     fit. A NaN among the t is found by a comparison and goes to the caller.
 
 #if defined(QUALM_KERNELS_CODE_STREAM_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef QUALM_KERNELS_CODE_STREAM_INL_H_

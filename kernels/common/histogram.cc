@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Adds values to a histogram, and searches the range whose quantization error is smallest. The
-// contract is the arithmetic of PyTorch 1.13.1: HistogramObserver in torch/ao/quantization/observer.py, and what it calls:
-// histc (aten/src/ATen/native/cpu/HistogramKernel.cpp), floor division (BinaryOpsKernel.cpp), sum
+// contract is the arithmetic of PyTorch 1.13.1: HistogramObserver in
+// torch/ao/quantization/observer.py, and what it calls: histc
+// (aten/src/ATen/native/cpu/HistogramKernel.cpp), floor division (BinaryOpsKernel.cpp), sum
 // (SumKernel.cpp, with the eight lanes of AVX2), cumsum (ReduceOpsKernel.cpp, float64 inside).
 // Scalar, and the same everywhere: what PyTorch rounds is rounded here, in its order. Empty bins
 // are passed over where all they could add is 0.

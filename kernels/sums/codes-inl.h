@@ -17,11 +17,11 @@
 //   rounds to an integer, half to even, and the rest is as before.
 // All others: t = F*M + 1536.5, a multiple of 2^-13 where v matters. Errors there are at most
 //   1.01*2^-16 each by M, by F and by the product where it is not fused, and 2^-14 by the sum:
-//   together less than 2^-13. If t is no integer, no integer lies between t and v + 1536.5, so floor(t) - 1536
-//   is floor(v + 1/2) = RNE(v), and v is no tie. floor(t) are the bits of t above the lowest 13.
-//   If t is an integer (one element of 8192, and every tie), common/rescale.h decides the vector.
-//   Bits of floats are ordered like the floats as long as these are positive, and all negative ones
-//   are negative as integers, so that the clamp is right for every t.
+//   together less than 2^-13. If t is no integer, no integer lies between t and v + 1536.5, so
+//   floor(t) - 1536 is floor(v + 1/2) = RNE(v), and v is no tie. floor(t) are the bits of t above
+//   the lowest 13. If t is an integer (one element of 8192, and every tie), common/rescale.h
+//   decides the vector. Bits of floats are ordered like the floats as long as these are positive,
+//   and all negative ones are negative as integers, so that the clamp is right for every t.
 
 #if defined(QUALM_KERNELS_SUMS_CODES_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef QUALM_KERNELS_SUMS_CODES_INL_H_

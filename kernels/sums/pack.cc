@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Puts weights into the order in which accumulate.cc reads them, computes the offset and zero point
 // of each channel (formula: pack.h), and decides which panels may be added in pairs of 16 bits
-// (certify.h, split.h). Exact because offsets have 128 bits, and SumWidthOf bounds every sum that the
-// activations can give, so that each panel knows the width in which its sums fit.
+// (certify.h, split.h). Exact because offsets have 128 bits, and SumWidthOf bounds every sum that
+// the activations can give, so that each panel knows the width in which its sums fit.
 #include "kernels/sums/pack.h"
 
 #include <algorithm>

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// sum += the four products of each channel, u8 times s8 (kDot: s8 times s8): the one step of the inner loops of linear,
-// conv2d and depthwise. Exact modulo 2^32, but for kPairs, which needs weights that cannot saturate
-// (certify.h), and kDot, which needs initial sums with 128 * w (pack.cc, depthwise_lines.cc).
-// Included after hwy/highway.h by files that hwy/foreach_target.h compiles again and again.
+// sum += the four products of each channel, u8 times s8 (kDot: s8 times s8): the one step of the
+// inner loops of linear, conv2d and depthwise. Exact modulo 2^32, but for kPairs, which needs
+// weights that cannot saturate (certify.h), and kDot, which needs initial sums with 128 * w
+// (pack.cc, depthwise_lines.cc). Included after hwy/highway.h by files that hwy/foreach_target.h
+// compiles again and again.
 //
 // Why there is assembly here: Highway 1.2 has no target with AVX-VNNI; on NEON it takes three times
 // as many instructions as sdot, also where it knows that the processor has it (NEON_BF16); on SVE

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // oneDNN under a forced instruction set: the saturating pair sum is there on AVX2 and SSE4.1 and is
 // not with VNNI and AMX, and its outputs are those of PyTorch's arithmetic.
+#include <dlfcn.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -435,6 +437,27 @@ TEST_F(Onednn, WhatItCannotDoIsSkippedWithTheReason) {
   EXPECT_EQ(subject->CannotRun(c), "oneDNN does not offer int32 bias");
   EXPECT_EQ(subject->CannotRun(Constant(0, 1, 1)), "oneDNN does not offer K = 0");
   EXPECT_THROW(SubjectRegistry::Get().Make("onednn@neon"), InputError);
+}
+
+// Only the speed depends on it, so the library itself is asked, in this process.
+TEST_F(Onednn, FewPrimitivesAreKeptUnlessTheEnvironmentSaysHowMany) {
+  void* const plugin = dlopen(FindModule("qualm_onednn.so").c_str(), RTLD_NOW | RTLD_LOCAL);
+  ASSERT_NE(plugin, nullptr) << dlerror();
+  const auto entry = reinterpret_cast<const void* (*)()>(dlsym(plugin, "qualm_plugin_entry"));
+  const auto capacity =
+      reinterpret_cast<int (*)(int*)>(dlsym(plugin, "dnnl_get_primitive_cache_capacity"));
+  ASSERT_NE(entry, nullptr);
+  ASSERT_NE(capacity, nullptr);
+  const auto kept = [&] {
+    EXPECT_NE(entry(), nullptr);
+    int count = -1;
+    EXPECT_EQ(capacity(&count), 0);
+    return count;
+  };
+  setenv("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "7", 1);
+  EXPECT_EQ(kept(), 7);
+  unsetenv("ONEDNN_PRIMITIVE_CACHE_CAPACITY");
+  EXPECT_EQ(kept(), 64);
 }
 
 }  // namespace

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "adapters/libraries/onednn/ops.h"
 
+#include <cstdlib>
+
 namespace qualm_onednn {
 
 dnnl::engine& Engine() {
@@ -12,6 +14,13 @@ dnnl::engine& Engine() {
 dnnl::stream& Stream() {
   static auto* stream = new dnnl::stream(Engine());
   return *stream;
+}
+
+void KeepFewPrimitives() {
+  for (const char* name : {"ONEDNN_PRIMITIVE_CACHE_CAPACITY", "DNNL_PRIMITIVE_CACHE_CAPACITY"}) {
+    if (std::getenv(name) != nullptr) return;
+  }
+  dnnl::set_primitive_cache_capacity(kPrimitivesKept);
 }
 
 dnnl::memory::data_type TypeOf(int32_t dtype) {

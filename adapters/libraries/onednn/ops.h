@@ -26,6 +26,13 @@ const std::string& InstructionSet();
 dnnl::engine& Engine();
 dnnl::stream& Stream();
 
+// How many primitives oneDNN keeps of its own accord, unless the environment says how many. It
+// would keep 1024, and look at all of them whenever it drops one, which is for each new case: most
+// have scales of their own. That and the scattered heap took an eighth of the time of a fuzz target
+// with its worker. What comes again while a finding is minimized is in Cache.
+inline constexpr int kPrimitivesKept = 64;
+void KeepFewPrimitives();
+
 dnnl::memory::data_type TypeOf(int32_t dtype);
 inline bool IsCode(int32_t dtype) { return dtype == QUALM_U8 || dtype == QUALM_S8; }
 

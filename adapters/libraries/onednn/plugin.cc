@@ -99,6 +99,7 @@ int32_t Unsupported(std::string why) {
 }  // namespace qualm_onednn
 
 extern "C" const qualm_plugin* qualm_plugin_entry(void) {
+  qualm_onednn::KeepFewPrimitives();
   static const std::string* version = [] {
     const dnnl_version_t* v = dnnl_version();
     return new std::string(std::to_string(v->major) + "." + std::to_string(v->minor) + "." +

@@ -57,8 +57,7 @@ TEST(Fingerprint, IsANameOfAFolder) {
   // The first and last character of each range stay, and what lies beside them does not.
   EXPECT_EQ(Of("azAZ09-._@+").fingerprint(), "add.clamp-azAZ09-._@+-tie");
   EXPECT_EQ(Of("`{@[/;").fingerprint(), "add.clamp-__@___-tie");
-  EXPECT_EQ(Of("pipe:python3 ./a/../b.py").fingerprint(),
-            "add.clamp-pipe-python3_._a_.._b.py-tie");
+  EXPECT_EQ(Of("pipe:python3 ./a/../b.py").fingerprint(), "add.clamp-pipe-python3_._a_.._b.py-tie");
   EXPECT_EQ(Of("\xC3\xA9").fingerprint(), "add.clamp-__-tie");
 }
 
@@ -87,8 +86,7 @@ TEST(LastingName, StandsInFingerprintsAndIsOfOneSubject) {
   EXPECT_EQ(Of("plugin:/here/mine.so").fingerprint(), "add.clamp-plugin-mine-tie");
   EXPECT_EQ(Of("plugin:/there/mine.so").fingerprint(), "add.clamp-plugin-mine-2-tie");
   EXPECT_EQ(Of("plugin:/third/mine.so").fingerprint(), "add.clamp-plugin-mine-3-tie");
-  EXPECT_EQ(Of("plugin:/here/mine.so").former_fingerprint(),
-            "add.clamp-plugin:_here_mine.so-tie");
+  EXPECT_EQ(Of("plugin:/here/mine.so").former_fingerprint(), "add.clamp-plugin:_here_mine.so-tie");
   EXPECT_EQ(Of("plugin:/fourth/mine.so").fingerprint(), "add.clamp-plugin-_fourth_mine.so-tie");
 }
 
@@ -116,21 +114,21 @@ TEST(IsDeclared, OnlyWhereEveryPartOfTheRowFits) {
     bool declared = true;
   };
   int number = 0;
-  for (const Row& row : std::vector<Row>{
-           {"SELF"},
-           {"SELF", "sub", "clamp", "tie", "", "", false},
-           {"SELF", "add", "negation", "tie", "", "", false},
-           {"SELF", "add", "*"},
-           {"SELF", "add", "clamp", "tail", "", "", false},
-           {"SELF", "add", "clamp", "tie", "", "the rea"},
-           {"SELF", "add", "clamp", "tie", "", "the ream", false},
-           {"SELF", "add", "clamp", "tie", "other: 9", ""},  // it is named itself
-           {"model:some"},
-           {"model:some", "add", "clamp", "tie", "LIBRARY: 1.2", ""},
-           {"model:some", "add", "clamp", "tie", "LIBRARY: 1.3", "", false},
-           {"model:some", "add", "clamp", "tie", "other: 1.2", "", false},
-           {"model:other", "add", "clamp", "tie", "", "", false},
-           {"somebody else", "add", "clamp", "tie", "", "", false}}) {
+  for (const Row& row :
+       std::vector<Row>{{"SELF"},
+                        {"SELF", "sub", "clamp", "tie", "", "", false},
+                        {"SELF", "add", "negation", "tie", "", "", false},
+                        {"SELF", "add", "*"},
+                        {"SELF", "add", "clamp", "tail", "", "", false},
+                        {"SELF", "add", "clamp", "tie", "", "the rea"},
+                        {"SELF", "add", "clamp", "tie", "", "the ream", false},
+                        {"SELF", "add", "clamp", "tie", "other: 9", ""},  // it is named itself
+                        {"model:some"},
+                        {"model:some", "add", "clamp", "tie", "LIBRARY: 1.2", ""},
+                        {"model:some", "add", "clamp", "tie", "LIBRARY: 1.3", "", false},
+                        {"model:some", "add", "clamp", "tie", "other: 1.2", "", false},
+                        {"model:other", "add", "clamp", "tie", "", "", false},
+                        {"somebody else", "add", "clamp", "tie", "", "", false}}) {
     // Rows cannot be taken back: each test has a subject and a convention of its own.
     const std::string own = std::to_string(++number);
     const Named subject("declared" + own + ":x");

@@ -15,6 +15,10 @@ TEST(Nearest, CountsHalfSteps) {
   EXPECT_EQ(EditDistance("kitten", "sitting"), 6u);
   EXPECT_EQ(EditDistance("sitting", "kitten"), 6u);
   EXPECT_EQ(EditDistance("M", "m"), 1u);
+  // Half a step from the first letter to the last, a whole one between the signs beside them.
+  EXPECT_EQ(EditDistance("AZ", "az"), 2u);
+  EXPECT_EQ(EditDistance("@", "`"), 2u);
+  EXPECT_EQ(EditDistance("[", "{"), 2u);
 }
 
 TEST(Nearest, PrefersTheSameLetter) {
@@ -23,6 +27,17 @@ TEST(Nearest, PrefersTheSameLetter) {
   EXPECT_EQ(NearestName("out_zero_point", kNames), "out_zp");
   EXPECT_EQ(NearestName(std::string(size_t{1} << 20, 'x'), kNames), "x");  // at once
   EXPECT_EQ(NearestName("x", {}), "");
+}
+
+TEST(Nearest, TakesTheFirstOfEquallyNear) {
+  constexpr std::array<std::string_view, 2> kNames{"b", "c"};
+  EXPECT_EQ(NearestName("a", kNames), "b");
+}
+
+TEST(Nearest, LooksAtTheFirst64LettersOnly) {
+  const std::string begin(64, 'x'), end(128, 'M');
+  const std::array<std::string_view, 2> names{begin, end};
+  EXPECT_EQ(NearestName(begin + end, names), begin);
 }
 
 }  // namespace

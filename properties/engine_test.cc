@@ -444,6 +444,43 @@ TEST_F(Declared, AKindThatTheRunShowedIsNotAttributedAgain) {
   EXPECT_TRUE(result.findings[0].expected_by_contract);
 }
 
+TEST_F(Declared, AnExpectedFailureIsCountedAsJudgedAndToldNobody) {
+  Declare("told-nobody", "tie", "");
+  TestSubject subject(
+      [](const Case& c, const RunContext&) {
+        Tensor y = exact::Evaluate(c);
+        y.SetInt(0, y.IntAt(0) ^ 1);
+        return TestSubject::Good(y);
+      },
+      "told-nobody");
+  CheckResult result;
+  Judging judging;
+  judging.attribute = [](const Case&, const Verdict&, Subject&) { return FindingKind::kTie; };
+  judging.found = [](const Finding&) { ADD_FAILURE() << "what is expected is no news"; };
+  CheckCase(c_, {&subject}, "matches_exact", result, judging);
+  EXPECT_EQ(result.totals.of(Judgement::kExpected), 1);
+  EXPECT_EQ(result.totals.judged(), 1);
+  EXPECT_EQ(result.by_square.at({"told-nobody", "add"}).of(Judgement::kExpected), 1);
+  EXPECT_EQ(result.coverage.rows().size(), 1u) << "an expected failure was judged too";
+  EXPECT_TRUE(result.reasons.empty());
+}
+
+TEST_F(Declared, MemoryIsDeclaredOnlyByARowAboutHistoryOfThatKindAndOperation) {
+  const TestSubject subject(TestSubject::Exact, "remembers-by-row");
+  Declare("remembers-by-row", "tie", "", "add", "answer_independent_of_history");
+  Declare("remembers-by-row", "nondeterminism", "", "add", "matches_exact");
+  Declare("remembers-by-row", "nondeterminism", "", "sub", "answer_independent_of_history");
+  EXPECT_FALSE(RemembersAsDeclared(subject, Op::kAdd));
+  EXPECT_TRUE(RemembersAsDeclared(subject, Op::kSub));
+}
+
+TEST_F(EngineTest, SubjectsAreMadeUnderTheContractThatWasNamed) {
+  EXPECT_TRUE(MakeSubjects({"toy:good"}, "").front()->contract().exact());
+  EXPECT_TRUE(MakeSubjects({"toy:good"}, "exact").front()->contract().exact());
+  const std::string model = "model:fbgemm@avx2";
+  EXPECT_EQ(MakeSubjects({"toy:good"}, model).front()->contract().text(), model);
+}
+
 TEST_F(EngineTest, HistoryExcusesNumbersNoCrashesAndSaysSo) {
   Case c;
   c.op = Op::kAdd;
@@ -559,6 +596,10 @@ TEST_F(EngineTest, AdaptsWhatASubjectDoesNotTake) {
     }
     EXPECT_EQ(result.totals.cases, 60);
     EXPECT_EQ(result.totals.of(Judgement::kSkipped) == 0, adapt);
+    // What was changed is counted by the reason.
+    EXPECT_EQ(result.adapted.empty(), !adapt);
+    if (!adapt) continue;
+    for (const char* why : {"relu", "float bias"}) EXPECT_GT(result.adapted.at("test").at(why), 0);
   }
 }
 
@@ -594,6 +635,8 @@ TEST_F(EngineTest, RefusesBadOptionsBeforeTheFirstCase) {
   refused([](CheckOptions& o) { o.subjects = {"toy:goood"}; });
   refused([](CheckOptions& o) { o.property_glob = "no_such_*"; });
   refused([](CheckOptions& o) { o.shard_index = 3, o.shard_count = 3; });
+  refused([](CheckOptions& o) { o.shard_index = -1, o.shard_count = 3; });
+  refused([](CheckOptions& o) { o.cases = -1; });
   refused([](CheckOptions& o) { o.jobs = 0; });
   refused([](CheckOptions& o) { o.contract = "model:no-such-model"; });
   refused([](CheckOptions& o) { o.contract = "roughly"; });

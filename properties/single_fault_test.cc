@@ -7,7 +7,9 @@
 #include <bit>
 #include <cmath>
 #include <functional>
+#include <iterator>
 #include <limits>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -363,6 +365,102 @@ TEST(LayerStrides, AsksForGapsOfWeightsAndOfLinesAtBothGuards) {
       }
     });
   }
+}
+
+// The number of rows whose distance the context `gap` sets; of an image, lines.
+int64_t RowsWith(int64_t RunContext::* gap, const Case& c) {
+  const auto rows_of = [](const std::vector<int64_t>& shape) {
+    int64_t rows = 1;
+    for (size_t i = 0; i + 1 < shape.size(); ++i) rows *= shape[i];
+    return shape.back() == 0 ? 0 : rows;
+  };
+  if (gap == &RunContext::x_row_gap) return rows_of(c.x.shape());
+  if (gap == &RunContext::y_row_gap) return rows_of(c.output_shape());
+  if (gap == &RunContext::w_row_gap) return HasWeights(c.op) ? c.N : 0;
+  return HasWindow(c.op) ? c.window.batch * c.window.in_h : 0;
+}
+
+// How many elements such a row holds.
+int64_t ColumnsWith(int64_t RunContext::* gap, const Case& c) {
+  if (gap == &RunContext::x_row_gap) return c.x.shape().back();
+  if (gap == &RunContext::y_row_gap) return c.output_shape().back();
+  return gap == &RunContext::w_row_gap ? c.K : c.window.in_w * c.window.in_c;
+}
+
+constexpr int64_t RunContext::* kGaps[] = {&RunContext::x_row_gap, &RunContext::y_row_gap,
+                                           &RunContext::w_row_gap, &RunContext::x_line_gap};
+
+// A tensor alone: a product of its stride in 32 bits is then the only thing that can go wrong.
+TEST(FarRows, LiesEachTensorOfTwoToEightRowsBeyond32BitsAlone) {
+  const Property& property = *FindProperty("far_rows");
+  std::map<std::pair<size_t, int64_t>, int> met;  // which gap, rows
+  for (const Op op : property.ops) {
+    ForCases(property, op, 40, [&](const Case& c, const auto& asked) {
+      for (size_t which = 0; which < std::size(kGaps); ++which) {
+        const auto gap = kGaps[which];
+        const int64_t rows = RowsWith(gap, c);
+        const bool wanted = rows >= 2 && rows <= 8;
+        int runs = 0;
+        for (const auto& [problem, r] : asked) {
+          if (r.*gap == 0) continue;
+          ++runs;
+          RunContext alone;
+          alone.*gap = (int64_t{1} << 31) + 64 - ColumnsWith(gap, c);
+          EXPECT_EQ(r, alone) << Describe(c) << " gap " << which;
+        }
+        EXPECT_EQ(runs, wanted ? 1 : 0) << Describe(c) << " gap " << which;
+        if (wanted) ++met[{which, rows}];
+      }
+    });
+  }
+  for (size_t which = 0; which < std::size(kGaps); ++which) {
+    EXPECT_TRUE(met.contains({which, 2})) << which << ": the fewest rows were never drawn";
+    EXPECT_TRUE(met.contains({which, 8})) << which << ": the most rows were never drawn";
+  }
+}
+
+TEST(FarRows, OneWrongRunFailsAsMemoryAndARefusedOneDoesNot) {
+  const Property& property = *FindProperty("far_rows");
+  for (const Op op : property.ops) {
+    for (const auto gap : kGaps) {
+      ForCases(property, op, 6, [&](const Case& c, const auto& asked) {
+        const auto meant = [&](const auto& run) { return run.second.*gap != 0; };
+        if (std::ranges::none_of(asked, meant) || c.M * c.N == 0) return;
+        Spoiled wrong([&](size_t, const Case&, const RunContext& context, Outcome& outcome) {
+          if (context.*gap == 0) return;
+          outcome.y.bytes().back() ^= 1;
+        });
+        const Verdict verdict = Judge(property, c, wrong);
+        EXPECT_TRUE(verdict.failed()) << Describe(c);
+        EXPECT_EQ(verdict.kind, FindingKind::kMemory);
+        EXPECT_NE(verdict.reason.find("2^31 elements apart"), std::string::npos) << verdict.reason;
+        Spoiled refuses([&](size_t, const Case&, const RunContext& context, Outcome& outcome) {
+          if (context.*gap != 0) outcome = Broken(RunStatus::kSkipped, "no far rows here");
+        });
+        EXPECT_FALSE(Judge(property, c, refuses).failed()) << Describe(c);
+      });
+    }
+  }
+}
+
+TEST(FarRows, AreVacuousWithoutATensorOfTwoToEightRows) {
+  const auto judged = [](int64_t rows) {
+    Case c;
+    c.op = Op::kQuantize;
+    c.M = rows;
+    c.N = 1;
+    c.x = Tensor(DType::kF32, {rows, 1});
+    EXPECT_EQ(Validate(c), "");
+    Spoiled subject;
+    const Verdict verdict = Judge(*FindProperty("far_rows"), c, subject);
+    if (verdict.judgement == Judgement::kVacuous)
+      EXPECT_EQ(verdict.reason, "no tensor has from 2 to 8 rows");
+    return verdict.judgement;
+  };
+  EXPECT_EQ(judged(1), Judgement::kVacuous);
+  EXPECT_EQ(judged(2), Judgement::kPassed);
+  EXPECT_EQ(judged(8), Judgement::kPassed);
+  EXPECT_EQ(judged(9), Judgement::kVacuous);
 }
 
 TEST(Placements, GapsAndOffsetsDifferFromCaseToCase) {

@@ -74,14 +74,17 @@ TEST(Targets, BestFirstAndTheBaselineIsAlwaysThere) {
   EXPECT_TRUE(names.back() == "EMU128" || names.back() == "SCALAR") << names.back();
   EXPECT_EQ(internal::TargetId(), 0);
 #if defined(__x86_64__)
+  const std::vector<std::string> compiled = internal::CompiledTargets();
   for (const char* name : {"SSE2", "SSSE3", "SSE4", "AVX2", "AVX3", "AVX3_DL"}) {
     std::string feature = name;
-    const bool expected = feature == "SSE2" ||
-                          (feature == "SSSE3" && __builtin_cpu_supports("ssse3")) ||
-                          (feature == "SSE4" && __builtin_cpu_supports("sse4.2")) ||
-                          (feature == "AVX2" && __builtin_cpu_supports("avx2")) ||
-                          (feature == "AVX3" && __builtin_cpu_supports("avx512bw")) ||
-                          (feature == "AVX3_DL" && __builtin_cpu_supports("avx512vnni"));
+    const bool is_here = feature == "SSE2" ||
+                         (feature == "SSSE3" && __builtin_cpu_supports("ssse3")) ||
+                         (feature == "SSE4" && __builtin_cpu_supports("sse4.2")) ||
+                         (feature == "AVX2" && __builtin_cpu_supports("avx2")) ||
+                         (feature == "AVX3" && __builtin_cpu_supports("avx512bw")) ||
+                         (feature == "AVX3_DL" && __builtin_cpu_supports("avx512vnni"));
+    // A build may leave some out (QUALM_HIGHWAY_TARGETS): TheCompilerMakesThoseOfTheFile looks.
+    const bool expected = is_here && std::count(compiled.begin(), compiled.end(), feature) != 0;
     EXPECT_EQ(std::count(names.begin(), names.end(), feature), expected ? 1 : 0) << feature;
   }
 #endif

@@ -17,6 +17,7 @@
 #include <new>
 #include <utility>
 
+#include "adapters/host/pages.h"
 #include "core/burst.h"
 
 #if defined(__x86_64__)
@@ -25,17 +26,6 @@
 
 namespace qualm {
 namespace {
-
-size_t PageBytes() {
-  static const auto bytes = static_cast<size_t>(sysconf(_SC_PAGESIZE));
-  return bytes;
-}
-
-bool AllEqual(const uint8_t* from, const uint8_t* to, uint8_t value) {
-  const auto count = static_cast<size_t>(to - from);
-  // Compared with itself one byte further on: memcmp is vectorised, a loop under ASan is not.
-  return count == 0 || (*from == value && std::memcmp(from, from + 1, count - 1) == 0);
-}
 
 // Whether buffers lie and are filled as in the default context.
 bool PlacesAsUsual(const RunContext& context) {

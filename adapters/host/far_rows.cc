@@ -8,21 +8,10 @@
 #include <cstring>
 #include <new>
 
+#include "adapters/host/pages.h"
 #include "core/status.h"
 
 namespace qualm {
-namespace {
-
-size_t PageBytes() {
-  static const auto bytes = static_cast<size_t>(sysconf(_SC_PAGESIZE));
-  return bytes;
-}
-
-bool AllEqual(const uint8_t* from, const uint8_t* to, uint8_t value) {
-  return std::all_of(from, to, [value](uint8_t byte) { return byte == value; });
-}
-
-}  // namespace
 
 void FarRows::Unmap() {
   if (reserved_ != nullptr) munmap(reserved_, reserved_bytes_);

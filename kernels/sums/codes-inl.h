@@ -120,7 +120,7 @@ HWY_INLINE VI32 Round(VI32 sums, VF m, VF origin, VF to_integer, int32_t zero_po
 // of four vectors are interleaved (depthwise_lines.h).
 enum class Order { kChannels, kBlocks };
 
-#if HWY_HAVE_SCALABLE
+#if HWY_TARGET_IS_SVE
 constexpr bool kHasBlocks = false;
 #else
 constexpr bool kHasBlocks = true;
@@ -298,7 +298,7 @@ HWY_INLINE void OfWholeRows(const CodePlan& plan, const float* multiplier, const
 template <int kVectors, Order kOrder>
 void OfRows(const CodePlan& plan, const float* multiplier, const int32_t* sums, int64_t sums_step,
             int64_t rows, CodesOut out) {
-#if HWY_HAVE_SCALABLE
+#if HWY_TARGET_IS_SVE
   constexpr int kRows = 1;  // parts of vectors are dear
 #else
   constexpr int kRows = kOrder == Order::kChannels && 4 % kVectors == 0 ? 4 / kVectors : 1;

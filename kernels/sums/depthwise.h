@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Depthwise convolution: one input channel per group. Layers that depthwise_lines.h cannot take
-// come here, and all layers on vectors of unknown length (SVE, SVE2) and on SCALAR. There is no sum
-// over channels, so vectors go along them. Internal to kernels/.
+// come here, and all layers on SVE and SCALAR. There is no sum over channels, so vectors go along
+// them. Internal to kernels/.
 #ifndef QUALM_KERNELS_SUMS_DEPTHWISE_H_
 #define QUALM_KERNELS_SUMS_DEPTHWISE_H_
 

@@ -78,7 +78,8 @@ HWY_BEFORE_NAMESPACE();
 namespace qualm::kernels {
 namespace HWY_NAMESPACE {
 
-#if HWY_TARGET != HWY_SCALAR && !HWY_HAVE_SCALABLE  // as codes::kHasBlocks
+// As codes::kHasBlocks. Vectors of SVE, of known length or not, cannot be fields.
+#if HWY_TARGET != HWY_SCALAR && !HWY_TARGET_IS_SVE
 
 namespace hn = hwy::HWY_NAMESPACE;
 using internal::QuadSum;

@@ -179,8 +179,9 @@ TEST(Clamp, AZeroPointThatIsNoCodeBoundsOnlyExactSubjects) {
     c.relu = true;
     c.out_q.zero_point = {zero};
     c.x = Tensor::Of<float>({1, 2}, std::vector<float>{-1, -2});
-    if (low > 0)
+    if (low > 0) {
       EXPECT_TRUE(Ask("clamp", c, With(0, low - 1), "fbgemm@avx2").failed()) << "a code: it bounds";
+    }
   }
   Case c = QuantizeOf({-300, -301});
   c.relu = true;

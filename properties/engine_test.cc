@@ -360,7 +360,9 @@ class Declared : public EngineTest {
     if (told != nullptr) *told = result;
     EXPECT_EQ(result.findings.size(), 1u);
     const bool expected = result.totals.of(Judgement::kExpected) == 1;
-    if (expected) EXPECT_EQ(result.findings.front().kind, kind);
+    if (expected) {
+      EXPECT_EQ(result.findings.front().kind, kind);
+    }
     EXPECT_EQ(result.findings.front().expected_by_contract, expected);
     EXPECT_EQ(result.failed.empty(), expected);
     return expected ? Judgement::kExpected : Judgement::kFailed;

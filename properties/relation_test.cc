@@ -261,7 +261,9 @@ TEST(ExactOf, OfColumnsThatDifferInOneParameter) {
   requantize.out_q.zero_point.assign(1, 0);
   requantize.multiplier.assign(10, 0.5f);
   requantize.multiplier[7] = 0.25f;
-  if (Validate(requantize).empty()) EXPECT_EQ(ExactOf(requantize), exact::Evaluate(requantize));
+  if (Validate(requantize).empty()) {
+    EXPECT_EQ(ExactOf(requantize), exact::Evaluate(requantize));
+  }
 }
 
 TEST(Ask, GivesTheAnswerOrWhyThereIsNone) {

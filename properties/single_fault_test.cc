@@ -178,7 +178,9 @@ TEST_P(EachComparison, SeesOneWrongOutputOfOneRunAndTellsTheNumbers) {
           EXPECT_GT(verdict.reason.find(": expected"), 10u)
               << "what went wrong: " << verdict.reason;
           EXPECT_EQ(verdict.kind, row.kind) << row.claim;
-          if (row.same_place) EXPECT_EQ(divergence.index, i) << FullName(op, property);
+          if (row.same_place) {
+            EXPECT_EQ(divergence.index, i) << FullName(op, property);
+          }
         }
       }
     });
@@ -453,8 +455,9 @@ TEST(FarRows, AreVacuousWithoutATensorOfTwoToEightRows) {
     EXPECT_EQ(Validate(c), "");
     Spoiled subject;
     const Verdict verdict = Judge(*FindProperty("far_rows"), c, subject);
-    if (verdict.judgement == Judgement::kVacuous)
+    if (verdict.judgement == Judgement::kVacuous) {
       EXPECT_EQ(verdict.reason, "no tensor has from 2 to 8 rows");
+    }
     return verdict.judgement;
   };
   EXPECT_EQ(judged(1), Judgement::kVacuous);
@@ -537,7 +540,9 @@ TEST(Slices, EveryOneHasItsTurnAndTheLastOneAlways) {
         if (row.count(c) < 3) return;
         const Verdict first = judge(0);
         ++(first.failed() ? first_seen : first_missed);
-        if (first.failed()) EXPECT_EQ(row.slice_of(c, first.divergence->index), 0);
+        if (first.failed()) {
+          EXPECT_EQ(row.slice_of(c, first.divergence->index), 0);
+        }
       });
       EXPECT_GT(first_seen, 0) << FullName(op, property);
       EXPECT_GT(first_missed, 0) << FullName(op, property) << ": others have their turn";

@@ -137,24 +137,25 @@ PackedConv::Impl::Impl(const ConvParams& params)
     uses_bands = depthwise_lines.has_value();
     return;
   }
-  const auto pack = [&](int64_t piece) {
+  const auto pack = [&](const auto& pack_group) {
     group_weights.clear();
     for (int64_t g = 0; g < groups; ++g) {
       const LinearParams group = GroupOf(params, groups, g);
-      group_weights.push_back(
-          PackWeights(group, padded ? PaddedTermsOf(group) : TermsOf(group), piece));
+      group_weights.push_back(pack_group(group, padded ? PaddedTermsOf(group) : TermsOf(group)));
     }
   };
   const int64_t piece = PieceOf(params, groups);
   uses_bands = (padded ? zero_is_code : !IsPointwise()) && piece >= 4 &&
                epilogue.code_plan() != nullptr && Bands::Fit(params.window, params.in_channels);
   if (uses_bands) {
-    pack(piece);
+    pack([&](const LinearParams& group, TermRange terms) {
+      return PackPieces(group, terms, piece);
+    });
     for (const PackedWeights& packed : group_weights) {
       uses_bands = uses_bands && !packed.UsesRowSums();
     }
   }
-  if (!uses_bands) pack(params.layer.weights.columns);
+  if (!uses_bands) pack(PackWeights);
   for (int64_t g = 0; padded && !zero_is_code && params.in_channels > 0 && g < groups; ++g) {
     const LinearParams group = GroupOf(params, groups, g);
     padding_tables.emplace_back(group, params.window, group_weights[static_cast<size_t>(g)]);
@@ -186,7 +187,9 @@ PackedConv::Impl::Plan::Plan(const Impl& layer, const WindowGeometry& window, in
       if (rows >= 4) rows -= rows % 4;  // they are computed in fours
     }
     // Rows that are read in place need no memory, so their blocks may be larger.
-    if (!gathers && layer.plan() != nullptr && pool == nullptr)
+    const bool in_place =
+        !gathers && std::ranges::none_of(layer.group_weights, &PackedWeights::MovesActivations);
+    if (in_place && layer.plan() != nullptr && pool == nullptr)
       rows = std::min(kRowsInPlace, pixels);
     row_block.emplace(layer.group_weights, layer.plan(), rows, &scratch);
     patches = scratch.Add(gathers ? rows * depth : 0);

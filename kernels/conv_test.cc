@@ -22,6 +22,7 @@ using testing::Data;
 using testing::ExpectedOutputs;
 using testing::ExpectExactEverywhere;
 using testing::FillBoth;
+using testing::FillOrdinary;
 using testing::HighestCode;
 using testing::LowestCode;
 using testing::Problem;
@@ -537,6 +538,37 @@ TEST(ConvSaturation, FewPairsPastTheLimit) {
           w = static_cast<int32_t>(choices.OneIn(9) ? choices.OneOf({-128, -90, 100, 127})
                                                     : choices.Between(-64, 64));
         }
+        ChooseRealParameters(choices, CorrectedSums(p), true, true, p.layer);
+        p.layer.bias.clear();  // as above
+        p.layer.y_zero = 7;
+        ExpectExactEverywhere(p);
+        if (::testing::Test::HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
+// Activations that move (sums/pairing.h), where rows are gathered, or lie next to each other.
+TEST(ConvSaturation, ActivationsThatMove) {
+  Choices choices(33);
+  for (const bool pointwise : {true, false}) {
+    for (const int64_t groups : {1, 2}) {
+      for (const int64_t gap : {0, 5}) {
+        ConvProblem p;
+        p.height = 7;
+        p.width = 13;
+        p.in_channels = (pointwise ? 80 : 10) * groups;
+        p.groups = groups;
+        p.pixel_gap = gap;
+        p.layer.n = 60 * groups;
+        p.layer.x_type = kCodes[choices.Between(0, 1)];
+        if (!pointwise) {
+          p.window.kernel_h = p.window.kernel_w = 3;
+          p.window.pad_left = p.window.pad_top = 1;
+        }
+        FillBoth(choices, Data::kRandom, p);
+        p.layer.x_zero = pointwise ? 5 : 300;  // no code: bands cannot have it
+        FillOrdinary(choices, p.layer.k, p.layer.w);
         ChooseRealParameters(choices, CorrectedSums(p), true, true, p.layer);
         p.layer.bias.clear();  // as above
         p.layer.y_zero = 7;

@@ -342,6 +342,25 @@ TEST(DynamicLinear, ValuesThatAreNoNumbersChooseNothing) {
   }
 }
 
+// Quantized activations move, so that large weights are no pair (sums/pairing.h).
+TEST(DynamicLinear, ActivationsThatMove) {
+  Random random(9);
+  for (const bool per_row : {false, true}) {
+    Problem p;
+    p.m = 70;
+    p.n = 40;
+    p.k = 83;
+    p.per_row = per_row;
+    for (int64_t i = 0; i < p.m * p.k; ++i) p.x.push_back(random.Scale(-3, 3));
+    for (int64_t i = 0; i < p.n * p.k; ++i) {
+      int64_t w = 0;
+      for (int64_t term = 0; term < 4; ++term) w += random.Between(-32, 31);
+      p.w.push_back(static_cast<int32_t>(w));
+    }
+    ExpectExactEverywhere(p);
+  }
+}
+
 TEST(DynamicLinear, ARowHasItsOwnScaleOrThatOfAll) {
   Random random(8);
   for (const QParamsRule rule : kRules) {

@@ -174,7 +174,7 @@ PackedLinear::PackingStats PackedLinear::stats() const {
   if (impl_ == nullptr) return stats;
   for (const PackedPanel& panel : impl_->weights.panels) {
     ++stats.panels;
-    stats.panels_certified += panel.certified;
+    stats.panels_certified += panel.adds_pairs && panel.extra.places.empty();
   }
   return stats;
 }

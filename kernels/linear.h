@@ -38,8 +38,8 @@ class PackedLinear {
 
   // How many panels of channels there are, and how many take the fast path that saturates
   // (sums/accumulate.cc) as they are, because no activation can make their weights saturate
-  // (sums/certify.h). Most others take it after a few weights have been moved to a second pass
-  // (sums/split.h). Targets with vpdpbusd and targets without vpmaddubsw have no such path: they
+  // (sums/certify.h) in the order in which they are added (sums/pairing.h). Most others take it
+  // after a few weights have been moved to a second pass (sums/split.h). Targets with vpdpbusd and targets without vpmaddubsw have no such path: they
   // certify none.
   struct PackingStats {
     int64_t panels = 0;

@@ -335,7 +335,7 @@ TEST(LinearSaturation, OnlyCertifiedPanelsTakeTheSaturatingPath) {
   }
 }
 
-// Ordinary weights: some pairs saturate, and have extra quads (sums/split.h).
+// A few outliers: some pairs saturate, and have extra quads (sums/split.h).
 TEST(LinearSaturation, FewPairsPastTheLimit) {
   Choices choices(8);
   for (const int64_t k : {6, 23, 64, 255}) {
@@ -360,6 +360,52 @@ TEST(LinearSaturation, FewPairsPastTheLimit) {
         }
       }
     }
+  }
+}
+
+// Activations move, so that large weights are no pair (sums/pairing.h); panels differ in whether
+// and how.
+TEST(LinearSaturation, ActivationsThatMove) {
+  Choices choices(12);
+  for (const int64_t k : {64, 96, 131}) {
+    for (const int64_t n : {9, 64, 210}) {
+      for (const ElementType x_type : kCodes) {
+        for (const ElementType y_type : {ElementType::kU8, ElementType::kF32}) {
+          Problem p;
+          p.m = choices.OneOf({1, 7, 70});
+          p.n = n;
+          p.k = k;
+          p.x_type = x_type;
+          p.y_type = y_type;
+          p.x_gap = choices.OneOf({0, 3});
+          FillBoth(choices, choices.OneOf({Data::kRandom, Data::kHighLow}), p);
+          FillOrdinary(choices, k, p.w);
+          if (choices.OneIn(3)) p.w_zero = {3};
+          ChooseRealParameters(choices, CorrectedSums(p), true, false, p);
+          ExpectExactEverywhere(p);
+          if (::testing::Test::HasFatalFailure()) return;
+        }
+      }
+    }
+  }
+}
+
+// Certified in another order than that of the weights given, where that is dear enough.
+TEST(LinearSaturation, OutliersMoveAwayFromEachOther) {
+  for (const std::string& target : SupportedTargets()) {
+    const ScopedTarget scoped(target);
+    Problem p;
+    p.n = 256;
+    p.k = 128;
+    p.w.assign(static_cast<size_t>(p.n * p.k), 1);
+    for (int64_t n = 0; n < p.n; ++n) {
+      for (const int64_t k : {0, 1, 16, 17}) p.w[static_cast<size_t>(n * p.k + k)] = 100;
+    }
+    PackedLinear packed;
+    ASSERT_TRUE(PackProblem(p, &packed).ok());
+    const PackedLinear::PackingStats stats = packed.stats();
+    EXPECT_EQ(stats.panels_certified, UsesSaturatingPath(target) ? stats.panels : 0) << target;
+    EXPECT_EQ(packed.ScratchBytes(3) >= 3 * 128, UsesSaturatingPath(target)) << target;
   }
 }
 

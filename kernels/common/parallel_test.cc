@@ -32,6 +32,7 @@ using testing::Elements;
 using testing::ExpectedOutputs;
 using testing::Fill;
 using testing::FillBoth;
+using testing::FillOrdinary;
 using testing::FloatRoundingMode;
 using testing::GuardedBytes;
 using testing::ImageBytes;
@@ -98,6 +99,21 @@ Problem ManyRows() {
   return p;
 }
 
+// Blocks of panels, whose activations move (sums/pairing.h).
+Problem ManyPanels() {
+  Problem p;
+  p.m = 20;
+  p.n = 1000;
+  p.k = 96;
+  p.x.resize(static_cast<size_t>(p.m * p.k));
+  p.w.resize(static_cast<size_t>(p.n * p.k));
+  Choices choices(53);
+  Fill(choices, Data::kRandom, p.x_type, false, p.x);
+  FillOrdinary(choices, p.k, p.w);
+  MakeRoundingVisible(&p);
+  return p;
+}
+
 // 675 output pixels; gathered, depthwise and in place.
 std::vector<ConvProblem> ManyPixels() {
   std::vector<ConvProblem> problems(3);
@@ -122,8 +138,7 @@ std::vector<ConvProblem> ManyPixels() {
   return problems;
 }
 
-TEST(Threads, LinearHasTheSameBitsOnAnyNumber) {
-  Problem p = ManyRows();
+void ExpectTheSameBitsOnAnyNumberOfThreads(Problem p) {
   for (const ElementType type : {ElementType::kU8, ElementType::kF32}) {
     p.y_type = type;
     // float32 results take more than 128 bits in the reference: those of one thread have been
@@ -157,6 +172,14 @@ TEST(Threads, LinearHasTheSameBitsOnAnyNumber) {
       }
     }
   }
+}
+
+TEST(Threads, LinearHasTheSameBitsOnAnyNumber) {
+  ExpectTheSameBitsOnAnyNumberOfThreads(ManyRows());
+}
+
+TEST(Threads, PanelsHaveTheSameBitsOnAnyNumber) {
+  ExpectTheSameBitsOnAnyNumberOfThreads(ManyPanels());
 }
 
 TEST(Threads, ConvolutionsHaveTheSameBitsOnAnyNumber) {

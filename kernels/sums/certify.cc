@@ -4,7 +4,6 @@
 #include "kernels/sums/certify.h"
 
 #include <algorithm>
-#include <cstddef>
 
 namespace qualm::kernels {
 
@@ -15,14 +14,6 @@ bool CertifyPair(int8_t w0, int8_t w1) {
   const int positive = std::max<int>(w0, 0) + std::max<int>(w1, 0);
   const int negative = std::min<int>(w0, 0) + std::min<int>(w1, 0);
   return positive <= 128 && negative >= -128;
-}
-
-bool CertifyRow(std::span<const int8_t> weights) {
-  size_t k = 0;
-  for (; k + 1 < weights.size(); k += 2) {
-    if (!CertifyPair(weights[k], weights[k + 1])) return false;
-  }
-  return k == weights.size() || CertifyPair(weights[k], 0);
 }
 
 }  // namespace qualm::kernels

@@ -6,15 +6,11 @@
 #define QUALM_KERNELS_SUMS_CERTIFY_H_
 
 #include <cstdint>
-#include <span>
 
 namespace qualm::kernels {
 
 // True iff x0*w0 + x1*w1 fits int16 for all x0, x1 in 0..255.
 bool CertifyPair(int8_t w0, int8_t w1);
-
-// CertifyPair for the pairs (2t, 2t+1) the instruction forms; an odd last weight is paired with 0.
-bool CertifyRow(std::span<const int8_t> weights);
 
 }  // namespace qualm::kernels
 

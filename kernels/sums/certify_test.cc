@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
-#include <vector>
+#include <utility>
 
 namespace qualm::kernels {
 namespace {
@@ -46,18 +46,6 @@ TEST(CertifyPair, CornersAreTheExtremesOverAllActivations) {
     }
     EXPECT_EQ(CertifyPair(static_cast<int8_t>(w0), static_cast<int8_t>(w1)), fits);
   }
-}
-
-TEST(CertifyRow, LooksAtThePairsTheInstructionForms) {
-  EXPECT_TRUE(CertifyRow({}));
-  EXPECT_TRUE(CertifyRow(std::vector<int8_t>{-128}));
-  EXPECT_TRUE(CertifyRow(std::vector<int8_t>{64, 64, 127, 1}));
-  EXPECT_FALSE(CertifyRow(std::vector<int8_t>{64, 65}));
-  EXPECT_FALSE(CertifyRow(std::vector<int8_t>{0, 0, 0, 0, -128, -1}));
-  // 100 and 100 are neighbours but belong to different pairs.
-  EXPECT_TRUE(CertifyRow(std::vector<int8_t>{0, 100, 100, 0}));
-  EXPECT_TRUE(CertifyRow(std::vector<int8_t>{0, 100, 100}));
-  EXPECT_FALSE(CertifyRow(std::vector<int8_t>{100, 100, 0}));
 }
 
 }  // namespace

@@ -119,6 +119,10 @@ enum class Data { kRandom, kHighLow, kLowLow, kExtremes, kZeroHeavy };
 
 void Fill(Choices& choices, Data data, ElementType type, bool weights, std::vector<int32_t>& codes);
 
+// Weights [n,k] as those of a layer of some panels, whose activations move (pairing.h): in most
+// channels few are large, in some all are, in some none.
+void FillOrdinary(Choices& choices, int64_t k, std::vector<int32_t>& weights);
+
 // Scales and bias for these `sums` of `p`, such that the outputs use their range: most of them
 // inside, some clamped.
 void ChooseRealParameters(Choices& choices, const std::vector<__int128>& sums, bool per_channel,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Puts weights into the order in which accumulate.cc reads them, computes the offset and zero point
 // of each channel (formula: pack.h), and decides which panels may be added in pairs of 16 bits
-// (certify.h, split.h). Exact because offsets have 128 bits, and SumWidthOf bounds every sum that
+// (pairing.h, split.h). Exact because offsets have 128 bits, and SumWidthOf bounds every sum that
 // the activations can give, so that each panel knows the width in which its sums fit.
 #include "kernels/sums/pack.h"
 
@@ -11,7 +11,8 @@
 #include <new>
 #include <span>
 
-#include "kernels/sums/certify.h"
+#include "kernels/sums/pairing.h"
+#include "kernels/sums/split.h"
 
 namespace qualm::kernels {
 namespace {
@@ -89,7 +90,9 @@ SumWidth SumWidthOf(std::span<const int8_t> b, TermRange terms, int64_t zb, int6
   return SumWidth::k128;
 }
 
-PackedWeights PackWeights(const LinearParams& params, TermRange terms, int64_t piece) {
+namespace {
+
+PackedWeights LayWeights(const LinearParams& params, TermRange terms, int64_t piece) {
   PackedWeights packed;
   packed.traits = CurrentAccumulateTraits();
   packed.channels = params.weights.rows;
@@ -124,7 +127,6 @@ PackedWeights PackWeights(const LinearParams& params, TermRange terms, int64_t p
 
   for (int64_t p = 0; p < panels; ++p) {
     PackedPanel& panel = packed.panels[static_cast<size_t>(p)];
-    panel.certified = packed.traits.has_saturating_path;
     const int64_t first = p * width;
     const int64_t end = std::min(first + width, packed.channels);
     panel.vectors = (end - first + lanes - 1) / lanes;
@@ -147,7 +149,6 @@ PackedWeights PackWeights(const LinearParams& params, TermRange terms, int64_t p
       for (size_t q = 0; q < in_quads.size(); q += 4, to += 4 * panel.vectors * lanes) {
         std::memcpy(to, in_quads.data() + q, 4);
       }
-      panel.certified = panel.certified && CertifyRow(in_quads);
 
       const size_t i = static_cast<size_t>(n);
       const int64_t zb = ZeroPointOfB(params, n);
@@ -164,11 +165,46 @@ PackedWeights PackWeights(const LinearParams& params, TermRange terms, int64_t p
       panel.needs_row_sums = panel.needs_row_sums || zb != 0;
       panel.sum_width = std::max(panel.sum_width, SumWidthOf(b, terms, zb, bias));
     }
-    // Wide sums take their activations in parts (row_block.cc): too rare to split for.
-    if (packed.traits.has_saturating_path && !panel.certified && panel.sum_width == SumWidth::k32) {
-      SplitPanel(packed.quads, panel.vectors * lanes, panel_weights, &panel.extra);
-    }
   }
+  return packed;
+}
+
+std::vector<PanelWeights> PanelsOf(const PackedWeights& packed) {
+  std::vector<PanelWeights> panels;
+  for (size_t p = 0; p < packed.panels.size(); ++p) {
+    panels.push_back({packed.panels[p].vectors * packed.traits.lanes,
+                      packed.weights.get() +
+                          static_cast<int64_t>(p) * packed.quads * 4 * packed.traits.panel_width});
+  }
+  return panels;
+}
+
+// Lets as many panels as possible take the saturating path.
+void SplitPanels(PackedWeights* packed) {
+  if (!packed->traits.has_saturating_path) return;
+  const std::vector<PanelWeights> panels = PanelsOf(*packed);
+  for (size_t p = 0; p < panels.size(); ++p) {
+    PackedPanel& panel = packed->panels[p];
+    // Wide sums take their activations in parts (row_block.cc): too rare to split for.
+    const int64_t most = panel.sum_width == SumWidth::k32 ? kMostExtraPlaces : 0;
+    panel.adds_pairs =
+        SplitPanel(packed->quads, panels[p].width, most, panels[p].weights, &panel.extra);
+  }
+}
+
+}  // namespace
+
+PackedWeights PackPieces(const LinearParams& params, TermRange terms, int64_t piece) {
+  PackedWeights packed = LayWeights(params, terms, piece);
+  SplitPanels(&packed);
+  return packed;
+}
+
+PackedWeights PackWeights(const LinearParams& params, TermRange terms) {
+  PackedWeights packed = LayWeights(params, terms, params.weights.columns);
+  if (packed.traits.has_saturating_path)
+    packed.pairings = PairActivations(packed.depth, PanelsOf(packed));
+  SplitPanels(&packed);
   return packed;
 }
 

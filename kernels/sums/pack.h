@@ -24,6 +24,7 @@
 #include "kernels/layer.h"
 #include "kernels/sums/accumulate.h"
 #include "kernels/sums/epilogue.h"
+#include "kernels/sums/pairing.h"
 #include "kernels/sums/split.h"
 
 namespace qualm::kernels {
@@ -35,8 +36,8 @@ enum class SumWidth : uint8_t { k32, k64, k128 };
 struct PackedPanel {
   int64_t vectors = 0;  // of channels
   SumWidth sum_width = SumWidth::k32;
-  bool certified = false;       // takes the saturating path as it is
-  ExtraQuads extra;             // takes it with these; without any, not
+  bool adds_pairs = false;      // takes the saturating path
+  ExtraQuads extra;             // if it needs any for that
   bool needs_row_sums = false;  // some channel has zb != 0
 };
 
@@ -47,6 +48,7 @@ struct PackedWeights {
   int64_t piece = 0;     // activations that lie next to each other, divides K (accumulate.h)
   int64_t quads = 0;     // ceil(piece/4) for each piece
   std::vector<PackedPanel> panels;
+  std::vector<Pairing> pairings;  // of the panels; or none, and no activation moves
   // [panel][quads][vectors * lanes][4], zero where a quad has no weight of its own or channel >= N.
   hwy::AlignedFreeUniquePtr<int8_t[]> weights;
   // Per channel, padded with zeros to whole panels.
@@ -63,6 +65,7 @@ struct PackedWeights {
     }
     return false;
   }
+  bool MovesActivations() const { return !pairings.empty(); }
   const int8_t* OfPanel(size_t panel) const {
     return weights.get() + static_cast<int64_t>(panel) * quads * 4 * traits.panel_width;
   }
@@ -86,11 +89,10 @@ SumWidth SumWidthOf(std::span<const int8_t> b, TermRange terms, int64_t zb, int6
 
 // For the current thread's target. `params` is valid (layer_validate.h). Throws std::bad_alloc or
 // std::length_error if the weights do not fit in memory.
-// `piece` divides the columns of the weights, and is 4 and more or all of them.
-PackedWeights PackWeights(const LinearParams& params, TermRange terms, int64_t piece);
-inline PackedWeights PackWeights(const LinearParams& params, TermRange terms) {
-  return PackWeights(params, terms, params.weights.columns);
-}
+PackedWeights PackWeights(const LinearParams& params, TermRange terms);
+// For activations that stay where they are. `piece` divides the columns of the weights, and is 4
+// and more or all of them.
+PackedWeights PackPieces(const LinearParams& params, TermRange terms, int64_t piece);
 
 // The epilogue of a layer: it makes outputs of the sums. `params` is valid.
 Epilogue PackEpilogue(const LinearParams& params);

@@ -49,7 +49,10 @@ class Runner {
         sums64_(reinterpret_cast<int64_t*>(scratch + layout.sums64)),
         row_sums_(reinterpret_cast<int64_t*>(scratch + layout.row_sums)),
         sums32_(reinterpret_cast<int32_t*>(scratch + layout.sums32)),
-        tiny_(scratch + layout.tiny) {}
+        tiny_(scratch + layout.tiny),
+        shuffled_(scratch + layout.shuffled),
+        x_(block.x),
+        x_stride_(block.x_stride) {}
 
   // For corrected sums that are known to fit int32: everything modulo 2^32, in one pass. Lacks the
   // place of the codes.
@@ -72,8 +75,13 @@ class Runner {
 
   void Run() {
     ReadRows();
+    auto pairing = packed_.pairings.begin();
     for (size_t p = block_.first_panel; p < std::min(block_.end_panel, packed_.panels.size());
          ++p) {
+      if (packed_.MovesActivations() && (p == block_.first_panel || p == pairing->end_panel)) {
+        while (p >= pairing->end_panel) ++pairing;
+        OrderRows(*pairing);
+      }
       const int64_t first = static_cast<int64_t>(p) * packed_.traits.panel_width;
       switch (packed_.panels[p].sum_width) {
         case SumWidth::k32:
@@ -115,6 +123,16 @@ class Runner {
     }
   }
 
+  // Puts the activations where the weights of the next panels expect them.
+  void OrderRows(const Pairing& pairing) {
+    x_ = block_.x;
+    x_stride_ = block_.x_stride;
+    if (pairing.shuffle.empty()) return;
+    ShuffleRows(x_, x_stride_, block_.rows, packed_.depth, pairing.shuffle, shuffled_);
+    x_ = shuffled_;
+    x_stride_ = packed_.depth;
+  }
+
   // The pieces of a row of `count` activations.
   Pieces PiecesOf(int64_t count) const {
     if (block_.pieces.bytes > 0) return block_.pieces;
@@ -131,8 +149,8 @@ class Runner {
     args.x_is_signed = block_.x_is_signed;
     args.rows = block_.rows;
     if (count > 0) {  // x may be null where K is 0
-      args.x = Row(0) + first;
-      args.x_stride = block_.x_stride;
+      args.x = x_ + first;
+      args.x_stride = x_stride_;
     }
     args.pieces = PiecesOf(count);
     if (IsTiny(packed_)) {
@@ -143,7 +161,7 @@ class Runner {
     args.weights = packed_.OfPanel(p) + first * panel.vectors * packed_.traits.lanes;
     args.extra = panel.extra.places.empty() ? nullptr : &panel.extra;
     args.quad_sum = packed_.traits.quad_sum;
-    if (panel.certified || args.extra != nullptr) args.quad_sum = internal::QuadSum::kPairs;
+    if (panel.adds_pairs) args.quad_sum = internal::QuadSum::kPairs;
     args.sums = sums32_;
     return args;
   }
@@ -222,6 +240,10 @@ class Runner {
   int64_t* row_sums_;
   int32_t* sums32_;
   uint8_t* tiny_;
+  uint8_t* shuffled_;
+  // The rows of block_, as they are or shuffled.
+  const uint8_t* x_;
+  int64_t x_stride_;
 };
 
 }  // namespace
@@ -238,12 +260,14 @@ RowBlockLayout::RowBlockLayout(std::span<const PackedWeights> weights, const Cod
   bool widest = false;
   bool row_sums_used = false;
   bool tiny_rows = false;
+  int64_t shuffled_bytes = 0;  // of a row
   int64_t width = 0;
   for (const PackedWeights& packed : weights) {
     if (packed.panels.empty()) continue;
     width = packed.traits.panel_width;
     row_sums_used = row_sums_used || packed.UsesRowSums();
     tiny_rows = tiny_rows || IsTiny(packed);
+    if (packed.MovesActivations()) shuffled_bytes = packed.depth;
     for (const PackedPanel& panel : packed.panels) {
       wide = wide || panel.sum_width != SumWidth::k32;
       widest = widest || panel.sum_width == SumWidth::k128;
@@ -255,6 +279,7 @@ RowBlockLayout::RowBlockLayout(std::span<const PackedWeights> weights, const Cod
   row_sums = scratch->Add(row_sums_used ? rows * int64_t{sizeof(int64_t)} : 0);
   sums32 = scratch->Add(wide || plan == nullptr ? rows * width * int64_t{sizeof(int32_t)} : 0);
   tiny = scratch->Add(tiny_rows ? rows * 4 : 0);
+  shuffled = scratch->Add(rows * shuffled_bytes);
 }
 
 void RunRowBlock(const PackedWeights& weights, const RowBlock& block, const RowBlockLayout& layout,

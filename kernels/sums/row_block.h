@@ -83,6 +83,7 @@ struct RowBlockLayout {
   size_t row_sums = 0;  // [rows]
   size_t sums32 = 0;    // [rows][panel_width]
   size_t tiny = 0;      // [rows][4]
+  size_t shuffled = 0;  // [rows][depth]
 };
 
 // The exact sums of one row, for channels [first, first + count) of the weights.
@@ -116,7 +117,7 @@ struct RowSums {
 
 struct RowBlock {
   // [rows, depth of the weights]; may be null where depth is 0. Without `pieces` wherever sums may
-  // not fit int32, or zero points need sums of rows.
+  // not fit int32, zero points need sums of rows, or activations move (pairing.h).
   const uint8_t* x = nullptr;
   int64_t x_stride = 0;      // bytes
   Pieces pieces = {};        // of a row; without any, the weights' pieces follow each other

@@ -29,16 +29,17 @@ int8_t TooMuch(int8_t w0, int8_t w1) {
 
 }  // namespace
 
-bool SplitPanel(int64_t quads, int64_t width, int8_t* weights, ExtraQuads* extra) {
-  const size_t most = std::min<size_t>(kMostExtraPlaces, static_cast<size_t>(quads) * 4 / 5 * 2);
+bool SplitPanel(int64_t quads, int64_t width, int64_t most_places, int8_t* weights,
+                ExtraQuads* extra) {
+  const auto most = static_cast<size_t>(std::min(most_places, quads * 4 / 5 * 2));
   const auto pair_at = [&](int64_t place, int64_t c) {
     return weights + (place / 4 * width + c) * 4 + place % 4;
   };
   // Extra pairs, the second one perhaps of zeros.
   std::vector<int32_t> places;
   std::vector<Row> rows;
+  Row row(static_cast<size_t>(width));
   for (int64_t place = 0; place < 4 * quads; place += 2) {
-    Row row(static_cast<size_t>(width));
     for (int64_t c = 0; c < width; ++c) {
       row[static_cast<size_t>(c)] = TooMuch(pair_at(place, c)[0], pair_at(place, c)[1]);
     }

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which activations vpmaddubsw adds in pairs (certify.h). Weights that are too large together need
+// not meet: sixteen activations are shuffled so that as few as possible do. Weights are packed in
+// that order, and rows are shuffled before they meet them. Internal to kernels/.
+#ifndef QUALM_KERNELS_SUMS_PAIRING_H_
+#define QUALM_KERNELS_SUMS_PAIRING_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace qualm::kernels {
+
+// Activations are shuffled in blocks of so many: what one instruction can do.
+inline constexpr int64_t kShuffled = 16;
+
+// The order of the activations for some panels.
+struct Pairing {
+  size_t end_panel = 0;  // it begins where the pairing before ends
+  // [depth / 16][16]: the activation of its block that stands at each place. The last depth % 16
+  // stay where they are. Empty: all do.
+  std::vector<uint8_t> shuffle = {};
+};
+
+struct PanelWeights {
+  int64_t width = 0;          // channels
+  int8_t* weights = nullptr;  // [ceil(depth/4)][width][4]
+};
+
+// Chooses the pairings for a layer, and puts its weights in their order. Empty if no activation
+// shall move.
+std::vector<Pairing> PairActivations(int64_t depth, std::span<const PanelWeights> panels);
+
+// Writes rows [rows][depth] in the order of `shuffle` to `to`. `x_stride` is in bytes.
+void ShuffleRows(const uint8_t* x, int64_t x_stride, int64_t rows, int64_t depth,
+                 std::span<const uint8_t> shuffle, uint8_t* to);
+
+}  // namespace qualm::kernels
+
+#endif  // QUALM_KERNELS_SUMS_PAIRING_H_

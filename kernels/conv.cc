@@ -188,7 +188,7 @@ PackedConv::Impl::Plan::Plan(const Impl& layer, const WindowGeometry& window, in
     }
     // Rows that are read in place need no memory, so their blocks may be larger.
     const bool in_place =
-        !gathers && std::ranges::none_of(layer.group_weights, &PackedWeights::MovesActivations);
+        !gathers && std::ranges::none_of(layer.group_weights, &PackedWeights::ArrangesRows);
     if (in_place && layer.plan() != nullptr && pool == nullptr)
       rows = std::min(kRowsInPlace, pixels);
     row_block.emplace(layer.group_weights, layer.plan(), rows, &scratch);

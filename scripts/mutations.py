@@ -29,6 +29,7 @@ backend = of("common/backend_requantize.cc", "requantize")
 rescale = of("common/rescale.cc", "requantize")
 stream = of("common/code_stream-inl.h", "quantize")
 pack = of("sums/pack.cc", "linear")
+arrange = of("sums/arrange.cc", "linear")
 pairing = of("sums/pairing.cc", "linear")
 split = of("sums/split.cc", "linear")
 row_block = of("sums/row_block.cc", "linear")
@@ -279,8 +280,8 @@ MUTATIONS = [
     accumulate("accumulate-last-quad", "const int64_t at = begin + std::min(k, last);",
                "const int64_t at = begin + k;", "the last quad is read past the end of the row"),
     accumulate("accumulate-row-of-tile",
-               "if constexpr (kSum % kVectors == 0) quad = quad_of(x[kSum / kVectors]);",
-               "if constexpr (kSum % kVectors == 0) quad = quad_of(x[(kSum == 4 ? 2 : kSum) / kVectors]);",
+               "if constexpr (kSum % kVectors == 0) quad_of(x[kSum / kVectors], quad, odd);",
+               "if constexpr (kSum % kVectors == 0) quad_of(x[(kSum == 4 ? 2 : kSum) / kVectors], quad, odd);",
                "a row of a tile has the activations of its neighbour"),
     accumulate("accumulate-extra-piece",
                "while (place >= 4 * pieces.Quads() * (piece + 1)) ++piece;",
@@ -299,8 +300,8 @@ MUTATIONS = [
     split("split-limit", "if (rows.size() > most) return false;", "if (rows.size() > most) break;",
           "what is too much of the last weights is forgotten"),
     pack("pack-split-wide",
-         "const int64_t most = panel.sum_width == SumWidth::k32 ? kMostExtraPlaces : 0;",
-         "const int64_t most = panel.sum_width != SumWidth::k128 ? kMostExtraPlaces : 0;",
+         "const bool is_narrow = panel.sum_width == SumWidth::k32;",
+         "const bool is_narrow = panel.sum_width != SumWidth::k128;",
          "long sums have what moved to extra quads once for each part",
          test=("linear_test", "LinearExact.*")),
     accumulate("accumulate-wide-tile", "return w3;", "return w2;", "the last vector of a panel has the weights of the third"),
@@ -325,12 +326,22 @@ MUTATIONS = [
     pairing("pairing-block", "at(i) = before[shuffle[block + static_cast<size_t>(i)]];",
             "at(i) = before[shuffle[static_cast<size_t>(i)]];",
             "weights have the order of the first sixteen"),
-    pairing("pairing-rest", "std::memcpy(to + end, x + end, static_cast<size_t>(depth - end));",
-            "std::memcpy(to + end, x, static_cast<size_t>(depth - end));",
+    arrange("arrange-rest", "std::memcpy(to + k, x + k, static_cast<size_t>(in.depth - k));",
+            "std::memcpy(to + k, x, static_cast<size_t>(in.depth - k));",
             "the last activations are the first ones"),
-    pairing("pairing-last-block", "ShuffleVectors(one, x, done, end, shuffle.data(), to);",
-            "std::memcpy(to + done, x + done, static_cast<size_t>(end - done));",
+    arrange("arrange-last-block", "k = ShuffleVectors(one, x, k, shuffle, to);", "",
             "activations that do not fill a vector stay"),
+    arrange("arrange-last-quad",
+            "const uint8_t* quad = x + (q + 1 < quads ? 4 * q : in.depth - 4);",
+            "const uint8_t* quad = x + 4 * q;", "the last quad is read past the end of the row"),
+    arrange("arrange-flip", "const auto bytes = hn::Xor(hn::LoadU(d8, x + 4 * q), hn::Set(d8, flip));",
+            "const auto bytes = hn::LoadU(d8, x + 4 * q);", "s8 is widened as u8"),
+    row_block("row-block-widened", "are_widened_ = false;", "",
+              "panels of another order have the widened rows of the first",
+              test=("linear_test", "LinearSaturation.*")),
+    quads("quads-widened", "sum = hn::Add(sum, hn::WidenMulPairwiseAdd(d, hn::BitCast(d16, odd), w_odd));",
+          "sum = hn::Add(sum, hn::WidenMulPairwiseAdd(d, hn::BitCast(d16, odd), w_even));",
+          "odd activations meet even weights"),
     pairing("pairing-limit",
             "for (size_t c = 0; c < width_; ++c) exceeds |= of_a[c] > static_cast<uint8_t>(128 - of_b[c]);",
             "for (size_t c = 0; c < width_; ++c) exceeds |= of_a[c] > static_cast<uint8_t>(129 - of_b[c]);",

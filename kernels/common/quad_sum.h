@@ -11,6 +11,7 @@ namespace qualm::kernels::internal {
 enum class QuadSum : uint8_t {
   kHighway,   // as Highway does
   kPairs,     // vpmaddubsw: only for weights that cannot saturate, so that no target has it always
+  kWidened,   // vpmaddwd, of activations that are widened to 16 bits before (sums/arrange.h)
   kVnniVex,   // vpdpbusd of AVX-VNNI
   kVnniEvex,  // vpdpbusd of AVX-512 on 256 bits
   kDot,       // sdot: takes activations less 128; packing adds 128 * w

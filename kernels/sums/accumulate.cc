@@ -101,7 +101,8 @@ constexpr int64_t kMostRowsOfAny =
 
 template <QuadSum kQuadSum, bool kSigned>
 constexpr int64_t MostRows(int64_t vectors) {
-  if (kQuadSum == QuadSum::kHighway || kQuadSum == QuadSum::kPairs) return kMostRows[vectors];
+  if (kQuadSum == QuadSum::kHighway || kQuadSum == QuadSum::kPairs || kQuadSum == QuadSum::kWidened)
+    return kMostRows[vectors];
   // Of 16 registers, one has what flips s8.
   constexpr bool kIsFull = kSigned && HWY_TARGET == HWY_AVX2;
   return kMostRowsOfOne[vectors] - (kIsFull && vectors == 2 ? 1 : 0);
@@ -152,15 +153,20 @@ HWY_INLINE VI8 Pick(VI8 w0, VI8 w1, VI8 w2, VI8 w3) {
   return w3;
 }
 
-// Adds to sum kSum of a tile. `quad` stays from vector to vector of a row.
+// Adds to sum kSum of a tile. `quad` stays from vector to vector of a row; so does `odd`, the other
+// half of a widened one.
 template <QuadSum kQuadSum, int kVectors, size_t kSum, class QuadOf>
-HWY_INLINE void AddToSum(const QuadOf& quad_of, const uint8_t* const* x, VU8& quad, VI8 weights,
-                         VI32& sum) {
-  if constexpr (kSum % kVectors == 0) quad = quad_of(x[kSum / kVectors]);
-  quads::Add<kQuadSum>(sum, quad, weights);
+HWY_INLINE void AddToSum(const QuadOf& quad_of, const uint8_t* const* x, VU8& quad, VU8& odd,
+                         VI8 weights, VI32& sum) {
+  if constexpr (kSum % kVectors == 0) quad_of(x[kSum / kVectors], quad, odd);
+  if constexpr (kQuadSum == QuadSum::kWidened) {
+    quads::AddWidened(sum, quad, odd, weights);
+  } else {
+    quads::Add<kQuadSum>(sum, quad, weights);
+  }
 }
 
-// One quad of all rows, with its weights at `w`. `quad_of` gives a row's quad.
+// One quad of all rows, with its weights at `w`. `quad_of` reads a row's quad.
 template <QuadSum kQuadSum, int kVectors, class QuadOf, size_t... kSum, class... Sums>
 HWY_INLINE void AddRows(std::index_sequence<kSum...>, const QuadOf& quad_of,
                         const uint8_t* const* x, const int8_t* w, Sums&... sums) {
@@ -172,7 +178,8 @@ HWY_INLINE void AddRows(std::index_sequence<kSum...>, const QuadOf& quad_of,
   if constexpr (kVectors > 2) w2 = hn::LoadU(d8, w + 2 * n);
   if constexpr (kVectors > 3) w3 = hn::LoadU(d8, w + 3 * n);
   VU8 quad = hn::Zero(DU8());
-  (AddToSum<kQuadSum, kVectors, kSum>(quad_of, x, quad, Pick<kSum % kVectors>(w0, w1, w2, w3),
+  VU8 odd = quad;
+  (AddToSum<kQuadSum, kVectors, kSum>(quad_of, x, quad, odd, Pick<kSum % kVectors>(w0, w1, w2, w3),
                                       sums),
    ...);
 }
@@ -190,8 +197,12 @@ HWY_INLINE void SumTile(std::index_sequence<kSum...> all, const Tile& t, Sums...
       const int64_t begin = row * pieces.row_step + column * pieces.column_step;
       for (int64_t k = 0; k < pieces.bytes; k += 4, w += t.quad_step) {
         const int64_t at = begin + std::min(k, last);
-        const auto quad_of = [at](const uint8_t* x)
-                                 HWY_ATTR { return BroadcastQuad<kFlip>(x + at); };
+        const auto quad_of = [&](const uint8_t* x, VU8& quad, VU8& odd) HWY_ATTR {
+          quad = BroadcastQuad<kFlip>(x + at);
+          if constexpr (kQuadSum == QuadSum::kWidened) {
+            odd = BroadcastQuad<kFlip>(x + at + pieces.bytes);
+          }
+        };
         AddRows<kQuadSum, kVectors>(all, quad_of, t.x, w, sums...);
       }
     }
@@ -200,8 +211,8 @@ HWY_INLINE void SumTile(std::index_sequence<kSum...> all, const Tile& t, Sums...
     const int8_t* extra = t.extra_weights;
     for (int64_t q = 0; q < t.extra_quads; ++q, extra += t.quad_step) {
       const int64_t* places = t.extra + 4 * q;
-      const auto quad_of = [places](const uint8_t* x)
-                               HWY_ATTR { return BroadcastQuad<kFlip>(x, places); };
+      const auto quad_of = [places](const uint8_t* x, VU8& quad, VU8&)
+                               HWY_ATTR { quad = BroadcastQuad<kFlip>(x, places); };
       AddRows<kQuadSum, kVectors>(all, quad_of, t.x, extra, sums...);
     }
   }
@@ -353,7 +364,11 @@ void AllRows(const AccumulateArgs& args) {
 
 template <QuadSum kQuadSum>
 void AllRows(const AccumulateArgs& args) {
-  args.x_is_signed ? AllRows<kQuadSum, true>(args) : AllRows<kQuadSum, false>(args);
+  if (kQuadSum != QuadSum::kWidened && args.x_is_signed) {
+    AllRows<kQuadSum, kQuadSum != QuadSum::kWidened>(args);
+  } else {
+    AllRows<kQuadSum, false>(args);
+  }
 }
 
 void AccumulatePanelImpl(const AccumulateArgs& args) {

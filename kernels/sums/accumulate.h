@@ -21,7 +21,7 @@ struct AccumulateTraits {
   int64_t lanes = 0;        // channels per vector
   int64_t panel_width = 0;  // channels per panel; the last one may have fewer vectors
   internal::QuadSum quad_sum = internal::QuadSum::kHighway;
-  bool has_saturating_path = false;                   // worth certifying for: see accumulate.cc
+  bool has_saturating_path = false;                   // worth certifying for; has kWidened too
   bool makes_codes = false;                           // takes a CodePlan
   bool needs_environment = true;                      // a ScopedFpEnvironment, to make them
   void (*run)(const AccumulateArgs& args) = nullptr;  // AccumulatePanel, on this target
@@ -61,8 +61,9 @@ struct AccumulateArgs {
   Pieces pieces;                    //
   int64_t vectors = 0;              // of the panel: lanes * vectors channels
   const int8_t* weights = nullptr;  // [pieces][quads][vectors * lanes][4], vector-aligned
-  // Of the target, or kHighway. kPairs: no pair of these weights can leave int16. kDot: `initial`
-  // has 128 * sum_k w[k][c] more.
+  // Of the target, or kHighway. kPairs: no pair of these weights can leave int16. kWidened: x has
+  // the u8 of WidenRows (arrange.h), and one piece of 4 bytes for each quad. kDot: `initial` has
+  // 128 * sum_k w[k][c] more.
   internal::QuadSum quad_sum = internal::QuadSum::kHighway;
   const ExtraQuads* extra = nullptr;     // more quads of kPairs; or null
   const int32_t* initial = nullptr;      // [panel_width]

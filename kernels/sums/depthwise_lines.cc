@@ -383,7 +383,8 @@ void RunLines(const LineArgs& args) {
 void RunLinesImpl(const LineArgs& args) {
   quads::ForQuadSum(args.quad_sum, [&](auto quad_sum) {
     // No weights are certified here.
-    if constexpr (quad_sum() != QuadSum::kPairs) RunLines<quad_sum()>(args);
+    if constexpr (quad_sum() != QuadSum::kPairs && quad_sum() != QuadSum::kWidened)
+      RunLines<quad_sum()>(args);
   });
 }
 

@@ -17,6 +17,9 @@
 namespace qualm::kernels {
 namespace {
 
+// Layers of fewer activations are small calls, which shall need no scratch memory.
+constexpr int64_t kFewestToArrange = 64;
+
 int64_t SumOf(std::span<const int8_t> b) {
   constexpr size_t kBlock = size_t{1} << 20;  // so many fit int32, which vectorizes
   int64_t total = 0;
@@ -179,16 +182,21 @@ std::vector<PanelWeights> PanelsOf(const PackedWeights& packed) {
   return panels;
 }
 
-// Lets as many panels as possible take the saturating path.
-void SplitPanels(PackedWeights* packed) {
+// Lets as many panels as possible take the saturating path. `arranges`: rows may be copied before
+// they are read (arrange.h).
+void ChoosePaths(bool arranges, PackedWeights* packed) {
   if (!packed->traits.has_saturating_path) return;
   const std::vector<PanelWeights> panels = PanelsOf(*packed);
+  if (arranges) packed->pairings = PairActivations(packed->depth, panels);
+  // A quarter or half of all pairs: where the path of all weights becomes the faster one.
+  const int64_t most = std::min(kMostExtraPlaces, arranges ? packed->quads / 2 : packed->quads);
   for (size_t p = 0; p < panels.size(); ++p) {
     PackedPanel& panel = packed->panels[p];
-    // Wide sums take their activations in parts (row_block.cc): too rare to split for.
-    const int64_t most = panel.sum_width == SumWidth::k32 ? kMostExtraPlaces : 0;
-    panel.adds_pairs =
-        SplitPanel(packed->quads, panels[p].width, most, panels[p].weights, &panel.extra);
+    // Wide sums take their activations in parts (row_block.cc): too rare to do more for.
+    const bool is_narrow = panel.sum_width == SumWidth::k32;
+    panel.adds_pairs = SplitPanel(packed->quads, panels[p].width, is_narrow ? most : 0,
+                                  panels[p].weights, &panel.extra);
+    panel.takes_widened = arranges && is_narrow && !panel.adds_pairs;
   }
 }
 
@@ -196,15 +204,13 @@ void SplitPanels(PackedWeights* packed) {
 
 PackedWeights PackPieces(const LinearParams& params, TermRange terms, int64_t piece) {
   PackedWeights packed = LayWeights(params, terms, piece);
-  SplitPanels(&packed);
+  ChoosePaths(false, &packed);
   return packed;
 }
 
 PackedWeights PackWeights(const LinearParams& params, TermRange terms) {
   PackedWeights packed = LayWeights(params, terms, params.weights.columns);
-  if (packed.traits.has_saturating_path)
-    packed.pairings = PairActivations(packed.depth, PanelsOf(packed));
-  SplitPanels(&packed);
+  ChoosePaths(packed.depth >= kFewestToArrange, &packed);
   return packed;
 }
 

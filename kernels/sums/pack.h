@@ -14,6 +14,7 @@
 #ifndef QUALM_KERNELS_SUMS_PACK_H_
 #define QUALM_KERNELS_SUMS_PACK_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <new>
 #include <span>
@@ -38,6 +39,7 @@ struct PackedPanel {
   SumWidth sum_width = SumWidth::k32;
   bool adds_pairs = false;      // takes the saturating path
   ExtraQuads extra;             // if it needs any for that
+  bool takes_widened = false;   // reads widened rows
   bool needs_row_sums = false;  // some channel has zb != 0
 };
 
@@ -66,6 +68,9 @@ struct PackedWeights {
     return false;
   }
   bool MovesActivations() const { return !pairings.empty(); }
+  bool TakesWidenedRows() const { return std::ranges::any_of(panels, &PackedPanel::takes_widened); }
+  // Some panel reads rows that are shuffled or widened before.
+  bool ArrangesRows() const { return MovesActivations() || TakesWidenedRows(); }
   const int8_t* OfPanel(size_t panel) const {
     return weights.get() + static_cast<int64_t>(panel) * quads * 4 * traits.panel_width;
   }

@@ -10,65 +10,15 @@
 #include <numeric>
 #include <utility>
 
-#undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "kernels/sums/pairing.cc"
-#include "hwy/foreach_target.h"  // IWYU pragma: keep
-// After foreach_target.h:
-#include "hwy/highway.h"
-#include "kernels/common/dispatch.h"
-
-HWY_BEFORE_NAMESPACE();
-namespace qualm::kernels {
-namespace HWY_NAMESPACE {
-namespace hn = hwy::HWY_NAMESPACE;
-
-// Activations [from, depth) of one row, as far as they fill vectors; returns where the rest begins.
-template <class D>
-HWY_INLINE int64_t ShuffleVectors(D d, const uint8_t* x, int64_t from, int64_t end,
-                                  const uint8_t* shuffle, uint8_t* to) {
-  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-  for (; from + lanes <= end; from += lanes) {
-    const auto order = hn::LoadU(d, shuffle + from);
-    hn::StoreU(hn::TableLookupBytes(hn::LoadU(d, x + from), order), d, to + from);
-  }
-  return from;
-}
-
-void ShuffleRowsImpl(const uint8_t* x, int64_t x_stride, int64_t rows, int64_t depth,
-                     std::span<const uint8_t> shuffle, uint8_t* to) {
-  const auto end = static_cast<int64_t>(shuffle.size());
-  for (int64_t r = 0; r < rows; ++r, x += x_stride, to += depth) {
-#if HWY_TARGET == HWY_SCALAR
-    for (int64_t k = 0; k < end; ++k) to[k] = x[k / kShuffled * kShuffled + shuffle[k]];
-#else
-    const hn::ScalableTag<uint8_t> d;
-    const hn::FixedTag<uint8_t, kShuffled> one;
-    const int64_t done = ShuffleVectors(d, x, 0, end, shuffle.data(), to);
-    ShuffleVectors(one, x, done, end, shuffle.data(), to);
-#endif
-    std::memcpy(to + end, x + end, static_cast<size_t>(depth - end));
-  }
-}
-
-}  // namespace HWY_NAMESPACE
-}  // namespace qualm::kernels
-HWY_AFTER_NAMESPACE();
-
-#if HWY_ONCE
 namespace qualm::kernels {
 namespace {
-
-HWY_EXPORT(ShuffleRowsImpl);
-
-// Below this, a layer is a small call, which shall need no scratch memory.
-constexpr int64_t kFewestActivations = 64;
 
 // Prices are in multiples of the time of a panel whose pairs are all safe, measured on a Zen 4:
 // shuffling the rows, and the path that widens before it adds (accumulate.cc).
 constexpr double kPriceOfShuffle = 0.1;
-constexpr double kPriceOfWidening = 1.5;
-// A second pass over more pairs is refused (split.cc).
-constexpr double kMostSplit = 0.4;
+constexpr double kPriceOfWidening = 1.25;
+// A second pass over more pairs is refused (pack.cc).
+constexpr double kMostSplit = 0.25;
 
 using Order = std::array<uint8_t, kShuffled>;
 
@@ -257,7 +207,7 @@ void Reorder(const PanelWeights& panel, std::span<const uint8_t> shuffle) {
 }  // namespace
 
 std::vector<Pairing> PairActivations(int64_t depth, std::span<const PanelWeights> panels) {
-  if (depth < kFewestActivations || panels.empty()) return {};
+  if (depth < kShuffled || panels.empty()) return {};
   std::vector<Pairing> pairings = Chooser(depth, panels).Choose(0, panels.size()).pairings;
   if (std::ranges::all_of(pairings, [](const Pairing& p) { return p.shuffle.empty(); })) return {};
   size_t panel = 0;
@@ -267,10 +217,4 @@ std::vector<Pairing> PairActivations(int64_t depth, std::span<const PanelWeights
   return pairings;
 }
 
-void ShuffleRows(const uint8_t* x, int64_t x_stride, int64_t rows, int64_t depth,
-                 std::span<const uint8_t> shuffle, uint8_t* to) {
-  QUALM_DISPATCH(ShuffleRowsImpl)(x, x_stride, rows, depth, shuffle, to);
-}
-
 }  // namespace qualm::kernels
-#endif  // HWY_ONCE

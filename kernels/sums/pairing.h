@@ -32,10 +32,6 @@ struct PanelWeights {
 // shall move.
 std::vector<Pairing> PairActivations(int64_t depth, std::span<const PanelWeights> panels);
 
-// Writes rows [rows][depth] in the order of `shuffle` to `to`. `x_stride` is in bytes.
-void ShuffleRows(const uint8_t* x, int64_t x_stride, int64_t rows, int64_t depth,
-                 std::span<const uint8_t> shuffle, uint8_t* to);
-
 }  // namespace qualm::kernels
 
 #endif  // QUALM_KERNELS_SUMS_PAIRING_H_

@@ -50,7 +50,9 @@ constexpr bool Has(QuadSum quad_sum) {
     case QuadSum::kHighway: return true;
     // vpmaddubsw exists from SSSE3 on and is superseded by vpdpbusd, which does not saturate, from
     // AVX3_DL on. Elsewhere Highway emulates it, slower than the exact sum.
+    // Activations are widened where vpmaddwd is what remains for other weights.
     case QuadSum::kPairs:
+    case QuadSum::kWidened:
       return HWY_ARCH_X86 && HWY_TARGET <= HWY_SSSE3 && HWY_TARGET > HWY_AVX3_DL;
     case QuadSum::kVnniVex:
     case QuadSum::kVnniEvex: return HWY_TARGET == HWY_AVX2;
@@ -63,7 +65,7 @@ constexpr bool Has(QuadSum quad_sum) {
 
 template <QuadSum kQuadSum>
 HWY_INLINE void Add(VI32& sum, VU8 x, VI8 w) {
-  static_assert(Has(kQuadSum));
+  static_assert(Has(kQuadSum) && kQuadSum != QuadSum::kWidened);
   if constexpr (kQuadSum == QuadSum::kHighway) {
     sum = hn::SumOfMulQuadAccumulate(DI32(), x, w, sum);
   } else if constexpr (kQuadSum == QuadSum::kPairs) {
@@ -93,6 +95,17 @@ HWY_INLINE void Add(VI32& sum, VU8 x, VI8 w) {
 #endif
 }
 
+// The same for activations in 16 bits: `even` has 0 and 2 of each quad, `odd` 1 and 3.
+HWY_INLINE void AddWidened(VI32& sum, VU8 even, VU8 odd, VI8 w) {
+  const DI32 d;
+  const DI16 d16;
+  const auto pairs = hn::BitCast(d16, w);
+  const auto w_even = hn::ShiftRight<8>(hn::ShiftLeft<8>(pairs));
+  const auto w_odd = hn::ShiftRight<8>(pairs);
+  sum = hn::Add(sum, hn::WidenMulPairwiseAdd(d, hn::BitCast(d16, even), w_even));
+  sum = hn::Add(sum, hn::WidenMulPairwiseAdd(d, hn::BitCast(d16, odd), w_odd));
+}
+
 // Calls run(std::integral_constant<QuadSum, S>()) for the S that a layer was packed for.
 template <class Run>
 HWY_INLINE void ForQuadSum(QuadSum quad_sum, const Run& run) {
@@ -110,6 +123,7 @@ HWY_INLINE void ForQuadSum(QuadSum quad_sum, const Run& run) {
          is(std::integral_constant<QuadSum, QuadSum::kDot>()) ||
          is(std::integral_constant<QuadSum, QuadSum::kI8mm>()) ||
          is(std::integral_constant<QuadSum, QuadSum::kPairs>()) ||
+         is(std::integral_constant<QuadSum, QuadSum::kWidened>()) ||
          is(std::integral_constant<QuadSum, QuadSum::kHighway>()));
 }
 

@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "kernels/sums/accumulate.h"
+#include "kernels/sums/arrange.h"
 
 namespace qualm::kernels {
 
@@ -51,6 +52,7 @@ class Runner {
         sums32_(reinterpret_cast<int32_t*>(scratch + layout.sums32)),
         tiny_(scratch + layout.tiny),
         shuffled_(scratch + layout.shuffled),
+        widened_(scratch + layout.widened),
         x_(block.x),
         x_stride_(block.x_stride) {}
 
@@ -81,6 +83,10 @@ class Runner {
       if (packed_.MovesActivations() && (p == block_.first_panel || p == pairing->end_panel)) {
         while (p >= pairing->end_panel) ++pairing;
         OrderRows(*pairing);
+      }
+      if (packed_.panels[p].takes_widened && !are_widened_) {
+        WidenRows({x_, x_stride_, block_.rows, packed_.depth}, block_.x_is_signed, widened_);
+        are_widened_ = true;
       }
       const int64_t first = static_cast<int64_t>(p) * packed_.traits.panel_width;
       switch (packed_.panels[p].sum_width) {
@@ -127,8 +133,9 @@ class Runner {
   void OrderRows(const Pairing& pairing) {
     x_ = block_.x;
     x_stride_ = block_.x_stride;
+    are_widened_ = false;
     if (pairing.shuffle.empty()) return;
-    ShuffleRows(x_, x_stride_, block_.rows, packed_.depth, pairing.shuffle, shuffled_);
+    ShuffleRows({x_, x_stride_, block_.rows, packed_.depth}, pairing.shuffle, shuffled_);
     x_ = shuffled_;
     x_stride_ = packed_.depth;
   }
@@ -162,6 +169,13 @@ class Runner {
     args.extra = panel.extra.places.empty() ? nullptr : &panel.extra;
     args.quad_sum = packed_.traits.quad_sum;
     if (panel.adds_pairs) args.quad_sum = internal::QuadSum::kPairs;
+    if (panel.takes_widened) {
+      args.quad_sum = internal::QuadSum::kWidened;
+      args.x = widened_;
+      args.x_stride = WidenedBytes(packed_.depth);
+      args.x_is_signed = false;
+      args.pieces = {.row_step = 4 * packed_.quads, .bytes = 4 * packed_.quads};
+    }
     args.sums = sums32_;
     return args;
   }
@@ -241,9 +255,11 @@ class Runner {
   int32_t* sums32_;
   uint8_t* tiny_;
   uint8_t* shuffled_;
+  uint8_t* widened_;
   // The rows of block_, as they are or shuffled.
   const uint8_t* x_;
   int64_t x_stride_;
+  bool are_widened_ = false;  // these
 };
 
 }  // namespace
@@ -261,6 +277,7 @@ RowBlockLayout::RowBlockLayout(std::span<const PackedWeights> weights, const Cod
   bool row_sums_used = false;
   bool tiny_rows = false;
   int64_t shuffled_bytes = 0;  // of a row
+  int64_t widened_bytes = 0;
   int64_t width = 0;
   for (const PackedWeights& packed : weights) {
     if (packed.panels.empty()) continue;
@@ -268,6 +285,7 @@ RowBlockLayout::RowBlockLayout(std::span<const PackedWeights> weights, const Cod
     row_sums_used = row_sums_used || packed.UsesRowSums();
     tiny_rows = tiny_rows || IsTiny(packed);
     if (packed.MovesActivations()) shuffled_bytes = packed.depth;
+    if (packed.TakesWidenedRows()) widened_bytes = WidenedBytes(packed.depth);
     for (const PackedPanel& panel : packed.panels) {
       wide = wide || panel.sum_width != SumWidth::k32;
       widest = widest || panel.sum_width == SumWidth::k128;
@@ -280,6 +298,7 @@ RowBlockLayout::RowBlockLayout(std::span<const PackedWeights> weights, const Cod
   sums32 = scratch->Add(wide || plan == nullptr ? rows * width * int64_t{sizeof(int32_t)} : 0);
   tiny = scratch->Add(tiny_rows ? rows * 4 : 0);
   shuffled = scratch->Add(rows * shuffled_bytes);
+  widened = scratch->Add(rows * widened_bytes);
 }
 
 void RunRowBlock(const PackedWeights& weights, const RowBlock& block, const RowBlockLayout& layout,

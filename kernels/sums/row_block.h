@@ -84,6 +84,7 @@ struct RowBlockLayout {
   size_t sums32 = 0;    // [rows][panel_width]
   size_t tiny = 0;      // [rows][4]
   size_t shuffled = 0;  // [rows][depth]
+  size_t widened = 0;   // [rows][WidenedBytes]
 };
 
 // The exact sums of one row, for channels [first, first + count) of the weights.
@@ -117,7 +118,7 @@ struct RowSums {
 
 struct RowBlock {
   // [rows, depth of the weights]; may be null where depth is 0. Without `pieces` wherever sums may
-  // not fit int32, zero points need sums of rows, or activations move (pairing.h).
+  // not fit int32, zero points need sums of rows, or rows are arranged (arrange.h).
   const uint8_t* x = nullptr;
   int64_t x_stride = 0;      // bytes
   Pieces pieces = {};        // of a row; without any, the weights' pieces follow each other

@@ -31,7 +31,7 @@ int8_t TooMuch(int8_t w0, int8_t w1) {
 
 bool SplitPanel(int64_t quads, int64_t width, int64_t most_places, int8_t* weights,
                 ExtraQuads* extra) {
-  const auto most = static_cast<size_t>(std::min(most_places, quads * 4 / 5 * 2));
+  const auto most = static_cast<size_t>(most_places);
   const auto pair_at = [&](int64_t place, int64_t c) {
     return weights + (place / 4 * width + c) * 4 + place % 4;
   };

@@ -19,9 +19,9 @@ struct ExtraQuads {
   std::vector<int8_t> weights;  // [quads][width][4]
 };
 
-// Makes all pairs of `weights`, [quads][width][4], safe with at most `most_places` extra places,
-// and returns true. Returns false and leaves `weights` as they are if that is too few, or if so
-// many pairs are unsafe that the exact path is faster.
+// Makes all pairs of `weights`, [quads][width][4], safe with at most `most_places` extra places
+// (rounded up to whole quads), and returns true. Returns false and leaves `weights` as they are if
+// that is too few. Each extra place costs as much as two others.
 bool SplitPanel(int64_t quads, int64_t width, int64_t most_places, int8_t* weights,
                 ExtraQuads* extra);
 

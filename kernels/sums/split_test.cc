@@ -70,7 +70,7 @@ TEST(Split, TooManyPairsAreLeftAlone) {
   std::vector<int8_t> weights(4 * 16 * 100, 127);
   const std::vector<int8_t> before = weights;
   ExtraQuads extra;
-  EXPECT_FALSE(SplitPanel(100, 16, kMostExtraPlaces, weights.data(), &extra));
+  EXPECT_FALSE(SplitPanel(100, 16, 160, weights.data(), &extra));
   EXPECT_EQ(weights, before);
   EXPECT_TRUE(extra.places.empty());
 }

@@ -3,7 +3,8 @@
 //
 // The code, from the outside in: linear.cc cuts the outputs into blocks, sums/row_block.cc runs a
 // block over the packed weights (sums/pack.h has the algebra), sums/accumulate.cc is the inner loop
-// of integer sums. sums/codes-inl.h makes codes of the sums while they are in the L1 cache; all
+// of integer sums. Where vpmaddubsw would saturate, sums/pack.cc chooses another order of the
+// activations, or 16 bits for them: sums/arrange.cc copies rows so. sums/codes-inl.h makes codes of the sums while they are in the L1 cache; all
 // other outputs go through sums/epilogue.cc to common/rescale.cc. codes-inl.h and rescale.cc have
 // the proofs that each output is rounded once.
 #ifndef QUALM_KERNELS_LINEAR_H_
@@ -37,10 +38,10 @@ class PackedLinear {
   size_t ScratchBytes(int64_t rows, const ThreadPool* pool = nullptr) const;
 
   // How many panels of channels there are, and how many take the fast path that saturates
-  // (sums/accumulate.cc) as they are, because no activation can make their weights saturate
-  // (sums/certify.h) in the order in which they are added (sums/pairing.h). Most others take it
-  // after a few weights have been moved to a second pass (sums/split.h). Targets with vpdpbusd and targets without vpmaddubsw have no such path: they
-  // certify none.
+  // (sums/accumulate.cc) without a second pass, because no activation can make their weights
+  // saturate (sums/certify.h) in the order in which they are added (sums/pairing.h). A panel with
+  // a few unsafe pairs takes it with a second pass (sums/split.h). Targets with vpdpbusd and
+  // targets without vpmaddubsw have no such path: they certify none.
   struct PackingStats {
     int64_t panels = 0;
     int64_t panels_certified = 0;

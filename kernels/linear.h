@@ -4,9 +4,10 @@
 // The code, from the outside in: linear.cc cuts the outputs into blocks, sums/row_block.cc runs a
 // block over the packed weights (sums/pack.h has the algebra), sums/accumulate.cc is the inner loop
 // of integer sums. Where vpmaddubsw would saturate, sums/pack.cc chooses another order of the
-// activations, or 16 bits for them: sums/arrange.cc copies rows so. sums/codes-inl.h makes codes of the sums while they are in the L1 cache; all
-// other outputs go through sums/epilogue.cc to common/rescale.cc. codes-inl.h and rescale.cc have
-// the proofs that each output is rounded once.
+// activations, or 16 bits for them, and sums/arrange.cc copies rows in that form.
+// sums/codes-inl.h makes codes of the sums while they are in the L1 cache; all other outputs go
+// through sums/epilogue.cc to common/rescale.cc. codes-inl.h and rescale.cc have the proofs that
+// each output is rounded once.
 #ifndef QUALM_KERNELS_LINEAR_H_
 #define QUALM_KERNELS_LINEAR_H_
 

@@ -20,7 +20,7 @@ class FarRows {
   FarRows() = default;
   FarRows(const FarRows&) = delete;
   FarRows& operator=(const FarRows&) = delete;
-  ~FarRows() { Unmap(); }
+  ~FarRows() { Release(); }
 
   // Places `rows` rows of `row_bytes`, their beginnings `stride_bytes` apart, fills their pages
   // with `poison` and returns the first row. What an earlier call placed is gone. The first row
@@ -29,6 +29,8 @@ class FarRows {
   uint8_t* Prepare(size_t rows, size_t row_bytes, size_t stride_bytes, uint8_t poison);
   // True if every byte of the pages outside the rows still holds the poison.
   bool OutsideIntact() const;
+  // Gives the address space to the next that asks. Rows can no longer be accessed.
+  void Release();
 
   size_t rows() const { return rows_.size(); }
   uint8_t* row(size_t i) const { return rows_[i].begin; }
@@ -40,8 +42,6 @@ class FarRows {
     uint8_t* begin;
     uint8_t* pages_end;
   };
-  void Unmap();
-
   uint8_t* reserved_ = nullptr;
   size_t reserved_bytes_ = 0;
   std::vector<Row> rows_;

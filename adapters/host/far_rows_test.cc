@@ -52,6 +52,35 @@ TEST(FarRows, TrapAccessesToTheGaps) {
   }
 }
 
+TEST(FarRows, WhatWasReleasedIsAGapOfTheNextOwner) {
+  uint8_t* second_row = nullptr;
+  {
+    FarRows rows;
+    rows.Prepare(3, 5, kStride, 0);
+    second_row = rows.row(1);
+  }
+  FarRows rows;
+  uint8_t* const first = rows.Prepare(2, 5, 2 * kStride, 0xA5);
+  ASSERT_LT(first, second_row);  // the same address space
+  ASSERT_LT(second_row, rows.row(1));
+  const auto read = [](void* at) { (void)*static_cast<volatile uint8_t*>(at); };
+  EXPECT_EQ(CallTrapped(read, second_row), kGuardPageTrap);
+  EXPECT_TRUE(rows.OutsideIntact());
+}
+
+TEST(FarRows, TwoOwnersHaveAddressesOfTheirOwn) {
+  FarRows one;
+  FarRows two;
+  one.Prepare(2, 5, kStride, 1);
+  two.Prepare(2, 5, kStride, 2);
+  EXPECT_EQ(one.row(1)[0], 1);
+  EXPECT_EQ(two.row(1)[0], 2);
+  one.Release();
+  one.Release();
+  EXPECT_EQ(one.rows(), 0u);
+  EXPECT_TRUE(two.OutsideIntact());
+}
+
 TEST(FarRows, AskForNoMoreThanThereIs) {
   FarRows rows;
   EXPECT_THROW(rows.Prepare(size_t{1} << 20, 5, kStride, 0), std::bad_alloc);

@@ -87,7 +87,10 @@ void Placement::LayOutput(Slot slot, LaidTensor* laid) {
 }
 
 void Placement::Lay(const Case& c, const RunContext& context, BufferNeeds needs) {
-  for (Buffer& buffer : buffers_) buffer.used = buffer.is_far = false;
+  for (Buffer& buffer : buffers_) {
+    buffer.used = buffer.is_far = false;
+    buffer.far.Release();
+  }
   context_ = context;
   needs_ = needs;
   const Window& v = c.window;

@@ -74,10 +74,11 @@ HWY_INLINE void Add(VI32& sum, VU8 x, VI8 w) {
   }
 #if HWY_TARGET == HWY_AVX2
   // Braces behind % are the assembler's; others would choose between two syntaxes.
-  if constexpr (kQuadSum == QuadSum::kVnniVex)
-    __asm__("%{vex%} vpdpbusd %2, %1, %0" : "+x"(sum.raw) : "x"(x.raw), "x"(w.raw));
-  if constexpr (kQuadSum == QuadSum::kVnniEvex)
-    __asm__("%{evex%} vpdpbusd %2, %1, %0" : "+x"(sum.raw) : "x"(x.raw), "x"(w.raw));
+#define QUALM_VPDPBUSD(ENCODING) \
+  __asm__("%{" ENCODING "%} vpdpbusd %2, %1, %0" : "+x"(sum.raw) : "x"(x.raw), "x"(w.raw))
+  if constexpr (kQuadSum == QuadSum::kVnniVex) QUALM_VPDPBUSD("vex");
+  if constexpr (kQuadSum == QuadSum::kVnniEvex) QUALM_VPDPBUSD("evex");
+#undef QUALM_VPDPBUSD
 #elif HWY_TARGET == HWY_NEON || HWY_TARGET == HWY_NEON_BF16
   if constexpr (kQuadSum == QuadSum::kDot)
     __asm__(".arch_extension dotprod\n\tsdot %0.4s, %1.16b, %2.16b"

@@ -232,7 +232,7 @@ MUTATIONS = [
         "bounds.hi = std::min(bounds.hi, range.max + (range.max < 255));",
         "the upper clamp lets one code more through"),
 
-    of("sums/certify.cc", "linear")(
+    of("sums/certify.h", "linear")(
         "certificate", "return positive <= 128 && negative >= -128;",
         "return positive <= 129 && negative >= -128;",
         "pairs of 255 * 129 are held not to saturate"),

@@ -420,6 +420,8 @@ Rescale::Rescale(std::span<const Multiplier> scales, std::span<const float> bias
   const int tie_bits =
       std::bit_width(static_cast<uint64_t>(2 * std::max(std::fabs(plan_.lo), plan_.hi) + 1));
   int bits = 0;
+  for (auto* list : {&plan_.numerator, &plan_.denominator, &plan_.multiplier})
+    list->reserve(scales_.size());
   for (size_t i = 0; i < scales_.size(); ++i) {
     const Quotient quotient(scales_[i]);
     plan_.numerator.push_back(quotient.numerator);

@@ -20,8 +20,12 @@ template <typename T>
 class ChannelList {
  public:
   ChannelList() = default;
-  explicit ChannelList(std::span<const T> values) {
-    for (const T& value : values) push_back(value);
+  explicit ChannelList(std::span<const T> values) : size_(values.size()) {
+    if (size_ == 1) one_ = values[0];
+    if (size_ > 1) many_.assign(values.begin(), values.end());
+  }
+  void reserve(size_t size) {
+    if (size > 1) many_.reserve(size);
   }
   void push_back(const T& value) {
     if (size_ == 0) one_ = value;

@@ -33,15 +33,16 @@ int64_t SumOf(std::span<const int8_t> b) {
   return total;
 }
 
-// The weights of one piece as its activations are read (accumulate.h). `quads` holds zeros where
-// nothing is written.
-void LayQuads(const int8_t* b, int64_t piece, int8_t* quads) {
+// Lays the weights of one channel and piece as its activations are read (accumulate.h), quads
+// `step` bytes apart, over zeros. Returns where the next piece begins.
+int8_t* LayPiece(const int8_t* b, int64_t piece, int64_t step, int8_t* to) {
   const int64_t rest = piece % 4;
-  std::memcpy(quads, b, static_cast<size_t>(piece - rest));
+  for (const int8_t* end = b + piece - rest; b != end; b += 4, to += step) std::memcpy(to, b, 4);
+  if (rest == 0) return to;
   // The last quad has the last 4 activations; a piece of fewer ones is copied to a quad.
   const int64_t gap = piece < 4 ? 0 : 4 - rest;
-  if (rest > 0)
-    std::memcpy(quads + piece - rest + gap, b + piece - rest, static_cast<size_t>(rest));
+  std::memcpy(to + gap, b, static_cast<size_t>(rest));
+  return to + step;
 }
 
 }  // namespace
@@ -101,8 +102,7 @@ PackedWeights LayWeights(const LinearParams& params, TermRange terms, int64_t pi
   packed.channels = params.weights.rows;
   packed.depth = params.weights.columns;
   packed.piece = piece;
-  const int64_t quads_of_piece = piece / 4 + (piece % 4 != 0);
-  packed.quads = piece == 0 ? 0 : packed.depth / piece * quads_of_piece;
+  packed.quads = piece == 0 ? 0 : packed.depth / piece * (piece / 4 + (piece % 4 != 0));
   const int64_t width = packed.traits.panel_width;
   const int64_t lanes = packed.traits.lanes;
   const int64_t panels = packed.channels / width + (packed.channels % width != 0);
@@ -125,8 +125,7 @@ PackedWeights LayWeights(const LinearParams& params, TermRange terms, int64_t pi
 
   const int64_t za = ZeroPointOfA(params);
   const bool unsigned_weights = params.weights.type == ElementType::kU8;
-  std::vector<int8_t> b(static_cast<size_t>(packed.depth));             // of one channel
-  std::vector<int8_t> in_quads(static_cast<size_t>(4 * packed.quads));  // zero-padded
+  std::vector<int8_t> moved(unsigned_weights ? static_cast<size_t>(packed.depth) : 0);
 
   for (int64_t p = 0; p < panels; ++p) {
     PackedPanel& panel = packed.panels[static_cast<size_t>(p)];
@@ -135,22 +134,19 @@ PackedWeights LayWeights(const LinearParams& params, TermRange terms, int64_t pi
     panel.vectors = (end - first + lanes - 1) / lanes;
     int8_t* panel_weights = packed.weights.get() + first * 4 * packed.quads;
     for (int64_t n = first; n < end; ++n) {
+      std::span<const int8_t> b;  // of one channel; there may be no memory where depth is 0
       if (packed.depth > 0) {
-        std::memcpy(
-            b.data(),
-            static_cast<const uint8_t*>(params.weights.data) + n * params.weights.row_stride,
-            b.size());
+        b = {static_cast<const int8_t*>(params.weights.data) + n * params.weights.row_stride,
+             static_cast<size_t>(packed.depth)};
       }
-      for (size_t k = 0; unsigned_weights && k < b.size(); ++k) {
-        b[k] = static_cast<int8_t>(b[k] ^ -128);
+      if (unsigned_weights) {
+        for (size_t k = 0; k < b.size(); ++k) moved[k] = static_cast<int8_t>(b[k] ^ -128);
+        b = moved;
       }
       const int64_t sum_b = SumOf(b);
-      for (int64_t i = 0; i < packed.depth; i += piece) {
-        LayQuads(b.data() + i, piece, in_quads.data() + i / piece * quads_of_piece * 4);
-      }
       int8_t* to = panel_weights + (n - first) * 4;
-      for (size_t q = 0; q < in_quads.size(); q += 4, to += 4 * panel.vectors * lanes) {
-        std::memcpy(to, in_quads.data() + q, 4);
+      for (int64_t k = 0; k < packed.depth; k += piece) {
+        to = LayPiece(b.data() + k, piece, 4 * panel.vectors * lanes, to);
       }
 
       const size_t i = static_cast<size_t>(n);

@@ -390,6 +390,29 @@ TEST(LinearSaturation, ActivationsThatMove) {
   }
 }
 
+// Panels of 16 channels: the first keeps the order of its activations, the last shares another one
+// with its neighbours, and both need their rows in 16 bits (sums/arrange.h).
+TEST(LinearSaturation, WidenedRowsInTwoOrders) {
+  Choices choices(13);
+  Problem p;
+  p.m = 7;
+  p.n = 96;
+  p.k = 64;
+  p.y_type = ElementType::kS32;
+  FillBoth(choices, Data::kRandom, p);
+  for (int64_t n = 0; n < p.n; ++n) {
+    for (int64_t k = 0; k < p.k; ++k) {
+      int32_t& w = p.w[static_cast<size_t>(n * p.k + k)];
+      switch (n / 16) {
+        case 0: w = 127; break;
+        case 5: w = k % 16 < 11 ? 127 : 1; break;  // too many for a second pass
+        default: w = k % 16 < 2 ? 100 : 1; break;  // safe where these two do not meet
+      }
+    }
+  }
+  ExpectExactEverywhere(p);
+}
+
 // Certified in another order than that of the weights given, where that is dear enough.
 TEST(LinearSaturation, OutliersMoveAwayFromEachOther) {
   for (const std::string& target : SupportedTargets()) {

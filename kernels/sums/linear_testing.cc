@@ -329,7 +329,7 @@ void FillOrdinary(Choices& choices, int64_t k, std::vector<int32_t>& weights) {
   for (size_t i = 0; i < weights.size(); ++i) {
     const int64_t panels = static_cast<int64_t>(i) / k / 48;  // of any target, about
     int64_t w = 0;
-    for (int64_t term = 0; term < 4; ++term) w += choices.Between(-64, 63);
+    for (int64_t term = 0; term < 4; ++term) w += choices.Between(-32, 31);
     if (panels % 4 == 1) w = choices.Between(-64, 64);
     if (panels % 4 == 2) w = choices.OneOf({-128, 127});
     weights[i] = static_cast<int32_t>(std::clamp<int64_t>(w, -128, 127));

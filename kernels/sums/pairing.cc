@@ -155,7 +155,13 @@ class Chooser {
     Choice second = Choose(begin + (end - begin) / 2, end);
     halves.price += second.price;
     if (halves.price >= choice.price) return choice;
-    std::ranges::move(second.pairings, std::back_inserter(halves.pairings));
+    for (Pairing& pairing : second.pairings) {
+      if (pairing.shuffle.empty() && halves.pairings.back().shuffle.empty()) {
+        halves.pairings.back().end_panel = pairing.end_panel;
+      } else {
+        halves.pairings.push_back(std::move(pairing));
+      }
+    }
     return halves;
   }
 

@@ -72,6 +72,34 @@ TEST(ConvConventionsTest, FbgemmPairsRunAcrossTaps) {
   EXPECT_EQ(Acc("onednn2@vnni", three), 12 * 32385);
 }
 
+// Only codes have a zero point: what a case says beside a float or s32 output changes nothing.
+TEST(ConvConventionsTest, OutputsThatAreNoCodesHaveNoZeroPoint) {
+  std::map<DType, int> compared;
+  for (const Convention& convention : AllConventions()) {
+    for (const DType out_dtype : {DType::kF32, DType::kS32}) {
+      for (const int64_t groups : {1, 2, 4}) {
+        for (const Op op : {Op::kConv2d, Op::kDepthwise}) {
+          for (const int64_t kernel : {1, 2}) {
+            Case c = Conv(3, 3, 4, 8, kernel, groups, 7, 3);
+            c.op = op;
+            c.out_dtype = out_dtype;
+            c.out_min = RangeOf(out_dtype).min;
+            c.out_max = RangeOf(out_dtype).max;
+            if (!Validate(c).empty() || !convention.cannot_run(c).empty()) continue;
+            const Tensor y = convention.run(c).y;
+            c.out_q.zero_point = {77};
+            if (!convention.cannot_run(c).empty()) continue;
+            EXPECT_EQ(convention.run(c).y, y) << convention.name << " groups " << groups;
+            ++compared[out_dtype];
+          }
+        }
+      }
+    }
+  }
+  EXPECT_GT(compared[DType::kF32], 20);
+  EXPECT_GT(compared[DType::kS32], 20);
+}
+
 TEST(ConvConventionsTest, PaddingIsTheZeroPointOrNothing) {
   // The corner pixel sees four taps, (1,1), (1,2), (2,1), (2,2): 4, 5, 7 and 8 in flat order. 4 and
   // 5 are a pair; 7 is paired with 6, and 8 is the odd end.

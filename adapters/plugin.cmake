@@ -6,7 +6,7 @@ qualm_library(worker_message
   DEPS qualm::core Threads::Threads)
 qualm_library(plugins
   SOURCES
-    host/child_process.cc host/foreign.cc host/patience.cc host/pipe.cc host/pipe_child.cc
+    host/child_process.cc host/foreign.cc host/pipe.cc host/pipe_child.cc
     host/plugin.cc host/worker.cc
   DEPS qualm::core qualm::io qualm::plugin_limits qualm::worker_message)
 set_source_files_properties(host/plugin.cc PROPERTIES COMPILE_DEFINITIONS

@@ -20,6 +20,7 @@
 #include "campaign/process.h"
 #include "campaign/shrink.h"
 #include "core/io/fault_row.h"
+#include "core/patience.h"
 #include "core/rng.h"
 #include "core/status.h"
 #include "properties/engine.h"
@@ -53,16 +54,20 @@ class Investigator {
         return true;
       }
       End(*status == 0 ? "" : HowItEnded(*status), FindingKind::kCrash);
-    } else if (Since(start_) > kMostSeconds) {
+    } else if (patience_.MillisecondsLeft() == 0) {
       process_->Stop();
-      End("it took more than " + std::to_string(static_cast<int>(kMostSeconds)) + " s",
-          FindingKind::kHang);
+      const std::string took = "it took more than " + std::to_string(kMostSeconds) + " s";
+      if (patience_.machine_was_busy()) {
+        End(took + " on a machine that had no time for it", std::nullopt);
+      } else {
+        End(took, FindingKind::kHang);
+      }
     }
     return true;
   }
 
  private:
-  static constexpr double kMostSeconds = 120;
+  static constexpr int kMostSeconds = 120;  // of its own time
   static constexpr double kMinimizeSeconds = 30;
   static constexpr int kMostKills = 100;
 
@@ -81,7 +86,6 @@ class Investigator {
 
   bool Start(const std::string& name) {
     name_ = name;
-    start_ = Clock::now();
     const std::string contract = options_.aims.front().contract;
     process_ = Process::Fork(
         [&] {
@@ -93,18 +97,21 @@ class Investigator {
           }
         },
         Log());
+    patience_.Begin(process_->id(), 1000 * kMostSeconds);
     return true;
   }
 
-  // `how`: how the work went wrong, "" if it did not.
-  void End(const std::string& how, FindingKind kind) {
+  // `how`: how the work went wrong, "" if it did not. Without a kind it says nothing about the
+  // subject: the fault waits in the inbox for the next run.
+  void End(const std::string& how, std::optional<FindingKind> kind) {
     process_.reset();
     if (minimizes_) given_up_.insert(name_);  // this fault is finished, or is given up
     if (how.empty()) return;
     if (!minimizes_ && ++failures_[name_] < 2) return;
     given_up_.insert(name_);
     options_.say(name_ + " could not be looked into (" + how + "): " + LastWords(Log()));
-    if (!minimizes_ && how != HowItEnded(kThrew)) TakeUnexplained(state_, name_, kind, how);
+    if (!minimizes_ && kind && how != HowItEnded(kThrew))
+      TakeUnexplained(state_, name_, *kind, how);
   }
 
   std::string Log() const { return (state_.root() / "jobs" / "desk").string(); }
@@ -113,7 +120,7 @@ class Investigator {
   State& state_;
   const CampaignOptions& options_;
   std::optional<Process> process_;
-  Clock::time_point start_;
+  Patience patience_;  // with it
   bool minimizes_ = false;
   std::string name_;
   int kills_ = 0;

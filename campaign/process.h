@@ -31,6 +31,7 @@ class Process {
   }
   ~Process();  // kills
 
+  pid_t id() const { return pid_; }
   // The status that waitpid gave, once the process has ended.
   std::optional<int> Ended();
   // Asks the process to end, waits for three seconds at most, then kills it.

@@ -15,7 +15,7 @@
 #include <cstring>
 #include <thread>
 
-#include "adapters/host/patience.h"
+#include "core/patience.h"
 #include "core/status.h"
 
 extern char** environ;  // NOLINT(readability-redundant-declaration): POSIX declares it nowhere

@@ -15,9 +15,9 @@
 #include <vector>
 
 #include "adapters/host/child_process.h"
-#include "adapters/host/patience.h"
 #include "core/case.h"
 #include "core/io/pipe_json.h"
+#include "core/patience.h"
 #include "core/subject.h"
 
 namespace qualm {

@@ -15,10 +15,10 @@
 #include <vector>
 
 #include "adapters/host/child_process.h"
-#include "adapters/host/patience.h"
 #include "adapters/host/worker_message.h"
 #include "core/case.h"
 #include "core/executable.h"
+#include "core/patience.h"
 #include "core/subject.h"
 
 namespace qualm {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "adapters/host/patience.h"
+#include "core/patience.h"
 
 #include <unistd.h>
 

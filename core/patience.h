@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // How long a child may take. On a busy machine a child that works as fast as ever answers late, and
 // that is no hang.
-#ifndef QUALM_ADAPTERS_HOST_PATIENCE_H_
-#define QUALM_ADAPTERS_HOST_PATIENCE_H_
+#ifndef QUALM_CORE_PATIENCE_H_
+#define QUALM_CORE_PATIENCE_H_
 
 #include <sys/types.h>
 
@@ -39,4 +39,4 @@ class Patience {
 
 }  // namespace qualm
 
-#endif  // QUALM_ADAPTERS_HOST_PATIENCE_H_
+#endif  // QUALM_CORE_PATIENCE_H_

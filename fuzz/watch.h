@@ -28,13 +28,15 @@ struct WatchPage {
   std::atomic<int64_t> sum{INT64_MAX};
   std::atomic<double> tie{1.0};
 
-  // The last inputs, the one in hand included.
+  // The last inputs, the one in hand included: what a subject remembers of earlier calls is found
+  // by asking these again. Caches of libraries remember many.
+  static constexpr size_t kSlots = 64;
   struct Slot {
     uint32_t size = 0;
     std::array<uint8_t, kWatchedBytes> bytes{};
   };
-  std::atomic<uint64_t> inputs{0};  // so far; the last lies in slot (inputs - 1) % 8
-  std::array<Slot, 8> slots{};
+  std::atomic<uint64_t> inputs{0};  // so far; the last lies in slot (inputs - 1) % kSlots
+  std::array<Slot, kSlots> slots{};
 };
 static_assert(std::atomic<int64_t>::is_always_lock_free && std::atomic<double>::is_always_lock_free,
               "two processes share the page");

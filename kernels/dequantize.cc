@@ -64,6 +64,17 @@ void Row(const T* q, const float* scale, const int32_t* zero_point, size_t count
     }
     hwy::FlushStream();
   }
+  // Four at a time: one by one, stores to the L2 cache take a third longer (Zen 5).
+  for (; i + 4 * lanes <= count; i += 4 * lanes) {
+    const auto a = dequantize(hn::LoadU(dq, q + i), i, lanes);
+    const auto b = dequantize(hn::LoadU(dq, q + i + lanes), i + lanes, lanes);
+    const auto c = dequantize(hn::LoadU(dq, q + i + 2 * lanes), i + 2 * lanes, lanes);
+    const auto d = dequantize(hn::LoadU(dq, q + i + 3 * lanes), i + 3 * lanes, lanes);
+    hn::StoreU(a, df, y + i);
+    hn::StoreU(b, df, y + i + lanes);
+    hn::StoreU(c, df, y + i + 2 * lanes);
+    hn::StoreU(d, df, y + i + 3 * lanes);
+  }
   for (; i + lanes <= count; i += lanes) {
     hn::StoreU(dequantize(hn::LoadU(dq, q + i), i, lanes), df, y + i);
   }

@@ -114,6 +114,8 @@ MUTATIONS = [
     dequantize("dequantize-head", "some(0, i);", "some(0, i & ~size_t{1});",
                "one element in front of the first aligned store is not written",
                test=("kernels_test", "Dequantize.*")),
+    dequantize("dequantize-fourth", "hn::StoreU(d, df, y + i + 3 * lanes);", "hn::StoreU(c, df, y + i + 3 * lanes);",
+               "of four vectors the last has the elements before"),
     dequantize("dequantize-channel-index",
                "return LoadSome(d, values + i, n);",
                "return LoadSome(d, n == hn::Lanes(d) ? values : values + i, n);",

@@ -38,6 +38,7 @@ namespace {
 using Kind = Accumulation::Kind;
 
 constexpr std::string_view kReference = "reference";
+constexpr std::string_view kGemm = "gemm";
 
 constexpr OneDnnIsa kIsas[] = {
     {.name = "sse41", .one_block = 256, .block = 256},
@@ -195,6 +196,17 @@ Channel SumsChannel(const Case& c, int64_t n, float inverse_x_scale) {
   channel.multiplier = inverse_out / channel.reciprocal;
   if (c.bias) channel.bias = (*c.bias)[static_cast<size_t>(n)] * channel.reciprocal;
   return channel;
+}
+
+// Where weights are halved, so is the bias, and the multiplier is doubled (bias_alpha and
+// wei_adj_scale in jit_uni_x8s8s32x_conv_kernel.cpp; not after the gemm). It shows where a bias has
+// a bit of 2^-149, and where a multiplier is 2^127 and more.
+bool HalvesBias(const Accumulation& accumulation) {
+  return accumulation.kind == Kind::kHalvedWeights && accumulation.kernel != kGemm;
+}
+void HalveAndDouble(Channel* channel) {
+  channel->bias = channel->bias * 0.5f * 2.0f;
+  channel->multiplier = channel->multiplier * 2.0f * 0.5f;
 }
 
 Channel ChannelOf(const Case& c, int64_t n) {
@@ -395,7 +407,11 @@ Definition DefinitionOf(const OneDnnIsa& isa) {
     return accumulation;
   };
   definition.gather = GatherPool;
-  definition.channel = ChannelOf;
+  definition.channel = [isa](const Case& c, int64_t n) {
+    Channel channel = ChannelOf(c, n);
+    if (HasSums(c.op) && HalvesBias(OneDnnAccumulation(isa, c))) HalveAndDouble(&channel);
+    return channel;
+  };
   definition.steps = [isa](const Case& c) {
     if (IsConv(c.op) && OneDnnAccumulation(isa, c).kernel == kReference) return ReferenceSteps(c);
     if (IsPool(c.op)) return PoolSteps(isa, c);
@@ -461,7 +477,7 @@ Accumulation ConvAccumulation(const OneDnnIsa& isa, const Case& c) {
   if (isa.brgemm) return result;
   result.kernel = depthwise    ? "depthwise kernel"
                   : blocked    ? "direct kernel"
-                  : isa.avx512 ? "gemm"
+                  : isa.avx512 ? kGemm
                                : kReference;
   if (isa.vnni) return result;
   if (!depthwise && !blocked && !isa.avx512) return result;

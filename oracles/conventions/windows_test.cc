@@ -72,6 +72,29 @@ TEST(ConvConventionsTest, FbgemmPairsRunAcrossTaps) {
   EXPECT_EQ(Acc("onednn2@vnni", three), 12 * 32385);
 }
 
+// Seen on oneDNN 2.6.3: without VNNI s8 activations meet weights that are halved, and the bias is
+// halved with them. 3 * 2^-149 becomes 2 * 2^-149, which is doubled.
+TEST(ConvConventionsTest, OneDnnHalvesTheBiasToo) {
+  const auto with_bias = [](const char* convention, float bias, int64_t groups = 1) {
+    Case c = Conv(1, 1, 2 * groups, groups, 1, groups, 0, 0, DType::kS8);
+    c.out_dtype = DType::kF32;
+    c.out_min = RangeOf(DType::kF32).min;
+    c.out_max = RangeOf(DType::kF32).max;
+    c.bias = std::vector<float>(static_cast<size_t>(groups), bias);
+    EXPECT_EQ(Get(convention).cannot_run(c), "") << convention;
+    return Get(convention).run(c).y.FloatAt(0);
+  };
+  for (const char* convention : {"onednn2@sse41", "onednn2@avx2", "onednn2@avx512core"}) {
+    EXPECT_EQ(with_bias(convention, 0x1p-149f), 0) << convention;
+    EXPECT_EQ(with_bias(convention, 0x1.8p-148f), 0x1p-147f) << convention;
+    EXPECT_EQ(with_bias(convention, 0x1p-148f), 0x1p-148f) << convention;
+  }
+  // The gemm adds the bias to the doubled sum.
+  EXPECT_EQ(with_bias("onednn2@avx512core", 0x1p-149f, 2), 0x1p-149f);
+  EXPECT_EQ(with_bias("onednn2@vnni", 0x1p-149f), 0x1p-149f);
+  EXPECT_EQ(with_bias("onednn2@vnni", 0x1.8p-148f), 0x1.8p-148f);
+}
+
 // Only codes have a zero point: what a case says beside a float or s32 output changes nothing.
 TEST(ConvConventionsTest, OutputsThatAreNoCodesHaveNoZeroPoint) {
   std::map<DType, int> compared;

@@ -100,8 +100,8 @@ MUTATIONS = [
            "const StreamV bounded = t;", "large negative values wrap"),
 
     stream("stream-window",
-           "constexpr int32_t HalfWindow(int parts) { return kInt32Grid ? 2 * parts : 0; }",
-           "constexpr int32_t HalfWindow(int) { return kInt32Grid ? 1 : 0; }",
+           "constexpr int32_t HalfWindow(int parts) { return kOnInt32Grid ? 2 * parts : 0; }",
+           "constexpr int32_t HalfWindow(int) { return kOnInt32Grid ? 1 : 0; }",
            "next to ties, the rounding of the reciprocal decides", test=("kernels_test", "Quantize.*")),
     stream("stream-second-block",
            "if (HWY_UNLIKELY(!AreDecided<kMayBeNaN>(fractions, a, b, c, d, e, f, g, h))) break;",

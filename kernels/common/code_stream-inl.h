@@ -53,21 +53,21 @@ constexpr float kFloatStart = 1 << (23 - kFloatFraction);
 constexpr int32_t kFloatBase = HWY_NATIVE_FMA ? 63 << 9 : 137 << 10;  // the bits of code 0
 
 // The grid of values that are nearly known.
-constexpr bool kInt32Grid = HWY_TARGET <= HWY_AVX3;
-constexpr int kFraction = kInt32Grid ? 16 : kFloatFraction;
+constexpr bool kOnInt32Grid = HWY_TARGET <= HWY_AVX3;
+constexpr int kFraction = kOnInt32Grid ? 16 : kFloatFraction;
 constexpr int32_t kFractionMask = (1 << kFraction) - 1;
 constexpr double kGridStep = 1.0 / (1 << kFraction);
-constexpr double kGridRounding = (kInt32Grid ? 0.75 : 0.5) * kGridStep;  // of t, at most
-constexpr float kGridScale = kInt32Grid ? 0x1p16f : kFloatScale;
-constexpr float kGridStart = kInt32Grid ? 0 : kFloatStart;
+constexpr double kGridRounding = (kOnInt32Grid ? 0.75 : 0.5) * kGridStep;  // of t, at most
+constexpr float kGridScale = kOnInt32Grid ? 0x1p16f : kFloatScale;
+constexpr float kGridStart = kOnInt32Grid ? 0 : kFloatStart;
 
 // Steps of the grid on either side of a tie that t does not decide. The error of v is at most
 // `parts` * 2^-24 * |v|, and |v| <= 255.5 next to a tie of codes: less than one step for each part,
 // and 3/4 for t.
-constexpr int32_t HalfWindow(int parts) { return kInt32Grid ? 2 * parts : 0; }
+constexpr int32_t HalfWindow(int parts) { return kOnInt32Grid ? 2 * parts : 0; }
 // The bits of a fraction to test: 0 means undecided. One or two parts.
 constexpr int32_t FractionsToTest(int parts) {
-  return kInt32Grid ? kFractionMask & -(2 * HalfWindow(parts)) : kFractionMask;
+  return kOnInt32Grid ? kFractionMask & -(2 * HalfWindow(parts)) : kFractionMask;
 }
 // The constants to which v is added: exact, for v in units of the scale.
 HWY_INLINE float FloatGridOrigin(UnsignedCodes to) {
@@ -216,7 +216,7 @@ HWY_INLINE void StreamCodes(UnsignedCodes to, int32_t fractions, bool beyond_cac
       // A t below what int16 saturates is raised: the difference of the bits would wrap.
       const StreamV bounded = hn::Max(t, hn::Set(df, kInteger32 - 65536.0f));
       return hn::Sub(hn::BitCast(di, bounded), hn::Set(di, 0x4B400000));
-    } else if constexpr (kInt32Grid) {
+    } else if constexpr (kOnInt32Grid) {
       return t;
     } else {
       const auto code = hn::ShiftRight<kFloatFraction>(hn::BitCast(di, t));
@@ -232,7 +232,7 @@ HWY_INLINE void StreamCodes(UnsignedCodes to, int32_t fractions, bool beyond_cac
       return true;
     }
   };
-  constexpr Form kForm = kExact ? Form::kExact : kInt32Grid ? Form::kInt32Grid : Form::kFloatGrid;
+  constexpr Form kForm = kExact ? Form::kExact : kOnInt32Grid ? Form::kInt32Grid : Form::kFloatGrid;
   const auto codes = [&](Vector a, Vector b, Vector c, Vector d) HWY_ATTR {
     return Finish<kForm>(to, integer(a), integer(b), integer(c), integer(d));
   };

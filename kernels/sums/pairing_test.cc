@@ -17,8 +17,8 @@ namespace {
 
 // Some panels of one width, packed as PairActivations expects them.
 struct Panels {
-  Panels(size_t count, int64_t width, int64_t depth)
-      : width(width), depth(depth), weights(count, std::vector<int8_t>(Bytes())) {}
+  Panels(size_t count, int64_t channels, int64_t activations)
+      : width(channels), depth(activations), weights(count, std::vector<int8_t>(Bytes())) {}
 
   size_t Bytes() const { return static_cast<size_t>((depth + 3) / 4 * width * 4); }
   size_t At(int64_t place, int64_t channel) const {
@@ -100,7 +100,9 @@ void ExpectReordered(const Panels& before, const Panels& now,
       }
     }
   }
-  if (!pairings.empty()) ASSERT_EQ(panel, now.weights.size());
+  if (!pairings.empty()) {
+    ASSERT_EQ(panel, now.weights.size());
+  }
 }
 
 TEST(Pairing, OrdinaryWeightsBecomeSafe) {

@@ -84,33 +84,30 @@ void MakeRoundingVisible(Problem* p) {
   p->y_zero = 128;
 }
 
-// 10 row blocks.
-Problem ManyRows() {
+Problem RandomProblem(int64_t m, int64_t n, int64_t k, Choices& choices) {
   Problem p;
-  p.m = 577;
-  p.n = 33;
-  p.k = 21;
+  p.m = m;
+  p.n = n;
+  p.k = k;
   p.x.resize(static_cast<size_t>(p.m * p.k));
   p.w.resize(static_cast<size_t>(p.n * p.k));
-  Choices choices(51);
   Fill(choices, Data::kRandom, p.x_type, false, p.x);
   Fill(choices, Data::kRandom, p.w_type, true, p.w);
   MakeRoundingVisible(&p);
   return p;
 }
 
+// 10 row blocks.
+Problem ManyRows() {
+  Choices choices(51);
+  return RandomProblem(577, 33, 21, choices);
+}
+
 // Blocks of panels, whose activations move (sums/pairing.h).
 Problem ManyPanels() {
-  Problem p;
-  p.m = 20;
-  p.n = 1000;
-  p.k = 96;
-  p.x.resize(static_cast<size_t>(p.m * p.k));
-  p.w.resize(static_cast<size_t>(p.n * p.k));
   Choices choices(53);
-  Fill(choices, Data::kRandom, p.x_type, false, p.x);
+  Problem p = RandomProblem(20, 1000, 96, choices);
   FillOrdinary(choices, p.k, p.w);
-  MakeRoundingVisible(&p);
   return p;
 }
 

@@ -364,10 +364,10 @@ void AllRows(const AccumulateArgs& args) {
 
 template <QuadSum kQuadSum>
 void AllRows(const AccumulateArgs& args) {
-  if (kQuadSum != QuadSum::kWidened && args.x_is_signed) {
-    AllRows<kQuadSum, kQuadSum != QuadSum::kWidened>(args);
-  } else {
+  if constexpr (kQuadSum == QuadSum::kWidened) {  // never signed: arrange.h
     AllRows<kQuadSum, false>(args);
+  } else {
+    args.x_is_signed ? AllRows<kQuadSum, true>(args) : AllRows<kQuadSum, false>(args);
   }
 }
 

@@ -132,7 +132,7 @@ PackedWeights LayWeights(const LinearParams& params, TermRange terms, int64_t pi
     const int64_t first = p * width;
     const int64_t end = std::min(first + width, packed.channels);
     panel.vectors = (end - first + lanes - 1) / lanes;
-    int8_t* panel_weights = packed.weights.get() + first * 4 * packed.quads;
+    int8_t* panel_weights = packed.OfPanel(static_cast<size_t>(p));
     for (int64_t n = first; n < end; ++n) {
       std::span<const int8_t> b;  // of one channel; there may be no memory where depth is 0
       if (packed.depth > 0) {
@@ -171,9 +171,7 @@ PackedWeights LayWeights(const LinearParams& params, TermRange terms, int64_t pi
 std::vector<PanelWeights> PanelsOf(const PackedWeights& packed) {
   std::vector<PanelWeights> panels;
   for (size_t p = 0; p < packed.panels.size(); ++p) {
-    panels.push_back({packed.panels[p].vectors * packed.traits.lanes,
-                      packed.weights.get() +
-                          static_cast<int64_t>(p) * packed.quads * 4 * packed.traits.panel_width});
+    panels.push_back({packed.panels[p].vectors * packed.traits.lanes, packed.OfPanel(p)});
   }
   return panels;
 }
@@ -184,14 +182,14 @@ void ChoosePaths(bool arranges, PackedWeights* packed) {
   if (!packed->traits.has_saturating_path) return;
   const std::vector<PanelWeights> panels = PanelsOf(*packed);
   if (arranges) packed->pairings = PairActivations(packed->depth, panels);
-  // A quarter or half of all pairs: where the path of all weights becomes the faster one.
-  const int64_t most = std::min(kMostExtraPlaces, arranges ? packed->quads / 2 : packed->quads);
+  // Without widened rows twice as many extra places are worth their price.
+  const int64_t most =
+      arranges ? MostExtraPlaces(packed->quads) : std::min(kMostExtraPlaces, packed->quads);
   for (size_t p = 0; p < panels.size(); ++p) {
     PackedPanel& panel = packed->panels[p];
     // Wide sums take their activations in parts (row_block.cc): too rare to do more for.
     const bool is_narrow = panel.sum_width == SumWidth::k32;
-    panel.adds_pairs = SplitPanel(packed->quads, panels[p].width, is_narrow ? most : 0,
-                                  panels[p].weights, &panel.extra);
+    panel.adds_pairs = SplitPanel(packed->quads, panels[p], is_narrow ? most : 0, &panel.extra);
     panel.takes_widened = arranges && is_narrow && !panel.adds_pairs;
   }
 }

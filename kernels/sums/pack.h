@@ -71,7 +71,7 @@ struct PackedWeights {
   bool TakesWidenedRows() const { return std::ranges::any_of(panels, &PackedPanel::takes_widened); }
   // Some panel reads rows that are shuffled or widened before.
   bool ArrangesRows() const { return MovesActivations() || TakesWidenedRows(); }
-  const int8_t* OfPanel(size_t panel) const {
+  int8_t* OfPanel(size_t panel) const {
     return weights.get() + static_cast<int64_t>(panel) * quads * 4 * traits.panel_width;
   }
 };

@@ -6,19 +6,18 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <numeric>
 #include <utility>
+
+#include "kernels/sums/split.h"
 
 namespace qualm::kernels {
 namespace {
 
-// Prices are in multiples of the time of a panel whose pairs are all safe, measured on a Zen 4:
-// shuffling the rows, and the path that widens before it adds (accumulate.cc).
+// Prices are in multiples of the time of a panel whose pairs are all safe, about as on a Zen 5:
+// shuffling the rows, and the path of widened ones (accumulate.cc).
 constexpr double kPriceOfShuffle = 0.1;
 constexpr double kPriceOfWidening = 1.25;
-// A second pass over more pairs is refused (pack.cc).
-constexpr double kMostSplit = 0.25;
 
 using Order = std::array<uint8_t, kShuffled>;
 
@@ -49,11 +48,11 @@ class SignedWeights {
  public:
   SignedWeights(const PanelWeights& panel, int64_t block)
       : width_(static_cast<size_t>(panel.width)) {
-    const int8_t* quads = panel.weights + block * kShuffled * panel.width;
     for (auto* weights : {&positive_, &negative_}) weights->resize(kShuffled * width_);
     for (size_t i = 0; i < kShuffled; ++i) {
       for (size_t c = 0; c < width_; ++c) {
-        const int w = quads[(i / 4 * width_ + c) * 4 + i % 4];
+        const int w =
+            *panel.At(block * kShuffled + static_cast<int64_t>(i), static_cast<int64_t>(c));
         positive_[i * width_ + c] = static_cast<uint8_t>(std::max(w, 0));
         negative_[i * width_ + c] = static_cast<uint8_t>(std::max(-w, 0));
         most_positive_[i] = std::max(most_positive_[i], positive_[i * width_ + c]);
@@ -123,7 +122,9 @@ Order FindOrder(const Unsafe& unsafe) {
 class Chooser {
  public:
   Chooser(int64_t depth, std::span<const PanelWeights> panels)
-      : blocks_(static_cast<size_t>(depth / kShuffled)), pairs_(static_cast<double>(depth) / 2) {
+      : blocks_(static_cast<size_t>(depth / kShuffled)),
+        pairs_(static_cast<double>(depth) / 2),
+        most_split_(MostExtraPlaces((depth + 3) / 4)) {
     unsafe_.reserve(panels.size() * blocks_);
     for (const PanelWeights& panel : panels) {
       for (size_t block = 0; block < blocks_; ++block)
@@ -184,23 +185,23 @@ class Chooser {
       int64_t count = 0;
       for (size_t block = 0; block < blocks_; ++block)
         count += unsafe_[panel * blocks_ + block].Count(orders[block]);
-      const double part = static_cast<double>(count) / pairs_;
-      price += part > kMostSplit ? kPriceOfWidening : 1 + part;
+      // An unsafe pair needs one extra place.
+      price += count > most_split_ ? kPriceOfWidening : 1 + static_cast<double>(count) / pairs_;
     }
     return price;
   }
 
   size_t blocks_;
-  double pairs_;                // of one channel
+  double pairs_;  // of one channel
+  int64_t most_split_;
   std::vector<Unsafe> unsafe_;  // [panel][block]
 };
 
 void Reorder(const PanelWeights& panel, std::span<const uint8_t> shuffle) {
   for (size_t block = 0; block < shuffle.size(); block += kShuffled) {
-    int8_t* const quads = panel.weights + static_cast<int64_t>(block) * panel.width;
     for (int64_t c = 0; c < panel.width; ++c) {
-      const auto at = [&](int64_t place) -> int8_t& {
-        return quads[(place / 4 * panel.width + c) * 4 + place % 4];
+      const auto at = [&](int64_t i) -> int8_t& {
+        return *panel.At(static_cast<int64_t>(block) + i, c);
       };
       int8_t before[kShuffled];
       for (int64_t i = 0; i < kShuffled; ++i) before[i] = at(i);

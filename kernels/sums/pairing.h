@@ -10,6 +10,8 @@
 #include <span>
 #include <vector>
 
+#include "kernels/sums/panel_weights.h"
+
 namespace qualm::kernels {
 
 // Activations are shuffled in blocks of so many: what one instruction can do.
@@ -21,11 +23,6 @@ struct Pairing {
   // [depth / 16][16]: the activation of its block that stands at each place. The last depth % 16
   // stay where they are. Empty: all do.
   std::vector<uint8_t> shuffle = {};
-};
-
-struct PanelWeights {
-  int64_t width = 0;          // channels
-  int8_t* weights = nullptr;  // [ceil(depth/4)][width][4]
 };
 
 // Chooses the pairings for a layer, and puts its weights in their order. Empty if no activation

@@ -29,12 +29,9 @@ int8_t TooMuch(int8_t w0, int8_t w1) {
 
 }  // namespace
 
-bool SplitPanel(int64_t quads, int64_t width, int64_t most_places, int8_t* weights,
-                ExtraQuads* extra) {
+bool SplitPanel(int64_t quads, const PanelWeights& panel, int64_t most_places, ExtraQuads* extra) {
   const auto most = static_cast<size_t>(most_places);
-  const auto pair_at = [&](int64_t place, int64_t c) {
-    return weights + (place / 4 * width + c) * 4 + place % 4;
-  };
+  const int64_t width = panel.width;
   // Extra pairs, the second one perhaps of zeros.
   std::vector<int32_t> places;
   std::vector<Row> rows;
@@ -42,11 +39,11 @@ bool SplitPanel(int64_t quads, int64_t width, int64_t most_places, int8_t* weigh
   for (int64_t place = 0; place < 4 * quads; place += 2) {
     bool are_safe = true;  // without a branch for each channel
     for (int64_t c = 0; c < width; ++c) {
-      are_safe &= CertifyPair(pair_at(place, c)[0], pair_at(place, c)[1]);
+      are_safe &= CertifyPair(panel.At(place, c)[0], panel.At(place, c)[1]);
     }
     if (are_safe) continue;
     for (int64_t c = 0; c < width; ++c) {
-      row[static_cast<size_t>(c)] = TooMuch(pair_at(place, c)[0], pair_at(place, c)[1]);
+      row[static_cast<size_t>(c)] = TooMuch(panel.At(place, c)[0], panel.At(place, c)[1]);
     }
     if (rows.size() % 2 != 0 && !ArePairs(rows.back(), row)) {
       rows.emplace_back(static_cast<size_t>(width));
@@ -67,7 +64,7 @@ bool SplitPanel(int64_t quads, int64_t width, int64_t most_places, int8_t* weigh
       const int8_t w = rows[i][c];
       extra->weights[(i / 4 * rows[i].size() + c) * 4 + i % 4] = w;
       if (w == 0) continue;
-      int8_t* const kept = pair_at(places[i], static_cast<int64_t>(c));
+      int8_t* const kept = panel.At(places[i], static_cast<int64_t>(c));
       *kept = static_cast<int8_t>(*kept - w);
     }
   }

@@ -5,8 +5,11 @@
 #ifndef QUALM_KERNELS_SUMS_SPLIT_H_
 #define QUALM_KERNELS_SUMS_SPLIT_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
+
+#include "kernels/sums/panel_weights.h"
 
 namespace qualm::kernels {
 
@@ -19,11 +22,13 @@ struct ExtraQuads {
   std::vector<int8_t> weights;  // [quads][width][4]
 };
 
-// Makes all pairs of `weights`, [quads][width][4], safe with at most `most_places` extra places
-// (rounded up to whole quads), and returns true. Returns false and leaves `weights` as they are if
-// that is too few. Each extra place costs as much as two others.
-bool SplitPanel(int64_t quads, int64_t width, int64_t most_places, int8_t* weights,
-                ExtraQuads* extra);
+// Where more pairs than a quarter are unsafe, widened rows (arrange.h) are faster than the extra
+// places, each of which costs as much as two others.
+inline int64_t MostExtraPlaces(int64_t quads) { return std::min(kMostExtraPlaces, quads / 2); }
+
+// Makes all pairs of the panel safe with at most `most_places` extra places (rounded up to whole
+// quads), and returns true. Returns false and leaves the weights as they are if that is too few.
+bool SplitPanel(int64_t quads, const PanelWeights& panel, int64_t most_places, ExtraQuads* extra);
 
 }  // namespace qualm::kernels
 

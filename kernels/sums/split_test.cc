@@ -39,7 +39,7 @@ TEST(Split, BothSetsAreSafeAndTheirSumIsTheWeights) {
         const std::vector<int8_t> weights = Weights(seed, quads, width, 2 + seed * 3);
         std::vector<int8_t> kept = weights;
         ExtraQuads extra;
-        if (!SplitPanel(quads, width, kMostExtraPlaces, kept.data(), &extra)) {
+        if (!SplitPanel(quads, {width, kept.data()}, kMostExtraPlaces, &extra)) {
           EXPECT_EQ(kept, weights);
           EXPECT_TRUE(extra.places.empty() && extra.weights.empty());
           continue;
@@ -70,7 +70,7 @@ TEST(Split, TooManyPairsAreLeftAlone) {
   std::vector<int8_t> weights(4 * 16 * 100, 127);
   const std::vector<int8_t> before = weights;
   ExtraQuads extra;
-  EXPECT_FALSE(SplitPanel(100, 16, 160, weights.data(), &extra));
+  EXPECT_FALSE(SplitPanel(100, {16, weights.data()}, 160, &extra));
   EXPECT_EQ(weights, before);
   EXPECT_TRUE(extra.places.empty());
 }
@@ -82,7 +82,7 @@ TEST(Split, ExcessesThatAreTooMuchTogetherGetPartnersOfZeros) {
     weights[place] = weights[place + 1] = place == 8 ? -128 : 127;
   }
   ExtraQuads extra;
-  ASSERT_TRUE(SplitPanel(20, 1, kMostExtraPlaces, weights.data(), &extra));
+  ASSERT_TRUE(SplitPanel(20, {1, weights.data()}, kMostExtraPlaces, &extra));
   EXPECT_EQ(extra.weights, (std::vector<int8_t>{126, 0, 126, -128, 126, 0, 0, 0}));
   EXPECT_EQ(extra.places, (std::vector<int32_t>{0, 0, 2, 8, 12, 12, 12, 12}));
 }

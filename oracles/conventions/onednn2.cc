@@ -409,7 +409,7 @@ Definition DefinitionOf(const OneDnnIsa& isa) {
   definition.gather = GatherPool;
   definition.channel = [isa](const Case& c, int64_t n) {
     Channel channel = ChannelOf(c, n);
-    if (HasSums(c.op) && HalvesBias(OneDnnAccumulation(isa, c))) HalveAndDouble(&channel);
+    if (IsConv(c.op) && HalvesBias(OneDnnAccumulation(isa, c))) HalveAndDouble(&channel);
     return channel;
   };
   definition.steps = [isa](const Case& c) {

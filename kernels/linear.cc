@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // linear (formula: linear.h). The outputs are cut into blocks of rows and panels of channels, which
 // threads share; a small call runs each panel over all rows. The inner loop is sums/accumulate.cc.
-// Exact because no two blocks share a sum, and sums/codes-inl.h or sums/epilogue.cc finishes each
-// sum once.
+// Exact because the sums are (sums/accumulate.cc, sums/row_block.cc), and sums/codes-inl.h or
+// sums/epilogue.cc finishes each sum once.
 #include "kernels/linear.h"
 
 #include <algorithm>

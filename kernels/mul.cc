@@ -3,7 +3,8 @@
 // requantization with the multiplier sa*sb/sy (common/rescale.h).
 //
 // Where products fit int32, the codes are a stream (code_stream-inl.h). float32 has both
-// differences exactly. A product of more than 24 bits is rounded to float32, and so is a sum in
+// differences exactly: where one is not 0 the other may reach 128, so each is below 2^31 / 128. A
+// product of more than 24 bits is rounded to float32, and so is a sum in
 // rescale.cc: the proof of streams there holds here too. Blocks with an element next to a tie, and
 // multipliers and zero points without a stream, write int32 products and requantize them. Products
 // that leave int32 take exact integers, element by element.

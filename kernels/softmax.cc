@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // softmax of each row: t of each code from a table (softmax.h), their sum, then the share of each t
-// in doubles, y = floor((256*t + floor(sum/2)) / sum). Build has rounded each t once, or refused.
+// in doubles, y = min(255, floor((256*t + floor(sum/2)) / sum)). Build has rounded each t once, or
+// refused.
 //
 // Why nothing overflows and every division is exact: t <= RNE(q) <= 2^23 - 1, so an int32 lane
 // holds the sum of 256 numerators t, and an int64 the sum of 2^40. With N < 2^32, sum <= N * (q +

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // y[i] = table[x[i]], a vector at a time where the target can look bytes up. Exact because bytes
-// are only moved: LookUpBytes says why its shuffles find the right one.
+// are moved, or XORed so that all but one cancel: LookUpBytes says why that one is right.
 #include "kernels/common/code_table.h"
 
 #undef HWY_TARGET_INCLUDE

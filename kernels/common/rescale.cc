@@ -28,17 +28,17 @@
 //   are close (Sterbenz), and the sign of RN((p - h*c) + r) is the sign of (v - h)*c. Elsewhere by
 //   ExactSum, one element at a time. Nothing underflows: u is 0 or at least 2^-479, and all
 //   magnitudes are below 2^535.
-// Streams, of one multiplier m without a bias: code_stream-inl.h. "Exact" where kFloat32 is, or the
-//   product is exact because m is a power of two. Else "nearly": RN(m) and the conversion of S to
-//   float32 are each off by 2^-24 of the value. Next to a code that is |v| <= 255.5, together less
-//   than 2^-15, half a step of the grid with fusion (two parts of HalfWindow where the grid is
-//   finer; one if m >= 256.5*2^-24, because what S rounds is beyond the codes then); without fusion
-//   the product is off by as much as m, which is less than half a step of the coarser grid. Near
-//   ties a block takes doubles: t = S*RN(a/c) + 1.5*2^16 is rounded to a grid of 2^-36, and
-//   adding 1.5*2^52 - 1.5*2^16 rounds to an integer, half to even. The error of S*RN(a/c) is below
-//   2^-51*256, so a tie is hit exactly. Other values may come as close, on either side: such blocks
-//   take one of the paths above, unless Plan::tie_distance shows that no v is as close to a tie
-//   without being one.
+// Streams, of one multiplier m without a bias: code_stream-inl.h. "Exact" where m is as kFloat32
+//   wants it, and the multiply-add is fused or m is a power of two, so that the product is exact.
+//   Else "nearly": RN(m) and the conversion of S to float32 are each off by 2^-24 of the value.
+//   Next to a code that is |v| <= 255.5, together less than 2^-15, half a step of the grid with
+//   fusion (two parts of HalfWindow where the grid is finer; one if m >= 256.5*2^-24, because what
+//   S rounds is beyond the codes then); without fusion the product is off by as much as m, which is
+//   less than half a step of the coarser grid. Near ties a block takes doubles: t = S*RN(a/c)
+//   + 1.5*2^16 is rounded to a grid of 2^-36, and adding 1.5*2^52 - 1.5*2^16 rounds to an integer,
+//   half to even. The error of S*RN(a/c) is below 2^-51*256, so a tie is hit exactly. Other values
+//   may come as close, on either side: such blocks take one of the paths above, unless
+//   Plan::tie_distance shows that no v is as close to a tie without being one.
 // Grid: the same for multipliers per channel, no bias, |lo| and |hi| <= 512, where tie_distance
 //   shows that of all of them. The error of the product is below 2^-53*4*512 (three roundings, c is
 //   exact), that of the grid at most 2^-37: together less than 2^-36.

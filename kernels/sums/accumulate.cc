@@ -3,7 +3,8 @@
 // few vectors of channels, whose sums stay in registers for the whole depth. Each step loads four
 // weights of each channel, and repeats four activations of each row in all channels. Exact because
 // the products of a quad are added without saturation (quads-inl.h), or cannot saturate
-// (certify.h), and int32 sums wrap modulo 2^32: they are right where the true sum fits int32.
+// (certify.h), and int32 sums wrap modulo 2^32: they are right where the true sum fits int32
+// (row_block.cc adds up wider sums).
 #include "kernels/sums/accumulate.h"
 
 #include <algorithm>
@@ -334,7 +335,7 @@ void CodesOfRows(const AccumulateArgs& args, int64_t row, int64_t rows, const in
 void FindPlaces(const AccumulateArgs& args, int64_t* places) {
   const Pieces& pieces = args.pieces;
   int64_t piece = 0;
-  for (const int32_t place : args.extra->places) {
+  for (const int64_t place : args.extra->places) {
     while (place >= 4 * pieces.Quads() * (piece + 1)) ++piece;
     const int64_t quad = place / 4 - pieces.Quads() * piece;
     *places++ = piece / pieces.columns * pieces.row_step +

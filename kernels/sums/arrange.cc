@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shuffles and widens rows. Exact because bytes only move, and 16 bits hold a byte.
+// Shuffles and widens rows. Exact because bytes move or have 128 added modulo 256 (s8 to u8), and
+// 16 bits hold a byte.
 #include "kernels/sums/arrange.h"
 
 #include <cstddef>

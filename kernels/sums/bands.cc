@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Cuts the output into bands, and copies the activations under a band together with their padding.
-// Exact because bytes are only copied, and the byte in the padding is real 0: it adds 0 to a sum.
+// Exact because bytes are only copied, and the byte in the padding is real 0 (conv.cc
+// asks for a zero point that is a code): it adds 0 to a sum.
 #include "kernels/sums/bands.h"
 
 #include <algorithm>

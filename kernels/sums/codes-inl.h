@@ -4,8 +4,8 @@
 //
 // Write v = S*m for the real value, S the sum and m the real multiplier, M for m rounded to float32
 // (a normal number) and F for S rounded to float32. RNE(v) matters only where |v| <= 256.5, which
-// CodePlan requires of bounds and zero point; for larger |v| any number beyond the same bound gives
-// the same code.
+// Epilogue::MakeCodePlan requires of bounds and zero point; for larger |v| any number beyond the
+// same bound gives the same code.
 //
 // Multipliers that are exact: t = fma(F, M, 1.5*2^23), see RescalePath::kFloat32 in
 //   common/rescale.cc. t - 1.5*2^23 is the difference of the bits; a maximum keeps it from

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Depthwise convolution with one output channel per input channel, to codes, where sums fit int32
-// and the weights have no zero point: nearly every depthwise layer, but
-// on SVE and SCALAR none. Others: depthwise.h. Internal
-// to kernels/.
+// Depthwise convolution with one output channel per input channel, to codes, where sums fit int32,
+// the weights as s8 have zero point 0, padding is a code, and the window fits a band: nearly every
+// depthwise layer, but on SVE and SCALAR none. Others: depthwise.h. Internal to kernels/.
 #ifndef QUALM_KERNELS_SUMS_DEPTHWISE_LINES_H_
 #define QUALM_KERNELS_SUMS_DEPTHWISE_LINES_H_
 

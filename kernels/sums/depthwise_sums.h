@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The inner loop of depthwise convolution: every lane is a channel. Internal to kernels/.
+// The inner loop of the depthwise layers that depthwise_lines.h does not take: every lane is a
+// channel. Internal to kernels/.
 #ifndef QUALM_KERNELS_SUMS_DEPTHWISE_SUMS_H_
 #define QUALM_KERNELS_SUMS_DEPTHWISE_SUMS_H_
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The end of a linear layer: exact integer sums to outputs, one rounding. Internal to kernels/.
+// The end of linear, conv2d, depthwise and dynamic_linear: exact integer sums to outputs, rounded
+// once, or as the library rounds that `requantization` names. Internal to kernels/.
 #ifndef QUALM_KERNELS_SUMS_EPILOGUE_H_
 #define QUALM_KERNELS_SUMS_EPILOGUE_H_
 

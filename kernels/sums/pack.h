@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Weights of a linear layer rearranged for accumulate.h, with everything that does not depend on
-// the activations worked out once. Internal to kernels/.
+// Weights of a linear layer, or of a group of conv2d, rearranged for accumulate.h, with everything
+// that does not depend on the activations worked out once. Internal to kernels/.
 //
 // u8 and s8 are brought to one form, u8 activations a and s8 weights b, by moving the code and its
 // zero point together:

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shuffles activations, and the weights that they meet alike, so that few pairs of weights can
-// saturate. Exact because a sum does not depend on the order of its terms: certify.h and split.h
-// see the weights in their new order.
+// Chooses an order of the activations in which few pairs of weights can saturate, and puts the
+// weights in that order; row_block.cc brings each row of activations into the same order
+// (arrange.h). Exact because a sum does not depend on the order of its terms, and because certify.h
+// and split.h see the weights in their new order.
 #include "kernels/sums/pairing.h"
 
 #include <algorithm>
@@ -94,7 +95,7 @@ class SignedWeights {
 // An order with few unsafe pairs: partners are exchanged as long as that makes them fewer.
 Order FindOrder(const Unsafe& unsafe) {
   Order order = Neighbours();
-  // Returns whether it has made `pair` safe.
+  // Returns whether it has made unsafe pairs fewer.
   const auto improve = [&](size_t pair) {
     for (size_t other = 0; other < kShuffled; other += 2) {
       if (other == pair) continue;
@@ -185,7 +186,8 @@ class Chooser {
       int64_t count = 0;
       for (size_t block = 0; block < blocks_; ++block)
         count += unsafe_[panel * blocks_ + block].Count(orders[block]);
-      // An unsafe pair needs one extra place.
+      // About: an unsafe pair may need two places (split.h), and the last depth % 16 activations
+      // are not counted.
       price += count > most_split_ ? kPriceOfWidening : 1 + static_cast<double>(count) / pairs_;
     }
     return price;

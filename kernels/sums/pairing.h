@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which activations vpmaddubsw adds in pairs (certify.h). Weights that are too large together need
-// not meet: sixteen activations are shuffled so that as few as possible do. Weights are packed in
+// not meet: sixteen activations are shuffled so that few do. Weights are packed in
 // that order, and rows are shuffled before they meet them. Internal to kernels/.
 #ifndef QUALM_KERNELS_SUMS_PAIRING_H_
 #define QUALM_KERNELS_SUMS_PAIRING_H_

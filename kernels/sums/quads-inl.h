@@ -2,7 +2,9 @@
 // sum += the four products of each channel, u8 times s8 (kDot: s8 times s8): the one step of the
 // inner loops of linear, conv2d and depthwise. Exact modulo 2^32, but for kPairs, which needs
 // weights that cannot saturate (certify.h), and kDot, which needs initial sums with 128 * w
-// (pack.cc, depthwise_lines.cc). Included after hwy/highway.h by files that hwy/foreach_target.h
+// (pack.cc, depthwise_lines.cc). kHighway is vpdpbusd on AVX3_DL and above, and elsewhere, like
+// kWidened, products in 16 bits that are added in pairs in 32 (vpmaddwd on x86): two of at most
+// 255 * 128 do not saturate. Included after hwy/highway.h by files that hwy/foreach_target.h
 // compiles again and again.
 //
 // Why there is assembly here: Highway 1.2 has no target with AVX-VNNI; on NEON it takes three times

@@ -21,7 +21,7 @@ bool ArePairs(const Row& a, const Row& b) {
 }
 
 // The excess of two weights of one sign whose sum is beyond 128 or -128: the first weight gives it
-// away, and keeps its sign, because the second weight alone is not beyond.
+// away, and does not change its sign, because the second weight alone is not beyond.
 int8_t TooMuch(int8_t w0, int8_t w1) {
   if (CertifyPair(w0, w1)) return 0;
   return static_cast<int8_t>(w0 + w1 + (w0 > 0 ? -128 : 128));
@@ -32,8 +32,9 @@ int8_t TooMuch(int8_t w0, int8_t w1) {
 bool SplitPanel(int64_t quads, const PanelWeights& panel, int64_t most_places, ExtraQuads* extra) {
   const auto most = static_cast<size_t>(most_places);
   const int64_t width = panel.width;
-  // Extra pairs, the second one perhaps of zeros.
-  std::vector<int32_t> places;
+  // rows[2 * i] and rows[2 * i + 1] are a pair: the second one is of zeros where no other row may
+  // follow the first.
+  std::vector<int64_t> places;
   std::vector<Row> rows;
   Row row(static_cast<size_t>(width));
   for (int64_t place = 0; place < 4 * quads; place += 2) {
@@ -50,7 +51,7 @@ bool SplitPanel(int64_t quads, const PanelWeights& panel, int64_t most_places, E
       places.push_back(places.back());
     }
     rows.push_back(row);
-    places.push_back(static_cast<int32_t>(place));
+    places.push_back(place);
     if (rows.size() > most) return false;
   }
   while (rows.size() % 4 != 0) {

@@ -84,7 +84,7 @@ TEST(Split, ExcessesThatAreTooMuchTogetherGetPartnersOfZeros) {
   ExtraQuads extra;
   ASSERT_TRUE(SplitPanel(20, {1, weights.data()}, kMostExtraPlaces, &extra));
   EXPECT_EQ(extra.weights, (std::vector<int8_t>{126, 0, 126, -128, 126, 0, 0, 0}));
-  EXPECT_EQ(extra.places, (std::vector<int32_t>{0, 0, 2, 8, 12, 12, 12, 12}));
+  EXPECT_EQ(extra.places, (std::vector<int64_t>{0, 0, 2, 8, 12, 12, 12, 12}));
 }
 
 }  // namespace

@@ -98,9 +98,9 @@ TEST_F(EngineTest, ATargetThatDiesIsAFindingAndIsStartedAgain) {
   CampaignOptions options;
   options.aims = {{Op::kLinear, "native@emu128", "", "*"}};
   options.seconds = 20;
-  int said = 0;
-  options.say = [&](const std::string&) { ++said; };
-  options.stop = [&] { return said >= 2; };
+  int restarts = 0;
+  options.say = [&](const std::string& text) { restarts += text.ends_with("started again"); };
+  options.stop = [&] { return restarts >= 2; };
   const Progress progress = RunCampaign(dies, state, options);
   EXPECT_GE(progress.deaths, 2);
   EXPECT_FALSE(state.Inbox().empty());

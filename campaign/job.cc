@@ -37,9 +37,6 @@ Job::Job(const Engine& engine, const Aim& aim, Stretch stretch, const fs::path& 
       watch_(fuzz::MappedWatch::Create((folder / "watch").string())),
       process_(Begin(engine, aim, std::move(stretch), folder, state, canary)) {}
 
-Case Job::LastCase() const {
-  const std::vector<std::vector<uint8_t>> inputs = fuzz::LastInputs(page());
-  return fuzz::DecodeCase(aim_.op, inputs.empty() ? std::vector<uint8_t>{} : inputs.back());
-}
+Case Job::LastCase() const { return fuzz::DecodeCase(aim_.op, fuzz::LastInput(page())); }
 
 }  // namespace qualm::campaign

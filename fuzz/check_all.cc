@@ -66,6 +66,7 @@ Checker::Checker(CheckerOptions options) : options_(std::move(options)) {
                      "' is no folder of qualm fuzz, expected its --state");
   }
   collector_.emplace(options_.state);
+  for (const auto& subject : subjects_) recent_.push_back(std::make_unique<RecentRuns>(*subject));
 }
 
 std::string Checker::SubjectNames() const {
@@ -136,7 +137,7 @@ std::optional<Finding> Checker::Check(const Case& c) {
 
 void Checker::Collect(const Case& c) {
   WatchPage* const watch = Watched();
-  for (const auto& subject : subjects_) {
+  for (const auto& subject : recent_) {
     const std::optional<Case> taken = AdaptTo(*subject, c);
     if (!taken) continue;
     MemoSubject memo(*subject);

@@ -15,6 +15,7 @@
 #include "core/subject.h"
 #include "core/verdict.h"
 #include "fuzz/collector.h"
+#include "fuzz/recent_runs.h"
 #include "properties/property.h"
 
 namespace qualm::fuzz {
@@ -71,6 +72,7 @@ class Checker {
   CheckerOptions options_;
   std::vector<std::unique_ptr<Subject>> subjects_;
   std::optional<Collector> collector_;
+  std::vector<std::unique_ptr<RecentRuns>> recent_;  // around each subject, where it collects
 };
 
 // Makes the process's checker from the environment; on an error prints one line and exits with

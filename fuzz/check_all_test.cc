@@ -4,13 +4,16 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <memory>
+#include <sstream>
 #include <string>
 #include <utility>
 
 #include "adapters/registry.h"
 #include "core/io/case_json.h"
+#include "core/io/text_file.h"
 #include "core/own_subject.h"
 #include "core/status.h"
 #include "properties/test_subject.h"
@@ -116,6 +119,28 @@ TEST_F(CheckAllTest, AnOwnSubjectIsAskedWhatItTakes) {
   EXPECT_EQ(finding->subject, "off-by-one");
   EXPECT_FALSE(finding->test_case.relu);
   EXPECT_EQ(finding->test_case.x, c.x);
+}
+
+// A cache keeps what properties ask on their way, which no input shows.
+TEST_F(CheckAllTest, AFailureIsHandedOverWithTheQuestionsOfProperties) {
+  CheckerOptions options = Options("faulty:pair-saturation");
+  options.state = folder_;
+  std::filesystem::create_directories(folder_ / kInbox);
+  for (const char* name : {kSeen, kHeld}) std::filesystem::create_directories(folder_ / name);
+  options.properties = "no_stray_access,zero_point_shift,matches_exact";
+  options.every = true;
+  Checker(options).Collect(SaturatingPair());
+  std::string before;
+  for (const auto& entry : std::filesystem::directory_iterator(folder_ / kInbox))
+    before =
+        std::max(before, ReadTextFile((entry.path() / "before.cases").string(), "list", 1 << 20),
+                 [](const auto& a, const auto& b) { return a.size() < b.size(); });
+  EXPECT_NE(before.find(CaseToJsonLine(SaturatingPair())), std::string::npos);
+  std::istringstream lines(before);
+  bool shifted = false;
+  for (std::string line; std::getline(lines, line);)
+    shifted |= ParseCase(line, "line").x_q.zero_point != SaturatingPair().x_q.zero_point;
+  EXPECT_TRUE(shifted) << before;
 }
 
 TEST_F(CheckAllTest, BadSettingsAreNamed) {

@@ -13,8 +13,6 @@
 #include "core/io/case_json.h"
 #include "core/io/fault_row.h"
 #include "core/io/text_file.h"
-#include "fuzz/case_codec.h"
-#include "fuzz/watch.h"
 #include "triage/causes.h"
 #include "triage/triage.h"
 
@@ -42,21 +40,9 @@ std::string CausesText(const triage::Attribution& attribution) {
   return text;
 }
 
-// The cases that the subject was asked before the current input, one line for each.
-std::string CasesBefore(Op op) {
-  const WatchPage* page = Watched();
-  if (page == nullptr) return "";
-  std::vector<std::vector<uint8_t>> inputs = LastInputs(*page);
-  if (!inputs.empty()) inputs.pop_back();
-  std::string lines;
-  for (const std::vector<uint8_t>& input : inputs) {
-    lines += CaseToJsonLine(DecodeCase(op, input)) + "\n";
-  }
-  return lines;
-}
-
 // Writes the failure into held/ and returns its name there.
-std::string Hold(const fs::path& state, const Finding& finding, const std::string& identity) {
+std::string Hold(const fs::path& state, const Finding& finding, const std::string& identity,
+                 const RecentRuns& subject) {
   FaultRow row;
   row.subject = finding.subject;
   row.identity = identity;
@@ -73,7 +59,7 @@ std::string Hold(const fs::path& state, const Finding& finding, const std::strin
       ContentName(row.subject + "\n" + text) + "-" + std::to_string(::getpid());
   WriteFolder((state / kHeld / name).string(), {{"case.json", text},
                                                 {"fault.json", FaultRowToJson(row)},
-                                                {"before.cases", CasesBefore(row.op)}});
+                                                {"before.cases", subject.Lines()}});
   return name;
 }
 
@@ -81,7 +67,7 @@ std::string Hold(const fs::path& state, const Finding& finding, const std::strin
 
 Collector::Collector(fs::path state) : state_(std::move(state)) {}
 
-void Collector::Take(const Case& c, const Property& property, Subject& subject,
+void Collector::Take(const Case& c, const Property& property, RecentRuns& subject,
                      const Verdict& verdict) {
   Clock::duration& looked = looked_[{std::string(subject.name()), std::string(property.claim)}];
   const Clock::time_point now = Clock::now();
@@ -90,11 +76,11 @@ void Collector::Take(const Case& c, const Property& property, Subject& subject,
   looked += Clock::now() - now;
 }
 
-void Collector::Look(const Case& c, const Property& property, Subject& subject,
+void Collector::Look(const Case& c, const Property& property, RecentRuns& subject,
                      const Verdict& verdict) {
   Finding finding(c, property.claim, subject.name(), verdict);
   const std::string identity = IdentityOf(subject);
-  const std::string held = Hold(state_, finding, identity);
+  const std::string held = Hold(state_, finding, identity, subject);
   const triage::Attribution cause = CauseOf(c, subject, verdict);
   finding.kind = cause.kind;
   const std::string claim_and_cause =

@@ -11,8 +11,8 @@
 #include <utility>
 
 #include "core/case.h"
-#include "core/subject.h"
 #include "core/verdict.h"
+#include "fuzz/recent_runs.h"
 #include "properties/property.h"
 
 namespace qualm::fuzz {
@@ -20,7 +20,7 @@ namespace qualm::fuzz {
 // The folders of a campaign's state that fuzz targets write:
 //   - held/ID: a failure whose fuzz target is still looking at it.
 //   - inbox/ID: a failure for the campaign: case.json, fault.json, and before.cases, which has a
-//     line for each case that the subject was asked just before.
+//     line for each of the last runs of the subject (RecentRuns).
 //   - seen/KEY: an empty file: a failure of this claim and cause was handed over.
 inline constexpr const char* kHeld = "held";
 inline constexpr const char* kInbox = "inbox";
@@ -34,11 +34,11 @@ class Collector {
   // failure that is declared, or whose claim and cause were handed over three times, is deleted
   // again. Looking takes a quarter of the time at most, shared by the claims that fail: a subject
   // that fails on every case is still fuzzed, and one claim does not hide another.
-  void Take(const Case& c, const Property& property, Subject& subject, const Verdict& verdict);
+  void Take(const Case& c, const Property& property, RecentRuns& subject, const Verdict& verdict);
 
  private:
   using Clock = std::chrono::steady_clock;
-  void Look(const Case& c, const Property& property, Subject& subject, const Verdict& verdict);
+  void Look(const Case& c, const Property& property, RecentRuns& subject, const Verdict& verdict);
   // The first free of the few places of this claim and cause; "" if there is none.
   std::string PlaceOf(const std::string& claim_and_cause);
 

@@ -44,15 +44,12 @@ void Lower(std::atomic<Value>& least, Value value) {
 
 }  // namespace
 
-std::vector<std::vector<uint8_t>> LastInputs(const WatchPage& page) {
-  const uint64_t count = page.inputs, slots = page.slots.size();
-  std::vector<std::vector<uint8_t>> inputs;
-  for (uint64_t i = count - std::min(count, slots); i < count; ++i) {
-    const WatchPage::Slot& slot = page.slots[i % slots];
-    const size_t size = std::min<size_t>(slot.size, slot.bytes.size());
-    inputs.emplace_back(slot.bytes.begin(), slot.bytes.begin() + static_cast<std::ptrdiff_t>(size));
-  }
-  return inputs;
+std::vector<uint8_t> LastInput(const WatchPage& page) {
+  const uint64_t count = page.inputs;
+  if (count == 0) return {};
+  const WatchPage::Slot& slot = page.slots[(count - 1) % WatchPage::kSlots];
+  const size_t size = std::min<size_t>(slot.size, slot.bytes.size());
+  return {slot.bytes.begin(), slot.bytes.begin() + static_cast<std::ptrdiff_t>(size)};
 }
 
 MappedWatch MappedWatch::Create(const std::string& path) {

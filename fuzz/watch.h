@@ -28,9 +28,8 @@ struct WatchPage {
   std::atomic<int64_t> sum{INT64_MAX};
   std::atomic<double> tie{1.0};
 
-  // The last inputs, the one in hand included: what a subject remembers of earlier calls is found
-  // by asking these again. Caches of libraries remember many.
-  static constexpr size_t kSlots = 64;
+  // The input in hand, and the one before it, which stays whole while the next is written.
+  static constexpr size_t kSlots = 2;
   struct Slot {
     uint32_t size = 0;
     std::array<uint8_t, kWatchedBytes> bytes{};
@@ -41,8 +40,8 @@ struct WatchPage {
 static_assert(std::atomic<int64_t>::is_always_lock_free && std::atomic<double>::is_always_lock_free,
               "two processes share the page");
 
-// The inputs in the page, oldest first.
-std::vector<std::vector<uint8_t>> LastInputs(const WatchPage& page);
+// The input in hand; empty before the first.
+std::vector<uint8_t> LastInput(const WatchPage& page);
 
 // A page in a file.
 class MappedWatch {

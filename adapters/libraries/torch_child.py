@@ -103,10 +103,14 @@ def is_prepacked_dummy(c):
 
 
 MOST_LAYERS = 8
+# Of ideep, which keeps 1,024. A wrong answer that a primitive of long ago gives could not be found
+# again by asking what was asked lately. LRU_CACHE_CAPACITY in the environment says otherwise.
+MOST_PRIMITIVES = 8
 
 
 class Engine:
     def __init__(self, name, keeps_layers):
+        os.environ.setdefault("LRU_CACHE_CAPACITY", str(MOST_PRIMITIVES))  # ideep lru_cache.hpp
         import torch
 
         self.torch = torch

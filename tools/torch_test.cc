@@ -189,6 +189,30 @@ void ExpectDeclaredRefusal(Subject& subject, const Case& c, std::string_view wor
   EXPECT_EQ(result.totals.of(Judgement::kPassed), 0);
 }
 
+// 0.05*0.1 * 8 * (200-100)*5 / 0.3 is 67. The cache's key lacks zero points (docs/pytorch.md).
+TEST_F(Torch, OnednnForgetsItsPrimitivesSoon) {
+  unsetenv("LRU_CACHE_CAPACITY");
+  const std::unique_ptr<Subject> subject = Make("torch@onednn");
+  if (subject == nullptr) GTEST_SKIP() << "torch@onednn cannot be had here";
+  Case c;
+  c.op = Op::kLinear;
+  c.M = 2, c.N = 4, c.K = 8;
+  c.x = Tensor::Of<uint8_t>({c.M, c.K}, std::vector<uint8_t>(16, 200));
+  c.w = Tensor::Of<int8_t>({c.N, c.K}, std::vector<int8_t>(32, 5));
+  c.x_q = {{0.05f}, {100}};
+  c.w_q = {{0.1f}, {0}};
+  c.out_q = {{0.3f}, {7}};
+  EXPECT_EQ(FirstCode(*subject, c), "74");
+  c.out_q.zero_point = {99};
+  EXPECT_EQ(FirstCode(*subject, c), "74");  // wrong: of the primitive before
+  Case other = c;
+  for (int i = 1; i <= 20; ++i) {
+    other.x_q.scale = {0.001f * static_cast<float>(i)};
+    FirstCode(*subject, other);
+  }
+  EXPECT_EQ(FirstCode(*subject, c), "166");
+}
+
 // Three taps over two pixels, the first of them in the padding: 100 + 0.5 * (-2*100 - 4*50) / 4.
 TEST_F(Torch, KeptLayersRememberTheirFirstRun) {
   Window window{.in_h = 1, .in_w = 2, .in_c = 1, .kernel_h = 1, .kernel_w = 3};

@@ -19,7 +19,7 @@ namespace qualm::fuzz {
 
 class RecentRuns : public ForwardingSubject {
  public:
-  static constexpr size_t kRuns = 256;
+  static constexpr size_t kRuns = 512;
   // Bytes of x and w. Longer runs are not remembered.
   static constexpr size_t kMostBytes = 4096;
 

@@ -206,7 +206,7 @@ TEST_F(Torch, OnednnForgetsItsPrimitivesSoon) {
   c.out_q.zero_point = {99};
   EXPECT_EQ(FirstCode(*subject, c), "74");  // wrong: of the primitive before
   Case other = c;
-  for (int i = 1; i <= 20; ++i) {
+  for (int i = 1; i <= 36; ++i) {
     other.x_q.scale = {0.001f * static_cast<float>(i)};
     FirstCode(*subject, other);
   }

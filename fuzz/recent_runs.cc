@@ -9,7 +9,11 @@ namespace qualm::fuzz {
 
 void RecentRuns::Note(const Case& c) {
   if (c.x.bytes().size() + c.w.bytes().size() > kMostBytes) return;
-  runs_[noted_++ % kRuns] = c;
+  OfOperation& runs = runs_[c.op];
+  if (runs.last.size() < kRuns) runs.last.emplace_back();
+  Noted& noted = runs.last[runs.noted++ % kRuns];
+  noted.at = noted_++;
+  noted.problem = c;
 }
 
 Outcome RecentRuns::Run(const Case& c, const RunContext& context) {
@@ -23,9 +27,13 @@ std::vector<Outcome> RecentRuns::RunMany(std::span<const Case> cases, const RunC
 }
 
 std::string RecentRuns::Lines() const {
+  std::vector<const Noted*> noted;
+  for (const auto& [op, runs] : runs_) {
+    for (const Noted& run : runs.last) noted.push_back(&run);
+  }
+  std::ranges::sort(noted, {}, &Noted::at);
   std::string lines;
-  for (uint64_t i = noted_ - std::min<uint64_t>(noted_, kRuns); i < noted_; ++i)
-    lines += CaseToJsonLine(runs_[i % kRuns]) + "\n";
+  for (const Noted* run : noted) lines += CaseToJsonLine(run->problem) + "\n";
   return lines;
 }
 

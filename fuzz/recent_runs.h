@@ -4,9 +4,9 @@
 #ifndef QUALM_FUZZ_RECENT_RUNS_H_
 #define QUALM_FUZZ_RECENT_RUNS_H_
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <span>
 #include <string>
 #include <vector>
@@ -19,6 +19,7 @@ namespace qualm::fuzz {
 
 class RecentRuns : public ForwardingSubject {
  public:
+  // Of each operation: libraries keep a cache for each, and claims seldom ask another operation.
   static constexpr size_t kRuns = 512;
   // Bytes of x and w. Longer runs are not remembered.
   static constexpr size_t kMostBytes = 4096;
@@ -32,9 +33,17 @@ class RecentRuns : public ForwardingSubject {
   std::string Lines() const;
 
  private:
+  struct Noted {
+    uint64_t at = 0;  // how many were noted before
+    Case problem;
+  };
+  struct OfOperation {
+    std::vector<Noted> last;  // the next goes to place noted % kRuns
+    uint64_t noted = 0;
+  };
   void Note(const Case& c);
 
-  std::array<Case, kRuns> runs_;  // the next goes to place noted_ % kRuns
+  std::map<Op, OfOperation> runs_;
   uint64_t noted_ = 0;
 };
 

@@ -56,6 +56,22 @@ TEST(RecentRuns, TheOldestAreForgotten) {
   EXPECT_EQ(listed.back(), Rows(RecentRuns::kRuns + 2));
 }
 
+TEST(RecentRuns, ASeldomOperationIsNotForgottenForAFrequentOne) {
+  TestSubject right = RightSubject();
+  RecentRuns runs(right);
+  runs.Run(Rows(1), {});
+  Case seldom;
+  seldom.op = Op::kQuantize;
+  seldom.M = 1, seldom.N = 2;
+  seldom.x = Tensor(DType::kF32, {1, 2});
+  runs.Run(seldom, {});
+  for (int64_t i = 0; i < static_cast<int64_t>(RecentRuns::kRuns); ++i) runs.Run(Rows(2), {});
+  const std::vector<Case> listed = Listed(runs);
+  ASSERT_EQ(listed.size(), RecentRuns::kRuns + 1);
+  EXPECT_EQ(listed[0].op, Op::kQuantize);
+  EXPECT_EQ(listed[1], Rows(2));
+}
+
 TEST(RecentRuns, LongOnesAreNotKept) {
   TestSubject right = RightSubject();
   RecentRuns runs(right);

@@ -260,16 +260,16 @@ int64_t AddInLanes(const Lanes& how, DType x_dtype, Codes x, Codes w) {
     for (size_t i = 0; i < how.lanes; ++i) sum += std::exchange(lanes[i], 0);
   };
   for (int64_t k = 0; k < count; k += how.step) {
-    int32_t narrow = 0;
+    int64_t narrow = 0;  // x may be any int32: a cause is asked about cases that it does not fit
     for (int64_t i = k; i < std::min(k + how.step, count); ++i) {
       const auto at = static_cast<size_t>(i);
       weights += w[at];
-      narrow += (x[at] + shift) * w[at];
+      narrow += (int64_t{x[at]} + shift) * w[at];
     }
-    if (how.step == 2) narrow = std::clamp<int32_t>(narrow, INT16_MIN, INT16_MAX);
+    if (how.step == 2) narrow = std::clamp<int64_t>(narrow, INT16_MIN, INT16_MAX);
     int32_t& lane = lanes[static_cast<size_t>(k / how.step) % how.lanes];
-    lane += narrow;
-    lane = static_cast<int32_t>(how.wraps ? Wrapped<int16_t>(lane) : Saturated<int16_t>(lane));
+    narrow += lane;
+    lane = static_cast<int32_t>(how.wraps ? Wrapped<int16_t>(narrow) : Saturated<int16_t>(narrow));
     ++additions;
     if (how.every != 0 && additions % (how.every * static_cast<int64_t>(how.lanes)) == 0) spill();
   }

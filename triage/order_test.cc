@@ -230,8 +230,8 @@ Case Random(int64_t m, int64_t n, int64_t k) {
 
 int64_t Sum(const Tensor& tensor, int64_t from, int64_t to) {
   int64_t sum = 0;
-  for (int64_t i = from; i < to; ++i) sum = 31 * sum + tensor.IntAt(i) + 128;
-  return sum & 0xffff;
+  for (int64_t i = from; i < to; ++i) sum = (31 * sum + tensor.IntAt(i) + 128) & 0xffff;
+  return sum;
 }
 
 TEST(Influence, NamesWhatTheOutputWasReadFrom) {

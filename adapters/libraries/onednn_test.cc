@@ -12,6 +12,7 @@
 
 #include "adapters/host/plugin_subjects.h"
 #include "adapters/libraries/libraries.h"
+#include "adapters/qualm_plugin.h"
 #include "core/status.h"
 
 namespace qualm {
@@ -443,7 +444,8 @@ TEST_F(Onednn, WhatItCannotDoIsSkippedWithTheReason) {
 TEST_F(Onednn, FewPrimitivesAreKeptUnlessTheEnvironmentSaysHowMany) {
   void* const plugin = dlopen(FindModule("qualm_onednn.so").c_str(), RTLD_NOW | RTLD_LOCAL);
   ASSERT_NE(plugin, nullptr) << dlerror();
-  const auto entry = reinterpret_cast<const void* (*)()>(dlsym(plugin, "qualm_plugin_entry"));
+  const auto entry =
+      reinterpret_cast<decltype(&qualm_plugin_entry)>(dlsym(plugin, "qualm_plugin_entry"));
   const auto capacity =
       reinterpret_cast<int (*)(int*)>(dlsym(plugin, "dnnl_get_primitive_cache_capacity"));
   ASSERT_NE(entry, nullptr);

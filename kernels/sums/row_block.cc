@@ -112,7 +112,9 @@ class Runner {
 
  private:
   int64_t ChannelOfLayer(int64_t channel) const { return block_.first_channel + channel; }
-  const uint8_t* Row(int64_t row) const { return block_.x + row * block_.x_stride; }
+  const uint8_t* Row(int64_t row) const {
+    return packed_.depth == 0 ? block_.x : block_.x + row * block_.x_stride;  // may be null
+  }
 
   // All panels share the sums of the rows. A row of fewer than 4 activations is copied, because
   // reading it as a quad would read past its end.

@@ -6,7 +6,6 @@
 #include <functional>
 #include <memory>
 #include <optional>
-#include <sstream>
 #include <utility>
 #include <vector>
 
@@ -16,6 +15,7 @@
 #include "core/io/text_file.h"
 #include "core/status.h"
 #include "fuzz/collector.h"
+#include "fuzz/recent_runs.h"
 #include "properties/adapt.h"
 #include "properties/engine.h"
 #include "properties/property.h"
@@ -51,12 +51,7 @@ std::unique_ptr<Subject> Fresh(const Fault& fault, const std::string& contract) 
 }
 
 std::vector<Case> CasesBefore(const Fault& fault) {
-  std::vector<Case> cases;
-  std::istringstream lines(fault.before);
-  for (std::string line; std::getline(lines, line);) {
-    cases.push_back(ParseCase(line, "before.cases"));
-  }
-  return cases;
+  return fuzz::ParseRuns(fault.before, "before.cases");
 }
 
 // A new instance that was asked the earlier cases.

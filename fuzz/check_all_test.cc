@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <memory>
-#include <sstream>
 #include <string>
 #include <utility>
 
@@ -136,11 +135,9 @@ TEST_F(CheckAllTest, AFailureIsHandedOverWithTheQuestionsOfProperties) {
         std::max(before, ReadTextFile((entry.path() / "before.cases").string(), "list", 1 << 20),
                  [](const auto& a, const auto& b) { return a.size() < b.size(); });
   EXPECT_NE(before.find(CaseToJsonLine(SaturatingPair())), std::string::npos);
-  std::istringstream lines(before);
-  bool shifted = false;
-  for (std::string line; std::getline(lines, line);)
-    shifted |= ParseCase(line, "line").x_q.zero_point != SaturatingPair().x_q.zero_point;
-  EXPECT_TRUE(shifted) << before;
+  EXPECT_TRUE(std::ranges::any_of(ParseRuns(before, "lines"), [](const Case& run) {
+    return run.x_q.zero_point != SaturatingPair().x_q.zero_point;
+  })) << before;
 }
 
 TEST_F(CheckAllTest, BadSettingsAreNamed) {

@@ -2,6 +2,7 @@
 #include "fuzz/recent_runs.h"
 
 #include <algorithm>
+#include <sstream>
 
 #include "core/io/case_json.h"
 
@@ -35,6 +36,13 @@ std::string RecentRuns::Lines() const {
   std::string lines;
   for (const Noted* run : noted) lines += CaseToJsonLine(run->problem) + "\n";
   return lines;
+}
+
+std::vector<Case> ParseRuns(const std::string& lines, const std::string& origin) {
+  std::vector<Case> cases;
+  std::istringstream stream(lines);
+  for (std::string line; std::getline(stream, line);) cases.push_back(ParseCase(line, origin));
+  return cases;
 }
 
 }  // namespace qualm::fuzz

@@ -47,6 +47,9 @@ class RecentRuns : public ForwardingSubject {
   uint64_t noted_ = 0;
 };
 
+// What Lines() wrote. Throws InputError, which names `origin`.
+std::vector<Case> ParseRuns(const std::string& lines, const std::string& origin);
+
 }  // namespace qualm::fuzz
 
 #endif  // QUALM_FUZZ_RECENT_RUNS_H_

@@ -3,11 +3,9 @@
 
 #include <gtest/gtest.h>
 
-#include <sstream>
 #include <string>
 #include <vector>
 
-#include "core/io/case_json.h"
 #include "oracles/exact/exact.h"
 #include "properties/test_subject.h"
 
@@ -30,12 +28,7 @@ TestSubject RightSubject() {
       "right");
 }
 
-std::vector<Case> Listed(const RecentRuns& runs) {
-  std::vector<Case> cases;
-  std::istringstream lines(runs.Lines());
-  for (std::string line; std::getline(lines, line);) cases.push_back(ParseCase(line, "line"));
-  return cases;
-}
+std::vector<Case> Listed(const RecentRuns& runs) { return ParseRuns(runs.Lines(), "lines"); }
 
 TEST(RecentRuns, AreListedInTheirOrder) {
   TestSubject right = RightSubject();

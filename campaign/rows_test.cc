@@ -58,6 +58,36 @@ TEST(Rows, ManyClaimsOfOneCauseAreOneRow) {
   EXPECT_EQ(rows[0].row.found, "2026-11-21T00:00:00Z");
 }
 
+// A row is of the lesser name and the earlier date, whichever failure is its evidence. What has no
+// name or date says nothing about them.
+TEST(Rows, NamesAndDatesAreTheLeastOfThoseGiven) {
+  Fault best = Failure("bias ignored", 1), other = Failure("bias ignored", 2);
+  other.row.replayed = Replayed::kFlaky;  // so that `best` is the evidence
+  for (const std::string mine : {"", "a", "b"}) {
+    for (const std::string theirs : {"", "a", "b"}) {
+      best.row.subject = best.row.found = mine;
+      other.row.subject = other.row.found = theirs;
+      const std::string least = mine.empty()     ? theirs
+                                : theirs.empty() ? mine
+                                                 : std::min(mine, theirs);
+      const std::vector<Fault> rows = OnePerFault({best, other});
+      ASSERT_EQ(rows.size(), 1u);
+      EXPECT_EQ(rows[0].found, best.found);
+      EXPECT_EQ(rows[0].row.subject, least) << mine << " and " << theirs;
+      EXPECT_EQ(rows[0].row.found, least) << mine << " and " << theirs;
+    }
+  }
+}
+
+// The state of a later version may name a cause that this version does not know.
+TEST(Rows, AnUnknownCauseKeepsItsName) {
+  Fault fault = Failure("bias ignored", 1);
+  fault.row.cause = "a cause of a later version";
+  const std::vector<Fault> rows = OnePerFault({fault});
+  ASSERT_EQ(rows.size(), 1u);
+  EXPECT_EQ(rows[0], fault);
+}
+
 TEST(Rows, OtherSubjectsOperationsKindsAndCausesStayApart) {
   const Fault fault = Failure("bias ignored", 1);
   Fault subject = fault, kind = fault;
@@ -168,6 +198,32 @@ TEST(Rows, TheOrderDoesNotMatter) {
   std::vector<Fault> twice = faults;
   twice.insert(twice.end(), faults.begin(), faults.end());
   EXPECT_EQ(OnePerFault(twice), rows);
+}
+
+// A cause of some failures may explain other rows as a whole, so rows are joined until none is. The
+// names that triage gave may be wrong.
+TEST(Rows, OfRowsAreTheSameRows) {
+  const std::vector<std::string> names{"bias ignored",
+                                       "channel 0 for all",
+                                       "half up",
+                                       "half away from zero",
+                                       "truncation",
+                                       "last product dropped",
+                                       "bias ignored + half up",
+                                       "truncation + bias ignored"};
+  Rng rng(7);
+  const auto any = [&] { return names[rng.Below(names.size())]; };
+  for (int set = 0; set < 60; ++set) {
+    std::vector<Fault> faults;
+    for (uint64_t count = 2 + rng.Below(4); count > 0; --count) {
+      Fault& fault = faults.emplace_back(Failure(any(), 1 + rng.Below(9)));
+      if (rng.Below(2) == 0) continue;
+      fault.row.cause = any();
+      fault.row.kind = triage::CausesNamed(fault.row.cause, Op::kLinear).front()->kind;
+    }
+    const std::vector<Fault> rows = OnePerFault(faults);
+    EXPECT_EQ(OnePerFault(rows), rows) << "set " << set;
+  }
 }
 
 }  // namespace

@@ -61,6 +61,35 @@ TEST(Rows, AreTheSameAlone) {
   }
 }
 
+// A list that differs from all rows in its first place alone is no list of all rows.
+TEST(Rows, AllButTheFirstAreNotAllRows) {
+  int64_t cut_rows = 0;
+  for (uint64_t seed = 0; seed < kCases / 4; ++seed) {
+    const Case c = gen::Draw(Op::kLinear, seed);
+    if (c.M < 2) continue;
+    std::vector<int64_t> rows = Range(0, c.M);
+    rows[0] = c.M - 1;
+    SCOPED_TRACE(Describe(c));
+    ExpectRows(Rows(c, rows).x, c.x, rows, c.K);
+    ++cut_rows;
+  }
+  EXPECT_GT(cut_rows, 20);
+}
+
+// No operation takes codes of 4 bits yet, but tensors hold them: a row may begin within a byte.
+TEST(Rows, OfFourBitsAreCutCodeByCode) {
+  Case c;
+  c.M = 3, c.K = 3, c.N = 1;
+  c.x = Tensor(DType::kS4, {3, 3});
+  c.w = Tensor(DType::kS8, {1, 3});
+  for (int32_t i = 0; i < 9; ++i) c.x.SetInt(i, i - 4);
+  const std::vector<int64_t> rows{2, 1, 1};
+  const Case cut = Rows(c, rows);
+  EXPECT_EQ(cut.x.dtype(), DType::kS4);
+  for (int64_t i = 0; i < 9; ++i)
+    EXPECT_EQ(cut.x.IntAt(i), rows[static_cast<size_t>(i / 3)] * 3 + i % 3 - 4) << i;
+}
+
 // Channels cut out of a case give the same outputs; their parameters and biases are cut with them.
 TEST(Channels, AreTheSameAlone) {
   int64_t with_lists = 0, with_bias = 0;
@@ -75,6 +104,7 @@ TEST(Channels, AreTheSameAlone) {
       std::vector<int64_t> channels = Some(c.N);
       if (op == Op::kConcat) std::ranges::sort(channels);
       if (IsConv(op) && c.window.groups > 1) channels = {c.N - 1};
+      ASSERT_EQ(Channels(c, Range(0, c.N)), ProblemOf(c));
       const Case cut = Channels(c, channels);
       ASSERT_EQ(Validate(cut), "");
       const Tensor alone = exact::Evaluate(cut), whole = exact::Evaluate(c);
@@ -89,6 +119,21 @@ TEST(Channels, AreTheSameAlone) {
   }
   EXPECT_GT(with_lists, 100);
   EXPECT_GT(with_bias, 100);
+}
+
+// A convolution of no output channels keeps one group; unequal parts of groups are no convolution.
+TEST(Channels, OfGroups) {
+  int64_t with_groups = 0;
+  for (uint64_t seed = 0; seed < kCases / 4; ++seed) {
+    const Case c = gen::Draw(Op::kConv2d, seed);
+    const int64_t per_group = c.window.groups == 0 ? 0 : c.N / c.window.groups;
+    if (c.window.groups < 2 || per_group < 2) continue;
+    EXPECT_EQ(Validate(Channels(c, {})), "") << Describe(c);
+    if (++with_groups > 1) continue;
+    const std::vector<int64_t> uneven = Range(0, per_group + 1);
+    EXPECT_DEATH((void)Channels(c, uneven), "internal check failed");
+  }
+  EXPECT_GT(with_groups, 5);
 }
 
 TEST(Terms, OfAllAreTheCase) {
@@ -201,6 +246,40 @@ TEST(ExplicitPadding, OfRealZeroComputesTheSame) {
     }
   }
   EXPECT_GT(padded, 50);
+}
+
+TEST(Crop, LeavesTheMiddleOfEachImage) {
+  for (Op op : AllOps()) {
+    if (!HasWindow(op)) continue;
+    int64_t cropped = 0;
+    for (uint64_t seed = 0; seed < kCases / 4; ++seed) {
+      const Case c = gen::Draw(op, seed);
+      const Window& old = c.window;
+      if (old.in_h < 4 || old.in_w < 4) continue;
+      SCOPED_TRACE(Describe(c));
+      const Case cut = Crop(c, 1, 2, 2, 1);
+      const Window& v = cut.window;
+      ASSERT_EQ(cut.x.shape(),
+                (std::vector<int64_t>{old.batch, old.in_h - 3, old.in_w - 3, old.in_c}));
+      for (int64_t i = 0; i < cut.x.size(); ++i) {
+        const int64_t pixel = i / v.in_c, row = pixel / v.in_w;
+        const int64_t image = row / v.in_h;
+        const int64_t from = (image * old.in_h + row % v.in_h + 1) * old.in_w + pixel % v.in_w + 2;
+        ASSERT_EQ(cut.x.BitsAt(i), c.x.BitsAt(from * v.in_c + i % v.in_c)) << i;
+      }
+      if (op == Op::kGlobalAvgPool) {  // the mean is over all that is left
+        ASSERT_EQ(Validate(cut), "");
+        const Window none = Crop(c, old.in_h, 0, 0, old.in_w).window;
+        ASSERT_EQ(none.kernel_h, 1);
+        ASSERT_EQ(none.kernel_w, 1);
+      } else {
+        ASSERT_EQ(v.kernel_h, old.kernel_h);
+        ASSERT_EQ(v.kernel_w, old.kernel_w);
+      }
+      ++cropped;
+    }
+    EXPECT_GT(cropped, 10) << Name(op);
+  }
 }
 
 TEST(Pixel, IsTheSameAloneAsInItsImage) {

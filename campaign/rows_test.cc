@@ -139,6 +139,20 @@ TEST(Rows, ACauseThatExplainsAllAbsorbsAnotherKind) {
   EXPECT_EQ(rows[0].row.cause, "truncation");
   EXPECT_EQ(rows[0].row.kind, FindingKind::kRounding);
   EXPECT_EQ(rows[0].found, right.found);
+  // The kind is that of the cause, also where the better evidence was taken for another kind.
+  Fault flaky = right;
+  flaky.row.replayed = Replayed::kFlaky;
+  const std::vector<Fault> told = OnePerFault({wrong, flaky});
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_EQ(told[0].row.cause, "truncation");
+  EXPECT_EQ(told[0].row.kind, FindingKind::kRounding);
+  EXPECT_EQ(told[0].found, wrong.found);
+  // The cause must explain the minimized case too.
+  Fault minimized = unexplained;
+  minimized.minimized = Failure("truncation", 4).found;
+  EXPECT_EQ(OnePerFault({right, minimized}).size(), 1u);
+  minimized.minimized = Failure("bias ignored", 4).found;
+  EXPECT_EQ(OnePerFault({right, minimized}).size(), 2u);
   // A failure that no cause explains keeps its row: it may be another fault.
   Fault other = unexplained;
   other.found.observed->y.bytes()[0] ^= 1;

@@ -34,6 +34,7 @@ TEST(SumsOf, AreTheSumsAndNothingElse) {
     const Case c = gen::Draw(Op::kLinear, seed);
     const Case sums = SumsOf(c);
     ASSERT_EQ(Validate(sums), "");
+    ASSERT_EQ(sums.out_q, QParams{});
     const Tensor y = exact::Evaluate(sums);
     for (int64_t i = 0; i < y.size(); ++i) {
       int64_t sum = 0;
@@ -212,11 +213,31 @@ TEST(DistinctParts, GiveTheWholeOutput) {
   }
 }
 
+// Each of the cases has one parameter of the other, and there is one for each that differs.
+TEST(WithOneParameterOf, ChangesOneAtATime) {
+  int64_t changes = 0;
+  for (Op op : AllOps()) {
+    for (uint64_t seed = 0; seed < kCases / 8; ++seed) {
+      const Case c = ProblemOf(gen::Draw(op, seed)), other = gen::Draw(op, seed + kCases);
+      SCOPED_TRACE(Describe(c));
+      ASSERT_TRUE(WithOneParameterOf(c, c).empty());
+      const std::vector<Case> cases = WithOneParameterOf(c, other);
+      for (const Case& one : cases) {
+        ASSERT_EQ(WithOneParameterOf(c, one), (std::vector<Case>{one}));
+        ASSERT_EQ(WithOneParameterOf(one, other).size(), cases.size() - 1);
+        ++changes;
+      }
+    }
+  }
+  EXPECT_GT(changes, 500);
+}
+
 TEST(WithParamsOf, GivesEveryChannelThoseOfOne) {
   for (Op op : AllOps()) {
+    if (!HasChannelList(op) || op == Op::kChooseQParams) continue;
     for (uint64_t seed = 0; seed < kCases / 4; ++seed) {
       const Case c = gen::Draw(op, seed);
-      if (c.N == 0 || !c.per_channel || op == Op::kChooseQParams) continue;
+      if (c.N == 0) continue;
       SCOPED_TRACE(Describe(c));
       const int64_t n = c.N / 2;
       const Case list = WithParamsOf(c, n, true), one = WithParamsOf(c, n, false);

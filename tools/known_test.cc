@@ -135,7 +135,11 @@ TEST_F(Known, FormerFingerprintsAreUnderstood) {
   EXPECT_EQ(Fingerprints(Document(ran)), Fingerprints(document));
   EXPECT_EQ(NewOnes(Document(ran)), Names{});
   Write("list.json", Suppressions(Fingerprints(former)).dump());
-  EXPECT_EQ(Check({"--suppressions", "list.json", "--today", "2027-01-01"}).status, 0);
+  const Ran list = Check({"--suppressions", "list.json", "--today", "2027-01-01"});
+  EXPECT_EQ(list.status, 0);
+  EXPECT_TRUE(
+      Lines(list.err).back().starts_with("qualm: list.json: holds fingerprints of an earlier"))
+      << list.err;
 }
 
 TEST_F(Known, ASuppressionHoldsWithItsReasonToItsLastDay) {

@@ -66,11 +66,10 @@ TEST_F(KnownFindingsTest, CountsAreOfAClaimAndASubject) {
     std::vector<Finding> known;
     int64_t all, clamp, monotone, a, b;
   };
-  for (const Expected& expected : {Expected{{}, 6, 4, 2, 4, 2},
-                                   Expected{{findings[0]}, 4, 2, 2, 2, 2},
-                                   Expected{{findings[1]}, 4, 2, 2, 4, 0},
-                                   Expected{{findings[2]}, 4, 4, 0, 2, 2},
-                                   Expected{findings, 0, 0, 0, 0, 0}}) {
+  for (const Expected& expected :
+       {Expected{{}, 6, 4, 2, 4, 2}, Expected{{findings[0]}, 4, 2, 2, 2, 2},
+        Expected{{findings[1]}, 4, 2, 2, 4, 0}, Expected{{findings[2]}, 4, 4, 0, 2, 2},
+        Expected{findings, 0, 0, 0, 0, 0}}) {
     CheckResult result = counted;
     Knowing(expected.known).CountAsExpected(findings, result);
     const auto check = [](const Totals& totals, int64_t failed, int64_t all) {

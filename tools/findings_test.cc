@@ -94,8 +94,9 @@ TEST_F(FindingsFolderTest, AFindingIsWrittenAndToldWhenItIsFound) {
   Finding finding(Saturating(), "matches_exact", "mine",
                   Verdict::Failed("differs", Divergence{0, "1", "2", 1}));
   finding.kind = FindingKind::kTail;
-  EXPECT_EQ(Told([&] { options.found(finding); }),
-            "qualm: found: linear.matches_exact fails on mine [tail]: expected 1, got 2 at index 0\n");
+  EXPECT_EQ(
+      Told([&] { options.found(finding); }),
+      "qualm: found: linear.matches_exact fails on mine [tail]: expected 1, got 2 at index 0\n");
   EXPECT_EQ(ParseCase(Of(finding, "case.json"), "f").property, "linear.matches_exact");
   EXPECT_TRUE(Of(finding, "explanation.txt").starts_with("As it was found."));
   // Another claim is written too, but the fault is told once.
@@ -126,10 +127,10 @@ TEST_F(FindingsFolderTest, WhatMayBeKnownIsNotTold) {
     other.kind = kind;
     KnownOptions files;
     files.today = "2027-01-01";
-    files.suppressions = Write(
-        "list.json", R"({"schema": "qualm.suppressions/1", "suppressions": [{"fingerprint": ")" +
-                         other.fingerprint() +
-                         R"(", "reason": "issue 7", "expires": "2027-06-30"}]})");
+    files.suppressions =
+        Write("list.json",
+              R"({"schema": "qualm.suppressions/1", "suppressions": [{"fingerprint": ")" +
+                  other.fingerprint() + R"(", "reason": "issue 7", "expires": "2027-06-30"}]})");
     const KnownFindings known(files);
     CheckOptions options;
     findings.Connect(options, known);

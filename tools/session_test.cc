@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+// One run of a verb: the command that repeats it, where its results may go, and how it ends.
+#include "tools/session.h"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "adapters/registry.h"
+#include "core/status.h"
+#include "tools/command.h"
+#include "tools/run_qualm_test_util.h"
+
+namespace qualm::tools {
+namespace {
+
+using Paths = std::vector<std::pair<std::string, std::string>>;
+
+// What `act` says on stderr.
+template <class Act>
+std::string Told(const Act& act) {
+  testing::internal::CaptureStderr();
+  act();
+  return testing::internal::GetCapturedStderr();
+}
+
+// What is wrong, "" for nothing.
+template <class Act>
+std::string Refused(const Act& act) {
+  try {
+    act();
+  } catch (const InputError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+class SessionTest : public QualmTest {
+ protected:
+  SessionTest() { RegisterAllSubjects(); }
+
+  static void Typed(std::vector<std::string> words) {
+    std::vector<char*> given;
+    for (std::string& word : words) given.push_back(word.data());
+    SetCommandLine(static_cast<int>(given.size()), given.data());
+  }
+  // The command that repeats a run of these words.
+  static std::string Repeated(const std::vector<std::string>& words,
+                              std::optional<uint64_t> seed = std::nullopt) {
+    Typed(words);
+    const CommonOptions options;
+    Session session(options);
+    const std::string told = Told([&] { session.Begin("", seed); });
+    session.Complete();
+    EXPECT_EQ(told, "qualm: to repeat: " + session.document.command + "\n");
+    return session.document.command;
+  }
+  std::string At(const std::string& name) const { return (folder() / name).string(); }
+};
+
+TEST_F(SessionTest, ARepetitionLeavesOutWhereResultsGoAndWhoFindsThem) {
+  EXPECT_EQ(Repeated({"qualm", "check", "-s", "native"}), "qualm check -s native");
+  for (const char* option :
+       {"--json", "--junit", "--jobs", "--out", "--plot", "--output", "--to-corpus", "-j", "-o"}) {
+    EXPECT_EQ(Repeated({"qualm", "check", option, "x", "-s", "native"}), "qualm check -s native")
+        << option;
+    const std::string in_one =
+        std::string(option) + (std::string(option).starts_with("--") ? "=x" : "x");
+    EXPECT_EQ(Repeated({"qualm", "check", in_one, "-s", "native"}), "qualm check -s native")
+        << in_one;
+  }
+  EXPECT_EQ(Repeated({"qualm", "check", "--op", "linear", "--jsonx", "y"}),
+            "qualm check --op linear --jsonx y");
+  EXPECT_EQ(Repeated({"qualm", "check", "a b"}), "qualm check 'a b'");
+  EXPECT_EQ(Repeated({"qualm", "check"}, 7), "qualm check --seed 7");
+  EXPECT_EQ(Repeated({"qualm", "check", "--seed", "8"}, 7), "qualm check --seed 8");
+  EXPECT_EQ(Repeated({"qualm", "check", "--seed=8"}, 7), "qualm check --seed=8");
+  Typed({"qualm", "check"});
+  AddToCommandLine({"--shard", "1/2"});
+  const CommonOptions options;
+  Session session(options);
+  session.Complete();
+  EXPECT_EQ(session.document.command, "qualm check --shard 1/2");
+}
+
+TEST_F(SessionTest, FilesOfTheRunAreNamedFromHere) {
+  const std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::current_path(folder());
+  const std::string file = Write("case.json", "");
+  EXPECT_EQ(Repeated({"qualm", "replay", At("case.json")}), "qualm replay case.json");
+  EXPECT_EQ(Repeated({"qualm", "replay", At("absent.json")}),
+            "qualm replay " + At("absent.json"));
+  EXPECT_EQ(Repeated({"qualm", "check", "-s", "plugin:" + At("case.json")}),
+            "qualm check -s plugin:./case.json");
+  std::filesystem::current_path(before);
+}
+
+TEST_F(SessionTest, OutputsMustBeWritableAndApart) {
+  const auto refused = [&](const std::string& json, const std::string& junit, const Paths& more = {},
+                           const std::vector<std::string>& read = {}) {
+    CommonOptions options;
+    options.json = json;
+    options.junit = junit;
+    return Refused([&] { RequireWritable(options, more, read); });
+  };
+  const std::string a = At("a"), b = At("b");
+  EXPECT_EQ(refused("", ""), "");
+  EXPECT_EQ(refused("-", ""), "");
+  EXPECT_EQ(refused("", "-"), "");
+  EXPECT_EQ(refused("-", a), "");
+  EXPECT_EQ(refused(a, b), "");
+  EXPECT_FALSE(std::filesystem::exists(a)) << "nothing is left behind";
+  EXPECT_EQ(refused("-", "-"),
+            "--junit: stdout takes one document, expected a file for this or for --json");
+  EXPECT_EQ(refused(a, a), "--junit: " + a + ": is the file of --json too, expected another one");
+  EXPECT_EQ(refused(a, "", {{"--plot", b}, {"--out", a}}),
+            "--json: " + a + ": is the file of --out too, expected another one");
+  EXPECT_EQ(refused("/dev/null", "/dev/null", {}, {"/dev/null"}), "") << "a device keeps nothing";
+  EXPECT_EQ(refused(At("none/a"), ""),
+            "--json: " + At("none/a") + ": cannot be written (No such file or directory)");
+  EXPECT_EQ(refused("", folder().string()),
+            "--junit: " + folder().string() + ": cannot be written (is a folder)");
+  // What is read must not be overwritten, under another name neither.
+  const std::string file = Write("case.json", "text");
+  const std::string given = At("case.json");
+  EXPECT_EQ(refused(given, ""), "") << "an earlier result may be replaced";
+  EXPECT_EQ(Read("case.json"), "text") << "but is not yet";
+  const std::string is_read = "--json: " + given + ": is read by this run, expected another file";
+  EXPECT_EQ(refused(given, "", {}, {b, given}), is_read);
+  EXPECT_EQ(refused(given, "", {}, {At("./case.json")}), is_read);
+  EXPECT_EQ(refused(given, "", {}, {b}), "");
+  // A link to nothing may become a file; a pipe is not opened, which would wait for its reader.
+  std::filesystem::create_symlink("later", folder() / "link");
+  EXPECT_EQ(refused(At("link"), ""), "");
+  ASSERT_EQ(mkfifo(At("pipe").c_str(), 0600), 0);
+  EXPECT_EQ(refused(At("pipe"), ""), "");
+}
+
+TEST_F(SessionTest, FoldersAreTriedAndTakenBack) {
+  const auto refused = [&](const std::string& path) {
+    return Refused([&] { RequireFolder("--out", path); });
+  };
+  EXPECT_EQ(refused(""), "");
+  EXPECT_EQ(refused(At("a/b/c")), "");
+  EXPECT_FALSE(std::filesystem::exists(folder() / "a"));
+  std::filesystem::create_directories(folder() / "a/b");
+  EXPECT_EQ(refused(At("a/b/c")), "");
+  EXPECT_TRUE(std::filesystem::exists(folder() / "a/b"));
+  EXPECT_FALSE(std::filesystem::exists(folder() / "a/b/c"));
+  EXPECT_EQ(refused(At("a/b")), "");
+  EXPECT_TRUE(std::filesystem::exists(folder() / "a/b")) << "it was there";
+  const std::string file = Write("file", "text");
+  const std::string below = refused(At("file/below"));
+  EXPECT_TRUE(below.starts_with("--out: " + At("file/below") + ": cannot be made or written ("))
+      << below;
+  EXPECT_EQ(Read("file"), "text");
+}
+
+TEST_F(SessionTest, NamedSubjectsMustExistAndDefaultsNeedNot) {
+  using Names = std::vector<std::string>;
+  EXPECT_EQ(SubjectNames({"model:qnnpack", "native", "model:qnnpack"}, {}), (Names{"model:qnnpack", "native"}));
+  EXPECT_EQ(SubjectNames({"model:qnnpack"}, {"native"}), Names{"model:qnnpack"});
+  EXPECT_EQ(SubjectNames({}, {"native", "model:qnnpack", "native"}), (Names{"native", "model:qnnpack"}));
+  EXPECT_THROW(SubjectNames({"nobody"}, {}), InputError);
+  Names names;
+  EXPECT_EQ(Told([&] { names = SubjectNames({}, {"nobody", "model:qnnpack"}); }),
+            "qualm: left out: this build has no subject 'nobody'\n");
+  EXPECT_EQ(names, Names{"model:qnnpack"});
+}
+
+TEST_F(SessionTest, TheFirstErrorOfWritingIsThrownAtTheEnd) {
+  Deferred deferred;
+  EXPECT_FALSE(deferred.failed());
+  deferred.Throw();
+  deferred.Try([] {});
+  EXPECT_FALSE(deferred.failed());
+  deferred.Try("--json", [] { throw InputError("the first"); });
+  deferred.Try([] { throw InputError("the second"); });
+  EXPECT_TRUE(deferred.failed());
+  EXPECT_EQ(Refused([&] { deferred.Throw(); }), "--json: the first");
+  Deferred other;
+  other.Try("--corpus", [] { throw Unavailable("not here"); });
+  EXPECT_EQ(Refused([&] { other.Throw(); }), "--corpus: not here");
+}
+
+// The totals of one verdict of each judgement, and the exit statuses.
+TEST_F(SessionTest, AnEndHasAStatusAndADocument) {
+  Typed({"qualm", "check"});
+  CommonOptions options;
+  options.json = At("result.json");
+  options.junit = At("result.xml");
+  const auto end = [&](const std::vector<Judgement>& judgements, bool finding) {
+    Session session(options);
+    session.Open({"model:qnnpack"}, "");
+    EXPECT_EQ(session.pointers().size(), 1u);
+    session.totals.cases = 5;
+    for (const Judgement judgement : judgements) session.totals.Add(judgement);
+    if (finding)
+      session.document.findings.emplace_back("linear", "clamp", "model:qnnpack", Verdict::Failed("no"));
+    return session.End("no case", At("copy.json"));
+  };
+  EXPECT_EQ(end({Judgement::kPassed, Judgement::kPassed, Judgement::kSkipped}, false), kClean);
+  EXPECT_EQ(Read("result.json"), Read("copy.json"));
+  const test::Json document = test::Json::parse(Read("result.json"));
+  EXPECT_EQ(document["totals"]["cases"], 5);
+  EXPECT_EQ(document["totals"]["passed"], 2);
+  EXPECT_EQ(document["totals"]["skipped"], 1);
+  EXPECT_EQ(document["totals"]["failed"], 0);
+  EXPECT_EQ(document["command"], "qualm check");
+  EXPECT_TRUE(Read("result.xml").starts_with("<?xml"));
+  EXPECT_EQ(end({Judgement::kFailed}, true), kFindings);
+  int status = 0;
+  EXPECT_EQ(Told([&] { status = end({Judgement::kSkipped, Judgement::kVacuous}, false); }),
+            "qualm: nothing was judged: no case\n");
+  EXPECT_EQ(status, kBadInput);
+  Totals totals;
+  totals.cases = 9;
+  totals.verdicts = {{Judgement::kPassed, 1},  {Judgement::kFailed, 2},  {Judgement::kExpected, 3},
+                     {Judgement::kSkipped, 4}, {Judgement::kVacuous, 5}, {Judgement::kNotApplicable, 6}};
+  EXPECT_EQ(TotalsLine(totals),
+            "9 cases: 1 passed, 2 failed, 3 expected, 4 skipped, 5 vacuous, 6 not applicable");
+}
+
+}  // namespace
+}  // namespace qualm::tools

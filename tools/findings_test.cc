@@ -5,6 +5,8 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,8 +15,10 @@
 #include "core/io/case_json.h"
 #include "oracles/conventions/convention.h"
 #include "oracles/exact/exact.h"
+#include "properties/engine.h"
 #include "properties/test_subject.h"
 #include "tools/run_qualm_test_util.h"
+#include "triage/triage.h"
 
 namespace qualm::tools {
 namespace {
@@ -72,19 +76,85 @@ TEST(IsExcused, WhoKeepsTheConventionThatDeparts) {
   }
 }
 
+// What `act` says on stderr.
+template <class Act>
+std::string Told(const Act& act) {
+  testing::internal::CaptureStderr();
+  act();
+  return testing::internal::GetCapturedStderr();
+}
+
+// A crash or a hang is told while the run goes on, once of each subject.
+TEST(Alarm, TellsOfTheFirstCrashAndTheFirstHangOfASubject) {
+  Finding finding(Saturating(), "clamp", "alarming", Verdict::Failed("it says so"));
+  finding.kind = FindingKind::kTail;
+  EXPECT_EQ(Told([&] { Alarm(finding); }), "");
+  for (const FindingKind kind : {FindingKind::kCrash, FindingKind::kHang}) {
+    finding.kind = kind;
+    EXPECT_EQ(Told([&] { Alarm(finding); }), "qualm: alarming fails linear.clamp: it says so\n");
+    EXPECT_EQ(Told([&] { Alarm(finding); }), "");
+    Finding other = finding;
+    other.subject = "alarming too";
+    EXPECT_EQ(Told([&] { Alarm(other); }), "qualm: alarming too fails linear.clamp: it says so\n");
+  }
+}
+
+TEST(FindingOf, HasItsCauseItsExcuseAndItsAlarm) {
+  RegisterAllSubjects();
+  const Contract promised{"fbgemm@avx2"};
+  const Case c = Saturating();
+  const Property& property = *FindProperty("matches_exact");
+  TestSubject subject(
+      [](const Case& asked, const RunContext&) {
+        return TestSubject::Good(FindConvention("fbgemm@avx2")->run(asked).y);
+      },
+      "mine");
+  const Verdict verdict = Judge(property, c, subject);
+  ASSERT_TRUE(verdict.failed());
+  const Finding finding = FindingOf(c, property, subject, verdict, "f", promised);
+  EXPECT_EQ(finding.kind, FindingKind::kPairSaturation);
+  EXPECT_TRUE(finding.expected_by_contract);
+  EXPECT_EQ(finding.case_file, "f");
+  EXPECT_FALSE(FindingOf(c, property, subject, verdict, "f", {}).expected_by_contract);
+  TestSubject crashing(
+      [](const Case&, const RunContext&) {
+        Outcome outcome;
+        outcome.status = RunStatus::kCrashed;
+        outcome.detail = "SIGSEGV";
+        return outcome;
+      },
+      "crashing");
+  const Verdict crash = Judge(property, c, crashing);
+  EXPECT_TRUE(Told([&] {
+                FindingOf(c, property, crashing, crash, "f", {});
+              }).starts_with("qualm: crashing fails linear.matches_exact: "));
+}
+
+TEST(Effort, IsToldWhereSomebodyHadToWait) {
+  using Effort = FindingsFolder::Effort;
+  EXPECT_EQ((Effort{1.9, 5, 0}).Sentence(), "");
+  EXPECT_EQ((Effort{2, 5, 0}).Sentence(), "Causes and smallest cases took 2 s.\n");
+  EXPECT_EQ(
+      (Effort{0.2, 3, 1}).Sentence(),
+      "Causes and smallest cases took 1 s, and the search was cut short for 1 of 3 findings: a "
+      "smaller case or the cause of another may exist (qualm minimize CASE --subject S goes "
+      "on).\n");
+}
+
 class FindingsFolderTest : public QualmTest {
  protected:
   std::string Of(const Finding& finding, const std::string& file) const {
     return Read("out/findings/" + finding.fingerprint() + "/" + file);
   }
-  // What `act` says on stderr.
-  template <class Act>
-  static std::string Told(const Act& act) {
-    testing::internal::CaptureStderr();
-    act();
-    return testing::internal::GetCapturedStderr();
-  }
 };
+
+TEST_F(FindingsFolderTest, HalfWrittenFilesOfAKilledRunGo) {
+  std::filesystem::create_directories(folder() / "out/findings/.a.qualm-tmp");
+  std::filesystem::create_directories(folder() / "out/findings/b");
+  const FindingsFolder findings((folder() / "out").string());
+  EXPECT_FALSE(std::filesystem::exists(folder() / "out/findings/.a.qualm-tmp"));
+  EXPECT_TRUE(std::filesystem::exists(folder() / "out/findings/b"));
+}
 
 TEST_F(FindingsFolderTest, AFindingIsWrittenAndToldWhenItIsFound) {
   FindingsFolder findings((folder() / "out").string());
@@ -109,10 +179,43 @@ TEST_F(FindingsFolderTest, AFindingIsWrittenAndToldWhenItIsFound) {
   later.test_case.note = "later";
   EXPECT_EQ(Told([&] { options.found(later); }), "");
   EXPECT_EQ(ParseCase(Of(finding, "case.json"), "f").note, finding.test_case.note);
+  // A crash is told as an alarm.
+  Finding crash = finding;
+  crash.subject = "falling";
+  crash.kind = FindingKind::kCrash;
+  EXPECT_EQ(Told([&] { options.found(crash); }),
+            "qualm: falling fails linear.matches_exact: differs\n");
+  // The check loop learns the kind of a failure, and when to stop.
+  TestSubject exact;
+  EXPECT_EQ(options.attribute(Saturating(), Verdict::Failed("it died"), exact),
+            triage::Attribute(Saturating(), Verdict::Failed("it died"), exact).kind);
+  EXPECT_FALSE(options.stop());
   // Without a divergence its explanation is told.
   Finding unexplained(Saturating(), "clamp", "yours", Verdict::Failed("as I say"));
   EXPECT_EQ(Told([&] { options.found(unexplained); }),
             "qualm: found: linear.clamp fails on yours [unknown]: as I say\n");
+}
+
+// What an earlier run found out about the same finding stays; a first sight is replaced.
+TEST_F(FindingsFolderTest, WhatAnEarlierRunFoundOutStays) {
+  const Finding finding(Saturating(), "clamp", "mine", Verdict::Failed("as I say"));
+  for (const bool looked_into : {true, false}) {
+    const std::string earlier = looked_into
+                                    ? "pair saturation, for these reasons\n"
+                                    : "As it was found. Nothing has looked for its cause yet.\nold";
+    std::filesystem::create_directories(folder() / "out/findings" / finding.fingerprint());
+    Write("out/findings/" + finding.fingerprint() + "/explanation.txt", earlier);
+    FindingsFolder findings((folder() / "out").string());
+    const KnownFindings none;
+    CheckOptions options;
+    findings.Connect(options, none);
+    Told([&] { options.found(finding); });
+    EXPECT_EQ(Of(finding, "explanation.txt") == earlier, looked_into);
+    EXPECT_EQ(
+        std::filesystem::exists(folder() / "out/findings" / finding.fingerprint() / "case.json"),
+        !looked_into);
+    std::filesystem::remove_all(folder() / "out");
+  }
 }
 
 // Triage may find another kind than the one at first sight, so what is known under any kind is not

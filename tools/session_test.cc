@@ -93,16 +93,15 @@ TEST_F(SessionTest, FilesOfTheRunAreNamedFromHere) {
   std::filesystem::current_path(folder());
   const std::string file = Write("case.json", "");
   EXPECT_EQ(Repeated({"qualm", "replay", At("case.json")}), "qualm replay case.json");
-  EXPECT_EQ(Repeated({"qualm", "replay", At("absent.json")}),
-            "qualm replay " + At("absent.json"));
+  EXPECT_EQ(Repeated({"qualm", "replay", At("absent.json")}), "qualm replay " + At("absent.json"));
   EXPECT_EQ(Repeated({"qualm", "check", "-s", "plugin:" + At("case.json")}),
             "qualm check -s plugin:./case.json");
   std::filesystem::current_path(before);
 }
 
 TEST_F(SessionTest, OutputsMustBeWritableAndApart) {
-  const auto refused = [&](const std::string& json, const std::string& junit, const Paths& more = {},
-                           const std::vector<std::string>& read = {}) {
+  const auto refused = [&](const std::string& json, const std::string& junit,
+                           const Paths& more = {}, const std::vector<std::string>& read = {}) {
     CommonOptions options;
     options.json = json;
     options.junit = junit;
@@ -163,9 +162,11 @@ TEST_F(SessionTest, FoldersAreTriedAndTakenBack) {
 
 TEST_F(SessionTest, NamedSubjectsMustExistAndDefaultsNeedNot) {
   using Names = std::vector<std::string>;
-  EXPECT_EQ(SubjectNames({"model:qnnpack", "native", "model:qnnpack"}, {}), (Names{"model:qnnpack", "native"}));
+  EXPECT_EQ(SubjectNames({"model:qnnpack", "native", "model:qnnpack"}, {}),
+            (Names{"model:qnnpack", "native"}));
   EXPECT_EQ(SubjectNames({"model:qnnpack"}, {"native"}), Names{"model:qnnpack"});
-  EXPECT_EQ(SubjectNames({}, {"native", "model:qnnpack", "native"}), (Names{"native", "model:qnnpack"}));
+  EXPECT_EQ(SubjectNames({}, {"native", "model:qnnpack", "native"}),
+            (Names{"native", "model:qnnpack"}));
   EXPECT_THROW(SubjectNames({"nobody"}, {}), InputError);
   Names names;
   EXPECT_EQ(Told([&] { names = SubjectNames({}, {"nobody", "model:qnnpack"}); }),
@@ -201,7 +202,8 @@ TEST_F(SessionTest, AnEndHasAStatusAndADocument) {
     session.totals.cases = 5;
     for (const Judgement judgement : judgements) session.totals.Add(judgement);
     if (finding)
-      session.document.findings.emplace_back("linear", "clamp", "model:qnnpack", Verdict::Failed("no"));
+      session.document.findings.emplace_back("linear", "clamp", "model:qnnpack",
+                                             Verdict::Failed("no"));
     return session.End("no case", At("copy.json"));
   };
   EXPECT_EQ(end({Judgement::kPassed, Judgement::kPassed, Judgement::kSkipped}, false), kClean);
@@ -220,8 +222,9 @@ TEST_F(SessionTest, AnEndHasAStatusAndADocument) {
   EXPECT_EQ(status, kBadInput);
   Totals totals;
   totals.cases = 9;
-  totals.verdicts = {{Judgement::kPassed, 1},  {Judgement::kFailed, 2},  {Judgement::kExpected, 3},
-                     {Judgement::kSkipped, 4}, {Judgement::kVacuous, 5}, {Judgement::kNotApplicable, 6}};
+  totals.verdicts = {{Judgement::kPassed, 1},   {Judgement::kFailed, 2},
+                     {Judgement::kExpected, 3}, {Judgement::kSkipped, 4},
+                     {Judgement::kVacuous, 5},  {Judgement::kNotApplicable, 6}};
   EXPECT_EQ(TotalsLine(totals),
             "9 cases: 1 passed, 2 failed, 3 expected, 4 skipped, 5 vacuous, 6 not applicable");
 }

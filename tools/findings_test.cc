@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 #include <utility>
@@ -243,6 +244,117 @@ TEST_F(FindingsFolderTest, WhatMayBeKnownIsNotTold) {
     unknown.op = std::string(Name(kind));  // of its own for each turn: a fault is told once
     EXPECT_NE(Told([&] { options.found(unknown); }), "") << Name(kind);
   }
+}
+
+class TriageTest : public FindingsFolderTest {
+ protected:
+  static constexpr const char* kTail = "linear.matches_exact-faulty-k-tail-tail";
+
+  TriageTest() { RegisterAllSubjects(); }
+
+  // As a check finds it: its kind is not known yet.
+  static Finding Found() {
+    Case c = ReadCaseFile(Corpus("regressions/linear-last-product-dropped.case.json"));
+    c = ProblemOf(c);
+    const auto subject = SubjectRegistry::Get().Make("faulty:k-tail");
+    const Verdict verdict = Judge(*FindProperty("matches_exact"), c, *subject);
+    EXPECT_TRUE(verdict.failed());
+    return {c, "matches_exact", "faulty:k-tail", verdict};
+  }
+  std::filesystem::path Folder(const std::string& fingerprint) const {
+    return folder() / "out/findings" / fingerprint;
+  }
+  // What a run with `known` findings keeps of the finding; `between` happens after it was written.
+  std::vector<Finding> Triaged(
+      FindingsFolder& findings, const KnownFindings& known, bool stop,
+      const std::function<void()>& between = [] {}) {
+    CheckOptions options;
+    findings.Connect(options, known);
+    const Finding found = Found();
+    Told([&] { options.found(found); });
+    EXPECT_TRUE(std::filesystem::exists(Folder(found.fingerprint())));
+    between();
+    Deferred deferred;
+    std::vector<Finding> kept =
+        findings.Triage({found, found}, "", known, deferred, [&] { return stop; });
+    deferred.Throw();
+    return kept;
+  }
+};
+
+TEST_F(TriageTest, AFindingHasItsCauseItsSmallestCaseAndItsFiles) {
+  FindingsFolder findings((folder() / "out").string());
+  const std::vector<Finding> kept = Triaged(findings, {}, false);
+  ASSERT_EQ(kept.size(), 1u) << "one of each";
+  EXPECT_EQ(kept[0].fingerprint(), kTail);
+  EXPECT_EQ(kept[0].case_file, (Folder(kTail) / "minimized.case.json").string());
+  EXPECT_EQ(ParseCase(Of(kept[0], "case.json"), "f").property, "linear.matches_exact");
+  const Case small = ParseCase(Of(kept[0], "minimized.case.json"), "f");
+  EXPECT_LE(small.K, Found().test_case.K);
+  EXPECT_NE(Of(kept[0], "explanation.txt").find((Folder(kTail) / "case.json").string()),
+            std::string::npos)
+      << Of(kept[0], "explanation.txt");
+  EXPECT_FALSE(std::filesystem::exists(Folder(Found().fingerprint()))) << "as it was found";
+
+  ASSERT_EQ(findings.diagnoses().size(), 1u);
+  const Diagnosed& diagnosed = findings.diagnoses().at(kTail);
+  EXPECT_FALSE(diagnosed.causes.empty());
+  EXPECT_FALSE(diagnosed.sentence.empty());
+  EXPECT_EQ(ProblemOf(diagnosed.found), ProblemOf(Found().test_case));
+  ASSERT_TRUE(diagnosed.found.observed);
+  EXPECT_EQ(diagnosed.found.observed->by, "faulty:k-tail");
+  ASSERT_TRUE(diagnosed.small);
+  EXPECT_EQ(ProblemOf(*diagnosed.small), ProblemOf(small));
+  EXPECT_TRUE(diagnosed.divergence);
+  EXPECT_FALSE(diagnosed.cut_short);
+  EXPECT_EQ(findings.effort().findings, 1);
+  EXPECT_EQ(findings.effort().cut_short, 0);
+}
+
+TEST_F(TriageTest, AnInterruptedSearchLeavesTheCaseAsItWasFound) {
+  FindingsFolder findings((folder() / "out").string());
+  const std::vector<Finding> kept = Triaged(findings, {}, true);
+  ASSERT_EQ(kept.size(), 1u);
+  EXPECT_EQ(kept[0].case_file, (Folder(kept[0].fingerprint()) / "case.json").string());
+  EXPECT_FALSE(std::filesystem::exists(Folder(kept[0].fingerprint()) / "minimized.case.json"));
+  EXPECT_EQ(findings.effort().cut_short, 1);
+  const Diagnosed& diagnosed = findings.diagnoses().at(kept[0].fingerprint());
+  EXPECT_TRUE(diagnosed.cut_short);
+  EXPECT_FALSE(diagnosed.small);
+}
+
+// The folder of findings goes with what was known, but not with what others have put there.
+TEST_F(TriageTest, WhatIsKnownLeavesNoFile) {
+  Finding tail = Found();
+  tail.kind = FindingKind::kTail;
+  ASSERT_EQ(tail.fingerprint(), kTail);
+  KnownOptions files;
+  files.today = "2027-01-01";
+  files.suppressions =
+      Write("list.json",
+            R"({"schema": "qualm.suppressions/1", "suppressions": [{"fingerprint": ")" +
+                tail.fingerprint() + R"(", "reason": "issue 7", "expires": "2027-06-30"}]})");
+  const KnownFindings known(files);
+  const std::filesystem::path out = folder() / "out";
+  {
+    FindingsFolder findings(out.string());
+    EXPECT_EQ(Triaged(findings, known, false).size(), 1u);
+    EXPECT_TRUE(findings.diagnoses().empty());
+    EXPECT_FALSE(std::filesystem::exists(out));
+  }
+  std::filesystem::create_directories(out);
+  {
+    FindingsFolder findings(out.string());
+    Triaged(findings, known, false);
+    EXPECT_FALSE(std::filesystem::exists(out / "findings"));
+    EXPECT_TRUE(std::filesystem::exists(out)) << "it was there before the run";
+  }
+  FindingsFolder findings(out.string());
+  const std::string first = Found().fingerprint();
+  Triaged(findings, known, false, [&] {
+    Write("out/findings/" + first + "/explanation.txt", "another run has looked into it");
+  });
+  EXPECT_TRUE(std::filesystem::exists(Folder(first) / "explanation.txt"));
 }
 
 }  // namespace

@@ -180,12 +180,14 @@ TEST_F(FindingsFolderTest, AFindingIsWrittenAndToldWhenItIsFound) {
   later.test_case.note = "later";
   EXPECT_EQ(Told([&] { options.found(later); }), "");
   EXPECT_EQ(ParseCase(Of(finding, "case.json"), "f").note, finding.test_case.note);
-  // A crash is told as an alarm.
-  Finding crash = finding;
-  crash.subject = "falling";
-  crash.kind = FindingKind::kCrash;
-  EXPECT_EQ(Told([&] { options.found(crash); }),
-            "qualm: falling fails linear.matches_exact: differs\n");
+  // A crash and a hang are told as alarms.
+  for (const FindingKind kind : {FindingKind::kCrash, FindingKind::kHang}) {
+    Finding alarm = finding;
+    alarm.subject = "falling";
+    alarm.kind = kind;
+    EXPECT_EQ(Told([&] { options.found(alarm); }),
+              "qualm: falling fails linear.matches_exact: differs\n");
+  }
   // The check loop learns the kind of a failure, and when to stop.
   TestSubject exact;
   EXPECT_EQ(options.attribute(Saturating(), Verdict::Failed("it died"), exact),
@@ -291,7 +293,7 @@ TEST_F(TriageTest, AFindingHasItsCauseItsSmallestCaseAndItsFiles) {
   EXPECT_EQ(ParseCase(Of(kept[0], "case.json"), "f").property, "linear.matches_exact");
   const Case small = ParseCase(Of(kept[0], "minimized.case.json"), "f");
   EXPECT_LE(small.K, Found().test_case.K);
-  EXPECT_NE(Of(kept[0], "explanation.txt").find((Folder(kTail) / "case.json").string()),
+  EXPECT_NE(Of(kept[0], "explanation.txt").find(std::string(kTail) + "/case.json"),
             std::string::npos)
       << Of(kept[0], "explanation.txt");
   EXPECT_FALSE(std::filesystem::exists(Folder(Found().fingerprint()))) << "as it was found";
@@ -321,6 +323,26 @@ TEST_F(TriageTest, AnInterruptedSearchLeavesTheCaseAsItWasFound) {
   const Diagnosed& diagnosed = findings.diagnoses().at(kept[0].fingerprint());
   EXPECT_TRUE(diagnosed.cut_short);
   EXPECT_FALSE(diagnosed.small);
+}
+
+// The folder is made where no loop has made it: audit has its findings from elsewhere. And a run
+// without findings removes nothing.
+TEST_F(TriageTest, TakesFindingsOfAnyOrigin) {
+  Deferred deferred;
+  {
+    FindingsFolder findings((folder() / "out").string());
+    EXPECT_EQ(findings.Triage({Found()}, "", {}, deferred, [] { return false; }).size(), 1u);
+    deferred.Throw();
+    EXPECT_TRUE(std::filesystem::exists(Folder(kTail) / "minimized.case.json"));
+  }
+  std::filesystem::remove_all(folder() / "out");
+  FindingsFolder findings((folder() / "out").string());
+  std::filesystem::create_directories(folder() / "out");  // by somebody else
+  EXPECT_TRUE(findings.Triage({}, "", {}, deferred, [] { return false; }).empty());
+  EXPECT_TRUE(std::filesystem::exists(folder() / "out"));
+  std::filesystem::create_directories(folder() / "out/findings");
+  EXPECT_TRUE(findings.Triage({}, "", {}, deferred, [] { return false; }).empty());
+  EXPECT_TRUE(std::filesystem::exists(folder() / "out/findings"));
 }
 
 // The folder of findings goes with what was known, but not with what others have put there.

@@ -17,6 +17,7 @@
 #include "oracles/conventions/convention.h"
 #include "oracles/exact/exact.h"
 #include "properties/engine.h"
+#include "properties/gen/gen.h"
 #include "properties/test_subject.h"
 #include "tools/run_qualm_test_util.h"
 #include "triage/triage.h"
@@ -343,6 +344,37 @@ TEST_F(TriageTest, TakesFindingsOfAnyOrigin) {
   std::filesystem::create_directories(folder() / "out/findings");
   EXPECT_TRUE(findings.Triage({}, "", {}, deferred, [] { return false; }).empty());
   EXPECT_TRUE(std::filesystem::exists(folder() / "out/findings"));
+}
+
+// A convention that the subject is judged by is part of the diagnosis.
+TEST_F(TriageTest, TellsTheConventionThatWasPromised) {
+  FindingsFolder findings((folder() / "out").string());
+  const std::string contract = "model:fbgemm@avx2";
+  const auto subject = std::move(MakeSubjects({"faulty:k-tail"}, contract).front());
+  std::optional<Finding> found;
+  for (uint64_t seed = 0; !found; ++seed) {
+    const Case c = gen::Draw(Op::kLinear, seed);
+    const Verdict verdict = Judge(*FindProperty("matches_model"), c, *subject);
+    if (verdict.failed()) found.emplace(c, "matches_model", "faulty:k-tail", verdict);
+  }
+  Deferred deferred;
+  const std::vector<Finding> kept =
+      findings.Triage({*found}, contract, {}, deferred, [] { return false; });
+  ASSERT_EQ(kept.size(), 1u);
+  EXPECT_EQ(findings.diagnoses().at(kept[0].fingerprint()).model, FindConvention("fbgemm@avx2"));
+}
+
+// A finding that cannot be written is reported, and names no file.
+TEST_F(TriageTest, AFindingWithoutAFolderIsReported) {
+  const std::string file = Write("file", "text");
+  FindingsFolder findings((folder() / "file/out").string());
+  Deferred deferred;
+  const std::vector<Finding> kept =
+      findings.Triage({Found()}, "", {}, deferred, [] { return false; });
+  ASSERT_EQ(kept.size(), 1u);
+  EXPECT_EQ(kept[0].case_file, "");
+  EXPECT_TRUE(deferred.failed());
+  EXPECT_EQ(findings.diagnoses().size(), 1u);
 }
 
 // The folder of findings goes with what was known, but not with what others have put there.

@@ -432,6 +432,29 @@ void AddSums(std::vector<Cause>& rows) {
   }
 }
 
+// ---- Elements of two operands.
+
+void AddElements(std::vector<Cause>& rows) {
+  for (const auto& [which, operand] : {std::pair{"first", &Case::x}, {"second", &Case::w}}) {
+    for (const int64_t modulo : {256, 65536}) {
+      rows.push_back(
+          {Stage::kOperands, Kind::kIndex,
+           fmt::format("{} operand of element n % {}", which, modulo),
+           fmt::format("takes the {} operand of element n from element n % {}", which, modulo),
+           [modulo](const Case& c) { return HasTwoOperands(c.op) && c.N > modulo; },
+           [operand, modulo](Stages& s) {
+             Tensor& codes = s.c.*operand;
+             const Tensor old = codes;
+             for (int64_t i = 0; i < codes.size(); ++i) {
+               const int64_t n = i % s.c.N;
+               codes.SetInt(i, old.IntAt(i - n + n % modulo));
+             }
+             return codes != old;
+           }});
+    }
+  }
+}
+
 // ---- Bias and parameters per channel.
 
 template <class T>
@@ -692,6 +715,7 @@ void AddRounding(std::vector<Cause>& rows) {
 std::vector<Cause> CausesOfFamilies() {
   std::vector<Cause> rows;
   AddOffsets(rows);
+  AddElements(rows);
   AddChannels(rows);
   AddRounding(rows);
   AddSums(rows);

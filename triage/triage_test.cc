@@ -713,6 +713,15 @@ std::vector<Case> LargeCases() {
       cases.push_back(c);
     }
   }
+  Case sum = CaseOver(Op::kAdd, Tensor(DType::kU8, {1, 70000}), DType::kU8);
+  sum.w = Tensor(DType::kU8, {1, 70000});
+  sum.out_q.scale = {4.0f};
+  Rng rng(1);
+  for (Tensor* operand : {&sum.x, &sum.w}) {
+    for (uint8_t& byte : operand->bytes()) byte = static_cast<uint8_t>(rng.Below(256));
+  }
+  EXPECT_EQ(Validate(sum), "");
+  cases.push_back(sum);
   return cases;
 }
 

@@ -19,7 +19,7 @@
 #include "properties/engine.h"
 #include "properties/gen/gen.h"
 #include "properties/test_subject.h"
-#include "tools/run_qualm_test_util.h"
+#include "tools/tools_test_util.h"
 #include "triage/triage.h"
 
 namespace qualm::tools {
@@ -76,14 +76,6 @@ TEST(IsExcused, WhoKeepsTheConventionThatDeparts) {
     other.kind = FindingKind::kTail;
     EXPECT_FALSE(IsExcused(other, subject, promised));
   }
-}
-
-// What `act` says on stderr.
-template <class Act>
-std::string Told(const Act& act) {
-  testing::internal::CaptureStderr();
-  act();
-  return testing::internal::GetCapturedStderr();
 }
 
 // A crash or a hang is told while the run goes on, once of each subject.
@@ -143,7 +135,7 @@ TEST(Effort, IsToldWhereSomebodyHadToWait) {
       "on).\n");
 }
 
-class FindingsFolderTest : public QualmTest {
+class FindingsFolderTest : public KnowingTest {
  protected:
   std::string Of(const Finding& finding, const std::string& file) const {
     return Read("out/findings/" + finding.fingerprint() + "/" + file);
@@ -232,13 +224,7 @@ TEST_F(FindingsFolderTest, WhatMayBeKnownIsNotTold) {
        {FindingKind::kTail, FindingKind::kUnknown, static_cast<FindingKind>(0)}) {
     Finding other = finding;
     other.kind = kind;
-    KnownOptions files;
-    files.today = "2027-01-01";
-    files.suppressions =
-        Write("list.json",
-              R"({"schema": "qualm.suppressions/1", "suppressions": [{"fingerprint": ")" +
-                  other.fingerprint() + R"(", "reason": "issue 7", "expires": "2027-06-30"}]})");
-    const KnownFindings known(files);
+    const KnownFindings known = Knowing({other});
     CheckOptions options;
     findings.Connect(options, known);
     EXPECT_EQ(Told([&] { options.found(finding); }), "") << Name(kind);
@@ -382,13 +368,7 @@ TEST_F(TriageTest, WhatIsKnownLeavesNoFile) {
   Finding tail = Found();
   tail.kind = FindingKind::kTail;
   ASSERT_EQ(tail.fingerprint(), kTail);
-  KnownOptions files;
-  files.today = "2027-01-01";
-  files.suppressions =
-      Write("list.json",
-            R"({"schema": "qualm.suppressions/1", "suppressions": [{"fingerprint": ")" +
-                tail.fingerprint() + R"(", "reason": "issue 7", "expires": "2027-06-30"}]})");
-  const KnownFindings known(files);
+  const KnownFindings known = Knowing({tail});
   const std::filesystem::path out = folder() / "out";
   {
     FindingsFolder findings(out.string());

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "tools/known.h"
-#include "tools/run_qualm_test_util.h"
+#include "tools/tools_test_util.h"
 #include "triage/triaged.h"
 
 namespace qualm::tools {
@@ -16,23 +16,7 @@ Finding Failing(const std::string& claim, const std::string& subject) {
   return Finding("linear", claim, subject, Verdict::Failed("y[0] differs"));
 }
 
-class KnownFindingsTest : public QualmTest {
- protected:
-  // Suppresses these findings, in the year 2027.
-  KnownFindings Knowing(const std::vector<Finding>& findings) {
-    test::Json list = test::Json::array();
-    for (const Finding& finding : findings) {
-      list.push_back({{"fingerprint", finding.fingerprint()},
-                      {"reason", "issue 7"},
-                      {"expires", "2027-06-30"}});
-    }
-    const test::Json document{{"schema", "qualm.suppressions/1"}, {"suppressions", list}};
-    KnownOptions options;
-    options.suppressions = Write("list.json", document.dump());
-    options.today = "2027-01-01";
-    return KnownFindings(options);
-  }
-};
+using KnownFindingsTest = KnowingTest;
 
 TEST_F(KnownFindingsTest, ADeclaredDepartureIsNeitherNewNorKnown) {
   Finding declared = Failing("clamp", "a");

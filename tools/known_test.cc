@@ -30,15 +30,6 @@ class Known : public QualmTest {
     EXPECT_EQ(Check({"--json", "baseline.json"}).status, 1);
     return Json::parse(Read("baseline.json"));
   }
-  // A list that suppresses these until the end of June 2027.
-  static Json Suppressions(const Names& fingerprints) {
-    Json list = Json::array();
-    for (const std::string& fingerprint : fingerprints) {
-      list.push_back(
-          {{"fingerprint", fingerprint}, {"reason", "issue 7"}, {"expires", "2027-06-30"}});
-    }
-    return {{"schema", "qualm.suppressions/1"}, {"suppressions", list}};
-  }
   static Names Fingerprints(const Json& document) {
     Names names;
     for (const Json& finding : document["findings"]) names.insert(finding["fingerprint"]);

@@ -110,6 +110,15 @@ std::string QualmTest::Write(const std::string& name, const std::string& text) {
 
 std::string QualmTest::Read(const std::string& name) const { return ReadAll(folder_ / name); }
 
+test::Json Suppressions(const std::set<std::string>& fingerprints) {
+  test::Json list = test::Json::array();
+  for (const std::string& fingerprint : fingerprints) {
+    list.push_back(
+        {{"fingerprint", fingerprint}, {"reason", "issue 7"}, {"expires", "2027-06-30"}});
+  }
+  return {{"schema", "qualm.suppressions/1"}, {"suppressions", list}};
+}
+
 std::vector<std::string> Lines(const std::string& text) {
   std::vector<std::string> lines;
   std::istringstream stream(text);

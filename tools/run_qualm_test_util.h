@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -45,6 +46,8 @@ class QualmTest : public testing::Test {
   std::filesystem::path folder_;
 };
 
+// A list of suppressions (--suppressions) of these fingerprints, until the end of June 2027.
+test::Json Suppressions(const std::set<std::string>& fingerprints);
 std::vector<std::string> Lines(const std::string& text);
 // The text of a file of the source tree; fails the test where there is none.
 std::string ReadSource(const std::string& name);

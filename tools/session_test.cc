@@ -14,20 +14,12 @@
 #include "adapters/registry.h"
 #include "core/status.h"
 #include "tools/command.h"
-#include "tools/run_qualm_test_util.h"
+#include "tools/tools_test_util.h"
 
 namespace qualm::tools {
 namespace {
 
 using Paths = std::vector<std::pair<std::string, std::string>>;
-
-// What `act` says on stderr.
-template <class Act>
-std::string Told(const Act& act) {
-  testing::internal::CaptureStderr();
-  act();
-  return testing::internal::GetCapturedStderr();
-}
 
 // What is wrong, "" for nothing.
 template <class Act>

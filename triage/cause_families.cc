@@ -447,7 +447,7 @@ void AddElements(std::vector<Cause>& rows) {
              const Tensor old = codes;
              for (int64_t i = 0; i < codes.size(); ++i) {
                const int64_t n = i % s.c.N;
-               codes.SetInt(i, old.IntAt(i - n + n % modulo));
+               if (n >= modulo) codes.SetInt(i, old.IntAt(i - n + n % modulo));
              }
              return codes != old;
            }});

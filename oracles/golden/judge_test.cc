@@ -133,9 +133,9 @@ TEST(GoldenJudgeTest, TracesEndInTheRecordedOutput) {
   EXPECT_GT(traced["xnnpack@rndnu"], 0);
 }
 
-GoldenVerdict JudgeJson(const Json& record) {
-  return JudgeGolden(ParseGoldenLine(record.dump(), "f", 1));
-}
+GoldenRecord RecordOf(const std::string& line) { return ParseGoldenLine(line, "f", 1); }
+GoldenVerdict JudgeText(const std::string& line) { return JudgeGolden(RecordOf(line)); }
+GoldenVerdict JudgeJson(const Json& record) { return JudgeText(record.dump()); }
 
 // Calls visit(record, verdict) for the first record of each operation and set of fields that is
 // reproduced.
@@ -231,16 +231,17 @@ TEST(GoldenJudgeTest, OutputsMayBeMissingButNotAll) {
       SCOPED_TRACE(record["id"].get<std::string>() + " " + field);
       Json less = record;
       less.erase(field);
-      const bool may_be_missing =
-          optional.contains(field) || (op == "tflite_fully_connected" && field == "shift") ||
-          (op == "observer_quantize" && field == "y") || (op.ends_with("quantize") && field == "y");
+      const bool may_be_missing = optional.contains(field) ||
+                                  (op == "tflite_fully_connected" && field == "shift") ||
+                                  (op.ends_with("quantize") && field == "y");
       may_have_none = may_have_none && may_be_missing;
       none.erase(field);
       if (!may_be_missing) {
         EXPECT_THROW(JudgeJson(less), InputError);
         continue;
       }
-      const Verdict verdict = JudgeJson(less).verdict;
+      const GoldenVerdict judged = JudgeJson(less);
+      const Verdict& verdict = judged.verdict;
       if (outputs.size() == 1) {
         EXPECT_TRUE(verdict.reason.ends_with(": has no output to judge")) << verdict.reason;
       } else if (field == "y" && record.contains("deq")) {
@@ -249,12 +250,13 @@ TEST(GoldenJudgeTest, OutputsMayBeMissingButNotAll) {
             << verdict.reason;
       } else {
         EXPECT_EQ(verdict.judgement, Judgement::kPassed) << verdict.reason;
-        EXPECT_LT(JudgeJson(less).outputs, good.outputs);
+        EXPECT_LT(judged.outputs, good.outputs);
       }
     }
     if (!may_have_none) return;
-    EXPECT_TRUE(JudgeJson(none).verdict.reason.ends_with(": has no output to judge"))
-        << record["id"] << " " << JudgeJson(none).verdict.reason;
+    const Verdict verdict = JudgeJson(none).verdict;
+    EXPECT_TRUE(verdict.reason.ends_with(": has no output to judge"))
+        << record["id"] << " " << verdict.reason;
   });
 }
 
@@ -403,7 +405,7 @@ std::string Depthwise3dLine(const Fields& changes) {
 // What is wrong with a record, or its verdict.
 std::string ErrorOf(const std::string& line) {
   try {
-    const Verdict verdict = JudgeGolden(ParseGoldenLine(line, "f", 1)).verdict;
+    const Verdict verdict = JudgeText(line).verdict;
     return "no error: " + std::string(Name(verdict.judgement)) + " " + verdict.reason;
   } catch (const InputError& caught) {
     return caught.what();
@@ -411,7 +413,7 @@ std::string ErrorOf(const std::string& line) {
 }
 
 GoldenVerdict JudgeLine(const std::map<std::string, std::string>& changes) {
-  return JudgeGolden(ParseGoldenLine(Line(changes), "f", 1));
+  return JudgeText(Line(changes));
 }
 
 TEST(GoldenJudgeTest, AnyWrongOutputFails) {
@@ -430,7 +432,7 @@ TEST(GoldenJudgeTest, AnyWrongOutputFails) {
   EXPECT_TRUE(JudgeLine({{"acc_other", "[1]"}}).verdict.failed()) << "an unknown accumulator";
   EXPECT_TRUE(JudgeLine({{"deq", "[1]"}}).verdict.failed()) << "numbers that nothing computes";
   // Sums of a convention that tells none are not compared with anything.
-  EXPECT_TRUE(JudgeJson(Json::parse(AddLine({{"acc", "[1,2]"}})))
+  EXPECT_TRUE(JudgeText(AddLine({{"acc", "[1,2]"}}))
                   .verdict.reason.ends_with(": acc: an output that nothing here computes"));
 }
 
@@ -438,24 +440,23 @@ TEST(GoldenJudgeTest, AnyWrongOutputFails) {
 TEST(GoldenJudgeTest, TheFirstWrongOutputIsNamed) {
   EXPECT_EQ(JudgeLine({{"acc", "[32766]"}, {"y", "[33]"}}).verdict.reason,
             "f:1: r: acc[0]: recorded 32766, fbgemm@avx2 gives 32767");
-  const Verdict verdict =
-      JudgeJson(Json::parse(ChooseLine({{"scale", R"("0x1p-1")"}, {"zp", "9"}}))).verdict;
+  const Verdict verdict = JudgeText(ChooseLine({{"scale", R"("0x1p-1")"}, {"zp", "9"}})).verdict;
   EXPECT_EQ(verdict.reason, "f:1: r: scale: recorded 0x1p-1, observers@fbgemm gives 0x1p+0");
 }
 
 // The scalar code of FBGEMM adds the zero point in 64 bits, the vector code in 32.
 TEST(GoldenJudgeTest, FixedPointRequantizationIsOfTwoCodes) {
   const auto judge = [](const char* vector, const char* scalar) {
-    return JudgeJson(Json::parse(LineOf({{"id", R"("r")"},
-                                         {"op", R"("requantize_fixedpoint")"},
-                                         {"backend", R"("fbgemm@71d6f8b")"},
-                                         {"multiplier", "1073741824"},
-                                         {"right_shift", "30"},
-                                         {"zp", "255"},
-                                         {"x", "[2147483647,0,0,0,0,0,0,0,2147483647]"},
-                                         {"y_avx2", vector},
-                                         {"y_scalar", scalar}},
-                                        {})))
+    return JudgeText(LineOf({{"id", R"("r")"},
+                             {"op", R"("requantize_fixedpoint")"},
+                             {"backend", R"("fbgemm@71d6f8b")"},
+                             {"multiplier", "1073741824"},
+                             {"right_shift", "30"},
+                             {"zp", "255"},
+                             {"x", "[2147483647,0,0,0,0,0,0,0,2147483647]"},
+                             {"y_avx2", vector},
+                             {"y_scalar", scalar}},
+                            {}))
         .verdict;
   };
   const char* const wraps = "[0,255,255,255,255,255,255,255,255]";
@@ -484,7 +485,7 @@ TEST(GoldenJudgeTest, WhatHasNoConventionIsSkippedWithAReason) {
       reason({{"op", R"("multiply_by_quantized_multiplier")"}, {"backend", R"("tflite-triple")"}}),
       "no convention for tflite-triple");
   const auto skipped = [](const std::string& line) {
-    const GoldenVerdict verdict = JudgeGolden(ParseGoldenLine(line, "f", 1));
+    const GoldenVerdict verdict = JudgeText(line);
     EXPECT_EQ(verdict.verdict.judgement, Judgement::kSkipped) << line;
     return verdict.verdict.reason;
   };
@@ -585,26 +586,24 @@ TEST(GoldenJudgeTest, LyingRecordsAreRefusedWithFileLineAndField) {
 }
 
 TEST(GoldenJudgeTest, ConvolutionsAndSumsAreJudged) {
-  const auto judge = [](const std::string& line) {
-    return JudgeGolden(ParseGoldenLine(line, "f", 1));
-  };
   // Taps 4 and 5 are one pair, in which two of the three pixels have both.
   for (const auto& [line, convention] :
        {std::pair{ConvLine({}), "fbgemm@avx2"}, {AddLine({}), "aten@avx2"}}) {
-    const GoldenVerdict good = judge(line);
+    const GoldenVerdict good = JudgeText(line);
     EXPECT_EQ(good.verdict.judgement, Judgement::kPassed) << good.verdict.reason;
     EXPECT_EQ(good.convention, convention);
   }
-  EXPECT_TRUE(judge(ConvLine({{"y", "[32,33,32]"}})).verdict.failed());
+  EXPECT_TRUE(JudgeText(ConvLine({{"y", "[32,33,32]"}})).verdict.failed());
   const Fields exact = {{"isa", R"("avx512_vnni")"}, {"y", "[63,63,32]"}};
-  EXPECT_EQ(judge(ConvLine(exact)).verdict.judgement, Judgement::kPassed);
-  EXPECT_TRUE(judge(AddLine({{"y", "[13,24]"}})).verdict.failed());
-  EXPECT_TRUE(judge(AddLine({{"y_thread", "[14,23]"}})).verdict.failed());
-  EXPECT_EQ(judge(AddLine({{"isa", R"("aten-riscv")"}})).verdict.judgement, Judgement::kSkipped);
-  EXPECT_EQ(judge(AddLine({{"isa", R"("aten-avx512-pt26")"}})).convention, "aten@avx512+pt26");
-  EXPECT_EQ(judge(Depthwise3dLine({})).verdict.judgement, Judgement::kPassed);
-  EXPECT_EQ(judge(Depthwise3dLine({})).convention, "fbgemm@avx2");
-  EXPECT_THROW(judge(Depthwise3dLine({{"y_channel0", "[0]"}})), InputError);
+  EXPECT_EQ(JudgeText(ConvLine(exact)).verdict.judgement, Judgement::kPassed);
+  EXPECT_TRUE(JudgeText(AddLine({{"y", "[13,24]"}})).verdict.failed());
+  EXPECT_TRUE(JudgeText(AddLine({{"y_thread", "[14,23]"}})).verdict.failed());
+  EXPECT_EQ(JudgeText(AddLine({{"isa", R"("aten-riscv")"}})).verdict.judgement,
+            Judgement::kSkipped);
+  EXPECT_EQ(JudgeText(AddLine({{"isa", R"("aten-avx512-pt26")"}})).convention, "aten@avx512+pt26");
+  EXPECT_EQ(JudgeText(Depthwise3dLine({})).verdict.judgement, Judgement::kPassed);
+  EXPECT_EQ(JudgeText(Depthwise3dLine({})).convention, "fbgemm@avx2");
+  EXPECT_THROW(JudgeText(Depthwise3dLine({{"y_channel0", "[0]"}})), InputError);
   EXPECT_EQ(ErrorOf(MatmulLine({})), "no error: passed ");
 }
 
@@ -651,7 +650,7 @@ TEST(GoldenJudgeTest, LyingRecordsOfObserversAreRefused) {
   const std::string end = R"("scale":["0x1p+0"],"zp":[0]})";
   const auto error = [&](const std::string& fields) -> std::string {
     try {
-      const Verdict verdict = JudgeGolden(ParseGoldenLine(start + fields + end, "f", 1)).verdict;
+      const Verdict verdict = JudgeText(start + fields + end).verdict;
       return std::string(Name(verdict.judgement)) + " " + verdict.reason;
     } catch (const InputError& caught) {
       return caught.what();
@@ -677,7 +676,7 @@ TEST(GoldenJudgeTest, LyingRecordsOfObserversAreRefused) {
 }
 
 TEST(GoldenJudgeTest, CasesCarryWhatWasRecorded) {
-  const GoldenRecord record = ParseGoldenLine(Line({}), "f", 1);
+  const GoldenRecord record = RecordOf(Line({}));
   ASSERT_TRUE(GoldenHasCase(record));
   const Case c = GoldenCase(record);
   EXPECT_EQ(Validate(c), "");
@@ -686,14 +685,14 @@ TEST(GoldenJudgeTest, CasesCarryWhatWasRecorded) {
   EXPECT_EQ(c.observed->y.IntAt(0), 32);
   EXPECT_EQ(c.note, "recorded as r");
   const auto observed = [](const Fields& changes) {
-    return GoldenCase(ParseGoldenLine(Line(changes), "f", 1)).observed;
+    return GoldenCase(RecordOf(Line(changes))).observed;
   };
   EXPECT_EQ(observed({{"isa", ""}})->by, "fbgemm@71d6f8b");
   EXPECT_EQ(observed({{"y", ""}}), std::nullopt);
   // The output of a case comes before those of other instruction sets.
   EXPECT_EQ(observed({{"y_avx2", "[7]"}})->y.IntAt(0), 32);
   EXPECT_EQ(observed({{"y", ""}, {"y_avx2", "[7]"}})->y.IntAt(0), 7);
-  const GoldenRecord other = ParseGoldenLine(Line({{"op", R"("transpose")"}}), "f", 1);
+  const GoldenRecord other = RecordOf(Line({{"op", R"("transpose")"}}));
   EXPECT_FALSE(GoldenHasCase(other));
   EXPECT_THROW(GoldenCase(other), InputError);
 }

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <cfloat>
+#include <cmath>
+#include <cstdint>
 #include <limits>
 #include <vector>
 
@@ -138,6 +140,50 @@ TEST(Examples, Requantize) {
   c.w_q.scale = {3.0f};
   c.out_q.scale = {0x1.8p26f};
   EXPECT_EQ(Values<int8_t>(Exact(c)), (std::vector<int8_t>{1, 0, -1, -64}));
+}
+
+// The code of an accumulator under fixed_q31.
+int32_t FixedQ31(int32_t accumulator, float x_scale, float w_scale, float out_scale,
+                 int32_t zero_point) {
+  Case c;
+  c.op = Op::kRequantize;
+  c.M = c.N = 1;
+  c.requant = Requant::kFixedQ31;
+  c.x = Tensor::Of<int32_t>({1, 1}, std::vector<int32_t>{accumulator});
+  c.x_q.scale = {x_scale};
+  c.w_q.scale = {w_scale};
+  c.out_q = {{out_scale}, {zero_point}};
+  return Exact(c).IntAt(0);
+}
+
+// The multiplier of fixed_q31 is rounded to float64 and then to 31 bits. With t * b = 1 modulo 2^32
+// the quotient ((t * b - 1) / 2^32) / b lies below t / 2^32 by so little that float64 does not tell
+// them apart: half of 31 bits, which goes up. Rounded once it would go down.
+TEST(Examples, FixedQ31RoundsTheMultiplierTwice) {
+  int met = 0;
+  for (uint32_t b = 0x800001; met < 100; b += 2) {
+    uint32_t t = b;  // right modulo 8; each step doubles the bits that are
+    for (int step = 0; step < 4; ++step) t *= 2 - b * t;
+    if (t < 0x80000000) continue;
+    ++met;
+    const auto a = static_cast<uint32_t>((uint64_t{t} * b) >> 32);
+    const int64_t q = (int64_t{t} + 1) / 2;
+    const double quotient = static_cast<double>(a) / static_cast<double>(b);
+    ASSERT_EQ(q, std::llround(std::ldexp(quotient, 31)));
+    const int64_t value = (INT32_MAX * q + (1 << 30)) >> 31;  // the shift is 0
+    EXPECT_EQ(FixedQ31(INT32_MAX, static_cast<float>(a), 1, static_cast<float>(b),
+                       static_cast<int32_t>(100 - value)),
+              100);
+  }
+}
+
+// 1 - 2^-46 has the 31 bits of 1, which is 2^30 * 2^-30: the accumulator is doubled, and wraps.
+TEST(Examples, FixedQ31RoundsAMultiplierUpToOne) {
+  constexpr float kBelow = 0x1.fffffcp-1f;
+  constexpr float kAbove = 0x1.000002p0f;
+  EXPECT_EQ(FixedQ31(7, kBelow, kAbove, 1, 0), 7);
+  EXPECT_EQ(FixedQ31((1 << 30) - 1, kBelow, kAbove, 1, 100 - (1 << 30)), 99);
+  EXPECT_EQ(FixedQ31(1 << 30, kBelow, kAbove, 1, 100 + (1 << 30)), 100);
 }
 
 TEST(Examples, LinearEmptySum) {

@@ -13,6 +13,7 @@
 #include "oracles/exact/definition.h"
 #include "oracles/exact/evaluate.h"
 #include "oracles/exact/exact.h"
+#include "oracles/exact/meanings.h"
 
 namespace qualm::exact {
 namespace {
@@ -361,6 +362,99 @@ TEST(Agreement, Sums) {
     }
   }
   EXPECT_GT(beyond_64_bits, 20);
+}
+
+// Unless RequantMayOverflow says yes, each code of a mode lies next to the real value of its
+// accumulator, as in the modes that saturate.
+TEST(Agreement, OnlyAModeThatMayOverflowIsFarFromTheRealValue) {
+  RandomCase draw(21);
+  int far = 0;
+  int near = 0;
+  for (int i = 0; i < 12000; ++i) {
+    Case c = draw.Draw(i % 2 == 0 ? Op::kRequantize : Op::kLinear);
+    if (!IsCode(c.out_dtype) || c.bias) continue;
+    c.requant = i % 4 < 2 ? Requant::kFloat32 : Requant::kFixedQ31;
+    const bool may_overflow = RequantMayOverflow(c);
+    for (int64_t at = 0; at < c.M * c.N; ++at) {
+      const int64_t n = at % c.N;
+      const Rational unit = c.multiplier.empty()
+                                ? ToRational(c.x_q.scale_at(0)) * ToRational(c.w_q.scale_at(n))
+                                : Rational(1);
+      if (unit < PowerOfTwo(-126)) continue;  // float32 rounds it to a denormal, or to 0
+      const Integer sum = std::clamp<Integer>(
+          MeaningOf(c.op).definition.accumulator(c, at / c.N, n), INT32_MIN, INT32_MAX);
+      const Rational real = Rational(sum) * RealMultiplier(c, n);
+      const Rational code(Integer(RequantizeAs(c, n, sum).code - c.out_q.zero_point_at(0)));
+      if (abs(Rational(code - real)) <= 1 + abs(real) * PowerOfTwo(-20)) {
+        ++near;
+      } else {
+        EXPECT_TRUE(may_overflow) << Print(c, at);
+        ++far;
+      }
+    }
+  }
+  EXPECT_GT(far, 500);
+  EXPECT_GT(near, 500);
+}
+
+// RequantMayOverflow says yes from a quarter of the size on that overflows, not earlier.
+TEST(Agreement, AModeMayOverflowFromAQuarterOfTheSizeOn) {
+  struct Row {
+    int32_t accumulator;
+    float x_scale, w_scale, out_scale;
+    int32_t zero_point;
+    bool may_overflow;
+  };
+  constexpr float kBelow = 0x1.fffffep-1f;
+  for (const Row& row : {Row{1 << 29, 1, 1, 1, 0, true},
+                         {(1 << 29) - 1, 1, 1, 1, 0, false},
+                         {-(1 << 29), 1, 1, 1, 0, true},
+                         {1 - (1 << 29), 1, 1, 1, 0, false},
+                         {1 << 19, 0x1p12f, 0x1p-3f, 0x1p-1f, 0, true},
+                         {1 << 19, 0x1p12f, 0x1p-3f, 0x1p0f, 0, false},
+                         // The zero point is added.
+                         {1, 1, 1, 1, (1 << 29) + 1, true},
+                         {1, 1, 1, 1, -(1 << 29) - 1, true},
+                         {1, 1, 1, 1, 1 << 29, false},
+                         {1, 1, 1, 1, -(1 << 29), false},
+                         // A multiplier that is infinite in float32 makes NaN of 0, and so does a
+                         // product of scales where the quotient is small.
+                         {0, 0x1p63f, 0x1p64f, 1, 0, true},
+                         {0, kBelow * 0x1p63f, 0x1p64f, 1, 0, false},
+                         {0, 0x1p63f, 0x1p64f, 0x1p100f, 0, true},
+                         {0, 1, 1, 0x1p-127f, 0, true},
+                         {0, 1, kBelow, 0x1p-127f, 0, false}}) {
+    Case c;
+    c.op = Op::kRequantize;
+    c.M = 1;
+    c.N = 2;
+    c.x = Tensor::Of<int32_t>({1, 2}, std::vector<int32_t>{0, row.accumulator});
+    c.x_q.scale = {row.x_scale};
+    c.w_q.scale = {row.w_scale};
+    c.out_q = {{row.out_scale}, {row.zero_point}};
+    for (const Requant requant :
+         {Requant::kExact, Requant::kFloat32, Requant::kFixedQ31, Requant::kFixedRndnu}) {
+      c.requant = requant;
+      EXPECT_EQ(Validate(c), "");
+      const bool overflows = requant == Requant::kFloat32 || requant == Requant::kFixedQ31;
+      EXPECT_EQ(RequantMayOverflow(c), overflows && row.may_overflow)
+          << Name(requant) << ": " << Print(c, 1);
+    }
+  }
+  // A multiplier of each channel, of the accumulators of that channel.
+  Case c;
+  c.op = Op::kRequantize;
+  c.M = 2;
+  c.N = 2;
+  c.per_channel = true;
+  c.requant = Requant::kFixedQ31;
+  c.multiplier = {1, 0x1p-10f};
+  for (size_t large = 0; large < 4; ++large) {
+    std::vector<int32_t> x(4, 1000);
+    x[large] = 1 << 30;
+    c.x = Tensor::Of<int32_t>({2, 2}, x);
+    EXPECT_EQ(RequantMayOverflow(c), large % 2 == 0) << large;
+  }
 }
 
 // One output alone is a valid case of the same operation and has the same value.

@@ -183,6 +183,9 @@ TEST(Derive, TwoOperandsAndRescale) {
   EXPECT_EQ(trace[2].text,
             "(a_scale*a + b_scale*b) / out_scale: (0.5 * 7 + 2 * (-3)) / 0.25 = -10");
   EXPECT_EQ(trace[5].value, "10");
+  c.op = Op::kSub;
+  trace = Derive(c, 0);
+  EXPECT_EQ(trace[2].text, "(a_scale*a - b_scale*b) / out_scale: (0.5 * 7 - 2 * (-3)) / 0.25 = 38");
   c.op = Op::kMul;
   trace = Derive(c, 0);
   EXPECT_EQ(trace[2].text, "a_scale*b_scale/out_scale * a*b: 0.5 * 2 / 0.25 * 7 * (-3) = -84");

@@ -8,8 +8,10 @@
 #include <cfenv>
 #include <cfloat>
 #include <cmath>
+#include <string>
 #include <vector>
 
+#include "core/float_text.h"
 #include "core/random_case_test_util.h"
 #include "oracles/exact/exact.h"
 
@@ -147,19 +149,97 @@ TEST(Observer, TheCallersEnvironmentDoesNotMatter) {
   }
 }
 
+std::vector<std::string> Told(const Case& c, int64_t index) {
+  EXPECT_EQ(Validate(c), "");
+  std::vector<std::string> texts;
+  for (const TraceStep& step : Derive(c, index)) {
+    texts.push_back(step.text + "; " + std::string(Name(step.stage)) + " " + step.value);
+  }
+  return texts;
+}
+
+using Texts = std::vector<std::string>;
+
 TEST(Observer, TellsItsSteps) {
   const Case c = Observing({{-1.0f, 4.0f}, {0.0f, 2.0f}}, {.kind = Kind::kMinMax, .quant_max = 10});
-  const Trace trace = Derive(c, 1);
-  ASSERT_EQ(trace.size(), 4u);
-  EXPECT_EQ(trace[0].text, "batch 0 spans [-0x1p+0, 0x1p+2]");
-  EXPECT_EQ(trace[1].text, "batch 1 spans [0x0p+0, 0x1p+1], with those before [-0x1p+0, 0x1p+2]");
-  EXPECT_EQ(trace[2].text,
-            "max - min with 0 between them, over the codes [0, 10]: (0x1p+2 - -0x1p+0) / 10 = "
-            "0x1p-1");
-  EXPECT_EQ(trace[3].text,
-            "lowest code - round(min / scale), within the codes: 0 - round(-0x1p+0 / 0x1p-1) = 2");
-  EXPECT_EQ(trace[3].value, "0x1p+1");
+  EXPECT_EQ(
+      Told(c, 1),
+      (Texts{"batch 0 spans [-0x1p+0, 0x1p+2]; accumulate -0x1p+0",
+             ("batch 1 spans [0x0p+0, 0x1p+1], with those before [-0x1p+0, 0x1p+2]; accumulate "
+              "-0x1p+0"),
+             ("max - min with 0 between them, over the codes [0, 10]: (0x1p+2 - -0x1p+0) / 10 = "
+              "0x1p-1; scale 0x1p-1"),
+             ("lowest code - round(min / scale), within the codes: 0 - round(-0x1p+0 / 0x1p-1) = "
+              "2; zero_point 0x1p+1")}));
+  EXPECT_EQ(Told(c, 0).size(), 3u) << "a scale has no step of a zero point";
   EXPECT_EQ(RealValueText(c, 0), "1/2");
+  EXPECT_EQ(RealValueText(Observing({{-FLT_MAX, FLT_MAX}}, {}), 0), "inf");
+}
+
+TEST(Observer, TellsTheStepsOfSymmetricQuantization) {
+  const Observer s8{.symmetric = true,
+                    .reduce_range = true,
+                    .dtype = DType::kS8,
+                    .quant_min = -128,
+                    .quant_max = 127};
+  EXPECT_EQ(Told(Observing({{-127.0f, 1.0f}}, s8), 1),
+            (Texts{"batch 0 spans [-0x1.fcp+6, 0x1p+0]; accumulate 0x1p+0",
+                   ("larger of -min and max, over half of the codes [-64, 63] (reduced): "
+                    "max(0x1.fcp+6, 0x1p+0) / 0x1.fcp+5 = 0x1p+1; scale 0x1p+1"),
+                   "the zero point of symmetric quantization is 0; zero_point 0x0p+0"}));
+  EXPECT_EQ(Told(Observing({{1.0f, 2.0f}}, {.reduce_range = true}), 0).back(),
+            "max - min with 0 between them, over the codes [0, 127] (reduced): (0x1p+1 - 0x0p+0) / "
+            "127 = 0x1.020408p-6; scale 0x1.020408p-6");
+}
+
+TEST(Observer, TellsThatAScaleIsRaised) {
+  for (const bool symmetric : {false, true}) {
+    EXPECT_TRUE(Told(Observing({{0.0f, 0.0f}}, {.symmetric = symmetric}), 0)
+                    .back()
+                    .ends_with(", but not less than 0x1p-23 = 0x1p-23; scale 0x1p-23"));
+  }
+}
+
+TEST(Observer, TellsAMovingAverageAndAHistogram) {
+  const std::vector<std::vector<float>> batches{{0.0f, 1.0f}, {-4.0f, 3.0f}};
+  const std::vector<std::string> average =
+      Told(Observing(batches, {.kind = Kind::kMovingAverage, .averaging_constant = 0.5f}), 0);
+  EXPECT_EQ(average[1],
+            "batch 1 spans [-0x1p+2, 0x1.8p+1], the moving average is [-0x1p+1, 0x1p+1]; "
+            "accumulate -0x1p+1");
+  // The search cuts off the one value far from the others.
+  std::vector<float> x(400, 1.0f);
+  for (size_t i = 0; i < 300; ++i) x[i] = static_cast<float>(i) / 300;
+  x.back() = 4.9f;
+  for (const bool symmetric : {false, true}) {
+    const Case c = Observing({x}, {.kind = Kind::kHistogram, .symmetric = symmetric});
+    const std::vector<std::string> searched = Told(c, 0);
+    ASSERT_EQ(searched.size(), 3u);
+    EXPECT_EQ(searched[0].substr(0, searched[0].find(';')),
+              "batch 0 spans [0x0p+0, 0x1.39999ap+2], the histogram [0x0p+0, 0x1.39999ap+2]");
+    const ObservedRange left = SearchedRange(c);
+    EXPECT_EQ(searched[1], "the search for the smallest error leaves [" + FloatText(left.min) +
+                               ", " + FloatText(left.max) + "]; accumulate " +
+                               FloatText(symmetric ? left.max : left.min));
+    EXPECT_NE(searched[2].find(FloatText(left.max)), std::string::npos) << searched[2];
+  }
+}
+
+// Four batches at either end; each is told with all that came before it.
+TEST(Observer, TellsTheEndsOfManyBatches) {
+  for (const int count : {8, 9, 12}) {
+    std::vector<std::vector<float>> batches;
+    for (int b = 0; b < count; ++b) batches.push_back({0.0f, static_cast<float>(b + 1)});
+    const std::vector<std::string> told = Told(Observing(batches, {}), 0);
+    ASSERT_EQ(told.size(), 9u) << count;
+    for (int i = 0; i < 8; ++i) {
+      const int b = i < 4 ? i : count - 8 + i;
+      const std::string spans = "[0x0p+0, " + FloatText(static_cast<float>(b + 1)) + "]";
+      EXPECT_EQ(told[static_cast<size_t>(i)], "batch " + std::to_string(b) + " spans " + spans +
+                                                  (b == 0 ? "" : ", with those before " + spans) +
+                                                  "; accumulate 0x0p+0");
+    }
+  }
 }
 
 }  // namespace

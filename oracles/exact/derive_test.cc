@@ -4,6 +4,7 @@
 
 #include <limits>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/float_text.h"
@@ -52,7 +53,18 @@ TEST(Derive, ReadsAsSentencesWithNumbers) {
   EXPECT_EQ(trace[5].value, "59");
 }
 
-std::vector<std::string> Steps(Requant requant, int32_t accumulator, float multiplier) {
+using Texts = std::vector<std::string>;
+
+Texts Told(const Case& c, int64_t index = 0) {
+  EXPECT_EQ(Validate(c), "");
+  Texts texts;
+  for (const TraceStep& step : Derive(c, index)) {
+    texts.push_back(std::string(Name(step.stage)) + ": " + step.text);
+  }
+  return texts;
+}
+
+Texts Steps(Requant requant, int32_t accumulator, float multiplier) {
   Case c;
   c.op = Op::kRequantize;
   c.M = c.N = 1;
@@ -60,11 +72,7 @@ std::vector<std::string> Steps(Requant requant, int32_t accumulator, float multi
   c.multiplier = {multiplier};
   c.out_q.zero_point = {10};
   c.requant = requant;
-  std::vector<std::string> texts;
-  for (const TraceStep& step : Derive(c, 0)) {
-    texts.push_back(std::string(Name(step.stage)) + ": " + step.text);
-  }
-  return texts;
+  return Told(c);
 }
 
 TEST(Derive, RequantizationModesShowTheirSteps) {
@@ -94,6 +102,43 @@ TEST(Derive, RequantizationModesShowTheirSteps) {
            "1073741824*2^-31 = 5"),
           "round: divide by 2^1, rounded half up = 3",
           "zero_point: add the zero point: 3 + 10 = 13", "clamp: clamp 13 to [0, 255]: inside"}));
+}
+
+TEST(Derive, RequantizationModesShowWhatDoesNotFit) {
+  EXPECT_EQ(Steps(Requant::kFixedQ31, (1 << 30) + 1, 2.0f),
+            (Texts{"accumulate: the accumulator is given = 1073741825",
+                   "scale: shift left by 2, modulo 2^32 = 4",
+                   ("scale: rounding doubling high multiply by Q = 1073741824 (the multiplier is "
+                    "Q*2^(2-31)) = 2"),
+                   "round: divide by 2^0, rounded half away from zero = 2",
+                   "zero_point: add the zero point: 2 + 10 = 12",
+                   "clamp: clamp 12 to [0, 255]: inside"}));
+  EXPECT_EQ(Steps(Requant::kFloat32, 1 << 30, 2.0f)[3],
+            "round: round to the nearest int32, half to even (cvtps2dq: what does not fit gives "
+            "INT32_MIN) = -2147483648");
+  EXPECT_EQ(Steps(Requant::kFixedRndnu, -(1 << 30), 2.0f)[1],
+            "scale: shift left by 3, saturated to int32 = -2147483648");
+  // From scales, with a sum that is no int32.
+  Case c = ForumCase();
+  c.bias_i32 = {{INT32_MAX, 0}};
+  c.requant = Requant::kFixedQ31;
+  c.out_q = {{0x1p-40f}, {INT32_MIN}};
+  EXPECT_EQ(Told(c)[3], "bias: clamp 2147489202 to int32 = 2147483647");
+  c.x_q.scale = c.w_q.scale = {1};
+  c.out_q = {{1}, {INT32_MAX}};
+  c.bias_i32 = {{-5555 + 8, 0}};
+  EXPECT_EQ(Told(c)[6],
+            "zero_point: add the zero point: 8 + 2147483647, modulo 2^32 = -2147483641");
+  c.requant = Requant::kFloat32;
+  EXPECT_EQ(Told(c)[4],
+            "scale: multiply in float32 by fl(fl(x_scale*w_scale)/out_scale): 8 * 1 = 8");
+  EXPECT_EQ(Told(c)[6], "zero_point: add the zero point: 8 + 2147483647 = 2147483655");
+  c.x_q.scale = c.w_q.scale = {0x1p127f};
+  for (const auto& [sum, product] : {std::pair{8, "inf"}, {0, "nan:7fc00000"}, {-8, "-inf"}}) {
+    c.bias_i32 = {{-5555 + sum, 0}};
+    EXPECT_EQ(Told(c)[4], "scale: the float32 multiplier overflows: " + std::to_string(sum) +
+                              " * infinity is no number that fits = " + product);
+  }
 }
 
 TEST(Derive, LongSumsAreShortened) {
@@ -228,6 +273,178 @@ TEST(Derive, Pools) {
   EXPECT_EQ(trace[0].text, "the largest of the 3 codes in the window: 7, 9, 4 = 9");
   EXPECT_EQ(trace[1].text, "clamp 9 to [0, 255]: inside");
   EXPECT_EQ(RealValueText(c, 1), "10");
+  c.op = Op::kAvgPool;
+  c.window.pad_left = 3;
+  c.window.count_include_pad = true;
+  DeriveSizes(&c);
+  EXPECT_EQ(Told(c, 0)[0], "accumulate: the window lies in the padding, the sum is 0");
+  EXPECT_EQ(Told(c, 2)[2],
+            "scale: multiply by x_scale/(count*out_scale): 18 * 1 / (3 * 1), padding counted = 6");
+  EXPECT_EQ(Told(c, 3)[2],
+            "scale: multiply by x_scale/(count*out_scale): 23 * 1 / (3 * 1) = 7.66666667");
+}
+
+// All codes with one scale and zero point, that clamp to all codes.
+Case Plain(Op op, std::vector<uint8_t> x, std::vector<uint8_t> w = {}) {
+  Case c;
+  c.op = op;
+  c.M = 1;
+  c.N = static_cast<int64_t>(x.size());
+  c.x = Tensor::Of<uint8_t>({1, c.N}, x);
+  if (!w.empty()) c.w = Tensor::Of<uint8_t>({1, static_cast<int64_t>(w.size())}, w);
+  return c;
+}
+
+void SetFloatOutput(Case* c) {
+  c->out_dtype = DType::kF32;
+  c->out_min = INT32_MIN;
+  c->out_max = INT32_MAX;
+}
+
+TEST(Derive, DynamicLinear) {
+  Case c;
+  c.op = Op::kDynamicLinear;
+  c.M = 2;
+  c.N = 1;
+  c.K = 5;
+  c.rule = QParamsRule::kOnnx;
+  c.x_gran = Granularity::kRow;
+  const float inf = std::numeric_limits<float>::infinity();
+  c.x = Tensor::Of<float>({2, 5}, std::vector<float>{0, 255, 1, 2, 3, 0, -inf, -510, 510, 1});
+  c.w = Tensor::Of<int8_t>({1, 5}, std::vector<int8_t>{1, 2, 3, 4, 5});
+  SetFloatOutput(&c);
+  EXPECT_EQ(
+      Told(c, 0),
+      (Texts{"accumulate: the finite values of the row of x, with 0, span [0x0p+0, 0x1.fep+7]",
+             "scale: the rule onnx chooses the scale 0x1p+0", "zero_point: and the zero point 0",
+             "round: x 0x0p+0 has the code 0", "round: x 0x1.fep+7 has the code 255",
+             "round: x 0x1p+0 has the code 1", "round: x 0x1p+1 has the code 2",
+             "accumulate: sum of x*w over k: 0*1 + 255*2 + 1*3 + 2*4 + 3*5 = 536",
+             "offset: both zero points are 0, nothing to take out = 536",
+             "scale: multiply by x_scale*w_scale: 536 * 1 * 1 = 536",
+             "round: round once to float32: 536 gives 536, which is exact"}));
+  // 1020 / 255 = 4; 510 / 4 = 127.5 goes to 128.
+  Texts second = Told(c, 1);
+  second.resize(7);
+  EXPECT_EQ(
+      second,
+      (Texts{("accumulate: the finite values of the row of x, with 0, span [-0x1.fep+8, "
+              "0x1.fep+8]"),
+             "scale: the rule onnx chooses the scale 0x1p+2", "zero_point: and the zero point 128",
+             "round: x 0x0p+0 has the code 128", "round: x -inf has the code 0",
+             "round: x -0x1.fep+8 has the code 0", "round: x 0x1.fep+8 has the code 255"}));
+  // With one scale for all rows the second row decides for the first.
+  c.x_gran = Granularity::kTensor;
+  EXPECT_EQ(Told(c, 0)[0],
+            "accumulate: the finite values of x, with 0, span [-0x1.fep+8, 0x1.fep+8]");
+  EXPECT_EQ(Told(c, 0)[4], "round: x 0x1.fep+7 has the code 192");
+  // Of a short row all values are told.
+  c.K = 2;
+  c.x = Tensor::Of<float>({2, 2}, std::vector<float>{0, 255, 0, 510});
+  c.w = Tensor::Of<int8_t>({1, 2}, std::vector<int8_t>{1, 2});
+  EXPECT_EQ(Told(c, 0)[4], "round: x 0x1.fep+7 has the code 128");
+  EXPECT_TRUE(Told(c, 0)[5].starts_with("accumulate: sum of x*w over k: 0*1 + 128*2 = 256"));
+}
+
+TEST(Derive, BiasesAndFloats) {
+  Case c = ForumCase();
+  c.x_q = {{0.5f}, {0}};
+  c.w_q = {{0.25f}, {0}};
+  c.out_q = {{2.0f}, {-2000}};
+  EXPECT_EQ(Told(c)[1], "offset: both zero points are 0, nothing to take out = 32385");
+  c.bias = {{-4.0f, 0.0f}};
+  EXPECT_EQ(Told(c)[2],
+            "bias: add the bias -4, in units of x_scale*w_scale -32: 32385 + -32 = 32353");
+  EXPECT_EQ(Told(c)[3],
+            "scale: multiply by x_scale*w_scale/out_scale: 32353 * 0.5 * 0.25 / 2 = 2022.0625");
+  EXPECT_EQ(Told(c)[6], "clamp: clamp 22 to [0, 255]: inside");
+  c.relu = true;
+  EXPECT_EQ(Told(c)[6], "clamp: clamp 22 to [0, 255] (relu): inside");
+  c.relu = false;
+  c.bias.reset();
+  c.bias_i32 = {{-32385, 0}};
+  EXPECT_EQ(Told(c)[2], "bias: add the int32 bias: 32385 + -32385 = 0");
+  c.bias_i32.reset();
+  SetFloatOutput(&c);
+  EXPECT_EQ(Told(c)[2], "scale: multiply by x_scale*w_scale: 32385 * 0.5 * 0.25 = 4048.125");
+  EXPECT_EQ(Told(c)[3], "round: round once to float32: 4048.125 gives 4048.125, which is exact");
+  c.bias = {{0x1p-40f, 0.0f}};
+  EXPECT_EQ(Told(c)[3], "bias: add the bias: 4048.125 + 9.09494702e-13 = 4048.125");
+  EXPECT_EQ(Told(c)[4], "round: round once to float32: 4048.125 gives 4048.125");
+  c.relu = true;
+  EXPECT_EQ(Derive(c, 0)[5].value, "0x1.fa04p+11");
+  c.bias = {{-5000.0f, 0.0f}};
+  EXPECT_EQ(Told(c)[5], "clamp: relu: the larger of 0 and it");
+  EXPECT_EQ(Derive(c, 0)[5].value, "0x0p+0");
+  c.x_q.scale = c.w_q.scale = {std::numeric_limits<float>::max()};
+  c.relu = false;
+  EXPECT_TRUE(Told(c)[4].ends_with(" gives inf")) << Told(c)[4];
+  c.K = 0;
+  c.x = Tensor(DType::kU8, {1, 0});
+  c.w = Tensor(DType::kS8, {2, 0});
+  EXPECT_EQ(Told(c)[0], "accumulate: no terms, the sum is 0");
+}
+
+TEST(Derive, LongNumbersAreRounded) {
+  Case c = Plain(Op::kRequantize, {0});
+  c.x = Tensor::Of<int32_t>({1, 1}, std::vector<int32_t>{1 << 30});
+  c.multiplier = {0x1p33f};
+  EXPECT_EQ(Told(c)[1], "scale: multiply: 1073741824 * 8.58993459e+09 = 9223372036854775808");
+  c.multiplier = {0x1p34f};
+  EXPECT_EQ(Told(c)[1], "scale: multiply: 1073741824 * 1.71798692e+10 = 1.84467441e+19");
+  c.multiplier.clear();
+  c.w_q.scale = {0.5f};
+  EXPECT_EQ(Told(c)[1],
+            "scale: multiply by x_scale*w_scale/out_scale: 1073741824 * 1 * 0.5 / 1 = 536870912");
+}
+
+TEST(Derive, OperationsOnCodes) {
+  Case c = Plain(Op::kDequantize, {7});
+  c.x_q = {{0.1f}, {9}};
+  SetFloatOutput(&c);
+  EXPECT_EQ(Told(c), (Texts{"offset: subtract the zero point: 7 - 9 = -2",
+                            "scale: multiply by scale: -2 * 0.100000001 = -0.200000003",
+                            ("round: round once to float32: -0.200000003 gives -0.200000003, "
+                             "which is exact")}));
+  c = Plain(Op::kConcat, {7}, {5});
+  c.N = 2;
+  c.x_q = {{0.5f}, {1}};
+  c.w_q = {{2.0f}, {2}};
+  EXPECT_EQ(Told(c, 0)[0], "offset: first input, subtract the zero point: 7 - 1 = 6");
+  EXPECT_EQ(Told(c, 0)[1], "scale: multiply by x_scale/out_scale: 6 * 0.5 / 1 = 3");
+  EXPECT_EQ(Told(c, 1)[0], "offset: second input, subtract the zero point: 5 - 2 = 3");
+  EXPECT_EQ(Told(c, 1)[1], "scale: multiply by w_scale/out_scale: 3 * 2 / 1 = 6");
+  c = Plain(Op::kTable, {7});
+  c.x_q = {{0.5f}, {9}};
+  c.function = Function::kLeakyRelu;
+  c.negative_slope = 0.25f;
+  c.out_q = {{0.125f}, {10}};
+  EXPECT_EQ(Told(c), (Texts{"offset: subtract the zero point: 7 - 9 = -2",
+                            "scale: multiply by x_scale: -2 * 0.5 = -1",
+                            "scale: apply leaky_relu of negative slope 0.25 = -0.25",
+                            "scale: divide by out_scale: -0.25 / 0.125 = -2",
+                            "round: round to the nearest integer: -2 = -2",
+                            "zero_point: add the zero point: -2 + 10 = 8",
+                            "clamp: clamp 8 to [0, 255]: inside"}));
+  c.function = Function::kRelu;
+  c.negative_slope = Case().negative_slope;
+  EXPECT_EQ(Told(c)[2], "scale: apply relu = 0");
+}
+
+TEST(Derive, Softmax) {
+  Case c = Plain(Op::kSoftmax, {3, 250});
+  c.out_q = FixedOutQParams(DType::kU8);
+  EXPECT_EQ(Told(c, 1),
+            (Texts{"offset: distance from the largest of the row's 2 codes: 250 - 250 = 0",
+                   ("scale: t = q*exp(-distance*x_scale), rounded to the nearest integer, where q "
+                    "= min((2^32-1)/N, 2^23-1) = 8388607 = 8388607"),
+                   "accumulate: sum of t over the row = 8388607",
+                   ("round: floor((256*t + floor(sum/2)) / sum): (256*8388607 + 4194303) / 8388607 "
+                    "= 256"),
+                   "clamp: at most 255 = 255", "zero_point: add the zero point: 255 + 0 = 255",
+                   "clamp: clamp 255 to [0, 255]: inside"}));
+  EXPECT_EQ(Told(c, 0)[0], "offset: distance from the largest of the row's 2 codes: 250 - 3 = 247");
+  EXPECT_EQ(Told(c, 0).size(), 6u) << "nothing above 255";
 }
 
 TEST(Derive, NanAndInfinity) {
@@ -242,6 +459,7 @@ TEST(Derive, NanAndInfinity) {
   EXPECT_EQ(Derive(c, 0).front().text, "x is NaN, which stands for the zero point 17");
   EXPECT_EQ(Derive(c, 0).back().value, "17");
   EXPECT_EQ(Derive(c, 1).back().text, "x is inf, which gives the upper end of the range, 255");
+  EXPECT_EQ(Derive(c, 2).back().text, "x is -inf, which gives the lower end of the range, 0");
   EXPECT_EQ(Derive(c, 2).back().value, "0");
   EXPECT_EQ(RealValueText(c, 0), "nan");
   EXPECT_EQ(RealValueText(c, 1), "inf");

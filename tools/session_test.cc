@@ -3,9 +3,13 @@
 #include "tools/session.h"
 
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <sys/stat.h>
 
+#include <cstdlib>
 #include <filesystem>
+#include <iterator>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -32,7 +36,7 @@ std::string Refused(const Act& act) {
   return "";
 }
 
-class SessionTest : public QualmTest {
+class SessionTest : public KnowingTest {
  protected:
   SessionTest() { RegisterAllSubjects(); }
 
@@ -80,12 +84,30 @@ TEST_F(SessionTest, ARepetitionLeavesOutWhereResultsGoAndWhoFindsThem) {
   EXPECT_EQ(session.document.command, "qualm check --shard 1/2");
 }
 
+// The date decides which suppressions hold. A run without suppressions has none.
+TEST_F(SessionTest, ARepetitionNamesTheDateOfItsSuppressions) {
+  const CommonOptions options;
+  const auto repeated = [&](const std::vector<std::string>& words) {
+    Typed(words);
+    Session session(options);
+    session.known = Knowing({Finding("linear", "clamp", "a", Verdict::Failed("no"))});
+    session.Complete();
+    return session.document.command;
+  };
+  EXPECT_EQ(repeated({"qualm", "check"}), "qualm check --today 2027-01-01");
+  EXPECT_EQ(repeated({"qualm", "check", "--today", "2027-01-02"}),
+            "qualm check --today 2027-01-02");
+  EXPECT_EQ(repeated({"qualm", "check", "--today=2027-01-02"}), "qualm check --today=2027-01-02");
+}
+
 TEST_F(SessionTest, FilesOfTheRunAreNamedFromHere) {
   const std::filesystem::path before = std::filesystem::current_path();
   std::filesystem::current_path(folder());
   const std::string file = Write("case.json", "");
   EXPECT_EQ(Repeated({"qualm", "replay", At("case.json")}), "qualm replay case.json");
   EXPECT_EQ(Repeated({"qualm", "replay", At("absent.json")}), "qualm replay " + At("absent.json"));
+  EXPECT_EQ(Repeated({"qualm", "replay", "case.json"}), "qualm replay case.json");
+  EXPECT_EQ(Repeated({"qualm", "replay", "./case.json"}), "qualm replay ./case.json") << "as typed";
   EXPECT_EQ(Repeated({"qualm", "check", "-s", "plugin:" + At("case.json")}),
             "qualm check -s plugin:./case.json");
   std::filesystem::current_path(before);
@@ -125,11 +147,27 @@ TEST_F(SessionTest, OutputsMustBeWritableAndApart) {
   EXPECT_EQ(refused(given, "", {}, {b, given}), is_read);
   EXPECT_EQ(refused(given, "", {}, {At("./case.json")}), is_read);
   EXPECT_EQ(refused(given, "", {}, {b}), "");
+  // What nobody can write to, root neither.
+  EXPECT_EQ(refused("/proc/sys/kernel/ostype", ""),
+            "--json: /proc/sys/kernel/ostype: cannot be written (Permission denied)");
+  // A name alone is a file of the current folder, which is elsewhere.
+  const std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::current_path("/proc/sys/kernel");
+  EXPECT_NE(refused("name", ""), "");
+  std::filesystem::current_path(before);
   // A link to nothing may become a file; a pipe is not opened, which would wait for its reader.
   std::filesystem::create_symlink("later", folder() / "link");
   EXPECT_EQ(refused(At("link"), ""), "");
   ASSERT_EQ(mkfifo(At("pipe").c_str(), 0600), 0);
   EXPECT_EQ(refused(At("pipe"), ""), "");
+  // No trial leaves a file open.
+  const auto open_files = [] {
+    return std::distance(std::filesystem::directory_iterator("/proc/self/fd"),
+                         std::filesystem::directory_iterator());
+  };
+  const auto open = open_files();
+  EXPECT_EQ(refused(a, b), "");
+  EXPECT_EQ(open_files(), open);
 }
 
 TEST_F(SessionTest, FoldersAreTriedAndTakenBack) {
@@ -150,6 +188,8 @@ TEST_F(SessionTest, FoldersAreTriedAndTakenBack) {
   EXPECT_TRUE(below.starts_with("--out: " + At("file/below") + ": cannot be made or written ("))
       << below;
   EXPECT_EQ(Read("file"), "text");
+  EXPECT_EQ(refused("/proc/sys/kernel"),
+            "--out: /proc/sys/kernel: cannot be made or written (Permission denied)");
 }
 
 TEST_F(SessionTest, NamedSubjectsMustExistAndDefaultsNeedNot) {
@@ -164,6 +204,20 @@ TEST_F(SessionTest, NamedSubjectsMustExistAndDefaultsNeedNot) {
   EXPECT_EQ(Told([&] { names = SubjectNames({}, {"nobody", "model:qnnpack"}); }),
             "qualm: left out: this build has no subject 'nobody'\n");
   EXPECT_EQ(names, Names{"model:qnnpack"});
+  // A library that is absent is told once, not once for each of its names.
+  SubjectKind kind;
+  kind.kind = "absent";
+  kind.names = [] { return std::vector<std::string>{}; };
+  kind.expand = [](const std::string& pattern) { return std::vector<std::string>{pattern}; };
+  kind.make = [](const std::string& name) -> std::unique_ptr<Subject> {
+    throw Unavailable("subject '" + name + "': there is no library " +
+                      (name == "absent:c" ? "C" : "of that kind"));
+  };
+  SubjectRegistry::Get().Add(kind);
+  EXPECT_EQ(Told([&] { names = SubjectNames({}, {"absent:a", "absent:b", "native", "absent:c"}); }),
+            "qualm: left out: subject 'absent:a': there is no library of that kind\n"
+            "qualm: left out: subject 'absent:c': there is no library C\n");
+  EXPECT_EQ(names, Names{"native"});
 }
 
 TEST_F(SessionTest, TheFirstErrorOfWritingIsThrownAtTheEnd) {
@@ -212,6 +266,14 @@ TEST_F(SessionTest, AnEndHasAStatusAndADocument) {
   EXPECT_EQ(Told([&] { status = end({Judgement::kSkipped, Judgement::kVacuous}, false); }),
             "qualm: nothing was judged: no case\n");
   EXPECT_EQ(status, kBadInput);
+  // Where a result cannot be written the run still says what it found, and then fails.
+  options.json = folder().string();
+  EXPECT_TRUE(Refused([&] { end({Judgement::kPassed}, false); }).starts_with("--json: "));
+  EXPECT_TRUE(Read("result.xml").starts_with("<?xml"));
+  options.json = "-";
+  testing::internal::CaptureStdout();
+  EXPECT_EQ(end({Judgement::kPassed}, false), kClean);
+  EXPECT_EQ(testing::internal::GetCapturedStdout(), Read("copy.json"));
   Totals totals;
   totals.cases = 9;
   totals.verdicts = {{Judgement::kPassed, 1},   {Judgement::kFailed, 2},
@@ -219,6 +281,37 @@ TEST_F(SessionTest, AnEndHasAStatusAndADocument) {
                      {Judgement::kVacuous, 5},  {Judgement::kNotApplicable, 6}};
   EXPECT_EQ(TotalsLine(totals),
             "9 cases: 1 passed, 2 failed, 3 expected, 4 skipped, 5 vacuous, 6 not applicable");
+}
+
+// What a document says besides its totals.
+TEST_F(SessionTest, ADocumentHasTheSeedTheTimeAndWhatIsKnown) {
+  Typed({"qualm", "check"});
+  const CommonOptions options;
+  Session session(options);
+  Told([&] { session.Begin("", 7); });
+  const Finding finding("linear", "clamp", "a", Verdict::Failed("no"));
+  session.known = Knowing({finding});
+  session.document.findings = {finding};
+  session.Complete();
+  EXPECT_EQ(session.document.seed, 7u);
+  EXPECT_GT(session.document.seconds, 0);
+  EXPECT_EQ(session.document.known.size(), 1u);
+  session.totals.Add(Judgement::kFailed);
+  EXPECT_EQ(session.End(""), kClean) << "what is known fails no run";
+}
+
+// A run that was interrupted before it judged anything says so, instead of that nothing was judged.
+TEST_F(SessionTest, AnInterruptIsTheStatus) {
+  EXPECT_EXIT(
+      {
+        Typed({"qualm", "check"});
+        const CommonOptions options;
+        Session session(options);
+        raise(SIGTERM);
+        std::exit(session.End("no case"));
+      },
+      testing::ExitedWithCode(128 + SIGTERM),
+      "^qualm: stopped by signal 15: this is what was found until then\n$");
 }
 
 }  // namespace

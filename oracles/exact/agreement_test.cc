@@ -2,8 +2,11 @@
 // The two exact forms, which share no arithmetic, against each other over the whole domain.
 #include <gtest/gtest.h>
 
+#include <cfloat>
 #include <cmath>
+#include <limits>
 #include <set>
+#include <vector>
 
 #include "core/float_text.h"
 #include "core/random_case_test_util.h"
@@ -362,6 +365,77 @@ TEST(Agreement, Sums) {
     }
   }
   EXPECT_GT(beyond_64_bits, 20);
+}
+
+// What a rule of dynamic_linear chooses for values from lo to hi, as both forms show it: an
+// infinite x has the last code of its side, and a weight alone shows the code.
+struct Choice {
+  QParamsRule rule;
+  bool reduce_range;
+  float lo, hi;
+  float scale;
+  int32_t zero_point;
+};
+
+void ExpectChoice(const Choice& choice) {
+  constexpr float kInf = std::numeric_limits<float>::infinity();
+  Case c;
+  c.op = Op::kDynamicLinear;
+  c.M = 1;
+  c.N = 2;
+  c.K = 4;
+  c.rule = choice.rule;
+  c.observer.reduce_range = choice.reduce_range;
+  c.x = Tensor::Of<float>({1, 4}, std::vector<float>{choice.lo, choice.hi, kInf, -kInf});
+  c.w = Tensor::Of<int8_t>({2, 4}, std::vector<int8_t>{0, 0, 1, 0, 0, 0, 0, 1});
+  c.w_q = {{0x1p-20f}, {0}};
+  c.out_dtype = DType::kF32;
+  c.out_min = INT32_MIN;
+  c.out_max = INT32_MAX;
+  ASSERT_EQ(Validate(c), "");
+  const double unit = double{choice.scale} * 0x1p-20;
+  for (const Tensor& y : {Evaluate(c), EvaluateRational(c)}) {
+    EXPECT_EQ(y.FloatAt(0), static_cast<float>((255 - choice.zero_point) * unit)) << Print(c, 0);
+    EXPECT_EQ(y.FloatAt(1), static_cast<float>(-choice.zero_point * unit)) << Print(c, 1);
+  }
+}
+
+TEST(Agreement, RulesOfDynamicLinearChooseAtTheEdges) {
+  constexpr QParamsRule kAten = QParamsRule::kAten, kOnnx = QParamsRule::kOnnx;
+  constexpr float kLeast = 6.1e-5f;
+  for (const Choice& choice : {Choice{kAten, false, 0, 255, 1, 0},
+                               {kAten, false, -255, 0, 1, 255},
+                               {kAten, false, -1, 254, 1, 1},
+                               {kAten, false, -0.5f, 254.5f, 1, 0},  // half to even
+                               {kAten, false, -1.5f, 253.5f, 1, 2},
+                               {kAten, true, -127, 0, 1, 127},
+                               {kAten, true, -27, 100, 1, 27},
+                               // From 6.1e-5 on the range is wide enough.
+                               {kAten, false, -3, 253.5f, 256.5f / 255, 3},
+                               {kAten, false, -0x1p-6f, 0, 0x1p-6f / 255, 255},
+                               {kAten, false, -0x1p-7f, 0, kLeast, 255},
+                               {kAten, false, 0, 0x1p-7f, kLeast, 0},
+                               {kAten, true, -0x1p-7f, 0, 0x1p-7f / 127, 127},
+                               {kAten, true, -0x1p-8f, 0, kLeast, 127},
+                               {kAten, false, -1e-3f, 3e-3f, kLeast, 64},  // 63.75
+                               {kAten, false, -0x1p-100f, 0x1p-100f * 3, kLeast, 64},
+                               // A scale of 0 in float32, or with an infinite reciprocal.
+                               {kAten, false, 0, 0, 0.1f, 0},
+                               {kAten, false, 0, 0x1p-149f, 0.1f, 0},
+                               {kAten, false, -0x1p-122f, 0, 0.1f, 0},
+                               {kAten, false, -0x1p-119f, 0, kLeast, 255},
+                               {kAten, false, -FLT_MAX, FLT_MAX, FLT_MAX / 127.5f, 128},
+                               {kOnnx, false, 0, 0, 1, 0},
+                               {kOnnx, false, 0, 0x1p-149f, 0x1p-149f, 0},
+                               {kOnnx, false, -0x1p-149f, 0, 0x1p-149f, 1},
+                               {kOnnx, false, -255, 0, 1, 255},
+                               {kOnnx, false, -1e-3f, 3e-3f, (3e-3f + 1e-3f) / 255, 64},
+                               {kOnnx, false, -0.5f, 254.5f, 1, 0},
+                               // An infinite scale, and what becomes of it.
+                               {kOnnx, false, -FLT_MAX, FLT_MAX, FLT_MAX, 0},
+                               {QParamsRule::kObserver, false, -FLT_MAX, FLT_MAX, FLT_MAX, 0}}) {
+    ExpectChoice(choice);
+  }
 }
 
 // Unless RequantMayOverflow says yes, each code of a mode lies next to the real value of its

@@ -26,7 +26,10 @@
 namespace qualm::exact {
 namespace {
 
-// Below this scale ATen chooses this scale: a float16 has no full precision there.
+// Below this scale ATen chooses this scale: a float16 has no full precision there. It then widens
+// the range, to 0..b codes where one end is 0, and takes the zero point from the end that is nearer
+// to 0. The other end gives the same zero point in every case, and widening by a factor the same as
+// widening to b codes; so here the lower end alone is moved.
 constexpr float kAtenLeastScale = 6.1e-5f;
 constexpr int32_t kOnnxSteps = 255;
 constexpr float kOnnxLeastScale = FLT_TRUE_MIN;
@@ -84,20 +87,10 @@ ChosenQParams Aten(Range range, bool reduce_range) {
   const Rational single = Single(scale);
   if (single == 0 || std::isinf(RoundToFloat32(1 / single))) scale = Double(Rational(1, 10));
   if (scale < least) {
-    if (range.min == 0) {
-      range.max = Single(least * steps);
-    } else if (range.max == 0) {
-      range.min = -Single(least * steps);
-    } else {
-      const Rational amplifier = Single(least / Single(scale));
-      range.min = Single(range.min * amplifier);
-      range.max = Single(range.max * amplifier);
-    }
+    range.min = Single(range.min * Single(least / Single(scale)));
     scale = least;
   }
-  const Rational min_codes = Double(range.min / scale), max_codes = Double(range.max / scale);
-  const bool from_min = -abs(min_codes) < Double(steps - abs(max_codes));
-  const Rational zero_point = from_min ? Rational(-min_codes) : Double(steps - max_codes);
+  const Rational zero_point = -Double(range.min / scale);
   return {RoundToFloat32(scale),
           static_cast<int32_t>(RoundHalfEven(std::clamp<Rational>(zero_point, 0, steps)))};
 }
@@ -151,24 +144,12 @@ namespace fast {
   const int32_t steps = AtenSteps(reduce_range);
   double scale = (static_cast<double>(max) - static_cast<double>(min)) / steps;
   const auto single = static_cast<float>(scale);
-  if (single == 0.0f || std::isinf(1.0f / single)) scale = 0.1;
+  if (std::isinf(1.0f / single)) scale = 0.1;
   if (scale < static_cast<double>(kAtenLeastScale)) {
-    if (min == 0.0f) {
-      max = kAtenLeastScale * static_cast<float>(steps);
-    } else if (max == 0.0f) {
-      min = -kAtenLeastScale * static_cast<float>(steps);
-    } else {
-      const float amplifier = kAtenLeastScale / static_cast<float>(scale);
-      min *= amplifier;
-      max *= amplifier;
-    }
+    min *= kAtenLeastScale / static_cast<float>(scale);
     scale = static_cast<double>(kAtenLeastScale);
   }
-  const double min_codes = static_cast<double>(min) / scale;
-  const double max_codes = static_cast<double>(max) / scale;
-  // FBGEMM adds the magnitude of a zero point to each side, ATen subtracts it.
-  const bool from_min = -std::fabs(min_codes) < steps - std::fabs(max_codes);
-  const double zero_point = from_min ? -min_codes : steps - max_codes;
+  const double zero_point = -(static_cast<double>(min) / scale);
   return {scale, static_cast<int32_t>(std::nearbyint(std::clamp<double>(zero_point, 0, steps)))};
 }
 

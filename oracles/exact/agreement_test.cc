@@ -425,6 +425,9 @@ TEST(Agreement, RulesOfDynamicLinearChooseAtTheEdges) {
                                {kAten, false, -0x1p-122f, 0, 0.1f, 0},
                                {kAten, false, -0x1p-119f, 0, kLeast, 255},
                                {kAten, false, -FLT_MAX, FLT_MAX, FLT_MAX / 127.5f, 128},
+                               // In float64 the width is 255 * (2^24 + 253), with 54 bits a bit
+                               // more: the scale is a tie of float32 and goes to even.
+                               {kAten, false, -0x1.800002p1f, 4278254592.0f, 0x1.0000fcp24f, 0},
                                {kOnnx, false, 0, 0, 1, 0},
                                {kOnnx, false, 0, 0x1p-149f, 0x1p-149f, 0},
                                {kOnnx, false, -0x1p-149f, 0, 0x1p-149f, 1},

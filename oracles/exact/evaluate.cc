@@ -137,13 +137,10 @@ Ends Outputs::EndsReached(double near) const {
   size_t index = 0;
   for (int64_t m = 0; m < c_.M; ++m) {
     for (int64_t n = 0; n < c_.N; ++n, ++index) {
-      // Only a tie or a near tie needs the exact distance.
+      // What an estimate decides is no tie. Only a near tie needs the exact distance.
       const auto look_closely = [&](double bound) {
-        if (ends.tie || bound > near || (ends.near_tie && bound > 0)) return;
-        const std::optional<double> distance = CodeAt(m, n).tie_distance;
-        if (!distance) return;
-        ends.tie = *distance == 0;
-        ends.near_tie = ends.near_tie || (*distance > 0 && *distance <= near);
+        if (ends.tie || ends.near_tie || bound > near) return;
+        ends.near_tie = *CodeAt(m, n).tie_distance <= near;
       };
       const auto channel = static_cast<size_t>(n);
       if (estimates) {  // the plain way of most outputs
@@ -155,16 +152,16 @@ Ends Outputs::EndsReached(double near) const {
           continue;
         }
       }
-      double bound = 0;
+      double bound = 2;  // as of far values, which have no distance
       const Code code = CodeAt(m, n, &bound);
       ends.below = ends.below || code.value < code.lo;
       ends.above = ends.above || (code.value >= code.lo && code.value > c_.out_max);
       if (!code.tie_distance) {
-        if (bound > 0) look_closely(bound);
+        look_closely(bound);
         continue;
       }
       ends.tie = ends.tie || *code.tie_distance == 0;
-      ends.near_tie = ends.near_tie || (*code.tie_distance > 0 && *code.tie_distance <= near);
+      ends.near_tie = ends.near_tie || *code.tie_distance <= near;
     }
     if (ends.below && ends.above && ends.tie) break;
   }

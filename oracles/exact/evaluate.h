@@ -62,7 +62,7 @@ class Outputs {
   // are left out, and `distance_bound` becomes a number that is greater than 0 and not above the
   // tie_distance.
   Code CodeAt(int64_t m, int64_t n, double* distance_bound) const;
-  // Of u8 and s8 outputs. `near` is in units of TieDistance. If there is a tie, near_tie is not
+  // Of u8 and s8 outputs. `near` < 2 is in units of TieDistance. If there is a tie, near_tie is not
   // looked for any more.
   Ends EndsReached(double near) const;
   float FloatAt(int64_t m, int64_t n) const;           // f32 outputs

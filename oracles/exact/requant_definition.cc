@@ -19,13 +19,6 @@
 namespace qualm::exact {
 namespace {
 
-Integer Floor(const Rational& value) {
-  const Integer p = numerator(value);
-  const Integer q = denominator(value);
-  Integer quotient = p / q;  // toward zero
-  if (p < 0 && quotient * q != p) quotient -= 1;
-  return quotient;
-}
 Integer HalfUp(const Rational& value) { return Floor(value + Rational(1, 2)); }
 Integer HalfAway(const Rational& value) { return value < 0 ? -HalfUp(-value) : HalfUp(value); }
 

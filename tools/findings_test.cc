@@ -444,6 +444,7 @@ TEST_F(TriageTest, NoAnswerIsNothingObserved) {
   int64_t runs = 0;
   SubjectKind kind;
   kind.kind = "silent";
+  kind.names = [] { return std::vector<std::string>{}; };
   kind.make = [&](const std::string& name) {
     auto subject = std::make_unique<TestSubject>(
         [&](const Case& c, const RunContext&) {

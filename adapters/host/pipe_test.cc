@@ -4,9 +4,7 @@
 #include "adapters/host/pipe.h"
 
 #include <gtest/gtest.h>
-#include <sched.h>
 #include <signal.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -20,6 +18,7 @@
 #include <thread>
 #include <vector>
 
+#include "core/processes_test_util.h"
 #include "core/status.h"
 
 namespace qualm {
@@ -422,39 +421,6 @@ TEST(PipeSubject, AccumulatorsOnlyWhereTheyAreOffered) {
   ASSERT_TRUE(without.ok()) << without.detail;
   EXPECT_FALSE(without.acc.has_value());
 }
-
-// Processes that do nothing but take the one processor that this thread and its children have.
-class BusyProcessor {
- public:
-  explicit BusyProcessor(int processes) {
-    sched_getaffinity(0, sizeof before_, &before_);
-    cpu_set_t one;
-    CPU_ZERO(&one);
-    for (int cpu = 0; cpu < CPU_SETSIZE && CPU_COUNT(&one) == 0; ++cpu) {
-      if (CPU_ISSET(cpu, &before_)) CPU_SET(cpu, &one);
-    }
-    sched_setaffinity(0, sizeof one, &one);
-    for (int i = 0; i < processes; ++i) {
-      const pid_t spinner = fork();
-      if (spinner == 0) {
-        for (volatile bool for_ever = true; for_ever;) {
-        }
-      }
-      spinners_.push_back(spinner);
-    }
-  }
-  ~BusyProcessor() {
-    for (const pid_t spinner : spinners_) {
-      kill(spinner, SIGKILL);
-      waitpid(spinner, nullptr, 0);
-    }
-    sched_setaffinity(0, sizeof before_, &before_);
-  }
-
- private:
-  cpu_set_t before_;
-  std::vector<pid_t> spinners_;
-};
 
 // A child that needs time because others use its processor does not hang. A child that never ends
 // does hang, there too.

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/patience.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "core/processes_test_util.h"
+
+namespace qualm {
+namespace {
+
+using std::chrono::milliseconds;
+using Clock = std::chrono::steady_clock;
+
+constexpr int kLong = 60'000;  // a limit that no test waits for
+
+// Milliseconds that this thread stood in line for a processor since it began.
+int64_t OwnInLine() {
+  std::ifstream file("/proc/thread-self/schedstat");
+  int64_t run = 0, in_line = 0;
+  file >> run >> in_line;
+  return in_line / 1'000'000;
+}
+
+struct Waited {
+  int64_t clock;  // milliseconds until the child had had its time
+  int64_t own;    // of them, those that this thread was not in line
+};
+
+// Waits until the child has had its time, for at most ten seconds.
+Waited WaitFor(
+    Patience& patience,
+    const std::function<void()>& meanwhile = [] { std::this_thread::sleep_for(milliseconds(5)); }) {
+  const auto start = Clock::now();
+  const int64_t before = OwnInLine();
+  const auto clock = [&] {
+    return std::chrono::duration_cast<milliseconds>(Clock::now() - start).count();
+  };
+  while (patience.MillisecondsLeft() > 0 && clock() < 10'000) meanwhile();
+  const int64_t took = clock();
+  return {took, took - (OwnInLine() - before)};
+}
+
+bool NoTimesInLine() { return !std::filesystem::exists("/proc/self/schedstat"); }
+
+TEST(Patience, AChildHasItsLimitAndNoMore) {
+  const Forked child(SleepForEver);
+  Patience patience;
+  patience.Begin(child.pid(), 300);
+  const Waited waited = WaitFor(patience);
+  EXPECT_GE(waited.clock, 299);
+  EXPECT_LT(waited.own, 600);
+  EXPECT_FALSE(patience.machine_was_busy());
+}
+
+TEST(Patience, WaitsEndInTimeForALookAtTheChild) {
+  const Forked child(SleepForEver);
+  Patience patience;
+  patience.Begin(child.pid(), kLong);
+  EXPECT_EQ(patience.MillisecondsLeft(), 100);
+  patience.Begin(child.pid(), 40);
+  EXPECT_LE(patience.MillisecondsLeft(), 40);
+}
+
+TEST(Patience, ALimitIsFromNowOnAndNeverLater) {
+  const Forked child(SleepForEver);
+  Patience patience;
+  patience.Begin(child.pid(), kLong);
+  std::this_thread::sleep_for(milliseconds(300));
+  patience.Limit(200);
+  EXPECT_GT(patience.MillisecondsLeft(), 0) << "what has passed does not count";
+  const Waited from_now = WaitFor(patience);
+  EXPECT_GE(from_now.clock, 150);
+  EXPECT_LT(from_now.own, 500);
+
+  patience.Begin(child.pid(), 200);
+  patience.Limit(kLong);
+  EXPECT_LT(WaitFor(patience).own, 500) << "the limit of before holds";
+}
+
+// Whatever of the child works, alone beside seven others, gets an eighth of the processor.
+TEST(Patience, TimeInLineIsNotTheChilds) {
+  if (NoTimesInLine()) GTEST_SKIP() << "no /proc/self/schedstat";
+  const struct {
+    const char* who;
+    void (*work)();
+    const char* needs = "/proc/self/schedstat";
+  } workers[]{
+      {"the child", [] { ComputeForEver(); }},
+      {"a thread of the child",
+       [] {
+         const std::jthread worker(ComputeForEver);
+         SleepForEver();
+       }},
+      {"a child of the child",
+       [] {
+         // After the first look at the child.
+         std::this_thread::sleep_for(milliseconds(10));
+         const Forked worker(ComputeForEver);
+         SleepForEver();
+       },
+       "/proc/thread-self/children"},
+  };
+  for (const auto& [who, work, needs] : workers) {
+    if (!std::filesystem::exists(needs)) continue;
+    const BusyProcessor busy(7);
+    const Forked child(work);
+    Patience patience;
+    patience.Begin(child.pid(), 100);
+    EXPECT_GE(WaitFor(patience).own, 300) << who;
+    EXPECT_TRUE(patience.machine_was_busy()) << who;
+    // What was waited for one case is not waited for the next.
+    child.Stop();
+    patience.Begin(child.pid(), kLong);
+    EXPECT_FALSE(patience.machine_was_busy()) << who;
+  }
+}
+
+TEST(Patience, TimeInLineOfTheWaitingThreadIsNotTheChilds) {
+  if (NoTimesInLine()) GTEST_SKIP() << "no /proc/self/schedstat";
+  const BusyProcessor busy(7);
+  const Forked child(SleepForEver);
+  Patience patience;
+  patience.Begin(child.pid(), 60);
+  EXPECT_GE(WaitFor(patience, [] {}).clock, 200);
+  EXPECT_TRUE(patience.machine_was_busy());
+}
+
+// Together the two are in line for more time than passes on the clock, so that this would not end.
+TEST(Patience, NoWaitIsLongerThanTwentyLimits) {
+  if (NoTimesInLine()) GTEST_SKIP() << "no /proc/self/schedstat";
+  const BusyProcessor busy(4);
+  const Forked child(ComputeForEver);
+  Patience patience;
+  patience.Begin(child.pid(), 50);
+  const Waited waited = WaitFor(patience, [] {});
+  EXPECT_GE(waited.clock, 900) << "the child's time in line and this thread's are added";
+  EXPECT_LT(waited.clock, 5000);
+  EXPECT_TRUE(patience.machine_was_busy());
+}
+
+TEST(Patience, TimeInLineBeforeTheCaseDoesNotCount) {
+  if (NoTimesInLine()) GTEST_SKIP() << "no /proc/self/schedstat";
+  Patience patience;
+  const auto busy = std::make_unique<BusyProcessor>(4);
+  const Forked child(ComputeForEver), other(ComputeForEver);
+  patience.Begin(child.pid(), kLong);
+  std::this_thread::sleep_for(milliseconds(1000));
+  child.Stop();
+  other.Stop();
+  patience.Begin(child.pid(), 200);
+  EXPECT_LT(WaitFor(patience).own, 600) << "of a case before";
+  patience.Begin(child.pid(), kLong);
+  patience.Begin(other.pid(), 200);
+  EXPECT_LT(WaitFor(patience).own, 600) << "of another child";
+}
+
+}  // namespace
+}  // namespace qualm

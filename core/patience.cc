@@ -30,14 +30,14 @@ void Read(const std::string& task, pid_t thread, TimesInLine& times) {
 void ReadProcess(pid_t process, TimesInLine& times) {
   std::error_code error;
   const std::string tasks = "/proc/" + std::to_string(process) + "/task";
-  for (std::filesystem::directory_iterator entry(tasks, error), end; !error && entry != end;
-       entry.increment(error)) {
+  for (std::filesystem::directory_iterator entry(tasks, error), end; entry != end;
+       entry.increment(error)) {  // an error ends it too
     const std::string task = entry->path().string();
     const auto thread = static_cast<pid_t>(std::atoi(entry->path().filename().c_str()));
-    if (times.contains(thread)) continue;
     Read(task, thread, times);
     std::ifstream children(task + "/children");
-    for (pid_t child = 0; children >> child;) ReadProcess(child, times);
+    pid_t child{};
+    while (children >> child) ReadProcess(child, times);
   }
 }
 

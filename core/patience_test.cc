@@ -112,14 +112,15 @@ TEST(Patience, TimeInLineIsNotTheChilds) {
   for (const auto& [who, work, needs] : workers) {
     if (!std::filesystem::exists(needs)) continue;
     const BusyProcessor busy(7);
-    const Forked child(work);
+    const Forked other(SleepForEver), child(work);
     Patience patience;
+    patience.Begin(other.pid(), kLong);  // a moment ago, of another child
     patience.Begin(child.pid(), 100);
     EXPECT_GE(WaitFor(patience).own, 300) << who;
     EXPECT_TRUE(patience.machine_was_busy()) << who;
     // What was waited for one case is not waited for the next.
     child.Stop();
-    patience.Begin(child.pid(), kLong);
+    patience.Begin(child.pid(), 10);
     EXPECT_FALSE(patience.machine_was_busy()) << who;
   }
 }

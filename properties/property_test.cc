@@ -654,16 +654,63 @@ TEST(Properties, HaveUniqueClaimsAndSentences) {
   }
   EXPECT_EQ(FindProperty("no_such_claim"), nullptr);
   EXPECT_EQ(FindProperty("dequantize.clamp"), nullptr);  // known claim, wrong op
+  EXPECT_EQ(FindProperty("no_such_op.clamp"), nullptr);
 }
 
 TEST(Properties, GlobsMatchClaimsAndFullNames) {
-  const Property& property = *FindProperty("sweep_is_monotone");
-  EXPECT_TRUE(MatchesGlob("*", Op::kLinear, property));
-  EXPECT_TRUE(MatchesGlob("sweep_*", Op::kLinear, property));
-  EXPECT_TRUE(MatchesGlob("linear.*", Op::kLinear, property));
-  EXPECT_TRUE(MatchesGlob("linear.sweep_is_monoton?", Op::kLinear, property));
-  EXPECT_FALSE(MatchesGlob("quantize.*", Op::kLinear, property));
-  EXPECT_FALSE(MatchesGlob("sweep", Op::kLinear, property));
+  const struct {
+    const char* glob;
+    bool matches;  // linear.sweep_is_linear
+  } rows[]{
+      {"*", true},
+      {"sweep_is_linear", true},
+      {"linear.sweep_is_linear", true},
+      {"sweep_*", true},
+      {"linear.*", true},
+      {"*linear", true},
+      {"*_linear", true},
+      {"*ear.*", true},
+      {"l*_is_*", true},
+      {"linear.sweep_is_linea?", true},
+      {"?inear.sweep_is_linear", true},
+      {"sweep_is_linear*", true},
+      {"sweep_is_linear**", true},
+      {"*s*s*", true},
+      {"", false},
+      {"sweep", false},
+      {"linear", false},
+      {"quantize.*", false},
+      {"sweep_is_linear?", false},
+      {"?sweep_is_linear", false},
+      {"sweep_is_linear*x", false},
+      {"*linear.", false},
+      {"*x*", false},
+      {"s*s*s", false},
+      {"sweep_is_lineaR", false},
+      // Lists: the last one that matches decides.
+      {"clamp,sweep_*", true},
+      {"sweep_*,clamp", true},
+      {"clamp,quantize.*", false},
+      {"!clamp", true},
+      {"!sweep_*", false},
+      {"!*,sweep_is_linear", true},
+      {"*,!sweep_*", false},
+      {"*,!clamp", true},
+      {"*,!sweep_*,linear.*", true},
+      {"clamp,!quantize.*", false},
+      {",sweep_is_linear", true},
+      {"sweep_is_linear,", true},
+  };
+  const Property& property = *FindProperty("sweep_is_linear");
+  for (const auto& [glob, matches] : rows)
+    EXPECT_EQ(MatchesGlob(glob, Op::kLinear, property), matches) << glob;
+  EXPECT_FALSE(MatchesGlob("*", Op::kQuantize, property)) << "it says nothing about quantize";
+  const std::vector<const Property*> sweeps = PropertiesAbout(Op::kLinear, "sweep_*");
+  EXPECT_EQ(sweeps.size(), 2u);
+  EXPECT_EQ(PropertiesAbout(Op::kLinear, "sweep_*"), sweeps) << "asked again";
+  EXPECT_EQ(PropertiesAbout(Op::kLinear, "!sweep_*").size() + 2,
+            PropertiesAbout(Op::kLinear).size());
+  EXPECT_TRUE(PropertiesAbout(Op::kQuantize, "sweep_*").empty()) << "of another operation";
 }
 
 void ExpectNoFalseAlarm(const Case& c, const std::string& drawn,

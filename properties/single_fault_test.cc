@@ -4,9 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
-#include <functional>
 #include <iterator>
 #include <limits>
 #include <map>
@@ -24,68 +22,11 @@
 #include "properties/gen/gen.h"
 #include "properties/property.h"
 #include "properties/relation.h"
+#include "properties/spoiled_subject.h"
 #include "properties/test_subject.h"
 
 namespace qualm {
 namespace {
-
-using RunFunction = TestSubject::RunFunction;
-
-// Answers exactly, counts its runs, and lets `spoil` change the answer of any of them.
-class Spoiled : public BasicSubject {
- public:
-  using Spoil = std::function<void(size_t run, const Case&, const RunContext&, Outcome&)>;
-
-  explicit Spoiled(Spoil spoil = nullptr) : spoil_(std::move(spoil)) {}
-  std::string_view name() const override { return "spoiled"; }
-  std::string CannotRun(const Case& c) const override {
-    return refused && *refused == c ? "no" : "";
-  }
-  Outcome Run(const Case& c, const RunContext& context) override {
-    Outcome outcome = TestSubject::Exact(c, context);
-    if (spoil_) spoil_(asked.size(), c, context, outcome);
-    asked.push_back({c, context});
-    return outcome;
-  }
-
-  std::vector<std::pair<Case, RunContext>> asked;
-  std::optional<Case> refused;
-
- private:
-  Spoil spoil_;
-};
-
-Outcome Broken(RunStatus status, const char* detail) {
-  Outcome outcome;
-  outcome.status = status;
-  outcome.detail = detail;
-  return outcome;
-}
-
-// The smallest change that an output can have.
-void Spoil(Tensor& y, int64_t i) {
-  if (y.dtype() == DType::kF32) {
-    float& value = y.as<float>()[static_cast<size_t>(i)];
-    value = std::bit_cast<float>(std::bit_cast<uint32_t>(value) ^ 1);
-  } else {
-    y.SetInt(i, y.IntAt(i) ^ 1);
-  }
-}
-
-// Drawn cases that the property has something to say about, small ones.
-template <class Use>
-int ForCases(const Property& property, Op op, int wanted, const Use& use) {
-  int met = 0;
-  for (uint64_t seed = 0; seed < 400 && met < wanted; ++seed) {
-    const Case c = gen::Draw(op, seed);
-    if (c.M * c.N > 600 || c.M * c.N * c.K > 20'000) continue;
-    Spoiled subject;
-    if (Judge(property, c, subject).judgement != Judgement::kPassed) continue;
-    use(c, subject.asked);
-    ++met;
-  }
-  return met;
-}
 
 // Properties in which every output counts, of these runs: a wrong one anywhere is a failure.
 struct Compared {
@@ -244,13 +185,14 @@ TEST_P(EachProperty, AnUnaskedRunIsNoFailure) {
         });
         const Verdict verdict = Judge(property(), c, skips);
         EXPECT_FALSE(verdict.failed()) << FullName(op, property()) << ": " << verdict.reason;
+        EXPECT_FALSE(verdict.kind) << FullName(op, property()) << ": a kind of no failure";
         // Where one run is all there is, nothing was judged.
         if (asked.size() == 1) {
           EXPECT_EQ(verdict.judgement, Judgement::kSkipped) << FullName(op, property());
           EXPECT_EQ(verdict.reason, "cannot");
         }
         Spoiled refuses;
-        refuses.refused = asked[run].first;
+        refuses.refuses = [&, run](const Case& problem) { return problem == asked[run].first; };
         const Verdict refused = Judge(property(), c, refuses);
         EXPECT_FALSE(refused.failed()) << FullName(op, property()) << ": " << refused.reason;
         for (const auto& [problem, context] : refuses.asked)
@@ -277,6 +219,31 @@ TEST_P(EachProperty, SaysWhyNothingWasJudged) {
       if (verdict.judgement == Judgement::kPassed) continue;
       EXPECT_FALSE(verdict.failed()) << FullName(op, property()) << " " << Describe(c);
       EXPECT_GT(verdict.reason.size(), 7u) << FullName(op, property());
+    }
+  }
+}
+
+// Of these, what is judged is not the output: it is the run itself, or a sweep with its own rows.
+bool JudgesSomethingElse(std::string_view claim) {
+  return claim == "no_stray_access" || claim == "inputs_unmodified" ||
+         claim == "leaves_nothing_behind" || claim.starts_with("sweep_");
+}
+
+TEST_P(EachProperty, AnEmptyOutputIsVacuous) {
+  if (!AsksHere() || JudgesSomethingElse(property().claim)) return;
+  for (const Op op : property().ops) {
+    for (uint64_t seed = 0; seed < 12; ++seed) {
+      const Case c = gen::Draw(op, gen::Theme::kUniform, seed);
+      std::vector<Case> cases{HasWindow(op) ? slice::Batches(c, {}) : slice::Rows(c, {}),
+                              slice::Channels(c, {})};
+      for (const Case& empty : cases) {
+        if (!Validate(empty).empty()) continue;
+        ASSERT_EQ(exact::Evaluate(empty).size(), 0);
+        Spoiled subject;
+        const Verdict verdict = Judge(property(), empty, subject);
+        EXPECT_EQ(verdict.judgement, Judgement::kVacuous)
+            << FullName(op, property()) << " " << Describe(empty) << ": " << verdict.reason;
+      }
     }
   }
 }

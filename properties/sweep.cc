@@ -133,25 +133,23 @@ namespace {
 // Eliminating b leaves, for every pair (i, j), low_i - high_j <= a (x_i - x_j). Start at some slope
 // and move to the bound that the most violated pair demands: bounds only tighten in one direction,
 // so a demand in the other direction proves that there is no slope. Slopes are exact fractions.
-// `Wide` holds twice a value of y times a difference of two values of x.
-template <class Wide>
 bool HasStabbingLine(const std::vector<Segment>& segments) {
-  Wide p = 0, q = 1;  // twice the slope, p / q with q > 0
-  int moved = 0;      // sign of the moves so far
+  int64_t p = 0, q = 1;  // twice the slope, p / q with q > 0
+  int moved = 0;         // sign of the moves so far
   while (true) {
     const Segment* highest = nullptr;  // maximises low - slope*x
     const Segment* lowest = nullptr;   // minimises high - slope*x
-    Wide highest_value = 0, lowest_value = 0;
+    int64_t highest_value = 0, lowest_value = 0;
     for (const Segment& segment : segments) {
       if (segment.low2) {
-        const Wide value = *segment.low2 * q - p * segment.x;
+        const int64_t value = *segment.low2 * q - p * segment.x;
         if (highest == nullptr || value > highest_value) {
           highest = &segment;
           highest_value = value;
         }
       }
       if (segment.high2) {
-        const Wide value = *segment.high2 * q - p * segment.x;
+        const int64_t value = *segment.high2 * q - p * segment.x;
         if (lowest == nullptr || value < lowest_value) {
           lowest = &segment;
           lowest_value = value;
@@ -175,18 +173,17 @@ bool HasStabbingLine(const std::vector<Segment>& segments) {
 bool HasStabbingLine(const std::vector<int32_t>& x, const std::vector<int32_t>& y, int32_t lo,
                      int32_t hi) {
   QUALM_CHECK_EQ(x.size(), y.size());
+  constexpr int32_t kMost = 1 << 20;  // 2^34 * 2^21 fits 64 bits
   std::vector<Segment> segments;
   segments.reserve(x.size());
   for (size_t i = 0; i < x.size(); ++i) {
+    QUALM_CHECK(x[i] > -kMost && x[i] < kMost);
     Segment segment{x[i], std::nullopt, std::nullopt};
     if (y[i] > lo) segment.low2 = 2 * int64_t{y[i]} - 1;
     if (y[i] < hi) segment.high2 = 2 * int64_t{y[i]} + 1;
     segments.push_back(segment);
   }
-  constexpr int32_t kShort = 1 << 20;  // codes: 2^34 * 2^21 fits 64 bits
-  const bool is_short =
-      std::ranges::all_of(x, [](int32_t code) { return code > -kShort && code < kShort; });
-  return is_short ? HasStabbingLine<int64_t>(segments) : HasStabbingLine<__int128>(segments);
+  return HasStabbingLine(segments);
 }
 
 namespace {

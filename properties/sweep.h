@@ -29,7 +29,8 @@ Case Expand(const Case& base, const std::vector<int32_t>& codes);
 std::vector<int32_t> Codes(const Case& base, int32_t from, int32_t to, int32_t step);
 
 // Exact rational feasibility: are there a, b with y-1/2 <= a*x+b <= y+1/2 wherever lo < y < hi,
-// only a*x+b <= lo+1/2 where y = lo, and only >= hi-1/2 where y = hi? Integer arithmetic only.
+// only a*x+b <= lo+1/2 where y = lo, and only >= hi-1/2 where y = hi? Integer arithmetic only. The
+// values of x are codes: less than 2^20.
 bool HasStabbingLine(const std::vector<int32_t>& x, const std::vector<int32_t>& y, int32_t lo,
                      int32_t hi);
 // +1, -1 or 0: sign of sum_k (w - zw_n) over the taps that lie in the image.

@@ -3,15 +3,20 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <optional>
 #include <set>
+#include <string>
+#include <vector>
 
 #include "adapters/registry.h"
 #include "core/io/case_json.h"
 #include "core/rng.h"
+#include "core/slice.h"
 #include "core/status.h"
 #include "oracles/exact/exact.h"
 #include "properties/gen/gen.h"
+#include "properties/test_subject.h"
 
 namespace qualm::sweep {
 namespace {
@@ -195,6 +200,167 @@ TEST(SweepCodes, RefusesWhatTheTypeDoesNotHold) {
   EXPECT_THROW(Codes(c, 0, 256, 1), InputError);
   EXPECT_THROW(Codes(c, 9, 3, 1), InputError);
   EXPECT_THROW(Codes(c, 0, 10, 0), InputError);
+  EXPECT_EQ(Codes(c, 0, 2, 1).size(), 3u);
+  EXPECT_EQ(Codes(c, 0, 255, 127), (std::vector<int32_t>{0, 127, 254}));
+}
+
+template <class Call>
+std::string Refusal(const Call& call) {
+  try {
+    call();
+  } catch (const InputError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(SweepCodes, RefusesFewerThanThree) {
+  Case c;
+  c.x = Tensor(DType::kS8, {1, 0});
+  EXPECT_EQ(Refusal([&] { Codes(c, 5, 6, 1); }),
+            "--from/--to/--step: leave 2 codes, expected at least 3: fewer never bend");
+  EXPECT_NE(Refusal([&] { Codes(c, 5, 5, 1); }).find("leave 1 codes"), std::string::npos);
+  EXPECT_EQ(Refusal([&] { Codes(c, -128, 128, 1); }),
+            "--from/--to/--step: expected -128 <= from <= to <= 127 and step >= 1");
+}
+
+TEST(Sweep, StartsFromThePixelThatSeesMostOfTheImage) {
+  const auto inside = [](const Case& c, int64_t m) {
+    const std::vector<Tap> taps = TapsOf(c.window, m);
+    return std::ranges::count_if(taps, [](const Tap& tap) { return tap.x_row >= 0; });
+  };
+  int more_than_the_first = 0;
+  for (const Op op : {Op::kConv2d, Op::kDepthwise}) {
+    for (uint64_t seed = 0; seed < 200; ++seed) {
+      const Case c = gen::Draw(op, seed);
+      if (c.M == 0) {
+        EXPECT_EQ(OneRow(c), ProblemOf(c)) << "there is none";
+        continue;
+      }
+      int64_t most = 0;
+      for (int64_t m = 0; m < c.M; ++m) most = std::max<int64_t>(most, inside(c, m));
+      more_than_the_first += most > inside(c, 0);
+      const Case one = OneRow(c);
+      EXPECT_EQ(one.M, 1) << Describe(c);
+      EXPECT_EQ(inside(one, 0), most) << Describe(c);
+    }
+  }
+  EXPECT_GT(more_than_the_first, 10);
+  const Case linear = gen::Draw(Op::kLinear, 1);
+  EXPECT_EQ(OneRow(linear), ProblemOf(linear));
+}
+
+TEST(Sweep, RefusesWhatHasNoCurve) {
+  TestSubject subject;
+  const auto refusal = [&](const Case& c) {
+    return Refusal([&] { sweep::Run(c, subject, {1, 2, 3}); });
+  };
+  EXPECT_EQ(refusal(gen::Draw(Op::kAdd, 1)), "op: a sweep needs linear or a convolution");
+  Case conv = gen::Draw(Op::kConv2d, gen::Theme::kUniform, 1);
+  conv = slice::Batches(conv, {});
+  ASSERT_EQ(conv.M, 0);
+  EXPECT_EQ(refusal(conv), "M: a sweep needs an output pixel");
+  Case real = gen::Draw(Op::kLinear, gen::Theme::kUniform, 1);
+  real.out_dtype = DType::kF32;
+  EXPECT_EQ(refusal(real), "out_dtype: a sweep needs an integer output");
+  EXPECT_EQ(subject.runs, 0);
+}
+
+TEST(Sweep, SaysWhyASubjectWasNotSwept) {
+  const Case c = gen::Draw(Op::kLinear, gen::Theme::kUniform, 1);
+  TestSubject subject([](const Case&, const RunContext&) {
+    Outcome outcome;
+    outcome.status = RunStatus::kCrashed;
+    outcome.detail = "signal 11";
+    return outcome;
+  });
+  EXPECT_EQ(sweep::Run(c, subject, {1, 2, 3}).skipped, "crashed: signal 11");
+  subject.cannot_run = [](const Case& asked) { return asked.M == 3 ? "three rows" : ""; };
+  EXPECT_EQ(sweep::Run(c, subject, {1, 2, 3}).skipped, "three rows");
+  EXPECT_EQ(subject.runs, 1) << "what it refuses is not asked";
+  TestSubject exact;
+  const Result result = sweep::Run(c, exact, {1, 2, 3});
+  EXPECT_EQ(result.skipped, "");
+  EXPECT_EQ(std::ssize(result.curves), c.N);
+}
+
+// Products of two neighbours in a saturating int16, of u8 codes: what FBGEMM makes of s8 too.
+Outcome InPairs(const Case& c, const RunContext&) {
+  std::vector<__int128> sums = exact::CorrectedSums(c);
+  for (int64_t i = 0; i < c.M * c.N; ++i) {
+    for (const headroom::Pair& pair : headroom::SaturatingPairs(c, i / c.N, i % c.N))
+      sums[static_cast<size_t>(i)] -= pair.lost();
+  }
+  return TestSubject::Good(exact::EvaluateFromSums(c, sums));
+}
+
+// Channel 0 leaves int16 behind u8 code 163 (201 * 163 = 32763), channel 1 behind 218 downwards
+// (-150 * 218 = -32700), channel 2 never.
+Case Paired(DType dtype) {
+  Case c;
+  c.op = Op::kLinear;
+  c.M = 1;
+  c.N = 3;
+  c.K = 2;
+  c.x = Tensor(dtype, {1, 2});
+  c.w = Tensor::Of<int8_t>({3, 2}, std::vector<int8_t>{101, 100, -75, -75, 64, 64});
+  c.out_dtype = DType::kS32;
+  OpenClamp(&c);
+  return c;
+}
+
+TEST(Sweep, PairsThatSaturateExplainTheirKinksAndNothingElse) {
+  for (const DType dtype : {DType::kU8, DType::kS8}) {
+    const Case base = Paired(dtype);
+    ASSERT_EQ(Validate(base), "");
+    const CodeRange range = RangeOf(dtype);
+    const std::vector<int32_t> codes = Codes(base, range.min, range.max, 1);
+    const auto sweep = [&](int64_t n, int32_t u8_code, int32_t off) {
+      TestSubject subject([&](const Case& c, const RunContext& context) {
+        Outcome outcome = InPairs(c, context);
+        const int64_t at = u8_code * c.N + n;
+        outcome.y.SetInt(at, outcome.y.IntAt(at) + off);
+        return outcome;
+      });
+      return sweep::Run(base, subject, codes);
+    };
+    const Result kinked = sweep(0, 0, 0);
+    const int32_t last[]{163, 218};
+    for (size_t n = 0; n < 3; ++n) {
+      const Curve& curve = kinked.curves[n];
+      EXPECT_TRUE(curve.unexplained.empty()) << Name(dtype) << n;
+      EXPECT_EQ(curve.direction, n == 1 ? -1 : 1);
+      EXPECT_EQ(curve.linear, n == 2) << Name(dtype) << n;
+      ASSERT_EQ(curve.kinks.size(), n == 2 ? 0u : 1u) << Name(dtype) << n;
+      if (n == 2) continue;
+      EXPECT_EQ(curve.kinks[0].kink.last_exact_code, last[n]);
+      EXPECT_TRUE(curve.kinks[0].visible);
+      EXPECT_EQ(curve.kinks[0].state(), "visible");
+      EXPECT_EQ(curve.last_exact_code, last[n] + range.min);
+      const auto unexplained = [&](int32_t u8_code, int32_t off) {
+        return sweep(static_cast<int64_t>(n), u8_code, off).curves[n].unexplained;
+      };
+      // Behind the kink a convention may round otherwise by one.
+      const std::vector<int32_t> none;
+      for (const int32_t off : {1, -1}) {
+        EXPECT_EQ(unexplained(last[n] + 1, off), none) << Name(dtype) << n;
+        EXPECT_EQ(unexplained(255, off), none);
+        EXPECT_EQ(unexplained(last[n] + 1, 2 * off),
+                  (std::vector<int32_t>{last[n] + 1 + range.min}));
+        EXPECT_EQ(unexplained(255, 2 * off), (std::vector<int32_t>{255 + range.min}));
+        EXPECT_EQ(unexplained(last[n], off), (std::vector<int32_t>{last[n] + range.min}));
+        EXPECT_EQ(unexplained(0, off), (std::vector<int32_t>{range.min}));
+      }
+    }
+  }
+  // A clamp below the kink hides it.
+  Case hidden = Paired(DType::kU8);
+  hidden.out_max = 30'000;
+  TestSubject subject(InPairs);
+  const Result result = sweep::Run(hidden, subject, Codes(hidden, 0, 255, 1));
+  ASSERT_EQ(result.curves[0].kinks.size(), 1u);
+  EXPECT_EQ(result.curves[0].kinks[0].state(), "latent");
+  EXPECT_TRUE(result.curves[0].unexplained.empty());
 }
 
 TEST(Sweep, ExactCurvesAreThoseOfTheExpandedCase) {

@@ -1,0 +1,339 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is asked between two questions that must get one answer: problems that differ in everything,
+// in their zero points, in one thing.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/slice.h"
+#include "oracles/conventions/convention.h"
+#include "properties/gen/gen.h"
+#include "properties/property.h"
+#include "properties/spoiled_subject.h"
+#include "properties/test_subject.h"
+
+namespace qualm {
+namespace {
+
+const Property& History() { return *FindProperty("answer_independent_of_history"); }
+
+void ExpectEveryElementDiffers(const Tensor& a, const Tensor& b, bool negated) {
+  ASSERT_EQ(a.dtype(), b.dtype());
+  ASSERT_EQ(a.shape(), b.shape());
+  for (int64_t i = 0; i < a.size(); ++i) {
+    if (a.dtype() != DType::kF32) {
+      EXPECT_NE(a.IntAt(i), b.IntAt(i));
+    } else if (negated) {
+      EXPECT_EQ(a.BitsAt(i) ^ b.BitsAt(i), 0x80000000u) << "an observer takes no other values";
+    } else {
+      EXPECT_NE(std::fabs(a.FloatAt(i)), std::fabs(b.FloatAt(i)));
+    }
+  }
+}
+
+TEST(AnswerIndependentOfHistory, AsksAboutALookalikeInWhichEveryInputDiffers) {
+  bool bias = false;
+  for (const Op op : AllOps()) {
+    const int met = ForCases(History(), op, 6, [&](const Case& c, const auto& asked) {
+      ASSERT_GE(asked.size(), 5u);
+      EXPECT_EQ(asked[0].first, asked[2].first);
+      EXPECT_EQ(asked[1].first, ProblemOf(c));
+      EXPECT_EQ(asked[4].first, ProblemOf(c));
+      Case lookalike = asked[3].first;
+      ExpectEveryElementDiffers(c.x, lookalike.x, op == Op::kChooseQParams);
+      ExpectEveryElementDiffers(c.w, lookalike.w, false);
+      for (size_t i = 0; c.bias_i32 && i < c.bias_i32->size(); ++i) {
+        EXPECT_NE(c.bias_i32->at(i), lookalike.bias_i32->at(i));
+        bias = true;
+      }
+      lookalike.x = c.x;
+      lookalike.w = c.w;
+      lookalike.bias_i32 = c.bias_i32;
+      EXPECT_EQ(lookalike, ProblemOf(c)) << "all else is what a cache may look at";
+    });
+    EXPECT_GT(met, 0) << Name(op);
+  }
+  EXPECT_TRUE(bias);
+}
+
+TEST(AnswerIndependentOfHistory, TellsOfProblemsInBetween) {
+  for (const Op op : AllOps()) {
+    ForCases(History(), op, 3, [&](const Case& c, const auto& asked) {
+      const auto refusing = [&](const Case& one) {
+        Spoiled subject;
+        subject.refuses = [&](const Case& problem) { return problem == one; };
+        return Judge(History(), c, subject);
+      };
+      const Case& other = asked[0].first;
+      const Case& lookalike = asked[3].first;
+      if (!(other == lookalike)) {
+        EXPECT_EQ(refusing(other).judgement, Judgement::kPassed)
+            << "the lookalike is asked about: " << Describe(c);
+      }
+      const Verdict none = refusing(lookalike);
+      EXPECT_EQ(none.judgement, Judgement::kVacuous);
+      EXPECT_EQ(none.reason, "no problem of the same shape: no");
+      for (const size_t run : {size_t{0}, size_t{2}, size_t{3}}) {
+        Spoiled crashes([&](size_t at, const Case&, const RunContext&, Outcome& outcome) {
+          if (at == run) outcome = Broken(RunStatus::kCrashed, "signal 11");
+        });
+        const Verdict verdict = Judge(History(), c, crashes);
+        EXPECT_TRUE(verdict.failed());
+        EXPECT_EQ(verdict.reason,
+                  "on another problem (" + Describe(asked[run].first) + "): crashed: signal 11");
+      }
+    });
+  }
+}
+
+// Zero points within their type move, others stay.
+void ExpectMoved(const QParams& before, const QParams& after, DType dtype) {
+  const CodeRange range = RangeOf(dtype);
+  EXPECT_EQ(before.scale, after.scale);
+  ASSERT_EQ(before.zero_point.size(), after.zero_point.size());
+  for (size_t i = 0; i < before.zero_point.size(); ++i) {
+    const int32_t zero = before.zero_point[i], moved = after.zero_point[i];
+    if (zero < range.min || zero > range.max) {
+      EXPECT_EQ(moved, zero) << "it is no code";
+      continue;
+    }
+    EXPECT_NE(moved, zero);
+    EXPECT_GE(moved, range.min);
+    EXPECT_LE(moved, range.max);
+  }
+}
+
+TEST(AnswerIndependentOfHistory, AsksAboutOtherZeroPoints) {
+  std::map<Op, std::set<std::pair<bool, bool>>> met;  // zero points of inputs, of the output
+  for (const Op op : AllOps()) {
+    ForCases(History(), op, 25, [&](const Case& c, const auto&) {
+      // A subject may be kept from one of the two.
+      for (const auto& [inputs, output] : std::vector<std::pair<bool, bool>>{
+               {true, true}, {true, false}, {false, true}, {false, false}}) {
+        Spoiled subject;
+        subject.refuses = [&, inputs, output](const Case& problem) {
+          if (problem.x.shape() != c.x.shape() || problem.M != c.M || problem.N != c.N ||
+              !(problem.x == c.x))
+            return false;
+          return (!inputs && problem.x_q != c.x_q) || (!output && problem.out_q != c.out_q);
+        };
+        EXPECT_EQ(Judge(History(), c, subject).judgement, Judgement::kPassed) << Describe(c);
+        if (subject.asked.size() < 6) continue;
+        Case sibling = subject.asked[5].first;
+        EXPECT_EQ(Validate(sibling), "");
+        const bool of_inputs = sibling.x_q != c.x_q || sibling.w_q != c.w_q;
+        const bool of_output = sibling.out_q != c.out_q;
+        EXPECT_TRUE(of_inputs || of_output) << "it is the same problem: " << Describe(c);
+        met[op].insert({of_inputs, of_output});
+        if (of_inputs && IsCode(c.x.dtype())) ExpectMoved(c.x_q, sibling.x_q, c.x.dtype());
+        if (of_inputs && HasTwoInputs(op)) ExpectMoved(c.w_q, sibling.w_q, c.w.dtype());
+        if (of_output) ExpectMoved(c.out_q, sibling.out_q, c.out_dtype);
+        sibling.x_q = c.x_q;
+        sibling.out_q = c.out_q;
+        if (HasTwoInputs(op)) sibling.w_q = c.w_q;
+        EXPECT_EQ(sibling, ProblemOf(c)) << "only zero points differ";
+      }
+    });
+  }
+  const std::set<std::pair<bool, bool>> all{{true, true}, {true, false}, {false, true}};
+  for (const Op op : {Op::kLinear, Op::kConv2d, Op::kAdd, Op::kMul, Op::kRescale, Op::kConcat})
+    EXPECT_EQ(met[op], all) << Name(op);
+  EXPECT_EQ(met[Op::kQuantize], (std::set<std::pair<bool, bool>>{{false, true}}));
+  EXPECT_EQ(met[Op::kDequantize], (std::set<std::pair<bool, bool>>{{true, false}}));
+}
+
+// --- One thing changed --------------------------------------------------------------------------
+
+std::set<std::string> ThingsThatDiffer(const Case& a, const Case& b) {
+  std::set<std::string> things;
+  const auto add = [&](bool differs, const std::string& what) {
+    if (differs) things.insert(what);
+  };
+  add(a.x_q.scale != b.x_q.scale, "the scale of x");
+  add(a.x_q.zero_point != b.x_q.zero_point, "the zero point of x");
+  add(a.w_q.scale != b.w_q.scale, "the scale of w");
+  add(a.w_q.zero_point != b.w_q.zero_point, "the zero point of w");
+  add(a.multiplier != b.multiplier, "the multiplier");
+  add(a.out_q.scale != b.out_q.scale, "the output scale");
+  add(a.out_q.zero_point != b.out_q.zero_point, "the output zero point");
+  add(a.bias != b.bias || a.bias_i32 != b.bias_i32, "the bias");
+  add(a.out_min != b.out_min || a.out_max != b.out_max, "the clamp");
+  add(a.x.shape() != b.x.shape(), "the number of rows");
+  ForEachParameter(a, b, [&]<class T>(const Field& field, const T& one, const T& other) {
+    if constexpr (requires { static_cast<double>(one); })
+      add(one != other, std::string(field.name));
+  });
+  // All else is the same.
+  if (a.x.shape() == b.x.shape()) {
+    add(!(a.x == b.x), "x");
+    add(!(a.w == b.w), "w");
+    add(a.output_shape() != b.output_shape(), "the shape");
+  }
+  return things;
+}
+
+// What can be changed alone in a valid case of the operation.
+std::set<std::string> ThingsOf(Op op) {
+  const OpRow& row = RowOf(op);
+  std::set<std::string> things{"the number of rows"};
+  const auto add = [&](bool has, std::initializer_list<const char*> names) {
+    if (has) things.insert(names.begin(), names.end());
+  };
+  // max_pool: input and output have one scale and one zero point.
+  add(row.x_qparams && op != Op::kMaxPool, {"the scale of x"});
+  add(row.x_qparams && op != Op::kMaxPool && op != Op::kRequantize, {"the zero point of x"});
+  add(HasW(op), {"the scale of w", "the zero point of w"});
+  add(HasOutQParams(op), {"the output scale", "the output zero point"});
+  add(row.multiplier, {"the multiplier"});
+  add(row.bias || row.bias_i32, {"the bias"});
+  add(row.clamp, {"the clamp"});
+  const Case any;
+  ForEachParameter(any, [&]<class T>(const Field& field, const T& value) {
+    if constexpr (requires { static_cast<double>(value); }) {
+      if (row.*field.has) things.insert(std::string(field.name));
+    }
+  });
+  if (row.dynamic) things.erase("dtype");  // u8 alone
+  return things;
+}
+
+const Property& OneThing() { return *FindProperty("one_thing_changed"); }
+
+TEST(OneThingChanged, ChangesOneThingAndNamesIt) {
+  std::map<Op, std::set<std::string>> met;
+  for (const Op op : AllOps()) {
+    ForCases(OneThing(), op, 60, [&](const Case& c, const auto& asked) {
+      ASSERT_EQ(asked.size() % 2, 1u);
+      ASSERT_LE(asked.size(), 5u) << "two of them at most";
+      for (size_t run = 1; run < asked.size(); run += 2) {
+        EXPECT_EQ(asked[run + 1].first, ProblemOf(c));
+        const std::set<std::string> things = ThingsThatDiffer(c, asked[run].first);
+        ASSERT_EQ(things.size(), 1u) << Describe(c) << " " << *things.begin();
+        const std::string& thing = *things.begin();
+        met[op].insert(thing);
+        const auto reason = [&](size_t wrong) {
+          Spoiled subject([&](size_t at, const Case&, const RunContext&, Outcome& outcome) {
+            if (at == wrong && !outcome.y.empty()) Spoil(outcome.y, 0);
+          });
+          return Judge(OneThing(), c, subject).reason;
+        };
+        EXPECT_EQ(reason(run).find("asked with only " + thing + " changed, the answer departs"), 0u)
+            << reason(run);
+        EXPECT_EQ(reason(run + 1).find("the first problem, asked again after one with " + thing +
+                                       " changed, gets another answer"),
+                  0u)
+            << reason(run + 1);
+      }
+    });
+  }
+  for (const Op op : AllOps()) EXPECT_EQ(met[op], ThingsOf(op)) << Name(op);
+}
+
+// The promise of a convention is judged by the convention, not by the exact value; where nothing
+// is promised, nothing is compared.
+TEST(OneThingChanged, FollowsThePromisedConvention) {
+  for (const char* claim : {"one_thing_changed", "answer_independent_of_history"}) {
+    const Property& property = *FindProperty(claim);
+    const Convention& convention = *FindConvention("fbgemm@avx2");
+    int departs = 0, wrong = 0;
+    for (uint64_t seed = 0; seed < 150; ++seed) {
+      const Case c = gen::Draw(Op::kLinear, seed);
+      if (!convention.cannot_run(c).empty() || c.M * c.N * c.K > 20'000) continue;
+      std::vector<Case> asked;
+      const auto run = [&](const Case& problem, const RunContext&) {
+        asked.push_back(problem);
+        return convention.cannot_run(problem).empty()
+                   ? TestSubject::Good(convention.run(problem).y)
+                   : Broken(RunStatus::kCrashed, "the convention does not define it");
+      };
+      TestSubject keeps(run);
+      keeps.cannot_run = [&](const Case& problem) {
+        // Problems of another shape are chosen without the convention.
+        return problem.x.shape() == c.x.shape() ? "" : convention.cannot_run(problem);
+      };
+      keeps.set_contract({convention.name});
+      const Verdict verdict = Judge(property, c, keeps);
+      EXPECT_FALSE(verdict.failed()) << claim << " " << Describe(c) << " " << verdict.reason;
+      if (verdict.judgement != Judgement::kPassed) continue;
+      for (const Case& problem : asked)
+        departs += !(convention.run(problem).y == exact::Evaluate(problem));
+      // An exact subject does not keep that promise.
+      TestSubject exact;
+      exact.cannot_run = keeps.cannot_run;
+      exact.set_contract({convention.name});
+      wrong += Judge(property, c, exact).failed();
+    }
+    EXPECT_GT(departs, 10) << claim;
+    EXPECT_GT(wrong, 5) << claim;
+  }
+  TestSubject unknown;
+  unknown.set_contract({"no such convention"});
+  const Case c = gen::Draw(Op::kLinear, gen::Theme::kUniform, 1);
+  EXPECT_EQ(Judge(OneThing(), c, unknown).reason, "nothing is promised");
+  EXPECT_EQ(unknown.runs, 0);
+  EXPECT_EQ(Judge(History(), c, unknown).judgement, Judgement::kPassed);
+  EXPECT_EQ(unknown.runs, 5) << "no zero points are moved";
+}
+
+// A subject whose new instances can be asked answers wrongly about the problems in between.
+TEST(History, AWrongAnswerIsMemoryOnlyIfANewInstanceGivesTheRightOne) {
+  static std::map<std::string, TestSubject::RunFunction> anew;
+  static int made = 0;
+  SubjectRegistry::Get().Add({"anew",
+                              "test",
+                              "",
+                              [] { return std::vector<std::string>{}; },
+                              [](const std::string& name) -> std::unique_ptr<Subject> {
+                                ++made;
+                                return std::make_unique<TestSubject>(anew.at(name), name);
+                              },
+                              {}});
+  const auto wrong = [](const Case& problem, const RunContext& context) {
+    Outcome outcome = TestSubject::Exact(problem, context);
+    if (!outcome.y.empty()) Spoil(outcome.y, 0);
+    return outcome;
+  };
+  const auto crashes = [](const Case&, const RunContext&) {
+    return Broken(RunStatus::kCrashed, "signal 11");
+  };
+  for (const Property* property : {&OneThing(), &History()}) {
+    const bool one_thing = property == &OneThing();
+    ForCases(*property, Op::kLinear, 1, [&](const Case& c, const auto& asked) {
+      if (asked.size() < (one_thing ? 3 : 6)) return;
+      const Case& between = asked[one_thing ? 1 : 5].first;
+      const auto judge = [&](const std::string& name) {
+        TestSubject subject(
+            [&](const Case& problem, const RunContext& context) {
+              return problem == between ? wrong(problem, context)
+                                        : TestSubject::Exact(problem, context);
+            },
+            name);
+        return Judge(*property, c, subject);
+      };
+      const std::string own = "anew:" + std::string(property->claim);
+      anew[own + "-wrong"] = wrong;
+      anew[own + "-crashes"] = crashes;
+      anew[own + "-right"] = TestSubject::Exact;
+      for (const char* name : {"-wrong", "-crashes"})
+        EXPECT_FALSE(judge(own + name).failed()) << name << ": others report that";
+      made = 0;
+      for (int turn = 0; turn < 3; ++turn) {
+        const Verdict verdict = judge(own + "-right");
+        EXPECT_TRUE(verdict.failed()) << own;
+        EXPECT_EQ(verdict.kind, FindingKind::kNondeterminism);
+        EXPECT_EQ(made, 1) << "what remembers once is not made again";
+      }
+    });
+    EXPECT_EQ(made, 1) << "nothing was judged";
+  }
+}
+
+}  // namespace
+}  // namespace qualm

@@ -3,8 +3,15 @@
 
 #include <gtest/gtest.h>
 
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
 #include "core/io/case_json.h"
 #include "core/status.h"
+#include "properties/engine.h"
+#include "properties/gen/gen.h"
 #include "properties/test_subject.h"
 
 namespace qualm {
@@ -91,6 +98,112 @@ TEST(Suite, ASubjectThatTakesNothingIsNotClean) {
               std::string::npos)
         << error.what();
   }
+}
+
+std::string RefusalOf(Suite& suite) {
+  try {
+    suite.Run(Claim("matches_exact"));
+  } catch (const InputError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(Suite, NamesAConventionThatDoesNotExist) {
+  Suite unknown(Op::kLinear, Making(TestSubject::Exact, "mine"),
+                {.cases = 1, .contract = "model:none"});
+  EXPECT_EQ(RefusalOf(unknown),
+            "subject 'mine': there is no convention 'none' (see qualm list subjects)");
+  Suite exact(Op::kLinear, Making(TestSubject::Exact, "mine"), {.cases = 1, .contract = "exact"});
+  EXPECT_EQ(RefusalOf(exact), "");
+}
+
+// Of 32 draws for each wanted case a tenth of the wanted ones must be taken.
+TEST(Suite, ATenthOfTheWantedCasesIsEnough) {
+  constexpr int64_t kWanted = 20;
+  const auto draw = [](int64_t i) { return gen::Draw(Op::kAdd, CaseSeed(1, Op::kAdd, i)); };
+  const auto refusal = [&](const std::vector<int64_t>& taken) {
+    const MakeOwnSubject picky = [&] {
+      auto subject = std::make_unique<TestSubject>(TestSubject::Exact, "picky");
+      subject->cannot_run = [&](const Case& c) {
+        for (const int64_t i : taken) {
+          if (c == draw(i)) return "";
+        }
+        return c.M * c.N > 0 ? "full" : "empty";
+      };
+      return subject;
+    };
+    Suite suite(Op::kAdd, picky, {.cases = kWanted});
+    return RefusalOf(suite);
+  };
+  EXPECT_EQ(refusal({0, 5}), "");
+  EXPECT_EQ(refusal({0, 32 * kWanted - 1}), "") << "the last draw counts";
+  EXPECT_EQ(refusal({5}), "subject 'picky': takes only 1 of 640 cases drawn for add, full")
+      << "the reason that most cases have";
+  EXPECT_EQ(refusal({5, 32 * kWanted}).find("subject 'picky': takes only 1 of 640"), 0u);
+}
+
+TEST(Suite, NoCasesAreNoPass) {
+  Suite none(Op::kAdd, Making(TestSubject::Exact, "exact"), {.cases = 0});
+  EXPECT_NE(RefusalOf(none).find("takes only 0 of 0 cases drawn for add, no case was asked for"),
+            std::string::npos);
+}
+
+TEST(Suite, TakesNoMoreCasesThanWanted) {
+  const auto subject = std::make_shared<std::set<std::string>>();
+  Suite suite(Op::kAdd,
+              Making(
+                  [subject](const Case& c, const RunContext& context) {
+                    subject->insert(ProblemKey(c));
+                    return TestSubject::Exact(c, context);
+                  },
+                  "counts"),
+              {.cases = 7});
+  suite.Run(Claim("matches_exact"));
+  EXPECT_LE(subject->size(), 7u);
+  EXPECT_GE(subject->size(), 5u) << "few are drawn twice";
+}
+
+TEST(Suite, SaysWhyNothingWasJudged) {
+  Suite suite(Op::kLinear, Making(TestSubject::Exact, "exact"), {.cases = 30});
+  const SuiteResult result = suite.Run(Claim("targets_agree"));
+  EXPECT_EQ(result.judgement, Judgement::kVacuous);
+  EXPECT_EQ(result.text, "vacuous: the subject has no other targets") << "of most cases";
+}
+
+TEST(Suite, AnAnswerOfTheWrongTypeOrShapeIsAFailureThatIsTold) {
+  const auto longer = [](const Case& c, const RunContext&) {
+    return TestSubject::Good(Tensor(c.out_dtype, {c.M, c.N + 1}));
+  };
+  const auto other = [](const Case& c, const RunContext&) {
+    return TestSubject::Good(
+        Tensor(c.out_dtype == DType::kU8 ? DType::kS8 : DType::kU8, c.output_shape()));
+  };
+  for (const auto& run : std::vector<TestSubject::RunFunction>{longer, other}) {
+    Suite suite(Op::kRescale, Making(run, "odd"), {.cases = 20});
+    const SuiteResult result = suite.Run(Claim("matches_exact"));
+    EXPECT_EQ(result.judgement, Judgement::kFailed);
+    EXPECT_NE(result.text.find("odd: the answer has the wrong type or shape"), std::string::npos)
+        << result.text;
+  }
+}
+
+TEST(Suite, ALargeCaseIsNamedByItsSeed) {
+  // Wrong only where there are so many outputs that no smaller case fails.
+  const auto wrong = [](const Case& c, const RunContext& context) {
+    Outcome outcome = TestSubject::Exact(c, context);
+    if (c.x.size() < 3000) return outcome;
+    for (int64_t i = 0; i < outcome.y.size(); ++i)
+      outcome.y.SetInt(i, outcome.y.IntAt(i) == c.out_min ? c.out_max : c.out_min);
+    return outcome;
+  };
+  Suite suite(Op::kRescale, Making(wrong, "large"), {.cases = 400, .seed = 3});
+  const SuiteResult result = suite.Run(Claim("matches_exact"));
+  ASSERT_EQ(result.judgement, Judgement::kFailed);
+  EXPECT_NE(result.text.find("\nthe case (rescale M="), std::string::npos) << result.text;
+  EXPECT_NE(result.text.find(") is too large to show: seed 3, cases 400\n"), std::string::npos)
+      << result.text;
+  EXPECT_EQ(result.text.find("\nthe case:\n"), std::string::npos);
 }
 
 TEST(Suite, KnowsThePropertiesOfAnOperation) {

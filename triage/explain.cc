@@ -179,6 +179,10 @@ std::string Explain(const Case& c, const std::vector<Subject*>& subjects,
       skipped += fmt::format("  {}: {}, {}\n", who, Name(outcome.status), outcome.detail);
       continue;
     }
+    if (outcome.y.dtype() != exact_y.dtype() || outcome.y.shape() != exact_y.shape()) {
+      skipped += fmt::format("  {}: the answer has the wrong type or shape\n", who);
+      continue;
+    }
     add({who, std::move(outcome.y), FindConvention(ConventionName(who)), false, subject});
   }
 

@@ -20,9 +20,8 @@ Verdict MatchesExact(const Case& c, Subject& subject) {
   const Answer answer = Ask(subject, c);
   if (answer.verdict) return *answer.verdict;
   if (answer.y.empty()) return Verdict::Vacuous("the output is empty");
-  auto failed =
-      relation::Difference(c, relation::ExactOf(c), answer.y, "departs from the exact value");
-  return failed ? *failed : Verdict::Passed();
+  return relation::Difference(c, relation::ExactOf(c), answer.y, "departs from the exact value")
+      .value_or(Verdict::Passed());
 }
 
 Verdict MatchesConvention(const Case& c, Subject& subject) {
@@ -36,9 +35,8 @@ Verdict MatchesConvention(const Case& c, Subject& subject) {
   const Answer answer = Ask(subject, c);
   if (answer.verdict) return *answer.verdict;
   if (answer.y.empty()) return Verdict::Vacuous("the output is empty");
-  auto failed =
-      relation::Difference(c, convention->run(c).y, answer.y, "departs from convention " + name);
-  return failed ? *failed : Verdict::Passed();
+  return relation::Difference(c, convention->run(c).y, answer.y, "departs from convention " + name)
+      .value_or(Verdict::Passed());
 }
 
 // Siblings live as long as the thread: making a subject is dear, and each case meets all of them.

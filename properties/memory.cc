@@ -105,8 +105,9 @@ Verdict SameBitsTwice(const Case& c, Subject& subject) {
   const Answer first = Ask(subject, c, context);
   if (first.verdict) return *first.verdict;
   if (first.y.empty()) return Verdict::Vacuous("the output is empty");
-  auto verdict = SameBits(c, subject, first.y, context, "the second run differs from the first");
-  return verdict ? AsMemory(*verdict, FindingKind::kNondeterminism) : Verdict::Passed();
+  return AsMemory(SameBits(c, subject, first.y, context, "the second run differs from the first")
+                      .value_or(Verdict::Passed()),
+                  FindingKind::kNondeterminism);
 }
 
 Verdict PoisonIsIrrelevant(const Case& c, Subject& subject) {
@@ -190,8 +191,7 @@ std::optional<Sibling> WithOtherZeroPoints(const Case& c, Subject& subject) {
 bool GivesAnew(const Subject& subject, const Sibling& sibling) {
   const auto fresh = SubjectRegistry::Get().MakeAnew(subject);
   if (fresh == nullptr) return true;
-  const Answer answer = Ask(*fresh, sibling.c);
-  return !answer.verdict && answer.y == sibling.promised;
+  return Ask(*fresh, sibling.c).y == sibling.promised;  // a failure has no y
 }
 
 // Asks about the sibling of `c` after `c`. Fails if the subject does not give the promised output,
@@ -252,8 +252,7 @@ Verdict AnswerIndependentOfHistory(const Case& c, Subject& subject) {
   if (!why_none.empty()) return Verdict::Vacuous("no problem of the same shape: " + why_none);
   auto verdict = SameBits(c, subject, base.y, context, "the answer depends on the problem before");
   if (verdict) return AsMemory(*verdict, FindingKind::kNondeterminism);
-  verdict = MixesUpZeroPoints(c, subject, context);
-  return verdict ? *verdict : Verdict::Passed();
+  return MixesUpZeroPoints(c, subject, context).value_or(Verdict::Passed());
 }
 
 }  // namespace

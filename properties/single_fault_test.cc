@@ -460,6 +460,22 @@ TEST(Placements, GapsAndOffsetsDifferFromCaseToCase) {
   for (const int64_t offset : both) EXPECT_EQ(offset % 4, 0);
 }
 
+TEST(InputsUnmodified, OneInputIsEnough) {
+  const Property& property = *FindProperty("inputs_unmodified");
+  const auto judged = [&](const Case& c) {
+    Spoiled subject;
+    return Judge(property, c, subject);
+  };
+  Case one = gen::Draw(Op::kRescale, gen::Theme::kUniform, 1);
+  ASSERT_TRUE(!one.x.empty() && one.w.empty());
+  EXPECT_EQ(judged(one).judgement, Judgement::kPassed);
+  one = slice::Rows(one, {});
+  EXPECT_EQ(judged(one).reason, "there is no input to modify");
+  const Case weights = slice::Rows(gen::Draw(Op::kLinear, gen::Theme::kUniform, 1), {});
+  ASSERT_TRUE(weights.x.empty() && !weights.w.empty());
+  EXPECT_EQ(judged(weights).judgement, Judgement::kPassed);
+}
+
 // A slice is compared where it is wrong: the last one always, any other one in its turn.
 struct Slice {
   const char* claim;

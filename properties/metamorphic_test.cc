@@ -561,6 +561,73 @@ TEST(Parts, NoneIsAskedAboutTwice) {
   EXPECT_EQ(met.size(), 2u) << "the last part alone, or another one too";
 }
 
+// --- Operands -----------------------------------------------------------------------------------
+
+Case AddOf(Op op, const std::vector<int32_t>& x, const std::vector<int32_t>& w) {
+  Case c = CaseOver(op, Tensor(DType::kU8, {1, 3}), DType::kU8);
+  c.w = c.x;
+  for (int64_t i = 0; i < 3; ++i) {
+    c.x.SetInt(i, x[static_cast<size_t>(i)]);
+    c.w.SetInt(i, w[static_cast<size_t>(i)]);
+  }
+  return c;
+}
+
+TEST(Commutes, SwapsOperandsThatDifferInAnything) {
+  Case same = AddOf(Op::kAdd, {1, 2, 3}, {1, 2, 3});
+  EXPECT_EQ(AskedBy("commutes", same).verdict.reason, "both operands are the same");
+  Case scale = same, zero = same;
+  scale.w_q.scale = {2};
+  zero.w_q.zero_point = {2};
+  for (const Case& c : {scale, zero, AddOf(Op::kMul, {1, 2, 3}, {1, 2, 4})}) {
+    const Asked asked = AskedBy("commutes", c);
+    ASSERT_EQ(asked.problems.size(), 2u);
+    const Case& swapped = asked.problems[1];
+    EXPECT_TRUE(swapped.x == c.w && swapped.w == c.x && swapped.x_q == c.w_q &&
+                swapped.w_q == c.x_q);
+  }
+  for (const Op op : {Op::kSub, Op::kConcat, Op::kRescale})
+    EXPECT_FALSE(FindProperty("commutes")->about(op)) << Name(op);
+}
+
+TEST(NeutralOperand, IsReal0InItsOwnScaleOrReal1) {
+  for (const Op op : {Op::kAdd, Op::kSub, Op::kMul}) {
+    for (const auto& [zero, code] : std::vector<std::pair<int32_t, int32_t>>{
+             {0, 0}, {100, 100}, {255, 255}, {-5, 0}, {300, 255}}) {
+      Case c = AddOf(op, {1, 2, 3}, {4, 5, 6});
+      c.w_q = {{0.375f}, {zero}};
+      const Asked asked = AskedBy("neutral_operand_is_rescale", c);
+      ASSERT_EQ(asked.problems.size(), 2u);
+      EXPECT_EQ(asked.problems[0].op, Op::kRescale);
+      const Case& neutral = asked.problems[1];
+      EXPECT_EQ(neutral.op, op);
+      EXPECT_EQ(neutral.x, c.x);
+      EXPECT_EQ(neutral.w_q.scale[0], op == Op::kMul ? 1.0f : 0.375f);
+      for (int64_t i = 0; i < 3; ++i)
+        EXPECT_EQ(neutral.w.IntAt(i) - neutral.w_q.zero_point[0], op == Op::kMul ? 1 : 0);
+      if (op != Op::kMul) {
+        EXPECT_EQ(neutral.w.IntAt(0), code) << "the nearest code";
+      }
+    }
+  }
+}
+
+TEST(EqualQParams, KeepTheClampOfTheType) {
+  Case c = CaseOver(Op::kRescale, Tensor(DType::kU8, {1, 3}), DType::kU8);
+  c.x_q = {{0.5f}, {7}};
+  c.out_min = 10;
+  c.out_max = 20;
+  const Case same = AskedBy("equal_qparams_is_identity", c).problems[0];
+  EXPECT_EQ(same.out_q, c.x_q);
+  EXPECT_EQ(same.out_min, 10);
+  EXPECT_EQ(same.out_max, 20);
+  c.out_dtype = DType::kS8;
+  const Case other = AskedBy("equal_qparams_is_identity", c).problems[0];
+  EXPECT_EQ(other.out_dtype, DType::kU8);
+  EXPECT_EQ(other.out_min, 0);
+  EXPECT_EQ(other.out_max, 255);
+}
+
 // --- Dynamic linear -----------------------------------------------------------------------------
 
 Case Dynamic(const std::vector<float>& x, int64_t rows) {

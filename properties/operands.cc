@@ -25,7 +25,7 @@ bool IsCommutative(Op op) {
     case Combine::kSum:
     case Combine::kProduct: return true;
     case Combine::kDifference:
-    case Combine::kNone: return false;
+    case Combine::kNone: break;
   }
   return false;
 }

@@ -77,7 +77,7 @@ bool MatchesGlob(std::string_view glob, Op op, const Property& property) {
   const std::string name = FullName(op, property);
   // A list of exclusions alone begins with all properties.
   bool matches = glob.starts_with('!');
-  for (size_t at = 0; at <= glob.size();) {
+  for (size_t at = 0; at < glob.size();) {
     const size_t end = std::min(glob.find(',', at), glob.size());
     std::string_view one = glob.substr(at, end - at);
     at = end + 1;

@@ -686,6 +686,7 @@ TEST(Properties, GlobsMatchClaimsAndFullNames) {
       {"*linear.", false},
       {"*x*", false},
       {"s*s*s", false},
+      {"sweep_is_li*linear", false},  // not before what stands before the star
       {"sweep_is_lineaR", false},
       // Lists: the last one that matches decides.
       {"clamp,sweep_*", true},
@@ -698,6 +699,8 @@ TEST(Properties, GlobsMatchClaimsAndFullNames) {
       {"*,!clamp", true},
       {"*,!sweep_*,linear.*", true},
       {"clamp,!quantize.*", false},
+      {"clamp,sweep_*,quantize.*", true},
+      {"clamp,sweep_is_linear,!quantize.*", true},
       {",sweep_is_linear", true},
       {"sweep_is_linear,", true},
   };
@@ -826,6 +829,16 @@ TEST(Contracts, DecideWhatApplies) {
           << convention.name << " " << property.claim;
     }
   }
+}
+
+TEST(Contracts, NoTheoremHoldsUnderAnUnknownConvention) {
+  const Case c = gen::Draw(Op::kLinear, gen::Theme::kUniform, 1);
+  TestSubject subject;
+  subject.set_contract({"no such convention"});
+  const Verdict verdict = Judge(*FindProperty("k_permutation"), c, subject);
+  EXPECT_EQ(verdict.judgement, Judgement::kNotApplicable);
+  EXPECT_EQ(verdict.reason, "no theorem under contract model:no such convention");
+  EXPECT_EQ(subject.runs, 0);
 }
 
 TEST(Contracts, MatchesConventionJudgesEveryConvention) {
@@ -966,10 +979,13 @@ TEST(MemoSubject, RunsTheCommonBaseOnce) {
   for (uint64_t seed = 0; seed < 20; ++seed) memo.Run(gen::Draw(Op::kQuantize, seed), {});
   memo.Run(c, {});
   EXPECT_EQ(memo.runs(), 23);  // and the base is never forgotten
-  RunContext gaps;
-  gaps.x_row_gap = 3;
-  for (int i = 0; i < 3; ++i) memo.Run(c, gaps);
-  EXPECT_EQ(memo.runs(), 24);  // several properties ask for the same gaps
+  int64_t runs = 23;
+  for (const RunContext& context :
+       {RunContext{.x_row_gap = 3}, RunContext{.y_row_gap = 3}, RunContext{.end_at_guard = false},
+        RunContext{.end_at_guard = false, .x_row_gap = 3, .y_row_gap = 2}}) {
+    for (int i = 0; i < 3; ++i) memo.Run(c, context);
+    EXPECT_EQ(memo.runs(), ++runs) << "several properties ask for the same placement";
+  }
 }
 
 TEST(MemoSubject, IsToldWhatWasAskedAtOnce) {
@@ -1009,6 +1025,90 @@ TEST(JudgeInTurn, TheComparisonsAlwaysJudgeAndEveryPropertyHasItsTurn) {
     met.insert(judged.begin(), judged.end());
   }
   EXPECT_EQ(met.size(), PropertiesAbout(Op::kLinear).size());
+}
+
+// Many cases for which the property has its turn or has not.
+Case Numbered(int32_t number) {
+  Case c = CaseOver(Op::kRescale, Tensor(DType::kU8, {1, 2}), DType::kU8);
+  c.x.SetInt(0, number % 256);
+  c.x.SetInt(1, number / 256);
+  return c;
+}
+
+TEST(JudgeInTurn, DearPropertiesGiveWay) {
+  constexpr int kMany = 6000;
+  std::map<const Property*, int> turns;
+  for (int i = 0; i < kMany; ++i) {
+    for (const Property* property : PropertiesInTurn(Numbered(i))) ++turns[property];
+  }
+  double cheap = 0, cheapest = 0;
+  for (const Property* property : PropertiesAbout(Op::kRescale)) {
+    if (property->claim.starts_with("matches_")) {
+      EXPECT_EQ(turns[property], kMany) << property->claim;
+    } else if (property->one_in == 1) {
+      cheap += turns[property], ++cheapest;
+    }
+  }
+  cheap /= cheapest;
+  for (const Property* property : PropertiesAbout(Op::kRescale)) {
+    if (property->claim.starts_with("matches_")) continue;
+    const double expected = cheap / property->one_in;
+    EXPECT_GT(turns[property], 0.5 * expected - 5) << property->claim;
+    EXPECT_LT(turns[property], 2 * expected + 10) << property->claim;
+  }
+}
+
+TEST(JudgeInTurn, DearPropertiesJudgeWhereThereAreNoOthers) {
+  for (const auto& [glob, expected] : std::vector<std::pair<const char*, size_t>>{
+           {"matches_*", 2},
+           {"matches_*,far_rows", 3},
+           {"matches_*,far_rows,environment", 4},
+           {"matches_*,far_rows,environment,in_place", 4},
+           {"far_rows", 1},
+           {"far_rows,environment,in_place", 2},
+           {"matches_exact,far_rows,environment,in_place", 3}}) {
+    std::set<const Property*> met;
+    for (int i = 0; i < 400; ++i) {
+      const std::vector<const Property*> judges = PropertiesInTurn(Numbered(i), glob);
+      ASSERT_EQ(judges.size(), expected) << glob;
+      ASSERT_EQ(std::set(judges.begin(), judges.end()).size(), expected) << glob;
+      for (const Property* property : judges) {
+        ASSERT_TRUE(MatchesGlob(glob, Op::kRescale, *property)) << property->claim;
+        met.insert(property);
+      }
+    }
+    EXPECT_EQ(met.size(), PropertiesAbout(Op::kRescale, glob).size()) << glob;
+  }
+}
+
+// Properties that share runs judge the same drawn cases, all others their own.
+TEST(JudgeAll, DearPropertiesHaveTurnsOfTheirOwn) {
+  std::map<std::string_view, std::set<uint64_t>> turns;  // which drawn numbers each judges
+  const Case c = Numbered(7);
+  constexpr uint64_t kMany = 400;
+  for (uint64_t drawn = 0; drawn < kMany; ++drawn) {
+    TestSubject subject;
+    MemoSubject memo(subject);
+    JudgeAll(
+        c, memo, "*",
+        [&](const Property& property, const Verdict&) {
+          turns[property.claim].insert(drawn);
+          return true;
+        },
+        drawn);
+  }
+  for (const Property* one : PropertiesAbout(Op::kRescale)) {
+    const auto seldom = static_cast<double>(kMany) / one->one_in;
+    EXPECT_GT(static_cast<double>(turns[one->claim].size()), 0.3 * seldom - 4) << one->claim;
+    EXPECT_LT(static_cast<double>(turns[one->claim].size()), 2 * seldom + 8) << one->claim;
+    for (const Property* other : PropertiesAbout(Op::kRescale)) {
+      if (one == other || one->one_in == 1 || one->one_in != other->one_in) continue;
+      if (turns[one->claim].size() < 5) continue;
+      EXPECT_EQ(turns[one->claim] == turns[other->claim],
+                !one->turn.empty() && one->turn == other->turn)
+          << one->claim << " and " << other->claim;
+    }
+  }
 }
 
 TEST(JudgeInTurn, FewPropertiesAllJudge) {

@@ -86,9 +86,9 @@ uint64_t Hash(const Case& c) {
     Case problem;
     uint64_t hash;
   };
-  thread_local std::optional<Known> known;
-  if (!known || !(known->problem == c)) known = Known{c, HashOf(c)};
-  return known->hash;
+  thread_local Known known{Case(), HashOf(Case())};
+  if (!(known.problem == c)) known = {c, HashOf(c)};
+  return known.hash;
 }
 
 std::vector<int64_t> Permutation(Rng& rng, int64_t count) {

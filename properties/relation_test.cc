@@ -44,6 +44,9 @@ TEST(Shifted, KeepsEveryCodeOrGivesNone) {
   EXPECT_EQ(Shifted(Codes(DType::kS32, {INT32_MIN, 5}), DType::kS32, -1), std::nullopt);
   EXPECT_EQ(Shifted(Codes(DType::kS32, {250, 3}), DType::kU8, 5), Codes(DType::kU8, {255, 8}));
   EXPECT_EQ(Shifted(Codes(DType::kS32, {251, 3}), DType::kU8, 5), std::nullopt);
+  EXPECT_EQ(Shifted(Codes(DType::kS32, {0, 3}), DType::kU8, 0), Codes(DType::kU8, {0, 3}));
+  EXPECT_EQ(Shifted(Codes(DType::kU8, {0, 255}), DType::kS32, 5), Codes(DType::kS32, {5, 260}));
+  EXPECT_EQ(Shifted(Codes(DType::kU8, {0, 15}), DType::kS4, -8), Codes(DType::kS4, {-8, 7}));
   EXPECT_EQ(Shifted(Codes(DType::kS4, {-8, 0, 6}), DType::kS4, 1), Codes(DType::kS4, {-7, 1, 7}));
   EXPECT_EQ(Shifted(Codes(DType::kS4, {7, 0}), DType::kS4, 1), std::nullopt);
 }

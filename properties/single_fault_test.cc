@@ -223,6 +223,16 @@ TEST_P(EachProperty, SaysWhyNothingWasJudged) {
   }
 }
 
+// A subject need not bear with a problem that is none.
+TEST_P(EachProperty, AsksAboutValidProblems) {
+  for (const Op op : property().ops) {
+    ForCases(property(), op, 25, [&](const Case& c, const auto& asked) {
+      for (const auto& [problem, context] : asked)
+        ASSERT_EQ(Validate(problem), "") << FullName(op, property()) << " " << Describe(c);
+    });
+  }
+}
+
 // Of these, what is judged is not the output: it is the run itself, or a sweep with its own rows.
 bool JudgesSomethingElse(std::string_view claim) {
   return claim == "no_stray_access" || claim == "inputs_unmodified" ||
@@ -652,6 +662,19 @@ TEST(TargetsAgree, NamesWhyNobodyWasAsked) {
   TestSubject crashes(
       [](const Case&, const RunContext&) { return Broken(RunStatus::kCrashed, "signal 11"); });
   EXPECT_TRUE(Judge(property, gen::Draw(Op::kLinear, gen::Theme::kUniform, 1), crashes).failed());
+}
+
+// Between two operands the same codes can be divided in several ways.
+TEST(Hash, SeesWhereATensorEnds) {
+  std::set<uint64_t> met;
+  for (int64_t first = 0; first <= 4; ++first) {
+    Case c = CaseOver(Op::kConcat, Tensor(DType::kU8, {1, first}), DType::kU8);
+    c.w = Tensor(DType::kU8, {1, 4 - first});
+    c.N = 4;
+    ASSERT_EQ(Validate(c), "");
+    met.insert(relation::Hash(c));
+  }
+  EXPECT_EQ(met.size(), 5u);
 }
 
 TEST(Hash, SeesEverySizeAndEveryCode) {

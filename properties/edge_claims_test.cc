@@ -366,6 +366,41 @@ TEST(RoundTrip, TinyValuesAndDenormalsAreExactlyJudged) {
   }
 }
 
+TEST(RoundTrip, CodesComeBackAsFarAsFloatsCount) {
+  constexpr int32_t kCountable = 1 << 22;
+  for (const auto& [zero, judged] :
+       std::vector<std::pair<int32_t, bool>>{{0, true},
+                                             {10 - kCountable, true},
+                                             {10 - kCountable - 1, false},
+                                             {10 + kCountable, true},
+                                             {10 + kCountable + 1, false}}) {
+    for (const int64_t at : {0, 2}) {
+      Case c = CaseOver(Op::kDequantize,
+                        Tensor::Of<uint8_t>({1, 3}, std::vector<uint8_t>{10, 10, 10}), DType::kF32);
+      c.x_q.zero_point = {zero};
+      EXPECT_EQ(Ask("round_trip", c, With(at, 11, 1)).failed(), judged) << zero;
+      EXPECT_EQ(Ask("round_trip", c, TestSubject()).judgement,
+                judged ? Judgement::kPassed : Judgement::kVacuous);
+    }
+  }
+}
+
+// Half steps are judged of whoever only quantizes; the way back of whatever is quantized.
+TEST(RoundTrip, EitherHalfIsAJudgement) {
+  TestSubject quantizes;
+  quantizes.cannot_run = [](const Case& c) { return c.op == Op::kDequantize ? "no" : ""; };
+  Case inside = QuantizeOf({10, 11}), outside = QuantizeOf({9, 30});
+  for (Case* c : {&inside, &outside}) {
+    c->out_min = 10;
+    c->out_max = 20;
+  }
+  EXPECT_EQ(Ask("round_trip", inside, quantizes).judgement, Judgement::kPassed);
+  EXPECT_EQ(Ask("round_trip", outside, quantizes).reason,
+            "no x lies within half a step of the range");
+  EXPECT_EQ(Ask("round_trip", outside, TestSubject()).judgement, Judgement::kPassed);
+  EXPECT_TRUE(Ask("round_trip", outside, With(1, 19, 2)).failed());
+}
+
 TEST(ZeroMapsToZeroPoint, OfBothZerosWhereItIsACodeInsideTheClamp) {
   Case c = QuantizeOf({3, 4});
   c.out_q.zero_point = {9};

@@ -267,6 +267,88 @@ TEST_P(OneThingChangedOf, IsOneAndIsNamed) {
 INSTANTIATE_TEST_SUITE_P(Ops, OneThingChangedOf, testing::ValuesIn(AllOps()),
                          [](const auto& op) { return std::string(Name(op.param)); });
 
+// The problem that is asked about with this thing changed; the case decides which things are.
+Case With(Case c, const std::string& thing) {
+  for (int32_t number = 0; number < 256; ++number) {
+    c.x.SetInt(0, number);
+    Spoiled subject;
+    Judge(OneThing(), c, subject);
+    for (const auto& [problem, context] : subject.asked) {
+      if (ThingsThatDiffer(c, problem) == std::set<std::string>{thing}) return problem;
+    }
+  }
+  return {};
+}
+
+Case SmallLinear() {
+  Case c;
+  c.op = Op::kLinear;
+  c.M = 3;
+  c.N = 2;
+  c.K = 2;
+  c.x = Tensor(DType::kU8, {3, 2});
+  c.w = Tensor(DType::kS8, {2, 2});
+  for (int64_t i = 0; i < 4; ++i) c.w.SetInt(i, static_cast<int32_t>(i - 1));
+  return c;
+}
+
+TEST(OneThingChanged, ScalesDoubleOrHalveAndZeroPointsMoveByOne) {
+  Case c = SmallLinear();
+  c.per_channel = true;
+  const struct {
+    float scale, changed;
+  } scales[]{{1, 2}, {0x1p126f, 0x1p127f}, {0x1p127f, 0x1p126f}};
+  for (const auto& [scale, changed] : scales) {
+    c.w_q = {{1, scale}, {0, 0}};
+    EXPECT_EQ(With(c, "the scale of w").w_q.scale, (std::vector<float>{1, changed}));
+  }
+  const struct {
+    int32_t zero, changed;
+  } zeros[]{{0, 1},
+            {126, 127},
+            {127, 126},
+            {128, 129},
+            {INT32_MAX - 1, INT32_MAX},
+            {INT32_MAX, INT32_MAX - 1},
+            {INT32_MIN, INT32_MIN + 1}};
+  for (const auto& [zero, changed] : zeros) {
+    c.w_q = {{1, 1}, {0, zero}};
+    EXPECT_EQ(With(c, "the zero point of w").w_q.zero_point, (std::vector<int32_t>{0, changed}));
+  }
+}
+
+TEST(OneThingChanged, EachChangeIsOfTheLast) {
+  Case c = SmallLinear();
+  c.out_min = 10;
+  c.out_max = 21;
+  c.bias = std::vector<float>{3, 4};
+  EXPECT_EQ(*With(c, "the bias").bias, (std::vector<float>{3, -4}));
+  EXPECT_EQ(With(c, "the clamp").out_max, 15);
+  EXPECT_EQ(With(c, "the clamp").out_min, 10);
+  Case integers = c;
+  integers.bias.reset();
+  integers.bias_i32 = std::vector<int32_t>{3, 4};
+  EXPECT_EQ(*With(integers, "the bias").bias_i32, (std::vector<int32_t>{3, -5}));
+  const Case fewer = With(c, "the number of rows");
+  EXPECT_EQ(fewer.M, 2);
+  EXPECT_EQ(fewer.x.shape(), (std::vector<int64_t>{2, 2}));
+  Case table = CaseOver(Op::kTable, Tensor(DType::kU8, {1, 2}), DType::kU8);
+  table.function = Function::kLeakyRelu;
+  table.negative_slope = 0.5f;
+  EXPECT_EQ(With(table, "negative_slope").negative_slope, 0.25f);
+  table = CaseOver(Op::kTable, table.x, DType::kU8);
+  table.function = Function::kSigmoid;
+  EXPECT_EQ(With(table, "function").function, Function::kTanh) << "the next one";
+  Case pool;
+  pool.op = Op::kAvgPool;
+  pool.N = 2;
+  pool.window = {.batch = 3, .in_h = 2, .in_w = 2, .in_c = 2, .kernel_h = 2, .kernel_w = 2};
+  pool.x = Tensor(DType::kU8, {3, 2, 2, 2});
+  DeriveSizes(&pool);
+  EXPECT_EQ(With(pool, "the number of rows").window.batch, 2);
+  EXPECT_TRUE(With(pool, "ceil_mode").window.ceil_mode);
+}
+
 // The promise of a convention is judged by the convention, not by the exact value; where nothing
 // is promised, nothing is compared.
 TEST(OneThingChanged, FollowsThePromisedConvention) {

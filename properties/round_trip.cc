@@ -34,8 +34,8 @@ enum class Trip : uint8_t { kOutside, kGood, kBad };
 Trip WithinHalfStep(float x, float scale, int64_t y, int64_t z, int64_t low, int64_t high) {
   const Dyadic a = Split(x);
   const Dyadic s = Split(scale);
-  if (a.mantissa != 0 && a.exponent > s.exponent + 60) return Trip::kOutside;  // |x| > 2^36 s
-  if (a.mantissa == 0 || s.exponent > a.exponent + 60) {                       // |x| < 2^-36 s
+  if (a.exponent > s.exponent + 60) return Trip::kOutside;  // |x| > 2^36 s
+  if (s.exponent > a.exponent + 60) {                       // |x| < 2^-36 s
     if (low > z || high < z) return Trip::kOutside;
     return y == z ? Trip::kGood : Trip::kBad;
   }

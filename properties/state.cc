@@ -22,73 +22,76 @@ using relation::Answer;
 using relation::Ask;
 
 Verdict As(FindingKind kind, Verdict verdict) {
-  if (verdict.failed() && !verdict.kind) verdict.kind = kind;
+  verdict.kind = kind;
   return verdict;
 }
 
-// One change of a case; false if the case has nothing to change. The changed case may be invalid.
-// Parameters that are a number, a flag or a choice have no row: AlterParameter changes them.
+// One change of a case with outputs. Where there is nothing to change, it changes nothing; the
+// changed case may be invalid. Parameters that are a number, a flag or a choice have no row:
+// AlterParameter changes them.
 struct Change {
   const char* what;
-  bool (*apply)(Case& c);
+  void (*apply)(Case& c);
 };
 
-bool Doubled(std::vector<float>& scales) {
-  if (scales.empty()) return false;
+void Double(std::vector<float>& scales) {
+  if (scales.empty()) return;
   float& last = scales.back();
   last = std::isfinite(2 * last) ? 2 * last : last / 2;
-  return true;
 }
 
-bool Moved(std::vector<int32_t>& zero_points, DType dtype) {
-  if (zero_points.empty() || !IsCode(dtype)) return false;
+void Move(std::vector<int32_t>& zero_points, DType dtype) {
+  if (!IsCode(dtype)) return;
   const CodeRange range = RangeOf(dtype);
   int32_t& last = zero_points.back();
-  last = last == range.max ? last - 1 : last + (last < INT32_MAX ? 1 : -1);
-  return true;
+  last += last == range.max || last == INT32_MAX ? -1 : 1;
 }
 
-bool WithoutLastRow(Case& c) {
-  if (HasWindow(c.op)) {
-    if (c.window.batch < 2) return false;
+void DropLastRow(Case& c) {
+  if (!HasWindow(c.op)) {
+    if (c.M > 1) c = slice::Rows(c, slice::Range(0, c.M - 1));
+  } else if (c.window.batch > 1) {
     c = slice::Batches(c, slice::Range(0, c.window.batch - 1));
-    return true;
   }
-  if (c.M < 2) return false;
-  c = slice::Rows(c, slice::Range(0, c.M - 1));
-  return true;
 }
 
 constexpr std::array<Change, 10> kChanges{
-    {{"the scale of x", [](Case& c) { return RowOf(c.op).x_qparams && Doubled(c.x_q.scale); }},
+    {{"the scale of x",
+      [](Case& c) {
+        if (RowOf(c.op).x_qparams) Double(c.x_q.scale);
+      }},
      {"the zero point of x",
-      [](Case& c) { return RowOf(c.op).x_qparams && Moved(c.x_q.zero_point, c.x.dtype()); }},
-     {"the scale of w", [](Case& c) { return HasW(c.op) && Doubled(c.w_q.scale); }},
+      [](Case& c) {
+        if (RowOf(c.op).x_qparams) Move(c.x_q.zero_point, c.x.dtype());
+      }},
+     {"the scale of w",
+      [](Case& c) {
+        if (HasW(c.op)) Double(c.w_q.scale);
+      }},
      {"the zero point of w",
-      [](Case& c) { return HasW(c.op) && Moved(c.w_q.zero_point, c.w.dtype()); }},
-     {"the multiplier", [](Case& c) { return Doubled(c.multiplier); }},
-     {"the output scale", [](Case& c) { return HasOutQParams(c.op) && Doubled(c.out_q.scale); }},
+      [](Case& c) {
+        if (HasW(c.op)) Move(c.w_q.zero_point, c.w.dtype());
+      }},
+     {"the multiplier", [](Case& c) { Double(c.multiplier); }},
+     {"the output scale",
+      [](Case& c) {
+        if (HasOutQParams(c.op)) Double(c.out_q.scale);
+      }},
      {"the output zero point",
-      [](Case& c) { return HasOutQParams(c.op) && Moved(c.out_q.zero_point, c.out_dtype); }},
+      [](Case& c) {
+        if (HasOutQParams(c.op)) Move(c.out_q.zero_point, c.out_dtype);
+      }},
      {"the bias",
       [](Case& c) {
-        if (c.bias && !c.bias->empty()) {
-          c.bias->back() = -c.bias->back();
-        } else if (c.bias_i32 && !c.bias_i32->empty()) {
-          c.bias_i32->back() = -1 - c.bias_i32->back();
-        } else {
-          return false;
-        }
-        return true;
+        if (c.bias) c.bias->back() = -c.bias->back();
+        if (c.bias_i32) c.bias_i32->back() = -1 - c.bias_i32->back();
       }},
      {"the clamp",
       [](Case& c) {
-        if (!RowOf(c.op).clamp || c.out_dtype == DType::kF32 || c.out_min == c.out_max)
-          return false;
+        if (!RowOf(c.op).clamp || c.out_dtype == DType::kF32) return;
         c.out_max = static_cast<int32_t>((int64_t{c.out_min} + c.out_max) / 2);
-        return true;
       }},
-     {"the number of rows", WithoutLastRow}}};
+     {"the number of rows", DropLastRow}}};
 
 void Alter(bool& flag) { flag = !flag; }
 void Alter(int32_t& number) { number /= 2; }
@@ -136,7 +139,7 @@ std::optional<Changed> Apply(size_t change, const Case& c, const Convention* con
   Changed changed{"", ProblemOf(c), {}};
   if (change < kChanges.size()) {
     changed.what = kChanges[change].what;
-    if (!kChanges[change].apply(changed.c)) return std::nullopt;
+    kChanges[change].apply(changed.c);
   } else {
     changed.what = AlterParameter(changed.c, change - kChanges.size());
   }
@@ -152,8 +155,7 @@ std::optional<Changed> Apply(size_t change, const Case& c, const Convention* con
 bool GivesAnew(const Subject& subject, const Changed& changed) {
   const auto fresh = SubjectRegistry::Get().MakeAnew(subject);
   if (fresh == nullptr) return true;
-  const Answer answer = Ask(*fresh, changed.c);
-  return !answer.verdict && answer.y == changed.promised;
+  return Ask(*fresh, changed.c).y == changed.promised;  // a failure has no y
 }
 
 // Asks about `c`, then `c` with one thing changed, then `c` again. A layer that was kept under a
@@ -304,8 +306,7 @@ Verdict AliasedOperands(const Case& c, Subject& subject) {
 Verdict LeavesNothingBehind(const Case& c, Subject& subject) {
   RunContext context;
   context.watch = true;
-  const Answer answer = Ask(subject, c, context);
-  return answer.verdict ? *answer.verdict : Verdict::Passed();
+  return Ask(subject, c, context).verdict.value_or(Verdict::Passed());
 }
 
 }  // namespace

@@ -22,19 +22,6 @@
 namespace qualm {
 namespace {
 
-// The problems that the property asks a subject about, and its verdict.
-struct Asked {
-  Verdict verdict;
-  std::vector<Case> problems;
-};
-Asked AskedBy(const char* claim, const Case& c) {
-  EXPECT_EQ(Validate(c), "") << claim;
-  Spoiled subject;
-  Asked asked{Judge(*FindProperty(claim), c, subject), {}};
-  for (const auto& [problem, context] : subject.asked) asked.problems.push_back(problem);
-  return asked;
-}
-
 // M = 1.
 Case LinearOf(const std::vector<int32_t>& x, const std::vector<int32_t>& w, int64_t n = 1) {
   Case c;

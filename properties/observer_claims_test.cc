@@ -66,15 +66,6 @@ Verdict JudgeChoice(const char* claim, const Case& c, const Chosen& chosen) {
   return JudgeChoice(claim, c, [&](const Case&) { return chosen; });
 }
 
-std::vector<Case> AskedBy(const char* claim, const Case& c) {
-  EXPECT_EQ(Validate(c), "") << claim;
-  Spoiled subject;
-  EXPECT_EQ(Judge(*FindProperty(claim), c, subject).judgement, Judgement::kPassed) << claim;
-  std::vector<Case> problems;
-  for (const auto& [problem, context] : subject.asked) problems.push_back(problem);
-  return problems;
-}
-
 std::multiset<float> Values(const Case& c, int64_t first, int64_t count) {
   std::multiset<float> values;
   for (int64_t i = first; i < first + count; ++i) values.insert(c.x.FloatAt(i));
@@ -89,7 +80,7 @@ TEST(ValuePermutation, KeepsRowsPerChannelAndBatchesButThoseOfMinMax) {
       for (int64_t size = 4; size < 12; ++size) {
         Case c = Observing(3, 2, UpTo(3 * 2 * size), per_channel);
         c.observer.kind = kind;
-        const std::vector<Case> asked = AskedBy("value_permutation", c);
+        const std::vector<Case> asked = AskedBy("value_permutation", c).problems;
         ASSERT_EQ(asked.size(), 2u);
         EXPECT_FALSE(asked[1].x == c.x);
         for (int64_t b = 0; b < 3; ++b) {
@@ -184,7 +175,7 @@ TEST(RowsAreTensors, AsksAboutTheLastRowAndAnotherPerTensor) {
   int judged = 0;
   for (int64_t size = 1; size < 12; ++size) {
     const Case c = Observing(2, 3, UpTo(6 * size), true);
-    const std::vector<Case> asked = AskedBy("rows_are_tensors", c);
+    const std::vector<Case> asked = AskedBy("rows_are_tensors", c).problems;
     ASSERT_EQ(asked.size(), 3u);
     for (const size_t run : {size_t{1}, size_t{2}}) {
       EXPECT_FALSE(asked[run].per_channel);

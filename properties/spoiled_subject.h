@@ -3,6 +3,8 @@
 #ifndef QUALM_PROPERTIES_SPOILED_SUBJECT_H_
 #define QUALM_PROPERTIES_SPOILED_SUBJECT_H_
 
+#include <gtest/gtest.h>
+
 #include <bit>
 #include <cstdint>
 #include <functional>
@@ -55,6 +57,20 @@ inline void Spoil(Tensor& y, int64_t i) {
   } else {
     y.SetInt(i, y.IntAt(i) ^ 1);
   }
+}
+
+// The verdict on an exact subject, and the problems that it was asked about.
+struct Asked {
+  Verdict verdict;
+  std::vector<Case> problems;
+};
+inline Asked AskedBy(std::string_view claim, const Case& c) {
+  EXPECT_EQ(Validate(c), "") << claim << " " << Describe(c);
+  Spoiled subject;
+  Asked asked{Judge(*FindProperty(claim), c, subject), {}};
+  for (const auto& [problem, context] : subject.asked) asked.problems.push_back(problem);
+  EXPECT_FALSE(asked.verdict.failed()) << claim << " " << asked.verdict.reason;
+  return asked;
 }
 
 // Drawn cases that the property has something to say about, small ones.

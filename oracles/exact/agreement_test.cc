@@ -14,6 +14,7 @@
 #include "core/slice.h"
 #include "oracles/exact/arithmetic/real.h"
 #include "oracles/exact/definition.h"
+#include "oracles/exact/dynamic_linear.h"
 #include "oracles/exact/evaluate.h"
 #include "oracles/exact/exact.h"
 #include "oracles/exact/meanings.h"
@@ -365,6 +366,24 @@ TEST(Agreement, Sums) {
     }
   }
   EXPECT_GT(beyond_64_bits, 20);
+}
+
+// Its two stages are cases of their own, which give its outputs.
+TEST(Agreement, DynamicLinearIsAQuantizeAndALinear) {
+  RandomCase draw(22);
+  int compared = 0;
+  for (int i = 0; i < 1000; ++i) {
+    const Case c = draw.Draw(Op::kDynamicLinear);
+    if (c.x_gran != Granularity::kTensor) continue;
+    const ChosenQParams chosen = ChosenFor(c, FiniteRange(c.x.as<float>()));
+    const Case quantize = QuantizeOf(c, 0, c.M, chosen);
+    ASSERT_EQ(Validate(quantize), "") << Describe(c);
+    const Case linear = SumsCaseOf(c, Evaluate(quantize), chosen);
+    ASSERT_EQ(Validate(linear), "") << Describe(c);
+    EXPECT_EQ(Evaluate(linear), Evaluate(c)) << Describe(c);
+    ++compared;
+  }
+  EXPECT_GT(compared, 300);
 }
 
 // What a rule of dynamic_linear chooses for values from lo to hi, as both forms show it: an

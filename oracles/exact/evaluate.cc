@@ -40,7 +40,7 @@ Outputs::Outputs(const Case& c) : Outputs(c, IntegersOf(c)) {}
 Outputs::Outputs(const Case& c, Integers integers)
     : c_(c), form_(MeaningOf(c.op).fast), integers_(std::move(integers)) {
   const bool codes = IsCode(c.out_dtype);
-  const bool estimates = codes && form_.scaled == nullptr && form_.rounded == nullptr;
+  const bool estimates = codes && form_.scaled == nullptr;
   // The channels of a sum differ in the scale of w and in the float bias alone.
   const bool one_line = HasSums(c.op) && !c.bias && c.w_q.scale.size() == 1;
   const auto channels = static_cast<size_t>(c.N);

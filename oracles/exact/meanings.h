@@ -42,7 +42,8 @@ struct FastForm {
   // Turns the integer and the line that the channel gives into those of the value of output (m, n).
   void (*scaled)(const Case& c, const Integers& integers, int64_t m, int64_t n,
                  Scaled* scaled) = nullptr;
-  // The rounded value of output (m, n), for operations where it differs from Round(scaled).
+  // The rounded value of output (m, n), for operations where it differs from Round(scaled); they
+  // have `scaled` too.
   // `integer` is the integer with the channel's line.
   Rounded (*rounded)(const Case& c, const Integers& integers, int64_t m, int64_t n,
                      const Scaled& integer) = nullptr;

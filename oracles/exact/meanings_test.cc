@@ -20,6 +20,7 @@ TEST(Meanings, EveryRowIsComplete) {
     EXPECT_TRUE(meaning.definition.value != nullptr || meaning.definition.outputs != nullptr);
     EXPECT_TRUE((meaning.fast.integers != nullptr && meaning.fast.line != nullptr) ||
                 meaning.fast.outputs != nullptr);
+    EXPECT_TRUE(meaning.fast.rounded == nullptr || meaning.fast.scaled != nullptr) << Name(op);
     EXPECT_TRUE(meaning.told.steps != nullptr) << Name(op);
   }
 }

@@ -192,6 +192,13 @@ TEST(Observer, TellsTheStepsOfSymmetricQuantization) {
             "127 = 0x1.020408p-6; scale 0x1.020408p-6");
 }
 
+TEST(Observer, TellsHowManyCodesARangeHas) {
+  const Observer s8{.dtype = DType::kS8, .quant_min = -10, .quant_max = 22};
+  EXPECT_EQ(Told(Observing({{-1.0f, 15.0f}}, s8), 0).back(),
+            "max - min with 0 between them, over the codes [-10, 22]: (0x1.ep+3 - -0x1p+0) / 32 = "
+            "0x1p-1; scale 0x1p-1");
+}
+
 TEST(Observer, TellsThatAScaleIsRaised) {
   for (const bool symmetric : {false, true}) {
     EXPECT_TRUE(Told(Observing({{0.0f, 0.0f}}, {.symmetric = symmetric}), 0)

@@ -356,6 +356,7 @@ TEST(Agreement, Sums) {
     plain.bias_i32.reset();
     const std::vector<int64_t> raw = RawSums(c);
     const std::vector<__int128> sums = CorrectedSums(c);
+    const Outputs outputs(c);
     ASSERT_EQ(raw.size(), static_cast<size_t>(c.M * c.N));
     ASSERT_EQ(sums.size(), raw.size());
     for (int64_t at = 0; at < c.M * c.N; ++at) {
@@ -363,6 +364,9 @@ TEST(Agreement, Sums) {
       EXPECT_EQ(Rational(raw[static_cast<size_t>(at)]), RealValue(plain, at / c.N, at % c.N));
       EXPECT_EQ(Rational(Integer(sum)), RealValue(c, at / c.N, at % c.N)) << Describe(c);
       if (sum > INT64_MAX || sum < INT64_MIN) ++beyond_64_bits;
+      const Code code = outputs.CodeAt(at / c.N, at % c.N);
+      EXPECT_TRUE(code.value == sum) << "nothing is clamped yet";
+      EXPECT_FALSE(code.tie_distance);
     }
   }
   EXPECT_GT(beyond_64_bits, 20);

@@ -118,6 +118,9 @@ TEST(Derive, RequantizationModesShowWhatDoesNotFit) {
             "INT32_MIN) = -2147483648");
   EXPECT_EQ(Steps(Requant::kFixedRndnu, -(1 << 30), 2.0f)[1],
             "scale: shift left by 3, saturated to int32 = -2147483648");
+  EXPECT_TRUE(Steps(Requant::kFixedRndnu, 5, 0.25f)[1].starts_with("scale: doubling high"));
+  EXPECT_EQ(Steps(Requant::kFixedQ31, 5, 0x1p-40f)[1],
+            "scale: rounding doubling high multiply by Q = 0 (the multiplier is Q*2^(0-31)) = 0");
   // From scales, with a sum that is no int32.
   Case c = ForumCase();
   c.bias_i32 = {{INT32_MAX, 0}};
@@ -133,6 +136,7 @@ TEST(Derive, RequantizationModesShowWhatDoesNotFit) {
   EXPECT_EQ(Told(c)[4],
             "scale: multiply in float32 by fl(fl(x_scale*w_scale)/out_scale): 8 * 1 = 8");
   EXPECT_EQ(Told(c)[6], "zero_point: add the zero point: 8 + 2147483647 = 2147483655");
+  EXPECT_EQ(Derive(c, 0)[4].value, "8");
   c.x_q.scale = c.w_q.scale = {0x1p127f};
   for (const auto& [sum, product] : {std::pair{8, "inf"}, {0, "nan:7fc00000"}, {-8, "-inf"}}) {
     c.bias_i32 = {{-5555 + sum, 0}};
@@ -265,8 +269,9 @@ TEST(Derive, Pools) {
             "multiply by x_scale/(count*out_scale): 18 * 1 / (3 * 1), padding "
             "counted = 6");
   EXPECT_EQ(trace.back().value, "8");
-  c.op = Op::kMaxPool;
   c.window.count_include_pad = false;
+  EXPECT_EQ(Told(c)[2], "scale: multiply by x_scale/(count*out_scale): 18 * 1 / (2 * 1) = 9");
+  c.op = Op::kMaxPool;
   c.out_q = c.x_q;
   trace = Derive(c, 1);
   ASSERT_EQ(trace.size(), 2u);
@@ -406,6 +411,13 @@ TEST(Derive, OperationsOnCodes) {
                             "scale: multiply by scale: -2 * 0.100000001 = -0.200000003",
                             ("round: round once to float32: -0.200000003 gives -0.200000003, "
                              "which is exact")}));
+  c = Plain(Op::kQuantize, {0});
+  c.x = Tensor::Of<float>({1, 1}, std::vector<float>{-1.5f});
+  c.out_q = {{0.5f}, {10}};
+  EXPECT_EQ(
+      Told(c),
+      (Texts{"scale: x / scale: -1.5 / 0.5 = -3", "round: round to the nearest integer: -3 = -3",
+             "zero_point: add the zero point: -3 + 10 = 7", "clamp: clamp 7 to [0, 255]: inside"}));
   c = Plain(Op::kConcat, {7}, {5});
   c.N = 2;
   c.x_q = {{0.5f}, {1}};

@@ -57,7 +57,7 @@ Outputs::Outputs(const Case& c, Integers integers)
     }
     if (c.requant != Requant::kExact) backend_.emplace_back(c, n);
     lo_.push_back(LowerBound(c, n));
-    zero_.push_back(codes ? c.out_q.zero_point_at(n) : 0);
+    zero_.push_back(c.out_q.zero_point_at(n));
   }
 }
 

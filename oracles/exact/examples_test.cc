@@ -156,25 +156,40 @@ int32_t FixedQ31(int32_t accumulator, float x_scale, float w_scale, float out_sc
   return Exact(c).IntAt(0);
 }
 
-// The multiplier of fixed_q31 is rounded to float64 and then to 31 bits. With t * b = 1 modulo 2^32
-// the quotient ((t * b - 1) / 2^32) / b lies below t / 2^32 by so little that float64 does not tell
-// them apart: half of 31 bits, which goes up. Rounded once it would go down.
+// The multiplier of fixed_q31 is rounded to float64 and then to 31 bits. With t * b = d modulo 2^32
+// the quotient ((t * b - d) / 2^32) / b lies next below t / 2^32, half of 31 bits. With d = 1 it is
+// so near that float64 takes it for the half, which goes up; rounded once it would go down.
 TEST(Examples, FixedQ31RoundsTheMultiplierTwice) {
-  int met = 0;
-  for (uint32_t b = 0x800001; met < 100; b += 2) {
-    uint32_t t = b;  // right modulo 8; each step doubles the bits that are
-    for (int step = 0; step < 4; ++step) t *= 2 - b * t;
-    if (t < 0x80000000) continue;
-    ++met;
-    const auto a = static_cast<uint32_t>((uint64_t{t} * b) >> 32);
-    const int64_t q = (int64_t{t} + 1) / 2;
-    const double quotient = static_cast<double>(a) / static_cast<double>(b);
-    ASSERT_EQ(q, std::llround(std::ldexp(quotient, 31)));
-    const int64_t value = (INT32_MAX * q + (1 << 30)) >> 31;  // the shift is 0
-    EXPECT_EQ(FixedQ31(INT32_MAX, static_cast<float>(a), 1, static_cast<float>(b),
-                       static_cast<int32_t>(100 - value)),
-              100);
+  int up = 0, down = 0;
+  for (uint32_t b = 0x800001; b < 0x1000000; b += 20002) {
+    uint32_t inverse = b;  // right modulo 8; each step doubles the bits that are
+    for (int step = 0; step < 4; ++step) inverse *= 2 - b * inverse;
+    for (const uint32_t d : {1, 3, 5, 7}) {
+      const uint32_t t = d * inverse;
+      if (t < 0x80000000) continue;
+      const auto a = static_cast<uint32_t>((uint64_t{t} * b) >> 32);
+      const double quotient = static_cast<double>(a) / static_cast<double>(b);
+      const int64_t q = std::llround(std::ldexp(quotient, 31));
+      (q > t / 2 ? up : down) += 1;
+      if (d == 1) {
+        EXPECT_GT(q, t / 2);
+      }
+      const int64_t value = (INT32_MAX * q + (1 << 30)) >> 31;  // the shift is 0
+      EXPECT_EQ(FixedQ31(INT32_MAX, static_cast<float>(a), 1, static_cast<float>(b),
+                         static_cast<int32_t>(100 - value)),
+                100)
+          << a << " / " << b;
+    }
   }
+  EXPECT_GT(up, 100);
+  EXPECT_GT(down, 100);
+}
+
+// From 2^-32 on a multiplier counts: here three quarters of 1 are left.
+TEST(Examples, FixedQ31KnowsNoMultiplierBelow32Bits) {
+  EXPECT_EQ(FixedQ31(INT32_MAX, 0x1.8p-32f, 1, 1, 10), 11);
+  EXPECT_EQ(FixedQ31(INT32_MIN, 0x1.8p-32f, 1, 1, 10), 9);
+  EXPECT_EQ(FixedQ31(INT32_MAX, 0x1.fp-33f, 1, 1, 10), 10);
 }
 
 // 1 - 2^-46 has the 31 bits of 1, which is 2^30 * 2^-30: the accumulator is doubled, and wraps.

@@ -26,7 +26,6 @@ Reduction ReductionOf(const Case& c, int16_t padding) {
   lists.w = Widen(c.w);
   if (c.op == Op::kLinear) {
     lists.x = Widen(c.x);
-    lists.channels_per_group = std::max<int64_t>(c.N, 1);
     return lists;
   }
   const Window& v = c.window;

@@ -16,7 +16,7 @@ namespace qualm::exact {
 struct Reduction {
   int64_t groups = 1;
   int64_t k = 0;
-  int64_t channels_per_group = 1;  // N / groups
+  int64_t channels_per_group = 1;  // N / groups, where there are groups
   std::vector<int16_t> x;          // codes, [M*groups, k]
   std::vector<int16_t> w;          // codes, [N, k]
   // Convolutions: [M, taps], 1 where the tap lies in the image; `taps` divides k. Linear: no taps.

@@ -58,7 +58,7 @@ Row RowWith(const Case& c, int64_t m, Numerators* numerators) {
   Row row;
   row.q = numerators->q();
   row.largest = c.x.IntAt(m * c.N);
-  for (int64_t n = 0; n < c.N; ++n) row.largest = std::max(row.largest, c.x.IntAt(m * c.N + n));
+  for (int64_t n = 1; n < c.N; ++n) row.largest = std::max(row.largest, c.x.IntAt(m * c.N + n));
   for (int64_t n = 0; n < c.N; ++n) {
     row.t.push_back(numerators->At(row.largest - c.x.IntAt(m * c.N + n)));
     row.sum += row.t.back();

@@ -155,6 +155,18 @@ TEST(SoftmaxMeaning, SumMayExceed32Bits) {
   EXPECT_GT(exceeding, 100);
 }
 
+// The numerators of rows beyond 512 depend on the row's length; those of another length are kept
+// from the case before.
+TEST(SoftmaxMeaning, NumeratorsAreThoseOfTheRowLength) {
+  Evaluate(SoftmaxOf(DType::kU8, std::vector<int32_t>(513, 7), 1));
+  std::vector<int32_t> codes(1000, 7);
+  codes[0] = 12;
+  const Case c = SoftmaxOf(DType::kU8, codes, 1);
+  const Tensor y = Evaluate(c);
+  EXPECT_EQ(y, EvaluateRational(c));
+  EXPECT_EQ(y.IntAt(0), 33);  // 256 / (1 + 999 * e^-5)
+}
+
 TEST(ConcatMeaning, EachInputHasItsParameters) {
   Case c = Codes(Op::kConcat, DType::kU8, {10, 11, 20, 21}, 2);
   c.N = 3;

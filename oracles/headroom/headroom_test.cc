@@ -8,6 +8,8 @@
 #include <cmath>
 #include <limits>
 #include <tuple>
+#include <utility>
+#include <vector>
 
 #include "core/random_case_test_util.h"
 #include "oracles/exact/arithmetic/rational.h"
@@ -178,6 +180,41 @@ TEST(Headroom, WhatACaseReachesIsWhatMeasureFinds) {
     }
   }
   for (const int count : {pairs, overflows, ties, near_ties, low, high}) EXPECT_GT(count, 200);
+}
+
+// A tie or a near tie that was met stays so, whatever the outputs behind it are: those of estimates
+// that decide and those that do not.
+TEST(Headroom, WhatWasReachedStaysReached) {
+  Case c;
+  c.M = 1;
+  const auto reached = [&](std::vector<uint8_t> x, std::vector<uint8_t> w, double near) {
+    c.N = static_cast<int64_t>(x.size());
+    c.x = Tensor::Of<uint8_t>({1, c.N}, x);
+    c.w = w.empty() ? Tensor() : Tensor::Of<uint8_t>({1, c.N}, w);
+    EXPECT_EQ(Validate(c), "");
+    const Reached result = ReachedBy(c, near);
+    return std::pair(result.tie, result.near_tie);
+  };
+  const std::pair none(false, false), near_tie(false, true), tie(true, false);
+  // x * (1/2 + 2^-9): 2^-8 and 3 * 2^-8 from the ties of 1 and of 3.
+  c.op = Op::kRescale;
+  c.x_q.scale = {0x1.01p-1f};
+  EXPECT_EQ(reached({1}, {}, 0x1p-8), near_tie);
+  EXPECT_EQ(reached({3}, {}, 0x1.8p-7), near_tie);
+  const double below = std::nextafter(0x1.8p-7, 0);  // above the bound that an estimate knows
+  EXPECT_EQ(reached({3}, {}, below), none);
+  EXPECT_EQ(reached({1, 3}, {}, below), near_tie);
+  EXPECT_EQ(reached({3, 1}, {}, below), near_tie);
+  // x / 2 + w * 2^-149: no estimate tells it from a tie.
+  c.op = Op::kAdd;
+  c.x_q.scale = {0.5f};
+  c.w_q.scale = {0x1p-149f};
+  EXPECT_EQ(reached({1}, {1}, 0x1p-148), near_tie);
+  EXPECT_EQ(reached({1}, {2}, 0x1p-148), none);
+  EXPECT_EQ(reached({1, 1}, {1, 2}, 0x1p-148), near_tie);
+  EXPECT_EQ(reached({1, 1}, {0, 2}, 0x1p-148), tie);
+  EXPECT_EQ(reached({1, 1}, {2, 0}, 0x1p-148), tie);
+  EXPECT_EQ(reached({1, 1}, {1, 0}, 0x1p-148), tie);
 }
 
 // Pair sums at both ends of int16 and one beyond, for both types of x.

@@ -583,6 +583,33 @@ TEST(Agreement, OneOutput) {
   EXPECT_GT(padded, 2000);
 }
 
+// Zero points and terms whose product leaves 64 bits, though few of them are large.
+TEST(Agreement, SumsBeyond64Bits) {
+  struct Row {
+    int64_t k;
+    int32_t zx, zw;
+  };
+  constexpr int32_t kNarrow = (1 << 20) - 1;
+  for (const Row& row : {Row{8193, INT32_MIN, kNarrow},
+                         {8193, -kNarrow, INT32_MAX},
+                         {1 << 23, -kNarrow, -kNarrow}}) {
+    Case c;
+    c.M = c.N = 1;
+    c.K = row.k;
+    c.x = Tensor(DType::kU8, {1, c.K});
+    c.w = Tensor(DType::kU8, {1, c.K});
+    for (int64_t k = 0; k < c.K; ++k) {
+      c.x.SetInt(k, 255);
+      c.w.SetInt(k, 255);
+    }
+    c.x_q.zero_point = {row.zx};
+    c.w_q.zero_point = {row.zw};
+    const __int128 expected = __int128{row.k} * (255 - int64_t{row.zx}) * (255 - int64_t{row.zw});
+    EXPECT_TRUE(expected > INT64_MAX || expected < INT64_MIN);
+    EXPECT_TRUE(CorrectedSums(c)[0] == expected) << row.k;
+  }
+}
+
 // Past 32768 terms the inner int32 block is emptied into int64; past 65793 int32 would overflow.
 TEST(Agreement, LongSum) {
   Case c;

@@ -22,11 +22,9 @@ namespace qualm::exact {
 namespace {
 namespace definition {
 
-// Which of the real functions f is; none where f of a rational number is rational.
-std::optional<RealFunction> RealFunctionOf(const Case& c) {
-  if (c.function == Function::kSigmoid) return RealFunction::kSigmoid;
-  if (c.function == Function::kTanh) return RealFunction::kTanh;
-  return std::nullopt;
+// Which of the real functions sigmoid or tanh is.
+RealFunction RealFunctionOf(const Case& c) {
+  return c.function == Function::kSigmoid ? RealFunction::kSigmoid : RealFunction::kTanh;
 }
 
 // f(v), where that is rational.
@@ -40,7 +38,7 @@ std::optional<Rational> FunctionValue(const Case& c, const Rational& v) {
     }
     case Function::kSigmoid:
     case Function::kTanh:
-      if (v == 0) return Enclose(*RealFunctionOf(c), v, 64).lo;
+      if (v == 0) return Enclose(RealFunctionOf(c), v, 64).lo;
       return std::nullopt;
   }
   QUALM_CHECK(!"unknown function");
@@ -61,7 +59,7 @@ std::optional<Rational> Value(const Case& c, int64_t m, int64_t n) {
 // The integer nearest to the value.
 Integer RoundedValue(const Case& c, int64_t m, int64_t n) {
   if (const std::optional<Rational> value = Value(c, m, n)) return RoundHalfEven(*value);
-  return RoundReal(*RealFunctionOf(c), Argument(c, m, n), 1 / ToRational(c.out_q.scale_at(0)));
+  return RoundReal(RealFunctionOf(c), Argument(c, m, n), 1 / ToRational(c.out_q.scale_at(0)));
 }
 
 Tensor All(const Case& c) {
@@ -182,7 +180,7 @@ void Steps(Teller& t) {
     t.RoundToCode(value);
     return;
   }
-  const Enclosure f = Enclose(*definition::RealFunctionOf(c), v, 64);
+  const Enclosure f = Enclose(definition::RealFunctionOf(c), v, 64);
   const std::string text = ApproximateText(f.lo);
   t.Step(Stage::kScale, apply + " = " + text + "...", name + "(" + ToText(v) + ")");
   const std::string value = ApproximateText(f.lo / ToRational(c.out_q.scale_at(0)));

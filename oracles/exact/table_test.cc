@@ -94,6 +94,12 @@ TEST(TableMeaning, DerivationNamesTheFunction) {
   EXPECT_EQ(trace[2].text, "apply sigmoid = 0.622459331...");
   EXPECT_EQ(trace[2].value, "sigmoid(1/2)");
   EXPECT_EQ(trace[4].text, "round to the nearest integer: 159.349589... = 159");
+  // At 0 the values are rational, and told as they are.
+  EXPECT_EQ(RealValueText(TableOf(Function::kSigmoid, DType::kU8, {1}, 0.5f, 1, 0x1p-8f), 0),
+            "128");
+  EXPECT_EQ(RealValueText(TableOf(Function::kTanh, DType::kU8, {1}, 0.5f, 1, 0x1p-8f), 0), "0");
+  EXPECT_EQ(RealValueText(TableOf(Function::kTanh, DType::kU8, {2}, 0.5f, 1, 0x1p-8f), 0),
+            "tanh(1/2) / (1/256)");
 }
 
 // Every code of both types, every function, many scales and zero points.

@@ -153,6 +153,20 @@ TEST(Derive, LongSumsAreShortened) {
   const Trace trace = Derive(c, 1);
   EXPECT_EQ(trace[0].text,
             "sum of x*w over k: 0*0 + 0*0 + 0*0 + 0*0 + ... (92 more) + 0*0 + 0*0 + 0*0 + 0*0 = 0");
+  for (const int64_t k : {8, 9}) {
+    c = ForumCase();
+    c.N = 1;
+    c.K = k;
+    c.x = Tensor(DType::kU8, {1, k});
+    c.w = Tensor(DType::kS8, {1, k});
+    for (int64_t i = 0; i < k; ++i) c.x.SetInt(i, static_cast<int32_t>(i + 1));
+    for (int64_t i = 0; i < k; ++i) c.w.SetInt(i, 1);
+    EXPECT_EQ(Told(c)[0],
+              k == 8 ? "accumulate: sum of x*w over k: 1*1 + 2*1 + 3*1 + 4*1 + 5*1 + 6*1 + 7*1 + "
+                       "8*1 = 36"
+                     : "accumulate: sum of x*w over k: 1*1 + 2*1 + 3*1 + 4*1 + ... (1 more) + 6*1 "
+                       "+ 7*1 + 8*1 + 9*1 = 45");
+  }
 }
 
 TEST(Derive, TiesAreSaid) {
@@ -213,6 +227,21 @@ TEST(Derive, Convolution) {
             "take out the zero points: -15 - 5*(-1) (x_zp * sum of w) - 1*16 (w_zp * sum of x) + "
             "2*5*1 (terms * x_zp * w_zp) = -16");  // (7-5)(3-1) + (9-5)(-4-1)
   EXPECT_EQ(trace.back().value, "0");
+  // One tap in the padding, and one zero point of two.
+  c.window.kernel_w = 1;
+  DeriveSizes(&c);
+  c.w = Tensor::Of<int8_t>({1, 2, 1, 1}, std::vector<int8_t>{1, 2});
+  c.x_q.zero_point = {0};
+  EXPECT_EQ(
+      Told(c)[0],
+      "accumulate: sum of x*w over (r,s,c): 7*2 = 14; 1 tap lies in the padding and adds real 0");
+  EXPECT_EQ(
+      Told(c)[1],
+      "offset: take out the zero points: 14 - 0*2 (x_zp * sum of w) - 1*7 (w_zp * sum of x) + "
+      "1*0*1 (terms * x_zp * w_zp) = 7");
+  c.w_q.zero_point = {0};
+  c.x_q.zero_point = {1};
+  EXPECT_TRUE(Told(c)[1].starts_with("offset: take out the zero points: 14 - 1*2"));
 }
 
 TEST(Derive, TwoOperandsAndRescale) {

@@ -23,8 +23,8 @@ Integer AccumulateAndOffset(Teller& t, const Terms& terms) {
                                 : "sum of x*w over " + terms.over + ": " + list + " = " + raw.str();
   if (terms.taps_in_padding != 0) {
     text += "; " + std::to_string(terms.taps_in_padding) +
-            (terms.taps_in_padding == 1 ? " tap lies" : " taps lie") +
-            " in the padding and add real 0";
+            (terms.taps_in_padding == 1 ? " tap lies in the padding and adds real 0"
+                                        : " taps lie in the padding and add real 0");
   }
   t.Step(Stage::kAccumulate, text, raw.str());
 

@@ -140,8 +140,8 @@ bool SomePairSaturates(const Case& c) {
   const int32_t largest = lists.x.empty() ? 0 : *std::ranges::max_element(lists.x);
   const auto could_saturate = [&](const int16_t* w) {
     int32_t low = 0, high = 0;
-    for (size_t i = 0; i + 1 < k; i += 2) {
-      const int32_t a = w[i], b = w[i + 1];
+    for (size_t at = 0; at + 1 < k; at += 2) {
+      const int32_t a = w[at], b = w[at + 1];
       low = std::min(low, std::min(a, 0) + std::min(b, 0));
       high = std::max(high, std::max(a, 0) + std::max(b, 0));
     }
@@ -229,7 +229,7 @@ Headroom Measure(const Case& c) {
     *at = kKnown;
     const int64_t index = at - bounds.begin();
     const exact::Code code = outputs.CodeAt(index / c.N, index % c.N);
-    if (code.tie_distance) result.tie_min = std::min(result.tie_min, *code.tie_distance);
+    result.tie_min = std::min(result.tie_min, *code.tie_distance);  // far values have the bound 2
   };
   if (!bounds.empty()) measure(std::ranges::min_element(bounds));
   for (auto at = bounds.begin(); at != bounds.end(); ++at) measure(at);
@@ -257,8 +257,7 @@ Reached ReachedBy(const Case& c, double near) {
     for (int64_t n = 0; n < c.N; ++n) {
       if (c.out_dtype == DType::kF32) {
         if (!c.relu) return reached;
-        if (!reached.clamped_low)
-          reached.clamped_low = std::signbit(outputs.UnclampedFloatAt(m, n));
+        reached.clamped_low = std::signbit(outputs.UnclampedFloatAt(m, n));
         if (reached.clamped_low) return reached;
       } else {
         const exact::Code code = outputs.CodeAt(m, n);

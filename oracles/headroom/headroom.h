@@ -41,8 +41,8 @@ std::vector<Pair> SaturatingPairs(const Case& c, int64_t m, int64_t n);
 // clamped_high: u8, s8 and (clamp only) s32 outputs; of f32 outputs only those that relu sets to 0
 // count, as clamped_low.
 struct Headroom {
-  int32_t pair_min = INT32_MAX;  // smallest PairHeadroom; INT32_MAX if there are no pairs
-  std::optional<Pair> pair_worst;
+  int32_t pair_min = INT32_MAX;    // smallest PairHeadroom; INT32_MAX if there are no pairs
+  std::optional<Pair> pair_worst;  // the first of the worst
   int64_t pairs_saturating = 0;
   int64_t acc_min = INT64_MAX;  // smallest distance of a corrected sum to leaving int32
   double tie_min = 1.0;         // smallest exact::TieDistance over the outputs

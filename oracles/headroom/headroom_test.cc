@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -217,6 +218,27 @@ TEST(Headroom, WhatWasReachedStaysReached) {
   EXPECT_EQ(reached({1, 1}, {1, 0}, 0x1p-148), tie);
 }
 
+// The clamp changes what lies beyond its ends, not what lies on them.
+TEST(Headroom, AnEndOfTheClampIsNotBeyondIt) {
+  Case c;
+  c.M = c.N = c.K = 1;
+  c.x = Tensor::Of<uint8_t>({1, 1}, std::vector<uint8_t>{10});
+  c.w = Tensor::Of<int8_t>({1, 1}, std::vector<int8_t>{5});
+  for (const DType dtype : {DType::kS32, DType::kU8}) {
+    c.out_dtype = dtype;
+    for (const int32_t end : {49, 50, 51}) {
+      c.out_min = end;
+      c.out_max = 255;
+      EXPECT_EQ(ReachedBy(c, 0).clamped_low, end == 51);
+      EXPECT_EQ(Measure(c).clamped_low, end == 51 ? 1 : 0);
+      c.out_min = 0;
+      c.out_max = end;
+      EXPECT_EQ(ReachedBy(c, 0).clamped_high, end == 49);
+      EXPECT_EQ(Measure(c).clamped_high, end == 49 ? 1 : 0);
+    }
+  }
+}
+
 // Pair sums at both ends of int16 and one beyond, for both types of x.
 TEST(Headroom, AReachedPairIsOneBeyondInt16) {
   for (const DType dtype : {DType::kU8, DType::kS8}) {
@@ -264,6 +286,13 @@ TEST(Headroom, WorstPairIsTold) {
   EXPECT_EQ(measured.pair_worst->sum, 64770);
   EXPECT_EQ(measured.pair_worst->lost(), 64770 - 32767);
   EXPECT_EQ(measured.pair_min, 32767 - 64770);
+  // Of equal ones the first: of its output, and of all outputs.
+  c.x = Tensor::Of<uint8_t>({1, 5}, std::vector<uint8_t>{255, 255, 255, 255, 255});
+  c.w = Tensor::Of<int8_t>({2, 5}, std::vector<int8_t>{1, 1, 127, 127, 1, 127, 127, 127, 127, 1});
+  const std::optional<Pair> first = Measure(c).pair_worst;
+  ASSERT_TRUE(first.has_value());
+  EXPECT_EQ(first->n, 0);
+  EXPECT_EQ(first->k, 2);
 }
 
 // s8 activations reach such a kernel as u8 codes: -128 becomes 0, 127 becomes 255.

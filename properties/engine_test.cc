@@ -7,6 +7,7 @@
 #include <atomic>
 #include <map>
 #include <memory>
+#include <set>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -121,12 +122,12 @@ TEST_F(EngineTest, FindsAndCounts) {
   EXPECT_GT(result.by_subject.at("toy:bad").of(Judgement::kFailed), 0);
   int64_t verdicts = 0;
   for (const auto& [name, totals] : result.by_property) {
-    if (FindProperty(name)->one_in > 1) continue;  // takes turns
+    if (OneIn(*FindProperty(name)) > 1) continue;  // takes turns
     for (const auto& [judgement, count] : totals.verdicts) verdicts += count;
   }
   int64_t expected = 0;
   for (const Property& property : AllProperties()) {
-    if (property.one_in > 1) continue;
+    if (OneIn(property) > 1) continue;
     expected += static_cast<int64_t>(property.ops.size()) * 40 * 2;
   }
   EXPECT_EQ(verdicts, expected);
@@ -544,6 +545,15 @@ TEST_F(EngineTest, DrawsOnlyWhatThePropertiesAreAbout) {
   EXPECT_EQ(Check(options).totals.cases, 2 * options.cases);
 }
 
+TEST_F(EngineTest, TheoremsOfExactArithmeticTakeTurnsAndComparisonsDoNot) {
+  std::set<std::string_view> always;
+  for (const Property& property : AllProperties()) {
+    if (OneIn(property) == 1) always.insert(property.claim);
+    EXPECT_GE(OneIn(property), property.one_in) << property.claim;
+  }
+  EXPECT_EQ(always, (std::set<std::string_view>{"matches_exact", "matches_model", "clamp"}));
+}
+
 TEST_F(EngineTest, DearPropertiesTakeTurnsOnDrawnCases) {
   CheckOptions options = Options();
   options.subjects = {"toy:good"};
@@ -558,7 +568,7 @@ TEST_F(EngineTest, DearPropertiesTakeTurnsOnDrawnCases) {
     return count;
   };
   const int64_t judged = verdicts(Check(options));
-  const int one_in = FindProperty("concurrent_calls")->one_in;
+  const int one_in = OneIn(*FindProperty("concurrent_calls"));
   EXPECT_GT(one_in, 1);
   EXPECT_GE(judged, options.cases / one_in / 2);
   EXPECT_LE(judged, 2 * options.cases / one_in);

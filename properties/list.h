@@ -21,9 +21,9 @@ inline std::vector<Op> EveryOpOnColumns() {
   return OpsWhere([](Op op) { return IsOnElements(op) && RowOf(op).out_q != OutQParams::kFixed; });
 }
 
-// Comparisons, the clamp and relations that ask once or twice judge every drawn case. Properties
-// that ask many times, or that are about the place of the data or the state around the call, judge
-// one of this many drawn cases.
+// Comparisons and the clamp judge every drawn case. Relations judge one of this many (OneIn), and
+// so do properties that ask many times, or that are about the place of the data or the state around
+// the call; these say so, because fuzz targets pick them less often than relations.
 inline constexpr int kInTurn = 4;
 inline constexpr int kSeldom = 8;  // the dearest: whole sweeps, new threads, a chain of cases
 

@@ -72,6 +72,11 @@ std::string FullName(Op op, const Property& property) {
   return std::string(Name(op)) + "." + std::string(property.claim);
 }
 
+int OneIn(const Property& property) {
+  const bool theorem = !property.any_contract && property.claim != "matches_exact";
+  return theorem ? std::max(property.one_in, kInTurn) : property.one_in;
+}
+
 bool MatchesGlob(std::string_view glob, Op op, const Property& property) {
   if (!property.about(op)) return false;
   const std::string name = FullName(op, property);
@@ -132,7 +137,7 @@ void JudgeBy(const std::vector<const Property*>& properties, const Case& c, Memo
   const Burst burst;
   if (properties.size() == 1) drawn.reset();
   for (const Property* property : properties) {
-    const auto one_in = static_cast<uint64_t>(property->one_in);
+    const auto one_in = static_cast<uint64_t>(OneIn(*property));
     if (drawn && one_in > 1 && TurnOf(*drawn, *property) % one_in != 0) continue;
     if (!told(*property, Judge(*property, c, subject))) return;
   }

@@ -32,8 +32,8 @@ struct Property {
   bool any_contract = false;
   // Judges against the subject's own contract. Never throws for what a subject does.
   Verdict (*check)(const Case&, Subject&);
-  // Judged on one of this many drawn cases, because it is dear. Judged always on a given case, and
-  // if no other property is asked for.
+  // How dear it is: judged on one of this many drawn cases (see OneIn for 1). Judged always on a
+  // given case, and if no other property is asked for.
   int one_in = 1;
   // Properties with one name here are judged on the same drawn cases, as they share runs; "":
   // alone.
@@ -46,6 +46,11 @@ std::span<const Property> AllProperties();
 // By claim ("matches_exact") or full name ("linear.matches_exact"); nullptr if unknown.
 const Property* FindProperty(std::string_view name);
 std::string FullName(Op op, const Property& property);
+// On one of how many drawn cases the property judges, beside others. matches_exact and the claims
+// of every contract (matches_model, clamp) judge all, or one of `one_in`. Theorems of exact
+// arithmetic judge at most one of kInTurn (list.h): what breaks them breaks matches_exact too,
+// mostly on the same case, and a fresh case costs as much as a derived one.
+int OneIn(const Property& property);
 // Is the property about `op`, and does the glob ('*', '?') match its claim or its full name?
 // Several globs stand between commas; one behind '!' leaves out what an earlier one took.
 bool MatchesGlob(std::string_view glob, Op op, const Property& property);
@@ -96,8 +101,8 @@ class MemoSubject : public ForwardingSubject {
 
 // The judging loop of every feeder: judges `c` by PropertiesAbout(c.op, glob), one after another,
 // and tells `told` of each verdict. Ends early where `told` returns false. `drawn`, of a drawn
-// case, is the number that decides whether the properties with a `one_in` have their turn. If a
-// glob matches only one property, that property judges every case.
+// case, is the number that decides which properties have their turn (OneIn). If a glob matches
+// only one property, that property judges every case.
 using Told = std::function<bool(const Property&, Verdict)>;
 void JudgeAll(const Case& c, MemoSubject& subject, std::string_view glob, const Told& told,
               std::optional<uint64_t> drawn = std::nullopt);

@@ -322,7 +322,7 @@ std::vector<Property> StateProperties() {
        OpsWhere(HasWeights), true, PackedOnce, 2},
       {"concurrent_calls",
        "A layer that several threads call at once, or that may use several, gives the same bits.",
-       OpsWhere(HasWeights), true, ConcurrentCalls, kSeldom},
+       OpsWhere(HasWeights), true, ConcurrentCalls, 2 * kSeldom},
       {"layer_strides",
        "Gaps between the rows of weights and between the lines of images change nothing.",
        OpsWhere([](Op op) { return HasWeights(op) || HasWindow(op); }), true, LayerStrides, 2},

@@ -151,7 +151,7 @@ TEST_F(Verbs, TakeEveryOperation) {
     ASSERT_TRUE(faults.contains(name)) << name;
     const std::string subject = "faulty:" + faults.at(name);
     const Ran found = Qualm(
-        {"check", "-s", subject, "--op", name, "-n", "150", "--json", "-", "--out", "out-" + name});
+        {"check", "-s", subject, "--op", name, "-n", "400", "--json", "-", "--out", "out-" + name});
     ASSERT_EQ(found.status, 1) << name << found.err;
     const std::string file = Json::parse(found.out)["findings"][0]["case_file"];
     const Case c = ReadCaseFile((folder() / file).string());

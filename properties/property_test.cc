@@ -1082,7 +1082,7 @@ TEST(JudgeInTurn, DearPropertiesJudgeWhereThereAreNoOthers) {
 }
 
 // Properties that share runs judge the same drawn cases, all others their own.
-TEST(JudgeAll, DearPropertiesHaveTurnsOfTheirOwn) {
+TEST(JudgeAll, PropertiesHaveTurnsOfTheirOwn) {
   std::map<std::string_view, std::set<uint64_t>> turns;  // which drawn numbers each judges
   const Case c = Numbered(7);
   constexpr uint64_t kMany = 400;
@@ -1098,11 +1098,11 @@ TEST(JudgeAll, DearPropertiesHaveTurnsOfTheirOwn) {
         drawn);
   }
   for (const Property* one : PropertiesAbout(Op::kRescale)) {
-    const auto seldom = static_cast<double>(kMany) / one->one_in;
+    const auto seldom = static_cast<double>(kMany) / OneIn(*one);
     EXPECT_GT(static_cast<double>(turns[one->claim].size()), 0.3 * seldom - 4) << one->claim;
     EXPECT_LT(static_cast<double>(turns[one->claim].size()), 2 * seldom + 8) << one->claim;
     for (const Property* other : PropertiesAbout(Op::kRescale)) {
-      if (one == other || one->one_in == 1 || one->one_in != other->one_in) continue;
+      if (one == other || OneIn(*one) == 1 || OneIn(*one) != OneIn(*other)) continue;
       if (turns[one->claim].size() < 5) continue;
       EXPECT_EQ(turns[one->claim] == turns[other->claim],
                 !one->turn.empty() && one->turn == other->turn)

@@ -20,8 +20,7 @@ namespace qualm::fuzz {
 namespace {
 
 // Budget of the campaign, and of each run of the ablation.
-constexpr int64_t kCampaignRuns = 2'000'000;
-constexpr int64_t kAblationRuns = 600'000;
+constexpr int64_t kRuns = 2'000'000;
 
 class Guidance : public testing::Test {
  protected:
@@ -66,8 +65,8 @@ class Guidance : public testing::Test {
     std::vector<int64_t> runs;
     for (int seed = 1; seed <= 5; ++seed) {
       // 8 bytes of data: one pair, or two, must be found, not met among hundreds.
-      runs.push_back(RunsUntilFound(seed, kAblationRuns, environment, "-max_len=45 -entropic=0")
-                         .value_or(kAblationRuns));
+      runs.push_back(
+          RunsUntilFound(seed, kRuns, environment, "-max_len=45 -entropic=0").value_or(kRuns));
       std::printf("%s seed %d: %lld executions\n", environment.c_str(), seed,
                   static_cast<long long>(runs.back()));
     }
@@ -80,7 +79,7 @@ class Guidance : public testing::Test {
 
 TEST_F(Guidance, EverySeedFindsPairSaturation) {
   for (int seed = 1; seed <= 5; ++seed) {
-    const auto runs = RunsUntilFound(seed, kCampaignRuns, "QUALM_FUZZ_FEEDBACK=on");
+    const auto runs = RunsUntilFound(seed, kRuns, "QUALM_FUZZ_FEEDBACK=on");
     ASSERT_TRUE(runs.has_value()) << "seed " << seed;
     EXPECT_TRUE(std::filesystem::exists(
         folder_ / "linear.matches_exact-faulty-pair-saturation-pair-saturation.case.json"));

@@ -586,6 +586,7 @@ TEST(NeutralOperand, IsReal0InItsOwnScaleOrReal1) {
       const Asked asked = AskedBy("neutral_operand_is_rescale", c);
       ASSERT_EQ(asked.problems.size(), 2u);
       EXPECT_EQ(asked.problems[0].op, Op::kRescale);
+      EXPECT_EQ(asked.problems[0].w_q, QParams{}) << "it has one operand";
       const Case& neutral = asked.problems[1];
       EXPECT_EQ(neutral.op, op);
       EXPECT_EQ(neutral.x, c.x);
@@ -613,6 +614,144 @@ TEST(EqualQParams, KeepTheClampOfTheType) {
   EXPECT_EQ(other.out_dtype, DType::kU8);
   EXPECT_EQ(other.out_min, 0);
   EXPECT_EQ(other.out_max, 255);
+}
+
+// --- Tables, concat and softmax -----------------------------------------------------------------
+
+Case ConcatOf(int64_t first, int64_t second) {
+  Case c = CaseOver(Op::kConcat, Tensor(DType::kU8, {2, first}), DType::kU8);
+  c.w = Tensor(DType::kU8, {2, second});
+  c.N = first + second;
+  c.x_q = {{1}, {3}};
+  c.w_q = {{2}, {5}};
+  for (int64_t i = 0; i < c.x.size(); ++i) c.x.SetInt(i, static_cast<int32_t>(10 + i));
+  for (int64_t i = 0; i < c.w.size(); ++i) c.w.SetInt(i, static_cast<int32_t>(20 + i));
+  return c;
+}
+
+TEST(PartsAreRescaled, EachInputByItself) {
+  const Property& property = *FindProperty("parts_are_rescaled");
+  for (const auto& [first, second] :
+       std::vector<std::pair<int64_t, int64_t>>{{2, 3}, {0, 3}, {2, 0}}) {
+    const Case c = ConcatOf(first, second);
+    const Asked asked = AskedBy("parts_are_rescaled", c);
+    ASSERT_EQ(asked.problems.size(), 1u + (first > 0) + (second > 0));
+    for (size_t part = 1; part < asked.problems.size(); ++part) {
+      const bool of_x = part == 1 && first > 0;
+      Case expected = CaseOver(Op::kRescale, of_x ? c.x : c.w, DType::kU8);
+      expected.x_q = of_x ? c.x_q : c.w_q;
+      EXPECT_EQ(asked.problems[part], expected);
+    }
+    for (int64_t i = 0; i < c.M * c.N; ++i) {
+      Spoiled subject([&](size_t at, const Case&, const RunContext&, Outcome& outcome) {
+        if (at == 0) Spoil(outcome.y, i);
+      });
+      const Verdict verdict = Judge(property, c, subject);
+      ASSERT_TRUE(verdict.failed()) << i;
+      EXPECT_EQ(verdict.divergence->index, i);
+      EXPECT_EQ(verdict.reason.find(i % c.N < first ? "the first input is not rescaled alone"
+                                                    : "the second input is not rescaled alone"),
+                0u)
+          << verdict.reason;
+    }
+  }
+}
+
+TEST(ReluIsRescale, OfReluAndOfALeakyOneOfSlope1) {
+  for (const Function function : {Function::kRelu, Function::kLeakyRelu, Function::kTanh}) {
+    Case c = CaseOver(Op::kTable, Tensor(DType::kU8, {1, 3}), DType::kU8);
+    c.function = function;
+    if (function == Function::kLeakyRelu) c.negative_slope = 0.5f;
+    const Asked asked = AskedBy("relu_is_rescale", c);
+    ASSERT_EQ(asked.problems.size(), 4u);
+    for (const size_t pair : {size_t{0}, size_t{1}}) {
+      const Case& rescale = asked.problems[2 * pair];
+      const Case& table = asked.problems[2 * pair + 1];
+      EXPECT_EQ(rescale.op, Op::kRescale);
+      EXPECT_EQ(rescale.relu, pair == 0);
+      EXPECT_EQ(rescale.function, Case().function);
+      EXPECT_EQ(rescale.negative_slope, Case().negative_slope);
+      EXPECT_EQ(table.op, Op::kTable);
+      EXPECT_EQ(table.function, pair == 0 ? Function::kRelu : Function::kLeakyRelu);
+      EXPECT_EQ(table.negative_slope, pair == 0 ? Case().negative_slope : 1.0f);
+      Spoiled wrong([&](size_t at, const Case&, const RunContext&, Outcome& outcome) {
+        if (at == 2 * pair) Spoil(outcome.y, 2);
+      });
+      EXPECT_EQ(Judge(*FindProperty("relu_is_rescale"), c, wrong)
+                    .reason.find(pair == 0 ? "relu is not rescale with relu"
+                                           : "leaky_relu of slope 1 is not rescale"),
+                0u);
+      Spoiled refuses;
+      refuses.refuses = [&](const Case& problem) { return problem == table; };
+      EXPECT_EQ(Judge(*FindProperty("relu_is_rescale"), c, refuses).judgement, Judgement::kSkipped);
+    }
+  }
+}
+
+Case SoftmaxOf(const std::vector<int32_t>& codes, int64_t rows) {
+  const auto size = static_cast<int64_t>(codes.size());
+  Case c = CaseOver(Op::kSoftmax, Tensor(DType::kU8, {rows, size / rows}), DType::kU8);
+  c.out_q.scale = {0x1p-8f};
+  for (int64_t i = 0; i < size; ++i) c.x.SetInt(i, codes[static_cast<size_t>(i)]);
+  return c;
+}
+
+TEST(RowPermutation, MovesCodesWithinTheirRow) {
+  const char* const claim = "row_permutation";
+  EXPECT_EQ(AskedBy(claim, SoftmaxOf({1, 2, 3}, 3)).verdict.reason, "nothing to permute");
+  EXPECT_EQ(AskedBy(claim, SoftmaxOf({5, 5, 5, 5, 9, 9, 9, 9}, 2)).verdict.reason,
+            "the permutation changes nothing");
+  int judged = 0;
+  for (int32_t i = 0; i < 20; ++i)
+    judged += AskedBy(claim, SoftmaxOf({i, 100}, 1)).problems.size() == 2;
+  EXPECT_GT(judged, 3);
+  EXPECT_LT(judged, 17) << "half of the permutations of two move nothing";
+  const Case c = SoftmaxOf({1, 2, 3, 4, 5, 6, 11, 12, 13, 14, 15, 16}, 2);
+  const Asked asked = AskedBy(claim, c);
+  ASSERT_EQ(asked.problems.size(), 2u);
+  std::set<int32_t> first;
+  for (int64_t i = 0; i < 6; ++i) {
+    first.insert(asked.problems[1].x.IntAt(i));
+    EXPECT_EQ(asked.problems[1].x.IntAt(i) + 10, asked.problems[1].x.IntAt(6 + i));
+  }
+  EXPECT_EQ(first, (std::set<int32_t>{1, 2, 3, 4, 5, 6}));
+}
+
+TEST(AddedConstant, MovesAllCodesAndNothingElse) {
+  const Case c = SoftmaxOf({10, 20, 30, 40}, 2);
+  const Asked asked = AskedBy("added_constant", c);
+  ASSERT_EQ(asked.problems.size(), 2u);
+  Case expected = c;
+  for (int64_t i = 0; i < 4; ++i) expected.x.SetInt(i, c.x.IntAt(i) + 215);
+  EXPECT_EQ(asked.problems[1], expected) << "as far as there is room";
+  EXPECT_EQ(AskedBy("added_constant", SoftmaxOf({0, 255}, 1)).verdict.reason,
+            "the codes fill their type");
+}
+
+TEST(InputZeroPoint, IsAnyOtherCode) {
+  std::set<int32_t> met;
+  for (int32_t zero = 0; zero < 256; zero += 5) {
+    for (const DType dtype : {DType::kU8, DType::kS8}) {
+      Case c = SoftmaxOf({zero, 20, 30, 40}, 1);
+      if (dtype == DType::kS8) {
+        c.x = Tensor(DType::kS8, {1, 4});
+        c.out_dtype = DType::kS8;
+        c.out_q.zero_point = {-128};
+        OpenClamp(&c);
+        c.x.SetInt(1, zero - 128);
+      }
+      const CodeRange range = RangeOf(dtype);
+      c.x_q.zero_point = {zero + range.min};
+      const Asked asked = AskedBy("input_zero_point_is_irrelevant", c);
+      ASSERT_EQ(asked.problems.size(), 2u);
+      const int32_t other = asked.problems[1].x_q.zero_point[0];
+      EXPECT_NE(other, c.x_q.zero_point[0]);
+      EXPECT_GE(other, range.min);
+      EXPECT_LE(other, range.max);
+      met.insert(other - range.min);
+    }
+  }
+  EXPECT_GT(met.size(), 40u);
 }
 
 // --- Dynamic linear -----------------------------------------------------------------------------

@@ -156,6 +156,20 @@ TEST(Doubling, ClaimsNothingAtTheFloorOrBeyondTheLargestFloat) {
     EXPECT_EQ(judge({1, 0x1p127f}, 1, special).reason, "a doubled value overflows");
     EXPECT_EQ(judge({-0x1p127f, 1}, 1, special).reason, "a doubled value overflows");
   }
+  // A row does not reach into the next one.
+  const Case apart = Observing(1, 2, {-0x1p126f, 1, 0x1p126f, 1}, true);
+  for (const size_t wrong : {size_t{0}, size_t{1}}) {
+    EXPECT_TRUE(JudgeChoice("doubling", apart,
+                            [&](const Case& problem) {
+                              Chosen chosen{{1, 1}, {0, 0}};
+                              if (problem == apart) return chosen;
+                              chosen.scales = {2, 2};
+                              chosen.scales[wrong] = 3;
+                              return chosen;
+                            })
+                    .failed())
+        << wrong;
+  }
   // Per tensor all batches and rows make up one range.
   for (size_t low = 0; low < 8; ++low) {
     for (size_t high = 0; high < 8; ++high) {

@@ -94,11 +94,12 @@ Verdict Negation(const Case& c, Subject& subject) {
   return relation::SameAnswer(c, negated, subject, "negating all values changes the result");
 }
 
-// hi - lo of a column in float32, as in the definition: it may overflow though no value does.
+// hi - lo of a column (per tensor: of 0, the only one) in float32, as in the definition: it may
+// overflow though no value does.
 float RangeOfColumn(const Case& c, int64_t column) {
   float lo = 0, hi = 0;
   for (int64_t batch = 0; batch < c.x.shape()[0]; ++batch) {
-    for (int64_t m = c.per_channel ? column : 0; m < (c.per_channel ? column + 1 : c.M); ++m) {
+    for (int64_t m = column; m < (c.per_channel ? column + 1 : c.M); ++m) {
       for (int64_t n = 0; n < c.N; ++n) {
         lo = std::min(lo, ValueAt(c, batch, m, n));
         hi = std::max(hi, ValueAt(c, batch, m, n));

@@ -270,7 +270,11 @@ INSTANTIATE_TEST_SUITE_P(Ops, OneThingChangedOf, testing::ValuesIn(AllOps()),
 // The problem that is asked about with this thing changed; the case decides which things are.
 Case With(Case c, const std::string& thing) {
   for (int32_t number = 0; number < 256; ++number) {
-    c.x.SetInt(0, number);
+    if (c.x.dtype() == DType::kF32) {
+      c.x.as<float>()[0] = static_cast<float>(number);
+    } else {
+      c.x.SetInt(0, number);
+    }
     Spoiled subject;
     Judge(OneThing(), c, subject);
     for (const auto& [problem, context] : subject.asked) {
@@ -347,6 +351,87 @@ TEST(OneThingChanged, EachChangeIsOfTheLast) {
   DeriveSizes(&pool);
   EXPECT_EQ(With(pool, "the number of rows").window.batch, 2);
   EXPECT_TRUE(With(pool, "ceil_mode").window.ceil_mode);
+}
+
+TEST(OneThingChanged, ObserversChooseForTheOtherType) {
+  Case c;
+  c.op = Op::kChooseQParams;
+  c.M = 1;
+  c.N = 2;
+  c.x = Tensor(DType::kF32, {1, 1, 2});
+  c.out_dtype = DType::kF32;
+  OpenClamp(&c);
+  c.observer.quant_max = 127;  // codes of both types
+  for (const DType dtype : {DType::kU8, DType::kS8}) {
+    c.observer.dtype = dtype;
+    EXPECT_EQ(With(c, "dtype").observer.dtype, dtype == DType::kU8 ? DType::kS8 : DType::kU8);
+  }
+}
+
+// However many things a subject refuses to have changed, the one that it takes is found, once.
+TEST(OneThingChanged, FindsTheOneThingThatASubjectTakes) {
+  Case c = SmallLinear();
+  for (int32_t number = 0; number < 256; ++number) {
+    c.x.SetInt(0, number);
+    Spoiled subject;
+    subject.refuses = [&](const Case& problem) {
+      return !(problem == c) && ThingsThatDiffer(c, problem) != std::set<std::string>{"the clamp"};
+    };
+    EXPECT_EQ(Judge(OneThing(), c, subject).judgement, Judgement::kPassed);
+    ASSERT_EQ(subject.asked.size(), 3u) << number;
+    EXPECT_NE(subject.asked[1].first.out_max, c.out_max);
+    Spoiled nothing;
+    nothing.refuses = [&](const Case& problem) { return !(problem == c); };
+    EXPECT_EQ(Judge(OneThing(), c, nothing).reason, "nothing can be changed alone");
+    Spoiled skips([](size_t at, const Case&, const RunContext&, Outcome& outcome) {
+      if (at == 1) outcome = Broken(RunStatus::kSkipped, "cannot");
+    });
+    EXPECT_EQ(Judge(OneThing(), c, skips).judgement, Judgement::kPassed) << "others are tried";
+  }
+}
+
+// Properties that ask twice want two runs, whoever remembers answers.
+TEST(History, IsRunAndNotRemembered) {
+  for (const char* claim : {"one_thing_changed", "answer_independent_of_history", "same_bits_twice",
+                            "packed_once", "concurrent_calls"}) {
+    const Case c = SmallLinear();
+    Spoiled alone, behind;
+    MemoSubject memo(behind);
+    EXPECT_EQ(Judge(*FindProperty(claim), c, alone).judgement, Judgement::kPassed);
+    EXPECT_EQ(Judge(*FindProperty(claim), c, memo).judgement, Judgement::kPassed);
+    EXPECT_EQ(alone.asked.size(), behind.asked.size()) << claim;
+  }
+}
+
+TEST(SeveralStates, OneThatTheSubjectTakesIsEnough) {
+  const Case c = SmallLinear();
+  const Property& property = *FindProperty("concurrent_calls");
+  for (const auto& [first, second] : std::vector<std::pair<bool, bool>>{
+           {true, false}, {false, true}, {false, false}, {true, true}}) {
+    Spoiled subject([&](size_t at, const Case&, const RunContext&, Outcome& outcome) {
+      if ((at == 1 && !first) || (at == 2 && !second))
+        outcome = Broken(RunStatus::kSkipped, at == 1 ? "not two" : "not three");
+    });
+    const Verdict verdict = Judge(property, c, subject);
+    EXPECT_EQ(verdict.judgement, first || second ? Judgement::kPassed : Judgement::kSkipped);
+    EXPECT_EQ(verdict.reason, first || second ? "" : "not three");
+  }
+}
+
+TEST(SeveralStates, OfOperandsInOneBuffer) {
+  Case c = CaseOver(Op::kAdd, Tensor(DType::kU8, {1, 2}), DType::kU8);
+  c.w = c.x;
+  c.w.SetInt(0, 1);
+  for (const bool over : {false, true}) {
+    for (const bool shared : {false, true}) {
+      Spoiled subject([&](size_t, const Case&, const RunContext& context, Outcome& outcome) {
+        if (context.over_w && !over) outcome = Broken(RunStatus::kSkipped, "not over w");
+        if (context.shared_inputs && !shared) outcome = Broken(RunStatus::kSkipped, "not shared");
+      });
+      const Verdict verdict = Judge(*FindProperty("aliased_operands"), c, subject);
+      EXPECT_EQ(verdict.judgement, over || shared ? Judgement::kPassed : Judgement::kSkipped);
+    }
+  }
 }
 
 // The promise of a convention is judged by the convention, not by the exact value; where nothing

@@ -329,6 +329,8 @@ INSTANTIATE_TEST_SUITE_P(Properties, EachContext, testing::Range(size_t{0}, AllC
 
 TEST(LayerStrides, AsksForGapsOfWeightsAndOfLinesAtBothGuards) {
   const Property& property = *FindProperty("layer_strides");
+  for (const Op op : AllOps())
+    EXPECT_EQ(property.about(op), HasWeights(op) || HasWindow(op)) << Name(op);
   for (const Op op : property.ops) {
     ForCases(property, op, 4, [&](const Case& c, const auto& asked) {
       std::set<std::tuple<bool, bool, bool>> met;  // at the guard, gaps of w, gaps of lines

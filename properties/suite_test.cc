@@ -4,8 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/io/case_json.h"
@@ -122,6 +124,8 @@ TEST(Suite, NamesAConventionThatDoesNotExist) {
 TEST(Suite, ATenthOfTheWantedCasesIsEnough) {
   constexpr int64_t kWanted = 20;
   const auto draw = [](int64_t i) { return gen::Draw(Op::kAdd, CaseSeed(1, Op::kAdd, i)); };
+  // Why full cases are refused, which are most, and empty ones.
+  std::pair<const char*, const char*> reasons{"full", "empty"};
   const auto refusal = [&](const std::vector<int64_t>& taken) {
     const MakeOwnSubject picky = [&] {
       auto subject = std::make_unique<TestSubject>(TestSubject::Exact, "picky");
@@ -129,7 +133,7 @@ TEST(Suite, ATenthOfTheWantedCasesIsEnough) {
         for (const int64_t i : taken) {
           if (c == draw(i)) return "";
         }
-        return c.M * c.N > 0 ? "full" : "empty";
+        return c.M * c.N > 0 ? reasons.first : reasons.second;
       };
       return subject;
     };
@@ -140,6 +144,8 @@ TEST(Suite, ATenthOfTheWantedCasesIsEnough) {
   EXPECT_EQ(refusal({0, 32 * kWanted - 1}), "") << "the last draw counts";
   EXPECT_EQ(refusal({5}), "subject 'picky': takes only 1 of 640 cases drawn for add, full")
       << "the reason that most cases have";
+  reasons = {"first in the alphabet", "second"};
+  EXPECT_NE(refusal({5}).find(", first in the alphabet"), std::string::npos);
   EXPECT_EQ(refusal({5, 32 * kWanted}).find("subject 'picky': takes only 1 of 640"), 0u);
 }
 
@@ -171,6 +177,39 @@ TEST(Suite, SaysWhyNothingWasJudged) {
   EXPECT_EQ(result.text, "vacuous: the subject has no other targets") << "of most cases";
 }
 
+TEST(Suite, SaysTheCommonestReason) {
+  using Reasons = std::pair<std::string, std::string>;  // of most cases, of few
+  for (const Reasons& reasons : {Reasons{"a", "b"}, Reasons{"b", "a"}}) {
+    const auto skips = [reasons](const Case& c, const RunContext&) {
+      Outcome outcome;
+      outcome.status = RunStatus::kSkipped;
+      outcome.detail = c.M % 4 == 0 ? reasons.second : reasons.first;
+      return outcome;
+    };
+    Suite suite(Op::kRescale, Making(skips, "skips"), {.cases = 40});
+    const SuiteResult result = suite.Run(Claim("matches_exact"));
+    EXPECT_EQ(result.judgement, Judgement::kSkipped);
+    EXPECT_EQ(result.text, "skipped: " + reasons.first);
+  }
+}
+
+TEST(Suite, OneSubjectServesAllClaimsAndCanBeMadeAnew) {
+  static int made = 0;
+  const MakeOwnSubject counts = [] {
+    ++made;
+    return std::make_unique<TestSubject>(TestSubject::Exact, "made-once");
+  };
+  const TestSubject subject(TestSubject::Exact, "made-once");
+  EXPECT_EQ(SubjectRegistry::Get().MakeAnew(subject), nullptr);
+  Suite suite(Op::kAdd, counts, {.cases = 5});
+  suite.Run(Claim("matches_exact"));
+  const int before = made;
+  suite.Run(Claim("matches_exact"));
+  EXPECT_EQ(made, before);
+  EXPECT_NE(SubjectRegistry::Get().MakeAnew(subject), nullptr)
+      << "triage asks new instances whether one remembers";
+}
+
 TEST(Suite, AnAnswerOfTheWrongTypeOrShapeIsAFailureThatIsTold) {
   const auto longer = [](const Case& c, const RunContext&) {
     return TestSubject::Good(Tensor(c.out_dtype, {c.M, c.N + 1}));
@@ -186,6 +225,25 @@ TEST(Suite, AnAnswerOfTheWrongTypeOrShapeIsAFailureThatIsTold) {
     EXPECT_NE(result.text.find("odd: the answer has the wrong type or shape"), std::string::npos)
         << result.text;
   }
+}
+
+TEST(Suite, ACaseThatFailsOnceIsShownAsItIs) {
+  const auto failed = std::make_shared<std::optional<Case>>();
+  const auto once = [failed](const Case& c, const RunContext& context) {
+    Outcome outcome = TestSubject::Exact(c, context);
+    if (*failed || c.M * c.N < 20 || c.out_min == c.out_max) return outcome;
+    *failed = c;
+    outcome.y.SetInt(3, outcome.y.IntAt(3) == c.out_min ? c.out_max : c.out_min);
+    return outcome;
+  };
+  Suite suite(Op::kRescale, Making(once, "once"), {.cases = 50});
+  const SuiteResult result = suite.Run(Claim("matches_exact"));
+  ASSERT_EQ(result.judgement, Judgement::kFailed);
+  EXPECT_NE(result.text.find("did not fail when it was run again"), std::string::npos)
+      << result.text;
+  const size_t json = result.text.find("\nthe case:\n");
+  ASSERT_NE(json, std::string::npos) << result.text;
+  EXPECT_EQ(ProblemOf(ParseCase(result.text.substr(json + 11), "shown")), ProblemOf(**failed));
 }
 
 TEST(Suite, ALargeCaseIsNamedByItsSeed) {

@@ -220,6 +220,7 @@ TEST(SweepCodes, RefusesFewerThanThree) {
   EXPECT_EQ(Refusal([&] { Codes(c, 5, 6, 1); }),
             "--from/--to/--step: leave 2 codes, expected at least 3: fewer never bend");
   EXPECT_NE(Refusal([&] { Codes(c, 5, 5, 1); }).find("leave 1 codes"), std::string::npos);
+  EXPECT_NE(Refusal([&] { Codes(c, 9, 3, 1); }).find("from <= to"), std::string::npos);
   EXPECT_EQ(Refusal([&] { Codes(c, -128, 128, 1); }),
             "--from/--to/--step: expected -128 <= from <= to <= 127 and step >= 1");
 }
@@ -248,6 +249,15 @@ TEST(Sweep, StartsFromThePixelThatSeesMostOfTheImage) {
   EXPECT_GT(more_than_the_first, 10);
   const Case linear = gen::Draw(Op::kLinear, 1);
   EXPECT_EQ(OneRow(linear), ProblemOf(linear));
+}
+
+TEST(Sweep, OfNoCodesHasNoRows) {
+  for (const Op op : {Op::kLinear, Op::kConv2d}) {
+    const Case base = OneRow(gen::Draw(op, gen::Theme::kUniform, 1));
+    const Case none = Expand(base, {});
+    EXPECT_EQ(none.M, 0);
+    EXPECT_EQ(Validate(none), "");
+  }
 }
 
 TEST(Sweep, RefusesWhatHasNoCurve) {
@@ -353,6 +363,25 @@ TEST(Sweep, PairsThatSaturateExplainTheirKinksAndNothingElse) {
       }
     }
   }
+  // Behind the kink from the first code on.
+  const Case late = Paired(DType::kU8);
+  TestSubject pairs(InPairs);
+  const Result behind = sweep::Run(late, pairs, Codes(late, 230, 255, 1));
+  for (const size_t n : {size_t{0}, size_t{1}}) {
+    EXPECT_TRUE(behind.curves[n].unexplained.empty()) << n;
+    EXPECT_TRUE(behind.curves[n].kinks[0].visible);
+    EXPECT_NE(behind.curves[n].y[0], behind.curves[n].exact[0]);
+    EXPECT_EQ(behind.curves[n].last_exact_code, std::nullopt);
+  }
+  // Only s8 weights are multiplied in pairs.
+  Case unsigned_weights = Paired(DType::kU8);
+  unsigned_weights.w = Tensor(DType::kU8, {3, 2});
+  for (int64_t i = 0; i < 6; ++i) unsigned_weights.w.SetInt(i, 200);
+  ASSERT_EQ(Validate(unsigned_weights), "");
+  TestSubject exact;
+  const std::vector<int32_t> codes = Codes(unsigned_weights, 0, 255, 1);
+  for (const Curve& curve : sweep::Run(unsigned_weights, exact, codes).curves)
+    EXPECT_TRUE(curve.kinks.empty());
   // A clamp below the kink hides it.
   Case hidden = Paired(DType::kU8);
   hidden.out_max = 30'000;

@@ -79,6 +79,12 @@ TEST(StabbingLine, AClampedEndConstrainsOneSideOnly) {
   EXPECT_TRUE(HasStabbingLine({0, 1, 2, 3}, {7, 7, 7, 7}, 7, 7));
 }
 
+TEST(StabbingLine, HasOneValueAtACode) {
+  EXPECT_TRUE(HasStabbingLine({3, 3}, {1, 2}, 0, 255)) << "1.5 rounds to both";
+  EXPECT_FALSE(HasStabbingLine({3, 3}, {1, 3}, 0, 255));
+  EXPECT_FALSE(HasStabbingLine({3, 9, 3}, {1, 2, 9}, 0, 255));
+}
+
 TEST(StabbingLine, ASlopeThatDropsByOneIsSeenOnceItAddsUp) {
   // Slope 2 up to x = 100, 1 after: the plateau that pair saturation makes.
   std::vector<int32_t> x, y;

@@ -19,6 +19,7 @@
 #include "properties/gen/gen.h"
 #include "properties/property.h"
 #include "properties/relation.h"
+#include "properties/spoiled_subject.h"
 #include "properties/sweep.h"
 #include "properties/test_subject.h"
 
@@ -791,6 +792,118 @@ TEST(Sweeps, EveryChannelIsJudged) {
             << verdict.reason;
       }
     }
+  }
+}
+
+TEST(Sweeps, AskAboutEveryCodeOfAsManyChannelsAsTheyHaveTimeFor) {
+  const struct {
+    int64_t k, n, swept;
+  } rows[]{{1, 7, 7}, {256, 7, 4}, {1024, 7, 1}, {2000, 7, 1}, {512, 1, 1}};
+  for (const auto& [k, n, swept] : rows) {
+    Case c;
+    c.op = Op::kLinear;
+    c.M = 2;
+    c.N = n;
+    c.K = k;
+    c.x = Tensor(DType::kS8, {2, k});
+    c.w = Tensor(DType::kS8, {n, k});
+    for (int64_t i = 0; i < c.w.size(); ++i) c.w.SetInt(i, static_cast<int32_t>(i % 3));
+    c.out_dtype = DType::kS32;
+    OpenClamp(&c);
+    const Case asked = AskedBy("sweep_is_linear", c).problems.at(0);
+    EXPECT_EQ(asked.M, 256);
+    EXPECT_EQ(asked.N, swept) << k;
+    for (int64_t row = 0; row < 256; ++row) {
+      EXPECT_EQ(asked.x.IntAt(row * k), row - 128);
+      EXPECT_EQ(asked.x.IntAt(row * k + k - 1), row - 128);
+    }
+  }
+}
+
+TEST(Sweeps, OfAnImageSeeTheMiddleAndAnyPixel) {
+  std::set<std::pair<int64_t, int64_t>> paddings;
+  int middle = 0;
+  for (int32_t i = 0; i < 60; ++i) {
+    Case c;
+    c.op = Op::kConv2d;
+    c.N = 1;
+    c.window = {.batch = 1,
+                .in_h = 3,
+                .in_w = 3,
+                .in_c = 1,
+                .kernel_h = 3,
+                .kernel_w = 3,
+                .pad_top = 1,
+                .pad_bottom = 1,
+                .pad_left = 1,
+                .pad_right = 1};
+    c.x = Tensor(DType::kU8, {1, 3, 3, 1});
+    c.x.SetInt(0, i);
+    c.w = Tensor(DType::kS8, {1, 3, 3, 1});
+    for (int64_t k = 0; k < 9; ++k) c.w.SetInt(k, 1);
+    c.out_dtype = DType::kS32;
+    DeriveSizes(&c);
+    OpenClamp(&c);
+    const Window& v = AskedBy("sweep_is_monotone", c).problems.at(0).window;
+    EXPECT_EQ(v.batch, 256);
+    paddings.insert({v.pad_top - v.pad_bottom, v.pad_left - v.pad_right});
+    middle += !v.has_padding();
+  }
+  EXPECT_EQ(paddings.size(), 9u) << "each pixel has its turn";
+  EXPECT_GT(middle, 20) << "half of the time the pixel that sees most";
+  EXPECT_LT(middle, 45);
+}
+
+TEST(Sweeps, SayWhyTheyAreNoTheorem) {
+  Case c = SweepBase({1, -1}, DType::kU8);
+  for (const Requant requant : {Requant::kFloat32, Requant::kFixedQ31, Requant::kFixedRndnu}) {
+    c.requant = requant;
+    ASSERT_EQ(Validate(c), "");
+    EXPECT_EQ(Ask("sweep_is_linear", c, TestSubject()).judgement, Judgement::kNotApplicable);
+    EXPECT_EQ(Ask("sweep_is_linear", c, TestSubject()).reason,
+              std::string(Name(requant)) + " rounds more than once");
+    EXPECT_EQ(Ask("sweep_is_monotone", c, TestSubject()).judgement, Judgement::kPassed);
+  }
+  c.requant = Requant::kFixedQ31;
+  c.x_q.scale = {0x1p30f};
+  const Verdict overflows = Ask("sweep_is_monotone", c, TestSubject());
+  EXPECT_EQ(overflows.judgement, Judgement::kNotApplicable);
+  EXPECT_EQ(overflows.reason, relation::kRequantOverflows);
+}
+
+// Both claims are judged on one sweep.
+TEST(Sweeps, AreRunOnceForACase) {
+  TestSubject subject;
+  MemoSubject memo(subject);
+  for (const char* claim : {"sweep_is_monotone", "sweep_is_linear"}) {
+    for (const DType dtype : {DType::kU8, DType::kS32}) {
+      EXPECT_EQ(Judge(*FindProperty(claim), SweepBase({1, 2}, dtype), memo).judgement,
+                Judgement::kPassed);
+    }
+  }
+  EXPECT_EQ(memo.runs(), 2) << "of two cases";
+}
+
+TEST(Sweeps, OfNothingAreVacuous) {
+  for (const char* claim : {"sweep_is_monotone", "sweep_is_linear"}) {
+    Case no_terms = SweepBase({1}, DType::kU8);
+    no_terms.K = 0;
+    no_terms.x = Tensor(DType::kU8, {1, 0});
+    no_terms.w = Tensor(DType::kS8, {1, 0});
+    Case no_pixels;
+    no_pixels.op = Op::kConv2d;
+    no_pixels.N = 1;
+    no_pixels.window = {.batch = 0, .in_h = 1, .in_w = 1, .in_c = 1};
+    no_pixels.x = Tensor(DType::kU8, {0, 1, 1, 1});
+    no_pixels.w = Tensor(DType::kS8, {1, 1, 1, 1});
+    DeriveSizes(&no_pixels);
+    for (const Case& c : {no_terms, no_pixels, SweepBase({}, DType::kU8)})
+      EXPECT_EQ(Ask(claim, c, TestSubject()).reason, "the output is empty or does not depend on x");
+    Case no_rows = SweepBase({3}, DType::kU8);
+    no_rows.M = 0;
+    no_rows.x = Tensor(DType::kU8, {0, 1});
+    EXPECT_EQ(Ask(claim, no_rows, TestSubject()).judgement, Judgement::kPassed)
+        << "a sweep has rows of its own";
   }
 }
 

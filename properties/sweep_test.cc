@@ -300,6 +300,30 @@ TEST(Sweep, SaysWhyASubjectWasNotSwept) {
   EXPECT_EQ(std::ssize(result.curves), c.N);
 }
 
+TEST(Sweep, TellsWhoWasSweptAndWhere) {
+  Case linear = gen::Draw(Op::kLinear, gen::Theme::kUniform, 1);
+  linear = slice::Rows(linear, {});  // a sweep has rows of its own
+  const Case conv = gen::Draw(Op::kConv2d, gen::Theme::kUniform, 1);
+  for (const Case& c : {linear, conv}) {
+    ASSERT_NE(c.out_dtype, DType::kF32);
+    TestSubject subject;
+    const std::vector<int32_t> codes{1, 50, 100};
+    const Result result = sweep::Run(c, subject, codes);
+    EXPECT_EQ(result.subject, "test");
+    EXPECT_EQ(result.codes, codes);
+    ASSERT_EQ(std::ssize(result.curves), c.N);
+    const Tensor exact = exact::Evaluate(Expand(OneRow(c), codes));
+    for (int64_t n = 0; n < c.N; ++n) {
+      const Curve& curve = result.curves[static_cast<size_t>(n)];
+      EXPECT_EQ(curve.n, n);
+      EXPECT_EQ(curve.y, curve.exact);
+      EXPECT_EQ(curve.last_exact_code, std::nullopt);
+      for (int64_t row = 0; row < 3; ++row)
+        EXPECT_EQ(curve.y[static_cast<size_t>(row)], exact.IntAt(row * c.N + n));
+    }
+  }
+}
+
 // Products of two neighbours in a saturating int16, of u8 codes: what FBGEMM makes of s8 too.
 Outcome InPairs(const Case& c, const RunContext&) {
   std::vector<__int128> sums = exact::CorrectedSums(c);

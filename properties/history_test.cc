@@ -176,6 +176,24 @@ TEST(AnswerIndependentOfHistory, ZeroPointsThatAreNoCodeStay) {
   }
 }
 
+TEST(AnswerIndependentOfHistory, TakesWhicheverZeroPointTheSubjectTakes) {
+  Case c = CaseOver(Op::kRescale, Tensor(DType::kU8, {1, 3}), DType::kU8);
+  for (const bool input : {false, true}) {
+    for (const bool output : {false, true}) {
+      Spoiled subject;
+      subject.refuses = [&](const Case& problem) {
+        if (!(problem.x == c.x)) return false;
+        return (problem.x_q != c.x_q && !input) || (problem.out_q != c.out_q && !output);
+      };
+      EXPECT_EQ(Judge(History(), c, subject).judgement, Judgement::kPassed);
+      ASSERT_EQ(subject.asked.size(), input || output ? 6u : 5u);
+      if (!input && !output) continue;
+      EXPECT_EQ(subject.asked[5].first.x_q != c.x_q, input);
+      EXPECT_EQ(subject.asked[5].first.out_q != c.out_q, output);
+    }
+  }
+}
+
 // --- One thing changed --------------------------------------------------------------------------
 
 std::set<std::string> ThingsThatDiffer(const Case& a, const Case& b) {

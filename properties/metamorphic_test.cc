@@ -752,6 +752,16 @@ TEST(InputZeroPoint, IsAnyOtherCode) {
     }
   }
   EXPECT_GT(met.size(), 40u);
+  // The code that the case chooses may be the zero point that it has, or its mirror image.
+  Case c = SoftmaxOf({10, 20, 30, 40}, 1);
+  for (int32_t zero = 0; zero < 256; ++zero) {
+    c.x_q.zero_point = {zero};
+    const int32_t other =
+        AskedBy("input_zero_point_is_irrelevant", c).problems.at(1).x_q.zero_point[0];
+    EXPECT_NE(other, zero);
+    EXPECT_GE(other, 0);
+    EXPECT_LE(other, 255);
+  }
 }
 
 // --- Dynamic linear -----------------------------------------------------------------------------

@@ -152,7 +152,7 @@ Verdict JudgeLinear(const Case& base, int64_t n, const std::vector<int32_t>& cod
       if (y[i] != straight)
         return Bent("the accumulator changes slope", codes[i], n, y[i], std::to_string(straight));
     }
-  } else if (low < high && !HasStabbingLine(codes, y, low, high)) {
+  } else if (!HasStabbingLine(codes, y, low, high)) {
     return Verdict::Failed("no straight line rounds to the sweep of channel " + std::to_string(n));
   }
   return Verdict::Passed();

@@ -64,7 +64,7 @@ Verdict ReluIsRescale(const Case& c, Subject& subject) {
 }
 
 Verdict RowPermutation(const Case& c, Subject& subject) {
-  if (c.N < 2 || c.M == 0) return Verdict::Vacuous("nothing to permute");
+  if (c.N < 2) return Verdict::Vacuous("nothing to permute");
   Rng rng(relation::Hash(c));
   const std::vector<int64_t> from = relation::Permutation(rng, c.N);
   const Case permuted = slice::Channels(c, from);

@@ -58,7 +58,7 @@ TEST(IdentityWeights, HaveOne1ForEachOutput) {
       EXPECT_EQ(one.requant, Requant::kExact);
       EXPECT_EQ(one.out_q.scale[0], c.x_q.scale[0]);
       EXPECT_EQ(one.x, c.x);
-      EXPECT_NE(one.out_dtype, DType::kF32);
+      EXPECT_EQ(one.out_dtype, c.out_dtype == DType::kF32 ? DType::kS32 : c.out_dtype);
       for (int64_t n = 0; n < c.N; ++n) {
         EXPECT_EQ(one.w_q.scale_at(n), 1.0f);
         int64_t sum = 0, place = -1;
@@ -113,6 +113,9 @@ TEST(IdentityWeights, SeePaddingAndZeroPoints) {
   ASSERT_EQ(c.M, 2);
   for (const int64_t i : {0, 1, 2, 3}) EXPECT_TRUE(Sees("identity_weights", c, 0, i)) << i;
   EXPECT_EQ(AskedBy("identity_weights", c).verdict.judgement, Judgement::kPassed);
+  c.out_dtype = DType::kS32;  // which has no zero point, whatever stands there
+  OpenClamp(&c);
+  EXPECT_EQ(AskedBy("identity_weights", c).verdict.judgement, Judgement::kPassed);
 }
 
 // --- one_by_one_is_linear -----------------------------------------------------------------------
@@ -152,6 +155,64 @@ TEST(OneByOneIsLinear, TakesEachTapInItsTurn) {
       {.batch = 1, .in_h = 4, .in_w = 4, .in_c = 2, .kernel_h = 2, .kernel_w = 3, .groups = 2}, 4);
   for (int64_t tap = 0; tap < 6; ++tap) all.insert({c.w.IntAt(tap), c.w.IntAt(6 + tap)});
   EXPECT_EQ(taps, all);
+}
+
+TEST(OneByOneIsLinear, WithoutInputChannelsToo) {
+  const Case c =
+      WindowOf(Op::kConv2d, {.batch = 1, .in_h = 2, .in_w = 2, .in_c = 0, .kernel_h = 2}, 2);
+  EXPECT_EQ(AskedBy("one_by_one_is_linear", c).verdict.judgement, Judgement::kPassed);
+}
+
+// --- What is too large --------------------------------------------------------------------------
+
+constexpr const char* kTooLarge = "the case to compare with would be too large";
+
+// A convolution of zeros.
+Case ZerosOf(const Window& window, int64_t channels) {
+  Case c;
+  c.op = Op::kConv2d;
+  c.N = channels;
+  c.window = window;
+  c.x = Tensor(DType::kU8, {window.batch, window.in_h, window.in_w, window.in_c});
+  c.w = Tensor(DType::kS8, {channels, window.kernel_h, window.kernel_w, window.in_c});
+  c.out_dtype = DType::kS32;
+  DeriveSizes(&c);
+  OpenClamp(&c);
+  return c;
+}
+
+TEST(TooLarge, OneTapOfManySeesEveryPixel) {
+  const Window window{
+      .batch = 16, .in_h = 512, .in_w = 512, .in_c = 1, .kernel_h = 512, .kernel_w = 512};
+  EXPECT_EQ(WhyNot("one_by_one_is_linear", ZerosOf(window, 8)), kTooLarge);
+}
+
+TEST(TooLarge, PaddedImages) {
+  for (const bool vertical : {false, true}) {
+    for (const bool before : {false, true}) {
+      Window v{.batch = 1, .in_h = 1, .in_w = 1, .in_c = 16};
+      (vertical ? before ? v.pad_top : v.pad_bottom : before ? v.pad_left : v.pad_right) = 1 << 20;
+      (vertical ? v.stride_h : v.stride_w) = 1 << 20;
+      EXPECT_EQ(WhyNot("padding_is_explicit", ZerosOf(v, 1)), kTooLarge);
+    }
+  }
+}
+
+// 512 x 512 taps of each channel, all but four of them zeros.
+TEST(TooLarge, StuffedKernels) {
+  const char* const claim = "dilation_is_zero_stuffed";
+  Window v{.batch = 1,
+           .in_h = 512,
+           .in_w = 512,
+           .in_c = 1,
+           .kernel_h = 2,
+           .kernel_w = 2,
+           .dilation_h = 511,
+           .dilation_w = 511};
+  EXPECT_EQ(WhyNot(claim, ZerosOf(v, 65)), kTooLarge) << "2^24 weights and some";
+  EXPECT_EQ(WhyNot(claim, ZerosOf(v, 22)), "");
+  v.in_h = v.in_w = 543;
+  EXPECT_EQ(WhyNot(claim, ZerosOf(v, 1)), kTooLarge) << "2^10 pixels see 2^18 taps each";
 }
 
 // --- padding_is_explicit ------------------------------------------------------------------------
@@ -324,6 +385,24 @@ TEST(StrideIsSubsample, OfWindowsThatAreThere) {
                                     .stride_w = 2},
                                    1)),
             "the stride skips nothing");
+  // Behind the image lies padding, which the stride steps over.
+  EXPECT_EQ(
+      WhyNot(claim,
+             WindowOf(Op::kMaxPool,
+                      {.batch = 1, .in_h = 1, .in_w = 3, .in_c = 1, .stride_w = 5, .pad_right = 2},
+                      1)),
+      "a window in between sees only padding");
+  // In ceil mode one window may be there that stride 1 does not have.
+  EXPECT_EQ(WhyNot(claim, WindowOf(Op::kMaxPool,
+                                   {.batch = 1,
+                                    .in_h = 1,
+                                    .in_w = 2,
+                                    .in_c = 1,
+                                    .kernel_w = 3,
+                                    .stride_w = 2,
+                                    .ceil_mode = true},
+                                   1)),
+            "the stride skips nothing");
   // In ceil mode the last window begins in the image and ends behind it: with stride 1 there is
   // none.
   const Case ceil = WindowOf(Op::kMaxPool,
@@ -385,6 +464,21 @@ TEST(ConstantsPool, GiveEachChannelOfEachImageACode) {
   std::set<int32_t> of_images, of_channels;
   for (int64_t image = 0; image < 4; ++image) of_images.insert(flat.x.IntAt(image * 20));
   for (int64_t channel = 0; channel < 5; ++channel) of_channels.insert(flat.x.IntAt(channel));
+  int lowest = 0, highest = 0;
+  for (int32_t i = 0; i < 10; ++i) {
+    Case varied = c;
+    varied.x.SetInt(0, i);
+    const Case constant = AskedBy("constants_pool_to_themselves", varied).problems[0];
+    for (int64_t plane = 0; plane < 20; ++plane) {
+      const int32_t code = constant.x.IntAt(plane / 5 * 20 + plane % 5);
+      lowest += code == 0;
+      highest += code == 255;
+    }
+  }
+  EXPECT_GT(lowest, 25) << "a quarter of 200";
+  EXPECT_GT(highest, 25);
+  EXPECT_LT(lowest, 80);
+  EXPECT_LT(highest, 80);
   EXPECT_GT(of_images.size(), 1u);
   EXPECT_GT(of_channels.size(), 1u);
 }

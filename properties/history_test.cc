@@ -299,6 +299,7 @@ Case With(Case c, const std::string& thing) {
       if (ThingsThatDiffer(c, problem) == std::set<std::string>{thing}) return problem;
     }
   }
+  ADD_FAILURE() << "no problem differs in " << thing << " alone";
   return {};
 }
 

@@ -245,6 +245,9 @@ TEST(PaddingIsExplicit, WherePaddingHasACodeAndCounts) {
     EXPECT_EQ(WhyNot(claim, pool), "") << "the smallest code never wins";
     EXPECT_EQ(AskedBy(claim, pool).problems[1].x.IntAt(0), 0);
   }
+  Window no_channels = Padded();
+  no_channels.in_c = 0;
+  EXPECT_EQ(WhyNot(claim, WindowOf(Op::kConv2d, no_channels, 2)), "") << "all sums are empty";
   Window none = Padded();
   none.drop_padding();
   EXPECT_EQ(WhyNot(claim, WindowOf(Op::kConv2d, none, 2)), "there is no padding");
@@ -392,7 +395,7 @@ TEST(StrideIsSubsample, OfWindowsThatAreThere) {
                       {.batch = 1, .in_h = 1, .in_w = 3, .in_c = 1, .stride_w = 5, .pad_right = 2},
                       1)),
       "a window in between sees only padding");
-  // In ceil mode one window may be there that stride 1 does not have.
+  // A kernel that does not fit the image has no windows, in ceil mode neither.
   EXPECT_EQ(WhyNot(claim, WindowOf(Op::kMaxPool,
                                    {.batch = 1,
                                     .in_h = 1,

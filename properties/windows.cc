@@ -180,7 +180,7 @@ Verdict StrideIsSubsample(const Case& c, Subject& subject) {
   if (!WindowWithinLimits(dense)) return Verdict::Vacuous(kTooLarge);
   DeriveSizes(&dense);
   const int64_t dense_h = dense.window.out_h(), dense_w = dense.window.out_w();
-  if (dense.M == c.M || dense.M == 0) return Verdict::Vacuous("the stride skips nothing");
+  if (dense.M == c.M) return Verdict::Vacuous("the stride skips nothing");
   if (!Validate(dense).empty()) return Verdict::Vacuous("a window in between sees only padding");
   const Answer base = Ask(subject, c);
   if (base.verdict) return *base.verdict;

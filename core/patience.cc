@@ -9,11 +9,13 @@
 #include <fstream>
 #include <string>
 #include <system_error>
+#include <utility>
 
 namespace qualm {
 namespace {
 
-// How often a waiting parent looks after its child.
+// How often a waiting parent looks after its child, and for how long threads that stand in line do
+// so side by side: what they report between two looks counts once.
 constexpr std::chrono::milliseconds kLook{100};
 // No wait is longer than this many times the limit.
 constexpr int kMostTimes = 20;
@@ -66,27 +68,42 @@ void Patience::Begin(pid_t child, int limit_ms) {
 
 void Patience::Limit(int limit_ms) {
   const auto elapsed = std::chrono::duration_cast<Milliseconds>(Clock::now() - begun_);
-  limit_ = std::min(limit_, elapsed - waited_ + Milliseconds(limit_ms));
+  const auto worked = elapsed - std::chrono::duration_cast<Milliseconds>(waited_);
+  limit_ = std::min(limit_, worked + Milliseconds(limit_ms));
+}
+
+void Patience::AddTimeInLine() {
+  std::chrono::nanoseconds longest{}, own{};
+  TimesInLine times = Look(child_);
+  for (const auto& [thread, now] : times) {
+    const auto known = before_.find(thread);
+    const std::chrono::nanoseconds since(now - (known == before_.end() ? 0 : known->second));
+    if (thread == kOwn) {
+      own = since;
+    } else {
+      longest = std::max(longest, since);
+    }
+  }
+  waited_ += longest + own;
+  before_ = std::move(times);
+  looked_ = Clock::now();
 }
 
 int Patience::MillisecondsLeft() {
-  const auto elapsed = std::chrono::duration_cast<Milliseconds>(Clock::now() - begun_);
-  if (elapsed >= limit_) {
-    std::chrono::nanoseconds longest{}, own{};
-    for (const auto& [thread, now] : Look(child_)) {
-      const auto known = before_.find(thread);
-      const std::chrono::nanoseconds since(now - (known == before_.end() ? 0 : known->second));
-      if (thread == kOwn) {
-        own = since;
-      } else {
-        longest = std::max(longest, since);
-      }
-    }
-    waited_ = std::min(elapsed, std::chrono::duration_cast<Milliseconds>(longest + own));
-    if (elapsed >= kMostTimes * limit_) return 0;
+  const auto now = Clock::now();
+  const auto elapsed = std::chrono::duration_cast<Milliseconds>(now - begun_);
+  // The child's threads are looked at again and again, because those that end take their time in
+  // line along: a child may start one program after the other.
+  const auto next = std::min(kLook, limit_) - (now - looked_);
+  if (next <= Clock::duration::zero()) {
+    AddTimeInLine();
+  } else if (elapsed >= limit_) {
+    return static_cast<int>(std::chrono::ceil<Milliseconds>(next).count());
   }
-  const auto left = std::clamp(limit_ - (elapsed - waited_), Milliseconds(0), kLook);
-  return static_cast<int>(left.count());
+  waited_ = std::min<std::chrono::nanoseconds>(waited_, elapsed);
+  if (elapsed >= kMostTimes * limit_) return 0;
+  const auto worked = elapsed - std::chrono::duration_cast<Milliseconds>(waited_);
+  return static_cast<int>(std::clamp(limit_ - worked, Milliseconds(0), kLook).count());
 }
 
 }  // namespace qualm

@@ -31,10 +31,13 @@ class Patience {
   using Clock = std::chrono::steady_clock;
   using Milliseconds = std::chrono::milliseconds;
 
+  void AddTimeInLine();
+
   pid_t child_ = 0;
   Clock::time_point begun_, looked_;
-  Milliseconds limit_{}, waited_{};
-  std::map<pid_t, int64_t> before_;  // nanoseconds in line, by thread, at looked_
+  Milliseconds limit_{};
+  std::chrono::nanoseconds waited_{};  // in line since begun_
+  std::map<pid_t, int64_t> before_;    // nanoseconds in line, by thread, at looked_
 };
 
 }  // namespace qualm

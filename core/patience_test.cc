@@ -125,6 +125,23 @@ TEST(Patience, TimeInLineIsNotTheChilds) {
   }
 }
 
+// Each worker takes an eighth of the processor and ends; what it waited is not forgotten with it.
+TEST(Patience, TimeInLineOfChildrenThatHaveEndedIsNotTheChilds) {
+  if (NoTimesInLine() || !std::filesystem::exists("/proc/thread-self/children")) {
+    GTEST_SKIP() << "no /proc/self/schedstat, or no list of children";
+  }
+  const BusyProcessor busy(7);
+  const Forked child([] {
+    for (;;) {
+      const Forked worker(ComputeForEver);
+      std::this_thread::sleep_for(milliseconds(400));
+    }
+  });
+  Patience patience;
+  patience.Begin(child.pid(), 600);
+  EXPECT_GE(WaitFor(patience).own, 1800);
+}
+
 TEST(Patience, TimeInLineOfTheWaitingThreadIsNotTheChilds) {
   if (NoTimesInLine()) GTEST_SKIP() << "no /proc/self/schedstat";
   const BusyProcessor busy(7);

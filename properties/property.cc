@@ -47,7 +47,11 @@ std::span<const Property> AllProperties() {
                        RoundTripProperties, AlgebraProperties, MetamorphicProperties,
                        WindowProperties, OperandProperties, TableProperties, ObserverProperties,
                        MemoryProperties, StateProperties, EnvironmentProperties}) {
-      for (Property& property : group()) all.push_back(std::move(property));
+      for (Property& property : group()) {
+        for (const char letter : property.turn.empty() ? property.claim : property.turn)
+          property.turn_number = MixSeed(property.turn_number, static_cast<uint64_t>(letter));
+        all.push_back(std::move(property));
+      }
     }
     return all;
   }();
@@ -93,7 +97,7 @@ bool MatchesGlob(std::string_view glob, Op op, const Property& property) {
   return matches;
 }
 
-std::vector<const Property*> PropertiesAbout(Op op, std::string_view glob) {
+const std::vector<const Property*>& PropertiesAbout(Op op, std::string_view glob) {
   // All cases of a run ask with the same glob, so the answer is kept.
   using Known = std::map<std::string, std::vector<const Property*>, std::less<>>;
   thread_local std::array<Known, kOpCount> every;
@@ -103,8 +107,7 @@ std::vector<const Property*> PropertiesAbout(Op op, std::string_view glob) {
   for (const Property& property : AllProperties()) {
     if (MatchesGlob(glob, op, property)) about.push_back(&property);
   }
-  known.emplace(glob, about);
-  return about;
+  return known.emplace(glob, std::move(about)).first->second;
 }
 
 Verdict Judge(const Property& property, const Case& c, Subject& subject) {
@@ -125,20 +128,13 @@ Verdict Judge(const Property& property, const Case& c, Subject& subject) {
 
 namespace {
 
-// A number that depends on the case and the claim, so that dear properties have turns of their own.
-uint64_t TurnOf(uint64_t drawn, const Property& property) {
-  for (const char letter : property.turn.empty() ? property.claim : property.turn)
-    drawn = MixSeed(drawn, static_cast<uint64_t>(letter));
-  return drawn;
-}
-
 void JudgeBy(const std::vector<const Property*>& properties, const Case& c, MemoSubject& subject,
              const Told& told, std::optional<uint64_t> drawn) {
   const Burst burst;
   if (properties.size() == 1) drawn.reset();
   for (const Property* property : properties) {
     const auto one_in = static_cast<uint64_t>(OneIn(*property));
-    if (drawn && one_in > 1 && TurnOf(*drawn, *property) % one_in != 0) continue;
+    if (drawn && one_in > 1 && MixSeed(*drawn, property->turn_number) % one_in != 0) continue;
     if (!told(*property, Judge(*property, c, subject))) return;
   }
 }

@@ -38,6 +38,7 @@ struct Property {
   // Properties with one name here are judged on the same drawn cases, as they share runs; "":
   // alone.
   std::string_view turn = "";
+  uint64_t turn_number = 0;  // made of that name, or of the claim (AllProperties)
 
   bool about(Op op) const { return std::ranges::find(ops, op) != ops.end(); }
 };
@@ -55,7 +56,8 @@ int OneIn(const Property& property);
 // Several globs stand between commas; one behind '!' leaves out what an earlier one took.
 bool MatchesGlob(std::string_view glob, Op op, const Property& property);
 // The properties about `op` that match the glob, in the order of `qualm list properties`.
-std::vector<const Property*> PropertiesAbout(Op op, std::string_view glob = "*");
+// Valid as long as the thread.
+const std::vector<const Property*>& PropertiesAbout(Op op, std::string_view glob = "*");
 
 // One verdict. The check runs only if the property is about the operation, is a theorem under the
 // subject's contract, and the subject can run the case.

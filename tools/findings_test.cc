@@ -370,9 +370,9 @@ TEST_F(TriageTest, AFindingWithoutAFolderIsReported) {
 TEST_F(TriageTest, ASureCauseExplainsFindingsThatHadNone) {
   // Of all ties only 1/2 is rounded up: cases with other ties show no cause that gives all outputs.
   const auto subject = SubjectRegistry::Get().Make("faulty:one-tie");
-  std::optional<Finding> sure, unsure;
+  std::optional<Finding> sure, unsure, guessed;
   std::vector<triage::Hypothesis> cause;
-  for (uint64_t seed = 0; !unsure; ++seed) {
+  for (uint64_t seed = 0; !unsure || !guessed; ++seed) {
     const Case c = gen::Draw(Op::kQuantize, seed);
     const Verdict verdict = Judge(*FindProperty("matches_exact"), c, *subject);
     if (!verdict.failed()) continue;
@@ -385,14 +385,18 @@ TEST_F(TriageTest, ASureCauseExplainsFindingsThatHadNone) {
     } else if (sure && alone.causes().empty() &&
                triage::Triaged(found, *subject, nullptr, cause).sure()) {
       unsure = found;
+    } else if (!alone.sure() && !alone.causes().empty()) {
+      guessed = found;
     }
   }
+  triage::Hypothesis named;  // the causes of the first diagnosis
   const auto triaged = [&](const std::vector<Finding>& raw, const KnownFindings& known = {}) {
     FindingsFolder findings((folder() / "out").string());
     Deferred deferred;
     std::vector<Finding> kept = findings.Triage(raw, "", known, deferred, [] { return false; });
     deferred.Throw();
     EXPECT_EQ(findings.effort().findings, static_cast<int64_t>(kept.size()));
+    if (!findings.diagnoses().empty()) named = findings.diagnoses().begin()->second.causes;
     return kept;
   };
   const std::vector<Finding> alone = triaged({*unsure});
@@ -405,6 +409,13 @@ TEST_F(TriageTest, ASureCauseExplainsFindingsThatHadNone) {
     EXPECT_EQ(kept[0].kind, FindingKind::kTie);
     EXPECT_EQ(ProblemOf(kept[0].test_case), ProblemOf(sure->test_case));
   }
+  // What is only guessed explains nothing: two causes where one is sure.
+  EXPECT_EQ(triaged({*guessed, *sure}).size(), 1u);
+  EXPECT_EQ(named, cause[0]);
+  // A known fault explains too.
+  Finding tie = *sure;
+  tie.kind = FindingKind::kTie;
+  EXPECT_EQ(triaged({*unsure, *sure}, Knowing({tie})).size(), 1u);
   // A sure cause of another subject explains nothing, and the order of the findings stays.
   const std::vector<Finding> both = triaged({*unsure, Found()});
   ASSERT_EQ(both.size(), 2u);

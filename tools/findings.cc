@@ -272,12 +272,10 @@ std::vector<Finding> FindingsFolder::Triage(std::vector<Finding> raw, const std:
         cut_short |= stop() || own.seconds() > kMostSecondsOfAFinding;
         return cut_short;
       };
-      if (!has_to_end()) triaged.Minimize({.stop = has_to_end});
+      triaged.Minimize({.stop = has_to_end});
       establish(triaged);
       if (have(found)) continue;
       if (!is_known()) deferred.Try([&] { Write(triaged); });
-    } else if (have(found)) {
-      continue;
     }
     if (known.IsNew(found)) Remember(triaged, *item.subject, cut_short);
     ++effort_.findings;

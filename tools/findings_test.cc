@@ -21,6 +21,7 @@
 #include "properties/gen/gen.h"
 #include "properties/test_subject.h"
 #include "tools/tools_test_util.h"
+#include "triage/causes.h"
 #include "triage/triage.h"
 #include "triage/triaged.h"
 
@@ -409,6 +410,7 @@ TEST_F(TriageTest, ASureCauseExplainsFindingsThatHadNone) {
     EXPECT_EQ(kept[0].kind, FindingKind::kTie);
     EXPECT_EQ(ProblemOf(kept[0].test_case), ProblemOf(sure->test_case));
   }
+  EXPECT_EQ(triaged({*unsure, *unsure}).size(), 1u) << "one of each";
   // What is only guessed explains nothing: two causes where one is sure.
   EXPECT_EQ(triaged({*guessed, *sure}).size(), 1u);
   EXPECT_EQ(named, cause[0]);
@@ -423,8 +425,35 @@ TEST_F(TriageTest, ASureCauseExplainsFindingsThatHadNone) {
   EXPECT_EQ(both[1].kind, FindingKind::kTail);
   // What is known without a sure cause is looked into all the same, and leaves no file.
   std::filesystem::remove_all(folder() / "out");
-  EXPECT_EQ(triaged({*unsure}, Knowing(alone)).size(), 1u);
+  const std::vector<Finding> known = triaged({*unsure}, Knowing(alone));
+  ASSERT_EQ(known.size(), 1u);
+  EXPECT_NE(known[0].explanation.find("; minimized: "), std::string::npos) << known[0].explanation;
   EXPECT_FALSE(std::filesystem::exists(Folder(alone[0].fingerprint())));
+}
+
+// Where several causes give an answer, the one that makes it a known finding is taken.
+TEST_F(TriageTest, ACauseThatIsKnownIsPreferred) {
+  const auto subject = SubjectRegistry::Get().Make("faulty:int32-wraps");
+  std::optional<Finding> found, other;
+  for (uint64_t seed = 0; !other; ++seed) {
+    const Case c = gen::Draw(Op::kLinear, seed);
+    const Verdict verdict = Judge(*FindProperty("matches_exact"), c, *subject);
+    if (!verdict.failed()) continue;
+    found.emplace(c, "matches_exact", "faulty:int32-wraps", verdict);
+    const triage::Triaged alone(*found, *subject);
+    for (const triage::Hypothesis& causes : alone.attribution().open) {
+      if (causes.front()->kind == alone.finding().kind) continue;
+      other = alone.finding();
+      other->kind = causes.front()->kind;
+    }
+  }
+  FindingsFolder findings((folder() / "out").string());
+  Deferred deferred;
+  const std::vector<Finding> kept =
+      findings.Triage({*found}, "", Knowing({*other}), deferred, [] { return false; });
+  ASSERT_EQ(kept.size(), 1u);
+  EXPECT_EQ(kept[0].fingerprint(), other->fingerprint());
+  EXPECT_TRUE(findings.diagnoses().empty());
 }
 
 // Of two findings with one fingerprint one is kept. It is expected only if both are; it has its

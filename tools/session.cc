@@ -48,7 +48,7 @@ std::string ShortWord(const std::string& word) {
   if (word.starts_with(kPlugin))
     return std::string(kPlugin) + ShortProgram(word.substr(kPlugin.size()));
   std::error_code ignored;
-  return word.starts_with('/') && std::filesystem::exists(word, ignored) ? ShortPath(word) : word;
+  return std::filesystem::exists(word, ignored) ? ShortPath(word) : word;
 }
 
 std::string Repeat(const std::string& program, std::optional<uint64_t> seed,

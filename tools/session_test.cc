@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <sys/stat.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <iterator>
@@ -154,6 +155,9 @@ TEST_F(SessionTest, OutputsMustBeWritableAndApart) {
   const std::filesystem::path before = std::filesystem::current_path();
   std::filesystem::current_path("/proc/sys/kernel");
   EXPECT_NE(refused("name", ""), "");
+  EXPECT_EQ(refused("", ""), "");
+  EXPECT_EQ(refused("-", ""), "") << "stdout is no file";
+  EXPECT_EQ(refused("", "-"), "");
   std::filesystem::current_path(before);
   // A link to nothing may become a file; a pipe is not opened, which would wait for its reader.
   std::filesystem::create_symlink("later", folder() / "link");
@@ -298,6 +302,27 @@ TEST_F(SessionTest, ADocumentHasTheSeedTheTimeAndWhatIsKnown) {
   EXPECT_EQ(session.document.known.size(), 1u);
   session.totals.Add(Judgement::kFailed);
   EXPECT_EQ(session.End(""), kClean) << "what is known fails no run";
+}
+
+TEST_F(SessionTest, NothingJudgedNeedsNoReason) {
+  const CommonOptions options;
+  const Session session(options);
+  EXPECT_EQ(Told([&] { EXPECT_FALSE(session.Judged("")); }), "qualm: nothing was judged\n");
+}
+
+// Text that fits into the buffer of stdout fails when it leaves it.
+TEST_F(SessionTest, AFullStdoutIsAnError) {
+  EXPECT_EXIT(
+      {
+        Typed({"qualm", "check"});
+        CommonOptions options;
+        options.json = "-";
+        Session session(options);
+        if (std::freopen("/dev/full", "w", stdout) == nullptr) std::_Exit(1);
+        std::fputs(Refused([&] { session.Write(); }).c_str(), stderr);
+        std::_Exit(3);
+      },
+      testing::ExitedWithCode(3), "^--json: stdout cannot be written$");
 }
 
 // A run that was interrupted before it judged anything says so, instead of that nothing was judged.

@@ -80,8 +80,8 @@ uint8_t* GuardedBuffer::Prepare(size_t bytes, size_t slack, size_t element_size,
                                 const RunContext& context, Inside inside) {
   // Room for the largest shift, and one more element to round an end down to.
   const size_t margin = 64 + element_size;
+  used_ = nullptr;  // what throws leaves no buffer
   if (bytes > SIZE_MAX / 2 || slack > SIZE_MAX / 4) throw std::bad_alloc();
-  used_ = nullptr;
   Mapping& mapping = MappingFor(bytes + slack + margin);
   used_ = &mapping;
   bytes_ = bytes;

@@ -9,9 +9,13 @@
 #include <cfenv>
 #include <csetjmp>
 #include <cstddef>
+#include <cstdint>
+#include <cstdlib>
 #include <limits>
+#include <new>
 #include <stdexcept>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "core/burst.h"
@@ -138,6 +142,54 @@ TEST(GuardedBuffer, InTheDefaultContextWatchesWhatIsNear) {
   EXPECT_TRUE(buffer.OutsideIntact());
 }
 
+// What is not about memory leaves it as in the default context, where only the near is watched.
+TEST(GuardedBuffer, WatchesWhatIsNearWhateverElseIsAsked) {
+  constexpr auto kNear = static_cast<std::ptrdiff_t>(GuardedBuffer::kNear);
+  for (const RunContext& context : {RunContext{},
+                                    {.calls = 2},
+                                    {.callers = 2},
+                                    {.watch = true},
+                                    {.threads = 2},
+                                    {.rounding = Rounding::kUp},
+                                    {.flush_denormals = true},
+                                    {.want_acc = true}}) {
+    GuardedBuffer buffer;
+    uint8_t* const data = buffer.Prepare(40, 0, 1, context);
+    data[-kNear - 1] ^= 1;
+    EXPECT_TRUE(buffer.OutsideIntact());
+    data[-kNear] ^= 1;
+    EXPECT_FALSE(buffer.OutsideIntact());
+  }
+}
+
+// An output is poisoned again where the one before it lay.
+TEST(GuardedBuffer, AnOutputInTheSamePlaceIsPoisonedAgain) {
+  GuardedBuffer buffer;
+  for (int run = 0; run < 3; ++run) {
+    uint8_t* const data = buffer.Prepare(40, 0, 1, {});
+    for (size_t i = 0; i < 40; ++i) EXPECT_EQ(data[i], RunContext{}.poison) << run;
+    for (size_t i = 0; i < 40; ++i) data[i] = 7;
+    EXPECT_TRUE(buffer.OutsideIntact());
+  }
+}
+
+TEST(GuardedBuffer, ThrowsWhereNoSuchMemoryIs) {
+  GuardedBuffer buffer;
+  for (const auto& [bytes, slack] : {std::pair{SIZE_MAX / 2 + 1, size_t{0}},
+                                     {SIZE_MAX, size_t{0}},
+                                     {size_t{1}, SIZE_MAX},
+                                     {size_t{1}, SIZE_MAX / 4 + 1},
+                                     {SIZE_MAX / 4, size_t{0}},
+                                     {size_t{1} << 48, size_t{0}}}) {
+    buffer.Prepare(10, 0, 1, {})[-1] ^= 1;
+    EXPECT_THROW(buffer.Prepare(bytes, slack, 1, {}), std::bad_alloc) << bytes << " " << slack;
+    EXPECT_TRUE(buffer.OutsideIntact()) << "there is no buffer";
+  }
+  uint8_t* const data = buffer.Prepare(10, 0, 1, {});
+  EXPECT_EQ(LoadTrapped(data + 9), "");
+  EXPECT_EQ(LoadTrapped(data + 10), kGuardPageTrap);
+}
+
 TEST(GuardedBuffer, AnEmptyOneMayNotBeTouched) {
   for (bool end : {false, true}) {
     GuardedBuffer buffer;
@@ -154,6 +206,22 @@ TEST(GuardedBuffer, ShrinksAfterAHugeCase) {
   EXPECT_EQ(LoadTrapped(data + 10), kGuardPageTrap);
   // One page of body is left: a page before is the guard.
   EXPECT_EQ(LoadTrapped(data - 4096), kGuardPageTrap);
+}
+
+// A mapping is kept while it is less than eight times too large.
+TEST(GuardedBuffer, ALargeMappingIsKeptForACaseNotMuchSmaller) {
+  GuardedBuffer buffer;
+  const auto pages_in_front = [&](size_t pages) {  // of a buffer that needs so many
+    const size_t bytes = pages * 4096 - 65;
+    uint8_t* const data = buffer.Prepare(bytes, 0, 1, {});
+    size_t found = 0;
+    while (LoadTrapped(data + bytes - 4096 * (found + 1)).empty()) found += 64;
+    return found;
+  };
+  EXPECT_EQ(pages_in_front(8 * 512), 8u * 512);
+  EXPECT_EQ(pages_in_front(512), 8u * 512);
+  EXPECT_EQ(pages_in_front(448), 448u);
+  EXPECT_EQ(pages_in_front(512), 512u);
 }
 
 // A case of the middle size between small ones: each size keeps its mapping, and its guard pages.
@@ -190,21 +258,50 @@ TEST(Rows, MayBeEmpty) {
   Scatter(Tensor(DType::kU8, {0, 5}), 3, nullptr);
 }
 
+TEST(Rows, OfCallersThatDiffer) {
+  const std::vector<int32_t> values{1, 2, 3, 4, 5, 6, 7, 8};
+  const auto bytes = [](const std::vector<int32_t>& list) {
+    return reinterpret_cast<const uint8_t*>(list.data());
+  };
+  // Two rows of three, a stride of four: the fourth of each is a gap.
+  for (size_t changed = 0; changed < values.size(); ++changed) {
+    std::vector<int32_t> other = values;
+    other[changed] = -1;
+    std::vector<int32_t> y = values;
+    const bool in_gap = changed % 4 == 3;
+    EXPECT_EQ(
+        TakeIfDifferent(bytes(other), DType::kS32, {2, 3}, 4, reinterpret_cast<uint8_t*>(y.data())),
+        !in_gap)
+        << changed;
+    EXPECT_EQ(y, in_gap ? values : other);
+  }
+  std::vector<int32_t> y = values;
+  uint8_t* const at = reinterpret_cast<uint8_t*>(y.data());
+  EXPECT_FALSE(TakeIfDifferent(bytes(values), DType::kS32, {2, 3}, 4, at));
+  EXPECT_FALSE(TakeIfDifferent(nullptr, DType::kS32, {2, 0}, 4, at));
+  EXPECT_FALSE(TakeIfDifferent(nullptr, DType::kS32, {0, 3}, 4, at));
+}
+
 TEST(ScopedEnvironment, SetsAndRestores) {
   const volatile float one = 1.0f;
   const volatile float tiny = 0x1p-30f;
   const volatile float denormal = std::numeric_limits<float>::min();
   const int before = std::fegetround();
+  const uint64_t words = ControlWords();
   {
     const ScopedEnvironment environment({.rounding = Rounding::kUp, .flush_denormals = true});
     EXPECT_EQ(one + tiny, 0x1.000002p0f);
     EXPECT_EQ(std::fegetround(), FE_UPWARD);
     EXPECT_EQ(denormal * 0.5f, 0.0f);
+    EXPECT_EQ(environment.words(), ControlWords());
+    EXPECT_NE(environment.words(), words);
   }
+  EXPECT_EQ(ControlWords(), words);
   {
     const ScopedEnvironment environment({.rounding = Rounding::kDown});
     EXPECT_EQ(one - tiny, 0x1.fffffep-1f);
     EXPECT_EQ(-one - tiny, -0x1.000002p0f);
+    EXPECT_GT(denormal * 0.5f, 0.0f);
   }
   {
     const ScopedEnvironment environment({.rounding = Rounding::kTowardZero});
@@ -222,6 +319,11 @@ TEST(CallTrapped, ReportsTheSignalInWords) {
   EXPECT_EQ(CallTrapped([](void*) { raise(SIGFPE); }, nullptr),
             "SIGFPE: arithmetic exception (integer division)");
   EXPECT_EQ(CallTrapped([](void*) {}, nullptr), "");
+  EXPECT_EQ(StoreTrapped(nullptr), "SIGSEGV: access to an unmapped address");
+#if defined(__x86_64__)
+  EXPECT_EQ(StoreTrapped(reinterpret_cast<uint8_t*>(uintptr_t{1} << 62)),
+            "SIGSEGV: misaligned or non-canonical address");
+#endif
 }
 
 TEST(CallTrapped, NestsAndSurvivesManySignals) {
@@ -289,6 +391,38 @@ TEST(CallTrapped, InsideABurstTheHandlersStayUntilItEnds) {
     std::thread([] { EXPECT_NE(StoreTrapped(nullptr), ""); }).join();
   }
   EXPECT_EQ(Current(SIGSEGV).sa_handler, before.sa_handler);
+  EXPECT_NE(StoreTrapped(nullptr), "") << "after it they are installed again";
+}
+
+// Raises SIGBUS on a thread that is not inside CallTrapped, while our handler is installed.
+void RaiseElsewhere() {
+  EXPECT_EQ(CallTrapped([](void*) { std::thread([] { raise(SIGBUS); }).join(); }, nullptr), "");
+}
+
+TEST(CallTrapped, ASignalOfAnotherThreadMeansWhatItMeant) {
+  static volatile sig_atomic_t seen = 0;
+  seen = 0;
+  struct sigaction before = {};
+  struct sigaction mine = {};
+  mine.sa_flags = SA_SIGINFO;
+  mine.sa_sigaction = [](int number, siginfo_t* info, void*) {
+    seen = number == SIGBUS && info->si_signo == SIGBUS ? 1 : 2;
+  };
+  ASSERT_EQ(sigaction(SIGBUS, &mine, &before), 0);
+  RaiseElsewhere();
+  EXPECT_EQ(seen, 1);
+  mine = {};
+  mine.sa_handler = SIG_IGN;
+  ASSERT_EQ(sigaction(SIGBUS, &mine, nullptr), 0);
+  RaiseElsewhere();
+  sigaction(SIGBUS, &before, nullptr);
+  EXPECT_EXIT(
+      {
+        signal(SIGBUS, SIG_DFL);
+        RaiseElsewhere();
+        std::_Exit(0);
+      },
+      testing::KilledBySignal(SIGBUS), "");
 }
 
 TEST(CallTrapped, ASignalOfAnotherThreadGoesToWhoeverHadIt) {

@@ -81,6 +81,37 @@ TEST(FarRows, TwoOwnersHaveAddressesOfTheirOwn) {
   EXPECT_TRUE(two.OutsideIntact());
 }
 
+// What was given back twice would be two owners' at once.
+TEST(FarRows, AreGivenBackOnce) {
+  FarRows one;
+  one.Prepare(2, 5, kStride, 1);
+  one.Release();
+  one.Release();
+  FarRows two;
+  FarRows three;
+  EXPECT_NE(two.Prepare(2, 5, kStride, 2), three.Prepare(2, 5, kStride, 3));
+  EXPECT_EQ(two.row(0)[0], 2);
+}
+
+// Beyond 2^36 bytes the addresses are not kept: nothing lies there any more.
+TEST(FarRows, OfTheLargestCasesGoBackToTheSystem) {
+  FarRows rows;
+  constexpr size_t kLarge = (size_t{1} << 35) + 64;
+  uint8_t* const first = rows.Prepare(3, 4096, kLarge, 0xA5);
+  for (size_t i = 0; i < 3; ++i) {
+    ASSERT_EQ(rows.row(i), first + i * kLarge);
+    std::memset(rows.row(i), 1, 4096);
+  }
+  EXPECT_TRUE(rows.OutsideIntact());
+  rows.row(2)[4096] = 0;
+  EXPECT_FALSE(rows.OutsideIntact());
+  rows.Release();
+  const auto read = [](void* at) { (void)*static_cast<volatile uint8_t*>(at); };
+  for (const size_t offset : {size_t{0}, kLarge, 2 * kLarge + 4096}) {
+    EXPECT_EQ(CallTrapped(read, first + offset), "SIGSEGV: access to an unmapped address");
+  }
+}
+
 TEST(FarRows, AskForNoMoreThanThereIs) {
   FarRows rows;
   EXPECT_THROW(rows.Prepare(size_t{1} << 20, 5, kStride, 0), std::bad_alloc);

@@ -146,7 +146,7 @@ TEST(Placement, LaysListsAndAccumulators) {
   const Case c = Of(Op::kLinear);
   Placement placement;
   placement.Lay(c, {}, {});
-  const std::vector<int32_t> bias{7, 8, 9};
+  std::vector<int32_t> bias{7, 8, 9};
   const int32_t* const laid = placement.LayList(Placement::kBiasI32, bias);
   EXPECT_EQ(std::vector<int32_t>(laid, laid + 3), bias);
   placement.LayAcc();
@@ -159,7 +159,8 @@ TEST(Placement, LaysListsAndAccumulators) {
   ASSERT_TRUE(placement.Inspect());
   EXPECT_EQ(placement.Inspect()->slot, Placement::kAcc);
   placement.Lay(c, {}, {});
-  EXPECT_FALSE(placement.Inspect()) << "a new call";
+  bias[0] = 10;
+  EXPECT_FALSE(placement.Inspect()) << "a new call, without the list";
   EXPECT_EQ(placement.buffer(Placement::kAcc), nullptr);
   const int32_t* const again = placement.LayList(Placement::kBiasI32, bias);
   const_cast<int32_t*>(again)[1] = 0;
@@ -199,6 +200,7 @@ TEST(Placement, NamesTheDamageOfACall) {
         const int64_t stride = laid.is_far() ? laid.rows.columns : laid.stride();
         damaged(slot, Kind::kModifiedInput, last,
                 static_cast<size_t>(stride + laid.rows.columns - 1));
+        damaged(slot, Kind::kModifiedInput, [&]() -> uint8_t& { return laid.data[0]; });
       }
       if (laid.gap != 0) {
         damaged(slot, laid.is_far() ? Kind::kWroteOutside : Kind::kWroteBetweenRows,

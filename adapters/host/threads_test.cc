@@ -32,6 +32,13 @@ TEST(Threads, EveryTaskRunsOnceAndOnAnotherThread) {
     for (const std::atomic<int>& times : seen.times) EXPECT_EQ(times, 1);
     EXPECT_EQ(seen.here, threads == 1 ? 20 : 0);
   }
+  // One task needs no other thread.
+  std::thread::id ran_on;
+  RunOnThreads(
+      5, 1,
+      [](void* arg, int64_t) { *static_cast<std::thread::id*>(arg) = std::this_thread::get_id(); },
+      &ran_on);
+  EXPECT_EQ(ran_on, std::this_thread::get_id());
 }
 
 TEST(Threads, ASignalInOneIsThrownWhenAllHaveEnded) {

@@ -367,6 +367,10 @@ TEST(Agreement, Sums) {
       const Code code = outputs.CodeAt(at / c.N, at % c.N);
       EXPECT_TRUE(code.value == sum) << "nothing is clamped yet";
       EXPECT_FALSE(code.tie_distance);
+      const Real real = outputs.RealAt(at / c.N, at % c.N);
+      if (real.is_exact) {
+        EXPECT_EQ(Rational(real.value), Rational(Integer(sum))) << "the scales are not asked";
+      }
     }
   }
   EXPECT_GT(beyond_64_bits, 20);

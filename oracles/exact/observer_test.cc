@@ -137,6 +137,12 @@ TEST(Observer, WhatIsRefused) {
   EXPECT_EQ(error({{3, 3}, {0, 1}, {0, 1000}}, {.kind = Kind::kHistogram}), "");
 }
 
+TEST(Observer, HasNoIntegers) {
+  const Integers integers = IntegersOf(Observing({{0.0f, 1.0f}}, {}));
+  EXPECT_TRUE(integers.values.empty());
+  EXPECT_TRUE(integers.counts.empty());
+}
+
 TEST(Observer, TheCallersEnvironmentDoesNotMatter) {
   RandomCase draw(31);
   for (int i = 0; i < 300; ++i) {

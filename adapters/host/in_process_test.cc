@@ -6,9 +6,13 @@
 #include <signal.h>
 
 #include <cfenv>
+#include <cstdint>
 #include <functional>
+#include <optional>
 #include <stdexcept>
+#include <string>
 #include <utility>
+#include <vector>
 
 namespace qualm {
 namespace {
@@ -28,6 +32,21 @@ class LambdaSubject : public InProcessSubject {
 
  private:
   Kernel kernel_;
+};
+
+// The same with what the base class leaves to a subject: threads, other layouts, memory of its own.
+class AbleSubject : public LambdaSubject {
+ public:
+  using LambdaSubject::LambdaSubject;
+  std::string touched;        // TouchedOutside
+  std::string cannot_run_as;  // CannotRunAs
+
+ protected:
+  std::string TouchedOutside() const override { return touched; }
+  bool HasThreads(Op /*op*/) const override { return true; }
+  std::string CannotRunAs(const Case& /*c*/, const RunContext& /*context*/) const override {
+    return cannot_run_as;
+  }
 };
 
 Case Linear() {
@@ -100,6 +119,125 @@ TEST(InProcess, ShowsAccumulatorsThroughAnS32Output) {
   EXPECT_EQ(*outcome.acc, Tensor::Of<int32_t>({2, 3}, std::vector<int32_t>{3, 1, 2, 7, 1, 6}));
 }
 
+// Each parameter of an operation lies where the operation looks for it.
+TEST(InProcess, GivesTheParametersThatTheOperationHas) {
+  struct Row {
+    Case c;
+    std::vector<float> scale;
+    std::vector<int32_t> zero_point;
+  };
+  Case linear = Linear();
+  linear.w_q = {{0.5f}, {3}};
+  linear.out_q = {{0.25f}, {7}};
+  Case quotient;  // of scales
+  quotient.op = Op::kRequantize;
+  quotient.M = 1;
+  quotient.N = 2;
+  quotient.x = Tensor::Of<int32_t>({1, 2}, std::vector<int32_t>{1, 2});
+  quotient.w_q.scale = {0.5f};
+  quotient.out_q = {{0.25f}, {7}};
+  Case multiplied = quotient;
+  multiplied.w_q = multiplied.out_q = {};
+  multiplied.out_q.zero_point = {7};
+  multiplied.multiplier = {0.125f};
+  for (const auto& [c, scale, zero_point] :
+       {Row{linear, {0.5f}, {3}}, {quotient, {0.5f}, {7}}, {multiplied, {0.125f}, {7}}}) {
+    ASSERT_EQ(Validate(c), "");
+    LambdaSubject subject([&](const Placed& p, const RunContext&) {
+      EXPECT_EQ(std::vector(p.scale.begin(), p.scale.end()), scale) << Describe(c);
+      EXPECT_EQ(std::vector(p.zero_point.begin(), p.zero_point.end()), zero_point) << Describe(c);
+      return std::string();
+    });
+    EXPECT_EQ(subject.Run(c, {}).status, RunStatus::kOk);
+  }
+}
+
+TEST(InProcess, GivesTheBiasThatTheCaseHas) {
+  Case integers = Linear();
+  integers.bias.reset();
+  integers.bias_i32 = std::vector<int32_t>{4, 5, 6};
+  Case none = Linear();
+  none.bias.reset();
+  for (const Case& c : {Linear(), integers, none}) {
+    ASSERT_EQ(Validate(c), "");
+    LambdaSubject subject([&](const Placed& p, const RunContext&) {
+      EXPECT_EQ(std::vector(p.bias.begin(), p.bias.end()), c.bias.value_or(std::vector<float>{}));
+      EXPECT_EQ(std::vector(p.bias_i32.begin(), p.bias_i32.end()),
+                c.bias_i32.value_or(std::vector<int32_t>{}));
+      return std::string();
+    });
+    EXPECT_EQ(subject.Run(c, {}).status, RunStatus::kOk);
+  }
+}
+
+// The sums are those of the codes alone, whatever the case does with them.
+TEST(InProcess, AccumulatorsKnowNoZeroPointsAndNoChannels) {
+  Case c = Linear();
+  c.x_q.zero_point = {3};
+  c.w_q = {{0.5f, 1.0f, 2.0f}, {1, 2, 3}};
+  c.per_channel = true;
+  ASSERT_EQ(Validate(c), "");
+  std::vector<Case> asked;
+  LambdaSubject subject([&](const Placed& p, const RunContext& context) {
+    asked.push_back(*p.problem);
+    return Raw(p, context);
+  });
+  EXPECT_TRUE(subject.Run(c, {.want_acc = true}).acc);
+  ASSERT_EQ(asked.size(), 2u);
+  EXPECT_EQ(asked[0], c);
+  EXPECT_EQ(Validate(asked[1]), "");
+  EXPECT_EQ(asked[1].out_dtype, DType::kS32);
+  EXPECT_EQ(asked[1].x_q, QParams{});
+  EXPECT_EQ(asked[1].w_q, QParams{});
+  EXPECT_FALSE(asked[1].per_channel);
+  asked.clear();
+  EXPECT_FALSE(subject.Run(c, {}).acc);
+  EXPECT_EQ(asked.size(), 1u) << "nobody asked for sums";
+}
+
+// A kernel that has no s32 output, refuses it, or has clamped a sum at an end of int32, shows none.
+TEST(InProcess, ShowsNoAccumulatorsThatItCannotTell) {
+  class NoSums : public LambdaSubject {
+   public:
+    using LambdaSubject::LambdaSubject;
+    std::string CannotRun(const Case& c) const override {
+      return c.out_dtype == DType::kS32 ? "no s32" : "";
+    }
+  };
+  int calls = 0;
+  NoSums no_sums([&](const Placed& p, const RunContext& context) {
+    ++calls;
+    return Raw(p, context);
+  });
+  const Outcome without = no_sums.Run(Linear(), {.want_acc = true});
+  EXPECT_TRUE(without.ok());
+  EXPECT_FALSE(without.acc);
+  EXPECT_EQ(calls, 1);
+
+  const auto acc = [](const std::function<std::string(int32_t*)>& sums) {
+    LambdaSubject subject([&](const Placed& p, const RunContext& context) {
+      Raw(p, context);
+      if (p.problem->out_dtype != DType::kS32) return std::string();
+      return sums(static_cast<int32_t*>(p.y));
+    });
+    const Outcome outcome = subject.Run(Linear(), {.want_acc = true});
+    EXPECT_TRUE(outcome.ok()) << "the answer itself is one";
+    return outcome.acc;
+  };
+  EXPECT_FALSE(acc([](int32_t*) { return "no sums here"; }));
+  for (const int32_t sum : {INT32_MIN, INT32_MIN + 1, INT32_MAX - 1, INT32_MAX}) {
+    const bool clamped = sum == INT32_MIN || sum == INT32_MAX;
+    const std::optional<Tensor> shown = acc([sum](int32_t* y) {
+      y[5] = sum;
+      return "";
+    });
+    EXPECT_EQ(shown.has_value(), !clamped) << sum;
+    if (shown) {
+      EXPECT_EQ(shown->IntAt(5), sum);
+    }
+  }
+}
+
 TEST(InProcess, SkipsWithTheReason) {
   LambdaSubject subject(Raw);
   Case c = Linear();
@@ -155,6 +293,83 @@ TEST(InProcess, SeesAnyByteTouchedOutside) {
           << what;
     }
   }
+}
+
+// A sentence names the buffer, also where the buffer of a list stands for another.
+TEST(InProcess, NamesTheBufferThatWasWrittenOutside) {
+  Case integers = Linear();
+  integers.bias.reset();
+  integers.bias_i32 = std::vector<int32_t>{4, 5, 6};
+  ASSERT_EQ(Validate(integers), "");
+  const auto told = [](const Case& c, const std::function<const void*(const Placed&)>& end) {
+    LambdaSubject subject([&](const Placed& p, const RunContext&) {
+      *static_cast<uint8_t*>(const_cast<void*>(end(p))) ^= 1;
+      return std::string();
+    });
+    // At the end of each buffer lies memory, since they begin at the guard page.
+    return subject.Run(c, {.end_at_guard = false}).detail;
+  };
+  const auto behind = [](const auto& list) { return static_cast<const void*>(list.data() + 3); };
+  EXPECT_EQ(told(Linear(), [](const Placed& p) { return static_cast<const uint8_t*>(p.x) + 4; }),
+            "wrote outside x");
+  EXPECT_EQ(told(Linear(), [](const Placed& p) { return static_cast<const uint8_t*>(p.w) + 6; }),
+            "wrote outside w");
+  EXPECT_EQ(told(Linear(), [](const Placed& p) { return static_cast<const uint8_t*>(p.y) + 6; }),
+            "wrote outside y");
+  EXPECT_EQ(told(Linear(), [&](const Placed& p) { return behind(p.scale); }),
+            "wrote outside the scales");
+  EXPECT_EQ(told(Linear(), [&](const Placed& p) { return behind(p.zero_point); }),
+            "wrote outside the zero points");
+  EXPECT_EQ(told(Linear(), [&](const Placed& p) { return behind(p.bias); }), "wrote outside bias");
+  EXPECT_EQ(told(integers, [&](const Placed& p) { return behind(p.bias_i32); }),
+            "wrote outside bias");
+}
+
+// What is worse is told: a crash, then a write outside, then a refusal, which says nothing about
+// what was done before it.
+TEST(InProcess, TellsTheWorstOfOneCall) {
+  const auto write_outside = [](const Placed& p) {
+    static_cast<uint8_t*>(p.y)[-1] ^= 1;
+    return std::string("K: too long");
+  };
+  std::string detail;
+  EXPECT_EQ(StatusOf(
+                [&](const Placed& p, const RunContext&) {
+                  const std::string refusal = write_outside(p);
+                  raise(SIGILL);
+                  return refusal;
+                },
+                {}, &detail),
+            RunStatus::kCrashed);
+  EXPECT_EQ(detail, "SIGILL: illegal instruction");
+  EXPECT_EQ(
+      StatusOf([&](const Placed& p, const RunContext&) { return write_outside(p); }, {}, &detail),
+      RunStatus::kTouchedOutside);
+  EXPECT_EQ(detail, "wrote outside y");
+  // The subject's own buffers come behind those of the case, and before changed inputs.
+  AbleSubject subject([&](const Placed& p, const RunContext&) {
+    const_cast<float&>(p.scale[0]) = 2;
+    return std::string("K: too long");
+  });
+  EXPECT_EQ(subject.Run(Linear(), {}).status, RunStatus::kModifiedInput);
+  subject.touched = "the scratch";
+  const Outcome outcome = subject.Run(Linear(), {});
+  EXPECT_EQ(outcome.status, RunStatus::kTouchedOutside);
+  EXPECT_EQ(outcome.detail, "wrote outside the scratch");
+}
+
+TEST(InProcess, ARefusedCallHasNoOutput) {
+  int calls = 0;
+  LambdaSubject subject([&](const Placed& p, const RunContext& context) {
+    ++calls;
+    Raw(p, context);
+    return std::string("K: too long");
+  });
+  const Outcome outcome = subject.Run(Linear(), {.want_acc = true});
+  EXPECT_EQ(outcome.status, RunStatus::kRefused);
+  EXPECT_EQ(outcome.y, Tensor());
+  EXPECT_FALSE(outcome.acc);
+  EXPECT_EQ(calls, 1) << "nor are its sums asked for";
 }
 
 TEST(InProcess, SeesAWriteBetweenRows) {
@@ -272,6 +487,36 @@ TEST(InProcess, ImagesAreRowsOfPixels) {
   EXPECT_EQ(gap.Run(c, {.y_row_gap = 1}).status, RunStatus::kTouchedOutside);
 }
 
+// Gaps between the lines of an image leave its pixels dense.
+TEST(InProcess, ImagesHaveLinesOfPixels) {
+  Case c;
+  c.op = Op::kMaxPool;
+  c.window = {.batch = 1, .in_h = 2, .in_w = 2, .in_c = 3};
+  DeriveSizes(&c);
+  c.x = Tensor(DType::kU8, {1, 2, 2, 3});
+  for (int i = 0; i < 12; ++i) c.x.SetInt(i, i + 1);
+  ASSERT_EQ(Validate(c), "");
+  struct Row {
+    RunContext context;
+    int64_t stride, line_stride;
+  };
+  for (const auto& [context, stride, line_stride] :
+       {Row{{}, 3, 6}, {{.x_row_gap = 5}, 8, 16}, {{.x_line_gap = 5}, 3, 11}}) {
+    AbleSubject subject([&](const Placed& p, const RunContext&) {
+      EXPECT_EQ(p.x_stride, stride);
+      EXPECT_EQ(p.x_line_stride, line_stride);
+      for (int64_t line = 0; line < 2; ++line) {
+        for (int64_t pixel = 0; pixel < 2; ++pixel) {
+          EXPECT_EQ(static_cast<const uint8_t*>(p.x)[line * line_stride + pixel * stride],
+                    c.x.IntAt((2 * line + pixel) * 3));
+        }
+      }
+      return std::string();
+    });
+    EXPECT_EQ(subject.Run(c, context).status, RunStatus::kOk);
+  }
+}
+
 Case Operands(Op op) {
   Case c;
   c.op = op;
@@ -349,6 +594,144 @@ TEST(InProcess, ThreadsAreSkippedByWhatHasNone) {
   const Outcome outcome = subject.Run(Linear(), {.threads = 2});
   EXPECT_EQ(outcome.status, RunStatus::kSkipped);
   EXPECT_EQ(outcome.detail, "runs on one thread");
+}
+
+TEST(InProcess, SumsAreAskedOfOperationsThatHaveThem) {
+  int calls = 0;
+  LambdaSubject subject([&](const Placed& p, const RunContext& context) {
+    ++calls;
+    return AddBytes(p, context);
+  });
+  const Outcome outcome = subject.Run(Operands(Op::kAdd), {.want_acc = true});
+  EXPECT_TRUE(outcome.ok());
+  EXPECT_FALSE(outcome.acc);
+  EXPECT_EQ(calls, 1);
+}
+
+TEST(InProcess, ASubjectWithThreadsRunsOnThem) {
+  int threads = 0;
+  AbleSubject subject([&](const Placed& p, const RunContext& context) {
+    threads = context.threads;
+    return Raw(p, context);
+  });
+  EXPECT_EQ(subject.Run(Linear(), {.threads = 2}).status, RunStatus::kOk);
+  EXPECT_EQ(threads, 2);
+}
+
+// What a plain subject does not do, and what the case lacks, is told instead of run.
+TEST(InProcess, SkipsStatesThatItCannotHave) {
+  int calls = 0;
+  const LambdaSubject::Kernel count = [&](const Placed&, const RunContext&) {
+    ++calls;
+    return std::string();
+  };
+  LambdaSubject plain(count);
+  Case image;
+  image.op = Op::kMaxPool;
+  image.window = {.batch = 1, .in_h = 2, .in_w = 2, .in_c = 3};
+  DeriveSizes(&image);
+  image.x = Tensor(DType::kU8, {1, 2, 2, 3});
+  struct Row {
+    Case c;
+    RunContext context;
+    std::string why;
+  };
+  const std::string dense = "takes dense weights and images", packs = "packs afresh for each call";
+  for (const auto& [c, context, why] :
+       {Row{Linear(), {.w_row_gap = 1}, dense},
+        {image, {.x_line_gap = 1}, dense},
+        {Operands(Op::kAdd), {.over_w = true}, "does not write over the second operand"},
+        {Linear(), {.calls = 2}, packs},
+        {Linear(), {.callers = 2}, packs},
+        {Operands(Op::kAdd), {.w_row_gap = 1}, "has no weights"}}) {
+    const Outcome outcome = plain.Run(c, context);
+    EXPECT_EQ(outcome.status, RunStatus::kSkipped) << why;
+    EXPECT_EQ(outcome.detail, why);
+  }
+  AbleSubject able(count);
+  able.cannot_run_as = "not so";
+  EXPECT_EQ(able.Run(Linear(), {}).detail, "not so");
+  able.cannot_run_as = "";
+  EXPECT_EQ(able.Run(Operands(Op::kAdd), {.w_row_gap = 1}).detail, "has no weights");
+  EXPECT_EQ(calls, 0);
+  EXPECT_TRUE(able.Run(Linear(), {.w_row_gap = 1}).ok());
+  EXPECT_EQ(calls, 1);
+}
+
+// A signal mask is the caller's, and is put back. What was left is told only where it was watched
+// for, and is no reason to call again and look for leaks; a crash is none either.
+TEST(InProcess, WatchesWhatACallLeavesBehind) {
+  int calls = 0;
+  const auto run = [&](const std::function<void()>& act, bool watch) {
+    calls = 0;
+    LambdaSubject subject([&](const Placed& p, const RunContext& context) {
+      ++calls;
+      act();
+      return Raw(p, context);
+    });
+    return subject.Run(Linear(), {.watch = watch});
+  };
+  const auto mask = [](int how) {
+    sigset_t signals;
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGURG);
+    pthread_sigmask(how, &signals, nullptr);
+  };
+  EXPECT_TRUE(run([] {}, true).ok());
+  EXPECT_GT(calls, 1) << "leaks show in many calls";
+  EXPECT_TRUE(run([] {}, false).ok());
+  EXPECT_EQ(calls, 1);
+
+  const Outcome left = run([&] { mask(SIG_BLOCK); }, true);
+  EXPECT_EQ(left.status, RunStatus::kLeftBehind);
+  EXPECT_EQ(left.detail, "left another signal mask: signal " + std::to_string(SIGURG));
+  EXPECT_EQ(calls, 1);
+  EXPECT_TRUE(run([&] { mask(SIG_BLOCK); }, false).ok());
+  mask(SIG_UNBLOCK);
+
+  EXPECT_EQ(run([] { raise(SIGILL); }, true).detail, "SIGILL: illegal instruction");
+  EXPECT_EQ(calls, 1);
+}
+
+// The caller writes inputs between the calls, and reads the output.
+TEST(InProcess, InBulkAnswersWhatTheBuffersHold) {
+  const Case c = Linear();
+  LambdaSubject subject(Raw);
+  const BulkSubject::Buffers buffers = subject.OpenBulk(c);
+  ASSERT_EQ(buffers.x.size(), 4u);
+  ASSERT_EQ(buffers.w.size(), 6u);
+  ASSERT_EQ(buffers.y.size(), 6u);
+  const auto y = [&] { return std::vector(buffers.y.begin(), buffers.y.end()); };
+  EXPECT_EQ(subject.RunBulk(), "");
+  EXPECT_EQ(y(), (std::vector<uint8_t>{3, 1, 2, 7, 1, 6}));
+  buffers.x[0] = 11;
+  buffers.w[5] = 1;
+  EXPECT_EQ(subject.RunBulk(), "");
+  EXPECT_EQ(y(), (std::vector<uint8_t>{13, 247, 24, 7, 1, 10}));
+}
+
+TEST(InProcess, InBulkTellsWhatWentWrong) {
+  std::function<std::string(const Placed&)> act;
+  AbleSubject subject([&](const Placed& p, const RunContext&) { return act(p); });
+  const Case c = Linear();
+  const auto told = [&](std::function<std::string(const Placed&)> kernel) {
+    act = std::move(kernel);
+    subject.OpenBulk(c);
+    return subject.RunBulk();
+  };
+  const auto before = [](const void* at) {
+    static_cast<uint8_t*>(const_cast<void*>(at))[-1] ^= 1;
+    return std::string();
+  };
+  EXPECT_EQ(told([](const Placed&) { return ""; }), "");
+  EXPECT_EQ(told([](const Placed&) { return "K: too long"; }), "refused: K: too long");
+  EXPECT_EQ(told([](const Placed&) -> std::string { throw std::runtime_error("no"); }),
+            "crashed: exception: no");
+  EXPECT_EQ(told([&](const Placed& p) { return before(p.x); }), "wrote outside x");
+  EXPECT_EQ(told([&](const Placed& p) { return before(p.w); }), "wrote outside w");
+  EXPECT_EQ(told([&](const Placed& p) { return before(p.y); }), "wrote outside y");
+  subject.touched = "the scratch";
+  EXPECT_EQ(told([](const Placed&) { return ""; }), "wrote outside the scratch");
 }
 
 TEST(InProcess, ATrapOnAnotherThreadCountsAsOneHere) {

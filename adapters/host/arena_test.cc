@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <bit>
 #include <cfenv>
@@ -11,10 +13,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <fstream>
 #include <limits>
 #include <new>
 #include <stdexcept>
 #include <thread>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -188,6 +192,84 @@ TEST(GuardedBuffer, ThrowsWhereNoSuchMemoryIs) {
   uint8_t* const data = buffer.Prepare(10, 0, 1, {});
   EXPECT_EQ(LoadTrapped(data + 9), "");
   EXPECT_EQ(LoadTrapped(data + 10), kGuardPageTrap);
+  // The large mapping that gave way to one that could not be had is not taken for one.
+  buffer.Prepare(8 << 20, 0, 1, {});
+  EXPECT_THROW(buffer.Prepare(size_t{1} << 48, 0, 1, {}), std::bad_alloc);
+  EXPECT_EQ(LoadTrapped(buffer.Prepare(8 << 20, 0, 1, {})), "");
+}
+
+// Sanitizers have stacks for handlers, and their own memory would meet the limits.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool kPlain = false;
+#elif defined(__has_feature)
+constexpr bool kPlain = !__has_feature(address_sanitizer) && !__has_feature(thread_sanitizer);
+#else
+constexpr bool kPlain = true;
+#endif
+
+// A field of /proc/self/statm, in bytes.
+size_t MemoryBytes(int field) {
+  std::ifstream file("/proc/self/statm");
+  size_t pages = 0;
+  for (int i = 0; i <= field; ++i) file >> pages;
+  return pages * static_cast<size_t>(sysconf(_SC_PAGESIZE));
+}
+
+#if defined(__x86_64__)  // qemu takes no such limit
+TEST(GuardedBuffer, MemoryThatMayNotBeOpenedIsNoBuffer) {
+  if (!kPlain) GTEST_SKIP() << "a sanitizer needs memory itself";
+  EXPECT_EXIT(
+      {
+        GuardedBuffer buffer;
+        struct rlimit limit = {};
+        getrlimit(RLIMIT_DATA, &limit);
+        const struct rlimit before = limit;
+        limit.rlim_cur = MemoryBytes(5) + (1 << 20);
+        setrlimit(RLIMIT_DATA, &limit);
+        bool threw = false;
+        try {
+          buffer.Prepare(64 << 20, 0, 1, {});
+        } catch (const std::bad_alloc&) {
+          threw = true;
+        }
+        setrlimit(RLIMIT_DATA, &before);
+        uint8_t* const data = buffer.Prepare(64 << 20, 0, 1, {});
+        std::_Exit(threw && LoadTrapped(data).empty() ? 0 : 1);
+      },
+      testing::ExitedWithCode(0), "");
+}
+#endif
+
+TEST(GuardedBuffer, HasRoomForItsSlackAndItsAlignment) {
+  GuardedBuffer buffer;
+  for (const bool end : {true, false}) {
+    for (const auto& [bytes, slack, alignment] : {std::tuple{size_t{4096}, size_t{4096}, size_t{1}},
+                                                  {size_t{10}, size_t{8192}, size_t{1}},
+                                                  {size_t{8}, size_t{8}, size_t{1}},
+                                                  {size_t{4160}, size_t{0}, size_t{128}},
+                                                  {size_t{12}, size_t{0}, size_t{128}},
+                                                  {size_t{4096}, size_t{64}, size_t{4096}}}) {
+      uint8_t* const data = buffer.Prepare(bytes, slack, alignment, {.end_at_guard = end});
+      EXPECT_EQ(reinterpret_cast<uintptr_t>(data) % alignment, 0u);
+      EXPECT_EQ(LoadTrapped(data), "");
+      EXPECT_EQ(LoadTrapped(data + bytes + slack - 1), "");
+      if (!end) {
+        EXPECT_EQ(LoadTrapped(data - 1), kGuardPageTrap) << bytes;
+      }
+      EXPECT_TRUE(buffer.OutsideIntact());
+    }
+  }
+}
+
+// A poison of 0 is what nobody has written, but not what somebody has written over.
+TEST(GuardedBuffer, APoisonOfZeroIsFilledAgain) {
+  GuardedBuffer buffer;
+  for (int run = 0; run < 3; ++run) {
+    uint8_t* const data = buffer.Prepare(40, 0, 1, {.poison = 0});
+    EXPECT_TRUE(buffer.OutsideIntact()) << run;
+    data[-1] = 1;
+    EXPECT_FALSE(buffer.OutsideIntact()) << run;
+  }
 }
 
 TEST(GuardedBuffer, AnEmptyOneMayNotBeTouched) {
@@ -197,6 +279,27 @@ TEST(GuardedBuffer, AnEmptyOneMayNotBeTouched) {
     EXPECT_EQ(LoadTrapped(data), kGuardPageTrap);
     EXPECT_TRUE(buffer.OutsideIntact());
   }
+}
+
+// What lies in front of a buffer of a large case is gone with its mapping, and so is what was known
+// about it.
+TEST(GuardedBuffer, ALargeMappingGoesBackToTheSystem) {
+  GuardedBuffer buffer;
+  uint8_t* const huge = buffer.Prepare(64 << 20, 0, 1, {});
+  EXPECT_TRUE(buffer.OutsideIntact());
+  uint8_t* const data = buffer.Prepare(4 << 20, 0, 1, {});
+  EXPECT_EQ(LoadTrapped(data), "");
+  EXPECT_EQ(LoadTrapped(huge), "SIGSEGV: access to an unmapped address");
+  const auto alternate = [&](int times) {
+    for (int i = 0; i < times; ++i) {
+      buffer.Prepare(64 << 20, 0, 1, {}, GuardedBuffer::Inside::kLeft);
+      buffer.Prepare(4 << 20, 0, 1, {}, GuardedBuffer::Inside::kLeft);
+    }
+    return MemoryBytes(0);
+  };
+  alternate(1);
+  const size_t once = alternate(1);
+  EXPECT_LT(alternate(200), once + (1 << 20));
 }
 
 TEST(GuardedBuffer, ShrinksAfterAHugeCase) {
@@ -222,6 +325,10 @@ TEST(GuardedBuffer, ALargeMappingIsKeptForACaseNotMuchSmaller) {
   EXPECT_EQ(pages_in_front(512), 8u * 512);
   EXPECT_EQ(pages_in_front(448), 448u);
   EXPECT_EQ(pages_in_front(512), 512u);
+  // The same case lies in the same memory, which has to be mapped once.
+  constexpr size_t kBytes = 512 * 4096 - 65;
+  buffer.Prepare(kBytes, 0, 1, {})[5] = 7;
+  EXPECT_EQ(buffer.Prepare(kBytes, 0, 1, {}, GuardedBuffer::Inside::kLeft)[5], 7);
 }
 
 // A case of the middle size between small ones: each size keeps its mapping, and its guard pages.
@@ -254,6 +361,8 @@ TEST(Rows, GoOutAndComeBackWithTheirGapsUntouched) {
 TEST(Rows, MayBeEmpty) {
   EXPECT_EQ(ScatteredBytes(DType::kU8, 0, 5, 3), 0u);
   EXPECT_EQ(ScatteredBytes(DType::kU8, 3, 0, 2), 4u);
+  EXPECT_EQ(RowsOf({}).count, 0) << "an operation without such a tensor";
+  EXPECT_EQ(Gather(DType::kS32, {}, 0, nullptr), Tensor());
   EXPECT_EQ(Gather(DType::kU8, {0, 5}, 3, nullptr), Tensor(DType::kU8, {0, 5}));
   Scatter(Tensor(DType::kU8, {0, 5}), 3, nullptr);
 }
@@ -432,15 +541,61 @@ TEST(CallTrapped, ASignalOfAnotherThreadGoesToWhoeverHadIt) {
   mine.sa_handler = [](int) { seen = seen + 1; };
   struct sigaction before = {};
   ASSERT_EQ(sigaction(SIGBUS, &mine, &before), 0);
+  RaiseElsewhere();
+  EXPECT_EQ(seen, 1);
+  // The signals of this thread are ours still.
   EXPECT_EQ(CallTrapped(
                 [](void*) {
-                  // A thread that is not inside CallTrapped, while our handler is installed.
                   std::thread([] { raise(SIGBUS); }).join();
+                  raise(SIGBUS);
                 },
                 nullptr),
-            "");
-  EXPECT_EQ(seen, 1);
+            "SIGBUS: bus error");
+  EXPECT_EQ(seen, 2);
   sigaction(SIGBUS, &before, nullptr);
+}
+
+// NOLINTNEXTLINE(misc-no-recursion)
+QUALM_ON_PURPOSE int Overflow(volatile const char* above) {
+  volatile char page[4096] = {*above};
+  return page[0] != 0 ? 0 : Overflow(page) + page[0];  // it never is
+}
+
+// Looks at the alternate stack of its thread when that thread ends, after all that was made later.
+struct LastLook {
+  ~LastLook() { sigaltstack(nullptr, seen); }
+  stack_t* seen = nullptr;
+};
+
+// A stack that has overflown has no room for a handler.
+TEST(CallTrapped, HandlesSignalsOnAStackOfTheirOwn) {
+  if (!kPlain) GTEST_SKIP() << "a sanitizer has a stack for handlers";
+  stack_t seen = {};
+  std::thread([&] {
+    thread_local LastLook last;
+    last.seen = &seen;
+    const char top = 0;
+    EXPECT_NE(CallTrapped([](void* at) { Overflow(static_cast<const char*>(at)); },
+                          const_cast<char*>(&top)),
+              "");
+  }).join();
+  EXPECT_NE(seen.ss_flags & SS_DISABLE, 0) << "its memory is gone";
+  // A thread that has such a stack keeps it.
+  std::vector<char> memory(1 << 16);
+  stack_t own = {};
+  own.ss_sp = memory.data();
+  own.ss_size = memory.size();
+  std::thread([&] {
+    thread_local LastLook last;
+    last.seen = &seen;
+    ASSERT_EQ(sigaltstack(&own, nullptr), 0);
+    EXPECT_NE(StoreTrapped(nullptr), "");
+    stack_t now = {};
+    sigaltstack(nullptr, &now);
+    EXPECT_EQ(now.ss_sp, own.ss_sp);
+  }).join();
+  EXPECT_EQ(seen.ss_sp, own.ss_sp);
+  EXPECT_EQ(seen.ss_flags & SS_DISABLE, 0);
 }
 
 #if defined(__x86_64__)  // Arm divides by zero without a word.

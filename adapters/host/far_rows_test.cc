@@ -2,8 +2,17 @@
 #include "adapters/host/far_rows.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdlib>
 #include <cstring>
+#include <fstream>
+#include <functional>
+#include <list>
 #include <new>
 
 #include "adapters/host/arena.h"
@@ -41,11 +50,12 @@ TEST(FarRows, SeeAWriteBesideEachRow) {
 
 TEST(FarRows, TrapAccessesToTheGaps) {
   FarRows rows;
-  uint8_t* const first = rows.Prepare(2, 5, kStride, 0);
+  uint8_t* const first = rows.Prepare(3, 5, kStride, 0);
   struct Access {
     volatile uint8_t* at;
   };
-  for (const ptrdiff_t offset : {ptrdiff_t{-1}, ptrdiff_t{1} << 30, ptrdiff_t{1} << 13}) {
+  for (const ptrdiff_t offset : {ptrdiff_t{-1}, ptrdiff_t{1} << 30, ptrdiff_t{1} << 13,
+                                 ptrdiff_t{kStride} + (1 << 13), ptrdiff_t{kStride} + (1 << 30)}) {
     Access access{first + offset};
     const auto read = [](void* it) { (void)*static_cast<Access*>(it)->at; };
     EXPECT_EQ(CallTrapped(read, &access), kGuardPageTrap) << offset;
@@ -117,7 +127,98 @@ TEST(FarRows, AskForNoMoreThanThereIs) {
   EXPECT_THROW(rows.Prepare(size_t{1} << 20, 5, kStride, 0), std::bad_alloc);
   rows.Prepare(2, 5, kStride, 0);
   EXPECT_TRUE(rows.OutsideIntact());
+  // One row lies nowhere else, however far the next one would be.
+  rows.Prepare(1, 5, size_t{1} << 46, 0xA5);
+  EXPECT_EQ(rows.row(0)[4], 0xA5);
 }
+
+// 2^33 + 1 rows, 2^31 bytes apart, are a row more than 64 bits count: where the rest fits, the rows
+// of others would lie under them.
+TEST(FarRows, OfMoreThan64BitsAreNoneOfOthers) {
+  std::array<FarRows, 4> others;
+  for (FarRows& other : others) {
+    other.Prepare(3, 5, kStride, 0xA5);
+    std::memset(other.row(0), 1, 5);
+  }
+  // What is released is had next: addresses below those of the others.
+  std::ranges::min_element(others, {}, [](const FarRows& other) {
+    return other.row(0);
+  })->Release();
+  FarRows rows;
+  EXPECT_THROW(rows.Prepare((size_t{1} << 33) + 1, 5, size_t{1} << 31, 0), std::bad_alloc);
+  for (const FarRows& other : others) {
+    if (other.rows() == 0) continue;
+    EXPECT_EQ(other.row(0)[0], 1);
+    EXPECT_TRUE(other.OutsideIntact());
+  }
+}
+
+#if defined(__x86_64__)  // qemu takes no such limits
+// Sanitizers would meet the limits themselves.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool kPlain = false;
+#elif defined(__has_feature)
+constexpr bool kPlain = !__has_feature(address_sanitizer) && !__has_feature(thread_sanitizer);
+#else
+constexpr bool kPlain = true;
+#endif
+
+// Half of all addresses are few enough.
+TEST(FarRows, MayTakeHalfOfTheAddresses) {
+  if (!kPlain) GTEST_SKIP() << "a sanitizer needs addresses itself";
+  FarRows rows;
+  rows.Prepare(2, 5, size_t{1} << 45, 0xA5);
+  EXPECT_EQ(rows.row(1), rows.row(0) + (size_t{1} << 45));
+  EXPECT_EQ(rows.row(1)[4], 0xA5);
+}
+
+// Calls `act` where this process may take no more of `resource` than it has, but for `more` bytes.
+// Whether it found no memory.
+bool ThrowsWithin(decltype(RLIMIT_AS) resource, size_t more, const std::function<void()>& act) {
+  std::ifstream file("/proc/self/statm");
+  size_t pages = 0;
+  for (int i = 0; i <= (resource == RLIMIT_AS ? 0 : 5); ++i) file >> pages;
+  struct rlimit limit = {};
+  getrlimit(resource, &limit);
+  const struct rlimit before = limit;
+  limit.rlim_cur = pages * static_cast<size_t>(sysconf(_SC_PAGESIZE)) + more;
+  setrlimit(resource, &limit);
+  bool threw = false;
+  try {
+    act();
+  } catch (const std::bad_alloc&) {
+    threw = true;
+  }
+  setrlimit(resource, &before);
+  return threw;
+}
+
+TEST(FarRows, AreHadAgainWhereTheSystemHadNone) {
+  if (!kPlain) GTEST_SKIP() << "a sanitizer needs addresses itself";
+  EXPECT_EXIT(
+      {
+        std::list<FarRows> all;  // what earlier rows have left is taken first
+        const bool threw = ThrowsWithin(RLIMIT_AS, 1 << 20, [&] {
+          for (int i = 0; i < 1000; ++i) all.emplace_back().Prepare(2, 5, kStride, 0);
+        });
+        all.back().Prepare(2, 5, kStride, 1);
+        std::_Exit(threw && all.back().row(1)[4] == 1 ? 0 : 1);
+      },
+      testing::ExitedWithCode(0), "");
+}
+
+TEST(FarRows, WithoutMemoryForAllRowsThereIsNone) {
+  if (!kPlain) GTEST_SKIP() << "a sanitizer needs memory itself";
+  EXPECT_EXIT(
+      {
+        FarRows rows;
+        const bool threw =
+            ThrowsWithin(RLIMIT_DATA, 3 << 20, [&] { rows.Prepare(8, 1 << 20, kStride, 0); });
+        std::_Exit(threw && rows.rows() == 0 ? 0 : 1);
+      },
+      testing::ExitedWithCode(0), "");
+}
+#endif
 
 }  // namespace
 }  // namespace qualm

@@ -7,10 +7,12 @@
 #include <exception>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <thread>
 #include <utility>
 
 #include "core/burst.h"
+#include "core/forwarding_subject.h"
 #include "core/rng.h"
 #include "core/status.h"
 #include "oracles/conventions/convention.h"
@@ -46,16 +48,32 @@ bool FailsAgain(const Case& c, const Property& property, Subject& subject, const
          again.divergence->actual == verdict.divergence->actual;
 }
 
+// Asks a new instance of the subject each question, so that no answer can depend on another.
+class Forgetting : public ForwardingSubject {
+ public:
+  using ForwardingSubject::ForwardingSubject;
+  Outcome Run(const Case& c, const RunContext& context) override {
+    return SubjectRegistry::Get().MakeAnew(inner())->Run(c, context);
+  }
+  std::vector<Outcome> RunMany(std::span<const Case> cases, const RunContext& context) override {
+    std::vector<Outcome> outcomes;
+    for (const Case& c : cases) outcomes.push_back(Run(c, context));
+    return outcomes;
+  }
+};
+
 // Is it declared that the subject's answers depend on history, and did history cause this failure?
-// What a subject remembers of an earlier case can break any claim about numbers. If this instance
-// stays wrong and a new one passes, history was the cause. A crash has no divergence and is never
+// What a subject remembers of an earlier case can break any claim about numbers, and a property may
+// itself have asked the earlier case. If this instance stays wrong, and the claim holds where each
+// question goes to a new one, history was the cause. A crash has no divergence and is never
 // excused.
 bool FailsOnlyFromHistory(const Case& c, const Property& property, Subject& subject,
                           const Verdict& verdict) {
   if (!verdict.divergence || !RemembersAsDeclared(subject, c.op)) return false;
   if (!FailsAgain(c, property, subject, verdict)) return false;
-  const auto fresh = SubjectRegistry::Get().MakeAnew(subject);
-  return fresh != nullptr && Judge(property, c, *fresh).judgement == Judgement::kPassed;
+  if (SubjectRegistry::Get().MakeAnew(subject) == nullptr) return false;
+  Forgetting forgetting(subject);
+  return Judge(property, c, forgetting).judgement == Judgement::kPassed;
 }
 
 // The judgement with the declared divergences applied. Sets verdict.kind if attribution ran. `memo`

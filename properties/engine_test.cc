@@ -39,6 +39,15 @@ TestSubject::RunFunction KeepsZeroPoints() {
   };
 }
 
+// The input zero point of the first case of a shape serves all later ones.
+TestSubject::RunFunction KeepsInputZeroPoints() {
+  return [kept = std::map<std::string, QParams>()](const Case& c, const RunContext&) mutable {
+    Case stale = ProblemOf(c);
+    stale.x_q = kept.try_emplace(Describe(c), c.x_q).first->second;
+    return TestSubject::Good(exact::Evaluate(stale));
+  };
+}
+
 // Wrong in its second answer alone: no memory is wrong once.
 TestSubject::RunFunction ErrsOnce() {
   return [answers = 0](const Case& c, const RunContext&) mutable {
@@ -62,6 +71,9 @@ class EngineTest : public testing::Test {
                                     return std::make_unique<TestSubject>(OffByOneInTails, name);
                                   if (name == "toy:remembers-and-errs")
                                     return std::make_unique<TestSubject>(ErrsOnce(), name);
+                                  if (name == "toy:remembers-input")
+                                    return std::make_unique<TestSubject>(KeepsInputZeroPoints(),
+                                                                         name);
                                   if (name.starts_with("toy:remembers"))
                                     return std::make_unique<TestSubject>(KeepsZeroPoints(), name);
                                   if (name == "toy:absent")
@@ -78,7 +90,8 @@ class EngineTest : public testing::Test {
                                 {}});
     SubjectRegistry::Get().AddExpectedDivergence(
         {"toy:bad", "quantize", "matches_exact", "tail", "a test"});
-    for (const char* subject : {"toy:remembers", "toy:remembers-and-errs", "toy:bad"}) {
+    for (const char* subject :
+         {"toy:remembers", "toy:remembers-input", "toy:remembers-and-errs", "toy:bad"}) {
       SubjectRegistry::Get().AddExpectedDivergence(
           {subject, "add", "answer_independent_of_history", "nondeterminism", "a test"});
     }
@@ -187,6 +200,22 @@ TEST_F(EngineTest, WhatADeclaredMemorySpoilsIsExpected) {
   // No row declares that this subject remembers; and a wrong new instance shows no memory.
   EXPECT_EQ(judgement_of_second("toy:remembers-undeclared"), Judgement::kFailed);
   EXPECT_EQ(judgement_of_second("toy:bad"), Judgement::kFailed);
+}
+
+// The property asks the earlier case itself, so that a new instance of the subject fails too.
+TEST_F(EngineTest, WhatADeclaredMemorySpoilsWithinAPropertyIsExpected) {
+  Case c;
+  c.op = Op::kAdd;
+  c.M = c.N = 1;
+  c.x = Tensor::Of<uint8_t>({1, 1}, std::vector<uint8_t>{10});
+  c.w = Tensor::Of<uint8_t>({1, 1}, std::vector<uint8_t>{5});
+  ASSERT_EQ(Validate(c), "");
+  const std::unique_ptr<Subject> subject = SubjectRegistry::Get().Make("toy:remembers-input");
+  CheckResult result;
+  Judging judging;
+  judging.attribute = [](const Case&, const Verdict&, Subject&) { return FindingKind::kUnknown; };
+  CheckCase(c, {subject.get()}, "zero_point_shift", result, judging);
+  EXPECT_EQ(result.totals.of(Judgement::kExpected), 1);
 }
 
 TEST_F(EngineTest, GivesTheSameResultForAnyNumberOfJobs) {

@@ -57,6 +57,16 @@ TestSubject::RunFunction ErrsOnce() {
   };
 }
 
+Case TenPlusFive() {
+  Case c;
+  c.op = Op::kAdd;
+  c.M = c.N = 1;
+  c.x = Tensor::Of<uint8_t>({1, 1}, std::vector<uint8_t>{10});
+  c.w = Tensor::Of<uint8_t>({1, 1}, std::vector<uint8_t>{5});
+  EXPECT_EQ(Validate(c), "");
+  return c;
+}
+
 class EngineTest : public testing::Test {
  protected:
   static void SetUpTestSuite() {
@@ -171,12 +181,7 @@ TEST_F(EngineTest, KeepsTheFirstFindingsOfEachClaim) {
 }
 
 TEST_F(EngineTest, WhatADeclaredMemorySpoilsIsExpected) {
-  Case c;
-  c.op = Op::kAdd;
-  c.M = c.N = 1;
-  c.x = Tensor::Of<uint8_t>({1, 1}, std::vector<uint8_t>{10});
-  c.w = Tensor::Of<uint8_t>({1, 1}, std::vector<uint8_t>{5});
-  ASSERT_EQ(Validate(c), "");
+  const Case c = TenPlusFive();
   Case other = c;
   other.out_q.zero_point = {1};
   const auto judgement_of_second = [&](const std::string& name) {
@@ -204,12 +209,7 @@ TEST_F(EngineTest, WhatADeclaredMemorySpoilsIsExpected) {
 
 // The property asks the earlier case itself, so that a new instance of the subject fails too.
 TEST_F(EngineTest, WhatADeclaredMemorySpoilsWithinAPropertyIsExpected) {
-  Case c;
-  c.op = Op::kAdd;
-  c.M = c.N = 1;
-  c.x = Tensor::Of<uint8_t>({1, 1}, std::vector<uint8_t>{10});
-  c.w = Tensor::Of<uint8_t>({1, 1}, std::vector<uint8_t>{5});
-  ASSERT_EQ(Validate(c), "");
+  const Case c = TenPlusFive();
   const std::unique_ptr<Subject> subject = SubjectRegistry::Get().Make("toy:remembers-input");
   CheckResult result;
   Judging judging;
@@ -514,11 +514,7 @@ TEST_F(EngineTest, SubjectsAreMadeUnderTheContractThatWasNamed) {
 }
 
 TEST_F(EngineTest, HistoryExcusesNumbersNoCrashesAndSaysSo) {
-  Case c;
-  c.op = Op::kAdd;
-  c.M = c.N = 1;
-  c.x = Tensor::Of<uint8_t>({1, 1}, std::vector<uint8_t>{10});
-  c.w = Tensor::Of<uint8_t>({1, 1}, std::vector<uint8_t>{5});
+  const Case c = TenPlusFive();
   Case other = c;
   other.out_q.zero_point = {1};
   const std::unique_ptr<Subject> subject = SubjectRegistry::Get().Make("toy:remembers");

@@ -15,20 +15,11 @@
 
 #include "adapters/kinds.h"
 #include "adapters/registry.h"
+#include "core/sanitized.h"
 #include "core/subject.h"
 
 namespace qualm {
 namespace {
-
-// Sanitizers have a heap of their own.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kHeapIsCounted = false;
-#elif defined(__has_feature)
-constexpr bool kHeapIsCounted =
-    !__has_feature(address_sanitizer) && !__has_feature(thread_sanitizer);
-#else
-constexpr bool kHeapIsCounted = true;
-#endif
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
@@ -383,7 +374,7 @@ std::map<std::string, Witness> Witnesses() {
   of["leaks-per-call"] = {Dequantize({1}, 1, 0),
                           {1},
                           {.watch = true},
-                          kHeapIsCounted ? RunStatus::kLeftBehind : RunStatus::kOk};
+                          kSanitized ? RunStatus::kOk : RunStatus::kLeftBehind};
   Case both = Elementwise(Op::kAdd, U8{1}, U8{1});
   both.w_q.scale = {2};
   of["shared-first-params"] = {both, {3}, {.shared_inputs = true}};
@@ -432,7 +423,7 @@ TEST(Faults, EachHasAWitness) {
     }
     const Outcome wrong = RunWitness(std::string(info.id), witness);
     EXPECT_EQ(wrong.status, witness.status) << wrong.detail;
-    if (wrong.ok() && (kHeapIsCounted || info.id != "leaks-per-call")) {
+    if (wrong.ok() && (!kSanitized || info.id != "leaks-per-call")) {
       EXPECT_NE(wrong.y, right.y);
     }
   }

@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "core/burst.h"
+#include "core/sanitized.h"
 
 namespace qualm {
 namespace {
@@ -198,15 +199,6 @@ TEST(GuardedBuffer, ThrowsWhereNoSuchMemoryIs) {
   EXPECT_EQ(LoadTrapped(buffer.Prepare(8 << 20, 0, 1, {})), "");
 }
 
-// Sanitizers have stacks for handlers, and their own memory would meet the limits.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kPlain = false;
-#elif defined(__has_feature)
-constexpr bool kPlain = !__has_feature(address_sanitizer) && !__has_feature(thread_sanitizer);
-#else
-constexpr bool kPlain = true;
-#endif
-
 // A field of /proc/self/statm, in bytes.
 size_t MemoryBytes(int field) {
   std::ifstream file("/proc/self/statm");
@@ -217,7 +209,7 @@ size_t MemoryBytes(int field) {
 
 #if defined(__x86_64__)  // qemu takes no such limit
 TEST(GuardedBuffer, MemoryThatMayNotBeOpenedIsNoBuffer) {
-  if (!kPlain) GTEST_SKIP() << "a sanitizer needs memory itself";
+  if (kSanitized) GTEST_SKIP() << "a sanitizer needs memory itself";
   EXPECT_EXIT(
       {
         GuardedBuffer buffer;
@@ -569,7 +561,7 @@ struct LastLook {
 
 // A stack that has overflown has no room for a handler.
 TEST(CallTrapped, HandlesSignalsOnAStackOfTheirOwn) {
-  if (!kPlain) GTEST_SKIP() << "a sanitizer has a stack for handlers";
+  if (kSanitized) GTEST_SKIP() << "a sanitizer has a stack for handlers";
   stack_t seen = {};
   std::thread([&] {
     thread_local LastLook last;

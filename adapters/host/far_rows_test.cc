@@ -16,6 +16,7 @@
 #include <new>
 
 #include "adapters/host/arena.h"
+#include "core/sanitized.h"
 
 namespace qualm {
 namespace {
@@ -154,18 +155,10 @@ TEST(FarRows, OfMoreThan64BitsAreNoneOfOthers) {
 }
 
 #if defined(__x86_64__)  // qemu takes no such limits
-// Sanitizers would meet the limits themselves.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kPlain = false;
-#elif defined(__has_feature)
-constexpr bool kPlain = !__has_feature(address_sanitizer) && !__has_feature(thread_sanitizer);
-#else
-constexpr bool kPlain = true;
-#endif
 
 // Half of all addresses are few enough.
 TEST(FarRows, MayTakeHalfOfTheAddresses) {
-  if (!kPlain) GTEST_SKIP() << "a sanitizer needs addresses itself";
+  if (kSanitized) GTEST_SKIP() << "a sanitizer needs addresses itself";
   FarRows rows;
   rows.Prepare(2, 5, size_t{1} << 45, 0xA5);
   EXPECT_EQ(rows.row(1), rows.row(0) + (size_t{1} << 45));
@@ -194,7 +187,7 @@ bool ThrowsWithin(decltype(RLIMIT_AS) resource, size_t more, const std::function
 }
 
 TEST(FarRows, AreHadAgainWhereTheSystemHadNone) {
-  if (!kPlain) GTEST_SKIP() << "a sanitizer needs addresses itself";
+  if (kSanitized) GTEST_SKIP() << "a sanitizer needs addresses itself";
   EXPECT_EXIT(
       {
         std::list<FarRows> all;  // what earlier rows have left is taken first
@@ -208,7 +201,7 @@ TEST(FarRows, AreHadAgainWhereTheSystemHadNone) {
 }
 
 TEST(FarRows, WithoutMemoryForAllRowsThereIsNone) {
-  if (!kPlain) GTEST_SKIP() << "a sanitizer needs memory itself";
+  if (kSanitized) GTEST_SKIP() << "a sanitizer needs memory itself";
   EXPECT_EXIT(
       {
         FarRows rows;

@@ -21,6 +21,7 @@
 #include <utility>
 
 #include "adapters/host/traces.h"
+#include "core/sanitized.h"
 #include "core/status.h"
 
 namespace qualm {
@@ -459,24 +460,11 @@ void ReportTrapsTo(int fd, Mailbox* mailbox) {
 
 namespace {
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define QUALM_SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || \
-    __has_feature(memory_sanitizer)
-#define QUALM_SANITIZED 1
-#endif
-#endif
-
 // Memory that can be written counts, address space does not: rows that lie far apart take terabytes
 // of that. Sanitizers map as much for themselves, so under them there is no limit.
 void LimitMemory(uint64_t bytes) {
-#if !defined(QUALM_SANITIZED)
   const rlimit limit{.rlim_cur = bytes, .rlim_max = bytes};
-  setrlimit(RLIMIT_DATA, &limit);
-#else
-  (void)bytes;
-#endif
+  if (!kSanitized) setrlimit(RLIMIT_DATA, &limit);
   const rlimit none{.rlim_cur = 0, .rlim_max = 0};
   setrlimit(RLIMIT_CORE, &none);  // crashes are expected here; dumping each takes seconds
 }

@@ -27,6 +27,7 @@
 #include "adapters/host/plugin_subjects.h"
 #include "adapters/host/worker.h"
 #include "adapters/qualm_plugin.h"
+#include "core/sanitized.h"
 #include "core/status.h"
 
 namespace qualm {
@@ -49,16 +50,6 @@ Case SmallCase() {
   c.out_max = INT32_MAX;
   return c;
 }
-
-// Sanitizers have a heap of their own, and more address space than a limit would leave them.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kHeapIsCounted = false;
-#elif defined(__has_feature)
-constexpr bool kHeapIsCounted =
-    !__has_feature(address_sanitizer) && !__has_feature(thread_sanitizer);
-#else
-constexpr bool kHeapIsCounted = true;
-#endif
 
 WorkerOptions Broken(const std::string& how) {
   return {.plugin = Module("qualm_broken"),
@@ -186,7 +177,7 @@ TEST(Plugin, AProcessLeftBehindEndsWithTheWorker) {
 
 // Memory that a plugin keeps makes no case too large: that would hide it behind skips.
 TEST(Plugin, MemoryThatItKeepsIsNamed) {
-  if (!kHeapIsCounted) GTEST_SKIP() << "a sanitizer ends the process where memory is short";
+  if (kSanitized) GTEST_SKIP() << "a sanitizer ends the process where memory is short";
   Case larger = SmallCase();
   larger.M = larger.N = 300;
   larger.x = Tensor(DType::kU8, {300, 3});
@@ -293,7 +284,7 @@ TEST(Plugin, WhatItLeavesBehindIsNamed) {
            {"leave-rounding", "left another floating-point control word"},
            {"block-signal", "left another signal mask: signal 10"},
            {"leak", "bytes of memory for each call"}}) {
-    if (std::string_view(how) == "leak" && !kHeapIsCounted) continue;
+    if (std::string_view(how) == "leak" && kSanitized) continue;
     Worker worker(Broken(how));
     EXPECT_TRUE(worker.Run(SmallCase(), {}).ok()) << how;
     const Outcome outcome = worker.Run(SmallCase(), {.watch = true});
@@ -354,7 +345,7 @@ TEST(Plugin, InPlaceOnlyWhereItIsOffered) {
 }
 
 TEST(Plugin, MemoryIsLimited) {
-  if (!kHeapIsCounted) GTEST_SKIP() << "no address space limit under sanitizers";
+  if (kSanitized) GTEST_SKIP() << "no address space limit under sanitizers";
   Worker worker(Broken("memory"));
   const Outcome outcome = worker.Run(SmallCase(), {});
   EXPECT_EQ(Name(outcome.status), "crashed");

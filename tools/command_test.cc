@@ -976,8 +976,9 @@ TEST_F(Command, TextForPeopleIsShort) {
 
 // A dropped product breaks many claims: people read one block, programs every finding.
 TEST_F(Command, OneFaultIsOneBlock) {
-  const std::vector<std::string> words{"check", "-s",  "faulty:k-tail", "--op", "linear",
-                                       "-n",    "300", "--out",         "out"};
+  // One seed of twelve shows too few sizes to tell where the product is dropped.
+  const std::vector<std::string> words{
+      "check", "-s", "faulty:k-tail", "--op", "linear", "-n", "300", "--seed", "2", "--out", "out"};
   const auto blocks = [](const std::string& text) {
     size_t count = 0;
     for (size_t at = 0; (at = text.find("FINDING: ", at)) != std::string::npos; ++at) ++count;

@@ -121,7 +121,8 @@ TEST(Placement, LaysTheTensorsOfACase) {
     const bool over = context.in_place || context.over_w;
     EXPECT_EQ(placement.y().gap, over ? context.x_row_gap : context.y_row_gap);
     if (!over) {
-      for (const uint8_t byte : Gather(placement.y()).bytes()) EXPECT_EQ(byte, context.poison);
+      const Tensor y = Gather(placement.y());
+      for (const uint8_t byte : y.bytes()) EXPECT_EQ(byte, context.poison);
     }
     EXPECT_FALSE(placement.Inspect());
   }

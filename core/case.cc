@@ -221,6 +221,10 @@ std::vector<int64_t> Case::output_shape() const {
   return {};
 }
 
+bool Case::HoldsOutput(const Tensor& y) const {
+  return y.dtype() == out_dtype && y.shape() == output_shape();
+}
+
 std::vector<int64_t> ShapeOfX(const Case& c) {
   const std::vector<int64_t>& given = c.x.shape();
   switch (RowOf(c.op).layout) {
@@ -579,12 +583,9 @@ std::string CheckSizes(const Case& c) {
 }
 
 std::string CheckRemarks(const Case& c) {
-  const auto fits = [&](const Tensor& y) {
-    return y.dtype() == c.out_dtype && y.shape() == c.output_shape();
-  };
-  if (c.expected && !fits(*c.expected))
+  if (c.expected && !c.HoldsOutput(*c.expected))
     return Wrong("expected", "does not have the type and shape of the output");
-  if (c.observed && !fits(c.observed->y))
+  if (c.observed && !c.HoldsOutput(c.observed->y))
     return Wrong("observed", "does not have the type and shape of the output");
   return "";
 }

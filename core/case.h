@@ -180,6 +180,8 @@ struct Case {
   std::optional<Observed> observed;
 
   std::vector<int64_t> output_shape() const;
+  // Has `y` the type and the shape of the output?
+  bool HoldsOutput(const Tensor& y) const;
   friend bool operator==(const Case&, const Case&) = default;
 };
 

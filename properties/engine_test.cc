@@ -30,20 +30,12 @@ Outcome OffByOneInTails(const Case& c, const RunContext&) {
   return TestSubject::Good(y);
 }
 
-// The output zero point of the first case of a shape serves all later ones.
-TestSubject::RunFunction KeepsZeroPoints() {
-  return [kept = std::map<std::string, QParams>()](const Case& c, const RunContext&) mutable {
+// Parameters (of x, or of the output) of the first case of a shape serve all later ones.
+TestSubject::RunFunction Keeps(QParams Case::* parameters) {
+  return [parameters, kept = std::map<std::string, QParams>()](const Case& c,
+                                                               const RunContext&) mutable {
     Case stale = ProblemOf(c);
-    stale.out_q = kept.try_emplace(Describe(c), c.out_q).first->second;
-    return TestSubject::Good(exact::Evaluate(stale));
-  };
-}
-
-// The input zero point of the first case of a shape serves all later ones.
-TestSubject::RunFunction KeepsInputZeroPoints() {
-  return [kept = std::map<std::string, QParams>()](const Case& c, const RunContext&) mutable {
-    Case stale = ProblemOf(c);
-    stale.x_q = kept.try_emplace(Describe(c), c.x_q).first->second;
+    stale.*parameters = kept.try_emplace(Describe(c), c.*parameters).first->second;
     return TestSubject::Good(exact::Evaluate(stale));
   };
 }
@@ -55,6 +47,12 @@ TestSubject::RunFunction ErrsOnce() {
     if (++answers == 2) asked.out_q.zero_point[0] ^= 1;
     return TestSubject::Good(exact::Evaluate(asked));
   };
+}
+
+Judging AttributedTo(FindingKind kind) {
+  Judging judging;
+  judging.attribute = [kind](const Case&, const Verdict&, Subject&) { return kind; };
+  return judging;
 }
 
 Case TenPlusFive() {
@@ -82,10 +80,9 @@ class EngineTest : public testing::Test {
                                   if (name == "toy:remembers-and-errs")
                                     return std::make_unique<TestSubject>(ErrsOnce(), name);
                                   if (name == "toy:remembers-input")
-                                    return std::make_unique<TestSubject>(KeepsInputZeroPoints(),
-                                                                         name);
+                                    return std::make_unique<TestSubject>(Keeps(&Case::x_q), name);
                                   if (name.starts_with("toy:remembers"))
-                                    return std::make_unique<TestSubject>(KeepsZeroPoints(), name);
+                                    return std::make_unique<TestSubject>(Keeps(&Case::out_q), name);
                                   if (name == "toy:absent")
                                     throw Unavailable("toy:absent: not here");
                                   if (name == "toy:throws") {
@@ -187,8 +184,7 @@ TEST_F(EngineTest, WhatADeclaredMemorySpoilsIsExpected) {
   const auto judgement_of_second = [&](const std::string& name) {
     const std::unique_ptr<Subject> subject = SubjectRegistry::Get().Make(name);
     CheckResult result;
-    Judging judging;
-    judging.attribute = [](const Case&, const Verdict&, Subject&) { return FindingKind::kUnknown; };
+    const Judging judging = AttributedTo(FindingKind::kUnknown);
     CheckCase(other, {subject.get()}, "matches_exact", result, judging);
     result = {};
     CheckCase(c, {subject.get()}, "matches_exact", result, judging);
@@ -212,8 +208,7 @@ TEST_F(EngineTest, WhatADeclaredMemorySpoilsWithinAPropertyIsExpected) {
   const Case c = TenPlusFive();
   const std::unique_ptr<Subject> subject = SubjectRegistry::Get().Make("toy:remembers-input");
   CheckResult result;
-  Judging judging;
-  judging.attribute = [](const Case&, const Verdict&, Subject&) { return FindingKind::kUnknown; };
+  const Judging judging = AttributedTo(FindingKind::kUnknown);
   CheckCase(c, {subject.get()}, "zero_point_shift", result, judging);
   EXPECT_EQ(result.totals.of(Judgement::kExpected), 1);
 }
@@ -384,8 +379,7 @@ class Declared : public EngineTest {
         },
         name);
     CheckResult result;
-    Judging judging;
-    judging.attribute = [kind](const Case&, const Verdict&, Subject&) { return kind; };
+    const Judging judging = AttributedTo(kind);
     CheckCase(c_, {&subject}, "matches_exact", result, judging);
     if (told != nullptr) *told = result;
     EXPECT_EQ(result.findings.size(), 1u);
@@ -468,8 +462,7 @@ TEST_F(Declared, AKindThatTheRunShowedIsNotAttributedAgain) {
       },
       "crasher");
   CheckResult result;
-  Judging judging;
-  judging.attribute = [](const Case&, const Verdict&, Subject&) { return FindingKind::kTie; };
+  Judging judging = AttributedTo(FindingKind::kTie);
   CheckCase(c_, {&subject}, "matches_exact", result, judging);
   ASSERT_EQ(result.findings.size(), 1u);
   EXPECT_EQ(result.findings[0].kind, FindingKind::kCrash);
@@ -486,8 +479,7 @@ TEST_F(Declared, AnExpectedFailureIsCountedAsJudgedAndToldNobody) {
       },
       "told-nobody");
   CheckResult result;
-  Judging judging;
-  judging.attribute = [](const Case&, const Verdict&, Subject&) { return FindingKind::kTie; };
+  Judging judging = AttributedTo(FindingKind::kTie);
   judging.found = [](const Finding&) { ADD_FAILURE() << "what is expected is no news"; };
   CheckCase(c_, {&subject}, "matches_exact", result, judging);
   EXPECT_EQ(result.totals.of(Judgement::kExpected), 1);
@@ -519,8 +511,7 @@ TEST_F(EngineTest, HistoryExcusesNumbersNoCrashesAndSaysSo) {
   other.out_q.zero_point = {1};
   const std::unique_ptr<Subject> subject = SubjectRegistry::Get().Make("toy:remembers");
   CheckResult result;
-  Judging judging;
-  judging.attribute = [](const Case&, const Verdict&, Subject&) { return FindingKind::kUnknown; };
+  const Judging judging = AttributedTo(FindingKind::kUnknown);
   CheckCase(other, {subject.get()}, "matches_exact", result, judging);
   CheckCase(c, {subject.get()}, "matches_exact", result, judging);
   ASSERT_EQ(result.findings.size(), 1u);

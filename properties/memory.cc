@@ -187,13 +187,6 @@ std::optional<Sibling> WithOtherZeroPoints(const Case& c, Subject& subject) {
   return std::nullopt;
 }
 
-// Whether a new instance of the subject, if there is one, gives the promised output.
-bool GivesAnew(const Subject& subject, const Sibling& sibling) {
-  const auto fresh = SubjectRegistry::Get().MakeAnew(subject);
-  if (fresh == nullptr) return true;
-  return Ask(*fresh, sibling.c).y == sibling.promised;  // a failure has no y
-}
-
 // Asks about the sibling of `c` after `c`. Fails if the subject does not give the promised output,
 // and a new instance does. A new instance of a pipe takes seconds, so none is made once a subject
 // has been shown to remember.
@@ -215,7 +208,7 @@ std::optional<Verdict> MixesUpZeroPoints(const Case& c, Subject& subject,
   const std::pair<std::string, Op> key(subject.name(), c.op);
   if (!known.contains(key)) {
     // A new instance that is wrong too does not show memory: other properties report that.
-    if (!GivesAnew(subject, *sibling)) return std::nullopt;
+    if (!relation::GivesAnew(subject, sibling->c, sibling->promised)) return std::nullopt;
     known.insert(key);
   }
   return AsMemory(*failed, FindingKind::kNondeterminism);

@@ -134,13 +134,19 @@ Answer Ask(Subject& subject, const Case& c, const RunContext& context) {
   Outcome outcome = subject.Run(c, context);
   answer.verdict = BadOutcome(outcome);
   if (answer.verdict) return answer;
-  if (outcome.y.dtype() != c.out_dtype || outcome.y.shape() != c.output_shape()) {
+  if (!c.HoldsOutput(outcome.y)) {
     answer.verdict = Verdict::Failed("the answer has the wrong type or shape");
     answer.verdict->kind = FindingKind::kUnknown;
     return answer;
   }
   answer.y = std::move(outcome.y);
   return answer;
+}
+
+bool GivesAnew(const Subject& subject, const Case& c, const Tensor& promised) {
+  const auto fresh = SubjectRegistry::Get().MakeAnew(subject);
+  if (fresh == nullptr) return true;
+  return Ask(*fresh, c).y == promised;  // a failure has no y
 }
 
 Verdict SameAnswer(const Case& c, const Case& follow_up, Subject& subject,

@@ -53,6 +53,9 @@ struct Answer {
 };
 Answer Ask(Subject& subject, const Case& c, const RunContext& context = {});
 
+// Whether a new instance of the subject, if there is one, gives the promised output.
+bool GivesAnew(const Subject& subject, const Case& c, const Tensor& promised);
+
 // Passed if the subject gives the same bits for both; failed with "WHAT: ..." if not.
 Verdict SameAnswer(const Case& c, const Case& follow_up, Subject& subject, const std::string& what);
 // Passed if the subject answers `expected`.

@@ -151,13 +151,6 @@ std::optional<Changed> Apply(size_t change, const Case& c, const Convention* con
   return changed;
 }
 
-// Whether a new instance of the subject, if there is one, gives the promised output.
-bool GivesAnew(const Subject& subject, const Changed& changed) {
-  const auto fresh = SubjectRegistry::Get().MakeAnew(subject);
-  if (fresh == nullptr) return true;
-  return Ask(*fresh, changed.c).y == changed.promised;  // a failure has no y
-}
-
 // Asks about `c`, then `c` with one thing changed, then `c` again. A layer that was kept under a
 // key without this thing gives the old answer. Two of the changes are tried; the case decides
 // which. A new instance of a pipe takes seconds, so none is made once a subject has been shown to
@@ -188,7 +181,8 @@ Verdict OneThingChanged(const Case& c, Subject& subject) {
     auto failed = relation::Difference(changed->c, changed->promised, answer.y, what);
     const std::pair<std::string, Op> key(subject.name(), c.op);
     // A new instance that is wrong too does not show memory: other properties report that.
-    if (failed && (known.contains(key) || GivesAnew(subject, *changed))) {
+    if (failed &&
+        (known.contains(key) || relation::GivesAnew(subject, changed->c, changed->promised))) {
       known.insert(key);
       return As(FindingKind::kNondeterminism, *failed);
     }

@@ -35,7 +35,7 @@ class Recorder : public ForwardingSubject {
     constexpr size_t kMost = 64;  // no property asks about more different cases
     Outcome outcome = inner().Run(c, context);
     if (!outcome.ok() || recorded_.size() == kMost) return outcome;
-    if (outcome.y.dtype() != c.out_dtype || outcome.y.shape() != c.output_shape()) return outcome;
+    if (!c.HoldsOutput(outcome.y)) return outcome;
     Recorded record{ProblemOf(c), context, outcome.y};
     const bool known = std::ranges::any_of(recorded_, [&](const Recorded& r) {
       return r.context == record.context && r.y == record.y && r.problem == record.problem;

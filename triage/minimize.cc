@@ -322,10 +322,7 @@ MinimizeResult Minimize(const Case& c, Subject& subject, const Property& propert
     const int most_runs = descent->flaky() ? 32 : 1;
     for (int run = 0; run < most_runs; ++run) {
       const Outcome outcome = subject.Run(ProblemOf(result.minimized), RunContext{});
-      if (!outcome.ok()) continue;
-      if (outcome.y.dtype() != result.minimized.out_dtype ||
-          outcome.y.shape() != result.minimized.output_shape())
-        continue;  // no case holds such an answer
+      if (!outcome.ok() || !result.minimized.HoldsOutput(outcome.y)) continue;
       result.minimized.observed = Observed{std::string(subject.name()), outcome.y};
       if (!subject.Version().empty()) result.minimized.observed->by += " " + subject.Version();
       if (outcome.y != result.minimized.expected) break;

@@ -186,8 +186,7 @@ Case DrawConv(Rng& rng, Theme theme, Op op) {
   }
   DeriveSizes(&c);
   DrawTypes(rng, c);
-  // Parameters per channel are what many groups get wrong.
-  if (theme == Theme::kLayer && c.window.groups > 1) c.per_channel = rng.Chance(4, 5);
+  if (theme == Theme::kLayer) DrawLayerList(rng, c);
   FillValues(rng, theme, c);
   DrawAroundSums(rng, theme, c);
   return c;

@@ -103,6 +103,19 @@ void AddOutlier(Rng& rng, std::span<float> values) {
 // Whether no block of a power of two (but 1) divides the number of columns.
 bool TellsIndices(int64_t columns) { return columns >= 3 && columns % 2 == 1; }
 
+// More channels on one side than eight bits count. There are few on the other, so that a case costs
+// no more than other layers.
+void DrawWideChannels(Rng& rng, int64_t most_in, int64_t budget, int64_t& in, int64_t& out) {
+  int64_t wide = LogBetween(rng, 257, 1100);
+  int64_t few = rng.Between(1, 3);
+  const bool inputs = rng.Chance(1, 3);
+  int64_t& limited = inputs ? wide : few;
+  limited = std::min(limited, most_in);
+  Fit(std::max<int64_t>(1, budget), few, wide, 1);
+  in = inputs ? wide : few;
+  out = inputs ? few : wide;
+}
+
 int64_t DrawSoftmaxRow(Rng& rng) {
   constexpr std::array<int64_t, 4> kEdges{1024, 2048, 3072, 4096};
   if (!rng.Chance(1, 2)) return rng.Between(1101, 4096);
@@ -173,8 +186,8 @@ void DrawLayerChannels(Rng& rng, Case& c) {
   Window& v = c.window;
   const int64_t pixels = v.batch * v.out_h() * v.out_w();
   const int64_t taps = v.kernel_h * v.kernel_w;
-  const int64_t budget =
-      std::max<int64_t>(1, DrawBudget(rng, 4) / (std::max<int64_t>(1, pixels) * taps));
+  const int64_t places = std::max<int64_t>(1, pixels) * taps;
+  const int64_t budget = std::max<int64_t>(1, DrawBudget(rng, 4) / places);
   const int64_t image = std::max<int64_t>(1, v.batch * v.in_h * v.in_w);
   const int64_t most = std::max<int64_t>(1, (int64_t{1} << 18) / image);  // input channels
   if (c.op == Op::kDepthwise) {
@@ -194,6 +207,9 @@ void DrawLayerChannels(Rng& rng, Case& c) {
     depth = BlockEdge(rng);
     per_group = rng.Between(1, 9);
     if (rng.Chance(1, 2)) std::swap(depth, per_group);
+  } else if (rng.Chance(1, 4)) {
+    DrawWideChannels(rng, most, kLargeProducts / places, v.in_c, c.N);
+    return;
   } else {
     depth = LogBetween(rng, 32, 256);
     per_group = LogBetween(rng, 32, 256);
@@ -207,6 +223,10 @@ void DrawLayerChannels(Rng& rng, Case& c) {
   }
   v.in_c = depth * v.groups;
   c.N = per_group * v.groups;
+}
+
+void DrawLayerList(Rng& rng, Case& c) {
+  if (c.window.groups > 1 || c.N > 256) c.per_channel = rng.Chance(4, 5);
 }
 
 int64_t DrawLayerPlanes(Rng& rng, const Case& c) {
@@ -262,12 +282,14 @@ Case Repeated(Rng& rng, const Case& small) {
   const Layout layout = RowOf(c.op).layout;
   const int64_t batches = layout == Layout::kBatches ? c.x.shape()[0] : 1;
   const int64_t run = DrawRun(rng) / batches;
-  const uint64_t style = rng.Below(4);
+  // A row that is longer than 16 bits count shows an index into the row and one into the tensor.
+  const bool in_one_row = run > 65536 && rng.Chance(3, 4);
+  const uint64_t style = in_one_row ? 0 : rng.Below(4);
   if (c.op == Op::kSoftmax) {
     c.M = style < 3 ? rng.Between(1, 3) : BlockEdge(rng);
     c.N = style < 3 ? DrawSoftmaxRow(rng) : rng.Between(3, 129);
   } else if (style < 2) {  // long rows
-    c.M = rng.Between(1, 2);
+    c.M = in_one_row ? 1 : rng.Between(1, 2);
     c.N = std::max<int64_t>(1, run / c.M);
   } else if (style == 2) {
     c.M = std::min(run, BlockEdge(rng));

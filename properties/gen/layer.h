@@ -25,6 +25,9 @@ struct OutputPixels {
 OutputPixels DrawLayerPixels(Rng& rng);
 // Groups, input and output channels of a convolution; its window is drawn.
 void DrawLayerChannels(Rng& rng, Case& c);
+// Whether the weights of a layer have a scale per channel: mostly, where there are many groups or
+// channels, because that is what kernels get wrong there.
+void DrawLayerList(Rng& rng, Case& c);
 // Channels of a pool whose window is drawn.
 int64_t DrawLayerPlanes(Rng& rng, const Case& c);
 

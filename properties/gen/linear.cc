@@ -141,6 +141,7 @@ Case DrawLinear(Rng& rng, Theme theme, Op op) {
   c.op = op;
   DrawDims(rng, theme, c);
   DrawTypes(rng, c);
+  if (theme == Theme::kLayer) DrawLayerList(rng, c);
   FillValues(rng, theme, c);
   DrawAroundSums(rng, theme, c);
   return c;

@@ -45,6 +45,10 @@ constexpr const char* kOnednnNan =
     "the reference convolution multiplies by 0 what relu cuts off, and takes the low byte of "
     "INT32_MIN for NaN, which is 0 (oneDNN 2.6 src/common/math_utils.hpp, relu_fwd; "
     "src/cpu/simple_q10n.hpp, saturate_and_round)";
+constexpr const char* kOnednn3Nan =
+    "relu comes before the output scale, whose reciprocal can be infinite; 0 times it is NaN, which "
+    "saturates to the lowest code, below the zero point (oneDNN 3.7 src/cpu/x64, "
+    "jit_brgemm_post_ops.cpp)";
 constexpr const char* kOnednnStride =
     "brgemm takes dense rows only; others go to the gemm, which sums u8 codes as signed bytes "
     "where a zero point is no code and does not round s32 outputs to float32 (oneDNN "
@@ -126,6 +130,9 @@ constexpr const char* kFbgemmEnvironment =
     "FBGEMM multiplies and converts in the caller's rounding mode, and flushes denormals if the "
     "caller does (FBGEMM src/QuantUtilsAvx2.cc)";
 
+constexpr const char* kNumpyNan =
+    "NaN, of an input or where float32 overflows, passes numpy.clip, and astype makes it code 0 "
+    "(numpy.clip; numpy.ndarray.astype on x86)";
 constexpr const char* kOrtAdd =
     "scales over the output scale are rounded to float32, and the sum is computed in it (ONNX "
     "Runtime onnxruntime/core/mlas/lib/qladd.cpp)";
@@ -190,6 +197,12 @@ class Rows {
         std::ranges::find(kNumbers, std::string_view(property)) != kNumbers.end();
     rows_.push_back({subject, std::string(Name(op)), property, std::string(Name(kind)), reason,
                      of_convention ? "" : LibraryOf(subject), shape});
+  }
+  // As Add, of a departure that is part of the convention though the claim is not about numbers.
+  void AddOwn(const char* subject, Op op, const char* property, FindingKind kind,
+              const char* reason) {
+    rows_.push_back(
+        {subject, std::string(Name(op)), property, std::string(Name(kind)), reason, "", ""});
   }
   void Add(std::span<const char* const> subjects, Op op, FindingKind kind, const char* reason) {
     for (const char* subject : subjects) Add(subject, op, "matches_exact", kind, reason);
@@ -267,6 +280,10 @@ void AddOnednn(Rows& rows) {
   for (const char* property : kNumbers) {
     rows.Add("model:onednn3@avx2", Op::kLinear, property, FindingKind::kPairSaturation,
              kOnednnPairs);
+  }
+  for (const char* subject : {"model:onednn3@avx2", "model:onednn3@vnni"}) {
+    for (const Op op : {Op::kLinear, Op::kConv2d, Op::kDepthwise})
+      rows.AddOwn(subject, op, "clamp", FindingKind::kClamp, kOnednn3Nan);
   }
   rows.Add(std::array{"model:onednn3@avx2", "model:onednn3@vnni"}, Op::kLinear,
            FindingKind::kRounding, kOnednn3Scale);
@@ -395,6 +412,9 @@ void AddOthers(Rows& rows) {
 
 // Computations that people made by hand; corpus/forum has their numbers.
 void AddNumpy(Rows& rows) {
+  for (const Op op : {Op::kQuantize, Op::kLinear, Op::kAdd, Op::kMul})
+    rows.AddOwn("model:numpy@float32", op, "clamp", FindingKind::kClamp, kNumpyNan);
+  rows.AddOwn("model:numpy@float64", Op::kQuantize, "clamp", FindingKind::kClamp, kNumpyNan);
   rows.Add("model:numpy@float32", Op::kQuantize, "matches_exact", FindingKind::kRounding,
            "the quotient is rounded to float32 before it is rounded to a code (numpy.float32)");
   rows.Add("model:numpy@float32", Op::kAdd, "matches_exact", FindingKind::kRounding,

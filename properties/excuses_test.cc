@@ -140,5 +140,17 @@ TEST(Excuses, OfConventionsAreForAllWhoKeepThem) {
   EXPECT_GT(rows, 1);
 }
 
+// NaN has no place between the ends of a clamp: where a convention makes a code of it that lies
+// outside, that is declared. It was reported as a fault of the convention.
+TEST(Excuses, OfNanOutsideTheClampBelongToTheConvention) {
+  RegisterAllSubjects();
+  for (const char* convention : {"numpy@float32", "numpy@float64"}) {
+    Follower plugin(convention, "plugin:mine.so", "mine 1", [](Outcome&) {});
+    const CheckResult result = Judged(plugin, Op::kQuantize, "clamp", 400);
+    EXPECT_GT(result.totals.of(Judgement::kExpected), 0) << convention;
+    EXPECT_EQ(result.totals.of(Judgement::kFailed), 0) << convention;
+  }
+}
+
 }  // namespace
 }  // namespace qualm

@@ -200,9 +200,9 @@ void DrawLayerChannels(Rng& rng, Case& c) {
   }
   int64_t depth = 1, per_group = 1;
   if (rng.Chance(1, 4)) {
-    v.groups = rng.Between(8, 64);
+    v.groups = rng.Chance(2, 3) ? rng.Between(8, 64) : rng.Between(65, 300);
     depth = rng.Between(1, 4);
-    per_group = rng.Between(1, 4);
+    per_group = rng.Between(1, rng.Chance(2, 3) ? 4 : 16);
   } else if (rng.Chance(1, 3)) {
     depth = BlockEdge(rng);
     per_group = rng.Between(1, 9);

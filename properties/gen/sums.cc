@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "oracles/exact/exact.h"
+#include "properties/gen/float_ties.h"
 #include "properties/gen/layer.h"
 
 namespace qualm::gen::internal {
@@ -229,6 +230,51 @@ void DrawBias(Rng& rng, Theme theme, const Sums& sums, Case& c) {
   }
 }
 
+// The sum becomes one whose product with the scales lies beside a tie.
+void PutProductBesideFloatTie(Rng& rng, const Sums& sums, size_t n, Case& c) {
+  float& w_scale = c.w_q.scale[c.per_channel ? n : 0];
+  for (int attempt = 0; attempt < 8; ++attempt) {
+    c.x_q.scale = {DrawScale(rng, -10, -3)};
+    w_scale = DrawScale(rng, -12, -3);
+    const auto sum = SumBesideFloatTie(rng, c.x_q.scale[0], w_scale);
+    if (!sum) continue;
+    c.bias.reset();
+    if (!c.bias_i32) c.bias_i32.emplace(static_cast<size_t>(c.N));
+    (*c.bias_i32)[n] = ToInt32((rng.Chance(1, 2) ? *sum : -*sum) - sums.row[n]);
+    return;
+  }
+}
+
+// The scales make the sum a power of two, but for less than 2^-29 of it, and that is half a unit in
+// the last place of the bias. One of 16 pairs of scales comes so near.
+void PutBiasBesideFloatTie(Rng& rng, const Sums& sums, size_t n, Case& c) {
+  const double sum = std::abs(sums.row[n]);
+  if (sum == 0 || sum >= 0x1p31) return;
+  for (int attempt = 0; attempt < 64; ++attempt) {
+    const auto x_scale = static_cast<float>(1 + rng.Unit());
+    const auto w_scale = static_cast<float>(1 / (sum * x_scale));
+    const double off = std::fma(sum, double{x_scale} * w_scale, -1.0);  // of an exact product
+    if (off == 0 || std::abs(off) >= 0x1p-29) continue;
+    const auto exponent = static_cast<int>(rng.Between(-20, 20));
+    c.x_q.scale = {std::ldexp(x_scale, exponent)};
+    c.w_q.scale[c.per_channel ? n : 0] = w_scale;
+    c.bias_i32.reset();
+    if (!c.bias) c.bias.emplace(static_cast<size_t>(c.N));
+    const double bias = std::ldexp(1 + rng.Unit(), exponent + 24);
+    (*c.bias)[n] = static_cast<float>(rng.Chance(1, 2) ? bias : -bias);
+    return;
+  }
+}
+
+// Brings one channel of an f32 output so near to a tie of float32 that double cannot tell on which
+// side it lies.
+void PutBesideFloatTie(Rng& rng, const Sums& sums, Case& c) {
+  if (c.N == 0) return;
+  const auto n = static_cast<size_t>(rng.Between(0, c.N - 1));
+  if (rng.Chance(1, 2)) return PutProductBesideFloatTie(rng, sums, n, c);
+  PutBiasBesideFloatTie(rng, sums, n, c);
+}
+
 }  // namespace
 
 Fill PickFill(Rng& rng, Theme theme) {
@@ -368,6 +414,9 @@ void DrawAroundSums(Rng& rng, Theme theme, Case& c) {
     DrawEdgeBias(rng, sums, edges, c);
   } else {
     DrawBias(rng, theme, sums, c);
+  }
+  if (c.out_dtype == DType::kF32 && (theme == Theme::kTies || theme == Theme::kNearTies)) {
+    PutBesideFloatTie(rng, sums, c);
   }
   if (!IsCode(c.out_dtype)) c.out_q = QParams{};  // these outputs have none
 }

@@ -48,7 +48,7 @@ bool HasBias(const Case& c) { return c.bias.has_value() && RowOf(c.op).bias_i32;
 bool ChoosesForRows(const Case& c) { return c.x_gran == Granularity::kRow && c.M > 1; }
 bool Quantizes(const Case& c) { return c.op == Op::kQuantize || ChoosesScales(c); }
 bool CodesOfInput(const Case& c) { return IsCode(c.x.dtype()); }
-bool Weights(const Case& c) { return HasW(c.op) && !c.w.empty(); }
+bool Weights(const Case& c) { return !c.w.empty(); }
 
 // The output, or x of dynamic_linear, is a real value rounded once to a code. The other
 // requantization modes round in several steps, and the causes about that one rounding do not apply
@@ -112,10 +112,10 @@ float WithoutDenormal(float value) {
 bool FlushDenormals(Stages& s) {
   if (s.c.op != Op::kQuantize) return Set<&Stages::finish, WithoutDenormal>(s);
   bool changes = false;
-  for (int64_t i = 0; i < s.c.x.size(); ++i) {
-    float& x = s.c.x.as<float>()[static_cast<size_t>(i)];
+  int64_t i = 0;
+  for (float& x : s.c.x.as<float>()) {
+    const float scale = WithoutDenormal(s.c.out_q.scale_at(i++ % s.c.N));
     if (std::isnan(x)) continue;
-    const float scale = WithoutDenormal(s.c.out_q.scale_at(i % s.c.N));
     float value = WithoutDenormal(x);
     // x/0 is infinite; the conversion of 0/0 gives the smallest integer.
     if (scale == 0) value = value > 0 ? INFINITY : -INFINITY;
@@ -183,7 +183,7 @@ void DivideBy(PoolWindow& window) {
 // the table drops the same terms: the row of the last term, or the row with half as many lanes.
 std::optional<int64_t> WithoutTail(int64_t terms, int64_t lanes) {
   const int64_t tail = terms % lanes;
-  if (tail <= 1 || (lanes > 4 && tail == terms % (lanes / 2))) return std::nullopt;
+  if (tail <= 1 || tail == terms % (lanes / 2)) return std::nullopt;
   return terms - tail;
 }
 
@@ -293,22 +293,21 @@ void ZeroPointTermInFloat(SumTerms& t) {
 // ---- Bias.
 
 // A float bias in units of x_scale*w_scale, computed in float64 as kernels convert it.
-double BiasUnits(const Case& c, size_t n) {
-  const double unit =
-      static_cast<double>(c.x_q.scale_at(0)) * c.w_q.scale_at(static_cast<int64_t>(n));
-  return std::nearbyint((*c.bias)[n] / unit);
+double BiasUnits(const Case& c, float bias, int64_t n) {
+  const double unit = static_cast<double>(c.x_q.scale_at(0)) * c.w_q.scale_at(n);
+  return std::nearbyint(bias / unit);
 }
 
 // `convert` makes an int32 of the bias in these units, or nullopt where the bias stays float.
 bool ConvertBias(Stages& s, std::optional<int32_t> (*convert)(double units)) {
   Case& c = s.c;
-  c.bias_i32.emplace(c.bias->size(), 0);
+  c.bias_i32.emplace();
   bool changes = false;
-  for (size_t n = 0; n < c.bias->size(); ++n) {
-    const std::optional<int32_t> units = convert(BiasUnits(c, n));
+  for (float& bias : *c.bias) {
+    const std::optional<int32_t> units = convert(BiasUnits(c, bias, std::ssize(*c.bias_i32)));
+    c.bias_i32->push_back(units.value_or(0));
     if (!units) continue;
-    (*c.bias_i32)[n] = *units;
-    (*c.bias)[n] = 0;
+    bias = 0;
     changes = true;
   }
   return changes;
@@ -343,7 +342,8 @@ bool IndexChannelsModulo(Stages& s, int64_t modulo) {
   if (s.c.N == 0) return false;
   const auto reindexed = [&](std::vector<float>& list) {
     const std::vector<float> old = list;
-    for (size_t i = 0; i < list.size(); ++i) list[i] = old[i % static_cast<size_t>(modulo)];
+    size_t i = 0;
+    for (float& entry : list) entry = old[i++ % static_cast<size_t>(modulo)];
     return list != old;
   };
   bool changes = reindexed(s.c.multiplier);
@@ -456,7 +456,7 @@ bool DropLeftShift(Stages& s) {
     dropped.push_back({&scale, std::max(shift, 0)});
   };
   if (s.c.op == Op::kMul) {
-    drop(static_cast<double>(a) * b / y, a >= b ? a : b);
+    drop(static_cast<double>(a) * b / y, a);
   } else {
     drop(static_cast<double>(a) / y, a);
     if (HasTwoInputs(s.c.op)) drop(static_cast<double>(b) / y, b);
@@ -470,7 +470,9 @@ bool DropLeftShift(Stages& s) {
   }
   for (const auto& [scale, shift] : dropped) *scale = std::ldexp(*scale, up - shift);
   y = std::ldexp(y, up);
-  return changes && std::isfinite(a) && std::isfinite(b) && std::isfinite(y);
+  // a and b are finite where y is: of a sum they are below y now; of a product they have not grown,
+  // or a has been the least normal float32.
+  return changes && std::isfinite(y);
 }
 
 // ---- Clamp.
@@ -498,8 +500,9 @@ double KeepLowByte(DType dtype, double code) {
 double SaturateAtInt32(double rounded) { return std::clamp(rounded, -0x1p31, 0x1p31 - 1); }
 
 bool NarrowToLowByte(Stages& s) {
-  const bool narrows = Replace(s.codes.narrow, KeepLowByte);
-  return (s.codes.convert != nullptr || Replace(s.codes.convert, SaturateAtInt32)) && narrows;
+  s.codes.convert = SaturateAtInt32;
+  s.codes.narrow = KeepLowByte;
+  return true;
 }
 
 bool NanToLowerBound(Stages& s) {
@@ -860,7 +863,7 @@ const Cause& CauseNamed(std::string_view name) {
 }
 
 const Convention* ModelOf(const Contract& contract) {
-  return contract.exact() ? nullptr : FindConvention(contract.convention);
+  return FindConvention(contract.convention);  // none has the empty name of the exact contract
 }
 
 Tensor RightOutput(const Case& c, const Convention* model) {
@@ -884,9 +887,9 @@ std::optional<Tensor> ChangedModel(const Stages& stages, const Convention& model
   if (!moved || !Validate(c).empty() || !model.cannot_run(c).empty()) return std::nullopt;
   Tensor y = model.run(c).y;
   int64_t left = kMostMoved;
-  for (int64_t i = 0; i < std::ssize(*moved); ++i) {
-    const __int128 by = (*moved)[static_cast<size_t>(i)];
+  for (const __int128& by : *moved) {
     if (by == 0) continue;
+    const int64_t i = &by - moved->data();
     Case one = slice::OneOutput(c, i);
     const __int128 bias = by + (one.bias_i32 ? one.bias_i32->front() : 0);
     if (one.bias || bias != static_cast<int32_t>(bias) || --left < 0) return std::nullopt;
@@ -929,7 +932,8 @@ std::function<bool(int64_t row, int64_t column)> PlaceIn(const Case& c, const Ca
   if (!place.applies(c)) return nullptr;
   Stages stages;
   stages.c = ProblemOf(c);
-  return place.change(stages) ? stages.only_at : nullptr;
+  place.change(stages);
+  return stages.only_at;
 }
 
 }  // namespace qualm::triage

@@ -458,24 +458,16 @@ void AddElements(std::vector<Cause>& rows) {
 // ---- Bias and parameters per channel.
 
 template <class T>
-bool Reindex(std::optional<std::vector<T>>& list, const auto& from) {
-  if (!list) return false;
-  const std::vector<T> old = *list;
-  const auto size = std::ssize(old);
-  for (int64_t n = 0; n < size; ++n) {
-    const int64_t at = from(n, size);
-    (*list)[static_cast<size_t>(n)] = at >= 0 && at < size ? old[static_cast<size_t>(at)] : T{0};
-  }
-  return *list != old;
+bool Reindex(std::vector<T>& list, const auto& from) {
+  const std::vector<T> old = list;
+  int64_t n = 0;
+  for (T& entry : list) entry = old[static_cast<size_t>(from(n++, std::ssize(old)))];
+  return list != old;
 }
 
 template <class T>
-bool ReindexList(std::vector<T>& list, const auto& from) {
-  if (list.size() < 2) return false;
-  std::optional<std::vector<T>> optional(list);
-  const bool changes = Reindex(optional, from);
-  if (changes) list = *optional;
-  return changes;
+bool Reindex(std::optional<std::vector<T>>& list, const auto& from) {
+  return list && Reindex(*list, from);
 }
 
 bool HasAnyBias(const Case& c) { return c.bias || c.bias_i32; }
@@ -508,15 +500,15 @@ void AddChannels(std::vector<Cause>& rows) {
                     }});
     rows.push_back({Stage::kIndex, Kind::kIndex, "weight zero point of " + from.name,
                     "takes the weight zero point" + sentence, several,
-                    [at = from.at](Stages& s) { return ReindexList(s.c.w_q.zero_point, at); }});
+                    [at = from.at](Stages& s) { return Reindex(s.c.w_q.zero_point, at); }});
     rows.push_back({Stage::kIndex, Kind::kIndex, "parameters of " + from.name,
                     "takes scale and zero point" + sentence, several, [at = from.at](Stages& s) {
                       bool changes = false;
                       for (QParams* q : {&s.c.x_q, &s.c.w_q, &s.c.out_q}) {
-                        changes |= ReindexList(q->scale, at);
-                        changes |= ReindexList(q->zero_point, at);
+                        changes |= Reindex(q->scale, at);
+                        changes |= Reindex(q->zero_point, at);
                       }
-                      return ReindexList(s.c.multiplier, at) || changes;
+                      return Reindex(s.c.multiplier, at) || changes;
                     }});
     const bool has_row = from.more_than == 1 ? from.name == "channel n % 1"
                                              : from.more_than == 8 || from.more_than == 16;
@@ -525,8 +517,8 @@ void AddChannels(std::vector<Cause>& rows) {
                     "takes the scale" + sentence, several, [at = from.at](Stages& s) {
                       bool changes = false;
                       for (QParams* q : {&s.c.x_q, &s.c.w_q, &s.c.out_q})
-                        changes |= ReindexList(q->scale, at);
-                      return ReindexList(s.c.multiplier, at) || changes;
+                        changes |= Reindex(q->scale, at);
+                      return Reindex(s.c.multiplier, at) || changes;
                     }});
   }
 
@@ -542,7 +534,7 @@ void AddChannels(std::vector<Cause>& rows) {
                       }
                       if (s.c.bias_i32)
                         SumsOf(s).edit_bias = [factor](SumTerms& t) { t.bias *= factor; };
-                      return factor != 1;
+                      return true;
                     }});
   };
   bias(
@@ -560,7 +552,7 @@ void AddChannels(std::vector<Cause>& rows) {
   const auto narrow = [&](std::string_view how, auto keep) {
     rows.push_back({Stage::kBias, Kind::kInt32Overflow, fmt::format("int32 bias {}", how),
                     fmt::format("keeps the int32 bias {}", how),
-                    [](const Case& c) { return c.bias_i32.has_value() && SumsOfCodes(c); },
+                    [](const Case& c) { return c.bias_i32.has_value(); },
                     [keep](Stages& s) {
                       bool changes = false;
                       for (int32_t& b : *s.c.bias_i32) {

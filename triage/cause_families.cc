@@ -7,6 +7,7 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <span>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -111,12 +112,13 @@ void AddOffsets(std::vector<Cause>& rows) {
     bool of_x;
   };
   for (const auto& [what, of_x] : {Moved{"input", true}, Moved{"weights", false}}) {
-    for (const int64_t by : {128, -128}) {
-      const std::string text = fmt::format("{} {} by 128", what, by > 0 ? "raised" : "lowered");
-      const Applies applies = [of_x, by](const Case& c) {
+    for (const bool raised : {true, false}) {
+      const int64_t by = raised ? 128 : -128;
+      const std::string text = fmt::format("{} {} by 128", what, raised ? "raised" : "lowered");
+      const Applies applies = [of_x, raised](const Case& c) {
         const DType type = of_x ? c.x.dtype() : c.w.dtype();
         return SumsOfCodes(c) &&
-               (RowOf(c.op).dynamic || type == (by > 0 ? DType::kS8 : DType::kU8));
+               (RowOf(c.op).dynamic || type == (raised ? DType::kS8 : DType::kU8));
       };
       offset(
           Kind::kZeroPoint, text + ", not taken out",
@@ -257,7 +259,7 @@ int64_t AddInLanes(const Lanes& how, DType x_dtype, Codes x, Codes w) {
   int64_t sum = 0, weights = 0, additions = 0;
   const auto count = std::ssize(x);
   const auto spill = [&] {
-    for (size_t i = 0; i < how.lanes; ++i) sum += std::exchange(lanes[i], 0);
+    for (int32_t& lane : std::span(lanes).first(how.lanes)) sum += std::exchange(lane, 0);
   };
   for (int64_t k = 0; k < count; k += how.step) {
     int64_t narrow = 0;  // x may be any int32: a cause is asked about cases that it does not fit
@@ -282,7 +284,7 @@ int64_t AddInFloat(size_t lanes, Codes x, Codes w) {
   for (size_t k = 0; k < x.size(); ++k)
     sums[k % lanes] += static_cast<float>(x[k]) * static_cast<float>(w[k]);
   float sum = 0;
-  for (size_t i = 0; i < lanes; ++i) sum += sums[i];
+  for (const float each : std::span(sums).first(lanes)) sum += each;
   return static_cast<int64_t>(sum);
 }
 
@@ -418,7 +420,6 @@ void AddSums(std::vector<Cause>& rows) {
               [=](int64_t row, int64_t term, int64_t columns) -> int64_t {
                 const int64_t first = term / block * block;
                 const int64_t length = std::min(block, columns - first);
-                if (length == block) return row * columns + term;
                 const int64_t read = dense ? block : length, packed = dense ? length : block;
                 const int64_t at = row % panel * read + (term - first);
                 const int64_t column = at % packed, in_panel = at / packed;
@@ -447,7 +448,7 @@ void AddElements(std::vector<Cause>& rows) {
              const Tensor old = codes;
              for (int64_t i = 0; i < codes.size(); ++i) {
                const int64_t n = i % s.c.N;
-               if (n >= modulo) codes.SetInt(i, old.IntAt(i - n + n % modulo));
+               codes.SetInt(i, old.IntAt(i - n + n % modulo));
              }
              return codes != old;
            }});
@@ -493,8 +494,7 @@ void AddChannels(std::vector<Cause>& rows) {
     const Applies several = [more = from.more_than](const Case& c) { return c.N > more; };
     const std::string sentence = " of channel n from " + from.sentence;
     rows.push_back({Stage::kBias, Kind::kIndex, "bias of " + from.name, "takes the bias" + sentence,
-                    [several](const Case& c) { return HasAnyBias(c) && several(c); },
-                    [at = from.at](Stages& s) {
+                    several, [at = from.at](Stages& s) {
                       const bool real = Reindex(s.c.bias, at);
                       return Reindex(s.c.bias_i32, at) || real;
                     }});

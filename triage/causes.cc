@@ -179,18 +179,14 @@ void DivideBy(PoolWindow& window) {
 
 // ---- Tail.
 
-// How many of K terms are left when the last K % lanes are dropped. nullopt where another row of
-// the table drops the same terms: the row of the last term, or the row with half as many lanes.
-std::optional<int64_t> WithoutTail(int64_t terms, int64_t lanes) {
-  const int64_t tail = terms % lanes;
-  if (tail <= 1 || tail == terms % (lanes / 2)) return std::nullopt;
-  return terms - tail;
-}
+// Whether dropping the last terms % lanes terms is a row of its own: the row of the last term, or
+// the row with half as many lanes, may drop the same.
+bool HasOwnTail(int64_t terms, int64_t lanes) { return terms % lanes != terms % (lanes / 2); }
 
 template <int64_t kLanes>
 bool HasTail(const Case& c) {
   if ((c.op != Op::kLinear && !ChoosesScales(c)) || c.K == 0) return false;
-  return kLanes == 1 || WithoutTail(c.K, kLanes).has_value();
+  return kLanes == 1 || HasOwnTail(c.K, kLanes);
 }
 
 // With one lane the tail is the last term.
@@ -564,7 +560,7 @@ const Cause kCauses[] = {
      SetIn<&Stages::pool, &PoolHooks::window_padding, DivideBy<&PoolWindow::with_padding>>},
     {Stage::kPadding, Kind::kPadding, "padding not in the divisor",
      "leaves the padding out of the divisor, which includes it",
-     [](const Case& c) { return c.op == Op::kAvgPool && c.window.count_include_pad; },
+     [](const Case& c) { return c.window.count_include_pad; },
      SetIn<&Stages::pool, &PoolHooks::window_padding, DivideBy<&PoolWindow::inside>>},
     {Stage::kPadding, Kind::kPadding, "kernel as divisor",
      "divides by the size of the kernel everywhere", Is<Op::kAvgPool>,
@@ -640,7 +636,7 @@ const Cause kCauses[] = {
     {Stage::kRound, Kind::kClamp, "no scale floor", "lets a scale fall below 2^-23", Observes,
      SetIn<&Stages::choice, &ChoiceHooks::least_scale, 0.0f>},
     {Stage::kAccumulate, Kind::kRounding, "double average", "keeps the moving average in double",
-     [](const Case& c) { return Observes(c) && c.observer.kind == Observer::Kind::kMovingAverage; },
+     [](const Case& c) { return c.observer.kind == Observer::Kind::kMovingAverage; },
      SetIn<&Stages::choice, &ChoiceHooks::averages_in_double, true>},
     {Stage::kClamp, Kind::kClamp, "int8 distance",
      "saturates the distance from the largest code at int8", Is<Op::kSoftmax>,

@@ -264,9 +264,9 @@ Window Column(int64_t height, int64_t kernel) {
 TEST(CauseOfPadding, CodeZero) {
   Window v = Row(2, 2);
   v.pad_left = 1;
-  Case c = Windowed(Op::kConv2d, v, kU8, {5, 9}, {1, 1});
+  Case c = Windowed(Op::kConv2d, v, kU8, {5, 9}, {1, 2});
   c.x_q.zero_point = {3};
-  EXPECT_EQ(Answer(c, "padding of code 0"), (Values{-3 + 2, 2 + 6}));
+  EXPECT_EQ(Answer(c, "padding of code 0"), (Values{-3 + 2 * 2, 2 + 2 * 6}));
   EXPECT_EQ(Answer(Windowed(Op::kMaxPool, v, kS8, {-5, -6}), "padding of code 0"), (Values{0, -5}));
   c = Windowed(Op::kAvgPool, v, kU8, {10, 20});
   c.x_q.zero_point = {4};
@@ -320,6 +320,13 @@ TEST(CauseOfPadding, StandsOnTheOtherAxis) {
   EXPECT_EQ(exact::Evaluate(c).bytes().size(), 16u);
   // Padded at the left and the bottom: rows 0 1 2, 0 3 4, 0 0 0.
   EXPECT_EQ(Answer(c, "padding of other axis"), (Values{10, 21 + 300, 30, 43}));
+}
+
+TEST(CauseOfPadding, TheOutputKeepsItsShape) {
+  Window v{.batch = 1, .in_h = 2, .in_w = 2, .in_c = 1};
+  v.pad_left = 1;
+  EXPECT_FALSE(IsAsked(Windowed(Op::kConv2d, v, kU8, {1, 2, 3, 4}, {1}), "padding of other axis"))
+      << "three rows of two outputs would be two of three";
 }
 
 TEST(CauseOfPadding, NoPoolHasAWindowOfPaddingAlone) {
@@ -406,6 +413,12 @@ TEST(CauseOfPools, SumsAndMaximaInNarrowCodes) {
   Case c = Windowed(Op::kAvgPool, Row(259, 259), kU8, Values(259, 255));
   c.out_q.scale = {0.25f};
   EXPECT_EQ(Answer(c, "16-bit sum"), Values{8});
+  // 200 codes of 255 fit a uint16, 100 codes of -128 an int16.
+  c = Windowed(Op::kAvgPool, Row(200, 200), kU8, Values(200, 255));
+  c.out_q.scale = {3};
+  EXPECT_EQ(Answer(c, "16-bit sum"), Values{85});
+  c = Windowed(Op::kAvgPool, Row(100, 100), kS8, Values(100, -128));
+  EXPECT_EQ(Answer(c, "16-bit sum"), Values{-128});
   // 259 codes of -128 are -33152, which is 32384.
   c = Windowed(Op::kGlobalAvgPool, Row(259, 259), kS8, Values(259, -128));
   c.out_q.scale = {2.0f};
@@ -681,6 +694,9 @@ TEST(CauseOfRounding, SumsOfTwoOperandsInFloats) {
   c.out_q.scale = {14};
   EXPECT_EQ(Answer(c, "float32 multiplier"), Values{6}) << "fl(91 / 14) is 6.5";
   EXPECT_EQ(Answer(c, "float32 reciprocal"), Values{7}) << "91 * fl(1/14) is above";
+  c = Elements(Op::kAdd, kU8, {18}, {3});
+  c.out_q.scale = {14};
+  EXPECT_EQ(Answer(c, "float64 multiplier"), Values{2}) << "21 / 14, not 18 / 14 + 3 / 14";
   c = Elements(Op::kAdd, kU8, {1}, {1});
   c.w_q.scale = {0x1p-60f};
   c.out_q.scale = {2};
@@ -1048,6 +1064,11 @@ TEST(CausesOfConventions, MoveItsSumsOrEditItsCase) {
 
 TEST(CausesOfConventions, AreNotAskedWhereTheConventionRefuses) {
   Convention model = Thousands();
+  const auto thousands = model.run;
+  model.run = [&model, &thousands](const Case& c) {
+    EXPECT_EQ(model.cannot_run(c), "") << "it may do anything with a case that it refuses";
+    return thousands(c);
+  };
   model.cannot_run = [](const Case& c) { return c.x.dtype() == kU8 ? "" : "u8 alone"; };
   EXPECT_FALSE(AnswerOf(TwoByTwo(), {"input sign"}, &model));
   EXPECT_TRUE(AnswerOf(TwoByTwo(), {"weight sign"}, &model));
@@ -1058,9 +1079,8 @@ TEST(CausesOfConventions, AreNotAskedWhereTheConventionRefuses) {
   EXPECT_FALSE(AnswerOf(TwoByTwo(), {"row-sum term ignored"}, &model));
   // A kernel may compute the channels of a tail in another way.
   model = Thousands();
-  const auto run = model.run;
-  model.run = [run](const Case& c) {
-    return c.N == 2 ? run(c) : ConventionOutput{exact::Evaluate(c), {}};
+  model.run = [&thousands](const Case& c) {
+    return c.N == 2 ? thousands(c) : ConventionOutput{exact::Evaluate(c), {}};
   };
   EXPECT_FALSE(AnswerOf(TwoByTwo(), {"row-sum term ignored"}, &model));
 }

@@ -145,13 +145,21 @@ bool EditWindow(Stages& s, void (*edit)(Window& window)) {
   return s.c.window != before && s.c.output_shape() == shape && Validate(s.c).empty();
 }
 
-// The output keeps the shape that the dilation gave it, so less of the padding is reached.
-void IgnoreDilation(Window& v) {
-  const int64_t rows = (v.dilation_h - 1) * (v.kernel_h - 1);
-  const int64_t columns = (v.dilation_w - 1) * (v.kernel_w - 1);
+// The output keeps the shape that the dilation gave it, so that less of the padding, and then of
+// the image, is reached. What is not reached is taken off: it would make more outputs.
+bool IgnoreDilation(Stages& s) {
+  const Case before = s.c;
+  Window v = before.window;
   v.dilation_h = v.dilation_w = 1;
-  v.pad_bottom = std::max<int64_t>(0, v.pad_bottom - rows);
-  v.pad_right = std::max<int64_t>(0, v.pad_right - columns);
+  const int64_t rows = before.window.out_h(), columns = before.window.out_w();
+  while (v.out_h() > rows && v.pad_bottom > 0) --v.pad_bottom;
+  while (v.out_w() > columns && v.pad_right > 0) --v.pad_right;
+  while (v.out_h() > rows) --v.in_h;
+  while (v.out_w() > columns) --v.in_w;
+  s.c = slice::Crop(before, 0, before.window.in_h - v.in_h, 0, before.window.in_w - v.in_w);
+  s.c.window = v;
+  DeriveSizes(&s.c);
+  return v != before.window && s.c.output_shape() == before.output_shape() && Validate(s.c).empty();
 }
 
 bool IsBeyondHeight(const Window& window, const Tap& tap) { return tap.s >= window.kernel_h; }
@@ -594,7 +602,7 @@ const Cause kCauses[] = {
        return EditWindow(s, [](Window& v) { std::swap(v.dilation_h, v.dilation_w); });
      }},
     {Stage::kGeometry, Kind::kIndex, "dilation ignored", "ignores the dilation", Of<HasWindow>,
-     [](Stages& s) { return EditWindow(s, IgnoreDilation); }},
+     IgnoreDilation},
     {Stage::kGeometry, Kind::kIndex, "group modulo",
      "takes output channel n to be of group n mod groups", Groups,
      SetSum<&SumSteps::group_modulo, true>},

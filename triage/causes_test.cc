@@ -7,11 +7,14 @@
 
 #include <cmath>
 #include <limits>
+#include <numeric>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "oracles/exact/exact.h"
 #include "triage/causes_test_util.h"
+#include "triage/triage.h"
 
 namespace qualm::triage {
 namespace {
@@ -365,29 +368,83 @@ TEST(CauseOfGeometry, StridesAndDilationsOfTheOtherAxis) {
   EXPECT_FALSE(IsAsked(c, "strides swapped"));
 }
 
+// From left to right and from top to bottom.
+void ExpectUndilated(Window row, int64_t dilation, int64_t stride, int64_t pad, const Values& w,
+                     const std::optional<Values>& expected) {
+  row.dilation_w = dilation, row.stride_w = stride, row.pad_right = pad;
+  Window column = Column(row.in_w, row.kernel_w);
+  column.dilation_h = dilation, column.stride_h = stride, column.pad_bottom = pad;
+  const Values x{1, 2, 3, 4, 5, 6};
+  const Values first(x.begin(), x.begin() + row.in_w);
+  for (const Window& v : {row, column}) {
+    EXPECT_EQ(Answer(Windowed(Op::kConv2d, v, kU8, first, w), "dilation ignored"), expected);
+  }
+}
+
 TEST(CauseOfGeometry, TheDilationIsIgnored) {
-  Window row = Row(4, 2), column = Column(4, 2);
-  row.dilation_w = column.dilation_h = 2, row.pad_right = column.pad_bottom = 1;
-  for (const Window& v : {row, column}) {
-    EXPECT_EQ(Answer(Windowed(Op::kConv2d, v, kU8, {1, 2, 3, 4}, {1, 10}), "dilation ignored"),
-              (Values{21, 32, 43}));
-  }
+  ExpectUndilated(Row(4, 2), 2, 1, 0, {1, 10}, Values{21, 32});
+  ExpectUndilated(Row(4, 2), 2, 1, 1, {1, 10}, (Values{21, 32, 43}));
+  ExpectUndilated(Row(4, 2), 3, 1, 1, {1, 10}, (Values{21, 32}));
+  ExpectUndilated(Row(4, 2), 2, 1, 2, {1, 10}, (Values{21, 32, 43, 4}));
   // Three taps: the kernel shrinks by two for each step of the dilation.
-  row = Row(4, 3), column = Column(4, 3);
-  row.dilation_w = column.dilation_h = 3, row.pad_right = column.pad_bottom = 5;
-  for (const Window& v : {row, column}) {
-    EXPECT_EQ(Answer(Windowed(Op::kConv2d, v, kU8, {1, 2, 3, 4}, {1, 10, 100}), "dilation ignored"),
-              (Values{321, 432, 43}));
+  ExpectUndilated(Row(4, 3), 3, 1, 5, {1, 10, 100}, (Values{321, 432, 43}));
+  ExpectUndilated(Row(6, 3), 2, 1, 0, {1, 10, 100}, (Values{321, 432}));
+  ExpectUndilated(Row(5, 2), 2, 2, 0, {1, 10}, (Values{21, 43}));
+  ExpectUndilated(Row(6, 2), 4, 1, 0, {1, 10}, (Values{21, 32}));
+  ExpectUndilated(Row(4, 2), 1, 1, 0, {1, 10}, std::nullopt);
+  Window v = Row(4, 1);
+  v.dilation_h = 2;
+  EXPECT_TRUE(IsAsked(Windowed(Op::kConv2d, v, kU8, {1, 2, 3, 4}, {1}), "dilation ignored"));
+}
+
+// One more window may hang over the end. It reaches the last pixels of the image, not those behind.
+TEST(CauseOfGeometry, ADilationIsIgnoredUnderCeilMode) {
+  Window v = Row(6, 2);
+  v.dilation_w = v.stride_w = 2, v.ceil_mode = true;
+  EXPECT_EQ(Answer(Windowed(Op::kMaxPool, v, kU8, {1, 2, 3, 4, 5, 6}), "dilation ignored"),
+            (Values{2, 4, 6}));
+  v = Row(7, 2);
+  v.dilation_w = 3, v.stride_w = 2, v.ceil_mode = true;
+  EXPECT_EQ(Answer(Windowed(Op::kMaxPool, v, kU8, {1, 2, 3, 4, 5, 6, 7}), "dilation ignored"),
+            (Values{2, 4, 6}));
+}
+
+// The kernel that steps to the next pixel instead of the second one.
+TEST(CauseOfGeometry, ADilationThatIsIgnoredIsNamed) {
+  Window v{.batch = 1, .in_h = 6, .in_w = 6, .in_c = 1, .kernel_h = 2, .kernel_w = 2};
+  v.dilation_h = v.dilation_w = 2;
+  Values x;
+  for (int32_t i = 0; i < 36; ++i) x.push_back(i * i * 7 % 251);
+  const Values w{3, -5, 17, 90};
+  const Case c = Windowed(Op::kConv2d, v, kU8, x, w);
+  Tensor y(DType::kS32, {1, 4, 4, 1});
+  for (int64_t i = 0; i < 16; ++i) {
+    const auto first = static_cast<size_t>(i / 4 * 6 + i % 4);
+    y.SetInt(i, 3 * x[first] - 5 * x[first + 1] + 17 * x[first + 6] + 90 * x[first + 7]);
   }
-  // Without padding the stride makes room.
-  row = Row(5, 2), column = Column(5, 2);
-  row.dilation_w = column.dilation_h = row.stride_w = column.stride_h = 2;
-  for (const Window& v : {row, column}) {
-    EXPECT_EQ(Answer(Windowed(Op::kConv2d, v, kU8, {1, 2, 3, 4, 5}, {1, 10}), "dilation ignored"),
-              (Values{21, 43}));
-  }
-  EXPECT_FALSE(
-      IsAsked(Windowed(Op::kConv2d, Row(4, 2), kU8, {1, 2, 3, 4}, {1, 10}), "dilation ignored"));
+  EXPECT_EQ(Attribute(c, y).causes, Hypothesis{&CauseNamed("dilation ignored")});
+}
+
+// Without dilation these windows would lie in the padding alone.
+TEST(CauseOfGeometry, ADilationIsNotIgnoredWhereNoPixelWouldBeLeft) {
+  Window v = Row(1, 2);
+  v.dilation_w = 2, v.pad_left = 3;
+  EXPECT_FALSE(IsAsked(Windowed(Op::kConv2d, v, kU8, {1}, {1, 10}), "dilation ignored"));
+  v = Row(2, 2);
+  v.dilation_w = 2, v.pad_left = 2;
+  EXPECT_FALSE(IsAsked(Windowed(Op::kMaxPool, v, kU8, {1, 2}), "dilation ignored"));
+}
+
+// Images one behind the other, and several channels: the right pixels are left.
+TEST(CauseOfGeometry, ADilationIsIgnoredInEachImage) {
+  Window v{.batch = 2, .in_h = 3, .in_w = 3, .in_c = 2, .kernel_h = 2, .kernel_w = 2};
+  v.dilation_h = v.dilation_w = 2;
+  Values x(36), w(8, 0);
+  std::iota(x.begin(), x.end(), 0);
+  w[6] = 1, w[7] = 100;  // the tap (1, 1)
+  // Pixel (1, 1) of each image, not pixel (2, 2).
+  EXPECT_EQ(Answer(Windowed(Op::kConv2d, v, kU8, x, w), "dilation ignored"),
+            (Values{8 + 900, 26 + 2700}));
 }
 
 TEST(CauseOfGeometry, ChannelsOfGroups) {

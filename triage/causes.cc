@@ -137,30 +137,46 @@ bool SwapParameters(Stages& s) {
 
 // ---- Geometry and padding.
 
-// Edits the window over the same images; false if the output would get another shape.
-bool EditWindow(Stages& s, void (*edit)(Window& window)) {
-  const Window before = s.c.window;
-  const std::vector<int64_t> shape = s.c.output_shape();
-  edit(s.c.window);
-  return s.c.window != before && s.c.output_shape() == shape && Validate(s.c).empty();
+// The numbers of a window along one axis.
+struct Axis {
+  int64_t Window::* in;
+  int64_t Window::* kernel;
+  int64_t Window::* stride;
+  int64_t Window::* dilation;
+  int64_t Window::* pad_before;
+  int64_t Window::* pad_after;
+  int64_t (Window::*outputs)() const;
+};
+constexpr Axis kRows{&Window::in_h,    &Window::kernel_h,   &Window::stride_h, &Window::dilation_h,
+                     &Window::pad_top, &Window::pad_bottom, &Window::out_h};
+constexpr Axis kColumns{&Window::in_w,       &Window::kernel_w, &Window::stride_w,
+                        &Window::dilation_w, &Window::pad_left, &Window::pad_right,
+                        &Window::out_w};
+
+// Gives the window so many outputs along the axis. Where they reach beyond the padding, it grows,
+// by more than they reach. Where there would be more outputs, what only those reach goes: first of
+// the padding, then of the image.
+void MakeOutputs(Window& v, const Axis& axis, int64_t outputs) {
+  if ((v.*axis.outputs)() < outputs)
+    v.*axis.pad_after = outputs * v.*axis.stride + v.*axis.kernel * v.*axis.dilation;
+  while ((v.*axis.outputs)() > outputs && v.*axis.pad_after > 0) --(v.*axis.pad_after);
+  while ((v.*axis.outputs)() > outputs) --(v.*axis.in);
 }
 
-// The output keeps the shape that the dilation gave it, so that less of the padding, and then of
-// the image, is reached. What is not reached is taken off: it would make more outputs.
-bool IgnoreDilation(Stages& s) {
+// Edits the window of a kernel that makes as many outputs as before; false if no case is like that.
+bool EditWindow(Stages& s, void (*edit)(Window& window)) {
   const Case before = s.c;
   Window v = before.window;
-  v.dilation_h = v.dilation_w = 1;
-  const int64_t rows = before.window.out_h(), columns = before.window.out_w();
-  while (v.out_h() > rows && v.pad_bottom > 0) --v.pad_bottom;
-  while (v.out_w() > columns && v.pad_right > 0) --v.pad_right;
-  while (v.out_h() > rows) --v.in_h;
-  while (v.out_w() > columns) --v.in_w;
+  edit(v);
+  MakeOutputs(v, kRows, before.window.out_h());
+  MakeOutputs(v, kColumns, before.window.out_w());
   s.c = slice::Crop(before, 0, before.window.in_h - v.in_h, 0, before.window.in_w - v.in_w);
   s.c.window = v;
   DeriveSizes(&s.c);
   return v != before.window && s.c.output_shape() == before.output_shape() && Validate(s.c).empty();
 }
+
+void IgnoreDilation(Window& v) { v.dilation_h = v.dilation_w = 1; }
 
 bool IsBeyondHeight(const Window& window, const Tap& tap) { return tap.s >= window.kernel_h; }
 
@@ -602,7 +618,7 @@ const Cause kCauses[] = {
        return EditWindow(s, [](Window& v) { std::swap(v.dilation_h, v.dilation_w); });
      }},
     {Stage::kGeometry, Kind::kIndex, "dilation ignored", "ignores the dilation", Of<HasWindow>,
-     IgnoreDilation},
+     [](Stages& s) { return EditWindow(s, IgnoreDilation); }},
     {Stage::kGeometry, Kind::kIndex, "group modulo",
      "takes output channel n to be of group n mod groups", Groups,
      SetSum<&SumSteps::group_modulo, true>},

@@ -325,11 +325,27 @@ TEST(CauseOfPadding, StandsOnTheOtherAxis) {
   EXPECT_EQ(Answer(c, "padding of other axis"), (Values{10, 21 + 300, 30, 43}));
 }
 
-TEST(CauseOfPadding, TheOutputKeepsItsShape) {
+// The kernel makes as many outputs as it was asked for.
+TEST(CauseOfPadding, OfTheOtherAxisMovesTheImageUnderTheOutputs) {
   Window v{.batch = 1, .in_h = 2, .in_w = 2, .in_c = 1};
   v.pad_left = 1;
-  EXPECT_FALSE(IsAsked(Windowed(Op::kConv2d, v, kU8, {1, 2, 3, 4}, {1}), "padding of other axis"))
-      << "three rows of two outputs would be two of three";
+  EXPECT_EQ(Answer(Windowed(Op::kConv2d, v, kU8, {1, 2, 3, 4}, {1}), "padding of other axis"),
+            (Values{0, 0, 0, 1, 2, 0}));
+  v.pad_left = 0, v.pad_top = 1;
+  EXPECT_EQ(Answer(Windowed(Op::kConv2d, v, kU8, {1, 2, 3, 4}, {1}), "padding of other axis"),
+            (Values{0, 1, 0, 3, 0, 0}));
+  v.in_h = 1, v.in_w = 3, v.pad_top = 0, v.pad_left = 1;
+  EXPECT_FALSE(IsAsked(Windowed(Op::kConv2d, v, kU8, {1, 2, 3}, {1}), "padding of other axis"))
+      << "no pixel would be left";
+}
+
+// The last window of an axis without padding reaches beyond it, which counts nowhere.
+TEST(CauseOfPadding, OfTheOtherAxisCountsInDivisors) {
+  Window v{.batch = 1, .in_h = 3, .in_w = 3, .in_c = 1, .kernel_h = 2, .kernel_w = 2};
+  v.stride_h = v.stride_w = 2, v.pad_bottom = 1;
+  v.ceil_mode = v.count_include_pad = true;
+  const Case c = Windowed(Op::kAvgPool, v, kU8, Values(9, 12));
+  EXPECT_EQ(Answer(c, "padding of other axis"), (Values{12, 24 / 4, 12, 12 / 2}));
 }
 
 TEST(CauseOfPadding, NoPoolHasAWindowOfPaddingAlone) {
@@ -398,6 +414,35 @@ TEST(CauseOfGeometry, TheDilationIsIgnored) {
 }
 
 // One more window may hang over the end. It reaches the last pixels of the image, not those behind.
+TEST(CauseOfGeometry, StridesAndDilationsMayReachBeyondTheImage) {
+  Values image(16);
+  std::iota(image.begin(), image.end(), 0);
+  Window v{.batch = 1, .in_h = 4, .in_w = 4, .in_c = 1};
+  v.stride_w = 2;
+  Case c = Windowed(Op::kConv2d, v, kU8, image, {1});
+  EXPECT_EQ(Answer(c, "strides swapped"), (Values{0, 1, 8, 9, 0, 0, 0, 0}));
+  v.stride_h = 2, v.stride_w = 1;
+  c = Windowed(Op::kConv2d, v, kU8, image, {1});
+  EXPECT_EQ(Answer(c, "strides swapped"), (Values{0, 2, 0, 0, 4, 6, 0, 0}));
+  v.stride_h = 1, v.stride_w = 2;
+  EXPECT_FALSE(IsAsked(Windowed(Op::kMaxPool, v, kU8, image), "strides swapped"))
+      << "no window of a pool lies beyond the image";
+  v = {.batch = 1, .in_h = 3, .in_w = 3, .in_c = 1, .kernel_h = 2, .kernel_w = 2};
+  v.dilation_w = 2;
+  image = {0, 1, 2, 3, 4, 5, 6, 7, 8};
+  c = Windowed(Op::kConv2d, v, kU8, image, {1, 2, 3, 4});
+  EXPECT_EQ(Answer(c, "dilations swapped"), (Values{1 * 2 + 6 * 3 + 7 * 4, 3 * 1 + 4 * 2}));
+  v.dilation_w = 1, v.dilation_h = 2;
+  c = Windowed(Op::kConv2d, v, kU8, image, {1, 2, 3, 4});
+  EXPECT_EQ(Answer(c, "dilations swapped"), (Values{2 * 2 + 3 * 3 + 5 * 4, 1 * 1 + 4 * 3}));
+  v.stride_h = v.stride_w = 2, v.pad_top = 1, v.pad_left = 2;
+  v.dilation_h = 1, v.dilation_w = 3;
+  c = Windowed(Op::kConv2d, v, kU8, image, {1, 2, 3, 4});
+  ASSERT_EQ(c.M, 2);
+  // Rows -1 and 2, then 1 and 4; columns -2 and -1.
+  EXPECT_EQ(Answer(c, "dilations swapped"), (Values{0, 0}));
+}
+
 TEST(CauseOfGeometry, ADilationIsIgnoredUnderCeilMode) {
   Window v = Row(6, 2);
   v.dilation_w = v.stride_w = 2, v.ceil_mode = true;

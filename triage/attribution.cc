@@ -50,7 +50,6 @@ class Recorder : public ForwardingSubject {
 
   // Answers of the right type and shape in the order of asking, without repetitions.
   const std::vector<Recorded>& recorded() const { return recorded_; }
-  void Clear() { recorded_.clear(); }
 
  private:
   std::vector<Recorded> recorded_;
@@ -101,6 +100,12 @@ Agreement Compare(const Tensor& exact_y, const Tensor& actual, const Tensor& rep
   return agreement;
 }
 
+// A cause that reads other rows, or acts in rows of some numbers, does something else where there
+// are fewer rows. All other causes give a row the same output whatever rows stand beside it.
+bool MindsOtherRows(const Cause* cause) {
+  return cause->stage == CauseStage::kGeometry || cause->stage == CauseStage::kPlace;
+}
+
 // One answer of the subject and its exact output. A smaller case of two rows rules out most
 // combinations of causes quickly.
 class Evidence {
@@ -132,7 +137,7 @@ class Evidence {
   }
 
   bool Reproduced(const Hypothesis& causes) const {
-    if (two_rows_) {
+    if (two_rows_ && std::ranges::none_of(causes, MindsOtherRows)) {
       work_ += WorkOf(*two_rows_);
       const std::optional<Tensor> y = Counterfactual(*two_rows_, causes, model_);
       if (y && *y != actual_rows_) return false;
@@ -146,7 +151,7 @@ class Evidence {
   // everywhere else. Where the cause gives the whole output: the tails that hold all of it, as the
   // columns of a narrow case may all belong to the last N % 8.
   std::vector<const Cause*> PlacesOf(const Cause& cause) const {
-    if (two_rows_) {
+    if (two_rows_ && !MindsOtherRows(&cause)) {
       work_ += WorkOf(*two_rows_);
       const std::optional<Tensor> y = Counterfactual(*two_rows_, cause, model_);
       const Tensor exact_y = RightOutput(*two_rows_, model_);

@@ -1,0 +1,1214 @@
+// SPDX-License-Identifier: Apache-2.0
+// What attribution says of answers that were made for it: by subjects of one known fault, judged by
+// a property that the test makes up.
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/rng.h"
+#include "core/slice.h"
+#include "oracles/conventions/convention.h"
+#include "oracles/exact/exact.h"
+#include "properties/property.h"
+#include "properties/test_subject.h"
+#include "triage/causes.h"
+#include "triage/triage.h"
+
+namespace qualm::triage {
+namespace {
+
+using Kind = FindingKind;
+using Texts = std::vector<std::string>;
+
+void Fill(Tensor& tensor, Rng& rng) {
+  for (uint8_t& byte : tensor.bytes()) byte = static_cast<uint8_t>(rng.Below(256));
+}
+
+// A layer of random codes whose outputs are its sums: hardly a cause gives one of them by chance.
+Case Layer(int64_t m, int64_t n, int64_t k) {
+  Case c;
+  c.M = m, c.N = n, c.K = k;
+  c.x = Tensor(DType::kU8, {m, k});
+  c.w = Tensor(DType::kS8, {n, k});
+  Rng rng(static_cast<uint64_t>(m * 10000 + n * 100 + k));
+  Fill(c.x, rng), Fill(c.w, rng);
+  c.x_q.zero_point = {3};
+  c.w_q.zero_point = {5};
+  c.out_dtype = DType::kS32;
+  OpenClamp(&c);
+  EXPECT_EQ(Validate(c), "");
+  return c;
+}
+
+// Elements that are moved from one scale to another.
+Case Elements(int64_t m, int64_t n) {
+  Case c = CaseOver(Op::kRescale, Tensor(DType::kU8, {m, n}), DType::kU8);
+  for (int64_t i = 0; i < c.x.size(); ++i) c.x.SetInt(i, static_cast<int32_t>(10 + 3 * i % 200));
+  EXPECT_EQ(Validate(c), "");
+  return c;
+}
+
+Tensor Plus(Tensor y, int64_t i, int32_t by) {
+  y.SetInt(i, y.IntAt(i) + by);
+  return y;
+}
+
+Tensor Right(const Case& c) { return exact::Evaluate(c); }
+
+// What a subject with these causes answers.
+Tensor With(const Case& c, const Hypothesis& causes) {
+  return Counterfactual(c, causes).value_or(Right(c));
+}
+Hypothesis Named(const Texts& names) {
+  Hypothesis causes;
+  for (const std::string& name : names) causes.push_back(&CauseNamed(name));
+  return causes;
+}
+const Cause& PlaceNamed(std::string_view name) {
+  for (const Cause& place : AllPlaces()) {
+    if (place.name == name) return place;
+  }
+  ADD_FAILURE() << name;
+  return AllPlaces().front();
+}
+
+// A cause and the places in which it acts.
+Hypothesis In(const std::string& cause, std::string_view place) {
+  return {&CauseNamed(cause), &PlaceNamed(place)};
+}
+
+using Answering = std::function<Tensor(const Case&, const RunContext&)>;
+TestSubject Answers(Answering answer) {
+  return TestSubject([answer = std::move(answer)](const Case& c, const RunContext& context) {
+    return TestSubject::Good(answer(c, context));
+  });
+}
+
+// A property that asks what the test says and gives the verdict that the test says.
+std::function<Verdict(const Case&, Subject&)> judging;
+Judged JudgedBy(std::function<Verdict(const Case&, Subject&)> judge, const Case& c,
+                Subject& subject, const AttributionOptions& options) {
+  judging = std::move(judge);
+  Property property{.claim = "of_the_test",
+                    .sentence = "The test says so.",
+                    .ops = {AllOps().begin(), AllOps().end()},
+                    .any_contract = true,
+                    .check = [](const Case& of, Subject& asked) { return judging(of, asked); }};
+  return JudgeAndAttribute(property, c, subject, options);
+}
+
+// Asks the case in each of the contexts, and fails.
+auto AskedIn(std::vector<RunContext> contexts) {
+  return [contexts = std::move(contexts)](const Case& c, Subject& subject) {
+    for (const RunContext& context : contexts) subject.Run(c, context);
+    return Verdict::Failed("differs");
+  };
+}
+Verdict AskOnce(const Case& c, Subject& subject) {
+  subject.Run(c, {});
+  return Verdict::Failed("is wrong");
+}
+RunContext InMode(Rounding rounding, bool flush = false) {
+  RunContext context;
+  context.rounding = rounding, context.flush_denormals = flush;
+  return context;
+}
+RunContext Poisoned(uint8_t poison) {
+  RunContext context;
+  context.poison = poison;
+  return context;
+}
+
+// Looks at the recorded answers, asks nothing more and names nothing that is not established.
+constexpr AttributionOptions kLooks{.only_established = true, .probe_state = false};
+// The same, but asks again.
+constexpr AttributionOptions kAsks{.only_established = true, .probe_state = true};
+// The one answer decides.
+constexpr AttributionOptions kOneAnswer{.probe_state = false};
+constexpr const char* kNothing = "no established cause";
+
+// ---- What a property already knows.
+
+TEST(FromVerdict, AnAnswerThatPassesHasNoCause) {
+  TestSubject subject;
+  const Judged judged = JudgedBy([](const Case&, Subject&) { return Verdict::Passed(); },
+                                 Layer(1, 1, 1), subject, {});
+  EXPECT_FALSE(judged.verdict.failed());
+  EXPECT_FALSE(judged.attribution.complete);
+  EXPECT_EQ(judged.attribution.diagnosis, "");
+}
+
+TEST(FromVerdict, TheKindOfThePropertyIsTheCause) {
+  TestSubject subject =
+      Answers([](const Case& c, const RunContext&) { return Plus(Right(c), 0, 1); });
+  const auto judge = [](const Case& c, Subject& asked) {
+    asked.Run(c, {});
+    Verdict verdict = Verdict::Failed("wrote before the start of y");
+    verdict.kind = Kind::kMemory;
+    return verdict;
+  };
+  for (const bool probes : {true, false}) {
+    subject.runs = 0;
+    const Judged judged = JudgedBy(judge, Layer(1, 1, 1), subject, {.probe_state = probes});
+    EXPECT_EQ(judged.attribution.kind, Kind::kMemory);
+    EXPECT_EQ(judged.attribution.diagnosis, "wrote before the start of y");
+    EXPECT_TRUE(judged.attribution.complete);
+    EXPECT_EQ(subject.runs, probes ? 4 : 1);
+  }
+}
+
+TEST(FromVerdict, AKindThatIsNoStateCostsNoFurtherRun) {
+  TestSubject subject =
+      Answers([](const Case& c, const RunContext&) { return Plus(Right(c), 0, 1); });
+  const auto judge = [](const Case& c, Subject& asked) {
+    asked.Run(c, {});
+    Verdict verdict = Verdict::Failed("hung");
+    verdict.kind = Kind::kHang;
+    return verdict;
+  };
+  const Judged judged = JudgedBy(judge, Layer(1, 1, 1), subject, {});
+  EXPECT_EQ(judged.attribution.kind, Kind::kHang);
+  EXPECT_EQ(subject.runs, 1);
+}
+
+// A property of the clamp says where an output went wrong, which is no cause.
+TEST(FromVerdict, TheClampIsAPlaceAndNoCause) {
+  const Case c = Layer(1, 1, 2);
+  const auto clamp = [](const Case& of, Subject& asked) {
+    asked.Run(of, {});
+    Verdict verdict = Verdict::Failed("lies beyond the clamp");
+    verdict.kind = Kind::kClamp;
+    return verdict;
+  };
+  TestSubject right;
+  const Attribution none = JudgedBy(clamp, c, right, kOneAnswer).attribution;
+  EXPECT_EQ(none.kind, Kind::kClamp);
+  EXPECT_EQ(none.diagnosis, "every answer is exact");
+  EXPECT_FALSE(none.complete);
+  TestSubject stranger =
+      Answers([](const Case& of, const RunContext&) { return Plus(Right(of), 0, 1234567); });
+  const Attribution unknown = JudgedBy(clamp, c, stranger, kOneAnswer).attribution;
+  EXPECT_EQ(unknown.kind, Kind::kClamp);
+  EXPECT_FALSE(unknown.complete);
+  const Hypothesis cause = Named({"weight zero point ignored"});
+  TestSubject faulty = Answers([&](const Case& of, const RunContext&) { return With(of, cause); });
+  const Attribution known = JudgedBy(clamp, c, faulty, kOneAnswer).attribution;
+  EXPECT_EQ(known.kind, Kind::kZeroPoint);
+  EXPECT_TRUE(known.complete);
+  // Without such a verdict an unknown cause stays unknown.
+  EXPECT_EQ(JudgedBy(AskOnce, c, stranger, kOneAnswer).attribution.kind, Kind::kUnknown);
+}
+
+TEST(FromVerdict, RightAnswersAreSaidToBeRight) {
+  TestSubject subject;
+  const Case c = Layer(1, 1, 2);
+  EXPECT_EQ(JudgedBy(AskOnce, c, subject, kOneAnswer).attribution.kind, Kind::kUnknown);
+  const Convention& model = *FindConvention("fbgemm@avx2");
+  Case codes = c;
+  codes.out_dtype = DType::kU8;
+  OpenClamp(&codes);
+  ASSERT_EQ(model.cannot_run(codes), "");
+  TestSubject promised =
+      Answers([&](const Case& of, const RunContext&) { return model.run(of).y; });
+  promised.set_contract({model.name});
+  EXPECT_EQ(JudgedBy(AskOnce, codes, promised, kOneAnswer).attribution.diagnosis,
+            "every answer is the one of model:fbgemm@avx2");
+}
+
+// ---- What is looked at: the answers that the property saw.
+
+TEST(RecordedAnswers, AnswersOfAnotherShapeOrTypeAndFailedRunsAreNotLookedAt) {
+  const Case c = Layer(2, 2, 3);
+  const std::vector<Outcome> outcomes{
+      TestSubject::Good(Tensor(DType::kS32, {4, 1})), TestSubject::Good(Tensor(DType::kU8, {2, 2})),
+      Outcome{RunStatus::kCrashed, "SIGSEGV", Plus(Right(c), 0, 1), {}}};
+  for (const Outcome& outcome : outcomes) {
+    TestSubject subject([&](const Case&, const RunContext&) { return outcome; });
+    const Judged judged = JudgedBy(AskOnce, c, subject, kOneAnswer);
+    EXPECT_EQ(judged.attribution.diagnosis, "every answer is exact");
+  }
+}
+
+TEST(RecordedAnswers, AnAnswerAmongManyIsLookedAt) {
+  const Case c = Layer(2, 2, 3);
+  const auto judge = [](const Case& of, Subject& asked) {
+    const Case first = slice::Rows(of, std::vector<int64_t>{0}),
+               second = slice::Rows(of, std::vector<int64_t>{1});
+    asked.RunMany(std::vector{first, second}, {});
+    return Verdict::Failed("differs");
+  };
+  const Hypothesis cause = Named({"weight zero point ignored"});
+  const Tensor one = Right(slice::Rows(c, std::vector<int64_t>{0}));
+  TestSubject subject = Answers(
+      [&](const Case& of, const RunContext&) { return Right(of) == one ? one : With(of, cause); });
+  EXPECT_EQ(JudgedBy(judge, c, subject, kOneAnswer).attribution.causes, cause);
+}
+
+// Properties may ask one question a hundred times: that is one answer, and what comes after it is
+// looked at too.
+TEST(RecordedAnswers, TheSameAnswerCountsOnce) {
+  const Case c = Layer(1, 2, 3);
+  const Hypothesis cause = Named({"weight zero point ignored"});
+  TestSubject subject = Answers(
+      [&](const Case& of, const RunContext&) { return of.x == c.x ? Right(of) : With(of, cause); });
+  const auto judge = [](const Case& of, Subject& asked) {
+    for (int i = 0; i < 100; ++i) asked.Run(of, {});
+    Case other = of;
+    other.x.SetInt(0, of.x.IntAt(0) ^ 1);
+    asked.Run(other, {});
+    return Verdict::Failed("differs");
+  };
+  EXPECT_EQ(JudgedBy(judge, c, subject, kOneAnswer).attribution.causes, cause);
+}
+
+// A property that asks a subject without end must not make attribution endless.
+TEST(RecordedAnswers, TheFirst64AreKept) {
+  const Case c = Layer(1, 2, 3);
+  const Hypothesis cause = Named({"weight zero point ignored"});
+  const auto judge = [](const Case& of, Subject& asked) {
+    for (int32_t i = 0; i < 65; ++i) {
+      Case each = of;
+      each.x.SetInt(0, i);
+      asked.Run(each, {});
+    }
+    return Verdict::Failed("differs");
+  };
+  for (const int32_t wrong : {63, 64}) {
+    TestSubject subject = Answers([&](const Case& of, const RunContext&) {
+      return of.x.IntAt(0) == wrong ? With(of, cause) : Right(of);
+    });
+    EXPECT_EQ(JudgedBy(judge, c, subject, kOneAnswer).attribution.complete, wrong == 63);
+  }
+}
+
+// ---- The state of the caller.
+
+TEST(Environment, AnAnswerThatFollowsTheRoundingModeIsRounding) {
+  const Case c = Layer(1, 2, 3);
+  TestSubject subject = Answers([](const Case& of, const RunContext& context) {
+    return context.rounding == Rounding::kNearest ? Right(of) : Plus(Right(of), 1, 1);
+  });
+  for (const bool changed_first : {false, true}) {
+    std::vector<RunContext> contexts{{}, InMode(Rounding::kUp)};
+    if (changed_first) std::swap(contexts[0], contexts[1]);
+    const Attribution found = JudgedBy(AskedIn(contexts), c, subject, kLooks).attribution;
+    EXPECT_EQ(found.kind, Kind::kRounding);
+    EXPECT_EQ(found.diagnosis, "the subject rounds as its caller's rounding mode says");
+    EXPECT_TRUE(found.complete);
+  }
+}
+
+TEST(Environment, AnAnswerThatFollowsTheFlushingOfDenormalsIsRounding) {
+  const Case c = Layer(1, 2, 3);
+  TestSubject subject = Answers([](const Case& of, const RunContext& context) {
+    return context.flush_denormals ? Plus(Right(of), 1, 1) : Right(of);
+  });
+  const Attribution found =
+      JudgedBy(AskedIn({{}, InMode(Rounding::kNearest, true)}), c, subject, kLooks).attribution;
+  EXPECT_EQ(found.kind, Kind::kRounding);
+  EXPECT_EQ(found.diagnosis, "the subject flushes denormals where its caller does");
+  EXPECT_TRUE(found.complete);
+}
+
+TEST(Environment, IsNotBlamedForWhatOtherThingsChange) {
+  const Case c = Layer(1, 2, 3);
+  // Wrong in both modes alike.
+  TestSubject wrong =
+      Answers([](const Case& of, const RunContext&) { return Plus(Right(of), 0, 1); });
+  EXPECT_EQ(JudgedBy(AskedIn({{}, InMode(Rounding::kUp)}), c, wrong, kLooks).attribution.diagnosis,
+            kNothing);
+  // Another fill of the memory, and no other mode.
+  TestSubject of_poison = Answers([](const Case& of, const RunContext& context) {
+    return context.poison == 7 ? Plus(Right(of), 0, 1) : Right(of);
+  });
+  EXPECT_EQ(JudgedBy(AskedIn({{}, Poisoned(7)}), c, of_poison, kLooks).attribution.diagnosis,
+            kNothing);
+  // Another mode and another fill at once, beside no answer in the usual context.
+  RunContext both = InMode(Rounding::kUp);
+  both.poison = 7;
+  EXPECT_EQ(JudgedBy(AskedIn({Poisoned(8), both}), c, of_poison, kLooks).attribution.diagnosis,
+            kNothing);
+  // Two different questions.
+  TestSubject of_case =
+      Answers([&](const Case& of, const RunContext&) { return Plus(Right(of), 0, 1); });
+  const auto two = [](const Case& of, Subject& asked) {
+    asked.Run(of, {});
+    Case other = of;
+    other.x.SetInt(0, of.x.IntAt(0) ^ 1);
+    asked.Run(other, InMode(Rounding::kUp));
+    return Verdict::Failed("differs");
+  };
+  EXPECT_EQ(JudgedBy(two, c, of_case, kLooks).attribution.diagnosis, kNothing);
+}
+
+// ---- What memory held before.
+
+// Outputs of the right value but for those that `keeps` names, which are left as they were.
+Answering LeavesUnwritten(std::function<bool(const Case&, int64_t)> keeps) {
+  return [keeps = std::move(keeps)](const Case& c, const RunContext& context) {
+    Tensor y = Right(c);
+    const size_t size = SizeOf(y.dtype());
+    for (int64_t i = 0; i < y.size(); ++i) {
+      if (!keeps(c, i)) continue;
+      for (size_t byte = 0; byte < size; ++byte)
+        y.bytes()[static_cast<size_t>(i) * size + byte] = context.poison;
+    }
+    return y;
+  };
+}
+
+TEST(MemoryContents, OutputsThatAreNotWrittenAreSaidToBe) {
+  const Case c = Layer(2, 3, 2);
+  TestSubject subject =
+      Answers(LeavesUnwritten([](const Case&, int64_t i) { return i == 0 || i == 4; }));
+  const Attribution found = JudgedBy(AskOnce, Layer(1, 70, 2), subject, kAsks).attribution;
+  EXPECT_EQ(found.kind, Kind::kMemory);
+  EXPECT_EQ(found.diagnosis, "the subject leaves outputs unwritten");
+  EXPECT_TRUE(found.complete);
+  // The same after a property that knew no more than that memory matters.
+  for (const Kind kind : {Kind::kMemory, Kind::kNondeterminism}) {
+    const auto judge = [kind](const Case& of, Subject& asked) {
+      asked.Run(of, {});
+      Verdict verdict = Verdict::Failed("two runs differ");
+      verdict.kind = kind;
+      return verdict;
+    };
+    EXPECT_EQ(JudgedBy(judge, Layer(1, 70, 2), subject, kAsks).attribution.diagnosis,
+              "the subject leaves outputs unwritten");
+    EXPECT_EQ(JudgedBy(judge, c, subject, kLooks).attribution.diagnosis, "two runs differ");
+  }
+}
+
+TEST(MemoryContents, OutputsAtTheEndThatAreNotWrittenAreATail) {
+  TestSubject subject =
+      Answers(LeavesUnwritten([](const Case& c, int64_t i) { return i % c.N >= c.N - c.N % 8; }));
+  const Attribution found = JudgedBy(AskOnce, Layer(2, 67, 2), subject, kAsks).attribution;
+  EXPECT_EQ(found.kind, Kind::kTail);
+  EXPECT_EQ(found.diagnosis,
+            "the subject leaves outputs unwritten, all of them among the last N % 64");
+  EXPECT_TRUE(found.complete);
+  // 64 + 8 + 3 columns: the last 3 are more than a tail of 64 or of 16 needs, and the tail of 8.
+  EXPECT_EQ(JudgedBy(AskOnce, Layer(1, 128 + 32, 2), subject, kAsks).attribution.kind,
+            Kind::kUnknown)
+      << "whole vectors alone: every output is written";
+  TestSubject one = Answers(
+      LeavesUnwritten([](const Case& c, int64_t i) { return i % c.N == c.N - 1 || i == c.N - 5; }));
+  EXPECT_EQ(JudgedBy(AskOnce, Layer(2, 64 + 5, 2), one, kAsks).attribution.kind, Kind::kTail);
+  TestSubject before =
+      Answers(LeavesUnwritten([](const Case& c, int64_t i) { return i % c.N == c.N - 6; }));
+  EXPECT_EQ(JudgedBy(AskOnce, Layer(2, 64 + 5, 2), before, kAsks).attribution.kind, Kind::kMemory);
+}
+
+TEST(MemoryContents, AnAnswerThatIsMadeOfThemIsNotUnwritten) {
+  const auto of_poison = [](int64_t at, int shift) {
+    return Answers([=](const Case& c, const RunContext& context) {
+      return Plus(Right(c), at, static_cast<int32_t>(context.poison) << shift);
+    });
+  };
+  for (const int64_t at : {0, 69}) {
+    TestSubject subject = of_poison(at, 3);
+    const Attribution found = JudgedBy(AskOnce, Layer(1, 70, 2), subject, kAsks).attribution;
+    EXPECT_EQ(found.kind, Kind::kMemory);
+    EXPECT_EQ(found.diagnosis, "the answer depends on what its memory held before");
+    EXPECT_TRUE(found.complete);
+  }
+  // Single bytes of an output that hold the old contents, and three that do not.
+  for (const size_t byte : {0, 1, 2, 3}) {
+    TestSubject subject = Answers([=](const Case& c, const RunContext& context) {
+      Tensor y = Right(c);
+      y.bytes()[4 + byte] = context.poison;
+      return y;
+    });
+    EXPECT_EQ(JudgedBy(AskOnce, Layer(1, 70, 2), subject, kAsks).attribution.diagnosis,
+              "the answer depends on what its memory held before")
+        << byte;
+  }
+  // One output is left, another is made of what was there.
+  TestSubject both = Answers([](const Case& c, const RunContext& context) {
+    Tensor y = Plus(Right(c), 2, context.poison);
+    for (size_t byte = 0; byte < 4; ++byte) y.bytes()[byte] = context.poison;
+    return y;
+  });
+  EXPECT_EQ(JudgedBy(AskOnce, Layer(1, 70, 2), both, kAsks).attribution.diagnosis,
+            "the answer depends on what its memory held before");
+}
+
+// The first three problems that the property asked about are tried, and no more: each costs three
+// runs.
+TEST(MemoryContents, AreChangedForTheFirstThreeProblems) {
+  const auto judge = [](const Case& of, Subject& asked) {
+    for (int code = 0; code < 5; ++code) {
+      Case each = of;
+      each.x.SetInt(0, code);
+      asked.Run(each, {});
+    }
+    Verdict verdict = Verdict::Failed("two runs differ");
+    verdict.kind = Kind::kMemory;
+    return verdict;
+  };
+  for (int bad = 0; bad < 5; ++bad) {
+    TestSubject subject = Answers(
+        LeavesUnwritten([bad](const Case& c, int64_t i) { return c.x.IntAt(0) == bad && i == 0; }));
+    const Attribution found = JudgedBy(judge, Layer(1, 70, 2), subject, kAsks).attribution;
+    EXPECT_EQ(found.diagnosis, bad < 3 ? "the subject leaves outputs unwritten" : "two runs differ")
+        << bad;
+    EXPECT_EQ(subject.runs, 5 + 3 * std::min(bad + 1, 3)) << bad;
+  }
+}
+
+// A run that breaks, or an answer that varies by itself, tells nothing of memory.
+TEST(MemoryContents, AreNotBlamedWhereTheAnswerVariesOrARunBreaks) {
+  const auto judge = [](const Case& of, Subject& asked) {
+    asked.Run(of, {});
+    Verdict verdict = Verdict::Failed("two runs differ");
+    verdict.kind = Kind::kNondeterminism;
+    return verdict;
+  };
+  const Case c = Layer(1, 70, 2);
+  int64_t number = 0;
+  TestSubject varies = Answers([&](const Case& of, const RunContext&) {
+    return Plus(Right(of), 0, static_cast<int32_t>(++number));
+  });
+  EXPECT_EQ(JudgedBy(judge, c, varies, kAsks).attribution.diagnosis, "two runs differ");
+  for (int64_t breaks = 2; breaks < 5; ++breaks) {
+    int64_t asked = 0;
+    TestSubject subject([&](const Case& of, const RunContext& context) {
+      if (++asked == breaks) return Outcome{RunStatus::kCrashed, "SIGSEGV", {}, {}};
+      return TestSubject::Good(Plus(Right(of), 0, context.poison));
+    });
+    EXPECT_EQ(JudgedBy(judge, c, subject, kAsks).attribution.diagnosis, "two runs differ");
+    asked = 0;
+    EXPECT_EQ(JudgedBy(AskOnce, c, subject, kAsks).attribution.diagnosis, kNothing);
+  }
+}
+
+// ---- What was asked before.
+
+TEST(AskedAgain, TheSameQuestionAnsweredInTwoWaysIsNondeterminism) {
+  const Case c = Layer(1, 70, 2);
+  int32_t number = 0;
+  TestSubject subject =
+      Answers([&](const Case& of, const RunContext&) { return Plus(Right(of), 0, ++number); });
+  const Attribution found = JudgedBy(AskOnce, c, subject, kAsks).attribution;
+  EXPECT_EQ(found.kind, Kind::kNondeterminism);
+  EXPECT_EQ(found.diagnosis, "the same question, asked twice, is answered differently");
+  EXPECT_TRUE(found.complete);
+}
+
+// An answer that varies may vary just when the memory is filled anew: the same is asked three times
+// more with either fill.
+TEST(AskedAgain, AnAnswerThatVariesIsNotTakenForOneThatDependsOnMemory) {
+  const Case c = Layer(1, 70, 2);
+  // Which of the questions, after the property's own, is answered with another number. Questions 1
+  // and 2 have one fill, 3 another; then come three times the one and the other.
+  for (int64_t other = 3; other <= 9; ++other) {
+    int64_t number = -1;
+    TestSubject subject = Answers([&](const Case& of, const RunContext& context) {
+      ++number;
+      const int32_t of_fill = context.poison == 0xC3 && other != 3 ? 5 : 0;
+      return Plus(Right(of), 0, 1 + of_fill + (number == other ? 9 : 0));
+    });
+    const Attribution found = JudgedBy(AskOnce, c, subject, kAsks).attribution;
+    EXPECT_EQ(found.kind, Kind::kNondeterminism) << other;
+    EXPECT_EQ(found.diagnosis, "the same question, asked twice, is answered differently") << other;
+  }
+  int64_t number = -1;
+  TestSubject steady = Answers([&](const Case& of, const RunContext& context) {
+    ++number;
+    return Plus(Right(of), 0, context.poison == 0xC3 ? 5 : 1);
+  });
+  EXPECT_EQ(JudgedBy(AskOnce, c, steady, kAsks).attribution.kind, Kind::kMemory);
+  EXPECT_EQ(number, 9);
+}
+
+// What the property saw does not come again.
+TEST(AskedAgain, AnAnswerThatDoesNotComeAgainDependsOnEarlierQuestions) {
+  const Case c = Layer(1, 70, 2);
+  int64_t number = 0;
+  TestSubject first = Answers(
+      [&](const Case& of, const RunContext&) { return Plus(Right(of), 0, number++ == 0 ? 2 : 1); });
+  const Attribution found = JudgedBy(AskOnce, c, first, kAsks).attribution;
+  EXPECT_EQ(found.kind, Kind::kNondeterminism);
+  EXPECT_EQ(found.diagnosis, "the answer depends on what was asked before");
+  EXPECT_TRUE(found.complete);
+  EXPECT_EQ(first.runs, 1 + 3 + 16);
+  // One of the sixteen later answers differs: that is chance.
+  for (const int64_t other : {4, 19}) {
+    number = 0;
+    TestSubject chance = Answers([&](const Case& of, const RunContext&) {
+      const int64_t now = number++;
+      return Plus(Right(of), 0, now == 0 || now == other ? 2 : 1);
+    });
+    EXPECT_EQ(JudgedBy(AskOnce, c, chance, kAsks).attribution.diagnosis,
+              "the same question, asked 17 times, is answered differently 1 times");
+  }
+}
+
+// The questions are asked in the usual context. An answer in another one cannot be compared with
+// theirs; but the fill of the memory was looked at, and the raw sums are no part of the answer.
+TEST(AskedAgain, OnlyAnAnswerInTheUsualContextIsComparedWithTheOthers) {
+  const Case c = Layer(1, 70, 2);
+  const auto said = [&](const RunContext& context) {
+    TestSubject subject = Answers([&](const Case& of, const RunContext& in) {
+      return in == context ? Plus(Right(of), 0, 1) : Right(of);
+    });
+    return JudgedBy(AskedIn({context}), c, subject, kAsks).attribution.diagnosis;
+  };
+  RunContext sums;
+  sums.want_acc = true;
+  RunContext gap;
+  gap.y_row_gap = 2;
+  EXPECT_EQ(said(gap), kNothing);
+  EXPECT_EQ(said(sums), "the answer depends on what was asked before");
+  EXPECT_EQ(said(Poisoned(8)), "the answer depends on what was asked before");
+}
+
+// The first question to an instance is answered rightly, all others wrongly.
+std::unique_ptr<Subject> MakeRemembering(const std::string& name) {
+  auto asked = std::make_shared<int>(0);
+  return std::make_unique<TestSubject>(
+      [asked](const Case& c, const RunContext&) {
+        return TestSubject::Good((*asked)++ == 0 ? Right(c) : Plus(Right(c), 0, 1));
+      },
+      name);
+}
+
+TEST(AskedAgain, ANewInstanceThatAnswersOtherwiseShowsWhatIsKept) {
+  SubjectRegistry::Get().Add({.kind = "remembering",
+                              .help = "",
+                              .why_absent = "",
+                              .names = [] { return Texts{"remembering"}; },
+                              .make = MakeRemembering,
+                              .expand = [](const std::string&) { return Texts{}; }});
+  const Case c = Layer(1, 70, 2);
+  const auto subject = SubjectRegistry::Get().Make("remembering");
+  (void)subject->Run(c, {});
+  const Attribution found = JudgedBy(AskOnce, c, *subject, kAsks).attribution;
+  EXPECT_EQ(found.kind, Kind::kNondeterminism);
+  EXPECT_EQ(found.diagnosis, "the answer depends on what was asked before");
+  // One that cannot be made anew answers as before: nothing is shown.
+  TestSubject steady =
+      Answers([](const Case& of, const RunContext&) { return Plus(Right(of), 0, 1); });
+  EXPECT_EQ(JudgedBy(AskOnce, c, steady, kAsks).attribution.diagnosis, kNothing);
+}
+
+// ---- The end of the output.
+
+// Outputs from `from` on are one off, whatever they are of.
+Answering WrongFrom(std::function<int64_t(int64_t size)> from) {
+  return [from = std::move(from)](const Case& c, const RunContext&) {
+    Tensor y = Right(c);
+    for (int64_t i = from(y.size()); i < y.size(); ++i) y.SetInt(i, y.IntAt(i) ^ 1);
+    return y;
+  };
+}
+int64_t LastOf4(int64_t size) { return size - size % 4; }
+
+TEST(EndOfElements, IsATailWhereItIsWrongWhateverStandsThere) {
+  TestSubject subject = Answers(WrongFrom(LastOf4));
+  for (const auto& [m, n] : {std::pair{1, 10}, std::pair{2, 5}}) {
+    const Attribution found = JudgedBy(AskOnce, Elements(m, n), subject, kAsks).attribution;
+    EXPECT_EQ(found.kind, Kind::kTail);
+    EXPECT_TRUE(found.complete);
+    EXPECT_EQ(found.diagnosis, "only the last 2 of 10 outputs are wrong, whatever they are of");
+    EXPECT_EQ(found.evidence,
+              Texts{"with the elements moved by 2 others are, and those that were are right"});
+  }
+  EXPECT_EQ(JudgedBy(AskOnce, Elements(1, 10), subject, kLooks).attribution.diagnosis, kNothing);
+}
+
+TEST(EndOfElements, OfEveryElementwiseOperation) {
+  TestSubject subject = Answers(WrongFrom(LastOf4));
+  const auto said = [&](const Case& c) {
+    EXPECT_EQ(Validate(c), "");
+    return JudgedBy(AskOnce, c, subject, kAsks).attribution.kind;
+  };
+  Case sum = Elements(1, 10);
+  sum.op = Op::kAdd;
+  sum.w = Tensor(DType::kU8, {1, 10});
+  for (int64_t i = 0; i < 10; ++i) sum.w.SetInt(i, static_cast<int32_t>(i * i));
+  EXPECT_EQ(said(sum), Kind::kTail);
+  Case quantize = CaseOver(Op::kQuantize, Tensor(DType::kF32, {1, 10}), DType::kU8);
+  for (int64_t i = 0; i < 10; ++i)
+    quantize.x.as<float>()[static_cast<size_t>(i)] = static_cast<float>(i * 5);
+  EXPECT_EQ(said(quantize), Kind::kTail);
+  Case requantize = CaseOver(Op::kRequantize, Tensor(DType::kS32, {1, 10}), DType::kU8);
+  for (int64_t i = 0; i < 10; ++i) requantize.x.SetInt(i, static_cast<int32_t>(i * 7));
+  EXPECT_EQ(said(requantize), Kind::kTail);
+  Case dequantize = CaseOver(Op::kDequantize, Tensor(DType::kU8, {1, 10}), DType::kF32);
+  for (int64_t i = 0; i < 10; ++i) dequantize.x.SetInt(i, static_cast<int32_t>(i * 7));
+  TestSubject reals = Answers([](const Case& c, const RunContext&) {
+    Tensor y = Right(c);
+    for (int64_t i = LastOf4(y.size()); i < y.size(); ++i)
+      y.as<float>()[static_cast<size_t>(i)] += 1;
+    return y;
+  });
+  EXPECT_EQ(JudgedBy(AskOnce, dequantize, reals, kAsks).attribution.kind, Kind::kTail);
+}
+
+// An element that is wrong for its value is wrong wherever it stands.
+TEST(EndOfElements, IsNoTailWhereTheValuesAreTheCause) {
+  const Case c = Elements(1, 10);
+  const int32_t last = c.x.IntAt(9), before = c.x.IntAt(8);
+  TestSubject of_values = Answers([=](const Case& of, const RunContext&) {
+    Tensor y = Right(of);
+    for (int64_t i = 0; i < y.size(); ++i) {
+      if (of.x.IntAt(i) == last || of.x.IntAt(i) == before) y.SetInt(i, y.IntAt(i) ^ 1);
+    }
+    return y;
+  });
+  EXPECT_EQ(JudgedBy(AskOnce, c, of_values, kAsks).attribution.diagnosis, kNothing);
+  // Wrong before the end too.
+  TestSubject early =
+      Answers([](const Case& of, const RunContext&) { return Plus(Plus(Right(of), 9, 1), 7, 1); });
+  EXPECT_EQ(JudgedBy(AskOnce, c, early, kAsks).attribution.diagnosis, kNothing);
+  // No whole vector stands before the end.
+  TestSubject all = Answers(WrongFrom([](int64_t) { return 0; }));
+  EXPECT_EQ(JudgedBy(AskOnce, Elements(1, 3), all, kAsks).attribution.diagnosis, kNothing);
+  // Whole vectors alone.
+  EXPECT_EQ(JudgedBy(AskOnce, Elements(1, 4), all, kAsks).attribution.diagnosis, kNothing);
+}
+
+// A value at the end may be right by chance, such as a code at the clamp: other turns are tried.
+TEST(EndOfElements, IsSeenWhereSomeElementsAreRightEvenThere) {
+  Case c = Elements(1, 9);
+  for (int64_t i = 0; i < 9; ++i) c.x.SetInt(i, i == 8 ? 40 : i == 2 ? 60 : 255);
+  // The last element is one too large, unless it is the largest code.
+  TestSubject subject = Answers([](const Case& of, const RunContext&) {
+    const Tensor y = Right(of);
+    const int64_t at = y.size() - 1;
+    return y.size() % 4 == 1 && y.IntAt(at) < 255 ? Plus(y, at, 1) : y;
+  });
+  const Attribution found = JudgedBy(AskOnce, c, subject, kAsks).attribution;
+  EXPECT_EQ(found.diagnosis, "only the last 1 of 9 outputs are wrong, whatever they are of");
+  EXPECT_EQ(found.evidence,
+            Texts{"with the elements moved by 3 others are, and those that were are right"});
+  // All others are the largest code: no turn shows anything.
+  c.x.SetInt(2, 255);
+  EXPECT_EQ(JudgedBy(AskOnce, c, subject, kAsks).attribution.diagnosis, kNothing);
+}
+
+TEST(EndOfElements, IsNotTurnedWhereChannelsHaveParametersOfTheirOwn) {
+  Case c = CaseOver(Op::kQuantize, Tensor(DType::kF32, {1, 10}), DType::kU8);
+  for (int64_t i = 0; i < 10; ++i)
+    c.x.as<float>()[static_cast<size_t>(i)] = static_cast<float>(i * 5);
+  c.per_channel = true;
+  c.out_q.scale.assign(10, 1.0f), c.out_q.zero_point.assign(10, 0);
+  ASSERT_EQ(Validate(c), "");
+  TestSubject subject = Answers(WrongFrom(LastOf4));
+  // The channels are put in other orders with their parameters.
+  EXPECT_EQ(JudgedBy(AskOnce, c, subject, kAsks).attribution.diagnosis,
+            "only the last N % 8 outputs of a row are wrong, whatever channels they are of");
+}
+
+TEST(EndOfElements, ATurnedQuestionThatBreaksShowsNothing) {
+  int64_t asked = 0;
+  TestSubject subject([&](const Case& c, const RunContext& context) {
+    if (++asked > 4) return Outcome{RunStatus::kCrashed, "SIGSEGV", {}, {}};
+    return TestSubject::Good(WrongFrom(LastOf4)(c, context));
+  });
+  EXPECT_EQ(JudgedBy(AskOnce, Elements(1, 10), subject, kAsks).attribution.diagnosis, kNothing);
+}
+
+// ---- The last columns.
+
+// Columns from `from` on are moved by `by`, whatever channels they are of.
+Answering WrongColumnsFrom(std::function<int64_t(const Case&)> from, int32_t by = 1'000'001) {
+  return [from = std::move(from), by](const Case& c, const RunContext&) {
+    Tensor y = Right(c);
+    for (int64_t i = 0; i < y.size(); ++i) {
+      if (i % c.N >= from(c)) y.SetInt(i, y.IntAt(i) + by * static_cast<int32_t>(1 + i % 3));
+    }
+    return y;
+  };
+}
+int64_t LastColumnsOf4(const Case& c) { return c.N - c.N % 4; }
+
+TEST(LastColumns, AreATailWhereTheyAreWrongWhateverChannelsStandThere) {
+  TestSubject subject = Answers(WrongColumnsFrom(LastColumnsOf4));
+  const Case c = Layer(2, 6, 3);
+  const Attribution found = JudgedBy(AskOnce, c, subject, kAsks).attribution;
+  EXPECT_EQ(found.kind, Kind::kTail);
+  EXPECT_TRUE(found.complete);
+  EXPECT_EQ(found.diagnosis,
+            "only the last N % 4 outputs of a row are wrong, whatever channels they are of");
+  EXPECT_EQ(found.evidence, Texts{"so they are with the channels in 6 other orders"});
+  EXPECT_EQ(JudgedBy(AskOnce, c, subject, kLooks).attribution.diagnosis, kNothing);
+}
+
+// A fault of channels moves with them.
+TEST(LastColumns, AreNoTailWhereTheChannelsAreTheCause) {
+  const Case c = Layer(2, 5, 3);
+  const int32_t bad = c.w.IntAt(4 * c.K);
+  TestSubject subject = Answers([=](const Case& of, const RunContext&) {
+    Tensor y = Right(of);
+    for (int64_t i = 0; i < y.size(); ++i) {
+      if (of.w.IntAt(i % of.N * of.K) == bad)
+        y.SetInt(i, y.IntAt(i) + 1'000'001 + static_cast<int32_t>(i));
+    }
+    return y;
+  });
+  EXPECT_EQ(JudgedBy(AskOnce, c, subject, kAsks).attribution.diagnosis, kNothing);
+}
+
+// Some channels may be right even at the end. Three other orders must be wrong there.
+TEST(LastColumns, AreATailAfterThreeOrdersOfTheChannels) {
+  const Case c = Layer(1, 5, 3);
+  for (int wrong = 1; wrong <= 4; ++wrong) {
+    // The first `wrong` channels from the back are wrong in the last column.
+    TestSubject subject = Answers([&](const Case& of, const RunContext&) {
+      const Tensor y = Right(of);
+      for (int64_t n = 5 - wrong; n < 5; ++n) {
+        if (of.N == 5 && of.w.IntAt(4 * of.K) == c.w.IntAt(n * c.K)) return Plus(y, 4, 1'000'001);
+      }
+      return y;
+    });
+    // Turned by 1, 2, 3, 5, 7 and 11, the last column is that of channel 0, 1, 2, 4, 1 and 0.
+    const Attribution found = JudgedBy(AskOnce, c, subject, kAsks).attribution;
+    EXPECT_EQ(found.kind == Kind::kTail, wrong == 4) << wrong;
+    if (wrong == 4) {
+      EXPECT_EQ(found.evidence, Texts{"so they are with the channels in 4 other orders"});
+    }
+  }
+}
+
+TEST(LastColumns, OfOperationsWithoutChannelsAreNotAskedFor) {
+  // Softmax and groups of a convolution: their channels cannot be put in any order.
+  Case softmax = CaseOver(Op::kSoftmax, Tensor(DType::kU8, {1, 5}), DType::kU8);
+  softmax.out_q = FixedOutQParams(DType::kU8);
+  for (int64_t i = 0; i < 5; ++i) softmax.x.SetInt(i, static_cast<int32_t>(i));
+  softmax.x_q.scale = {0.01f};
+  ASSERT_EQ(Validate(softmax), "");
+  TestSubject subject = Answers([](const Case& c, const RunContext&) {
+    Tensor y = Right(c);
+    y.SetInt(y.size() - 1, y.IntAt(y.size() - 1) ^ 1);
+    return y;
+  });
+  (void)JudgedBy(AskOnce, softmax, subject, kAsks);
+  EXPECT_EQ(subject.runs, 1 + 3);
+}
+
+// ---- One answer, without asking the subject.
+
+TEST(OneAnswer, ThatIsExactHasNoCause) {
+  const Case c = Layer(2, 3, 4);
+  const Attribution found = Attribute(c, Right(c));
+  EXPECT_EQ(found.diagnosis, "the output is exact");
+  EXPECT_FALSE(found.complete);
+  EXPECT_EQ(found.kind, Kind::kUnknown);
+}
+
+TEST(OneAnswer, SaysWhatTheSubjectDoesAndWhatWasReproduced) {
+  const Case c = Layer(2, 3, 4);
+  const Hypothesis cause = Named({"weight zero point ignored"});
+  Tensor y = With(c, cause);
+  const Attribution found = Attribute(c, y);
+  EXPECT_EQ(found.kind, Kind::kZeroPoint);
+  EXPECT_EQ(found.causes, cause);
+  EXPECT_TRUE(found.complete);
+  EXPECT_EQ(found.diagnosis, "the subject ignores the weight zero point");
+  EXPECT_EQ(found.evidence.front(),
+            "exact arithmetic with weight zero point ignored reproduces all 6 outputs (6 of them "
+            "not exact)");
+  const Case one = Layer(1, 1, 4);
+  EXPECT_EQ(Attribute(one, With(one, cause)).evidence.front(),
+            "exact arithmetic with weight zero point ignored reproduces the output");
+}
+
+TEST(OneAnswer, MayTakeTwoCauses) {
+  const Case c = Layer(3, 3, 5);
+  const Hypothesis both = Named({"weight zero point ignored", "last product dropped"});
+  const Attribution found = Attribute(c, With(c, both));
+  EXPECT_EQ(found.causes, both);
+  EXPECT_TRUE(found.complete);
+  EXPECT_EQ(found.diagnosis,
+            "the subject ignores the weight zero point and drops the last product");
+  EXPECT_EQ(found.evidence, Texts{"exact arithmetic with weight zero point ignored + last product "
+                                  "dropped reproduces all 9 outputs (9 of them not exact)"});
+}
+
+// The kind of two causes is that of the one which alone comes nearer to the answer.
+TEST(OneAnswer, OfTwoCausesTheOneThatExplainsMoreGivesTheKind) {
+  Case c = Layer(3, 3, 5);
+  // The last product is 0 but in one row: dropping it explains less than the zero point does.
+  const Hypothesis both = Named({"weight zero point ignored", "last product dropped"});
+  for (int64_t m = 1; m < 3; ++m) c.x.SetInt(m * 5 + 4, 0);
+  EXPECT_EQ(Attribute(c, With(c, both)).kind, Kind::kZeroPoint);
+  // A row whose codes add up to 0 has no weight term: there the dropped product alone is wrong.
+  Case tail = Layer(3, 3, 5);
+  tail.x = Tensor(DType::kS8, {3, 5});
+  for (int64_t m = 0; m < 3; ++m) {
+    for (int64_t k = 0; k < 5; ++k)
+      tail.x.SetInt(m * 5 + k, static_cast<int32_t>(m == 0   ? k + 1
+                                                    : k == 0 ? -70
+                                                    : k == 4 ? 40
+                                                             : 10));
+  }
+  ASSERT_EQ(Validate(tail), "");
+  EXPECT_EQ(Attribute(tail, With(tail, both)).kind, Kind::kTail);
+}
+
+// Without zero points nothing tells a dropped term from a dropped product.
+TEST(OneAnswer, TheOtherCausesOfTheSameOutputAreListedAndMayBeHints) {
+  Case c = Layer(2, 2, 6);
+  c.x_q.zero_point = c.w_q.zero_point = {0};
+  const Hypothesis product = Named({"last product dropped"}), term = Named({"last term dropped"});
+  const Tensor y = With(c, product);
+  const Attribution found = Attribute(c, y);
+  EXPECT_EQ(found.causes, product);
+  EXPECT_EQ(found.open, std::vector<Hypothesis>{term});
+  EXPECT_FALSE(found.ambiguous) << "both are of one kind";
+  EXPECT_EQ(found.evidence.back(), "also reproduced by: last term dropped");
+  EXPECT_EQ(Attribute(c, y, term).causes, term);
+  // A hint that does not fit changes nothing.
+  EXPECT_EQ(Attribute(c, y, Named({"weight zero point ignored"})).causes, product);
+}
+
+// The bias is as large as the product: without the one or the other the output is the same.
+TEST(OneAnswer, IsAmbiguousWhereCausesOfSeveralKindsGiveIt) {
+  Case c = Layer(1, 1, 1);
+  c.x_q.zero_point = c.w_q.zero_point = {0};
+  c.bias_i32 = {c.x.IntAt(0) * c.w.IntAt(0)};
+  const Tensor y = With(c, Named({"bias ignored"}));
+  const Attribution found = Attribute(c, y);
+  EXPECT_EQ(found.kind, Kind::kTail);
+  EXPECT_TRUE(found.complete);
+  EXPECT_TRUE(found.ambiguous);
+  EXPECT_EQ(found.open.back(), Named({"bias ignored"}));
+  EXPECT_EQ(found.evidence.back(), "also reproduced by: last term dropped, bias ignored");
+}
+
+// ---- The best guess.
+
+TEST(Guess, ATailOfColumns) {
+  const auto said = [](const Case& c, std::vector<int64_t> wrong) {
+    Tensor y = Right(c);
+    int32_t by = 1'000'001;
+    for (const int64_t i : wrong) y = Plus(y, i, by += 77'777);
+    const Attribution found = Attribute(c, y);
+    EXPECT_FALSE(found.complete);
+    return std::pair(found.kind, found.diagnosis);
+  };
+  const auto tail = [](int width) {
+    return std::pair(Kind::kTail,
+                     "only the last N % " + std::to_string(width) + " outputs are wrong");
+  };
+  const std::pair none(Kind::kUnknown,
+                       std::string("no swap of one or two stages reproduces the output"));
+  const Case c = Layer(2, 6, 1);
+  EXPECT_EQ(said(c, {4, 5, 10, 11}), tail(4));
+  EXPECT_EQ(said(c, {5}), tail(4));
+  EXPECT_EQ(said(c, {3, 5}), none);
+  EXPECT_EQ(said(c, {5, 6}), none) << "the second row begins with a wrong output";
+  EXPECT_EQ(said(Layer(1, 4, 1), {3}), none) << "no tail of 4 in 4 columns";
+  EXPECT_EQ(said(Layer(1, 3, 1), {2}), none) << "no whole vector stands before it";
+  EXPECT_EQ(said(Layer(1, 70, 1), {64, 69}), tail(64));
+  EXPECT_EQ(said(Layer(1, 70, 1), {63, 69}), none);
+  EXPECT_EQ(said(Layer(1, 35, 1), {32}), tail(32));
+  EXPECT_EQ(said(Layer(1, 18, 1), {16}), tail(16));
+  EXPECT_EQ(said(Layer(1, 9, 1), {8}), tail(8));
+  EXPECT_EQ(said(Layer(1, 64, 1), {63}), none);
+}
+
+TEST(Guess, OutputsOfOtherColumns) {
+  const Case c = Layer(2, 4, 3);
+  const Tensor right = Right(c);
+  const auto moved = [&](std::vector<std::pair<int64_t, int32_t>> changes) {
+    Tensor y = right;
+    for (const auto& [at, value] : changes) y.SetInt(at, value);
+    return Attribute(c, y);
+  };
+  const Attribution found = moved({{4, right.IntAt(7)}, {7, right.IntAt(4)}, {0, 0}});
+  EXPECT_EQ(found.kind, Kind::kIndex);
+  EXPECT_EQ(found.diagnosis, "outputs hold what belongs in another column");
+  EXPECT_FALSE(found.complete);
+  EXPECT_EQ(moved({{0, right.IntAt(3)}}).kind, Kind::kIndex) << "of the last column";
+  EXPECT_EQ(moved({{3, right.IntAt(0)}}).kind, Kind::kIndex) << "of the first";
+  EXPECT_EQ(moved({{7, right.IntAt(4)}}).kind, Kind::kIndex);
+  EXPECT_EQ(moved({{0, right.IntAt(7)}}).kind, Kind::kUnknown) << "of another row";
+  EXPECT_EQ(moved({{4, right.IntAt(3)}}).kind, Kind::kUnknown) << "of another row";
+  EXPECT_NE(moved({{0, 0}, {5, 0}}).kind, Kind::kIndex) << "nothing has moved";
+  EXPECT_EQ(moved({{0, right.IntAt(3)}, {5, 123456789}}).kind, Kind::kUnknown);
+}
+
+TEST(Guess, TheCauseThatComesNearestIfItGivesHalfOfTheWrongOutputs) {
+  const Case c = Layer(2, 3, 4);
+  const Hypothesis cause = Named({"weight zero point ignored"});
+  const Tensor y = With(c, cause);
+  const Attribution found = Attribute(c, Plus(Plus(Plus(y, 0, 1234567), 2, 2345678), 4, 7654321));
+  EXPECT_EQ(found.kind, Kind::kZeroPoint);
+  EXPECT_FALSE(found.complete);
+  EXPECT_EQ(found.diagnosis, "the subject ignores the weight zero point, and something else");
+  EXPECT_EQ(found.evidence, Texts{"exact arithmetic with weight zero point ignored reproduces 3 of "
+                                  "the 6 outputs that are not exact"});
+  const Attribution less =
+      Attribute(c, Plus(Plus(Plus(Plus(y, 0, 1234567), 2, 2345678), 4, 7654321), 1, 3333333));
+  EXPECT_EQ(less.kind, Kind::kUnknown);
+  EXPECT_EQ(less.diagnosis, "no swap of one or two stages reproduces the output");
+}
+
+// ---- An answer and its verdict, without a property.
+
+TEST(VerdictAlone, TheSweepIsLookedAtToo) {
+  // Exact but where x is constant over each row of a sweep.
+  const Case c = Layer(1, 2, 4);
+  const Hypothesis cause = Named({"weight zero point ignored"});
+  TestSubject subject = Answers(
+      [&](const Case& of, const RunContext&) { return of.M == 256 ? With(of, cause) : Right(of); });
+  const Verdict verdict = Verdict::Failed("the sweep bends");
+  EXPECT_EQ(Attribute(c, verdict, subject).causes, cause);
+  EXPECT_EQ(subject.runs, 2);
+  // Not of reals, nor where there is nothing to sweep.
+  Case reals = c;
+  reals.out_dtype = DType::kF32;
+  OpenClamp(&reals);
+  EXPECT_EQ(Attribute(reals, verdict, subject).diagnosis, "every answer is exact");
+  const Case elements = Elements(1, 3);
+  EXPECT_EQ(Attribute(elements, verdict, subject).diagnosis, "every answer is exact");
+  subject.runs = 0;
+  EXPECT_EQ(Attribute(Layer(1, 0, 4), verdict, subject).diagnosis, "every answer is exact");
+  EXPECT_EQ(subject.runs, 1);
+  // No row at all is swept: the weights and the codes are there.
+  EXPECT_EQ(Attribute(Layer(0, 2, 4), verdict, subject).causes, cause);
+  subject.cannot_run = [](const Case& of) { return of.M == 256 ? "too many rows" : ""; };
+  subject.runs = 0;
+  EXPECT_EQ(Attribute(c, verdict, subject).diagnosis, "every answer is exact");
+  EXPECT_EQ(subject.runs, 1);
+}
+
+// ---- Causes of a smaller case.
+
+TEST(BorneOut, WhereTheyGiveSomeWrongOutputsAndSpoilNone) {
+  const Case c = Layer(2, 3, 4);
+  const Hypothesis cause = Named({"weight zero point ignored"});
+  const Tensor right = Right(c), y = With(c, cause);
+  const auto borne_out = [&](const Tensor& answer) {
+    TestSubject subject = Answers([&](const Case&, const RunContext&) { return answer; });
+    return IsBorneOut(c, subject, cause);
+  };
+  EXPECT_TRUE(borne_out(right));
+  EXPECT_TRUE(borne_out(y));
+  EXPECT_TRUE(borne_out(Plus(y, 0, 1))) << "another fault may be there too";
+  Tensor spoiled = y;
+  spoiled.SetInt(5, right.IntAt(5));
+  EXPECT_FALSE(borne_out(spoiled)) << "a right output that the cause gets wrong";
+  EXPECT_FALSE(borne_out(Plus(right, 2, 1)));
+  TestSubject crash([](const Case&, const RunContext&) {
+    return Outcome{RunStatus::kCrashed, "SIGSEGV", {}, {}};
+  });
+  EXPECT_TRUE(IsBorneOut(c, crash, cause)) << "nothing was answered";
+  // Causes that change nothing here.
+  TestSubject wrong = Answers([&](const Case&, const RunContext&) { return Plus(right, 2, 1); });
+  EXPECT_FALSE(IsBorneOut(c, wrong, Named({"relu ignored"})));
+}
+
+// ---- Causes that are known already.
+
+TEST(Established, TheFirstOneThatGivesTheAnswerIsNamed) {
+  const Case c = Layer(2, 3, 5);
+  const Hypothesis wanted = Named({"last product dropped"});
+  const std::vector<Hypothesis> known{Named({"weight zero point ignored"}), wanted};
+  TestSubject subject =
+      Answers([&](const Case& of, const RunContext&) { return With(of, wanted); });
+  const Attribution found =
+      JudgedBy(AskOnce, c, subject,
+               {.established = known, .only_established = true, .probe_state = false})
+          .attribution;
+  EXPECT_EQ(found.causes, wanted);
+  EXPECT_EQ(found.kind, Kind::kTail);
+  EXPECT_TRUE(found.complete);
+  EXPECT_EQ(subject.runs, 1);
+  TestSubject other =
+      Answers([&](const Case& of, const RunContext&) { return With(of, Named({"weight sign"})); });
+  const Attribution none =
+      JudgedBy(AskOnce, c, other,
+               {.established = known, .only_established = true, .probe_state = false})
+          .attribution;
+  EXPECT_EQ(none.diagnosis, kNothing);
+  EXPECT_EQ(none.kind, Kind::kUnknown);
+  EXPECT_FALSE(none.complete);
+}
+
+// Together they name the faults that the answer takes, and no other.
+TEST(Established, TogetherTheyGiveAnAnswerThatNoneGivesAlone) {
+  const Case c = Layer(2, 3, 5);
+  const Hypothesis zero = Named({"weight zero point ignored"}),
+                   tail = Named({"last product dropped"}), sign = Named({"int32 wrap"}),
+                   relu = Named({"relu ignored"}), sums = Named({"row sum of row 0"});
+  const std::vector<Hypothesis> known{sign, zero, relu, tail};
+  const Hypothesis both{zero.front(), tail.front()};
+  TestSubject subject = Answers([&](const Case& of, const RunContext&) { return With(of, both); });
+  const AttributionOptions options{
+      .established = known, .only_established = true, .probe_state = false};
+  const Attribution found = JudgedBy(AskOnce, c, subject, options).attribution;
+  EXPECT_EQ(found.causes, both);
+  EXPECT_TRUE(found.complete);
+  TestSubject one =
+      Answers([&](const Case& of, const RunContext&) { return Plus(With(of, both), 0, 1); });
+  EXPECT_EQ(JudgedBy(AskOnce, c, one, options).attribution.diagnosis, kNothing);
+}
+
+// ---- Causes that further answers of the subject bear out.
+
+TEST(Examined, NamesTheCauseThatFurtherAnswersBearOut) {
+  // One answer that many causes give.
+  Case c = Layer(1, 1, 6);
+  c.x_q.zero_point = c.w_q.zero_point = {0};
+  const Hypothesis cause = Named({"last term dropped"});
+  TestSubject subject = Answers([&](const Case& of, const RunContext&) { return With(of, cause); });
+  const Attribution found = Attribute(c, With(c, cause), subject);
+  EXPECT_EQ(found.causes, cause);
+  EXPECT_EQ(found.kind, Kind::kTail);
+  EXPECT_TRUE(found.complete);
+  EXPECT_FALSE(found.ambiguous);
+  EXPECT_EQ(found.evidence.size(), 2u);
+  EXPECT_EQ(found.evidence.back(),
+            std::to_string(subject.runs) +
+                " further cases asked bear it out and rule out: last product dropped");
+}
+
+TEST(Examined, SaysWhereACauseHolds) {
+  const Case c = Layer(2, 3, 5);
+  const Hypothesis cause = Named({"weight zero point ignored"});
+  TestSubject subject = Answers([&](const Case& of, const RunContext&) {
+    return of.out_dtype == DType::kS32 ? With(of, cause) : Right(of);
+  });
+  const Attribution found = Attribute(c, With(c, cause), subject);
+  EXPECT_EQ(found.causes, cause);
+  EXPECT_EQ(found.diagnosis, "the subject ignores the weight zero point, where the output is s32");
+}
+
+TEST(Examined, ACauseInSomePlaces) {
+  const Case columns = Layer(3, 6, 5);
+  const Hypothesis tail = In("weight zero point ignored", "only in the last N % 4 columns");
+  TestSubject subject = Answers([&](const Case& of, const RunContext&) { return With(of, tail); });
+  const Attribution found = Attribute(columns, With(columns, tail), subject);
+  EXPECT_EQ(found.causes, tail) << found.diagnosis;
+  EXPECT_EQ(found.kind, Kind::kTail) << "whatever the cause is there";
+  EXPECT_EQ(found.diagnosis,
+            "the subject ignores the weight zero point, only in the last N % 4 columns");
+  const Case rows = Layer(7, 3, 5);
+  const Hypothesis late = In("weight zero point ignored", "only from row 2 on");
+  TestSubject of_rows = Answers([&](const Case& of, const RunContext&) { return With(of, late); });
+  const Attribution in_rows = Attribute(rows, With(rows, late), of_rows);
+  EXPECT_EQ(in_rows.causes, late) << in_rows.diagnosis;
+  EXPECT_EQ(in_rows.kind, Kind::kZeroPoint) << "rows are no tail";
+}
+
+TEST(Examined, TwoCauses) {
+  const Case c = Layer(3, 3, 5);
+  const Hypothesis cause = Named({"weight zero point ignored", "last product dropped"});
+  TestSubject subject = Answers([&](const Case& of, const RunContext&) { return With(of, cause); });
+  const Attribution found = Attribute(c, With(c, cause), subject);
+  EXPECT_EQ(found.causes, cause) << found.diagnosis;
+  EXPECT_TRUE(found.evidence.back().ends_with(" further cases asked bear it out"))
+      << found.evidence.back();
+}
+
+constexpr AttributionOptions kExamines{.examine = true, .probe_state = false};
+
+TEST(Examined, ACauseThatOtherAnswersContradictIsNotNamed) {
+  const Case c = Layer(2, 3, 5);
+  const Hypothesis cause = Named({"weight zero point ignored"});
+  const Tensor y = With(c, cause);
+  // Wrong on this case alone.
+  TestSubject subject =
+      Answers([&](const Case& of, const RunContext&) { return of == c ? y : Right(of); });
+  const Attribution found = JudgedBy(AskOnce, c, subject, kExamines).attribution;
+  EXPECT_EQ(found.kind, Kind::kUnknown);
+  EXPECT_FALSE(found.complete);
+  EXPECT_EQ(found.diagnosis, "no known cause gives this and what was asked besides");
+  EXPECT_EQ(found.contradicted.front(), cause);
+  EXPECT_EQ(std::ranges::count(found.contradicted, cause), 1);
+  EXPECT_TRUE(found.open.empty());
+  ASSERT_EQ(found.evidence.size(), 1u);
+  const std::string& text = found.evidence.front();
+  EXPECT_TRUE(text.starts_with(std::to_string(subject.runs - 1) +
+                               " further cases asked: weight zero point ignored, "))
+      << text;
+  EXPECT_TRUE(text.ends_with(" and 6 more give the output, and other answers contradict it"))
+      << text;
+}
+
+TEST(Examined, CausesThatNoAnswerTellsApartStayOpen) {
+  const Case c = Layer(1, 1, 3);
+  const Hypothesis cause = Named({"weight zero point ignored"});
+  const Tensor y = With(c, cause);
+  // It breaks on all further cases.
+  TestSubject subject([&](const Case&, const RunContext&) {
+    return subject.runs == 1 ? TestSubject::Good(y)
+                             : Outcome{RunStatus::kCrashed, "SIGSEGV", {}, {}};
+  });
+  const Attribution found = JudgedBy(AskOnce, c, subject, kExamines).attribution;
+  EXPECT_EQ(found.kind, Kind::kUnknown);
+  EXPECT_FALSE(found.complete);
+  EXPECT_EQ(found.open.front(), cause);
+  EXPECT_TRUE(found.contradicted.empty());
+  ASSERT_EQ(found.evidence.size(), 1u);
+  const std::string& text = found.evidence.front();
+  EXPECT_TRUE(text.starts_with("240 further cases asked: weight zero point ignored, ")) << text;
+  EXPECT_TRUE(text.ends_with(" give the output, and nothing shows which of them it is")) << text;
+}
+
+// Causes that earlier cases of the subject contradicted are not examined again.
+TEST(Examined, WhatTheSubjectContradictedBeforeIsNotNamed) {
+  Case c = Layer(1, 1, 6);
+  c.x_q.zero_point = c.w_q.zero_point = {0};
+  const Hypothesis cause = Named({"last product dropped"}), other = Named({"last term dropped"});
+  TestSubject subject = Answers([&](const Case& of, const RunContext&) { return With(of, cause); });
+  AttributionOptions options = kExamines;
+  std::vector<Hypothesis> contradicted{other};
+  options.contradicted = contradicted;
+  const Attribution found = JudgedBy(AskOnce, c, subject, options).attribution;
+  EXPECT_EQ(found.causes, cause);
+  EXPECT_TRUE(found.evidence.back().ends_with("bear it out")) << found.evidence.back();
+  contradicted.front() = cause;
+  EXPECT_NE(JudgedBy(AskOnce, c, subject, options).attribution.causes, cause);
+}
+
+TEST(Examined, NoKnownCauseSaysWhatComesNearest) {
+  const Case c = Layer(2, 6, 1);
+  const Tensor y = Plus(Plus(Right(c), 5, 1'234'567), 10, 7'654'321);
+  TestSubject subject =
+      Answers([&](const Case& of, const RunContext&) { return of == c ? y : Right(of); });
+  const Attribution found = Attribute(c, y, subject);
+  EXPECT_EQ(found.diagnosis, "no known cause gives every output");
+  EXPECT_EQ(found.evidence, Texts{"what comes nearest: only the last N % 4 outputs are wrong"});
+}
+
+TEST(Examined, ReadingOtherRowsIsNamedInAnyNumberOfRows) {
+  for (const int64_t rows : {2, 3, 7}) {
+    const Case c = Layer(rows, 3, 7);
+    for (const char* name : {"input one row on", "input one code on"}) {
+      const Hypothesis cause = Named({name});
+      TestSubject subject =
+          Answers([&](const Case& of, const RunContext&) { return With(of, cause); });
+      EXPECT_EQ(Attribute(c, With(c, cause), subject).causes, cause) << name << " of " << rows;
+    }
+  }
+}
+
+TEST(Established, ACauseInSomeRowsIsNamedInAnyNumberOfRows) {
+  for (const int64_t rows : {2, 3, 7}) {
+    const Case c = Layer(rows, 3, 5);
+    const std::vector<Hypothesis> known{
+        In("weight zero point ignored", "only in the last M % 4 rows")};
+    TestSubject subject =
+        Answers([&](const Case& of, const RunContext&) { return With(of, known.front()); });
+    const Attribution found =
+        JudgedBy(AskOnce, c, subject,
+                 {.established = known, .only_established = true, .probe_state = false})
+            .attribution;
+    EXPECT_EQ(found.causes, known.front()) << rows;
+    EXPECT_EQ(found.kind, Kind::kTail);
+  }
+}
+
+}  // namespace
+}  // namespace qualm::triage

@@ -11,84 +11,17 @@
 #include <utility>
 #include <vector>
 
-#include "core/rng.h"
 #include "core/slice.h"
 #include "oracles/conventions/convention.h"
 #include "oracles/exact/exact.h"
 #include "properties/property.h"
 #include "properties/test_subject.h"
 #include "triage/causes.h"
+#include "triage/fault_test_util.h"
 #include "triage/triage.h"
 
 namespace qualm::triage {
 namespace {
-
-using Kind = FindingKind;
-using Texts = std::vector<std::string>;
-
-void Fill(Tensor& tensor, Rng& rng) {
-  for (uint8_t& byte : tensor.bytes()) byte = static_cast<uint8_t>(rng.Below(256));
-}
-
-// A layer of random codes whose outputs are its sums: hardly a cause gives one of them by chance.
-Case Layer(int64_t m, int64_t n, int64_t k) {
-  Case c;
-  c.M = m, c.N = n, c.K = k;
-  c.x = Tensor(DType::kU8, {m, k});
-  c.w = Tensor(DType::kS8, {n, k});
-  Rng rng(static_cast<uint64_t>(m * 10000 + n * 100 + k));
-  Fill(c.x, rng), Fill(c.w, rng);
-  c.x_q.zero_point = {3};
-  c.w_q.zero_point = {5};
-  c.out_dtype = DType::kS32;
-  OpenClamp(&c);
-  EXPECT_EQ(Validate(c), "");
-  return c;
-}
-
-// Elements that are moved from one scale to another.
-Case Elements(int64_t m, int64_t n) {
-  Case c = CaseOver(Op::kRescale, Tensor(DType::kU8, {m, n}), DType::kU8);
-  for (int64_t i = 0; i < c.x.size(); ++i) c.x.SetInt(i, static_cast<int32_t>(10 + 3 * i % 200));
-  EXPECT_EQ(Validate(c), "");
-  return c;
-}
-
-Tensor Plus(Tensor y, int64_t i, int32_t by) {
-  y.SetInt(i, y.IntAt(i) + by);
-  return y;
-}
-
-Tensor Right(const Case& c) { return exact::Evaluate(c); }
-
-// What a subject with these causes answers.
-Tensor With(const Case& c, const Hypothesis& causes) {
-  return Counterfactual(c, causes).value_or(Right(c));
-}
-Hypothesis Named(const Texts& names) {
-  Hypothesis causes;
-  for (const std::string& name : names) causes.push_back(&CauseNamed(name));
-  return causes;
-}
-const Cause& PlaceNamed(std::string_view name) {
-  for (const Cause& place : AllPlaces()) {
-    if (place.name == name) return place;
-  }
-  ADD_FAILURE() << name;
-  return AllPlaces().front();
-}
-
-// A cause and the places in which it acts.
-Hypothesis In(const std::string& cause, std::string_view place) {
-  return {&CauseNamed(cause), &PlaceNamed(place)};
-}
-
-using Answering = std::function<Tensor(const Case&, const RunContext&)>;
-TestSubject Answers(Answering answer) {
-  return TestSubject([answer = std::move(answer)](const Case& c, const RunContext& context) {
-    return TestSubject::Good(answer(c, context));
-  });
-}
 
 // A property that asks what the test says and gives the verdict that the test says.
 std::function<Verdict(const Case&, Subject&)> judging;

@@ -89,6 +89,132 @@ TEST(Split, AReferenceOfAnotherSizeIsRefused) {
     EXPECT_THROW(SplitError(c, y, reference), InputError);
 }
 
+// An error is measured from the real value of the output, whatever the case does after its sums.
+TEST(Split, MeasuresFromTheRealValueOfASum) {
+  Case c = ThreeOutputs();
+  // The zero point is no part of the error, the scale is its unit.
+  c.out_q.zero_point = {10};
+  const auto moved = SplitError(c, exact::Evaluate(c));
+  ASSERT_TRUE(moved);
+  EXPECT_EQ(moved->rounding.worst, 0.25);
+  EXPECT_EQ(moved->total.worst, 0.25);
+  // Nor is a relu: what is below 0 is 0 in the float model too.
+  c.relu = true;
+  c.w.SetInt(0, -1);
+  const auto relu = SplitError(c, exact::Evaluate(c));
+  ASSERT_TRUE(relu);
+  EXPECT_EQ(relu->rounding.worst, 0);
+  // The arithmetic of a library is an error of its kernel: 2^24 + 1 halves are no float32.
+  Case mode = ThreeOutputs();
+  mode.bias_i32 = {0};
+  mode.requant = Requant::kFloat32;
+  ASSERT_EQ(Validate(mode), "");
+  const auto in_mode = SplitError(mode, exact::Evaluate(mode));
+  ASSERT_TRUE(in_mode);
+  EXPECT_EQ(in_mode->rounding.worst, 0.25);
+}
+
+TEST(Split, OfConvolutionsAndOfSignedCodes) {
+  Case c;
+  c.op = Op::kConv2d;
+  c.N = 1;
+  c.window = {.batch = 1, .in_h = 1, .in_w = 3, .in_c = 1};
+  DeriveSizes(&c);
+  c.x = Tensor::Of<uint8_t>({1, 1, 3, 1}, std::vector<uint8_t>{25, 1, 101});
+  c.w = Tensor::Of<int8_t>({1, 1, 1, 1}, std::vector<int8_t>{1});
+  c.x_q.scale = {0.5f};
+  c.out_q.scale = {2};
+  c.out_dtype = DType::kS8;
+  OpenClamp(&c);
+  ASSERT_EQ(Validate(c), "");
+  const auto split = SplitError(c, exact::Evaluate(c));
+  ASSERT_TRUE(split);
+  EXPECT_EQ(split->rounding.worst, 0.25);
+  EXPECT_EQ(split->outputs, 3);
+}
+
+Case Quantized(const std::vector<float>& values) {
+  Case c =
+      CaseOver(Op::kQuantize, Tensor::Of<float>({1, static_cast<int64_t>(values.size())}, values),
+               DType::kU8);
+  c.out_q.scale = {2};
+  return c;
+}
+
+TEST(Split, OfRealsMeasuresFromThem) {
+  Case c = Quantized({3, -2.5f});
+  c.out_q.zero_point = {10};
+  const auto split = SplitError(c, exact::Evaluate(c));  // 1.5 and -1.25 steps
+  ASSERT_TRUE(split);
+  EXPECT_EQ(split->rounding.worst, 0.5);
+  c.relu = true;
+  const auto relu = SplitError(c, exact::Evaluate(c));
+  ASSERT_TRUE(relu);
+  EXPECT_EQ(relu->rounding.worst, 0.5) << "what a relu takes is no loss";
+  for (const float endless : {INFINITY, -INFINITY, NAN}) {
+    const Case no_number = Quantized({3, endless});
+    EXPECT_FALSE(SplitError(no_number, exact::Evaluate(no_number)));
+  }
+}
+
+TEST(Split, OfOperandsTooTheReluIsNoLoss) {
+  Case c = CaseOver(Op::kSub, Tensor::Of<uint8_t>({1, 2}, std::vector<uint8_t>{2, 7}), DType::kU8);
+  c.w = Tensor::Of<uint8_t>({1, 2}, std::vector<uint8_t>{9, 2});
+  c.out_q = {{2}, {10}};
+  const auto split = SplitError(c, exact::Evaluate(c));  // -3.5 and 2.5 steps
+  ASSERT_TRUE(split);
+  EXPECT_EQ(split->rounding.worst, 0.5);
+  EXPECT_EQ(split->rounding.rms, 0.5);
+  c.relu = true;
+  const auto relu = SplitError(c, exact::Evaluate(c));
+  ASSERT_TRUE(relu);
+  EXPECT_EQ(relu->rounding.worst, 0.5);
+  EXPECT_EQ(relu->rounding.rms, std::sqrt(0.125)) << "0 is exact";
+}
+
+// Without a scale of its own, or without a number behind it, an output has no error in steps.
+TEST(Split, IsNotMadeWhereThereIsNoRealValueOrNoStep) {
+  const auto codes = [](std::vector<uint8_t> list) {
+    const auto count = static_cast<int64_t>(list.size());
+    return Tensor::Of<uint8_t>({1, count}, list);
+  };
+  Case softmax = CaseOver(Op::kSoftmax, codes({1, 2, 3}), DType::kU8);
+  softmax.out_q = FixedOutQParams(DType::kU8);
+  ASSERT_EQ(Validate(softmax), "");
+  EXPECT_FALSE(SplitError(softmax, exact::Evaluate(softmax)));
+  Case sigmoid = CaseOver(Op::kTable, codes({1, 2, 3}), DType::kU8);
+  sigmoid.function = Function::kSigmoid;
+  ASSERT_EQ(Validate(sigmoid), "");
+  EXPECT_FALSE(SplitError(sigmoid, exact::Evaluate(sigmoid))) << "no fraction";
+  Case reals = ThreeOutputs();
+  reals.out_dtype = DType::kF32;
+  OpenClamp(&reals);
+  ASSERT_EQ(Validate(reals), "");
+  EXPECT_FALSE(SplitError(reals, exact::Evaluate(reals)));
+  Case sums = ThreeOutputs();
+  sums.out_dtype = DType::kS32;
+  OpenClamp(&sums);
+  EXPECT_FALSE(SplitError(sums, exact::Evaluate(sums)));
+  Case none = ThreeOutputs();
+  none.M = 0;
+  none.x = Tensor(DType::kU8, {0, 1});
+  ASSERT_EQ(Validate(none), "");
+  EXPECT_FALSE(SplitError(none, exact::Evaluate(none)));
+  const Case c = ThreeOutputs();
+  EXPECT_FALSE(SplitError(c, Tensor(DType::kU8, {2, 1}))) << "an answer of another size";
+  EXPECT_FALSE(SplitError(c, Tensor(DType::kU8, {4, 1})));
+}
+
+TEST(Split, AReferenceIsFiniteInEveryElement) {
+  const Tensor good = Tensor::Of<float>({2}, std::vector<float>{1, 2});
+  EXPECT_NO_THROW(RequireReference(good, 2));
+  for (size_t bad = 0; bad < 2; ++bad) {
+    Tensor endless = good;
+    endless.as<float>()[bad] = INFINITY;
+    EXPECT_THROW(RequireReference(endless, 2), InputError) << bad;
+  }
+}
+
 TEST(Recorded, IsExactSomebodysOrNobodys) {
   Case c = ThreeOutputs();
   c.M = 1;
@@ -107,6 +233,37 @@ TEST(Recorded, IsExactSomebodysOrNobodys) {
       JudgeRecorded(c, Tensor::Of<uint8_t>({1, 1}, std::vector<uint8_t>{77}));
   EXPECT_TRUE(changed.is_wrong());
   EXPECT_EQ(changed.arithmetic, "");
+}
+
+TEST(Recorded, CountsWhatIsNotExact) {
+  const Case c = ThreeOutputs();
+  const Tensor exact = exact::Evaluate(c);  // 6, 0, 64
+  const RecordedAnswer right = JudgeRecorded(c, exact);
+  EXPECT_EQ(right.outputs, 3);
+  EXPECT_EQ(right.departing, 0);
+  EXPECT_FALSE(right.first);
+  EXPECT_EQ(right.arithmetic, "") << "exact is nobody's departure";
+  const RecordedAnswer wrong =
+      JudgeRecorded(c, Tensor::Of<uint8_t>({3, 1}, std::vector<uint8_t>{6, 2, 59}));
+  EXPECT_EQ(wrong.outputs, 3);
+  EXPECT_EQ(wrong.departing, 2);
+  EXPECT_EQ(wrong.worst_lsb, 5);
+  ASSERT_TRUE(wrong.first);
+  EXPECT_EQ(wrong.first->index, 1);
+  EXPECT_FALSE(wrong.undefined);
+  EXPECT_TRUE(wrong.is_wrong());
+}
+
+// Where no convention computes such a case, nobody can say that the answer is nobody's.
+TEST(Recorded, WhatNoConventionDefinesIsNotWrong) {
+  const Case c =
+      CaseOver(Op::kRescale, Tensor::Of<int8_t>({1, 2}, std::vector<int8_t>{3, 9}), DType::kU8);
+  Tensor y = exact::Evaluate(c);
+  y.SetInt(1, y.IntAt(1) ^ 1);
+  const RecordedAnswer answer = JudgeRecorded(c, y);
+  EXPECT_EQ(answer.departing, 1);
+  EXPECT_TRUE(answer.undefined);
+  EXPECT_FALSE(answer.is_wrong());
 }
 
 }  // namespace

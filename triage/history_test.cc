@@ -6,8 +6,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "oracles/exact/exact.h"
+#include "core/rng.h"
 #include "properties/gen/gen.h"
+#include "triage/triage.h"
 
 namespace qualm::triage {
 namespace {
@@ -88,6 +89,121 @@ TEST(History, AStoppedSearchGivesAListThatFails) {
   const auto fails = [&](const History& history) { return history.before.size() >= 2; };
   const History shortest = ShortestHistory({before, before[0]}, fails, [&] { return --left < 0; });
   EXPECT_EQ(shortest.before.size(), 3u) << "12, 6, 3; without a stop it would be 2";
+}
+
+// Random codes; the zero point of x is not 0.
+Case Layer(int64_t m, int64_t n, int64_t k, uint64_t seed = 1) {
+  Case c;
+  c.M = m, c.N = n, c.K = k;
+  c.x = Tensor(DType::kU8, {m, k});
+  c.w = Tensor(DType::kS8, {n, k});
+  Rng rng(seed);
+  for (uint8_t& byte : c.x.bytes()) byte = static_cast<uint8_t>(1 + rng.Below(200));
+  for (uint8_t& byte : c.w.bytes()) byte = static_cast<uint8_t>(1 + rng.Below(100));
+  c.x_q.zero_point = {3};
+  EXPECT_EQ(Validate(c), "");
+  return c;
+}
+
+bool AreAlike(const Case& a, const Case& b) {
+  return a.op == b.op && a.x.shape() == b.x.shape() && a.w.shape() == b.w.shape();
+}
+
+// Two cases must keep one shape, so that each step is one of both.
+TEST(History, CasesOfOneShapeKeepItOnTheWay) {
+  const auto fails = [](const History& history) {
+    EXPECT_EQ(Validate(history.failing), "");
+    return history.before.size() == 1 && AreAlike(history.before[0], history.failing) &&
+           history.failing.K >= 3 && history.before[0].M >= 2;
+  };
+  Case biased = Layer(4, 5, 7);
+  biased.bias_i32 = {{1, 2, 3, 4, 5}};
+  // The passes offer more steps of a case with a bias than of one without.
+  for (const bool first : {true, false}) {
+    const Case plain = Layer(4, 5, 7, 2);
+    const History shortest =
+        ShortestHistory({{first ? biased : plain}, first ? plain : biased}, fails, Never);
+    ASSERT_TRUE(fails(shortest));
+    for (const Case& small : {shortest.before[0], shortest.failing}) {
+      EXPECT_EQ(small.M, 2);
+      EXPECT_EQ(small.N, 1);
+      EXPECT_EQ(small.K, 3);
+      EXPECT_FALSE(small.bias_i32) << "the biases are spared one by one";
+      EXPECT_EQ(small.x_q.zero_point[0], 0);
+    }
+  }
+}
+
+// Three of one shape.
+TEST(History, AllCasesOfOneShapeAreMadeSmallTogether) {
+  const auto fails = [](const History& history) {
+    return history.before.size() == 2 && AreAlike(history.before[0], history.failing) &&
+           AreAlike(history.before[1], history.failing);
+  };
+  const History shortest =
+      ShortestHistory({{Layer(4, 5, 7), Layer(4, 5, 7, 2)}, Layer(4, 5, 7, 3)}, fails, Never);
+  ASSERT_TRUE(fails(shortest));
+  EXPECT_EQ(Complexity(shortest.failing), Complexity(shortest.before[0]));
+  EXPECT_LE(shortest.failing.M * shortest.failing.N * shortest.failing.K, 1);
+}
+
+// A case of another operation, other rows or other channels must stay as it is: the two that are
+// alike become small all the same.
+TEST(History, ACaseOfAnotherShapeDoesNotHoldUpTheOthers) {
+  const auto sum = [](Op op, int64_t m, int64_t n) {
+    Case c = CaseOver(op, Tensor(DType::kU8, {m, n}), DType::kU8);
+    c.w = Tensor(DType::kU8, {m, n});
+    for (int64_t i = 0; i < m * n; ++i) c.x.SetInt(i, 7), c.w.SetInt(i, 9);
+    return c;
+  };
+  struct Trio {
+    Case failing, alike, other;
+  };
+  const std::vector<Trio> trios{
+      {sum(Op::kAdd, 3, 4), sum(Op::kAdd, 3, 4), sum(Op::kMul, 3, 4)},
+      {Layer(4, 5, 7), Layer(4, 5, 7, 2), Layer(3, 5, 7)},
+      {Layer(4, 5, 7), Layer(4, 5, 7, 2), Layer(4, 6, 7)},
+  };
+  for (const auto& [failing, alike, other] : trios) {
+    const auto fails = [&kept = other](const History& history) {
+      return history.before.size() == 2 && history.before[1] == kept &&
+             AreAlike(history.before[0], history.failing);
+    };
+    const History shortest = ShortestHistory({{alike, other}, failing}, fails, Never);
+    ASSERT_TRUE(fails(shortest));
+    EXPECT_LE(shortest.failing.M * shortest.failing.N, 1) << Describe(other);
+  }
+}
+
+// The failing case can become as short as the earlier one, which becomes short after it.
+TEST(History, WhatBecameSimplerLetsOtherCasesBecomeSo) {
+  const auto fails = [](const History& history) {
+    return history.before.size() == 1 && history.failing.K >= history.before[0].K &&
+           history.before[0].K > 0 && !AreAlike(history.before[0], history.failing);
+  };
+  const History start{{Layer(2, 3, 5)}, Layer(3, 2, 5)};
+  const History shortest = ShortestHistory(start, fails, Never);
+  ASSERT_TRUE(fails(shortest));
+  EXPECT_EQ(shortest.before[0].K, 1);
+  EXPECT_EQ(shortest.failing.K, 1);
+}
+
+// Nothing is dropped or changed that the failure needs, and every list that is kept fails.
+TEST(History, ThatNothingSparesStaysAsItIs) {
+  const History start{{Layer(2, 3, 5), Layer(1, 1, 1)}, Layer(3, 2, 5)};
+  int asked = 0;
+  const auto fails = [&](const History& history) {
+    ++asked;
+    return history.before == start.before && history.failing == start.failing;
+  };
+  const History shortest = ShortestHistory(start, fails, Never);
+  EXPECT_EQ(shortest.before, start.before);
+  EXPECT_EQ(shortest.failing, start.failing);
+  EXPECT_GT(asked, 10);
+  // A search that is stopped at once asks nothing.
+  asked = 0;
+  EXPECT_EQ(ShortestHistory(start, fails, [] { return true; }).before, start.before);
+  EXPECT_EQ(asked, 0);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <ranges>
 #include <utility>
 
 #include "core/forwarding_subject.h"
@@ -140,11 +141,10 @@ class Evidence {
     if (two_rows_ && std::ranges::none_of(causes, MindsOtherRows)) {
       work_ += WorkOf(*two_rows_);
       const std::optional<Tensor> y = Counterfactual(*two_rows_, causes, model_);
-      if (y && *y != actual_rows_) return false;
+      if (y.value_or(actual_rows_) != actual_rows_) return false;
     }
     work_ += WorkOf(c_);
-    const std::optional<Tensor> y = Counterfactual(c_, causes, model_);
-    return y && *y == actual_;
+    return Counterfactual(c_, causes, model_) == actual_;
   }
 
   // The places in which the cause gives every output that is not exact, while the subject is exact
@@ -221,8 +221,7 @@ FindingKind KindOf(const Evidence& evidence, const Hypothesis& causes) {
   if (causes.back()->stage == CauseStage::kPlace)
     return causes.back()->kind == FindingKind::kTail ? FindingKind::kTail : causes.front()->kind;
   const auto explained = [&](const Cause* cause) {
-    const std::optional<Agreement> alone = evidence.Explained(*cause);
-    return alone ? alone->explained : -1;
+    return evidence.Explained(*cause).value_or(Agreement{.explained = -1}).explained;
   };
   return (*std::ranges::max_element(causes, {}, explained))->kind;
 }
@@ -316,8 +315,9 @@ std::vector<Hypothesis> TwoCauses(const Case& c, const Evidence& evidence, size_
   return fit;
 }
 
-// A usual vector length `width` such that all departures lie in the last (columns mod width)
-// columns; 0 if there is none. If `after`, at least one whole vector precedes those columns.
+// A usual vector length `width` such that all departures, of which there is one at least, lie in
+// the last (columns mod width) columns; 0 if there is none. If `after`, at least one whole vector
+// precedes those columns.
 int64_t TailWidth(const Case& c, const Tensor& exact_y, const Tensor& actual, bool after = true) {
   const int64_t columns = c.output_shape().back();
   int64_t first = columns;
@@ -326,7 +326,7 @@ int64_t TailWidth(const Case& c, const Tensor& exact_y, const Tensor& actual, bo
   }
   for (int64_t width : {64, 32, 16, 8, 4}) {
     if (after && columns <= width) continue;
-    if (columns % width != 0 && first >= columns - columns % width) return width;
+    if (first >= columns - columns % width) return width;
   }
   return 0;
 }
@@ -357,7 +357,7 @@ Attribution Stated(FindingKind kind, std::string diagnosis, bool complete) {
   return attribution;
 }
 
-// The best guess if neither one cause nor two give the whole output.
+// The best guess if neither one cause nor two give the whole output, which is not exact.
 Attribution Guess(const Case& c, const Tensor& exact_y, const Tensor& actual,
                   const Evidence& evidence) {
   Attribution attribution;
@@ -377,13 +377,12 @@ Attribution Guess(const Case& c, const Tensor& exact_y, const Tensor& actual,
     if (cause.of_family) continue;
     const Agreement agreement = evidence.Explained(cause).value_or(Agreement{});
     if (agreement.explained > most.explained ||
-        (best != nullptr && agreement.explained == most.explained &&
-         agreement.spoiled < most.spoiled)) {
+        (agreement.explained == most.explained && agreement.spoiled < most.spoiled)) {
       most = agreement;
       best = &cause;
     }
   }
-  if (best == nullptr || 2 * most.explained < evidence.departures()) {
+  if (2 * most.explained < evidence.departures()) {
     attribution.diagnosis = "no swap of one or two stages reproduces the output";
     return attribution;
   }
@@ -428,7 +427,7 @@ std::optional<Tensor> Ask(Subject& subject, const Case& c, uint8_t poison) {
   RunContext context;
   context.poison = poison;
   const Outcome outcome = subject.Run(c, context);
-  if (!outcome.ok()) return std::nullopt;
+  if (!outcome.ok() || !c.HoldsOutput(outcome.y)) return std::nullopt;
   return outcome.y;
 }
 
@@ -466,7 +465,7 @@ std::optional<Attribution> DependsOnPoison(const Case& problem, Subject& subject
   const std::optional<Tensor> first = Ask(subject, problem, kPoison);
   const std::optional<Tensor> again = Ask(subject, problem, kPoison);
   const std::optional<Tensor> second = Ask(subject, problem, kSecondPoison);
-  if (!first || !again || !second || *first != *again || *first == *second) return std::nullopt;
+  if (!first || !second || first != again || first == second) return std::nullopt;
   return DependsOnMemory(problem, *first, *second);
 }
 
@@ -537,14 +536,12 @@ Tensor Rotated(const Tensor& tensor, int64_t by) {
   return rotated;
 }
 
-// A usual vector length `width` such that only the last (size mod width) elements are wrong; 0 if
-// there is none.
-int64_t FlatTailWidth(const Tensor& exact_y, const Tensor& actual) {
-  const std::optional<Divergence> first = FirstDivergence(exact_y, actual);
-  if (!first) return 0;
+// A usual vector length `width` such that only the last (size mod width) elements are wrong, of
+// which the first is `first`; 0 if there is none.
+int64_t FlatTailWidth(int64_t size, const Divergence& first) {
   for (const int64_t width : {4, 8, 16, 32, 64}) {
-    const int64_t body = actual.size() - actual.size() % width;
-    if (body > 0 && first->index >= body) return width;
+    const int64_t body = size - size % width;
+    if (body > 0 && first.index >= body) return width;
   }
   return 0;
 }
@@ -555,9 +552,10 @@ std::optional<Attribution> WrongAtTheEnd(const Recorded& answer, Subject& subjec
   const Case& c = answer.problem;
   const bool is_elementwise = CanRunInPlace(c.op) || c.op == Op::kQuantize ||
                               c.op == Op::kDequantize || c.op == Op::kRequantize;
-  if (!is_elementwise || c.per_channel || c.x.size() != answer.y.size()) return std::nullopt;
+  if (!is_elementwise || c.per_channel) return std::nullopt;
   const Tensor exact_y = RightOutput(c, ModelOf(subject.contract()));
-  const int64_t size = exact_y.size(), width = FlatTailWidth(exact_y, answer.y);
+  const int64_t size = exact_y.size();
+  const int64_t width = FlatTailWidth(size, FirstDivergence(exact_y, answer.y).value());
   if (width == 0) return std::nullopt;
   // A rotation may move elements to the end that are right even there, so several are tried.
   for (const int64_t by : {1, 2, 3, 5, 7}) {
@@ -567,17 +565,10 @@ std::optional<Attribution> WrongAtTheEnd(const Recorded& answer, Subject& subjec
     const Tensor expected = Rotated(exact_y, by);
     const std::optional<Tensor> actual = Ask(subject, turned, kPoison);
     if (!actual) return std::nullopt;
-    for (int64_t i = 0; i < size; ++i) {
-      // If an element that was wrong at the end is wrong in the middle too, its value is the cause.
-      const int64_t now = (i + size - by % size) % size;
-      const bool is_tail = now >= size - size % width;
-      if (!is_tail && answer.y.BitsAt(i) != exact_y.BitsAt(i) &&
-          actual->BitsAt(now) != expected.BitsAt(now))
-        return std::nullopt;
-    }
     const std::optional<Divergence> again = FirstDivergence(expected, *actual);
     if (!again) continue;
-    if (FlatTailWidth(expected, *actual) != width) return std::nullopt;
+    // If an element that was wrong at the end is wrong in the middle too, its value is the cause.
+    if (FlatTailWidth(size, *again) != width) return std::nullopt;
     const int64_t before = (again->index + by) % size;
     if (answer.y.BitsAt(before) != exact_y.BitsAt(before)) continue;  // moved inside the tail
     Attribution attribution;
@@ -663,14 +654,12 @@ std::optional<Attribution> EstablishedTogether(const Evidence& evidence,
                                                const Convention* model) {
   std::vector<Hypothesis> left(established.begin(), established.end());
   const auto gives_it = [&] {
-    const Hypothesis all = Together(evidence.SmallCase(), left, model);
-    return !all.empty() && evidence.Reproduced(all);
+    return evidence.Reproduced(Together(evidence.SmallCase(), left, model));
   };
   if (left.size() < 2 || !gives_it()) return std::nullopt;
-  for (size_t i = left.size(); i-- > 0;) {
-    Hypothesis without = std::move(left[i]);
-    left.erase(left.begin() + static_cast<std::ptrdiff_t>(i));
-    if (!gives_it()) left.insert(left.begin() + static_cast<std::ptrdiff_t>(i), without);
+  for (Hypothesis& causes : std::views::reverse(left)) {
+    Hypothesis spared = std::exchange(causes, {});
+    if (!gives_it()) causes = std::move(spared);
   }
   return Shown(evidence, Together(evidence.SmallCase(), left, model));
 }
@@ -703,7 +692,6 @@ Attribution Examined(const Recorded& answer, Subject& subject, const Attribution
     std::erase_if(more, [&](const Hypothesis& causes) {
       return std::ranges::find(options.contradicted, causes) != options.contradicted.end();
     });
-    if (more.empty()) return std::nullopt;
     Examination examination =
         Examine(evidence.SmallCase(), answer.context, more, subject, established);
     fit.insert(fit.end(), more.begin(), more.end());
@@ -769,7 +757,7 @@ Attribution OfOneAnswer(const Case& c, const Tensor& actual, std::span<const Cau
   }
   const Evidence evidence(c, actual, right, model);
   const Hypothesis hinted(hint.begin(), hint.end());
-  if (!hint.empty() && evidence.Reproduced(hinted)) return Shown(evidence, hinted);
+  if (evidence.Reproduced(hinted)) return Shown(evidence, hinted);
   if (auto one = OneCause(evidence)) return *one;
   const std::vector<Hypothesis> two = TwoCauses(c, evidence, 1);
   if (!two.empty()) return Shown(evidence, two.front());

@@ -632,18 +632,17 @@ const Examination::BorneOut* Decided(const Examination& examination) {
   return alike ? &best : nullptr;
 }
 
-// The attribution to a cause that further cases bear out. `fit`: all causes that give the answer.
+// The attribution to a cause that further cases bear out. `ruled_out`: causes that give the answer,
+// but that further cases contradict.
 Attribution Named(const Evidence& evidence, const Examination& examined,
-                  const Examination::BorneOut& best, std::vector<Hypothesis> fit) {
+                  const Examination::BorneOut& best, std::span<const Hypothesis> ruled_out) {
   Attribution attribution = Shown(evidence, best.causes);
   if (!best.where.empty()) attribution.diagnosis += ", " + best.where;
   std::vector<Hypothesis> left;
   for (const Examination::BorneOut& other : examined.borne_out) left.push_back(other.causes);
   AddOthers(evidence.SmallCase().op, std::span(left).subspan(1), attribution);
-  std::erase_if(
-      fit, [&](const Hypothesis& causes) { return std::ranges::find(left, causes) != left.end(); });
   std::string text = Asked(examined) + " bear it out";
-  if (!fit.empty()) text += " and rule out: " + ListOf(evidence.SmallCase().op, fit);
+  if (!ruled_out.empty()) text += " and rule out: " + ListOf(evidence.SmallCase().op, ruled_out);
   attribution.evidence.push_back(text);
   return attribution;
 }
@@ -695,14 +694,14 @@ Attribution Examined(const Recorded& answer, Subject& subject, const Attribution
     Examination examination =
         Examine(evidence.SmallCase(), answer.context, more, subject, established);
     fit.insert(fit.end(), more.begin(), more.end());
-    if (const Examination::BorneOut* const best = Decided(examination); best != nullptr) {
-      return Named(evidence, examination, *best, std::move(fit));
-    }
     found.asked += examination.asked;
     for (std::vector<Hypothesis> Examination::* const list :
          {&Examination::open, &Examination::contradicted}) {
       (found.*list)
           .insert((found.*list).end(), (examination.*list).begin(), (examination.*list).end());
+    }
+    if (const Examination::BorneOut* const best = Decided(examination); best != nullptr) {
+      return Named(evidence, examination, *best, found.contradicted);
     }
     found.borne_out.insert(found.borne_out.end(), examination.borne_out.begin(),
                            examination.borne_out.end());

@@ -3,6 +3,7 @@
 // a property that the test makes up.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -1453,6 +1454,342 @@ TEST(Established, ACauseInSomeRowsIsNamedInAnyNumberOfRows) {
     EXPECT_EQ(found.causes, known.front()) << rows;
     EXPECT_EQ(found.kind, Kind::kTail);
   }
+}
+
+// ---- Several answers of one property.
+
+// Asks about the case with each of these codes at the front, and fails.
+auto AskedWith(std::vector<int32_t> codes) {
+  return [codes = std::move(codes)](const Case& c, Subject& subject) {
+    for (const int32_t code : codes) {
+      Case each = c;
+      each.x.SetInt(0, code);
+      subject.Run(each, {});
+    }
+    return Verdict::Failed("differs");
+  };
+}
+
+// The answers to codes 0, 1, 2 ... at the front.
+TestSubject AnswersInTurn(std::vector<std::function<Tensor(const Case&)>> answers) {
+  return Answers([answers = std::move(answers)](const Case& c, const RunContext&) {
+    const auto at = static_cast<size_t>(c.x.IntAt(0));
+    return at < answers.size() ? answers[at](c) : Right(c);
+  });
+}
+Tensor OfStranger(const Case& c) { return Plus(Plus(Right(c), 0, 1'234'567), 1, 7'654'321); }
+Tensor OfTail(const Case& c) { return Plus(Right(c), c.N - 1, 1'234'567); }
+Tensor OfAnotherColumn(const Case& c) {
+  Tensor y = Right(c);
+  y.SetInt(0, y.IntAt(1));
+  return y;
+}
+Tensor OfZeroPoint(const Case& c) { return With(c, Named({"weight zero point ignored"})); }
+
+TEST(SeveralAnswers, TheFirstWithOneCauseDecides) {
+  const Case c = Layer(1, 5, 3);
+  const auto said = [&](std::vector<std::function<Tensor(const Case&)>> answers) {
+    std::vector<int32_t> codes;
+    for (size_t i = 0; i < answers.size(); ++i) codes.push_back(static_cast<int32_t>(i));
+    TestSubject subject = AnswersInTurn(std::move(answers));
+    return JudgedBy(AskedWith(codes), c, subject, kOneAnswer).attribution;
+  };
+  EXPECT_EQ(said({OfStranger, OfZeroPoint}).kind, Kind::kZeroPoint);
+  EXPECT_EQ(said({OfStranger, OfTail, OfZeroPoint}).kind, Kind::kZeroPoint);
+  // A guess is better than none, and the first guess stays.
+  EXPECT_EQ(said({OfStranger, OfTail}).kind, Kind::kTail);
+  EXPECT_EQ(said({OfTail, OfStranger}).kind, Kind::kTail);
+  EXPECT_EQ(said({OfTail, OfAnotherColumn}).kind, Kind::kTail);
+  EXPECT_EQ(said({OfAnotherColumn, OfTail}).kind, Kind::kIndex);
+  EXPECT_EQ(said({OfStranger, Right, OfStranger}).kind, Kind::kUnknown);
+}
+
+// The answers that fit causes of two kinds: the bias is as large as the product.
+TEST(SeveralAnswers, OneThatFitsOneKindIsBetterThanOneThatFitsTwo) {
+  Case c = Layer(1, 1, 1);
+  c.x_q.zero_point = c.w_q.zero_point = {0};
+  c.w.SetInt(0, 9);
+  c.bias_i32 = {18};
+  const auto said = [&](std::vector<int32_t> codes, std::function<Tensor(const Case&)> answer) {
+    TestSubject subject = Answers([&](const Case& of, const RunContext&) { return answer(of); });
+    return JudgedBy(AskedWith(std::move(codes)), c, subject, kOneAnswer).attribution;
+  };
+  const auto no_bias = [](const Case& of) { return With(of, Named({"bias ignored"})); };
+  // 2 * 9 is the bias: dropping the product gives the same.
+  const Attribution both = said({2}, no_bias);
+  EXPECT_EQ(both.kind, Kind::kTail);
+  EXPECT_TRUE(both.ambiguous);
+  const Attribution one = said({2, 3}, no_bias);
+  EXPECT_EQ(one.kind, Kind::kIndex);
+  EXPECT_FALSE(one.ambiguous);
+  // An ambiguous cause is better than a guess, and the first of two ambiguous ones stays.
+  const auto first_strange = [&](const Case& of) {
+    return of.x.IntAt(0) == 3 ? Plus(Right(of), 0, 1'234'567) : no_bias(of);
+  };
+  EXPECT_TRUE(said({3, 2}, first_strange).complete);
+  EXPECT_TRUE(said({2, 3}, first_strange).complete);
+}
+
+TEST(SeveralAnswers, AGuessOfAKindIsNotReplacedByThePlaceOfTheClamp) {
+  const Case c = Layer(1, 5, 3);
+  TestSubject subject = Answers([](const Case& of, const RunContext&) { return OfTail(of); });
+  const auto clamp = [](const Case& of, Subject& asked) {
+    asked.Run(of, {});
+    Verdict verdict = Verdict::Failed("lies beyond the clamp");
+    verdict.kind = Kind::kClamp;
+    return verdict;
+  };
+  EXPECT_EQ(JudgedBy(clamp, c, subject, kOneAnswer).attribution.kind, Kind::kTail);
+}
+
+// Of the answers that are wrong three are examined, until one has a cause that is borne out.
+TEST(SeveralAnswers, TheFirstWhoseCauseIsBorneOutDecides) {
+  const Case c = Layer(1, 5, 3);
+  const auto examined = [&](std::vector<std::function<Tensor(const Case&)>> answers) {
+    std::vector<int32_t> codes;
+    for (size_t i = 0; i < answers.size(); ++i) codes.push_back(static_cast<int32_t>(i));
+    TestSubject subject = Answers([&](const Case& of, const RunContext&) {
+      const auto at = static_cast<size_t>(of.x.size() == 3 ? of.x.bytes()[0] : 255);
+      const bool asked = of.out_dtype == DType::kS32 && of.N == 5 && at < answers.size();
+      return asked && of.w == c.w ? answers[at](of) : OfZeroPoint(of);
+    });
+    return JudgedBy(AskedWith(codes), c, subject, kExamines).attribution;
+  };
+  EXPECT_EQ(examined({OfZeroPoint}).kind, Kind::kZeroPoint);
+  EXPECT_EQ(examined({OfStranger, OfZeroPoint}).kind, Kind::kZeroPoint);
+  EXPECT_EQ(examined({OfStranger, OfTail, OfZeroPoint}).kind, Kind::kZeroPoint);
+  EXPECT_EQ(examined({OfStranger, OfTail, OfTail, OfZeroPoint}).kind, Kind::kUnknown);
+  // None: what is said is of the first.
+  EXPECT_EQ(examined({OfTail, OfAnotherColumn}).evidence,
+            Texts{"what comes nearest: only the last N % 4 outputs are wrong"});
+  EXPECT_EQ(examined({OfAnotherColumn, OfTail}).evidence,
+            Texts{"what comes nearest: outputs hold what belongs in another column"});
+}
+
+// ---- Under a promised convention.
+
+// Products that saturate, and a relu that changes the output.
+struct Promise {
+  const Convention& model = *FindConvention("fbgemm@avx2");
+  Case c = [] {
+    Case made = Layer(2, 2, 4);
+    made.x_q.zero_point = made.w_q.zero_point = {0};
+    for (int64_t i = 0; i < 8; ++i) made.x.SetInt(i, 255), made.w.SetInt(i, i < 4 ? 127 : -127);
+    made.out_dtype = DType::kU8;
+    made.out_q = {{1024}, {100}};
+    OpenClamp(&made);
+    made.relu = true;
+    return made;
+  }();
+  TestSubject Of(Answering answer) const {
+    TestSubject subject = Answers(std::move(answer));
+    subject.set_contract({model.name});
+    subject.cannot_run = model.cannot_run;
+    return subject;
+  }
+};
+
+TEST(Promised, TheConventionIsNamedInTheEvidence) {
+  const Promise promise;
+  const Hypothesis cause = Named({"relu at code 0"});
+  TestSubject subject = promise.Of([&](const Case& of, const RunContext&) {
+    return Counterfactual(of, cause, &promise.model).value_or(promise.model.run(of).y);
+  });
+  const Tensor y = *Counterfactual(promise.c, cause, &promise.model);
+  ASSERT_NE(y, promise.model.run(promise.c).y);
+  const Attribution found = Attribute(promise.c, y, subject);
+  EXPECT_EQ(found.causes, cause) << found.diagnosis;
+  EXPECT_EQ(found.evidence.front(),
+            "model:fbgemm@avx2 with relu at code 0 reproduces all 4 outputs (2 of them not exact)");
+  EXPECT_EQ(subject.contract().convention, "fbgemm@avx2");
+}
+
+// What keeps the promise departs from the exact meaning alone.
+TEST(Promised, AnAnswerThatKeepsThePromiseIsExplainedByTheExactMeaning) {
+  const Promise promise;
+  TestSubject subject =
+      promise.Of([&](const Case& of, const RunContext&) { return promise.model.run(of).y; });
+  const Attribution found = Attribute(promise.c, promise.model.run(promise.c).y, subject);
+  EXPECT_EQ(found.kind, Kind::kPairSaturation) << found.diagnosis;
+  EXPECT_TRUE(found.complete);
+  EXPECT_EQ(subject.contract().convention, "fbgemm@avx2") << "it is still promised";
+}
+
+// ---- What an examination leaves.
+
+// A subject that answers only where both hypotheses say the same.
+TestSubject AnswersWhereAlike(const Hypothesis& one, const Hypothesis& other) {
+  TestSubject subject = Answers([=](const Case& of, const RunContext&) { return With(of, one); });
+  subject.cannot_run = [=](const Case& of) {
+    return With(of, one) == With(of, other) ? "" : "it would tell them apart";
+  };
+  return subject;
+}
+
+TEST(Examined, CausesOfOneKindThatAreBorneOutAlikeAreNamedTogether) {
+  Case c = Layer(1, 1, 6);
+  c.x_q.zero_point = c.w_q.zero_point = {0};
+  const Hypothesis product = Named({"last product dropped"}), term = Named({"last term dropped"});
+  TestSubject subject = AnswersWhereAlike(product, term);
+  const Attribution found = JudgedBy(AskOnce, c, subject, kExamines).attribution;
+  EXPECT_EQ(found.causes, product);
+  EXPECT_EQ(found.open, std::vector<Hypothesis>{term});
+  EXPECT_FALSE(found.ambiguous);
+  ASSERT_EQ(found.evidence.size(), 3u);
+  EXPECT_EQ(found.evidence[1], "also reproduced by: last term dropped");
+  EXPECT_TRUE(found.evidence[2].ends_with(" further cases asked bear it out"));
+}
+
+// Where the first row has no codes, its sum in place of that of another row is no sum at all.
+TEST(Examined, CausesOfTwoKindsThatAreBorneOutAlikeAreNotNamed) {
+  Case c = Layer(2, 2, 3);
+  c.x_q.zero_point = {0};
+  for (int64_t k = 0; k < 3; ++k) c.x.SetInt(k, 0);
+  const Hypothesis zero = Named({"weight zero point ignored"}), row = Named({"row sum of row 0"});
+  ASSERT_EQ(With(c, zero), With(c, row));
+  TestSubject subject = AnswersWhereAlike(zero, row);
+  AttributionOptions options = kExamines;
+  // The same with other words.
+  const std::vector<Hypothesis> contradicted{
+      Named({"row-sum term ignored"}),
+      Named({"row sum without the tail of 4"}),
+      Named({"row sum without the tail of 8"}),
+      Named({"row sum without the tail of 16"}),
+      Named({"row sum without the tail of 32"}),
+      Named({"row sum without the tail of 64"}),
+      Named({"int32 wrap", "weight zero point ignored"}),
+      Named({"int32 wrap", "row sum of row 0"}),
+      Named({"pair saturation", "weight zero point ignored"}),
+      Named({"int16 pair wrap", "weight zero point ignored"}),
+      Named({"int16 pair wrap", "row sum of row 0"})};
+  options.contradicted = contradicted;
+  const Attribution found = JudgedBy(AskOnce, c, subject, options).attribution;
+  EXPECT_EQ(found.kind, Kind::kUnknown);
+  EXPECT_FALSE(found.complete);
+  ASSERT_GE(found.open.size(), 2u);
+  EXPECT_EQ(found.open[0], zero);
+  EXPECT_EQ(found.open[1], row);
+  EXPECT_TRUE(
+      found.evidence.back().ends_with("give the output, and nothing shows which of them it is"));
+}
+
+// Wrong as the cause has it, in one output of the place and in no other.
+TEST(Examined, APlaceFitsIfTheCauseActsInEveryOutputOfIt) {
+  const Case c = Layer(3, 6, 5);
+  const Hypothesis cause = Named({"weight zero point ignored"});
+  const Hypothesis tail = In("weight zero point ignored", "only in the last N % 4 columns");
+  Tensor y = With(c, tail);
+  y.SetInt(0, With(c, cause).IntAt(0));
+  TestSubject subject =
+      Answers([&](const Case& of, const RunContext&) { return of == c ? y : Right(of); });
+  const Attribution found = JudgedBy(AskOnce, c, subject, kExamines).attribution;
+  EXPECT_EQ(std::ranges::count(found.contradicted, tail), 0);
+  EXPECT_EQ(found.diagnosis, "no known cause gives every output");
+}
+
+TEST(Examined, OutputsOfThePlaceThatTheCauseLeavesRightDoNotMatter) {
+  const Case c = WithZeroProducts(5, {0, 4});
+  const Hypothesis cause = In("last product dropped", "only from column 1 on");
+  TestSubject subject = Answers([&](const Case& of, const RunContext&) { return With(of, cause); });
+  EXPECT_EQ(Attribute(c, With(c, cause), subject).causes, cause);
+  // A cause that reads other rows acts in places too.
+  const Case rows = Layer(5, 3, 7);
+  const Hypothesis reads = In("input one row on", "only from column 1 on");
+  TestSubject reading = Answers([&](const Case& of, const RunContext&) { return With(of, reads); });
+  EXPECT_EQ(Attribute(rows, With(rows, reads), reading).causes, reads);
+}
+
+// A cause that gives the whole output needs no place; only in a narrow output it may be a tail.
+TEST(Examined, ACauseOfTheWholeOutputIsLookedForInTailsAlone) {
+  const Case c = WithZeroProducts(3, {0, 1});
+  const Hypothesis cause = Named({"last product dropped"});
+  const Tensor y = With(c, cause);
+  TestSubject subject =
+      Answers([&](const Case& of, const RunContext&) { return of == c ? y : Right(of); });
+  const Attribution found = JudgedBy(AskOnce, c, subject, kExamines).attribution;
+  EXPECT_EQ(std::ranges::count(found.contradicted, cause), 1);
+  int64_t tails = 0, others = 0;
+  for (const Hypothesis& each : found.contradicted) {
+    if (each.front() != cause.front() || each.size() == 1) continue;
+    if (each.back()->stage == CauseStage::kPlace)
+      (each.back()->kind == Kind::kTail ? tails : others) += 1;
+  }
+  EXPECT_EQ(tails, 10) << "of five widths, in columns and in rows";
+  EXPECT_EQ(others, 0);
+}
+
+// The tails of causes that give the whole output, and that were contradicted, come last.
+TEST(Examined, ACauseInAPlaceIsFoundBesideManyTails) {
+  Case c = Layer(1, 5, 3);
+  c.x_q.zero_point = c.w_q.zero_point = {0};
+  c.bias_i32 = {{11, 22, 33, 44, 0}};
+  for (int64_t n = 0; n < 4; ++n) c.w.SetInt(n * 3 + 2, 0);
+  (*c.bias_i32)[4] = c.x.IntAt(2) * c.w.IntAt(14);
+  const Hypothesis cause = In("bias ignored", "only in the last N % 4 columns");
+  // Without the last product the output is the same: that is contradicted by other answers.
+  ASSERT_EQ(With(c, cause), With(c, Named({"last product dropped"})));
+  ASSERT_EQ(With(c, cause), With(c, Named({"last term dropped"})));
+  TestSubject subject = Answers([&](const Case& of, const RunContext&) { return With(of, cause); });
+  const Attribution found = JudgedBy(AskOnce, c, subject, kExamines).attribution;
+  EXPECT_EQ(found.causes, cause) << found.diagnosis;
+}
+
+TEST(Examined, ALongCaseIsExaminedInTwoRows) {
+  const Case c = Layer(300, 4, 20);
+  const Hypothesis cause = Named({"weight zero point ignored"});
+  int64_t most = 0;
+  TestSubject subject = Answers([&](const Case& of, const RunContext&) {
+    if (of.M != 300) most = std::max(most, of.M);
+    EXPECT_TRUE(of == c || of.M < 300) << "each such question costs 24,000 products";
+    return With(of, cause);
+  });
+  EXPECT_EQ(JudgedBy(AskOnce, c, subject, kExamines).attribution.causes, cause);
+  EXPECT_GE(most, 2);
+  // One long row is examined as it is.
+  const Case row = Layer(1, 200, 100);
+  TestSubject of_row = Answers([&](const Case& of, const RunContext&) { return With(of, cause); });
+  EXPECT_EQ(JudgedBy(AskOnce, row, of_row, kExamines).attribution.causes, cause);
+}
+
+// A fault that needs rows is not looked for in fewer of them.
+TEST(Examined, AShortCaseIsExaminedWithAllItsRows) {
+  const Case c = Layer(6, 2, 4);
+  const Hypothesis cause = Named({"weight zero point ignored"});
+  TestSubject subject = Answers(
+      [&](const Case& of, const RunContext&) { return of.M >= 6 ? With(of, cause) : Right(of); });
+  const Attribution found = JudgedBy(AskOnce, c, subject, kExamines).attribution;
+  EXPECT_EQ(found.causes, cause);
+  EXPECT_EQ(found.diagnosis, "the subject ignores the weight zero point, where M is 6 or more");
+}
+
+// The case found shows one of two faults, further cases show both. What is known of the other does
+// not contradict the first.
+TEST(Examined, AnotherFaultThatIsKnownDoesNotContradictACause) {
+  const Case c = WithZeroProducts(2, {0, 1});
+  const Hypothesis zero = Named({"weight zero point ignored"}),
+                   tail = Named({"last product dropped"});
+  const Hypothesis both{zero.front(), tail.front()};
+  TestSubject subject = Answers([&](const Case& of, const RunContext&) { return With(of, both); });
+  ASSERT_EQ(With(c, both), With(c, zero));
+  AttributionOptions options = kExamines;
+  EXPECT_NE(JudgedBy(AskOnce, c, subject, options).attribution.causes, zero);
+  const std::vector<Hypothesis> known{tail};
+  options.established = known;
+  const Attribution found = JudgedBy(AskOnce, c, subject, options).attribution;
+  EXPECT_EQ(found.causes, zero);
+  EXPECT_TRUE(found.evidence.back().ends_with("bear it out")) << found.evidence.back();
+}
+
+TEST(Established, TwoThatTheAnswerTakesAreNamed) {
+  const Case c = Layer(2, 3, 5);
+  const Hypothesis zero = Named({"weight zero point ignored"}),
+                   tail = Named({"last product dropped"});
+  const std::vector<Hypothesis> known{zero, tail};
+  const Hypothesis both{zero.front(), tail.front()};
+  TestSubject subject = Answers([&](const Case& of, const RunContext&) { return With(of, both); });
+  const AttributionOptions options{
+      .established = known, .only_established = true, .probe_state = false};
+  EXPECT_EQ(JudgedBy(AskOnce, c, subject, options).attribution.causes, both);
 }
 
 }  // namespace

@@ -29,8 +29,8 @@ std::string StepLine(const TraceStep& step) {
 
 // Which pixels lie under the window of an output, tap by tap; of a large kernel the first taps.
 std::string WindowLines(const Case& c, int64_t index) {
-  // Without channels no element is under any tap.
-  if (!HasWindow(c.op) || c.window.in_c == 0) return "";
+  // Without channels no element is under any tap. Other operations have no channels here.
+  if (c.window.in_c == 0) return "";
   constexpr size_t kMost = 32;
   const Window& v = c.window;
   const std::vector<Tap> taps = TapsOf(v, index / c.N);
@@ -68,9 +68,7 @@ std::string MorePairs(size_t count) { return fmt::format("    ... ({} more pairs
 
 std::string PairLines(const Case& c, int64_t index) {
   std::string text;
-  const std::vector<headroom::Pair> pairs =
-      headroom::HasPairs(c) ? headroom::SaturatingPairs(c, index / c.N, index % c.N)
-                            : std::vector<headroom::Pair>{};
+  const std::vector<headroom::Pair> pairs = headroom::SaturatingPairs(c, index / c.N, index % c.N);
   for (size_t i = 0; i < pairs.size(); ++i) {
     if (i == kMostPairs) return text + MorePairs(pairs.size() - i);
     const headroom::Pair& pair = pairs[i];
@@ -86,8 +84,8 @@ struct Answer {
   std::string who;
   Tensor y;
   const Convention* convention = nullptr;  // the first of them that is a convention
-  bool observed = false;
-  Subject* subject = nullptr;  // the first that gave it
+  bool observed = false;                   // and it was recorded, which comes before all others
+  Subject* subject = nullptr;              // the first that gave it
 };
 
 // Whose arithmetic it is.
@@ -157,7 +155,6 @@ std::string Explain(const Case& c, const std::vector<Subject*>& subjects,
       if (known.y != answer.y) continue;
       known.who += ", " + answer.who;
       if (known.convention == nullptr) known.convention = answer.convention;
-      known.observed |= answer.observed;
       if (known.subject == nullptr) known.subject = answer.subject;
       return;
     }

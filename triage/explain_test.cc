@@ -288,6 +288,40 @@ TEST(ExplanationText, StepsAreShownIfAnyWhoGaveTheAnswerIsAConvention) {
       << turned;
 }
 
+// The steps of a convention without pairs show none, even where it loses something later.
+TEST(ExplanationText, OfSaturationShowsThePairsUnlessStepsDo) {
+  const Convention& model = *FindConvention("fbgemm@vnni");
+  const Attribution known = Known(Kind::kPairSaturation);
+  Case c = SaturatingPairs(1);
+  c.bias_i32 = {{(1 << 24) + 1}};
+  ASSERT_EQ(model.cannot_run(c), "");
+  const Trace steps = model.trace(c, 0);
+  ASSERT_TRUE(std::ranges::any_of(
+      steps, [](const TraceStep& step) { return step.stage != Stage::kAccumulate && step.lossy; }));
+  ASSERT_TRUE(std::ranges::any_of(steps, [](const TraceStep& step) {
+    return step.stage == Stage::kAccumulate && !step.lossy;
+  }));
+  TestSubject subject = Called("model:fbgemm@vnni", [](const Case& of, const RunContext&) {
+    Tensor y = Right(of);
+    y.SetInt(0, y.IntAt(0) ^ 1);
+    return y;
+  });
+  EXPECT_EQ(CountOf(Explain(c, {&subject}, {.attribution = &known}), PairAt(0)), 1);
+}
+
+// The subject that gave an answer first is asked for its cause.
+TEST(ExplanationText, AsksTheFirstSubjectThatGaveTheAnswer) {
+  Case c = TwoOutputs();
+  c.w_q.zero_point = {1};
+  const Hypothesis cause = Named({"weight zero point ignored"});
+  const auto run = [&](const Case& of, const RunContext&) { return With(of, cause); };
+  TestSubject first = Called("first", run), second = Called("second", run);
+  const std::string text = Explain(c, {&first, &second});
+  EXPECT_NE(text.find("  first, second: "), std::string::npos) << text;
+  EXPECT_GT(first.runs, 1);
+  EXPECT_EQ(second.runs, 1);
+}
+
 // ---- Windows.
 
 TEST(ExplanationText, OfAnImageNamesThePlace) {

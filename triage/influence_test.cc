@@ -188,17 +188,33 @@ TEST(Influence, IsNotSaidOfWhatBelongsToTheOutput) {
       OfAdded(Sum(3, 4), [](const Case& c, int64_t m,
                             int64_t n) { return 1 + c.w.IntAt(m * c.N + n) + c.x.IntAt(m * c.N); }),
       kNothing);
-  // Where rows share a scale, every output of dynamic_linear depends on all of them.
-  Case dynamic = Layer(3, 4, 5);
-  dynamic.op = Op::kDynamicLinear;
-  dynamic.x = Tensor(DType::kF32, {3, 5});
-  for (int64_t i = 0; i < 15; ++i)
-    dynamic.x.as<float>()[static_cast<size_t>(i)] = static_cast<float>(i * i % 11 - 3);
-  dynamic.x_q = {};
-  dynamic.out_dtype = DType::kF32;
-  OpenClamp(&dynamic);
-  ASSERT_EQ(Validate(dynamic), "");
-  EXPECT_EQ(OfAdded(dynamic, [](const Case&, int64_t, int64_t) { return 7; }), kNothing);
+}
+
+// dynamic_linear makes the codes of x itself. Where its rows share a scale, every output depends on
+// all rows; its weights are those of other layers.
+TEST(Influence, OfDynamicLayers) {
+  for (const Granularity granularity : {Granularity::kTensor, Granularity::kRow}) {
+    Case c = Layer(3, 4, 5);
+    c.op = Op::kDynamicLinear;
+    c.x = Tensor(DType::kF32, {3, 5});
+    for (int64_t i = 0; i < 15; ++i)
+      c.x.as<float>()[static_cast<size_t>(i)] = static_cast<float>(i * i % 11 - 3);
+    c.x_q = {};
+    c.x_gran = granularity;
+    c.out_dtype = DType::kF32;
+    OpenClamp(&c);
+    ASSERT_EQ(Validate(c), "");
+    EXPECT_EQ(OfAdded(c, [](const Case&, int64_t, int64_t) { return 7; }), kNothing);
+    EXPECT_EQ(OfAdded(c, [](const Case& of, int64_t,
+                            int64_t n) { return 1'000 + of.w.IntAt((n + 1) % of.N * of.K); }),
+              "outputs change with the weights of other channels");
+    const bool rows = granularity == Granularity::kRow;
+    EXPECT_EQ(OfAdded(c,
+                      [](const Case& of, int64_t m, int64_t) {
+                        return 1'000 + static_cast<int32_t>(of.x.FloatAt((m + 1) % of.M * of.K));
+                      }),
+              rows ? Said("outputs change with other rows of the input") : kNothing);
+  }
 }
 
 // All that the subject was asked about outputs which are wrong, and its answer to each: the same.

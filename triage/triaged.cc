@@ -38,11 +38,10 @@ Triaged::Triaged(Finding finding, Subject& subject,
   // A subject that crashed and now gives wrong numbers has two faults, and the crash is the rare
   // fault.
   fails_ = judged.verdict.failed() && (!was_crash || judged.attribution.kind == finding_.kind);
-  if (fails_ && known) PreferKnown(known, judged);
-  sure_ = fails_ && judged.attribution.complete && judged.attribution.causes.size() <= 1;
+  if (known) PreferKnown(known, judged);
+  sure_ = judged.attribution.complete && judged.attribution.causes.size() <= 1;
   if (fails_) {
     attribution_ = judged.attribution;
-    if (!attribution_.complete) attribution_.causes.clear();
     Complete(finding_, judged.verdict, judged.attribution);
   } else {
     // The case failed once and does not fail again: the finding is that the answer varies. But if a
@@ -67,7 +66,7 @@ void Triaged::PreferKnown(const std::function<bool(const Finding&)>& known, Judg
     if (!is_known(causes.front()->kind)) continue;
     const Judged again = JudgeAndAttribute(property_, finding_.test_case, subject_,
                                            {.hint = causes, .probe_state = false});
-    if (!again.verdict.failed() || again.attribution.causes != causes) continue;
+    if (again.attribution.causes != causes) continue;
     judged = again;
     return;
   }

@@ -214,6 +214,12 @@ TEST(KnownFindings, ACauseThatMakesTheFindingKnownIsTaken) {
   const Triaged tail(ambiguous.declared, subject, known(Kind::kTail));
   EXPECT_EQ(tail.causes(), ambiguous.tail);
   EXPECT_EQ(asked, std::vector{Kind::kTail}) << "the likeliest cause is known";
+  // It is minimized as that cause, too.
+  Triaged small(ambiguous.declared, subject, known(Kind::kIndex));
+  small.Minimize();
+  ASSERT_TRUE(small.small());
+  EXPECT_EQ(small.small()->attribution.causes, ambiguous.bias);
+  EXPECT_EQ(Triaged(ambiguous.declared, subject).causes(), ambiguous.tail) << "nothing is known";
   const Triaged none(ambiguous.declared, subject, known(Kind::kClamp));
   EXPECT_EQ(none.causes(), ambiguous.tail);
   // A subject that has only one cause.
@@ -258,6 +264,61 @@ TEST(MinimizedFinding, ASmallCaseMayShowTheCause) {
   EXPECT_EQ(triaged.causes(), cause);
   EXPECT_EQ(triaged.finding().explanation,
             before + "; minimized: the subject ignores the weight zero point");
+}
+
+// Small cases show a fault that is established under another name.
+TEST(MinimizedFinding, NamesWhatIsEstablished) {
+  Case c = Layer(2, 1, 2);
+  c.x_q.zero_point = c.w_q.zero_point = {0};
+  const Hypothesis product = Named({"last product dropped"}), term = Named({"last term dropped"});
+  TestSubject subject = Answers([&](const Case& of, const RunContext&) {
+    const bool more = of.M > 1 && of.N > 0 && of.K > 0 && of.out_dtype == DType::kS32;
+    return more ? Plus(With(of, product), 0, 1'000'001 + of.x.IntAt(0) * of.w.IntAt(0))
+                : With(of, product);
+  });
+  Triaged triaged(Found(c), subject, nullptr, {term});
+  ASSERT_FALSE(triaged.sure());
+  triaged.Minimize();
+  ASSERT_TRUE(triaged.small());
+  EXPECT_EQ(triaged.causes(), term);
+}
+
+// The kind of a guess stays where the small case shows no more.
+TEST(MinimizedFinding, AGuessStaysWhereNoCauseIsShown) {
+  const Case c = Layer(1, 5, 3);
+  // One channel is wrong in the last of five columns.
+  TestSubject subject = Answers([&](const Case& of, const RunContext&) {
+    const bool wrong = of.M > 0 && of.N == 5 && of.K > 0 && of.out_dtype == DType::kS32 &&
+                       of.w.IntAt(4 * of.K) == c.w.IntAt(12);
+    return wrong ? Plus(Right(of), 4, 1'234'567) : Right(of);
+  });
+  Finding finding = Found(c);
+  finding.expected_by_contract = true;
+  Triaged triaged(finding, subject);
+  ASSERT_EQ(triaged.finding().kind, Kind::kTail);
+  triaged.Minimize();
+  ASSERT_TRUE(triaged.small());
+  EXPECT_FALSE(triaged.small()->attribution.complete);
+  EXPECT_EQ(triaged.finding().kind, Kind::kTail);
+}
+
+// A search that is stopped may have nothing to say of the small case.
+TEST(MinimizedFinding, ThatIsStoppedSaysNoMore) {
+  const Case c = Layer(3, 1, 7);
+  // One row fails too, and no other case that is simpler.
+  TestSubject subject = Answers([&](const Case& of, const RunContext&) {
+    const bool wrong = of.M > 0 && of.w == c.w && of.w_q == c.w_q && of.x_q == c.x_q;
+    return wrong ? Plus(Right(of), 0, 1'234'567 + of.x.IntAt(0)) : Right(of);
+  });
+  Triaged triaged(Found(c), subject);
+  const std::string before = triaged.finding().explanation;
+  // Long after the last case that fails: no answer to it is remembered.
+  const int64_t most = subject.runs + 70;
+  triaged.Minimize({.stop = [&] { return subject.runs >= most; }});
+  ASSERT_TRUE(triaged.small());
+  EXPECT_EQ(triaged.small()->minimized.M, 1);
+  ASSERT_EQ(triaged.small()->attribution.diagnosis, "");
+  EXPECT_EQ(triaged.finding().explanation, before);
 }
 
 TEST(MinimizedFinding, TellsWhatDidNotMatterAndWhatIsNeeded) {

@@ -812,7 +812,7 @@ Attribution FromAnswers(const Verdict& verdict, const std::vector<Recorded>& rec
     Attribution attribution = OfOneAnswer(answer->problem, answer->y, options.hint, model);
     if (attribution.complete && !attribution.ambiguous) return attribution;
     const bool is_better = !guess || (attribution.complete && !guess->complete) ||
-                           (!guess->complete && guess->kind == FindingKind::kUnknown);
+                           guess->kind == FindingKind::kUnknown;
     if (is_better) guess = std::move(attribution);
   }
   if (guess->kind == FindingKind::kUnknown && place_only) guess->kind = *verdict.kind;

@@ -482,7 +482,8 @@ TEST(MemoryContents, AreNotBlamedWhereEveryRunWithOneFillBreaks) {
   const Case c = Layer(1, 70, 2);
   for (const uint8_t breaks : {0x3C, 0xC3}) {
     TestSubject subject([&](const Case& of, const RunContext& context) {
-      if (context.poison == breaks) return Outcome{RunStatus::kCrashed, "SIGSEGV", {}, {}};
+      if (context.poison == breaks)
+        return Outcome{RunStatus::kCrashed, "SIGSEGV", Plus(Right(of), 0, 9), {}};
       return TestSubject::Good(Plus(Right(of), 0, 1));
     });
     const auto judge = [](const Case& of, Subject& asked) {
@@ -694,6 +695,21 @@ TEST(EndOfElements, IsNoTailWhereTheValuesAreTheCause) {
   EXPECT_EQ(JudgedBy(AskOnce, Elements(1, 3), all, kAsks).attribution.diagnosis, kNothing);
   // Whole vectors alone.
   EXPECT_EQ(JudgedBy(AskOnce, Elements(1, 4), all, kAsks).attribution.diagnosis, kNothing);
+}
+
+// Besides the end, one value is wrong at even places.
+TEST(EndOfElements, IsNotAllWhereOthersAreWrongAfterATurn) {
+  const Case c = Elements(1, 10);
+  const int32_t third = c.x.IntAt(3);
+  TestSubject subject = Answers([=](const Case& of, const RunContext& context) {
+    Tensor y = WrongFrom(LastOf4)(of, context);
+    for (int64_t i = 0; i < 8; i += 2) {
+      if (of.x.IntAt(i) == third) y.SetInt(i, y.IntAt(i) ^ 1);
+    }
+    return y;
+  });
+  EXPECT_NE(JudgedBy(AskOnce, c, subject, kAsks).attribution.diagnosis,
+            "only the last 2 of 10 outputs are wrong, whatever they are of");
 }
 
 // A value at the end may be right by chance, such as a code at the clamp: other turns are tried.
@@ -946,6 +962,8 @@ TEST(OneAnswer, OfRowsThatDependOnEachOther) {
   dynamic.x_q = {};
   dynamic.out_dtype = DType::kF32;
   OpenClamp(&dynamic);
+  // The largest value stands in a row that is neither the first nor the last.
+  dynamic.x.as<float>()[4] = 1000;
   ASSERT_EQ(Validate(dynamic), "");
   EXPECT_EQ(Attribute(dynamic, With(dynamic, zero)).causes, zero);
 }
@@ -1047,6 +1065,21 @@ TEST(OneAnswer, TheOtherCausesOfTheSameOutputAreListedAndMayBeHints) {
   EXPECT_EQ(Attribute(c, y, term).causes, term);
   // A hint that does not fit changes nothing.
   EXPECT_EQ(Attribute(c, y, Named({"weight zero point ignored"})).causes, product);
+}
+
+// Of many other causes six are named.
+TEST(OneAnswer, AListOfOthersEndsWithTheirNumber) {
+  Case c = Layer(1, 1, 6);
+  c.x_q.zero_point = c.w_q.zero_point = {0};
+  for (int64_t k = 0; k < 5; ++k) c.w.SetInt(k, 0);
+  const Hypothesis cause = Named({"last product dropped"});
+  const std::string five =
+      "also reproduced by: product tail of 4 dropped, product tail of 8 "
+      "dropped, last term dropped, term tail of 4 dropped, term tail of 8 "
+      "dropped";
+  EXPECT_EQ(Attribute(c, With(c, cause)).evidence.back(), five);
+  c.bias_i32 = {c.x.IntAt(5) * c.w.IntAt(5)};
+  EXPECT_EQ(Attribute(c, With(c, cause)).evidence.back(), five + ", bias ignored");
 }
 
 // The bias is as large as the product: without the one or the other the output is the same.
@@ -1153,6 +1186,15 @@ TEST(Guess, OfCausesThatExplainAsMuchTheOneThatSpoilsLess) {
   EXPECT_EQ(With(c, Named({"bias ignored"})).IntAt(0), biased.IntAt(0));
   EXPECT_EQ(Attribute(c, biased).diagnosis,
             "the subject drops the last product, and something else");
+}
+
+// Causes that explain nothing spoil nothing either.
+TEST(Guess, ThatSpoilsARightOutputIsBetterThanNone) {
+  const Case c = Layer(2, 3, 4);
+  Tensor y = Plus(With(c, Named({"weight zero point ignored"})), 0, 1'234'567);
+  y.SetInt(5, Right(c).IntAt(5));
+  EXPECT_EQ(Attribute(c, y).diagnosis,
+            "the subject ignores the weight zero point, and something else");
 }
 
 // A family has so many causes that one of them comes near by chance.
@@ -1382,6 +1424,23 @@ TEST(Examined, ACauseThatOtherAnswersContradictIsNotNamed) {
       << text;
 }
 
+TEST(Examined, OneCauseGivesTheOutputAndSeveralGiveIt) {
+  const Case c = Layer(2, 3, 5);
+  const Tensor y = With(c, Named({"weight zero point ignored"}));
+  TestSubject subject =
+      Answers([&](const Case& of, const RunContext&) { return of == c ? y : Right(of); });
+  AttributionOptions options = kExamines;
+  std::vector<Hypothesis> all = JudgedBy(AskOnce, c, subject, options).attribution.contradicted;
+  all.erase(all.begin());
+  options.contradicted = all;
+  const Attribution one = JudgedBy(AskOnce, c, subject, options).attribution;
+  ASSERT_EQ(one.evidence.size(), 1u);
+  EXPECT_TRUE(
+      one.evidence[0].ends_with(" further cases asked: weight zero point ignored gives "
+                                "the output, and other answers contradict it"))
+      << one.evidence[0];
+}
+
 TEST(Examined, CausesThatNoAnswerTellsApartStayOpen) {
   const Case c = Layer(1, 1, 3);
   const Hypothesis cause = Named({"weight zero point ignored"});
@@ -1530,6 +1589,33 @@ TEST(SeveralAnswers, OneThatFitsOneKindIsBetterThanOneThatFitsTwo) {
   EXPECT_TRUE(said({2, 3}, first_strange).complete);
 }
 
+TEST(SeveralAnswers, AnAmbiguousCauseIsBetterThanAGuessAndTheFirstOfThemStays) {
+  Case c = Layer(1, 5, 1);
+  c.x_q.zero_point = c.w_q.zero_point = {0};
+  c.bias_i32.emplace();
+  for (int32_t n = 1; n < 6; ++n) c.w.SetInt(n - 1, n), c.bias_i32->push_back(2 * n);
+  // With a code of 2 the bias is as large as the product; with 3 only the last column is wrong.
+  TestSubject subject = Answers([](const Case& of, const RunContext&) {
+    return of.x.IntAt(0) == 3 ? OfTail(of) : With(of, Named({"bias ignored"}));
+  });
+  const Attribution found = JudgedBy(AskedWith({3, 2}), c, subject, kOneAnswer).attribution;
+  EXPECT_TRUE(found.complete);
+  EXPECT_TRUE(found.ambiguous);
+  // Of five outputs, then of three.
+  const auto both = [](const Case& of, Subject& asked) {
+    Case five = of;
+    five.x.SetInt(0, 2);
+    asked.Run(five, {});
+    asked.Run(slice::Channels(five, std::vector<int64_t>{0, 1, 2}), {});
+    return Verdict::Failed("differs");
+  };
+  const Attribution first = JudgedBy(both, c, subject, kOneAnswer).attribution;
+  EXPECT_TRUE(first.ambiguous);
+  EXPECT_EQ(first.evidence.front(),
+            "exact arithmetic with last product dropped reproduces all 5 outputs "
+            "(5 of them not exact)");
+}
+
 TEST(SeveralAnswers, AGuessOfAKindIsNotReplacedByThePlaceOfTheClamp) {
   const Case c = Layer(1, 5, 3);
   TestSubject subject = Answers([](const Case& of, const RunContext&) { return OfTail(of); });
@@ -1669,8 +1755,35 @@ TEST(Examined, CausesOfTwoKindsThatAreBorneOutAlikeAreNotNamed) {
   ASSERT_GE(found.open.size(), 2u);
   EXPECT_EQ(found.open[0], zero);
   EXPECT_EQ(found.open[1], row);
-  EXPECT_TRUE(
-      found.evidence.back().ends_with("give the output, and nothing shows which of them it is"));
+  std::vector<Hypothesis> more = contradicted;
+  more.insert(more.end(), found.open.begin() + 2, found.open.end());
+  options.contradicted = more;
+  const Attribution two = JudgedBy(AskOnce, c, subject, options).attribution;
+  EXPECT_EQ(two.open, (std::vector<Hypothesis>{zero, row}));
+  EXPECT_TRUE(two.evidence.back().ends_with("nothing shows which of them it is"));
+}
+
+// One answer that departs in another way may show another fault: the cause that it fits less is not
+// ruled out, but the other one is better.
+TEST(Examined, ACauseThatFitsEveryAnswerIsBetterThanOneThatMissesOne) {
+  Case c = Layer(2, 2, 3);
+  c.x_q.zero_point = {0};
+  for (int64_t k = 0; k < 3; ++k) c.x.SetInt(k, 0);
+  const Hypothesis zero = Named({"weight zero point ignored"}), row = Named({"row sum of row 0"});
+  const auto alike = [&](const Case& of) { return With(of, zero) == With(of, row); };
+  int told = 0;
+  TestSubject subject = Answers([&](const Case& of, const RunContext&) {
+    told += alike(of) ? 0 : 1;
+    return With(of, zero);
+  });
+  subject.cannot_run = [&](const Case& of) {
+    return told == 0 || alike(of) ? "" : "it would tell more";
+  };
+  const Attribution found = JudgedBy(AskOnce, c, subject, kExamines).attribution;
+  EXPECT_EQ(told, 1);
+  EXPECT_EQ(found.causes, zero);
+  EXPECT_EQ(found.open, std::vector<Hypothesis>{row});
+  EXPECT_TRUE(found.ambiguous);
 }
 
 // Wrong as the cause has it, in one output of the place and in no other.
@@ -1720,15 +1833,39 @@ TEST(Examined, ACauseOfTheWholeOutputIsLookedForInTailsAlone) {
 
 // The tails of causes that give the whole output, and that were contradicted, come last.
 TEST(Examined, ACauseInAPlaceIsFoundBesideManyTails) {
-  Case c = Layer(1, 5, 3);
+  // Two products are left of the last six, and one of them is 0: four causes drop the other one.
+  Case c = Layer(1, 5, 6);
   c.x_q.zero_point = c.w_q.zero_point = {0};
   c.bias_i32 = {{11, 22, 33, 44, 0}};
-  for (int64_t n = 0; n < 4; ++n) c.w.SetInt(n * 3 + 2, 0);
-  (*c.bias_i32)[4] = c.x.IntAt(2) * c.w.IntAt(14);
-  const Hypothesis cause = In("bias ignored", "only in the last N % 4 columns");
-  // Without the last product the output is the same: that is contradicted by other answers.
-  ASSERT_EQ(With(c, cause), With(c, Named({"last product dropped"})));
-  ASSERT_EQ(With(c, cause), With(c, Named({"last term dropped"})));
+  for (int64_t n = 0; n < 5; ++n) {
+    c.w.SetInt(n * 6 + 4, 0);
+    if (n < 4) c.w.SetInt(n * 6 + 5, 0);
+  }
+  (*c.bias_i32)[4] = c.x.IntAt(5) * c.w.IntAt(29);
+  const Hypothesis bias = In("bias ignored", "only in the last N % 4 columns");
+  const Tensor y = With(c, bias);
+  for (const char* whole : {"last product dropped", "product tail of 4 dropped",
+                            "last term dropped", "term tail of 4 dropped"})
+    ASSERT_EQ(With(c, Named({whole})), y) << whole;
+  TestSubject subject = Answers([&](const Case& of, const RunContext&) { return With(of, bias); });
+  const Attribution found = JudgedBy(AskOnce, c, subject, kExamines).attribution;
+  EXPECT_EQ(found.causes, bias) << found.diagnosis;
+}
+
+// Two causes give the whole output, each also in ten tails.
+TEST(Examined, AnyTailOfACauseOfTheWholeOutputMayBeTheOne) {
+  Case c = Layer(1, 5, 2);
+  c.x_q.zero_point = c.w_q.zero_point = {0};
+  c.x = Tensor::Of<uint8_t>({1, 2}, std::vector<uint8_t>{100, 0});
+  for (int64_t n = 0; n < 5; ++n) c.w.SetInt(2 * n, static_cast<int32_t>(-100 - 5 * n));
+  c.out_dtype = DType::kS8;
+  OpenClamp(&c);
+  c.relu = true;
+  c.out_q = {{1000}, {50}};
+  const Hypothesis cause = In("relu ignored", "only in the last N % 16 columns");
+  ASSERT_NE(With(c, cause), Right(c));
+  ASSERT_EQ(With(c, cause), With(c, Named({"relu at code 0"})));
+  ASSERT_EQ(With(c, cause), With(c, Named({"relu ignored"})));
   TestSubject subject = Answers([&](const Case& of, const RunContext&) { return With(of, cause); });
   const Attribution found = JudgedBy(AskOnce, c, subject, kExamines).attribution;
   EXPECT_EQ(found.causes, cause) << found.diagnosis;
@@ -1778,6 +1915,24 @@ TEST(Examined, AnotherFaultThatIsKnownDoesNotContradictACause) {
   const Attribution found = JudgedBy(AskOnce, c, subject, options).attribution;
   EXPECT_EQ(found.causes, zero);
   EXPECT_TRUE(found.evidence.back().ends_with("bear it out")) << found.evidence.back();
+}
+
+// A cause that is contradicted with and without the known fault is told once, after all questions.
+TEST(Examined, WhatIsContradictedBesideAKnownFaultIsToldOnce) {
+  const Case c = Layer(2, 3, 5);
+  const Tensor y = With(c, Named({"weight zero point ignored"}));
+  TestSubject subject =
+      Answers([&](const Case& of, const RunContext&) { return of == c ? y : Right(of); });
+  AttributionOptions options = kExamines;
+  const std::vector<Hypothesis> known{Named({"last product dropped"})};
+  options.established = known;
+  const Attribution found = JudgedBy(AskOnce, c, subject, options).attribution;
+  EXPECT_FALSE(found.complete);
+  ASSERT_EQ(found.evidence.size(), 1u);
+  EXPECT_TRUE(found.evidence.front().starts_with(
+      std::to_string(subject.runs - 1) +
+      " further cases asked: weight zero point ignored, weight zero point ignored + only "))
+      << found.evidence.front();
 }
 
 TEST(Established, TwoThatTheAnswerTakesAreNamed) {

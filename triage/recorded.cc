@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <span>
 #include <string>
 
 #include "core/status.h"
@@ -92,10 +93,11 @@ void RequireReference(const Tensor& reference, int64_t outputs) {
                      std::string(Name(reference.dtype())) + ", expected " +
                      std::to_string(outputs) + " of f32, one for each output");
   }
-  for (int64_t i = 0; i < outputs; ++i) {
-    if (!std::isfinite(reference.FloatAt(i)))
-      throw InputError("reference: element " + std::to_string(i) +
-                       " is not finite, expected a number");
+  const std::span<const float> values = reference.as<float>();
+  const auto endless = std::ranges::find_if_not(values, [](float v) { return std::isfinite(v); });
+  if (endless != values.end()) {
+    throw InputError("reference: element " + std::to_string(endless - values.begin()) +
+                     " is not finite, expected a number");
   }
 }
 

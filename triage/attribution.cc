@@ -156,8 +156,8 @@ class Evidence {
       const std::optional<Tensor> y = Counterfactual(*two_rows_, cause, model_);
       const Tensor exact_y = RightOutput(*two_rows_, model_);
       if (y) {
-        const Agreement agreement = Compare(exact_y, actual_rows_, *y);
-        if (agreement.explained < agreement.departures) return {};
+        const Agreement of_rows = Compare(exact_y, actual_rows_, *y);
+        if (of_rows.explained < of_rows.departures) return {};
       }
     }
     work_ += WorkOf(c_);

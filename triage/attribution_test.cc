@@ -1852,7 +1852,7 @@ TEST(Examined, ACauseInAPlaceIsFoundBesideManyTails) {
   EXPECT_EQ(found.causes, bias) << found.diagnosis;
 }
 
-// Two causes give the whole output, each also in ten tails.
+// Two causes give the whole output, each also in nine tails.
 TEST(Examined, AnyTailOfACauseOfTheWholeOutputMayBeTheOne) {
   Case c = Layer(1, 5, 2);
   c.x_q.zero_point = c.w_q.zero_point = {0};
@@ -1862,7 +1862,7 @@ TEST(Examined, AnyTailOfACauseOfTheWholeOutputMayBeTheOne) {
   OpenClamp(&c);
   c.relu = true;
   c.out_q = {{1000}, {50}};
-  const Hypothesis cause = In("relu ignored", "only in the last N % 16 columns");
+  const Hypothesis cause = In("relu ignored", "only in the last M % 4 rows");
   ASSERT_NE(With(c, cause), Right(c));
   ASSERT_EQ(With(c, cause), With(c, Named({"relu at code 0"})));
   ASSERT_EQ(With(c, cause), With(c, Named({"relu ignored"})));

@@ -188,6 +188,61 @@ TEST(History, WhatBecameSimplerLetsOtherCasesBecomeSo) {
   EXPECT_EQ(shortest.failing.K, 1);
 }
 
+// The earlier case has what the failing one lacks, and the reverse.
+Case Counterpart(const Case& c) {
+  Case other = c;
+  for (int64_t i = 0; i < c.x.size(); i += 2) {
+    if (c.x.dtype() != DType::kF32) other.x.SetInt(i, 0);
+  }
+  for (int64_t i = 1; i < c.w.size(); i += 2) other.w.SetInt(i, 0);
+  other.bias.reset();
+  other.bias_i32.reset();
+  if (RowOf(c.op).relu) other.relu = !c.relu;
+  return Validate(other).empty() ? other : c;
+}
+
+// What is asked is valid, no step makes a case larger, and what changes together keeps one shape.
+TEST(History, EveryStepIsValidAndMakesNothingLarger) {
+  for (const Op op : AllOps()) {
+    for (const uint64_t seed : {1, 2}) {
+      const Case c = ProblemOf(gen::Draw(op, seed));
+      if (c.x.size() + c.w.size() > 300) continue;
+      History last{{Counterpart(c)}, c};
+      int64_t asked = 0;
+      const auto fails = [&](const History& history) {
+        if (history.before.size() != 1) return false;
+        const Case &now = history.failing, &early = history.before[0];
+        EXPECT_EQ(Validate(now), "") << Describe(last.failing);
+        EXPECT_EQ(Validate(early), "");
+        EXPECT_LE(Complexity(now), Complexity(last.failing)) << Describe(now);
+        EXPECT_LE(Complexity(early), Complexity(last.before[0])) << Describe(early);
+        if (now != last.failing && early != last.before[0]) {
+          EXPECT_TRUE(AreAlike(now, early));
+        }
+        // Most steps are refused, so that many are seen.
+        if (++asked % 4 != 0) return false;
+        last = history;
+        return true;
+      };
+      int64_t left = 100;
+      (void)ShortestHistory(last, fails, [&] { return --left < 0; });
+    }
+  }
+}
+
+// A step may be the only one of its pass.
+TEST(History, ParametersThatMustBeEqualAreDroppedTogether) {
+  const auto fails = [](const History& history) {
+    return history.before.size() == 1 && history.before[0].relu == history.failing.relu &&
+           AreAlike(history.before[0], history.failing);
+  };
+  Case first = Layer(2, 3, 2), second = Layer(2, 3, 2, 2);
+  first.relu = second.relu = true;
+  const History shortest = ShortestHistory({{first}, second}, fails, Never);
+  ASSERT_TRUE(fails(shortest));
+  EXPECT_FALSE(shortest.failing.relu);
+}
+
 // Nothing is dropped or changed that the failure needs, and every list that is kept fails.
 TEST(History, ThatNothingSparesStaysAsItIs) {
   const History start{{Layer(2, 3, 5), Layer(1, 1, 1)}, Layer(3, 2, 5)};

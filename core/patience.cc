@@ -76,8 +76,7 @@ void Patience::AddTimeInLine() {
   std::chrono::nanoseconds longest{}, own{};
   TimesInLine times = Look(child_);
   for (const auto& [thread, now] : times) {
-    const auto known = before_.find(thread);
-    const std::chrono::nanoseconds since(now - (known == before_.end() ? 0 : known->second));
+    const std::chrono::nanoseconds since(now - before_[thread]);  // 0 for a new thread
     if (thread == kOwn) {
       own = since;
     } else {
@@ -93,13 +92,12 @@ int Patience::MillisecondsLeft() {
   const auto now = Clock::now();
   const auto elapsed = std::chrono::duration_cast<Milliseconds>(now - begun_);
   // The child's threads are looked at again and again, because those that end take their time in
-  // line along: a child may start one program after the other.
+  // line along: a child may start one program after the other. No child is given up between two
+  // looks.
   const auto next = std::min(kLook, limit_) - (now - looked_);
-  if (next <= Clock::duration::zero()) {
-    AddTimeInLine();
-  } else if (elapsed >= limit_) {
+  if (next > Clock::duration::zero())
     return static_cast<int>(std::chrono::ceil<Milliseconds>(next).count());
-  }
+  AddTimeInLine();
   waited_ = std::min<std::chrono::nanoseconds>(waited_, elapsed);
   if (elapsed >= kMostTimes * limit_) return 0;
   const auto worked = elapsed - std::chrono::duration_cast<Milliseconds>(waited_);

@@ -165,6 +165,21 @@ TEST(Patience, NoWaitIsLongerThanTwentyLimits) {
   EXPECT_TRUE(patience.machine_was_busy());
 }
 
+// The child and this thread stand in line side by side, so that their times together are more than
+// what passes on the clock. When the processor is free, the child has its limit and no more.
+TEST(Patience, NoMoreTimeIsInLineThanHasPassed) {
+  if (NoTimesInLine()) GTEST_SKIP() << "no /proc/self/schedstat";
+  auto busy = std::make_unique<BusyProcessor>(7);
+  const Forked child(ComputeForEver);
+  Patience patience;
+  patience.Begin(child.pid(), 300);
+  const auto start = Clock::now();
+  while (Clock::now() - start < milliseconds(800)) patience.MillisecondsLeft();
+  child.Stop();
+  busy.reset();
+  EXPECT_LT(WaitFor(patience).own, 600);
+}
+
 TEST(Patience, TimeInLineBeforeTheCaseDoesNotCount) {
   if (NoTimesInLine()) GTEST_SKIP() << "no /proc/self/schedstat";
   Patience patience;
@@ -174,11 +189,15 @@ TEST(Patience, TimeInLineBeforeTheCaseDoesNotCount) {
   std::this_thread::sleep_for(milliseconds(1000));
   child.Stop();
   other.Stop();
-  patience.Begin(child.pid(), 200);
-  EXPECT_LT(WaitFor(patience).own, 600) << "of a case before";
+  // Of the limit the child has had most when it is first looked at.
+  const auto rest_of = [&](const Forked& waited_for) {
+    patience.Begin(waited_for.pid(), 600);
+    std::this_thread::sleep_for(milliseconds(500));
+    return WaitFor(patience).own;
+  };
+  EXPECT_LT(rest_of(child), 400) << "of a case before";
   patience.Begin(child.pid(), kLong);
-  patience.Begin(other.pid(), 200);
-  EXPECT_LT(WaitFor(patience).own, 600) << "of another child";
+  EXPECT_LT(rest_of(other), 400) << "of another child";
 }
 
 }  // namespace

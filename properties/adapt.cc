@@ -29,8 +29,10 @@ void InRange(QParams& q, DType dtype) {
 
 void Symmetric(QParams& q) { std::ranges::fill(q.zero_point, 0); }
 
-// The same real values as codes of the other type, where zero points and codes allow it.
+// The same real values as codes of the other type, where zero points and codes allow it. Floats and
+// integers stay as they are.
 void OtherCodes(Tensor& tensor, QParams& q) {
+  if (!IsCode(tensor.dtype())) return;
   const DType to = tensor.dtype() == DType::kU8 ? DType::kS8 : DType::kU8;
   const int32_t shift = to == DType::kS8 ? -128 : 128;
   std::optional<Tensor> shifted = relation::Shifted(tensor, to, shift);
@@ -59,7 +61,7 @@ void OutputAs(Case& c, DType dtype) {
 void AllAs(Case& c, DType dtype) {
   if (!IsCode(c.x.dtype()) || !IsCode(c.out_dtype)) return;
   if (c.x.dtype() != dtype) OtherCodes(c.x, c.x_q);
-  if (IsCode(c.w.dtype()) && c.w.dtype() != dtype) OtherCodes(c.w, c.w_q);
+  if (c.w.dtype() != dtype) OtherCodes(c.w, c.w_q);
   if (c.out_dtype != dtype) OutputAs(c, dtype);
 }
 
@@ -93,18 +95,14 @@ const std::vector<Change>& Changes() {
       [](Case& c) { Symmetric(c.x_q); },
       [](Case& c) { Symmetric(c.w_q); },
       [](Case& c) { Symmetric(c.out_q); },
-      [](Case& c) {
-        if (IsCode(c.x.dtype())) OtherCodes(c.x, c.x_q);
-      },
-      [](Case& c) {
-        if (IsCode(c.w.dtype())) OtherCodes(c.w, c.w_q);
-      },
+      [](Case& c) { OtherCodes(c.x, c.x_q); },
+      [](Case& c) { OtherCodes(c.w, c.w_q); },
       [](Case& c) { AllAs(c, DType::kU8); },
       [](Case& c) { AllAs(c, DType::kS8); },
       // Operands, or input and output, of one type.
       [](Case& c) {
-        if (IsCode(c.x.dtype())) OtherCodes(c.x, c.x_q);
-        if (IsCode(c.w.dtype())) OtherCodes(c.w, c.w_q);
+        OtherCodes(c.x, c.x_q);
+        OtherCodes(c.w, c.w_q);
       },
       [](Case& c) {
         if (!IsCode(c.x.dtype()) || !IsCode(c.out_dtype)) return;

@@ -13,6 +13,7 @@
 
 #include "core/float_text.h"
 #include "core/random_case_test_util.h"
+#include "core/rng.h"
 #include "oracles/exact/exact.h"
 
 namespace qualm::exact {
@@ -94,6 +95,13 @@ TEST(Observer, MovingAverage) {
   Expect(c, scale, std::nearbyint(-last_min / scale));
 }
 
+TEST(Observer, PerTensorIsAllRows) {
+  Case c = Observing({{0.0f, 1.0f, -1.0f, 4.1f}}, {});
+  c.M = c.N = 2;
+  c.x = Tensor::Of<float>({1, 2, 2}, c.x.as<float>());
+  Expect(c, 5.1f / 255.0f, 50);
+}
+
 TEST(Observer, PerChannelIsOneRowEach) {
   Case c = Observing({{-1.0f, 4.1f, 0.0f, 510.0f}}, {});
   c.M = c.N = 2;
@@ -117,6 +125,32 @@ TEST(Observer, HistogramTruncatesItsEnds) {
   EXPECT_EQ(ObservedRanges(c)[0].max, 4.9f);
   EXPECT_LT(SearchedRange(c).max, 1.5f);
   EXPECT_EQ(Evaluate(c), EvaluateRational(c));
+}
+
+// Both forms choose the same where few values decide: a value at the end of the bins, values that
+// are all equal or lie between two whole numbers, batches that widen the range of those before.
+TEST(Observer, BothFormsAgreeOnHistogramsOfFewValues) {
+  Rng rng(1);
+  const auto value = [&](int kind) {
+    const auto whole = static_cast<float>(rng.Between(-3, 3));
+    switch (kind) {
+      case 0: return whole;
+      case 1: return 2.0f + static_cast<float>(rng.Unit());
+      case 2: return static_cast<float>(rng.Unit() * 2 - 1);
+      default: return whole + static_cast<float>(rng.Unit());
+    }
+  };
+  for (int i = 0; i < 40; ++i) {
+    const auto count = static_cast<size_t>(rng.Between(1, 12));
+    std::vector<std::vector<float>> batches(i % 4 == 3 ? 2 : 1);
+    for (std::vector<float>& batch : batches) {
+      batch.resize(count);
+      for (float& x : batch) x = value(i % 5);
+    }
+    const Case c = Observing(batches, {.kind = Kind::kHistogram});
+    ASSERT_EQ(Validate(c), "");
+    ASSERT_EQ(Evaluate(c), EvaluateRational(c)) << i;
+  }
 }
 
 TEST(Observer, WhatIsRefused) {

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+// A row too few makes a known departure fail the runs of everybody who uses the library. A row too
+// many excuses a fault that nobody knows of. So what is excused is written here too, by library,
+// and a loop over too few or too many subjects is seen.
+#include <gtest/gtest.h>
+
+#include <iterator>
+#include <set>
+#include <sstream>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "adapters/kinds.h"
+#include "core/contract.h"
+
+namespace qualm {
+namespace {
+
+// Each claim about each operation of each subject, whose name is `family` and one of `names`.
+struct Excused {
+  const char* kind;
+  const char* claims;
+  const char* ops;
+  const char* family;
+  const char* names;
+  const char* library = "";
+  const char* shape = "";
+};
+
+constexpr const char* kOnednn = "amx avx2 avx2vnni avx512core sse41 vnni";
+constexpr const char* kSaturating = "avx2 avx2+nofma avx512 avx512+nofma";
+constexpr const char* kAcc16 = "avx2+acc16 avx2+acc16+nofma avx512+acc16 avx512+acc16+nofma";
+constexpr const char* kOnnxruntime = "avx2 sse41 vnni";
+constexpr const char* kAten = "aarch64 avx2 avx2+pt26 avx512 avx512+pt26 default default+pt26";
+
+constexpr Excused kExcused[] = {
+    {"clamp", "matches_exact", "dynamic_linear", "model:", "torch-qnnpack"},
+    {"clamp", "clamp", "conv2d depthwise", "model:onednn2@", "avx2 avx2vnni sse41",
+     "onednn: oneDNN 2.6."},
+    {"clamp", "clamp", "conv2d depthwise", "model:torch-onednn@", "avx2 avx2vnni sse41",
+     "torch: PyTorch 1.13."},
+    {"index", "matches_exact", "max_pool", "model:", "torch-qnnpack"},
+    {"memory", "alignment_and_stride no_stray_access", "avg_pool global_avg_pool max_pool",
+     "model:onednn2@", "avx2 avx2vnni", "onednn: oneDNN 2.6.", "before the start of"},
+    {"memory", "alignment_and_stride", "linear", "model:onednn2@", "amx vnni",
+     "onednn: oneDNN 2.6.", "the result changes"},
+    {"nondeterminism", "answer_independent_of_history", "conv2d depthwise linear", "torch@",
+     "qnnpack+kept"},
+    {"nondeterminism", "one_thing_changed", "conv2d depthwise linear", "torch@", "qnnpack+kept", "",
+     "output scale changed"},
+    {"nondeterminism", "one_thing_changed", "conv2d depthwise linear", "torch@", "onednn+kept", "",
+     "relu changed"},
+    {"nondeterminism", "one_thing_changed zero_point_shift", "conv2d depthwise", "torch@",
+     "qnnpack+kept", "", "zero point"},
+    {"nondeterminism", "answer_independent_of_history", "conv2d depthwise linear",
+     "model:torch-onednn@", kOnednn, "torch: PyTorch 1.13."},
+    {"nondeterminism", "one_thing_changed", "conv2d depthwise linear", "model:torch-onednn@",
+     kOnednn, "torch: PyTorch 1.13.", "zero point"},
+    {"padding", "matches_exact", "avg_pool", "model:", "torch-qnnpack"},
+    {"pair-saturation", "matches_exact sweep_is_linear", "conv2d depthwise linear", "model:fbgemm@",
+     kSaturating},
+    {"pair-saturation", "matches_exact sweep_is_linear", "conv2d linear", "model:onednn2@",
+     "avx2 avx512core sse41"},
+    {"pair-saturation", "matches_exact sweep_is_linear", "conv2d linear", "model:onnxruntime@",
+     "avx2"},
+    {"pair-saturation", "matches_exact sweep_is_linear", "conv2d linear", "onednn@",
+     "avx2 avx512core sse41"},
+    {"pair-saturation", "matches_exact sweep_is_linear sweep_is_monotone", "linear",
+     "model:fbgemm@", kAcc16},
+    {"pair-saturation", "matches_exact sweep_is_linear sweep_is_monotone", "linear",
+     "model:onednn3@", "avx2"},
+    {"pair-saturation", "matches_exact sweep_is_linear sweep_is_monotone", "linear",
+     "model:torch-onednn@", "avx2 avx512core sse41"},
+    {"pair-saturation", "sweep_is_monotone", "linear", "model:fbgemm@", kSaturating},
+    {"pair-saturation", "sweep_is_monotone", "linear", "model:onednn2@", "avx2 avx512core sse41"},
+    {"pair-saturation", "sweep_is_monotone", "linear", "model:onnxruntime@", "avx2"},
+    {"pair-saturation", "sweep_is_monotone", "linear", "onednn@", "avx2 avx512core sse41"},
+    {"rounding", "matches_exact", "add dynamic_linear linear quantize", "model:", "torch-qnnpack"},
+    {"rounding", "matches_exact", "add dynamic_linear linear quantize", "model:torch-onednn@",
+     kOnednn},
+    {"rounding", "matches_exact", "add dynamic_linear quantize", "model:onnxruntime@",
+     kOnnxruntime},
+    {"rounding", "matches_exact", "add linear quantize", "model:onednn2@", kOnednn},
+    {"rounding", "matches_exact", "add linear quantize requantize", "model:", "qnnpack"},
+    {"rounding", "matches_exact", "add quantize", "model:aten@", kAten},
+    {"rounding", "matches_exact", "add quantize", "model:numpy@", "float32"},
+    {"rounding", "matches_exact", "add quantize sub", "model:xnnpack@", "fp32 rndnu"},
+    {"rounding", "matches_exact", "linear", "model:fbgemm@",
+     "avx2+acc16 avx2+acc16+nofma avx512+acc16 avx512+acc16+nofma vnni+acc16 vnni+acc16+nofma"},
+    {"rounding", "matches_exact", "linear", "model:onednn3@", "avx2 vnni"},
+    {"rounding", "matches_exact", "linear quantize", "model:fbgemm@",
+     "avx2 avx2+nofma avx512 avx512+nofma vnni vnni+nofma"},
+    {"rounding", "matches_exact", "linear requantize", "model:", "ruy"},
+    {"rounding", "matches_exact", "quantize", "model:fbgemm@", "scalar"},
+    {"rounding", "matches_exact", "quantize", "model:tflite@", "double single"},
+    {"rounding", "matches_exact", "requantize", "model:", "gemmlowp"},
+    {"rounding", "matches_exact", "requantize", "model:gemmlowp@", "sse4"},
+    {"rounding", "environment", "conv2d depthwise dequantize linear quantize requantize",
+     "model:fbgemm@", "avx2 avx2+nofma avx512 avx512+nofma vnni vnni+nofma", "fbgemm: FBGEMM"},
+    {"rounding", "environment", "linear", "model:fbgemm@",
+     "avx2+acc16 avx2+acc16+nofma avx512+acc16 avx512+acc16+nofma vnni+acc16 vnni+acc16+nofma",
+     "fbgemm: FBGEMM"},
+    {"rounding", "environment",
+     "add avg_pool conv2d depthwise dequantize global_avg_pool linear mul quantize requantize",
+     "model:onednn2@", kOnednn, "onednn: oneDNN 2.6."},
+    {"rounding", "environment",
+     "add avg_pool conv2d depthwise dequantize global_avg_pool linear mul quantize softmax sub "
+     "table",
+     "model:xnnpack@", "fp32", "xnnpack: XNNPACK"},
+    {"tie", "matches_exact", "add", "model:", "torch-qnnpack"},
+    {"tie", "matches_exact", "add mul", "model:tflite@", "double single"},
+    {"tie", "matches_exact", "add mul requantize sub", "model:xnnpack@", "rndnu"},
+    {"tie", "matches_exact", "add sub", "model:xnnpack@", "fp32"},
+    {"tie", "matches_exact", "linear", "model:onednn2@", kOnednn},
+    {"tie", "matches_exact", "linear", "model:onednn3@", "avx2 vnni"},
+    {"tie", "matches_exact", "linear", "model:torch-onednn@", kOnednn},
+    {"tie", "matches_exact", "linear requantize", "model:", "ruy"},
+    {"tie", "matches_exact", "requantize", "model:", "gemmlowp"},
+    {"tie", "matches_exact", "requantize", "model:gemmlowp@", "sse4"},
+    {"unknown", "matches_exact", "linear", "model:", "ruy"},
+    {"unknown", "matches_exact", "quantize", "model:numpy@", "float32+half_clip"},
+    {"unknown", "*", "add", "model:", "torch-qnnpack", "torch: PyTorch 1.13.",
+     "failed to create QNNPACK Add operator"},
+    {"unknown", "*", "choose_qparams", "model:", "torch-qnnpack", "torch: PyTorch 1.13.",
+     "should be less than max"},
+    {"unknown", "*", "choose_qparams", "model:torch-onednn@", kOnednn, "torch: PyTorch 1.13.",
+     "should be less than max"},
+    {"zero-point", "matches_exact", "depthwise", "model:onednn2@", "avx2 avx2vnni"},
+    {"zero-point", "matches_exact", "depthwise", "onednn@", "avx2 avx2vnni"},
+    {"zero-point", "matches_exact", "linear", "model:numpy@", "float64+w_zp_from_x"},
+};
+
+std::vector<std::string> Words(const char* text) {
+  std::istringstream stream(text);
+  return {std::istream_iterator<std::string>(stream), {}};
+}
+
+TEST(DeclaredDivergences, AreTheseAndNoOthers) {
+  using Row =
+      std::tuple<std::string, std::string, std::string, std::string, std::string, std::string>;
+  std::set<Row> expected, declared;
+  for (const Excused& e : kExcused) {
+    for (const std::string& claim : Words(e.claims)) {
+      for (const std::string& op : Words(e.ops)) {
+        for (const std::string& name : Words(e.names))
+          expected.emplace(e.family + name, op, claim, e.kind, e.library, e.shape);
+      }
+    }
+  }
+  for (const ExpectedDivergence& row : DeclaredDivergences()) {
+    declared.emplace(row.subject, row.op, row.property, row.kind, row.library, row.shape);
+  }
+  for (const Row& row : expected) {
+    EXPECT_TRUE(declared.contains(row)) << "no longer excused: " << testing::PrintToString(row);
+  }
+  for (const Row& row : declared) {
+    EXPECT_TRUE(expected.contains(row)) << "excused, and not here: " << testing::PrintToString(row);
+  }
+}
+
+}  // namespace
+}  // namespace qualm

@@ -153,6 +153,18 @@ TEST(Observer, BothFormsAgreeOnHistogramsOfFewValues) {
   }
 }
 
+// Bins between two whole numbers that are the same lie around the values; around one value they
+// reach 1 to either side, so that it falls in the middle.
+TEST(Observer, BothFormsAgreeOnABatchOfOneValueInANarrowRange) {
+  std::vector<float> spread, same(40, 2.3f);
+  for (int i = 0; i < 40; ++i) spread.push_back(2.1f + 0.02f * static_cast<float>(i));
+  const Case c = Observing({spread, same}, {.kind = Kind::kHistogram});
+  ASSERT_EQ(Validate(c), "");
+  EXPECT_EQ(Evaluate(c), EvaluateRational(c));
+  const Case other = Observing({same, spread}, {.kind = Kind::kHistogram});
+  EXPECT_EQ(Evaluate(other), EvaluateRational(other));
+}
+
 TEST(Observer, WhatIsRefused) {
   const auto error = [](const std::vector<std::vector<float>>& batches, const Observer& observer) {
     return Validate(Observing(batches, observer));

@@ -90,11 +90,10 @@ float Sum(const Counts& terms) {
   return total;
 }
 
-// torch.div(a, b, rounding_mode="floor"), b > 0.
+// torch.div(a, b, rounding_mode="floor"), b > 0. Of a negative a it is rounded toward 0: then the
+// code is 0 all the same.
 float FloorDivide(float a, float b) {
-  const float rest = std::fmod(a, b);
-  float quotient = (a - rest) / b;
-  if (rest < 0) quotient -= 1.0f;
+  const float quotient = (a - std::fmod(a, b)) / b;
   const float floor = std::floor(quotient);
   return quotient - floor > 0.5f ? floor + 1.0f : floor;
 }
@@ -102,8 +101,8 @@ float FloorDivide(float a, float b) {
 class Histogram {
  public:
   void Add(std::span<const float> values) {
-    if (empty_ || range_.min == range_.max) {
-      empty_ = false;
+    // Also before the first batch, when both ends are 0.
+    if (range_.min == range_.max) {
       range_ = MinMax(values);
       counts_ = Histc(values, range_.min, range_.max);
       return;
@@ -227,7 +226,6 @@ class Histogram {
     return Sum(errors);
   }
 
-  bool empty_ = true;
   ObservedRange range_;
   Counts counts_{};
 };

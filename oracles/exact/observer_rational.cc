@@ -204,12 +204,11 @@ class Histogram {
     }
   }
 
+  // Of a negative a it is rounded toward 0: then the code is 0 all the same.
   static Rational FloorDivide(const Rational& a, const Rational& b) {
     const Rational rest = a - b * Rational(Truncated(a / b));
-    Rational quotient = Single(Single(a - rest) / b);
-    if (rest < 0) quotient = Single(quotient - 1);
+    const Rational quotient = Single(Single(a - rest) / b);
     Integer floor = Truncated(quotient);
-    if (Rational(floor) > quotient) --floor;
     if (Single(quotient - Rational(floor)) > Rational(1, 2)) ++floor;
     return Single(Rational(floor));
   }

@@ -31,7 +31,7 @@ std::string CheckDim(std::string_view name, int64_t dim, int64_t max, int64_t mu
   if (max > 0 && dim > max) {
     return std::string(name) + " = " + std::to_string(dim) + " is more than " + std::to_string(max);
   }
-  if (multiple > 1 && dim % multiple != 0) {
+  if (multiple > 0 && dim % multiple != 0) {
     return std::string(name) + " = " + std::to_string(dim) + " is no multiple of " +
            std::to_string(multiple);
   }
@@ -79,8 +79,7 @@ std::string OutsideLimits(const PluginLimits& limits, const Case& c) {
   if ((c.M == 0 || c.N == 0) && lacks(QUALM_CAN_EMPTY)) return "empty output";
   if (HasWeights(c.op) && c.K == 0 && lacks(QUALM_CAN_EMPTY_K)) return "K = 0";
   if ((v.dilation_h != 1 || v.dilation_w != 1) && lacks(QUALM_CAN_DILATION)) return "dilation";
-  if (IsConv(c.op) && !RowOf(c.op).depthwise && v.groups != 1 && lacks(QUALM_CAN_GROUPS))
-    return "groups";
+  if (v.groups != 1 && !RowOf(c.op).depthwise && lacks(QUALM_CAN_GROUPS)) return "groups";
   if ((v.pad_top != v.pad_bottom || v.pad_left != v.pad_right) &&
       lacks(QUALM_CAN_ASYMMETRIC_PADDING)) {
     return "padding that differs between two sides";

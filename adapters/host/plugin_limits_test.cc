@@ -298,22 +298,28 @@ TEST(PluginLimits, NameThePlaceThatAPluginDoesNotWorkIn) {
 
 // A kernel that is never told a parameter would be judged wrong for not heeding it.
 TEST(PluginLimits, NameTheParameterThatAnInterfaceDoesNotTell) {
-  constexpr static std::array<std::string_view, 2> kReluAndBias{"relu", "bias"};
-  constexpr static std::array<std::string_view, 1> kBias{"bias"};
+  constexpr static std::array<std::string_view, 3> kTold{"multiplier", "relu", "bias"};
+  constexpr static std::array<std::string_view, 1> kFirst{"multiplier"}, kBias{"bias"};
   Case c = Linear();
   EXPECT_EQ(NotTold({}, c), "");
-  EXPECT_EQ(NotTold(kReluAndBias, c), "");
+  EXPECT_EQ(NotTold(kTold, c), "");
   c.relu = true;
   EXPECT_EQ(NotTold({}, c), "relu");
-  EXPECT_EQ(NotTold(kReluAndBias, c), "");
-  EXPECT_EQ(NotTold(kBias, c), "relu") << "another list than before";
+  EXPECT_EQ(NotTold(kTold, c), "");
+  EXPECT_EQ(NotTold(kFirst, c), "relu") << "the first parameter says nothing of others";
+  EXPECT_EQ(NotTold(kBias, c), "relu");
   c.bias = {{1, 2, 3}};
-  EXPECT_EQ(NotTold(kReluAndBias, c), "");
-  EXPECT_EQ(NotTold(std::span(kReluAndBias).first(1), c), "bias") << "a part of a list is another";
-  EXPECT_EQ(NotTold(kReluAndBias, c), "");
+  EXPECT_EQ(NotTold(kTold, c), "");
   EXPECT_EQ(NotTold({}, c), "bias") << "the first of several";
   c.requant = Requant::kFloat32;
-  EXPECT_EQ(NotTold(kReluAndBias, c), "requantization " + std::string(Name(Requant::kFloat32)));
+  EXPECT_EQ(NotTold(kTold, c), "requantization " + std::string(Name(Requant::kFloat32)));
+  c = Linear();
+  c.multiplier = {1};
+  EXPECT_EQ(NotTold(kFirst, c), "");
+  EXPECT_EQ(NotTold(kBias, c), "multiplier") << "another list of one name";
+  EXPECT_EQ(NotTold(std::span(kTold).first(1), c), "");
+  EXPECT_EQ(NotTold(std::span(kTold).subspan(1), c), "multiplier");
+  EXPECT_EQ(NotTold(std::span(kTold), c), "");
 }
 
 }  // namespace

@@ -611,57 +611,6 @@ TEST_P(ExamplePlugin, WhatItDoesNotOfferIsSkippedWithTheReason) {
             "example does not offer output of type f32");
 }
 
-TEST_P(ExamplePlugin, LimitsOfEveryKindAreHeeded) {
-  PluginLimits limits;
-  limits.x_dtypes = QUALM_TYPE_BIT(QUALM_U8);
-  limits.w_dtypes = QUALM_TYPE_BIT(QUALM_S8);
-  limits.out_dtypes = QUALM_TYPE_BIT(QUALM_S32);
-  limits.x_zero_point_max = 255;
-  EXPECT_EQ(OutsideLimits(limits, SmallCase()), "");
-  PluginLimits narrow = limits;
-  narrow.k_multiple = 4;
-  EXPECT_EQ(OutsideLimits(narrow, SmallCase()), "K = 3 is no multiple of 4");
-  narrow = limits;
-  narrow.m_max = 1;
-  EXPECT_EQ(OutsideLimits(narrow, SmallCase()), "M = 2 is more than 1");
-  Case c = SmallCase();
-  c.w_q.zero_point = {1};
-  EXPECT_EQ(OutsideLimits(limits, c), "w: zero point 1 is outside 0");
-  c = SmallCase();
-  c.relu = true;
-  EXPECT_EQ(OutsideLimits(limits, c), "fused relu");
-  c = SmallCase();
-  c.bias_i32 = std::vector<int32_t>{1, 2};
-  EXPECT_EQ(OutsideLimits(limits, c), "int32 bias");
-  c = SmallCase();
-  c.per_channel = true;
-  EXPECT_EQ(OutsideLimits(limits, c), "parameters per channel");
-
-  limits.out_dtypes = limits.x_dtypes = limits.w_dtypes = QUALM_TYPE_BIT(QUALM_S8);
-  limits.features = QUALM_CAN_CLAMP;
-  EXPECT_EQ(OutsideLimits(limits, PoolCase()), "dilation");
-  c = PoolCase();
-  c.window.dilation_w = 1;
-  EXPECT_EQ(OutsideLimits(limits, c), "");
-  c.window.pad_right = 0;
-  EXPECT_EQ(OutsideLimits(limits, c), "padding that differs between two sides");
-  c.window.pad_right = 1;
-  c.op = Op::kAvgPool;
-  c.window.count_include_pad = true;
-  EXPECT_EQ(OutsideLimits(limits, c), "padding that counts");
-  c = PoolCase();
-  c.op = Op::kConv2d;
-  c.window.dilation_w = 1;
-  c.window.groups = 2;
-  c.w = Tensor(DType::kS8, {2, 1, 2, 1});
-  EXPECT_EQ(OutsideLimits(limits, c), "groups");
-  c.op = Op::kDepthwise;
-  EXPECT_EQ(OutsideLimits(limits, c), "");
-  c = AddCase();
-  limits.x_dtypes = limits.out_dtypes = QUALM_TYPE_BIT(QUALM_U8);
-  EXPECT_EQ(OutsideLimits(limits, c), "w of type u8");
-}
-
 TEST_P(ExamplePlugin, RegistryKnowsTheKindAndMissesNothingSilently) {
   EXPECT_THROW(SubjectRegistry::Get().Make("plugin:"), InputError);
   EXPECT_THROW(SubjectRegistry::Get().Make("plugin:/nowhere/at-all.so"), Unavailable);

@@ -8,12 +8,15 @@
 #include <atomic>
 #include <cfenv>
 #include <csignal>
+#include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <new>
+#include <sstream>
 #include <stdexcept>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -39,6 +42,12 @@ int Recurse(volatile char* above) {
   volatile char frame[4096];
   frame[0] = above == nullptr ? 1 : above[0];
   return for_ever ? Recurse(frame) + frame[0] : frame[0];
+}
+
+// Lays a file that is empty behind the page that ends at `end`: what is read there is a SIGBUS.
+void MapNothing(void* end) {
+  const int file = memfd_create("nothing", 0);
+  mmap(end, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file, 0);
 }
 
 // Takes all the address space that its process may have, and keeps it.
@@ -94,7 +103,98 @@ void LeaveBehind() {
   }
 }
 
+// What the last problem said, for LastError: the part of it that the environment variable names.
+std::string said;
+
+template <class T>
+const char* SizeOf(const T& given) {
+  return given.size == sizeof given ? ". " : " wrong size. ";
+}
+
+// "x 0 2x3 by 3x1. ": type, dimensions, strides.
+void Say(std::ostream& out, const char* name, const qualm_tensor* tensor) {
+  out << name << ' ';
+  if (tensor == nullptr) {
+    out << "none. ";
+    return;
+  }
+  out << tensor->dtype;
+  for (int32_t i = 0; i < tensor->rank; ++i) out << (i == 0 ? " " : "x") << tensor->dims[i];
+  for (int32_t i = 0; i < tensor->rank; ++i) out << (i == 0 ? " by " : "x") << tensor->strides[i];
+  out << SizeOf(*tensor);
+}
+
+void Say(std::ostream& out, const char* name, const qualm_qparams& q) {
+  out << name << ' ' << q.count << ':';
+  for (int64_t i = 0; i < q.count; ++i) out << ' ' << q.scale[i] << ' ' << q.zero_point[i];
+  out << SizeOf(q);
+}
+
+template <class T>
+void SayList(std::ostream& out, const char* name, const T* list, int64_t count) {
+  if (list == nullptr) return;
+  out << name;
+  for (int64_t i = 0; i < count; ++i) out << ' ' << list[i];
+  out << ". ";
+}
+
+void SayWindow(std::ostream& out, const qualm_window* v) {
+  if (v == nullptr) {
+    out << "none. ";
+    return;
+  }
+  for (const int64_t number :
+       {v->kernel_h, v->kernel_w, v->stride_h, v->stride_w, v->pad_top, v->pad_bottom, v->pad_left,
+        v->pad_right, v->dilation_h, v->dilation_w, v->groups})
+    out << number << ' ';
+  out << "ceil " << v->ceil_mode << " count " << v->count_include_pad << SizeOf(*v);
+}
+
+void SayNumbers(std::ostream& out, const qualm_problem& p) {
+  out << "op " << p.op << " relu " << p.relu << " function " << p.function << " slope "
+      << p.negative_slope << " per_channel " << p.per_channel << " threads " << p.threads << " min "
+      << p.out_min << " max " << p.out_max << SizeOf(p);
+  if (const qualm_choice* const c = p.choice; c != nullptr) {
+    out << "choice";
+    for (const int32_t number :
+         {c->rule, c->symmetric, c->reduce_range, c->dtype, c->quant_min, c->quant_max})
+      out << ' ' << number;
+    out << SizeOf(*c);
+  }
+  if (const qualm_granularity* const g = p.x_granularity; g != nullptr) {
+    out << "granularity " << g->kind << ' ' << g->axis << ' ' << g->block << SizeOf(*g);
+  }
+}
+
+int32_t SayProblem(const qualm_problem& p) {
+  std::ostringstream out;
+  if (Is("say-tensors")) {
+    Say(out, "x", p.x);
+    Say(out, "w", p.w);
+    Say(out, "y", p.y);
+    Say(out, "acc", p.acc);
+  }
+  if (Is("say-qparams")) {
+    Say(out, "x", p.x_q);
+    Say(out, "w", p.w_q);
+    Say(out, "out", p.out_q);
+    SayList(out, "multiplier", p.multiplier, p.multiplier_count);
+    SayList(out, "bias", p.bias, p.y->dims[1]);
+    SayList(out, "bias_i32", p.bias_i32, p.y->dims[1]);
+  }
+  if (Is("say-window")) SayWindow(out, p.window);
+  if (Is("say-numbers")) SayNumbers(out, p);
+  said = out.str();
+  return QUALM_FAILED;
+}
+
+bool SaysProblems() {
+  const char* value = std::getenv("QUALM_BROKEN");
+  return value != nullptr && std::string_view(value).starts_with("say-");
+}
+
 int32_t Run(const qualm_problem* p) {
+  if (SaysProblems()) return SayProblem(*p);
   if (p->op == QUALM_ADD) return AddBytes(p);
   const int64_t rows = p->y->dims[0];
   const int64_t columns = p->y->dims[1];
@@ -143,6 +243,10 @@ int32_t Run(const qualm_problem* p) {
   }
   if (Is("write-past") || Is("entry-ignore-segv")) y[rows * columns] = 7;
   if (Is("write-before")) y[-1] = 7;
+  if (Is("bus-past")) {
+    MapNothing(y + rows * columns);
+    y[rows * columns] = 7;
+  }
   if (Is("write-slack")) reinterpret_cast<uint8_t*>(y + rows * columns)[3] = 7;
   if (Is("write-gap") && rows > 1) Row(p->y, 0)[columns] = 7;
   if (Is("read-past")) zero = x[p->x->dims[0] * p->x->dims[1]];
@@ -183,6 +287,17 @@ int32_t Run(const qualm_problem* p) {
 }
 
 const qualm_capability* Capability(int32_t op) {
+  if (SaysProblems()) {
+    static qualm_capability everything{};
+    everything.size = sizeof everything;
+    everything.x_dtypes = everything.w_dtypes = everything.out_dtypes = everything.features =
+        ~UINT32_C(0);
+    everything.x_zero_point_min = everything.w_zero_point_min = everything.out_zero_point_min =
+        INT32_MIN;
+    everything.x_zero_point_max = everything.w_zero_point_max = everything.out_zero_point_max =
+        INT32_MAX;
+    return &everything;
+  }
   if (op == QUALM_ADD) {
     static qualm_capability add{};
     add.size = sizeof add;
@@ -193,7 +308,7 @@ const qualm_capability* Capability(int32_t op) {
   }
   if (op != QUALM_LINEAR) return nullptr;
   static qualm_capability linear{};
-  linear.size = Is("capability-size") ? 8 : sizeof linear;
+  linear.size = Is("capability-size") ? 8 : Is("capability-huge") ? 4097 : sizeof linear;
   linear.x_dtypes = QUALM_TYPE_BIT(QUALM_U8);
   linear.w_dtypes = QUALM_TYPE_BIT(QUALM_S8);
   linear.out_dtypes = QUALM_TYPE_BIT(QUALM_S32);
@@ -218,7 +333,7 @@ const qualm_capability* Capability(int32_t op) {
   return &linear;
 }
 
-const char* LastError() { return "said\nno\x1b[31m"; }
+const char* LastError() { return SaysProblems() ? said.c_str() : "said\nno\x1b[31m"; }
 
 }  // namespace
 
@@ -234,13 +349,21 @@ extern "C" const qualm_plugin* qualm_plugin_entry(void) {
   if (Is("entry-garbage")) WriteToSocket("this is not a message of the protocol", 37);
   static qualm_plugin plugin{};
   plugin.size = Is("wrong-size") ? 40 : sizeof plugin;
-  plugin.abi_version = Is("wrong-version") ? 99 : QUALM_ABI_VERSION;
+  if (Is("least-of-another-version")) plugin.size = offsetof(qualm_plugin, reserved);
+  if (Is("less-of-another-version")) plugin.size = offsetof(qualm_plugin, reserved) - 1;
+  if (Is("huge-of-another-version")) plugin.size = 4097;
+  if (Is("largest-of-another-version")) plugin.size = 4096;
+  const bool other = Is("wrong-version") || Is("least-of-another-version") ||
+                     Is("less-of-another-version") || Is("largest-of-another-version") ||
+                     Is("huge-of-another-version");
+  plugin.abi_version = other ? 99 : QUALM_ABI_VERSION;
   plugin.name = Is("no-name") ? nullptr : "broken";
   plugin.version = "0";
-  plugin.contract = Is("wrong-contract")     ? "mostly right"
+  plugin.contract = Is("no-contract")        ? nullptr
+                    : Is("wrong-contract")   ? "mostly right"
                     : Is("unknown-contract") ? "model:nope"
                                              : "exact";
-  plugin.capability = Capability;
+  plugin.capability = Is("no-capability") ? nullptr : Capability;
   plugin.run = Is("null-function") ? nullptr : Run;
   plugin.last_error = Is("no-last-error") ? nullptr : LastError;
   return &plugin;

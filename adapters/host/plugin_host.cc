@@ -281,7 +281,6 @@ Outcome PluginHost::Run(const Case& c, const RunContext& context) {
   if (why.empty()) why = WhyNotLaid(c, context);
   if (!why.empty()) return Bad(RunStatus::kSkipped, std::move(why));
 
-  known_count = 0;
   placement_.Lay(c, context,
                  {.read_slack_bytes = static_cast<size_t>(limits.read_slack_bytes),
                   .alignment_bytes = static_cast<size_t>(std::max(limits.alignment_bytes, 1))});

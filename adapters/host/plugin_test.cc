@@ -97,6 +97,8 @@ INSTANTIATE_TEST_SUITE_P(
         Misbehaviour{"throw", RunStatus::kCrashed, "thrown on purpose"},
         Misbehaviour{"write-past", RunStatus::kTouchedOutside, "past the end of y (SIGSEGV)"},
         Misbehaviour{"read-past", RunStatus::kTouchedOutside, "read 1 byte past the end of x"},
+        Misbehaviour{"bus-past", RunStatus::kTouchedOutside,
+                     "accessed 1 byte past the end of y (SIGBUS)"},
         Misbehaviour{"write-slack", RunStatus::kTouchedOutside, "wrote outside y"},
         Misbehaviour{"modify-x", RunStatus::kModifiedInput, "input x at byte 1"},
         Misbehaviour{"modify-scale", RunStatus::kModifiedInput, "w_scale"},
@@ -393,7 +395,13 @@ TEST(Plugin, WhatIsNoPluginIsTurnedAwayWithASentence) {
   expect(Broken("wrong-version"),
          "built for version 99 of the plugin interface, this is version 1");
   expect(Broken("wrong-size"), "qualm_plugin.size is 40");
+  // The number of a version is read where the size says that there is one.
+  expect(Broken("least-of-another-version"), "built for version 99");
+  expect(Broken("less-of-another-version"), "qualm_plugin.size is ");
+  expect(Broken("largest-of-another-version"), "built for version 99");
+  expect(Broken("huge-of-another-version"), "qualm_plugin.size is 4097");
   expect(Broken("capability-size"), "capability of linear: size is 8");
+  expect(Broken("capability-huge"), "capability of linear: size is 4097");
   expect(Broken("capability-alignment"), "alignment_bytes is 3");
   expect(Broken("newer-asks"), "capability of linear: byte 96 is not 0: it was built with a newer");
   expect(Broken("entry-null"), "returned NULL");
@@ -401,6 +409,7 @@ TEST(Plugin, WhatIsNoPluginIsTurnedAwayWithASentence) {
   expect(Broken("entry-exit"), "exit status 5");
   expect(Broken("entry-hang"), "could not be loaded within 400 ms");
   expect(Broken("entry-garbage"), "no message of this protocol");
+  expect(Broken("no-capability"), "qualm_plugin.capability is NULL");
   expect(Broken("null-function"), "qualm_plugin.run is NULL");
   expect(Broken("no-last-error"), "qualm_plugin.last_error is NULL");
   expect(Broken("no-name"), "name is empty");
@@ -449,6 +458,135 @@ TEST(Plugin, MissingWorkerIsUnavailableNotACrash) {
   unsetenv("QUALM_WORKER");
   EXPECT_NE(error.find("QUALM_WORKER"), std::string::npos) << error;
   EXPECT_EQ(LoadError(Broken("nothing")), "loaded");
+}
+
+TEST(Plugin, SaysWhatItOffers) {
+  EXPECT_EQ(Worker(Broken("no-contract")).info().contract, "exact");
+  // All that it was asked for: an observer is nothing that a plugin could be asked for.
+  const Worker everything(Broken("say-numbers"));
+  for (const Op op : AllOps()) {
+    EXPECT_EQ(everything.info().limits[static_cast<size_t>(op)].has_value(),
+              op != Op::kChooseQParams)
+        << Name(op);
+  }
+  Worker worker(Broken("nothing"));
+  const Outcome outcome =
+      worker.Run(CaseOver(Op::kRescale, Tensor(DType::kU8, {1, 1}), DType::kU8), {});
+  EXPECT_EQ(Name(outcome.status), "skipped");
+  EXPECT_EQ(outcome.detail, "operation not offered");
+}
+
+// Whatever of a problem does not arrive is computed wrongly by somebody who did nothing wrong.
+std::string Said(const std::string& what, const Case& c, const RunContext& context = {}) {
+  EXPECT_EQ(Validate(c), "");
+  Worker worker(Broken("say-" + what));
+  return worker.Run(c, context).detail;
+}
+
+TEST(Plugin, IsToldWhereTensorsLie) {
+  EXPECT_EQ(Said("tensors", SmallCase()),
+            "x 0 2x3 by 3x1. w 1 2x3 by 3x1. y 2 2x2 by 2x1. acc none. ");
+  const RunContext gaps{.x_row_gap = 1, .y_row_gap = 2, .w_row_gap = 4, .want_acc = true};
+  EXPECT_EQ(Said("tensors", SmallCase(), gaps),
+            "x 0 2x3 by 4x1. w 1 2x3 by 7x1. y 2 2x2 by 4x1. acc 2 2x2 by 2x1. ");
+  Case conv;
+  conv.op = Op::kConv2d;
+  conv.window = {.batch = 1, .in_h = 3, .in_w = 3, .in_c = 2, .kernel_h = 2, .kernel_w = 2};
+  conv.N = 2;
+  conv.x = Tensor(DType::kU8, {1, 3, 3, 2});
+  conv.w = Tensor(DType::kS8, {2, 2, 2, 2});
+  DeriveSizes(&conv);
+  EXPECT_EQ(Said("tensors", conv),
+            "x 0 1x3x3x2 by 18x6x2x1. w 1 2x2x2x2 by 8x4x2x1. y 0 1x2x2x2 by 8x4x2x1. acc none. ");
+  EXPECT_EQ(
+      Said("tensors", conv, {.x_row_gap = 1, .y_row_gap = 3, .w_row_gap = 5}),
+      "x 0 1x3x3x2 by 27x9x3x1. w 1 2x2x2x2 by 13x4x2x1. y 0 1x2x2x2 by 20x10x5x1. acc none. ");
+  EXPECT_EQ(Said("tensors", conv, {.x_line_gap = 4}).substr(0, 25), "x 0 1x3x3x2 by 30x10x2x1.");
+  const Case rescale = CaseOver(Op::kRescale, Tensor(DType::kU8, {1, 2}), DType::kU8);
+  EXPECT_EQ(Said("tensors", rescale), "x 0 1x2 by 2x1. w none. y 0 1x2 by 2x1. acc none. ");
+  EXPECT_EQ(Said("tensors", rescale, {.want_acc = true}),
+            "x 0 1x2 by 2x1. w none. y 0 1x2 by 2x1. acc none. ")
+      << "which has no sums";
+}
+
+TEST(Plugin, IsToldTheParametersOfQuantization) {
+  Case c = SmallCase();
+  c.x_q = {{0.5f}, {3}};
+  c.w_q = {{2, 4}, {5, -6}};
+  c.per_channel = true;
+  c.bias_i32 = {{7, 8}};
+  EXPECT_EQ(Said("qparams", c), "x 1: 0.5 3. w 2: 2 5 4 -6. out 1: 1 0. bias_i32 7 8. ");
+  c.out_dtype = DType::kU8;
+  OpenClamp(&c);
+  c.out_q = {{8}, {9}};
+  c.bias_i32.reset();
+  c.bias = {{1.5f, 2}};
+  EXPECT_EQ(Said("qparams", c), "x 1: 0.5 3. w 2: 2 5 4 -6. out 1: 8 9. bias 1.5 2. ");
+  Case requantize = CaseOver(Op::kRequantize, Tensor(DType::kS32, {1, 2}), DType::kU8);
+  requantize.per_channel = true;
+  requantize.multiplier = {0.25f, 0.5f};
+  EXPECT_EQ(Said("qparams", requantize).substr(Said("qparams", requantize).find("multiplier")),
+            "multiplier 0.25 0.5. ");
+}
+
+TEST(Plugin, IsToldTheWindow) {
+  EXPECT_EQ(Said("window", SmallCase()), "none. ");
+  Case c;
+  c.op = Op::kMaxPool;
+  c.window = {.batch = 1, .in_h = 20, .in_w = 20, .in_c = 1, .kernel_h = 3, .kernel_w = 4};
+  c.window.stride_h = 2, c.window.stride_w = 5;
+  c.window.pad_top = 1, c.window.pad_bottom = 2, c.window.pad_left = 3, c.window.pad_right = 0;
+  c.window.dilation_h = 6, c.window.dilation_w = 4;
+  c.x = Tensor(DType::kU8, {1, 20, 20, 1});
+  DeriveSizes(&c);
+  EXPECT_EQ(Said("window", c), "3 4 2 5 1 2 3 0 6 4 1 ceil 0 count 0. ");
+  c.window.ceil_mode = true;
+  DeriveSizes(&c);
+  EXPECT_EQ(Said("window", c), "3 4 2 5 1 2 3 0 6 4 1 ceil 1 count 0. ");
+  c.window.ceil_mode = false;
+  c.window.dilation_h = c.window.dilation_w = 1;
+  c.op = Op::kAvgPool;
+  c.window.count_include_pad = true;
+  DeriveSizes(&c);
+  EXPECT_EQ(Said("window", c), "3 4 2 5 1 2 3 0 1 1 1 ceil 0 count 1. ");
+}
+
+TEST(Plugin, IsToldTheNumbersOfAProblem) {
+  Case c = SmallCase();
+  EXPECT_EQ(Said("numbers", c),
+            "op 3 relu 0 function 0 slope 0.01 per_channel 0 threads 0 min -2147483648 "
+            "max 2147483647. ");
+  c.relu = true;
+  c.per_channel = true;
+  c.w_q = {{1, 1}, {0, 0}};
+  c.out_min = -5;
+  c.out_max = 6;
+  EXPECT_EQ(Said("numbers", c, {.threads = 2}),
+            "op 3 relu 1 function 0 slope 0.01 per_channel 1 threads 2 min -5 max 6. ");
+  Case table = CaseOver(Op::kTable, Tensor(DType::kU8, {1, 1}), DType::kU8);
+  table.function = Function::kLeakyRelu;
+  table.negative_slope = 0.5f;
+  EXPECT_EQ(Said("numbers", table),
+            "op 13 relu 0 function 1 slope 0.5 per_channel 0 threads 0 min 0 max 255. ");
+  Case dynamic = CaseOver(Op::kDynamicLinear, Tensor(DType::kF32, {1, 1}), DType::kF32);
+  dynamic.K = 1;
+  dynamic.w = Tensor(DType::kS8, {1, 1});
+  dynamic.observer.symmetric = true;
+  dynamic.observer.dtype = DType::kS8;
+  dynamic.observer.quant_min = -8;
+  dynamic.observer.quant_max = 7;
+  const auto choice = [&] {
+    const std::string said = Said("numbers", dynamic);
+    return said.substr(said.find("choice"));
+  };
+  EXPECT_EQ(choice(), "choice 0 1 0 1 -8 7. ");
+  dynamic.observer.symmetric = false;
+  dynamic.observer.reduce_range = true;
+  dynamic.x_gran = Granularity::kRow;
+  EXPECT_EQ(choice(), "choice 0 0 1 1 -8 7. granularity 2 0 0. ");
+  dynamic.observer = {};
+  dynamic.rule = QParamsRule::kOnnx;
+  EXPECT_EQ(choice().substr(0, 11), "choice 2 0 ");
 }
 
 TEST(Plugin, ANewerHeaderThatAsksForNothingNewIsTaken) {

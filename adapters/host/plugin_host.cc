@@ -46,8 +46,9 @@ static_assert(QUALM_TANH + 1 == CountOf<Function>(), "functions are sent by thei
 constexpr size_t kStructBytesMax = 4096;
 
 // The buffers in use, for the signal handler. Written between calls only.
+using BufferName = decltype(Trap::buffer);
 struct KnownBuffer {
-  const char* name = nullptr;
+  BufferName name{};
   uintptr_t begin = 0;
   size_t bytes = 0;
 };
@@ -68,10 +69,7 @@ void ClassifyAddress(uintptr_t address, Trap& trap) {
     const uintptr_t distance = before ? buffer.begin - address : address - end + 1;
     if (distance >= nearest) continue;
     nearest = distance;
-    trap.buffer = {};
-    for (size_t at = 0; at + 1 < trap.buffer.size() && buffer.name[at] != '\0'; ++at) {
-      trap.buffer[at] = buffer.name[at];
-    }
+    trap.buffer = buffer.name;
     trap.bytes_before = before ? static_cast<int64_t>(distance) : 0;
     trap.bytes_past = before ? 0 : static_cast<int64_t>(distance);
   }
@@ -199,9 +197,19 @@ qualm_window WindowOf(const Window& v) {
 }
 
 // The names of the buffers' contents in reports.
-constexpr std::array<const char*, Placement::kSlots> kSlotNames{
-    "x",      "w",          "x_scale", "x_zp",     "w_scale", "w_zp", "out_scale",
-    "out_zp", "multiplier", "bias",    "bias_i32", "y",       "acc"};
+constexpr std::array<BufferName, Placement::kSlots> kSlotNames{{{"x"},
+                                                                {"w"},
+                                                                {"x_scale"},
+                                                                {"x_zp"},
+                                                                {"w_scale"},
+                                                                {"w_zp"},
+                                                                {"out_scale"},
+                                                                {"out_zp"},
+                                                                {"multiplier"},
+                                                                {"bias"},
+                                                                {"bias_i32"},
+                                                                {"y"},
+                                                                {"acc"}}};
 
 // From now on the signal handler knows the buffers of this call.
 void Remember(const Placement& placement) {
@@ -216,7 +224,7 @@ void Remember(const Placement& placement) {
 }
 
 Outcome Report(const Placement::Damage& damage) {
-  const std::string name = kSlotNames[damage.slot];
+  const std::string name = kSlotNames[damage.slot].data();
   switch (damage.kind) {
     case Placement::Damage::Kind::kWroteOutside:
       return Bad(damage.status(),

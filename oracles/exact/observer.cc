@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 #include <cstddef>
+#include <functional>
 
 #include "oracles/exact/nearest_environment.h"
 
@@ -117,7 +118,7 @@ class Histogram {
     const ObservedRange combined{all.min, all.max + excess};
     Counts counts = Histc(values, combined.min, combined.max);
     if (combined.min == range_.min && combined.max == range_.max) {
-      for (size_t i = 0; i < counts.size(); ++i) counts[i] += counts_[i];
+      std::ranges::transform(counts, counts_, counts.begin(), std::plus<>());
     } else {
       AddResampled(static_cast<int64_t>(downsample), static_cast<int64_t>(start), &counts);
     }
@@ -132,10 +133,10 @@ class Histogram {
     const double total = Sum(counts_);
     Counts below;
     double running = 0;
-    for (size_t i = 0; i < below.size(); ++i) {
-      running += counts_[i];
-      below[i] = static_cast<float>(running);
-    }
+    std::ranges::transform(counts_, below.begin(), [&](float count) {
+      running += count;
+      return static_cast<float>(running);
+    });
     double alpha = 0.0;
     double beta = 1.0;
     int64_t start = 0;

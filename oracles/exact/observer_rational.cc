@@ -158,7 +158,7 @@ class Histogram {
       (move_start ? alpha : beta) = move_start ? next_alpha : next_beta;
       if (next_start == start && next_end == end) continue;
       const Rational error = Error(next_start, next_end);
-      if (least && error > *least) break;
+      if (error > least.value_or(error)) break;
       least = error;
       start = next_start;
       end = next_end;
@@ -221,7 +221,6 @@ class Histogram {
   Rational Error(int64_t start, int64_t end) const {
     const Rational width = Double(Double(range_->max - range_->min) / kBins);
     const Rational step = Double(Double(width * (end - start + 1)) / observer::kCodes);
-    if (step == 0) return 0;
     const Rational width32 = Single(width), step32 = Single(step), half = Single(step / 2);
     const auto code_of = [&](const Rational& at) {
       const Rational code = FloorDivide(at, step32);

@@ -114,6 +114,8 @@ TEST(Observer, PerChannelIsOneRowEach) {
   EXPECT_EQ(y.FloatAt(1), 2.0f);
   EXPECT_EQ(y.FloatAt(2), 50);
   EXPECT_EQ(y.FloatAt(3), 0);
+  EXPECT_EQ(EvaluateRational(c), y);
+  EXPECT_EQ(ObservedRanges(c).size(), 2u);
 }
 
 // The bins lie between the whole parts of the ends: 4.9 is in none, and the search cuts it off.
@@ -153,16 +155,46 @@ TEST(Observer, BothFormsAgreeOnHistogramsOfFewValues) {
   }
 }
 
-// Bins between two whole numbers that are the same lie around the values; around one value they
-// reach 1 to either side, so that it falls in the middle.
+// A batch of one value in a narrow range falls in the middle of its bins, which reach 1 to either
+// side. Seeds at which each step on the way shows in what is chosen.
 TEST(Observer, BothFormsAgreeOnABatchOfOneValueInANarrowRange) {
-  std::vector<float> spread, same(40, 2.3f);
-  for (int i = 0; i < 40; ++i) spread.push_back(2.1f + 0.02f * static_cast<float>(i));
-  const Case c = Observing({spread, same}, {.kind = Kind::kHistogram});
-  ASSERT_EQ(Validate(c), "");
-  EXPECT_EQ(Evaluate(c), EvaluateRational(c));
-  const Case other = Observing({same, spread}, {.kind = Kind::kHistogram});
-  EXPECT_EQ(Evaluate(other), EvaluateRational(other));
+  for (const uint64_t seed : {16, 64, 88, 112, 168}) {
+    Rng rng(seed);
+    std::vector<float> spread(2 + rng.Below(12));
+    const std::vector<float> same(spread.size(), static_cast<float>(rng.Unit() * 1.8 - 0.9));
+    for (float& x : spread) x = static_cast<float>(rng.Unit() * 1.8 - 0.9);
+    const Case c = Observing({spread, same}, {.kind = Kind::kHistogram});
+    ASSERT_EQ(Validate(c), "");
+    EXPECT_EQ(Evaluate(c), EvaluateRational(c)) << seed;
+  }
+}
+
+// A batch that reaches further on one side, by as many bins, is no batch in the range of before.
+TEST(Observer, BothFormsAgreeOnABatchThatReachesFurtherOnOneSide) {
+  for (const uint64_t seed : {1, 7, 14, 20}) {
+    Rng rng(seed);
+    std::vector<float> halves(2 + rng.Below(12)), quarters(halves.size());
+    for (float& x : halves) x = static_cast<float>(rng.Below(3)) * 0.5f;
+    for (float& x : quarters) x = static_cast<float>(rng.Between(-2, 4)) * 0.25f;
+    const Case c = Observing({halves, quarters}, {.kind = Kind::kHistogram});
+    ASSERT_EQ(Validate(c), "");
+    EXPECT_EQ(Evaluate(c), EvaluateRational(c)) << seed;
+  }
+}
+
+TEST(Observer, ASpanOfNothingHasTheLowestCode) {
+  const Observer s8{.dtype = DType::kS8, .quant_min = -128, .quant_max = 127};
+  for (const double zero : {0.0, -0.0}) {
+    const ChosenQParams chosen = FromRange(s8, 0.0, zero, 0.0f);
+    EXPECT_EQ(chosen.scale, 0.0f);
+    EXPECT_FALSE(std::signbit(chosen.scale));
+    EXPECT_EQ(chosen.zero_point, -128);
+  }
+}
+
+TEST(Observer, TheRangeOfBatchesHoldsThemAll) {
+  Expect(Observing({{-1.0f, 1.0f}, {-3.0f, 0.5f}}, {.kind = Kind::kMinMax}), 4.0f / 255.0f, 191);
+  Expect(Observing({{-1.0f, 1.0f}, {-0.5f, 3.0f}}, {.kind = Kind::kMinMax}), 4.0f / 255.0f, 64);
 }
 
 TEST(Observer, WhatIsRefused) {

@@ -18,6 +18,7 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <utility>
 
 #include "adapters/host/worker_message.h"  // as foreign code that knows it might have
@@ -208,6 +209,18 @@ int32_t Run(const qualm_problem* p) {
   }
   static std::atomic<int32_t> calls;
   if (Is("count-calls")) answer = ++calls;
+  if (Is("count-accumulators")) answer = calls += p->acc != nullptr ? 1 : 0;
+  if (Is("refuse-first-call") && ++calls == 1) return QUALM_FAILED;
+  static const std::thread::id first_thread = std::this_thread::get_id();
+  static std::atomic<int32_t> of_others;
+  if (std::this_thread::get_id() != first_thread) {
+    if (Is("refuse-others")) return QUALM_FAILED;
+    const int32_t other = ++of_others;
+    if ((Is("first-other-differs") && other == 1) || (Is("last-other-differs") && other == 8))
+      answer = 9;
+  } else if (Is("refuse-second-call") && ++calls == 2) {
+    return QUALM_FAILED;
+  }
   for (int64_t m = 0; m < rows; ++m) {
     for (int64_t n = 0; n < columns; ++n) Row(p->y, m)[n] = answer;
   }
@@ -281,7 +294,7 @@ int32_t Run(const qualm_problem* p) {
     }
   }
   if (Is("print")) std::puts("noise on stdout that is no message");
-  if (Is("refuse")) return QUALM_FAILED;
+  if (Is("refuse") || Is("refuse-silently")) return QUALM_FAILED;
   if (Is("unsupported")) return QUALM_UNSUPPORTED;
   return QUALM_OK;
 }
@@ -314,7 +327,10 @@ const qualm_capability* Capability(int32_t op) {
   linear.out_dtypes = QUALM_TYPE_BIT(QUALM_S32);
   linear.features = Is("dense-only") ? 0 : QUALM_CAN_STRIDES;
   if (Is("layers")) linear.features |= QUALM_CAN_WEIGHT_STRIDES | QUALM_CAN_THREADS;
-  if (Is("count-calls")) linear.features |= QUALM_CAN_CONCURRENT;
+  for (const char* how : {"count-calls", "count-accumulators", "refuse-first-call", "refuse-others",
+                          "refuse-second-call", "first-other-differs", "last-other-differs"}) {
+    if (Is(how)) linear.features |= QUALM_CAN_CONCURRENT | QUALM_CAN_ACC;
+  }
   linear.read_slack_bytes = Is("read-slack") || Is("write-slack") ? 16 : 0;
   linear.alignment_bytes = Is("capability-alignment") ? 3 : Is("need-alignment") ? 64 : 0;
   // As a header of the future may have it, with an element type and a feature of its own.
@@ -333,7 +349,10 @@ const qualm_capability* Capability(int32_t op) {
   return &linear;
 }
 
-const char* LastError() { return SaysProblems() ? said.c_str() : "said\nno\x1b[31m"; }
+const char* LastError() {
+  if (Is("refuse-silently")) return "";
+  return SaysProblems() ? said.c_str() : "said\nno\x1b[31m";
+}
 
 }  // namespace
 

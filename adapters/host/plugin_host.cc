@@ -376,7 +376,7 @@ Outcome PluginHost::CallTogether(const qualm_problem& problem, const RunContext&
   const size_t bytes = ScatteredBytes(y.dtype, y.rows.count, y.rows.columns, y.gap);
   const auto others = static_cast<size_t>(context.callers - 1);
   std::vector<std::vector<uint8_t>> outputs(others, std::vector<uint8_t>(bytes, context.poison));
-  std::vector<Outcome> outcomes(others);
+  std::vector<Outcome> outcomes(others + 1);  // the last one is of this thread
   {
     std::vector<std::jthread> threads;
     for (size_t i = 0; i < others; ++i) {
@@ -389,8 +389,7 @@ Outcome PluginHost::CallTogether(const qualm_problem& problem, const RunContext&
         outcomes[i] = Call(asked, context);
       });
     }
-    Outcome called = Call(problem, context);
-    if (!called.ok()) outcomes.push_back(std::move(called));
+    outcomes.back() = Call(problem, context);
   }
   for (Outcome& outcome : outcomes) {
     if (!outcome.ok()) return std::move(outcome);

@@ -115,6 +115,7 @@ INSTANTIATE_TEST_SUITE_P(
         Misbehaviour{"close-socket", RunStatus::kCrashed, "exit status 0"},
         Misbehaviour{"close-and-stay", RunStatus::kCrashed, "closed its connection"},
         Misbehaviour{"refuse", RunStatus::kRefused, "said no [31m"},
+        Misbehaviour{"refuse-silently", RunStatus::kRefused, "gave no reason"},
         Misbehaviour{"unsupported", RunStatus::kSkipped, "said no [31m"}),
     [](const testing::TestParamInfo<Misbehaviour>& instance) {
       std::string name = instance.param.how;
@@ -324,6 +325,38 @@ TEST(Plugin, ThreadsGapsAndCallersOnlyWhereTheyAreOffered) {
   const int32_t last = answer(counts.Run(SmallCase(), {.callers = 3}));
   EXPECT_GE(last, 6);  // 5 is the call before the three
   EXPECT_LE(last, 8);
+  EXPECT_EQ(answer(counts.Run(SmallCase(), {})), 9) << "a call before the three, and no other";
+}
+
+// Of several calls each has to succeed, whoever makes it.
+TEST(Plugin, AFailureOfOneCallOfManyIsAFailure) {
+  for (const RunContext& context :
+       {RunContext{.calls = 2}, RunContext{.watch = true}, RunContext{.callers = 3}}) {
+    EXPECT_EQ(Name(Worker(Broken("refuse-first-call")).Run(SmallCase(), context).status),
+              "refused");
+  }
+  for (const char* how : {"refuse-others", "refuse-second-call"}) {
+    Worker worker(Broken(how));
+    EXPECT_EQ(Name(worker.Run(SmallCase(), {.callers = 3}).status), "refused") << how;
+  }
+}
+
+// One answer of nine calls at once that differs is seen, whichever it is.
+TEST(Plugin, AnAnswerThatDiffersFromTheFirstIsTheAnswer) {
+  for (const char* how : {"first-other-differs", "last-other-differs"}) {
+    const Outcome outcome = Worker(Broken(how)).Run(SmallCase(), {.callers = 9});
+    ASSERT_TRUE(outcome.ok()) << outcome.detail;
+    EXPECT_EQ(outcome.y.IntAt(0), 9) << how;
+  }
+}
+
+// Callers at once would write over each other's accumulators: one is asked for them.
+TEST(Plugin, AccumulatorsAreAskedOfOneCaller) {
+  Worker worker(Broken("count-accumulators"));
+  EXPECT_TRUE(worker.Run(SmallCase(), {.callers = 3, .want_acc = true}).ok());
+  const Outcome outcome = worker.Run(SmallCase(), {});
+  ASSERT_TRUE(outcome.ok()) << outcome.detail;
+  EXPECT_EQ(outcome.y.IntAt(0), 2);  // a call before the three, and one of them
 }
 
 TEST(Plugin, InPlaceOnlyWhereItIsOffered) {
@@ -507,6 +540,9 @@ TEST(Plugin, IsToldWhereTensorsLie) {
   EXPECT_EQ(Said("tensors", rescale, {.want_acc = true}),
             "x 0 1x2 by 2x1. w none. y 0 1x2 by 2x1. acc none. ")
       << "which has no sums";
+  // What cannot be laid is not asked for, whatever the plugin offers.
+  EXPECT_EQ(Said("tensors", rescale, {.x_line_gap = 1}), "has no images of dense pixels");
+  EXPECT_EQ(Said("tensors", rescale, {.over_w = true}), "has no second operand");
 }
 
 TEST(Plugin, IsToldTheParametersOfQuantization) {

@@ -2,6 +2,7 @@
 // A plugin that does everything wrong, one thing at a time: the environment variable QUALM_BROKEN
 // names it. plugin_test.cc holds qualm to surviving each and calling it by its name. Linear, any
 // codes, s32 outputs: each is 7 where nothing is wrong. Add, dense rows or not: y = x + w, bytes.
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -43,6 +44,15 @@ int Recurse(volatile char* above) {
   volatile char frame[4096];
   frame[0] = above == nullptr ? 1 : above[0];
   return for_ever ? Recurse(frame) + frame[0] : frame[0];
+}
+
+// Says which process hangs, to who waits for it, and hangs.
+void Hang() {
+  if (const char* const fifo = std::getenv("QUALM_FIFO"); fifo != nullptr) {
+    const pid_t self = getpid();
+    if (write(open(fifo, O_WRONLY), &self, sizeof self) != sizeof self) std::abort();
+  }
+  while (for_ever) usleep(1000);
 }
 
 // Lays a file that is empty behind the page that ends at `end`: what is read there is a SIGBUS.
@@ -251,9 +261,7 @@ int32_t Run(const qualm_problem* p) {
   if (Is("recurse")) return Recurse(nullptr);
   if (Is("exit")) std::_Exit(17);
   if (Is("exit-0")) std::_Exit(0);
-  if (Is("hang")) {
-    while (for_ever) usleep(1000);
-  }
+  if (Is("hang") || Is("hang-again")) Hang();
   if (Is("write-past") || Is("entry-ignore-segv")) y[rows * columns] = 7;
   if (Is("write-before")) y[-1] = 7;
   if (Is("bus-past")) {
@@ -360,9 +368,7 @@ extern "C" const qualm_plugin* qualm_plugin_entry(void) {
   if (Is("entry-null")) return nullptr;
   // NOLINTNEXTLINE(performance-no-int-to-ptr): a wild pointer is the point
   if (Is("entry-wild")) return reinterpret_cast<const qualm_plugin*>(intptr_t{zero} + 64);
-  if (Is("entry-hang")) {
-    while (for_ever) usleep(1000);
-  }
+  if (Is("entry-hang")) Hang();
   if (Is("entry-exit")) std::_Exit(5);
   if (Is("entry-ignore-segv")) signal(SIGSEGV, SIG_IGN);
   if (Is("entry-garbage")) WriteToSocket("this is not a message of the protocol", 37);

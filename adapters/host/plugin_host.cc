@@ -2,14 +2,12 @@
 #include "adapters/host/plugin_host.h"
 
 #include <dlfcn.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
@@ -431,7 +429,6 @@ void CatchTraps() {
     struct sigaction action{};
     action.sa_sigaction = OnTrap;
     action.sa_flags = SA_SIGINFO | SA_ONSTACK;
-    sigemptyset(&action.sa_mask);
     sigaction(number, &action, nullptr);
   }
 }
@@ -475,11 +472,6 @@ void LimitMemory(uint64_t bytes) {
   setrlimit(RLIMIT_CORE, &none);  // crashes are expected here; dumping each takes seconds
 }
 
-bool ParseNumber(std::string_view text, uint64_t* value) {
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), *value);
-  return error == std::errc() && end == text.data() + text.size();
-}
-
 // Exit statuses of the worker itself.
 constexpr int kDone = 0;
 constexpr int kCannotLoadStatus = 3;
@@ -514,24 +506,21 @@ int Serve(PluginHost& host, MessageChannel& channel, unsigned alarm_s) {
 }  // namespace
 
 int WorkerMain(int argc, char** argv) {
-  uint64_t time_limit_ms = 0;
-  uint64_t memory_limit_bytes = 0;
-  if (argc != 4 || !ParseNumber(argv[2], &time_limit_ms) ||
-      !ParseNumber(argv[3], &memory_limit_bytes) || fcntl(kWorkerFd, F_GETFD) < 0 ||
-      fcntl(kWorkerMemoryFd, F_GETFD) < 0) {
+  const auto started_by_hand = [] {
     constexpr std::string_view kUsage =
         "qualm-worker is started by qualm, not by hand: qualm check --subject plugin:PATH.so\n";
     const ssize_t ignored = write(STDERR_FILENO, kUsage.data(), kUsage.size());
     (void)ignored;
     return kBadUsage;
-  }
-  const auto alarm_s = static_cast<unsigned>(time_limit_ms / 1000 + 5);
-  LimitMemory(memory_limit_bytes);
+  };
+  if (argc != 4) return started_by_hand();
+  const auto alarm_s = static_cast<unsigned>(std::strtoull(argv[2], nullptr, 10) / 1000 + 5);
+  LimitMemory(std::strtoull(argv[3], nullptr, 10));
   std::optional<Mailboxes> mailboxes;
   try {
     mailboxes.emplace(kWorkerMemoryFd);
   } catch (const Unavailable&) {
-    return kBadUsage;
+    return started_by_hand();
   }
   close(kWorkerMemoryFd);
   ReportTrapsTo(kWorkerFd, &mailboxes->from_worker());

@@ -306,6 +306,7 @@ TEST(PluginLimits, NameTheParameterThatAnInterfaceDoesNotTell) {
   c.relu = true;
   EXPECT_EQ(NotTold({}, c), "relu");
   EXPECT_EQ(NotTold(kTold, c), "");
+  EXPECT_EQ(NotTold(std::span(kTold).first(1), c), "relu") << "a list that begins as another";
   EXPECT_EQ(NotTold(kFirst, c), "relu") << "the first parameter says nothing of others";
   EXPECT_EQ(NotTold(kBias, c), "relu");
   c.bias = {{1, 2, 3}};

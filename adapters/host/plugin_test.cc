@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Everything a plugin can do wrong is survived, called by its name, and does not disturb the next
 // case.
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <signal.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -11,6 +15,7 @@
 #include <cctype>
 #include <chrono>
 #include <cstddef>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -19,6 +24,7 @@
 #include <memory>
 #include <regex>
 #include <set>
+#include <sstream>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -129,6 +135,103 @@ TEST(Plugin, ArithmeticFaultsAndDeepRecursionAreCrashes) {
     Worker worker(Broken(how));
     EXPECT_EQ(Name(worker.Run(SmallCase(), {}).status), "crashed") << how;
     EXPECT_EQ(Name(worker.Run(SmallCase(), {}).status), "crashed") << how;
+  }
+  // The handler has a stack of its own, or it could not say where the other one ended.
+  if (kSanitized) return;
+  const Outcome deep = Worker(Broken("recurse")).Run(SmallCase(), {});
+  EXPECT_NE(deep.detail.find(" address 0x"), std::string::npos) << deep.detail;
+}
+
+// Crashes are expected: files of memory would fill the disk, and writing them takes seconds.
+TEST(Plugin, WorkersHaveTheirMemoryLimitAndDumpNoCore) {
+  WorkerOptions options = Broken("nothing");
+  options.memory_limit_bytes = int64_t{3} << 30;
+  const Worker worker(options);
+  std::ifstream file("/proc/" + std::to_string(worker.pid()) + "/limits");
+  const std::string limits{std::istreambuf_iterator<char>(file), {}};
+  const auto limit = [&](const std::string& name) {
+    std::istringstream line(limits.substr(std::min(limits.find(name), limits.size())));
+    line.ignore(static_cast<std::streamsize>(name.size()));
+    std::string soft;
+    line >> soft;
+    return soft;
+  };
+  EXPECT_EQ(limit("Max core file size"), "0");
+  if (!kSanitized) EXPECT_EQ(limit("Max data size"), "3221225472");
+}
+
+TEST(Plugin, AnAlarmDoesNotDisturbAWorkerThatHasItsParent) {
+  Worker worker(Broken("nothing"));
+  const pid_t before = worker.pid();
+  kill(before, SIGALRM);
+  EXPECT_TRUE(worker.Run(SmallCase(), {}).ok());
+  EXPECT_EQ(worker.pid(), before);
+}
+
+// Of a worker that hangs in a process of its own, which is killed.
+class Orphan {
+ public:
+  explicit Orphan(const std::string& how, int time_limit_ms) {
+    const std::string fifo = testing::TempDir() + "qualm-fifo-" + std::to_string(getpid()) + how;
+    EXPECT_EQ(mkfifo(fifo.c_str(), 0600), 0);
+    WorkerOptions options = Broken(how);
+    options.environment.emplace_back("QUALM_FIFO", fifo);
+    options.time_limit_ms = time_limit_ms;
+    parent_ = fork();
+    if (parent_ == 0) {
+      Worker(options).Run(SmallCase(), {});
+      _exit(0);
+    }
+    const int told = open(fifo.c_str(), O_RDONLY);  // until it hangs
+    EXPECT_EQ(read(told, &worker_, sizeof worker_), static_cast<ssize_t>(sizeof worker_));
+    close(told);
+    unlink(fifo.c_str());
+    end_ = static_cast<int>(syscall(SYS_pidfd_open, worker_, 0));
+  }
+  ~Orphan() {
+    if (!Ends(0)) kill(worker_, SIGKILL);
+    close(end_);
+  }
+  Orphan(const Orphan&) = delete;
+  Orphan& operator=(const Orphan&) = delete;
+
+  pid_t worker() const { return worker_; }
+  void KillParent() const {
+    kill(parent_, SIGKILL);
+    waitpid(parent_, nullptr, 0);
+  }
+  bool Ends(int within_ms) const {
+    pollfd waiting{.fd = end_, .events = POLLIN, .revents = 0};
+    return poll(&waiting, 1, within_ms) == 1;
+  }
+
+ private:
+  pid_t parent_ = 0, worker_ = 0;
+  int end_ = -1;
+};
+
+// It would hang for ever: nobody else ends it.
+TEST(Plugin, AWorkerThatHangsEndsSoonAfterItsParent) {
+  const Orphan loading("entry-hang", 900), running("hang", 900);
+  loading.KillParent();
+  running.KillParent();
+  const Orphan later("hang-again", 60'000);
+  kill(later.worker(), SIGALRM);  // it sees its parent, and looks again
+  EXPECT_FALSE(later.Ends(100));
+  later.KillParent();
+  EXPECT_TRUE(loading.Ends(9'000));
+  EXPECT_TRUE(running.Ends(9'000));
+  EXPECT_TRUE(later.Ends(9'000));
+}
+
+TEST(Plugin, WorkersAreNotStartedByHand) {
+  const std::string worker = ExecutableFolder() + "qualm-worker";
+  for (const char* arguments : {"", " x.so 1000 1000000000", " x.so"}) {
+    FILE* const pipe = popen((worker + arguments + " 3<&- 4<&- 2>&1").c_str(), "r");
+    std::array<char, 200> said{};
+    EXPECT_GT(std::fread(said.data(), 1, said.size() - 1, pipe), 0u);
+    EXPECT_EQ(pclose(pipe), 2 << 8) << arguments;
+    EXPECT_TRUE(std::string(said.data()).starts_with("qualm-worker is started by qualm"));
   }
 }
 

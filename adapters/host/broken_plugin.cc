@@ -27,10 +27,21 @@
 
 namespace {
 
-bool Is(std::string_view name) {
-  const char* value = std::getenv("QUALM_BROKEN");
+bool Is(std::string_view name, const char* variable = "QUALM_BROKEN") {
+  const char* value = std::getenv(variable);
   return value != nullptr && name == value;
 }
+
+// Is this not the first process that loads it? Then QUALM_AGAIN says what goes wrong. The file that
+// QUALM_FILE names remembers the first one.
+bool again = false;
+void SeeWhetherAgain() {
+  const char* const file = std::getenv("QUALM_FILE");
+  if (file == nullptr) return;
+  again = access(file, F_OK) == 0;
+  close(open(file, O_CREAT | O_WRONLY, 0600));
+}
+bool AgainIs(std::string_view name) { return again && Is(name, "QUALM_AGAIN"); }
 
 int32_t* Row(const qualm_tensor* y, int64_t m) {
   return static_cast<int32_t*>(y->data) + m * y->strides[0];
@@ -263,7 +274,15 @@ int32_t Run(const qualm_problem* p) {
   if (Is("exit-0")) std::_Exit(0);
   if (Is("hang") || Is("hang-again")) Hang();
   if (Is("write-past") || Is("entry-ignore-segv")) y[rows * columns] = 7;
+  if (Is("write-far-past")) y[rows * columns + 1] = 7;
   if (Is("write-before")) y[-1] = 7;
+  if (Is("bus")) {  // far from every buffer
+    constexpr size_t kFar = size_t{1} << 22;
+    auto* const page = static_cast<uint8_t*>(
+        mmap(nullptr, 2 * kFar, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    MapNothing(page + kFar);
+    *static_cast<volatile uint8_t*>(page + kFar) = 1;
+  }
   if (Is("bus-past")) {
     MapNothing(y + rows * columns);
     y[rows * columns] = 7;
@@ -365,13 +384,16 @@ const char* LastError() {
 }  // namespace
 
 extern "C" const qualm_plugin* qualm_plugin_entry(void) {
-  if (Is("entry-null")) return nullptr;
+  SeeWhetherAgain();
+  if (Is("unload")) std::atexit([] { close(open(std::getenv("QUALM_UNLOADED"), O_CREAT, 0600)); });
+  if (Is("entry-null") || AgainIs("entry-null")) return nullptr;
   // NOLINTNEXTLINE(performance-no-int-to-ptr): a wild pointer is the point
   if (Is("entry-wild")) return reinterpret_cast<const qualm_plugin*>(intptr_t{zero} + 64);
-  if (Is("entry-hang")) Hang();
+  if (Is("entry-hang") || AgainIs("entry-hang")) Hang();
   if (Is("entry-exit")) std::_Exit(5);
   if (Is("entry-ignore-segv")) signal(SIGSEGV, SIG_IGN);
-  if (Is("entry-garbage")) WriteToSocket("this is not a message of the protocol", 37);
+  if (Is("entry-garbage") || AgainIs("entry-garbage"))
+    WriteToSocket("this is not a message of the protocol", 37);
   static qualm_plugin plugin{};
   plugin.size = Is("wrong-size") ? 40 : sizeof plugin;
   if (Is("least-of-another-version")) plugin.size = offsetof(qualm_plugin, reserved);

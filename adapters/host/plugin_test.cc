@@ -103,6 +103,9 @@ INSTANTIATE_TEST_SUITE_P(
         Misbehaviour{"throw", RunStatus::kCrashed, "thrown on purpose"},
         Misbehaviour{"write-past", RunStatus::kTouchedOutside, "past the end of y (SIGSEGV)"},
         Misbehaviour{"read-past", RunStatus::kTouchedOutside, "read 1 byte past the end of x"},
+        Misbehaviour{"write-far-past", RunStatus::kTouchedOutside,
+                     "wrote 5 bytes past the end of y"},
+        Misbehaviour{"bus", RunStatus::kCrashed, "killed by SIGBUS: accessed address 0x"},
         Misbehaviour{"bus-past", RunStatus::kTouchedOutside,
                      "accessed 1 byte past the end of y (SIGBUS)"},
         Misbehaviour{"write-slack", RunStatus::kTouchedOutside, "wrote outside y"},
@@ -138,6 +141,7 @@ TEST(Plugin, ArithmeticFaultsAndDeepRecursionAreCrashes) {
   }
   // The handler has a stack of its own, or it could not say where the other one ended.
   if (kSanitized) return;
+  EXPECT_EQ(Worker(Broken("divide")).Run(SmallCase(), {}).detail, "killed by SIGFPE");
   const Outcome deep = Worker(Broken("recurse")).Run(SmallCase(), {});
   EXPECT_NE(deep.detail.find(" address 0x"), std::string::npos) << deep.detail;
 }
@@ -297,6 +301,101 @@ TEST(Plugin, MemoryThatItKeepsIsNamed) {
   const Outcome at_once = Worker(Broken("keep-memory")).Run(larger, {});
   EXPECT_EQ(Name(at_once.status), "crashed") << at_once.detail;
   EXPECT_NE(at_once.detail.find("took all the memory"), std::string::npos) << at_once.detail;
+}
+
+TEST(Plugin, ACaseThatIsTooLargeIsSkipped) {
+  if (kSanitized) GTEST_SKIP() << "no memory limit under sanitizers";
+  WorkerOptions options = Broken("nothing");
+  options.memory_limit_bytes = int64_t{1} << 29;
+  Worker worker(options);
+  Case large = SmallCase();
+  large.M = large.N = 20'000;  // 1.6 GB of output
+  large.x = Tensor(DType::kU8, {large.M, 3});
+  large.w = Tensor(DType::kS8, {large.N, 3});
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_TRUE(worker.Run(SmallCase(), {}).ok());
+    const Outcome outcome = worker.Run(large, {});
+    EXPECT_EQ(Name(outcome.status), "skipped") << outcome.detail;
+    EXPECT_EQ(outcome.detail, kNoMemoryLeft);
+  }
+}
+
+// The worker itself keeps buffers as large as the largest question. That is not the plugin's doing.
+TEST(Plugin, MemoryThatTheWorkerKeepsIsNotThePlugins) {
+  if (kSanitized) GTEST_SKIP() << "a sanitizer ends the process where memory is short";
+  Case larger = SmallCase();
+  larger.M = larger.N = 300;
+  larger.x = Tensor(DType::kU8, {300, 3});
+  larger.w = Tensor(DType::kS8, {300, 3});
+  Case question = SmallCase();
+  question.M = question.N = 1;
+  question.K = 40 << 20;
+  question.x = Tensor(DType::kU8, {1, question.K});
+  question.w = Tensor(DType::kS8, {1, question.K});
+  Worker keeps(Broken("keep-memory-later"));
+  EXPECT_TRUE(keeps.Run(question, {}).ok());
+  EXPECT_TRUE(keeps.Run(SmallCase(), {}).ok());
+  const Outcome excused = keeps.Run(larger, {});
+  EXPECT_TRUE(excused.ok()) << excused.detail;
+  // The worker is a new one now, and has room for what it was asked.
+  EXPECT_TRUE(keeps.Run(SmallCase(), {}).ok());
+  larger.M = 600;
+  larger.x = Tensor(DType::kU8, {600, 3});
+  EXPECT_EQ(keeps.Run(larger, {}).detail, "uses up the memory of its process from call to call");
+}
+
+TEST(Plugin, AWorkerThatSendsGarbageIsAskedNothingMore) {
+  Worker worker(Broken("garbage-message"));
+  const pid_t before = worker.pid();
+  EXPECT_EQ(Name(worker.Run(SmallCase(), {}).status), "garbage");
+  EXPECT_EQ(Name(worker.Run(SmallCase(), {}).status), "garbage");
+  EXPECT_NE(worker.pid(), before);
+}
+
+TEST(Plugin, ASkippedCaseEndsNoWorker) {
+  Worker worker(Broken("unsupported"));
+  const pid_t before = worker.pid();
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(Name(worker.Run(SmallCase(), {}).status), "skipped");
+    EXPECT_EQ(worker.pid(), before);
+  }
+}
+
+// A new folder for files by which plugins remember.
+std::string FileOf(const std::string& name) {
+  const std::string file = testing::TempDir() + "qualm-" + std::to_string(getpid()) + name;
+  std::filesystem::remove(file);
+  return file;
+}
+
+TEST(Plugin, AWorkerThatDoesNotStartAgainIsReportedEachTime) {
+  for (const auto& [how, part] : std::vector<std::pair<const char*, const char*>>{
+           {"entry-hang", "could not be loaded within 400 ms"},
+           {"entry-null", "returned NULL"},
+           {"entry-garbage", "no message of this protocol"}}) {
+    WorkerOptions options = Broken("exit");
+    options.environment.emplace_back("QUALM_FILE", FileOf("again"));
+    options.environment.emplace_back("QUALM_AGAIN", how);
+    options.time_limit_ms = 400;
+    Worker worker(options);
+    EXPECT_EQ(worker.Run(SmallCase(), {}).detail, "ended the process with exit status 17");
+    for (int i = 0; i < 2; ++i) {
+      const Outcome outcome = worker.Run(SmallCase(), {});
+      EXPECT_EQ(Name(outcome.status), "crashed");
+      EXPECT_TRUE(outcome.detail.starts_with("the worker could not be started again: "))
+          << outcome.detail;
+      EXPECT_NE(outcome.detail.find(part), std::string::npos) << outcome.detail;
+    }
+  }
+}
+
+// What a plugin does at its end, such as writing which lines were covered, is done.
+TEST(Plugin, IsAskedToLeaveBeforeItIsKilled) {
+  const std::string file = FileOf("unloaded");
+  WorkerOptions options = Broken("unload");
+  options.environment.emplace_back("QUALM_UNLOADED", file);
+  EXPECT_TRUE(Worker(options).Run(SmallCase(), {}).ok());
+  EXPECT_TRUE(std::filesystem::exists(file));
 }
 
 TEST(Plugin, WriteBeforeTheOutputIsSeen) {
@@ -594,6 +693,13 @@ TEST(Plugin, MissingWorkerIsUnavailableNotACrash) {
   unsetenv("QUALM_WORKER");
   EXPECT_NE(error.find("QUALM_WORKER"), std::string::npos) << error;
   EXPECT_EQ(LoadError(Broken("nothing")), "loaded");
+}
+
+TEST(Plugin, TheWorkerOfTheEnvironmentIsTaken) {
+  setenv("QUALM_WORKER", "/bin/false", 1);
+  const std::string error = LoadError(Broken("nothing"));
+  unsetenv("QUALM_WORKER");
+  EXPECT_NE(error.find("ended the process with exit status 1"), std::string::npos) << error;
 }
 
 TEST(Plugin, SaysWhatItOffers) {

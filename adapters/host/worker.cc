@@ -88,31 +88,29 @@ void Worker::Start() {
   if (result == Result::kClosed) {
     throw Unavailable(who + "ended the process that loaded it: " + EndAndReap(/*dying=*/true));
   }
-  if (result == Result::kGarbage) {
-    EndAndReap(/*dying=*/false);
-    throw Unavailable(who + "sent no message of this protocol while it was loaded");
-  }
-  switch (channel_->header().kind) {
-    case MessageKind::kHello:
-      if (std::optional<PluginInfo> info = DecodeInfo(channel_->payload())) {
-        info_ = std::move(*info);
-        return;
+  if (result == Result::kOk) {
+    switch (channel_->header().kind) {
+      case MessageKind::kHello:
+        if (std::optional<PluginInfo> info = DecodeInfo(channel_->payload())) {
+          info_ = std::move(*info);
+          return;
+        }
+        break;
+      case MessageKind::kCannotLoad: {
+        const std::span<const uint8_t> text = channel_->payload();
+        // Not CleanText: the loader's own sentence, whose end names the file, may be long.
+        std::string why(text.begin(), text.end());
+        EndAndReap(/*dying=*/true);
+        throw Unavailable(who + why);
       }
-      break;
-    case MessageKind::kCannotLoad: {
-      const std::span<const uint8_t> text = channel_->payload();
-      // Not CleanText: the loader's own sentence, whose end names the file, may be long.
-      std::string why(text.begin(), text.end());
-      EndAndReap(/*dying=*/true);
-      throw Unavailable(who + why);
+      case MessageKind::kTrap:
+        if (const std::optional<Trap> trap = DecodeTrap(channel_->payload())) {
+          throw Unavailable(who + "crashed while it was loaded: " + FromTrap(*trap).detail);
+        }
+        break;
+      case MessageKind::kRun:
+      case MessageKind::kAnswer: break;
     }
-    case MessageKind::kTrap:
-      if (const std::optional<Trap> trap = DecodeTrap(channel_->payload())) {
-        throw Unavailable(who + "crashed while it was loaded: " + FromTrap(*trap).detail);
-      }
-      break;
-    case MessageKind::kRun:
-    case MessageKind::kAnswer: break;
   }
   EndAndReap(/*dying=*/false);
   throw Unavailable(who + "sent no message of this protocol while it was loaded");
@@ -211,7 +209,6 @@ Outcome Worker::FromTrap(const Trap& trap) {
 }
 
 std::string Worker::EndAndReap(bool dying) {
-  channel_.reset();
   socket_.Close();
   mailboxes_->to_worker().Wake();  // so that it sees that at once
   std::string how = process_->EndAndReap(dying);

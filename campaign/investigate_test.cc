@@ -7,14 +7,17 @@
 #include <algorithm>
 #include <filesystem>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "adapters/registry.h"
 #include "campaign/state.h"
 #include "core/io/case_json.h"
 #include "core/io/text_file.h"
 #include "core/own_subject.h"
+#include "core/status.h"
 #include "fuzz/collector.h"
 #include "oracles/exact/exact.h"
 #include "properties/test_subject.h"
@@ -63,12 +66,15 @@ class InvestigateTest : public testing::Test {
   }
 
   // Hands a failure of matches_exact over, as a fuzz target does, and looks into it.
-  void LookInto(const std::string& subject, const std::string& before = "") const {
+  void LookInto(const std::string& subject, const std::string& before = "",
+                FindingKind kind = FaultRow{}.kind, Case failing = Ones(4)) const {
     FaultRow row;
+    row.kind = kind;
     row.subject = row.identity = subject;
     row.properties = {"matches_exact"};
+    failing.property = "linear.matches_exact";
     WriteFolder((state_->root() / fuzz::kInbox / "it").string(),
-                {{"case.json", CaseToJson(Ones(4))},
+                {{"case.json", CaseToJson(failing)},
                  {"fault.json", FaultRowToJson(row)},
                  {"before.cases", before}});
     Investigate(*state_, "it", "");
@@ -139,7 +145,12 @@ TEST_F(InvestigateTest, AStatefulFaultKeepsTheShortestHistory) {
   EXPECT_EQ(fault.minimized->M, 2);
   ASSERT_TRUE(fault.minimized->observed.has_value());
   EXPECT_NE(fault.minimized->observed->y, fault.minimized->expected);
+  EXPECT_EQ(fault.minimized->expected, exact::Evaluate(*fault.minimized));
+  EXPECT_EQ(fault.minimized->property, "linear.matches_exact");
   EXPECT_NE(fault.explanation.find("after these cases"), std::string::npos);
+  EXPECT_NE(fault.explanation.find("\n  " + qualm::Describe(ParseCase(fault.before, "before"))),
+            std::string::npos)
+      << fault.explanation;
 }
 
 TEST_F(InvestigateTest, TheSameFaultAgainIsNoOtherRow) {
@@ -172,6 +183,139 @@ TEST_F(InvestigateTest, TheCauseOfARowProvesNothingForTheRow) {
   EXPECT_EQ(state_->Rows()[0].cause, "truncating narrow");
 }
 
+// What fails without the earlier cases too is another fault: it must not become the smallest case.
+TEST_F(InvestigateTest, AStatefulFaultDoesNotShrinkIntoAnother) {
+  const std::string name = AddSubject("wrong-on-one-row-too", [] {
+    return [seen = false](const Case& c) mutable {
+      const bool before = seen;
+      seen |= c.M >= 3;
+      return c.M == 1 || (before && c.M >= 2);
+    };
+  });
+  LookInto(name, CaseToJsonLine(Ones(3)) + "\n");
+  ASSERT_EQ(state_->Rows().size(), 1u);
+  ASSERT_EQ(state_->Rows()[0].replayed, Replayed::kStateful);
+  Minimize(*state_, state_->Rows()[0].fingerprint(), "", 20);
+  ASSERT_TRUE(state_->Faults()[0].minimized.has_value());
+  EXPECT_EQ(state_->Faults()[0].minimized->M, 2);
+}
+
+// A case after which it failed once, by chance, is not what it needs.
+TEST_F(InvestigateTest, AStatefulFaultKeepsACaseAfterWhichItFailsTwice) {
+  static int chance = 0;
+  const std::string name = AddSubject("after-three-rows-and-once-after-two", [] {
+    return [two = false, three = false](const Case& c) mutable {
+      const bool after_three = three, after_two = two && !three;
+      two |= c.M == 2;
+      three |= c.M == 3;
+      return c.M == 4 && (after_three || (after_two && ++chance == 1));
+    };
+  });
+  LookInto(name, CaseToJsonLine(Ones(2)) + "\n" + CaseToJsonLine(Ones(3)) + "\n");
+  ASSERT_EQ(state_->Rows().size(), 1u);
+  ASSERT_EQ(state_->Rows()[0].replayed, Replayed::kStateful);
+  Minimize(*state_, state_->Rows()[0].fingerprint(), "", 20);
+  EXPECT_EQ(ParseCase(state_->Faults()[0].before, "before").M, 3);
+  EXPECT_GE(chance, 1) << "it was tried";
+}
+
+TEST_F(InvestigateTest, ARowHasItsKindItsCauseAndItsExplanation) {
+  RegisterAllSubjects();
+  Case c = Ones(4);
+  for (int64_t m = 0; m < 4; ++m) c.x.SetInt(m, 200 + m);
+  c.w.SetInt(0, 2);
+  LookInto("faulty:truncating-narrow", "", FindingKind::kUnknown, c);
+  ASSERT_EQ(state_->Rows().size(), 1u);
+  const FaultRow row = state_->Rows()[0];
+  EXPECT_EQ(row.kind, FindingKind::kClamp);
+  EXPECT_NE(row.cause, "");
+  EXPECT_NE(row.explanation, "");
+  EXPECT_NE(state_->Faults()[0].explanation.find("linear.matches_exact"), std::string::npos);
+}
+
+// Only an answer is something that was observed.
+TEST_F(InvestigateTest, ACrashIsNoAnswer) {
+  const std::string name = AddOwnSubject([] {
+    return std::make_unique<TestSubject>(
+        [](const Case& c, const RunContext&) {
+          Outcome outcome = TestSubject::Good(exact::Evaluate(c));
+          outcome.status = RunStatus::kCrashed;
+          outcome.detail = "SIGSEGV";
+          return outcome;
+        },
+        "crashes");
+  });
+  LookInto(name, "", FindingKind::kCrash);
+  ASSERT_EQ(state_->Faults().size(), 1u);
+  EXPECT_FALSE(state_->Faults()[0].found.observed.has_value());
+}
+
+// A campaign of another version may have claims that this one lacks.
+TEST_F(InvestigateTest, AClaimThatNobodyKnowsIsSaid) {
+  FaultRow row;
+  row.subject = row.identity = "native";
+  row.properties = {"is_pretty"};
+  HandOverDeath(*state_, row, Ones(1));
+  EXPECT_THROW(Investigate(*state_, state_->Inbox().front(), ""), InputError);
+}
+
+// The new instances of a replay: two without the earlier cases, then, if neither failed, two after
+// them. Only what fails in each of two is reproducible or stateful.
+TEST_F(InvestigateTest, EachOfTwoNewInstancesHasToFail) {
+  static int instances = 0;
+  static std::set<int> wrong;
+  const std::string name = AddSubject("some-instances", [] {
+    return [is_wrong = wrong.contains(++instances)](const Case&) { return is_wrong; };
+  });
+  const std::string before = CaseToJsonLine(Ones(3)) + "\n";
+  struct Replay {
+    std::set<int> wrong;
+    std::string before;
+    Replayed replayed;
+  };
+  for (const Replay& replay :
+       {Replay{{1}, before, Replayed::kFlaky}, Replay{{2}, before, Replayed::kFlaky},
+        Replay{{3}, before, Replayed::kFlaky}, Replay{{4}, before, Replayed::kFlaky},
+        Replay{{1, 3, 4}, before, Replayed::kFlaky}, Replay{{2, 3, 4}, before, Replayed::kFlaky},
+        Replay{{3, 4}, "", Replayed::kFlaky}, Replay{{3, 4}, before, Replayed::kStateful},
+        Replay{{1, 2}, before, Replayed::kReproducible}}) {
+    SCOPED_TRACE(testing::PrintToString(replay.wrong) + replay.before);
+    SetUp();
+    instances = 0;
+    wrong = replay.wrong;
+    LookInto(name, replay.before);
+    ASSERT_EQ(state_->Faults().size(), 1u);
+    const Fault fault = state_->Faults()[0];
+    EXPECT_EQ(fault.row.replayed, replay.replayed);
+    EXPECT_EQ(fault.before.empty(), replay.replayed != Replayed::kStateful)
+        << "cases that it does not need";
+    EXPECT_EQ(fault.row.minimized, replay.replayed == Replayed::kFlaky) << "nothing to hold on to";
+    if (replay.replayed != Replayed::kReproducible)
+      EXPECT_EQ(fault.row.kind, FindingKind::kNondeterminism);
+    TearDown();
+  }
+  SetUp();
+}
+
+TEST_F(InvestigateTest, ACrashIsACrashHoweverOftenItHappens) {
+  for (const FindingKind kind : {FindingKind::kCrash, FindingKind::kHang}) {
+    SetUp();
+    LookInto(AddSubject("never-again", [] { return [](const Case&) { return false; }; }), "", kind);
+    ASSERT_EQ(state_->Rows().size(), 1u);
+    EXPECT_EQ(state_->Rows()[0].kind, kind);
+    EXPECT_EQ(state_->Rows()[0].replayed, Replayed::kFlaky);
+    TearDown();
+  }
+  SetUp();
+}
+
+TEST_F(InvestigateTest, OnlyTheFaultThatIsNamedIsMadeSmaller) {
+  LookInto(AddSubject("off-by-one-here", [] { return [](const Case&) { return true; }; }));
+  const std::vector<Fault> before = state_->Faults();
+  Minimize(*state_, "no such fault", "", 10);
+  EXPECT_EQ(state_->Faults(), before);
+}
+
 TEST_F(InvestigateTest, AFailureThatEndsItsProcessIsARow) {
   FaultRow row;
   row.subject = row.identity = "native";
@@ -183,6 +327,19 @@ TEST_F(InvestigateTest, AFailureThatEndsItsProcessIsARow) {
   ASSERT_EQ(state_->Rows().size(), 1u);
   EXPECT_EQ(state_->Rows()[0].replayed, Replayed::kReproducible);
   EXPECT_NE(state_->Faults()[0].explanation.find("SIGSEGV"), std::string::npos);
+  EXPECT_TRUE(state_->Rows()[0].minimized) << "there is nothing to make smaller";
+}
+
+// A machine that was busy may let a case hang that does not: it need not happen again.
+TEST_F(InvestigateTest, AHangOfItsProcessNeedNotHappenAgain) {
+  FaultRow row;
+  row.subject = row.identity = "native";
+  row.properties = {"matches_exact"};
+  HandOverDeath(*state_, row, Ones(1));
+  TakeUnexplained(*state_, state_->Inbox().front(), FindingKind::kHang, "no end");
+  ASSERT_EQ(state_->Rows().size(), 1u);
+  EXPECT_EQ(state_->Rows()[0].kind, FindingKind::kHang);
+  EXPECT_EQ(state_->Rows()[0].replayed, Replayed::kFlaky);
 }
 
 }  // namespace

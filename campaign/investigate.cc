@@ -165,7 +165,7 @@ void Investigate(const State& state, const std::string& name, const std::string&
   const std::unique_ptr<Subject> subject = Fresh(fault, contract);
   const triage::Triaged triaged = Triage(state, fault, *subject);
   Describe(triaged, fault);
-  if (fault.row.replayed == Replayed::kStateful) {
+  if (!fault.before.empty()) {
     Observe(fault.found, *After(fault, contract, CasesBefore(fault)));
   } else {
     Observe(fault.found, *subject);

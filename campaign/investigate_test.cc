@@ -118,6 +118,9 @@ TEST_F(InvestigateTest, AFaultThatNeedsTheCasesBeforeItIsStateful) {
   EXPECT_EQ(state_->Rows()[0].replayed, Replayed::kStateful);
   EXPECT_FALSE(state_->Faults()[0].before.empty());
   EXPECT_FALSE(state_->Rows()[0].minimized);
+  const Case found = state_->Faults()[0].found;
+  ASSERT_TRUE(found.observed.has_value());
+  EXPECT_NE(found.observed->y, exact::Evaluate(found)) << "the answer after the earlier cases";
 }
 
 // Wrong on two rows and more once it was asked three, whatever was asked between.
@@ -183,6 +186,37 @@ TEST_F(InvestigateTest, TheCauseOfARowProvesNothingForTheRow) {
   EXPECT_EQ(state_->Rows()[0].cause, "truncating narrow");
 }
 
+// A row may have several claims. Its case is made smaller by the claim that it fails.
+TEST_F(InvestigateTest, ACaseIsMadeSmallerByTheClaimThatItFails) {
+  Fault fault;
+  fault.row.subject = fault.row.identity =
+      AddSubject("off-by-one-of-two-claims", [] { return [](const Case&) { return true; }; });
+  fault.row.properties = {"answer_independent_of_history", "matches_exact"};
+  fault.row.replayed = Replayed::kReproducible;
+  fault.found = Ones(4);
+  fault.found.property = "linear.matches_exact";
+  state_->Take({fault});
+  Minimize(*state_, state_->Rows()[0].fingerprint(), "", 10);
+  ASSERT_EQ(state_->Faults().size(), 1u);
+  ASSERT_TRUE(state_->Faults()[0].minimized.has_value());
+  EXPECT_EQ(state_->Faults()[0].minimized->M, 1);
+  EXPECT_EQ(state_->Rows()[0].properties.size(), 2u);
+}
+
+TEST_F(InvestigateTest, WhatDoesNotFailAgainHasNoSmallerCase) {
+  Fault fault;
+  fault.row.subject = fault.row.identity =
+      AddSubject("right-again", [] { return [](const Case&) { return false; }; });
+  fault.row.properties = {"matches_exact"};
+  fault.row.replayed = Replayed::kReproducible;
+  fault.found = Ones(4);
+  state_->Take({fault});
+  Minimize(*state_, state_->Rows()[0].fingerprint(), "", 10);
+  ASSERT_EQ(state_->Faults().size(), 1u);
+  EXPECT_FALSE(state_->Faults()[0].minimized.has_value());
+  EXPECT_TRUE(state_->Rows()[0].minimized) << "it is not tried again";
+}
+
 // What fails without the earlier cases too is another fault: it must not become the smallest case.
 TEST_F(InvestigateTest, AStatefulFaultDoesNotShrinkIntoAnother) {
   const std::string name = AddSubject("wrong-on-one-row-too", [] {
@@ -231,6 +265,53 @@ TEST_F(InvestigateTest, ARowHasItsKindItsCauseAndItsExplanation) {
   EXPECT_NE(row.cause, "");
   EXPECT_NE(row.explanation, "");
   EXPECT_NE(state_->Faults()[0].explanation.find("linear.matches_exact"), std::string::npos);
+}
+
+// Of a subject that is declared to depart, only other faults are rows.
+TEST_F(InvestigateTest, WhatIsDeclaredIsNoRow) {
+  const auto declare = [](const std::string& subject, const char* claim, FindingKind kind) {
+    SubjectRegistry::Get().AddExpectedDivergence(
+        {subject, "linear", claim, std::string(Name(kind)), "upstream says so"});
+  };
+  const auto rows_of = [&](const std::string& subject, const std::string& before,
+                           FindingKind kind = FaultRow{}.kind) {
+    SetUp();
+    LookInto(subject, before, kind);
+    const size_t rows = state_->Rows().size();
+    TearDown();
+    return rows;
+  };
+  const std::string three = CaseToJsonLine(Ones(3)) + "\n";
+  const auto always = [] { return [](const Case&) { return true; }; };
+  const auto after_three = [] {
+    return [seen = false](const Case& c) mutable { return std::exchange(seen, c.M == 3); };
+  };
+  const auto never = [] { return [](const Case&) { return false; }; };
+
+  const std::string wrong = AddSubject("declared-wrong", always);
+  EXPECT_EQ(rows_of(wrong, ""), 1u);
+  declare(wrong, "matches_exact", FindingKind::kUnknown);
+  EXPECT_EQ(rows_of(wrong, ""), 0u);
+
+  // Declared memory fails after the same cases each time. Random errors are no memory.
+  for (const char* claim : {"matches_exact", "answer_independent_of_history"}) {
+    const std::string remembers = AddSubject(std::string("remembers-") + claim, after_three);
+    EXPECT_EQ(rows_of(remembers, three), 1u);
+    declare(remembers, claim, FindingKind::kNondeterminism);
+    EXPECT_EQ(rows_of(remembers, three), 0u) << claim;
+    const std::string random = AddSubject(std::string("random-") + claim, never);
+    declare(random, claim, FindingKind::kNondeterminism);
+    EXPECT_EQ(rows_of(random, three), 1u) << claim;
+  }
+  const std::string crashes = AddSubject("declared-crash", never);
+  EXPECT_EQ(rows_of(crashes, "", FindingKind::kCrash), 1u);
+  declare(crashes, "matches_exact", FindingKind::kCrash);
+  EXPECT_EQ(rows_of(crashes, "", FindingKind::kCrash), 0u) << "however often it happens";
+  // That it remembers is declared; that it is wrong is not.
+  const std::string both = AddSubject("remembers-and-wrong", always);
+  declare(both, "answer_independent_of_history", FindingKind::kNondeterminism);
+  EXPECT_EQ(rows_of(both, ""), 1u);
+  SetUp();
 }
 
 // Only an answer is something that was observed.

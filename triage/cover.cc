@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <ranges>
 #include <utility>
 
 namespace qualm::triage {
@@ -33,7 +34,7 @@ bool IsJoint(std::span<const Failure> failures, const Failure& failure) {
              std::ranges::all_of(other.causes, of_both);
     });
   };
-  return failure.causes.size() > 1 && std::ranges::all_of(failure.causes, shown_alone);
+  return std::ranges::all_of(failure.causes, shown_alone);
 }
 
 // The first of the rows whose causes, together with the causes of other rows, explain a failure.
@@ -51,8 +52,8 @@ std::optional<size_t> ExplainedTogether(std::span<const Failure> failures,
     if (Counterfactual(*c, all, failure.model) != c->observed->y) return std::nullopt;
     for (const size_t row : rows) {
       if (first || std::ranges::count(all, failures[row].causes.front()) == 0) continue;
-      const std::optional<Tensor> y = Counterfactual(*c, failures[row].causes, failure.model);
-      if (y && *y != right) first = row;
+      if (Counterfactual(*c, failures[row].causes, failure.model).value_or(right) != right)
+        first = row;
     }
   }
   return first;
@@ -106,7 +107,7 @@ std::vector<const Cause*> CausesNamed(std::string_view names, Op op) {
     for (const std::span<const Cause> all : {AllCauses(), AllPlaces()}) {
       const auto cause = std::ranges::find_if(
           all, [&](const Cause& each) { return each.NameFor(op) == name || each.name == name; });
-      if (cause != all.end() && found == nullptr) found = &*cause;
+      if (cause != all.end()) found = &*cause;
     }
     if (found == nullptr) return {};
     causes.push_back(found);
@@ -152,22 +153,23 @@ std::vector<Covered> FewestCauses(std::span<const Failure> failures) {
     for (size_t j = 0; j < count; ++j) explains[i][j] = Explains(failures[i], failures[j]);
   }
 
+  const auto all = std::views::iota(size_t{0}, count);
   std::vector<Covered> covered(count, {count, {}, 0});  // by `count`: not yet
   std::vector<size_t> rows;
   while (true) {
     size_t best = count, most = 0;
     for (size_t i = 0; i < count; ++i) {
-      size_t explained = 0;
-      for (size_t j = 0; j < count; ++j) explained += covered[j].by == count && explains[i][j];
+      const auto adds = [&](size_t j) { return covered[j].by == count && explains[i][j]; };
+      const auto explained = static_cast<size_t>(std::ranges::count_if(all, adds));
       if (explained > most) most = explained, best = i;
     }
     if (best == count) break;
     rows.push_back(best);
-    for (size_t j = 0; j < count; ++j) {
+    for (const size_t j : all) {
       if (covered[j].by == count && explains[best][j]) covered[j].by = best;
     }
   }
-  for (size_t j = 0; j < count; ++j) {
+  for (const size_t j : all) {
     for (const size_t row : rows) covered[j].others += row != covered[j].by && explains[row][j];
   }
 
@@ -193,7 +195,7 @@ std::vector<Covered> FewestCauses(std::span<const Failure> failures) {
       const auto is_shown = [&](const Cause* cause) {
         return std::ranges::count(shown, cause) > 0;
       };
-      if (row == each.by || shown.size() >= each.causes.size()) continue;
+      if (shown.size() >= each.causes.size()) continue;  // its own row, too
       if (std::ranges::count_if(each.causes, is_shown) == std::ssize(shown))
         std::erase_if(each.causes, is_shown);
     }

@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <list>
 #include <optional>
 #include <string>
@@ -13,6 +14,7 @@
 #include "oracles/exact/exact.h"
 #include "properties/gen/gen.h"
 #include "triage/causes.h"
+#include "triage/stages.h"
 
 namespace qualm::triage {
 namespace {
@@ -125,6 +127,9 @@ TEST_F(Causes, HaveNamesThatAreReadBack) {
   EXPECT_EQ(CausesNamed(first_->name, Op::kLinear), Hypothesis{first_});
   EXPECT_TRUE(CausesNamed(first_->name + " + nothing known", Op::kLinear).empty());
   EXPECT_TRUE(CausesNamed("", Op::kLinear).empty());
+  EXPECT_TRUE(CausesNamed(first_->name + " + ", Op::kLinear).empty()) << "a name is missing";
+  EXPECT_EQ(CausesNamed(first_->name + " + " + names, Op::kLinear),
+            (Hypothesis{first_, first_, second_}));
   EXPECT_EQ(NamesOf({}, Op::kLinear), "");
   const Cause& place = AllPlaces().front();
   EXPECT_EQ(CausesNamed(place.NameFor(Op::kLinear), Op::kLinear), Hypothesis{&place});
@@ -188,6 +193,134 @@ TEST_F(Causes, ActTogetherOnlyAtDifferentStages) {
   const std::vector<Hypothesis> placed{{&AllPlaces().front()}, {second_}};
   EXPECT_EQ(Together(c_, placed, nullptr), Hypothesis{second_}) << "a place alone is no cause";
   EXPECT_TRUE(Together(c_, {}, nullptr).empty());
+}
+
+// A layer whose outputs are its biases, and causes that add to some of them.
+class MadeCauses : public testing::Test {
+ protected:
+  using Numbers = std::vector<int32_t>;
+
+  MadeCauses() {
+    layer_.M = layer_.K = 1;
+    layer_.N = 4;
+    layer_.x = Tensor(DType::kU8, {1, 1});
+    layer_.w = Tensor(DType::kS8, {4, 1});
+    layer_.bias_i32 = {{10, 20, 30, 40}};
+  }
+
+  const Cause* Adds(CauseStage stage, const Numbers& numbers,
+                    const std::function<bool(const Case&)>& where = {}) {
+    const auto add = [=](Stages& s) {
+      for (size_t n = 0; n < numbers.size(); ++n)
+        (*s.c.bias_i32)[n] += where && !where(s.c) ? 0 : numbers[n];
+      return true;
+    };
+    causes_.push_back({stage, kUnknown, "", "", [](const Case&) { return true; }, add});
+    return &causes_.back();
+  }
+  Failure Of(FindingKind kind, const Hypothesis& named, const std::vector<Numbers>& answers) {
+    Failure failure{kind, named, {}, nullptr};
+    for (const Numbers& answer : answers) {
+      cases_.push_back(layer_);
+      cases_.back().observed = Observed{"test", Tensor(DType::kU8, {1, 4})};
+      for (size_t n = 0; n < 4; ++n)
+        cases_.back().observed->y.SetInt(static_cast<int64_t>(n), answer[n]);
+      failure.cases.push_back(&cases_.back());
+    }
+    return failure;
+  }
+
+  Case layer_;
+  std::list<Cause> causes_;
+  std::list<Case> cases_;
+  const Cause* const a_ = Adds(CauseStage::kBias, {1, 0, 0, 0});
+  const Cause* const b_ = Adds(CauseStage::kOffset, {0, 1, 0, 0});
+  const Cause* const d_ = Adds(CauseStage::kRound, {0, 0, 1, 0});
+  const Cause* const e_ = Adds(CauseStage::kClamp, {0, 0, 0, 1});
+};
+
+TEST_F(MadeCauses, TwoTogetherAreARowUntilEachWasShownWithoutOthers) {
+  const std::vector<Failure> one_shown{Of(kTie, {a_}, {{11, 20, 30, 40}}),
+                                       Of(kTie, {a_, b_}, {{11, 21, 30, 40}}),
+                                       Of(kUnknown, {}, {{11, 21, 30, 40}})};
+  EXPECT_EQ(RowsOf(one_shown), (Rows{0, 1, 1}));
+  // d was shown, but only where e acts too.
+  const std::vector<Failure> with_another{
+      Of(kTie, {d_, e_}, {{10, 20, 31, 41}}), Of(kTie, {a_}, {{11, 20, 30, 40}}),
+      Of(kTie, {b_}, {{10, 21, 30, 40}}), Of(kTie, {a_, b_, d_}, {{11, 21, 31, 40}}),
+      Of(kUnknown, {}, {{11, 21, 31, 40}})};
+  EXPECT_EQ(RowsOf(with_another), (Rows{0, 1, 2, 3, 3}));
+  EXPECT_EQ(FewestCauses(with_another)[4].causes, Hypothesis{d_});
+}
+
+TEST_F(MadeCauses, AFailureThatTwoRowsExplainStaysWithTheOneThatExplainsMore) {
+  // Like a where x is 0, else something else where x is 7.
+  const Cause* const like_a =
+      Adds(CauseStage::kIndex, {1, 0, 0, 0}, [](const Case& c) { return c.x.IntAt(0) == 0; });
+  const Cause* const of_seven =
+      Adds(CauseStage::kTail, {0, 0, 0, 1}, [](const Case& c) { return c.x.IntAt(0) == 7; });
+  const auto with_x = [&](int32_t x, const Hypothesis& named, const Hypothesis& real) -> Failure {
+    cases_.push_back(layer_);
+    cases_.back().x.SetInt(0, x);
+    cases_.back().observed = Observed{"test", *Counterfactual(cases_.back(), real)};
+    return {kTie, named, {&cases_.back()}, nullptr};
+  };
+  const std::vector<Failure> failures{with_x(0, {a_}, {a_}), with_x(0, {a_}, {a_}),
+                                      with_x(9, {a_}, {a_}), with_x(5, {a_}, {a_}),
+                                      with_x(7, {like_a, of_seven}, {of_seven})};
+  EXPECT_EQ(RowsOf(failures), (Rows{0, 0, 0, 0, 4}));
+  std::vector<int> others;
+  for (const Covered& each : FewestCauses(failures)) others.push_back(each.others);
+  EXPECT_EQ(others, (std::vector<int>{1, 1, 0, 0, 0}));
+}
+
+TEST_F(MadeCauses, AFailureThatNoCauseExplainsJoinsTheRowOfItsKind) {
+  EXPECT_EQ(RowsOf({Of(kClamp, {b_}, {{10, 21, 30, 40}}), Of(kTie, {a_}, {{11, 20, 30, 40}}),
+                    Of(kTie, {}, {{9, 9, 9, 9}})}),
+            (Rows{0, 1, 1}));
+}
+
+TEST_F(MadeCauses, TheSameNamesAreOneRowWhereNoAnswerIsKept) {
+  const std::vector<Failure> failures{Of(kTie, {a_}, {}), Of(kClamp, {a_}, {})};
+  EXPECT_EQ(RowsOf(failures), (Rows{0, 0}));
+}
+
+TEST_F(MadeCauses, AFailureOfSeveralRowsJoinsTheFirstThatActs) {
+  const Failure shows_a = Of(kTie, {a_}, {{11, 20, 30, 40}});
+  const Failure shows_b = Of(kClamp, {b_}, {{10, 21, 30, 40}});
+  // The same subject may have been right at times, or nobody kept its answer.
+  Failure both = Of(kUnknown, {}, {{10, 20, 30, 40}, {11, 21, 30, 40}});
+  both.cases.insert(both.cases.begin(), &layer_);
+  EXPECT_EQ(RowsOf({shows_a, shows_b, both}), (Rows{0, 1, 0}));
+  EXPECT_EQ(RowsOf({shows_b, shows_a, both}), (Rows{0, 1, 0}));
+  EXPECT_EQ(RowsOf({shows_a, shows_b, Of(kUnknown, {}, {{11, 22, 30, 40}})}), (Rows{0, 1, 2}))
+      << "another answer";
+
+  // A row that stands before them, and has no part in this answer.
+  const auto expect_no_part = [&](const Failure& row) {
+    EXPECT_EQ(RowsOf({row, shows_a, shows_b, both}), (Rows{0, 1, 2, 1}));
+  };
+  const Cause column{CauseStage::kPlace,
+                     kUnknown,
+                     "",
+                     "",
+                     [](const Case&) { return true; },
+                     [](Stages& s) {
+                       s.only_at = [](int64_t, int64_t n) { return n == 2; };
+                       return true;
+                     }};
+  expect_no_part(Of(kTail, {d_, &column}, {{10, 20, 31, 40}}));
+  const auto is_seven = [](const Case& c) { return c.x.IntAt(0) == 7; };
+  const Cause* const of_seven = Adds(CauseStage::kIndex, {0, 0, 0, 1}, is_seven);
+  Case seven = layer_;
+  seven.x.SetInt(0, 7);
+  seven.observed = Observed{"test", *Counterfactual(seven, *of_seven)};
+  expect_no_part({kTail, {of_seven}, {&seven}, nullptr});
+}
+
+TEST_F(MadeCauses, AnUnknownFailureDoesNotJoinAnExperimentWhereARowHasACause) {
+  EXPECT_EQ(RowsOf({Of(kIndex, {a_}, {{11, 20, 30, 40}}), Of(kUnknown, {}, {{9, 9, 9, 9}})}),
+            (Rows{0, 1}));
 }
 
 }  // namespace

@@ -32,11 +32,12 @@ constexpr int kDrawn = 6;
 
 // The properties of a case on which a fault may depend: sizes, and modes such as types.
 struct Shape {
-  std::array<int64_t, 3> sizes{};
+  int64_t k = 0, n = 0, m = 0;
   std::array<std::string, 15> modes;
   friend bool operator==(const Shape&, const Shape&) = default;
 };
-constexpr std::array<const char*, 3> kSizeNames{"K", "N", "M"};
+constexpr std::array<std::pair<const char*, int64_t Shape::*>, 3> kSizes{
+    {{"K", &Shape::k}, {"N", &Shape::n}, {"M", &Shape::m}}};
 // Modes from this index on are about values; one of these many always differs by chance.
 constexpr size_t kFirstOfValues = 6;
 
@@ -64,7 +65,9 @@ Shape ShapeOf(const Case& c) {
     return std::string("where ") + (value ? yes : no);
   };
   return {
-      {c.K, c.N, c.M},
+      c.K,
+      c.N,
+      c.M,
       {type("x", c.x), type("w", c.w), fmt::format("where the output is {}", Name(c.out_dtype)),
        flag("per_channel", c.per_channel), flag("ceil_mode", c.window.ceil_mode),
        flag("count_include_pad", c.window.count_include_pad),
@@ -121,19 +124,19 @@ std::string Separating(const Tested& tested) {
     return "";
   };
   if (const std::string mode = mode_from(0, kFirstOfValues); !mode.empty()) return mode;
-  for (size_t i = 0; i < kSizeNames.size(); ++i) {
+  for (const auto& [name, size_of] : kSizes) {
     std::set<int64_t> in, out;
-    for (const Shape& shape : tested.bearing_out) in.insert(shape.sizes[i]);
-    for (const Shape& shape : tested.against) out.insert(shape.sizes[i]);
+    for (const Shape& shape : tested.bearing_out) in.insert(shape.*size_of);
+    for (const Shape& shape : tested.against) out.insert(shape.*size_of);
     if (*out.rbegin() < *in.begin()) {
-      return fmt::format("where {} is {} or more", kSizeNames[i], *in.begin());
+      return fmt::format("where {} is {} or more", name, *in.begin());
     }
     if (in.size() < 2 || out.size() < 2) continue;
     for (const int64_t lanes : {4, 8, 16, 32, 64}) {
       const int64_t rest = *in.begin() % lanes;
       const auto has_rest = [&](int64_t size) { return size % lanes == rest; };
       if (std::ranges::all_of(in, has_rest) && std::ranges::none_of(out, has_rest)) {
-        return fmt::format("where {} % {} is {}", kSizeNames[i], lanes, rest);
+        return fmt::format("where {} % {} is {}", name, lanes, rest);
       }
     }
   }
@@ -150,8 +153,8 @@ std::string Separating(const Tested& tested) {
 // Whether the output is at an end of its range, where every number beyond that end goes too.
 bool AtAnEnd(const Case& c, const Tensor& y, int64_t i) {
   if (y.dtype() == DType::kF32) return std::isinf(y.FloatAt(i));
-  const int32_t value = y.IntAt(i), zero = IsCode(c.out_dtype) ? c.out_q.zero_point_at(i % c.N) : 0;
-  return value == c.out_min || value == c.out_max || (c.relu && value == zero);
+  const int32_t value = y.IntAt(i);
+  return value == c.out_min || value == c.out_max || value == LowerBound(c, i % c.N);
 }
 
 // What a subject answers that has certain faults: these alone, or these and the established ones.
@@ -305,8 +308,10 @@ class Examiner {
 
   Examination Result() {
     for (Tested& tested : tested_) {
-      if (!tested.against.empty()) tested.where = Separating(tested);
-      tested.refuted |= !tested.against.empty() && tested.where.empty();
+      if (!tested.against.empty()) {
+        tested.where = Separating(tested);
+        tested.refuted |= tested.where.empty();
+      }
       if (tested.refuted) examination_.contradicted.push_back(tested.causes);
     }
     std::erase_if(tested_, [](const Tested& tested) { return tested.refuted; });

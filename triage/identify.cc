@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <ranges>
 #include <utility>
 
 #include "core/float_text.h"
@@ -58,6 +59,11 @@ class Reasons {
  private:
   std::map<std::string, int64_t> counts_;
 };
+
+template <class T>
+auto Indices(const std::vector<T>& list) {
+  return std::views::iota(size_t{0}, list.size());
+}
 
 // The first divergence, or (`worst`) the largest; of equally large ones the first.
 std::optional<Divergence> Compare(const Tensor& expected, const Tensor& actual, bool worst) {
@@ -114,7 +120,7 @@ class Comparing {
             const Confirm& confirm) {
     ++met_;
     std::vector<std::pair<size_t, Tensor>> given;
-    for (size_t i = 0; i < list_.size(); ++i) {
+    for (const size_t i : Indices(list_)) {
       Comparison& comparison = list_[i];
       if (comparison.witness && !worst_) continue;
       if (std::string reason = conventions_[i].CannotRun(c); !reason.empty()) {
@@ -148,10 +154,9 @@ class Comparing {
   }
   // Whether such a convention defines the case.
   bool Wants(const Case& c) const {
-    for (size_t i = 0; i < list_.size(); ++i) {
-      if (IsSeldom(list_[i]) && conventions_[i].CannotRun(c).empty()) return true;
-    }
-    return false;
+    return std::ranges::any_of(Indices(list_), [&](size_t i) {
+      return IsSeldom(list_[i]) && conventions_[i].CannotRun(c).empty();
+    });
   }
   // Whether a further case could change a result.
   bool open() const {
@@ -160,7 +165,7 @@ class Comparing {
   std::vector<Comparison>& list() { return list_; }
 
   std::vector<Comparison> Take() {
-    for (size_t i = 0; i < list_.size(); ++i) {
+    for (const size_t i : Indices(list_)) {
       if (list_[i].state == State::kNoVerdict) list_[i].reason = reasons_[i].First();
     }
     return std::move(list_);
@@ -193,7 +198,6 @@ bool TellsApart(const ConventionOrExact& convention, const Answerer& answerer, c
 
 void Label(const Answerer& answerer, const std::string& convention, Witness& witness) {
   Case& c = witness.c;
-  c.property = "";
   c.expected = exact::Evaluate(ProblemOf(c));
   c.note = fmt::format("Rules out {}: at index {} it gives {}, {} gives {}.", convention,
                        witness.divergence.index, witness.divergence.expected, answerer.name,
@@ -221,7 +225,7 @@ void Shorten(const Answerer& answerer, std::span<const ConventionOrExact> conven
              const IdentifyOptions& options, const Deadline& deadline, Memory& memory,
              std::vector<Comparison>& list) {
   std::vector<Case> shorts;
-  for (size_t i = 0; i < list.size(); ++i) {
+  for (const size_t i : Indices(list)) {
     if (!list[i].witness) continue;
     const double least = options.worst ? list[i].witness->divergence.distance_lsb : 0;
     const auto tells_apart = [&](const Case& c) {
@@ -248,8 +252,8 @@ void Shorten(const Answerer& answerer, std::span<const ConventionOrExact> conven
     const Outcome outcome = answerer.run(c);
     answers.push_back(outcome.ok() ? std::optional(memory.Anew(c, outcome.y)) : std::nullopt);
   }
-  for (size_t i = 0; i < list.size(); ++i) {
-    for (size_t at = 0; at < shorts.size(); ++at) {
+  for (const size_t i : Indices(list)) {
+    for (const size_t at : Indices(shorts)) {
       if (!answers[at] || !conventions[i].CannotRun(shorts[at]).empty()) continue;
       const double least =
           options.worst && list[i].witness ? list[i].witness->divergence.distance_lsb : 0;

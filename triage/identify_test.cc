@@ -7,7 +7,15 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
+#include <iterator>
+#include <list>
+#include <map>
+#include <memory>
 #include <set>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "adapters/registry.h"
 #include "core/io/case_json.h"
@@ -284,6 +292,418 @@ TEST_F(IdentifyTest, UnknownConventionsNameTheNearest) {
                  "--between: unknown convention 'model:qnnpak', nearest is 'qnnpack'");
   }
   EXPECT_EQ(FindConventionOrExact("model:exact", "x").name, "exact");
+}
+
+// --- Conventions made for a test ----------------------------------------------------------------
+
+using Where = std::function<bool(const Case&)>;
+using Cases = std::vector<Case>;
+using std::ranges::count;
+using std::ranges::count_if;
+
+bool Everywhere(const Case& /*c*/) { return true; }
+
+// The exact output with its first code `by` away.
+Tensor Off(const Case& c, int32_t by) {
+  Tensor y = exact::Evaluate(c);
+  if (!y.empty()) y.SetInt(0, y.IntAt(0) + (y.IntAt(0) > 60 ? -by : by));
+  return y;
+}
+
+// The answerer is exact; the conventions depart from it as the test says. So a test knows which
+// cases tell them apart.
+class MadeConventions : public testing::Test {
+ protected:
+  MadeConventions() {
+    exact_.name = "subject";
+    exact_.cannot_run = [this](const Case& c) { return cannot_run_ ? cannot_run_(c) : ""; };
+    exact_.run = [this](const Case& c) {
+      EXPECT_EQ(exact_.cannot_run(c), "");
+      asked_.push_back(c);
+      return TestSubject::Good(exact::Evaluate(c));
+    };
+  }
+
+  const ConventionOrExact& Made(const std::string& name,
+                                const std::function<Tensor(const Case&)>& run,
+                                const std::function<std::string(const Case&)>& cannot_run = {}) {
+    Convention& made = made_.emplace_back();
+    made.name = name;
+    made.cannot_run = [cannot_run](const Case& c) -> std::string {
+      if (!IsCode(c.out_dtype) || c.M * c.N == 0) return "codes only";
+      return cannot_run ? cannot_run(c) : "";
+    };
+    made.run = [run](const Case& c) { return ConventionOutput{run(c), std::nullopt}; };
+    return named_.emplace_back(ConventionOrExact{name, &made});
+  }
+  // Departs by one code where `where` says so.
+  const ConventionOrExact& Departs(const std::string& name, const Where& where) {
+    return Made(name, [where](const Case& c) { return Off(c, where(c) ? 1 : 0); });
+  }
+  Identified Compared(const std::vector<ConventionOrExact>& conventions,
+                      const IdentifyOptions& options, Op op = Op::kAdd) {
+    asked_.clear();
+    return Identify(exact_, op, conventions, options);
+  }
+  // The options with the first seed whose drawn cases do what a test needs.
+  IdentifyOptions Drawing(IdentifyOptions options,
+                          const std::vector<ConventionOrExact>& conventions, Op op,
+                          const std::function<bool(const Identified&)>& is_wanted) {
+    const int64_t shorten = std::exchange(options.shorten, 0);
+    while (!is_wanted(Compared(conventions, options, op))) {
+      if (++options.seed > 3000) {
+        ADD_FAILURE() << "no seed draws such cases";
+        break;
+      }
+    }
+    options.shorten = shorten;
+    return options;
+  }
+
+  std::function<std::string(const Case&)> cannot_run_;
+  Answerer exact_;
+  Cases asked_;
+  std::list<Convention> made_;
+  std::list<ConventionOrExact> named_;
+  const ConventionOrExact& same_ = Departs("same", [](const Case&) { return false; });
+  const ConventionOrExact& other_ = Departs("other", Everywhere);
+};
+
+TEST_F(MadeConventions, TheSearchEndsWhenItIsToldTo) {
+  const auto stop = [] { return true; };
+  const auto go_on = [] { return false; };
+  for (const double seconds : {0.0, 1e9}) {
+    const Identified stopped = Compared({same_}, {.seconds = seconds, .stopped = stop});
+    EXPECT_EQ(stopped.drawn, 0);
+    EXPECT_TRUE(stopped.out_of_time);
+  }
+  const Identified all = Compared({same_}, {.cases = 10, .stopped = go_on});
+  EXPECT_EQ(all.answered, 10);
+  EXPECT_FALSE(all.out_of_time);
+  EXPECT_TRUE(Compared({same_}, {.seconds = 0.02}).out_of_time);
+  // Nothing is left to be found, or nothing is answered.
+  const Identified ruled_out = Compared({other_}, {.seconds = 1e9, .shorten = 0});
+  EXPECT_EQ(ruled_out.conventions[0].state, State::kRuledOut);
+  EXPECT_FALSE(ruled_out.out_of_time);
+  cannot_run_ = [](const Case&) { return "nothing"; };
+  const Identified nothing = Compared({same_}, {.cases = 10, .seconds = 1e9});
+  EXPECT_EQ(nothing.drawn, 80);
+  EXPECT_FALSE(nothing.out_of_time);
+}
+
+TEST_F(MadeConventions, AWitnessStaysAsItWasDrawnOnceThereIsNoTime) {
+  const auto witness = [&](const IdentifyOptions& options) {
+    return ProblemOf(Compared({other_}, options).conventions[0].witness->c);
+  };
+  const Case drawn = witness({.shorten = 0});
+  EXPECT_EQ(witness({.stopped = [this] { return !asked_.empty(); }}), drawn);
+  EXPECT_NE(witness({}), drawn);
+}
+
+TEST_F(MadeConventions, ReasonsAreTheMostFrequentFirstThenByName) {
+  int64_t asked = 0;
+  const std::vector<std::string> reasons{"c", "b", "a", "d", "d", "b", "d", ""};
+  cannot_run_ = [&](const Case&) { return reasons[static_cast<size_t>(asked++ % 8)]; };
+  const auto refuse = [](const char* often, const char* seldom) {
+    return [=, n = 0](const Case&) mutable -> std::string { return n++ % 3 == 1 ? seldom : often; };
+  };
+  exact_.run = [](const Case& c) { return TestSubject::Good(exact::Evaluate(c)); };
+  const ConventionOrExact& first = Made("first", exact::Evaluate, refuse("z", "y"));
+  const ConventionOrExact& second = Made("second", exact::Evaluate, refuse("w", "v"));
+  const Identified found = Compared({first, same_, second}, {.cases = 4, .shorten = 0});
+  using Count = std::pair<std::string, int64_t>;
+  EXPECT_EQ(found.drawn, 32);
+  EXPECT_EQ(found.unanswered, (std::vector<Count>{{"d", 12}, {"b", 8}, {"a", 4}, {"c", 4}}));
+  EXPECT_EQ(found.conventions[0].reason, "z");
+  EXPECT_EQ(found.conventions[1].reason, "");
+  EXPECT_EQ(found.conventions[2].reason, "w");
+}
+
+TEST_F(MadeConventions, AConventionIsComparedUntilItIsRuledOut) {
+  size_t met = 0;
+  const ConventionOrExact& third =
+      Made("third", [&](const Case& c) { return Off(c, ++met == 3 ? 1 : 0); });
+  const Identified found = Compared({third, same_}, {.cases = 20, .shorten = 0});
+  EXPECT_EQ(found.conventions[0].state, State::kRuledOut);
+  EXPECT_EQ(found.conventions[0].cases, 3);
+  EXPECT_GE(found.conventions[1].cases, 15);
+  EXPECT_EQ(found.drawn, 20);
+}
+
+TEST_F(MadeConventions, TheWorstWitnessIsTheFirstWithTheLargestDifference) {
+  // Distances 1, 5, 5 and 2, then none, as a convention that is off in one code of each case.
+  const std::vector<int32_t> distances{1, 5, 5, 2};
+  Cases seen;
+  const ConventionOrExact& drifts = Made("drifts", [&](const Case& c) {
+    seen.push_back(c);
+    return Off(c, seen.size() <= distances.size() ? distances[seen.size() - 1] : 0);
+  });
+  const Identified worst = Compared({drifts}, {.cases = 30, .shorten = 0, .worst = true});
+  EXPECT_EQ(worst.answered, 30);
+  EXPECT_EQ(worst.conventions[0].state, State::kRuledOut) << "the last cases are equal";
+  EXPECT_EQ(worst.conventions[0].cases, static_cast<int64_t>(seen.size()));
+  ASSERT_GE(seen.size(), 5u);
+  EXPECT_EQ(ProblemOf(worst.conventions[0].witness->c), seen[1]);
+  EXPECT_EQ(worst.conventions[0].witness->divergence.distance_lsb, 5);
+}
+
+TEST_F(MadeConventions, OfOneCaseTheFirstDifferenceIsShownAndInTheWorstCaseTheLargest) {
+  const ConventionOrExact& codes = Made(
+      "codes",
+      [](const Case& c) {
+        Tensor y = exact::Evaluate(c);
+        for (const auto& [at, by] : {std::pair{1, 1}, {2, 3}, {3, 3}, {4, 2}})
+          y.SetInt(at, y.IntAt(at) > 60 ? y.IntAt(at) - by : y.IntAt(at) + by);
+        return y;
+      },
+      [](const Case& c) { return c.M * c.N < 5 ? "too short" : ""; });
+  const auto witness = [&](bool worst) {
+    return Compared({codes}, {.cases = 8, .shorten = 0, .worst = worst})
+        .conventions[0]
+        .witness->divergence;
+  };
+  EXPECT_EQ(witness(false).index, 1);
+  EXPECT_EQ(witness(false).distance_lsb, 1);
+  EXPECT_EQ(witness(true).index, 2);
+  EXPECT_EQ(witness(true).distance_lsb, 3);
+}
+
+TEST_F(MadeConventions, ANewInstanceIsAskedOnlyWhereAnAnswerWouldRuleAConventionOut) {
+  int64_t made = 0;
+  const Outcome crash{RunStatus::kCrashed, "SIGSEGV", {}, {}};
+  exact_.anew = [&] {
+    ++made;
+    return std::make_shared<Answerer>(
+        Answerer{"anew", [](const Case&) { return ""; }, [&](const Case&) { return crash; }, {}});
+  };
+  EXPECT_EQ(Compared({same_}, {.cases = 20}).conventions[0].state, State::kBitEqual);
+  EXPECT_EQ(made, 0);
+  // A new instance that crashes confirms nothing: the first answer counts.
+  const Identified found = Compared({other_}, {.cases = 20, .shorten = 0});
+  EXPECT_EQ(made, 1);
+  EXPECT_EQ(found.conventions[0].state, State::kRuledOut);
+  EXPECT_FALSE(found.remembered.has_value());
+}
+
+TEST_F(MadeConventions, TheFirstAnswerThatDependsOnEarlierCasesIsKept) {
+  // New instances answer as the convention does.
+  exact_.anew = [] {
+    return std::make_shared<Answerer>(
+        Answerer{"anew",
+                 [](const Case&) { return ""; },
+                 [](const Case& c) { return TestSubject::Good(Off(c, 1)); },
+                 {}});
+  };
+  const Identified found = Compared({other_}, {.cases = 20});
+  EXPECT_EQ(found.conventions[0].state, State::kBitEqual);
+  ASSERT_TRUE(found.remembered.has_value());
+  const auto defined = [&](const Case& c) { return other_.CannotRun(c).empty(); };
+  EXPECT_EQ(found.remembered->c, *std::ranges::find_if(asked_, defined));
+}
+
+TEST_F(MadeConventions, CasesThatASeldomComparedConventionDefinesAreDrawnLonger) {
+  const Identified often = Compared({same_}, {.cases = 40});
+  EXPECT_EQ(often.drawn, 40) << "no convention is compared seldom";
+  const Cases first = asked_;
+  const auto defined = [&](const Case& c) { return same_.CannotRun(c).empty(); };
+  Cases known;
+  std::ranges::copy_if(first, std::back_inserter(known), defined);
+  const auto some = [&](int64_t most, const Where& more) -> const ConventionOrExact& {
+    const Cases few(known.begin(), known.begin() + most);
+    return Made("some", exact::Evaluate, [few, more](const Case& c) {
+      return std::ranges::count(few, c) > 0 || more(c) ? "" : "not this one";
+    });
+  };
+  const auto is_long = [](const Case& c) { return c.M * c.N > 40; };
+  const Where not_known = [&](const Case& c) { return count(first, c) == 0 && is_long(c); };
+  // Two of forty: it is asked about more cases, which it defines, until it defines a quarter of all
+  // or twice as many are drawn.
+  const ConventionOrExact& seldom = some(2, not_known);
+  const Identified found = Compared({seldom, same_}, {.cases = 40});
+  ASSERT_GT(asked_.size(), 40u);
+  EXPECT_EQ(Cases(asked_.begin(), asked_.begin() + 40), first);
+  for (size_t i = 40; i < asked_.size(); ++i) EXPECT_EQ(seldom.CannotRun(asked_[i]), "");
+  EXPECT_EQ(found.conventions[0].cases, static_cast<int64_t>(asked_.size()) - 40 + 2);
+  EXPECT_EQ(found.answered, static_cast<int64_t>(asked_.size()));
+  // A quarter is enough.
+  EXPECT_EQ(Compared({some(10, not_known), same_}, {.cases = 40}).drawn, 40);
+  EXPECT_GT(Compared({same_, some(9, not_known)}, {.cases = 40}).drawn, 40);
+  EXPECT_EQ(Compared({some(9, Everywhere), same_}, {.cases = 40}).drawn, 40);
+  // One that is never compared, or ruled out, wants nothing.
+  const ConventionOrExact& never = Made("never", exact::Evaluate, [](const Case&) { return "no"; });
+  EXPECT_EQ(Compared({never, same_}, {.cases = 40}).drawn, 40);
+}
+
+// --- Short witnesses ----------------------------------------------------------------------------
+
+bool IsOfType(const Case& c, DType dtype) { return c.x.dtype() == dtype; }
+
+TEST_F(MadeConventions, AWitnessIsShortenedAmongCasesThatTheSubjectAnswers) {
+  cannot_run_ = [](const Case& c) { return c.M * c.N < 4 ? "too short" : ""; };
+  const auto answer = exact_.run;
+  const auto crashes = [](const Case& c) { return c.M * c.N < 6; };
+  exact_.run = [&](const Case& c) {
+    Outcome outcome = answer(c);
+    if (crashes(c)) outcome.status = RunStatus::kCrashed;
+    return outcome;
+  };
+  const Identified found = Compared({other_}, {});
+  const Case& c = found.conventions[0].witness->c;
+  EXPECT_EQ(c.M * c.N, 6);
+}
+
+TEST_F(MadeConventions, OfManyShortWitnessesTheSimplestSpeaksForAll) {
+  // Types stay, so that the first witness ends at three codes.
+  const ConventionOrExact& first =
+      Departs("first", [](const Case& c) { return IsOfType(c, DType::kS8) || c.M * c.N >= 3; });
+  const ConventionOrExact& second =
+      Departs("second", [](const Case& c) { return IsOfType(c, DType::kS8); });
+  const IdentifyOptions options =
+      Drawing({.cases = 50}, {first, second}, Op::kAdd, [](const Identified& found) {
+        return found.conventions[0].witness && found.conventions[1].witness &&
+               IsOfType(found.conventions[0].witness->c, DType::kU8);
+      });
+  int64_t made = 0;
+  exact_.anew = [&] {
+    ++made;
+    return std::make_shared<Answerer>(
+        Answerer{"anew",
+                 [](const Case&) { return ""; },
+                 [](const Case& c) { return TestSubject::Good(exact::Evaluate(c)); },
+                 {}});
+  };
+  const Identified found = Compared({first, second}, options);
+  for (const Comparison& comparison : found.conventions) {
+    EXPECT_EQ(comparison.witness->c.M * comparison.witness->c.N, 1);
+    EXPECT_TRUE(IsOfType(comparison.witness->c, DType::kS8));
+    EXPECT_EQ(comparison.witness->c.property, "");
+  }
+  // One for the witness of each convention, as drawn and as shortened.
+  EXPECT_EQ(made, 4);
+  made = 0;
+  Compared({other_, Departs("as other", Everywhere)}, {});
+  EXPECT_EQ(made, 2) << "one case rules both out, and so does what it is shortened to";
+}
+
+TEST_F(MadeConventions, ShorteningStartsFromAShortWitnessOfAnotherConvention) {
+  const ConventionOrExact& first =
+      Departs("first", [](const Case& c) { return IsOfType(c, DType::kU8) && c.M * c.N >= 3; });
+  // Its own witness is one of s8, which ends at two codes.
+  const ConventionOrExact& second = Departs("second", [](const Case& c) {
+    return IsOfType(c, DType::kU8) ? c.M * c.N <= 3 : c.M * c.N >= 2;
+  });
+  const IdentifyOptions options =
+      Drawing({.cases = 50}, {first, second}, Op::kAdd, [](const Identified& found) {
+        return found.conventions[0].witness && found.conventions[1].witness &&
+               IsOfType(found.conventions[1].witness->c, DType::kS8);
+      });
+  const Identified found = Compared({first, second}, options);
+  EXPECT_EQ(found.conventions[0].witness->c.M * found.conventions[0].witness->c.N, 3);
+  EXPECT_EQ(found.conventions[1].witness->c.M * found.conventions[1].witness->c.N, 1);
+}
+
+TEST_F(MadeConventions, AnAnswerThatDoesNotComeAgainLeavesTheWitnessAsItWasDrawn) {
+  const auto answer = exact_.run;
+  exact_.run = [&](const Case& c) {
+    const bool again = count(asked_, c) > 0;
+    return again ? Outcome{RunStatus::kCrashed, "SIGSEGV", {}, {}} : answer(c);
+  };
+  const Identified drawn = Compared({other_}, {.shorten = 0});
+  const Identified found = Compared({other_}, {});
+  EXPECT_EQ(ProblemOf(found.conventions[0].witness->c), ProblemOf(drawn.conventions[0].witness->c));
+}
+
+TEST_F(MadeConventions, TheWorstWitnessStaysAsBadAsItWas) {
+  const auto is_large = [](const Case& c) { return c.M * c.N >= 4; };
+  const ConventionOrExact& drifts =
+      Made("drifts", [&](const Case& c) { return Off(c, is_large(c) ? 5 : 1); });
+  const Identified worst = Compared({drifts, same_}, {.cases = 20, .worst = true});
+  EXPECT_EQ(worst.conventions[0].witness->divergence.distance_lsb, 5);
+  EXPECT_EQ(worst.conventions[0].witness->c.M * worst.conventions[0].witness->c.N, 4);
+  EXPECT_EQ(worst.conventions[1].state, State::kBitEqual);
+  const Identified any = Compared({drifts}, {.cases = 20});
+  EXPECT_EQ(any.conventions[0].witness->c.M * any.conventions[0].witness->c.N, 1);
+  // The short witness of another convention is not as bad.
+  const Identified both = Compared({drifts, other_}, {.cases = 20, .worst = true});
+  EXPECT_EQ(both.conventions[0].witness->divergence.distance_lsb, 5);
+  EXPECT_EQ(both.conventions[1].witness->c.M * both.conventions[1].witness->c.N, 1);
+}
+
+// What is drawn where shortening got stuck. The witness that is shortened is of u8, and what is
+// drawn is of s8.
+class DrawnShort : public MadeConventions {
+ protected:
+  // Departs for cases of u8 where `stuck` says so, and for those of s8 where `drawn` does.
+  Case Shortened(const Where& stuck, const Where& drawn) {
+    const ConventionOrExact& one = Departs(
+        "one", [=](const Case& c) { return IsOfType(c, DType::kU8) ? stuck(c) : drawn(c); });
+    const IdentifyOptions options =
+        Drawing({.cases = 2000}, {one}, Op::kLinear, [](const Identified& found) {
+          return found.conventions[0].witness &&
+                 IsOfType(found.conventions[0].witness->c, DType::kU8);
+        });
+    return ProblemOf(Compared({one}, options, Op::kLinear).conventions[0].witness->c);
+  }
+  static bool IsShort(const Case& c) { return c.M * c.N == 1 && c.K <= 2; }
+};
+
+TEST_F(DrawnShort, ACaseOfOneOutputAndTwoTermsIsDrawnAndShortened) {
+  const auto is_long = [](const Case& c) { return c.M * c.N * c.K > 20; };
+  const Case any = Shortened(is_long, IsShort);
+  EXPECT_TRUE(IsOfType(any, DType::kS8));
+  EXPECT_LE(any.K, 1) << "it is shortened, too";
+  const Case two = Shortened(is_long, [](const Case& c) { return c.M * c.N == 1 && c.K == 2; });
+  EXPECT_TRUE(IsOfType(two, DType::kS8));
+  EXPECT_EQ(two.M * two.N * two.K, 2);
+  // Two outputs of few terms are not short.
+  const Case outputs = Shortened([](const Case& c) { return c.M * c.N >= 2 && c.K <= 2; }, IsShort);
+  EXPECT_EQ(outputs.M * outputs.N, 1);
+  // What has more outputs or terms would get stuck, too. No step of shortening adds a relu.
+  const auto stuck_or = [](const Where& lure) {
+    return [=](const Case& c) { return c.relu ? IsShort(c) : lure(c); };
+  };
+  const Case one_output =
+      Shortened(is_long, stuck_or([](const Case& c) { return c.M * c.N >= 2 && c.K <= 2; }));
+  EXPECT_EQ(one_output.M * one_output.N, 1);
+  const Case two_terms =
+      Shortened(is_long, stuck_or([](const Case& c) { return c.M * c.N == 1 && c.K >= 3; }));
+  EXPECT_LE(two_terms.K, 2);
+}
+
+TEST_F(DrawnShort, WhatIsDrawnIsTakenWhereItIsSimplerOrComputesLess) {
+  const auto with_relu = [](const Case& c) { return c.M * c.N == 1 && c.K == 2 && c.relu; };
+  const auto two_outputs = [](const Case& c) { return c.M * c.N >= 2 && c.K >= 1; };
+  const auto long_sums = [](const Case& c) { return c.M * c.N * c.K > 20; };
+  const Case less = Shortened(long_sums, with_relu);
+  EXPECT_TRUE(IsOfType(less, DType::kS8)) << "less is computed, though there is a relu";
+  const Case same_size = Shortened(two_outputs, with_relu);
+  EXPECT_TRUE(IsOfType(same_size, DType::kU8)) << "two products either way, and a relu";
+  EXPECT_EQ(same_size.M * same_size.N * same_size.K, 2);
+  const Case simpler =
+      Shortened(two_outputs, [](const Case& c) { return c.M * c.N == 1 && c.K == 2; });
+  EXPECT_TRUE(IsOfType(simpler, DType::kS8)) << "two products either way, of one output";
+}
+
+TEST_F(DrawnShort, NothingIsDrawnWhereTheWitnessIsShortOrHasNoSum) {
+  const auto looked_for = [&](Op op, const Where& where) {
+    bool seen = false;
+    const ConventionOrExact& one = Made(
+        "one", [=](const Case& c) { return Off(c, where(c) ? 1 : 0); },
+        [&](const Case& c) {
+          seen |= IsOfType(c, DType::kS8);
+          return "";
+        });
+    const IdentifyOptions options = Drawing({}, {one}, op, [&](const Identified& found) {
+      return !std::exchange(seen, false) && found.conventions[0].witness;
+    });
+    const Identified found = Compared({one}, options, op);
+    EXPECT_TRUE(found.conventions[0].witness);
+    return seen;
+  };
+  EXPECT_FALSE(looked_for(Op::kAdd, Everywhere));
+  EXPECT_FALSE(looked_for(Op::kLinear, Everywhere));
+  EXPECT_FALSE(looked_for(Op::kLinear, [](const Case& c) { return c.K >= 2; }));
+  EXPECT_TRUE(looked_for(Op::kLinear, [](const Case& c) { return c.K >= 3; }));
 }
 
 }  // namespace

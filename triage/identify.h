@@ -136,7 +136,7 @@ std::vector<Identified> IdentifyObserved(std::span<const ObservedCase> cases,
 std::vector<std::string> BitEqual(const Case& c, const Tensor& y,
                                   std::span<const ConventionOrExact> conventions);
 // Codes, scales, zero points and other lists that are not the default, on one line: "x 129 132,
-// w 127 127, out_scale 256". Describe says the rest.
+// w 127 127, out_scale 0x1p+8". Describe says the rest.
 std::string Brief(const Case& c);
 
 }  // namespace qualm::triage

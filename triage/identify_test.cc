@@ -21,7 +21,9 @@
 #include "core/io/case_json.h"
 #include "core/status.h"
 #include "oracles/exact/exact.h"
+#include "properties/gen/library.h"
 #include "properties/test_subject.h"
+#include "triage/triage.h"
 
 namespace qualm::triage {
 namespace {
@@ -529,6 +531,12 @@ TEST_F(MadeConventions, CasesThatASeldomComparedConventionDefinesAreDrawnLonger)
   EXPECT_EQ(Compared({some(10, not_known), same_}, {.cases = 40}).drawn, 40);
   EXPECT_GT(Compared({same_, some(9, not_known)}, {.cases = 40}).drawn, 40);
   EXPECT_EQ(Compared({some(9, Everywhere), same_}, {.cases = 40}).drawn, 40);
+  EXPECT_EQ(Compared({some(2, [](const Case&) { return false; }), same_}, {.cases = 40}).drawn, 40)
+      << "no other case is defined";
+  EXPECT_EQ(Compared({seldom, same_}, {.cases = 40, .stopped = [&] { return asked_.size() >= 40; }})
+                .drawn,
+            40)
+      << "there is no time";
   // One that is never compared, or ruled out, wants nothing.
   const ConventionOrExact& never = Made("never", exact::Evaluate, [](const Case&) { return "no"; });
   EXPECT_EQ(Compared({never, same_}, {.cases = 40}).drawn, 40);
@@ -704,6 +712,205 @@ TEST_F(DrawnShort, NothingIsDrawnWhereTheWitnessIsShortOrHasNoSum) {
   EXPECT_FALSE(looked_for(Op::kLinear, Everywhere));
   EXPECT_FALSE(looked_for(Op::kLinear, [](const Case& c) { return c.K >= 2; }));
   EXPECT_TRUE(looked_for(Op::kLinear, [](const Case& c) { return c.K >= 3; }));
+}
+
+// --- What is said -------------------------------------------------------------------------------
+
+TEST_F(IdentifyTest, ANewInstanceOfASubjectRefusesAndAnswersAsTheSubject) {
+  const auto subject = SubjectRegistry::Get().Make("model:qnnpack");
+  const std::shared_ptr<Answerer> anew = AnswererOf(*subject).anew();
+  ASSERT_NE(anew, nullptr);
+  EXPECT_EQ(anew->name, subject->name());
+  bool answered = false, refused = false;
+  for (uint64_t seed = 0; seed < 200; ++seed) {
+    const Case c = gen::DrawForLibraries(Op::kAdd, seed);
+    const std::string reason = subject->CannotRun(c);
+    EXPECT_EQ(anew->cannot_run(c), reason);
+    (reason.empty() ? answered : refused) = true;
+    if (reason.empty()) EXPECT_EQ(anew->run(c).y, subject->Run(c, RunContext{}).y);
+  }
+  EXPECT_TRUE(answered && refused);
+  TestSubject nobody;
+  EXPECT_EQ(AnswererOf(nobody).anew(), nullptr) << "the registry does not make such subjects";
+}
+
+TEST_F(MadeConventions, HowTheFirstBrokenCaseEndedIsSaid) {
+  int64_t asked = 0;
+  const std::vector<Outcome> outcomes{{RunStatus::kSkipped, "not today", {}, {}},
+                                      {RunStatus::kHung, "10 s", {}, {}},
+                                      {RunStatus::kCrashed, "SIGSEGV", {}, {}},
+                                      {RunStatus::kCrashed, "SIGSEGV", {}, {}}};
+  exact_.run = [&](const Case&) { return outcomes[static_cast<size_t>(asked++ % 4)]; };
+  const Identified found = Compared({same_}, {.cases = 1}, Op::kMul);
+  EXPECT_EQ(found.op, Op::kMul);
+  EXPECT_EQ(found.drawn, 8);
+  EXPECT_EQ(found.broken, 6);
+  EXPECT_EQ(found.breakage, "hung: 10 s");
+  using Count = std::pair<std::string, int64_t>;
+  EXPECT_EQ(
+      found.unanswered,
+      (std::vector<Count>{{"crashed: SIGSEGV", 4}, {"hung: 10 s", 2}, {"skipped: not today", 2}}));
+  EXPECT_FALSE(found.any_compared());
+  exact_.run = [](const Case& c) { return TestSubject::Good(exact::Evaluate(c)); };
+  EXPECT_TRUE(Compared({same_}, {.cases = 4}).any_compared());
+}
+
+Case Layer(int64_t m, int64_t n, int64_t k) {
+  Case c;
+  c.M = m;
+  c.N = n;
+  c.K = k;
+  c.x = Tensor(DType::kU8, {m, k});
+  c.w = Tensor(DType::kS8, {n, k});
+  return c;
+}
+
+std::string TextOf(const Cases& cases) {
+  Domain domain;
+  for (const Case& c : cases) domain.Add(c);
+  return domain.Text();
+}
+
+TEST(Domain, SaysWhichTypesSizesAndFeaturesWereCompared) {
+  const Case plain = Layer(2, 3, 4);
+  EXPECT_EQ(TextOf({plain}),
+            "u8*s8->u8 (1), sums of up to 4 terms; never with clamps, bias, bias_i32, relu, "
+            "requant, per channel, zero points of x, zero points of w, zero points of the output");
+  Case rich = Layer(1, 1, 9);
+  rich.x = Tensor(DType::kS8, {1, 9});
+  rich.relu = true;
+  rich.bias = {{1}};
+  rich.per_channel = true;
+  rich.x_q.zero_point = {3};
+  EXPECT_EQ(
+      TextOf({rich, plain, plain}),
+      "s8*s8->u8 (1), u8*s8->u8 (2), sums of up to 9 terms; with and without bias, relu, per "
+      "channel, zero points of x; never with clamps, bias_i32, requant, zero points of w, zero "
+      "points of the output");
+  rich.out_max = 100;
+  rich.w_q.zero_point = {-1};
+  rich.out_q.zero_point = {7};
+  rich.requant = Requant::kFloat32;
+  Case integers = plain;
+  integers.bias_i32 = {{1, 2, 3}};
+  EXPECT_EQ(TextOf({plain, rich, integers}),
+            "s8*s8->u8 (1), u8*s8->u8 (2), sums of up to 9 terms; with and without clamps, bias, "
+            "bias_i32, relu, requant, per channel, zero points of x, zero points of w, zero points "
+            "of the output");
+  Domain domain;
+  domain.Add(plain);
+  domain.Add(rich);
+  EXPECT_EQ(domain.outputs, 2 * 3 + 1);
+}
+
+TEST(Domain, NamesOperandsAndChoicesAsTheOperationHasThem) {
+  Case add = CaseOver(Op::kAdd, Tensor(DType::kU8, {1, 2}), DType::kU8);
+  add.w = Tensor(DType::kU8, {1, 2});
+  add.w_q.zero_point = {0, 5};
+  EXPECT_EQ(TextOf({add}),
+            "u8*u8->u8 (1); with and without zero points of b; never with clamps, "
+            "relu, zero points of a, zero points of the output");
+  Case table = CaseOver(Op::kTable, Tensor(DType::kU8, {1, 2}), DType::kU8);
+  table.function = Function::kSigmoid;
+  EXPECT_EQ(TextOf({table}),
+            "u8->u8 sigmoid (1); never with clamps, negative_slope, zero points of "
+            "x, zero points of the output");
+  const Case dequantize = CaseOver(Op::kDequantize, Tensor(DType::kU8, {1, 2}), DType::kF32);
+  EXPECT_EQ(TextOf({dequantize}), "u8->f32 (1); never with per channel, zero points of x");
+  const Case quantize = CaseOver(Op::kQuantize, Tensor(DType::kF32, {1, 2}), DType::kU8);
+  EXPECT_EQ(TextOf({quantize}),
+            "f32->u8 (1); never with clamps, relu, per channel, zero points of the output");
+  EXPECT_EQ(TextOf({}), "");
+}
+
+TEST(Observed, ComparesEachOperationInItsOrderAndSaysHowFarItIs) {
+  Case linear = Layer(1, 1, 1),
+       rescale =
+           CaseOver(Op::kRescale, Tensor::Of<uint8_t>({1, 1}, std::vector<uint8_t>{5}), DType::kU8);
+  linear.observed = Observed{"a library", Tensor::Of<uint8_t>({1, 1}, std::vector<uint8_t>{9})};
+  rescale.observed = Observed{"a library", exact::Evaluate(rescale)};
+  const std::vector<ObservedCase> cases{{"l", linear}, {"r1", rescale}, {"r2", rescale}};
+  std::vector<size_t> done;
+  const std::vector<Identified> results = IdentifyObserved(cases, AllConventionsAndExact().first(1),
+                                                           [&](size_t n) { done.push_back(n); });
+  ASSERT_EQ(results.size(), 2u);
+  EXPECT_EQ(done, (std::vector<size_t>{1, 2, 3}));
+  EXPECT_EQ(results[0].op, Op::kRescale);
+  EXPECT_EQ(results[0].drawn, 2);
+  EXPECT_EQ(results[0].answered, 2);
+  EXPECT_EQ(results[0].bit_equal(), std::vector<std::string>{"exact"});
+  EXPECT_EQ(results[1].op, Op::kLinear);
+  EXPECT_EQ(results[1].drawn, 1);
+  EXPECT_EQ(results[1].answered, 1);
+  ASSERT_TRUE(results[1].conventions[0].witness);
+  const Witness& witness = *results[1].conventions[0].witness;
+  EXPECT_EQ(witness.file, "l");
+  EXPECT_EQ(witness.divergence.actual, "9");
+  EXPECT_EQ(witness.c.observed->by, "a library");
+}
+
+TEST(BitEqual, CountsVariantsBesideTheConventionThatIsListed) {
+  const Case by_hand = ReadCaseFile(QUALM_SOURCE_DIR "/corpus/forum/002-linear-by-hand.case.json");
+  EXPECT_EQ(BitEqualConventions(by_hand, by_hand.observed->y), "numpy@float64+w_zp_from_x")
+      << "a variant whose convention gives something else is named";
+  const Case plain = ReadCaseFile(QUALM_SOURCE_DIR "/corpus/forum/002-linear-2x2.case.json");
+  const Tensor y = exact::Evaluate(plain);
+  const std::vector<std::string> names = BitEqual(plain, y, AllConventionsAndExact().subspan(1));
+  std::string listed;
+  int variants = 0;
+  for (const std::string& name : names) {
+    const size_t plus = name.find('+');
+    if (plus != std::string::npos && count(names, name.substr(0, plus)) > 0) {
+      ++variants;
+    } else {
+      listed += (listed.empty() ? "" : ", ") + name;
+    }
+  }
+  ASSERT_GT(variants, 0);
+  EXPECT_EQ(BitEqualConventions(plain, y), listed + fmt::format(" ({} variants too)", variants));
+  Tensor nobodys = y;
+  for (int64_t i = 0; i < y.size(); ++i) nobodys.SetInt(i, 255 - y.IntAt(i));
+  EXPECT_EQ(BitEqualConventions(plain, nobodys), "");
+}
+
+TEST(Brief, NamesCodesAndListsThatAreNotTheDefault) {
+  Case c = Layer(1, 1, 2);
+  c.x = Tensor::Of<uint8_t>({1, 2}, std::vector<uint8_t>{129, 132});
+  c.w = Tensor::Of<int8_t>({1, 2}, std::vector<int8_t>{127, -127});
+  EXPECT_EQ(Brief(c), "x 129 132, w 127 -127");
+  c.out_q.scale = {256};
+  c.x_q.zero_point = {3};
+  c.w_q = {{0.5f, 1}, {0, -1}};
+  c.bias = {{0}};
+  EXPECT_EQ(Brief(c),
+            "x 129 132, w 127 -127, x_zp 3, w_scale 0x1p-1 0x1p+0, w_zp 0 -1, out_scale 0x1p+8");
+  c.bias = {{1.5f, 0}};
+  EXPECT_TRUE(Brief(c).ends_with(", out_scale 0x1p+8, bias 0x1.8p+0 0x0p+0"));
+  c.bias.reset();
+  c.bias_i32 = {{0, -7}};
+  EXPECT_TRUE(Brief(c).ends_with(", out_scale 0x1p+8, bias_i32 0 -7"));
+
+  Case add =
+      CaseOver(Op::kAdd, Tensor::Of<uint8_t>({1, 2}, std::vector<uint8_t>{1, 2}), DType::kU8);
+  add.w = add.x;
+  add.x_q.scale = {2};
+  add.w_q.zero_point = {9};
+  add.out_q.zero_point = {1};
+  EXPECT_EQ(Brief(add), "a 1 2, b 1 2, a_scale 0x1p+1, b_zp 9, out_zp 1");
+
+  Case requantize = CaseOver(Op::kRequantize,
+                             Tensor::Of<int32_t>({1, 1}, std::vector<int32_t>{-70000}), DType::kU8);
+  requantize.multiplier = {0.25f};
+  EXPECT_EQ(Brief(requantize), "x -70000, multiplier 0x1p-2");
+
+  EXPECT_EQ(Brief(CaseOver(Op::kQuantize, Tensor(DType::kF32, {0, 3}), DType::kU8)), "");
+  const auto ones = [](int64_t size) {
+    Case many = CaseOver(Op::kRescale, Tensor(DType::kU8, {1, size}), DType::kU8);
+    for (int64_t i = 0; i < size; ++i) many.x.SetInt(i, 1);
+    return Brief(many);
+  };
+  EXPECT_EQ(ones(12), "x 1 1 1 1 1 1 1 1 1 1 1 1");
+  EXPECT_EQ(ones(13), "x 1 1 1 1 1 1 1 1 1 1 1 1 ... (13)");
 }
 
 }  // namespace

@@ -108,38 +108,46 @@ class ExamineTest : public testing::Test {
                   const ExamineLimits& limits = {}) {
     script_ = script;
     asked_.clear();
-    return Examine(base_, context_, hypotheses, subject_, established_, limits);
+    limits_ = limits;
+    return Examine(base_, context_, hypotheses, subject_, established_, limits_);
+  }
+  // A script that has no more answers ends the examination, which would go on for the asking.
+  std::optional<Tensor> End() {
+    limits_.most_calls = 0;
+    return std::nullopt;
   }
 
   // The first answers have the cause where `where` holds, and the others are right: `with` of the
-  // former, `right` of the latter. Then the subject crashes.
+  // former, `right` of the latter. Of further ones the subject crashes.
   Script Answers(const Hypothesis& causes, size_t with, size_t right,
                  const Where& where = Everywhere) {
     auto left = std::make_shared<std::pair<size_t, size_t>>(with, right);
-    return [=](const Case& c, size_t /*n*/) -> std::optional<Tensor> {
+    return [=, this](const Case& c, size_t /*n*/) -> std::optional<Tensor> {
+      if (left->first + left->second == 0) return End();
       size_t& count = where(c) ? left->first : left->second;
       if (count == 0) return std::nullopt;
       --count;
       return With(c, where(c) ? causes : Hypothesis{});
     };
   }
-  // As many answers that depart as right ones: else the cause would soon be settled.
+  // Twelve answers that depart and twelve right ones, in turn: else the cause would soon be
+  // settled.
   Script Balanced(const Hypothesis& causes, const Where& where) {
-    auto more = std::make_shared<int64_t>(0);
-    return [=](const Case& c, size_t /*n*/) -> std::optional<Tensor> {
+    auto next = std::make_shared<int64_t>(0);
+    return [=, this](const Case& c, size_t /*n*/) -> std::optional<Tensor> {
+      if (*next == 24) return End();
       const bool with = where(c);
-      if (with ? *more > 0 : *more < 0) return std::nullopt;
       const Tensor departs = With(c, causes), right = With(c, {});
-      if (departs == right) return right;
-      *more += with ? 1 : -1;
+      if (with != (*next % 2 == 0) || departs == right) return std::nullopt;
+      ++*next;
       return with ? departs : right;
     };
   }
   static constexpr ExamineLimits kPatient{.most_calls = 2000};  // a crash is a question too
   // One with the cause and one without, in turn.
   Script InTurn(const Hypothesis& causes, size_t with, size_t right) {
-    return [=](const Case& c, size_t n) -> std::optional<Tensor> {
-      if (n / 2 >= (n % 2 == 0 ? with : right)) return std::nullopt;
+    return [=, this](const Case& c, size_t n) -> std::optional<Tensor> {
+      if (n / 2 >= (n % 2 == 0 ? with : right)) return End();
       return With(c, n % 2 == 0 ? causes : Hypothesis{});
     };
   }
@@ -150,6 +158,7 @@ class ExamineTest : public testing::Test {
 
   Case base_, pool_;
   RunContext context_;
+  ExamineLimits limits_;
   Hypotheses established_;
   std::vector<Case> asked_;
   std::vector<RunContext> contexts_;
@@ -463,47 +472,49 @@ bool AllZero(const QParams& q) {
   return std::ranges::all_of(q.zero_point, [](int32_t zero) { return zero == 0; });
 }
 
-TEST_F(ExamineTest, TheConditionThatHoldsWhereverTheAnswersDepartIsNamed) {
-  const Condition conditions[] = {
-      {"where x is u8", "where x is s8", [](const Case& c) { return c.x.dtype() == DType::kU8; }},
-      {"where w is s8", "where w is u8", [](const Case& c) { return c.w.dtype() == DType::kS8; }},
-      {"where the output is u8", "where the output is s8",
-       [](const Case& c) { return c.out_dtype == DType::kU8; }},
-      {"where per_channel is true", "where per_channel is false",
-       [](const Case& c) { return c.per_channel; }},
-      {"where ceil_mode is true", "where ceil_mode is false",
-       [](const Case& c) { return c.window.ceil_mode; }, Op::kAvgPool},
-      {"where count_include_pad is true", "where count_include_pad is false",
-       [](const Case& c) { return c.window.count_include_pad; }, Op::kAvgPool},
-      {"where there is a bias", "where there is no bias",
-       [](const Case& c) { return c.bias || c.bias_i32; }},
-      {"where there is a relu", "where there is no relu", [](const Case& c) { return c.relu; }},
-      {"where the zero point of x is 0", "where the zero point of x is not 0",
-       [](const Case& c) { return AllZero(c.x_q); }},
-      {"where the zero points of w are 0", "where a zero point of w is not 0",
-       [](const Case& c) { return AllZero(c.w_q); }},
-      {"where the output zero point is 0", "where the output zero point is not 0",
-       [](const Case& c) { return AllZero(c.out_q); }},
-      {"where a weight lies beyond 64", "where no weight lies beyond 64",
-       [](const Case& c) {
-         return AnyOf(c.w, [](int32_t code) { return code < -64 || code > 64; });
-       }},
-      {"where a code of x is above 127", "where no code of x is above 127",
-       [](const Case& c) { return AnyOf(c.x, [](int32_t code) { return code > 127; }); }},
-  };
-  const Case layer = base_;
-  for (const Condition& condition : conditions) {
-    base_ = condition.op == Op::kAvgPool ? pool_ : layer;
-    ASSERT_EQ(Validate(base_), "");
-    AskOnly([this](const Case& c) { return !IsNear(c) && c.window != pool_.window; });
-    for (const bool departs : {true, false}) {
-      const auto holds = [&](const Case& c) { return condition.holds(c) == departs; };
-      const char* const where = departs ? condition.where : condition.where_not;
-      EXPECT_TRUE(Names(Ask({cause_}, Balanced(cause_, holds), kPatient), cause_, where, 1))
-          << where;
-    }
-  }
+const Condition kConditions[] = {
+    {"where x is u8", "where x is s8", [](const Case& c) { return c.x.dtype() == DType::kU8; }},
+    {"where w is s8", "where w is u8", [](const Case& c) { return c.w.dtype() == DType::kS8; }},
+    {"where the output is u8", "where the output is s8",
+     [](const Case& c) { return c.out_dtype == DType::kU8; }},
+    {"where per_channel is true", "where per_channel is false",
+     [](const Case& c) { return c.per_channel; }},
+    {"where ceil_mode is true", "where ceil_mode is false",
+     [](const Case& c) { return c.window.ceil_mode; }, Op::kAvgPool},
+    {"where count_include_pad is true", "where count_include_pad is false",
+     [](const Case& c) { return c.window.count_include_pad; }, Op::kAvgPool},
+    {"where there is a bias", "where there is no bias",
+     [](const Case& c) { return c.bias || c.bias_i32; }},
+    {"where there is a relu", "where there is no relu", [](const Case& c) { return c.relu; }},
+    {"where the zero point of x is 0", "where the zero point of x is not 0",
+     [](const Case& c) { return AllZero(c.x_q); }},
+    {"where the zero points of w are 0", "where a zero point of w is not 0",
+     [](const Case& c) { return AllZero(c.w_q); }},
+    {"where the output zero point is 0", "where the output zero point is not 0",
+     [](const Case& c) { return AllZero(c.out_q); }},
+    {"where a weight lies beyond 64", "where no weight lies beyond 64",
+     [](const Case& c) {
+       return AnyOf(c.w, [](int32_t code) { return code < -64 || code > 64; });
+     }},
+    {"where a code of x is above 127", "where no code of x is above 127",
+     [](const Case& c) { return AnyOf(c.x, [](int32_t code) { return code > 127; }); }},
+};
+
+class ConditionTest : public ExamineTest, public testing::WithParamInterface<Condition> {};
+
+TEST_P(ConditionTest, IsNamedWhereItHoldsWhereverTheAnswersDepart) {
+  const Condition& condition = GetParam();
+  if (condition.op == Op::kAvgPool) base_ = pool_;
+  ASSERT_EQ(Validate(base_), "");
+  AskOnly([this](const Case& c) { return !IsNear(c) && c.window != pool_.window; });
+  const auto holds_not = [&](const Case& c) { return !condition.holds(c); };
+  EXPECT_TRUE(Names(Ask({cause_}, Balanced(cause_, condition.holds), kPatient), cause_,
+                    condition.where, 1));
+  EXPECT_TRUE(
+      Names(Ask({cause_}, Balanced(cause_, holds_not), kPatient), cause_, condition.where_not, 1));
 }
+
+INSTANTIATE_TEST_SUITE_P(All, ConditionTest, testing::ValuesIn(kConditions));
 
 // One code of x or w, and the next one: the answer departs at the first alone.
 struct Edge {
@@ -513,45 +524,49 @@ struct Edge {
   const char* where;
 };
 
-TEST_F(ExamineTest, TheEdgesOfTheConditionsOnCodesAreExact) {
-  using enum DType;
-  const char* const nowhere = "in some cases";
-  const Edge edges[] = {
-      {kU8, kS8, true, -65, -64, "where a weight lies beyond 64"},
-      {kU8, kS8, true, -64, -65, "where no weight lies beyond 64"},
-      {kU8, kS8, true, 65, 64, "where a weight lies beyond 64"},
-      {kU8, kS8, true, 64, 65, "where no weight lies beyond 64"},
-      {kU8, kS8, true, -1, 0, "where a weight is below 0"},
-      {kU8, kS8, true, 0, -1, "where no weight is below 0"},
-      {kU8, kS8, false, 128, 127, "where a code of x is above 127"},
-      {kU8, kS8, false, 127, 128, "where no code of x is above 127"},
-      {kS8, kS8, false, -1, 0, "where a code of x is below 0"},
-      {kS8, kS8, false, 0, -1, "where no code of x is below 0"},
-      // The ends of the types lie on neither side of such an edge.
-      {kU8, kU8, true, 255, 254, nowhere},
-      {kU8, kS8, false, 255, 254, nowhere},
-      {kS8, kS8, false, -128, -127, nowhere},
+const char* const kNowhere = "in some cases";
+const Edge kEdges[] = {
+    {DType::kU8, DType::kS8, true, -65, -64, "where a weight lies beyond 64"},
+    {DType::kU8, DType::kS8, true, -64, -65, "where no weight lies beyond 64"},
+    {DType::kU8, DType::kS8, true, 65, 64, "where a weight lies beyond 64"},
+    {DType::kU8, DType::kS8, true, 64, 65, "where no weight lies beyond 64"},
+    {DType::kU8, DType::kS8, true, -1, 0, "where a weight is below 0"},
+    {DType::kU8, DType::kS8, true, 0, -1, "where no weight is below 0"},
+    {DType::kU8, DType::kS8, false, 128, 127, "where a code of x is above 127"},
+    {DType::kU8, DType::kS8, false, 127, 128, "where no code of x is above 127"},
+    {DType::kS8, DType::kS8, false, -1, 0, "where a code of x is below 0"},
+    {DType::kS8, DType::kS8, false, 0, -1, "where no code of x is below 0"},
+    // The ends of the types lie on neither side of such an edge.
+    {DType::kU8, DType::kU8, true, 255, 254, kNowhere},
+    {DType::kU8, DType::kS8, false, 255, 254, kNowhere},
+    {DType::kS8, DType::kS8, false, -128, -127, kNowhere},
+};
+
+class EdgeTest : public ExamineTest, public testing::WithParamInterface<Edge> {};
+
+TEST_P(EdgeTest, OfAConditionOnCodesIsExact) {
+  const Edge& edge = GetParam();
+
+  base_.M = base_.N = base_.K = 1;
+  base_.x = Tensor(edge.x, {1, 1});
+  base_.w = Tensor(edge.w, {1, 1});
+  base_.x.SetInt(0, 5);
+  base_.w.SetInt(0, 5);
+  (edge.of_w ? base_.w : base_.x).SetInt(0, edge.departs);
+  const auto departs = [&](const Case& c) {
+    return (edge.of_w ? c.w : c.x).IntAt(0) == edge.departs;
   };
-  for (const Edge& edge : edges) {
-    base_.M = base_.N = base_.K = 1;
-    base_.x = Tensor(edge.x, {1, 1});
-    base_.w = Tensor(edge.w, {1, 1});
-    base_.x.SetInt(0, 5);
-    base_.w.SetInt(0, 5);
-    (edge.of_w ? base_.w : base_.x).SetInt(0, edge.departs);
-    const auto departs = [&](const Case& c) {
-      return (edge.of_w ? c.w : c.x).IntAt(0) == edge.departs;
-    };
-    AskOnly([&](const Case& c) {
-      const Tensor &of = edge.of_w ? c.w : c.x, &before = edge.of_w ? base_.w : base_.x;
-      const Tensor &other = edge.of_w ? c.x : c.w, &kept = edge.of_w ? base_.x : base_.w;
-      return c.requant == base_.requant && of.shape() == before.shape() && other == kept &&
-             (of.IntAt(0) == edge.departs || of.IntAt(0) == edge.right);
-    });
-    const Examination found = Ask({cause_}, Balanced(cause_, departs), kPatient);
-    EXPECT_TRUE(Names(found, cause_, edge.where, 1)) << edge.departs << " " << edge.right;
-  }
+  AskOnly([&](const Case& c) {
+    const Tensor &of = edge.of_w ? c.w : c.x, &before = edge.of_w ? base_.w : base_.x;
+    const Tensor &other = edge.of_w ? c.x : c.w, &kept = edge.of_w ? base_.x : base_.w;
+    return c.requant == base_.requant && of.shape() == before.shape() && other == kept &&
+           (of.IntAt(0) == edge.departs || of.IntAt(0) == edge.right);
+  });
+  const Examination found = Ask({cause_}, Balanced(cause_, departs), kPatient);
+  EXPECT_TRUE(Names(found, cause_, edge.where, 1)) << edge.departs << " " << edge.right;
 }
+
+INSTANTIATE_TEST_SUITE_P(All, EdgeTest, testing::ValuesIn(kEdges));
 
 TEST_F(ExamineTest, NumbersOfFloatsAreNoCondition) {
   base_ = CaseOver(Op::kQuantize, Tensor::Of<float>({1, 3}, std::vector<float>{20, -150, 70}),
@@ -602,38 +617,52 @@ TEST_F(ExamineTest, TheLeastSizeThatTheCauseNeedsIsNamed) {
   expect_least("M", &Case::M, 7);
 }
 
-TEST_F(ExamineTest, TheRemainderThatTheCauseNeedsIsNamed) {
-  // Twelve answers that depart and twelve that do not, of as many as possible of these sizes.
-  const auto where = [&](int64_t Case::* size, const std::set<int64_t>& departs,
-                         const std::set<int64_t>& right) {
-    std::map<int64_t, size_t> answered;
-    int64_t more = 0;  // answers that depart than others
-    AskOnly([=](const Case& c) {
-      return IsNear(c) && (departs.contains(c.*size) || right.contains(c.*size));
-    });
-    const Script script = [&](const Case& c, size_t /*n*/) -> std::optional<Tensor> {
-      const bool with = departs.contains(c.*size);
-      const bool enough = answered[c.*size] >= 12 / (with ? departs : right).size();
-      const Tensor departing = With(c, cause_), other = With(c, {});
-      if (enough || departing == other || (with ? more > 0 : more < 0)) return std::nullopt;
-      ++answered[c.*size];
-      more += with ? 1 : -1;
-      return with ? departing : other;
-    };
-    const Examination found = Ask({cause_}, script, kPatient);
-    return found.borne_out.empty() ? "nowhere" : found.borne_out.front().where;
+// Sizes for which the answers depart, and others for which they do not.
+struct Sizes {
+  int64_t Case::* size;
+  std::set<int64_t> departs, right;
+  const char* where;
+};
+
+class SizesTest : public ExamineTest, public testing::WithParamInterface<Sizes> {};
+
+TEST_P(SizesTest, OfOneRemainderAreNamed) {
+  const Sizes& of = GetParam();
+  // Twelve answers of either kind, of as many as possible of these sizes.
+  std::map<int64_t, size_t> answered;
+  int64_t next = 0;
+  AskOnly([&](const Case& c) {
+    const int64_t is = c.*of.size;
+    return IsNear(c) && (of.departs.contains(is) || of.right.contains(is));
+  });
+  const Script script = [&](const Case& c, size_t /*n*/) -> std::optional<Tensor> {
+    if (next == 24) return End();
+    const int64_t is = c.*of.size;
+    const bool with = of.departs.contains(is);
+    const Tensor departing = With(c, cause_), other = With(c, {});
+    if (answered[is] >= 12 / (with ? of.departs : of.right).size() || departing == other ||
+        with != (next % 2 == 0))
+      return std::nullopt;
+    ++answered[is];
+    ++next;
+    return with ? departing : other;
   };
-  EXPECT_EQ(where(&Case::K, {8, 16}, {9, 10}), "where K % 4 is 0");
-  EXPECT_EQ(where(&Case::K, {8, 16, 24}, {9, 12}), "where K % 8 is 0");
-  EXPECT_EQ(where(&Case::N, {5, 9}, {6, 10}), "where N % 4 is 1");
-  EXPECT_EQ(where(&Case::M, {3, 7}, {4, 5}), "where M % 4 is 3");
-  // One size, on either side, has no remainder of its own.
-  EXPECT_EQ(where(&Case::K, {8}, {9, 10}), "in some cases");
-  EXPECT_EQ(where(&Case::K, {8, 16}, {9}), "in some cases");
-  // Another remainder, or right answers for this one.
-  EXPECT_EQ(where(&Case::K, {8, 9}, {10, 12}), "in some cases");
-  EXPECT_EQ(where(&Case::K, {8, 16}, {9, 24, 40}), "in some cases");
+  EXPECT_TRUE(Names(Ask({cause_}, script, kPatient), cause_, of.where, 1));
 }
+
+const Sizes kSizes[] = {
+    {&Case::K, {8, 16}, {9, 10}, "where K % 4 is 0"},
+    {&Case::K, {8, 16, 24}, {9, 12}, "where K % 8 is 0"},
+    {&Case::N, {5, 9}, {6, 10}, "where N % 4 is 1"},
+    {&Case::M, {3, 7}, {4, 5}, "where M % 4 is 3"},
+    // One size, on either side, has no remainder of its own.
+    {&Case::K, {8}, {9, 10}, "in some cases"},
+    {&Case::K, {8, 16}, {9}, "in some cases"},
+    // Another remainder, or right answers for this one.
+    {&Case::K, {8, 9}, {10, 12}, "in some cases"},
+    {&Case::K, {8, 16}, {9, 24, 40}, "in some cases"},
+};
+INSTANTIATE_TEST_SUITE_P(All, SizesTest, testing::ValuesIn(kSizes));
 
 // --- Several causes -----------------------------------------------------------------------------
 

@@ -814,6 +814,22 @@ TEST_F(ExamineTest, CausesThatAreRareAreLookedForLonger) {
   EXPECT_TRUE(Names(found, {&rare})) << found.asked;
 }
 
+TEST_F(ExamineTest, NothingIsLookedAtOnceAllIsContradicted) {
+  int64_t looked_at = 0, when_contradicted = 0;
+  AskOneShapeOnly();
+  const auto of_one_shape = subject_.cannot_run;
+  subject_.cannot_run = [&](const Case& c) {
+    ++looked_at;
+    return of_one_shape(c);
+  };
+  const Script right = [&](const Case& c, size_t /*n*/) {
+    when_contradicted = looked_at;
+    return exact::Evaluate(c);
+  };
+  EXPECT_TRUE(Contradicts(Ask({rounding_}, right), rounding_));
+  EXPECT_EQ(looked_at, when_contradicted);
+}
+
 TEST_F(ExamineTest, QuestionsAndWorkAreBounded) {
   std::vector<Case> seen;
   const Cause watched = Watched(one_, seen);

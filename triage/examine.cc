@@ -287,7 +287,7 @@ class Examiner {
         more += said_without ? 0 : 1;
       } else if (!said || !said_without) {  // else nothing is told
         (said ? given : said_without ? right : other) += 1;
-        inside += said && !AtAnEnd(c, actual, i) ? 1 : 0;
+        inside += AtAnEnd(c, actual, i) ? 0 : 1;
       }
     }
     const Shape shape = ShapeOf(c);

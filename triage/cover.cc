@@ -17,7 +17,6 @@ bool IsArithmetic(const Failure& failure) {
 }
 
 bool Explains(const Failure& by, const Failure& failure) {
-  if (by.causes.empty()) return false;
   return by.causes == failure.causes ||
          (IsArithmetic(failure) && Covers(by.causes, failure.cases, failure.model));
 }
@@ -149,7 +148,7 @@ std::vector<Covered> FewestCauses(std::span<const Failure> failures) {
   for (size_t i = 0; i < count; ++i) {
     const auto same = [&](const Failure& other) { return other.causes == failures[i].causes; };
     if (std::ranges::any_of(failures.first(i), same)) continue;  // explains the same
-    if (IsJoint(failures, failures[i])) continue;
+    if (IsJoint(failures, failures[i])) continue;                // or it has no causes
     for (size_t j = 0; j < count; ++j) explains[i][j] = Explains(failures[i], failures[j]);
   }
 

@@ -318,6 +318,13 @@ TEST_F(MadeCauses, AFailureOfSeveralRowsJoinsTheFirstThatActs) {
   expect_no_part({kTail, {of_seven}, {&seven}, nullptr});
 }
 
+TEST_F(MadeCauses, OnlyThoseThatChangeACaseActTogetherOnIt) {
+  const Cause of_other_cases{CauseStage::kTail, kUnknown, "", "", [](const Case&) { return false; },
+                             a_->change};
+  const std::vector<Hypothesis> shown{{&of_other_cases}, {a_}};
+  EXPECT_EQ(Together(layer_, shown, nullptr), Hypothesis{a_});
+}
+
 TEST_F(MadeCauses, AnUnknownFailureDoesNotJoinAnExperimentWhereARowHasACause) {
   EXPECT_EQ(RowsOf({Of(kIndex, {a_}, {{11, 20, 30, 40}}), Of(kUnknown, {}, {{9, 9, 9, 9}})}),
             (Rows{0, 1}));

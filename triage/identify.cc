@@ -69,7 +69,7 @@ auto Indices(const std::vector<T>& list) {
 std::optional<Divergence> Compare(const Tensor& expected, const Tensor& actual, bool worst) {
   std::optional<Divergence> divergence = FirstDivergence(expected, actual);
   if (!divergence || !worst) return divergence;
-  for (int64_t i = divergence->index + 1; i < expected.size(); ++i) {
+  for (int64_t i = divergence.value().index + 1; i < expected.size(); ++i) {
     const double distance = DistanceLsb(expected, actual, i);
     if (distance <= divergence->distance_lsb) continue;
     divergence = Divergence{i, ElementText(expected, i), ElementText(actual, i), distance};
@@ -256,7 +256,7 @@ void Shorten(const Answerer& answerer, std::span<const ConventionOrExact> conven
     for (const size_t at : Indices(shorts)) {
       if (!answers[at] || !conventions[i].CannotRun(shorts[at]).empty()) continue;
       const double least =
-          options.worst && list[i].witness ? list[i].witness->divergence.distance_lsb : 0;
+          options.worst && list[i].witness ? list[i].witness.value().divergence.distance_lsb : 0;
       const auto divergence = Compare(conventions[i].Run(shorts[at]), *answers[at], options.worst);
       if (!divergence || divergence->distance_lsb < least) continue;
       list[i].state = State::kRuledOut;

@@ -383,6 +383,9 @@ TEST_F(MadeConventions, TheSearchEndsWhenItIsToldTo) {
   EXPECT_EQ(all.answered, 10);
   EXPECT_FALSE(all.out_of_time);
   EXPECT_TRUE(Compared({same_}, {.seconds = 0.02}).out_of_time);
+  const auto twenty = [this] { return asked_.size() == 20; };
+  EXPECT_EQ(Compared({same_}, {.cases = 1, .seconds = 1e9, .stopped = twenty}).drawn, 20)
+      << "where time is set it counts, not cases";
   // Nothing is left to be found, or nothing is answered.
   const Identified ruled_out = Compared({other_}, {.seconds = 1e9, .shorten = 0});
   EXPECT_EQ(ruled_out.conventions[0].state, State::kRuledOut);
@@ -527,6 +530,7 @@ TEST_F(MadeConventions, CasesThatASeldomComparedConventionDefinesAreDrawnLonger)
   for (size_t i = 40; i < asked_.size(); ++i) EXPECT_EQ(seldom.CannotRun(asked_[i]), "");
   EXPECT_EQ(found.conventions[0].cases, static_cast<int64_t>(asked_.size()) - 40 + 2);
   EXPECT_EQ(found.answered, static_cast<int64_t>(asked_.size()));
+  EXPECT_GT(Compared({seldom}, {.cases = 40}).drawn, 40) << "no other is compared";
   // A quarter is enough.
   EXPECT_EQ(Compared({some(10, not_known), same_}, {.cases = 40}).drawn, 40);
   EXPECT_GT(Compared({same_, some(9, not_known)}, {.cases = 40}).drawn, 40);
@@ -666,9 +670,10 @@ TEST_F(DrawnShort, ACaseOfOneOutputAndTwoTermsIsDrawnAndShortened) {
   // Two outputs of few terms are not short.
   const Case outputs = Shortened([](const Case& c) { return c.M * c.N >= 2 && c.K <= 2; }, IsShort);
   EXPECT_EQ(outputs.M * outputs.N, 1);
-  // What has more outputs or terms would get stuck, too. No step of shortening adds a relu.
+  // What has more outputs or terms would get stuck, too. No step of shortening adds a relu or
+  // a bias.
   const auto stuck_or = [](const Where& lure) {
-    return [=](const Case& c) { return c.relu ? IsShort(c) : lure(c); };
+    return [=](const Case& c) { return c.relu && c.bias_i32 ? IsShort(c) : lure(c); };
   };
   const Case one_output =
       Shortened(is_long, stuck_or([](const Case& c) { return c.M * c.N >= 2 && c.K <= 2; }));
@@ -709,6 +714,7 @@ TEST_F(DrawnShort, NothingIsDrawnWhereTheWitnessIsShortOrHasNoSum) {
     return seen;
   };
   EXPECT_FALSE(looked_for(Op::kAdd, Everywhere));
+  EXPECT_FALSE(looked_for(Op::kAdd, [](const Case& c) { return c.M * c.N >= 2; }));
   EXPECT_FALSE(looked_for(Op::kLinear, Everywhere));
   EXPECT_FALSE(looked_for(Op::kLinear, [](const Case& c) { return c.K >= 2; }));
   EXPECT_TRUE(looked_for(Op::kLinear, [](const Case& c) { return c.K >= 3; }));

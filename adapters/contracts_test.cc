@@ -35,6 +35,11 @@ constexpr const char* kOnnxruntime = "avx2 sse41 vnni";
 constexpr const char* kAten = "aarch64 avx2 avx2+pt26 avx512 avx512+pt26 default default+pt26";
 
 constexpr Excused kExcused[] = {
+    {"*", "*", "conv2d", "model:onednn2@", "avx512core", "onednn: oneDNN 2.6."},
+    {"*", "*", "conv2d", "model:torch-onednn@", "avx512core", "torch: PyTorch 1.13."},
+    {"clamp", "clamp", "add linear mul quantize", "model:numpy@", "float32"},
+    {"clamp", "clamp", "quantize", "model:numpy@", "float64"},
+    {"clamp", "clamp", "conv2d depthwise linear", "model:onednn3@", "avx2 vnni"},
     {"clamp", "matches_exact", "dynamic_linear", "model:", "torch-qnnpack"},
     {"clamp", "clamp", "conv2d depthwise", "model:onednn2@", "avx2 avx2vnni sse41",
      "onednn: oneDNN 2.6."},

@@ -9,6 +9,8 @@
 
 namespace qualm {
 
+struct Case;
+
 // "exact", or "model:NAME": bit-equal to that named convention of oracles/conventions.
 struct Contract {
   std::string convention;  // "" means exact
@@ -31,13 +33,15 @@ struct ExpectedDivergence {
   std::string subject;
   std::string op;        // "linear"
   std::string property;  // the claim, without the op: "matches_exact"; "*": any claim
-  std::string kind;      // Name(FindingKind): "pair-saturation"
+  std::string kind;      // Name(FindingKind): "pair-saturation"; "*": any wrong output
   std::string reason;    // one sentence and where it is documented upstream
   // The library that has the fault: a prefix of "KIND: VERSION", e.g. "onednn: oneDNN 2.6.". "":
   // the convention itself departs, and so does every subject that keeps it.
   std::string library = {};
   // Words that the failure's sentence holds, e.g. "before the start of"; "": any sentence.
   std::string shape = {};
+  // The cases that show the fault; nullptr: any case.
+  bool (*where)(const Case& c) = nullptr;
 };
 
 }  // namespace qualm

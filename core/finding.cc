@@ -90,7 +90,9 @@ std::string Finding::former_fingerprint() const {
 bool IsDeclared(const Finding& finding, const Subject& subject, const Contract& contract) {
   return std::ranges::any_of(SubjectRegistry::Get().expected(), [&](const ExpectedDivergence& row) {
     return Concerns(row, subject, contract, finding.op, finding.property) &&
-           row.kind == Name(finding.kind) &&
+           (row.kind == "*" ? finding.first_divergence.has_value()
+                            : row.kind == Name(finding.kind)) &&
+           (row.where == nullptr || row.where(finding.test_case)) &&
            finding.explanation.find(row.shape) != std::string::npos;
   });
 }

@@ -86,9 +86,11 @@ Judgement Declared(const Case& c, const Property& property, Subject& subject, Me
   if (!verdict.failed() || !attribute) return verdict.judgement;
   for (const ExpectedDivergence& row : SubjectRegistry::Get().expected()) {
     if (!Concerns(row, subject, subject.contract(), Name(c.op), property.claim) ||
-        verdict.reason.find(row.shape) == std::string::npos) {
+        verdict.reason.find(row.shape) == std::string::npos ||
+        (row.where != nullptr && !row.where(c))) {
       continue;
     }
+    if (row.kind == "*" && verdict.divergence) return Judgement::kExpected;
     if (!verdict.kind) verdict.kind = attribute(c, verdict, memo);
     if (row.kind != Name(*verdict.kind)) continue;
     if (verdict.kind == FindingKind::kNondeterminism && verdict.divergence &&

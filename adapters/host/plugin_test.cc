@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -150,6 +151,10 @@ TEST(Plugin, ArithmeticFaultsAndDeepRecursionAreCrashes) {
 TEST(Plugin, WorkersHaveTheirMemoryLimitAndDumpNoCore) {
   WorkerOptions options = Broken("nothing");
   options.memory_limit_bytes = int64_t{3} << 30;
+  rlimit core{};
+  getrlimit(RLIMIT_CORE, &core);
+  core.rlim_cur = core.rlim_max;  // what the worker would have from here
+  setrlimit(RLIMIT_CORE, &core);
   const Worker worker(options);
   std::ifstream file("/proc/" + std::to_string(worker.pid()) + "/limits");
   const std::string limits{std::istreambuf_iterator<char>(file), {}};

@@ -151,11 +151,9 @@ void Terms(const Case& c, const Visit& visit) {
 // is offered twice: with a last product of 1*1, which shows whether a float32 sum loses its last
 // bit, and without. Of a window, the taps are the terms.
 void LongSums(const Case& c, const Visit& visit) {
-  const bool has_taps =
-      (IsConv(c.op) && c.w.size() == c.K) || c.op == Op::kAvgPool || c.op == Op::kGlobalAvgPool;
-  const bool has_terms = HasWindow(c.op) ? has_taps && c.N == 1 : HasWeights(c.op);
+  const bool has_terms = HasWindow(c.op) ? c.N == 1 && c.op != Op::kMaxPool : HasWeights(c.op);
   const int64_t shortest = HasWindow(c.op) ? 2 : 16;
-  if (!has_terms || c.K <= shortest || !IsCode(c.x.dtype())) return;
+  if (!has_terms || !IsCode(c.x.dtype())) return;
   const std::optional<Case> line = LineOf(c);
   if (HasWindow(c.op) && !line) return;
   // A tap of a line has the products of all its channels.
@@ -214,7 +212,6 @@ void ZeroCodes(const Case& c, const Visit& visit) {
         }
         if (changes && visit(simpler)) return;
       }
-      if (block == 1) break;
     }
   }
 }
@@ -232,10 +229,9 @@ std::vector<std::pair<int32_t, int32_t>> RoundCodes(const Case& c) {
     }
     return list;
   };
-  const bool two = HasSums(c.op) || !c.w.empty();
   std::vector<std::pair<int32_t, int32_t>> pairs;
   for (int32_t x : codes(c.x)) {
-    for (int32_t w : two ? codes(c.w) : std::vector<int32_t>{0}) pairs.emplace_back(x, w);
+    for (int32_t w : c.w.empty() ? std::vector<int32_t>{0} : codes(c.w)) pairs.emplace_back(x, w);
   }
   std::ranges::sort(pairs, {}, [](const std::pair<int32_t, int32_t>& p) {
     return std::tuple(std::abs(p.first) + std::abs(p.second), p.second < 0, p.first < 0, p.first);
@@ -246,13 +242,13 @@ std::vector<std::pair<int32_t, int32_t>> RoundCodes(const Case& c) {
 // One code for every nonzero x and one for every nonzero w: ten different codes are hard to read
 // and rarely matter. First with all zero points 0.
 void UniformCodes(const Case& c, const Visit& visit) {
-  if (!IsCode(c.x.dtype()) || c.x.empty()) return;
+  if (!IsCode(c.x.dtype())) return;
   const std::vector<std::pair<int32_t, int32_t>> pairs = RoundCodes(c);
   for (bool zero_points : {true, false}) {
     for (const auto& [x, w] : pairs) {
       Case simpler = ProblemOf(c);
       ReplaceCodes(simpler.x, x);
-      if (HasSums(c.op) || !c.w.empty()) ReplaceCodes(simpler.w, w);
+      ReplaceCodes(simpler.w, w);
       if (zero_points) simpler = WithoutZeroPoints(std::move(simpler));
       if (simpler != ProblemOf(c) && visit(simpler)) return;
     }
@@ -366,10 +362,9 @@ void Scales(const Case& c, const Visit& visit) {
       }
     }
   }
-  if (ratio > 0x1p-120 && ratio < 0x1p120) {
-    for (int bits : {1, 2, 4, 8, 12, 23}) {
-      if (offer(1, 1, ShortMantissa(static_cast<float>(ratio), bits))) return;
-    }
+  const auto normal = static_cast<float>(std::clamp(ratio, 0x1p-126, 0x1p127));
+  for (int bits : {1, 2, 4, 8, 12, 23}) {
+    if (offer(1, 1, ShortMantissa(normal, bits))) return;
   }
   const size_t channels = std::min<size_t>(c.w_q.scale.size(), 64);
   for (size_t n = 0; channels > 1 && n < channels; ++n) {

@@ -86,7 +86,7 @@ void WindowOutputs(const Case& c, const Visit& visit) {
   const auto columns = [&](const std::vector<int64_t>& keep) {
     return visit(slice::Channels(c, keep));
   };
-  if (IsConv(c.op) && v.groups > 1 && c.N > 0) {
+  if (v.groups > 1) {
     const int64_t per_group = c.N / v.groups;
     if (Shrink(v.groups, [&](const std::vector<int64_t>& keep) {
           return columns(Outputs(c, keep, slice::Range(0, per_group)));
@@ -138,7 +138,7 @@ void WindowTerms(const Case& c, const Visit& visit) {
 }
 
 std::optional<Case> LineOf(const Case& c) {
-  if (!HasWindow(c.op) || c.M != 1 || c.window.batch != 1) return std::nullopt;
+  if (!HasWindow(c.op) || c.M != 1) return std::nullopt;
   const std::vector<Tap> taps = TapsOf(c.window, 0);
   if (std::ranges::any_of(taps, [](const Tap& tap) { return tap.x_row < 0; })) return std::nullopt;
   Case line = ProblemOf(c);

@@ -10,6 +10,7 @@
 #include "oracles/exact/exact.h"
 #include "oracles/headroom/headroom.h"
 #include "properties/gen/gen.h"
+#include "triage/passes_test_util.h"
 #include "triage/simpler_test_util.h"
 
 namespace qualm::triage {
@@ -159,6 +160,212 @@ TEST(Passes, ALineComputesTheSame) {
     }
     EXPECT_EQ(lines, 5) << Name(op);
   }
+}
+
+// --- What each pass offers, in its order --------------------------------------------------------
+
+Case PoolOf(Op op, const Window& window) {
+  Case c;
+  c.op = op;
+  c.window = window;
+  c.N = window.in_c;
+  c.x = Tensor(DType::kU8, ShapeOfX(c));
+  for (int64_t i = 0; i < c.x.size(); ++i) c.x.SetInt(i, static_cast<int32_t>(1 + i % 200));
+  DeriveSizes(&c);
+  return c;
+}
+Case ConvOf(const Window& window, int64_t channels) {
+  Case c = PoolOf(Op::kMaxPool, window);
+  c.op = Op::kConv2d;
+  c.N = channels;
+  c.w = Tensor(DType::kS8, ShapeOfW(c));
+  for (int64_t i = 0; i < c.w.size(); ++i) c.w.SetInt(i, static_cast<int32_t>(1 + i % 100));
+  DeriveSizes(&c);
+  EXPECT_EQ(Validate(c), "");
+  return c;
+}
+
+TEST(WindowParametersPass, DropsAllThenEachThenTakesOneOff) {
+  Case c = PoolOf(Op::kMaxPool, {.batch = 1,
+                                 .in_h = 8,
+                                 .in_w = 9,
+                                 .in_c = 1,
+                                 .kernel_h = 2,
+                                 .kernel_w = 2,
+                                 .stride_h = 3,
+                                 .stride_w = 2,
+                                 .pad_top = 2,
+                                 .pad_bottom = 1,
+                                 .pad_right = 3,
+                                 .dilation_h = 2,
+                                 .dilation_w = 3,
+                                 .ceil_mode = true,
+                                 .count_include_pad = true});
+  using Change = std::function<void(Window&)>;
+  const auto number = [](int64_t Window::* field, int64_t value) {
+    return [=](Window& v) { v.*field = value; };
+  };
+  Cases expected;
+  for (const Change& change : std::vector<Change>{
+           [](Window& v) {
+             v = {.batch = 1, .in_h = 8, .in_w = 9, .in_c = 1, .kernel_h = 2, .kernel_w = 2};
+           },
+           [](Window& v) { v.drop_padding(); }, number(&Window::pad_top, 0),
+           number(&Window::pad_bottom, 0), number(&Window::pad_right, 0),
+           number(&Window::dilation_h, 1), number(&Window::dilation_w, 1),
+           number(&Window::stride_h, 1), number(&Window::stride_w, 1), number(&Window::pad_top, 1),
+           number(&Window::pad_right, 2), number(&Window::dilation_w, 2),
+           number(&Window::stride_h, 2)}) {
+    Case& simpler = expected.emplace_back(c);
+    change(simpler.window);
+    DeriveSizes(&simpler);
+  }
+  ExpectCases(kWindowParameters, c, expected);
+  ExpectCases(kWindowParameters, expected[0], {});
+}
+
+TEST(WindowOutputsPass, ChannelsImagesPixelsAndThenTheImage) {
+  const Case c = PoolOf(Op::kMaxPool, {.batch = 2, .in_h = 5, .in_w = 4, .in_c = 3});
+  Cases expected = Cut(c, slice::Channels, kOfThree) + Cut(c, slice::Batches, kOfTwo);
+  for (int64_t m = 0; m < 40; ++m) expected.push_back(slice::Pixel(c, m));
+  for (const int64_t lines : {2, 1}) {
+    expected.push_back(slice::Crop(c, lines, 0, 0, 0));
+    expected.push_back(slice::Crop(c, 0, lines, 0, 0));
+  }
+  for (const int64_t lines : {2, 1}) {
+    expected.push_back(slice::Crop(c, 0, 0, lines, 0));
+    expected.push_back(slice::Crop(c, 0, 0, 0, lines));
+  }
+  ExpectCases(kOutputs, c, expected);
+  ExpectCases(kOutputs, PoolOf(Op::kMaxPool, {.batch = 1, .in_h = 1, .in_w = 1, .in_c = 1}), {});
+  // One window over an image of two lines each way: half of them is one.
+  const Case one = PoolOf(
+      Op::kMaxPool, {.batch = 1, .in_h = 2, .in_w = 2, .in_c = 1, .kernel_h = 2, .kernel_w = 2});
+  const Cases lines{slice::Crop(one, 1, 0, 0, 0), slice::Crop(one, 0, 1, 0, 0),
+                    slice::Crop(one, 1, 0, 0, 0), slice::Crop(one, 0, 1, 0, 0),
+                    slice::Crop(one, 0, 0, 1, 0), slice::Crop(one, 0, 0, 0, 1),
+                    slice::Crop(one, 0, 0, 1, 0), slice::Crop(one, 0, 0, 0, 1)};
+  ExpectCases(kOutputs, one, lines);
+}
+
+TEST(WindowOutputsPass, OfALargeImageTheFirst64PixelsAreTried) {
+  const Case c = PoolOf(Op::kMaxPool, {.batch = 1, .in_h = 1, .in_w = 66, .in_c = 1});
+  int64_t pixels = 0;
+  for (const Case& candidate : Offered(kOutputs, c)) pixels += candidate.M == 1;
+  EXPECT_EQ(pixels, 64);
+}
+
+TEST(WindowOutputsPass, OfGroupsWholeOnesAndThenTheSameOutputsOfEach) {
+  const auto conv = [](int64_t groups, int64_t channels) {
+    return ConvOf({.batch = 1, .in_h = 1, .in_w = 1, .in_c = 2, .groups = groups}, channels);
+  };
+  const Case c = conv(2, 4);
+  ExpectCases(kOutputs, c,
+              Cut(c, slice::Channels, {{0, 1}, {2, 3}, {2, 3}, {0, 1}}) +
+                  Cut(c, slice::Channels, {{0, 2}, {1, 3}, {1, 3}, {0, 2}}));
+  const Case narrow = conv(2, 2);
+  ExpectCases(kOutputs, narrow, Cut(narrow, slice::Channels, kOfTwo));
+  const Case one_group = conv(1, 2);
+  ExpectCases(kOutputs, one_group, Cut(one_group, slice::Channels, kOfTwo));
+  ExpectCases(kOutputs, conv(1, 1), {});
+  // A crash of a layer without outputs may need one group alone.
+  const Case none = conv(2, 0);
+  ExpectCases(kOutputs, none, Cut(none, slice::Channels, {{}, {}, {}, {}}));
+}
+
+// Taps [from, to) of five, the padding that is left on both sides and the lines of the image that
+// go: the others see the same pixels as before.
+struct Kept {
+  int64_t from, to, pad_before, crop_before, pad_after, crop_after;
+};
+constexpr Kept kKept[] = {{0, 3, 3, 0, 0, 3}, {1, 4, 1, 0, 0, 1}, {2, 5, 0, 1, 1, 0},
+                          {0, 1, 3, 0, 0, 7}, {1, 2, 1, 0, 0, 5}, {2, 3, 0, 1, 0, 3},
+                          {3, 4, 0, 3, 0, 1}, {4, 5, 0, 5, 1, 0}, {1, 5, 1, 0, 1, 0},
+                          {0, 4, 3, 0, 0, 1}};
+
+TEST(WindowTermsPass, FewerTapsOverTheSamePixels) {
+  for (const bool rows : {true, false}) {
+    Window v{.batch = 1, .in_h = 1, .in_w = 1, .in_c = 1};
+    (rows ? v.in_h : v.in_w) = 10;
+    (rows ? v.kernel_h : v.kernel_w) = 5;
+    (rows ? v.dilation_h : v.dilation_w) = 2;
+    (rows ? v.pad_top : v.pad_left) = 3;
+    (rows ? v.pad_bottom : v.pad_right) = 1;
+    const Case c = ConvOf(v, 1);
+    Cases expected;
+    for (const Kept& kept : kKept) {
+      const std::vector<int64_t> taps = slice::Range(kept.from, kept.to), all{0};
+      Case s = rows ? slice::Taps(c, taps, all) : slice::Taps(c, all, taps);
+      (rows ? s.window.pad_top : s.window.pad_left) = kept.pad_before;
+      (rows ? s.window.pad_bottom : s.window.pad_right) = kept.pad_after;
+      expected.push_back(rows ? slice::Crop(s, kept.crop_before, kept.crop_after, 0, 0)
+                              : slice::Crop(s, 0, 0, kept.crop_before, kept.crop_after));
+    }
+    ExpectCases(kTerms, c, expected);
+  }
+}
+
+TEST(WindowTermsPass, FewerInputChannelsOfConvolutionsAlone) {
+  const Window two{.batch = 1, .in_h = 1, .in_w = 1, .in_c = 2};
+  const Case c = ConvOf(two, 1);
+  ExpectCases(kTerms, c,
+              Cut(c, [](const Case& s, slice::Places at) { return slice::Terms(s, at); }, kOfTwo));
+  ExpectCases(kTerms, PoolOf(Op::kMaxPool, two), {});
+  Window grouped = two;
+  grouped.groups = 2;
+  ExpectCases(kTerms, ConvOf(grouped, 2), {});
+  Window image = two;
+  image.in_h = image.kernel_h = 2;
+  ExpectCases(kTerms, PoolOf(Op::kGlobalAvgPool, image), {});
+}
+
+TEST(WindowLinePass, StandsTheTapsBelowEachOtherAndTakesFewer) {
+  Case c = ConvOf({.batch = 1,
+                   .in_h = 3,
+                   .in_w = 4,
+                   .in_c = 2,
+                   .kernel_h = 2,
+                   .kernel_w = 2,
+                   .stride_h = 5,
+                   .stride_w = 6,
+                   .dilation_h = 2,
+                   .dilation_w = 3},
+                  1);
+  ASSERT_EQ(c.M, 1);
+  Case line = ConvOf({.batch = 1, .in_h = 4, .in_w = 1, .in_c = 2, .kernel_h = 4}, 1);
+  const int32_t corners[] = {1, 2, 7, 8, 17, 18, 23, 24};
+  for (int64_t i = 0; i < 8; ++i) line.x.SetInt(i, corners[i]);
+  Cases expected{line};
+  Shrink(4, [&](const std::vector<int64_t>& keep) {
+    expected.push_back(LineTaps(line, keep));
+    return false;
+  });
+  ExpectCases(kWindowLine, c, expected);
+  const Case two = LineTaps(line, std::vector<int64_t>{1, 3});
+  EXPECT_EQ(two.window.kernel_h, 2);
+  EXPECT_EQ(two.window.in_h, 2);
+  EXPECT_EQ(two.K, 4);
+  for (int64_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(two.x.IntAt(i), corners[i < 2 ? 2 + i : 4 + i]);
+    EXPECT_EQ(two.w.IntAt(i), i < 2 ? 3 + i : 5 + i);
+  }
+}
+
+TEST(WindowLinePass, NeedsOneWindowWithoutPadding) {
+  EXPECT_FALSE(LineOf(PoolOf(Op::kMaxPool, {.batch = 1, .in_h = 2, .in_w = 1, .in_c = 1})));
+  EXPECT_FALSE(LineOf(PoolOf(Op::kMaxPool, {.batch = 2, .in_h = 1, .in_w = 1, .in_c = 1})));
+  const Window padded{.batch = 1, .in_h = 2, .in_w = 1, .in_c = 1, .kernel_h = 3, .pad_bottom = 1};
+  EXPECT_FALSE(LineOf(PoolOf(Op::kMaxPool, padded)));
+  Case linear;
+  linear.M = linear.N = 1;
+  linear.x = Tensor(DType::kU8, {1, 0});
+  linear.w = Tensor(DType::kS8, {1, 0});
+  EXPECT_FALSE(LineOf(linear));
+  // Padding that no tap sees is dropped.
+  const Window unseen{.batch = 1, .in_h = 1, .in_w = 1, .in_c = 1, .stride_h = 2, .pad_bottom = 1};
+  const std::optional<Case> line = LineOf(PoolOf(Op::kMaxPool, unseen));
+  ASSERT_TRUE(line);
+  EXPECT_FALSE(line->window.has_padding());
 }
 
 }  // namespace

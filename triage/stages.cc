@@ -157,7 +157,7 @@ PoolWindow WindowUnder(const Case& c, int64_t m, int64_t n) {
 
 int32_t LargestOf(const Case& c, int64_t m, bool of_type) {
   int32_t largest = of_type ? RangeOf(c.x.dtype()).max : RangeOf(c.x.dtype()).min;
-  for (int64_t n = 0; n < c.N && !of_type; ++n) largest = std::max(largest, c.x.IntAt(m * c.N + n));
+  for (int64_t n = 0; n < c.N; ++n) largest = std::max(largest, c.x.IntAt(m * c.N + n));
   return largest;
 }
 

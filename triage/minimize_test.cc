@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a search is told to keep, what it may cost, and what its result says. The subjects crash
+// where a test says so: such an answer needs no cause, and a search takes milliseconds.
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "oracles/exact/exact.h"
+#include "properties/property.h"
+#include "properties/test_subject.h"
+#include "triage/causes.h"
+#include "triage/triage.h"
+
+namespace qualm::triage {
+namespace {
+
+using Strings = std::vector<std::string>;
+
+const Property& MatchesExact() { return *FindProperty("matches_exact"); }
+
+Case Linear(int64_t m, int64_t n, int64_t k) {
+  Case c;
+  c.op = Op::kLinear;
+  c.M = m, c.N = n, c.K = k;
+  c.x = Tensor(DType::kU8, {m, k});
+  c.w = Tensor(DType::kS8, {n, k});
+  return c;
+}
+
+TestSubject CrashesWhere(std::function<bool(const Case&)> crashes) {
+  return TestSubject([=](const Case& c, const RunContext&) -> Outcome {
+    if (crashes(c)) return {RunStatus::kCrashed, "killed by a signal", {}, {}};
+    return TestSubject::Good(exact::Evaluate(c));
+  });
+}
+
+MinimizeResult Minimized(const Case& c, std::function<bool(const Case&)> crashes,
+                         const MinimizeOptions& options = {}) {
+  TestSubject subject = CrashesWhere(std::move(crashes));
+  return Minimize(c, subject, MatchesExact(), options);
+}
+
+// A case with everything that a case of linear can have.
+Case Full(int64_t m, int64_t n, int64_t k) {
+  Case c = Linear(m, n, k);
+  c.bias_i32 = std::vector<int32_t>(static_cast<size_t>(n), 7);
+  c.relu = true;
+  c.requant = Requant::kFloat32;
+  c.per_channel = true;
+  c.w_q = {std::vector<float>(static_cast<size_t>(n), 2),
+           std::vector<int32_t>(static_cast<size_t>(n), 3)};
+  c.x_q.zero_point = {5};
+  c.out_q.zero_point = {6};
+  EXPECT_EQ(Validate(c), "");
+  return c;
+}
+
+TEST(Minimized, SaysWhatDidNotMatterAndWhichSizesDid) {
+  const MinimizeResult result = Minimized(Full(4, 5, 6), [](const Case& c) { return c.K >= 3; });
+  EXPECT_TRUE(result.reproduced);
+  EXPECT_EQ(ProblemOf(result.minimized), Linear(1, 1, 3)) << Describe(result.minimized);
+  EXPECT_EQ(result.irrelevant,
+            (Strings{"bias_i32", "relu", "requant", "per-channel scales", "input zero point",
+                     "weight zero point", "output zero point", "other rows", "other channels",
+                     "other terms of the sum"}));
+  EXPECT_EQ(result.needs, Strings{"K >= 3"});
+  EXPECT_EQ(result.attribution.kind, FindingKind::kCrash);
+  EXPECT_TRUE(result.verdict.failed());
+}
+
+TEST(Minimized, WhatIsNeededIsNotCalledIrrelevant) {
+  const MinimizeResult result = Minimized(Full(3, 3, 3), [](const Case& c) {
+    return c.M >= 3 && c.N >= 3 && c.K >= 3 && c.bias_i32 && c.relu && c.per_channel &&
+           c.requant == Requant::kFloat32 && c.x_q.zero_point[0] != 0 && c.w_q.zero_point[2] != 0 &&
+           c.out_q.zero_point[0] != 0;
+  });
+  EXPECT_EQ(result.irrelevant, Strings{});
+  EXPECT_EQ(result.needs, (Strings{"K >= 3", "N >= 3", "M >= 3"}));
+}
+
+TEST(Minimized, WhatTheCaseNeverHadIsNotCalledIrrelevant) {
+  const MinimizeResult result =
+      Minimized(Linear(2, 2, 2), [](const Case& c) { return c.M >= 2 && c.N >= 2 && c.K >= 2; });
+  EXPECT_EQ(result.irrelevant, Strings{});
+  EXPECT_EQ(result.needs, Strings{}) << "a size of two is not worth a word";
+}
+
+TEST(Minimized, OnlySizesThatUsersChooseAreNeeds) {
+  Case add = CaseOver(Op::kAdd, Tensor(DType::kU8, {4, 5}), DType::kU8);
+  add.w = add.x;
+  add.K = 0;
+  EXPECT_EQ(Minimized(add, [](const Case& c) { return c.M >= 4 && c.N >= 5; }).needs,
+            (Strings{"N >= 5", "M >= 4"}));
+  Case pool;
+  pool.op = Op::kMaxPool;
+  pool.N = 3;
+  pool.window = {.batch = 1, .in_h = 3, .in_w = 3, .in_c = 3, .kernel_h = 3};
+  pool.x = Tensor(DType::kU8, ShapeOfX(pool));
+  DeriveSizes(&pool);
+  ASSERT_EQ(Validate(pool), "");
+  EXPECT_EQ(Minimized(pool, [](const Case& c) { return c.M >= 3 && c.N >= 3 && c.K >= 3; }).needs,
+            Strings{});
+  Case observed;
+  observed.op = Op::kChooseQParams;
+  observed.M = 3, observed.N = 3;
+  observed.x = Tensor(DType::kF32, {1, 3, 3});
+  observed.out_dtype = DType::kF32;
+  OpenClamp(&observed);
+  ASSERT_EQ(Validate(observed), "");
+  EXPECT_EQ(Minimized(observed, [](const Case& c) { return c.M >= 3 && c.N >= 3; }).needs,
+            Strings{});
+}
+
+// --- What a search may cost ---------------------------------------------------------------------
+
+// Nothing simpler fails, and the candidates never end.
+Case Endless() {
+  Case c = Linear(8, 8, 40);
+  for (int64_t i = 0; i < c.x.size(); ++i) c.x.SetInt(i, 100);
+  for (int64_t i = 0; i < c.w.size(); ++i) c.w.SetInt(i, 100);
+  return c;
+}
+
+TEST(Budget, IsSpentButForTheReserveAndNotMore) {
+  const Case c = Endless();
+  for (const auto& [most, searched] : {std::pair{7, 7}, {8, 7}, {16, 14}, {512, 448}, {800, 736}}) {
+    TestSubject subject = CrashesWhere([&](const Case& asked) { return asked == c; });
+    const MinimizeResult result = Minimize(c, subject, MatchesExact(), {.max_calls = most});
+    EXPECT_EQ(result.calls, searched);
+    EXPECT_EQ(subject.runs, searched + 1) << "the answer to the smallest case is asked at the end";
+    EXPECT_EQ(ProblemOf(result.minimized), c);
+    EXPECT_EQ(result.needs, Strings{}) << "a search that did not end knows no needs";
+  }
+}
+
+TEST(Budget, AStopEndsTheSearchWithTheSmallestCaseSoFar) {
+  const Case c = Linear(8, 8, 40);
+  for (const int64_t after : {1, 2, 5}) {
+    TestSubject subject = CrashesWhere([](const Case&) { return true; });
+    MinimizeOptions options;
+    options.stop = [&] { return subject.runs >= after; };
+    const MinimizeResult result = Minimize(c, subject, MatchesExact(), options);
+    EXPECT_TRUE(result.reproduced);
+    EXPECT_EQ(result.calls, after);
+    EXPECT_EQ(result.needs, Strings{});
+  }
+}
+
+// --- What a search keeps ------------------------------------------------------------------------
+
+TEST(Kept, TheKindUnlessItNeedNot) {
+  // Crashes with three terms; with fewer its output is wrong.
+  const auto subject = [] {
+    return TestSubject([](const Case& c, const RunContext&) -> Outcome {
+      if (c.K >= 3) return {RunStatus::kCrashed, "killed by a signal", {}, {}};
+      Tensor y = exact::Evaluate(c);
+      for (int64_t i = 0; i < y.size(); ++i) y.SetInt(i, 77);
+      return TestSubject::Good(y);
+    });
+  };
+  const Case c = Linear(2, 2, 5);
+  TestSubject kept = subject();
+  const MinimizeResult same = Minimize(c, kept, MatchesExact());
+  EXPECT_EQ(same.minimized.K, 3);
+  EXPECT_EQ(same.attribution.kind, FindingKind::kCrash);
+  EXPECT_FALSE(same.minimized.observed) << "it gave no answer";
+  TestSubject any = subject();
+  const MinimizeResult other = Minimize(c, any, MatchesExact(), {.keep_kind = false});
+  EXPECT_EQ(other.minimized.K, 1);
+}
+
+TEST(Kept, WhatTheSubjectCannotRunIsNotAsked) {
+  TestSubject subject = CrashesWhere([](const Case&) { return true; });
+  subject.cannot_run = [](const Case& c) { return c.K < 4 ? "too short" : ""; };
+  const MinimizeResult result = Minimize(Linear(2, 2, 8), subject, MatchesExact());
+  EXPECT_EQ(result.minimized.K, 4);
+  EXPECT_EQ(result.needs, Strings{"K >= 4"});
+}
+
+TEST(Kept, ACaseThatDoesNotFailStaysAsItWas) {
+  Case c = Full(2, 2, 2);
+  c.note = "found on a Tuesday";
+  TestSubject subject;
+  const MinimizeResult result = Minimize(c, subject, MatchesExact());
+  EXPECT_FALSE(result.reproduced);
+  EXPECT_EQ(result.minimized, c);
+  EXPECT_EQ(result.verdict.judgement, Judgement::kPassed);
+  EXPECT_EQ(result.calls, 1 + 15) << "an answer that is wrong by chance is asked for again";
+  EXPECT_EQ(subject.runs, 16);
+}
+
+// --- What the smallest case carries -------------------------------------------------------------
+
+class Versioned : public TestSubject {
+ public:
+  using TestSubject::TestSubject;
+  std::string Version() const override { return "1.2"; }
+};
+
+TEST(Smallest, CarriesClaimExpectedObservedAndNote) {
+  // Any output that is not 0 is 1 too large.
+  const auto wrong = [](const Case& c, const RunContext&) {
+    Tensor y = exact::Evaluate(c);
+    for (int64_t i = 0; i < y.size(); ++i) y.SetInt(i, y.IntAt(i) + (y.IntAt(i) != 0 ? 1 : 0));
+    return TestSubject::Good(y);
+  };
+  Case c = Linear(2, 2, 2);
+  c.x.SetInt(0, 3);
+  c.w.SetInt(0, 4);
+  Versioned subject(wrong);
+  const MinimizeResult result = Minimize(c, subject, MatchesExact(), {.max_calls = 300});
+  ASSERT_TRUE(result.reproduced);
+  EXPECT_EQ(result.minimized.property, FullName(Op::kLinear, MatchesExact()));
+  ASSERT_TRUE(result.minimized.expected);
+  EXPECT_EQ(*result.minimized.expected, exact::Evaluate(result.minimized));
+  ASSERT_TRUE(result.minimized.observed);
+  EXPECT_EQ(result.minimized.observed->by, "test 1.2");
+  EXPECT_EQ(result.minimized.observed->y, wrong(result.minimized, {}).y);
+  EXPECT_NE(result.minimized.observed->y, *result.minimized.expected);
+  EXPECT_EQ(result.minimized.note, result.attribution.diagnosis);
+  EXPECT_NE(result.minimized.note, "");
+  TestSubject unversioned(wrong);
+  EXPECT_EQ(Minimize(c, unversioned, MatchesExact(), {.max_calls = 300}).minimized.observed->by,
+            "test");
+}
+
+}  // namespace
+}  // namespace qualm::triage

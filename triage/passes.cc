@@ -102,15 +102,15 @@ Case WithoutZeroPoints(Case c) {
 
 void Terms(const Case& c, const Visit& visit) {
   if (HasWindow(c.op)) return WindowTerms(c, visit);
-  if (!HasWeights(c.op) || c.K == 0) return;
+  if (c.K == 0) return;
   if (c.bias_i32) {
     // Boldest for overflows of int32: a bias at the end of int32, and one product of 1 or -1.
-    for (int32_t sign : {1, -1}) {
+    for (const auto& [product, end] : {std::pair{1, INT32_MAX}, std::pair{-1, INT32_MIN}}) {
+      if (product == -1 && c.w.dtype() == DType::kU8) break;
       Case simpler = slice::Terms(c, std::array{int64_t{0}});
       ReplaceCodes(simpler.x, 1, true);
-      if (sign < 0 && c.w.dtype() == DType::kU8) break;
-      ReplaceCodes(simpler.w, sign, true);
-      simpler.bias_i32->assign(c.bias_i32->size(), sign > 0 ? INT32_MAX : INT32_MIN);
+      ReplaceCodes(simpler.w, product, true);
+      simpler.bias_i32->assign(c.bias_i32->size(), end);
       if (visit(WithoutZeroPoints(std::move(simpler)))) return;
     }
   }
@@ -129,16 +129,17 @@ void Terms(const Case& c, const Visit& visit) {
     if (fits && visit(simpler)) return;
   }
   // Boldest for 16-bit sums: one saturating pair of products, without all other terms.
-  if (headroom::HasPairs(c) && c.K > 2) {
+  if (c.K > 2) {
     for (int64_t n = 0; n < c.N; ++n) {
       for (int64_t m = 0; m < c.M; ++m) {
         std::vector<headroom::Pair> pairs = headroom::SaturatingPairs(c, m, n);
         std::sort(pairs.begin(), pairs.end(), [](const headroom::Pair& a, const headroom::Pair& b) {
           return std::abs(a.lost()) > std::abs(b.lost());
         });
-        if (pairs.size() > 3) pairs.resize(3);
+        pairs.resize(std::min<size_t>(pairs.size(), 3));
         for (const headroom::Pair& pair : pairs) {
-          if (pair.k + 1 < c.K && visit(slice::Terms(c, std::array{pair.k, pair.k + 1}))) return;
+          // No product saturates alone, so that the pair has both.
+          if (visit(slice::Terms(c, std::array{pair.k, pair.k + 1}))) return;
         }
       }
       if (c.M * c.N > 64) break;
@@ -196,11 +197,10 @@ void ZeroCodes(const Case& c, const Visit& visit) {
     const Tensor& other = field == &Case::x ? c.w : c.x;
     std::set<std::pair<uint32_t, uint32_t>> seen;
     for (int64_t block = tensor.size(); block >= 1; block /= 2) {
-      const bool is_long = tensor.size() > kLong;
-      if (is_long && tensor.size() / block > kMostBlocks) block = 1;
+      if (tensor.size() / block > kMostBlocks) block = 1;
       for (int64_t from = 0; from < tensor.size(); from += block) {
         const int64_t to = std::min(tensor.size(), from + block);
-        if (is_long && block == 1) {
+        if (tensor.size() > kLong && block == 1) {
           const uint32_t factor = other.size() == tensor.size() ? other.BitsAt(from) : 0;
           if (!seen.insert({tensor.BitsAt(from), factor}).second) continue;
         }
@@ -431,11 +431,9 @@ constexpr Pass kPasses[] = {
 
 Case SimplestParameters(const Case& c) {
   Case simplest;
-  if (RowOf(c.op).qparams) {
-    const CodeRange range = RangeOf(c.observer.dtype);
-    simplest.observer.quant_min = range.min;
-    simplest.observer.quant_max = range.max;
-  }
+  const CodeRange range = RangeOf(c.observer.dtype);
+  simplest.observer.quant_min = range.min;
+  simplest.observer.quant_max = range.max;
   return simplest;
 }
 

@@ -213,6 +213,8 @@ Case FirstTerm(const Case& c) { return slice::Terms(c, std::array{int64_t{0}}); 
 TEST(TermsPass, ABiasAtTheEndOfInt32WithOneProduct) {
   for (const DType w : {DType::kS8, DType::kU8}) {
     Case c = Linear(2, 2, 2, DType::kU8, w);
+    c.x.SetInt(0, 0);
+    c.w.SetInt(0, 0);
     c.bias_i32 = {{5, 6}};
     c.x_q.zero_point = {3};
     c.w_q.zero_point = {4};
@@ -455,28 +457,35 @@ TEST(ZeroCodesPass, ClearsBlocksAndThenSingleCodes) {
                 clear(&Case::w, 0, 5), clear(&Case::w, 2, 4), clear(&Case::w, 3, 4)});
 }
 
-// How many candidates change one code alone, of a row of `count` products.
-size_t SingleCodesOf(int64_t count, const std::vector<int32_t>& x, const std::vector<int32_t>& w) {
+// How many candidates change one code of x alone, and one of w, of a row of `count` products.
+std::pair<int, int> SingleCodesOf(int64_t count, const std::vector<int32_t>& x,
+                                  const std::vector<int32_t>& w) {
   Case c = Linear(1, 1, count);
   for (int64_t i = 0; i < count; ++i) {
     c.x.SetInt(i, x[static_cast<size_t>(i) % x.size()]);
     c.w.SetInt(i, w[static_cast<size_t>(i) % w.size()]);
   }
-  size_t single = 0;
+  std::pair<int, int> single;
   for (const Case& candidate : Offered(kZeroCodes, c)) {
-    int64_t differ = 0;
-    for (int64_t i = 0; i < count; ++i) differ += candidate.x.IntAt(i) != c.x.IntAt(i);
-    single += differ == 1;
+    int64_t x_differ = 0, w_differ = 0;
+    for (int64_t i = 0; i < count; ++i) {
+      x_differ += candidate.x.IntAt(i) != c.x.IntAt(i);
+      w_differ += candidate.w.IntAt(i) != c.w.IntAt(i);
+    }
+    single.first += x_differ == 1;
+    single.second += w_differ == 1;
   }
   return single;
 }
 
 TEST(ZeroCodesPass, OfALongRowOneOfManyEqualProductsIsCleared) {
-  EXPECT_EQ(SingleCodesOf(128, {7}, {5}), 128U) << "128 are not many";
-  EXPECT_EQ(SingleCodesOf(130, {7}, {5}), 1U);
-  EXPECT_EQ(SingleCodesOf(150, {7, 8}, {5}), 2U);
-  EXPECT_EQ(SingleCodesOf(150, {7, 8}, {5, 6, 9}), 6U) << "other factors make other products";
-  EXPECT_EQ(SingleCodesOf(150, {7, 0, 0, 8, 9}, {5}), 3U) << "what is 0 already is not cleared";
+  const auto codes = [](int x, int w) { return std::pair(x, w); };
+  EXPECT_EQ(SingleCodesOf(128, {7}, {5}), codes(128, 128)) << "128 are not many";
+  EXPECT_EQ(SingleCodesOf(130, {7}, {5}), codes(1, 1));
+  EXPECT_EQ(SingleCodesOf(150, {7, 8}, {5}), codes(2, 2)) << "other factors make other products";
+  EXPECT_EQ(SingleCodesOf(150, {7, 8}, {5, 6, 9}), codes(6, 6));
+  EXPECT_EQ(SingleCodesOf(150, {7, 0, 0, 8, 9}, {5}), codes(3, 4))
+      << "what is 0 already is not cleared";
 }
 
 TEST(ZeroCodesPass, OfALongRowNoMoreThan64BlocksAreCleared) {
@@ -599,6 +608,11 @@ TEST(CodesPass, OfFloatsAreOneThenWithFewerBitsOfMantissa) {
        {1.0f, -1.0f, 5.0f, 4.0f, 5.0f, CutTo(value, 6), CutTo(value, 12), value / 2})
     edits.push_back([=](Case& s) { s.x.as<float>()[0] = smaller; });
   ExpectOffers(kCodes, c, edits);
+  Case two = DynamicLinear({value, 1});
+  Fill(two.w, 0);
+  edits.push_back([](Case& s) { s.x.as<float>()[1] = -1; });
+  edits.push_back([](Case& s) { s.x.as<float>()[1] = 0.5f; });
+  ExpectOffers(kCodes, two, edits);
   Case one = DynamicLinear({0, 1});
   Fill(one.w, 0);
   ExpectOffers(

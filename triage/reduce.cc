@@ -37,7 +37,7 @@ Case Reduce(Case c, const Holds& holds, int64_t most) {
     return holds(candidate);
   };
   bool improved = true;
-  while (improved && !spent()) {
+  while (improved) {
     improved = false;
     for (Pass pass : AllPasses()) {
       while (std::optional<Case> next = reduction.Step(pass, c, counted, spent)) {

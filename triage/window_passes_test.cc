@@ -224,6 +224,20 @@ TEST(WindowParametersPass, DropsAllThenEachThenTakesOneOff) {
   ExpectCases(kWindowParameters, expected[0], {});
 }
 
+// With a stride of 1 there would be 2^26 outputs, for which no case has room.
+TEST(WindowParametersPass, OffersNoMoreOutputsThanACaseMayHave) {
+  constexpr int64_t kMany = int64_t{1} << 12;
+  Case c = PoolOf(Op::kAvgPool, {.batch = 1, .in_h = 1, .in_w = 1, .in_c = 1});
+  c.window.stride_h = kMany;
+  c.window.pad_top = c.window.pad_bottom = c.window.pad_left = c.window.pad_right = kMany;
+  DeriveSizes(&c);
+  const Cases offered = Offered(kWindowParameters, c);
+  for (const Case& candidate : offered) EXPECT_LE(candidate.M, int64_t{1} << 24);
+  // All, the padding, each of the paddings; then one less of each of them and of the stride.
+  ASSERT_EQ(offered.size(), 2U + 4 + 4 + 1);
+  EXPECT_EQ(offered.back().window.stride_h, kMany - 1);
+}
+
 TEST(WindowOutputsPass, ChannelsImagesPixelsAndThenTheImage) {
   const Case c = PoolOf(Op::kMaxPool, {.batch = 2, .in_h = 5, .in_w = 4, .in_c = 3});
   Cases expected = Cut(c, slice::Channels, kOfThree) + Cut(c, slice::Batches, kOfTwo);

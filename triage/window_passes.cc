@@ -153,16 +153,13 @@ std::optional<Case> LineOf(const Case& c) {
     std::copy_n(c.x.bytes().begin() + taps[i].x_row, v.in_c,
                 line.x.bytes().begin() + static_cast<int64_t>(i) * v.in_c);
   }
-  if (IsConv(c.op)) {
-    line.w = Tensor(c.w.dtype(), ShapeOfW(line));
-    std::ranges::copy(c.w.bytes(), line.w.bytes().begin());
-  }
-  DeriveSizes(&line);
+  line.w = Tensor(c.w.dtype(), ShapeOfW(line));
+  std::ranges::copy(c.w.bytes(), line.w.bytes().begin());
   return line;
 }
 
 Case LineTaps(const Case& line, slice::Places items) {
-  Case smaller = IsConv(line.op) ? slice::Taps(line, items, slice::Range(0, 1)) : line;
+  Case smaller = slice::Taps(line, items, slice::Range(0, 1));
   const int64_t channels = line.window.in_c;
   smaller.window.in_h = smaller.window.kernel_h = std::ssize(items);
   smaller.x = Tensor(line.x.dtype(), ShapeOfX(smaller));

@@ -61,7 +61,6 @@ void EditIntegers(Tensor& tensor, int32_t zero, Rng& rng) {
 }
 
 void EditFloats(std::span<float> values, float unit, Rng& rng) {
-  if (values.empty()) return;
   const std::array<float, 5> factors{-1, 2, 0.5f, 3, 1.0f / 3};
   const bool all = rng.Chance(1, 2);
   const size_t one = rng.Below(values.size());
@@ -78,11 +77,11 @@ void EditFloats(std::span<float> values, float unit, Rng& rng) {
 void EditTensor(Tensor& tensor, const QParams& q, Rng& rng) {
   if (tensor.empty()) return;
   if (tensor.dtype() != DType::kF32) {
-    EditIntegers(tensor, q.zero_point.empty() ? 0 : q.zero_point[0], rng);
+    EditIntegers(tensor, q.zero_point_at(0), rng);
   } else if (rng.Chance(1, 3)) {
     Shuffle(tensor, rng);
   } else {
-    EditFloats(tensor.as<float>(), q.scale.empty() ? 1.0f : q.scale[0], rng);
+    EditFloats(tensor.as<float>(), q.scale_at(0), rng);
   }
 }
 
@@ -115,7 +114,8 @@ void EditParameters(Case& c, Rng& rng) {
       if (row.out_q != OutQParams::kFixed) EditScales(rng.Chance(1, 2) ? c.out_q : c.x_q, rng);
       return;
     case 4:
-      if (c.bias) EditFloats(*c.bias, c.x_q.scale_at(0) * c.w_q.scale_at(0), rng);
+      if (c.bias && !c.bias->empty())
+        EditFloats(*c.bias, c.x_q.scale_at(0) * c.w_q.scale_at(0), rng);
       if (c.bias_i32 && !c.bias_i32->empty()) {
         const auto size = static_cast<int64_t>(c.bias_i32->size());
         Tensor bias = Tensor::Of<int32_t>({size}, *c.bias_i32);

@@ -146,7 +146,6 @@ class Descent {
   }
 
   bool FailsOnce(const Case& candidate, Subject& subject, Judged* judged) {
-    if (counting_.spent() || !memo_.CannotRun(candidate).empty()) return false;
     AttributionOptions how;
     how.established = keep_;
     how.only_established = true;

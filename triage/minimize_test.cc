@@ -189,6 +189,181 @@ TEST(Kept, ACaseThatDoesNotFailStaysAsItWas) {
   EXPECT_EQ(result.verdict.judgement, Judgement::kPassed);
   EXPECT_EQ(result.calls, 1 + 15) << "an answer that is wrong by chance is asked for again";
   EXPECT_EQ(subject.runs, 16);
+  TestSubject few;
+  EXPECT_EQ(Minimize(c, few, MatchesExact(), {.max_calls = 8}).calls, 7) << "within the budget";
+}
+
+// --- What a search knows of the cause -----------------------------------------------------------
+
+const Cause& Relu() { return CauseNamed("relu ignored"); }
+const Cause& Bias() { return CauseNamed("bias ignored"); }
+
+using Answer = std::function<Tensor(const Case&)>;
+
+Answer Shows(const Hypothesis& causes) {
+  return [=](const Case& c) { return Counterfactual(c, causes).value_or(exact::Evaluate(c)); };
+}
+Tensor OneMore(const Case& c) {
+  Tensor y = exact::Evaluate(c);
+  for (int64_t i = 0; i < y.size(); ++i) y.SetInt(i, y.IntAt(i) + 1);
+  return y;
+}
+TestSubject Answers(Answer answer) {
+  return TestSubject(
+      [=](const Case& c, const RunContext&) { return TestSubject::Good(answer(c)); });
+}
+
+// Output -50 with a relu, and 20 of it from the bias.
+Case Negative() {
+  Case c = Linear(2, 2, 3);
+  for (int64_t i = 0; i < c.x.size(); ++i) c.x.SetInt(i, 10);
+  for (int64_t i = 0; i < c.w.size(); ++i) c.w.SetInt(i, -1);
+  c.bias_i32 = {{-20, -20}};
+  c.relu = true;
+  c.out_dtype = DType::kS32;
+  OpenClamp(&c);
+  EXPECT_EQ(Validate(c), "");
+  return c;
+}
+
+Attribution Known(const Hypothesis& causes) {
+  Attribution attribution;
+  attribution.kind = causes.front()->kind;
+  attribution.complete = true;
+  attribution.causes = causes;
+  return attribution;
+}
+Attribution Unknown(const std::vector<Hypothesis>& open = {}) {
+  Attribution attribution;
+  attribution.open = open;
+  return attribution;
+}
+
+MinimizeResult MinimizedFrom(const Attribution& attribution, TestSubject& subject,
+                             MinimizeOptions options = {}) {
+  options.attribution = &attribution;
+  return Minimize(Negative(), subject, MatchesExact(), options);
+}
+
+// Without a relu the subject has another fault: cases without one are simpler, and not taken.
+TEST(Cause, ThatIsKnownIsKept) {
+  for (const bool known : {true, false}) {
+    TestSubject subject =
+        Answers([](const Case& c) { return c.relu ? Shows({&Relu()})(c) : OneMore(c); });
+    const MinimizeResult result =
+        MinimizedFrom(known ? Known({&Relu()}) : Unknown({{&Bias()}, {&Relu()}}), subject);
+    EXPECT_TRUE(result.minimized.relu);
+    EXPECT_FALSE(result.minimized.bias_i32);
+    EXPECT_EQ(result.minimized.M * result.minimized.N, 1);
+    EXPECT_EQ(result.attribution.causes, Hypothesis{&Relu()});
+    EXPECT_TRUE(result.attribution.complete);
+    TestSubject free =
+        Answers([](const Case& c) { return c.relu ? Shows({&Relu()})(c) : OneMore(c); });
+    EXPECT_FALSE(MinimizedFrom(Known({&Relu()}), free, {.keep_kind = false}).minimized.relu);
+  }
+}
+
+TEST(Cause, OfTwoOneIsEnough) {
+  TestSubject subject = Answers([](const Case& c) {
+    if (c.relu && c.bias_i32) return Shows({&Relu(), &Bias()})(c);
+    return Shows({c.relu ? &Relu() : &Bias()})(c);
+  });
+  const MinimizeResult result = MinimizedFrom(Known({&Relu(), &Bias()}), subject);
+  EXPECT_EQ(result.minimized.M * result.minimized.N, 1);
+  EXPECT_NE(result.minimized.relu, result.minimized.bias_i32.has_value())
+      << Describe(result.minimized);
+}
+
+TEST(Cause, TwoThatOnlyShowTogetherAreKeptTogether) {
+  TestSubject subject = Answers([](const Case& c) {
+    return c.relu && c.bias_i32 ? Shows({&Relu(), &Bias()})(c) : exact::Evaluate(c);
+  });
+  const MinimizeResult result = MinimizedFrom(Known({&Relu(), &Bias()}), subject);
+  EXPECT_EQ(result.minimized.M * result.minimized.N, 1);
+  EXPECT_TRUE(result.minimized.relu);
+  EXPECT_TRUE(result.minimized.bias_i32);
+}
+
+// A case of which nothing is known may end in another failure, but in none that is known to be one.
+TEST(Cause, ThatIsUnknownDoesNotBecomeACrash) {
+  TestSubject subject([](const Case& c, const RunContext&) -> Outcome {
+    if (c.K < 2) return {RunStatus::kCrashed, "killed by a signal", {}, {}};
+    return TestSubject::Good(OneMore(c));
+  });
+  const MinimizeResult result = MinimizedFrom(Unknown(), subject);
+  EXPECT_EQ(result.minimized.K, 2);
+  EXPECT_TRUE(result.minimized.observed);
+}
+
+// The small case shows what the large one hides.
+TEST(Cause, OfTheSmallCaseIsNamedIfItFitsTheLargeOne) {
+  const Answer with_relu = [](const Case& c) {
+    return c.relu ? Shows({&Relu()})(c) : exact::Evaluate(c);
+  };
+  TestSubject fits = Answers(with_relu);
+  const MinimizeResult named = MinimizedFrom(Unknown(), fits);
+  EXPECT_EQ(named.attribution.causes, Hypothesis{&Relu()});
+  EXPECT_EQ(named.attribution.kind, FindingKind::kClamp);
+  EXPECT_TRUE(named.attribution.complete);
+  EXPECT_EQ(named.minimized.note, named.attribution.diagnosis);
+  EXPECT_EQ(named.calls, fits.runs - 1) << "the questions about it count";
+
+  TestSubject other =
+      Answers([&](const Case& c) { return c == Negative() ? OneMore(c) : with_relu(c); });
+  const MinimizeResult doubted = MinimizedFrom(Unknown(), other);
+  EXPECT_EQ(doubted.attribution.diagnosis.substr(0, 17), "it could be that ");
+  EXPECT_NE(doubted.attribution.diagnosis.find(", but not in the case found"), std::string::npos);
+  EXPECT_EQ(doubted.attribution.kind, FindingKind::kUnknown);
+  EXPECT_FALSE(doubted.attribution.complete);
+  EXPECT_TRUE(doubted.attribution.causes.empty());
+
+  TestSubject again = Answers(with_relu);
+  Attribution contradicted = Unknown();
+  contradicted.contradicted = {{&Relu()}};
+  const MinimizeResult denied = MinimizedFrom(contradicted, again);
+  EXPECT_NE(denied.attribution.causes, Hypothesis{&Relu()}) << "other answers contradict it";
+}
+
+// Causes that other findings showed need no further answers.
+TEST(Cause, ThatIsEstablishedIsTakenAtOnce) {
+  const std::vector<Hypothesis> established{{&Relu()}};
+  const auto only_there = [] {
+    return Answers(
+        [](const Case& c) { return c == Negative() ? Shows({&Relu()})(c) : exact::Evaluate(c); });
+  };
+  TestSubject subject = only_there();
+  EXPECT_EQ(Minimize(Negative(), subject, MatchesExact(), {.established = established})
+                .attribution.causes,
+            Hypothesis{&Relu()});
+  TestSubject unknown = only_there();
+  EXPECT_TRUE(Minimize(Negative(), unknown, MatchesExact()).attribution.causes.empty());
+  TestSubject later = only_there();
+  EXPECT_EQ(MinimizedFrom(Unknown(), later, {.established = established}).attribution.causes,
+            Hypothesis{&Relu()});
+}
+
+TEST(Cause, OfTheSmallCaseIsAskedForWithTheReserve) {
+  const std::vector<Hypothesis> established{{&Relu()}};
+  const Case c = [] {
+    Case large = Negative();
+    large.x = Tensor(DType::kU8, {2, 300});
+    large.w = Tensor(DType::kS8, {2, 300});
+    large.K = 300;
+    for (int64_t i = 0; i < large.x.size(); ++i)
+      large.x.SetInt(i, 1 + static_cast<int32_t>(i % 90));
+    for (int64_t i = 0; i < large.w.size(); ++i)
+      large.w.SetInt(i, -1 - static_cast<int32_t>(i % 80));
+    return large;
+  }();
+  TestSubject subject = Answers(
+      [&](const Case& asked) { return asked == c ? Shows({&Relu()})(c) : exact::Evaluate(asked); });
+  const Attribution unknown = Unknown();
+  const MinimizeResult result =
+      Minimize(c, subject, MatchesExact(),
+               {.max_calls = 80, .established = established, .attribution = &unknown});
+  EXPECT_GT(result.calls, 70) << "the search spent all but the reserve";
+  EXPECT_LE(result.calls, 80);
+  EXPECT_EQ(result.attribution.causes, Hypothesis{&Relu()});
 }
 
 // --- What the smallest case carries -------------------------------------------------------------

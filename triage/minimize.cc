@@ -164,7 +164,7 @@ class Descent {
   bool Descend(int64_t most) {
     most_ = most;
     bool improved = true;
-    while (improved && !enough()) {
+    while (improved) {
       improved = false;
       for (const Pass pass : AllPasses()) {
         while (Step(pass)) improved = true;
@@ -177,14 +177,11 @@ class Descent {
 
   // Takes a simpler case that no pass offers, if a cause is known and the subject fails there too.
   bool Restart() {
-    constexpr int kMostCandidates = 24;
     const Holds possible = [&](const Case& c) { return memo_.CannotRun(c).empty(); };
     const Convention* const model = ModelOf(memo_.contract());
     if (keep_.empty()) return false;
-    int asked = 0;
     for (Case& candidate : Restarts(best_, keep_.front(), model, possible)) {
       Judged judged;
-      if (++asked > kMostCandidates) break;
       if (!Fails(candidate, &judged)) continue;
       Take(std::move(candidate), std::move(judged));
       return true;
@@ -260,7 +257,7 @@ std::vector<std::string> Needs(const Case& best) {
   constexpr int64_t kFew = 2;
   std::vector<std::string> needs;
   if (HasWindow(best.op) || RowOf(best.op).qparams) return needs;
-  if (HasWeights(best.op) && best.K > kFew) needs.push_back("K >= " + std::to_string(best.K));
+  if (best.K > kFew) needs.push_back("K >= " + std::to_string(best.K));
   if (best.N > kFew) needs.push_back("N >= " + std::to_string(best.N));
   if (best.M > kFew) needs.push_back("M >= " + std::to_string(best.M));
   return needs;
@@ -281,7 +278,7 @@ MinimizeResult Minimize(const Case& c, Subject& subject, const Property& propert
   }
   const Attribution begun = descent->attribution();
   descent->Run();
-  const bool by_cause = begun.complete && begun.causes.size() == 1;
+  const bool by_cause = begun.causes.size() == 1;
   const bool ambiguous =
       by_cause && descent->IsAmbiguous(descent->best()) && !descent->IsAmbiguous(c);
   result.calls = descent->calls();
@@ -293,7 +290,7 @@ MinimizeResult Minimize(const Case& c, Subject& subject, const Property& propert
     rest.attribution = &begun;
     auto clear = std::make_unique<Descent>(ProblemOf(c), subject, property, rest);
     clear->KeepUnambiguous();
-    if (rest.max_calls > 0 && clear->Begin()) clear->Run();
+    if (clear->Begin()) clear->Run();
     result.calls += clear->calls();
     if (clear->verdict().failed() && SameSize(clear->best(), descent->best())) {
       ended = clear->ended();
@@ -315,17 +312,15 @@ MinimizeResult Minimize(const Case& c, Subject& subject, const Property& propert
   const bool of_model = property.claim == "matches_model";
   result.minimized.expected =
       RightOutput(result.minimized, of_model ? ModelOf(subject.contract()) : nullptr);
-  if (subject.CannotRun(result.minimized).empty()) {
-    // Runs even beyond the budget, so that the reproducer always says what was seen: of a subject
-    // that answers by chance, a wrong answer.
-    const int most_runs = descent->flaky() ? 32 : 1;
-    for (int run = 0; run < most_runs; ++run) {
-      const Outcome outcome = subject.Run(ProblemOf(result.minimized), RunContext{});
-      if (!outcome.ok() || !result.minimized.HoldsOutput(outcome.y)) continue;
-      result.minimized.observed = Observed{std::string(subject.name()), outcome.y};
-      if (!subject.Version().empty()) result.minimized.observed->by += " " + subject.Version();
-      if (outcome.y != result.minimized.expected) break;
-    }
+  // Runs even beyond the budget, so that the reproducer always says what was seen: of a subject
+  // that answers by chance, a wrong answer.
+  const int most_runs = descent->flaky() ? 32 : 1;
+  for (int run = 0; run < most_runs; ++run) {
+    const Outcome outcome = subject.Run(ProblemOf(result.minimized), RunContext{});
+    if (!outcome.ok() || !result.minimized.HoldsOutput(outcome.y)) continue;
+    result.minimized.observed = Observed{std::string(subject.name()), outcome.y};
+    if (!subject.Version().empty()) result.minimized.observed->by += " " + subject.Version();
+    if (outcome.y != result.minimized.expected) break;
   }
   result.minimized.note = result.attribution.diagnosis;
   return result;

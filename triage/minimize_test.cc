@@ -366,6 +366,178 @@ TEST(Cause, OfTheSmallCaseIsAskedForWithTheReserve) {
   EXPECT_EQ(result.attribution.causes, Hypothesis{&Relu()});
 }
 
+// --- A case that fits one cause alone -----------------------------------------------------------
+
+const Cause& Term() { return CauseNamed("K*zx*zw ignored"); }
+
+// The product of its zero points is 147 * 13; of small ones many causes give the same output.
+Case WithZeroPoints(int64_t k) {
+  Case c = Linear(1, 1, k);
+  for (int64_t i = 0; i < k; ++i) c.x.SetInt(i, static_cast<int32_t>(200 + i));
+  for (int64_t i = 0; i < k; ++i) c.w.SetInt(i, static_cast<int32_t>(110 - i));
+  c.x_q.zero_point = {147};
+  c.w_q.zero_point = {13};
+  c.out_dtype = DType::kS32;
+  OpenClamp(&c);
+  EXPECT_EQ(Validate(c), "");
+  return c;
+}
+
+bool IsAmbiguous(const Case& c, const Tensor& y) { return Attribute(c, y).ambiguous; }
+
+MinimizeResult MinimizedTerm(const Case& c, TestSubject& subject, int64_t max_calls = 400) {
+  Attribution known = Known({&Term()});
+  known.diagnosis = "as it was told";
+  return Minimize(c, subject, MatchesExact(), {.max_calls = max_calls, .attribution = &known});
+}
+
+TEST(ClearCase, IsTakenInsteadOfASimplerOneOfTheSameSize) {
+  TestSubject subject = Answers(Shows({&Term()}));
+  const MinimizeResult result = MinimizedTerm(WithZeroPoints(2), subject);
+  ASSERT_TRUE(result.minimized.observed);
+  EXPECT_FALSE(IsAmbiguous(ProblemOf(result.minimized), result.minimized.observed->y));
+  EXPECT_EQ(result.minimized.M * result.minimized.N, 1);
+  EXPECT_EQ(result.minimized.K, 1);
+  EXPECT_EQ(result.minimized.note, "as it was told");
+  EXPECT_TRUE(result.verdict.failed());
+  EXPECT_EQ(result.calls, subject.runs - 1) << "those of both searches";
+  EXPECT_LE(result.calls, 80) << "memory and state were looked at before";
+  TestSubject few = Answers(Shows({&Term()}));
+  EXPECT_LE(MinimizedTerm(WithZeroPoints(2), few, 40).calls, 40);
+}
+
+TEST(ClearCase, ThatIsLargerIsNotTaken) {
+  // Shows a cause on a case of two terms, and on one of a single term where many causes fit.
+  TestSubject subject = Answers([](const Case& c) {
+    const Tensor y = Shows({&Term()})(c);
+    return c.K >= 2 || y == exact::Evaluate(c) || IsAmbiguous(c, y) ? y : exact::Evaluate(c);
+  });
+  const MinimizeResult result = MinimizedTerm(WithZeroPoints(2), subject);
+  EXPECT_EQ(result.minimized.K, 1);
+  EXPECT_TRUE(IsAmbiguous(ProblemOf(result.minimized), result.minimized.observed->y));
+}
+
+TEST(ClearCase, IsNotLookedForWhereThereIsNoNeed) {
+  // Of a case of its own no clearer one is asked for: the first search had that choice.
+  Case c = WithZeroPoints(1);
+  c.x_q.zero_point = c.w_q.zero_point = {2};
+  c.x.SetInt(0, 2);
+  c.w.SetInt(0, 2);
+  TestSubject subject = Answers(Shows({&Term()}));
+  ASSERT_TRUE(IsAmbiguous(c, subject.Run(c, {}).y));
+  EXPECT_LE(MinimizedTerm(c, subject).calls, 30);
+  // Nor if the smallest case is clear.
+  Case pair = Linear(1, 1, 2);
+  for (int64_t i = 0; i < 2; ++i) pair.x.SetInt(i, 200), pair.w.SetInt(i, 110);
+  pair.out_dtype = DType::kS32;
+  OpenClamp(&pair);
+  const Cause& saturation = CauseNamed("pair saturation");
+  TestSubject saturates = Answers(Shows({&saturation}));
+  const Attribution known = Known({&saturation});
+  const MinimizeResult result =
+      Minimize(pair, saturates, MatchesExact(), {.max_calls = 400, .attribution = &known});
+  EXPECT_FALSE(IsAmbiguous(ProblemOf(result.minimized), result.minimized.observed->y));
+  EXPECT_LE(result.calls, 200);
+}
+
+TEST(ClearCase, OfASubjectThatNoLongerFailsIsNone) {
+  Case c = WithZeroPoints(1);
+  int asked = 0;
+  TestSubject subject = Answers([&](const Case& question) {
+    return question == c && ++asked > 1 ? exact::Evaluate(question) : Shows({&Term()})(question);
+  });
+  const MinimizeResult result = MinimizedTerm(c, subject);
+  EXPECT_GT(asked, 1);
+  EXPECT_TRUE(result.verdict.failed());
+  EXPECT_NE(ProblemOf(result.minimized), c);
+}
+
+// --- Smaller cases that no pass offers ----------------------------------------------------------
+
+// Between the given case and those of one term no case fails.
+TEST(Restart, ReachesSmallCasesByComputing) {
+  for (const auto& [least, most] : {std::pair{1, 200}, {2, 2000}}) {
+    TestSubject subject = Answers([](const Case& c) {
+      return c == Negative() || c.M * c.N * c.K <= 3 ? Shows({&Relu()})(c) : exact::Evaluate(c);
+    });
+    subject.cannot_run = [&](const Case& c) { return c.K < least ? "too short" : ""; };
+    const MinimizeResult result = MinimizedFrom(Known({&Relu()}), subject, {.max_calls = most});
+    EXPECT_EQ(result.minimized.M * result.minimized.N, 1) << "half of the calls are left for it";
+    EXPECT_EQ(result.minimized.K, least);
+    EXPECT_TRUE(result.minimized.relu);
+    EXPECT_LE(result.calls, most);
+  }
+}
+
+// --- Answers of chance --------------------------------------------------------------------------
+
+// How often the same question was asked in a row.
+std::vector<std::pair<Case, int>> InARow(const std::vector<Case>& asked) {
+  std::vector<std::pair<Case, int>> rows;
+  for (const Case& c : asked) {
+    if (rows.empty() || rows.back().first != c) rows.emplace_back(c, 0);
+    ++rows.back().second;
+  }
+  return rows;
+}
+
+// The first answer and the fifteen after it are wrong, and from then on all are right.
+TEST(Chance, IsAskedForSixteenTimes) {
+  std::vector<Case> asked;
+  TestSubject subject([&](const Case& c, const RunContext&) {
+    asked.push_back(c);
+    return TestSubject::Good(asked.size() <= 16 ? OneMore(c) : exact::Evaluate(c));
+  });
+  Attribution chance;
+  chance.kind = FindingKind::kNondeterminism;
+  chance.complete = true;
+  const Case c = Negative();
+  const MinimizeResult result =
+      Minimize(c, subject, MatchesExact(), {.max_calls = 200, .attribution = &chance});
+  EXPECT_TRUE(result.reproduced);
+  EXPECT_EQ(ProblemOf(result.minimized), c);
+  const auto rows = InARow(asked);
+  ASSERT_GE(rows.size(), 4U);
+  EXPECT_EQ(rows[0].second, 1 + 16) << "whether the answer varies";
+  EXPECT_EQ(rows[1].second, 16) << "each candidate";
+  EXPECT_EQ(rows[2].second, 16);
+  EXPECT_EQ(rows.back().first, c);
+  EXPECT_EQ(rows.back().second, 32) << "a wrong answer for the file";
+}
+
+TEST(Chance, AnAnswerThatIsAlwaysWrongIsAskedForOnce) {
+  std::vector<Case> asked;
+  TestSubject subject([&](const Case& c, const RunContext&) {
+    asked.push_back(c);
+    return TestSubject::Good(c == Negative() ? OneMore(c) : exact::Evaluate(c));
+  });
+  Attribution chance;
+  chance.kind = FindingKind::kNondeterminism;
+  chance.complete = true;
+  MinimizedFrom(chance, subject, {.max_calls = 100});
+  const auto rows = InARow(asked);
+  ASSERT_GE(rows.size(), 3U);
+  EXPECT_EQ(rows[0].second, 1 + 16);
+  EXPECT_EQ(rows[1].second, 1);
+}
+
+TEST(Chance, AWrongAnswerIsKept) {
+  int calls = 0;
+  TestSubject subject([&](const Case& c, const RunContext&) {
+    return TestSubject::Good(++calls % 3 == 0 ? OneMore(c) : exact::Evaluate(c));
+  });
+  Attribution chance;
+  chance.kind = FindingKind::kNondeterminism;
+  chance.complete = true;
+  const MinimizeResult result = MinimizedFrom(chance, subject);
+  ASSERT_TRUE(result.reproduced);
+  EXPECT_EQ(result.minimized.M * result.minimized.N, 1);
+  EXPECT_LE(result.minimized.K, 1);
+  ASSERT_TRUE(result.minimized.observed);
+  EXPECT_NE(result.minimized.observed->y, *result.minimized.expected);
+  EXPECT_EQ(result.attribution.kind, FindingKind::kNondeterminism);
+}
+
 // --- What the smallest case carries -------------------------------------------------------------
 
 class Versioned : public TestSubject {
@@ -399,6 +571,57 @@ TEST(Smallest, CarriesClaimExpectedObservedAndNote) {
   TestSubject unversioned(wrong);
   EXPECT_EQ(Minimize(c, unversioned, MatchesExact(), {.max_calls = 300}).minimized.observed->by,
             "test");
+}
+
+// The verdict and the cause speak of the smallest case, not of the one that was given.
+TEST(Smallest, IsWhatVerdictAndDiagnosisSpeakOf) {
+  TestSubject subject([](const Case& c, const RunContext&) -> Outcome {
+    if (c.K < 3) return TestSubject::Good(exact::Evaluate(c));
+    return {RunStatus::kCrashed, "died of " + std::to_string(c.K) + " terms", {}, {}};
+  });
+  const MinimizeResult result = Minimize(Linear(1, 1, 9), subject, MatchesExact());
+  EXPECT_NE(result.verdict.reason.find("died of 3 terms"), std::string::npos)
+      << result.verdict.reason;
+  EXPECT_NE(result.attribution.diagnosis.find("died of 3 terms"), std::string::npos)
+      << result.attribution.diagnosis;
+  EXPECT_EQ(result.calls, subject.runs - 1);
+  TestSubject unable;
+  unable.cannot_run = [](const Case&) { return "too long"; };
+  const MinimizeResult none = Minimize(Linear(1, 1, 9), unable, MatchesExact());
+  EXPECT_FALSE(none.reproduced);
+  EXPECT_EQ(none.verdict.judgement, Judgement::kSkipped);
+}
+
+TEST(Smallest, HoldsNoAnswerThatIsNone) {
+  TestSubject spoils([](const Case& c, const RunContext&) -> Outcome {
+    return {RunStatus::kModifiedInput, "wrote over x", exact::Evaluate(c), {}};
+  });
+  EXPECT_FALSE(Minimize(Linear(1, 1, 1), spoils, MatchesExact()).minimized.observed);
+  TestSubject other_shape([](const Case& c, const RunContext&) {
+    return TestSubject::Good(Tensor(c.out_dtype, {c.M, c.N + 1}));
+  });
+  const MinimizeResult result =
+      Minimize(Linear(1, 1, 1), other_shape, MatchesExact(), {.max_calls = 50});
+  EXPECT_FALSE(result.minimized.observed);
+}
+
+// Two products of 255 * 127 saturate in the convention, which is right by its own claim alone.
+TEST(Smallest, ExpectsWhatTheClaimSays) {
+  Case c = Linear(1, 1, 2);
+  for (int64_t i = 0; i < 2; ++i) c.x.SetInt(i, 255), c.w.SetInt(i, 127);
+  c.out_q.scale = {1024};
+  ASSERT_EQ(Validate(c), "");
+  const Convention& model = *FindConvention("fbgemm@avx2");
+  ASSERT_EQ(model.cannot_run(c), "");
+  const Tensor right = model.run(c).y;
+  ASSERT_NE(right, exact::Evaluate(c));
+  TestSubject subject = CrashesWhere([](const Case&) { return true; });
+  subject.set_contract({model.name});
+  const auto expected = [&](const char* claim) {
+    return Minimize(c, subject, *FindProperty(claim), {.max_calls = 1}).minimized.expected;
+  };
+  EXPECT_EQ(expected("matches_model"), right);
+  EXPECT_EQ(expected("same_bits_twice"), exact::Evaluate(c));
 }
 
 }  // namespace

@@ -189,7 +189,8 @@ TEST(SumSteps, TheProductsAloneReadCodesFromElsewhere) {
   // The first weight from the last place, the second from before all, the third from behind all.
   reads_w.read_w = [](int64_t row, int64_t term, int64_t columns) -> int64_t {
     EXPECT_EQ(columns, 2);
-    if (row == 0) return term == 0 ? 3 : -1;
+    EXPECT_LT(row, 2) << "behind the matrix";
+    if (row == 0) return term == 0 ? 3 : -2;
     return term == 0 ? 4 : 2;
   };
   // As if w were 40 0 0 30.
@@ -382,14 +383,14 @@ Case SoftmaxOf(const std::vector<int32_t>& codes, int64_t rows) {
 }
 
 TEST(SoftmaxHooks, DistancesAreCutAndMeasuredFromTheLargestOfTheRowOrType) {
-  const Case c = SoftmaxOf({250, 252, 249, 255, 100, 255}, 2);
+  const Case c = SoftmaxOf({250, 252, 249, 255, 100, 254}, 2);
   const std::vector<int32_t> right = CodesOf(exact::Evaluate(c));
   Stages stages;
   stages.c = c;
   stages.softmax.most_distance = 1;
-  // Now the distances are 1, 0, 1 and 0, 1, 0.
+  // Now the distances are 1, 0, 1 and 0, 1, 1.
   EXPECT_EQ(CodesOf(stages.Evaluate()),
-            CodesOf(exact::Evaluate(SoftmaxOf({9, 10, 9, 10, 9, 10}, 2))));
+            CodesOf(exact::Evaluate(SoftmaxOf({9, 10, 9, 10, 9, 9}, 2))));
   stages.softmax.most_distance = 155;  // as far as they are
   EXPECT_EQ(CodesOf(stages.Evaluate()), right);
   stages.softmax = {.largest_of_type = true};
@@ -482,6 +483,14 @@ TEST(FactorsOf, AreTheNumbersOfTheRealValue) {
     return RoundedOutput{output.rounded()};
   };
   EXPECT_EQ(average.Evaluate(), exact::Evaluate(average.c));
+  Stages largest;
+  largest.c = PoolOfTwo(Op::kMaxPool);
+  largest.pool.under_window = [](PoolWindow&) {};
+  largest.codes.round = [](const RealOutput& output) {
+    EXPECT_EQ(FactorsOf(output).divisor, 1) << "a maximum is divided by nothing";
+    return RoundedOutput{output.rounded()};
+  };
+  EXPECT_EQ(largest.Evaluate(), exact::Evaluate(largest.c));
 }
 
 TEST(Stages, AnIntegerHookChangesEveryInteger) {
@@ -503,11 +512,15 @@ TEST(Stages, FloatsAreMadeByTheHookAndThenFinished) {
     const Tensor y = stages.Evaluate();
     return std::vector<float>(y.as<float>().begin(), y.as<float>().end());
   };
+  static int calls;
+  calls = 0;
   stages.real = [](const Case& c, int64_t channel, __int128 integer) {
+    ++calls;
     EXPECT_EQ(c.N, 2);
     return static_cast<float>(integer) + (channel == 1 ? 0.5f : 0.0f);
   };
   EXPECT_EQ(floats(), (std::vector<float>{5, -6.5f, 10, -13.5f}));
+  EXPECT_EQ(calls, 4) << "once for each output";
   stages.c.relu = true;
   EXPECT_EQ(floats(), (std::vector<float>{5, 0, 10, 0}));
   stages.finish = [](float value) { return value + 1; };
@@ -565,10 +578,21 @@ TEST(ChoiceHooks, ARangeMayLeaveZeroOut) {
   stages.choice.range_without_zero = true;
   const Observer& o = stages.c.observer;
   ExpectChosen(stages, {exact::FromRange(o, 2, 3), exact::FromRange(o, -6, -4)});
+  stages.c = Observed({2, 3, -6, -4}, 2, 1);
+  ExpectChosen(stages, {exact::FromRange(o, -6, 3)});
+  stages.c = Observed({2, 3, -6, -4}, 1, 2);
   stages.choice = {.least_scale = 0x1p-30f};
   ExpectChosen(stages, {exact::FromRange(o, 0, 3), exact::FromRange(o, -6, 0)});
   stages.c = Observed({0x1p-26f, 0}, 1, 1);
   ExpectChosen(stages, {exact::FromRange(o, 0, 0x1p-26, 0x1p-30f)});
+}
+
+TEST(ChoiceHooks, WithoutThemAChoiceIsExact) {
+  for (uint64_t seed = 0; seed < 30; ++seed) {
+    Stages stages;
+    stages.c = gen::Draw(Op::kChooseQParams, seed);
+    EXPECT_EQ(stages.Evaluate(), exact::Evaluate(stages.c)) << Describe(stages.c);
+  }
 }
 
 TEST(ChoiceHooks, AveragesOfBatchesInDouble) {
@@ -598,7 +622,7 @@ Stages Dynamic(Granularity granularity) {
   c.M = 2, c.N = 1, c.K = 2;
   c.x = Tensor::Of<float>({2, 2}, std::vector<float>{1, 2, 4, 8});
   c.w = Tensor(DType::kS8, {1, 2});
-  c.w.SetInt(0, 3), c.w.SetInt(1, -1);
+  c.w.SetInt(0, 3), c.w.SetInt(1, 4);
   c.w_q.zero_point = {1};
   c.x_gran = granularity;
   c.out_dtype = DType::kF32;

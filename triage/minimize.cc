@@ -64,13 +64,13 @@ class Descent {
     attribution_ = std::move(judged.attribution);
     if (!attribution_.complete) {
       keep_ = attribution_.open;
-    } else if (!attribution_.causes.empty()) {
+    } else {
       // If two faults show together, a candidate that shows one of them is enough.
       for (const Cause* cause : attribution_.causes) keep_.push_back({cause});
-      if (keep_.size() > 1) keep_.push_back(attribution_.causes);
     }
-    flaky_ = verdict_.failed() && attribution_.kind == FindingKind::kNondeterminism && Varies();
-    return verdict_.failed();
+    if (!verdict_.failed()) return false;
+    flaky_ = attribution_.kind == FindingKind::kNondeterminism && Varies();
+    return true;
   }
   bool flaky() const { return flaky_; }
   void KeepUnambiguous() { unambiguous_ = true; }
